@@ -1,0 +1,161 @@
+# plm-pipeline. `make help` lists the targets.
+#
+# Sources are found, not listed: a .c file under common/, kernels/cpu/, packer/, trainer/,
+# evaluator/ or stages/ is built; a tests/**/test_*.c is a test program; a tests/**/test_*.sh is a
+# test script. Files under kernels/cpu/isa/ are compiled once for each instruction set.
+#
+#   make SAN=address,undefined …   the same targets under sanitizers, in build/asan
+#   make SAN=thread …              in build/tsan
+
+VERSION := 0.1.0
+SHELL := /bin/bash
+MAKEFLAGS += --no-builtin-rules
+.DEFAULT_GOAL := all
+
+ifeq ($(SAN),thread)
+BUILD := build/tsan
+else ifneq ($(SAN),)
+BUILD := build/asan
+else
+BUILD := build
+endif
+
+CC := gcc
+# V=1 shows the commands
+Q := $(if $(V),,@)
+say = $(if $(V),,@printf '  %-4s %s\n' '$(1)' '$(2)')
+CCACHE := $(shell command -v ccache 2>/dev/null)
+ARCH := $(shell uname -m)
+JOBS ?= $(shell nproc)
+
+WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes \
+            -Wpointer-arith -Wundef -Wvla -Wno-sign-conversion
+OPTIMISE ?= -O2
+CFLAGS ?= -g
+ALL_CFLAGS := -std=gnu17 $(WARNINGS) $(OPTIMISE) -fno-strict-aliasing -ffp-contract=off \
+              -fstack-protector-strong -I. -D_GNU_SOURCE -DPLM_VERSION='"$(VERSION)"' \
+              -pthread $(CFLAGS)
+ALL_LDFLAGS := -pthread -Wl,--as-needed $(LDFLAGS)
+ifneq ($(SAN),)
+ALL_CFLAGS += -fsanitize=$(SAN) -fno-omit-frame-pointer -DPLM_SANITIZED=1
+ifneq ($(SAN),thread)
+ALL_CFLAGS += -fno-sanitize-recover=all
+endif
+ALL_LDFLAGS += -fsanitize=$(SAN)
+endif
+
+# What every program links, and what only those that compute do.
+BASE_LIBS := -lzmq -llmdb -lzstd -lyaml -lcjson -lxxhash -ldeflate -lz -lm
+COMPUTE_LIBS := -ldnnl $(BASE_LIBS)
+
+# ---- sources ------------------------------------------------------------------------------------
+find_c = $(shell find $(1) -name '*.c' -not -path '*/isa/*' 2>/dev/null | LC_ALL=C sort)
+COMMON_SRC := $(call find_c,common)
+CPU_SRC := $(call find_c,kernels/cpu)
+ISA_SRC := $(shell find kernels/cpu/isa -name '*.c' 2>/dev/null | LC_ALL=C sort)
+STAGES := packer trainer evaluator stages
+STAGE_SRC := $(filter-out %_main.c,$(call find_c,$(STAGES)))
+TEST_SUPPORT_SRC := $(call find_c,tests/support)
+TEST_SRC := $(shell find tests -name 'test_*.c' -not -path 'tests/gpu/*' | LC_ALL=C sort)
+FUZZ_SRC := $(shell find tests/fuzz -name 'fuzz_*.c' 2>/dev/null | LC_ALL=C sort)
+BENCH_SRC := $(shell find tests/bench -name 'bench_*.c' 2>/dev/null | LC_ALL=C sort)
+TEST_SCRIPTS := $(shell find tests -name 'test_*.sh' -not -path 'tests/gpu/*' | LC_ALL=C sort)
+
+ifeq ($(ARCH),x86_64)
+ISAS := avx512 avx2 portable
+else
+ISAS := portable
+endif
+ISA_FLAGS_avx512 := -march=x86-64-v4 -mprefer-vector-width=512
+ISA_FLAGS_avx2 := -march=x86-64-v3
+ISA_FLAGS_portable :=
+
+object = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
+COMMON_OBJ := $(call object,$(COMMON_SRC))
+CPU_OBJ := $(call object,$(CPU_SRC)) \
+           $(foreach i,$(ISAS),$(patsubst kernels/cpu/isa/%.c,$(BUILD)/obj/kernels/cpu/isa/%.$(i).o,$(ISA_SRC)))
+STAGE_OBJ := $(call object,$(STAGE_SRC))
+
+SUPPORT_OBJ := $(call object,$(TEST_SUPPORT_SRC))
+
+BIN := $(BUILD)/bin
+LIB := $(BUILD)/lib
+PROGRAMS := $(BIN)/plm-pipeline $(BIN)/plm-packer $(BIN)/plm-trainer $(BIN)/plm-evaluator
+TEST_BIN := $(patsubst tests/%.c,$(BUILD)/tests/%,$(TEST_SRC))
+FUZZ_BIN := $(patsubst tests/%.c,$(BUILD)/tests/%,$(FUZZ_SRC))
+BENCH_BIN := $(patsubst tests/%.c,$(BUILD)/tests/%,$(BENCH_SRC))
+
+# ---- building -----------------------------------------------------------------------------------
+.PHONY: all
+all: $(PROGRAMS) ## build the four programs into build/bin
+
+# Optimised harder than the rest: the operators.
+$(BUILD)/obj/kernels/%.o: OPTIMISE := -O3
+
+$(BUILD)/obj/%.o: %.c
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CCACHE) $(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+
+define isa_rule
+$(BUILD)/obj/kernels/cpu/isa/%.$(1).o: kernels/cpu/isa/%.c
+	@mkdir -p $$(@D)
+	$(call say,CC,$$< [$(1)])
+	$(Q)$(CCACHE) $(CC) $(ALL_CFLAGS) -O3 -ffp-contract=fast -fno-math-errno -fno-trapping-math \
+	  $(ISA_FLAGS_$(1)) -DPLM_ISA=$(1) -DPLM_ISA_$(1)=1 -MMD -MP -c $$< -o $$@
+endef
+$(foreach i,$(ISAS),$(eval $(call isa_rule,$(i))))
+
+archive = @mkdir -p $(@D); rm -f $@; ar rcs $@ $^
+$(LIB)/libplm_common.a: $(COMMON_OBJ)
+	$(archive)
+$(LIB)/libplm_cpu.a: $(CPU_OBJ)
+	$(archive)
+define stage_rule
+$(LIB)/libplm_$(1).a: $(call object,$(filter-out %_main.c,$(call find_c,$(1))))
+	@mkdir -p $$(@D); rm -f $$@; ar rcs $$@ $$^
+endef
+$(foreach s,$(STAGES),$(eval $(call stage_rule,$(s))))
+
+define link
+$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(ALL_LDFLAGS)
+endef
+
+# The packer and plm-pipeline link neither BLAS, oneDNN nor CUDA.
+$(BIN)/plm-pipeline: $(call object,stages/pipeline_main.c) $(LIB)/libplm_stages.a $(LIB)/libplm_common.a
+	$(link) $(BASE_LIBS)
+$(BIN)/plm-packer: $(call object,packer/packer_main.c) $(LIB)/libplm_packer.a $(LIB)/libplm_common.a
+	$(link) $(BASE_LIBS)
+$(BIN)/plm-trainer: $(call object,trainer/trainer_main.c) $(LIB)/libplm_trainer.a $(LIB)/libplm_common.a $(LIB)/libplm_cpu.a
+	$(link) $(COMPUTE_LIBS)
+$(BIN)/plm-evaluator: $(call object,evaluator/evaluator_main.c) $(LIB)/libplm_evaluator.a $(LIB)/libplm_common.a $(LIB)/libplm_cpu.a
+	$(link) $(COMPUTE_LIBS)
+
+ALL_ARCHIVES := $(foreach s,$(STAGES),$(LIB)/libplm_$(s).a) $(LIB)/libplm_common.a $(LIB)/libplm_cpu.a
+$(TEST_BIN) $(BENCH_BIN): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(SUPPORT_OBJ) $(ALL_ARCHIVES)
+	$(link) $(COMPUTE_LIBS) -lcmocka
+
+-include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
+
+# ---- dependencies -------------------------------------------------------------------------------
+.PHONY: deps
+deps: ## install the Debian packages that the build and the tests need
+	@tests/support/deps.sh
+
+# ---- running ------------------------------------------------------------------------------------
+.PHONY: test tests
+tests: all $(TEST_BIN) $(FUZZ_BIN) ## build all test programs
+test: deps ## install what is missing, build, run every test; TESTS=pattern chooses
+	@$(MAKE) -j$(JOBS) tests
+	@PLM_BUILD=$(BUILD) tests/support/run.sh $(TESTS)
+
+.PHONY: clean
+clean: ## remove build/
+	rm -rf build
+
+.PHONY: help
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | LC_ALL=C sort | \
+	  awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'

@@ -1,0 +1,27 @@
+/* Clocks. Deadlines and durations are monotonic; wall time only stamps lines for people. */
+#ifndef PLM_COMMON_BASE_CLOCK_H
+#define PLM_COMMON_BASE_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+static inline uint64_t plm_clock_ns(void) /* monotonic */
+{
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static inline int64_t plm_clock_ms(void) /* monotonic */
+{
+  return (int64_t)(plm_clock_ns() / 1000000u);
+}
+
+static inline double plm_clock_wall_s(void) /* seconds since 1970 */
+{
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+#endif

@@ -1,0 +1,185 @@
+/* Files and folders. */
+#include "common/base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+plm_status plm_path_join(char path[PLM_PATH_SIZE], const char *directory, const char *name,
+                         struct plm_error *error)
+{
+  const int length = name[0] == '/' ? snprintf(path, PLM_PATH_SIZE, "%s", name)
+                                    : snprintf(path, PLM_PATH_SIZE, "%s/%s", directory, name);
+  if (length < 0 || length >= PLM_PATH_SIZE)
+    return plm_error_set(error, PLM_LIMIT, "path %.80s/%.80s is longer than %d bytes", directory,
+                         name, PLM_PATH_SIZE - 1);
+  return PLM_OK;
+}
+
+static plm_status read_descriptor(int descriptor, const char *path, size_t limit, char **bytes,
+                                  size_t *size, struct plm_error *error)
+{
+  size_t capacity = 1 << 16, used = 0;
+  char *data = malloc(capacity);
+  while (data != NULL) {
+    if (used + 1 >= capacity) {
+      char *larger = realloc(data, capacity *= 2);
+      if (larger == NULL) break;
+      data = larger;
+    }
+    const ssize_t got = read(descriptor, data + used, capacity - used - 1);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) {
+      free(data);
+      return plm_error_errno(error, "cannot read %s", path);
+    }
+    used += (size_t)got;
+    if (used > limit) {
+      free(data);
+      return plm_error_set(error, PLM_LIMIT, "%s is larger than the limit of %zu bytes", path,
+                           limit);
+    }
+    if (got == 0) {
+      data[used] = '\0';
+      *bytes = data;
+      *size = used;
+      return PLM_OK;
+    }
+  }
+  free(data);
+  return plm_error_set(error, PLM_NO_MEMORY, "out of memory while reading %s", path);
+}
+
+plm_status plm_file_read(const char *path, size_t limit_bytes, char **bytes, size_t *size,
+                         struct plm_error *error)
+{
+  const int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) return plm_error_errno(error, "cannot open %s", path);
+  const plm_status status = read_descriptor(descriptor, path, limit_bytes, bytes, size, error);
+  close(descriptor);
+  return status;
+}
+
+plm_status plm_file_write_all(int descriptor, const void *bytes, size_t size, const char *path,
+                              struct plm_error *error)
+{
+  const char *next = bytes;
+  while (size != 0) {
+    const ssize_t put = write(descriptor, next, size);
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) return plm_error_errno(error, "cannot write %s", path);
+    next += put;
+    size -= (size_t)put;
+  }
+  return PLM_OK;
+}
+
+plm_status plm_file_write(const char *path, const void *bytes, size_t size, unsigned mode,
+                          struct plm_error *error)
+{
+  const int descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, (mode_t)mode);
+  if (descriptor < 0) return plm_error_errno(error, "cannot create %s", path);
+  plm_status status = plm_file_write_all(descriptor, bytes, size, path, error);
+  if (status == PLM_OK && fsync(descriptor) != 0)
+    status = plm_error_errno(error, "cannot fsync %s", path);
+  if (close(descriptor) != 0 && status == PLM_OK)
+    status = plm_error_errno(error, "cannot close %s", path);
+  return status;
+}
+
+plm_status plm_file_replace(const char *path, const void *bytes, size_t size, unsigned mode,
+                            struct plm_error *error)
+{
+  char temporary[PLM_PATH_SIZE];
+  if (snprintf(temporary, sizeof temporary, "%s.tmp-%ld", path, (long)getpid()) >=
+      (int)sizeof temporary)
+    return plm_error_set(error, PLM_LIMIT, "path %.200s is too long", path);
+  plm_status status = plm_file_write(temporary, bytes, size, mode, error);
+  if (status == PLM_OK && rename(temporary, path) != 0)
+    status = plm_error_errno(error, "cannot rename %s to %s", temporary, path);
+  if (status != PLM_OK) {
+    unlink(temporary);
+    return status;
+  }
+  char parent[PLM_PATH_SIZE];
+  snprintf(parent, sizeof parent, "%s", path);
+  char *slash = strrchr(parent, '/');
+  if (slash == NULL)
+    snprintf(parent, sizeof parent, ".");
+  else
+    slash[slash == parent ? 1 : 0] = '\0';
+  return plm_directory_sync(parent, error);
+}
+
+static plm_status sync_path(const char *path, int flags, struct plm_error *error)
+{
+  const int descriptor = open(path, flags | O_CLOEXEC);
+  if (descriptor < 0) return plm_error_errno(error, "cannot open %s", path);
+  plm_status status = PLM_OK;
+  if (fsync(descriptor) != 0) status = plm_error_errno(error, "cannot fsync %s", path);
+  close(descriptor);
+  return status;
+}
+
+plm_status plm_file_sync(const char *path, struct plm_error *error)
+{
+  return sync_path(path, O_RDONLY, error);
+}
+
+plm_status plm_directory_sync(const char *path, struct plm_error *error)
+{
+  return sync_path(path, O_RDONLY | O_DIRECTORY, error);
+}
+
+plm_status plm_directory_make(const char *path, struct plm_error *error)
+{
+  char partial[PLM_PATH_SIZE];
+  if (snprintf(partial, sizeof partial, "%s", path) >= (int)sizeof partial)
+    return plm_error_set(error, PLM_LIMIT, "path %.200s is too long", path);
+  for (char *slash = partial + 1;; slash++) {
+    const char kept = *slash;
+    if (kept != '/' && kept != '\0') continue;
+    *slash = '\0';
+    if (mkdir(partial, 0777) != 0 && errno != EEXIST)
+      return plm_error_errno(error, "cannot create folder %s", partial);
+    if (kept == '\0') break;
+    *slash = kept;
+  }
+  struct stat information;
+  if (stat(path, &information) != 0 || !S_ISDIR(information.st_mode))
+    return plm_error_set(error, PLM_EXISTS, "%s exists and is not a folder", path);
+  return PLM_OK;
+}
+
+static int remove_entry(const char *path, const struct stat *information, int kind,
+                        struct FTW *place)
+{
+  (void)information, (void)kind, (void)place;
+  return remove(path) == 0 || errno == ENOENT ? 0 : -1;
+}
+
+plm_status plm_path_remove(const char *path, struct plm_error *error)
+{
+  if (nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS) != 0 && errno != ENOENT)
+    return plm_error_errno(error, "cannot remove %s", path);
+  return PLM_OK;
+}
+
+bool plm_file_exists(const char *path)
+{
+  struct stat information;
+  return stat(path, &information) == 0;
+}
+
+plm_status plm_file_size(const char *path, uint64_t *size, struct plm_error *error)
+{
+  struct stat information;
+  if (stat(path, &information) != 0) return plm_error_errno(error, "cannot stat %s", path);
+  *size = (uint64_t)information.st_size;
+  return PLM_OK;
+}

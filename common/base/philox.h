@@ -1,0 +1,55 @@
+/* Philox4x32-10, the counter-based generator behind every random choice of a run.
+ *
+ * Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011. Known answer:
+ * key 0, counter 0 gives 6627e8d5 e169c58d bc57ac4c 9b00dbd8.
+ *
+ * Key = (seed low, seed high); counter = (x, y low, y high, purpose), so a draw is a pure function
+ * of what it is for: the same on every machine, after every resume, in any order of evaluation.
+ */
+#ifndef PLM_COMMON_BASE_PHILOX_H
+#define PLM_COMMON_BASE_PHILOX_H
+
+#include <stdint.h>
+
+enum plm_philox_purpose {
+  PLM_PURPOSE_TRAINING_MASK = 0,   /* x = position in the chunk, y = chunk of the run (g) */
+  PLM_PURPOSE_DIFFUSION_RATE = 1,  /* x = 0, y = step from 0 */
+  PLM_PURPOSE_EVALUATION_MASK = 2, /* x = position in the document, y = document */
+  PLM_PURPOSE_WEIGHTS = 3,         /* x = element / 4, y = XXH32(name) */
+  PLM_PURPOSE_GROUPS = 4,          /* shuffles of the plan, common/plan */
+  PLM_PURPOSE_DOCUMENTS = 5,
+  PLM_PURPOSE_CHUNKS = 6,
+  PLM_PURPOSE_CROPS = 7,
+};
+
+struct plm_philox_words {
+  uint32_t w[4];
+};
+
+static inline struct plm_philox_words plm_philox(uint64_t seed, uint32_t x, uint64_t y,
+                                                 uint32_t purpose)
+{
+  uint32_t key0 = (uint32_t)seed, key1 = (uint32_t)(seed >> 32);
+  uint32_t c0 = x, c1 = (uint32_t)y, c2 = (uint32_t)(y >> 32), c3 = purpose;
+  for (int round = 0; round < 10; round++) {
+    const uint64_t product0 = (uint64_t)0xD2511F53u * c0;
+    const uint64_t product1 = (uint64_t)0xCD9E8D57u * c2;
+    const uint32_t next0 = (uint32_t)(product1 >> 32) ^ c1 ^ key0;
+    const uint32_t next2 = (uint32_t)(product0 >> 32) ^ c3 ^ key1;
+    c1 = (uint32_t)product1;
+    c3 = (uint32_t)product0;
+    c0 = next0;
+    c2 = next2;
+    key0 += 0x9E3779B9u;
+    key1 += 0xBB67AE85u;
+  }
+  return (struct plm_philox_words){{c0, c1, c2, c3}};
+}
+
+/* u(w) = (w >> 8) * 2^-24, in [0, 1): exact in float and double. */
+static inline double plm_philox_unit(uint32_t word)
+{
+  return (double)(word >> 8) * 0x1p-24;
+}
+
+#endif

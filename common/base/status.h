@@ -1,0 +1,96 @@
+/* Errors: every fallible function returns a plm_status and fills the caller's struct plm_error.
+ *
+ * One list makes the enum, the texts and the exit codes. An error says what happened, where
+ * (file, line, key, record, endpoint) and how to mend it. Data, files and peers never reach an
+ * assertion: they end in one of these. Programmer errors always reach PLM_ASSERT, which stays on
+ * in production.
+ */
+#ifndef PLM_COMMON_BASE_STATUS_H
+#define PLM_COMMON_BASE_STATUS_H
+
+#include <stdarg.h>
+#include <stddef.h>
+
+/* name, exit code of a program that ends with it, text */
+#define PLM_STATUS_LIST(X)                      \
+  X(OK, 0, "success")                           \
+  X(FAILURE, 1, "failure")                      \
+  X(IO, 1, "input/output error")                \
+  X(NO_SPACE, 1, "no space left on the device") \
+  X(NO_MEMORY, 1, "out of memory")              \
+  X(CORRUPT, 1, "corrupt data")                 \
+  X(FORMAT, 1, "malformed input")               \
+  X(NOT_FOUND, 1, "not found")                  \
+  X(EXISTS, 1, "already exists")                \
+  X(LIMIT, 1, "limit exceeded")                 \
+  X(UNSUPPORTED, 1, "not supported")            \
+  X(PROTOCOL, 1, "protocol violation")          \
+  X(BUSY, 1, "in use by another process")       \
+  X(USAGE, 2, "usage error")                    \
+  X(CONFIG, 2, "configuration error")           \
+  X(NOT_RUNNING, 3, "not running")              \
+  X(TIMEOUT, 4, "timed out")                    \
+  X(INTERRUPTED, 130, "interrupted")            \
+  X(TERMINATED, 143, "terminated")              \
+  X(AGAIN, 1, "nothing ready yet")
+
+typedef enum {
+#define PLM_STATUS_ENUM(name, exit_code, text) PLM_##name,
+  PLM_STATUS_LIST(PLM_STATUS_ENUM)
+#undef PLM_STATUS_ENUM
+      PLM_STATUS_COUNT
+} plm_status;
+
+/* Caller-owned; holds no memory of its own. Zero-initialise with {0}. */
+struct plm_error {
+  plm_status status;
+  char what[512];  /* what happened, with the offending value */
+  char where[512]; /* file:line, record, key or endpoint; "" when there is none */
+  char hint[512];  /* how to mend it; "" when there is nothing to say */
+};
+
+/* Text of a status ("corrupt data"), and the exit code a program ends with. */
+const char *plm_status_text(plm_status status);
+int plm_status_exit_code(plm_status status);
+
+/* Fills error (which may be NULL) and returns status, so that `return plm_error_set(...)` works.
+ * Clears where and hint. */
+plm_status plm_error_set(struct plm_error *error, plm_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* The same with errno's text appended; ENOSPC and EDQUOT become PLM_NO_SPACE, ENOENT becomes
+ * PLM_NOT_FOUND, ENOMEM becomes PLM_NO_MEMORY, everything else PLM_IO. */
+plm_status plm_error_errno(struct plm_error *error, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Add the place, or the remedy, to an error that was just set. They return error->status (or
+ * PLM_FAILURE when error is NULL), for chaining in a return statement. */
+plm_status plm_error_where(struct plm_error *error, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+plm_status plm_error_hint(struct plm_error *error, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Prints "program: where: what\n  hint" to stderr. */
+void plm_error_print(const char *program, const struct plm_error *error);
+
+/* Propagate: returns from the calling function, or jumps to its one cleanup label. */
+#define PLM_TRY(call)                                      \
+  do {                                                     \
+    plm_status plm_try_status_ = (call);                   \
+    if (plm_try_status_ != PLM_OK) return plm_try_status_; \
+  } while (0)
+
+#define PLM_TRY_GOTO(status_variable, call, label) \
+  do {                                             \
+    (status_variable) = (call);                    \
+    if ((status_variable) != PLM_OK) goto label;   \
+  } while (0)
+
+/* Programmer errors only. Never compiled out. */
+#define PLM_ASSERT(condition)                                            \
+  do {                                                                   \
+    if (!(condition)) plm_assert_failed(#condition, __FILE__, __LINE__); \
+  } while (0)
+_Noreturn void plm_assert_failed(const char *condition, const char *file, int line);
+
+#endif

@@ -1,0 +1,63 @@
+/* The growing string. */
+#include "common/base/text.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool reserve(struct plm_text *text, size_t extra)
+{
+  if (text->failed) return false;
+  if (text->length + extra + 1 <= text->capacity) return true;
+  size_t capacity = text->capacity != 0 ? text->capacity : 64;
+  while (capacity < text->length + extra + 1) capacity *= 2;
+  char *data = realloc(text->data, capacity);
+  if (data == NULL) {
+    text->failed = true;
+    return false;
+  }
+  text->data = data;
+  text->capacity = capacity;
+  return true;
+}
+
+void plm_text_append(struct plm_text *text, const void *bytes, size_t size)
+{
+  if (!reserve(text, size)) return;
+  if (size != 0) memcpy(text->data + text->length, bytes, size);
+  text->length += size;
+  text->data[text->length] = '\0';
+}
+
+void plm_text_puts(struct plm_text *text, const char *string)
+{
+  plm_text_append(text, string, strlen(string));
+}
+
+void plm_text_printf(struct plm_text *text, const char *format, ...)
+{
+  va_list arguments, again;
+  va_start(arguments, format);
+  va_copy(again, arguments);
+  const int needed = vsnprintf(NULL, 0, format, arguments);
+  va_end(arguments);
+  if (needed >= 0 && reserve(text, (size_t)needed)) {
+    vsnprintf(text->data + text->length, (size_t)needed + 1, format, again);
+    text->length += (size_t)needed;
+  }
+  va_end(again);
+}
+
+void plm_text_clear(struct plm_text *text)
+{
+  text->length = 0;
+  text->failed = false;
+  if (text->data != NULL) text->data[0] = '\0';
+}
+
+void plm_text_deinit(struct plm_text *text)
+{
+  free(text->data);
+  *text = (struct plm_text){0};
+}

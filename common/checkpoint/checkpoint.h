@@ -1,0 +1,79 @@
+/* Checkpoint folders: what is in one, how it is verified, listed and loaded. The writing side that
+ * runs beside training (snapshot, thread, retention) is trainer/publish; this is the format.
+ *
+ * A checkpoint exists if and only if its folder has its final name (step_00000500) and its
+ * MANIFEST verifies. Readers verify before they load.
+ */
+#ifndef PLM_COMMON_CHECKPOINT_CHECKPOINT_H
+#define PLM_COMMON_CHECKPOINT_CHECKPOINT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/hash.h"
+#include "common/base/status.h"
+#include "common/config/config.h"
+#include "common/model/model.h"
+
+enum { PLM_CHECKPOINT_FORMAT = 1, PLM_CHECKPOINT_NAME_SIZE = 32, PLM_MANIFEST_MAX_FILES = 64 };
+
+void plm_checkpoint_name(uint64_t step, char name[PLM_CHECKPOINT_NAME_SIZE]); /* step_%08u */
+bool plm_checkpoint_parse_name(const char *name, uint64_t *step); /* exactly the final form */
+
+/* One line of a MANIFEST. */
+struct plm_manifest_file {
+  char name[64];
+  uint64_t size;
+  struct plm_hash hash;
+};
+struct plm_manifest {
+  uint64_t step;
+  size_t count;
+  struct plm_manifest_file files[PLM_MANIFEST_MAX_FILES]; /* in the order written */
+};
+/* Canonical text, its own hash included. Caller frees. */
+char *plm_manifest_print(const struct plm_manifest *manifest);
+/* Compared byte for byte with what plm_manifest_print would give. */
+plm_status plm_manifest_parse(const char *text, size_t size, struct plm_manifest *manifest,
+                              struct plm_error *error);
+/* Hash of the MANIFEST's bytes: what announcements carry. */
+plm_status plm_manifest_read(const char *directory, struct plm_manifest *manifest,
+                             struct plm_hash *hash, struct plm_error *error);
+
+/* Every file's size and hash, no file missing, none unlisted. identity (may be NULL) receives the
+ * XXH3-128 of model.safetensors. */
+plm_status plm_checkpoint_verify(const char *directory, uint64_t *step, struct plm_hash *identity,
+                                 struct plm_error *error);
+
+/* Folders with final names under DIR, ascending by step, verified or not. Caller frees *steps. */
+plm_status plm_checkpoint_list(const char *checkpoints_directory, uint64_t **steps, size_t *count,
+                               struct plm_error *error);
+/* The newest that verifies; reports each that fails through plm_warning. PLM_NOT_FOUND. */
+plm_status plm_checkpoint_newest(const char *checkpoints_directory, uint64_t *step,
+                                 struct plm_error *error);
+
+/* config.json of a checkpoint: the model, plus auto_map, model_type, architectures, dtype,
+ * tie_word_embeddings and the window in force. Caller frees *text. */
+plm_status plm_checkpoint_config_print(const struct plm_model_config *model, uint32_t window,
+                                       char **text, struct plm_error *error);
+plm_status plm_checkpoint_config_read(const char *directory, struct plm_model_config *model,
+                                      uint32_t *window, struct plm_error *error);
+
+/* Weights into the model's parameter arena. file: "model.safetensors" or "ema.safetensors"; every
+ * parameter must be there with its shape, none may be left over. Calls
+ * plm_model_weights_changed. */
+plm_status plm_checkpoint_load_weights(const char *directory, const char *file,
+                                       struct plm_model *model, struct plm_error *error);
+/* Host values (arena layout of `table`) as fp32 tensors under the names of model.md. */
+plm_status plm_checkpoint_write_weights(const char *path, const struct plm_parameter *table,
+                                        size_t count, const float *values, struct plm_error *error);
+
+/* The files that every checkpoint carries for Hugging Face besides weights and config.json:
+ * modeling_plm.py, vocab.txt, tokenizer.json, tokenizer_config.json, special_tokens_map.json. */
+plm_status plm_checkpoint_write_huggingface(const char *directory,
+                                            const struct plm_model_config *model,
+                                            enum plm_tokenizer_kind tokenizer,
+                                            struct plm_error *error);
+
+#endif

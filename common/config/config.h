@@ -1,0 +1,225 @@
+/* The resolved configuration: what pipeline.yaml, PLM_* variables and flags say together.
+ *
+ * One table (settings.c: key, type, unit, default, range, on-resume, help) drives parsing,
+ * validation, `plm-pipeline config`, --set, the environment and the manual. This struct is where
+ * its values land. Strings are owned by the struct (plm_config_deinit frees them).
+ *
+ * Relative paths in the file are resolved against the file's folder, those from flags against
+ * the working directory; after loading they are absolute.
+ */
+#ifndef PLM_COMMON_CONFIG_CONFIG_H
+#define PLM_COMMON_CONFIG_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/status.h"
+
+enum plm_tokenizer_kind { PLM_TOKENIZER_ESM, PLM_TOKENIZER_BYTE };
+enum plm_packing { PLM_PACKING_BEST_FIT, PLM_PACKING_NEXT_FIT };
+enum plm_truncate { PLM_TRUNCATE_HEAD, PLM_TRUNCATE_RANDOM_CROP, PLM_TRUNCATE_SPLIT };
+enum plm_architecture { PLM_TRANSFORMER, PLM_UNET, PLM_PATCH_UNET };
+enum plm_device { PLM_DEVICE_AUTO, PLM_DEVICE_CPU, PLM_DEVICE_CUDA };
+enum plm_precision { PLM_PRECISION_AUTO, PLM_PRECISION_FP32, PLM_PRECISION_BF16 };
+enum plm_objective { PLM_OBJECTIVE_MLM, PLM_OBJECTIVE_MASKED_DIFFUSION, PLM_OBJECTIVE_CAUSAL };
+enum plm_rate_scope { PLM_RATE_CHUNK, PLM_RATE_BATCH };
+enum plm_optimizer_name { PLM_OPTIMIZER_MUON, PLM_OPTIMIZER_ADAMW };
+enum plm_muon_scale { PLM_MUON_MATCH_ADAMW, PLM_MUON_SPECTRAL };
+enum plm_schedule_name { PLM_SCHEDULE_WSD, PLM_SCHEDULE_LINEAR, PLM_SCHEDULE_COSINE };
+enum plm_recompute { PLM_RECOMPUTE_NONE, PLM_RECOMPUTE_MLP, PLM_RECOMPUTE_BLOCK };
+enum plm_restart { PLM_RESTART_NO, PLM_RESTART_ON_FAILURE, PLM_RESTART_ALWAYS };
+
+/* Bits of one entry of attention.pattern; PLM_ATTENTION_DOCUMENT is always set. */
+enum plm_attention_kind {
+  PLM_ATTENTION_DOCUMENT = 1,
+  PLM_ATTENTION_CAUSAL = 2,
+  PLM_ATTENTION_LOCAL = 4,
+  PLM_ATTENTION_BLOCK = 8,
+};
+
+enum {
+  PLM_MAX_PATTERN = 64,    /* entries of attention.pattern */
+  PLM_MAX_MASK_RATES = 16, /* entries of evaluator.mask_rates */
+  PLM_MAX_SPLITS = 3,      /* train, valid, test */
+};
+
+struct plm_config_network {
+  char *feed, *feed_address;                       /* bind; what others connect to */
+  char *evaluation_feed, *evaluation_feed_address; /* NULL address: the bind address */
+  char *announcements, *announcements_address;
+  char *keys; /* folder of CURVE keys or NULL */
+  double wait_packers_s;
+  uint64_t credit_bytes;
+};
+
+struct plm_config_data {
+  enum plm_tokenizer_kind tokenizer;
+  uint32_t max_length;
+  uint32_t document_alignment; /* 0: auto, until plm_config_alignment() */
+  enum plm_packing packing;
+  uint32_t window_groups;
+  enum plm_truncate truncate;
+};
+
+/* Everything of `model:`, plus what config.json of a checkpoint adds: max_length, vocab_size and
+ * the window in force. This is all that plm_model_open needs to know of a model. */
+struct plm_model_config {
+  enum plm_architecture architecture;
+  uint32_t hidden_size;
+  uint32_t num_attention_heads;
+  uint32_t num_hidden_layers; /* transformer, unet */
+  uint32_t num_unet_layers;   /* patch_unet */
+  uint32_t num_extra_layers;  /* patch_unet */
+  double expansion_ratio;
+  double soft_logit_cap;
+  bool tie_embeddings;
+  bool token_dropout;
+  uint8_t pattern[PLM_MAX_PATTERN]; /* plm_attention_kind bits of each entry */
+  uint32_t pattern_count;
+  uint32_t window_start, window_end, window_steps; /* tokens, tokens, steps */
+  uint32_t block;                                  /* tokens; 0: none */
+  uint32_t max_length;                             /* from data.max_length */
+  uint32_t vocab_size;                             /* of the tokenizer */
+};
+
+struct plm_config_masking {
+  double mask_rate, starting_mask_rate;
+  uint64_t mask_rate_steps;
+  enum plm_rate_scope rate_scope;
+  double random_fraction, keep_fraction;
+  uint64_t mlm_warmup_steps;
+};
+
+struct plm_config_optimizer {
+  enum plm_optimizer_name name;
+  double lr_hidden, lr_embed, lr_head, lr_scalar;
+  double momentum;
+  uint64_t momentum_warmup_steps;
+  enum plm_muon_scale scale;
+  double weight_decay;
+  double betas[2];
+};
+
+struct plm_config_schedule {
+  enum plm_schedule_name name;
+  uint64_t warmup_steps, cooldown_steps;
+  double min_lr_fraction;
+};
+
+struct plm_config_checkpoint {
+  uint64_t every;
+  uint32_t keep_last, keep_best;
+  uint64_t keep_every;
+  uint32_t max_unevaluated;
+  uint32_t max_failed; /* checkpoint.max_failed_checkpoints, default 3 */
+};
+
+struct plm_config_trainer {
+  enum plm_device device;
+  uint32_t threads; /* 0: all */
+  uint32_t ranks;
+  enum plm_precision precision;
+  uint64_t steps;
+  uint64_t batch_tokens, micro_batch_tokens;
+  enum plm_objective objective;
+  struct plm_config_masking masking;
+  double label_smoothing, z_loss;
+  struct plm_config_optimizer optimizer;
+  struct plm_config_schedule schedule;
+  double clip_norm, clip_auto_percentile;
+  double ema;
+  struct plm_config_checkpoint checkpoint;
+  double stop_timeout_s;
+  enum plm_recompute recompute;
+  char *init_from; /* or NULL */
+  uint32_t max_skipped_steps;
+  enum plm_restart restart;
+};
+
+struct plm_config_evaluator {
+  enum plm_device device;
+  uint32_t threads; /* 0: auto, one beside a CPU trainer */
+  uint64_t seed;
+  char *splits[PLM_MAX_SPLITS];
+  uint32_t split_count;
+  double mask_rate;
+  double mask_rates[PLM_MAX_MASK_RATES];
+  uint32_t mask_rate_count;
+  uint64_t max_tokens; /* 0: the whole split (null in the file) */
+  enum plm_restart restart;
+};
+
+struct plm_config {
+  char *path; /* the file, absolute; NULL when there was none */
+  char *run;  /* the run folder, absolute */
+  uint64_t seed;
+  char *corpus; /* absolute, or NULL */
+  struct plm_config_network network;
+  struct plm_config_data data;
+  uint32_t packer_instances;
+  enum plm_restart packer_restart;
+  struct plm_model_config model;
+  struct plm_config_trainer trainer;
+  struct plm_config_evaluator evaluator;
+  bool tensorboard;
+  char *prometheus; /* address or NULL */
+  /* where each value came from, one entry a row of the settings table: config/settings.h */
+  uint8_t *origins;
+};
+
+/* One `--set key=value` or `--run DIR`: a key path ("trainer.steps") and YAML text of its value. */
+struct plm_config_override {
+  const char *key;
+  const char *value;
+};
+
+/* Reads path (NULL: defaults alone), applies PLM_* from the environment, then the overrides, and
+ * checks everything. All errors are printed by plm_config_problems_print, not only the first.
+ * PLM_CONFIG when there was one; *config is then deinitialised. */
+struct plm_config_problems;
+plm_status plm_config_load(const char *path, const struct plm_config_override *overrides,
+                           size_t override_count, struct plm_config *config,
+                           struct plm_config_problems **problems, struct plm_error *error);
+size_t plm_config_problems_count(const struct plm_config_problems *problems);
+/* Text of problem i: `pipeline.yaml:14:5: unknown key "lr_rate"; did you mean "lr"?` */
+const char *plm_config_problem(const struct plm_config_problems *problems, size_t i);
+void plm_config_problems_free(struct plm_config_problems *problems);
+
+/* The fully resolved configuration as YAML, every key, in the table's order, absolute paths.
+ * Loading it again gives the same configuration. Caller frees *yaml. */
+plm_status plm_config_print(const struct plm_config *config, char **yaml, struct plm_error *error);
+
+/* data.document_alignment with `auto` resolved: 2^min(n-1, log2 max_length) for patch_unet with
+ * 2n layers, else 1. */
+uint32_t plm_config_alignment(const struct plm_config *config);
+
+void plm_config_deinit(struct plm_config *config);
+
+/* Compares the configuration a run was started with against today's, by the table's on-resume
+ * column. changes (may be NULL) receives one line for each key that changes the run. PLM_CONFIG,
+ * naming the key, when a refused key differs. */
+struct plm_text;
+plm_status plm_config_check_resume(const struct plm_config *before, const struct plm_config *now,
+                                   struct plm_text *changes, struct plm_error *error);
+
+/* Names of enum values as they stand in the file, and back (PLM_FORMAT). */
+const char *plm_architecture_name(enum plm_architecture architecture);
+const char *plm_objective_name(enum plm_objective objective);
+const char *plm_precision_name(enum plm_precision precision);
+/* "document+causal" into name (64 bytes); and back. */
+void plm_attention_kind_name(unsigned kinds, char name[64]);
+plm_status plm_attention_kind_parse(const char *name, uint8_t *kinds, struct plm_error *error);
+
+/* model: as config.json holds it (the keys of pipeline.yaml under the same names, max_length,
+ * vocab_size, window in force and the Hugging Face entries are added by common/checkpoint), and
+ * back. cJSON objects; the caller deletes. */
+struct cJSON;
+struct cJSON *plm_model_config_to_json(const struct plm_model_config *model);
+plm_status plm_model_config_from_json(const struct cJSON *json, struct plm_model_config *model,
+                                      struct plm_error *error);
+/* What model.md calls a configuration error (widths, heads, K, even layers, …), independent of
+ * how the struct was filled. */
+plm_status plm_model_config_check(const struct plm_model_config *model, struct plm_error *error);
+
+#endif

@@ -1,0 +1,50 @@
+/* Command-line options of all four programs, from tables: GNU style (--name VALUE, --name=VALUE,
+ * -n VALUE, clustered short flags, "--"). Unknown options get a suggestion, exit code 2. */
+#ifndef PLM_COMMON_CONFIG_OPTIONS_H
+#define PLM_COMMON_CONFIG_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "common/base/status.h"
+
+struct plm_option {
+  char letter;          /* 0: none */
+  const char *name;     /* without dashes */
+  const char *argument; /* name of its argument in the help, NULL: a flag */
+  const char *help;
+};
+
+/* One occurrence on the command line. */
+struct plm_option_value {
+  const struct plm_option *option;
+  const char *value; /* NULL for a flag */
+};
+
+/* -c --config FILE, --run DIR, --set KEY=VALUE, --json, -q, -v, --color, -h, --version: every
+ * program has them. Terminated by a row with name NULL. */
+extern const struct plm_option plm_common_options[];
+
+struct plm_arguments {
+  struct plm_option_value *values;
+  size_t value_count;
+  const char **positionals;
+  size_t positional_count;
+};
+
+/* Parses argv[1..] against table (NULL-name terminated) and plm_common_options. PLM_USAGE names
+ * the option and suggests. Caller deinits. */
+plm_status plm_arguments_parse(int argc, char **argv, const struct plm_option *table,
+                               struct plm_arguments *arguments, struct plm_error *error);
+void plm_arguments_deinit(struct plm_arguments *arguments);
+/* The last value given (""  for a flag), or NULL when absent. */
+const char *plm_arguments_get(const struct plm_arguments *arguments, const char *name);
+bool plm_arguments_has(const struct plm_arguments *arguments, const char *name);
+/* Number with a clear error: PLM_USAGE. */
+plm_status plm_arguments_u64(const struct plm_arguments *arguments, const char *name,
+                             unsigned long long fallback, unsigned long long *value,
+                             struct plm_error *error);
+/* Prints rows of help for a table, aligned to the terminal. */
+void plm_options_help(const struct plm_option *table);
+
+#endif

@@ -1,0 +1,216 @@
+/* struct plm_ops: the operator table. A backend (kernels/cpu, kernels/cuda) fills it; the model is
+ * written once against it.
+ *
+ * Conventions
+ * - `act` is a buffer of activations in the backend's precision: float or bf16, fixed when the
+ *   backend is opened (ops->act_bytes). Everything else is fp32 unless said otherwise. Each
+ *   operator computes in fp32 and rounds once.
+ * - N rows (B * L_k), D width, F MLP width, V vocabulary, H heads, K head width, all row-major.
+ * - Buffers come from ops->allocate and live on the device; parameters and scalars (a, b, s) are
+ *   device pointers too, so that a captured graph stays valid.
+ * - Gradients of parameters accumulate (+=) in fp32. Gradients of activations are written (=)
+ *   unless the comment says accumulate.
+ * - Reductions have a fixed order for a given backend, shape, precision and thread count: the same
+ *   inputs give the same bits.
+ * - Nothing allocates after opening, except through ops->allocate by the caller. Operators do not
+ *   fail; a device error is sticky and reported by ops->synchronize.
+ */
+#ifndef PLM_COMMON_OPS_OPS_H
+#define PLM_COMMON_OPS_OPS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/status.h"
+
+typedef void act;      /* activations: float or bf16 by ops->act_bytes */
+typedef uint16_t bf16; /* bit pattern */
+
+struct plm_ops;
+
+/* One attention mask on one level: each query a run of keys, each key a run of queries
+ * (attention.md). begin/end are positions in the chunk's level. Empty run: begin == end == 0. */
+struct plm_interval_mask {
+  int32_t B, L;
+  const int32_t *key_begin, *key_end;     /* (B, L) for query q */
+  const int32_t *query_begin, *query_end; /* (B, L) for key k: the superset run of its queries */
+  /* per tile of PLM_MASK_TILE queries: [min begin, max end) touched, [max begin, min end) full;
+   * and the same from the keys' side. (B, tiles) each. */
+  const int32_t *tile_key_begin, *tile_key_end, *tile_full_begin, *tile_full_end;
+  const int32_t *tile_query_begin, *tile_query_end;
+};
+enum { PLM_MASK_TILE = 64 };
+
+struct plm_attention_shape {
+  int32_t B, L, H, K;
+  int32_t row_stride; /* elements between consecutive rows of q, k, v (3*H*K when packed) */
+  float scale;        /* 1/sqrt(K) */
+  float soft_cap;     /* 0: none */
+};
+
+/* How labels of the objective enter the loss. */
+struct plm_loss_options {
+  float soft_cap; /* c of the head, 0: none */
+  float label_smoothing;
+  float z_loss;
+};
+
+struct plm_adam_options {
+  float lr, beta1, beta2, eps, weight_decay;
+  float correction1, correction2; /* 1 - beta^t */
+  float gradient_scale;           /* applied to the gradient before use: 1/count times clipping */
+};
+
+struct plm_muon_options {
+  float lr, momentum, weight_decay, gradient_scale;
+  float update_scale; /* 0.2*sqrt(max(rows, cols)) or sqrt(max(1, rows/cols)) */
+};
+
+struct plm_ops {
+  const char *name; /* "cpu", "cuda" */
+  const char
+      *isa; /* "avx512", "avx2", "portable", "sm_90a": resolved choice, kept in trainer.json */
+  size_t act_bytes; /* 4 or 2 */
+  uint32_t threads;
+  void *context; /* the backend's own */
+
+  /* ---- memory ---- */
+  plm_status (*allocate)(struct plm_ops *ops, size_t bytes, void **buffer, struct plm_error *error);
+  void (*release)(struct plm_ops *ops, void *buffer);
+  void (*upload)(struct plm_ops *ops, void *device, const void *host, size_t bytes);
+  void (*download)(struct plm_ops *ops, void *host, const void *device, size_t bytes);
+  void (*zero)(struct plm_ops *ops, void *buffer, size_t bytes);
+  void (*copy)(struct plm_ops *ops, void *to, const void *from, size_t bytes);
+  plm_status (*synchronize)(struct plm_ops *ops, struct plm_error *error);
+  void (*close)(struct plm_ops *ops);
+
+  /* ---- precision ---- */
+  /* weights as used: fp32 -> act (a plain copy in fp32), n elements */
+  void (*round_weights)(struct plm_ops *ops, act *out, const float *in, size_t n);
+  void (*act_to_float)(struct plm_ops *ops, float *out, const act *in, size_t n);
+
+  /* ---- products: Linear without bias, weight (out, in) as used (act) ---- */
+  /* y_NO = x_NI w_OI^T, plus residual_NO when not NULL (y may be residual) */
+  void (*linear_forward)(struct plm_ops *ops, act *y, const act *x, const act *w,
+                         const act *residual, int64_t N, int64_t I, int64_t O);
+  /* dx_NI = dy_NO w_OI; accumulate: dx += */
+  void (*linear_backward_input)(struct plm_ops *ops, act *dx, const act *dy, const act *w,
+                                int64_t N, int64_t I, int64_t O, bool accumulate);
+  /* dw_OI += dy_NO^T x_NI */
+  void (*linear_backward_weight)(struct plm_ops *ops, float *dw, const act *dy, const act *x,
+                                 int64_t N, int64_t I, int64_t O);
+
+  /* ---- norm: RMSNorm, no weight, eps 1e-6 (Zhang & Sennrich 2019) ---- */
+  void (*norm_forward)(struct plm_ops *ops, act *out, const act *x, int64_t N, int64_t D);
+  /* dx += d norm(x) dh ; the norm's own statistics are recomputed */
+  void (*norm_backward)(struct plm_ops *ops, act *dx, const act *dh, const act *x, int64_t N,
+                        int64_t D);
+  /* the same on fp32 rows: the embedding table. dx += */
+  void (*norm_rows_forward)(struct plm_ops *ops, float *out, const float *x, int64_t N, int64_t D);
+  void (*norm_rows_backward)(struct plm_ops *ops, float *dx, const float *dh, const float *x,
+                             int64_t N, int64_t D);
+
+  /* ---- block input: x' = b0 x + b1 p, h = norm(x') ---- */
+  void (*mix_norm_forward)(struct plm_ops *ops, act *mixed, act *h, const act *x, const act *p,
+                           const float *b, int64_t N, int64_t D);
+  /* dmixed (gradient of x' through the residual) += norm_backward(dh); then dx = b0 dmixed,
+   * dp += b1 dmixed (accumulates), db += (sum dmixed x, sum dmixed p). dx may be dmixed. */
+  void (*mix_norm_backward)(struct plm_ops *ops, act *dx, act *dp, float *db, act *dmixed,
+                            const act *dh, const act *mixed, const act *x, const act *p,
+                            const float *b, int64_t N, int64_t D);
+
+  /* ---- token tables: mean over groups of 2^level consecutive tokens of table rows ----
+   * out_ND[n] = mean_{j < 2^level} table[tokens[n*2^level + j]]; table fp32 (V, D).
+   * tokens int32, N*2^level of them. Used for x0 (normalised embeddings) and value embeddings. */
+  void (*token_mean_forward)(struct plm_ops *ops, act *out, const float *table,
+                             const int32_t *tokens, int64_t N, int64_t D, int64_t V, int level);
+  /* dtable += ; fixed order, no atomics */
+  void (*token_mean_backward)(struct plm_ops *ops, float *dtable, const act *dout,
+                              const int32_t *tokens, int64_t N, int64_t D, int64_t V, int level);
+
+  /* ---- attention ---- */
+  /* rotary tables (L, K/2) cos and sin, fp32, base 10000, computed in double and rounded once */
+  /* qkv_N3D raw products -> prepared qkv (N, 3D): q, k: norm over K, then rotary; v: a0 v + a1 vi
+   * when vi is not NULL. out may not alias in. */
+  void (*qkv_prepare_forward)(struct plm_ops *ops, act *out, const act *qkv, const act *vi,
+                              const float *a, const float *cosine, const float *sine, int64_t B,
+                              int64_t L, int64_t H, int64_t K);
+  /* dqkv_raw from dqkv (prepared); dvi = a1 dv, da += (sum dv v_raw, sum dv vi). dqkv_raw may be
+   * dqkv. vi NULL: no da, no dvi. */
+  void (*qkv_prepare_backward)(struct plm_ops *ops, act *dqkv_raw, act *dvi, float *da,
+                               const act *dqkv, const act *qkv, const act *vi, const float *a,
+                               const float *cosine, const float *sine, int64_t B, int64_t L,
+                               int64_t H, int64_t K);
+  /* q, k, v point into prepared qkv (row_stride apart). out_N(HK), lse (B, H, L): +inf for a query
+   * with an empty run, whose output is exactly 0. */
+  void (*attention_forward)(struct plm_ops *ops, act *out, float *lse, const act *q, const act *k,
+                            const act *v, const struct plm_interval_mask *mask,
+                            const struct plm_attention_shape *shape);
+  /* dq, dk, dv row_stride apart as q, k, v; dout, out (N, HK) */
+  void (*attention_backward)(struct plm_ops *ops, act *dq, act *dk, act *dv, const act *dout,
+                             const act *out, const float *lse, const act *q, const act *k,
+                             const act *v, const struct plm_interval_mask *mask,
+                             const struct plm_attention_shape *shape);
+
+  /* ---- MLP and head activations ---- */
+  void (*relu2_forward)(struct plm_ops *ops, act *out, const act *x, int64_t n);
+  void (*relu2_backward)(struct plm_ops *ops, act *dx, const act *dout, const act *x, int64_t n);
+  void (*gelu_forward)(struct plm_ops *ops, act *out, const act *x, int64_t n); /* exact, erf */
+  void (*gelu_backward)(struct plm_ops *ops, act *dx, const act *dout, const act *x, int64_t n);
+
+  /* ---- residual stream ---- */
+  /* out = x + s skip */
+  void (*skip_forward)(struct plm_ops *ops, act *out, const act *x, const act *skip, const float *s,
+                       int64_t N, int64_t D);
+  /* dskip = s dout; ds += sum dout skip */
+  void (*skip_backward)(struct plm_ops *ops, act *dskip, float *ds, const act *dout,
+                        const act *skip, const float *s, int64_t N, int64_t D);
+  /* x += y, n elements */
+  void (*add)(struct plm_ops *ops, act *x, const act *y, int64_t n);
+  void (*gather_rows)(struct plm_ops *ops, act *out, const act *x, const int32_t *rows, int64_t N,
+                      int64_t D);
+  /* out[rows[i]] += x[i]; rows are distinct */
+  void (*scatter_rows)(struct plm_ops *ops, act *out, const act *x, const int32_t *rows, int64_t N,
+                       int64_t D);
+
+  /* ---- head ---- */
+  /* logits_NV (fp32, before the cap) = h_ND w_VD^T + bias */
+  void (*logits_forward)(struct plm_ops *ops, float *logits, const act *h, const act *w,
+                         const float *bias, int64_t N, int64_t D, int64_t V);
+  /* soft cap in place */
+  void (*soft_cap_forward)(struct plm_ops *ops, float *logits, int64_t n, float cap);
+  /* Per row: capped logits -> cross-entropy with label (smoothing, z-loss) times weight, into
+   * row_loss (fp32, N; weighted) and, when dlogits is not NULL, d row_loss / d (uncapped logits)
+   * times loss_scale. labels int32 in [0, V); weights fp32, 0: the row does not count. dlogits may
+   * be logits. */
+  void (*cross_entropy)(struct plm_ops *ops, float *row_loss, float *dlogits, const float *logits,
+                        const int32_t *labels, const float *weights, float loss_scale,
+                        const struct plm_loss_options *options, int64_t N, int64_t V);
+  /* dh_ND = dlogits w; dw_VD += dlogits^T h; dbias_V += column sums */
+  void (*logits_backward)(struct plm_ops *ops, act *dh, float *dw, float *dbias,
+                          const float *dlogits, const act *h, const act *w, int64_t N, int64_t D,
+                          int64_t V);
+
+  /* ---- optimizer, fp32 ---- */
+  double (*sum_squares)(struct plm_ops *ops, const float *x, size_t n); /* inf/nan propagate */
+  void (*scale)(struct plm_ops *ops, float *x, float factor, size_t n);
+  void (*adam_step)(struct plm_ops *ops, float *w, float *m, float *v, const float *g, size_t n,
+                    const struct plm_adam_options *options);
+  /* One matrix: momentum EMA, Nesterov, five Newton-Schulz steps, decay and update.
+   * scratch: plm_muon_scratch_floats(rows, cols) floats. */
+  void (*muon_step)(struct plm_ops *ops, float *w, float *momentum, const float *g, int64_t rows,
+                    int64_t cols, float *scratch, const struct plm_muon_options *options);
+  void (*ema_step)(struct plm_ops *ops, float *average, const float *w, float decay, size_t n);
+};
+
+/* Floats of scratch that muon_step needs for a (rows, cols) matrix. */
+size_t plm_muon_scratch_floats(int64_t rows, int64_t cols);
+
+/* The CPU backend (kernels/cpu). precision: PLM_PRECISION_FP32 or _BF16 (config.h; AUTO picks bf16
+ * where the processor has it). threads 0: all. isa NULL: the best the processor has, else one of
+ * "avx512", "avx2", "portable" (PLM_UNSUPPORTED when it lacks it). */
+plm_status plm_ops_cpu_open(int precision, uint32_t threads, const char *isa, struct plm_ops **ops,
+                            struct plm_error *error);
+
+#endif

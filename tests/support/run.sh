@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# Runs the tests in parallel, each in a process group and a temporary folder of its own that is
+# removed afterwards; prints a line for each, the output of those that fail, and a closing count.
+#
+#   tests/support/run.sh [PATTERN...]    patterns are grep -E expressions on the tests' names
+#
+# A test program is build/tests/**/test_*; a script is tests/**/test_*.sh. Exit 77 means skipped
+# (the last line of its output says why). The environment names PLM_BUILD (build folder), PLM_BIN
+# (programs), PLM_ROOT (source tree) and PLM_TMP (the test's own folder).
+set -uo pipefail
+cd "$(dirname "$0")/../.." || exit 1
+export PLM_ROOT=$PWD
+export PLM_BUILD=${PLM_BUILD:-build}
+case $PLM_BUILD in /*) ;; *) PLM_BUILD=$PLM_ROOT/$PLM_BUILD ;; esac
+export PLM_BIN=$PLM_BUILD/bin
+jobs=${JOBS:-$(nproc)}
+limit_s=${PLM_TEST_LIMIT_S:-900}
+export limit_s
+results=$(mktemp -d)
+trap 'rm -rf "$results"' EXIT
+export results
+
+names() {
+  find "$PLM_BUILD/tests" -type f -name 'test_*' -perm -u+x -printf '%P\n' 2>/dev/null
+  find tests -name 'test_*.sh' -not -path 'tests/gpu/*' -printf '%P\n'
+}
+
+one() {
+  local name=$1 key=${1//\//_} started status
+  export PLM_TMP=$results/tmp-$key
+  mkdir "$PLM_TMP"
+  started=$(date +%s)
+  if [[ $name == *.sh ]]; then set -- bash "$PLM_ROOT/tests/$name"
+  else set -- "$PLM_BUILD/tests/$name"; fi
+  setsid --wait timeout -k 10 "$limit_s" "$@" >"$results/$key.log" 2>&1 </dev/null
+  status=$?
+  local took=$(($(date +%s) - started))
+  rm -rf "$PLM_TMP"
+  case $status in
+    0) echo "ok      $name (${took} s)"; echo pass >"$results/$key.result" ;;
+    77) echo "skipped $name: $(tail -n 1 "$results/$key.log")"; echo skip >"$results/$key.result" ;;
+    *) echo "FAILED  $name (exit $status, ${took} s)"; echo fail >"$results/$key.result"
+       [ "$status" -eq 124 ] && echo "        stopped after $limit_s s"
+       sed 's/^/        | /' "$results/$key.log" | tail -n 60 ;;
+  esac
+}
+export -f one
+
+pattern=$(IFS='|'; echo "$*")
+list=$(names | LC_ALL=C sort -u | grep -E -- "${pattern:-.}")
+[ -n "$list" ] || { echo "no test matches '$pattern'" >&2; exit 2; }
+# scripts drive whole pipelines and take longest: first
+{ grep '\.sh$' <<<"$list"; grep -v '\.sh$' <<<"$list"; } |
+  xargs -P "$jobs" -I{} bash -c 'one {}'
+
+count() { grep -lx "$1" "$results"/*.result 2>/dev/null | wc -l; }
+passed=$(count pass) failed=$(count fail) skipped=$(count skip)
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
