@@ -1,0 +1,143 @@
+/* Lines of JSON: the truth about a run. A line is written whole or, after a crash, is a torn last
+ * line that the next opening cuts. */
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/file.h"
+#include "common/metrics/metrics.h"
+
+struct plm_metrics_file {
+  int descriptor;
+  uint64_t size;
+  char path[PLM_PATH_SIZE];
+};
+
+cJSON *plm_metrics_line(void)
+{
+  cJSON *line = cJSON_CreateObject();
+  if (line != NULL) cJSON_AddNumberToObject(line, "v", 1);
+  return line;
+}
+
+void plm_metrics_number(cJSON *line, const char *name, double value)
+{
+  if (!isfinite(value)) {
+    cJSON_AddNullToObject(line, name);
+    return;
+  }
+  char text[40]; /* the shortest of 15 and 17 digits that reads back equal */
+  snprintf(text, sizeof text, "%.15g", value);
+  if (strtod(text, NULL) != value) snprintf(text, sizeof text, "%.17g", value);
+  cJSON_AddRawToObject(line, name, text);
+}
+
+void plm_metrics_integer(cJSON *line, const char *name, uint64_t value)
+{
+  char text[24];
+  snprintf(text, sizeof text, "%" PRIu64, value);
+  cJSON_AddRawToObject(line, name, text);
+}
+
+void plm_metrics_string(cJSON *line, const char *name, const char *value)
+{
+  cJSON_AddStringToObject(line, name, value);
+}
+
+/* Bytes up to and including the last newline, found from the end. */
+static plm_status whole_lines(int descriptor, const char *path, uint64_t *size,
+                              struct plm_error *error)
+{
+  enum { piece = 4096 };
+  char buffer[piece];
+  off_t end = lseek(descriptor, 0, SEEK_END);
+  while (end > 0) {
+    const off_t begin = end > piece ? end - piece : 0;
+    const ssize_t got = pread(descriptor, buffer, (size_t)(end - begin), begin);
+    if (got != end - begin) return plm_error_errno(error, "cannot read %s", path);
+    const char *newline = memrchr(buffer, '\n', (size_t)got);
+    if (newline != NULL) {
+      *size = (uint64_t)(begin + (newline - buffer) + 1);
+      return PLM_OK;
+    }
+    end = begin;
+  }
+  *size = 0;
+  return PLM_OK;
+}
+
+plm_status plm_metrics_open(const char *path, struct plm_metrics_file **file,
+                            struct plm_error *error)
+{
+  struct plm_metrics_file *opened = calloc(1, sizeof *opened);
+  if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  snprintf(opened->path, sizeof opened->path, "%s", path);
+  plm_status status = PLM_OK;
+  uint64_t size = 0;
+  opened->descriptor = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (opened->descriptor < 0) status = plm_error_errno(error, "cannot open %s", path);
+  if (status == PLM_OK) status = whole_lines(opened->descriptor, path, &size, error);
+  if (status == PLM_OK) status = plm_metrics_cut(opened, size, error);
+  if (status != PLM_OK) {
+    plm_metrics_close(opened);
+    return status;
+  }
+  *file = opened;
+  return PLM_OK;
+}
+
+plm_status plm_metrics_write(struct plm_metrics_file *file, cJSON *line, struct plm_error *error)
+{
+  char *text = line != NULL ? cJSON_PrintUnformatted(line) : NULL;
+  cJSON_Delete(line);
+  if (text == NULL)
+    return plm_error_set(error, PLM_NO_MEMORY, "out of memory for a line of %s", file->path);
+  const size_t length = strlen(text);
+  text[length] = '\n'; /* in place of the NUL: one write, one line */
+  const plm_status status =
+      plm_file_write_all(file->descriptor, text, length + 1, file->path, error);
+  free(text);
+  if (status == PLM_OK) file->size += length + 1;
+  /* part of a line may have reached the file: the next line must not follow it */
+  else if (ftruncate(file->descriptor, (off_t)file->size) != 0)
+    plm_error_hint(error, "a torn line is left at the end of the file");
+  return status;
+}
+
+plm_status plm_metrics_sync(struct plm_metrics_file *file, struct plm_error *error)
+{
+  if (fsync(file->descriptor) != 0) return plm_error_errno(error, "cannot fsync %s", file->path);
+  return PLM_OK;
+}
+
+uint64_t plm_metrics_size(const struct plm_metrics_file *file)
+{
+  return file->size;
+}
+
+plm_status plm_metrics_cut(struct plm_metrics_file *file, uint64_t size, struct plm_error *error)
+{
+  const off_t end = lseek(file->descriptor, 0, SEEK_END);
+  if (end < 0) return plm_error_errno(error, "cannot seek in %s", file->path);
+  if ((uint64_t)end < size)
+    return plm_error_set(error, PLM_CORRUPT,
+                         "%s has %lld bytes, fewer than the %" PRIu64 " that its checkpoint knows",
+                         file->path, (long long)end, size);
+  if ((uint64_t)end != size && ftruncate(file->descriptor, (off_t)size) != 0)
+    return plm_error_errno(error, "cannot cut %s", file->path);
+  file->size = size;
+  return PLM_OK;
+}
+
+void plm_metrics_close(struct plm_metrics_file *file)
+{
+  if (file == NULL) return;
+  if (file->descriptor >= 0) close(file->descriptor);
+  free(file);
+}

@@ -1,0 +1,71 @@
+/* The one table of metrics: operations.md's fields with their kind, unit and meaning. */
+#include <string.h>
+
+#include "common/metrics/metrics.h"
+
+#define T PLM_STAGE_TRAINER
+#define E PLM_STAGE_EVALUATOR
+#define P PLM_STAGE_PACKER
+#define X PLM_METRIC_EXACT
+#define M PLM_METRIC_MEASURED
+
+static const struct plm_metric_field table[] = {
+    {"step", T, X, "", "step that these numbers belong to, from 1"},
+    {"loss", T, X, "nats", "training loss of the step, as the objective defines it"},
+    {"lr_hidden", T, X, "", "learning rate of the hidden matrices"},
+    {"lr_embed", T, X, "", "learning rate of the embeddings"},
+    {"lr_head", T, X, "", "learning rate of the head"},
+    {"lr_scalar", T, X, "", "learning rate of the scalars"},
+    {"grad_norm", T, X, "", "norm of the gradient over all parameters, before clipping"},
+    {"clip_norm", T, X, "", "norm the gradient was clipped to; 0: no clipping"},
+    {"mask_rate", T, X, "", "masking rate of the step (mean over its chunks)"},
+    {"window", T, X, "tokens", "sliding attention window in force"},
+    {"tokens", T, X, "tokens", "real tokens consumed by the run so far"},
+    {"padding_fraction", T, X, "", "padding of the step's chunks"},
+    {"skipped_updates", T, X, "", "updates skipped by the run so far"},
+    {"tokens_per_second", T, M, "tokens/s", "real tokens per second of the step"},
+    {"padded_tokens_per_second", T, M, "tokens/s", "tokens per second, padding included"},
+    {"step_ms", T, M, "ms", "wall time of the step"},
+    {"data_wait_ms", T, M, "ms", "time the step waited for chunks"},
+    {"checkpoint_ms", T, M, "ms", "time the step waited for checkpointing"},
+    {"mfu", T, M, "", "model FLOPs over the measured product rate"},
+    {"memory_bytes", T, M, "bytes", "memory held by the trainer"},
+    {"time", T, M, "s", "seconds since 1970"},
+    {"step", E, X, "", "step of the checkpoint"},
+    {"checkpoint", E, X, "", "folder of the checkpoint, relative to the run"},
+    {"split", E, X, "", "split of the corpus"},
+    {"weights", E, X, "", "model or ema"},
+    {"loss", E, X, "nats", "token-weighted cross-entropy"},
+    {"perplexity", E, X, "", "exp(loss)"},
+    {"accuracy", E, X, "", "share of the evaluated tokens predicted right"},
+    {"precision", E, X, "", "support-weighted precision"},
+    {"recall", E, X, "", "support-weighted recall"},
+    {"f1", E, X, "", "support-weighted F1"},
+    {"mcc", E, X, "", "Matthews correlation coefficient, multi-class"},
+    {"tokens", E, X, "tokens", "tokens that were predicted"},
+    {"baseline_entropy", E, X, "nats", "entropy of the residues' composition"},
+    {"loss_by_mask_rate", E, X, "nats", "loss at each masking rate"},
+    {"loss_by_length", E, X, "nats", "loss by length of the document"},
+    {"seconds", E, M, "s", "time the evaluation took"},
+    {"lag_steps", E, M, "steps", "how far training had gone on by then"},
+    {"time", E, M, "s", "seconds since 1970"},
+    {"windows", P, M, "", "windows served"},
+    {"documents_per_second", P, M, "documents/s", "documents served per second"},
+    {"tokens_per_second", P, M, "tokens/s", "real tokens served per second"},
+    {"padding_fraction", P, M, "", "padding of the chunks served"},
+    {"queue", P, M, "", "requests waiting"},
+    {"time", P, M, "s", "seconds since 1970"},
+};
+
+const struct plm_metric_field *plm_metric_table(size_t *count)
+{
+  *count = sizeof table / sizeof table[0];
+  return table;
+}
+
+const struct plm_metric_field *plm_metric_find(enum plm_metric_stage stage, const char *name)
+{
+  for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
+    if (table[i].stage == stage && strcmp(table[i].name, name) == 0) return &table[i];
+  return NULL;
+}

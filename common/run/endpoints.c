@@ -1,0 +1,136 @@
+/* endpoints.json: what was really bound, for up, ps, the run's packers and tests; and DONE. Writers
+ * merge under a lock on the run folder, readers see whole files. */
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "common/run/run.h"
+
+enum { JSON_LIMIT = 1 << 16 };
+
+static plm_status read_json(const char *path, cJSON **json, struct plm_error *error)
+{
+  char *text;
+  size_t size;
+  PLM_TRY(plm_file_read(path, JSON_LIMIT, &text, &size, error));
+  *json = cJSON_Parse(text);
+  free(text);
+  if (!cJSON_IsObject(*json)) {
+    cJSON_Delete(*json);
+    *json = NULL;
+    return plm_error_set(error, PLM_FORMAT, "%s is not a JSON object", path);
+  }
+  return PLM_OK;
+}
+
+static plm_status write_json(const char *path, const cJSON *json, unsigned mode,
+                             struct plm_error *error)
+{
+  char *text = cJSON_Print(json);
+  if (text == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  const plm_status status = plm_file_replace(path, text, strlen(text), mode, error);
+  free(text);
+  return status;
+}
+
+/* value NULL removes the key; keep leaves a key that is there already as it is */
+static plm_status merge(const char *run, const char *key, const char *value, bool keep,
+                        struct plm_error *error)
+{
+  char path[PLM_PATH_SIZE];
+  PLM_TRY(plm_path_join(path, run, PLM_RUN_ENDPOINTS, error));
+  const int folder = open(run, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) return plm_error_errno(error, "cannot open the run folder %s", run);
+  plm_status status = PLM_OK;
+  cJSON *json = NULL;
+  if (flock(folder, LOCK_EX) != 0) status = plm_error_errno(error, "cannot lock %s", run);
+  /* a missing or damaged file is made anew: every stage writes its own key again at start */
+  if (status == PLM_OK && read_json(path, &json, NULL) != PLM_OK) json = cJSON_CreateObject();
+  if (status == PLM_OK && !(keep && cJSON_HasObjectItem(json, key))) {
+    cJSON_DeleteItemFromObjectCaseSensitive(json, key);
+    if (value != NULL && cJSON_AddStringToObject(json, key, value) == NULL)
+      status = plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+    if (status == PLM_OK) status = write_json(path, json, 0600, error);
+  }
+  cJSON_Delete(json);
+  close(folder);
+  return status;
+}
+
+plm_status plm_endpoint_write(const char *run, const char *key, const char *value,
+                              struct plm_error *error)
+{
+  return merge(run, key, value, false, error);
+}
+
+void plm_endpoint_remove(const char *run, const char *key)
+{
+  (void)merge(run, key, NULL, false, NULL); /* the next start writes it again anyway */
+}
+
+plm_status plm_endpoint_read(const char *run, const char *key, char value[512],
+                             struct plm_error *error)
+{
+  char path[PLM_PATH_SIZE];
+  cJSON *json;
+  PLM_TRY(plm_path_join(path, run, PLM_RUN_ENDPOINTS, error));
+  PLM_TRY(read_json(path, &json, error));
+  const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, key);
+  plm_status status = PLM_OK;
+  if (!cJSON_IsString(item))
+    status = plm_error_set(error, PLM_NOT_FOUND, "%s has no \"%s\" yet", path, key);
+  else if (snprintf(value, 512, "%s", item->valuestring) >= 512)
+    status = plm_error_set(error, PLM_LIMIT, "%s: \"%s\" is longer than 511 bytes", path, key);
+  cJSON_Delete(json);
+  return status;
+}
+
+plm_status plm_run_id(const char *run, struct plm_hash *id, struct plm_error *error)
+{
+  char hex[512];
+  struct plm_hash drawn;
+  if (getrandom(&drawn, sizeof drawn, 0) != sizeof drawn)
+    return plm_error_errno(error, "cannot draw a random run id");
+  plm_hash_to_hex(drawn, hex);
+  PLM_TRY(merge(run, "run_id", hex, true, error));
+  PLM_TRY(plm_endpoint_read(run, "run_id", hex, error));
+  return plm_hash_from_hex(hex, id, error);
+}
+
+plm_status plm_done_write(const char *run, uint64_t step, struct plm_hash identity,
+                          struct plm_error *error)
+{
+  char path[PLM_PATH_SIZE], hex[PLM_HASH_HEX_SIZE], text[128];
+  PLM_TRY(plm_path_join(path, run, PLM_RUN_DONE, error));
+  plm_hash_to_hex(identity, hex);
+  const int size =
+      snprintf(text, sizeof text, "{\"step\":%" PRIu64 ",\"identity\":\"%s\"}\n", step, hex);
+  return plm_file_replace(path, text, (size_t)size, 0644, error);
+}
+
+plm_status plm_done_read(const char *run, uint64_t *step, struct plm_hash *identity,
+                         struct plm_error *error)
+{
+  char path[PLM_PATH_SIZE];
+  cJSON *json;
+  PLM_TRY(plm_path_join(path, run, PLM_RUN_DONE, error));
+  PLM_TRY(read_json(path, &json, error));
+  const cJSON *number = cJSON_GetObjectItemCaseSensitive(json, "step");
+  const cJSON *hex = cJSON_GetObjectItemCaseSensitive(json, "identity");
+  plm_status status;
+  if (!cJSON_IsNumber(number) || number->valuedouble < 0 || !cJSON_IsString(hex)) {
+    status = plm_error_set(error, PLM_FORMAT, "%s lacks step or identity", path);
+  } else {
+    *step = (uint64_t)number->valuedouble;
+    status = plm_hash_from_hex(hex->valuestring, identity, error);
+  }
+  cJSON_Delete(json);
+  return status;
+}
