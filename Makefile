@@ -144,12 +144,16 @@ $(TEST_BIN) $(BENCH_BIN): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(SUPPORT_OBJ
 deps: ## install the Debian packages that the build and the tests need
 	@tests/support/deps.sh
 
+.PHONY: venv
+venv: ## the Python environment of the tests (build/venv)
+	@tests/support/venv.sh
+
 # ---- running ------------------------------------------------------------------------------------
 .PHONY: test tests
 tests: all $(TEST_BIN) $(FUZZ_BIN) ## build all test programs
-test: deps ## install what is missing, build, run every test; TESTS=pattern chooses
+test: deps venv ## install what is missing, build, run every test; TESTS=pattern chooses
 	@$(MAKE) -j$(JOBS) tests
-	@PLM_BUILD=$(BUILD) tests/support/run.sh $(TESTS)
+	@PLM_BUILD=$(BUILD) PLM_VENV=$(CURDIR)/build/venv tests/support/run.sh $(TESTS)
 
 .PHONY: clean
 clean: ## remove build/

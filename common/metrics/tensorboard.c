@@ -132,7 +132,7 @@ static plm_status write_start(struct plm_tensorboard *board, int64_t resumed_ste
   if (resumed_step >= 0) {
     static const uint8_t session_start[] = {1 << 3, 1};
     struct message session = {0};
-    put_header(&session, resumed_step);
+    put_header(&session, resumed_step + 1); /* TensorBoard drops what is at or after it */
     put_bytes(&session, 7, session_start, sizeof session_start);
     PLM_TRY(write_record(board, &session, error));
   }

@@ -6,7 +6,7 @@ packages=(
   build-essential pkg-config git
   liblmdb-dev libzmq3-dev libzstd-dev libyaml-dev libcjson-dev libxxhash-dev libdeflate-dev
   zlib1g-dev libdnnl-dev libcmocka-dev
-  jq zstd gzip iproute2 procps ca-certificates
+  jq zstd gzip iproute2 procps ca-certificates python3-venv
 )
 missing=()
 for package in "${packages[@]}"; do

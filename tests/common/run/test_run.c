@@ -1,0 +1,141 @@
+/* common/run: locks exclude and die with their holder; endpoints merge; DONE reads back. */
+#include "tests/support/cmocka_all.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/run/run.h"
+#include "tests/support/scratch.h"
+
+static void a_lock_excludes_and_names_its_holder(void **state)
+{
+  (void)state;
+  struct plm_error error = {0};
+  struct plm_lock *first, *second;
+  struct plm_lock_holder holder;
+  const char *run = scratch_directory();
+  assert_int_equal(plm_lock_holder(run, "trainer", &holder, &error), PLM_NOT_FOUND);
+  assert_int_equal(plm_lock_take(run, "trainer", &first, &error), PLM_OK);
+  assert_int_equal(plm_lock_take(run, "trainer", &second, &error), PLM_BUSY);
+  assert_non_null(strstr(error.what, "process"));
+  assert_int_equal(plm_lock_holder(run, "trainer", &holder, &error), PLM_OK);
+  assert_int_equal(holder.pid, getpid());
+  assert_int_equal(plm_lock_check(first, &error), PLM_OK);
+  /* another writer's incarnation in the file, as a lock that was stolen leaves it */
+  assert_int_equal(plm_file_write(scratch_path("trainer.lock"),
+                                  "{\"host\":\"x\",\"pid\":1,\"incarnation\":\"01\"}", 40, 0644,
+                                  &error),
+                   PLM_OK);
+  assert_int_equal(plm_lock_check(first, &error), PLM_BUSY);
+  plm_lock_release(first);
+  assert_int_equal(plm_lock_take(run, "trainer", &second, &error), PLM_OK);
+  plm_lock_release(second);
+}
+
+static void a_lock_dies_with_its_process(void **state)
+{
+  (void)state;
+  struct plm_error error = {0};
+  struct plm_lock *lock;
+  const pid_t child = fork();
+  if (child == 0) {
+    _exit(plm_lock_take(scratch_directory(), "evaluator", &lock, &error) == PLM_OK ? 0 : 1);
+  }
+  int status;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_int_equal(status, 0);
+  assert_int_equal(plm_lock_take(scratch_directory(), "evaluator", &lock, &error), PLM_OK);
+  plm_lock_release(lock);
+}
+
+static void endpoints_of_parallel_writers_are_all_kept(void **state)
+{
+  (void)state;
+  enum { writers = 8 };
+  struct plm_error error = {0};
+  const char *run = scratch_directory();
+  for (int i = 0; i < writers; i++) {
+    if (fork() == 0) {
+      char key[16], value[64];
+      snprintf(key, sizeof key, "key%d", i);
+      for (int n = 0; n <= 20; n++) {
+        snprintf(value, sizeof value, "tcp://127.0.0.1:%d", 1000 * i + n);
+        if (plm_endpoint_write(run, key, value, &error) != PLM_OK) _exit(1);
+      }
+      _exit(0);
+    }
+  }
+  for (int i = 0; i < writers; i++) {
+    int status;
+    assert_true(wait(&status) > 0);
+    assert_int_equal(status, 0);
+  }
+  char value[512], key[16];
+  for (int i = 0; i < writers; i++) {
+    snprintf(key, sizeof key, "key%d", i);
+    assert_int_equal(plm_endpoint_read(run, key, value, &error), PLM_OK);
+    assert_int_equal(atoi(value + strlen("tcp://127.0.0.1:")), 1000 * i + 20);
+  }
+  struct stat information;
+  assert_int_equal(stat(scratch_path(PLM_RUN_ENDPOINTS), &information), 0);
+  assert_int_equal(information.st_mode & 0777, 0600);
+  plm_endpoint_remove(run, "key3");
+  assert_int_equal(plm_endpoint_read(run, "key3", value, &error), PLM_NOT_FOUND);
+}
+
+static void the_run_id_is_made_once(void **state)
+{
+  (void)state;
+  struct plm_error error = {0};
+  struct plm_hash first, second;
+  assert_int_equal(plm_run_id(scratch_directory(), &first, &error), PLM_OK);
+  assert_int_equal(plm_run_id(scratch_directory(), &second, &error), PLM_OK);
+  assert_true(plm_hash_equal(first, second));
+}
+
+static void done_reads_back(void **state)
+{
+  (void)state;
+  struct plm_error error = {0};
+  uint64_t step;
+  struct plm_hash identity;
+  assert_int_equal(plm_done_read(scratch_directory(), &step, &identity, &error), PLM_NOT_FOUND);
+  const struct plm_hash written = {0x0123456789abcdefu, 0xfedcba9876543210u};
+  assert_int_equal(plm_done_write(scratch_directory(), 300, written, &error), PLM_OK);
+  assert_int_equal(plm_done_read(scratch_directory(), &step, &identity, &error), PLM_OK);
+  assert_int_equal(step, 300);
+  assert_true(plm_hash_equal(identity, written));
+}
+
+static void readiness_is_one_newline(void **state)
+{
+  (void)state;
+  int pipe_ends[2];
+  char text[8];
+  assert_int_equal(pipe(pipe_ends), 0);
+  snprintf(text, sizeof text, "%d", pipe_ends[1]);
+  setenv("PLM_READY_FD", text, 1);
+  plm_ready();
+  plm_ready(); /* once is enough, twice does no harm */
+  assert_int_equal(read(pipe_ends[0], text, sizeof text), 1);
+  assert_int_equal(text[0], '\n');
+  assert_int_equal(read(pipe_ends[0], text, sizeof text), 0);
+  close(pipe_ends[0]);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_lock_excludes_and_names_its_holder),
+      cmocka_unit_test(a_lock_dies_with_its_process),
+      cmocka_unit_test(endpoints_of_parallel_writers_are_all_kept),
+      cmocka_unit_test(the_run_id_is_made_once),
+      cmocka_unit_test(done_reads_back),
+      cmocka_unit_test(readiness_is_one_newline),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,38 @@
+/* Temporary folders of test programs. */
+#include "tests/support/scratch.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/base/file.h"
+#include "common/base/status.h"
+
+static char folder[PLM_PATH_SIZE];
+
+static void remove_folder(void)
+{
+  (void)plm_path_remove(folder, NULL);
+}
+
+const char *scratch_directory(void)
+{
+  if (folder[0] != '\0') return folder;
+  const char *given = getenv("PLM_TMP");
+  if (given != NULL) {
+    snprintf(folder, sizeof folder, "%s", given);
+  } else {
+    snprintf(folder, sizeof folder, "/tmp/plm-test-XXXXXX");
+    PLM_ASSERT(mkdtemp(folder) != NULL);
+    atexit(remove_folder);
+  }
+  return folder;
+}
+
+const char *scratch_path(const char *name)
+{
+  static char paths[8][PLM_PATH_SIZE];
+  static unsigned next;
+  char *path = paths[next++ % 8];
+  PLM_ASSERT(plm_path_join(path, scratch_directory(), name, NULL) == PLM_OK);
+  return path;
+}
