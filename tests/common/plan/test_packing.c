@@ -1,0 +1,135 @@
+/* Packing against references that are slow and obvious. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/plan/packing.h"
+#include "common/plan/shuffle.h"
+
+enum { MAX_ITEMS = 400 };
+
+/* Best fit by looking at every chunk: of equal room, the one changed last. */
+static uint32_t reference_best_fit(uint32_t capacity, const uint32_t *units, uint32_t count,
+                                   uint32_t *chunk_of)
+{
+  uint32_t room[MAX_ITEMS], changed[MAX_ITEMS], chunks = 0, clock = 0;
+  for (uint32_t size = capacity; size >= 1; size--)
+    for (uint32_t i = 0; i < count; i++) {
+      if (units[i] != size) continue;
+      uint32_t best = UINT32_MAX;
+      for (uint32_t c = 0; c < chunks; c++) {
+        if (room[c] < size) continue;
+        if (best == UINT32_MAX || room[c] < room[best] ||
+            (room[c] == room[best] && changed[c] > changed[best]))
+          best = c;
+      }
+      if (best == UINT32_MAX) {
+        best = chunks++;
+        room[best] = capacity;
+      }
+      room[best] -= size;
+      changed[best] = ++clock;
+      chunk_of[i] = best;
+    }
+  return chunks;
+}
+
+/* Next fit by summing what stands in the last chunk. */
+static uint32_t reference_next_fit(uint32_t capacity, const uint32_t *units, uint32_t count,
+                                   uint32_t *chunk_of)
+{
+  uint32_t chunks = 0;
+  for (uint32_t i = 0; i < count; i++) {
+    uint32_t used = capacity;
+    if (chunks > 0) {
+      used = 0;
+      for (uint32_t j = 0; j < i; j++)
+        if (chunk_of[j] == chunks - 1) used += units[j];
+    }
+    if (used + units[i] > capacity) chunks++;
+    chunk_of[i] = chunks - 1;
+  }
+  return chunks;
+}
+
+static void packings_match_references(void **state)
+{
+  (void)state;
+  static const uint32_t capacities[] = {1, 2, 7, 16, 63, 64, 65, 128, 1000, 4096, 9000};
+  uint32_t units[MAX_ITEMS], order[MAX_ITEMS], next[MAX_ITEMS];
+  uint32_t got[MAX_ITEMS], expected[MAX_ITEMS], histogram[9001];
+  for (size_t k = 0; k < sizeof capacities / sizeof *capacities; k++) {
+    const uint32_t capacity = capacities[k];
+    struct plm_rooms rooms;
+    assert_int_equal(plm_rooms_open(capacity, &rooms, NULL), PLM_OK);
+    for (uint32_t trial = 0; trial < 60; trial++) {
+      struct plm_draws draws = plm_draws_begin(trial, capacity, 100);
+      const uint32_t count = 1 + plm_draws_below(&draws, trial % 3 == 0 ? 8 : MAX_ITEMS);
+      const uint32_t largest = 1 + plm_draws_below(&draws, capacity);
+      memset(histogram, 0, sizeof histogram);
+      for (uint32_t i = 0; i < count; i++) {
+        units[i] = 1 + plm_draws_below(&draws, largest);
+        histogram[units[i]]++;
+      }
+      uint32_t chunks = reference_best_fit(capacity, units, count, expected);
+      assert_int_equal(plm_pack_best_fit(&rooms, units, count, order, next, got), chunks);
+      assert_memory_equal(got, expected, count * sizeof *got);
+      assert_int_equal(plm_pack_best_fit_count(&rooms, histogram), chunks);
+      chunks = reference_next_fit(capacity, units, count, expected);
+      assert_int_equal(plm_pack_next_fit(capacity, units, count, got), chunks);
+      assert_memory_equal(got, expected, count * sizeof *got);
+    }
+    plm_rooms_deinit(&rooms);
+  }
+}
+
+/* Every order of four items comes up, about equally often. */
+static void shuffle_is_uniform(void **state)
+{
+  (void)state;
+  enum { ROUNDS = 24000 };
+  uint32_t seen[256] = {0}, orders = 0;
+  struct plm_draws draws = plm_draws_begin(7, 0, 100);
+  for (int round = 0; round < ROUNDS; round++) {
+    uint32_t items[4] = {0, 1, 2, 3};
+    plm_shuffle(&draws, items, 4);
+    seen[items[0] | items[1] << 2 | items[2] << 4 | items[3] << 6]++;
+  }
+  for (int i = 0; i < 256; i++) {
+    if (seen[i] == 0) continue;
+    orders++;
+    assert_in_range(seen[i], 850, 1150); /* 1000 expected, deviation 31 */
+  }
+  assert_int_equal(orders, 24);
+}
+
+/* The draws of plan.h written out: two a block, low word first, high half of the product. */
+static void draws_follow_their_counters(void **state)
+{
+  (void)state;
+  const uint64_t seed = 0x123456789abcdef0u, y = 0xfedcba9876543210u;
+  struct plm_draws draws = plm_draws_begin(seed, y, PLM_PURPOSE_CHUNKS);
+  for (uint32_t d = 0; d < 64; d++) {
+    const struct plm_philox_words block = plm_philox(seed, d / 2, y, PLM_PURPOSE_CHUNKS);
+    const uint64_t draw = (uint64_t)block.w[d % 2 * 2 + 1] << 32 | block.w[d % 2 * 2];
+    const uint32_t bound = 1 + d * 77777777;
+    /* draw * bound / 2^64 in two halves of 32 bits */
+    const uint64_t high = (draw >> 32) * bound + (((draw & 0xffffffffu) * bound) >> 32);
+    assert_int_equal(plm_draws_below(&draws, bound), high >> 32);
+  }
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(packings_match_references),
+      cmocka_unit_test(shuffle_is_uniform),
+      cmocka_unit_test(draws_follow_their_counters),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

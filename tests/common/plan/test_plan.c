@@ -1,0 +1,477 @@
+/* Properties of the plan: what every window of every epoch must be, for many parameters. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/base/clock.h"
+#include "common/corpus/corpus.h"
+#include "common/plan/plan.h"
+#include "common/plan/shuffle.h"
+
+static struct plm_plan_parameters ordinary(void)
+{
+  return (struct plm_plan_parameters){.seed = 11,
+                                      .max_length = 256,
+                                      .alignment = 1,
+                                      .window_groups = 4,
+                                      .packing = PLM_PACKING_BEST_FIT,
+                                      .truncate = PLM_TRUNCATE_HEAD,
+                                      .tokenizer = PLM_TOKENIZER_ESM,
+                                      .shuffle = true};
+}
+
+/* Lengths with everything in them: 0, 1, around max_length, multiples of it, very long. */
+static uint32_t *lengths_make(uint64_t documents, uint32_t max_length, uint64_t seed)
+{
+  uint32_t *lengths = malloc(documents * sizeof *lengths);
+  assert_non_null(lengths);
+  for (uint64_t d = 0; d < documents; d++) {
+    struct plm_draws draws = plm_draws_begin(seed, d, 100);
+    switch (plm_draws_below(&draws, 16)) {
+    case 0: lengths[d] = plm_draws_below(&draws, 3); break;
+    case 1: lengths[d] = max_length - 4 + plm_draws_below(&draws, 6); break;
+    case 2: lengths[d] = max_length * (1 + plm_draws_below(&draws, 4)) - 2; break;
+    case 3: lengths[d] = max_length + plm_draws_below(&draws, 8 * max_length); break;
+    default: lengths[d] = 1 + plm_draws_below(&draws, max_length);
+    }
+  }
+  return lengths;
+}
+
+static uint64_t minimum(uint64_t a, uint64_t b)
+{
+  return a < b ? a : b;
+}
+
+/* What one document's pieces must be, given all of an epoch. covered counts tokens seen. */
+static void check_piece(const struct plm_plan_parameters *p, const struct plm_chunk_document *piece,
+                        uint64_t length, uint64_t *covered)
+{
+  const uint64_t tokens = length + 2, begin = plm_piece_begin(piece);
+  assert_int_equal(piece->residues, length);
+  assert_in_range(piece->tokens, 1, p->max_length);
+  assert_true(begin + piece->tokens <= tokens);
+  if (tokens <= p->max_length) {
+    assert_int_equal(begin, 0);
+    assert_int_equal(piece->tokens, tokens);
+  } else if (p->truncate == PLM_TRUNCATE_SPLIT) {
+    assert_int_equal(begin % p->max_length, 0);
+    assert_int_equal(piece->tokens, minimum(p->max_length, tokens - begin));
+  } else {
+    assert_int_equal(piece->tokens, p->max_length);
+    if (p->truncate == PLM_TRUNCATE_HEAD) assert_int_equal(begin, 0);
+  }
+  *covered += piece->tokens;
+}
+
+/* Chunks of one window: places, alignment, no overlap. */
+static void check_window(const struct plm_plan_parameters *p, const struct plm_window *window)
+{
+  uint64_t real = 0;
+  assert_int_equal(window->chunk_begin[0], 0);
+  assert_int_equal(window->chunk_begin[window->chunks], window->document_count);
+  for (uint32_t c = 0; c < window->chunks; c++) {
+    uint64_t free_from = 0;
+    assert_true(window->chunk_begin[c] < window->chunk_begin[c + 1]);
+    for (uint32_t k = window->chunk_begin[c]; k < window->chunk_begin[c + 1]; k++) {
+      const struct plm_chunk_document *piece = &window->documents[k];
+      assert_int_equal(piece->start % p->alignment, 0);
+      assert_true(piece->start >= free_from);
+      assert_true(piece->start < free_from + p->alignment); /* no needless gap */
+      free_from = (uint64_t)piece->start + piece->tokens;
+      assert_true(free_from <= p->max_length);
+      real += piece->tokens;
+      if (piece->tokens == p->max_length)
+        assert_int_equal(window->chunk_begin[c + 1] - window->chunk_begin[c], 1);
+    }
+  }
+  assert_int_equal(real, window->real_tokens);
+}
+
+/* places leads from reading order to the chunks, group after group. */
+static void check_places(const struct plm_plan *plan, const struct plm_window *window)
+{
+  uint64_t groups[PLM_PLAN_MAX_WINDOW_GROUPS / 64];
+  const uint32_t count = plm_plan_window_groups(plan, window->epoch, window->window, groups);
+  uint32_t slot = 0;
+  uint64_t last = 0;
+  for (uint32_t i = 0; i < window->document_count; i++) {
+    const struct plm_window_place place = window->places[i];
+    assert_true(place.document >= window->chunk_begin[place.chunk]);
+    assert_true(place.document < window->chunk_begin[place.chunk + 1]);
+    const struct plm_chunk_document *piece = &window->documents[place.document];
+    if (piece->number / PLM_GROUP_DOCUMENTS != groups[slot]) {
+      slot++;
+      assert_true(slot < count);
+      assert_int_equal(piece->number / PLM_GROUP_DOCUMENTS, groups[slot]);
+    } else if (i > 0) {
+      assert_true(piece->number >= last);
+    }
+    last = piece->number;
+  }
+  assert_int_equal(slot, count - 1);
+}
+
+/* A whole epoch: every document once (pieces cover it once), chunk counts as counted apart. */
+static void check_epoch(const struct plm_plan *plan, uint64_t epoch, struct plm_window *window)
+{
+  const struct plm_plan_parameters *p = plm_plan_parameters(plan);
+  const uint32_t *lengths = plm_plan_lengths(plan);
+  const uint64_t documents = plm_plan_documents(plan), windows = plm_plan_windows(plan);
+  uint64_t *covered = calloc(documents, sizeof *covered);
+  uint32_t *counts = malloc(windows * sizeof *counts);
+  assert_int_equal(plm_plan_window_chunks(plan, epoch, 0, windows, counts, NULL), PLM_OK);
+  for (uint64_t w = 0; w < windows; w++) {
+    assert_int_equal(plm_plan_window(plan, epoch, w, window, NULL), PLM_OK);
+    assert_int_equal(window->chunks, counts[w]);
+    check_window(p, window);
+    check_places(plan, window);
+    for (uint32_t k = 0; k < window->document_count; k++) {
+      const struct plm_chunk_document *piece = &window->documents[k];
+      assert_true(piece->number < documents);
+      check_piece(p, piece, lengths[piece->number], &covered[piece->number]);
+    }
+  }
+  for (uint64_t d = 0; d < documents; d++) {
+    const uint64_t tokens = (uint64_t)lengths[d] + 2;
+    const uint64_t expected =
+        p->truncate == PLM_TRUNCATE_SPLIT ? tokens : minimum(tokens, p->max_length);
+    assert_int_equal(covered[d], expected);
+  }
+  free(counts);
+  free(covered);
+}
+
+static void every_document_once(void **state)
+{
+  (void)state;
+  static const uint64_t sizes[] = {1, 2, 255, 256, 257, 1024, 1025, 3000};
+  static const uint32_t alignments[] = {1, 2, 8, 64, 256};
+  struct plm_window window = {0};
+  for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+    for (size_t a = 0; a < sizeof alignments / sizeof *alignments; a++)
+      for (int packing = 0; packing < 2; packing++)
+        for (int truncate = 0; truncate < 3; truncate++)
+          for (int shuffle = 0; shuffle < 2; shuffle++) {
+            struct plm_plan_parameters p = ordinary();
+            struct plm_plan *plan;
+            p.alignment = alignments[a];
+            p.packing = (enum plm_packing)packing;
+            p.truncate = (enum plm_truncate)truncate;
+            p.shuffle = shuffle;
+            uint32_t *lengths = lengths_make(sizes[s], p.max_length, s);
+            assert_int_equal(plm_plan_open(&p, lengths, sizes[s], &plan, NULL), PLM_OK);
+            check_epoch(plan, 0, &window);
+            if (shuffle) check_epoch(plan, 4000000000u, &window);
+            plm_plan_close(plan);
+            free(lengths);
+          }
+  plm_window_deinit(&window);
+}
+
+/* Memory of a window kept from larger plans must not matter. */
+static void small_and_large_chunks(void **state)
+{
+  (void)state;
+  static const uint32_t max_lengths[] = {2, 4096, 16, 65536, 8};
+  struct plm_window window = {0};
+  for (size_t i = 0; i < sizeof max_lengths / sizeof *max_lengths; i++)
+    for (int truncate = 0; truncate < 3; truncate++) {
+      struct plm_plan_parameters p = ordinary();
+      struct plm_plan *plan;
+      p.max_length = max_lengths[i];
+      p.truncate = (enum plm_truncate)truncate;
+      uint32_t *lengths = lengths_make(600, max_lengths[i] < 64 ? 64 : max_lengths[i], i);
+      assert_int_equal(plm_plan_open(&p, lengths, 600, &plan, NULL), PLM_OK);
+      check_epoch(plan, 3, &window);
+      plm_plan_close(plan);
+      free(lengths);
+    }
+  plm_window_deinit(&window);
+}
+
+static void assert_same_window(const struct plm_window *a, const struct plm_window *b)
+{
+  assert_int_equal(a->chunks, b->chunks);
+  assert_int_equal(a->document_count, b->document_count);
+  assert_int_equal(a->real_tokens, b->real_tokens);
+  assert_memory_equal(a->chunk_begin, b->chunk_begin, (a->chunks + 1) * sizeof *a->chunk_begin);
+  assert_memory_equal(a->documents, b->documents, a->document_count * sizeof *a->documents);
+  assert_memory_equal(a->places, b->places, a->document_count * sizeof *a->places);
+}
+
+static void any_window_alone(void **state)
+{
+  (void)state;
+  enum { DOCUMENTS = 9000, EPOCHS = 4 };
+  struct plm_plan_parameters p = ordinary();
+  p.truncate = PLM_TRUNCATE_RANDOM_CROP;
+  uint32_t *lengths = lengths_make(DOCUMENTS, p.max_length, 5);
+  struct plm_plan *plan;
+  assert_int_equal(plm_plan_open(&p, lengths, DOCUMENTS, &plan, NULL), PLM_OK);
+  const uint64_t windows = plm_plan_windows(plan);
+  struct plm_window *forward = calloc(windows * EPOCHS, sizeof *forward);
+  for (uint64_t i = 0; i < windows * EPOCHS; i++)
+    assert_int_equal(plm_plan_window(plan, i / windows, i % windows, &forward[i], NULL), PLM_OK);
+  for (uint64_t i = windows * EPOCHS; i-- > 0;) {
+    struct plm_plan *fresh;
+    struct plm_window alone = {0};
+    assert_int_equal(plm_plan_window(plan, i / windows, i % windows, &alone, NULL), PLM_OK);
+    assert_same_window(&alone, &forward[i]);
+    assert_int_equal(plm_plan_open(&p, lengths, DOCUMENTS, &fresh, NULL), PLM_OK);
+    assert_int_equal(plm_plan_window(fresh, i / windows, i % windows, &alone, NULL), PLM_OK);
+    assert_same_window(&alone, &forward[i]);
+    plm_window_deinit(&alone);
+    plm_plan_close(fresh);
+  }
+  for (uint64_t i = 0; i < windows * EPOCHS; i++) plm_window_deinit(&forward[i]);
+  free(forward);
+  plm_plan_close(plan);
+  free(lengths);
+}
+
+/* Share of chunks of epoch 0, window 0 that begin with the same document in another plan. */
+static double sameness(const struct plm_plan_parameters *p, const struct plm_plan_parameters *q,
+                       uint64_t other_epoch)
+{
+  enum { DOCUMENTS = 1024 };
+  uint32_t *lengths = lengths_make(DOCUMENTS, p->max_length, 5);
+  struct plm_plan *one, *two;
+  struct plm_window a = {0}, b = {0};
+  assert_int_equal(plm_plan_open(p, lengths, DOCUMENTS, &one, NULL), PLM_OK);
+  assert_int_equal(plm_plan_open(q, lengths, DOCUMENTS, &two, NULL), PLM_OK);
+  assert_int_equal(plm_plan_window(one, 0, 0, &a, NULL), PLM_OK);
+  assert_int_equal(plm_plan_window(two, other_epoch, 0, &b, NULL), PLM_OK);
+  uint32_t same = 0;
+  for (uint32_t c = 0; c < a.chunks && c < b.chunks; c++)
+    same += a.documents[a.chunk_begin[c]].number == b.documents[b.chunk_begin[c]].number;
+  const double share = (double)same / a.chunks;
+  plm_window_deinit(&a);
+  plm_window_deinit(&b);
+  plm_plan_close(one);
+  plm_plan_close(two);
+  free(lengths);
+  return share;
+}
+
+static void epochs_and_seeds_differ(void **state)
+{
+  (void)state;
+  struct plm_plan_parameters p = ordinary(), q = ordinary();
+  assert_true(sameness(&p, &q, 0) == 1.0);
+  assert_true(sameness(&p, &q, 1) < 0.05);
+  q.seed = p.seed + (UINT64_C(1) << 32);
+  assert_true(sameness(&p, &q, 0) < 0.05);
+  p.shuffle = q.shuffle = false; /* one epoch that repeats, whatever the seed */
+  assert_true(sameness(&p, &q, 9) == 1.0);
+}
+
+/* Without the chunk shuffle the first chunks would hold the longest documents. */
+static void lengths_do_not_follow_order(void **state)
+{
+  (void)state;
+  enum { DOCUMENTS = 1024 * 16 };
+  struct plm_plan_parameters p = ordinary();
+  p.window_groups = 64;
+  uint32_t *lengths = lengths_make(DOCUMENTS, p.max_length, 5);
+  struct plm_plan *plan;
+  struct plm_window window = {0};
+  assert_int_equal(plm_plan_open(&p, lengths, DOCUMENTS, &plan, NULL), PLM_OK);
+  assert_int_equal(plm_plan_window(plan, 0, 0, &window, NULL), PLM_OK);
+  double half[2] = {0}, first = 0, last = 0;
+  uint32_t documents[2] = {0}, shared = 0;
+  for (uint32_t c = 0; c < window.chunks; c++) {
+    const uint32_t begin = window.chunk_begin[c], end = window.chunk_begin[c + 1];
+    half[c >= window.chunks / 2] += window.documents[begin].tokens;
+    documents[c >= window.chunks / 2]++;
+    if (end - begin < 2) continue;
+    first += window.documents[begin].tokens;
+    last += window.documents[end - 1].tokens;
+    shared++;
+  }
+  const double halves = half[0] / documents[0] / (half[1] / documents[1]), ends = first / last;
+  assert_true(halves > 0.95 && halves < 1.05);
+  assert_true(ends > 0.95 && ends < 1.05);
+  assert_true(shared > 1000);
+  plm_window_deinit(&window);
+  plm_plan_close(plan);
+  free(lengths);
+}
+
+static void crops_move_and_reach_both_ends(void **state)
+{
+  (void)state;
+  struct plm_plan_parameters p = ordinary();
+  struct plm_plan *plan;
+  struct plm_window window = {0};
+  const uint32_t lengths[1] = {p.max_length + 6}; /* tokens: 8 more than fit */
+  uint32_t seen[9] = {0};
+  p.truncate = PLM_TRUNCATE_RANDOM_CROP;
+  assert_int_equal(plm_plan_open(&p, lengths, 1, &plan, NULL), PLM_OK);
+  for (uint64_t epoch = 0; epoch < 800; epoch++) {
+    assert_int_equal(plm_plan_window(plan, epoch, 0, &window, NULL), PLM_OK);
+    const uint64_t begin = plm_piece_begin(&window.documents[0]);
+    assert_true(begin <= 8);
+    seen[begin]++;
+  }
+  for (uint32_t begin = 0; begin <= 8; begin++)
+    if (begin == 1)
+      assert_int_equal(seen[begin], 0);
+    else
+      assert_in_range(seen[begin], 60, 140);
+  plm_window_deinit(&window);
+  plm_plan_close(plan);
+}
+
+static void token_limit_takes_a_prefix(void **state)
+{
+  (void)state;
+  struct plm_plan_parameters p = ordinary();
+  struct plm_plan *plan;
+  struct plm_window window = {0};
+  struct plm_error error;
+  const uint32_t lengths[] = {98, 1000, 48, 10}; /* tokens 100, 256 (head), 50, 12 */
+  static const struct {
+    uint64_t limit, documents;
+  } cases[] = {{100, 1}, {355, 1}, {356, 2}, {405, 2}, {406, 3}, {417, 3}, {418, 4}, {0, 4}};
+  p.shuffle = false;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    p.token_limit = cases[i].limit;
+    assert_int_equal(plm_plan_open(&p, lengths, 4, &plan, &error), PLM_OK);
+    assert_int_equal(plm_plan_documents(plan), cases[i].documents);
+    check_epoch(plan, 0, &window);
+    plm_plan_close(plan);
+  }
+  p.token_limit = 99;
+  assert_int_equal(plm_plan_open(&p, lengths, 4, &plan, &error), PLM_CONFIG);
+  assert_non_null(strstr(error.what, "99 tokens"));
+  plm_window_deinit(&window);
+}
+
+static void nonsense_is_refused(void **state)
+{
+  (void)state;
+  const struct plm_plan_parameters good = ordinary();
+  struct plm_plan_parameters p;
+  struct plm_plan *plan;
+  struct plm_window window = {0};
+  struct plm_error error;
+  const uint32_t lengths[1] = {5};
+  uint32_t count;
+#define REFUSED(field, value)                                                   \
+  do {                                                                          \
+    p = good;                                                                   \
+    p.field = (value);                                                          \
+    assert_int_equal(plm_plan_open(&p, lengths, 1, &plan, &error), PLM_CONFIG); \
+    assert_null(plan);                                                          \
+    assert_true(error.what[0]);                                                 \
+  } while (0)
+  REFUSED(max_length, 0);
+  REFUSED(max_length, 1);
+  REFUSED(max_length, 300);
+  REFUSED(max_length, 2 * PLM_PLAN_MAX_LENGTH);
+  REFUSED(alignment, 0);
+  REFUSED(alignment, 3);
+  REFUSED(alignment, 512);
+  REFUSED(window_groups, 0);
+  REFUSED(window_groups, PLM_PLAN_MAX_WINDOW_GROUPS + 1);
+  REFUSED(packing, (enum plm_packing)2);
+  REFUSED(truncate, (enum plm_truncate)3);
+  REFUSED(tokenizer, (enum plm_tokenizer_kind)2);
+  REFUSED(token_limit, 1000);
+  assert_int_equal(plm_plan_open(&good, lengths, 0, &plan, &error), PLM_NOT_FOUND);
+  assert_int_equal(plm_plan_open(&good, lengths, 1, &plan, &error), PLM_OK);
+  assert_int_equal(plm_plan_window(plan, 0, 1, &window, &error), PLM_NOT_FOUND);
+  assert_int_equal(plm_plan_window(plan, UINT64_C(1) << 32, 0, &window, &error), PLM_LIMIT);
+  assert_int_equal(plm_plan_window_chunks(plan, 0, 0, 2, &count, &error), PLM_NOT_FOUND);
+  plm_plan_close(plan);
+  plm_window_deinit(&window);
+}
+
+static void hash_covers_every_parameter(void **state)
+{
+  (void)state;
+  const struct plm_plan_parameters good = ordinary();
+  const struct plm_hash hash = plm_plan_hash(&good);
+  struct plm_plan_parameters p;
+#define CHANGES(field, value)                              \
+  do {                                                     \
+    p = good;                                              \
+    p.field = (value);                                     \
+    assert_false(plm_hash_equal(plm_plan_hash(&p), hash)); \
+  } while (0)
+  CHANGES(seed, 12);
+  CHANGES(max_length, 512);
+  CHANGES(alignment, 2);
+  CHANGES(window_groups, 5);
+  CHANGES(packing, PLM_PACKING_NEXT_FIT);
+  CHANGES(truncate, PLM_TRUNCATE_SPLIT);
+  CHANGES(tokenizer, PLM_TOKENIZER_BYTE);
+  CHANGES(shuffle, false);
+  CHANGES(token_limit, 1);
+}
+
+/* 60 million documents: an epoch's chunks counted, and one window in the middle, at once. */
+static void large_corpora_plan_quickly(void **state)
+{
+  (void)state;
+  enum { DOCUMENTS = 60000000 };
+  struct plm_plan_parameters p = ordinary();
+  struct plm_plan *plan;
+  struct plm_window window = {0};
+  uint32_t *lengths = malloc(DOCUMENTS * sizeof *lengths);
+  assert_non_null(lengths);
+  uint64_t random = 1;
+  for (uint32_t d = 0; d < DOCUMENTS; d++) {
+    random = random * 6364136223846793005u + 1442695040888963407u;
+    lengths[d] = 30 + (uint32_t)(random >> 33) % 500 + (uint32_t)(random >> 45) % 400;
+  }
+  p.max_length = 1024;
+  p.window_groups = 64;
+  assert_int_equal(plm_plan_open(&p, lengths, DOCUMENTS, &plan, NULL), PLM_OK);
+  const uint64_t windows = plm_plan_windows(plan);
+  uint32_t *counts = malloc(windows * sizeof *counts);
+  uint64_t began = plm_clock_ns();
+  assert_int_equal(plm_plan_window_chunks(plan, 2, 0, windows, counts, NULL), PLM_OK);
+  const double epoch_s = 1e-9 * (double)(plm_clock_ns() - began);
+  began = plm_clock_ns();
+  assert_int_equal(plm_plan_window(plan, 3, windows / 2, &window, NULL), PLM_OK);
+  const double first_s = 1e-9 * (double)(plm_clock_ns() - began);
+  began = plm_clock_ns();
+  for (uint64_t w = 0; w < 50; w++)
+    assert_int_equal(plm_plan_window(plan, 3, w, &window, NULL), PLM_OK);
+  const double window_s = 1e-9 * (double)(plm_clock_ns() - began) / 50;
+  printf("60 million documents: an epoch's chunks in %.3f s; first window %.4f s, others %.5f s\n",
+         epoch_s, first_s, window_s);
+#ifndef PLM_SANITIZED
+  assert_true(epoch_s < 1.5); /* a fifth of that on an idle machine */
+  assert_true(first_s < 0.25);
+#endif
+  plm_window_deinit(&window);
+  free(counts);
+  plm_plan_close(plan);
+  free(lengths);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_document_once),
+      cmocka_unit_test(small_and_large_chunks),
+      cmocka_unit_test(any_window_alone),
+      cmocka_unit_test(epochs_and_seeds_differ),
+      cmocka_unit_test(lengths_do_not_follow_order),
+      cmocka_unit_test(crops_move_and_reach_both_ends),
+      cmocka_unit_test(token_limit_takes_a_prefix),
+      cmocka_unit_test(nonsense_is_refused),
+      cmocka_unit_test(hash_covers_every_parameter),
+      cmocka_unit_test(large_corpora_plan_quickly),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
