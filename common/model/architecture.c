@@ -1,0 +1,138 @@
+/* The three architectures as a list of blocks: see architecture.h. */
+#include "common/model/architecture.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/status.h"
+
+static uint32_t greatest_common_divisor(uint32_t a, uint32_t b)
+{
+  while (b != 0) {
+    const uint32_t rest = a % b;
+    a = b;
+    b = rest;
+  }
+  return a;
+}
+
+/* v: halvings after which one position is left. */
+static int halvings(const struct plm_model_config *config)
+{
+  int v = 0;
+  while (v < 31 && (config->max_length >> (v + 1)) != 0) v++;
+  return v;
+}
+
+static uint32_t half(const struct plm_model_config *config)
+{
+  switch (config->architecture) {
+  case PLM_UNET: return config->num_hidden_layers / 2;
+  case PLM_PATCH_UNET: return config->num_unet_layers / 2;
+  default: return 0;
+  }
+}
+
+uint32_t plm_architecture_skips(const struct plm_model_config *config)
+{
+  return half(config);
+}
+
+uint32_t plm_architecture_blocks(const struct plm_model_config *config)
+{
+  if (config->architecture == PLM_PATCH_UNET)
+    return config->num_unet_layers + config->num_extra_layers;
+  return config->num_hidden_layers;
+}
+
+int plm_architecture_levels(const struct plm_model_config *config)
+{
+  if (config->architecture != PLM_PATCH_UNET) return 1;
+  const int deepest = (int)half(config) - 1, v = halvings(config);
+  return (deepest < v ? deepest : v) + 1;
+}
+
+int plm_architecture_attention_levels(const struct plm_model_config *config)
+{
+  if (config->architecture != PLM_PATCH_UNET) return 1;
+  const int n = (int)half(config), v = halvings(config);
+  /* Extra layers attend at level 0 even where every layer of the U is a bottleneck. */
+  const int levels = n < v ? n : v;
+  return levels > 0 ? levels : 1;
+}
+
+uint32_t plm_architecture_group(const struct plm_model_config *config)
+{
+  return 1u << (plm_architecture_levels(config) - 1);
+}
+
+uint32_t plm_architecture_width(const struct plm_model_config *config, int level)
+{
+  const uint64_t D = config->hidden_size, n = half(config);
+  if (config->architecture != PLM_PATCH_UNET || n <= 1) return config->hidden_size;
+  const uint32_t H = config->num_attention_heads;
+  const uint64_t unit = (uint64_t)64 / greatest_common_divisor(64, H) * H;
+  const uint64_t largest = (uint64_t)128 * H / unit * unit;
+  const uint64_t divisor = (n - 1) * unit;
+  const uint64_t width = unit * ((D * (n - 1 + (uint64_t)level) + divisor - 1) / divisor);
+  return (uint32_t)(width < largest ? width : largest);
+}
+
+uint32_t plm_architecture_hidden(const struct plm_model_config *config, uint32_t width)
+{
+  return (uint32_t)(256.0 * ceil(floor(config->expansion_ratio * (double)width) / 256.0));
+}
+
+/* Block i of the U: encoder i, or decoder i - n. */
+static void unet_block(const struct plm_model_config *config, uint32_t i,
+                       struct plm_block_shape *block)
+{
+  const bool patch = config->architecture == PLM_PATCH_UNET;
+  const uint32_t n = half(config);
+  const bool decoder = i >= n;
+  const uint32_t number = decoder ? i - n : i;
+  const uint32_t depth = decoder ? n - 1 - number : number; /* of the encoder it mirrors */
+  const uint32_t v = (uint32_t)halvings(config);
+
+  block->kind = patch && depth >= v ? PLM_BLOCK_BOTTLENECK : PLM_BLOCK_MIXED;
+  block->level = patch ? (int)(depth < v ? depth : v) : 0;
+  (void)snprintf(block->prefix, sizeof block->prefix, "plm.%s.%u.", decoder ? "decoder" : "encoder",
+                 number);
+  if (block->kind == PLM_BLOCK_MIXED && patch)
+    (void)snprintf(block->value_table, sizeof block->value_table,
+                   "plm.%s_value_embeddings.%u.weight", decoder ? "decoder" : "encoder", number);
+  else if (block->kind == PLM_BLOCK_MIXED)
+    (void)snprintf(block->value_table, sizeof block->value_table, "plm.value_embeddings.%u.weight",
+                   depth);
+  if (patch && !decoder && depth > 0 && depth <= v) {
+    block->source = PLM_SOURCE_MERGE;
+    block->resample = (int)depth - 1;
+  }
+  if (patch && decoder && number > 0 && depth < v) {
+    block->source = PLM_SOURCE_EXPAND;
+    block->resample = (int)depth;
+  }
+  if (decoder) {
+    block->skip = (int)depth;
+    block->skip_weight = (int)number;
+  }
+}
+
+void plm_architecture_block(const struct plm_model_config *config, uint32_t i,
+                            struct plm_block_shape *block)
+{
+  PLM_ASSERT(i < plm_architecture_blocks(config));
+  *block = (struct plm_block_shape){.kind = PLM_BLOCK_PLAIN,
+                                    .source = PLM_SOURCE_SAME,
+                                    .resample = -1,
+                                    .skip = -1,
+                                    .skip_weight = -1};
+  if (i < 2 * half(config))
+    unet_block(config, i, block);
+  else
+    (void)snprintf(block->prefix, sizeof block->prefix, "plm.layers.%u.", i - 2 * half(config));
+  block->width = plm_architecture_width(config, block->level);
+  block->hidden = plm_architecture_hidden(config, block->width);
+  block->entry = i % config->pattern_count;
+}

@@ -1,0 +1,161 @@
+/* The parameter table: names, shapes, groups, initialisers and places, as model.md lists them. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/model/architecture.h"
+#include "common/model/model.h"
+
+enum { ALIGN_ELEMENTS = 16 };
+
+struct builder {
+  struct plm_parameter *table;
+  size_t count, capacity, elements;
+  bool out_of_memory;
+};
+
+static void append(struct builder *builder, const struct plm_parameter *parameter)
+{
+  if (builder->count == builder->capacity) {
+    const size_t capacity = builder->capacity == 0 ? 64 : 2 * builder->capacity;
+    struct plm_parameter *table = realloc(builder->table, capacity * sizeof *table);
+    if (table == NULL) {
+      builder->out_of_memory = true;
+      return;
+    }
+    builder->table = table;
+    builder->capacity = capacity;
+  }
+  struct plm_parameter *entry = &builder->table[builder->count++];
+  *entry = *parameter;
+  entry->count = (size_t)(entry->rows * entry->cols);
+  entry->offset = builder->elements;
+  builder->elements += (entry->count + ALIGN_ELEMENTS - 1) / ALIGN_ELEMENTS * ALIGN_ELEMENTS;
+}
+
+/* A Linear's weight, (out, in). */
+static void append_matrix(struct builder *builder, const char *prefix, const char *name,
+                          int64_t rows, int64_t cols, enum plm_initialiser initialiser)
+{
+  struct plm_parameter parameter = {.rows = rows,
+                                    .cols = cols,
+                                    .ndim = 2,
+                                    .group = PLM_GROUP_HIDDEN,
+                                    .initialiser = initialiser,
+                                    .decay = true};
+  (void)snprintf(parameter.name, sizeof parameter.name, "%s%s", prefix, name);
+  append(builder, &parameter);
+}
+
+static void append_scalars(struct builder *builder, const char *prefix, const char *name,
+                           int64_t count, enum plm_initialiser initialiser)
+{
+  struct plm_parameter parameter = {
+      .rows = 1, .cols = count, .ndim = 1, .group = PLM_GROUP_SCALAR, .initialiser = initialiser};
+  (void)snprintf(parameter.name, sizeof parameter.name, "%s%s", prefix, name);
+  append(builder, &parameter);
+}
+
+static void append_table(struct builder *builder, const char *name, int64_t rows, int64_t cols)
+{
+  struct plm_parameter parameter = {.rows = rows,
+                                    .cols = cols,
+                                    .ndim = 2,
+                                    .group = PLM_GROUP_EMBED,
+                                    .initialiser = PLM_INIT_NORMAL};
+  (void)snprintf(parameter.name, sizeof parameter.name, "%s", name);
+  append(builder, &parameter);
+}
+
+static void append_block(struct builder *builder, const struct plm_model_config *config,
+                         const struct plm_block_shape *block)
+{
+  const int64_t D = block->width, F = block->hidden;
+  const char *prefix = block->prefix;
+  if (block->kind != PLM_BLOCK_BOTTLENECK) {
+    /* adjacent: one product makes q, k and v */
+    append_matrix(builder, prefix, "attention.query.weight", D, D, PLM_INIT_UNIFORM);
+    append_matrix(builder, prefix, "attention.key.weight", D, D, PLM_INIT_UNIFORM);
+    append_matrix(builder, prefix, "attention.value.weight", D, D, PLM_INIT_UNIFORM);
+    append_matrix(builder, prefix, "attention.output.weight", D, D, PLM_INIT_ZERO);
+  }
+  if (block->kind == PLM_BLOCK_MIXED)
+    append_scalars(builder, prefix, "attention.value_mix", 2, PLM_INIT_HALF);
+  if (block->kind != PLM_BLOCK_PLAIN) {
+    append_scalars(builder, prefix, "input_mix", 2, PLM_INIT_ONE_ZERO);
+    if (block->width != config->hidden_size)
+      append_matrix(builder, prefix, "input_projection.weight", D, config->hidden_size,
+                    PLM_INIT_UNIFORM);
+  }
+  append_matrix(builder, prefix, "mlp.up.weight", F, D, PLM_INIT_UNIFORM);
+  append_matrix(builder, prefix, "mlp.down.weight", D, F, PLM_INIT_ZERO);
+}
+
+/* The Linear between the block before and this one. */
+static void append_resample(struct builder *builder, const struct plm_model_config *config,
+                            const struct plm_block_shape *block)
+{
+  if (block->source == PLM_SOURCE_SAME) return;
+  const int64_t shallow = plm_architecture_width(config, block->resample);
+  const int64_t deep = plm_architecture_width(config, block->resample + 1);
+  char name[32];
+  if (block->source == PLM_SOURCE_MERGE) {
+    (void)snprintf(name, sizeof name, "plm.merge.%d.weight", block->resample);
+    append_matrix(builder, "", name, deep, 2 * shallow, PLM_INIT_UNIFORM);
+  } else {
+    (void)snprintf(name, sizeof name, "plm.expand.%d.weight", block->resample);
+    append_matrix(builder, "", name, 2 * shallow, deep, PLM_INIT_UNIFORM);
+  }
+}
+
+static void append_head(struct builder *builder, const struct plm_model_config *config)
+{
+  const int64_t D = config->hidden_size, V = config->vocab_size;
+  struct plm_parameter parameter = {
+      .rows = D, .cols = D, .ndim = 2, .group = PLM_GROUP_HEAD, .initialiser = PLM_INIT_UNIFORM};
+  (void)snprintf(parameter.name, sizeof parameter.name, "lm_head.dense.weight");
+  append(builder, &parameter);
+  if (!config->tie_embeddings) {
+    parameter.rows = V;
+    (void)snprintf(parameter.name, sizeof parameter.name, "lm_head.decoder.weight");
+    append(builder, &parameter);
+  }
+  parameter.rows = 1;
+  parameter.cols = V;
+  parameter.ndim = 1;
+  parameter.initialiser = PLM_INIT_ZERO;
+  (void)snprintf(parameter.name, sizeof parameter.name, "lm_head.bias");
+  append(builder, &parameter);
+}
+
+plm_status plm_model_parameters(const struct plm_model_config *config, struct plm_parameter **table,
+                                size_t *count, size_t *arena_elements, struct plm_error *error)
+{
+  struct builder builder = {0};
+  const uint32_t blocks = plm_architecture_blocks(config);
+  struct plm_block_shape block;
+  append_table(&builder, "plm.embeddings.weight", config->vocab_size, config->hidden_size);
+  for (uint32_t i = 0; i < blocks; i++) {
+    plm_architecture_block(config, i, &block);
+    /* the decoder of `unet` uses the encoder's tables */
+    const bool shared = config->architecture == PLM_UNET && block.skip >= 0;
+    if (block.value_table[0] != '\0' && !shared)
+      append_table(&builder, block.value_table, config->vocab_size, block.width);
+  }
+  for (uint32_t i = 0; i < blocks; i++) {
+    plm_architecture_block(config, i, &block);
+    append_resample(&builder, config, &block);
+    append_block(&builder, config, &block);
+  }
+  const uint32_t skips = plm_architecture_skips(config);
+  if (skips > 0) append_scalars(&builder, "plm.", "skip_weights", skips, PLM_INIT_ONE);
+  append_head(&builder, config);
+  if (builder.out_of_memory) {
+    free(builder.table);
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory for the table of parameters");
+  }
+  *table = builder.table;
+  *count = builder.count;
+  *arena_elements = builder.elements;
+  return PLM_OK;
+}
