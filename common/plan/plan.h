@@ -88,7 +88,10 @@ struct plm_window {
   uint32_t document_count; /* documents and pieces */
   uint32_t *chunk_begin;
   struct plm_chunk_document *documents;
+  uint32_t group_count;
+  uint64_t *groups;                /* (group_count) in reading order */
   struct plm_window_place *places; /* (document_count) in reading order: group after group */
+  uint32_t *group_begin;           /* (group_count + 1) into places */
   uint64_t real_tokens;
   struct plm_window_scratch *scratch_; /* private */
 };

@@ -98,24 +98,23 @@ static void check_window(const struct plm_plan_parameters *p, const struct plm_w
 static void check_places(const struct plm_plan *plan, const struct plm_window *window)
 {
   uint64_t groups[PLM_PLAN_MAX_WINDOW_GROUPS / 64];
-  const uint32_t count = plm_plan_window_groups(plan, window->epoch, window->window, groups);
-  uint32_t slot = 0;
-  uint64_t last = 0;
-  for (uint32_t i = 0; i < window->document_count; i++) {
-    const struct plm_window_place place = window->places[i];
-    assert_true(place.document >= window->chunk_begin[place.chunk]);
-    assert_true(place.document < window->chunk_begin[place.chunk + 1]);
-    const struct plm_chunk_document *piece = &window->documents[place.document];
-    if (piece->number / PLM_GROUP_DOCUMENTS != groups[slot]) {
-      slot++;
-      assert_true(slot < count);
-      assert_int_equal(piece->number / PLM_GROUP_DOCUMENTS, groups[slot]);
-    } else if (i > 0) {
-      assert_true(piece->number >= last);
+  assert_int_equal(plm_plan_window_groups(plan, window->epoch, window->window, groups),
+                   window->group_count);
+  assert_memory_equal(groups, window->groups, window->group_count * sizeof *groups);
+  assert_int_equal(window->group_begin[0], 0);
+  assert_int_equal(window->group_begin[window->group_count], window->document_count);
+  for (uint32_t g = 0; g < window->group_count; g++) {
+    uint64_t last = 0;
+    for (uint32_t i = window->group_begin[g]; i < window->group_begin[g + 1]; i++) {
+      const struct plm_window_place place = window->places[i];
+      assert_true(place.document >= window->chunk_begin[place.chunk]);
+      assert_true(place.document < window->chunk_begin[place.chunk + 1]);
+      const uint64_t number = window->documents[place.document].number;
+      assert_int_equal(number / PLM_GROUP_DOCUMENTS, window->groups[g]);
+      assert_true(number >= last);
+      last = number;
     }
-    last = piece->number;
   }
-  assert_int_equal(slot, count - 1);
 }
 
 /* A whole epoch: every document once (pieces cover it once), chunk counts as counted apart. */

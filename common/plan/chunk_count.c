@@ -1,0 +1,99 @@
+/* Chunks of a window without packing its documents: best fit over a histogram of sizes, next fit by
+ * the lengths alone. What SIZES is answered from, and how a running chunk number finds its window.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/plan/packing.h"
+#include "common/plan/plan_internal.h"
+
+/* Sizes of a document's pieces into the histogram. */
+static void count_sizes(const struct plm_plan *plan, uint64_t begin, uint64_t end,
+                        uint32_t *histogram)
+{
+  const uint64_t max_length = plan->parameters.max_length;
+  const bool split = plan->parameters.truncate == PLM_TRUNCATE_SPLIT;
+  for (uint64_t d = begin; d < end; d++) {
+    uint64_t tokens = document_tokens(plan, d);
+    if (tokens > max_length) {
+      if (split) histogram[units_of(plan, max_length)] += (uint32_t)(tokens / max_length);
+      tokens = split ? tokens % max_length : max_length;
+      if (tokens == 0) continue;
+    }
+    histogram[units_of(plan, tokens)]++;
+  }
+}
+
+static uint64_t count_best_fit(const struct plm_plan *plan, const uint64_t *groups, uint32_t count,
+                               struct plm_rooms *rooms, uint32_t *histogram)
+{
+  uint64_t begin, end;
+  memset(histogram, 0, ((size_t)rooms->capacity + 1) * sizeof *histogram);
+  for (uint32_t i = 0; i < count; i++) {
+    group_documents(plan, groups[i], &begin, &end);
+    count_sizes(plan, begin, end, histogram);
+  }
+  return plm_pack_best_fit_count(rooms, histogram);
+}
+
+static uint64_t count_next_fit(const struct plm_plan *plan, const uint64_t *groups, uint32_t count,
+                               uint32_t capacity)
+{
+  const uint64_t max_length = plan->parameters.max_length;
+  const bool split = plan->parameters.truncate == PLM_TRUNCATE_SPLIT;
+  uint64_t chunks = 0, begin, end;
+  uint32_t room = 0;
+  for (uint32_t i = 0; i < count; i++) {
+    group_documents(plan, groups[i], &begin, &end);
+    for (uint64_t d = begin; d < end; d++) {
+      uint64_t tokens = document_tokens(plan, d);
+      if (tokens > max_length) { /* whole chunks, which leave no room */
+        chunks += split ? tokens / max_length : 1;
+        tokens = split ? tokens % max_length : 0;
+        room = 0;
+        if (tokens == 0) continue;
+      }
+      const uint32_t units = units_of(plan, tokens);
+      if (units > room) {
+        chunks++;
+        room = capacity;
+      }
+      room -= units;
+    }
+  }
+  return chunks;
+}
+
+plm_status plm_plan_window_chunks(const struct plm_plan *plan, uint64_t epoch, uint64_t first,
+                                  uint64_t count, uint32_t *counts, struct plm_error *error)
+{
+  const uint32_t capacity = plan->parameters.max_length >> plan->alignment_shift;
+  struct plm_rooms rooms = {0};
+  plm_status status = PLM_OK;
+  if (!plan->parameters.shuffle) epoch = 0;
+  PLM_TRY(plm_plan_check_place(plan, epoch, first, count, error));
+  uint64_t *groups = malloc(plan->parameters.window_groups * sizeof *groups);
+  uint32_t *histogram = malloc(((size_t)capacity + 1) * sizeof *histogram);
+  if (!groups || !histogram) {
+    status = plm_error_set(error, PLM_NO_MEMORY, "no memory to count chunks");
+    goto done;
+  }
+  PLM_TRY_GOTO(status, plm_rooms_open(capacity, &rooms, error), done);
+  for (uint64_t w = 0; w < count; w++) {
+    const uint32_t group_count = plm_plan_window_groups(plan, epoch, first + w, groups);
+    const uint64_t chunks = plan->parameters.packing == PLM_PACKING_BEST_FIT
+                                ? count_best_fit(plan, groups, group_count, &rooms, histogram)
+                                : count_next_fit(plan, groups, group_count, capacity);
+    if (chunks >= INT32_MAX) {
+      status = plm_error_set(error, PLM_LIMIT, "window %llu has too many chunks",
+                             (unsigned long long)(first + w));
+      goto done;
+    }
+    counts[w] = (uint32_t)chunks;
+  }
+done:
+  plm_rooms_deinit(&rooms);
+  free(histogram);
+  free(groups);
+  return status;
+}

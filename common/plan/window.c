@@ -1,0 +1,264 @@
+/* One window: gather (its groups' documents become pieces), pack (pieces to chunks), shuffle
+ * (within chunks, then chunks), emit (starts and places). Memory is kept in the caller's
+ * plm_window, so that after the first windows nothing is allocated. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/plan/packing.h"
+#include "common/plan/plan_internal.h"
+#include "common/plan/shuffle.h"
+
+/* What the packing of one window needs besides its result; kept with the result. */
+struct plm_window_scratch {
+  struct plm_rooms rooms;
+  uint32_t group_capacity; /* of the window's groups and group_begin */
+  uint32_t piece_capacity; /* of everything below, and of the window's arrays */
+  struct plm_chunk_document *pieces;
+  uint32_t *units, *order, *next, *chunk_of, *begin;
+};
+
+/* ---- gathering --------------------------------------------------------------------------------*/
+
+/* Pieces that the documents of the groups make. */
+static uint64_t count_pieces(const struct plm_plan *plan, const uint64_t *groups, uint32_t count)
+{
+  const uint64_t max_length = plan->parameters.max_length;
+  uint64_t pieces = 0, begin, end;
+  for (uint32_t i = 0; i < count; i++) {
+    group_documents(plan, groups[i], &begin, &end);
+    pieces += end - begin;
+    if (plan->parameters.truncate != PLM_TRUNCATE_SPLIT) continue;
+    for (uint64_t d = begin; d < end; d++) pieces += (document_tokens(plan, d) - 1) / max_length;
+  }
+  return pieces;
+}
+
+static struct plm_chunk_document piece_at(const struct plm_plan *plan, uint64_t document,
+                                          uint64_t begin, uint64_t tokens)
+{
+  return (struct plm_chunk_document){.number = document,
+                                     .tokens = (uint32_t)tokens,
+                                     .offset = (uint32_t)(begin == 0 ? 0 : begin - 1),
+                                     .residues = plan->lengths[document]};
+}
+
+/* Where a crop of max_length tokens begins: 0 or 2 .. tokens - max_length. */
+static uint64_t crop_begin(const struct plm_plan *plan, uint64_t epoch, uint64_t document,
+                           uint64_t tokens)
+{
+  const uint64_t draw = plm_draw_below(plan->parameters.seed, (uint32_t)epoch, document,
+                                       PLM_PURPOSE_CROPS, tokens - plan->parameters.max_length);
+  return draw == 0 ? 0 : draw + 1;
+}
+
+/* Writes the pieces of one document; returns their count. */
+static uint32_t document_pieces(const struct plm_plan *plan, uint64_t epoch, uint64_t document,
+                                struct plm_chunk_document *out)
+{
+  const uint64_t max_length = plan->parameters.max_length;
+  const uint64_t tokens = document_tokens(plan, document);
+  if (tokens <= max_length) {
+    out[0] = piece_at(plan, document, 0, tokens);
+    return 1;
+  }
+  switch (plan->parameters.truncate) {
+  case PLM_TRUNCATE_HEAD: out[0] = piece_at(plan, document, 0, max_length); return 1;
+  case PLM_TRUNCATE_RANDOM_CROP:
+    out[0] = piece_at(plan, document, crop_begin(plan, epoch, document, tokens), max_length);
+    return 1;
+  case PLM_TRUNCATE_SPLIT: break;
+  }
+  uint32_t count = 0;
+  for (uint64_t begin = 0; begin < tokens; begin += max_length) {
+    const uint64_t left = tokens - begin;
+    out[count++] = piece_at(plan, document, begin, left < max_length ? left : max_length);
+  }
+  return count;
+}
+
+/* ---- memory -----------------------------------------------------------------------------------*/
+
+static plm_status scratch_open(const struct plm_plan *plan, struct plm_window *window,
+                               struct plm_error *error)
+{
+  const struct plm_plan_parameters *p = &plan->parameters;
+  const uint32_t capacity = p->max_length >> plan->alignment_shift;
+  if (!window->scratch_) window->scratch_ = calloc(1, sizeof *window->scratch_);
+  struct plm_window_scratch *scratch = window->scratch_;
+  if (!scratch) return plm_error_set(error, PLM_NO_MEMORY, "no memory for a window");
+  if (scratch->rooms.capacity != capacity) {
+    plm_rooms_deinit(&scratch->rooms);
+    PLM_TRY(plm_rooms_open(capacity, &scratch->rooms, error));
+  }
+  if (scratch->group_capacity < p->window_groups) {
+    free(window->groups);
+    free(window->group_begin);
+    scratch->group_capacity = 0;
+    window->groups = malloc(p->window_groups * sizeof *window->groups);
+    window->group_begin = malloc(((size_t)p->window_groups + 1) * sizeof *window->group_begin);
+    if (!window->groups || !window->group_begin)
+      return plm_error_set(error, PLM_NO_MEMORY, "no memory for a window of %u groups",
+                           p->window_groups);
+    scratch->group_capacity = p->window_groups;
+  }
+  return PLM_OK;
+}
+
+static void free_pieces(struct plm_window *window)
+{
+  struct plm_window_scratch *scratch = window->scratch_;
+  scratch->piece_capacity = 0;
+  free(scratch->pieces);
+  free(scratch->units);
+  free(scratch->order);
+  free(scratch->next);
+  free(scratch->chunk_of);
+  free(scratch->begin);
+  free(window->chunk_begin);
+  free(window->documents);
+  free(window->places);
+  scratch->pieces = NULL;
+  scratch->units = scratch->order = scratch->next = scratch->chunk_of = scratch->begin = NULL;
+  window->chunk_begin = NULL;
+  window->documents = NULL;
+  window->places = NULL;
+}
+
+static plm_status reserve_pieces(struct plm_window *window, uint64_t pieces,
+                                 struct plm_error *error)
+{
+  struct plm_window_scratch *scratch = window->scratch_;
+  if (pieces <= scratch->piece_capacity) return PLM_OK;
+  if (pieces >= INT32_MAX)
+    return plm_error_set(error, PLM_LIMIT, "a window of %llu pieces is more than can be packed",
+                         (unsigned long long)pieces);
+  free_pieces(window);
+  const size_t count = pieces + pieces / 8; /* the next window may be a little larger */
+  scratch->pieces = malloc(count * sizeof *scratch->pieces);
+  scratch->units = malloc(count * sizeof *scratch->units);
+  scratch->order = malloc(count * sizeof *scratch->order);
+  scratch->next = malloc(count * sizeof *scratch->next);
+  scratch->chunk_of = malloc(count * sizeof *scratch->chunk_of);
+  scratch->begin = malloc((count + 1) * sizeof *scratch->begin);
+  window->chunk_begin = malloc((count + 1) * sizeof *window->chunk_begin);
+  window->documents = malloc(count * sizeof *window->documents);
+  window->places = malloc(count * sizeof *window->places);
+  if (!scratch->pieces || !scratch->units || !scratch->order || !scratch->next ||
+      !scratch->chunk_of || !scratch->begin || !window->chunk_begin || !window->documents ||
+      !window->places) {
+    free_pieces(window);
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory for a window of %llu pieces",
+                         (unsigned long long)pieces);
+  }
+  scratch->piece_capacity = (uint32_t)count;
+  return PLM_OK;
+}
+
+void plm_window_deinit(struct plm_window *window)
+{
+  if (window->scratch_) {
+    free_pieces(window);
+    plm_rooms_deinit(&window->scratch_->rooms);
+    free(window->groups);
+    free(window->group_begin);
+    free(window->scratch_);
+  }
+  *window = (struct plm_window){0};
+}
+
+/* ---- a window ---------------------------------------------------------------------------------*/
+
+static void gather(const struct plm_plan *plan, uint64_t epoch, struct plm_window *out)
+{
+  struct plm_window_scratch *scratch = out->scratch_;
+  uint32_t count = 0;
+  uint64_t begin, end;
+  for (uint32_t i = 0; i < out->group_count; i++) {
+    group_documents(plan, out->groups[i], &begin, &end);
+    out->group_begin[i] = count;
+    for (uint64_t d = begin; d < end; d++)
+      count += document_pieces(plan, epoch, d, scratch->pieces + count);
+  }
+  out->group_begin[out->group_count] = count;
+  out->real_tokens = 0;
+  for (uint32_t i = 0; i < count; i++) {
+    scratch->units[i] = units_of(plan, scratch->pieces[i].tokens);
+    out->real_tokens += scratch->pieces[i].tokens;
+  }
+  out->document_count = count;
+}
+
+/* order: pieces chunk by chunk, in a chunk by window order; begin: (chunks + 1). */
+static void sort_by_chunk(struct plm_window_scratch *scratch, uint32_t count, uint32_t chunks)
+{
+  uint32_t *begin = scratch->begin;
+  memset(begin, 0, ((size_t)chunks + 1) * sizeof *begin);
+  for (uint32_t i = 0; i < count; i++) begin[scratch->chunk_of[i] + 1]++;
+  for (uint32_t c = 0; c < chunks; c++) begin[c + 1] += begin[c];
+  for (uint32_t i = 0; i < count; i++) scratch->order[begin[scratch->chunk_of[i]]++] = i;
+  memmove(begin + 1, begin, chunks * sizeof *begin); /* each had moved on to its end */
+  begin[0] = 0;
+}
+
+/* chunk_order (in scratch->next, free by now): new place -> chunk as packed. */
+static void shuffle_window(const struct plm_plan *plan, uint64_t epoch, uint64_t window,
+                           struct plm_window_scratch *scratch, uint32_t chunks)
+{
+  uint32_t *chunk_order = scratch->next;
+  for (uint32_t c = 0; c < chunks; c++) chunk_order[c] = c;
+  if (!plan->parameters.shuffle) return;
+  const uint64_t seed = plan->parameters.seed, place = epoch << 32 | window;
+  struct plm_draws draws = plm_draws_begin(seed, place, PLM_PURPOSE_DOCUMENTS);
+  for (uint32_t c = 0; c < chunks; c++)
+    plm_shuffle(&draws, scratch->order + scratch->begin[c],
+                scratch->begin[c + 1] - scratch->begin[c]);
+  draws = plm_draws_begin(seed, place, PLM_PURPOSE_CHUNKS);
+  plm_shuffle(&draws, chunk_order, chunks);
+}
+
+static void emit(const struct plm_plan *plan, struct plm_window *out)
+{
+  const struct plm_window_scratch *scratch = out->scratch_;
+  const uint32_t *chunk_order = scratch->next;
+  uint32_t written = 0;
+  for (uint32_t c = 0; c < out->chunks; c++) {
+    const uint32_t packed = chunk_order[c];
+    uint32_t start = 0;
+    out->chunk_begin[c] = written;
+    for (uint32_t k = scratch->begin[packed]; k < scratch->begin[packed + 1]; k++) {
+      const uint32_t piece = scratch->order[k];
+      out->documents[written] = scratch->pieces[piece];
+      out->documents[written].start = start;
+      out->places[piece] = (struct plm_window_place){.chunk = c, .document = written};
+      start += scratch->units[piece] << plan->alignment_shift;
+      written++;
+    }
+    PLM_ASSERT(start <= plan->parameters.max_length);
+  }
+  out->chunk_begin[out->chunks] = written;
+  PLM_ASSERT(written == out->document_count);
+}
+
+plm_status plm_plan_window(const struct plm_plan *plan, uint64_t epoch, uint64_t window,
+                           struct plm_window *out, struct plm_error *error)
+{
+  if (!plan->parameters.shuffle) epoch = 0;
+  PLM_TRY(plm_plan_check_place(plan, epoch, window, 1, error));
+  PLM_TRY(scratch_open(plan, out, error));
+  struct plm_window_scratch *scratch = out->scratch_;
+  out->group_count = plm_plan_window_groups(plan, epoch, window, out->groups);
+  PLM_TRY(reserve_pieces(out, count_pieces(plan, out->groups, out->group_count), error));
+  out->epoch = epoch;
+  out->window = window;
+  gather(plan, epoch, out);
+  if (plan->parameters.packing == PLM_PACKING_BEST_FIT)
+    out->chunks = plm_pack_best_fit(&scratch->rooms, scratch->units, out->document_count,
+                                    scratch->order, scratch->next, scratch->chunk_of);
+  else
+    out->chunks = plm_pack_next_fit(scratch->rooms.capacity, scratch->units, out->document_count,
+                                    scratch->chunk_of);
+  sort_by_chunk(scratch, out->document_count, out->chunks);
+  shuffle_window(plan, epoch, window, scratch, out->chunks);
+  emit(plan, out);
+  return PLM_OK;
+}
