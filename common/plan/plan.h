@@ -57,6 +57,10 @@ struct plm_plan_parameters {
 
 /* Hash over plan_version and all parameters: the same plan on both ends of a feed. */
 struct plm_hash plm_plan_hash(const struct plm_plan_parameters *parameters);
+/* The plan that the trainer consumes, and the evaluator's: truncated head, best fit, no shuffle,
+ * seed 0 (nothing is drawn), up to evaluator.max_tokens. */
+struct plm_plan_parameters plm_plan_training(const struct plm_config *config);
+struct plm_plan_parameters plm_plan_evaluation(const struct plm_config *config);
 /* PLM_CONFIG when they make no sense. */
 plm_status plm_plan_parameters_check(const struct plm_plan_parameters *parameters,
                                      struct plm_error *error);

@@ -1,0 +1,82 @@
+/* From running chunk numbers to documents: epochs are counted by their windows' sizes, one window
+ * is packed. */
+#include "common/plan/trace.h"
+
+#include <stdlib.h>
+
+struct plm_trace {
+  const struct plm_plan *plan;
+  uint64_t epoch, epoch_begin; /* the epoch at hand; g of its first chunk */
+  uint64_t epoch_chunks;
+  uint64_t windows;
+  uint32_t *counts; /* (windows) chunks of each window of the epoch */
+  bool packed;      /* window holds window.window of window_epoch */
+  uint64_t window_epoch;
+  struct plm_window window;
+};
+
+static plm_status count_epoch(struct plm_trace *trace, struct plm_error *error)
+{
+  PLM_TRY(
+      plm_plan_window_chunks(trace->plan, trace->epoch, 0, trace->windows, trace->counts, error));
+  trace->epoch_chunks = 0;
+  for (uint64_t w = 0; w < trace->windows; w++) trace->epoch_chunks += trace->counts[w];
+  return PLM_OK;
+}
+
+plm_status plm_trace_open(const struct plm_plan *plan, struct plm_trace **trace,
+                          struct plm_error *error)
+{
+  *trace = NULL;
+  struct plm_trace *made = calloc(1, sizeof *made);
+  if (!made) return plm_error_set(error, PLM_NO_MEMORY, "no memory for a trace");
+  made->plan = plan;
+  made->windows = plm_plan_windows(plan);
+  made->counts = malloc(made->windows * sizeof *made->counts);
+  const plm_status status = made->counts
+                                ? count_epoch(made, error)
+                                : plm_error_set(error, PLM_NO_MEMORY, "no memory for a trace");
+  if (status != PLM_OK) {
+    plm_trace_close(made);
+    return status;
+  }
+  *trace = made;
+  return PLM_OK;
+}
+
+void plm_trace_close(struct plm_trace *trace)
+{
+  if (!trace) return;
+  plm_window_deinit(&trace->window);
+  free(trace->counts);
+  free(trace);
+}
+
+plm_status plm_trace_chunk(struct plm_trace *trace, uint64_t g, struct plm_traced_chunk *chunk,
+                           struct plm_error *error)
+{
+  if (g < trace->epoch_begin) {
+    trace->epoch = trace->epoch_begin = 0;
+    PLM_TRY(count_epoch(trace, error));
+  }
+  while (g - trace->epoch_begin >= trace->epoch_chunks) {
+    trace->epoch_begin += trace->epoch_chunks;
+    trace->epoch++;
+    PLM_TRY(count_epoch(trace, error));
+  }
+  uint64_t within = g - trace->epoch_begin, window = 0;
+  chunk->epoch = trace->epoch;
+  chunk->chunk = within;
+  while (within >= trace->counts[window]) within -= trace->counts[window++];
+  if (!trace->packed || trace->window_epoch != trace->epoch || trace->window.window != window) {
+    trace->packed = false;
+    PLM_TRY(plm_plan_window(trace->plan, trace->epoch, window, &trace->window, error));
+    trace->packed = true;
+    trace->window_epoch = trace->epoch;
+  }
+  PLM_ASSERT(within < trace->window.chunks);
+  const uint32_t *begin = trace->window.chunk_begin + within;
+  chunk->documents = trace->window.documents + begin[0];
+  chunk->count = begin[1] - begin[0];
+  return PLM_OK;
+}

@@ -1,0 +1,26 @@
+/* Which documents a chunk of the run holds: the running chunk number g to its epoch, its place in
+ * it and its documents. Step N (from 1) of a run with B chunks a step trains on the chunks
+ * g = (N - 1) * B ... N * B - 1, in this order. */
+#ifndef PLM_COMMON_PLAN_TRACE_H
+#define PLM_COMMON_PLAN_TRACE_H
+
+#include <stdint.h>
+
+#include "common/plan/plan.h"
+
+struct plm_trace; /* remembers where the last chunk was found: ascending g is quickest */
+/* The plan is borrowed and must outlive the trace. */
+plm_status plm_trace_open(const struct plm_plan *plan, struct plm_trace **trace,
+                          struct plm_error *error);
+void plm_trace_close(struct plm_trace *trace); /* NULL is fine */
+
+struct plm_traced_chunk {
+  uint64_t epoch;
+  uint64_t chunk;                             /* in its epoch */
+  const struct plm_chunk_document *documents; /* ascending start; valid until the next call */
+  uint32_t count;
+};
+plm_status plm_trace_chunk(struct plm_trace *trace, uint64_t g, struct plm_traced_chunk *chunk,
+                           struct plm_error *error);
+
+#endif
