@@ -1,0 +1,179 @@
+/* trainer/retention: the decision over cases, and the reading of evaluator.jsonl. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/base/file.h"
+#include "trainer/retention.h"
+
+/* One case: rules, checkpoints, and the steps that stay. Losses below 0 stand for none. */
+struct retention_case {
+  const char *name;
+  struct plm_config_checkpoint rules;
+  bool has_evaluator;
+  size_t count;
+  uint64_t steps[8];
+  double losses[8]; /* -1: reported without a loss; -2: not reported */
+  uint64_t newest_valid;
+  uint64_t stays[9]; /* ended by UINT64_MAX */
+};
+
+#define NONE UINT64_MAX
+static const struct retention_case cases[] = {
+    {"keep_last",
+     {.keep_last = 2},
+     false,
+     4,
+     {0, 10, 20, 30},
+     {-2, -2, -2, -2},
+     30,
+     {20, 30, NONE}},
+    {"fewer than keep_last", {.keep_last = 9}, false, 2, {0, 10}, {-2, -2}, 10, {0, 10, NONE}},
+    {"the newest valid stays",
+     {.keep_last = 0},
+     false,
+     3,
+     {0, 10, 20},
+     {-1, -1, -1},
+     20,
+     {20, NONE}},
+    {"a corrupt one is newer than the newest valid",
+     {.keep_last = 1},
+     false,
+     3,
+     {0, 10, 20},
+     {-1, -1, -1},
+     10,
+     {10, 20, NONE}},
+    {"keep_best",
+     {.keep_last = 1, .keep_best = 2},
+     true,
+     5,
+     {0, 10, 20, 30, 40},
+     {3, 2.5, 2.9, 2.6, 2.7},
+     40,
+     {10, 30, 40, NONE}},
+    {"a tie goes to the later",
+     {.keep_last = 1, .keep_best = 1},
+     true,
+     3,
+     {0, 10, 20},
+     {2, 2, 3},
+     20,
+     {10, 20, NONE}},
+    {"keep_every",
+     {.keep_last = 1, .keep_every = 20},
+     false,
+     5,
+     {10, 20, 30, 40, 50},
+     {-1, -1, -1, -1, -1},
+     50,
+     {20, 40, 50, NONE}},
+    {"unreported ones wait for the evaluator",
+     {.keep_last = 1, .max_unevaluated = 16},
+     true,
+     4,
+     {0, 10, 20, 30},
+     {3, -2, -2, -2},
+     30,
+     {10, 20, 30, NONE}},
+    {"a report without a loss is a report",
+     {.keep_last = 1, .max_unevaluated = 16},
+     true,
+     3,
+     {0, 10, 20},
+     {-1, -1, -2},
+     20,
+     {20, NONE}},
+    {"beyond max_unevaluated the oldest goes",
+     {.keep_last = 1, .max_unevaluated = 3},
+     true,
+     5,
+     {0, 10, 20, 30, 40},
+     {-2, -2, -2, -2, -2},
+     40,
+     {20, 30, 40, NONE}},
+    {"without an evaluator nobody waits",
+     {.keep_last = 1, .max_unevaluated = 16},
+     false,
+     3,
+     {0, 10, 20},
+     {-2, -2, -2},
+     20,
+     {20, NONE}},
+    {"max_unevaluated never takes what another rule keeps",
+     {.keep_last = 3, .max_unevaluated = 1},
+     true,
+     4,
+     {0, 10, 20, 30},
+     {-2, -2, -2, -2},
+     30,
+     {10, 20, 30, NONE}},
+};
+
+static void decisions_follow_the_rules(void **state)
+{
+  (void)state;
+  for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+    const struct retention_case *wanted = &cases[c];
+    struct plm_retained checkpoints[8];
+    for (size_t i = 0; i < wanted->count; i++)
+      checkpoints[i] = (struct plm_retained){
+          .step = wanted->steps[i],
+          .reported = wanted->losses[i] > -2,
+          .loss = wanted->losses[i] < 0 ? NAN : wanted->losses[i],
+          .newest_valid = wanted->steps[i] == wanted->newest_valid,
+      };
+    plm_retention_decide(&wanted->rules, wanted->has_evaluator, checkpoints, wanted->count);
+    size_t next = 0;
+    for (size_t i = 0; i < wanted->count; i++) {
+      const bool stays = wanted->stays[next] == wanted->steps[i];
+      next += stays;
+      if (checkpoints[i].remove == stays)
+        fail_msg("%s: step %llu is %s", wanted->name, (unsigned long long)wanted->steps[i],
+                 stays ? "removed" : "kept");
+    }
+    assert_true(wanted->stays[next] == NONE);
+  }
+}
+
+static void reports_are_read_line_by_line(void **state)
+{
+  (void)state;
+  char path[] = "/tmp/plm-reports-XXXXXX";
+  const int descriptor = mkstemp(path);
+  assert_true(descriptor >= 0);
+  static const char text[] = "{\"v\":1,\"step\":10,\"split\":\"valid\",\"loss\":2.5}\n"
+                             "{\"v\":1,\"step\":10,\"split\":\"test\",\"loss\":1.5}\n"
+                             "this is not JSON\n"
+                             "{\"v\":1,\"step\":20,\"skipped\":\"deleted before evaluation\"}\n"
+                             "{\"v\":1,\"step\":30,\"split\":\"valid\",\"loss\":2.4}";
+  assert_int_equal(write(descriptor, text, sizeof text - 1), sizeof text - 1);
+  close(descriptor);
+  struct plm_retained checkpoints[] = {
+      {.step = 10, .loss = NAN}, {.step = 20, .loss = NAN}, {.step = 30, .loss = NAN}};
+  assert_int_equal(plm_retention_read_reports(path, "valid", checkpoints, 3, NULL), PLM_OK);
+  unlink(path);
+  assert_true(checkpoints[0].reported && checkpoints[0].loss == 2.5);
+  assert_true(checkpoints[1].reported && isnan(checkpoints[1].loss));
+  assert_false(checkpoints[2].reported); /* a torn line is no report yet */
+  assert_int_equal(plm_retention_read_reports("/nonexistent/file", "valid", checkpoints, 3, NULL),
+                   PLM_OK);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(decisions_follow_the_rules),
+      cmocka_unit_test(reports_are_read_line_by_line),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

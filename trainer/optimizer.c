@@ -1,0 +1,282 @@
+/* Optimizers. One table, built when opening, says for each parameter which rule updates it and
+ * where its moments lie; a step walks the table. */
+#include "trainer/optimizer.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "trainer/schedule.h"
+
+enum rule { RULE_ADAM, RULE_MUON };
+static const double adam_eps = 1e-8;
+
+struct slot {
+  const struct plm_parameter *parameter;
+  enum rule rule;
+  size_t second_offset; /* of Adam's second moment; the first lies as the parameters do */
+};
+
+struct plm_optimizer {
+  const struct plm_config_trainer *trainer;
+  struct plm_model *model;
+  struct plm_ops *ops;
+  struct slot *slots;
+  size_t slot_count;
+  struct plm_optimizer_tensor *tensors;
+  size_t tensor_count;
+  size_t arena_elements, second_elements;
+  float *first, *second, *average, *scratch; /* device */
+  uint64_t updates;
+};
+
+static enum rule rule_of(const struct plm_config_trainer *trainer,
+                         const struct plm_parameter *parameter)
+{
+  return trainer->optimizer.name == PLM_OPTIMIZER_MUON && parameter->group == PLM_GROUP_HIDDEN &&
+                 parameter->ndim == 2
+             ? RULE_MUON
+             : RULE_ADAM;
+}
+
+struct plm_learning_rates plm_optimizer_rates(const struct plm_config_trainer *trainer, uint64_t s)
+{
+  const struct plm_config_optimizer *optimizer = &trainer->optimizer;
+  const double factor = plm_schedule_learning_rate(&trainer->schedule, trainer->steps, s);
+  return (struct plm_learning_rates){{
+      [PLM_GROUP_HIDDEN] = optimizer->lr_hidden * factor,
+      [PLM_GROUP_EMBED] = optimizer->lr_embed * factor,
+      [PLM_GROUP_HEAD] = optimizer->lr_head * factor,
+      [PLM_GROUP_SCALAR] = optimizer->lr_scalar * factor,
+  }};
+}
+
+static size_t aligned(size_t count) /* as the parameters' offsets are */
+{
+  return (count + 15) / 16 * 16;
+}
+
+struct sizes {
+  size_t second, scratch; /* elements */
+};
+
+static struct sizes sizes_of(const struct plm_config_trainer *trainer,
+                             const struct plm_parameter *table, size_t count)
+{
+  struct sizes sizes = {0};
+  for (size_t i = 0; i < count; i++) {
+    if (rule_of(trainer, &table[i]) == RULE_ADAM) {
+      sizes.second += aligned(table[i].count);
+      continue;
+    }
+    const size_t scratch = plm_muon_scratch_floats(table[i].rows, table[i].cols);
+    if (scratch > sizes.scratch) sizes.scratch = scratch;
+  }
+  return sizes;
+}
+
+static void add_tensor(struct plm_optimizer *optimizer, const struct plm_parameter *parameter,
+                       const char *suffix, bool second, size_t offset)
+{
+  struct plm_optimizer_tensor *tensor = &optimizer->tensors[optimizer->tensor_count++];
+  *tensor = (struct plm_optimizer_tensor){.rows = parameter->rows,
+                                          .cols = parameter->cols,
+                                          .ndim = parameter->ndim,
+                                          .second = second,
+                                          .offset = offset,
+                                          .count = parameter->count};
+  snprintf(tensor->name, sizeof tensor->name, "%s.%s", parameter->name, suffix);
+}
+
+static void lay_out(struct plm_optimizer *optimizer, const struct plm_parameter *table)
+{
+  for (size_t i = 0; i < optimizer->slot_count; i++) {
+    struct slot *slot = &optimizer->slots[i];
+    *slot = (struct slot){.parameter = &table[i], .rule = rule_of(optimizer->trainer, &table[i])};
+    if (slot->rule == RULE_MUON) {
+      add_tensor(optimizer, &table[i], "momentum", false, table[i].offset);
+      continue;
+    }
+    slot->second_offset = optimizer->second_elements;
+    optimizer->second_elements += aligned(table[i].count);
+    add_tensor(optimizer, &table[i], "first_moment", false, table[i].offset);
+    add_tensor(optimizer, &table[i], "second_moment", true, slot->second_offset);
+  }
+}
+
+static plm_status take(struct plm_ops *ops, size_t elements, float **buffer,
+                       struct plm_error *error)
+{
+  if (elements == 0) return PLM_OK;
+  PLM_TRY(ops->allocate(ops, elements * sizeof(float), (void **)buffer, error));
+  ops->zero(ops, *buffer, elements * sizeof(float));
+  return PLM_OK;
+}
+
+plm_status plm_optimizer_open(const struct plm_config_trainer *trainer, struct plm_model *model,
+                              struct plm_optimizer **out, struct plm_error *error)
+{
+  size_t count;
+  const struct plm_parameter *table = plm_model_table(model, &count);
+  struct plm_optimizer *optimizer = calloc(1, sizeof *optimizer);
+  if (optimizer == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for the optimizer");
+  optimizer->trainer = trainer;
+  optimizer->model = model;
+  optimizer->ops = plm_model_ops(model);
+  optimizer->slot_count = count;
+  optimizer->arena_elements = plm_model_arena_elements(model);
+  optimizer->slots = calloc(count, sizeof *optimizer->slots);
+  optimizer->tensors = calloc(2 * count, sizeof *optimizer->tensors);
+  plm_status status = PLM_OK;
+  if (optimizer->slots == NULL || optimizer->tensors == NULL) {
+    status = plm_error_set(error, PLM_NO_MEMORY, "no memory for the optimizer's tables");
+    goto failed;
+  }
+  lay_out(optimizer, table);
+  struct plm_ops *ops = optimizer->ops;
+  const struct sizes sizes = sizes_of(trainer, table, count);
+  PLM_ASSERT(sizes.second == optimizer->second_elements);
+  PLM_TRY_GOTO(status, take(ops, optimizer->arena_elements, &optimizer->first, error), failed);
+  PLM_TRY_GOTO(status, take(ops, sizes.second, &optimizer->second, error), failed);
+  PLM_TRY_GOTO(status, take(ops, sizes.scratch, &optimizer->scratch, error), failed);
+  if (trainer->ema > 0)
+    PLM_TRY_GOTO(status, take(ops, optimizer->arena_elements, &optimizer->average, error), failed);
+  *out = optimizer;
+  return PLM_OK;
+failed:
+  plm_optimizer_close(optimizer);
+  return status;
+}
+
+void plm_optimizer_close(struct plm_optimizer *optimizer)
+{
+  if (optimizer == NULL) return;
+  float *const buffers[] = {optimizer->first, optimizer->second, optimizer->average,
+                            optimizer->scratch};
+  for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
+    if (buffers[i] != NULL) optimizer->ops->release(optimizer->ops, buffers[i]);
+  free(optimizer->slots);
+  free(optimizer->tensors);
+  free(optimizer);
+}
+
+plm_status plm_optimizer_memory(const struct plm_config *config, uint64_t *bytes,
+                                struct plm_error *error)
+{
+  struct plm_parameter *table = NULL;
+  size_t count, arena;
+  PLM_TRY(plm_model_parameters(&config->model, &table, &count, &arena, error));
+  const struct sizes sizes = sizes_of(&config->trainer, table, count);
+  free(table);
+  *bytes =
+      (arena * (config->trainer.ema > 0 ? 2 : 1) + sizes.second + sizes.scratch) * sizeof(float);
+  return PLM_OK;
+}
+
+void plm_optimizer_start_average(struct plm_optimizer *optimizer)
+{
+  if (optimizer->average == NULL) return;
+  optimizer->ops->copy(optimizer->ops, optimizer->average,
+                       plm_model_parameter_arena(optimizer->model),
+                       optimizer->arena_elements * sizeof(float));
+}
+
+double plm_optimizer_gradient_norm(struct plm_optimizer *optimizer, uint64_t count)
+{
+  const double squares = optimizer->ops->sum_squares(
+      optimizer->ops, plm_model_gradient_arena(optimizer->model), optimizer->arena_elements);
+  return sqrt(squares) / (double)count;
+}
+
+static void update_muon(struct plm_optimizer *optimizer, const struct plm_parameter *parameter,
+                        double lr, double momentum, double gradient_scale)
+{
+  const double rows = (double)parameter->rows, cols = (double)parameter->cols;
+  const double scale = optimizer->trainer->optimizer.scale == PLM_MUON_MATCH_ADAMW
+                           ? 0.2 * sqrt(fmax(rows, cols))
+                           : sqrt(fmax(1, rows / cols));
+  const struct plm_muon_options options = {
+      .lr = (float)lr,
+      .momentum = (float)momentum,
+      .weight_decay = parameter->decay ? (float)optimizer->trainer->optimizer.weight_decay : 0,
+      .gradient_scale = (float)gradient_scale,
+      .update_scale = (float)scale,
+  };
+  optimizer->ops->muon_step(optimizer->ops,
+                            plm_model_parameter_arena(optimizer->model) + parameter->offset,
+                            optimizer->first + parameter->offset,
+                            plm_model_gradient_arena(optimizer->model) + parameter->offset,
+                            parameter->rows, parameter->cols, optimizer->scratch, &options);
+}
+
+static void update_adam(struct plm_optimizer *optimizer, const struct slot *slot, double lr,
+                        double gradient_scale)
+{
+  const struct plm_parameter *parameter = slot->parameter;
+  const double *betas = optimizer->trainer->optimizer.betas;
+  const double t = (double)optimizer->updates + 1;
+  const struct plm_adam_options options = {
+      .lr = (float)lr,
+      .beta1 = (float)betas[0],
+      .beta2 = (float)betas[1],
+      .eps = (float)adam_eps,
+      .weight_decay = parameter->decay ? (float)optimizer->trainer->optimizer.weight_decay : 0,
+      .correction1 = (float)(1 - pow(betas[0], t)),
+      .correction2 = (float)(1 - pow(betas[1], t)),
+      .gradient_scale = (float)gradient_scale,
+  };
+  optimizer->ops->adam_step(
+      optimizer->ops, plm_model_parameter_arena(optimizer->model) + parameter->offset,
+      optimizer->first + parameter->offset, optimizer->second + slot->second_offset,
+      plm_model_gradient_arena(optimizer->model) + parameter->offset, parameter->count, &options);
+}
+
+void plm_optimizer_update(struct plm_optimizer *optimizer, uint64_t s, double gradient_scale)
+{
+  const struct plm_learning_rates rates = plm_optimizer_rates(optimizer->trainer, s);
+  const double momentum = plm_schedule_momentum(&optimizer->trainer->optimizer, s);
+  for (size_t i = 0; i < optimizer->slot_count; i++) {
+    const struct slot *slot = &optimizer->slots[i];
+    const double lr = rates.of[slot->parameter->group];
+    if (slot->rule == RULE_MUON)
+      update_muon(optimizer, slot->parameter, lr, momentum, gradient_scale);
+    else
+      update_adam(optimizer, slot, lr, gradient_scale);
+  }
+  if (optimizer->average != NULL)
+    optimizer->ops->ema_step(
+        optimizer->ops, optimizer->average, plm_model_parameter_arena(optimizer->model),
+        (float)plm_schedule_ema_decay(optimizer->trainer->ema, optimizer->updates),
+        optimizer->arena_elements);
+  optimizer->updates++;
+  plm_model_weights_changed(optimizer->model);
+}
+
+uint64_t plm_optimizer_updates(const struct plm_optimizer *optimizer)
+{
+  return optimizer->updates;
+}
+
+void plm_optimizer_set_updates(struct plm_optimizer *optimizer, uint64_t updates)
+{
+  optimizer->updates = updates;
+}
+
+struct plm_optimizer_state plm_optimizer_state(struct plm_optimizer *optimizer)
+{
+  return (struct plm_optimizer_state){
+      .first = optimizer->first,
+      .second = optimizer->second,
+      .average = optimizer->average,
+      .first_count = optimizer->arena_elements,
+      .second_count = optimizer->second_elements,
+      .average_count = optimizer->average == NULL ? 0 : optimizer->arena_elements,
+  };
+}
+
+const struct plm_optimizer_tensor *plm_optimizer_tensors(const struct plm_optimizer *optimizer,
+                                                         size_t *count)
+{
+  *count = optimizer->tensor_count;
+  return optimizer->tensors;
+}
