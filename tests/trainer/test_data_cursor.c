@@ -102,6 +102,7 @@ static void json_brings_back_the_same_cursor(void **state)
   static const uint64_t totals[] = {3, 2, 4, 10};
   struct epochs epochs = {totals, 0};
   struct plm_data_cursor cursor, back, other;
+  struct plm_error error = {0};
   assert_int_equal(plm_data_cursor_init(&cursor, (struct plm_hash){1, 2}, UINT64_MAX, NULL),
                    PLM_OK);
   consume(&cursor, 7, 5, &epochs);
@@ -119,7 +120,7 @@ static void json_brings_back_the_same_cursor(void **state)
   assert_int_equal(cursor.passed, back.passed);
 
   assert_int_equal(plm_data_cursor_init(&other, (struct plm_hash){1, 3}, 0, NULL), PLM_OK);
-  assert_int_equal(plm_data_cursor_from_json(&other, json, NULL), PLM_CONFIG);
+  assert_int_equal(plm_data_cursor_from_json(&other, json, &error), PLM_CONFIG);
   cJSON_ReplaceItemInObject(json, "chunks", cJSON_CreateNumber(1.5));
   assert_int_equal(plm_data_cursor_from_json(&back, json, NULL), PLM_FORMAT);
   cJSON_ReplaceItemInObject(json, "chunks", cJSON_CreateNumber(2));

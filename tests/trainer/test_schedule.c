@@ -12,7 +12,10 @@
 #include "trainer/clip.h"
 #include "trainer/schedule.h"
 
-#define assert_near(a, b) assert_true(fabs((a) - (b)) <= 1e-12 * (1 + fabs(b)))
+static void assert_near(double a, double b)
+{
+  assert_true(fabs(a - b) <= 1e-12 * (1 + fabs(b)));
+}
 
 static void learning_rate_follows_its_shape(void **state)
 {
