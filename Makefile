@@ -134,7 +134,7 @@ $(BIN)/plm-evaluator: $(call object,evaluator/evaluator_main.c) $(LIB)/libplm_ev
 	$(link) $(COMPUTE_LIBS)
 
 ALL_ARCHIVES := $(foreach s,$(STAGES),$(LIB)/libplm_$(s).a) $(LIB)/libplm_common.a $(LIB)/libplm_cpu.a
-$(TEST_BIN) $(BENCH_BIN): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(SUPPORT_OBJ) $(ALL_ARCHIVES)
+$(TEST_BIN) $(FUZZ_BIN) $(BENCH_BIN): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(SUPPORT_OBJ) $(ALL_ARCHIVES)
 	$(link) $(COMPUTE_LIBS) -lcmocka
 
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
@@ -154,6 +154,13 @@ tests: all $(TEST_BIN) $(FUZZ_BIN) ## build all test programs
 test: deps venv ## install what is missing, build, run every test; TESTS=pattern chooses
 	@$(MAKE) -j$(JOBS) tests
 	@PLM_BUILD=$(BUILD) PLM_VENV=$(CURDIR)/build/venv tests/support/run.sh $(TESTS)
+
+FUZZ_SECONDS ?= 60
+.PHONY: fuzz
+fuzz: $(FUZZ_BIN) ## run every fuzzer for FUZZ_SECONDS (60) each; SAN=address,undefined finds more
+	@for fuzzer in $(FUZZ_BIN); do \
+	  echo "$$fuzzer"; PLM_FUZZ_SECONDS=$(FUZZ_SECONDS) $$fuzzer || exit 1; \
+	done
 
 .PHONY: clean
 clean: ## remove build/

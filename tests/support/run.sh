@@ -4,7 +4,7 @@
 #
 #   tests/support/run.sh [PATTERN...]    patterns are grep -E expressions on the tests' names
 #
-# A test program is build/tests/**/test_*; a script is tests/**/test_*.sh. Exit 77 means skipped
+# A test program is build/tests/**/test_* or fuzz_*; a script is tests/**/test_*.sh. Exit 77 means skipped
 # (the last line of its output says why). The environment names PLM_BUILD (build folder), PLM_BIN
 # (programs), PLM_ROOT (source tree) and PLM_TMP (the test's own folder).
 set -uo pipefail
@@ -21,7 +21,7 @@ trap 'rm -rf "$results"' EXIT
 export results
 
 names() {
-  find "$PLM_BUILD/tests" -type f -name 'test_*' -perm -u+x -printf '%P\n' 2>/dev/null
+  find "$PLM_BUILD/tests" -type f \( -name 'test_*' -o -name 'fuzz_*' \) -perm -u+x -printf '%P\n' 2>/dev/null
   find tests -name 'test_*.sh' -not -path 'tests/gpu/*' -printf '%P\n'
 }
 

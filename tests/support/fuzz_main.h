@@ -1,0 +1,198 @@
+/* The driver of a fuzzer: a main() that needs no libFuzzer. Include it last in tests/fuzz/fuzz_X.c:
+ *
+ *   static const struct fuzz_seed fuzz_seeds[] = {FUZZ_TEXT("first input"), …, {0}};
+ *   int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) { … return 0; }
+ *   #include "tests/support/fuzz_main.h"
+ *
+ * with "tests/support/fuzz_seed.h" at the top. The function must end the process (abort, a failed
+ * assertion, a sanitizer's report) when something is wrong, and keep no state between calls.
+ *
+ * Each input is a pure function of (seed, iteration), so a failure is replayed by what it prints.
+ *   PLM_FUZZ_SECONDS    how long to run, default 3
+ *   PLM_FUZZ_SEED       default: from the clock; printed
+ *   PLM_FUZZ_ITERATION  only this one
+ *   fuzz_X FILE…        runs the files as inputs instead
+ * -DPLM_LIBFUZZER leaves main() to libFuzzer. */
+#ifndef PLM_TESTS_SUPPORT_FUZZ_MAIN_H
+#define PLM_TESTS_SUPPORT_FUZZ_MAIN_H
+#ifndef PLM_LIBFUZZER
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/file.h"
+#include "common/base/philox.h"
+#include "tests/support/fuzz_seed.h"
+
+enum { FUZZ_INPUT_LIMIT = 1 << 16, FUZZ_ONE_INPUT_SECONDS = 20 };
+
+static unsigned long long fuzz_seed_value, fuzz_iteration;
+static uint32_t fuzz_draws;
+
+void __sanitizer_set_death_callback(void (*callback)(void)) __attribute__((weak));
+
+static void fuzz_say_how_to_replay(void)
+{
+  char line[160];
+  const int length = snprintf(line, sizeof line,
+                              "\nfuzz: replay with PLM_FUZZ_SEED=%llu PLM_FUZZ_ITERATION=%llu\n",
+                              fuzz_seed_value, fuzz_iteration);
+  ssize_t ignored = write(STDERR_FILENO, line, (size_t)length);
+  (void)ignored;
+}
+
+static void fuzz_died(int number)
+{
+  fuzz_say_how_to_replay();
+  signal(number, SIG_DFL);
+  raise(number);
+}
+
+/* A draw below bound (> 0) from this iteration's stream. */
+static uint32_t fuzz_below(uint32_t bound)
+{
+  const struct plm_philox_words words =
+      plm_philox(fuzz_seed_value, fuzz_draws++, fuzz_iteration, 0xF022u);
+  return (uint32_t)((uint64_t)words.w[0] * bound >> 32);
+}
+
+/* Bytes that parsers tend to mind. */
+static uint8_t fuzz_byte(void)
+{
+  static const uint8_t minded[] = {0,    1,   0x7f, 0x80, 0xff, '\n', '\r', ' ',
+                                   '\t', '"', '\\', '>',  '{',  '}',  '[',  ']',
+                                   ':',  ',', '-',  '*',  '0',  '9',  'A',  'z'};
+  return fuzz_below(2) == 0 ? minded[fuzz_below(sizeof minded)] : (uint8_t)fuzz_below(256);
+}
+
+static void fuzz_remove(uint8_t *input, size_t *size, size_t at, size_t count)
+{
+  if (count > *size - at) count = *size - at;
+  memmove(input + at, input + at + count, *size - at - count);
+  *size -= count;
+}
+
+static void fuzz_insert(uint8_t *input, size_t *size, size_t at, const uint8_t *bytes, size_t count)
+{
+  if (count > FUZZ_INPUT_LIMIT - *size) count = FUZZ_INPUT_LIMIT - *size;
+  memmove(input + at + count, input + at, *size - at);
+  memcpy(input + at, bytes, count);
+  *size += count;
+}
+
+static void fuzz_mutate(uint8_t *input, size_t *size)
+{
+  uint8_t piece[256];
+  const size_t at = *size == 0 ? 0 : fuzz_below((uint32_t)*size);
+  const uint32_t count = 1 + fuzz_below(fuzz_below(4) == 0 ? sizeof piece : 8);
+  switch (fuzz_below(7)) {
+  case 0: /* a flipped bit */
+    if (*size != 0) input[at] ^= (uint8_t)(1u << fuzz_below(8));
+    break;
+  case 1:
+    if (*size != 0) input[at] = fuzz_byte();
+    break;
+  case 2: fuzz_remove(input, size, at, count); break;
+  case 3: /* new bytes */
+    for (uint32_t i = 0; i < count; i++) piece[i] = fuzz_byte();
+    fuzz_insert(input, size, at, piece, count);
+    break;
+  case 4: /* a piece repeated elsewhere */
+  {
+    const size_t length = count < *size - at ? count : *size - at;
+    memcpy(piece, input + at, length);
+    fuzz_insert(input, size, *size == 0 ? 0 : fuzz_below((uint32_t)*size), piece, length);
+    break;
+  }
+  case 5: *size = at; break; /* cut */
+  default:                   /* a little-endian number changed by a little */
+    if (*size - at >= 4) {
+      uint32_t number;
+      memcpy(&number, input + at, sizeof number);
+      number += fuzz_below(17) - 8;
+      memcpy(input + at, &number, sizeof number);
+    }
+  }
+}
+
+static void fuzz_once(uint8_t *input)
+{
+  uint32_t seeds = 0;
+  while (fuzz_seeds[seeds].bytes != NULL) seeds++;
+  fuzz_draws = 0;
+  size_t size = 0;
+  if (seeds != 0) {
+    const struct fuzz_seed *seed = &fuzz_seeds[fuzz_below(seeds)];
+    size = seed->size < FUZZ_INPUT_LIMIT ? seed->size : FUZZ_INPUT_LIMIT;
+    memcpy(input, seed->bytes, size);
+  }
+  const uint32_t mutations = fuzz_below(16) == 0 ? 0 : 1 + fuzz_below(12);
+  for (uint32_t i = 0; i < mutations; i++) fuzz_mutate(input, &size);
+  /* an exact allocation, so that a sanitizer sees the first byte past its end */
+  uint8_t *exact = malloc(size == 0 ? 1 : size);
+  PLM_ASSERT(exact != NULL);
+  memcpy(exact, input, size);
+  alarm(FUZZ_ONE_INPUT_SECONDS);
+  LLVMFuzzerTestOneInput(exact, size);
+  alarm(0);
+  free(exact);
+}
+
+static unsigned long long fuzz_setting(const char *name, unsigned long long fallback)
+{
+  const char *text = getenv(name);
+  return text == NULL ? fallback : strtoull(text, NULL, 0);
+}
+
+static int fuzz_files(int count, char **paths)
+{
+  for (int i = 0; i < count; i++) {
+    char *bytes;
+    size_t size;
+    struct plm_error error = {0};
+    if (plm_file_read(paths[i], 1 << 30, &bytes, &size, &error) != PLM_OK) {
+      plm_error_print("fuzz", &error);
+      return 1;
+    }
+    LLVMFuzzerTestOneInput((const uint8_t *)bytes, size);
+    free(bytes);
+  }
+  return 0;
+}
+
+int main(int argc, char **argv)
+{
+  if (argc > 1) return fuzz_files(argc - 1, argv + 1);
+  fuzz_seed_value = fuzz_setting("PLM_FUZZ_SEED", plm_clock_ns());
+  const unsigned long long only = fuzz_setting("PLM_FUZZ_ITERATION", UINT64_MAX);
+  const uint64_t end = plm_clock_ns() + fuzz_setting("PLM_FUZZ_SECONDS", 3) * 1000000000u;
+  printf("fuzz: PLM_FUZZ_SEED=%llu\n", fuzz_seed_value);
+  fflush(stdout);
+  signal(SIGABRT, fuzz_died);
+  signal(SIGALRM, fuzz_died);
+  if (__sanitizer_set_death_callback != NULL) {
+    __sanitizer_set_death_callback(fuzz_say_how_to_replay);
+  } else {
+    signal(SIGSEGV, fuzz_died);
+    signal(SIGBUS, fuzz_died);
+    signal(SIGFPE, fuzz_died);
+  }
+  uint8_t *input = malloc(FUZZ_INPUT_LIMIT);
+  PLM_ASSERT(input != NULL);
+  if (only != UINT64_MAX) {
+    fuzz_iteration = only;
+    fuzz_once(input);
+  } else {
+    for (; plm_clock_ns() < end; fuzz_iteration++) fuzz_once(input);
+  }
+  free(input);
+  printf("fuzz: %llu inputs\n", fuzz_iteration);
+  return 0;
+}
+
+#endif
+#endif
