@@ -22,7 +22,9 @@ struct plm_tokenizer {
 };
 
 const struct plm_tokenizer *plm_tokenizer_of(enum plm_tokenizer_kind kind);
-const char *plm_token_text(const struct plm_tokenizer *tokenizer, uint32_t id); /* "<cls>", "L" */
+/* "<cls>", "L"; of a byte that does not print "<0x0a>", which is valid until the thread's next
+ * call. */
+const char *plm_token_text(const struct plm_tokenizer *tokenizer, uint32_t id);
 
 /* Residue byte (upper case for esm) to id; <unk> for a letter outside the alphabet. */
 uint16_t plm_tokenizer_encode(const struct plm_tokenizer *tokenizer, uint8_t residue);
