@@ -153,14 +153,14 @@ struct plm_ops {
                              const act *v, const struct plm_interval_mask *mask,
                              const struct plm_attention_shape *shape);
 
-  /* ---- MLP and head activations ---- */
+  /* ---- MLP and head activations: backward, dx may be dout ---- */
   void (*relu2_forward)(struct plm_ops *ops, act *out, const act *x, int64_t n);
   void (*relu2_backward)(struct plm_ops *ops, act *dx, const act *dout, const act *x, int64_t n);
   void (*gelu_forward)(struct plm_ops *ops, act *out, const act *x, int64_t n); /* exact, erf */
   void (*gelu_backward)(struct plm_ops *ops, act *dx, const act *dout, const act *x, int64_t n);
 
   /* ---- residual stream ---- */
-  /* out = x + s skip */
+  /* out = x + s skip; out may be x */
   void (*skip_forward)(struct plm_ops *ops, act *out, const act *x, const act *skip, const float *s,
                        int64_t N, int64_t D);
   /* dskip = s dout; ds += sum dout skip */

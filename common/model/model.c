@@ -1,0 +1,302 @@
+/* struct plm_model: opening, closing, what it holds, what it costs. */
+#include "common/model/model.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/model/model_state.h"
+
+static const struct plm_parameter *find(const struct plm_model *model, const char *prefix,
+                                        const char *name)
+{
+  const size_t length = strlen(prefix);
+  for (size_t i = 0; i < model->table_count; i++) {
+    const char *candidate = model->table[i].name;
+    if (strncmp(candidate, prefix, length) == 0 && strcmp(candidate + length, name) == 0)
+      return &model->table[i];
+  }
+  return NULL;
+}
+
+static size_t place_of(const struct plm_model *model, const char *prefix, const char *name)
+{
+  const struct plm_parameter *parameter = find(model, prefix, name);
+  return parameter == NULL ? 0 : parameter->offset;
+}
+
+static void resolve_block(struct plm_model *model, uint32_t i)
+{
+  struct model_block *block = &model->blocks[i];
+  plm_architecture_block(&model->config, i, &block->shape);
+  const char *prefix = block->shape.prefix;
+  struct block_places *places = &block->places;
+  places->qkv = place_of(model, prefix, "attention.query.weight");
+  places->output = place_of(model, prefix, "attention.output.weight");
+  places->value_mix = place_of(model, prefix, "attention.value_mix");
+  places->input_mix = place_of(model, prefix, "input_mix");
+  places->projection = place_of(model, prefix, "input_projection.weight");
+  places->up = place_of(model, prefix, "mlp.up.weight");
+  places->down = place_of(model, prefix, "mlp.down.weight");
+  block->projects = find(model, prefix, "input_projection.weight") != NULL;
+  if (block->shape.source != PLM_SOURCE_SAME) {
+    char name[32];
+    (void)snprintf(name, sizeof name, "%d.weight", block->shape.resample);
+    places->resample = place_of(
+        model, block->shape.source == PLM_SOURCE_MERGE ? "plm.merge." : "plm.expand.", name);
+  }
+  if (block->shape.skip_weight >= 0)
+    places->skip_weight =
+        place_of(model, "plm.", "skip_weights") + (size_t)block->shape.skip_weight;
+  block->table = -1;
+  block->skipped_by = -1;
+  for (uint32_t t = 0; block->shape.value_table[0] != '\0' && t < model->table_total; t++)
+    if (model->tables[t].place == place_of(model, "", block->shape.value_table))
+      block->table = (int)t;
+}
+
+/* The parts that depend on the configuration alone. */
+static plm_status resolve(struct plm_model *model, struct plm_error *error)
+{
+  const struct plm_model_config *config = &model->config;
+  PLM_TRY(plm_model_parameters(config, &model->table, &model->table_count, &model->arena_elements,
+                               error));
+  model->block_count = plm_architecture_blocks(config);
+  model->levels = plm_architecture_levels(config);
+  for (size_t i = 0; i < model->table_count; i++)
+    model->table_total += model->table[i].group == PLM_GROUP_EMBED;
+  model->blocks = calloc(model->block_count, sizeof *model->blocks);
+  model->tables = calloc(model->table_total, sizeof *model->tables);
+  if (model->blocks == NULL || model->tables == NULL)
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory for the model's description");
+  uint32_t tables = 0; /* the embedding comes first */
+  for (size_t i = 0; i < model->table_count; i++)
+    if (model->table[i].group == PLM_GROUP_EMBED)
+      model->tables[tables++] =
+          (struct token_table){.place = model->table[i].offset, .width = model->table[i].cols};
+  for (uint32_t i = 0; i < model->block_count; i++) {
+    resolve_block(model, i);
+    const int skip = model->blocks[i].shape.skip;
+    if (skip >= 0) model->blocks[skip].skipped_by = (int)i;
+  }
+  model->dense = place_of(model, "lm_head.", "dense.weight");
+  model->bias = place_of(model, "lm_head.", "bias");
+  model->decoder = config->tie_embeddings ? model->tables[0].place
+                                          : place_of(model, "lm_head.", "decoder.weight");
+  return PLM_OK;
+}
+
+static plm_status create(const struct plm_model_config *config, size_t act_bytes,
+                         const struct plm_model_options *options, struct plm_model **model,
+                         struct plm_error *error)
+{
+  PLM_ASSERT(options->max_chunks > 0 && config->pattern_count > 0);
+  struct plm_model *made = calloc(1, sizeof *made);
+  if (made == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for the model");
+  made->config = *config;
+  made->options = *options;
+  made->act_bytes = act_bytes;
+  const plm_status status = resolve(made, error);
+  if (status != PLM_OK) {
+    plm_model_close(made);
+    return status;
+  }
+  plm_model_plan(made);
+  *model = made;
+  return PLM_OK;
+}
+
+static void count_memory(const struct plm_model *model, struct plm_model_memory *memory)
+{
+  const uint64_t elements = model->arena_elements;
+  *memory = (struct plm_model_memory){
+      .parameters = elements * sizeof(float),
+      .weights = model->act_bytes == sizeof(float) ? 0 : elements * model->act_bytes,
+      .gradients = model->options.training ? elements * sizeof(float) : 0,
+      .activations = model->activations.used_bytes,
+      .workspace = model->workspace.used_bytes};
+}
+
+plm_status plm_model_memory(const struct plm_model_config *config, size_t act_bytes,
+                            const struct plm_model_options *options,
+                            struct plm_model_memory *memory, struct plm_error *error)
+{
+  struct plm_model *model;
+  PLM_TRY(create(config, act_bytes, options, &model, error));
+  count_memory(model, memory);
+  plm_model_close(model);
+  return PLM_OK;
+}
+
+/* cos and sin of position * 10000^(-2i/K), in double, rounded once. */
+static plm_status upload_rotary(struct plm_model *model, struct plm_error *error)
+{
+  const size_t most = (size_t)model->config.max_length * 64; /* K <= 128 */
+  float *cosine = malloc(2 * most * sizeof *cosine);
+  if (cosine == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for rotary tables");
+  float *sine = cosine + most;
+  for (int level = 0; level < plm_architecture_attention_levels(&model->config); level++) {
+    const size_t length = model->config.max_length >> level;
+    const size_t K =
+        plm_architecture_width(&model->config, level) / model->config.num_attention_heads;
+    PLM_ASSERT(K <= 128);
+    for (size_t position = 0; position < length; position++) {
+      for (size_t i = 0; i < K / 2; i++) {
+        const double frequency = pow(10000.0, -2.0 * (double)i / (double)K);
+        const double angle = (double)position * frequency;
+        cosine[position * (K / 2) + i] = (float)cos(angle);
+        sine[position * (K / 2) + i] = (float)sin(angle);
+      }
+    }
+    const size_t bytes = length * (K / 2) * sizeof(float);
+    model->ops->upload(model->ops, model->rotary[level].cosine, cosine, bytes);
+    model->ops->upload(model->ops, model->rotary[level].sine, sine, bytes);
+  }
+  const plm_status status = model->ops->synchronize(model->ops, error);
+  free(cosine);
+  return status;
+}
+
+static plm_status allocate(struct plm_model *model, struct plm_error *error)
+{
+  struct plm_ops *ops = model->ops;
+  struct plm_model_memory memory;
+  count_memory(model, &memory);
+  void *activations, *workspace;
+  PLM_TRY(ops->allocate(ops, memory.parameters, (void **)&model->parameters, error));
+  model->weights = model->parameters;
+  if (memory.weights > 0) {
+    model->weights = NULL;
+    PLM_TRY(ops->allocate(ops, memory.weights, &model->weights, error));
+  }
+  if (memory.gradients > 0)
+    PLM_TRY(ops->allocate(ops, memory.gradients, (void **)&model->gradients, error));
+  PLM_TRY(ops->allocate(ops, memory.activations, &activations, error));
+  model->activations.base = (uintptr_t)activations;
+  PLM_TRY(ops->allocate(ops, memory.workspace, &workspace, error));
+  model->workspace.base = (uintptr_t)workspace;
+  model->host_row_loss =
+      calloc((size_t)model->options.max_chunks * model->config.max_length, sizeof(float));
+  if (model->host_row_loss == NULL)
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory for the losses of rows");
+  plm_model_plan(model);
+  ops->zero(ops, model->parameters, memory.parameters);
+  if (memory.gradients > 0) ops->zero(ops, model->gradients, memory.gradients);
+  return upload_rotary(model, error);
+}
+
+plm_status plm_model_open(const struct plm_model_config *config, struct plm_ops *ops,
+                          const struct plm_model_options *options, struct plm_model **model,
+                          struct plm_error *error)
+{
+  struct plm_model *made;
+  PLM_TRY(create(config, ops->act_bytes, options, &made, error));
+  made->ops = ops;
+  const plm_status status = allocate(made, error);
+  if (status != PLM_OK) {
+    plm_model_close(made);
+    return status;
+  }
+  *model = made;
+  return PLM_OK;
+}
+
+void plm_model_close(struct plm_model *model)
+{
+  if (model == NULL) return;
+  if (model->ops != NULL) {
+    struct plm_ops *ops = model->ops;
+    if (model->workspace.base != 0) ops->release(ops, (void *)model->workspace.base);
+    if (model->activations.base != 0) ops->release(ops, (void *)model->activations.base);
+    if (model->gradients != NULL) ops->release(ops, model->gradients);
+    if (model->weights != NULL && model->weights != model->parameters)
+      ops->release(ops, model->weights);
+    if (model->parameters != NULL) ops->release(ops, model->parameters);
+  }
+  free(model->host_row_loss);
+  free(model->tables);
+  free(model->blocks);
+  free(model->table);
+  free(model);
+}
+
+const struct plm_model_config *plm_model_config(const struct plm_model *model)
+{
+  return &model->config;
+}
+
+struct plm_ops *plm_model_ops(struct plm_model *model)
+{
+  return model->ops;
+}
+
+const struct plm_parameter *plm_model_table(const struct plm_model *model, size_t *count)
+{
+  *count = model->table_count;
+  return model->table;
+}
+
+size_t plm_model_arena_elements(const struct plm_model *model)
+{
+  return model->arena_elements;
+}
+
+float *plm_model_parameter_arena(struct plm_model *model)
+{
+  return model->parameters;
+}
+
+float *plm_model_gradient_arena(struct plm_model *model)
+{
+  return model->gradients;
+}
+
+void plm_model_weights_changed(struct plm_model *model)
+{
+  struct plm_ops *ops = model->ops;
+  if (model->weights != model->parameters)
+    ops->round_weights(ops, model->weights, model->parameters, model->arena_elements);
+  const int64_t V = model->config.vocab_size;
+  for (uint32_t i = 0; i < model->table_total; i++) {
+    const struct token_table *table = &model->tables[i];
+    ops->norm_rows_forward(ops, table->normalised, model->parameters + table->place, V,
+                           table->width);
+    /* <mask> is the last token of every tokenizer */
+    if (model->config.token_dropout)
+      ops->zero(ops, table->normalised + (V - 1) * table->width,
+                (size_t)table->width * sizeof(float));
+  }
+}
+
+void plm_model_zero_gradients(struct plm_model *model)
+{
+  PLM_ASSERT(model->options.training);
+  model->ops->zero(model->ops, model->gradients, model->arena_elements * sizeof(float));
+}
+
+double plm_model_flops(const struct plm_model *model, const struct plm_masks *masks,
+                       uint64_t tokens)
+{
+  const double D = model->config.hidden_size, V = model->config.vocab_size;
+  double per_token = D * D + (model->config.tie_embeddings ? 0.0 : V * D);
+  double pairs = 0.0;
+  for (uint32_t i = 0; i < model->block_count; i++) {
+    const struct model_block *block = &model->blocks[i];
+    const struct plm_block_shape *shape = &block->shape;
+    const double width = shape->width;
+    double size = 2.0 * width * shape->hidden;
+    if (shape->kind != PLM_BLOCK_BOTTLENECK) {
+      size += 4.0 * width * width;
+      pairs += 12.0 * width * (double)plm_masks_pairs(masks, shape->level, (int)shape->entry);
+    }
+    if (block->projects) size += width * D;
+    per_token += ldexp(size, -shape->level);
+    if (shape->source != PLM_SOURCE_SAME) {
+      const double shallow = plm_architecture_width(&model->config, shape->resample);
+      const double deep = plm_architecture_width(&model->config, shape->resample + 1);
+      per_token += ldexp(2.0 * shallow * deep, -(shape->resample + 1));
+    }
+  }
+  return 6.0 * per_token * (double)tokens + pairs;
+}

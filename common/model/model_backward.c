@@ -1,0 +1,209 @@
+/* The backward pass: each function undoes one of model_forward.c, in the opposite order. `dx` is
+ * the gradient of the residual stream at the place reached; model->stream[0] holds it. */
+#include "common/model/model_state.h"
+
+static float *gradient(const struct plm_model *model, size_t place)
+{
+  return model->gradients + place;
+}
+
+/* d out -> d y, in dx; a bottleneck leaves the gradient of its one norm to block_mix_backward. */
+static void block_mlp_backward(struct plm_model *model, const struct model_pass *pass,
+                               const struct model_block *block, act *dx)
+{
+  struct plm_ops *ops = model->ops;
+  const struct block_places *places = &block->places;
+  const int64_t N = pass_rows(pass, block->shape.level);
+  const int64_t D = block->shape.width, F = block->shape.hidden;
+  act *dhidden = model->hidden_gradient;
+  ops->linear_backward_weight(ops, gradient(model, places->down), dx, block->hidden, N, F, D);
+  ops->linear_backward_input(ops, dhidden, dx, model_weight(model, places->down), N, F, D, false);
+  ops->relu2_backward(ops, dhidden, dhidden, block->up, N * F);
+  ops->linear_backward_weight(ops, gradient(model, places->up), dhidden, block->h2, N, D, F);
+  ops->linear_backward_input(ops, model->norm_gradient, dhidden, model_weight(model, places->up), N,
+                             D, F, false);
+  if (block->shape.kind != PLM_BLOCK_BOTTLENECK)
+    ops->norm_backward(ops, dx, model->norm_gradient, block->y, N, D);
+}
+
+/* d y (dx) -> d h into model->norm_gradient; dx stays, the residual's path. */
+static void block_attention_backward(struct plm_model *model, const struct model_pass *pass,
+                                     const struct model_block *block, const act *dx)
+{
+  if (block->shape.kind == PLM_BLOCK_BOTTLENECK) return;
+  struct plm_ops *ops = model->ops;
+  const struct block_places *places = &block->places;
+  const int level = block->shape.level;
+  const int64_t N = pass_rows(pass, level), D = block->shape.width;
+  const struct plm_attention_shape shape = plm_model_attention_shape(model, pass, block);
+  act *dattended = model->attended_gradient, *dqkv = model->qkv_gradient;
+  ops->linear_backward_weight(ops, gradient(model, places->output), dx, block->attended, N, D, D);
+  ops->linear_backward_input(ops, dattended, dx, model_weight(model, places->output), N, D, D,
+                             false);
+  ops->attention_backward(ops, dqkv, act_at(model, dqkv, D), act_at(model, dqkv, 2 * D), dattended,
+                          block->attended, block->lse, block->qkv, act_at(model, block->qkv, D),
+                          act_at(model, block->qkv, 2 * D),
+                          plm_masks_at(pass->masks, level, (int)block->shape.entry), &shape);
+  const bool valued = block->table >= 0;
+  if (valued) plm_model_value_embedding(model, pass, block);
+  ops->qkv_prepare_backward(ops, dqkv, valued ? model->value_gradient : NULL,
+                            valued ? gradient(model, places->value_mix) : NULL, dqkv,
+                            block->qkv_raw, valued ? model->value_embedding : NULL,
+                            model->parameters + places->value_mix, model->rotary[level].cosine,
+                            model->rotary[level].sine, shape.B, shape.L, shape.H, shape.K);
+  if (valued)
+    ops->token_mean_backward(ops, model->tables[block->table].gradient, model->value_gradient,
+                             model->tokens, N, D, model->config.vocab_size, level);
+  ops->linear_backward_weight(ops, gradient(model, places->qkv), dqkv, block->h, N, D, 3 * D);
+  ops->linear_backward_input(ops, model->norm_gradient, dqkv, model_weight(model, places->qkv), N,
+                             D, 3 * D, false);
+}
+
+/* d mixed (dx) and d h -> d x in dx; x0's share to its level's gradient. */
+static void block_mix_backward(struct plm_model *model, const struct model_pass *pass,
+                               const struct model_block *block, act *dx)
+{
+  struct plm_ops *ops = model->ops;
+  const struct plm_block_shape *shape = &block->shape;
+  const int64_t N = pass_rows(pass, shape->level), D = shape->width;
+  if (shape->kind == PLM_BLOCK_PLAIN) {
+    ops->norm_backward(ops, dx, model->norm_gradient, block->x, N, D);
+    return;
+  }
+  act *dx0 = model->x0_gradient[shape->level], *dp = dx0;
+  const act *x0 = model->x0[shape->level];
+  if (block->projects) {
+    dp = model->projection_gradient;
+    ops->zero(ops, dp, (size_t)(N * D) * model->act_bytes);
+  }
+  ops->mix_norm_backward(
+      ops, dx, dp, gradient(model, block->places.input_mix), dx, model->norm_gradient, block->mixed,
+      block->x, block->projects ? block->p : x0, model->parameters + block->places.input_mix, N, D);
+  if (block->projects) {
+    const int64_t base = model->config.hidden_size;
+    ops->linear_backward_weight(ops, gradient(model, block->places.projection), dp, x0, N, base, D);
+    ops->linear_backward_input(ops, dx0, dp, model_weight(model, block->places.projection), N, base,
+                               D, true);
+  }
+}
+
+/* d x -> d output of the block before, in stream[0]. The skip's gradient stays in the buffer of x
+ * until the encoder block that it belongs to is reached. */
+static void block_input_backward(struct plm_model *model, const struct model_pass *pass,
+                                 const struct model_block *block)
+{
+  struct plm_ops *ops = model->ops;
+  const struct plm_block_shape *shape = &block->shape;
+  act *dx = model->stream[0];
+  if (shape->skip >= 0)
+    ops->skip_backward(ops, block->x, gradient(model, block->places.skip_weight), dx,
+                       model->blocks[shape->skip].out,
+                       model->parameters + block->places.skip_weight, pass_rows(pass, shape->level),
+                       shape->width);
+  if (shape->source == PLM_SOURCE_SAME) return;
+  const int64_t shallow = plm_architecture_width(&model->config, shape->resample);
+  const int64_t deep = plm_architecture_width(&model->config, shape->resample + 1);
+  const bool merge = shape->source == PLM_SOURCE_MERGE;
+  const int64_t N = pass_rows(pass, shape->resample + 1);
+  const int64_t I = merge ? 2 * shallow : deep, O = merge ? deep : 2 * shallow;
+  ops->linear_backward_weight(ops, gradient(model, block->places.resample), dx, block->source, N, I,
+                              O);
+  ops->linear_backward_input(ops, model->stream[1], dx, model_weight(model, block->places.resample),
+                             N, I, O, false);
+  model->stream[0] = model->stream[1];
+  model->stream[1] = dx;
+}
+
+static void blocks_backward(struct plm_model *model, const struct model_pass *pass)
+{
+  struct plm_ops *ops = model->ops;
+  const enum plm_recompute recompute = model->options.recompute;
+  for (uint32_t i = model->block_count; i-- > 0;) {
+    const struct model_block *block = &model->blocks[i];
+    act *dx = model->stream[0];
+    if (block->skipped_by >= 0)
+      ops->add(ops, dx, model->blocks[block->skipped_by].x,
+               pass_rows(pass, block->shape.level) * block->shape.width);
+    const bool bottleneck = block->shape.kind == PLM_BLOCK_BOTTLENECK;
+    if (recompute == PLM_RECOMPUTE_BLOCK || (recompute == PLM_RECOMPUTE_MLP && bottleneck))
+      plm_model_block_mix(model, pass, block);
+    if (recompute == PLM_RECOMPUTE_BLOCK) plm_model_block_attention(model, pass, block);
+    if (recompute != PLM_RECOMPUTE_NONE) plm_model_block_hidden(model, pass, block);
+    block_mlp_backward(model, pass, block, dx);
+    block_attention_backward(model, pass, block, dx);
+    block_mix_backward(model, pass, block, dx);
+    block_input_backward(model, pass, block);
+  }
+}
+
+/* Labelled rows -> gradient of the last hidden state, in stream[0]; 0 in all other rows. */
+static void head_backward(struct plm_model *model, const struct model_pass *pass, int64_t R,
+                          const struct plm_loss_options *loss, float loss_scale)
+{
+  struct plm_ops *ops = model->ops;
+  const int64_t D = model->config.hidden_size, V = model->config.vocab_size;
+  act *dgelu = model->row_gradient[0], *dnorm = model->row_gradient[1];
+  ops->zero(ops, model->stream[0], (size_t)(pass_rows(pass, 0) * D) * model->act_bytes);
+  ops->cross_entropy(ops, model->row_loss, model->logits, model->logits, model->labels,
+                     model->label_weights, loss_scale, loss, R, V);
+  ops->logits_backward(ops, dgelu, gradient(model, model->decoder), gradient(model, model->bias),
+                       model->logits, model->head_gelu, model_weight(model, model->decoder), R, D,
+                       V);
+  ops->gelu_backward(ops, dgelu, dgelu, model->head_dense, R * D);
+  ops->linear_backward_weight(ops, gradient(model, model->dense), dgelu, model->head_norm, R, D, D);
+  ops->linear_backward_input(ops, dnorm, dgelu, model_weight(model, model->dense), R, D, D, false);
+  act *dx = dgelu; /* spent */
+  ops->zero(ops, dx, (size_t)(R * D) * model->act_bytes);
+  ops->norm_backward(ops, dx, dnorm, model->head_x, R, D);
+  ops->scatter_rows(ops, model->stream[0], dx, model->positions, R, D);
+}
+
+/* Gradients of x0 at every level and of the stream's start -> tables, through their norm. */
+static void tables_backward(struct plm_model *model, const struct model_pass *pass)
+{
+  struct plm_ops *ops = model->ops;
+  const int64_t D = model->config.hidden_size, V = model->config.vocab_size;
+  struct token_table *embedding = &model->tables[0];
+  if (model->x0_gradient[0] == NULL) {
+    ops->token_mean_backward(ops, embedding->gradient, model->stream[0], model->tokens,
+                             pass_rows(pass, 0), D, V, 0);
+  } else {
+    ops->add(ops, model->x0_gradient[0], model->stream[0], pass_rows(pass, 0) * D);
+    for (int level = 0; level < model->levels; level++)
+      ops->token_mean_backward(ops, embedding->gradient, model->x0_gradient[level], model->tokens,
+                               pass_rows(pass, level), D, V, level);
+  }
+  for (uint32_t i = 0; i < model->table_total; i++) {
+    const struct token_table *table = &model->tables[i];
+    if (model->config.token_dropout)
+      ops->zero(ops, table->gradient + (V - 1) * table->width,
+                (size_t)table->width * sizeof(float));
+    ops->norm_rows_backward(ops, gradient(model, table->place), table->gradient,
+                            model->parameters + table->place, V, table->width);
+  }
+}
+
+plm_status plm_model_backward(struct plm_model *model, const struct plm_batch *batch,
+                              const struct plm_masks *masks, const struct plm_targets *targets,
+                              const struct plm_loss_options *loss, float loss_scale,
+                              struct plm_error *error)
+{
+  (void)error; /* operators report at the next synchronisation */
+  PLM_ASSERT(model->options.training && model->forward_done);
+  model->forward_done = false; /* its activations are used up */
+  if (targets->rows == 0) return PLM_OK;
+  struct plm_ops *ops = model->ops;
+  const struct model_pass pass = {
+      .B = (int32_t)batch->chunks, .L = (int32_t)batch->max_length, .masks = masks};
+  for (uint32_t i = 0; i < model->table_total; i++)
+    ops->zero(ops, model->tables[i].gradient,
+              (size_t)model->tables[i].width * model->config.vocab_size * sizeof(float));
+  for (int level = 0; level < model->levels; level++)
+    if (model->x0_gradient[level] != NULL)
+      ops->zero(ops, model->x0_gradient[level],
+                (size_t)(pass_rows(&pass, level) * model->config.hidden_size) * model->act_bytes);
+  head_backward(model, &pass, targets->rows, loss, loss_scale);
+  blocks_backward(model, &pass);
+  tables_backward(model, &pass);
+  return PLM_OK;
+}

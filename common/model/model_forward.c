@@ -1,0 +1,259 @@
+/* The forward pass: embeddings, blocks in the order of the list, head and loss; and inference. */
+#include <math.h>
+#include <string.h>
+
+#include "common/model/model_state.h"
+
+void plm_model_value_embedding(struct plm_model *model, const struct model_pass *pass,
+                               const struct model_block *block)
+{
+  const struct token_table *table = &model->tables[block->table];
+  model->ops->token_mean_forward(model->ops, model->value_embedding, table->normalised,
+                                 model->tokens, pass_rows(pass, block->shape.level), table->width,
+                                 model->config.vocab_size, block->shape.level);
+}
+
+struct plm_attention_shape plm_model_attention_shape(const struct plm_model *model,
+                                                     const struct model_pass *pass,
+                                                     const struct model_block *block)
+{
+  const int32_t H = (int32_t)model->config.num_attention_heads;
+  const int32_t K = (int32_t)block->shape.width / H;
+  return (struct plm_attention_shape){.B = pass->B,
+                                      .L = pass->L >> block->shape.level,
+                                      .H = H,
+                                      .K = K,
+                                      .row_stride = 3 * H * K,
+                                      .scale = (float)(1.0 / sqrt((double)K))};
+}
+
+/* mixed = b0 x + b1 p, h = norm(mixed); a plain block: h = norm(x). */
+void plm_model_block_mix(struct plm_model *model, const struct model_pass *pass,
+                         const struct model_block *block)
+{
+  struct plm_ops *ops = model->ops;
+  const struct plm_block_shape *shape = &block->shape;
+  const int64_t N = pass_rows(pass, shape->level), D = shape->width;
+  if (shape->kind == PLM_BLOCK_PLAIN) {
+    ops->norm_forward(ops, block->h, block->x, N, D);
+    return;
+  }
+  const act *p = model->x0[shape->level];
+  if (block->projects) {
+    ops->linear_forward(ops, block->p, p, model_weight(model, block->places.projection), NULL, N,
+                        model->config.hidden_size, D);
+    p = block->p;
+  }
+  ops->mix_norm_forward(ops, block->mixed, block->h, block->x, p,
+                        model->parameters + block->places.input_mix, N, D);
+}
+
+/* h -> y = mixed + Wo attention(…) */
+void plm_model_block_attention(struct plm_model *model, const struct model_pass *pass,
+                               const struct model_block *block)
+{
+  if (block->shape.kind == PLM_BLOCK_BOTTLENECK) return;
+  struct plm_ops *ops = model->ops;
+  const int level = block->shape.level;
+  const int64_t N = pass_rows(pass, level), D = block->shape.width;
+  const struct plm_attention_shape shape = plm_model_attention_shape(model, pass, block);
+  const act *value_embedding = NULL;
+  ops->linear_forward(ops, block->qkv_raw, block->h, model_weight(model, block->places.qkv), NULL,
+                      N, D, 3 * D);
+  if (block->table >= 0) {
+    plm_model_value_embedding(model, pass, block);
+    value_embedding = model->value_embedding;
+  }
+  ops->qkv_prepare_forward(ops, block->qkv, block->qkv_raw, value_embedding,
+                           model->parameters + block->places.value_mix, model->rotary[level].cosine,
+                           model->rotary[level].sine, shape.B, shape.L, shape.H, shape.K);
+  ops->attention_forward(ops, block->attended, block->lse, block->qkv, act_at(model, block->qkv, D),
+                         act_at(model, block->qkv, 2 * D),
+                         plm_masks_at(pass->masks, level, (int)block->shape.entry), &shape);
+  ops->linear_forward(ops, block->y, block->attended, model_weight(model, block->places.output),
+                      block->mixed, N, D, D);
+}
+
+/* y -> hidden = relu(Wup norm(y))^2; a bottleneck's mix has made the norm. */
+void plm_model_block_hidden(struct plm_model *model, const struct model_pass *pass,
+                            const struct model_block *block)
+{
+  struct plm_ops *ops = model->ops;
+  const int64_t N = pass_rows(pass, block->shape.level);
+  const int64_t D = block->shape.width, F = block->shape.hidden;
+  if (block->shape.kind != PLM_BLOCK_BOTTLENECK) ops->norm_forward(ops, block->h2, block->y, N, D);
+  ops->linear_forward(ops, block->up, block->h2, model_weight(model, block->places.up), NULL, N, D,
+                      F);
+  ops->relu2_forward(ops, block->hidden, block->up, N * F);
+}
+
+/* The block's input from the output of the block before: merge or expand, then the skip. */
+static void block_input(struct plm_model *model, const struct model_pass *pass,
+                        const struct model_block *block)
+{
+  struct plm_ops *ops = model->ops;
+  const struct plm_block_shape *shape = &block->shape;
+  const act *x = block->source;
+  if (shape->source != PLM_SOURCE_SAME) {
+    const int64_t shallow = plm_architecture_width(&model->config, shape->resample);
+    const int64_t deep = plm_architecture_width(&model->config, shape->resample + 1);
+    const bool merge = shape->source == PLM_SOURCE_MERGE;
+    /* both multiply the deeper level's rows */
+    ops->linear_forward(ops, block->x, x, model_weight(model, block->places.resample), NULL,
+                        pass_rows(pass, shape->resample + 1), merge ? 2 * shallow : deep,
+                        merge ? deep : 2 * shallow);
+    x = block->x;
+  }
+  if (shape->skip >= 0)
+    ops->skip_forward(ops, block->x, x, model->blocks[shape->skip].out,
+                      model->parameters + block->places.skip_weight, pass_rows(pass, shape->level),
+                      shape->width);
+}
+
+static void blocks_forward(struct plm_model *model, const struct model_pass *pass)
+{
+  struct plm_ops *ops = model->ops;
+  const int levels = model->config.architecture == PLM_TRANSFORMER ? 1 : model->levels;
+  for (int level = 0; level < levels; level++)
+    ops->token_mean_forward(ops, model->x0[level], model->tables[0].normalised, model->tokens,
+                            pass_rows(pass, level), model->config.hidden_size,
+                            model->config.vocab_size, level);
+  for (uint32_t i = 0; i < model->block_count; i++) {
+    const struct model_block *block = &model->blocks[i];
+    block_input(model, pass, block);
+    plm_model_block_mix(model, pass, block);
+    plm_model_block_attention(model, pass, block);
+    plm_model_block_hidden(model, pass, block);
+    ops->linear_forward(ops, block->out, block->hidden, model_weight(model, block->places.down),
+                        block->y, pass_rows(pass, block->shape.level), block->shape.hidden,
+                        block->shape.width);
+  }
+}
+
+static act *last_hidden(const struct plm_model *model)
+{
+  return model->block_count == 0 ? model->x0[0] : model->blocks[model->block_count - 1].out;
+}
+
+/* Capped logits of R rows of the last hidden state; positions on the device, NULL: all. */
+static void head_forward(struct plm_model *model, const int32_t *positions, int64_t R, float cap)
+{
+  struct plm_ops *ops = model->ops;
+  const int64_t D = model->config.hidden_size, V = model->config.vocab_size;
+  const act *x = last_hidden(model);
+  if (positions != NULL) {
+    ops->gather_rows(ops, model->head_x, x, positions, R, D);
+    x = model->head_x;
+  }
+  ops->norm_forward(ops, model->head_norm, x, R, D);
+  ops->linear_forward(ops, model->head_dense, model->head_norm, model_weight(model, model->dense),
+                      NULL, R, D, D);
+  ops->gelu_forward(ops, model->head_gelu, model->head_dense, R * D);
+  ops->logits_forward(ops, model->logits, model->head_gelu, model_weight(model, model->decoder),
+                      model->parameters + model->bias, R, D, V);
+  if (cap != 0.0f) ops->soft_cap_forward(ops, model->logits, R * V, cap);
+}
+
+plm_status plm_model_check_batch(const struct plm_model *model, const struct plm_batch *batch,
+                                 const int32_t *inputs, struct plm_error *error)
+{
+  const uint32_t V = model->config.vocab_size, L = batch->max_length;
+  if (batch->chunks == 0 || batch->chunks > model->options.max_chunks)
+    return plm_error_set(error, PLM_LIMIT, "a batch of %u chunks; the model takes 1 to %u",
+                         batch->chunks, model->options.max_chunks);
+  if (L == 0 || L > model->config.max_length || L % plm_architecture_group(&model->config) != 0)
+    return plm_error_set(error, PLM_LIMIT,
+                         "chunks of %u tokens; the model takes multiples of %u up to %u", L,
+                         plm_architecture_group(&model->config), model->config.max_length);
+  const size_t tokens = (size_t)batch->chunks * L;
+  for (size_t i = 0; i < tokens; i++)
+    if ((uint32_t)inputs[i] >= V)
+      return plm_error_set(error, PLM_CORRUPT, "token %d at %zu is outside the vocabulary of %u",
+                           inputs[i], i, V);
+  return PLM_OK;
+}
+
+plm_status plm_model_check_targets(const struct plm_model *model, const struct plm_batch *batch,
+                                   const struct plm_targets *targets, struct plm_error *error)
+{
+  const int64_t tokens = (int64_t)batch->chunks * batch->max_length;
+  int64_t before = -1;
+  for (uint32_t i = 0; i < targets->rows; i++) {
+    const int32_t position = targets->positions[i], label = targets->labels[i];
+    if (position <= before || position >= tokens)
+      return plm_error_set(error, PLM_CORRUPT, "labelled position %d is out of order or range",
+                           position);
+    if ((uint32_t)label >= model->config.vocab_size)
+      return plm_error_set(error, PLM_CORRUPT, "label %d is outside the vocabulary of %u", label,
+                           model->config.vocab_size);
+    before = position;
+  }
+  return PLM_OK;
+}
+
+static struct model_pass start_pass(struct plm_model *model, const struct plm_batch *batch,
+                                    const int32_t *inputs, const struct plm_masks *masks)
+{
+  model->ops->upload(model->ops, model->tokens, inputs,
+                     (size_t)batch->chunks * batch->max_length * sizeof *inputs);
+  return (struct model_pass){
+      .B = (int32_t)batch->chunks, .L = (int32_t)batch->max_length, .masks = masks};
+}
+
+plm_status plm_model_forward(struct plm_model *model, const struct plm_batch *batch,
+                             const struct plm_masks *masks, const struct plm_targets *targets,
+                             const struct plm_loss_options *loss, struct plm_loss_result *result,
+                             float *row_loss, struct plm_error *error)
+{
+  struct plm_ops *ops = model->ops;
+  PLM_TRY(plm_model_check_batch(model, batch, targets->inputs, error));
+  PLM_TRY(plm_model_check_targets(model, batch, targets, error));
+  const struct model_pass pass = start_pass(model, batch, targets->inputs, masks);
+  const size_t R = targets->rows;
+  blocks_forward(model, &pass);
+  *result = (struct plm_loss_result){.rows = R};
+  model->forward_done = true;
+  if (R == 0) return ops->synchronize(ops, error);
+  ops->upload(ops, model->positions, targets->positions, R * sizeof(int32_t));
+  ops->upload(ops, model->labels, targets->labels, R * sizeof(int32_t));
+  ops->upload(ops, model->label_weights, targets->weights, R * sizeof(float));
+  head_forward(model, model->positions, (int64_t)R, loss->soft_cap);
+  ops->cross_entropy(ops, model->row_loss, NULL, model->logits, model->labels, model->label_weights,
+                     1.0f, loss, (int64_t)R, model->config.vocab_size);
+  float *rows = row_loss != NULL ? row_loss : model->host_row_loss;
+  ops->download(ops, rows, model->row_loss, R * sizeof(float));
+  PLM_TRY(ops->synchronize(ops, error));
+  for (size_t i = 0; i < R; i++) result->loss += (double)rows[i];
+  return PLM_OK;
+}
+
+plm_status plm_model_infer(struct plm_model *model, const struct plm_batch *batch,
+                           const int32_t *inputs, const struct plm_masks *masks,
+                           const int32_t *positions, uint32_t rows, float *hidden, float *logits,
+                           struct plm_error *error)
+{
+  struct plm_ops *ops = model->ops;
+  PLM_TRY(plm_model_check_batch(model, batch, inputs, error));
+  const struct model_pass pass = start_pass(model, batch, inputs, masks);
+  const int64_t N = pass_rows(&pass, 0), D = model->config.hidden_size;
+  if (positions == NULL) rows = (uint32_t)N;
+  if (rows > N)
+    return plm_error_set(error, PLM_LIMIT, "logits of %u positions of %ld", rows, (long)N);
+  for (uint32_t i = 0; positions != NULL && i < rows; i++)
+    if (positions[i] < 0 || positions[i] >= N)
+      return plm_error_set(error, PLM_CORRUPT, "position %d of %ld", positions[i], (long)N);
+  model->forward_done = false;
+  blocks_forward(model, &pass);
+  if (hidden != NULL) {
+    ops->act_to_float(ops, model->rows_fp32, last_hidden(model), (size_t)(N * D));
+    ops->download(ops, hidden, model->rows_fp32, (size_t)(N * D) * sizeof(float));
+  }
+  if (logits != NULL && rows > 0) {
+    if (positions != NULL) ops->upload(ops, model->positions, positions, rows * sizeof(int32_t));
+    head_forward(model, positions != NULL ? model->positions : NULL, rows,
+                 (float)model->config.soft_logit_cap);
+    ops->download(ops, logits, model->logits,
+                  (size_t)rows * model->config.vocab_size * sizeof(float));
+  }
+  return ops->synchronize(ops, error);
+}

@@ -1,0 +1,150 @@
+/* The inside of struct plm_model, shared by the files of common/model alone: where parameters lie,
+ * what each block keeps for its backward pass, and the buffers that all blocks share.
+ *
+ * One block, forward (names as the fields below; plain blocks have mixed = x, bottlenecks y =
+ * mixed):
+ *
+ *   mixed = b0 x + b1 p          h  = norm(mixed)       p = x0, or P x0
+ *   qkv_raw = [Wq; Wk; Wv] h     qkv = prepare(qkv_raw, vi)
+ *   y = mixed + Wo attention(qkv)
+ *   h2 = norm(y)    up = Wup h2    hidden = relu(up)^2
+ *   out = y + Wdown hidden
+ */
+#ifndef PLM_COMMON_MODEL_MODEL_STATE_H
+#define PLM_COMMON_MODEL_MODEL_STATE_H
+
+#include "common/model/architecture.h"
+#include "common/model/model.h"
+
+enum { PLM_MODEL_MAX_LEVELS = 32 };
+
+/* Places of a block's parameters in the arenas, in elements. */
+struct block_places {
+  size_t qkv, output, up, down;
+  size_t projection; /* P */
+  size_t resample;   /* merge or expand before the block */
+  size_t value_mix, input_mix, skip_weight;
+};
+
+struct model_block {
+  struct plm_block_shape shape;
+  struct block_places places;
+  int table;      /* its value table among model->tables, -1: none */
+  int skipped_by; /* the block that adds this one's output, -1: none */
+  bool projects;  /* p = P x0 */
+  act *source;    /* output of the block before */
+  act *x;         /* input, the skip already added; backward leaves the skip's gradient here */
+  act *p;         /* only where the block projects */
+  act *mixed, *h, *qkv_raw, *qkv, *attended, *y;
+  float *lse;
+  act *h2, *up, *hidden;
+  act *out;
+};
+
+/* A table of token vectors: 0 is the embedding, the others are value embeddings. */
+struct token_table {
+  size_t place; /* in the arenas, elements */
+  int64_t width;
+  float *normalised; /* (V, width), the row of <mask> 0 under token_dropout */
+  float *gradient;   /* of the above */
+};
+
+/* Rotary tables of one level: (L >> level, K/2) each. */
+struct rotary {
+  float *cosine, *sine;
+};
+
+struct plm_arena {
+  uintptr_t base; /* 0 while sizes are being counted */
+  size_t used_bytes;
+};
+
+struct plm_model {
+  struct plm_model_config config;
+  struct plm_model_options options;
+  struct plm_ops *ops; /* NULL while only sizes are wanted */
+  size_t act_bytes;
+
+  struct plm_parameter *table;
+  size_t table_count, arena_elements;
+  float *parameters; /* fp32 master */
+  act *weights;      /* as used; the same memory as parameters in fp32 */
+  float *gradients;
+
+  struct model_block *blocks;
+  uint32_t block_count;
+  int levels;
+  struct token_table *tables;
+  uint32_t table_total;
+  size_t dense, decoder, bias; /* places of the head; decoder is the embedding where tied */
+
+  struct plm_arena activations, workspace;
+  int32_t *tokens;                        /* device (B, L) */
+  act *x0[PLM_MODEL_MAX_LEVELS];          /* normalised embeddings, mean over the group */
+  act *x0_gradient[PLM_MODEL_MAX_LEVELS]; /* NULL where no block reads x0 */
+  struct rotary rotary[PLM_MODEL_MAX_LEVELS];
+
+  /* of the head, R labelled rows: kept from forward to backward */
+  int32_t *positions, *labels;
+  float *label_weights, *logits, *row_loss;
+  act *head_x, *head_norm, *head_dense, *head_gelu;
+  float *host_row_loss;
+
+  /* backward */
+  act *stream[2]; /* gradient of the residual stream, and the other level's */
+  act *row_gradient[2];
+  act *hidden_gradient, *norm_gradient, *attended_gradient, *qkv_gradient;
+  act *projection_gradient;
+  act *value_embedding, *value_gradient;
+  float *rows_fp32; /* (B, L, D), infer's output in bf16 */
+
+  bool forward_done; /* activations of a training pass are in place */
+};
+
+/* What one pass works on. */
+struct model_pass {
+  int32_t B, L;
+  const struct plm_masks *masks;
+};
+
+static inline int64_t pass_rows(const struct model_pass *pass, int level)
+{
+  return (int64_t)pass->B * (pass->L >> level);
+}
+
+static inline const act *model_weight(const struct plm_model *model, size_t place)
+{
+  return (const char *)model->weights + place * model->act_bytes;
+}
+
+/* Element i of a buffer of activations. */
+static inline act *act_at(const struct plm_model *model, act *buffer, int64_t i)
+{
+  return (char *)buffer + (size_t)i * model->act_bytes;
+}
+
+/* Lays out all buffers: sizes are counted in the two arenas, and pointers set from their bases
+ * (from NULL they are meaningless). */
+void plm_model_plan(struct plm_model *model);
+
+/* The parts of a block that recomputation runs again. */
+void plm_model_block_mix(struct plm_model *model, const struct model_pass *pass,
+                         const struct model_block *block);
+void plm_model_block_attention(struct plm_model *model, const struct model_pass *pass,
+                               const struct model_block *block);
+void plm_model_block_hidden(struct plm_model *model, const struct model_pass *pass,
+                            const struct model_block *block);
+/* Value embeddings of a block into model->value_embedding. */
+void plm_model_value_embedding(struct plm_model *model, const struct model_pass *pass,
+                               const struct model_block *block);
+struct plm_attention_shape plm_model_attention_shape(const struct plm_model *model,
+                                                     const struct model_pass *pass,
+                                                     const struct model_block *block);
+
+/* A batch that the model's buffers and masks can take, and ids below V; else an error. */
+plm_status plm_model_check_batch(const struct plm_model *model, const struct plm_batch *batch,
+                                 const int32_t *inputs, struct plm_error *error);
+plm_status plm_model_check_targets(const struct plm_model *model, const struct plm_batch *batch,
+                                   const struct plm_targets *targets, struct plm_error *error);
+
+#endif
