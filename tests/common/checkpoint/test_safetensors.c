@@ -1,0 +1,250 @@
+/* safetensors: written files read back; each rule of the format, broken once, is named. */
+#include "tests/support/cmocka_all.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/file.h"
+#include "common/checkpoint/safetensors.h"
+#include "tests/support/scratch.h"
+
+/* A file from a header and data; the caller frees. */
+static unsigned char *file_make(const char *header, size_t data_size, size_t *size)
+{
+  const size_t length = strlen(header), padded = (length + 7) / 8 * 8;
+  unsigned char *bytes = calloc(1, 8 + padded + data_size);
+  assert_non_null(bytes);
+  for (int i = 0; i < 8; i++) bytes[i] = (unsigned char)(padded >> (8 * i));
+  memcpy(bytes + 8, header, length);
+  memset(bytes + 8 + length, ' ', padded - length);
+  *size = 8 + padded + data_size;
+  return bytes;
+}
+
+static void expect(const char *header, size_t data_size, plm_status expected, const char *says)
+{
+  size_t size;
+  struct plm_error error = {0};
+  struct plm_safetensors *file = NULL;
+  unsigned char *bytes = file_make(header, data_size, &size);
+  const plm_status status = plm_safetensors_parse(bytes, size, "some/file", &file, &error);
+  if (status != expected || (says && !strstr(error.what, says)))
+    fail_msg("%s\n  gave \"%s\", not \"%s\"", header, error.what, says ? says : "success");
+  if (says) assert_string_equal(error.where, "some/file");
+  plm_safetensors_close(file);
+  free(bytes);
+}
+
+#define T(name, dtype, shape, begin, end)                                                        \
+  "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" #begin "," #end \
+  "]}"
+
+static void good_files_pass(void **state)
+{
+  (void)state;
+  expect("{}", 0, PLM_OK, NULL);
+  expect("{\"__metadata__\":{}}", 0, PLM_OK, NULL);
+  expect("{" T("a", "F32", "[2,3]", 0, 24) "}", 24, PLM_OK, NULL);
+  expect("{" T("b", "U8", "[]", 24, 25) "," T("a", "F32", "[2,3]", 0, 24) "}", 25, PLM_OK, NULL);
+  expect("{ \"__metadata__\" : {\"format\":\"pt\"}, " T("a", "BF16", "[1]", 0, 2) "}", 2, PLM_OK,
+         NULL);
+  expect("{" T("empty", "F32", "[0,5]", 4, 4) "," T("a", "I32", "[1]", 0, 4) "}", 4, PLM_OK, NULL);
+  expect("{" T("\\u00e9\\n", "U8", "[1]", 0, 1) "}", 1, PLM_OK, NULL);
+}
+
+static void broken_rules_are_named(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *header;
+    size_t data_size;
+    const char *says;
+  } cases[] = {
+      /* the JSON */
+      {"", 0, "does not begin with {"},
+      {" {}", 0, "does not begin with {"},
+      {"[]", 0, "does not begin with {"},
+      {"{", 0, "not JSON"},
+      {"{}}", 0, "a bracket too many"},
+      {"{}{}", 0, "more after the object's end"},
+      {"{} ,", 0, "more after the object's end"},
+      {"{}\n", 0, "padded with something else than spaces"},
+      {"{\"a\":nul}", 0, "not JSON"},
+      {"{\"a\":1,}", 0, "not JSON"},
+      {"{'a':1}", 0, "a character that JSON does not have there"},
+      {"{\"a\":[[[[]]]]}", 0, "nested too deep"},
+      {"{\"a\x01\":1}", 0, "a control character"},
+      {"{\"a\\u0000b\":1}", 0, "U+0000"},
+      {"{\"a\xff\":1}", 0, "invalid UTF-8"},
+      {"{\"\xc0\xaf\":1}", 0, "invalid UTF-8"},
+      {"{\"\xed\xa0\x80\":1}", 0, "invalid UTF-8"},
+      {"{\"a", 0, "a string without an end"},
+      {"{\x01\"a\":1}", 0, "a character that JSON does not have there"},
+      /* names */
+      {"{" T("a", "U8", "[1]", 0, 1) "," T("a", "U8", "[1]", 1, 2) "}", 2, "\"a\" stands twice"},
+      {"{" T("a", "U8", "[1]", 0, 1) "," T("\\u0061", "U8", "[1]", 1, 2) "}", 2,
+       "\"a\" stands twice"},
+      {"{" T("", "U8", "[1]", 0, 1) "}", 1, "an empty name"},
+      {"{\"__metadata__\":{},\"__metadata__\":{}}", 0, "\"__metadata__\" stands twice"},
+      {"{\"__metadata__\":{\"k\":\"1\",\"k\":\"2\"}}", 0, "\"k\" stands twice"},
+      {"{\"a\":{\"dtype\":\"U8\",\"dtype\":\"U8\",\"shape\":[1]}}", 1, "\"dtype\" stands twice"},
+      /* metadata */
+      {"{\"__metadata__\":3}", 0, "__metadata__ is not an object"},
+      {"{\"__metadata__\":{\"k\":1}}", 0, "entry k is not a string"},
+      /* entries */
+      {"{\"a\":1}", 0, "is not an object of dtype"},
+      {"{\"a\":{}}", 0, "is not an object of dtype"},
+      {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1],\"more\":1}}", 1,
+       "is not an object of dtype"},
+      {"{\"a\":{\"type\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1, "no dtype"},
+      {"{\"a\":{\"dtype\":8,\"shape\":[1],\"data_offsets\":[0,1]}}", 1, "no dtype"},
+      {"{\"a\":{\"dtype\":\"U8\",\"shapes\":[1],\"data_offsets\":[0,1]}}", 1, "no shape"},
+      {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"offsets\":[0,1]}}", 1, "no data_offsets"},
+      {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1,2]}}", 1, "no data_offsets"},
+      {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0]}}", 1, "no data_offsets"},
+      {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[\"0\",1]}}", 1, "no data_offsets"},
+      {"{" T("a", "f32", "[1]", 0, 4) "}", 4, "unknown dtype f32"},
+      {"{" T("a", "U8", "[\"1\"]", 0, 1) "}", 1, "holds no counts"},
+      {"{" T("a", "U8", "1", 0, 1) "}", 1, "no shape"},
+      /* numbers */
+      {"{" T("a", "U8", "[-1]", 0, 1) "}", 1, "not a non-negative integer"},
+      {"{" T("a", "U8", "[1.0]", 0, 1) "}", 1, "not a non-negative integer"},
+      {"{" T("a", "U8", "[1e0]", 0, 1) "}", 1, "not a non-negative integer"},
+      {"{" T("a", "U8", "[01]", 0, 1) "}", 1, "a bad number"},
+      {"{" T("a", "U8", "[9007199254740993]", 0, 1) "}", 1, "beyond 2^53"},
+      {"{" T("a", "U8", "[99999999999999999999]", 0, 1) "}", 1, "beyond 2^53"},
+      {"{" T("a", "U8", "[9007199254740992,9007199254740992]", 0, 1) "}", 1, "than memory can be"},
+      /* ranges */
+      {"{" T("a", "F32", "[2]", 0, 4) "}", 4, "its shape and dtype make 8"},
+      {"{" T("a", "F32", "[1]", 0, 8) "}", 8, "its shape and dtype make 4"},
+      {"{" T("a", "F32", "[]", 0, 0) "}", 0, "its shape and dtype make 4"},
+      {"{" T("a", "U8", "[1]", 1, 0) "}", 1, "ends at byte 0"},
+      {"{" T("a", "U8", "[2]", 0, 2) "}", 1, "ends at byte 2 of 1"},
+      {"{" T("a", "U8", "[1]", 1, 2) "}", 2, "a hole of unused bytes lies before tensor a"},
+      {"{" T("a", "U8", "[1]", 0, 1) "," T("b", "U8", "[1]", 2, 3) "}", 3, "before tensor b"},
+      {"{" T("a", "U8", "[2]", 0, 2) "," T("b", "U8", "[2]", 1, 3) "}", 3, "overlaps"},
+      {"{" T("a", "U8", "[1]", 0, 1) "," T("b", "U8", "[1]", 0, 1) "}", 1, "overlaps"},
+      {"{" T("a", "U8", "[1]", 0, 1) "}", 2, "1 bytes after the last tensor"},
+      {"{}", 3, "3 bytes after the last tensor"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    expect(cases[i].header, cases[i].data_size, PLM_FORMAT, cases[i].says);
+  expect("{" T("a", "U8", "[1,1,1,1,1,1,1,1,1]", 0, 1) "}", 1, PLM_LIMIT, "more than 8 dimensions");
+}
+
+static void broken_lengths_are_named(void **state)
+{
+  (void)state;
+  static const struct {
+    uint64_t header_size;
+    size_t size;
+    plm_status status;
+    const char *says;
+  } cases[] = {
+      {0, 7, PLM_FORMAT, "too few"},
+      {0, 8, PLM_FORMAT, "does not begin with {"},
+      {16, 16, PLM_FORMAT, "ends beyond the file's 16"},
+      {2, 16, PLM_FORMAT, "not padded to 8"},
+      {100000001, 16, PLM_LIMIT, "over the limit"},
+      {UINT64_MAX, 16, PLM_LIMIT, "over the limit"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    unsigned char bytes[16] = {0};
+    struct plm_safetensors *file;
+    struct plm_error error = {0};
+    for (int b = 0; b < 8; b++) bytes[b] = (unsigned char)(cases[i].header_size >> (8 * b));
+    memcpy(bytes + 8, "{}      ", 8);
+    assert_int_equal(plm_safetensors_parse(bytes, cases[i].size, "x", &file, &error),
+                     cases[i].status);
+    assert_non_null(strstr(error.what, cases[i].says));
+    assert_null(file);
+  }
+}
+
+static void files_read_back(void **state)
+{
+  (void)state;
+  const float matrix[6] = {1, 2, 3, 4, 5, 6};
+  const int64_t wide[2] = {-1, INT64_MAX};
+  const struct plm_tensor_info tensors[] = {
+      {.name = "plm.matrix \"quoted\"",
+       .dtype = PLM_F32,
+       .rank = 2,
+       .shape = {2, 3},
+       .bytes = 24,
+       .data = matrix},
+      {.name = "nothing", .dtype = PLM_F64, .rank = 1, .shape = {0}, .data = ""},
+      {.name = "a.wide", .dtype = PLM_I64, .rank = 1, .shape = {2}, .bytes = 16, .data = wide},
+      {.name = "scalar", .dtype = PLM_U8, .bytes = 1, .data = "x"},
+  };
+  const struct plm_metadata_entry metadata[] = {{"format", "pt"}, {"names", "[\"a\",\"b\"]"}};
+  const char *path = scratch_path("file.safetensors");
+  struct plm_safetensors *file;
+  struct plm_error error;
+  assert_int_equal(plm_safetensors_write(path, tensors, 4, metadata, 2, &error), PLM_OK);
+  assert_int_equal(plm_safetensors_open(path, &file, &error), PLM_OK);
+  assert_int_equal(plm_safetensors_count(file), 4);
+  for (size_t i = 0; i < 4; i++) {
+    const struct plm_tensor_info *found = plm_safetensors_find(file, tensors[i].name);
+    assert_non_null(found);
+    assert_int_equal(found->dtype, tensors[i].dtype);
+    assert_int_equal(found->rank, tensors[i].rank);
+    assert_int_equal(found->bytes, tensors[i].bytes);
+    assert_memory_equal(found->shape, tensors[i].shape, sizeof found->shape);
+    if (found->bytes) assert_memory_equal(found->data, tensors[i].data, found->bytes);
+  }
+  assert_string_equal(plm_safetensors_at(file, 0)->name, tensors[0].name);
+  assert_null(plm_safetensors_find(file, "absent"));
+  assert_string_equal(plm_safetensors_metadata(file, "format"), "pt");
+  assert_string_equal(plm_safetensors_metadata(file, "names"), "[\"a\",\"b\"]");
+  assert_null(plm_safetensors_metadata(file, "absent"));
+  plm_safetensors_close(file);
+
+  struct plm_tensor_info twice[2] = {tensors[3], tensors[3]};
+  assert_int_equal(plm_safetensors_write(path, twice, 2, NULL, 0, &error), PLM_EXISTS);
+  twice[0].bytes = 2;
+  assert_int_equal(plm_safetensors_write(path, twice, 1, NULL, 0, &error), PLM_UNSUPPORTED);
+}
+
+/* Every truncation of a file is refused, and so is every file that goes on. */
+static void truncations_are_found(void **state)
+{
+  (void)state;
+  size_t size;
+  unsigned char *bytes =
+      file_make("{" T("a", "F32", "[4]", 0, 16) "," T("b", "U8", "[5]", 16, 21) "}", 21, &size);
+  struct plm_safetensors *file;
+  for (size_t cut = 0; cut < size; cut++) {
+    unsigned char *part = malloc(cut ? cut : 1); /* so that a read beyond is seen */
+    memcpy(part, bytes, cut);
+    assert_int_not_equal(plm_safetensors_parse(part, cut, "x", &file, NULL), PLM_OK);
+    free(part);
+  }
+  assert_int_equal(plm_safetensors_parse(bytes, size, "x", &file, NULL), PLM_OK);
+  plm_safetensors_close(file);
+  free(bytes);
+}
+
+static void missing_and_empty_files(void **state)
+{
+  (void)state;
+  struct plm_safetensors *file;
+  struct plm_error error;
+  assert_int_equal(plm_safetensors_open(scratch_path("absent"), &file, &error), PLM_NOT_FOUND);
+  const char *path = scratch_path("empty");
+  assert_int_equal(plm_file_write(path, "", 0, 0600, &error), PLM_OK);
+  assert_int_equal(plm_safetensors_open(path, &file, &error), PLM_FORMAT);
+  assert_string_equal(error.where, path);
+  assert_int_equal(plm_safetensors_open(scratch_directory(), &file, &error), PLM_FORMAT);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(good_files_pass),          cmocka_unit_test(broken_rules_are_named),
+      cmocka_unit_test(broken_lengths_are_named), cmocka_unit_test(files_read_back),
+      cmocka_unit_test(truncations_are_found),    cmocka_unit_test(missing_and_empty_files),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
