@@ -164,8 +164,20 @@ struct plm_config {
   struct plm_config_evaluator evaluator;
   bool tensorboard;
   char *prometheus; /* address or NULL */
+  uint32_t version; /* of the file's format: 1 */
   /* where each value came from, one entry a row of the settings table: config/settings.h */
-  uint8_t *origins;
+  struct plm_config_origin *origins;
+};
+
+enum plm_origin_kind {
+  PLM_ORIGIN_DEFAULT,
+  PLM_ORIGIN_FILE,
+  PLM_ORIGIN_ENVIRONMENT,
+  PLM_ORIGIN_FLAG
+};
+struct plm_config_origin {
+  enum plm_origin_kind kind;
+  uint32_t line, column; /* of the value in the file, from 1 */
 };
 
 /* One `--set key=value` or `--run DIR`: a key path ("trainer.steps") and YAML text of its value. */
@@ -175,20 +187,32 @@ struct plm_config_override {
 };
 
 /* Reads path (NULL: defaults alone), applies PLM_* from the environment, then the overrides, and
- * checks everything. All errors are printed by plm_config_problems_print, not only the first.
- * PLM_CONFIG when there was one; *config is then deinitialised. */
+ * checks everything. All errors are found, not only the first: when there is one the result is
+ * PLM_CONFIG, *config is deinitialised and *problems (may be passed as NULL) holds the texts; the
+ * caller prints (plm_config_problems_print) and frees them. On success *problems is NULL.
+ *
+ * A variable is PLM_ and the key in capitals with _ for every dot: PLM_TRAINER_STEPS=100. One that
+ * begins with a section's name and is no key is an error; other PLM_* variables are not ours. Texts
+ * of variables and overrides are YAML, but a string or path stands for itself, and a list may be
+ * written without brackets. */
 struct plm_config_problems;
+struct plm_text;
 plm_status plm_config_load(const char *path, const struct plm_config_override *overrides,
                            size_t override_count, struct plm_config *config,
                            struct plm_config_problems **problems, struct plm_error *error);
 size_t plm_config_problems_count(const struct plm_config_problems *problems);
 /* Text of problem i: `pipeline.yaml:14:5: unknown key "lr_rate"; did you mean "lr"?` */
 const char *plm_config_problem(const struct plm_config_problems *problems, size_t i);
+void plm_config_problems_print(const struct plm_config_problems *problems); /* to stderr */
 void plm_config_problems_free(struct plm_config_problems *problems);
 
 /* The fully resolved configuration as YAML, every key, in the table's order, absolute paths.
  * Loading it again gives the same configuration. Caller frees *yaml. */
 plm_status plm_config_print(const struct plm_config *config, char **yaml, struct plm_error *error);
+
+/* Warnings about legal configurations that surprise, one a line, appended to text: what
+ * `plm-pipeline validate` says beside "valid". */
+void plm_config_advise(const struct plm_config *config, struct plm_text *text);
 
 /* data.document_alignment with `auto` resolved: 2^min(n-1, log2 max_length) for patch_unet with
  * 2n layers, else 1. */
@@ -199,7 +223,6 @@ void plm_config_deinit(struct plm_config *config);
 /* Compares the configuration a run was started with against today's, by the table's on-resume
  * column. changes (may be NULL) receives one line for each key that changes the run. PLM_CONFIG,
  * naming the key, when a refused key differs. */
-struct plm_text;
 plm_status plm_config_check_resume(const struct plm_config *before, const struct plm_config *now,
                                    struct plm_text *changes, struct plm_error *error);
 
@@ -218,6 +241,9 @@ struct cJSON;
 struct cJSON *plm_model_config_to_json(const struct plm_model_config *model);
 plm_status plm_model_config_from_json(const struct cJSON *json, struct plm_model_config *model,
                                       struct plm_error *error);
+/* Width of level k of a patch_unet (D for the other architectures): unit = lcm(64, H),
+ * unit * ceil(D*(n-1+k) / ((n-1)*unit)), at most the largest multiple of unit <= 128 H. */
+uint32_t plm_model_config_width(const struct plm_model_config *model, uint32_t level);
 /* What model.md calls a configuration error (widths, heads, K, even layers, …), independent of
  * how the struct was filled. */
 plm_status plm_model_config_check(const struct plm_model_config *model, struct plm_error *error);

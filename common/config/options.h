@@ -7,6 +7,7 @@
 #include <stddef.h>
 
 #include "common/base/status.h"
+#include "common/config/config.h"
 
 struct plm_option {
   char letter;          /* 0: none */
@@ -44,6 +45,26 @@ bool plm_arguments_has(const struct plm_arguments *arguments, const char *name);
 plm_status plm_arguments_u64(const struct plm_arguments *arguments, const char *name,
                              unsigned long long fallback, unsigned long long *value,
                              struct plm_error *error);
+
+/* --set and --run as overrides for plm_config_load, in the order given. PLM_USAGE for a --set
+ * without "=". The caller frees with plm_arguments_overrides_free. */
+plm_status plm_arguments_overrides(const struct plm_arguments *arguments,
+                                   struct plm_config_override **overrides, size_t *count,
+                                   struct plm_error *error);
+void plm_arguments_overrides_free(struct plm_config_override *overrides, size_t count);
+
+/* The configuration a program was told to use: -c, else PLM_CONFIG, else ./pipeline.yaml, with
+ * PLM_* variables, --set and --run applied. `file` (may be NULL) comes before all three: the
+ * positional FILE of some commands. Without a file that somebody named, a missing pipeline.yaml is
+ * an error if `required`, else the defaults serve. The problems of a wrong configuration are
+ * printed; error->what is then empty, so that nothing is said twice. */
+plm_status plm_arguments_load_config(const struct plm_arguments *arguments, const char *file,
+                                     bool required, struct plm_config *config,
+                                     struct plm_error *error);
+
+/* Sets up the log from -q and -v, under the program's name. */
+void plm_arguments_log(const struct plm_arguments *arguments, const char *program);
+
 /* Prints rows of help for a table, aligned to the terminal. */
 void plm_options_help(const struct plm_option *table);
 

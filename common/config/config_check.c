@@ -1,0 +1,260 @@
+/* What the settings must satisfy together: model.md's configuration errors, whole batches,
+ * reachable endpoints. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/text.h"
+#include "common/config/names.h"
+#include "common/config/problems.h"
+#include "common/config/settings.h"
+
+enum { ESM_VOCABULARY = 33, BYTE_VOCABULARY = 261 };
+
+static size_t row(const char *key)
+{
+  const struct plm_setting *setting = plm_setting_find(key);
+  PLM_ASSERT(setting != NULL);
+  return plm_setting_index(setting);
+}
+
+static bool bad(const struct plm_loader *loader, const char *key)
+{
+  return loader->bad[row(key)];
+}
+
+static bool given(const struct plm_loader *loader, const char *key)
+{
+  return loader->config->origins[row(key)].kind != PLM_ORIGIN_DEFAULT;
+}
+
+/* The place of the first key of the two that somebody wrote; without one, the message names it. */
+static struct plm_place place_of(const struct plm_loader *loader, const char *key,
+                                 const char *other)
+{
+  const struct plm_place place = loader->places[row(key)];
+  return place.source == NULL && other != NULL ? loader->places[row(other)] : place;
+}
+
+/* What is wrong with the model may follow from another key than the one named. */
+static struct plm_place place_of_model(const struct plm_loader *loader, const char *key)
+{
+  static const char *const causes[] = {"model.hidden_size", "model.num_attention_heads",
+                                       "model.attention.pattern", "model.architecture",
+                                       "model.num_unet_layers"};
+  struct plm_place place = {0};
+  if (plm_setting_find(key) != NULL) place = place_of(loader, key, NULL);
+  for (size_t i = 0; i < sizeof causes / sizeof causes[0] && place.source == NULL; i++) {
+    const bool attention = strstr(causes[i], "attention.pattern") != NULL;
+    if (attention == (strstr(key, "attention.") != NULL)) {
+      place = place_of(loader, causes[i], NULL);
+    }
+  }
+  return place;
+}
+
+static void check_model(struct plm_loader *loader)
+{
+  static const char *const keys[] = {"data.max_length",           "data.tokenizer",
+                                     "model.architecture",        "model.hidden_size",
+                                     "model.num_attention_heads", "model.num_hidden_layers",
+                                     "model.num_unet_layers",     "model.num_extra_layers",
+                                     "model.expansion_ratio",     "model.attention.pattern",
+                                     "model.attention.block"};
+  struct plm_model_config *model = &loader->config->model;
+  const bool byte = loader->config->data.tokenizer == PLM_TOKENIZER_BYTE;
+  model->max_length = loader->config->data.max_length;
+  model->vocab_size = byte ? BYTE_VOCABULARY : ESM_VOCABULARY;
+  for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+    if (bad(loader, keys[i])) return;
+  }
+  struct plm_error error = {0};
+  if (plm_model_config_check(model, &error) == PLM_OK) return;
+  /* where is the key alone: "hidden_size" */
+  char key[600];
+  snprintf(key, sizeof key, "model.%s", error.where);
+  plm_problems_add(loader->problems, place_of_model(loader, key), "%s: %s%s%s", key, error.what,
+                   error.hint[0] != '\0' ? "; " : "", error.hint);
+}
+
+static void check_objective(struct plm_loader *loader)
+{
+  const struct plm_config *config = loader->config;
+  if (config->trainer.objective != PLM_OBJECTIVE_CAUSAL || bad(loader, "trainer.objective")) return;
+  if (config->model.architecture == PLM_PATCH_UNET) {
+    plm_problems_add(loader->problems, place_of(loader, "trainer.objective", NULL),
+                     "trainer.objective: causal does not go with patch_unet, where a merged pair "
+                     "shows a position its own label; use transformer or unet");
+  }
+  if (bad(loader, "model.attention.pattern")) return;
+  for (uint32_t i = 0; i < config->model.pattern_count; i++) {
+    if ((config->model.pattern[i] & PLM_ATTENTION_CAUSAL) != 0) continue;
+    char name[64];
+    plm_attention_kind_name(config->model.pattern[i], name);
+    plm_problems_add(loader->problems,
+                     place_of(loader, "model.attention.pattern", "trainer.objective"),
+                     "model.attention.pattern: the causal objective needs causal in every entry; "
+                     "write \"%s+causal\" for \"%s\"",
+                     name, name);
+    return;
+  }
+}
+
+/* Not given and no divisor of the batch: the largest below the default that is. */
+static void settle_micro_batch(struct plm_loader *loader, uint64_t share)
+{
+  struct plm_config_trainer *trainer = &loader->config->trainer;
+  const uint64_t length = loader->config->data.max_length;
+  uint64_t chunks = trainer->micro_batch_tokens / length;
+  if (chunks > share / length) chunks = share / length;
+  if (chunks == 0) chunks = 1;
+  while ((share / length) % chunks != 0) chunks--;
+  trainer->micro_batch_tokens = chunks * length;
+}
+
+static void check_batch(struct plm_loader *loader)
+{
+  const struct plm_config *config = loader->config;
+  const struct plm_config_trainer *trainer = &config->trainer;
+  if (bad(loader, "data.max_length") || bad(loader, "trainer.batch_tokens") ||
+      bad(loader, "trainer.micro_batch_tokens") || bad(loader, "trainer.ranks")) {
+    return;
+  }
+  const uint64_t unit = (uint64_t)trainer->ranks * config->data.max_length;
+  if (trainer->batch_tokens % unit != 0) {
+    plm_problems_add(loader->problems, place_of(loader, "trainer.batch_tokens", "data.max_length"),
+                     "trainer.batch_tokens: %llu is not a multiple of data.max_length (%u)%s",
+                     (unsigned long long)trainer->batch_tokens, config->data.max_length,
+                     trainer->ranks > 1 ? " times trainer.ranks" : "");
+    return;
+  }
+  const uint64_t share = trainer->batch_tokens / trainer->ranks;
+  if (!given(loader, "trainer.micro_batch_tokens")) settle_micro_batch(loader, share);
+  if (trainer->micro_batch_tokens % config->data.max_length != 0) {
+    plm_problems_add(loader->problems, place_of(loader, "trainer.micro_batch_tokens", NULL),
+                     "trainer.micro_batch_tokens: %llu is not a multiple of data.max_length (%u)",
+                     (unsigned long long)trainer->micro_batch_tokens, config->data.max_length);
+  } else if (share % trainer->micro_batch_tokens != 0) {
+    plm_problems_add(loader->problems, place_of(loader, "trainer.micro_batch_tokens", NULL),
+                     "trainer.micro_batch_tokens: %llu does not divide a rank's share of "
+                     "trainer.batch_tokens (%llu)",
+                     (unsigned long long)trainer->micro_batch_tokens, (unsigned long long)share);
+  }
+}
+
+static void check_trainer(struct plm_loader *loader)
+{
+  struct plm_config_trainer *trainer = &loader->config->trainer;
+  if (trainer->optimizer.name == PLM_OPTIMIZER_ADAMW && !given(loader, "trainer.optimizer.betas")) {
+    trainer->optimizer.betas[0] = 0.9;
+    trainer->optimizer.betas[1] = 0.95;
+  }
+  if (trainer->masking.random_fraction + trainer->masking.keep_fraction > 1.0) {
+    plm_problems_add(
+        loader->problems,
+        place_of(loader, "trainer.masking.keep_fraction", "trainer.masking.random_fraction"),
+        "trainer.masking.keep_fraction: with random_fraction it exceeds 1");
+  }
+  if (trainer->clip_norm > 0.0 && trainer->clip_auto_percentile > 0.0) {
+    plm_problems_add(loader->problems, place_of(loader, "trainer.clip.auto_percentile", NULL),
+                     "trainer.clip.auto_percentile: trainer.clip.norm is set as well; choose one, "
+                     "set the other to 0");
+  }
+}
+
+static void check_alignment(struct plm_loader *loader)
+{
+  const struct plm_config_data *data = &loader->config->data;
+  if (bad(loader, "data.document_alignment") || bad(loader, "data.max_length")) return;
+  if (data->document_alignment > data->max_length) {
+    plm_problems_add(loader->problems, place_of(loader, "data.document_alignment", NULL),
+                     "data.document_alignment: %u exceeds data.max_length (%u)",
+                     data->document_alignment, data->max_length);
+  }
+}
+
+static bool loopback(const char *endpoint)
+{
+  if (strncmp(endpoint, "ipc://", 6) == 0) return true;
+  const char *host = endpoint + strlen("tcp://");
+  return strncmp(host, "127.", 4) == 0 || strncmp(host, "localhost:", 10) == 0 ||
+         strncmp(host, "[::1]:", 6) == 0;
+}
+
+static bool any_port(const char *endpoint)
+{
+  const char *colon = strrchr(endpoint, ':');
+  return strcmp(colon, ":*") == 0 || strcmp(colon, ":0") == 0;
+}
+
+static void check_network(struct plm_loader *loader)
+{
+  const struct plm_config_network *network = &loader->config->network;
+  const struct {
+    const char *key, *endpoint;
+  } binds[] = {{"network.feed", network->feed},
+               {"network.evaluation_feed", network->evaluation_feed},
+               {"network.announcements", network->announcements}};
+  for (size_t i = 0; i < 3; i++) {
+    if (bad(loader, binds[i].key)) continue;
+    const struct plm_place place = place_of(loader, binds[i].key, NULL);
+    if (network->keys == NULL && !bad(loader, "network.keys") && !loopback(binds[i].endpoint)) {
+      plm_problems_add(loader->problems, place,
+                       "%s: %s can be reached from other hosts, which needs CURVE keys; run "
+                       "`plm-pipeline keys keys` and set network.keys: keys",
+                       binds[i].key, binds[i].endpoint);
+    }
+    for (size_t j = 0; j < i; j++) {
+      if (bad(loader, binds[j].key) || strcmp(binds[i].endpoint, binds[j].endpoint) != 0) continue;
+      if (strncmp(binds[i].endpoint, "tcp", 3) == 0 && any_port(binds[i].endpoint)) continue;
+      plm_problems_add(loader->problems, place, "%s: the same endpoint as %s", binds[i].key,
+                       binds[j].key);
+    }
+  }
+}
+
+void plm_config_check(struct plm_loader *loader)
+{
+  check_model(loader);
+  check_objective(loader);
+  check_batch(loader);
+  check_trainer(loader);
+  check_alignment(loader);
+  check_network(loader);
+}
+
+void plm_config_advise(const struct plm_config *config, struct plm_text *text)
+{
+  const struct plm_model_config *model = &config->model;
+  for (uint32_t i = 0; i < model->pattern_count; i++) {
+    if ((model->pattern[i] & PLM_ATTENTION_BLOCK) == 0) continue;
+    plm_text_puts(text, "model.attention.pattern: the boundaries of `block` belong to the chunk, "
+                        "so packed documents are not computed as if each were alone\n");
+    break;
+  }
+  struct plm_config settled = *config;
+  settled.data.document_alignment = 0;
+  const uint32_t needed = plm_config_alignment(&settled);
+  if (plm_config_alignment(config) < needed) {
+    plm_text_printf(text,
+                    "data.document_alignment: %u is less than the %u that %s merges, so "
+                    "neighbouring documents mix\n",
+                    config->data.document_alignment, needed,
+                    plm_architecture_names[model->architecture]);
+  }
+  if (config->corpus == NULL) {
+    plm_text_puts(text, "corpus: null; the corpus is the one of the first packer that joins\n");
+  }
+}
+
+uint32_t plm_config_alignment(const struct plm_config *config)
+{
+  if (config->data.document_alignment != 0) return config->data.document_alignment;
+  if (config->model.architecture != PLM_PATCH_UNET) return 1;
+  const uint32_t deepest = config->model.num_unet_layers / 2 - 1;
+  uint32_t alignment = 1;
+  for (uint32_t level = 0; level < deepest && alignment < config->data.max_length; level++) {
+    alignment *= 2;
+  }
+  return alignment;
+}

@@ -1,0 +1,467 @@
+/* Loading: defaults, then the file, then PLM_* variables, then flags, each through the settings
+ * table; every problem is collected with its place. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <yaml.h>
+
+#include "common/base/file.h"
+#include "common/config/config.h"
+#include "common/config/problems.h"
+#include "common/config/settings.h"
+#include "common/config/suggest.h"
+
+extern char **environ;
+
+enum { FILE_LIMIT = 1 << 20, KEY_SIZE = 256, MESSAGE_SIZE = 512 };
+
+/* One text being read: the file, a variable, a flag. */
+struct source {
+  struct plm_loader *loader;
+  const char *name; /* in problems */
+  bool has_lines;   /* only a file's places have line and column */
+  const char *base; /* relative paths start there */
+  enum plm_origin_kind origin;
+  yaml_document_t *document;
+};
+
+static struct plm_place place_of(const struct source *source, yaml_mark_t mark)
+{
+  struct plm_place place = {.source = source->name};
+  if (source->has_lines) {
+    place.line = (uint32_t)mark.line + 1;
+    place.column = (uint32_t)mark.column + 1;
+  }
+  return place;
+}
+
+static struct plm_scalar scalar_of(const yaml_node_t *node)
+{
+  return (struct plm_scalar){.text = (const char *)node->data.scalar.value,
+                             .quoted = node->data.scalar.style != YAML_PLAIN_SCALAR_STYLE,
+                             .line = (uint32_t)node->start_mark.line + 1,
+                             .column = (uint32_t)node->start_mark.column + 1};
+}
+
+/* ---- one value ----------------------------------------------------------------------------- */
+
+static void store(const struct source *source, const struct plm_setting *setting,
+                  const struct plm_value *value, struct plm_place place)
+{
+  struct plm_loader *loader = source->loader;
+  const size_t index = plm_setting_index(setting);
+  char message[MESSAGE_SIZE];
+  size_t culprit;
+  loader->places[index] = place;
+  loader->config->origins[index] = (struct plm_config_origin){
+      .kind = source->origin, .line = place.line, .column = place.column};
+  loader->bad[index] = false;
+  if (plm_setting_store(setting, value, source->base, loader->config, &culprit, message)) return;
+  loader->bad[index] = true;
+  if (value->is_list && culprit < value->count && source->has_lines) {
+    place.line = value->items[culprit].line;
+    place.column = value->items[culprit].column;
+  }
+  plm_problems_add(loader->problems, place, "%s: %s", setting->key, message);
+}
+
+static void store_node(const struct source *source, const struct plm_setting *setting,
+                       yaml_node_t *node)
+{
+  const struct plm_place place = place_of(source, node->start_mark);
+  struct plm_scalar scalars[PLM_MAX_PATTERN + 1];
+  struct plm_value value = {.items = scalars};
+  char expected[256];
+  plm_setting_describe(setting, expected);
+  if (node->type == YAML_SCALAR_NODE) {
+    scalars[0] = scalar_of(node);
+    value.count = 1;
+    store(source, setting, &value, place);
+    return;
+  }
+  if (node->type != YAML_SEQUENCE_NODE) {
+    source->loader->bad[plm_setting_index(setting)] = true;
+    plm_problems_add(source->loader->problems, place, "%s: expected %s, found a section",
+                     setting->key, expected);
+    return;
+  }
+  value.is_list = true;
+  for (const yaml_node_item_t *item = node->data.sequence.items.start;
+       item < node->data.sequence.items.top && value.count <= PLM_MAX_PATTERN; item++) {
+    const yaml_node_t *entry = yaml_document_get_node(source->document, *item);
+    if (entry->type != YAML_SCALAR_NODE) {
+      source->loader->bad[plm_setting_index(setting)] = true;
+      plm_problems_add(source->loader->problems, place_of(source, entry->start_mark),
+                       "%s: expected %s, found a nested one", setting->key, expected);
+      return;
+    }
+    scalars[value.count++] = scalar_of(entry);
+  }
+  store(source, setting, &value, place);
+}
+
+/* ---- sections ------------------------------------------------------------------------------ */
+
+/* The nearest key: first among the section's own (named without it), then anywhere. */
+static const char *suggest_key(const char *prefix, const char *word, char buffer[KEY_SIZE])
+{
+  struct plm_suggestion near = {.word = word}, elsewhere = {.word = word};
+  const size_t length = strlen(prefix);
+  size_t count;
+  const struct plm_setting *table = plm_settings(&count);
+  static char names[2][KEY_SIZE]; /* candidates must outlive the call to plm_suggest */
+  unsigned slot = 0;
+  for (size_t i = 0; i < count; i++) {
+    if (strncmp(table[i].key, prefix, length) != 0) continue;
+    snprintf(names[slot], KEY_SIZE, "%.*s", (int)strcspn(table[i].key + length, "."),
+             table[i].key + length);
+    plm_suggest(&near, names[slot]);
+    if (near.best == names[slot]) slot ^= 1;
+  }
+  for (size_t i = 0; i < count && near.best == NULL; i++) {
+    const char *dot = strrchr(table[i].key, '.');
+    if (dot != NULL && strcmp(dot + 1, word) == 0 && elsewhere.best == NULL) {
+      elsewhere.best = table[i].key;
+    }
+  }
+  const char *best = near.best != NULL ? near.best : elsewhere.best;
+  if (best == NULL) return NULL;
+  snprintf(buffer, KEY_SIZE, "%s", best);
+  return buffer;
+}
+
+static void unknown_key(const struct source *source, const char *prefix, const char *word,
+                        struct plm_place place)
+{
+  char buffer[KEY_SIZE];
+  const char *suggestion = suggest_key(prefix, word, buffer);
+  if (suggestion != NULL) {
+    plm_problems_add(source->loader->problems, place, "unknown key \"%.80s\"; did you mean \"%s\"?",
+                     word, suggestion);
+  } else {
+    plm_problems_add(source->loader->problems, place, "unknown key \"%.80s\"", word);
+  }
+}
+
+static void walk(const struct source *source, const char *prefix, yaml_node_t *mapping);
+
+static void walk_section(const struct source *source, const char *key, yaml_node_t *node)
+{
+  char prefix[KEY_SIZE];
+  snprintf(prefix, sizeof prefix, "%s.", key);
+  if (node->type == YAML_MAPPING_NODE) {
+    walk(source, prefix, node);
+    return;
+  }
+  /* A section whose keys are all commented out reads as null. */
+  if (node->type == YAML_SCALAR_NODE && node->data.scalar.length == 0) return;
+  plm_problems_add(source->loader->problems, place_of(source, node->start_mark),
+                   "%s: expected a section (keys with values), found %s", key,
+                   node->type == YAML_SCALAR_NODE ? "a value" : "a list");
+}
+
+/* The earlier pair with the same key, or NULL. */
+static const yaml_node_t *earlier(const struct source *source, const yaml_node_t *mapping,
+                                  const yaml_node_pair_t *until, const char *word)
+{
+  for (const yaml_node_pair_t *pair = mapping->data.mapping.pairs.start; pair < until; pair++) {
+    const yaml_node_t *key = yaml_document_get_node(source->document, pair->key);
+    if (key->type == YAML_SCALAR_NODE && strcmp((char *)key->data.scalar.value, word) == 0) {
+      return key;
+    }
+  }
+  return NULL;
+}
+
+static void walk(const struct source *source, const char *prefix, yaml_node_t *mapping)
+{
+  struct plm_config_problems *problems = source->loader->problems;
+  for (const yaml_node_pair_t *pair = mapping->data.mapping.pairs.start;
+       pair < mapping->data.mapping.pairs.top; pair++) {
+    const yaml_node_t *key = yaml_document_get_node(source->document, pair->key);
+    yaml_node_t *value = yaml_document_get_node(source->document, pair->value);
+    const struct plm_place place = place_of(source, key->start_mark);
+    if (key->type != YAML_SCALAR_NODE) {
+      plm_problems_add(problems, place, "a key must be a word");
+      continue;
+    }
+    const char *word = (const char *)key->data.scalar.value;
+    char full[KEY_SIZE];
+    snprintf(full, sizeof full, "%s%s", prefix, word);
+    const yaml_node_t *first = earlier(source, mapping, pair, word);
+    const struct plm_setting *setting = plm_setting_find(full);
+    /* "a.b" as one word would bypass the sections; it is no key. */
+    const bool dotted = strchr(word, '.') != NULL;
+    if (first != NULL) {
+      plm_problems_add(problems, place, "duplicate key \"%.80s\"; first on line %zu", word,
+                       first->start_mark.line + 1);
+    } else if (setting != NULL && !dotted) {
+      store_node(source, setting, value);
+    } else if (!dotted && plm_setting_is_section(full)) {
+      walk_section(source, full, value);
+    } else {
+      unknown_key(source, prefix, word, place);
+    }
+  }
+}
+
+/* ---- texts --------------------------------------------------------------------------------- */
+
+static yaml_mark_t mark_of_offset(const char *text, size_t size, size_t offset)
+{
+  yaml_mark_t mark = {0};
+  for (size_t i = 0; i < offset && i < size; i++) {
+    mark.column = text[i] == '\n' ? 0 : mark.column + 1;
+    mark.line += text[i] == '\n';
+  }
+  return mark;
+}
+
+static void syntax_problem(const struct source *source, const yaml_parser_t *parser,
+                           const char *text, size_t size)
+{
+  yaml_mark_t mark = parser->problem_mark;
+  if (parser->error == YAML_READER_ERROR) mark = mark_of_offset(text, size, parser->problem_offset);
+  plm_problems_add(source->loader->problems, place_of(source, mark), "not valid YAML: %s",
+                   parser->problem != NULL ? parser->problem : "out of memory");
+}
+
+/* Parses text and hands its root to the walk below `key` ("" for the file). */
+static void read_text(struct source *source, const char *text, size_t size, const char *key)
+{
+  yaml_parser_t parser;
+  yaml_document_t document, second;
+  PLM_ASSERT(yaml_parser_initialize(&parser));
+  yaml_parser_set_input_string(&parser, (const unsigned char *)text, size);
+  if (!yaml_parser_load(&parser, &document)) {
+    syntax_problem(source, &parser, text, size);
+    yaml_parser_delete(&parser);
+    return;
+  }
+  source->document = &document;
+  yaml_node_t *root = yaml_document_get_root_node(&document);
+  const struct plm_setting *setting = key[0] != '\0' ? plm_setting_find(key) : NULL;
+  const struct plm_scalar nothing = {.text = ""};
+  const struct plm_value null_value = {.items = &nothing, .count = 1};
+  if (root == NULL && setting != NULL) {
+    store(source, setting, &null_value, (struct plm_place){.source = source->name});
+  } else if (root != NULL && setting != NULL) {
+    store_node(source, setting, root);
+  } else if (root != NULL && key[0] != '\0') {
+    walk_section(source, key, root);
+  } else if (root != NULL && root->type == YAML_MAPPING_NODE) {
+    walk(source, "", root);
+  } else if (root != NULL && !(root->type == YAML_SCALAR_NODE && root->data.scalar.length == 0)) {
+    plm_problems_add(source->loader->problems, place_of(source, root->start_mark),
+                     "expected keys with values, found %s",
+                     root->type == YAML_SCALAR_NODE ? "a single value" : "a list");
+  }
+  if (root != NULL) {
+    if (!yaml_parser_load(&parser, &second)) {
+      syntax_problem(source, &parser, text, size);
+    } else {
+      const yaml_node_t *more = yaml_document_get_root_node(&second);
+      if (more != NULL) {
+        plm_problems_add(source->loader->problems, place_of(source, more->start_mark),
+                         "a second YAML document; one is expected");
+      }
+      yaml_document_delete(&second);
+    }
+  }
+  yaml_document_delete(&document);
+  yaml_parser_delete(&parser);
+}
+
+/* A variable's or a flag's text. Strings and paths stand for themselves; a list may come without
+ * its brackets. */
+static void read_override(struct source *source, const char *key, const char *text)
+{
+  const struct plm_setting *setting = plm_setting_find(key);
+  const bool literal = setting != NULL &&
+                       (setting->type == PLM_SETTING_STRING || setting->type == PLM_SETTING_PATH ||
+                        setting->type == PLM_SETTING_ENDPOINT);
+  if (literal) {
+    const struct plm_scalar scalar = {.text = text};
+    const struct plm_value value = {.items = &scalar, .count = 1};
+    store(source, setting, &value, (struct plm_place){.source = source->name});
+    return;
+  }
+  const bool list = setting != NULL && setting->count_max > 0 && text[0] != '[';
+  char *bracketed = NULL;
+  PLM_ASSERT(asprintf(&bracketed, list ? "[%s]" : "%s", text) >= 0);
+  read_text(source, bracketed, strlen(bracketed), key);
+  free(bracketed);
+}
+
+/* ---- sources ------------------------------------------------------------------------------- */
+
+static void read_defaults(struct plm_loader *loader, const char *base)
+{
+  size_t count;
+  const struct plm_setting *table = plm_settings(&count);
+  for (size_t i = 0; i < count; i++) {
+    struct source source = {
+        .loader = loader, .name = table[i].key, .base = base, .origin = PLM_ORIGIN_DEFAULT};
+    read_override(&source, table[i].key, table[i].fallback);
+    loader->places[i] = (struct plm_place){0};
+  }
+  PLM_ASSERT(loader->problems->count == 0); /* the table agrees with itself */
+}
+
+static void read_file(struct plm_loader *loader, const char *path, const char *base)
+{
+  struct plm_error error = {0};
+  char *text = NULL;
+  size_t size = 0;
+  while (strncmp(path, "./", 2) == 0) path += 2;
+  struct source source = {
+      .loader = loader, .name = path, .has_lines = true, .base = base, .origin = PLM_ORIGIN_FILE};
+  if (plm_file_read(path, FILE_LIMIT, &text, &size, &error) != PLM_OK) {
+    /* plm_file_read's text begins with the path, too */
+    plm_problems_add(loader->problems, (struct plm_place){0}, "%s", error.what);
+    return;
+  }
+  read_text(&source, text, size, "");
+  free(text);
+}
+
+/* The name of a variable or a flag ends with the call; cross-checks name the key instead. */
+static void forget_source(struct plm_loader *loader, const char *name)
+{
+  size_t count;
+  plm_settings(&count);
+  for (size_t i = 0; i < count; i++) {
+    if (loader->places[i].source == name) loader->places[i].source = NULL;
+  }
+}
+
+static bool names_a_section(const char *variable)
+{
+  static const char *const sections[] = {"PLM_NETWORK_", "PLM_DATA_",    "PLM_PACKER_",
+                                         "PLM_MODEL_",   "PLM_TRAINER_", "PLM_EVALUATOR_",
+                                         "PLM_METRICS_"};
+  for (size_t i = 0; i < sizeof sections / sizeof sections[0]; i++) {
+    if (strncmp(variable, sections[i], strlen(sections[i])) == 0) return true;
+  }
+  return false;
+}
+
+static void read_variable(struct plm_loader *loader, const char *entry, const char *base)
+{
+  char name[96], candidates[2][96];
+  const size_t length = strcspn(entry, "=");
+  if (entry[length] != '=' || length >= sizeof name) return;
+  snprintf(name, sizeof name, "%.*s", (int)length, entry);
+  struct source source = {
+      .loader = loader, .name = name, .base = base, .origin = PLM_ORIGIN_ENVIRONMENT};
+  struct plm_suggestion near = {.word = name};
+  unsigned slot = 0;
+  size_t count;
+  const struct plm_setting *table = plm_settings(&count);
+  for (size_t i = 0; i < count; i++) {
+    plm_setting_variable(table[i].key, candidates[slot]);
+    if (strcmp(table[i].key, "version") == 0) continue;
+    if (strcmp(candidates[slot], name) == 0) {
+      read_override(&source, table[i].key, entry + length + 1);
+      forget_source(loader, name);
+      return;
+    }
+    plm_suggest(&near, candidates[slot]);
+    if (near.best == candidates[slot]) slot ^= 1;
+  }
+  if (!names_a_section(name)) return;
+  if (near.best != NULL) {
+    plm_problems_add(loader->problems, (struct plm_place){.source = name},
+                     "unknown variable; did you mean \"%s\"?", near.best);
+  } else {
+    plm_problems_add(loader->problems, (struct plm_place){.source = name}, "unknown variable");
+  }
+}
+
+static void read_flag(struct plm_loader *loader, const struct plm_config_override *override,
+                      const char *base)
+{
+  char name[KEY_SIZE];
+  const bool run = strcmp(override->key, "run") == 0;
+  snprintf(name, sizeof name, "%s%.200s", run ? "--" : "--set ", override->key);
+  struct source source = {.loader = loader, .name = name, .base = base, .origin = PLM_ORIGIN_FLAG};
+  if (plm_setting_find(override->key) == NULL && !plm_setting_is_section(override->key)) {
+    char prefix[KEY_SIZE];
+    snprintf(prefix, sizeof prefix, "%.200s", override->key);
+    char *dot = strrchr(prefix, '.');
+    if (dot != NULL)
+      dot[1] = '\0';
+    else
+      prefix[0] = '\0';
+    unknown_key(&source, prefix, override->key + strlen(prefix),
+                (struct plm_place){.source = name});
+    return;
+  }
+  read_override(&source, override->key, override->value);
+  forget_source(loader, name);
+}
+
+/* ---- the whole ----------------------------------------------------------------------------- */
+
+static plm_status folder_of(const char *path, char folder[PLM_PATH_SIZE], char **absolute,
+                            struct plm_error *error)
+{
+  char here[PLM_PATH_SIZE], full[PLM_PATH_SIZE];
+  if (getcwd(here, sizeof here) == NULL) return plm_error_errno(error, "working directory");
+  snprintf(folder, PLM_PATH_SIZE, "%s", here);
+  *absolute = NULL;
+  if (path == NULL) return PLM_OK;
+  while (strncmp(path, "./", 2) == 0) path += 2;
+  PLM_TRY(plm_path_join(full, here, path, error));
+  *absolute = strdup(full);
+  if (*absolute == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  char *slash = strrchr(full, '/');
+  if (slash == full) slash++;
+  *slash = '\0';
+  snprintf(folder, PLM_PATH_SIZE, "%s", full);
+  return PLM_OK;
+}
+
+plm_status plm_config_load(const char *path, const struct plm_config_override *overrides,
+                           size_t override_count, struct plm_config *config,
+                           struct plm_config_problems **problems, struct plm_error *error)
+{
+  char base[PLM_PATH_SIZE], here[PLM_PATH_SIZE];
+  size_t count;
+  plm_settings(&count);
+  *config = (struct plm_config){0};
+  if (problems != NULL) *problems = NULL;
+  PLM_TRY(folder_of(path, base, &config->path, error));
+  if (getcwd(here, sizeof here) == NULL) return plm_error_errno(error, "working directory");
+  struct plm_loader loader = {.config = config,
+                              .problems = plm_problems_new(),
+                              .places = calloc(count, sizeof *loader.places),
+                              .bad = calloc(count, sizeof *loader.bad)};
+  config->origins = calloc(count, sizeof *config->origins);
+  PLM_ASSERT(loader.problems != NULL && loader.places != NULL && loader.bad != NULL &&
+             config->origins != NULL);
+  read_defaults(&loader, base);
+  if (path != NULL) read_file(&loader, path, base);
+  for (char **entry = environ; *entry != NULL; entry++) {
+    if (strncmp(*entry, "PLM_", 4) == 0) read_variable(&loader, *entry, here);
+  }
+  for (size_t i = 0; i < override_count; i++) read_flag(&loader, &overrides[i], here);
+  plm_config_check(&loader);
+  free(loader.places);
+  free(loader.bad);
+  if (loader.problems->count == 0) {
+    plm_config_problems_free(loader.problems);
+    return PLM_OK;
+  }
+  plm_problems_sort(loader.problems);
+  plm_error_set(error, PLM_CONFIG, "%s", plm_config_problem(loader.problems, 0));
+  if (problems != NULL)
+    *problems = loader.problems;
+  else
+    plm_config_problems_free(loader.problems);
+  plm_config_deinit(config);
+  return PLM_CONFIG;
+}

@@ -1,0 +1,57 @@
+/* The resolved configuration as YAML, and its end. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/text.h"
+#include "common/config/config.h"
+#include "common/config/settings.h"
+
+/* Prints the headers of the sections that begin between the key before and this one. Returns the
+ * depth of the key. */
+static int open_sections(struct plm_text *text, const char *before, const char *key)
+{
+  int depth = 0;
+  const char *part = key;
+  bool same = true;
+  for (const char *dot; (dot = strchr(part, '.')) != NULL; part = dot + 1, depth++) {
+    const size_t length = (size_t)(dot - key) + 1;
+    same = same && strncmp(before, key, length) == 0;
+    if (same) continue;
+    plm_text_printf(text, "%s%*s%.*s:\n", depth == 0 ? "\n" : "", 2 * depth, "", (int)(dot - part),
+                    part);
+  }
+  return depth;
+}
+
+plm_status plm_config_print(const struct plm_config *config, char **yaml, struct plm_error *error)
+{
+  struct plm_text text = {0};
+  size_t count;
+  const struct plm_setting *table = plm_settings(&count);
+  for (size_t i = 0; i < count; i++) {
+    const int depth = open_sections(&text, i > 0 ? table[i - 1].key : "", table[i].key);
+    const char *dot = strrchr(table[i].key, '.');
+    char *value = plm_setting_print(&table[i], config);
+    if (value == NULL)
+      text.failed = true;
+    else
+      plm_text_printf(&text, "%*s%s: %s\n", 2 * depth, "", dot ? dot + 1 : table[i].key, value);
+    free(value);
+  }
+  if (text.failed) {
+    plm_text_deinit(&text);
+    return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  }
+  *yaml = text.data;
+  return PLM_OK;
+}
+
+void plm_config_deinit(struct plm_config *config)
+{
+  size_t count;
+  const struct plm_setting *table = plm_settings(&count);
+  for (size_t i = 0; i < count; i++) plm_setting_release(&table[i], config);
+  free(config->path);
+  free(config->origins);
+  *config = (struct plm_config){0};
+}

@@ -1,0 +1,81 @@
+/* The list of problems. */
+#include "common/config/problems.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/base/text.h"
+
+enum { MOST_PROBLEMS = 1000 };
+
+struct plm_config_problems *plm_problems_new(void)
+{
+  return calloc(1, sizeof(struct plm_config_problems));
+}
+
+void plm_problems_add(struct plm_config_problems *problems, struct plm_place place,
+                      const char *format, ...)
+{
+  if (problems->count == MOST_PROBLEMS) return;
+  struct plm_text text = {0};
+  if (place.source != NULL && place.line > 0) {
+    plm_text_printf(&text, "%s:%u:%u: ", place.source, place.line, place.column);
+  } else if (place.source != NULL) {
+    plm_text_printf(&text, "%s: ", place.source);
+  }
+  char message[1024];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(message, sizeof message, format, arguments);
+  va_end(arguments);
+  plm_text_puts(&text, message);
+  struct plm_problem *list =
+      realloc(problems->list, (problems->count + 1) * sizeof *problems->list);
+  PLM_ASSERT(list != NULL && !text.failed); /* nothing sensible is left to say */
+  problems->list = list;
+  problems->list[problems->count++] =
+      (struct plm_problem){.line = place.line, .column = place.column, .text = text.data};
+}
+
+void plm_problems_sort(struct plm_config_problems *problems)
+{
+  /* Insertion: stable, and the list is short and nearly in order. */
+  for (size_t i = 1; i < problems->count; i++) {
+    const struct plm_problem moving = problems->list[i];
+    size_t j = i;
+    while (j > 0 && moving.line != 0 &&
+           (problems->list[j - 1].line > moving.line ||
+            (problems->list[j - 1].line == moving.line &&
+             problems->list[j - 1].column > moving.column))) {
+      problems->list[j] = problems->list[j - 1];
+      j--;
+    }
+    problems->list[j] = moving;
+  }
+}
+
+size_t plm_config_problems_count(const struct plm_config_problems *problems)
+{
+  return problems != NULL ? problems->count : 0;
+}
+
+const char *plm_config_problem(const struct plm_config_problems *problems, size_t i)
+{
+  return problems->list[i].text;
+}
+
+void plm_config_problems_print(const struct plm_config_problems *problems)
+{
+  for (size_t i = 0; i < plm_config_problems_count(problems); i++) {
+    fprintf(stderr, "%s\n", problems->list[i].text);
+  }
+}
+
+void plm_config_problems_free(struct plm_config_problems *problems)
+{
+  if (problems == NULL) return;
+  for (size_t i = 0; i < problems->count; i++) free(problems->list[i].text);
+  free(problems->list);
+  free(problems);
+}

@@ -1,0 +1,521 @@
+/* Values of settings: from the words of the file into struct plm_config, and back into words. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/file.h"
+#include "common/base/text.h"
+#include "common/config/names.h"
+#include "common/config/settings.h"
+#include "common/config/suggest.h"
+
+enum { MESSAGE_SIZE = 512, IPC_PATH_LIMIT = 107 };
+
+static void *field(const struct plm_setting *setting, struct plm_config *config)
+{
+  return (char *)config + setting->offset;
+}
+
+static const void *field_const(const struct plm_setting *setting, const struct plm_config *config)
+{
+  return (const char *)config + setting->offset;
+}
+
+static bool is_null(const struct plm_scalar *scalar)
+{
+  return !scalar->quoted && (scalar->text[0] == '\0' || strcmp(scalar->text, "~") == 0 ||
+                             strcmp(scalar->text, "null") == 0);
+}
+
+static const char *type_name(const struct plm_setting *setting)
+{
+  switch (setting->type) {
+  case PLM_SETTING_BOOL: return "true or false";
+  case PLM_SETTING_U32:
+  case PLM_SETTING_U64:
+    return (setting->flags & PLM_SETTING_POWER_OF_TWO) != 0 ? "a power of two" : "a whole number";
+  case PLM_SETTING_DOUBLE: return "a number";
+  case PLM_SETTING_STRING: return "a string";
+  case PLM_SETTING_PATH: return "a path";
+  case PLM_SETTING_ENDPOINT: return "tcp://HOST:PORT or ipc://PATH";
+  case PLM_SETTING_DOUBLES:
+    return setting->count_offset == PLM_NO_OFFSET ? "a list of two numbers" : "a list of numbers";
+  case PLM_SETTING_PATTERN: return "a list of masks";
+  case PLM_SETTING_CHOICE:
+  case PLM_SETTING_SPLITS: break;
+  }
+  return "";
+}
+
+void plm_setting_describe(const struct plm_setting *setting, char text[256])
+{
+  int used = 0;
+  if (setting->choices != NULL) {
+    used = snprintf(text, 256, setting->type == PLM_SETTING_SPLITS ? "a list of " : "");
+    for (int i = 0; setting->choices[i] != NULL; i++) {
+      used += snprintf(text + used, 256 - (size_t)used, "%s%s",
+                       i == 0 ? "" : (setting->choices[i + 1] == NULL ? " or " : ", "),
+                       setting->choices[i]);
+    }
+  } else {
+    used = snprintf(text, 256, "%s", type_name(setting));
+  }
+  if (setting->word != NULL || (setting->flags & PLM_SETTING_NULLABLE) != 0) {
+    snprintf(text + used, 256 - (size_t)used, " or %s",
+             setting->word != NULL ? setting->word : "null");
+  }
+}
+
+/* ---- numbers ------------------------------------------------------------------------------- */
+
+static void number_text(double value, char text[40])
+{
+  for (int digits = 15; digits <= 17; digits++) {
+    snprintf(text, 40, "%.*g", digits, value);
+    if (strtod(text, NULL) == value) break;
+  }
+}
+
+static bool in_range(const struct plm_setting *setting, double value, const char *text,
+                     char message[MESSAGE_SIZE])
+{
+  const bool above = (setting->flags & PLM_SETTING_ABOVE_MIN) != 0;
+  const bool below = (setting->flags & PLM_SETTING_BELOW_MAX) != 0;
+  if ((above ? value > setting->min : value >= setting->min) &&
+      (below ? value < setting->max : value <= setting->max)) {
+    return true;
+  }
+  char low[40], high[40];
+  number_text(setting->min, low);
+  number_text(setting->max, high);
+  snprintf(message, MESSAGE_SIZE, "%.60s is out of range: must be %s %s and %s %s%s%s", text,
+           above ? "above" : "at least", low, below ? "below" : "at most", high,
+           setting->unit[0] != '\0' ? " " : "", setting->unit);
+  return false;
+}
+
+/* Digits alone, no sign, no leading zero (YAML 1.1 would read it as octal). */
+static bool parse_whole(const char *text, uint64_t *value, bool *too_large)
+{
+  *too_large = false;
+  const size_t digits = strspn(text, "0123456789");
+  if (digits == 0 || text[digits] != '\0' || (digits > 1 && text[0] == '0')) return false;
+  errno = 0;
+  *value = strtoull(text, NULL, 10);
+  *too_large = errno == ERANGE;
+  return true;
+}
+
+static bool parse_number(const char *text, double *value)
+{
+  if (text[0] == '\0' || text[strspn(text, "0123456789+-.eE")] != '\0') return false;
+  char *end;
+  *value = strtod(text, &end);
+  return end != text && *end == '\0' && isfinite(*value);
+}
+
+static bool wrong_type(const struct plm_setting *setting, const struct plm_value *value,
+                       char message[MESSAGE_SIZE])
+{
+  char expected[256];
+  plm_setting_describe(setting, expected);
+  if (value->is_list) {
+    snprintf(message, MESSAGE_SIZE, "expected %s, found a list", expected);
+  } else if (is_null(&value->items[0])) {
+    snprintf(message, MESSAGE_SIZE, "expected %s, found null", expected);
+  } else {
+    snprintf(message, MESSAGE_SIZE, "expected %s, found %s\"%.80s\"", expected,
+             value->items[0].quoted ? "the string " : "", value->items[0].text);
+  }
+  return false;
+}
+
+static bool read_whole(const struct plm_setting *setting, const struct plm_value *value,
+                       uint64_t *number, char message[MESSAGE_SIZE])
+{
+  const struct plm_scalar *scalar = &value->items[0];
+  double ignored;
+  bool too_large;
+  if (scalar->quoted) return wrong_type(setting, value, message);
+  if (!parse_whole(scalar->text, number, &too_large)) {
+    if (scalar->text[0] == '-' && parse_number(scalar->text, &ignored)) {
+      return in_range(setting, -1e300, scalar->text, message);
+    }
+    return wrong_type(setting, value, message);
+  }
+  if (!in_range(setting, too_large ? 1e300 : (double)*number, scalar->text, message)) return false;
+  if ((setting->flags & PLM_SETTING_POWER_OF_TWO) != 0 && (*number & (*number - 1)) != 0) {
+    return wrong_type(setting, value, message);
+  }
+  return true;
+}
+
+static bool read_number(const struct plm_setting *setting, const struct plm_scalar *scalar,
+                        double *number, char message[MESSAGE_SIZE])
+{
+  if (scalar->quoted || !parse_number(scalar->text, number)) {
+    const struct plm_value alone = {.items = scalar, .count = 1};
+    if (setting->type == PLM_SETTING_DOUBLE) return wrong_type(setting, &alone, message);
+    snprintf(message, MESSAGE_SIZE, "expected a number, found \"%.80s\"", scalar->text);
+    return false;
+  }
+  return in_range(setting, *number, scalar->text, message);
+}
+
+/* ---- words --------------------------------------------------------------------------------- */
+
+static int choice_of(const struct plm_setting *setting, const char *text)
+{
+  for (int i = 0; setting->choices[i] != NULL; i++) {
+    if (strcmp(setting->choices[i], text) == 0) return i;
+  }
+  return -1;
+}
+
+static bool no_such_choice(const struct plm_setting *setting, const char *text,
+                           char message[MESSAGE_SIZE])
+{
+  struct plm_suggestion suggestion = {.word = text};
+  for (int i = 0; setting->choices[i] != NULL; i++) plm_suggest(&suggestion, setting->choices[i]);
+  char expected[256];
+  plm_setting_describe(setting, expected);
+  const int used = snprintf(message, MESSAGE_SIZE, "expected %s, found \"%.80s\"", expected, text);
+  if (suggestion.best != NULL) {
+    snprintf(message + used, MESSAGE_SIZE - (size_t)used, "; did you mean \"%s\"?",
+             suggestion.best);
+  }
+  return false;
+}
+
+static char *absolute_path(const char *base, const char *path)
+{
+  while (path[0] == '.' && path[1] == '/') {
+    path += 2;
+    while (*path == '/') path++;
+  }
+  const bool here = strcmp(path, ".") == 0 || path[0] == '\0';
+  char *joined = NULL;
+  int length;
+  if (path[0] == '/') {
+    length = asprintf(&joined, "%s", path);
+  } else {
+    length = asprintf(&joined, "%s%s%s", base, here ? "" : "/", here ? "" : path);
+  }
+  if (length < 0) return NULL;
+  while (length > 1 && joined[length - 1] == '/') joined[--length] = '\0';
+  return joined;
+}
+
+static bool valid_tcp(const char *text)
+{
+  const char *host = text + strlen("tcp://");
+  const char *colon = strrchr(host, ':');
+  if (colon == NULL || colon == host || strpbrk(host, "/ ") != NULL) return false;
+  if (strcmp(colon + 1, "*") == 0) return true;
+  uint64_t port;
+  bool too_large;
+  return parse_whole(colon + 1, &port, &too_large) && !too_large && port <= 65535;
+}
+
+/* A copy, ipc paths made absolute (an abstract name, ipc://@name, stays). */
+static char *read_endpoint(const char *base, const char *text, char message[MESSAGE_SIZE])
+{
+  static const char ipc[] = "ipc://";
+  message[0] = '\0';
+  if (strncmp(text, "tcp://", 6) == 0 && valid_tcp(text)) return strdup(text);
+  if (strncmp(text, ipc, 6) == 0 && text[6] != '\0') {
+    if (text[6] == '@') return strdup(text);
+    char *path = absolute_path(base, text + 6), *endpoint = NULL;
+    if (path != NULL && asprintf(&endpoint, "%s%s", ipc, path) < 0) endpoint = NULL;
+    if (path != NULL && strlen(path) > IPC_PATH_LIMIT) {
+      snprintf(message, MESSAGE_SIZE,
+               "the socket's path has %zu bytes, the system allows %d; choose a shorter one",
+               strlen(path), IPC_PATH_LIMIT);
+      free(endpoint);
+      endpoint = NULL;
+    }
+    free(path);
+    return endpoint;
+  }
+  snprintf(message, MESSAGE_SIZE, "expected tcp://HOST:PORT or ipc://PATH, found \"%.80s\"", text);
+  return NULL;
+}
+
+static bool store_string(const struct plm_setting *setting, const struct plm_scalar *scalar,
+                         const char *base, char **target, char message[MESSAGE_SIZE])
+{
+  char *text = NULL;
+  snprintf(message, MESSAGE_SIZE, "out of memory");
+  if (is_null(scalar)) {
+    if ((setting->flags & PLM_SETTING_NULLABLE) == 0) {
+      const struct plm_value alone = {.items = scalar, .count = 1};
+      return wrong_type(setting, &alone, message);
+    }
+  } else if (scalar->text[0] == '\0') {
+    snprintf(message, MESSAGE_SIZE, "must not be empty");
+    return false;
+  } else {
+    if (setting->type == PLM_SETTING_PATH)
+      text = absolute_path(base, scalar->text);
+    else if (setting->type == PLM_SETTING_STRING)
+      text = strdup(scalar->text);
+    else
+      text = read_endpoint(base, scalar->text, message);
+    if (text == NULL) return false;
+    if (strlen(text) >= PLM_PATH_SIZE) {
+      snprintf(message, MESSAGE_SIZE, "longer than %d bytes", PLM_PATH_SIZE - 1);
+      free(text);
+      return false;
+    }
+  }
+  free(*target);
+  *target = text;
+  return true;
+}
+
+/* ---- lists --------------------------------------------------------------------------------- */
+
+static bool store_doubles(const struct plm_setting *setting, const struct plm_value *value,
+                          double *target, size_t *culprit, char message[MESSAGE_SIZE])
+{
+  double numbers[PLM_MAX_MASK_RATES];
+  for (size_t i = 0; i < value->count; i++) {
+    *culprit = i;
+    if (!read_number(setting, &value->items[i], &numbers[i], message)) return false;
+  }
+  memcpy(target, numbers, value->count * sizeof *numbers);
+  return true;
+}
+
+static bool store_pattern(const struct plm_value *value, uint8_t *target, size_t *culprit,
+                          char message[MESSAGE_SIZE])
+{
+  uint8_t kinds[PLM_MAX_PATTERN];
+  for (size_t i = 0; i < value->count; i++) {
+    struct plm_error error = {0};
+    *culprit = i;
+    if (plm_attention_kind_parse(value->items[i].text, &kinds[i], &error) != PLM_OK) {
+      snprintf(message, MESSAGE_SIZE, "%s", error.what);
+      return false;
+    }
+  }
+  memcpy(target, kinds, value->count);
+  return true;
+}
+
+static bool store_splits(const struct plm_setting *setting, const struct plm_value *value,
+                         char **target, size_t *culprit, char message[MESSAGE_SIZE])
+{
+  bool seen[PLM_MAX_SPLITS] = {false};
+  for (size_t i = 0; i < value->count; i++) {
+    *culprit = i;
+    const int split = choice_of(setting, value->items[i].text);
+    if (split < 0) return no_such_choice(setting, value->items[i].text, message);
+    if (seen[split]) {
+      snprintf(message, MESSAGE_SIZE, "\"%s\" stands there twice", value->items[i].text);
+      return false;
+    }
+    seen[split] = true;
+  }
+  for (size_t i = 0; i < PLM_MAX_SPLITS; i++) {
+    free(target[i]);
+    target[i] = i < value->count ? strdup(value->items[i].text) : NULL;
+    if (i < value->count && target[i] == NULL) {
+      snprintf(message, MESSAGE_SIZE, "out of memory");
+      return false;
+    }
+  }
+  return true;
+}
+
+static bool store_list(const struct plm_setting *setting, const struct plm_value *value,
+                       struct plm_config *config, size_t *culprit, char message[MESSAGE_SIZE])
+{
+  void *target = field(setting, config);
+  if (!value->is_list) return wrong_type(setting, value, message);
+  if (value->count < setting->count_min || value->count > setting->count_max) {
+    snprintf(message, MESSAGE_SIZE, "expected %u to %u entries, found %zu", setting->count_min,
+             setting->count_max, value->count);
+    if (setting->count_min == setting->count_max) {
+      snprintf(message, MESSAGE_SIZE, "expected %u entries, found %zu", setting->count_max,
+               value->count);
+    }
+    return false;
+  }
+  bool stored;
+  if (setting->type == PLM_SETTING_DOUBLES) {
+    stored = store_doubles(setting, value, target, culprit, message);
+  } else if (setting->type == PLM_SETTING_PATTERN) {
+    stored = store_pattern(value, target, culprit, message);
+  } else {
+    stored = store_splits(setting, value, target, culprit, message);
+  }
+  if (stored && setting->count_offset != PLM_NO_OFFSET) {
+    *(uint32_t *)((char *)config + setting->count_offset) = (uint32_t)value->count;
+  }
+  return stored;
+}
+
+/* ---- storing ------------------------------------------------------------------------------- */
+
+static bool store_bool(const struct plm_setting *setting, const struct plm_value *value,
+                       bool *target, char message[MESSAGE_SIZE])
+{
+  const struct plm_scalar *scalar = &value->items[0];
+  const bool yes = strcmp(scalar->text, "true") == 0;
+  if (scalar->quoted || (!yes && strcmp(scalar->text, "false") != 0)) {
+    return wrong_type(setting, value, message);
+  }
+  *target = yes;
+  return true;
+}
+
+static bool store_choice(const struct plm_setting *setting, const struct plm_value *value,
+                         int *target, char message[MESSAGE_SIZE])
+{
+  const int choice = choice_of(setting, value->items[0].text);
+  if (choice < 0) return no_such_choice(setting, value->items[0].text, message);
+  *target = choice;
+  return true;
+}
+
+bool plm_setting_store(const struct plm_setting *setting, const struct plm_value *value,
+                       const char *base, struct plm_config *config, size_t *culprit,
+                       char message[512])
+{
+  void *target = field(setting, config);
+  *culprit = 0;
+  const bool wants_list = setting->type == PLM_SETTING_DOUBLES ||
+                          setting->type == PLM_SETTING_SPLITS ||
+                          setting->type == PLM_SETTING_PATTERN;
+  if (wants_list) return store_list(setting, value, config, culprit, message);
+  if (value->is_list) return wrong_type(setting, value, message);
+  const struct plm_scalar *scalar = &value->items[0];
+  const bool is_word = setting->word != NULL && !scalar->quoted &&
+                       (strcmp(scalar->text, setting->word) == 0 ||
+                        (strcmp(setting->word, "null") == 0 && is_null(scalar)));
+  uint64_t whole = 0;
+  switch (setting->type) {
+  case PLM_SETTING_BOOL: return store_bool(setting, value, target, message);
+  case PLM_SETTING_U32:
+  case PLM_SETTING_U64:
+    if (!is_word && !read_whole(setting, value, &whole, message)) return false;
+    if (setting->type == PLM_SETTING_U32)
+      *(uint32_t *)target = (uint32_t)whole;
+    else
+      *(uint64_t *)target = whole;
+    return true;
+  case PLM_SETTING_DOUBLE: return read_number(setting, scalar, target, message);
+  case PLM_SETTING_CHOICE: return store_choice(setting, value, target, message);
+  default: return store_string(setting, scalar, base, target, message);
+  }
+}
+
+void plm_setting_release(const struct plm_setting *setting, struct plm_config *config)
+{
+  char **strings = field(setting, config);
+  size_t count = 0;
+  if (setting->type == PLM_SETTING_STRING || setting->type == PLM_SETTING_PATH ||
+      setting->type == PLM_SETTING_ENDPOINT) {
+    count = 1;
+  } else if (setting->type == PLM_SETTING_SPLITS) {
+    count = PLM_MAX_SPLITS;
+  }
+  for (size_t i = 0; i < count; i++) {
+    free(strings[i]);
+    strings[i] = NULL;
+  }
+}
+
+/* ---- printing ------------------------------------------------------------------------------ */
+
+static void print_number(struct plm_text *text, double value)
+{
+  char number[40];
+  number_text(value, number);
+  plm_text_puts(text, number);
+}
+
+static void print_string(struct plm_text *text, const char *string)
+{
+  static const char safe[] =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+@=";
+  if (string == NULL) {
+    plm_text_puts(text, "null");
+    return;
+  }
+  const bool endpoint = strncmp(string, "tcp://", 6) == 0 || strncmp(string, "ipc://", 6) == 0;
+  const bool plain =
+      (string[0] == '/' && string[strspn(string, safe)] == '\0') ||
+      (endpoint &&
+       string[6 + strspn(string + 6, "0123456789.:/_-*abcdefghijklmnopqrstuvwxyz")] == '\0');
+  if (plain) {
+    plm_text_puts(text, string);
+    return;
+  }
+  plm_text_puts(text, "\"");
+  for (const unsigned char *c = (const unsigned char *)string; *c != '\0'; c++) {
+    if (*c == '"' || *c == '\\')
+      plm_text_printf(text, "\\%c", *c);
+    else if (*c < 0x20 || *c == 0x7f)
+      plm_text_printf(text, "\\x%02X", *c);
+    else
+      plm_text_append(text, c, 1);
+  }
+  plm_text_puts(text, "\"");
+}
+
+static void print_list(const struct plm_setting *setting, const struct plm_config *config,
+                       struct plm_text *text)
+{
+  const void *values = field_const(setting, config);
+  const uint32_t count = setting->count_offset == PLM_NO_OFFSET
+                             ? setting->count_max
+                             : *(const uint32_t *)((const char *)config + setting->count_offset);
+  plm_text_puts(text, "[");
+  for (uint32_t i = 0; i < count; i++) {
+    if (i > 0) plm_text_puts(text, ", ");
+    if (setting->type == PLM_SETTING_DOUBLES) {
+      print_number(text, ((const double *)values)[i]);
+    } else if (setting->type == PLM_SETTING_PATTERN) {
+      char name[64];
+      plm_attention_kind_name(((const uint8_t *)values)[i], name);
+      plm_text_puts(text, name);
+    } else {
+      plm_text_puts(text, ((char *const *)values)[i]);
+    }
+  }
+  plm_text_puts(text, "]");
+}
+
+char *plm_setting_print(const struct plm_setting *setting, const struct plm_config *config)
+{
+  const void *value = field_const(setting, config);
+  struct plm_text text = {0};
+  uint64_t whole = 0;
+  switch (setting->type) {
+  case PLM_SETTING_BOOL: plm_text_puts(&text, *(const bool *)value ? "true" : "false"); break;
+  case PLM_SETTING_U32:
+  case PLM_SETTING_U64:
+    whole = setting->type == PLM_SETTING_U32 ? *(const uint32_t *)value : *(const uint64_t *)value;
+    if (whole == 0 && setting->word != NULL)
+      plm_text_puts(&text, setting->word);
+    else
+      plm_text_printf(&text, "%llu", (unsigned long long)whole);
+    break;
+  case PLM_SETTING_DOUBLE: print_number(&text, *(const double *)value); break;
+  case PLM_SETTING_CHOICE: plm_text_puts(&text, setting->choices[*(const int *)value]); break;
+  case PLM_SETTING_STRING:
+  case PLM_SETTING_PATH:
+  case PLM_SETTING_ENDPOINT: print_string(&text, *(char *const *)value); break;
+  default: print_list(setting, config, &text); break;
+  }
+  if (text.failed) {
+    plm_text_deinit(&text);
+    return NULL;
+  }
+  return text.data;
+}

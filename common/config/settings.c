@@ -1,0 +1,277 @@
+/* The settings table itself, and looking things up in it. */
+#include "common/config/settings.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/config/names.h"
+
+#define AT(member) (ptrdiff_t) offsetof(struct plm_config, member)
+#define NUMBER(low, high) .min = (low), .max = (high)
+#define FREE .resume = PLM_RESUME_FREE
+#define CHANGES .resume = PLM_RESUME_CHANGES
+#define REFUSED .resume = PLM_RESUME_REFUSED
+#define ROW(name, kind, member, unit_, fallback_, ...)                            \
+  {                                                                               \
+    .key = name, .type = PLM_SETTING_##kind, .offset = AT(member), .unit = unit_, \
+    .fallback = fallback_, __VA_ARGS__                                            \
+  }
+
+#define TOKENS_MAX 1099511627776.0 /* 2^40: batches and totals */
+#define STEPS_MAX 1e12
+#define SEED_MAX 18446744073709551615.0
+
+/* clang-format off */
+static const struct plm_setting settings[] = {
+  ROW("version", U32, version, "", "1", NUMBER(1, 1), FREE,
+      .help = "Format of this file."),
+  ROW("run", PATH, run, "", "runs/demo", FREE,
+      .help = "The run folder: everything a run writes lives there."),
+  ROW("seed", U64, seed, "", "1", NUMBER(0, SEED_MAX), REFUSED,
+      .help = "Seed of the plan, the initial weights and the training masks."),
+  ROW("corpus", PATH, corpus, "", "data/sample.corpus", .flags = PLM_SETTING_NULLABLE, REFUSED,
+      .help = "The corpus, made by `plm-pipeline ingest`. null: packers bring it."),
+
+  ROW("network.feed", ENDPOINT, network.feed, "", "tcp://127.0.0.1:5701", FREE,
+      .help = "Where the trainer binds; packers connect."),
+  ROW("network.feed_address", ENDPOINT, network.feed_address, "", "null",
+      .flags = PLM_SETTING_NULLABLE, FREE,
+      .help = "What packers connect to. null: what was bound."),
+  ROW("network.evaluation_feed", ENDPOINT, network.evaluation_feed, "", "tcp://127.0.0.1:5702", FREE,
+      .help = "Where the evaluator binds; packers connect."),
+  ROW("network.evaluation_feed_address", ENDPOINT, network.evaluation_feed_address, "", "null",
+      .flags = PLM_SETTING_NULLABLE, FREE,
+      .help = "What packers connect to for the evaluator. null: what was bound."),
+  ROW("network.announcements", ENDPOINT, network.announcements, "", "tcp://127.0.0.1:5703", FREE,
+      .help = "Where the trainer announces checkpoints."),
+  ROW("network.announcements_address", ENDPOINT, network.announcements_address, "", "null",
+      .flags = PLM_SETTING_NULLABLE, FREE,
+      .help = "Where the evaluator listens for announcements. null: what was bound."),
+  ROW("network.keys", PATH, network.keys, "", "null", .flags = PLM_SETTING_NULLABLE, FREE,
+      .help = "Folder of CURVE keys (`plm-pipeline keys`); required beyond loopback."),
+  ROW("network.wait_packers_s", DOUBLE, network.wait_packers_s, "s", "600", NUMBER(0, 1e9), FREE,
+      .help = "How long the trainer waits without any packer before it publishes and ends."),
+  ROW("network.credit_bytes", U64, network.credit_bytes, "bytes", "67108864",
+      NUMBER(65536, 17179869184.0), FREE,
+      .help = "Most bytes of chunks asked for and not yet consumed."),
+
+  ROW("data.tokenizer", CHOICE, data.tokenizer, "", "esm", .choices = plm_tokenizer_names, REFUSED,
+      .help = "esm: amino acids, 33 tokens; byte: any text."),
+  ROW("data.max_length", U32, data.max_length, "tokens", "512", NUMBER(2, 1048576),
+      .flags = PLM_SETTING_POWER_OF_TWO, REFUSED,
+      .help = "Tokens in a chunk, a power of two."),
+  ROW("data.document_alignment", U32, data.document_alignment, "tokens", "auto",
+      NUMBER(1, 1048576), .flags = PLM_SETTING_POWER_OF_TWO, .word = "auto", REFUSED,
+      .help = "Documents start at multiples of it. auto: what the architecture merges."),
+  ROW("data.packing", CHOICE, data.packing, "", "best_fit", .choices = plm_packing_names, REFUSED,
+      .help = "How documents are laid into chunks."),
+  ROW("data.window_groups", U32, data.window_groups, "groups", "64", NUMBER(1, 65536), REFUSED,
+      .help = "Groups of 256 documents that are packed together."),
+  ROW("data.truncate", CHOICE, data.truncate, "", "head", .choices = plm_truncate_names, REFUSED,
+      .help = "What becomes of a document longer than a chunk."),
+
+  ROW("packer.instances", U32, packer_instances, "processes", "1", NUMBER(0, 256), FREE,
+      .help = "Packers that `up` starts; 0: all join from elsewhere."),
+  ROW("packer.restart", CHOICE, packer_restart, "", "on-failure", .choices = plm_restart_names, FREE,
+      .help = "When a packer that ended is started again."),
+
+  ROW("model.architecture", CHOICE, model.architecture, "", "patch_unet",
+      .choices = plm_architecture_names, REFUSED, .help = "Which of the three models."),
+  ROW("model.hidden_size", U32, model.hidden_size, "", "128", NUMBER(16, 65536), REFUSED,
+      .help = "Width D of the residual stream at full length."),
+  ROW("model.num_attention_heads", U32, model.num_attention_heads, "", "4", NUMBER(1, 512), REFUSED,
+      .help = "Attention heads H of every layer."),
+  ROW("model.num_hidden_layers", U32, model.num_hidden_layers, "", "6", NUMBER(1, 1024), REFUSED,
+      .help = "Blocks of transformer and unet (even for unet)."),
+  ROW("model.num_unet_layers", U32, model.num_unet_layers, "", "6", NUMBER(2, 128), REFUSED,
+      .help = "Blocks of patch_unet's encoder and decoder together; even."),
+  ROW("model.num_extra_layers", U32, model.num_extra_layers, "", "1", NUMBER(0, 1024), REFUSED,
+      .help = "Plain blocks at full length after patch_unet's decoder."),
+  ROW("model.expansion_ratio", DOUBLE, model.expansion_ratio, "", "2.0", NUMBER(0, 64),
+      .flags = PLM_SETTING_ABOVE_MIN, REFUSED,
+      .help = "MLP width over D, before rounding up to a multiple of 256."),
+  ROW("model.soft_logit_cap", DOUBLE, model.soft_logit_cap, "", "16.0", NUMBER(0, 1e6), REFUSED,
+      .help = "Logits are bounded to +-this by tanh; 0: not."),
+  ROW("model.tie_embeddings", BOOL, model.tie_embeddings, "", "false", REFUSED,
+      .help = "The head's second matrix is the embedding table."),
+  ROW("model.token_dropout", BOOL, model.token_dropout, "", "false", REFUSED,
+      .help = "The embedding rows of <mask> become 0."),
+  ROW("model.attention.pattern", PATTERN, model.pattern, "", "[document]", REFUSED,
+      .count_offset = AT(model.pattern_count), .count_min = 1, .count_max = PLM_MAX_PATTERN,
+      .help = "Masks, cycled over the blocks: document, causal, local, block, joined by +."),
+  ROW("model.attention.window.start", U32, model.window_start, "tokens", "512",
+      NUMBER(1, 1048576), CHANGES, .help = "Sliding window (local) at step 1."),
+  ROW("model.attention.window.end", U32, model.window_end, "tokens", "512",
+      NUMBER(1, 1048576), CHANGES, .help = "Sliding window from step `steps` on."),
+  ROW("model.attention.window.steps", U32, model.window_steps, "steps", "0",
+      NUMBER(0, 4294967295.0), CHANGES, .help = "Steps from start to end; 0: end at once."),
+  ROW("model.attention.block", U32, model.block, "tokens", "0", NUMBER(0, 1048576), REFUSED,
+      .help = "Length of the fixed blocks of `block` masks; 0: none."),
+
+  ROW("trainer.device", CHOICE, trainer.device, "", "auto", .choices = plm_device_names, CHANGES,
+      .help = "auto: CUDA where there is a device, else the CPU."),
+  ROW("trainer.threads", U32, trainer.threads, "threads", "0", NUMBER(0, 1024), CHANGES,
+      .help = "CPU threads; 0: all cores."),
+  ROW("trainer.ranks", U32, trainer.ranks, "ranks", "1", NUMBER(1, 4096), CHANGES,
+      .help = "Data-parallel ranks."),
+  ROW("trainer.precision", CHOICE, trainer.precision, "", "auto", .choices = plm_precision_names,
+      CHANGES, .help = "auto: bf16 where the device computes in it, else fp32."),
+  ROW("trainer.steps", U64, trainer.steps, "steps", "300", NUMBER(1, STEPS_MAX), CHANGES,
+      .help = "Length of the run."),
+  ROW("trainer.batch_tokens", U64, trainer.batch_tokens, "tokens", "4096", NUMBER(2, TOKENS_MAX),
+      CHANGES, .help = "Tokens of one step, all ranks and micro-batches, padding included."),
+  ROW("trainer.micro_batch_tokens", U64, trainer.micro_batch_tokens, "tokens", "4096",
+      NUMBER(2, TOKENS_MAX), CHANGES,
+      .help = "Tokens of one forward pass on one rank. Not given and no divisor of the batch: the "
+              "largest below it that is."),
+  ROW("trainer.objective", CHOICE, trainer.objective, "", "mlm", .choices = plm_objective_names,
+      REFUSED, .help = "What the model learns to predict."),
+  ROW("trainer.masking.mask_rate", DOUBLE, trainer.masking.mask_rate, "", "0.15", NUMBER(0, 1),
+      CHANGES, .help = "Share of the real tokens that are chosen (mlm)."),
+  ROW("trainer.masking.starting_mask_rate", DOUBLE, trainer.masking.starting_mask_rate, "", "0.15",
+      NUMBER(0, 1), CHANGES, .help = "Mask rate at step 1, while mask_rate_steps last."),
+  ROW("trainer.masking.mask_rate_steps", U64, trainer.masking.mask_rate_steps, "steps", "0",
+      NUMBER(0, STEPS_MAX), CHANGES, .help = "Steps from starting_mask_rate to mask_rate."),
+  ROW("trainer.masking.rate_scope", CHOICE, trainer.masking.rate_scope, "", "chunk",
+      .choices = plm_rate_scope_names, CHANGES,
+      .help = "masked_diffusion: one rate a chunk, or one a batch."),
+  ROW("trainer.masking.random_fraction", DOUBLE, trainer.masking.random_fraction, "", "0.0",
+      NUMBER(0, 1), CHANGES, .help = "Share of the chosen tokens that become a random residue."),
+  ROW("trainer.masking.keep_fraction", DOUBLE, trainer.masking.keep_fraction, "", "0.0",
+      NUMBER(0, 1), CHANGES, .help = "Share of the chosen tokens that stay."),
+  ROW("trainer.masking.mlm_warmup_steps", U64, trainer.masking.mlm_warmup_steps, "steps", "0",
+      NUMBER(0, STEPS_MAX), CHANGES, .help = "masked_diffusion: steps that train as mlm first."),
+  ROW("trainer.loss.label_smoothing", DOUBLE, trainer.label_smoothing, "", "0.0", NUMBER(0, 1),
+      .flags = PLM_SETTING_BELOW_MAX, CHANGES, .help = "Label smoothing."),
+  ROW("trainer.loss.z_loss", DOUBLE, trainer.z_loss, "", "0.0", NUMBER(0, 1e3), CHANGES,
+      .help = "Weight of the squared log-sum-exp."),
+  ROW("trainer.optimizer.name", CHOICE, trainer.optimizer.name, "", "muon",
+      .choices = plm_optimizer_names, REFUSED, .help = "muon (Adam beside it), or adamw alone."),
+  ROW("trainer.optimizer.lr_hidden", DOUBLE, trainer.optimizer.lr_hidden, "", "0.005",
+      NUMBER(0, 100), CHANGES, .help = "Learning rate of the matrices."),
+  ROW("trainer.optimizer.lr_embed", DOUBLE, trainer.optimizer.lr_embed, "", "0.01", NUMBER(0, 100),
+      CHANGES, .help = "Learning rate of the embedding tables."),
+  ROW("trainer.optimizer.lr_head", DOUBLE, trainer.optimizer.lr_head, "", "0.01", NUMBER(0, 100),
+      CHANGES, .help = "Learning rate of the head."),
+  ROW("trainer.optimizer.lr_scalar", DOUBLE, trainer.optimizer.lr_scalar, "", "0.01",
+      NUMBER(0, 100), CHANGES, .help = "Learning rate of the mixing weights."),
+  ROW("trainer.optimizer.momentum", DOUBLE, trainer.optimizer.momentum, "", "0.95", NUMBER(0, 1),
+      .flags = PLM_SETTING_BELOW_MAX, CHANGES, .help = "Muon's momentum after its warm-up."),
+  ROW("trainer.optimizer.momentum_warmup_steps", U64, trainer.optimizer.momentum_warmup_steps,
+      "steps", "100", NUMBER(0, STEPS_MAX), CHANGES, .help = "Steps from 0.85 to momentum."),
+  ROW("trainer.optimizer.scale", CHOICE, trainer.optimizer.scale, "", "match_adamw",
+      .choices = plm_muon_scale_names, CHANGES, .help = "Size of Muon's update by shape."),
+  ROW("trainer.optimizer.weight_decay", DOUBLE, trainer.optimizer.weight_decay, "", "0.0",
+      NUMBER(0, 100), CHANGES, .help = "Decoupled decay, of matrices alone."),
+  ROW("trainer.optimizer.betas", DOUBLES, trainer.optimizer.betas, "", "[0.8, 0.95]", NUMBER(0, 1),
+      .flags = PLM_SETTING_BELOW_MAX, .count_min = 2, .count_max = 2, CHANGES,
+      .help = "Adam's betas. Not given: [0.8, 0.95] beside muon, [0.9, 0.95] for adamw."),
+  ROW("trainer.schedule.name", CHOICE, trainer.schedule.name, "", "wsd",
+      .choices = plm_schedule_names, CHANGES, .help = "Shape of the learning rate."),
+  ROW("trainer.schedule.warmup_steps", U64, trainer.schedule.warmup_steps, "steps", "20",
+      NUMBER(0, STEPS_MAX), CHANGES, .help = "Steps of linear warm-up."),
+  ROW("trainer.schedule.cooldown_steps", U64, trainer.schedule.cooldown_steps, "steps", "100",
+      NUMBER(0, STEPS_MAX), CHANGES, .help = "wsd: steps of the decay at the end."),
+  ROW("trainer.schedule.min_lr_fraction", DOUBLE, trainer.schedule.min_lr_fraction, "", "0.0",
+      NUMBER(0, 1), CHANGES, .help = "The factor ends there, not at 0."),
+  ROW("trainer.clip.norm", DOUBLE, trainer.clip_norm, "", "0.0", NUMBER(0, 1e9), CHANGES,
+      .help = "Clip the gradient to this norm; 0: not."),
+  ROW("trainer.clip.auto_percentile", DOUBLE, trainer.clip_auto_percentile, "", "0.0",
+      NUMBER(0, 100), CHANGES, .help = "Clip to this percentile of the last norms; 0: not."),
+  ROW("trainer.ema", DOUBLE, trainer.ema, "", "0.0", NUMBER(0, 1), .flags = PLM_SETTING_BELOW_MAX,
+      CHANGES, .help = "Decay of the weights' moving average; 0: none."),
+  ROW("trainer.checkpoint.every", U64, trainer.checkpoint.every, "steps", "100",
+      NUMBER(0, STEPS_MAX), FREE, .help = "Steps between checkpoints; 0: the first and last alone."),
+  ROW("trainer.checkpoint.keep_last", U32, trainer.checkpoint.keep_last, "checkpoints", "3",
+      NUMBER(1, 1e6), FREE, .help = "The newest ones that stay."),
+  ROW("trainer.checkpoint.keep_best", U32, trainer.checkpoint.keep_best, "checkpoints", "1",
+      NUMBER(0, 1e6), FREE, .help = "The best ones, by evaluation loss, that stay."),
+  ROW("trainer.checkpoint.keep_every", U64, trainer.checkpoint.keep_every, "steps", "0",
+      NUMBER(0, STEPS_MAX), FREE, .help = "Checkpoints at multiples stay for ever; 0: none."),
+  ROW("trainer.checkpoint.max_unevaluated", U32, trainer.checkpoint.max_unevaluated,
+      "checkpoints", "16", NUMBER(1, 1e6), FREE, .help = "Most that wait for the evaluator."),
+  ROW("trainer.checkpoint.max_failed_checkpoints", U32, trainer.checkpoint.max_failed,
+      "checkpoints", "3", NUMBER(1, 1e6), FREE,
+      .help = "So many that cannot be written, in a row, end the run."),
+  ROW("trainer.stop_timeout_s", DOUBLE, trainer.stop_timeout_s, "s", "25", NUMBER(0, 86400), FREE,
+      .help = "Grace between the stop signal and the end."),
+  ROW("trainer.recompute", CHOICE, trainer.recompute, "", "none", .choices = plm_recompute_names,
+      FREE, .help = "What the backward pass computes again instead of keeping."),
+  ROW("trainer.init_from", PATH, trainer.init_from, "", "null", .flags = PLM_SETTING_NULLABLE,
+      FREE, .help = "A checkpoint whose weights a fresh run starts from."),
+  ROW("trainer.max_skipped_steps", U32, trainer.max_skipped_steps, "steps", "20", NUMBER(1, 1e6),
+      FREE, .help = "So many skipped steps in a row end the run."),
+  ROW("trainer.restart", CHOICE, trainer.restart, "", "on-failure", .choices = plm_restart_names,
+      FREE, .help = "When a trainer that ended is started again."),
+
+  ROW("evaluator.device", CHOICE, evaluator.device, "", "auto", .choices = plm_device_names, FREE,
+      .help = "auto: a device the trainer does not use, else the CPU."),
+  ROW("evaluator.threads", U32, evaluator.threads, "threads", "auto", NUMBER(1, 1024),
+      .word = "auto", FREE, .help = "CPU threads. auto: one beside a CPU trainer."),
+  ROW("evaluator.seed", U64, evaluator.seed, "", "0", NUMBER(0, SEED_MAX), FREE,
+      .help = "Seed of the evaluation masks."),
+  ROW("evaluator.splits", SPLITS, evaluator.splits, "", "[valid]", .choices = plm_split_names,
+      .count_offset = AT(evaluator.split_count), .count_min = 1, .count_max = PLM_MAX_SPLITS, FREE,
+      .help = "Splits that every checkpoint is evaluated on."),
+  ROW("evaluator.mask_rate", DOUBLE, evaluator.mask_rate, "", "0.15", NUMBER(0, 1),
+      .flags = PLM_SETTING_ABOVE_MIN, FREE, .help = "Share of the tokens that are masked."),
+  ROW("evaluator.mask_rates", DOUBLES, evaluator.mask_rates, "", "[]", NUMBER(0, 1),
+      .flags = PLM_SETTING_ABOVE_MIN, .count_offset = AT(evaluator.mask_rate_count),
+      .count_max = PLM_MAX_MASK_RATES, FREE, .help = "More rates, for loss_by_mask_rate."),
+  ROW("evaluator.max_tokens", U64, evaluator.max_tokens, "tokens", "200000",
+      NUMBER(1, TOKENS_MAX), .word = "null", FREE,
+      .help = "Real tokens evaluated of a split; null: all."),
+  ROW("evaluator.restart", CHOICE, evaluator.restart, "", "on-failure",
+      .choices = plm_restart_names, FREE, .help = "When an evaluator that ended is started again."),
+
+  ROW("metrics.tensorboard", BOOL, tensorboard, "", "true", FREE,
+      .help = "Write TensorBoard event files."),
+  ROW("metrics.prometheus", STRING, prometheus, "", "null", .flags = PLM_SETTING_NULLABLE, FREE,
+      .help = "Address to serve Prometheus on, for example 127.0.0.1:9464."),
+};
+/* clang-format on */
+
+enum { SETTING_COUNT = sizeof settings / sizeof settings[0] };
+
+const struct plm_setting *plm_settings(size_t *count)
+{
+  if (count != NULL) *count = SETTING_COUNT;
+  return settings;
+}
+
+const struct plm_setting *plm_setting_find(const char *key)
+{
+  for (size_t i = 0; i < SETTING_COUNT; i++) {
+    if (strcmp(settings[i].key, key) == 0) return &settings[i];
+  }
+  return NULL;
+}
+
+size_t plm_setting_index(const struct plm_setting *setting)
+{
+  return (size_t)(setting - settings);
+}
+
+bool plm_setting_is_section(const char *key)
+{
+  const size_t length = strlen(key);
+  for (size_t i = 0; i < SETTING_COUNT; i++) {
+    if (strncmp(settings[i].key, key, length) == 0 && settings[i].key[length] == '.') return true;
+  }
+  return false;
+}
+
+void plm_setting_variable(const char *key, char variable[96])
+{
+  int used = snprintf(variable, 96, "PLM_%s", key);
+  for (int i = 0; i < used && i < 95; i++) {
+    variable[i] = variable[i] == '.' ? '_' : (char)toupper((unsigned char)variable[i]);
+  }
+}
+
+const char *plm_on_resume_name(enum plm_on_resume resume)
+{
+  static const char *const names[] = {"free", "changes the run", "refused"};
+  return names[resume];
+}

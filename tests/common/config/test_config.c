@@ -1,0 +1,413 @@
+/* common/config: defaults are pipeline.yaml's, every problem is found with its place, printing and
+ * loading again gives the same, precedence, resume. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <cjson/cJSON.h>
+
+#include "common/base/file.h"
+#include "common/base/text.h"
+#include "common/config/config.h"
+#include "common/config/settings.h"
+
+static char folder[PLM_PATH_SIZE];
+
+static int enter_folder(void **state)
+{
+  (void)state;
+  const char *given = getenv("PLM_TMP");
+  snprintf(folder, sizeof folder, "%s/config-XXXXXX", given != NULL ? given : "/tmp");
+  return mkdtemp(folder) == NULL || chdir(folder) != 0;
+}
+
+static int leave_folder(void **state)
+{
+  (void)state;
+  return plm_path_remove(folder, NULL) != PLM_OK;
+}
+
+static plm_status load_text(const char *text, struct plm_config *config,
+                            struct plm_config_problems **problems)
+{
+  assert_int_equal(plm_file_write("pipeline.yaml", text, strlen(text), 0644, NULL), PLM_OK);
+  return plm_config_load("./pipeline.yaml", NULL, 0, config, problems, NULL);
+}
+
+static void defaults_equal_the_shipped_file(void **state)
+{
+  (void)state;
+  const char *root = getenv("PLM_ROOT");
+  if (root == NULL) skip();
+  struct plm_config bare, shipped;
+  char path[PLM_PATH_SIZE], *a, *b;
+  snprintf(path, sizeof path, "%s/pipeline.yaml", root);
+  assert_int_equal(plm_config_load(NULL, NULL, 0, &bare, NULL, NULL), PLM_OK);
+  assert_int_equal(plm_config_load(path, NULL, 0, &shipped, NULL, NULL), PLM_OK);
+  size_t count;
+  const struct plm_setting *table = plm_settings(&count);
+  static const char *const own[] = {"run", "corpus", "model.hidden_size", "trainer.steps"};
+  for (size_t i = 0; i < count; i++) {
+    bool is_own = false; /* the demo may set its own run, corpus, sizes and steps */
+    for (size_t j = 0; j < 4; j++) is_own |= strcmp(own[j], table[i].key) == 0;
+    if (is_own) continue;
+    a = plm_setting_print(&table[i], &bare);
+    b = plm_setting_print(&table[i], &shipped);
+    if (strcmp(a, b) != 0) fail_msg("%s: default %s, file %s", table[i].key, a, b);
+    free(a);
+    free(b);
+  }
+  plm_config_deinit(&bare);
+  plm_config_deinit(&shipped);
+}
+
+/* One wrong text, and all that must be said of it. */
+struct wrong {
+  const char *text;
+  const char *problems[6];
+};
+
+static const struct wrong wrongs[] = {
+    {"trainer:\n  optimizer:\n    lr_hiden: 0.1\n",
+     {"pipeline.yaml:3:5: unknown key \"lr_hiden\"; did you mean \"lr_hidden\"?"}},
+    {"trainer:\n  lr_hidden: 0.1\n",
+     {"pipeline.yaml:2:3: unknown key \"lr_hidden\"; did you mean "
+      "\"trainer.optimizer.lr_hidden\"?"}},
+    {"trainer.steps: 5\n", {"pipeline.yaml:1:1: unknown key \"trainer.steps\"; did you mean \"trainer\"?"}},
+    {"zzzzzz: 1\nsed: 2\n",
+     {"pipeline.yaml:1:1: unknown key \"zzzzzz\"",
+      "pipeline.yaml:2:1: unknown key \"sed\"; did you mean \"seed\"?"}},
+    {"trainer:\n  steps: many\n  ema: 1.0\n  steps: 7\n",
+     {"pipeline.yaml:2:10: trainer.steps: expected a whole number, found \"many\"",
+      "pipeline.yaml:3:8: trainer.ema: 1.0 is out of range: must be at least 0 and below 1",
+      "pipeline.yaml:4:3: duplicate key \"steps\"; first on line 2"}},
+    {"trainer:\n  steps: \"300\"\n",
+     {"pipeline.yaml:2:10: trainer.steps: expected a whole number, found the string \"300\""}},
+    {"trainer:\n  steps: -1\n",
+     {"pipeline.yaml:2:10: trainer.steps: -1 is out of range: must be at least 1 and at most "
+      "1000000000000 steps"}},
+    {"seed: 18446744073709551616\n",
+     {"pipeline.yaml:1:7: seed: 18446744073709551616 is out of range: must be at least 0 and at "
+      "most 1.8446744073709552e+19"}},
+    {"model: 3\ndata: [1]\n",
+     {"pipeline.yaml:1:8: model: expected a section (keys with values), found a value",
+      "pipeline.yaml:2:7: data: expected a section (keys with values), found a list"}},
+    {"- a\n", {"pipeline.yaml:1:1: expected keys with values, found a list"}},
+    {"seed: 1\n---\nseed: 2\n", {"pipeline.yaml:3:1: a second YAML document; one is expected"}},
+    {"data: {tokenizer: ems, max_length: 500}\n",
+     {"pipeline.yaml:1:19: data.tokenizer: expected esm or byte, found \"ems\"; did you mean "
+      "\"esm\"?",
+      "pipeline.yaml:1:36: data.max_length: expected a power of two, found \"500\""}},
+    {"model:\n  attention: {pattern: [document, cusal]}\n",
+     {"pipeline.yaml:2:35: model.attention.pattern: \"cusal\" is not document, causal, local, "
+      "block, or these joined by +"}},
+    {"model:\n  attention: {pattern: [block]}\n",
+     {"pipeline.yaml:2:24: model.attention.block: the pattern has a `block` mask, so this must be "
+      "above 0"}},
+    {"trainer: {objective: causal}\nmodel:\n  architecture: unet\n",
+     {"pipeline.yaml:1:22: model.attention.pattern: the causal objective needs causal in every "
+      "entry; write \"document+causal\" for \"document\""}},
+    {"trainer: {objective: causal}\nmodel:\n  attention: {pattern: [causal]}\n",
+     {"pipeline.yaml:1:22: trainer.objective: causal does not go with patch_unet, where a merged "
+      "pair shows a position its own label; use transformer or unet"}},
+    {"model:\n  num_unet_layers: 5\n",
+     {"pipeline.yaml:2:20: model.num_unet_layers: 5 is not even: encoder and decoder mirror each "
+      "other"}},
+    {"model:\n  hidden_size: 100\n",
+     {"pipeline.yaml:2:16: model.hidden_size: 100 is not a multiple of 64, the least common "
+      "multiple of 64 and 4 heads"}},
+    {"model: {architecture: transformer, hidden_size: 48}\n",
+     {"pipeline.yaml:1:49: model.hidden_size: 48 over 4 heads is not a head width of 16 to 128 in "
+      "steps of 8"}},
+    {"trainer:\n  batch_tokens: 1000\n",
+     {"pipeline.yaml:2:17: trainer.batch_tokens: 1000 is not a multiple of data.max_length (512)"}},
+    {"trainer:\n  batch_tokens: 8192\n  micro_batch_tokens: 3072\n",
+     {"pipeline.yaml:3:23: trainer.micro_batch_tokens: 3072 does not divide a rank's share of "
+      "trainer.batch_tokens (8192)"}},
+    {"network:\n  feed: tcp://0.0.0.0:5701\n",
+     {"pipeline.yaml:2:9: network.feed: tcp://0.0.0.0:5701 can be reached from other hosts, which "
+      "needs CURVE keys; run `plm-pipeline keys keys` and set network.keys: keys"}},
+    {"network:\n  feed: localhost\n  announcements: tcp://127.0.0.1:99999\n",
+     {"pipeline.yaml:2:9: network.feed: expected tcp://HOST:PORT or ipc://PATH, found "
+      "\"localhost\"",
+      "pipeline.yaml:3:18: network.announcements: expected tcp://HOST:PORT or ipc://PATH, found "
+      "\"tcp://127.0.0.1:99999\""}},
+    {"evaluator: {splits: [valid, valid], mask_rates: [0.1, 0]}\n",
+     {"pipeline.yaml:1:29: evaluator.splits: \"valid\" stands there twice",
+      "pipeline.yaml:1:55: evaluator.mask_rates: 0 is out of range: must be above 0 and at most "
+      "1"}},
+    {"run: null\n", {"pipeline.yaml:1:6: run: expected a path, found null"}},
+    {"a: [1\n", {"pipeline.yaml:2:1: not valid YAML: did not find expected ',' or ']'"}},
+};
+
+static void every_problem_is_found_with_its_place(void **state)
+{
+  (void)state;
+  for (size_t i = 0; i < sizeof wrongs / sizeof wrongs[0]; i++) {
+    struct plm_config config;
+    struct plm_config_problems *problems = NULL;
+    assert_int_equal(load_text(wrongs[i].text, &config, &problems), PLM_CONFIG);
+    size_t expected = 0;
+    while (wrongs[i].problems[expected] != NULL) expected++;
+    for (size_t j = 0; j < expected && j < plm_config_problems_count(problems); j++) {
+      assert_string_equal(plm_config_problem(problems, j), wrongs[i].problems[j]);
+    }
+    assert_int_equal(plm_config_problems_count(problems), expected);
+    plm_config_problems_free(problems);
+  }
+}
+
+static void a_missing_file_is_a_problem(void **state)
+{
+  (void)state;
+  struct plm_config config;
+  struct plm_config_problems *problems = NULL;
+  assert_int_equal(plm_config_load("nowhere.yaml", NULL, 0, &config, &problems, NULL), PLM_CONFIG);
+  assert_non_null(strstr(plm_config_problem(problems, 0), "nowhere.yaml"));
+  plm_config_problems_free(problems);
+}
+
+/* Every row gets a value that differs from its default; printed and loaded it must come back. */
+static const char all_different[] =
+    "run: 'some: folder \"x\"'\nseed: 18446744073709551615\ncorpus: null\n"
+    "network: {feed: 'tcp://127.0.0.1:*', feed_address: tcp://127.0.0.1:9, evaluation_feed: "
+    "'ipc://sockets/e', announcements: tcp://127.0.0.1:0, keys: ./k, wait_packers_s: 0.1, "
+    "credit_bytes: 1000000}\n"
+    "data: {tokenizer: byte, max_length: 64, document_alignment: 8, packing: next_fit, "
+    "window_groups: 3, truncate: split}\n"
+    "packer: {instances: 2, restart: no}\n"
+    "model: {architecture: unet, hidden_size: 96, num_attention_heads: 6, num_hidden_layers: 4, "
+    "num_unet_layers: 8, num_extra_layers: 0, expansion_ratio: 2.6666666666666665, "
+    "soft_logit_cap: 0, tie_embeddings: true, token_dropout: true, attention: {pattern: "
+    "[document, local+causal, block], window: {start: 130, end: 260, steps: 7}, block: 32}}\n"
+    "trainer: {device: cpu, threads: 2, ranks: 2, precision: fp32, steps: 7, batch_tokens: 256, "
+    "micro_batch_tokens: 64, objective: masked_diffusion, masking: {mask_rate: 0.3, "
+    "starting_mask_rate: 0.2, mask_rate_steps: 3, rate_scope: batch, random_fraction: 0.1, "
+    "keep_fraction: 0.1, mlm_warmup_steps: 1}, loss: {label_smoothing: 0.01, z_loss: 1e-4}, "
+    "optimizer: {name: adamw, lr_hidden: 1e-3, lr_embed: 2e-3, lr_head: 3e-3, lr_scalar: 4e-3, "
+    "momentum: 0.9, momentum_warmup_steps: 5, scale: spectral, weight_decay: 0.1, betas: [0.85, "
+    "0.99]}, schedule: {name: cosine, warmup_steps: 1, cooldown_steps: 2, min_lr_fraction: 0.1}, "
+    "clip: {norm: 1.5}, ema: 0.999, checkpoint: {every: 2, keep_last: 1, keep_best: 0, "
+    "keep_every: 4, max_unevaluated: 5, max_failed_checkpoints: 2}, stop_timeout_s: 5.5, "
+    "recompute: mlp, init_from: /c, max_skipped_steps: 3, restart: always}\n"
+    "evaluator: {device: cpu, threads: 3, seed: 5, splits: [test, train], mask_rate: 0.25, "
+    "mask_rates: [0.1, 0.5], max_tokens: null, restart: no}\n"
+    "metrics: {tensorboard: false, prometheus: 127.0.0.1:9464}\n";
+
+static void printing_and_loading_gives_the_same(void **state)
+{
+  (void)state;
+  static const char *const texts[] = {"", all_different};
+  for (size_t i = 0; i < 2; i++) {
+    struct plm_config config, again;
+    struct plm_config_problems *problems = NULL;
+    char *first, *second;
+    if (load_text(texts[i], &config, &problems) != PLM_OK) {
+      fail_msg("%s", plm_config_problem(problems, 0));
+    }
+    assert_int_equal(plm_config_print(&config, &first, NULL), PLM_OK);
+    if (load_text(first, &again, &problems) != PLM_OK) {
+      fail_msg("%s\n%s", plm_config_problem(problems, 0), first);
+    }
+    assert_int_equal(plm_config_print(&again, &second, NULL), PLM_OK);
+    assert_string_equal(first, second);
+    assert_int_equal(plm_config_check_resume(&config, &again, NULL, NULL), PLM_OK);
+    assert_memory_equal(&config.model, &again.model, sizeof config.model);
+    free(first);
+    free(second);
+    plm_config_deinit(&config);
+    plm_config_deinit(&again);
+  }
+}
+
+static void values_land_in_their_fields(void **state)
+{
+  (void)state;
+  struct plm_config config;
+  char expected[PLM_PATH_SIZE + 32];
+  assert_int_equal(load_text(all_different, &config, NULL), PLM_OK);
+  snprintf(expected, sizeof expected, "%s/some: folder \"x\"", folder);
+  assert_string_equal(config.run, expected);
+  snprintf(expected, sizeof expected, "ipc://%s/sockets/e", folder);
+  assert_string_equal(config.network.evaluation_feed, expected);
+  snprintf(expected, sizeof expected, "%s/k", folder);
+  assert_string_equal(config.network.keys, expected);
+  assert_true(config.seed == UINT64_MAX);
+  assert_null(config.corpus);
+  assert_int_equal(config.model.vocab_size, 261);
+  assert_int_equal(config.model.max_length, 64);
+  assert_int_equal(config.model.pattern_count, 3);
+  assert_int_equal(config.model.pattern[1],
+                   PLM_ATTENTION_DOCUMENT | PLM_ATTENTION_CAUSAL | PLM_ATTENTION_LOCAL);
+  assert_true(config.trainer.optimizer.betas[1] == 0.99);
+  assert_int_equal(config.trainer.restart, PLM_RESTART_ALWAYS);
+  assert_int_equal(config.evaluator.split_count, 2);
+  assert_string_equal(config.evaluator.splits[0], "test");
+  assert_int_equal(config.evaluator.max_tokens, 0);
+  assert_int_equal(config.evaluator.mask_rate_count, 2);
+  plm_config_deinit(&config);
+}
+
+static void later_sources_win(void **state)
+{
+  (void)state;
+  struct plm_config config;
+  const struct plm_config_override overrides[] = {{"trainer.ema", "0.5"},
+                                                  {"evaluator.splits", "valid, test"},
+                                                  {"trainer.schedule", "{name: linear}"},
+                                                  {"run", "a#b: c"}};
+  const char text[] = "trainer: {steps: 5, ema: 0.1, max_skipped_steps: 7}\n";
+  setenv("PLM_TRAINER_STEPS", "6", 1);
+  setenv("PLM_TRAINER_EMA", "0.2", 1);
+  setenv("PLM_READY_FD", "not ours", 1);
+  assert_int_equal(plm_file_write("pipeline.yaml", text, strlen(text), 0644, NULL), PLM_OK);
+  assert_int_equal(plm_config_load("pipeline.yaml", overrides, 4, &config, NULL, NULL), PLM_OK);
+  assert_int_equal(config.trainer.max_skipped_steps, 7);
+  assert_int_equal(config.trainer.steps, 6);
+  assert_true(config.trainer.ema == 0.5);
+  assert_int_equal(config.evaluator.split_count, 2);
+  assert_int_equal(config.trainer.schedule.name, PLM_SCHEDULE_LINEAR);
+  assert_string_equal(strrchr(config.run, '/'), "/a#b: c");
+  const struct plm_setting *steps = plm_setting_find("trainer.steps");
+  assert_int_equal(config.origins[plm_setting_index(steps)].kind, PLM_ORIGIN_ENVIRONMENT);
+  plm_config_deinit(&config);
+  unsetenv("PLM_TRAINER_EMA");
+  unsetenv("PLM_READY_FD");
+
+  struct plm_config_problems *problems = NULL;
+  const struct plm_config_override wrong[] = {{"trainer.stepps", "5"}, {"seed", "x"}};
+  setenv("PLM_TRAINER_STEPS", "none", 1);
+  setenv("PLM_MODEL_HIDEN_SIZE", "1", 1);
+  assert_int_equal(plm_config_load(NULL, wrong, 2, &config, &problems, NULL), PLM_CONFIG);
+  struct plm_text all = {0};
+  for (size_t i = 0; i < plm_config_problems_count(problems); i++) {
+    plm_text_printf(&all, "%s\n", plm_config_problem(problems, i));
+  }
+  static const char *const lines[] = {
+      "PLM_TRAINER_STEPS: trainer.steps: expected a whole number, found \"none\"\n",
+      "PLM_MODEL_HIDEN_SIZE: unknown variable; did you mean \"PLM_MODEL_HIDDEN_SIZE\"?\n",
+      "--set trainer.stepps: unknown key \"stepps\"; did you mean \"steps\"?\n",
+      "--set seed: seed: expected a whole number, found \"x\"\n"};
+  for (size_t i = 0; i < 4; i++) {
+    if (strstr(all.data, lines[i]) == NULL) fail_msg("missing %s in\n%s", lines[i], all.data);
+  }
+  assert_int_equal(plm_config_problems_count(problems), 4);
+  plm_text_deinit(&all);
+  plm_config_problems_free(problems);
+  unsetenv("PLM_TRAINER_STEPS");
+  unsetenv("PLM_MODEL_HIDEN_SIZE");
+}
+
+static void defaults_follow_what_was_chosen(void **state)
+{
+  (void)state;
+  struct plm_config config;
+  assert_int_equal(
+      load_text("trainer: {optimizer: {name: adamw}, batch_tokens: 1536}\n", &config, NULL),
+      PLM_OK);
+  assert_true(config.trainer.optimizer.betas[0] == 0.9);
+  assert_int_equal(config.trainer.micro_batch_tokens, 1536);
+  assert_int_equal(plm_config_alignment(&config), 4); /* 2^min(2, 9) */
+  plm_config_deinit(&config);
+  assert_int_equal(load_text("data: {max_length: 4}\ntrainer: {batch_tokens: 40}\n"
+                             "model: {num_unet_layers: 10}\n",
+                             &config, NULL),
+                   PLM_OK);
+  assert_int_equal(plm_config_alignment(&config), 4); /* 2^min(4, 2) */
+  assert_int_equal(config.trainer.micro_batch_tokens, 40);
+  plm_config_deinit(&config);
+}
+
+static void a_resume_knows_what_may_change(void **state)
+{
+  (void)state;
+  struct plm_config before, now;
+  struct plm_error error = {0};
+  struct plm_text changes = {0};
+  assert_int_equal(load_text("", &before, NULL), PLM_OK);
+  assert_int_equal(
+      load_text("trainer: {steps: 400, restart: no}\nnetwork: {wait_packers_s: 1}\n", &now, NULL),
+      PLM_OK);
+  assert_int_equal(plm_config_check_resume(&before, &now, &changes, &error), PLM_OK);
+  assert_string_equal(changes.data, "trainer.steps: 300 -> 400\n");
+  plm_config_deinit(&now);
+  assert_int_equal(load_text("model: {num_extra_layers: 2}\n", &now, NULL), PLM_OK);
+  assert_int_equal(plm_config_check_resume(&before, &now, NULL, &error), PLM_CONFIG);
+  assert_non_null(strstr(error.what, "model.num_extra_layers changed from 1 to 2"));
+  assert_non_null(strstr(error.hint, "trainer.init_from"));
+  plm_text_deinit(&changes);
+  plm_config_deinit(&before);
+  plm_config_deinit(&now);
+}
+
+static void the_reference_widths(void **state)
+{
+  (void)state;
+  const struct plm_model_config model = {.architecture = PLM_PATCH_UNET,
+                                         .hidden_size = 768,
+                                         .num_attention_heads = 12,
+                                         .num_unet_layers = 12};
+  /* unit = 192: 192 * ceil(768 (5 + k) / 960), at most 1536 */
+  static const uint32_t widths[] = {768, 960, 1152, 1344, 1536, 1536};
+  for (uint32_t k = 0; k < 6; k++) assert_int_equal(plm_model_config_width(&model, k), widths[k]);
+}
+
+static void a_model_goes_through_json(void **state)
+{
+  (void)state;
+  struct plm_config config;
+  struct plm_model_config back;
+  assert_int_equal(load_text(all_different, &config, NULL), PLM_OK);
+  cJSON *json = plm_model_config_to_json(&config.model);
+  assert_int_equal(plm_model_config_from_json(json, &back, NULL), PLM_OK);
+  assert_memory_equal(&back, &config.model, sizeof back);
+  cJSON_ReplaceItemInObject(json, "hidden_size", cJSON_CreateNumber(97));
+  assert_int_equal(plm_model_config_from_json(json, &back, NULL), PLM_CONFIG);
+  cJSON_ReplaceItemInObject(json, "hidden_size", cJSON_CreateNumber(-96));
+  assert_int_equal(plm_model_config_from_json(json, &back, NULL), PLM_FORMAT);
+  cJSON_DeleteItemFromObject(json, "attention");
+  cJSON_ReplaceItemInObject(json, "hidden_size", cJSON_CreateNumber(96));
+  assert_int_equal(plm_model_config_from_json(json, &back, NULL), PLM_FORMAT);
+  cJSON_Delete(json);
+  plm_config_deinit(&config);
+}
+
+static void variables_are_distinct(void **state)
+{
+  (void)state;
+  size_t count;
+  const struct plm_setting *table = plm_settings(&count);
+  for (size_t i = 0; i < count; i++) {
+    char a[96], b[96];
+    plm_setting_variable(table[i].key, a);
+    for (size_t j = 0; j < i; j++) {
+      plm_setting_variable(table[j].key, b);
+      assert_string_not_equal(a, b);
+    }
+  }
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(defaults_equal_the_shipped_file),
+      cmocka_unit_test(every_problem_is_found_with_its_place),
+      cmocka_unit_test(a_missing_file_is_a_problem),
+      cmocka_unit_test(printing_and_loading_gives_the_same),
+      cmocka_unit_test(values_land_in_their_fields),
+      cmocka_unit_test(later_sources_win),
+      cmocka_unit_test(defaults_follow_what_was_chosen),
+      cmocka_unit_test(a_resume_knows_what_may_change),
+      cmocka_unit_test(the_reference_widths),
+      cmocka_unit_test(a_model_goes_through_json),
+      cmocka_unit_test(variables_are_distinct),
+  };
+  return cmocka_run_group_tests_name("config", tests, enter_folder, leave_folder);
+}
