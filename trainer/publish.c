@@ -1,0 +1,204 @@
+/* The writer thread: one snapshot at a time, handed over under a mutex. */
+#include "trainer/publish.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "trainer/retention.h"
+
+enum owner { OWNER_NOBODY, OWNER_TRAINER, OWNER_WRITER };
+
+struct plm_publisher {
+  struct plm_checkpoint_context context;
+  struct plm_announcer *announcer;
+  struct plm_snapshot snapshot;
+  pthread_t thread;
+  pthread_mutex_t mutex; /* guards all below */
+  pthread_cond_t changed;
+  enum owner owner; /* of the snapshot */
+  bool closing;
+  struct plm_publisher_outcome outcome;
+};
+
+static void announce(struct plm_publisher *publisher, uint64_t step, struct plm_hash manifest)
+{
+  char name[PLM_CHECKPOINT_NAME_SIZE];
+  struct plm_announcement message = {.step = step, .manifest = manifest};
+  plm_checkpoint_name(step, name);
+  snprintf(message.path, sizeof message.path, "%s/%s", PLM_RUN_CHECKPOINTS, name);
+  if (publisher->announcer != NULL) plm_announcer_send(publisher->announcer, &message);
+}
+
+/* Losing a deletion is no reason to lose a run. */
+static void apply_retention(const struct plm_checkpoint_context *context, uint64_t step)
+{
+  const struct plm_config *config = context->config;
+  const char *split = config->evaluator.split_count > 0 ? config->evaluator.splits[0] : NULL;
+  struct plm_error error = {0};
+  if (plm_retention_apply(context->run, &config->trainer.checkpoint, split, step, &error) != PLM_OK)
+    plm_warning("old checkpoints could not be deleted: %s", error.what);
+}
+
+static void write_snapshot(struct plm_publisher *publisher)
+{
+  const uint64_t step = publisher->snapshot.step, started = plm_clock_ns();
+  struct plm_hash identity = {0}, manifest = {0};
+  struct plm_error error = {0};
+  const plm_status status = plm_checkpoint_folder_publish(&publisher->context, &publisher->snapshot,
+                                                          &identity, &manifest, &error);
+  if (status == PLM_OK) {
+    announce(publisher, step, manifest);
+    apply_retention(&publisher->context, step);
+    plm_debug("checkpoint %llu published", (unsigned long long)step);
+  }
+  pthread_mutex_lock(&publisher->mutex);
+  struct plm_publisher_outcome *outcome = &publisher->outcome;
+  outcome->seconds = 1e-9 * (double)(plm_clock_ns() - started);
+  outcome->status = status;
+  outcome->error = error;
+  if (status == PLM_OK) {
+    outcome->any = true;
+    outcome->step = step;
+    outcome->identity = identity;
+    outcome->failed_in_a_row = 0;
+  } else {
+    outcome->failed_in_a_row++;
+  }
+  const uint32_t failed = outcome->failed_in_a_row;
+  pthread_mutex_unlock(&publisher->mutex);
+  if (status == PLM_OK) return;
+  plm_log_error(&error);
+  plm_warning("checkpoint %llu FAILED (%u in a row); the previous one is intact",
+              (unsigned long long)step, failed);
+}
+
+static void *writer(void *argument)
+{
+  struct plm_publisher *publisher = argument;
+  sigset_t all; /* signals are the main thread's */
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, NULL);
+  pthread_mutex_lock(&publisher->mutex);
+  for (;;) {
+    while (publisher->owner != OWNER_WRITER && !publisher->closing)
+      pthread_cond_wait(&publisher->changed, &publisher->mutex);
+    if (publisher->owner != OWNER_WRITER) break;
+    pthread_mutex_unlock(&publisher->mutex);
+    write_snapshot(publisher);
+    pthread_mutex_lock(&publisher->mutex);
+    free(publisher->snapshot.trainer_json);
+    publisher->snapshot.trainer_json = NULL;
+    publisher->owner = OWNER_NOBODY;
+    pthread_cond_broadcast(&publisher->changed);
+  }
+  pthread_mutex_unlock(&publisher->mutex);
+  return NULL;
+}
+
+static float *take(size_t elements, bool *failed)
+{
+  float *buffer = elements == 0 ? NULL : calloc(elements, sizeof *buffer);
+  if (elements != 0 && buffer == NULL) *failed = true;
+  return buffer;
+}
+
+static void release(struct plm_publisher *publisher)
+{
+  free(publisher->snapshot.weights);
+  free(publisher->snapshot.average);
+  free(publisher->snapshot.first);
+  free(publisher->snapshot.second);
+  free(publisher->snapshot.trainer_json);
+  free(publisher);
+}
+
+plm_status plm_publisher_open(const struct plm_checkpoint_context *context, size_t weights,
+                              size_t first, size_t second, bool with_average,
+                              struct plm_announcer *announcer, struct plm_publisher **out,
+                              struct plm_error *error)
+{
+  struct plm_publisher *publisher = calloc(1, sizeof *publisher);
+  bool failed = publisher == NULL;
+  if (!failed) {
+    publisher->context = *context;
+    publisher->announcer = announcer;
+    publisher->snapshot.weights = take(weights, &failed);
+    publisher->snapshot.average = take(with_average ? weights : 0, &failed);
+    publisher->snapshot.first = take(first, &failed);
+    publisher->snapshot.second = take(second, &failed);
+  }
+  if (failed) {
+    if (publisher != NULL) release(publisher);
+    return plm_error_set(error, PLM_NO_MEMORY, "no host memory for a snapshot");
+  }
+  pthread_mutex_init(&publisher->mutex, NULL);
+  pthread_cond_init(&publisher->changed, NULL);
+  if (pthread_create(&publisher->thread, NULL, writer, publisher) != 0) {
+    release(publisher);
+    return plm_error_set(error, PLM_FAILURE, "cannot start the writer thread");
+  }
+  *out = publisher;
+  return PLM_OK;
+}
+
+void plm_publisher_close(struct plm_publisher *publisher)
+{
+  if (publisher == NULL) return;
+  pthread_mutex_lock(&publisher->mutex);
+  publisher->closing = true;
+  pthread_cond_broadcast(&publisher->changed);
+  pthread_mutex_unlock(&publisher->mutex);
+  pthread_join(publisher->thread, NULL);
+  pthread_mutex_destroy(&publisher->mutex);
+  pthread_cond_destroy(&publisher->changed);
+  release(publisher);
+}
+
+static void set_owner(struct plm_publisher *publisher, enum owner owner)
+{
+  pthread_mutex_lock(&publisher->mutex);
+  PLM_ASSERT(publisher->owner == OWNER_TRAINER);
+  publisher->owner = owner;
+  pthread_cond_broadcast(&publisher->changed);
+  pthread_mutex_unlock(&publisher->mutex);
+}
+
+struct plm_snapshot *plm_publisher_begin(struct plm_publisher *publisher)
+{
+  pthread_mutex_lock(&publisher->mutex);
+  while (publisher->owner != OWNER_NOBODY)
+    pthread_cond_wait(&publisher->changed, &publisher->mutex);
+  publisher->owner = OWNER_TRAINER;
+  pthread_mutex_unlock(&publisher->mutex);
+  return &publisher->snapshot;
+}
+
+void plm_publisher_submit(struct plm_publisher *publisher)
+{
+  set_owner(publisher, OWNER_WRITER);
+}
+
+void plm_publisher_fail(struct plm_publisher *publisher, const struct plm_error *error)
+{
+  pthread_mutex_lock(&publisher->mutex);
+  publisher->outcome.failed_in_a_row++;
+  publisher->outcome.status = error->status;
+  publisher->outcome.error = *error;
+  pthread_mutex_unlock(&publisher->mutex);
+  plm_log_error(error);
+  set_owner(publisher, OWNER_NOBODY);
+}
+
+struct plm_publisher_outcome plm_publisher_outcome(struct plm_publisher *publisher, bool wait)
+{
+  pthread_mutex_lock(&publisher->mutex);
+  while (wait && publisher->owner == OWNER_WRITER)
+    pthread_cond_wait(&publisher->changed, &publisher->mutex);
+  const struct plm_publisher_outcome outcome = publisher->outcome;
+  pthread_mutex_unlock(&publisher->mutex);
+  return outcome;
+}

@@ -1,0 +1,194 @@
+/* Resuming: from a verified folder back to the state of the step it was taken after. */
+#include "trainer/resume.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/log.h"
+#include "common/base/text.h"
+#include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/safetensors.h"
+#include "common/run/run.h"
+
+plm_status plm_resume_find(const char *run, bool *found, uint64_t *step,
+                           char directory[PLM_PATH_SIZE], struct plm_error *error)
+{
+  char checkpoints[PLM_PATH_SIZE], name[PLM_CHECKPOINT_NAME_SIZE];
+  uint64_t *steps = NULL;
+  size_t count = 0;
+  PLM_TRY(plm_path_join(checkpoints, run, PLM_RUN_CHECKPOINTS, error));
+  PLM_TRY(plm_checkpoint_list(checkpoints, &steps, &count, error));
+  free(steps);
+  *found = count > 0;
+  if (count == 0) return PLM_OK;
+  const plm_status status = plm_checkpoint_newest(checkpoints, step, error);
+  if (status == PLM_NOT_FOUND) {
+    plm_error_set(error, PLM_CORRUPT, "none of the %zu checkpoints of the run verifies", count);
+    plm_error_where(error, "%s", checkpoints);
+    plm_error_hint(error, "`plm-pipeline checkpoints --verify` says what is wrong; `up --resume "
+                          "never` moves them aside and starts anew");
+    return PLM_CORRUPT;
+  }
+  if (status != PLM_OK) return status;
+  plm_checkpoint_name(*step, name);
+  return plm_path_join(directory, checkpoints, name, error);
+}
+
+static plm_status compare_configurations(const char *yaml, const struct plm_config *config,
+                                         struct plm_trainer_state *state, struct plm_error *error)
+{
+  struct plm_config before = {0};
+  struct plm_text changes = {0};
+  PLM_TRY(plm_config_load_text(yaml, strlen(yaml), &before, error));
+  plm_status status = plm_config_check_resume(&before, config, &changes, error);
+  if (status == PLM_OK && changes.length > 0) {
+    plm_info("the configuration changed since step %llu:\n%s", (unsigned long long)state->step,
+             changes.data);
+    status = plm_trainer_state_remember(state, changes.data, error);
+  }
+  plm_text_deinit(&changes);
+  plm_config_deinit(&before);
+  return status;
+}
+
+plm_status plm_resume_read_state(const char *directory, const struct plm_config *config,
+                                 struct plm_trainer_state *state, struct plm_error *error)
+{
+  char *yaml = NULL;
+  PLM_TRY(plm_trainer_state_read(directory, state, &yaml, error));
+  const plm_status status = compare_configurations(yaml, config, state, error);
+  free(yaml);
+  return status;
+}
+
+void plm_resume_inexact(struct plm_trainer_state *state, const char *what, const char *before,
+                        const char *now)
+{
+  plm_warning("the resume is not bit-exact: %s was %s, is %s (same data and masks, equal up to "
+              "rounding)",
+              what, before, now);
+  state->exact = false;
+}
+
+static void compare_text(struct plm_trainer_state *state, const char *what, const char *before,
+                         const char *now)
+{
+  if (strcmp(before, now) != 0) plm_resume_inexact(state, what, before, now);
+}
+
+static void compare_number(struct plm_trainer_state *state, const char *what, uint32_t before,
+                           uint32_t now)
+{
+  char texts[2][16];
+  snprintf(texts[0], sizeof texts[0], "%u", before);
+  snprintf(texts[1], sizeof texts[1], "%u", now);
+  compare_text(state, what, texts[0], texts[1]);
+}
+
+void plm_resume_resolve(struct plm_trainer_state *state, const struct plm_config *config,
+                        const struct plm_resolved *today, enum plm_precision *precision,
+                        uint32_t *threads)
+{
+  const struct plm_resolved *saved = &state->resolved;
+  *precision = config->trainer.precision;
+  if (*precision == PLM_PRECISION_AUTO)
+    *precision = strcmp(saved->precision, plm_precision_name(PLM_PRECISION_BF16)) == 0
+                     ? PLM_PRECISION_BF16
+                     : PLM_PRECISION_FP32;
+  *threads = config->trainer.threads == 0 ? saved->threads : config->trainer.threads;
+  compare_text(state, "precision", saved->precision, plm_precision_name(*precision));
+  compare_number(state, "threads", saved->threads, *threads);
+  compare_number(state, "ranks", saved->ranks, today->ranks);
+  compare_number(state, "chunks of a micro-batch", saved->micro_chunks, today->micro_chunks);
+  compare_text(state, "processor", saved->processor, today->processor);
+  compare_text(state, "plm-trainer", saved->version, today->version);
+}
+
+/* ---- tensors ------------------------------------------------------------------------------- */
+
+static plm_status check_tensor(const struct plm_tensor_info *tensor, const char *name,
+                               enum plm_dtype dtype, size_t bytes, struct plm_error *error)
+{
+  if (tensor == NULL) return plm_error_set(error, PLM_FORMAT, "tensor %s is missing", name);
+  if (tensor->dtype != dtype || tensor->bytes != bytes)
+    return plm_error_set(error, PLM_FORMAT, "tensor %s has another type or shape", name);
+  return PLM_OK;
+}
+
+static plm_status load_moments(const struct plm_safetensors *file, struct plm_ops *ops,
+                               struct plm_optimizer *optimizer, struct plm_error *error)
+{
+  const struct plm_optimizer_state state = plm_optimizer_state(optimizer);
+  size_t count;
+  const struct plm_optimizer_tensor *tensors = plm_optimizer_tensors(optimizer, &count);
+  for (size_t i = 0; i < count; i++) {
+    const size_t bytes = tensors[i].count * sizeof(float);
+    const struct plm_tensor_info *tensor = plm_safetensors_find(file, tensors[i].name);
+    PLM_TRY(check_tensor(tensor, tensors[i].name, PLM_F32, bytes, error));
+    float *to = (tensors[i].second ? state.second : state.first) + tensors[i].offset;
+    ops->upload(ops, to, tensor->data, bytes);
+  }
+  return PLM_OK;
+}
+
+static plm_status load_clip(const struct plm_safetensors *file, struct plm_clip *clip,
+                            struct plm_error *error)
+{
+  const struct plm_tensor_info *tensor = plm_safetensors_find(file, "clip.norms");
+  if (tensor == NULL) return PLM_OK; /* no norm was taken yet */
+  if (tensor->bytes > sizeof clip->norms)
+    return plm_error_set(error, PLM_FORMAT, "tensor clip.norms has more than %d entries",
+                         PLM_CLIP_HISTORY);
+  PLM_TRY(check_tensor(tensor, "clip.norms", PLM_F64, tensor->bytes, error));
+  double norms[PLM_CLIP_HISTORY]; /* the file's bytes need not be aligned */
+  memcpy(norms, tensor->data, tensor->bytes);
+  plm_clip_import(clip, norms, (uint32_t)(tensor->bytes / sizeof *norms));
+  return PLM_OK;
+}
+
+/* The average travels through the model's parameter arena, the one place that loads files. When the
+ * checkpoint has none (EMA was off), it starts at the weights. */
+static plm_status load_average(const char *directory, struct plm_model *model,
+                               struct plm_optimizer *optimizer, struct plm_error *error)
+{
+  char path[PLM_PATH_SIZE];
+  if (plm_optimizer_state(optimizer).average == NULL) return PLM_OK;
+  PLM_TRY(plm_path_join(path, directory, "ema.safetensors", error));
+  if (plm_file_exists(path))
+    PLM_TRY(plm_checkpoint_load_weights(directory, "ema.safetensors", model, error));
+  else
+    PLM_TRY(plm_checkpoint_load_weights(directory, "model.safetensors", model, error));
+  plm_optimizer_start_average(optimizer);
+  return PLM_OK;
+}
+
+plm_status plm_resume_load_tensors(const char *directory, struct plm_model *model,
+                                   struct plm_optimizer *optimizer, struct plm_clip *clip,
+                                   struct plm_error *error)
+{
+  char path[PLM_PATH_SIZE];
+  PLM_TRY(load_average(directory, model, optimizer, error));
+  PLM_TRY(plm_checkpoint_load_weights(directory, "model.safetensors", model, error));
+  PLM_TRY(plm_path_join(path, directory, "optimizer.safetensors", error));
+  struct plm_safetensors *file = NULL;
+  PLM_TRY(plm_safetensors_open(path, &file, error));
+  plm_status status = load_moments(file, plm_model_ops(model), optimizer, error);
+  if (status == PLM_OK) status = load_clip(file, clip, error);
+  plm_safetensors_close(file);
+  if (status == PLM_FORMAT) {
+    plm_error_where(error, "%s", path);
+    plm_error_hint(error, "trainer.optimizer.name must be the one the run began with");
+  }
+  return status;
+}
+
+plm_status plm_resume_init_from(const char *directory, struct plm_model *model,
+                                struct plm_error *error)
+{
+  uint64_t step;
+  PLM_TRY(plm_checkpoint_verify(directory, &step, NULL, error));
+  PLM_TRY(plm_checkpoint_load_weights(directory, "model.safetensors", model, error));
+  plm_info("initial weights from %s (step %llu)", directory, (unsigned long long)step);
+  return PLM_OK;
+}

@@ -1,0 +1,45 @@
+/* Where a run goes on: its newest valid checkpoint, and the state in it. */
+#ifndef PLM_TRAINER_RESUME_H
+#define PLM_TRAINER_RESUME_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/base/file.h"
+#include "common/base/status.h"
+#include "common/config/config.h"
+#include "trainer/clip.h"
+#include "trainer/optimizer.h"
+#include "trainer/trainer_state.h"
+
+/* The newest checkpoint of a run that verifies. *found is false when the run has none at all.
+ * PLM_CORRUPT when it has some and none verifies: nobody starts anew over a run's remains. */
+plm_status plm_resume_find(const char *run, bool *found, uint64_t *step,
+                           char directory[PLM_PATH_SIZE], struct plm_error *error);
+
+/* trainer.json of that checkpoint into state (cursor initialised), checked against today's
+ * configuration: PLM_CONFIG for a refused key; what changes the run is reported and remembered in
+ * the state's history. */
+plm_status plm_resume_read_state(const char *directory, const struct plm_config *config,
+                                 struct plm_trainer_state *state, struct plm_error *error);
+
+/* The choices to resolve today's run with: the saved ones, unless the configuration now names
+ * another. Where they cannot be taken on this machine, state->exact becomes false and a line says
+ * so. precision, threads and isa are what plm_ops_cpu_open shall get. */
+void plm_resume_resolve(struct plm_trainer_state *state, const struct plm_config *config,
+                        const struct plm_resolved *today, enum plm_precision *precision,
+                        uint32_t *threads);
+/* Says once why a resume is not exact, and marks the state. */
+void plm_resume_inexact(struct plm_trainer_state *state, const char *what, const char *before,
+                        const char *now);
+
+/* Weights, moments, average and clip history into their places. */
+plm_status plm_resume_load_tensors(const char *directory, struct plm_model *model,
+                                   struct plm_optimizer *optimizer, struct plm_clip *clip,
+                                   struct plm_error *error);
+
+/* trainer.init_from: the weights of a verified checkpoint, nothing else. */
+plm_status plm_resume_init_from(const char *directory, struct plm_model *model,
+                                struct plm_error *error);
+
+#endif

@@ -1,0 +1,189 @@
+/* The reports of a step. */
+#include "trainer/step_report.h"
+
+#include <cjson/cJSON.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/file.h"
+#include "common/base/log.h"
+#include "common/run/run.h"
+
+enum { WAITING_LIMIT = 10000 /* lines */, PEOPLE_EVERY_MS = 5000, BOARD_EVERY_MS = 10000 };
+
+struct plm_step_report {
+  struct plm_metrics_file *file;
+  struct plm_tensorboard *board; /* NULL: off */
+  cJSON *waiting;                /* array of lines the file could not take */
+  uint64_t last_step;
+  int64_t people_ms, board_ms; /* when each was last served */
+  bool warned;
+};
+
+static plm_status cut(struct plm_metrics_file *file, uint64_t keep_bytes, struct plm_error *error)
+{
+  const uint64_t size = plm_metrics_size(file);
+  if (size >= keep_bytes) return plm_metrics_cut(file, keep_bytes, error);
+  plm_warning("%s is shorter (%llu bytes) than its checkpoint knows (%llu); lines are missing",
+              PLM_RUN_TRAINER_METRICS, (unsigned long long)size, (unsigned long long)keep_bytes);
+  return PLM_OK;
+}
+
+plm_status plm_step_report_open(const char *run, bool tensorboard, uint64_t keep_bytes,
+                                int64_t resumed_step, uint64_t last_step,
+                                struct plm_step_report **out, struct plm_error *error)
+{
+  char path[PLM_PATH_SIZE];
+  struct plm_step_report *report = calloc(1, sizeof *report);
+  if (report == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for the reports");
+  report->last_step = last_step;
+  report->waiting = cJSON_CreateArray();
+  plm_status status;
+  PLM_TRY_GOTO(status, plm_path_join(path, run, PLM_RUN_TRAINER_METRICS, error), failed);
+  PLM_TRY_GOTO(status, plm_metrics_open(path, &report->file, error), failed);
+  PLM_TRY_GOTO(status, cut(report->file, keep_bytes, error), failed);
+  PLM_TRY_GOTO(status, plm_path_join(path, run, PLM_RUN_TENSORBOARD "/trainer", error), failed);
+  struct plm_error board_error = {0};
+  if (tensorboard && (plm_directory_make(path, &board_error) != PLM_OK ||
+                      plm_tensorboard_open(path, resumed_step, &report->board, &board_error) !=
+                          PLM_OK))
+    plm_warning("no TensorBoard files: %s", board_error.what);
+  *out = report;
+  return PLM_OK;
+failed:
+  plm_step_report_close(report);
+  return status;
+}
+
+void plm_step_report_close(struct plm_step_report *report)
+{
+  if (report == NULL) return;
+  if (report->file != NULL) plm_step_report_flush(report, NULL);
+  plm_tensorboard_close(report->board);
+  plm_metrics_close(report->file);
+  cJSON_Delete(report->waiting);
+  free(report);
+}
+
+struct plm_metrics_file *plm_step_report_file(struct plm_step_report *report)
+{
+  return report->file;
+}
+
+static double memory_bytes(void) /* resident */
+{
+  long pages = 0;
+  FILE *file = fopen("/proc/self/statm", "re");
+  if (file == NULL) return NAN;
+  if (fscanf(file, "%*d %ld", &pages) != 1) pages = 0;
+  fclose(file);
+  return (double)pages * (double)sysconf(_SC_PAGESIZE);
+}
+
+static cJSON *build(const struct plm_step_line *line)
+{
+  const struct plm_step_result *result = line->result;
+  const double real = (double)result->real_tokens, padded = (double)result->padded_tokens;
+  cJSON *json = plm_metrics_line();
+  plm_metrics_integer(json, "step", line->step);
+  plm_metrics_number(json, "loss", result->loss);
+  plm_metrics_number(json, "lr_hidden", line->rates.of[PLM_GROUP_HIDDEN]);
+  plm_metrics_number(json, "lr_embed", line->rates.of[PLM_GROUP_EMBED]);
+  plm_metrics_number(json, "lr_head", line->rates.of[PLM_GROUP_HEAD]);
+  plm_metrics_number(json, "lr_scalar", line->rates.of[PLM_GROUP_SCALAR]);
+  plm_metrics_number(json, "grad_norm", result->grad_norm);
+  plm_metrics_number(json, "clip_norm", result->clip_norm);
+  plm_metrics_number(json, "mask_rate", line->mask_rate);
+  plm_metrics_integer(json, "window", result->window);
+  plm_metrics_integer(json, "tokens", line->tokens);
+  plm_metrics_number(json, "padding_fraction", 1 - real / padded);
+  plm_metrics_integer(json, "skipped_updates", line->skipped_updates);
+  if (!line->exact) cJSON_AddBoolToObject(json, "exact", false);
+  plm_metrics_number(json, "tokens_per_second", real / line->step_s);
+  plm_metrics_number(json, "padded_tokens_per_second", padded / line->step_s);
+  plm_metrics_number(json, "step_ms", 1e3 * line->step_s);
+  plm_metrics_number(json, "data_wait_ms", 1e3 * line->data_wait_s);
+  plm_metrics_number(json, "checkpoint_ms", 1e3 * line->checkpoint_s);
+  plm_metrics_number(json, "mfu",
+                     line->product_flops > 0 ? result->flops / line->step_s / line->product_flops
+                                             : NAN);
+  plm_metrics_number(json, "memory_bytes", memory_bytes());
+  plm_metrics_number(json, "time", plm_clock_wall_s());
+  return json;
+}
+
+/* Every number of the line but its step and time is a curve. */
+static void write_board(struct plm_step_report *report, uint64_t step, const cJSON *json)
+{
+  size_t count;
+  const struct plm_metric_field *table = plm_metric_table(&count);
+  struct plm_error error = {0};
+  plm_status status = PLM_OK;
+  for (size_t i = 0; i < count && status == PLM_OK; i++) {
+    if (table[i].stage != PLM_STAGE_TRAINER || strcmp(table[i].name, "step") == 0 ||
+        strcmp(table[i].name, "time") == 0)
+      continue;
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, table[i].name);
+    if (item == NULL || cJSON_IsNull(item)) continue;
+    const double value = cJSON_IsRaw(item) ? strtod(item->valuestring, NULL) : item->valuedouble;
+    status = plm_tensorboard_scalar(report->board, (int64_t)step, table[i].name, value, &error);
+  }
+  const int64_t now = plm_clock_ms();
+  if (status == PLM_OK && (now - report->board_ms >= BOARD_EVERY_MS || step == report->last_step)) {
+    report->board_ms = now;
+    status = plm_tensorboard_flush(report->board, &error);
+  }
+  if (status == PLM_OK) return;
+  plm_warning("TensorBoard files end here: %s", error.what);
+  plm_tensorboard_close(report->board);
+  report->board = NULL;
+}
+
+static void tell_people(struct plm_step_report *report, const struct plm_step_line *line)
+{
+  const int64_t now = plm_clock_ms();
+  const bool last = line->step == report->last_step;
+  if (report->people_ms != 0 && now - report->people_ms < PEOPLE_EVERY_MS && !last) return;
+  report->people_ms = now;
+  const double left_s = (double)(report->last_step - line->step) * line->step_s;
+  char eta[32] = "";
+  if (!last)
+    snprintf(eta, sizeof eta, ", %.0f:%02d left", floor(left_s / 60), (int)fmod(left_s, 60));
+  plm_info("step %llu/%llu  loss %.4f  lr %.3g  %.0f tokens/s%s%s", (unsigned long long)line->step,
+           (unsigned long long)report->last_step, line->result->loss,
+           line->rates.of[PLM_GROUP_HIDDEN], (double)line->result->real_tokens / line->step_s, eta,
+           line->result->skipped ? "  (update skipped)" : "");
+}
+
+plm_status plm_step_report_flush(struct plm_step_report *report, struct plm_error *error)
+{
+  for (cJSON *line; (line = cJSON_GetArrayItem(report->waiting, 0)) != NULL;) {
+    PLM_TRY(plm_metrics_write(report->file, cJSON_Duplicate(line, 1), error));
+    cJSON_DeleteItemFromArray(report->waiting, 0);
+  }
+  return PLM_OK;
+}
+
+plm_status plm_step_report_write(struct plm_step_report *report, const struct plm_step_line *line,
+                                 struct plm_error *error)
+{
+  cJSON *json = build(line);
+  if (json == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for a line of metrics");
+  if (report->board != NULL) write_board(report, line->step, json);
+  tell_people(report, line);
+  cJSON_AddItemToArray(report->waiting, json);
+  struct plm_error reason = {0};
+  if (plm_step_report_flush(report, &reason) == PLM_OK) {
+    report->warned = false;
+    return PLM_OK;
+  }
+  if (!report->warned) plm_warning("metrics wait in memory: %s", reason.what);
+  report->warned = true;
+  if (cJSON_GetArraySize(report->waiting) <= WAITING_LIMIT) return PLM_OK;
+  if (error != NULL) *error = reason;
+  return reason.status;
+}
