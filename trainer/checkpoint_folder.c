@@ -108,7 +108,7 @@ static plm_status write_manifest(const char *folder, struct plm_manifest *manife
     if (status == PLM_OK) status = plm_file_sync(path, error);
     if (status == PLM_OK) status = plm_hash_file(path, &file->hash, &file->size, error);
     if (status == PLM_OK) {
-      snprintf(file->name, sizeof file->name, "%s", entries[i]->d_name);
+      memcpy(file->name, entries[i]->d_name, strlen(entries[i]->d_name) + 1);
       manifest->count++;
     }
     free(entries[i]);

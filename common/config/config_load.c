@@ -425,43 +425,72 @@ static plm_status folder_of(const char *path, char folder[PLM_PATH_SIZE], char *
   return PLM_OK;
 }
 
+static plm_status begin(struct plm_loader *loader, struct plm_config *config, const char *path,
+                        char base[PLM_PATH_SIZE], struct plm_error *error)
+{
+  size_t count;
+  plm_settings(&count);
+  *config = (struct plm_config){0};
+  PLM_TRY(folder_of(path, base, &config->path, error));
+  *loader = (struct plm_loader){.config = config,
+                                .problems = plm_problems_new(),
+                                .places = calloc(count, sizeof *loader->places),
+                                .bad = calloc(count, sizeof *loader->bad)};
+  config->origins = calloc(count, sizeof *config->origins);
+  PLM_ASSERT(loader->problems != NULL && loader->places != NULL && loader->bad != NULL &&
+             config->origins != NULL);
+  read_defaults(loader, base);
+  return PLM_OK;
+}
+
+static plm_status finish(struct plm_loader *loader, struct plm_config_problems **problems,
+                         struct plm_error *error)
+{
+  plm_config_check(loader);
+  free(loader->places);
+  free(loader->bad);
+  if (loader->problems->count == 0) {
+    plm_config_problems_free(loader->problems);
+    return PLM_OK;
+  }
+  plm_problems_sort(loader->problems);
+  plm_error_set(error, PLM_CONFIG, "%s", plm_config_problem(loader->problems, 0));
+  if (problems != NULL)
+    *problems = loader->problems;
+  else
+    plm_config_problems_free(loader->problems);
+  plm_config_deinit(loader->config);
+  return PLM_CONFIG;
+}
+
 plm_status plm_config_load(const char *path, const struct plm_config_override *overrides,
                            size_t override_count, struct plm_config *config,
                            struct plm_config_problems **problems, struct plm_error *error)
 {
   char base[PLM_PATH_SIZE], here[PLM_PATH_SIZE];
-  size_t count;
-  plm_settings(&count);
-  *config = (struct plm_config){0};
+  struct plm_loader loader;
   if (problems != NULL) *problems = NULL;
-  PLM_TRY(folder_of(path, base, &config->path, error));
   if (getcwd(here, sizeof here) == NULL) return plm_error_errno(error, "working directory");
-  struct plm_loader loader = {.config = config,
-                              .problems = plm_problems_new(),
-                              .places = calloc(count, sizeof *loader.places),
-                              .bad = calloc(count, sizeof *loader.bad)};
-  config->origins = calloc(count, sizeof *config->origins);
-  PLM_ASSERT(loader.problems != NULL && loader.places != NULL && loader.bad != NULL &&
-             config->origins != NULL);
-  read_defaults(&loader, base);
+  PLM_TRY(begin(&loader, config, path, base, error));
   if (path != NULL) read_file(&loader, path, base);
   for (char **entry = environ; *entry != NULL; entry++) {
     if (strncmp(*entry, "PLM_", 4) == 0) read_variable(&loader, *entry, here);
   }
   for (size_t i = 0; i < override_count; i++) read_flag(&loader, &overrides[i], here);
-  plm_config_check(&loader);
-  free(loader.places);
-  free(loader.bad);
-  if (loader.problems->count == 0) {
-    plm_config_problems_free(loader.problems);
-    return PLM_OK;
-  }
-  plm_problems_sort(loader.problems);
-  plm_error_set(error, PLM_CONFIG, "%s", plm_config_problem(loader.problems, 0));
-  if (problems != NULL)
-    *problems = loader.problems;
-  else
-    plm_config_problems_free(loader.problems);
-  plm_config_deinit(config);
-  return PLM_CONFIG;
+  return finish(&loader, problems, error);
+}
+
+plm_status plm_config_load_text(const char *yaml, size_t size, struct plm_config *config,
+                                struct plm_error *error)
+{
+  char base[PLM_PATH_SIZE];
+  struct plm_loader loader;
+  PLM_TRY(begin(&loader, config, NULL, base, error));
+  struct source source = {.loader = &loader,
+                          .name = "configuration",
+                          .has_lines = true,
+                          .base = base,
+                          .origin = PLM_ORIGIN_FILE};
+  read_text(&source, yaml, size, "");
+  return finish(&loader, NULL, error);
 }
