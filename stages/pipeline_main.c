@@ -1,13 +1,170 @@
-/* plm-pipeline: entry point. */
+/* plm-pipeline: finds the command, parses its options, runs it, turns its status into an exit
+ * code. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "common/base/file.h"
+#include "common/config/suggest.h"
+#include "stages/command.h"
+
+static const char program[] = "plm-pipeline";
+
+static void print_overview(void)
+{
+  printf("usage: plm-pipeline COMMAND [OPTIONS]\n\n"
+         "From sequences to evaluated checkpoints of a protein language model.\n\ncommands:\n");
+  for (size_t i = 0; plm_commands[i] != NULL; i++) {
+    printf("  %-12s %s\n", plm_commands[i]->name, plm_commands[i]->summary);
+  }
+  printf("\noptions of every command:\n");
+  plm_options_help(plm_common_options);
+  printf("\n`plm-pipeline COMMAND -h` says more. Exit codes: 0 done, 1 failed, 2 usage or "
+         "configuration,\n3 not running, 4 time-out, 130 and 143 interrupted.\n");
+}
+
+static void print_command_help(const struct plm_command *command)
+{
+  const char *operands = command->operands != NULL ? command->operands : "";
+  printf("usage: plm-pipeline %s%s%s\n\n%s\n", command->name, operands[0] != '\0' ? " " : "",
+         operands, command->summary);
+  if (command->details != NULL) printf("\n%s\n", command->details);
+  if (command->options != NULL && command->options[0].name != NULL) {
+    printf("\noptions:\n");
+    plm_options_help(command->options);
+  }
+  printf("\noptions of every command:\n");
+  plm_options_help(plm_common_options);
+}
+
+/* Index of the first word that is neither a common option nor its value; argc when none is. */
+static int find_command(int argc, char **argv)
+{
+  for (int i = 1; i < argc; i++) {
+    if (argv[i][0] != '-' || argv[i][1] == '\0') return i;
+    if (strcmp(argv[i], "--") == 0) return i + 1;
+    for (const struct plm_option *o = plm_common_options; o->name != NULL; o++) {
+      const bool is_long = argv[i][1] == '-' && strcmp(argv[i] + 2, o->name) == 0;
+      const bool is_short = argv[i][1] == o->letter && o->letter != 0 && argv[i][2] == '\0';
+      if ((is_long || is_short) && o->argument != NULL) i++;
+    }
+  }
+  return argc;
+}
+
+static plm_status resolve_color(const struct plm_arguments *arguments, bool *color,
+                                struct plm_error *error)
+{
+  const char *when = plm_arguments_get(arguments, "color");
+  const char *no_color = getenv("NO_COLOR"), *terminal = getenv("TERM");
+  if (when != NULL && strcmp(when, "always") == 0) {
+    *color = true;
+  } else if (when != NULL && strcmp(when, "never") == 0) {
+    *color = false;
+  } else if (when == NULL || strcmp(when, "auto") == 0) {
+    *color = isatty(STDOUT_FILENO) && (no_color == NULL || no_color[0] == '\0') &&
+             terminal != NULL && strcmp(terminal, "dumb") != 0;
+  } else {
+    return plm_error_set(error, PLM_USAGE,
+                         "option \"--color\" is auto, always or never, not "
+                         "\"%.80s\"",
+                         when);
+  }
+  return PLM_OK;
+}
+
+static plm_status find_program_directory(char directory[PLM_PATH_SIZE], struct plm_error *error)
+{
+  const ssize_t length = readlink("/proc/self/exe", directory, PLM_PATH_SIZE - 1);
+  if (length < 0) return plm_error_errno(error, "/proc/self/exe");
+  directory[length] = '\0';
+  char *slash = strrchr(directory, '/');
+  if (slash != NULL) *slash = '\0';
+  return PLM_OK;
+}
+
+static plm_status run_command(const struct plm_command *command,
+                              const struct plm_arguments *arguments, struct plm_error *error)
+{
+  char directory[PLM_PATH_SIZE];
+  struct plm_command_context context = {
+      .arguments = arguments,
+      .config_path = plm_arguments_get(arguments, "config"),
+      .run = plm_arguments_get(arguments, "run"),
+      .json = plm_arguments_has(arguments, "json"),
+      .quiet = plm_arguments_has(arguments, "quiet"),
+      .verbose = plm_arguments_has(arguments, "verbose"),
+      .program_directory = directory,
+  };
+  if (context.config_path == NULL) context.config_path = getenv("PLM_CONFIG");
+  context.config_given = context.config_path != NULL;
+  if (!context.config_given) context.config_path = "./pipeline.yaml";
+  PLM_TRY(resolve_color(arguments, &context.color, error));
+  PLM_TRY(find_program_directory(directory, error));
+  plm_arguments_log(arguments, program);
+  return command->run(&context, error);
+}
+
+static int finish(plm_status status, const char *command, const struct plm_error *error)
+{
+  if (fflush(stdout) != 0 && status == PLM_OK) {
+    perror("plm-pipeline: standard output");
+    return 1;
+  }
+  if (status == PLM_OK) return 0;
+  if (error->what[0] != '\0') {
+    plm_error_print(program, error);
+    if (status == PLM_USAGE && error->hint[0] == '\0') {
+      fprintf(stderr, "  try `plm-pipeline %s%s-h`\n", command, command[0] != '\0' ? " " : "");
+    }
+  }
+  return plm_status_exit_code(status);
+}
+
+static plm_status unknown_command(const char *name, struct plm_error *error)
+{
+  struct plm_suggestion suggestion = {.word = name};
+  for (size_t i = 0; plm_commands[i] != NULL; i++) plm_suggest(&suggestion, plm_commands[i]->name);
+  if (suggestion.best == NULL) {
+    return plm_error_set(error, PLM_USAGE, "unknown command \"%.80s\"", name);
+  }
+  return plm_error_set(error, PLM_USAGE, "unknown command \"%.80s\"; did you mean \"%s\"?", name,
+                       suggestion.best);
+}
 
 int main(int argc, char **argv)
 {
-  if (argc == 2 && strcmp(argv[1], "--version") == 0) {
-    printf("plm-pipeline %s\n", PLM_VERSION);
-    return 0;
+  struct plm_error error = {0};
+  struct plm_arguments arguments;
+  const int at = find_command(argc, argv);
+  const struct plm_command *command = at < argc ? plm_command_find(argv[at]) : NULL;
+  if (at < argc && command == NULL && strcmp(argv[at], "help") != 0) {
+    return finish(unknown_command(argv[at], &error), "", &error);
   }
-  fprintf(stderr, "usage: plm-pipeline --version\n");
-  return 2;
+  if (at < argc) memmove(argv + at, argv + at + 1, sizeof *argv * (size_t)(argc - at));
+  const char *name = command != NULL ? command->name : "";
+  plm_status status =
+      plm_arguments_parse(at < argc ? argc - 1 : argc, argv,
+                          command != NULL ? command->options : NULL, &arguments, &error);
+  if (status != PLM_OK) return finish(status, name, &error);
+  if (plm_arguments_has(&arguments, "version")) {
+    printf("plm-pipeline %s\n", PLM_VERSION);
+  } else if (command == NULL && arguments.positional_count == 1) { /* help COMMAND */
+    command = plm_command_find(arguments.positionals[0]);
+    if (command != NULL)
+      print_command_help(command);
+    else
+      status = unknown_command(arguments.positionals[0], &error);
+  } else if (command == NULL && (plm_arguments_has(&arguments, "help") || at < argc)) {
+    print_overview();
+  } else if (command == NULL) {
+    status = plm_error_set(&error, PLM_USAGE, "a command is needed");
+  } else if (plm_arguments_has(&arguments, "help")) {
+    print_command_help(command);
+  } else {
+    status = run_command(command, &arguments, &error);
+  }
+  plm_arguments_deinit(&arguments);
+  return finish(status, name, &error);
 }
