@@ -32,7 +32,8 @@ struct plm_manifest {
   size_t count;
   struct plm_manifest_file files[PLM_MANIFEST_MAX_FILES]; /* in the order written */
 };
-/* Canonical text, its own hash included. Caller frees. */
+/* Canonical text (its form: manifest.c), its own hash included. Caller frees; NULL: out of memory.
+ */
 char *plm_manifest_print(const struct plm_manifest *manifest);
 /* Compared byte for byte with what plm_manifest_print would give. */
 plm_status plm_manifest_parse(const char *text, size_t size, struct plm_manifest *manifest,
@@ -41,8 +42,8 @@ plm_status plm_manifest_parse(const char *text, size_t size, struct plm_manifest
 plm_status plm_manifest_read(const char *directory, struct plm_manifest *manifest,
                              struct plm_hash *hash, struct plm_error *error);
 
-/* Every file's size and hash, no file missing, none unlisted. identity (may be NULL) receives the
- * XXH3-128 of model.safetensors. */
+/* Every file's size and hash, no file missing, none unlisted; the step is the folder's where its
+ * name is a final one. step and identity (the XXH3-128 of model.safetensors) may be NULL. */
 plm_status plm_checkpoint_verify(const char *directory, uint64_t *step, struct plm_hash *identity,
                                  struct plm_error *error);
 
@@ -70,7 +71,7 @@ plm_status plm_checkpoint_write_weights(const char *path, const struct plm_param
                                         size_t count, const float *values, struct plm_error *error);
 
 /* The files that every checkpoint carries for Hugging Face besides weights and config.json:
- * modeling_plm.py, vocab.txt, tokenizer.json, tokenizer_config.json, special_tokens_map.json. */
+ * vocab.txt, tokenizer.json, tokenizer_config.json, special_tokens_map.json. Each is fsynced. */
 plm_status plm_checkpoint_write_huggingface(const char *directory,
                                             const struct plm_model_config *model,
                                             enum plm_tokenizer_kind tokenizer,

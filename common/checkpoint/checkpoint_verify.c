@@ -1,0 +1,192 @@
+/* Which checkpoints a folder holds, and whether each is whole. */
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/base/file.h"
+#include "common/base/log.h"
+#include "common/checkpoint/checkpoint.h"
+
+/* ---- names ------------------------------------------------------------------------------------*/
+
+void plm_checkpoint_name(uint64_t step, char name[PLM_CHECKPOINT_NAME_SIZE])
+{
+  snprintf(name, PLM_CHECKPOINT_NAME_SIZE, "step_%08" PRIu64, step);
+}
+
+bool plm_checkpoint_parse_name(const char *name, uint64_t *step)
+{
+  char again[PLM_CHECKPOINT_NAME_SIZE];
+  uint64_t found;
+  if (sscanf(name, "step_%20" SCNu64, &found) != 1) return false;
+  plm_checkpoint_name(found, again);
+  if (strcmp(name, again) != 0) return false;
+  *step = found;
+  return true;
+}
+
+/* The last part of a path, without slashes at its end. */
+static void last_part(const char *path, char part[PLM_CHECKPOINT_NAME_SIZE])
+{
+  size_t end = strlen(path);
+  while (end > 0 && path[end - 1] == '/') end--;
+  size_t begin = end;
+  while (begin > 0 && path[begin - 1] != '/') begin--;
+  snprintf(part, PLM_CHECKPOINT_NAME_SIZE, "%.*s", (int)(end - begin), path + begin);
+}
+
+/* ---- verifying --------------------------------------------------------------------------------*/
+
+static const struct plm_manifest_file *listed(const struct plm_manifest *manifest, const char *name)
+{
+  for (size_t i = 0; i < manifest->count; i++)
+    if (strcmp(manifest->files[i].name, name) == 0) return &manifest->files[i];
+  return NULL;
+}
+
+static plm_status check_nothing_else(const char *directory, const struct plm_manifest *manifest,
+                                     struct plm_error *error)
+{
+  DIR *folder = opendir(directory);
+  if (!folder) return plm_error_errno(error, "cannot open the folder %s", directory);
+  plm_status status = PLM_OK;
+  for (const struct dirent *entry; status == PLM_OK && (entry = readdir(folder)) != NULL;) {
+    const char *name = entry->d_name;
+    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strcmp(name, "MANIFEST") == 0)
+      continue;
+    if (!listed(manifest, name))
+      status = plm_error_set(error, PLM_CORRUPT, "%.200s is not in the MANIFEST", name);
+  }
+  closedir(folder);
+  return status;
+}
+
+static plm_status check_file(const char *directory, const struct plm_manifest_file *file,
+                             struct plm_error *error)
+{
+  char path[PLM_PATH_SIZE];
+  struct stat info;
+  struct plm_hash hash;
+  uint64_t size;
+  PLM_TRY(plm_path_join(path, directory, file->name, error));
+  if (lstat(path, &info) != 0) {
+    if (errno == ENOENT) return plm_error_set(error, PLM_CORRUPT, "%s is missing", file->name);
+    return plm_error_errno(error, "cannot look at %s", file->name);
+  }
+  if (!S_ISREG(info.st_mode))
+    return plm_error_set(error, PLM_CORRUPT, "%s is not a regular file", file->name);
+  if ((uint64_t)info.st_size != file->size)
+    return plm_error_set(error, PLM_CORRUPT, "%s has %llu bytes, not %llu", file->name,
+                         (unsigned long long)info.st_size, (unsigned long long)file->size);
+  PLM_TRY(plm_hash_file(path, &hash, &size, error));
+  if (size != file->size || !plm_hash_equal(hash, file->hash))
+    return plm_error_set(error, PLM_CORRUPT, "%s is not what was written (XXH3-128 differs)",
+                         file->name);
+  return PLM_OK;
+}
+
+static plm_status check_folder(const char *directory, const struct plm_manifest *manifest,
+                               struct plm_error *error)
+{
+  static const char *const required[] = {"model.safetensors", "config.json"};
+  char name[PLM_CHECKPOINT_NAME_SIZE];
+  uint64_t step;
+  last_part(directory, name);
+  if (plm_checkpoint_parse_name(name, &step) && step != manifest->step)
+    return plm_error_set(error, PLM_CORRUPT, "the MANIFEST is of step %llu",
+                         (unsigned long long)manifest->step);
+  for (size_t i = 0; i < sizeof required / sizeof *required; i++)
+    if (!listed(manifest, required[i]))
+      return plm_error_set(error, PLM_CORRUPT, "the MANIFEST lists no %s", required[i]);
+  PLM_TRY(check_nothing_else(directory, manifest, error));
+  for (size_t i = 0; i < manifest->count; i++)
+    PLM_TRY(check_file(directory, &manifest->files[i], error));
+  return PLM_OK;
+}
+
+plm_status plm_checkpoint_verify(const char *directory, uint64_t *step, struct plm_hash *identity,
+                                 struct plm_error *error)
+{
+  struct plm_manifest *manifest = malloc(sizeof *manifest);
+  if (!manifest) return plm_error_set(error, PLM_NO_MEMORY, "no memory for a manifest");
+  plm_status status = plm_manifest_read(directory, manifest, NULL, error);
+  if (status == PLM_OK) {
+    status = check_folder(directory, manifest, error);
+    if (status != PLM_OK) plm_error_where(error, "%s", directory);
+  }
+  if (status == PLM_OK && step) *step = manifest->step;
+  if (status == PLM_OK && identity) *identity = listed(manifest, "model.safetensors")->hash;
+  free(manifest);
+  return status;
+}
+
+/* ---- listing ----------------------------------------------------------------------------------*/
+
+static int compare_steps(const void *a, const void *b)
+{
+  const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+  return x < y ? -1 : x > y;
+}
+
+static bool is_folder(const char *parent, const char *name)
+{
+  char path[PLM_PATH_SIZE];
+  struct stat info;
+  return plm_path_join(path, parent, name, NULL) == PLM_OK && lstat(path, &info) == 0 &&
+         S_ISDIR(info.st_mode);
+}
+
+plm_status plm_checkpoint_list(const char *checkpoints_directory, uint64_t **steps, size_t *count,
+                               struct plm_error *error)
+{
+  size_t capacity = 16;
+  *count = 0;
+  *steps = NULL;
+  DIR *folder = opendir(checkpoints_directory);
+  if (!folder) return plm_error_errno(error, "cannot open the folder %s", checkpoints_directory);
+  uint64_t *found = malloc(capacity * sizeof *found), step;
+  for (const struct dirent *entry; found && (entry = readdir(folder)) != NULL;) {
+    if (!plm_checkpoint_parse_name(entry->d_name, &step) ||
+        !is_folder(checkpoints_directory, entry->d_name))
+      continue;
+    if (*count == capacity) {
+      uint64_t *larger = realloc(found, (capacity *= 2) * sizeof *found);
+      if (!larger) free(found);
+      found = larger;
+      if (!found) break;
+    }
+    found[(*count)++] = step;
+  }
+  closedir(folder);
+  if (!found) {
+    *count = 0;
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory to list %s", checkpoints_directory);
+  }
+  qsort(found, *count, sizeof *found, compare_steps);
+  *steps = found;
+  return PLM_OK;
+}
+
+plm_status plm_checkpoint_newest(const char *checkpoints_directory, uint64_t *step,
+                                 struct plm_error *error)
+{
+  uint64_t *steps;
+  size_t count;
+  PLM_TRY(plm_checkpoint_list(checkpoints_directory, &steps, &count, error));
+  plm_status status = PLM_NOT_FOUND;
+  while (count-- > 0 && status != PLM_OK) {
+    char name[PLM_CHECKPOINT_NAME_SIZE], path[PLM_PATH_SIZE];
+    struct plm_error why = {0};
+    plm_checkpoint_name(steps[count], name);
+    status = plm_path_join(path, checkpoints_directory, name, &why);
+    if (status == PLM_OK) status = plm_checkpoint_verify(path, step, NULL, &why);
+    if (status != PLM_OK) plm_warning("checkpoint %s is passed over: %s", path, why.what);
+  }
+  free(steps);
+  if (status == PLM_OK) return PLM_OK;
+  return plm_error_set(error, PLM_NOT_FOUND, "no checkpoint in %s verifies", checkpoints_directory);
+}

@@ -1,0 +1,127 @@
+/* MANIFEST: what a checkpoint folder holds, as text with one form only.
+ *
+ *   plm-checkpoint 1
+ *   step 500
+ *   3817284 0f0e0d0c0b0a09080706050403020100 model.safetensors      size, XXH3-128, name
+ *   ...
+ *   manifest 00112233445566778899aabbccddeeff                       XXH3-128 of all lines above
+ *
+ * Parsing is therefore simple: read what is there, print it again, compare byte for byte.
+ */
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/file.h"
+#include "common/base/text.h"
+#include "common/checkpoint/checkpoint.h"
+
+enum { MANIFEST_LIMIT = 1 << 16 }; /* bytes; 64 lines are far below */
+
+char *plm_manifest_print(const struct plm_manifest *manifest)
+{
+  struct plm_text text = {0};
+  char hex[PLM_HASH_HEX_SIZE];
+  plm_text_printf(&text, "plm-checkpoint %d\nstep %" PRIu64 "\n", PLM_CHECKPOINT_FORMAT,
+                  manifest->step);
+  for (size_t i = 0; i < manifest->count; i++) {
+    plm_hash_to_hex(manifest->files[i].hash, hex);
+    plm_text_printf(&text, "%" PRIu64 " %s %s\n", manifest->files[i].size, hex,
+                    manifest->files[i].name);
+  }
+  if (!text.failed) {
+    plm_hash_to_hex(plm_hash_bytes(text.data, text.length), hex);
+    plm_text_printf(&text, "manifest %s\n", hex);
+  }
+  if (!text.failed) return text.data;
+  plm_text_deinit(&text);
+  return NULL;
+}
+
+/* A file's own name: no folder, nothing hidden, not the manifest itself. */
+static bool name_is_plain(const char *name)
+{
+  if (name[0] == '\0' || name[0] == '.' || strcmp(name, "MANIFEST") == 0) return false;
+  for (const char *c = name; *c; c++)
+    if (!isalnum((unsigned char)*c) && *c != '.' && *c != '_' && *c != '-') return false;
+  return true;
+}
+
+static plm_status parse_file_line(const char *line, struct plm_manifest *manifest,
+                                  struct plm_error *error)
+{
+  struct plm_manifest_file *file = &manifest->files[manifest->count];
+  char hex[PLM_HASH_HEX_SIZE], name[sizeof file->name];
+  if (manifest->count == PLM_MANIFEST_MAX_FILES)
+    return plm_error_set(error, PLM_LIMIT, "more than %d files", PLM_MANIFEST_MAX_FILES);
+  if (sscanf(line, "%" SCNu64 " %32[0-9a-f] %63s", &file->size, hex, name) != 3 ||
+      !name_is_plain(name))
+    return plm_error_set(error, PLM_CORRUPT, "not \"size hash name\": %.80s", line);
+  for (size_t i = 0; i < manifest->count; i++)
+    if (strcmp(manifest->files[i].name, name) == 0)
+      return plm_error_set(error, PLM_CORRUPT, "%s is listed twice", name);
+  PLM_TRY(plm_hash_from_hex(hex, &file->hash, error));
+  memcpy(file->name, name, sizeof name);
+  manifest->count++;
+  return PLM_OK;
+}
+
+/* Fills manifest from a text that may be anything; whether it is canonical is the caller's check.
+ */
+static plm_status parse_lines(char *text, struct plm_manifest *manifest, struct plm_error *error)
+{
+  char *rest = text;
+  int format = 0;
+  memset(manifest, 0, sizeof *manifest);
+  const char *first = strsep(&rest, "\n"), *second = strsep(&rest, "\n");
+  if (sscanf(first, "plm-checkpoint %d", &format) != 1)
+    return plm_error_set(error, PLM_CORRUPT, "it does not begin with \"plm-checkpoint\"");
+  if (format != PLM_CHECKPOINT_FORMAT)
+    return plm_error_set(error, PLM_UNSUPPORTED, "format %d; this program reads format %d", format,
+                         PLM_CHECKPOINT_FORMAT);
+  if (!second || sscanf(second, "step %" SCNu64, &manifest->step) != 1)
+    return plm_error_set(error, PLM_CORRUPT, "no step");
+  for (const char *line; (line = strsep(&rest, "\n")) != NULL;) {
+    if (strncmp(line, "manifest ", 9) == 0) return PLM_OK;
+    PLM_TRY(parse_file_line(line, manifest, error));
+  }
+  return plm_error_set(error, PLM_CORRUPT, "it ends early");
+}
+
+plm_status plm_manifest_parse(const char *text, size_t size, struct plm_manifest *manifest,
+                              struct plm_error *error)
+{
+  if (size > MANIFEST_LIMIT)
+    return plm_error_set(error, PLM_LIMIT, "%zu bytes are too many for a manifest", size);
+  char *copy = malloc(size + 1);
+  if (!copy) return plm_error_set(error, PLM_NO_MEMORY, "no memory for a manifest");
+  memcpy(copy, text, size);
+  copy[size] = '\0';
+  plm_status status = parse_lines(copy, manifest, error);
+  free(copy);
+  if (status != PLM_OK) return status;
+  char *printed = plm_manifest_print(manifest);
+  if (!printed) return plm_error_set(error, PLM_NO_MEMORY, "no memory for a manifest");
+  if (strlen(printed) != size || memcmp(printed, text, size) != 0)
+    status = plm_error_set(error, PLM_CORRUPT, "its bytes are not what was written");
+  free(printed);
+  return status;
+}
+
+plm_status plm_manifest_read(const char *directory, struct plm_manifest *manifest,
+                             struct plm_hash *hash, struct plm_error *error)
+{
+  char path[PLM_PATH_SIZE], *text;
+  size_t size;
+  PLM_TRY(plm_path_join(path, directory, "MANIFEST", error));
+  PLM_TRY(plm_file_read(path, MANIFEST_LIMIT, &text, &size, error));
+  const plm_status status = plm_manifest_parse(text, size, manifest, error);
+  if (status != PLM_OK)
+    plm_error_where(error, "%s", path);
+  else if (hash)
+    *hash = plm_hash_bytes(text, size);
+  free(text);
+  return status;
+}

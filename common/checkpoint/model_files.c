@@ -1,0 +1,195 @@
+/* config.json and the weights of a checkpoint: what makes a model of a folder. */
+#include <cjson/cJSON.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/file.h"
+#include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/safetensors.h"
+#include "common/checkpoint/strict_json.h"
+#include "common/corpus/tokenizer.h"
+
+enum { CONFIG_LIMIT = 1 << 20, CONFIG_DEPTH = 16 };
+
+/* ---- config.json ------------------------------------------------------------------------------*/
+
+static const struct plm_tokenizer *tokenizer_of_vocabulary(uint32_t vocab_size)
+{
+  static const enum plm_tokenizer_kind kinds[] = {PLM_TOKENIZER_ESM, PLM_TOKENIZER_BYTE};
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+    if (plm_tokenizer_of(kinds[i])->vocab_size == vocab_size) return plm_tokenizer_of(kinds[i]);
+  return NULL;
+}
+
+/* What transformers wants to know besides the model's own keys. */
+static void add_huggingface_keys(cJSON *json, const struct plm_model_config *model)
+{
+  static const char *const auto_map[][2] = {
+      {"AutoConfig", "modeling_plm.PLMConfig"},
+      {"AutoModel", "modeling_plm.PLMModel"},
+      {"AutoModelForMaskedLM", "modeling_plm.PLMForMaskedLM"},
+  };
+  cJSON_AddStringToObject(json, "model_type", "plm");
+  cJSON *architectures = cJSON_AddArrayToObject(json, "architectures");
+  cJSON_AddItemToArray(architectures, cJSON_CreateString("PLMForMaskedLM"));
+  cJSON *map = cJSON_AddObjectToObject(json, "auto_map");
+  for (size_t i = 0; i < sizeof auto_map / sizeof *auto_map; i++)
+    cJSON_AddStringToObject(map, auto_map[i][0], auto_map[i][1]);
+  cJSON_AddStringToObject(json, "dtype", "float32");
+  cJSON_AddBoolToObject(json, "tie_word_embeddings", model->tie_embeddings);
+  const struct plm_tokenizer *tokenizer = tokenizer_of_vocabulary(model->vocab_size);
+  if (!tokenizer) return;
+  cJSON_AddNumberToObject(json, "cls_token_id", tokenizer->cls);
+  cJSON_AddNumberToObject(json, "pad_token_id", tokenizer->pad);
+  cJSON_AddNumberToObject(json, "eos_token_id", tokenizer->eos);
+  cJSON_AddNumberToObject(json, "mask_token_id", tokenizer->mask);
+}
+
+plm_status plm_checkpoint_config_print(const struct plm_model_config *model, uint32_t window,
+                                       char **text, struct plm_error *error)
+{
+  cJSON *json = plm_model_config_to_json(model);
+  cJSON_AddNumberToObject(json, "window", window);
+  add_huggingface_keys(json, model);
+  char *printed = cJSON_Print(json);
+  cJSON_Delete(json);
+  const size_t length = printed ? strlen(printed) : 0;
+  *text = printed ? malloc(length + 2) : NULL;
+  if (*text) {
+    memcpy(*text, printed, length);
+    memcpy(*text + length, "\n", 2);
+  }
+  cJSON_free(printed);
+  return *text ? PLM_OK : plm_error_set(error, PLM_NO_MEMORY, "no memory for config.json");
+}
+
+static plm_status parse_config(const char *text, size_t size, struct plm_model_config *model,
+                               uint32_t *window, struct plm_error *error)
+{
+  cJSON *json;
+  uint64_t in_force;
+  PLM_TRY(plm_json_parse(text, size, CONFIG_DEPTH, PLM_JSON_ANY_NUMBER, &json, error));
+  plm_status status = plm_model_config_from_json(json, model, error);
+  if (status == PLM_OK &&
+      (!plm_json_count(cJSON_GetObjectItemCaseSensitive(json, "window"), &in_force) ||
+       in_force > UINT32_MAX))
+    status = plm_error_set(error, PLM_FORMAT, "\"window\" is missing or not a number of tokens");
+  if (status == PLM_OK && window) *window = (uint32_t)in_force;
+  cJSON_Delete(json);
+  return status;
+}
+
+plm_status plm_checkpoint_config_read(const char *directory, struct plm_model_config *model,
+                                      uint32_t *window, struct plm_error *error)
+{
+  char path[PLM_PATH_SIZE], *text;
+  size_t size;
+  PLM_TRY(plm_path_join(path, directory, "config.json", error));
+  PLM_TRY(plm_file_read(path, CONFIG_LIMIT, &text, &size, error));
+  const plm_status status = parse_config(text, size, model, window, error);
+  free(text);
+  if (status != PLM_OK) plm_error_where(error, "%s", path);
+  return status;
+}
+
+/* ---- weights ----------------------------------------------------------------------------------*/
+
+static int shape_of(const struct plm_parameter *parameter, uint64_t shape[PLM_TENSOR_MAX_RANK])
+{
+  if (parameter->ndim == 1) {
+    shape[0] = (uint64_t)parameter->cols;
+    return 1;
+  }
+  shape[0] = (uint64_t)parameter->rows;
+  shape[1] = (uint64_t)parameter->cols;
+  return 2;
+}
+
+/* One parameter's tensor into its place on the host. */
+static plm_status take_parameter(const struct plm_safetensors *weights,
+                                 const struct plm_parameter *parameter, float *values,
+                                 struct plm_error *error)
+{
+  uint64_t shape[PLM_TENSOR_MAX_RANK] = {0};
+  const int rank = shape_of(parameter, shape);
+  const struct plm_tensor_info *tensor = plm_safetensors_find(weights, parameter->name);
+  if (!tensor) return plm_error_set(error, PLM_FORMAT, "parameter %s is missing", parameter->name);
+  if (tensor->dtype != PLM_F32)
+    return plm_error_set(error, PLM_FORMAT, "parameter %s is not F32", parameter->name);
+  if (tensor->rank != rank || memcmp(tensor->shape, shape, sizeof shape) != 0)
+    return plm_error_set(error, PLM_FORMAT,
+                         "parameter %s has %d dimensions (%llu, %llu), the model's has %d (%llu, "
+                         "%llu)",
+                         parameter->name, tensor->rank, (unsigned long long)tensor->shape[0],
+                         (unsigned long long)tensor->shape[1], rank, (unsigned long long)shape[0],
+                         (unsigned long long)shape[1]);
+  memcpy(values + parameter->offset, tensor->data, tensor->bytes);
+  return PLM_OK;
+}
+
+static plm_status check_none_left(const struct plm_safetensors *weights,
+                                  const struct plm_parameter *table, size_t count,
+                                  struct plm_error *error)
+{
+  if (plm_safetensors_count(weights) == count) return PLM_OK;
+  for (size_t i = 0; i < plm_safetensors_count(weights); i++) {
+    const char *name = plm_safetensors_at(weights, i)->name;
+    bool known = false;
+    for (size_t p = 0; p < count && !known; p++) known = strcmp(table[p].name, name) == 0;
+    if (!known)
+      return plm_error_set(error, PLM_FORMAT, "tensor %.200s is no parameter of the model", name);
+  }
+  return PLM_OK;
+}
+
+static plm_status upload(struct plm_model *model, const struct plm_safetensors *weights,
+                         struct plm_error *error)
+{
+  size_t count;
+  const struct plm_parameter *table = plm_model_table(model, &count);
+  const size_t elements = plm_model_arena_elements(model);
+  float *values = calloc(elements, sizeof *values); /* gaps are zero */
+  if (!values) return plm_error_set(error, PLM_NO_MEMORY, "no memory for %zu weights", elements);
+  plm_status status = check_none_left(weights, table, count, error);
+  for (size_t i = 0; i < count && status == PLM_OK; i++)
+    status = take_parameter(weights, &table[i], values, error);
+  if (status == PLM_OK) {
+    struct plm_ops *ops = plm_model_ops(model);
+    ops->upload(ops, plm_model_parameter_arena(model), values, elements * sizeof *values);
+    plm_model_weights_changed(model);
+    status = ops->synchronize(ops, error);
+  }
+  free(values);
+  return status;
+}
+
+plm_status plm_checkpoint_load_weights(const char *directory, const char *file,
+                                       struct plm_model *model, struct plm_error *error)
+{
+  char path[PLM_PATH_SIZE];
+  struct plm_safetensors *weights;
+  PLM_TRY(plm_path_join(path, directory, file, error));
+  PLM_TRY(plm_safetensors_open(path, &weights, error));
+  const plm_status status = upload(model, weights, error);
+  plm_safetensors_close(weights);
+  if (status != PLM_OK) plm_error_where(error, "%s", path);
+  return status;
+}
+
+plm_status plm_checkpoint_write_weights(const char *path, const struct plm_parameter *table,
+                                        size_t count, const float *values, struct plm_error *error)
+{
+  static const struct plm_metadata_entry metadata = {"format", "pt"};
+  struct plm_tensor_info *tensors = calloc(count, sizeof *tensors);
+  if (!tensors) return plm_error_set(error, PLM_NO_MEMORY, "no memory to write %s", path);
+  for (size_t i = 0; i < count; i++) {
+    tensors[i] = (struct plm_tensor_info){.name = table[i].name,
+                                          .dtype = PLM_F32,
+                                          .bytes = table[i].count * sizeof(float),
+                                          .data = values + table[i].offset};
+    tensors[i].rank = shape_of(&table[i], tensors[i].shape);
+  }
+  const plm_status status = plm_safetensors_write(path, tensors, count, &metadata, 1, error);
+  free(tensors);
+  return status;
+}
