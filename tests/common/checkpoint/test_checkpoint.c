@@ -1,0 +1,397 @@
+/* Checkpoint folders: written, verified, listed, read; and every way to damage one is found. */
+#include "tests/support/cmocka_all.h"
+
+#include <cjson/cJSON.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/file.h"
+#include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/safetensors.h"
+#include "common/corpus/tokenizer.h"
+#include "tests/support/scratch.h"
+
+static const char *const names[] = {"config.json", "model.safetensors", "trainer.json"};
+enum { FILES = 3 };
+
+static struct plm_model_config small_model(void)
+{
+  struct plm_config config;
+  struct plm_config_problems *problems = NULL;
+  struct plm_error error;
+  const struct plm_config_override overrides[] = {
+      {"model.expansion_ratio", "2.6666666666666665"},
+      {"model.attention.pattern", "[document, document+local]"},
+      {"model.attention.window", "{start: 128, end: 256, steps: 40}"},
+  };
+  assert_int_equal(plm_config_load(NULL, overrides, 3, &config, &problems, &error), PLM_OK);
+  const struct plm_model_config model = config.model;
+  plm_config_problems_free(problems);
+  plm_config_deinit(&config);
+  return model;
+}
+
+static void path_in(const char *folder, const char *name, char path[PLM_PATH_SIZE])
+{
+  assert_int_equal(plm_path_join(path, folder, name, NULL), PLM_OK);
+}
+
+static void write_file(const char *folder, const char *name, const void *bytes, size_t size)
+{
+  char path[PLM_PATH_SIZE];
+  path_in(folder, name, path);
+  FILE *file = fopen(path, "w"); /* not plm_file_write: thousands of fsyncs */
+  assert_non_null(file);
+  assert_int_equal(fwrite(bytes, 1, size, file), size);
+  assert_int_equal(fclose(file), 0);
+}
+
+/* A MANIFEST over `names` as they lie in the folder. */
+static void seal(const char *folder, uint64_t step)
+{
+  struct plm_manifest manifest = {.step = step, .count = FILES};
+  for (int i = 0; i < FILES; i++) {
+    char path[PLM_PATH_SIZE];
+    path_in(folder, names[i], path);
+    strcpy(manifest.files[i].name, names[i]);
+    assert_int_equal(plm_hash_file(path, &manifest.files[i].hash, &manifest.files[i].size, NULL),
+                     PLM_OK);
+  }
+  char *text = plm_manifest_print(&manifest);
+  write_file(folder, "MANIFEST", text, strlen(text));
+  free(text);
+}
+
+/* DIR/step_N with a few small files. */
+static void make_checkpoint(const char *parent, uint64_t step, char folder[PLM_PATH_SIZE])
+{
+  static const float values[4] = {1, 2, 3, 4};
+  const struct plm_tensor_info tensor = {
+      .name = "w", .dtype = PLM_F32, .rank = 1, .shape = {4}, .bytes = 16, .data = values};
+  char name[PLM_CHECKPOINT_NAME_SIZE], path[PLM_PATH_SIZE];
+  plm_checkpoint_name(step, name);
+  path_in(parent, name, folder);
+  assert_int_equal(plm_directory_make(folder, NULL), PLM_OK);
+  path_in(folder, "model.safetensors", path);
+  assert_int_equal(plm_safetensors_write(path, &tensor, 1, NULL, 0, NULL), PLM_OK);
+  write_file(folder, "config.json", "{\"a\":1}\n", 8);
+  write_file(folder, "trainer.json", "{}\n", 3);
+  seal(folder, step);
+}
+
+static void parent_make(const char *name, char parent[PLM_PATH_SIZE])
+{
+  snprintf(parent, PLM_PATH_SIZE, "%s", scratch_path(name));
+  assert_int_equal(plm_directory_make(parent, NULL), PLM_OK);
+}
+
+static void names_have_one_form(void **state)
+{
+  (void)state;
+  static const uint64_t steps[] = {0, 1, 500, 99999999, 100000000, 123456789012};
+  static const char *const wrong[] = {"step_1",
+                                      "step_000000001",
+                                      "step_0000050a",
+                                      "step_00000500 ",
+                                      ".tmp-step_00000500",
+                                      "step_+0000500",
+                                      "step_-0000001",
+                                      "latest",
+                                      "step_99999999999999999999999"};
+  char name[PLM_CHECKPOINT_NAME_SIZE];
+  uint64_t step;
+  plm_checkpoint_name(500, name);
+  assert_string_equal(name, "step_00000500");
+  for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+    plm_checkpoint_name(steps[i], name);
+    assert_true(plm_checkpoint_parse_name(name, &step));
+    assert_int_equal(step, steps[i]);
+  }
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+    assert_false(plm_checkpoint_parse_name(wrong[i], &step));
+}
+
+static void manifests_have_one_form(void **state)
+{
+  (void)state;
+  struct plm_manifest manifest = {.step = 7, .count = 2}, again;
+  struct plm_error error;
+  strcpy(manifest.files[0].name, "a.json");
+  strcpy(manifest.files[1].name, "model.safetensors");
+  manifest.files[0].size = 12;
+  manifest.files[1].size = UINT64_C(1) << 40;
+  manifest.files[1].hash = plm_hash_bytes("x", 1);
+  char *text = plm_manifest_print(&manifest);
+  assert_int_equal(plm_manifest_parse(text, strlen(text), &again, &error), PLM_OK);
+  assert_int_equal(again.step, 7);
+  assert_int_equal(again.count, 2);
+  assert_string_equal(again.files[1].name, "model.safetensors");
+  assert_int_equal(again.files[1].size, UINT64_C(1) << 40);
+  /* every other byte at every place, every truncation, one byte more */
+  const size_t size = strlen(text);
+  for (size_t i = 0; i < size; i++) {
+    const char held = text[i];
+    for (int bit = 0; bit < 8; bit++) {
+      text[i] = (char)(held ^ 1 << bit);
+      assert_int_not_equal(plm_manifest_parse(text, size, &again, &error), PLM_OK);
+    }
+    text[i] = held;
+    assert_int_not_equal(plm_manifest_parse(text, i, &again, &error), PLM_OK);
+  }
+  char longer[1024];
+  snprintf(longer, sizeof longer, "%s\n", text);
+  assert_int_not_equal(plm_manifest_parse(longer, size + 1, &again, &error), PLM_OK);
+  free(text);
+
+  /* consistent in itself, but not a manifest of ours */
+  static const char *const bad[] = {"../escape", ".hidden", "MANIFEST", "a.json"};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    strcpy(manifest.files[1].name, bad[i]);
+    text = plm_manifest_print(&manifest);
+    assert_int_equal(plm_manifest_parse(text, strlen(text), &again, &error), PLM_CORRUPT);
+    free(text);
+  }
+}
+
+static void expect_broken(const char *folder, plm_status status, const char *says)
+{
+  struct plm_error error = {0};
+  assert_int_equal(plm_checkpoint_verify(folder, NULL, NULL, &error), status);
+  if (!strstr(error.what, says)) fail_msg("\"%s\" does not say \"%s\"", error.what, says);
+  assert_non_null(strstr(error.where, folder));
+}
+
+static void damage_is_named(void **state)
+{
+  (void)state;
+  char parent[PLM_PATH_SIZE], folder[PLM_PATH_SIZE], path[PLM_PATH_SIZE], other[PLM_PATH_SIZE];
+  struct plm_hash identity, expected;
+  struct plm_error error;
+  uint64_t step, size;
+  parent_make("damage", parent);
+  make_checkpoint(parent, 12, folder);
+  assert_int_equal(plm_checkpoint_verify(folder, &step, &identity, &error), PLM_OK);
+  assert_int_equal(step, 12);
+  path_in(folder, "model.safetensors", path);
+  assert_int_equal(plm_hash_file(path, &expected, &size, NULL), PLM_OK);
+  assert_true(plm_hash_equal(identity, expected));
+
+  write_file(folder, "stranger.txt", "x", 1);
+  expect_broken(folder, PLM_CORRUPT, "stranger.txt is not in the MANIFEST");
+  path_in(folder, "stranger.txt", path);
+  unlink(path);
+
+  write_file(folder, "trainer.json", "{} ", 3);
+  expect_broken(folder, PLM_CORRUPT, "trainer.json is not what was written");
+  write_file(folder, "trainer.json", "{}", 2);
+  expect_broken(folder, PLM_CORRUPT, "trainer.json has 2 bytes, not 3");
+  path_in(folder, "trainer.json", path);
+  unlink(path);
+  expect_broken(folder, PLM_CORRUPT, "trainer.json is missing");
+  path_in(parent, "elsewhere", other);
+  write_file(parent, "elsewhere", "{}\n", 3);
+  assert_int_equal(symlink(other, path), 0);
+  expect_broken(folder, PLM_CORRUPT, "trainer.json is not a regular file");
+  unlink(path);
+  write_file(folder, "trainer.json", "{}\n", 3);
+  assert_int_equal(plm_checkpoint_verify(folder, &step, &identity, &error), PLM_OK);
+
+  seal(folder, 13);
+  expect_broken(folder, PLM_CORRUPT, "the MANIFEST is of step 13");
+  path_in(parent, "moved", other); /* an exported folder has any name */
+  assert_int_equal(rename(folder, other), 0);
+  assert_int_equal(plm_checkpoint_verify(other, &step, NULL, &error), PLM_OK);
+  assert_int_equal(step, 13);
+  path_in(other, "MANIFEST", path);
+  unlink(path);
+  assert_int_equal(plm_checkpoint_verify(other, &step, NULL, &error), PLM_NOT_FOUND);
+}
+
+/* Every bit of every file flipped, every file cut at every length. */
+static void every_bit_counts(void **state)
+{
+  (void)state;
+  static const char *const all[] = {"config.json", "model.safetensors", "trainer.json", "MANIFEST"};
+  char parent[PLM_PATH_SIZE], folder[PLM_PATH_SIZE], path[PLM_PATH_SIZE];
+  parent_make("bits", parent);
+  make_checkpoint(parent, 3, folder);
+  for (size_t f = 0; f < sizeof all / sizeof *all; f++) {
+    char *bytes;
+    size_t size;
+    path_in(folder, all[f], path);
+    assert_int_equal(plm_file_read(path, 1 << 20, &bytes, &size, NULL), PLM_OK);
+    for (size_t i = 0; i < size; i++) {
+      for (int bit = 0; bit < 8; bit++) {
+        bytes[i] = (char)(bytes[i] ^ 1 << bit);
+        write_file(folder, all[f], bytes, size);
+        assert_int_not_equal(plm_checkpoint_verify(folder, NULL, NULL, NULL), PLM_OK);
+        bytes[i] = (char)(bytes[i] ^ 1 << bit);
+      }
+      write_file(folder, all[f], bytes, i);
+      assert_int_not_equal(plm_checkpoint_verify(folder, NULL, NULL, NULL), PLM_OK);
+    }
+    write_file(folder, all[f], bytes, size);
+    assert_int_equal(plm_checkpoint_verify(folder, NULL, NULL, NULL), PLM_OK);
+    free(bytes);
+  }
+}
+
+static void newest_valid_is_found(void **state)
+{
+  (void)state;
+  char parent[PLM_PATH_SIZE], folder[PLM_PATH_SIZE];
+  struct plm_error error;
+  uint64_t *steps, step = 0;
+  size_t count;
+  parent_make("list", parent);
+  assert_int_equal(plm_checkpoint_list(parent, &steps, &count, &error), PLM_OK);
+  assert_int_equal(count, 0);
+  free(steps);
+  assert_int_equal(plm_checkpoint_newest(parent, &step, &error), PLM_NOT_FOUND);
+  static const uint64_t made[] = {100, 0, 2000, 300};
+  for (size_t i = 0; i < 4; i++) make_checkpoint(parent, made[i], folder);
+  path_in(parent, ".tmp-step_00009000", folder);
+  plm_directory_make(folder, NULL);
+  path_in(parent, "step_9", folder);
+  plm_directory_make(folder, NULL);
+  write_file(parent, "step_00009001", "a file", 6);
+  assert_int_equal(plm_checkpoint_list(parent, &steps, &count, &error), PLM_OK);
+  assert_int_equal(count, 4);
+  assert_int_equal(steps[0], 0);
+  assert_int_equal(steps[3], 2000);
+  free(steps);
+  assert_int_equal(plm_checkpoint_newest(parent, &step, &error), PLM_OK);
+  assert_int_equal(step, 2000);
+  path_in(parent, "step_00002000", folder);
+  write_file(folder, "config.json", "{\"a\":2}\n", 8);
+  assert_int_equal(plm_checkpoint_newest(parent, &step, &error), PLM_OK);
+  assert_int_equal(step, 300);
+  assert_int_equal(plm_checkpoint_list(scratch_path("absent"), &steps, &count, &error),
+                   PLM_NOT_FOUND);
+}
+
+static void config_reads_back(void **state)
+{
+  (void)state;
+  const struct plm_model_config model = small_model();
+  struct plm_model_config again;
+  struct plm_error error;
+  uint32_t window = 0;
+  char *text, folder[PLM_PATH_SIZE];
+  parent_make("config", folder);
+  assert_int_equal(plm_checkpoint_config_print(&model, 192, &text, &error), PLM_OK);
+  write_file(folder, "config.json", text, strlen(text));
+  assert_int_equal(plm_checkpoint_config_read(folder, &again, &window, &error), PLM_OK);
+  assert_int_equal(window, 192);
+  assert_memory_equal(&again, &model, sizeof model);
+
+  static const struct {
+    const char *from, *to;
+  } faults[] = {{"\"window\":\t192", "\"window\":\t-1"},
+                {"\"window\":\t192", "\"windows\":\t192"},
+                {"\"hidden_size\"", "\"hidden_sizes\""},
+                {"\"vocab_size\"", "\"max_length\""}};
+  for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
+    char changed[8192];
+    const char *at = strstr(text, faults[i].from);
+    assert_non_null(at);
+    snprintf(changed, sizeof changed, "%.*s%s%s", (int)(at - text), text, faults[i].to,
+             at + strlen(faults[i].from));
+    write_file(folder, "config.json", changed, strlen(changed));
+    assert_int_equal(plm_checkpoint_config_read(folder, &again, &window, &error), PLM_FORMAT);
+    assert_non_null(strstr(error.where, "config.json"));
+  }
+  cJSON *json = cJSON_Parse(text);
+  const cJSON *map = cJSON_GetObjectItem(json, "auto_map");
+  assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(map, "AutoModelForMaskedLM")),
+                      "modeling_plm.PLMForMaskedLM");
+  assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(json, "model_type")), "plm");
+  assert_int_equal(cJSON_GetNumberValue(cJSON_GetObjectItem(json, "mask_token_id")), 32);
+  cJSON_Delete(json);
+  free(text);
+}
+
+static void weights_are_written_under_their_names(void **state)
+{
+  (void)state;
+  const struct plm_model_config model = small_model();
+  struct plm_parameter *table;
+  size_t count, elements;
+  struct plm_error error;
+  struct plm_safetensors *file;
+  assert_int_equal(plm_model_parameters(&model, &table, &count, &elements, &error), PLM_OK);
+  float *values = calloc(elements, sizeof *values);
+  plm_model_initialise(table, count, 5, values);
+  const char *path = scratch_path("weights.safetensors");
+  assert_int_equal(plm_checkpoint_write_weights(path, table, count, values, &error), PLM_OK);
+  assert_int_equal(plm_safetensors_open(path, &file, &error), PLM_OK);
+  assert_string_equal(plm_safetensors_metadata(file, "format"), "pt");
+  assert_int_equal(plm_safetensors_count(file), count);
+  for (size_t i = 0; i < count; i++) {
+    const struct plm_tensor_info *tensor = plm_safetensors_find(file, table[i].name);
+    assert_non_null(tensor);
+    assert_int_equal(tensor->rank, table[i].ndim);
+    assert_int_equal(tensor->shape[tensor->rank - 1], table[i].cols);
+    assert_memory_equal(tensor->data, values + table[i].offset, tensor->bytes);
+  }
+  const struct plm_tensor_info *query =
+      plm_safetensors_find(file, "plm.encoder.0.attention.query.weight");
+  assert_non_null(query);
+  assert_int_equal(query->shape[0], query->shape[1]);
+  plm_safetensors_close(file);
+  free(values);
+  free(table);
+}
+
+/* Ids as tokenizer.json's vocabulary says, against the tokenizer itself. */
+static void tokenizer_files_agree(void **state)
+{
+  (void)state;
+  struct plm_model_config model = small_model();
+  char folder[PLM_PATH_SIZE], path[PLM_PATH_SIZE], *text;
+  size_t size;
+  parent_make("tokenizer", folder);
+  for (int kind = 0; kind < 2; kind++) {
+    const struct plm_tokenizer *tokenizer = plm_tokenizer_of((enum plm_tokenizer_kind)kind);
+    assert_int_equal(
+        plm_checkpoint_write_huggingface(folder, &model, (enum plm_tokenizer_kind)kind, NULL),
+        PLM_OK);
+    path_in(folder, "tokenizer.json", path);
+    assert_int_equal(plm_file_read(path, 1 << 20, &text, &size, NULL), PLM_OK);
+    cJSON *json = cJSON_Parse(text);
+    const cJSON *vocabulary = cJSON_GetObjectItem(cJSON_GetObjectItem(json, "model"), "vocab");
+    assert_int_equal(cJSON_GetArraySize(vocabulary), tokenizer->vocab_size);
+    for (uint32_t id = 0; id < tokenizer->vocab_size; id++) {
+      const char *token = plm_token_text(tokenizer, id);
+      if (kind == PLM_TOKENIZER_BYTE && id < 256 && (id <= ' ' || id > '~')) continue;
+      const cJSON *entry = cJSON_GetObjectItemCaseSensitive(vocabulary, token);
+      assert_non_null(entry);
+      assert_int_equal(cJSON_GetNumberValue(entry), id);
+    }
+    cJSON_Delete(json);
+    free(text);
+    path_in(folder, "vocab.txt", path);
+    assert_int_equal(plm_file_read(path, 1 << 20, &text, &size, NULL), PLM_OK);
+    uint32_t lines = 0;
+    for (size_t i = 0; i < size; i++) lines += text[i] == '\n';
+    assert_int_equal(lines, tokenizer->vocab_size);
+    free(text);
+  }
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(names_have_one_form),
+      cmocka_unit_test(manifests_have_one_form),
+      cmocka_unit_test(damage_is_named),
+      cmocka_unit_test(every_bit_counts),
+      cmocka_unit_test(newest_valid_is_found),
+      cmocka_unit_test(config_reads_back),
+      cmocka_unit_test(weights_are_written_under_their_names),
+      cmocka_unit_test(tokenizer_files_agree),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
