@@ -48,9 +48,9 @@ plm_status plm_step_report_open(const char *run, bool tensorboard, uint64_t keep
   PLM_TRY_GOTO(status, cut(report->file, keep_bytes, error), failed);
   PLM_TRY_GOTO(status, plm_path_join(path, run, PLM_RUN_TENSORBOARD "/trainer", error), failed);
   struct plm_error board_error = {0};
-  if (tensorboard && (plm_directory_make(path, &board_error) != PLM_OK ||
-                      plm_tensorboard_open(path, resumed_step, &report->board, &board_error) !=
-                          PLM_OK))
+  if (tensorboard &&
+      (plm_directory_make(path, &board_error) != PLM_OK ||
+       plm_tensorboard_open(path, resumed_step, &report->board, &board_error) != PLM_OK))
     plm_warning("no TensorBoard files: %s", board_error.what);
   *out = report;
   return PLM_OK;

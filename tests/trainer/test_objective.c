@@ -1,0 +1,291 @@
+/* trainer/objective against a second implementation, written from model.md alone: it goes over
+ * chunks, positions and tokens in its own way and shares nothing but the generator. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/philox.h"
+#include "tests/support/cmocka_all.h"
+#include "trainer/objective.h"
+
+enum { LENGTH = 64, CHUNKS = 6, CLS = 0, PAD = 1, EOS = 2, MASK = 32 };
+
+/* A batch with documents of several lengths, padding between and after them. */
+struct sample {
+  uint8_t tokens[CHUNKS * LENGTH];
+  uint32_t begin[CHUNKS + 1];
+  struct plm_chunk_document documents[CHUNKS * 4];
+  struct plm_batch batch;
+};
+
+static void make_sample(struct sample *sample, uint64_t first_chunk)
+{
+  static const uint32_t starts[] = {0, 12, 40, 56}, sizes[] = {12, 25, 9, 8};
+  memset(sample, 0, sizeof *sample);
+  memset(sample->tokens, PAD, sizeof sample->tokens);
+  uint32_t count = 0;
+  for (uint32_t c = 0; c < CHUNKS; c++) {
+    for (uint32_t d = 0; d < 4; d++) {
+      if ((c + d) % 5 == 4) continue; /* some chunks hold fewer */
+      uint8_t *at = sample->tokens + c * LENGTH + starts[d];
+      for (uint32_t i = 0; i < sizes[d]; i++) at[i] = (uint8_t)(3 + (7 * c + 3 * d + 5 * i) % 26);
+      at[0] = CLS;
+      if (d != 2) at[sizes[d] - 1] = EOS; /* one document is cut */
+      sample->documents[count++] = (struct plm_chunk_document){
+          .number = count, .start = starts[d], .tokens = sizes[d], .residues = sizes[d] - 2};
+    }
+    sample->begin[c + 1] = count;
+  }
+  sample->batch = (struct plm_batch){.chunks = CHUNKS,
+                                     .max_length = LENGTH,
+                                     .token_bytes = 1,
+                                     .tokens = sample->tokens,
+                                     .document_begin = sample->begin,
+                                     .documents = sample->documents,
+                                     .first_chunk = first_chunk};
+}
+
+/* ---- the second implementation ---- */
+
+struct expected {
+  int32_t inputs[CHUNKS * LENGTH], positions[CHUNKS * LENGTH], labels[CHUNKS * LENGTH];
+  double weights[CHUNKS * LENGTH];
+  uint32_t rows;
+  uint64_t count;
+};
+
+static double expected_rate(const struct plm_config *config, uint64_t s, uint32_t chunk_in_step,
+                            uint32_t chunks_of_step)
+{
+  const struct plm_config_masking *masking = &config->trainer.masking;
+  if (config->trainer.objective == PLM_OBJECTIVE_MLM || s < masking->mlm_warmup_steps) {
+    double progress = 1;
+    if (masking->mask_rate_steps > 0 && s < masking->mask_rate_steps)
+      progress = (double)s / (double)masking->mask_rate_steps;
+    return masking->starting_mask_rate +
+           progress * (masking->mask_rate - masking->starting_mask_rate);
+  }
+  const uint32_t word = plm_philox(config->seed, 0, s, 1).w[0];
+  double u = (double)(word >> 8) / 16777216.0;
+  if (masking->rate_scope == PLM_RATE_CHUNK) u += (double)chunk_in_step / chunks_of_step;
+  return 0.001 + 0.999 * fmod(u, 1);
+}
+
+static void expect(const struct plm_config *config, const struct sample *sample, uint64_t s,
+                   uint32_t first_in_step, uint32_t chunks_of_step, struct expected *out)
+{
+  const struct plm_config_masking *masking = &config->trainer.masking;
+  const double keep = masking->keep_fraction, random = masking->random_fraction;
+  const bool mlm = config->trainer.objective == PLM_OBJECTIVE_MLM || s < masking->mlm_warmup_steps;
+  memset(out, 0, sizeof *out);
+  uint64_t maskable = 0;
+  for (uint32_t place = 0; place < CHUNKS * LENGTH; place++) {
+    const uint8_t token = sample->tokens[place];
+    out->inputs[place] = token;
+    if (token == CLS || token == PAD || token == EOS) continue;
+    maskable++;
+    const uint32_t chunk = place / LENGTH;
+    const double rate = expected_rate(config, s, first_in_step + chunk, chunks_of_step);
+    const struct plm_philox_words draw =
+        plm_philox(config->seed, place % LENGTH, sample->batch.first_chunk + chunk, 0);
+    if ((double)(draw.w[0] >> 8) >= rate * 16777216.0) continue; /* x < ceil(r): x < r */
+    out->positions[out->rows] = (int32_t)place;
+    out->labels[out->rows] = token;
+    out->weights[out->rows++] = mlm ? 1 : 1 / rate;
+    const double fate = draw.w[1] >> 8;
+    if (fate < (1 - random - keep) * 16777216.0)
+      out->inputs[place] = MASK;
+    else if (fate < (1 - keep) * 16777216.0)
+      out->inputs[place] = 4 + (int32_t)((uint64_t)draw.w[2] * 20 / 4294967296u);
+  }
+  out->count = mlm ? out->rows : maskable;
+}
+
+static void compare(const struct plm_config *config, uint64_t s, uint64_t first_chunk,
+                    uint32_t first_in_step, uint32_t chunks_of_step)
+{
+  struct sample sample;
+  struct expected *wanted = malloc(sizeof *wanted);
+  struct plm_objective_state objective;
+  struct plm_targets targets;
+  struct plm_error error = {0};
+  uint64_t count;
+  make_sample(&sample, first_chunk);
+  expect(config, &sample, s, first_in_step, chunks_of_step, wanted);
+  assert_int_equal(plm_objective_init(&objective, config, chunks_of_step, CHUNKS, &error), PLM_OK);
+  assert_int_equal(
+      plm_objective_targets(&objective, s, first_in_step, &sample.batch, &targets, &count, &error),
+      PLM_OK);
+  assert_int_equal(targets.rows, wanted->rows);
+  assert_int_equal(count, wanted->count);
+  assert_memory_equal(targets.inputs, wanted->inputs, sizeof wanted->inputs);
+  assert_memory_equal(targets.positions, wanted->positions, wanted->rows * sizeof(int32_t));
+  assert_memory_equal(targets.labels, wanted->labels, wanted->rows * sizeof(int32_t));
+  for (uint32_t i = 0; i < wanted->rows; i++)
+    assert_true(targets.weights[i] == (float)wanted->weights[i]);
+  plm_objective_deinit(&objective);
+  free(wanted);
+}
+
+static struct plm_config base_config(enum plm_objective objective)
+{
+  return (struct plm_config){
+      .seed = 0x123456789abcdef0u,
+      .data = {.tokenizer = PLM_TOKENIZER_ESM, .max_length = LENGTH},
+      .trainer = {.objective = objective,
+                  .masking = {.mask_rate = 0.15, .starting_mask_rate = 0.15}},
+  };
+}
+
+static void mlm_masks_as_the_page_says(void **state)
+{
+  (void)state;
+  struct plm_config config = base_config(PLM_OBJECTIVE_MLM);
+  for (uint64_t s = 0; s < 20; s++) compare(&config, s, s * CHUNKS, 0, CHUNKS);
+  compare(&config, 5, 0x100000000u, 0, CHUNKS); /* g beyond 32 bits */
+  config.trainer.masking.random_fraction = 0.1;
+  config.trainer.masking.keep_fraction = 0.1;
+  config.trainer.masking.mask_rate = 0.6;
+  for (uint64_t s = 0; s < 20; s++) compare(&config, s, s * CHUNKS, 0, CHUNKS);
+  config.trainer.masking.mask_rate_steps = 15;
+  for (uint64_t s = 0; s < 20; s++) compare(&config, s, s * CHUNKS, 0, CHUNKS);
+  config.trainer.masking.mask_rate = 1;
+  compare(&config, 30, 0, 0, CHUNKS);
+}
+
+static void diffusion_rates_are_stratified(void **state)
+{
+  (void)state;
+  struct plm_config config = base_config(PLM_OBJECTIVE_MASKED_DIFFUSION);
+  for (uint64_t s = 0; s < 20; s++) compare(&config, s, s * 18, 6, 18);
+  config.trainer.masking.mlm_warmup_steps = 3;
+  for (uint64_t s = 0; s < 6; s++) compare(&config, s, s * 18, 12, 18);
+  config.trainer.masking.rate_scope = PLM_RATE_BATCH;
+  for (uint64_t s = 0; s < 6; s++) compare(&config, s, s * 18, 0, 18);
+
+  config = base_config(PLM_OBJECTIVE_MASKED_DIFFUSION);
+  struct plm_objective_state objective;
+  assert_int_equal(plm_objective_init(&objective, &config, 10, 1, NULL), PLM_OK);
+  unsigned strata = 0; /* each tenth of (0.001, 1) has exactly one chunk */
+  for (uint32_t i = 0; i < 10; i++)
+    strata |= 1u << (unsigned)((plm_objective_rate(&objective, 4, i) - 1e-3) / 0.0999);
+  assert_int_equal(strata, 0x3ff);
+  assert_true(fabs(plm_objective_mean_rate(&objective, 4) - 0.5) < 0.06);
+  plm_objective_deinit(&objective);
+}
+
+static void micro_batches_do_not_change_the_masks(void **state)
+{
+  (void)state;
+  const struct plm_config config = base_config(PLM_OBJECTIVE_MASKED_DIFFUSION);
+  struct sample sample;
+  struct plm_objective_state objective;
+  struct plm_targets targets;
+  uint64_t whole_count, count, counts = 0;
+  make_sample(&sample, 77);
+  assert_int_equal(plm_objective_init(&objective, &config, CHUNKS, CHUNKS, NULL), PLM_OK);
+  assert_int_equal(
+      plm_objective_targets(&objective, 3, 0, &sample.batch, &targets, &whole_count, NULL), PLM_OK);
+  const uint32_t whole_rows = targets.rows;
+  int32_t whole[CHUNKS * LENGTH];
+  memcpy(whole, targets.inputs, sizeof whole);
+  uint32_t rows = 0;
+  for (uint32_t c = 0; c < CHUNKS; c += 2) {
+    struct plm_batch part = sample.batch;
+    part.chunks = 2;
+    part.tokens = sample.tokens + c * LENGTH;
+    part.document_begin += c;
+    part.first_chunk += c;
+    assert_int_equal(plm_objective_targets(&objective, 3, c, &part, &targets, &count, NULL),
+                     PLM_OK);
+    assert_memory_equal(targets.inputs, whole + c * LENGTH, 2 * LENGTH * sizeof(int32_t));
+    rows += targets.rows;
+    counts += count;
+  }
+  assert_int_equal(rows, whole_rows);
+  assert_int_equal(counts, whole_count);
+  plm_objective_deinit(&objective);
+}
+
+static void causal_predicts_within_documents(void **state)
+{
+  (void)state;
+  struct plm_config config = base_config(PLM_OBJECTIVE_CAUSAL);
+  config.model.pattern[0] = PLM_ATTENTION_DOCUMENT | PLM_ATTENTION_CAUSAL;
+  config.model.pattern_count = 1;
+  struct sample sample;
+  struct plm_objective_state objective;
+  struct plm_targets targets;
+  uint64_t count;
+  make_sample(&sample, 0);
+  assert_int_equal(plm_objective_init(&objective, &config, CHUNKS, CHUNKS, NULL), PLM_OK);
+  assert_int_equal(plm_objective_targets(&objective, 0, 0, &sample.batch, &targets, &count, NULL),
+                   PLM_OK);
+  uint32_t row = 0;
+  for (uint32_t c = 0; c < CHUNKS; c++)
+    for (uint32_t d = sample.begin[c]; d < sample.begin[c + 1]; d++)
+      for (uint32_t i = 0; i + 1 < sample.documents[d].tokens; i++, row++) {
+        const uint32_t place = c * LENGTH + sample.documents[d].start + i;
+        assert_int_equal(targets.positions[row], place);
+        assert_int_equal(targets.labels[row], sample.tokens[place + 1]);
+        assert_true(targets.weights[row] == 1);
+      }
+  assert_int_equal(targets.rows, row);
+  assert_int_equal(count, row);
+  for (uint32_t i = 0; i < CHUNKS * LENGTH; i++)
+    assert_int_equal(targets.inputs[i], sample.tokens[i]);
+  plm_objective_deinit(&objective);
+}
+
+static void causal_wants_a_causal_model(void **state)
+{
+  (void)state;
+  struct plm_error error = {0};
+  struct plm_config config = base_config(PLM_OBJECTIVE_CAUSAL);
+  config.model.architecture = PLM_TRANSFORMER;
+  config.model.pattern[0] = PLM_ATTENTION_DOCUMENT | PLM_ATTENTION_CAUSAL;
+  config.model.pattern[1] = PLM_ATTENTION_DOCUMENT;
+  config.model.pattern_count = 2;
+  assert_int_equal(plm_objective_check(&config, &error), PLM_CONFIG);
+  config.model.pattern_count = 1;
+  assert_int_equal(plm_objective_check(&config, &error), PLM_OK);
+  config.model.architecture = PLM_PATCH_UNET;
+  assert_int_equal(plm_objective_check(&config, &error), PLM_CONFIG);
+}
+
+static void bad_batches_are_errors(void **state)
+{
+  (void)state;
+  const struct plm_config config = base_config(PLM_OBJECTIVE_MLM);
+  struct plm_objective_state objective;
+  struct plm_targets targets;
+  struct sample sample;
+  uint64_t count;
+  assert_int_equal(plm_objective_init(&objective, &config, CHUNKS, CHUNKS, NULL), PLM_OK);
+  make_sample(&sample, 0);
+  sample.tokens[100] = 33;
+  assert_int_equal(plm_objective_targets(&objective, 0, 0, &sample.batch, &targets, &count, NULL),
+                   PLM_CORRUPT);
+  make_sample(&sample, 0);
+  sample.documents[1].tokens = LENGTH;
+  assert_int_equal(plm_objective_targets(&objective, 0, 0, &sample.batch, &targets, &count, NULL),
+                   PLM_CORRUPT);
+  make_sample(&sample, 0);
+  sample.documents[1].start = 3;
+  assert_int_equal(plm_objective_targets(&objective, 0, 0, &sample.batch, &targets, &count, NULL),
+                   PLM_CORRUPT);
+  plm_objective_deinit(&objective);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(mlm_masks_as_the_page_says),
+      cmocka_unit_test(diffusion_rates_are_stratified),
+      cmocka_unit_test(micro_batches_do_not_change_the_masks),
+      cmocka_unit_test(causal_predicts_within_documents),
+      cmocka_unit_test(causal_wants_a_causal_model),
+      cmocka_unit_test(bad_batches_are_errors),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,138 @@
+/* trainer.json: written, read back, and what a wrong one is answered with; and the grace time. */
+#include <stdlib.h>
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+#include "common/base/file.h"
+#include "common/plan/plan.h"
+#include "tests/support/cmocka_all.h"
+#include "tests/support/scratch.h"
+#include "trainer/grace.h"
+#include "trainer/trainer_state.h"
+
+static const char yaml[] =
+    "run: /tmp/r\nseed: 18446744073709551615\ncorpus: /tmp/c\n"
+    "trainer: {steps: 50, schedule: {warmup_steps: 5, cooldown_steps: 10}}\n";
+
+static void fill(struct plm_trainer_state *state, const struct plm_config *config)
+{
+  const struct plm_plan_parameters plan = plm_plan_training(config);
+  *state = (struct plm_trainer_state){
+      .step = 12,
+      .updates = 11,
+      .tokens = 123456789012,
+      .skipped_updates = 1,
+      .skipped_in_a_row = 1,
+      .exact = true,
+      .metrics_bytes = 4321,
+      .resolved = {.device = "cpu",
+                   .precision = "fp32",
+                   .isa = "avx2",
+                   .threads = 2,
+                   .ranks = 1,
+                   .step_chunks = 8,
+                   .micro_chunks = 4,
+                   .product_flops = 123.456e9,
+                   .processor = "A processor",
+                   .version = "0.0.1"},
+  };
+  assert_int_equal(plm_data_cursor_init(&state->cursor, plm_plan_hash(&plan), config->seed, NULL),
+                   PLM_OK);
+}
+
+static void trainer_json_reads_back(void **unused)
+{
+  (void)unused;
+  struct plm_config config, before;
+  struct plm_trainer_state state, back = {0};
+  struct plm_error error = {0};
+  char *text = NULL, *saved = NULL, *printed[2] = {0};
+  assert_int_equal(plm_config_load_text(yaml, strlen(yaml), &config, &error), PLM_OK);
+  fill(&state, &config);
+  assert_int_equal(plm_trainer_state_remember(&state, "a: 1 -> 2\nb: x -> y\n", &error), PLM_OK);
+  assert_int_equal(plm_trainer_state_print(&state, &config, (struct plm_hash){3, 4}, &text, &error),
+                   PLM_OK);
+  assert_non_null(strstr(text, "\"seed\":\t18446744073709551615"));
+  assert_int_equal(plm_file_write(scratch_path("trainer.json"), text, strlen(text), 0644, &error),
+                   PLM_OK);
+
+  const struct plm_plan_parameters plan = plm_plan_training(&config);
+  assert_int_equal(plm_data_cursor_init(&back.cursor, plm_plan_hash(&plan), config.seed, &error),
+                   PLM_OK);
+  assert_int_equal(plm_trainer_state_read(scratch_directory(), &back, &saved, &error), PLM_OK);
+  assert_int_equal(back.step, 12);
+  assert_int_equal(back.updates, 11);
+  assert_int_equal(back.tokens, 123456789012);
+  assert_int_equal(back.skipped_in_a_row, 1);
+  assert_true(back.exact);
+  assert_int_equal(back.metrics_bytes, 4321);
+  assert_memory_equal(&back.resolved, &state.resolved, sizeof state.resolved);
+  assert_int_equal(
+      cJSON_GetArraySize(cJSON_GetObjectItem(cJSON_GetArrayItem(back.history, 0), "changes")), 2);
+
+  /* the configuration inside is the whole one, whatever the environment says today */
+  setenv("PLM_TRAINER_STEPS", "7", 1);
+  assert_int_equal(plm_config_load_text(saved, strlen(saved), &before, &error), PLM_OK);
+  unsetenv("PLM_TRAINER_STEPS");
+  assert_int_equal(plm_config_print(&config, &printed[0], &error), PLM_OK);
+  assert_int_equal(plm_config_print(&before, &printed[1], &error), PLM_OK);
+  assert_string_equal(printed[0], printed[1]);
+  free(printed[0]);
+  free(printed[1]);
+  free(text);
+  free(saved);
+  plm_config_deinit(&config);
+  plm_config_deinit(&before);
+  plm_trainer_state_deinit(&state);
+  plm_trainer_state_deinit(&back);
+}
+
+static void wrong_trainer_json_is_named(void **unused)
+{
+  (void)unused;
+  static const char *const wrong[] = {
+      "", "[]", "{\"format\":1}", "{\"format\":2}", "{\"format\":1,\"step\":-1}",
+  };
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    struct plm_trainer_state state = {0};
+    struct plm_error error = {0};
+    char *saved = NULL;
+    assert_int_equal(
+        plm_file_write(scratch_path("trainer.json"), wrong[i], strlen(wrong[i]), 0644, &error),
+        PLM_OK);
+    assert_int_equal(plm_trainer_state_read(scratch_directory(), &state, &saved, &error),
+                     PLM_FORMAT);
+    assert_non_null(strstr(error.where, "trainer.json"));
+    assert_null(saved);
+    plm_trainer_state_deinit(&state);
+  }
+}
+
+static void grace_is_judged_by_the_last_step(void **unused)
+{
+  (void)unused;
+  struct plm_grace grace = {
+      .limit_s = 25, .since_stop_s = 1, .step_s = 10, .last_step_s = 20, .done = 1, .total = 2};
+  assert_false(plm_grace_is_short(&grace)); /* 1 + 10 left */
+  grace.last_step_s = 40;
+  assert_true(plm_grace_is_short(&grace)); /* 1 + 30 left */
+  grace.last_step_s = 30;
+  assert_false(plm_grace_is_short(&grace)); /* 1 + 20 */
+  grace.publish_s = 6;
+  assert_true(plm_grace_is_short(&grace)); /* and the checkpoint */
+  grace = (struct plm_grace){.limit_s = 25, .step_s = 10, .done = 1, .total = 4};
+  assert_true(plm_grace_is_short(&grace)); /* the first step: by its own pace, 30 left */
+  grace.done = 2;
+  assert_false(plm_grace_is_short(&grace));
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(trainer_json_reads_back),
+      cmocka_unit_test(wrong_trainer_json_is_named),
+      cmocka_unit_test(grace_is_judged_by_the_last_step),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

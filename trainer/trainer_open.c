@@ -1,0 +1,339 @@
+/* Opening a run: lock, resume, bind, memory; and closing it. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/log.h"
+#include "common/checkpoint/checkpoint.h"
+#include "common/plan/plan.h"
+#include "trainer/product_rate.h"
+#include "trainer/resume.h"
+#include "trainer/trainer.h"
+
+uint32_t plm_trainer_step_chunks(const struct plm_config *config)
+{
+  return (uint32_t)(config->trainer.batch_tokens / config->data.max_length);
+}
+
+uint32_t plm_trainer_micro_chunks(const struct plm_config *config)
+{
+  const uint32_t step = plm_trainer_step_chunks(config);
+  const uint64_t micro = config->trainer.micro_batch_tokens / config->data.max_length;
+  return micro == 0 ? 1 : micro < step ? (uint32_t)micro : step;
+}
+
+static plm_status check_configuration(const struct plm_config *config, struct plm_error *error)
+{
+  if (plm_trainer_step_chunks(config) == 0)
+    return plm_error_set(error, PLM_CONFIG, "trainer.batch_tokens is less than data.max_length");
+  if (config->trainer.device == PLM_DEVICE_CUDA) {
+    plm_error_set(error, PLM_CONFIG, "trainer.device: cuda, but this build has no CUDA backend");
+    return plm_error_hint(error, "use trainer.device: auto or cpu");
+  }
+  if (config->trainer.ranks != 1) {
+    plm_error_set(error, PLM_CONFIG, "trainer.ranks: %u, but this build trains with one rank",
+                  config->trainer.ranks);
+    return plm_error_hint(error, "use trainer.ranks: 1 and trainer.threads");
+  }
+  return plm_objective_check(config, error);
+}
+
+/* ---- the folder ---------------------------------------------------------------------------- */
+
+/* A run that nobody started with `up` gets its pipeline.yaml from the trainer. */
+static plm_status write_configuration(const struct plm_config *config, struct plm_error *error)
+{
+  char path[PLM_PATH_SIZE], *yaml = NULL;
+  PLM_TRY(plm_path_join(path, config->run, PLM_RUN_CONFIG, error));
+  if (plm_file_exists(path)) return PLM_OK;
+  PLM_TRY(plm_config_print(config, &yaml, error));
+  const plm_status status = plm_file_replace(path, yaml, strlen(yaml), 0644, error);
+  free(yaml);
+  return status;
+}
+
+static plm_status take_folder(struct plm_trainer *trainer, struct plm_error *error)
+{
+  char checkpoints[PLM_PATH_SIZE];
+  PLM_TRY(plm_path_join(checkpoints, trainer->run, PLM_RUN_CHECKPOINTS, error));
+  PLM_TRY(plm_directory_make(checkpoints, error));
+  PLM_TRY(plm_lock_take(trainer->run, "trainer", &trainer->lock, error));
+  PLM_TRY(plm_checkpoint_folder_clean(checkpoints, error));
+  PLM_TRY(write_configuration(trainer->config, error));
+  return plm_run_id(trainer->run, &trainer->run_id, error);
+}
+
+/* ---- where the run stands ------------------------------------------------------------------ */
+
+/* DONE says that step is the last one. It no longer holds when the steps were raised. */
+static plm_status check_done(struct plm_trainer *trainer, const char *directory,
+                             struct plm_error *error)
+{
+  char path[PLM_PATH_SIZE];
+  const uint64_t step = trainer->state.step;
+  PLM_TRY(plm_path_join(path, trainer->run, PLM_RUN_DONE, error));
+  if (step < trainer->config->trainer.steps) {
+    if (unlink(path) == 0) plm_info("the run goes on beyond step %llu", (unsigned long long)step);
+    return PLM_OK;
+  }
+  trainer->complete = true;
+  if (!plm_file_exists(path)) { /* killed after its last publishing */
+    struct plm_hash identity;
+    PLM_TRY(plm_checkpoint_verify(directory, NULL, &identity, error));
+    PLM_TRY(plm_done_write(trainer->run, step, identity, error));
+  }
+  plm_info("complete at step %llu", (unsigned long long)step);
+  return PLM_OK;
+}
+
+static plm_status check_fingerprint(struct plm_data_cursor *cursor, struct plm_hash given,
+                                    struct plm_error *error)
+{
+  static const struct plm_hash unknown = {0};
+  if (plm_hash_equal(given, unknown)) return PLM_OK;
+  if (!plm_hash_equal(cursor->fingerprint, unknown) &&
+      !plm_hash_equal(cursor->fingerprint, given)) {
+    char before[PLM_HASH_HEX_SIZE], now[PLM_HASH_HEX_SIZE];
+    plm_hash_to_hex(cursor->fingerprint, before);
+    plm_hash_to_hex(given, now);
+    plm_error_set(error, PLM_CONFIG, "the run was trained on corpus %s, this one is %s", before,
+                  now);
+    return plm_error_hint(error, "put the old corpus back, or start a run of its own with "
+                                 "trainer.init_from");
+  }
+  cursor->fingerprint = given;
+  return PLM_OK;
+}
+
+static plm_status find_state(struct plm_trainer *trainer, struct plm_hash fingerprint,
+                             char directory[PLM_PATH_SIZE], bool *resumed, struct plm_error *error)
+{
+  const struct plm_config *config = trainer->config;
+  struct plm_trainer_state *state = &trainer->state;
+  const struct plm_plan_parameters plan = plm_plan_training(config);
+  PLM_TRY(plm_data_cursor_init(&state->cursor, plm_plan_hash(&plan), config->seed, error));
+  state->exact = true;
+  PLM_TRY(plm_resume_find(trainer->run, resumed, &trainer->saved_step, directory, error));
+  if (*resumed) {
+    PLM_TRY(plm_resume_read_state(directory, config, state, error));
+    trainer->saved = true;
+    PLM_TRY(check_done(trainer, directory, error));
+  }
+  return check_fingerprint(&state->cursor, fingerprint, error);
+}
+
+/* ---- what computes ------------------------------------------------------------------------- */
+
+static struct plm_resolved resolve_today(const struct plm_config *config)
+{
+  struct plm_resolved today = {.device = "cpu",
+                               .ranks = config->trainer.ranks,
+                               .step_chunks = plm_trainer_step_chunks(config),
+                               .micro_chunks = plm_trainer_micro_chunks(config),
+                               .version = PLM_VERSION};
+  plm_processor_name(today.processor);
+  return today;
+}
+
+/* On a resume the saved instruction set; where this processor lacks it, its own best. */
+static plm_status open_backend(struct plm_trainer *trainer, bool resumed, struct plm_error *error)
+{
+  const struct plm_config *config = trainer->config;
+  struct plm_trainer_state *state = &trainer->state;
+  struct plm_resolved today = resolve_today(config);
+  enum plm_precision precision = config->trainer.precision;
+  uint32_t threads = config->trainer.threads;
+  const char *isa = NULL;
+  if (resumed) {
+    plm_resume_resolve(state, config, &today, &precision, &threads);
+    isa = state->resolved.isa;
+  }
+  plm_status status = plm_ops_cpu_open(precision, threads, isa, &trainer->ops, error);
+  if (status == PLM_UNSUPPORTED && isa != NULL) {
+    status = plm_ops_cpu_open(precision, threads, NULL, &trainer->ops, error);
+    if (status == PLM_OK) plm_resume_inexact(state, "instruction set", isa, trainer->ops->isa);
+  }
+  if (status != PLM_OK) return status;
+  today.threads = trainer->ops->threads;
+  today.product_flops = resumed ? state->resolved.product_flops : plm_product_rate(trainer->ops);
+  snprintf(today.isa, sizeof today.isa, "%s", trainer->ops->isa);
+  snprintf(
+      today.precision, sizeof today.precision, "%s",
+      plm_precision_name(trainer->ops->act_bytes == 2 ? PLM_PRECISION_BF16 : PLM_PRECISION_FP32));
+  state->resolved = today;
+  return PLM_OK;
+}
+
+static plm_status open_model(struct plm_trainer *trainer, struct plm_error *error)
+{
+  const struct plm_config *config = trainer->config;
+  const struct plm_resolved *resolved = &trainer->state.resolved;
+  const struct plm_model_options options = {.max_chunks = resolved->micro_chunks,
+                                            .training = true,
+                                            .recompute = config->trainer.recompute};
+  PLM_TRY(plm_model_open(&config->model, trainer->ops, &options, &trainer->model, error));
+  PLM_TRY(
+      plm_masks_open(&config->model, trainer->ops, resolved->micro_chunks, &trainer->masks, error));
+  PLM_TRY(plm_optimizer_open(&config->trainer, trainer->model, &trainer->optimizer, error));
+  PLM_TRY(plm_objective_init(&trainer->objective, config, resolved->step_chunks,
+                             resolved->micro_chunks, error));
+  trainer->step = (struct plm_step){
+      .trainer = &config->trainer,
+      .model = trainer->model,
+      .masks = trainer->masks,
+      .objective = &trainer->objective,
+      .optimizer = trainer->optimizer,
+      .clip = &trainer->clip,
+      .loss = {.soft_cap = (float)config->model.soft_logit_cap,
+               .label_smoothing = (float)config->trainer.label_smoothing,
+               .z_loss = (float)config->trainer.z_loss},
+      .micro_chunks = resolved->micro_chunks,
+  };
+  return PLM_OK;
+}
+
+static plm_status initialise_weights(struct plm_trainer *trainer, struct plm_error *error)
+{
+  if (trainer->config->trainer.init_from != NULL) {
+    PLM_TRY(plm_resume_init_from(trainer->config->trainer.init_from, trainer->model, error));
+  } else {
+    size_t count;
+    const struct plm_parameter *table = plm_model_table(trainer->model, &count);
+    const size_t elements = plm_model_arena_elements(trainer->model);
+    float *values = calloc(elements, sizeof *values);
+    if (values == NULL)
+      return plm_error_set(error, PLM_NO_MEMORY, "no memory for the initial weights");
+    plm_model_initialise(table, count, trainer->config->seed, values);
+    trainer->ops->upload(trainer->ops, plm_model_parameter_arena(trainer->model), values,
+                         elements * sizeof *values);
+    plm_model_weights_changed(trainer->model);
+    free(values);
+  }
+  plm_optimizer_start_average(trainer->optimizer);
+  return PLM_OK;
+}
+
+static plm_status load_weights(struct plm_trainer *trainer, const char *directory,
+                               struct plm_error *error)
+{
+  PLM_TRY(plm_resume_load_tensors(directory, trainer->model, trainer->optimizer, &trainer->clip,
+                                  error));
+  plm_optimizer_set_updates(trainer->optimizer, trainer->state.updates);
+  plm_info("resuming after step %llu", (unsigned long long)trainer->state.step);
+  return PLM_OK;
+}
+
+/* ---- who is spoken to ---------------------------------------------------------------------- */
+
+/* The evaluator's feed, for packers that joined the trainer: its address where it is known before
+ * it is bound, else what stands in endpoints.json, else nothing yet. */
+static const char *evaluation_address(const struct plm_trainer *trainer, char buffer[512])
+{
+  const struct plm_config_network *network = &trainer->config->network;
+  if (network->evaluation_feed_address != NULL) return network->evaluation_feed_address;
+  if (strchr(network->evaluation_feed, '*') == NULL) return network->evaluation_feed;
+  return plm_endpoint_read(trainer->run, "evaluation_feed", buffer, NULL) == PLM_OK ? buffer : NULL;
+}
+
+static plm_status open_feed(struct plm_trainer *trainer, struct plm_error *error)
+{
+  const struct plm_config *config = trainer->config;
+  char buffer[512];
+  const char *const others[] = {evaluation_address(trainer, buffer)};
+  const char *const keys[] = {NULL}; /* the run's consumers share one key */
+  const struct plm_feed_options options = {
+      .endpoint = config->network.feed,
+      .keys = config->network.keys,
+      .role = "trainer",
+      .run_id = trainer->run_id,
+      .plan = plm_plan_training(config),
+      .split = PLM_SPLIT_TRAIN,
+      .fingerprint = trainer->state.cursor.fingerprint,
+      .credit_bytes = config->network.credit_bytes,
+      .wait_packers_s = config->network.wait_packers_s,
+      .other_addresses = others,
+      .other_keys = keys,
+      .other_count = others[0] != NULL,
+  };
+  uint64_t epoch, chunk;
+  PLM_TRY(plm_feed_open(&options, &trainer->feed, error));
+  plm_data_cursor_position(&trainer->state.cursor, &epoch, &chunk);
+  plm_feed_seek(trainer->feed, PLM_SPLIT_TRAIN, epoch, chunk);
+  PLM_TRY(plm_endpoint_write(trainer->run, "feed", plm_feed_bound(trainer->feed), error));
+  PLM_TRY(plm_announcer_open(config->network.announcements, config->network.keys,
+                             &trainer->announcer, error));
+  return plm_endpoint_write(trainer->run, "announcements", plm_announcer_bound(trainer->announcer),
+                            error);
+}
+
+static plm_status open_publisher(struct plm_trainer *trainer, struct plm_error *error)
+{
+  struct plm_checkpoint_context context = {.run = trainer->run,
+                                           .config = trainer->config,
+                                           .metrics = plm_step_report_file(trainer->report),
+                                           .lock = trainer->lock};
+  context.table = plm_model_table(trainer->model, &context.table_count);
+  context.tensors = plm_optimizer_tensors(trainer->optimizer, &context.tensor_count);
+  const struct plm_optimizer_state state = plm_optimizer_state(trainer->optimizer);
+  return plm_publisher_open(&context, plm_model_arena_elements(trainer->model), state.first_count,
+                            state.second_count, state.average != NULL, trainer->announcer,
+                            &trainer->publisher, error);
+}
+
+/* ---- the whole ----------------------------------------------------------------------------- */
+
+static plm_status open_all(struct plm_trainer *trainer, struct plm_hash fingerprint,
+                           struct plm_error *error)
+{
+  const struct plm_config *config = trainer->config;
+  char directory[PLM_PATH_SIZE];
+  bool resumed = false;
+  PLM_TRY(check_configuration(config, error));
+  PLM_TRY(take_folder(trainer, error));
+  PLM_TRY(find_state(trainer, fingerprint, directory, &resumed, error));
+  if (trainer->complete) {
+    plm_ready();
+    return PLM_OK;
+  }
+  PLM_TRY(open_feed(trainer, error)); /* early: packers connect while the model is made */
+  plm_ready();
+  PLM_TRY(open_backend(trainer, resumed, error));
+  PLM_TRY(open_model(trainer, error));
+  PLM_TRY(resumed ? load_weights(trainer, directory, error) : initialise_weights(trainer, error));
+  PLM_TRY(plm_step_report_open(trainer->run, config->tensorboard, trainer->state.metrics_bytes,
+                               resumed ? (int64_t)trainer->state.step : -1, config->trainer.steps,
+                               &trainer->report, error));
+  return open_publisher(trainer, error);
+}
+
+plm_status plm_trainer_open(struct plm_trainer *trainer, const struct plm_config *config,
+                            struct plm_hash fingerprint, struct plm_error *error)
+{
+  *trainer = (struct plm_trainer){.config = config, .run = config->run};
+  const plm_status status = open_all(trainer, fingerprint, error);
+  if (status != PLM_OK) plm_trainer_close(trainer);
+  return status;
+}
+
+void plm_trainer_close(struct plm_trainer *trainer)
+{
+  plm_publisher_close(trainer->publisher);
+  plm_step_report_close(trainer->report);
+  if (trainer->announcer != NULL) {
+    plm_endpoint_remove(trainer->run, "announcements");
+    plm_announcer_close(trainer->announcer);
+  }
+  if (trainer->feed != NULL) {
+    plm_endpoint_remove(trainer->run, "feed");
+    plm_feed_close(trainer->feed);
+  }
+  plm_objective_deinit(&trainer->objective);
+  plm_optimizer_close(trainer->optimizer);
+  if (trainer->masks != NULL) plm_masks_close(trainer->masks);
+  if (trainer->model != NULL) plm_model_close(trainer->model);
+  if (trainer->ops != NULL) trainer->ops->close(trainer->ops);
+  plm_trainer_state_deinit(&trainer->state);
+  plm_lock_release(trainer->lock);
+  *trainer = (struct plm_trainer){0};
+}

@@ -1,0 +1,232 @@
+/* Training: step after step, a checkpoint now and then, until the end or until told to stop. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "trainer/grace.h"
+#include "trainer/trainer.h"
+
+static double seconds_since(uint64_t started_ns)
+{
+  return 1e-9 * (double)(plm_clock_ns() - started_ns);
+}
+
+/* ---- checkpoints --------------------------------------------------------------------------- */
+
+/* The state as it stands, into the snapshot; waits for the writer first. Counted as a stall. */
+static struct plm_snapshot *take_snapshot(struct plm_trainer *trainer)
+{
+  const uint64_t started = plm_clock_ns();
+  struct plm_ops *ops = trainer->ops;
+  struct plm_snapshot *snapshot = plm_publisher_begin(trainer->publisher);
+  const struct plm_optimizer_state state = plm_optimizer_state(trainer->optimizer);
+  snapshot->step = trainer->state.step;
+  ops->download(ops, snapshot->weights, plm_model_parameter_arena(trainer->model),
+                plm_model_arena_elements(trainer->model) * sizeof(float));
+  ops->download(ops, snapshot->first, state.first, state.first_count * sizeof(float));
+  if (state.second_count > 0)
+    ops->download(ops, snapshot->second, state.second, state.second_count * sizeof(float));
+  if (state.average != NULL)
+    ops->download(ops, snapshot->average, state.average, state.average_count * sizeof(float));
+  snapshot->clip_count = plm_clip_export(&trainer->clip, snapshot->clip_norms);
+  trainer->checkpoint_s += seconds_since(started);
+  return snapshot;
+}
+
+/* trainer.json states the length of trainer.jsonl, so the step's line is written by now. */
+static void submit_snapshot(struct plm_trainer *trainer, struct plm_snapshot *snapshot)
+{
+  struct plm_error error = {0};
+  struct plm_trainer_state *state = &trainer->state;
+  trainer->saved = true;
+  trainer->saved_step = state->step;
+  state->updates = plm_optimizer_updates(trainer->optimizer);
+  plm_status status = plm_step_report_flush(trainer->report, &error);
+  if (status == PLM_OK) {
+    state->metrics_bytes = plm_metrics_size(plm_step_report_file(trainer->report));
+    status = plm_trainer_state_print(state, trainer->config, trainer->run_id,
+                                     &snapshot->trainer_json, &error);
+  }
+  if (status == PLM_OK)
+    plm_publisher_submit(trainer->publisher);
+  else
+    plm_publisher_fail(trainer->publisher, &error);
+}
+
+/* Failed checkpoints end the run when there are too many of them in a row, or when the run belongs
+ * to another trainer by now. */
+static plm_status check_checkpoints(struct plm_trainer *trainer, bool wait, struct plm_error *error)
+{
+  const struct plm_publisher_outcome outcome = plm_publisher_outcome(trainer->publisher, wait);
+  if (outcome.status == PLM_OK) return PLM_OK;
+  if (outcome.status == PLM_BUSY) {
+    *error = outcome.error;
+    return PLM_BUSY;
+  }
+  if (outcome.failed_in_a_row < trainer->config->trainer.checkpoint.max_failed && !wait)
+    return PLM_OK;
+  plm_error_set(error, outcome.status, "%u checkpoints in a row failed, the last one with: %s",
+                outcome.failed_in_a_row, outcome.error.what);
+  return plm_error_hint(error, "the checkpoint before them is intact; the run resumes from it");
+}
+
+/* Publishes the state as it stands, unless it is published already, and waits for it. */
+static plm_status publish_now(struct plm_trainer *trainer, struct plm_error *error)
+{
+  if (!trainer->saved || trainer->saved_step != trainer->state.step)
+    submit_snapshot(trainer, take_snapshot(trainer));
+  return check_checkpoints(trainer, true, error);
+}
+
+/* ---- one step ------------------------------------------------------------------------------ */
+
+/* Between micro-batches: does a stop signal leave the time to finish? */
+static bool give_up(void *context, uint32_t done, uint32_t total)
+{
+  struct plm_trainer *trainer = context;
+  const uint64_t now = plm_clock_ns();
+  if (plm_stop_requested == 0) {
+    trainer->last_look_ns = now;
+    return false;
+  }
+  const struct plm_grace grace = {
+      .limit_s = trainer->config->trainer.stop_timeout_s,
+      .since_stop_s = 1e-9 * (double)(now - trainer->last_look_ns),
+      .step_s = 1e-9 * (double)(now - trainer->step_started_ns),
+      .last_step_s = trainer->last_step_s,
+      .publish_s = plm_publisher_outcome(trainer->publisher, false).seconds,
+      .done = done,
+      .total = total,
+  };
+  return plm_grace_is_short(&grace);
+}
+
+static plm_status epoch_chunks(void *feed, uint64_t epoch, uint64_t *chunks,
+                               struct plm_error *error)
+{
+  return plm_feed_epoch_chunks(feed, PLM_SPLIT_TRAIN, epoch, NULL, chunks, error);
+}
+
+/* The corpus is fixed by the first packer that was let in. */
+static plm_status learn_fingerprint(struct plm_trainer *trainer, struct plm_error *error)
+{
+  static const struct plm_hash unknown = {0};
+  if (!plm_hash_equal(trainer->state.cursor.fingerprint, unknown)) return PLM_OK;
+  struct plm_feed_corpus corpus;
+  PLM_TRY(plm_feed_corpus(trainer->feed, &plm_stop_requested, &corpus, error));
+  trainer->state.cursor.fingerprint = corpus.fingerprint;
+  return PLM_OK;
+}
+
+static plm_status compute(struct plm_trainer *trainer, const struct plm_batch *received,
+                          struct plm_step_result *result, struct plm_error *error)
+{
+  struct plm_trainer_state *state = &trainer->state;
+  struct plm_batch batch = *received;
+  batch.first_chunk = state->cursor.chunks; /* g counts over the run, not over this feed */
+  batch.chunk_ids = NULL;
+  PLM_TRY(learn_fingerprint(trainer, error));
+  trainer->step_started_ns = trainer->last_look_ns = plm_clock_ns();
+  PLM_TRY(plm_step_run(&trainer->step, state->step, &batch, give_up, trainer, result, error));
+  trainer->last_step_s = seconds_since(trainer->step_started_ns);
+  PLM_TRY(plm_data_cursor_consume(&state->cursor, &batch, epoch_chunks, trainer->feed, error));
+  state->step++;
+  state->tokens += result->real_tokens;
+  state->skipped_updates += result->skipped;
+  state->skipped_in_a_row = result->skipped ? state->skipped_in_a_row + 1 : 0;
+  return PLM_OK;
+}
+
+static plm_status report_step(struct plm_trainer *trainer, const struct plm_step_result *result,
+                              double step_s, double data_wait_s, struct plm_error *error)
+{
+  const struct plm_trainer_state *state = &trainer->state;
+  const struct plm_step_line line = {
+      .step = state->step,
+      .result = result,
+      .rates = plm_optimizer_rates(&trainer->config->trainer, state->step - 1),
+      .mask_rate = plm_objective_mean_rate(&trainer->objective, state->step - 1),
+      .tokens = state->tokens,
+      .skipped_updates = state->skipped_updates,
+      .exact = state->exact,
+      .step_s = step_s,
+      .data_wait_s = data_wait_s,
+      .checkpoint_s = trainer->checkpoint_s,
+      .product_flops = state->resolved.product_flops,
+  };
+  trainer->checkpoint_s = 0;
+  return plm_step_report_write(trainer->report, &line, error);
+}
+
+static bool is_due(const struct plm_trainer *trainer)
+{
+  const uint64_t step = trainer->state.step, every = trainer->config->trainer.checkpoint.every;
+  return (every != 0 && step % every == 0) || step == trainer->config->trainer.steps;
+}
+
+static plm_status check_skipped(const struct plm_trainer *trainer, struct plm_error *error)
+{
+  const uint32_t skipped = trainer->state.skipped_in_a_row;
+  if (skipped < trainer->config->trainer.max_skipped_steps) return PLM_OK;
+  plm_error_set(error, PLM_FAILURE,
+                "%u steps in a row were skipped: the loss or the gradient is not finite, or no "
+                "token was chosen",
+                skipped);
+  return plm_error_hint(error, "the last checkpoint is intact; lower the learning rates or set "
+                               "trainer.clip, then start again");
+}
+
+static plm_status one_step(struct plm_trainer *trainer, struct plm_error *error)
+{
+  struct plm_batch batch;
+  struct plm_step_result result;
+  const uint64_t started = plm_clock_ns();
+  PLM_TRY(plm_feed_next(trainer->feed, trainer->state.resolved.step_chunks, &plm_stop_requested,
+                        &batch, error));
+  const double data_wait_s = seconds_since(started);
+  const plm_status status = compute(trainer, &batch, &result, error);
+  plm_feed_release(trainer->feed, &batch);
+  if (status != PLM_OK) return status;
+  const double step_s = seconds_since(started);
+  PLM_TRY(check_skipped(trainer, error));
+  struct plm_snapshot *snapshot = is_due(trainer) ? take_snapshot(trainer) : NULL;
+  const plm_status reported = report_step(trainer, &result, step_s, data_wait_s, error);
+  if (snapshot != NULL) submit_snapshot(trainer, snapshot);
+  if (reported != PLM_OK) return reported;
+  return check_checkpoints(trainer, false, error);
+}
+
+/* ---- the run ------------------------------------------------------------------------------- */
+
+static plm_status complete(struct plm_trainer *trainer, struct plm_error *error)
+{
+  PLM_TRY(publish_now(trainer, error));
+  const struct plm_publisher_outcome outcome = plm_publisher_outcome(trainer->publisher, true);
+  PLM_ASSERT(outcome.any && outcome.step == trainer->state.step);
+  PLM_TRY(plm_done_write(trainer->run, outcome.step, outcome.identity, error));
+  plm_info("complete at step %llu", (unsigned long long)outcome.step);
+  return PLM_OK;
+}
+
+plm_status plm_trainer_run(struct plm_trainer *trainer, struct plm_error *error)
+{
+  if (trainer->complete) return PLM_OK;
+  if (!trainer->saved) submit_snapshot(trainer, take_snapshot(trainer)); /* step 0 */
+  plm_status status = PLM_OK;
+  while (status == PLM_OK && plm_stop_requested == 0 &&
+         trainer->state.step < trainer->config->trainer.steps)
+    status = one_step(trainer, error);
+  if (status == PLM_OK && trainer->state.step >= trainer->config->trainer.steps)
+    return complete(trainer, error);
+  if (status == PLM_OK || status == PLM_INTERRUPTED) {
+    PLM_TRY(publish_now(trainer, error));
+    plm_info("stopped after step %llu; the run resumes from there",
+             (unsigned long long)trainer->state.step);
+    return PLM_OK;
+  }
+  /* No packer, or packers that disagree: what was learnt so far is kept. */
+  struct plm_error ignored = {0};
+  if (status == PLM_TIMEOUT || status == PLM_CORRUPT) publish_now(trainer, &ignored);
+  return status;
+}
