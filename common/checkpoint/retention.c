@@ -1,5 +1,5 @@
 /* Retention: the decision, and what it needs to know of the evaluator's reports. */
-#include "trainer/retention.h"
+#include "common/checkpoint/retention.h"
 
 #include <cjson/cJSON.h>
 #include <math.h>
@@ -9,6 +9,9 @@
 #include "common/base/file.h"
 
 enum { REPORTS_LIMIT = 1 << 28 }; /* bytes of evaluator.jsonl */
+
+const char *const plm_kept_names[PLM_KEPT_COUNT] = {"newest", "last", "best", "every",
+                                                    "not evaluated"};
 
 static bool among_best(const struct plm_retained *checkpoints, size_t count, size_t i,
                        uint32_t keep_best)
@@ -21,25 +24,34 @@ static bool among_best(const struct plm_retained *checkpoints, size_t count, siz
   return better < keep_best;
 }
 
+static unsigned reasons(const struct plm_config_checkpoint *rules,
+                        const struct plm_retained *checkpoints, size_t count, size_t i)
+{
+  unsigned kept = 0;
+  if (checkpoints[i].newest_valid) kept |= PLM_KEPT_NEWEST;
+  if (i + rules->keep_last >= count) kept |= PLM_KEPT_LAST;
+  if (among_best(checkpoints, count, i, rules->keep_best)) kept |= PLM_KEPT_BEST;
+  if (rules->keep_every != 0 && checkpoints[i].step % rules->keep_every == 0)
+    kept |= PLM_KEPT_EVERY;
+  return kept;
+}
+
 void plm_retention_decide(const struct plm_config_checkpoint *rules, bool has_evaluator,
                           struct plm_retained *checkpoints, size_t count)
 {
   size_t unreported = 0;
   for (size_t i = 0; i < count; i++) {
-    const bool kept = checkpoints[i].newest_valid || i + rules->keep_last >= count ||
-                      (rules->keep_every != 0 && checkpoints[i].step % rules->keep_every == 0) ||
-                      among_best(checkpoints, count, i, rules->keep_best);
-    checkpoints[i].remove = !kept;
+    checkpoints[i].kept = reasons(rules, checkpoints, count, i);
     unreported += !checkpoints[i].reported;
   }
-  if (!has_evaluator) return;
-  for (size_t i = 0; i < count; i++) { /* the oldest first */
-    if (!checkpoints[i].remove || checkpoints[i].reported) continue;
+  for (size_t i = 0; has_evaluator && i < count; i++) { /* the oldest first */
+    if (checkpoints[i].kept != 0 || checkpoints[i].reported) continue;
     if (unreported > rules->max_unevaluated)
       unreported--;
     else
-      checkpoints[i].remove = false;
+      checkpoints[i].kept = PLM_KEPT_UNEVALUATED;
   }
+  for (size_t i = 0; i < count; i++) checkpoints[i].remove = checkpoints[i].kept == 0;
 }
 
 static struct plm_retained *find(struct plm_retained *checkpoints, size_t count, uint64_t step)
