@@ -7,16 +7,6 @@
 
 #include "common/base/status.h"
 
-static uint32_t greatest_common_divisor(uint32_t a, uint32_t b)
-{
-  while (b != 0) {
-    const uint32_t rest = a % b;
-    a = b;
-    b = rest;
-  }
-  return a;
-}
-
 /* v: halvings after which one position is left. */
 static int halvings(const struct plm_model_config *config)
 {
@@ -69,14 +59,7 @@ uint32_t plm_architecture_group(const struct plm_model_config *config)
 
 uint32_t plm_architecture_width(const struct plm_model_config *config, int level)
 {
-  const uint64_t D = config->hidden_size, n = half(config);
-  if (config->architecture != PLM_PATCH_UNET || n <= 1) return config->hidden_size;
-  const uint32_t H = config->num_attention_heads;
-  const uint64_t unit = (uint64_t)64 / greatest_common_divisor(64, H) * H;
-  const uint64_t largest = (uint64_t)128 * H / unit * unit;
-  const uint64_t divisor = (n - 1) * unit;
-  const uint64_t width = unit * ((D * (n - 1 + (uint64_t)level) + divisor - 1) / divisor);
-  return (uint32_t)(width < largest ? width : largest);
+  return plm_model_config_width(config, (uint32_t)level);
 }
 
 uint32_t plm_architecture_hidden(const struct plm_model_config *config, uint32_t width)

@@ -47,7 +47,8 @@ struct plm_parameter {
 };
 
 /* The table of a configuration, in the order of the file; parameters of one fused product (query,
- * key, value) are adjacent. offset is aligned to 16 elements. Caller frees *table. */
+ * key, value) are adjacent. offset is aligned to 16 elements. Caller frees *table. PLM_CONFIG when
+ * plm_model_config_check finds fault. */
 plm_status plm_model_parameters(const struct plm_model_config *config, struct plm_parameter **table,
                                 size_t *count, size_t *arena_elements, struct plm_error *error);
 

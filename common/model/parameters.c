@@ -131,6 +131,7 @@ static void append_head(struct builder *builder, const struct plm_model_config *
 plm_status plm_model_parameters(const struct plm_model_config *config, struct plm_parameter **table,
                                 size_t *count, size_t *arena_elements, struct plm_error *error)
 {
+  PLM_TRY(plm_model_config_check(config, error));
   struct builder builder = {0};
   const uint32_t blocks = plm_architecture_blocks(config);
   struct plm_block_shape block;
