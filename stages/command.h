@@ -39,6 +39,14 @@ const struct plm_command *plm_command_find(const char *name); /* NULL: unknown *
 plm_status plm_command_run_folder(const struct plm_command_context *context,
                                   char path[PLM_PATH_SIZE], struct plm_error *error);
 
+/* The configuration of that run as it was started (its own pipeline.yaml, without the environment);
+ * before its first start, the one at hand. */
+plm_status plm_command_run_config(const struct plm_command_context *context,
+                                  struct plm_config *config, struct plm_error *error);
+/* RUN/pipeline.yaml of a run folder; PLM_NOT_FOUND when it has none. */
+plm_status plm_command_read_run(const char *run, struct plm_config *config,
+                                struct plm_error *error);
+
 /* PLM_USAGE when more than `most` operands were given. */
 plm_status plm_command_operands(const struct plm_command_context *context, size_t most,
                                 struct plm_error *error);

@@ -1,7 +1,9 @@
 /* What several commands need: the run they are about, checks of operands. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
+#include "common/run/run.h"
 #include "stages/command.h"
 
 plm_status plm_command_run_folder(const struct plm_command_context *context,
@@ -17,6 +19,29 @@ plm_status plm_command_run_folder(const struct plm_command_context *context,
   snprintf(path, PLM_PATH_SIZE, "%s", config.run);
   plm_config_deinit(&config);
   return PLM_OK;
+}
+
+plm_status plm_command_read_run(const char *run, struct plm_config *config, struct plm_error *error)
+{
+  enum { CONFIG_LIMIT = 1 << 20 };
+  char path[PLM_PATH_SIZE], *text;
+  size_t size;
+  PLM_TRY(plm_path_join(path, run, PLM_RUN_CONFIG, error));
+  PLM_TRY(plm_file_read(path, CONFIG_LIMIT, &text, &size, error));
+  const plm_status status = plm_config_load_text(text, size, config, error);
+  free(text);
+  if (status != PLM_OK) plm_error_where(error, "%s", path);
+  return status;
+}
+
+plm_status plm_command_run_config(const struct plm_command_context *context,
+                                  struct plm_config *config, struct plm_error *error)
+{
+  char run[PLM_PATH_SIZE];
+  PLM_TRY(plm_command_run_folder(context, run, error));
+  const plm_status status = plm_command_read_run(run, config, error);
+  if (status != PLM_NOT_FOUND || context->run != NULL) return status;
+  return plm_arguments_load_config(context->arguments, NULL, true, config, error);
 }
 
 plm_status plm_command_operands(const struct plm_command_context *context, size_t most,

@@ -8,6 +8,7 @@
   X(evaluate)       \
   X(validate)       \
   X(config)         \
+  X(checkpoints)    \
   X(completion)
 /* clang-format on */
 

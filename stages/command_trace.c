@@ -4,10 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "common/base/file.h"
 #include "common/corpus/corpus.h"
 #include "common/plan/trace.h"
-#include "common/run/run.h"
 #include "stages/command.h"
 
 static const struct plm_option options[] = {
@@ -16,33 +14,6 @@ static const struct plm_option options[] = {
      .help = "the step that leads to checkpoint N; the first is 1"},
     {0},
 };
-
-static plm_status load(const char *path, struct plm_config *config, struct plm_error *error)
-{
-  struct plm_config_problems *problems = NULL;
-  const plm_status status = plm_config_load(path, NULL, 0, config, &problems, error);
-  for (size_t i = 0; i < plm_config_problems_count(problems); i++)
-    fprintf(stderr, "%s\n", plm_config_problem(problems, i));
-  plm_config_problems_free(problems);
-  return status;
-}
-
-/* The run's configuration as it was started; before its first start, the file. */
-static plm_status load_run(const struct plm_command_context *context, struct plm_config *config,
-                           struct plm_error *error)
-{
-  char path[PLM_PATH_SIZE];
-  if (context->run) {
-    PLM_TRY(plm_path_join(path, context->run, PLM_RUN_CONFIG, error));
-    return load(path, config, error);
-  }
-  PLM_TRY(load(context->config_path, config, error));
-  const plm_status status = plm_path_join(path, config->run, PLM_RUN_CONFIG, error);
-  if (status == PLM_OK && !plm_file_exists(path)) return PLM_OK;
-  plm_config_deinit(config);
-  PLM_TRY(status);
-  return load(path, config, error);
-}
 
 static plm_status document_json(struct plm_corpus_cursor *cursor,
                                 const struct plm_chunk_document *document, cJSON *array,
@@ -132,13 +103,14 @@ static plm_status run(const struct plm_command_context *context, struct plm_erro
   struct plm_corpus *corpus = NULL;
   const struct plm_corpus_options corpus_options = {.allow_remote = true};
   unsigned long long step;
+  PLM_TRY(plm_command_operands(context, 0, error));
   PLM_TRY(plm_arguments_u64(context->arguments, "step", 0, &step, error));
   if (step == 0) {
     plm_error_set(error, PLM_USAGE, "trace needs --step N");
     return plm_error_hint(error, "the first step is 1");
   }
   if (step > UINT32_MAX) return plm_error_set(error, PLM_USAGE, "--step %llu is too large", step);
-  PLM_TRY(load_run(context, &config, error));
+  PLM_TRY(plm_command_run_config(context, &config, error));
   plm_status status;
   if (!config.corpus) {
     plm_error_set(error, PLM_CONFIG, "the configuration names no corpus");

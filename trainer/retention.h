@@ -4,10 +4,6 @@
 
 #include "common/checkpoint/retention.h"
 
-/* Whether an evaluator works on this run, or has, or is about to: its lock, its metrics, or a
- * supervisor (which always starts one). */
-bool plm_retention_has_evaluator(const char *run);
-
 /* Applies the rules to a run's checkpoints folder: renames each that goes to .tmp-delete-NAME, then
  * deletes it. newest_valid is the step just published. split: whose losses keep_best compares, or
  * NULL. Called by the writer thread alone. */

@@ -9,16 +9,6 @@
 #include "common/run/run.h"
 #include "trainer/retention.h"
 
-bool plm_retention_has_evaluator(const char *run)
-{
-  static const char *const traces[] = {"evaluator.lock", PLM_RUN_EVALUATOR_METRICS};
-  char path[PLM_PATH_SIZE];
-  for (size_t i = 0; i < sizeof traces / sizeof *traces; i++)
-    if (plm_path_join(path, run, traces[i], NULL) == PLM_OK && plm_file_exists(path)) return true;
-  struct plm_lock_holder holder;
-  return plm_lock_holder(run, "supervisor", &holder, NULL) == PLM_OK;
-}
-
 /* A folder of ours has its final name, is no link, and its MANIFEST says the same step. */
 static bool is_ours(const char *directory, uint64_t step)
 {

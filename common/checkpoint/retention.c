@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/base/file.h"
+#include "common/run/run.h"
 
 enum { REPORTS_LIMIT = 1 << 28 }; /* bytes of evaluator.jsonl */
 
@@ -93,4 +94,14 @@ plm_status plm_retention_read_reports(const char *path, const char *split,
     read_report(line, (size_t)(end - line), split, checkpoints, count);
   free(text);
   return PLM_OK;
+}
+
+bool plm_retention_has_evaluator(const char *run)
+{
+  static const char *const traces[] = {"evaluator.lock", PLM_RUN_EVALUATOR_METRICS};
+  char path[PLM_PATH_SIZE];
+  for (size_t i = 0; i < sizeof traces / sizeof *traces; i++)
+    if (plm_path_join(path, run, traces[i], NULL) == PLM_OK && plm_file_exists(path)) return true;
+  struct plm_lock_holder holder;
+  return plm_lock_holder(run, "supervisor", &holder, NULL) == PLM_OK;
 }

@@ -45,4 +45,8 @@ plm_status plm_retention_read_reports(const char *path, const char *split,
                                       struct plm_retained *checkpoints, size_t count,
                                       struct plm_error *error);
 
+/* Whether an evaluator works on this run, or has, or is about to: its lock, its metrics, or a
+ * supervisor (which always starts one). */
+bool plm_retention_has_evaluator(const char *run);
+
 #endif
