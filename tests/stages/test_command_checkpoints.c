@@ -1,0 +1,177 @@
+/* `plm-pipeline checkpoints` as people run it: on runs, folders and single checkpoints, whole and
+ * damaged. */
+#include "tests/support/cmocka_all.h"
+
+#include <cjson/cJSON.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "common/base/file.h"
+#include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/safetensors.h"
+#include "common/run/run.h"
+#include "tests/support/scratch.h"
+
+enum { STEPS = 5, OUTPUT_SIZE = 1 << 16 };
+
+static char run_folder[PLM_PATH_SIZE], program[PLM_PATH_SIZE];
+
+/* Runs the program; stdout and stderr together into output; returns its exit code. */
+static int pipeline(const char *arguments, char output[OUTPUT_SIZE])
+{
+  char command[4 * PLM_PATH_SIZE];
+  snprintf(command, sizeof command, "'%s' %s 2>&1", program, arguments);
+  FILE *pipe = popen(command, "r");
+  assert_non_null(pipe);
+  const size_t size = fread(output, 1, OUTPUT_SIZE - 1, pipe);
+  output[size] = '\0';
+  return WEXITSTATUS(pclose(pipe));
+}
+
+static void write_text(const char *folder, const char *name, const char *text)
+{
+  char path[PLM_PATH_SIZE];
+  assert_int_equal(plm_path_join(path, folder, name, NULL), PLM_OK);
+  assert_int_equal(plm_file_write(path, text, strlen(text), 0644, NULL), PLM_OK);
+}
+
+static void make_checkpoint(const char *checkpoints, uint64_t step)
+{
+  static const char *const names[] = {"config.json", "model.safetensors"};
+  const float value = (float)step;
+  const struct plm_tensor_info tensor = {
+      .name = "w", .dtype = PLM_F32, .rank = 1, .shape = {1}, .bytes = 4, .data = &value};
+  struct plm_manifest manifest = {.step = step, .count = 2};
+  char name[PLM_CHECKPOINT_NAME_SIZE], folder[PLM_PATH_SIZE], path[PLM_PATH_SIZE];
+  plm_checkpoint_name(step, name);
+  assert_int_equal(plm_path_join(folder, checkpoints, name, NULL), PLM_OK);
+  assert_int_equal(plm_directory_make(folder, NULL), PLM_OK);
+  write_text(folder, "config.json", "{}\n");
+  assert_int_equal(plm_path_join(path, folder, "model.safetensors", NULL), PLM_OK);
+  assert_int_equal(plm_safetensors_write(path, &tensor, 1, NULL, 0, NULL), PLM_OK);
+  for (int i = 0; i < 2; i++) {
+    strcpy(manifest.files[i].name, names[i]);
+    assert_int_equal(plm_path_join(path, folder, names[i], NULL), PLM_OK);
+    assert_int_equal(plm_hash_file(path, &manifest.files[i].hash, &manifest.files[i].size, NULL),
+                     PLM_OK);
+  }
+  char *text = plm_manifest_print(&manifest);
+  write_text(folder, "MANIFEST", text);
+  free(text);
+}
+
+/* A run with checkpoints 0, 100 ... 400; the evaluator has reported the first four. */
+static int make_run(void **state)
+{
+  (void)state;
+  const struct plm_config_override overrides[] = {{"trainer.checkpoint.keep_last", "1"},
+                                                  {"trainer.checkpoint.keep_best", "1"},
+                                                  {"trainer.checkpoint.keep_every", "200"},
+                                                  {"trainer.checkpoint.max_unevaluated", "16"}};
+  struct plm_config config;
+  char checkpoints[PLM_PATH_SIZE], *yaml;
+  const char *bin = getenv("PLM_BIN");
+  if (bin != NULL) {
+    snprintf(program, sizeof program, "%s/plm-pipeline", bin);
+  } else { /* by hand, from the tree's root */
+    snprintf(program, sizeof program, "build/bin/plm-pipeline");
+  }
+  snprintf(run_folder, sizeof run_folder, "%s", scratch_path("run"));
+  assert_int_equal(plm_config_load(NULL, overrides, 4, &config, NULL, NULL), PLM_OK);
+  assert_int_equal(plm_config_print(&config, &yaml, NULL), PLM_OK);
+  plm_config_deinit(&config);
+  assert_int_equal(plm_path_join(checkpoints, run_folder, PLM_RUN_CHECKPOINTS, NULL), PLM_OK);
+  assert_int_equal(plm_directory_make(checkpoints, NULL), PLM_OK);
+  write_text(run_folder, PLM_RUN_CONFIG, yaml);
+  free(yaml);
+  for (uint64_t i = 0; i < STEPS; i++) make_checkpoint(checkpoints, i * 100);
+  write_text(run_folder, PLM_RUN_EVALUATOR_METRICS,
+             "{\"v\":1,\"step\":0,\"split\":\"valid\",\"loss\":3.5}\n"
+             "{\"v\":1,\"step\":100,\"split\":\"valid\",\"loss\":2.8125}\n"
+             "{\"v\":1,\"step\":200,\"split\":\"valid\",\"loss\":2.9}\n"
+             "{\"v\":1,\"step\":300,\"skipped\":\"deleted before evaluation\"}\n");
+  return 0;
+}
+
+static void lists_what_keeps_each(void **state)
+{
+  (void)state;
+  static const struct {
+    double loss;
+    const char *kept;
+  } expected[STEPS] = {
+      {3.5, "every "}, {2.8125, "best "}, {2.9, "every "}, {-1, ""}, {-1, "newest last every "}};
+  char output[OUTPUT_SIZE], arguments[PLM_PATH_SIZE + 64];
+  snprintf(arguments, sizeof arguments, "checkpoints --json --run '%s'", run_folder);
+  assert_int_equal(pipeline(arguments, output), 0);
+  cJSON *array = cJSON_Parse(output);
+  assert_int_equal(cJSON_GetArraySize(array), STEPS);
+  for (int i = 0; i < STEPS; i++) {
+    const cJSON *row = cJSON_GetArrayItem(array, i);
+    const cJSON *loss = cJSON_GetObjectItem(row, "loss"), *reason;
+    char kept[128] = "";
+    assert_int_equal(cJSON_GetNumberValue(cJSON_GetObjectItem(row, "step")), i * 100);
+    assert_int_equal(strlen(cJSON_GetStringValue(cJSON_GetObjectItem(row, "identity"))), 32);
+    if (expected[i].loss < 0)
+      assert_true(cJSON_IsNull(loss));
+    else
+      assert_true(cJSON_GetNumberValue(loss) == expected[i].loss);
+    cJSON_ArrayForEach(reason, cJSON_GetObjectItem(row, "kept_by"))
+    {
+      strcat(kept, cJSON_GetStringValue(reason));
+      strcat(kept, " ");
+    }
+    assert_string_equal(kept, expected[i].kept);
+  }
+  cJSON_Delete(array);
+  snprintf(arguments, sizeof arguments, "checkpoints '%s'", run_folder);
+  assert_int_equal(pipeline(arguments, output), 0);
+  assert_non_null(strstr(output, "2.81250"));
+  assert_non_null(strstr(output, "newest, last, every"));
+}
+
+static void verifies_runs_and_single_checkpoints(void **state)
+{
+  (void)state;
+  char output[OUTPUT_SIZE], arguments[3 * PLM_PATH_SIZE], one[PLM_PATH_SIZE];
+  snprintf(arguments, sizeof arguments, "checkpoints --verify '%s'", run_folder);
+  assert_int_equal(pipeline(arguments, output), 0);
+  snprintf(one, sizeof one, "%.3000s/checkpoints/step_00000300", run_folder);
+  write_text(one, "config.json", "{]\n");
+  assert_int_equal(pipeline(arguments, output), 1);
+  assert_non_null(strstr(output, "step_00000300: config.json is not what was written"));
+  assert_non_null(strstr(output, "1 checkpoint is damaged"));
+  snprintf(arguments, sizeof arguments, "checkpoints --verify --json '%s'", one);
+  assert_int_equal(pipeline(arguments, output), 1);
+  assert_non_null(strstr(output, "\"valid\":false"));
+  snprintf(arguments, sizeof arguments, "checkpoints '%s'", one); /* a list reads MANIFESTs alone */
+  assert_int_equal(pipeline(arguments, output), 0);
+  write_text(one, "config.json", "{}\n");
+  snprintf(arguments, sizeof arguments, "checkpoints --verify '%s/'", one);
+  assert_int_equal(pipeline(arguments, output), 0);
+  snprintf(arguments, sizeof arguments, "checkpoints --verify '%s/checkpoints' '%s'", run_folder,
+           one);
+  assert_int_equal(pipeline(arguments, output), 0);
+}
+
+static void refuses_what_is_not_there(void **state)
+{
+  (void)state;
+  char output[OUTPUT_SIZE], arguments[3 * PLM_PATH_SIZE];
+  snprintf(arguments, sizeof arguments, "checkpoints '%s/absent'", run_folder);
+  assert_int_equal(pipeline(arguments, output), 1);
+  assert_non_null(strstr(output, "there is no folder"));
+  assert_int_equal(pipeline("checkpoints --verfy", output), 2);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(lists_what_keeps_each),
+      cmocka_unit_test(verifies_runs_and_single_checkpoints),
+      cmocka_unit_test(refuses_what_is_not_there),
+  };
+  return cmocka_run_group_tests(tests, make_run, NULL);
+}
