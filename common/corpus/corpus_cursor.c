@@ -1,0 +1,231 @@
+/* Reading records: found by LMDB, trusted only once their check is right. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <zstd.h>
+
+#include "common/corpus/corpus_guard.h"
+#include "common/corpus/corpus_handle.h"
+
+/* What a cursor holds decompressed. */
+struct held_group {
+  bool valid;
+  enum plm_split split;
+  uint64_t group;
+  uint8_t *bytes;
+  size_t size, capacity;
+};
+
+struct plm_corpus_cursor {
+  struct plm_corpus *corpus;
+  MDB_txn *transaction;
+  ZSTD_DCtx *context;
+  struct held_group residues, names;
+  uint32_t name_begin[PLM_GROUP_DOCUMENTS + 1]; /* of the names held */
+};
+
+plm_status plm_corpus_cursor_open(struct plm_corpus *corpus, struct plm_corpus_cursor **cursor,
+                                  struct plm_error *error)
+{
+  *cursor = NULL;
+  struct plm_corpus_cursor *opened = calloc(1, sizeof *opened);
+  if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  opened->corpus = corpus;
+  opened->context = ZSTD_createDCtx();
+  opened->residues.capacity = corpus->largest_group_bytes + 1;
+  opened->residues.bytes = malloc(opened->residues.capacity);
+  plm_status status = PLM_OK;
+  if (opened->context == NULL || opened->residues.bytes == NULL) {
+    status = plm_error_set(error, PLM_NO_MEMORY, "out of memory for a group of %zu bytes",
+                           opened->residues.capacity);
+  } else {
+    plm_corpus_guard_enter(corpus->data_path);
+    const int code = mdb_txn_begin(corpus->environment, NULL, MDB_RDONLY, &opened->transaction);
+    plm_corpus_guard_leave();
+    if (code != 0) status = plm_corpus_lmdb_error(code, corpus->data_path, "cannot read", error);
+  }
+  if (status != PLM_OK)
+    plm_corpus_cursor_close(opened);
+  else
+    *cursor = opened;
+  return status;
+}
+
+void plm_corpus_cursor_close(struct plm_corpus_cursor *cursor)
+{
+  if (cursor == NULL) return;
+  if (cursor->transaction != NULL) mdb_txn_abort(cursor->transaction);
+  ZSTD_freeDCtx(cursor->context);
+  free(cursor->residues.bytes);
+  free(cursor->names.bytes);
+  free(cursor);
+}
+
+static plm_status make_room(struct held_group *held, size_t size, struct plm_error *error)
+{
+  if (size <= held->capacity) return PLM_OK;
+  free(held->bytes);
+  held->bytes = malloc(size);
+  held->capacity = held->bytes == NULL ? 0 : size;
+  if (held->bytes == NULL)
+    return plm_error_set(error, PLM_NO_MEMORY, "out of memory for a group of %zu bytes", size);
+  return PLM_OK;
+}
+
+/* Decompresses a record into held: its check first, so that neither a flipped bit nor another
+ * record under this key gets to the decompressor; then content size at most limit. Called under
+ * the guard. */
+static plm_status decompress(struct plm_corpus_cursor *cursor, enum plm_record_kind kind,
+                             size_t limit, struct held_group *held, struct plm_error *error)
+{
+  const struct plm_corpus *corpus = cursor->corpus;
+  const struct plm_group_check *check = &corpus->checks[held->split][held->group];
+  const char *damage = NULL;
+  MDB_val value;
+  PLM_TRY(plm_corpus_record(corpus, cursor->transaction, held->split, kind, held->group, &value,
+                            error));
+  const uint64_t expected = kind == PLM_RECORD_GROUPS ? check->group : check->names;
+  unsigned long long content = 0;
+  if (value.mv_size > ZSTD_COMPRESSBOUND(limit) + 64 ||
+      plm_hash64_bytes(value.mv_data, value.mv_size) != expected) {
+    damage = "is not what ingest wrote";
+  } else {
+    content = ZSTD_getFrameContentSize(value.mv_data, value.mv_size);
+    if (content == ZSTD_CONTENTSIZE_UNKNOWN || content == ZSTD_CONTENTSIZE_ERROR || content > limit)
+      damage = "states no size or a wrong one";
+  }
+  if (damage == NULL) {
+    PLM_TRY(make_room(held, (size_t)content + 1, error));
+    held->size = ZSTD_decompressDCtx(cursor->context, held->bytes, held->capacity, value.mv_data,
+                                     value.mv_size);
+    if (ZSTD_isError(held->size)) damage = ZSTD_getErrorName(held->size);
+  }
+  if (damage != NULL)
+    return plm_corpus_record_error(corpus, held->split, kind, held->group, damage, error);
+  return PLM_OK;
+}
+
+static plm_status hold(struct plm_corpus_cursor *cursor, enum plm_record_kind kind,
+                       enum plm_split split, uint64_t group, size_t limit, struct held_group *held,
+                       struct plm_error *error)
+{
+  held->valid = false;
+  held->split = split;
+  held->group = group;
+  plm_corpus_guard_enter(cursor->corpus->data_path);
+  const plm_status status = decompress(cursor, kind, limit, held, error);
+  plm_corpus_guard_leave();
+  return status;
+}
+
+static plm_status check_number(const struct plm_corpus *corpus, enum plm_split split,
+                               uint64_t number, uint64_t count, const char *unit,
+                               struct plm_error *error)
+{
+  PLM_ASSERT((unsigned)split < PLM_SPLIT_COUNT);
+  if (number < count) return PLM_OK;
+  return plm_error_set(error, PLM_NOT_FOUND, "%s has no %s %llu in %s: it has %llu",
+                       corpus->directory, unit, (unsigned long long)number, plm_split_name(split),
+                       (unsigned long long)count);
+}
+
+plm_status plm_corpus_group(struct plm_corpus_cursor *cursor, enum plm_split split, uint64_t group,
+                            const uint8_t **residues, size_t *size, struct plm_error *error)
+{
+  const struct plm_corpus *corpus = cursor->corpus;
+  const uint64_t documents = corpus->description.info.splits[split].documents;
+  struct held_group *held = &cursor->residues;
+  PLM_TRY(check_number(corpus, split, group, plm_corpus_group_count(documents), "group", error));
+  if (!held->valid || held->split != split || held->group != group) {
+    const uint32_t *lengths = corpus->lengths[split] + group * PLM_GROUP_DOCUMENTS;
+    const uint32_t count = plm_corpus_group_documents(documents, group);
+    size_t expected = 0;
+    for (uint32_t i = 0; i < count; i++) expected += lengths[i];
+    PLM_TRY(hold(cursor, PLM_RECORD_GROUPS, split, group, expected, held, error));
+    if (held->size != expected)
+      return plm_corpus_record_error(corpus, split, PLM_RECORD_GROUPS, group,
+                                     "is not as long as its documents", error);
+    held->valid = true;
+  }
+  *residues = held->bytes;
+  *size = held->size;
+  return PLM_OK;
+}
+
+plm_status plm_corpus_document(struct plm_corpus_cursor *cursor, enum plm_split split,
+                               uint64_t number, const uint8_t **residues, size_t *size,
+                               struct plm_error *error)
+{
+  const struct plm_corpus *corpus = cursor->corpus;
+  PLM_TRY(check_number(corpus, split, number, corpus->description.info.splits[split].documents,
+                       "document", error));
+  const uint8_t *group;
+  size_t group_size;
+  PLM_TRY(
+      plm_corpus_group(cursor, split, number / PLM_GROUP_DOCUMENTS, &group, &group_size, error));
+  const uint32_t *lengths = corpus->lengths[split];
+  for (uint64_t d = number - number % PLM_GROUP_DOCUMENTS; d < number; d++) group += lengths[d];
+  *residues = group;
+  *size = lengths[number];
+  return PLM_OK;
+}
+
+/* Cuts the names held at their line ends. */
+static plm_status index_names(struct plm_corpus_cursor *cursor, uint32_t count,
+                              struct plm_error *error)
+{
+  struct held_group *held = &cursor->names;
+  held->bytes[held->size] = '\n'; /* make_room left a byte */
+  uint32_t found = 0;
+  size_t begin = 0;
+  while (found < count && begin <= held->size) {
+    uint8_t *end = memchr(held->bytes + begin, '\n', held->size + 1 - begin);
+    *end = '\0';
+    cursor->name_begin[found++] = (uint32_t)begin;
+    begin = (size_t)(end - held->bytes) + 1;
+  }
+  if (found != count || begin != held->size + 1)
+    return plm_corpus_record_error(cursor->corpus, held->split, PLM_RECORD_NAMES, held->group,
+                                   "has another number of names", error);
+  held->valid = true;
+  return PLM_OK;
+}
+
+plm_status plm_corpus_name(struct plm_corpus_cursor *cursor, enum plm_split split, uint64_t number,
+                           const char **name, struct plm_error *error)
+{
+  const struct plm_corpus *corpus = cursor->corpus;
+  const uint64_t documents = corpus->description.info.splits[split].documents;
+  const uint64_t group = number / PLM_GROUP_DOCUMENTS;
+  struct held_group *held = &cursor->names;
+  PLM_TRY(check_number(corpus, split, number, documents, "document", error));
+  if (!held->valid || held->split != split || held->group != group) {
+    const uint32_t count = plm_corpus_group_documents(documents, group);
+    PLM_TRY(hold(cursor, PLM_RECORD_NAMES, split, group, (size_t)count * (PLM_NAME_LIMIT + 1), held,
+                 error));
+    PLM_TRY(index_names(cursor, count, error));
+  }
+  *name = (const char *)held->bytes + cursor->name_begin[number % PLM_GROUP_DOCUMENTS];
+  return PLM_OK;
+}
+
+void plm_corpus_prefetch(struct plm_corpus *corpus, enum plm_split split, uint64_t group,
+                         uint64_t count)
+{
+  const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+  const uint64_t groups = plm_corpus_group_count(corpus->description.info.splits[split].documents);
+  pthread_mutex_lock(&corpus->prefetch_lock);
+  plm_corpus_guard_enter(corpus->data_path);
+  for (uint64_t g = group; g < groups && g - group < count; g++) {
+    MDB_val value;
+    if (plm_corpus_record(corpus, corpus->prefetch_transaction, split, PLM_RECORD_GROUPS, g, &value,
+                          NULL) != PLM_OK)
+      break; /* the read itself will say what is wrong */
+    const uintptr_t begin = (uintptr_t)value.mv_data & ~(page - 1);
+    const uintptr_t end = (uintptr_t)value.mv_data + value.mv_size;
+    (void)madvise((void *)begin, end - begin, MADV_WILLNEED); /* advice: failing costs time alone */
+  }
+  plm_corpus_guard_leave();
+  pthread_mutex_unlock(&corpus->prefetch_lock);
+}

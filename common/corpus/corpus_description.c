@@ -1,0 +1,326 @@
+/* corpus.json: printed by one function, and read by parsing it, printing it again and comparing. */
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/file.h"
+#include "common/corpus/corpus_format.h"
+#include "common/corpus/tokenizer.h"
+
+static const char *const tokenizer_names[] = {"esm", "byte"};
+static const double largest_exact = 9007199254740992.0; /* 2^53: JSON numbers are doubles */
+
+void plm_corpus_description_deinit(struct plm_corpus_description *description)
+{
+  for (size_t i = 0; i < description->source_count; i++) free(description->sources[i].name);
+  free(description->sources);
+  *description = (struct plm_corpus_description){0};
+}
+
+/* ---- printing -------------------------------------------------------------------------------- */
+
+static void print_string(struct plm_text *text, const char *string)
+{
+  plm_text_puts(text, "\"");
+  for (const char *c = string; *c != '\0'; c++) {
+    if (*c == '"' || *c == '\\')
+      plm_text_printf(text, "\\%c", *c);
+    else if ((unsigned char)*c < 0x20)
+      plm_text_printf(text, "\\u%04x", (unsigned)*c);
+    else
+      plm_text_append(text, c, 1);
+  }
+  plm_text_puts(text, "\"");
+}
+
+static void print_hash(struct plm_text *text, const char *indent, const char *key,
+                       struct plm_hash hash, const char *after)
+{
+  char hex[PLM_HASH_HEX_SIZE];
+  plm_hash_to_hex(hash, hex);
+  plm_text_printf(text, "%s\"%s\": \"%s\"%s\n", indent, key, hex, after);
+}
+
+static void print_counts(struct plm_text *text, const char *key, const uint64_t *counts,
+                         size_t count, const char *after)
+{
+  plm_text_printf(text, "      \"%s\": [", key);
+  for (size_t i = 0; i < count; i++)
+    plm_text_printf(text, "%s%" PRIu64, i == 0 ? "" : ", ", counts[i]);
+  plm_text_printf(text, "]%s\n", after);
+}
+
+static void print_splits(struct plm_text *text, const struct plm_corpus_info *info)
+{
+  const uint32_t vocabulary = plm_tokenizer_of(info->tokenizer)->vocab_size;
+  plm_text_puts(text, "  \"splits\": {\n");
+  for (int s = 0; s < PLM_SPLIT_COUNT; s++) {
+    const struct plm_corpus_split *split = &info->splits[s];
+    plm_text_printf(text, "    \"%s\": {\n", plm_split_name((enum plm_split)s));
+    plm_text_printf(text, "      \"documents\": %" PRIu64 ",\n", split->documents);
+    plm_text_printf(text, "      \"residues\": %" PRIu64 ",\n", split->residues);
+    plm_text_printf(text, "      \"length_min\": %" PRIu64 ",\n", split->length_min);
+    plm_text_printf(text, "      \"length_max\": %" PRIu64 ",\n", split->length_max);
+    print_counts(text, "histogram", split->histogram, PLM_HISTOGRAM_BINS, ",");
+    print_counts(text, "composition", split->composition, vocabulary, "");
+    plm_text_printf(text, "    }%s\n", s + 1 < PLM_SPLIT_COUNT ? "," : "");
+  }
+  plm_text_puts(text, "  },\n");
+}
+
+static void print_sources(struct plm_text *text, const struct plm_corpus_description *description)
+{
+  plm_text_puts(text, "  \"sources\": [");
+  for (size_t i = 0; i < description->source_count; i++) {
+    const struct plm_corpus_source *source = &description->sources[i];
+    plm_text_printf(text, "%s\n    {\"name\": ", i == 0 ? "" : ",");
+    print_string(text, source->name);
+    plm_text_printf(text, ", \"bytes\": %" PRIu64 ", \"documents\": %" PRIu64 "}", source->bytes,
+                    source->documents);
+  }
+  plm_text_puts(text, "\n  ]");
+}
+
+static void print_files(struct plm_text *text, const struct plm_corpus_files *files)
+{
+  plm_text_puts(text, ",\n  \"data\": {\n");
+  plm_text_printf(text, "    \"size\": %" PRIu64 ",\n", files->size_bytes);
+  print_hash(text, "    ", "first_mib", files->first, ",");
+  print_hash(text, "    ", "last_mib", files->last, ",");
+  print_hash(text, "    ", "whole", files->whole, ",");
+  print_hash(text, "    ", "lengths", files->lengths, ",");
+  print_hash(text, "    ", "checks", files->checks, "");
+  plm_text_puts(text, "  },\n  \"hash\": \"");
+}
+
+void plm_corpus_description_print(const struct plm_corpus_description *description, bool files,
+                                  struct plm_text *text)
+{
+  const struct plm_corpus_info *info = &description->info;
+  const struct plm_tokenizer *tokenizer = plm_tokenizer_of(info->tokenizer);
+  const size_t begin = text->length;
+  plm_text_printf(text, "{\n  \"format\": %" PRIu32 ",\n", info->format);
+  plm_text_printf(text, "  \"tokenizer\": \"%s\",\n", tokenizer_names[info->tokenizer]);
+  plm_text_puts(text, "  \"alphabet\": \"");
+  for (uint32_t id = 0; tokenizer->kind == PLM_TOKENIZER_ESM && id < tokenizer->vocab_size; id++)
+    if (plm_token_text(tokenizer, id)[1] == '\0')
+      plm_text_puts(text, plm_token_text(tokenizer, id));
+  plm_text_printf(text, "\",\n  \"group_documents\": %d,\n", PLM_GROUP_DOCUMENTS);
+  plm_text_printf(text, "  \"clustered\": %s,\n", info->clustered ? "true" : "false");
+  print_hash(text, "  ", "fingerprint", info->fingerprint, ",");
+  plm_text_printf(text, "  \"entropy\": %.9f,\n", info->entropy);
+  print_splits(text, info);
+  print_sources(text, description);
+  if (!files) {
+    plm_text_puts(text, "\n}\n");
+    return;
+  }
+  print_files(text, &description->files);
+  static const char ending[] = "\"\n}\n";
+  const size_t digits = text->length;
+  plm_text_puts(text, ending);
+  if (text->failed) return;
+  char hex[PLM_HASH_HEX_SIZE];
+  plm_hash_to_hex(plm_hash_bytes(text->data + begin, text->length - begin), hex);
+  text->length = digits;
+  plm_text_puts(text, hex);
+  plm_text_puts(text, ending);
+}
+
+/* ---- parsing --------------------------------------------------------------------------------- */
+
+static bool take_u64(const cJSON *object, const char *key, uint64_t *value)
+{
+  const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
+  if (!cJSON_IsNumber(item) || !(item->valuedouble >= 0.0) || item->valuedouble > largest_exact)
+    return false;
+  *value = (uint64_t)item->valuedouble;
+  return true;
+}
+
+static bool take_hash(const cJSON *object, const char *key, struct plm_hash *hash)
+{
+  const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
+  return cJSON_IsString(item) && plm_hash_from_hex(item->valuestring, hash, NULL) == PLM_OK;
+}
+
+static bool take_counts(const cJSON *object, const char *key, uint64_t *counts, int count)
+{
+  const cJSON *array = cJSON_GetObjectItemCaseSensitive(object, key);
+  if (!cJSON_IsArray(array) || cJSON_GetArraySize(array) != count) return false;
+  const cJSON *item;
+  cJSON_ArrayForEach(item, array)
+  {
+    if (!cJSON_IsNumber(item) || !(item->valuedouble >= 0.0) || item->valuedouble > largest_exact)
+      return false;
+    *counts++ = (uint64_t)item->valuedouble;
+  }
+  return true;
+}
+
+static bool take_splits(const cJSON *root, struct plm_corpus_info *info)
+{
+  const cJSON *splits = cJSON_GetObjectItemCaseSensitive(root, "splits");
+  const int vocabulary = (int)plm_tokenizer_of(info->tokenizer)->vocab_size;
+  for (int s = 0; s < PLM_SPLIT_COUNT; s++) {
+    struct plm_corpus_split *split = &info->splits[s];
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(splits, plm_split_name((enum plm_split)s));
+    if (!take_u64(item, "documents", &split->documents) ||
+        !take_u64(item, "residues", &split->residues) ||
+        !take_u64(item, "length_min", &split->length_min) ||
+        !take_u64(item, "length_max", &split->length_max) ||
+        !take_counts(item, "histogram", split->histogram, PLM_HISTOGRAM_BINS) ||
+        !take_counts(item, "composition", split->composition, vocabulary))
+      return false;
+  }
+  return true;
+}
+
+static bool take_sources(const cJSON *root, struct plm_corpus_description *description)
+{
+  const cJSON *array = cJSON_GetObjectItemCaseSensitive(root, "sources");
+  if (!cJSON_IsArray(array)) return false;
+  const size_t count = (size_t)cJSON_GetArraySize(array);
+  description->sources = calloc(count + 1, sizeof *description->sources);
+  if (description->sources == NULL) return false;
+  const cJSON *item;
+  cJSON_ArrayForEach(item, array)
+  {
+    struct plm_corpus_source *source = &description->sources[description->source_count];
+    const cJSON *name = cJSON_GetObjectItemCaseSensitive(item, "name");
+    if (!cJSON_IsString(name) || !take_u64(item, "bytes", &source->bytes) ||
+        !take_u64(item, "documents", &source->documents))
+      return false;
+    source->name = strdup(name->valuestring);
+    if (source->name == NULL) return false;
+    description->source_count++;
+  }
+  return true;
+}
+
+static bool take_files(const cJSON *root, struct plm_corpus_files *files)
+{
+  const cJSON *data = cJSON_GetObjectItemCaseSensitive(root, "data");
+  return take_u64(data, "size", &files->size_bytes) &&
+         take_hash(data, "first_mib", &files->first) && take_hash(data, "last_mib", &files->last) &&
+         take_hash(data, "whole", &files->whole) && take_hash(data, "lengths", &files->lengths) &&
+         take_hash(data, "checks", &files->checks);
+}
+
+static bool take_description(const cJSON *root, struct plm_corpus_description *description)
+{
+  struct plm_corpus_info *info = &description->info;
+  const cJSON *tokenizer = cJSON_GetObjectItemCaseSensitive(root, "tokenizer");
+  const cJSON *clustered = cJSON_GetObjectItemCaseSensitive(root, "clustered");
+  if (!cJSON_IsString(tokenizer) || !cJSON_IsBool(clustered)) return false;
+  if (strcmp(tokenizer->valuestring, tokenizer_names[PLM_TOKENIZER_ESM]) == 0)
+    info->tokenizer = PLM_TOKENIZER_ESM;
+  else if (strcmp(tokenizer->valuestring, tokenizer_names[PLM_TOKENIZER_BYTE]) == 0)
+    info->tokenizer = PLM_TOKENIZER_BYTE;
+  else
+    return false;
+  info->clustered = cJSON_IsTrue(clustered);
+  if (!take_hash(root, "fingerprint", &info->fingerprint) || !take_splits(root, info) ||
+      !take_sources(root, description) || !take_files(root, &description->files))
+    return false;
+  plm_corpus_info_finish(info);
+  return true;
+}
+
+/* Does the file say exactly what the writer would print? */
+static plm_status compare_with_print(const struct plm_corpus_description *description,
+                                     const char *bytes, size_t size, const char *path,
+                                     struct plm_error *error)
+{
+  struct plm_text text = {0};
+  plm_corpus_description_print(description, true, &text);
+  plm_status status = PLM_OK;
+  if (text.failed)
+    status = plm_error_set(error, PLM_NO_MEMORY, "out of memory while checking %s", path);
+  else if (text.length != size || memcmp(text.data, bytes, size) != 0)
+    status = plm_error_set(error, PLM_CORRUPT, "%s is not what ingest wrote", path);
+  plm_text_deinit(&text);
+  return status;
+}
+
+static plm_status parse(const char *bytes, size_t size, const char *path,
+                        struct plm_corpus_description *description, struct plm_error *error)
+{
+  cJSON *root = cJSON_ParseWithLength(bytes, size);
+  plm_status status = PLM_OK;
+  uint64_t format = 0;
+  if (!cJSON_IsObject(root) || !take_u64(root, "format", &format))
+    status = plm_error_set(error, PLM_CORRUPT, "%s is not the description of a corpus", path);
+  else if (format != PLM_CORPUS_FORMAT)
+    status = plm_error_set(error, PLM_UNSUPPORTED,
+                           "%s has format %" PRIu64 "; this program reads format %d", path, format,
+                           PLM_CORPUS_FORMAT);
+  if (status == PLM_OK) {
+    description->info.format = (uint32_t)format;
+    status = take_description(root, description)
+                 ? compare_with_print(description, bytes, size, path, error)
+                 : plm_error_set(error, PLM_CORRUPT, "%s is damaged", path);
+  }
+  cJSON_Delete(root);
+  return status;
+}
+
+plm_status plm_corpus_description_read(const char *directory,
+                                       struct plm_corpus_description *description,
+                                       struct plm_error *error)
+{
+  char path[PLM_PATH_SIZE], *bytes;
+  size_t size;
+  *description = (struct plm_corpus_description){0};
+  PLM_TRY(plm_path_join(path, directory, PLM_CORPUS_DESCRIPTION, error));
+  plm_status status = plm_file_read(path, PLM_DESCRIPTION_LIMIT, &bytes, &size, error);
+  if (status == PLM_NOT_FOUND) {
+    plm_error_set(error, PLM_NOT_FOUND, "%s is not a corpus: it has no %s", directory,
+                  PLM_CORPUS_DESCRIPTION);
+    return plm_error_hint(error, "make one with plm-pipeline ingest FILE --corpus %s", directory);
+  }
+  if (status != PLM_OK) return status;
+  status = parse(bytes, size, path, description, error);
+  free(bytes);
+  if (status != PLM_OK) plm_corpus_description_deinit(description);
+  if (status == PLM_CORRUPT)
+    plm_error_hint(error, "copy the corpus again or ingest its sources again");
+  return status;
+}
+
+/* ---- data.mdb's edges ------------------------------------------------------------------------ */
+
+static plm_status hash_range(int descriptor, const char *path, uint64_t begin, size_t size,
+                             char *buffer, struct plm_hash *hash, struct plm_error *error)
+{
+  size_t used = 0;
+  while (used < size) {
+    const ssize_t got = pread(descriptor, buffer + used, size - used, (off_t)(begin + used));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return plm_error_errno(error, "cannot read %s", path);
+    if (got == 0) return plm_error_set(error, PLM_CORRUPT, "%s became shorter", path);
+    used += (size_t)got;
+  }
+  *hash = plm_hash_bytes(buffer, size);
+  return PLM_OK;
+}
+
+plm_status plm_corpus_edges(int descriptor, const char *path, struct plm_corpus_files *files,
+                            struct plm_error *error)
+{
+  const off_t end = lseek(descriptor, 0, SEEK_END);
+  if (end < 0) return plm_error_errno(error, "cannot read %s", path);
+  files->size_bytes = (uint64_t)end;
+  const size_t edge = end < PLM_CORPUS_EDGE ? (size_t)end : PLM_CORPUS_EDGE;
+  char *buffer = malloc(PLM_CORPUS_EDGE);
+  if (buffer == NULL)
+    return plm_error_set(error, PLM_NO_MEMORY, "out of memory while checking %s", path);
+  plm_status status = hash_range(descriptor, path, 0, edge, buffer, &files->first, error);
+  if (status == PLM_OK)
+    status = hash_range(descriptor, path, (uint64_t)end - edge, edge, buffer, &files->last, error);
+  free(buffer);
+  return status;
+}

@@ -1,0 +1,51 @@
+/* Inside of struct plm_corpus; for the files of the reader alone. */
+#ifndef PLM_COMMON_CORPUS_CORPUS_HANDLE_H
+#define PLM_COMMON_CORPUS_CORPUS_HANDLE_H
+
+#include <lmdb.h>
+#include <pthread.h>
+
+#include "common/base/file.h"
+#include "common/corpus/corpus_format.h"
+
+struct plm_corpus {
+  char directory[PLM_PATH_SIZE];
+  char data_path[PLM_PATH_SIZE];
+  struct plm_corpus_description description;
+  MDB_env *environment;
+  MDB_dbi databases[PLM_SPLIT_COUNT][PLM_RECORD_KINDS], meta;
+  uint32_t *lengths[PLM_SPLIT_COUNT];
+  struct plm_group_check *checks[PLM_SPLIT_COUNT];
+  size_t largest_group_bytes;
+  pthread_mutex_t prefetch_lock;
+  MDB_txn *prefetch_transaction;
+};
+
+/* Groups of so many documents, and the documents of group g. */
+uint64_t plm_corpus_group_count(uint64_t documents);
+uint32_t plm_corpus_group_documents(uint64_t documents, uint64_t group);
+
+/* An error of LMDB in words; the file is named. */
+plm_status plm_corpus_lmdb_error(int code, const char *path, const char *what,
+                                 struct plm_error *error);
+
+/* The record under a key. The caller must be between guard_enter and _leave, as for all uses of
+ * the value. PLM_CORRUPT when it is missing. */
+plm_status plm_corpus_record(const struct plm_corpus *corpus, MDB_txn *transaction,
+                             enum plm_split split, enum plm_record_kind kind, uint64_t index,
+                             MDB_val *value, struct plm_error *error);
+
+/* PLM_CORRUPT that names a record. */
+plm_status plm_corpus_record_error(const struct plm_corpus *corpus, enum plm_split split,
+                                   enum plm_record_kind kind, uint64_t index, const char *what,
+                                   struct plm_error *error);
+
+/* Is path on a network or user-space file system? Its kind, or NULL for a local one. */
+const char *plm_corpus_remote_kind(const char *path);
+
+/* The local copy of directory's corpus in cache_dir, made when it is not there yet; local
+ * receives its path. Shared between processes of the host. */
+plm_status plm_corpus_cache(const char *directory, const char *cache_dir, char local[PLM_PATH_SIZE],
+                            struct plm_error *error);
+
+#endif

@@ -1,0 +1,158 @@
+/* Corpora on other machines' disks: recognising them, and a verified copy on this one's. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "common/base/log.h"
+#include "common/corpus/corpus_handle.h"
+
+static const struct {
+  uint32_t magic;
+  const char *kind;
+} remote_kinds[] = {
+    {0x6969, "NFS"},          {0xff534d42, "CIFS"},   {0xfe534d42, "SMB2"}, {0x517b, "SMB"},
+    {0x65735546, "FUSE"},     {0x0bd00bd0, "Lustre"}, {0x00c36400, "Ceph"}, {0x47504653, "GPFS"},
+    {0x19830326, "BeeGFS"},   {0x5346414f, "AFS"},    {0x6b414653, "AFS"},  {0x01021997, "9P"},
+    {0x20030528, "OrangeFS"}, {0x73757245, "Coda"},   {0x564c, "NCP"},      {0x7461636f, "OCFS2"},
+    {0x01161970, "GFS2"},     {0xaad7aaea, "PanFS"},
+};
+
+const char *plm_corpus_remote_kind(const char *path)
+{
+  struct statfs information;
+  if (statfs(path, &information) != 0) return NULL; /* opening it will say why */
+  for (size_t i = 0; i < sizeof remote_kinds / sizeof remote_kinds[0]; i++)
+    if (remote_kinds[i].magic == (uint32_t)information.f_type) return remote_kinds[i].kind;
+  return NULL;
+}
+
+static plm_status copy_descriptor(int from, int to, const char *source, const char *target,
+                                  struct plm_hasher *hasher, struct plm_error *error)
+{
+  enum { piece = 1 << 20 };
+  char *buffer = malloc(piece);
+  if (buffer == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  plm_status status = PLM_OK;
+  for (;;) {
+    const ssize_t got = read(from, buffer, piece);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) status = plm_error_errno(error, "cannot read %s", source);
+    if (got <= 0) break;
+    plm_hasher_update(hasher, buffer, (size_t)got);
+    status = plm_file_write_all(to, buffer, (size_t)got, target, error);
+    if (status != PLM_OK) break;
+  }
+  free(buffer);
+  if (status == PLM_OK && fsync(to) != 0)
+    status = plm_error_errno(error, "cannot fsync %s", target);
+  return status;
+}
+
+/* Copies a file and compares its hash. */
+static plm_status copy_file(const char *source, const char *target, struct plm_hash expected,
+                            struct plm_error *error)
+{
+  const int from = open(source, O_RDONLY | O_CLOEXEC);
+  if (from < 0) return plm_error_errno(error, "cannot open %s", source);
+  const int to = open(target, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  plm_status status = PLM_OK;
+  struct plm_hasher *hasher = plm_hasher_open();
+  if (to < 0)
+    status = plm_error_errno(error, "cannot create %s", target);
+  else if (hasher == NULL)
+    status = plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  else
+    status = copy_descriptor(from, to, source, target, hasher, error);
+  if (status == PLM_OK && !plm_hash_equal(plm_hasher_digest(hasher), expected)) {
+    plm_error_set(error, PLM_CORRUPT, "%s is not the file that ingest wrote", source);
+    status = plm_error_hint(error, "copy the corpus again or ingest its sources again");
+  }
+  plm_hasher_close(hasher);
+  if (to >= 0) close(to);
+  close(from);
+  return status;
+}
+
+/* Both files into the folder temporary; the text of corpus.json is printed, as it was compared
+ * with the print when it was read. */
+static plm_status copy_corpus(const char *directory, const char *temporary,
+                              const struct plm_corpus_description *description,
+                              struct plm_error *error)
+{
+  char source[PLM_PATH_SIZE], target[PLM_PATH_SIZE];
+  PLM_TRY(plm_path_remove(temporary, error));
+  PLM_TRY(plm_directory_make(temporary, error));
+  PLM_TRY(plm_path_join(source, directory, PLM_CORPUS_DATA, error));
+  PLM_TRY(plm_path_join(target, temporary, PLM_CORPUS_DATA, error));
+  PLM_TRY(copy_file(source, target, description->files.whole, error));
+  PLM_TRY(plm_path_join(target, temporary, PLM_CORPUS_DESCRIPTION, error));
+  struct plm_text text = {0};
+  plm_corpus_description_print(description, true, &text);
+  plm_status status = text.failed ? plm_error_set(error, PLM_NO_MEMORY, "out of memory")
+                                  : plm_file_write(target, text.data, text.length, 0666, error);
+  plm_text_deinit(&text);
+  if (status == PLM_OK) status = plm_directory_sync(temporary, error);
+  return status;
+}
+
+/* Under the cache's lock: is the copy there and its edges right? Else it is made. */
+static plm_status fill_cache(const char *directory, const char *local,
+                             const struct plm_corpus_description *description,
+                             struct plm_error *error)
+{
+  struct plm_corpus_description held;
+  if (plm_corpus_description_read(local, &held, NULL) == PLM_OK) {
+    char data[PLM_PATH_SIZE];
+    uint64_t size = 0;
+    const bool whole = plm_path_join(data, local, PLM_CORPUS_DATA, NULL) == PLM_OK &&
+                       plm_file_size(data, &size, NULL) == PLM_OK && size == held.files.size_bytes;
+    plm_corpus_description_deinit(&held);
+    if (whole) return PLM_OK;
+  }
+  char temporary[PLM_PATH_SIZE];
+  if (snprintf(temporary, sizeof temporary, "%s.tmp", local) >= (int)sizeof temporary)
+    return plm_error_set(error, PLM_LIMIT, "path %.200s is too long", local);
+  plm_info("copying %s to %s", directory, local);
+  plm_status status = copy_corpus(directory, temporary, description, error);
+  if (status == PLM_OK) status = plm_path_remove(local, error);
+  if (status == PLM_OK && rename(temporary, local) != 0)
+    status = plm_error_errno(error, "cannot rename %s to %s", temporary, local);
+  if (status != PLM_OK) (void)plm_path_remove(temporary, NULL);
+  return status;
+}
+
+plm_status plm_corpus_cache(const char *directory, const char *cache_dir, char local[PLM_PATH_SIZE],
+                            struct plm_error *error)
+{
+  const char *kind = plm_corpus_remote_kind(cache_dir);
+  if (kind != NULL) {
+    plm_error_set(error, PLM_UNSUPPORTED, "the cache %s lies on a remote file system (%s)",
+                  cache_dir, kind);
+    return plm_error_hint(error, "choose a folder on a local disk");
+  }
+  struct plm_corpus_description description;
+  PLM_TRY(plm_corpus_description_read(directory, &description, error));
+  /* named by the bytes of data.mdb: another corpus is another copy, the same one is shared */
+  char hex[PLM_HASH_HEX_SIZE], lock_path[PLM_PATH_SIZE];
+  plm_hash_to_hex(description.files.whole, hex);
+  int lock = -1;
+  plm_status status = plm_directory_make(cache_dir, error);
+  if (status == PLM_OK) status = plm_path_join(local, cache_dir, hex, error);
+  if (status == PLM_OK &&
+      snprintf(lock_path, sizeof lock_path, "%s.lock", local) >= (int)sizeof lock_path)
+    status = plm_error_set(error, PLM_LIMIT, "path %.200s is too long", local);
+  if (status == PLM_OK) {
+    lock = open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (lock < 0 || flock(lock, LOCK_EX) != 0)
+      status = plm_error_errno(error, "cannot lock %s", lock_path);
+  }
+  if (status == PLM_OK) status = fill_cache(directory, local, &description, error);
+  if (lock >= 0) close(lock);
+  plm_corpus_description_deinit(&description);
+  return status;
+}

@@ -1,0 +1,103 @@
+/* What a corpus counts of itself: lengths, composition, entropy, fingerprint; names and keys. */
+#include <endian.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/corpus/corpus_format.h"
+#include "common/corpus/tokenizer.h"
+
+static const char *const split_names[PLM_SPLIT_COUNT] = {"train", "valid", "test"};
+static const char *const record_names[PLM_RECORD_KINDS] = {"groups", "lengths", "names", "checks"};
+
+const char *plm_split_name(enum plm_split split)
+{
+  PLM_ASSERT((unsigned)split < PLM_SPLIT_COUNT);
+  return split_names[split];
+}
+
+plm_status plm_split_parse(const char *name, enum plm_split *split, struct plm_error *error)
+{
+  for (int s = 0; s < PLM_SPLIT_COUNT; s++) {
+    if (strcmp(name, split_names[s]) != 0) continue;
+    *split = (enum plm_split)s;
+    return PLM_OK;
+  }
+  return plm_error_set(error, PLM_USAGE, "no split is called \"%.40s\": train, valid or test",
+                       name);
+}
+
+void plm_corpus_database_name(enum plm_split split, enum plm_record_kind kind,
+                              char name[PLM_DATABASE_NAME_SIZE])
+{
+  snprintf(name, PLM_DATABASE_NAME_SIZE, "%s.%s", plm_split_name(split), record_names[kind]);
+}
+
+void plm_corpus_key(uint64_t index, uint8_t key[8])
+{
+  const uint64_t big = htobe64(index);
+  memcpy(key, &big, sizeof big);
+}
+
+struct plm_hash plm_corpus_fingerprint(const struct plm_split_digest digests[PLM_SPLIT_COUNT])
+{
+  uint8_t bytes[PLM_SPLIT_COUNT * 28], *next = bytes;
+  for (int s = 0; s < PLM_SPLIT_COUNT; s++) {
+    const uint32_t group = htole32(PLM_GROUP_DOCUMENTS);
+    const uint64_t words[3] = {htole64(digests[s].documents), htole64(digests[s].digest.low),
+                               htole64(digests[s].digest.high)};
+    memcpy(next, &group, sizeof group);
+    memcpy(next + sizeof group, words, sizeof words);
+    next += sizeof group + sizeof words;
+  }
+  return plm_hash_bytes(bytes, sizeof bytes);
+}
+
+void plm_corpus_count_length(struct plm_corpus_split *split, uint64_t length)
+{
+  PLM_ASSERT(length != 0 && length <= PLM_DOCUMENT_LIMIT);
+  if (split->documents == 0 || length < split->length_min) split->length_min = length;
+  if (length > split->length_max) split->length_max = length;
+  split->documents++;
+  split->residues += length;
+  split->histogram[63 - __builtin_clzll(length)]++;
+}
+
+void plm_corpus_count_residues(enum plm_tokenizer_kind tokenizer, const uint8_t *residues,
+                               size_t size, uint64_t composition[512])
+{
+  /* four tables: equal neighbours would otherwise wait for each other's store */
+  uint64_t counts[4][256] = {{0}};
+  size_t i = 0;
+  for (; i + 4 <= size; i += 4) {
+    counts[0][residues[i]]++;
+    counts[1][residues[i + 1]]++;
+    counts[2][residues[i + 2]]++;
+    counts[3][residues[i + 3]]++;
+  }
+  for (; i < size; i++) counts[0][residues[i]]++;
+  const struct plm_tokenizer *table = plm_tokenizer_of(tokenizer);
+  for (uint32_t byte = 0; byte < 256; byte++)
+    composition[plm_tokenizer_encode(table, (uint8_t)byte)] +=
+        counts[0][byte] + counts[1][byte] + counts[2][byte] + counts[3][byte];
+}
+
+double plm_composition_entropy(const uint64_t *counts, size_t count)
+{
+  double total = 0.0, entropy = 0.0;
+  for (size_t i = 0; i < count; i++) total += (double)counts[i];
+  for (size_t i = 0; i < count; i++) {
+    if (counts[i] == 0) continue;
+    const double share = (double)counts[i] / total;
+    entropy -= share * log(share);
+  }
+  return entropy;
+}
+
+void plm_corpus_info_finish(struct plm_corpus_info *info)
+{
+  uint64_t all[512] = {0};
+  for (int s = 0; s < PLM_SPLIT_COUNT; s++)
+    for (int id = 0; id < 512; id++) all[id] += info->splits[s].composition[id];
+  info->entropy = plm_composition_entropy(all, 512);
+}

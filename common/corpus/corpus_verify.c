@@ -1,0 +1,141 @@
+/* `corpus --verify`: every byte of the files, every record, every count. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/corpus/corpus_handle.h"
+
+struct verification {
+  void (*progress)(void *context, uint64_t done, uint64_t total);
+  void *context;
+  uint64_t done, total;
+};
+
+static void advance(struct verification *verification, uint64_t bytes)
+{
+  verification->done += bytes;
+  if (verification->progress != NULL)
+    verification->progress(verification->context, verification->done, verification->total);
+}
+
+static plm_status hash_data(int descriptor, const char *path, struct plm_hasher *hasher,
+                            char *buffer, size_t piece, struct verification *verification,
+                            struct plm_error *error)
+{
+  for (;;) {
+    const ssize_t got = read(descriptor, buffer, piece);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return plm_error_errno(error, "cannot read %s", path);
+    if (got == 0) return PLM_OK;
+    plm_hasher_update(hasher, buffer, (size_t)got);
+    advance(verification, (uint64_t)got);
+  }
+}
+
+static plm_status verify_file(const char *path, const struct plm_corpus_files *files,
+                              struct verification *verification, struct plm_error *error)
+{
+  enum { piece = 1 << 20 };
+  const int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) return plm_error_errno(error, "cannot open %s", path);
+  char *buffer = malloc(piece);
+  struct plm_hasher *hasher = plm_hasher_open();
+  plm_status status;
+  if (buffer == NULL || hasher == NULL)
+    status = plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  else
+    status = hash_data(descriptor, path, hasher, buffer, piece, verification, error);
+  if (status == PLM_OK && !plm_hash_equal(plm_hasher_digest(hasher), files->whole)) {
+    plm_error_set(error, PLM_CORRUPT, "%s is not the file that ingest wrote", path);
+    status = plm_error_hint(error, "copy the corpus again or ingest its sources again");
+  }
+  plm_hasher_close(hasher);
+  free(buffer);
+  close(descriptor);
+  return status;
+}
+
+/* Reads group g of a split with its names; adds to the counts and the split's digest. */
+static plm_status verify_group(struct plm_corpus_cursor *cursor, const struct plm_corpus *corpus,
+                               enum plm_split s, uint64_t g, struct plm_corpus_split *counted,
+                               struct plm_hasher *hasher, struct plm_error *error)
+{
+  const struct plm_corpus_info *info = plm_corpus_info(corpus);
+  const uint64_t first = g * PLM_GROUP_DOCUMENTS;
+  const uint32_t documents = plm_corpus_group_documents(info->splits[s].documents, g);
+  const uint8_t *residues;
+  const char *name;
+  size_t size;
+  PLM_TRY(plm_corpus_group(cursor, s, g, &residues, &size, error));
+  plm_corpus_count_residues(info->tokenizer, residues, size, counted->composition);
+  for (uint32_t d = 0; d < documents; d++) {
+    const uint32_t length = corpus->lengths[s][first + d];
+    plm_hasher_update(hasher, &length, sizeof length);
+    plm_hasher_update(hasher, residues, length);
+    plm_corpus_count_length(counted, length);
+    residues += length;
+  }
+  return plm_corpus_name(cursor, s, first, &name, error);
+}
+
+static plm_status verify_records(struct plm_corpus *corpus, struct plm_corpus_cursor *cursor,
+                                 struct plm_hasher *hasher, struct verification *verification,
+                                 struct plm_error *error)
+{
+  const struct plm_corpus_info *info = plm_corpus_info(corpus);
+  struct plm_split_digest digests[PLM_SPLIT_COUNT];
+  for (int s = 0; s < PLM_SPLIT_COUNT; s++) {
+    const struct plm_corpus_split *stated = &info->splits[s];
+    const uint64_t groups = plm_corpus_group_count(stated->documents);
+    struct plm_corpus_split counted = {0};
+    plm_hasher_reset(hasher);
+    for (uint64_t g = 0; g < groups; g++) {
+      const uint64_t before = counted.residues;
+      PLM_TRY(verify_group(cursor, corpus, (enum plm_split)s, g, &counted, hasher, error));
+      plm_corpus_prefetch(corpus, (enum plm_split)s, g + 1, 1);
+      advance(verification, counted.residues - before);
+    }
+    digests[s] = (struct plm_split_digest){stated->documents, plm_hasher_digest(hasher)};
+    if (memcmp(&counted, stated, sizeof counted) != 0)
+      return plm_error_set(error, PLM_CORRUPT,
+                           "%s: the statistics of %s are not those of its "
+                           "documents",
+                           corpus->directory, plm_split_name((enum plm_split)s));
+  }
+  if (!plm_hash_equal(plm_corpus_fingerprint(digests), info->fingerprint))
+    return plm_error_set(error, PLM_CORRUPT, "%s: the fingerprint is not that of its documents",
+                         corpus->directory);
+  return PLM_OK;
+}
+
+plm_status plm_corpus_verify(const char *directory,
+                             void (*progress)(void *context, uint64_t done, uint64_t total),
+                             void *context, struct plm_error *error)
+{
+  struct plm_corpus_description description;
+  struct verification verification = {.progress = progress, .context = context};
+  char data[PLM_PATH_SIZE];
+  PLM_TRY(plm_path_join(data, directory, PLM_CORPUS_DATA, error));
+  PLM_TRY(plm_corpus_description_read(directory, &description, error));
+  verification.total = description.files.size_bytes;
+  for (int s = 0; s < PLM_SPLIT_COUNT; s++)
+    verification.total += description.info.splits[s].residues;
+  plm_status status = verify_file(data, &description.files, &verification, error);
+  plm_corpus_description_deinit(&description);
+  PLM_TRY(status);
+
+  const struct plm_corpus_options options = {.allow_remote = true}; /* it reads once, in order */
+  struct plm_corpus *corpus = NULL;
+  struct plm_corpus_cursor *cursor = NULL;
+  struct plm_hasher *hasher = plm_hasher_open();
+  if (hasher == NULL) status = plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  if (status == PLM_OK) status = plm_corpus_open(directory, &options, &corpus, error);
+  if (status == PLM_OK) status = plm_corpus_cursor_open(corpus, &cursor, error);
+  if (status == PLM_OK) status = verify_records(corpus, cursor, hasher, &verification, error);
+  plm_corpus_cursor_close(cursor);
+  plm_corpus_close(corpus);
+  plm_hasher_close(hasher);
+  return status;
+}

@@ -1,0 +1,291 @@
+/* Decompressing input. */
+#include "stages/byte_stream.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+#include <zstd.h>
+
+enum { INPUT_BYTES = 1 << 18, OUTPUT_BYTES = 1 << 19, ZSTD_WINDOW_LOG_LIMIT = 27 };
+
+enum stream_format { FORMAT_UNKNOWN, FORMAT_PLAIN, FORMAT_GZIP, FORMAT_ZSTD };
+
+struct plm_byte_stream {
+  const char *name;
+  char *path; /* owned copy */
+  int descriptor;
+  const uint8_t *memory; /* instead of a descriptor */
+  size_t memory_left;
+  enum stream_format format, expected; /* expected: by the name, or unknown */
+  uint8_t *input, *output;
+  size_t input_at, input_size;
+  bool input_ended;
+  bool in_member; /* inside a gzip member or a zstd frame */
+  bool ended;
+  z_stream inflater;
+  bool inflater_open;
+  ZSTD_DCtx *zstd;
+  uint64_t consumed, total, produced;
+};
+
+static bool ends_with(const char *text, const char *ending)
+{
+  const size_t length = strlen(text), tail = strlen(ending);
+  return length >= tail && strcmp(text + length - tail, ending) == 0;
+}
+
+static plm_status stream_make(const char *name, struct plm_byte_stream **stream,
+                              struct plm_error *error)
+{
+  *stream = calloc(1, sizeof **stream);
+  if (*stream == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  struct plm_byte_stream *made = *stream;
+  made->descriptor = -1;
+  made->path = strdup(name);
+  made->input = malloc(INPUT_BYTES);
+  made->output = malloc(OUTPUT_BYTES);
+  made->name = made->path;
+  if (made->path == NULL || made->input == NULL || made->output == NULL) {
+    plm_byte_stream_close(made);
+    *stream = NULL;
+    return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  }
+  return PLM_OK;
+}
+
+plm_status plm_byte_stream_open(const char *path, struct plm_byte_stream **stream,
+                                struct plm_error *error)
+{
+  const bool standard = strcmp(path, "-") == 0;
+  PLM_TRY(stream_make(standard ? "stdin" : path, stream, error));
+  struct plm_byte_stream *opened = *stream;
+  opened->descriptor = standard ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC);
+  struct stat information;
+  plm_status status = PLM_OK;
+  if (opened->descriptor < 0 || fstat(opened->descriptor, &information) != 0) {
+    status = plm_error_errno(error, "cannot open %s", opened->name);
+  } else if (S_ISDIR(information.st_mode)) {
+    plm_error_set(error, PLM_IO, "%s is a folder", path);
+    status = plm_error_hint(error, "name the files in it");
+  }
+  if (status != PLM_OK) {
+    plm_byte_stream_close(opened);
+    *stream = NULL;
+    return status;
+  }
+  if (S_ISREG(information.st_mode)) {
+    opened->total = (uint64_t)information.st_size;
+    (void)posix_fadvise(opened->descriptor, 0, 0, POSIX_FADV_SEQUENTIAL);
+  }
+  if (ends_with(path, ".gz")) opened->expected = FORMAT_GZIP;
+  if (ends_with(path, ".zst")) opened->expected = FORMAT_ZSTD;
+  return PLM_OK;
+}
+
+plm_status plm_byte_stream_open_memory(const char *name, const void *bytes, size_t size,
+                                       struct plm_byte_stream **stream, struct plm_error *error)
+{
+  PLM_TRY(stream_make(name, stream, error));
+  (*stream)->memory = bytes;
+  (*stream)->memory_left = size;
+  (*stream)->total = size;
+  return PLM_OK;
+}
+
+void plm_byte_stream_close(struct plm_byte_stream *stream)
+{
+  if (stream == NULL) return;
+  if (stream->inflater_open) inflateEnd(&stream->inflater);
+  ZSTD_freeDCtx(stream->zstd);
+  if (stream->descriptor >= 0) close(stream->descriptor);
+  free(stream->input);
+  free(stream->output);
+  free(stream->path);
+  free(stream);
+}
+
+/* More input behind what is left; less than a full buffer is fine. */
+static plm_status refill(struct plm_byte_stream *stream, struct plm_error *error)
+{
+  const size_t left = stream->input_size - stream->input_at;
+  memmove(stream->input, stream->input + stream->input_at, left);
+  stream->input_at = 0;
+  stream->input_size = left;
+  const size_t room = INPUT_BYTES - left;
+  ssize_t got;
+  if (stream->descriptor >= 0) {
+    got = read(stream->descriptor, stream->input + left, room);
+    if (got < 0 && errno == EINTR) return PLM_AGAIN;
+    if (got < 0) return plm_error_errno(error, "cannot read %s", stream->name);
+  } else {
+    got = (ssize_t)(room < stream->memory_left ? room : stream->memory_left);
+    if (got != 0) memcpy(stream->input + left, stream->memory, (size_t)got);
+    if (got != 0) stream->memory += got;
+    stream->memory_left -= (size_t)got;
+  }
+  if (got == 0) stream->input_ended = true;
+  stream->input_size += (size_t)got;
+  stream->consumed += (uint64_t)got;
+  return PLM_OK;
+}
+
+static bool is_gzip(const uint8_t *bytes, size_t size)
+{
+  return size >= 2 && bytes[0] == 0x1f && bytes[1] == 0x8b;
+}
+
+static bool is_zstd(const uint8_t *bytes, size_t size)
+{
+  static const uint8_t magic[4] = {0x28, 0xb5, 0x2f, 0xfd};
+  return size >= 4 && memcmp(bytes, magic, 4) == 0;
+}
+
+static plm_status start_decompressor(struct plm_byte_stream *stream, struct plm_error *error)
+{
+  if (stream->format == FORMAT_GZIP) {
+    /* 16: a gzip header and its checksum are required */
+    if (inflateInit2(&stream->inflater, 15 + 16) != Z_OK)
+      return plm_error_set(error, PLM_NO_MEMORY, "out of memory for zlib");
+    stream->inflater_open = true;
+  } else if (stream->format == FORMAT_ZSTD) {
+    stream->zstd = ZSTD_createDCtx();
+    if (stream->zstd == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory for zstd");
+    ZSTD_DCtx_setParameter(stream->zstd, ZSTD_d_windowLogMax, ZSTD_WINDOW_LOG_LIMIT);
+  }
+  return PLM_OK;
+}
+
+static plm_status recognise(struct plm_byte_stream *stream, struct plm_error *error)
+{
+  while (!stream->input_ended && stream->input_size < 4) PLM_TRY(refill(stream, error));
+  if (is_gzip(stream->input, stream->input_size))
+    stream->format = FORMAT_GZIP;
+  else if (is_zstd(stream->input, stream->input_size))
+    stream->format = FORMAT_ZSTD;
+  else
+    stream->format = FORMAT_PLAIN;
+  if (stream->expected != FORMAT_UNKNOWN && stream->expected != stream->format &&
+      stream->input_size != 0) {
+    plm_error_set(error, PLM_FORMAT, "%s is not a %s file", stream->name,
+                  stream->expected == FORMAT_GZIP ? "gzip" : "zstd");
+    return plm_error_hint(error, "is the download whole? Otherwise rename it after what it holds");
+  }
+  return start_decompressor(stream, error);
+}
+
+static plm_status damaged(const struct plm_byte_stream *stream, const char *what,
+                          struct plm_error *error)
+{
+  plm_error_set(error, PLM_CORRUPT, "%s: damaged %s data near byte %llu%s%s", stream->name,
+                stream->format == FORMAT_GZIP ? "gzip" : "zstd",
+                (unsigned long long)(stream->consumed - (stream->input_size - stream->input_at)),
+                what == NULL ? "" : ": ", what == NULL ? "" : what);
+  return plm_error_hint(error, "fetch the file again");
+}
+
+static plm_status cut_off(const struct plm_byte_stream *stream, struct plm_error *error)
+{
+  plm_error_set(error, PLM_CORRUPT, "%s is cut off: its %s data ends too early after %llu bytes",
+                stream->name, stream->format == FORMAT_GZIP ? "gzip" : "zstd",
+                (unsigned long long)stream->consumed);
+  return plm_error_hint(error, "fetch the file again");
+}
+
+/* Between two members: zeros pad (tapes, tar), another member follows, anything else is damage. */
+static plm_status next_gzip_member(struct plm_byte_stream *stream, struct plm_error *error)
+{
+  while (stream->input_at < stream->input_size && stream->input[stream->input_at] == 0)
+    stream->input_at++;
+  const size_t left = stream->input_size - stream->input_at;
+  if (left == 0 || (left < 2 && !stream->input_ended)) return PLM_OK;
+  if (!is_gzip(stream->input + stream->input_at, left))
+    return damaged(stream, "bytes that belong to no member", error);
+  inflateReset(&stream->inflater);
+  stream->in_member = true;
+  return PLM_OK;
+}
+
+static plm_status inflate_some(struct plm_byte_stream *stream, size_t *size,
+                               struct plm_error *error)
+{
+  if (!stream->in_member) PLM_TRY(next_gzip_member(stream, error));
+  if (!stream->in_member) return PLM_OK;
+  z_stream *inflater = &stream->inflater;
+  inflater->next_in = stream->input + stream->input_at;
+  inflater->avail_in = (uInt)(stream->input_size - stream->input_at);
+  inflater->next_out = stream->output;
+  inflater->avail_out = OUTPUT_BYTES;
+  const int code = inflate(inflater, Z_NO_FLUSH);
+  stream->input_at = stream->input_size - inflater->avail_in;
+  *size = OUTPUT_BYTES - inflater->avail_out;
+  if (code == Z_STREAM_END)
+    stream->in_member = false;
+  else if (code != Z_OK && code != Z_BUF_ERROR)
+    return damaged(stream, inflater->msg, error);
+  return PLM_OK;
+}
+
+static plm_status unzstd_some(struct plm_byte_stream *stream, size_t *size, struct plm_error *error)
+{
+  ZSTD_inBuffer in = {stream->input, stream->input_size, stream->input_at};
+  ZSTD_outBuffer out = {stream->output, OUTPUT_BYTES, 0};
+  if (in.pos == in.size && !stream->in_member) return PLM_OK;
+  const size_t code = ZSTD_decompressStream(stream->zstd, &out, &in);
+  stream->input_at = in.pos;
+  if (ZSTD_isError(code)) return damaged(stream, ZSTD_getErrorName(code), error);
+  stream->in_member = code != 0;
+  *size = out.pos;
+  return PLM_OK;
+}
+
+plm_status plm_byte_stream_read(struct plm_byte_stream *stream, const uint8_t **bytes, size_t *size,
+                                struct plm_error *error)
+{
+  *size = 0;
+  *bytes = stream->output;
+  if (stream->format == FORMAT_UNKNOWN) PLM_TRY(recognise(stream, error));
+  while (*size == 0) {
+    if (stream->format == FORMAT_PLAIN) {
+      if (stream->input_at == stream->input_size && !stream->input_ended)
+        PLM_TRY(refill(stream, error));
+      *bytes = stream->input + stream->input_at;
+      *size = stream->input_size - stream->input_at;
+      stream->input_at = stream->input_size;
+    } else {
+      PLM_TRY(stream->format == FORMAT_GZIP ? inflate_some(stream, size, error)
+                                            : unzstd_some(stream, size, error));
+      const size_t left = stream->input_size - stream->input_at;
+      if (*size == 0 && stream->input_ended && left == 0 && stream->in_member)
+        return cut_off(stream, error);
+      if (*size == 0 && !stream->input_ended && left < INPUT_BYTES) PLM_TRY(refill(stream, error));
+    }
+    if (*size == 0 && stream->input_ended && stream->input_at == stream->input_size) break;
+  }
+  stream->produced += *size;
+  return PLM_OK;
+}
+
+const char *plm_byte_stream_name(const struct plm_byte_stream *stream)
+{
+  return stream->name;
+}
+
+uint64_t plm_byte_stream_consumed(const struct plm_byte_stream *stream)
+{
+  return stream->consumed - (stream->input_size - stream->input_at);
+}
+
+uint64_t plm_byte_stream_total(const struct plm_byte_stream *stream)
+{
+  return stream->total;
+}
+
+uint64_t plm_byte_stream_produced(const struct plm_byte_stream *stream)
+{
+  return stream->produced;
+}

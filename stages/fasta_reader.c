@@ -1,0 +1,131 @@
+/* FASTA: '>' and a header, then residues over any number of lines. */
+#include <string.h>
+
+#include "common/corpus/corpus_format.h"
+#include "stages/sequence_parts.h"
+
+/* The first word of a header, which may come in pieces. */
+static void take_name(struct plm_sequence_reader *reader, const uint8_t *bytes, size_t size)
+{
+  for (size_t i = 0; i < size && !reader->name_complete; i++) {
+    if (bytes[i] == ' ' || bytes[i] == '\t' || bytes[i] == '\r') {
+      reader->name_complete = true;
+    } else if (reader->name_size == PLM_NAME_LIMIT) {
+      reader->name_too_long = true;
+      reader->name_complete = true;
+    } else {
+      /* a NUL would end the name early wherever it is shown */
+      reader->name[reader->name_size++] = bytes[i] == '\0' ? '?' : (char)bytes[i];
+    }
+  }
+}
+
+static void begin_record(struct plm_sequence_reader *reader)
+{
+  reader->record_line = reader->lines.line;
+  reader->name_size = 0;
+  reader->name_complete = false;
+  reader->name_too_long = false;
+  plm_sequence_builder_reset(&reader->builder);
+}
+
+static enum plm_sequence_result not_fasta(const struct plm_sequence_reader *reader, int byte,
+                                          struct plm_error *error)
+{
+  if (byte > ' ' && byte < 0x7f)
+    plm_error_set(error, PLM_FORMAT, "not FASTA: the first line begins with '%c' instead of '>'",
+                  byte);
+  else
+    plm_error_set(error, PLM_FORMAT, "not FASTA: the file begins with byte 0x%02x instead of '>'",
+                  (unsigned)byte);
+  plm_error_hint(error, "FASTA begins with '>NAME'; name plain text .txt and JSON lines .jsonl");
+  plm_error_where(error, "%s:%llu", plm_byte_stream_name(reader->lines.stream),
+                  (unsigned long long)reader->lines.line + 1);
+  return PLM_SEQUENCE_FAILED;
+}
+
+static bool is_blank(const struct plm_line_piece *piece)
+{
+  for (size_t i = 0; i < piece->size; i++)
+    if (piece->bytes[i] != ' ' && piece->bytes[i] != '\t' && piece->bytes[i] != '\r') return false;
+  return true;
+}
+
+static enum plm_sequence_result failed(enum plm_line_result result)
+{
+  return result == PLM_LINE_AGAIN ? PLM_SEQUENCE_AGAIN : PLM_SEQUENCE_FAILED;
+}
+
+/* Up to the first '>'; only blank lines may come before. */
+static enum plm_sequence_result find_first(struct plm_sequence_reader *reader,
+                                           struct plm_error *error)
+{
+  for (;;) {
+    int byte;
+    struct plm_line_piece piece;
+    enum plm_line_result result = plm_line_peek(&reader->lines, &byte, error);
+    if (result == PLM_LINE_END) return PLM_SEQUENCE_END;
+    if (result != PLM_LINE_PIECE) return failed(result);
+    if (byte == '>' && !reader->lines.inside_line) return PLM_SEQUENCE_READ;
+    if (byte != '\n' && byte != '\r' && byte != ' ' && byte != '\t')
+      return not_fasta(reader, byte, error);
+    result = plm_line_next(&reader->lines, &piece, error);
+    if (result != PLM_LINE_PIECE) return failed(result);
+    if (!is_blank(&piece)) return not_fasta(reader, ' ', error);
+  }
+}
+
+/* A header's line, or a piece of it. */
+static enum plm_line_result read_header(struct plm_sequence_reader *reader, struct plm_error *error)
+{
+  struct plm_line_piece piece;
+  const enum plm_line_result result = plm_line_next(&reader->lines, &piece, error);
+  if (result == PLM_LINE_PIECE) {
+    if (piece.begins) begin_record(reader);
+    const size_t skip = piece.begins ? 1 : 0; /* '>' */
+    take_name(reader, piece.bytes + skip, piece.size - skip);
+    if (!piece.ends) return result;
+  } else if (result != PLM_LINE_END) {
+    return result;
+  }
+  if (reader->name_size == 0) plm_sequence_name_by_place(reader);
+  reader->fasta_state = FASTA_RESIDUES;
+  return PLM_LINE_PIECE;
+}
+
+/* Residues up to the next header: PLM_LINE_END when the record is complete. */
+static enum plm_line_result read_residues(struct plm_sequence_reader *reader,
+                                          struct plm_error *error)
+{
+  int byte;
+  struct plm_line_piece piece;
+  enum plm_line_result result = plm_line_peek(&reader->lines, &byte, error);
+  if (result == PLM_LINE_END) reader->ended = true;
+  if (result != PLM_LINE_PIECE) return result;
+  if (byte == '>' && !reader->lines.inside_line) {
+    reader->fasta_state = FASTA_HEADER;
+    return PLM_LINE_END;
+  }
+  result = plm_line_next(&reader->lines, &piece, error);
+  if (result == PLM_LINE_PIECE)
+    plm_sequence_builder_add(&reader->builder, &piece, reader->lines.line);
+  return result;
+}
+
+enum plm_sequence_result plm_fasta_next(struct plm_sequence_reader *reader,
+                                        struct plm_sequence *sequence, struct plm_error *error)
+{
+  if (reader->ended) return PLM_SEQUENCE_END;
+  if (reader->fasta_state == FASTA_BEFORE) {
+    const enum plm_sequence_result first = find_first(reader, error);
+    if (first != PLM_SEQUENCE_READ) return first;
+    reader->fasta_state = FASTA_HEADER;
+  }
+  for (;;) {
+    const enum plm_line_result result = reader->fasta_state == FASTA_HEADER
+                                            ? read_header(reader, error)
+                                            : read_residues(reader, error);
+    if (result == PLM_LINE_END) return plm_sequence_complete(reader, sequence, error);
+    if (result != PLM_LINE_PIECE) return failed(result);
+  }
+}

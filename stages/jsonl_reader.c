@@ -1,0 +1,131 @@
+/* JSONL: an object a line, with `sequence` and optionally `name`. */
+#include <cjson/cJSON.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/corpus/corpus_format.h"
+#include "stages/sequence_parts.h"
+
+/* What a line may hold besides the sequence, whose letters may each be written as \uXXXX. */
+static const size_t other_fields_bytes = 1 << 20;
+static const size_t bytes_a_residue = 6;
+
+static bool keep(struct plm_sequence_reader *reader, const struct plm_line_piece *piece)
+{
+  const uint64_t limit = reader->builder.max_residues * bytes_a_residue + other_fields_bytes;
+  if (piece->begins) {
+    reader->line_size = 0;
+    reader->line_too_long = false;
+    reader->record_line = reader->lines.line;
+    reader->line_open = true;
+  }
+  if (reader->line_too_long || reader->line_size + piece->size > limit) {
+    reader->line_too_long = true;
+    return true;
+  }
+  if (reader->line_size + piece->size + 1 > reader->line_capacity) {
+    const size_t capacity = 2 * (reader->line_size + piece->size) + 4096;
+    char *larger = realloc(reader->line, capacity);
+    if (larger == NULL) return false;
+    reader->line = larger;
+    reader->line_capacity = capacity;
+  }
+  memcpy(reader->line + reader->line_size, piece->bytes, piece->size);
+  reader->line_size += piece->size;
+  return true;
+}
+
+static bool is_blank(const char *line, size_t size)
+{
+  for (size_t i = 0; i < size; i++)
+    if (line[i] != ' ' && line[i] != '\t' && line[i] != '\r') return false;
+  return true;
+}
+
+/* A NUL, written as \u0000 or as it is, would cut a string short without a word. */
+static bool has_nul(const char *line, size_t size)
+{
+  return memchr(line, '\0', size) != NULL || memmem(line, size, "\\u0000", 6) != NULL;
+}
+
+static bool has_control_character(const char *text)
+{
+  for (; *text != '\0'; text++)
+    if ((unsigned char)*text < 0x20 || *text == 0x7f) return true;
+  return false;
+}
+
+static enum plm_sequence_result take_object(struct plm_sequence_reader *reader, const cJSON *root,
+                                            struct plm_sequence *sequence, struct plm_error *error)
+{
+  const uint64_t line = reader->record_line;
+  const cJSON *residues = cJSON_GetObjectItemCaseSensitive(root, "sequence");
+  const cJSON *name = cJSON_GetObjectItemCaseSensitive(root, "name");
+  if (!cJSON_IsObject(root)) return plm_sequence_bad(reader, line, error, "not a JSON object");
+  if (name != NULL && !cJSON_IsNull(name)) {
+    if (!cJSON_IsString(name) || has_control_character(name->valuestring))
+      return plm_sequence_bad(reader, line, error, "\"name\" is not a string of one line");
+    const size_t size = strlen(name->valuestring);
+    reader->name_too_long = size > PLM_NAME_LIMIT;
+    reader->name_size = reader->name_too_long ? PLM_NAME_LIMIT : size;
+    memcpy(reader->name, name->valuestring, reader->name_size);
+  }
+  if (reader->name_size == 0) plm_sequence_name_by_place(reader);
+  if (!cJSON_IsString(residues))
+    return plm_sequence_bad(reader, line, error, "no string \"sequence\" in this object");
+  const struct plm_line_piece piece = {.bytes = (const uint8_t *)residues->valuestring,
+                                       .size = strlen(residues->valuestring)};
+  plm_sequence_builder_add(&reader->builder, &piece, line);
+  const struct plm_line_piece end = {.bytes = piece.bytes, .size = 0};
+  plm_sequence_builder_add(&reader->builder, &end, line); /* a CR at its end is text */
+  return plm_sequence_complete(reader, sequence, error);
+}
+
+static enum plm_sequence_result take_line(struct plm_sequence_reader *reader,
+                                          struct plm_sequence *sequence, struct plm_error *error)
+{
+  reader->name_size = 0;
+  reader->name_too_long = false;
+  plm_sequence_builder_reset(&reader->builder);
+  if (reader->line_too_long)
+    return plm_sequence_bad(reader, reader->record_line, error,
+                            "this line is too long for a sequence of at most %llu residues",
+                            (unsigned long long)reader->builder.max_residues);
+  if (has_nul(reader->line, reader->line_size))
+    return plm_sequence_bad(reader, reader->record_line, error, "a NUL character in this line");
+  cJSON *root = cJSON_ParseWithLength(reader->line, reader->line_size);
+  if (root == NULL)
+    return plm_sequence_bad(reader, reader->record_line, error, "not a JSON object");
+  const enum plm_sequence_result result = take_object(reader, root, sequence, error);
+  cJSON_Delete(root);
+  return result;
+}
+
+enum plm_sequence_result plm_jsonl_next(struct plm_sequence_reader *reader,
+                                        struct plm_sequence *sequence, struct plm_error *error)
+{
+  if (reader->ended) return PLM_SEQUENCE_END;
+  for (;;) {
+    struct plm_line_piece piece;
+    const enum plm_line_result result = plm_line_next(&reader->lines, &piece, error);
+    if (result == PLM_LINE_FAILED) return PLM_SEQUENCE_FAILED;
+    if (result == PLM_LINE_AGAIN) return PLM_SEQUENCE_AGAIN;
+    if (result == PLM_LINE_END) {
+      reader->ended = true;
+      if (!reader->line_open) return PLM_SEQUENCE_END;
+    } else {
+      if (!keep(reader, &piece)) {
+        plm_error_set(error, PLM_NO_MEMORY, "out of memory for a line of %s",
+                      plm_byte_stream_name(reader->lines.stream));
+        return PLM_SEQUENCE_FAILED;
+      }
+      if (!piece.ends) continue;
+    }
+    reader->line_open = false;
+    if (!reader->line_too_long && is_blank(reader->line, reader->line_size)) {
+      if (reader->ended) return PLM_SEQUENCE_END;
+      continue;
+    }
+    return take_line(reader, sequence, error);
+  }
+}

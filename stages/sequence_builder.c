@@ -1,0 +1,121 @@
+/* Residues from text, at memory speed: letters are the rule, everything else the exception. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/corpus/corpus_format.h"
+#include "stages/sequence_parts.h"
+
+enum { BLOCK = 64 };
+
+/* 0: may not be there; 1: dropped; 2: the closing star; else what is stored. */
+static const uint8_t classes[256] = {
+    [' '] = 1,   ['\t'] = 1,  ['\r'] = 1,  ['\v'] = 1,  ['\f'] = 1,  ['*'] = 2,   ['.'] = '.',
+    ['-'] = '-', ['A'] = 'A', ['B'] = 'B', ['C'] = 'C', ['D'] = 'D', ['E'] = 'E', ['F'] = 'F',
+    ['G'] = 'G', ['H'] = 'H', ['I'] = 'I', ['J'] = 'J', ['K'] = 'K', ['L'] = 'L', ['M'] = 'M',
+    ['N'] = 'N', ['O'] = 'O', ['P'] = 'P', ['Q'] = 'Q', ['R'] = 'R', ['S'] = 'S', ['T'] = 'T',
+    ['U'] = 'U', ['V'] = 'V', ['W'] = 'W', ['X'] = 'X', ['Y'] = 'Y', ['Z'] = 'Z', ['a'] = 'A',
+    ['b'] = 'B', ['c'] = 'C', ['d'] = 'D', ['e'] = 'E', ['f'] = 'F', ['g'] = 'G', ['h'] = 'H',
+    ['i'] = 'I', ['j'] = 'J', ['k'] = 'K', ['l'] = 'L', ['m'] = 'M', ['n'] = 'N', ['o'] = 'O',
+    ['p'] = 'P', ['q'] = 'Q', ['r'] = 'R', ['s'] = 'S', ['t'] = 'T', ['u'] = 'U', ['v'] = 'V',
+    ['w'] = 'W', ['x'] = 'X', ['y'] = 'Y', ['z'] = 'Z',
+};
+
+void plm_sequence_builder_reset(struct plm_sequence_builder *builder)
+{
+  builder->size = 0;
+  builder->length = 0;
+  builder->star = false;
+  builder->carriage = false;
+  builder->bad = -1;
+}
+
+/* Room for size more, up to max_residues and a block; false without memory. */
+static bool make_room(struct plm_sequence_builder *builder, size_t size)
+{
+  const size_t needed = builder->size + size + BLOCK;
+  if (needed <= builder->capacity) return true;
+  size_t capacity = builder->capacity < 4096 ? 4096 : builder->capacity;
+  while (capacity < needed) capacity *= 2;
+  uint8_t *larger = realloc(builder->residues, capacity);
+  if (larger == NULL) {
+    builder->no_memory = true;
+    return false;
+  }
+  builder->residues = larger;
+  builder->capacity = capacity;
+  return true;
+}
+
+/* Letters to upper case, 64 at a time; false when there is anything else among them. The loop has
+ * a fixed count, so that the compiler makes vector code of it. */
+static bool copy_letters(uint8_t *restrict out, const uint8_t *restrict in)
+{
+  uint8_t other = 0;
+  for (int i = 0; i < BLOCK; i++) {
+    const uint8_t upper = in[i] & 0xdf;
+    other |= (uint8_t)((uint8_t)(upper - 'A') > 'Z' - 'A');
+    out[i] = upper;
+  }
+  return other == 0;
+}
+
+static void add_slowly(struct plm_sequence_builder *builder, const uint8_t *bytes, size_t size,
+                       uint64_t line)
+{
+  for (size_t i = 0; i < size; i++) {
+    const uint8_t class = classes[bytes[i]];
+    if (class == 1) continue;
+    if (class == 2 && !builder->star) {
+      builder->star = true;
+      continue;
+    }
+    if ((class == 0 || builder->star) && builder->bad < 0) {
+      builder->bad = class == 0 ? bytes[i] : '*';
+      builder->bad_line = line;
+    }
+    builder->residues[builder->size++] = class;
+  }
+}
+
+static void add_bytes(struct plm_sequence_builder *builder, const uint8_t *bytes, size_t size,
+                      uint64_t line)
+{
+  /* beyond max_residues bytes are checked and counted, not kept */
+  while (size != 0 && builder->bad < 0 && !builder->no_memory) {
+    const size_t piece = size < 1 << 16 ? size : 1 << 16;
+    const size_t before = builder->size;
+    if (!make_room(builder, piece)) return;
+    if (builder->tokenizer == PLM_TOKENIZER_BYTE) {
+      memcpy(builder->residues + before, bytes, piece);
+      builder->size += piece;
+    } else {
+      size_t i = 0;
+      for (; i + BLOCK <= piece; i += BLOCK) {
+        if (!builder->star && copy_letters(builder->residues + builder->size, bytes + i))
+          builder->size += BLOCK;
+        else
+          add_slowly(builder, bytes + i, BLOCK, line);
+      }
+      add_slowly(builder, bytes + i, piece - i, line);
+    }
+    builder->length += builder->size - before;
+    if (builder->length > builder->max_residues) builder->size = 0;
+    bytes += piece;
+    size -= piece;
+  }
+}
+
+void plm_sequence_builder_add(struct plm_sequence_builder *builder,
+                              const struct plm_line_piece *piece, uint64_t line)
+{
+  size_t size = piece->size;
+  if (builder->tokenizer == PLM_TOKENIZER_BYTE) {
+    /* CR LF is a line end, a CR elsewhere is text; the two may lie in two pieces */
+    if (builder->carriage && !(size == 0 && piece->ends))
+      add_bytes(builder, (const uint8_t *)"\r", 1, line);
+    builder->carriage = size != 0 && piece->bytes[size - 1] == '\r';
+    if (builder->carriage) size--;
+    if (piece->ends) builder->carriage = false;
+  }
+  add_bytes(builder, piece->bytes, size, line);
+}

@@ -1,0 +1,84 @@
+/* Inside of the sequence readers: lines from a stream, residues from lines, and the table of
+ * formats. */
+#ifndef PLM_STAGES_SEQUENCE_PARTS_H
+#define PLM_STAGES_SEQUENCE_PARTS_H
+
+#include "stages/sequence_reader.h"
+
+/* A record that is being put together. */
+struct plm_sequence_builder {
+  enum plm_tokenizer_kind tokenizer;
+  uint64_t max_residues;
+  uint8_t *residues;
+  size_t size, capacity;
+  uint64_t length; /* residues seen, also those beyond max_residues */
+  bool star;       /* a `*` came: nothing may follow */
+  bool carriage;   /* byte tokenizer: a CR came last, which a line end would swallow */
+  int bad;         /* first character that may not be there, -1: none */
+  uint64_t bad_line;
+  bool no_memory;
+};
+
+void plm_sequence_builder_reset(struct plm_sequence_builder *builder);
+struct plm_line_piece;
+/* A piece of line number `line`. */
+void plm_sequence_builder_add(struct plm_sequence_builder *builder,
+                              const struct plm_line_piece *piece, uint64_t line);
+
+enum plm_line_result { PLM_LINE_PIECE, PLM_LINE_END, PLM_LINE_FAILED, PLM_LINE_AGAIN };
+
+/* Lines in pieces, as they lie in the stream's buffer: never copied, never too long. */
+struct plm_line_source {
+  struct plm_byte_stream *stream;
+  const uint8_t *bytes;
+  size_t at, size;
+  uint64_t line;    /* of the piece that was given last, from 1 */
+  bool inside_line; /* the last piece did not end its line */
+};
+struct plm_line_piece {
+  const uint8_t *bytes; /* without '\n'; a CR may be there */
+  size_t size;
+  bool begins, ends; /* the first piece of its line; its line ends with it */
+};
+enum plm_line_result plm_line_next(struct plm_line_source *source, struct plm_line_piece *piece,
+                                   struct plm_error *error);
+/* Looks at the next byte: -1 at the end. Leaves it there. */
+enum plm_line_result plm_line_peek(struct plm_line_source *source, int *byte,
+                                   struct plm_error *error);
+
+struct plm_sequence_reader {
+  struct plm_line_source lines;
+  struct plm_sequence_builder builder;
+  enum plm_sequence_format format;
+  bool format_known, ended;
+  const char *base_name; /* of the file, for records without a name */
+  char name[4096 + 32];  /* of the record being read */
+  size_t name_size;
+  bool name_complete, name_too_long;
+  enum { FASTA_BEFORE, FASTA_HEADER, FASTA_RESIDUES } fasta_state;
+  uint64_t record_line;
+  char *line; /* JSONL: a whole line */
+  size_t line_size, line_capacity;
+  bool line_too_long;
+  bool line_open; /* JSONL, text: a line has begun and not ended */
+};
+
+/* "FILE:LINE", blanks made '_': the name of a record that has none. */
+void plm_sequence_name_by_place(struct plm_sequence_reader *reader);
+/* The record in the builder is complete: checks it and hands it out, or says why it is bad. */
+enum plm_sequence_result plm_sequence_complete(struct plm_sequence_reader *reader,
+                                               struct plm_sequence *sequence,
+                                               struct plm_error *error);
+/* PLM_SEQUENCE_BAD with the place and name of the record. */
+enum plm_sequence_result plm_sequence_bad(const struct plm_sequence_reader *reader, uint64_t line,
+                                          struct plm_error *error, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+enum plm_sequence_result plm_fasta_next(struct plm_sequence_reader *reader,
+                                        struct plm_sequence *sequence, struct plm_error *error);
+enum plm_sequence_result plm_jsonl_next(struct plm_sequence_reader *reader,
+                                        struct plm_sequence *sequence, struct plm_error *error);
+enum plm_sequence_result plm_text_next(struct plm_sequence_reader *reader,
+                                       struct plm_sequence *sequence, struct plm_error *error);
+
+#endif

@@ -1,0 +1,213 @@
+/* What the three formats share: lines, names, the check of a complete record, the choice. */
+#include "stages/sequence_reader.h"
+
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "common/corpus/corpus_format.h"
+#include "stages/sequence_parts.h"
+
+/* ---- lines ----------------------------------------------------------------------------------- */
+
+static enum plm_line_result more(struct plm_line_source *source, struct plm_error *error)
+{
+  source->at = 0;
+  source->size = 0;
+  const plm_status status =
+      plm_byte_stream_read(source->stream, &source->bytes, &source->size, error);
+  if (status == PLM_AGAIN) return PLM_LINE_AGAIN;
+  if (status != PLM_OK) return PLM_LINE_FAILED;
+  return source->size == 0 ? PLM_LINE_END : PLM_LINE_PIECE;
+}
+
+enum plm_line_result plm_line_peek(struct plm_line_source *source, int *byte,
+                                   struct plm_error *error)
+{
+  *byte = -1;
+  if (source->at == source->size) {
+    const enum plm_line_result result = more(source, error);
+    if (result != PLM_LINE_PIECE) return result;
+  }
+  *byte = source->bytes[source->at];
+  return PLM_LINE_PIECE;
+}
+
+enum plm_line_result plm_line_next(struct plm_line_source *source, struct plm_line_piece *piece,
+                                   struct plm_error *error)
+{
+  if (source->at == source->size) {
+    const enum plm_line_result result = more(source, error);
+    if (result != PLM_LINE_PIECE) return result;
+  }
+  const uint8_t *begin = source->bytes + source->at;
+  const uint8_t *end = memchr(begin, '\n', source->size - source->at);
+  piece->begins = !source->inside_line;
+  piece->ends = end != NULL;
+  piece->bytes = begin;
+  piece->size = end != NULL ? (size_t)(end - begin) : source->size - source->at;
+  source->at += piece->size + (end != NULL ? 1 : 0);
+  if (piece->begins) source->line++;
+  source->inside_line = end == NULL;
+  return PLM_LINE_PIECE;
+}
+
+/* ---- records --------------------------------------------------------------------------------- */
+
+void plm_sequence_name_by_place(struct plm_sequence_reader *reader)
+{
+  const int size = snprintf(reader->name, sizeof reader->name, "%.*s:%llu", PLM_NAME_LIMIT / 2,
+                            reader->base_name, (unsigned long long)reader->record_line);
+  reader->name_size = (size_t)size;
+  for (size_t i = 0; i < reader->name_size; i++)
+    if ((unsigned char)reader->name[i] <= ' ') reader->name[i] = '_';
+}
+
+enum plm_sequence_result plm_sequence_bad(const struct plm_sequence_reader *reader, uint64_t line,
+                                          struct plm_error *error, const char *format, ...)
+{
+  char what[256];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(what, sizeof what, format, arguments);
+  va_end(arguments);
+  if (reader->name_size != 0)
+    plm_error_set(error, PLM_FORMAT, "record \"%.*s\": %s",
+                  (int)(reader->name_size < 80 ? reader->name_size : 80), reader->name, what);
+  else
+    plm_error_set(error, PLM_FORMAT, "%s", what);
+  plm_error_where(error, "%s:%llu", plm_byte_stream_name(reader->lines.stream),
+                  (unsigned long long)line);
+  return PLM_SEQUENCE_BAD;
+}
+
+enum plm_sequence_result plm_sequence_complete(struct plm_sequence_reader *reader,
+                                               struct plm_sequence *sequence,
+                                               struct plm_error *error)
+{
+  const struct plm_sequence_builder *builder = &reader->builder;
+  if (builder->no_memory) {
+    plm_error_set(error, PLM_NO_MEMORY, "out of memory for a record of %s",
+                  plm_byte_stream_name(reader->lines.stream));
+    return PLM_SEQUENCE_FAILED;
+  }
+  if (reader->name_too_long)
+    return plm_sequence_bad(reader, reader->record_line, error, "its name has more than %d bytes",
+                            PLM_NAME_LIMIT);
+  if (builder->bad >= 0) {
+    const int bad = builder->bad;
+    if (bad == '*')
+      return plm_sequence_bad(reader, builder->bad_line, error,
+                              "'*' inside the sequence: only its last character may be one");
+    if (isprint(bad))
+      return plm_sequence_bad(reader, builder->bad_line, error, "character '%c' is not a residue",
+                              bad);
+    return plm_sequence_bad(reader, builder->bad_line, error, "byte 0x%02x is not a residue",
+                            (unsigned)bad);
+  }
+  if (builder->length == 0)
+    return plm_sequence_bad(reader, reader->record_line, error, "empty sequence");
+  *sequence = (struct plm_sequence){.name = reader->name,
+                                    .name_size = reader->name_size,
+                                    .residues = builder->residues,
+                                    .size = builder->size,
+                                    .line = reader->record_line,
+                                    .too_long = builder->length > builder->max_residues,
+                                    .length = builder->length};
+  return PLM_SEQUENCE_READ;
+}
+
+/* ---- the choice of a format ------------------------------------------------------------------ */
+
+static const struct {
+  const char *ending;
+  enum plm_sequence_format format;
+} endings[] = {
+    {".fasta", PLM_FORMAT_FASTA}, {".fa", PLM_FORMAT_FASTA},    {".faa", PLM_FORMAT_FASTA},
+    {".fas", PLM_FORMAT_FASTA},   {".jsonl", PLM_FORMAT_JSONL}, {".txt", PLM_FORMAT_TEXT},
+};
+
+/* By the name, .gz or .zst set aside. */
+static bool format_of_name(const char *name, enum plm_sequence_format *format)
+{
+  size_t length = strlen(name);
+  if (length > 3 && strcmp(name + length - 3, ".gz") == 0)
+    length -= 3;
+  else if (length > 4 && strcmp(name + length - 4, ".zst") == 0)
+    length -= 4;
+  for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
+    const size_t tail = strlen(endings[i].ending);
+    if (length <= tail || strncasecmp(name + length - tail, endings[i].ending, tail) != 0) continue;
+    *format = endings[i].format;
+    return true;
+  }
+  return false;
+}
+
+static enum plm_line_result format_of_content(struct plm_sequence_reader *reader,
+                                              struct plm_error *error)
+{
+  int byte;
+  const enum plm_line_result result = plm_line_peek(&reader->lines, &byte, error);
+  if (result == PLM_LINE_FAILED || result == PLM_LINE_AGAIN) return result;
+  reader->format = byte == '>'   ? PLM_FORMAT_FASTA
+                   : byte == '{' ? PLM_FORMAT_JSONL
+                                 : PLM_FORMAT_TEXT;
+  reader->format_known = true;
+  return PLM_LINE_PIECE;
+}
+
+plm_status plm_sequence_reader_open(struct plm_byte_stream *stream,
+                                    enum plm_tokenizer_kind tokenizer, uint64_t max_residues,
+                                    struct plm_sequence_reader **reader, struct plm_error *error)
+{
+  *reader = NULL;
+  struct plm_sequence_reader *opened = calloc(1, sizeof *opened);
+  if (opened == NULL) {
+    plm_byte_stream_close(stream);
+    return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  }
+  const char *name = plm_byte_stream_name(stream), *slash = strrchr(name, '/');
+  opened->lines.stream = stream;
+  opened->base_name = slash == NULL ? name : slash + 1;
+  opened->builder.tokenizer = tokenizer;
+  opened->builder.max_residues = max_residues;
+  opened->format_known = format_of_name(name, &opened->format);
+  *reader = opened;
+  return PLM_OK;
+}
+
+void plm_sequence_reader_close(struct plm_sequence_reader *reader)
+{
+  if (reader == NULL) return;
+  plm_byte_stream_close(reader->lines.stream);
+  free(reader->builder.residues);
+  free(reader->line);
+  free(reader);
+}
+
+enum plm_sequence_result plm_sequence_reader_next(struct plm_sequence_reader *reader,
+                                                  struct plm_sequence *sequence,
+                                                  struct plm_error *error)
+{
+  static enum plm_sequence_result (*const readers[])(struct plm_sequence_reader *,
+                                                     struct plm_sequence *, struct plm_error *) = {
+      [PLM_FORMAT_FASTA] = plm_fasta_next,
+      [PLM_FORMAT_JSONL] = plm_jsonl_next,
+      [PLM_FORMAT_TEXT] = plm_text_next,
+  };
+  if (!reader->format_known) {
+    const enum plm_line_result result = format_of_content(reader, error);
+    if (result == PLM_LINE_FAILED) return PLM_SEQUENCE_FAILED;
+    if (result == PLM_LINE_AGAIN) return PLM_SEQUENCE_AGAIN;
+  }
+  return readers[reader->format](reader, sequence, error);
+}
+
+const struct plm_byte_stream *plm_sequence_reader_stream(const struct plm_sequence_reader *reader)
+{
+  return reader->lines.stream;
+}
