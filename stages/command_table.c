@@ -5,6 +5,8 @@
 
 /* clang-format off: a command a line */
 #define COMMANDS(X) \
+  X(ingest)         \
+  X(corpus)         \
   X(evaluate)       \
   X(validate)       \
   X(config)         \

@@ -1,0 +1,89 @@
+/* The progress bar. */
+#include "stages/progress.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+
+enum { BAR_WIDTH = 24 };
+static const uint64_t redraw_ns = 100000000u, plain_line_ns = 10000000000u;
+
+const char *plm_format_count(uint64_t count, char text[32])
+{
+  char digits[32];
+  const int length = snprintf(digits, sizeof digits, "%llu", (unsigned long long)count);
+  char *out = text;
+  for (int i = 0; i < length; i++) {
+    if (i != 0 && (length - i) % 3 == 0) *out++ = ',';
+    *out++ = digits[i];
+  }
+  *out = '\0';
+  return text;
+}
+
+void plm_progress_begin(struct plm_progress *progress, const char *label)
+{
+  const uint64_t now = plm_clock_ns();
+  *progress = (struct plm_progress){.label = label,
+                                    .terminal = isatty(STDERR_FILENO) == 1,
+                                    .silent = plm_log_least() > PLM_LOG_INFO,
+                                    .start_ns = now,
+                                    .last_ns = now};
+}
+
+static void format_duration(double seconds, char text[32])
+{
+  const unsigned long long whole = (unsigned long long)(seconds + 0.5);
+  if (whole >= 3600)
+    snprintf(text, 32, "%llu:%02llu:%02llu", whole / 3600, whole / 60 % 60, whole % 60);
+  else
+    snprintf(text, 32, "%llu:%02llu", whole / 60, whole % 60);
+}
+
+void plm_progress_update(struct plm_progress *progress, uint64_t done, uint64_t total,
+                         uint64_t rate_bytes, uint64_t items, const char *unit)
+{
+  if (progress->silent) return;
+  const uint64_t now = plm_clock_ns();
+  if (now - progress->last_ns < (progress->terminal ? redraw_ns : plain_line_ns)) return;
+  progress->last_ns = now;
+  const double seconds = 1e-9 * (double)(now - progress->start_ns);
+  const double share = total == 0 ? 0.0 : done >= total ? 1.0 : (double)done / (double)total;
+  char bar[BAR_WIDTH + 16] = "", rest[64] = "", left[32], count[32];
+  if (total != 0) {
+    char cells[BAR_WIDTH + 1];
+    const int full = (int)(share * BAR_WIDTH);
+    memset(cells, '#', (size_t)full);
+    memset(cells + full, '.', (size_t)(BAR_WIDTH - full));
+    cells[BAR_WIDTH] = '\0';
+    snprintf(bar, sizeof bar, " [%s] %3.0f %%", progress->terminal ? cells : "", 100.0 * share);
+    if (!progress->terminal) snprintf(bar, sizeof bar, " %.0f %%", 100.0 * share);
+    if (share > 0.0) {
+      format_duration(seconds * (1.0 - share) / share, left);
+      snprintf(rest, sizeof rest, ", %s left", left);
+    }
+  }
+  char line[256];
+  int length =
+      snprintf(line, sizeof line, "%s%s  %s %s, %.1f MB/s%s", progress->label, bar,
+               plm_format_count(items, count), unit, 1e-6 * (double)rate_bytes / seconds, rest);
+  if (length >= (int)sizeof line) length = (int)sizeof line - 1;
+  if (!progress->terminal) {
+    plm_info("%s", line);
+    return;
+  }
+  fprintf(stderr, "\r%s\033[K", line);
+  fflush(stderr);
+  progress->drawn = true;
+}
+
+void plm_progress_clear(struct plm_progress *progress)
+{
+  if (!progress->drawn) return;
+  fputs("\r\033[K", stderr);
+  fflush(stderr);
+  progress->drawn = false;
+}
