@@ -1,4 +1,5 @@
 /* Properties of the plan: what every window of every epoch must be, for many parameters. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -235,6 +236,51 @@ static void any_window_alone(void **state)
   free(lengths);
 }
 
+enum { THREADS = 4, ROUNDS = 40 };
+struct share {
+  const struct plm_plan *plan;
+  uint64_t thread;
+  uint64_t sums[ROUNDS];
+};
+
+static void *sum_windows(void *argument)
+{
+  struct share *share = argument;
+  struct plm_window window = {0};
+  const uint64_t windows = plm_plan_windows(share->plan);
+  for (uint64_t i = 0; i < ROUNDS; i++) { /* each thread meets the epochs in another order */
+    const uint64_t round = (i * 7 + share->thread * 11) % ROUNDS;
+    if (plm_plan_window(share->plan, round / 4, round % windows, &window, NULL) != PLM_OK) break;
+    share->sums[round] =
+        plm_hash64_bytes(window.documents, window.document_count * sizeof *window.documents);
+  }
+  plm_window_deinit(&window);
+  return NULL;
+}
+
+static void threads_share_a_plan(void **state)
+{
+  (void)state;
+  enum { DOCUMENTS = 4000 };
+  const struct plm_plan_parameters p = ordinary();
+  uint32_t *lengths = lengths_make(DOCUMENTS, p.max_length, 5);
+  struct plm_plan *plan;
+  struct share shares[THREADS] = {0}, alone = {0};
+  pthread_t threads[THREADS];
+  assert_int_equal(plm_plan_open(&p, lengths, DOCUMENTS, &plan, NULL), PLM_OK);
+  for (uint64_t t = 0; t < THREADS; t++) {
+    shares[t] = (struct share){.plan = plan, .thread = t};
+    assert_int_equal(pthread_create(&threads[t], NULL, sum_windows, &shares[t]), 0);
+  }
+  for (int t = 0; t < THREADS; t++) pthread_join(threads[t], NULL);
+  alone.plan = plan;
+  sum_windows(&alone);
+  for (int t = 0; t < THREADS; t++)
+    assert_memory_equal(shares[t].sums, alone.sums, sizeof alone.sums);
+  plm_plan_close(plan);
+  free(lengths);
+}
+
 /* Share of chunks of epoch 0, window 0 that begin with the same document in another plan. */
 static double sameness(const struct plm_plan_parameters *p, const struct plm_plan_parameters *q,
                        uint64_t other_epoch)
@@ -464,6 +510,7 @@ int main(void)
       cmocka_unit_test(every_document_once),
       cmocka_unit_test(small_and_large_chunks),
       cmocka_unit_test(any_window_alone),
+      cmocka_unit_test(threads_share_a_plan),
       cmocka_unit_test(epochs_and_seeds_differ),
       cmocka_unit_test(lengths_do_not_follow_order),
       cmocka_unit_test(crops_move_and_reach_both_ends),

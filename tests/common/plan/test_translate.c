@@ -1,0 +1,52 @@
+/* Every form of the residue translator against the tokenizer: all bytes, all lengths around a
+ * vector, nothing written beyond. */
+#include "tests/support/cmocka_all.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/plan/shuffle.h"
+#include "common/plan/translate.h"
+
+enum { LONGEST = 200, GUARD = 64 };
+
+static void check(const struct plm_translator *translator, const uint8_t *residues, size_t count)
+{
+  const uint32_t width = translator->tokenizer->token_bytes;
+  uint8_t expected[(LONGEST + GUARD) * 2], got[(LONGEST + GUARD) * 2];
+  memset(expected, 0xaa, sizeof expected);
+  memset(got, 0xaa, sizeof got);
+  plm_tokenizer_encode_all(translator->tokenizer, residues, count, expected);
+  translator->residues(translator, residues, count, got);
+  assert_memory_equal(got, expected, (count + GUARD) * width);
+}
+
+static void forms_agree_with_the_tokenizer(void **state)
+{
+  (void)state;
+  for (int kind = 0; kind < 2; kind++) {
+    struct plm_translator forms[2];
+    plm_translator_init_portable(&forms[0], (enum plm_tokenizer_kind)kind);
+    plm_translator_init(&forms[1], (enum plm_tokenizer_kind)kind);
+    for (size_t count = 0; count <= LONGEST; count++) {
+      uint8_t *residues = malloc(count + 1); /* exactly: a read beyond is seen by ASan */
+      struct plm_draws draws = plm_draws_begin(count, 0, 100);
+      for (size_t i = 0; i < count; i++)
+        residues[i] = count % 2 ? (uint8_t)plm_draws_below(&draws, 256)
+                                : (uint8_t) "LAGVSERTIDPKQNFYMHWCXBUZO.-J*"[i % 29];
+      for (int form = 0; form < 2; form++) check(&forms[form], residues, count);
+      free(residues);
+    }
+    for (int base = 0; base < 256; base += 128) {
+      uint8_t all[128];
+      for (int i = 0; i < 128; i++) all[i] = (uint8_t)(base + i);
+      for (int form = 0; form < 2; form++) check(&forms[form], all, 128);
+    }
+  }
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {cmocka_unit_test(forms_agree_with_the_tokenizer)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
