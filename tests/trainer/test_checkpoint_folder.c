@@ -1,0 +1,291 @@
+/* Publishing one checkpoint: what is on the disk afterwards, when it succeeds and when it fails;
+ * and retention on real folders. */
+#include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/file.h"
+#include "common/checkpoint/safetensors.h"
+#include "tests/support/cmocka_all.h"
+#include "tests/support/scratch.h"
+#include "trainer/checkpoint_folder.h"
+#include "trainer/retention.h"
+
+static const char yaml[] = "model: {architecture: transformer, hidden_size: 64, "
+                           "num_attention_heads: 2, num_hidden_layers: 1}\n"
+                           "trainer: {ema: 0.9, checkpoint: {keep_last: 2, keep_best: 0}}\n";
+
+/* A run folder with everything that publishing borrows. */
+struct fixture {
+  char run[PLM_PATH_SIZE], checkpoints[PLM_PATH_SIZE];
+  struct plm_config config;
+  struct plm_parameter *table;
+  size_t count, arena;
+  float *values;
+  struct plm_optimizer_tensor tensors[2];
+  struct plm_metrics_file *metrics;
+  struct plm_lock *lock;
+  struct plm_checkpoint_context context;
+  struct plm_snapshot snapshot;
+};
+
+static void path_of(const struct fixture *fixture, const char *name, char path[PLM_PATH_SIZE])
+{
+  assert_int_equal(plm_path_join(path, fixture->checkpoints, name, NULL), PLM_OK);
+}
+
+static int setup(void **state)
+{
+  static unsigned number;
+  struct plm_error error = {0};
+  struct fixture *fixture = calloc(1, sizeof *fixture);
+  char path[PLM_PATH_SIZE], name[32];
+  snprintf(name, sizeof name, "run-%u", number++);
+  snprintf(fixture->run, sizeof fixture->run, "%s", scratch_path(name));
+  plm_path_join(fixture->checkpoints, fixture->run, PLM_RUN_CHECKPOINTS, NULL);
+  assert_int_equal(plm_directory_make(fixture->checkpoints, NULL), PLM_OK);
+  if (plm_config_load_text(yaml, strlen(yaml), &fixture->config, &error) != PLM_OK)
+    fail_msg("%s", error.what);
+  assert_int_equal(plm_model_parameters(&fixture->config.model, &fixture->table, &fixture->count,
+                                        &fixture->arena, &error),
+                   PLM_OK);
+  fixture->values = calloc(fixture->arena, sizeof(float));
+  plm_model_initialise(fixture->table, fixture->count, 1, fixture->values);
+  fixture->tensors[0] = (struct plm_optimizer_tensor){
+      .name = "a.momentum", .rows = 2, .cols = 3, .ndim = 2, .count = 6};
+  fixture->tensors[1] = (struct plm_optimizer_tensor){
+      .name = "b.second_moment", .rows = 1, .cols = 5, .ndim = 1, .second = true, .count = 5};
+  plm_path_join(path, fixture->run, PLM_RUN_TRAINER_METRICS, NULL);
+  assert_int_equal(plm_metrics_open(path, &fixture->metrics, &error), PLM_OK);
+  assert_int_equal(plm_lock_take(fixture->run, "trainer", &fixture->lock, &error), PLM_OK);
+  fixture->context = (struct plm_checkpoint_context){.run = fixture->run,
+                                                     .config = &fixture->config,
+                                                     .table = fixture->table,
+                                                     .table_count = fixture->count,
+                                                     .tensors = fixture->tensors,
+                                                     .tensor_count = 2,
+                                                     .metrics = fixture->metrics,
+                                                     .lock = fixture->lock};
+  static char trainer_json[] = "{\"format\":1}";
+  fixture->snapshot = (struct plm_snapshot){.step = 7,
+                                            .weights = fixture->values,
+                                            .average = fixture->values,
+                                            .first = fixture->values,
+                                            .second = fixture->values,
+                                            .clip_norms = {1.5, 2.5},
+                                            .clip_count = 2,
+                                            .trainer_json = trainer_json};
+  *state = fixture;
+  return 0;
+}
+
+static int teardown(void **state)
+{
+  struct fixture *fixture = *state;
+  plm_lock_release(fixture->lock);
+  plm_metrics_close(fixture->metrics);
+  plm_config_deinit(&fixture->config);
+  free(fixture->table);
+  free(fixture->values);
+  free(fixture);
+  return 0;
+}
+
+static plm_status publish(struct fixture *fixture, uint64_t step, struct plm_hash *identity)
+{
+  struct plm_error error = {0};
+  struct plm_hash manifest, ours;
+  fixture->snapshot.step = step;
+  return plm_checkpoint_folder_publish(&fixture->context, &fixture->snapshot,
+                                       identity != NULL ? identity : &ours, &manifest, &error);
+}
+
+static bool holds(const struct fixture *fixture, const char *name)
+{
+  char path[PLM_PATH_SIZE];
+  struct stat information;
+  path_of(fixture, name, path);
+  return lstat(path, &information) == 0;
+}
+
+/* Entries whose names begin with prefix. */
+static int entries(const struct fixture *fixture, const char *prefix)
+{
+  int count = 0;
+  DIR *directory = opendir(fixture->checkpoints);
+  assert_non_null(directory);
+  for (const struct dirent *entry; (entry = readdir(directory)) != NULL;)
+    count += strncmp(entry->d_name, prefix, strlen(prefix)) == 0;
+  closedir(directory);
+  return count;
+}
+
+static void expect_latest(const struct fixture *fixture, const char *name)
+{
+  char path[PLM_PATH_SIZE], target[64] = "";
+  path_of(fixture, "latest", path);
+  assert_true(readlink(path, target, sizeof target - 1) > 0);
+  assert_string_equal(target, name);
+}
+
+static void a_published_folder_verifies(void **state)
+{
+  struct fixture *fixture = *state;
+  struct plm_hash identity, found;
+  struct plm_safetensors *file;
+  char path[PLM_PATH_SIZE];
+  uint64_t step;
+  assert_int_equal(publish(fixture, 7, &identity), PLM_OK);
+  path_of(fixture, "step_00000007", path);
+  assert_int_equal(plm_checkpoint_verify(path, &step, &found, NULL), PLM_OK);
+  assert_int_equal(step, 7);
+  assert_true(plm_hash_equal(identity, found));
+  expect_latest(fixture, "step_00000007");
+  assert_int_equal(entries(fixture, ".tmp-"), 0);
+
+  static const char *const wanted[] = {
+      "model.safetensors", "ema.safetensors", "config.json", "optimizer.safetensors",
+      "trainer.json",      "MANIFEST",        "vocab.txt"};
+  for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+    char name[96];
+    snprintf(name, sizeof name, "step_00000007/%s", wanted[i]);
+    if (!holds(fixture, name)) fail_msg("%s is missing", name);
+  }
+  path_of(fixture, "step_00000007/optimizer.safetensors", path);
+  assert_int_equal(plm_safetensors_open(path, &file, NULL), PLM_OK);
+  const struct plm_tensor_info *momentum = plm_safetensors_find(file, "a.momentum");
+  const struct plm_tensor_info *second = plm_safetensors_find(file, "b.second_moment");
+  const struct plm_tensor_info *norms = plm_safetensors_find(file, "clip.norms");
+  assert_true(momentum->rank == 2 && momentum->shape[0] == 2 && momentum->shape[1] == 3);
+  assert_true(second->rank == 1 && second->shape[0] == 5);
+  assert_memory_equal(norms->data, fixture->snapshot.clip_norms, 2 * sizeof(double));
+  plm_safetensors_close(file);
+}
+
+static void the_same_checkpoint_is_dropped_another_steps_aside(void **state)
+{
+  struct fixture *fixture = *state;
+  struct plm_hash before, after;
+  char path[PLM_PATH_SIZE];
+  struct stat first, second;
+  path_of(fixture, "step_00000007", path);
+  assert_int_equal(publish(fixture, 7, &before), PLM_OK);
+  assert_int_equal(stat(path, &first), 0);
+  assert_int_equal(publish(fixture, 7, &after), PLM_OK);
+  assert_int_equal(stat(path, &second), 0);
+  assert_true(first.st_ino == second.st_ino); /* the old one still stands */
+  assert_int_equal(entries(fixture, ".tmp-") + entries(fixture, ".bad-"), 0);
+
+  fixture->values[fixture->table[0].offset] += 1;
+  assert_int_equal(publish(fixture, 7, &after), PLM_OK);
+  assert_false(plm_hash_equal(before, after));
+  assert_true(holds(fixture, ".bad-step_00000007"));
+
+  /* the same weights, but the standing folder is damaged */
+  path_of(fixture, "step_00000007/trainer.json", path);
+  assert_int_equal(plm_file_write(path, "{}", 2, 0644, NULL), PLM_OK);
+  assert_int_equal(publish(fixture, 7, NULL), PLM_OK);
+  assert_true(holds(fixture, ".bad-step_00000007-1"));
+  path_of(fixture, "step_00000007", path);
+  assert_int_equal(plm_checkpoint_verify(path, NULL, NULL, NULL), PLM_OK);
+}
+
+static void a_failed_write_leaves_the_previous_one(void **state)
+{
+  struct fixture *fixture = *state;
+  char path[PLM_PATH_SIZE];
+  struct rlimit limit, small;
+  assert_int_equal(publish(fixture, 7, NULL), PLM_OK);
+  signal(SIGXFSZ, SIG_IGN);
+  assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+  small = limit;
+  small.rlim_cur = 1000;
+  assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const plm_status status = publish(fixture, 8, NULL);
+  assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  assert_int_equal(status, PLM_IO);
+  assert_false(holds(fixture, "step_00000008"));
+  assert_int_equal(entries(fixture, ".tmp-"), 0);
+  expect_latest(fixture, "step_00000007");
+  path_of(fixture, "step_00000007", path);
+  assert_int_equal(plm_checkpoint_verify(path, NULL, NULL, NULL), PLM_OK);
+  assert_int_equal(publish(fixture, 8, NULL), PLM_OK);
+}
+
+static void a_lost_lock_stops_the_rename(void **state)
+{
+  struct fixture *fixture = *state;
+  char path[PLM_PATH_SIZE], *text;
+  size_t size;
+  plm_path_join(path, fixture->run, "trainer.lock", NULL);
+  assert_int_equal(plm_file_read(path, 4096, &text, &size, NULL), PLM_OK);
+  char *digit = strstr(text, "incarnation") + strcspn(strstr(text, "incarnation"), "0123456789");
+  *digit = *digit == '1' ? '2' : '1';
+  assert_int_equal(plm_file_write(path, text, size, 0644, NULL), PLM_OK);
+  free(text);
+  assert_int_equal(publish(fixture, 7, NULL), PLM_BUSY);
+  assert_false(holds(fixture, "step_00000007"));
+  assert_int_equal(entries(fixture, ".tmp-"), 0);
+}
+
+static void leftovers_are_removed(void **state)
+{
+  struct fixture *fixture = *state;
+  char path[PLM_PATH_SIZE];
+  path_of(fixture, ".tmp-step_00000003/deeper", path);
+  assert_int_equal(plm_directory_make(path, NULL), PLM_OK);
+  path_of(fixture, ".bad-step_00000002", path);
+  assert_int_equal(plm_directory_make(path, NULL), PLM_OK);
+  assert_int_equal(plm_checkpoint_folder_clean(fixture->checkpoints, NULL), PLM_OK);
+  assert_int_equal(entries(fixture, ".tmp-"), 0);
+  assert_int_equal(entries(fixture, ".bad-"), 1);
+}
+
+static void retention_deletes_only_what_is_ours(void **state)
+{
+  struct fixture *fixture = *state;
+  char path[PLM_PATH_SIZE];
+  for (uint64_t step = 0; step < 5; step++) assert_int_equal(publish(fixture, step, NULL), PLM_OK);
+  path_of(fixture, "step_00000000.mine", path);
+  assert_int_equal(plm_directory_make(path, NULL), PLM_OK);
+  path_of(fixture, "step_00000001/MANIFEST", path);
+  assert_int_equal(unlink(path), 0); /* whatever that is, it is no checkpoint of ours */
+  assert_int_equal(
+      plm_retention_apply(fixture->run, &fixture->config.trainer.checkpoint, "valid", 4, NULL),
+      PLM_OK);
+  assert_false(holds(fixture, "step_00000000"));
+  assert_true(holds(fixture, "step_00000000.mine"));
+  assert_true(holds(fixture, "step_00000001"));
+  assert_false(holds(fixture, "step_00000002"));
+  assert_true(holds(fixture, "step_00000003"));
+  assert_true(holds(fixture, "step_00000004"));
+  assert_int_equal(entries(fixture, ".tmp-"), 0);
+
+  /* with an evaluator that has reported nothing, everything stays */
+  plm_path_join(path, fixture->run, PLM_RUN_EVALUATOR_METRICS, NULL);
+  assert_int_equal(plm_file_write(path, "", 0, 0644, NULL), PLM_OK);
+  assert_int_equal(publish(fixture, 5, NULL), PLM_OK);
+  assert_int_equal(
+      plm_retention_apply(fixture->run, &fixture->config.trainer.checkpoint, "valid", 5, NULL),
+      PLM_OK);
+  assert_true(holds(fixture, "step_00000003"));
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(a_published_folder_verifies, setup, teardown),
+      cmocka_unit_test_setup_teardown(the_same_checkpoint_is_dropped_another_steps_aside, setup,
+                                      teardown),
+      cmocka_unit_test_setup_teardown(a_failed_write_leaves_the_previous_one, setup, teardown),
+      cmocka_unit_test_setup_teardown(a_lost_lock_stops_the_rename, setup, teardown),
+      cmocka_unit_test_setup_teardown(leftovers_are_removed, setup, teardown),
+      cmocka_unit_test_setup_teardown(retention_deletes_only_what_is_ours, setup, teardown),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
