@@ -11,6 +11,7 @@
   X(validate)       \
   X(config)         \
   X(checkpoints)    \
+  X(trace)          \
   X(completion)
 /* clang-format on */
 
