@@ -1,14 +1,13 @@
-/* trainer/objective against a second implementation, written from model.md alone: it goes over
- * chunks, positions and tokens in its own way and shares nothing but the generator. */
+/* trainer/objective against a second implementation, written from model.md alone. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/philox.h"
 #include "tests/support/cmocka_all.h"
+#include "tests/support/reference_training.h"
 #include "trainer/objective.h"
 
-enum { LENGTH = 64, CHUNKS = 6, CLS = 0, PAD = 1, EOS = 2, MASK = 32 };
+enum { LENGTH = 64, CHUNKS = 6, CLS = 0, PAD = 1, EOS = 2 };
 
 /* A batch with documents of several lengths, padding between and after them. */
 struct sample {
@@ -45,86 +44,32 @@ static void make_sample(struct sample *sample, uint64_t first_chunk)
                                      .first_chunk = first_chunk};
 }
 
-/* ---- the second implementation ---- */
-
-struct expected {
-  int32_t inputs[CHUNKS * LENGTH], positions[CHUNKS * LENGTH], labels[CHUNKS * LENGTH];
-  double weights[CHUNKS * LENGTH];
-  uint32_t rows;
-  uint64_t count;
-};
-
-static double expected_rate(const struct plm_config *config, uint64_t s, uint32_t chunk_in_step,
-                            uint32_t chunks_of_step)
-{
-  const struct plm_config_masking *masking = &config->trainer.masking;
-  if (config->trainer.objective == PLM_OBJECTIVE_MLM || s < masking->mlm_warmup_steps) {
-    double progress = 1;
-    if (masking->mask_rate_steps > 0 && s < masking->mask_rate_steps)
-      progress = (double)s / (double)masking->mask_rate_steps;
-    return masking->starting_mask_rate +
-           progress * (masking->mask_rate - masking->starting_mask_rate);
-  }
-  const uint32_t word = plm_philox(config->seed, 0, s, 1).w[0];
-  double u = (double)(word >> 8) / 16777216.0;
-  if (masking->rate_scope == PLM_RATE_CHUNK) u += (double)chunk_in_step / chunks_of_step;
-  return 0.001 + 0.999 * fmod(u, 1);
-}
-
-static void expect(const struct plm_config *config, const struct sample *sample, uint64_t s,
-                   uint32_t first_in_step, uint32_t chunks_of_step, struct expected *out)
-{
-  const struct plm_config_masking *masking = &config->trainer.masking;
-  const double keep = masking->keep_fraction, random = masking->random_fraction;
-  const bool mlm = config->trainer.objective == PLM_OBJECTIVE_MLM || s < masking->mlm_warmup_steps;
-  memset(out, 0, sizeof *out);
-  uint64_t maskable = 0;
-  for (uint32_t place = 0; place < CHUNKS * LENGTH; place++) {
-    const uint8_t token = sample->tokens[place];
-    out->inputs[place] = token;
-    if (token == CLS || token == PAD || token == EOS) continue;
-    maskable++;
-    const uint32_t chunk = place / LENGTH;
-    const double rate = expected_rate(config, s, first_in_step + chunk, chunks_of_step);
-    const struct plm_philox_words draw =
-        plm_philox(config->seed, place % LENGTH, sample->batch.first_chunk + chunk, 0);
-    if ((double)(draw.w[0] >> 8) >= rate * 16777216.0) continue; /* x < ceil(r): x < r */
-    out->positions[out->rows] = (int32_t)place;
-    out->labels[out->rows] = token;
-    out->weights[out->rows++] = mlm ? 1 : 1 / rate;
-    const double fate = draw.w[1] >> 8;
-    if (fate < (1 - random - keep) * 16777216.0)
-      out->inputs[place] = MASK;
-    else if (fate < (1 - keep) * 16777216.0)
-      out->inputs[place] = 4 + (int32_t)((uint64_t)draw.w[2] * 20 / 4294967296u);
-  }
-  out->count = mlm ? out->rows : maskable;
-}
-
 static void compare(const struct plm_config *config, uint64_t s, uint64_t first_chunk,
                     uint32_t first_in_step, uint32_t chunks_of_step)
 {
   struct sample sample;
-  struct expected *wanted = malloc(sizeof *wanted);
+  struct reference_masks wanted;
   struct plm_objective_state objective;
   struct plm_targets targets;
   struct plm_error error = {0};
   uint64_t count;
   make_sample(&sample, first_chunk);
-  expect(config, &sample, s, first_in_step, chunks_of_step, wanted);
+  reference_masks_open(&wanted, CHUNKS * LENGTH);
+  reference_masks_draw(config, sample.tokens, CHUNKS, LENGTH, first_chunk, s, first_in_step,
+                       chunks_of_step, &wanted);
   assert_int_equal(plm_objective_init(&objective, config, chunks_of_step, CHUNKS, &error), PLM_OK);
   assert_int_equal(
       plm_objective_targets(&objective, s, first_in_step, &sample.batch, &targets, &count, &error),
       PLM_OK);
-  assert_int_equal(targets.rows, wanted->rows);
-  assert_int_equal(count, wanted->count);
-  assert_memory_equal(targets.inputs, wanted->inputs, sizeof wanted->inputs);
-  assert_memory_equal(targets.positions, wanted->positions, wanted->rows * sizeof(int32_t));
-  assert_memory_equal(targets.labels, wanted->labels, wanted->rows * sizeof(int32_t));
-  for (uint32_t i = 0; i < wanted->rows; i++)
-    assert_true(targets.weights[i] == (float)wanted->weights[i]);
+  assert_int_equal(targets.rows, wanted.rows);
+  assert_int_equal(count, wanted.count);
+  assert_memory_equal(targets.inputs, wanted.inputs, CHUNKS * LENGTH * sizeof(int32_t));
+  assert_memory_equal(targets.positions, wanted.positions, wanted.rows * sizeof(int32_t));
+  assert_memory_equal(targets.labels, wanted.labels, wanted.rows * sizeof(int32_t));
+  for (uint32_t i = 0; i < wanted.rows; i++)
+    assert_true(targets.weights[i] == (float)wanted.weights[i]);
   plm_objective_deinit(&objective);
-  free(wanted);
+  reference_masks_close(&wanted);
 }
 
 static struct plm_config base_config(enum plm_objective objective)
