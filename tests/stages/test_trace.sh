@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# `plm-pipeline trace` on the sample: an epoch's steps name every document of the split once, under
+# the names it was ingested with, wherever the reading begins.
+set -euo pipefail
+tmp=${PLM_TMP:-$(mktemp -d)}
+[ -n "${PLM_TMP:-}" ] || trap 'rm -rf "$tmp"' EXIT
+plm=$PLM_BIN/plm-pipeline
+fail() { echo "$*" >&2; exit 1; }
+
+"$plm" ingest -q "$PLM_ROOT/tests/data/sample.fasta.gz" --corpus "$tmp/corpus" 2>/dev/null
+cat >"$tmp/pipeline.yaml" <<'YAML'
+version: 1
+run: run
+corpus: corpus
+seed: 5
+data: {max_length: 512, window_groups: 3}
+trainer: {batch_tokens: 65536, micro_batch_tokens: 65536}
+YAML
+cd "$tmp"
+steps=$(("$("$plm" corpus corpus --json | jq .splits.train.residues)" / 65536 + 4))
+for ((step = 1; step <= steps; step++)); do "$plm" trace --step "$step" --json; done >all.jsonl
+[ "$(wc -l <all.jsonl)" -eq $((steps * 128)) ] || fail "not 128 chunks a step"
+
+# epoch 0: chunks 0, 1, 2 ... and every document once
+jq -c 'select(.epoch == 0)' all.jsonl >epoch.jsonl
+jq -se 'map(.chunk) == [range(length)]' epoch.jsonl >/dev/null || fail "chunks are not in order"
+tail -n 1 all.jsonl | jq -e '.epoch == 1' >/dev/null || fail "the second epoch was not reached"
+documents=$("$plm" corpus corpus --json | jq .splits.train.documents)
+jq -se --argjson n "$documents" '[.[].documents[].index] | sort == [range($n)]' epoch.jsonl \
+  >/dev/null || fail "not every document once"
+jq -se 'all(.[].documents; . as $d | all(range(1; length);
+        $d[.].start >= $d[. - 1].start + $d[. - 1].length)
+        and ($d[-1].start + $d[-1].length <= 512))' epoch.jsonl >/dev/null || fail "overlap"
+# patch_unet of three levels: documents start at multiples of 4
+jq -se 'all(.[].documents[]; .start % 4 == 0 and .offset == 0)' epoch.jsonl >/dev/null ||
+  fail "not aligned"
+
+# names and lengths are those of the corpus, in its order
+"$plm" corpus corpus --fasta --split train >train.fasta
+awk '/^>/ {if (n != "") print i++, n, length(s); n = substr($1, 2); s = ""; next} {s = s $0}
+     END {print i, n, length(s)}' train.fasta | awk '{l = $3 + 2; if (l > 512) l = 512
+     print $1 + 0, $2, l}' >expected
+jq -r '.documents[] | "\(.index) \(.name) \(.length)"' epoch.jsonl | sort -n >got
+cmp expected got || fail "names or lengths differ"
+
+# a step alone, from the run's own configuration, is the same; the file at hand may change
+mkdir run
+"$plm" config >run/pipeline.yaml
+sed -i 's/seed: 5/seed: 6/' pipeline.yaml
+"$plm" trace --step 3 --json | cmp - <(sed -n '257,384p' all.jsonl) || fail "step 3 differs"
+"$plm" trace --run run --step 3 --json | cmp - <(sed -n '257,384p' all.jsonl) || fail "--run"
+[ "$("$plm" trace --step 1 | grep -c '^epoch 0, chunk ')" -eq 128 ] || fail "the table"
+
+code=0; "$plm" trace 2>message || code=$?
+[ "$code" -eq 2 ] && grep -q 'trace needs --step' message || fail "no step: exit $code"
+code=0; "$plm" trace --step 0 2>message || code=$?
+[ "$code" -eq 2 ] || fail "step 0: exit $code"
+rm -r corpus
+code=0; "$plm" trace --step 1 >/dev/null 2>message || code=$?
+[ "$code" -eq 1 ] && grep -q "$tmp/corpus" message || fail "no corpus: exit $code, $(cat message)"
+echo "trace of $documents documents over $steps steps"
