@@ -1,0 +1,48 @@
+/* DATA's payload, a chunk after another:
+ *
+ *   u32 documents
+ *   for each: u64 number, u32 start in the chunk, u32 tokens, u32 offset of its first residue in
+ *             the whole document, u32 residues of the whole document
+ *   max_length tokens of dtype bytes, padding <pad>
+ *
+ * little-endian, without padding bytes between.
+ */
+#ifndef PLM_COMMON_WIRE_DATA_H
+#define PLM_COMMON_WIRE_DATA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/status.h"
+#include "common/corpus/tokenizer.h"
+#include "common/plan/chunk.h"
+
+enum { PLM_DATA_DOCUMENT_BYTES = 24 };
+
+/* What a consumer knows of the chunks it asked for. */
+struct plm_data_shape {
+  const struct plm_tokenizer *tokenizer;
+  uint32_t max_length, alignment;
+  uint32_t chunks;
+};
+
+/* Bytes of a chunk with this many documents. */
+static inline size_t plm_data_chunk_bytes(const struct plm_tokenizer *tokenizer,
+                                          uint32_t max_length, uint32_t documents)
+{
+  return 4 + (size_t)documents * PLM_DATA_DOCUMENT_BYTES +
+         (size_t)max_length * tokenizer->token_bytes;
+}
+
+void plm_data_write_document(const struct plm_chunk_document *document, uint8_t *bytes);
+void plm_data_read_document(const uint8_t *bytes, struct plm_chunk_document *document);
+uint32_t plm_data_read_count(const uint8_t *bytes);
+void plm_data_write_count(uint32_t documents, uint8_t *bytes);
+
+/* Walks the payload: every chunk complete, documents ascending without overlap, aligned, inside
+ * the chunk, consistent with their whole document, every token in the vocabulary, <pad> between
+ * and after documents, nothing left over. Sums the real tokens. PLM_PROTOCOL. */
+plm_status plm_data_check(const struct plm_data_shape *shape, const void *payload, size_t size,
+                          uint64_t *real_tokens, struct plm_error *error);
+
+#endif

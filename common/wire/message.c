@@ -1,0 +1,366 @@
+/* Header and control payloads of the feed: encoding, and the strict decoding that stands between
+ * a peer and everything else. */
+#include "common/wire/message.h"
+
+#include <string.h>
+
+static const struct {
+  const char *name;
+  size_t least, most;
+} kinds[PLM_MESSAGE_COUNT] = {
+    [PLM_MESSAGE_NONE] = {"none", 0, 0},
+#define PLM_MESSAGE_ROW(name, least, most) [PLM_MESSAGE_##name] = {#name, least, most},
+    PLM_MESSAGE_LIST(PLM_MESSAGE_ROW)
+#undef PLM_MESSAGE_ROW
+};
+
+const char *plm_message_name(enum plm_message_type type)
+{
+  return (unsigned)type < PLM_MESSAGE_COUNT ? kinds[type].name : "unknown";
+}
+
+/* ---- bytes -------------------------------------------------------------------------------- */
+
+struct writer {
+  uint8_t *bytes;
+  size_t size;
+};
+
+static void put(struct writer *out, uint64_t value, unsigned bytes)
+{
+  for (unsigned i = 0; i < bytes; i++) out->bytes[out->size++] = (uint8_t)(value >> (8 * i));
+}
+
+static void put_hash(struct writer *out, struct plm_hash hash)
+{
+  put(out, hash.low, 8);
+  put(out, hash.high, 8);
+}
+
+static void put_text(struct writer *out, const char *text, size_t limit)
+{
+  const size_t size = strnlen(text, limit);
+  put(out, size, 2);
+  memcpy(out->bytes + out->size, text, size);
+  out->size += size;
+}
+
+struct reader {
+  const uint8_t *bytes;
+  size_t left;
+  bool bad; /* something was missing or out of range; sticky */
+};
+
+static uint64_t get(struct reader *in, unsigned bytes)
+{
+  if (in->left < bytes) {
+    in->bad = true;
+    in->left = 0;
+    return 0;
+  }
+  uint64_t value = 0;
+  for (unsigned i = 0; i < bytes; i++) value |= (uint64_t)in->bytes[i] << (8 * i);
+  in->bytes += bytes;
+  in->left -= bytes;
+  return value;
+}
+
+static struct plm_hash get_hash(struct reader *in)
+{
+  struct plm_hash hash;
+  hash.low = get(in, 8);
+  hash.high = get(in, 8);
+  return hash;
+}
+
+/* An enum value or a flag below limit. */
+static unsigned get_below(struct reader *in, unsigned bytes, unsigned limit)
+{
+  const uint64_t value = get(in, bytes);
+  if (value >= limit) {
+    in->bad = true;
+    return 0;
+  }
+  return (unsigned)value;
+}
+
+/* Printable ASCII alone: it ends up in logs. */
+static void get_text(struct reader *in, char *text, size_t size)
+{
+  const size_t length = (size_t)get(in, 2);
+  text[0] = '\0';
+  if (length >= size || length > in->left) {
+    in->bad = true;
+    return;
+  }
+  for (size_t i = 0; i < length; i++) {
+    const uint8_t byte = in->bytes[i];
+    if (byte < 0x20 || byte > 0x7e) in->bad = true;
+    text[i] = byte < 0x20 || byte > 0x7e ? '?' : (char)byte;
+  }
+  text[length] = '\0';
+  in->bytes += length;
+  in->left -= length;
+}
+
+static plm_status finish(const struct reader *in, const char *what, struct plm_error *error)
+{
+  if (in->bad || in->left != 0)
+    return plm_error_set(error, PLM_PROTOCOL, "malformed payload of %s", what);
+  return PLM_OK;
+}
+
+/* ---- header ------------------------------------------------------------------------------- */
+
+void plm_header_encode(const struct plm_header *header, uint8_t bytes[PLM_HEADER_BYTES])
+{
+  struct writer out = {bytes, 0};
+  put(&out, PLM_WIRE_MAGIC, 4);
+  put(&out, PLM_WIRE_VERSION, 2);
+  put(&out, header->type, 2);
+  put_hash(&out, header->run_id);
+  put(&out, header->consumer, 8);
+  put(&out, header->packer, 8);
+  put(&out, header->request, 8);
+  put_hash(&out, header->plan);
+  put(&out, header->split, 4);
+  put(&out, header->max_length, 4);
+  put(&out, header->epoch, 8);
+  put(&out, header->first, 8);
+  put(&out, header->count, 4);
+  put(&out, header->dtype, 4);
+  put(&out, header->real_tokens, 8);
+  put(&out, header->payload_bytes, 8);
+  put_hash(&out, header->payload_hash);
+  put(&out, plm_hash64_bytes(bytes, out.size), 8);
+  PLM_ASSERT(out.size == PLM_HEADER_BYTES);
+}
+
+plm_status plm_header_decode(const void *bytes, size_t size, struct plm_header *header,
+                             struct plm_error *error)
+{
+  if (size != PLM_HEADER_BYTES)
+    return plm_error_set(error, PLM_PROTOCOL, "header of %zu bytes, not %d", size,
+                         PLM_HEADER_BYTES);
+  struct reader in = {bytes, size, false};
+  if (get(&in, 4) != PLM_WIRE_MAGIC)
+    return plm_error_set(error, PLM_PROTOCOL, "not a message of the feed (magic)");
+  const unsigned version = (unsigned)get(&in, 2);
+  if (version != PLM_WIRE_VERSION)
+    return plm_error_set(error, PLM_PROTOCOL, "protocol version %u, not %d", version,
+                         PLM_WIRE_VERSION);
+  const unsigned type = (unsigned)get(&in, 2);
+  header->run_id = get_hash(&in);
+  header->consumer = get(&in, 8);
+  header->packer = get(&in, 8);
+  header->request = get(&in, 8);
+  header->plan = get_hash(&in);
+  header->split = (uint32_t)get(&in, 4);
+  header->max_length = (uint32_t)get(&in, 4);
+  header->epoch = get(&in, 8);
+  header->first = get(&in, 8);
+  header->count = (uint32_t)get(&in, 4);
+  header->dtype = (uint32_t)get(&in, 4);
+  header->real_tokens = get(&in, 8);
+  header->payload_bytes = get(&in, 8);
+  header->payload_hash = get_hash(&in);
+  if (get(&in, 8) != plm_hash64_bytes(bytes, PLM_HEADER_BYTES - 8))
+    return plm_error_set(error, PLM_PROTOCOL, "header hash does not match");
+  if (type == PLM_MESSAGE_NONE || type >= PLM_MESSAGE_COUNT)
+    return plm_error_set(error, PLM_PROTOCOL, "unknown message type %u", type);
+  header->type = (enum plm_message_type)type;
+  if (header->payload_bytes < kinds[type].least || header->payload_bytes > kinds[type].most)
+    return plm_error_set(error, PLM_PROTOCOL, "%s with a payload of %llu bytes", kinds[type].name,
+                         (unsigned long long)header->payload_bytes);
+  if (header->split >= PLM_SPLIT_COUNT)
+    return plm_error_set(error, PLM_PROTOCOL, "unknown split %u", header->split);
+  if (header->dtype > 2)
+    return plm_error_set(error, PLM_PROTOCOL, "unknown dtype %u", header->dtype);
+  if (header->count > PLM_WIRE_CHUNKS)
+    return plm_error_set(error, PLM_PROTOCOL, "a range of %u", header->count);
+  return PLM_OK;
+}
+
+/* ---- HELLO -------------------------------------------------------------------------------- */
+
+size_t plm_hello_encode(const struct plm_hello *hello, uint8_t *bytes)
+{
+  struct writer out = {bytes, 0};
+  put(&out, hello->protocol_least, 2);
+  put(&out, hello->protocol_most, 2);
+  put(&out, hello->packer_id, 8);
+  put(&out, hello->pid, 4);
+  put_text(&out, hello->host, sizeof hello->host - 1);
+  put(&out, hello->tokenizer, 1);
+  put(&out, hello->clustered, 1);
+  put_hash(&out, hello->fingerprint);
+  for (int split = 0; split < PLM_SPLIT_COUNT; split++) {
+    put(&out, hello->documents[split], 8);
+    unsigned entries = 0;
+    for (int token = 0; token < 512; token++) entries += hello->composition[split][token] != 0;
+    put(&out, entries, 2);
+    for (unsigned token = 0; token < 512; token++) {
+      if (hello->composition[split][token] == 0) continue;
+      put(&out, token, 2);
+      put(&out, hello->composition[split][token], 8);
+    }
+  }
+  PLM_ASSERT(out.size <= PLM_WIRE_CONTROL_LIMIT);
+  return out.size;
+}
+
+plm_status plm_hello_decode(const void *bytes, size_t size, struct plm_hello *hello,
+                            struct plm_error *error)
+{
+  struct reader in = {bytes, size, false};
+  memset(hello, 0, sizeof *hello);
+  hello->protocol_least = (uint16_t)get(&in, 2);
+  hello->protocol_most = (uint16_t)get(&in, 2);
+  hello->packer_id = get(&in, 8);
+  hello->pid = (uint32_t)get(&in, 4);
+  get_text(&in, hello->host, sizeof hello->host);
+  hello->tokenizer = (enum plm_tokenizer_kind)get_below(&in, 1, PLM_TOKENIZER_BYTE + 1);
+  hello->clustered = get_below(&in, 1, 2) != 0;
+  hello->fingerprint = get_hash(&in);
+  for (int split = 0; split < PLM_SPLIT_COUNT; split++) {
+    hello->documents[split] = get(&in, 8);
+    if (hello->documents[split] > UINT64_C(1) << 48) in.bad = true;
+    const unsigned entries = get_below(&in, 2, 513);
+    unsigned next = 0; /* ascending, so that each token stands once */
+    for (unsigned i = 0; i < entries && !in.bad; i++) {
+      const unsigned token = get_below(&in, 2, 512);
+      const uint64_t count = get(&in, 8);
+      if (token < next || count == 0) in.bad = true;
+      next = token + 1;
+      hello->composition[split][token] = count;
+    }
+  }
+  return finish(&in, "HELLO", error);
+}
+
+/* ---- WELCOME ------------------------------------------------------------------------------ */
+
+size_t plm_welcome_encode(const struct plm_welcome *welcome, uint8_t *bytes)
+{
+  struct writer out = {bytes, 0};
+  const struct plm_plan_parameters *plan = &welcome->plan;
+  put(&out, plan->seed, 8);
+  put(&out, plan->max_length, 4);
+  put(&out, plan->alignment, 4);
+  put(&out, plan->window_groups, 4);
+  put(&out, plan->packing, 1);
+  put(&out, plan->truncate, 1);
+  put(&out, plan->tokenizer, 1);
+  put(&out, plan->shuffle, 1);
+  put(&out, plan->token_limit, 8);
+  PLM_ASSERT(welcome->peers <= PLM_WIRE_PEERS);
+  put(&out, welcome->peers, 2);
+  for (uint32_t i = 0; i < welcome->peers; i++) {
+    put_text(&out, welcome->address[i], sizeof welcome->address[i] - 1);
+    put_text(&out, welcome->key[i], sizeof welcome->key[i] - 1);
+  }
+  return out.size;
+}
+
+plm_status plm_welcome_decode(const void *bytes, size_t size, struct plm_welcome *welcome,
+                              struct plm_error *error)
+{
+  struct reader in = {bytes, size, false};
+  memset(welcome, 0, sizeof *welcome);
+  struct plm_plan_parameters *plan = &welcome->plan;
+  plan->seed = get(&in, 8);
+  plan->max_length = (uint32_t)get(&in, 4);
+  plan->alignment = (uint32_t)get(&in, 4);
+  plan->window_groups = (uint32_t)get(&in, 4);
+  plan->packing = (enum plm_packing)get_below(&in, 1, PLM_PACKING_NEXT_FIT + 1);
+  plan->truncate = (enum plm_truncate)get_below(&in, 1, PLM_TRUNCATE_SPLIT + 1);
+  plan->tokenizer = (enum plm_tokenizer_kind)get_below(&in, 1, PLM_TOKENIZER_BYTE + 1);
+  plan->shuffle = get_below(&in, 1, 2) != 0;
+  plan->token_limit = get(&in, 8);
+  welcome->peers = get_below(&in, 2, PLM_WIRE_PEERS + 1);
+  for (uint32_t i = 0; i < welcome->peers; i++) {
+    get_text(&in, welcome->address[i], sizeof welcome->address[i]);
+    get_text(&in, welcome->key[i], sizeof welcome->key[i]);
+    const size_t key = strlen(welcome->key[i]);
+    if (key != 0 && key != 40) in.bad = true;
+  }
+  return finish(&in, "WELCOME", error);
+}
+
+/* ---- PONG, GET, NACK, REJECT -------------------------------------------------------------- */
+
+/* The order of the fields on the wire. */
+static const size_t counter_offsets[] = {
+    offsetof(struct plm_packer_counters, windows),  offsetof(struct plm_packer_counters, chunks),
+    offsetof(struct plm_packer_counters, documents), offsetof(struct plm_packer_counters, tokens),
+    offsetof(struct plm_packer_counters, padded_tokens),
+    offsetof(struct plm_packer_counters, bytes),    offsetof(struct plm_packer_counters, invalid),
+    offsetof(struct plm_packer_counters, queue),    offsetof(struct plm_packer_counters, standby),
+    offsetof(struct plm_packer_counters, age_ms),
+};
+enum { COUNTERS = sizeof counter_offsets / sizeof counter_offsets[0] };
+
+size_t plm_counters_encode(const struct plm_packer_counters *counters, uint8_t *bytes)
+{
+  struct writer out = {bytes, 0};
+  for (int i = 0; i < COUNTERS; i++)
+    put(&out, *(const uint64_t *)((const char *)counters + counter_offsets[i]), 8);
+  return out.size;
+}
+
+plm_status plm_counters_decode(const void *bytes, size_t size,
+                               struct plm_packer_counters *counters, struct plm_error *error)
+{
+  struct reader in = {bytes, size, false};
+  for (int i = 0; i < COUNTERS; i++)
+    *(uint64_t *)((char *)counters + counter_offsets[i]) = get(&in, 8);
+  return finish(&in, "PONG", error);
+}
+
+size_t plm_get_encode(const struct plm_get *request, uint8_t *bytes)
+{
+  struct writer out = {bytes, 0};
+  put(&out, request->deadline_ms, 4);
+  put(&out, request->window, 4);
+  put(&out, request->window_first, 8);
+  return out.size;
+}
+
+plm_status plm_get_decode(const void *bytes, size_t size, struct plm_get *request,
+                          struct plm_error *error)
+{
+  struct reader in = {bytes, size, false};
+  request->deadline_ms = (uint32_t)get(&in, 4);
+  request->window = (uint32_t)get(&in, 4);
+  request->window_first = get(&in, 8);
+  return finish(&in, "GET", error);
+}
+
+size_t plm_nack_encode(enum plm_nack_reason reason, const char *text, uint8_t *bytes)
+{
+  struct writer out = {bytes, 0};
+  put(&out, reason, 4);
+  const size_t size = strnlen(text, PLM_WIRE_TEXT);
+  memcpy(bytes + out.size, text, size);
+  return out.size + size;
+}
+
+void plm_reject_decode(const void *bytes, size_t size, char *text)
+{
+  if (size > PLM_WIRE_TEXT) size = PLM_WIRE_TEXT;
+  for (size_t i = 0; i < size; i++) {
+    const uint8_t byte = ((const uint8_t *)bytes)[i];
+    text[i] = byte < 0x20 || byte > 0x7e ? '?' : (char)byte;
+  }
+  text[size] = '\0';
+}
+
+plm_status plm_nack_decode(const void *bytes, size_t size, enum plm_nack_reason *reason,
+                           char *text, struct plm_error *error)
+{
+  struct reader in = {bytes, size, false};
+  *reason = (enum plm_nack_reason)get_below(&in, 4, PLM_NACK_COUNT);
+  if (in.bad) return finish(&in, "NACK", error);
+  plm_reject_decode(in.bytes, in.left, text);
+  return PLM_OK;
+}

@@ -1,0 +1,156 @@
+/* Messages of the feed: a fixed-size header and a payload, two ZeroMQ frames.
+ *
+ * All integers are little-endian and written field by field. The header (PLM_HEADER_BYTES):
+ *
+ *     0 u32 magic            4 u16 version          6 u16 type
+ *     8 u64[2] run id (low, high)                  24 u64 consumer's incarnation
+ *    32 u64 packer's incarnation                   40 u64 request id
+ *    48 u64[2] plan hash    64 u32 split           68 u32 max_length
+ *    72 u64 epoch           80 u64 first           88 u32 count
+ *    92 u32 dtype (bytes a token: 0 none, 1, 2)    96 u64 real tokens
+ *   104 u64 payload length 112 u64[2] payload XXH3-128
+ *   128 u64 header hash: XXH3-64 of bytes 0..127
+ *
+ * first and count are a range of chunks of the epoch (GET, DATA, NACK) or of windows (SIZES,
+ * SIZED, PREPARE). Whatever fails a check is dropped and counted by the receiver, never trusted.
+ *
+ * Payloads, beside DATA's (wire/data.h):
+ *   SIZED  u32 chunks of each window; fewer than asked for: the epoch ends there
+ *   GET    u32 milliseconds until the answer is worthless, u32 window, u64 first chunk of it
+ *   NACK   u32 reason, text          REJECT  text
+ *   the others: the structs below
+ */
+#ifndef PLM_COMMON_WIRE_MESSAGE_H
+#define PLM_COMMON_WIRE_MESSAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <zmq.h>
+
+#include "common/base/hash.h"
+#include "common/base/status.h"
+#include "common/corpus/corpus.h"
+#include "common/plan/plan.h"
+
+enum {
+  PLM_WIRE_VERSION = 1,    /* the protocol; HELLO carries the range a packer speaks */
+  PLM_HEADER_BYTES = 136,
+  PLM_WIRE_PEERS = 8,      /* other consumers in WELCOME */
+  PLM_WIRE_SIZES = 4096,   /* windows in one SIZES */
+  PLM_WIRE_TEXT = 512,     /* bytes of a reason */
+  PLM_WIRE_IDENTITY = 256, /* bytes of a ROUTER's peer identity */
+  PLM_WIRE_CHUNKS = 1 << 20,
+};
+#define PLM_WIRE_MAGIC 0x464D4C50u               /* "PLMF" */
+#define PLM_WIRE_DATA_LIMIT ((size_t)64 << 20)   /* ZMQ_MAXMSGSIZE of a consumer */
+#define PLM_WIRE_CONTROL_LIMIT ((size_t)64 << 10) /* ZMQ_MAXMSGSIZE of a packer */
+
+/* name, least and greatest payload in bytes */
+#define PLM_MESSAGE_LIST(X)                      \
+  X(HELLO, 64, PLM_WIRE_CONTROL_LIMIT)           \
+  X(WELCOME, 32, PLM_WIRE_CONTROL_LIMIT)         \
+  X(REJECT, 0, PLM_WIRE_TEXT)                    \
+  X(REHELLO, 0, 0)                               \
+  X(SIZES, 0, 0)                                 \
+  X(SIZED, 0, 4 * (size_t)PLM_WIRE_SIZES)        \
+  X(PREPARE, 0, 0)                               \
+  X(GET, 16, 16)                                 \
+  X(DATA, 4, PLM_WIRE_DATA_LIMIT)                \
+  X(NACK, 4, 4 + PLM_WIRE_TEXT)                  \
+  X(PING, 0, 0)                                  \
+  X(PONG, 0, 256)                                \
+  X(BYE, 0, 0)
+
+enum plm_message_type {
+  PLM_MESSAGE_NONE,
+#define PLM_MESSAGE_ENUM(name, least, most) PLM_MESSAGE_##name,
+  PLM_MESSAGE_LIST(PLM_MESSAGE_ENUM)
+#undef PLM_MESSAGE_ENUM
+      PLM_MESSAGE_COUNT
+};
+const char *plm_message_name(enum plm_message_type type);
+
+struct plm_header {
+  enum plm_message_type type;
+  struct plm_hash run_id;
+  uint64_t consumer, packer; /* incarnations; 0 in a HELLO for a consumer not heard yet */
+  uint64_t request;
+  struct plm_hash plan;
+  uint32_t split, max_length;
+  uint64_t epoch, first;
+  uint32_t count, dtype;
+  uint64_t real_tokens;
+  uint64_t payload_bytes;
+  struct plm_hash payload_hash;
+};
+
+void plm_header_encode(const struct plm_header *header, uint8_t bytes[PLM_HEADER_BYTES]);
+/* PLM_PROTOCOL names the field that is wrong: size, magic, version, type, hash, split, dtype,
+ * payload length outside the type's limits. */
+plm_status plm_header_decode(const void *bytes, size_t size, struct plm_header *header,
+                             struct plm_error *error);
+
+/* What a packer says of itself and its corpus. */
+struct plm_hello {
+  uint16_t protocol_least, protocol_most;
+  uint64_t packer_id; /* the same over reconnects of one process */
+  uint32_t pid;
+  char host[64];
+  enum plm_tokenizer_kind tokenizer;
+  bool clustered;
+  struct plm_hash fingerprint;
+  uint64_t documents[PLM_SPLIT_COUNT];
+  uint64_t composition[PLM_SPLIT_COUNT][512];
+};
+
+struct plm_welcome {
+  struct plm_plan_parameters plan;
+  uint32_t peers; /* the run's other consumers */
+  char address[PLM_WIRE_PEERS][256];
+  char key[PLM_WIRE_PEERS][41]; /* z85, "" for none */
+};
+
+/* A packer's counters since it started, in PONG. */
+struct plm_packer_counters {
+  uint64_t windows, chunks, documents, tokens, padded_tokens, bytes, invalid, queue, standby, age_ms;
+};
+
+enum plm_nack_reason {
+  PLM_NACK_NONE,
+  PLM_NACK_RANGE,   /* no such split, window or chunk */
+  PLM_NACK_EXPIRED, /* the deadline had passed */
+  PLM_NACK_BUSY,    /* more asked for than the packer's limits */
+  PLM_NACK_CORRUPT, /* its corpus is damaged */
+  PLM_NACK_FAILED,
+  PLM_NACK_COUNT
+};
+
+/* Encoders append to a caller's buffer of PLM_WIRE_CONTROL_LIMIT bytes and return the size;
+ * decoders are strict (every byte accounted for, every value in range): PLM_PROTOCOL. */
+size_t plm_hello_encode(const struct plm_hello *hello, uint8_t *bytes);
+plm_status plm_hello_decode(const void *bytes, size_t size, struct plm_hello *hello,
+                            struct plm_error *error);
+size_t plm_welcome_encode(const struct plm_welcome *welcome, uint8_t *bytes);
+plm_status plm_welcome_decode(const void *bytes, size_t size, struct plm_welcome *welcome,
+                              struct plm_error *error);
+size_t plm_counters_encode(const struct plm_packer_counters *counters, uint8_t *bytes);
+plm_status plm_counters_decode(const void *bytes, size_t size,
+                               struct plm_packer_counters *counters, struct plm_error *error);
+
+struct plm_get {
+  uint32_t deadline_ms; /* from its arrival */
+  uint32_t window;
+  uint64_t window_first; /* chunks of the epoch before the window */
+};
+size_t plm_get_encode(const struct plm_get *get, uint8_t *bytes);
+plm_status plm_get_decode(const void *bytes, size_t size, struct plm_get *get,
+                          struct plm_error *error);
+
+size_t plm_nack_encode(enum plm_nack_reason reason, const char *text, uint8_t *bytes);
+/* text has PLM_WIRE_TEXT + 1 places; unprintable bytes become '?'. */
+plm_status plm_nack_decode(const void *bytes, size_t size, enum plm_nack_reason *reason,
+                           char *text, struct plm_error *error);
+void plm_reject_decode(const void *bytes, size_t size, char *text);
+
+#endif

@@ -1,0 +1,93 @@
+/* Socket monitors: what became of connections, and why a handshake failed. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/wire/socket.h"
+
+struct plm_monitor {
+  void *pair;
+};
+
+plm_status plm_monitor_open(void *context, void *socket, struct plm_monitor **monitor,
+                            struct plm_error *error)
+{
+  static unsigned long serial; /* names need to differ within a context only */
+  char name[64];
+  const int zero = 0;
+  snprintf(name, sizeof name, "inproc://monitor-%lu",
+           __atomic_add_fetch(&serial, 1, __ATOMIC_RELAXED));
+  struct plm_monitor *made = calloc(1, sizeof *made);
+  if (made == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for a monitor");
+  const int events = ZMQ_EVENT_CONNECT_RETRIED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CLOSED |
+                     ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
+                     ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
+  if (zmq_socket_monitor(socket, name, events) == 0) {
+    made->pair = zmq_socket(context, ZMQ_PAIR);
+    if (made->pair != NULL &&
+        zmq_setsockopt(made->pair, ZMQ_LINGER, &zero, sizeof zero) == 0 &&
+        zmq_connect(made->pair, name) == 0) {
+      *monitor = made;
+      return PLM_OK;
+    }
+  }
+  (void)plm_error_set(error, PLM_IO, "cannot watch a socket: %s", zmq_strerror(zmq_errno()));
+  plm_monitor_close(made, socket);
+  return error != NULL ? error->status : PLM_IO;
+}
+
+void *plm_monitor_socket(const struct plm_monitor *monitor)
+{
+  return monitor->pair;
+}
+
+static void explain_protocol(unsigned value, char reason[256])
+{
+  if (value == ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH)
+    snprintf(reason, 256, "one side uses CURVE keys and the other does not");
+  else if (value == ZMQ_PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC)
+    snprintf(reason, 256, "the keys do not belong together (server.pub of another run?)");
+  else
+    snprintf(reason, 256, "the handshake failed (ZMTP error 0x%x)", value);
+}
+
+enum plm_link_event plm_monitor_next(struct plm_monitor *monitor, char reason[256])
+{
+  zmq_msg_t frame;
+  zmq_msg_init(&frame);
+  if (zmq_msg_recv(&frame, monitor->pair, ZMQ_DONTWAIT) < 0) {
+    zmq_msg_close(&frame);
+    return PLM_LINK_NONE;
+  }
+  uint16_t event = 0;
+  uint32_t value = 0;
+  if (zmq_msg_size(&frame) >= 6) {
+    memcpy(&event, zmq_msg_data(&frame), 2);
+    memcpy(&value, (const char *)zmq_msg_data(&frame) + 2, 4);
+  }
+  if (zmq_msg_more(&frame)) /* the address */
+    (void)zmq_msg_recv(&frame, monitor->pair, ZMQ_DONTWAIT);
+  zmq_msg_close(&frame);
+  switch (event) {
+  case ZMQ_EVENT_HANDSHAKE_SUCCEEDED: return PLM_LINK_CONNECTED;
+  case ZMQ_EVENT_DISCONNECTED:
+  case ZMQ_EVENT_CLOSED: return PLM_LINK_LOST;
+  case ZMQ_EVENT_CONNECT_RETRIED: return PLM_LINK_RETRY;
+  case ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL:
+    snprintf(reason, 256, "the other side hung up in the handshake (server.pub of another run?)");
+    return PLM_LINK_REFUSED;
+  case ZMQ_EVENT_HANDSHAKE_FAILED_AUTH:
+    snprintf(reason, 256, "the key is not on the consumer's list (status %u)", value);
+    return PLM_LINK_REFUSED;
+  case ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL: explain_protocol(value, reason); return PLM_LINK_REFUSED;
+  default: return plm_monitor_next(monitor, reason);
+  }
+}
+
+void plm_monitor_close(struct plm_monitor *monitor, void *socket)
+{
+  if (monitor == NULL) return;
+  if (socket != NULL) zmq_socket_monitor(socket, NULL, 0);
+  if (monitor->pair != NULL) zmq_close(monitor->pair);
+  free(monitor);
+}

@@ -1,0 +1,215 @@
+/* Sockets and messages of two frames. */
+#include "common/wire/socket.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+static plm_status zmq_failed(struct plm_error *error, const char *what)
+{
+  return plm_error_set(error, PLM_IO, "%s: %s", what, zmq_strerror(zmq_errno()));
+}
+
+plm_status plm_socket_open(void *context, int type, size_t message_limit, void **socket,
+                           struct plm_error *error)
+{
+  const int zero = 0, one = 1;
+  const int64_t limit = (int64_t)message_limit;
+  const int reconnect_ms = 100, reconnect_most_ms = 2000, handshake_ms = 5000;
+  const struct {
+    int option;
+    const void *value;
+    size_t size;
+  } options[] = {
+      {ZMQ_SNDHWM, &zero, sizeof zero},
+      {ZMQ_RCVHWM, &zero, sizeof zero},
+      {ZMQ_LINGER, &zero, sizeof zero},
+      {ZMQ_IMMEDIATE, &one, sizeof one},
+      {ZMQ_MAXMSGSIZE, &limit, sizeof limit},
+      {ZMQ_IPV6, &one, sizeof one},
+      {ZMQ_RECONNECT_IVL, &reconnect_ms, sizeof reconnect_ms},
+      {ZMQ_RECONNECT_IVL_MAX, &reconnect_most_ms, sizeof reconnect_most_ms},
+      {ZMQ_HANDSHAKE_IVL, &handshake_ms, sizeof handshake_ms},
+  };
+  *socket = zmq_socket(context, type);
+  if (*socket == NULL) return zmq_failed(error, "cannot make a ZeroMQ socket");
+  bool failed = false;
+  for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
+    failed |= zmq_setsockopt(*socket, options[i].option, options[i].value, options[i].size) != 0;
+  if (type == ZMQ_ROUTER) /* sending to a peer that left is an error, not silence */
+    failed |= zmq_setsockopt(*socket, ZMQ_ROUTER_MANDATORY, &one, sizeof one) != 0;
+  if (!failed) return PLM_OK;
+  const plm_status status = zmq_failed(error, "cannot set a ZeroMQ option");
+  zmq_close(*socket);
+  *socket = NULL;
+  return status;
+}
+
+/* libzmq unlinks an ipc path before it binds, so a living owner has to be asked first. */
+static bool ipc_in_use(const char *path)
+{
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  if (path[0] == '\0' || strlen(path) >= sizeof address.sun_path) return false;
+  strcpy(address.sun_path, path);
+  const int descriptor = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (descriptor < 0) return false;
+  const bool used = connect(descriptor, (struct sockaddr *)&address, sizeof address) == 0;
+  close(descriptor);
+  return used;
+}
+
+plm_status plm_socket_bind(void *socket, const char *endpoint, const char *keys, char bound[256],
+                           struct plm_error *error)
+{
+  PLM_TRY(plm_endpoint_check(endpoint, keys, error));
+  const bool ipc = strncmp(endpoint, "ipc://", 6) == 0;
+  const bool used = ipc && ipc_in_use(endpoint + 6);
+  if (used || zmq_bind(socket, endpoint) != 0) {
+    if (!used && zmq_errno() != EADDRINUSE) {
+      (void)plm_error_set(error, PLM_IO, "cannot bind %s: %s", endpoint, zmq_strerror(zmq_errno()));
+      return plm_error_hint(error, "network.feed, network.evaluation_feed and "
+                                   "network.announcements say where to bind");
+    }
+    char owner[128];
+    if (!plm_port_owner(endpoint, owner)) strcpy(owner, "another process");
+    (void)plm_error_set(error, PLM_BUSY, "%s is in use by %s", endpoint, owner);
+    return plm_error_hint(error, "stop it, or choose another endpoint in network: "
+                                 "(tcp://127.0.0.1:* takes any free port)");
+  }
+  size_t size = 256;
+  if (zmq_getsockopt(socket, ZMQ_LAST_ENDPOINT, bound, &size) != 0)
+    return zmq_failed(error, "cannot read the bound endpoint");
+  if (ipc) (void)chmod(endpoint + 6, S_IRUSR | S_IWUSR);
+  return PLM_OK;
+}
+
+/* ---- receiving ---------------------------------------------------------------------------- */
+
+static void drain(void *socket)
+{
+  int more = 1;
+  size_t size = sizeof more;
+  while (zmq_getsockopt(socket, ZMQ_RCVMORE, &more, &size) == 0 && more) {
+    zmq_msg_t frame;
+    zmq_msg_init(&frame);
+    if (zmq_msg_recv(&frame, socket, ZMQ_DONTWAIT) < 0) more = 0;
+    zmq_msg_close(&frame);
+  }
+}
+
+static plm_status receive_identity(void *socket, struct plm_message *message,
+                                   struct plm_error *error)
+{
+  const int size = zmq_recv(socket, message->identity, sizeof message->identity, ZMQ_DONTWAIT);
+  if (size < 0)
+    return zmq_errno() == EAGAIN || zmq_errno() == EINTR ? PLM_AGAIN : zmq_failed(error, "receive");
+  if ((size_t)size > sizeof message->identity) {
+    drain(socket);
+    message->identity_bytes = 0;
+    return plm_error_set(error, PLM_PROTOCOL, "identity of %d bytes", size);
+  }
+  message->identity_bytes = (size_t)size;
+  return PLM_OK;
+}
+
+static plm_status receive_header(void *socket, struct plm_message *message,
+                                 struct plm_error *error)
+{
+  zmq_msg_t frame;
+  zmq_msg_init(&frame);
+  plm_status status = PLM_OK;
+  if (zmq_msg_recv(&frame, socket, ZMQ_DONTWAIT) < 0) {
+    status = zmq_errno() == EAGAIN || zmq_errno() == EINTR ? PLM_AGAIN
+                                                           : zmq_failed(error, "receive");
+    zmq_msg_close(&frame);
+    return status;
+  }
+  const bool more = zmq_msg_more(&frame) != 0;
+  const char *user = zmq_msg_gets(&frame, "User-Id");
+  message->user[0] = '\0';
+  if (user != NULL && strlen(user) < sizeof message->user) strcpy(message->user, user);
+  status = plm_header_decode(zmq_msg_data(&frame), zmq_msg_size(&frame), &message->header, error);
+  if (status == PLM_OK && !more)
+    status = plm_error_set(error, PLM_PROTOCOL, "a message without its payload frame");
+  zmq_msg_close(&frame);
+  if (status != PLM_OK) drain(socket);
+  return status;
+}
+
+plm_status plm_message_receive(void *socket, bool router, struct plm_message *message,
+                               struct plm_error *error)
+{
+  message->identity_bytes = 0;
+  if (router) PLM_TRY(receive_identity(socket, message, error));
+  PLM_TRY(receive_header(socket, message, error));
+  zmq_msg_init(&message->payload);
+  if (zmq_msg_recv(&message->payload, socket, ZMQ_DONTWAIT) < 0) {
+    zmq_msg_close(&message->payload);
+    return zmq_failed(error, "receive");
+  }
+  const size_t size = zmq_msg_size(&message->payload);
+  const char *wrong = NULL;
+  if (zmq_msg_more(&message->payload)) wrong = "more frames than two";
+  else if (size != message->header.payload_bytes) wrong = "payload of another length than stated";
+  else if (!plm_hash_equal(plm_hash_bytes(zmq_msg_data(&message->payload), size),
+                           message->header.payload_hash))
+    wrong = "payload hash does not match";
+  if (wrong == NULL) return PLM_OK;
+  zmq_msg_close(&message->payload);
+  drain(socket);
+  return plm_error_set(error, PLM_PROTOCOL, "%s: %s", plm_message_name(message->header.type),
+                       wrong);
+}
+
+/* ---- sending ------------------------------------------------------------------------------ */
+
+static plm_status send_failed(struct plm_error *error)
+{
+  switch (zmq_errno()) {
+  case EHOSTUNREACH: return plm_error_set(error, PLM_NOT_FOUND, "the peer has left");
+  case EAGAIN:
+  case EINTR: return plm_error_set(error, PLM_AGAIN, "not connected");
+  default: return zmq_failed(error, "send");
+  }
+}
+
+plm_status plm_message_send(void *socket, const uint8_t *identity, size_t identity_bytes,
+                            struct plm_header *header, const void *payload, size_t payload_bytes,
+                            struct plm_error *error)
+{
+  uint8_t bytes[PLM_HEADER_BYTES];
+  header->payload_bytes = payload_bytes;
+  header->payload_hash = plm_hash_bytes(payload, payload_bytes);
+  plm_header_encode(header, bytes);
+  if (identity != NULL &&
+      zmq_send(socket, identity, identity_bytes, ZMQ_SNDMORE | ZMQ_DONTWAIT) < 0)
+    return send_failed(error);
+  if (zmq_send(socket, bytes, sizeof bytes, ZMQ_SNDMORE | ZMQ_DONTWAIT) < 0)
+    return send_failed(error);
+  if (zmq_send(socket, payload, payload_bytes, ZMQ_DONTWAIT) < 0) return send_failed(error);
+  return PLM_OK;
+}
+
+plm_status plm_message_send_shared(void *socket, const struct plm_header *header,
+                                   const void *payload, void (*release)(void *data, void *hint),
+                                   void *hint, struct plm_error *error)
+{
+  uint8_t bytes[PLM_HEADER_BYTES];
+  plm_header_encode(header, bytes);
+  zmq_msg_t frame;
+  if (zmq_msg_init_data(&frame, (void *)(uintptr_t)payload, header->payload_bytes, release, hint) !=
+      0) {
+    release((void *)(uintptr_t)payload, hint);
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory for a message");
+  }
+  if (zmq_send(socket, bytes, sizeof bytes, ZMQ_SNDMORE | ZMQ_DONTWAIT) < 0 ||
+      zmq_msg_send(&frame, socket, ZMQ_DONTWAIT) < 0) {
+    const plm_status status = send_failed(error);
+    zmq_msg_close(&frame);
+    return status;
+  }
+  return PLM_OK;
+}
