@@ -38,13 +38,22 @@ plm_status plm_feed_open(const struct plm_feed_options *options, struct plm_feed
                          struct plm_error *error);
 void plm_feed_close(struct plm_feed *feed); /* BYE to all, joins the thread; NULL is fine */
 
+/* The run's other consumers, when they become known later (a port that was chosen at its bind):
+ * told to packers that say HELLO from now on. count at most 8. */
+void plm_feed_others(struct plm_feed *feed, const char *const *addresses, const char *const *keys,
+                     uint32_t count);
+/* Another wait_packers_s from now on: shorter when the supervisor knows that none will come. */
+void plm_feed_wait_packers(struct plm_feed *feed, double seconds);
+
 const char *plm_feed_bound(const struct plm_feed *feed); /* the endpoint with its real port */
 
-/* Position the feed on (epoch, chunk) of the split; everything ahead is asked for again. */
+/* Position the feed on (epoch, chunk) of the split; everything ahead is asked for again. A chunk
+ * beyond the epoch's last is counted on into the next. A new feed stands at (0, 0). */
 void plm_feed_seek(struct plm_feed *feed, enum plm_split split, uint64_t epoch, uint64_t chunk);
 
 /* The next `chunks` chunks of the running order, across epochs. Blocks until they are there.
- * batch points into buffers of the feed, valid until plm_feed_release(feed, batch).
+ * batch points into buffers of the feed, valid until plm_feed_release(feed, batch); its
+ * first_chunk counts from the last seek. An error leaves the position where it was before.
  * stop (may be NULL) is polled: PLM_INTERRUPTED when it becomes nonzero.
  * PLM_TIMEOUT after wait_packers_s without a packer; PLM_CORRUPT when packers disagree. */
 plm_status plm_feed_next(struct plm_feed *feed, uint32_t chunks, const volatile int *stop,
