@@ -1,13 +1,144 @@
-/* plm-packer: entry point. */
+/* plm-packer: serves packed chunks of a corpus to the consumers of a run. */
+#include <malloc.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "common/base/log.h"
+#include "common/config/config.h"
+#include "common/config/options.h"
+#include "common/run/run.h"
+#include "common/wire/security.h"
+#include "packer/packer_server.h"
+
+static const char program[] = "plm-packer";
+
+static const struct plm_option options_table[] = {
+    {.name = "corpus", .argument = "DIR", .help = "the corpus to serve (default: the file's)"},
+    {.name = "connect",
+     .argument = "ENDPOINT,...",
+     .help = "a consumer of the run; the others are learnt from it (default: the run folder's "
+             "endpoints.json)"},
+    {.name = "keys",
+     .argument = "DIR",
+     .help = "folder with NAME.key and server.pub (default: the file's network.keys)"},
+    {.name = "cache",
+     .argument = "DIR",
+     .help = "copy a corpus on a remote file system to this local folder first"},
+    {.name = "allow-remote", .help = "read a corpus on a remote file system in place"},
+    {.name = "threads", .argument = "N", .help = "threads that plan and decompress (default: 2)"},
+    {0},
+};
+
+static void print_help(void)
+{
+  printf("usage: plm-packer --corpus DIR --connect tcp://HEAD:PORT [--keys DIR]\n"
+         "       plm-packer -c pipeline.yaml [--run DIR]\n\n"
+         "Serves packed chunks of a corpus to the trainer and the evaluator of a run, from any\n"
+         "host; holds no state, may come, go and be killed at any time.\n\noptions:\n");
+  plm_options_help(options_table);
+  plm_options_help(plm_common_options);
+  printf("\nExit codes: 0 drained (SIGTERM), 1 failed, 2 usage or configuration.\n");
+}
+
+/* "A,B" into the table; the text is cut in place. */
+static plm_status split_endpoints(char *text, const char *keys, struct packer_options *options,
+                                  struct plm_error *error)
+{
+  char *rest = NULL;
+  for (char *one = strtok_r(text, ",", &rest); one != NULL; one = strtok_r(NULL, ",", &rest)) {
+    if (options->endpoint_count == PACKER_ENDPOINTS)
+      return plm_error_set(error, PLM_USAGE, "more than %d endpoints", PACKER_ENDPOINTS);
+    PLM_TRY(plm_endpoint_check(one, keys, error));
+    options->endpoints[options->endpoint_count++] = one;
+  }
+  if (options->endpoint_count == 0)
+    return plm_error_set(error, PLM_USAGE, "option \"--connect\" needs an endpoint");
+  return PLM_OK;
+}
+
+/* The keys are there and readable before anything starts. */
+static plm_status check_keys(const char *keys, struct plm_error *error)
+{
+  struct plm_keypair pair;
+  char server[PLM_KEY_TEXT];
+  if (keys == NULL) return PLM_OK;
+  plm_status status = plm_keys_client(keys, &pair, server, error);
+  plm_keypair_wipe(&pair);
+  if (status == PLM_NOT_FOUND || status == PLM_FORMAT) status = error->status = PLM_CONFIG;
+  return status;
+}
+
+static plm_status serve(const struct plm_arguments *arguments, const struct plm_config *config,
+                        struct plm_error *error)
+{
+  struct packer_options options = {.run = config->run};
+  const struct plm_corpus_options opening = {
+      .allow_remote = plm_arguments_has(arguments, "allow-remote"),
+      .cache_dir = plm_arguments_get(arguments, "cache"),
+  };
+  const char *directory = plm_arguments_get(arguments, "corpus");
+  const char *connect = plm_arguments_get(arguments, "connect");
+  unsigned long long threads;
+  options.keys = plm_arguments_get(arguments, "keys");
+  if (options.keys == NULL) options.keys = config->network.keys;
+  if (directory == NULL) directory = config->corpus;
+  if (directory == NULL)
+    return plm_error_set(error, PLM_USAGE, "which corpus? (--corpus DIR, or corpus: in the file)");
+  PLM_TRY(plm_arguments_u64(arguments, "threads", 2, &threads, error));
+  options.threads = threads > 8 ? 8 : (unsigned)threads;
+  PLM_TRY(check_keys(options.keys, error));
+  char *endpoints = NULL;
+  if (connect != NULL) {
+    endpoints = strdup(connect);
+    if (endpoints == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+    /* joined from elsewhere: a run folder of the same name on this host is not the run's */
+    if (!plm_arguments_has(arguments, "run")) options.run = NULL;
+  }
+  plm_status status =
+      endpoints != NULL ? split_endpoints(endpoints, options.keys, &options, error) : PLM_OK;
+  if (status == PLM_OK) status = plm_corpus_open(directory, &opening, &options.corpus, error);
+  if (status == PLM_OK) {
+    status = packer_serve(&options, &plm_stop_requested, error);
+    plm_corpus_close(options.corpus);
+  }
+  free(endpoints);
+  return status;
+}
 
 int main(int argc, char **argv)
 {
-  if (argc == 2 && strcmp(argv[1], "--version") == 0) {
-    printf("plm-packer %s\n", PLM_VERSION);
+  struct plm_error error = {0};
+  struct plm_arguments arguments = {0};
+  struct plm_config config = {0};
+  plm_log_init(program, PLM_LOG_INFO);
+  plm_status status = plm_arguments_parse(argc, argv, options_table, &arguments, &error);
+  if (status == PLM_OK && plm_arguments_has(&arguments, "help")) {
+    print_help();
+    plm_arguments_deinit(&arguments);
     return 0;
   }
-  fprintf(stderr, "usage: plm-packer --version\n");
-  return 2;
+  if (status == PLM_OK && plm_arguments_has(&arguments, "version")) {
+    printf("plm-packer %s\n", PLM_VERSION);
+    plm_arguments_deinit(&arguments);
+    return 0;
+  }
+  if (status == PLM_OK && arguments.positional_count > 0)
+    status = plm_error_set(&error, PLM_USAGE, "unexpected \"%s\"", arguments.positionals[0]);
+  plm_arguments_log(&arguments, program);
+  if (status == PLM_OK) {
+    /* windows come and go: large buffers stay with the process instead of being mapped anew */
+    mallopt(M_MMAP_THRESHOLD, 1 << 30);
+    mallopt(M_TRIM_THRESHOLD, 256 << 20);
+    plm_stop_signals_install();
+    status = plm_arguments_load_config(&arguments, NULL, false, &config, &error);
+  }
+  if (status == PLM_OK) {
+    status = serve(&arguments, &config, &error);
+    plm_config_deinit(&config);
+  }
+  plm_arguments_deinit(&arguments);
+  if (status != PLM_OK && error.what[0] != '\0') plm_error_print(program, &error);
+  return plm_status_exit_code(status);
 }

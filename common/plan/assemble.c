@@ -42,11 +42,11 @@ static void write_piece(const struct plm_translator *translator,
   fill(tokens, token_bytes, at, end - at, tokenizer->pad);
 }
 
-/* All pieces of one group; lengths are the whole split's. */
+/* All pieces of one group; lengths are the whole split's. chunk_at: as in assemble.h, or NULL. */
 static plm_status write_group(const struct plm_translator *translator, const struct plm_plan *plan,
                               const struct plm_window *window, uint32_t slot,
-                              const uint8_t *residues, size_t size, void *tokens,
-                              struct plm_error *error)
+                              const uint8_t *residues, size_t size, const uint64_t *chunk_at,
+                              void *tokens, struct plm_error *error)
 {
   const uint32_t max_length = plm_plan_parameters(plan)->max_length;
   const uint32_t *lengths = plm_plan_lengths(plan);
@@ -59,10 +59,28 @@ static plm_status write_group(const struct plm_translator *translator, const str
       return plm_error_set(error, PLM_CORRUPT,
                            "group %llu holds %zu residues, fewer than its documents' lengths say",
                            (unsigned long long)window->groups[slot], size);
-    const uint64_t base = (uint64_t)place.chunk * max_length;
+    const uint64_t base =
+        chunk_at != NULL ? chunk_at[place.chunk] : (uint64_t)place.chunk * max_length;
     const bool last = place.document + 1 == window->chunk_begin[place.chunk + 1];
     write_piece(translator, piece, residues + from, tokens, base + piece->start,
                 base + (last ? max_length : piece[1].start));
+  }
+  return PLM_OK;
+}
+
+plm_status plm_assemble_scattered(struct plm_corpus_cursor *cursor, enum plm_split split,
+                                  const struct plm_plan *plan, const struct plm_window *window,
+                                  uint32_t first, uint32_t count, const uint64_t *chunk_at,
+                                  void *tokens, struct plm_error *error)
+{
+  struct plm_translator translator;
+  PLM_ASSERT(first <= window->group_count && count <= window->group_count - first);
+  plm_translator_init(&translator, plm_plan_parameters(plan)->tokenizer);
+  for (uint32_t slot = first; slot < first + count; slot++) {
+    const uint8_t *residues;
+    size_t size;
+    PLM_TRY(plm_corpus_group(cursor, split, window->groups[slot], &residues, &size, error));
+    PLM_TRY(write_group(&translator, plan, window, slot, residues, size, chunk_at, tokens, error));
   }
   return PLM_OK;
 }
@@ -72,16 +90,7 @@ plm_status plm_assemble_groups(struct plm_corpus_cursor *cursor, enum plm_split 
                                uint32_t first, uint32_t count, void *tokens,
                                struct plm_error *error)
 {
-  struct plm_translator translator;
-  PLM_ASSERT(first <= window->group_count && count <= window->group_count - first);
-  plm_translator_init(&translator, plm_plan_parameters(plan)->tokenizer);
-  for (uint32_t slot = first; slot < first + count; slot++) {
-    const uint8_t *residues;
-    size_t size;
-    PLM_TRY(plm_corpus_group(cursor, split, window->groups[slot], &residues, &size, error));
-    PLM_TRY(write_group(&translator, plan, window, slot, residues, size, tokens, error));
-  }
-  return PLM_OK;
+  return plm_assemble_scattered(cursor, split, plan, window, first, count, NULL, tokens, error);
 }
 
 plm_status plm_assemble_window(struct plm_corpus_cursor *cursor, enum plm_split split,

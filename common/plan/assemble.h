@@ -27,4 +27,11 @@ plm_status plm_assemble_groups(struct plm_corpus_cursor *cursor, enum plm_split 
                                uint32_t first, uint32_t count, void *tokens,
                                struct plm_error *error);
 
+/* The same with chunk c's tokens beginning at token chunk_at[c] of tokens, wherever that is: the
+ * packer writes what it sends. */
+plm_status plm_assemble_scattered(struct plm_corpus_cursor *cursor, enum plm_split split,
+                                  const struct plm_plan *plan, const struct plm_window *window,
+                                  uint32_t first, uint32_t count, const uint64_t *chunk_at,
+                                  void *tokens, struct plm_error *error);
+
 #endif

@@ -19,7 +19,7 @@ plm_status plm_monitor_open(void *context, void *socket, struct plm_monitor **mo
            __atomic_add_fetch(&serial, 1, __ATOMIC_RELAXED));
   struct plm_monitor *made = calloc(1, sizeof *made);
   if (made == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for a monitor");
-  const int events = ZMQ_EVENT_CONNECT_RETRIED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CLOSED |
+  const int events = ZMQ_EVENT_CONNECT_RETRIED | ZMQ_EVENT_DISCONNECTED |
                      ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
                      ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
   if (zmq_socket_monitor(socket, name, events) == 0) {
@@ -70,8 +70,7 @@ enum plm_link_event plm_monitor_next(struct plm_monitor *monitor, char reason[25
   zmq_msg_close(&frame);
   switch (event) {
   case ZMQ_EVENT_HANDSHAKE_SUCCEEDED: return PLM_LINK_CONNECTED;
-  case ZMQ_EVENT_DISCONNECTED:
-  case ZMQ_EVENT_CLOSED: return PLM_LINK_LOST;
+  case ZMQ_EVENT_DISCONNECTED: return PLM_LINK_LOST;
   case ZMQ_EVENT_CONNECT_RETRIED: return PLM_LINK_RETRY;
   case ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL:
     snprintf(reason, 256, "the other side hung up in the handshake (server.pub of another run?)");

@@ -1,0 +1,194 @@
+/* The checkpoint channel: PUB on the trainer's side, SUB on the evaluator's. A message is one
+ * frame: u32 magic, u16 version, u16 length of the path, u64 step, u64[2] manifest hash (low,
+ * high), the path, u64 XXH3-64 of what comes before; little-endian. */
+#include "common/wire/announce.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/wire/socket.h"
+
+enum { HEAD_BYTES = 32, HASH_BYTES = 8, VERSION = 1, MESSAGE_LIMIT = 1024 };
+#define MAGIC 0x414D4C50u /* "PLMA" */
+
+struct plm_announcer {
+  void *context, *socket;
+  struct plm_gate *gate;
+  pthread_mutex_t mutex; /* of the socket */
+  char bound[256];
+};
+
+struct plm_announcement_listener {
+  void *context, *socket;
+};
+
+static void put(uint8_t *at, uint64_t value, int bytes)
+{
+  for (int i = 0; i < bytes; i++) at[i] = (uint8_t)(value >> (8 * i));
+}
+
+static uint64_t get(const uint8_t *at, int bytes)
+{
+  uint64_t value = 0;
+  for (int i = 0; i < bytes; i++) value |= (uint64_t)at[i] << (8 * i);
+  return value;
+}
+
+static size_t encode(const struct plm_announcement *message, uint8_t bytes[MESSAGE_LIMIT])
+{
+  const size_t length = strnlen(message->path, sizeof message->path - 1);
+  put(bytes, MAGIC, 4);
+  put(bytes + 4, VERSION, 2);
+  put(bytes + 6, length, 2);
+  put(bytes + 8, message->step, 8);
+  put(bytes + 16, message->manifest.low, 8);
+  put(bytes + 24, message->manifest.high, 8);
+  memcpy(bytes + HEAD_BYTES, message->path, length);
+  put(bytes + HEAD_BYTES + length, plm_hash64_bytes(bytes, HEAD_BYTES + length), HASH_BYTES);
+  return HEAD_BYTES + length + HASH_BYTES;
+}
+
+/* The path is a hint from elsewhere: relative, without "..", printable. */
+static bool path_valid(const uint8_t *path, size_t length)
+{
+  if (length == 0 || path[0] == '/') return false;
+  for (size_t i = 0; i < length; i++) {
+    if (path[i] < 0x21 || path[i] > 0x7e) return false;
+    if (path[i] == '.' && i + 1 < length && path[i + 1] == '.') return false;
+  }
+  return true;
+}
+
+static bool decode(const uint8_t *bytes, size_t size, struct plm_announcement *message)
+{
+  if (size < HEAD_BYTES + HASH_BYTES || get(bytes, 4) != MAGIC || get(bytes + 4, 2) != VERSION)
+    return false;
+  const size_t length = (size_t)get(bytes + 6, 2);
+  if (length >= sizeof message->path || size != HEAD_BYTES + length + HASH_BYTES ||
+      get(bytes + HEAD_BYTES + length, HASH_BYTES) !=
+          plm_hash64_bytes(bytes, HEAD_BYTES + length) ||
+      !path_valid(bytes + HEAD_BYTES, length))
+    return false;
+  message->step = get(bytes + 8, 8);
+  message->manifest.low = get(bytes + 16, 8);
+  message->manifest.high = get(bytes + 24, 8);
+  memcpy(message->path, bytes + HEAD_BYTES, length);
+  message->path[length] = '\0';
+  return true;
+}
+
+/* ---- the trainer's side ------------------------------------------------------------------- */
+
+plm_status plm_announcer_open(const char *endpoint, const char *keys,
+                              struct plm_announcer **announcer, struct plm_error *error)
+{
+  struct plm_announcer *made = calloc(1, sizeof *made);
+  if (made == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for announcements");
+  pthread_mutex_init(&made->mutex, NULL);
+  made->context = zmq_ctx_new();
+  plm_status status = PLM_OK;
+  if (made->context == NULL) status = plm_error_errno(error, "cannot open the announcements");
+  if (status == PLM_OK) status = plm_endpoint_check(endpoint, keys, error);
+  if (status == PLM_OK && keys != NULL)
+    status = plm_gate_open(made->context, keys, &made->gate, error);
+  if (status == PLM_OK)
+    status = plm_socket_open(made->context, ZMQ_PUB, MESSAGE_LIMIT, &made->socket, error);
+  if (status == PLM_OK) status = plm_socket_secure_server(made->socket, keys, error);
+  if (status == PLM_OK)
+    status = plm_socket_bind(made->socket, endpoint, keys, made->bound, error);
+  if (status != PLM_OK) {
+    plm_announcer_close(made);
+    return status;
+  }
+  *announcer = made;
+  return PLM_OK;
+}
+
+const char *plm_announcer_bound(const struct plm_announcer *announcer)
+{
+  return announcer->bound;
+}
+
+void plm_announcer_send(struct plm_announcer *announcer, const struct plm_announcement *message)
+{
+  uint8_t bytes[MESSAGE_LIMIT];
+  const size_t size = encode(message, bytes);
+  pthread_mutex_lock(&announcer->mutex);
+  (void)zmq_send(announcer->socket, bytes, size, ZMQ_DONTWAIT); /* a hint: the folder is the truth */
+  pthread_mutex_unlock(&announcer->mutex);
+}
+
+void plm_announcer_close(struct plm_announcer *announcer)
+{
+  if (announcer == NULL) return;
+  const int linger_ms = 200;
+  if (announcer->socket != NULL) {
+    zmq_setsockopt(announcer->socket, ZMQ_LINGER, &linger_ms, sizeof linger_ms);
+    zmq_close(announcer->socket);
+  }
+  plm_gate_close(announcer->gate);
+  if (announcer->context != NULL) zmq_ctx_term(announcer->context);
+  pthread_mutex_destroy(&announcer->mutex);
+  free(announcer);
+}
+
+/* ---- the evaluator's side ----------------------------------------------------------------- */
+
+plm_status plm_listener_open(const char *endpoint, const char *keys,
+                             struct plm_announcement_listener **listener, struct plm_error *error)
+{
+  struct plm_announcement_listener *made = calloc(1, sizeof *made);
+  if (made == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for announcements");
+  made->context = zmq_ctx_new();
+  plm_status status = PLM_OK;
+  if (made->context == NULL) status = plm_error_errno(error, "cannot open the announcements");
+  if (status == PLM_OK) status = plm_endpoint_check(endpoint, keys, error);
+  if (status == PLM_OK)
+    status = plm_socket_open(made->context, ZMQ_SUB, MESSAGE_LIMIT, &made->socket, error);
+  if (status == PLM_OK) status = plm_socket_secure_client(made->socket, keys, NULL, error);
+  if (status == PLM_OK && (zmq_setsockopt(made->socket, ZMQ_SUBSCRIBE, "", 0) != 0 ||
+                           zmq_connect(made->socket, endpoint) != 0))
+    status = plm_error_set(error, PLM_IO, "cannot connect to %s: %s", endpoint,
+                           zmq_strerror(zmq_errno()));
+  if (status != PLM_OK) {
+    plm_listener_close(made);
+    return status;
+  }
+  *listener = made;
+  return PLM_OK;
+}
+
+plm_status plm_listener_wait(struct plm_announcement_listener *listener, int timeout_ms,
+                             struct plm_announcement *message, struct plm_error *error)
+{
+  const int64_t until = plm_clock_ms() + timeout_ms;
+  for (;;) {
+    uint8_t bytes[MESSAGE_LIMIT];
+    const int64_t left = until - plm_clock_ms();
+    zmq_pollitem_t item = {listener->socket, 0, ZMQ_POLLIN, 0};
+    const int ready = zmq_poll(&item, 1, left > 0 ? left : 0);
+    if (ready < 0 && zmq_errno() == EINTR) return PLM_AGAIN; /* a signal: the caller looks */
+    if (ready < 0)
+      return plm_error_set(error, PLM_IO, "announcements: %s", zmq_strerror(zmq_errno()));
+    if (ready == 0) return PLM_AGAIN;
+    const int size = zmq_recv(listener->socket, bytes, sizeof bytes, ZMQ_DONTWAIT);
+    int more = 0;
+    size_t option = sizeof more;
+    zmq_getsockopt(listener->socket, ZMQ_RCVMORE, &more, &option);
+    if (size >= 0 && (size_t)size <= sizeof bytes && !more &&
+        decode(bytes, (size_t)size, message))
+      return PLM_OK;
+  }
+}
+
+void plm_listener_close(struct plm_announcement_listener *listener)
+{
+  if (listener == NULL) return;
+  if (listener->socket != NULL) zmq_close(listener->socket);
+  if (listener->context != NULL) zmq_ctx_term(listener->context);
+  free(listener);
+}

@@ -1,0 +1,444 @@
+/* The packer's side of a connection: HELLO to BYE. */
+#include "packer/packer_link.h"
+
+#include <string.h>
+#include <sys/random.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+
+enum {
+  HELLO_MS = 1000,
+  PING_MS = 1000,
+  SILENCE_MS = 3000,
+  BACKOFF_LEAST_MS = 500,
+  BACKOFF_MOST_MS = 10000,
+  SAY_MS = 10000,
+  BYE_LINGER_MS = 200,
+  MESSAGES_A_TURN = 64,
+};
+
+static struct plm_header header_of(const struct packer_link *link, enum plm_message_type type)
+{
+  return (struct plm_header){.type = type,
+                             .run_id = link->run_id,
+                             .consumer = link->consumer,
+                             .packer = link->incarnation,
+                             .plan = link->plan_hash};
+}
+
+/* ---- opening and closing ------------------------------------------------------------------ */
+
+void packer_link_close(struct packer_link *link, bool bye)
+{
+  if (link->socket == NULL) return;
+  if (bye && link->state == LINK_SERVING) {
+    const int linger_ms = BYE_LINGER_MS;
+    struct plm_header header = header_of(link, PLM_MESSAGE_BYE);
+    (void)plm_message_send(link->socket, NULL, 0, &header, NULL, 0, NULL);
+    zmq_setsockopt(link->socket, ZMQ_LINGER, &linger_ms, sizeof linger_ms);
+  }
+  plm_monitor_close(link->monitor, link->socket);
+  zmq_close(link->socket);
+  link->monitor = NULL;
+  link->socket = NULL;
+  link->state = LINK_CLOSED;
+  link->connected = false;
+  link->pending_count = 0;
+  link->prepare.wanted = false;
+}
+
+/* Another socket and another incarnation, after a while that doubles. */
+static void retry_later(struct packer_link *link, int64_t now)
+{
+  packer_link_close(link, false);
+  link->backoff_ms = link->backoff_ms == 0 ? BACKOFF_LEAST_MS : 2 * link->backoff_ms;
+  if (link->backoff_ms > BACKOFF_MOST_MS) link->backoff_ms = BACKOFF_MOST_MS;
+  link->retry_ms = now + link->backoff_ms;
+}
+
+static void start_over(struct packer_link *link, int64_t now)
+{
+  packer_link_close(link, false);
+  link->retry_ms = now;
+}
+
+/* Once in a while, and at once when it is news. */
+static bool may_say(struct packer_link *link, int64_t now)
+{
+  if (link->said_ms != 0 && now - link->said_ms < SAY_MS) return false;
+  link->said_ms = now;
+  return true;
+}
+
+static void open_link(struct packer_link *link, struct packer_context *context, int64_t now)
+{
+  struct plm_error error;
+  const char *key = link->server_key[0] != '\0' ? link->server_key : NULL;
+  plm_status status = plm_endpoint_check(link->endpoint, context->keys, &error);
+  if (status == PLM_OK)
+    status = plm_socket_open(context->zmq, ZMQ_DEALER, PLM_WIRE_CONTROL_LIMIT, &link->socket,
+                             &error);
+  if (status == PLM_OK)
+    status = plm_socket_secure_client(link->socket, context->keys, key, &error);
+  if (status == PLM_OK)
+    status = plm_monitor_open(context->zmq, link->socket, &link->monitor, &error);
+  if (status == PLM_OK && zmq_connect(link->socket, link->endpoint) != 0)
+    status = plm_error_set(&error, PLM_IO, "cannot connect to %s: %s", link->endpoint,
+                           zmq_strerror(zmq_errno()));
+  if (status != PLM_OK) {
+    if (may_say(link, now)) plm_log_error(&error);
+    retry_later(link, now);
+    return;
+  }
+  if (getrandom(&link->incarnation, sizeof link->incarnation, 0) < 0)
+    link->incarnation ^= plm_clock_ns();
+  link->incarnation |= 1; /* 0 means unknown */
+  link->consumer = 0;
+  link->state = LINK_HELLO;
+  link->opened_ms = link->heard_ms = now;
+  link->hello_ms = 0;
+}
+
+static void say_hello(struct packer_link *link, struct packer_context *context, int64_t now)
+{
+  uint8_t payload[PLM_WIRE_CONTROL_LIMIT];
+  struct plm_header header = header_of(link, PLM_MESSAGE_HELLO);
+  link->hello_ms = now;
+  (void)plm_message_send(link->socket, NULL, 0, &header, payload,
+                         plm_hello_encode(&context->hello, payload), NULL); /* again in a second */
+}
+
+static void say_waiting(struct packer_link *link, int64_t now)
+{
+  if (now - link->opened_ms < HELLO_MS || !may_say(link, now)) return;
+  if (link->connected) plm_warning("%s does not answer HELLO", link->endpoint);
+  else plm_info("nobody listens at %s yet; trying again", link->endpoint);
+}
+
+void packer_link_tick(struct packer_link *link, struct packer_context *context, int64_t now)
+{
+  if (link->state == LINK_CLOSED) {
+    if (now < link->retry_ms) return;
+    open_link(link, context, now);
+    return;
+  }
+  if (link->state == LINK_HELLO) {
+    if (now - link->hello_ms >= HELLO_MS) say_hello(link, context, now);
+    say_waiting(link, now);
+    if (link->connected && now - link->heard_ms > SILENCE_MS) retry_later(link, now);
+    return;
+  }
+  if (now - link->heard_ms > SILENCE_MS) {
+    plm_warning("%s is silent for 3 s: connecting anew", link->endpoint);
+    start_over(link, now);
+  } else if (now - link->ping_ms >= PING_MS) {
+    struct plm_header header = header_of(link, PLM_MESSAGE_PING);
+    link->ping_ms = now;
+    (void)plm_message_send(link->socket, NULL, 0, &header, NULL, 0, NULL); /* silence will tell */
+  }
+}
+
+/* ---- what consumers say ------------------------------------------------------------------- */
+
+static void nack(struct packer_link *link, uint64_t request, uint64_t first,
+                 enum plm_nack_reason reason, const char *text)
+{
+  uint8_t payload[4 + PLM_WIRE_TEXT];
+  struct plm_header header = header_of(link, PLM_MESSAGE_NACK);
+  header.request = request;
+  header.first = first;
+  (void)plm_message_send(link->socket, NULL, 0, &header, payload,
+                         plm_nack_encode(reason, text, payload), NULL); /* it asks elsewhere */
+}
+
+static bool take_welcome(struct packer_link *link, struct packer_context *context,
+                         struct plm_message *message, int64_t now)
+{
+  struct plm_error error = {0};
+  struct plm_welcome welcome;
+  if (plm_welcome_decode(zmq_msg_data(&message->payload), zmq_msg_size(&message->payload),
+                         &welcome, &error) != PLM_OK ||
+      plm_plan_parameters_check(&welcome.plan, &error) != PLM_OK ||
+      !plm_hash_equal(plm_plan_hash(&welcome.plan), message->header.plan) ||
+      welcome.plan.tokenizer != context->hello.tokenizer) {
+    context->counters.invalid++;
+    if (may_say(link, now))
+      plm_warning("%s sent a WELCOME that makes no sense: %s", link->endpoint,
+                  error.what[0] != '\0' ? error.what : "another plan or tokenizer");
+    return false;
+  }
+  if (link->state == LINK_SERVING && link->consumer != message->header.consumer) return false;
+  if (link->state != LINK_SERVING)
+    plm_info("serving %s%s", link->endpoint, link->served_before ? " again" : "");
+  link->welcome = welcome;
+  link->consumer = message->header.consumer;
+  link->run_id = message->header.run_id;
+  link->plan_hash = message->header.plan;
+  link->state = LINK_SERVING;
+  link->served_before = true;
+  link->backoff_ms = 0;
+  link->said_ms = 0;
+  link->ping_ms = now;
+  for (int split = 0; split < PLM_SPLIT_COUNT; split++)
+    link->plans[split] = window_store_plan(context->store, (enum plm_split)split, &welcome.plan,
+                                           link->plan_hash);
+  return true;
+}
+
+static void take_get(struct packer_link *link, struct packer_context *context,
+                     const struct plm_message *message, int64_t now)
+{
+  const struct plm_header *header = &message->header;
+  struct plm_get get;
+  struct plm_error error;
+  if (plm_get_decode(zmq_msg_data((zmq_msg_t *)&message->payload), (size_t)header->payload_bytes,
+                     &get, &error) != PLM_OK) {
+    context->counters.invalid++;
+    return;
+  }
+  if (!plm_hash_equal(header->plan, link->plan_hash) || link->plans[header->split] == NULL ||
+      header->count == 0 || header->first < get.window_first)
+    nack(link, header->request, header->first, PLM_NACK_RANGE, "no such plan, split or chunk");
+  else if (link->pending_count == LINK_PENDING)
+    nack(link, header->request, header->first, PLM_NACK_BUSY, "too many requests");
+  else
+    link->pending[link->pending_count++] = (struct link_request){
+        header->request, header->epoch, header->first,  get.window_first,
+        header->split,   header->count, get.window,     now + get.deadline_ms};
+}
+
+static void take_sizes(struct packer_link *link, struct packer_context *context,
+                       const struct plm_header *header)
+{
+  const struct store_sizes ask = {.owner = link->incarnation,
+                                  .request = header->request,
+                                  .plan = link->plans[header->split],
+                                  .epoch = header->epoch,
+                                  .first = header->first,
+                                  .count = header->count};
+  if (ask.plan == NULL || header->count > PLM_WIRE_SIZES)
+    nack(link, header->request, header->first, PLM_NACK_RANGE, "no such windows");
+  else if (!window_store_ask_sizes(context->store, &ask))
+    nack(link, header->request, header->first, PLM_NACK_BUSY, "too many requests");
+}
+
+void packer_link_sizes(struct packer_link *link, struct packer_context *context,
+                       const struct store_sizes *sizes)
+{
+  (void)context;
+  if (sizes->error.status != PLM_OK) {
+    nack(link, sizes->request, sizes->first, PLM_NACK_FAILED, sizes->error.what);
+    return;
+  }
+  uint8_t payload[4 * PLM_WIRE_SIZES];
+  struct plm_header header = header_of(link, PLM_MESSAGE_SIZED);
+  header.request = sizes->request;
+  header.epoch = sizes->epoch;
+  header.first = sizes->first;
+  header.count = sizes->count;
+  for (int split = 0; split < PLM_SPLIT_COUNT; split++)
+    if (link->plans[split] == sizes->plan) header.split = (uint32_t)split;
+  for (uint32_t i = 0; i < sizes->count; i++)
+    for (int byte = 0; byte < 4; byte++)
+      payload[4 * i + (uint32_t)byte] = (uint8_t)(sizes->counts[i] >> (8 * byte));
+  (void)plm_message_send(link->socket, NULL, 0, &header, payload, 4 * (size_t)sizes->count, NULL);
+}
+
+static void answer_ping(struct packer_link *link, struct packer_context *context, int64_t now)
+{
+  uint8_t payload[256];
+  struct plm_header header = header_of(link, PLM_MESSAGE_PONG);
+  struct plm_packer_counters counters = context->counters;
+  counters.queue = link->pending_count;
+  counters.standby = window_store_standby(context->store);
+  counters.age_ms = (uint64_t)(now - context->started_ms);
+  (void)plm_message_send(link->socket, NULL, 0, &header, payload,
+                         plm_counters_encode(&counters, payload), NULL);
+}
+
+static void take_reject(struct packer_link *link, const struct plm_message *message, int64_t now)
+{
+  char text[PLM_WIRE_TEXT + 1];
+  plm_reject_decode(zmq_msg_data((zmq_msg_t *)&message->payload),
+                    (size_t)message->header.payload_bytes, text);
+  if (may_say(link, now)) plm_warning("%s refuses this packer: %s", link->endpoint, text);
+  retry_later(link, now);
+}
+
+/* True for WELCOME. The socket may be closed afterwards. */
+static bool take_message(struct packer_link *link, struct packer_context *context,
+                         struct plm_message *message, int64_t now)
+{
+  const struct plm_header *header = &message->header;
+  const bool known = link->state == LINK_SERVING && header->consumer == link->consumer;
+  if (header->packer != link->incarnation && header->type != PLM_MESSAGE_REHELLO) {
+    context->counters.invalid++; /* meant for an earlier incarnation of this packer */
+    return false;
+  }
+  if (link->state == LINK_SERVING && header->consumer != link->consumer &&
+      header->type != PLM_MESSAGE_REJECT) {
+    plm_info("%s has started anew", link->endpoint);
+    start_over(link, now);
+    return false;
+  }
+  link->heard_ms = now;
+  switch (header->type) {
+  case PLM_MESSAGE_WELCOME: return take_welcome(link, context, message, now);
+  case PLM_MESSAGE_REJECT: take_reject(link, message, now); return false;
+  case PLM_MESSAGE_REHELLO: start_over(link, now); return false;
+  default: break;
+  }
+  if (!known) {
+    context->counters.invalid++;
+    return false;
+  }
+  switch (header->type) {
+  case PLM_MESSAGE_GET: take_get(link, context, message, now); break;
+  case PLM_MESSAGE_SIZES: take_sizes(link, context, header); break;
+  case PLM_MESSAGE_PREPARE:
+    link->prepare = (struct link_prepare){true, header->split, header->epoch, header->first};
+    break;
+  case PLM_MESSAGE_PING: answer_ping(link, context, now); break;
+  case PLM_MESSAGE_PONG: break;
+  case PLM_MESSAGE_BYE:
+    plm_info("%s said BYE", link->endpoint);
+    retry_later(link, now);
+    break;
+  default: context->counters.invalid++; break;
+  }
+  return false;
+}
+
+static void take_events(struct packer_link *link, int64_t now)
+{
+  char reason[256];
+  enum plm_link_event event;
+  while (link->monitor != NULL &&
+         (event = plm_monitor_next(link->monitor, reason)) != PLM_LINK_NONE) {
+    if (event == PLM_LINK_CONNECTED) {
+      link->connected = true;
+      link->heard_ms = now;
+      link->hello_ms = 0;
+    } else if (event == PLM_LINK_REFUSED) {
+      if (may_say(link, now)) plm_warning("%s refuses this packer: %s", link->endpoint, reason);
+      retry_later(link, now);
+    } else if (event == PLM_LINK_LOST) {
+      if (link->state == LINK_SERVING) plm_info("lost the connection to %s", link->endpoint);
+      start_over(link, now);
+    }
+  }
+}
+
+bool packer_link_receive(struct packer_link *link, struct packer_context *context, int64_t now)
+{
+  bool welcomed = false;
+  take_events(link, now);
+  for (int i = 0; i < MESSAGES_A_TURN && link->socket != NULL; i++) {
+    struct plm_message message;
+    struct plm_error error;
+    const plm_status status = plm_message_receive(link->socket, false, &message, &error);
+    if (status == PLM_AGAIN) break;
+    if (status == PLM_OK) {
+      welcomed |= take_message(link, context, &message, now);
+      zmq_msg_close(&message.payload);
+      continue;
+    }
+    context->counters.invalid++;
+    if (may_say(link, now)) plm_warning("invalid message from %s: %s", link->endpoint, error.what);
+    if (status != PLM_PROTOCOL) retry_later(link, now);
+  }
+  return welcomed;
+}
+
+/* ---- serving ------------------------------------------------------------------------------ */
+
+static void sent(void *data, void *hint)
+{
+  (void)data;
+  packed_window_release(hint);
+}
+
+static void send_range(struct packer_link *link, struct packer_context *context,
+                       const struct link_request *request, struct packed_window *packed)
+{
+  const uint64_t begin = request->first - request->window_first;
+  if (begin >= packed->chunks || request->count > packed->chunks - begin) {
+    nack(link, request->request, request->first, PLM_NACK_RANGE, "beyond the window's chunks");
+    return;
+  }
+  const uint64_t end = begin + request->count;
+  const uint8_t *bytes = packed->bytes + packed->offset[begin];
+  struct plm_header header = header_of(link, PLM_MESSAGE_DATA);
+  header.request = request->request;
+  header.split = request->split;
+  header.epoch = request->epoch;
+  header.first = request->first;
+  header.count = request->count;
+  header.max_length = packed->max_length;
+  header.dtype = packed->token_bytes;
+  header.real_tokens = packed->tokens[end] - packed->tokens[begin];
+  header.payload_bytes = packed->offset[end] - packed->offset[begin];
+  if (header.payload_bytes > PLM_WIRE_DATA_LIMIT) {
+    nack(link, request->request, request->first, PLM_NACK_RANGE, "too much for one message");
+    return;
+  }
+  header.payload_hash = plm_hash_bytes(bytes, header.payload_bytes);
+  packed_window_hold(packed);
+  if (plm_message_send_shared(link->socket, &header, bytes, sent, packed, NULL) != PLM_OK) return;
+  struct plm_packer_counters *counters = &context->counters;
+  if (window_store_served(context->store, packed)) counters->windows++;
+  counters->chunks += request->count;
+  counters->tokens += header.real_tokens;
+  counters->padded_tokens += (uint64_t)request->count * packed->max_length;
+  counters->documents += packed->documents[end] - packed->documents[begin];
+  counters->bytes += header.payload_bytes;
+}
+
+/* True when the request is answered, one way or another. */
+static bool serve_request(struct packer_link *link, struct packer_context *context,
+                          const struct link_request *request, int64_t now)
+{
+  struct packed_window *packed = NULL;
+  struct plm_error error;
+  if (now > request->until_ms) {
+    nack(link, request->request, request->first, PLM_NACK_EXPIRED, "the deadline has passed");
+    return true;
+  }
+  switch (window_store_get(context->store, link->plans[request->split], request->epoch,
+                           request->window, true, &packed, &error)) {
+  case WINDOW_READY: send_range(link, context, request, packed); return true;
+  case WINDOW_FAILED:
+    nack(link, request->request, request->first,
+         error.status == PLM_CORRUPT ? PLM_NACK_CORRUPT : PLM_NACK_FAILED, error.what);
+    if (error.status == PLM_CORRUPT) context->fatal = error;
+    return true;
+  default: return false;
+  }
+}
+
+void packer_link_serve(struct packer_link *link, struct packer_context *context, int64_t now)
+{
+  if (link->state != LINK_SERVING) return;
+  uint32_t kept = 0;
+  uint64_t windows[STORE_WINDOWS];
+  uint32_t waiting = 0; /* distinct windows waited for: no more than the store can make */
+  for (uint32_t i = 0; i < link->pending_count; i++) {
+    const struct link_request request = link->pending[i];
+    const uint64_t key = request.window;
+    bool listed = false;
+    for (uint32_t w = 0; w < waiting; w++) listed |= windows[w] == key;
+    if ((waiting < STORE_WINDOWS || listed || now > request.until_ms) &&
+        serve_request(link, context, &request, now))
+      continue;
+    if (!listed && waiting < STORE_WINDOWS) windows[waiting++] = key;
+    link->pending[kept++] = request;
+  }
+  link->pending_count = kept;
+  struct packed_window *packed;
+  if (link->prepare.wanted && waiting < STORE_WINDOWS &&
+      link->plans[link->prepare.split] != NULL &&
+      window_store_get(context->store, link->plans[link->prepare.split], link->prepare.epoch,
+                       link->prepare.window, true, &packed, NULL) != WINDOW_ABSENT)
+    link->prepare.wanted = false;
+}

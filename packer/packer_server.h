@@ -1,0 +1,27 @@
+/* The feed server: connects to consumers, answers what they ask from the window store. */
+#ifndef PLM_PACKER_PACKER_SERVER_H
+#define PLM_PACKER_PACKER_SERVER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/base/status.h"
+#include "common/corpus/corpus.h"
+
+enum { PACKER_ENDPOINTS = 16 };
+
+struct packer_options {
+  struct plm_corpus *corpus;
+  const char *endpoints[PACKER_ENDPOINTS]; /* given with --connect */
+  uint32_t endpoint_count;
+  const char *run;  /* the run folder: endpoints.json is followed when none are given; or NULL */
+  const char *keys; /* folder with NAME.key and server.pub, or NULL */
+  unsigned threads; /* that plan and decompress */
+};
+
+/* Serves until *stop is nonzero: then says BYE and returns PLM_OK. PLM_CORRUPT: the corpus is
+ * damaged (consumers were told). */
+plm_status packer_serve(const struct packer_options *options, const volatile int *stop,
+                        struct plm_error *error);
+
+#endif

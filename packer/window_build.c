@@ -1,0 +1,108 @@
+/* A window to DATA's payload: the plan's tables first, then each group's residues straight to
+ * their places. */
+#include "packer/window_build.h"
+
+#include <stdlib.h>
+
+#include "common/plan/assemble.h"
+#include "common/wire/data.h"
+
+void packed_window_hold(struct packed_window *packed)
+{
+  atomic_fetch_add_explicit(&packed->references, 1, memory_order_relaxed);
+}
+
+void packed_window_release(struct packed_window *packed)
+{
+  if (atomic_fetch_sub_explicit(&packed->references, 1, memory_order_acq_rel) == 1)
+    packed->free(packed);
+}
+
+void packed_window_free(struct packed_window *packed)
+{
+  free(packed->bytes);
+  free(packed->offset);
+  free(packed->tokens);
+  free(packed->documents);
+  free(packed->chunk_at);
+  free(packed);
+}
+
+static plm_status reserve_table(struct packed_window *packed, size_t chunks,
+                                struct plm_error *error)
+{
+  uint64_t **columns[] = {&packed->offset, &packed->tokens, &packed->documents, &packed->chunk_at};
+  if (chunks + 1 <= packed->table_capacity) return PLM_OK;
+  const size_t capacity = chunks + chunks / 8 + 64;
+  packed->table_capacity = 0;
+  for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++) {
+    free(*columns[i]);
+    *columns[i] = malloc(capacity * sizeof **columns[i]);
+    if (*columns[i] == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for a window");
+  }
+  packed->table_capacity = capacity;
+  return PLM_OK;
+}
+
+static plm_status reserve_bytes(struct packed_window *packed, size_t bytes,
+                                struct plm_error *error)
+{
+  if (bytes <= packed->capacity) return PLM_OK;
+  free(packed->bytes);
+  packed->capacity = 0;
+  const size_t capacity = (bytes + bytes / 8 + 4095) & ~(size_t)4095;
+  packed->bytes = malloc(capacity);
+  if (packed->bytes == NULL)
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory for a window of %zu bytes", bytes);
+  packed->capacity = capacity;
+  return PLM_OK;
+}
+
+/* Where everything stands, and the documents' tables. */
+static plm_status lay_out(struct packed_window *packed, const struct plm_window *window,
+                          const struct plm_tokenizer *tokenizer, struct plm_error *error)
+{
+  PLM_TRY(reserve_table(packed, window->chunks, error));
+  uint64_t offset = 0;
+  packed->chunks = window->chunks;
+  packed->token_bytes = tokenizer->token_bytes;
+  for (uint32_t c = 0; c < window->chunks; c++) {
+    const uint32_t documents = window->chunk_begin[c + 1] - window->chunk_begin[c];
+    packed->offset[c] = offset;
+    packed->documents[c] = window->chunk_begin[c];
+    packed->chunk_at[c] =
+        (offset + 4 + (uint64_t)documents * PLM_DATA_DOCUMENT_BYTES) / tokenizer->token_bytes;
+    offset += plm_data_chunk_bytes(tokenizer, packed->max_length, documents);
+  }
+  packed->offset[window->chunks] = offset;
+  packed->documents[window->chunks] = window->document_count;
+  PLM_TRY(reserve_bytes(packed, offset, error));
+  uint64_t tokens = 0;
+  for (uint32_t c = 0; c < window->chunks; c++) {
+    uint8_t *at = packed->bytes + packed->offset[c];
+    packed->tokens[c] = tokens;
+    plm_data_write_count(window->chunk_begin[c + 1] - window->chunk_begin[c], at);
+    at += 4;
+    for (uint32_t i = window->chunk_begin[c]; i < window->chunk_begin[c + 1]; i++) {
+      plm_data_write_document(&window->documents[i], at);
+      at += PLM_DATA_DOCUMENT_BYTES;
+      tokens += window->documents[i].tokens;
+    }
+  }
+  packed->tokens[window->chunks] = tokens;
+  return PLM_OK;
+}
+
+plm_status packed_window_build(struct packed_window *packed, struct plm_window *window,
+                               struct plm_corpus_cursor *cursor, enum plm_split split,
+                               const struct plm_plan *plan, uint64_t epoch, uint64_t index,
+                               struct plm_error *error)
+{
+  const struct plm_plan_parameters *parameters = plm_plan_parameters(plan);
+  const struct plm_tokenizer *tokenizer = plm_tokenizer_of(parameters->tokenizer);
+  packed->max_length = parameters->max_length;
+  PLM_TRY(plm_plan_window(plan, epoch, index, window, error));
+  PLM_TRY(lay_out(packed, window, tokenizer, error));
+  return plm_assemble_scattered(cursor, split, plan, window, 0, window->group_count,
+                                packed->chunk_at, packed->bytes, error);
+}

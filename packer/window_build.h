@@ -1,0 +1,42 @@
+/* One window as it goes over the wire: DATA's payload of all its chunks in one buffer, which GETs
+ * cut ranges from and libzmq sends without a copy. */
+#ifndef PLM_PACKER_WINDOW_BUILD_H
+#define PLM_PACKER_WINDOW_BUILD_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/status.h"
+#include "common/corpus/corpus.h"
+#include "common/plan/plan.h"
+
+struct packed_window {
+  atomic_uint references;
+  uint8_t *bytes;
+  size_t capacity;
+  uint32_t chunks;
+  uint32_t max_length, token_bytes;
+  size_t table_capacity;
+  uint64_t *offset;    /* (chunks + 1) where each chunk begins in bytes */
+  uint64_t *tokens;    /* (chunks + 1) real tokens before it */
+  uint64_t *documents; /* (chunks + 1) documents before it */
+  uint64_t *chunk_at;  /* (chunks) where its tokens begin, in tokens */
+  void (*free)(struct packed_window *packed); /* of the last reference */
+  void *owner;
+  struct packed_window *next;
+};
+
+/* Packs (epoch, window) into `packed`, whose buffers are used again and grow when they must.
+ * window is the worker's scratch. PLM_CORRUPT names the record. */
+plm_status packed_window_build(struct packed_window *packed, struct plm_window *window,
+                               struct plm_corpus_cursor *cursor, enum plm_split split,
+                               const struct plm_plan *plan, uint64_t epoch, uint64_t index,
+                               struct plm_error *error);
+void packed_window_hold(struct packed_window *packed);
+/* Any thread. */
+void packed_window_release(struct packed_window *packed);
+/* Frees buffers and struct. */
+void packed_window_free(struct packed_window *packed);
+
+#endif

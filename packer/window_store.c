@@ -1,0 +1,421 @@
+/* The store of packed windows: three places, worker threads, buffers that come back when libzmq
+ * has sent what was cut from them. */
+#include "packer/window_store.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+enum { STORE_PLANS = 64, STORE_SPARE = 3, STORE_THREADS = 8 };
+#define STORE_ALIVE_LIMIT ((uint64_t)1 << 30) /* bytes held and not yet sent, all consumers */
+
+struct store_window {
+  struct store_plan *plan;
+  uint64_t epoch, window;
+  enum window_state state;
+  struct packed_window *packed; /* WINDOW_READY */
+  struct plm_error error;       /* WINDOW_FAILED */
+  uint64_t used_at;             /* the last pass in which it was asked for */
+  uint64_t order;               /* among those to make; 0: a worker has it */
+  bool served;
+};
+
+struct store_plan {
+  bool used;
+  enum plm_split split;
+  struct plm_plan_parameters parameters;
+  struct plm_hash hash;
+  pthread_mutex_t lock; /* of the opening */
+  struct plm_plan *plan;
+};
+
+struct worker {
+  pthread_t thread;
+  struct window_store *store;
+  struct plm_corpus_cursor *cursor;
+  struct plm_window window;
+  bool started;
+};
+
+struct window_store {
+  struct plm_corpus *corpus;
+  int wake;
+  struct store_plan plans[STORE_PLANS]; /* the I/O thread's */
+  uint64_t pass;
+  struct worker workers[STORE_THREADS];
+  unsigned worker_count;
+
+  pthread_mutex_t mutex; /* of everything below */
+  pthread_cond_t work;
+  bool closing;
+  struct store_window windows[STORE_WINDOWS];
+  uint64_t orders;
+  struct store_sizes asked[STORE_SIZES], done[STORE_SIZES];
+  unsigned asked_count, done_count, sizes_working;
+  struct packed_window *spare;
+  unsigned spare_count;
+  uint64_t alive_bytes;
+};
+
+int window_store_wake(const struct window_store *store)
+{
+  return store->wake;
+}
+
+void window_store_woken(struct window_store *store)
+{
+  uint64_t count;
+  const ssize_t ignored = read(store->wake, &count, sizeof count);
+  (void)ignored; /* nothing there: nothing to forget */
+}
+
+static void wake(struct window_store *store)
+{
+  const uint64_t one = 1;
+  const ssize_t ignored = write(store->wake, &one, sizeof one);
+  (void)ignored; /* a full counter wakes as well */
+}
+
+/* ---- buffers ------------------------------------------------------------------------------ */
+
+/* The last reference went: from libzmq's thread, or from here. */
+static void buffer_back(struct packed_window *packed)
+{
+  struct window_store *store = packed->owner;
+  pthread_mutex_lock(&store->mutex);
+  store->alive_bytes -= packed->capacity;
+  const bool keep = store->spare_count < STORE_SPARE;
+  if (keep) {
+    packed->next = store->spare;
+    store->spare = packed;
+    store->spare_count++;
+  }
+  pthread_mutex_unlock(&store->mutex);
+  if (!keep) packed_window_free(packed);
+  wake(store); /* memory for another window */
+}
+
+static struct packed_window *take_buffer(struct window_store *store)
+{
+  struct packed_window *packed = store->spare;
+  if (packed != NULL) {
+    store->spare = packed->next;
+    store->spare_count--;
+  } else if ((packed = calloc(1, sizeof *packed)) == NULL) {
+    return NULL;
+  }
+  packed->free = buffer_back;
+  packed->owner = store;
+  atomic_store(&packed->references, 1);
+  return packed;
+}
+
+/* ---- plans -------------------------------------------------------------------------------- */
+
+struct store_plan *window_store_plan(struct window_store *store, enum plm_split split,
+                                     const struct plm_plan_parameters *parameters,
+                                     struct plm_hash hash)
+{
+  for (int i = 0; i < STORE_PLANS; i++) {
+    struct store_plan *plan = &store->plans[i];
+    if (!plan->used) {
+      plan->used = true;
+      plan->split = split;
+      plan->parameters = *parameters;
+      plan->hash = hash;
+      return plan;
+    }
+    if (plan->split == split && plm_hash_equal(plan->hash, hash)) return plan;
+  }
+  return NULL;
+}
+
+static plm_status open_plan(struct window_store *store, struct store_plan *plan,
+                            struct plm_plan **opened, struct plm_error *error)
+{
+  plm_status status = PLM_OK;
+  pthread_mutex_lock(&plan->lock);
+  if (plan->plan == NULL)
+    status = plm_plan_open(&plan->parameters, plm_corpus_lengths(store->corpus, plan->split),
+                           plm_corpus_info(store->corpus)->splits[plan->split].documents,
+                           &plan->plan, error);
+  *opened = plan->plan;
+  pthread_mutex_unlock(&plan->lock);
+  return status;
+}
+
+/* ---- workers ------------------------------------------------------------------------------ */
+
+static void make_window(struct worker *worker, struct store_window *window)
+{
+  struct window_store *store = worker->store;
+  struct store_plan *plan = window->plan;
+  const uint64_t epoch = window->epoch, index = window->window;
+  struct packed_window *packed = take_buffer(store);
+  pthread_mutex_unlock(&store->mutex);
+  struct plm_error error = {0};
+  struct plm_plan *opened;
+  plm_status status = PLM_OK;
+  if (packed == NULL) status = plm_error_set(&error, PLM_NO_MEMORY, "no memory for a window");
+  if (status == PLM_OK) status = open_plan(store, plan, &opened, &error);
+  if (status == PLM_OK)
+    status = packed_window_build(packed, &worker->window, worker->cursor, plan->split, opened,
+                                 epoch, index, &error);
+  pthread_mutex_lock(&store->mutex);
+  if (packed != NULL) store->alive_bytes += packed->capacity;
+  if (status == PLM_OK) {
+    window->packed = packed;
+  } else if (packed != NULL) {
+    pthread_mutex_unlock(&store->mutex);
+    packed_window_release(packed);
+    pthread_mutex_lock(&store->mutex);
+  }
+  window->error = error;
+  window->error.status = status;
+  window->served = false;
+  window->state = status == PLM_OK ? WINDOW_READY : WINDOW_FAILED;
+}
+
+static void make_sizes(struct window_store *store, struct store_sizes *sizes)
+{
+  struct plm_plan *opened;
+  struct plm_error *error = &sizes->error;
+  const uint32_t asked = sizes->count;
+  sizes->count = 0;
+  sizes->counts = malloc((asked + 1) * sizeof *sizes->counts);
+  if (sizes->counts == NULL) {
+    (void)plm_error_set(error, PLM_NO_MEMORY, "no memory for sizes");
+    return;
+  }
+  if (plm_corpus_info(store->corpus)->splits[sizes->plan->split].documents == 0) return;
+  if (open_plan(store, sizes->plan, &opened, error) != PLM_OK) return;
+  const uint64_t windows = plm_plan_windows(opened);
+  if (sizes->first >= windows) return;
+  const uint64_t left = windows - sizes->first;
+  const uint32_t count = left < asked ? (uint32_t)left : asked;
+  if (plm_plan_window_chunks(opened, sizes->epoch, sizes->first, count, sizes->counts, error) ==
+      PLM_OK)
+    sizes->count = count;
+}
+
+static struct store_window *next_window(struct window_store *store)
+{
+  struct store_window *next = NULL;
+  for (int i = 0; i < STORE_WINDOWS; i++) {
+    struct store_window *window = &store->windows[i];
+    if (window->state == WINDOW_MAKING && window->order != 0 &&
+        (next == NULL || window->order < next->order))
+      next = window;
+  }
+  return next;
+}
+
+static void *work(void *argument)
+{
+  struct worker *worker = argument;
+  struct window_store *store = worker->store;
+  pthread_mutex_lock(&store->mutex);
+  while (!store->closing) {
+    struct store_window *window = next_window(store);
+    if (store->asked_count > 0) {
+      struct store_sizes sizes = store->asked[0];
+      memmove(store->asked, store->asked + 1, --store->asked_count * sizeof sizes);
+      store->sizes_working++;
+      pthread_mutex_unlock(&store->mutex);
+      make_sizes(store, &sizes);
+      pthread_mutex_lock(&store->mutex);
+      store->sizes_working--;
+      store->done[store->done_count++] = sizes;
+    } else if (window != NULL) {
+      window->order = 0; /* taken */
+      make_window(worker, window);
+    } else {
+      pthread_cond_wait(&store->work, &store->mutex);
+      continue;
+    }
+    wake(store);
+  }
+  pthread_mutex_unlock(&store->mutex);
+  return NULL;
+}
+
+/* ---- the I/O thread's calls --------------------------------------------------------------- */
+
+void window_store_pass(struct window_store *store)
+{
+  store->pass++;
+}
+
+static bool evictable(const struct window_store *store, const struct store_window *window)
+{
+  return window->state == WINDOW_ABSENT ||
+         (window->state != WINDOW_MAKING && window->used_at != store->pass);
+}
+
+/* The place of a window, or the one that it may have: mutex held. */
+static struct store_window *find_place(struct window_store *store, const struct store_plan *plan,
+                                       uint64_t epoch, uint64_t window, bool *found)
+{
+  struct store_window *place = NULL;
+  for (int i = 0; i < STORE_WINDOWS; i++) {
+    struct store_window *candidate = &store->windows[i];
+    *found = candidate->state != WINDOW_ABSENT && candidate->plan == plan &&
+             candidate->epoch == epoch && candidate->window == window;
+    if (*found) return candidate;
+    if (evictable(store, candidate) && (place == NULL || candidate->used_at < place->used_at))
+      place = candidate;
+  }
+  return place;
+}
+
+enum window_state window_store_get(struct window_store *store, struct store_plan *plan,
+                                   uint64_t epoch, uint64_t window, bool make,
+                                   struct packed_window **packed, struct plm_error *error)
+{
+  struct packed_window *old = NULL;
+  enum window_state state = WINDOW_ABSENT;
+  bool found;
+  pthread_mutex_lock(&store->mutex);
+  struct store_window *place = find_place(store, plan, epoch, window, &found);
+  if (found) {
+    if (make) place->used_at = store->pass;
+    state = place->state;
+    *packed = place->packed;
+    if (state == WINDOW_FAILED && error != NULL) *error = place->error;
+  } else if (make && place != NULL && store->alive_bytes <= STORE_ALIVE_LIMIT) {
+    old = place->packed;
+    *place = (struct store_window){.plan = plan,
+                                   .epoch = epoch,
+                                   .window = window,
+                                   .state = WINDOW_MAKING,
+                                   .used_at = store->pass,
+                                   .order = ++store->orders};
+    state = WINDOW_MAKING;
+    pthread_cond_signal(&store->work);
+  }
+  pthread_mutex_unlock(&store->mutex);
+  if (old != NULL) packed_window_release(old);
+  return state;
+}
+
+bool window_store_served(struct window_store *store, const struct packed_window *packed)
+{
+  bool first = false;
+  pthread_mutex_lock(&store->mutex);
+  for (int i = 0; i < STORE_WINDOWS; i++) {
+    struct store_window *window = &store->windows[i];
+    if (window->state != WINDOW_READY || window->packed != packed) continue;
+    first = !window->served;
+    window->served = true;
+  }
+  pthread_mutex_unlock(&store->mutex);
+  return first;
+}
+
+unsigned window_store_standby(struct window_store *store)
+{
+  unsigned count = 0;
+  pthread_mutex_lock(&store->mutex);
+  for (int i = 0; i < STORE_WINDOWS; i++)
+    count += store->windows[i].state == WINDOW_READY && !store->windows[i].served;
+  pthread_mutex_unlock(&store->mutex);
+  return count;
+}
+
+bool window_store_ask_sizes(struct window_store *store, const struct store_sizes *ask)
+{
+  pthread_mutex_lock(&store->mutex);
+  const bool room = store->asked_count + store->done_count + store->sizes_working < STORE_SIZES;
+  if (room) {
+    store->asked[store->asked_count] = *ask;
+    store->asked[store->asked_count++].counts = NULL;
+    pthread_cond_signal(&store->work);
+  }
+  pthread_mutex_unlock(&store->mutex);
+  return room;
+}
+
+bool window_store_take_sizes(struct window_store *store, struct store_sizes *done)
+{
+  pthread_mutex_lock(&store->mutex);
+  const bool any = store->done_count > 0;
+  if (any) *done = store->done[--store->done_count];
+  pthread_mutex_unlock(&store->mutex);
+  return any;
+}
+
+/* ---- opening ------------------------------------------------------------------------------ */
+
+plm_status window_store_open(struct plm_corpus *corpus, unsigned threads,
+                             struct window_store **store, struct plm_error *error)
+{
+  struct window_store *made = calloc(1, sizeof *made);
+  if (made == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for the windows");
+  made->corpus = corpus;
+  made->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  pthread_mutex_init(&made->mutex, NULL);
+  pthread_cond_init(&made->work, NULL);
+  for (int i = 0; i < STORE_PLANS; i++) pthread_mutex_init(&made->plans[i].lock, NULL);
+  made->worker_count = threads < 1 ? 1 : threads > STORE_THREADS ? STORE_THREADS : threads;
+  plm_status status = PLM_OK;
+  if (made->wake < 0) status = plm_error_errno(error, "cannot make an event descriptor");
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &before); /* signals belong to the main thread */
+  sigset_t faults = all;
+  sigdelset(&faults, SIGBUS); /* the corpus's own handler must see it where it happens */
+  sigdelset(&faults, SIGSEGV);
+  pthread_sigmask(SIG_SETMASK, &faults, NULL);
+  for (unsigned i = 0; i < made->worker_count && status == PLM_OK; i++) {
+    struct worker *worker = &made->workers[i];
+    worker->store = made;
+    status = plm_corpus_cursor_open(corpus, &worker->cursor, error);
+    if (status != PLM_OK) break;
+    if (pthread_create(&worker->thread, NULL, work, worker) != 0)
+      status = plm_error_set(error, PLM_NO_MEMORY, "cannot start a thread");
+    else
+      worker->started = true;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  if (status != PLM_OK) {
+    window_store_close(made);
+    return status;
+  }
+  *store = made;
+  return PLM_OK;
+}
+
+void window_store_close(struct window_store *store)
+{
+  if (store == NULL) return;
+  pthread_mutex_lock(&store->mutex);
+  store->closing = true;
+  pthread_cond_broadcast(&store->work);
+  pthread_mutex_unlock(&store->mutex);
+  for (unsigned i = 0; i < store->worker_count; i++) {
+    struct worker *worker = &store->workers[i];
+    if (worker->started) pthread_join(worker->thread, NULL);
+    if (worker->cursor != NULL) plm_corpus_cursor_close(worker->cursor);
+    plm_window_deinit(&worker->window);
+  }
+  for (int i = 0; i < STORE_WINDOWS; i++)
+    if (store->windows[i].packed != NULL) packed_window_release(store->windows[i].packed);
+  while (store->spare != NULL) {
+    struct packed_window *next = store->spare->next;
+    packed_window_free(store->spare);
+    store->spare = next;
+  }
+  for (unsigned i = 0; i < store->done_count; i++) free(store->done[i].counts);
+  for (int i = 0; i < STORE_PLANS; i++) {
+    plm_plan_close(store->plans[i].plan);
+    pthread_mutex_destroy(&store->plans[i].lock);
+  }
+  if (store->wake >= 0) close(store->wake);
+  pthread_mutex_destroy(&store->mutex);
+  pthread_cond_destroy(&store->work);
+  free(store);
+}
