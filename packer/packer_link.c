@@ -77,15 +77,12 @@ static void open_link(struct packer_link *link, struct packer_context *context, 
   const char *key = link->server_key[0] != '\0' ? link->server_key : NULL;
   plm_status status = plm_endpoint_check(link->endpoint, context->keys, &error);
   if (status == PLM_OK)
-    status = plm_socket_open(context->zmq, ZMQ_DEALER, PLM_WIRE_CONTROL_LIMIT, &link->socket,
-                             &error);
-  if (status == PLM_OK)
-    status = plm_socket_secure_client(link->socket, context->keys, key, &error);
+    status =
+        plm_socket_open(context->zmq, ZMQ_DEALER, PLM_WIRE_CONTROL_LIMIT, &link->socket, &error);
+  if (status == PLM_OK) status = plm_socket_secure_client(link->socket, context->keys, key, &error);
   if (status == PLM_OK)
     status = plm_monitor_open(context->zmq, link->socket, &link->monitor, &error);
-  if (status == PLM_OK && zmq_connect(link->socket, link->endpoint) != 0)
-    status = plm_error_set(&error, PLM_IO, "cannot connect to %s: %s", link->endpoint,
-                           zmq_strerror(zmq_errno()));
+  if (status == PLM_OK) status = plm_socket_connect(link->socket, link->endpoint, &error);
   if (status != PLM_OK) {
     if (may_say(link, now)) plm_log_error(&error);
     retry_later(link, now);
@@ -112,8 +109,10 @@ static void say_hello(struct packer_link *link, struct packer_context *context, 
 static void say_waiting(struct packer_link *link, int64_t now)
 {
   if (now - link->opened_ms < HELLO_MS || !may_say(link, now)) return;
-  if (link->connected) plm_warning("%s does not answer HELLO", link->endpoint);
-  else plm_info("nobody listens at %s yet; trying again", link->endpoint);
+  if (link->connected)
+    plm_warning("%s does not answer HELLO", link->endpoint);
+  else
+    plm_info("nobody listens at %s yet; trying again", link->endpoint);
 }
 
 void packer_link_tick(struct packer_link *link, struct packer_context *context, int64_t now)
@@ -157,8 +156,8 @@ static bool take_welcome(struct packer_link *link, struct packer_context *contex
 {
   struct plm_error error = {0};
   struct plm_welcome welcome;
-  if (plm_welcome_decode(zmq_msg_data(&message->payload), zmq_msg_size(&message->payload),
-                         &welcome, &error) != PLM_OK ||
+  if (plm_welcome_decode(zmq_msg_data(&message->payload), zmq_msg_size(&message->payload), &welcome,
+                         &error) != PLM_OK ||
       plm_plan_parameters_check(&welcome.plan, &error) != PLM_OK ||
       !plm_hash_equal(plm_plan_hash(&welcome.plan), message->header.plan) ||
       welcome.plan.tokenizer != context->hello.tokenizer) {
@@ -181,8 +180,8 @@ static bool take_welcome(struct packer_link *link, struct packer_context *contex
   link->said_ms = 0;
   link->ping_ms = now;
   for (int split = 0; split < PLM_SPLIT_COUNT; split++)
-    link->plans[split] = window_store_plan(context->store, (enum plm_split)split, &welcome.plan,
-                                           link->plan_hash);
+    link->plans[split] =
+        window_store_plan(context->store, (enum plm_split)split, &welcome.plan, link->plan_hash);
   return true;
 }
 
@@ -203,9 +202,9 @@ static void take_get(struct packer_link *link, struct packer_context *context,
   else if (link->pending_count == LINK_PENDING)
     nack(link, header->request, header->first, PLM_NACK_BUSY, "too many requests");
   else
-    link->pending[link->pending_count++] = (struct link_request){
-        header->request, header->epoch, header->first,  get.window_first,
-        header->split,   header->count, get.window,     now + get.deadline_ms};
+    link->pending[link->pending_count++] =
+        (struct link_request){header->request, header->epoch, header->first, get.window_first,
+                              header->split,   header->count, get.window,    now + get.deadline_ms};
 }
 
 static void take_sizes(struct packer_link *link, struct packer_context *context,
@@ -436,8 +435,7 @@ void packer_link_serve(struct packer_link *link, struct packer_context *context,
   }
   link->pending_count = kept;
   struct packed_window *packed;
-  if (link->prepare.wanted && waiting < STORE_WINDOWS &&
-      link->plans[link->prepare.split] != NULL &&
+  if (link->prepare.wanted && waiting < STORE_WINDOWS && link->plans[link->prepare.split] != NULL &&
       window_store_get(context->store, link->plans[link->prepare.split], link->prepare.epoch,
                        link->prepare.window, true, &packed, NULL) != WINDOW_ABSENT)
     link->prepare.wanted = false;

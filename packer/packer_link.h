@@ -38,7 +38,7 @@ struct packer_context {
 
 struct packer_link {
   bool used;
-  bool from_run;         /* its endpoint follows endpoints.json under this key */
+  bool from_run; /* its endpoint follows endpoints.json under this key */
   const char *run_key;
   char endpoint[256];
   char server_key[PLM_KEY_TEXT]; /* "" : server.pub */

@@ -88,8 +88,8 @@ static void write_line(struct packer_metrics *metrics, const struct plm_packer_c
   metrics->written_ms = now;
 }
 
-void packer_metrics_tick(struct packer_metrics *metrics,
-                         const struct plm_packer_counters *counters, int64_t now)
+void packer_metrics_tick(struct packer_metrics *metrics, const struct plm_packer_counters *counters,
+                         int64_t now)
 {
   if (metrics == NULL || now - metrics->written_ms < LINE_MS) return;
   if (counters->chunks == metrics->before.chunks) {

@@ -9,8 +9,8 @@ struct packer_metrics;
 plm_status packer_metrics_open(const char *run, const struct plm_hello *who,
                                struct packer_metrics **metrics, struct plm_error *error);
 /* Writes a line when it is time and something was served. metrics may be NULL. */
-void packer_metrics_tick(struct packer_metrics *metrics,
-                         const struct plm_packer_counters *counters, int64_t now);
+void packer_metrics_tick(struct packer_metrics *metrics, const struct plm_packer_counters *counters,
+                         int64_t now);
 void packer_metrics_close(struct packer_metrics *metrics,
                           const struct plm_packer_counters *counters, int64_t now);
 

@@ -116,8 +116,7 @@ static void wait_for_work(struct server *server)
 {
   zmq_pollitem_t items[2 * PACKER_ENDPOINTS + 1];
   int count = 0;
-  items[count++] =
-      (zmq_pollitem_t){NULL, window_store_wake(server->context.store), ZMQ_POLLIN, 0};
+  items[count++] = (zmq_pollitem_t){NULL, window_store_wake(server->context.store), ZMQ_POLLIN, 0};
   for (int i = 0; i < PACKER_ENDPOINTS; i++) {
     const struct packer_link *link = &server->links[i];
     if (!link->used || link->socket == NULL) continue;

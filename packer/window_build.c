@@ -44,8 +44,7 @@ static plm_status reserve_table(struct packed_window *packed, size_t chunks,
   return PLM_OK;
 }
 
-static plm_status reserve_bytes(struct packed_window *packed, size_t bytes,
-                                struct plm_error *error)
+static plm_status reserve_bytes(struct packed_window *packed, size_t bytes, struct plm_error *error)
 {
   if (bytes <= packed->capacity) return PLM_OK;
   free(packed->bytes);

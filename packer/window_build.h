@@ -18,10 +18,10 @@ struct packed_window {
   uint32_t chunks;
   uint32_t max_length, token_bytes;
   size_t table_capacity;
-  uint64_t *offset;    /* (chunks + 1) where each chunk begins in bytes */
-  uint64_t *tokens;    /* (chunks + 1) real tokens before it */
-  uint64_t *documents; /* (chunks + 1) documents before it */
-  uint64_t *chunk_at;  /* (chunks) where its tokens begin, in tokens */
+  uint64_t *offset;                           /* (chunks + 1) where each chunk begins in bytes */
+  uint64_t *tokens;                           /* (chunks + 1) real tokens before it */
+  uint64_t *documents;                        /* (chunks + 1) documents before it */
+  uint64_t *chunk_at;                         /* (chunks) where its tokens begin, in tokens */
   void (*free)(struct packed_window *packed); /* of the last reference */
   void *owner;
   struct packed_window *next;

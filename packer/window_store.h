@@ -49,7 +49,7 @@ struct store_sizes {
   uint64_t owner, request; /* the caller's */
   struct store_plan *plan;
   uint64_t epoch, first;
-  uint32_t count;     /* asked for; given: fewer where the epoch ends */
+  uint32_t count; /* asked for; given: fewer where the epoch ends */
   uint32_t *counts;
   struct plm_error error; /* status PLM_OK: counts are there */
 };

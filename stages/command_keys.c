@@ -52,9 +52,10 @@ const struct plm_command plm_command_keys = {
     .name = "keys",
     .operands = "DIR [--client NAME]",
     .summary = "make CURVE keys for consumers and packers",
-    .details = "Writes server.key and server.pub, and with --client a pair under clients/; secret\n"
-               "keys have mode 0600, keys that are there stay as they are. Whoever has a key under\n"
-               "clients/*.pub may join the run; the list is read again whenever somebody knocks.",
+    .details =
+        "Writes server.key and server.pub, and with --client a pair under clients/; secret\n"
+        "keys have mode 0600, keys that are there stay as they are. Whoever has a key under\n"
+        "clients/*.pub may join the run; the list is read again whenever somebody knocks.",
     .options = options,
     .run = run,
 };

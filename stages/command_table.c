@@ -12,7 +12,8 @@
   X(config)         \
   X(checkpoints)    \
   X(trace)          \
-  X(completion)
+  X(completion)     \
+  X(keys)
 /* clang-format on */
 
 #define DECLARE(name) extern const struct plm_command plm_command_##name;

@@ -98,8 +98,7 @@ plm_status plm_announcer_open(const char *endpoint, const char *keys,
   if (status == PLM_OK)
     status = plm_socket_open(made->context, ZMQ_PUB, MESSAGE_LIMIT, &made->socket, error);
   if (status == PLM_OK) status = plm_socket_secure_server(made->socket, keys, error);
-  if (status == PLM_OK)
-    status = plm_socket_bind(made->socket, endpoint, keys, made->bound, error);
+  if (status == PLM_OK) status = plm_socket_bind(made->socket, endpoint, keys, made->bound, error);
   if (status != PLM_OK) {
     plm_announcer_close(made);
     return status;
@@ -118,7 +117,8 @@ void plm_announcer_send(struct plm_announcer *announcer, const struct plm_announ
   uint8_t bytes[MESSAGE_LIMIT];
   const size_t size = encode(message, bytes);
   pthread_mutex_lock(&announcer->mutex);
-  (void)zmq_send(announcer->socket, bytes, size, ZMQ_DONTWAIT); /* a hint: the folder is the truth */
+  (void)zmq_send(announcer->socket, bytes, size,
+                 ZMQ_DONTWAIT); /* a hint: the folder is the truth */
   pthread_mutex_unlock(&announcer->mutex);
 }
 
@@ -150,10 +150,9 @@ plm_status plm_listener_open(const char *endpoint, const char *keys,
   if (status == PLM_OK)
     status = plm_socket_open(made->context, ZMQ_SUB, MESSAGE_LIMIT, &made->socket, error);
   if (status == PLM_OK) status = plm_socket_secure_client(made->socket, keys, NULL, error);
-  if (status == PLM_OK && (zmq_setsockopt(made->socket, ZMQ_SUBSCRIBE, "", 0) != 0 ||
-                           zmq_connect(made->socket, endpoint) != 0))
-    status = plm_error_set(error, PLM_IO, "cannot connect to %s: %s", endpoint,
-                           zmq_strerror(zmq_errno()));
+  if (status == PLM_OK && zmq_setsockopt(made->socket, ZMQ_SUBSCRIBE, "", 0) != 0)
+    status = plm_error_set(error, PLM_IO, "cannot subscribe: %s", zmq_strerror(zmq_errno()));
+  if (status == PLM_OK) status = plm_socket_connect(made->socket, endpoint, error);
   if (status != PLM_OK) {
     plm_listener_close(made);
     return status;
@@ -179,8 +178,7 @@ plm_status plm_listener_wait(struct plm_announcement_listener *listener, int tim
     int more = 0;
     size_t option = sizeof more;
     zmq_getsockopt(listener->socket, ZMQ_RCVMORE, &more, &option);
-    if (size >= 0 && (size_t)size <= sizeof bytes && !more &&
-        decode(bytes, (size_t)size, message))
+    if (size >= 0 && (size_t)size <= sizeof bytes && !more && decode(bytes, (size_t)size, message))
       return PLM_OK;
   }
 }

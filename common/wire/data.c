@@ -50,8 +50,7 @@ void plm_data_write_count(uint32_t documents, uint8_t *bytes)
 }
 
 /* Loops over whole ranges so that the compiler vectorises them. */
-static bool tokens_valid(const struct plm_tokenizer *tokenizer, const uint8_t *tokens,
-                         size_t count)
+static bool tokens_valid(const struct plm_tokenizer *tokenizer, const uint8_t *tokens, size_t count)
 {
   if (tokenizer->token_bytes == 1) {
     uint8_t most = 0;

@@ -191,7 +191,7 @@ void plm_feed_seek(struct plm_feed *feed, enum plm_split split, uint64_t epoch, 
   pthread_mutex_lock(&feed->mutex);
   seek(feed, split, epoch, chunk);
   feed->handed_out = 0;
-  feed->wanted = true; /* packers may begin */
+  feed->wanted = true;                                                    /* packers may begin */
   if (feed->failed.status == PLM_NOT_FOUND) feed->failed.status = PLM_OK; /* another split */
   pthread_mutex_unlock(&feed->mutex);
   feed_wake(feed);
@@ -290,8 +290,7 @@ plm_status plm_feed_corpus(struct plm_feed *feed, const volatile int *stop,
   struct waiting waiting = {0};
   plm_status status = PLM_OK;
   pthread_mutex_lock(&feed->mutex);
-  while (!feed->corpus_known && status == PLM_OK)
-    status = wait_slice(feed, &waiting, stop, error);
+  while (!feed->corpus_known && status == PLM_OK) status = wait_slice(feed, &waiting, stop, error);
   if (status == PLM_OK) *corpus = feed->corpus;
   pthread_mutex_unlock(&feed->mutex);
   return status;
@@ -310,8 +309,10 @@ static plm_status take_batch(struct plm_feed *feed, uint32_t chunks, struct feed
 {
   const size_t bytes = (size_t)chunks * feed->plan.max_length * feed->tokenizer->token_bytes;
   struct feed_batch *batch = feed->free_batches;
-  if (batch != NULL) feed->free_batches = batch->next;
-  else if ((batch = calloc(1, sizeof *batch)) == NULL) return no_memory(error);
+  if (batch != NULL)
+    feed->free_batches = batch->next;
+  else if ((batch = calloc(1, sizeof *batch)) == NULL)
+    return no_memory(error);
   batch->next = feed->used_batches;
   feed->used_batches = batch;
   batch->document_count = 0;

@@ -50,8 +50,10 @@ static void ask_third(struct plm_feed *feed, int64_t now)
 static void name_of(struct plm_feed *feed, const struct feed_ask *ask, char name[96])
 {
   const struct feed_peer *peer = feed_peer_serial(feed, ask->peer);
-  if (peer != NULL) snprintf(name, 96, "%s", peer->name);
-  else snprintf(name, 96, "a packer that left (%016llx)", (unsigned long long)ask->packer_id);
+  if (peer != NULL)
+    snprintf(name, 96, "%s", peer->name);
+  else
+    snprintf(name, 96, "a packer that left (%016llx)", (unsigned long long)ask->packer_id);
 }
 
 void feed_dispute_open(struct plm_feed *feed, const struct feed_answered *answered,

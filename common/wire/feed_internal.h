@@ -18,14 +18,14 @@
 #include "common/wire/socket.h"
 
 enum {
-  FEED_PEERS = 256,         /* packers at once */
-  FEED_BANNED = 64,         /* identities remembered as dropped */
-  FEED_INVALID_MOST = 8,    /* invalid messages of a peer before it is dropped */
-  FEED_ASKS = 3,            /* packers asked for one range */
-  FEED_HISTORY = 512,       /* answered ranges whose second answer may still come */
-  FEED_EPOCHS = 4,          /* epochs whose sizes are known */
-  FEED_SIZES_BLOCK = 16,    /* windows in one SIZES */
-  FEED_SILENCE_MS = 3000,   /* a peer unheard this long is gone */
+  FEED_PEERS = 256,       /* packers at once */
+  FEED_BANNED = 64,       /* identities remembered as dropped */
+  FEED_INVALID_MOST = 8,  /* invalid messages of a peer before it is dropped */
+  FEED_ASKS = 3,          /* packers asked for one range */
+  FEED_HISTORY = 512,     /* answered ranges whose second answer may still come */
+  FEED_EPOCHS = 4,        /* epochs whose sizes are known */
+  FEED_SIZES_BLOCK = 16,  /* windows in one SIZES */
+  FEED_SILENCE_MS = 3000, /* a peer unheard this long is gone */
   FEED_PING_MS = 1000,
   FEED_LATE_MS = 250,       /* most that a request may be late before the standby is asked */
   FEED_DEADLINE_MS = 10000, /* of a GET */
@@ -72,7 +72,7 @@ struct feed_range {
   uint64_t bytes; /* an estimate until it is ready */
   uint64_t home;  /* serial of the packer its window was given to */
   struct feed_ask asks[FEED_ASKS];
-  int64_t retry_ms; /* not before */
+  int64_t retry_ms;  /* not before */
   zmq_msg_t payload; /* when ready */
   struct plm_hash hash;
   uint64_t real_tokens;
@@ -107,7 +107,7 @@ struct feed_sizes {
   bool used;
   enum plm_split split;
   uint64_t epoch;
-  uint64_t known; /* windows [0, known) */
+  uint64_t known;  /* windows [0, known) */
   uint64_t chunks; /* their sum */
   bool complete;   /* known is all there are */
   uint32_t *counts;
@@ -155,7 +155,7 @@ struct plm_feed {
   int64_t logged_refusal_ms, logged_invalid_ms, allowed_checked_ms;
 
   pthread_mutex_t mutex;
-  pthread_cond_t changed; /* something became ready, known or failed */
+  pthread_cond_t changed;     /* something became ready, known or failed */
   struct plm_welcome welcome; /* its peers may be set anew */
   struct plm_hash fingerprint;
   bool fingerprint_known, corpus_known;
@@ -165,34 +165,34 @@ struct plm_feed {
   uint64_t next_serial, next_request, rotation;
 
   enum plm_split split;
-  uint64_t epoch, chunk;         /* of the next chunk handed out */
-  bool seeking;                  /* place (epoch, chunk) among the windows before asking */
+  uint64_t epoch, chunk; /* of the next chunk handed out */
+  bool seeking;          /* place (epoch, chunk) among the windows before asking */
   uint64_t ask_epoch, ask_window, ask_window_first;
-  uint32_t ask_chunk;            /* next to ask for, within the window */
-  uint64_t home;                 /* serial of the packer that serves ask_window */
-  uint64_t prepared;             /* serial of the one that has the next */
+  uint32_t ask_chunk; /* next to ask for, within the window */
+  uint64_t home;      /* serial of the packer that serves ask_window */
+  uint64_t prepared;  /* serial of the one that has the next */
   bool home_chosen;
   struct feed_range *head, **tail; /* ranges in order */
   struct feed_range *spare;
-  uint64_t credit, in_flight;    /* bytes: allowed, asked for or ready */
+  uint64_t credit, in_flight; /* bytes: allowed, asked for or ready */
   struct feed_sizes sizes[FEED_EPOCHS];
-  bool sizes_wanted;             /* by plm_feed_epoch_chunks */
+  bool sizes_wanted; /* by plm_feed_epoch_chunks */
   enum plm_split sizes_split;
   uint64_t sizes_epoch;
   struct feed_answered history[FEED_HISTORY];
   unsigned history_next;
   struct feed_dispute dispute;
-  bool wanted;                   /* the caller has asked for chunks since the seek */
-  bool starved;                  /* it waits, or waited since the last measurement */
-  bool reading;                  /* the caller copies from the head without the mutex */
-  struct plm_error failed;       /* not OK: every call ends with it */
-  int64_t progress_ms;           /* last DATA, WELCOME or start of waiting */
+  bool wanted;             /* the caller has asked for chunks since the seek */
+  bool starved;            /* it waits, or waited since the last measurement */
+  bool reading;            /* the caller copies from the head without the mutex */
+  struct plm_error failed; /* not OK: every call ends with it */
+  int64_t progress_ms;     /* last DATA, WELCOME or start of waiting */
 
-  uint64_t consumed_bytes;       /* by the caller since the start */
-  uint64_t rate_bytes;           /* consumed_bytes when the rate was last measured */
+  uint64_t consumed_bytes; /* by the caller since the start */
+  uint64_t rate_bytes;     /* consumed_bytes when the rate was last measured */
   int64_t rate_ms;
-  double rate;                   /* bytes a second */
-  uint64_t handed_out;           /* chunks since the seek */
+  double rate;         /* bytes a second */
+  uint64_t handed_out; /* chunks since the seek */
   struct feed_batch *free_batches, *used_batches;
   struct plm_feed_counters counters;
 };

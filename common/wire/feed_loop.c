@@ -43,8 +43,8 @@ static plm_status check_data(const struct plm_feed *feed, struct plm_message *me
       header->max_length != feed->plan.max_length ||
       header->dtype != feed->tokenizer->token_bytes || header->count == 0)
     return plm_error_set(error, PLM_PROTOCOL, "DATA of another plan");
-  const struct plm_data_shape shape = {feed->tokenizer, feed->plan.max_length,
-                                       feed->plan.alignment, header->count};
+  const struct plm_data_shape shape = {feed->tokenizer, feed->plan.max_length, feed->plan.alignment,
+                                       header->count};
   PLM_TRY(plm_data_check(&shape, zmq_msg_data(&message->payload), (size_t)header->payload_bytes,
                          real_tokens, error));
   if (*real_tokens != header->real_tokens)
@@ -56,8 +56,8 @@ static void rehello(struct plm_feed *feed, const struct plm_message *message)
 {
   struct plm_header header = feed_header(feed, PLM_MESSAGE_REHELLO, NULL);
   header.packer = message->header.packer;
-  (void)plm_message_send(feed->router, message->identity, message->identity_bytes, &header, NULL,
-                         0, NULL); /* gone already: nothing to say */
+  (void)plm_message_send(feed->router, message->identity, message->identity_bytes, &header, NULL, 0,
+                         NULL); /* gone already: nothing to say */
 }
 
 static void take_pong(struct plm_feed *feed, struct feed_peer *peer, struct plm_message *message)
@@ -95,8 +95,10 @@ static void take_from_peer(struct plm_feed *feed, struct feed_peer *peer,
       count_invalid(feed, peer, "DATA does not answer what was asked");
     break;
   case PLM_MESSAGE_SIZED:
-    if (!feed_sizes_answer(feed, message, error)) feed->counters.dropped++;
-    else if (error->status == PLM_PROTOCOL) count_invalid(feed, peer, error->what);
+    if (!feed_sizes_answer(feed, message, error))
+      feed->counters.dropped++;
+    else if (error->status == PLM_PROTOCOL)
+      count_invalid(feed, peer, error->what);
     break;
   case PLM_MESSAGE_NACK: feed_ranges_nack(feed, peer, message); break;
   case PLM_MESSAGE_PING: answer_ping(feed, peer); break;

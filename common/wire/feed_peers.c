@@ -8,8 +8,7 @@ struct feed_peer *feed_peer_find(struct plm_feed *feed, const uint8_t *identity,
 {
   for (int i = 0; i < FEED_PEERS; i++) {
     struct feed_peer *peer = &feed->peers[i];
-    if (peer->used && peer->identity_bytes == bytes &&
-        memcmp(peer->identity, identity, bytes) == 0)
+    if (peer->used && peer->identity_bytes == bytes && memcmp(peer->identity, identity, bytes) == 0)
       return peer;
   }
   return NULL;

@@ -10,8 +10,10 @@
 static struct feed_range *make_range(struct plm_feed *feed)
 {
   struct feed_range *range = feed->spare;
-  if (range != NULL) feed->spare = range->next;
-  else range = malloc(sizeof *range);
+  if (range != NULL)
+    feed->spare = range->next;
+  else
+    range = malloc(sizeof *range);
   if (range != NULL) memset(range, 0, sizeof *range);
   return range;
 }
@@ -268,8 +270,7 @@ static void measure(struct plm_feed *feed, int64_t now)
 {
   const int64_t elapsed = now - feed->rate_ms;
   if (elapsed < 250) return;
-  const double rate =
-      1e3 * (double)(feed->consumed_bytes - feed->rate_bytes) / (double)elapsed;
+  const double rate = 1e3 * (double)(feed->consumed_bytes - feed->rate_bytes) / (double)elapsed;
   feed->rate_bytes = feed->consumed_bytes;
   feed->rate_ms = now;
   feed->rate = feed->rate > 0 ? 0.7 * feed->rate + 0.3 * rate : rate;

@@ -122,8 +122,7 @@ plm_status plm_keys_write(const char *directory, const char *client, int *made,
   return PLM_OK;
 }
 
-plm_status plm_keys_server(const char *directory, struct plm_keypair *pair,
-                           struct plm_error *error)
+plm_status plm_keys_server(const char *directory, struct plm_keypair *pair, struct plm_error *error)
 {
   plm_status status = read_pair(directory, "server.key", pair, error);
   if (status == PLM_NOT_FOUND)
@@ -145,8 +144,8 @@ static bool find_client(const char *directory, char name[256])
       continue;
     char public_name[256], path[PLM_PATH_SIZE];
     snprintf(public_name, sizeof public_name, "%.*s.pub", (int)length - 4, entry->d_name);
-    const bool has_public = plm_path_join(path, directory, public_name, NULL) == PLM_OK &&
-                            plm_file_exists(path);
+    const bool has_public =
+        plm_path_join(path, directory, public_name, NULL) == PLM_OK && plm_file_exists(path);
     if (found && (has_public < found_public ||
                   (has_public == found_public && strcmp(entry->d_name, name) > 0)))
       continue;

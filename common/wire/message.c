@@ -7,10 +7,9 @@
 static const struct {
   const char *name;
   size_t least, most;
-} kinds[PLM_MESSAGE_COUNT] = {
-    [PLM_MESSAGE_NONE] = {"none", 0, 0},
+} kinds[PLM_MESSAGE_COUNT] = {[PLM_MESSAGE_NONE] = {"none", 0, 0},
 #define PLM_MESSAGE_ROW(name, least, most) [PLM_MESSAGE_##name] = {#name, least, most},
-    PLM_MESSAGE_LIST(PLM_MESSAGE_ROW)
+                              PLM_MESSAGE_LIST(PLM_MESSAGE_ROW)
 #undef PLM_MESSAGE_ROW
 };
 
@@ -291,11 +290,15 @@ plm_status plm_welcome_decode(const void *bytes, size_t size, struct plm_welcome
 
 /* The order of the fields on the wire. */
 static const size_t counter_offsets[] = {
-    offsetof(struct plm_packer_counters, windows),  offsetof(struct plm_packer_counters, chunks),
-    offsetof(struct plm_packer_counters, documents), offsetof(struct plm_packer_counters, tokens),
+    offsetof(struct plm_packer_counters, windows),
+    offsetof(struct plm_packer_counters, chunks),
+    offsetof(struct plm_packer_counters, documents),
+    offsetof(struct plm_packer_counters, tokens),
     offsetof(struct plm_packer_counters, padded_tokens),
-    offsetof(struct plm_packer_counters, bytes),    offsetof(struct plm_packer_counters, invalid),
-    offsetof(struct plm_packer_counters, queue),    offsetof(struct plm_packer_counters, standby),
+    offsetof(struct plm_packer_counters, bytes),
+    offsetof(struct plm_packer_counters, invalid),
+    offsetof(struct plm_packer_counters, queue),
+    offsetof(struct plm_packer_counters, standby),
     offsetof(struct plm_packer_counters, age_ms),
 };
 enum { COUNTERS = sizeof counter_offsets / sizeof counter_offsets[0] };
@@ -308,8 +311,8 @@ size_t plm_counters_encode(const struct plm_packer_counters *counters, uint8_t *
   return out.size;
 }
 
-plm_status plm_counters_decode(const void *bytes, size_t size,
-                               struct plm_packer_counters *counters, struct plm_error *error)
+plm_status plm_counters_decode(const void *bytes, size_t size, struct plm_packer_counters *counters,
+                               struct plm_error *error)
 {
   struct reader in = {bytes, size, false};
   for (int i = 0; i < COUNTERS; i++)
@@ -355,8 +358,8 @@ void plm_reject_decode(const void *bytes, size_t size, char *text)
   text[size] = '\0';
 }
 
-plm_status plm_nack_decode(const void *bytes, size_t size, enum plm_nack_reason *reason,
-                           char *text, struct plm_error *error)
+plm_status plm_nack_decode(const void *bytes, size_t size, enum plm_nack_reason *reason, char *text,
+                           struct plm_error *error)
 {
   struct reader in = {bytes, size, false};
   *reason = (enum plm_nack_reason)get_below(&in, 4, PLM_NACK_COUNT);

@@ -34,7 +34,7 @@
 #include "common/plan/plan.h"
 
 enum {
-  PLM_WIRE_VERSION = 1,    /* the protocol; HELLO carries the range a packer speaks */
+  PLM_WIRE_VERSION = 1, /* the protocol; HELLO carries the range a packer speaks */
   PLM_HEADER_BYTES = 136,
   PLM_WIRE_PEERS = 8,      /* other consumers in WELCOME */
   PLM_WIRE_SIZES = 4096,   /* windows in one SIZES */
@@ -42,24 +42,24 @@ enum {
   PLM_WIRE_IDENTITY = 256, /* bytes of a ROUTER's peer identity */
   PLM_WIRE_CHUNKS = 1 << 20,
 };
-#define PLM_WIRE_MAGIC 0x464D4C50u               /* "PLMF" */
-#define PLM_WIRE_DATA_LIMIT ((size_t)64 << 20)   /* ZMQ_MAXMSGSIZE of a consumer */
+#define PLM_WIRE_MAGIC 0x464D4C50u                /* "PLMF" */
+#define PLM_WIRE_DATA_LIMIT ((size_t)64 << 20)    /* ZMQ_MAXMSGSIZE of a consumer */
 #define PLM_WIRE_CONTROL_LIMIT ((size_t)64 << 10) /* ZMQ_MAXMSGSIZE of a packer */
 
 /* name, least and greatest payload in bytes */
-#define PLM_MESSAGE_LIST(X)                      \
-  X(HELLO, 64, PLM_WIRE_CONTROL_LIMIT)           \
-  X(WELCOME, 32, PLM_WIRE_CONTROL_LIMIT)         \
-  X(REJECT, 0, PLM_WIRE_TEXT)                    \
-  X(REHELLO, 0, 0)                               \
-  X(SIZES, 0, 0)                                 \
-  X(SIZED, 0, 4 * (size_t)PLM_WIRE_SIZES)        \
-  X(PREPARE, 0, 0)                               \
-  X(GET, 16, 16)                                 \
-  X(DATA, 4, PLM_WIRE_DATA_LIMIT)                \
-  X(NACK, 4, 4 + PLM_WIRE_TEXT)                  \
-  X(PING, 0, 0)                                  \
-  X(PONG, 0, 256)                                \
+#define PLM_MESSAGE_LIST(X)               \
+  X(HELLO, 64, PLM_WIRE_CONTROL_LIMIT)    \
+  X(WELCOME, 32, PLM_WIRE_CONTROL_LIMIT)  \
+  X(REJECT, 0, PLM_WIRE_TEXT)             \
+  X(REHELLO, 0, 0)                        \
+  X(SIZES, 0, 0)                          \
+  X(SIZED, 0, 4 * (size_t)PLM_WIRE_SIZES) \
+  X(PREPARE, 0, 0)                        \
+  X(GET, 16, 16)                          \
+  X(DATA, 4, PLM_WIRE_DATA_LIMIT)         \
+  X(NACK, 4, 4 + PLM_WIRE_TEXT)           \
+  X(PING, 0, 0)                           \
+  X(PONG, 0, 256)                         \
   X(BYE, 0, 0)
 
 enum plm_message_type {
@@ -113,7 +113,8 @@ struct plm_welcome {
 
 /* A packer's counters since it started, in PONG. */
 struct plm_packer_counters {
-  uint64_t windows, chunks, documents, tokens, padded_tokens, bytes, invalid, queue, standby, age_ms;
+  uint64_t windows, chunks, documents, tokens, padded_tokens, bytes, invalid, queue, standby,
+      age_ms;
 };
 
 enum plm_nack_reason {
@@ -135,8 +136,8 @@ size_t plm_welcome_encode(const struct plm_welcome *welcome, uint8_t *bytes);
 plm_status plm_welcome_decode(const void *bytes, size_t size, struct plm_welcome *welcome,
                               struct plm_error *error);
 size_t plm_counters_encode(const struct plm_packer_counters *counters, uint8_t *bytes);
-plm_status plm_counters_decode(const void *bytes, size_t size,
-                               struct plm_packer_counters *counters, struct plm_error *error);
+plm_status plm_counters_decode(const void *bytes, size_t size, struct plm_packer_counters *counters,
+                               struct plm_error *error);
 
 struct plm_get {
   uint32_t deadline_ms; /* from its arrival */
@@ -149,8 +150,8 @@ plm_status plm_get_decode(const void *bytes, size_t size, struct plm_get *get,
 
 size_t plm_nack_encode(enum plm_nack_reason reason, const char *text, uint8_t *bytes);
 /* text has PLM_WIRE_TEXT + 1 places; unprintable bytes become '?'. */
-plm_status plm_nack_decode(const void *bytes, size_t size, enum plm_nack_reason *reason,
-                           char *text, struct plm_error *error);
+plm_status plm_nack_decode(const void *bytes, size_t size, enum plm_nack_reason *reason, char *text,
+                           struct plm_error *error);
 void plm_reject_decode(const void *bytes, size_t size, char *text);
 
 #endif

@@ -24,8 +24,7 @@ plm_status plm_monitor_open(void *context, void *socket, struct plm_monitor **mo
                      ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
   if (zmq_socket_monitor(socket, name, events) == 0) {
     made->pair = zmq_socket(context, ZMQ_PAIR);
-    if (made->pair != NULL &&
-        zmq_setsockopt(made->pair, ZMQ_LINGER, &zero, sizeof zero) == 0 &&
+    if (made->pair != NULL && zmq_setsockopt(made->pair, ZMQ_LINGER, &zero, sizeof zero) == 0 &&
         zmq_connect(made->pair, name) == 0) {
       *monitor = made;
       return PLM_OK;
@@ -78,7 +77,9 @@ enum plm_link_event plm_monitor_next(struct plm_monitor *monitor, char reason[25
   case ZMQ_EVENT_HANDSHAKE_FAILED_AUTH:
     snprintf(reason, 256, "the key is not on the consumer's list (status %u)", value);
     return PLM_LINK_REFUSED;
-  case ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL: explain_protocol(value, reason); return PLM_LINK_REFUSED;
+  case ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL:
+    explain_protocol(value, reason);
+    return PLM_LINK_REFUSED;
   default: return plm_monitor_next(monitor, reason);
   }
 }

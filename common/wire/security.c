@@ -133,8 +133,16 @@ bool plm_gate_allows(const struct plm_gate *gate, const char *public_text)
   return allowed;
 }
 
-enum { ZAP_VERSION, ZAP_REQUEST, ZAP_DOMAIN, ZAP_ADDRESS, ZAP_IDENTITY, ZAP_MECHANISM, ZAP_KEY,
-       ZAP_FRAMES };
+enum {
+  ZAP_VERSION,
+  ZAP_REQUEST,
+  ZAP_DOMAIN,
+  ZAP_ADDRESS,
+  ZAP_IDENTITY,
+  ZAP_MECHANISM,
+  ZAP_KEY,
+  ZAP_FRAMES
+};
 
 struct zap_request {
   char frame[ZAP_FRAMES][256];
@@ -174,8 +182,7 @@ static bool zap_reply(void *socket, const struct zap_request *request, bool allo
              0 &&
          zmq_send(socket, status, 3, ZMQ_SNDMORE) >= 0 &&
          zmq_send(socket, text, strlen(text), ZMQ_SNDMORE) >= 0 &&
-         zmq_send(socket, user, strlen(user), ZMQ_SNDMORE) >= 0 &&
-         zmq_send(socket, "", 0, 0) >= 0;
+         zmq_send(socket, user, strlen(user), ZMQ_SNDMORE) >= 0 && zmq_send(socket, "", 0, 0) >= 0;
 }
 
 static bool zap_answer(struct plm_gate *gate, const struct zap_request *request)
@@ -231,8 +238,7 @@ plm_status plm_gate_open(void *context, const char *keys, struct plm_gate **gate
   memcpy(made->server_public, pair.public_text, PLM_KEY_TEXT);
   made->socket = zmq_socket(context, ZMQ_REP);
   const int zero = 0;
-  if (made->socket == NULL ||
-      zmq_setsockopt(made->socket, ZMQ_LINGER, &zero, sizeof zero) != 0 ||
+  if (made->socket == NULL || zmq_setsockopt(made->socket, ZMQ_LINGER, &zero, sizeof zero) != 0 ||
       zmq_bind(made->socket, "inproc://zeromq.zap.01") != 0) {
     status = plm_error_set(error, PLM_IO, "cannot start the handler of keys: %s",
                            zmq_strerror(zmq_errno()));

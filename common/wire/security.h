@@ -31,7 +31,8 @@ struct plm_keypair {
 plm_status plm_keys_server(const char *directory, struct plm_keypair *pair,
                            struct plm_error *error);
 /* The client's pair and the server's public key: from the NAME.key in DIR, else in DIR/clients
- * (the first by name whose .pub is still there), else the server's own pair on the server's host. */
+ * (the first by name whose .pub is still there), else the server's own pair on the server's host.
+ */
 plm_status plm_keys_client(const char *directory, struct plm_keypair *pair,
                            char server_public[PLM_KEY_TEXT], struct plm_error *error);
 /* Forgets a secret so that the compiler can't leave it in memory. */

@@ -29,7 +29,6 @@ plm_status plm_socket_open(void *context, int type, size_t message_limit, void *
       {ZMQ_LINGER, &zero, sizeof zero},
       {ZMQ_IMMEDIATE, &one, sizeof one},
       {ZMQ_MAXMSGSIZE, &limit, sizeof limit},
-      {ZMQ_IPV6, &one, sizeof one},
       {ZMQ_RECONNECT_IVL, &reconnect_ms, sizeof reconnect_ms},
       {ZMQ_RECONNECT_IVL_MAX, &reconnect_most_ms, sizeof reconnect_most_ms},
       {ZMQ_HANDSHAKE_IVL, &handshake_ms, sizeof handshake_ms},
@@ -61,11 +60,27 @@ static bool ipc_in_use(const char *path)
   return used;
 }
 
+/* Only where it is asked for: an IPv4 endpoint stays written as one. */
+static void allow_ipv6(void *socket, const char *endpoint)
+{
+  const int one = 1;
+  if (strchr(endpoint, '[') != NULL) (void)zmq_setsockopt(socket, ZMQ_IPV6, &one, sizeof one);
+}
+
+plm_status plm_socket_connect(void *socket, const char *endpoint, struct plm_error *error)
+{
+  allow_ipv6(socket, endpoint);
+  if (zmq_connect(socket, endpoint) == 0) return PLM_OK;
+  return plm_error_set(error, PLM_IO, "cannot connect to %s: %s", endpoint,
+                       zmq_strerror(zmq_errno()));
+}
+
 plm_status plm_socket_bind(void *socket, const char *endpoint, const char *keys, char bound[256],
                            struct plm_error *error)
 {
   PLM_TRY(plm_endpoint_check(endpoint, keys, error));
   const bool ipc = strncmp(endpoint, "ipc://", 6) == 0;
+  allow_ipv6(socket, endpoint);
   const bool used = ipc && ipc_in_use(endpoint + 6);
   if (used || zmq_bind(socket, endpoint) != 0) {
     if (!used && zmq_errno() != EADDRINUSE) {
@@ -115,15 +130,14 @@ static plm_status receive_identity(void *socket, struct plm_message *message,
   return PLM_OK;
 }
 
-static plm_status receive_header(void *socket, struct plm_message *message,
-                                 struct plm_error *error)
+static plm_status receive_header(void *socket, struct plm_message *message, struct plm_error *error)
 {
   zmq_msg_t frame;
   zmq_msg_init(&frame);
   plm_status status = PLM_OK;
   if (zmq_msg_recv(&frame, socket, ZMQ_DONTWAIT) < 0) {
-    status = zmq_errno() == EAGAIN || zmq_errno() == EINTR ? PLM_AGAIN
-                                                           : zmq_failed(error, "receive");
+    status =
+        zmq_errno() == EAGAIN || zmq_errno() == EINTR ? PLM_AGAIN : zmq_failed(error, "receive");
     zmq_msg_close(&frame);
     return status;
   }
@@ -152,8 +166,10 @@ plm_status plm_message_receive(void *socket, bool router, struct plm_message *me
   }
   const size_t size = zmq_msg_size(&message->payload);
   const char *wrong = NULL;
-  if (zmq_msg_more(&message->payload)) wrong = "more frames than two";
-  else if (size != message->header.payload_bytes) wrong = "payload of another length than stated";
+  if (zmq_msg_more(&message->payload))
+    wrong = "more frames than two";
+  else if (size != message->header.payload_bytes)
+    wrong = "payload of another length than stated";
   else if (!plm_hash_equal(plm_hash_bytes(zmq_msg_data(&message->payload), size),
                            message->header.payload_hash))
     wrong = "payload hash does not match";

@@ -21,6 +21,8 @@ plm_status plm_socket_open(void *context, int type, size_t message_limit, void *
  * loopback without keys: PLM_CONFIG. An ipc socket's file becomes 0600. */
 plm_status plm_socket_bind(void *socket, const char *endpoint, const char *keys, char bound[256],
                            struct plm_error *error);
+/* Begins connecting; libzmq goes on trying. */
+plm_status plm_socket_connect(void *socket, const char *endpoint, struct plm_error *error);
 
 /* One message of the feed, received. */
 struct plm_message {

@@ -1,0 +1,142 @@
+/* Corpora and packer processes for tests. */
+#include "tests/support/packers.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/base/file.h"
+#include "common/base/philox.h"
+#include "tests/support/scratch.h"
+
+static _Noreturn void fail(const char *what, const struct plm_error *error)
+{
+  fprintf(stderr, "tests: %s\n", what);
+  if (error != NULL) plm_error_print("tests", error);
+  abort();
+}
+
+const char *packers_program(const char *name)
+{
+  static char paths[4][PLM_PATH_SIZE];
+  static int next;
+  char *path = paths[next++ % 4];
+  const char *folder = getenv("PLM_BIN");
+  snprintf(path, PLM_PATH_SIZE, "%s/%s", folder != NULL ? folder : "build/bin", name);
+  return path;
+}
+
+static pid_t start(const char *const *argv, const char *log)
+{
+  const pid_t pid = fork();
+  if (pid != 0) return pid;
+  prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves nothing behind */
+  if (log != NULL) {
+    const int file = open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
+    dup2(file, STDERR_FILENO);
+    dup2(file, STDOUT_FILENO);
+    close(file);
+  }
+  execv(argv[0], (char *const *)(uintptr_t)argv);
+  _exit(127);
+}
+
+static int wait_for(pid_t pid)
+{
+  int status;
+  while (waitpid(pid, &status, 0) < 0)
+    if (errno != EINTR) fail("waitpid", NULL);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+int packers_run(const char *const *argv, const char *log)
+{
+  return wait_for(start(argv, log));
+}
+
+const char *packers_corpus(const char *name, uint32_t documents, uint32_t seed)
+{
+  static char path[PLM_PATH_SIZE];
+  static const char letters[] = "LAGVSERTIDPKQNFYMHWC";
+  char fasta[PLM_PATH_SIZE], log[PLM_PATH_SIZE];
+  snprintf(path, sizeof path, "%s", scratch_path(name));
+  if (plm_file_exists(path)) return path;
+  snprintf(fasta, sizeof fasta, "%.4000s.fasta", path);
+  snprintf(log, sizeof log, "%.4000s.log", path);
+  FILE *file = fopen(fasta, "w");
+  if (file == NULL) fail("cannot write a FASTA file", NULL);
+  for (uint32_t i = 0; i < documents; i++) {
+    const uint32_t length = 20 + plm_philox(seed, 0, i, 100).w[0] % 400;
+    fprintf(file, ">s%u\n", i);
+    for (uint32_t j = 0; j < length; j++)
+      fputc(letters[plm_philox(seed, j + 1, i, 100).w[0] % 20], file);
+    fputc('\n', file);
+  }
+  fclose(file);
+  const char *const argv[] = {
+      packers_program("plm-pipeline"), "ingest",  fasta, "--corpus", path, "--split",
+      "train=0.9,valid=0.1,test=0.0",  "--quiet", NULL};
+  if (packers_run(argv, log) != 0) fail("ingest failed; see its log in the temporary folder", NULL);
+  return path;
+}
+
+pid_t packers_start(const char *corpus, const char *endpoint, const char *keys, const char *log)
+{
+  const char *argv[10] = {packers_program("plm-packer"), "--corpus", corpus, "--connect", endpoint};
+  if (keys != NULL) {
+    argv[5] = "--keys";
+    argv[6] = keys;
+  }
+  return start(argv, log);
+}
+
+int packers_stop(pid_t pid, int number)
+{
+  kill(pid, number);
+  return wait_for(pid);
+}
+
+struct plm_feed_options packers_options(void)
+{
+  return (struct plm_feed_options){
+      .endpoint = "tcp://127.0.0.1:*",
+      .role = "trainer",
+      .run_id = {1, 2},
+      .plan = {.seed = 7,
+               .max_length = 256,
+               .alignment = 4,
+               .window_groups = 2,
+               .packing = PLM_PACKING_BEST_FIT,
+               .truncate = PLM_TRUNCATE_HEAD,
+               .tokenizer = PLM_TOKENIZER_ESM,
+               .shuffle = true},
+      .split = PLM_SPLIT_TRAIN,
+      .credit_bytes = 8 << 20,
+      .wait_packers_s = 30,
+  };
+}
+
+struct plm_hash packers_take(struct plm_feed *feed, uint32_t batches, uint32_t chunks)
+{
+  struct plm_hasher *hasher = plm_hasher_open();
+  for (uint32_t i = 0; i < batches; i++) {
+    struct plm_batch batch;
+    struct plm_error error = {0};
+    if (plm_feed_next(feed, chunks, NULL, &batch, &error) != PLM_OK) fail("feed_next", &error);
+    plm_hasher_update(hasher, batch.tokens,
+                      (size_t)batch.chunks * batch.max_length * batch.token_bytes);
+    plm_hasher_update(hasher, batch.document_begin, (chunks + 1) * sizeof *batch.document_begin);
+    plm_hasher_update(hasher, batch.documents,
+                      batch.document_begin[chunks] * sizeof *batch.documents);
+    plm_feed_release(feed, &batch);
+  }
+  const struct plm_hash hash = plm_hasher_digest(hasher);
+  plm_hasher_close(hasher);
+  return hash;
+}
