@@ -118,7 +118,13 @@ struct plm_loss_result {
 };
 
 /* Forward; with a loss (and row_loss, host, may be NULL). Then plm_model_backward for the same
- * batch adds d (loss_scale * sum) to the gradient arena. */
+ * batch adds d (loss_scale * sum) to the gradient arena, once: it uses the activations up.
+ *
+ * A batch has at most max_chunks chunks of at most config.max_length tokens, a multiple of
+ * plm_architecture_group(): else PLM_LIMIT. Inputs and labels outside the vocabulary, positions
+ * out of order or range: PLM_CORRUPT. Without rows, the loss and all gradients are 0. `masks` were
+ * filled for this batch. Rows of padding are computed like others (model.md); the head runs on
+ * labelled rows alone. A model serves one thread at a time. */
 plm_status plm_model_forward(struct plm_model *model, const struct plm_batch *batch,
                              const struct plm_masks *masks, const struct plm_targets *targets,
                              const struct plm_loss_options *loss, struct plm_loss_result *result,
@@ -129,7 +135,8 @@ plm_status plm_model_backward(struct plm_model *model, const struct plm_batch *b
                               struct plm_error *error);
 
 /* Inference: x after the last block, (B, L, D) as fp32 on the host; and capped logits
- * (rows, V) of the given positions (NULL positions: all). Either output may be NULL. */
+ * (rows, V) of the given positions (NULL positions: all). Either output may be NULL. Errors as
+ * plm_model_forward's; the model need not be open for training. */
 plm_status plm_model_infer(struct plm_model *model, const struct plm_batch *batch,
                            const int32_t *inputs, const struct plm_masks *masks,
                            const int32_t *positions, uint32_t rows, float *hidden, float *logits,
