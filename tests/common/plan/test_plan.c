@@ -462,6 +462,39 @@ static void hash_covers_every_parameter(void **state)
   CHANGES(token_limit, 1);
 }
 
+static void plans_of_a_configuration(void **state)
+{
+  (void)state;
+  const struct plm_config_override overrides[] = {
+      {"seed", "9"},
+      {"data", "{max_length: 256, truncate: split, packing: next_fit, window_groups: 3}"},
+      {"evaluator.max_tokens", "1000"}};
+  struct plm_config config;
+  assert_int_equal(plm_config_load(NULL, overrides, 3, &config, NULL, NULL), PLM_OK);
+  const struct plm_plan_parameters training = plm_plan_training(&config);
+  const struct plm_plan_parameters evaluation = plm_plan_evaluation(&config);
+  assert_int_equal(training.seed, 9);
+  assert_int_equal(training.max_length, 256);
+  assert_int_equal(training.alignment, plm_config_alignment(&config));
+  assert_int_equal(training.window_groups, 3);
+  assert_int_equal(training.packing, PLM_PACKING_NEXT_FIT);
+  assert_int_equal(training.truncate, PLM_TRUNCATE_SPLIT);
+  assert_true(training.shuffle);
+  assert_int_equal(training.token_limit, 0);
+  assert_int_equal(evaluation.packing, PLM_PACKING_BEST_FIT);
+  assert_int_equal(evaluation.truncate, PLM_TRUNCATE_HEAD);
+  assert_int_equal(evaluation.token_limit, 1000);
+  assert_false(evaluation.shuffle);
+  assert_int_equal(plm_plan_parameters_check(&training, NULL), PLM_OK);
+  assert_int_equal(plm_plan_parameters_check(&evaluation, NULL), PLM_OK);
+  /* another run's evaluation sees the same set */
+  config.seed = 10;
+  config.data.truncate = PLM_TRUNCATE_HEAD;
+  const struct plm_plan_parameters again = plm_plan_evaluation(&config);
+  assert_true(plm_hash_equal(plm_plan_hash(&again), plm_plan_hash(&evaluation)));
+  plm_config_deinit(&config);
+}
+
 /* 60 million documents: an epoch's chunks counted, and one window in the middle, at once. */
 static void large_corpora_plan_quickly(void **state)
 {
@@ -517,6 +550,7 @@ int main(void)
       cmocka_unit_test(token_limit_takes_a_prefix),
       cmocka_unit_test(nonsense_is_refused),
       cmocka_unit_test(hash_covers_every_parameter),
+      cmocka_unit_test(plans_of_a_configuration),
       cmocka_unit_test(large_corpora_plan_quickly),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
