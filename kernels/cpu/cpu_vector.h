@@ -1,0 +1,103 @@
+/* The vector kernels: the arithmetic of one tile, for one instruction set and one precision of the
+ * activations. Formulas and shapes are those of common/ops/ops.h; scalars (a, b, s) come by value,
+ * and reductions return the tile's own sum. void pointers are activations (float or bf16).
+ */
+#ifndef PLM_KERNELS_CPU_CPU_VECTOR_H
+#define PLM_KERNELS_CPU_CPU_VECTOR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/ops/ops.h"
+
+/* Token tables have at most this many rows (a byte vocabulary has 260). */
+enum { PLM_TABLE_ROWS_LIMIT = 4096, PLM_HEAD_WIDTH_LIMIT = 256 };
+
+struct plm_qkv_rows { /* rows [begin, end) of (B * L, 3 H K) */
+  int64_t begin, end, L, H, K;
+  const float *cosine, *sine; /* (L, K/2) */
+  float a0, a1;
+};
+
+struct plm_token_groups { /* N groups of 2^level tokens */
+  const int32_t *tokens;
+  int64_t N, D, V;
+  int level;
+};
+
+struct plm_loss_rows {
+  const float *logits; /* (N, V) capped */
+  const int32_t *labels;
+  const float *weights;
+  float loss_scale;
+  const struct plm_loss_options *options;
+  int64_t N, V;
+};
+
+struct plm_cpu_vector {
+  /* ---- elementwise, n elements ---- */
+  void (*from_float)(void *out, const float *in, int64_t n);
+  void (*to_float)(float *out, const void *in, int64_t n);
+  void (*relu2_forward)(void *out, const void *x, int64_t n);
+  void (*relu2_backward)(void *dx, const void *dout, const void *x, int64_t n);
+  void (*gelu_forward)(void *out, const void *x, int64_t n);
+  void (*gelu_backward)(void *dx, const void *dout, const void *x, int64_t n);
+  void (*skip_forward)(void *out, const void *x, const void *skip, float s, int64_t n);
+  float (*skip_backward)(void *dskip, const void *dout, const void *skip, float s, int64_t n);
+  void (*add)(void *x, const void *y, int64_t n);
+
+  /* ---- rows of width D ---- */
+  void (*norm_forward)(void *out, const void *x, int64_t N, int64_t D);
+  void (*norm_backward)(void *dx, const void *dh, const void *x, int64_t N, int64_t D);
+  void (*norm_rows_forward)(float *out, const float *x, int64_t N, int64_t D);
+  void (*norm_rows_backward)(float *dx, const float *dh, const float *x, int64_t N, int64_t D);
+  void (*mix_norm_forward)(void *mixed, void *h, const void *x, const void *p, const float b[2],
+                           int64_t N, int64_t D);
+  void (*mix_norm_backward)(void *dx, void *dp, float db[2], void *dmixed, const void *dh,
+                            const void *mixed, const void *x, const void *p, const float b[2],
+                            int64_t N, int64_t D);
+  void (*qkv_forward)(void *out, const void *qkv, const void *vi, const struct plm_qkv_rows *rows);
+  void (*qkv_backward)(void *dqkv_raw, void *dvi, float da[2], const void *dqkv, const void *qkv,
+                       const void *vi, const struct plm_qkv_rows *rows);
+
+  /* ---- token tables ---- */
+  /* groups [begin, end) */
+  void (*token_mean_forward)(void *out, const float *table, const struct plm_token_groups *groups,
+                             int64_t begin, int64_t end);
+  /* columns [begin, end) of all groups, in the groups' order */
+  void (*token_mean_backward)(float *dtable, const void *dout,
+                              const struct plm_token_groups *groups, int64_t begin, int64_t end);
+
+  /* ---- head, fp32 ---- */
+  void (*add_bias)(float *x, const float *bias, int64_t N, int64_t V);   /* x_NV += bias_V */
+  void (*column_sums)(float *out, const float *x, int64_t N, int64_t V); /* = */
+  void (*soft_cap)(float *x, int64_t n, float cap);
+  void (*cross_entropy)(float *row_loss, float *dlogits, const struct plm_loss_rows *rows);
+
+  /* ---- optimizer, fp32 ---- */
+  double (*sum_squares)(const float *x, int64_t n);
+  void (*scale)(float *x, float factor, int64_t n);
+  void (*adam)(float *w, float *m, float *v, const float *g, int64_t n,
+               const struct plm_adam_options *options);
+  void (*ema)(float *average, const float *w, float decay, int64_t n);
+  /* buf = lerp(buf, scale g, 1 - m); out = lerp(scale g, buf, m) */
+  void (*nesterov)(float *out, float *buffer, const float *g, float scale, float m, int64_t n);
+  /* out = x factor, rounded to bf16 or kept: the iterates of Newton-Schulz */
+  void (*scale_to)(void *out, const float *x, float factor, int64_t n);
+  /* out = a x + c y; x and out activations, y fp32 */
+  void (*combine)(void *out, const void *x, const float *y, float a, float c, int64_t n);
+  /* w = w (1 - decay) - rate u */
+  void (*decay_update)(float *w, const void *u, float decay, float rate, int64_t n);
+};
+
+/* Each fills its part for one instruction set; the files of isa/ define them. */
+#define PLM_CPU_VECTOR_FILLS(X) X(elementwise) X(norm) X(qkv) X(table) X(loss) X(optimizer)
+#define PLM_CPU_DECLARE_FILL(part, isa) \
+  void plm_cpu_fill_##part##_##isa(struct plm_cpu_vector *vector, bool half);
+#define PLM_CPU_DECLARE_FILLS(part)    \
+  PLM_CPU_DECLARE_FILL(part, portable) \
+  PLM_CPU_DECLARE_FILL(part, avx2)     \
+  PLM_CPU_DECLARE_FILL(part, avx512)
+PLM_CPU_VECTOR_FILLS(PLM_CPU_DECLARE_FILLS)
+
+#endif

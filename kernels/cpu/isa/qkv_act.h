@@ -1,0 +1,107 @@
+/* QKV prepare in one precision; included by qkv.c for each. */
+static float ACT(read_head)(float *x, const ACT_TYPE *from, int64_t K)
+{
+  vfloat square = {0};
+  for (int64_t i = 0; i < K; i += SIMD_WIDTH) {
+    const vfloat value = act_load(from + i, K - i);
+    vstore_float(x + i, value, K - i);
+    square += value * value;
+  }
+  return 1.0f / __builtin_sqrtf(vsum(square) / (float)K + PLM_NORM_EPSILON);
+}
+
+static void ACT(turn_head)(ACT_TYPE *out, const ACT_TYPE *in, const float *cosine,
+                           const float *sine, int64_t K)
+{
+  float x[PLM_HEAD_WIDTH_LIMIT];
+  const float r = ACT(read_head)(x, in, K);
+  const int64_t half = K / 2;
+  for (int64_t i = 0; i < half; i += SIMD_WIDTH) {
+    const int64_t left = half - i;
+    const vfloat c = vload_float(cosine + i, left), s = vload_float(sine + i, left);
+    const vfloat first = vload_float(x + i, left) * r, second = vload_float(x + half + i, left) * r;
+    act_store(out + i, first * c + second * s, left);
+    act_store(out + half + i, second * c - first * s, left);
+  }
+}
+
+static void ACT(qkv_forward)(void *out, const void *qkv, const void *vi,
+                             const struct plm_qkv_rows *rows)
+{
+  const int64_t D = rows->H * rows->K, half = rows->K / 2;
+  for (int64_t n = rows->begin; n < rows->end; n++) {
+    const ACT_TYPE *in = (const ACT_TYPE *)qkv + n * 3 * D;
+    ACT_TYPE *to = (ACT_TYPE *)out + n * 3 * D;
+    const float *cosine = rows->cosine + n % rows->L * half;
+    const float *sine = rows->sine + n % rows->L * half;
+    for (int64_t head = 0; head < 2 * rows->H; head++) /* q's heads, then k's */
+      ACT(turn_head)(to + head * rows->K, in + head * rows->K, cosine, sine, rows->K);
+    if (vi == NULL) {
+      memcpy(to + 2 * D, in + 2 * D, (size_t)D * sizeof *to);
+      continue;
+    }
+    const ACT_TYPE *embedding = (const ACT_TYPE *)vi + n * D;
+    for (int64_t i = 0; i < D; i += SIMD_WIDTH)
+      act_store(to + 2 * D + i,
+                rows->a0 * act_load(in + 2 * D + i, D - i) +
+                    rows->a1 * act_load(embedding + i, D - i),
+                D - i);
+  }
+}
+
+/* out may be dy */
+static void ACT(turn_head_back)(ACT_TYPE *out, const ACT_TYPE *dy, const ACT_TYPE *in,
+                                const float *cosine, const float *sine, int64_t K)
+{
+  float x[PLM_HEAD_WIDTH_LIMIT], d[PLM_HEAD_WIDTH_LIMIT];
+  const float r = ACT(read_head)(x, in, K);
+  const int64_t half = K / 2;
+  vfloat product = {0};
+  for (int64_t i = 0; i < half; i += SIMD_WIDTH) {
+    const int64_t left = half - i;
+    const vfloat c = vload_float(cosine + i, left), s = vload_float(sine + i, left);
+    const vfloat first = act_load(dy + i, left), second = act_load(dy + half + i, left);
+    const vfloat d_first = first * c - second * s, d_second = first * s + second * c;
+    product += d_first * vload_float(x + i, left) + d_second * vload_float(x + half + i, left);
+    vstore_float(d + i, d_first, left);
+    vstore_float(d + half + i, d_second, left);
+  }
+  const float along = r * r * r * (vsum(product) / (float)K);
+  for (int64_t i = 0; i < K; i += SIMD_WIDTH)
+    act_store(out + i, vload_float(d + i, K - i) * r - vload_float(x + i, K - i) * along, K - i);
+}
+
+static void ACT(qkv_backward)(void *dqkv_raw, void *dvi, float da[2], const void *dqkv,
+                              const void *qkv, const void *vi, const struct plm_qkv_rows *rows)
+{
+  const int64_t D = rows->H * rows->K, half = rows->K / 2;
+  vfloat sum_v = {0}, sum_vi = {0};
+  for (int64_t n = rows->begin; n < rows->end; n++) {
+    const ACT_TYPE *in = (const ACT_TYPE *)qkv + n * 3 * D;
+    const ACT_TYPE *dy = (const ACT_TYPE *)dqkv + n * 3 * D;
+    ACT_TYPE *to = (ACT_TYPE *)dqkv_raw + n * 3 * D;
+    const float *cosine = rows->cosine + n % rows->L * half;
+    const float *sine = rows->sine + n % rows->L * half;
+    for (int64_t head = 0; head < 2 * rows->H; head++) ACT(turn_head_back)
+    (to + head * rows->K, dy + head * rows->K, in + head * rows->K, cosine, sine, rows->K);
+    if (vi == NULL) {
+      memmove(to + 2 * D, dy + 2 * D, (size_t)D * sizeof *to);
+      continue;
+    }
+    for (int64_t i = 0; i < D; i += SIMD_WIDTH) {
+      const vfloat dv = act_load(dy + 2 * D + i, D - i);
+      sum_v += dv * act_load(in + 2 * D + i, D - i);
+      sum_vi += dv * act_load((const ACT_TYPE *)vi + n * D + i, D - i);
+      act_store(to + 2 * D + i, rows->a0 * dv, D - i);
+      act_store((ACT_TYPE *)dvi + n * D + i, rows->a1 * dv, D - i);
+    }
+  }
+  da[0] = vsum(sum_v);
+  da[1] = vsum(sum_vi);
+}
+
+static void ACT(fill_qkv)(struct plm_cpu_vector *vector)
+{
+  vector->qkv_forward = ACT(qkv_forward);
+  vector->qkv_backward = ACT(qkv_backward);
+}

@@ -1,0 +1,192 @@
+/* One vector of floats in the width of the instruction set at hand, written with the compiler's
+ * vector types: the same source is AVX-512, AVX2, SSE2 or NEON. Rows are walked in steps of
+ * SIMD_WIDTH; `left` elements remain, and the last, partial step loads zeros beyond the end and
+ * stores only what exists.
+ *
+ * The functions' accuracy is that of one or two roundings: the polynomials are minimax fits with
+ * an error below half an ulp of float.
+ */
+#ifndef PLM_KERNELS_CPU_ISA_SIMD_H
+#define PLM_KERNELS_CPU_ISA_SIMD_H
+
+#include <stdint.h>
+#include <string.h>
+
+#define SIMD_JOIN_(a, b) a##_##b
+#define SIMD_JOIN(a, b) SIMD_JOIN_(a, b)
+/* the name of a function in this instruction set: f -> f_avx512 */
+#define SIMD_NAME(name) SIMD_JOIN(name, PLM_ISA)
+
+#if defined(PLM_ISA_avx512)
+#define SIMD_WIDTH 16
+#elif defined(PLM_ISA_avx2)
+#define SIMD_WIDTH 8
+#else
+#define SIMD_WIDTH 4
+#endif
+
+typedef float vfloat __attribute__((vector_size(4 * SIMD_WIDTH)));
+typedef int32_t vint __attribute__((vector_size(4 * SIMD_WIDTH)));
+typedef uint32_t vuint __attribute__((vector_size(4 * SIMD_WIDTH)));
+typedef uint16_t vhalf __attribute__((vector_size(2 * SIMD_WIDTH)));
+
+static inline vfloat vset(float x)
+{
+  return x - (vfloat){0};
+}
+
+/* ---- load and store ---- */
+static inline vfloat vload_float(const float *from, int64_t left)
+{
+  vfloat x = {0};
+  if (__builtin_expect(left >= SIMD_WIDTH, 1))
+    memcpy(&x, from, sizeof x);
+  else
+    for (int64_t i = 0; i < left; i++) x[i] = from[i];
+  return x;
+}
+
+static inline void vstore_float(float *to, vfloat x, int64_t left)
+{
+  if (__builtin_expect(left >= SIMD_WIDTH, 1))
+    memcpy(to, &x, sizeof x);
+  else
+    for (int64_t i = 0; i < left; i++) to[i] = x[i];
+}
+
+static inline vfloat vfrom_half(vhalf h)
+{
+  return (vfloat)(__builtin_convertvector(h, vuint) << 16);
+}
+
+/* to nearest, ties to even; a NaN stays a (quiet) NaN */
+static inline vhalf vto_half(vfloat x)
+{
+  const vuint bits = (vuint)x;
+  const vuint rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  const vuint is_nan = (vuint)(x != x);
+  return __builtin_convertvector((rounded & ~is_nan) | (0x7fc0u & is_nan), vhalf);
+}
+
+static inline vfloat vload_half(const uint16_t *from, int64_t left)
+{
+  vhalf h = {0};
+  if (__builtin_expect(left >= SIMD_WIDTH, 1))
+    memcpy(&h, from, sizeof h);
+  else
+    for (int64_t i = 0; i < left; i++) h[i] = from[i];
+  return vfrom_half(h);
+}
+
+static inline void vstore_half(uint16_t *to, vfloat x, int64_t left)
+{
+  const vhalf h = vto_half(x);
+  if (__builtin_expect(left >= SIMD_WIDTH, 1))
+    memcpy(to, &h, sizeof h);
+  else
+    for (int64_t i = 0; i < left; i++) to[i] = h[i];
+}
+
+/* ---- choice and reduction ---- */
+static inline vfloat vselect(vint mask, vfloat yes, vfloat no)
+{
+  return (vfloat)(((vint)yes & mask) | ((vint)no & ~mask));
+}
+
+static inline vfloat vabs(vfloat x)
+{
+  return (vfloat)((vint)x & 0x7fffffff);
+}
+
+static inline vfloat vmax(vfloat a, vfloat b)
+{
+  return vselect(a > b, a, b);
+}
+
+static inline vfloat vmin(vfloat a, vfloat b)
+{
+  return vselect(a < b, a, b);
+}
+
+/* always in the same order: halves onto halves */
+static inline float vsum(vfloat x)
+{
+  float lane[SIMD_WIDTH];
+  memcpy(lane, &x, sizeof lane);
+  for (int step = SIMD_WIDTH / 2; step > 0; step /= 2)
+    for (int i = 0; i < step; i++) lane[i] += lane[i + step];
+  return lane[0];
+}
+
+static inline float vmaximum(vfloat x)
+{
+  float lane[SIMD_WIDTH];
+  memcpy(lane, &x, sizeof lane);
+  for (int i = 1; i < SIMD_WIDTH; i++)
+    if (lane[i] > lane[0]) lane[0] = lane[i];
+  return lane[0];
+}
+
+/* ---- functions ---- */
+/* e^x: 2^n e^r with |r| <= ln 2 / 2; 0 below -103.97, inf above 88.73; NaN stays NaN */
+static inline vfloat vexp(vfloat x)
+{
+  const vfloat bounded = vmin(vmax(x, vset(-104.0f)), vset(89.0f));
+  const float shift = 0x1.8p23f; /* adding it rounds to an integer */
+  const vfloat n = (bounded * 1.44269504f + shift) - shift;
+  vfloat r = bounded - n * 0.693145751953125f; /* ln 2 in two parts, the first exact times n */
+  r = r - n * 1.42860682e-6f;
+  vfloat p = vset(0.001392618181f);
+  p = p * r + 0.00836317763f;
+  p = p * r + 0.04166655463f;
+  p = p * r + 0.16666577f;
+  p = p * r + 0.5f;
+  p = p * r * r + r + 1.0f;
+  /* 2^n in two factors, so that results below the normal range are right, too */
+  const vint whole = __builtin_convertvector(n, vint);
+  const vint half = whole >> 1;
+  p *= (vfloat)((half + 127) << 23);
+  p *= (vfloat)((whole - half + 127) << 23);
+  return vselect(x != x, x, p);
+}
+
+static inline vfloat vtanh(vfloat x)
+{
+  const vfloat size = vabs(x);
+  const vfloat square = x * x;
+  vfloat p = vset(0.00222088801f);
+  p = p * square - 0.008278154461f;
+  p = p * square + 0.02174806416f;
+  p = p * square - 0.05395659826f;
+  p = p * square + 0.1333329188f;
+  p = p * square - 0.3333333309f;
+  p = p * square * x + x;
+  const vfloat e = vexp(size * -2.0f);
+  const vfloat far = (1.0f - e) / (1.0f + e);
+  const vint sign = (vint)x & (vint)vset(-0.0f);
+  return vselect(size < 0.64f, p, (vfloat)((vint)far | sign));
+}
+
+/* The normal distribution's Phi(x), and e^(-x^2/2) beside it: Q(t) = e^(-t^2/2) u q(u) with
+ * u = 1 / (1 + 3t/8), accurate relative to itself in the lower tail as well. */
+static inline vfloat vnormal(vfloat x, vfloat *bell)
+{
+  const vfloat t = vabs(x);
+  const vfloat e = vexp(t * t * -0.5f);
+  const vfloat u = 1.0f / (1.0f + t * 0.375f);
+  vfloat q = vset(0.02372032848f);
+  q = q * u - 0.1485466381f;
+  q = q * u + 0.3770710488f;
+  q = q * u - 0.4641737095f;
+  q = q * u + 0.2464592872f;
+  q = q * u - 0.07131670912f;
+  q = q * u + 0.1128353887f;
+  q = q * u + 0.1243834663f;
+  q = q * u + 0.1499786581f;
+  q = q * u + 0.1495888801f;
+  const vfloat tail = e * (q * u);
+  *bell = e;
+  return vselect(x < 0.0f, tail, 1.0f - tail);
+}
+
+#endif
