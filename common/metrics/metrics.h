@@ -48,6 +48,14 @@ uint64_t plm_metrics_size(const struct plm_metrics_file *file); /* bytes so far 
 plm_status plm_metrics_cut(struct plm_metrics_file *file, uint64_t size, struct plm_error *error);
 void plm_metrics_close(struct plm_metrics_file *file);
 
+/* Calls visit with each whole line that is a JSON object, first to last; false ends the walk. A
+ * missing file is an empty one; other lines are passed over. The line is the walk's. */
+plm_status plm_metrics_each(const char *path,
+                            bool (*visit)(void *context, const struct cJSON *line),
+                            void *context, struct plm_error *error);
+/* The last whole line; PLM_NOT_FOUND when there is none. The caller deletes *line. */
+plm_status plm_metrics_last(const char *path, struct cJSON **line, struct plm_error *error);
+
 /* TensorBoard event files: a new one at each start under DIR. resumed_step >= 0 begins with a
  * SessionLog START at that step, so that TensorBoard drops what came after it. Scalars are written
  * as simple_value summaries; records are masked CRC32C framed (TFRecord). */

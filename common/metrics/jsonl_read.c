@@ -1,0 +1,60 @@
+/* Reading metrics files: all lines, or the last one. */
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/metrics/metrics.h"
+
+enum { TAIL_BYTES = 1 << 16 }; /* no line is nearly as long */
+
+plm_status plm_metrics_each(const char *path, bool (*visit)(void *context, const cJSON *line),
+                            void *context, struct plm_error *error)
+{
+  FILE *file = fopen(path, "re");
+  if (file == NULL && errno == ENOENT) return PLM_OK;
+  if (file == NULL) return plm_error_errno(error, "cannot open %s", path);
+  char *text = NULL;
+  size_t capacity = 0;
+  ssize_t length;
+  bool going = true;
+  while (going && (length = getline(&text, &capacity, file)) > 0) {
+    if (text[length - 1] != '\n') break; /* torn, or being written */
+    cJSON *line = cJSON_Parse(text);
+    if (cJSON_IsObject(line)) going = visit(context, line);
+    cJSON_Delete(line);
+  }
+  const bool failed = ferror(file) != 0;
+  const plm_status status = failed ? plm_error_errno(error, "cannot read %s", path) : PLM_OK;
+  free(text);
+  fclose(file);
+  return status;
+}
+
+/* The last line of bytes[0..size) that ends in a newline, as JSON; NULL when there is none. */
+static cJSON *last_line(char *bytes, size_t size)
+{
+  char *end = memrchr(bytes, '\n', size);
+  if (end == NULL) return NULL;
+  *end = '\0';
+  char *begin = memrchr(bytes, '\n', (size_t)(end - bytes));
+  return cJSON_Parse(begin != NULL ? begin + 1 : bytes);
+}
+
+plm_status plm_metrics_last(const char *path, cJSON **line, struct plm_error *error)
+{
+  *line = NULL;
+  FILE *file = fopen(path, "re");
+  if (file == NULL) return plm_error_errno(error, "cannot open %s", path);
+  char *bytes = malloc(TAIL_BYTES);
+  if (bytes != NULL && fseeko(file, 0, SEEK_END) == 0) {
+    const off_t end = ftello(file);
+    fseeko(file, end > TAIL_BYTES ? end - TAIL_BYTES : 0, SEEK_SET);
+    *line = last_line(bytes, fread(bytes, 1, TAIL_BYTES, file));
+  }
+  free(bytes);
+  fclose(file);
+  if (*line == NULL) return plm_error_set(error, PLM_NOT_FOUND, "%s has no whole line", path);
+  return PLM_OK;
+}
