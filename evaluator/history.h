@@ -22,8 +22,7 @@ struct plm_history {
 };
 
 /* Reads the file; a missing one is empty. */
-plm_status plm_history_read(struct plm_history *history, const char *path,
-                            struct plm_error *error);
+plm_status plm_history_read(struct plm_history *history, const char *path, struct plm_error *error);
 /* The entry of a step, made when it is not there. NULL: out of memory. */
 struct plm_history_entry *plm_history_at(struct plm_history *history, uint64_t step);
 /* NULL when nothing was said of the step. */

@@ -23,9 +23,8 @@ struct plm_chunk_source plm_source_of_feed(struct plm_feed_source *state);
 /* A corpus; borrowed. Windows are packed and read as they are needed. */
 struct plm_corpus_source;
 plm_status plm_corpus_source_open(struct plm_corpus *corpus,
-                                  const struct plm_plan_parameters *parameters,
-                                  uint32_t max_chunks, struct plm_corpus_source **source,
-                                  struct plm_error *error);
+                                  const struct plm_plan_parameters *parameters, uint32_t max_chunks,
+                                  struct plm_corpus_source **source, struct plm_error *error);
 void plm_corpus_source_close(struct plm_corpus_source *source);
 struct plm_chunk_source plm_source_of_corpus(struct plm_corpus_source *state);
 

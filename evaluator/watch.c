@@ -1,0 +1,374 @@
+/* The watching evaluator: scan, verify, evaluate, report, wait. */
+#include "evaluator/watch.h"
+
+#include <cjson/cJSON.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/file.h"
+#include "common/base/log.h"
+#include "common/checkpoint/checkpoint.h"
+#include "common/metrics/metrics.h"
+#include "common/run/run.h"
+#include "common/wire/announce.h"
+#include "evaluator/checkpoints_seen.h"
+#include "evaluator/evaluate.h"
+#include "evaluator/history.h"
+#include "evaluator/sources.h"
+
+enum { POLL_MS = 200 };
+
+struct watch {
+  const struct plm_config *config;
+  struct plm_ops *ops;
+  unsigned splits; /* bits of the wanted ones */
+  char checkpoints[PLM_PATH_SIZE], metrics_path[PLM_PATH_SIZE], trainer_path[PLM_PATH_SIZE];
+  struct plm_lock *lock;
+  struct plm_metrics_file *metrics;
+  struct plm_tensorboard *board; /* NULL: switched off */
+  struct plm_feed *feed;
+  struct plm_announcement_listener *listener; /* NULL: polling alone */
+  struct plm_evaluation *evaluation;          /* NULL before the first checkpoint */
+  struct plm_history history;
+  struct plm_seen_list seen;
+  double baseline_entropy;
+  int64_t give_up_at_ms; /* 0: no stop signal yet */
+  volatile int give_up;  /* for waits inside the feed */
+};
+
+static plm_status open_feed(struct watch *watch, struct plm_error *error)
+{
+  const struct plm_config *config = watch->config;
+  struct plm_feed_options options = {
+      .endpoint = config->network.evaluation_feed,
+      .keys = config->network.keys,
+      .role = "evaluator",
+      .plan = plm_evaluation_plan(config->data.max_length, plm_config_alignment(config),
+                                  config->data.tokenizer, config->evaluator.max_tokens),
+      .split = PLM_SPLIT_VALID,
+      .credit_bytes = config->network.credit_bytes,
+      .wait_packers_s = config->network.wait_packers_s,
+  };
+  PLM_TRY(plm_run_id(config->run, &options.run_id, error));
+  PLM_TRY(plm_feed_open(&options, &watch->feed, error));
+  return plm_endpoint_write(config->run, "evaluation_feed", plm_feed_bound(watch->feed), error);
+}
+
+static plm_status open_outputs(struct watch *watch, struct plm_error *error)
+{
+  const char *run = watch->config->run;
+  char board[PLM_PATH_SIZE];
+  PLM_TRY(plm_path_join(watch->checkpoints, run, PLM_RUN_CHECKPOINTS, error));
+  PLM_TRY(plm_path_join(watch->metrics_path, run, PLM_RUN_EVALUATOR_METRICS, error));
+  PLM_TRY(plm_path_join(watch->trainer_path, run, PLM_RUN_TRAINER_METRICS, error));
+  PLM_TRY(plm_path_join(board, run, PLM_RUN_TENSORBOARD "/evaluator", error));
+  PLM_TRY(plm_lock_take(run, "evaluator", &watch->lock, error));
+  PLM_TRY(plm_metrics_open(watch->metrics_path, &watch->metrics, error));
+  PLM_TRY(plm_history_read(&watch->history, watch->metrics_path, error));
+  if (!watch->config->tensorboard) return PLM_OK;
+  const int64_t last = watch->history.count > 0
+                           ? (int64_t)watch->history.entries[watch->history.count - 1].step
+                           : -1;
+  return plm_tensorboard_open(board, last, &watch->board, error);
+}
+
+static plm_status open_watch(struct watch *watch, struct plm_error *error)
+{
+  const struct plm_config_evaluator *options = &watch->config->evaluator;
+  for (uint32_t i = 0; i < options->split_count; i++) {
+    enum plm_split split;
+    PLM_TRY(plm_split_parse(options->splits[i], &split, error));
+    watch->splits |= 1u << split;
+  }
+  PLM_TRY(plm_directory_make(watch->config->run, error));
+  PLM_TRY(open_outputs(watch, error));
+  return open_feed(watch, error);
+}
+
+static void close_watch(struct watch *watch)
+{
+  plm_evaluation_close(watch->evaluation);
+  plm_listener_close(watch->listener);
+  plm_feed_close(watch->feed);
+  plm_tensorboard_close(watch->board);
+  plm_metrics_close(watch->metrics);
+  plm_lock_release(watch->lock);
+  plm_history_deinit(&watch->history);
+  plm_seen_deinit(&watch->seen);
+}
+
+/* True once a stop signal came and the time to finish in is over. */
+static bool must_give_up(void *context)
+{
+  struct watch *watch = context;
+  if (plm_stop_requested == 0) return false;
+  if (watch->give_up_at_ms == 0)
+    watch->give_up_at_ms = plm_clock_ms() + (int64_t)(1000 * watch->config->trainer.stop_timeout_s);
+  if (plm_clock_ms() >= watch->give_up_at_ms) watch->give_up = 1;
+  return watch->give_up != 0;
+}
+
+static plm_status write_line(struct watch *watch, cJSON *line, uint64_t step, unsigned splits,
+                             bool skipped, struct plm_error *error)
+{
+  PLM_TRY(plm_metrics_write(watch->metrics, line, error));
+  struct plm_history_entry *entry = plm_history_at(&watch->history, step);
+  if (entry == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  entry->splits |= splits;
+  entry->skipped = skipped;
+  return PLM_OK;
+}
+
+static plm_status report_skip(struct watch *watch, uint64_t step, const char *why,
+                              struct plm_error *error)
+{
+  plm_warning("step %" PRIu64 " is skipped: %s", step, why);
+  cJSON *line = plm_metrics_line();
+  plm_metrics_integer(line, "step", step);
+  plm_metrics_string(line, "skipped", why);
+  plm_metrics_number(line, "time", plm_clock_wall_s());
+  return write_line(watch, line, step, 0, true, error);
+}
+
+static void add_lag(const struct watch *watch, uint64_t step, cJSON *line)
+{
+  cJSON *last;
+  if (plm_metrics_last(watch->trainer_path, &last, NULL) != PLM_OK) return;
+  const cJSON *trained = cJSON_GetObjectItemCaseSensitive(last, "step");
+  if (cJSON_IsNumber(trained))
+    plm_metrics_number(line, "lag_steps",
+                       trained->valuedouble > (double)step ? trained->valuedouble - (double)step
+                                                           : 0);
+  cJSON_Delete(last);
+}
+
+static void write_board(struct watch *watch, uint64_t step, const char *split,
+                        const struct plm_evaluation_result *result)
+{
+  if (watch->board == NULL) return;
+  const struct {
+    const char *name;
+    double value;
+  } scalars[] = {
+      {"loss", result->loss},
+      {"perplexity", result->perplexity},
+      {"accuracy", result->classification.accuracy},
+      {"f1", result->classification.f1},
+      {"mcc", result->classification.mcc},
+      {"baseline_entropy", watch->baseline_entropy},
+  };
+  for (size_t i = 0; i < sizeof scalars / sizeof scalars[0]; i++) {
+    char tag[64];
+    struct plm_error error = {0};
+    snprintf(tag, sizeof tag, "%s/%s", split, scalars[i].name);
+    if (plm_tensorboard_scalar(watch->board, (int64_t)step, tag, scalars[i].value, &error) !=
+        PLM_OK)
+      plm_log_error(&error);
+  }
+  (void)plm_tensorboard_flush(watch->board, NULL); /* JSONL is the truth */
+}
+
+static plm_status report(struct watch *watch, uint64_t step, enum plm_split split,
+                         const struct plm_evaluation_result *result, struct plm_error *error)
+{
+  char name[PLM_CHECKPOINT_NAME_SIZE], folder[64];
+  plm_checkpoint_name(step, name);
+  snprintf(folder, sizeof folder, PLM_RUN_CHECKPOINTS "/%s", name);
+  cJSON *line = plm_metrics_line();
+  plm_metrics_integer(line, "step", step);
+  plm_metrics_string(line, "checkpoint", folder);
+  plm_metrics_string(line, "split", plm_split_name(split));
+  plm_evaluation_report(result, plm_evaluation_weights(watch->evaluation), watch->baseline_entropy,
+                        line);
+  plm_metrics_number(line, "seconds", result->seconds);
+  add_lag(watch, step, line);
+  plm_metrics_number(line, "time", plm_clock_wall_s());
+  PLM_TRY(write_line(watch, line, step, 1u << split, false, error));
+  write_board(watch, step, plm_split_name(split), result);
+  plm_info("step %" PRIu64 " %s: loss %.4f (composition alone: %.4f), perplexity %.2f, accuracy "
+           "%.2f %%, %" PRIu64 " tokens, %.1f s",
+           step, plm_split_name(split), result->loss, watch->baseline_entropy, result->perplexity,
+           100 * result->classification.accuracy, result->tokens, result->seconds);
+  return PLM_OK;
+}
+
+/* Composition over all splits, once, from the first packer. */
+static plm_status learn_corpus(struct watch *watch, struct plm_error *error)
+{
+  if (watch->baseline_entropy > 0) return PLM_OK;
+  struct plm_feed_corpus *corpus = calloc(1, sizeof *corpus);
+  if (corpus == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  plm_status status = plm_feed_corpus(watch->feed, &watch->give_up, corpus, error);
+  if (status == PLM_OK) {
+    uint64_t counts[512] = {0};
+    for (int split = 0; split < PLM_SPLIT_COUNT; split++)
+      for (int id = 0; id < 512; id++) counts[id] += corpus->composition[split][id];
+    watch->baseline_entropy = plm_composition_entropy(counts, 512);
+    if (!corpus->clustered) plm_info("random split: homologues shared");
+  }
+  free(corpus);
+  return status;
+}
+
+/* A checkpoint that verified: load it and evaluate the splits that are missing. */
+static plm_status evaluate_checkpoint(struct watch *watch, uint64_t step, const char *directory,
+                                      struct plm_error *error)
+{
+  const struct plm_config_evaluator *options = &watch->config->evaluator;
+  const struct plm_evaluation_options evaluation = {
+      .mask_rate = options->mask_rate,
+      .more_rates = options->mask_rates,
+      .more_rate_count = options->mask_rate_count,
+      .seed = options->seed,
+  };
+  struct plm_feed_source state = {watch->feed, &watch->give_up};
+  const struct plm_chunk_source source = plm_source_of_feed(&state);
+  PLM_TRY(learn_corpus(watch, error));
+  if (watch->evaluation == NULL)
+    PLM_TRY(plm_evaluation_open(directory, watch->ops, &watch->evaluation, error));
+  PLM_TRY(plm_evaluation_load(watch->evaluation, directory, error));
+  for (int split = 0; split < PLM_SPLIT_COUNT; split++) {
+    const struct plm_history_entry *entry = plm_history_find(&watch->history, step);
+    const unsigned bit = 1u << split;
+    if (!(watch->splits & bit) || (entry != NULL && (entry->splits & bit))) continue;
+    struct plm_evaluation_result result;
+    PLM_TRY(plm_evaluation_run(watch->evaluation, &source, (enum plm_split)split, &evaluation,
+                               must_give_up, watch, &result, error));
+    PLM_TRY(report(watch, step, (enum plm_split)split, &result, error));
+  }
+  return PLM_OK;
+}
+
+/* One checkpoint that is there: verify, evaluate, or say why not. */
+static plm_status take_checkpoint(struct watch *watch, uint64_t step, struct plm_error *error)
+{
+  char name[PLM_CHECKPOINT_NAME_SIZE], directory[PLM_PATH_SIZE];
+  plm_checkpoint_name(step, name);
+  PLM_TRY(plm_path_join(directory, watch->checkpoints, name, error));
+  struct plm_seen *seen = plm_seen_at(&watch->seen, step);
+  if (seen == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  struct plm_manifest_stamp stamp = {0};
+  plm_manifest_stamp_of(directory, &stamp); /* none: zeros, and verifying says so */
+  if (seen->failed && plm_manifest_stamp_equal(&stamp, &seen->stamp)) return PLM_OK;
+  seen->stamp = stamp;
+  struct plm_error why = {0};
+  plm_status status = plm_checkpoint_verify(directory, NULL, NULL, &why);
+  if (status == PLM_OK) {
+    status = evaluate_checkpoint(watch, step, directory, error);
+    if (status == PLM_OK || status == PLM_INTERRUPTED || status == PLM_TIMEOUT) return status;
+    why = *error;
+  }
+  if (!plm_file_exists(directory)) return PLM_OK; /* the next scan reports it as deleted */
+  seen->failed = true;
+  const struct plm_history_entry *entry = plm_history_find(&watch->history, step);
+  if (entry != NULL && entry->skipped) return PLM_OK; /* said before a restart */
+  char text[700];
+  snprintf(text, sizeof text, "does not verify or load: %.600s", why.what);
+  return report_skip(watch, step, text, error);
+}
+
+/* Steps that were published (seen here, or due by checkpoint.every) and are gone unreported. */
+static plm_status report_deleted(struct watch *watch, const uint64_t *steps, size_t count,
+                                 struct plm_error *error)
+{
+  static const char why[] = "deleted before evaluation";
+  const uint64_t every = watch->config->trainer.checkpoint.every;
+  for (size_t i = 0; i < watch->seen.count; i++) {
+    const uint64_t step = watch->seen.items[i].step;
+    bool there = false;
+    for (size_t j = 0; j < count && !there; j++) there = steps[j] == step;
+    if (!there && !plm_history_settled(&watch->history, step, watch->splits))
+      PLM_TRY(report_skip(watch, step, why, error));
+  }
+  if (count == 0 || every == 0) return PLM_OK;
+  size_t next = 0;
+  for (uint64_t step = 0; step < steps[count - 1]; step += every) {
+    while (next < count && steps[next] < step) next++;
+    if (next < count && steps[next] == step) continue;
+    if (!plm_history_settled(&watch->history, step, watch->splits))
+      PLM_TRY(report_skip(watch, step, why, error));
+  }
+  return PLM_OK;
+}
+
+/* One pass over the folder, oldest first. *waiting: something was evaluated, look again at once. */
+static plm_status scan(struct watch *watch, bool *again, struct plm_error *error)
+{
+  uint64_t *steps = NULL;
+  size_t count = 0;
+  *again = false;
+  plm_status status = plm_checkpoint_list(watch->checkpoints, &steps, &count, error);
+  if (status == PLM_NOT_FOUND) return PLM_OK; /* nothing is published yet */
+  if (status == PLM_OK) status = report_deleted(watch, steps, count, error);
+  for (size_t i = 0; i < count && status == PLM_OK && plm_stop_requested == 0; i++) {
+    const struct plm_history_entry *entry = plm_history_find(&watch->history, steps[i]);
+    if (entry != NULL && (entry->splits & watch->splits) == watch->splits) continue;
+    const size_t said = watch->history.count;
+    status = take_checkpoint(watch, steps[i], error);
+    if (watch->history.count != said) {
+      *again = true; /* the folder has changed meanwhile: the oldest first */
+      break;
+    }
+  }
+  free(steps);
+  return status;
+}
+
+/* DONE exists and everything up to its step has been reported. */
+static bool complete(struct watch *watch)
+{
+  uint64_t step, *steps = NULL;
+  size_t count = 0;
+  struct plm_hash identity;
+  if (plm_done_read(watch->config->run, &step, &identity, NULL) != PLM_OK) return false;
+  if (!plm_history_settled(&watch->history, step, watch->splits)) return false;
+  bool all = plm_checkpoint_list(watch->checkpoints, &steps, &count, NULL) == PLM_OK;
+  for (size_t i = 0; i < count && all; i++)
+    all = plm_history_settled(&watch->history, steps[i], watch->splits);
+  free(steps);
+  return all;
+}
+
+/* Announcements are a hint that saves the rest of a poll. */
+static void wait_for_news(struct watch *watch)
+{
+  struct plm_announcement message;
+  char endpoint[512];
+  if (watch->listener == NULL &&
+      plm_endpoint_read(watch->config->run, "announcements", endpoint, NULL) == PLM_OK &&
+      plm_listener_open(endpoint, watch->config->network.keys, &watch->listener, NULL) != PLM_OK)
+    watch->listener = NULL;
+  if (watch->listener != NULL) {
+    (void)plm_listener_wait(watch->listener, POLL_MS, &message, NULL);
+    return;
+  }
+  const struct timespec pause = {.tv_nsec = POLL_MS * 1000000L};
+  nanosleep(&pause, NULL);
+}
+
+plm_status plm_watch(const struct plm_config *config, struct plm_ops *ops, struct plm_error *error)
+{
+  struct watch *watch = calloc(1, sizeof *watch);
+  if (watch == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  watch->config = config;
+  watch->ops = ops;
+  plm_status status = open_watch(watch, error);
+  if (status == PLM_OK) plm_ready();
+  while (status == PLM_OK && plm_stop_requested == 0) {
+    bool again;
+    status = scan(watch, &again, error);
+    if (status != PLM_OK || again) continue;
+    if (complete(watch)) break;
+    wait_for_news(watch);
+  }
+  if (status == PLM_INTERRUPTED) { /* drained: the checkpoint stays unreported */
+    plm_info("stopped before the checkpoint was evaluated; it is evaluated at the next start");
+    status = PLM_OK;
+  }
+  close_watch(watch);
+  free(watch);
+  return status;
+}
