@@ -3,6 +3,7 @@
 
 #include <cjson/cJSON.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,8 +36,10 @@ struct watch {
   struct plm_history history;
   struct plm_seen_list seen;
   double baseline_entropy;
-  int64_t give_up_at_ms; /* 0: no stop signal yet */
-  volatile int give_up;  /* for waits inside the feed */
+  pthread_t watchdog;
+  bool watchdog_runs;
+  int closing;          /* atomic: the watchdog's end */
+  volatile int give_up; /* set by the watchdog, atomically; polled by waits inside the feed */
 };
 
 static plm_status open_feed(struct watch *watch, struct plm_error *error)
@@ -75,6 +78,23 @@ static plm_status open_outputs(struct watch *watch, struct plm_error *error)
   return plm_tensorboard_open(board, last, &watch->board, error);
 }
 
+/* Turns a stop signal into give_up once the time to finish in is over, even while the evaluation
+ * waits for packers. */
+static void *watch_for_stop(void *context)
+{
+  struct watch *watch = context;
+  const int64_t grace_ms = (int64_t)(1000 * watch->config->trainer.stop_timeout_s);
+  int64_t give_up_at_ms = 0;
+  while (!__atomic_load_n(&watch->closing, __ATOMIC_ACQUIRE)) {
+    const struct timespec pause = {.tv_nsec = 50 * 1000000L};
+    nanosleep(&pause, NULL);
+    if (plm_stop_requested == 0) continue;
+    if (give_up_at_ms == 0) give_up_at_ms = plm_clock_ms() + grace_ms;
+    if (plm_clock_ms() >= give_up_at_ms) __atomic_store_n(&watch->give_up, 1, __ATOMIC_RELEASE);
+  }
+  return NULL;
+}
+
 static plm_status open_watch(struct watch *watch, struct plm_error *error)
 {
   const struct plm_config_evaluator *options = &watch->config->evaluator;
@@ -85,11 +105,17 @@ static plm_status open_watch(struct watch *watch, struct plm_error *error)
   }
   PLM_TRY(plm_directory_make(watch->config->run, error));
   PLM_TRY(open_outputs(watch, error));
-  return open_feed(watch, error);
+  PLM_TRY(open_feed(watch, error));
+  if (pthread_create(&watch->watchdog, NULL, watch_for_stop, watch) != 0)
+    return plm_error_set(error, PLM_FAILURE, "cannot start a thread");
+  watch->watchdog_runs = true;
+  return PLM_OK;
 }
 
 static void close_watch(struct watch *watch)
 {
+  __atomic_store_n(&watch->closing, 1, __ATOMIC_RELEASE);
+  if (watch->watchdog_runs) pthread_join(watch->watchdog, NULL);
   plm_evaluation_close(watch->evaluation);
   plm_listener_close(watch->listener);
   plm_feed_close(watch->feed);
@@ -100,15 +126,10 @@ static void close_watch(struct watch *watch)
   plm_seen_deinit(&watch->seen);
 }
 
-/* True once a stop signal came and the time to finish in is over. */
 static bool must_give_up(void *context)
 {
   struct watch *watch = context;
-  if (plm_stop_requested == 0) return false;
-  if (watch->give_up_at_ms == 0)
-    watch->give_up_at_ms = plm_clock_ms() + (int64_t)(1000 * watch->config->trainer.stop_timeout_s);
-  if (plm_clock_ms() >= watch->give_up_at_ms) watch->give_up = 1;
-  return watch->give_up != 0;
+  return __atomic_load_n(&watch->give_up, __ATOMIC_ACQUIRE) != 0;
 }
 
 static plm_status write_line(struct watch *watch, cJSON *line, uint64_t step, unsigned splits,

@@ -1,0 +1,26 @@
+/* What plm-packer, plm-trainer and plm-evaluator share as programs: options, help, version, log
+ * level, stop signals, exit code; and the configuration that their options name. */
+#ifndef PLM_COMMON_CONFIG_PROGRAM_H
+#define PLM_COMMON_CONFIG_PROGRAM_H
+
+#include "common/base/status.h"
+#include "common/config/config.h"
+#include "common/config/options.h"
+
+struct plm_program {
+  const char *name;    /* "plm-trainer" */
+  const char *usage;   /* the lines before the options in --help */
+  const struct plm_option *options;
+  plm_status (*run)(const struct plm_arguments *arguments, struct plm_error *error);
+};
+
+/* Parses, answers --help and --version, runs, prints the error; returns the exit code. */
+int plm_program_main(const struct plm_program *program, int argc, char **argv);
+
+/* The configuration that -c, --run and every --set name: the file is -c, else PLM_CONFIG, else
+ * pipeline.yaml of the run folder given, else ./pipeline.yaml. Prints every problem of it to
+ * stderr. On PLM_OK the caller deinits. */
+plm_status plm_program_config(const struct plm_arguments *arguments, struct plm_config *config,
+                              struct plm_error *error);
+
+#endif
