@@ -1,0 +1,324 @@
+/* `plm-pipeline metrics`: the metrics files as people and programs want them: a table on a
+ * terminal, lines of JSON when piped, CSV, curves; following a run through restarts and resumes. */
+#include <cjson/cJSON.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/base/file.h"
+#include "common/config/program.h"
+#include "common/metrics/metrics.h"
+#include "common/run/run.h"
+#include "stages/command.h"
+#include "stages/follow.h"
+#include "stages/plot.h"
+
+enum { MAX_RUNS = 16, MAX_KEYS = 32, KEYS_SIZE = 512, POLL_MS = 200, COLUMN = 12 };
+
+static const struct plm_option options[] = {
+    {'f', "follow", NULL, "go on as lines come, through restarts and resumes"},
+    {0, "keys", "A,B,…", "these fields alone"},
+    {0, "csv", NULL, "comma-separated values with a head line"},
+    {0, "plot", NULL, "draw the curves (of --keys, default loss)"},
+    {0, NULL, NULL, NULL},
+};
+
+static const struct {
+  const char *name, *file;
+  enum plm_metric_stage stage;
+  const char *columns; /* of the table */
+} stages[] = {
+    {"evaluator", PLM_RUN_EVALUATOR_METRICS, PLM_STAGE_EVALUATOR,
+     "step,split,loss,baseline_entropy,perplexity,accuracy,mcc,tokens,seconds,lag_steps"},
+    {"trainer", PLM_RUN_TRAINER_METRICS, PLM_STAGE_TRAINER,
+     "step,loss,lr_hidden,grad_norm,mask_rate,tokens,tokens_per_second,step_ms,data_wait_ms,"
+     "checkpoint_ms"},
+    {"packer", PLM_RUN_PACKER_METRICS, PLM_STAGE_PACKER,
+     "stage,instance,windows,documents_per_second,tokens_per_second,padding_fraction,queue"},
+};
+
+enum form { FORM_JSON, FORM_CSV, FORM_TABLE };
+
+struct view {
+  int stage; /* into stages[] */
+  enum form form;
+  char keys_text[KEYS_SIZE];
+  const char *keys[MAX_KEYS];
+  int key_count;
+  bool all_keys; /* JSON without --keys: lines as they are */
+  const char *runs[MAX_RUNS];
+  size_t run_count;
+  unsigned printed;
+};
+
+static plm_status split_keys(struct view *view, const char *list, struct plm_error *error)
+{
+  if (snprintf(view->keys_text, sizeof view->keys_text, "%s", list) >= KEYS_SIZE)
+    return plm_error_set(error, PLM_USAGE, "--keys is longer than %d bytes", KEYS_SIZE - 1);
+  char *place = NULL;
+  for (char *key = strtok_r(view->keys_text, ",", &place); key != NULL;
+       key = strtok_r(NULL, ",", &place)) {
+    if (view->key_count == MAX_KEYS)
+      return plm_error_set(error, PLM_USAGE, "--keys names more than %d fields", MAX_KEYS);
+    view->keys[view->key_count++] = key;
+  }
+  return PLM_OK;
+}
+
+/* A word of --keys that no line can have. */
+static plm_status check_keys(const struct view *view, struct plm_error *error)
+{
+  for (int i = 0; i < view->key_count; i++) {
+    if (plm_metric_find(stages[view->stage].stage, view->keys[i]) != NULL) continue;
+    size_t count;
+    const struct plm_metric_field *table = plm_metric_table(&count);
+    char known[400] = "";
+    for (size_t f = 0; f < count; f++)
+      if (table[f].stage == stages[view->stage].stage &&
+          strlen(known) + strlen(table[f].name) + 2 < sizeof known)
+        sprintf(known + strlen(known), "%s%s", known[0] != '\0' ? " " : "", table[f].name);
+    plm_error_set(error, PLM_USAGE, "the %s has no metric \"%s\"", stages[view->stage].name,
+                  view->keys[i]);
+    return plm_error_hint(error, "it has %s", known);
+  }
+  return PLM_OK;
+}
+
+static void format_value(const cJSON *value, char text[64], int digits)
+{
+  if (cJSON_IsNumber(value))
+    snprintf(text, 64, "%.*g", digits, value->valuedouble);
+  else if (cJSON_IsString(value))
+    snprintf(text, 64, "%.60s", value->valuestring);
+  else
+    snprintf(text, 64, "%s", "");
+}
+
+static void print_head(struct view *view)
+{
+  if (view->form == FORM_JSON || (view->printed > 0 && view->form == FORM_CSV)) return;
+  if (view->form == FORM_TABLE && view->printed % 40 != 0) return;
+  for (int i = 0; i < view->key_count; i++) {
+    if (view->form == FORM_CSV)
+      printf("%s%s", i > 0 ? "," : "", view->keys[i]);
+    else
+      printf("%*.*s", COLUMN, COLUMN - 1, view->keys[i]);
+  }
+  putchar('\n');
+}
+
+static void print_selected_json(const struct view *view, const cJSON *json)
+{
+  cJSON *chosen = cJSON_CreateObject();
+  for (int i = 0; i < view->key_count; i++) {
+    const cJSON *value = cJSON_GetObjectItemCaseSensitive(json, view->keys[i]);
+    if (value != NULL) cJSON_AddItemToObject(chosen, view->keys[i], cJSON_Duplicate(value, true));
+  }
+  char *text = cJSON_PrintUnformatted(chosen);
+  if (text != NULL) puts(text);
+  free(text);
+  cJSON_Delete(chosen);
+}
+
+static void print_line(struct view *view, const char *line)
+{
+  cJSON *json = cJSON_Parse(line);
+  if (!cJSON_IsObject(json)) { /* not ours: a damaged line is passed over */
+    cJSON_Delete(json);
+    return;
+  }
+  const cJSON *skipped = cJSON_GetObjectItemCaseSensitive(json, "skipped");
+  print_head(view);
+  if (view->form == FORM_JSON && view->all_keys) {
+    puts(line);
+  } else if (view->form == FORM_JSON) {
+    print_selected_json(view, json);
+  } else if (view->form == FORM_TABLE && cJSON_IsString(skipped)) {
+    char step[64];
+    format_value(cJSON_GetObjectItemCaseSensitive(json, "step"), step, 15);
+    printf("%*s  skipped: %s\n", COLUMN, step, skipped->valuestring);
+  } else {
+    for (int i = 0; i < view->key_count; i++) {
+      char text[64];
+      const cJSON *value = cJSON_GetObjectItemCaseSensitive(json, view->keys[i]);
+      format_value(value, text, view->form == FORM_CSV ? 17 : 6);
+      if (view->form == FORM_CSV)
+        printf("%s%s", i > 0 ? "," : "", text);
+      else
+        printf("%*.*s", COLUMN, COLUMN - 1, text);
+    }
+    putchar('\n');
+  }
+  view->printed++;
+  cJSON_Delete(json);
+}
+
+static plm_status print_runs(struct view *view, bool follow, struct plm_error *error)
+{
+  struct plm_follower *followers[MAX_RUNS] = {0};
+  char path[PLM_PATH_SIZE];
+  plm_status status = PLM_OK;
+  for (size_t i = 0; i < view->run_count && status == PLM_OK; i++) {
+    status = plm_path_join(path, view->runs[i], stages[view->stage].file, error);
+    if (status == PLM_OK) status = plm_follower_open(path, &followers[i], error);
+  }
+  while (status == PLM_OK && plm_stop_requested == 0) {
+    bool any = false;
+    for (size_t i = 0; i < view->run_count && status == PLM_OK; i++) {
+      const char *line = NULL;
+      status = plm_follower_next(followers[i], &line, error);
+      if (status != PLM_OK || line == NULL) continue;
+      any = true;
+      print_line(view, line);
+    }
+    if (any) continue;
+    fflush(stdout);
+    if (!follow || ferror(stdout)) break;
+    const struct timespec pause = {.tv_nsec = POLL_MS * 1000000L};
+    nanosleep(&pause, NULL);
+  }
+  for (size_t i = 0; i < view->run_count; i++) plm_follower_close(followers[i]);
+  return status;
+}
+
+/* One curve: y over step. Grows as it is read. */
+struct curve {
+  const char *key;
+  double *x, *y;
+  size_t count, capacity;
+  double baseline;
+};
+
+static bool add_point(void *context, const cJSON *line)
+{
+  struct curve *curve = context;
+  const cJSON *step = cJSON_GetObjectItemCaseSensitive(line, "step");
+  const cJSON *value = cJSON_GetObjectItemCaseSensitive(line, curve->key);
+  const cJSON *baseline = cJSON_GetObjectItemCaseSensitive(line, "baseline_entropy");
+  if (cJSON_IsNumber(baseline)) curve->baseline = baseline->valuedouble;
+  if (!cJSON_IsNumber(step) || !cJSON_IsNumber(value)) return true;
+  if (curve->count == curve->capacity) {
+    const size_t capacity = curve->capacity != 0 ? 2 * curve->capacity : 256;
+    double *x = realloc(curve->x, capacity * sizeof *x);
+    if (x == NULL) return false;
+    curve->x = x;
+    double *y = realloc(curve->y, capacity * sizeof *y);
+    if (y == NULL) return false;
+    curve->y = y;
+    curve->capacity = capacity;
+  }
+  curve->x[curve->count] = step->valuedouble;
+  curve->y[curve->count++] = value->valuedouble;
+  return true;
+}
+
+static plm_status plot_key(const struct view *view, const char *key, bool color,
+                           struct plm_error *error)
+{
+  struct curve curves[MAX_RUNS] = {0};
+  struct plm_series series[MAX_RUNS];
+  struct winsize window = {0};
+  plm_status status = PLM_OK;
+  double baseline = NAN;
+  for (size_t i = 0; i < view->run_count && status == PLM_OK; i++) {
+    char path[PLM_PATH_SIZE];
+    const char *slash = strrchr(view->runs[i], '/');
+    curves[i].key = key;
+    curves[i].baseline = NAN;
+    status = plm_path_join(path, view->runs[i], stages[view->stage].file, error);
+    if (status == PLM_OK) status = plm_metrics_each(path, add_point, &curves[i], error);
+    if (strcmp(key, "loss") == 0 && isfinite(curves[i].baseline)) baseline = curves[i].baseline;
+    series[i] = (struct plm_series){slash != NULL ? slash + 1 : view->runs[i], curves[i].x,
+                                    curves[i].y, curves[i].count};
+  }
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) != 0 || window.ws_col == 0) window.ws_col = 100;
+  if (status == PLM_OK)
+    plm_plot_draw(stdout, key, series, view->run_count, baseline, "composition alone",
+                  window.ws_col > 120 ? 120 : window.ws_col, 20, color);
+  for (size_t i = 0; i < view->run_count; i++) {
+    free(curves[i].x);
+    free(curves[i].y);
+  }
+  return status;
+}
+
+static plm_status collect_runs(const struct plm_command_context *context, struct view *view,
+                               struct plm_config *config, struct plm_error *error)
+{
+  const struct plm_arguments *arguments = context->arguments;
+  for (size_t i = 0; i < arguments->value_count; i++) {
+    if (strcmp(arguments->values[i].option->name, "run") != 0) continue;
+    if (view->run_count == MAX_RUNS)
+      return plm_error_set(error, PLM_USAGE, "more than %d runs", MAX_RUNS);
+    view->runs[view->run_count++] = arguments->values[i].value;
+  }
+  if (view->run_count == 0) {
+    PLM_TRY(plm_program_config(arguments, config, error));
+    view->runs[view->run_count++] = config->run;
+  }
+  for (size_t i = 0; i < view->run_count; i++) {
+    if (plm_file_exists(view->runs[i])) continue;
+    plm_error_set(error, PLM_NOT_FOUND, "there is no run folder %s", view->runs[i]);
+    return plm_error_hint(error, "start one with `plm-pipeline up`, or name it with --run DIR");
+  }
+  return PLM_OK;
+}
+
+static plm_status choose_stage(const struct plm_arguments *arguments, struct view *view,
+                               struct plm_error *error)
+{
+  if (arguments->positional_count > 1)
+    return plm_error_set(error, PLM_USAGE, "metrics takes one stage at most");
+  const char *name = arguments->positional_count == 1 ? arguments->positionals[0] : "evaluator";
+  for (size_t i = 0; i < sizeof stages / sizeof stages[0]; i++) {
+    view->stage = (int)i;
+    if (strcmp(stages[i].name, name) == 0) return PLM_OK;
+  }
+  return plm_error_set(error, PLM_USAGE, "\"%s\" is not a stage: evaluator, trainer or packer",
+                       name);
+}
+
+static plm_status show(const struct plm_command_context *context, struct view *view,
+                       struct plm_error *error)
+{
+  const struct plm_arguments *arguments = context->arguments;
+  const char *keys = plm_arguments_get(arguments, "keys");
+  const bool plot = plm_arguments_has(arguments, "plot");
+  PLM_TRY(choose_stage(arguments, view, error));
+  view->form = plm_arguments_has(arguments, "csv")       ? FORM_CSV
+               : context->json || !isatty(STDOUT_FILENO) ? FORM_JSON
+                                                         : FORM_TABLE;
+  view->all_keys = keys == NULL;
+  if (keys == NULL) keys = plot ? "loss" : stages[view->stage].columns;
+  PLM_TRY(split_keys(view, keys, error));
+  if (!view->all_keys) PLM_TRY(check_keys(view, error));
+  if (!plot) return print_runs(view, plm_arguments_has(arguments, "follow"), error);
+  for (int i = 0; i < view->key_count; i++)
+    PLM_TRY(plot_key(view, view->keys[i], context->color, error));
+  return PLM_OK;
+}
+
+static plm_status run(const struct plm_command_context *context, struct plm_error *error)
+{
+  struct plm_config config = {0};
+  struct view view = {0};
+  plm_stop_signals_install();
+  plm_status status = collect_runs(context, &view, &config, error);
+  if (status == PLM_OK) status = show(context, &view, error);
+  plm_config_deinit(&config);
+  return status;
+}
+
+const struct plm_command plm_command_metrics = {
+    .name = "metrics",
+    .operands = "[STAGE] [-f] [--keys A,B] [--csv | --plot] [--run DIR]...",
+    .summary = "show the evaluator's (default), trainer's or packer's metrics",
+    .details = "On a terminal a table, when piped or with --json lines of JSON. -f goes on as "
+               "lines come and survives restarts and resumes. Several --run overlay in --plot.",
+    .options = options,
+    .run = run,
+};
