@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "common/base/file.h"
 #include "common/base/hash.h"
@@ -23,6 +24,7 @@ struct plm_follower {
   size_t count, capacity;
   char *line;
   size_t line_capacity;
+  struct stat seen; /* the file when it was last looked back at: no need to while it is the same */
 };
 
 plm_status plm_follower_open(const char *path, struct plm_follower **follower,
@@ -51,6 +53,13 @@ static uint64_t end_of(const struct plm_follower *follower)
   return last->begin + last->size;
 }
 
+/* Past what stdio has buffered: the file may have been cut and written anew. */
+static bool go_to(struct plm_follower *follower, uint64_t place)
+{
+  clearerr(follower->file);
+  return fflush(follower->file) == 0 && fseeko(follower->file, (off_t)place, SEEK_SET) == 0;
+}
+
 /* Reads a whole line at the file's position: its size with the newline, 0 when there is none. */
 static uint64_t read_line(struct plm_follower *follower)
 {
@@ -60,7 +69,7 @@ static uint64_t read_line(struct plm_follower *follower)
 
 static bool still_there(struct plm_follower *follower, const struct line_place *place)
 {
-  if (fseeko(follower->file, (off_t)place->begin, SEEK_SET) != 0) return false;
+  if (!go_to(follower, place->begin)) return false;
   return read_line(follower) == place->size &&
          plm_hash64_bytes(follower->line, place->size) == place->hash;
 }
@@ -80,6 +89,28 @@ static plm_status remember(struct plm_follower *follower, uint64_t begin, uint64
   return PLM_OK;
 }
 
+/* True when the file is another one than at the last call, by size or time. */
+static bool changed(struct plm_follower *follower)
+{
+  struct stat now;
+  const struct stat *seen = &follower->seen;
+  if (fstat(fileno(follower->file), &now) != 0) return true;
+  const bool same = now.st_size == seen->st_size && now.st_mtim.tv_sec == seen->st_mtim.tv_sec &&
+                    now.st_mtim.tv_nsec == seen->st_mtim.tv_nsec;
+  follower->seen = now;
+  return !same;
+}
+
+/* Drops what is no longer in the file, and stands behind what still is. */
+static plm_status look_back(struct plm_follower *follower, struct plm_error *error)
+{
+  while (follower->count > 0 && !still_there(follower, &follower->places[follower->count - 1]))
+    follower->count--;
+  if (!go_to(follower, end_of(follower)))
+    return plm_error_errno(error, "cannot seek in %s", follower->path);
+  return PLM_OK;
+}
+
 plm_status plm_follower_next(struct plm_follower *follower, const char **line,
                              struct plm_error *error)
 {
@@ -88,17 +119,15 @@ plm_status plm_follower_next(struct plm_follower *follower, const char **line,
   if (follower->file == NULL && errno == ENOENT) return PLM_OK;
   if (follower->file == NULL) return plm_error_errno(error, "cannot open %s", follower->path);
   clearerr(follower->file);
-  while (follower->count > 0 && !still_there(follower, &follower->places[follower->count - 1])) {
-    follower->count--;
-    clearerr(follower->file);
-  }
-  const uint64_t begin = end_of(follower);
-  if (fseeko(follower->file, (off_t)begin, SEEK_SET) != 0)
-    return plm_error_errno(error, "cannot seek in %s", follower->path);
+  if (changed(follower)) PLM_TRY(look_back(follower, error));
   const uint64_t size = read_line(follower);
   if (ferror(follower->file)) return plm_error_errno(error, "cannot read %s", follower->path);
-  if (size == 0) return PLM_OK;
-  PLM_TRY(remember(follower, begin, size, error));
+  if (size == 0) { /* part of a line may have been read: the next one begins before it */
+    return go_to(follower, end_of(follower))
+               ? PLM_OK
+               : plm_error_errno(error, "cannot seek in %s", follower->path);
+  }
+  PLM_TRY(remember(follower, end_of(follower), size, error));
   follower->line[size - 1] = '\0';
   *line = follower->line;
   return PLM_OK;
