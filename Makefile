@@ -162,6 +162,44 @@ fuzz: $(FUZZ_BIN) ## run every fuzzer for FUZZ_SECONDS (60) each; SAN=address,un
 	  echo "$$fuzzer"; PLM_FUZZ_SECONDS=$(FUZZ_SECONDS) $$fuzzer || exit 1; \
 	done
 
+.PHONY: bench
+bench: all $(BENCH_BIN) ## run the benchmarks; each prints a table and the machine
+	@for bench in $(BENCH_BIN); do echo "== $$bench"; $$bench || exit 1; done
+
+# The shipped sequences, from FASTA to evaluated checkpoints.
+DEMO_CORPUS := data/sample.corpus
+.PHONY: demo
+demo: deps ## the main job on the sequences that ship: ingest, train, evaluate, show
+	@$(MAKE) --no-print-directory -j$(JOBS) all
+	@tests/support/demo.sh
+
+# ---- keeping the house in order -----------------------------------------------------------------
+.PHONY: tidy
+tidy: ## formatting, includes between floors, file names, lengths
+	@tests/support/tidy.sh
+
+.PHONY: lint
+lint: $(BUILD)/lint.stamp ## clang-tidy over every source file
+LINT_SRC := $(filter-out kernels/cpu/isa/%,$(COMMON_SRC) $(CPU_SRC) $(STAGE_SRC))
+$(BUILD)/lint.stamp: $(LINT_SRC) .clang-tidy
+	@mkdir -p $(@D)
+	@printf '%s\n' $(LINT_SRC) | xargs -P $(JOBS) -n 4 clang-tidy --quiet \
+	  --extra-arg=-Wno-unknown-warning-option 2>/dev/null \
+	  -- -std=gnu17 -I. -D_GNU_SOURCE -DPLM_VERSION='"$(VERSION)"' > $(BUILD)/lint.log; \
+	  code=$$?; cat $(BUILD)/lint.log; exit $$code
+	@touch $@
+
+.PHONY: sanitize
+sanitize: deps ## all tests under ASan + UBSan, then under TSan
+	@$(MAKE) --no-print-directory SAN=address,undefined test
+	@$(MAKE) --no-print-directory SAN=thread test
+
+.PHONY: check
+check: ## everything before a merge: tidy, lint, tests
+	@$(MAKE) --no-print-directory tidy
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory test
+
 .PHONY: clean
 clean: ## remove build/
 	rm -rf build

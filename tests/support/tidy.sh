@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# The rules of the house that no compiler checks: formatting, who may include whom, unique file
+# names, line and file lengths, no unfinished marks. Prints each offence; exit 1 when there is one.
+set -uo pipefail
+cd "$(dirname "$0")/../.." || exit 1
+offences=0
+complain() {
+  echo "tidy: $*"
+  offences=$((offences + 1))
+}
+
+mapfile -t sources < <(git ls-files '*.c' '*.h' '*.cu' '*.cuh')
+mapfile -t scripts < <(git ls-files '*.sh' '.ci/run')
+
+if command -v clang-format >/dev/null; then
+  while IFS= read -r line; do complain "$line"; done < <(
+    printf '%s\n' "${sources[@]}" | grep -E '\.[ch]$' | xargs clang-format --dry-run -Werror 2>&1 |
+      grep -oE '^[^:]+:[0-9]+:[0-9]+: error' | sed 's/: error/: not formatted (clang-format -i)/' | sort -u -t: -k1,1)
+else
+  echo "tidy: clang-format is not installed; formatting was not checked" >&2
+fi
+
+# Three floors: common knows nobody, kernels know common, a stage knows both and no other stage.
+includes() { # FOLDER REGEX-OF-FORBIDDEN
+  while IFS= read -r line; do complain "a floor crossed: $line"; done < <(
+    git grep -nE "#include \"($2)/" -- "$1" || true)
+}
+includes common 'kernels|packer|trainer|evaluator|stages|tests'
+includes kernels 'packer|trainer|evaluator|stages|tests'
+includes packer 'kernels|trainer|evaluator|stages|tests'
+includes trainer 'kernels|packer|evaluator|stages|tests'
+includes evaluator 'kernels|packer|trainer|stages|tests'
+includes stages 'kernels|packer|trainer|evaluator|tests'
+
+while IFS= read -r name; do complain "two files are called $name"; done < <(
+  printf '%s\n' "${sources[@]}" | xargs -n1 basename | sort | uniq -d)
+
+while IFS= read -r line; do complain "longer than 100 columns: $line"; done < <(
+  awk 'length($0) > 100 {print FILENAME ":" FNR}' "${sources[@]}")
+
+while read -r count file; do
+  [ "$file" != total ] && [ "$count" -gt 600 ] && complain "$file has $count lines: find its second subject"
+done < <(wc -l "${sources[@]}")
+
+while IFS= read -r line; do complain "unfinished: $line"; done < <(
+  git grep -nwE 'TODO|FIXME|XXX' -- '*.c' '*.h' '*.cu' '*.cuh' '*.py' Makefile README.md || true)
+
+for file in "${sources[@]}"; do
+  head -n 1 "$file" | grep -qE '^(/\*|//)' || complain "$file: its first line does not say why it exists"
+done
+
+if command -v shellcheck >/dev/null; then
+  while IFS= read -r line; do complain "$line"; done < <(
+    shellcheck -S warning -f gcc "${scripts[@]}" 2>&1 || true)
+fi
+
+[ "$offences" -eq 0 ] && echo "tidy: ${#sources[@]} source files are in order"
+[ "$offences" -eq 0 ]
