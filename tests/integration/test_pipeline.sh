@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# The whole pipeline by its one command, for each architecture: every step in trainer.jsonl, every
+# checkpoint verified and evaluated once, DONE, and nobody left behind.
+. "$PLM_ROOT/tests/support/lib.sh"
+
+small_corpus corpus
+for architecture in transformer unet patch_unet; do
+  run=run-$architecture
+  small_config "$architecture.yaml" "$architecture"
+  expect 0 plm-pipeline up "$architecture.yaml" --run "$run"
+
+  [ "$(jq -s length "$run/trainer.jsonl")" -eq 12 ] || fail "not one line a step"
+  jq -se '[.[].step] == [range(1; 13)]' "$run/trainer.jsonl" >/dev/null || fail "steps are not 1..12"
+  jq -se 'all(.[]; .v == 1 and .loss > 0 and .tokens > 0 and .step_ms > 0)' "$run/trainer.jsonl" >/dev/null ||
+    fail "a field is missing"
+  jq -se '[.[].step] == [0, 4, 8, 12]' "$run/evaluator.jsonl" >/dev/null || fail "not every checkpoint evaluated once"
+  jq -se 'all(.[]; .split == "valid" and .tokens > 100 and (.loss | isnormal) and .baseline_entropy > 2)' \
+    "$run/evaluator.jsonl" >/dev/null || fail "evaluator fields"
+  [ "$(jq .step "$run/DONE")" -eq 12 ] || fail "DONE"
+  expect 0 plm-pipeline checkpoints "$run" --verify
+  [ "$(readlink "$run/checkpoints/latest")" = step_00000012 ] || fail "latest"
+  nobody_left "$PWD/$run" || fail "a process is left"
+
+  # again: complete, at once
+  expect 0 plm-pipeline up "$architecture.yaml" --run "$run"
+  cat out err >both
+  says both 'complete at step 12'
+  [ "$(jq -s length "$run/evaluator.jsonl")" -eq 4 ] || fail "evaluated twice"
+done

@@ -1,0 +1,128 @@
+# What test scripts share. Sourced:  . "$PLM_ROOT/tests/support/lib.sh"
+#
+# A script runs in $PLM_TMP; everything it starts is ended when it exits, and a check that fails
+# ends it with the place and what was wrong.
+set -euo pipefail
+: "${PLM_ROOT:?}" "${PLM_BIN:?}" "${PLM_TMP:?}"
+export PATH=$PLM_BIN:$PATH
+export NO_COLOR=1 XDG_RUNTIME_DIR=$PLM_TMP/runtime
+mkdir -p "$XDG_RUNTIME_DIR"
+chmod 700 "$XDG_RUNTIME_DIR"
+cd "$PLM_TMP"
+
+fail() {
+  echo "FAILED at line ${BASH_LINENO[0]}: $*" >&2
+  exit 1
+}
+
+# Ends whatever still runs in this script's process group (the runner made one for it).
+end_children() {
+  local status=$?
+  trap - EXIT
+  local pids
+  pids=$(jobs -p)
+  [ -z "$pids" ] || kill -TERM $pids 2>/dev/null || true
+  for _ in 1 2 3 4 5 6 7 8 9 10; do
+    [ -n "$(jobs -pr)" ] || break
+    sleep 0.1
+  done
+  pids=$(jobs -pr)
+  [ -z "$pids" ] || kill -KILL $pids 2>/dev/null || true
+  exit "$status"
+}
+trap end_children EXIT
+
+# expect EXIT-CODE COMMAND…: its output goes to ./out and ./err
+expect() {
+  local wanted=$1 got=0
+  shift
+  "$@" >out 2>err </dev/null || got=$?
+  [ "$got" -eq "$wanted" ] || {
+    sed 's/^/  out| /' out | tail -n 20 >&2
+    sed 's/^/  err| /' err | tail -n 40 >&2
+    fail "exit $got instead of $wanted: $*"
+  }
+}
+
+# says FILE REGEX: the file has a line that matches
+says() {
+  grep -qE -- "$2" "$1" || {
+    sed 's/^/  | /' "$1" | tail -n 40 >&2
+    fail "$1 does not say: $2"
+  }
+}
+
+# wait_for SECONDS COMMAND…: until it succeeds
+wait_for() {
+  local until=$((SECONDS + $1))
+  shift
+  until "$@" >/dev/null 2>&1; do
+    [ "$SECONDS" -lt "$until" ] || fail "still not true: $*"
+    sleep 0.05
+  done
+}
+
+# small_fasta FILE SEQUENCES [SEED]: deterministic protein-like sequences of 20 to 219 residues
+small_fasta() {
+  awk -v count="$2" -v seed="${3:-1}" 'BEGIN {
+    srand(seed); letters = "LAGVSERTIDPKQNFYMHWC"
+    for (i = 0; i < count; i++) {
+      length_ = 20 + int(200 * rand()); sequence = ""
+      for (j = 0; j < length_; j++) sequence = sequence substr(letters, 1 + int(20 * rand() * rand()), 1)
+      printf ">seq%d made up\n%s\n", i, sequence
+    }
+  }' >"$1"
+}
+
+# small_corpus DIR [SEQUENCES]: ingested, ten percent each for valid and test
+small_corpus() {
+  small_fasta "$1.fasta" "${2:-400}"
+  plm-pipeline ingest "$1.fasta" --corpus "$1" --split train=0.8,valid=0.1,test=0.1 -q
+}
+
+# small_config FILE ARCHITECTURE [YAML LINES…]: seconds to train; ports chosen by the system.
+# Later lines of the same key path must not repeat; pass overrides with --set instead.
+small_config() {
+  cat >"$1" <<END
+version: 1
+run: run
+seed: 7
+corpus: corpus
+network:
+  feed: tcp://127.0.0.1:*
+  evaluation_feed: tcp://127.0.0.1:*
+  announcements: tcp://127.0.0.1:*
+  wait_packers_s: 20
+data:
+  max_length: 256
+model:
+  architecture: $2
+  hidden_size: 64
+  num_attention_heads: 2
+  num_hidden_layers: 2
+  num_unet_layers: 4
+  num_extra_layers: 1
+trainer:
+  device: cpu
+  threads: 1
+  precision: fp32
+  steps: 12
+  batch_tokens: 1024
+  micro_batch_tokens: 512
+  schedule: {warmup_steps: 2, cooldown_steps: 4}
+  checkpoint: {every: 4, keep_last: 8}
+evaluator:
+  max_tokens: 4000
+END
+}
+
+# exact_metrics FILE: the exact fields of trainer.jsonl, a line a step
+exact_metrics() {
+  jq -c '{step, loss, lr_hidden, lr_embed, lr_head, lr_scalar, grad_norm, clip_norm, mask_rate,
+          window, tokens, padding_fraction, skipped_updates}' "$1"
+}
+
+# nobody_left DIR: no process has the folder in its command line
+nobody_left() {
+  ! pgrep -f "plm-(pipeline|packer|trainer|evaluator).*$1" >/dev/null
+}
