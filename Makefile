@@ -97,6 +97,8 @@ $(BUILD)/obj/%.o: %.c
 	$(call say,CC,$<)
 	$(Q)$(CCACHE) $(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
 
+$(BUILD)/obj/common/checkpoint/modeling_file.o: common/checkpoint/modeling_plm.py
+
 define isa_rule
 $(BUILD)/obj/kernels/cpu/isa/%.$(1).o: kernels/cpu/isa/%.c
 	@mkdir -p $$(@D)

@@ -12,6 +12,7 @@
 #include "common/base/file.h"
 #include "common/base/text.h"
 #include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/modeling_file.h"
 #include "common/corpus/tokenizer.h"
 
 enum { TOKEN_TEXT_SIZE = 16 };
@@ -282,11 +283,19 @@ static char *vocab_txt(const struct plm_model_config *model, const struct plm_to
   return NULL;
 }
 
+static char *modeling_py(const struct plm_model_config *model,
+                         const struct plm_tokenizer *tokenizer)
+{
+  (void)model, (void)tokenizer; /* config.json says what this one file becomes */
+  return strdup(plm_modeling_file);
+}
+
 /* Every file with what makes its text (malloc'ed; NULL: out of memory). */
 static const struct {
   const char *name;
   char *(*text)(const struct plm_model_config *model, const struct plm_tokenizer *tokenizer);
 } files[] = {
+    {"modeling_plm.py", modeling_py},
     {"vocab.txt", vocab_txt},
     {"tokenizer.json", tokenizer_json},
     {"tokenizer_config.json", tokenizer_config_json},
