@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "common/base/file.h"
-#include "common/config/program.h"
 #include "common/metrics/metrics.h"
 #include "common/run/run.h"
 #include "stages/command.h"
@@ -247,7 +246,7 @@ static plm_status plot_key(const struct view *view, const char *key, bool color,
 }
 
 static plm_status collect_runs(const struct plm_command_context *context, struct view *view,
-                               struct plm_config *config, struct plm_error *error)
+                               char path[PLM_PATH_SIZE], struct plm_error *error)
 {
   const struct plm_arguments *arguments = context->arguments;
   for (size_t i = 0; i < arguments->value_count; i++) {
@@ -257,8 +256,8 @@ static plm_status collect_runs(const struct plm_command_context *context, struct
     view->runs[view->run_count++] = arguments->values[i].value;
   }
   if (view->run_count == 0) {
-    PLM_TRY(plm_program_config(arguments, config, error));
-    view->runs[view->run_count++] = config->run;
+    PLM_TRY(plm_command_run_folder(context, path, error));
+    view->runs[view->run_count++] = path;
   }
   for (size_t i = 0; i < view->run_count; i++) {
     if (plm_file_exists(view->runs[i])) continue;
@@ -271,8 +270,6 @@ static plm_status collect_runs(const struct plm_command_context *context, struct
 static plm_status choose_stage(const struct plm_arguments *arguments, struct view *view,
                                struct plm_error *error)
 {
-  if (arguments->positional_count > 1)
-    return plm_error_set(error, PLM_USAGE, "metrics takes one stage at most");
   const char *name = arguments->positional_count == 1 ? arguments->positionals[0] : "evaluator";
   for (size_t i = 0; i < sizeof stages / sizeof stages[0]; i++) {
     view->stage = (int)i;
@@ -304,13 +301,12 @@ static plm_status show(const struct plm_command_context *context, struct view *v
 
 static plm_status run(const struct plm_command_context *context, struct plm_error *error)
 {
-  struct plm_config config = {0};
+  char path[PLM_PATH_SIZE];
   struct view view = {0};
   plm_stop_signals_install();
-  plm_status status = collect_runs(context, &view, &config, error);
-  if (status == PLM_OK) status = show(context, &view, error);
-  plm_config_deinit(&config);
-  return status;
+  PLM_TRY(plm_command_operands(context, 1, error));
+  PLM_TRY(collect_runs(context, &view, path, error));
+  return show(context, &view, error);
 }
 
 const struct plm_command plm_command_metrics = {

@@ -112,8 +112,7 @@ static plm_status run(const struct plm_command_context *context, struct plm_erro
   const struct plm_arguments *arguments = context->arguments;
   const char *directory = arguments->positional_count > 0 ? arguments->positionals[0] : "runs";
   struct dirent **entries;
-  if (arguments->positional_count > 1)
-    return plm_error_set(error, PLM_USAGE, "runs takes one folder at most");
+  PLM_TRY(plm_command_operands(context, 1, error));
   const int count = scandir(directory, &entries, visible, alphasort);
   if (count < 0) {
     plm_error_errno(error, "cannot read the folder %s", directory);

@@ -7,6 +7,8 @@
 #define COMMANDS(X) \
   X(ingest)         \
   X(corpus)         \
+  X(metrics)        \
+  X(runs)           \
   X(evaluate)       \
   X(validate)       \
   X(config)         \

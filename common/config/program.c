@@ -3,7 +3,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/base/file.h"
 #include "common/base/log.h"
@@ -40,28 +39,6 @@ int plm_program_main(const struct plm_program *program, int argc, char **argv)
   return plm_status_exit_code(status);
 }
 
-/* --run DIR and --set KEY=VALUE as overrides; texts holds the keys, to be freed by the caller. */
-static size_t collect_overrides(const struct plm_arguments *arguments,
-                                struct plm_config_override *overrides, char **texts)
-{
-  size_t count = 0;
-  for (size_t i = 0; i < arguments->value_count; i++) {
-    const struct plm_option_value *value = &arguments->values[i];
-    const char *name = value->option->name;
-    if (strcmp(name, "run") == 0) {
-      overrides[count++] = (struct plm_config_override){"run", value->value};
-    } else if (strcmp(name, "set") == 0) {
-      char *key = strdup(value->value);
-      char *equals = key != NULL ? strchr(key, '=') : NULL;
-      if (equals != NULL) *equals = '\0';
-      texts[count] = key;
-      overrides[count++] =
-          (struct plm_config_override){key != NULL ? key : "", equals != NULL ? equals + 1 : ""};
-    }
-  }
-  return count;
-}
-
 /* NULL: no file, defaults alone. */
 static const char *choose_file(const struct plm_arguments *arguments, char path[PLM_PATH_SIZE])
 {
@@ -79,23 +56,14 @@ plm_status plm_program_config(const struct plm_arguments *arguments, struct plm_
                               struct plm_error *error)
 {
   char path[PLM_PATH_SIZE];
-  const size_t most = arguments->value_count + 1;
-  struct plm_config_override *overrides = calloc(most, sizeof *overrides);
-  char **texts = calloc(most, sizeof *texts);
+  struct plm_config_override *overrides;
   struct plm_config_problems *problems = NULL;
-  plm_status status;
-  if (overrides == NULL || texts == NULL) {
-    status = plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  } else {
-    const size_t count = collect_overrides(arguments, overrides, texts);
-    status =
-        plm_config_load(choose_file(arguments, path), overrides, count, config, &problems, error);
-  }
-  for (size_t i = 0; i < plm_config_problems_count(problems); i++)
-    fprintf(stderr, "%s\n", plm_config_problem(problems, i));
+  size_t count;
+  PLM_TRY(plm_arguments_overrides(arguments, &overrides, &count, error));
+  const plm_status status =
+      plm_config_load(choose_file(arguments, path), overrides, count, config, &problems, error);
+  if (problems != NULL) plm_config_problems_print(problems);
   plm_config_problems_free(problems);
-  for (size_t i = 0; texts != NULL && i < most; i++) free(texts[i]);
-  free(texts);
-  free(overrides);
+  plm_arguments_overrides_free(overrides, count);
   return status;
 }

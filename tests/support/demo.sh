@@ -10,7 +10,8 @@ say() { printf '\n\033[1m== %s\033[0m\n' "$*"; }
 if [ ! -e data/sample.corpus ]; then
   say "1. sequences into a corpus: plm-pipeline ingest"
   mkdir -p data
-  "$bin/plm-pipeline" ingest tests/data/sample.fasta.gz --corpus data/sample.corpus
+  "$bin/plm-pipeline" ingest tests/data/sample.fasta.gz --corpus data/sample.corpus \
+    --split train=0.9,valid=0.08,test=0.02
 fi
 "$bin/plm-pipeline" corpus data/sample.corpus
 
