@@ -61,7 +61,11 @@ plm_status plm_checkpoint_config_print(const struct plm_model_config *model, uin
 plm_status plm_checkpoint_config_read(const char *directory, struct plm_model_config *model,
                                       uint32_t *window, struct plm_error *error);
 
-/* Weights into the model's parameter arena. file: "model.safetensors" or "ema.safetensors"; every
+/* The tensors of a weights file into host values (arena layout of `table`; gaps are left alone).
+ * PLM_FORMAT when a parameter is missing, has another shape or dtype, or a tensor is left over. */
+plm_status plm_checkpoint_read_weights(const char *path, const struct plm_parameter *table,
+                                       size_t count, float *values, struct plm_error *error);
+/* The same into the model's parameter arena. file: "model.safetensors" or "ema.safetensors"; every
  * parameter must be there with its shape, none may be left over. Calls
  * plm_model_weights_changed. */
 plm_status plm_checkpoint_load_weights(const char *directory, const char *file,

@@ -44,24 +44,22 @@ static plm_status check_none_left(const struct plm_safetensors *weights,
   return PLM_OK;
 }
 
-static plm_status upload(struct plm_model *model, const struct plm_safetensors *weights,
-                         struct plm_error *error)
+static plm_status take_all(const struct plm_safetensors *weights, const struct plm_parameter *table,
+                           size_t count, float *values, struct plm_error *error)
 {
-  size_t count;
-  const struct plm_parameter *table = plm_model_table(model, &count);
-  const size_t elements = plm_model_arena_elements(model);
-  float *values = calloc(elements, sizeof *values); /* gaps are zero */
-  if (!values) return plm_error_set(error, PLM_NO_MEMORY, "no memory for %zu weights", elements);
-  plm_status status = check_none_left(weights, table, count, error);
-  for (size_t i = 0; i < count && status == PLM_OK; i++)
-    status = take_parameter(weights, &table[i], values, error);
-  if (status == PLM_OK) {
-    struct plm_ops *ops = plm_model_ops(model);
-    ops->upload(ops, plm_model_parameter_arena(model), values, elements * sizeof *values);
-    plm_model_weights_changed(model);
-    status = ops->synchronize(ops, error);
-  }
-  free(values);
+  PLM_TRY(check_none_left(weights, table, count, error));
+  for (size_t i = 0; i < count; i++) PLM_TRY(take_parameter(weights, &table[i], values, error));
+  return PLM_OK;
+}
+
+plm_status plm_checkpoint_read_weights(const char *path, const struct plm_parameter *table,
+                                       size_t count, float *values, struct plm_error *error)
+{
+  struct plm_safetensors *weights;
+  PLM_TRY(plm_safetensors_open(path, &weights, error));
+  const plm_status status = take_all(weights, table, count, values, error);
+  plm_safetensors_close(weights);
+  if (status != PLM_OK) plm_error_where(error, "%s", path);
   return status;
 }
 
@@ -69,11 +67,19 @@ plm_status plm_checkpoint_load_weights(const char *directory, const char *file,
                                        struct plm_model *model, struct plm_error *error)
 {
   char path[PLM_PATH_SIZE];
-  struct plm_safetensors *weights;
+  size_t count;
+  const struct plm_parameter *table = plm_model_table(model, &count);
+  const size_t elements = plm_model_arena_elements(model);
   PLM_TRY(plm_path_join(path, directory, file, error));
-  PLM_TRY(plm_safetensors_open(path, &weights, error));
-  const plm_status status = upload(model, weights, error);
-  plm_safetensors_close(weights);
-  if (status != PLM_OK) plm_error_where(error, "%s", path);
+  float *values = calloc(elements, sizeof *values); /* gaps are zero */
+  if (!values) return plm_error_set(error, PLM_NO_MEMORY, "no memory for %zu weights", elements);
+  plm_status status = plm_checkpoint_read_weights(path, table, count, values, error);
+  if (status == PLM_OK) {
+    struct plm_ops *ops = plm_model_ops(model);
+    ops->upload(ops, plm_model_parameter_arena(model), values, elements * sizeof *values);
+    plm_model_weights_changed(model);
+    status = ops->synchronize(ops, error);
+  }
+  free(values);
   return status;
 }

@@ -341,6 +341,29 @@ static void weights_are_written_under_their_names(void **state)
   assert_non_null(query);
   assert_int_equal(query->shape[0], query->shape[1]);
   plm_safetensors_close(file);
+
+  float *again = calloc(elements, sizeof *again);
+  assert_int_equal(plm_checkpoint_read_weights(path, table, count, again, &error), PLM_OK);
+  assert_memory_equal(again, values, elements * sizeof *again);
+  struct plm_parameter held = table[3]; /* a model that wants something else */
+  strcpy(table[3].name, "plm.other.weight");
+  assert_int_equal(plm_checkpoint_read_weights(path, table, count, again, &error), PLM_FORMAT);
+  assert_string_equal(error.what, "parameter plm.other.weight is missing");
+  assert_string_equal(error.where, path);
+  assert_int_equal(plm_checkpoint_read_weights(path, table, 3, again, &error), PLM_FORMAT);
+  assert_non_null(strstr(error.what, "no parameter of the model"));
+  table[3] = held;
+  table[3].cols += 1;
+  assert_int_equal(plm_checkpoint_read_weights(path, table, count, again, &error), PLM_FORMAT);
+  assert_non_null(strstr(error.what, "dimensions"));
+  table[3] = held;
+  const struct plm_parameter *last = &table[count - 1];
+  assert_int_equal(plm_checkpoint_write_weights(path, table, count - 1, values, &error), PLM_OK);
+  assert_int_equal(plm_checkpoint_read_weights(path, table, count, again, &error), PLM_FORMAT);
+  char missing[160];
+  snprintf(missing, sizeof missing, "parameter %s is missing", last->name);
+  assert_string_equal(error.what, missing);
+  free(again);
   free(values);
   free(table);
 }
