@@ -1,0 +1,268 @@
+/* Cuts a call of attention into independent pieces of work, a head of a segment each, and runs
+ * them on the thread pool. A piece reads and writes rows of its own alone and is computed by one
+ * thread in a fixed order, so any number of threads gives the same bits, without atomics. */
+#include "kernels/cpu/attention.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SCRATCH_ALIGNMENT = 64 };
+
+struct worker {
+  float *scratch;
+  uint64_t executed;
+  char apart[SCRATCH_ALIGNMENT]; /* workers' counters on cache lines of their own */
+};
+
+struct plm_attention {
+  const struct plm_attention_kernels *kernels;
+  struct plm_pool *pool;
+  bool bf16;
+  uint32_t threads;
+  struct worker *workers;
+  size_t scratch_floats; /* of each worker */
+  struct plm_attention_segment *segments;
+  size_t segment_count, segment_capacity;
+  uint64_t allowed;
+};
+
+plm_status plm_attention_open(const struct plm_attention_kernels *kernels, struct plm_pool *pool,
+                              bool is_bf16, struct plm_attention **attention,
+                              struct plm_error *error)
+{
+  *attention = NULL;
+  struct plm_attention *a = calloc(1, sizeof *a);
+  if (a == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for attention");
+  a->kernels = kernels;
+  a->pool = pool;
+  a->bf16 = is_bf16;
+  a->threads = plm_pool_threads(pool);
+  a->workers = calloc(a->threads, sizeof *a->workers);
+  if (a->workers == NULL) {
+    free(a);
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory for attention's threads");
+  }
+  *attention = a;
+  return PLM_OK;
+}
+
+void plm_attention_close(struct plm_attention *attention)
+{
+  if (attention == NULL) return;
+  for (uint32_t i = 0; i < attention->threads; i++) free(attention->workers[i].scratch);
+  free(attention->workers);
+  free(attention->segments);
+  free(attention);
+}
+
+struct plm_attention_area plm_attention_area(const struct plm_attention *attention)
+{
+  struct plm_attention_area area = {.allowed = attention->allowed};
+  for (uint32_t i = 0; i < attention->threads; i++) area.executed += attention->workers[i].executed;
+  return area;
+}
+
+size_t plm_attention_scratch_floats(int32_t length, int32_t K)
+{
+  const size_t width = ((size_t)K + 15) / 16 * 16, tile = PLM_ATTENTION_TILE_QUERIES;
+  return 2 * (size_t)K * tile                                    /* Q, dO transposed */
+         + 3 * tile * width                                      /* Q, dO, result */
+         + 3 * (size_t)PLM_ATTENTION_TILE_KEYS * tile + 4 * tile /* scores; statistics */
+         + 4 * (size_t)length * width;                           /* K, V, dK, dV */
+}
+
+/* ---- scratch: grows with the shapes seen, then stays ---- */
+static void reserve_scratch(struct plm_attention *a, int32_t longest, int32_t K)
+{
+  const size_t floats = plm_attention_scratch_floats(longest, K);
+  if (floats <= a->scratch_floats) return;
+  for (uint32_t i = 0; i < a->threads; i++) {
+    void *scratch = NULL;
+    free(a->workers[i].scratch);
+    PLM_ASSERT(posix_memalign(&scratch, SCRATCH_ALIGNMENT, floats * sizeof(float)) == 0);
+    a->workers[i].scratch = scratch;
+  }
+  a->scratch_floats = floats;
+}
+
+static void reserve_segments(struct plm_attention *a, size_t count)
+{
+  if (count <= a->segment_capacity) return;
+  free(a->segments);
+  a->segments = malloc(count * sizeof *a->segments);
+  PLM_ASSERT(a->segments != NULL);
+  a->segment_capacity = count;
+}
+
+/* ---- segments ---- */
+/* Appends the segments of one chunk. Queries with an empty run are in none, or inside one. Runs
+ * that begin before an earlier segment's end join it, so segments share no key. */
+static void chunk_segments(struct plm_attention *a, const struct plm_interval_mask *mask,
+                           int32_t chunk)
+{
+  const int32_t *begin = mask->key_begin + (int64_t)chunk * mask->L;
+  const int32_t *end = mask->key_end + (int64_t)chunk * mask->L;
+  const size_t first = a->segment_count;
+  for (int32_t q = 0; q < mask->L; q++) {
+    if (begin[q] == end[q]) continue;
+    a->allowed += (uint64_t)(end[q] - begin[q]);
+    struct plm_attention_segment run = {chunk, q, q + 1, begin[q], end[q]};
+    while (a->segment_count > first) {
+      const struct plm_attention_segment *last = &a->segments[a->segment_count - 1];
+      if (run.key_begin >= last->key_end) break;
+      run.query_begin = last->query_begin;
+      if (last->key_begin < run.key_begin) run.key_begin = last->key_begin;
+      if (last->key_end > run.key_end) run.key_end = last->key_end;
+      a->segment_count--;
+    }
+    a->segments[a->segment_count++] = run;
+  }
+}
+
+/* All segments of a call; returns the keys of the longest. */
+static int32_t find_segments(struct plm_attention *a, const struct plm_interval_mask *mask,
+                             int32_t heads)
+{
+  const uint64_t before = a->allowed;
+  int32_t longest = 0;
+  reserve_segments(a, (size_t)mask->B * (size_t)mask->L);
+  a->segment_count = 0;
+  for (int32_t chunk = 0; chunk < mask->B; chunk++) chunk_segments(a, mask, chunk);
+  a->allowed = before + (a->allowed - before) * (uint64_t)heads;
+  for (size_t i = 0; i < a->segment_count; i++) {
+    const int32_t keys = a->segments[i].key_end - a->segments[i].key_begin;
+    if (keys > longest) longest = keys;
+  }
+  return longest;
+}
+
+/* ---- one call ---- */
+struct call {
+  struct plm_attention *attention;
+  void (*run)(struct plm_attention_task *task);
+  const struct plm_interval_mask *mask;
+  const struct plm_attention_shape *shape;
+  const char *q, *k, *v, *dout;
+  char *out, *dq, *dk, *dv; /* out is read only by the backward */
+  float *lse;
+  int64_t out_stride;
+};
+
+static void run_piece(void *context, int64_t piece, uint32_t thread)
+{
+  const struct call *call = context;
+  const struct plm_attention *a = call->attention;
+  const struct plm_attention_shape *shape = call->shape;
+  const struct plm_attention_segment *segment = &a->segments[piece / shape->H];
+  const int64_t head = piece % shape->H, chunk = segment->chunk;
+  const int64_t bytes = a->bf16 ? 2 : 4;
+  const int64_t row = (chunk * shape->L * shape->row_stride + head * shape->K) * bytes;
+  const int64_t out_row = (chunk * shape->L * call->out_stride + head * shape->K) * bytes;
+  struct worker *worker = &call->attention->workers[thread];
+  struct plm_attention_task task = {
+      .segment = *segment,
+      .bf16 = a->bf16,
+      .K = shape->K,
+      .row_stride = shape->row_stride,
+      .out_stride = call->out_stride,
+      .scale = shape->scale,
+      .soft_cap = shape->soft_cap,
+      .key_begin = call->mask->key_begin + chunk * shape->L,
+      .key_end = call->mask->key_end + chunk * shape->L,
+      .q = call->q + row,
+      .k = call->k + row,
+      .v = call->v + row,
+      .out = call->out + out_row,
+      .lse = call->lse + (chunk * shape->H + head) * shape->L,
+      .scratch = worker->scratch,
+  };
+  if (call->dout != NULL) {
+    task.dout = call->dout + out_row;
+    task.dq = call->dq + row;
+    task.dk = call->dk + row;
+    task.dv = call->dv + row;
+  }
+  call->run(&task);
+  worker->executed += task.executed;
+}
+
+static void run_call(struct call *call)
+{
+  const struct plm_attention_shape *shape = call->shape;
+  struct plm_attention *a = call->attention;
+  PLM_ASSERT(shape->K >= 16 && shape->K <= 128 && shape->K % 8 == 0);
+  PLM_ASSERT(call->mask->B == shape->B && call->mask->L == shape->L);
+  call->out_stride = (int64_t)shape->H * shape->K;
+  reserve_scratch(a, find_segments(a, call->mask, shape->H), shape->K);
+  plm_pool_tiles(a->pool, (int64_t)a->segment_count * shape->H, run_piece, call);
+}
+
+/* Writes zeros to the rows that no segment covers, as queries or as keys: padding. */
+static void zero_uncovered(const struct plm_attention *a, char *rows, int32_t B, int32_t L,
+                           int64_t stride_bytes, int64_t width_bytes, bool keys)
+{
+  size_t s = 0;
+  for (int32_t chunk = 0; chunk < B; chunk++) {
+    int32_t at = 0;
+    for (;; s++) {
+      const bool more = s < a->segment_count && a->segments[s].chunk == chunk;
+      const int32_t begin = !more  ? L
+                            : keys ? a->segments[s].key_begin
+                                   : a->segments[s].query_begin;
+      for (int32_t p = at; p < begin; p++)
+        memset(rows + ((int64_t)chunk * L + p) * stride_bytes, 0, (size_t)width_bytes);
+      if (!more) break;
+      at = keys ? a->segments[s].key_end : a->segments[s].query_end;
+    }
+  }
+}
+
+void plm_attention_forward(struct plm_attention *attention, act *out, float *lse, const act *q,
+                           const act *k, const act *v, const struct plm_interval_mask *mask,
+                           const struct plm_attention_shape *shape)
+{
+  struct call call = {.attention = attention,
+                      .run = attention->kernels->forward,
+                      .mask = mask,
+                      .shape = shape,
+                      .q = q,
+                      .k = k,
+                      .v = v,
+                      .out = out,
+                      .lse = lse};
+  run_call(&call);
+  const int64_t width = call.out_stride * (attention->bf16 ? 2 : 4);
+  zero_uncovered(attention, out, shape->B, shape->L, width, width, false);
+  for (int32_t b = 0; b < shape->B; b++)
+    for (int32_t p = 0; p < shape->L; p++)
+      if (mask->key_begin[(int64_t)b * shape->L + p] == mask->key_end[(int64_t)b * shape->L + p])
+        for (int32_t h = 0; h < shape->H; h++)
+          lse[((int64_t)b * shape->H + h) * shape->L + p] = INFINITY;
+}
+
+void plm_attention_backward(struct plm_attention *attention, act *dq, act *dk, act *dv,
+                            const act *dout, const act *out, const float *lse, const act *q,
+                            const act *k, const act *v, const struct plm_interval_mask *mask,
+                            const struct plm_attention_shape *shape)
+{
+  struct call call = {.attention = attention,
+                      .run = attention->kernels->backward,
+                      .mask = mask,
+                      .shape = shape,
+                      .q = q,
+                      .k = k,
+                      .v = v,
+                      .dout = dout,
+                      .out = (char *)(uintptr_t)out,
+                      .lse = (float *)(uintptr_t)lse,
+                      .dq = dq,
+                      .dk = dk,
+                      .dv = dv};
+  run_call(&call);
+  const int64_t bytes = attention->bf16 ? 2 : 4, stride = shape->row_stride * bytes;
+  const int64_t width = call.out_stride * bytes;
+  zero_uncovered(attention, dq, shape->B, shape->L, stride, width, false);
+  zero_uncovered(attention, dk, shape->B, shape->L, stride, width, true);
+  zero_uncovered(attention, dv, shape->B, shape->L, stride, width, true);
+}

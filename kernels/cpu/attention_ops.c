@@ -1,0 +1,43 @@
+/* Attention's place in struct plm_ops. */
+#include "kernels/cpu/attention.h"
+#include "kernels/cpu/cpu_ops.h"
+
+static void attention_forward(struct plm_ops *ops, act *out, float *lse, const act *q, const act *k,
+                              const act *v, const struct plm_interval_mask *mask,
+                              const struct plm_attention_shape *shape)
+{
+  plm_attention_forward(plm_cpu_of(ops)->attention, out, lse, q, k, v, mask, shape);
+}
+
+static void attention_backward(struct plm_ops *ops, act *dq, act *dk, act *dv, const act *dout,
+                               const act *out, const float *lse, const act *q, const act *k,
+                               const act *v, const struct plm_interval_mask *mask,
+                               const struct plm_attention_shape *shape)
+{
+  plm_attention_backward(plm_cpu_of(ops)->attention, dq, dk, dv, dout, out, lse, q, k, v, mask,
+                         shape);
+}
+
+static const struct plm_attention_kernels *const KERNELS[PLM_ISA_COUNT] = {
+    [PLM_ISA_PORTABLE] = &plm_attention_kernels_portable,
+#if defined(__x86_64__)
+    [PLM_ISA_AVX2] = &plm_attention_kernels_avx2,
+    [PLM_ISA_AVX512] = &plm_attention_kernels_avx512,
+#endif
+};
+
+plm_status plm_cpu_attention_register(struct plm_cpu *cpu, struct plm_error *error)
+{
+  struct plm_attention *attention;
+  PLM_TRY(plm_attention_open(KERNELS[cpu->isa], cpu->pool, cpu->bf16, &attention, error));
+  cpu->attention = attention;
+  cpu->ops.attention_forward = attention_forward;
+  cpu->ops.attention_backward = attention_backward;
+  return PLM_OK;
+}
+
+void plm_cpu_attention_unregister(struct plm_cpu *cpu)
+{
+  plm_attention_close(cpu->attention);
+  cpu->attention = NULL;
+}

@@ -1,0 +1,129 @@
+/* Small matrix products for attention: C (rows x columns) from a broadcast operand A of any two
+ * strides and a row operand B, blocked in registers. Included by isa/attention_tile.c alone.
+ *
+ * All of attention's five products have this form without copying a score: S^T = K Q^T and
+ * dP^T = V dO^T broadcast K and V; O = P V and dQ = dS K broadcast a column of the scores (they lie
+ * key-major, so the rows of a block are adjacent); dV = P^T dO and dK = dS^T Q broadcast a row.
+ */
+#ifndef PLM_KERNELS_CPU_ISA_ATTENTION_PRODUCT_H
+#define PLM_KERNELS_CPU_ISA_ATTENTION_PRODUCT_H
+
+#include "kernels/cpu/isa/attention_vector.h"
+
+/* Registers of the accumulator: rows x vectors that leave room for a row of B and a broadcast. */
+#if defined(PLM_ISA_avx512) || defined(__aarch64__)
+enum { MAX_VECTORS = 4 };
+#define ROWS_1 12
+#define ROWS_2 12
+#define ROWS_3 8
+#define ROWS_4 6
+#else
+enum { MAX_VECTORS = 2 };
+#define ROWS_1 6
+#define ROWS_2 6
+#define ROWS_3 1
+#define ROWS_4 1
+#endif
+
+enum product_mode {
+  PRODUCT_SET,  /* C = A B */
+  PRODUCT_ADD,  /* C += A B */
+  PRODUCT_SCALE /* C = factor[row] C + A B */
+};
+
+struct product {
+  const float *a; /* element (row, k) at row * a_row + k * a_depth */
+  int64_t a_row, a_depth;
+  const float *b; /* row k at k * b_stride */
+  int64_t b_stride;
+  float *c; /* row r at r * c_stride */
+  int64_t c_stride;
+  int depth;
+  enum product_mode mode;
+  const float *factor; /* of each row, for PRODUCT_SCALE */
+};
+
+/* rows and vectors are constants where it is inlined, so that acc is registers. */
+FORCE_INLINE void product_block(const struct product *p, const float *a, const float *b, float *c,
+                                const float *factor, const int rows, const int vectors)
+{
+  vfloat acc[12][4];
+  const int64_t a_row = p->a_row, a_depth = p->a_depth, b_stride = p->b_stride;
+#pragma GCC unroll 12
+  for (int r = 0; r < rows; r++)
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; v++) acc[r][v] = (vfloat){0};
+  for (int k = p->depth; k > 0; k--) {
+    vfloat row[4];
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; v++) row[v] = load(b + v * LANES);
+#pragma GCC unroll 12
+    for (int r = 0; r < rows; r++) {
+      const vfloat broadcast = splat(a[r * a_row]);
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; v++) acc[r][v] += broadcast * row[v];
+    }
+    a += a_depth;
+    b += b_stride;
+  }
+#pragma GCC unroll 12
+  for (int r = 0; r < rows; r++)
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; v++) {
+      float *to = c + r * p->c_stride + v * LANES;
+      if (p->mode == PRODUCT_ADD)
+        acc[r][v] += load(to);
+      else if (p->mode == PRODUCT_SCALE)
+        acc[r][v] += factor[r] * load(to);
+      store(to, acc[r][v]);
+    }
+}
+
+/* One panel of `vectors` vectors, all rows: as many at a time as registers hold, then fewer. */
+#define PRODUCT_PANEL(VECTORS, ROWS)                                                               \
+  static __attribute__((noinline)) void product_panel_##VECTORS(                                   \
+      const struct product *p, const float *b, float *c, int rows)                                 \
+  {                                                                                                \
+    int r = 0;                                                                                     \
+    for (; r + ROWS <= rows; r += ROWS)                                                            \
+      product_block(p, p->a + r * p->a_row, b, c + r * p->c_stride, p->factor + r, ROWS, VECTORS); \
+    for (; r + 4 <= rows; r += 4)                                                                  \
+      product_block(p, p->a + r * p->a_row, b, c + r * p->c_stride, p->factor + r, 4, VECTORS);    \
+    for (; r + 2 <= rows; r += 2)                                                                  \
+      product_block(p, p->a + r * p->a_row, b, c + r * p->c_stride, p->factor + r, 2, VECTORS);    \
+    for (; r < rows; r++)                                                                          \
+      product_block(p, p->a + r * p->a_row, b, c + r * p->c_stride, p->factor + r, 1, VECTORS);    \
+  }
+
+PRODUCT_PANEL(1, ROWS_1)
+PRODUCT_PANEL(2, ROWS_2)
+#if defined(PLM_ISA_avx512) || defined(__aarch64__)
+PRODUCT_PANEL(3, ROWS_3)
+PRODUCT_PANEL(4, ROWS_4)
+#endif
+#undef PRODUCT_PANEL
+
+/* C of `rows` rows and `vectors` vectors. */
+static void product_run(const struct product *p, int rows, int vectors)
+{
+  for (int v = 0; v < vectors;) {
+    int width = vectors - v;
+    if (width > MAX_VECTORS) {
+      /* no panel of one vector where two halves do better */
+      width = width == MAX_VECTORS + 1 ? (width + 1) / 2 : MAX_VECTORS;
+    }
+    const float *b = p->b + v * LANES;
+    float *c = p->c + v * LANES;
+    switch (width) {
+    case 1: product_panel_1(p, b, c, rows); break;
+    case 2: product_panel_2(p, b, c, rows); break;
+#if defined(PLM_ISA_avx512) || defined(__aarch64__)
+    case 3: product_panel_3(p, b, c, rows); break;
+    case 4: product_panel_4(p, b, c, rows); break;
+#endif
+    }
+    v += width;
+  }
+}
+
+#endif

@@ -1,0 +1,186 @@
+/* Vectors of floats for attention, in the width of the instruction set at hand: GCC's vector
+ * extension, so that one source serves AVX-512, AVX2, SSE and NEON. Included by isa/attention_*.c
+ * alone.
+ */
+#ifndef PLM_KERNELS_CPU_ISA_ATTENTION_VECTOR_H
+#define PLM_KERNELS_CPU_ISA_ATTENTION_VECTOR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(PLM_ISA_avx512) || defined(PLM_ISA_avx2)
+#include <immintrin.h>
+#endif
+
+#if defined(PLM_ISA_avx512)
+enum { LANES = 16 };
+#elif defined(PLM_ISA_avx2)
+enum { LANES = 8 };
+#else
+enum { LANES = 4 };
+#endif
+
+typedef float vfloat __attribute__((vector_size(LANES * 4)));
+typedef int32_t vint __attribute__((vector_size(LANES * 4)));
+typedef uint32_t vuint __attribute__((vector_size(LANES * 4)));
+typedef uint16_t vhalf __attribute__((vector_size(LANES * 2)));
+typedef float vfloat_unaligned __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
+typedef int32_t vint_unaligned __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
+typedef uint16_t vhalf_unaligned __attribute__((vector_size(LANES * 2), aligned(2), may_alias));
+
+#define FORCE_INLINE static inline __attribute__((always_inline))
+
+FORCE_INLINE vfloat splat(float x)
+{
+  return x - (vfloat){0};
+}
+
+FORCE_INLINE vint splat_int(int32_t x)
+{
+  return x - (vint){0};
+}
+
+FORCE_INLINE vfloat load(const float *p)
+{
+  return *(const vfloat_unaligned *)p;
+}
+
+FORCE_INLINE void store(float *p, vfloat x)
+{
+  *(vfloat_unaligned *)p = x;
+}
+
+FORCE_INLINE vint load_int(const int32_t *p)
+{
+  return *(const vint_unaligned *)p;
+}
+
+/* Lanes of yes where the comparison (0 or -1) holds, else of no. */
+FORCE_INLINE vfloat choose(vint condition, vfloat yes, vfloat no)
+{
+  return (vfloat)((condition & (vint)yes) | (~condition & (vint)no));
+}
+
+#if defined(PLM_ISA_avx512)
+FORCE_INLINE vfloat maximum(vfloat a, vfloat b)
+{
+  return _mm512_max_ps(a, b);
+}
+
+/* x where not key < limit, else 0: NaN keys keep x */
+FORCE_INLINE vfloat zero_below(vfloat key, float limit, vfloat x)
+{
+  return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(key, splat(limit), _CMP_NLT_UQ), x);
+}
+#elif defined(PLM_ISA_avx2)
+FORCE_INLINE vfloat maximum(vfloat a, vfloat b)
+{
+  return _mm256_max_ps(a, b);
+}
+
+FORCE_INLINE vfloat zero_below(vfloat key, float limit, vfloat x)
+{
+  return _mm256_and_ps(_mm256_cmp_ps(key, splat(limit), _CMP_NLT_UQ), x);
+}
+#else
+FORCE_INLINE vfloat maximum(vfloat a, vfloat b)
+{
+  return choose(a > b, a, b);
+}
+
+FORCE_INLINE vfloat zero_below(vfloat key, float limit, vfloat x)
+{
+  return (vfloat)(~(key < splat(limit)) & (vint)x);
+}
+#endif
+
+/* bf16 is the upper half of a float. */
+FORCE_INLINE vfloat widen(vhalf x)
+{
+  return (vfloat)(__builtin_convertvector(x, vuint) << 16);
+}
+
+/* Round to nearest even; a NaN stays one. */
+FORCE_INLINE vhalf narrow(vfloat x)
+{
+  const vuint bits = (vuint)x;
+  const vuint rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+  const vuint quiet = (bits >> 16) | 0x40;
+  return __builtin_convertvector((vuint)choose(x == x, (vfloat)rounded, (vfloat)quiet), vhalf);
+}
+
+/* `count` elements (1..LANES) at element `at` of an activation row; lanes beyond them are 0. */
+FORCE_INLINE vfloat load_act(const void *base, int64_t at, int count, bool is_bf16)
+{
+  if (is_bf16) {
+    const uint16_t *p = (const uint16_t *)base + at;
+    if (count == LANES) return widen(*(const vhalf_unaligned *)p);
+    vhalf part = {0};
+    memcpy(&part, p, (size_t)count * sizeof *p);
+    return widen(part);
+  }
+  const float *p = (const float *)base + at;
+  if (count == LANES) return load(p);
+  vfloat part = {0};
+  memcpy(&part, p, (size_t)count * sizeof *p);
+  return part;
+}
+
+FORCE_INLINE void store_act(void *base, int64_t at, int count, bool is_bf16, vfloat x)
+{
+  if (is_bf16) {
+    uint16_t *p = (uint16_t *)base + at;
+    const vhalf half = narrow(x);
+    if (count == LANES)
+      *(vhalf_unaligned *)p = half;
+    else
+      memcpy(p, &half, (size_t)count * sizeof *p);
+    return;
+  }
+  float *p = (float *)base + at;
+  if (count == LANES)
+    store(p, x);
+  else
+    memcpy(p, &x, (size_t)count * sizeof *p);
+}
+
+/* (2^f - 1) / f on [-1/2, 1/2]: Remez in relative error of 2^f, 4.6e-9. */
+FORCE_INLINE vfloat exp2_slope(vfloat f)
+{
+  vfloat q = splat(0.00015497533392387004f);
+  q = q * f + 0.0013397542954746283f;
+  q = q * f + 0.009617960081624086f;
+  q = q * f + 0.05550336311894598f;
+  q = q * f + 0.24022651413427276f;
+  q = q * f + 0.6931472007522177f;
+  return q;
+}
+
+/* Adding it leaves the nearest integer in the low bits of the sum. */
+#define ROUNDING_MAGIC 12582912.0f
+
+/* 2^x for x <= 0 or small; exactly 0 below 2^-126, also of -inf; NaN stays NaN. */
+FORCE_INLINE vfloat exp2_of(vfloat x)
+{
+  const vfloat shifted = x + ROUNDING_MAGIC;
+  const vfloat f = x - (shifted - ROUNDING_MAGIC);
+  const vfloat mantissa = f * exp2_slope(f) + 1.0f;
+  const vfloat result = (vfloat)((vint)mantissa + ((vint)shifted << 23));
+  return zero_below(x, -126.0f, result);
+}
+
+/* tanh through 2^y - 1, y = 2 x log2 e, split so that nothing cancels near 0. */
+FORCE_INLINE vfloat tanh_of(vfloat x)
+{
+  vfloat y = x * 2.885390081777927f;
+  y = choose(y > 30.0f, splat(30.0f), y);
+  y = choose(y < -30.0f, splat(-30.0f), y);
+  const vfloat shifted = y + ROUNDING_MAGIC;
+  const vfloat f = y - (shifted - ROUNDING_MAGIC);
+  const vfloat power = (vfloat)(((vint)shifted << 23) + 0x3f800000);
+  const vfloat e = power * (f * exp2_slope(f)) + (power - 1.0f); /* 2^y - 1 */
+  return e / (e + 2.0f);
+}
+
+#endif
