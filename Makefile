@@ -46,7 +46,7 @@ endif
 
 # What every program links, and what only those that compute do.
 BASE_LIBS := -lzmq -llmdb -lzstd -lyaml -lcjson -lxxhash -ldeflate -lz -lm
-COMPUTE_LIBS := -ldnnl $(BASE_LIBS)
+COMPUTE_LIBS := -ldnnl -lgomp $(BASE_LIBS)
 
 # ---- sources ------------------------------------------------------------------------------------
 find_c = $(shell find $(1) -name '*.c' -not -path '*/isa/*' 2>/dev/null | LC_ALL=C sort)

@@ -25,8 +25,9 @@ struct plm_cpu {
   struct plm_pool *pool;
   struct plm_cpu_vector vector; /* the kernels of this isa and precision */
   struct plm_products *products;
-  float *partials; /* partial sums of one operator's tiles */
-  size_t partials_count;
+  void *workspace; /* of one operator's call: partial sums, conversions */
+  size_t workspace_bytes;
+  struct plm_error error; /* sticky, reported by ops->synchronize */
   void *attention; /* the attention operator's own: its scratch, taken by _attention_register */
 };
 
@@ -46,6 +47,15 @@ static inline act *plm_act_at_mutable(const struct plm_cpu *cpu, act *base, int6
   return (char *)base + element * (int64_t)cpu->ops.act_bytes;
 }
 
+/* At least `bytes` of workspace for one operator's call, kept and grown at a shape's first use.
+ * NULL without memory (sticky): the operator does nothing. */
+void *plm_cpu_workspace(struct plm_cpu *cpu, size_t bytes);
+
+/* C_MN = (or +=) A B with the product cut into tiles of C's rows over the pool's threads. */
+struct plm_product_shape;
+void plm_cpu_multiply(struct plm_cpu *cpu, const struct plm_product_shape *shape, void *C,
+                      const void *A, const void *B);
+
 /* Each sets its operators in cpu->ops. The attention pair also takes (cpu->attention) and frees
  * what it needs; unregister is called by ops->close, also when register failed. */
 void plm_cpu_elementwise_register(struct plm_cpu *cpu);
@@ -54,6 +64,7 @@ void plm_cpu_table_register(struct plm_cpu *cpu);
 void plm_cpu_linear_register(struct plm_cpu *cpu);
 void plm_cpu_head_register(struct plm_cpu *cpu);
 void plm_cpu_optimizer_register(struct plm_cpu *cpu);
+void plm_cpu_muon_register(struct plm_cpu *cpu);
 plm_status plm_cpu_attention_register(struct plm_cpu *cpu, struct plm_error *error);
 void plm_cpu_attention_unregister(struct plm_cpu *cpu);
 

@@ -1,0 +1,230 @@
+/* The CPU backend: opening (instruction set, precision, threads), memory, closing. */
+#include "kernels/cpu/cpu_ops.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "common/config/config.h"
+#include "kernels/cpu/product.h"
+
+/* ---- memory: host memory is the device's ---- */
+enum { HUGE_PAGE = 2 << 20, LINE = 64 };
+
+static plm_status allocate(struct plm_ops *ops, size_t bytes, void **buffer,
+                           struct plm_error *error)
+{
+  (void)ops;
+  const size_t alignment = bytes >= HUGE_PAGE ? HUGE_PAGE : LINE;
+  const size_t rounded = (bytes + alignment) / alignment * alignment;
+  *buffer = aligned_alloc(alignment, rounded);
+  if (*buffer == NULL)
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory for a buffer of %zu bytes", bytes);
+  if (bytes >= HUGE_PAGE) madvise(*buffer, rounded, MADV_HUGEPAGE); /* advice: may fail */
+  return PLM_OK;
+}
+
+static void release(struct plm_ops *ops, void *buffer)
+{
+  (void)ops;
+  free(buffer);
+}
+
+static void upload(struct plm_ops *ops, void *device, const void *host, size_t bytes)
+{
+  (void)ops;
+  memcpy(device, host, bytes);
+}
+
+static void download(struct plm_ops *ops, void *host, const void *device, size_t bytes)
+{
+  (void)ops;
+  memcpy(host, device, bytes);
+}
+
+enum { MEMORY_TILE = 1 << 20 };
+
+struct memory_job {
+  char *to;
+  const char *from; /* NULL: zeros */
+  size_t bytes;
+};
+
+static void memory_tile(void *context, int64_t tile, uint32_t thread)
+{
+  (void)thread;
+  const struct memory_job *job = context;
+  const size_t begin = (size_t)tile * MEMORY_TILE;
+  const size_t size = job->bytes - begin < MEMORY_TILE ? job->bytes - begin : MEMORY_TILE;
+  if (job->from == NULL)
+    memset(job->to + begin, 0, size);
+  else
+    memcpy(job->to + begin, job->from + begin, size);
+}
+
+static void zero(struct plm_ops *ops, void *buffer, size_t bytes)
+{
+  struct memory_job job = {buffer, NULL, bytes};
+  plm_pool_tiles(plm_cpu_of(ops)->pool, (int64_t)((bytes + MEMORY_TILE - 1) / MEMORY_TILE),
+                 memory_tile, &job);
+}
+
+static void copy(struct plm_ops *ops, void *to, const void *from, size_t bytes)
+{
+  struct memory_job job = {to, from, bytes};
+  plm_pool_tiles(plm_cpu_of(ops)->pool, (int64_t)((bytes + MEMORY_TILE - 1) / MEMORY_TILE),
+                 memory_tile, &job);
+}
+
+static plm_status synchronize(struct plm_ops *ops, struct plm_error *error)
+{
+  const struct plm_cpu *cpu = plm_cpu_of(ops);
+  if (cpu->error.status != PLM_OK) {
+    if (error != NULL) *error = cpu->error;
+    return cpu->error.status;
+  }
+  return plm_products_error(cpu->products, error);
+}
+
+void *plm_cpu_workspace(struct plm_cpu *cpu, size_t bytes)
+{
+  if (bytes <= cpu->workspace_bytes) return cpu->workspace;
+  free(cpu->workspace);
+  cpu->workspace_bytes = 0;
+  if (allocate(&cpu->ops, bytes, &cpu->workspace, &cpu->error) != PLM_OK) return NULL;
+  cpu->workspace_bytes = bytes;
+  return cpu->workspace;
+}
+
+static void cpu_close(struct plm_ops *ops)
+{
+  struct plm_cpu *cpu = plm_cpu_of(ops);
+  plm_cpu_attention_unregister(cpu);
+  plm_pool_close(cpu->pool);
+  plm_products_close(cpu->products);
+  free(cpu->workspace);
+  free(cpu);
+}
+
+/* ---- choosing ---- */
+static const char *const isa_names[PLM_ISA_COUNT] = {
+    [PLM_ISA_PORTABLE] = "portable", [PLM_ISA_AVX2] = "avx2", [PLM_ISA_AVX512] = "avx512"};
+
+static bool has_isa(enum plm_isa isa)
+{
+#if defined(__x86_64__)
+  switch (isa) {
+  case PLM_ISA_AVX512:
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vl") && has_isa(PLM_ISA_AVX2);
+  case PLM_ISA_AVX2:
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           __builtin_cpu_supports("bmi2");
+  default: return true;
+  }
+#else
+  return isa == PLM_ISA_PORTABLE;
+#endif
+}
+
+/* bf16 by default: only where the processor multiplies it natively. */
+static bool has_native_half(void)
+{
+#if defined(__x86_64__)
+  return has_isa(PLM_ISA_AVX512) && __builtin_cpu_supports("avx512bf16");
+#else
+  return false;
+#endif
+}
+
+static plm_status choose_isa(const char *name, enum plm_isa *isa, struct plm_error *error)
+{
+  for (int i = PLM_ISA_COUNT - 1; i >= 0; i--) {
+    if (name != NULL && strcmp(name, isa_names[i]) != 0) continue;
+    if (has_isa((enum plm_isa)i)) {
+      *isa = (enum plm_isa)i;
+      return PLM_OK;
+    }
+    if (name != NULL)
+      return plm_error_set(error, PLM_UNSUPPORTED, "this processor has no %s", name);
+  }
+  return plm_error_set(error, PLM_UNSUPPORTED, "unknown instruction set \"%s\"", name);
+}
+
+static void fill_vector(struct plm_cpu *cpu)
+{
+#if defined(__x86_64__)
+#define FILL(part)                                         \
+  if (cpu->isa == PLM_ISA_AVX512)                          \
+    plm_cpu_fill_##part##_avx512(&cpu->vector, cpu->bf16); \
+  else if (cpu->isa == PLM_ISA_AVX2)                       \
+    plm_cpu_fill_##part##_avx2(&cpu->vector, cpu->bf16);   \
+  else                                                     \
+    plm_cpu_fill_##part##_portable(&cpu->vector, cpu->bf16);
+#else
+#define FILL(part) plm_cpu_fill_##part##_portable(&cpu->vector, cpu->bf16);
+#endif
+  PLM_CPU_VECTOR_FILLS(FILL)
+#undef FILL
+}
+
+static uint32_t all_threads(void)
+{
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+  return (uint32_t)CPU_COUNT(&set);
+}
+
+static void set_memory(struct plm_ops *ops)
+{
+  ops->allocate = allocate;
+  ops->release = release;
+  ops->upload = upload;
+  ops->download = download;
+  ops->zero = zero;
+  ops->copy = copy;
+  ops->synchronize = synchronize;
+  ops->close = cpu_close;
+}
+
+plm_status plm_ops_cpu_open(int precision, uint32_t threads, const char *isa, struct plm_ops **ops,
+                            struct plm_error *error)
+{
+  *ops = NULL;
+  enum plm_isa chosen = PLM_ISA_PORTABLE;
+  PLM_TRY(choose_isa(isa, &chosen, error));
+  if (precision == PLM_PRECISION_BF16 && !plm_products_have_half()) {
+    plm_error_set(error, PLM_UNSUPPORTED, "this processor has no bf16 products");
+    return plm_error_hint(error, "set trainer.precision to fp32 or auto");
+  }
+  struct plm_cpu *cpu = calloc(1, sizeof *cpu);
+  if (cpu == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for the CPU backend");
+  cpu->isa = chosen;
+  cpu->bf16 =
+      precision == PLM_PRECISION_BF16 || (precision == PLM_PRECISION_AUTO && has_native_half());
+  cpu->ops.name = "cpu";
+  cpu->ops.isa = isa_names[chosen];
+  cpu->ops.act_bytes = cpu->bf16 ? 2 : 4;
+  cpu->ops.threads = threads > 0 ? threads : all_threads();
+  cpu->ops.context = cpu;
+  fill_vector(cpu);
+  set_memory(&cpu->ops);
+  plm_cpu_elementwise_register(cpu);
+  plm_cpu_norm_register(cpu);
+  plm_cpu_table_register(cpu);
+  plm_cpu_linear_register(cpu);
+  plm_cpu_head_register(cpu);
+  plm_cpu_optimizer_register(cpu);
+  plm_cpu_muon_register(cpu);
+  plm_status status = plm_pool_open(cpu->ops.threads, &cpu->pool, error);
+  if (status == PLM_OK) status = plm_products_open(cpu->ops.threads, &cpu->products, error);
+  if (status == PLM_OK) status = plm_cpu_attention_register(cpu, error);
+  if (status != PLM_OK) {
+    cpu_close(&cpu->ops);
+    return status;
+  }
+  *ops = &cpu->ops;
+  return PLM_OK;
+}

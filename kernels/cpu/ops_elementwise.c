@@ -1,0 +1,218 @@
+/* Operators over n elements, or over rows without a reduction along them: tiles of elements. */
+#include <string.h>
+
+#include "kernels/cpu/cpu_ops.h"
+
+/* Elements of a tile: its operands stay in the second-level cache. */
+enum { TILE = 16384, ROWS_TILE = 64 };
+
+struct job {
+  struct plm_cpu *cpu;
+  void *out;
+  const void *a, *b;
+  float s;
+  int64_t n;
+  float *sums; /* one a tile */
+};
+
+static int64_t tiles_of(int64_t n)
+{
+  return (n + TILE - 1) / TILE;
+}
+
+/* The tile's operands: A, B and OUT are activations, COUNT elements. */
+#define TILE_OF(job, tile)                                                 \
+  const int64_t begin = (tile)*TILE;                                       \
+  const int64_t count = (job)->n - begin < TILE ? (job)->n - begin : TILE; \
+  void *const out = plm_act_at_mutable((job)->cpu, (job)->out, begin);     \
+  const void *const a = plm_act_at((job)->cpu, (job)->a, begin);           \
+  (void)thread
+
+static void run(struct plm_cpu *cpu, plm_pool_tile function, void *out, const void *a,
+                const void *b, float s, int64_t n)
+{
+  struct job job = {.cpu = cpu, .out = out, .a = a, .b = b, .s = s, .n = n};
+  plm_pool_tiles(cpu->pool, tiles_of(n), function, &job);
+}
+
+static void round_tile(void *context, int64_t tile, uint32_t thread)
+{
+  const struct job *job = context;
+  (void)thread;
+  const int64_t begin = tile * TILE, count = job->n - begin < TILE ? job->n - begin : TILE;
+  job->cpu->vector.from_float(plm_act_at_mutable(job->cpu, job->out, begin),
+                              (const float *)job->a + begin, count);
+}
+
+static void round_weights(struct plm_ops *ops, act *out, const float *in, size_t n)
+{
+  run(plm_cpu_of(ops), round_tile, out, in, NULL, 0, (int64_t)n);
+}
+
+static void float_tile(void *context, int64_t tile, uint32_t thread)
+{
+  const struct job *job = context;
+  (void)thread;
+  const int64_t begin = tile * TILE, count = job->n - begin < TILE ? job->n - begin : TILE;
+  job->cpu->vector.to_float((float *)job->out + begin, plm_act_at(job->cpu, job->a, begin), count);
+}
+
+static void act_to_float(struct plm_ops *ops, float *out, const act *in, size_t n)
+{
+  run(plm_cpu_of(ops), float_tile, out, in, NULL, 0, (int64_t)n);
+}
+
+static void relu2_tile(void *context, int64_t tile, uint32_t thread)
+{
+  const struct job *job = context;
+  TILE_OF(job, tile);
+  job->cpu->vector.relu2_forward(out, a, count);
+}
+
+static void relu2_forward(struct plm_ops *ops, act *out, const act *x, int64_t n)
+{
+  run(plm_cpu_of(ops), relu2_tile, out, x, NULL, 0, n);
+}
+
+static void relu2_back_tile(void *context, int64_t tile, uint32_t thread)
+{
+  const struct job *job = context;
+  TILE_OF(job, tile);
+  job->cpu->vector.relu2_backward(out, a, plm_act_at(job->cpu, job->b, begin), count);
+}
+
+static void relu2_backward(struct plm_ops *ops, act *dx, const act *dout, const act *x, int64_t n)
+{
+  run(plm_cpu_of(ops), relu2_back_tile, dx, dout, x, 0, n);
+}
+
+static void gelu_tile(void *context, int64_t tile, uint32_t thread)
+{
+  const struct job *job = context;
+  TILE_OF(job, tile);
+  job->cpu->vector.gelu_forward(out, a, count);
+}
+
+static void gelu_forward(struct plm_ops *ops, act *out, const act *x, int64_t n)
+{
+  run(plm_cpu_of(ops), gelu_tile, out, x, NULL, 0, n);
+}
+
+static void gelu_back_tile(void *context, int64_t tile, uint32_t thread)
+{
+  const struct job *job = context;
+  TILE_OF(job, tile);
+  job->cpu->vector.gelu_backward(out, a, plm_act_at(job->cpu, job->b, begin), count);
+}
+
+static void gelu_backward(struct plm_ops *ops, act *dx, const act *dout, const act *x, int64_t n)
+{
+  run(plm_cpu_of(ops), gelu_back_tile, dx, dout, x, 0, n);
+}
+
+static void skip_tile(void *context, int64_t tile, uint32_t thread)
+{
+  const struct job *job = context;
+  TILE_OF(job, tile);
+  job->cpu->vector.skip_forward(out, a, plm_act_at(job->cpu, job->b, begin), job->s, count);
+}
+
+static void skip_forward(struct plm_ops *ops, act *out, const act *x, const act *skip,
+                         const float *s, int64_t N, int64_t D)
+{
+  run(plm_cpu_of(ops), skip_tile, out, x, skip, *s, N * D);
+}
+
+static void skip_back_tile(void *context, int64_t tile, uint32_t thread)
+{
+  const struct job *job = context;
+  TILE_OF(job, tile);
+  job->sums[tile] =
+      job->cpu->vector.skip_backward(out, a, plm_act_at(job->cpu, job->b, begin), job->s, count);
+}
+
+static void skip_backward(struct plm_ops *ops, act *dskip, float *ds, const act *dout,
+                          const act *skip, const float *s, int64_t N, int64_t D)
+{
+  struct plm_cpu *cpu = plm_cpu_of(ops);
+  const int64_t tiles = tiles_of(N * D);
+  float *sums = plm_cpu_workspace(cpu, (size_t)tiles * sizeof *sums);
+  if (sums == NULL) return;
+  struct job job = {
+      .cpu = cpu, .out = dskip, .a = dout, .b = skip, .s = *s, .n = N * D, .sums = sums};
+  plm_pool_tiles(cpu->pool, tiles, skip_back_tile, &job);
+  double total = 0;
+  for (int64_t i = 0; i < tiles; i++) total += (double)sums[i];
+  *ds += (float)total;
+}
+
+static void add_tile(void *context, int64_t tile, uint32_t thread)
+{
+  const struct job *job = context;
+  TILE_OF(job, tile);
+  job->cpu->vector.add(out, a, count);
+}
+
+static void add(struct plm_ops *ops, act *x, const act *y, int64_t n)
+{
+  run(plm_cpu_of(ops), add_tile, x, y, NULL, 0, n);
+}
+
+struct rows_job {
+  struct plm_cpu *cpu;
+  void *out;
+  const void *x;
+  const int32_t *rows;
+  int64_t N, D;
+};
+
+static void gather_tile(void *context, int64_t tile, uint32_t thread)
+{
+  const struct rows_job *job = context;
+  (void)thread;
+  const int64_t end = (tile + 1) * ROWS_TILE < job->N ? (tile + 1) * ROWS_TILE : job->N;
+  for (int64_t n = tile * ROWS_TILE; n < end; n++)
+    memcpy(plm_act_at_mutable(job->cpu, job->out, n * job->D),
+           plm_act_at(job->cpu, job->x, job->rows[n] * job->D),
+           (size_t)job->D * job->cpu->ops.act_bytes);
+}
+
+static void gather_rows(struct plm_ops *ops, act *out, const act *x, const int32_t *rows, int64_t N,
+                        int64_t D)
+{
+  struct rows_job job = {plm_cpu_of(ops), out, x, rows, N, D};
+  plm_pool_tiles(job.cpu->pool, (N + ROWS_TILE - 1) / ROWS_TILE, gather_tile, &job);
+}
+
+static void scatter_tile(void *context, int64_t tile, uint32_t thread)
+{
+  const struct rows_job *job = context;
+  (void)thread;
+  const int64_t end = (tile + 1) * ROWS_TILE < job->N ? (tile + 1) * ROWS_TILE : job->N;
+  for (int64_t n = tile * ROWS_TILE; n < end; n++)
+    job->cpu->vector.add(plm_act_at_mutable(job->cpu, job->out, job->rows[n] * job->D),
+                         plm_act_at(job->cpu, job->x, n * job->D), job->D);
+}
+
+static void scatter_rows(struct plm_ops *ops, act *out, const act *x, const int32_t *rows,
+                         int64_t N, int64_t D)
+{
+  struct rows_job job = {plm_cpu_of(ops), out, x, rows, N, D};
+  plm_pool_tiles(job.cpu->pool, (N + ROWS_TILE - 1) / ROWS_TILE, scatter_tile, &job);
+}
+
+void plm_cpu_elementwise_register(struct plm_cpu *cpu)
+{
+  struct plm_ops *ops = &cpu->ops;
+  ops->round_weights = round_weights;
+  ops->act_to_float = act_to_float;
+  ops->relu2_forward = relu2_forward;
+  ops->relu2_backward = relu2_backward;
+  ops->gelu_forward = gelu_forward;
+  ops->gelu_backward = gelu_backward;
+  ops->skip_forward = skip_forward;
+  ops->skip_backward = skip_backward;
+  ops->add = add;
+  ops->gather_rows = gather_rows;
+  ops->scatter_rows = scatter_rows;
+}

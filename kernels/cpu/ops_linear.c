@@ -1,0 +1,277 @@
+/* Products of the model: Linear forward, and backward by input and by weight.
+ *
+ * Rows (tokens) are cut into tiles of fixed heights, so a row's bits depend neither on the threads
+ * nor on how many rows there are, and few shapes are ever planned whatever the number of rows: full
+ * tiles, one tile of a multiple of 32 rows, and for bf16 (whose plans are costly) one of 32 rows
+ * for the last few, padded with zeros in the workspace.
+ */
+#include <string.h>
+
+#include "kernels/cpu/cpu_ops.h"
+#include "kernels/cpu/product.h"
+
+enum { ROWS_TILE = 256, ROWS_LAST = 32, DEPTH_TILE = 1024, DEPTH_LAST = 128 };
+
+struct tiles_job {
+  struct plm_cpu *cpu;
+  const struct plm_product *full, *rest, *last;
+  char *C;
+  const char *A, *B, *residual;
+  int64_t a_stride, c_stride; /* bytes between rows */
+  int64_t rows, rest_rows;    /* all of them; those of the tile after the full ones */
+  int64_t C_width, A_width;   /* bytes of a row */
+  char *padded;               /* ROWS_LAST rows of A, then of C */
+};
+
+/* C's rows [begin, begin + count) before a product that adds to them. */
+static void copy_residual(const struct tiles_job *job, int64_t begin, int64_t count)
+{
+  if (job->residual == NULL || job->residual == job->C) return;
+  memcpy(job->C + begin * job->c_stride, job->residual + begin * job->c_stride,
+         (size_t)(count * job->c_stride));
+}
+
+static void run_padded(const struct tiles_job *job, int64_t begin, uint32_t thread)
+{
+  const int64_t count = job->rows - begin;
+  char *A = job->padded, *C = job->padded + ROWS_LAST * job->A_width;
+  memset(job->padded, 0, (size_t)(ROWS_LAST * (job->A_width + job->C_width)));
+  for (int64_t i = 0; i < count; i++) {
+    memcpy(A + i * job->A_width, job->A + (begin + i) * job->a_stride, (size_t)job->A_width);
+    memcpy(C + i * job->C_width, job->C + (begin + i) * job->c_stride, (size_t)job->C_width);
+  }
+  plm_product_run(job->last, thread, C, A, job->B);
+  for (int64_t i = 0; i < count; i++)
+    memcpy(job->C + (begin + i) * job->c_stride, C + i * job->C_width, (size_t)job->C_width);
+}
+
+static void run_tile(void *context, int64_t tile, uint32_t thread)
+{
+  const struct tiles_job *job = context;
+  const int64_t full_tiles = job->rows / ROWS_TILE;
+  const int64_t begin = tile * ROWS_TILE;
+  if (tile < full_tiles) {
+    copy_residual(job, begin, ROWS_TILE);
+    plm_product_run(job->full, thread, job->C + begin * job->c_stride,
+                    job->A + begin * job->a_stride, job->B);
+    return;
+  }
+  copy_residual(job, begin, job->rows - begin);
+  if (job->rest_rows > 0)
+    plm_product_run(job->rest, thread, job->C + begin * job->c_stride,
+                    job->A + begin * job->a_stride, job->B);
+  if (begin + job->rest_rows < job->rows) run_padded(job, begin + job->rest_rows, thread);
+}
+
+/* C_MN (=, +=, = residual +) A_MK B, shape.M rows; A's and C's rows are contiguous. */
+static void multiply_rows(struct plm_cpu *cpu, struct plm_product_shape shape, void *C,
+                          const void *A, const void *B, const void *residual)
+{
+  const int64_t in_bytes = shape.half ? 2 : 4, out_bytes = shape.half_output ? 2 : 4;
+  struct tiles_job job = {.cpu = cpu,
+                          .C = C,
+                          .A = A,
+                          .B = B,
+                          .residual = residual,
+                          .a_stride = shape.lda * in_bytes,
+                          .c_stride = shape.ldc * out_bytes,
+                          .rows = shape.M,
+                          .A_width = shape.K * in_bytes,
+                          .C_width = shape.N * out_bytes};
+  const int64_t after = job.rows % ROWS_TILE;
+  job.rest_rows = shape.half ? after / ROWS_LAST * ROWS_LAST : after;
+  if (residual != NULL) shape.accumulate = 1;
+  if (job.rows >= ROWS_TILE) {
+    shape.M = ROWS_TILE;
+    job.full = plm_products_get(cpu->products, &shape);
+  }
+  if (job.rest_rows > 0) {
+    shape.M = job.rest_rows;
+    job.rest = plm_products_get(cpu->products, &shape);
+  }
+  if (job.rest_rows < after) {
+    shape.M = ROWS_LAST;
+    shape.lda = shape.K;
+    shape.ldc = shape.N;
+    job.last = plm_products_get(cpu->products, &shape);
+    job.padded = plm_cpu_workspace(cpu, (size_t)(ROWS_LAST * (job.A_width + job.C_width)));
+    if (job.padded == NULL) return;
+  }
+  plm_pool_tiles(cpu->pool, (job.rows + ROWS_TILE - 1) / ROWS_TILE, run_tile, &job);
+}
+
+static void linear_forward(struct plm_ops *ops, act *y, const act *x, const act *w,
+                           const act *residual, int64_t N, int64_t I, int64_t O)
+{
+  struct plm_cpu *cpu = plm_cpu_of(ops);
+  const struct plm_product_shape shape = {.M = N,
+                                          .N = O,
+                                          .K = I,
+                                          .lda = I,
+                                          .ldb = I,
+                                          .ldc = O,
+                                          .transpose_b = 1,
+                                          .half = cpu->bf16,
+                                          .half_output = cpu->bf16};
+  multiply_rows(cpu, shape, y, x, w, residual);
+}
+
+static void linear_backward_input(struct plm_ops *ops, act *dx, const act *dy, const act *w,
+                                  int64_t N, int64_t I, int64_t O, bool accumulate)
+{
+  struct plm_cpu *cpu = plm_cpu_of(ops);
+  const struct plm_product_shape shape = {.M = N,
+                                          .N = I,
+                                          .K = O,
+                                          .lda = O,
+                                          .ldb = I,
+                                          .ldc = I,
+                                          .half = cpu->bf16,
+                                          .half_output = cpu->bf16,
+                                          .accumulate = accumulate};
+  multiply_rows(cpu, shape, dx, dy, w, NULL);
+}
+
+/* ---- by weight: dw_OI += dy_NO^T x_NI, cut along O; the tokens are the product's depth ---- */
+struct weight_job {
+  struct plm_cpu *cpu;
+  const struct plm_product *(*pieces)[3]; /* for each share of O: whole, piece, last */
+  float *dw;
+  const char *dy, *x;
+  const char *dy_last, *x_last; /* the last few tokens, padded */
+  int64_t N, I, O, bytes;       /* bytes of an activation */
+  int64_t whole, step;          /* tokens of the first product, and of those after it */
+};
+
+/* Shares of O are multiples of this many rows of dw. */
+enum { SHARE = 16, SHARES_LIMIT = 256 };
+
+static void weight_share(void *context, uint32_t index, uint32_t count)
+{
+  const struct weight_job *job = context;
+  int64_t begin, end;
+  plm_pool_share(job->O, SHARE, index, count, &begin, &end);
+  if (begin == end) return;
+  float *dw = job->dw + begin * job->I;
+  const char *dy = job->dy + begin * job->bytes;
+  int64_t n = job->whole;
+  if (n > 0) plm_product_run(job->pieces[index][0], index, dw, dy, job->x);
+  for (; n + job->step <= job->N; n += job->step)
+    plm_product_run(job->pieces[index][1], index, dw, dy + n * job->O * job->bytes,
+                    job->x + n * job->I * job->bytes);
+  if (n < job->N)
+    plm_product_run(job->pieces[index][2], index, dw, job->dy_last + begin * job->bytes,
+                    job->x_last);
+}
+
+static const struct plm_product *weight_piece(const struct weight_job *job, int64_t depth,
+                                              int64_t rows)
+{
+  if (depth == 0 || rows == 0) return NULL;
+  const struct plm_product_shape shape = {.M = rows,
+                                          .N = job->I,
+                                          .K = depth,
+                                          .lda = job->O,
+                                          .ldb = job->I,
+                                          .ldc = job->I,
+                                          .transpose_a = 1,
+                                          .half = job->cpu->bf16,
+                                          .accumulate = 1};
+  return plm_products_get(job->cpu->products, &shape);
+}
+
+/* The tokens after the last whole piece, padded with zeros to a piece, which add nothing. */
+static bool pad_last(struct weight_job *job, int64_t last)
+{
+  const int64_t begin = job->N - last;
+  const size_t dy_bytes = (size_t)(DEPTH_LAST * job->O * job->bytes);
+  const size_t x_bytes = (size_t)(DEPTH_LAST * job->I * job->bytes);
+  char *padded = plm_cpu_workspace(job->cpu, dy_bytes + x_bytes);
+  if (padded == NULL) return false;
+  const size_t dy_used = (size_t)(last * job->O * job->bytes);
+  const size_t x_used = (size_t)(last * job->I * job->bytes);
+  memcpy(padded, job->dy + begin * job->O * job->bytes, dy_used);
+  memset(padded + dy_used, 0, dy_bytes - dy_used);
+  memcpy(padded + dy_bytes, job->x + begin * job->I * job->bytes, x_used);
+  memset(padded + dy_bytes + x_used, 0, x_bytes - x_used);
+  job->dy_last = padded;
+  job->x_last = padded + dy_bytes;
+  return true;
+}
+
+static void linear_backward_weight(struct plm_ops *ops, float *dw, const act *dy, const act *x,
+                                   int64_t N, int64_t I, int64_t O)
+{
+  struct plm_cpu *cpu = plm_cpu_of(ops);
+  const struct plm_product *pieces[SHARES_LIMIT][3];
+  PLM_ASSERT(cpu->ops.threads <= SHARES_LIMIT);
+  struct weight_job job = {.cpu = cpu,
+                           .pieces = pieces,
+                           .dw = dw,
+                           .dy = dy,
+                           .x = x,
+                           .N = N,
+                           .I = I,
+                           .O = O,
+                           .bytes = (int64_t)cpu->ops.act_bytes,
+                           .step = DEPTH_LAST};
+  /* fp32 needs no plans, so any depth goes in one product */
+  job.whole = cpu->bf16 ? N / DEPTH_TILE * DEPTH_TILE : N;
+  const int64_t last = (N - job.whole) % DEPTH_LAST;
+  for (uint32_t i = 0; i < cpu->ops.threads; i++) {
+    int64_t begin, end;
+    plm_pool_share(O, SHARE, i, cpu->ops.threads, &begin, &end);
+    pieces[i][0] = weight_piece(&job, job.whole, end - begin);
+    pieces[i][1] = weight_piece(&job, N - job.whole >= DEPTH_LAST ? DEPTH_LAST : 0, end - begin);
+    pieces[i][2] = weight_piece(&job, last > 0 ? DEPTH_LAST : 0, end - begin);
+  }
+  if (last > 0 && !pad_last(&job, last)) return;
+  plm_pool_run(cpu->pool, weight_share, &job);
+}
+
+/* ---- general products, for the optimizer and the head ---- */
+struct multiply_job {
+  const struct plm_product *full, *rest;
+  char *C;
+  const char *A, *B;
+  int64_t full_tiles, a_step, c_step; /* bytes from tile to tile */
+};
+
+static void multiply_tile(void *context, int64_t tile, uint32_t thread)
+{
+  const struct multiply_job *job = context;
+  const bool last = job->rest != NULL && tile == job->full_tiles;
+  plm_product_run(last ? job->rest : job->full, thread, job->C + tile * job->c_step,
+                  job->A + tile * job->a_step, job->B);
+}
+
+void plm_cpu_multiply(struct plm_cpu *cpu, const struct plm_product_shape *wanted, void *C,
+                      const void *A, const void *B)
+{
+  /* eight tiles, or fewer where they would be thin */
+  enum { TILES = 8, THIN = 64 };
+  struct plm_product_shape shape = *wanted;
+  int64_t height = (wanted->M + TILES - 1) / TILES;
+  height = height < THIN ? THIN : (height + 15) / 16 * 16;
+  const int64_t in_bytes = shape.half ? 2 : 4, out_bytes = shape.half_output ? 2 : 4;
+  const int64_t full = wanted->M / height, rest = wanted->M % height;
+  struct multiply_job job = {.C = C, .A = A, .B = B, .full_tiles = full};
+  job.a_step = height * (shape.transpose_a ? 1 : shape.lda) * in_bytes;
+  job.c_step = height * shape.ldc * out_bytes;
+  if (full > 0) {
+    shape.M = height;
+    job.full = plm_products_get(cpu->products, &shape);
+  }
+  if (rest > 0) {
+    shape.M = rest;
+    job.rest = plm_products_get(cpu->products, &shape);
+  }
+  plm_pool_tiles(cpu->pool, full + (rest > 0), multiply_tile, &job);
+}
+
+void plm_cpu_linear_register(struct plm_cpu *cpu)
+{
+  cpu->ops.linear_forward = linear_forward;
+  cpu->ops.linear_backward_input = linear_backward_input;
+  cpu->ops.linear_backward_weight = linear_backward_weight;
+}

@@ -1,0 +1,317 @@
+/* Products by oneDNN. This file alone knows its C API, which version 3 changed: descriptors became
+ * opaque and operation descriptors went away. */
+#include "kernels/cpu/product.h"
+
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <oneapi/dnnl/dnnl.h>
+
+enum { BUCKETS = 1024 };
+
+struct plm_product {
+  struct plm_product_shape shape;
+  struct plm_product *next; /* in its bucket */
+  struct plm_products *owner;
+  dnnl_primitive_t primitive;   /* NULL: plain fp32, by dnnl_sgemm */
+  dnnl_memory_t (*memories)[4]; /* for each thread: A, B, C, scratch */
+};
+
+struct plm_products {
+  uint32_t threads;
+  dnnl_engine_t engine;
+  dnnl_stream_t *streams; /* one a thread */
+  void **scratch;         /* one a thread, as large as the largest plan needs */
+  size_t scratch_bytes;
+  struct plm_product *buckets[BUCKETS];
+  struct plm_error error;
+};
+
+/* ---- what differs between oneDNN 2 and 3 ---- */
+#if DNNL_VERSION_MAJOR >= 3
+typedef dnnl_memory_desc_t matrix_desc;
+typedef const_dnnl_memory_desc_t const_matrix_desc;
+
+static dnnl_status_t describe(matrix_desc *desc, const dnnl_dims_t dims, const dnnl_dims_t strides,
+                              bool half)
+{
+  return dnnl_memory_desc_create_with_strides(desc, 2, dims, half ? dnnl_bf16 : dnnl_f32, strides);
+}
+
+static void forget(matrix_desc *desc)
+{
+  dnnl_memory_desc_destroy(*desc);
+}
+
+static const_matrix_desc view(const matrix_desc *desc)
+{
+  return *desc;
+}
+
+static dnnl_status_t append_sum(dnnl_post_ops_t operations)
+{
+  return dnnl_post_ops_append_sum(operations, 1.0f, 0, dnnl_data_type_undef);
+}
+
+static dnnl_status_t plan_matmul(dnnl_primitive_desc_t *plan, dnnl_engine_t engine,
+                                 const matrix_desc d[3], dnnl_primitive_attr_t attributes)
+{
+  return dnnl_matmul_primitive_desc_create(plan, engine, d[0], d[1], NULL, d[2], attributes);
+}
+#else
+typedef dnnl_memory_desc_t matrix_desc;
+typedef const dnnl_memory_desc_t *const_matrix_desc;
+
+static dnnl_status_t describe(matrix_desc *desc, const dnnl_dims_t dims, const dnnl_dims_t strides,
+                              bool half)
+{
+  return dnnl_memory_desc_init_by_strides(desc, 2, dims, half ? dnnl_bf16 : dnnl_f32, strides);
+}
+
+static void forget(matrix_desc *desc)
+{
+  (void)desc;
+}
+
+static const_matrix_desc view(const matrix_desc *desc)
+{
+  return desc;
+}
+
+static dnnl_status_t append_sum(dnnl_post_ops_t operations)
+{
+  return dnnl_post_ops_append_sum(operations, 1.0f);
+}
+
+static dnnl_status_t plan_matmul(dnnl_primitive_desc_t *plan, dnnl_engine_t engine,
+                                 const matrix_desc d[3], dnnl_primitive_attr_t attributes)
+{
+  dnnl_matmul_desc_t operation;
+  const dnnl_status_t status = dnnl_matmul_desc_init(&operation, &d[0], &d[1], NULL, &d[2]);
+  if (status != dnnl_success) return status;
+  return dnnl_primitive_desc_create(plan, &operation, attributes, engine, NULL);
+}
+#endif
+
+/* oneDNN asks OpenMP how many threads it may use; each of ours says one, once. */
+static void keep_to_one_thread(void)
+{
+  static __thread bool said;
+  if (said) return;
+  omp_set_num_threads(1);
+  said = true;
+}
+
+static dnnl_status_t describe_all(matrix_desc d[3], const struct plm_product_shape *s)
+{
+  const dnnl_dims_t a = {s->M, s->K}, b = {s->K, s->N}, c = {s->M, s->N};
+  const dnnl_dims_t a_strides = {s->transpose_a ? 1 : s->lda, s->transpose_a ? s->lda : 1};
+  const dnnl_dims_t b_strides = {s->transpose_b ? 1 : s->ldb, s->transpose_b ? s->ldb : 1};
+  const dnnl_dims_t c_strides = {s->ldc, 1};
+  dnnl_status_t status = describe(&d[0], a, a_strides, s->half);
+  if (status == dnnl_success) status = describe(&d[1], b, b_strides, s->half);
+  if (status == dnnl_success) status = describe(&d[2], c, c_strides, s->half_output);
+  return status;
+}
+
+static dnnl_status_t make_plan(dnnl_primitive_desc_t *plan, dnnl_engine_t engine,
+                               const matrix_desc d[3], bool accumulate)
+{
+  dnnl_primitive_attr_t attributes = NULL;
+  dnnl_post_ops_t operations = NULL;
+  dnnl_status_t status = dnnl_primitive_attr_create(&attributes);
+  if (status == dnnl_success)
+    status = dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user);
+  if (status == dnnl_success && accumulate) {
+    status = dnnl_post_ops_create(&operations);
+    if (status == dnnl_success) status = append_sum(operations);
+    if (status == dnnl_success) status = dnnl_primitive_attr_set_post_ops(attributes, operations);
+  }
+  if (status == dnnl_success) status = plan_matmul(plan, engine, d, attributes);
+  if (operations != NULL) dnnl_post_ops_destroy(operations);
+  if (attributes != NULL) dnnl_primitive_attr_destroy(attributes);
+  return status;
+}
+
+/* All threads' scratch at least `bytes`. */
+static dnnl_status_t grow_scratch(struct plm_products *products, size_t bytes)
+{
+  if (bytes <= products->scratch_bytes) return dnnl_success;
+  bytes = (bytes + 4095) / 4096 * 4096;
+  for (uint32_t i = 0; i < products->threads; i++) {
+    void *fresh = aligned_alloc(64, bytes);
+    if (fresh == NULL) return dnnl_out_of_memory;
+    free(products->scratch[i]);
+    products->scratch[i] = fresh;
+  }
+  products->scratch_bytes = bytes;
+  return dnnl_success;
+}
+
+static dnnl_status_t make_memories(struct plm_product *product, const matrix_desc d[3],
+                                   const_matrix_desc scratch)
+{
+  struct plm_products *products = product->owner;
+  product->memories = calloc(products->threads, sizeof *product->memories);
+  if (product->memories == NULL) return dnnl_out_of_memory;
+  dnnl_status_t status = dnnl_success;
+  for (uint32_t i = 0; i < products->threads; i++) {
+    dnnl_memory_t *m = product->memories[i];
+    for (int j = 0; j < 4 && status == dnnl_success; j++)
+      status = dnnl_memory_create(&m[j], j < 3 ? view(&d[j]) : scratch, products->engine,
+                                  DNNL_MEMORY_NONE);
+  }
+  return status;
+}
+
+static dnnl_status_t make_primitive(struct plm_product *product)
+{
+  struct plm_products *products = product->owner;
+  matrix_desc d[3];
+  dnnl_primitive_desc_t plan = NULL;
+  memset(d, 0, sizeof d);
+  dnnl_status_t status = describe_all(d, &product->shape);
+  if (status == dnnl_success)
+    status = make_plan(&plan, products->engine, d, product->shape.accumulate);
+  if (status == dnnl_success) {
+    const_matrix_desc scratch = dnnl_primitive_desc_query_md(plan, dnnl_query_scratchpad_md, 0);
+    status = grow_scratch(products, dnnl_memory_desc_get_size(scratch));
+    if (status == dnnl_success) status = make_memories(product, d, scratch);
+    if (status == dnnl_success) status = dnnl_primitive_create(&product->primitive, plan);
+  }
+  if (plan != NULL) dnnl_primitive_desc_destroy(plan);
+  for (int i = 0; i < 3; i++) forget(&d[i]);
+  return status;
+}
+
+static void free_product(struct plm_product *product)
+{
+  if (product->primitive != NULL) dnnl_primitive_destroy(product->primitive);
+  for (uint32_t i = 0; product->memories != NULL && i < product->owner->threads; i++)
+    for (int j = 0; j < 4; j++)
+      if (product->memories[i][j] != NULL) dnnl_memory_destroy(product->memories[i][j]);
+  free(product->memories);
+  free(product);
+}
+
+static uint32_t bucket_of(const struct plm_product_shape *shape)
+{
+  uint64_t h = 1469598103934665603u; /* FNV-1a */
+  const unsigned char *bytes = (const unsigned char *)shape;
+  for (size_t i = 0; i < sizeof *shape; i++) h = (h ^ bytes[i]) * 1099511628211u;
+  return (uint32_t)(h >> 32) % BUCKETS;
+}
+
+const struct plm_product *plm_products_get(struct plm_products *products,
+                                           const struct plm_product_shape *shape)
+{
+  struct plm_product **bucket = &products->buckets[bucket_of(shape)];
+  for (struct plm_product *p = *bucket; p != NULL; p = p->next)
+    if (memcmp(&p->shape, shape, sizeof *shape) == 0) return p;
+  keep_to_one_thread();
+  dnnl_status_t status = dnnl_out_of_memory;
+  struct plm_product *product = calloc(1, sizeof *product);
+  if (product != NULL) {
+    product->shape = *shape;
+    product->owner = products;
+    status = shape->half ? make_primitive(product) : dnnl_success;
+  }
+  if (status != dnnl_success) {
+    plm_error_set(&products->error, status == dnnl_out_of_memory ? PLM_NO_MEMORY : PLM_FAILURE,
+                  "oneDNN cannot plan a %s product of %lld x %lld x %lld (its status %d)",
+                  shape->half ? "bf16" : "fp32", (long long)shape->M, (long long)shape->N,
+                  (long long)shape->K, (int)status);
+    if (product != NULL) free_product(product);
+    return NULL;
+  }
+  product->next = *bucket;
+  *bucket = product;
+  return product;
+}
+
+void plm_product_run_float(const struct plm_product_shape *s, float *C, const float *A,
+                           const float *B)
+{
+  keep_to_one_thread();
+  dnnl_sgemm(s->transpose_a ? 'T' : 'N', s->transpose_b ? 'T' : 'N', s->M, s->N, s->K, 1.0f, A,
+             s->lda, B, s->ldb, s->accumulate ? 1.0f : 0.0f, C, s->ldc);
+}
+
+void plm_product_run(const struct plm_product *product, uint32_t thread, void *C, const void *A,
+                     const void *B)
+{
+  if (product == NULL) return;
+  keep_to_one_thread();
+  if (product->primitive == NULL) {
+    plm_product_run_float(&product->shape, C, A, B);
+    return;
+  }
+  dnnl_memory_t *m = product->memories[thread];
+  /* oneDNN's handles are not const; it only reads A and B */
+  dnnl_memory_set_data_handle(m[0], (void *)(uintptr_t)A);
+  dnnl_memory_set_data_handle(m[1], (void *)(uintptr_t)B);
+  dnnl_memory_set_data_handle(m[2], C);
+  dnnl_memory_set_data_handle(m[3], product->owner->scratch[thread]);
+  const dnnl_exec_arg_t arguments[4] = {{DNNL_ARG_SRC, m[0]},
+                                        {DNNL_ARG_WEIGHTS, m[1]},
+                                        {DNNL_ARG_DST, m[2]},
+                                        {DNNL_ARG_SCRATCHPAD, m[3]}};
+  dnnl_primitive_execute(product->primitive, product->owner->streams[thread], 4, arguments);
+}
+
+plm_status plm_products_open(uint32_t threads, struct plm_products **out, struct plm_error *error)
+{
+  *out = NULL;
+  struct plm_products *products = calloc(1, sizeof *products);
+  if (products == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for products");
+  products->threads = threads;
+  products->streams = calloc(threads, sizeof *products->streams);
+  products->scratch = calloc(threads, sizeof *products->scratch);
+  bool good = products->streams != NULL && products->scratch != NULL &&
+              dnnl_engine_create(&products->engine, dnnl_cpu, 0) == dnnl_success;
+  for (uint32_t i = 0; good && i < threads; i++)
+    good = dnnl_stream_create(&products->streams[i], products->engine, dnnl_stream_default_flags) ==
+           dnnl_success;
+  if (!good) {
+    plm_products_close(products);
+    return plm_error_set(error, PLM_FAILURE, "oneDNN cannot be started on this processor");
+  }
+  *out = products;
+  return PLM_OK;
+}
+
+void plm_products_close(struct plm_products *products)
+{
+  if (products == NULL) return;
+  for (int i = 0; i < BUCKETS; i++)
+    for (struct plm_product *p = products->buckets[i], *next; p != NULL; p = next) {
+      next = p->next;
+      free_product(p);
+    }
+  for (uint32_t i = 0; i < products->threads; i++) {
+    if (products->streams != NULL && products->streams[i] != NULL)
+      dnnl_stream_destroy(products->streams[i]);
+    if (products->scratch != NULL) free(products->scratch[i]);
+  }
+  if (products->engine != NULL) dnnl_engine_destroy(products->engine);
+  free(products->streams);
+  free(products->scratch);
+  free(products);
+}
+
+bool plm_products_have_half(void)
+{
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+         __builtin_cpu_supports("avx512dq");
+#else
+  return true;
+#endif
+}
+
+plm_status plm_products_error(const struct plm_products *products, struct plm_error *error)
+{
+  if (error != NULL) *error = products->error;
+  return products->error.status;
+}

@@ -1,0 +1,54 @@
+/* Matrix products on one thread, by oneDNN: fp32 and bf16. The operators cut a product into tiles
+ * and run the tiles on the pool; oneDNN's own threads are kept out of it, so that a tile's bits do
+ * not depend on how many there are.
+ *
+ * A product is planned once for a shape (_get, by the pool's caller) and then runs on any thread
+ * without allocating.
+ */
+#ifndef PLM_KERNELS_CPU_PRODUCT_H
+#define PLM_KERNELS_CPU_PRODUCT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/base/status.h"
+
+struct plm_products;
+struct plm_product;
+
+/* C_MN = A_MK B_KN, row-major; ld: elements between rows as stored. Compared bytewise: start from
+ * {0}. */
+struct plm_product_shape {
+  int64_t M, N, K;
+  int64_t lda, ldb, ldc;
+  uint8_t transpose_a; /* A is stored as (K, M) */
+  uint8_t transpose_b; /* B is stored as (N, K) */
+  uint8_t half;        /* A and B are bf16, else float */
+  uint8_t half_output; /* C is bf16, else float; only with half */
+  uint8_t accumulate;  /* C += */
+  uint8_t reserved[3];
+};
+
+plm_status plm_products_open(uint32_t threads, struct plm_products **products,
+                             struct plm_error *error);
+void plm_products_close(struct plm_products *products); /* NULL is fine */
+
+/* Whether this processor runs bf16 products (not: whether they are faster). */
+bool plm_products_have_half(void);
+
+/* Errors of planning are kept: the product is then skipped. PLM_OK when there was none. */
+plm_status plm_products_error(const struct plm_products *products, struct plm_error *error);
+
+/* The plan of a shape, made at its first use. Not thread-safe. NULL after an error. */
+const struct plm_product *plm_products_get(struct plm_products *products,
+                                           const struct plm_product_shape *shape);
+
+/* On the pool's thread `thread`. NULL product: nothing happens. */
+void plm_product_run(const struct plm_product *product, uint32_t thread, void *C, const void *A,
+                     const void *B);
+
+/* A plain fp32 product that needs no plan: for shapes that change from call to call. */
+void plm_product_run_float(const struct plm_product_shape *shape, float *C, const float *A,
+                           const float *B);
+
+#endif
