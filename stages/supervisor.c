@@ -1,0 +1,199 @@
+/* The supervisor's loop: one poll over signals, readiness, the control socket and its clients. */
+#include "stages/supervisor.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/run/run.h"
+#include "stages/supervisor_internal.h"
+#include "stages/supervisor_process.h"
+
+enum { TICK_MS = 100, POLL_MAX = 2 + CLIENTS_MAX + SUPERVISED_MAX };
+
+/* ---- set-up -------------------------------------------------------------------------------- */
+
+static plm_status open_signals(struct plm_supervisor *supervisor, struct plm_error *error)
+{
+  static const int numbers[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+  sigset_t set;
+  sigemptyset(&set);
+  for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) sigaddset(&set, numbers[i]);
+  signal(SIGPIPE, SIG_IGN);
+  if (sigprocmask(SIG_BLOCK, &set, NULL) != 0) return plm_error_errno(error, "signals");
+  supervisor->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+  if (supervisor->signal_fd < 0) return plm_error_errno(error, "signals");
+  return PLM_OK;
+}
+
+/* Endpoints of an earlier start would send packers to the wrong place. */
+static void forget_endpoints(struct plm_supervisor *supervisor)
+{
+  for (int kind = 0; kind < PLM_KIND_COUNT; kind++) {
+    const char *const *key = plm_stage_kinds[kind].binds;
+    for (; supervisor->options.chosen[kind] && *key != NULL; key++) {
+      plm_endpoint_remove(supervisor->run, *key);
+    }
+  }
+  plm_endpoint_remove(supervisor->run, "packers");
+}
+
+static void start_all(struct plm_supervisor *supervisor)
+{
+  for (int kind = 0; kind < PLM_KIND_COUNT; kind++) {
+    if (!supervisor->options.chosen[kind]) continue;
+    const unsigned instances = plm_stage_instances(supervisor->config, (enum plm_stage_index)kind);
+    for (unsigned i = 0; i < instances; i++) {
+      supervised_start(supervisor, supervised_add(supervisor, (enum plm_stage_index)kind, i));
+    }
+  }
+}
+
+/* ---- the loop ------------------------------------------------------------------------------ */
+
+static void reap(struct plm_supervisor *supervisor)
+{
+  for (;;) {
+    int status;
+    const pid_t pid = waitpid(-1, &status, WNOHANG);
+    if (pid <= 0) return;
+    for (size_t i = 0; i < supervisor->count; i++) { /* an adopted orphan is nobody's main */
+      if (supervisor->stages[i].pid == pid) {
+        supervised_reaped(supervisor, &supervisor->stages[i], status);
+      }
+    }
+  }
+}
+
+static void read_signals(struct plm_supervisor *supervisor)
+{
+  struct signalfd_siginfo info;
+  while (read(supervisor->signal_fd, &info, sizeof info) == sizeof info) {
+    if (info.ssi_signo == SIGCHLD) continue;
+    supervisor_drain(supervisor, info.ssi_signo == SIGINT ? 130 : 143);
+  }
+  reap(supervisor);
+}
+
+static size_t fill(struct plm_supervisor *supervisor, struct pollfd items[POLL_MAX])
+{
+  size_t used = 0;
+  items[used++] = (struct pollfd){.fd = supervisor->signal_fd, .events = POLLIN};
+  items[used++] = (struct pollfd){.fd = supervisor->listen_fd, .events = POLLIN};
+  for (size_t i = 0; i < CLIENTS_MAX; i++) { /* poll ignores -1 */
+    items[used++] = (struct pollfd){.fd = supervisor->clients[i].descriptor, .events = POLLIN};
+  }
+  for (size_t i = 0; i < supervisor->count; i++) {
+    items[used++] = (struct pollfd){.fd = supervisor->stages[i].ready_fd, .events = POLLIN};
+  }
+  return used;
+}
+
+static void turn(struct plm_supervisor *supervisor)
+{
+  static struct pollfd items[POLL_MAX];
+  const size_t stages = supervisor->count; /* a request may add some */
+  const size_t used = fill(supervisor, items);
+  if (poll(items, used, TICK_MS) < 0 && errno != EINTR) plm_warning("poll failed");
+  for (size_t i = 0; i < stages; i++) {
+    const struct pollfd *item = &items[2 + CLIENTS_MAX + i];
+    if (item->revents != 0) supervised_readable(supervisor, &supervisor->stages[i]);
+  }
+  if (items[0].revents != 0) read_signals(supervisor);
+  for (size_t i = 0; i < CLIENTS_MAX; i++) {
+    if (items[2 + i].revents != 0) {
+      supervisor_client_readable(supervisor, &supervisor->clients[i]);
+    }
+  }
+  if (items[1].revents != 0) supervisor_accept(supervisor);
+  const int64_t now_ms = plm_clock_ms();
+  for (size_t i = 0; i < supervisor->count; i++) {
+    supervised_tick(supervisor, &supervisor->stages[i], now_ms);
+  }
+  supervisor_decide(supervisor);
+  supervisor_answer_ready(supervisor);
+  screen_update(supervisor);
+}
+
+/* ---- the end ------------------------------------------------------------------------------- */
+
+static void conclude(struct plm_supervisor *supervisor)
+{
+  const bool trains = supervisor->options.chosen[PLM_KIND_TRAINER];
+  bool failed = false;
+  for (size_t i = 0; i < supervisor->count; i++) {
+    const struct supervised *stage = &supervisor->stages[i];
+    const bool packs = stage->kind == PLM_KIND_PACKER;
+    const bool only_packs = !trains && !supervisor->options.chosen[PLM_KIND_EVALUATOR];
+    failed = failed || (stage->state == PLM_STAGE_FATAL && (!packs || only_packs));
+  }
+  supervisor->exit_code = failed ? supervisor->failure_code : supervisor->drain_signal;
+  screen_close(supervisor);
+  if (supervisor->failed && (failed || supervisor->drain_signal == 0)) {
+    fprintf(stderr, "plm-pipeline: %s: %s", failed ? "failed" : "warning",
+            supervisor->failure.data);
+  }
+  uint64_t step;
+  struct plm_hash identity;
+  if (!failed && plm_done_read(supervisor->run, &step, &identity, NULL) == PLM_OK) {
+    screen_say(supervisor, "complete at step %llu", (unsigned long long)step);
+  }
+}
+
+static void close_all(struct plm_supervisor *supervisor)
+{
+  for (size_t i = 0; i < supervisor->count; i++) {
+    if (supervisor->stages[i].ready_fd >= 0) close(supervisor->stages[i].ready_fd);
+  }
+  if (supervisor->listen_fd >= 0) {
+    unlink(supervisor->socket_path);
+    close(supervisor->listen_fd);
+  }
+  if (supervisor->signal_fd >= 0) close(supervisor->signal_fd);
+  plm_text_deinit(&supervisor->failure);
+  free(supervisor->stages);
+}
+
+plm_status plm_supervise(const struct plm_supervisor_options *options, int *exit_code,
+                         struct plm_error *error)
+{
+  struct plm_lock *lock = NULL;
+  struct plm_supervisor supervisor = {.options = *options,
+                                      .config = options->config,
+                                      .run = options->config->run,
+                                      .stages = calloc(SUPERVISED_MAX, sizeof(struct supervised)),
+                                      .signal_fd = -1,
+                                      .listen_fd = -1};
+  plm_status status = PLM_OK;
+  for (size_t i = 0; i < CLIENTS_MAX; i++) supervisor.clients[i].descriptor = -1;
+  if (supervisor.stages == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  PLM_TRY_GOTO(status, plm_lock_take(supervisor.run, "supervisor", &lock, error), done);
+  PLM_TRY_GOTO(status, plm_process_adopt(error), done);
+  PLM_TRY_GOTO(status, open_signals(&supervisor, error), done);
+  PLM_TRY_GOTO(status, plm_socket_path(supervisor.run, supervisor.socket_path, error), done);
+  PLM_TRY_GOTO(status, plm_socket_listen(supervisor.socket_path, &supervisor.listen_fd, error),
+               done);
+  forget_endpoints(&supervisor);
+  screen_open(&supervisor);
+  start_all(&supervisor);
+  if (options->started_fd >= 0) {
+    const ssize_t told = write(options->started_fd, "\n", 1);
+    (void)told;
+    close(options->started_fd);
+  }
+  while (!supervisor_finished(&supervisor)) turn(&supervisor);
+  conclude(&supervisor);
+  *exit_code = supervisor.exit_code;
+  supervisor_answer_end(&supervisor);
+done:
+  close_all(&supervisor);
+  plm_lock_release(lock);
+  return status;
+}

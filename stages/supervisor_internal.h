@@ -1,0 +1,121 @@
+/* What the supervisor's files share. */
+#ifndef PLM_STAGES_SUPERVISOR_INTERNAL_H
+#define PLM_STAGES_SUPERVISOR_INTERNAL_H
+
+#include <sys/types.h>
+
+#include "common/base/text.h"
+#include "stages/log_tail.h"
+#include "stages/supervisor.h"
+#include "stages/supervisor_backoff.h"
+#include "stages/supervisor_socket.h"
+#include "stages/supervisor_state.h"
+
+enum {
+  SUPERVISED_MAX = 2 + 256, /* trainer, evaluator, packers */
+  CLIENTS_MAX = 16,
+  CLIENT_LINE_SIZE = 4096,
+  LEFTOVER_GRACE_MS = 5000, /* between SIGTERM and SIGKILL for what a stage left behind */
+  FAILURE_LINES = 20,
+};
+
+/* One instance of a stage. */
+struct supervised {
+  enum plm_stage_index kind;
+  unsigned instance;
+  enum plm_stage_state state;
+  pid_t pid;       /* 0: its main process is gone or was never made */
+  bool ending;     /* the main process is reaped, something it started still lives */
+  int wait_status; /* of waitpid */
+  int ready_fd;    /* -1: closed */
+  unsigned restarts;
+  struct plm_backoff backoff;
+  int64_t started_ms;
+  int64_t due_ms;    /* BACKOFF: the next start */
+  int64_t kill_ms;   /* STOPPING, or ending: SIGKILL then; 0: never */
+  bool start_again;  /* `restart`: once it has stopped */
+  bool removed;      /* `scale`: gone from `ps` once it has stopped */
+  bool killed_by_us; /* SIGKILL after its time was up: no failure of its own */
+  struct plm_tail tail;
+  uint64_t log_start; /* of this process in its log file */
+};
+
+enum client_wait { CLIENT_ASKS, CLIENT_WAITS_END, CLIENT_WAITS_READY };
+
+struct client {
+  int descriptor; /* -1: free */
+  enum client_wait waits;
+  size_t used;
+  char line[CLIENT_LINE_SIZE];
+};
+
+/* The status line's sources. */
+struct screen {
+  bool on_terminal; /* a status line is drawn */
+  bool color;
+  bool lines; /* the stages' lines are shown */
+  bool drawn;
+  struct plm_tail trainer, evaluator;
+  uint64_t step;
+  double loss, tokens_per_second, step_ms;
+  char evaluation[128];
+};
+
+struct plm_supervisor {
+  struct plm_supervisor_options options;
+  const struct plm_config *config;
+  const char *run;
+  struct supervised *stages; /* SUPERVISED_MAX of them */
+  size_t count;
+  bool draining, killing;
+  int exit_code;      /* once draining */
+  int drain_signal;   /* 130 or 143, 0: the run ended by itself */
+  bool packers_fatal; /* said so in endpoints.json */
+  bool failed;        /* the fields below hold the first failure */
+  int failure_code;   /* 2, 4 or 1 */
+  struct plm_text failure;
+  int signal_fd, listen_fd;
+  char socket_path[PLM_SOCKET_PATH_SIZE];
+  struct client clients[CLIENTS_MAX];
+  struct screen screen;
+};
+
+/* supervisor_stage.c: one instance */
+struct supervised *supervised_add(struct plm_supervisor *supervisor, enum plm_stage_index kind,
+                                  unsigned instance);
+void supervised_start(struct plm_supervisor *supervisor, struct supervised *stage);
+void supervised_stop(struct plm_supervisor *supervisor, struct supervised *stage);
+void supervised_kill(struct plm_supervisor *supervisor, struct supervised *stage);
+void supervised_readable(struct plm_supervisor *supervisor, struct supervised *stage);
+void supervised_reaped(struct plm_supervisor *supervisor, struct supervised *stage, int status);
+/* Deadlines: back-off over, stop time over, leftovers gone. */
+void supervised_tick(struct plm_supervisor *supervisor, struct supervised *stage, int64_t now_ms);
+
+/* supervisor_policy.c: what the states of all instances mean for the run */
+void supervisor_decide(struct plm_supervisor *supervisor);
+void supervisor_drain(struct plm_supervisor *supervisor, int signal_code);
+bool supervisor_finished(const struct plm_supervisor *supervisor);
+/* The run has its last checkpoint (DONE). */
+bool supervisor_run_is_done(const struct plm_supervisor *supervisor);
+
+/* supervisor_requests.c: the control socket */
+void supervisor_accept(struct plm_supervisor *supervisor);
+void supervisor_client_readable(struct plm_supervisor *supervisor, struct client *client);
+void supervisor_answer_ready(struct plm_supervisor *supervisor);
+void supervisor_answer_end(struct plm_supervisor *supervisor);
+
+/* supervisor_report.c: words */
+void supervised_name(const struct supervised *stage, char name[64]);
+void supervised_ending(const struct supervised *stage, char text[96]);
+void supervisor_note_failure(struct plm_supervisor *supervisor, struct supervised *stage,
+                             const char *how);
+
+/* supervisor_screen.c: what the person sees */
+void screen_open(struct plm_supervisor *supervisor);
+void screen_say(struct plm_supervisor *supervisor, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Lines of stages that came, and the status line. */
+void screen_update(struct plm_supervisor *supervisor);
+void screen_close(struct plm_supervisor *supervisor);
+
+#endif
