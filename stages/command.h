@@ -51,4 +51,11 @@ plm_status plm_command_read_run(const char *run, struct plm_config *config,
 plm_status plm_command_operands(const struct plm_command_context *context, size_t most,
                                 struct plm_error *error);
 
+/* "packer=4", of `up --scale` and `scale`. */
+plm_status plm_command_parse_scale(const char *text, unsigned *packers, struct plm_error *error);
+
+/* A run's exit code as a status, so that main ends with it. It has been explained: error->what is
+ * empty. */
+plm_status plm_command_status_of_code(int code, struct plm_error *error);
+
 #endif

@@ -1,6 +1,7 @@
 /* What several commands need: the run they are about, checks of operands. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "common/run/run.h"
@@ -50,4 +51,32 @@ plm_status plm_command_operands(const struct plm_command_context *context, size_
   if (context->arguments->positional_count <= most) return PLM_OK;
   return plm_error_set(error, PLM_USAGE, "unexpected argument \"%.200s\"",
                        context->arguments->positionals[most]);
+}
+
+plm_status plm_command_parse_scale(const char *text, unsigned *packers, struct plm_error *error)
+{
+  static const char name[] = "packer=";
+  const char *digits = text + sizeof name - 1;
+  char *end = NULL;
+  if (strncmp(text, name, sizeof name - 1) == 0 && *digits >= '0' && *digits <= '9') {
+    const unsigned long count = strtoul(digits, &end, 10);
+    if (*end == '\0' && count <= 256) {
+      *packers = (unsigned)count;
+      return PLM_OK;
+    }
+  }
+  return plm_error_set(error, PLM_USAGE, "scale needs packer=N, N from 0 to 256, not \"%.80s\"",
+                       text);
+}
+
+plm_status plm_command_status_of_code(int code, struct plm_error *error)
+{
+  static const plm_status statuses[] = {PLM_CONFIG, PLM_NOT_RUNNING, PLM_TIMEOUT, PLM_INTERRUPTED,
+                                        PLM_TERMINATED};
+  if (code == 0) return PLM_OK;
+  plm_error_set(error, PLM_FAILURE, "%s", "");
+  for (size_t i = 0; i < sizeof statuses / sizeof statuses[0]; i++) {
+    if (plm_status_exit_code(statuses[i]) == code) error->status = statuses[i];
+  }
+  return error->status;
 }

@@ -7,15 +7,22 @@
 #define COMMANDS(X) \
   X(ingest)         \
   X(corpus)         \
+  X(up)             \
+  X(down)           \
+  X(restart)        \
+  X(scale)          \
+  X(wait)           \
+  X(ps)             \
+  X(logs)           \
   X(metrics)        \
+  X(checkpoints)    \
   X(runs)           \
   X(evaluate)       \
+  X(trace)          \
+  X(keys)           \
   X(validate)       \
   X(config)         \
-  X(checkpoints)    \
-  X(trace)          \
-  X(completion)     \
-  X(keys)
+  X(completion)
 /* clang-format on */
 
 #define DECLARE(name) extern const struct plm_command plm_command_##name;

@@ -142,7 +142,8 @@ static void conclude(struct plm_supervisor *supervisor)
   }
   uint64_t step;
   struct plm_hash identity;
-  if (!failed && plm_done_read(supervisor->run, &step, &identity, NULL) == PLM_OK) {
+  if (supervisor->exit_code == 0 &&
+      plm_done_read(supervisor->run, &step, &identity, NULL) == PLM_OK) {
     screen_say(supervisor, "complete at step %llu", (unsigned long long)step);
   }
 }
@@ -164,7 +165,6 @@ static void close_all(struct plm_supervisor *supervisor)
 plm_status plm_supervise(const struct plm_supervisor_options *options, int *exit_code,
                          struct plm_error *error)
 {
-  struct plm_lock *lock = NULL;
   struct plm_supervisor supervisor = {.options = *options,
                                       .config = options->config,
                                       .run = options->config->run,
@@ -174,7 +174,6 @@ plm_status plm_supervise(const struct plm_supervisor_options *options, int *exit
   plm_status status = PLM_OK;
   for (size_t i = 0; i < CLIENTS_MAX; i++) supervisor.clients[i].descriptor = -1;
   if (supervisor.stages == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  PLM_TRY_GOTO(status, plm_lock_take(supervisor.run, "supervisor", &lock, error), done);
   PLM_TRY_GOTO(status, plm_process_adopt(error), done);
   PLM_TRY_GOTO(status, open_signals(&supervisor, error), done);
   PLM_TRY_GOTO(status, plm_socket_path(supervisor.run, supervisor.socket_path, error), done);
@@ -194,6 +193,5 @@ plm_status plm_supervise(const struct plm_supervisor_options *options, int *exit
   supervisor_answer_end(&supervisor);
 done:
   close_all(&supervisor);
-  plm_lock_release(lock);
   return status;
 }

@@ -20,8 +20,8 @@ struct plm_supervisor_options {
 };
 
 /* Runs until the run is complete and evaluated, was stopped, or failed; *exit_code is `up`'s: 0, 1,
- * 2, 4, 130 or 143. The run folder is prepared (stages/run_prepare.h). An error is one of the
- * supervisor itself: the lock, the socket. */
+ * 2, 4, 130 or 143. The caller holds supervisor.lock and has prepared the run folder
+ * (stages/run_prepare.h). An error is one of the supervisor itself: the socket. */
 plm_status plm_supervise(const struct plm_supervisor_options *options, int *exit_code,
                          struct plm_error *error);
 

@@ -37,8 +37,7 @@ void supervisor_note_failure(struct plm_supervisor *supervisor, struct supervise
   int code =
       exited && (WEXITSTATUS(status) == 2 || WEXITSTATUS(status) == 4) ? WEXITSTATUS(status) : 1;
   /* the trainer's code is the run's, whoever failed first */
-  if (!supervisor->failed || (stage->kind == PLM_KIND_TRAINER && code != 1) ||
-      (stage->kind != PLM_KIND_PACKER && supervisor->failure_code == 0)) {
+  if (!supervisor->failed || (stage->kind == PLM_KIND_TRAINER && code != 1)) {
     supervisor->failure_code = code;
   }
   if (supervisor->failed) return;

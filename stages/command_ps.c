@@ -1,0 +1,108 @@
+/* `plm-pipeline ps`: the stages of a running run. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cjson/cJSON.h>
+
+#include "stages/command.h"
+#include "stages/supervisor_socket.h"
+
+enum { ASK_TIMEOUT_MS = 5000, WATCH_S = 1 };
+
+static const char *text_of(const cJSON *row, const char *name)
+{
+  const cJSON *item = cJSON_GetObjectItemCaseSensitive(row, name);
+  return cJSON_IsString(item) ? item->valuestring : "";
+}
+
+static double number_of(const cJSON *row, const char *name)
+{
+  const cJSON *item = cJSON_GetObjectItemCaseSensitive(row, name);
+  return cJSON_IsNumber(item) ? item->valuedouble : 0.0;
+}
+
+static void age_text(double seconds, char text[32])
+{
+  const long s = (long)seconds;
+  if (s < 60)
+    snprintf(text, 32, "%ld s", s);
+  else if (s < 3600)
+    snprintf(text, 32, "%ld min", s / 60);
+  else
+    snprintf(text, 32, "%ld h %02ld min", s / 3600, s / 60 % 60);
+}
+
+static void print_table(const cJSON *stages, bool color)
+{
+  const cJSON *row;
+  printf("%-12s %-16s %8s  %-9s %-5s %8s  %s\n", "STAGE", "NODE", "PID", "STATE", "READY",
+         "RESTARTS", "AGE");
+  cJSON_ArrayForEach(row, stages)
+  {
+    char name[64], age[32];
+    const char *state = text_of(row, "state");
+    const char *paint = strcmp(state, "ready") == 0   ? "\033[32m"
+                        : strcmp(state, "fatal") == 0 ? "\033[31m"
+                                                      : "\033[33m";
+    snprintf(name, sizeof name, "%s.%.0f", text_of(row, "stage"), number_of(row, "instance"));
+    age_text(number_of(row, "age_s"), age);
+    printf("%-12s %-16s %8.0f  %s%-9s%s %-5s %8.0f  %s\n", name, text_of(row, "node"),
+           number_of(row, "pid"), color ? paint : "", state, color ? "\033[0m" : "",
+           cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(row, "ready")) ? "yes" : "no",
+           number_of(row, "restarts"), age);
+  }
+}
+
+static plm_status show(const struct plm_command_context *context, const char *run,
+                       struct plm_error *error)
+{
+  static char reply[PLM_SOCKET_LINE_SIZE];
+  PLM_TRY(plm_socket_ask(run, "{\"command\":\"ps\"}", ASK_TIMEOUT_MS, reply, error));
+  cJSON *json = cJSON_Parse(reply);
+  const cJSON *stages = cJSON_GetObjectItemCaseSensitive(json, "stages");
+  char *text = NULL;
+  plm_status status = PLM_OK;
+  if (!cJSON_IsArray(stages)) {
+    status = plm_error_set(error, PLM_PROTOCOL, "the supervisor's answer has no stages");
+  } else if (context->json) {
+    text = cJSON_PrintUnformatted(stages);
+    puts(text != NULL ? text : "[]");
+  } else {
+    print_table(stages, context->color);
+  }
+  cJSON_free(text);
+  cJSON_Delete(json);
+  return status;
+}
+
+static plm_status ps(const struct plm_command_context *context, struct plm_error *error)
+{
+  char run[PLM_PATH_SIZE];
+  const bool watch = plm_arguments_has(context->arguments, "watch");
+  PLM_TRY(plm_command_operands(context, 0, error));
+  PLM_TRY(plm_command_run_folder(context, run, error));
+  for (;;) {
+    const bool clear = watch && !context->json && isatty(STDOUT_FILENO);
+    if (clear) fputs("\033[H\033[J", stdout);
+    PLM_TRY(show(context, run, error));
+    fflush(stdout);
+    if (!watch) return PLM_OK;
+    sleep(WATCH_S);
+  }
+}
+
+static const struct plm_option options[] = {
+    {0, "watch", NULL, "again every second, until the run ends"},
+    {0, NULL, NULL, NULL},
+};
+
+const struct plm_command plm_command_ps = {
+    .name = "ps",
+    .summary = "the stages of a running run: state, process, restarts, age",
+    .details =
+        "With --json an array of {stage, instance, node, pid, state, ready, restarts, age_s}."
+        " Exit code 3\nwhen the run is not running.",
+    .options = options,
+    .run = ps,
+};
