@@ -166,7 +166,7 @@ FORCE_INLINE vfloat exp2_of(vfloat x)
   const vfloat shifted = x + ROUNDING_MAGIC;
   const vfloat f = x - (shifted - ROUNDING_MAGIC);
   const vfloat mantissa = f * exp2_slope(f) + 1.0f;
-  const vfloat result = (vfloat)((vint)mantissa + ((vint)shifted << 23));
+  const vfloat result = (vfloat)((vuint)mantissa + ((vuint)shifted << 23));
   return zero_below(x, -126.0f, result);
 }
 
@@ -178,7 +178,7 @@ FORCE_INLINE vfloat tanh_of(vfloat x)
   y = choose(y < -30.0f, splat(-30.0f), y);
   const vfloat shifted = y + ROUNDING_MAGIC;
   const vfloat f = y - (shifted - ROUNDING_MAGIC);
-  const vfloat power = (vfloat)(((vint)shifted << 23) + 0x3f800000);
+  const vfloat power = (vfloat)(((vuint)shifted << 23) + 0x3f800000);
   const vfloat e = power * (f * exp2_slope(f)) + (power - 1.0f); /* 2^y - 1 */
   return e / (e + 2.0f);
 }
