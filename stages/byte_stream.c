@@ -260,11 +260,12 @@ plm_status plm_byte_stream_read(struct plm_byte_stream *stream, const uint8_t **
       PLM_TRY(stream->format == FORMAT_GZIP ? inflate_some(stream, size, error)
                                             : unzstd_some(stream, size, error));
       const size_t left = stream->input_size - stream->input_at;
-      if (*size == 0 && stream->input_ended && left == 0 && stream->in_member)
-        return cut_off(stream, error);
       if (*size == 0 && !stream->input_ended && left < INPUT_BYTES) PLM_TRY(refill(stream, error));
     }
-    if (*size == 0 && stream->input_ended && stream->input_at == stream->input_size) break;
+    if (*size == 0 && stream->input_ended && stream->input_at == stream->input_size) {
+      if (stream->in_member) return cut_off(stream, error);
+      break;
+    }
   }
   stream->produced += *size;
   return PLM_OK;

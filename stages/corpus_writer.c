@@ -237,15 +237,12 @@ static plm_status write_group(struct plm_corpus_writer *writer, const struct plm
   struct plm_group_check *checks = (struct plm_group_check *)split->checks.data;
   checks[split->checks.entries++] = job->check;
   if (split->checks.entries == PLM_CHECKS_BLOCK) PLM_TRY(flush_checks(writer, job->split, error));
-  const uint8_t *residues = job->residues.data;
+  plm_hasher_update(split->hasher, job->lengths, job->documents * sizeof job->lengths[0]);
+  plm_hasher_update(split->hasher, job->residues.data, job->residues.size);
   uint32_t *lengths = (uint32_t *)split->lengths.data;
   for (uint32_t d = 0; d < job->documents; d++) {
-    const uint32_t length = job->lengths[d];
-    plm_hasher_update(split->hasher, &length, sizeof length);
-    plm_hasher_update(split->hasher, residues, length);
-    plm_corpus_count_length(counts, length);
-    residues += length;
-    lengths[split->lengths.entries++] = length;
+    plm_corpus_count_length(counts, job->lengths[d]);
+    lengths[split->lengths.entries++] = job->lengths[d];
     if (split->lengths.entries == PLM_LENGTHS_BLOCK)
       PLM_TRY(flush_lengths(writer, job->split, error));
   }
@@ -411,7 +408,8 @@ plm_status plm_corpus_writer_finish(struct plm_corpus_writer *writer,
   PLM_TRY(plm_ingest_stopped(stop, error));
   PLM_TRY(describe(writer, data, error));
   PLM_TRY(plm_ingest_stopped(stop, error));
-  PLM_TRY(plm_corpus_verify(writer->temporary, progress, context, error));
+  PLM_TRY(plm_corpus_verify_written(writer->temporary, &writer->description.info, progress, context,
+                                    error));
   PLM_TRY(plm_ingest_stopped(stop, error));
   PLM_TRY(publish(writer, error));
   if (info != NULL) *info = writer->description.info;

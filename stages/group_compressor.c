@@ -23,6 +23,8 @@ struct plm_group_compressor {
   uint32_t capacity;
   uint64_t submitted, started, taken; /* running numbers; slot = number % capacity */
   size_t in_flight_bytes;
+  unsigned idle; /* workers that wait */
+  bool taker_waits;
   bool closing;
   pthread_mutex_t lock;
   pthread_cond_t work, finished;
@@ -98,15 +100,18 @@ static void *work(void *argument)
   ZSTD_CCtx *context = ZSTD_createCCtx();
   pthread_mutex_lock(&compressor->lock);
   for (;;) {
-    while (!compressor->closing && compressor->started == compressor->submitted)
+    while (!compressor->closing && compressor->started == compressor->submitted) {
+      compressor->idle++;
       pthread_cond_wait(&compressor->work, &compressor->lock);
+      compressor->idle--;
+    }
     if (compressor->closing) break;
     const uint64_t slot = compressor->started++ % compressor->capacity;
     pthread_mutex_unlock(&compressor->lock);
     do_job(compressor, context, &compressor->jobs[slot]);
     pthread_mutex_lock(&compressor->lock);
     compressor->done[slot] = true;
-    pthread_cond_signal(&compressor->finished);
+    if (compressor->taker_waits) pthread_cond_signal(&compressor->finished);
   }
   pthread_mutex_unlock(&compressor->lock);
   ZSTD_freeCCtx(context);
@@ -183,7 +188,7 @@ void plm_group_compressor_submit(struct plm_group_compressor *compressor, struct
   pthread_mutex_lock(&compressor->lock);
   compressor->done[compressor->submitted % compressor->capacity] = false;
   compressor->submitted++;
-  pthread_cond_signal(&compressor->work);
+  if (compressor->idle != 0) pthread_cond_signal(&compressor->work);
   pthread_mutex_unlock(&compressor->lock);
 }
 
@@ -192,6 +197,7 @@ static struct plm_group_job *oldest(struct plm_group_compressor *compressor, boo
   if (compressor->taken == compressor->submitted) return NULL;
   const uint64_t slot = compressor->taken % compressor->capacity;
   pthread_mutex_lock(&compressor->lock);
+  compressor->taker_waits = wait;
   while (wait && !compressor->done[slot])
     pthread_cond_wait(&compressor->finished, &compressor->lock);
   const bool done = compressor->done[slot];

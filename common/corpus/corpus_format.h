@@ -49,9 +49,10 @@ struct plm_group_check {
   uint64_t group, names;
 };
 
-/* Digest of a split's documents (length as u32 little-endian, then residues, each) and their count
- * -> what the fingerprint covers: XXH3-128 of, for each split, u32 group size, u64 documents and
- * the digest's u64 low and high, all little-endian. */
+/* What the fingerprint covers of a split: its documents' count and XXH3-128 of, for each group, the
+ * lengths (u32 little-endian) and then the residues of its documents. The fingerprint is XXH3-128
+ * of, for each split, u32 group size, u64 documents and the digest's u64 low and high, all
+ * little-endian. */
 struct plm_split_digest {
   uint64_t documents;
   struct plm_hash digest;
@@ -85,6 +86,12 @@ void plm_corpus_description_print(const struct plm_corpus_description *descripti
 plm_status plm_corpus_description_read(const char *directory,
                                        struct plm_corpus_description *description,
                                        struct plm_error *error);
+
+/* For the writer, which has just hashed data.mdb: opens what it wrote, reads every record, compares
+ * lengths and fingerprint with the description. */
+plm_status plm_corpus_verify_written(const char *directory, const struct plm_corpus_info *info,
+                                     void (*progress)(void *context, uint64_t done, uint64_t total),
+                                     void *context, struct plm_error *error);
 
 /* Size and edge hashes of an open data.mdb. */
 plm_status plm_corpus_edges(int descriptor, const char *path, struct plm_corpus_files *files,

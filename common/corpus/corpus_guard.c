@@ -9,7 +9,6 @@
 
 static _Thread_local const char *volatile guarded_path;
 static struct sigaction previous_bus, previous_segment;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 _Noreturn void plm_corpus_guard_die(const char *path)
 {
@@ -30,17 +29,23 @@ static void handle(int number, siginfo_t *information, void *context)
   sigaction(number, number == SIGBUS ? &previous_bus : &previous_segment, NULL);
 }
 
-static void install(void)
+static void install(int number, struct sigaction *previous)
 {
-  struct sigaction action = {.sa_sigaction = handle, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+  struct sigaction action = {.sa_sigaction = handle, .sa_flags = SA_SIGINFO | SA_ONSTACK}, current;
   sigemptyset(&action.sa_mask);
-  sigaction(SIGBUS, &action, &previous_bus);
-  sigaction(SIGSEGV, &action, &previous_segment);
+  sigaction(number, NULL, &current);
+  if ((current.sa_flags & SA_SIGINFO) != 0 && current.sa_sigaction == handle) return;
+  *previous = current;
+  sigaction(number, &action, NULL);
 }
 
 void plm_corpus_guard_install(void)
 {
-  pthread_once(&once, install);
+  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  pthread_mutex_lock(&lock);
+  install(SIGBUS, &previous_bus);
+  install(SIGSEGV, &previous_segment);
+  pthread_mutex_unlock(&lock);
 }
 
 void plm_corpus_guard_enter(const char *path)

@@ -8,7 +8,7 @@
 #ifndef PLM_COMMON_CORPUS_CORPUS_GUARD_H
 #define PLM_COMMON_CORPUS_CORPUS_GUARD_H
 
-/* Installs the handlers; once is enough, more does no harm. */
+/* Installs the handlers where they are not in force; every opening of a corpus does. */
 void plm_corpus_guard_install(void);
 /* path must stay until _leave. They do not nest. */
 void plm_corpus_guard_enter(const char *path);

@@ -8,6 +8,7 @@
 #include "common/corpus/corpus_handle.h"
 
 struct verification {
+  bool composition; /* count the residues, too */
   void (*progress)(void *context, uint64_t done, uint64_t total);
   void *context;
   uint64_t done, total;
@@ -59,8 +60,9 @@ static plm_status verify_file(const char *path, const struct plm_corpus_files *f
 
 /* Reads group g of a split with its names; adds to the counts and the split's digest. */
 static plm_status verify_group(struct plm_corpus_cursor *cursor, const struct plm_corpus *corpus,
-                               enum plm_split s, uint64_t g, struct plm_corpus_split *counted,
-                               struct plm_hasher *hasher, struct plm_error *error)
+                               enum plm_split s, uint64_t g, bool composition,
+                               struct plm_corpus_split *counted, struct plm_hasher *hasher,
+                               struct plm_error *error)
 {
   const struct plm_corpus_info *info = plm_corpus_info(corpus);
   const uint64_t first = g * PLM_GROUP_DOCUMENTS;
@@ -69,14 +71,11 @@ static plm_status verify_group(struct plm_corpus_cursor *cursor, const struct pl
   const char *name;
   size_t size;
   PLM_TRY(plm_corpus_group(cursor, s, g, &residues, &size, error));
-  plm_corpus_count_residues(info->tokenizer, residues, size, counted->composition);
-  for (uint32_t d = 0; d < documents; d++) {
-    const uint32_t length = corpus->lengths[s][first + d];
-    plm_hasher_update(hasher, &length, sizeof length);
-    plm_hasher_update(hasher, residues, length);
-    plm_corpus_count_length(counted, length);
-    residues += length;
-  }
+  if (composition) plm_corpus_count_residues(info->tokenizer, residues, size, counted->composition);
+  plm_hasher_update(hasher, corpus->lengths[s] + first, documents * sizeof(uint32_t));
+  plm_hasher_update(hasher, residues, size);
+  for (uint32_t d = 0; d < documents; d++)
+    plm_corpus_count_length(counted, corpus->lengths[s][first + d]);
   return plm_corpus_name(cursor, s, first, &name, error);
 }
 
@@ -93,10 +92,13 @@ static plm_status verify_records(struct plm_corpus *corpus, struct plm_corpus_cu
     plm_hasher_reset(hasher);
     for (uint64_t g = 0; g < groups; g++) {
       const uint64_t before = counted.residues;
-      PLM_TRY(verify_group(cursor, corpus, (enum plm_split)s, g, &counted, hasher, error));
+      PLM_TRY(verify_group(cursor, corpus, (enum plm_split)s, g, verification->composition,
+                           &counted, hasher, error));
       plm_corpus_prefetch(corpus, (enum plm_split)s, g + 1, 1);
       advance(verification, counted.residues - before);
     }
+    if (!verification->composition)
+      memcpy(counted.composition, stated->composition, sizeof counted.composition);
     digests[s] = (struct plm_split_digest){stated->documents, plm_hasher_digest(hasher)};
     if (memcmp(&counted, stated, sizeof counted) != 0)
       return plm_error_set(error, PLM_CORRUPT,
@@ -110,32 +112,52 @@ static plm_status verify_records(struct plm_corpus *corpus, struct plm_corpus_cu
   return PLM_OK;
 }
 
+/* The records, of a corpus whose data.mdb was hashed already. */
+static plm_status verify_opened(const char *directory, struct verification *verification,
+                                struct plm_error *error)
+{
+  const struct plm_corpus_options options = {.allow_remote = true}; /* it reads once, in order */
+  struct plm_corpus *corpus = NULL;
+  struct plm_corpus_cursor *cursor = NULL;
+  struct plm_hasher *hasher = plm_hasher_open();
+  plm_status status = PLM_OK;
+  if (hasher == NULL) status = plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  if (status == PLM_OK) status = plm_corpus_open(directory, &options, &corpus, error);
+  if (status == PLM_OK) status = plm_corpus_cursor_open(corpus, &cursor, error);
+  if (status == PLM_OK) status = verify_records(corpus, cursor, hasher, verification, error);
+  plm_corpus_cursor_close(cursor);
+  plm_corpus_close(corpus);
+  plm_hasher_close(hasher);
+  return status;
+}
+
+static void add_residues(struct verification *verification, const struct plm_corpus_info *info)
+{
+  for (int s = 0; s < PLM_SPLIT_COUNT; s++) verification->total += info->splits[s].residues;
+}
+
+plm_status plm_corpus_verify_written(const char *directory, const struct plm_corpus_info *info,
+                                     void (*progress)(void *context, uint64_t done, uint64_t total),
+                                     void *context, struct plm_error *error)
+{
+  struct verification verification = {.progress = progress, .context = context};
+  add_residues(&verification, info);
+  return verify_opened(directory, &verification, error);
+}
+
 plm_status plm_corpus_verify(const char *directory,
                              void (*progress)(void *context, uint64_t done, uint64_t total),
                              void *context, struct plm_error *error)
 {
   struct plm_corpus_description description;
-  struct verification verification = {.progress = progress, .context = context};
+  struct verification verification = {
+      .composition = true, .progress = progress, .context = context};
   char data[PLM_PATH_SIZE];
   PLM_TRY(plm_path_join(data, directory, PLM_CORPUS_DATA, error));
   PLM_TRY(plm_corpus_description_read(directory, &description, error));
   verification.total = description.files.size_bytes;
-  for (int s = 0; s < PLM_SPLIT_COUNT; s++)
-    verification.total += description.info.splits[s].residues;
-  plm_status status = verify_file(data, &description.files, &verification, error);
+  add_residues(&verification, &description.info);
+  const plm_status status = verify_file(data, &description.files, &verification, error);
   plm_corpus_description_deinit(&description);
-  PLM_TRY(status);
-
-  const struct plm_corpus_options options = {.allow_remote = true}; /* it reads once, in order */
-  struct plm_corpus *corpus = NULL;
-  struct plm_corpus_cursor *cursor = NULL;
-  struct plm_hasher *hasher = plm_hasher_open();
-  if (hasher == NULL) status = plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  if (status == PLM_OK) status = plm_corpus_open(directory, &options, &corpus, error);
-  if (status == PLM_OK) status = plm_corpus_cursor_open(corpus, &cursor, error);
-  if (status == PLM_OK) status = verify_records(corpus, cursor, hasher, &verification, error);
-  plm_corpus_cursor_close(cursor);
-  plm_corpus_close(corpus);
-  plm_hasher_close(hasher);
-  return status;
+  return status == PLM_OK ? verify_opened(directory, &verification, error) : status;
 }

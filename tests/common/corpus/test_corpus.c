@@ -1,0 +1,396 @@
+/* Corpora, written by the real writer and read back: contents, limits, and damage of every kind.
+ * Documents are a function of (seed, split, number), so that a reader's answer can be checked. */
+#include "tests/support/cmocka_all.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/base/file.h"
+#include "common/base/philox.h"
+#include "common/corpus/corpus.h"
+#include "common/corpus/corpus_format.h"
+#include "stages/corpus_writer.h"
+#include "tests/support/scratch.h"
+
+enum { LONGEST = 3000 };
+static const char letters[] = "LAGVSERTIDPKQNFYMHWCXBUZO.-J";
+
+struct example {
+  uint64_t documents[PLM_SPLIT_COUNT];
+  uint32_t longest; /* residues */
+};
+
+static size_t make_document(const struct example *example, int split, uint64_t number,
+                            uint8_t residues[LONGEST], char name[64])
+{
+  const struct plm_philox_words head = plm_philox(7, (uint32_t)split, number, 900);
+  const size_t size = 1 + head.w[0] % example->longest;
+  for (size_t i = 0; i < size; i++)
+    residues[i] =
+        (uint8_t)letters[plm_philox(7, (uint32_t)i, number, 901 + (uint32_t)split).w[0] % 28];
+  snprintf(name, 64, "%s|%llu", plm_split_name((enum plm_split)split),
+           (unsigned long long)(number % 97)); /* names repeat */
+  return size;
+}
+
+static void write_example(const char *directory, const struct example *example, unsigned threads)
+{
+  struct plm_error error = {0};
+  struct plm_corpus_writer *writer;
+  const struct plm_corpus_writer_options options = {
+      .directory = directory, .tokenizer = PLM_TOKENIZER_ESM, .threads = threads};
+  const struct plm_corpus_source source = {
+      .name = "an \"example\"\\\n", .bytes = 1, .documents = 2};
+  uint8_t residues[LONGEST];
+  char name[64];
+  assert_int_equal(plm_corpus_writer_open(&options, &writer, &error), PLM_OK);
+  /* the splits take turns, as in ingest */
+  for (uint64_t number = 0, more = 1; more; number++) {
+    more = 0;
+    for (int s = 0; s < PLM_SPLIT_COUNT; s++) {
+      if (number >= example->documents[s]) continue;
+      more = 1;
+      const size_t size = make_document(example, s, number, residues, name);
+      assert_int_equal(plm_corpus_writer_add(writer, (enum plm_split)s, name, strlen(name),
+                                             residues, size, &error),
+                       PLM_OK);
+    }
+  }
+  if (plm_corpus_writer_finish(writer, &source, 1, NULL, NULL, NULL, NULL, &error) != PLM_OK)
+    fail_msg("%s: %s", error.where, error.what);
+  plm_corpus_writer_close(writer);
+}
+
+/* Every document and name as it was written? PLM_OK also means: not one wrong byte. wrong counts
+ * what was answered without an error and is not what was written. */
+static plm_status read_all(const char *directory, const struct example *example, int *wrong,
+                           struct plm_error *error)
+{
+  struct plm_corpus *corpus;
+  struct plm_corpus_cursor *cursor;
+  plm_status status = plm_corpus_open(directory, NULL, &corpus, error);
+  if (status != PLM_OK) return status;
+  status = plm_corpus_cursor_open(corpus, &cursor, error);
+  for (int s = 0; s < PLM_SPLIT_COUNT && cursor != NULL; s++) {
+    if (plm_corpus_info(corpus)->splits[s].documents != example->documents[s]) (*wrong)++;
+    plm_corpus_prefetch(corpus, (enum plm_split)s, 0, 100);
+    for (uint64_t d = 0; d < example->documents[s]; d++) {
+      uint8_t expected[LONGEST];
+      char expected_name[64];
+      const uint8_t *residues;
+      const char *name;
+      size_t size;
+      const size_t expected_size = make_document(example, s, d, expected, expected_name);
+      if (plm_corpus_lengths(corpus, (enum plm_split)s)[d] != expected_size) (*wrong)++;
+      plm_status one = plm_corpus_document(cursor, (enum plm_split)s, d, &residues, &size, error);
+      if (one == PLM_OK && (size != expected_size || memcmp(residues, expected, size) != 0))
+        (*wrong)++;
+      if (one != PLM_OK) status = one;
+      one = plm_corpus_name(cursor, (enum plm_split)s, d, &name, error);
+      if (one == PLM_OK && strcmp(name, expected_name) != 0) (*wrong)++;
+      if (one != PLM_OK) status = one;
+      if (status != PLM_OK) d += PLM_GROUP_DOCUMENTS / 2; /* the rest of the group says the same */
+    }
+  }
+  plm_corpus_cursor_close(cursor);
+  plm_corpus_close(corpus);
+  return status;
+}
+
+static void documents_come_back(void **state)
+{
+  (void)state;
+  static const struct example examples[] = {
+      {{1, 0, 0}, 10}, {{256, 257, 255}, 50}, {{0, 0, 513}, 300}, {{700, 3, 1}, LONGEST}};
+  for (size_t i = 0; i < sizeof examples / sizeof examples[0]; i++) {
+    struct plm_error error = {0};
+    int wrong = 0;
+    char name[32];
+    snprintf(name, sizeof name, "back-%zu", i);
+    const char *directory = scratch_path(name);
+    write_example(directory, &examples[i], 1 + (unsigned)i);
+    assert_int_equal(plm_corpus_verify(directory, NULL, NULL, &error), PLM_OK);
+    if (read_all(directory, &examples[i], &wrong, &error) != PLM_OK) fail_msg("%s", error.what);
+    assert_int_equal(wrong, 0);
+    plm_path_remove(directory, NULL);
+  }
+}
+
+static void threads_do_not_change_a_byte(void **state)
+{
+  (void)state;
+  const struct example example = {{900, 30, 20}, 400};
+  struct plm_hash hashes[2];
+  for (unsigned i = 0; i < 2; i++) {
+    const char *directory = scratch_path(i == 0 ? "one-thread" : "many-threads");
+    char path[PLM_PATH_SIZE];
+    write_example(directory, &example, i == 0 ? 1 : 7);
+    plm_path_join(path, directory, PLM_CORPUS_DATA, NULL);
+    assert_int_equal(plm_hash_file(path, &hashes[i], NULL, NULL), PLM_OK);
+    plm_path_remove(directory, NULL);
+  }
+  assert_true(plm_hash_equal(hashes[0], hashes[1]));
+}
+
+static void more_lengths_than_a_block(void **state)
+{
+  (void)state;
+  const struct example example = {{PLM_LENGTHS_BLOCK + 300, 0, 0}, 3};
+  const char *directory = scratch_path("many");
+  struct plm_error error = {0};
+  int wrong = 0;
+  write_example(directory, &example, 2);
+  assert_int_equal(read_all(directory, &example, &wrong, &error), PLM_OK);
+  assert_int_equal(wrong, 0);
+  plm_path_remove(directory, NULL);
+}
+
+static void what_is_not_there_is_an_error(void **state)
+{
+  (void)state;
+  const struct example example = {{3, 0, 0}, 10};
+  const char *directory = scratch_path("few");
+  struct plm_error error = {0};
+  struct plm_corpus *corpus;
+  struct plm_corpus_cursor *cursor;
+  const uint8_t *residues;
+  const char *name;
+  size_t size;
+  write_example(directory, &example, 1);
+  assert_int_equal(plm_corpus_open(directory, NULL, &corpus, &error), PLM_OK);
+  assert_int_equal(plm_corpus_cursor_open(corpus, &cursor, &error), PLM_OK);
+  assert_int_equal(plm_corpus_document(cursor, PLM_SPLIT_TRAIN, 3, &residues, &size, &error),
+                   PLM_NOT_FOUND);
+  assert_int_equal(plm_corpus_group(cursor, PLM_SPLIT_VALID, 0, &residues, &size, &error),
+                   PLM_NOT_FOUND);
+  assert_int_equal(plm_corpus_name(cursor, PLM_SPLIT_TRAIN, UINT64_MAX, &name, &error),
+                   PLM_NOT_FOUND);
+  plm_corpus_cursor_close(cursor);
+  plm_corpus_close(corpus);
+  assert_int_equal(plm_corpus_open(scratch_path("nowhere"), NULL, &corpus, &error), PLM_NOT_FOUND);
+  plm_path_remove(directory, NULL);
+}
+
+/* ---- damage ---------------------------------------------------------------------------------- */
+
+static void flip(const char *path, uint64_t bit)
+{
+  unsigned char byte;
+  const int descriptor = open(path, O_RDWR);
+  assert_true(descriptor >= 0);
+  assert_int_equal(pread(descriptor, &byte, 1, (off_t)(bit / 8)), 1);
+  byte ^= (unsigned char)(1u << bit % 8);
+  assert_int_equal(pwrite(descriptor, &byte, 1, (off_t)(bit / 8)), 1);
+  close(descriptor);
+}
+
+/* verify finds a flip of any bit, and any truncation, of either file */
+static void verify_finds_every_flip(void **state)
+{
+  (void)state;
+  const struct example example = {{300, 20, 10}, 60};
+  const char *directory = scratch_path("flipped");
+  static const char *const files[] = {PLM_CORPUS_DATA, PLM_CORPUS_DESCRIPTION};
+  write_example(directory, &example, 2);
+  for (int f = 0; f < 2; f++) {
+    char path[PLM_PATH_SIZE], *bytes;
+    size_t size;
+    assert_int_equal(plm_path_join(path, directory, files[f], NULL), PLM_OK);
+    assert_int_equal(plm_file_read(path, 1 << 30, &bytes, &size, NULL), PLM_OK);
+    /* all bits of corpus.json, a draw of data.mdb's */
+    const uint64_t tries = f == 1 ? 8 * size : 600;
+    for (uint64_t i = 0; i < tries; i++) {
+      const uint64_t bit = f == 1 ? i : plm_philox(3, (uint32_t)i, 0, 902).w[0] % (8 * size);
+      struct plm_error error = {0};
+      flip(path, bit);
+      if (plm_corpus_verify(directory, NULL, NULL, &error) == PLM_OK)
+        fail_msg("bit %llu of %s", (unsigned long long)bit, files[f]);
+      assert_string_not_equal(error.what, "");
+      flip(path, bit);
+    }
+    for (size_t cut = 0; cut < size; cut += 1 + size / 97) {
+      assert_int_equal(truncate(path, (off_t)cut), 0);
+      assert_int_not_equal(plm_corpus_verify(directory, NULL, NULL, NULL), PLM_OK);
+      assert_int_equal(plm_file_write(path, bytes, size, 0644, NULL), PLM_OK);
+    }
+    free(bytes);
+  }
+  assert_int_equal(plm_corpus_verify(directory, NULL, NULL, NULL), PLM_OK);
+  plm_path_remove(directory, NULL);
+}
+
+/* corpus.json made to agree with the damaged data.mdb as far as opening looks, so that the reader
+ * gets past the file's edges and has to find the damage in what it reads. */
+static void forge_description(const char *directory, const struct plm_corpus_description *original)
+{
+  char path[PLM_PATH_SIZE];
+  struct plm_corpus_description forged = *original;
+  struct plm_text text = {0};
+  plm_path_join(path, directory, PLM_CORPUS_DATA, NULL);
+  const int descriptor = open(path, O_RDONLY);
+  assert_int_equal(plm_corpus_edges(descriptor, path, &forged.files, NULL), PLM_OK);
+  close(descriptor);
+  plm_corpus_description_print(&forged, true, &text);
+  plm_path_join(path, directory, PLM_CORPUS_DESCRIPTION, NULL);
+  assert_int_equal(plm_file_write(path, text.data, text.length, 0644, NULL), PLM_OK);
+  plm_text_deinit(&text);
+}
+
+enum outcome { OUTCOME_RIGHT, OUTCOME_ERROR, OUTCOME_MESSAGE, OUTCOME_COUNT };
+
+/* Reads everything in a process of its own. Anything but a right answer, an error, or the message
+ * of the guard fails the test. */
+static enum outcome read_in_child(const char *directory, const struct example *example,
+                                  const char *log_path, unsigned long long bit)
+{
+  const pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0) {
+    const int log = open(log_path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    dup2(log, STDERR_FILENO);
+    int wrong = 0;
+    struct plm_error error = {0};
+    const plm_status status = read_all(directory, example, &wrong, &error);
+    _exit(wrong != 0 ? 99 : status == PLM_OK ? 0 : 42);
+  }
+  int status;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return OUTCOME_RIGHT;
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 42) return OUTCOME_ERROR;
+  char *log;
+  size_t size;
+  assert_int_equal(plm_file_read(log_path, 1 << 20, &log, &size, NULL), PLM_OK);
+  const bool message = strstr(log, "corpus file changed or unreadable") != NULL;
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 1 || !message)
+    fail_msg("bit %llu: status %#x: %s", bit, (unsigned)status, log);
+  free(log);
+  return OUTCOME_MESSAGE;
+}
+
+/* Even past the checks of opening, a flipped bit gives no wrong document, name or length. */
+static void a_reader_never_gives_wrong_documents(void **state)
+{
+  (void)state;
+  const struct example example = {{900, 300, 30}, 12};
+  const char *directory = scratch_path("forged"), *log_path = scratch_path("child.log");
+  struct plm_corpus_description description;
+  char data[PLM_PATH_SIZE];
+  unsigned outcomes[OUTCOME_COUNT] = {0};
+  uint64_t size;
+  write_example(directory, &example, 2);
+  plm_path_join(data, directory, PLM_CORPUS_DATA, NULL);
+  assert_int_equal(plm_corpus_description_read(directory, &description, NULL), PLM_OK);
+  assert_int_equal(plm_file_size(data, &size, NULL), PLM_OK);
+#ifdef PLM_SANITIZED
+  const uint32_t tries = 150;
+#else
+  const uint32_t tries = 1500;
+#endif
+  for (uint32_t i = 0; i < tries; i++) {
+    const struct plm_philox_words words = plm_philox(11, i, 0, 903);
+    uint64_t bit = words.w[0] % (8 * size);
+    /* half of them in the pages' heads and first entries, where LMDB's own numbers stand */
+    if (i % 2 == 0) bit = words.w[1] % (size / 4096) * 4096 * 8 + words.w[2] % (8 * 64);
+    flip(data, bit);
+    forge_description(directory, &description);
+    outcomes[read_in_child(directory, &example, log_path, (unsigned long long)bit)]++;
+    flip(data, bit);
+  }
+  print_message("%u right (the bit is in no record), %u errors, %u ends with the message\n",
+                outcomes[OUTCOME_RIGHT], outcomes[OUTCOME_ERROR], outcomes[OUTCOME_MESSAGE]);
+  assert_true(outcomes[OUTCOME_ERROR] > tries / 10); /* the forgery gets as far as the records */
+  plm_corpus_description_deinit(&description);
+  plm_path_remove(directory, NULL);
+}
+
+/* The file is cut while it is mapped: SIGBUS, and the message. */
+static void a_cut_under_the_map_ends_with_the_message(void **state)
+{
+  (void)state;
+  const struct example example = {{2000, 0, 0}, 2000};
+  const char *directory = scratch_path("cut");
+  const char *log_path = scratch_path("cut.log");
+  char data[PLM_PATH_SIZE];
+  write_example(directory, &example, 2);
+  plm_path_join(data, directory, PLM_CORPUS_DATA, NULL);
+  const pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0) {
+    struct plm_corpus *corpus;
+    struct plm_corpus_cursor *cursor;
+    const uint8_t *residues;
+    size_t size;
+    dup2(open(log_path, O_WRONLY | O_CREAT | O_TRUNC, 0600), STDERR_FILENO);
+    if (plm_corpus_open(directory, NULL, &corpus, NULL) != PLM_OK) _exit(50);
+    if (plm_corpus_cursor_open(corpus, &cursor, NULL) != PLM_OK) _exit(51);
+    if (truncate(data, 8192) != 0) _exit(52);
+    for (uint64_t g = 0; g < 8; g++)
+      if (plm_corpus_group(cursor, PLM_SPLIT_TRAIN, g, &residues, &size, NULL) == PLM_OK) _exit(53);
+    _exit(54);
+  }
+  int status;
+  char *log;
+  size_t size;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_int_equal(plm_file_read(log_path, 1 << 20, &log, &size, NULL), PLM_OK);
+  assert_true(WIFEXITED(status));
+  assert_int_equal(WEXITSTATUS(status), 1);
+  assert_non_null(strstr(log, "corpus file changed or unreadable: "));
+  assert_non_null(strstr(log, data));
+  free(log);
+  plm_path_remove(directory, NULL);
+}
+
+/* ---- the cache ------------------------------------------------------------------------------- */
+
+static void a_cache_is_filled_once_and_checked(void **state)
+{
+  (void)state;
+  const struct example example = {{300, 5, 5}, 100};
+  const char *directory = scratch_path("remote"), *cache = scratch_path("cache");
+  const struct plm_corpus_options options = {.cache_dir = cache};
+  struct plm_error error = {0};
+  struct plm_corpus *corpus;
+  char data[PLM_PATH_SIZE], local[PLM_PATH_SIZE], local_data[PLM_PATH_SIZE];
+  write_example(directory, &example, 1);
+  for (int i = 0; i < 2; i++) { /* the second opening finds it there */
+    assert_int_equal(plm_corpus_open(directory, &options, &corpus, &error), PLM_OK);
+    snprintf(local, sizeof local, "%s", plm_corpus_path(corpus));
+    assert_int_equal(strncmp(local, cache, strlen(cache)), 0);
+    plm_corpus_close(corpus);
+    plm_path_join(data, directory, PLM_CORPUS_DATA, NULL);
+    if (i == 0) assert_int_equal(rename(data, scratch_path("moved")), 0);
+  }
+  assert_int_equal(rename(scratch_path("moved"), data), 0);
+  /* a copy that lost its end is made again */
+  plm_path_join(local_data, local, PLM_CORPUS_DATA, NULL);
+  assert_int_equal(truncate(local_data, 4096), 0);
+  assert_int_equal(plm_corpus_open(directory, &options, &corpus, &error), PLM_OK);
+  plm_corpus_close(corpus);
+  /* a damaged original is not copied */
+  plm_path_remove(local, NULL);
+  flip(data, 8 * 20000);
+  assert_int_equal(plm_corpus_open(directory, &options, &corpus, &error), PLM_CORRUPT);
+  assert_false(plm_file_exists(local));
+  plm_path_remove(directory, NULL);
+  plm_path_remove(cache, NULL);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(documents_come_back),
+      cmocka_unit_test(threads_do_not_change_a_byte),
+      cmocka_unit_test(more_lengths_than_a_block),
+      cmocka_unit_test(what_is_not_there_is_an_error),
+      cmocka_unit_test(verify_finds_every_flip),
+      cmocka_unit_test(a_reader_never_gives_wrong_documents),
+      cmocka_unit_test(a_cut_under_the_map_ends_with_the_message),
+      cmocka_unit_test(a_cache_is_filled_once_and_checked),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

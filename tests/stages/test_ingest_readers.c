@@ -1,0 +1,272 @@
+/* The readers of sequences against tables of inputs, each read as plain, gzip (of several
+ * members) and zstd, and with buffer borders at every place. */
+#include "tests/support/cmocka_all.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#include "common/base/text.h"
+#include "stages/sequence_reader.h"
+
+/* Reads everything; a line a record: "NAME RESIDUES", "NAME long LENGTH", "bad WHERE WHAT". */
+static void read_stream(struct plm_byte_stream *stream, enum plm_tokenizer_kind tokenizer,
+                        uint64_t max_residues, struct plm_text *out)
+{
+  struct plm_sequence_reader *reader;
+  assert_int_equal(plm_sequence_reader_open(stream, tokenizer, max_residues, &reader, NULL),
+                   PLM_OK);
+  plm_text_puts(out, "");
+  for (;;) {
+    struct plm_sequence sequence;
+    struct plm_error error = {0};
+    const enum plm_sequence_result result = plm_sequence_reader_next(reader, &sequence, &error);
+    if (result == PLM_SEQUENCE_END) break;
+    if (result == PLM_SEQUENCE_READ && sequence.too_long) {
+      plm_text_printf(out, "%.*s long %llu\n", (int)sequence.name_size, sequence.name,
+                      (unsigned long long)sequence.length);
+    } else if (result == PLM_SEQUENCE_READ) {
+      plm_text_printf(out, "%.*s ", (int)sequence.name_size, sequence.name);
+      plm_text_append(out, sequence.residues, sequence.size);
+      plm_text_puts(out, "\n");
+    } else {
+      plm_text_printf(out, "%s %s %s\n", result == PLM_SEQUENCE_BAD ? "bad" : "failed", error.where,
+                      error.what);
+      if (result == PLM_SEQUENCE_FAILED) break;
+    }
+  }
+  plm_sequence_reader_close(reader);
+}
+
+static size_t gzip_member(const void *bytes, size_t size, uint8_t *out, size_t room)
+{
+  z_stream deflater = {0};
+  assert_int_equal(deflateInit2(&deflater, 6, Z_DEFLATED, 31, 8, Z_DEFAULT_STRATEGY), Z_OK);
+  deflater.next_in = (Bytef *)bytes;
+  deflater.avail_in = (uInt)size;
+  deflater.next_out = out;
+  deflater.avail_out = (uInt)room;
+  assert_int_equal(deflate(&deflater, Z_FINISH), Z_STREAM_END);
+  deflateEnd(&deflater);
+  return room - deflater.avail_out;
+}
+
+struct packed {
+  uint8_t bytes[1 << 16];
+  size_t size;
+};
+
+/* 0: as it is; 1: gzip in two members, cut at `cut`; 2: zstd in two frames. */
+static void pack(const char *text, size_t size, int how, size_t cut, struct packed *packed)
+{
+  uint8_t *out = packed->bytes;
+  const size_t room = sizeof packed->bytes;
+  if (how == 0) {
+    memcpy(out, text, size);
+    packed->size = size;
+  } else if (how == 1) {
+    packed->size = gzip_member(text, cut, out, room);
+    packed->size += gzip_member(text + cut, size - cut, out + packed->size, room - packed->size);
+  } else {
+    packed->size = ZSTD_compress(out, room, text, cut, 1);
+    packed->size +=
+        ZSTD_compress(out + packed->size, room - packed->size, text + cut, size - cut, 3);
+  }
+}
+
+struct reading {
+  const char *file, *input, *expected;
+  enum plm_tokenizer_kind tokenizer;
+  uint64_t max_residues; /* 0: 1000 */
+};
+
+static const struct reading readings[] = {
+    {"a.fasta", ">p1 a protein\nLAGV\nSERT\n>p2\nIDPK\n", "p1 LAGVSERT\np2 IDPK\n", 0, 0},
+    {"crlf.fasta", ">p1 x\r\nLAGV\r\n\r\nSE RT\r\n>p2\r\nID\tPK*\r\n", "p1 LAGVSERT\np2 IDPK\n", 0,
+     0},
+    {"lower.fa", ">p1\nlagv", "p1 LAGV\n", 0, 0},
+    {"blank.fas", "\n \r\n>p1\n\nL\n\n\nA\n\n", "p1 LA\n", 0, 0},
+    {"again.faa", ">p\nL\n>p\nA\n", "p L\np A\n", 0, 0},
+    {"unk.fasta", ">p\nLJX.-Z\n", "p LJX.-Z\n", 0, 0},
+    {"names.fasta", ">\nL\n> \nA\n>sp|Q1|Q_X\tmore\nG\n",
+     "names.fasta:1 L\nnames.fasta:3 A\nsp|Q1|Q_X G\n", 0, 0},
+    {"star.fasta", ">a\nLA*\n>b\nL*A\n>c\nLA**\n>d\nL\n*\n\n>e\n*\n",
+     "a LA\nbad star.fasta:4 record \"b\": '*' inside the sequence: only its last character may be "
+     "one\nbad star.fasta:6 record \"c\": '*' inside the sequence: only its last character may be "
+     "one\nd L\nbad star.fasta:11 record \"e\": empty sequence\n",
+     0, 0},
+    {"bad.fasta", ">a\nLA\nG1V\n>b\nL\n>c\nL@\x01\n>d\n\x80\n",
+     "bad bad.fasta:3 record \"a\": character '1' is not a residue\nb L\n"
+     "bad bad.fasta:7 record \"c\": character '@' is not a residue\n"
+     "bad bad.fasta:9 record \"d\": byte 0x80 is not a residue\n",
+     0, 0},
+    {"none.fasta", ">a\n>b\nL\n>c",
+     "bad none.fasta:1 record \"a\": empty sequence\nb L\n"
+     "bad none.fasta:4 record \"c\": empty sequence\n",
+     0, 0},
+    {"empty.fasta", "", "", 0, 0},
+    {"prose.fasta", "This is no FASTA.\n",
+     "failed prose.fasta:1 not FASTA: the first line begins with 'T' instead of '>'\n", 0, 0},
+    {"prose2.fasta",
+     "\n\x7f"
+     "ELF>\n",
+     "failed prose2.fasta:2 not FASTA: the file begins with byte 0x7f instead of '>'\n", 0, 0},
+    {"long.fasta", ">a\nLAGVL\n>b\nLAGV\n", "a long 5\nb LAGV\n", 0, 4},
+    {"unknown", ">a\nL\n", "a L\n", 0, 0},
+    {"unknown", "{\"sequence\": \"la\"}\n", "unknown:1 LA\n", 0, 0},
+    {"unknown", "lagv\nSERT\n", "unknown:1 LAGV\nunknown:2 SERT\n", 0, 0},
+    {"t.txt", "lagv \r\n\n\r\nS E*\n>x\nL*L\n",
+     "t.txt:1 LAGV\nt.txt:4 SE\nbad t.txt:5 record \"t.txt:5\": character '>' is not a "
+     "residue\nbad t.txt:6 record \"t.txt:6\": '*' inside the sequence: only its last character "
+     "may be one\n",
+     0, 0},
+    {"t.txt", "Aa *\r\n\r\n\nb\rc\r\r\nlast", "t.txt:1 Aa *\nt.txt:4 b\rc\r\nt.txt:5 last\n",
+     PLM_TOKENIZER_BYTE, 0},
+    {"f.fasta", ">a\nab c\r\nD*\n", "a ab cD*\n", PLM_TOKENIZER_BYTE, 0},
+    {"j.jsonl",
+     "{\"name\": \"a b\", \"sequence\": \"LA\\u0047V*\", \"more\": [1]}\r\n\n  \n"
+     "{\"sequence\":\"l\"}\n{\"name\":\"x\"}\n[1]\nno\n{\"sequence\":3}\n"
+     "{\"sequence\":\"L1\",\"name\":\"y\"}\n{\"sequence\":\"L\\u0000A\"}\n"
+     "{\"name\":7,\"sequence\":\"L\"}\n{\"name\":\"a\\nb\",\"sequence\":\"L\"}\n"
+     "{\"name\":null,\"sequence\":\"\"}",
+     "a b LAGV\nj.jsonl:4 L\nbad j.jsonl:5 record \"x\": no string \"sequence\" in this object\n"
+     "bad j.jsonl:6 not a JSON object\nbad j.jsonl:7 not a JSON object\n"
+     "bad j.jsonl:8 record \"j.jsonl:8\": no string \"sequence\" in this object\n"
+     "bad j.jsonl:9 record \"y\": character '1' is not a residue\n"
+     "bad j.jsonl:10 a NUL character in this line\n"
+     "bad j.jsonl:11 \"name\" is not a string of one line\n"
+     "bad j.jsonl:12 \"name\" is not a string of one line\n"
+     "bad j.jsonl:13 record \"j.jsonl:13\": empty sequence\n",
+     0, 0},
+    {"j.jsonl", "{\"sequence\": \"Text, as\\tit is \\u00e9\\r\"}\n",
+     "j.jsonl:1 Text, as\tit is é\r\n", PLM_TOKENIZER_BYTE, 0},
+};
+
+static void inputs_read_as_they_should(void **state)
+{
+  (void)state;
+  static struct packed packed;
+  for (size_t i = 0; i < sizeof readings / sizeof readings[0]; i++) {
+    const struct reading *reading = &readings[i];
+    const size_t size = strlen(reading->input);
+    for (int how = 0; how < 3; how++) {
+      for (size_t cut = 0; cut <= (how == 0 ? 0 : size); cut++) {
+        struct plm_text out = {0};
+        struct plm_byte_stream *stream;
+        pack(reading->input, size, how, cut, &packed);
+        assert_int_equal(
+            plm_byte_stream_open_memory(reading->file, packed.bytes, packed.size, &stream, NULL),
+            PLM_OK);
+        read_stream(stream, reading->tokenizer,
+                    reading->max_residues == 0 ? 1000 : reading->max_residues, &out);
+        if (strcmp(out.data, reading->expected) != 0)
+          fail_msg("input %zu packed %d cut %zu:\n%s\nexpected:\n%s", i, how, cut, out.data,
+                   reading->expected);
+        plm_text_deinit(&out);
+      }
+    }
+  }
+}
+
+/* A cut gzip or zstd stream is an error wherever it is cut, never a short file. */
+static void cut_streams_are_errors(void **state)
+{
+  (void)state;
+  static struct packed packed;
+  static const char text[] = ">a\nLAGVSERTIDPKQNFYMHWC\n>b\nLAGV\n";
+  for (int how = 1; how < 3; how++) {
+    pack(text, sizeof text - 1, how, 9, &packed);
+    const size_t whole = packed.size;
+    struct packed first;
+    if (how == 1)
+      first.size = gzip_member(text, 9, first.bytes, sizeof first.bytes);
+    else
+      first.size = ZSTD_compress(first.bytes, sizeof first.bytes, text, 9, 1);
+    for (size_t cut = 5; cut < whole; cut++) {
+      struct plm_byte_stream *stream;
+      struct plm_error error = {0};
+      const uint8_t *bytes;
+      size_t size;
+      plm_status status;
+      if (cut == first.size) continue; /* exactly between two members: whole as far as one sees */
+      assert_int_equal(plm_byte_stream_open_memory("x.gz", packed.bytes, cut, &stream, NULL),
+                       PLM_OK);
+      do status = plm_byte_stream_read(stream, &bytes, &size, &error);
+      while (status == PLM_OK && size != 0);
+      if (status != PLM_CORRUPT) fail_msg("packed %d cut at %zu of %zu", how, cut, whole);
+      assert_non_null(strstr(error.what, "x.gz"));
+      plm_byte_stream_close(stream);
+    }
+  }
+}
+
+/* A flipped bit behind the header is found by the checksum, or does not change the text. */
+static void flipped_gzip_is_found(void **state)
+{
+  (void)state;
+  static struct packed packed;
+  static const char text[] = ">a\nLAGVSERTIDPKQNFYMHWC\n";
+  pack(text, sizeof text - 1, 1, 0, &packed);
+  const size_t first = gzip_member(text, 0, (uint8_t[64]){0}, 64);
+  for (size_t bit = 8 * (first + 10); bit < 8 * packed.size; bit++) {
+    struct plm_text out = {0};
+    struct plm_byte_stream *stream;
+    struct plm_error error = {0};
+    const uint8_t *bytes;
+    size_t size;
+    plm_status status;
+    packed.bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+    assert_int_equal(plm_byte_stream_open_memory("x.gz", packed.bytes, packed.size, &stream, NULL),
+                     PLM_OK);
+    while ((status = plm_byte_stream_read(stream, &bytes, &size, &error)) == PLM_OK && size != 0)
+      plm_text_append(&out, bytes, size);
+    if (status == PLM_OK) assert_string_equal(out.data, text);
+    plm_byte_stream_close(stream);
+    plm_text_deinit(&out);
+    packed.bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+  }
+}
+
+/* Lines and records across the borders of the reader's buffers: a CR LF, a header, a residue at
+ * every distance from a border. */
+static void buffer_borders_change_nothing(void **state)
+{
+  (void)state;
+  enum { BORDER = 1 << 18, AROUND = 40 };
+  char *text = malloc(BORDER + 4096);
+  for (size_t shift = 0; shift < AROUND; shift++) {
+    const size_t filler = BORDER - AROUND + shift;
+    size_t size = (size_t)sprintf(text, ">long\n");
+    memset(text + size, 'l', filler - size);
+    size = filler;
+    size += (size_t)sprintf(text + size, "\r\n>p|%zu a header\r\nLAGV\r\nSERT*\r\n>q\r\nID", shift);
+    struct plm_byte_stream *stream;
+    struct plm_text out = {0};
+    char expected[64];
+    assert_int_equal(plm_byte_stream_open_memory("b.fasta", text, size, &stream, NULL), PLM_OK);
+    read_stream(stream, PLM_TOKENIZER_ESM, 1000, &out);
+    snprintf(expected, sizeof expected, "long long %zu\np|%zu LAGVSERT\nq ID\n", filler - 6, shift);
+    assert_string_equal(out.data, expected);
+    plm_text_deinit(&out);
+    /* and with text as it is, where the CR counts unless the line ends there */
+    struct plm_text raw = {0};
+    assert_int_equal(plm_byte_stream_open_memory("b.txt", text, size, &stream, NULL), PLM_OK);
+    read_stream(stream, PLM_TOKENIZER_BYTE, 1000, &raw);
+    assert_null(strchr(raw.data, '\r'));
+    plm_text_deinit(&raw);
+  }
+  free(text);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(inputs_read_as_they_should),
+      cmocka_unit_test(cut_streams_are_errors),
+      cmocka_unit_test(flipped_gzip_is_found),
+      cmocka_unit_test(buffer_borders_change_nothing),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
