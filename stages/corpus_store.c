@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "common/base/file.h"
@@ -24,11 +25,20 @@ struct plm_corpus_store {
   size_t map_bytes, pending_bytes, limit_bytes;
 };
 
+/* LMDB calls a short write EIO: is it the disk that is full? */
+static bool disk_is_full(const struct plm_corpus_store *store)
+{
+  struct statvfs information;
+  return statvfs(store->path, &information) == 0 &&
+         (uint64_t)information.f_bavail * information.f_frsize < store->limit_bytes;
+}
+
 static plm_status store_error(const struct plm_corpus_store *store, int code, const char *what,
                               struct plm_error *error)
 {
-  if (code == ENOSPC || code == EDQUOT) {
-    plm_error_set(error, PLM_NO_SPACE, "cannot %s %s: %s", what, store->path, strerror(code));
+  if (code == ENOSPC || code == EDQUOT || (code == EIO && disk_is_full(store))) {
+    plm_error_set(error, PLM_NO_SPACE, "cannot %s %s: %s", what, store->path,
+                  strerror(code == EIO ? ENOSPC : code));
     return plm_error_hint(error, "ingest needs twice the finished corpus while it writes");
   }
   return plm_error_set(error, code == ENOMEM ? PLM_NO_MEMORY : PLM_IO, "cannot %s %s: %s", what,

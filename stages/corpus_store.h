@@ -3,6 +3,7 @@
 #ifndef PLM_STAGES_CORPUS_STORE_H
 #define PLM_STAGES_CORPUS_STORE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -1,4 +1,4 @@
-/* SIGBUS and SIGSEGV inside reads of a corpus. */
+/* SIGBUS, SIGSEGV and SIGFPE inside reads of a corpus. */
 #include "common/corpus/corpus_guard.h"
 
 #include <pthread.h>
@@ -8,7 +8,9 @@
 #include <unistd.h>
 
 static _Thread_local const char *volatile guarded_path;
-static struct sigaction previous_bus, previous_segment;
+static const int signals[] = {SIGBUS, SIGSEGV, SIGFPE};
+enum { SIGNAL_COUNT = sizeof signals / sizeof signals[0] };
+static struct sigaction previous[SIGNAL_COUNT];
 
 _Noreturn void plm_corpus_guard_die(const char *path)
 {
@@ -26,25 +28,25 @@ static void handle(int number, siginfo_t *information, void *context)
   (void)information, (void)context;
   if (guarded_path != NULL) plm_corpus_guard_die(guarded_path);
   /* not ours: the instruction runs again under whatever stood here before */
-  sigaction(number, number == SIGBUS ? &previous_bus : &previous_segment, NULL);
+  for (int i = 0; i < SIGNAL_COUNT; i++)
+    if (signals[i] == number) sigaction(number, &previous[i], NULL);
 }
 
-static void install(int number, struct sigaction *previous)
+static void install(int i)
 {
   struct sigaction action = {.sa_sigaction = handle, .sa_flags = SA_SIGINFO | SA_ONSTACK}, current;
   sigemptyset(&action.sa_mask);
-  sigaction(number, NULL, &current);
+  sigaction(signals[i], NULL, &current);
   if ((current.sa_flags & SA_SIGINFO) != 0 && current.sa_sigaction == handle) return;
-  *previous = current;
-  sigaction(number, &action, NULL);
+  previous[i] = current;
+  sigaction(signals[i], &action, NULL);
 }
 
 void plm_corpus_guard_install(void)
 {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   pthread_mutex_lock(&lock);
-  install(SIGBUS, &previous_bus);
-  install(SIGSEGV, &previous_segment);
+  for (int i = 0; i < SIGNAL_COUNT; i++) install(i);
   pthread_mutex_unlock(&lock);
 }
 

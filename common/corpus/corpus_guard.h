@@ -1,10 +1,10 @@
 /* Reads of the map end in a message, never in a silent crash.
  *
  * LMDB trusts its file. When the file is cut or changed under the map, a read ends in SIGBUS, or a
- * damaged page sends LMDB to an address that is not there. Every read of the map happens between
- * _enter and _leave; a SIGBUS or SIGSEGV of the thread in between ends the process with exit code 1
- * and "corpus file changed or unreadable: PATH" on stderr. Signals elsewhere go where they went
- * before. */
+ * damaged page sends LMDB to an address that is not there (or lets it divide by 0). Every read of
+ * the map happens between _enter and _leave; a SIGBUS, SIGSEGV or SIGFPE of the thread in between
+ * ends the process with exit code 1 and "corpus file changed or unreadable: PATH" on stderr.
+ * Signals elsewhere go where they went before. */
 #ifndef PLM_COMMON_CORPUS_CORPUS_GUARD_H
 #define PLM_COMMON_CORPUS_CORPUS_GUARD_H
 

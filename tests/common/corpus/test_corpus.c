@@ -288,7 +288,7 @@ static void a_reader_never_gives_wrong_documents(void **state)
 #ifdef PLM_SANITIZED
   const uint32_t tries = 150;
 #else
-  const uint32_t tries = 1500;
+  const uint32_t tries = 600;
 #endif
   for (uint32_t i = 0; i < tries; i++) {
     const struct plm_philox_words words = plm_philox(11, i, 0, 903);

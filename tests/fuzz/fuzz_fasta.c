@@ -1,0 +1,68 @@
+/* The readers of FASTA, JSONL and text, plain and compressed, on arbitrary bytes. What they hand
+ * out must keep the promises that the writer relies on. */
+#include <stdio.h>
+#include <string.h>
+
+#include "common/corpus/corpus_format.h"
+#include "stages/sequence_reader.h"
+#include "tests/support/fuzz_seed.h"
+
+static const struct fuzz_seed fuzz_seeds[] = {
+    FUZZ_TEXT(">sp|P1|A_B a protein\nLAGVSERTIDPKQNFYMHWC\nXBUZO.-j*\n\n>q\r\nlagv\r\n"),
+    FUZZ_TEXT("LAGV\r\nSERT*\n\n  idpk\n"),
+    FUZZ_TEXT("{\"name\": \"a b\", \"sequence\": \"LA\\u0047V\"}\n{\"sequence\":\"l\"}\n"),
+    /* ">a\nLAGV\n" by gzip and by zstd */
+    FUZZ_TEXT("\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\xb3\x4b\xe4\xf2\x71\x74\x0f\xe3\x02\x00\x88"
+              "\xf8\x75\xbe\x08\x00\x00\x00"),
+    FUZZ_TEXT("\x28\xb5\x2f\xfd\x00\x58\x41\x00\x00\x3e\x61\x0a\x4c\x41\x47\x56\x0a"),
+    {NULL, 0},
+};
+
+static void check(const struct plm_sequence *sequence, uint64_t max_residues, bool esm)
+{
+  PLM_ASSERT(sequence->name_size != 0 && sequence->name_size <= PLM_NAME_LIMIT);
+  PLM_ASSERT(memchr(sequence->name, '\n', sequence->name_size) == NULL);
+  PLM_ASSERT(memchr(sequence->name, '\0', sequence->name_size) == NULL);
+  PLM_ASSERT(sequence->length != 0);
+  PLM_ASSERT(sequence->too_long == (sequence->length > max_residues));
+  if (sequence->too_long) return;
+  PLM_ASSERT(sequence->size == sequence->length);
+  for (size_t i = 0; esm && i < sequence->size; i++) {
+    const uint8_t residue = sequence->residues[i];
+    PLM_ASSERT((residue >= 'A' && residue <= 'Z') || residue == '.' || residue == '-');
+  }
+}
+
+static void read_as(const char *name, enum plm_tokenizer_kind tokenizer, const uint8_t *bytes,
+                    size_t size)
+{
+  static const uint64_t max_residues = 64;
+  struct plm_byte_stream *stream;
+  struct plm_sequence_reader *reader;
+  PLM_ASSERT(plm_byte_stream_open_memory(name, bytes, size, &stream, NULL) == PLM_OK);
+  PLM_ASSERT(plm_sequence_reader_open(stream, tokenizer, max_residues, &reader, NULL) == PLM_OK);
+  for (;;) {
+    struct plm_sequence sequence;
+    struct plm_error error = {0};
+    const enum plm_sequence_result result = plm_sequence_reader_next(reader, &sequence, &error);
+    if (result == PLM_SEQUENCE_READ)
+      check(&sequence, max_residues, tokenizer == PLM_TOKENIZER_ESM);
+    else if (result == PLM_SEQUENCE_BAD)
+      PLM_ASSERT(error.what[0] != '\0' && strstr(error.where, name) != NULL);
+    else
+      break;
+  }
+  plm_sequence_reader_close(reader);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
+{
+  static const char *const names[] = {"f.fasta", "j.jsonl", "t.txt", "unknown"};
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    read_as(names[i], PLM_TOKENIZER_ESM, bytes, size);
+    read_as(names[i], PLM_TOKENIZER_BYTE, bytes, size);
+  }
+  return 0;
+}
+
+#include "tests/support/fuzz_main.h"

@@ -1,0 +1,255 @@
+#!/usr/bin/env bash
+# `plm-pipeline ingest` and `corpus` from the outside: round trips, bad input, options, signals,
+# a full disk. Each check names itself when it fails.
+set -uo pipefail
+: "${PLM_ROOT:?}" "${PLM_BIN:?}" "${PLM_TMP:?}"
+cd "$PLM_TMP" || exit 1
+pipeline=$PLM_BIN/plm-pipeline
+sample=$PLM_ROOT/tests/data/sample.fasta.gz
+failures=0
+
+fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
+# succeeds ARGS...: output in out, narration in err
+succeeds() {
+  "$pipeline" "$@" >out 2>err </dev/null || fail "'$*' ended with $?: $(tail -n 3 err)"
+}
+# fails CODE PATTERN ARGS...: the exit code, the message, and nothing left behind
+fails() {
+  local code=$1 pattern=$2 status
+  shift 2
+  "$pipeline" "$@" >out 2>err </dev/null
+  status=$?
+  [ "$status" -eq "$code" ] || fail "'$*' ended with $status instead of $code: $(cat err)"
+  grep -qE -- "$pattern" err || fail "'$*' does not say '$pattern' but: $(cat err)"
+  compgen -G 'c.tmp*' >/dev/null && fail "'$*' left $(echo c.tmp*)"
+  return 0
+}
+nothing_left() { [ -e c ] && fail "$1 left a corpus"; rm -rf c; }
+sequences() { grep -v '^>' | sort; }
+
+# ---- the sample, in every packing, comes back; the fingerprint knows nothing of the packing -----
+zcat "$sample" >s.fasta
+zstd -q s.fasta -o s.fa.zst
+split -l 1000 --additional-suffix=.fasta s.fasta part.
+for part in part.*; do gzip -c "$part"; done >many-members.faa.gz
+awk '/^>/{print;next}{for(i=1;i<=length($0);i+=60)print substr($0,i,60)}' s.fasta | tr A-Z a-z |
+  sed '/^>/!s/$/\r/' >folded.fas
+awk '/^>/{name=substr($1,2);next}{printf "{\"name\":\"%s\",\"sequence\":\"%s\"}\n",name,$0}' \
+  s.fasta >s.jsonl
+grep -v '^>' s.fasta >s.txt
+cp s.fasta no-extension
+prints=()
+for input in "$sample" s.fasta s.fa.zst many-members.faa.gz folded.fas s.jsonl s.txt no-extension; do
+  rm -rf c
+  succeeds ingest "$input" --corpus c
+  prints+=("$("$pipeline" corpus c --json 2>/dev/null | jq -r .fingerprint)")
+done
+rm -rf c
+"$pipeline" ingest - --corpus c <"$sample" >out 2>err || fail "stdin: $(cat err)"
+prints+=("$("$pipeline" corpus c --json 2>/dev/null | jq -r .fingerprint)")
+[ "$(printf '%s\n' "${prints[@]}" | sort -u | wc -l)" -eq 1 ] || fail "fingerprints: ${prints[*]}"
+[[ ${prints[0]} =~ ^[0-9a-f]{32}$ ]] || fail "fingerprint ${prints[0]}"
+
+"$pipeline" corpus c --fasta 2>/dev/null >back.fasta
+cmp -s <(sequences <back.fasta) <(sequences <s.fasta) || fail "the sequences came back otherwise"
+cmp -s <(grep '^>' back.fasta | sort) <(grep '^>' s.fasta | awk '{print $1}' | sort) ||
+  fail "the names came back otherwise"
+for split in train valid test; do "$pipeline" corpus c --fasta --split $split 2>/dev/null; done |
+  cmp -s - back.fasta || fail "the splits are not the whole"
+succeeds corpus c --verify
+
+# what --json says is what the FASTA says
+"$pipeline" corpus c --json >json 2>/dev/null
+[ "$(wc -l <json)" -eq 1 ] || fail "--json is not one line"
+[ "$(jq '[.splits[].documents] | add' json)" -eq 2000 ] || fail "documents"
+[ "$(jq '[.splits[].residues] | add' json)" -eq "$(grep -v '>' s.fasta | tr -d '\n' | wc -c)" ] ||
+  fail "residues"
+entropy=$(grep -v '>' s.fasta | fold -w 1 | sort | uniq -c |
+  awk '{c[NR]=$1;n+=$1} END {for(i in c)h-=c[i]/n*log(c[i]/n);printf "%.4f",h}')
+[ "$(jq '(.entropy * 10000 | round) / 10000' json)" = "$(jq -n "$entropy")" ] ||
+  fail "entropy $(jq .entropy json), awk says $entropy"
+succeeds corpus c
+grep -q 'random split: homologues shared' out || fail "no word about homologues"
+grep -q 'split valid has only .* documents' err || fail "no warning of a small split"
+grep -q '####' out || fail "no bars"
+
+# ---- splits -------------------------------------------------------------------------------------
+rm -rf c
+succeeds ingest s.fasta s.fasta --corpus c --split train=0.5,valid=0.25,test=0.25
+for split in train valid test; do
+  "$pipeline" corpus c --fasta --split $split 2>/dev/null | sequences | uniq >$split.set
+done
+[ -z "$(comm -12 train.set valid.set)$(comm -12 train.set test.set)$(comm -12 valid.set test.set)" ] ||
+  fail "a sequence is in two splits"
+n=$(wc -l <train.set)
+[ "$n" -gt 900 ] && [ "$n" -lt 1100 ] || fail "train=0.5 gave $n of 2000"
+fails 2 'sum to 0.9' ingest s.fasta --corpus d --split train=0.9
+fails 2 'no split is called "x"' ingest s.fasta --corpus d --split x=1
+rm -rf c
+succeeds ingest s.fasta --corpus c --split test=1
+[ "$("$pipeline" corpus c --json 2>/dev/null | jq .splits.test.documents)" -eq 2000 ] || fail "test=1"
+
+# clusters of ten: by the whole name or the accession; each in one split
+rm -rf c
+grep '^>' s.fasta | awk '{sub(/^>/,"",$1); split($1,p,"|"); id=(NR%2)?p[2]:$1
+  if((NR-1)%10==0)rep=id; printf "%s\t%s\n",rep,id}' | gzip >clusters.tsv.gz
+succeeds ingest s.fasta --corpus c --clusters clusters.tsv.gz --split train=0.5,valid=0.5
+grep -q 'in no cluster' err && fail "members were not found"
+for split in train valid; do
+  "$pipeline" corpus c --fasta --split $split 2>/dev/null | grep '^>' | cut -c2- >$split.names
+done
+grep '^>' s.fasta | awk '{print substr($1,2)}' >s.names
+awk 'FILENAME=="s.names"{c[$1]=int((FNR-1)/10);next} {k=c[$1] FILENAME; if(!(k in seen)){seen[k]=1;n[c[$1]]++}}
+  END{for(i in n){t++; if(n[i]>1)bad++}; exit !(t==200 && !bad)}' s.names train.names valid.names ||
+  fail "a cluster is in two splits"
+"$pipeline" corpus c 2>/dev/null | grep -q 'by clusters' || fail "clusters are not mentioned"
+printf 'a\tb\nc\tb\n' >twice.tsv
+fails 1 'twice.tsv:2: .*another cluster' ingest s.fasta --corpus d --clusters twice.tsv
+printf 'a b\n' >notab.tsv
+fails 1 'notab.tsv:1: no tab' ingest s.fasta --corpus d --clusters notab.tsv
+
+# ---- duplicates, lengths ------------------------------------------------------------------------
+rm -rf c
+succeeds ingest s.fasta s.fasta --corpus c
+[ "$("$pipeline" corpus c --json 2>/dev/null | jq '[.splits[].documents]|add')" -eq 4000 ] ||
+  fail "repeated names are not kept"
+rm -rf c
+succeeds ingest s.fasta s.jsonl --corpus c --deduplicate
+grep -q '16 bytes a sequence' err || fail "--deduplicate says nothing of its memory"
+distinct=$(sequences <s.fasta | uniq | wc -l)
+[ "$("$pipeline" corpus c --json 2>/dev/null | jq '[.splits[].documents]|add')" -eq "$distinct" ] ||
+  fail "--deduplicate"
+rm -rf c
+printf '>a\nLA\n>b\nLAGV\n>c\nLAGVSERT\n' >lengths.fasta
+succeeds ingest lengths.fasta --corpus c --min-length 3 --max-residues 6
+[ "$("$pipeline" corpus c --fasta 2>/dev/null | head -n 1)" = '>b' ] || fail "--min-length, --max-residues"
+grep -q '1 sequences shorter' err && grep -q 'lengths.fasta:5: "c" has 8 residues' err ||
+  fail "dropped sequences are not counted: $(cat err)"
+rm -rf c
+{ echo '>sp|Q8WZ42|TITIN_HUMAN'; yes LAGVSERTIDPKQNFYMHWC | head -n 1750; } >titin.fasta
+succeeds ingest titin.fasta --corpus c
+[ "$("$pipeline" corpus c --json 2>/dev/null | jq '[.splits[].length_max]|max')" -eq 35000 ] ||
+  fail "titin"
+
+# ---- bad input: the message names the file, nothing is left -------------------------------------
+rm -rf c
+: >empty.fasta
+fails 1 'empty.fasta is empty' ingest empty.fasta --corpus c
+nothing_left empty
+gzip -c empty.fasta >empty.fasta.gz
+fails 1 'empty.fasta.gz is empty' ingest empty.fasta.gz --corpus c
+head -c 300000 "$sample" >cut.fasta.gz
+fails 1 'cut.fasta.gz is cut off' ingest s.fasta cut.fasta.gz --corpus c
+nothing_left "a truncated gzip"
+head -c 300000 s.fa.zst >cut.fa.zst
+fails 1 'cut.fa.zst is cut off' ingest cut.fa.zst --corpus c
+cp s.fasta s.gz
+fails 1 's.gz is not a gzip file' ingest s.gz --corpus c
+echo 'Dear colleague,' >letter.fasta
+fails 1 "letter.fasta:1: not FASTA: the first line begins with 'D'" ingest letter.fasta --corpus c
+printf '>a\n1\n>b\n2\n' >digits.fasta
+fails 1 'digits.fasta has no good record, 2 bad' ingest digits.fasta --corpus c
+fails 1 'nowhere.fasta' ingest nowhere.fasta --corpus c
+fails 1 'is a folder' ingest "$PLM_TMP" --corpus c
+nothing_left "bad input"
+printf '>a\nLA\n>b\n>c\nL7\n>c\nG\n' >mixed.fasta
+succeeds ingest mixed.fasta --corpus c
+grep -q 'mixed.fasta:3: record "b": empty sequence: skipped' err || fail "empty sequence: $(cat err)"
+grep -q "mixed.fasta:5: record \"c\": character '7' is not a residue: skipped" err ||
+  fail "illegal character: $(cat err)"
+grep -q '2 bad records skipped' err || fail "bad records are not counted"
+rm -rf c
+fails 1 'mixed.fasta:3: record "b": empty sequence' ingest mixed.fasta --corpus c --strict
+nothing_left --strict
+fails 1 'no sequence is left' ingest lengths.fasta --corpus c --min-length 100
+fails 2 'nothing to ingest' ingest --corpus c
+fails 2 '--corpus DIR' ingest s.fasta
+fails 2 'did you mean "--deduplicate"' ingest s.fasta --corpus c --deduplicat
+
+# ---- an existing folder -------------------------------------------------------------------------
+succeeds ingest lengths.fasta --corpus c
+before=$(md5sum c/*)
+fails 1 'c exists' ingest s.fasta --corpus c
+fails 1 'empty.fasta is empty' ingest empty.fasta --corpus c --force
+[ "$(md5sum c/*)" = "$before" ] || fail "a failed --force touched the corpus"
+succeeds ingest s.fasta --corpus c/ --force
+[ "$("$pipeline" corpus c --json 2>/dev/null | jq '[.splits[].documents]|add')" -eq 2000 ] || fail "--force"
+compgen -G 'c.tmp*' >/dev/null && fail "--force left $(echo c.tmp*)"
+mkdir d && echo precious >d/file
+fails 1 'd exists and is no corpus' ingest s.fasta --corpus d --force
+[ -e d/file ] || fail "--force removed what is no corpus"
+fails 1 'd is not a corpus' corpus d
+rm -rf c
+
+# ---- the byte tokenizer keeps the text ----------------------------------------------------------
+printf 'One line, as it is.\r\n\n  Another *\n' >prose.txt
+succeeds ingest prose.txt --corpus c --tokenizer byte --split train=1
+"$pipeline" corpus c --fasta 2>/dev/null |
+  cmp -s - <(printf '>prose.txt:1\nOne line, as it is.\n>prose.txt:3\n  Another *\n') || fail "byte"
+rm -rf c
+
+# ---- signals: 130 and 143, nothing left; a killed one's leftovers go at the next start ----------
+stop_with() { # SIGNAL CODE
+  mkfifo pipe
+  # the reader must not hold the pipe's writing end itself
+  env --default-signal=INT,TERM "$pipeline" ingest - --corpus c <pipe >out 2>err &
+  local child=$! status
+  exec 3>pipe
+  cat s.fasta >&3
+  for _ in $(seq 100); do compgen -G 'c.tmp-*/build/data.mdb' >/dev/null && break; sleep 0.05; done
+  kill "-$1" "$child"
+  wait "$child"
+  status=$?
+  exec 3>&-
+  rm pipe
+  [ "$status" -eq "$2" ] || fail "$1 ended with $status instead of $2: $(cat err)"
+  [ -e c ] && fail "$1 left a corpus"
+}
+stop_with INT 130
+compgen -G 'c.tmp*' >/dev/null && fail "Ctrl-C left $(echo c.tmp*)"
+stop_with TERM 143
+compgen -G 'c.tmp*' >/dev/null && fail "SIGTERM left $(echo c.tmp*)"
+stop_with KILL 137 2>/dev/null
+compgen -G 'c.tmp*' >/dev/null || fail "SIGKILL is expected to leave its folder"
+succeeds ingest lengths.fasta --corpus c
+compgen -G 'c.tmp*' >/dev/null && fail "the next ingest left $(echo c.tmp*)"
+rm -rf c
+
+# ---- a full disk --------------------------------------------------------------------------------
+# in a mount namespace of its own, on a file system of 600 KiB
+full='mount -t tmpfs -o size=600k none full && "$0" ingest "$1" --corpus full/c 2>err >out'
+full+='; code=$?; ls -A full >left; exit $code'
+mkdir full
+if unshare -rm true 2>/dev/null || [ "$(id -u)" -eq 0 ]; then
+  flags=-rm
+  unshare $flags bash -c "$full" "$pipeline" s.fasta
+  status=$?
+  if grep -q 'mount:' err 2>/dev/null; then echo "no tmpfs here: the full disk was not tried"
+  else
+    [ "$status" -eq 1 ] || fail "a full disk ended with $status"
+    grep -q 'No space left on device' err || fail "a full disk says: $(cat err)"
+    grep -q 'twice the finished corpus' err || fail "a full disk gives no hint: $(cat err)"
+    [ -s left ] && fail "a full disk left $(cat left)"
+  fi
+else
+  echo "no user namespaces here: the full disk was not tried"
+fi
+
+# ---- damage -------------------------------------------------------------------------------------
+succeeds ingest s.fasta --corpus c
+cp c/data.mdb whole.mdb
+for at in 0 5000 300000 400000; do
+  cp whole.mdb c/data.mdb
+  printf '\xa5' | dd of=c/data.mdb bs=1 seek=$at conv=notrunc status=none
+  cmp -s whole.mdb c/data.mdb && continue
+  fails 1 'c/data.mdb is not the file that ingest wrote' corpus c --verify
+  fails 1 'c/data.mdb' corpus c --fasta
+done
+truncate -s -4096 c/data.mdb
+fails 1 'c/data.mdb' corpus c --verify
+cp whole.mdb c/data.mdb
+sed -i 's/"clustered": false/"clustered": true/' c/corpus.json
+fails 1 'c/corpus.json is not what ingest wrote' corpus c --verify
+
+[ "$failures" -eq 0 ] && echo "all checks hold"
+exit $((failures != 0))
