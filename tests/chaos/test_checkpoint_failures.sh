@@ -1,0 +1,103 @@
+#!/usr/bin/env bash
+# A full disk, a failing fsync, a corrupt newest checkpoint: the checkpoint fails loudly, training
+# goes on, and what stood before is intact.
+. "$(dirname "$0")/../support/stages.sh"
+make_corpus 300
+make_config transformer
+reference=$PLM_TMP/reference
+start_packer "$reference"
+run_trainer "$reference" || fail "the undisturbed run ended with $?"
+kill "$packer_pid"
+
+# ---- a failing fsync, by a library in front of libc's ------------------------------------------
+if [[ $(basename "$PLM_BUILD") == build ]] && command -v gcc >/dev/null; then
+  cat >"$PLM_TMP/fsync.c" <<'C'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+int fsync(int descriptor)
+{
+  const char *flag = getenv("FSYNC_FAILS_WHILE");
+  if (flag != NULL && access(flag, F_OK) == 0) {
+    errno = EIO;
+    return -1;
+  }
+  return ((int (*)(int))dlsym(RTLD_NEXT, "fsync"))(descriptor);
+}
+C
+  gcc -shared -fPIC -o "$PLM_TMP/fsync.so" "$PLM_TMP/fsync.c" -ldl || fail "the shim does not build"
+  run=$PLM_TMP/fsync
+  start_packer "$run"
+  export FSYNC_FAILS_WHILE=$PLM_TMP/fsync-fails
+  LD_PRELOAD=$PLM_TMP/fsync.so start_trainer "$run"
+  until_lines "$run" 12
+  touch "$FSYNC_FAILS_WHILE" # the checkpoint of step 20 fails, perhaps that of 30
+  until_lines "$run" 22
+  while ! grep -q "FAILED" "$PLM_TMP/trainer.log"; do
+    kill -0 "$trainer_pid" 2>/dev/null || fail "the trainer ended at a failed fsync"
+  done
+  rm "$FSYNC_FAILS_WHILE"
+  wait "$trainer_pid" || fail "the run with a failed fsync ended with $?"
+  [ ! -e "$run/checkpoints/step_00000020" ] || fail "a checkpoint without fsync was published"
+  same_run "$reference" "$run" 60
+
+  # too many in a row end the run, and the last good one is intact
+  run=$PLM_TMP/fsync-for-ever
+  kill "$packer_pid"
+  start_packer "$run"
+  LD_PRELOAD=$PLM_TMP/fsync.so start_trainer "$run" --set trainer.checkpoint.every=2 \
+    --set trainer.checkpoint.max_failed_checkpoints=2
+  until_lines "$run" 12
+  touch "$FSYNC_FAILS_WHILE"
+  wait "$trainer_pid"
+  status=$?
+  rm "$FSYNC_FAILS_WHILE"
+  [ "$status" -eq 1 ] || fail "the run with failing checkpoints ended with $status"
+  grep -q "checkpoints in a row failed" "$PLM_TMP/trainer.log" || fail "no reason given"
+  run_trainer "$run" --set trainer.checkpoint.every=10 || fail "it does not resume"
+  kill "$packer_pid"
+  diff <(exact_fields "$reference") <(exact_fields "$run") || fail "the resumed metrics differ"
+else
+  echo "no shim under sanitizers"
+fi
+
+# ---- a corrupt newest checkpoint ---------------------------------------------------------------
+run=$PLM_TMP/corrupt
+start_packer "$run"
+start_trainer "$run"
+until_lines "$run" 34
+kill -9 "$trainer_pid"
+wait "$trainer_pid" 2>/dev/null
+newest=$(readlink "$run/checkpoints/latest")
+printf 'x' | dd of="$run/checkpoints/$newest/optimizer.safetensors" bs=1 seek=5000 conv=notrunc \
+  2>/dev/null
+run_trainer "$run" || fail "the run over a corrupt checkpoint ended with $?"
+grep -q "$newest" "$PLM_TMP/trainer.log" || fail "nobody names the corrupt checkpoint"
+[ -e "$run/checkpoints/.bad-$newest" ] || fail "the corrupt one was not moved aside"
+same_run "$reference" "$run" 60
+kill "$packer_pid"
+
+# every one corrupt: nobody trains over it
+for name in "$run"/checkpoints/step_*; do echo >>"$name/MANIFEST"; done
+rm "$run/DONE"
+run_trainer "$run" && fail "a run without a valid checkpoint went on"
+
+# ---- a full disk -------------------------------------------------------------------------------
+mkdir "$PLM_TMP/small"
+if mount -t tmpfs -o size=3500k none "$PLM_TMP/small" 2>/dev/null; then
+  run=$PLM_TMP/small/run
+  start_packer "$run"
+  start_trainer "$run" --set trainer.checkpoint.max_failed_checkpoints=100
+  until_lines "$run" 60
+  wait "$trainer_pid"
+  echo "a full disk: exit $?, $(find "$run/checkpoints" -name 'step_*' | wc -l) checkpoints fitted"
+  grep -q "No space left on device" "$PLM_TMP/trainer.log" || fail "the disk was never full"
+  [ -z "$(find "$run/checkpoints" -name '.tmp-*')" ] || fail "unfinished folders are left"
+  "$PLM_BIN/plm-pipeline" checkpoints "$run" --verify >/dev/null || fail "a checkpoint is damaged"
+  diff <(exact_fields "$reference") <(exact_fields "$run") || fail "the metrics suffered"
+  umount "$PLM_TMP/small"
+else
+  echo "no tmpfs may be mounted here: the full disk was tested by a size limit only"
+fi

@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# SIGTERM and SIGUSR1: the trainer finishes its step or gives it up, publishes, exits 0; what it
+# left is resumed to the same bits.
+. "$(dirname "$0")/../support/stages.sh"
+make_corpus 300
+make_config unet
+reference=$PLM_TMP/reference run=$PLM_TMP/stopped
+
+start_packer "$reference"
+run_trainer "$reference" || fail "the undisturbed run ended with $?"
+kill "$packer_pid"
+
+# A drained state is published under the step it was taken after, and there is no DONE.
+check_drained() {
+  local status=$1 step
+  [ "$status" -eq 0 ] || fail "a drained trainer ended with $status"
+  [ ! -e "$run/DONE" ] || fail "DONE, but the run is not complete"
+  step=$(lines_of "$run/trainer.jsonl")
+  [ "$(readlink "$run/checkpoints/latest")" = "$(printf 'step_%08d' "$step")" ] ||
+    fail "the newest checkpoint is not that of step $step"
+}
+
+start_packer "$run"
+start_trainer "$run"
+until_lines "$run" 13
+kill -TERM "$trainer_pid"
+wait "$trainer_pid"
+check_drained $?
+[ "$(lines_of "$run/trainer.jsonl")" -ge 13 ] || fail "lines are missing"
+
+# No grace at all: the step at work is given up between its micro-batches.
+start_trainer "$run" --set trainer.stop_timeout_s=0
+until_lines "$run" 33
+kill -USR1 "$trainer_pid"
+wait "$trainer_pid"
+check_drained $?
+
+# A stop while nothing can be trained: no packer is there.
+kill -9 "$packer_pid"
+wait "$packer_pid" 2>/dev/null
+before=$(lines_of "$run/trainer.jsonl")
+start_trainer "$run"
+sleep 0.7
+kill -TERM "$trainer_pid"
+wait "$trainer_pid"
+check_drained $?
+[ "$(lines_of "$run/trainer.jsonl")" -eq "$before" ] || fail "steps without a packer"
+
+start_packer "$run"
+run_trainer "$run" || fail "the resumed run ended with $?"
+for name in "$run"/checkpoints/step_*; do # those of the drains are extra
+  [ -e "$reference/checkpoints/$(basename "$name")" ] || echo "drained at $(basename "$name")"
+done
+same_run "$reference" "$run" 60
+
+# A complete run has nothing left to do.
+run_trainer "$run" || fail "a complete run ended with $?"
+grep -q "complete at step 60" "$PLM_TMP/trainer.log" || fail "complete, and nobody says so"
