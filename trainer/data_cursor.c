@@ -130,15 +130,9 @@ static bool is_count(const cJSON *item)
 plm_status plm_data_cursor_from_json(struct plm_data_cursor *cursor, const struct cJSON *json,
                                      struct plm_error *error)
 {
-  struct plm_hash plan;
-  PLM_TRY(get_hash(json, "plan", &plan, error));
+  PLM_TRY(get_hash(json, "plan", &cursor->plan, error));
   PLM_TRY(get_hash(json, "fingerprint", &cursor->fingerprint, error));
   PLM_TRY(get_hash(json, "chain", &cursor->chain, error));
-  if (!plm_hash_equal(plan, cursor->plan)) {
-    plm_error_set(error, PLM_CONFIG, "the checkpoint was trained in another order of the data");
-    return plm_error_hint(error, "seed and data: must be those the run began with; to start from "
-                                 "its weights alone, use trainer.init_from in a new run");
-  }
   const cJSON *chunks = cJSON_GetObjectItemCaseSensitive(json, "chunks");
   const cJSON *totals = cJSON_GetObjectItemCaseSensitive(json, "epoch_totals"), *total;
   if (!is_count(chunks) || !cJSON_IsArray(totals))
@@ -155,4 +149,15 @@ plm_status plm_data_cursor_from_json(struct plm_data_cursor *cursor, const struc
   if (cursor->passed > cursor->chunks)
     return plm_error_set(error, PLM_FORMAT, "epoch_totals exceed the chunks consumed");
   return PLM_OK;
+}
+
+plm_status plm_data_cursor_check_plan(const struct plm_data_cursor *cursor, struct plm_hash plan,
+                                      struct plm_error *error)
+{
+  if (plm_hash_equal(plan, cursor->plan)) return PLM_OK;
+  plm_error_set(error, PLM_CONFIG, "the checkpoint was trained in another order of the data");
+  plm_error_hint(error,
+                 "seed and data: must be those the run began with; to start from its weights "
+                 "alone, use trainer.init_from in a new run");
+  return PLM_CONFIG;
 }

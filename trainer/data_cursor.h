@@ -45,8 +45,11 @@ plm_status plm_data_cursor_consume(struct plm_data_cursor *cursor, const struct 
 
 struct cJSON;
 struct cJSON *plm_data_cursor_to_json(const struct plm_data_cursor *cursor);
-/* Into an initialised cursor; plan and seed must agree with it. */
+/* Into an initialised cursor, its plan included. */
 plm_status plm_data_cursor_from_json(struct plm_data_cursor *cursor, const struct cJSON *json,
                                      struct plm_error *error);
+/* PLM_CONFIG when the cursor counts in another plan than today's. */
+plm_status plm_data_cursor_check_plan(const struct plm_data_cursor *cursor, struct plm_hash plan,
+                                      struct plm_error *error);
 
 #endif

@@ -9,6 +9,7 @@
 #include "common/base/text.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/safetensors.h"
+#include "common/plan/plan.h"
 #include "common/run/run.h"
 
 plm_status plm_resume_find(const char *run, bool *found, uint64_t *step,
@@ -59,7 +60,9 @@ plm_status plm_resume_read_state(const char *directory, const struct plm_config 
   PLM_TRY(plm_trainer_state_read(directory, state, &yaml, error));
   const plm_status status = compare_configurations(yaml, config, state, error);
   free(yaml);
-  return status;
+  if (status != PLM_OK) return status;
+  const struct plm_plan_parameters plan = plm_plan_training(config);
+  return plm_data_cursor_check_plan(&state->cursor, plm_plan_hash(&plan), error);
 }
 
 void plm_resume_inexact(struct plm_trainer_state *state, const char *what, const char *before,

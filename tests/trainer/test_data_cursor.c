@@ -120,7 +120,9 @@ static void json_brings_back_the_same_cursor(void **state)
   assert_int_equal(cursor.passed, back.passed);
 
   assert_int_equal(plm_data_cursor_init(&other, (struct plm_hash){1, 3}, 0, NULL), PLM_OK);
-  assert_int_equal(plm_data_cursor_from_json(&other, json, &error), PLM_CONFIG);
+  assert_int_equal(plm_data_cursor_from_json(&other, json, &error), PLM_OK);
+  assert_int_equal(plm_data_cursor_check_plan(&other, (struct plm_hash){1, 3}, &error), PLM_CONFIG);
+  assert_int_equal(plm_data_cursor_check_plan(&other, (struct plm_hash){1, 2}, &error), PLM_OK);
   cJSON_ReplaceItemInObject(json, "chunks", cJSON_CreateNumber(1.5));
   assert_int_equal(plm_data_cursor_from_json(&back, json, NULL), PLM_FORMAT);
   cJSON_ReplaceItemInObject(json, "chunks", cJSON_CreateNumber(2));
