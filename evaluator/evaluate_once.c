@@ -84,11 +84,15 @@ static plm_status open_once(struct once *once, const struct plm_evaluate_request
     return plm_error_hint(error, "ingest the sequences with the tokenizer the model was trained "
                                  "with (--tokenizer esm | byte)");
   }
-  struct plm_config config = {.model = *model, .data.max_length = model->max_length};
-  const uint32_t alignment =
-      request->alignment != 0 ? request->alignment : plm_config_alignment(&config);
-  const struct plm_plan_parameters parameters =
-      plm_evaluation_plan(model->max_length, alignment, info->tokenizer, request->max_tokens);
+  const struct plm_config config = {
+      .model = *model,
+      .data = {.tokenizer = info->tokenizer,
+               .max_length = model->max_length,
+               .document_alignment = request->alignment,
+               .window_groups = 64},
+      .evaluator.max_tokens = request->max_tokens,
+  };
+  const struct plm_plan_parameters parameters = plm_plan_evaluation(&config);
   const uint32_t chunks = model->max_length < SOURCE_TOKENS ? SOURCE_TOKENS / model->max_length : 1;
   return plm_corpus_source_open(once->corpus, &parameters, chunks, &once->source, error);
 }

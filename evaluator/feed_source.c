@@ -1,22 +1,6 @@
 /* Chunks from a run's packers. */
 #include "evaluator/sources.h"
 
-struct plm_plan_parameters plm_evaluation_plan(uint32_t max_length, uint32_t alignment,
-                                               enum plm_tokenizer_kind tokenizer,
-                                               uint64_t max_tokens)
-{
-  return (struct plm_plan_parameters){
-      .max_length = max_length,
-      .alignment = alignment,
-      .window_groups = 64,
-      .packing = PLM_PACKING_BEST_FIT,
-      .truncate = PLM_TRUNCATE_HEAD,
-      .tokenizer = tokenizer,
-      .shuffle = false,
-      .token_limit = max_tokens,
-  };
-}
-
 static plm_status begin(void *context, enum plm_split split, uint64_t *chunks,
                         struct plm_error *error)
 {

@@ -7,12 +7,6 @@
 #include "common/wire/feed.h"
 #include "evaluator/evaluate.h"
 
-/* The evaluation set's plan (operations.md): documents 0, 1, 2 … truncated `head`, best fit, no
- * shuffle, up to max_tokens real tokens (0: all). */
-struct plm_plan_parameters plm_evaluation_plan(uint32_t max_length, uint32_t alignment,
-                                               enum plm_tokenizer_kind tokenizer,
-                                               uint64_t max_tokens);
-
 /* A feed; borrowed. give_up (may be NULL) ends a wait. source borrows *state. */
 struct plm_feed_source {
   struct plm_feed *feed;
