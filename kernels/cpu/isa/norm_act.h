@@ -65,8 +65,9 @@ static void ACT(mix_norm_backward)(void *dx, void *dp, float db[2], void *dmixed
                                    const void *mixed, const void *x, const void *p,
                                    const float b[2], int64_t N, int64_t D)
 {
-  vfloat sum_x = {0}, sum_p = {0};
+  double total_x = 0, total_p = 0; /* rows cancel */
   for (int64_t n = 0; n < N; n++) {
+    vfloat sum_x = {0}, sum_p = {0};
     const int64_t at = n * D;
     const ACT_TYPE *upper = (const ACT_TYPE *)dh + at, *m_row = (const ACT_TYPE *)mixed + at;
     const ACT_TYPE *x_row = (const ACT_TYPE *)x + at, *p_row = (const ACT_TYPE *)p + at;
@@ -84,9 +85,11 @@ static void ACT(mix_norm_backward)(void *dx, void *dp, float db[2], void *dmixed
       act_store(dp_row + i, act_load(dp_row + i, left) + b[1] * gradient, left);
       act_store(dx_row + i, b[0] * gradient, left); /* after dmixed, which it may be */
     }
+    total_x += (double)vsum(sum_x);
+    total_p += (double)vsum(sum_p);
   }
-  db[0] = vsum(sum_x);
-  db[1] = vsum(sum_p);
+  db[0] = (float)total_x;
+  db[1] = (float)total_p;
 }
 
 static void ACT(fill_norm)(struct plm_cpu_vector *vector)

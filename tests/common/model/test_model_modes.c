@@ -1,0 +1,411 @@
+/* common/model: what must not change the result. Micro-batches give the same gradients up to
+ * rounding; recomputation and repetition give the same bits; inference agrees with the reference;
+ * a shorter chunk is taken; memory is what the plan says; bad batches are errors. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/model/architecture.h"
+#include "tests/support/model_case.h"
+
+static const uint32_t lengths[] = {13, 7, 20, 5, 3, 31, 9, 2, 30, 0};
+
+static struct plm_model_config configuration(int architecture)
+{
+  struct plm_model_config config = case_config((enum plm_architecture)architecture, 6, 32);
+  config.pattern[1] = PLM_ATTENTION_DOCUMENT | PLM_ATTENTION_CAUSAL;
+  config.pattern_count = 2;
+  return config;
+}
+
+static void place(struct case_batch *placed, const struct plm_model_config *config)
+{
+  static struct case_documents documents;
+  case_documents_draw(&documents, lengths, config->vocab_size, 31);
+  case_batch_place(placed, &documents, config->max_length, 4, false);
+}
+
+static float *gradients_with(const struct plm_model_config *config, const struct case_batch *placed,
+                             enum plm_recompute recompute, int precision, double *loss)
+{
+  struct model_case c;
+  const struct plm_model_options options = {
+      .max_chunks = placed->batch.chunks, .training = true, .recompute = recompute};
+  model_case_open(&c, config, &options, precision, 37);
+  float *gradients = model_case_gradients_of(&c, placed, loss);
+  model_case_close(&c);
+  return gradients;
+}
+
+static void recomputation_gives_the_same_bits_in(int precision)
+{
+  for (int architecture = PLM_TRANSFORMER; architecture <= PLM_PATCH_UNET; architecture++) {
+    struct plm_model_config config = configuration(architecture);
+    struct case_batch placed;
+    double loss[3];
+    float *gradients[3];
+    struct plm_parameter *table;
+    size_t count, elements;
+    place(&placed, &config);
+    assert_int_equal(plm_model_parameters(&config, &table, &count, &elements, NULL), PLM_OK);
+    for (int i = PLM_RECOMPUTE_NONE; i <= PLM_RECOMPUTE_BLOCK; i++)
+      gradients[i] = gradients_with(&config, &placed, (enum plm_recompute)i, precision, &loss[i]);
+    for (int i = PLM_RECOMPUTE_MLP; i <= PLM_RECOMPUTE_BLOCK; i++) {
+      assert_true(loss[i] == loss[0]);
+      assert_memory_equal(gradients[i], gradients[0], elements * sizeof(float));
+      free(gradients[i]);
+    }
+    free(gradients[0]);
+    free(table);
+    case_batch_free(&placed);
+  }
+}
+
+static void recomputation_gives_the_same_bits(void **state)
+{
+  (void)state;
+  recomputation_gives_the_same_bits_in(PLM_PRECISION_FP32);
+}
+
+static void recomputation_gives_the_same_bits_in_bf16(void **state)
+{
+  (void)state;
+  recomputation_gives_the_same_bits_in(PLM_PRECISION_BF16);
+}
+
+/* Bottlenecks have a path of their own through recomputation. */
+static void recomputation_of_bottlenecks(void **state)
+{
+  (void)state;
+  struct plm_model_config config = case_config(PLM_PATCH_UNET, 10, 8);
+  static struct case_documents documents;
+  struct case_batch placed;
+  double loss[3];
+  float *gradients[3];
+  struct plm_parameter *table;
+  size_t count, elements;
+  case_documents_draw(&documents, (const uint32_t[]){8, 5, 7, 0}, config.vocab_size, 31);
+  case_batch_place(&placed, &documents, 8, 8, false);
+  assert_int_equal(plm_model_parameters(&config, &table, &count, &elements, NULL), PLM_OK);
+  for (int i = PLM_RECOMPUTE_NONE; i <= PLM_RECOMPUTE_BLOCK; i++)
+    gradients[i] =
+        gradients_with(&config, &placed, (enum plm_recompute)i, PLM_PRECISION_FP32, &loss[i]);
+  for (int i = 1; i < 3; i++)
+    assert_memory_equal(gradients[i], gradients[0], elements * sizeof(float));
+  for (int i = 0; i < 3; i++) free(gradients[i]);
+  free(table);
+  case_batch_free(&placed);
+}
+
+static void a_step_twice_gives_the_same_bits(void **state)
+{
+  (void)state;
+  for (int architecture = PLM_TRANSFORMER; architecture <= PLM_PATCH_UNET; architecture++) {
+    struct plm_model_config config = configuration(architecture);
+    struct case_batch placed;
+    struct model_case c;
+    double loss[2];
+    place(&placed, &config);
+    const struct plm_model_options options = {.max_chunks = placed.batch.chunks, .training = true};
+    model_case_open(&c, &config, &options, PLM_PRECISION_FP32, 41);
+    float *first = model_case_gradients_of(&c, &placed, &loss[0]);
+    float *second = model_case_gradients_of(&c, &placed, &loss[1]);
+    assert_true(loss[0] == loss[1]);
+    assert_memory_equal(first, second, plm_model_arena_elements(c.model) * sizeof(float));
+    free(first);
+    free(second);
+    model_case_close(&c);
+    case_batch_free(&placed);
+  }
+}
+
+static void assert_close(const struct plm_model *model, const float *a, const float *b)
+{
+  size_t count;
+  const struct plm_parameter *table = plm_model_table(model, &count);
+  for (size_t i = 0; i < count; i++) {
+    const double relative = case_relative_float(&table[i], a, b);
+    if (!(relative <= 3e-5)) fail_msg("%s differs by %.3g", table[i].name, relative);
+  }
+}
+
+static void micro_batches_sum_to_the_batch(void **state)
+{
+  (void)state;
+  for (int architecture = PLM_TRANSFORMER; architecture <= PLM_PATCH_UNET; architecture++) {
+    struct plm_model_config config = configuration(architecture);
+    struct case_batch placed, part;
+    struct model_case c;
+    double loss;
+    place(&placed, &config);
+    const uint32_t chunks = placed.batch.chunks;
+    assert_true(chunks >= 4);
+    const struct plm_model_options options = {.max_chunks = chunks, .training = true};
+    model_case_open(&c, &config, &options, PLM_PRECISION_FP32, 43);
+    float *whole = model_case_gradients_of(&c, &placed, &loss);
+    for (uint32_t size = 1; size < chunks; size++) {
+      double sum = 0.0;
+      plm_model_zero_gradients(c.model);
+      for (uint32_t first = 0; first < chunks; first += size) {
+        case_batch_part(&part, &placed, first, chunks - first < size ? chunks - first : size);
+        sum += model_case_step(&c, &part, 1.0f);
+        case_batch_free(&part);
+      }
+      float *summed = model_case_gradients(&c);
+      assert_true(fabs(sum - loss) <= 1e-5 * loss);
+      assert_close(c.model, summed, whole);
+      free(summed);
+    }
+    free(whole);
+    model_case_close(&c);
+    case_batch_free(&placed);
+  }
+}
+
+static void the_loss_scale_scales_gradients_alone(void **state)
+{
+  (void)state;
+  struct plm_model_config config = configuration(PLM_UNET);
+  struct case_batch placed;
+  struct model_case c;
+  double loss;
+  place(&placed, &config);
+  const struct plm_model_options options = {.max_chunks = placed.batch.chunks, .training = true};
+  model_case_open(&c, &config, &options, PLM_PRECISION_FP32, 47);
+  float *once = model_case_gradients_of(&c, &placed, &loss);
+  plm_model_zero_gradients(c.model);
+  assert_true(model_case_step(&c, &placed, 0.25f) == loss);
+  float *quarter = model_case_gradients(&c);
+  for (size_t e = 0; e < plm_model_arena_elements(c.model); e++) quarter[e] *= 4.0f;
+  assert_close(c.model, quarter, once);
+  free(once);
+  free(quarter);
+  model_case_close(&c);
+  case_batch_free(&placed);
+}
+
+/* Hidden states of real tokens and logits, of a model opened without training: its buffers are
+ * laid out differently. */
+static void inference_agrees_with_the_reference(void **state)
+{
+  (void)state;
+  for (int architecture = PLM_TRANSFORMER; architecture <= PLM_PATCH_UNET; architecture++) {
+    struct plm_model_config config = configuration(architecture);
+    struct plm_error error = {0};
+    struct case_batch placed;
+    struct model_case c;
+    double loss;
+    place(&placed, &config);
+    const size_t N = (size_t)placed.batch.chunks * config.max_length, D = config.hidden_size;
+    const size_t R = placed.targets.rows, V = config.vocab_size;
+    const struct plm_model_options options = {.max_chunks = placed.batch.chunks};
+    model_case_open(&c, &config, &options, PLM_PRECISION_FP32, 53);
+    double *expected_hidden = malloc(N * D * sizeof(double));
+    double *expected_logits = malloc(R * V * sizeof(double));
+    float *hidden = malloc(N * D * sizeof(float)), *logits = malloc(N * V * sizeof(float));
+    free(model_case_reference(&c, &placed, 0.0, REFERENCE_NO_FAULT, &loss, expected_hidden,
+                              expected_logits));
+    plm_model_attention_masks(c.model, &placed.batch, c.window, c.masks);
+    assert_int_equal(plm_model_infer(c.model, &placed.batch, placed.inputs, c.masks,
+                                     placed.positions, (uint32_t)R, hidden, logits, &error),
+                     PLM_OK);
+    for (size_t i = 0; i < N * D; i++)
+      assert_true(fabs((double)hidden[i] - expected_hidden[i]) < 1e-4);
+    for (size_t i = 0; i < R * V; i++)
+      assert_true(fabs((double)logits[i] - expected_logits[i]) < 1e-4);
+    /* all positions at once: the same rows */
+    assert_int_equal(plm_model_infer(c.model, &placed.batch, placed.inputs, c.masks, NULL, 0, NULL,
+                                     logits, &error),
+                     PLM_OK);
+    for (size_t i = 0; i < R * V; i++)
+      assert_true(fabs((double)logits[(size_t)placed.positions[i / V] * V + i % V] -
+                       expected_logits[i]) < 1e-4);
+    free(expected_hidden);
+    free(expected_logits);
+    free(hidden);
+    free(logits);
+    model_case_close(&c);
+    case_batch_free(&placed);
+  }
+}
+
+/* One short sequence, padded to the alignment and not to max_length. */
+static void a_shorter_chunk_gives_the_same_loss(void **state)
+{
+  (void)state;
+  for (int architecture = PLM_TRANSFORMER; architecture <= PLM_PATCH_UNET; architecture++) {
+    struct plm_model_config config = configuration(architecture);
+    static struct case_documents documents;
+    struct case_batch whole, brief;
+    struct model_case c;
+    double loss[2];
+    case_documents_draw(&documents, (const uint32_t[]){11, 0}, config.vocab_size, 59);
+    case_batch_place(&whole, &documents, 32, 4, true);
+    case_batch_place(&brief, &documents, 12, 4, true);
+    const struct plm_model_options options = {.max_chunks = 2, .training = true};
+    model_case_open(&c, &config, &options, PLM_PRECISION_FP32, 61);
+    float *first = model_case_gradients_of(&c, &whole, &loss[0]);
+    float *second = model_case_gradients_of(&c, &brief, &loss[1]);
+    assert_true(loss[0] > 0.0 && fabs(loss[0] - loss[1]) <= 1e-5 * loss[0]);
+    assert_close(c.model, second, first);
+    free(first);
+    free(second);
+    model_case_close(&c);
+    case_batch_free(&whole);
+    case_batch_free(&brief);
+  }
+}
+
+/* bf16 runs through the same code: near the reference, not equal to it. */
+static void bf16_is_near_the_reference(void **state)
+{
+  (void)state;
+  for (int architecture = PLM_TRANSFORMER; architecture <= PLM_PATCH_UNET; architecture++) {
+    struct plm_model_config config = configuration(architecture);
+    struct case_batch placed;
+    struct model_case c;
+    double loss, expected_loss;
+    size_t count;
+    place(&placed, &config);
+    const struct plm_model_options options = {.max_chunks = placed.batch.chunks, .training = true};
+    model_case_open(&c, &config, &options, PLM_PRECISION_BF16, 67);
+    float *gradients = model_case_gradients_of(&c, &placed, &loss);
+    double *expected =
+        model_case_reference(&c, &placed, 1.0, REFERENCE_NO_FAULT, &expected_loss, NULL, NULL);
+    const struct plm_parameter *table = plm_model_table(c.model, &count);
+    if (fabs(loss - expected_loss) > 2e-2 * expected_loss)
+      fail_msg("loss %.6g, reference %.6g", loss, expected_loss);
+    for (size_t i = 0; i < count; i++) {
+      /* the sums behind a, b and s cancel */
+      const double limit = table[i].group == PLM_GROUP_SCALAR ? 0.25 : 0.08;
+      const double relative = case_relative(&table[i], gradients, expected);
+      if (!(relative <= limit)) fail_msg("%s differs by %.3g", table[i].name, relative);
+    }
+    free(gradients);
+    free(expected);
+    model_case_close(&c);
+    case_batch_free(&placed);
+  }
+}
+
+static void no_labels_no_loss_no_gradient(void **state)
+{
+  (void)state;
+  struct plm_model_config config = configuration(PLM_UNET);
+  struct case_batch placed;
+  struct model_case c;
+  double loss;
+  place(&placed, &config);
+  placed.targets.rows = 0;
+  const struct plm_model_options options = {.max_chunks = placed.batch.chunks, .training = true};
+  model_case_open(&c, &config, &options, PLM_PRECISION_FP32, 71);
+  float *gradients = model_case_gradients_of(&c, &placed, &loss);
+  assert_true(loss == 0.0);
+  for (size_t e = 0; e < plm_model_arena_elements(c.model); e++) assert_true(gradients[e] == 0.0f);
+  free(gradients);
+  model_case_close(&c);
+  case_batch_free(&placed);
+}
+
+static void bad_batches_are_errors(void **state)
+{
+  (void)state;
+  struct plm_model_config config = configuration(PLM_PATCH_UNET);
+  struct plm_loss_result result;
+  struct plm_error error = {0};
+  struct case_batch placed;
+  struct model_case c;
+  place(&placed, &config);
+  const struct plm_model_options options = {.max_chunks = placed.batch.chunks, .training = true};
+  model_case_open(&c, &config, &options, PLM_PRECISION_FP32, 73);
+  plm_model_attention_masks(c.model, &placed.batch, c.window, c.masks);
+  struct plm_batch batch = placed.batch;
+#define FORWARD() \
+  plm_model_forward(c.model, &batch, c.masks, &placed.targets, &c.loss, &result, NULL, &error)
+  assert_int_equal(FORWARD(), PLM_OK);
+  batch.chunks++;
+  assert_int_equal(FORWARD(), PLM_LIMIT);
+  batch = placed.batch;
+  batch.max_length = 30; /* not a multiple of 4 */
+  assert_int_equal(FORWARD(), PLM_LIMIT);
+  batch = placed.batch;
+  placed.labels[1] = 33;
+  assert_int_equal(FORWARD(), PLM_CORRUPT);
+  placed.labels[1] = -1;
+  assert_int_equal(FORWARD(), PLM_CORRUPT);
+  placed.labels[1] = 5;
+  const int32_t position = placed.positions[1];
+  placed.positions[1] = placed.positions[0];
+  assert_int_equal(FORWARD(), PLM_CORRUPT);
+  placed.positions[1] = position;
+  placed.inputs[3] = 33;
+  assert_int_equal(FORWARD(), PLM_CORRUPT);
+  placed.inputs[3] = 4;
+  assert_int_equal(FORWARD(), PLM_OK);
+#undef FORWARD
+  model_case_close(&c);
+  case_batch_free(&placed);
+}
+
+static void memory_and_flops_are_those_of_the_plan(void **state)
+{
+  (void)state;
+  struct plm_model_config config = case_config(PLM_UNET, 24, 1024);
+  config.hidden_size = 768;
+  config.num_attention_heads = 6;
+  config.expansion_ratio = 8.0 / 3.0;
+  struct plm_model_memory memory[3];
+  for (int recompute = 0; recompute < 3; recompute++) {
+    const struct plm_model_options options = {
+        .max_chunks = 4, .training = true, .recompute = (enum plm_recompute)recompute};
+    assert_int_equal(plm_model_memory(&config, 2, &options, &memory[recompute], NULL), PLM_OK);
+  }
+  assert_true(memory[0].parameters >= 4 * UINT64_C(133065357));
+  assert_true(memory[0].weights == memory[0].parameters / 2);
+  assert_true(memory[0].gradients == memory[0].parameters);
+  assert_true(memory[0].activations > memory[1].activations);
+  assert_true(memory[1].activations > 2 * memory[2].activations);
+
+  config = configuration(PLM_UNET);
+  struct case_batch placed;
+  struct model_case c;
+  place(&placed, &config);
+  const struct plm_model_options options = {.max_chunks = placed.batch.chunks};
+  model_case_open(&c, &config, &options, PLM_PRECISION_FP32, 79);
+  plm_model_attention_masks(c.model, &placed.batch, c.window, c.masks);
+  double pairs = 0.0, tokens = 0.0; /* six blocks: three see documents, three also causally */
+  for (size_t i = 0; lengths[i] != 0; i++) {
+    pairs += 3.0 * lengths[i] * lengths[i] + 3.0 * lengths[i] * (lengths[i] + 1) / 2;
+    tokens += lengths[i];
+  }
+  const double matrices = 6.0 * (4 * 32 * 32 + 2 * 32 * 256) + 32 * 32 + 33 * 32;
+  const double expected = 6.0 * matrices * tokens + 12.0 * 32 * pairs;
+  assert_true(fabs(plm_model_flops(c.model, c.masks, (uint64_t)tokens) - expected) < 1.0);
+  model_case_close(&c);
+  case_batch_free(&placed);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(recomputation_gives_the_same_bits),
+      cmocka_unit_test(recomputation_gives_the_same_bits_in_bf16),
+      cmocka_unit_test(recomputation_of_bottlenecks),
+      cmocka_unit_test(a_step_twice_gives_the_same_bits),
+      cmocka_unit_test(micro_batches_sum_to_the_batch),
+      cmocka_unit_test(the_loss_scale_scales_gradients_alone),
+      cmocka_unit_test(inference_agrees_with_the_reference),
+      cmocka_unit_test(a_shorter_chunk_gives_the_same_loss),
+      cmocka_unit_test(bf16_is_near_the_reference),
+      cmocka_unit_test(no_labels_no_loss_no_gradient),
+      cmocka_unit_test(bad_batches_are_errors),
+      cmocka_unit_test(memory_and_flops_are_those_of_the_plan),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,106 @@
+/* A small model and the reference at the same weights: see model_case.h. */
+#include "tests/support/model_case.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static void *must(void *memory)
+{
+  PLM_ASSERT(memory != NULL);
+  return memory;
+}
+
+static void succeed(plm_status status, const struct plm_error *error)
+{
+  if (status != PLM_OK) plm_error_print("model_case", error);
+  PLM_ASSERT(status == PLM_OK);
+}
+
+void model_case_open(struct model_case *c, const struct plm_model_config *config,
+                     const struct plm_model_options *options, int precision, uint64_t seed)
+{
+  struct plm_error error = {0};
+  *c = (struct model_case){.config = *config, .options = *options, .window = config->window_end};
+  c->loss.soft_cap = (float)config->soft_logit_cap;
+  succeed(plm_ops_cpu_open(precision, 1, NULL, &c->ops, &error), &error);
+  succeed(plm_model_open(config, c->ops, options, &c->model, &error), &error);
+  succeed(plm_masks_open(config, c->ops, options->max_chunks, &c->masks, &error), &error);
+  const size_t elements = plm_model_arena_elements(c->model);
+  c->weights = must(malloc(elements * sizeof(float)));
+  size_t count;
+  const struct plm_parameter *table = plm_model_table(c->model, &count);
+  case_weights(table, count, seed, c->weights);
+  c->ops->upload(c->ops, plm_model_parameter_arena(c->model), c->weights, elements * sizeof(float));
+  plm_model_weights_changed(c->model);
+}
+
+void model_case_close(struct model_case *c)
+{
+  plm_masks_close(c->masks);
+  plm_model_close(c->model);
+  c->ops->close(c->ops);
+  free(c->weights);
+}
+
+double model_case_step(struct model_case *c, const struct case_batch *placed, float loss_scale)
+{
+  struct plm_error error = {0};
+  struct plm_loss_result result;
+  plm_model_attention_masks(c->model, &placed->batch, c->window, c->masks);
+  succeed(plm_model_forward(c->model, &placed->batch, c->masks, &placed->targets, &c->loss, &result,
+                            NULL, &error),
+          &error);
+  succeed(plm_model_backward(c->model, &placed->batch, c->masks, &placed->targets, &c->loss,
+                             loss_scale, &error),
+          &error);
+  PLM_ASSERT(result.rows == placed->targets.rows);
+  return result.loss;
+}
+
+float *model_case_gradients(struct model_case *c)
+{
+  const size_t elements = plm_model_arena_elements(c->model);
+  float *gradients = must(malloc(elements * sizeof(float)));
+  c->ops->download(c->ops, gradients, plm_model_gradient_arena(c->model), elements * sizeof(float));
+  return gradients;
+}
+
+float *model_case_gradients_of(struct model_case *c, const struct case_batch *placed, double *loss)
+{
+  plm_model_zero_gradients(c->model);
+  *loss = model_case_step(c, placed, 1.0f);
+  return model_case_gradients(c);
+}
+
+double *model_case_reference(const struct model_case *c, const struct case_batch *placed,
+                             double loss_scale, enum reference_fault fault, double *loss,
+                             double *hidden, double *logits)
+{
+  size_t count;
+  const struct plm_parameter *table = plm_model_table(c->model, &count);
+  const size_t elements = plm_model_arena_elements(c->model);
+  double *values = must(malloc(elements * sizeof(double)));
+  double *gradients = must(calloc(elements, sizeof(double)));
+  struct reference_parameter *parameters = must(calloc(count, sizeof *parameters));
+  for (size_t e = 0; e < elements; e++) values[e] = c->weights[e];
+  for (size_t i = 0; i < count; i++)
+    parameters[i] = (struct reference_parameter){.name = table[i].name,
+                                                 .rows = table[i].rows,
+                                                 .cols = table[i].cols,
+                                                 .value = values + table[i].offset,
+                                                 .gradient = gradients + table[i].offset};
+  *loss = reference_model_loss(&(struct reference_request){.config = &c->config,
+                                                           .parameters = parameters,
+                                                           .parameter_count = count,
+                                                           .batch = &placed->batch,
+                                                           .window = c->window,
+                                                           .targets = &placed->targets,
+                                                           .loss = &c->loss,
+                                                           .loss_scale = loss_scale,
+                                                           .fault = fault,
+                                                           .hidden = hidden,
+                                                           .logits = logits});
+  free(parameters);
+  free(values);
+  return gradients;
+}
