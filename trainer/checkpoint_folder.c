@@ -157,8 +157,8 @@ static plm_status make_way(const char *checkpoints, const char *name, const char
   return plm_error_set(error, PLM_LIMIT, "too many .bad-%s beside it", name);
 }
 
-/* latest -> NAME, replaced by rename. */
-static plm_status point_latest(const char *checkpoints, const char *name, struct plm_error *error)
+plm_status plm_checkpoint_folder_point_latest(const char *checkpoints, const char *name,
+                                              struct plm_error *error)
 {
   char fresh[PLM_PATH_SIZE], latest[PLM_PATH_SIZE];
   PLM_TRY(plm_path_join(fresh, checkpoints, TEMPORARY_PREFIX "latest", error));
@@ -184,7 +184,7 @@ static plm_status give_name(const struct plm_checkpoint_context *context, const 
   else if (rename(temporary, final) != 0)
     return plm_error_errno(error, "cannot rename %s to %s", temporary, final);
   PLM_TRY(plm_directory_sync(checkpoints, error));
-  return point_latest(checkpoints, name, error);
+  return plm_checkpoint_folder_point_latest(checkpoints, name, error);
 }
 
 plm_status plm_checkpoint_folder_publish(const struct plm_checkpoint_context *context,

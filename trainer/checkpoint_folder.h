@@ -46,6 +46,10 @@ plm_status plm_checkpoint_folder_publish(const struct plm_checkpoint_context *co
                                          struct plm_hash *identity, struct plm_hash *manifest,
                                          struct plm_error *error);
 
+/* latest -> NAME, replaced by rename. */
+plm_status plm_checkpoint_folder_point_latest(const char *checkpoints, const char *name,
+                                              struct plm_error *error);
+
 /* Removes what an interrupted publishing or deletion left: `.tmp-*` under the folder. */
 plm_status plm_checkpoint_folder_clean(const char *checkpoints, struct plm_error *error);
 

@@ -87,6 +87,15 @@ static plm_status check_done(struct plm_trainer *trainer, const char *directory,
   return PLM_OK;
 }
 
+/* A kill between the publishing rename and that of `latest` leaves it one behind. */
+static plm_status mend_latest(const struct plm_trainer *trainer, struct plm_error *error)
+{
+  char checkpoints[PLM_PATH_SIZE], name[PLM_CHECKPOINT_NAME_SIZE];
+  plm_checkpoint_name(trainer->saved_step, name);
+  PLM_TRY(plm_path_join(checkpoints, trainer->run, PLM_RUN_CHECKPOINTS, error));
+  return plm_checkpoint_folder_point_latest(checkpoints, name, error);
+}
+
 static plm_status check_fingerprint(struct plm_data_cursor *cursor, struct plm_hash given,
                                     struct plm_error *error)
 {
@@ -118,6 +127,7 @@ static plm_status find_state(struct plm_trainer *trainer, struct plm_hash finger
   if (*resumed) {
     PLM_TRY(plm_resume_read_state(directory, config, state, error));
     trainer->saved = true;
+    PLM_TRY(mend_latest(trainer, error));
     PLM_TRY(check_done(trainer, directory, error));
   }
   return check_fingerprint(&state->cursor, fingerprint, error);
