@@ -1,0 +1,253 @@
+/* Products, head, loss and optimizer against double precision. */
+#include <math.h>
+#include <string.h>
+
+#include "tests/support/cmocka_all.h"
+#include "tests/support/ops_case.h"
+#include "tests/support/reference_ops.h"
+
+/* ---- linear ---- */
+static void linear_shape(struct ops_case *c, int64_t N, int64_t I, int64_t O)
+{
+  double *x = ops_case_values(c, N * I, 1), *w = ops_case_values(c, O * I, 1 / sqrt((double)I));
+  double *residual = ops_case_values(c, N * O, 1), *exact = ops_case_zeros(c, N * O);
+  const void *x_act = ops_case_act(c, x, N * I), *w_act = ops_case_act(c, w, O * I);
+  void *residual_act = ops_case_act(c, residual, N * O), *y = ops_case_empty_act(c, N * O);
+  reference_linear(exact, x, w, N, I, O);
+  c->ops->linear_forward(c->ops, y, x_act, w_act, NULL, N, I, O);
+  ops_case_check_act(c, "linear", y, exact, N * O, 8);
+  for (int64_t i = 0; i < N * O; i++) exact[i] += residual[i];
+  c->ops->linear_forward(c->ops, y, x_act, w_act, residual_act, N, I, O);
+  ops_case_check_act(c, "linear + residual", y, exact, N * O, 8);
+  c->ops->linear_forward(c->ops, residual_act, x_act, w_act, residual_act, N, I, O);
+  assert_memory_equal(residual_act, y, (size_t)(N * O) * c->ops->act_bytes);
+
+  double *dy = ops_case_values(c, N * O, 1), *dx = ops_case_zeros(c, N * I);
+  const void *dy_act = ops_case_act(c, dy, N * O);
+  void *dx_act = ops_case_empty_act(c, N * I);
+  reference_linear_backward_input(dx, dy, w, N, I, O);
+  c->ops->linear_backward_input(c->ops, dx_act, dy_act, w_act, N, I, O, false);
+  ops_case_check_act(c, "dx", dx_act, dx, N * I, 8);
+  const double *stored = ops_case_read(c, dx_act, N * I);
+  for (int64_t i = 0; i < N * I; i++) dx[i] += stored[i];
+  c->ops->linear_backward_input(c->ops, dx_act, dy_act, w_act, N, I, O, true);
+  ops_case_check_act(c, "dx accumulated", dx_act, dx, N * I, 8);
+
+  double *before = ops_case_values(c, O * I, 1), *dw = ops_case_zeros(c, O * I);
+  float *dw_float = ops_case_float(c, before, O * I);
+  reference_linear_backward_weight(dw, dy, x, N, I, O);
+  for (int64_t i = 0; i < O * I; i++) dw[i] += before[i];
+  c->ops->linear_backward_weight(c->ops, dw_float, dy_act, x_act, N, I, O);
+  ops_case_check_loose(c, "dw", dw_float, dw, O * I, 16);
+}
+
+static void small_linear_case(struct ops_case *c)
+{
+  linear_shape(c, 1, 8, 8);
+  linear_shape(c, 3, 33, 5);
+  linear_shape(c, 33, 64, 48);
+}
+
+static void tall_linear_case(struct ops_case *c)
+{
+  linear_shape(c, 300, 40, 72);  /* a full tile, a part, and a few rows */
+  linear_shape(c, 1160, 24, 40); /* deeper than one piece of dw */
+}
+
+static void linears_match(void **state)
+{
+  (void)state;
+  ops_case_each(small_linear_case);
+  ops_case_each(tall_linear_case);
+}
+
+/* A row's bits must not depend on the rows beside it: evaluation in other batches agrees. */
+static void rows_alone_case(struct ops_case *c)
+{
+  enum { N = 600, I = 96, O = 80 };
+  double *x = ops_case_values(c, N * I, 1), *w = ops_case_values(c, O * I, 0.1);
+  const char *x_act = ops_case_act(c, x, N * I), *w_act = ops_case_act(c, w, O * I);
+  char *y = ops_case_empty_act(c, N * O), *part = ops_case_empty_act(c, N * O);
+  const size_t bytes = c->ops->act_bytes;
+  c->ops->linear_forward(c->ops, y, x_act, w_act, NULL, N, I, O);
+  c->ops->linear_forward(c->ops, part, x_act + 256 * I * bytes, w_act, NULL, 256, I, O);
+  assert_memory_equal(part, y + 256 * O * bytes, 256 * O * bytes);
+}
+
+static void rows_are_the_same_alone(void **state)
+{
+  (void)state;
+  ops_case_each(rows_alone_case);
+}
+
+/* ---- head ---- */
+static void logits_shape(struct ops_case *c, int64_t N, int64_t D, int64_t V)
+{
+  double *h = ops_case_values(c, N * D, 1), *w = ops_case_values(c, V * D, 1 / sqrt((double)D));
+  double *bias = ops_case_values(c, V, 1), *exact = ops_case_zeros(c, N * V);
+  const void *h_act = ops_case_act(c, h, N * D), *w_act = ops_case_act(c, w, V * D);
+  const float *bias_float = ops_case_float(c, bias, V);
+  float *logits = ops_case_empty_float(c, N * V);
+  reference_linear(exact, h, w, N, D, V);
+  for (int64_t i = 0; i < N * V; i++) exact[i] += bias[i % V];
+  c->ops->logits_forward(c->ops, logits, h_act, w_act, bias_float, N, D, V);
+  ops_case_check_float(c, "logits", logits, exact, N * V, 8);
+
+  double *d = ops_case_values(c, N * V, 1), *dh = ops_case_zeros(c, N * D);
+  double *dw = ops_case_zeros(c, V * D), *dbias = ops_case_zeros(c, V);
+  double *dw_before = ops_case_values(c, V * D, 1), *dbias_before = ops_case_values(c, V, 1);
+  const float *d_float = ops_case_float(c, d, N * V);
+  float *dw_float = ops_case_float(c, dw_before, V * D);
+  float *dbias_float = ops_case_float(c, dbias_before, V);
+  void *dh_act = ops_case_empty_act(c, N * D);
+  reference_linear_backward_input(dh, d, w, N, D, V);
+  reference_linear_backward_weight(dw, d, h, N, D, V);
+  for (int64_t i = 0; i < V * D; i++) dw[i] += dw_before[i];
+  for (int64_t v = 0; v < V; v++) dbias[v] = dbias_before[v];
+  for (int64_t i = 0; i < N * V; i++) dbias[i % V] += d[i];
+  c->ops->logits_backward(c->ops, dh_act, dw_float, dbias_float, d_float, h_act, w_act, N, D, V);
+  ops_case_check_act(c, "dh", dh_act, dh, N * D, 24);
+  ops_case_check_float(c, "dw of the head", dw_float, dw, V * D, 16);
+  ops_case_check_float(c, "dbias", dbias_float, dbias, V, 16);
+}
+
+static void head_case(struct ops_case *c)
+{
+  logits_shape(c, 1, 8, 33);
+  logits_shape(c, 67, 100, 33);
+  logits_shape(c, 300, 72, 260);
+}
+
+static void heads_match(void **state)
+{
+  (void)state;
+  ops_case_each(head_case);
+}
+
+static void loss_shape(struct ops_case *c, int64_t N, int64_t V, const struct plm_loss_options *o,
+                       double deviation)
+{
+  double *raw = ops_case_values(c, N * V, deviation), *weights = ops_case_values(c, N, 1);
+  const int32_t *labels = ops_case_integers(c, N, (int32_t)V);
+  for (int64_t n = 0; n < N; n++) weights[n] = n % 5 == 0 ? 0 : fabs(weights[n]);
+  float *logits = ops_case_float(c, raw, N * V);
+  const float *weights_float = ops_case_float(c, weights, N);
+  const struct reference_loss loss = {
+      labels, weights, 0.25, (double)o->soft_cap, (double)o->label_smoothing, (double)o->z_loss,
+      N,      V};
+  double *row_loss = ops_case_zeros(c, N), *dlogits = ops_case_zeros(c, N * V);
+  reference_cross_entropy(row_loss, dlogits, raw, &loss);
+  float *got = ops_case_empty_float(c, N), *alone = ops_case_empty_float(c, N);
+  c->ops->soft_cap_forward(c->ops, logits, N * V, o->soft_cap);
+  c->ops->cross_entropy(c->ops, alone, NULL, logits, labels, weights_float, 0.25f, o, N, V);
+  c->ops->cross_entropy(c->ops, got, logits, logits, labels, weights_float, 0.25f, o, N, V);
+  assert_memory_equal(got, alone, (size_t)N * sizeof *got);
+  ops_case_check_float(c, "loss", got, row_loss, N, 8);
+  ops_case_check_float(c, "dlogits", logits, dlogits, N * V, 32);
+}
+
+static void loss_case(struct ops_case *c)
+{
+  const struct plm_loss_options options[] = {
+      {0, 0, 0}, {30, 0, 0}, {5, 0.1f, 0}, {15, 0.05f, 1e-3f}};
+  for (size_t i = 0; i < 4; i++) {
+    loss_shape(c, 67, 33, &options[i], 3);
+    loss_shape(c, 300, 5, &options[i], 0.1);
+    loss_shape(c, 3, 260, &options[i], 8);
+  }
+}
+
+static void losses_match(void **state)
+{
+  (void)state;
+  ops_case_each(loss_case);
+}
+
+/* ---- optimizer ---- */
+static void adam_case(struct ops_case *c)
+{
+  const int64_t n = 70001;
+  double *w = ops_case_values(c, n, 1), *m = ops_case_values(c, n, 0.1);
+  double *v = ops_case_values(c, n, 0.1), *g = ops_case_values(c, n, 1);
+  for (int64_t i = 0; i < n; i++) v[i] *= v[i];
+  float *w_float = ops_case_float(c, w, n), *m_float = ops_case_float(c, m, n);
+  float *v_float = ops_case_float(c, v, n), *average = ops_case_float(c, w, n);
+  const float *g_float = ops_case_float(c, g, n);
+  const struct plm_adam_options o = {.lr = 0.01f,
+                                     .beta1 = 0.8f,
+                                     .beta2 = 0.95f,
+                                     .eps = 1e-8f,
+                                     .weight_decay = 0.1f,
+                                     .correction1 = 0.36f,
+                                     .correction2 = 0.0975f,
+                                     .gradient_scale = 0.5f};
+  double sum = 0, *ema = ops_case_zeros(c, n);
+  for (int64_t i = 0; i < n; i++) {
+    const double gradient = 0.5 * g[i], b1 = (double)o.beta1, b2 = (double)o.beta2;
+    ema[i] = 0.99 * w[i];
+    m[i] = b1 * m[i] + (1 - b1) * gradient;
+    v[i] = b2 * v[i] + (1 - b2) * gradient * gradient;
+    w[i] -= (double)o.lr * (double)o.weight_decay * w[i];
+    w[i] -= (double)o.lr * (m[i] / (double)o.correction1) /
+            (sqrt(v[i] / (double)o.correction2) + (double)o.eps);
+    ema[i] += 0.01 * w[i];
+    sum += w[i] * w[i];
+  }
+  c->ops->adam_step(c->ops, w_float, m_float, v_float, g_float, (size_t)n, &o);
+  ops_case_check_float(c, "adam m", m_float, m, n, 2);
+  ops_case_check_float(c, "adam v", v_float, v, n, 2);
+  ops_case_check_float(c, "adam w", w_float, w, n, 2);
+  c->ops->ema_step(c->ops, average, w_float, 0.99f, (size_t)n);
+  ops_case_check_float(c, "ema", average, ema, n, 2);
+  assert_true(fabs(c->ops->sum_squares(c->ops, w_float, (size_t)n) / sum - 1) < 1e-7);
+  c->ops->scale(c->ops, w_float, 0.5f, (size_t)n);
+  for (int64_t i = 0; i < n; i++) w[i] *= 0.5;
+  ops_case_check_float(c, "scale", w_float, w, n, 2);
+}
+
+static void adam_matches(void **state)
+{
+  (void)state;
+  ops_case_each(adam_case);
+}
+
+static void muon_shape(struct ops_case *c, int64_t rows, int64_t cols)
+{
+  const int64_t n = rows * cols;
+  double *w = ops_case_values(c, n, 0.1), *momentum = ops_case_values(c, n, 1);
+  double *g = ops_case_values(c, n, 1);
+  float *w_float = ops_case_float(c, w, n), *momentum_float = ops_case_float(c, momentum, n);
+  const float *g_float = ops_case_float(c, g, n);
+  float *scratch = ops_case_empty_float(c, (int64_t)plm_muon_scratch_floats(rows, cols));
+  const struct plm_muon_options o = {0.5f, 0.75f, 0.1f, 0.25f, 1.25f};
+  const struct reference_muon exact = {0.5, 0.75, (double)0.1f, 0.25, 1.25};
+  reference_muon_step(w, momentum, g, rows, cols, &exact);
+  c->ops->muon_step(c->ops, w_float, momentum_float, g_float, rows, cols, scratch, &o);
+  ops_case_check_float(c, "momentum", momentum_float, momentum, n, 4);
+  /* the five steps amplify the roundings of their products, some hundreds of times */
+  const double step = c->ops->act_bytes == 4 ? 1000 : 0x1p16 * 20;
+  ops_case_check_float(c, "muon", w_float, w, n, step);
+}
+
+static void muon_case(struct ops_case *c)
+{
+  muon_shape(c, 16, 16);
+  muon_shape(c, 24, 100);
+  muon_shape(c, 130, 48);
+}
+
+static void muon_matches(void **state)
+{
+  (void)state;
+  ops_case_each(muon_case);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(linears_match), cmocka_unit_test(rows_are_the_same_alone),
+      cmocka_unit_test(heads_match),   cmocka_unit_test(losses_match),
+      cmocka_unit_test(adam_matches),  cmocka_unit_test(muon_matches),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

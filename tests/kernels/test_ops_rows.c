@@ -1,0 +1,356 @@
+/* Operators on rows and elements against double precision: norm, mix, QKV prepare, token tables,
+ * activations, the residual stream. */
+#include <math.h>
+#include <string.h>
+
+#include "tests/support/cmocka_all.h"
+#include "tests/support/ops_case.h"
+#include "tests/support/reference_ops.h"
+
+static const int64_t shapes[][2] = {{1, 1},   {1, 7},    {3, 16},   {5, 33},   {31, 64},
+                                    {33, 48}, {65, 128}, {130, 72}, {257, 200}};
+#define SHAPES (sizeof shapes / sizeof *shapes)
+
+/* ---- elementwise ---- */
+static void activation(struct ops_case *c, int64_t n, double deviation,
+                       void (*forward)(struct plm_ops *, act *, const act *, int64_t),
+                       void (*backward)(struct plm_ops *, act *, const act *, const act *, int64_t),
+                       double (*value)(double), double (*slope)(double))
+{
+  double *x = ops_case_values(c, n, deviation), *dout = ops_case_values(c, n, 1);
+  const void *x_act = ops_case_act(c, x, n);
+  void *dout_act = ops_case_act(c, dout, n);
+  void *out = ops_case_empty_act(c, n), *dx = ops_case_empty_act(c, n);
+  double *exact = ops_case_zeros(c, n), *gradient = ops_case_zeros(c, n);
+  for (int64_t i = 0; i < n; i++) {
+    exact[i] = value(x[i]);
+    gradient[i] = dout[i] * slope(x[i]);
+  }
+  forward(c->ops, out, x_act, n);
+  backward(c->ops, dx, dout_act, x_act, n);
+  /* the slopes have zeros, near which only the absolute error is bounded */
+  ops_case_check_act(c, "activation forward", out, exact, n, 2);
+  ops_case_check_act(c, "activation backward", dx, gradient, n, 3);
+  backward(c->ops, dout_act, dout_act, x_act, n); /* in place */
+  assert_memory_equal(dout_act, dx, (size_t)n * c->ops->act_bytes);
+}
+
+static void activations_case(struct ops_case *c)
+{
+  static const int64_t sizes[] = {1, 15, 16, 17, 1000, 40000};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    activation(c, sizes[i], 1.5, c->ops->relu2_forward, c->ops->relu2_backward, reference_relu2,
+               reference_relu2_slope);
+    activation(c, sizes[i], 3, c->ops->gelu_forward, c->ops->gelu_backward, reference_gelu,
+               reference_gelu_slope);
+  }
+}
+
+static void activations_match(void **state)
+{
+  (void)state;
+  ops_case_each(activations_case);
+}
+
+static void conversions_case(struct ops_case *c)
+{
+  const int64_t n = 20011;
+  double *x = ops_case_values(c, n, 10);
+  const float *x_float = ops_case_float(c, x, n);
+  void *out = ops_case_empty_act(c, n);
+  float *back = ops_case_empty_float(c, n);
+  c->ops->round_weights(c->ops, out, x_float, (size_t)n);
+  const void *expected = ops_case_act(c, x, n);
+  assert_memory_equal(out, expected, (size_t)n * c->ops->act_bytes); /* to nearest, ties to even */
+  c->ops->act_to_float(c->ops, back, out, (size_t)n);
+  ops_case_check_float(c, "act_to_float", back, x, n, 0);
+}
+
+static void conversions_round_once(void **state)
+{
+  (void)state;
+  ops_case_each(conversions_case);
+}
+
+static void special_values_case(struct ops_case *c)
+{
+  const float values[] = {NAN, INFINITY, -INFINITY, -0.0f, 3.4e38f, 1e-40f};
+  enum { N = sizeof values / sizeof *values };
+  void *out = ops_case_empty_act(c, N);
+  c->ops->round_weights(c->ops, out, values, N);
+  const double *got = ops_case_read(c, out, N);
+  assert_true(isnan(got[0]));
+  assert_true(isinf(got[1]) && got[1] > 0);
+  assert_true(isinf(got[2]) && got[2] < 0);
+  assert_true(got[3] == 0 && signbit(got[3]));
+  /* what is not finite stays visible to the step's finiteness check */
+  void *relu = ops_case_empty_act(c, N), *gelu = ops_case_empty_act(c, N);
+  c->ops->relu2_forward(c->ops, relu, out, N);
+  c->ops->gelu_forward(c->ops, gelu, out, N);
+  assert_true(isnan(ops_case_read(c, relu, N)[0]) && isinf(ops_case_read(c, relu, N)[1]));
+  assert_true(isnan(ops_case_read(c, gelu, N)[0]) && isinf(ops_case_read(c, gelu, N)[1]));
+  assert_true(isnan(c->ops->sum_squares(c->ops, values, N)));
+  assert_true(isinf(c->ops->sum_squares(c->ops, values + 1, N - 1)));
+}
+
+static void special_values_pass(void **state)
+{
+  (void)state;
+  ops_case_each(special_values_case);
+}
+
+static void skip_case(struct ops_case *c)
+{
+  const int64_t N = 301, D = 120, n = N * D;
+  double *x = ops_case_values(c, n, 1), *skip = ops_case_values(c, n, 1), s[1] = {0.7};
+  const void *skip_act = ops_case_act(c, skip, n);
+  void *x_act = ops_case_act(c, x, n), *out = ops_case_empty_act(c, n);
+  const float *s_float = ops_case_float(c, s, 1);
+  double *exact = ops_case_zeros(c, n), *dskip = ops_case_zeros(c, n), ds[1] = {2};
+  for (int64_t i = 0; i < n; i++) exact[i] = x[i] + s[0] * skip[i];
+  c->ops->skip_forward(c->ops, out, x_act, skip_act, s_float, N, D);
+  ops_case_check_act(c, "skip forward", out, exact, n, 1);
+
+  float *ds_float = ops_case_float(c, ds, 1);
+  for (int64_t i = 0; i < n; i++) {
+    dskip[i] = s[0] * x[i];
+    ds[0] += x[i] * skip[i];
+  }
+  c->ops->skip_backward(c->ops, out, ds_float, x_act, skip_act, s_float, N, D);
+  ops_case_check_act(c, "skip backward", out, dskip, n, 1);
+  ops_case_check_float(c, "ds", ds_float, ds, 1, 300);
+
+  for (int64_t i = 0; i < n; i++) exact[i] = x[i] + skip[i];
+  c->ops->add(c->ops, x_act, skip_act, n);
+  ops_case_check_act(c, "add", x_act, exact, n, 1);
+}
+
+static void skips_match(void **state)
+{
+  (void)state;
+  ops_case_each(skip_case);
+}
+
+static void rows_case(struct ops_case *c)
+{
+  const int64_t N = 150, D = 40;
+  int32_t rows[70];
+  for (int i = 0; i < 70; i++) rows[i] = (i * 37 + 5) % 150; /* distinct */
+  double *x = ops_case_values(c, N * D, 1), *part = ops_case_zeros(c, 70 * D);
+  void *x_act = ops_case_act(c, x, N * D), *out = ops_case_empty_act(c, 70 * D);
+  for (int i = 0; i < 70; i++) memcpy(part + i * D, x + rows[i] * D, (size_t)D * sizeof *part);
+  c->ops->gather_rows(c->ops, out, x_act, rows, 70, D);
+  ops_case_check_act(c, "gather", out, part, 70 * D, 0);
+  for (int i = 0; i < 70; i++)
+    for (int64_t j = 0; j < D; j++) x[rows[i] * D + j] += part[i * D + j];
+  c->ops->scatter_rows(c->ops, x_act, out, rows, 70, D);
+  ops_case_check_act(c, "scatter", x_act, x, N * D, 0);
+}
+
+static void rows_are_gathered_and_scattered(void **state)
+{
+  (void)state;
+  ops_case_each(rows_case);
+}
+
+/* ---- norms ---- */
+static void norm_shape(struct ops_case *c, int64_t N, int64_t D)
+{
+  const int64_t n = N * D;
+  double *x = ops_case_values(c, n, 2), *dh = ops_case_values(c, n, 1);
+  double *before = ops_case_values(c, n, 1);
+  const void *x_act = ops_case_act(c, x, n), *dh_act = ops_case_act(c, dh, n);
+  void *dx_act = ops_case_act(c, before, n), *out = ops_case_empty_act(c, n);
+  double *exact = ops_case_zeros(c, n);
+  reference_norm(exact, x, N, D);
+  c->ops->norm_forward(c->ops, out, x_act, N, D);
+  ops_case_check_act(c, "norm", out, exact, n, 4);
+  reference_norm_backward(exact, dh, x, N, D);
+  for (int64_t i = 0; i < n; i++) exact[i] += before[i];
+  c->ops->norm_backward(c->ops, dx_act, dh_act, x_act, N, D);
+  ops_case_check_act(c, "norm backward", dx_act, exact, n, 8);
+}
+
+static void norm_rows_shape(struct ops_case *c, int64_t N, int64_t D)
+{
+  const int64_t n = N * D;
+  double *x = ops_case_values(c, n, 1), *dh = ops_case_values(c, n, 1);
+  double *before = ops_case_values(c, n, 1), *exact = ops_case_zeros(c, n);
+  const float *x_float = ops_case_float(c, x, n), *dh_float = ops_case_float(c, dh, n);
+  float *dx = ops_case_float(c, before, n), *out = ops_case_empty_float(c, n);
+  reference_norm(exact, x, N, D);
+  c->ops->norm_rows_forward(c->ops, out, x_float, N, D);
+  ops_case_check_float(c, "norm of rows", out, exact, n, 4);
+  reference_norm_backward(exact, dh, x, N, D);
+  for (int64_t i = 0; i < n; i++) exact[i] += before[i];
+  c->ops->norm_rows_backward(c->ops, dx, dh_float, x_float, N, D);
+  ops_case_check_float(c, "norm of rows backward", dx, exact, n, 8);
+}
+
+static void norm_case(struct ops_case *c)
+{
+  for (size_t i = 0; i < 5; i++) norm_shape(c, shapes[i][0], shapes[i][1]);
+  for (size_t i = 0; i < 5; i++) norm_rows_shape(c, shapes[i][0], shapes[i][1]);
+}
+
+static void wide_norm_case(struct ops_case *c)
+{
+  for (size_t i = 5; i < SHAPES; i++) norm_shape(c, shapes[i][0], shapes[i][1]);
+  norm_rows_shape(c, 33, 129);
+}
+
+static void norms_match(void **state)
+{
+  (void)state;
+  ops_case_each(norm_case);
+  ops_case_each(wide_norm_case);
+}
+
+static void mix_shape(struct ops_case *c, int64_t N, int64_t D, bool in_place)
+{
+  const int64_t n = N * D;
+  double *x = ops_case_values(c, n, 1), *p = ops_case_values(c, n, 1), b[2] = {0.8, -0.3};
+  const void *x_act = ops_case_act(c, x, n), *p_act = ops_case_act(c, p, n);
+  const float *b_float = ops_case_float(c, b, 2);
+  void *mixed = ops_case_empty_act(c, n), *h = ops_case_empty_act(c, n);
+  double *exact = ops_case_zeros(c, n);
+  for (int64_t i = 0; i < n; i++) exact[i] = b[0] * x[i] + b[1] * p[i];
+  c->ops->mix_norm_forward(c->ops, mixed, h, x_act, p_act, b_float, N, D);
+  ops_case_check_act(c, "mixed", mixed, exact, n, 2);
+  const double *stored = ops_case_read(c, mixed, n);
+  reference_norm(exact, stored, N, D);
+  ops_case_check_act(c, "norm of mixed", h, exact, n, 4);
+
+  double *dmixed = ops_case_values(c, n, 1), *dh = ops_case_values(c, n, 1);
+  double *dp = ops_case_values(c, n, 1), *gradient = ops_case_zeros(c, n), db[2] = {1, -2};
+  void *dmixed_act = ops_case_act(c, dmixed, n), *dp_act = ops_case_act(c, dp, n);
+  const void *dh_act = ops_case_act(c, dh, n);
+  float *db_float = ops_case_float(c, db, 2);
+  void *dx_act = in_place ? dmixed_act : ops_case_empty_act(c, n);
+  reference_norm_backward(gradient, dh, stored, N, D);
+  for (int64_t i = 0; i < n; i++) {
+    gradient[i] += dmixed[i];
+    db[0] += gradient[i] * x[i];
+    db[1] += gradient[i] * p[i];
+    dp[i] += b[1] * gradient[i];
+    exact[i] = b[0] * gradient[i];
+  }
+  c->ops->mix_norm_backward(c->ops, dx_act, dp_act, db_float, dmixed_act, dh_act, mixed, x_act,
+                            p_act, b_float, N, D);
+  ops_case_check_act(c, "mix dx", dx_act, exact, n, 8);
+  ops_case_check_act(c, "mix dp", dp_act, dp, n, 8);
+  ops_case_check_float(c, "db", db_float, db, 2, 20 * sqrt((double)n));
+}
+
+static void mix_case(struct ops_case *c)
+{
+  mix_shape(c, 1, 7, true);
+  mix_shape(c, 65, 128, true);
+  mix_shape(c, 130, 72, false);
+}
+
+static void mixes_match(void **state)
+{
+  (void)state;
+  ops_case_each(mix_case);
+}
+
+/* ---- QKV prepare ---- */
+static void qkv_shape(struct ops_case *c, int64_t B, int64_t L, int64_t H, int64_t K, bool mix)
+{
+  const int64_t D = H * K, N = B * L, half = K / 2;
+  double *qkv = ops_case_values(c, N * 3 * D, 1), *vi = ops_case_values(c, N * D, 1);
+  double *cosine = ops_case_zeros(c, L * half), *sine = ops_case_zeros(c, L * half);
+  for (int64_t i = 0; i < L * half; i++) {
+    const double angle = (double)(i / half) * pow(10000, -2 * (double)(i % half) / (double)K);
+    cosine[i] = cos(angle);
+    sine[i] = sin(angle);
+  }
+  double a[2] = {0.6, 0.4};
+  const void *qkv_act = ops_case_act(c, qkv, N * 3 * D), *vi_act = ops_case_act(c, vi, N * D);
+  const float *cosine_float = ops_case_float(c, cosine, L * half);
+  const float *sine_float = ops_case_float(c, sine, L * half), *a_float = ops_case_float(c, a, 2);
+  const struct reference_qkv in = {qkv, mix ? vi : NULL, {a[0], a[1]}, cosine, sine, B, L, H, K};
+  void *out = ops_case_empty_act(c, N * 3 * D);
+  double *exact = ops_case_zeros(c, N * 3 * D);
+  reference_qkv_prepare(exact, &in);
+  c->ops->qkv_prepare_forward(c->ops, out, qkv_act, mix ? vi_act : NULL, a_float, cosine_float,
+                              sine_float, B, L, H, K);
+  ops_case_check_act(c, "qkv", out, exact, N * 3 * D, 4);
+
+  double *dqkv = ops_case_values(c, N * 3 * D, 1), *dvi = ops_case_zeros(c, N * D), da[2];
+  void *dqkv_act = ops_case_act(c, dqkv, N * 3 * D), *dvi_act = ops_case_empty_act(c, N * D);
+  float da_float[2] = {0, 0};
+  reference_qkv_prepare_backward(exact, dvi, da, dqkv, &in);
+  c->ops->qkv_prepare_backward(c->ops, dqkv_act, mix ? dvi_act : NULL, da_float, dqkv_act, qkv_act,
+                               mix ? vi_act : NULL, a_float, cosine_float, sine_float, B, L, H, K);
+  ops_case_check_act(c, "dqkv", dqkv_act, exact, N * 3 * D, 8);
+  if (!mix) return;
+  ops_case_check_act(c, "dvi", dvi_act, dvi, N * D, 1);
+  ops_case_check_float(c, "da", da_float, da, 2, 10 * sqrt((double)(N * D)));
+}
+
+static void qkv_case(struct ops_case *c)
+{
+  qkv_shape(c, 1, 1, 1, 16, true);
+  qkv_shape(c, 2, 50, 3, 24, true);
+  qkv_shape(c, 1, 37, 2, 64, false);
+  qkv_shape(c, 3, 32, 1, 128, true);
+}
+
+static void qkv_matches(void **state)
+{
+  (void)state;
+  ops_case_each(qkv_case);
+}
+
+/* ---- token tables ---- */
+static void table_shape(struct ops_case *c, int64_t N, int64_t D, int32_t V, int level)
+{
+  double *table = ops_case_values(c, V * D, 1), *dout = ops_case_values(c, N * D, 1);
+  double *before = ops_case_values(c, V * D, 1), *exact = ops_case_zeros(c, (N + V) * D);
+  const int32_t *tokens = ops_case_integers(c, N << level, V);
+  const float *table_float = ops_case_float(c, table, V * D);
+  void *out = ops_case_empty_act(c, N * D);
+  reference_token_mean(exact, table, tokens, N, D, level);
+  c->ops->token_mean_forward(c->ops, out, table_float, tokens, N, D, V, level);
+  ops_case_check_act(c, "token mean", out, exact, N * D, 4);
+
+  const void *dout_act = ops_case_act(c, dout, N * D);
+  float *dtable = ops_case_float(c, before, V * D);
+  reference_token_mean_backward(exact, dout, tokens, N, D, V, level);
+  for (int64_t i = 0; i < V * D; i++) exact[i] += before[i];
+  c->ops->token_mean_backward(c->ops, dtable, dout_act, tokens, N, D, V, level);
+  ops_case_check_float(c, "dtable", dtable, exact, V * D, 16);
+}
+
+static void table_case(struct ops_case *c)
+{
+  table_shape(c, 1, 8, 33, 0);
+  table_shape(c, 500, 72, 33, 0);
+  table_shape(c, 129, 130, 33, 1);
+  table_shape(c, 40, 64, 260, 3);
+  table_shape(c, 7, 24, 33, 7);
+}
+
+static void tables_match(void **state)
+{
+  (void)state;
+  ops_case_each(table_case);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(activations_match),
+      cmocka_unit_test(conversions_round_once),
+      cmocka_unit_test(special_values_pass),
+      cmocka_unit_test(skips_match),
+      cmocka_unit_test(rows_are_gathered_and_scattered),
+      cmocka_unit_test(norms_match),
+      cmocka_unit_test(mixes_match),
+      cmocka_unit_test(qkv_matches),
+      cmocka_unit_test(tables_match),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

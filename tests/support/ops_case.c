@@ -1,0 +1,191 @@
+/* See ops_case.h. */
+#include "tests/support/ops_case.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/hash.h"
+#include "common/base/philox.h"
+#include "common/config/config.h"
+#include "tests/support/cmocka_all.h"
+
+static const char *const isas[] = {"portable", "avx2", "avx512"};
+
+static void *keep(struct ops_case *c, size_t bytes)
+{
+  assert_true(c->buffer_count < (int)(sizeof c->buffers / sizeof *c->buffers));
+  void *buffer = calloc(1, bytes + 64);
+  assert_non_null(buffer);
+  c->buffers[c->buffer_count++] = buffer;
+  return buffer;
+}
+
+static uint64_t run_once(void (*test)(struct ops_case *c), struct plm_ops *ops)
+{
+  struct ops_case c = {.ops = ops, .seed = 42};
+  test(&c);
+  struct plm_error error = {0};
+  assert_int_equal(ops->synchronize(ops, &error), PLM_OK);
+  for (int i = 0; i < c.buffer_count; i++) free(c.buffers[i]);
+  return c.digest;
+}
+
+static void run_on(void (*test)(struct ops_case *c), const char *isa, int precision)
+{
+  static const uint32_t counts[] = {1, 3}; /* three share nothing evenly */
+  uint64_t first = 0;
+  for (int i = 0; i < 2; i++) {
+    struct plm_ops *ops;
+    struct plm_error error = {0};
+    const plm_status status = plm_ops_cpu_open(precision, counts[i], isa, &ops, &error);
+    if (status == PLM_UNSUPPORTED) return;
+    assert_int_equal(status, PLM_OK);
+    assert_string_equal(ops->isa, isa);
+    const uint64_t once = run_once(test, ops), again = run_once(test, ops);
+    if (i == 0) first = once;
+    assert_int_equal(once, first);
+    assert_int_equal(again, first);
+    ops->close(ops);
+  }
+}
+
+void ops_case_each(void (*test)(struct ops_case *c))
+{
+  for (size_t i = 0; i < sizeof isas / sizeof *isas; i++) {
+    run_on(test, isas[i], PLM_PRECISION_FP32);
+    run_on(test, isas[i], PLM_PRECISION_BF16);
+  }
+}
+
+static double normal(struct ops_case *c)
+{
+  const struct plm_philox_words words = plm_philox(c->seed, 0, c->drawn++, 99);
+  const double u = (plm_philox_unit(words.w[0]) * 0x1p24 + 0.5) * 0x1p-24;
+  return sqrt(-2 * log(u)) * cos(2 * acos(-1) * plm_philox_unit(words.w[1]));
+}
+
+double *ops_case_values(struct ops_case *c, int64_t n, double deviation)
+{
+  double *values = keep(c, (size_t)n * sizeof *values);
+  for (int64_t i = 0; i < n; i++) values[i] = deviation * normal(c);
+  return values;
+}
+
+int32_t *ops_case_integers(struct ops_case *c, int64_t n, int32_t limit)
+{
+  int32_t *values = keep(c, (size_t)n * sizeof *values);
+  for (int64_t i = 0; i < n; i++)
+    values[i] = (int32_t)(plm_philox_unit(plm_philox(c->seed, 1, c->drawn++, 99).w[0]) * limit);
+  return values;
+}
+
+double *ops_case_zeros(struct ops_case *c, int64_t n)
+{
+  return keep(c, (size_t)n * sizeof(double));
+}
+
+static uint16_t to_half(double value)
+{
+  const float single = (float)value;
+  uint32_t bits;
+  memcpy(&bits, &single, sizeof bits);
+  bits += 0x7fff + ((bits >> 16) & 1);
+  return (uint16_t)(bits >> 16);
+}
+
+static double from_half(uint16_t half)
+{
+  const uint32_t bits = (uint32_t)half << 16;
+  float single;
+  memcpy(&single, &bits, sizeof single);
+  return (double)single;
+}
+
+float *ops_case_float(struct ops_case *c, double *values, int64_t n)
+{
+  float *out = keep(c, (size_t)n * sizeof *out);
+  for (int64_t i = 0; i < n; i++) {
+    out[i] = (float)values[i];
+    values[i] = (double)out[i];
+  }
+  return out;
+}
+
+void *ops_case_act(struct ops_case *c, double *values, int64_t n)
+{
+  if (c->ops->act_bytes == 4) return ops_case_float(c, values, n);
+  uint16_t *out = keep(c, (size_t)n * sizeof *out);
+  for (int64_t i = 0; i < n; i++) {
+    out[i] = to_half(values[i]);
+    values[i] = from_half(out[i]);
+  }
+  return out;
+}
+
+void *ops_case_empty_act(struct ops_case *c, int64_t n)
+{
+  void *out = keep(c, (size_t)n * c->ops->act_bytes);
+  memset(out, 0xff, (size_t)n * c->ops->act_bytes); /* a NaN in either precision */
+  return out;
+}
+
+float *ops_case_empty_float(struct ops_case *c, int64_t n)
+{
+  float *out = keep(c, (size_t)n * sizeof *out);
+  memset(out, 0xff, (size_t)n * sizeof *out);
+  return out;
+}
+
+double *ops_case_read(struct ops_case *c, const void *values, int64_t n)
+{
+  double *out = keep(c, (size_t)n * sizeof *out);
+  for (int64_t i = 0; i < n; i++)
+    out[i] = c->ops->act_bytes == 4 ? (double)((const float *)values)[i]
+                                    : from_half(((const uint16_t *)values)[i]);
+  return out;
+}
+
+/* half an ulp, relative, of the stored precision: an element may be twice as far off */
+static void compare(struct ops_case *c, const char *what, const double *got, const double *exact,
+                    int64_t n, double rounding, double slack)
+{
+  double largest = 0;
+  for (int64_t i = 0; i < n; i++)
+    if (fabs(exact[i]) > largest) largest = fabs(exact[i]);
+  for (int64_t i = 0; i < n; i++) {
+    const double allowed = 2 * rounding * fabs(exact[i]) + slack * 0x1p-24 * largest;
+    if (fabs(got[i] - exact[i]) <= allowed) continue;
+    fail_msg("%s, %s, %zu bytes, %u threads: element %lld of %lld is %.9g, not %.9g (+-%.3g)", what,
+             c->ops->isa, c->ops->act_bytes, c->ops->threads, (long long)i, (long long)n, got[i],
+             exact[i], allowed);
+  }
+}
+
+static void digest(struct ops_case *c, const void *bytes, size_t size)
+{
+  c->digest = c->digest * 31 + plm_hash64_bytes(bytes, size);
+}
+
+void ops_case_check_act(struct ops_case *c, const char *what, const void *got, const double *exact,
+                        int64_t n, double slack)
+{
+  double *read = ops_case_read(c, got, n);
+  compare(c, what, read, exact, n, c->ops->act_bytes == 4 ? 0x1p-24 : 0x1p-9, slack);
+  digest(c, got, (size_t)n * c->ops->act_bytes);
+}
+
+void ops_case_check_loose(struct ops_case *c, const char *what, const float *got,
+                          const double *exact, int64_t n, double slack)
+{
+  double *read = keep(c, (size_t)n * sizeof *read);
+  for (int64_t i = 0; i < n; i++) read[i] = (double)got[i];
+  compare(c, what, read, exact, n, 0x1p-24, slack);
+}
+
+void ops_case_check_float(struct ops_case *c, const char *what, const float *got,
+                          const double *exact, int64_t n, double slack)
+{
+  ops_case_check_loose(c, what, got, exact, n, slack);
+  digest(c, got, (size_t)n * sizeof *got);
+}

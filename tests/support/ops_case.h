@@ -1,0 +1,46 @@
+/* What the operators' tests share: every CPU backend this machine can open, seeded operands kept
+ * both as the backend reads them and as doubles, comparisons that know the precision, and a digest
+ * of all results, which must be the same in a second run and with any number of threads. */
+#ifndef PLM_TESTS_SUPPORT_OPS_CASE_H
+#define PLM_TESTS_SUPPORT_OPS_CASE_H
+
+#include <stdint.h>
+
+#include "common/ops/ops.h"
+
+struct ops_case {
+  struct plm_ops *ops;
+  uint64_t seed, drawn;
+  uint64_t digest;
+  void *buffers[512]; /* released when the case ends */
+  int buffer_count;
+};
+
+/* Runs test on each instruction set and precision, with one and with three threads, each twice. */
+void ops_case_each(void (*test)(struct ops_case *c));
+
+/* n seeded values, normal with this deviation; the case owns them. */
+double *ops_case_values(struct ops_case *c, int64_t n, double deviation);
+int32_t *ops_case_integers(struct ops_case *c, int64_t n, int32_t limit); /* [0, limit) */
+double *ops_case_zeros(struct ops_case *c, int64_t n);
+
+/* The values as activations, or floats; values become what was stored. */
+void *ops_case_act(struct ops_case *c, double *values, int64_t n);
+float *ops_case_float(struct ops_case *c, double *values, int64_t n);
+void *ops_case_empty_act(struct ops_case *c, int64_t n); /* full of NaN: must be written */
+float *ops_case_empty_float(struct ops_case *c, int64_t n);
+
+/* Reads activations back as doubles (the case owns them). */
+double *ops_case_read(struct ops_case *c, const void *values, int64_t n);
+
+/* got against exact, n elements. An element may be off by `ulps` roundings of the result's
+ * precision, plus slack (in roundings of float) of the largest magnitude that entered it. */
+void ops_case_check_act(struct ops_case *c, const char *what, const void *got, const double *exact,
+                        int64_t n, double slack);
+void ops_case_check_float(struct ops_case *c, const char *what, const float *got,
+                          const double *exact, int64_t n, double slack);
+/* The same without entering the digest: where the bits may depend on the number of threads. */
+void ops_case_check_loose(struct ops_case *c, const char *what, const float *got,
+                          const double *exact, int64_t n, double slack);
+
+#endif
