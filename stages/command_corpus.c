@@ -81,10 +81,12 @@ static plm_status summarise(const char *directory, bool json, struct plm_error *
     status = plm_corpus_summary_json(&description, error);
   else
     plm_corpus_summary_print(directory, &description);
-  for (int s = 0; s < PLM_SPLIT_COUNT; s++)
-    if (description.info.splits[s].documents < 256)
+  for (int s = 0; s < PLM_SPLIT_COUNT; s++) {
+    const uint64_t documents = description.info.splits[s].documents;
+    if (documents != 0 && documents < 256) /* none at all is a choice */
       plm_warning("split %s has only %llu documents", plm_split_name((enum plm_split)s),
-                  (unsigned long long)description.info.splits[s].documents);
+                  (unsigned long long)documents);
+  }
   plm_corpus_description_deinit(&description);
   return status;
 }

@@ -17,6 +17,7 @@ enum {
   BAD_RECORDS_SHOWN = 20,
   RECORDS_BETWEEN_LOOKS = 64, /* at the clock */
   FEW_DOCUMENTS = 256,
+  INPUT_LIMIT = 1 << 16, /* files: corpus.json names each */
 };
 
 struct ingest {
@@ -63,15 +64,26 @@ static plm_status check_inputs(struct ingest *ingest, struct plm_error *error)
   return PLM_OK;
 }
 
-static plm_status choose_split(struct ingest *ingest, const struct plm_sequence *sequence,
-                               struct plm_hash hash, enum plm_split *split)
+static enum plm_split choose_split(struct ingest *ingest, const struct plm_sequence *sequence,
+                                   struct plm_hash hash)
 {
   uint64_t chosen = hash.low;
   if (ingest->clusters != NULL &&
       !plm_cluster_table_find(ingest->clusters, sequence->name, sequence->name_size, &chosen))
     ingest->result->without_cluster++;
-  *split = plm_split_rule_choose(&ingest->options->splits, chosen);
-  return PLM_OK;
+  return plm_split_rule_choose(&ingest->options->splits, chosen);
+}
+
+static void say_too_long(struct ingest *ingest, const struct plm_sequence *sequence,
+                         const char *file)
+{
+  plm_progress_clear(&ingest->progress);
+  plm_warning("%s:%llu: \"%.*s\" has %llu residues, more than --max-residues %llu: skipped, as are "
+              "all such",
+              file, (unsigned long long)sequence->line,
+              (int)(sequence->name_size < 80 ? sequence->name_size : 80), sequence->name,
+              (unsigned long long)sequence->length,
+              (unsigned long long)ingest->options->max_residues);
 }
 
 /* A good record: dropped for its length or as a repeat, or added. */
@@ -79,19 +91,12 @@ static plm_status take_record(struct ingest *ingest, const struct plm_sequence *
                               struct plm_corpus_source *source, struct plm_error *error)
 {
   struct plm_ingest_result *result = ingest->result;
-  if (sequence->too_long || sequence->length < ingest->options->min_length) {
-    uint64_t *count = sequence->too_long ? &result->too_long : &result->too_short;
-    if (sequence->too_long && (*count)++ == 0) {
-      plm_progress_clear(&ingest->progress);
-      plm_warning("%s:%llu: \"%.*s\" has %llu residues, more than --max-residues %llu: skipped, as "
-                  "are all such",
-                  source->name, (unsigned long long)sequence->line,
-                  (int)(sequence->name_size < 80 ? sequence->name_size : 80), sequence->name,
-                  (unsigned long long)sequence->length,
-                  (unsigned long long)ingest->options->max_residues);
-    } else if (!sequence->too_long) {
-      (*count)++;
-    }
+  if (sequence->too_long) {
+    if (result->too_long++ == 0) say_too_long(ingest, sequence, source->name);
+    return PLM_OK;
+  }
+  if (sequence->length < ingest->options->min_length) {
+    result->too_short++;
     return PLM_OK;
   }
   const struct plm_hash hash = plm_hash_bytes(sequence->residues, sequence->size);
@@ -104,11 +109,9 @@ static plm_status take_record(struct ingest *ingest, const struct plm_sequence *
       return PLM_OK;
     }
   }
-  enum plm_split split;
-  PLM_TRY(choose_split(ingest, sequence, hash, &split));
   source->documents++;
-  return plm_corpus_writer_add(ingest->writer, split, sequence->name, sequence->name_size,
-                               sequence->residues, sequence->size, error);
+  return plm_corpus_writer_add(ingest->writer, choose_split(ingest, sequence, hash), sequence->name,
+                               sequence->name_size, sequence->residues, sequence->size, error);
 }
 
 static plm_status bad_record(struct ingest *ingest, struct plm_error *error)
@@ -214,6 +217,11 @@ static void warn(const struct ingest *ingest)
 static plm_status prepare(struct ingest *ingest, struct plm_error *error)
 {
   const struct plm_ingest_options *options = ingest->options;
+  if (options->input_count > INPUT_LIMIT) {
+    plm_error_set(error, PLM_LIMIT, "%zu files are more than %d", options->input_count,
+                  INPUT_LIMIT);
+    return plm_error_hint(error, "join them: cat FILES | plm-pipeline ingest - --corpus DIR");
+  }
   ingest->sources = calloc(options->input_count, sizeof *ingest->sources);
   if (ingest->sources == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   for (size_t i = 0; i < options->input_count; i++)
@@ -264,7 +272,10 @@ plm_status plm_ingest(const struct plm_ingest_options *options, struct plm_inges
   struct ingest ingest = {.options = options, .result = result};
   const uint64_t start_ns = plm_clock_ns();
   const double start_cpu = cpu_seconds();
-  const plm_status status = run(&ingest, error);
+  plm_status status = run(&ingest, error);
+  /* whatever a signal interrupted: the signal is the reason */
+  if (status != PLM_OK && options->stop != NULL && *options->stop != 0)
+    status = plm_ingest_stopped(options->stop, error);
   plm_progress_clear(&ingest.progress);
   plm_corpus_writer_close(ingest.writer);
   plm_cluster_table_close(ingest.clusters);

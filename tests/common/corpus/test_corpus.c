@@ -3,6 +3,7 @@
 #include "tests/support/cmocka_all.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -146,6 +147,65 @@ static void more_lengths_than_a_block(void **state)
   write_example(directory, &example, 2);
   assert_int_equal(read_all(directory, &example, &wrong, &error), PLM_OK);
   assert_int_equal(wrong, 0);
+  plm_path_remove(directory, NULL);
+}
+
+struct reading_thread {
+  pthread_t thread;
+  struct plm_corpus *corpus;
+  const struct example *example;
+  uint64_t first; /* each begins elsewhere */
+  int wrong;
+};
+
+static void *read_with_own_cursor(void *argument)
+{
+  struct reading_thread *reading = argument;
+  const uint64_t documents = reading->example->documents[PLM_SPLIT_TRAIN];
+  struct plm_corpus_cursor *cursor;
+  if (plm_corpus_cursor_open(reading->corpus, &cursor, NULL) != PLM_OK) {
+    reading->wrong = -1;
+    return NULL;
+  }
+  for (uint64_t i = 0; i < documents; i++) {
+    const uint64_t d = (reading->first + i) % documents;
+    uint8_t expected[LONGEST];
+    char expected_name[64];
+    const uint8_t *residues;
+    const char *name;
+    size_t size;
+    const size_t expected_size = make_document(reading->example, 0, d, expected, expected_name);
+    plm_corpus_prefetch(reading->corpus, PLM_SPLIT_TRAIN, d / PLM_GROUP_DOCUMENTS, 1);
+    if (plm_corpus_document(cursor, PLM_SPLIT_TRAIN, d, &residues, &size, NULL) != PLM_OK ||
+        plm_corpus_name(cursor, PLM_SPLIT_TRAIN, d, &name, NULL) != PLM_OK ||
+        size != expected_size || memcmp(residues, expected, size) != 0 ||
+        strcmp(name, expected_name) != 0)
+      reading->wrong++;
+  }
+  plm_corpus_cursor_close(cursor);
+  return NULL;
+}
+
+static void threads_read_one_corpus(void **state)
+{
+  (void)state;
+  enum { THREADS = 4 };
+  const struct example example = {{1500, 0, 0}, 60};
+  const char *directory = scratch_path("shared");
+  struct reading_thread threads[THREADS];
+  struct plm_corpus *corpus;
+  write_example(directory, &example, 2);
+  assert_int_equal(plm_corpus_open(directory, NULL, &corpus, NULL), PLM_OK);
+  for (uint64_t t = 0; t < THREADS; t++) {
+    threads[t] = (struct reading_thread){.corpus = corpus, .example = &example, .first = 400 * t};
+    assert_int_equal(pthread_create(&threads[t].thread, NULL, read_with_own_cursor, &threads[t]),
+                     0);
+  }
+  for (int t = 0; t < THREADS; t++) {
+    pthread_join(threads[t].thread, NULL);
+    assert_int_equal(threads[t].wrong, 0);
+  }
+  plm_corpus_close(corpus);
   plm_path_remove(directory, NULL);
 }
 
@@ -386,6 +446,7 @@ int main(void)
       cmocka_unit_test(documents_come_back),
       cmocka_unit_test(threads_do_not_change_a_byte),
       cmocka_unit_test(more_lengths_than_a_block),
+      cmocka_unit_test(threads_read_one_corpus),
       cmocka_unit_test(what_is_not_there_is_an_error),
       cmocka_unit_test(verify_finds_every_flip),
       cmocka_unit_test(a_reader_never_gives_wrong_documents),
