@@ -73,6 +73,16 @@ static plm_status make_room(struct held_group *held, size_t size, struct plm_err
   return PLM_OK;
 }
 
+/* Lets go of the pages of a record that was read: they stay in the page cache, but a process that
+ * reads a whole corpus does not end up with all of it resident. */
+static void let_go(const MDB_val *value)
+{
+  const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+  const uintptr_t begin = ((uintptr_t)value->mv_data + page - 1) & ~(page - 1);
+  const uintptr_t end = ((uintptr_t)value->mv_data + value->mv_size) & ~(page - 1);
+  if (begin < end) (void)madvise((void *)begin, end - begin, MADV_DONTNEED);
+}
+
 /* Decompresses a record into held: its check first, so that neither a flipped bit nor another
  * record under this key gets to the decompressor; then content size at most limit. Called under
  * the guard. */
@@ -100,6 +110,7 @@ static plm_status decompress(struct plm_corpus_cursor *cursor, enum plm_record_k
     held->size = ZSTD_decompressDCtx(cursor->context, held->bytes, held->capacity, value.mv_data,
                                      value.mv_size);
     if (ZSTD_isError(held->size)) damage = ZSTD_getErrorName(held->size);
+    let_go(&value); /* its check was right: these are pages of the map */
   }
   if (damage != NULL)
     return plm_corpus_record_error(corpus, held->split, kind, held->group, damage, error);
