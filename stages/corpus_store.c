@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <lmdb.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,11 +13,13 @@
 #include <unistd.h>
 
 #include "common/base/file.h"
+#include "stages/corpus_writer.h"
 
 /* A transaction keeps its dirty pages in memory until it commits. */
 static const size_t transaction_bytes = 32 << 20;
 static const size_t map_slack_bytes = 16 << 20;
 static const size_t map_start_bytes = 256 << 20;
+enum { PIPE_BYTES = 1 << 20 };
 
 struct plm_corpus_store {
   char path[PLM_PATH_SIZE];
@@ -169,19 +173,77 @@ plm_status plm_corpus_store_hash(struct plm_corpus_store *store, enum plm_record
   return code == 0 ? PLM_OK : store_error(store, code, "read", error);
 }
 
+struct compaction {
+  struct plm_corpus_store *store;
+  int pipe_in, code;
+};
+
+/* LMDB writes its compacted copy into the pipe. Closing it tells the other end. */
+static void *copy_into_pipe(void *argument)
+{
+  struct compaction *compaction = argument;
+  sigset_t pipe_signal;
+  sigemptyset(&pipe_signal);
+  sigaddset(&pipe_signal, SIGPIPE); /* an error code will do */
+  pthread_sigmask(SIG_BLOCK, &pipe_signal, NULL);
+  compaction->code =
+      mdb_env_copyfd2(compaction->store->environment, compaction->pipe_in, MDB_CP_COMPACT);
+  close(compaction->pipe_in);
+  return NULL;
+}
+
+/* From the pipe into the file, until LMDB closes its end or a signal stops it. */
+static plm_status drain_pipe(int pipe_out, int file, const char *path, const volatile int *stop,
+                             struct plm_error *error)
+{
+  plm_status status = PLM_OK;
+  char *buffer = malloc(PIPE_BYTES);
+  if (buffer == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  while (status == PLM_OK) {
+    const ssize_t got = read(pipe_out, buffer, PIPE_BYTES);
+    if (got == 0) break;
+    if (got < 0 && errno != EINTR) status = plm_error_errno(error, "cannot read a pipe");
+    if (got > 0) status = plm_file_write_all(file, buffer, (size_t)got, path, error);
+    if (status == PLM_OK) status = plm_ingest_stopped(stop, error);
+  }
+  free(buffer);
+  return status;
+}
+
+/* Through a pipe, because a copy straight into the file could not be stopped. */
+static plm_status copy_compacted(struct plm_corpus_store *store, int file, const char *path,
+                                 const volatile int *stop, struct plm_error *error)
+{
+  int ends[2];
+  pthread_t thread;
+  if (pipe2(ends, O_CLOEXEC) != 0) return plm_error_errno(error, "cannot make a pipe");
+  (void)fcntl(ends[0], F_SETPIPE_SZ, PIPE_BYTES); /* fewer turns; smaller works, too */
+  struct compaction compaction = {.store = store, .pipe_in = ends[1]};
+  if (pthread_create(&thread, NULL, copy_into_pipe, &compaction) != 0) {
+    close(ends[0]);
+    close(ends[1]);
+    return plm_error_set(error, PLM_FAILURE, "cannot start a thread");
+  }
+  const plm_status status = drain_pipe(ends[0], file, path, stop, error);
+  close(ends[0]); /* if that was early, LMDB's write ends with EPIPE */
+  pthread_join(thread, NULL);
+  if (status != PLM_OK) return status;
+  return compaction.code == 0 ? PLM_OK : store_error(store, compaction.code, "compact", error);
+}
+
 plm_status plm_corpus_store_compact(struct plm_corpus_store *store, const char *path,
-                                    struct plm_error *error)
+                                    const volatile int *stop, struct plm_error *error)
 {
   PLM_TRY(commit(store, error));
-  const int descriptor = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (descriptor < 0) return plm_error_errno(error, "cannot create %s", path);
-  plm_status status = PLM_OK;
-  const int code = mdb_env_copyfd2(store->environment, descriptor, MDB_CP_COMPACT);
-  if (code != 0) status = store_error(store, code, "compact", error);
-  if (status == PLM_OK && fsync(descriptor) != 0)
+  const int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (file < 0) return plm_error_errno(error, "cannot create %s", path);
+  plm_status status = copy_compacted(store, file, path, stop, error);
+  if (status == PLM_OK && fsync(file) != 0)
     status = plm_error_errno(error, "cannot fsync %s", path);
-  if (close(descriptor) != 0 && status == PLM_OK)
+  if (close(file) != 0 && status == PLM_OK)
     status = plm_error_errno(error, "cannot close %s", path);
+  if (status == PLM_NO_SPACE)
+    plm_error_hint(error, "ingest needs twice the finished corpus while it writes");
   return status;
 }
 

@@ -331,7 +331,7 @@ static plm_status copy_sources(struct plm_corpus_writer *writer,
 
 /* The `meta` record, then data.mdb; the environment under construction goes. */
 static plm_status compact(struct plm_corpus_writer *writer, const char *data,
-                          struct plm_error *error)
+                          const volatile int *stop, struct plm_error *error)
 {
   struct plm_corpus_files *files = &writer->description.files;
   struct plm_text text = {0};
@@ -344,7 +344,7 @@ static plm_status compact(struct plm_corpus_writer *writer, const char *data,
   PLM_TRY(status);
   PLM_TRY(plm_corpus_store_hash(writer->store, PLM_RECORD_LENGTHS, &files->lengths, error));
   PLM_TRY(plm_corpus_store_hash(writer->store, PLM_RECORD_CHECKS, &files->checks, error));
-  PLM_TRY(plm_corpus_store_compact(writer->store, data, error));
+  PLM_TRY(plm_corpus_store_compact(writer->store, data, stop, error));
   plm_corpus_store_close(writer->store);
   writer->store = NULL;
   PLM_TRY(plm_path_join(build, writer->temporary, "build", error));
@@ -404,7 +404,7 @@ plm_status plm_corpus_writer_finish(struct plm_corpus_writer *writer,
   PLM_TRY(copy_sources(writer, sources, source_count, error));
   PLM_TRY(flush_all(writer, error));
   PLM_TRY(plm_ingest_stopped(stop, error));
-  PLM_TRY(compact(writer, data, error));
+  PLM_TRY(compact(writer, data, stop, error));
   PLM_TRY(plm_ingest_stopped(stop, error));
   PLM_TRY(describe(writer, data, error));
   PLM_TRY(plm_ingest_stopped(stop, error));
