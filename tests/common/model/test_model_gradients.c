@@ -30,7 +30,7 @@ static void subject_open(struct subject *s, const struct plm_model_config *confi
   case_documents_draw(&documents, config->max_length < 32 ? few : several, config->vocab_size, 11);
   case_batch_place(&s->placed, &documents, config->max_length, alignment, false);
   const struct plm_model_options options = {.max_chunks = s->placed.batch.chunks, .training = true};
-  model_case_open(&s->model, config, &options, PLM_PRECISION_FP32, 17);
+  model_case_open(&s->model, config, &options, PLM_PRECISION_FP32, 22);
 }
 
 static void subject_close(struct subject *s)

@@ -30,7 +30,7 @@ static struct outcome run(const struct plm_model_config *config,
   struct outcome outcome;
   case_batch_place(&placed, documents, config->max_length, alignment, separate);
   const struct plm_model_options options = {.max_chunks = placed.batch.chunks, .training = true};
-  model_case_open(&c, config, &options, PLM_PRECISION_FP32, 23);
+  model_case_open(&c, config, &options, PLM_PRECISION_FP32, 27);
   outcome.gradients = model_case_gradients_of(&c, &placed, &outcome.loss);
   outcome.chunks = placed.batch.chunks;
   model_case_close(&c);
