@@ -2,17 +2,20 @@
  *
  * A corpus is a folder: `data.mdb` (one LMDB environment) and `corpus.json`. For each split there
  * are named databases `SPLIT.groups`, `SPLIT.lengths`, `SPLIT.names`; `meta` is one for all.
- *   groups   uint64 big-endian group index -> one zstd frame (content size and checksum on,
- *            level 3) of the residues of 256 documents, one after another
+ *   groups   uint64 big-endian group index -> one zstd frame (content size and checksum on) of the
+ *            residues of 256 documents, one after another
  *   lengths  uint64 big-endian block index -> uint32 little-endian lengths in residues, 65,536 a
  *            block; all that planning needs
  *   names    as groups; identifiers joined by '\n'
+ *   checks   uint64 big-endian block index -> for each of 8,192 groups XXH3-64 of its frame in
+ *            `groups` and of that in `names`: another record under a key is found, too
  *   meta     format version, counts, alphabet, histogram, composition, sources, fingerprint
  * A document's number is its place in its split, from 0, in the order of ingest. Residues are
  * stored as upper-case letters (esm) or bytes as they are (byte).
  *
  * The fingerprint (XXH3-128) covers, split by split in the order train, valid, test: group size
- * and each document's length and residues; not names, not compressed bytes.
+ * and each document's length and residues; not names, not compressed bytes. corpus_format.h has
+ * its bytes and those of corpus.json.
  *
  * Threads: one handle may be read by many threads at once; each uses its own plm_corpus_cursor.
  * An environment is opened once in a process and never used across fork.
@@ -66,7 +69,8 @@ struct plm_corpus_options {
 };
 
 /* Checks corpus.json, file sizes, first and last MiB before opening, the hash of `lengths` after.
- * Installs the SIGBUS handler that ends the process with "corpus file changed or unreadable". */
+ * Installs the handler that ends the process with
+ * "corpus file changed or unreadable: PATH" when the file changes under the map. */
 plm_status plm_corpus_open(const char *directory, const struct plm_corpus_options *options,
                            struct plm_corpus **corpus, struct plm_error *error);
 void plm_corpus_close(struct plm_corpus *corpus);

@@ -4,8 +4,8 @@
 #
 #   tests/support/run.sh [PATTERN...]    patterns are grep -E expressions on the tests' names
 #
-# A test program is build/tests/**/test_* or fuzz_*; a script is tests/**/test_*.sh. Exit 77 means skipped
-# (the last line of its output says why). The environment names PLM_BUILD (build folder), PLM_BIN
+# A test program is build/tests/**/test_* or fuzz_*; a script is tests/**/test_*.sh. Exit 77 means
+# skipped (the last line of its output says why). The environment names PLM_BUILD (build folder), PLM_BIN
 # (programs), PLM_ROOT (source tree) and PLM_TMP (the test's own folder).
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1

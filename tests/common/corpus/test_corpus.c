@@ -248,6 +248,15 @@ static void flip(const char *path, uint64_t bit)
   close(descriptor);
 }
 
+/* Hundreds of times: no fsync. */
+static void write_file(const char *path, const void *bytes, size_t size)
+{
+  FILE *file = fopen(path, "w");
+  assert_non_null(file);
+  assert_int_equal(fwrite(bytes, 1, size, file), size);
+  assert_int_equal(fclose(file), 0);
+}
+
 /* verify finds a flip of any bit, and any truncation, of either file */
 static void verify_finds_every_flip(void **state)
 {
@@ -275,7 +284,7 @@ static void verify_finds_every_flip(void **state)
     for (size_t cut = 0; cut < size; cut += 1 + size / 97) {
       assert_int_equal(truncate(path, (off_t)cut), 0);
       assert_int_not_equal(plm_corpus_verify(directory, NULL, NULL, NULL), PLM_OK);
-      assert_int_equal(plm_file_write(path, bytes, size, 0644, NULL), PLM_OK);
+      write_file(path, bytes, size);
     }
     free(bytes);
   }
@@ -296,10 +305,7 @@ static void forge_description(const char *directory, const struct plm_corpus_des
   close(descriptor);
   plm_corpus_description_print(&forged, true, &text);
   plm_path_join(path, directory, PLM_CORPUS_DESCRIPTION, NULL);
-  FILE *file = fopen(path, "w"); /* hundreds of times: no fsync */
-  assert_non_null(file);
-  assert_int_equal(fwrite(text.data, 1, text.length, file), text.length);
-  assert_int_equal(fclose(file), 0);
+  write_file(path, text.data, text.length);
   plm_text_deinit(&text);
 }
 
