@@ -15,7 +15,7 @@
 
 enum {
   PLM_ATTENTION_TILE_QUERIES = 64, /* queries at a time */
-  PLM_ATTENTION_TILE_KEYS = 64     /* keys at a time */
+  PLM_ATTENTION_TILE_KEYS = 48     /* keys at a time */
 };
 
 /* Positions of a chunk: queries [query_begin, query_end) see keys in [key_begin, key_end) alone,

@@ -5,8 +5,10 @@
  * of the softmax run down columns and need no shuffle, and every product is a row-times-broadcast
  * one (attention_product.h). Only a tile of Q (and of dO) is transposed.
  *
- * Scores are kept in units of log 2: exp(s - max) is 2^(s' - max') with one multiplication folded
- * into Q. Everything is packed as float first; bf16 is widened there, once.
+ * Scores are the raw products (or log2 e times the capped ones); the factor that makes them powers
+ * of two, exp(x) = 2^(x log2 e), is a fused multiplication of the exponent. K, V and the rows of Q
+ * and dO are packed as float; bf16 is widened there, once. Where the processor multiplies bf16
+ * pairs, S and dP are products of the activations as they are: exact, summed in fp32.
  */
 #include "kernels/cpu/attention_tile.h"
 
