@@ -69,6 +69,7 @@ size_t plm_attention_scratch_floats(int32_t length, int32_t K)
   return 2 * (size_t)K * tile                                    /* Q, dO transposed */
          + 3 * tile * width                                      /* Q, dO, result */
          + 3 * (size_t)PLM_ATTENTION_TILE_KEYS * tile + 4 * tile /* scores; statistics */
+         + (size_t)length * (size_t)K + 16                       /* K, V in pairs; alignment */
          + 4 * (size_t)length * width;                           /* K, V, dK, dV */
 }
 
@@ -191,6 +192,7 @@ static void run_call(struct call *call)
 {
   const struct plm_attention_shape *shape = call->shape;
   struct plm_attention *a = call->attention;
+  PLM_ASSERT(shape->scale > 0 && shape->row_stride % 2 == 0);
   PLM_ASSERT(shape->K >= 16 && shape->K <= 128 && shape->K % 8 == 0);
   PLM_ASSERT(call->mask->B == shape->B && call->mask->L == shape->L);
   call->out_stride = (int64_t)shape->H * shape->K;

@@ -29,7 +29,12 @@ static const struct plm_attention_kernels *const KERNELS[PLM_ISA_COUNT] = {
 plm_status plm_cpu_attention_register(struct plm_cpu *cpu, struct plm_error *error)
 {
   struct plm_attention *attention;
-  PLM_TRY(plm_attention_open(KERNELS[cpu->isa], cpu->pool, cpu->bf16, &attention, error));
+  const struct plm_attention_kernels *kernels = KERNELS[cpu->isa];
+#if defined(__x86_64__)
+  if (cpu->isa == PLM_ISA_AVX512 && __builtin_cpu_supports("avx512bf16"))
+    kernels = &plm_attention_kernels_avx512_bf16;
+#endif
+  PLM_TRY(plm_attention_open(kernels, cpu->pool, cpu->bf16, &attention, error));
   cpu->attention = attention;
   cpu->ops.attention_forward = attention_forward;
   cpu->ops.attention_backward = attention_backward;

@@ -179,9 +179,11 @@ int main(int argc, char **argv)
   if (argc <= 2) {
     if (__builtin_cpu_supports("avx2")) isa = "avx2";
     if (__builtin_cpu_supports("avx512vl")) isa = "avx512";
+    if (__builtin_cpu_supports("avx512bf16")) isa = "avx512_bf16";
   }
   if (strcmp(isa, "avx2") == 0) kernels = &plm_attention_kernels_avx2;
   if (strcmp(isa, "avx512") == 0) kernels = &plm_attention_kernels_avx512;
+  if (strcmp(isa, "avx512_bf16") == 0) kernels = &plm_attention_kernels_avx512_bf16;
 #endif
   struct plm_pool *pool;
   if (threads == 0 || plm_pool_open(threads, &pool, NULL) != PLM_OK) return 2;

@@ -21,7 +21,7 @@ struct choice {
   const struct plm_attention_kernels *kernels;
 };
 
-static size_t instruction_sets(struct choice sets[3])
+static size_t instruction_sets(struct choice sets[4])
 {
   size_t n = 0;
   sets[n++] = (struct choice){"portable", &plm_attention_kernels_portable};
@@ -31,6 +31,8 @@ static size_t instruction_sets(struct choice sets[3])
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
     sets[n++] = (struct choice){"avx512", &plm_attention_kernels_avx512};
+  if (__builtin_cpu_supports("avx512bf16"))
+    sets[n++] = (struct choice){"avx512_bf16", &plm_attention_kernels_avx512_bf16};
 #endif
   return n;
 }
@@ -253,7 +255,7 @@ static void compare(const struct problem *p)
 static void check(const struct plm_batch *batch, unsigned kinds, uint32_t window, uint32_t block,
                   int32_t heads, int32_t K, float cap, bool is_bf16)
 {
-  struct choice sets[3];
+  struct choice sets[4];
   const size_t count = instruction_sets(sets);
   struct problem p;
   problem_init(&p, batch, kinds, window, block, heads, K, cap, is_bf16);
@@ -359,7 +361,7 @@ static void the_soft_cap_and_its_gradient(void **state)
 static void padding_is_exactly_zero(void **state)
 {
   (void)state;
-  struct choice sets[3];
+  struct choice sets[4];
   const size_t count = instruction_sets(sets);
   struct problem p;
   mixed_batch();
@@ -382,7 +384,7 @@ static void padding_is_exactly_zero(void **state)
 static void padding_is_never_read(void **state)
 {
   (void)state;
-  struct choice sets[3];
+  struct choice sets[4];
   const size_t count = instruction_sets(sets);
   struct problem p;
   mixed_batch();
@@ -402,7 +404,7 @@ static void padding_is_never_read(void **state)
 static void large_scores_do_not_overflow(void **state)
 {
   (void)state;
-  struct choice sets[3];
+  struct choice sets[4];
   const size_t count = instruction_sets(sets);
   struct problem p;
   begin_batch(1, 130);
@@ -427,7 +429,7 @@ static void large_scores_do_not_overflow(void **state)
 static void any_number_of_threads_gives_the_same_bits(void **state)
 {
   (void)state;
-  struct choice sets[3];
+  struct choice sets[4];
   const size_t count = instruction_sets(sets);
   mixed_batch();
   for (size_t i = 0; i < count; i++)
@@ -453,7 +455,7 @@ static void packed_equals_separate(void **state)
 {
   (void)state;
   static const uint32_t lengths[] = {70, 3, 101, 41};
-  struct choice sets[3];
+  struct choice sets[4];
   const size_t count = instruction_sets(sets);
   const unsigned kinds[] = {PLM_ATTENTION_DOCUMENT, PLM_ATTENTION_CAUSAL, PLM_ATTENTION_LOCAL};
   for (size_t i = 0; i < count; i++)
@@ -531,7 +533,7 @@ static void the_reference_agrees_with_finite_differences(void **state)
 static void any_intervals_will_do(void **state)
 {
   (void)state;
-  struct choice sets[3];
+  struct choice sets[4];
   const size_t count = instruction_sets(sets);
   struct problem p;
   begin_batch(1, 90);
@@ -555,7 +557,7 @@ static void any_intervals_will_do(void **state)
 static void the_executed_area_is_near_the_allowed(void **state)
 {
   (void)state;
-  struct choice sets[3];
+  struct choice sets[4];
   const size_t count = instruction_sets(sets);
   begin_batch(8, 1024);
   for (uint32_t c = 0; c < 8; c++)

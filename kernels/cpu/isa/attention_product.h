@@ -126,4 +126,67 @@ static void product_run(const struct product *p, int rows, int vectors)
   }
 }
 
+#if defined(PLM_ISA_avx512)
+/* The same of bf16 pairs, C = A B: an element of A and of B is two neighbours in depth, depth
+ * counts pairs. Compiled for more than the rest of the file; called where the processor has it. */
+#define PAIRS_TARGET __attribute__((target("avx512bf16")))
+
+FORCE_INLINE PAIRS_TARGET void pairs_block(const struct product *p, const float *a, const float *b,
+                                           float *c, const int rows, const int vectors)
+{
+  __m512 acc[12][4];
+  const int64_t a_row = p->a_row, b_stride = p->b_stride;
+#pragma GCC unroll 12
+  for (int r = 0; r < rows; r++)
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; v++) acc[r][v] = _mm512_setzero_ps();
+  for (int k = p->depth; k > 0; k--) {
+    __m512i row[4];
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; v++) row[v] = _mm512_loadu_si512(b + v * LANES);
+#pragma GCC unroll 12
+    for (int r = 0; r < rows; r++) {
+      int32_t pair;
+      memcpy(&pair, a + r * a_row, sizeof pair);
+      const __m512i broadcast = _mm512_set1_epi32(pair);
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; v++)
+        acc[r][v] = _mm512_dpbf16_ps(acc[r][v], (__m512bh)broadcast, (__m512bh)row[v]);
+    }
+    a++;
+    b += b_stride;
+  }
+#pragma GCC unroll 12
+  for (int r = 0; r < rows; r++)
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; v++) _mm512_storeu_ps(c + r * p->c_stride + v * LANES, acc[r][v]);
+}
+
+#define PAIRS_PANEL(VECTORS, ROWS)                                                            \
+  static PAIRS_TARGET                                                                         \
+      __attribute__((noinline)) void pairs_panel_##VECTORS(const struct product *p, int rows) \
+  {                                                                                           \
+    int r = 0;                                                                                \
+    for (; r + ROWS <= rows; r += ROWS)                                                       \
+      pairs_block(p, p->a + r * p->a_row, p->b, p->c + r * p->c_stride, ROWS, VECTORS);       \
+    for (; r + 2 <= rows; r += 2)                                                             \
+      pairs_block(p, p->a + r * p->a_row, p->b, p->c + r * p->c_stride, 2, VECTORS);          \
+    for (; r < rows; r++)                                                                     \
+      pairs_block(p, p->a + r * p->a_row, p->b, p->c + r * p->c_stride, 1, VECTORS);          \
+  }
+PAIRS_PANEL(1, ROWS_1)
+PAIRS_PANEL(2, ROWS_2)
+PAIRS_PANEL(3, ROWS_3)
+PAIRS_PANEL(4, ROWS_4)
+#undef PAIRS_PANEL
+
+/* C of `rows` rows and `vectors` <= 4 vectors. */
+static void product_run_pairs(const struct product *p, int rows, int vectors)
+{
+  static void (*const panels[])(const struct product *, int) = {NULL, pairs_panel_1, pairs_panel_2,
+                                                                pairs_panel_3, pairs_panel_4};
+  panels[vectors](p, rows);
+}
+#endif
+
 #endif

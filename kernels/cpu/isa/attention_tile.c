@@ -30,6 +30,7 @@ enum {
 
 /* Pieces of a thread's scratch; rows of width floats unless said otherwise. */
 struct workspace {
+  float *k_pairs, *v_pairs;      /* (keys of the segment, K / 2) pairs of bf16, as they came */
   float *k, *v, *dk, *dv;        /* (keys of the segment, width) */
   float *q_columns, *do_columns; /* (K, TILE) */
   float *q_rows, *do_rows;       /* (TILE, width) */
@@ -68,6 +69,9 @@ static void lay_out(const struct plm_attention_task *task, struct workspace *w)
   TAKE(slopes, BLOCK * TILE);
   TAKE(derivative, BLOCK * TILE);
   TAKE(statistics, 4 * TILE);
+  TAKE(k_pairs, keys * (size_t)task->K / 2);
+  TAKE(v_pairs, keys * (size_t)task->K / 2);
+  at += (16 - (size_t)(at - task->scratch) % 16) % 16; /* rows of k start on a cache line */
   TAKE(k, keys * width);
   TAKE(v, keys * width);
   TAKE(dk, keys * width);
@@ -105,24 +109,85 @@ FORCE_INLINE void transpose_square(vfloat x[LANES])
   }
 }
 
-/* rows of padded_width(K) floats -> columns (K, TILE) times factor; lanes from count on are 0 up
- * to `vectors` vectors. */
-static void transpose_rows(float *columns, const float *rows, int count, int vectors, int K,
-                           float factor)
+/* count rows of `columns` 32-bit words, stride apart -> (columns, TILE); lanes from count on are 0
+ * up to `vectors` vectors. Only moves: the words may be floats or pairs of bf16. */
+static void transpose_rows(float *out, const float *rows, int64_t stride, int count, int vectors,
+                           int columns)
 {
-  const int width = padded_width(K);
-  for (int d = 0; d < K; d += LANES)
+  for (int d = 0; d < columns; d += LANES)
     for (int v = 0; v < vectors; v++) {
+      const int depth = columns - d < LANES ? columns - d : LANES;
       vfloat square[LANES];
 #pragma GCC unroll 16
       for (int i = 0; i < LANES; i++) {
         const int r = v * LANES + i;
-        square[i] = r < count ? load(rows + (int64_t)r * width + d) * factor : (vfloat){0};
+        square[i] = r < count ? load_act(rows, r * stride + d, depth, false) : (vfloat){0};
       }
       transpose_square(square);
-      const int depth = K - d < LANES ? K - d : LANES;
-      for (int i = 0; i < depth; i++) store(columns + (d + i) * TILE + v * LANES, square[i]);
+      for (int i = 0; i < depth; i++) store(out + (d + i) * TILE + v * LANES, square[i]);
     }
+}
+
+/* A tile's rows of Q or dO, packed as `rows` or as they came, to columns. */
+static void transpose_tile(const struct plm_attention_task *task, const struct tile *tile,
+                           float *out, const float *rows, const void *came, int64_t stride)
+{
+  if (task->pairs)
+    transpose_rows(out, (const float *)came + tile->first * stride / 2, stride / 2, tile->count,
+                   tile->vectors, task->K / 2);
+  else
+    transpose_rows(out, rows, padded_width(task->K), tile->count, tile->vectors, task->K);
+}
+
+static void pack_pairs(float *out, const void *in, int64_t first, int count, int64_t stride, int K)
+{
+  for (int r = 0; r < count; r++)
+    memcpy(out + (int64_t)r * (K / 2), (const uint16_t *)in + (first + r) * stride,
+           (size_t)K * sizeof(uint16_t));
+}
+
+/* Keys of the segment as the products want them. */
+static void pack_keys(const struct plm_attention_task *task, const struct workspace *w)
+{
+  const struct plm_attention_segment *s = &task->segment;
+  const int K = task->K, keys = s->key_end - s->key_begin;
+  pack_rows(w->k, task->k, s->key_begin, keys, task->row_stride, K, task->bf16);
+  pack_rows(w->v, task->v, s->key_begin, keys, task->row_stride, K, task->bf16);
+  if (!task->pairs) return;
+  pack_pairs(w->k_pairs, task->k, s->key_begin, keys, task->row_stride, K);
+  pack_pairs(w->v_pairs, task->v, s->key_begin, keys, task->row_stride, K);
+}
+
+/* What turns a stored score into a power of two. */
+static float exponent_factor(const struct plm_attention_task *task)
+{
+  return task->soft_cap > 0 ? 1.0f : task->scale * LOG2_E;
+}
+
+/* C (count keys, TILE) = rows of K or V from key `first` on times columns of Q or dO. */
+static void multiply_keys(const struct plm_attention_task *task, const struct tile *tile,
+                          const float *rows, const float *pairs, const float *columns, float *out,
+                          int32_t first, int count)
+{
+  const int64_t key = first - task->segment.key_begin;
+  const int width = padded_width(task->K), depth = task->pairs ? task->K / 2 : task->K;
+  const struct product product = {.a = task->pairs ? pairs + key * depth : rows + key * width,
+                                  .a_row = task->pairs ? depth : width,
+                                  .a_depth = 1,
+                                  .b = columns,
+                                  .b_stride = TILE,
+                                  .c = out,
+                                  .c_stride = TILE,
+                                  .depth = depth,
+                                  .mode = PRODUCT_SET,
+                                  .factor = columns /* unused */};
+#if defined(PLM_ISA_avx512)
+  if (task->pairs) {
+    product_run_pairs(&product, count, tile->vectors);
+    return;
+  }
+#endif
+  product_run(&product, count, tile->vectors);
 }
 
 /* Tiles of a segment: its queries in whole vectors, shared out evenly. */
@@ -166,24 +231,13 @@ static void describe_tile(const struct plm_attention_task *task, int number, int
 static void score_block(const struct plm_attention_task *task, const struct workspace *w,
                         const struct tile *tile, int32_t first, int count, bool with_derivative)
 {
-  const int width = padded_width(task->K);
-  const struct product product = {.a = w->k + (int64_t)(first - task->segment.key_begin) * width,
-                                  .a_row = width,
-                                  .a_depth = 1,
-                                  .b = w->q_columns,
-                                  .b_stride = TILE,
-                                  .c = w->scores,
-                                  .c_stride = TILE,
-                                  .depth = task->K,
-                                  .mode = PRODUCT_SET,
-                                  .factor = w->statistics};
-  product_run(&product, count, tile->vectors);
+  multiply_keys(task, tile, w->k, w->k_pairs, w->q_columns, w->scores, first, count);
   if (task->soft_cap > 0) {
-    const float cap = task->soft_cap * LOG2_E;
+    const float cap = task->soft_cap * LOG2_E, inner = task->scale / task->soft_cap;
     for (int r = 0; r < count; r++)
       for (int v = 0; v < tile->vectors; v++) {
         float *at = w->scores + r * TILE + v * LANES;
-        const vfloat t = tanh_of(load(at));
+        const vfloat t = tanh_of(load(at) * inner);
         store(at, t * cap);
         if (with_derivative) store(w->derivative + r * TILE + v * LANES, 1.0f - t * t);
       }
@@ -202,7 +256,8 @@ static void score_block(const struct plm_attention_task *task, const struct work
 
 /* Scores become probabilities against the running maximum; the old sums' factor goes to `factor`.
  */
-static void softmax_block(const struct workspace *w, int vectors, int count, float *factor)
+static void softmax_block(const struct workspace *w, int vectors, int count, float exponent,
+                          float *factor)
 {
   float *maxima = w->statistics, *sums = w->statistics + TILE;
   for (int v = 0; v < vectors; v++) {
@@ -215,11 +270,11 @@ static void softmax_block(const struct workspace *w, int vectors, int count, flo
       for (int i = 0; i < 4; i++) m[i] = maximum(m[i], load(column + (r + i) * TILE));
     for (; r < count; r++) m[0] = maximum(m[0], load(column + r * TILE));
     const vfloat now = maximum(maximum(m[0], m[1]), maximum(m[2], m[3]));
-    const vfloat shrink = exp2_of(before - now);
+    const vfloat shrink = exp2_of((before - now) * exponent), shift = now * exponent;
     vfloat sum = {0};
 #pragma GCC unroll 2
     for (r = 0; r < count; r++) {
-      const vfloat p = exp2_of(load(column + r * TILE) - now);
+      const vfloat p = exp2_of(load(column + r * TILE) * exponent - shift);
       sum += p;
       store(column + r * TILE, p);
     }
@@ -235,11 +290,12 @@ static void finish_tile(struct plm_attention_task *task, const struct workspace 
 {
   const int width = padded_width(task->K);
   const float *maxima = w->statistics, *sums = w->statistics + TILE;
+  const float exponent = exponent_factor(task);
   for (int i = 0; i < tile->count; i++) {
     const int64_t at = (int64_t)(tile->first + i) * task->out_stride;
     const bool empty = sums[i] == 0;
     const float inverse = empty ? 0 : 1 / sums[i];
-    task->lse[tile->first + i] = empty ? INFINITY : (maxima[i] + log2f(sums[i])) * LN_2;
+    task->lse[tile->first + i] = empty ? INFINITY : (maxima[i] * exponent + log2f(sums[i])) * LN_2;
     for (int d = 0; d < task->K; d += LANES)
       store_act(task->out, at + d, task->K - d < LANES ? task->K - d : LANES, task->bf16,
                 empty ? (vfloat){0} : load(w->result + i * width + d) * inverse);
@@ -250,17 +306,15 @@ static void forward(struct plm_attention_task *task)
 {
   const struct plm_attention_segment *s = &task->segment;
   const int K = task->K, width = padded_width(K), tiles = tiles_of(s);
-  const int keys = s->key_end - s->key_begin;
-  const float factor = task->soft_cap > 0 ? task->scale / task->soft_cap : task->scale * LOG2_E;
   struct workspace w;
   lay_out(task, &w);
-  pack_rows(w.k, task->k, s->key_begin, keys, task->row_stride, K, task->bf16);
-  pack_rows(w.v, task->v, s->key_begin, keys, task->row_stride, K, task->bf16);
+  pack_keys(task, &w);
   for (int t = 0; t < tiles; t++) {
     struct tile tile;
     describe_tile(task, t, tiles, &tile);
-    pack_rows(w.q_rows, task->q, tile.first, tile.count, task->row_stride, K, task->bf16);
-    transpose_rows(w.q_columns, w.q_rows, tile.count, tile.vectors, K, factor);
+    if (!task->pairs)
+      pack_rows(w.q_rows, task->q, tile.first, tile.count, task->row_stride, K, task->bf16);
+    transpose_tile(task, &tile, w.q_columns, w.q_rows, task->q, task->row_stride);
     for (int i = 0; i < TILE; i++) {
       w.statistics[i] = LOWEST;
       w.statistics[TILE + i] = 0;
@@ -269,7 +323,7 @@ static void forward(struct plm_attention_task *task)
     for (int32_t first = tile.begin; first < tile.end; first += BLOCK) {
       const int count = tile.end - first < BLOCK ? tile.end - first : BLOCK;
       score_block(task, &w, &tile, first, count, false);
-      softmax_block(&w, tile.vectors, count, w.statistics + 2 * TILE);
+      softmax_block(&w, tile.vectors, count, exponent_factor(task), w.statistics + 2 * TILE);
       const struct product product = {.a = w.scores,
                                       .a_row = 1,
                                       .a_depth = TILE,
@@ -289,14 +343,14 @@ static void forward(struct plm_attention_task *task)
 
 /* Rows of Q, dO as they are and transposed; log2-sum-exp and sum(dO out) of each query. */
 static void load_tile(const struct plm_attention_task *task, const struct workspace *w,
-                      const struct tile *tile, float factor)
+                      const struct tile *tile)
 {
   const int K = task->K, width = padded_width(K);
   float *lse = w->statistics, *delta = w->statistics + TILE;
   pack_rows(w->q_rows, task->q, tile->first, tile->count, task->row_stride, K, task->bf16);
   pack_rows(w->do_rows, task->dout, tile->first, tile->count, task->out_stride, K, task->bf16);
-  transpose_rows(w->q_columns, w->q_rows, tile->count, tile->vectors, K, factor);
-  transpose_rows(w->do_columns, w->do_rows, tile->count, tile->vectors, K, 1.0f);
+  transpose_tile(task, tile, w->q_columns, w->q_rows, task->q, task->row_stride);
+  transpose_tile(task, tile, w->do_columns, w->do_rows, task->dout, task->out_stride);
   for (int i = 0; i < tile->vectors * LANES; i++) {
     const bool real = i < tile->count;
     lse[i] = real ? task->lse[tile->first + i] * LOG2_E : INFINITY;
@@ -315,13 +369,14 @@ static void load_tile(const struct plm_attention_task *task, const struct worksp
 static void slope_block(const struct plm_attention_task *task, const struct workspace *w,
                         int vectors, int count)
 {
+  const float exponent = exponent_factor(task);
   for (int v = 0; v < vectors; v++) {
     const vfloat lse = load(w->statistics + v * LANES);
     const vfloat delta = load(w->statistics + TILE + v * LANES);
 #pragma GCC unroll 2
     for (int r = 0; r < count; r++) {
       const int at = r * TILE + v * LANES;
-      const vfloat p = exp2_of(load(w->scores + at) - lse);
+      const vfloat p = exp2_of(load(w->scores + at) * exponent - lse);
       vfloat slope = p * (load(w->slopes + at) - delta);
       if (task->soft_cap > 0) slope *= load(w->derivative + at);
       store(w->scores + at, p);
@@ -337,22 +392,18 @@ static void backward_block(const struct plm_attention_task *task, const struct w
   const int width = padded_width(task->K), columns = width / LANES;
   const int64_t at = (int64_t)(first - task->segment.key_begin) * width;
   score_block(task, w, tile, first, count, true);
-  struct product product = {.a = w->v + at,
-                            .a_row = width,
-                            .a_depth = 1,
-                            .b = w->do_columns,
-                            .b_stride = TILE,
-                            .c = w->slopes,
-                            .c_stride = TILE,
-                            .depth = task->K,
-                            .mode = PRODUCT_SET,
-                            .factor = w->statistics};
-  product_run(&product, count, tile->vectors); /* dP = V dO^T */
+  multiply_keys(task, tile, w->v, w->v_pairs, w->do_columns, w->slopes, first, count); /* dP */
   slope_block(task, w, tile->vectors, count);
-  product.a = w->scores, product.a_row = TILE, product.a_depth = 1;
-  product.b = w->do_rows, product.b_stride = width;
-  product.c = w->dv + at, product.c_stride = width;
-  product.depth = tile->count, product.mode = PRODUCT_ADD;
+  struct product product = {.a = w->scores,
+                            .a_row = TILE,
+                            .a_depth = 1,
+                            .b = w->do_rows,
+                            .b_stride = width,
+                            .c = w->dv + at,
+                            .c_stride = width,
+                            .depth = tile->count,
+                            .mode = PRODUCT_ADD,
+                            .factor = w->statistics /* unused */};
   product_run(&product, count, columns); /* dV += P^T dO */
   product.a = w->slopes, product.b = w->q_rows, product.c = w->dk + at;
   product_run(&product, count, columns); /* dK += dS^T Q */
@@ -378,17 +429,15 @@ static void backward(struct plm_attention_task *task)
   const struct plm_attention_segment *s = &task->segment;
   const int K = task->K, width = padded_width(K), tiles = tiles_of(s);
   const int keys = s->key_end - s->key_begin;
-  const float factor = task->soft_cap > 0 ? task->scale / task->soft_cap : task->scale * LOG2_E;
   struct workspace w;
   lay_out(task, &w);
-  pack_rows(w.k, task->k, s->key_begin, keys, task->row_stride, K, task->bf16);
-  pack_rows(w.v, task->v, s->key_begin, keys, task->row_stride, K, task->bf16);
+  pack_keys(task, &w);
   memset(w.dk, 0, (size_t)keys * (size_t)width * sizeof(float));
   memset(w.dv, 0, (size_t)keys * (size_t)width * sizeof(float));
   for (int t = 0; t < tiles; t++) {
     struct tile tile;
     describe_tile(task, t, tiles, &tile);
-    load_tile(task, &w, &tile, factor);
+    load_tile(task, &w, &tile);
     if (tile.begin == tile.end) memset(w.result, 0, TILE * (size_t)width * sizeof(float));
     for (int32_t first = tile.begin; first < tile.end; first += BLOCK)
       backward_block(task, &w, &tile, first, tile.end - first < BLOCK ? tile.end - first : BLOCK);
@@ -402,6 +451,21 @@ static void backward(struct plm_attention_task *task)
 
 #if defined(PLM_ISA_avx512)
 const struct plm_attention_kernels plm_attention_kernels_avx512 = {forward, backward};
+
+static void forward_pairs(struct plm_attention_task *task)
+{
+  task->pairs = task->bf16;
+  forward(task);
+}
+
+static void backward_pairs(struct plm_attention_task *task)
+{
+  task->pairs = task->bf16;
+  backward(task);
+}
+
+const struct plm_attention_kernels plm_attention_kernels_avx512_bf16 = {forward_pairs,
+                                                                        backward_pairs};
 #elif defined(PLM_ISA_avx2)
 const struct plm_attention_kernels plm_attention_kernels_avx2 = {forward, backward};
 #else
