@@ -9,14 +9,18 @@
 
 #include <cjson/cJSON.h>
 
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/corpus/corpus.h"
 #include "common/run/run.h"
 #include "stages/command.h"
 #include "stages/dry_run.h"
+#include "stages/port_owner.h"
 #include "stages/run_prepare.h"
 #include "stages/supervisor.h"
 #include "stages/supervisor_socket.h"
+
+enum { EARLIER_EXTRA_S = 5, EARLIER_PAUSE_US = 50000 };
 
 static const struct plm_option options[] = {
     {'d', "detach", NULL, "run behind; lines go to the run's logs alone"},
@@ -135,6 +139,44 @@ static plm_status open_behind(const struct plan *plan, struct plm_error *error)
   return PLM_OK;
 }
 
+/* A supervisor that was killed leaves stages that are still publishing; theirs are the locks. */
+static void wait_for_earlier_stages(const struct plm_config *config)
+{
+  static const char *const writers[] = {"trainer", "evaluator"};
+  const int64_t until_ms =
+      plm_clock_ms() + 1000 * (int64_t)(config->trainer.stop_timeout_s + EARLIER_EXTRA_S);
+  for (size_t i = 0; i < sizeof writers / sizeof writers[0]; i++) {
+    struct plm_lock_holder holder;
+    bool said = false;
+    while (plm_lock_holder(config->run, writers[i], &holder, NULL) == PLM_OK &&
+           plm_clock_ms() < until_ms) {
+      if (!said) plm_info("waiting for an earlier %s to end (process %d)", writers[i], holder.pid);
+      said = true;
+      usleep(EARLIER_PAUSE_US);
+    }
+  }
+}
+
+static plm_status check_ports(const struct plan *plan, struct plm_error *error)
+{
+  const struct plm_config_network *network = &plan->config.network;
+  const struct {
+    enum plm_stage_index kind;
+    const char *key, *endpoint;
+  } binds[] = {{PLM_KIND_TRAINER, "network.feed", network->feed},
+               {PLM_KIND_TRAINER, "network.announcements", network->announcements},
+               {PLM_KIND_EVALUATOR, "network.evaluation_feed", network->evaluation_feed}};
+  for (size_t i = 0; i < sizeof binds / sizeof binds[0]; i++) {
+    char owner[256];
+    if (!plan->chosen[binds[i].kind] || !plm_port_taken(binds[i].endpoint, owner)) continue;
+    plm_error_set(error, PLM_BUSY, "%s: %s is in use by %s", binds[i].key, binds[i].endpoint,
+                  owner);
+    return plm_error_hint(error, "stop it, or choose another port: --set %s=tcp://127.0.0.1:*",
+                          binds[i].key);
+  }
+  return PLM_OK;
+}
+
 static plm_status supervise(const struct plm_command_context *context, struct plan *plan,
                             bool detached, int started_fd, int *exit_code, struct plm_error *error)
 {
@@ -142,6 +184,7 @@ static plm_status supervise(const struct plm_command_context *context, struct pl
   struct plm_prepared prepared;
   PLM_TRY(plm_directory_make(plan->config.run, error));
   PLM_TRY(plm_lock_take(plan->config.run, "supervisor", &lock, error));
+  wait_for_earlier_stages(&plan->config);
   plm_status status =
       plm_run_prepare(&plan->config, plan->mode, plan->resume_path, &prepared, error);
   if (status == PLM_OK && prepared.complete && !plan->chosen[PLM_KIND_EVALUATOR]) {
@@ -151,6 +194,7 @@ static plm_status supervise(const struct plm_command_context *context, struct pl
     return PLM_OK;
   }
   if (status == PLM_OK && prepared.complete) only_evaluate(plan, &prepared);
+  if (status == PLM_OK) status = check_ports(plan, error);
   if (status == PLM_OK && detached) status = open_behind(plan, error);
   struct plm_supervisor_options supervisor = {
       .config = &plan->config,

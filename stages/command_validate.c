@@ -1,6 +1,7 @@
 /* `plm-pipeline validate`: everything that is wrong with a configuration, at once. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cjson/cJSON.h>
 
@@ -48,7 +49,7 @@ static plm_status validate(const struct plm_command_context *context, struct plm
   plm_text_deinit(&advice);
   plm_config_deinit(&config);
   if (context->json) return print_json(NULL, error);
-  if (!context->quiet) printf("%s: valid\n", path);
+  if (!context->quiet) printf("%s: valid\n", strncmp(path, "./", 2) == 0 ? path + 2 : path);
   return PLM_OK;
 }
 

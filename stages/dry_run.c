@@ -17,6 +17,8 @@
 #include "common/config/settings.h"
 #include "stages/port_owner.h"
 
+enum { ANSWER_S = 20 }; /* for the trainer to plan its memory */
+
 static void say_graph(const struct plm_config *config, const bool chosen[PLM_KIND_COUNT])
 {
   printf("graph\n");
@@ -94,6 +96,7 @@ static char *ask_trainer(const struct plm_command_context *context, const struct
   if (child == 0) {
     dup2(ends[1], STDOUT_FILENO);
     close(ends[0]);
+    alarm(ANSWER_S);
     execl(program, program, "-c", path, "--dry-run", "--json", "-q", (char *)NULL);
     _exit(127);
   }

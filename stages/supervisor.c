@@ -25,7 +25,12 @@ static plm_status open_signals(struct plm_supervisor *supervisor, struct plm_err
   static const int numbers[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGUSR1};
   sigset_t set;
   sigemptyset(&set);
-  for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) sigaddset(&set, numbers[i]);
+  for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+    struct sigaction action;
+    sigaction(numbers[i], NULL, &action);
+    /* nohup wants it ignored; a blocked signal would reach us all the same */
+    if (numbers[i] != SIGHUP || action.sa_handler != SIG_IGN) sigaddset(&set, numbers[i]);
+  }
   signal(SIGPIPE, SIG_IGN);
   if (sigprocmask(SIG_BLOCK, &set, NULL) != 0) return plm_error_errno(error, "signals");
   supervisor->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -134,7 +139,8 @@ static void conclude(struct plm_supervisor *supervisor)
     const bool only_packs = !trains && !supervisor->options.chosen[PLM_KIND_EVALUATOR];
     failed = failed || (stage->state == PLM_STAGE_FATAL && (!packs || only_packs));
   }
-  supervisor->exit_code = failed ? supervisor->failure_code : supervisor->drain_signal;
+  supervisor->exit_code = supervisor->drain_signal;
+  if (supervisor->drain_signal == 0 && failed) supervisor->exit_code = supervisor->failure_code;
   screen_close(supervisor);
   if (supervisor->failed && (failed || supervisor->drain_signal == 0)) {
     fprintf(stderr, "plm-pipeline: %s: %s", failed ? "failed" : "warning",

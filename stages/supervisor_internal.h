@@ -70,6 +70,7 @@ struct plm_supervisor {
   bool draining, killing;
   int exit_code;      /* once draining */
   int drain_signal;   /* 130 or 143, 0: the run ended by itself */
+  unsigned signals;   /* SIGINT, SIGTERM, `down` so far */
   bool packers_fatal; /* said so in endpoints.json */
   bool failed;        /* the fields below hold the first failure */
   int failure_code;   /* 2, 4 or 1 */

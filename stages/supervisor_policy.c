@@ -55,16 +55,15 @@ static bool present(const struct plm_supervisor *supervisor, enum plm_stage_inde
 
 void supervisor_drain(struct plm_supervisor *supervisor, int signal_code)
 {
-  if (supervisor->draining) {
-    if (signal_code == 0 || supervisor->killing) return;
+  if (signal_code != 0) supervisor->signals++;
+  if (supervisor->signals >= 2 && !supervisor->killing) {
     screen_say(supervisor, "a second signal: killing all stages");
     supervisor->killing = true;
-    if (supervisor->drain_signal == 0) supervisor->drain_signal = signal_code;
-    return;
   }
+  if (supervisor->draining) return;
   supervisor->draining = true;
   supervisor->drain_signal = signal_code;
-  if (signal_code != 0) {
+  if (signal_code != 0 && !supervisor->killing) {
     screen_say(supervisor, "stopping: the trainer publishes, then the evaluator and the packers "
                            "end; a second signal kills");
   }

@@ -83,7 +83,7 @@ static void request_down(struct plm_supervisor *supervisor, struct client *clien
 {
   const bool now = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(request, "kill"));
   if (!supervisor->draining) supervisor_drain(supervisor, 143);
-  if (now) supervisor_drain(supervisor, 143); /* as a second signal does */
+  while (now && !supervisor->killing) supervisor_drain(supervisor, 143); /* as signals do */
   client->waits = CLIENT_WAITS_END;
 }
 

@@ -30,7 +30,7 @@ void screen_open(struct plm_supervisor *supervisor)
   const struct plm_supervisor_options *options = &supervisor->options;
   char path[PLM_PATH_SIZE];
   screen->lines = !options->detached && !options->quiet;
-  screen->on_terminal = !options->detached && isatty(STDERR_FILENO);
+  screen->on_terminal = screen->lines && isatty(STDERR_FILENO);
   screen->color = options->color && screen->on_terminal;
   snprintf(path, sizeof path, "%s/%s", supervisor->run, PLM_RUN_TRAINER_METRICS);
   plm_tail_init(&screen->trainer, path, plm_tail_find(path, 0, 1));

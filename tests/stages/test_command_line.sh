@@ -1,0 +1,96 @@
+#!/usr/bin/env bash
+# plm-pipeline's command line: help, suggestions, exit codes, validate, config, completion.
+set -uo pipefail
+pipeline=${PLM_BIN:?}/plm-pipeline
+cd "${PLM_TMP:-$(mktemp -d)}" || exit 1
+failures=0
+
+fail() {
+  echo "FAILED: $*"
+  failures=$((failures + 1))
+}
+
+# expect CODE PATTERN COMMAND...: exit code and a line (grep -F) of its output
+expect() {
+  local code=$1 pattern=$2 output status
+  shift 2
+  output=$("$@" 2>&1)
+  status=$?
+  [ "$status" -eq "$code" ] || fail "$*: exit $status, not $code"
+  grep -qF -- "$pattern" <<<"$output" || fail "$*: no '$pattern' in: $output"
+}
+
+expect 0 'plm-pipeline ' "$pipeline" --version
+expect 0 'commands:' "$pipeline" -h
+expect 0 'usage: plm-pipeline up' "$pipeline" up -h
+expect 0 'usage: plm-pipeline up' "$pipeline" help up
+expect 2 'a command is needed' "$pipeline"
+expect 2 'unknown command "validat"; did you mean "validate"?' "$pipeline" validat
+expect 2 'unknown option "--dryrun"; did you mean "--dry-run"?' "$pipeline" up --dryrun
+expect 2 'unknown option "-Z"' "$pipeline" ps -Z
+expect 2 'option "--config" needs its FILE' "$pipeline" config --config
+expect 2 'option "--json" takes no value' "$pipeline" config --json=1
+expect 2 'option "--color" is auto, always or never' "$pipeline" config --color blue
+expect 2 'option "--set" needs KEY=VALUE' "$pipeline" config --set trainer.steps
+
+# ---- validate: all errors at once, in the file's order, exactly ----
+cat >wrong.yaml <<'Y'
+trainer:
+  steps: 0
+  optimizer:
+    lr_hiden: 0.1
+data: {max_length: 500}
+Y
+cat >expected <<'Y'
+wrong.yaml:2:10: trainer.steps: 0 is out of range: must be at least 1 and at most 1000000000000 steps
+wrong.yaml:4:5: unknown key "lr_hiden"; did you mean "lr_hidden"?
+wrong.yaml:5:20: data.max_length: expected a power of two, found "500"
+Y
+"$pipeline" validate wrong.yaml 2>got >/dev/null
+[ $? -eq 2 ] || fail "validate of a wrong file does not exit with 2"
+diff expected got || fail "the errors differ"
+for command in up config; do
+  "$pipeline" "$command" wrong.yaml 2>got >/dev/null
+  [ $? -eq 2 ] || fail "$command of a wrong file does not exit with 2"
+  diff expected got || fail "$command: the errors differ"
+done
+"$pipeline" validate -c wrong.yaml --json >got 2>/dev/null
+[ "$(jq length got)" = 3 ] || fail "validate --json: $(cat got)"
+expect 2 'nowhere.yaml' "$pipeline" validate nowhere.yaml
+echo 'seed: 7' >pipeline.yaml
+expect 0 'pipeline.yaml: valid' "$pipeline" validate
+echo 'model: {attention: {pattern: [block], block: 32}}' >block.yaml
+expect 0 'boundaries of `block` belong to the chunk' "$pipeline" validate block.yaml
+
+# ---- config: values, origins, precedence; its output is a configuration ----
+expect 0 '# pipeline.yaml:1:7' "$pipeline" config
+expect 0 '# PLM_SEED' env PLM_SEED=8 "$pipeline" config
+expect 0 '# --set' env PLM_SEED=8 "$pipeline" config --set seed=9
+env PLM_SEED=8 "$pipeline" config --json --set trainer.steps=5 >got
+[ "$(jq -c '[.seed.value, .seed.origin, ."trainer.steps".value, ."trainer.ema".origin]' got)" = \
+  '[8,"PLM_SEED",5,"default"]' ] || fail "config --json: $(jq -c '.seed' got)"
+"$pipeline" config --set seed=9 --set 'trainer.optimizer={name: adamw}' >first.yaml
+"$pipeline" config first.yaml | sed 's/ *#.*//' >second
+sed 's/ *#.*//' first.yaml | diff - second || fail "config's output does not load as the same"
+grep -q 'betas: \[0.9, 0.95\]' second || fail "adamw's betas"
+expect 0 'PLM_TRAINER_STEPS; on resume: changes the run' "$pipeline" config --manual
+[ "$(cd / && "$pipeline" config "$OLDPWD/pipeline.yaml" | awk '$1 == "run:" {print $2}')" = \
+  "$PWD/runs/demo" ] || fail "relative paths are not relative to the file's folder"
+[ "$("$pipeline" config --run here | awk '$1 == "run:" {print $2}')" = "$PWD/here" ] ||
+  fail "--run is not relative to the working directory"
+
+# ---- completion ----
+"$pipeline" completion bash >completion.bash || fail "completion bash"
+# shellcheck disable=SC1091
+source completion.bash
+COMP_WORDS=(plm-pipeline val) COMP_CWORD=1 COMPREPLY=()
+_plm_pipeline plm-pipeline val plm-pipeline
+[[ " ${COMPREPLY[*]} " == *" validate "* ]] || fail "bash completes val to '${COMPREPLY[*]}'"
+"$pipeline" completion fish | grep -q -- '-a validate' || fail "completion fish"
+"$pipeline" completion zsh | grep -q "'validate:" || fail "completion zsh"
+expect 2 'bash, zsh or fish' "$pipeline" completion csh
+
+# ---- without a run ----
+expect 3 'is not running' "$pipeline" ps --run .
+expect 3 'no run in' "$pipeline" down --run nowhere
+[ "$failures" -eq 0 ]

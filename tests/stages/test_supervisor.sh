@@ -1,0 +1,219 @@
+#!/usr/bin/env bash
+# The supervisor with small real processes as stages: a copy of plm-pipeline finds its siblings
+# beside itself, here scripts whose behaviour variables choose. Order of the shutdown, exit codes,
+# restarts, root cause, control socket, nothing left behind.
+set -uo pipefail
+: "${PLM_BIN:?}"
+cd "${PLM_TMP:-$(mktemp -d)}" || exit 1
+export XDG_RUNTIME_DIR=$PWD
+failures=0
+mkdir bin
+cp "$PLM_BIN/plm-pipeline" bin/
+pipeline=$PWD/bin/plm-pipeline
+
+fail() {
+  echo "FAILED: $*"
+  failures=$((failures + 1))
+}
+
+# until COMMAND...: at most ten seconds
+until_true() {
+  local i
+  for ((i = 0; i < 100; i++)); do
+    "$@" >/dev/null 2>&1 && return 0
+    sleep 0.1
+  done
+  fail "never true: $*"
+  return 1
+}
+
+cat >bin/stage <<'S'
+#!/usr/bin/env bash
+# Every stage: $RUN, its name and number, ready, a line in $RUN/events at start and stop.
+while [ $# -gt 0 ]; do
+  case $1 in
+    --run) run=$2 ;;
+    --dry-run) echo '{"total":5000000,"parameter_count":1000}' && exit ;;
+  esac
+  shift
+done
+stage=${0##*plm-}
+event() { echo "$stage.$PLM_INSTANCE $*" >>"$run/events"; }
+stopped() {
+  event stopped
+  exit 0
+}
+trap stopped TERM
+event started
+echo "$stage says hello"
+echo >&"$PLM_READY_FD"
+eval "exec $PLM_READY_FD>&-"
+S
+for stage in trainer evaluator packer; do
+  { cat bin/stage; echo "eval \"\${${stage^^}:-}\""; } >bin/plm-$stage
+  chmod +x bin/plm-$stage
+done
+cat >pipeline.yaml <<'Y'
+corpus: null
+network: {feed: 'ipc://f', evaluation_feed: 'ipc://e', announcements: 'ipc://a'}
+trainer: {stop_timeout_s: 2}
+Y
+
+# What the stages do: shell text.
+forever='while :; do sleep 0.05; done'
+train='sleep 0.3; echo "{\"step\":3,\"identity\":\"99aa06d3014798d86001c324468d497f\"}" >"$run/DONE"'
+judge='while [ ! -e "$run/DONE" ]; do sleep 0.05; done; sleep 0.2; event evaluated'
+export TRAINER=$train EVALUATOR=$judge PACKER=$forever
+
+up() { # up RUN [ARGUMENT...]: in the foreground, output in RUN.out
+  local run=$1
+  shift
+  "$pipeline" up --run "$run" "$@" >"$run.out" 2>&1
+}
+begin() { # the same behind the script; $supervisor is its process
+  local run=$1
+  shift
+  "$pipeline" up --run "$run" "$@" >"$run.out" 2>&1 &
+  supervisor=$!
+}
+nobody_left() {
+  local left
+  left=$(grep -lz "^PLM_SUPERVISED=" /proc/[0-9]*/environ 2>/dev/null |
+    while read -r file; do
+      tr '\0' '\n' <"$file" 2>/dev/null | grep -qx "XDG_RUNTIME_DIR=$PWD" && echo "$file"
+    done)
+  [ -z "$left" ] || fail "$1: processes are left: $left"
+}
+
+# ---- a run that completes ----
+up complete
+[ $? -eq 0 ] || fail "a complete run: $(cat complete.out)"
+grep -q 'trainer.0 *| trainer says hello' complete.out || fail "no prefixed line"
+grep -q 'complete at step 3' complete.out || fail "complete at step 3 is not said"
+grep -q evaluated complete/events || fail "the evaluator was not waited for"
+[ "$(tail -n 1 complete/events)" = 'packer.0 stopped' ] || fail "packers do not stop last"
+grep -qx 'packer says hello' complete/logs/packer.0.log || fail "no log of the packer"
+[ "$("$pipeline" logs --run complete trainer)" = 'trainer says hello' ] || fail "logs trainer"
+"$pipeline" logs --run complete -f --tail 1 | grep -q 'packer.0 *| packer says' ||
+  fail "logs -f after the run"
+"$pipeline" config complete/pipeline.yaml >/dev/null || fail "the run's pipeline.yaml"
+"$pipeline" wait --run complete || fail "wait on a complete run"
+nobody_left complete
+
+# ---- Ctrl-C: the trainer first, packers last, 130 ----
+export TRAINER=$forever EVALUATOR=$forever
+begin interrupted --scale packer=2
+until_true "$pipeline" wait --ready --run interrupted --timeout 1
+"$pipeline" ps --run interrupted --json >ps.json
+[ "$(jq -c '[.[] | .stage + "." + (.instance | tostring)]' ps.json)" = \
+  '["trainer.0","evaluator.0","packer.0","packer.1"]' ] || fail "ps: $(cat ps.json)"
+jq -e 'all(.[]; .ready and .state == "ready" and .restarts == 0 and .pid > 1 and .age_s >= 0
+  and (.node | length) > 0)' ps.json >/dev/null || fail "ps --json: $(cat ps.json)"
+[ "$(stat -c %a plm-*.sock)" = 600 ] || fail "the control socket is open to others"
+packer=$(jq '.[] | select(.stage == "packer" and .instance == 0).pid' ps.json)
+[ "$(ps -o ni= -p "$packer" | tr -d ' ')" -ge 10 ] || fail "a packer is not at nice 10"
+"$pipeline" up --run interrupted 2>second.out
+[ $? -eq 1 ] || fail "a second supervisor starts"
+grep -q 'is process' second.out || fail "who has the run is not said: $(cat second.out)"
+kill -INT "$supervisor"
+wait "$supervisor"
+[ $? -eq 130 ] || fail "Ctrl-C does not end with 130"
+[ "$(grep stopped interrupted/events | cut -d. -f1 | uniq | tr '\n' ' ')" = \
+  'trainer evaluator packer ' ] || fail "order of the stop: $(cat interrupted/events)"
+nobody_left interrupted
+
+# ---- down: 143; behind; a killed packer comes back; scale, restart ----
+"$pipeline" up --wait --run behind 2>behind.out || fail "up --wait: $(cat behind.out)"
+pid_of() { "$pipeline" ps --run behind --json | jq ".[] | select(.stage == \"$1\" and .instance == $2).pid"; }
+field_is() { [ "$("$pipeline" ps --run behind --json | jq -r ".[] | select(.stage == \"$1\" and .instance == $2).$3")" = "$4" ]; }
+kill -KILL "$(pid_of packer 0)"
+until_true field_is packer 0 restarts 1
+until_true field_is packer 0 ready true
+"$pipeline" scale packer=3 --run behind || fail "scale"
+until_true field_is packer 2 ready true
+"$pipeline" scale packer=1 --run behind || fail "scale down"
+three_are_left() { [ "$("$pipeline" ps --run behind --json | jq length)" = 3 ]; }
+until_true three_are_left
+before=$(pid_of evaluator 0)
+"$pipeline" restart evaluator --run behind || fail "restart"
+until_true field_is evaluator 0 restarts 1
+[ "$(pid_of evaluator 0)" != "$before" ] || fail "the evaluator was not started again"
+"$pipeline" wait --run behind --timeout 1 2>/dev/null
+[ $? -eq 4 ] || fail "wait --timeout does not end with 4"
+"$pipeline" wait --run behind 2>/dev/null &
+waiting=$!
+sleep 0.2
+"$pipeline" down --run behind || fail "down"
+wait "$waiting"
+[ $? -eq 143 ] || fail "wait does not end with the run's 143"
+"$pipeline" ps --run behind 2>/dev/null
+[ $? -eq 3 ] || fail "ps of a stopped run does not end with 3"
+grep -q 'was ended by signal 9' behind/logs/supervisor.log || fail "the log behind"
+nobody_left behind
+
+# ---- exits 2 and 4 are never retried, and are up's ----
+for code in 2 4; do
+  TRAINER="echo before it fails; exit $code" up failed$code
+  [ $? -eq "$code" ] || fail "a trainer's exit $code is not up's"
+  grep -q "failed: trainer.0 exited with $code" failed$code.out || fail "no root cause $code"
+  grep -q '| before it fails' failed$code.out || fail "its last lines are not shown"
+  grep -q "log: $PWD/failed$code/logs/trainer.0.log" failed$code.out || fail "its log is not named"
+  [ "$(grep -c 'trainer.0 started' failed$code/events)" = 1 ] || fail "exit $code was retried"
+done
+TRAINER='exit 3' up no --set trainer.restart=no
+[ $? -eq 1 ] || fail "restart: no"
+# an evaluator that fails lets training go on; the run ends with the reason
+TRAINER=$train EVALUATOR='exit 2' up blind
+[ $? -eq 2 ] || fail "the evaluator's exit 2 is not up's"
+grep -q 'failed: evaluator.0' blind.out && [ -e blind/DONE ] || fail "training did not go on"
+# a trainer that ends without DONE is started again
+TRAINER='[ -e "$run/again" ] || { touch "$run/again"; exit 0; }; '$train EVALUATOR=$judge up again
+[ $? -eq 0 ] || fail "a trainer that ended early: $(cat again.out)"
+grep -q 'ended without finishing; starting it again' again.out || fail "it does not say so"
+# a packer that gives up does not end a run that completes; the trainer is told
+TRAINER='sleep 0.5; '$train EVALUATOR=$judge PACKER='exit 2' up lonely
+[ $? -eq 0 ] || fail "packers given up: $(cat lonely.out)"
+grep -q '"packers":.*"fatal"' lonely/endpoints.json || fail "the trainer is not told"
+nobody_left failed
+
+# ---- stubborn stages and what they leave behind ----
+TRAINER='trap "" TERM; '$forever begin stubborn --set trainer.stop_timeout_s=0
+until_true "$pipeline" wait --ready --run stubborn --timeout 1
+kill -TERM "$supervisor"
+sleep 0.3
+kill -TERM "$supervisor" # a second signal kills
+wait "$supervisor"
+[ $? -eq 143 ] || fail "SIGTERM does not end with 143"
+nobody_left stubborn
+# a stage's own children, in sessions of their own, belong to it
+TRAINER='setsid sleep 1000 & setsid bash -c "setsid sleep 1000 & wait" & sleep 0.2; '$train \
+  EVALUATOR=$judge up orphans
+[ $? -eq 0 ] || fail "orphans: $(cat orphans.out)"
+nobody_left orphans
+# the supervisor killed: its stages end by themselves, and the run can be started again
+"$pipeline" up -d --run beheaded 2>/dev/null || fail "up -d"
+until_true "$pipeline" wait --ready --run beheaded --timeout 1
+kill -KILL "$(jq .pid beheaded/supervisor.lock)"
+until_true grep -q 'trainer.0 stopped' beheaded/events
+until_true grep -q 'packer.0 stopped' beheaded/events
+sleep 0.2
+nobody_left beheaded
+TRAINER=$train EVALUATOR=$judge up beheaded || fail "a run whose supervisor was killed"
+
+# ---- chosen stages, dry run, resume never ----
+begin part packer --set packer.restart=no
+until_true "$pipeline" wait --ready --run part --timeout 1
+[ "$("$pipeline" ps --run part --json | jq -c '[.[].stage]')" = '["packer"]' ] || fail "up packer"
+"$pipeline" down --run part
+wait "$supervisor"
+[ $? -eq 143 ] || fail "down of packers alone"
+"$pipeline" up --dry-run --run dry >dry.out 2>&1 || fail "dry run: $(cat dry.out)"
+[ ! -e dry ] || fail "the dry run made a folder"
+grep -q "plm-trainer -c $PWD/dry/pipeline.yaml --run $PWD/dry" dry.out || fail "no command line"
+grep -q 'trainer  *5.0 MB for 1000 parameters' dry.out || fail "dry run: memory"
+for word in graph memory disk cores ports; do grep -q "^$word" dry.out || fail "dry run: no $word"; done
+TRAINER=$train EVALUATOR=$judge up complete --resume never || fail "--resume never"
+[ -e complete/previous-1/DONE ] && [ -e complete/previous-1/pipeline.yaml ] ||
+  fail "nothing was moved aside"
+
+[ "$failures" -eq 0 ]
