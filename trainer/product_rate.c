@@ -3,7 +3,7 @@
 
 #include "common/base/clock.h"
 
-enum { SIDE = 1024, BUFFERS = 3, REPETITIONS_MAX = 8, BUDGET_MS = 60 };
+enum { SIDE = 1024, BUFFERS = 3, REPETITIONS_MAX = 32, BUDGET_MS = 120 };
 
 double plm_product_rate(struct plm_ops *ops)
 {

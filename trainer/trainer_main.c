@@ -27,8 +27,6 @@ static plm_status train(const struct plm_config *config, const char *fingerprint
   struct plm_trainer trainer;
   if (fingerprint != NULL && plm_hash_from_hex(fingerprint, &hash, error) != PLM_OK)
     return plm_error_set(error, PLM_USAGE, "--fingerprint %.64s is not 32 hex digits", fingerprint);
-  plm_stop_signals_install();
-  signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is a failed write, not a death */
   PLM_TRY(plm_trainer_open(&trainer, config, hash, error));
   const plm_status status = plm_trainer_run(&trainer, error);
   plm_trainer_close(&trainer);
@@ -41,6 +39,8 @@ int main(int argc, char **argv)
   struct plm_arguments arguments = {0};
   struct plm_config config = {0};
   plm_log_init("plm-trainer", PLM_LOG_INFO);
+  plm_stop_signals_install();
+  signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is a failed write, not a death */
   plm_status status = plm_arguments_parse(argc, argv, options, &arguments, &error);
   if (status == PLM_OK && plm_arguments_has(&arguments, "help")) {
     usage();

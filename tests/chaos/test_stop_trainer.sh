@@ -40,7 +40,10 @@ kill -9 "$packer_pid"
 wait "$packer_pid" 2>/dev/null
 before=$(lines_of "$run/trainer.jsonl")
 start_trainer "$run"
-sleep 0.7
+until jq -e .feed "$run/endpoints.json" >/dev/null 2>&1; do
+  kill -0 "$trainer_pid" 2>/dev/null || fail "the trainer ended without a packer"
+done
+sleep 0.2
 kill -TERM "$trainer_pid"
 wait "$trainer_pid"
 check_drained $?

@@ -19,7 +19,7 @@
 #include "tests/support/reference_training.h"
 #include "tests/support/scratch.h"
 
-enum { DOCUMENTS = 60, LENGTH = 64, CHUNKS = 4, STEPS = 20, PLACES = CHUNKS * LENGTH };
+enum { DOCUMENTS = 60, LENGTH = 64, CHUNKS = 2, STEPS = 20, PLACES = CHUNKS * LENGTH };
 enum { CLS = 0, PAD = 1, EOS = 2, FIRST_RESIDUE = 4, TENSORS_MAX = 128 };
 static const char alphabet[] = "LAGVSERTIDPKQNFYMHWC"; /* ids 4 to 23 */
 
