@@ -36,22 +36,33 @@ static inline vfloat vset(float x)
 }
 
 /* ---- load and store ---- */
+/* The last, partial vector of a row goes through memory, apart from the loop's body. */
+static inline vfloat vload_float_part(const float *from, int64_t left)
+{
+  float lane[SIMD_WIDTH] = {0};
+  vfloat x;
+  for (int64_t i = 0; i < left; i++) lane[i] = from[i];
+  memcpy(&x, lane, sizeof x);
+  return x;
+}
+
 static inline vfloat vload_float(const float *from, int64_t left)
 {
-  vfloat x = {0};
-  if (__builtin_expect(left >= SIMD_WIDTH, 1))
-    memcpy(&x, from, sizeof x);
-  else
-    for (int64_t i = 0; i < left; i++) x[i] = from[i];
+  if (__builtin_expect(left < SIMD_WIDTH, 0)) return vload_float_part(from, left);
+  vfloat x;
+  memcpy(&x, from, sizeof x);
   return x;
 }
 
 static inline void vstore_float(float *to, vfloat x, int64_t left)
 {
-  if (__builtin_expect(left >= SIMD_WIDTH, 1))
+  if (__builtin_expect(left >= SIMD_WIDTH, 1)) {
     memcpy(to, &x, sizeof x);
-  else
-    for (int64_t i = 0; i < left; i++) to[i] = x[i];
+    return;
+  }
+  float lane[SIMD_WIDTH];
+  memcpy(lane, &x, sizeof x);
+  for (int64_t i = 0; i < left; i++) to[i] = lane[i];
 }
 
 static inline vfloat vfrom_half(vhalf h)
@@ -68,23 +79,33 @@ static inline vhalf vto_half(vfloat x)
   return __builtin_convertvector((rounded & ~is_nan) | (0x7fc0u & is_nan), vhalf);
 }
 
+static inline vfloat vload_half_part(const uint16_t *from, int64_t left)
+{
+  uint16_t lane[SIMD_WIDTH] = {0};
+  vhalf h;
+  for (int64_t i = 0; i < left; i++) lane[i] = from[i];
+  memcpy(&h, lane, sizeof h);
+  return vfrom_half(h);
+}
+
 static inline vfloat vload_half(const uint16_t *from, int64_t left)
 {
-  vhalf h = {0};
-  if (__builtin_expect(left >= SIMD_WIDTH, 1))
-    memcpy(&h, from, sizeof h);
-  else
-    for (int64_t i = 0; i < left; i++) h[i] = from[i];
+  if (__builtin_expect(left < SIMD_WIDTH, 0)) return vload_half_part(from, left);
+  vhalf h;
+  memcpy(&h, from, sizeof h);
   return vfrom_half(h);
 }
 
 static inline void vstore_half(uint16_t *to, vfloat x, int64_t left)
 {
   const vhalf h = vto_half(x);
-  if (__builtin_expect(left >= SIMD_WIDTH, 1))
+  if (__builtin_expect(left >= SIMD_WIDTH, 1)) {
     memcpy(to, &h, sizeof h);
-  else
-    for (int64_t i = 0; i < left; i++) to[i] = h[i];
+    return;
+  }
+  uint16_t lane[SIMD_WIDTH];
+  memcpy(lane, &h, sizeof h);
+  for (int64_t i = 0; i < left; i++) to[i] = lane[i];
 }
 
 /* ---- choice and reduction ---- */
@@ -109,13 +130,31 @@ static inline vfloat vmin(vfloat a, vfloat b)
 }
 
 /* always in the same order: halves onto halves */
+typedef float vfloat4 __attribute__((vector_size(16)));
+typedef float vfloat8 __attribute__((vector_size(32)));
+
+static inline float vsum4(vfloat4 x)
+{
+  x += __builtin_shufflevector(x, x, 2, 3, 0, 1);
+  return x[0] + x[1];
+}
+
+static inline float vsum8(vfloat8 x)
+{
+  return vsum4(__builtin_shufflevector(x, x, 0, 1, 2, 3) +
+               __builtin_shufflevector(x, x, 4, 5, 6, 7));
+}
+
 static inline float vsum(vfloat x)
 {
-  float lane[SIMD_WIDTH];
-  memcpy(lane, &x, sizeof lane);
-  for (int step = SIMD_WIDTH / 2; step > 0; step /= 2)
-    for (int i = 0; i < step; i++) lane[i] += lane[i + step];
-  return lane[0];
+#if SIMD_WIDTH == 16
+  return vsum8(__builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7) +
+               __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15));
+#elif SIMD_WIDTH == 8
+  return vsum8(x);
+#else
+  return vsum4(x);
+#endif
 }
 
 static inline float vmaximum(vfloat x)

@@ -1,0 +1,232 @@
+/* The CPU operators' rates, all threads, best of some runs: products in GFLOP/s beside the 2048^3
+ * product of the same precision, passes over memory in GB/s beside memcpy in the same run.
+ *
+ *   build/tests/bench/bench_ops [ISA]
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/config/config.h"
+#include "common/ops/ops.h"
+
+enum { RUNS = 15 };
+
+struct bench {
+  struct plm_ops *ops;
+  void *a, *b, *c, *d, *e; /* activations, at least as large as any operand */
+  float *weights, *scalars;
+  int64_t N, I, O; /* of the product at hand; rows and width of a pass */
+};
+
+static void stop(const struct plm_error *error)
+{
+  plm_error_print("bench_ops", error);
+  exit(plm_status_exit_code(error->status));
+}
+
+static void *take(struct plm_ops *ops, size_t bytes)
+{
+  struct plm_error error = {0};
+  void *buffer;
+  if (ops->allocate(ops, bytes, &buffer, &error) != PLM_OK) stop(&error);
+  memset(buffer, 0x3c, bytes); /* small normal numbers in either precision */
+  return buffer;
+}
+
+static double best_seconds(struct bench *b, void (*run)(struct bench *b))
+{
+  double best = 1e30;
+  for (int i = 0; i < RUNS; i++) {
+    const uint64_t begin = plm_clock_ns();
+    run(b);
+    const double seconds = 1e-9 * (double)(plm_clock_ns() - begin);
+    if (seconds < best) best = seconds;
+  }
+  return best;
+}
+
+/* ---- products ---- */
+static void forward(struct bench *b)
+{
+  b->ops->linear_forward(b->ops, b->a, b->b, b->c, NULL, b->N, b->I, b->O);
+}
+
+static void backward_input(struct bench *b)
+{
+  b->ops->linear_backward_input(b->ops, b->b, b->a, b->c, b->N, b->I, b->O, false);
+}
+
+static void backward_weight(struct bench *b)
+{
+  b->ops->linear_backward_weight(b->ops, b->weights, b->a, b->b, b->N, b->I, b->O);
+}
+
+static double product_rate(struct bench *b, void (*run)(struct bench *b), int64_t N, int64_t I,
+                           int64_t O)
+{
+  b->N = N;
+  b->I = I;
+  b->O = O;
+  return 2e-9 * (double)N * (double)I * (double)O / best_seconds(b, run);
+}
+
+static void bench_products(struct bench *b)
+{
+  static const int64_t shapes[][2] = {{768, 2304}, {768, 2048}, {2048, 768}, {384, 1152},
+                                      {384, 1024}, {1024, 384}, {128, 384},  {128, 256}};
+  const double square = product_rate(b, forward, 2048, 2048, 2048);
+  printf("\n2048^3: %.0f GFLOP/s\n%-22s %16s %16s %16s\n", square, "4096 rows, in x out", "forward",
+         "by input", "by weight");
+  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+    const int64_t I = shapes[i][0], O = shapes[i][1];
+    const double rates[3] = {product_rate(b, forward, 4096, I, O),
+                             product_rate(b, backward_input, 4096, I, O),
+                             product_rate(b, backward_weight, 4096, I, O)};
+    printf("%8lld x %-11lld", (long long)I, (long long)O);
+    for (int j = 0; j < 3; j++) printf(" %8.0f (%3.0f %%)", rates[j], 100 * rates[j] / square);
+    printf("\n");
+  }
+}
+
+/* ---- passes: name, activations read and written per element ---- */
+static void run_copy(struct bench *b)
+{
+  b->ops->copy(b->ops, b->a, b->b, (size_t)(b->N * b->I) * b->ops->act_bytes);
+}
+
+static void run_relu2(struct bench *b)
+{
+  b->ops->relu2_forward(b->ops, b->a, b->b, b->N * b->I);
+}
+
+static void run_relu2_backward(struct bench *b)
+{
+  b->ops->relu2_backward(b->ops, b->a, b->c, b->b, b->N * b->I);
+}
+
+static void run_gelu(struct bench *b)
+{
+  b->ops->gelu_forward(b->ops, b->a, b->b, b->N * b->I);
+}
+
+static void run_norm(struct bench *b)
+{
+  b->ops->norm_forward(b->ops, b->a, b->b, b->N, b->I);
+}
+
+static void run_norm_backward(struct bench *b)
+{
+  b->ops->norm_backward(b->ops, b->a, b->c, b->b, b->N, b->I);
+}
+
+static void run_mix(struct bench *b)
+{
+  b->ops->mix_norm_forward(b->ops, b->a, b->d, b->b, b->c, b->scalars, b->N, b->I);
+}
+
+static void run_mix_backward(struct bench *b)
+{
+  b->ops->mix_norm_backward(b->ops, b->a, b->e, b->scalars + 2, b->a, b->d, b->b, b->c, b->d,
+                            b->scalars, b->N, b->I);
+}
+
+static void run_skip_backward(struct bench *b)
+{
+  b->ops->skip_backward(b->ops, b->a, b->scalars + 2, b->b, b->c, b->scalars, b->N, b->I);
+}
+
+static void run_qkv(struct bench *b)
+{
+  b->ops->qkv_prepare_forward(b->ops, b->a, b->b, NULL, NULL, b->weights, b->weights, b->N / 1024,
+                              1024, b->I / 3 / 64, 64);
+}
+
+static void run_qkv_backward(struct bench *b)
+{
+  b->ops->qkv_prepare_backward(b->ops, b->a, NULL, NULL, b->a, b->b, NULL, NULL, b->weights,
+                               b->weights, b->N / 1024, 1024, b->I / 3 / 64, 64);
+}
+
+static const struct {
+  const char *name;
+  void (*run)(struct bench *b);
+  int operands; /* activations moved for each element */
+} passes[] = {
+    {"copy (memcpy)", run_copy, 2},
+    {"relu2 forward", run_relu2, 2},
+    {"relu2 backward", run_relu2_backward, 3},
+    {"gelu forward", run_gelu, 2},
+    {"norm forward", run_norm, 2},
+    {"norm backward", run_norm_backward, 4},
+    {"mix + norm forward", run_mix, 4},
+    {"mix + norm backward", run_mix_backward, 8},
+    {"skip backward", run_skip_backward, 3},
+    {"qkv prepare forward", run_qkv, 2},
+    {"qkv prepare backward", run_qkv_backward, 3},
+};
+
+static void bench_passes(struct bench *b)
+{
+  static const int64_t widths[] = {192, 768};
+  for (size_t w = 0; w < sizeof widths / sizeof *widths; w++) {
+    b->N = 4096;
+    b->I = widths[w] * 3;
+    printf("\n4096 x %-17lld %10s %12s\n", (long long)b->I, "GB/s", "of memcpy");
+    double copy = 0;
+    for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
+      const double bytes = (double)(b->N * b->I) * (double)b->ops->act_bytes * passes[i].operands;
+      const double rate = 1e-9 * bytes / best_seconds(b, passes[i].run);
+      if (i == 0) copy = rate;
+      printf("%-24s %10.1f %10.0f %%\n", passes[i].name, rate, 100 * rate / copy);
+    }
+  }
+}
+
+static void bench_precision(int precision, const char *isa)
+{
+  struct bench b = {0};
+  struct plm_error error = {0};
+  const plm_status status = plm_ops_cpu_open(precision, 0, isa, &b.ops, &error);
+  if (status == PLM_UNSUPPORTED) {
+    printf("\nskipped: %s\n", error.what);
+    return;
+  }
+  if (status != PLM_OK) stop(&error);
+  printf("\n== %s, %s, %u threads\n", precision == PLM_PRECISION_BF16 ? "bf16" : "fp32", b.ops->isa,
+         b.ops->threads);
+  const size_t bytes = (size_t)4096 * 2304 * b.ops->act_bytes;
+  void **buffers[] = {&b.a, &b.b, &b.c, &b.d, &b.e};
+  for (int i = 0; i < 5; i++) *buffers[i] = take(b.ops, bytes);
+  b.weights = take(b.ops, (size_t)2304 * 2304 * sizeof(float));
+  b.scalars = take(b.ops, 64);
+  memset(b.scalars, 0, 64);
+  bench_products(&b);
+  bench_passes(&b);
+  for (int i = 0; i < 5; i++) b.ops->release(b.ops, *buffers[i]);
+  b.ops->release(b.ops, b.weights);
+  b.ops->release(b.ops, b.scalars);
+  b.ops->close(b.ops);
+}
+
+static void print_machine(void)
+{
+  char line[256];
+  FILE *file = fopen("/proc/cpuinfo", "r");
+  while (file != NULL && fgets(line, sizeof line, file) != NULL)
+    if (strncmp(line, "model name", 10) == 0) {
+      fputs(line, stdout);
+      break;
+    }
+  if (file != NULL) fclose(file);
+}
+
+int main(int count, char **arguments)
+{
+  const char *isa = count > 1 ? arguments[1] : NULL;
+  print_machine();
+  bench_precision(PLM_PRECISION_FP32, isa);
+  bench_precision(PLM_PRECISION_BF16, isa);
+  return 0;
+}
