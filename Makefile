@@ -46,12 +46,17 @@ endif
 
 # What every program links, and what only those that compute do.
 BASE_LIBS := -lzmq -llmdb -lzstd -lyaml -lcjson -lxxhash -ldeflate -lz -lm
-COMPUTE_LIBS := -ldnnl -lgomp $(BASE_LIBS)
+# oneDNN where its headers are, else a CBLAS (fp32 alone); `make PRODUCTS=cblas BUILD=…` says which.
+PRODUCTS ?= $(if $(wildcard /usr/include/oneapi/dnnl/dnnl.h),dnnl,cblas)
+PRODUCT_LIBS_dnnl := -ldnnl -lgomp
+PRODUCT_LIBS_cblas := -lopenblas
+COMPUTE_LIBS := $(PRODUCT_LIBS_$(PRODUCTS)) $(BASE_LIBS)
 
 # ---- sources ------------------------------------------------------------------------------------
 find_c = $(shell find $(1) -name '*.c' -not -path '*/isa/*' 2>/dev/null | LC_ALL=C sort)
 COMMON_SRC := $(call find_c,common)
-CPU_SRC := $(call find_c,kernels/cpu)
+CPU_SRC := $(filter-out $(foreach p,$(filter-out $(PRODUCTS),dnnl cblas),%/product_$(p).c),\
+             $(call find_c,kernels/cpu))
 ISA_SRC := $(shell find kernels/cpu/isa -name '*.c' 2>/dev/null | LC_ALL=C sort)
 STAGES := packer trainer evaluator stages
 STAGE_SRC := $(filter-out %_main.c,$(call find_c,$(STAGES)))

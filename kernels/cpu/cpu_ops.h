@@ -55,6 +55,10 @@ void *plm_cpu_workspace(struct plm_cpu *cpu, size_t bytes);
 struct plm_product_shape;
 void plm_cpu_multiply(struct plm_cpu *cpu, const struct plm_product_shape *shape, void *C,
                       const void *A, const void *B);
+/* The same where C_MM is known to be symmetric (A A^T, or the square of a symmetric A): half the
+ * work. C is fp32. */
+void plm_cpu_multiply_symmetric(struct plm_cpu *cpu, const struct plm_product_shape *shape,
+                                float *C, const void *A, const void *B);
 
 /* Each sets its operators in cpu->ops. The attention pair also takes (cpu->attention) and frees
  * what it needs; unregister is called by ops->close, also when register failed. */

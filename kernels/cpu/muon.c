@@ -92,7 +92,7 @@ static void gram(const struct iteration *it)
                                           .transpose_a = tall,
                                           .transpose_b = !tall,
                                           .half = it->cpu->bf16};
-  plm_cpu_multiply(it->cpu, &shape, it->square, it->X, it->X);
+  plm_cpu_multiply_symmetric(it->cpu, &shape, it->square, it->X, it->X);
 }
 
 static void newton_schulz_step(const struct iteration *it)
@@ -105,7 +105,7 @@ static void newton_schulz_step(const struct iteration *it)
 
   const struct plm_product_shape square = {
       .M = side, .N = side, .K = side, .lda = side, .ldb = side, .ldc = side, .half = cpu->bf16};
-  plm_cpu_multiply(cpu, &square, it->square, it->A, it->A);
+  plm_cpu_multiply_symmetric(cpu, &square, it->square, it->A, it->A);
   struct pass polynomial = {.cpu = cpu,
                             .out = it->B,
                             .x = it->A,

@@ -1,16 +1,23 @@
 /* Products of the model: Linear forward, and backward by input and by weight.
  *
- * Rows (tokens) are cut into tiles of fixed heights, so a row's bits depend neither on the threads
- * nor on how many rows there are, and few shapes are ever planned whatever the number of rows: full
- * tiles, one tile of a multiple of 32 rows, and for bf16 (whose plans are costly) one of 32 rows
- * for the last few, padded with zeros in the workspace.
+ * Rows (tokens) are cut into tiles of fixed heights (taller ones where there are many rows, which
+ * is faster), so a row's bits do not depend on the threads, and few shapes are ever planned
+ * whatever the number of rows: full tiles, one tile of a multiple of 32 rows, and for bf16 (whose
+ * plans are costly) one of 32 rows for the last few, padded with zeros in the workspace.
  */
 #include <string.h>
 
 #include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/product.h"
 
-enum { ROWS_TILE = 256, ROWS_LAST = 32, DEPTH_TILE = 1024, DEPTH_LAST = 128 };
+enum {
+  ROWS_TILE = 256,
+  ROWS_TILE_LARGE = 512,
+  LARGE = 4096,
+  ROWS_LAST = 32,
+  DEPTH_TILE = 1024,
+  DEPTH_LAST = 128
+};
 
 struct tiles_job {
   struct plm_cpu *cpu;
@@ -18,7 +25,8 @@ struct tiles_job {
   char *C;
   const char *A, *B, *residual;
   int64_t a_stride, c_stride; /* bytes between rows */
-  int64_t rows, rest_rows;    /* all of them; those of the tile after the full ones */
+  int64_t rows, tile_rows;    /* all of them; those of a full tile */
+  int64_t rest_rows;          /* those of the tile after the full ones */
   int64_t C_width, A_width;   /* bytes of a row */
   char *padded;               /* ROWS_LAST rows of A, then of C */
 };
@@ -48,10 +56,10 @@ static void run_padded(const struct tiles_job *job, int64_t begin, uint32_t thre
 static void run_tile(void *context, int64_t tile, uint32_t thread)
 {
   const struct tiles_job *job = context;
-  const int64_t full_tiles = job->rows / ROWS_TILE;
-  const int64_t begin = tile * ROWS_TILE;
+  const int64_t full_tiles = job->rows / job->tile_rows;
+  const int64_t begin = tile * job->tile_rows;
   if (tile < full_tiles) {
-    copy_residual(job, begin, ROWS_TILE);
+    copy_residual(job, begin, job->tile_rows);
     plm_product_run(job->full, thread, job->C + begin * job->c_stride,
                     job->A + begin * job->a_stride, job->B);
     return;
@@ -78,11 +86,12 @@ static void multiply_rows(struct plm_cpu *cpu, struct plm_product_shape shape, v
                           .rows = shape.M,
                           .A_width = shape.K * in_bytes,
                           .C_width = shape.N * out_bytes};
-  const int64_t after = job.rows % ROWS_TILE;
+  job.tile_rows = job.rows >= LARGE ? ROWS_TILE_LARGE : ROWS_TILE;
+  const int64_t after = job.rows % job.tile_rows;
   job.rest_rows = shape.half ? after / ROWS_LAST * ROWS_LAST : after;
   if (residual != NULL) shape.accumulate = 1;
-  if (job.rows >= ROWS_TILE) {
-    shape.M = ROWS_TILE;
+  if (job.rows >= job.tile_rows) {
+    shape.M = job.tile_rows;
     job.full = plm_products_get(cpu->products, &shape);
   }
   if (job.rest_rows > 0) {
@@ -97,7 +106,7 @@ static void multiply_rows(struct plm_cpu *cpu, struct plm_product_shape shape, v
     job.padded = plm_cpu_workspace(cpu, (size_t)(ROWS_LAST * (job.A_width + job.C_width)));
     if (job.padded == NULL) return;
   }
-  plm_pool_tiles(cpu->pool, (job.rows + ROWS_TILE - 1) / ROWS_TILE, run_tile, &job);
+  plm_pool_tiles(cpu->pool, (job.rows + job.tile_rows - 1) / job.tile_rows, run_tile, &job);
 }
 
 static void linear_forward(struct plm_ops *ops, act *y, const act *x, const act *w,
@@ -227,46 +236,6 @@ static void linear_backward_weight(struct plm_ops *ops, float *dw, const act *dy
   }
   if (last > 0 && !pad_last(&job, last)) return;
   plm_pool_run(cpu->pool, weight_share, &job);
-}
-
-/* ---- general products, for the optimizer and the head ---- */
-struct multiply_job {
-  const struct plm_product *full, *rest;
-  char *C;
-  const char *A, *B;
-  int64_t full_tiles, a_step, c_step; /* bytes from tile to tile */
-};
-
-static void multiply_tile(void *context, int64_t tile, uint32_t thread)
-{
-  const struct multiply_job *job = context;
-  const bool last = job->rest != NULL && tile == job->full_tiles;
-  plm_product_run(last ? job->rest : job->full, thread, job->C + tile * job->c_step,
-                  job->A + tile * job->a_step, job->B);
-}
-
-void plm_cpu_multiply(struct plm_cpu *cpu, const struct plm_product_shape *wanted, void *C,
-                      const void *A, const void *B)
-{
-  /* eight tiles, or fewer where they would be thin */
-  enum { TILES = 8, THIN = 64 };
-  struct plm_product_shape shape = *wanted;
-  int64_t height = (wanted->M + TILES - 1) / TILES;
-  height = height < THIN ? THIN : (height + 15) / 16 * 16;
-  const int64_t in_bytes = shape.half ? 2 : 4, out_bytes = shape.half_output ? 2 : 4;
-  const int64_t full = wanted->M / height, rest = wanted->M % height;
-  struct multiply_job job = {.C = C, .A = A, .B = B, .full_tiles = full};
-  job.a_step = height * (shape.transpose_a ? 1 : shape.lda) * in_bytes;
-  job.c_step = height * shape.ldc * out_bytes;
-  if (full > 0) {
-    shape.M = height;
-    job.full = plm_products_get(cpu->products, &shape);
-  }
-  if (rest > 0) {
-    shape.M = rest;
-    job.rest = plm_products_get(cpu->products, &shape);
-  }
-  plm_pool_tiles(cpu->pool, full + (rest > 0), multiply_tile, &job);
 }
 
 void plm_cpu_linear_register(struct plm_cpu *cpu)

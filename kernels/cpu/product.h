@@ -1,6 +1,6 @@
-/* Matrix products on one thread, by oneDNN: fp32 and bf16. The operators cut a product into tiles
- * and run the tiles on the pool; oneDNN's own threads are kept out of it, so that a tile's bits do
- * not depend on how many there are.
+/* Matrix products on one thread: fp32 and bf16 by oneDNN, or fp32 alone by a CBLAS. The operators
+ * cut a product into tiles and run the tiles on the pool; the library's own threads are kept out of
+ * it, so that a tile's bits do not depend on how many there are.
  *
  * A product is planned once for a shape (_get, by the pool's caller) and then runs on any thread
  * without allocating.

@@ -52,6 +52,7 @@ static void tall_linear_case(struct ops_case *c)
 {
   linear_shape(c, 300, 40, 72);  /* a full tile, a part, and a few rows */
   linear_shape(c, 1160, 24, 40); /* deeper than one piece of dw */
+  linear_shape(c, 4129, 16, 8);  /* so many rows that tiles are taller */
 }
 
 static void linears_match(void **state)
@@ -234,6 +235,7 @@ static void muon_case(struct ops_case *c)
   muon_shape(c, 16, 16);
   muon_shape(c, 24, 100);
   muon_shape(c, 130, 48);
+  muon_shape(c, 150, 210); /* several panels of the symmetric products */
 }
 
 static void muon_matches(void **state)

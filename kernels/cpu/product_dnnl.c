@@ -1,5 +1,5 @@
-/* Products by oneDNN. This file alone knows its C API, which version 3 changed: descriptors became
- * opaque and operation descriptors went away. */
+/* Products by oneDNN (product_cblas.c serves where there is none). This file alone knows its C API,
+ * which version 3 changed: descriptors became opaque and operation descriptors went away. */
 #include "kernels/cpu/product.h"
 
 #include <omp.h>

@@ -1,0 +1,89 @@
+/* Products over the pool's threads for the optimizer: general ones, and those whose result is
+ * known to be symmetric, of which only the lower half is computed. Panels of C's rows depend on
+ * the shape alone. */
+#include <string.h>
+
+#include "kernels/cpu/cpu_ops.h"
+#include "kernels/cpu/product.h"
+
+/* Panels of a product, or fewer where they would be thin. */
+enum { PANELS = 8, THIN = 64, STEP = 16 };
+
+struct job {
+  struct plm_product_shape shape;
+  const struct plm_product *panels[PANELS];
+  char *C;
+  const char *A, *B;
+  int64_t height, count; /* rows of a panel (the last may have fewer), panels */
+};
+
+static int64_t height_of(int64_t M)
+{
+  const int64_t height = (M + PANELS - 1) / PANELS;
+  return height < THIN ? THIN : (height + STEP - 1) / STEP * STEP;
+}
+
+static int64_t rows_of(const struct job *job, int64_t panel)
+{
+  const int64_t left = job->shape.M - panel * job->height;
+  return left < job->height ? left : job->height;
+}
+
+static void run_panel(const struct job *job, int64_t panel, uint32_t thread)
+{
+  const int64_t in_bytes = job->shape.half ? 2 : 4, out_bytes = job->shape.half_output ? 2 : 4;
+  const int64_t begin = panel * job->height;
+  plm_product_run(job->panels[panel], thread, job->C + begin * job->shape.ldc * out_bytes,
+                  job->A + begin * (job->shape.transpose_a ? 1 : job->shape.lda) * in_bytes,
+                  job->B);
+}
+
+static void general_panel(void *context, int64_t tile, uint32_t thread)
+{
+  run_panel(context, tile, thread);
+}
+
+void plm_cpu_multiply(struct plm_cpu *cpu, const struct plm_product_shape *shape, void *C,
+                      const void *A, const void *B)
+{
+  struct job job = {.shape = *shape, .C = C, .A = A, .B = B, .height = height_of(shape->M)};
+  job.count = (shape->M + job.height - 1) / job.height;
+  struct plm_product_shape panel = *shape;
+  for (int64_t i = 0; i < job.count; i++) {
+    panel.M = rows_of(&job, i);
+    job.panels[i] = plm_products_get(cpu->products, &panel);
+  }
+  plm_pool_tiles(cpu->pool, job.count, general_panel, &job);
+}
+
+/* C[begin.., 0..begin) onto C[0..begin, begin..), in blocks that stay in the first-level cache. */
+static void mirror(float *C, int64_t ldc, int64_t begin, int64_t rows)
+{
+  for (int64_t block = 0; block < begin; block += STEP)
+    for (int64_t i = begin; i < begin + rows; i++)
+      for (int64_t j = block; j < block + STEP && j < begin; j++) C[j * ldc + i] = C[i * ldc + j];
+}
+
+static void symmetric_panel(void *context, int64_t tile, uint32_t thread)
+{
+  const struct job *job = context;
+  const int64_t panel = job->count - 1 - tile; /* the widest first */
+  run_panel(job, panel, thread);
+  mirror((float *)job->C, job->shape.ldc, panel * job->height, rows_of(job, panel));
+}
+
+void plm_cpu_multiply_symmetric(struct plm_cpu *cpu, const struct plm_product_shape *shape,
+                                float *C, const void *A, const void *B)
+{
+  PLM_ASSERT(shape->M == shape->N && !shape->half_output && !shape->accumulate);
+  struct job job = {.shape = *shape, .C = (char *)C, .A = A, .B = B};
+  job.height = height_of(shape->M);
+  job.count = (shape->M + job.height - 1) / job.height;
+  struct plm_product_shape panel = *shape;
+  for (int64_t i = 0; i < job.count; i++) { /* columns up to the diagonal */
+    panel.M = rows_of(&job, i);
+    panel.N = i * job.height + panel.M;
+    job.panels[i] = plm_products_get(cpu->products, &panel);
+  }
+  plm_pool_tiles(cpu->pool, job.count, symmetric_panel, &job);
+}

@@ -1,0 +1,89 @@
+/* Products by a CBLAS, for machines without oneDNN: fp32 alone. Built by `make PRODUCTS=cblas`,
+ * and by itself where oneDNN's headers are missing. */
+#include <cblas.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cpu/product.h"
+
+enum { BUCKETS = 1024 };
+
+struct plm_product {
+  struct plm_product_shape shape;
+  struct plm_product *next; /* in its bucket */
+};
+
+struct plm_products {
+  struct plm_product *buckets[BUCKETS];
+  struct plm_error error;
+};
+
+/* OpenBLAS has threads of its own; other libraries lack the call and are told by their users. */
+void openblas_set_num_threads(int count) __attribute__((weak));
+
+plm_status plm_products_open(uint32_t threads, struct plm_products **products,
+                             struct plm_error *error)
+{
+  (void)threads;
+  if (openblas_set_num_threads != NULL) openblas_set_num_threads(1);
+  *products = calloc(1, sizeof **products);
+  if (*products == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for products");
+  return PLM_OK;
+}
+
+void plm_products_close(struct plm_products *products)
+{
+  if (products == NULL) return;
+  for (int i = 0; i < BUCKETS; i++)
+    for (struct plm_product *p = products->buckets[i], *next; p != NULL; p = next) {
+      next = p->next;
+      free(p);
+    }
+  free(products);
+}
+
+bool plm_products_have_half(void)
+{
+  return false;
+}
+
+plm_status plm_products_error(const struct plm_products *products, struct plm_error *error)
+{
+  if (error != NULL) *error = products->error;
+  return products->error.status;
+}
+
+const struct plm_product *plm_products_get(struct plm_products *products,
+                                           const struct plm_product_shape *shape)
+{
+  PLM_ASSERT(!shape->half);
+  const uint64_t mixed = (uint64_t)shape->M * 31 + (uint64_t)shape->N * 1009 +
+                         (uint64_t)shape->K * 65537 + (uint64_t)shape->lda;
+  struct plm_product **bucket = &products->buckets[mixed % BUCKETS];
+  for (struct plm_product *p = *bucket; p != NULL; p = p->next)
+    if (memcmp(&p->shape, shape, sizeof *shape) == 0) return p;
+  struct plm_product *product = calloc(1, sizeof *product);
+  if (product == NULL) {
+    plm_error_set(&products->error, PLM_NO_MEMORY, "no memory for a product");
+    return NULL;
+  }
+  product->shape = *shape;
+  product->next = *bucket;
+  *bucket = product;
+  return product;
+}
+
+void plm_product_run_float(const struct plm_product_shape *s, float *C, const float *A,
+                           const float *B)
+{
+  cblas_sgemm(CblasRowMajor, s->transpose_a ? CblasTrans : CblasNoTrans,
+              s->transpose_b ? CblasTrans : CblasNoTrans, (int)s->M, (int)s->N, (int)s->K, 1.0f, A,
+              (int)s->lda, B, (int)s->ldb, s->accumulate ? 1.0f : 0.0f, C, (int)s->ldc);
+}
+
+void plm_product_run(const struct plm_product *product, uint32_t thread, void *C, const void *A,
+                     const void *B)
+{
+  (void)thread;
+  if (product != NULL) plm_product_run_float(&product->shape, C, A, B);
+}
