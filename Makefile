@@ -96,6 +96,8 @@ all: $(PROGRAMS) ## build the four programs into build/bin
 
 # Optimised harder than the rest: the operators.
 $(BUILD)/obj/kernels/%.o: OPTIMISE := -O3
+# Loops over every token that comes in: vectorised from -O3 on.
+$(BUILD)/obj/common/wire/data.o: OPTIMISE := -O3
 
 $(BUILD)/obj/%.o: %.c
 	@mkdir -p $(@D)

@@ -5,11 +5,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/plan/assemble.h"
-#include "common/wire/data.h"
+#include "common/run/run.h"
 #include "tests/support/cmocka_all.h"
 #include "tests/support/packers.h"
+#include "tests/support/scratch.h"
 
 enum { DOCUMENTS = 3000, CHUNKS = 5 };
 
@@ -113,11 +115,233 @@ static void serves_the_plan_over_tcp_and_ipc(void **state)
   }
 }
 
+/* Two packers, each killed and started again and again, give what one gives undisturbed. */
+static void killed_packers_change_nothing(void **state)
+{
+  (void)state;
+  enum { ROUNDS = 10, BATCHES = 120 };
+  const char *corpus = packers_corpus("corpus", DOCUMENTS, 1);
+  struct plm_feed_options options = packers_options();
+  options.credit_bytes = 256 << 10; /* little ahead, so that kills hit what is asked for */
+  struct plm_feed *feed = open_feed(&options);
+  pid_t packers[2];
+  for (int i = 0; i < 2; i++) packers[i] = packers_start(corpus, plm_feed_bound(feed), NULL, NULL);
+  uint64_t done = 0;
+  for (int round = 0; round < ROUNDS; round++) {
+    const struct plm_hash want = expected(&options, corpus, done * CHUNKS, BATCHES, CHUNKS);
+    assert_true(plm_hash_equal(packers_take(feed, BATCHES, CHUNKS), want));
+    done += BATCHES;
+    pid_t *victim = &packers[round % 2];
+    assert_int_equal(packers_stop(*victim, SIGKILL), 128 + SIGKILL);
+    *victim = packers_start(corpus, plm_feed_bound(feed), NULL, NULL);
+    if (round == ROUNDS / 2) { /* both at once */
+      packers_stop(packers[0], SIGKILL);
+      packers_stop(packers[1], SIGKILL);
+      for (int i = 0; i < 2; i++)
+        packers[i] = packers_start(corpus, plm_feed_bound(feed), NULL, NULL);
+    }
+  }
+  for (int i = 0; i < 2; i++) assert_int_equal(packers_stop(packers[i], SIGTERM), 0);
+  struct plm_feed_counters counters;
+  plm_feed_counters(feed, &counters);
+  assert_int_equal(counters.invalid, 0);
+  plm_feed_close(feed);
+}
+
+/* A trainer that comes back on the same port, where it left off; the packers stay. */
+static void consumer_restarts(void **state)
+{
+  (void)state;
+  const char *corpus = packers_corpus("corpus", DOCUMENTS, 1);
+  struct plm_feed_options options = packers_options();
+  const struct plm_hash want = expected(&options, corpus, 200 * CHUNKS, 100, CHUNKS);
+  char endpoint[256];
+  struct plm_feed *feed = open_feed(&options);
+  snprintf(endpoint, sizeof endpoint, "%s", plm_feed_bound(feed));
+  const pid_t packer = packers_start(corpus, endpoint, NULL, NULL);
+  uint64_t epoch, chunk;
+  packers_take(feed, 200, CHUNKS);
+  plm_feed_position(feed, &epoch, &chunk);
+  plm_feed_close(feed);
+  options.endpoint = endpoint;
+  feed = open_feed(&options);
+  plm_feed_seek(feed, PLM_SPLIT_TRAIN, epoch, chunk);
+  assert_true(plm_hash_equal(packers_take(feed, 100, CHUNKS), want));
+  /* the running count of chunks leads to the same place */
+  plm_feed_seek(feed, PLM_SPLIT_TRAIN, 0, 200 * CHUNKS);
+  assert_true(plm_hash_equal(packers_take(feed, 100, CHUNKS), want));
+  plm_feed_seek(feed, PLM_SPLIT_TRAIN, epoch, chunk);
+  assert_true(plm_hash_equal(packers_take(feed, 100, CHUNKS), want));
+  assert_int_equal(packers_stop(packer, SIGTERM), 0);
+  plm_feed_close(feed);
+}
+
+static void tells_sizes_corpus_and_peers(void **state)
+{
+  (void)state;
+  const char *corpus = packers_corpus("corpus", DOCUMENTS, 1);
+  struct plm_feed_options options = packers_options();
+  struct plm_error error = {0};
+  struct plm_feed *feed = open_feed(&options);
+  const pid_t packer = packers_start(corpus, plm_feed_bound(feed), NULL, NULL);
+  struct plm_feed_corpus known;
+  assert_int_equal(plm_feed_corpus(feed, NULL, &known, &error), PLM_OK);
+  assert_int_equal(known.documents[0] + known.documents[1], DOCUMENTS);
+  assert_int_equal(known.documents[PLM_SPLIT_TEST], 0);
+  uint64_t chunks, epoch, chunk;
+  assert_int_equal(plm_feed_epoch_chunks(feed, PLM_SPLIT_TRAIN, 3, NULL, &chunks, &error), PLM_OK);
+  plm_feed_seek(feed, PLM_SPLIT_TRAIN, 3, 0);
+  packers_take(feed, 1, (uint32_t)chunks);
+  plm_feed_position(feed, &epoch, &chunk);
+  assert_int_equal(epoch, 4);
+  assert_int_equal(chunk, 0);
+  char *peers = plm_feed_peers_json(feed);
+  assert_non_null(strstr(peers, "\"pid\""));
+  free(peers);
+  /* an empty split is an error of the stage that asks for it; the feed goes on with another */
+  struct plm_batch batch;
+  plm_feed_seek(feed, PLM_SPLIT_TEST, 0, 0);
+  assert_int_equal(plm_feed_next(feed, 1, NULL, &batch, &error), PLM_NOT_FOUND);
+  assert_int_equal(plm_feed_epoch_chunks(feed, PLM_SPLIT_TEST, 0, NULL, &chunks, &error),
+                   PLM_NOT_FOUND);
+  plm_feed_seek(feed, PLM_SPLIT_VALID, 0, 0);
+  assert_int_equal(plm_feed_next(feed, 1, NULL, &batch, &error), PLM_OK);
+  plm_feed_release(feed, &batch);
+  assert_int_equal(packers_stop(packer, SIGTERM), 0);
+  plm_feed_close(feed);
+}
+
+/* Whether a file has the text, within some time. */
+static bool appears(const char *path, const char *text, int timeout_ms)
+{
+  for (int waited = 0; waited <= timeout_ms; waited += 50) {
+    char *bytes;
+    size_t size;
+    if (plm_file_read(path, 1 << 20, &bytes, &size, NULL) == PLM_OK) {
+      const bool found = strstr(bytes, text) != NULL;
+      free(bytes);
+      if (found) return true;
+    }
+    usleep(50000);
+  }
+  return false;
+}
+
+static void another_corpus_is_refused(void **state)
+{
+  (void)state;
+  char right[PLM_PATH_SIZE], wrong[PLM_PATH_SIZE];
+  snprintf(right, sizeof right, "%s", packers_corpus("corpus", DOCUMENTS, 1));
+  snprintf(wrong, sizeof wrong, "%s", packers_corpus("other", 300, 2));
+  struct plm_feed_options options = packers_options();
+  const struct plm_hash want = expected(&options, right, 0, 50, CHUNKS);
+  struct plm_feed_corpus known;
+  struct plm_error error = {0};
+  struct plm_feed *feed = open_feed(&options);
+  const char *log = scratch_path("refused.log");
+  const pid_t first = packers_start(right, plm_feed_bound(feed), NULL, NULL);
+  assert_int_equal(plm_feed_corpus(feed, NULL, &known, &error), PLM_OK);
+  const pid_t second = packers_start(wrong, plm_feed_bound(feed), NULL, log);
+  assert_true(appears(log, "another corpus: its fingerprint is", 5000));
+  assert_true(plm_hash_equal(packers_take(feed, 50, CHUNKS), want));
+  struct plm_feed_counters counters;
+  plm_feed_counters(feed, &counters);
+  assert_true(counters.refused >= 1);
+  assert_int_equal(counters.peers, 1);
+  assert_int_equal(packers_stop(first, SIGTERM), 0);
+  assert_int_equal(packers_stop(second, SIGTERM), 0); /* it keeps trying until it is told */
+  plm_feed_close(feed);
+  /* the same with the fingerprint known beforehand: nobody is let in */
+  options.fingerprint = known.fingerprint;
+  options.wait_packers_s = 1.0;
+  feed = open_feed(&options);
+  const pid_t third = packers_start(wrong, plm_feed_bound(feed), NULL, log);
+  struct plm_batch batch;
+  assert_int_equal(plm_feed_next(feed, 1, NULL, &batch, &error), PLM_TIMEOUT);
+  assert_int_equal(packers_stop(third, SIGTERM), 0);
+  plm_feed_close(feed);
+}
+
+static void stops_when_told(void **state)
+{
+  (void)state;
+  struct plm_feed_options options = packers_options();
+  volatile int stop = SIGTERM;
+  struct plm_error error = {0};
+  struct plm_batch batch;
+  struct plm_feed *feed = open_feed(&options);
+  assert_int_equal(plm_feed_next(feed, 1, &stop, &batch, &error), PLM_INTERRUPTED);
+  plm_feed_close(feed);
+}
+
+/* A packer that knows the trainer only serves the evaluator, too. */
+static void welcome_names_the_others(void **state)
+{
+  (void)state;
+  const char *corpus = packers_corpus("corpus", DOCUMENTS, 1);
+  struct plm_feed_options options = packers_options(), evaluation = packers_options();
+  evaluation.role = "evaluator";
+  evaluation.split = PLM_SPLIT_VALID;
+  evaluation.plan.shuffle = false;
+  evaluation.plan.token_limit = 20000;
+  evaluation.plan.seed = 0;
+  struct plm_feed *second = open_feed(&evaluation);
+  const char *address = plm_feed_bound(second);
+  options.other_addresses = &address;
+  options.other_count = 1;
+  struct plm_feed *first = open_feed(&options);
+  const pid_t packer = packers_start(corpus, plm_feed_bound(first), NULL, NULL);
+  const struct plm_hash trained = expected(&options, corpus, 0, 50, CHUNKS);
+  const struct plm_hash evaluated = expected(&evaluation, corpus, 0, 100, 3);
+  assert_true(plm_hash_equal(packers_take(first, 50, CHUNKS), trained));
+  assert_true(plm_hash_equal(packers_take(second, 100, 3), evaluated)); /* wraps around */
+  assert_int_equal(packers_stop(packer, SIGTERM), 0);
+  plm_feed_close(first);
+  plm_feed_close(second);
+}
+
+/* Without --connect: endpoints.json of the run folder, also when a port changes. */
+static void follows_the_run_folder(void **state)
+{
+  (void)state;
+  char run[PLM_PATH_SIZE], set[PLM_PATH_SIZE + 16];
+  struct plm_error error = {0};
+  const char *corpus = packers_corpus("corpus", DOCUMENTS, 1);
+  snprintf(run, sizeof run, "%s", scratch_path("run"));
+  assert_int_equal(plm_directory_make(run, &error), PLM_OK);
+  snprintf(set, sizeof set, "--run=%s", run);
+  struct plm_feed_options options = packers_options();
+  const struct plm_hash want = expected(&options, corpus, 0, 50, CHUNKS);
+  const char *const argv[] = {packers_program("plm-packer"), "--corpus", corpus, set, NULL};
+  const pid_t packer = packers_spawn(argv, NULL);
+  for (int i = 0; i < 2; i++) {
+    struct plm_feed *feed = open_feed(&options);
+    assert_int_equal(plm_endpoint_write(run, "feed", plm_feed_bound(feed), &error), PLM_OK);
+    assert_true(plm_hash_equal(packers_take(feed, 50, CHUNKS), want));
+    plm_feed_close(feed);
+  }
+  assert_int_equal(packers_stop(packer, SIGTERM), 0);
+  char *lines;
+  size_t size;
+  assert_int_equal(plm_file_read(scratch_path("run/packers.jsonl"), 1 << 20, &lines, &size, &error),
+                   PLM_OK);
+  assert_int_equal(strncmp(lines, "{\"v\":1,", 7), 0);
+  assert_non_null(strstr(lines, "\"padding_fraction\":"));
+  free(lines);
+}
+
 int main(void)
 {
-  plm_log_init("test", PLM_LOG_INFO);
+  plm_log_init("test", PLM_LOG_WARNING);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(serves_the_plan_over_tcp_and_ipc),
+      cmocka_unit_test(killed_packers_change_nothing),
+      cmocka_unit_test(consumer_restarts),
+      cmocka_unit_test(tells_sizes_corpus_and_peers),
+      cmocka_unit_test(another_corpus_is_refused),
+      cmocka_unit_test(stops_when_told),
+      cmocka_unit_test(welcome_names_the_others),
+      cmocka_unit_test(follows_the_run_folder),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,7 +32,7 @@ const char *packers_program(const char *name)
   return path;
 }
 
-static pid_t start(const char *const *argv, const char *log)
+pid_t packers_spawn(const char *const *argv, const char *log)
 {
   const pid_t pid = fork();
   if (pid != 0) return pid;
@@ -57,7 +57,7 @@ static int wait_for(pid_t pid)
 
 int packers_run(const char *const *argv, const char *log)
 {
-  return wait_for(start(argv, log));
+  return wait_for(packers_spawn(argv, log));
 }
 
 const char *packers_corpus(const char *name, uint32_t documents, uint32_t seed)
@@ -93,7 +93,7 @@ pid_t packers_start(const char *corpus, const char *endpoint, const char *keys, 
     argv[5] = "--keys";
     argv[6] = keys;
   }
-  return start(argv, log);
+  return packers_spawn(argv, log);
 }
 
 int packers_stop(pid_t pid, int number)

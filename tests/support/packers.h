@@ -12,6 +12,7 @@
 const char *packers_program(const char *name);
 /* Runs argv (NULL-terminated), returns its exit status; output goes to `log` when not NULL. */
 int packers_run(const char *const *argv, const char *log);
+pid_t packers_spawn(const char *const *argv, const char *log);
 
 /* Ingests `documents` sequences drawn from seed into a corpus (made once for the same name); all
  * in train but a few. Aborts the test when that fails. */
