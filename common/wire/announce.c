@@ -127,6 +127,7 @@ void plm_announcer_close(struct plm_announcer *announcer)
   if (announcer == NULL) return;
   const int linger_ms = 200;
   if (announcer->socket != NULL) {
+    plm_socket_unbind(announcer->bound);
     zmq_setsockopt(announcer->socket, ZMQ_LINGER, &linger_ms, sizeof linger_ms);
     zmq_close(announcer->socket);
   }

@@ -77,6 +77,7 @@ static void close_sockets(struct plm_feed *feed)
   plm_monitor_close(feed->monitor, feed->router);
   if (feed->router != NULL) {
     const int linger_ms = BYE_LINGER_MS;
+    plm_socket_unbind(feed->bound);
     zmq_setsockopt(feed->router, ZMQ_LINGER, &linger_ms, sizeof linger_ms);
     zmq_close(feed->router);
   }

@@ -101,6 +101,11 @@ plm_status plm_socket_bind(void *socket, const char *endpoint, const char *keys,
   return PLM_OK;
 }
 
+void plm_socket_unbind(const char *bound)
+{
+  if (strncmp(bound, "ipc://", 6) == 0) (void)unlink(bound + 6);
+}
+
 /* ---- receiving ---------------------------------------------------------------------------- */
 
 static void drain(void *socket)

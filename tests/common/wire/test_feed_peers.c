@@ -1,0 +1,394 @@
+/* The feed against packers that are late, lie, talk nonsense or ask for too much. */
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/philox.h"
+#include "tests/support/cmocka_all.h"
+#include "tests/support/fake_packer.h"
+#include "tests/support/packers.h"
+
+static struct plm_feed *open_feed(const struct plm_feed_options *options)
+{
+  struct plm_feed *feed;
+  struct plm_error error = {0};
+  if (plm_feed_open(options, &feed, &error) != PLM_OK) {
+    plm_error_print("test", &error);
+    fail();
+  }
+  return feed;
+}
+
+static void wait_peers(struct plm_feed *feed, uint32_t count)
+{
+  struct plm_feed_counters counters = {0};
+  for (int i = 0; i < 200; i++) {
+    plm_feed_counters(feed, &counters);
+    if (counters.peers == count) return;
+    usleep(20000);
+  }
+  assert_int_equal(counters.peers, count);
+}
+
+static plm_status take(struct plm_feed *feed, const struct plm_feed_options *options,
+                       uint32_t chunks, struct plm_error *error)
+{
+  struct plm_batch batch;
+  uint64_t epoch, chunk;
+  plm_feed_position(feed, &epoch, &chunk);
+  PLM_TRY(plm_feed_next(feed, chunks, NULL, &batch, error));
+  assert_true(fake_batch_right(options, &batch, epoch, chunk));
+  plm_feed_release(feed, &batch);
+  return PLM_OK;
+}
+
+static void crosses_epochs(void **state)
+{
+  (void)state;
+  struct plm_feed_options options = packers_options();
+  struct fake_packer packer;
+  struct plm_error error = {0};
+  struct plm_feed *feed = open_feed(&options);
+  fake_packer_start(&packer, &options, plm_feed_bound(feed), 1);
+  plm_feed_seek(feed, PLM_SPLIT_TRAIN, 4, FAKE_WINDOWS * FAKE_WINDOW_CHUNKS - 3);
+  for (int i = 0; i < 400; i++) assert_int_equal(take(feed, &options, 7, &error), PLM_OK);
+  uint64_t epoch, chunk;
+  plm_feed_position(feed, &epoch, &chunk);
+  assert_int_equal(epoch, 6);
+  assert_int_equal(chunk, 400 * 7 - 3 - FAKE_WINDOWS * FAKE_WINDOW_CHUNKS);
+  plm_feed_close(feed);
+  fake_packer_stop(&packer);
+}
+
+/* One answers nothing: the other is asked too, well before a silence of 3 s. */
+static void standby_is_asked_when_one_is_late(void **state)
+{
+  (void)state;
+  struct plm_feed_options options = packers_options();
+  struct fake_packer packers[2];
+  struct plm_error error = {0};
+  struct plm_feed *feed = open_feed(&options);
+  for (int i = 0; i < 2; i++)
+    fake_packer_start(&packers[i], &options, plm_feed_bound(feed), (uint64_t)i + 1);
+  wait_peers(feed, 2);
+  packers[0].deaf = true;
+  const int64_t begin = plm_clock_ms();
+  for (int i = 0; i < 60; i++) assert_int_equal(take(feed, &options, 16, &error), PLM_OK);
+  assert_true(plm_clock_ms() - begin < 2500);
+  struct plm_feed_counters counters;
+  plm_feed_counters(feed, &counters);
+  assert_true(packers[0].gets > 0); /* it was asked first for some */
+  assert_true(packers[1].prepares > 0 || packers[0].prepares > 0);
+  assert_true(counters.retried > 0);
+  assert_int_equal(counters.duplicate, 0);
+  plm_feed_close(feed);
+  for (int i = 0; i < 2; i++) fake_packer_stop(&packers[i]);
+}
+
+static void second_answers_are_dropped(void **state)
+{
+  (void)state;
+  struct plm_feed_options options = packers_options();
+  struct fake_packer packers[2];
+  struct plm_error error = {0};
+  struct plm_feed *feed = open_feed(&options);
+  options.credit_bytes = 128 << 10;
+  for (int i = 0; i < 2; i++)
+    fake_packer_start(&packers[i], &options, plm_feed_bound(feed), (uint64_t)i + 1);
+  wait_peers(feed, 2);
+  packers[0].delay_ms = 400;
+  packers[1].delay_ms = 300;
+  struct plm_feed_counters counters = {0};
+  for (int i = 0; i < 100 && counters.duplicate == 0; i++) {
+    assert_int_equal(take(feed, &options, 64, &error), PLM_OK);
+    plm_feed_counters(feed, &counters);
+  }
+  assert_true(counters.duplicate > 0);
+  assert_int_equal(counters.invalid, 0);
+  plm_feed_close(feed);
+  for (int i = 0; i < 2; i++) fake_packer_stop(&packers[i]);
+}
+
+/* Until two answers for one range differ: an honest late one and a lie, in either order. */
+static plm_status provoke(bool third, struct plm_feed_counters *counters, struct plm_error *error)
+{
+  struct plm_feed_options options = packers_options();
+  struct fake_packer packers[3];
+  struct plm_feed *feed = open_feed(&options);
+  const int count = third ? 3 : 2;
+  plm_status status = PLM_OK;
+  for (int i = 0; i < 2; i++)
+    fake_packer_start(&packers[i], &options, plm_feed_bound(feed), (uint64_t)i + 1);
+  wait_peers(feed, 2);
+  packers[0].delay_ms = 600; /* so late that the second is asked */
+  packers[1].delay_ms = 0;
+  packers[0].lies = true;
+  if (third) {
+    fake_packer_start(&packers[2], &options, plm_feed_bound(feed), 3);
+    wait_peers(feed, 3);
+  }
+  const int64_t begin = plm_clock_ms();
+  memset(counters, 0, sizeof *counters);
+  while (status == PLM_OK && plm_clock_ms() - begin < 8000 && counters->peers + 1 != 3 &&
+         !(third && counters->refused > 0)) {
+    struct plm_batch batch;
+    status = plm_feed_next(feed, 16, NULL, &batch, error);
+    if (status == PLM_OK) plm_feed_release(feed, &batch);
+    plm_feed_counters(feed, counters);
+    if (!third) counters->peers = 0;
+  }
+  plm_feed_close(feed);
+  for (int i = 0; i < count; i++) fake_packer_stop(&packers[i]);
+  return status;
+}
+
+static void disagreement_ends_the_run_without_a_third(void **state)
+{
+  (void)state;
+  struct plm_feed_counters counters;
+  struct plm_error error = {0};
+  assert_int_equal(provoke(false, &counters, &error), PLM_CORRUPT);
+  assert_non_null(strstr(error.what, "packers disagree on chunks"));
+  assert_non_null(strstr(error.what, "fake:1 sent"));
+  assert_non_null(strstr(error.what, "fake:2 sent"));
+}
+
+static void third_packer_decides(void **state)
+{
+  (void)state;
+  struct plm_feed_counters counters;
+  struct plm_error error = {0};
+  assert_int_equal(provoke(true, &counters, &error), PLM_OK);
+  assert_true(counters.refused > 0); /* the liar */
+}
+
+static void credit_bounds_what_is_asked_for(void **state)
+{
+  (void)state;
+  struct plm_feed_options options = packers_options();
+  options.credit_bytes = 1 << 20;
+  struct fake_packer packer;
+  struct plm_feed *feed = open_feed(&options);
+  fake_packer_start(&packer, &options, plm_feed_bound(feed), 1);
+  packer.deaf = true;
+  plm_feed_seek(feed, PLM_SPLIT_TRAIN, 0, 0);
+  wait_peers(feed, 1);
+  usleep(600000);
+  assert_true(packer.gets > 1);
+  assert_true(packer.asked_bytes <= options.credit_bytes);
+  assert_true(packer.asked_bytes >= options.credit_bytes / 2);
+  /* a batch larger than the credit arrives all the same */
+  struct plm_error error = {0};
+  packer.deaf = false;
+  plm_feed_close(feed);
+  fake_packer_stop(&packer);
+  feed = open_feed(&options);
+  fake_packer_start(&packer, &options, plm_feed_bound(feed), 1);
+  assert_int_equal(take(feed, &options, 6 * 1024, &error), PLM_OK);
+  plm_feed_close(feed);
+  fake_packer_stop(&packer);
+}
+
+static void nacks_are_asked_elsewhere(void **state)
+{
+  (void)state;
+  struct plm_feed_options options = packers_options();
+  struct fake_packer packers[2];
+  struct plm_error error = {0};
+  struct plm_feed *feed = open_feed(&options);
+  for (int i = 0; i < 2; i++)
+    fake_packer_start(&packers[i], &options, plm_feed_bound(feed), (uint64_t)i + 1);
+  wait_peers(feed, 2);
+  packers[0].nacks = true;
+  for (int i = 0; i < 20; i++) assert_int_equal(take(feed, &options, 64, &error), PLM_OK);
+  plm_feed_close(feed);
+  for (int i = 0; i < 2; i++) fake_packer_stop(&packers[i]);
+}
+
+/* ---- nonsense ----------------------------------------------------------------------------- */
+
+static void *raw_dealer(void *context, const char *endpoint)
+{
+  struct plm_error error;
+  void *socket;
+  assert_int_equal(
+      plm_socket_open(context, ZMQ_DEALER, PLM_WIRE_DATA_LIMIT, &socket, &error), PLM_OK);
+  assert_int_equal(plm_socket_connect(socket, endpoint, &error), PLM_OK);
+  return socket;
+}
+
+static void send_frames(void *socket, const uint8_t *header, size_t header_bytes,
+                        const uint8_t *payload, size_t payload_bytes, int frames)
+{
+  const int blocking = 0; /* waits for the connection */
+  zmq_send(socket, header, header_bytes, frames > 1 ? ZMQ_SNDMORE : blocking);
+  for (int i = 1; i < frames; i++)
+    zmq_send(socket, payload, payload_bytes, i + 1 < frames ? ZMQ_SNDMORE : blocking);
+}
+
+/* Damaged copies of valid messages, wrong frame counts, noise: counted, dropped, never fatal. */
+static void nonsense_is_counted_and_dropped(void **state)
+{
+  (void)state;
+  enum { ROUNDS = 400 };
+  struct plm_feed_options options = packers_options();
+  struct fake_packer packer;
+  struct plm_error error = {0};
+  struct plm_feed *feed = open_feed(&options);
+  fake_packer_start(&packer, &options, plm_feed_bound(feed), 1);
+  wait_peers(feed, 1);
+  void *context = zmq_ctx_new();
+  void *socket = raw_dealer(context, plm_feed_bound(feed));
+  uint8_t payload[PLM_WIRE_CONTROL_LIMIT], bytes[PLM_HEADER_BYTES];
+  struct plm_header header;
+  for (uint32_t round = 0; round < ROUNDS; round++) {
+    const struct plm_philox_words w = plm_philox(9, round, 0, 100);
+    size_t size = fake_hello(&options, 77, 5, &header, payload), header_bytes = PLM_HEADER_BYTES;
+    header.payload_bytes = size;
+    header.payload_hash = plm_hash_bytes(payload, size);
+    plm_header_encode(&header, bytes);
+    int frames = 2;
+    switch (round % 5) {
+    case 0: bytes[w.w[0] % PLM_HEADER_BYTES] ^= (uint8_t)(1u << (w.w[1] % 8)); break;
+    case 1: payload[w.w[0] % size] ^= (uint8_t)(1u << (w.w[1] % 8)); break;
+    case 2: header_bytes = w.w[0] % PLM_HEADER_BYTES; break;
+    case 3: size = w.w[0] % size; break;
+    default: frames = w.w[0] % 2 == 0 ? 1 : 3 + (int)(w.w[1] % 4); break;
+    }
+    send_frames(socket, bytes, header_bytes, payload, size, frames);
+    if (round % 20 == 0) assert_int_equal(take(feed, &options, 16, &error), PLM_OK);
+  }
+  struct plm_feed_counters counters = {0};
+  for (int i = 0; i < 100 && counters.invalid < ROUNDS; i++) {
+    plm_feed_counters(feed, &counters);
+    usleep(20000);
+  }
+  assert_int_equal(counters.invalid, ROUNDS);
+  assert_int_equal(counters.peers, 1);
+  assert_int_equal(take(feed, &options, 16, &error), PLM_OK);
+  zmq_close(socket);
+  zmq_ctx_term(context);
+  plm_feed_close(feed);
+  fake_packer_stop(&packer);
+}
+
+/* Sends on a peer's own connection what it was not asked for. */
+static void say(void *socket, const struct plm_feed_options *options, enum plm_message_type type,
+                uint64_t consumer, uint64_t packer, const void *payload, size_t size)
+{
+  struct plm_header header = {.type = type,
+                              .run_id = options->run_id,
+                              .consumer = consumer,
+                              .packer = packer,
+                              .request = 12345,
+                              .count = 1};
+  uint8_t bytes[PLM_HEADER_BYTES];
+  header.payload_bytes = size;
+  header.payload_hash = plm_hash_bytes(payload, size);
+  plm_header_encode(&header, bytes);
+  send_frames(socket, bytes, sizeof bytes, payload, size, 2);
+}
+
+static enum plm_message_type hear(void *socket, uint64_t *consumer)
+{
+  struct plm_message message;
+  for (int i = 0; i < 200; i++) {
+    const plm_status status = plm_message_receive(socket, false, &message, NULL);
+    if (status == PLM_OK) {
+      zmq_msg_close(&message.payload);
+      if (message.header.type == PLM_MESSAGE_PING) continue;
+      if (consumer != NULL) *consumer = message.header.consumer;
+      return message.header.type;
+    }
+    usleep(10000);
+  }
+  return PLM_MESSAGE_NONE;
+}
+
+static void wrong_incarnations_and_breaches(void **state)
+{
+  (void)state;
+  struct plm_feed_options options = packers_options();
+  struct plm_feed *feed = open_feed(&options);
+  void *context = zmq_ctx_new();
+  void *socket = raw_dealer(context, plm_feed_bound(feed));
+  uint8_t payload[PLM_WIRE_CONTROL_LIMIT], bytes[PLM_HEADER_BYTES];
+  struct plm_header header;
+  struct plm_feed_counters counters;
+  uint64_t consumer = 0;
+  /* a stranger is told to introduce itself */
+  say(socket, &options, PLM_MESSAGE_PING, 1, 5, "", 0);
+  assert_int_equal(hear(socket, &consumer), PLM_MESSAGE_REHELLO);
+  const size_t size = fake_hello(&options, 77, 5, &header, payload);
+  header.payload_bytes = size;
+  header.payload_hash = plm_hash_bytes(payload, size);
+  plm_header_encode(&header, bytes);
+  send_frames(socket, bytes, sizeof bytes, payload, size, 2);
+  assert_int_equal(hear(socket, &consumer), PLM_MESSAGE_WELCOME);
+  /* another incarnation of either side is not answered, but counted */
+  plm_feed_counters(feed, &counters);
+  const uint64_t dropped = counters.dropped;
+  say(socket, &options, PLM_MESSAGE_PING, consumer ^ 2, 5, "", 0);
+  say(socket, &options, PLM_MESSAGE_PING, consumer, 6, "", 0);
+  say(socket, &options, PLM_MESSAGE_PING, consumer, 5, "", 0);
+  assert_int_equal(hear(socket, NULL), PLM_MESSAGE_PONG);
+  plm_feed_counters(feed, &counters);
+  assert_int_equal(counters.dropped, dropped + 2);
+  /* whoever goes on breaking the protocol is dropped */
+  for (int i = 0; i < 8; i++) say(socket, &options, PLM_MESSAGE_GET, consumer, 5, payload, 16);
+  assert_int_equal(hear(socket, NULL), PLM_MESSAGE_REJECT);
+  plm_feed_counters(feed, &counters);
+  assert_int_equal(counters.peers, 0);
+  send_frames(socket, bytes, sizeof bytes, payload, size, 2); /* and stays out */
+  usleep(100000);
+  plm_feed_counters(feed, &counters);
+  assert_int_equal(counters.peers, 0);
+  zmq_close(socket);
+  zmq_ctx_term(context);
+  plm_feed_close(feed);
+}
+
+static void a_port_in_use_names_its_owner(void **state)
+{
+  (void)state;
+  struct plm_feed_options options = packers_options();
+  struct plm_error error = {0};
+  struct plm_feed *feed = open_feed(&options), *second;
+  char pid[32], ipc[128];
+  snprintf(pid, sizeof pid, "pid %d (test_feed_peers", (int)getpid());
+  options.endpoint = plm_feed_bound(feed);
+  assert_int_equal(plm_feed_open(&options, &second, &error), PLM_BUSY);
+  assert_non_null(strstr(error.what, "pid "));
+  assert_non_null(strstr(error.hint, "network"));
+  plm_feed_close(feed);
+  snprintf(ipc, sizeof ipc, "ipc:///tmp/plm-test-%d.sock", (int)getpid());
+  options.endpoint = ipc;
+  feed = open_feed(&options);
+  assert_int_equal(plm_feed_open(&options, &second, &error), PLM_BUSY);
+  assert_non_null(strstr(error.what, "pid "));
+  plm_feed_close(feed);
+  options.endpoint = "tcp://0.0.0.0:*"; /* beyond loopback, no keys */
+  assert_int_equal(plm_feed_open(&options, &second, &error), PLM_CONFIG);
+  assert_non_null(strstr(error.hint, "plm-pipeline keys"));
+}
+
+int main(void)
+{
+  plm_log_init("test", PLM_LOG_ERROR);
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(crosses_epochs),
+      cmocka_unit_test(standby_is_asked_when_one_is_late),
+      cmocka_unit_test(second_answers_are_dropped),
+      cmocka_unit_test(disagreement_ends_the_run_without_a_third),
+      cmocka_unit_test(third_packer_decides),
+      cmocka_unit_test(credit_bounds_what_is_asked_for),
+      cmocka_unit_test(nacks_are_asked_elsewhere),
+      cmocka_unit_test(nonsense_is_counted_and_dropped),
+      cmocka_unit_test(wrong_incarnations_and_breaches),
+      cmocka_unit_test(a_port_in_use_names_its_owner),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
