@@ -112,6 +112,7 @@ int main(int argc, char **argv)
   struct plm_error error = {0};
   struct plm_arguments arguments = {0};
   struct plm_config config = {0};
+  plm_stop_signals_install(); /* first: a drain may come while the corpus is being opened */
   plm_log_init(program, PLM_LOG_INFO);
   plm_status status = plm_arguments_parse(argc, argv, options_table, &arguments, &error);
   if (status == PLM_OK && plm_arguments_has(&arguments, "help")) {
@@ -131,7 +132,6 @@ int main(int argc, char **argv)
     /* windows come and go: large buffers stay with the process instead of being mapped anew */
     mallopt(M_MMAP_THRESHOLD, 1 << 30);
     mallopt(M_TRIM_THRESHOLD, 256 << 20);
-    plm_stop_signals_install();
     status = plm_arguments_load_config(&arguments, NULL, false, &config, &error);
   }
   if (status == PLM_OK) {

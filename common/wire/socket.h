@@ -21,7 +21,8 @@ plm_status plm_socket_open(void *context, int type, size_t message_limit, void *
  * loopback without keys: PLM_CONFIG. An ipc socket's file becomes 0600. */
 plm_status plm_socket_bind(void *socket, const char *endpoint, const char *keys, char bound[256],
                            struct plm_error *error);
-/* Takes the file of an ipc endpoint away: before its socket is closed, so that a successor's stays. */
+/* Takes the file of an ipc endpoint away: before its socket is closed, so that a successor's stays.
+ */
 void plm_socket_unbind(const char *bound);
 /* Begins connecting; libzmq goes on trying. */
 plm_status plm_socket_connect(void *socket, const char *endpoint, struct plm_error *error);

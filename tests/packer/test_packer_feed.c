@@ -141,10 +141,14 @@ static void killed_packers_change_nothing(void **state)
         packers[i] = packers_start(corpus, plm_feed_bound(feed), NULL, NULL);
     }
   }
-  for (int i = 0; i < 2; i++) assert_int_equal(packers_stop(packers[i], SIGTERM), 0);
-  struct plm_feed_counters counters;
-  plm_feed_counters(feed, &counters);
+  struct plm_feed_counters counters = {0};
+  for (int i = 0; i < 500 && counters.peers < 2; i++) { /* the last one has hardly begun */
+    usleep(20000);
+    plm_feed_counters(feed, &counters);
+  }
+  assert_int_equal(counters.peers, 2);
   assert_int_equal(counters.invalid, 0);
+  for (int i = 0; i < 2; i++) assert_int_equal(packers_stop(packers[i], SIGTERM), 0);
   plm_feed_close(feed);
 }
 

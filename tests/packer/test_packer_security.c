@@ -64,8 +64,8 @@ static int prepare(void **state)
   (void)state;
   snprintf(corpus, sizeof corpus, "%s", packers_corpus("corpus", 600, 3));
   snprintf(keys, sizeof keys, "%s", scratch_path("keys"));
-  const char *const argv[] = {packers_program("plm-pipeline"), "keys", keys, "--client", "node",
-                              NULL};
+  const char *const argv[] = {
+      packers_program("plm-pipeline"), "keys", keys, "--client", "node", NULL};
   return packers_run(argv, scratch_path("keys.log"));
 }
 
@@ -157,7 +157,8 @@ static void with_an_unknown_key(void **state)
   snprintf(other, sizeof other, "%s", scratch_path("other-keys"));
   assert_int_equal(plm_keys_write(other, "stranger", &made, &error), PLM_OK);
   assert_int_equal(made, 2);
-  refused(client_folder("stranger", other), "the key is not on the consumer's list", "stranger.log");
+  refused(client_folder("stranger", other), "the key is not on the consumer's list",
+          "stranger.log");
 }
 
 static void with_another_servers_key(void **state)
@@ -234,13 +235,18 @@ static void beyond_loopback_needs_keys(void **state)
   size_t size;
   const char *log = scratch_path("beyond.log");
   const char *const argv[] = {packers_program("plm-packer"), "--corpus", corpus, "--connect",
-                              "tcp://192.0.2.1:5701", NULL};
+                              "tcp://192.0.2.1:5701",        NULL};
   assert_int_equal(packers_run(argv, log), 2);
   assert_int_equal(plm_file_read(log, 4096, &bytes, &size, NULL), PLM_OK);
   assert_non_null(strstr(bytes, "plm-pipeline keys DIR"));
   free(bytes);
-  const char *const missing[] = {packers_program("plm-packer"), "--corpus", corpus, "--keys",
-                                 scratch_path("nowhere"), "--connect", "tcp://192.0.2.1:5701",
+  const char *const missing[] = {packers_program("plm-packer"),
+                                 "--corpus",
+                                 corpus,
+                                 "--keys",
+                                 scratch_path("nowhere"),
+                                 "--connect",
+                                 "tcp://192.0.2.1:5701",
                                  NULL};
   assert_int_equal(packers_run(missing, scratch_path("missing.log")), 2);
 }

@@ -17,11 +17,11 @@ struct fake_packer {
   const char *endpoint;
   uint64_t id;
   /* may be changed at any time */
-  atomic_int delay_ms;    /* before each DATA */
-  atomic_bool deaf;       /* answers no GET */
-  atomic_bool lies;       /* another token in every chunk */
-  atomic_bool nacks;      /* refuses every GET */
-  atomic_int greatest;    /* GETs outstanding at once, seen while deaf */
+  atomic_int delay_ms;       /* before each DATA */
+  atomic_bool deaf;          /* answers no GET */
+  atomic_bool lies;          /* another token in every chunk */
+  atomic_bool nacks;         /* refuses every GET */
+  atomic_int greatest;       /* GETs outstanding at once, seen while deaf */
   atomic_ullong asked_bytes; /* of all GETs seen while deaf, estimated without tables */
   atomic_int gets, prepares, welcomes, rejects, data;
   atomic_bool stop;

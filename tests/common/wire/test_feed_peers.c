@@ -214,8 +214,8 @@ static void *raw_dealer(void *context, const char *endpoint)
 {
   struct plm_error error;
   void *socket;
-  assert_int_equal(
-      plm_socket_open(context, ZMQ_DEALER, PLM_WIRE_DATA_LIMIT, &socket, &error), PLM_OK);
+  assert_int_equal(plm_socket_open(context, ZMQ_DEALER, PLM_WIRE_DATA_LIMIT, &socket, &error),
+                   PLM_OK);
   assert_int_equal(plm_socket_connect(socket, endpoint, &error), PLM_OK);
   return socket;
 }

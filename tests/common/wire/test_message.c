@@ -1,0 +1,228 @@
+/* Headers and control payloads: what was encoded comes back, everything else is refused. */
+#include <string.h>
+
+#include "common/base/philox.h"
+#include "common/corpus/tokenizer.h"
+#include "common/wire/data.h"
+#include "common/wire/message.h"
+#include "common/wire/security.h"
+#include "tests/support/cmocka_all.h"
+
+static struct plm_header some_header(void)
+{
+  return (struct plm_header){
+      .type = PLM_MESSAGE_DATA,
+      .run_id = {0x1122334455667788u, 0x99aabbccddeeff00u},
+      .consumer = 3,
+      .packer = 4,
+      .request = 5,
+      .plan = {6, 7},
+      .split = PLM_SPLIT_VALID,
+      .max_length = 1024,
+      .epoch = 8,
+      .first = 1ull << 40,
+      .count = 9,
+      .dtype = 2,
+      .real_tokens = 10,
+      .payload_bytes = 11,
+      .payload_hash = {12, 13},
+  };
+}
+
+/* The bytes themselves: other programs may read them one day. */
+static void header_layout_is_fixed(void **state)
+{
+  (void)state;
+  static const uint8_t begin[] = {'P', 'L', 'M', 'F', 1, 0, PLM_MESSAGE_DATA, 0, 0x88, 0x77};
+  const struct plm_header header = some_header();
+  uint8_t bytes[PLM_HEADER_BYTES];
+  plm_header_encode(&header, bytes);
+  assert_memory_equal(bytes, begin, sizeof begin);
+  assert_int_equal(bytes[24], 3);
+  assert_int_equal(bytes[32], 4);
+  assert_int_equal(bytes[40], 5);
+  assert_int_equal(bytes[48], 6);
+  assert_int_equal(bytes[56], 7);
+  assert_int_equal(bytes[64], PLM_SPLIT_VALID);
+  assert_int_equal(bytes[69], 4); /* 1024 */
+  assert_int_equal(bytes[72], 8);
+  assert_int_equal(bytes[85], 1); /* 2^40 */
+  assert_int_equal(bytes[88], 9);
+  assert_int_equal(bytes[92], 2);
+  assert_int_equal(bytes[96], 10);
+  assert_int_equal(bytes[104], 11);
+  assert_int_equal(bytes[112], 12);
+  assert_int_equal(bytes[120], 13);
+}
+
+static void header_round_trip_and_every_flipped_bit(void **state)
+{
+  (void)state;
+  const struct plm_header header = some_header();
+  struct plm_header back;
+  struct plm_error error = {0};
+  uint8_t bytes[PLM_HEADER_BYTES];
+  plm_header_encode(&header, bytes);
+  memset(&back, 0, sizeof back);
+  assert_int_equal(plm_header_decode(bytes, sizeof bytes, &back, &error), PLM_OK);
+  assert_int_equal(back.type, header.type);
+  assert_true(plm_hash_equal(back.run_id, header.run_id));
+  assert_true(plm_hash_equal(back.payload_hash, header.payload_hash));
+  assert_int_equal(back.first, header.first);
+  assert_int_equal(back.dtype, header.dtype);
+  for (int bit = 0; bit < 8 * PLM_HEADER_BYTES; bit++) {
+    bytes[bit / 8] ^= (uint8_t)(1u << (bit % 8));
+    assert_int_equal(plm_header_decode(bytes, sizeof bytes, &back, &error), PLM_PROTOCOL);
+    bytes[bit / 8] ^= (uint8_t)(1u << (bit % 8));
+  }
+  for (size_t size = 0; size < sizeof bytes; size++)
+    assert_int_equal(plm_header_decode(bytes, size, &back, &error), PLM_PROTOCOL);
+}
+
+/* A right hash does not make a message right. */
+static void limits_hold_under_a_right_hash(void **state)
+{
+  (void)state;
+  struct plm_header wrong[6], back;
+  struct plm_error error = {0};
+  uint8_t bytes[PLM_HEADER_BYTES];
+  for (int i = 0; i < 6; i++) wrong[i] = some_header();
+  wrong[0].type = PLM_MESSAGE_COUNT;
+  wrong[1].split = PLM_SPLIT_COUNT;
+  wrong[2].dtype = 3;
+  wrong[3].payload_bytes = PLM_WIRE_DATA_LIMIT + 1;
+  wrong[4].type = PLM_MESSAGE_PING; /* has no payload */
+  wrong[5].count = PLM_WIRE_CHUNKS + 1;
+  for (int i = 0; i < 6; i++) {
+    plm_header_encode(&wrong[i], bytes);
+    assert_int_equal(plm_header_decode(bytes, sizeof bytes, &back, &error), PLM_PROTOCOL);
+  }
+}
+
+static void hello_and_welcome_come_back(void **state)
+{
+  (void)state;
+  static struct plm_hello hello, hello_back;
+  struct plm_welcome welcome = {0}, welcome_back;
+  struct plm_error error = {0};
+  static uint8_t bytes[PLM_WIRE_CONTROL_LIMIT];
+  hello = (struct plm_hello){.protocol_least = 1,
+                             .protocol_most = 2,
+                             .packer_id = 77,
+                             .pid = 4711,
+                             .host = "node-17",
+                             .tokenizer = PLM_TOKENIZER_BYTE,
+                             .clustered = true,
+                             .fingerprint = {1, 2},
+                             .documents = {3, 4, 5}};
+  for (int i = 0; i < 512; i += 3) hello.composition[1][i] = (uint64_t)i + 1;
+  size_t size = plm_hello_encode(&hello, bytes);
+  assert_int_equal(plm_hello_decode(bytes, size, &hello_back, &error), PLM_OK);
+  assert_memory_equal(&hello, &hello_back, sizeof hello);
+  for (size_t cut = 0; cut < size; cut++)
+    assert_int_equal(plm_hello_decode(bytes, cut, &hello_back, &error), PLM_PROTOCOL);
+  assert_int_equal(plm_hello_decode(bytes, size + 1, &hello_back, &error), PLM_PROTOCOL);
+
+  welcome.plan = (struct plm_plan_parameters){.seed = 1,
+                                              .max_length = 512,
+                                              .alignment = 4,
+                                              .window_groups = 64,
+                                              .packing = PLM_PACKING_NEXT_FIT,
+                                              .truncate = PLM_TRUNCATE_SPLIT,
+                                              .tokenizer = PLM_TOKENIZER_ESM,
+                                              .shuffle = true,
+                                              .token_limit = 9};
+  welcome.peers = 1;
+  strcpy(welcome.address[0], "tcp://10.0.0.1:5702");
+  memset(welcome.key[0], 'a', 40);
+  size = plm_welcome_encode(&welcome, bytes);
+  assert_int_equal(plm_welcome_decode(bytes, size, &welcome_back, &error), PLM_OK);
+  assert_true(plm_hash_equal(plm_plan_hash(&welcome.plan), plm_plan_hash(&welcome_back.plan)));
+  assert_string_equal(welcome_back.address[0], welcome.address[0]);
+  assert_string_equal(welcome_back.key[0], welcome.key[0]);
+  for (size_t cut = 0; cut < size; cut++)
+    assert_int_equal(plm_welcome_decode(bytes, cut, &welcome_back, &error), PLM_PROTOCOL);
+}
+
+/* Two chunks; each way of breaking them is found. */
+static void data_is_checked_before_use(void **state)
+{
+  (void)state;
+  enum { LENGTH = 16 };
+  const struct plm_tokenizer *tokenizer = plm_tokenizer_of(PLM_TOKENIZER_ESM);
+  const struct plm_data_shape shape = {tokenizer, LENGTH, 4, 2};
+  uint8_t good[2 * (4 + 2 * 24 + LENGTH)], bad[sizeof good];
+  const size_t chunk = sizeof good / 2, tokens = 4 + 2 * 24;
+  struct plm_error error = {0};
+  uint64_t real;
+  for (int c = 0; c < 2; c++) {
+    uint8_t *at = good + (size_t)c * chunk;
+    const struct plm_chunk_document documents[2] = {{7, 0, 5, 0, 3}, {9, 8, 6, 0, 100}};
+    plm_data_write_count(2, at);
+    plm_data_write_document(&documents[0], at + 4);
+    plm_data_write_document(&documents[1], at + 28);
+    memset(at + tokens, tokenizer->pad, LENGTH);
+    memset(at + tokens, 5, 5);
+    memset(at + tokens + 8, 6, 6);
+  }
+  assert_int_equal(plm_data_check(&shape, good, sizeof good, &real, &error), PLM_OK);
+  assert_int_equal(real, 22);
+  const struct {
+    size_t at;
+    uint8_t value;
+  } breaks[] = {
+      {0, 0},                     /* no documents */
+      {0, 3},                     /* more than there are */
+      {3, 255},                   /* far more */
+      {4 + 8, 4},                 /* overlaps the next */
+      {28 + 8, 9},                /* not aligned */
+      {28 + 12, 9},               /* leaves the chunk */
+      {28 + 12, 0},               /* empty */
+      {28 + 16, 101},             /* begins after its end */
+      {4 + 12, 6},                /* more tokens than residues */
+      {tokens + 2, 33},           /* no such token */
+      {tokens + 6, 5},            /* not <pad> between documents */
+      {tokens + 15, 0},           /* nor after the last */
+      {chunk + tokens + 15, 255}, /* in the second chunk */
+  };
+  for (size_t i = 0; i < sizeof breaks / sizeof breaks[0]; i++) {
+    memcpy(bad, good, sizeof good);
+    bad[breaks[i].at] = breaks[i].value;
+    assert_int_equal(plm_data_check(&shape, bad, sizeof bad, &real, &error), PLM_PROTOCOL);
+  }
+  for (size_t size = 0; size < sizeof good; size++)
+    assert_int_equal(plm_data_check(&shape, good, size, &real, &error), PLM_PROTOCOL);
+}
+
+static void endpoints_are_judged(void **state)
+{
+  (void)state;
+  struct plm_error error;
+  static const char *const local[] = {"tcp://127.0.0.1:*", "tcp://127.8.9.1:5",
+                                      "tcp://localhost:80", "tcp://[::1]:70", "ipc:///tmp/x"};
+  static const char *const far[] = {"tcp://0.0.0.0:1", "tcp://*:5701", "tcp://127.0.0.1.evil.org:1",
+                                    "tcp://10.0.0.1:5", "tcp://[::]:5"};
+  static const char *const wrong[] = {
+      "", "tcp://", "udp://127.0.0.1:5", "tcp://127.0.0.1", "tcp://127.0.0.1:", "127.0.0.1:5"};
+  for (size_t i = 0; i < sizeof local / sizeof *local; i++)
+    assert_int_equal(plm_endpoint_check(local[i], NULL, &error), PLM_OK);
+  for (size_t i = 0; i < sizeof far / sizeof *far; i++) {
+    assert_int_equal(plm_endpoint_check(far[i], NULL, &error), PLM_CONFIG);
+    assert_int_equal(plm_endpoint_check(far[i], "/keys", &error), PLM_OK);
+  }
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+    assert_int_equal(plm_endpoint_check(wrong[i], "/keys", &error), PLM_CONFIG);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(header_layout_is_fixed),
+      cmocka_unit_test(header_round_trip_and_every_flipped_bit),
+      cmocka_unit_test(limits_hold_under_a_right_hash),
+      cmocka_unit_test(hello_and_welcome_come_back),
+      cmocka_unit_test(data_is_checked_before_use),
+      cmocka_unit_test(endpoints_are_judged),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
