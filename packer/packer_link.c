@@ -309,7 +309,7 @@ static bool take_message(struct packer_link *link, struct packer_context *contex
   return false;
 }
 
-static void take_events(struct packer_link *link, int64_t now)
+static void take_events(struct packer_link *link, const struct packer_context *context, int64_t now)
 {
   char reason[256];
   enum plm_link_event event;
@@ -320,7 +320,9 @@ static void take_events(struct packer_link *link, int64_t now)
       link->heard_ms = now;
       link->hello_ms = 0;
     } else if (event == PLM_LINK_REFUSED) {
-      if (may_say(link, now)) plm_warning("%s refuses this packer: %s", link->endpoint, reason);
+      if (may_say(link, now))
+        plm_warning("%s refuses this packer: %s%s", link->endpoint, reason,
+                    context->keys == NULL ? "; this packer has no keys (--keys DIR)" : "");
       retry_later(link, now);
     } else if (event == PLM_LINK_LOST) {
       if (link->state == LINK_SERVING) plm_info("lost the connection to %s", link->endpoint);
@@ -332,7 +334,7 @@ static void take_events(struct packer_link *link, int64_t now)
 bool packer_link_receive(struct packer_link *link, struct packer_context *context, int64_t now)
 {
   bool welcomed = false;
-  take_events(link, now);
+  take_events(link, context, now);
   for (int i = 0; i < MESSAGES_A_TURN && link->socket != NULL; i++) {
     struct plm_message message;
     struct plm_error error;

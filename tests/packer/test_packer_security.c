@@ -145,7 +145,7 @@ static void refused(const char *client_keys, const char *reason, const char *nam
 static void without_a_key(void **state)
 {
   (void)state;
-  refused(NULL, "uses CURVE keys and the other does not", "none.log");
+  refused(NULL, "this packer has no keys (--keys DIR)", "none.log");
 }
 
 static void with_an_unknown_key(void **state)

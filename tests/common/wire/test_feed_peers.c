@@ -59,8 +59,8 @@ static void crosses_epochs(void **state)
   plm_feed_position(feed, &epoch, &chunk);
   assert_int_equal(epoch, 6);
   assert_int_equal(chunk, 400 * 7 - 3 - FAKE_WINDOWS * FAKE_WINDOW_CHUNKS);
-  plm_feed_close(feed);
   fake_packer_stop(&packer);
+  plm_feed_close(feed);
 }
 
 /* One answers nothing: the other is asked too, well before a silence of 3 s. */
@@ -84,8 +84,8 @@ static void standby_is_asked_when_one_is_late(void **state)
   assert_true(packers[1].prepares > 0 || packers[0].prepares > 0);
   assert_true(counters.retried > 0);
   assert_int_equal(counters.duplicate, 0);
-  plm_feed_close(feed);
   for (int i = 0; i < 2; i++) fake_packer_stop(&packers[i]);
+  plm_feed_close(feed);
 }
 
 static void second_answers_are_dropped(void **state)
@@ -108,8 +108,8 @@ static void second_answers_are_dropped(void **state)
   }
   assert_true(counters.duplicate > 0);
   assert_int_equal(counters.invalid, 0);
-  plm_feed_close(feed);
   for (int i = 0; i < 2; i++) fake_packer_stop(&packers[i]);
+  plm_feed_close(feed);
 }
 
 /* Until two answers for one range differ: an honest late one and a lie, in either order. */
@@ -140,8 +140,8 @@ static plm_status provoke(bool third, struct plm_feed_counters *counters, struct
     plm_feed_counters(feed, counters);
     if (!third) counters->peers = 0;
   }
-  plm_feed_close(feed);
   for (int i = 0; i < count; i++) fake_packer_stop(&packers[i]);
+  plm_feed_close(feed);
   return status;
 }
 
@@ -183,13 +183,13 @@ static void credit_bounds_what_is_asked_for(void **state)
   /* a batch larger than the credit arrives all the same */
   struct plm_error error = {0};
   packer.deaf = false;
-  plm_feed_close(feed);
   fake_packer_stop(&packer);
+  plm_feed_close(feed);
   feed = open_feed(&options);
   fake_packer_start(&packer, &options, plm_feed_bound(feed), 1);
   assert_int_equal(take(feed, &options, 6 * 1024, &error), PLM_OK);
-  plm_feed_close(feed);
   fake_packer_stop(&packer);
+  plm_feed_close(feed);
 }
 
 static void nacks_are_asked_elsewhere(void **state)
@@ -204,8 +204,8 @@ static void nacks_are_asked_elsewhere(void **state)
   wait_peers(feed, 2);
   packers[0].nacks = true;
   for (int i = 0; i < 20; i++) assert_int_equal(take(feed, &options, 64, &error), PLM_OK);
-  plm_feed_close(feed);
   for (int i = 0; i < 2; i++) fake_packer_stop(&packers[i]);
+  plm_feed_close(feed);
 }
 
 /* ---- nonsense ----------------------------------------------------------------------------- */
@@ -271,8 +271,8 @@ static void nonsense_is_counted_and_dropped(void **state)
   assert_int_equal(take(feed, &options, 16, &error), PLM_OK);
   zmq_close(socket);
   zmq_ctx_term(context);
-  plm_feed_close(feed);
   fake_packer_stop(&packer);
+  plm_feed_close(feed);
 }
 
 /* Sends on a peer's own connection what it was not asked for. */

@@ -1,0 +1,110 @@
+/* A packer on another host joins with CURVE and serves. The other host is a network namespace, two
+ * ends of a veth between; skipped where making one is not permitted. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/file.h"
+#include "common/base/log.h"
+#include "common/wire/security.h"
+#include "tests/support/cmocka_all.h"
+#include "tests/support/packers.h"
+#include "tests/support/scratch.h"
+
+static char space[32], here[16], there[16], address_here[32], address_there[32];
+
+/* Words separated by blanks; quiet. */
+static int run(const char *format, const char *a, const char *b, const char *c)
+{
+  char text[512];
+  const char *argv[16];
+  int count = 0;
+  snprintf(text, sizeof text, format, a, b, c);
+  argv[count++] = "/usr/bin/env";
+  char *rest = NULL;
+  for (char *word = strtok_r(text, " ", &rest); word != NULL && count < 15;
+       word = strtok_r(NULL, " ", &rest))
+    argv[count++] = word;
+  argv[count] = NULL;
+  return packers_run(argv, "/dev/null");
+}
+
+static void remove_space(void)
+{
+  run("ip link delete %s%s%s", here, "", "");
+  run("ip netns delete %s%s%s", space, "", "");
+}
+
+static bool make_space(void)
+{
+  const unsigned id = (unsigned)getpid() % 60000;
+  snprintf(space, sizeof space, "plm-test-%u", id);
+  snprintf(here, sizeof here, "plm%uh", id);
+  snprintf(there, sizeof there, "plm%ut", id);
+  /* 192.0.2.0/24 and its siblings are for documentation: nobody's */
+  snprintf(address_here, sizeof address_here, "198.51.%u.%u", 100 + id % 2, 4 * (id % 60) + 1);
+  snprintf(address_there, sizeof address_there, "198.51.%u.%u", 100 + id % 2, 4 * (id % 60) + 2);
+  return run("ip netns add %s%s%s", space, "", "") == 0 &&
+         run("ip link add %s type veth peer name %s netns %s", here, there, space) == 0 &&
+         run("ip address add %s/30 dev %s%s", address_here, here, "") == 0 &&
+         run("ip link set %s up%s%s", here, "", "") == 0 &&
+         run("ip -n %s address add %s/30 dev %s", space, address_there, there) == 0 &&
+         run("ip -n %s link set %s up%s", space, there, "") == 0;
+}
+
+static void a_packer_elsewhere_joins_and_serves(void **state)
+{
+  (void)state;
+  char endpoint[64], corpus[PLM_PATH_SIZE], keys[PLM_PATH_SIZE];
+  struct plm_error error = {0};
+  snprintf(corpus, sizeof corpus, "%s", packers_corpus("corpus", 1500, 4));
+  snprintf(keys, sizeof keys, "%s", scratch_path("keys"));
+  assert_int_equal(plm_keys_write(keys, "node", NULL, &error), PLM_OK);
+  struct plm_feed_options options = packers_options();
+  struct plm_feed *feed;
+  /* one packer here, over loopback, says what is right */
+  assert_int_equal(plm_feed_open(&options, &feed, &error), PLM_OK);
+  pid_t packer = packers_start(corpus, plm_feed_bound(feed), NULL, NULL);
+  const struct plm_hash want = packers_take(feed, 200, 8);
+  assert_int_equal(packers_stop(packer, SIGTERM), 0);
+  plm_feed_close(feed);
+  /* beyond loopback: only with keys */
+  snprintf(endpoint, sizeof endpoint, "tcp://%s:*", address_here);
+  options.endpoint = endpoint;
+  assert_int_equal(plm_feed_open(&options, &feed, &error), PLM_CONFIG);
+  options.keys = keys;
+  assert_int_equal(plm_feed_open(&options, &feed, &error), PLM_OK);
+  const char *const argv[] = {"/usr/bin/env",
+                              "ip",
+                              "netns",
+                              "exec",
+                              space,
+                              packers_program("plm-packer"),
+                              "--corpus",
+                              corpus,
+                              "--connect",
+                              plm_feed_bound(feed),
+                              "--keys",
+                              keys,
+                              NULL};
+  packer = packers_spawn(argv, NULL);
+  assert_true(plm_hash_equal(packers_take(feed, 200, 8), want));
+  assert_int_equal(packers_stop(packer, SIGTERM), 0); /* ip netns exec becomes the packer */
+  plm_feed_close(feed);
+}
+
+int main(void)
+{
+  plm_log_init("test", PLM_LOG_ERROR);
+  if (!make_space()) {
+    remove_space();
+    printf("no network namespace can be made here (needs root and iproute2)\n");
+    return 77;
+  }
+  const struct CMUnitTest tests[] = {cmocka_unit_test(a_packer_elsewhere_joins_and_serves)};
+  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  remove_space();
+  return failed;
+}
