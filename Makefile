@@ -2,7 +2,8 @@
 #
 # Sources are found, not listed: a .c file under common/, kernels/cpu/, packer/, trainer/,
 # evaluator/ or stages/ is built; a tests/**/test_*.c is a test program; a tests/**/test_*.sh is a
-# test script. Files under kernels/cpu/isa/ are compiled once for each instruction set.
+# test script, and a tests/**/tool_*.c with the files of its folder a program that scripts run.
+# Files under kernels/cpu/isa/ are compiled once for each instruction set.
 #
 #   make SAN=address,undefined …   the same targets under sanitizers, in build/asan
 #   make SAN=thread …              in build/tsan
@@ -63,6 +64,7 @@ STAGE_SRC := $(filter-out %_main.c,$(call find_c,$(STAGES)))
 TEST_SUPPORT_SRC := $(call find_c,tests/support)
 TEST_SRC := $(shell find tests -name 'test_*.c' -not -path 'tests/gpu/*' | LC_ALL=C sort)
 FUZZ_SRC := $(shell find tests/fuzz -name 'fuzz_*.c' 2>/dev/null | LC_ALL=C sort)
+TOOL_SRC := $(shell find tests -name 'tool_*.c' -not -path 'tests/gpu/*' | LC_ALL=C sort)
 BENCH_SRC := $(shell find tests/bench -name 'bench_*.c' 2>/dev/null | LC_ALL=C sort)
 TEST_SCRIPTS := $(shell find tests -name 'test_*.sh' -not -path 'tests/gpu/*' | LC_ALL=C sort)
 
@@ -88,6 +90,7 @@ LIB := $(BUILD)/lib
 PROGRAMS := $(BIN)/plm-pipeline $(BIN)/plm-packer $(BIN)/plm-trainer $(BIN)/plm-evaluator
 TEST_BIN := $(patsubst tests/%.c,$(BUILD)/tests/%,$(TEST_SRC))
 FUZZ_BIN := $(patsubst tests/%.c,$(BUILD)/tests/%,$(FUZZ_SRC))
+TOOL_BIN := $(patsubst tests/%.c,$(BUILD)/tests/%,$(TOOL_SRC))
 BENCH_BIN := $(patsubst tests/%.c,$(BUILD)/tests/%,$(BENCH_SRC))
 
 # ---- building -----------------------------------------------------------------------------------
@@ -145,6 +148,9 @@ $(BIN)/plm-evaluator: $(call object,evaluator/evaluator_main.c) $(LIB)/libplm_ev
 ALL_ARCHIVES := $(foreach s,$(STAGES),$(LIB)/libplm_$(s).a) $(LIB)/libplm_common.a $(LIB)/libplm_cpu.a
 $(TEST_BIN) $(FUZZ_BIN) $(BENCH_BIN): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(SUPPORT_OBJ) $(ALL_ARCHIVES)
 	$(link) $(COMPUTE_LIBS) -lcmocka
+$(TOOL_BIN): $(SUPPORT_OBJ) $(ALL_ARCHIVES)
+	$(link) $(COMPUTE_LIBS) -lcmocka
+$(foreach t,$(TOOL_SRC),$(eval $(patsubst tests/%.c,$(BUILD)/tests/%,$(t)): $(call object,$(wildcard $(dir $(t))*.c))))
 
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
 
@@ -159,7 +165,7 @@ venv: ## the Python environment of the tests (build/venv)
 
 # ---- running ------------------------------------------------------------------------------------
 .PHONY: test tests
-tests: all $(TEST_BIN) $(FUZZ_BIN) ## build all test programs
+tests: all $(TEST_BIN) $(FUZZ_BIN) $(TOOL_BIN) ## build all test programs
 test: deps venv ## install what is missing, build, run every test; TESTS=pattern chooses
 	@$(MAKE) -j$(JOBS) tests
 	@PLM_BUILD=$(BUILD) PLM_VENV=$(CURDIR)/build/venv tests/support/run.sh $(TESTS)
