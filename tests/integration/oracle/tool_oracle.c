@@ -12,8 +12,11 @@
 
 #include "tests/integration/oracle/oracle.h"
 
-/* fp32 against double, over all steps */
-static const double loss_tolerance = 1e-5, norm_tolerance = 3e-4, moved_tolerance = 1e-2;
+/* fp32 against double, relative. Of the mixes (a, b) and skip weights the first gradients of a unet
+ * are next to nothing: while its blocks add nothing the norms cancel every scale, and Adam makes a
+ * whole step of a rounding error. */
+static const double loss_tolerance = 1e-5, norm_tolerance = 1e-4;
+static const double weight_tolerance = 2e-3, mix_tolerance = 5e-2; /* of the way from the start */
 
 static const char *const fault_names[] = {
     [ORACLE_NO_FAULT] = "none",
@@ -83,9 +86,10 @@ static double check_final(struct oracle *o, unsigned step, const char *file, boo
       moved += pow(ours[e] - (double)p->initial[e], 2);
     }
     const double relative = sqrt(apart / moved);
-    if (!(relative <= moved_tolerance))
+    const bool mix = p->vector && strcmp(p->name, "lm_head.bias") != 0;
+    if (!(relative <= (mix ? mix_tolerance : weight_tolerance)))
       differs("step %u: %s of %s is off by %.3g of its way", step, p->name, file, relative);
-    largest = fmax(largest, relative);
+    if (!mix) largest = fmax(largest, relative);
     free(published[i]);
   }
   free(published);
