@@ -97,8 +97,9 @@ BENCH_BIN := $(patsubst tests/%.c,$(BUILD)/tests/%,$(BENCH_SRC))
 .PHONY: all
 all: $(PROGRAMS) ## build the four programs into build/bin
 
-# Optimised harder than the rest: the operators.
+# Optimised harder than the rest: the operators, and what tests compute again in double precision.
 $(BUILD)/obj/kernels/%.o: OPTIMISE := -O3
+$(BUILD)/obj/tests/support/reference_%.o $(BUILD)/obj/tests/integration/oracle/%.o: OPTIMISE := -O3
 # Loops over every token that comes in: vectorised from -O3 on.
 $(BUILD)/obj/common/wire/data.o: OPTIMISE := -O3
 
