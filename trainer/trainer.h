@@ -45,6 +45,8 @@ struct plm_trainer {
   struct plm_step step;
 
   struct plm_feed *feed;
+  char evaluator[512]; /* its feed, as packers were told; "": not known yet */
+  int64_t looked_ms;   /* for it */
   struct plm_announcer *announcer;
   struct plm_publisher *publisher;
   struct plm_step_report *report;
@@ -61,6 +63,11 @@ plm_status plm_trainer_open(struct plm_trainer *trainer, const struct plm_config
 /* PLM_OK: complete, or drained after a stop signal with everything published. */
 plm_status plm_trainer_run(struct plm_trainer *trainer, struct plm_error *error);
 void plm_trainer_close(struct plm_trainer *trainer);
+
+/* Parts of opening and of the loop: binds the feed at the run's position and the announcements, and
+ * says where in endpoints.json; tells packers of an evaluator that bound in the meantime. */
+plm_status plm_trainer_open_feed(struct plm_trainer *trainer, struct plm_error *error);
+void plm_trainer_follow_evaluator(struct plm_trainer *trainer);
 
 /* Prints the memory that a configuration takes, to stdout; touches nothing. */
 plm_status plm_trainer_dry_run(const struct plm_config *config, bool json, struct plm_error *error);

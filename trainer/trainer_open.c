@@ -234,49 +234,6 @@ static plm_status load_weights(struct plm_trainer *trainer, const char *director
   return PLM_OK;
 }
 
-/* ---- who is spoken to ---------------------------------------------------------------------- */
-
-/* The evaluator's feed, for packers that joined the trainer: its address where it is known before
- * it is bound, else what stands in endpoints.json, else nothing yet. */
-static const char *evaluation_address(const struct plm_trainer *trainer, char buffer[512])
-{
-  const struct plm_config_network *network = &trainer->config->network;
-  if (network->evaluation_feed_address != NULL) return network->evaluation_feed_address;
-  if (strchr(network->evaluation_feed, '*') == NULL) return network->evaluation_feed;
-  return plm_endpoint_read(trainer->run, "evaluation_feed", buffer, NULL) == PLM_OK ? buffer : NULL;
-}
-
-static plm_status open_feed(struct plm_trainer *trainer, struct plm_error *error)
-{
-  const struct plm_config *config = trainer->config;
-  char buffer[512];
-  const char *const others[] = {evaluation_address(trainer, buffer)};
-  const char *const keys[] = {NULL}; /* the run's consumers share one key */
-  const struct plm_feed_options options = {
-      .endpoint = config->network.feed,
-      .keys = config->network.keys,
-      .role = "trainer",
-      .run_id = trainer->run_id,
-      .plan = plm_plan_training(config),
-      .split = PLM_SPLIT_TRAIN,
-      .fingerprint = trainer->state.cursor.fingerprint,
-      .credit_bytes = config->network.credit_bytes,
-      .wait_packers_s = config->network.wait_packers_s,
-      .other_addresses = others,
-      .other_keys = keys,
-      .other_count = others[0] != NULL,
-  };
-  uint64_t epoch, chunk;
-  PLM_TRY(plm_feed_open(&options, &trainer->feed, error));
-  plm_data_cursor_position(&trainer->state.cursor, &epoch, &chunk);
-  plm_feed_seek(trainer->feed, PLM_SPLIT_TRAIN, epoch, chunk);
-  PLM_TRY(plm_endpoint_write(trainer->run, "feed", plm_feed_bound(trainer->feed), error));
-  PLM_TRY(plm_announcer_open(config->network.announcements, config->network.keys,
-                             &trainer->announcer, error));
-  return plm_endpoint_write(trainer->run, "announcements", plm_announcer_bound(trainer->announcer),
-                            error);
-}
-
 static plm_status open_publisher(struct plm_trainer *trainer, struct plm_error *error)
 {
   struct plm_checkpoint_context context = {.run = trainer->run,
@@ -306,7 +263,8 @@ static plm_status open_all(struct plm_trainer *trainer, struct plm_hash fingerpr
     plm_ready();
     return PLM_OK;
   }
-  PLM_TRY(open_feed(trainer, error)); /* early: packers connect while the model is made */
+  PLM_TRY(
+      plm_trainer_open_feed(trainer, error)); /* early: packers connect while the model is made */
   plm_ready();
   PLM_TRY(open_backend(trainer, resumed, error));
   PLM_TRY(open_model(trainer, error));

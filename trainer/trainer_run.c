@@ -182,6 +182,7 @@ static plm_status one_step(struct plm_trainer *trainer, struct plm_error *error)
   struct plm_batch batch;
   struct plm_step_result result;
   const uint64_t started = plm_clock_ns();
+  plm_trainer_follow_evaluator(trainer);
   PLM_TRY(plm_feed_next(trainer->feed, trainer->state.resolved.step_chunks, &plm_stop_requested,
                         &batch, error));
   const double data_wait_s = seconds_since(started);
