@@ -236,6 +236,8 @@ class PLMPreTrainedModel(PreTrainedModel):
 class PLMModel(PLMPreTrainedModel):
     """Tokens to the last hidden state (before the head's norm)."""
 
+    _keys_to_ignore_on_load_unexpected = [r"^lm_head\."]
+
     def __init__(self, config):
         super().__init__(config)
         D, V, n = config.hidden_size, config.vocab_size, config.unet_depth
