@@ -225,8 +225,10 @@ class PLMPreTrainedModel(PreTrainedModel):
         elif isinstance(module, MLP):
             nn.init.zeros_(module.down.weight)
         elif isinstance(module, Block) and hasattr(module, "input_mix"):
-            with torch.no_grad():
-                module.input_mix.copy_(torch.tensor([1.0, 0.0]))
+            # torch.nn.init passes over what was loaded; a copy has to look for itself
+            if not getattr(module.input_mix, "_is_hf_initialized", False):
+                with torch.no_grad():
+                    module.input_mix.copy_(torch.tensor([1.0, 0.0]))
         elif isinstance(module, PLMModel) and hasattr(module, "skip_weights"):
             nn.init.ones_(module.skip_weights)
         elif isinstance(module, Head):
