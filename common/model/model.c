@@ -181,6 +181,8 @@ static plm_status allocate(struct plm_model *model, struct plm_error *error)
   if (model->host_row_loss == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for the losses of rows");
   plm_model_plan(model);
+  for (uint32_t i = 1; i < model->table_total && model->options.training; i++)
+    model->tables[i].gradient = model->gradients + model->tables[i].place;
   ops->zero(ops, model->parameters, memory.parameters);
   if (memory.gradients > 0) ops->zero(ops, model->gradients, memory.gradients);
   return upload_rotary(model, error);
@@ -260,12 +262,15 @@ void plm_model_weights_changed(struct plm_model *model)
   const int64_t V = model->config.vocab_size;
   for (uint32_t i = 0; i < model->table_total; i++) {
     const struct token_table *table = &model->tables[i];
-    ops->norm_rows_forward(ops, table->normalised, model->parameters + table->place, V,
-                           table->width);
+    const float *rows = model->parameters + table->place;
+    const size_t row_bytes = (size_t)table->width * sizeof(float);
+    if (i == 0)
+      ops->norm_rows_forward(ops, table->vectors, rows, V, table->width);
+    else
+      ops->copy(ops, table->vectors, rows, (size_t)V * row_bytes);
     /* <mask> is the last token of every tokenizer */
     if (model->config.token_dropout)
-      ops->zero(ops, table->normalised + (V - 1) * table->width,
-                (size_t)table->width * sizeof(float));
+      ops->zero(ops, table->vectors + (V - 1) * table->width, row_bytes);
   }
 }
 

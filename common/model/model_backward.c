@@ -173,14 +173,12 @@ static void tables_backward(struct plm_model *model, const struct model_pass *pa
       ops->token_mean_backward(ops, embedding->gradient, model->x0_gradient[level], model->tokens,
                                pass_rows(pass, level), D, V, level);
   }
-  for (uint32_t i = 0; i < model->table_total; i++) {
-    const struct token_table *table = &model->tables[i];
-    if (model->config.token_dropout)
-      ops->zero(ops, table->gradient + (V - 1) * table->width,
-                (size_t)table->width * sizeof(float));
-    ops->norm_rows_backward(ops, gradient(model, table->place), table->gradient,
-                            model->parameters + table->place, V, table->width);
+  for (uint32_t i = 0; i < model->table_total && model->config.token_dropout; i++) {
+    const struct token_table *table = &model->tables[i]; /* <mask>'s row is no parameter then */
+    ops->zero(ops, table->gradient + (V - 1) * table->width, (size_t)table->width * sizeof(float));
   }
+  ops->norm_rows_backward(ops, gradient(model, embedding->place), embedding->gradient,
+                          model->parameters + embedding->place, V, D);
 }
 
 plm_status plm_model_backward(struct plm_model *model, const struct plm_batch *batch,
@@ -195,9 +193,8 @@ plm_status plm_model_backward(struct plm_model *model, const struct plm_batch *b
   struct plm_ops *ops = model->ops;
   const struct model_pass pass = {
       .B = (int32_t)batch->chunks, .L = (int32_t)batch->max_length, .masks = masks};
-  for (uint32_t i = 0; i < model->table_total; i++)
-    ops->zero(ops, model->tables[i].gradient,
-              (size_t)model->tables[i].width * model->config.vocab_size * sizeof(float));
+  ops->zero(ops, model->tables[0].gradient,
+            (size_t)model->config.hidden_size * model->config.vocab_size * sizeof(float));
   for (int level = 0; level < model->levels; level++)
     if (model->x0_gradient[level] != NULL)
       ops->zero(ops, model->x0_gradient[level],

@@ -8,7 +8,7 @@ void plm_model_value_embedding(struct plm_model *model, const struct model_pass 
                                const struct model_block *block)
 {
   const struct token_table *table = &model->tables[block->table];
-  model->ops->token_mean_forward(model->ops, model->value_embedding, table->normalised,
+  model->ops->token_mean_forward(model->ops, model->value_embedding, table->vectors,
                                  model->tokens, pass_rows(pass, block->shape.level), table->width,
                                  model->config.vocab_size, block->shape.level);
 }
@@ -115,7 +115,7 @@ static void blocks_forward(struct plm_model *model, const struct model_pass *pas
   struct plm_ops *ops = model->ops;
   const int levels = model->config.architecture == PLM_TRANSFORMER ? 1 : model->levels;
   for (int level = 0; level < levels; level++)
-    ops->token_mean_forward(ops, model->x0[level], model->tables[0].normalised, model->tokens,
+    ops->token_mean_forward(ops, model->x0[level], model->tables[0].vectors, model->tokens,
                             pass_rows(pass, level), model->config.hidden_size,
                             model->config.vocab_size, level);
   for (uint32_t i = 0; i < model->block_count; i++) {

@@ -187,8 +187,8 @@ static void plan_tables(struct plm_model *model)
   for (uint32_t i = 0; i < model->table_total; i++) {
     struct token_table *table = &model->tables[i];
     const size_t bytes = (size_t)table->width * model->config.vocab_size * sizeof(float);
-    table->normalised = take(arena, bytes);
-    if (model->options.training) table->gradient = take(arena, bytes);
+    table->vectors = take(arena, bytes);
+    if (i == 0 && model->options.training) table->gradient = take(arena, bytes);
   }
 }
 

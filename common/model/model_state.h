@@ -45,8 +45,9 @@ struct model_block {
 struct token_table {
   size_t place; /* in the arenas, elements */
   int64_t width;
-  float *normalised; /* (V, width), the row of <mask> 0 under token_dropout */
-  float *gradient;   /* of the above */
+  float *vectors;  /* (V, width): the embedding's rows normalised, value rows as they are; the row
+                      of <mask> 0 under token_dropout */
+  float *gradient; /* of the above; for value embeddings the parameter's own */
 };
 
 /* Rotary tables of one level: (L >> level, K/2) each. */

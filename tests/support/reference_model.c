@@ -119,9 +119,10 @@ static bool *dense_mask(struct reference *r, const struct level *level, unsigned
   return allowed;
 }
 
-static struct tensor *token_table(struct reference *r, struct tensor *raw)
+/* The embedding goes through norm, value embeddings don't. */
+static struct tensor *token_table(struct reference *r, struct tensor *raw, bool normalised)
 {
-  struct tensor *table = tape_norm(r->tape, raw, false);
+  struct tensor *table = normalised ? tape_norm(r->tape, raw, false) : raw;
   if (r->config->token_dropout) table = tape_zero_row(r->tape, table, r->config->vocab_size - 1);
   return table;
 }
@@ -147,7 +148,7 @@ static struct tensor *attention(struct reference *r, struct tensor *h, const cha
   }
   struct tensor *v = tape_linear(t, h, parameter(r, "%sattention.value.weight", prefix), false);
   if (value_table != NULL)
-    v = tape_mix(t, v, group_mean(r, token_table(r, value_table), k),
+    v = tape_mix(t, v, group_mean(r, token_table(r, value_table, false), k),
                  parameter(r, "%sattention.value_mix", prefix),
                  faulty(r, REFERENCE_FAULT_VALUE_EMBEDDING));
   struct tensor *out =
@@ -280,7 +281,7 @@ double reference_model_loss(const struct reference_request *request)
   r->leaves = calloc(request->parameter_count, sizeof(struct tensor *));
   PLM_ASSERT(r->leaves != NULL);
   build_levels(r);
-  r->embedding = token_table(r, parameter(r, "plm.embeddings.weight"));
+  r->embedding = token_table(r, parameter(r, "plm.embeddings.weight"), true);
   for (int k = 0; k < r->level_count; k++) r->levels[k].x0 = group_mean(r, r->embedding, k);
   struct tensor *x = r->levels[0].x0;
   switch (request->config->architecture) {
