@@ -38,7 +38,8 @@ static void linear_shape(struct ops_case *c, int64_t N, int64_t I, int64_t O)
   reference_linear_backward_weight(dw, dy, x, N, I, O);
   for (int64_t i = 0; i < O * I; i++) dw[i] += before[i];
   c->ops->linear_backward_weight(c->ops, dw_float, dy_act, x_act, N, I, O);
-  ops_case_check_loose(c, "dw", dw_float, dw, O * I, 16);
+  /* a sum of N roundings, in whatever order the library has */
+  ops_case_check_loose(c, "dw", dw_float, dw, O * I, 16 + 4 * sqrt((double)N));
 }
 
 static void small_linear_case(struct ops_case *c)
