@@ -53,6 +53,8 @@ static plm_status open_feed(struct watch *watch, struct plm_error *error)
       .split = PLM_SPLIT_VALID,
       .credit_bytes = config->network.credit_bytes,
       .wait_packers_s = config->network.wait_packers_s,
+      .packers_given_up = plm_run_packers_given_up,
+      .packers_context = config->run,
   };
   PLM_TRY(plm_run_id(config->run, &options.run_id, error));
   PLM_TRY(plm_feed_open(&options, &watch->feed, error));

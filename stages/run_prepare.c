@@ -52,22 +52,27 @@ static plm_status find_checkpoint(const struct plm_config *config, const char *p
   return plm_error_hint(error, "to start another run from its weights, set trainer.init_from");
 }
 
-/* The same documents under another path are the same corpus. */
-static bool same_corpus(const char *before, const char *now)
+/* Another path may hold the same documents. Where the old one is gone the trainer decides: its
+ * checkpoint knows the fingerprint. */
+static plm_status check_corpus(const char *before, const char *now, struct plm_error *error)
 {
-  struct plm_corpus *corpora[2] = {NULL, NULL};
   const char *const paths[2] = {before, now};
   const struct plm_corpus_options options = {.allow_remote = true};
-  bool open = true;
-  for (int i = 0; i < 2 && open; i++) {
-    open = paths[i] != NULL && plm_corpus_open(paths[i], &options, &corpora[i], NULL) == PLM_OK;
-  }
-  const bool same = open && plm_hash_equal(plm_corpus_info(corpora[0])->fingerprint,
-                                           plm_corpus_info(corpora[1])->fingerprint);
+  struct plm_hash fingerprints[2];
+  if (before == NULL || now == NULL || strcmp(before, now) == 0) return PLM_OK;
   for (int i = 0; i < 2; i++) {
-    if (corpora[i] != NULL) plm_corpus_close(corpora[i]);
+    struct plm_corpus *corpus;
+    if (plm_corpus_open(paths[i], &options, &corpus, NULL) != PLM_OK) return PLM_OK;
+    fingerprints[i] = plm_corpus_info(corpus)->fingerprint;
+    plm_corpus_close(corpus);
   }
-  return same;
+  if (plm_hash_equal(fingerprints[0], fingerprints[1])) return PLM_OK;
+  plm_error_set(error, PLM_CONFIG,
+                "corpus changed from %s to %s, whose documents differ; that "
+                "makes it another run",
+                before, now);
+  return plm_error_hint(error, "put the old corpus back, or start a run of its own (run: …) with "
+                               "trainer.init_from: CHECKPOINT");
 }
 
 /* Against the configuration that the run was started with last. */
@@ -83,14 +88,8 @@ static plm_status check_before(const struct plm_config *config, struct plm_error
   plm_status status = plm_config_load_text(text, size, &before, error);
   free(text);
   if (status != PLM_OK) return plm_error_where(error, "%s", path);
-  const bool moved =
-      before.corpus != NULL && config->corpus != NULL && strcmp(before.corpus, config->corpus) != 0;
-  if (moved && (!plm_file_exists(before.corpus) || same_corpus(before.corpus, config->corpus))) {
-    /* the trainer compares the fingerprint with its checkpoint's */
-    free(before.corpus);
-    before.corpus = strdup(config->corpus);
-  }
-  status = plm_config_check_resume(&before, config, &changes, error);
+  status = check_corpus(before.corpus, config->corpus, error);
+  if (status == PLM_OK) status = plm_config_check_resume(&before, config, &changes, error);
   if (status == PLM_OK && changes.length > 0) {
     plm_info("the resumed run changes:\n%.*s", (int)changes.length - 1, changes.data);
   }

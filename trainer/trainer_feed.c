@@ -49,6 +49,8 @@ plm_status plm_trainer_open_feed(struct plm_trainer *trainer, struct plm_error *
       .fingerprint = trainer->state.cursor.fingerprint,
       .credit_bytes = config->network.credit_bytes,
       .wait_packers_s = config->network.wait_packers_s,
+      .packers_given_up = plm_run_packers_given_up,
+      .packers_context = trainer->run,
   };
   uint64_t epoch, chunk;
   PLM_TRY(plm_feed_open(&options, &trainer->feed, error));

@@ -200,8 +200,8 @@ struct plm_text;
 plm_status plm_config_load(const char *path, const struct plm_config_override *overrides,
                            size_t override_count, struct plm_config *config,
                            struct plm_config_problems **problems, struct plm_error *error);
-/* A configuration that plm_config_print gave, exactly: no environment, no overrides. Paths in it are
- * absolute. PLM_CONFIG has the first problem. */
+/* A configuration that plm_config_print gave, exactly: no environment, no overrides. Paths in it
+ * are absolute. PLM_CONFIG has the first problem. */
 plm_status plm_config_load_text(const char *yaml, size_t size, struct plm_config *config,
                                 struct plm_error *error);
 size_t plm_config_problems_count(const struct plm_config_problems *problems);

@@ -8,8 +8,8 @@
 #include "common/config/options.h"
 
 struct plm_program {
-  const char *name;    /* "plm-trainer" */
-  const char *usage;   /* the lines before the options in --help */
+  const char *name;  /* "plm-trainer" */
+  const char *usage; /* the lines before the options in --help */
   const struct plm_option *options;
   plm_status (*run)(const struct plm_arguments *arguments, struct plm_error *error);
 };

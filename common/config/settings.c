@@ -30,8 +30,8 @@ static const struct plm_setting settings[] = {
       .help = "The run folder: everything a run writes lives there."),
   ROW("seed", U64, seed, "", "1", NUMBER(0, SEED_MAX), REFUSED,
       .help = "Seed of the plan, the initial weights and the training masks."),
-  ROW("corpus", PATH, corpus, "", "data/sample.corpus", .flags = PLM_SETTING_NULLABLE, REFUSED,
-      .help = "The corpus, made by `plm-pipeline ingest`. null: packers bring it."),
+  ROW("corpus", PATH, corpus, "", "data/sample.corpus", .flags = PLM_SETTING_NULLABLE,
+      .resume = PLM_RESUME_CONTENT, .help = "The corpus, made by `plm-pipeline ingest`. null: packers bring it."),
 
   ROW("network.feed", ENDPOINT, network.feed, "", "tcp://127.0.0.1:5701", FREE,
       .help = "Where the trainer binds; packers connect."),
@@ -272,6 +272,7 @@ void plm_setting_variable(const char *key, char variable[96])
 
 const char *plm_on_resume_name(enum plm_on_resume resume)
 {
-  static const char *const names[] = {"free", "changes the run", "refused"};
+  static const char *const names[] = {"free", "changes the run", "refused",
+                                      "refused if its content differs"};
   return names[resume];
 }

@@ -30,6 +30,8 @@ enum plm_on_resume {
   PLM_RESUME_FREE,    /* may change at will */
   PLM_RESUME_CHANGES, /* allowed, changes the run; reported and kept as history */
   PLM_RESUME_REFUSED, /* another run */
+  PLM_RESUME_CONTENT, /* a path that may change; another run when what lies there differs, which
+                         `up` and the trainer find out by the corpus's fingerprint */
 };
 
 enum plm_setting_flag {

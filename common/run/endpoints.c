@@ -104,6 +104,12 @@ plm_status plm_run_id(const char *run, struct plm_hash *id, struct plm_error *er
   return plm_hash_from_hex(hex, id, error);
 }
 
+bool plm_run_packers_given_up(const void *run)
+{
+  char value[512];
+  return plm_endpoint_read(run, "packers", value, NULL) == PLM_OK && strcmp(value, "fatal") == 0;
+}
+
 plm_status plm_done_write(const char *run, uint64_t step, struct plm_hash identity,
                           struct plm_error *error)
 {

@@ -46,6 +46,9 @@ plm_status plm_endpoint_write(const char *run, const char *key, const char *valu
 plm_status plm_endpoint_read(const char *run, const char *key, char value[512],
                              struct plm_error *error);
 void plm_endpoint_remove(const char *run, const char *key);
+/* The supervisor's word, beside the endpoints ("packers": "fatal"): all packers that it had are
+ * given up. run: a path, for plm_feed_options.packers_given_up. */
+bool plm_run_packers_given_up(const void *run);
 /* The run's id: made once (random), kept in endpoints.json's sibling run_id. */
 plm_status plm_run_id(const char *run, struct plm_hash *id, struct plm_error *error);
 

@@ -41,6 +41,8 @@ static plm_status fill(struct plm_feed *feed, const struct plm_feed_options *opt
   feed->credit_most = options->credit_bytes;
   feed->credit = feed->credit_most < FEED_CREDIT_START ? feed->credit_most : FEED_CREDIT_START;
   feed->wait_packers_ms = (int64_t)(options->wait_packers_s * 1e3);
+  feed->packers_given_up = options->packers_given_up;
+  feed->packers_context = options->packers_context;
   feed->fingerprint = options->fingerprint;
   feed->fingerprint_known = options->fingerprint.low != 0 || options->fingerprint.high != 0;
   feed->welcome.plan = options->plan;
@@ -210,8 +212,20 @@ void plm_feed_position(const struct plm_feed *feed, uint64_t *epoch, uint64_t *c
 /* ---- waiting ------------------------------------------------------------------------------ */
 
 struct waiting {
-  int64_t since_ms, said_ms;
+  int64_t since_ms, said_ms, asked_ms;
+  bool given_up;
 };
+
+/* How long to wait by now. */
+static int64_t wait_limit_ms(const struct plm_feed *feed, struct waiting *waiting, int64_t now)
+{
+  if (feed->packers_given_up != NULL && now - waiting->asked_ms >= FEED_ASK_GIVEN_UP_MS) {
+    waiting->asked_ms = now;
+    waiting->given_up = feed->packers_given_up(feed->packers_context);
+  }
+  return waiting->given_up && feed->wait_packers_ms > FEED_GIVEN_UP_MS ? FEED_GIVEN_UP_MS
+                                                                       : feed->wait_packers_ms;
+}
 
 static void say_waiting(const struct plm_feed *feed, int64_t waited_ms)
 {
@@ -240,7 +254,7 @@ static plm_status wait_slice(struct plm_feed *feed, struct waiting *waiting,
   if (waiting->since_ms == 0) waiting->since_ms = waiting->said_ms = now;
   if (feed->progress_ms > waiting->since_ms) waiting->since_ms = feed->progress_ms;
   const int64_t waited = now - waiting->since_ms;
-  if (waited >= feed->wait_packers_ms) {
+  if (waited >= wait_limit_ms(feed, waiting, now)) {
     (void)plm_error_set(error, PLM_TIMEOUT, "no packer served the %s for %lld s", feed->role,
                         (long long)(waited / 1000));
     return plm_error_hint(error, "packers connect to %s; network.wait_packers_s is the limit",

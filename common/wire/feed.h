@@ -26,6 +26,11 @@ struct plm_feed_options {
   struct plm_hash fingerprint; /* of the corpus; zero: taken from the first packer let in */
   uint64_t credit_bytes;
   double wait_packers_s;
+  /* Asked about once a second while the feed waits; NULL: never. True: the run's own packers are
+   * given up, so at most 30 s are waited for one that joins. Called with the feed locked: it must
+   * not use the feed. */
+  bool (*packers_given_up)(const void *context);
+  const void *packers_context;
   /* the run's other consumers, told to packers in WELCOME: address and public key (or NULL) */
   const char *const *other_addresses;
   const char *const *other_keys;

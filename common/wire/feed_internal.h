@@ -30,6 +30,8 @@ enum {
   FEED_LATE_MS = 250,       /* most that a request may be late before the standby is asked */
   FEED_DEADLINE_MS = 10000, /* of a GET */
   FEED_RETRY_MS = 100,      /* after a NACK */
+  FEED_ASK_GIVEN_UP_MS = 1000,
+  FEED_GIVEN_UP_MS = 30000, /* the most that is waited once the run's own packers are given up */
   FEED_WAITING_MS = 10000,  /* between two lines that say what is waited for */
 };
 #define FEED_RANGE_LEAST ((uint64_t)64 << 10) /* bytes of one GET */
@@ -141,6 +143,8 @@ struct plm_feed {
   uint64_t incarnation;
   uint64_t credit_most;
   int64_t wait_packers_ms;
+  bool (*packers_given_up)(const void *context);
+  const void *packers_context;
   bool secure;
   int wake; /* eventfd: the caller changed something */
   pthread_t thread;
