@@ -97,7 +97,7 @@ static void drop_side(struct plm_feed *feed, int side)
   struct feed_peer *peer = feed_peer_serial(feed, feed->dispute.sides[side].peer);
   plm_warning("packer %s gave wrong bytes for chunk %llu of epoch %llu", feed->dispute.names[side],
               (unsigned long long)feed->dispute.chunk, (unsigned long long)feed->dispute.epoch);
-  if (peer != NULL) feed_peer_drop(feed, peer, "its chunks differ from two other packers'");
+  if (peer != NULL) feed_peer_ban(feed, peer, "its chunks differ from two other packers'");
 }
 
 bool feed_dispute_answer(struct plm_feed *feed, struct plm_message *message, uint64_t real_tokens)

@@ -156,6 +156,8 @@ struct plm_feed {
     size_t bytes;
   } banned[FEED_BANNED];
   unsigned banned_next;
+  uint64_t banned_packers[FEED_BANNED]; /* processes that lied or broke the protocol */
+  unsigned banned_packers_next;
   int64_t logged_refusal_ms, logged_invalid_ms, allowed_checked_ms;
 
   pthread_mutex_t mutex;
@@ -214,8 +216,10 @@ bool feed_peer_banned(const struct plm_feed *feed, const uint8_t *identity, size
 void feed_peer_hello(struct plm_feed *feed, const struct plm_message *message);
 /* Forgets a peer: what was asked of it is asked again. why is for the log, NULL: say nothing. */
 void feed_peer_gone(struct plm_feed *feed, struct feed_peer *peer, const char *why);
-/* As above, and nothing of this identity counts any more. */
+/* As above, and nothing of this connection counts any more. */
 void feed_peer_drop(struct plm_feed *feed, struct feed_peer *peer, const char *why);
+/* As above, and this process does not come in again. */
+void feed_peer_ban(struct plm_feed *feed, struct feed_peer *peer, const char *why);
 void feed_peers_tick(struct plm_feed *feed, int64_t now);
 void feed_peers_probe(struct plm_feed *feed, int64_t now);
 /* Sends a message of the feed to a peer; a peer that has left is forgotten: false. */

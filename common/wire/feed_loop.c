@@ -31,7 +31,7 @@ static void count_invalid(struct plm_feed *feed, struct feed_peer *peer, const c
     plm_warning("invalid message from %s: %s", peer != NULL ? peer->name : "an unknown peer", what);
   }
   if (peer != NULL && ++peer->invalid >= FEED_INVALID_MOST)
-    feed_peer_drop(feed, peer, "it breaks the protocol");
+    feed_peer_ban(feed, peer, "it breaks the protocol");
 }
 
 /* DATA is checked before the mutex is taken: it is most of the work. */

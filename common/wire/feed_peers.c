@@ -81,6 +81,21 @@ void feed_peer_drop(struct plm_feed *feed, struct feed_peer *peer, const char *w
   feed_peer_gone(feed, peer, NULL);
 }
 
+void feed_peer_ban(struct plm_feed *feed, struct feed_peer *peer, const char *why)
+{
+  feed->banned_packers[feed->banned_packers_next++ % FEED_BANNED] = peer->packer_id;
+  feed_peer_drop(feed, peer, why);
+}
+
+static bool packer_banned(const struct plm_feed *feed, uint64_t packer_id)
+{
+  const unsigned count =
+      feed->banned_packers_next < FEED_BANNED ? feed->banned_packers_next : FEED_BANNED;
+  for (unsigned i = 0; i < count; i++)
+    if (feed->banned_packers[i] == packer_id) return true;
+  return false;
+}
+
 /* ---- HELLO -------------------------------------------------------------------------------- */
 
 static void reject(struct plm_feed *feed, const struct plm_message *message, const char *name,
@@ -112,6 +127,9 @@ static void objection(const struct plm_feed *feed, const struct plm_hello *hello
     plm_hash_to_hex(feed->fingerprint, ours);
     plm_hash_to_hex(hello->fingerprint, theirs);
     snprintf(why, 256, "another corpus: its fingerprint is %s, this run's %s", theirs, ours);
+  } else if (packer_banned(feed, hello->packer_id)) {
+    snprintf(why, 256, "it gave wrong chunks or broke the protocol before; see the %s's log",
+             feed->role);
   } else if (feed->peer_count >= FEED_PEERS) {
     snprintf(why, 256, "%d packers are here already", FEED_PEERS);
   }

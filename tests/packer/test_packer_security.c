@@ -132,7 +132,7 @@ static void refused(const char *client_keys, const char *reason, const char *nam
   const char *log = scratch_path(name);
   const pid_t packer = packers_start(corpus, plm_feed_bound(feed), client_keys, log);
   assert_int_equal(plm_feed_next(feed, 1, NULL, &batch, &error), PLM_TIMEOUT);
-  assert_true(appears(log, reason, 4000));
+  assert_true(appears(log, reason, 10000));
   struct plm_feed_counters counters;
   plm_feed_counters(feed, &counters);
   assert_int_equal(counters.peers, 0);
@@ -176,23 +176,23 @@ static void with_the_right_key_until_revoked(void **state)
   struct plm_error error = {0};
   struct plm_feed_counters counters;
   snprintf(folder, sizeof folder, "%s", client_folder("node", keys));
-  struct plm_feed *feed = open_feed(10);
+  struct plm_feed *feed = open_feed(30);
   const char *log = scratch_path("node.log");
   const pid_t packer = packers_start(corpus, plm_feed_bound(feed), folder, log);
   assert_int_equal(plm_feed_next(feed, 1, NULL, &batch, &error), PLM_OK);
   plm_feed_release(feed, &batch);
   snprintf(list, sizeof list, "%s/clients/node.pub", keys);
   assert_int_equal(unlink(list), 0);
-  assert_true(appears(log, "no longer on the list", 5000)); /* the one that is in is dropped */
+  assert_true(appears(log, "no longer on the list", 15000)); /* the one that is in is dropped */
   plm_feed_counters(feed, &counters);
   assert_int_equal(counters.peers, 0);
   assert_int_equal(packers_stop(packer, SIGTERM), 0);
   plm_feed_close(feed);
   refused(folder, "the key is not on the consumer's list", "revoked.log");
   /* and back on the list, without anybody starting again */
-  feed = open_feed(10);
+  feed = open_feed(30);
   const pid_t again = packers_start(corpus, plm_feed_bound(feed), folder, scratch_path("a.log"));
-  assert_true(appears(scratch_path("a.log"), "not on the consumer's list", 5000));
+  assert_true(appears(scratch_path("a.log"), "not on the consumer's list", 15000));
   int made;
   assert_int_equal(plm_keys_write(keys, "node", &made, &error), PLM_OK);
   assert_int_equal(plm_feed_next(feed, 1, NULL, &batch, &error), PLM_OK);

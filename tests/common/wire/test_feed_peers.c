@@ -25,7 +25,7 @@ static struct plm_feed *open_feed(const struct plm_feed_options *options)
 static void wait_peers(struct plm_feed *feed, uint32_t count)
 {
   struct plm_feed_counters counters = {0};
-  for (int i = 0; i < 200; i++) {
+  for (int i = 0; i < 1000; i++) {
     plm_feed_counters(feed, &counters);
     if (counters.peers == count) return;
     usleep(20000);
@@ -77,7 +77,7 @@ static void standby_is_asked_when_one_is_late(void **state)
   packers[0].deaf = true;
   const int64_t begin = plm_clock_ms();
   for (int i = 0; i < 60; i++) assert_int_equal(take(feed, &options, 16, &error), PLM_OK);
-  assert_true(plm_clock_ms() - begin < 2500);
+  assert_true(plm_clock_ms() - begin < 9000);
   struct plm_feed_counters counters;
   plm_feed_counters(feed, &counters);
   assert_true(packers[0].gets > 0); /* it was asked first for some */
@@ -94,8 +94,8 @@ static void second_answers_are_dropped(void **state)
   struct plm_feed_options options = packers_options();
   struct fake_packer packers[2];
   struct plm_error error = {0};
-  struct plm_feed *feed = open_feed(&options);
   options.credit_bytes = 128 << 10;
+  struct plm_feed *feed = open_feed(&options);
   for (int i = 0; i < 2; i++)
     fake_packer_start(&packers[i], &options, plm_feed_bound(feed), (uint64_t)i + 1);
   wait_peers(feed, 2);
@@ -176,7 +176,8 @@ static void credit_bounds_what_is_asked_for(void **state)
   packer.deaf = true;
   plm_feed_seek(feed, PLM_SPLIT_TRAIN, 0, 0);
   wait_peers(feed, 1);
-  usleep(600000);
+  for (int i = 0; i < 500 && packer.asked_bytes < options.credit_bytes / 2; i++) usleep(20000);
+  usleep(200000); /* no more comes after that */
   assert_true(packer.gets > 1);
   assert_true(packer.asked_bytes <= options.credit_bytes);
   assert_true(packer.asked_bytes >= options.credit_bytes / 2);
@@ -262,7 +263,7 @@ static void nonsense_is_counted_and_dropped(void **state)
     if (round % 20 == 0) assert_int_equal(take(feed, &options, 16, &error), PLM_OK);
   }
   struct plm_feed_counters counters = {0};
-  for (int i = 0; i < 100 && counters.invalid < ROUNDS; i++) {
+  for (int i = 0; i < 500 && counters.invalid < ROUNDS; i++) {
     plm_feed_counters(feed, &counters);
     usleep(20000);
   }
@@ -295,7 +296,7 @@ static void say(void *socket, const struct plm_feed_options *options, enum plm_m
 static enum plm_message_type hear(void *socket, uint64_t *consumer)
 {
   struct plm_message message;
-  for (int i = 0; i < 200; i++) {
+  for (int i = 0; i < 1000; i++) {
     const plm_status status = plm_message_receive(socket, false, &message, NULL);
     if (status == PLM_OK) {
       zmq_msg_close(&message.payload);
@@ -342,12 +343,51 @@ static void wrong_incarnations_and_breaches(void **state)
   assert_int_equal(hear(socket, NULL), PLM_MESSAGE_REJECT);
   plm_feed_counters(feed, &counters);
   assert_int_equal(counters.peers, 0);
-  send_frames(socket, bytes, sizeof bytes, payload, size, 2); /* and stays out */
-  usleep(100000);
+  /* and stays out, also by another door */
+  zmq_close(socket);
+  socket = raw_dealer(context, plm_feed_bound(feed));
+  send_frames(socket, bytes, sizeof bytes, payload, size, 2);
+  assert_int_equal(hear(socket, NULL), PLM_MESSAGE_REJECT);
   plm_feed_counters(feed, &counters);
   assert_int_equal(counters.peers, 0);
   zmq_close(socket);
   zmq_ctx_term(context);
+  plm_feed_close(feed);
+}
+
+static void *stop_soon(void *stop)
+{
+  usleep(200000);
+  *(volatile int *)stop = 15;
+  return NULL;
+}
+
+/* An interrupted batch leaves the position where it was: nothing is lost. */
+static void interruption_loses_nothing(void **state)
+{
+  (void)state;
+  struct plm_feed_options options = packers_options();
+  struct fake_packer packer;
+  struct plm_batch batch;
+  struct plm_error error = {0};
+  static volatile int stop;
+  uint64_t epoch, chunk;
+  pthread_t thread;
+  options.credit_bytes = 128 << 10;
+  struct plm_feed *feed = open_feed(&options);
+  fake_packer_start(&packer, &options, plm_feed_bound(feed), 1);
+  assert_int_equal(take(feed, &options, 16, &error), PLM_OK);
+  packer.deaf = true; /* what is on its way still fills part of the batch */
+  stop = 0;
+  assert_int_equal(pthread_create(&thread, NULL, stop_soon, (void *)(uintptr_t)&stop), 0);
+  assert_int_equal(plm_feed_next(feed, 2000, &stop, &batch, &error), PLM_INTERRUPTED);
+  pthread_join(thread, NULL);
+  plm_feed_position(feed, &epoch, &chunk);
+  assert_int_equal(epoch, 0);
+  assert_int_equal(chunk, 16);
+  packer.deaf = false;
+  assert_int_equal(take(feed, &options, 2000, &error), PLM_OK);
+  fake_packer_stop(&packer);
   plm_feed_close(feed);
 }
 
@@ -388,6 +428,7 @@ int main(void)
       cmocka_unit_test(nacks_are_asked_elsewhere),
       cmocka_unit_test(nonsense_is_counted_and_dropped),
       cmocka_unit_test(wrong_incarnations_and_breaches),
+      cmocka_unit_test(interruption_loses_nothing),
       cmocka_unit_test(a_port_in_use_names_its_owner),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
