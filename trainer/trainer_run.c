@@ -99,7 +99,10 @@ static bool give_up(void *context, uint32_t done, uint32_t total)
       .done = done,
       .total = total,
   };
-  return plm_grace_is_short(&grace);
+  if (!plm_grace_is_short(&grace)) return false;
+  plm_info("step %llu is given up after %u of %u micro-batches: trainer.stop_timeout_s is %g",
+           (unsigned long long)trainer->state.step + 1, done, total, grace.limit_s);
+  return true;
 }
 
 static plm_status epoch_chunks(void *feed, uint64_t epoch, uint64_t *chunks,

@@ -1,7 +1,7 @@
 # Kills a trainer of one architecture with SIGKILL at several moments, inside publishing among them,
 # and resumes it each time; sourced by a script for each architecture. The run must end up
-# bit-identical to one that nobody disturbed.
-. "$(dirname "${BASH_SOURCE[0]}")/../support/stages.sh"
+# bit-identical to one that nobody disturbed: kill_and_resume ARCHITECTURE [PRECISION].
+. "$PLM_ROOT/tests/support/trainer.sh"
 
 # kill_while_publishing RUN NAME: as soon as .tmp-NAME is there. Says whether it was in time.
 kill_while_publishing() {
@@ -33,8 +33,8 @@ kill_after_seconds() {
 kill_and_resume() {
   local architecture=$1
   local reference=$PLM_TMP/reference run=$PLM_TMP/killed moment
-  make_corpus 300
-  make_config "$architecture"
+  small_corpus corpus
+  trainer_config "$architecture" "${2:-fp32}"
 
   start_packer "$reference"
   run_trainer "$reference" || fail "the undisturbed run ended with $?"

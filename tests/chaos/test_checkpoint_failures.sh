@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # A full disk, a failing fsync, a corrupt newest checkpoint: the checkpoint fails loudly, training
 # goes on, and what stood before is intact.
-. "$(dirname "$0")/../support/stages.sh"
-make_corpus 300
-make_config transformer
+. "$PLM_ROOT/tests/support/trainer.sh"
+small_corpus corpus
+trainer_config transformer
 reference=$PLM_TMP/reference
 start_packer "$reference"
 run_trainer "$reference" || fail "the undisturbed run ended with $?"
@@ -58,7 +58,7 @@ C
   grep -q "checkpoints in a row failed" "$PLM_TMP/trainer.log" || fail "no reason given"
   run_trainer "$run" --set trainer.checkpoint.every=10 || fail "it does not resume"
   kill "$packer_pid"
-  diff <(exact_fields "$reference") <(exact_fields "$run") || fail "the resumed metrics differ"
+  diff <(exact_metrics "$reference/trainer.jsonl") <(exact_metrics "$run/trainer.jsonl") || fail "the resumed metrics differ"
 else
   echo "no shim under sanitizers"
 fi
@@ -96,7 +96,7 @@ if mount -t tmpfs -o size=3500k none "$PLM_TMP/small" 2>/dev/null; then
   grep -q "No space left on device" "$PLM_TMP/trainer.log" || fail "the disk was never full"
   [ -z "$(find "$run/checkpoints" -name '.tmp-*')" ] || fail "unfinished folders are left"
   "$PLM_BIN/plm-pipeline" checkpoints "$run" --verify >/dev/null || fail "a checkpoint is damaged"
-  diff <(exact_fields "$reference") <(exact_fields "$run") || fail "the metrics suffered"
+  diff <(exact_metrics "$reference/trainer.jsonl") <(exact_metrics "$run/trainer.jsonl") || fail "the metrics suffered"
   umount "$PLM_TMP/small"
 else
   echo "no tmpfs may be mounted here: the full disk was tested by a size limit only"

@@ -1,4 +1,4 @@
 #!/usr/bin/env bash
-# SIGKILL at several moments: see kill_trainer.sh.
-. "$(dirname "$0")/kill_trainer.sh"
-kill_and_resume unet
+# SIGKILL at several moments: see kill_trainer.sh. In bf16 where the processor has it.
+. "$PLM_ROOT/tests/chaos/kill_trainer.sh"
+kill_and_resume unet auto

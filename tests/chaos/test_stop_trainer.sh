@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SIGTERM and SIGUSR1: the trainer finishes its step or gives it up, publishes, exits 0; what it
 # left is resumed to the same bits.
-. "$(dirname "$0")/../support/stages.sh"
-make_corpus 300
-make_config unet
+. "$PLM_ROOT/tests/support/trainer.sh"
+small_corpus corpus
+trainer_config unet
 reference=$PLM_TMP/reference run=$PLM_TMP/stopped
 
 start_packer "$reference"
@@ -59,3 +59,17 @@ same_run "$reference" "$run" 60
 # A complete run has nothing left to do.
 run_trainer "$run" || fail "a complete run ended with $?"
 grep -q "complete at step 60" "$PLM_TMP/trainer.log" || fail "complete, and nobody says so"
+
+# A step of many micro-batches is given up when the grace time is too short for it.
+run=$PLM_TMP/long
+start_packer "$run"
+start_trainer "$run" --set trainer.batch_tokens=262144 --set trainer.stop_timeout_s=0.2
+until [ -e "$run/checkpoints/step_00000000" ]; do
+  kill -0 "$trainer_pid" 2>/dev/null || fail "the trainer ended before its first checkpoint"
+done
+sleep 0.5
+kill -TERM "$trainer_pid"
+wait "$trainer_pid"
+check_drained $?
+grep -q "step 1 is given up after .* of 1024 micro-batches" "$PLM_TMP/trainer.log" ||
+  fail "the long step was not given up"

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # What a trainer refuses, reports and counts: changed keys, changed machines, another trainer, steps
 # without an update, no packers, micro-batches.
-. "$(dirname "$0")/../support/stages.sh"
-make_corpus 300
-make_config transformer
+. "$PLM_ROOT/tests/support/trainer.sh"
+small_corpus corpus
+trainer_config transformer
 log=$PLM_TMP/trainer.log
-# expect STATUS TEXT RUN [ARG...]: a trainer that ends with STATUS and says TEXT
-expect() {
+# trainer_ends STATUS TEXT RUN [ARG...]: a trainer that ends with STATUS and says TEXT
+trainer_ends() {
   local wanted=$1 text=$2
   shift 2
   : >"$log"
@@ -18,22 +18,22 @@ expect() {
 
 run=$PLM_TMP/run
 start_packer "$run"
-expect 0 "complete at step 20" "$run" --set trainer.steps=20
-expect 0 "complete at step 20" "$run" --set trainer.steps=20
+trainer_ends 0 "complete at step 20" "$run" --set trainer.steps=20
+trainer_ends 0 "complete at step 20" "$run" --set trainer.steps=20
 
 # ---- a resume with other keys ------------------------------------------------------------------
-expect 2 "model.hidden_size changed" "$run" --set trainer.steps=30 --set model.hidden_size=128
-expect 2 "seed changed" "$run" --set trainer.steps=30 --set seed=12
-expect 2 "the run was trained on corpus" "$run" --set trainer.steps=30 \
+trainer_ends 2 "model.hidden_size changed" "$run" --set trainer.steps=30 --set model.hidden_size=128
+trainer_ends 2 "seed changed" "$run" --set trainer.steps=30 --set seed=12
+trainer_ends 2 "the run was trained on corpus" "$run" --set trainer.steps=30 \
   --fingerprint 00112233445566778899aabbccddeeff
 [ "$(lines_of "$run/trainer.jsonl")" -eq 20 ] || fail "a refused resume touched the metrics"
-expect 0 "trainer.steps: 20 -> 30" "$run" --set trainer.steps=30
+trainer_ends 0 "trainer.steps: 20 -> 30" "$run" --set trainer.steps=30
 jq -e '.history[0] | .step == 20 and (.changes | index("trainer.steps: 20 -> 30") != null)' \
   "$run/checkpoints/step_00000030/trainer.json" >/dev/null || fail "the history does not tell"
 jq -e 'select(.exact == false)' "$run/trainer.jsonl" | grep -q . && fail "inexact without reason"
 
 # ---- choices that cannot be taken again ----------------------------------------------------------
-expect 0 "not bit-exact: threads was 2, is 1" "$run" --set trainer.steps=40 --set trainer.threads=1
+trainer_ends 0 "not bit-exact: threads was 2, is 1" "$run" --set trainer.steps=40 --set trainer.threads=1
 jq -s -e '(.[:30] | all(has("exact") | not)) and (.[30:] | all(.exact == false))' \
   "$run/trainer.jsonl" >/dev/null || fail "lines do not tell what is exact"
 jq -e '.exact == false' "$run/checkpoints/step_00000040/trainer.json" >/dev/null ||
@@ -43,7 +43,7 @@ jq -e '.exact == false' "$run/checkpoints/step_00000040/trainer.json" >/dev/null
 start_trainer "$run" --set trainer.steps=100000
 until_lines "$run" 42
 first=$trainer_pid
-expect 1 "is process $first" "$run"
+trainer_ends 1 "is process $first" "$run"
 kill -9 "$first"
 wait "$first" 2>/dev/null
 kill "$packer_pid"
@@ -51,7 +51,7 @@ kill "$packer_pid"
 # ---- weights alone, from another run ---------------------------------------------------------------
 run=$PLM_TMP/heir
 start_packer "$run"
-expect 0 "initial weights from" "$run" --set trainer.steps=2 \
+trainer_ends 0 "initial weights from" "$run" --set trainer.steps=2 \
   --set "trainer.init_from=$PLM_TMP/run/checkpoints/step_00000030"
 cmp "$run/checkpoints/step_00000000/model.safetensors" \
   "$PLM_TMP/run/checkpoints/step_00000030/model.safetensors" || fail "other weights"
@@ -60,7 +60,7 @@ kill "$packer_pid"
 # ---- steps that do not update ----------------------------------------------------------------------
 run=$PLM_TMP/skips
 start_packer "$run"
-expect 1 "5 steps in a row were skipped" "$run" --set trainer.masking.mask_rate=0 \
+trainer_ends 1 "5 steps in a row were skipped" "$run" --set trainer.masking.mask_rate=0 \
   --set trainer.max_skipped_steps=5
 "$PLM_BIN/plm-pipeline" checkpoints "$run" --verify >/dev/null || fail "the last checkpoint suffered"
 jq -s -e 'length == 4 and all(.loss == null) and .[3].skipped_updates == 4' "$run/trainer.jsonl" \
@@ -69,7 +69,7 @@ kill "$packer_pid"
 
 run=$PLM_TMP/some-skips # a chunk now and then has no chosen token: nothing moves there
 start_packer "$run"
-expect 0 complete "$run" --set trainer.masking.mask_rate=0.002 --set trainer.batch_tokens=128 \
+trainer_ends 0 complete "$run" --set trainer.masking.mask_rate=0.002 --set trainer.batch_tokens=128 \
   --set trainer.micro_batch_tokens=128 --set trainer.max_skipped_steps=60
 skipped=$(tail -n 1 "$run/trainer.jsonl" | jq .skipped_updates)
 [ "$skipped" -gt 0 ] && [ "$skipped" -lt 60 ] || fail "$skipped of 60 steps skipped"
@@ -96,7 +96,7 @@ done
 
 # ---- no packers ----------------------------------------------------------------------------------------
 run=$PLM_TMP/lonely
-expect 4 "packer" "$run" --set network.wait_packers_s=1
+trainer_ends 4 "packer" "$run" --set network.wait_packers_s=1
 [ -e "$run/checkpoints/step_00000000/MANIFEST" ] || fail "nothing was published"
 
 # ---- what it would take --------------------------------------------------------------------------------

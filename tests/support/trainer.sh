@@ -1,19 +1,6 @@
-# Functions for tests that drive the real programs; sourced. Everything lies in $PLM_TMP and every
-# process that was started here is gone when the test ends.
-set -uo pipefail
-: "${PLM_ROOT:=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)}"
-: "${PLM_BUILD:=$PLM_ROOT/build}" "${PLM_BIN:=$PLM_BUILD/bin}"
-if [ -z "${PLM_TMP:-}" ]; then PLM_TMP=$(mktemp -d); own_tmp=1; fi
-started_pids=()
-
-stages_end() {
-  local status=$? pid
-  for pid in "${started_pids[@]}"; do kill -9 "$pid" 2>/dev/null; done
-  wait 2>/dev/null
-  [ -n "${own_tmp:-}" ] && rm -rf "$PLM_TMP"
-  exit "$status"
-}
-trap stages_end EXIT
+# Functions for tests that drive plm-trainer and plm-packer by hand, without a supervisor. Sourced.
+. "${PLM_ROOT:?}/tests/support/lib.sh"
+set +e # these scripts look at exit codes themselves
 
 fail() {
   echo "FAILED: $*" >&2
@@ -24,27 +11,8 @@ fail() {
   exit 1
 }
 
-# make_fasta COUNT FILE [SEED]: proteins of 20 to 120 residues, the same for the same seed
-make_fasta() {
-  awk -v count="$1" -v seed="${3:-7}" 'BEGIN {
-    srand(seed); letters = "LAGVSERTIDPKQNFYMHWC"
-    for (n = 0; n < count; n++) {
-      printf ">protein_%d\n", n
-      length_ = 20 + int(rand() * 101); line = ""
-      for (i = 0; i < length_; i++) line = line substr(letters, 1 + int(20 * rand() * rand()), 1)
-      print line
-    } }' >"$2"
-}
-
-# make_corpus COUNT: $PLM_TMP/corpus, all of it for training and a little for validation
-make_corpus() {
-  make_fasta "$1" "$PLM_TMP/sample.fasta"
-  "$PLM_BIN/plm-pipeline" ingest "$PLM_TMP/sample.fasta" --corpus "$PLM_TMP/corpus" \
-    --split train=0.9,valid=0.1 -q >"$PLM_TMP/ingest.log" 2>&1 || fail "ingest"
-}
-
-# make_config ARCHITECTURE: $PLM_TMP/pipeline.yaml, small enough for a thousand steps a minute
-make_config() {
+# trainer_config ARCHITECTURE [PRECISION]: $PLM_TMP/pipeline.yaml; with state of every kind to lose
+trainer_config() {
   cat >"$PLM_TMP/pipeline.yaml" <<YAML
 version: 1
 run: run
@@ -58,7 +26,7 @@ trainer:
   batch_tokens: 512
   micro_batch_tokens: 256
   threads: 2
-  precision: fp32
+  precision: ${2:-fp32}
   schedule: {warmup_steps: 5, cooldown_steps: 20}
   optimizer: {momentum_warmup_steps: 30, weight_decay: 0.01}
   clip: {auto_percentile: 50}
@@ -74,7 +42,6 @@ start_packer() {
   "$PLM_BIN/plm-packer" -c "$PLM_TMP/pipeline.yaml" --corpus "$PLM_TMP/corpus" --run "$run" "$@" \
     >>"$PLM_TMP/packer.log" 2>&1 &
   packer_pid=$!
-  started_pids+=("$packer_pid")
 }
 
 # start_trainer RUN [ARG...]: in the background; its pid is in $trainer_pid
@@ -84,7 +51,6 @@ start_trainer() {
   "$PLM_BIN/plm-trainer" -c "$PLM_TMP/pipeline.yaml" --run "$run" "$@" \
     >>"$PLM_TMP/trainer.log" 2>&1 &
   trainer_pid=$!
-  started_pids+=("$trainer_pid")
 }
 
 # run_trainer RUN [ARG...]: to its end; the exit status is the trainer's
@@ -102,12 +68,6 @@ until_lines() {
   done
 }
 
-# The fields that must be the same after any resume, a line a step.
-exact_fields() {
-  jq -c '[.step, .loss, .lr_hidden, .lr_embed, .lr_head, .lr_scalar, .grad_norm, .clip_norm,
-          .mask_rate, .window, .tokens, .padding_fraction, .skipped_updates, .exact]' "$1/trainer.jsonl"
-}
-
 # Weights, average, moments and the consumed data of a checkpoint, as hashes.
 state_of() {
   (cd "$1/checkpoints/$2" && sha256sum model.safetensors ema.safetensors optimizer.safetensors \
@@ -116,7 +76,7 @@ state_of() {
 
 # same_run A B STEP: exact metrics and the state after STEP are bit-identical
 same_run() {
-  diff <(exact_fields "$1") <(exact_fields "$2") >"$PLM_TMP/difference.log" ||
+  diff <(exact_metrics "$1/trainer.jsonl") <(exact_metrics "$2/trainer.jsonl") >"$PLM_TMP/difference.log" ||
     fail "exact metrics of $2 differ from those of $1: $(head -n 4 "$PLM_TMP/difference.log")"
   local name
   name=$(printf 'step_%08d' "$3")
