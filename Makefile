@@ -73,7 +73,8 @@ ISAS := avx512 avx2 portable
 else
 ISAS := portable
 endif
-ISA_FLAGS_avx512 := -march=x86-64-v4 -mprefer-vector-width=512
+# bf16's instructions are used by the bf16 kernels alone (kernels/cpu/cpu.c, fill_vector)
+ISA_FLAGS_avx512 := -march=x86-64-v4 -mavx512bf16 -mprefer-vector-width=512
 ISA_FLAGS_avx2 := -march=x86-64-v3
 ISA_FLAGS_portable :=
 

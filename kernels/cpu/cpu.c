@@ -153,13 +153,16 @@ static plm_status choose_isa(const char *name, enum plm_isa *isa, struct plm_err
   return plm_error_set(error, PLM_UNSUPPORTED, "unknown instruction set \"%s\"", name);
 }
 
+/* The AVX-512 kernels of bf16 round by an instruction that came after AVX-512. */
 static void fill_vector(struct plm_cpu *cpu)
 {
 #if defined(__x86_64__)
+  const bool wide = cpu->isa == PLM_ISA_AVX512 && (!cpu->bf16 || has_native_half());
+  const bool middle = cpu->isa == PLM_ISA_AVX512 || cpu->isa == PLM_ISA_AVX2;
 #define FILL(part)                                         \
-  if (cpu->isa == PLM_ISA_AVX512)                          \
+  if (wide)                                                \
     plm_cpu_fill_##part##_avx512(&cpu->vector, cpu->bf16); \
-  else if (cpu->isa == PLM_ISA_AVX2)                       \
+  else if (middle)                                         \
     plm_cpu_fill_##part##_avx2(&cpu->vector, cpu->bf16);   \
   else                                                     \
     plm_cpu_fill_##part##_portable(&cpu->vector, cpu->bf16);
