@@ -33,24 +33,34 @@ static void age_text(double seconds, char text[32])
     snprintf(text, 32, "%ld h %02ld min", s / 3600, s / 60 % 60);
 }
 
+/* tokens/s and answers on their way, "" where the trainer said nothing of it */
+static void feed_text(const cJSON *row, char rate[32], char queue[32])
+{
+  rate[0] = queue[0] = '\0';
+  if (!cJSON_HasObjectItem(row, "rate")) return;
+  snprintf(rate, 32, "%.0f k/s", 1e-3 * number_of(row, "rate"));
+  if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(row, "standby"))) snprintf(rate, 32, "standby");
+  snprintf(queue, 32, "%.0f", number_of(row, "queue"));
+}
+
 static void print_table(const cJSON *stages, bool color)
 {
   const cJSON *row;
-  printf("%-12s %-16s %8s  %-9s %-5s %8s  %s\n", "STAGE", "NODE", "PID", "STATE", "READY",
-         "RESTARTS", "AGE");
+  printf("%-12s %-16s %8s  %-9s %-5s %8s  %-10s %10s %6s\n", "STAGE", "NODE", "PID", "STATE",
+         "READY", "RESTARTS", "AGE", "RATE", "QUEUE");
   cJSON_ArrayForEach(row, stages)
   {
-    char name[64], age[32];
+    char name[64], age[32], rate[32], queue[32];
     const char *state = text_of(row, "state");
-    const char *paint = strcmp(state, "ready") == 0   ? "\033[32m"
-                        : strcmp(state, "fatal") == 0 ? "\033[31m"
-                                                      : "\033[33m";
+    const bool fatal = strcmp(state, "fatal") == 0, ready = strcmp(state, "ready") == 0;
+    const char *paint = ready ? "\033[32m" : (fatal ? "\033[31m" : "\033[33m");
     snprintf(name, sizeof name, "%s.%.0f", text_of(row, "stage"), number_of(row, "instance"));
     age_text(number_of(row, "age_s"), age);
-    printf("%-12s %-16s %8.0f  %s%-9s%s %-5s %8.0f  %s\n", name, text_of(row, "node"),
+    feed_text(row, rate, queue);
+    printf("%-12s %-16s %8.0f  %s%-9s%s %-5s %8.0f  %-10s %10s %6s\n", name, text_of(row, "node"),
            number_of(row, "pid"), color ? paint : "", state, color ? "\033[0m" : "",
            cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(row, "ready")) ? "yes" : "no",
-           number_of(row, "restarts"), age);
+           number_of(row, "restarts"), age, rate, queue);
   }
 }
 
@@ -101,8 +111,9 @@ const struct plm_command plm_command_ps = {
     .name = "ps",
     .summary = "the stages of a running run: state, process, restarts, age",
     .details =
-        "With --json an array of {stage, instance, node, pid, state, ready, restarts, age_s}."
-        " Exit code 3\nwhen the run is not running.",
+        "With --json an array of {stage, instance, node, pid, state, ready, restarts, age_s}; "
+        "packers that\nserve the trainer have rate (tokens/s), queue and standby as well. "
+        "Exit code 3 when the run is\nnot running.",
     .options = options,
     .run = ps,
 };

@@ -48,6 +48,11 @@ static void forget_endpoints(struct plm_supervisor *supervisor)
     }
   }
   plm_endpoint_remove(supervisor->run, "packers");
+  char path[PLM_PATH_SIZE];
+  if (supervisor->options.chosen[PLM_KIND_TRAINER] &&
+      plm_path_join(path, supervisor->run, PLM_RUN_PACKERS, NULL) == PLM_OK) {
+    unlink(path);
+  }
 }
 
 static void start_all(struct plm_supervisor *supervisor)

@@ -75,6 +75,7 @@ static void request_ps(struct plm_supervisor *supervisor, struct client *client,
     cJSON_AddNumberToObject(row, "age_s", (double)age_ms / 1000.0);
     cJSON_AddItemToArray(array, row);
   }
+  supervisor_add_packers(supervisor, array);
   answer(client, reply);
 }
 

@@ -1,5 +1,9 @@
 /* Whom the trainer speaks to: packers over the feed, everybody over the announcements. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/plan/plan.h"
@@ -22,6 +26,24 @@ static void evaluation_address(const struct plm_trainer *trainer, char address[5
     address[0] = '\0';
 }
 
+/* For `ps`: the packers that serve now, joined ones too. Readers see a whole file; it need not
+ * reach the disk, and a failure to write it is nothing to stop for. */
+static void say_packers(const struct plm_trainer *trainer)
+{
+  char path[PLM_PATH_SIZE], fresh[PLM_PATH_SIZE];
+  if (plm_path_join(path, trainer->run, PLM_RUN_PACKERS, NULL) != PLM_OK ||
+      plm_path_join(fresh, trainer->run, ".tmp-" PLM_RUN_PACKERS, NULL) != PLM_OK) {
+    return;
+  }
+  char *text = plm_feed_peers_json(trainer->feed);
+  const int file = open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  const bool written = text != NULL && file >= 0 &&
+                       plm_file_write_all(file, text, strlen(text), fresh, NULL) == PLM_OK;
+  if (file >= 0) close(file);
+  if (!written || rename(fresh, path) != 0) unlink(fresh);
+  free(text);
+}
+
 void plm_trainer_follow_evaluator(struct plm_trainer *trainer)
 {
   char address[512];
@@ -30,6 +52,7 @@ void plm_trainer_follow_evaluator(struct plm_trainer *trainer)
   const int64_t now = plm_clock_ms();
   if (trainer->looked_ms != 0 && now - trainer->looked_ms < LOOK_EVERY_MS) return;
   trainer->looked_ms = now;
+  say_packers(trainer);
   evaluation_address(trainer, address);
   if (address[0] == '\0' || strcmp(address, trainer->evaluator) == 0) return;
   strcpy(trainer->evaluator, address);

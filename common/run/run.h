@@ -17,6 +17,7 @@
 #define PLM_RUN_PACKER_METRICS "packers.jsonl"
 #define PLM_RUN_CHECKPOINTS "checkpoints"
 #define PLM_RUN_ENDPOINTS "endpoints.json"
+#define PLM_RUN_PACKERS "packers.json" /* who serves the trainer now; for `ps` */
 #define PLM_RUN_DONE "DONE"
 #define PLM_RUN_LOGS "logs"
 #define PLM_RUN_TENSORBOARD "tensorboard"

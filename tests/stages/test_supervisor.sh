@@ -200,6 +200,15 @@ sleep 0.2
 nobody_left beheaded
 TRAINER=$train EVALUATOR=$judge up beheaded || fail "a run whose supervisor was killed"
 
+# a packer that joined from elsewhere, as the trainer reports it
+TRAINER='echo "[{\"host\":\"node7\",\"pid\":5,\"rate\":12,\"queue\":1,\"age_s\":3}]" >"$run/packers.json"
+'$forever "$pipeline" up --wait --run joined 2>/dev/null || fail "up --wait"
+there_are_four() { [ "$("$pipeline" ps --run joined --json | jq length)" = 4 ]; }
+until_true there_are_four
+[ "$("$pipeline" ps --run joined --json | jq -c '.[3] | [.stage, .instance, .node, .pid, .state, .rate]')" = \
+  '["packer",1,"node7",5,"joined",12]' ] || fail "a joined packer: $("$pipeline" ps --run joined --json)"
+"$pipeline" down --run joined 2>/dev/null || fail "down"
+
 # ---- chosen stages, dry run, resume never ----
 begin part packer --set packer.restart=no
 until_true "$pipeline" wait --ready --run part --timeout 1
