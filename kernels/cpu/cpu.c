@@ -177,7 +177,8 @@ static uint32_t all_threads(void)
 {
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  return (uint32_t)CPU_COUNT(&set);
+  const uint32_t count = (uint32_t)CPU_COUNT(&set);
+  return count < PLM_CPU_THREADS_LIMIT ? count : PLM_CPU_THREADS_LIMIT;
 }
 
 static void set_memory(struct plm_ops *ops)
@@ -202,6 +203,9 @@ plm_status plm_ops_cpu_open(int precision, uint32_t threads, const char *isa, st
     plm_error_set(error, PLM_UNSUPPORTED, "this processor has no bf16 products");
     return plm_error_hint(error, "set trainer.precision to fp32 or auto");
   }
+  if (threads > PLM_CPU_THREADS_LIMIT)
+    return plm_error_set(error, PLM_LIMIT, "%u threads are more than %d", threads,
+                         PLM_CPU_THREADS_LIMIT);
   struct plm_cpu *cpu = calloc(1, sizeof *cpu);
   if (cpu == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for the CPU backend");
   cpu->isa = chosen;

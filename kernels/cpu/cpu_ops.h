@@ -13,6 +13,9 @@
 #include "kernels/cpu/cpu_vector.h"
 #include "kernels/cpu/pool.h"
 
+/* Threads of a backend at most: more do not help one host's step. */
+enum { PLM_CPU_THREADS_LIMIT = 256 };
+
 enum plm_isa { PLM_ISA_PORTABLE, PLM_ISA_AVX2, PLM_ISA_AVX512, PLM_ISA_COUNT };
 
 struct plm_products; /* product.h: cached matrix products */

@@ -153,7 +153,7 @@ struct weight_job {
 };
 
 /* Shares of O are multiples of this many rows of dw. */
-enum { SHARE = 16, SHARES_LIMIT = 256 };
+enum { SHARE = 16 };
 
 static void weight_share(void *context, uint32_t index, uint32_t count)
 {
@@ -212,8 +212,7 @@ static void linear_backward_weight(struct plm_ops *ops, float *dw, const act *dy
                                    int64_t N, int64_t I, int64_t O)
 {
   struct plm_cpu *cpu = plm_cpu_of(ops);
-  const struct plm_product *pieces[SHARES_LIMIT][3];
-  PLM_ASSERT(cpu->ops.threads <= SHARES_LIMIT);
+  const struct plm_product *pieces[PLM_CPU_THREADS_LIMIT][3];
   struct weight_job job = {.cpu = cpu,
                            .pieces = pieces,
                            .dw = dw,
