@@ -13,7 +13,7 @@
 #include "common/model/model.h"
 #include "common/run/run.h"
 #include "trainer/clip.h"
-#include "trainer/optimizer.h"
+#include "trainer/optimizers.h"
 
 /* The state after `step` steps, on the host. */
 struct plm_snapshot {

@@ -8,7 +8,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "trainer/retention.h"
+#include "trainer/retention_apply.h"
 
 enum owner { OWNER_NOBODY, OWNER_TRAINER, OWNER_WRITER };
 

@@ -9,7 +9,7 @@
 #include "common/base/status.h"
 #include "common/config/config.h"
 #include "trainer/clip.h"
-#include "trainer/optimizer.h"
+#include "trainer/optimizers.h"
 #include "trainer/trainer_state.h"
 
 /* The newest checkpoint of a run that verifies. *found is false when the run has none at all.

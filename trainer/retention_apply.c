@@ -7,7 +7,7 @@
 #include "common/base/log.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/run/run.h"
-#include "trainer/retention.h"
+#include "trainer/retention_apply.h"
 
 /* A folder of ours has its final name, is no link, and its MANIFEST says the same step. */
 static bool is_ours(const char *directory, uint64_t step)

@@ -16,7 +16,7 @@
 #include "common/plan/chunk.h"
 #include "trainer/clip.h"
 #include "trainer/objective.h"
-#include "trainer/optimizer.h"
+#include "trainer/optimizers.h"
 
 /* What a step works with; all borrowed. */
 struct plm_step {

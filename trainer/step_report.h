@@ -8,7 +8,7 @@
 
 #include "common/base/status.h"
 #include "common/metrics/metrics.h"
-#include "trainer/optimizer.h"
+#include "trainer/optimizers.h"
 #include "trainer/step.h"
 
 struct plm_step_line {

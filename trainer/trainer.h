@@ -19,7 +19,7 @@
 #include "common/wire/feed.h"
 #include "trainer/clip.h"
 #include "trainer/objective.h"
-#include "trainer/optimizer.h"
+#include "trainer/optimizers.h"
 #include "trainer/publish.h"
 #include "trainer/step.h"
 #include "trainer/step_report.h"

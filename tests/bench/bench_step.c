@@ -17,7 +17,7 @@
 
 #include "common/base/clock.h"
 #include "common/model/model.h"
-#include "trainer/optimizer.h"
+#include "trainer/optimizers.h"
 
 struct subject {
   const char *name;

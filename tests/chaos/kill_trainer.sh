@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Kills a trainer of one architecture with SIGKILL at several moments, inside publishing among them,
 # and resumes it each time; sourced by a script for each architecture. The run must end up
 # bit-identical to one that nobody disturbed: kill_and_resume ARCHITECTURE [PRECISION].

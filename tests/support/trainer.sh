@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Functions for tests that drive plm-trainer and plm-packer by hand, without a supervisor. Sourced.
 . "${PLM_ROOT:?}/tests/support/lib.sh"
 set +e # these scripts look at exit codes themselves
@@ -36,6 +37,7 @@ YAML
 }
 
 # start_packer RUN [ARG...]: in the background; its pid is in $packer_pid
+# shellcheck disable=SC2034 # packer_pid is for who called
 start_packer() {
   local run=$1
   shift

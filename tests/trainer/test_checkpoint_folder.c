@@ -14,7 +14,7 @@
 #include "tests/support/cmocka_all.h"
 #include "tests/support/scratch.h"
 #include "trainer/checkpoint_folder.h"
-#include "trainer/retention.h"
+#include "trainer/retention_apply.h"
 
 static const char yaml[] = "model: {architecture: transformer, hidden_size: 64, "
                            "num_attention_heads: 2, num_hidden_layers: 1}\n"

@@ -4,8 +4,8 @@
  * Sources: Muon, Jordan et al. 2024 (kellerjordan.github.io/posts/muon); Adam, Kingma & Ba 2015;
  * decoupled decay, Loshchilov & Hutter 2019; constants and scales: model.md, "Optimizers".
  */
-#ifndef PLM_TRAINER_OPTIMIZER_H
-#define PLM_TRAINER_OPTIMIZER_H
+#ifndef PLM_TRAINER_OPTIMIZERS_H
+#define PLM_TRAINER_OPTIMIZERS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* trainer/retention: the decision over cases, and the reading of evaluator.jsonl. */
+/* common/checkpoint/retention: the decision over cases, and the reading of evaluator.jsonl. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "common/base/file.h"
-#include "trainer/retention.h"
+#include "common/checkpoint/retention.h"
 
 /* One case: rules, checkpoints, and the steps that stay. Losses below 0 stand for none. */
 struct retention_case {

@@ -1,6 +1,6 @@
 /* Retention, carried out on a run's folder. The decision is common/checkpoint/retention. */
-#ifndef PLM_TRAINER_RETENTION_H
-#define PLM_TRAINER_RETENTION_H
+#ifndef PLM_TRAINER_RETENTION_APPLY_H
+#define PLM_TRAINER_RETENTION_APPLY_H
 
 #include "common/checkpoint/retention.h"
 

@@ -1,6 +1,6 @@
 /* Optimizers. One table, built when opening, says for each parameter which rule updates it and
  * where its moments lie; a step walks the table. */
-#include "trainer/optimizer.h"
+#include "trainer/optimizers.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* trainer/optimizer on the CPU backend against the formulas of model.md in
+/* trainer/optimizers on the CPU backend against the formulas of model.md in
  * double precision: Muon with both scales, Adam, decay, the average, over
  * several steps. */
 #include <math.h>
@@ -9,7 +9,7 @@
 #include "common/base/philox.h"
 #include "tests/support/cmocka_all.h"
 #include "tests/support/reference_training.h"
-#include "trainer/optimizer.h"
+#include "trainer/optimizers.h"
 
 enum { STEPS = 4 };
 
