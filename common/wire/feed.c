@@ -246,7 +246,8 @@ static plm_status wait_slice(struct plm_feed *feed, struct waiting *waiting,
 {
   struct timespec until;
   const int64_t now = plm_clock_ms();
-  if (stop != NULL && *stop != 0) return plm_error_set(error, PLM_INTERRUPTED, "interrupted");
+  if (stop != NULL && __atomic_load_n(stop, __ATOMIC_RELAXED) != 0)
+    return plm_error_set(error, PLM_INTERRUPTED, "interrupted");
   if (feed->failed.status != PLM_OK) {
     if (error != NULL) *error = feed->failed;
     return feed->failed.status;

@@ -358,7 +358,7 @@ static void wrong_incarnations_and_breaches(void **state)
 static void *stop_soon(void *stop)
 {
   usleep(200000);
-  *(volatile int *)stop = 15;
+  __atomic_store_n((volatile int *)stop, 15, __ATOMIC_RELAXED);
   return NULL;
 }
 
