@@ -14,11 +14,11 @@
 #include "common/corpus/corpus.h"
 #include "common/run/run.h"
 #include "stages/command.h"
-#include "stages/dry_run.h"
-#include "stages/port_owner.h"
+#include "stages/port_taken.h"
 #include "stages/run_prepare.h"
 #include "stages/supervisor.h"
 #include "stages/supervisor_socket.h"
+#include "stages/up_dry_run.h"
 
 enum { EARLIER_EXTRA_S = 5, EARLIER_PAUSE_US = 50000 };
 
@@ -167,7 +167,7 @@ static plm_status check_ports(const struct plan *plan, struct plm_error *error)
                {PLM_KIND_TRAINER, "network.announcements", network->announcements},
                {PLM_KIND_EVALUATOR, "network.evaluation_feed", network->evaluation_feed}};
   for (size_t i = 0; i < sizeof binds / sizeof binds[0]; i++) {
-    char owner[256];
+    char owner[128];
     if (!plan->chosen[binds[i].kind] || !plm_port_taken(binds[i].endpoint, owner)) continue;
     plm_error_set(error, PLM_BUSY, "%s: %s is in use by %s", binds[i].key, binds[i].endpoint,
                   owner);

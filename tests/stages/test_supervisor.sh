@@ -80,10 +80,17 @@ nobody_left() {
   local left
   left=$(grep -lz "^PLM_SUPERVISED=" /proc/[0-9]*/environ 2>/dev/null |
     while read -r file; do
-      tr '\0' '\n' <"$file" 2>/dev/null | grep -qx "XDG_RUNTIME_DIR=$PWD" && echo "$file"
+      { tr '\0' '\n' <"$file"; } 2>/dev/null | grep -qx "XDG_RUNTIME_DIR=$PWD" && echo "$file"
     done)
   [ -z "$left" ] || fail "$1: processes are left: $left"
 }
+
+# five deaths in ten minutes: takes its time, so it runs beside the rest
+export TRAINER='kill -KILL $$'
+mkdir dying-runtime
+XDG_RUNTIME_DIR=$PWD/dying-runtime begin dying
+dying=$supervisor
+export TRAINER=$train
 
 # ---- a run that completes ----
 up complete
@@ -225,4 +232,19 @@ TRAINER=$train EVALUATOR=$judge up complete --resume never || fail "--resume nev
 [ -e complete/previous-1/DONE ] && [ -e complete/previous-1/pipeline.yaml ] ||
   fail "nothing was moved aside"
 
+# ---- an endpoint in use is named, with who has it ----
+"$pipeline" up -d --run first 2>/dev/null || fail "up -d"
+socket=$(echo "$PWD"/plm-*.sock) # its control socket is one that somebody listens on
+up second --set "network.feed=ipc://$socket"
+[ $? -eq 1 ] || fail "a taken endpoint: $(cat second.out)"
+grep -q "network.feed: ipc://$socket is in use by pid .* (plm-pipeline)" second.out ||
+  fail "who has the endpoint is not said: $(cat second.out)"
+"$pipeline" down --run first 2>/dev/null || fail "down"
+
+wait "$dying"
+[ $? -eq 1 ] || fail "five deaths do not end with 1: $(cat dying.out)"
+grep -q 'the fifth time in ten minutes: giving up' dying.out || fail "five deaths: $(cat dying.out)"
+[ "$(grep -c 'trainer.0 started' dying/events)" = 5 ] || fail "five starts: $(cat dying/events)"
+grep -q 'failed: trainer.0 was ended by signal 9' dying.out || fail "no root cause of five deaths"
+nobody_left "the end"
 [ "$failures" -eq 0 ]

@@ -80,7 +80,8 @@ static const struct wrong wrongs[] = {
     {"trainer:\n  lr_hidden: 0.1\n",
      {"pipeline.yaml:2:3: unknown key \"lr_hidden\"; did you mean "
       "\"trainer.optimizer.lr_hidden\"?"}},
-    {"trainer.steps: 5\n", {"pipeline.yaml:1:1: unknown key \"trainer.steps\"; did you mean \"trainer\"?"}},
+    {"trainer.steps: 5\n",
+     {"pipeline.yaml:1:1: unknown key \"trainer.steps\"; did you mean \"trainer\"?"}},
     {"zzzzzz: 1\nsed: 2\n",
      {"pipeline.yaml:1:1: unknown key \"zzzzzz\"",
       "pipeline.yaml:2:1: unknown key \"sed\"; did you mean \"seed\"?"}},

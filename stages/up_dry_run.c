@@ -1,5 +1,5 @@
 /* Everything `up` would do, said instead of done. */
-#include "stages/dry_run.h"
+#include "stages/up_dry_run.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -15,7 +15,7 @@
 #include <cjson/cJSON.h>
 
 #include "common/config/settings.h"
-#include "stages/port_owner.h"
+#include "stages/port_taken.h"
 
 enum { ANSWER_S = 20 }; /* for the trainer to plan its memory */
 
@@ -63,7 +63,7 @@ static void say_ports(const struct plm_config *config, const bool chosen[PLM_KIN
                {"network.evaluation_feed", config->network.evaluation_feed, PLM_KIND_EVALUATOR}};
   printf("ports\n");
   for (size_t i = 0; i < sizeof binds / sizeof binds[0]; i++) {
-    char owner[256];
+    char owner[128];
     if (!chosen[binds[i].kind]) continue;
     const bool taken = plm_port_taken(binds[i].endpoint, owner);
     printf("  %-24s %s: %s%s\n", binds[i].key, binds[i].endpoint, taken ? "in use by " : "free",

@@ -1,6 +1,6 @@
 /* `up --dry-run`: what a run would start and need. Touches nothing. */
-#ifndef PLM_STAGES_DRY_RUN_H
-#define PLM_STAGES_DRY_RUN_H
+#ifndef PLM_STAGES_UP_DRY_RUN_H
+#define PLM_STAGES_UP_DRY_RUN_H
 
 #include "common/config/config.h"
 #include "stages/command.h"
