@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# The evaluator by itself: it starts late and misses nothing, is killed and evaluates nothing twice,
+# passes over a corrupt checkpoint and takes it once it is whole, reports what was deleted before
+# its turn, and gives the same numbers with another number of threads and without a run.
+. "$PLM_ROOT/tests/support/lib.sh"
+
+small_corpus corpus
+small_config pipeline.yaml patch_unet
+
+# A run without its evaluator: everything is published, nothing evaluated.
+plm-packer -c pipeline.yaml --run run >packer.log 2>&1 &
+packer=$!
+expect 0 plm-trainer -c pipeline.yaml --run run
+[ ! -s run/evaluator.jsonl ] || fail "somebody evaluated"
+cp -r run kept
+
+# One checkpoint is damaged, one is gone.
+printf 'x' | dd of=run/checkpoints/step_00000008/model.safetensors bs=1 seek=5000 conv=notrunc status=none
+rm -r run/checkpoints/step_00000004
+
+# Killed over and over while it works through them.
+for _ in 1 2 3; do
+  plm-evaluator -c pipeline.yaml --run run >>evaluator.log 2>&1 </dev/null &
+  evaluator=$!
+  sleep 0.3
+  kill -KILL "$evaluator" 2>/dev/null || true
+  wait "$evaluator" 2>/dev/null || true
+done
+printf '{"v":1,"step":12,"spl' >>run/evaluator.jsonl # torn by a crash
+expect 0 plm-evaluator -c pipeline.yaml --run run
+jq -se '[.[] | select(.loss) | .step] | sort == [0, 12]' run/evaluator.jsonl >/dev/null ||
+  { cat run/evaluator.jsonl >&2; fail "not once each"; }
+jq -se '[.[] | select(.skipped) | .step] | sort == [4, 8]' run/evaluator.jsonl >/dev/null || fail "skipped steps"
+jq -se 'any(.[]; .step == 4 and .skipped == "deleted before evaluation")' run/evaluator.jsonl >/dev/null ||
+  fail "the deleted one is not named"
+cat err >>evaluator.log
+says evaluator.log 'step 8 is skipped: .*does not verify'
+
+# Published anew, it is evaluated; the others are not evaluated again.
+rm -r run/checkpoints/step_00000008
+cp -r kept/checkpoints/step_00000008 run/checkpoints/
+expect 0 plm-evaluator -c pipeline.yaml --run run
+jq -se '[.[] | select(.loss) | .step] | sort == [0, 8, 12]' run/evaluator.jsonl >/dev/null || fail "the mended one"
+
+# The same exact fields whatever the threads, and without a run.
+plm-packer -c pipeline.yaml --run kept >packer2.log 2>&1 &
+packer2=$!
+expect 0 plm-evaluator -c pipeline.yaml --run kept --threads 2
+kill "$packer2"
+wait "$packer2" || fail "the second packer did not drain"
+exact='select(.step == 12) | del(.seconds, .lag_steps, .time, .checkpoint)'
+jq -c "$exact" run/evaluator.jsonl >one.exact
+jq -c "$exact" kept/evaluator.jsonl >two.exact
+cmp one.exact two.exact || fail "two threads give other numbers"
+kill "$packer"
+wait "$packer" || fail "the packer did not drain"
+expect 0 plm-pipeline evaluate --checkpoint run/checkpoints/step_00000012 --corpus corpus --max-tokens 4000 --json
+jq -c "$exact" out >once.exact
+cmp one.exact once.exact || { diff one.exact once.exact >&2; fail "evaluate gives other numbers"; }
+[ "$(wc -l <out)" -eq 1 ] || fail "not one object on one line"
+
+# Clear errors.
+expect 1 plm-pipeline evaluate --checkpoint run/checkpoints --corpus corpus
+expect 2 plm-pipeline evaluate --checkpoint run/checkpoints/step_00000012
+expect 2 plm-pipeline evaluate --checkpoint run/checkpoints/step_00000012 --corpus corpus --mask-rate 2
+says err 'mask-rate'
