@@ -58,13 +58,19 @@ const char *oracle_rate_key(const struct oracle_parameter *p)
 
 /* ---- Muon ----------------------------------------------------------------------------------- */
 
-/* out (m, n) = a (m, k) b (k, n) */
-static void product(double *out, const double *a, const double *b, int64_t m, int64_t k, int64_t n)
+/* out (m, n) = a (m, k) b (k, n), four rows of b at a time; every width of a matrix is a multiple
+ * of 8 (model.md) */
+static void product(double *restrict out, const double *restrict a, const double *restrict b,
+                    int64_t m, int64_t k, int64_t n)
 {
+  if (k % 4 != 0) oracle_die("a matrix of width %lld", (long long)k);
   memset(out, 0, (size_t)(m * n) * sizeof *out);
   for (int64_t i = 0; i < m; i++)
-    for (int64_t e = 0; e < k; e++)
-      for (int64_t j = 0; j < n; j++) out[i * n + j] += a[i * k + e] * b[e * n + j];
+    for (int64_t e = 0; e < k; e += 4) {
+      const double *x = a + i * k + e, *y = b + e * n;
+      for (int64_t j = 0; j < n; j++)
+        out[i * n + j] += x[0] * y[j] + x[1] * y[n + j] + x[2] * y[2 * n + j] + x[3] * y[3 * n + j];
+    }
 }
 
 static void transpose(double *out, const double *x, int64_t rows, int64_t cols)
