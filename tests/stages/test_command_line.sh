@@ -86,8 +86,8 @@ source completion.bash
 COMP_WORDS=(plm-pipeline val) COMP_CWORD=1 COMPREPLY=()
 _plm_pipeline plm-pipeline val plm-pipeline
 [[ " ${COMPREPLY[*]} " == *" validate "* ]] || fail "bash completes val to '${COMPREPLY[*]}'"
-"$pipeline" completion fish | grep -q -- '-a validate' || fail "completion fish"
-"$pipeline" completion zsh | grep -q "'validate:" || fail "completion zsh"
+"$pipeline" completion fish | grep -e '-a validate' >/dev/null || fail "completion fish"
+"$pipeline" completion zsh | grep "'validate:" >/dev/null || fail "completion zsh"
 expect 2 'bash, zsh or fish' "$pipeline" completion csh
 
 # ---- without a run ----

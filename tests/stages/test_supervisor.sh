@@ -80,7 +80,7 @@ nobody_left() {
   local left
   left=$(grep -lz "^PLM_SUPERVISED=" /proc/[0-9]*/environ 2>/dev/null |
     while read -r file; do
-      { tr '\0' '\n' <"$file"; } 2>/dev/null | grep -qx "XDG_RUNTIME_DIR=$PWD" && echo "$file"
+      { tr '\0' '\n' <"$file"; } 2>/dev/null | grep -x "XDG_RUNTIME_DIR=$PWD" >/dev/null && echo "$file"
     done)
   [ -z "$left" ] || fail "$1: processes are left: $left"
 }
@@ -101,7 +101,7 @@ grep -q evaluated complete/events || fail "the evaluator was not waited for"
 [ "$(tail -n 1 complete/events)" = 'packer.0 stopped' ] || fail "packers do not stop last"
 grep -qx 'packer says hello' complete/logs/packer.0.log || fail "no log of the packer"
 [ "$("$pipeline" logs --run complete trainer)" = 'trainer says hello' ] || fail "logs trainer"
-"$pipeline" logs --run complete -f --tail 1 | grep -q 'packer.0 *| packer says' ||
+"$pipeline" logs --run complete -f --tail 1 | grep 'packer.0 *| packer says' >/dev/null ||
   fail "logs -f after the run"
 "$pipeline" config complete/pipeline.yaml >/dev/null || fail "the run's pipeline.yaml"
 "$pipeline" wait --run complete || fail "wait on a complete run"
