@@ -24,24 +24,31 @@ static plm_status exec_sibling(const struct plm_command_context *context, const 
   char path[PLM_PATH_SIZE];
   PLM_TRY(plm_path_join(path, context->program_directory, name, error));
   char **argv = calloc(arguments->value_count + arguments->positional_count + 3, sizeof *argv);
+  plm_status status = PLM_OK;
   size_t used = 0;
   if (argv == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   argv[used++] = path;
-  for (size_t i = 0; i < arguments->value_count; i++) {
+  for (size_t i = 0; i < arguments->value_count && status == PLM_OK; i++) {
     const struct plm_option_value *value = &arguments->values[i];
     const int length = value->value == NULL
                            ? asprintf(&argv[used], "--%s", value->option->name)
                            : asprintf(&argv[used], "--%s=%s", value->option->name, value->value);
-    if (length < 0) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-    used++;
+    if (length < 0) status = plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+    used += length >= 0;
   }
+  const size_t made = used;
   argv[used++] = (char *)"--";
   for (size_t i = 0; i < arguments->positional_count; i++) {
     argv[used++] = (char *)arguments->positionals[i];
   }
   argv[used] = NULL;
-  execv(path, argv);
-  return plm_error_errno(error, "%s", path); /* the process ends: argv need not be freed */
+  if (status == PLM_OK) {
+    execv(path, argv);
+    status = plm_error_errno(error, "%s", path);
+  }
+  for (size_t i = 1; i < made; i++) free(argv[i]);
+  free(argv);
+  return status;
 }
 
 static plm_status evaluate(const struct plm_command_context *context, struct plm_error *error)

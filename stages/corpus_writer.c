@@ -19,7 +19,7 @@
 
 /* A table of `lengths` or `checks` that is written block by block. */
 struct block {
-  uint8_t *data;
+  void *data;
   uint64_t records; /* written */
   uint32_t entries; /* in data */
 };
@@ -234,12 +234,12 @@ static plm_status write_group(struct plm_corpus_writer *writer, const struct plm
   PLM_TRY(plm_corpus_store_put(writer->store, job->split, PLM_RECORD_NAMES, split->groups,
                                job->names_frame.data, job->names_frame.size, error));
   split->groups++;
-  struct plm_group_check *checks = (struct plm_group_check *)split->checks.data;
+  struct plm_group_check *checks = split->checks.data;
   checks[split->checks.entries++] = job->check;
   if (split->checks.entries == PLM_CHECKS_BLOCK) PLM_TRY(flush_checks(writer, job->split, error));
   plm_hasher_update(split->hasher, job->lengths, job->documents * sizeof job->lengths[0]);
   plm_hasher_update(split->hasher, job->residues.data, job->residues.size);
-  uint32_t *lengths = (uint32_t *)split->lengths.data;
+  uint32_t *lengths = split->lengths.data;
   for (uint32_t d = 0; d < job->documents; d++) {
     plm_corpus_count_length(counts, job->lengths[d]);
     lengths[split->lengths.entries++] = job->lengths[d];

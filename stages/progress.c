@@ -67,10 +67,8 @@ void plm_progress_update(struct plm_progress *progress, uint64_t done, uint64_t 
     }
   }
   char line[256];
-  int length =
-      snprintf(line, sizeof line, "%s%s  %s %s, %.1f MB/s%s", progress->label, bar,
-               plm_format_count(items, count), unit, 1e-6 * (double)rate_bytes / seconds, rest);
-  if (length >= (int)sizeof line) length = (int)sizeof line - 1;
+  snprintf(line, sizeof line, "%s%s  %s %s, %.1f MB/s%s", progress->label, bar,
+           plm_format_count(items, count), unit, 1e-6 * (double)rate_bytes / seconds, rest);
   if (!progress->terminal) {
     plm_info("%s", line);
     return;

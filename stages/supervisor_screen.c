@@ -114,24 +114,20 @@ static void draw(struct plm_supervisor *supervisor)
   struct screen *screen = &supervisor->screen;
   struct winsize size = {0};
   char line[512];
-  int used;
   if (screen->step == 0) {
     size_t ready = 0;
     for (size_t i = 0; i < supervisor->count; i++) {
       ready += supervisor->stages[i].state == PLM_STAGE_READY;
     }
-    used = snprintf(line, sizeof line, "starting: %zu of %zu stages are ready", ready,
-                    supervisor->count);
+    snprintf(line, sizeof line, "starting: %zu of %zu stages are ready", ready, supervisor->count);
   } else {
     const uint64_t steps = supervisor->config->trainer.steps;
     const double left_s =
         steps > screen->step ? (double)(steps - screen->step) * screen->step_ms / 1000.0 : 0.0;
-    used =
-        snprintf(line, sizeof line, "step %llu/%llu  loss %.4f  %.1fk tokens/s  ETA %d:%02d:%02d",
-                 (unsigned long long)screen->step, (unsigned long long)steps, screen->loss,
-                 screen->tokens_per_second / 1000.0, (int)(left_s / 3600.0),
-                 (int)(left_s / 60.0) % 60, (int)left_s % 60);
-    snprintf(line + used, sizeof line - (size_t)used, "%s", screen->evaluation);
+    snprintf(line, sizeof line, "step %llu/%llu  loss %.4f  %.1fk tokens/s  ETA %d:%02d:%02d%s",
+             (unsigned long long)screen->step, (unsigned long long)steps, screen->loss,
+             screen->tokens_per_second / 1000.0, (int)(left_s / 3600.0), (int)(left_s / 60.0) % 60,
+             (int)left_s % 60, screen->evaluation);
   }
   if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1) {
     if (strlen(line) >= size.ws_col) line[size.ws_col - 1] = '\0';

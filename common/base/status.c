@@ -25,7 +25,7 @@ int plm_status_exit_code(plm_status status)
   return (unsigned)status < PLM_STATUS_COUNT ? statuses[status].exit_code : 1;
 }
 
-plm_status plm_error_set(struct plm_error *error, plm_status status, const char *format, ...)
+plm_status(plm_error_set)(struct plm_error *error, plm_status status, const char *format, ...)
 {
   if (error == NULL) return status;
   char text[sizeof error->what]; /* a caller may quote error->what in the new text */
@@ -51,7 +51,7 @@ static plm_status status_of_errno(int number)
   }
 }
 
-plm_status plm_error_errno(struct plm_error *error, const char *format, ...)
+plm_status(plm_error_errno)(struct plm_error *error, const char *format, ...)
 {
   const int number = errno;
   char text[384];
@@ -69,7 +69,7 @@ static plm_status fill(struct plm_error *error, char *field, size_t size, const 
   return error->status;
 }
 
-plm_status plm_error_where(struct plm_error *error, const char *format, ...)
+plm_status(plm_error_where)(struct plm_error *error, const char *format, ...)
 {
   if (error == NULL) return PLM_FAILURE;
   va_list arguments;
@@ -79,7 +79,7 @@ plm_status plm_error_where(struct plm_error *error, const char *format, ...)
   return status;
 }
 
-plm_status plm_error_hint(struct plm_error *error, const char *format, ...)
+plm_status(plm_error_hint)(struct plm_error *error, const char *format, ...)
 {
   if (error == NULL) return PLM_FAILURE;
   va_list arguments;

@@ -93,4 +93,13 @@ void plm_error_print(const char *program, const struct plm_error *error);
   } while (0)
 _Noreturn void plm_assert_failed(const char *condition, const char *file, int line);
 
+/* The analyser reads one file at a time and cannot see that these never return PLM_OK. Each name
+ * inside its own macro stands for the function. */
+#ifdef __clang_analyzer__
+#define plm_error_set(error, status, ...) (plm_error_set(error, status, __VA_ARGS__), (status))
+#define plm_error_errno(...) (plm_error_errno(__VA_ARGS__), PLM_IO)
+#define plm_error_where(...) (plm_error_where(__VA_ARGS__), PLM_FAILURE)
+#define plm_error_hint(...) (plm_error_hint(__VA_ARGS__), PLM_FAILURE)
+#endif
+
 #endif

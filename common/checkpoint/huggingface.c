@@ -132,8 +132,8 @@ static cJSON *normalizer(const struct plm_tokenizer *tokenizer)
 {
   if (tokenizer->kind == PLM_TOKENIZER_BYTE) return cJSON_CreateNull();
   cJSON *list, *all = sequence("normalizers", &list);
-  for (char letter = 'a'; letter <= 'z'; letter++) {
-    const char small[2] = {letter, '\0'}, capital[2] = {(char)(letter - 'a' + 'A'), '\0'};
+  for (int i = 0; i < 26; i++) {
+    const char small[2] = {(char)('a' + i), '\0'}, capital[2] = {(char)('A' + i), '\0'};
     cJSON *replace = typed("Replace");
     cJSON_AddItemToObject(replace, "pattern", pattern("String", small));
     cJSON_AddStringToObject(replace, "content", capital);

@@ -182,7 +182,7 @@ static plm_status parse_entries(struct plm_safetensors *file, const unsigned cha
 {
   const size_t entries = (size_t)cJSON_GetArraySize(file->header);
   file->tensors = calloc(entries + 1, sizeof *file->tensors);
-  file->by_name = calloc(entries + 1, sizeof *file->by_name);
+  file->by_name = calloc(entries + 1, sizeof(struct plm_tensor_info *));
   if (!file->tensors || !file->by_name)
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for %zu tensors", entries);
   for (const cJSON *entry = file->header->child; entry; entry = entry->next) {
@@ -196,7 +196,8 @@ static plm_status parse_entries(struct plm_safetensors *file, const unsigned cha
   }
   PLM_TRY(check_cover(file, data, data_size, error));
   for (size_t i = 0; i < file->count; i++) file->by_name[i] = &file->tensors[i];
-  if (file->count > 0) qsort(file->by_name, file->count, sizeof *file->by_name, compare_name);
+  if (file->count > 0)
+    qsort(file->by_name, file->count, sizeof(struct plm_tensor_info *), compare_name);
   return PLM_OK;
 }
 
@@ -315,9 +316,9 @@ const struct plm_tensor_info *plm_safetensors_find(const struct plm_safetensors 
 {
   const struct plm_tensor_info key = {.name = name}, *key_pointer = &key;
   const struct plm_tensor_info *const *found =
-      file->count == 0
-          ? NULL
-          : bsearch(&key_pointer, file->by_name, file->count, sizeof *file->by_name, compare_name);
+      file->count == 0 ? NULL
+                       : bsearch(&key_pointer, file->by_name, file->count,
+                                 sizeof(struct plm_tensor_info *), compare_name);
   return found ? *found : NULL;
 }
 
@@ -394,18 +395,17 @@ static plm_status print_header(const struct plm_tensor_info *tensors, size_t cou
   if (status != PLM_OK) return status;
   const size_t length = text ? strlen(text) : 0;
   const size_t padded = (length + HEADER_ALIGNMENT - 1) / HEADER_ALIGNMENT * HEADER_ALIGNMENT;
-  char *out = text ? malloc(8 + padded) : NULL;
+  if (padded > HEADER_LIMIT) {
+    cJSON_free(text);
+    return plm_error_set(error, PLM_LIMIT, "a header of %zu bytes is over the limit", padded);
+  }
+  char *out = text ? malloc(8 + padded + 1) : NULL;
   if (out) {
     for (int i = 0; i < 8; i++) out[i] = (char)(padded >> (8 * i) & 0xff);
-    memcpy(out + 8, text, length);
-    memset(out + 8 + length, ' ', padded - length);
+    snprintf(out + 8, padded + 1, "%-*s", (int)padded, text); /* spaces behind the text */
   }
   cJSON_free(text);
   if (!out) return plm_error_set(error, PLM_NO_MEMORY, "no memory for a header");
-  if (padded > HEADER_LIMIT) {
-    free(out);
-    return plm_error_set(error, PLM_LIMIT, "a header of %zu bytes is over the limit", padded);
-  }
   *bytes = out;
   *size = 8 + padded;
   return PLM_OK;

@@ -234,7 +234,11 @@ static void read_text(struct source *source, const char *text, size_t size, cons
 {
   yaml_parser_t parser;
   yaml_document_t document, second;
-  PLM_ASSERT(yaml_parser_initialize(&parser));
+  if (!yaml_parser_initialize(&parser)) {
+    plm_problems_add(source->loader->problems, (struct plm_place){.source = source->name},
+                     "out of memory");
+    return;
+  }
   yaml_parser_set_input_string(&parser, (const unsigned char *)text, size);
   if (!yaml_parser_load(&parser, &document)) {
     syntax_problem(source, &parser, text, size);
@@ -271,6 +275,7 @@ static void read_text(struct source *source, const char *text, size_t size, cons
       yaml_document_delete(&second);
     }
   }
+  source->document = NULL;
   yaml_document_delete(&document);
   yaml_parser_delete(&parser);
 }

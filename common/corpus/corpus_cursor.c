@@ -171,8 +171,8 @@ plm_status plm_corpus_document(struct plm_corpus_cursor *cursor, enum plm_split 
   const struct plm_corpus *corpus = cursor->corpus;
   PLM_TRY(check_number(corpus, split, number, corpus->description.info.splits[split].documents,
                        "document", error));
-  const uint8_t *group;
-  size_t group_size;
+  const uint8_t *group = NULL;
+  size_t group_size = 0;
   PLM_TRY(
       plm_corpus_group(cursor, split, number / PLM_GROUP_DOCUMENTS, &group, &group_size, error));
   const uint32_t *lengths = corpus->lengths[split];

@@ -51,8 +51,8 @@ void plm_metrics_close(struct plm_metrics_file *file);
 /* Calls visit with each whole line that is a JSON object, first to last; false ends the walk. A
  * missing file is an empty one; other lines are passed over. The line is the walk's. */
 plm_status plm_metrics_each(const char *path,
-                            bool (*visit)(void *context, const struct cJSON *line),
-                            void *context, struct plm_error *error);
+                            bool (*visit)(void *context, const struct cJSON *line), void *context,
+                            struct plm_error *error);
 /* The last whole line; PLM_NOT_FOUND when there is none. The caller deletes *line. */
 plm_status plm_metrics_last(const char *path, struct cJSON **line, struct plm_error *error);
 

@@ -8,8 +8,8 @@ void plm_model_value_embedding(struct plm_model *model, const struct model_pass 
                                const struct model_block *block)
 {
   const struct token_table *table = &model->tables[block->table];
-  model->ops->token_mean_forward(model->ops, model->value_embedding, table->vectors,
-                                 model->tokens, pass_rows(pass, block->shape.level), table->width,
+  model->ops->token_mean_forward(model->ops, model->value_embedding, table->vectors, model->tokens,
+                                 pass_rows(pass, block->shape.level), table->width,
                                  model->config.vocab_size, block->shape.level);
 }
 

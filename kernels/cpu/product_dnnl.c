@@ -266,7 +266,7 @@ plm_status plm_products_open(uint32_t threads, struct plm_products **out, struct
   struct plm_products *products = calloc(1, sizeof *products);
   if (products == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for products");
   products->threads = threads;
-  products->streams = calloc(threads, sizeof *products->streams);
+  products->streams = calloc(threads, sizeof(dnnl_stream_t));
   products->scratch = calloc(threads, sizeof *products->scratch);
   bool good = products->streams != NULL && products->scratch != NULL &&
               dnnl_engine_create(&products->engine, dnnl_cpu, 0) == dnnl_success;

@@ -35,8 +35,8 @@ static const char *make_corpus(void)
   char line[8192];
   for (uint32_t i = 0; i < DOCUMENTS; i++) {
     const struct plm_philox_words w = plm_philox(1, 0, i, 100);
-    const double normal = sqrt(-2 * log(1 - plm_philox_unit(w.w[0]))) *
-                          cos(6.283185307 * plm_philox_unit(w.w[1]));
+    const double normal =
+        sqrt(-2 * log(1 - plm_philox_unit(w.w[0]))) * cos(6.283185307 * plm_philox_unit(w.w[1]));
     double length = MEDIAN * exp(0.75 * normal);
     if (length < 30) length = 30;
     if (length > 8000) length = 8000;
@@ -49,8 +49,8 @@ static const char *make_corpus(void)
     fprintf(file, ">s%u\n%.*s\n", i, (int)count, line);
   }
   fclose(file);
-  const char *const argv[] = {packers_program("plm-pipeline"), "ingest", fasta, "--corpus", path,
-                              "--quiet", NULL};
+  const char *const argv[] = {
+      packers_program("plm-pipeline"), "ingest", fasta, "--corpus", path, "--quiet", NULL};
   return packers_run(argv, NULL) == 0 ? path : NULL;
 }
 

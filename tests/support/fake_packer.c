@@ -140,8 +140,7 @@ static void *run(void *argument)
     zmq_pollitem_t item = {packer->socket, 0, ZMQ_POLLIN, 0};
     (void)zmq_poll(&item, 1, 10);
     struct plm_message message;
-    while (!packer->stop &&
-           plm_message_receive(packer->socket, false, &message, NULL) == PLM_OK) {
+    while (!packer->stop && plm_message_receive(packer->socket, false, &message, NULL) == PLM_OK) {
       answer(packer, &message.header);
       zmq_msg_close(&message.payload);
     }

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # What test scripts share. Sourced:  . "$PLM_ROOT/tests/support/lib.sh"
 #
 # A script runs in $PLM_TMP; everything it starts is ended when it exits, and a check that fails
