@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The number of packers, and their deaths, change nothing: the same exact metrics and the same
-# final checkpoint from one packer, from two, and from two that are killed over and over.
+# final checkpoint from one packer, from two, and from two that are killed three times each.
 . "$PLM_ROOT/tests/support/lib.sh"
 
 small_corpus corpus
@@ -13,10 +13,17 @@ expect 0 plm-pipeline up pipeline.yaml --run two "${common[@]}" --scale packer=2
 plm-pipeline up pipeline.yaml --run killed "${common[@]}" --scale packer=2 >up.out 2>up.err </dev/null &
 up=$!
 kills=0
-while kill -0 "$up" 2>/dev/null; do
-  pids=$(plm-pipeline ps --run killed --json 2>/dev/null | jq -r '.[] | select(.stage == "packer") | .pid' 2>/dev/null || true)
+for _ in 1 2 3; do # a fifth death in ten minutes would end a packer for good
+  pids=
+  for _ in $(seq 100); do
+    kill -0 "$up" 2>/dev/null || break 2
+    pids=$(plm-pipeline ps --run killed --json 2>/dev/null |
+      jq -r '.[] | select(.stage == "packer" and .ready) | .pid' 2>/dev/null || true)
+    [ -n "$pids" ] && break
+    sleep 0.1
+  done
   for pid in $pids; do
-    [ "$pid" -gt 1 ] 2>/dev/null && kill -KILL "$pid" 2>/dev/null && kills=$((kills + 1))
+    kill -KILL "$pid" 2>/dev/null && kills=$((kills + 1))
   done
   sleep 0.3
 done
