@@ -136,9 +136,12 @@ static plm_status run_rate(struct plm_evaluation *evaluation, const struct plm_c
   uint64_t chunks;
   plm_scores_reset(&evaluation->scores);
   PLM_TRY(source->begin(source->context, split, &chunks, error));
-  if (chunks == 0)
-    return plm_error_set(error, PLM_NOT_FOUND, "the split \"%s\" has no documents",
-                         plm_split_name(split));
+  if (chunks == 0) {
+    plm_error_set(error, PLM_CONFIG, "the corpus has no documents in split %s",
+                  plm_split_name(split));
+    return plm_error_hint(error, "ingest more sequences, or with another --split; or evaluate "
+                                 "another split (evaluator.splits)");
+  }
   for (uint64_t done = 0; done < chunks;) {
     if (stop != NULL && stop(stop_context))
       return plm_error_set(error, PLM_INTERRUPTED, "the evaluation was interrupted");

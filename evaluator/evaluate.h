@@ -56,7 +56,7 @@ struct plm_evaluation_result {
   double seconds;
 };
 
-/* Runs one split. stop (may be NULL) is polled between batches: PLM_INTERRUPTED. PLM_NOT_FOUND
+/* Runs one split. stop (may be NULL) is polled between batches: PLM_INTERRUPTED. PLM_CONFIG
  * when the split has no documents. progress (may be NULL) is told chunks done and in all. */
 plm_status plm_evaluation_run(struct plm_evaluation *evaluation,
                               const struct plm_chunk_source *source, enum plm_split split,

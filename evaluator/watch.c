@@ -3,6 +3,7 @@
 
 #include <cjson/cJSON.h>
 #include <inttypes.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -157,14 +158,14 @@ static plm_status report_skip(struct watch *watch, uint64_t step, const char *wh
 
 static void add_lag(const struct watch *watch, uint64_t step, cJSON *line)
 {
-  cJSON *last;
-  if (plm_metrics_last(watch->trainer_path, &last, NULL) != PLM_OK) return;
-  const cJSON *trained = cJSON_GetObjectItemCaseSensitive(last, "step");
-  if (cJSON_IsNumber(trained))
-    plm_metrics_number(line, "lag_steps",
-                       trained->valuedouble > (double)step ? trained->valuedouble - (double)step
-                                                           : 0);
-  cJSON_Delete(last);
+  cJSON *last = NULL; /* none: the trainer stands at step 0 */
+  double lag = 0;
+  if (plm_metrics_last(watch->trainer_path, &last, NULL) == PLM_OK) {
+    const cJSON *trained = cJSON_GetObjectItemCaseSensitive(last, "step");
+    if (cJSON_IsNumber(trained)) lag = fmax(0, trained->valuedouble - (double)step);
+    cJSON_Delete(last);
+  }
+  plm_metrics_number(line, "lag_steps", lag);
 }
 
 static void write_board(struct watch *watch, uint64_t step, const char *split,
@@ -235,9 +236,16 @@ static plm_status learn_corpus(struct watch *watch, struct plm_error *error)
   return status;
 }
 
-/* A checkpoint that verified: load it and evaluate the splits that are missing. */
-static plm_status evaluate_checkpoint(struct watch *watch, uint64_t step, const char *directory,
-                                      struct plm_error *error)
+static plm_status load_checkpoint(struct watch *watch, const char *directory,
+                                  struct plm_error *error)
+{
+  if (watch->evaluation == NULL)
+    PLM_TRY(plm_evaluation_open(directory, watch->ops, &watch->evaluation, error));
+  return plm_evaluation_load(watch->evaluation, directory, error);
+}
+
+/* The splits that are missing, with the weights that are loaded. */
+static plm_status evaluate_checkpoint(struct watch *watch, uint64_t step, struct plm_error *error)
 {
   const struct plm_config_evaluator *options = &watch->config->evaluator;
   const struct plm_evaluation_options evaluation = {
@@ -249,9 +257,6 @@ static plm_status evaluate_checkpoint(struct watch *watch, uint64_t step, const 
   struct plm_feed_source state = {watch->feed, &watch->give_up};
   const struct plm_chunk_source source = plm_source_of_feed(&state);
   PLM_TRY(learn_corpus(watch, error));
-  if (watch->evaluation == NULL)
-    PLM_TRY(plm_evaluation_open(directory, watch->ops, &watch->evaluation, error));
-  PLM_TRY(plm_evaluation_load(watch->evaluation, directory, error));
   for (int split = 0; split < PLM_SPLIT_COUNT; split++) {
     const struct plm_history_entry *entry = plm_history_find(&watch->history, step);
     const unsigned bit = 1u << split;
@@ -264,7 +269,8 @@ static plm_status evaluate_checkpoint(struct watch *watch, uint64_t step, const 
   return PLM_OK;
 }
 
-/* One checkpoint that is there: verify, evaluate, or say why not. */
+/* One checkpoint that is there: verify, evaluate, or say why not. Only what is wrong with the
+ * checkpoint makes it skipped; what is wrong with the evaluation is the evaluator's own failure. */
 static plm_status take_checkpoint(struct watch *watch, uint64_t step, struct plm_error *error)
 {
   char name[PLM_CHECKPOINT_NAME_SIZE], directory[PLM_PATH_SIZE];
@@ -278,11 +284,8 @@ static plm_status take_checkpoint(struct watch *watch, uint64_t step, struct plm
   seen->stamp = stamp;
   struct plm_error why = {0};
   plm_status status = plm_checkpoint_verify(directory, NULL, NULL, &why);
-  if (status == PLM_OK) {
-    status = evaluate_checkpoint(watch, step, directory, error);
-    if (status == PLM_OK || status == PLM_INTERRUPTED || status == PLM_TIMEOUT) return status;
-    why = *error;
-  }
+  if (status == PLM_OK) status = load_checkpoint(watch, directory, &why);
+  if (status == PLM_OK) return evaluate_checkpoint(watch, step, error);
   if (!plm_file_exists(directory)) return PLM_OK; /* the next scan reports it as deleted */
   seen->failed = true;
   const struct plm_history_entry *entry = plm_history_find(&watch->history, step);

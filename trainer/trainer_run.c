@@ -186,10 +186,13 @@ static plm_status one_step(struct plm_trainer *trainer, struct plm_error *error)
   struct plm_step_result result;
   const uint64_t started = plm_clock_ns();
   plm_trainer_follow_evaluator(trainer);
-  PLM_TRY(plm_feed_next(trainer->feed, trainer->state.resolved.step_chunks, &plm_stop_requested,
-                        &batch, error));
+  plm_status status = plm_feed_next(trainer->feed, trainer->state.resolved.step_chunks,
+                                    &plm_stop_requested, &batch, error);
+  if (status == PLM_NOT_FOUND) /* an empty split: starting again mends nothing */
+    status = error->status = PLM_CONFIG;
+  if (status != PLM_OK) return status;
   const double data_wait_s = seconds_since(started);
-  const plm_status status = compute(trainer, &batch, &result, error);
+  status = compute(trainer, &batch, &result, error);
   plm_feed_release(trainer->feed, &batch);
   if (status != PLM_OK) return status;
   const double step_s = seconds_since(started);
