@@ -16,6 +16,7 @@
 #include "common/metrics/metrics.h"
 #include "common/run/run.h"
 #include "common/wire/announce.h"
+#include "common/wire/feed_run.h"
 #include "evaluator/checkpoints_seen.h"
 #include "evaluator/evaluate.h"
 #include "evaluator/history.h"
@@ -32,6 +33,7 @@ struct watch {
   struct plm_metrics_file *metrics;
   struct plm_tensorboard *board; /* NULL: switched off */
   struct plm_feed *feed;
+  struct plm_feed_run *feed_run;
   struct plm_announcement_listener *listener; /* NULL: polling alone */
   struct plm_evaluation *evaluation;          /* NULL before the first checkpoint */
   struct plm_history history;
@@ -54,11 +56,18 @@ static plm_status open_feed(struct watch *watch, struct plm_error *error)
       .split = PLM_SPLIT_VALID,
       .credit_bytes = config->network.credit_bytes,
       .wait_packers_s = config->network.wait_packers_s,
-      .packers_given_up = plm_run_packers_given_up,
-      .packers_context = config->run,
   };
   PLM_TRY(plm_run_id(config->run, &options.run_id, error));
   PLM_TRY(plm_feed_open(&options, &watch->feed, error));
+  const struct plm_feed_run_options telling = {
+      .run = config->run,
+      .role = options.role,
+      .feed = watch->feed,
+      .other_key = "feed",
+      .other_bind = config->network.feed,
+      .other_address = config->network.feed_address,
+  };
+  PLM_TRY(plm_feed_run_open(&telling, &watch->feed_run, error));
   return plm_endpoint_write(config->run, "evaluation_feed", plm_feed_bound(watch->feed), error);
 }
 
@@ -120,6 +129,8 @@ static void close_watch(struct watch *watch)
   if (watch->watchdog_runs) pthread_join(watch->watchdog, NULL);
   plm_evaluation_close(watch->evaluation);
   plm_listener_close(watch->listener);
+  plm_feed_run_close(watch->feed_run);
+  if (watch->feed != NULL) plm_endpoint_remove(watch->config->run, "evaluation_feed");
   plm_feed_close(watch->feed);
   plm_tensorboard_close(watch->board);
   plm_metrics_close(watch->metrics);

@@ -222,10 +222,8 @@ static void take_sizes(struct packer_link *link, struct packer_context *context,
     nack(link, header->request, header->first, PLM_NACK_BUSY, "too many requests");
 }
 
-void packer_link_sizes(struct packer_link *link, struct packer_context *context,
-                       const struct store_sizes *sizes)
+void packer_link_sizes(struct packer_link *link, const struct store_sizes *sizes)
 {
-  (void)context;
   if (sizes->error.status != PLM_OK) {
     nack(link, sizes->request, sizes->first, PLM_NACK_FAILED, sizes->error.what);
     return;

@@ -38,8 +38,8 @@ struct packer_context {
 
 struct packer_link {
   bool used;
-  bool from_run; /* its endpoint follows endpoints.json under this key */
-  const char *run_key;
+  const char *run_key; /* its endpoint follows endpoints.json under this key; or NULL */
+  const struct packer_link *told_by; /* whose WELCOME named it; or NULL */
   char endpoint[256];
   char server_key[PLM_KEY_TEXT]; /* "" : server.pub */
   void *socket;
@@ -63,8 +63,7 @@ void packer_link_tick(struct packer_link *link, struct packer_context *context, 
 bool packer_link_receive(struct packer_link *link, struct packer_context *context, int64_t now);
 /* Sends what is ready of what was asked for. */
 void packer_link_serve(struct packer_link *link, struct packer_context *context, int64_t now);
-void packer_link_sizes(struct packer_link *link, struct packer_context *context,
-                       const struct store_sizes *sizes);
+void packer_link_sizes(struct packer_link *link, const struct store_sizes *sizes);
 /* BYE, when bye, and closes. */
 void packer_link_close(struct packer_link *link, bool bye);
 

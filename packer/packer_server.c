@@ -48,7 +48,9 @@ static void fill_hello(struct plm_hello *hello, const struct plm_corpus *corpus)
 
 /* ---- links -------------------------------------------------------------------------------- */
 
-static struct packer_link *add_link(struct server *server, const char *endpoint, const char *key)
+/* NULL: the table is full, which it says. teller: whose WELCOME named the endpoint, or NULL. */
+static struct packer_link *add_link(struct server *server, const char *endpoint, const char *key,
+                                    const struct packer_link *teller)
 {
   struct packer_link *made = NULL;
   for (int i = 0; i < PACKER_ENDPOINTS; i++) {
@@ -63,22 +65,39 @@ static struct packer_link *add_link(struct server *server, const char *endpoint,
   }
   memset(made, 0, sizeof *made);
   made->used = true;
+  made->told_by = teller;
   snprintf(made->endpoint, sizeof made->endpoint, "%s", endpoint);
   snprintf(made->server_key, sizeof made->server_key, "%s", key != NULL ? key : "");
   return made;
 }
 
-/* The run's other consumers, from a WELCOME. */
+static bool names(const struct plm_welcome *welcome, const char *endpoint)
+{
+  for (uint32_t i = 0; i < welcome->peers; i++)
+    if (strcmp(welcome->address[i], endpoint) == 0) return true;
+  return false;
+}
+
+/* The run's other consumers, from a WELCOME. One that it named before and no longer names has moved
+ * to another port. */
 static void add_others(struct server *server, const struct packer_link *link)
 {
   const struct plm_welcome welcome = link->welcome;
+  for (int i = 0; i < PACKER_ENDPOINTS; i++) {
+    struct packer_link *other = &server->links[i];
+    if (!other->used || other->told_by != link || other->state == LINK_SERVING ||
+        names(&welcome, other->endpoint))
+      continue;
+    packer_link_close(other, false);
+    other->used = false;
+  }
   for (uint32_t i = 0; i < welcome.peers; i++) {
     struct plm_error error;
     if (plm_endpoint_check(welcome.address[i], server->options->keys, &error) != PLM_OK) {
       plm_log_error(&error);
       continue;
     }
-    (void)add_link(server, welcome.address[i], welcome.key[i]); /* full: it said so */
+    (void)add_link(server, welcome.address[i], welcome.key[i], link);
   }
 }
 
@@ -99,7 +118,7 @@ static void follow_run(struct server *server, int64_t now)
       if (server->links[i].used && server->links[i].run_key == run_keys[k])
         link = &server->links[i];
     if (link == NULL) {
-      link = add_link(server, endpoint, NULL);
+      link = add_link(server, endpoint, NULL, NULL);
       if (link != NULL) link->run_key = run_keys[k];
     } else if (strcmp(link->endpoint, endpoint) != 0) {
       packer_link_close(link, false);
@@ -134,7 +153,7 @@ static void deliver_sizes(struct server *server)
     for (int i = 0; i < PACKER_ENDPOINTS; i++) {
       struct packer_link *link = &server->links[i];
       if (link->used && link->state == LINK_SERVING && link->incarnation == done.owner)
-        packer_link_sizes(link, &server->context, &done);
+        packer_link_sizes(link, &done);
     }
     if (done.error.status == PLM_CORRUPT) server->context.fatal = done.error;
     free(done.counts);
@@ -183,7 +202,7 @@ plm_status packer_serve(const struct packer_options *options, const volatile int
   if (status == PLM_OK && options->run != NULL)
     status = packer_metrics_open(options->run, &server.context.hello, &server.metrics, error);
   for (uint32_t i = 0; i < options->endpoint_count && status == PLM_OK; i++)
-    (void)add_link(&server, options->endpoints[i], NULL);
+    (void)add_link(&server, options->endpoints[i], NULL, NULL);
   if (status == PLM_OK) plm_ready();
   while (status == PLM_OK && *stop == 0 && server.context.fatal.status == PLM_OK) turn(&server);
   if (status == PLM_OK && server.context.fatal.status != PLM_OK) {

@@ -6,6 +6,7 @@
 #include <cjson/cJSON.h>
 
 #include "stages/command.h"
+#include "stages/ps_rows.h"
 #include "stages/supervisor_socket.h"
 
 enum { ASK_TIMEOUT_MS = 5000, WATCH_S = 1 };
@@ -64,26 +65,49 @@ static void print_table(const cJSON *stages, bool color)
   }
 }
 
-static plm_status show(const struct plm_command_context *context, const char *run,
-                       struct plm_error *error)
+static plm_status ask_supervisor(const char *run, cJSON **stages, struct plm_error *error)
 {
   static char reply[PLM_SOCKET_LINE_SIZE];
   PLM_TRY(plm_socket_ask(run, "{\"command\":\"ps\"}", ASK_TIMEOUT_MS, reply, error));
   cJSON *json = cJSON_Parse(reply);
-  const cJSON *stages = cJSON_GetObjectItemCaseSensitive(json, "stages");
-  char *text = NULL;
-  plm_status status = PLM_OK;
-  if (!cJSON_IsArray(stages)) {
-    status = plm_error_set(error, PLM_PROTOCOL, "the supervisor's answer has no stages");
-  } else if (context->json) {
-    text = cJSON_PrintUnformatted(stages);
+  *stages = cJSON_DetachItemFromObjectCaseSensitive(json, "stages");
+  cJSON_Delete(json);
+  if (cJSON_IsArray(*stages)) return PLM_OK;
+  cJSON_Delete(*stages);
+  return plm_error_set(error, PLM_PROTOCOL, "the supervisor's answer has no stages");
+}
+
+/* No supervisor: what was started by hand. not_running stays the answer when nothing was. */
+static plm_status look_into_folder(const char *run, cJSON **stages, plm_status not_running)
+{
+  cJSON *rows = cJSON_CreateArray();
+  plm_ps_add_by_hand(run, rows);
+  if (cJSON_GetArraySize(rows) == 0) {
+    cJSON_Delete(rows);
+    return not_running;
+  }
+  plm_ps_add_packers(run, rows);
+  *stages = rows;
+  return PLM_OK;
+}
+
+static plm_status show(const struct plm_command_context *context, const char *run,
+                       struct plm_error *error)
+{
+  cJSON *stages = NULL;
+  plm_status status = ask_supervisor(run, &stages, error);
+  if (status == PLM_NOT_RUNNING) status = look_into_folder(run, &stages, status);
+  if (status != PLM_OK) return status;
+  *error = (struct plm_error){0};
+  if (context->json) {
+    char *text = cJSON_PrintUnformatted(stages);
     puts(text != NULL ? text : "[]");
+    cJSON_free(text);
   } else {
     print_table(stages, context->color);
   }
-  cJSON_free(text);
-  cJSON_Delete(json);
-  return status;
+  cJSON_Delete(stages);
+  return PLM_OK;
 }
 
 static plm_status ps(const struct plm_command_context *context, struct plm_error *error)
@@ -111,9 +135,10 @@ const struct plm_command plm_command_ps = {
     .name = "ps",
     .summary = "the stages of a running run: state, process, restarts, age",
     .details =
-        "With --json an array of {stage, instance, node, pid, state, ready, restarts, age_s}; "
-        "packers that\nserve the trainer have rate (tokens/s), queue and standby as well. "
-        "Exit code 3 when the run is\nnot running.",
+        "Packers that joined from elsewhere are listed, too; without a supervisor, what was "
+        "started by hand.\nWith --json an array of {stage, instance, node, pid, state, ready, "
+        "restarts, age_s}; packers that\nserve have rate (tokens/s), queue and standby as well. "
+        "Exit code 3 when the run is not running.",
     .options = options,
     .run = ps,
 };

@@ -42,17 +42,12 @@ static plm_status open_signals(struct plm_supervisor *supervisor, struct plm_err
 static void forget_endpoints(struct plm_supervisor *supervisor)
 {
   for (int kind = 0; kind < PLM_KIND_COUNT; kind++) {
+    if (!supervisor->options.chosen[kind]) continue;
     const char *const *key = plm_stage_kinds[kind].binds;
-    for (; supervisor->options.chosen[kind] && *key != NULL; key++) {
-      plm_endpoint_remove(supervisor->run, *key);
-    }
+    if (*key != NULL) plm_peers_remove(supervisor->run, plm_stage_kinds[kind].name);
+    for (; *key != NULL; key++) plm_endpoint_remove(supervisor->run, *key);
   }
   plm_endpoint_remove(supervisor->run, "packers");
-  char path[PLM_PATH_SIZE];
-  if (supervisor->options.chosen[PLM_KIND_TRAINER] &&
-      plm_path_join(path, supervisor->run, PLM_RUN_PACKERS, NULL) == PLM_OK) {
-    unlink(path);
-  }
 }
 
 static void start_all(struct plm_supervisor *supervisor)
@@ -136,6 +131,7 @@ static void turn(struct plm_supervisor *supervisor)
 
 static void conclude(struct plm_supervisor *supervisor)
 {
+  plm_endpoint_remove(supervisor->run, "packers"); /* a stage started by hand later has others */
   const bool trains = supervisor->options.chosen[PLM_KIND_TRAINER];
   bool failed = false;
   for (size_t i = 0; i < supervisor->count; i++) {

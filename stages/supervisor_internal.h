@@ -105,10 +105,6 @@ void supervisor_client_readable(struct plm_supervisor *supervisor, struct client
 void supervisor_answer_ready(struct plm_supervisor *supervisor);
 void supervisor_answer_end(struct plm_supervisor *supervisor);
 
-/* supervisor_packers.c: rate and queue into the rows of `ps`, and rows for packers that joined */
-struct cJSON;
-void supervisor_add_packers(const struct plm_supervisor *supervisor, struct cJSON *rows);
-
 /* supervisor_report.c: words */
 void supervised_name(const struct supervised *stage, char name[64]);
 void supervised_ending(const struct supervised *stage, char text[96]);

@@ -8,6 +8,7 @@
 #include <cjson/cJSON.h>
 
 #include "common/base/clock.h"
+#include "stages/ps_rows.h"
 #include "stages/supervisor_internal.h"
 
 static void hang_up(struct client *client)
@@ -75,7 +76,8 @@ static void request_ps(struct plm_supervisor *supervisor, struct client *client,
     cJSON_AddNumberToObject(row, "age_s", (double)age_ms / 1000.0);
     cJSON_AddItemToArray(array, row);
   }
-  supervisor_add_packers(supervisor, array);
+  plm_ps_add_by_hand(supervisor->run, array);
+  plm_ps_add_packers(supervisor->run, array);
   answer(client, reply);
 }
 

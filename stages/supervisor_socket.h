@@ -10,7 +10,7 @@
 
 #include "common/base/status.h"
 
-enum { PLM_SOCKET_PATH_SIZE = 108, PLM_SOCKET_LINE_SIZE = 1 << 16 };
+enum { PLM_SOCKET_PATH_SIZE = 108, PLM_SOCKET_LINE_SIZE = 1 << 17 };
 
 /* $XDG_RUNTIME_DIR/plm-HASH.sock, else /tmp/plm-UID/plm-HASH.sock (the folder made 0700 and checked
  * to be ours), HASH of the run's real path. PLM_NOT_RUNNING when the run folder does not exist. */

@@ -17,6 +17,7 @@
 #include "common/run/run.h"
 #include "common/wire/announce.h"
 #include "common/wire/feed.h"
+#include "common/wire/feed_run.h"
 #include "trainer/clip.h"
 #include "trainer/objective.h"
 #include "trainer/optimizers.h"
@@ -45,8 +46,7 @@ struct plm_trainer {
   struct plm_step step;
 
   struct plm_feed *feed;
-  char evaluator[512]; /* its feed, as packers were told; "": not known yet */
-  int64_t looked_ms;   /* for it */
+  struct plm_feed_run *feed_run;
   struct plm_announcer *announcer;
   struct plm_publisher *publisher;
   struct plm_step_report *report;
@@ -64,10 +64,9 @@ plm_status plm_trainer_open(struct plm_trainer *trainer, const struct plm_config
 plm_status plm_trainer_run(struct plm_trainer *trainer, struct plm_error *error);
 void plm_trainer_close(struct plm_trainer *trainer);
 
-/* Parts of opening and of the loop: binds the feed at the run's position and the announcements, and
- * says where in endpoints.json; tells packers of an evaluator that bound in the meantime. */
+/* A part of opening: binds the feed at the run's position and the announcements, and says where in
+ * endpoints.json. */
 plm_status plm_trainer_open_feed(struct plm_trainer *trainer, struct plm_error *error);
-void plm_trainer_follow_evaluator(struct plm_trainer *trainer);
 
 /* Prints the memory that a configuration takes, to stdout; touches nothing. */
 plm_status plm_trainer_dry_run(const struct plm_config *config, bool json, struct plm_error *error);

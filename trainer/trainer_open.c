@@ -292,6 +292,7 @@ void plm_trainer_close(struct plm_trainer *trainer)
     plm_endpoint_remove(trainer->run, "announcements");
     plm_announcer_close(trainer->announcer);
   }
+  plm_feed_run_close(trainer->feed_run);
   if (trainer->feed != NULL) {
     plm_endpoint_remove(trainer->run, "feed");
     plm_feed_close(trainer->feed);

@@ -185,7 +185,6 @@ static plm_status one_step(struct plm_trainer *trainer, struct plm_error *error)
   struct plm_batch batch;
   struct plm_step_result result;
   const uint64_t started = plm_clock_ns();
-  plm_trainer_follow_evaluator(trainer);
   plm_status status = plm_feed_next(trainer->feed, trainer->state.resolved.step_chunks,
                                     &plm_stop_requested, &batch, error);
   if (status == PLM_NOT_FOUND) /* an empty split: starting again mends nothing */

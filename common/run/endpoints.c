@@ -104,7 +104,7 @@ plm_status plm_run_id(const char *run, struct plm_hash *id, struct plm_error *er
   return plm_hash_from_hex(hex, id, error);
 }
 
-bool plm_run_packers_given_up(const void *run)
+bool plm_run_packers_given_up(const char *run)
 {
   char value[512];
   return plm_endpoint_read(run, "packers", value, NULL) == PLM_OK && strcmp(value, "fatal") == 0;

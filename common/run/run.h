@@ -17,7 +17,6 @@
 #define PLM_RUN_PACKER_METRICS "packers.jsonl"
 #define PLM_RUN_CHECKPOINTS "checkpoints"
 #define PLM_RUN_ENDPOINTS "endpoints.json"
-#define PLM_RUN_PACKERS "packers.json" /* who serves the trainer now; for `ps` */
 #define PLM_RUN_DONE "DONE"
 #define PLM_RUN_LOGS "logs"
 #define PLM_RUN_TENSORBOARD "tensorboard"
@@ -48,8 +47,18 @@ plm_status plm_endpoint_read(const char *run, const char *key, char value[512],
                              struct plm_error *error);
 void plm_endpoint_remove(const char *run, const char *key);
 /* The supervisor's word, beside the endpoints ("packers": "fatal"): all packers that it had are
- * given up. run: a path, for plm_feed_options.packers_given_up. */
-bool plm_run_packers_given_up(const void *run);
+ * given up. */
+bool plm_run_packers_given_up(const char *run);
+
+/* peers.trainer.json, peers.evaluator.json: who serves that consumer's feed now, as the array of
+ * plm_feed_peers_json(); written anew about once a second by the consumer, which holds the lock of
+ * the same name, and removed when it ends. role: "trainer" or "evaluator". Not synced to disk. */
+plm_status plm_peers_write(const char *run, const char *role, const char *json,
+                           struct plm_error *error);
+/* The caller frees *json. PLM_NOT_FOUND: no such consumer, or it has not written for 10 s. */
+plm_status plm_peers_read(const char *run, const char *role, char **json, struct plm_error *error);
+void plm_peers_remove(const char *run, const char *role);
+
 /* The run's id: made once (random), kept in endpoints.json's sibling run_id. */
 plm_status plm_run_id(const char *run, struct plm_hash *id, struct plm_error *error);
 

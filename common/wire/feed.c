@@ -41,8 +41,6 @@ static plm_status fill(struct plm_feed *feed, const struct plm_feed_options *opt
   feed->credit_most = options->credit_bytes;
   feed->credit = feed->credit_most < FEED_CREDIT_START ? feed->credit_most : FEED_CREDIT_START;
   feed->wait_packers_ms = (int64_t)(options->wait_packers_s * 1e3);
-  feed->packers_given_up = options->packers_given_up;
-  feed->packers_context = options->packers_context;
   feed->fingerprint = options->fingerprint;
   feed->fingerprint_known = options->fingerprint.low != 0 || options->fingerprint.high != 0;
   feed->welcome.plan = options->plan;
@@ -168,13 +166,15 @@ void plm_feed_others(struct plm_feed *feed, const char *const *addresses, const 
 {
   pthread_mutex_lock(&feed->mutex);
   set_others(&feed->welcome, addresses, keys, count);
+  feed->welcome_anew = true;
   pthread_mutex_unlock(&feed->mutex);
+  feed_wake(feed);
 }
 
-void plm_feed_wait_packers(struct plm_feed *feed, double seconds)
+void plm_feed_packers_given_up(struct plm_feed *feed, bool given_up)
 {
   pthread_mutex_lock(&feed->mutex);
-  feed->wait_packers_ms = (int64_t)(seconds * 1e3);
+  feed->packers_given_up = given_up;
   pthread_mutex_unlock(&feed->mutex);
 }
 
@@ -212,19 +212,13 @@ void plm_feed_position(const struct plm_feed *feed, uint64_t *epoch, uint64_t *c
 /* ---- waiting ------------------------------------------------------------------------------ */
 
 struct waiting {
-  int64_t since_ms, said_ms, asked_ms;
-  bool given_up;
+  int64_t since_ms, said_ms;
 };
 
-/* How long to wait by now. */
-static int64_t wait_limit_ms(const struct plm_feed *feed, struct waiting *waiting, int64_t now)
+static int64_t wait_limit_ms(const struct plm_feed *feed)
 {
-  if (feed->packers_given_up != NULL && now - waiting->asked_ms >= FEED_ASK_GIVEN_UP_MS) {
-    waiting->asked_ms = now;
-    waiting->given_up = feed->packers_given_up(feed->packers_context);
-  }
-  return waiting->given_up && feed->wait_packers_ms > FEED_GIVEN_UP_MS ? FEED_GIVEN_UP_MS
-                                                                       : feed->wait_packers_ms;
+  return feed->packers_given_up && feed->wait_packers_ms > FEED_GIVEN_UP_MS ? FEED_GIVEN_UP_MS
+                                                                            : feed->wait_packers_ms;
 }
 
 static void say_waiting(const struct plm_feed *feed, int64_t waited_ms)
@@ -255,7 +249,7 @@ static plm_status wait_slice(struct plm_feed *feed, struct waiting *waiting,
   if (waiting->since_ms == 0) waiting->since_ms = waiting->said_ms = now;
   if (feed->progress_ms > waiting->since_ms) waiting->since_ms = feed->progress_ms;
   const int64_t waited = now - waiting->since_ms;
-  if (waited >= wait_limit_ms(feed, waiting, now)) {
+  if (waited >= wait_limit_ms(feed)) {
     (void)plm_error_set(error, PLM_TIMEOUT, "no packer served the %s for %lld s", feed->role,
                         (long long)(waited / 1000));
     return plm_error_hint(error, "packers connect to %s; network.wait_packers_s is the limit",

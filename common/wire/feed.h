@@ -26,11 +26,6 @@ struct plm_feed_options {
   struct plm_hash fingerprint; /* of the corpus; zero: taken from the first packer let in */
   uint64_t credit_bytes;
   double wait_packers_s;
-  /* Asked about once a second while the feed waits; NULL: never. True: the run's own packers are
-   * given up, so at most 30 s are waited for one that joins. Called with the feed locked: it must
-   * not use the feed. */
-  bool (*packers_given_up)(const void *context);
-  const void *packers_context;
   /* the run's other consumers, told to packers in WELCOME: address and public key (or NULL) */
   const char *const *other_addresses;
   const char *const *other_keys;
@@ -44,11 +39,13 @@ plm_status plm_feed_open(const struct plm_feed_options *options, struct plm_feed
 void plm_feed_close(struct plm_feed *feed); /* BYE to all, joins the thread; NULL is fine */
 
 /* The run's other consumers, when they become known later (a port that was chosen at its bind):
- * told to packers that say HELLO from now on. count at most 8. */
+ * WELCOME tells them to packers from now on, and once more to those that are here. count at most
+ * 8. */
 void plm_feed_others(struct plm_feed *feed, const char *const *addresses, const char *const *keys,
                      uint32_t count);
-/* Another wait_packers_s from now on: shorter when the supervisor knows that none will come. */
-void plm_feed_wait_packers(struct plm_feed *feed, double seconds);
+/* The run's own packers are given up (or no longer): at most 30 s are waited for one that joins,
+ * less when wait_packers_s is less. */
+void plm_feed_packers_given_up(struct plm_feed *feed, bool given_up);
 
 const char *plm_feed_bound(const struct plm_feed *feed); /* the endpoint with its real port */
 

@@ -30,7 +30,6 @@ enum {
   FEED_LATE_MS = 250,       /* most that a request may be late before the standby is asked */
   FEED_DEADLINE_MS = 10000, /* of a GET */
   FEED_RETRY_MS = 100,      /* after a NACK */
-  FEED_ASK_GIVEN_UP_MS = 1000,
   FEED_GIVEN_UP_MS = 30000, /* the most that is waited once the run's own packers are given up */
   FEED_WAITING_MS = 10000,  /* between two lines that say what is waited for */
 };
@@ -143,8 +142,6 @@ struct plm_feed {
   uint64_t incarnation;
   uint64_t credit_most;
   int64_t wait_packers_ms;
-  bool (*packers_given_up)(const void *context);
-  const void *packers_context;
   bool secure;
   int wake; /* eventfd: the caller changed something */
   pthread_t thread;
@@ -163,6 +160,8 @@ struct plm_feed {
   pthread_mutex_t mutex;
   pthread_cond_t changed;     /* something became ready, known or failed */
   struct plm_welcome welcome; /* its peers may be set anew */
+  bool welcome_anew;          /* then everybody is to be told */
+  bool packers_given_up;
   struct plm_hash fingerprint;
   bool fingerprint_known, corpus_known;
   struct plm_feed_corpus corpus;
@@ -221,6 +220,8 @@ void feed_peer_drop(struct plm_feed *feed, struct feed_peer *peer, const char *w
 /* As above, and this process does not come in again. */
 void feed_peer_ban(struct plm_feed *feed, struct feed_peer *peer, const char *why);
 void feed_peers_tick(struct plm_feed *feed, int64_t now);
+/* WELCOME to all, once more: the run's other consumers are news. */
+void feed_peers_welcome(struct plm_feed *feed);
 void feed_peers_probe(struct plm_feed *feed, int64_t now);
 /* Sends a message of the feed to a peer; a peer that has left is forgotten: false. */
 bool feed_peer_send(struct plm_feed *feed, struct feed_peer *peer, struct plm_header *header,

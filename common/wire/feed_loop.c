@@ -225,6 +225,8 @@ void *feed_thread(void *argument)
     const int64_t now = plm_clock_ms();
     pthread_mutex_lock(&feed->mutex);
     feed_peers_tick(feed, now);
+    if (feed->welcome_anew) feed_peers_welcome(feed);
+    feed->welcome_anew = false;
     tend_sizes(feed, now);
     feed_dispute_tick(feed, now);
     feed_ranges_tick(feed, now);

@@ -177,6 +177,20 @@ static struct feed_peer *admit(struct plm_feed *feed, const struct plm_message *
   return peer;
 }
 
+static void welcome(struct plm_feed *feed, struct feed_peer *peer)
+{
+  uint8_t bytes[PLM_WIRE_CONTROL_LIMIT];
+  struct plm_header header = feed_header(feed, PLM_MESSAGE_WELCOME, peer);
+  const size_t size = plm_welcome_encode(&feed->welcome, bytes);
+  (void)feed_peer_send(feed, peer, &header, bytes, size);
+}
+
+void feed_peers_welcome(struct plm_feed *feed)
+{
+  for (int i = 0; i < FEED_PEERS; i++)
+    if (feed->peers[i].used) welcome(feed, &feed->peers[i]);
+}
+
 void feed_peer_hello(struct plm_feed *feed, const struct plm_message *message)
 {
   struct plm_hello hello;
@@ -203,10 +217,7 @@ void feed_peer_hello(struct plm_feed *feed, const struct plm_message *message)
     peer = admit(feed, message, &hello);
     plm_info("packer %s joined", peer->name);
   }
-  uint8_t bytes[PLM_WIRE_CONTROL_LIMIT];
-  struct plm_header header = feed_header(feed, PLM_MESSAGE_WELCOME, peer);
-  const size_t size = plm_welcome_encode(&feed->welcome, bytes);
-  (void)feed_peer_send(feed, peer, &header, bytes, size);
+  welcome(feed, peer);
 }
 
 /* ---- time --------------------------------------------------------------------------------- */

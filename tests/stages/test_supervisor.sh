@@ -178,9 +178,11 @@ TRAINER='[ -e "$run/again" ] || { touch "$run/again"; exit 0; }; '$train EVALUAT
 [ $? -eq 0 ] || fail "a trainer that ended early: $(cat again.out)"
 grep -q 'ended without finishing; starting it again' again.out || fail "it does not say so"
 # a packer that gives up does not end a run that completes; the trainer is told
-TRAINER='sleep 0.5; '$train EVALUATOR=$judge PACKER='exit 2' up lonely
+TRAINER='for i in {1..100}; do grep "\"packers\":.*\"fatal\"" "$run/endpoints.json" >"$run/told" && break
+sleep 0.1; done; '$train EVALUATOR=$judge PACKER='exit 2' up lonely
 [ $? -eq 0 ] || fail "packers given up: $(cat lonely.out)"
-grep -q '"packers":.*"fatal"' lonely/endpoints.json || fail "the trainer is not told"
+[ -s lonely/told ] || fail "the trainer is not told"
+jq -e 'has("packers") | not' lonely/endpoints.json >/dev/null || fail "it is said after the end, too"
 nobody_left failed
 
 # ---- stubborn stages and what they leave behind ----
@@ -208,8 +210,11 @@ nobody_left beheaded
 TRAINER=$train EVALUATOR=$judge up beheaded || fail "a run whose supervisor was killed"
 
 # a packer that joined from elsewhere, as the trainer reports it
-TRAINER='echo "[{\"host\":\"node7\",\"pid\":5,\"rate\":12,\"queue\":1,\"age_s\":3}]" >"$run/packers.json"
-'$forever "$pipeline" up --wait --run joined 2>/dev/null || fail "up --wait"
+TRAINER='while :; do
+  echo "[{\"host\":\"node7\",\"pid\":5,\"rate\":12,\"queue\":1,\"age_s\":3}]" >"$run/fresh"
+  mv "$run/fresh" "$run/peers.trainer.json"
+  sleep 0.5
+done' "$pipeline" up --wait --run joined 2>/dev/null || fail "up --wait"
 there_are_four() { [ "$("$pipeline" ps --run joined --json | jq length)" = 4 ]; }
 until_true there_are_four
 [ "$("$pipeline" ps --run joined --json | jq -c '.[3] | [.stage, .instance, .node, .pid, .state, .rate]')" = \

@@ -1,0 +1,54 @@
+/* peers.ROLE.json: who serves a consumer's feed now, for `ps`. It is news, not a record: readers
+ * see a whole file, nothing waits for the disk, and what was not renewed for a while is not told.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/run/run.h"
+
+enum { PEERS_LIMIT = 1 << 20, STALE_S = 10 };
+
+static plm_status peers_path(char path[PLM_PATH_SIZE], const char *run, const char *role,
+                             const char *ending, struct plm_error *error)
+{
+  char name[128];
+  snprintf(name, sizeof name, "peers.%.64s.json%s", role, ending);
+  return plm_path_join(path, run, name, error);
+}
+
+plm_status plm_peers_write(const char *run, const char *role, const char *json,
+                           struct plm_error *error)
+{
+  char path[PLM_PATH_SIZE], fresh[PLM_PATH_SIZE];
+  PLM_TRY(peers_path(path, run, role, "", error));
+  PLM_TRY(peers_path(fresh, run, role, ".tmp", error)); /* one writer a role: its lock says so */
+  const int file = open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (file < 0) return plm_error_errno(error, "cannot create %s", fresh);
+  plm_status status = plm_file_write_all(file, json, strlen(json), fresh, error);
+  close(file);
+  if (status == PLM_OK && rename(fresh, path) != 0)
+    status = plm_error_errno(error, "cannot rename %s", fresh);
+  if (status != PLM_OK) unlink(fresh);
+  return status;
+}
+
+plm_status plm_peers_read(const char *run, const char *role, char **json, struct plm_error *error)
+{
+  char path[PLM_PATH_SIZE];
+  struct stat info;
+  size_t size;
+  PLM_TRY(peers_path(path, run, role, "", error));
+  if (stat(path, &info) != 0 || time(NULL) - info.st_mtime > STALE_S)
+    return plm_error_set(error, PLM_NOT_FOUND, "no %s tells of its packers in %s", role, run);
+  return plm_file_read(path, PEERS_LIMIT, json, &size, error);
+}
+
+void plm_peers_remove(const char *run, const char *role)
+{
+  char path[PLM_PATH_SIZE];
+  if (peers_path(path, run, role, "", NULL) == PLM_OK) unlink(path);
+}
