@@ -103,6 +103,7 @@ int main(int argc, char **argv)
       "Watches the checkpoints of a run and evaluates each once on held-out sequences, or\n"
       "evaluates one checkpoint and prints its metrics.\n",
       options,
+      NULL,
       run,
   };
   return plm_program_main(&program, argc, argv);

@@ -1,20 +1,15 @@
 /* plm-packer: serves packed chunks of a corpus to the consumers of a run. */
 #include <malloc.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/base/log.h"
-#include "common/config/config.h"
-#include "common/config/options.h"
+#include "common/config/program.h"
 #include "common/run/run.h"
 #include "common/wire/security.h"
 #include "packer/packer_server.h"
 
-static const char program[] = "plm-packer";
-
-static const struct plm_option options_table[] = {
+static const struct plm_option program_options[] = {
     {.name = "corpus", .argument = "DIR", .help = "the corpus to serve (default: the file's)"},
     {.name = "connect",
      .argument = "ENDPOINT,...",
@@ -30,17 +25,6 @@ static const struct plm_option options_table[] = {
     {.name = "threads", .argument = "N", .help = "threads that plan and decompress (default: 2)"},
     {0},
 };
-
-static void print_help(void)
-{
-  printf("usage: plm-packer --corpus DIR --connect tcp://HEAD:PORT [--keys DIR]\n"
-         "       plm-packer -c pipeline.yaml [--run DIR]\n\n"
-         "Serves packed chunks of a corpus to the trainer and the evaluator of a run, from any\n"
-         "host; holds no state, may come, go and be killed at any time.\n\noptions:\n");
-  plm_options_help(options_table);
-  plm_options_help(plm_common_options);
-  printf("\nExit codes: 0 drained (SIGTERM), 1 failed, 2 usage or configuration.\n");
-}
 
 /* "A,B" into the table; the text is cut in place. */
 static plm_status split_endpoints(char *text, const char *keys, struct packer_options *options,
@@ -107,38 +91,29 @@ static plm_status serve(const struct plm_arguments *arguments, const struct plm_
   return status;
 }
 
+static plm_status run(const struct plm_arguments *arguments, struct plm_error *error)
+{
+  struct plm_config config;
+  /* windows come and go: large buffers stay with the process instead of being mapped anew */
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_TRIM_THRESHOLD, 256 << 20);
+  PLM_TRY(plm_arguments_load_config(arguments, NULL, false, &config, error));
+  const plm_status status = serve(arguments, &config, error);
+  plm_config_deinit(&config);
+  return status;
+}
+
 int main(int argc, char **argv)
 {
-  struct plm_error error = {0};
-  struct plm_arguments arguments = {0};
-  struct plm_config config = {0};
-  plm_stop_signals_install(); /* first: a drain may come while the corpus is being opened */
-  plm_log_init(program, PLM_LOG_INFO);
-  plm_status status = plm_arguments_parse(argc, argv, options_table, &arguments, &error);
-  if (status == PLM_OK && plm_arguments_has(&arguments, "help")) {
-    print_help();
-    plm_arguments_deinit(&arguments);
-    return 0;
-  }
-  if (status == PLM_OK && plm_arguments_has(&arguments, "version")) {
-    printf("plm-packer %s\n", PLM_VERSION);
-    plm_arguments_deinit(&arguments);
-    return 0;
-  }
-  if (status == PLM_OK && arguments.positional_count > 0)
-    status = plm_error_set(&error, PLM_USAGE, "unexpected \"%s\"", arguments.positionals[0]);
-  plm_arguments_log(&arguments, program);
-  if (status == PLM_OK) {
-    /* windows come and go: large buffers stay with the process instead of being mapped anew */
-    mallopt(M_MMAP_THRESHOLD, 1 << 30);
-    mallopt(M_TRIM_THRESHOLD, 256 << 20);
-    status = plm_arguments_load_config(&arguments, NULL, false, &config, &error);
-  }
-  if (status == PLM_OK) {
-    status = serve(&arguments, &config, &error);
-    plm_config_deinit(&config);
-  }
-  plm_arguments_deinit(&arguments);
-  if (status != PLM_OK && error.what[0] != '\0') plm_error_print(program, &error);
-  return plm_status_exit_code(status);
+  static const struct plm_program program = {
+      "plm-packer",
+      "usage: plm-packer --corpus DIR --connect tcp://HEAD:PORT [--keys DIR]\n"
+      "       plm-packer -c pipeline.yaml [--run DIR]\n\n"
+      "Serves packed chunks of a corpus to the trainer and the evaluator of a run, from any\n"
+      "host; holds no state, may come, go and be killed at any time.\n",
+      program_options,
+      "Exit codes: 0 drained (SIGTERM), 1 failed, 2 usage or configuration.\n",
+      run,
+  };
+  return plm_program_main(&program, argc, argv);
 }

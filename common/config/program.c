@@ -12,18 +12,20 @@ static plm_status run_program(const struct plm_program *program,
                               const struct plm_arguments *arguments, struct plm_error *error)
 {
   if (plm_arguments_has(arguments, "help")) {
-    puts(program->usage);
+    printf("%s\noptions:\n", program->usage);
     plm_options_help(program->options);
     plm_options_help(plm_common_options);
+    if (program->more != NULL) printf("\n%s", program->more);
     return PLM_OK;
   }
   if (plm_arguments_has(arguments, "version")) {
     printf("%s %s\n", program->name, PLM_VERSION);
     return PLM_OK;
   }
-  if (plm_arguments_has(arguments, "quiet")) plm_log_init(program->name, PLM_LOG_WARNING);
-  if (plm_arguments_has(arguments, "verbose")) plm_log_init(program->name, PLM_LOG_DEBUG);
-  plm_stop_signals_install();
+  if (arguments->positional_count > 0)
+    return plm_error_set(error, PLM_USAGE, "unexpected argument \"%.80s\"",
+                         arguments->positionals[0]);
+  plm_arguments_log(arguments, program->name);
   return program->run(arguments, error);
 }
 
@@ -31,6 +33,7 @@ int plm_program_main(const struct plm_program *program, int argc, char **argv)
 {
   struct plm_arguments arguments = {0};
   struct plm_error error = {0};
+  plm_stop_signals_install();
   plm_log_init(program->name, PLM_LOG_INFO);
   plm_status status = plm_arguments_parse(argc, argv, program->options, &arguments, &error);
   if (status == PLM_OK) status = run_program(program, &arguments, &error);
@@ -39,31 +42,14 @@ int plm_program_main(const struct plm_program *program, int argc, char **argv)
   return plm_status_exit_code(status);
 }
 
-/* NULL: no file, defaults alone. */
-static const char *choose_file(const struct plm_arguments *arguments, char path[PLM_PATH_SIZE])
-{
-  const char *given = plm_arguments_get(arguments, "config");
-  const char *run = plm_arguments_get(arguments, "run");
-  if (given == NULL) given = getenv("PLM_CONFIG");
-  if (given != NULL) return given;
-  if (run != NULL && plm_path_join(path, run, PLM_RUN_CONFIG, NULL) == PLM_OK &&
-      plm_file_exists(path))
-    return path;
-  return plm_file_exists("pipeline.yaml") ? "pipeline.yaml" : NULL;
-}
-
 plm_status plm_program_config(const struct plm_arguments *arguments, struct plm_config *config,
                               struct plm_error *error)
 {
   char path[PLM_PATH_SIZE];
-  struct plm_config_override *overrides;
-  struct plm_config_problems *problems = NULL;
-  size_t count;
-  PLM_TRY(plm_arguments_overrides(arguments, &overrides, &count, error));
-  const plm_status status =
-      plm_config_load(choose_file(arguments, path), overrides, count, config, &problems, error);
-  if (problems != NULL) plm_config_problems_print(problems);
-  plm_config_problems_free(problems);
-  plm_arguments_overrides_free(overrides, count);
-  return status;
+  const char *run = plm_arguments_get(arguments, "run");
+  const bool named = plm_arguments_has(arguments, "config") || getenv("PLM_CONFIG") != NULL;
+  const bool of_run = !named && run != NULL &&
+                      plm_path_join(path, run, PLM_RUN_CONFIG, NULL) == PLM_OK &&
+                      plm_file_exists(path);
+  return plm_arguments_load_config(arguments, of_run ? path : NULL, false, config, error);
 }

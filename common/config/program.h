@@ -11,15 +11,17 @@ struct plm_program {
   const char *name;  /* "plm-trainer" */
   const char *usage; /* the lines before the options in --help */
   const struct plm_option *options;
+  const char *more; /* the lines behind the options; NULL for none */
   plm_status (*run)(const struct plm_arguments *arguments, struct plm_error *error);
 };
 
-/* Parses, answers --help and --version, runs, prints the error; returns the exit code. */
+/* Parses, answers --help and --version, runs, prints the error; returns the exit code. Stop signals
+ * are caught from the first moment. The programs take options alone. */
 int plm_program_main(const struct plm_program *program, int argc, char **argv);
 
-/* The configuration that -c, --run and every --set name: the file is -c, else PLM_CONFIG, else
- * pipeline.yaml of the run folder given, else ./pipeline.yaml. Prints every problem of it to
- * stderr. On PLM_OK the caller deinits. */
+/* plm_arguments_load_config for a program that looks at a run from outside: without -c and
+ * PLM_CONFIG, pipeline.yaml of the run folder given comes before ./pipeline.yaml. On PLM_OK the
+ * caller deinits. */
 plm_status plm_program_config(const struct plm_arguments *arguments, struct plm_config *config,
                               struct plm_error *error);
 
