@@ -1,0 +1,169 @@
+/* Attention's tensors for one batch, and its formulas in double precision. */
+#include "tests/support/attention_case.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/philox.h"
+
+static uint16_t to_bf16(float x)
+{
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  return (uint16_t)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+}
+
+static float from_bf16(uint16_t x)
+{
+  const uint32_t bits = (uint32_t)x << 16;
+  float value;
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+/* q, k, v and their gradients lie in one buffer of three parts a row, as the model has them. */
+static size_t element(const struct attention_case *p, enum attention_tensor t, size_t row,
+                      size_t column)
+{
+  if (t == DOUT || t == OUT) return row * p->width + column;
+  const size_t part = t == Q || t == DQ ? 0 : t == K_ || t == DK ? 1 : 2;
+  return row * (size_t)p->shape.row_stride + part * p->width + column;
+}
+
+double attention_case_get(const struct attention_case *p, enum attention_tensor t, size_t row,
+                          size_t column)
+{
+  const size_t at = element(p, t, row, column);
+  if (p->bf16) return from_bf16(((const uint16_t *)(const void *)p->data[t])[at]);
+  return ((const float *)(const void *)p->data[t])[at];
+}
+
+void attention_case_set(struct attention_case *p, enum attention_tensor t, size_t row,
+                        size_t column, float x)
+{
+  const size_t at = element(p, t, row, column);
+  if (p->bf16)
+    ((uint16_t *)(void *)p->data[t])[at] = to_bf16(x);
+  else
+    ((float *)(void *)p->data[t])[at] = x;
+}
+
+const void *attention_case_part(const struct attention_case *p, enum attention_tensor t)
+{
+  return p->data[t] + element(p, t, 0, 0) * (p->bf16 ? 2 : 4);
+}
+
+void *attention_case_part_mutable(struct attention_case *p, enum attention_tensor t)
+{
+  return p->data[t] + element(p, t, 0, 0) * (p->bf16 ? 2 : 4);
+}
+
+double attention_case_normal(uint64_t seed, uint64_t i)
+{
+  const struct plm_philox_words draw = plm_philox(seed, (uint32_t)i, i >> 32, 91);
+  const double u = plm_philox_unit(draw.w[0]) + 0x1p-25, v = plm_philox_unit(draw.w[1]);
+  return sqrt(-2 * log(u)) * cos(6.283185307179586 * v);
+}
+
+void attention_case_init(struct attention_case *p, const struct plm_batch *batch, unsigned kinds,
+                         uint32_t window, uint32_t block, int32_t heads, int32_t K, float cap,
+                         bool is_bf16)
+{
+  memset(p, 0, sizeof *p);
+  p->shape = (struct plm_attention_shape){.B = (int32_t)batch->chunks,
+                                          .L = (int32_t)batch->max_length,
+                                          .H = heads,
+                                          .K = K,
+                                          .row_stride = 3 * heads * K,
+                                          .scale = 1 / sqrtf((float)K),
+                                          .soft_cap = cap};
+  p->bf16 = is_bf16;
+  p->rows = (size_t)p->shape.B * (size_t)p->shape.L;
+  p->width = (size_t)heads * (size_t)K;
+  p->mask_values = malloc(plm_mask_values(p->shape.B, p->shape.L) * sizeof(int32_t));
+  plm_mask_build(batch, 0, kinds, window, block, p->mask_values, p->mask_values, &p->mask);
+  const size_t count = p->rows * p->width, bytes = count * (is_bf16 ? 2 : 4);
+  p->data[Q] = p->data[K_] = p->data[V] = malloc(3 * bytes);
+  p->data[DQ] = p->data[DK] = p->data[DV] = malloc(3 * bytes);
+  p->data[OUT] = malloc(bytes);
+  p->data[DOUT] = malloc(bytes);
+  memset(p->data[DQ], 0xff, 3 * bytes); /* NaN: what is not written shows */
+  memset(p->data[OUT], 0xff, bytes);
+  p->lse = malloc(p->rows * (size_t)heads * sizeof(float));
+  memset(p->lse, 0xff, p->rows * (size_t)heads * sizeof(float));
+  p->exact_lse = calloc(p->rows * (size_t)heads, sizeof(double));
+  for (int t = 0; t < ATTENTION_TENSORS; t++) p->exact[t] = calloc(count, sizeof(double));
+  for (int t = 0; t <= DOUT; t++)
+    for (size_t r = 0; r < p->rows; r++)
+      for (size_t c = 0; c < p->width; c++) {
+        const double spread = t == Q || t == K_ ? 1.5 : 1;
+        attention_case_set(
+            p, (enum attention_tensor)t, r, c,
+            (float)(spread * attention_case_normal((uint64_t)t + 1, r * p->width + c)));
+        p->exact[t][r * p->width + c] = attention_case_get(p, (enum attention_tensor)t, r, c);
+      }
+}
+
+void attention_case_deinit(struct attention_case *p)
+{
+  free(p->mask_values);
+  free(p->data[Q]);
+  free(p->data[DQ]);
+  free(p->data[OUT]);
+  free(p->data[DOUT]);
+  free(p->lse);
+  free(p->exact_lse);
+  for (int t = 0; t < ATTENTION_TENSORS; t++) free(p->exact[t]);
+}
+
+/* ---- the reference: one query and head at a time, straight from the formulas ---- */
+static void reference_query(struct attention_case *p, size_t chunk, size_t query, size_t head,
+                            double *score, double *slope)
+{
+  const size_t L = (size_t)p->shape.L, K = (size_t)p->shape.K, H = (size_t)p->shape.H;
+  const size_t row = chunk * L + query, column = head * K;
+  const size_t begin = (size_t)p->mask.key_begin[row], end = (size_t)p->mask.key_end[row];
+  const double cap = p->shape.soft_cap, scale = p->shape.scale;
+  double *lse = &p->exact_lse[(chunk * H + head) * L + query];
+  *lse = INFINITY;
+  if (begin == end) return;
+#define AT(tensor, r) (p->exact[tensor] + (r)*p->width + column)
+  double largest = -INFINITY, sum = 0, delta = 0;
+  for (size_t k = begin; k < end; k++) {
+    double dot = 0;
+    for (size_t d = 0; d < K; d++) dot += AT(Q, row)[d] * AT(K_, chunk * L + k)[d];
+    score[k] = cap > 0 ? cap * tanh(dot * scale / cap) : dot * scale;
+    slope[k] = cap > 0 ? 1 - score[k] * score[k] / (cap * cap) : 1;
+    if (score[k] > largest) largest = score[k];
+  }
+  for (size_t k = begin; k < end; k++) sum += exp(score[k] - largest);
+  *lse = largest + log(sum);
+  for (size_t k = begin; k < end; k++) score[k] = exp(score[k] - *lse);
+  for (size_t k = begin; k < end; k++)
+    for (size_t d = 0; d < K; d++) AT(OUT, row)[d] += score[k] * AT(V, chunk * L + k)[d];
+  for (size_t d = 0; d < K; d++) delta += AT(DOUT, row)[d] * AT(OUT, row)[d];
+  for (size_t k = begin; k < end; k++) {
+    const size_t key = chunk * L + k;
+    double dp = 0;
+    for (size_t d = 0; d < K; d++) dp += AT(DOUT, row)[d] * AT(V, key)[d];
+    const double ds = score[k] * (dp - delta) * slope[k] * scale;
+    for (size_t d = 0; d < K; d++) {
+      AT(DV, key)[d] += score[k] * AT(DOUT, row)[d];
+      AT(DQ, row)[d] += ds * AT(K_, key)[d];
+      AT(DK, key)[d] += ds * AT(Q, row)[d];
+    }
+  }
+#undef AT
+}
+
+void attention_case_reference(struct attention_case *p)
+{
+  double *score = malloc((size_t)p->shape.L * sizeof *score);
+  double *slope = malloc((size_t)p->shape.L * sizeof *slope);
+  for (size_t b = 0; b < (size_t)p->shape.B; b++)
+    for (size_t h = 0; h < (size_t)p->shape.H; h++)
+      for (size_t q = 0; q < (size_t)p->shape.L; q++) reference_query(p, b, q, h, score, slope);
+  free(score);
+  free(slope);
+}

@@ -1,0 +1,49 @@
+/* A problem for attention: one batch's mask, seeded tensors in the precision under test and the
+ * same as doubles, and the results that follow from the formulas, one query and head at a time. */
+#ifndef PLM_TESTS_SUPPORT_ATTENTION_CASE_H
+#define PLM_TESTS_SUPPORT_ATTENTION_CASE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/model/masks.h"
+#include "kernels/cpu/attention.h"
+
+enum attention_tensor { Q, K_, V, DOUT, OUT, DQ, DK, DV, ATTENTION_TENSORS };
+
+struct attention_case {
+  struct plm_attention_shape shape;
+  struct plm_interval_mask mask;
+  int32_t *mask_values;
+  bool bf16;
+  size_t rows, width; /* B * L, H * K */
+  char *data[ATTENTION_TENSORS];
+  float *lse;
+  double *exact[ATTENTION_TENSORS]; /* inputs as read, results of the reference; (rows, width) */
+  double *exact_lse;
+};
+
+/* Standard normal, the i-th of the seed. */
+double attention_case_normal(uint64_t seed, uint64_t i);
+
+/* The batch's mask of `kinds`, random tensors, results filled with NaN. */
+void attention_case_init(struct attention_case *p, const struct plm_batch *batch, unsigned kinds,
+                         uint32_t window, uint32_t block, int32_t heads, int32_t K, float cap,
+                         bool is_bf16);
+void attention_case_deinit(struct attention_case *p);
+
+/* One element: row of (rows), column of (width). */
+double attention_case_get(const struct attention_case *p, enum attention_tensor t, size_t row,
+                          size_t column);
+void attention_case_set(struct attention_case *p, enum attention_tensor t, size_t row,
+                        size_t column, float x);
+
+/* Where a tensor begins: q, k, v and their gradients lie side by side in one buffer each. */
+const void *attention_case_part(const struct attention_case *p, enum attention_tensor t);
+void *attention_case_part_mutable(struct attention_case *p, enum attention_tensor t);
+
+/* Adds to exact[OUT] and the exact gradients (zero at first) what the exact inputs give. */
+void attention_case_reference(struct attention_case *p);
+
+#endif
