@@ -17,7 +17,6 @@ static bool keep(struct plm_sequence_reader *reader, const struct plm_line_piece
     reader->line_size = 0;
     reader->line_too_long = false;
     reader->record_line = reader->lines.line;
-    reader->line_open = true;
   }
   if (reader->line_too_long || reader->line_size + piece->size > limit) {
     reader->line_too_long = true;
@@ -104,28 +103,17 @@ static enum plm_sequence_result take_line(struct plm_sequence_reader *reader,
 enum plm_sequence_result plm_jsonl_next(struct plm_sequence_reader *reader,
                                         struct plm_sequence *sequence, struct plm_error *error)
 {
-  if (reader->ended) return PLM_SEQUENCE_END;
   for (;;) {
     struct plm_line_piece piece;
-    const enum plm_line_result result = plm_line_next(&reader->lines, &piece, error);
-    if (result == PLM_LINE_FAILED) return PLM_SEQUENCE_FAILED;
-    if (result == PLM_LINE_AGAIN) return PLM_SEQUENCE_AGAIN;
-    if (result == PLM_LINE_END) {
-      reader->ended = true;
-      if (!reader->line_open) return PLM_SEQUENCE_END;
-    } else {
-      if (!keep(reader, &piece)) {
-        plm_error_set(error, PLM_NO_MEMORY, "out of memory for a line of %s",
-                      plm_byte_stream_name(reader->lines.stream));
-        return PLM_SEQUENCE_FAILED;
-      }
-      if (!piece.ends) continue;
+    const enum plm_sequence_result result = plm_sequence_piece(reader, &piece, error);
+    if (result != PLM_SEQUENCE_READ) return result;
+    if (!keep(reader, &piece)) {
+      plm_error_set(error, PLM_NO_MEMORY, "out of memory for a line of %s",
+                    plm_byte_stream_name(reader->lines.stream));
+      return PLM_SEQUENCE_FAILED;
     }
-    reader->line_open = false;
-    if (!reader->line_too_long && is_blank(reader->line, reader->line_size)) {
-      if (reader->ended) return PLM_SEQUENCE_END;
-      continue;
-    }
+    if (!piece.ends) continue;
+    if (!reader->line_too_long && is_blank(reader->line, reader->line_size)) continue;
     return take_line(reader, sequence, error);
   }
 }

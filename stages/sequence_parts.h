@@ -60,8 +60,12 @@ struct plm_sequence_reader {
   char *line; /* JSONL: a whole line */
   size_t line_size, line_capacity;
   bool line_too_long;
-  bool line_open; /* JSONL, text: a line has begun and not ended */
 };
+
+/* JSONL, text: the next piece of a line. An open line gets an empty last piece from the end of the
+ * file. */
+enum plm_sequence_result plm_sequence_piece(struct plm_sequence_reader *reader,
+                                            struct plm_line_piece *piece, struct plm_error *error);
 
 /* "FILE:LINE", blanks made '_': the name of a record that has none. */
 void plm_sequence_name_by_place(struct plm_sequence_reader *reader);

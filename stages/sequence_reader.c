@@ -55,6 +55,21 @@ enum plm_line_result plm_line_next(struct plm_line_source *source, struct plm_li
   return PLM_LINE_PIECE;
 }
 
+enum plm_sequence_result plm_sequence_piece(struct plm_sequence_reader *reader,
+                                            struct plm_line_piece *piece, struct plm_error *error)
+{
+  if (reader->ended) return PLM_SEQUENCE_END;
+  switch (plm_line_next(&reader->lines, piece, error)) {
+  case PLM_LINE_PIECE: return PLM_SEQUENCE_READ;
+  case PLM_LINE_FAILED: return PLM_SEQUENCE_FAILED;
+  case PLM_LINE_AGAIN: return PLM_SEQUENCE_AGAIN;
+  case PLM_LINE_END: break;
+  }
+  reader->ended = true;
+  *piece = (struct plm_line_piece){.bytes = (const uint8_t *)"", .ends = true};
+  return reader->lines.inside_line ? PLM_SEQUENCE_READ : PLM_SEQUENCE_END;
+}
+
 /* ---- records --------------------------------------------------------------------------------- */
 
 void plm_sequence_name_by_place(struct plm_sequence_reader *reader)

@@ -153,20 +153,11 @@ static cJSON *pre_tokenizer(const struct plm_tokenizer *tokenizer)
   return all;
 }
 
-static void add_template_token(cJSON *list, const char *token, int type)
+static void add_template_part(cJSON *list, const char *kind, const char *id, int type)
 {
   cJSON *entry = cJSON_CreateObject();
-  cJSON *body = cJSON_AddObjectToObject(entry, "SpecialToken");
-  cJSON_AddStringToObject(body, "id", token);
-  cJSON_AddNumberToObject(body, "type_id", type);
-  cJSON_AddItemToArray(list, entry);
-}
-
-static void add_template_sequence(cJSON *list, const char *name, int type)
-{
-  cJSON *entry = cJSON_CreateObject();
-  cJSON *body = cJSON_AddObjectToObject(entry, "Sequence");
-  cJSON_AddStringToObject(body, "id", name);
+  cJSON *body = cJSON_AddObjectToObject(entry, kind);
+  cJSON_AddStringToObject(body, "id", id);
   cJSON_AddNumberToObject(body, "type_id", type);
   cJSON_AddItemToArray(list, entry);
 }
@@ -183,15 +174,15 @@ static cJSON *post_processor(const struct plm_tokenizer *tokenizer)
 {
   cJSON *object = typed("TemplateProcessing");
   cJSON *single = cJSON_AddArrayToObject(object, "single");
-  add_template_token(single, "<cls>", 0);
-  add_template_sequence(single, "A", 0);
-  add_template_token(single, "<eos>", 0);
+  add_template_part(single, "SpecialToken", "<cls>", 0);
+  add_template_part(single, "Sequence", "A", 0);
+  add_template_part(single, "SpecialToken", "<eos>", 0);
   cJSON *pair = cJSON_AddArrayToObject(object, "pair");
-  add_template_token(pair, "<cls>", 0);
-  add_template_sequence(pair, "A", 0);
-  add_template_token(pair, "<eos>", 0);
-  add_template_sequence(pair, "B", 1);
-  add_template_token(pair, "<eos>", 1);
+  add_template_part(pair, "SpecialToken", "<cls>", 0);
+  add_template_part(pair, "Sequence", "A", 0);
+  add_template_part(pair, "SpecialToken", "<eos>", 0);
+  add_template_part(pair, "Sequence", "B", 1);
+  add_template_part(pair, "SpecialToken", "<eos>", 1);
   cJSON *map = cJSON_AddObjectToObject(object, "special_tokens");
   add_template_special(map, "<cls>", tokenizer->cls);
   add_template_special(map, "<eos>", tokenizer->eos);

@@ -15,17 +15,6 @@
 
 enum { DOCUMENTS = 3000, CHUNKS = 5 };
 
-static struct plm_feed *open_feed(const struct plm_feed_options *options)
-{
-  struct plm_feed *feed;
-  struct plm_error error = {0};
-  if (plm_feed_open(options, &feed, &error) != PLM_OK) {
-    plm_error_print("test", &error);
-    fail();
-  }
-  return feed;
-}
-
 /* What the feed must deliver, computed here from the plan and the corpus alone. */
 static struct plm_hash expected(const struct plm_feed_options *options, const char *corpus_path,
                                 uint64_t skip, uint32_t batches, uint32_t chunks)
@@ -104,7 +93,7 @@ static void serves_the_plan_over_tcp_and_ipc(void **state)
   snprintf(ipc, sizeof ipc, "ipc:///tmp/plm-test-%d.sock", (int)getpid());
   for (int kind = 0; kind < 2; kind++) {
     if (kind == 1) options.endpoint = ipc;
-    struct plm_feed *feed = open_feed(&options);
+    struct plm_feed *feed = packers_feed(&options);
     const pid_t packer = packers_start(corpus, plm_feed_bound(feed), NULL, NULL);
     assert_true(plm_hash_equal(packers_take(feed, 1500, CHUNKS), want));
     uint64_t epoch, chunk;
@@ -137,7 +126,7 @@ static void killed_packers_change_nothing(void **state)
   const char *corpus = packers_corpus("corpus", DOCUMENTS, 1);
   struct plm_feed_options options = packers_options();
   options.credit_bytes = 256 << 10; /* little ahead, so that kills hit what is asked for */
-  struct plm_feed *feed = open_feed(&options);
+  struct plm_feed *feed = packers_feed(&options);
   pid_t packers[2];
   for (int i = 0; i < 2; i++) packers[i] = packers_start(corpus, plm_feed_bound(feed), NULL, NULL);
   uint64_t done = 0;
@@ -171,7 +160,7 @@ static void consumer_restarts(void **state)
   struct plm_feed_options options = packers_options();
   const struct plm_hash want = expected(&options, corpus, 200 * CHUNKS, 100, CHUNKS);
   char endpoint[256];
-  struct plm_feed *feed = open_feed(&options);
+  struct plm_feed *feed = packers_feed(&options);
   snprintf(endpoint, sizeof endpoint, "%s", plm_feed_bound(feed));
   const pid_t packer = packers_start(corpus, endpoint, NULL, NULL);
   uint64_t epoch, chunk;
@@ -179,7 +168,7 @@ static void consumer_restarts(void **state)
   plm_feed_position(feed, &epoch, &chunk);
   plm_feed_close(feed);
   options.endpoint = endpoint;
-  feed = open_feed(&options);
+  feed = packers_feed(&options);
   plm_feed_seek(feed, PLM_SPLIT_TRAIN, epoch, chunk);
   assert_true(plm_hash_equal(packers_take(feed, 100, CHUNKS), want));
   /* the running count of chunks leads to the same place */
@@ -197,7 +186,7 @@ static void tells_sizes_corpus_and_peers(void **state)
   const char *corpus = packers_corpus("corpus", DOCUMENTS, 1);
   struct plm_feed_options options = packers_options();
   struct plm_error error = {0};
-  struct plm_feed *feed = open_feed(&options);
+  struct plm_feed *feed = packers_feed(&options);
   const pid_t packer = packers_start(corpus, plm_feed_bound(feed), NULL, NULL);
   struct plm_feed_corpus known;
   assert_int_equal(plm_feed_corpus(feed, NULL, &known, &error), PLM_OK);
@@ -226,22 +215,6 @@ static void tells_sizes_corpus_and_peers(void **state)
   plm_feed_close(feed);
 }
 
-/* Whether a file has the text, within some time. */
-static bool appears(const char *path, const char *text, int timeout_ms)
-{
-  for (int waited = 0; waited <= timeout_ms; waited += 50) {
-    char *bytes;
-    size_t size;
-    if (plm_file_read(path, 1 << 20, &bytes, &size, NULL) == PLM_OK) {
-      const bool found = strstr(bytes, text) != NULL;
-      free(bytes);
-      if (found) return true;
-    }
-    usleep(50000);
-  }
-  return false;
-}
-
 static void another_corpus_is_refused(void **state)
 {
   (void)state;
@@ -252,12 +225,12 @@ static void another_corpus_is_refused(void **state)
   const struct plm_hash want = expected(&options, right, 0, 50, CHUNKS);
   struct plm_feed_corpus known;
   struct plm_error error = {0};
-  struct plm_feed *feed = open_feed(&options);
+  struct plm_feed *feed = packers_feed(&options);
   const char *log = scratch_path("refused.log");
   const pid_t first = packers_start(right, plm_feed_bound(feed), NULL, NULL);
   assert_int_equal(plm_feed_corpus(feed, NULL, &known, &error), PLM_OK);
   const pid_t second = packers_start(wrong, plm_feed_bound(feed), NULL, log);
-  assert_true(appears(log, "another corpus: its fingerprint is", 15000));
+  assert_true(scratch_appears(log, "another corpus: its fingerprint is", 15000));
   assert_true(plm_hash_equal(packers_take(feed, 50, CHUNKS), want));
   struct plm_feed_counters counters;
   plm_feed_counters(feed, &counters);
@@ -269,7 +242,7 @@ static void another_corpus_is_refused(void **state)
   /* the same with the fingerprint known beforehand: nobody is let in */
   options.fingerprint = known.fingerprint;
   options.wait_packers_s = 1.0;
-  feed = open_feed(&options);
+  feed = packers_feed(&options);
   const pid_t third = packers_start(wrong, plm_feed_bound(feed), NULL, log);
   struct plm_batch batch;
   assert_int_equal(plm_feed_next(feed, 1, NULL, &batch, &error), PLM_TIMEOUT);
@@ -284,7 +257,7 @@ static void stops_when_told(void **state)
   volatile int stop = SIGTERM;
   struct plm_error error = {0};
   struct plm_batch batch;
-  struct plm_feed *feed = open_feed(&options);
+  struct plm_feed *feed = packers_feed(&options);
   assert_int_equal(plm_feed_next(feed, 1, &stop, &batch, &error), PLM_INTERRUPTED);
   plm_feed_close(feed);
 }
@@ -300,11 +273,11 @@ static void welcome_names_the_others(void **state)
   evaluation.plan.shuffle = false;
   evaluation.plan.token_limit = 20000;
   evaluation.plan.seed = 0;
-  struct plm_feed *second = open_feed(&evaluation);
+  struct plm_feed *second = packers_feed(&evaluation);
   const char *address = plm_feed_bound(second);
   options.other_addresses = &address;
   options.other_count = 1;
-  struct plm_feed *first = open_feed(&options);
+  struct plm_feed *first = packers_feed(&options);
   const pid_t packer = packers_start(corpus, plm_feed_bound(first), NULL, NULL);
   const struct plm_hash trained = expected(&options, corpus, 0, 50, CHUNKS);
   const struct plm_hash evaluated = expected(&evaluation, corpus, 0, 100, 3);
@@ -330,7 +303,7 @@ static void follows_the_run_folder(void **state)
   const char *const argv[] = {packers_program("plm-packer"), "--corpus", corpus, set, NULL};
   const pid_t packer = packers_spawn(argv, NULL);
   for (int i = 0; i < 2; i++) {
-    struct plm_feed *feed = open_feed(&options);
+    struct plm_feed *feed = packers_feed(&options);
     assert_int_equal(plm_endpoint_write(run, "feed", plm_feed_bound(feed), &error), PLM_OK);
     assert_true(plm_hash_equal(packers_take(feed, 50, CHUNKS), want));
     plm_feed_close(feed);

@@ -17,21 +17,6 @@
 
 static char corpus[PLM_PATH_SIZE], keys[PLM_PATH_SIZE];
 
-static bool appears(const char *path, const char *text, int timeout_ms)
-{
-  for (int waited = 0; waited <= timeout_ms; waited += 50) {
-    char *bytes;
-    size_t size;
-    if (plm_file_read(path, 1 << 20, &bytes, &size, NULL) == PLM_OK) {
-      const bool found = strstr(bytes, text) != NULL;
-      free(bytes);
-      if (found) return true;
-    }
-    usleep(50000);
-  }
-  return false;
-}
-
 static void copy_file(const char *from, const char *to, unsigned mode)
 {
   char *bytes;
@@ -112,15 +97,9 @@ static void keys_are_written_once(void **state)
 static struct plm_feed *open_feed(double wait_s)
 {
   struct plm_feed_options options = packers_options();
-  struct plm_feed *feed;
-  struct plm_error error = {0};
   options.keys = keys;
   options.wait_packers_s = wait_s;
-  if (plm_feed_open(&options, &feed, &error) != PLM_OK) {
-    plm_error_print("test", &error);
-    fail();
-  }
-  return feed;
+  return packers_feed(&options);
 }
 
 /* Nobody gets in: not one chunk, and the packer's log says why. */
@@ -132,7 +111,7 @@ static void refused(const char *client_keys, const char *reason, const char *nam
   const char *log = scratch_path(name);
   const pid_t packer = packers_start(corpus, plm_feed_bound(feed), client_keys, log);
   assert_int_equal(plm_feed_next(feed, 1, NULL, &batch, &error), PLM_TIMEOUT);
-  assert_true(appears(log, reason, 10000));
+  assert_true(scratch_appears(log, reason, 10000));
   struct plm_feed_counters counters;
   plm_feed_counters(feed, &counters);
   assert_int_equal(counters.peers, 0);
@@ -184,7 +163,7 @@ static void with_the_right_key_until_revoked(void **state)
   snprintf(list, sizeof list, "%s/clients/node.pub", keys);
   assert_int_equal(unlink(list), 0);
   /* the one that is in is dropped; a stalled one meets the list when it comes back */
-  assert_true(appears(log, " list", 15000));
+  assert_true(scratch_appears(log, " list", 15000));
   plm_feed_counters(feed, &counters);
   assert_int_equal(counters.peers, 0);
   assert_int_equal(packers_stop(packer, SIGTERM), 0);
@@ -193,7 +172,7 @@ static void with_the_right_key_until_revoked(void **state)
   /* and back on the list, without anybody starting again */
   feed = open_feed(30);
   const pid_t again = packers_start(corpus, plm_feed_bound(feed), folder, scratch_path("a.log"));
-  assert_true(appears(scratch_path("a.log"), "not on the consumer's list", 15000));
+  assert_true(scratch_appears(scratch_path("a.log"), "not on the consumer's list", 15000));
   int made;
   assert_int_equal(plm_keys_write(keys, "node", &made, &error), PLM_OK);
   assert_int_equal(plm_feed_next(feed, 1, NULL, &batch, &error), PLM_OK);

@@ -122,6 +122,14 @@ struct plm_feed_options packers_options(void)
   };
 }
 
+struct plm_feed *packers_feed(const struct plm_feed_options *options)
+{
+  struct plm_feed *feed;
+  struct plm_error error = {0};
+  if (plm_feed_open(options, &feed, &error) != PLM_OK) fail("feed_open", &error);
+  return feed;
+}
+
 struct plm_hash packers_take(struct plm_feed *feed, uint32_t batches, uint32_t chunks)
 {
   struct plm_hasher *hasher = plm_hasher_open();

@@ -26,6 +26,8 @@ int packers_stop(pid_t pid, int number);
 
 /* Options that suit the tests: 256 tokens, windows of 2 groups, feed on a free port. */
 struct plm_feed_options packers_options(void);
+/* plm_feed_open; says why and aborts when it fails. */
+struct plm_feed *packers_feed(const struct plm_feed_options *options);
 /* Takes `batches` batches and hashes tables and tokens of each; aborts on an error. */
 struct plm_hash packers_take(struct plm_feed *feed, uint32_t batches, uint32_t chunks);
 

@@ -3,6 +3,8 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "common/base/file.h"
 #include "common/base/status.h"
@@ -35,4 +37,19 @@ const char *scratch_path(const char *name)
   char *path = paths[next++ % 8];
   PLM_ASSERT(plm_path_join(path, scratch_directory(), name, NULL) == PLM_OK);
   return path;
+}
+
+bool scratch_appears(const char *path, const char *text, int timeout_ms)
+{
+  for (int waited = 0; waited <= timeout_ms; waited += 50) {
+    char *bytes;
+    size_t size;
+    if (plm_file_read(path, 1 << 20, &bytes, &size, NULL) == PLM_OK) {
+      const bool found = strstr(bytes, text) != NULL;
+      free(bytes);
+      if (found) return true;
+    }
+    usleep(50000);
+  }
+  return false;
 }

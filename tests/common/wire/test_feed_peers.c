@@ -11,17 +11,6 @@
 #include "tests/support/fake_packer.h"
 #include "tests/support/packers.h"
 
-static struct plm_feed *open_feed(const struct plm_feed_options *options)
-{
-  struct plm_feed *feed;
-  struct plm_error error = {0};
-  if (plm_feed_open(options, &feed, &error) != PLM_OK) {
-    plm_error_print("test", &error);
-    fail();
-  }
-  return feed;
-}
-
 static void wait_peers(struct plm_feed *feed, uint32_t count)
 {
   struct plm_feed_counters counters = {0};
@@ -51,7 +40,7 @@ static void crosses_epochs(void **state)
   struct plm_feed_options options = packers_options();
   struct fake_packer packer;
   struct plm_error error = {0};
-  struct plm_feed *feed = open_feed(&options);
+  struct plm_feed *feed = packers_feed(&options);
   fake_packer_start(&packer, &options, plm_feed_bound(feed), 1);
   plm_feed_seek(feed, PLM_SPLIT_TRAIN, 4, FAKE_WINDOWS * FAKE_WINDOW_CHUNKS - 3);
   for (int i = 0; i < 400; i++) assert_int_equal(take(feed, &options, 7, &error), PLM_OK);
@@ -70,7 +59,7 @@ static void standby_is_asked_when_one_is_late(void **state)
   struct plm_feed_options options = packers_options();
   struct fake_packer packers[2];
   struct plm_error error = {0};
-  struct plm_feed *feed = open_feed(&options);
+  struct plm_feed *feed = packers_feed(&options);
   for (int i = 0; i < 2; i++)
     fake_packer_start(&packers[i], &options, plm_feed_bound(feed), (uint64_t)i + 1);
   wait_peers(feed, 2);
@@ -95,7 +84,7 @@ static void second_answers_are_dropped(void **state)
   struct fake_packer packers[2];
   struct plm_error error = {0};
   options.credit_bytes = 128 << 10;
-  struct plm_feed *feed = open_feed(&options);
+  struct plm_feed *feed = packers_feed(&options);
   for (int i = 0; i < 2; i++)
     fake_packer_start(&packers[i], &options, plm_feed_bound(feed), (uint64_t)i + 1);
   wait_peers(feed, 2);
@@ -117,7 +106,7 @@ static plm_status provoke(bool third, struct plm_feed_counters *counters, struct
 {
   struct plm_feed_options options = packers_options();
   struct fake_packer packers[3];
-  struct plm_feed *feed = open_feed(&options);
+  struct plm_feed *feed = packers_feed(&options);
   const int count = third ? 3 : 2;
   plm_status status = PLM_OK;
   for (int i = 0; i < 2; i++)
@@ -171,7 +160,7 @@ static void credit_bounds_what_is_asked_for(void **state)
   struct plm_feed_options options = packers_options();
   options.credit_bytes = 1 << 20;
   struct fake_packer packer;
-  struct plm_feed *feed = open_feed(&options);
+  struct plm_feed *feed = packers_feed(&options);
   fake_packer_start(&packer, &options, plm_feed_bound(feed), 1);
   packer.deaf = true;
   plm_feed_seek(feed, PLM_SPLIT_TRAIN, 0, 0);
@@ -186,7 +175,7 @@ static void credit_bounds_what_is_asked_for(void **state)
   packer.deaf = false;
   fake_packer_stop(&packer);
   plm_feed_close(feed);
-  feed = open_feed(&options);
+  feed = packers_feed(&options);
   fake_packer_start(&packer, &options, plm_feed_bound(feed), 1);
   assert_int_equal(take(feed, &options, 6 * 1024, &error), PLM_OK);
   fake_packer_stop(&packer);
@@ -199,7 +188,7 @@ static void nacks_are_asked_elsewhere(void **state)
   struct plm_feed_options options = packers_options();
   struct fake_packer packers[2];
   struct plm_error error = {0};
-  struct plm_feed *feed = open_feed(&options);
+  struct plm_feed *feed = packers_feed(&options);
   for (int i = 0; i < 2; i++)
     fake_packer_start(&packers[i], &options, plm_feed_bound(feed), (uint64_t)i + 1);
   wait_peers(feed, 2);
@@ -238,7 +227,7 @@ static void nonsense_is_counted_and_dropped(void **state)
   struct plm_feed_options options = packers_options();
   struct fake_packer packer;
   struct plm_error error = {0};
-  struct plm_feed *feed = open_feed(&options);
+  struct plm_feed *feed = packers_feed(&options);
   fake_packer_start(&packer, &options, plm_feed_bound(feed), 1);
   wait_peers(feed, 1);
   void *context = zmq_ctx_new();
@@ -313,7 +302,7 @@ static void wrong_incarnations_and_breaches(void **state)
 {
   (void)state;
   struct plm_feed_options options = packers_options();
-  struct plm_feed *feed = open_feed(&options);
+  struct plm_feed *feed = packers_feed(&options);
   void *context = zmq_ctx_new();
   void *socket = raw_dealer(context, plm_feed_bound(feed));
   uint8_t payload[PLM_WIRE_CONTROL_LIMIT], bytes[PLM_HEADER_BYTES];
@@ -374,7 +363,7 @@ static void interruption_loses_nothing(void **state)
   uint64_t epoch, chunk;
   pthread_t thread;
   options.credit_bytes = 128 << 10;
-  struct plm_feed *feed = open_feed(&options);
+  struct plm_feed *feed = packers_feed(&options);
   fake_packer_start(&packer, &options, plm_feed_bound(feed), 1);
   assert_int_equal(take(feed, &options, 16, &error), PLM_OK);
   packer.deaf = true; /* what is on its way still fills part of the batch */
@@ -396,7 +385,7 @@ static void a_port_in_use_names_its_owner(void **state)
   (void)state;
   struct plm_feed_options options = packers_options();
   struct plm_error error = {0};
-  struct plm_feed *feed = open_feed(&options), *second;
+  struct plm_feed *feed = packers_feed(&options), *second;
   char pid[32], ipc[128];
   snprintf(pid, sizeof pid, "pid %d (test_feed_peers", (int)getpid());
   options.endpoint = plm_feed_bound(feed);
@@ -406,7 +395,7 @@ static void a_port_in_use_names_its_owner(void **state)
   plm_feed_close(feed);
   snprintf(ipc, sizeof ipc, "ipc:///tmp/plm-test-%d.sock", (int)getpid());
   options.endpoint = ipc;
-  feed = open_feed(&options);
+  feed = packers_feed(&options);
   assert_int_equal(plm_feed_open(&options, &second, &error), PLM_BUSY);
   assert_non_null(strstr(error.what, "pid "));
   plm_feed_close(feed);
