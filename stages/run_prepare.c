@@ -98,12 +98,28 @@ static plm_status check_before(const struct plm_config *config, struct plm_error
   return status;
 }
 
+/* DONE, and the checkpoint it names is there and whole: else the run goes on from the one before.
+ */
+static bool is_complete(const struct plm_config *config, uint64_t *step)
+{
+  char folder[PLM_PATH_SIZE], path[PLM_PATH_SIZE], name[PLM_CHECKPOINT_NAME_SIZE];
+  struct plm_hash identity, standing;
+  if (plm_done_read(config->run, step, &identity, NULL) != PLM_OK ||
+      *step < config->trainer.steps) {
+    return false;
+  }
+  plm_checkpoint_name(*step, name);
+  return plm_path_join(folder, config->run, PLM_RUN_CHECKPOINTS, NULL) == PLM_OK &&
+         plm_path_join(path, folder, name, NULL) == PLM_OK &&
+         plm_checkpoint_verify(path, NULL, &standing, NULL) == PLM_OK &&
+         plm_hash_equal(standing, identity);
+}
+
 plm_status plm_run_inspect(const struct plm_config *config, enum plm_resume_mode mode,
                            const char *path, struct plm_prepared *prepared, struct plm_error *error)
 {
   uint64_t *steps, done_step;
   size_t count;
-  struct plm_hash identity;
   *prepared = (struct plm_prepared){0};
   if (mode == PLM_RESUME_NEVER) return PLM_OK;
   PLM_TRY(list_checkpoints(config->run, &steps, &count, error));
@@ -114,8 +130,8 @@ plm_status plm_run_inspect(const struct plm_config *config, enum plm_resume_mode
   free(steps);
   if (mode == PLM_RESUME_PATH) {
     PLM_TRY(find_checkpoint(config, path, &prepared->step, error));
-  } else if (plm_done_read(config->run, &done_step, &identity, NULL) == PLM_OK && count > 0) {
-    prepared->complete = done_step >= config->trainer.steps;
+  } else if (is_complete(config, &done_step)) {
+    prepared->complete = true;
     prepared->step = done_step;
   }
   return prepared->resumes ? check_before(config, error) : PLM_OK;

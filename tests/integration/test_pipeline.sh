@@ -27,3 +27,12 @@ for architecture in transformer unet patch_unet; do
   says both 'complete at step 12'
   [ "$(jq -s length "$run/evaluator.jsonl")" -eq 4 ] || fail "evaluated twice"
 done
+
+# A complete run whose last checkpoint does not verify is not complete: it goes on from the one before.
+kept=$(md5sum <"$run/checkpoints/step_00000012/optimizer.safetensors")
+printf x | dd of="$run/checkpoints/step_00000012/optimizer.safetensors" bs=1 seek=5000 conv=notrunc status=none
+expect 0 plm-pipeline up "$architecture.yaml" --run "$run"
+says err 'resuming after step 8'
+expect 0 plm-pipeline checkpoints "$run" --verify
+[ "$(md5sum <"$run/checkpoints/step_00000012/optimizer.safetensors")" = "$kept" ] || fail "another step 12"
+[ "$(jq .step "$run/DONE")" -eq 12 ] || fail "DONE again"

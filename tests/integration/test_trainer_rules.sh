@@ -56,6 +56,10 @@ trainer_ends 0 "initial weights from" "$run" --set trainer.steps=2 \
 cmp "$run/checkpoints/step_00000000/model.safetensors" \
   "$PLM_TMP/run/checkpoints/step_00000030/model.safetensors" || fail "other weights"
 kill "$packer_pid"
+trainer_ends 2 "checkpoint folder of the same model" "$PLM_TMP/stranger" --set model.hidden_size=128 \
+  --set "trainer.init_from=$PLM_TMP/run/checkpoints/step_00000030"
+trainer_ends 2 "checkpoint folder of the same model" "$PLM_TMP/nothing" \
+  --set "trainer.init_from=$PLM_TMP/nowhere"
 
 # ---- steps that do not update ----------------------------------------------------------------------
 run=$PLM_TMP/skips
