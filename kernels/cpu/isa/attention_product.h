@@ -103,8 +103,11 @@ PRODUCT_PANEL(4, ROWS_4)
 #endif
 #undef PRODUCT_PANEL
 
-/* C of `rows` rows and `vectors` vectors. */
-static void product_run(const struct product *p, int rows, int vectors)
+/* One panel of B and C from vector 0 of theirs on. */
+typedef void product_panel(const struct product *p, const float *b, float *c, int rows);
+
+/* C of `rows` rows and `vectors` vectors by panels[0..MAX_VECTORS] of that many vectors. */
+static void run_panels(product_panel *const *panels, const struct product *p, int rows, int vectors)
 {
   for (int v = 0; v < vectors;) {
     int width = vectors - v;
@@ -112,81 +115,20 @@ static void product_run(const struct product *p, int rows, int vectors)
       /* no panel of one vector where two halves do better */
       width = width == MAX_VECTORS + 1 ? (width + 1) / 2 : MAX_VECTORS;
     }
-    const float *b = p->b + v * LANES;
-    float *c = p->c + v * LANES;
-    switch (width) {
-    case 1: product_panel_1(p, b, c, rows); break;
-    case 2: product_panel_2(p, b, c, rows); break;
-#if defined(PLM_ISA_avx512) || defined(__aarch64__)
-    case 3: product_panel_3(p, b, c, rows); break;
-    case 4: product_panel_4(p, b, c, rows); break;
-#endif
-    }
+    panels[width](p, p->b + v * LANES, p->c + v * LANES, rows);
     v += width;
   }
 }
 
-#if defined(PLM_ISA_avx512)
-/* The same of bf16 pairs, C = A B: an element of A and of B is two neighbours in depth, depth
- * counts pairs. Compiled for more than the rest of the file; called where the processor has it. */
-#define PAIRS_TARGET __attribute__((target("avx512bf16")))
-
-FORCE_INLINE PAIRS_TARGET void pairs_block(const struct product *p, const float *a, const float *b,
-                                           float *c, const int rows, const int vectors)
+static void product_run(const struct product *p, int rows, int vectors)
 {
-  __m512 acc[12][4];
-  const int64_t a_row = p->a_row, b_stride = p->b_stride;
-#pragma GCC unroll 12
-  for (int r = 0; r < rows; r++)
-#pragma GCC unroll 4
-    for (int v = 0; v < vectors; v++) acc[r][v] = _mm512_setzero_ps();
-  for (int k = p->depth; k > 0; k--) {
-    __m512i row[4];
-#pragma GCC unroll 4
-    for (int v = 0; v < vectors; v++) row[v] = _mm512_loadu_si512(b + v * LANES);
-#pragma GCC unroll 12
-    for (int r = 0; r < rows; r++) {
-      int32_t pair;
-      memcpy(&pair, a + r * a_row, sizeof pair);
-      const __m512i broadcast = _mm512_set1_epi32(pair);
-#pragma GCC unroll 4
-      for (int v = 0; v < vectors; v++)
-        acc[r][v] = _mm512_dpbf16_ps(acc[r][v], (__m512bh)broadcast, (__m512bh)row[v]);
-    }
-    a++;
-    b += b_stride;
-  }
-#pragma GCC unroll 12
-  for (int r = 0; r < rows; r++)
-#pragma GCC unroll 4
-    for (int v = 0; v < vectors; v++) _mm512_storeu_ps(c + r * p->c_stride + v * LANES, acc[r][v]);
-}
-
-#define PAIRS_PANEL(VECTORS, ROWS)                                                            \
-  static PAIRS_TARGET                                                                         \
-      __attribute__((noinline)) void pairs_panel_##VECTORS(const struct product *p, int rows) \
-  {                                                                                           \
-    int r = 0;                                                                                \
-    for (; r + ROWS <= rows; r += ROWS)                                                       \
-      pairs_block(p, p->a + r * p->a_row, p->b, p->c + r * p->c_stride, ROWS, VECTORS);       \
-    for (; r + 2 <= rows; r += 2)                                                             \
-      pairs_block(p, p->a + r * p->a_row, p->b, p->c + r * p->c_stride, 2, VECTORS);          \
-    for (; r < rows; r++)                                                                     \
-      pairs_block(p, p->a + r * p->a_row, p->b, p->c + r * p->c_stride, 1, VECTORS);          \
-  }
-PAIRS_PANEL(1, ROWS_1)
-PAIRS_PANEL(2, ROWS_2)
-PAIRS_PANEL(3, ROWS_3)
-PAIRS_PANEL(4, ROWS_4)
-#undef PAIRS_PANEL
-
-/* C of `rows` rows and `vectors` <= 4 vectors. */
-static void product_run_pairs(const struct product *p, int rows, int vectors)
-{
-  static void (*const panels[])(const struct product *, int) = {NULL, pairs_panel_1, pairs_panel_2,
-                                                                pairs_panel_3, pairs_panel_4};
-  panels[vectors](p, rows);
-}
+#if defined(PLM_ISA_avx512) || defined(__aarch64__)
+  static product_panel *const panels[] = {NULL, product_panel_1, product_panel_2, product_panel_3,
+                                          product_panel_4};
+#else
+  static product_panel *const panels[] = {NULL, product_panel_1, product_panel_2};
 #endif
+  run_panels(panels, p, rows, vectors);
+}
 
 #endif

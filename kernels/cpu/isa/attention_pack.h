@@ -1,0 +1,217 @@
+/* A thread's scratch, the tiles of a segment, and the packing of Q, K, V and dO for the products.
+ * Included by isa/attention_tile.c alone.
+ */
+#ifndef PLM_KERNELS_CPU_ISA_ATTENTION_PACK_H
+#define PLM_KERNELS_CPU_ISA_ATTENTION_PACK_H
+
+#include "kernels/cpu/attention_tile.h"
+#include "kernels/cpu/isa/attention_pairs.h"
+
+enum {
+  TILE = PLM_ATTENTION_TILE_QUERIES,
+  BLOCK = PLM_ATTENTION_TILE_KEYS,
+  COLUMNS = TILE / LANES, /* vectors of a tile */
+};
+
+/* Pieces of a thread's scratch; rows of width floats unless said otherwise. With pairs, k, v and
+ * the rows of Q and dO are rows of interleaved pairs (attention_pairs.h), half as many; P and dS
+ * take the places of S and dP: O reads P and dQ reads dS from (BLOCK / 2, TILE) pairs of keys, dV
+ * and dK from (BLOCK, TILE) rows of bf16 that keep the distance of a row of floats. */
+struct workspace {
+  float *k_pairs, *v_pairs;      /* (keys of the segment, K / 2) pairs of bf16, as they came */
+  float *k, *v, *dk, *dv;        /* (keys of the segment, width) */
+  float *q_columns, *do_columns; /* (K, TILE) */
+  float *q_rows, *do_rows;       /* (TILE, width) */
+  float *result;                 /* (TILE, width): O or dQ */
+  float *scores, *slopes;        /* (BLOCK, TILE): S then P; dP then dS */
+  float *derivative;             /* (BLOCK, TILE): of the soft cap; then dS in pairs of keys */
+  float *statistics;             /* (4, TILE) */
+};
+
+struct tile {
+  int32_t first;                /* query */
+  int count;                    /* queries */
+  int vectors;                  /* columns in use */
+  int32_t begin, end;           /* keys that any of them sees */
+  int32_t full_begin, full_end; /* keys that all see */
+  int32_t key_begin[TILE], key_end[TILE];
+};
+
+static int padded_width(int K)
+{
+  return (K + LANES - 1) / LANES * LANES;
+}
+
+static void lay_out(const struct plm_attention_task *task, struct workspace *w)
+{
+  const size_t keys = (size_t)(task->segment.key_end - task->segment.key_begin);
+  const size_t width = (size_t)padded_width(task->K);
+  float *at = task->scratch;
+#define TAKE(field, count) (w->field = at, at += (count))
+  TAKE(q_columns, (size_t)task->K * TILE);
+  TAKE(do_columns, (size_t)task->K * TILE);
+  TAKE(q_rows, TILE * width);
+  TAKE(do_rows, TILE * width);
+  TAKE(result, TILE * width);
+  TAKE(scores, BLOCK * TILE);
+  TAKE(slopes, BLOCK * TILE);
+  TAKE(derivative, BLOCK * TILE);
+  TAKE(statistics, 4 * TILE);
+  TAKE(k_pairs, keys * (size_t)task->K / 2);
+  TAKE(v_pairs, keys * (size_t)task->K / 2);
+  at += (16 - (size_t)(at - task->scratch) % 16) % 16; /* rows of k start on a cache line */
+  TAKE(k, keys * width);
+  TAKE(v, keys * width);
+  TAKE(dk, keys * width);
+  TAKE(dv, keys * width);
+#undef TAKE
+}
+
+/* rows of K activations -> rows of padded_width(K) floats */
+static void pack_rows(float *out, const void *in, int64_t first, int count, int64_t stride, int K,
+                      bool is_bf16)
+{
+  const int width = padded_width(K);
+  for (int r = 0; r < count; r++)
+    for (int d = 0; d < width; d += LANES)
+      store(out + (int64_t)r * width + d,
+            load_act(in, (first + r) * stride + d, K - d < LANES ? K - d : LANES, is_bf16));
+}
+
+FORCE_INLINE void transpose_square(vfloat x[LANES])
+{
+  vint lane;
+  for (int i = 0; i < LANES; i++) lane[i] = i;
+#pragma GCC unroll 4
+  for (int s = 1; s < LANES; s *= 2) {
+    const vint odd = (lane & s) != 0;
+    const vint upper = lane + (odd & (LANES - s));
+    const vint lower = lane + s + (odd & (LANES - s));
+#pragma GCC unroll 16
+    for (int i = 0; i < LANES; i++) {
+      if (i & s) continue;
+      const vfloat a = x[i], b = x[i + s];
+      x[i] = __builtin_shuffle(a, b, upper);
+      x[i + s] = __builtin_shuffle(a, b, lower);
+    }
+  }
+}
+
+/* count rows of `columns` 32-bit words, stride apart -> (columns, TILE); lanes from count on are 0
+ * up to `vectors` vectors. Only moves: the words may be floats or pairs of bf16. */
+static void transpose_rows(float *out, const float *rows, int64_t stride, int count, int vectors,
+                           int columns)
+{
+  for (int d = 0; d < columns; d += LANES)
+    for (int v = 0; v < vectors; v++) {
+      const int depth = columns - d < LANES ? columns - d : LANES;
+      vfloat square[LANES];
+#pragma GCC unroll 16
+      for (int i = 0; i < LANES; i++) {
+        const int r = v * LANES + i;
+        square[i] = r < count ? load_act(rows, r * stride + d, depth, false) : (vfloat){0};
+      }
+      transpose_square(square);
+      for (int i = 0; i < depth; i++) store(out + (d + i) * TILE + v * LANES, square[i]);
+    }
+}
+
+/* A tile's rows of Q or dO, packed as `rows` or as they came, to columns. */
+static void transpose_tile(const struct plm_attention_task *task, const struct tile *tile,
+                           float *out, const float *rows, const void *came, int64_t stride)
+{
+  if (task->pairs)
+    transpose_rows(out, (const float *)came + tile->first * stride / 2, stride / 2, tile->count,
+                   tile->vectors, task->K / 2);
+  else
+    transpose_rows(out, rows, padded_width(task->K), tile->count, tile->vectors, task->K);
+}
+
+#if defined(PLM_ISA_avx512)
+static void pack_pairs(float *out, const void *in, int64_t first, int count, int64_t stride, int K)
+{
+  for (int r = 0; r < count; r++)
+    memcpy(out + (int64_t)r * (K / 2), (const uint16_t *)in + (first + r) * stride,
+           (size_t)K * sizeof(uint16_t));
+}
+#endif
+
+/* Keys of the segment as the products want them. With pairs, the forward pass multiplies V along
+ * its keys, the backward pass K. */
+static void pack_keys(const struct plm_attention_task *task, const struct workspace *w,
+                      bool backward)
+{
+  const struct plm_attention_segment *s = &task->segment;
+  const int K = task->K, keys = s->key_end - s->key_begin;
+#if defined(PLM_ISA_avx512)
+  if (task->pairs) {
+    pack_pairs(w->k_pairs, task->k, s->key_begin, keys, task->row_stride, K);
+    if (backward) pack_pairs(w->v_pairs, task->v, s->key_begin, keys, task->row_stride, K);
+    interleave_rows(backward ? w->k : w->v, backward ? task->k : task->v, s->key_begin, keys,
+                    task->row_stride, K, padded_width(K));
+    return;
+  }
+#endif
+  (void)backward;
+  pack_rows(w->k, task->k, s->key_begin, keys, task->row_stride, K, task->bf16);
+  pack_rows(w->v, task->v, s->key_begin, keys, task->row_stride, K, task->bf16);
+}
+
+/* Rows of Q and dO for the products along queries. */
+static void pack_tile(const struct plm_attention_task *task, const struct workspace *w,
+                      const struct tile *tile)
+{
+  const int K = task->K;
+#if defined(PLM_ISA_avx512)
+  if (task->pairs) {
+    interleave_rows(w->q_rows, task->q, tile->first, tile->count, task->row_stride, K,
+                    padded_width(K));
+    interleave_rows(w->do_rows, task->dout, tile->first, tile->count, task->out_stride, K,
+                    padded_width(K));
+    return;
+  }
+#endif
+  pack_rows(w->q_rows, task->q, tile->first, tile->count, task->row_stride, K, task->bf16);
+  pack_rows(w->do_rows, task->dout, tile->first, tile->count, task->out_stride, K, task->bf16);
+}
+
+/* Tiles of a segment: its queries in whole vectors, shared out evenly. */
+static int tiles_of(const struct plm_attention_segment *segment)
+{
+  const int vectors = (segment->query_end - segment->query_begin + LANES - 1) / LANES;
+  return (vectors + COLUMNS - 1) / COLUMNS;
+}
+
+static void describe_tile(const struct plm_attention_task *task, int number, int tiles,
+                          struct tile *tile)
+{
+  const struct plm_attention_segment *s = &task->segment;
+  const int vectors = (s->query_end - s->query_begin + LANES - 1) / LANES;
+  const int from = vectors * number / tiles, to = vectors * (number + 1) / tiles;
+  tile->first = s->query_begin + from * LANES;
+  tile->vectors = to - from;
+  tile->count = tile->vectors * LANES;
+  if (tile->first + tile->count > s->query_end) tile->count = s->query_end - tile->first;
+  tile->begin = INT32_MAX;
+  tile->end = 0;
+  tile->full_begin = 0;
+  tile->full_end = INT32_MAX;
+  for (int i = 0; i < tile->vectors * LANES; i++) {
+    const bool real = i < tile->count;
+    const int32_t begin = real ? task->key_begin[tile->first + i] : 0;
+    const int32_t end = real ? task->key_end[tile->first + i] : 0;
+    tile->key_begin[i] = begin;
+    tile->key_end[i] = end;
+    if (!real) continue; /* lanes beyond the tile are never stored: no need to mask them */
+    if (begin > tile->full_begin) tile->full_begin = begin;
+    if (end < tile->full_end) tile->full_end = end;
+    if (begin == end) continue;
+    if (begin < tile->begin) tile->begin = begin;
+    if (end > tile->end) tile->end = end;
+  }
+  if (tile->begin > tile->end) tile->begin = tile->end;
+  /* pairs of keys count from the segment's first; the one more is masked */
+  if (task->pairs && tile->begin < tile->end) tile->begin -= (tile->begin - s->key_begin) & 1;
+}
+
+#endif

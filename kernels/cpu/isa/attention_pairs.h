@@ -1,0 +1,120 @@
+/* The products of attention_product.h on pairs of bf16, summed in fp32: a word of A and of B holds
+ * two neighbours in depth, and depth counts pairs. Included by isa/attention_tile.c alone, called
+ * where the processor has avx512_bf16.
+ *
+ * S and dP run along the head width, where neighbours lie side by side as they came. The other
+ * products run along keys (O, dQ) or queries (dV, dK): there the rows of V, K, Q and dO are
+ * interleaved two by two, and P and dS are rounded to bf16, as they are in every bf16
+ * FlashAttention, two keys or two queries to a word.
+ */
+#ifndef PLM_KERNELS_CPU_ISA_ATTENTION_PAIRS_H
+#define PLM_KERNELS_CPU_ISA_ATTENTION_PAIRS_H
+
+#include "kernels/cpu/isa/attention_product.h"
+
+#if defined(PLM_ISA_avx512)
+FORCE_INLINE void pairs_block(const struct product *p, const float *a, const float *b, float *c,
+                              const float *factor, const int rows, const int vectors)
+{
+  __m512 acc[12][4];
+  const int64_t a_row = p->a_row, a_depth = p->a_depth, b_stride = p->b_stride;
+#pragma GCC unroll 12
+  for (int r = 0; r < rows; r++)
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; v++) acc[r][v] = _mm512_setzero_ps();
+  for (int k = p->depth; k > 0; k--) {
+    __m512i row[4];
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; v++) row[v] = _mm512_loadu_si512(b + v * LANES);
+#pragma GCC unroll 12
+    for (int r = 0; r < rows; r++) {
+      int32_t pair;
+      memcpy(&pair, a + r * a_row, sizeof pair);
+      const __m512i broadcast = _mm512_set1_epi32(pair);
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; v++)
+        acc[r][v] = _mm512_dpbf16_ps(acc[r][v], (__m512bh)broadcast, (__m512bh)row[v]);
+    }
+    a += a_depth;
+    b += b_stride;
+  }
+#pragma GCC unroll 12
+  for (int r = 0; r < rows; r++)
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; v++) {
+      float *to = c + r * p->c_stride + v * LANES;
+      if (p->mode == PRODUCT_ADD)
+        acc[r][v] += load(to);
+      else if (p->mode == PRODUCT_SCALE)
+        acc[r][v] += factor[r] * load(to);
+      store(to, acc[r][v]);
+    }
+}
+
+#define PAIRS_PANEL(VECTORS, ROWS)                                                                \
+  static __attribute__((noinline)) void pairs_panel_##VECTORS(const struct product *p,            \
+                                                              const float *b, float *c, int rows) \
+  {                                                                                               \
+    int r = 0;                                                                                    \
+    for (; r + ROWS <= rows; r += ROWS)                                                           \
+      pairs_block(p, p->a + r * p->a_row, b, c + r * p->c_stride, p->factor + r, ROWS, VECTORS);  \
+    for (; r + 4 <= rows; r += 4)                                                                 \
+      pairs_block(p, p->a + r * p->a_row, b, c + r * p->c_stride, p->factor + r, 4, VECTORS);     \
+    for (; r + 2 <= rows; r += 2)                                                                 \
+      pairs_block(p, p->a + r * p->a_row, b, c + r * p->c_stride, p->factor + r, 2, VECTORS);     \
+    for (; r < rows; r++)                                                                         \
+      pairs_block(p, p->a + r * p->a_row, b, c + r * p->c_stride, p->factor + r, 1, VECTORS);     \
+  }
+PAIRS_PANEL(1, ROWS_1)
+PAIRS_PANEL(2, ROWS_2)
+PAIRS_PANEL(3, ROWS_3)
+PAIRS_PANEL(4, ROWS_4)
+#undef PAIRS_PANEL
+
+/* C of `rows` rows and `vectors` vectors. */
+static void product_run_pairs(const struct product *p, int rows, int vectors)
+{
+  static product_panel *const panels[] = {NULL, pairs_panel_1, pairs_panel_2, pairs_panel_3,
+                                          pairs_panel_4};
+  run_panels(panels, p, rows, vectors);
+}
+
+/* Both rounded to bf16: `even` in the lower half, `odd` in the upper. */
+FORCE_INLINE __m512i narrow_two(vfloat even, vfloat odd)
+{
+  return (__m512i)_mm512_cvtne2ps_pbh(odd, even);
+}
+
+/* Halves of bf16 -> pairs of one element of each half. */
+FORCE_INLINE vfloat interleave(__m512i halves)
+{
+  typedef uint16_t vwords __attribute__((vector_size(64)));
+  const vwords order = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+                        8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+  return (vfloat)_mm512_permutexvar_epi16((__m512i)order, halves);
+}
+
+/* The even half to one row of bf16, the odd half to another. */
+FORCE_INLINE void store_two(float *even, float *odd, __m512i halves)
+{
+  _mm256_storeu_si256((__m256i *)(void *)even, _mm512_castsi512_si256(halves));
+  _mm256_storeu_si256((__m256i *)(void *)odd, _mm512_extracti64x4_epi64(halves, 1));
+}
+
+/* Rows 2i and 2i + 1 of `depth` bf16 -> row i of `width` pairs; what is missing is 0. */
+static void interleave_rows(float *out, const void *in, int64_t first, int count, int64_t stride,
+                            int depth, int width)
+{
+  for (int r = 0; r < count; r += 2)
+    for (int d = 0; d < width; d += LANES) {
+      const int64_t at = (first + r) * stride + d;
+      const int elements = depth - d < LANES ? depth - d : LANES;
+      const vuint even = (vuint)load_act(in, at, elements, true) >> 16;
+      vuint pairs = even;
+      if (r + 1 < count) pairs |= (vuint)load_act(in, at + stride, elements, true);
+      store(out + (int64_t)(r / 2) * width + d, (vfloat)pairs);
+    }
+}
+#endif
+
+#endif
