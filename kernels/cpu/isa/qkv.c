@@ -4,6 +4,19 @@
 
 #define PLM_NORM_EPSILON 1e-6f
 
+#define QKV_INLINE static inline __attribute__((always_inline))
+
+/* statement(K) with K a constant where it is a usual one */
+#define FOR_HEAD_WIDTH(width, statement) \
+  switch (width) {                       \
+  case 32: statement(32); break;         \
+  case 48: statement(48); break;         \
+  case 64: statement(64); break;         \
+  case 96: statement(96); break;         \
+  case 128: statement(128); break;       \
+  default: statement(width); break;      \
+  }
+
 #define ACT_HALF 0
 #include "kernels/cpu/isa/act.h"
 #include "kernels/cpu/isa/qkv_act.h"

@@ -1,5 +1,6 @@
-/* QKV prepare in one precision; included by qkv.c for each. */
-static float ACT(read_head)(float *x, const ACT_TYPE *from, int64_t K)
+/* QKV prepare in one precision; included by qkv.c for each. Functions of a head are inlined for the
+ * usual widths K (FOR_HEAD_WIDTH), where the head stays in registers. */
+QKV_INLINE float ACT(read_head)(float *x, const ACT_TYPE *from, int64_t K)
 {
   vfloat square = {0};
   for (int64_t i = 0; i < K; i += SIMD_WIDTH) {
@@ -10,8 +11,8 @@ static float ACT(read_head)(float *x, const ACT_TYPE *from, int64_t K)
   return 1.0f / __builtin_sqrtf(vsum(square) / (float)K + PLM_NORM_EPSILON);
 }
 
-static void ACT(turn_head)(ACT_TYPE *out, const ACT_TYPE *in, const float *cosine,
-                           const float *sine, int64_t K)
+QKV_INLINE void ACT(turn_head)(ACT_TYPE *out, const ACT_TYPE *in, const float *cosine,
+                               const float *sine, int64_t K)
 {
   float x[PLM_HEAD_WIDTH_LIMIT];
   const float r = ACT(read_head)(x, in, K);
@@ -25,6 +26,15 @@ static void ACT(turn_head)(ACT_TYPE *out, const ACT_TYPE *in, const float *cosin
   }
 }
 
+static void ACT(turn_heads)(ACT_TYPE *out, const ACT_TYPE *in, const float *cosine,
+                            const float *sine, int64_t heads, int64_t width)
+{
+#define TURN(K) \
+  for (int64_t i = 0; i < heads; i++) ACT(turn_head)(out + i * (K), in + i * (K), cosine, sine, K)
+  FOR_HEAD_WIDTH(width, TURN)
+#undef TURN
+}
+
 static void ACT(qkv_forward)(void *out, const void *qkv, const void *vi,
                              const struct plm_qkv_rows *rows)
 {
@@ -34,8 +44,7 @@ static void ACT(qkv_forward)(void *out, const void *qkv, const void *vi,
     ACT_TYPE *to = (ACT_TYPE *)out + n * 3 * D;
     const float *cosine = rows->cosine + n % rows->L * half;
     const float *sine = rows->sine + n % rows->L * half;
-    for (int64_t head = 0; head < 2 * rows->H; head++) /* q's heads, then k's */
-      ACT(turn_head)(to + head * rows->K, in + head * rows->K, cosine, sine, rows->K);
+    ACT(turn_heads)(to, in, cosine, sine, 2 * rows->H, rows->K); /* q's, then k's */
     if (vi == NULL) {
       memcpy(to + 2 * D, in + 2 * D, (size_t)D * sizeof *to);
       continue;
@@ -50,8 +59,8 @@ static void ACT(qkv_forward)(void *out, const void *qkv, const void *vi,
 }
 
 /* out may be dy */
-static void ACT(turn_head_back)(ACT_TYPE *out, const ACT_TYPE *dy, const ACT_TYPE *in,
-                                const float *cosine, const float *sine, int64_t K)
+QKV_INLINE void ACT(turn_head_back)(ACT_TYPE *out, const ACT_TYPE *dy, const ACT_TYPE *in,
+                                    const float *cosine, const float *sine, int64_t K)
 {
   float x[PLM_HEAD_WIDTH_LIMIT], d[PLM_HEAD_WIDTH_LIMIT];
   const float r = ACT(read_head)(x, in, K);
@@ -71,6 +80,17 @@ static void ACT(turn_head_back)(ACT_TYPE *out, const ACT_TYPE *dy, const ACT_TYP
     act_store(out + i, vload_float(d + i, K - i) * r - vload_float(x + i, K - i) * along, K - i);
 }
 
+static void ACT(turn_heads_back)(ACT_TYPE *out, const ACT_TYPE *dy, const ACT_TYPE *in,
+                                 const float *cosine, const float *sine, int64_t heads,
+                                 int64_t width)
+{
+#define TURN(K)                       \
+  for (int64_t i = 0; i < heads; i++) \
+  ACT(turn_head_back)(out + i * (K), dy + i * (K), in + i * (K), cosine, sine, K)
+  FOR_HEAD_WIDTH(width, TURN)
+#undef TURN
+}
+
 static void ACT(qkv_backward)(void *dqkv_raw, void *dvi, float da[2], const void *dqkv,
                               const void *qkv, const void *vi, const struct plm_qkv_rows *rows)
 {
@@ -82,8 +102,7 @@ static void ACT(qkv_backward)(void *dqkv_raw, void *dvi, float da[2], const void
     ACT_TYPE *to = (ACT_TYPE *)dqkv_raw + n * 3 * D;
     const float *cosine = rows->cosine + n % rows->L * half;
     const float *sine = rows->sine + n % rows->L * half;
-    for (int64_t head = 0; head < 2 * rows->H; head++) ACT(turn_head_back)
-    (to + head * rows->K, dy + head * rows->K, in + head * rows->K, cosine, sine, rows->K);
+    ACT(turn_heads_back)(to, dy, in, cosine, sine, 2 * rows->H, rows->K);
     if (vi == NULL) {
       memmove(to + 2 * D, dy + 2 * D, (size_t)D * sizeof *to);
       continue;
