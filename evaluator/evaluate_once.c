@@ -3,10 +3,9 @@
 
 #include <cjson/cJSON.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
+#include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/metrics/metrics.h"
@@ -54,12 +53,7 @@ static plm_status print_json(const struct plm_evaluate_request *request, uint64_
   plm_metrics_string(line, "split", request->split);
   plm_evaluation_report(result, weights, entropy, line);
   plm_metrics_number(line, "seconds", result->seconds);
-  char *text = cJSON_PrintUnformatted(line);
-  cJSON_Delete(line);
-  if (text == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  puts(text);
-  free(text);
-  return PLM_OK;
+  return plm_json_print(line, error);
 }
 
 /* The resources of one evaluation, released together. */

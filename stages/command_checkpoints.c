@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/json.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/retention.h"
 #include "common/metrics/metrics.h"
@@ -260,14 +261,10 @@ static plm_status run(const struct plm_command_context *context, struct plm_erro
     status = show(context, arguments->positionals[i], array, &damaged, error);
   if (arguments->positional_count == 0) status = show(context, own, array, &damaged, error);
   if (status == PLM_OK && context->json) {
-    char *text = cJSON_PrintUnformatted(array);
-    if (text != NULL)
-      puts(text);
-    else
-      status = plm_error_set(error, PLM_NO_MEMORY, "no memory for the list");
-    cJSON_free(text);
+    status = plm_json_print(array, error);
+  } else {
+    cJSON_Delete(array);
   }
-  cJSON_Delete(array);
   if (status == PLM_OK && verify && damaged > 0)
     return plm_error_set(error, PLM_CORRUPT, "%zu checkpoint%s damaged", damaged,
                          damaged == 1 ? " is" : "s are");

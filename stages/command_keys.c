@@ -2,6 +2,7 @@
 #include <cjson/cJSON.h>
 #include <stdio.h>
 
+#include "common/base/json.h"
 #include "common/wire/security.h"
 #include "stages/command.h"
 
@@ -19,12 +20,7 @@ static plm_status print_json(const char *directory, const char *client, int made
   cJSON_AddStringToObject(object, "directory", directory);
   if (client != NULL) cJSON_AddStringToObject(object, "client", client);
   cJSON_AddNumberToObject(object, "made", made);
-  char *text = cJSON_PrintUnformatted(object);
-  cJSON_Delete(object);
-  if (text == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  printf("%s\n", text);
-  cJSON_free(text);
-  return PLM_OK;
+  return plm_json_print(object, error);
 }
 
 static plm_status run(const struct plm_command_context *context, struct plm_error *error)

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "common/metrics/metrics.h"
 #include "common/run/run.h"
 #include "stages/command.h"
@@ -110,17 +111,14 @@ static void print_head(struct view *view)
   putchar('\n');
 }
 
-static void print_selected_json(const struct view *view, const cJSON *json)
+static plm_status print_selected_json(const struct view *view, const cJSON *json)
 {
   cJSON *chosen = cJSON_CreateObject();
   for (int i = 0; i < view->key_count; i++) {
     const cJSON *value = cJSON_GetObjectItemCaseSensitive(json, view->keys[i]);
     if (value != NULL) cJSON_AddItemToObject(chosen, view->keys[i], cJSON_Duplicate(value, true));
   }
-  char *text = cJSON_PrintUnformatted(chosen);
-  if (text != NULL) puts(text);
-  free(text);
-  cJSON_Delete(chosen);
+  return plm_json_print(chosen, NULL);
 }
 
 static void print_line(struct view *view, const char *line)
@@ -135,7 +133,7 @@ static void print_line(struct view *view, const char *line)
   if (view->form == FORM_JSON && view->all_keys) {
     puts(line);
   } else if (view->form == FORM_JSON) {
-    print_selected_json(view, json);
+    (void)print_selected_json(view, json); /* without memory the line is passed over */
   } else if (view->form == FORM_TABLE && cJSON_IsString(skipped)) {
     char step[64];
     format_value(cJSON_GetObjectItemCaseSensitive(json, "step"), step, 15);

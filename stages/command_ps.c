@@ -5,23 +5,12 @@
 
 #include <cjson/cJSON.h>
 
+#include "common/base/json.h"
 #include "stages/command.h"
 #include "stages/ps_rows.h"
 #include "stages/supervisor_socket.h"
 
 enum { ASK_TIMEOUT_MS = 5000, WATCH_S = 1 };
-
-static const char *text_of(const cJSON *row, const char *name)
-{
-  const cJSON *item = cJSON_GetObjectItemCaseSensitive(row, name);
-  return cJSON_IsString(item) ? item->valuestring : "";
-}
-
-static double number_of(const cJSON *row, const char *name)
-{
-  const cJSON *item = cJSON_GetObjectItemCaseSensitive(row, name);
-  return cJSON_IsNumber(item) ? item->valuedouble : 0.0;
-}
 
 static void age_text(double seconds, char text[32])
 {
@@ -39,9 +28,9 @@ static void feed_text(const cJSON *row, char rate[32], char queue[32])
 {
   rate[0] = queue[0] = '\0';
   if (!cJSON_HasObjectItem(row, "rate")) return;
-  snprintf(rate, 32, "%.0f k/s", 1e-3 * number_of(row, "rate"));
+  snprintf(rate, 32, "%.0f k/s", 1e-3 * plm_json_number(row, "rate", 0.0));
   if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(row, "standby"))) snprintf(rate, 32, "standby");
-  snprintf(queue, 32, "%.0f", number_of(row, "queue"));
+  snprintf(queue, 32, "%.0f", plm_json_number(row, "queue", 0.0));
 }
 
 static void print_table(const cJSON *stages, bool color)
@@ -52,16 +41,18 @@ static void print_table(const cJSON *stages, bool color)
   cJSON_ArrayForEach(row, stages)
   {
     char name[64], age[32], rate[32], queue[32];
-    const char *state = text_of(row, "state");
+    const char *state = plm_json_string(row, "state", "");
     const bool fatal = strcmp(state, "fatal") == 0, ready = strcmp(state, "ready") == 0;
     const char *paint = ready ? "\033[32m" : (fatal ? "\033[31m" : "\033[33m");
-    snprintf(name, sizeof name, "%s.%.0f", text_of(row, "stage"), number_of(row, "instance"));
-    age_text(number_of(row, "age_s"), age);
+    snprintf(name, sizeof name, "%s.%.0f", plm_json_string(row, "stage", ""),
+             plm_json_number(row, "instance", 0.0));
+    age_text(plm_json_number(row, "age_s", 0.0), age);
     feed_text(row, rate, queue);
-    printf("%-12s %-16s %8.0f  %s%-9s%s %-5s %8.0f  %-10s %10s %6s\n", name, text_of(row, "node"),
-           number_of(row, "pid"), color ? paint : "", state, color ? "\033[0m" : "",
+    printf("%-12s %-16s %8.0f  %s%-9s%s %-5s %8.0f  %-10s %10s %6s\n", name,
+           plm_json_string(row, "node", ""), plm_json_number(row, "pid", 0.0), color ? paint : "",
+           state, color ? "\033[0m" : "",
            cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(row, "ready")) ? "yes" : "no",
-           number_of(row, "restarts"), age, rate, queue);
+           plm_json_number(row, "restarts", 0.0), age, rate, queue);
   }
 }
 
@@ -100,12 +91,9 @@ static plm_status show(const struct plm_command_context *context, const char *ru
   if (status != PLM_OK) return status;
   *error = (struct plm_error){0};
   if (context->json) {
-    char *text = cJSON_PrintUnformatted(stages);
-    puts(text != NULL ? text : "[]");
-    cJSON_free(text);
-  } else {
-    print_table(stages, context->color);
+    return plm_json_print(stages, error);
   }
+  print_table(stages, context->color);
   cJSON_Delete(stages);
   return PLM_OK;
 }

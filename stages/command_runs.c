@@ -6,9 +6,9 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "common/metrics/metrics.h"
 #include "common/run/run.h"
 #include "stages/command.h"
@@ -20,16 +20,10 @@ struct run_summary {
   double step, loss, valid_loss, tokens_per_second;
 };
 
-static double number_of(const cJSON *line, const char *name)
-{
-  const cJSON *value = cJSON_GetObjectItemCaseSensitive(line, name);
-  return cJSON_IsNumber(value) ? value->valuedouble : NAN;
-}
-
 static bool keep_last_loss(void *context, const cJSON *line)
 {
   double *loss = context;
-  const double value = number_of(line, "loss");
+  const double value = plm_json_number(line, "loss", NAN);
   if (isfinite(value)) *loss = value;
   return true;
 }
@@ -52,16 +46,17 @@ static plm_status summarise(const char *run, struct run_summary *summary, struct
   *summary = (struct run_summary){state_of(run), NAN, NAN, NAN, NAN};
   PLM_TRY(plm_path_join(path, run, PLM_RUN_TRAINER_METRICS, error));
   if (plm_metrics_last(path, &last, NULL) == PLM_OK) {
-    summary->step = number_of(last, "step");
-    summary->loss = number_of(last, "loss");
-    summary->tokens_per_second = number_of(last, "tokens_per_second");
+    summary->step = plm_json_number(last, "step", NAN);
+    summary->loss = plm_json_number(last, "loss", NAN);
+    summary->tokens_per_second = plm_json_number(last, "tokens_per_second", NAN);
   }
   cJSON_Delete(last);
   PLM_TRY(plm_path_join(path, run, PLM_RUN_EVALUATOR_METRICS, error));
   return plm_metrics_each(path, keep_last_loss, &summary->valid_loss, error);
 }
 
-static void print_json(const char *name, const char *run, const struct run_summary *summary)
+static plm_status print_json(const char *name, const char *run, const struct run_summary *summary,
+                             struct plm_error *error)
 {
   cJSON *object = cJSON_CreateObject();
   cJSON_AddStringToObject(object, "name", name);
@@ -71,10 +66,7 @@ static void print_json(const char *name, const char *run, const struct run_summa
   plm_metrics_number(object, "loss", summary->loss);
   plm_metrics_number(object, "evaluator_loss", summary->valid_loss);
   plm_metrics_number(object, "tokens_per_second", summary->tokens_per_second);
-  char *text = cJSON_PrintUnformatted(object);
-  if (text != NULL) puts(text);
-  free(text);
-  cJSON_Delete(object);
+  return plm_json_print(object, error);
 }
 
 static void print_cell(double value, int width, int digits)
@@ -129,9 +121,9 @@ static plm_status run(const struct plm_command_context *context, struct plm_erro
       status = summarise(path, &summary, error);
       if (shown++ == 0 && !context->json)
         printf("%-28s %-9s%9s%11s%11s%13s\n", "run", "state", "step", "loss", "valid", "tokens/s");
-      if (context->json)
-        print_json(name, path, &summary);
-      else
+      if (status == PLM_OK && context->json)
+        status = print_json(name, path, &summary, error);
+      else if (status == PLM_OK)
         print_row(name, &summary);
     }
     free(entries[i]);

@@ -2,8 +2,8 @@
  * pure function of the run's configuration and the corpus: no packer is asked. */
 #include <cjson/cJSON.h>
 #include <stdio.h>
-#include <stdlib.h>
 
+#include "common/base/json.h"
 #include "common/corpus/corpus.h"
 #include "common/plan/trace.h"
 #include "stages/command.h"
@@ -41,12 +41,7 @@ static plm_status print_json(struct plm_corpus_cursor *cursor, const struct plm_
   cJSON *documents = cJSON_AddArrayToObject(line, "documents");
   for (uint32_t i = 0; i < chunk->count && status == PLM_OK; i++)
     status = document_json(cursor, &chunk->documents[i], documents, error);
-  char *text = status == PLM_OK ? cJSON_PrintUnformatted(line) : NULL;
-  if (text)
-    puts(text);
-  else if (status == PLM_OK)
-    status = plm_error_set(error, PLM_NO_MEMORY, "no memory for a line");
-  cJSON_free(text);
+  if (status == PLM_OK) return plm_json_print(line, error);
   cJSON_Delete(line);
   return status;
 }

@@ -1,10 +1,10 @@
 /* `plm-pipeline validate`: everything that is wrong with a configuration, at once. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <cjson/cJSON.h>
 
+#include "common/base/json.h"
 #include "common/base/text.h"
 #include "stages/command.h"
 
@@ -14,12 +14,7 @@ static plm_status print_json(const struct plm_config_problems *problems, struct 
   for (size_t i = 0; i < plm_config_problems_count(problems); i++) {
     cJSON_AddItemToArray(array, cJSON_CreateString(plm_config_problem(problems, i)));
   }
-  char *text = cJSON_PrintUnformatted(array);
-  cJSON_Delete(array);
-  if (text == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  puts(text);
-  cJSON_free(text);
-  return PLM_OK;
+  return plm_json_print(array, error);
 }
 
 static plm_status validate(const struct plm_command_context *context, struct plm_error *error)

@@ -3,8 +3,8 @@
 
 #include <cjson/cJSON.h>
 #include <stdio.h>
-#include <string.h>
 
+#include "common/base/json.h"
 #include "common/corpus/tokenizer.h"
 #include "stages/progress.h"
 
@@ -149,10 +149,5 @@ plm_status plm_corpus_summary_json(const struct plm_corpus_description *descript
     cJSON_AddItemToArray(sources, source);
   }
   cJSON_AddNumberToObject(root, "size", (double)description->files.size_bytes);
-  char *text = cJSON_PrintUnformatted(root);
-  cJSON_Delete(root);
-  if (text == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  puts(text);
-  cJSON_free(text);
-  return PLM_OK;
+  return plm_json_print(root, error);
 }

@@ -1,5 +1,4 @@
 /* FASTA: '>' and a header, then residues over any number of lines. */
-#include <string.h>
 
 #include "common/corpus/corpus_format.h"
 #include "stages/sequence_parts.h"
@@ -44,13 +43,6 @@ static enum plm_sequence_result not_fasta(const struct plm_sequence_reader *read
   return PLM_SEQUENCE_FAILED;
 }
 
-static bool is_blank(const struct plm_line_piece *piece)
-{
-  for (size_t i = 0; i < piece->size; i++)
-    if (piece->bytes[i] != ' ' && piece->bytes[i] != '\t' && piece->bytes[i] != '\r') return false;
-  return true;
-}
-
 static enum plm_sequence_result failed(enum plm_line_result result)
 {
   return result == PLM_LINE_AGAIN ? PLM_SEQUENCE_AGAIN : PLM_SEQUENCE_FAILED;
@@ -71,7 +63,7 @@ static enum plm_sequence_result find_first(struct plm_sequence_reader *reader,
       return not_fasta(reader, byte, error);
     result = plm_line_next(&reader->lines, &piece, error);
     if (result != PLM_LINE_PIECE) return failed(result);
-    if (!is_blank(&piece)) return not_fasta(reader, ' ', error);
+    if (!plm_line_is_blank(piece.bytes, piece.size)) return not_fasta(reader, ' ', error);
   }
 }
 

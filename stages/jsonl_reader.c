@@ -34,13 +34,6 @@ static bool keep(struct plm_sequence_reader *reader, const struct plm_line_piece
   return true;
 }
 
-static bool is_blank(const char *line, size_t size)
-{
-  for (size_t i = 0; i < size; i++)
-    if (line[i] != ' ' && line[i] != '\t' && line[i] != '\r') return false;
-  return true;
-}
-
 /* A NUL, written as \u0000 or as it is, would cut a string short without a word. */
 static bool has_nul(const char *line, size_t size)
 {
@@ -113,7 +106,7 @@ enum plm_sequence_result plm_jsonl_next(struct plm_sequence_reader *reader,
       return PLM_SEQUENCE_FAILED;
     }
     if (!piece.ends) continue;
-    if (!reader->line_too_long && is_blank(reader->line, reader->line_size)) continue;
+    if (!reader->line_too_long && plm_line_is_blank(reader->line, reader->line_size)) continue;
     return take_line(reader, sequence, error);
   }
 }

@@ -2,6 +2,7 @@
  * both say which packers serve them and how fast. */
 #include "stages/ps_rows.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,22 +12,11 @@
 
 #include <cjson/cJSON.h>
 
+#include "common/base/json.h"
 #include "common/run/run.h"
 
 /* They hold a lock of this name and write a peers file of this name. */
 static const char *const consumers[] = {"trainer", "evaluator"};
-
-static double number(const cJSON *row, const char *name)
-{
-  const cJSON *item = cJSON_GetObjectItemCaseSensitive(row, name);
-  return cJSON_IsNumber(item) ? item->valuedouble : 0.0;
-}
-
-static const char *string(const cJSON *row, const char *name)
-{
-  const cJSON *item = cJSON_GetObjectItemCaseSensitive(row, name);
-  return cJSON_IsString(item) ? item->valuestring : "";
-}
 
 static cJSON *add_row(cJSON *rows, const char *stage, unsigned instance, const char *node,
                       double pid, const char *state, bool ready, double age_s)
@@ -51,7 +41,7 @@ static bool has_stage(const cJSON *rows, const char *stage)
   const cJSON *row;
   cJSON_ArrayForEach(row, rows)
   {
-    if (strcmp(string(row, "stage"), stage) == 0) return true;
+    if (strcmp(plm_json_string(row, "stage", ""), stage) == 0) return true;
   }
   return false;
 }
@@ -89,8 +79,9 @@ static cJSON *find_packer(cJSON *rows, const cJSON *peer)
   cJSON *row;
   cJSON_ArrayForEach(row, rows)
   {
-    if (strcmp(string(row, "stage"), "packer") == 0 && number(row, "pid") == number(peer, "pid") &&
-        strcmp(string(row, "node"), string(peer, "host")) == 0) {
+    if (strcmp(plm_json_string(row, "stage", ""), "packer") == 0 &&
+        plm_json_number(row, "pid", 0.0) == plm_json_number(peer, "pid", 0.0) &&
+        strcmp(plm_json_string(row, "node", ""), plm_json_string(peer, "host", "")) == 0) {
       return row;
     }
   }
@@ -103,8 +94,9 @@ static unsigned next_instance(const cJSON *rows)
   const cJSON *row;
   cJSON_ArrayForEach(row, rows)
   {
-    if (strcmp(string(row, "stage"), "packer") == 0 && number(row, "instance") >= next)
-      next = number(row, "instance") + 1;
+    if (strcmp(plm_json_string(row, "stage", ""), "packer") == 0 &&
+        plm_json_number(row, "instance", 0.0) >= next)
+      next = plm_json_number(row, "instance", 0.0) + 1;
   }
   return (unsigned)next;
 }
@@ -113,9 +105,8 @@ static unsigned next_instance(const cJSON *rows)
 static void add_counters(cJSON *row, const cJSON *peer)
 {
   const bool known = cJSON_HasObjectItem(row, "rate");
-  const double queue = number(row, "queue") + number(peer, "queue");
-  const double rate =
-      number(peer, "rate") > number(row, "rate") ? number(peer, "rate") : number(row, "rate");
+  const double queue = plm_json_number(row, "queue", 0.0) + plm_json_number(peer, "queue", 0.0);
+  const double rate = fmax(plm_json_number(peer, "rate", 0.0), plm_json_number(row, "rate", 0.0));
   const bool standby =
       cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(known ? row : peer, "standby"));
   cJSON_DeleteItemFromObjectCaseSensitive(row, "rate");
@@ -138,8 +129,9 @@ void plm_ps_add_packers(const char *run, struct cJSON *rows)
     {
       cJSON *row = find_packer(rows, peer);
       if (row == NULL) {
-        row = add_row(rows, "packer", next_instance(rows), string(peer, "host"),
-                      number(peer, "pid"), "joined", true, number(peer, "age_s"));
+        row = add_row(rows, "packer", next_instance(rows), plm_json_string(peer, "host", ""),
+                      plm_json_number(peer, "pid", 0.0), "joined", true,
+                      plm_json_number(peer, "age_s", 0.0));
       }
       add_counters(row, peer);
     }

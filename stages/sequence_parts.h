@@ -42,6 +42,8 @@ struct plm_line_piece {
 };
 enum plm_line_result plm_line_next(struct plm_line_source *source, struct plm_line_piece *piece,
                                    struct plm_error *error);
+/* Nothing but spaces, tabs and CRs. */
+bool plm_line_is_blank(const void *bytes, size_t size);
 /* Looks at the next byte: -1 at the end. Leaves it there. */
 enum plm_line_result plm_line_peek(struct plm_line_source *source, int *byte,
                                    struct plm_error *error);

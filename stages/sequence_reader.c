@@ -55,6 +55,14 @@ enum plm_line_result plm_line_next(struct plm_line_source *source, struct plm_li
   return PLM_LINE_PIECE;
 }
 
+bool plm_line_is_blank(const void *bytes, size_t size)
+{
+  const char *line = bytes;
+  for (size_t i = 0; i < size; i++)
+    if (line[i] != ' ' && line[i] != '\t' && line[i] != '\r') return false;
+  return true;
+}
+
 enum plm_sequence_result plm_sequence_piece(struct plm_sequence_reader *reader,
                                             struct plm_line_piece *piece, struct plm_error *error)
 {

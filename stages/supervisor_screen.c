@@ -9,6 +9,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "common/base/json.h"
 #include "common/run/run.h"
 #include "stages/supervisor_internal.h"
 
@@ -68,21 +69,16 @@ static void print_line(void *context, const char *line)
 
 /* ---- the live line ------------------------------------------------------------------------- */
 
-static double number(const cJSON *json, const char *name)
-{
-  const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, name);
-  return cJSON_IsNumber(item) ? item->valuedouble : (double)NAN;
-}
-
 static void trainer_line(void *context, const char *line)
 {
   struct screen *screen = context;
   cJSON *json = cJSON_Parse(line);
-  const double step = number(json, "step"), step_ms = number(json, "step_ms");
+  const double step = plm_json_number(json, "step", (double)NAN),
+               step_ms = plm_json_number(json, "step_ms", (double)NAN);
   if (json != NULL && step >= 0.0) {
     screen->step = (uint64_t)step;
-    screen->loss = number(json, "loss");
-    screen->tokens_per_second = number(json, "tokens_per_second");
+    screen->loss = plm_json_number(json, "loss", (double)NAN);
+    screen->tokens_per_second = plm_json_number(json, "tokens_per_second", (double)NAN);
     if (step_ms > 0.0) {
       screen->step_ms = screen->step_ms > 0.0 ? 0.9 * screen->step_ms + 0.1 * step_ms : step_ms;
     }
@@ -95,11 +91,12 @@ static void evaluator_line(void *context, const char *line)
   struct screen *screen = context;
   cJSON *json = cJSON_Parse(line);
   const cJSON *split = cJSON_GetObjectItemCaseSensitive(json, "split");
-  const double loss = number(json, "loss"), step = number(json, "step");
+  const double loss = plm_json_number(json, "loss", (double)NAN),
+               step = plm_json_number(json, "step", (double)NAN);
   if (cJSON_IsString(split) && isfinite(loss) && step >= 0.0) {
     snprintf(screen->evaluation, sizeof screen->evaluation, " | step %.0f %.16s loss %.4f", step,
              split->valuestring, loss);
-    const double accuracy = number(json, "accuracy");
+    const double accuracy = plm_json_number(json, "accuracy", (double)NAN);
     const size_t used = strlen(screen->evaluation);
     if (isfinite(accuracy)) {
       snprintf(screen->evaluation + used, sizeof screen->evaluation - used, " accuracy %.3f",

@@ -14,6 +14,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "common/base/json.h"
 #include "common/config/settings.h"
 #include "stages/port_taken.h"
 
@@ -114,12 +115,6 @@ static char *ask_trainer(const struct plm_command_context *context, const struct
   return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? strdup(answer) : NULL;
 }
 
-static double member(const cJSON *json, const char *name)
-{
-  const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, name);
-  return cJSON_IsNumber(item) ? item->valuedouble : 0.0;
-}
-
 static double free_disk_bytes(const char *run)
 {
   char path[PLM_PATH_SIZE];
@@ -146,10 +141,11 @@ static void say_memory(const struct plm_command_context *context, const struct p
     return;
   }
   printf("  trainer       %.1f MB for %.0f parameters (%.1f MB are free)\n",
-         1e-6 * member(json, "total"), member(json, "parameter_count"), 1e-6 * available);
+         1e-6 * plm_json_number(json, "total", 0.0), plm_json_number(json, "parameter_count", 0.0),
+         1e-6 * available);
   /* weights and moments as fp32, and the average where there is one */
   const double files =
-      member(json, "parameter_count") * 4.0 * (config->trainer.ema > 0.0 ? 4.0 : 3.0);
+      plm_json_number(json, "parameter_count", 0.0) * 4.0 * (config->trainer.ema > 0.0 ? 4.0 : 3.0);
   const double kept = (double)config->trainer.checkpoint.keep_last +
                       (double)config->trainer.checkpoint.keep_best +
                       (double)config->trainer.checkpoint.max_unevaluated + 1.0;

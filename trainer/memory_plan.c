@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/base/json.h"
 #include "trainer/trainer.h"
 
 struct row {
@@ -67,10 +68,5 @@ plm_status plm_trainer_dry_run(const struct plm_config *config, bool json, struc
   for (size_t i = 0; i < count; i++)
     cJSON_AddNumberToObject(object, rows[i].name, (double)rows[i].bytes);
   cJSON_AddNumberToObject(object, "total", (double)total);
-  char *text = cJSON_PrintUnformatted(object);
-  cJSON_Delete(object);
-  if (text == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for the plan");
-  puts(text);
-  free(text);
-  return PLM_OK;
+  return plm_json_print(object, error);
 }

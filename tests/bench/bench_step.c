@@ -17,6 +17,7 @@
 
 #include "common/base/clock.h"
 #include "common/model/model.h"
+#include "tests/support/must.h"
 #include "trainer/optimizers.h"
 
 struct subject {
@@ -63,12 +64,6 @@ static void require(plm_status status, const struct plm_error *error)
   if (status == PLM_OK) return;
   plm_error_print("bench_step", error);
   exit(1);
-}
-
-static void *must(void *memory)
-{
-  PLM_ASSERT(memory != NULL);
-  return memory;
 }
 
 typedef void sgemm_function(int order, int transpose_a, int transpose_b, int m, int n, int k,

@@ -16,11 +16,7 @@ version: 1
 run: $1
 seed: 55834574855 # above 32 bits: both words of the key count
 corpus: corpus
-network:
-  feed: tcp://127.0.0.1:*
-  evaluation_feed: tcp://127.0.0.1:*
-  announcements: tcp://127.0.0.1:*
-  wait_packers_s: 20
+network: {$loopback, wait_packers_s: 20}
 END
   expect 0 plm-pipeline up "$1.yaml" trainer packer
   plm-pipeline config "$1/pipeline.yaml" --json >"$1.settings"

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/support/must.h"
+
 struct stream {
   uint64_t state;
 };
@@ -27,12 +29,6 @@ static double next_normal(struct stream *stream)
 {
   const double radius = sqrt(-2.0 * log(next_unit(stream)));
   return radius * cos(2.0 * M_PI * next_unit(stream));
-}
-
-static void *must(void *memory)
-{
-  PLM_ASSERT(memory != NULL);
-  return memory;
 }
 
 void case_documents_draw(struct case_documents *documents, const uint32_t *lengths,

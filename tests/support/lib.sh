@@ -81,6 +81,9 @@ small_corpus() {
   plm-pipeline ingest "$1.fasta" --corpus "$1" --split train=0.8,valid=0.1,test=0.1 -q
 }
 
+# Endpoints that no other test has: the system chooses the ports.
+loopback='feed: "tcp://127.0.0.1:*", evaluation_feed: "tcp://127.0.0.1:*", announcements: "tcp://127.0.0.1:*"'
+
 # small_config FILE ARCHITECTURE [YAML LINES…]: seconds to train; ports chosen by the system.
 # Later lines of the same key path must not repeat; pass overrides with --set instead.
 small_config() {
@@ -89,11 +92,7 @@ version: 1
 run: run
 seed: 7
 corpus: corpus
-network:
-  feed: tcp://127.0.0.1:*
-  evaluation_feed: tcp://127.0.0.1:*
-  announcements: tcp://127.0.0.1:*
-  wait_packers_s: 20
+network: {$loopback, wait_packers_s: 20}
 data:
   max_length: 256
 model:

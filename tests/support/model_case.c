@@ -1,14 +1,9 @@
 /* A small model and the reference at the same weights: see model_case.h. */
 #include "tests/support/model_case.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
-static void *must(void *memory)
-{
-  PLM_ASSERT(memory != NULL);
-  return memory;
-}
+#include "tests/support/must.h"
 
 static void succeed(plm_status status, const struct plm_error *error)
 {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/base/status.h"
+#include "tests/support/must.h"
 
 struct operation {
   struct tensor out;
@@ -24,12 +25,6 @@ struct operation {
 struct tape {
   struct operation *last;
 };
-
-static void *must(void *memory)
-{
-  PLM_ASSERT(memory != NULL);
-  return memory;
-}
 
 static double *zeros(int64_t n)
 {

@@ -19,7 +19,7 @@ version: 1
 run: run
 seed: 11
 corpus: corpus
-network: {feed: "tcp://127.0.0.1:*", evaluation_feed: "tcp://127.0.0.1:*", announcements: "tcp://127.0.0.1:*", wait_packers_s: 30}
+network: {$loopback, wait_packers_s: 30}
 data: {max_length: 128}
 model: {architecture: $1, hidden_size: 64, num_attention_heads: 2, num_hidden_layers: 2, num_unet_layers: 4, num_extra_layers: 1}
 trainer:

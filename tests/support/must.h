@@ -1,0 +1,15 @@
+/* Memory of tests: without it they end. */
+#ifndef PLM_TESTS_SUPPORT_MUST_H
+#define PLM_TESTS_SUPPORT_MUST_H
+
+#include <stddef.h>
+
+#include "common/base/status.h"
+
+static inline void *must(void *memory)
+{
+  PLM_ASSERT(memory != NULL);
+  return memory;
+}
+
+#endif
