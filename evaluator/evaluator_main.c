@@ -3,7 +3,9 @@
 #include <string.h>
 
 #include "common/config/program.h"
+#include "common/metrics/exporter.h"
 #include "common/ops/ops.h"
+#include "common/run/run.h"
 #include "evaluator/evaluate_once.h"
 #include "evaluator/watch.h"
 
@@ -16,6 +18,7 @@ static const struct plm_option options[] = {
     {0, "seed", "N", "seed of the masks (default 0)"},
     {0, "threads", "N", "CPU threads (default: all; one beside a CPU trainer)"},
     {0, "precision", "NAME", "fp32 (default) or bf16"},
+    {0, "prometheus", "ADDRESS", "serve this process's metrics there, for example 127.0.0.1:9464"},
     {0, NULL, NULL, NULL},
 };
 
@@ -81,7 +84,11 @@ static plm_status run_watch(const struct plm_arguments *arguments, struct plm_er
   const uint32_t threads = config.evaluator.threads != 0 ? config.evaluator.threads : beside;
   plm_status status = open_ops(arguments, threads, &ops, error);
   if (status == PLM_OK) {
-    status = plm_watch(&config, ops, error);
+    struct plm_exporter *exporter;
+    status = plm_exporter_open(plm_arguments_get(arguments, "prometheus"), config.run,
+                               PLM_RUN_EVALUATOR_METRICS, PLM_STAGE_EVALUATOR, &exporter, error);
+    if (status == PLM_OK) status = plm_watch(&config, ops, error);
+    plm_exporter_close(exporter);
     ops->close(ops);
   }
   plm_config_deinit(&config);

@@ -22,6 +22,9 @@ static const struct plm_option program_options[] = {
      .argument = "DIR",
      .help = "copy a corpus on a remote file system to this local folder first"},
     {.name = "allow-remote", .help = "read a corpus on a remote file system in place"},
+    {.name = "prometheus",
+     .argument = "ADDRESS",
+     .help = "serve this process's metrics there, for example 127.0.0.1:9464"},
     {.name = "threads", .argument = "N", .help = "threads that plan and decompress (default: 2)"},
     {0},
 };
@@ -65,6 +68,7 @@ static plm_status serve(const struct plm_arguments *arguments, const struct plm_
   const char *directory = plm_arguments_get(arguments, "corpus");
   const char *connect = plm_arguments_get(arguments, "connect");
   unsigned long long threads;
+  options.prometheus = plm_arguments_get(arguments, "prometheus");
   options.keys = plm_arguments_get(arguments, "keys");
   if (options.keys == NULL) options.keys = config->network.keys;
   if (directory == NULL) directory = config->corpus;

@@ -11,6 +11,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/run/run.h"
+#include "packer/packer_exporter.h"
 #include "packer/packer_link.h"
 #include "packer/packer_metrics.h"
 
@@ -25,6 +26,7 @@ struct server {
   uint32_t rotation;
   int64_t folder_ms;
   struct packer_metrics *metrics;
+  struct packer_exporter *exporter;
 };
 
 static void fill_hello(struct plm_hello *hello, const struct plm_corpus *corpus)
@@ -183,6 +185,7 @@ static void turn(struct server *server)
   }
   context->counters.queue = queue;
   packer_metrics_tick(server->metrics, &context->counters, now);
+  packer_exporter_tick(server->exporter, &context->counters, now);
 }
 
 plm_status packer_serve(const struct packer_options *options, const volatile int *stop,
@@ -201,6 +204,8 @@ plm_status packer_serve(const struct packer_options *options, const volatile int
     status = window_store_open(options->corpus, options->threads, &server.context.store, error);
   if (status == PLM_OK && options->run != NULL)
     status = packer_metrics_open(options->run, &server.context.hello, &server.metrics, error);
+  if (status == PLM_OK && options->prometheus != NULL)
+    status = packer_exporter_open(options->prometheus, options->run, &server.exporter, error);
   for (uint32_t i = 0; i < options->endpoint_count && status == PLM_OK; i++)
     (void)add_link(&server, options->endpoints[i], NULL, NULL);
   if (status == PLM_OK) plm_ready();
@@ -209,6 +214,7 @@ plm_status packer_serve(const struct packer_options *options, const volatile int
     *error = server.context.fatal;
     status = error->status;
   }
+  packer_exporter_close(server.exporter);
   packer_metrics_close(server.metrics, &server.context.counters, plm_clock_ms());
   for (int i = 0; server.links != NULL && i < PACKER_ENDPOINTS; i++)
     if (server.links[i].used) packer_link_close(&server.links[i], true);

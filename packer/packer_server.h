@@ -16,7 +16,8 @@ struct packer_options {
   uint32_t endpoint_count;
   const char *run;  /* the run folder: endpoints.json is followed when none are given; or NULL */
   const char *keys; /* folder with NAME.key and server.pub, or NULL */
-  unsigned threads; /* that plan and decompress */
+  const char *prometheus; /* where to serve the packer's own metrics, or NULL */
+  unsigned threads;       /* that plan and decompress */
 };
 
 /* Serves until *stop is nonzero: then says BYE and returns PLM_OK. PLM_CORRUPT: the corpus is

@@ -6,9 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/run/log_tail.h"
 #include "common/run/run.h"
 #include "stages/command.h"
-#include "stages/log_tail.h"
 
 enum { LOGS_MAX = 300, FOLLOW_US = 100000 };
 

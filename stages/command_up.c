@@ -174,7 +174,14 @@ static plm_status check_ports(const struct plan *plan, struct plm_error *error)
     return plm_error_hint(error, "stop it, or choose another port: --set %s=tcp://127.0.0.1:*",
                           binds[i].key);
   }
-  return PLM_OK;
+  const char *metrics = plan->config.prometheus;
+  char endpoint[300], owner[128];
+  snprintf(endpoint, sizeof endpoint, "tcp://%s%s", metrics != NULL && metrics[0] == ':' ? "*" : "",
+           metrics != NULL ? metrics : "*:*");
+  if (!plm_port_taken(endpoint, owner)) return PLM_OK;
+  plm_error_set(error, PLM_BUSY, "metrics.prometheus: %s is in use by %s", metrics, owner);
+  return plm_error_hint(error, "stop it, or choose another port: --set "
+                               "metrics.prometheus=127.0.0.1:0");
 }
 
 static plm_status supervise(const struct plm_command_context *context, struct plan *plan,

@@ -16,7 +16,7 @@
 #include "stages/supervisor_internal.h"
 #include "stages/supervisor_process.h"
 
-enum { TICK_MS = 100, POLL_MAX = 2 + CLIENTS_MAX + SUPERVISED_MAX };
+enum { TICK_MS = 100, POLL_MAX = 2 + CLIENTS_MAX + SUPERVISED_MAX + PLM_HTTP_POLLS };
 
 /* ---- set-up -------------------------------------------------------------------------------- */
 
@@ -48,6 +48,7 @@ static void forget_endpoints(struct plm_supervisor *supervisor)
     for (; *key != NULL; key++) plm_endpoint_remove(supervisor->run, *key);
   }
   plm_endpoint_remove(supervisor->run, "packers");
+  plm_endpoint_remove(supervisor->run, "prometheus");
 }
 
 static void start_all(struct plm_supervisor *supervisor)
@@ -98,6 +99,10 @@ static size_t fill(struct plm_supervisor *supervisor, struct pollfd items[POLL_M
   for (size_t i = 0; i < supervisor->count; i++) {
     items[used++] = (struct pollfd){.fd = supervisor->stages[i].ready_fd, .events = POLLIN};
   }
+  if (supervisor->exporter.http != NULL) {
+    plm_http_fill(supervisor->exporter.http, &items[used]);
+    used += PLM_HTTP_POLLS;
+  }
   return used;
 }
 
@@ -124,6 +129,7 @@ static void turn(struct plm_supervisor *supervisor)
   }
   supervisor_decide(supervisor);
   supervisor_answer_ready(supervisor);
+  exporter_update(supervisor);
   screen_update(supervisor);
 }
 
@@ -165,6 +171,7 @@ static void close_all(struct plm_supervisor *supervisor)
     close(supervisor->listen_fd);
   }
   if (supervisor->signal_fd >= 0) close(supervisor->signal_fd);
+  exporter_close(supervisor);
   plm_text_deinit(&supervisor->failure);
   free(supervisor->stages);
 }
@@ -188,6 +195,7 @@ plm_status plm_supervise(const struct plm_supervisor_options *options, int *exit
                done);
   forget_endpoints(&supervisor);
   screen_open(&supervisor);
+  PLM_TRY_GOTO(status, exporter_open(&supervisor, error), done);
   start_all(&supervisor);
   if (options->started_fd >= 0) {
     const ssize_t told = write(options->started_fd, "\n", 1);

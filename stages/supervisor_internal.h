@@ -5,7 +5,9 @@
 #include <sys/types.h>
 
 #include "common/base/text.h"
-#include "stages/log_tail.h"
+#include "common/metrics/http.h"
+#include "common/metrics/prometheus.h"
+#include "common/run/log_tail.h"
 #include "stages/supervisor.h"
 #include "stages/supervisor_backoff.h"
 #include "stages/supervisor_socket.h"
@@ -61,6 +63,19 @@ struct screen {
   char evaluation[128];
 };
 
+/* The source of a computing stage's metrics: its JSONL file. */
+struct exported {
+  struct plm_tail tail;
+  bool counted; /* what comes now is this start's */
+};
+
+/* metrics.prometheus; http NULL: not asked for. */
+struct exporter {
+  struct plm_http *http;
+  struct plm_prometheus *metrics;
+  struct exported files[2]; /* trainer, evaluator */
+};
+
 struct plm_supervisor {
   struct plm_supervisor_options options;
   const struct plm_config *config;
@@ -79,6 +94,7 @@ struct plm_supervisor {
   char socket_path[PLM_SOCKET_PATH_SIZE];
   struct client clients[CLIENTS_MAX];
   struct screen screen;
+  struct exporter exporter;
 };
 
 /* supervisor_stage.c: one instance */
@@ -104,6 +120,13 @@ void supervisor_accept(struct plm_supervisor *supervisor);
 void supervisor_client_readable(struct plm_supervisor *supervisor, struct client *client);
 void supervisor_answer_ready(struct plm_supervisor *supervisor);
 void supervisor_answer_end(struct plm_supervisor *supervisor);
+
+/* supervisor_prometheus.c: the run's metrics over HTTP, of all stages together. */
+plm_status exporter_open(struct plm_supervisor *supervisor, struct plm_error *error);
+void exporter_started(struct plm_supervisor *supervisor, const struct supervised *stage);
+/* New lines of the stages' files; and, after a poll of what plm_http_fill gave, the clients. */
+void exporter_update(struct plm_supervisor *supervisor);
+void exporter_close(struct plm_supervisor *supervisor);
 
 /* supervisor_report.c: words */
 void supervised_name(const struct supervised *stage, char name[64]);

@@ -79,6 +79,7 @@ void supervised_start(struct plm_supervisor *supervisor, struct supervised *stag
   stage->ending = false;
   stage->killed_by_us = false;
   move(stage, PLM_EVENT_START);
+  exporter_started(supervisor, stage);
 }
 
 void supervised_stop(struct plm_supervisor *supervisor, struct supervised *stage)

@@ -480,7 +480,9 @@ char *plm_feed_peers_json(struct plm_feed *feed)
     cJSON_AddNumberToObject(row, "pid", peer->pid);
     cJSON_AddStringToObject(row, "state", standby ? "standby" : "serving");
     cJSON_AddNumberToObject(row, "windows", (double)peer->counters.windows);
+    cJSON_AddNumberToObject(row, "documents", (double)peer->counters.documents);
     cJSON_AddNumberToObject(row, "tokens", (double)peer->counters.tokens);
+    cJSON_AddNumberToObject(row, "padded_tokens", (double)peer->counters.padded_tokens);
     cJSON_AddNumberToObject(row, "queue", (double)peer->counters.queue);
     cJSON_AddBoolToObject(row, "standby", standby);
     cJSON_AddNumberToObject(row, "rate", peer->tokens_per_second);

@@ -80,8 +80,8 @@ struct plm_feed_corpus {
 plm_status plm_feed_corpus(struct plm_feed *feed, const volatile int *stop,
                            struct plm_feed_corpus *corpus, struct plm_error *error);
 
-/* Peers as JSON for `ps`: an array of {packer, host, pid, state, windows, tokens, queue, standby,
- * rate}. Caller frees. */
+/* Peers as JSON for `ps`: an array of {packer, host, pid, state, windows, documents, tokens,
+ * padded_tokens, queue, standby, rate, age_s}. Caller frees. */
 char *plm_feed_peers_json(struct plm_feed *feed);
 
 struct plm_feed_counters {

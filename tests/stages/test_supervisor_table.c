@@ -7,7 +7,7 @@
 
 #include "common/base/file.h"
 #include "common/base/text.h"
-#include "stages/log_tail.h"
+#include "common/run/log_tail.h"
 #include "stages/supervisor_backoff.h"
 #include "stages/supervisor_state.h"
 #include "tests/support/scratch.h"

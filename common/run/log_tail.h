@@ -1,6 +1,6 @@
 /* Reading a growing text file line by line, from its end or onward. */
-#ifndef PLM_STAGES_LOG_TAIL_H
-#define PLM_STAGES_LOG_TAIL_H
+#ifndef PLM_COMMON_RUN_LOG_TAIL_H
+#define PLM_COMMON_RUN_LOG_TAIL_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* Following log files. */
-#include "stages/log_tail.h"
+#include "common/run/log_tail.h"
 
 #include <fcntl.h>
 #include <stdio.h>

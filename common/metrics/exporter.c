@@ -1,0 +1,111 @@
+/* A stage's own metrics over HTTP. */
+#include "common/metrics/exporter.h"
+
+#include <cjson/cJSON.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "common/base/file.h"
+#include "common/base/log.h"
+#include "common/metrics/http.h"
+#include "common/metrics/prometheus.h"
+#include "common/run/log_tail.h"
+
+struct plm_exporter {
+  enum plm_metric_stage stage;
+  struct plm_prometheus *metrics;
+  struct plm_http *http;
+  struct plm_tail tail;
+  bool counted; /* lines from here on are this process's */
+  int stop_fd;
+  pthread_t thread;
+};
+
+static void take_line(void *context, const char *text)
+{
+  struct plm_exporter *exporter = context;
+  cJSON *line = cJSON_Parse(text);
+  plm_prometheus_line(exporter->metrics, exporter->stage, "0", line, exporter->counted);
+  cJSON_Delete(line);
+}
+
+static void page(void *context, struct plm_text *text)
+{
+  struct plm_exporter *exporter = context;
+  plm_tail_read(&exporter->tail, 0, take_line, exporter);
+  plm_prometheus_print(exporter->metrics, text);
+}
+
+static void *serve(void *context)
+{
+  struct plm_exporter *exporter = context;
+  struct pollfd items[1 + PLM_HTTP_POLLS];
+  for (;;) {
+    items[0] = (struct pollfd){.fd = exporter->stop_fd, .events = POLLIN};
+    plm_http_fill(exporter->http, items + 1);
+    poll(items, sizeof items / sizeof items[0], 1000);
+    if (items[0].revents != 0) return NULL;
+    plm_http_turn(exporter->http);
+  }
+}
+
+/* The stage's signals are the main thread's. */
+static plm_status start(struct plm_exporter *exporter, struct plm_error *error)
+{
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &before);
+  const int failed = pthread_create(&exporter->thread, NULL, serve, exporter);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  return failed == 0 ? PLM_OK : plm_error_set(error, PLM_FAILURE, "cannot start a thread");
+}
+
+plm_status plm_exporter_open(const char *address, const char *run, const char *file,
+                             enum plm_metric_stage stage, struct plm_exporter **exporter,
+                             struct plm_error *error)
+{
+  char path[PLM_PATH_SIZE];
+  *exporter = NULL;
+  if (address == NULL) return PLM_OK;
+  PLM_TRY(plm_path_join(path, run, file, error));
+  struct plm_exporter *made = calloc(1, sizeof *made);
+  if (made == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  const char *name = strrchr(run, '/');
+  plm_status status;
+  made->stage = stage;
+  made->stop_fd = eventfd(0, EFD_CLOEXEC);
+  PLM_TRY_GOTO(status, plm_prometheus_open(name != NULL ? name + 1 : run, &made->metrics, error),
+               failed);
+  PLM_TRY_GOTO(status, plm_http_open(address, page, made, &made->http, error), failed);
+  plm_prometheus_started(made->metrics, stage, "0");
+  plm_tail_init(&made->tail, path, plm_tail_find(path, 0, 1));
+  plm_tail_read(&made->tail, 0, take_line, made); /* where the run stands */
+  made->counted = true;
+  PLM_TRY_GOTO(status, start(made, error), failed);
+  plm_info("metrics at http://%s/metrics", plm_http_address(made->http));
+  *exporter = made;
+  return PLM_OK;
+failed:
+  plm_http_close(made->http);
+  plm_prometheus_close(made->metrics);
+  close(made->stop_fd);
+  free(made);
+  return status;
+}
+
+void plm_exporter_close(struct plm_exporter *exporter)
+{
+  const uint64_t one = 1;
+  if (exporter == NULL) return;
+  if (write(exporter->stop_fd, &one, sizeof one) == sizeof one) {
+    pthread_join(exporter->thread, NULL);
+  }
+  plm_http_close(exporter->http);
+  plm_prometheus_close(exporter->metrics);
+  close(exporter->stop_fd);
+  free(exporter);
+}

@@ -1,0 +1,304 @@
+/* Samples are kept in one small table and printed family after family, in the order of the metrics'
+ * table, so that HELP and TYPE stand once above all stages' and instances' values. */
+#include "common/metrics/prometheus.h"
+
+#include <cjson/cJSON.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SAMPLES_MAX = 8192, FAMILIES_MAX = 96 };
+
+static const char *const stage_names[] = {[PLM_STAGE_TRAINER] = "trainer",
+                                          [PLM_STAGE_EVALUATOR] = "evaluator",
+                                          [PLM_STAGE_PACKER] = "packer"};
+
+/* What the metrics' table does not have. field: what each counted line adds (times scale); NULL:
+ * set by plm_prometheus_set; "": a line adds 1. */
+struct extra {
+  const char *name;
+  enum plm_metric_stage stage;
+  bool counter;
+  const char *field;
+  double scale;
+  const char *help;
+};
+
+static const struct extra extras[] = {
+    {"ready", PLM_STAGE_TRAINER, false, NULL, 0, "1 while it is ready"},
+    {"restarts_total", PLM_STAGE_TRAINER, true, NULL, 0, "restarts since `up`"},
+    {"steps_total", PLM_STAGE_TRAINER, true, "", 1, "steps of this process"},
+    {"step_seconds_total", PLM_STAGE_TRAINER, true, "step_ms", 1e-3, "time in steps"},
+    {"data_wait_seconds_total", PLM_STAGE_TRAINER, true, "data_wait_ms", 1e-3,
+     "time waited for chunks"},
+    {"checkpoint_seconds_total", PLM_STAGE_TRAINER, true, "checkpoint_ms", 1e-3,
+     "time waited for checkpointing"},
+    {"ready", PLM_STAGE_EVALUATOR, false, NULL, 0, "1 while it is ready"},
+    {"restarts_total", PLM_STAGE_EVALUATOR, true, NULL, 0, "restarts since `up`"},
+    {"evaluations_total", PLM_STAGE_EVALUATOR, true, "", 1, "evaluations by this process"},
+    {"evaluation_seconds_total", PLM_STAGE_EVALUATOR, true, "seconds", 1, "time in evaluations"},
+    {"ready", PLM_STAGE_PACKER, false, NULL, 0, "1 while it is ready"},
+    {"restarts_total", PLM_STAGE_PACKER, true, NULL, 0, "restarts since `up`"},
+    {"windows_total", PLM_STAGE_PACKER, true, NULL, 0, "windows served by this process"},
+    {"documents_total", PLM_STAGE_PACKER, true, NULL, 0, "documents served by this process"},
+    {"tokens_total", PLM_STAGE_PACKER, true, NULL, 0, "real tokens served by this process"},
+    {"standby", PLM_STAGE_PACKER, false, NULL, 0, "1 while it has the next window ready"},
+};
+
+struct family {
+  const char *name, *help;
+  enum plm_metric_stage stage;
+  const struct extra *extra; /* NULL: a gauge of the metrics' table */
+};
+
+struct sample {
+  size_t family;
+  char instance[96];
+  char label[16], label_value[64]; /* one more label, or "" */
+  double value;
+};
+
+struct plm_prometheus {
+  char run[256];
+  struct family families[FAMILIES_MAX];
+  size_t family_count;
+  struct sample *samples; /* SAMPLES_MAX */
+  size_t count;
+};
+
+/* ---- families ------------------------------------------------------------------------------ */
+
+static bool is_shown(const struct plm_metric_field *field)
+{
+  static const char *const words[] = {"checkpoint", "split", "weights", "time"};
+  for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+    if (strcmp(field->name, words[i]) == 0) return false;
+  }
+  return field->stage != PLM_STAGE_PACKER ||
+         (strcmp(field->name, "windows") != 0 && /* a counter, and so are documents */
+          strcmp(field->name, "documents_per_second") != 0);
+}
+
+static void add_families(struct plm_prometheus *metrics)
+{
+  size_t fields;
+  const struct plm_metric_field *table = plm_metric_table(&fields);
+  PLM_ASSERT(fields + sizeof extras / sizeof extras[0] <= FAMILIES_MAX);
+  for (size_t i = 0; i < sizeof extras / sizeof extras[0]; i++) {
+    metrics->families[metrics->family_count++] = (struct family){.name = extras[i].name,
+                                                                 .help = extras[i].help,
+                                                                 .stage = extras[i].stage,
+                                                                 .extra = &extras[i]};
+  }
+  for (size_t i = 0; i < fields; i++) {
+    if (!is_shown(&table[i])) continue;
+    metrics->families[metrics->family_count++] =
+        (struct family){.name = table[i].name, .help = table[i].help, .stage = table[i].stage};
+  }
+}
+
+/* family_count: none of this name. */
+static size_t find_family(const struct plm_prometheus *metrics, enum plm_metric_stage stage,
+                          const char *name)
+{
+  size_t i = 0;
+  while (i < metrics->family_count &&
+         (metrics->families[i].stage != stage || strcmp(metrics->families[i].name, name) != 0)) {
+    i++;
+  }
+  return i;
+}
+
+plm_status plm_prometheus_open(const char *run, struct plm_prometheus **metrics,
+                               struct plm_error *error)
+{
+  struct plm_prometheus *made = calloc(1, sizeof *made);
+  if (made != NULL) made->samples = calloc(SAMPLES_MAX, sizeof *made->samples);
+  if (made == NULL || made->samples == NULL) {
+    free(made);
+    return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  }
+  snprintf(made->run, sizeof made->run, "%s", run);
+  add_families(made);
+  *metrics = made;
+  return PLM_OK;
+}
+
+void plm_prometheus_close(struct plm_prometheus *metrics)
+{
+  if (metrics != NULL) free(metrics->samples);
+  free(metrics);
+}
+
+/* ---- samples ------------------------------------------------------------------------------- */
+
+/* The sample's value, made 0 when it is new; NULL when the table is full. */
+static double *sample_at(struct plm_prometheus *metrics, size_t family, const char *instance,
+                         const char *label, const char *label_value)
+{
+  for (size_t i = 0; i < metrics->count; i++) {
+    struct sample *sample = &metrics->samples[i];
+    if (sample->family == family && strcmp(sample->instance, instance) == 0 &&
+        strcmp(sample->label, label) == 0 && strcmp(sample->label_value, label_value) == 0) {
+      return &sample->value;
+    }
+  }
+  if (metrics->count == SAMPLES_MAX) return NULL;
+  struct sample *made = &metrics->samples[metrics->count++];
+  *made = (struct sample){.family = family};
+  snprintf(made->instance, sizeof made->instance, "%s", instance);
+  snprintf(made->label, sizeof made->label, "%s", label);
+  snprintf(made->label_value, sizeof made->label_value, "%s", label_value);
+  return &made->value;
+}
+
+static void put(struct plm_prometheus *metrics, enum plm_metric_stage stage, const char *instance,
+                const char *name, const char *label, const char *label_value, double value)
+{
+  const size_t family = find_family(metrics, stage, name);
+  double *place = family < metrics->family_count
+                      ? sample_at(metrics, family, instance, label, label_value)
+                      : NULL;
+  if (place != NULL) *place = value;
+}
+
+void plm_prometheus_set(struct plm_prometheus *metrics, enum plm_metric_stage stage,
+                        const char *instance, const char *name, double value)
+{
+  put(metrics, stage, instance, name, "", "", value);
+}
+
+void plm_prometheus_started(struct plm_prometheus *metrics, enum plm_metric_stage stage,
+                            const char *instance)
+{
+  for (size_t i = 0; i < metrics->family_count; i++) {
+    const struct extra *extra = metrics->families[i].extra;
+    if (extra == NULL || extra->stage != stage || !extra->counter || extra->field == NULL) continue;
+    double *place = sample_at(metrics, i, instance, "", "");
+    if (place != NULL) *place = 0.0;
+  }
+}
+
+void plm_prometheus_forget(struct plm_prometheus *metrics, enum plm_metric_stage stage,
+                           const char *instance)
+{
+  size_t kept = 0;
+  for (size_t i = 0; i < metrics->count; i++) {
+    const struct sample *sample = &metrics->samples[i];
+    if (metrics->families[sample->family].stage == stage &&
+        (instance == NULL || strcmp(sample->instance, instance) == 0)) {
+      continue;
+    }
+    if (kept != i) metrics->samples[kept] = *sample;
+    kept++;
+  }
+  metrics->count = kept;
+}
+
+/* ---- lines --------------------------------------------------------------------------------- */
+
+static void count_line(struct plm_prometheus *metrics, enum plm_metric_stage stage,
+                       const char *instance, const cJSON *line)
+{
+  for (size_t i = 0; i < metrics->family_count; i++) {
+    const struct extra *extra = metrics->families[i].extra;
+    if (extra == NULL || extra->stage != stage || extra->field == NULL) continue;
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(line, extra->field);
+    double *place = sample_at(metrics, i, instance, "", "");
+    if (place == NULL) continue;
+    if (extra->field[0] == '\0') {
+      *place += 1.0;
+    } else if (cJSON_IsNumber(item)) {
+      *place += extra->scale * item->valuedouble;
+    }
+  }
+}
+
+void plm_prometheus_line(struct plm_prometheus *metrics, enum plm_metric_stage stage,
+                         const char *instance, const cJSON *line, bool counted)
+{
+  const cJSON *split = cJSON_GetObjectItemCaseSensitive(line, "split"), *item, *part;
+  if (stage == PLM_STAGE_EVALUATOR && !cJSON_IsString(split)) return; /* a skipped checkpoint */
+  const char *label = cJSON_IsString(split) ? "split" : "";
+  const char *value = cJSON_IsString(split) ? split->valuestring : "";
+  cJSON_ArrayForEach(item, line)
+  {
+    if (cJSON_IsNumber(item)) {
+      put(metrics, stage, instance, item->string, label, value, item->valuedouble);
+    } else if (cJSON_IsNull(item)) { /* no finite number */
+      put(metrics, stage, instance, item->string, label, value, (double)NAN);
+    } else if (cJSON_IsObject(item)) {
+      const char *by = strstr(item->string, "mask_rate") != NULL ? "mask_rate" : "length";
+      cJSON_ArrayForEach(part, item)
+      {
+        char key[64];
+        snprintf(key, sizeof key, "%s\n%s", value, part->string); /* both labels */
+        if (cJSON_IsNumber(part)) {
+          put(metrics, stage, instance, item->string, by, key, part->valuedouble);
+        }
+      }
+    }
+  }
+  if (counted) count_line(metrics, stage, instance, line);
+}
+
+/* ---- text ---------------------------------------------------------------------------------- */
+
+static void print_label(struct plm_text *text, const char *name, const char *value, size_t length)
+{
+  plm_text_printf(text, ",%s=\"", name);
+  for (size_t i = 0; i < length; i++) {
+    if (value[i] == '\\' || value[i] == '"') plm_text_puts(text, "\\");
+    plm_text_append(text, value[i] == '\n' ? " " : &value[i], 1);
+  }
+  plm_text_puts(text, "\"");
+}
+
+static void print_number(struct plm_text *text, double value)
+{
+  if (isnan(value)) {
+    plm_text_puts(text, " NaN\n");
+  } else if (isinf(value)) {
+    plm_text_puts(text, value > 0 ? " +Inf\n" : " -Inf\n");
+  } else {
+    plm_text_printf(text, " %.17g\n", value);
+  }
+}
+
+static void print_sample(const struct plm_prometheus *metrics, const struct family *family,
+                         const struct sample *sample, struct plm_text *text)
+{
+  const char *stage = stage_names[family->stage];
+  plm_text_printf(text, "plm_%s_%s{stage=\"%s\"", stage, family->name, stage);
+  print_label(text, "instance", sample->instance, strlen(sample->instance));
+  print_label(text, "run", metrics->run, strlen(metrics->run));
+  const char *second = strchr(sample->label_value, '\n');
+  if (second != NULL) {
+    print_label(text, "split", sample->label_value, (size_t)(second - sample->label_value));
+    print_label(text, sample->label, second + 1, strlen(second + 1));
+  } else if (sample->label[0] != '\0') {
+    print_label(text, sample->label, sample->label_value, strlen(sample->label_value));
+  }
+  plm_text_puts(text, "}");
+  print_number(text, sample->value);
+}
+
+void plm_prometheus_print(const struct plm_prometheus *metrics, struct plm_text *text)
+{
+  for (size_t f = 0; f < metrics->family_count; f++) {
+    const struct family *family = &metrics->families[f];
+    bool head = false;
+    for (size_t i = 0; i < metrics->count; i++) {
+      if (metrics->samples[i].family != f) continue;
+      if (!head) {
+        const char *stage = stage_names[family->stage];
+        plm_text_printf(text, "# HELP plm_%s_%s %s\n# TYPE plm_%s_%s %s\n", stage, family->name,
+                        family->help, stage, family->name,
+                        family->extra != NULL && family->extra->counter ? "counter" : "gauge");
+        head = true;
+      }
+      print_sample(metrics, family, &metrics->samples[i], text);
+    }
+  }
+}
