@@ -18,7 +18,7 @@ struct plm_evaluation {
   struct plm_model_config config;
   uint32_t window;
   uint32_t max_chunks;
-  bool causal; /* every attention entry is: then it predicts the next token */
+  bool causal; /* it predicts the next token */
   const struct plm_tokenizer *tokenizer;
   struct plm_ops *ops;
   struct plm_model *model;
@@ -28,13 +28,6 @@ struct plm_evaluation {
   float *logits; /* (max rows, V) */
   const char *weights;
 };
-
-static bool predicts_next(const struct plm_model_config *config)
-{
-  for (uint32_t i = 0; i < config->pattern_count; i++)
-    if (!(config->pattern[i] & PLM_ATTENTION_CAUSAL)) return false;
-  return config->pattern_count > 0;
-}
 
 static plm_status take_buffers(struct plm_evaluation *evaluation, struct plm_error *error)
 {
@@ -57,15 +50,16 @@ plm_status plm_evaluation_open(const char *checkpoint, struct plm_ops *ops,
 {
   struct plm_evaluation *opened = calloc(1, sizeof *opened);
   if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  enum plm_objective objective;
   opened->ops = ops;
   plm_status status =
-      plm_checkpoint_config_read(checkpoint, &opened->config, &opened->window, error);
+      plm_checkpoint_config_read(checkpoint, &opened->config, &opened->window, &objective, error);
   if (status == PLM_OK) {
     const struct plm_tokenizer *esm = plm_tokenizer_of(PLM_TOKENIZER_ESM);
     const uint32_t length = opened->config.max_length;
     opened->tokenizer =
         opened->config.vocab_size == esm->vocab_size ? esm : plm_tokenizer_of(PLM_TOKENIZER_BYTE);
-    opened->causal = predicts_next(&opened->config);
+    opened->causal = objective == PLM_OBJECTIVE_CAUSAL;
     opened->max_chunks = length < BATCH_TOKENS ? BATCH_TOKENS / length : 1;
     status = take_buffers(opened, error);
   }
@@ -106,7 +100,7 @@ plm_status plm_evaluation_load(struct plm_evaluation *evaluation, const char *ch
   const bool averaged = plm_file_exists(ema);
   evaluation->weights = averaged ? "ema" : "model";
   struct plm_model_config config; /* the window moves from checkpoint to checkpoint */
-  PLM_TRY(plm_checkpoint_config_read(checkpoint, &config, &evaluation->window, error));
+  PLM_TRY(plm_checkpoint_config_read(checkpoint, &config, &evaluation->window, NULL, error));
   return plm_checkpoint_load_weights(checkpoint, averaged ? "ema.safetensors" : "model.safetensors",
                                      evaluation->model, error);
 }

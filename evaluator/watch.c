@@ -306,6 +306,15 @@ static plm_status take_checkpoint(struct watch *watch, uint64_t step, struct plm
   return report_skip(watch, step, text, error);
 }
 
+/* The first multiple of `every` after the newest step that was evaluated. Those before it were
+ * asked for then, oldest first, and by the `every` of then: a resume may change it. */
+static uint64_t first_due(const struct plm_history *history, uint64_t every)
+{
+  for (size_t i = history->count; i-- > 0;)
+    if (history->entries[i].splits != 0) return (history->entries[i].step / every + 1) * every;
+  return 0;
+}
+
 /* Steps that were published (seen here, or due by checkpoint.every) and are gone unreported. */
 static plm_status report_deleted(struct watch *watch, const uint64_t *steps, size_t count,
                                  struct plm_error *error)
@@ -321,7 +330,7 @@ static plm_status report_deleted(struct watch *watch, const uint64_t *steps, siz
   }
   if (count == 0 || every == 0) return PLM_OK;
   size_t next = 0;
-  for (uint64_t step = 0; step < steps[count - 1]; step += every) {
+  for (uint64_t step = first_due(&watch->history, every); step < steps[count - 1]; step += every) {
     while (next < count && steps[next] < step) next++;
     if (next < count && steps[next] == step) continue;
     if (!plm_history_settled(&watch->history, step, watch->splits))

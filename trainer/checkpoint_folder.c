@@ -74,8 +74,8 @@ static plm_status write_files(const struct plm_checkpoint_context *context, cons
   if (snapshot->average != NULL)
     PLM_TRY(write_weights(context, folder, "ema.safetensors", snapshot->average, error));
   PLM_TRY(plm_checkpoint_config_print(
-      &config->model, plm_schedule_checkpoint_window(&config->model, snapshot->step), &config_json,
-      error));
+      &config->model, plm_schedule_checkpoint_window(&config->model, snapshot->step),
+      config->trainer.objective, &config_json, error));
   const plm_status status = write_text(folder, "config.json", config_json, error);
   free(config_json);
   if (status != PLM_OK) return status;

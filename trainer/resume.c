@@ -44,8 +44,8 @@ static plm_status compare_configurations(const char *yaml, const struct plm_conf
   PLM_TRY(plm_config_load_text(yaml, strlen(yaml), &before, error));
   plm_status status = plm_config_check_resume(&before, config, &changes, error);
   if (status == PLM_OK && changes.length > 0) {
-    plm_info("the configuration changed since step %llu:\n%s", (unsigned long long)state->step,
-             changes.data);
+    plm_info("the configuration changed since step %llu:\n%.*s", (unsigned long long)state->step,
+             (int)changes.length - 1, changes.data);
     status = plm_trainer_state_remember(state, changes.data, error);
   }
   plm_text_deinit(&changes);

@@ -55,11 +55,15 @@ plm_status plm_checkpoint_newest(const char *checkpoints_directory, uint64_t *st
                                  struct plm_error *error);
 
 /* config.json of a checkpoint: the model, plus auto_map, model_type, architectures, dtype,
- * tie_word_embeddings and the window in force. Caller frees *text. */
+ * tie_word_embeddings, the window in force and the objective: a causal mask alone does not say what
+ * the model learnt to predict. Caller frees *text. */
 plm_status plm_checkpoint_config_print(const struct plm_model_config *model, uint32_t window,
-                                       char **text, struct plm_error *error);
+                                       enum plm_objective objective, char **text,
+                                       struct plm_error *error);
+/* window and objective may be NULL. */
 plm_status plm_checkpoint_config_read(const char *directory, struct plm_model_config *model,
-                                      uint32_t *window, struct plm_error *error);
+                                      uint32_t *window, enum plm_objective *objective,
+                                      struct plm_error *error);
 
 /* The tensors of a weights file into host values (arena layout of `table`; gaps are left alone).
  * PLM_FORMAT when a parameter is missing, has another shape or dtype, or a tensor is left over. */

@@ -7,6 +7,7 @@
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/parameter_shape.h"
 #include "common/checkpoint/strict_json.h"
+#include "common/config/names.h"
 #include "common/corpus/tokenizer.h"
 
 enum { CONFIG_LIMIT = 1 << 20, CONFIG_DEPTH = 16 };
@@ -46,10 +47,12 @@ static void add_huggingface_keys(cJSON *json, const struct plm_model_config *mod
 }
 
 plm_status plm_checkpoint_config_print(const struct plm_model_config *model, uint32_t window,
-                                       char **text, struct plm_error *error)
+                                       enum plm_objective objective, char **text,
+                                       struct plm_error *error)
 {
   cJSON *json = plm_model_config_to_json(model);
   cJSON_AddNumberToObject(json, "window", window);
+  cJSON_AddStringToObject(json, "objective", plm_objective_name(objective));
   add_huggingface_keys(json, model);
   char *printed = cJSON_Print(json);
   cJSON_Delete(json);
@@ -63,9 +66,22 @@ plm_status plm_checkpoint_config_print(const struct plm_model_config *model, uin
   return *text ? PLM_OK : plm_error_set(error, PLM_NO_MEMORY, "no memory for config.json");
 }
 
-static plm_status parse_config(const char *text, size_t size, struct plm_model_config *model,
-                               uint32_t *window, struct plm_error *error)
+static bool read_objective(const cJSON *json, enum plm_objective *objective)
 {
+  const char *name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "objective"));
+  for (int i = 0; name && plm_objective_names[i]; i++)
+    if (strcmp(name, plm_objective_names[i]) == 0) {
+      *objective = (enum plm_objective)i;
+      return true;
+    }
+  return false;
+}
+
+static plm_status parse_config(const char *text, size_t size, struct plm_model_config *model,
+                               uint32_t *window, enum plm_objective *objective,
+                               struct plm_error *error)
+{
+  enum plm_objective learnt = PLM_OBJECTIVE_MLM;
   cJSON *json;
   uint64_t in_force;
   PLM_TRY(plm_json_parse(text, size, CONFIG_DEPTH, PLM_JSON_ANY_NUMBER, &json, error));
@@ -74,19 +90,23 @@ static plm_status parse_config(const char *text, size_t size, struct plm_model_c
       (!plm_json_count(cJSON_GetObjectItemCaseSensitive(json, "window"), &in_force) ||
        in_force > UINT32_MAX))
     status = plm_error_set(error, PLM_FORMAT, "\"window\" is missing or not a number of tokens");
+  if (status == PLM_OK && !read_objective(json, &learnt))
+    status = plm_error_set(error, PLM_FORMAT, "\"objective\" is missing or not one that is known");
   if (status == PLM_OK && window) *window = (uint32_t)in_force;
+  if (status == PLM_OK && objective) *objective = learnt;
   cJSON_Delete(json);
   return status;
 }
 
 plm_status plm_checkpoint_config_read(const char *directory, struct plm_model_config *model,
-                                      uint32_t *window, struct plm_error *error)
+                                      uint32_t *window, enum plm_objective *objective,
+                                      struct plm_error *error)
 {
   char path[PLM_PATH_SIZE], *text;
   size_t size;
   PLM_TRY(plm_path_join(path, directory, "config.json", error));
   PLM_TRY(plm_file_read(path, CONFIG_LIMIT, &text, &size, error));
-  const plm_status status = parse_config(text, size, model, window, error);
+  const plm_status status = parse_config(text, size, model, window, objective, error);
   free(text);
   if (status != PLM_OK) plm_error_where(error, "%s", path);
   return status;

@@ -59,6 +59,14 @@ jq -c "$exact" out >once.exact
 cmp one.exact once.exact || { diff one.exact once.exact >&2; fail "evaluate gives other numbers"; }
 [ "$(wc -l <out)" -eq 1 ] || fail "not one object on one line"
 
+# Another checkpoint.every after a resume: steps that were never due are not called deleted.
+expect 0 plm-pipeline up pipeline.yaml --run run --set trainer.steps=16 --set trainer.checkpoint.every=3
+jq -se '[.[].step] | unique == [0, 4, 8, 12, 15, 16]' run/evaluator.jsonl >/dev/null || fail "steps that never were"
+
+# The objective says what is evaluated, not the mask: masked tokens of a model that attends causally.
+expect 0 plm-pipeline up pipeline.yaml --run backwards --set trainer.steps=4 --set 'model.attention.pattern=[document+causal]'
+jq -se 'all(.[]; (.loss_by_mask_rate | keys) == ["0.15"])' backwards/evaluator.jsonl >/dev/null || fail "next tokens of an mlm run"
+
 # Clear errors.
 expect 1 plm-pipeline evaluate --checkpoint run/checkpoints --corpus corpus
 expect 2 plm-pipeline evaluate --checkpoint run/checkpoints/step_00000012

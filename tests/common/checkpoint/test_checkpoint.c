@@ -279,18 +279,22 @@ static void config_reads_back(void **state)
   struct plm_model_config again;
   struct plm_error error;
   uint32_t window = 0;
+  enum plm_objective objective = PLM_OBJECTIVE_MLM;
   char *text, folder[PLM_PATH_SIZE];
   parent_make("config", folder);
-  assert_int_equal(plm_checkpoint_config_print(&model, 192, &text, &error), PLM_OK);
+  assert_int_equal(plm_checkpoint_config_print(&model, 192, PLM_OBJECTIVE_CAUSAL, &text, &error),
+                   PLM_OK);
   write_file(folder, "config.json", text, strlen(text));
-  assert_int_equal(plm_checkpoint_config_read(folder, &again, &window, &error), PLM_OK);
+  assert_int_equal(plm_checkpoint_config_read(folder, &again, &window, &objective, &error), PLM_OK);
   assert_int_equal(window, 192);
+  assert_int_equal(objective, PLM_OBJECTIVE_CAUSAL);
   assert_memory_equal(&again, &model, sizeof model);
 
   static const struct {
     const char *from, *to;
   } faults[] = {{"\"window\":\t192", "\"window\":\t-1"},
                 {"\"window\":\t192", "\"windows\":\t192"},
+                {"\"causal\"", "\"casual\""},
                 {"\"hidden_size\"", "\"hidden_sizes\""},
                 {"\"vocab_size\"", "\"max_length\""}};
   for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
@@ -300,7 +304,7 @@ static void config_reads_back(void **state)
     snprintf(changed, sizeof changed, "%.*s%s%s", (int)(at - text), text, faults[i].to,
              at + strlen(faults[i].from));
     write_file(folder, "config.json", changed, strlen(changed));
-    assert_int_equal(plm_checkpoint_config_read(folder, &again, &window, &error), PLM_FORMAT);
+    assert_int_equal(plm_checkpoint_config_read(folder, &again, &window, NULL, &error), PLM_FORMAT);
     assert_non_null(strstr(error.where, "config.json"));
   }
   cJSON *json = cJSON_Parse(text);
