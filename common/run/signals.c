@@ -16,9 +16,24 @@ static void note_stop(int number)
   plm_stop_requested = number;
 }
 
+/* oneDNN's fp32 products (jit_avx512_common_gemm_f32 and its AVX2 sibling) point the stack pointer
+ * into a buffer on the heap while they run: a handler on the interrupted stack would overwrite what
+ * lies before that buffer. Threads that compute beside this one block signals. */
+static void use_a_stack_of_its_own(void)
+{
+  enum { SIZE = 1 << 16 }; /* the registers of AVX-512 and AMX take 11 kB */
+  static _Alignas(64) unsigned char bytes[SIZE];
+  const stack_t stack = {.ss_sp = bytes, .ss_size = SIZE};
+  stack_t present;
+  /* a sanitizer has made one already */
+  if (sigaltstack(NULL, &present) == 0 && (present.ss_flags & SS_DISABLE))
+    sigaltstack(&stack, NULL);
+}
+
 void plm_stop_signals_install(void)
 {
-  struct sigaction action = {.sa_handler = note_stop};
+  struct sigaction action = {.sa_handler = note_stop, .sa_flags = SA_ONSTACK};
+  use_a_stack_of_its_own();
   sigemptyset(&action.sa_mask);
   sigaction(SIGTERM, &action, NULL);
   sigaction(SIGUSR1, &action, NULL);
