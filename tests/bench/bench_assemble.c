@@ -1,13 +1,13 @@
 /* How fast windows are made of a corpus: planning, reading, and both with translation, on one
  * thread.
  *
- *   make build/tests/bench/bench_assemble && build/tests/bench/bench_assemble CORPUS [MAX_LENGTH]
- */
+ *   bench_assemble [CORPUS [MAX_LENGTH]] */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "common/base/clock.h"
 #include "common/plan/assemble.h"
+#include "tests/support/bench_scene.h"
 
 enum { SECONDS = 3 };
 
@@ -87,12 +87,11 @@ int main(int argc, char **argv)
   struct totals totals = {0};
   struct plm_error error = {0};
   plm_status status;
-  if (argc < 2) {
-    fprintf(stderr, "usage: bench_assemble CORPUS [MAX_LENGTH]\n");
-    return 2;
-  }
+  const char *directory = argc > 1 ? argv[1] : bench_corpus();
+  if (directory == NULL) return 1;
+  bench_machine();
   if (argc > 2) parameters.max_length = (uint32_t)strtoul(argv[2], NULL, 10);
-  PLM_TRY_GOTO(status, plm_corpus_open(argv[1], &options, &corpus, &error), done);
+  PLM_TRY_GOTO(status, plm_corpus_open(directory, &options, &corpus, &error), done);
   const struct plm_corpus_info *info = plm_corpus_info(corpus);
   parameters.tokenizer = info->tokenizer;
   PLM_TRY_GOTO(status,

@@ -14,6 +14,7 @@
 #include "common/base/philox.h"
 #include "common/model/masks.h"
 #include "kernels/cpu/attention.h"
+#include "tests/support/bench_scene.h"
 
 enum { CHUNKS = 8, MAX_DOCUMENTS = 8192 };
 
@@ -187,6 +188,7 @@ int main(int argc, char **argv)
 #endif
   struct plm_pool *pool;
   if (threads == 0 || plm_pool_open(threads, &pool, NULL) != PLM_OK) return 2;
+  bench_machine();
   const double product = product_rate(threads);
   printf("%s, %u threads; oneDNN sgemm at 2048^3: %.1f GFLOP/s\n", isa, threads, product);
   printf("%-22s %8s %9s %9s %9s %9s %10s\n", "", "executed", "forward", "backward", "both",

@@ -10,6 +10,7 @@
 #include "common/base/clock.h"
 #include "common/config/config.h"
 #include "common/ops/ops.h"
+#include "tests/support/bench_scene.h"
 
 enum { RUNS = 15 };
 
@@ -210,22 +211,10 @@ static void bench_precision(int precision, const char *isa)
   b.ops->close(b.ops);
 }
 
-static void print_machine(void)
-{
-  char line[256];
-  FILE *file = fopen("/proc/cpuinfo", "r");
-  while (file != NULL && fgets(line, sizeof line, file) != NULL)
-    if (strncmp(line, "model name", 10) == 0) {
-      fputs(line, stdout);
-      break;
-    }
-  if (file != NULL) fclose(file);
-}
-
 int main(int count, char **arguments)
 {
   const char *isa = count > 1 ? arguments[1] : NULL;
-  print_machine();
+  bench_machine();
   bench_precision(PLM_PRECISION_FP32, isa);
   bench_precision(PLM_PRECISION_BF16, isa);
   return 0;

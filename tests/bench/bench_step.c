@@ -17,6 +17,7 @@
 
 #include "common/base/clock.h"
 #include "common/model/model.h"
+#include "tests/support/bench_scene.h"
 #include "tests/support/must.h"
 #include "trainer/optimizers.h"
 
@@ -311,6 +312,7 @@ int main(int argc, char **argv)
     for (int s = 0; s < 3; s++)
       if (strcmp(argv[i], subjects[s].name) == 0) any = chosen[s] = true;
   }
+  bench_machine();
   for (int precision = 0; precision < 2; precision++) {
     struct plm_error error = {0};
     struct plm_ops *ops;
