@@ -25,6 +25,7 @@ struct plm_optimizer {
   size_t slot_count;
   struct plm_optimizer_tensor *tensors;
   size_t tensor_count;
+  struct plm_muon_matrix *matrices; /* of the step at hand, room for every slot */
   size_t arena_elements, second_elements;
   float *first, *second, *average, *scratch; /* device */
   uint64_t updates;
@@ -128,7 +129,8 @@ plm_status plm_optimizer_open(const struct plm_config_trainer *trainer, struct p
   optimizer->slots = calloc(count, sizeof *optimizer->slots);
   optimizer->tensors = calloc(2 * count, sizeof *optimizer->tensors);
   plm_status status = PLM_OK;
-  if (optimizer->slots == NULL || optimizer->tensors == NULL) {
+  optimizer->matrices = calloc(count, sizeof *optimizer->matrices);
+  if (optimizer->slots == NULL || optimizer->tensors == NULL || optimizer->matrices == NULL) {
     status = plm_error_set(error, PLM_NO_MEMORY, "no memory for the optimizer's tables");
     goto failed;
   }
@@ -157,6 +159,7 @@ void plm_optimizer_close(struct plm_optimizer *optimizer)
     if (buffers[i] != NULL) optimizer->ops->release(optimizer->ops, buffers[i]);
   free(optimizer->slots);
   free(optimizer->tensors);
+  free(optimizer->matrices);
   free(optimizer);
 }
 
@@ -188,25 +191,27 @@ double plm_optimizer_gradient_norm(struct plm_optimizer *optimizer, uint64_t cou
   return sqrt(squares) / (double)count;
 }
 
-static void update_muon(struct plm_optimizer *optimizer, const struct plm_parameter *parameter,
-                        double lr, double momentum, double gradient_scale)
+static void describe_muon(const struct plm_optimizer *optimizer,
+                          const struct plm_parameter *parameter, double lr, double momentum,
+                          double gradient_scale, struct plm_muon_matrix *matrix)
 {
   const double rows = (double)parameter->rows, cols = (double)parameter->cols;
   const double scale = optimizer->trainer->optimizer.scale == PLM_MUON_MATCH_ADAMW
                            ? 0.2 * sqrt(fmax(rows, cols))
                            : sqrt(fmax(1, rows / cols));
-  const struct plm_muon_options options = {
-      .lr = (float)lr,
-      .momentum = (float)momentum,
-      .weight_decay = parameter->decay ? (float)optimizer->trainer->optimizer.weight_decay : 0,
-      .gradient_scale = (float)gradient_scale,
-      .update_scale = (float)scale,
-  };
-  optimizer->ops->muon_step(optimizer->ops,
-                            plm_model_parameter_arena(optimizer->model) + parameter->offset,
-                            optimizer->first + parameter->offset,
-                            plm_model_gradient_arena(optimizer->model) + parameter->offset,
-                            parameter->rows, parameter->cols, optimizer->scratch, &options);
+  *matrix = (struct plm_muon_matrix){
+      .w = plm_model_parameter_arena(optimizer->model) + parameter->offset,
+      .momentum = optimizer->first + parameter->offset,
+      .g = plm_model_gradient_arena(optimizer->model) + parameter->offset,
+      .rows = parameter->rows,
+      .cols = parameter->cols,
+      .options = {
+          .lr = (float)lr,
+          .momentum = (float)momentum,
+          .weight_decay = parameter->decay ? (float)optimizer->trainer->optimizer.weight_decay : 0,
+          .gradient_scale = (float)gradient_scale,
+          .update_scale = (float)scale,
+      }};
 }
 
 static void update_adam(struct plm_optimizer *optimizer, const struct slot *slot, double lr,
@@ -235,14 +240,17 @@ void plm_optimizer_update(struct plm_optimizer *optimizer, uint64_t s, double gr
 {
   const struct plm_learning_rates rates = plm_optimizer_rates(optimizer->trainer, s);
   const double momentum = plm_schedule_momentum(&optimizer->trainer->optimizer, s);
+  size_t matrices = 0;
   for (size_t i = 0; i < optimizer->slot_count; i++) {
     const struct slot *slot = &optimizer->slots[i];
     const double lr = rates.of[slot->parameter->group];
     if (slot->rule == RULE_MUON)
-      update_muon(optimizer, slot->parameter, lr, momentum, gradient_scale);
+      describe_muon(optimizer, slot->parameter, lr, momentum, gradient_scale,
+                    &optimizer->matrices[matrices++]);
     else
       update_adam(optimizer, slot, lr, gradient_scale);
   }
+  optimizer->ops->muon_step(optimizer->ops, optimizer->matrices, matrices, optimizer->scratch);
   if (optimizer->average != NULL)
     optimizer->ops->ema_step(
         optimizer->ops, optimizer->average, plm_model_parameter_arena(optimizer->model),

@@ -67,6 +67,13 @@ struct plm_muon_options {
   float update_scale; /* 0.2*sqrt(max(rows, cols)) or sqrt(max(1, rows/cols)) */
 };
 
+struct plm_muon_matrix {
+  float *w, *momentum; /* (rows, cols) each */
+  const float *g;
+  int64_t rows, cols;
+  struct plm_muon_options options;
+};
+
 struct plm_ops {
   const char *name; /* "cpu", "cuda" */
   const char
@@ -197,10 +204,11 @@ struct plm_ops {
   void (*scale)(struct plm_ops *ops, float *x, float factor, size_t n);
   void (*adam_step)(struct plm_ops *ops, float *w, float *m, float *v, const float *g, size_t n,
                     const struct plm_adam_options *options);
-  /* One matrix: momentum EMA, Nesterov, five Newton-Schulz steps, decay and update.
-   * scratch: plm_muon_scratch_floats(rows, cols) floats. */
-  void (*muon_step)(struct plm_ops *ops, float *w, float *momentum, const float *g, int64_t rows,
-                    int64_t cols, float *scratch, const struct plm_muon_options *options);
+  /* Of each matrix: momentum EMA, Nesterov, five Newton-Schulz steps, decay and update. Matrices
+   * share no memory; which others are in the call does not change a matrix's bits.
+   * scratch: plm_muon_scratch_floats floats of the largest. */
+  void (*muon_step)(struct plm_ops *ops, const struct plm_muon_matrix *matrices, size_t count,
+                    float *scratch);
   void (*ema_step)(struct plm_ops *ops, float *average, const float *w, float decay, size_t n);
 };
 

@@ -43,17 +43,40 @@ static void general_panel(void *context, int64_t tile, uint32_t thread)
   run_panel(context, tile, thread);
 }
 
-void plm_cpu_multiply(struct plm_cpu *cpu, const struct plm_product_shape *shape, void *C,
-                      const void *A, const void *B)
+/* The panels and their plans; of a symmetric C, columns up to the diagonal. */
+static struct job plan(struct plm_cpu *cpu, const struct plm_product_shape *shape, bool symmetric)
 {
-  struct job job = {.shape = *shape, .C = C, .A = A, .B = B, .height = height_of(shape->M)};
+  struct job job = {.shape = *shape, .height = height_of(shape->M)};
   job.count = (shape->M + job.height - 1) / job.height;
   struct plm_product_shape panel = *shape;
   for (int64_t i = 0; i < job.count; i++) {
     panel.M = rows_of(&job, i);
+    if (symmetric) panel.N = i * job.height + panel.M;
     job.panels[i] = plm_products_get(cpu->products, &panel);
   }
-  plm_pool_tiles(cpu->pool, job.count, general_panel, &job);
+  return job;
+}
+
+void plm_cpu_multiply_plan(struct plm_cpu *cpu, const struct plm_product_shape *shape,
+                           bool symmetric)
+{
+  (void)plan(cpu, shape, symmetric);
+}
+
+static void run(struct plm_cpu *cpu, int thread, plm_pool_tile panel, struct job *job)
+{
+  if (thread == PLM_CPU_ALL)
+    plm_pool_tiles(cpu->pool, job->count, panel, job);
+  else
+    for (int64_t i = 0; i < job->count; i++) panel(job, i, (uint32_t)thread);
+}
+
+void plm_cpu_multiply(struct plm_cpu *cpu, int thread, const struct plm_product_shape *shape,
+                      void *C, const void *A, const void *B)
+{
+  struct job job = plan(cpu, shape, false);
+  job.C = C, job.A = A, job.B = B;
+  run(cpu, thread, general_panel, &job);
 }
 
 /* C[begin.., 0..begin) onto C[0..begin, begin..), in blocks that stay in the first-level cache. */
@@ -72,18 +95,12 @@ static void symmetric_panel(void *context, int64_t tile, uint32_t thread)
   mirror((float *)job->C, job->shape.ldc, panel * job->height, rows_of(job, panel));
 }
 
-void plm_cpu_multiply_symmetric(struct plm_cpu *cpu, const struct plm_product_shape *shape,
-                                float *C, const void *A, const void *B)
+void plm_cpu_multiply_symmetric(struct plm_cpu *cpu, int thread,
+                                const struct plm_product_shape *shape, float *C, const void *A,
+                                const void *B)
 {
   PLM_ASSERT(shape->M == shape->N && !shape->half_output && !shape->accumulate);
-  struct job job = {.shape = *shape, .C = (char *)C, .A = A, .B = B};
-  job.height = height_of(shape->M);
-  job.count = (shape->M + job.height - 1) / job.height;
-  struct plm_product_shape panel = *shape;
-  for (int64_t i = 0; i < job.count; i++) { /* columns up to the diagonal */
-    panel.M = rows_of(&job, i);
-    panel.N = i * job.height + panel.M;
-    job.panels[i] = plm_products_get(cpu->products, &panel);
-  }
-  plm_pool_tiles(cpu->pool, job.count, symmetric_panel, &job);
+  struct job job = plan(cpu, shape, true);
+  job.C = (char *)C, job.A = A, job.B = B;
+  run(cpu, thread, symmetric_panel, &job);
 }

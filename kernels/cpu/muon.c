@@ -2,6 +2,10 @@
  * steps X <- a X + (b A + c A^2) X with A = X X^T, the short side first. A tall matrix is not
  * transposed: there A = X^T X multiplies from the right. Products are bf16 with fp32 accumulation
  * when the backend is bf16, else fp32.
+ *
+ * A large matrix is worked on by all threads, one after the other. Of small ones each thread takes
+ * one whole: their products are too short to be shared out, and a thread waits for the others once
+ * instead of forty times a matrix. Both ways make the same panels and tiles, so the same bits.
  */
 #include <math.h>
 
@@ -9,10 +13,11 @@
 #include "kernels/cpu/product.h"
 
 static const float newton_schulz[3] = {3.4445f, -4.7750f, 2.0315f};
-enum { STEPS = 5, TILE = 32768 };
+enum { STEPS = 5, TILE = 32768, SUM_TILE = 65536, SMALL = 512 * 1024 /* elements */ };
 
 struct pass { /* one elementwise pass */
   struct plm_cpu *cpu;
+  int thread; /* the one it runs on, or PLM_CPU_ALL */
   void *out;
   const void *x;
   const float *y;
@@ -23,7 +28,11 @@ struct pass { /* one elementwise pass */
 
 static void run(struct pass *pass, plm_pool_tile function)
 {
-  plm_pool_tiles(pass->cpu->pool, (pass->n + TILE - 1) / TILE, function, pass);
+  const int64_t tiles = (pass->n + TILE - 1) / TILE;
+  if (pass->thread == PLM_CPU_ALL)
+    plm_pool_tiles(pass->cpu->pool, tiles, function, pass);
+  else
+    for (int64_t i = 0; i < tiles; i++) function(pass, i, (uint32_t)pass->thread);
 }
 
 #define TILE_OF(pass, tile)                                                  \
@@ -72,6 +81,7 @@ size_t plm_muon_scratch_floats(int64_t rows, int64_t cols)
 
 struct iteration {
   struct plm_cpu *cpu;
+  int thread;
   int64_t rows, cols, side;
   act *X;        /* rows x cols */
   float *result; /* rows x cols */
@@ -79,34 +89,44 @@ struct iteration {
   float *square; /* side x side */
 };
 
-/* square = X X^T, or X^T X of a tall X */
-static void gram(const struct iteration *it)
+/* The three products of a step: A = X X^T (or X^T X of a tall X), A A, and B X (or X B). */
+struct shapes {
+  struct plm_product_shape gram, square, apply;
+};
+
+static struct shapes shapes_of(int64_t rows, int64_t cols, bool half)
 {
-  const bool tall = it->rows > it->cols;
-  const struct plm_product_shape shape = {.M = it->side,
-                                          .N = it->side,
-                                          .K = tall ? it->rows : it->cols,
-                                          .lda = it->cols,
-                                          .ldb = it->cols,
-                                          .ldc = it->side,
-                                          .transpose_a = tall,
-                                          .transpose_b = !tall,
-                                          .half = it->cpu->bf16};
-  plm_cpu_multiply_symmetric(it->cpu, &shape, it->square, it->X, it->X);
+  const bool tall = rows > cols;
+  const int64_t side = tall ? cols : rows;
+  return (struct shapes){
+      .gram = {.M = side,
+               .N = side,
+               .K = tall ? rows : cols,
+               .lda = cols,
+               .ldb = cols,
+               .ldc = side,
+               .transpose_a = tall,
+               .transpose_b = !tall,
+               .half = half},
+      .square =
+          {.M = side, .N = side, .K = side, .lda = side, .ldb = side, .ldc = side, .half = half},
+      .apply = {
+          .M = rows, .N = cols, .K = side, .lda = side, .ldb = cols, .ldc = cols, .half = half}};
 }
 
 static void newton_schulz_step(const struct iteration *it)
 {
   struct plm_cpu *cpu = it->cpu;
-  const int64_t side = it->side, area = side * side;
-  gram(it);
-  struct pass round = {.cpu = cpu, .out = it->A, .y = it->square, .a = 1, .n = area};
+  const int64_t area = it->side * it->side;
+  const struct shapes shapes = shapes_of(it->rows, it->cols, cpu->bf16);
+  plm_cpu_multiply_symmetric(cpu, it->thread, &shapes.gram, it->square, it->X, it->X);
+  struct pass round = {
+      .cpu = cpu, .thread = it->thread, .out = it->A, .y = it->square, .a = 1, .n = area};
   run(&round, scale_tile);
 
-  const struct plm_product_shape square = {
-      .M = side, .N = side, .K = side, .lda = side, .ldb = side, .ldc = side, .half = cpu->bf16};
-  plm_cpu_multiply_symmetric(cpu, &square, it->square, it->A, it->A);
+  plm_cpu_multiply_symmetric(cpu, it->thread, &shapes.square, it->square, it->A, it->A);
   struct pass polynomial = {.cpu = cpu,
+                            .thread = it->thread,
                             .out = it->B,
                             .x = it->A,
                             .y = it->square,
@@ -116,15 +136,10 @@ static void newton_schulz_step(const struct iteration *it)
   run(&polynomial, combine_tile);
 
   const bool tall = it->rows > it->cols;
-  const struct plm_product_shape apply = {.M = it->rows,
-                                          .N = it->cols,
-                                          .K = side,
-                                          .lda = side,
-                                          .ldb = it->cols,
-                                          .ldc = it->cols,
-                                          .half = cpu->bf16};
-  plm_cpu_multiply(cpu, &apply, it->result, tall ? it->X : it->B, tall ? it->B : it->X);
+  plm_cpu_multiply(cpu, it->thread, &shapes.apply, it->result, tall ? it->X : it->B,
+                   tall ? it->B : it->X);
   struct pass next = {.cpu = cpu,
+                      .thread = it->thread,
                       .out = it->X,
                       .x = it->X,
                       .y = it->result,
@@ -134,13 +149,27 @@ static void newton_schulz_step(const struct iteration *it)
   run(&next, combine_tile);
 }
 
-static void muon_step(struct plm_ops *ops, float *w, float *momentum, const float *g, int64_t rows,
-                      int64_t cols, float *scratch, const struct plm_muon_options *options)
+/* Frobenius norm; sums of fixed tiles in their order, as ops->sum_squares adds them. */
+static double norm_of(const struct iteration *it)
 {
-  struct plm_cpu *cpu = plm_cpu_of(ops);
-  const int64_t n = rows * cols, side = rows < cols ? rows : cols;
+  const int64_t n = it->rows * it->cols;
+  if (it->thread == PLM_CPU_ALL)
+    return sqrt(it->cpu->ops.sum_squares(&it->cpu->ops, it->result, (size_t)n));
+  double sum = 0;
+  for (int64_t i = 0; i < n; i += SUM_TILE)
+    sum += it->cpu->vector.sum_squares(it->result + i, n - i < SUM_TILE ? n - i : SUM_TILE);
+  return sqrt(sum);
+}
+
+static void one_matrix(struct plm_cpu *cpu, int thread, const struct plm_muon_matrix *matrix,
+                       float *scratch)
+{
+  const struct plm_muon_options *options = &matrix->options;
+  const int64_t rows = matrix->rows, cols = matrix->cols, n = rows * cols;
+  const int64_t side = rows < cols ? rows : cols;
   float *after = scratch + 2 * n;
   const struct iteration it = {.cpu = cpu,
+                               .thread = thread,
                                .rows = rows,
                                .cols = cols,
                                .side = side,
@@ -150,25 +179,83 @@ static void muon_step(struct plm_ops *ops, float *w, float *momentum, const floa
                                .A = after + side * side,
                                .B = after + 2 * side * side};
   struct pass direction = {.cpu = cpu,
+                           .thread = thread,
                            .out = it.result,
-                           .y = g,
-                           .buffer = momentum,
+                           .y = matrix->g,
+                           .buffer = matrix->momentum,
                            .a = options->gradient_scale,
                            .c = options->momentum,
                            .n = n};
   run(&direction, nesterov_tile);
-  const double norm = sqrt(ops->sum_squares(ops, it.result, (size_t)n));
-  struct pass start = {
-      .cpu = cpu, .out = it.X, .y = it.result, .a = (float)(1 / (norm + 1e-7)), .n = n};
+  struct pass start = {.cpu = cpu,
+                       .thread = thread,
+                       .out = it.X,
+                       .y = it.result,
+                       .a = (float)(1 / (norm_of(&it) + 1e-7)),
+                       .n = n};
   run(&start, scale_tile);
   for (int i = 0; i < STEPS; i++) newton_schulz_step(&it);
   struct pass update = {.cpu = cpu,
-                        .out = w,
+                        .thread = thread,
+                        .out = matrix->w,
                         .x = it.X,
                         .a = options->lr * options->weight_decay,
                         .c = options->lr * options->update_scale,
                         .n = n};
   run(&update, update_tile);
+}
+
+struct batch {
+  struct plm_cpu *cpu;
+  const struct plm_muon_matrix *matrices;
+  float *scratch;
+  size_t stride; /* of a thread's scratch */
+};
+
+static bool is_small(const struct plm_muon_matrix *matrix)
+{
+  return matrix->rows * matrix->cols <= SMALL;
+}
+
+static void small_tile(void *context, int64_t tile, uint32_t thread)
+{
+  const struct batch *batch = context;
+  const struct plm_muon_matrix *matrix = &batch->matrices[tile];
+  if (is_small(matrix))
+    one_matrix(batch->cpu, (int)thread, matrix, batch->scratch + thread * batch->stride);
+}
+
+/* Plans the small matrices' products, which threads then only look up, and takes their scratch. */
+static bool prepare(struct batch *batch, size_t count)
+{
+  struct plm_cpu *cpu = batch->cpu;
+  for (size_t i = 0; i < count; i++) {
+    const struct plm_muon_matrix *matrix = &batch->matrices[i];
+    if (!is_small(matrix)) continue;
+    const size_t floats = plm_muon_scratch_floats(matrix->rows, matrix->cols);
+    if (floats > batch->stride) batch->stride = (floats + 15) / 16 * 16;
+    const struct shapes shapes = shapes_of(matrix->rows, matrix->cols, cpu->bf16);
+    plm_cpu_multiply_plan(cpu, &shapes.gram, true);
+    plm_cpu_multiply_plan(cpu, &shapes.square, true);
+    plm_cpu_multiply_plan(cpu, &shapes.apply, false);
+  }
+  if (plm_products_error(cpu->products, NULL) != PLM_OK) return false;
+  batch->scratch = plm_cpu_workspace(cpu, cpu->ops.threads * batch->stride * sizeof(float));
+  return batch->stride == 0 || batch->scratch != NULL;
+}
+
+static void muon_step(struct plm_ops *ops, const struct plm_muon_matrix *matrices, size_t count,
+                      float *scratch)
+{
+  struct plm_cpu *cpu = plm_cpu_of(ops);
+  struct batch batch = {.cpu = cpu, .matrices = matrices};
+  size_t small = 0;
+  for (size_t i = 0; i < count; i++) small += is_small(&matrices[i]);
+  const bool together = small >= ops->threads;
+  if (together && prepare(&batch, count))
+    plm_pool_tiles(cpu->pool, (int64_t)count, small_tile, &batch);
+  for (size_t i = 0; i < count; i++)
+    if (!together || !is_small(&matrices[i])) one_matrix(cpu, PLM_CPU_ALL, &matrices[i], scratch);
 }
 
 void plm_cpu_muon_register(struct plm_cpu *cpu)

@@ -39,7 +39,8 @@ bool plm_products_have_half(void);
 /* Errors of planning are kept: the product is then skipped. PLM_OK when there was none. */
 plm_status plm_products_error(const struct plm_products *products, struct plm_error *error);
 
-/* The plan of a shape, made at its first use. Not thread-safe. NULL after an error. */
+/* The plan of a shape, made at its first use. NULL after an error. Not thread-safe, except that any
+ * number of threads may ask together for shapes that were planned before. */
 const struct plm_product *plm_products_get(struct plm_products *products,
                                            const struct plm_product_shape *shape);
 

@@ -1,7 +1,9 @@
 /* Products, head, loss and optimizer against double precision. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "common/config/config.h"
 #include "tests/support/cmocka_all.h"
 #include "tests/support/ops_case.h"
 #include "tests/support/reference_ops.h"
@@ -221,10 +223,15 @@ static void muon_shape(struct ops_case *c, int64_t rows, int64_t cols)
   float *w_float = ops_case_float(c, w, n), *momentum_float = ops_case_float(c, momentum, n);
   const float *g_float = ops_case_float(c, g, n);
   float *scratch = ops_case_empty_float(c, (int64_t)plm_muon_scratch_floats(rows, cols));
-  const struct plm_muon_options o = {0.5f, 0.75f, 0.1f, 0.25f, 1.25f};
+  const struct plm_muon_matrix matrix = {.w = w_float,
+                                         .momentum = momentum_float,
+                                         .g = g_float,
+                                         .rows = rows,
+                                         .cols = cols,
+                                         .options = {0.5f, 0.75f, 0.1f, 0.25f, 1.25f}};
   const struct reference_muon exact = {0.5, 0.75, (double)0.1f, 0.25, 1.25};
   reference_muon_step(w, momentum, g, rows, cols, &exact);
-  c->ops->muon_step(c->ops, w_float, momentum_float, g_float, rows, cols, scratch, &o);
+  c->ops->muon_step(c->ops, &matrix, 1, scratch);
   ops_case_check_float(c, "momentum", momentum_float, momentum, n, 4);
   /* the five steps amplify the roundings of their products, some hundreds of times */
   const double step = c->ops->act_bytes == 4 ? 1000 : 0x1p16 * 20;
@@ -245,12 +252,77 @@ static void muon_matches(void **state)
   ops_case_each(muon_case);
 }
 
+/* Matrices of which each thread takes one, and one too large for that. */
+enum { MATRICES = 6, MATRIX_ELEMENTS = 700000 };
+static const int64_t MATRIX_SIZES[MATRICES][2] = {{16, 16},   {24, 100}, {130, 48},
+                                                  {150, 210}, {192, 64}, {2, 300000}};
+
+/* All matrices' updated weights, in one call or one by one. */
+static void muon_weights(int precision, uint32_t threads, bool together, float *weights)
+{
+  struct plm_ops *ops;
+  assert_int_equal(plm_ops_cpu_open(precision, threads, NULL, &ops, NULL), PLM_OK);
+  float *momentum = calloc(MATRIX_ELEMENTS, sizeof *momentum);
+  float *gradient = calloc(MATRIX_ELEMENTS, sizeof *gradient);
+  float *scratch = calloc(plm_muon_scratch_floats(2, 300000), sizeof *scratch);
+  assert_true(momentum != NULL && gradient != NULL && scratch != NULL);
+  struct plm_muon_matrix matrices[MATRICES];
+  int64_t at = 0;
+  for (int64_t i = 0; i < MATRIX_ELEMENTS; i++) {
+    weights[i] = 0;
+    gradient[i] = (float)(i * 7919 % 1013) / 1013.0f - 0.5f;
+  }
+  for (int i = 0; i < MATRICES; i++) {
+    const int64_t rows = MATRIX_SIZES[i][0], cols = MATRIX_SIZES[i][1];
+    matrices[i] = (struct plm_muon_matrix){.w = weights + at,
+                                           .momentum = momentum + at,
+                                           .g = gradient + at,
+                                           .rows = rows,
+                                           .cols = cols,
+                                           .options = {0.5f, 0.75f, 0.1f, 0.25f, 1.25f}};
+    at += rows * cols;
+  }
+  assert_true(at <= MATRIX_ELEMENTS);
+  if (together)
+    ops->muon_step(ops, matrices, MATRICES, scratch);
+  else
+    for (int i = 0; i < MATRICES; i++) ops->muon_step(ops, &matrices[i], 1, scratch);
+  assert_int_equal(ops->synchronize(ops, NULL), PLM_OK);
+  ops->close(ops);
+  free(momentum);
+  free(gradient);
+  free(scratch);
+}
+
+static void matrices_are_the_same_together(void **state)
+{
+  (void)state;
+  float *alone = calloc(2 * MATRIX_ELEMENTS, sizeof *alone), *other = alone + MATRIX_ELEMENTS;
+  assert_non_null(alone);
+  for (int half = 0; half < 2; half++) {
+    const int precision = half ? PLM_PRECISION_BF16 : PLM_PRECISION_FP32;
+    struct plm_ops *ops;
+    if (plm_ops_cpu_open(precision, 1, NULL, &ops, NULL) != PLM_OK) continue; /* no bf16 here */
+    ops->close(ops);
+    muon_weights(precision, 3, false, alone); /* all threads on each */
+    for (uint32_t threads = 1; threads <= 3; threads++) {
+      muon_weights(precision, threads, true, other);
+      assert_memory_equal(alone, other, MATRIX_ELEMENTS * sizeof *alone);
+    }
+  }
+  free(alone);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(linears_match), cmocka_unit_test(rows_are_the_same_alone),
-      cmocka_unit_test(heads_match),   cmocka_unit_test(losses_match),
-      cmocka_unit_test(adam_matches),  cmocka_unit_test(muon_matches),
+      cmocka_unit_test(linears_match),
+      cmocka_unit_test(rows_are_the_same_alone),
+      cmocka_unit_test(heads_match),
+      cmocka_unit_test(losses_match),
+      cmocka_unit_test(adam_matches),
+      cmocka_unit_test(muon_matches),
+      cmocka_unit_test(matrices_are_the_same_together),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
