@@ -16,9 +16,9 @@ static void note_stop(int number)
   plm_stop_requested = number;
 }
 
-/* oneDNN's fp32 products (jit_avx512_common_gemm_f32 and its AVX2 sibling) point the stack pointer
- * into a buffer on the heap while they run: a handler on the interrupted stack would overwrite what
- * lies before that buffer. Threads that compute beside this one block signals. */
+/* oneDNN's generated fp32 products (2.6) point rsp into a buffer on the heap while they run: a
+ * handler on the interrupted stack overwrites what lies before that buffer. Threads that compute
+ * beside the main one block signals. */
 static void use_a_stack_of_its_own(void)
 {
   enum { SIZE = 1 << 16 }; /* the registers of AVX-512 and AMX take 11 kB */
