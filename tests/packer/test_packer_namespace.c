@@ -1,9 +1,12 @@
 /* A packer on another host joins with CURVE and serves. The other host is a network namespace, two
  * ends of a veth between; skipped where making one is not permitted. */
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/base/file.h"
@@ -37,7 +40,25 @@ static void remove_space(void)
   run("ip netns delete %s%s%s", space, "", "");
 }
 
-static bool make_space(void)
+/* A parent that outlives the test: whatever ends it, an assertion or a signal, the namespace goes.
+ * Returns in the child, exits in the parent. */
+static void guard(void)
+{
+  int status;
+  const pid_t child = fork();
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    return;
+  }
+  signal(SIGTERM, SIG_IGN); /* the runner's time-out is for the group: the child ends by it */
+  signal(SIGINT, SIG_IGN);
+  while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  remove_space();
+  exit(child > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+}
+
+static void name_space(void)
 {
   const unsigned id = (unsigned)getpid() % 60000;
   snprintf(space, sizeof space, "plm-test-%u", id);
@@ -46,6 +67,10 @@ static bool make_space(void)
   /* 192.0.2.0/24 and its siblings are for documentation: nobody's */
   snprintf(address_here, sizeof address_here, "198.51.%u.%u", 100 + id % 2, 4 * (id % 60) + 1);
   snprintf(address_there, sizeof address_there, "198.51.%u.%u", 100 + id % 2, 4 * (id % 60) + 2);
+}
+
+static bool make_space(void)
+{
   return run("ip netns add %s%s%s", space, "", "") == 0 &&
          run("ip link add %s type veth peer name %s netns %s", here, there, space) == 0 &&
          run("ip address add %s/30 dev %s%s", address_here, here, "") == 0 &&
@@ -98,13 +123,12 @@ static void a_packer_elsewhere_joins_and_serves(void **state)
 int main(void)
 {
   plm_log_init("test", PLM_LOG_ERROR);
+  name_space();
+  guard();
   if (!make_space()) {
-    remove_space();
     printf("no network namespace can be made here (needs root and iproute2)\n");
     return 77;
   }
   const struct CMUnitTest tests[] = {cmocka_unit_test(a_packer_elsewhere_joins_and_serves)};
-  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-  remove_space();
-  return failed;
+  return cmocka_run_group_tests(tests, NULL, NULL);
 }

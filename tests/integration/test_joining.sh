@@ -1,0 +1,98 @@
+#!/usr/bin/env bash
+# A packer that knows one consumer alone: it learns the other's port from it, whichever binds first
+# and where it binds after a restart; `ps` shows it, with a supervisor and without one. With no
+# packer of the run left the supervisor says so, and the trainer waits 30 s for one that joins.
+. "$PLM_ROOT/tests/support/lib.sh"
+
+small_corpus corpus
+small_config pipeline.yaml transformer
+
+endpoint() { jq -er ".$2" "$1/endpoints.json"; }
+row() { plm-pipeline ps --run "$1" --json | jq -e "any(.[]; $2)"; }
+peer() { jq -e "any(.[]; .pid == $3)" "$1/peers.$2.json"; }
+long=(--set trainer.steps=1000000 --set trainer.checkpoint.every=1000000)
+given_up=("${long[@]}" --set packer.restart=no --set network.wait_packers_s=600)
+served='.stage == "packer" and .instance == 0 and .state == "ready" and .rate > 0'
+kill_packer() { # RUN: the supervisor's own, which is not started again
+  wait_for 30 row "$1" "$served"
+  kill -KILL "$(plm-pipeline ps --run "$1" --json | jq '.[] | select(.stage == "packer").pid')"
+  wait_for 20 jq -e '.packers == "fatal"' "$1/endpoints.json"
+}
+
+# ---- nobody joins: looked at again at the end ----
+plm-pipeline up pipeline.yaml --run lonely "${given_up[@]}" >lonely.log 2>&1 </dev/null &
+lonely=$!
+kill_packer lonely
+lonely_since=$SECONDS
+
+# ---- by hand: trainer, packer, then the evaluator ----
+expect 3 plm-pipeline ps --run run
+plm-trainer -c pipeline.yaml --run run "${long[@]}" >trainer.log 2>&1 </dev/null &
+trainer=$!
+wait_for 20 endpoint run feed
+expect 0 plm-pipeline ps --run run
+says out "trainer\.0 .* $trainer  ready"
+plm-packer --corpus corpus --connect "$(endpoint run feed)" >packer.log 2>&1 </dev/null &
+packer=$!
+wait_for 20 row run ".stage == \"packer\" and .pid == $packer and .state == \"joined\" and .ready
+  and .node == \"$(uname -n)\" and .restarts == 0 and .age_s > 0 and .rate > 0 and .queue >= 0"
+for _ in 1 2; do # the second time at another port
+  plm-evaluator -c pipeline.yaml --run run "${long[@]}" >>evaluator.log 2>&1 </dev/null &
+  evaluator=$!
+  wait_for 20 peer run evaluator "$packer"
+  expect 0 plm-pipeline ps --run run --json
+  jq -e "map([.stage, .pid]) == [[\"trainer\", $trainer], [\"evaluator\", $evaluator],
+    [\"packer\", $packer]]" out >/dev/null || fail "ps: $(cat out)"
+  kill "$evaluator"
+  wait "$evaluator" || fail "the evaluator did not drain"
+  [ ! -e run/peers.evaluator.json ] || fail "the evaluator left its peers behind"
+done
+[ "$(grep -c '^{' run/evaluator.jsonl)" -ge 1 ] || fail "nothing was evaluated with the packer"
+
+# ---- the packer knows the evaluator, the trainer starts anew ----
+kill "$packer" "$trainer"
+wait "$packer" "$trainer" || fail "the trainer did not drain"
+[ ! -e run/peers.trainer.json ] || fail "the trainer left its peers behind"
+plm-evaluator -c pipeline.yaml --run run "${long[@]}" >>evaluator.log 2>&1 </dev/null &
+evaluator=$!
+wait_for 20 endpoint run evaluation_feed
+plm-packer --corpus corpus --connect "$(endpoint run evaluation_feed)" >packer.log 2>&1 </dev/null &
+packer=$!
+wait_for 20 peer run evaluator "$packer"
+plm-trainer -c pipeline.yaml --run run "${long[@]}" >>trainer.log 2>&1 </dev/null &
+trainer=$!
+wait_for 20 peer run trainer "$packer"
+kill "$trainer"
+wait "$trainer" || fail "the trainer did not drain"
+kill "$evaluator" "$packer"
+wait "$evaluator" "$packer" || fail "a drain fails"
+wait_for 20 expect 3 plm-pipeline ps --run run
+
+# ---- with a supervisor whose packer is given up: one that joins carries the run ----
+plm-pipeline up pipeline.yaml --run given "${given_up[@]}" >up.log 2>&1 </dev/null &
+up=$!
+kill_packer given
+plm-packer --corpus corpus --connect "$(endpoint given feed)" >packer.log 2>&1 </dev/null &
+packer=$!
+wait_for 20 row given ".stage == \"packer\" and .instance == 1 and .pid == $packer and .state == \"joined\""
+wait_for 20 peer given evaluator "$packer"
+expect 0 plm-pipeline restart packer.0 --run given
+wait_for 20 jq -e 'has("packers") | not' given/endpoints.json
+wait_for 20 row given '.stage == "packer" and .instance == 0 and .state == "ready" and .restarts == 1'
+expect 0 plm-pipeline down --run given
+status=0
+wait "$up" || status=$?
+[ "$status" -eq 143 ] || fail "up ends with $status: $(tail -n 5 up.log)"
+kill "$packer"
+wait "$packer" || fail "the packer did not drain"
+
+# ---- nobody joined: published, 4, long before network.wait_packers_s ----
+status=0
+wait "$lonely" || status=$?
+[ "$status" -eq 4 ] || fail "up ends with $status: $(tail -n 20 lonely.log)"
+[ $((SECONDS - lonely_since)) -lt 90 ] || fail "it waited $((SECONDS - lonely_since)) s"
+says lonely.log 'has waited [12][0-9] s for a packer; they connect to tcp://127.0.0.1:[0-9]+'
+says lonely.log 'no packer served the trainer for 3[0-9] s'
+step=$(tail -n 1 lonely/trainer.jsonl | jq .step)
+expect 0 plm-pipeline checkpoints "$(printf 'lonely/checkpoints/step_%08d' "$step")" --verify
+jq -e 'has("packers") | not' lonely/endpoints.json >/dev/null || fail "the supervisor's word outlives it"
