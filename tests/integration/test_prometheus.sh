@@ -1,3 +1,4 @@
+#!/usr/bin/env bash
 # Prometheus: `up` serves all stages at one address, a stage started by hand its own.
 . "$PLM_ROOT/tests/support/lib.sh"
 
