@@ -8,6 +8,7 @@
 #include "common/run/run.h"
 #include "stages/command.h"
 #include "stages/supervisor_socket.h"
+#include "stages/supervisor_table.h"
 
 /* Sends the request (deleted) to the run's supervisor; *reply is the caller's. A refusal is an
  * error. */
@@ -22,6 +23,10 @@ static plm_status ask(const struct plm_command_context *context, cJSON *request,
   plm_status status = plm_command_run_folder(context, run, error);
   if (status == PLM_OK) status = plm_socket_ask(run, text, timeout_ms, line, error);
   cJSON_free(text);
+  if (status == PLM_TIMEOUT) {
+    plm_error_set(error, PLM_TIMEOUT, "not within %d s", timeout_ms / 1000);
+    return plm_error_hint(error, "the run goes on: `plm-pipeline ps --run %s`", run);
+  }
   if (status != PLM_OK) return status;
   *reply = cJSON_Parse(line);
   if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(*reply, "ok"))) return PLM_OK;
@@ -87,7 +92,16 @@ static plm_status restart(const struct plm_command_context *context, struct plm_
   cJSON *reply, *request = request_of("restart");
   cJSON *names = cJSON_AddArrayToObject(request, "stages");
   for (size_t i = 0; i < context->arguments->positional_count; i++) {
-    cJSON_AddItemToArray(names, cJSON_CreateString(context->arguments->positionals[i]));
+    const char *name = context->arguments->positionals[i];
+    char kind[16];
+    snprintf(kind, sizeof kind, "%.*s", (int)strcspn(name, "."), name);
+    if (plm_stage_kind_find(kind) == PLM_KIND_COUNT) {
+      cJSON_Delete(request);
+      plm_error_set(error, PLM_USAGE, "\"%.80s\" is no stage", name);
+      return plm_error_hint(error, "stages are trainer, evaluator, packer, or one of several: "
+                                   "packer.1");
+    }
+    cJSON_AddItemToArray(names, cJSON_CreateString(name));
   }
   PLM_TRY(ask(context, request, -1, &reply, error));
   cJSON_Delete(reply);

@@ -56,7 +56,10 @@ static plm_status find_logs(struct logs *logs, const struct plm_arguments *argum
 {
   const size_t before = logs->count;
   DIR *folder = opendir(logs->folder);
-  if (folder == NULL) return plm_error_errno(error, "%s", logs->folder);
+  if (folder == NULL) {
+    plm_error_errno(error, "no logs in %s", logs->folder);
+    return plm_error_hint(error, "start a run with `plm-pipeline up`, or name one with --run DIR");
+  }
   for (const struct dirent *item; (item = readdir(folder)) != NULL;) {
     char name[64], path[PLM_PATH_SIZE];
     const size_t length = strlen(item->d_name);

@@ -111,12 +111,25 @@ static void print_head(struct view *view)
   putchar('\n');
 }
 
+/* Numbers as the stages print them: cJSON's own printing keeps 15 digits of some. */
+static void add_exact(cJSON *to, const char *name, const cJSON *value)
+{
+  if (cJSON_IsNumber(value)) {
+    plm_metrics_number(to, name, value->valuedouble);
+  } else if (cJSON_IsObject(value)) {
+    cJSON *inner = cJSON_AddObjectToObject(to, name);
+    const cJSON *item;
+    cJSON_ArrayForEach(item, value) add_exact(inner, item->string, item);
+  } else if (value != NULL) {
+    cJSON_AddItemToObject(to, name, cJSON_Duplicate(value, true));
+  }
+}
+
 static plm_status print_selected_json(const struct view *view, const cJSON *json)
 {
   cJSON *chosen = cJSON_CreateObject();
   for (int i = 0; i < view->key_count; i++) {
-    const cJSON *value = cJSON_GetObjectItemCaseSensitive(json, view->keys[i]);
-    if (value != NULL) cJSON_AddItemToObject(chosen, view->keys[i], cJSON_Duplicate(value, true));
+    add_exact(chosen, view->keys[i], cJSON_GetObjectItemCaseSensitive(json, view->keys[i]));
   }
   return plm_json_print(chosen, NULL);
 }

@@ -159,10 +159,13 @@ static void say_memory(const struct plm_command_context *context, const struct p
 
 static void say_cores(const struct plm_config *config)
 {
-  printf("cores\n  %ld here; trainer.threads %u%s, evaluator.threads %u%s\n",
+  char evaluator[16] = "auto";
+  if (config->evaluator.threads != 0) {
+    snprintf(evaluator, sizeof evaluator, "%u", config->evaluator.threads);
+  }
+  printf("cores\n  %ld here; trainer.threads %u%s, evaluator.threads %s\n",
          sysconf(_SC_NPROCESSORS_ONLN), config->trainer.threads,
-         config->trainer.threads == 0 ? " (all)" : "", config->evaluator.threads,
-         config->evaluator.threads == 0 ? " (auto)" : "");
+         config->trainer.threads == 0 ? " (all)" : "", evaluator);
 }
 
 plm_status plm_dry_run(const struct plm_command_context *context, const struct plm_config *config,

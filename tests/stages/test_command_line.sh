@@ -93,4 +93,14 @@ expect 2 'bash, zsh or fish' "$pipeline" completion csh
 # ---- without a run ----
 expect 3 'is not running' "$pipeline" ps --run .
 expect 3 'no run in' "$pipeline" down --run nowhere
+expect 1 'no logs in' "$pipeline" logs --run nowhere
+expect 2 'is no stage' "$pipeline" restart trainr --run nowhere
+
+# ---- a choice of metrics reads back equal ----
+mkdir -p exact
+echo '{"v":1,"step":3,"split":"valid","loss":3.4822020729255136,"perplexity":32.531279509444396,"loss_by_length":{"<64":2.6390065879100657}}' \
+  >exact/evaluator.jsonl
+[ "$("$pipeline" metrics --run exact --keys perplexity,loss,loss_by_length)" = \
+  '{"perplexity":32.531279509444396,"loss":3.4822020729255136,"loss_by_length":{"<64":2.6390065879100657}}' ] ||
+  fail "metrics --keys changes numbers"
 [ "$failures" -eq 0 ]
