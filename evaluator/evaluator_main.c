@@ -82,7 +82,13 @@ static plm_status run_watch(const struct plm_arguments *arguments, struct plm_er
   PLM_TRY(plm_program_config(arguments, &config, error));
   const bool beside = config.trainer.device != PLM_DEVICE_CUDA;
   const uint32_t threads = config.evaluator.threads != 0 ? config.evaluator.threads : beside;
-  plm_status status = open_ops(arguments, threads, &ops, error);
+  plm_status status = PLM_OK;
+  if (config.evaluator.device == PLM_DEVICE_CUDA) {
+    status = plm_error_set(error, PLM_CONFIG,
+                           "evaluator.device: cuda, but this build has no CUDA backend");
+    plm_error_hint(error, "use evaluator.device: auto or cpu");
+  }
+  if (status == PLM_OK) status = open_ops(arguments, threads, &ops, error);
   if (status == PLM_OK) {
     struct plm_exporter *exporter;
     status = plm_exporter_open(plm_arguments_get(arguments, "prometheus"), config.run,
