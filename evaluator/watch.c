@@ -45,6 +45,16 @@ struct watch {
   volatile int give_up; /* set by the watchdog, atomically; polled by waits inside the feed */
 };
 
+/* No more ahead than twice the set: beyond its end the set only begins again. */
+static uint64_t feed_credit(const struct plm_config *config)
+{
+  const uint32_t token_bytes = plm_tokenizer_of(config->data.tokenizer)->token_bytes;
+  const uint64_t chunk_bytes = (uint64_t)config->data.max_length * token_bytes;
+  const uint64_t set_bytes = config->evaluator.max_tokens * token_bytes + chunk_bytes;
+  const uint64_t most = config->network.credit_bytes;
+  return config->evaluator.max_tokens != 0 && 2 * set_bytes < most ? 2 * set_bytes : most;
+}
+
 static plm_status open_feed(struct watch *watch, struct plm_error *error)
 {
   const struct plm_config *config = watch->config;
@@ -54,7 +64,7 @@ static plm_status open_feed(struct watch *watch, struct plm_error *error)
       .role = "evaluator",
       .plan = plm_plan_evaluation(config),
       .split = PLM_SPLIT_VALID,
-      .credit_bytes = config->network.credit_bytes,
+      .credit_bytes = feed_credit(config),
       .wait_packers_s = config->network.wait_packers_s,
   };
   PLM_TRY(plm_run_id(config->run, &options.run_id, error));
