@@ -98,6 +98,13 @@ static void format_value(const cJSON *value, char text[64], int digits)
     snprintf(text, 64, "%s", "");
 }
 
+/* Columns of a field: its name fits, with two spaces before it. */
+static int width_of(const char *key)
+{
+  const int name = (int)strlen(key) + 2;
+  return name > COLUMN ? name : COLUMN;
+}
+
 static void print_head(struct view *view)
 {
   if (view->form == FORM_JSON || (view->printed > 0 && view->form == FORM_CSV)) return;
@@ -106,7 +113,7 @@ static void print_head(struct view *view)
     if (view->form == FORM_CSV)
       printf("%s%s", i > 0 ? "," : "", view->keys[i]);
     else
-      printf("%*.*s", COLUMN, COLUMN - 1, view->keys[i]);
+      printf("%*s", width_of(view->keys[i]), view->keys[i]);
   }
   putchar('\n');
 }
@@ -159,7 +166,7 @@ static void print_line(struct view *view, const char *line)
       if (view->form == FORM_CSV)
         printf("%s%s", i > 0 ? "," : "", text);
       else
-        printf("%*.*s", COLUMN, COLUMN - 1, text);
+        printf("%*.*s", width_of(view->keys[i]), COLUMN - 1, text);
     }
     putchar('\n');
   }

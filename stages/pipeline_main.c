@@ -97,7 +97,7 @@ static plm_status run_command(const struct plm_command *command,
       .verbose = plm_arguments_has(arguments, "verbose"),
       .program_directory = directory,
   };
-  if (context.config_path == NULL) context.config_path = getenv("PLM_CONFIG");
+  if (context.config_path == NULL) context.config_path = plm_environment_config();
   context.config_given = context.config_path != NULL;
   if (!context.config_given) context.config_path = "./pipeline.yaml";
   PLM_TRY(resolve_color(arguments, &context.color, error));

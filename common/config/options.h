@@ -62,6 +62,9 @@ plm_status plm_arguments_load_config(const struct plm_arguments *arguments, cons
                                      bool required, struct plm_config *config,
                                      struct plm_error *error);
 
+/* The file that PLM_CONFIG names; NULL when it is unset or empty. */
+const char *plm_environment_config(void);
+
 /* Sets up the log from -q and -v, under the program's name. */
 void plm_arguments_log(const struct plm_arguments *arguments, const char *program);
 

@@ -55,6 +55,12 @@ void plm_arguments_overrides_free(struct plm_config_override *overrides, size_t 
   free(overrides);
 }
 
+const char *plm_environment_config(void)
+{
+  const char *file = getenv("PLM_CONFIG");
+  return file != NULL && file[0] != '\0' ? file : NULL;
+}
+
 plm_status plm_arguments_load_config(const struct plm_arguments *arguments, const char *file,
                                      bool required, struct plm_config *config,
                                      struct plm_error *error)
@@ -63,7 +69,7 @@ plm_status plm_arguments_load_config(const struct plm_arguments *arguments, cons
   struct plm_config_problems *problems = NULL;
   size_t count;
   if (file == NULL) file = plm_arguments_get(arguments, "config");
-  if (file == NULL) file = getenv("PLM_CONFIG");
+  if (file == NULL) file = plm_environment_config();
   if (file == NULL) {
     file = "./pipeline.yaml";
     if (!required && !plm_file_exists(file)) file = NULL;

@@ -47,7 +47,7 @@ plm_status plm_program_config(const struct plm_arguments *arguments, struct plm_
 {
   char path[PLM_PATH_SIZE];
   const char *run = plm_arguments_get(arguments, "run");
-  const bool named = plm_arguments_has(arguments, "config") || getenv("PLM_CONFIG") != NULL;
+  const bool named = plm_arguments_has(arguments, "config") || plm_environment_config() != NULL;
   const bool of_run = !named && run != NULL &&
                       plm_path_join(path, run, PLM_RUN_CONFIG, NULL) == PLM_OK &&
                       plm_file_exists(path);
