@@ -213,6 +213,7 @@ sanitize: deps ## all tests under ASan + UBSan, then under TSan
 
 .PHONY: check
 check: ## everything before a merge: tidy, lint, tests
+	@tests/support/deps.sh clang-format clang-tidy shellcheck
 	@$(MAKE) --no-print-directory tidy
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory test

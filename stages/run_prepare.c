@@ -40,12 +40,16 @@ static plm_status find_checkpoint(const struct plm_config *config, const char *p
   char own[PLM_PATH_SIZE], folder[PLM_PATH_SIZE], name[PLM_CHECKPOINT_NAME_SIZE];
   struct stat given, ours;
   struct plm_hash identity;
+  if (stat(path, &given) != 0) {
+    plm_error_set(error, PLM_USAGE,
+                  "--resume %.200s is neither auto, never nor a checkpoint folder", path);
+    return plm_error_hint(error, "`plm-pipeline checkpoints` lists those of the run");
+  }
   PLM_TRY(plm_checkpoint_verify(path, step, &identity, error));
   plm_checkpoint_name(*step, name);
   PLM_TRY(plm_path_join(folder, config->run, PLM_RUN_CHECKPOINTS, error));
   PLM_TRY(plm_path_join(own, folder, name, error));
-  if (stat(path, &given) == 0 && stat(own, &ours) == 0 && given.st_ino == ours.st_ino &&
-      given.st_dev == ours.st_dev) {
+  if (stat(own, &ours) == 0 && given.st_ino == ours.st_ino && given.st_dev == ours.st_dev) {
     return PLM_OK;
   }
   plm_error_set(error, PLM_USAGE, "%s is no checkpoint of this run (%s)", path, config->run);

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that building and testing need, when any is missing.
+# Installs the Debian packages that building and testing need, when any is missing; packages named
+# as arguments beside them.
 set -euo pipefail
 
 packages=(
@@ -8,6 +9,7 @@ packages=(
   zlib1g-dev libdnnl-dev libcmocka-dev
   jq zstd gzip iproute2 procps ca-certificates python3-venv
 )
+packages+=("$@")
 missing=()
 for package in "${packages[@]}"; do
   state=$(dpkg-query -W -f='${Status}' "$package" 2>/dev/null || true)
