@@ -109,7 +109,7 @@ static void *watch_for_stop(void *context)
   while (!__atomic_load_n(&watch->closing, __ATOMIC_ACQUIRE)) {
     const struct timespec pause = {.tv_nsec = 50 * 1000000L};
     nanosleep(&pause, NULL);
-    if (plm_stop_requested == 0) continue;
+    if (__atomic_load_n(&plm_stop_requested, __ATOMIC_ACQUIRE) == 0) continue;
     if (give_up_at_ms == 0) give_up_at_ms = plm_clock_ms() + grace_ms;
     if (plm_clock_ms() >= give_up_at_ms) __atomic_store_n(&watch->give_up, 1, __ATOMIC_RELEASE);
   }

@@ -9,11 +9,11 @@ volatile int plm_stop_requested;
 
 static void note_stop(int number)
 {
-  if (plm_stop_requested != 0) { /* a second signal kills */
+  if (__atomic_load_n(&plm_stop_requested, __ATOMIC_RELAXED) != 0) { /* a second signal kills */
     signal(number, SIG_DFL);
     raise(number);
   }
-  plm_stop_requested = number;
+  __atomic_store_n(&plm_stop_requested, number, __ATOMIC_RELEASE);
 }
 
 /* oneDNN's generated fp32 products (2.6) point rsp into a buffer on the heap while they run: a
