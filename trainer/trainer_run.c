@@ -122,6 +122,21 @@ static plm_status learn_fingerprint(struct plm_trainer *trainer, struct plm_erro
   return PLM_OK;
 }
 
+/* Knows the sizes of the epochs that the batch comes from before the step changes anything: a wait
+ * for them (the packers may be gone by now) can still be left on a stop signal. */
+static plm_status learn_epochs(struct plm_trainer *trainer, uint32_t chunks,
+                               struct plm_error *error)
+{
+  uint64_t epoch, chunk, total, left = chunks;
+  plm_data_cursor_position(&trainer->state.cursor, &epoch, &chunk);
+  for (;; epoch++, chunk = 0) {
+    PLM_TRY(plm_feed_epoch_chunks(trainer->feed, PLM_SPLIT_TRAIN, epoch, &plm_stop_requested,
+                                  &total, error));
+    if (chunk + left <= total) return PLM_OK;
+    left -= total - chunk;
+  }
+}
+
 static plm_status compute(struct plm_trainer *trainer, const struct plm_batch *received,
                           struct plm_step_result *result, struct plm_error *error)
 {
@@ -130,6 +145,7 @@ static plm_status compute(struct plm_trainer *trainer, const struct plm_batch *r
   batch.first_chunk = state->cursor.chunks; /* g counts over the run, not over this feed */
   batch.chunk_ids = NULL;
   PLM_TRY(learn_fingerprint(trainer, error));
+  PLM_TRY(learn_epochs(trainer, batch.chunks, error));
   trainer->step_started_ns = trainer->last_look_ns = plm_clock_ns();
   PLM_TRY(plm_step_run(&trainer->step, state->step, &batch, give_up, trainer, result, error));
   trainer->last_step_s = seconds_since(trainer->step_started_ns);
