@@ -2,7 +2,8 @@
 #
 # Sources are found, not listed: a .c file under common/, kernels/cpu/, packer/, trainer/,
 # evaluator/ or stages/ is built; a tests/**/test_*.c is a test program; a tests/**/test_*.sh is a
-# test script, and a tests/**/tool_*.c with the files of its folder a program that scripts run.
+# test script, a tests/**/test_*.py a Python test, and a tests/**/tool_*.c with the files of its
+# folder a program that scripts run.
 # Files under kernels/cpu/isa/ are compiled once for each instruction set.
 #
 #   make SAN=address,undefined …   the same targets under sanitizers, in build/asan
@@ -168,9 +169,11 @@ venv: ## the Python environment of the tests (build/venv)
 # ---- running ------------------------------------------------------------------------------------
 .PHONY: test tests
 tests: all $(TEST_BIN) $(FUZZ_BIN) $(TOOL_BIN) ## build all test programs
-test: deps venv ## install what is missing, build, run every test; TESTS=pattern chooses
+# PYTHON=0 leaves out PyTorch and what needs it: those tests are reported as skipped
+PYTHON ?= 1
+test: deps $(if $(filter 0,$(PYTHON)),,venv) ## install what is missing, build, run every test; TESTS=pattern chooses, PYTHON=0 without PyTorch
 	@$(MAKE) -j$(JOBS) tests
-	@PLM_BUILD=$(BUILD) PLM_VENV=$(CURDIR)/build/venv tests/support/run.sh $(TESTS)
+	@PLM_BUILD=$(BUILD) PLM_VENV=$(if $(filter 0,$(PYTHON)),,$(CURDIR)/build/venv) tests/support/run.sh $(TESTS)
 
 FUZZ_SECONDS ?= 60
 .PHONY: fuzz

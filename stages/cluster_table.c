@@ -7,7 +7,7 @@
 #include "common/base/hash.h"
 #include "stages/corpus_writer.h"
 #include "stages/pair_table.h"
-#include "stages/sequence_parts.h"
+#include "common/sequences/sequence_parts.h"
 
 enum { LINE_LIMIT = 1 << 16 };
 

@@ -11,7 +11,7 @@
 #include "stages/cluster_table.h"
 #include "stages/pair_table.h"
 #include "stages/progress.h"
-#include "stages/sequence_reader.h"
+#include "common/sequences/sequence_reader.h"
 
 enum {
   BAD_RECORDS_SHOWN = 20,

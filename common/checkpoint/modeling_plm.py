@@ -9,9 +9,9 @@ document_ids: the number of the document of each token, -1 for padding). Documen
 each other. Masks are built before the blocks run, once for each resolution and attention pattern,
 by `PLMModel.get_attention_masks`, and may be passed to `forward`.
 """
+
 import math
 import warnings
-from typing import Optional
 
 import torch
 import torch.nn.functional as F
@@ -64,7 +64,11 @@ class PLMConfig(PretrainedConfig):
         self.soft_logit_cap = soft_logit_cap
         self.tie_embeddings = tie_embeddings
         self.token_dropout = token_dropout
-        self.attention = attention or {"pattern": ["document"], "window": {"end": max_length}, "block": 0}
+        self.attention = attention or {
+            "pattern": ["document"],
+            "window": {"end": max_length},
+            "block": 0,
+        }
         self.max_length = max_length
         self.vocab_size = vocab_size
         self.window = window if window is not None else self.attention["window"]["end"]
@@ -80,7 +84,9 @@ class PLMConfig(PretrainedConfig):
     @property
     def unet_depth(self):
         """Encoder layers of `unet` and `patch_unet`."""
-        return (self.num_hidden_layers if self.architecture == "unet" else self.num_unet_layers) // 2
+        return (
+            self.num_hidden_layers if self.architecture == "unet" else self.num_unet_layers
+        ) // 2
 
     @property
     def document_alignment(self):
@@ -91,7 +97,9 @@ class PLMConfig(PretrainedConfig):
 
     def level_of(self, layer):
         """Resolution of encoder layer `layer`: its length is L >> level."""
-        return min(layer, self.max_length.bit_length() - 1) if self.architecture == "patch_unet" else 0
+        return (
+            min(layer, self.max_length.bit_length() - 1) if self.architecture == "patch_unet" else 0
+        )
 
     def is_bottleneck(self, layer):
         """Layers at a resolution of one position have nothing to attend to."""
@@ -117,7 +125,9 @@ def norm(x):
 
 def rotary_tables(length, head_width, device):
     """cos and sin (L, K/2) of position * 10000^(-2i/K), computed in double and rounded once."""
-    frequency = 10000.0 ** (-torch.arange(0, head_width, 2, dtype=torch.float64, device=device) / head_width)
+    frequency = 10000.0 ** (
+        -torch.arange(0, head_width, 2, dtype=torch.float64, device=device) / head_width
+    )
     angle = torch.arange(length, dtype=torch.float64, device=device)[:, None] * frequency[None, :]
     return angle.cos().float(), angle.sin().float()
 
@@ -245,13 +255,19 @@ class PLMModel(PLMPreTrainedModel):
         D, V, n = config.hidden_size, config.vocab_size, config.unet_depth
         self.embeddings = nn.Embedding(V, D)
         if config.architecture == "transformer":
-            self.layers = nn.ModuleList(Block(config, D, plain=True) for _ in range(config.num_hidden_layers))
+            self.layers = nn.ModuleList(
+                Block(config, D, plain=True) for _ in range(config.num_hidden_layers)
+            )
         else:
             widths = [config.width_of(config.level_of(i)) for i in range(n)]
             bottlenecks = [config.is_bottleneck(i) for i in range(n)]
             mirrored = list(reversed(range(n)))
-            self.encoder = nn.ModuleList(Block(config, widths[i], bottleneck=bottlenecks[i]) for i in range(n))
-            self.decoder = nn.ModuleList(Block(config, widths[i], bottleneck=bottlenecks[i]) for i in mirrored)
+            self.encoder = nn.ModuleList(
+                Block(config, widths[i], bottleneck=bottlenecks[i]) for i in range(n)
+            )
+            self.decoder = nn.ModuleList(
+                Block(config, widths[i], bottleneck=bottlenecks[i]) for i in mirrored
+            )
             self.skip_weights = nn.Parameter(torch.ones(n))
             if config.architecture == "unet":
                 self.value_embeddings = nn.ModuleList(nn.Embedding(V, D) for _ in range(n))
@@ -259,16 +275,26 @@ class PLMModel(PLMPreTrainedModel):
 
                 def tables(layers):
                     return nn.ModuleDict(
-                        {str(j): nn.Embedding(V, widths[i]) for j, i in enumerate(layers) if not bottlenecks[i]}
+                        {
+                            str(j): nn.Embedding(V, widths[i])
+                            for j, i in enumerate(layers)
+                            if not bottlenecks[i]
+                        }
                     )
 
                 self.encoder_value_embeddings = tables(range(n))
                 self.decoder_value_embeddings = tables(mirrored)
                 levels = config.level_of(n - 1)
                 width = config.width_of
-                self.merge = nn.ModuleList(nn.Linear(2 * width(k), width(k + 1), bias=False) for k in range(levels))
-                self.expand = nn.ModuleList(nn.Linear(width(k + 1), 2 * width(k), bias=False) for k in range(levels))
-                self.layers = nn.ModuleList(Block(config, D, plain=True) for _ in range(config.num_extra_layers))
+                self.merge = nn.ModuleList(
+                    nn.Linear(2 * width(k), width(k + 1), bias=False) for k in range(levels)
+                )
+                self.expand = nn.ModuleList(
+                    nn.Linear(width(k + 1), 2 * width(k), bias=False) for k in range(levels)
+                )
+                self.layers = nn.ModuleList(
+                    Block(config, D, plain=True) for _ in range(config.num_extra_layers)
+                )
         self.post_init()
 
     def get_input_embeddings(self):
@@ -283,9 +309,15 @@ class PLMModel(PLMPreTrainedModel):
         """Document numbers (B, L) and which positions are real."""
         if document_ids is not None:
             return document_ids, document_ids >= 0
-        real = attention_mask.bool() if attention_mask is not None else input_ids != self.config.pad_token_id
+        real = (
+            attention_mask.bool()
+            if attention_mask is not None
+            else input_ids != self.config.pad_token_id
+        )
         if not torch.compiler.is_compiling() and bool((real[:, 1:] & ~real[:, :-1]).any()):
-            raise ValueError("attention_mask has a hole: real positions must be one run from the first on")
+            raise ValueError(
+                "attention_mask has a hole: real positions must be one run from the first on"
+            )
         return torch.zeros_like(input_ids), real
 
     def _rule(self, entry, documents, real, window, block):
@@ -313,7 +345,9 @@ class PLMModel(PLMPreTrainedModel):
         if dense is None:
             dense = flex_attention is None or input_ids.device.type != "cuda"
         masks, rotary = {}, {}
-        deepest = config.level_of(config.unet_depth - 1) if config.architecture == "patch_unet" else 0
+        deepest = (
+            config.level_of(config.unet_depth - 1) if config.architecture == "patch_unet" else 0
+        )
         for level in range(deepest + 1):
             if level > 0:
                 documents = documents.view(B, -1, 2).amax(-1)
@@ -326,12 +360,19 @@ class PLMModel(PLMPreTrainedModel):
                 if dense:
                     positions = torch.arange(length, device=input_ids.device)
                     batch = torch.arange(B, device=input_ids.device)
-                    pairs = rule(batch[:, None, None], 0, positions[None, :, None], positions[None, None, :])
+                    pairs = rule(
+                        batch[:, None, None], 0, positions[None, :, None], positions[None, None, :]
+                    )
                     # a padding row attends to itself, so that softmax has something; then it is zeroed
                     itself = torch.eye(length, dtype=torch.bool, device=input_ids.device)
-                    masks[level, entry] = ((pairs | (itself & ~real[:, :, None]))[:, None], real[:, None, :, None])
+                    masks[level, entry] = (
+                        (pairs | (itself & ~real[:, :, None]))[:, None],
+                        real[:, None, :, None],
+                    )
                 else:
-                    masks[level, entry] = create_block_mask(rule, B, None, length, length, device=input_ids.device)
+                    masks[level, entry] = create_block_mask(
+                        rule, B, None, length, length, device=input_ids.device
+                    )
         return Masks(masks, rotary)
 
     # ---- forward --------------------------------------------------------------------------------
@@ -340,7 +381,9 @@ class PLMModel(PLMPreTrainedModel):
         """Rows of <mask> are 0 with token dropout."""
         if not self.config.token_dropout:
             return embedding.weight
-        keep = torch.ones(self.config.vocab_size, 1, device=embedding.weight.device, dtype=embedding.weight.dtype)
+        keep = torch.ones(
+            self.config.vocab_size, 1, device=embedding.weight.device, dtype=embedding.weight.dtype
+        )
         keep[self.config.mask_token_id] = 0
         return embedding.weight * keep
 
@@ -361,7 +404,11 @@ class PLMModel(PLMPreTrainedModel):
         def table(side, index, layer):
             if not patched:
                 return self.value_embeddings[layer]
-            tables = self.encoder_value_embeddings if side == "encoder" else self.decoder_value_embeddings
+            tables = (
+                self.encoder_value_embeddings
+                if side == "encoder"
+                else self.decoder_value_embeddings
+            )
             return tables[str(index)] if str(index) in tables else None
 
         x, skips = x0, []
@@ -382,14 +429,29 @@ class PLMModel(PLMPreTrainedModel):
             x = block(x, next_mask(level), masks.rotary[level], x0_k, vi)
         return x
 
-    def forward(self, input_ids, attention_mask=None, document_ids=None, masks=None, return_dict=None, **kwargs):
+    def forward(
+        self,
+        input_ids,
+        attention_mask=None,
+        document_ids=None,
+        masks=None,
+        return_dict=None,
+        **kwargs,
+    ):
         config = self.config
         length = input_ids.shape[1]
         if length > config.max_length:
-            warnings.warn(f"sequences of {length} tokens are cut to the model's max_length of {config.max_length}")
+            warnings.warn(
+                f"sequences of {length} tokens are cut to the model's max_length of {config.max_length}",
+                stacklevel=2,
+            )
             input_ids = input_ids[:, : config.max_length]
-            attention_mask = attention_mask[:, : config.max_length] if attention_mask is not None else None
-            document_ids = document_ids[:, : config.max_length] if document_ids is not None else None
+            attention_mask = (
+                attention_mask[:, : config.max_length] if attention_mask is not None else None
+            )
+            document_ids = (
+                document_ids[:, : config.max_length] if document_ids is not None else None
+            )
             length = config.max_length
         missing = -length % config.document_alignment
         if missing:  # a merge needs whole groups
@@ -424,7 +486,11 @@ class PLMModel(PLMPreTrainedModel):
         config = self.config
         hidden = self(input_ids, attention_mask).last_hidden_state.float()
         ids = input_ids[:, : hidden.shape[1]]
-        residues = (ids != config.cls_token_id) & (ids != config.eos_token_id) & (ids != config.pad_token_id)
+        residues = (
+            (ids != config.cls_token_id)
+            & (ids != config.eos_token_id)
+            & (ids != config.pad_token_id)
+        )
         if attention_mask is not None:
             residues &= attention_mask[:, : hidden.shape[1]].bool()
         weight = residues.unsqueeze(-1).float()
@@ -481,7 +547,9 @@ class PLMForMaskedLM(PLMPreTrainedModel):
         return self.plm.get_embeddings(*arguments, **kwargs)
 
     def get_logits(self, input_ids, attention_mask=None, document_ids=None, masks=None):
-        return self.lm_head(self.plm(input_ids, attention_mask, document_ids, masks).last_hidden_state)
+        return self.lm_head(
+            self.plm(input_ids, attention_mask, document_ids, masks).last_hidden_state
+        )
 
     def forward(
         self,
@@ -489,7 +557,7 @@ class PLMForMaskedLM(PLMPreTrainedModel):
         attention_mask=None,
         document_ids=None,
         masks=None,
-        labels: Optional[torch.Tensor] = None,
+        labels: torch.Tensor | None = None,
         return_dict=None,
         **kwargs,
     ):
@@ -497,7 +565,9 @@ class PLMForMaskedLM(PLMPreTrainedModel):
         logits = self.get_logits(input_ids, attention_mask, document_ids, masks)
         loss = None
         if labels is not None:
-            loss = F.cross_entropy(logits.view(-1, logits.shape[-1]), labels.reshape(-1), ignore_index=-100)
+            loss = F.cross_entropy(
+                logits.view(-1, logits.shape[-1]), labels.reshape(-1), ignore_index=-100
+            )
         return MaskedLMOutput(loss=loss, logits=logits)
 
 

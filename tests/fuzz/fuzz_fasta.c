@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "common/corpus/corpus_format.h"
-#include "stages/sequence_reader.h"
+#include "common/sequences/sequence_reader.h"
 #include "tests/support/fuzz_seed.h"
 
 static const struct fuzz_seed fuzz_seeds[] = {

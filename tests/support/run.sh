@@ -4,8 +4,9 @@
 #
 #   tests/support/run.sh [PATTERN...]    patterns are grep -E expressions on the tests' names
 #
-# A test program is build/tests/**/test_* or fuzz_*; a script is tests/**/test_*.sh. Exit 77 means
-# skipped (the last line of its output says why). The environment names PLM_BUILD (build folder), PLM_BIN
+# A test program is build/tests/**/test_* or fuzz_*; a script is tests/**/test_*.sh; a Python test is
+# tests/**/test_*.py, run by pytest in the environment PLM_VENV (none: skipped). Exit 77 means skipped
+# (the last line of its output says why). The environment names PLM_BUILD (build folder), PLM_BIN
 # (programs), PLM_ROOT (source tree) and PLM_TMP (the test's own folder).
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1
@@ -23,8 +24,21 @@ export results
 
 names() {
   find "$PLM_BUILD/tests" -type f \( -name 'test_*' -o -name 'fuzz_*' \) -perm -u+x -printf '%P\n' 2>/dev/null
-  find tests -name 'test_*.sh' -not -path 'tests/gpu/*' -printf '%P\n'
+  find tests \( -name 'test_*.sh' -o -name 'test_*.py' \) -not -path 'tests/gpu/*' -printf '%P\n'
 }
+
+# One process a file; a thread each, since tests run side by side. Nothing is fetched, and what
+# transformers keeps (code of checkpoints) goes into the test's own folder.
+python_test() {
+  [ -x "${PLM_VENV:-}/bin/python" ] || { echo "no Python environment (make venv)"; return 77; }
+  cd "$PLM_TMP" || return 1
+  export HF_HOME=$PLM_TMP/huggingface HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false
+  export PYTHONPATH=$PLM_ROOT/tests/support PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1
+  export TORCHINDUCTOR_CACHE_DIR=$PLM_TMP/inductor TMPDIR=$PLM_TMP
+  exec "$PLM_VENV/bin/python" -m pytest -q --no-header -p no:cacheprovider --rootdir="$PLM_ROOT/tests" \
+    --basetemp="$PLM_TMP/pytest" "$1"
+}
+export -f python_test
 
 one() {
   local name=$1 key=${1//\//_} started status
@@ -32,6 +46,7 @@ one() {
   mkdir "$PLM_TMP"
   started=$(date +%s)
   if [[ $name == *.sh ]]; then set -- bash "$PLM_ROOT/tests/$name"
+  elif [[ $name == *.py ]]; then set -- bash -c 'python_test "$1"' python_test "$PLM_ROOT/tests/$name"
   else set -- "$PLM_BUILD/tests/$name"; fi
   setsid --wait timeout -k 10 "$limit_s" "$@" >"$results/$key.log" 2>&1 </dev/null
   status=$?
@@ -51,7 +66,7 @@ pattern=$(IFS='|'; echo "$*")
 list=$(names | LC_ALL=C sort -u | grep -E -- "${pattern:-.}")
 [ -n "$list" ] || { echo "no test matches '$pattern'" >&2; exit 2; }
 # scripts drive whole pipelines and take longest: first
-{ grep '\.sh$' <<<"$list"; grep -v '\.sh$' <<<"$list"; } |
+{ grep -E '\.(py|sh)$' <<<"$list"; grep -vE '\.(py|sh)$' <<<"$list"; } |
   xargs -P "$jobs" -I{} bash -c 'one {}'
 
 count() { grep -lx "$1" "$results"/*.result 2>/dev/null | wc -l; }

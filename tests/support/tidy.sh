@@ -49,6 +49,15 @@ for file in "${sources[@]}"; do
   head -n 1 "$file" | grep -qE '^(/\*|//)' || complain "$file: its first line does not say why it exists"
 done
 
+ruff=${PLM_VENV:-build/venv}/bin/ruff
+if [ -x "$ruff" ]; then
+  while IFS= read -r line; do complain "$line"; done < <(
+    "$ruff" check --quiet --no-cache --output-format concise common tests || true
+    "$ruff" format --no-cache --check common tests | grep '^Would reformat' || true)
+else
+  echo "tidy: no Python environment (make venv); Python files were not checked" >&2
+fi
+
 if command -v shellcheck >/dev/null; then
   while IFS= read -r line; do complain "$line"; done < <(
     shellcheck -S warning -f gcc "${scripts[@]}" 2>&1 || true)

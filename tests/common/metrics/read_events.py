@@ -1,4 +1,5 @@
 """Prints what TensorBoard itself reads from a folder of event files: a line a tag."""
+
 import sys
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator

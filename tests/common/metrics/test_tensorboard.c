@@ -48,7 +48,7 @@ int main(void)
     snprintf(python, sizeof python, "%s/bin/python", venv);
   else
     snprintf(python, sizeof python, "%s/venv/bin/python", build);
-  FILE *there = fopen(python, "r");
+  FILE *there = venv != NULL && venv[0] == '\0' ? NULL : fopen(python, "r");
   if (there == NULL) {
     printf("no Python environment: run `make venv`\n");
     return 77;

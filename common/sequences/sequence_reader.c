@@ -1,5 +1,5 @@
 /* What the three formats share: lines, names, the check of a complete record, the choice. */
-#include "stages/sequence_reader.h"
+#include "common/sequences/sequence_reader.h"
 
 #include <ctype.h>
 #include <stdarg.h>
@@ -9,7 +9,7 @@
 #include <strings.h>
 
 #include "common/corpus/corpus_format.h"
-#include "stages/sequence_parts.h"
+#include "common/sequences/sequence_parts.h"
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 

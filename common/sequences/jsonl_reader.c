@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "common/corpus/corpus_format.h"
-#include "stages/sequence_parts.h"
+#include "common/sequences/sequence_parts.h"
 
 /* What a line may hold besides the sequence, whose letters may each be written as \uXXXX. */
 static const size_t other_fields_bytes = 1 << 20;

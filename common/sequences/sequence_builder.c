@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "common/corpus/corpus_format.h"
-#include "stages/sequence_parts.h"
+#include "common/sequences/sequence_parts.h"
 
 enum { BLOCK = 64 };
 

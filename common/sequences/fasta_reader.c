@@ -1,7 +1,7 @@
 /* FASTA: '>' and a header, then residues over any number of lines. */
 
 #include "common/corpus/corpus_format.h"
-#include "stages/sequence_parts.h"
+#include "common/sequences/sequence_parts.h"
 
 /* The first word of a header, which may come in pieces. */
 static void take_name(struct plm_sequence_reader *reader, const uint8_t *bytes, size_t size)

@@ -9,7 +9,7 @@
 #include <zstd.h>
 
 #include "common/base/text.h"
-#include "stages/sequence_reader.h"
+#include "common/sequences/sequence_reader.h"
 
 /* Reads everything; a line a record: "NAME RESIDUES", "NAME long LENGTH", "bad WHERE WHAT". */
 static void read_stream(struct plm_byte_stream *stream, enum plm_tokenizer_kind tokenizer,

@@ -1,5 +1,5 @@
 /* Decompressing input. */
-#include "stages/byte_stream.h"
+#include "common/sequences/byte_stream.h"
 
 #include <errno.h>
 #include <fcntl.h>

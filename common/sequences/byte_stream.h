@@ -1,7 +1,7 @@
 /* A file, standard input or memory as a stream of bytes, decompressed: gzip (all its members) and
  * zstd (all its frames) are recognised by their first bytes. Bounded memory. */
-#ifndef PLM_STAGES_BYTE_STREAM_H
-#define PLM_STAGES_BYTE_STREAM_H
+#ifndef PLM_COMMON_SEQUENCES_BYTE_STREAM_H
+#define PLM_COMMON_SEQUENCES_BYTE_STREAM_H
 
 #include <stddef.h>
 #include <stdint.h>

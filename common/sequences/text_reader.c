@@ -1,5 +1,5 @@
 /* Plain text: one sequence a line. */
-#include "stages/sequence_parts.h"
+#include "common/sequences/sequence_parts.h"
 
 enum plm_sequence_result plm_text_next(struct plm_sequence_reader *reader,
                                        struct plm_sequence *sequence, struct plm_error *error)

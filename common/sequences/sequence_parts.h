@@ -1,9 +1,9 @@
 /* Inside of the sequence readers: lines from a stream, residues from lines, and the table of
  * formats. */
-#ifndef PLM_STAGES_SEQUENCE_PARTS_H
-#define PLM_STAGES_SEQUENCE_PARTS_H
+#ifndef PLM_COMMON_SEQUENCES_SEQUENCE_PARTS_H
+#define PLM_COMMON_SEQUENCES_SEQUENCE_PARTS_H
 
-#include "stages/sequence_reader.h"
+#include "common/sequences/sequence_reader.h"
 
 /* A record that is being put together. */
 struct plm_sequence_builder {

@@ -5,8 +5,8 @@
  *
  * The format comes from the name, or from the first byte for standard input and other names.
  * Memory is bounded by the longest record that is kept. */
-#ifndef PLM_STAGES_SEQUENCE_READER_H
-#define PLM_STAGES_SEQUENCE_READER_H
+#ifndef PLM_COMMON_SEQUENCES_SEQUENCE_READER_H
+#define PLM_COMMON_SEQUENCES_SEQUENCE_READER_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 
 #include "common/base/status.h"
 #include "common/config/config.h"
-#include "stages/byte_stream.h"
+#include "common/sequences/byte_stream.h"
 
 enum plm_sequence_format { PLM_FORMAT_FASTA, PLM_FORMAT_JSONL, PLM_FORMAT_TEXT };
 

@@ -1,0 +1,156 @@
+"""What the Python tests share: the real programs, small corpora and runs, weights with nothing zero.
+
+A test runs in its own temporary folder (the working directory), which the runner removes.
+"""
+
+import json
+import os
+import pathlib
+import random
+import subprocess
+
+import numpy as np
+import torch
+
+BIN = pathlib.Path(os.environ["PLM_BIN"])
+ROOT = pathlib.Path(os.environ["PLM_ROOT"])
+SAMPLE = ROOT / "tests" / "data" / "sample.fasta.gz"  # real sequences
+LETTERS = "LAGVSERTIDPKQNFYMHWC"
+
+torch.set_num_threads(1)
+
+
+def run(*arguments, check=True, **options):
+    """plm-pipeline with arguments, in the working directory; its output is in .stdout and .stderr."""
+    command = [str(BIN / "plm-pipeline"), *map(str, arguments)]
+    result = subprocess.run(
+        command, capture_output=True, text=True, stdin=subprocess.DEVNULL, **options
+    )
+    if check and result.returncode != 0:
+        raise AssertionError(
+            f"exit {result.returncode}: {' '.join(command)}\n{result.stdout}\n{result.stderr}"
+        )
+    return result
+
+
+def random_sequences(count, shortest=20, longest=219, seed=1):
+    draw = random.Random(seed)
+    return ["".join(draw.choices(LETTERS, k=draw.randint(shortest, longest))) for _ in range(count)]
+
+
+def write_fasta(path, sequences, names=None):
+    with open(path, "w") as file:
+        for i, sequence in enumerate(sequences):
+            file.write(f">{names[i] if names else f'seq{i}'}\n{sequence}\n")
+    return pathlib.Path(path)
+
+
+def read_fasta(path):
+    """[(name, sequence)]"""
+    records = []
+    for line in pathlib.Path(path).read_text().splitlines():
+        if line.startswith(">"):
+            records.append([line[1:].split()[0], ""])
+        elif records:
+            records[-1][1] += line
+    return [tuple(record) for record in records]
+
+
+def small_corpus(path="corpus", sequences=None):
+    """Ingests sequences (random ones by default); returns the folder."""
+    fasta = write_fasta(f"{path}.fasta", sequences or random_sequences(300))
+    run("ingest", fasta, "--corpus", path, "--split", "train=0.8,valid=0.1,test=0.1", "-q")
+    return pathlib.Path(path)
+
+
+def small_config(
+    architecture, objective="mlm", path="pipeline.yaml", corpus="corpus", run_name="run", **model
+):
+    """A configuration that trains in seconds; `model` overrides keys of its model section. Other keys are
+    for train(..., settings={...})."""
+    pattern = '["causal", "causal+local"]' if objective == "causal" else '["document", "local"]'
+    keys = dict(
+        hidden_size=64,
+        num_attention_heads=2,
+        num_hidden_layers=4,
+        num_unet_layers=6,
+        num_extra_layers=1,
+    )
+    keys.update(model)
+    lines = "\n".join(
+        f"  {key}: {json.dumps(value)}" for key, value in keys.items() if key != "attention"
+    )
+    loopback = 'feed: "tcp://127.0.0.1:*", evaluation_feed: "tcp://127.0.0.1:*", announcements: "tcp://127.0.0.1:*"'
+    attention = keys.get(
+        "attention", f"{{pattern: {pattern}, window: {{start: 128, end: 128, steps: 1}}}}"
+    )
+    text = f"""version: 1
+run: {run_name}
+seed: 7
+corpus: {corpus}
+network: {{{loopback}, wait_packers_s: 20}}
+data:
+  max_length: 256
+model:
+  architecture: {architecture}
+{lines}
+  attention: {attention}
+trainer:
+  device: cpu
+  threads: 1
+  precision: fp32
+  objective: {objective}
+  steps: 4
+  batch_tokens: 1024
+  micro_batch_tokens: 512
+  schedule: {{warmup_steps: 2, cooldown_steps: 2}}
+  checkpoint: {{every: 2, keep_last: 8}}
+evaluator:
+  max_tokens: 4000
+"""
+    pathlib.Path(path).write_text(text)
+    return pathlib.Path(path)
+
+
+def train(config="pipeline.yaml", settings=None):
+    """Runs the pipeline to its end; returns the newest checkpoint's folder."""
+    overrides = [
+        word for key, value in (settings or {}).items() for word in ("--set", f"{key}={value}")
+    ]
+    run("up", config, *overrides)
+    folder = next(line.split(":")[1].strip() for line in open(config) if line.startswith("run:"))
+    return (pathlib.Path(config).parent / folder / "checkpoints" / "latest").resolve()
+
+
+def perturb(model, seed=0):
+    """Weights where nothing is zero (model.md, "Documents never mix"): N(0, 0.05^2) is added to every
+    zero-initialised matrix and the head's bias, N(0, 0.3^2) to a, b and s. In place; returns the model."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, value in sorted(model.named_parameters()):
+            zero = name.endswith(("attention.output.weight", "mlp.down.weight", "lm_head.bias"))
+            scalar = name.endswith(("value_mix", "input_mix", "skip_weights"))
+            if zero or scalar:
+                value += torch.randn(value.shape, generator=generator) * (0.3 if scalar else 0.05)
+    return model
+
+
+def load(folder, auto_class=None, **options):
+    """The folder by transformers, as a user would."""
+    from transformers import AutoModelForMaskedLM
+
+    loader = auto_class or AutoModelForMaskedLM
+    return loader.from_pretrained(folder, trust_remote_code=True, **options)
+
+
+def philox(seed, x, y, purpose):
+    """Philox4x32-10: words (..., 4) of the counters (x, y low, y high, purpose); arguments broadcast."""
+    x, y, purpose = np.broadcast_arrays(*(np.asarray(v, dtype=np.uint64) for v in (x, y, purpose)))
+    low, shift = np.uint64(0xFFFFFFFF), np.uint64(32)
+    c = [x & low, y & low, y >> shift, purpose & low]
+    k0, k1 = np.uint64(seed & 0xFFFFFFFF), np.uint64(seed >> 32)
+    for _ in range(10):
+        p0, p1 = c[0] * np.uint64(0xD2511F53), c[2] * np.uint64(0xCD9E8D57)
+        c = [(p1 >> shift) ^ c[1] ^ k0, p1 & low, (p0 >> shift) ^ c[3] ^ k1, p0 & low]
+        k0, k1 = (k0 + np.uint64(0x9E3779B9)) & low, (k1 + np.uint64(0xBB67AE85)) & low
+    return np.stack(c, axis=-1).astype(np.uint32)
