@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "common/base/hash.h"
+#include "common/sequences/sequence_parts.h"
 #include "stages/corpus_writer.h"
 #include "stages/pair_table.h"
-#include "common/sequences/sequence_parts.h"
 
 enum { LINE_LIMIT = 1 << 16 };
 
