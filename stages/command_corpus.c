@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "common/base/log.h"
+#include "common/base/progress.h"
 #include "stages/command.h"
 #include "stages/corpus_summary.h"
-#include "stages/progress.h"
 
 static const struct plm_option options[] = {
     {0, "verify", NULL, "read all of it and check every byte"},

@@ -2,11 +2,11 @@
 #include <string.h>
 
 #include "common/base/log.h"
+#include "common/base/progress.h"
 #include "common/run/run.h"
 #include "stages/command.h"
 #include "stages/corpus_summary.h"
 #include "stages/ingest.h"
-#include "stages/progress.h"
 
 static const struct plm_option options[] = {
     {0, "corpus", "DIR", "the corpus to make"},

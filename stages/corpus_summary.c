@@ -5,8 +5,8 @@
 #include <stdio.h>
 
 #include "common/base/json.h"
+#include "common/base/progress.h"
 #include "common/corpus/tokenizer.h"
-#include "stages/progress.h"
 
 enum { BAR_WIDTH = 40, FEW_DOCUMENTS = 256 };
 

@@ -8,10 +8,10 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/progress.h"
 #include "common/sequences/sequence_reader.h"
 #include "stages/cluster_table.h"
 #include "stages/pair_table.h"
-#include "stages/progress.h"
 
 enum {
   BAD_RECORDS_SHOWN = 20,

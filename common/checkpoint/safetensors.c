@@ -17,8 +17,8 @@
 #include "common/checkpoint/strict_json.h"
 
 enum {
-  HEADER_LIMIT = 100 * 1000 * 1000, /* of the format */
-  HEADER_ALIGNMENT = 8,
+  HEADER_LIMIT = PLM_SAFETENSORS_HEADER_LIMIT,
+  HEADER_ALIGNMENT = PLM_SAFETENSORS_ALIGNMENT,
   HEADER_DEPTH = 3, /* {name: {shape: []}} */
 };
 

@@ -11,7 +11,11 @@
 #include "common/base/status.h"
 
 enum plm_dtype { PLM_F32, PLM_F64, PLM_BF16, PLM_F16, PLM_I32, PLM_I64, PLM_U8, PLM_DTYPE_OTHER };
-enum { PLM_TENSOR_MAX_RANK = 8 };
+enum {
+  PLM_TENSOR_MAX_RANK = 8,
+  PLM_SAFETENSORS_HEADER_LIMIT = 100 * 1000 * 1000, /* bytes, of the format */
+  PLM_SAFETENSORS_ALIGNMENT = 8,                    /* of the header's end */
+};
 
 struct plm_tensor_info {
   const char *name;

@@ -80,7 +80,7 @@ static void add_slowly(struct plm_sequence_builder *builder, const uint8_t *byte
 static void add_bytes(struct plm_sequence_builder *builder, const uint8_t *bytes, size_t size,
                       uint64_t line)
 {
-  /* beyond max_residues bytes are checked and counted, not kept */
+  /* bytes beyond max_residues are checked and counted, not kept */
   while (size != 0 && builder->bad < 0 && !builder->no_memory) {
     const size_t piece = size < 1 << 16 ? size : 1 << 16;
     const size_t before = builder->size;
@@ -99,7 +99,8 @@ static void add_bytes(struct plm_sequence_builder *builder, const uint8_t *bytes
       add_slowly(builder, bytes + i, piece - i, line);
     }
     builder->length += builder->size - before;
-    if (builder->length > builder->max_residues) builder->size = 0;
+    if (builder->length > builder->max_residues)
+      builder->size = builder->keep_heads ? builder->max_residues : 0;
     bytes += piece;
     size -= piece;
   }

@@ -9,6 +9,7 @@
 struct plm_sequence_builder {
   enum plm_tokenizer_kind tokenizer;
   uint64_t max_residues;
+  bool keep_heads; /* of records beyond max_residues */
   uint8_t *residues;
   size_t size, capacity;
   uint64_t length; /* residues seen, also those beyond max_residues */

@@ -203,6 +203,11 @@ plm_status plm_sequence_reader_open(struct plm_byte_stream *stream,
   return PLM_OK;
 }
 
+void plm_sequence_reader_keep_heads(struct plm_sequence_reader *reader)
+{
+  reader->builder.keep_heads = true;
+}
+
 void plm_sequence_reader_close(struct plm_sequence_reader *reader)
 {
   if (reader == NULL) return;

@@ -22,7 +22,7 @@ struct plm_sequence {
   const char *name; /* not NUL-terminated; FILE:LINE where the input has none */
   size_t name_size;
   const uint8_t *residues;
-  size_t size;   /* stored residues: none when too_long */
+  size_t size;   /* stored residues: when too_long none, or max_residues where heads are kept */
   uint64_t line; /* where it begins, from 1 */
   bool too_long; /* more than max_residues; length says how many */
   uint64_t length;
@@ -42,6 +42,9 @@ struct plm_sequence_reader;
 plm_status plm_sequence_reader_open(struct plm_byte_stream *stream,
                                     enum plm_tokenizer_kind tokenizer, uint64_t max_residues,
                                     struct plm_sequence_reader **reader, struct plm_error *error);
+/* Of a record that is too long, its first max_residues are kept. (In JSONL a line has to fit:
+ * what one of max_residues residues may need, and 1 MiB.) Before the first record. */
+void plm_sequence_reader_keep_heads(struct plm_sequence_reader *reader);
 void plm_sequence_reader_close(
     struct plm_sequence_reader *reader); /* and the stream; NULL is fine */
 

@@ -260,12 +260,47 @@ static void buffer_borders_change_nothing(void **state)
   free(text);
 }
 
+/* Of long records the head alone, in all formats, and what is bad behind it is still found. */
+static void heads_are_kept_on_demand(void **state)
+{
+  static const struct {
+    const char *file, *input, *heads; /* a head a record, "" for a bad one */
+  } inputs[] = {
+      {"a.fasta", ">p\nLAGV\nSE\nRT\n>q\nLAGVS\n>r\nIDPKQN1\n>s\nFY\n", "LAGVS LAGVS  FY "},
+      {"a.jsonl", "{\"sequence\":\"LAGVSERT\"}\n{\"sequence\":\"idpkqn*\"}\n", "LAGVS IDPKQ "},
+      {"a.txt", "LAGVSERTIDPKQ\nLAGV*\n", "LAGVS LAGV "},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++) {
+    struct plm_byte_stream *stream;
+    struct plm_sequence_reader *reader;
+    struct plm_text heads = {0};
+    const char *input = inputs[i].input;
+    assert_int_equal(
+        plm_byte_stream_open_memory(inputs[i].file, input, strlen(input), &stream, NULL), PLM_OK);
+    assert_int_equal(plm_sequence_reader_open(stream, PLM_TOKENIZER_ESM, 5, &reader, NULL), PLM_OK);
+    plm_sequence_reader_keep_heads(reader);
+    for (;;) {
+      struct plm_sequence sequence;
+      const enum plm_sequence_result result = plm_sequence_reader_next(reader, &sequence, NULL);
+      if (result == PLM_SEQUENCE_END) break;
+      if (result == PLM_SEQUENCE_READ) {
+        assert_int_equal(sequence.too_long, sequence.length > 5);
+        plm_text_append(&heads, sequence.residues, sequence.size);
+      }
+      plm_text_puts(&heads, " ");
+    }
+    assert_string_equal(heads.data, inputs[i].heads);
+    plm_text_deinit(&heads);
+    plm_sequence_reader_close(reader);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(inputs_read_as_they_should),
-      cmocka_unit_test(cut_streams_are_errors),
-      cmocka_unit_test(flipped_gzip_is_found),
+      cmocka_unit_test(inputs_read_as_they_should),    cmocka_unit_test(heads_are_kept_on_demand),
+      cmocka_unit_test(cut_streams_are_errors),        cmocka_unit_test(flipped_gzip_is_found),
       cmocka_unit_test(buffer_borders_change_nothing),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* The progress bar. */
-#include "stages/progress.h"
+#include "common/base/progress.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -44,7 +44,7 @@ static void format_duration(double seconds, char text[32])
 }
 
 void plm_progress_update(struct plm_progress *progress, uint64_t done, uint64_t total,
-                         uint64_t rate_bytes, uint64_t items, const char *unit)
+                         uint64_t rated, uint64_t items, const char *unit)
 {
   if (progress->silent) return;
   const uint64_t now = plm_clock_ns();
@@ -61,14 +61,20 @@ void plm_progress_update(struct plm_progress *progress, uint64_t done, uint64_t 
     cells[BAR_WIDTH] = '\0';
     snprintf(bar, sizeof bar, " [%s] %3.0f %%", progress->terminal ? cells : "", 100.0 * share);
     if (!progress->terminal) snprintf(bar, sizeof bar, " %.0f %%", 100.0 * share);
-    if (share > 0.0) {
-      format_duration(seconds * (1.0 - share) / share, left);
+    if (done > progress->done_before) {
+      const double to_do = done >= total ? 0.0 : (double)(total - done);
+      format_duration(seconds * to_do / (double)(done - progress->done_before), left);
       snprintf(rest, sizeof rest, ", %s left", left);
     }
   }
-  char line[256];
-  snprintf(line, sizeof line, "%s%s  %s %s, %.1f MB/s%s", progress->label, bar,
-           plm_format_count(items, count), unit, 1e-6 * (double)rate_bytes / seconds, rest);
+  char line[256], rate[64], whole[32];
+  if (progress->rate_unit == NULL)
+    snprintf(rate, sizeof rate, "%.1f MB/s", 1e-6 * (double)rated / seconds);
+  else
+    snprintf(rate, sizeof rate, "%s %s/s",
+             plm_format_count((uint64_t)((double)rated / seconds), whole), progress->rate_unit);
+  snprintf(line, sizeof line, "%s%s  %s %s, %s%s", progress->label, bar,
+           plm_format_count(items, count), unit, rate, rest);
   if (!progress->terminal) {
     plm_info("%s", line);
     return;
