@@ -7,39 +7,26 @@
 #include <stdlib.h>
 
 #include "common/base/clock.h"
-#include "common/base/file.h"
-#include "common/checkpoint/checkpoint.h"
 #include "common/metrics/metrics.h"
+#include "evaluator/inference.h"
 #include "evaluator/masking.h"
 
 enum { BATCH_TOKENS = 8192 }; /* of one forward pass */
 
 struct plm_evaluation {
-  struct plm_model_config config;
-  uint32_t window;
-  uint32_t max_chunks;
-  bool causal; /* it predicts the next token */
-  const struct plm_tokenizer *tokenizer;
-  struct plm_ops *ops;
-  struct plm_model *model;
-  struct plm_masks *masks;
+  struct plm_inference *inference;
   struct plm_question question;
   struct plm_scores scores;
   float *logits; /* (max rows, V) */
-  const char *weights;
 };
 
 static plm_status take_buffers(struct plm_evaluation *evaluation, struct plm_error *error)
 {
-  const struct plm_model_options options = {.max_chunks = evaluation->max_chunks};
-  const uint32_t tokens = evaluation->max_chunks * evaluation->config.max_length;
-  PLM_TRY(
-      plm_model_open(&evaluation->config, evaluation->ops, &options, &evaluation->model, error));
-  PLM_TRY(plm_masks_open(&evaluation->config, evaluation->ops, evaluation->max_chunks,
-                         &evaluation->masks, error));
+  const struct plm_model_config *config = &evaluation->inference->config;
+  const uint32_t tokens = evaluation->inference->max_chunks * config->max_length;
   PLM_TRY(plm_question_init(&evaluation->question, tokens, error));
-  PLM_TRY(plm_scores_init(&evaluation->scores, evaluation->config.vocab_size, error));
-  evaluation->logits = calloc((size_t)tokens * evaluation->config.vocab_size, sizeof(float));
+  PLM_TRY(plm_scores_init(&evaluation->scores, config->vocab_size, error));
+  evaluation->logits = calloc((size_t)tokens * config->vocab_size, sizeof(float));
   if (evaluation->logits == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "out of memory for the logits of %u tokens", tokens);
   return PLM_OK;
@@ -50,19 +37,8 @@ plm_status plm_evaluation_open(const char *checkpoint, struct plm_ops *ops,
 {
   struct plm_evaluation *opened = calloc(1, sizeof *opened);
   if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  enum plm_objective objective;
-  opened->ops = ops;
-  plm_status status =
-      plm_checkpoint_config_read(checkpoint, &opened->config, &opened->window, &objective, error);
-  if (status == PLM_OK) {
-    const struct plm_tokenizer *esm = plm_tokenizer_of(PLM_TOKENIZER_ESM);
-    const uint32_t length = opened->config.max_length;
-    opened->tokenizer =
-        opened->config.vocab_size == esm->vocab_size ? esm : plm_tokenizer_of(PLM_TOKENIZER_BYTE);
-    opened->causal = objective == PLM_OBJECTIVE_CAUSAL;
-    opened->max_chunks = length < BATCH_TOKENS ? BATCH_TOKENS / length : 1;
-    status = take_buffers(opened, error);
-  }
+  plm_status status = plm_inference_open(checkpoint, ops, BATCH_TOKENS, &opened->inference, error);
+  if (status == PLM_OK) status = take_buffers(opened, error);
   if (status != PLM_OK) {
     plm_evaluation_close(opened);
     return status;
@@ -77,32 +53,29 @@ void plm_evaluation_close(struct plm_evaluation *evaluation)
   free(evaluation->logits);
   plm_scores_deinit(&evaluation->scores);
   plm_question_deinit(&evaluation->question);
-  plm_masks_close(evaluation->masks);
-  plm_model_close(evaluation->model);
+  plm_inference_close(evaluation->inference);
   free(evaluation);
 }
 
 const struct plm_model_config *plm_evaluation_model(const struct plm_evaluation *evaluation)
 {
-  return &evaluation->config;
+  return &evaluation->inference->config;
 }
 
 const char *plm_evaluation_weights(const struct plm_evaluation *evaluation)
 {
-  return evaluation->weights;
+  return evaluation->inference->weights;
 }
 
 plm_status plm_evaluation_load(struct plm_evaluation *evaluation, const char *checkpoint,
                                struct plm_error *error)
 {
-  char ema[PLM_PATH_SIZE];
-  PLM_TRY(plm_path_join(ema, checkpoint, "ema.safetensors", error));
-  const bool averaged = plm_file_exists(ema);
-  evaluation->weights = averaged ? "ema" : "model";
-  struct plm_model_config config; /* the window moves from checkpoint to checkpoint */
-  PLM_TRY(plm_checkpoint_config_read(checkpoint, &config, &evaluation->window, NULL, error));
-  return plm_checkpoint_load_weights(checkpoint, averaged ? "ema.safetensors" : "model.safetensors",
-                                     evaluation->model, error);
+  return plm_inference_load(evaluation->inference, checkpoint, error);
+}
+
+static bool is_causal(const struct plm_evaluation *evaluation) /* it predicts the next token */
+{
+  return evaluation->inference->objective == PLM_OBJECTIVE_CAUSAL;
 }
 
 /* One batch at one rate: question, forward, scores. */
@@ -110,13 +83,13 @@ static plm_status score_batch(struct plm_evaluation *evaluation, const struct pl
                               uint64_t seed, double rate, struct plm_error *error)
 {
   struct plm_question *question = &evaluation->question;
-  if (evaluation->causal)
+  if (is_causal(evaluation))
     plm_question_causal(question, batch);
   else
-    plm_question_masked(question, batch, evaluation->tokenizer, seed, rate);
+    plm_question_masked(question, batch, evaluation->inference->tokenizer, seed, rate);
   if (question->rows == 0) return PLM_OK;
-  PLM_TRY(plm_model_infer(evaluation->model, batch, question->inputs, evaluation->masks,
-                          question->positions, question->rows, NULL, evaluation->logits, error));
+  PLM_TRY(plm_inference_run(evaluation->inference, batch, question->inputs, question->positions,
+                            question->rows, NULL, evaluation->logits, error));
   plm_scores_add(&evaluation->scores, evaluation->logits, question->labels, question->residues,
                  question->rows);
   return PLM_OK;
@@ -141,9 +114,9 @@ static plm_status run_rate(struct plm_evaluation *evaluation, const struct plm_c
       return plm_error_set(error, PLM_INTERRUPTED, "the evaluation was interrupted");
     struct plm_batch batch;
     const uint64_t left = chunks - done;
-    const uint32_t count = left < evaluation->max_chunks ? (uint32_t)left : evaluation->max_chunks;
+    const uint32_t most = evaluation->inference->max_chunks;
+    const uint32_t count = left < most ? (uint32_t)left : most;
     PLM_TRY(source->next(source->context, count, &batch, error));
-    plm_model_attention_masks(evaluation->model, &batch, evaluation->window, evaluation->masks);
     const plm_status status = score_batch(evaluation, &batch, seed, rate, error);
     source->release(source->context, &batch);
     if (status != PLM_OK) return status;
@@ -177,8 +150,8 @@ plm_status plm_evaluation_run(struct plm_evaluation *evaluation,
                               struct plm_evaluation_result *result, struct plm_error *error)
 {
   const uint64_t started = plm_clock_ns();
-  const uint32_t rates = evaluation->causal ? 1 : 1 + options->more_rate_count;
-  *result = (struct plm_evaluation_result){.rate_count = evaluation->causal ? 0 : rates};
+  const uint32_t rates = is_causal(evaluation) ? 1 : 1 + options->more_rate_count;
+  *result = (struct plm_evaluation_result){.rate_count = is_causal(evaluation) ? 0 : rates};
   for (uint32_t i = 0; i < rates; i++) {
     const double rate = i == 0 ? options->mask_rate : options->more_rates[i - 1];
     PLM_TRY(run_rate(evaluation, source, split, options->seed, rate, stop, stop_context, error));

@@ -110,14 +110,15 @@ static plm_status run(const struct plm_arguments *arguments, struct plm_error *e
 int main(int argc, char **argv)
 {
   static const struct plm_program program = {
-      "plm-packer",
-      "usage: plm-packer --corpus DIR --connect tcp://HEAD:PORT [--keys DIR]\n"
-      "       plm-packer -c pipeline.yaml [--run DIR]\n\n"
-      "Serves packed chunks of a corpus to the trainer and the evaluator of a run, from any\n"
-      "host; holds no state, may come, go and be killed at any time.\n",
-      program_options,
-      "Exit codes: 0 drained (SIGTERM), 1 failed, 2 usage or configuration.\n",
-      run,
+      .name = "plm-packer",
+      .usage =
+          "usage: plm-packer --corpus DIR --connect tcp://HEAD:PORT [--keys DIR]\n"
+          "       plm-packer -c pipeline.yaml [--run DIR]\n\n"
+          "Serves packed chunks of a corpus to the trainer and the evaluator of a run, from any\n"
+          "host; holds no state, may come, go and be killed at any time.\n",
+      .options = program_options,
+      .more = "Exit codes: 0 drained (SIGTERM), 1 failed, 2 usage or configuration.\n",
+      .run = run,
   };
   return plm_program_main(&program, argc, argv);
 }

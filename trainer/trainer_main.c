@@ -48,13 +48,13 @@ static plm_status run(const struct plm_arguments *arguments, struct plm_error *e
 int main(int argc, char **argv)
 {
   static const struct plm_program program = {
-      "plm-trainer",
-      "usage: plm-trainer [-c FILE] [--run DIR] [--set KEY=VALUE]... [OPTION]...\n\n"
-      "Trains the model of pipeline.yaml on what packers send, and publishes checkpoints into\n"
-      "the run folder. Resumes from the newest one there.\n",
-      options,
-      NULL,
-      run,
+      .name = "plm-trainer",
+      .usage =
+          "usage: plm-trainer [-c FILE] [--run DIR] [--set KEY=VALUE]... [OPTION]...\n\n"
+          "Trains the model of pipeline.yaml on what packers send, and publishes checkpoints into\n"
+          "the run folder. Resumes from the newest one there.\n",
+      .options = options,
+      .run = run,
   };
   return plm_program_main(&program, argc, argv);
 }

@@ -22,9 +22,9 @@ static plm_status run_program(const struct plm_program *program,
     printf("%s %s\n", program->name, PLM_VERSION);
     return PLM_OK;
   }
-  if (arguments->positional_count > 0)
+  if (arguments->positional_count > program->operands)
     return plm_error_set(error, PLM_USAGE, "unexpected argument \"%.80s\"",
-                         arguments->positionals[0]);
+                         arguments->positionals[program->operands]);
   plm_arguments_log(arguments, program->name);
   return program->run(arguments, error);
 }

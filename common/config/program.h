@@ -12,11 +12,12 @@ struct plm_program {
   const char *usage; /* the lines before the options in --help */
   const struct plm_option *options;
   const char *more; /* the lines behind the options; NULL for none */
+  size_t operands;  /* words beside the options at most */
   plm_status (*run)(const struct plm_arguments *arguments, struct plm_error *error);
 };
 
 /* Parses, answers --help and --version, runs, prints the error; returns the exit code. Stop signals
- * are caught from the first moment. The programs take options alone. */
+ * are caught from the first moment. */
 int plm_program_main(const struct plm_program *program, int argc, char **argv);
 
 /* plm_arguments_load_config for a program that looks at a run from outside: without -c and

@@ -1,0 +1,38 @@
+/* The tables of the one-shot tasks, for plm-pipeline's help and completion and for plm-evaluator.
+ */
+#include "common/config/task_options.h"
+
+#include <string.h>
+
+/* clang-format off: an option a line */
+#define COMPUTING                                                             \
+  {.name = "threads", .argument = "N", .help = "CPU threads (default all)"},  \
+  {                                                                           \
+    .name = "precision", .argument = "NAME", .help = "fp32 (default) or bf16" \
+  }
+/* clang-format on */
+
+const struct plm_option plm_evaluate_options[] = {
+    {.name = "checkpoint", .argument = "DIR", .help = "the checkpoint, or an exported model"},
+    {.name = "corpus", .argument = "DIR", .help = "the corpus"},
+    {.name = "split", .argument = "NAME", .help = "train, valid (default) or test"},
+    {.name = "mask-rate",
+     .argument = "RATE",
+     .help = "share of the residues that is hidden (default 0.15)"},
+    {.name = "max-tokens",
+     .argument = "N",
+     .help = "real tokens to evaluate at most (default all)"},
+    {.name = "seed", .argument = "N", .help = "seed of the masks (default 0)"},
+    COMPUTING,
+    {0},
+};
+
+plm_status plm_task_needs(const struct plm_arguments *arguments, const struct plm_option *table,
+                          const char *name, const char *purpose, struct plm_error *error)
+{
+  if (plm_arguments_has(arguments, name)) return PLM_OK;
+  const struct plm_option *option = table;
+  while (option->name != NULL && strcmp(option->name, name) != 0) option++;
+  return plm_error_set(error, PLM_USAGE, "--%s %s is needed: %s", name,
+                       option->argument != NULL ? option->argument : "", purpose);
+}

@@ -1,0 +1,33 @@
+/* What the tasks' command lines share. */
+#include "evaluator/task.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+plm_status plm_task_open_ops(const struct plm_arguments *arguments, uint32_t fallback_threads,
+                             struct plm_ops **ops, struct plm_error *error)
+{
+  unsigned long long threads;
+  const char *precision = plm_arguments_get(arguments, "precision");
+  PLM_TRY(plm_arguments_u64(arguments, "threads", fallback_threads, &threads, error));
+  if (precision != NULL && strcmp(precision, "fp32") != 0 && strcmp(precision, "bf16") != 0)
+    return plm_error_set(error, PLM_USAGE, "--precision is fp32 or bf16, not \"%.80s\"", precision);
+  const bool narrow = precision != NULL && strcmp(precision, "bf16") == 0;
+  return plm_ops_cpu_open(narrow ? PLM_PRECISION_BF16 : PLM_PRECISION_FP32, (uint32_t)threads, NULL,
+                          ops, error);
+}
+
+plm_status plm_task_number(const struct plm_arguments *arguments, const char *name, double low,
+                           bool low_included, double high, double *value, struct plm_error *error)
+{
+  const char *text = plm_arguments_get(arguments, name);
+  if (text == NULL) return PLM_OK;
+  char *end;
+  const double number = strtod(text, &end);
+  const bool inside = (low_included ? number >= low : number > low) && number <= high;
+  if (end == text || *end != '\0' || !inside)
+    return plm_error_set(error, PLM_USAGE, "--%s %.80s is not a number in %c%g, %g]", name, text,
+                         low_included ? '[' : '(', low, high);
+  *value = number;
+  return PLM_OK;
+}

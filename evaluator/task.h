@@ -1,0 +1,20 @@
+/* The one-shot tasks of plm-evaluator: `plm-evaluator TASK …`, one file task_NAME.c each, entered
+ * in the table of evaluator_main.c. */
+#ifndef PLM_EVALUATOR_TASK_H
+#define PLM_EVALUATOR_TASK_H
+
+#include "common/config/program.h"
+#include "common/ops/ops.h"
+
+extern const struct plm_program plm_task_evaluate;
+
+/* Operators as --threads and --precision say; fallback_threads 0: all of the machine's. */
+plm_status plm_task_open_ops(const struct plm_arguments *arguments, uint32_t fallback_threads,
+                             struct plm_ops **ops, struct plm_error *error);
+
+/* --NAME as a number in (low, high] or [low, high]; *value stays when it was not given. PLM_USAGE
+ * with an example. */
+plm_status plm_task_number(const struct plm_arguments *arguments, const char *name, double low,
+                           bool low_included, double high, double *value, struct plm_error *error);
+
+#endif
