@@ -52,7 +52,7 @@ BASE_LIBS := -lzmq -llmdb -lzstd -lyaml -lcjson -lxxhash -ldeflate -lz -lm
 PRODUCTS ?= $(if $(wildcard /usr/include/oneapi/dnnl/dnnl.h),dnnl,cblas)
 PRODUCT_LIBS_dnnl := -ldnnl -lgomp
 PRODUCT_LIBS_cblas := -lopenblas
-COMPUTE_LIBS := $(PRODUCT_LIBS_$(PRODUCTS)) $(BASE_LIBS)
+COMPUTE_LIBS := $(PRODUCT_LIBS_$(PRODUCTS)) -lcsv $(BASE_LIBS)
 
 # ---- sources ------------------------------------------------------------------------------------
 find_c = $(shell find $(1) -name '*.c' -not -path '*/isa/*' 2>/dev/null | LC_ALL=C sort)

@@ -12,6 +12,7 @@ struct place {
 
 struct plm_sequence_batch {
   uint32_t max_chunks, max_length, alignment;
+  bool alone; /* one sequence a chunk */
   int32_t pad;
   uint32_t chunks;      /* begun */
   uint32_t *used;       /* (max_chunks) tokens, up to the next sequence's start */
@@ -34,6 +35,8 @@ plm_status plm_sequence_batch_open(const struct plm_model_config *config, uint16
   opened->max_chunks = max_chunks;
   opened->max_length = config->max_length;
   opened->alignment = plm_architecture_group(config);
+  for (uint32_t i = 0; i < config->pattern_count; i++)
+    opened->alone |= (config->pattern[i] & PLM_ATTENTION_BLOCK) != 0;
   opened->pad = pad;
   opened->capacity = (uint32_t)(tokens / opened->alignment);
   opened->used = calloc(max_chunks, sizeof *opened->used);
@@ -73,7 +76,7 @@ void plm_sequence_batch_reset(struct plm_sequence_batch *batch)
 static uint32_t find_chunk(const struct plm_sequence_batch *batch, uint32_t count)
 {
   uint32_t best = batch->chunks;
-  for (uint32_t c = 0; c < batch->chunks; c++) {
+  for (uint32_t c = 0; c < batch->chunks && !batch->alone; c++) {
     const bool fits = batch->used[c] + count <= batch->max_length;
     if (fits && (best == batch->chunks || batch->used[c] > batch->used[best])) best = c;
   }

@@ -96,6 +96,24 @@ static void a_short_batch_is_no_longer_than_it_must_be(void **state)
   plm_sequence_batch_close(batch);
 }
 
+/* Blocks count from the chunk's beginning: behind another sequence they would fall elsewhere. */
+static void with_blocks_a_sequence_has_a_chunk_of_its_own(void **state)
+{
+  (void)state;
+  struct plm_model_config config = case_config(PLM_TRANSFORMER, 6, L);
+  config.pattern[config.pattern_count++] = PLM_ATTENTION_DOCUMENT | PLM_ATTENTION_BLOCK;
+  const int32_t tokens[5] = {0, 4, 5, 6, 2};
+  struct plm_sequence_batch *batch;
+  assert_int_equal(plm_sequence_batch_open(&config, PAD, CHUNKS, &batch, NULL), PLM_OK);
+  plm_sequence_batch_reset(batch);
+  for (uint32_t i = 0; i < CHUNKS; i++) assert_true(plm_sequence_batch_add(batch, tokens, 5));
+  assert_false(plm_sequence_batch_add(batch, tokens, 5));
+  const struct plm_batch *chunks = plm_sequence_batch_finish(batch);
+  assert_int_equal(chunks->chunks, CHUNKS);
+  for (uint32_t i = 0; i < CHUNKS; i++) assert_int_equal(chunks->documents[i].start, 0);
+  plm_sequence_batch_close(batch);
+}
+
 /* Hidden states (tokens, D) and logits (tokens, V) of one sequence, alone or where it lies. */
 static void infer(struct model_case *c, struct plm_sequence_batch *batch, float *hidden,
                   float *logits)
@@ -158,6 +176,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(tokens_are_where_they_are_said_to_be),
       cmocka_unit_test(a_short_batch_is_no_longer_than_it_must_be),
+      cmocka_unit_test(with_blocks_a_sequence_has_a_chunk_of_its_own),
       cmocka_unit_test(packed_sequences_give_what_each_gives_alone),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,7 +6,7 @@ set -euo pipefail
 packages=(
   build-essential pkg-config git
   liblmdb-dev libzmq3-dev libzstd-dev libyaml-dev libcjson-dev libxxhash-dev libdeflate-dev
-  zlib1g-dev libdnnl-dev libcmocka-dev
+  zlib1g-dev libcsv-dev libdnnl-dev libcmocka-dev
   jq zstd gzip iproute2 procps ca-certificates python3-venv
 )
 packages+=("$@")
