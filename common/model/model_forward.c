@@ -48,6 +48,22 @@ void plm_model_block_mix(struct plm_model *model, const struct model_pass *pass,
                         model->parameters + block->places.input_mix, N, D);
 }
 
+/* qkv_raw -> attended, of whole chunks. */
+static void attend(struct plm_model *model, const struct model_pass *pass,
+                   const struct model_block *block, const act *value_embedding)
+{
+  struct plm_ops *ops = model->ops;
+  const int level = block->shape.level;
+  const int64_t D = block->shape.width;
+  const struct plm_attention_shape shape = plm_model_attention_shape(model, pass, block);
+  ops->qkv_prepare_forward(ops, block->qkv, block->qkv_raw, value_embedding,
+                           model->parameters + block->places.value_mix, model->rotary[level].cosine,
+                           model->rotary[level].sine, shape.B, shape.L, shape.H, shape.K);
+  ops->attention_forward(ops, block->attended, block->lse, block->qkv, act_at(model, block->qkv, D),
+                         act_at(model, block->qkv, 2 * D),
+                         plm_masks_at(pass->masks, level, (int)block->shape.entry), &shape);
+}
+
 /* h -> y = mixed + Wo attention(…) */
 void plm_model_block_attention(struct plm_model *model, const struct model_pass *pass,
                                const struct model_block *block)
@@ -56,7 +72,6 @@ void plm_model_block_attention(struct plm_model *model, const struct model_pass 
   struct plm_ops *ops = model->ops;
   const int level = block->shape.level;
   const int64_t N = pass_rows(pass, level), D = block->shape.width;
-  const struct plm_attention_shape shape = plm_model_attention_shape(model, pass, block);
   const act *value_embedding = NULL;
   ops->linear_forward(ops, block->qkv_raw, block->h, model_weight(model, block->places.qkv), NULL,
                       N, D, 3 * D);
@@ -64,12 +79,10 @@ void plm_model_block_attention(struct plm_model *model, const struct model_pass 
     plm_model_value_embedding(model, pass, block);
     value_embedding = model->value_embedding;
   }
-  ops->qkv_prepare_forward(ops, block->qkv, block->qkv_raw, value_embedding,
-                           model->parameters + block->places.value_mix, model->rotary[level].cosine,
-                           model->rotary[level].sine, shape.B, shape.L, shape.H, shape.K);
-  ops->attention_forward(ops, block->attended, block->lse, block->qkv, act_at(model, block->qkv, D),
-                         act_at(model, block->qkv, 2 * D),
-                         plm_masks_at(pass->masks, level, (int)block->shape.entry), &shape);
+  if (pass->decode != NULL)
+    plm_decode_attend(pass->decode, block, value_embedding);
+  else
+    attend(model, pass, block, value_embedding);
   ops->linear_forward(ops, block->y, block->attended, model_weight(model, block->places.output),
                       block->mixed, N, D, D);
 }
@@ -110,7 +123,7 @@ static void block_input(struct plm_model *model, const struct model_pass *pass,
                       shape->width);
 }
 
-static void blocks_forward(struct plm_model *model, const struct model_pass *pass)
+void plm_model_blocks_forward(struct plm_model *model, const struct model_pass *pass)
 {
   struct plm_ops *ops = model->ops;
   const int levels = model->config.architecture == PLM_TRANSFORMER ? 1 : model->levels;
@@ -135,8 +148,7 @@ static act *last_hidden(const struct plm_model *model)
   return model->block_count == 0 ? model->x0[0] : model->blocks[model->block_count - 1].out;
 }
 
-/* Capped logits of R rows of the last hidden state; positions on the device, NULL: all. */
-static void head_forward(struct plm_model *model, const int32_t *positions, int64_t R, float cap)
+void plm_model_head_forward(struct plm_model *model, const int32_t *positions, int64_t R, float cap)
 {
   struct plm_ops *ops = model->ops;
   const int64_t D = model->config.hidden_size, V = model->config.vocab_size;
@@ -210,14 +222,14 @@ plm_status plm_model_forward(struct plm_model *model, const struct plm_batch *ba
   PLM_TRY(plm_model_check_targets(model, batch, targets, error));
   const struct model_pass pass = start_pass(model, batch, targets->inputs, masks);
   const size_t R = targets->rows;
-  blocks_forward(model, &pass);
+  plm_model_blocks_forward(model, &pass);
   *result = (struct plm_loss_result){.rows = R};
   model->forward_done = true;
   if (R == 0) return ops->synchronize(ops, error);
   ops->upload(ops, model->positions, targets->positions, R * sizeof(int32_t));
   ops->upload(ops, model->labels, targets->labels, R * sizeof(int32_t));
   ops->upload(ops, model->label_weights, targets->weights, R * sizeof(float));
-  head_forward(model, model->positions, (int64_t)R, loss->soft_cap);
+  plm_model_head_forward(model, model->positions, (int64_t)R, loss->soft_cap);
   ops->cross_entropy(ops, model->row_loss, NULL, model->logits, model->labels, model->label_weights,
                      1.0f, loss, (int64_t)R, model->config.vocab_size);
   float *rows = row_loss != NULL ? row_loss : model->host_row_loss;
@@ -243,15 +255,15 @@ plm_status plm_model_infer(struct plm_model *model, const struct plm_batch *batc
     if (positions[i] < 0 || positions[i] >= N)
       return plm_error_set(error, PLM_CORRUPT, "position %d of %ld", positions[i], (long)N);
   model->forward_done = false;
-  blocks_forward(model, &pass);
+  plm_model_blocks_forward(model, &pass);
   if (hidden != NULL) {
     ops->act_to_float(ops, model->rows_fp32, last_hidden(model), (size_t)(N * D));
     ops->download(ops, hidden, model->rows_fp32, (size_t)(N * D) * sizeof(float));
   }
   if (logits != NULL && rows > 0) {
     if (positions != NULL) ops->upload(ops, model->positions, positions, rows * sizeof(int32_t));
-    head_forward(model, positions != NULL ? model->positions : NULL, rows,
-                 (float)model->config.soft_logit_cap);
+    plm_model_head_forward(model, positions != NULL ? model->positions : NULL, rows,
+                           (float)model->config.soft_logit_cap);
     ops->download(ops, logits, model->logits,
                   (size_t)rows * model->config.vocab_size * sizeof(float));
   }

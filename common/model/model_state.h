@@ -106,6 +106,7 @@ struct plm_model {
 struct model_pass {
   int32_t B, L;
   const struct plm_masks *masks;
+  struct plm_decode *decode; /* rows of incremental decoding (L is 1, no masks), else NULL */
 };
 
 static inline int64_t pass_rows(const struct model_pass *pass, int level)
@@ -138,6 +139,14 @@ void plm_model_block_hidden(struct plm_model *model, const struct model_pass *pa
 /* Value embeddings of a block into model->value_embedding. */
 void plm_model_value_embedding(struct plm_model *model, const struct model_pass *pass,
                                const struct model_block *block);
+/* qkv_raw -> attended, of the rows of pass->decode. */
+void plm_decode_attend(const struct plm_decode *decode, const struct model_block *block,
+                       const act *value_embedding);
+/* All blocks: model->tokens -> the last hidden state. */
+void plm_model_blocks_forward(struct plm_model *model, const struct model_pass *pass);
+/* Capped logits of R rows of the last hidden state; positions on the device, NULL: all. */
+void plm_model_head_forward(struct plm_model *model, const int32_t *positions, int64_t R,
+                            float cap);
 struct plm_attention_shape plm_model_attention_shape(const struct plm_model *model,
                                                      const struct model_pass *pass,
                                                      const struct model_block *block);

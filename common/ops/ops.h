@@ -49,6 +49,16 @@ struct plm_attention_shape {
   float soft_cap;     /* 0: none */
 };
 
+/* Rows of incremental decoding: row n is one token at positions[n] of the sequence whose keys and
+ * values lie in slot slots[n] of a cache. Device pointers, (rows) each. */
+struct plm_cached_rows {
+  int64_t rows, H, K;
+  int64_t row_stride; /* elements between consecutive rows of q, k, v (3*H*K when packed) */
+  int64_t capacity;   /* positions of a slot */
+  float scale;        /* 1/sqrt(K) */
+  const int32_t *slots, *positions, *key_begin;
+};
+
 /* How labels of the objective enter the loss. */
 struct plm_loss_options {
   float soft_cap; /* c of the head, 0: none */
@@ -159,6 +169,13 @@ struct plm_ops {
                              const act *out, const float *lse, const act *q, const act *k,
                              const act *v, const struct plm_interval_mask *mask,
                              const struct plm_attention_shape *shape);
+
+  /* The same for rows of sequences that grow: each row's k and v go to its position in the caches
+   * (slots, H, capacity, K), then its query sees the keys [key_begin, position] of its slot. So
+   * rows of one sequence may come together (a prompt); no position twice. out (rows, HK). */
+  void (*attention_cached)(struct plm_ops *ops, act *out, act *key_cache, act *value_cache,
+                           const act *q, const act *k, const act *v,
+                           const struct plm_cached_rows *rows);
 
   /* ---- MLP and head activations: backward, dx may be dout ---- */
   void (*relu2_forward)(struct plm_ops *ops, act *out, const act *x, int64_t n);

@@ -220,6 +220,7 @@ plm_status plm_ops_cpu_open(int precision, uint32_t threads, const char *isa, st
   set_memory(&cpu->ops);
   plm_cpu_elementwise_register(cpu);
   plm_cpu_norm_register(cpu);
+  plm_cpu_cached_attention_register(cpu);
   plm_cpu_table_register(cpu);
   plm_cpu_linear_register(cpu);
   plm_cpu_head_register(cpu);

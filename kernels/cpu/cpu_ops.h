@@ -74,6 +74,7 @@ void plm_cpu_multiply_plan(struct plm_cpu *cpu, const struct plm_product_shape *
  * what it needs; unregister is called by ops->close, also when register failed. */
 void plm_cpu_elementwise_register(struct plm_cpu *cpu);
 void plm_cpu_norm_register(struct plm_cpu *cpu);
+void plm_cpu_cached_attention_register(struct plm_cpu *cpu);
 void plm_cpu_table_register(struct plm_cpu *cpu);
 void plm_cpu_linear_register(struct plm_cpu *cpu);
 void plm_cpu_head_register(struct plm_cpu *cpu);

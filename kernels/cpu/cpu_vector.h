@@ -25,6 +25,13 @@ struct plm_token_groups { /* N groups of 2^level tokens */
   int level;
 };
 
+struct plm_attended_keys { /* of one head: keys and values (count, K) */
+  const void *q, *keys, *values;
+  float *scores; /* (count) scratch */
+  int64_t count, K;
+  float scale;
+};
+
 struct plm_loss_rows {
   const float *logits; /* (N, V) capped */
   const int32_t *labels;
@@ -60,6 +67,9 @@ struct plm_cpu_vector {
   void (*qkv_backward)(void *dqkv_raw, void *dvi, float da[2], const void *dqkv, const void *qkv,
                        const void *vi, const struct plm_qkv_rows *rows);
 
+  /* out_K = softmax(scale q keys^T) values of one query */
+  void (*attend)(void *out, const struct plm_attended_keys *keys);
+
   /* ---- token tables ---- */
   /* groups [begin, end) */
   void (*token_mean_forward)(void *out, const float *table, const struct plm_token_groups *groups,
@@ -91,7 +101,8 @@ struct plm_cpu_vector {
 };
 
 /* Each fills its part for one instruction set; the files of isa/ define them. */
-#define PLM_CPU_VECTOR_FILLS(X) X(elementwise) X(norm) X(qkv) X(table) X(loss) X(optimizer)
+#define PLM_CPU_VECTOR_FILLS(X) \
+  X(elementwise) X(norm) X(qkv) X(attend) X(table) X(loss) X(optimizer)
 #define PLM_CPU_DECLARE_FILL(part, isa) \
   void plm_cpu_fill_##part##_##isa(struct plm_cpu_vector *vector, bool half);
 #define PLM_CPU_DECLARE_FILLS(part)    \

@@ -143,6 +143,32 @@ void reference_qkv_prepare_backward(double *dqkv_raw, double *dvi, double da[2],
   free(turned);
 }
 
+static void attend_cached(double *out, const double *q, const double *keys, const double *values,
+                          int64_t begin, int64_t end, int64_t K)
+{
+  double sum = 0;
+  for (int64_t d = 0; d < K; d++) out[d] = 0;
+  for (int64_t i = begin; i < end; i++) { /* scores are small: no maximum is needed */
+    double score = 0;
+    for (int64_t d = 0; d < K; d++) score += q[d] * keys[i * K + d];
+    const double weight = exp(score / sqrt((double)K));
+    for (int64_t d = 0; d < K; d++) out[d] += weight * values[i * K + d];
+    sum += weight;
+  }
+  for (int64_t d = 0; d < K; d++) out[d] /= sum;
+}
+
+void reference_attention_cached(double *out, const struct reference_cached *in)
+{
+  for (int64_t n = 0; n < in->rows; n++)
+    for (int64_t h = 0; h < in->H; h++) {
+      const int64_t place = (in->slots[n] * in->H + h) * in->capacity * in->K;
+      const int64_t row = (n * in->H + h) * in->K;
+      attend_cached(out + row, in->q + row, in->key_cache + place, in->value_cache + place,
+                    in->begin[n], in->end[n], in->K);
+    }
+}
+
 double reference_relu2(double x)
 {
   return x > 0 ? x * x : 0;

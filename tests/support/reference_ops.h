@@ -29,6 +29,15 @@ void reference_qkv_prepare(double *out, const struct reference_qkv *in);
 void reference_qkv_prepare_backward(double *dqkv_raw, double *dvi, double da[2], const double *dqkv,
                                     const struct reference_qkv *in);
 
+/* Row n's query over keys and values [begin, end) of its slot: caches (slots, H, capacity, K),
+ * which hold the rows' own already. out (rows, HK). */
+struct reference_cached {
+  const double *q, *key_cache, *value_cache; /* q (rows, HK) */
+  const int32_t *slots, *begin, *end;
+  int64_t rows, H, K, capacity;
+};
+void reference_attention_cached(double *out, const struct reference_cached *in);
+
 double reference_relu2(double x);
 double reference_relu2_slope(double x);
 double reference_gelu(double x);

@@ -1,0 +1,231 @@
+/* Rows of incremental decoding through the model's own blocks: see decode.h. The cache holds
+ * prepared keys and values: (block, keys | values, slot, head, position, K). */
+#include "common/model/decode.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/model/model_state.h"
+
+struct plm_decode {
+  struct plm_model *model;
+  struct plm_decode_options options;
+  int64_t H, K;
+  char *cache;          /* device */
+  size_t part_bytes;    /* the keys, or the values, of one block */
+  uint32_t *filled;     /* (slots) positions that are in the cache */
+  float *cosine, *sine; /* host, of all positions: (capacity, K/2) */
+  float *rotary;        /* host: the rows' cosines, then sines (rows, K/2) */
+  float *device_rotary;
+  int32_t *numbers; /* host: tokens, slots, positions, then a key_begin for each entry */
+  int32_t *device_numbers;
+  uint32_t rows; /* of the call */
+};
+
+static size_t part_bytes(const struct plm_model_config *config, size_t act_bytes,
+                         const struct plm_decode_options *options)
+{
+  return (size_t)options->slots * options->capacity * config->hidden_size * act_bytes;
+}
+
+static size_t cache_bytes(const struct plm_model_config *config, size_t act_bytes,
+                          const struct plm_decode_options *options)
+{
+  return 2 * (size_t)config->num_hidden_layers * part_bytes(config, act_bytes, options);
+}
+
+uint64_t plm_decode_memory(const struct plm_model_config *config, size_t act_bytes,
+                           const struct plm_decode_options *options)
+{
+  return cache_bytes(config, act_bytes, options);
+}
+
+static plm_status check_model(const struct plm_model_config *config, struct plm_error *error)
+{
+  if (config->architecture == PLM_PATCH_UNET)
+    return plm_error_set(error, PLM_UNSUPPORTED,
+                         "a patch_unet merges tokens with later ones: it cannot be decoded");
+  for (uint32_t e = 0; e < config->pattern_count; e++) {
+    if (config->pattern[e] & PLM_ATTENTION_CAUSAL) continue;
+    char name[64];
+    plm_attention_kind_name(config->pattern[e], name);
+    return plm_error_set(error, PLM_UNSUPPORTED,
+                         "attention.pattern has \"%s\", which sees later positions", name);
+  }
+  return PLM_OK;
+}
+
+static plm_status take_buffers(struct plm_decode *decode, struct plm_error *error)
+{
+  struct plm_model *model = decode->model;
+  struct plm_ops *ops = model->ops;
+  const struct plm_decode_options *options = &decode->options;
+  const size_t half = (size_t)decode->K / 2, rows = options->rows;
+  const size_t table_bytes = options->capacity * half * sizeof(float);
+  const size_t numbers = (3 + model->config.pattern_count) * rows;
+  decode->filled = calloc(options->slots, sizeof *decode->filled);
+  decode->cosine = malloc(table_bytes);
+  decode->sine = malloc(table_bytes);
+  decode->rotary = malloc(2 * rows * half * sizeof(float));
+  decode->numbers = malloc(numbers * sizeof *decode->numbers);
+  if (decode->filled == NULL || decode->cosine == NULL || decode->sine == NULL ||
+      decode->rotary == NULL || decode->numbers == NULL)
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory for decoding");
+  ops->download(ops, decode->cosine, model->rotary[0].cosine, table_bytes);
+  ops->download(ops, decode->sine, model->rotary[0].sine, table_bytes);
+  PLM_TRY(ops->synchronize(ops, error));
+  PLM_TRY(
+      ops->allocate(ops, 2 * rows * half * sizeof(float), (void **)&decode->device_rotary, error));
+  PLM_TRY(ops->allocate(ops, numbers * sizeof(int32_t), (void **)&decode->device_numbers, error));
+  return ops->allocate(ops, cache_bytes(&model->config, model->act_bytes, options),
+                       (void **)&decode->cache, error);
+}
+
+plm_status plm_decode_open(struct plm_model *model, const struct plm_decode_options *options,
+                           struct plm_decode **decode, struct plm_error *error)
+{
+  const struct plm_model_config *config = &model->config;
+  PLM_ASSERT(!model->options.training && options->slots > 0 && options->capacity > 0);
+  PLM_ASSERT(options->capacity <= config->max_length && options->rows > 0);
+  PLM_ASSERT(options->rows <= (uint64_t)model->options.max_chunks * config->max_length);
+  PLM_TRY(check_model(config, error));
+  struct plm_decode *opened = calloc(1, sizeof *opened);
+  if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for decoding");
+  opened->model = model;
+  opened->options = *options;
+  opened->H = config->num_attention_heads;
+  opened->K = config->hidden_size / config->num_attention_heads;
+  opened->part_bytes = part_bytes(config, model->act_bytes, options);
+  const plm_status status = take_buffers(opened, error);
+  if (status != PLM_OK) {
+    plm_decode_close(opened);
+    return status;
+  }
+  *decode = opened;
+  return PLM_OK;
+}
+
+void plm_decode_close(struct plm_decode *decode)
+{
+  if (decode == NULL) return;
+  struct plm_ops *ops = decode->model->ops;
+  if (decode->cache != NULL) ops->release(ops, decode->cache);
+  if (decode->device_numbers != NULL) ops->release(ops, decode->device_numbers);
+  if (decode->device_rotary != NULL) ops->release(ops, decode->device_rotary);
+  free(decode->numbers);
+  free(decode->rotary);
+  free(decode->sine);
+  free(decode->cosine);
+  free(decode->filled);
+  free(decode);
+}
+
+/* First position that the row at `position` sees (attention.md); rows stand in chunks of their own.
+ */
+static uint32_t first_key(const struct plm_decode *decode, uint32_t entry, uint32_t position)
+{
+  const struct plm_model_config *config = &decode->model->config;
+  const uint32_t window = decode->options.window;
+  uint32_t first = 0;
+  if ((config->pattern[entry] & PLM_ATTENTION_LOCAL) && position >= window)
+    first = position - window + 1;
+  if (config->pattern[entry] & PLM_ATTENTION_BLOCK) {
+    const uint32_t block = position - position % config->block;
+    if (block > first) first = block;
+  }
+  return first;
+}
+
+/* Numbers and rotary tables of the rows, on their way to the device. */
+static void lay_out_rows(struct plm_decode *decode, const struct plm_decode_row *rows,
+                         uint32_t count)
+{
+  struct plm_ops *ops = decode->model->ops;
+  const uint32_t entries = decode->model->config.pattern_count;
+  const size_t half = (size_t)decode->K / 2;
+  int32_t *tokens = decode->numbers, *slots = tokens + count, *positions = slots + count;
+  for (uint32_t n = 0; n < count; n++) {
+    const uint32_t position = rows[n].position;
+    tokens[n] = rows[n].token;
+    slots[n] = (int32_t)rows[n].slot;
+    positions[n] = (int32_t)position;
+    for (uint32_t e = 0; e < entries; e++)
+      positions[(e + 1) * count + n] = (int32_t)first_key(decode, e, position);
+    memcpy(decode->rotary + n * half, decode->cosine + position * half, half * sizeof(float));
+    memcpy(decode->rotary + (count + n) * half, decode->sine + position * half,
+           half * sizeof(float));
+  }
+  decode->rows = count;
+  ops->upload(ops, decode->model->tokens, tokens, count * sizeof *tokens);
+  ops->upload(ops, decode->device_numbers, decode->numbers,
+              (size_t)(3 + entries) * count * sizeof *tokens);
+  ops->upload(ops, decode->device_rotary, decode->rotary, 2 * count * half * sizeof(float));
+}
+
+void plm_decode_attend(const struct plm_decode *decode, const struct model_block *block,
+                       const act *value_embedding)
+{
+  struct plm_model *model = decode->model;
+  struct plm_ops *ops = model->ops;
+  const int64_t H = decode->H, K = decode->K, count = decode->rows;
+  char *keys = decode->cache + 2 * (size_t)(block - model->blocks) * decode->part_bytes;
+  const struct plm_cached_rows rows = {.rows = count,
+                                       .H = H,
+                                       .K = K,
+                                       .row_stride = 3 * H * K,
+                                       .capacity = decode->options.capacity,
+                                       .scale = (float)(1.0 / sqrt((double)K)),
+                                       .slots = decode->device_numbers + count,
+                                       .positions = decode->device_numbers + 2 * count,
+                                       .key_begin = decode->device_numbers +
+                                                    (3 + block->shape.entry) * count};
+  /* one chunk of `count` positions, whose rotary tables are those of the rows */
+  ops->qkv_prepare_forward(ops, block->qkv, block->qkv_raw, value_embedding,
+                           model->parameters + block->places.value_mix, decode->device_rotary,
+                           decode->device_rotary + count * (K / 2), 1, count, H, K);
+  ops->attention_cached(ops, block->attended, keys, keys + decode->part_bytes, block->qkv,
+                        act_at(model, block->qkv, H * K), act_at(model, block->qkv, 2 * H * K),
+                        &rows);
+}
+
+static plm_status check_rows(const struct plm_decode *decode, const struct plm_decode_row *rows,
+                             uint32_t count, struct plm_error *error)
+{
+  const uint32_t V = decode->model->config.vocab_size;
+  PLM_ASSERT(count > 0 && count <= decode->options.rows);
+  for (uint32_t n = 0; n < count; n++) {
+    PLM_ASSERT(rows[n].slot < decode->options.slots);
+    PLM_ASSERT(rows[n].position < decode->options.capacity);
+    if ((uint32_t)rows[n].token >= V)
+      return plm_error_set(error, PLM_CORRUPT, "token %d is outside the vocabulary of %u",
+                           rows[n].token, V);
+  }
+  for (uint32_t n = 0; n < count; n++) {
+    PLM_ASSERT(rows[n].position <= decode->filled[rows[n].slot]);
+    decode->filled[rows[n].slot] = rows[n].position + 1;
+  }
+  return PLM_OK;
+}
+
+plm_status plm_decode_run(struct plm_decode *decode, const struct plm_decode_row *rows,
+                          uint32_t row_count, const int32_t *wanted, uint32_t count, float *logits,
+                          struct plm_error *error)
+{
+  struct plm_model *model = decode->model;
+  struct plm_ops *ops = model->ops;
+  PLM_TRY(check_rows(decode, rows, row_count, error));
+  lay_out_rows(decode, rows, row_count);
+  const struct model_pass pass = {.B = (int32_t)row_count, .L = 1, .decode = decode};
+  model->forward_done = false;
+  plm_model_blocks_forward(model, &pass);
+  if (wanted == NULL) count = row_count;
+  if (count > 0) {
+    if (wanted != NULL) ops->upload(ops, model->positions, wanted, count * sizeof *wanted);
+    plm_model_head_forward(model, wanted != NULL ? model->positions : NULL, count,
+                           (float)model->config.soft_logit_cap);
+    ops->download(ops, logits, model->logits,
+                  (size_t)count * model->config.vocab_size * sizeof(float));
+  }
+  return ops->synchronize(ops, error);
+}
