@@ -185,18 +185,3 @@ plm_status plm_resume_load_tensors(const char *directory, struct plm_model *mode
   }
   return status;
 }
-
-plm_status plm_resume_init_from(const char *directory, struct plm_model *model,
-                                struct plm_error *error)
-{
-  uint64_t step;
-  plm_status status = plm_checkpoint_verify(directory, &step, NULL, error);
-  if (status == PLM_OK)
-    status = plm_checkpoint_load_weights(directory, "model.safetensors", model, error);
-  if (status != PLM_OK) { /* starting again mends nothing */
-    plm_error_hint(error, "trainer.init_from wants a checkpoint folder of the same model");
-    return error->status = PLM_CONFIG;
-  }
-  plm_info("initial weights from %s (step %llu)", directory, (unsigned long long)step);
-  return PLM_OK;
-}

@@ -38,8 +38,4 @@ plm_status plm_resume_load_tensors(const char *directory, struct plm_model *mode
                                    struct plm_optimizer *optimizer, struct plm_clip *clip,
                                    struct plm_error *error);
 
-/* trainer.init_from: the weights of a verified checkpoint, nothing else. */
-plm_status plm_resume_init_from(const char *directory, struct plm_model *model,
-                                struct plm_error *error);
-
 #endif

@@ -7,6 +7,7 @@
 #include "common/base/log.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/plan/plan.h"
+#include "trainer/init_from.h"
 #include "trainer/product_rate.h"
 #include "trainer/resume.h"
 #include "trainer/trainer.h"
@@ -206,7 +207,7 @@ static plm_status open_model(struct plm_trainer *trainer, struct plm_error *erro
 static plm_status initialise_weights(struct plm_trainer *trainer, struct plm_error *error)
 {
   if (trainer->config->trainer.init_from != NULL) {
-    PLM_TRY(plm_resume_init_from(trainer->config->trainer.init_from, trainer->model, error));
+    PLM_TRY(plm_init_from(trainer->config->trainer.init_from, trainer->model, error));
   } else {
     size_t count;
     const struct plm_parameter *table = plm_model_table(trainer->model, &count);

@@ -65,8 +65,10 @@ plm_status plm_checkpoint_config_read(const char *directory, struct plm_model_co
                                       uint32_t *window, enum plm_objective *objective,
                                       struct plm_error *error);
 
-/* The tensors of a weights file into host values (arena layout of `table`; gaps are left alone).
- * PLM_FORMAT when a parameter is missing, has another shape or dtype, or a tensor is left over. */
+/* The tensors of a weights file, or of the shards of PATH.index.json where there is no such file,
+ * into host values (arena layout of `table`; gaps are left alone). F32, BF16, F16 and F64 are
+ * taken, as fp32. PLM_FORMAT when a parameter is missing, has another shape or no such dtype, or a
+ * tensor is left over; a tied model may have its table a second time as lm_head.decoder.weight. */
 plm_status plm_checkpoint_read_weights(const char *path, const struct plm_parameter *table,
                                        size_t count, float *values, struct plm_error *error);
 /* The same into the model's parameter arena. file: "model.safetensors" or "ema.safetensors"; every

@@ -66,9 +66,13 @@ plm_status plm_checkpoint_config_print(const struct plm_model_config *model, uin
   return *text ? PLM_OK : plm_error_set(error, PLM_NO_MEMORY, "no memory for config.json");
 }
 
+/* A config made in Python need not say it: then it is what the masked model's class suggests. */
 static bool read_objective(const cJSON *json, enum plm_objective *objective)
 {
-  const char *name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "objective"));
+  const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, "objective");
+  const char *name = cJSON_GetStringValue(item);
+  *objective = PLM_OBJECTIVE_MLM;
+  if (item == NULL) return true;
   for (int i = 0; name && plm_objective_names[i]; i++)
     if (strcmp(name, plm_objective_names[i]) == 0) {
       *objective = (enum plm_objective)i;
@@ -91,7 +95,7 @@ static plm_status parse_config(const char *text, size_t size, struct plm_model_c
        in_force > UINT32_MAX))
     status = plm_error_set(error, PLM_FORMAT, "\"window\" is missing or not a number of tokens");
   if (status == PLM_OK && !read_objective(json, &learnt))
-    status = plm_error_set(error, PLM_FORMAT, "\"objective\" is missing or not one that is known");
+    status = plm_error_set(error, PLM_FORMAT, "\"objective\" is not one that is known");
   if (status == PLM_OK && window) *window = (uint32_t)in_force;
   if (status == PLM_OK && objective) *objective = learnt;
   cJSON_Delete(json);

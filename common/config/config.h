@@ -245,6 +245,15 @@ struct cJSON;
 struct cJSON *plm_model_config_to_json(const struct plm_model_config *model);
 plm_status plm_model_config_from_json(const struct cJSON *json, struct plm_model_config *model,
                                       struct plm_error *error);
+/* The keys in which two models differ, in the order of config.json, with both values as JSON texts
+ * (cut to fit). Returns how many. */
+enum { PLM_MODEL_KEYS = 32, PLM_MODEL_KEY_SIZE = 64, PLM_MODEL_VALUE_SIZE = 128 };
+struct plm_model_difference {
+  char key[PLM_MODEL_KEY_SIZE]; /* "hidden_size", "attention.window.end" */
+  char values[2][PLM_MODEL_VALUE_SIZE];
+};
+size_t plm_model_config_compare(const struct plm_model_config *a, const struct plm_model_config *b,
+                                struct plm_model_difference differences[PLM_MODEL_KEYS]);
 /* Width of level k of a patch_unet (D for the other architectures): unit = lcm(64, H),
  * unit * ceil(D*(n-1+k) / ((n-1)*unit)), at most the largest multiple of unit <= 128 H. */
 uint32_t plm_model_config_width(const struct plm_model_config *model, uint32_t level);

@@ -230,9 +230,12 @@ static plm_status attention_from_json(const cJSON *attention, struct plm_model_c
     PLM_TRY(plm_attention_kind_parse(entry->valuestring, &model->pattern[model->pattern_count++],
                                      error));
   }
-  PLM_TRY(read_u32(window, "start", &model->window_start, error));
   PLM_TRY(read_u32(window, "end", &model->window_end, error));
-  PLM_TRY(read_u32(window, "steps", &model->window_steps, error));
+  model->window_start = model->window_end; /* a config made in Python has no schedule */
+  if (cJSON_HasObjectItem(window, "start"))
+    PLM_TRY(read_u32(window, "start", &model->window_start, error));
+  if (cJSON_HasObjectItem(window, "steps"))
+    PLM_TRY(read_u32(window, "steps", &model->window_steps, error));
   return read_u32(attention, "block", &model->block, error);
 }
 

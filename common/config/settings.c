@@ -201,7 +201,8 @@ static const struct plm_setting settings[] = {
   ROW("trainer.recompute", CHOICE, trainer.recompute, "", "none", .choices = plm_recompute_names,
       FREE, .help = "What the backward pass computes again instead of keeping."),
   ROW("trainer.init_from", PATH, trainer.init_from, "", "null", .flags = PLM_SETTING_NULLABLE,
-      FREE, .help = "A checkpoint whose weights a fresh run starts from."),
+      FREE, .help = "A checkpoint, or a Hugging Face folder of our model, whose weights (EMA where "
+                    "there are any) a fresh run starts from."),
   ROW("trainer.max_skipped_steps", U32, trainer.max_skipped_steps, "steps", "20", NUMBER(1, 1e6),
       FREE, .help = "So many skipped steps in a row end the run."),
   ROW("trainer.restart", CHOICE, trainer.restart, "", "on-failure", .choices = plm_restart_names,

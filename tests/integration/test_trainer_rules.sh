@@ -54,11 +54,11 @@ start_packer "$run"
 trainer_ends 0 "initial weights from" "$run" --set trainer.steps=2 \
   --set "trainer.init_from=$PLM_TMP/run/checkpoints/step_00000030"
 cmp "$run/checkpoints/step_00000000/model.safetensors" \
-  "$PLM_TMP/run/checkpoints/step_00000030/model.safetensors" || fail "other weights"
+  "$PLM_TMP/run/checkpoints/step_00000030/ema.safetensors" || fail "other weights"
 kill "$packer_pid"
-trainer_ends 2 "checkpoint folder of the same model" "$PLM_TMP/stranger" --set model.hidden_size=128 \
+trainer_ends 2 "model.hidden_size is 64 there, 128 here" "$PLM_TMP/stranger" --set model.hidden_size=128 \
   --set "trainer.init_from=$PLM_TMP/run/checkpoints/step_00000030"
-trainer_ends 2 "checkpoint folder of the same model" "$PLM_TMP/nothing" \
+trainer_ends 2 "there is no such folder" "$PLM_TMP/nothing" \
   --set "trainer.init_from=$PLM_TMP/nowhere"
 
 # ---- steps that do not update ----------------------------------------------------------------------

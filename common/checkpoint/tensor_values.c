@@ -1,0 +1,64 @@
+/* Numbers of a tensor as fp32 and back. */
+#include "common/checkpoint/tensor_values.h"
+
+#include <string.h>
+
+static float float_of_bits(uint32_t bits)
+{
+  float value;
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+static float float_of_half(uint16_t half)
+{
+  const uint32_t sign = (uint32_t)(half & 0x8000) << 16, fraction = half & 0x3ff;
+  const uint32_t exponent = half >> 10 & 0x1f;
+  if (exponent == 0) { /* subnormal: units of 2^-24, which fp32 holds exactly */
+    const float magnitude = (float)fraction * 0x1p-24F;
+    return sign != 0 ? -magnitude : magnitude;
+  }
+  const uint32_t wide = exponent == 31 ? 255 : exponent + 127 - 15;
+  return float_of_bits(sign | wide << 23 | fraction << 13);
+}
+
+static uint16_t load16(const unsigned char *from)
+{
+  uint16_t value;
+  memcpy(&value, from, sizeof value);
+  return value;
+}
+
+plm_status plm_tensor_to_float(const struct plm_tensor_info *tensor, size_t count, float *values,
+                               struct plm_error *error)
+{
+  const unsigned char *from = tensor->data;
+  switch (tensor->dtype) {
+  case PLM_F32: memcpy(values, from, count * sizeof *values); return PLM_OK;
+  case PLM_BF16:
+    for (size_t i = 0; i < count; i++)
+      values[i] = float_of_bits((uint32_t)load16(from + 2 * i) << 16);
+    return PLM_OK;
+  case PLM_F16:
+    for (size_t i = 0; i < count; i++) values[i] = float_of_half(load16(from + 2 * i));
+    return PLM_OK;
+  case PLM_F64:
+    for (size_t i = 0; i < count; i++) {
+      double wide;
+      memcpy(&wide, from + 8 * i, sizeof wide);
+      values[i] = (float)wide;
+    }
+    return PLM_OK;
+  default: break;
+  }
+  return plm_error_set(error, PLM_FORMAT, "tensor %.200s holds no floating-point numbers",
+                       tensor->name);
+}
+
+uint16_t plm_float_to_bf16(float value)
+{
+  uint32_t bits;
+  memcpy(&bits, &value, sizeof bits);
+  if ((bits & 0x7fffffff) > 0x7f800000) return (uint16_t)(bits >> 16 | 0x40); /* NaN, quiet */
+  return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}

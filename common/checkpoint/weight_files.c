@@ -1,0 +1,168 @@
+/* One safetensors file, or the shards of an index. */
+#include "common/checkpoint/weight_files.h"
+
+#include <cjson/cJSON.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/file.h"
+#include "common/checkpoint/strict_json.h"
+
+enum { INDEX_LIMIT = 1 << 26 /* bytes */, INDEX_DEPTH = 8, MAX_SHARDS = 4096 };
+
+struct plm_weight_files {
+  struct plm_safetensors **shards;
+  char **names; /* of the shards; NULL for a single file */
+  size_t count, tensors;
+};
+
+void plm_weight_files_close(struct plm_weight_files *files)
+{
+  if (files == NULL) return;
+  for (size_t i = 0; i < files->count; i++) {
+    plm_safetensors_close(files->shards[i]);
+    if (files->names != NULL) free(files->names[i]);
+  }
+  free(files->shards);
+  free(files->names);
+  free(files);
+}
+
+size_t plm_weight_files_count(const struct plm_weight_files *files)
+{
+  return files->tensors;
+}
+
+const struct plm_tensor_info *plm_weight_files_at(const struct plm_weight_files *files, size_t i)
+{
+  size_t shard = 0;
+  for (; i >= plm_safetensors_count(files->shards[shard]); shard++)
+    i -= plm_safetensors_count(files->shards[shard]);
+  return plm_safetensors_at(files->shards[shard], i);
+}
+
+const struct plm_tensor_info *plm_weight_files_find(const struct plm_weight_files *files,
+                                                    const char *name)
+{
+  const struct plm_tensor_info *found = NULL;
+  for (size_t i = 0; i < files->count && found == NULL; i++)
+    found = plm_safetensors_find(files->shards[i], name);
+  return found;
+}
+
+/* ---- shards -------------------------------------------------------------------------------- */
+
+/* A shard lies beside its index: its name is no path. */
+static plm_status check_shard_name(const char *name, struct plm_error *error)
+{
+  const size_t length = strlen(name);
+  if (length == 0 || length > 255 || strchr(name, '/') != NULL || name[0] == '.')
+    return plm_error_set(error, PLM_FORMAT, "\"%.200s\" is no name of a shard", name);
+  return PLM_OK;
+}
+
+static plm_status shard_of(struct plm_weight_files *files, const char *directory, const char *name,
+                           size_t *shard, struct plm_error *error)
+{
+  char path[PLM_PATH_SIZE];
+  for (*shard = 0; *shard < files->count; ++*shard)
+    if (strcmp(files->names[*shard], name) == 0) return PLM_OK;
+  PLM_TRY(check_shard_name(name, error));
+  if (files->count == MAX_SHARDS)
+    return plm_error_set(error, PLM_LIMIT, "more than %d shards", MAX_SHARDS);
+  PLM_TRY(plm_path_join(path, directory, name, error));
+  char *copy = strdup(name);
+  if (copy == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for a shard");
+  const plm_status status = plm_safetensors_open(path, &files->shards[files->count], error);
+  if (status != PLM_OK) {
+    free(copy);
+    return status;
+  }
+  files->tensors += plm_safetensors_count(files->shards[files->count]);
+  files->names[files->count++] = copy;
+  return PLM_OK;
+}
+
+static plm_status take_map(struct plm_weight_files *files, const char *directory, const cJSON *map,
+                           struct plm_error *error)
+{
+  size_t entries = 0;
+  if (!cJSON_IsObject(map) || map->child == NULL)
+    return plm_error_set(error, PLM_FORMAT, "\"weight_map\" is missing, or not what it should be");
+  for (const cJSON *item = map->child; item != NULL; item = item->next, entries++) {
+    size_t shard;
+    if (!cJSON_IsString(item))
+      return plm_error_set(error, PLM_FORMAT, "tensor %.200s has no shard", item->string);
+    PLM_TRY(shard_of(files, directory, item->valuestring, &shard, error));
+    if (plm_safetensors_find(files->shards[shard], item->string) == NULL)
+      return plm_error_set(error, PLM_FORMAT, "tensor %.200s is not in %.200s", item->string,
+                           item->valuestring);
+  }
+  /* each entry is a tensor of its own, so as many tensors as entries means the same ones */
+  if (files->tensors != entries)
+    return plm_error_set(error, PLM_FORMAT, "the shards have %zu tensors, the index %zu",
+                         files->tensors, entries);
+  return PLM_OK;
+}
+
+static plm_status open_shards(struct plm_weight_files *files, const char *index_path,
+                              struct plm_error *error)
+{
+  char directory[PLM_PATH_SIZE], *text;
+  size_t size;
+  cJSON *json = NULL;
+  snprintf(directory, sizeof directory, "%s", index_path);
+  char *slash = strrchr(directory, '/');
+  if (slash != NULL)
+    *slash = '\0';
+  else
+    snprintf(directory, sizeof directory, ".");
+  PLM_TRY(plm_file_read(index_path, INDEX_LIMIT, &text, &size, error));
+  files->shards = calloc(MAX_SHARDS, sizeof(struct plm_safetensors *));
+  files->names = calloc(MAX_SHARDS, sizeof *files->names);
+  plm_status status = PLM_OK;
+  if (files->shards == NULL || files->names == NULL)
+    status = plm_error_set(error, PLM_NO_MEMORY, "no memory for %d shards", MAX_SHARDS);
+  if (status == PLM_OK)
+    status = plm_json_parse(text, size, INDEX_DEPTH, PLM_JSON_ANY_NUMBER, &json, error);
+  if (status == PLM_OK)
+    status =
+        take_map(files, directory, cJSON_GetObjectItemCaseSensitive(json, "weight_map"), error);
+  if (status != PLM_OK && error != NULL && error->where[0] == '\0')
+    plm_error_where(error, "%s", index_path);
+  cJSON_Delete(json);
+  free(text);
+  return status;
+}
+
+static plm_status open_single(struct plm_weight_files *files, const char *path,
+                              struct plm_error *error)
+{
+  files->shards = calloc(1, sizeof(struct plm_safetensors *));
+  if (files->shards == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for %s", path);
+  PLM_TRY(plm_safetensors_open(path, &files->shards[0], error));
+  files->count = 1;
+  files->tensors = plm_safetensors_count(files->shards[0]);
+  return PLM_OK;
+}
+
+plm_status plm_weight_files_open(const char *path, struct plm_weight_files **files,
+                                 struct plm_error *error)
+{
+  char index[PLM_PATH_SIZE];
+  struct plm_weight_files *opened = calloc(1, sizeof *opened);
+  *files = NULL;
+  if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for %s", path);
+  const bool sharded = !plm_file_exists(path) &&
+                       snprintf(index, sizeof index, "%s.index.json", path) < (int)sizeof index &&
+                       plm_file_exists(index);
+  const plm_status status =
+      sharded ? open_shards(opened, index, error) : open_single(opened, path, error);
+  if (status != PLM_OK) {
+    plm_weight_files_close(opened);
+    return status;
+  }
+  *files = opened;
+  return PLM_OK;
+}
