@@ -138,20 +138,13 @@ static void turn(struct plm_supervisor *supervisor)
 static void conclude(struct plm_supervisor *supervisor)
 {
   plm_endpoint_remove(supervisor->run, "packers"); /* a stage started by hand later has others */
-  const bool trains = supervisor->options.chosen[PLM_KIND_TRAINER];
-  bool failed = false;
-  for (size_t i = 0; i < supervisor->count; i++) {
-    const struct supervised *stage = &supervisor->stages[i];
-    const bool packs = stage->kind == PLM_KIND_PACKER;
-    const bool only_packs = !trains && !supervisor->options.chosen[PLM_KIND_EVALUATOR];
-    failed = failed || (stage->state == PLM_STAGE_FATAL && (!packs || only_packs));
-  }
-  supervisor->exit_code = supervisor->drain_signal;
-  if (supervisor->drain_signal == 0 && failed) supervisor->exit_code = supervisor->failure_code;
+  const int failure_code = supervisor_judge_failures(supervisor);
+  supervisor->exit_code = supervisor->drain_signal != 0 ? supervisor->drain_signal : failure_code;
   screen_close(supervisor);
-  if (supervisor->failed && (failed || supervisor->drain_signal == 0)) {
-    fprintf(stderr, "plm-pipeline: %s: %s", failed ? "failed" : "warning",
-            supervisor->failure.data);
+  /* a run that was stopped has not failed for want of a packer */
+  if (failure_code == 0 && supervisor->drain_signal != 0) plm_text_clear(&supervisor->failure);
+  if (supervisor->failure.length > 0) {
+    fprintf(stderr, "plm-pipeline: %s", supervisor->failure.data);
   }
   uint64_t step;
   struct plm_hash identity;

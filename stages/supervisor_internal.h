@@ -19,6 +19,7 @@ enum {
   CLIENT_LINE_SIZE = 4096,
   LEFTOVER_GRACE_MS = 5000, /* between SIGTERM and SIGKILL for what a stage left behind */
   FAILURE_LINES = 20,
+  FAILURES_TOLD = 4,
 };
 
 /* One instance of a stage. */
@@ -40,6 +41,9 @@ struct supervised {
   bool killed_by_us; /* SIGKILL after its time was up: no failure of its own */
   struct plm_tail tail;
   uint64_t log_start; /* of this process in its log file */
+  unsigned
+      failed_as; /* FATAL: the how manieth of the run to fail for good, from 1; 0: it did not */
+  char failed_how[256]; /* "exited with 2" */
 };
 
 enum client_wait { CLIENT_ASKS, CLIENT_WAITS_END, CLIENT_WAITS_READY };
@@ -83,13 +87,12 @@ struct plm_supervisor {
   struct supervised *stages; /* SUPERVISED_MAX of them */
   size_t count;
   bool draining, killing;
-  int exit_code;      /* once draining */
-  int drain_signal;   /* 130 or 143, 0: the run ended by itself */
-  unsigned signals;   /* SIGINT, SIGTERM, `down` so far */
-  bool packers_fatal; /* said so in endpoints.json */
-  bool failed;        /* the fields below hold the first failure */
-  int failure_code;   /* 2, 4 or 1 */
-  struct plm_text failure;
+  int exit_code;           /* once draining */
+  int drain_signal;        /* 130 or 143, 0: the run ended by itself */
+  unsigned signals;        /* SIGINT, SIGTERM, `down` so far */
+  bool packers_fatal;      /* said so in endpoints.json */
+  unsigned failures;       /* stages that failed for good so far */
+  struct plm_text failure; /* once it has ended: what failed, for people; empty: nothing */
   int signal_fd, listen_fd;
   char socket_path[PLM_SOCKET_PATH_SIZE];
   struct client clients[CLIENTS_MAX];
@@ -133,6 +136,9 @@ void supervised_name(const struct supervised *stage, char name[64]);
 void supervised_ending(const struct supervised *stage, char text[96]);
 void supervisor_note_failure(struct plm_supervisor *supervisor, struct supervised *stage,
                              const char *how);
+/* At the end: the code that the stages' failures give the run (0: none that matters to it), and
+ * supervisor->failure, the root cause first. */
+int supervisor_judge_failures(struct plm_supervisor *supervisor);
 
 /* supervisor_screen.c: what the person sees */
 void screen_open(struct plm_supervisor *supervisor);

@@ -268,9 +268,8 @@ void supervisor_answer_end(struct plm_supervisor *supervisor)
     }
     cJSON *reply = agree();
     cJSON_AddNumberToObject(reply, "exit", supervisor->exit_code);
-    if (supervisor->failed) {
-      cJSON_AddStringToObject(reply, "failure",
-                              supervisor->failure.data != NULL ? supervisor->failure.data : "");
+    if (supervisor->failure.length > 0) {
+      cJSON_AddStringToObject(reply, "failure", supervisor->failure.data);
     }
     answer(client, reply);
   }

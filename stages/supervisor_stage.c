@@ -50,6 +50,7 @@ static void could_not_start(struct plm_supervisor *supervisor, struct supervised
 {
   move(stage, PLM_EVENT_START);
   move(stage, PLM_EVENT_DIED_OUT);
+  stage->started_ms = 0; /* how an earlier process of it ended says nothing of this */
   supervisor_note_failure(supervisor, stage, error->what);
 }
 

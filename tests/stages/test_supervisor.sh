@@ -183,6 +183,23 @@ sleep 0.1; done; '$train EVALUATOR=$judge PACKER='exit 2' up lonely
 [ $? -eq 0 ] || fail "packers given up: $(cat lonely.out)"
 [ -s lonely/told ] || fail "the trainer is not told"
 jq -e 'has("packers") | not' lonely/endpoints.json >/dev/null || fail "it is said after the end, too"
+# what ends the run is the root cause, not a packer that was given up before and could be spared
+up_beside() { # up_beside RUN TRAINER: packer.1 gives up at once, the trainer later
+  TRAINER='sleep 0.5; echo the cause; '$2 EVALUATOR=$forever \
+    PACKER='[ "$PLM_INSTANCE" = 0 ] || { echo a packer less; exit 2; }; '$forever \
+    up "$1" --scale packer=2 --set trainer.restart=no
+}
+up_beside fatal 'exit 3'
+[ $? -eq 1 ] || fail "a trainer that fails beside a packer: $(cat fatal.out)"
+grep '^plm-pipeline: failed' fatal.out | grep -q 'failed: trainer.0 exited with 3' ||
+  fail "the root cause: $(cat fatal.out)"
+grep -A 1 '^plm-pipeline: failed' fatal.out | grep -q '| trainer says hello' || fail "not its lines"
+grep -q '^warning: packer.1 exited with 2' fatal.out || fail "the packer is not told: $(cat fatal.out)"
+# with no packer left the trainer ends with 4: theirs is the root cause, the run's code the trainer's
+TRAINER='sleep 0.5; exit 4' EVALUATOR=$forever PACKER='echo no corpus; exit 2' up starved
+[ $? -eq 4 ] || fail "starved: $(cat starved.out)"
+grep -q '^plm-pipeline: failed: packer.0 exited with 2' starved.out || fail "starved: $(cat starved.out)"
+grep -q '^failed, too: trainer.0 exited with 4' starved.out || fail "starved: $(cat starved.out)"
 nobody_left failed
 
 # ---- stubborn stages and what they leave behind ----
