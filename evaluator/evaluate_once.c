@@ -44,12 +44,15 @@ static void print_people(const struct plm_evaluate_request *request, uint64_t st
 }
 
 static plm_status print_json(const struct plm_evaluate_request *request, uint64_t step,
-                             const struct plm_evaluation_result *result, const char *weights,
+                             struct plm_hash identity, const struct plm_evaluation_result *result, const char *weights,
                              double entropy, struct plm_error *error)
 {
+  char hex[PLM_HASH_HEX_SIZE];
+  plm_hash_to_hex(identity, hex);
   cJSON *line = plm_metrics_line();
   plm_metrics_integer(line, "step", step);
   plm_metrics_string(line, "checkpoint", request->checkpoint);
+  plm_metrics_string(line, "identity", hex);
   plm_metrics_string(line, "split", request->split);
   plm_evaluation_report(result, weights, entropy, line);
   plm_metrics_number(line, "seconds", result->seconds);
@@ -92,7 +95,7 @@ static plm_status open_once(struct once *once, const struct plm_evaluate_request
 }
 
 static plm_status run_once(struct once *once, const struct plm_evaluate_request *request,
-                           uint64_t step, struct plm_error *error)
+                           uint64_t step, struct plm_hash identity, struct plm_error *error)
 {
   const struct plm_evaluation_options options = {
       .mask_rate = request->mask_rate,
@@ -107,7 +110,7 @@ static plm_status run_once(struct once *once, const struct plm_evaluate_request 
   PLM_TRY(plm_evaluation_run(once->evaluation, &source, split, &options, interrupted, NULL, &result,
                              error));
   if (!plm_corpus_info(once->corpus)->clustered) plm_info("random split: homologues shared");
-  if (request->json) return print_json(request, step, &result, weights, entropy, error);
+  if (request->json) return print_json(request, step, identity, &result, weights, entropy, error);
   print_people(request, step, &result, weights, entropy);
   return PLM_OK;
 }
@@ -117,9 +120,10 @@ plm_status plm_evaluate_once(const struct plm_evaluate_request *request, struct 
 {
   struct once once = {0};
   uint64_t step;
-  PLM_TRY(plm_checkpoint_verify(request->checkpoint, &step, NULL, error));
+  struct plm_hash identity;
+  PLM_TRY(plm_checkpoint_verify(request->checkpoint, &step, &identity, error));
   plm_status status = open_once(&once, request, ops, error);
-  if (status == PLM_OK) status = run_once(&once, request, step, error);
+  if (status == PLM_OK) status = run_once(&once, request, step, identity, error);
   plm_corpus_source_close(once.source);
   plm_corpus_close(once.corpus);
   plm_evaluation_close(once.evaluation);

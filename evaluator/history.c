@@ -21,7 +21,8 @@ static size_t place_of(const struct plm_history *history, uint64_t step)
   return low;
 }
 
-struct plm_history_entry *plm_history_at(struct plm_history *history, uint64_t step)
+/* The entry of a step, made when it is not there. NULL: out of memory. */
+static struct plm_history_entry *entry_at(struct plm_history *history, uint64_t step)
 {
   const size_t place = place_of(history, step);
   if (place < history->count && history->entries[place].step == step)
@@ -48,25 +49,66 @@ const struct plm_history_entry *plm_history_find(const struct plm_history *histo
                                                                         : NULL;
 }
 
-bool plm_history_settled(const struct plm_history *history, uint64_t step, unsigned splits)
+static bool is_of(const struct plm_history_entry *entry, const struct plm_hash *identity)
+{
+  return identity == NULL || !entry->identified || plm_hash_equal(entry->identity, *identity);
+}
+
+plm_status plm_history_add(struct plm_history *history, uint64_t step,
+                           const struct plm_hash *identity, enum plm_split split,
+                           struct plm_error *error)
+{
+  struct plm_history_entry *entry = entry_at(history, step);
+  if (entry == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  if (!is_of(entry, identity)) entry->splits = 0;
+  entry->identified = identity != NULL;
+  if (identity != NULL) entry->identity = *identity;
+  entry->splits |= 1u << split;
+  entry->skipped = false;
+  return PLM_OK;
+}
+
+plm_status plm_history_add_skip(struct plm_history *history, uint64_t step, struct plm_error *error)
+{
+  struct plm_history_entry *entry = entry_at(history, step);
+  if (entry == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  *entry = (struct plm_history_entry){.step = step, .skipped = true};
+  return PLM_OK;
+}
+
+unsigned plm_history_splits(const struct plm_history *history, uint64_t step,
+                            const struct plm_hash *identity)
 {
   const struct plm_history_entry *entry = plm_history_find(history, step);
-  return entry != NULL && (entry->skipped || (entry->splits & splits) == splits);
+  return entry != NULL && is_of(entry, identity) ? entry->splits : 0;
+}
+
+bool plm_history_settled(const struct plm_history *history, uint64_t step,
+                         const struct plm_hash *identity, unsigned splits)
+{
+  const struct plm_history_entry *entry = plm_history_find(history, step);
+  if (entry != NULL && entry->skipped) return true;
+  return (plm_history_splits(history, step, identity) & splits) == splits;
 }
 
 static bool read_line(void *context, const cJSON *line)
 {
   struct plm_history *history = context;
-  const cJSON *step = cJSON_GetObjectItemCaseSensitive(line, "step");
+  const cJSON *number = cJSON_GetObjectItemCaseSensitive(line, "step");
   const cJSON *split = cJSON_GetObjectItemCaseSensitive(line, "split");
-  if (!cJSON_IsNumber(step) || step->valuedouble < 0) return true;
-  struct plm_history_entry *entry = plm_history_at(history, (uint64_t)step->valuedouble);
-  if (entry == NULL) return false;
-  if (cJSON_HasObjectItem(line, "skipped")) entry->skipped = true;
+  const cJSON *hex = cJSON_GetObjectItemCaseSensitive(line, "identity");
+  if (!cJSON_IsNumber(number) || number->valuedouble < 0) return true;
+  const uint64_t step = (uint64_t)number->valuedouble;
+  struct plm_hash identity;
+  const bool identified =
+      cJSON_IsString(hex) && plm_hash_from_hex(hex->valuestring, &identity, NULL) == PLM_OK;
   enum plm_split which;
-  if (cJSON_IsString(split) && plm_split_parse(split->valuestring, &which, NULL) == PLM_OK)
-    entry->splits |= 1u << which;
-  return true;
+  plm_status status = PLM_OK;
+  if (cJSON_HasObjectItem(line, "skipped"))
+    status = plm_history_add_skip(history, step, NULL);
+  else if (cJSON_IsString(split) && plm_split_parse(split->valuestring, &which, NULL) == PLM_OK)
+    status = plm_history_add(history, step, identified ? &identity : NULL, which, NULL);
+  return status == PLM_OK;
 }
 
 plm_status plm_history_read(struct plm_history *history, const char *path, struct plm_error *error)

@@ -38,6 +38,7 @@ struct watch {
   struct plm_evaluation *evaluation;          /* NULL before the first checkpoint */
   struct plm_history history;
   struct plm_seen_list seen;
+  uint64_t lines; /* written so far */
   double baseline_entropy;
   pthread_t watchdog;
   bool watchdog_runs;
@@ -155,17 +156,6 @@ static bool must_give_up(void *context)
   return __atomic_load_n(&watch->give_up, __ATOMIC_ACQUIRE) != 0;
 }
 
-static plm_status write_line(struct watch *watch, cJSON *line, uint64_t step, unsigned splits,
-                             bool skipped, struct plm_error *error)
-{
-  PLM_TRY(plm_metrics_write(watch->metrics, line, error));
-  struct plm_history_entry *entry = plm_history_at(&watch->history, step);
-  if (entry == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  entry->splits |= splits;
-  entry->skipped = skipped;
-  return PLM_OK;
-}
-
 static plm_status report_skip(struct watch *watch, uint64_t step, const char *why,
                               struct plm_error *error)
 {
@@ -174,7 +164,9 @@ static plm_status report_skip(struct watch *watch, uint64_t step, const char *wh
   plm_metrics_integer(line, "step", step);
   plm_metrics_string(line, "skipped", why);
   plm_metrics_number(line, "time", plm_clock_wall_s());
-  return write_line(watch, line, step, 0, true, error);
+  PLM_TRY(plm_metrics_write(watch->metrics, line, error));
+  watch->lines++;
+  return plm_history_add_skip(&watch->history, step, error);
 }
 
 static void add_lag(const struct watch *watch, uint64_t step, cJSON *line)
@@ -215,22 +207,33 @@ static void write_board(struct watch *watch, uint64_t step, const char *split,
   (void)plm_tensorboard_flush(watch->board, NULL); /* JSONL is the truth */
 }
 
-static plm_status report(struct watch *watch, uint64_t step, enum plm_split split,
+/* The checkpoint that is evaluated. */
+struct subject {
+  uint64_t step;
+  struct plm_hash identity;
+};
+
+static plm_status report(struct watch *watch, const struct subject *subject, enum plm_split split,
                          const struct plm_evaluation_result *result, struct plm_error *error)
 {
-  char name[PLM_CHECKPOINT_NAME_SIZE], folder[64];
+  const uint64_t step = subject->step;
+  char name[PLM_CHECKPOINT_NAME_SIZE], folder[64], identity[PLM_HASH_HEX_SIZE];
   plm_checkpoint_name(step, name);
   snprintf(folder, sizeof folder, PLM_RUN_CHECKPOINTS "/%s", name);
+  plm_hash_to_hex(subject->identity, identity);
   cJSON *line = plm_metrics_line();
   plm_metrics_integer(line, "step", step);
   plm_metrics_string(line, "checkpoint", folder);
+  plm_metrics_string(line, "identity", identity);
   plm_metrics_string(line, "split", plm_split_name(split));
   plm_evaluation_report(result, plm_evaluation_weights(watch->evaluation), watch->baseline_entropy,
                         line);
   plm_metrics_number(line, "seconds", result->seconds);
   add_lag(watch, step, line);
   plm_metrics_number(line, "time", plm_clock_wall_s());
-  PLM_TRY(write_line(watch, line, step, 1u << split, false, error));
+  PLM_TRY(plm_metrics_write(watch->metrics, line, error));
+  watch->lines++;
+  PLM_TRY(plm_history_add(&watch->history, step, &subject->identity, split, error));
   write_board(watch, step, plm_split_name(split), result);
   plm_info("step %" PRIu64 " %s: loss %.4f (composition alone: %.4f), perplexity %.2f, accuracy "
            "%.2f %%, %" PRIu64 " tokens, %.1f s",
@@ -266,7 +269,8 @@ static plm_status load_checkpoint(struct watch *watch, const char *directory,
 }
 
 /* The splits that are missing, with the weights that are loaded. */
-static plm_status evaluate_checkpoint(struct watch *watch, uint64_t step, struct plm_error *error)
+static plm_status evaluate_checkpoint(struct watch *watch, const struct subject *subject,
+                                      struct plm_error *error)
 {
   const struct plm_config_evaluator *options = &watch->config->evaluator;
   const struct plm_evaluation_options evaluation = {
@@ -279,13 +283,13 @@ static plm_status evaluate_checkpoint(struct watch *watch, uint64_t step, struct
   const struct plm_chunk_source source = plm_source_of_feed(&state);
   PLM_TRY(learn_corpus(watch, error));
   for (int split = 0; split < PLM_SPLIT_COUNT; split++) {
-    const struct plm_history_entry *entry = plm_history_find(&watch->history, step);
-    const unsigned bit = 1u << split;
-    if (!(watch->splits & bit) || (entry != NULL && (entry->splits & bit))) continue;
+    const unsigned reported =
+        plm_history_splits(&watch->history, subject->step, &subject->identity);
+    if (!((watch->splits & ~reported) & 1u << split)) continue;
     struct plm_evaluation_result result;
     PLM_TRY(plm_evaluation_run(watch->evaluation, &source, (enum plm_split)split, &evaluation,
                                must_give_up, watch, &result, error));
-    PLM_TRY(report(watch, step, (enum plm_split)split, &result, error));
+    PLM_TRY(report(watch, subject, (enum plm_split)split, &result, error));
   }
   return PLM_OK;
 }
@@ -295,19 +299,16 @@ static plm_status evaluate_checkpoint(struct watch *watch, uint64_t step, struct
 static plm_status take_checkpoint(struct watch *watch, uint64_t step, struct plm_error *error)
 {
   char name[PLM_CHECKPOINT_NAME_SIZE], directory[PLM_PATH_SIZE];
+  struct subject subject = {.step = step};
+  struct plm_error why = {0};
   plm_checkpoint_name(step, name);
   PLM_TRY(plm_path_join(directory, watch->checkpoints, name, error));
+  plm_status status = plm_checkpoint_verify(directory, NULL, &subject.identity, &why);
+  if (status == PLM_OK) status = load_checkpoint(watch, directory, &why);
+  if (status == PLM_OK) return evaluate_checkpoint(watch, &subject, error);
+  if (!plm_file_exists(directory)) return PLM_OK; /* the next scan reports it as deleted */
   struct plm_seen *seen = plm_seen_at(&watch->seen, step);
   if (seen == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  struct plm_manifest_stamp stamp = {0};
-  plm_manifest_stamp_of(directory, &stamp); /* none: zeros, and verifying says so */
-  if (seen->failed && plm_manifest_stamp_equal(&stamp, &seen->stamp)) return PLM_OK;
-  seen->stamp = stamp;
-  struct plm_error why = {0};
-  plm_status status = plm_checkpoint_verify(directory, NULL, NULL, &why);
-  if (status == PLM_OK) status = load_checkpoint(watch, directory, &why);
-  if (status == PLM_OK) return evaluate_checkpoint(watch, step, error);
-  if (!plm_file_exists(directory)) return PLM_OK; /* the next scan reports it as deleted */
   seen->failed = true;
   const struct plm_history_entry *entry = plm_history_find(&watch->history, step);
   if (entry != NULL && entry->skipped) return PLM_OK; /* said before a restart */
@@ -332,10 +333,12 @@ static plm_status report_deleted(struct watch *watch, const uint64_t *steps, siz
   static const char why[] = "deleted before evaluation";
   const uint64_t every = watch->config->trainer.checkpoint.every;
   for (size_t i = 0; i < watch->seen.count; i++) {
-    const uint64_t step = watch->seen.items[i].step;
+    const struct plm_seen *seen = &watch->seen.items[i];
+    const uint64_t step = seen->step;
     bool there = false;
     for (size_t j = 0; j < count && !there; j++) there = steps[j] == step;
-    if (!there && !plm_history_settled(&watch->history, step, watch->splits))
+    if (!there &&
+        !plm_history_settled(&watch->history, step, plm_seen_identity(seen), watch->splits))
       PLM_TRY(report_skip(watch, step, why, error));
   }
   if (count == 0 || every == 0) return PLM_OK;
@@ -343,7 +346,7 @@ static plm_status report_deleted(struct watch *watch, const uint64_t *steps, siz
   for (uint64_t step = first_due(&watch->history, every); step < steps[count - 1]; step += every) {
     while (next < count && steps[next] < step) next++;
     if (next < count && steps[next] == step) continue;
-    if (!plm_history_settled(&watch->history, step, watch->splits))
+    if (!plm_history_settled(&watch->history, step, NULL, watch->splits))
       PLM_TRY(report_skip(watch, step, why, error));
   }
   return PLM_OK;
@@ -359,11 +362,17 @@ static plm_status scan(struct watch *watch, bool *again, struct plm_error *error
   if (status == PLM_NOT_FOUND) return PLM_OK; /* nothing is published yet */
   if (status == PLM_OK) status = report_deleted(watch, steps, count, error);
   for (size_t i = 0; i < count && status == PLM_OK && plm_stop_requested == 0; i++) {
-    const struct plm_history_entry *entry = plm_history_find(&watch->history, steps[i]);
-    if (entry != NULL && (entry->splits & watch->splits) == watch->splits) continue;
-    const size_t said = watch->history.count;
+    const struct plm_seen *seen = plm_seen_look(&watch->seen, watch->checkpoints, steps[i]);
+    if (seen == NULL) {
+      status = plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+      break;
+    }
+    const unsigned reported =
+        plm_history_splits(&watch->history, steps[i], plm_seen_identity(seen));
+    if (seen->failed || (reported & watch->splits) == watch->splits) continue;
+    const uint64_t lines = watch->lines;
     status = take_checkpoint(watch, steps[i], error);
-    if (watch->history.count != said) {
+    if (watch->lines != lines) {
       *again = true; /* the folder has changed meanwhile: the oldest first */
       break;
     }
@@ -372,17 +381,21 @@ static plm_status scan(struct watch *watch, bool *again, struct plm_error *error
   return status;
 }
 
-/* DONE exists and everything up to its step has been reported. */
+/* DONE exists and everything up to its step has been reported: of what stands there now, which DONE
+ * follows, not of what stood there at the last scan. */
 static bool complete(struct watch *watch)
 {
   uint64_t step, *steps = NULL;
   size_t count = 0;
   struct plm_hash identity;
   if (plm_done_read(watch->config->run, &step, &identity, NULL) != PLM_OK) return false;
-  if (!plm_history_settled(&watch->history, step, watch->splits)) return false;
+  if (!plm_history_settled(&watch->history, step, NULL, watch->splits)) return false;
   bool all = plm_checkpoint_list(watch->checkpoints, &steps, &count, NULL) == PLM_OK;
-  for (size_t i = 0; i < count && all; i++)
-    all = plm_history_settled(&watch->history, steps[i], watch->splits);
+  for (size_t i = 0; i < count && all; i++) {
+    const struct plm_seen *seen = plm_seen_look(&watch->seen, watch->checkpoints, steps[i]);
+    all = seen != NULL && plm_history_settled(&watch->history, steps[i], plm_seen_identity(seen),
+                                              watch->splits);
+  }
   free(steps);
   return all;
 }

@@ -23,7 +23,8 @@ struct row {
   char path[PLM_PATH_SIZE];
   uint64_t step;
   uint64_t bytes;
-  struct plm_hash identity;
+  bool identified;
+  struct plm_hash identity; /* as its MANIFEST says */
   struct plm_error problem; /* status PLM_OK: none found (so far) */
 };
 
@@ -53,11 +54,8 @@ static void read_row(struct row *row, bool verify)
   }
   if (plm_manifest_read(row->path, manifest, NULL, &row->problem) == PLM_OK) {
     row->step = manifest->step;
-    for (size_t i = 0; i < manifest->count; i++) {
-      row->bytes += manifest->files[i].size;
-      if (strcmp(manifest->files[i].name, "model.safetensors") == 0)
-        row->identity = manifest->files[i].hash;
-    }
+    for (size_t i = 0; i < manifest->count; i++) row->bytes += manifest->files[i].size;
+    row->identified = plm_manifest_identity(manifest, &row->identity);
     if (verify) plm_checkpoint_verify(row->path, NULL, NULL, &row->problem);
   }
   free(manifest);
@@ -87,7 +85,10 @@ static plm_status gather_folder(const char *folder, bool verify, struct listing 
     row->step = steps[i];
     if (status == PLM_OK) read_row(row, verify);
     row->step = steps[i]; /* the folder's, whatever its MANIFEST says */
-    listing->retained[i] = (struct plm_retained){.step = steps[i], .loss = NAN};
+    listing->retained[i] = (struct plm_retained){.step = steps[i],
+                                                 .loss = NAN,
+                                                 .identified = row->identified,
+                                                 .identity = row->identity};
   }
   free(steps);
   for (size_t i = count; status == PLM_OK && i-- > 0;) {

@@ -9,15 +9,17 @@
 #include "common/run/run.h"
 #include "trainer/retention_apply.h"
 
-/* A folder of ours has its final name, is no link, and its MANIFEST says the same step. */
-static bool is_ours(const char *directory, uint64_t step)
+/* A folder of ours has its final name, is no link, and its MANIFEST says the same step:
+ * then the identity is filled in. */
+static bool is_ours(const char *directory, struct plm_retained *checkpoint)
 {
   struct stat information;
   if (lstat(directory, &information) != 0 || !S_ISDIR(information.st_mode)) return false;
   struct plm_manifest *manifest = malloc(sizeof *manifest);
   const bool ours = manifest != NULL &&
                     plm_manifest_read(directory, manifest, NULL, NULL) == PLM_OK &&
-                    manifest->step == step;
+                    manifest->step == checkpoint->step;
+  if (ours) checkpoint->identified = plm_manifest_identity(manifest, &checkpoint->identity);
   free(manifest);
   return ours;
 }
@@ -37,9 +39,11 @@ static plm_status gather(const char *folder, uint64_t newest_valid,
   for (size_t i = 0; i < found; i++) {
     char name[PLM_CHECKPOINT_NAME_SIZE], path[PLM_PATH_SIZE];
     plm_checkpoint_name(steps[i], name);
-    if (plm_path_join(path, folder, name, NULL) != PLM_OK || !is_ours(path, steps[i])) continue;
-    (*checkpoints)[(*count)++] = (struct plm_retained){
+    struct plm_retained *checkpoint = &(*checkpoints)[*count];
+    *checkpoint = (struct plm_retained){
         .step = steps[i], .loss = NAN, .newest_valid = steps[i] == newest_valid};
+    if (plm_path_join(path, folder, name, NULL) != PLM_OK || !is_ours(path, checkpoint)) continue;
+    ++*count;
   }
   free(steps);
   return PLM_OK;

@@ -38,6 +38,9 @@ char *plm_manifest_print(const struct plm_manifest *manifest);
 /* Compared byte for byte with what plm_manifest_print would give. */
 plm_status plm_manifest_parse(const char *text, size_t size, struct plm_manifest *manifest,
                               struct plm_error *error);
+/* The identity of the checkpoint beside its step: the hash listed for model.safetensors. false:
+ * none is listed. */
+bool plm_manifest_identity(const struct plm_manifest *manifest, struct plm_hash *identity);
 /* Hash of the MANIFEST's bytes: what announcements carry. */
 plm_status plm_manifest_read(const char *directory, struct plm_manifest *manifest,
                              struct plm_hash *hash, struct plm_error *error);

@@ -110,6 +110,16 @@ plm_status plm_manifest_parse(const char *text, size_t size, struct plm_manifest
   return status;
 }
 
+bool plm_manifest_identity(const struct plm_manifest *manifest, struct plm_hash *identity)
+{
+  for (size_t i = 0; i < manifest->count; i++) {
+    if (strcmp(manifest->files[i].name, "model.safetensors") != 0) continue;
+    *identity = manifest->files[i].hash;
+    return true;
+  }
+  return false;
+}
+
 plm_status plm_manifest_read(const char *directory, struct plm_manifest *manifest,
                              struct plm_hash *hash, struct plm_error *error)
 {

@@ -62,6 +62,17 @@ static struct plm_retained *find(struct plm_retained *checkpoints, size_t count,
   return NULL;
 }
 
+/* Whether the line can be about these weights: lines that do not say which are. */
+static bool is_about(const cJSON *report, const struct plm_retained *checkpoint)
+{
+  struct plm_hash identity;
+  const cJSON *hex = cJSON_GetObjectItemCaseSensitive(report, "identity");
+  if (!checkpoint->identified || !cJSON_IsString(hex) ||
+      plm_hash_from_hex(hex->valuestring, &identity, NULL) != PLM_OK)
+    return true;
+  return plm_hash_equal(identity, checkpoint->identity);
+}
+
 static void read_report(const char *line, size_t length, const char *split,
                         struct plm_retained *checkpoints, size_t count)
 {
@@ -70,8 +81,9 @@ static void read_report(const char *line, size_t length, const char *split,
   struct plm_retained *checkpoint = cJSON_IsNumber(step) && step->valuedouble >= 0
                                         ? find(checkpoints, count, (uint64_t)step->valuedouble)
                                         : NULL;
-  if (checkpoint != NULL) {
+  if (checkpoint != NULL && is_about(report, checkpoint)) {
     checkpoint->reported = true;
+    if (cJSON_HasObjectItem(report, "skipped")) checkpoint->loss = NAN;
     const cJSON *name = cJSON_GetObjectItemCaseSensitive(report, "split");
     const cJSON *loss = cJSON_GetObjectItemCaseSensitive(report, "loss");
     if (cJSON_IsNumber(loss) && split != NULL && cJSON_IsString(name) &&

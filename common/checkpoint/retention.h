@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/base/hash.h"
 #include "common/base/status.h"
 #include "common/config/config.h"
 
@@ -28,6 +29,8 @@ extern const char *const plm_kept_names[PLM_KEPT_COUNT];
 /* One checkpoint, as the decision sees it. */
 struct plm_retained {
   uint64_t step;
+  bool identified; /* identity is known */
+  struct plm_hash identity;
   bool reported; /* the evaluator has a line for it, a loss or a skip */
   double loss;   /* of its evaluation; NAN when there is none */
   bool newest_valid;
@@ -40,7 +43,8 @@ void plm_retention_decide(const struct plm_config_checkpoint *rules, bool has_ev
                           struct plm_retained *checkpoints, size_t count);
 
 /* Reads evaluator.jsonl (missing: nothing reported) and fills reported and loss of each. loss is
- * that of `split`; the last line wins. Lines that are not JSON are passed over. */
+ * that of `split`; the last line wins, a skip has none. Passed over are lines of another identity
+ * (the step was published anew with other weights) and what is not JSON. */
 plm_status plm_retention_read_reports(const char *path, const char *split,
                                       struct plm_retained *checkpoints, size_t count,
                                       struct plm_error *error);

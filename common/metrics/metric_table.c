@@ -33,6 +33,7 @@ static const struct plm_metric_field table[] = {
     {"time", T, M, "s", "seconds since 1970"},
     {"step", E, X, "", "step of the checkpoint"},
     {"checkpoint", E, X, "", "folder of the checkpoint, relative to the run"},
+    {"identity", E, X, "", "its identity beside the step: XXH3-128 of model.safetensors"},
     {"split", E, X, "", "split of the corpus"},
     {"weights", E, X, "", "model or ema"},
     {"loss", E, X, "nats", "token-weighted cross-entropy"},

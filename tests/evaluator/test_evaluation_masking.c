@@ -130,11 +130,38 @@ static void history_reads_what_was_reported(void **state)
   assert_int_equal(plm_history_read(&history, path, NULL), PLM_OK);
   const unsigned valid = 1u << PLM_SPLIT_VALID, test = 1u << PLM_SPLIT_TEST;
   assert_int_equal(history.count, 3);
-  assert_true(plm_history_settled(&history, 0, valid | test));
-  assert_true(plm_history_settled(&history, 100, valid));
-  assert_false(plm_history_settled(&history, 100, valid | test));
-  assert_true(plm_history_settled(&history, 200, valid));
-  assert_false(plm_history_settled(&history, 300, valid));
+  assert_true(plm_history_settled(&history, 0, NULL, valid | test));
+  assert_true(plm_history_settled(&history, 100, NULL, valid));
+  assert_false(plm_history_settled(&history, 100, NULL, valid | test));
+  assert_true(plm_history_settled(&history, 200, NULL, valid));
+  assert_false(plm_history_settled(&history, 300, NULL, valid));
+  plm_history_deinit(&history);
+}
+
+static void a_step_with_other_weights_is_another_checkpoint(void **state)
+{
+  (void)state;
+  enum { VALID = 1u << PLM_SPLIT_VALID, TEST = 1u << PLM_SPLIT_TEST };
+  static const char lines[] =
+      "{\"step\":4,\"identity\":\"0000000000000000000000000000000a\",\"split\":\"valid\"}\n"
+      "{\"step\":4,\"identity\":\"0000000000000000000000000000000a\",\"split\":\"test\"}\n"
+      "{\"step\":4,\"identity\":\"0000000000000000000000000000000b\",\"split\":\"valid\"}\n"
+      "{\"step\":8,\"split\":\"valid\"}\n"
+      "{\"step\":9,\"identity\":\"0000000000000000000000000000000a\",\"split\":\"valid\"}\n"
+      "{\"step\":9,\"skipped\":\"why\"}\n";
+  const struct plm_hash a = {.low = 10}, b = {.low = 11};
+  const char *path = scratch_path("anew.jsonl");
+  struct plm_history history = {0};
+  assert_int_equal(plm_file_write(path, lines, sizeof lines - 1, 0644, NULL), PLM_OK);
+  assert_int_equal(plm_history_read(&history, path, NULL), PLM_OK);
+  assert_int_equal(plm_history_splits(&history, 4, &b), VALID); /* the last weights' alone */
+  assert_int_equal(plm_history_splits(&history, 4, &a), 0);
+  assert_true(plm_history_settled(&history, 4, &b, VALID));
+  assert_false(plm_history_settled(&history, 4, &b, VALID | TEST));
+  assert_false(plm_history_settled(&history, 4, &a, VALID));
+  assert_true(plm_history_settled(&history, 8, &a, VALID)); /* a line that names no weights */
+  assert_true(plm_history_settled(&history, 9, &b, VALID));
+  assert_int_equal(plm_history_splits(&history, 9, &a), 0); /* the skip was the last word */
   plm_history_deinit(&history);
 }
 
@@ -144,6 +171,7 @@ int main(void)
       cmocka_unit_test(masks_follow_the_document_not_the_packing),
       cmocka_unit_test(causal_asks_for_the_next_token_of_the_document),
       cmocka_unit_test(history_reads_what_was_reported),
+      cmocka_unit_test(a_step_with_other_weights_is_another_checkpoint),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -155,18 +155,47 @@ static void reports_are_read_line_by_line(void **state)
                              "{\"v\":1,\"step\":10,\"split\":\"test\",\"loss\":1.5}\n"
                              "this is not JSON\n"
                              "{\"v\":1,\"step\":20,\"skipped\":\"deleted before evaluation\"}\n"
+                             "{\"v\":1,\"step\":40,\"split\":\"valid\",\"loss\":2.2}\n"
+                             "{\"v\":1,\"step\":40,\"skipped\":\"why\"}\n"
                              "{\"v\":1,\"step\":30,\"split\":\"valid\",\"loss\":2.4}";
   assert_int_equal(write(descriptor, text, sizeof text - 1), sizeof text - 1);
   close(descriptor);
-  struct plm_retained checkpoints[] = {
-      {.step = 10, .loss = NAN}, {.step = 20, .loss = NAN}, {.step = 30, .loss = NAN}};
-  assert_int_equal(plm_retention_read_reports(path, "valid", checkpoints, 3, NULL), PLM_OK);
+  struct plm_retained checkpoints[] = {{.step = 10, .loss = NAN},
+                                       {.step = 20, .loss = NAN},
+                                       {.step = 30, .loss = NAN},
+                                       {.step = 40, .loss = NAN}};
+  assert_int_equal(plm_retention_read_reports(path, "valid", checkpoints, 4, NULL), PLM_OK);
   unlink(path);
   assert_true(checkpoints[0].reported && checkpoints[0].loss == 2.5);
   assert_true(checkpoints[1].reported && isnan(checkpoints[1].loss));
   assert_false(checkpoints[2].reported); /* a torn line is no report yet */
+  assert_true(checkpoints[3].reported && isnan(checkpoints[3].loss)); /* the last line counts */
   assert_int_equal(plm_retention_read_reports("/nonexistent/file", "valid", checkpoints, 3, NULL),
                    PLM_OK);
+}
+
+/* What was published anew has the report of its own weights alone. */
+static void reports_of_other_weights_are_passed_over(void **state)
+{
+  (void)state;
+  char path[] = "/tmp/plm-reports-XXXXXX";
+  const int descriptor = mkstemp(path);
+  assert_true(descriptor >= 0);
+  static const char text[] = "{\"step\":10,\"identity\":\"0000000000000000000000000000000a\","
+                             "\"split\":\"valid\",\"loss\":2.5}\n"
+                             "{\"step\":20,\"identity\":\"0000000000000000000000000000000a\","
+                             "\"split\":\"valid\",\"loss\":2.4}\n"
+                             "{\"step\":20,\"identity\":\"0000000000000000000000000000000b\","
+                             "\"split\":\"valid\",\"loss\":2.3}\n";
+  assert_int_equal(write(descriptor, text, sizeof text - 1), sizeof text - 1);
+  close(descriptor);
+  struct plm_retained checkpoints[] = {
+      {.step = 10, .loss = NAN, .identified = true, .identity = {.low = 11}},
+      {.step = 20, .loss = NAN, .identified = true, .identity = {.low = 11}}};
+  assert_int_equal(plm_retention_read_reports(path, "valid", checkpoints, 2, NULL), PLM_OK);
+  unlink(path);
+  assert_true(!checkpoints[0].reported && isnan(checkpoints[0].loss));
+  assert_true(checkpoints[1].reported && checkpoints[1].loss == 2.3);
 }
 
 int main(void)
@@ -174,6 +203,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(decisions_follow_the_rules),
       cmocka_unit_test(reports_are_read_line_by_line),
+      cmocka_unit_test(reports_of_other_weights_are_passed_over),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
