@@ -1,6 +1,6 @@
-/* What has been reported, from evaluator.jsonl: of each step the splits that were evaluated with the
- * weights it had last, or that it was skipped. A step that is published anew with other weights is
- * another checkpoint: what was said of the former one does not settle it. */
+/* What has been reported, from evaluator.jsonl: of each step the splits that were evaluated with
+ * the weights it had last, or that it was skipped. A step that is published anew with other weights
+ * is another checkpoint: what was said of the former one does not settle it. */
 #ifndef PLM_EVALUATOR_HISTORY_H
 #define PLM_EVALUATOR_HISTORY_H
 

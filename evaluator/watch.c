@@ -393,8 +393,8 @@ static bool complete(struct watch *watch)
   bool all = plm_checkpoint_list(watch->checkpoints, &steps, &count, NULL) == PLM_OK;
   for (size_t i = 0; i < count && all; i++) {
     const struct plm_seen *seen = plm_seen_look(&watch->seen, watch->checkpoints, steps[i]);
-    all = seen != NULL && plm_history_settled(&watch->history, steps[i], plm_seen_identity(seen),
-                                              watch->splits);
+    all = seen != NULL &&
+          plm_history_settled(&watch->history, steps[i], plm_seen_identity(seen), watch->splits);
   }
   free(steps);
   return all;

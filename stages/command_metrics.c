@@ -15,6 +15,7 @@
 #include "common/run/run.h"
 #include "stages/command.h"
 #include "stages/follow.h"
+#include "stages/metrics_curves.h"
 #include "stages/plot.h"
 
 enum { MAX_RUNS = 16, MAX_KEYS = 32, KEYS_SIZE = 512, POLL_MS = 200, COLUMN = 12 };
@@ -202,64 +203,48 @@ static plm_status print_runs(struct view *view, bool follow, struct plm_error *e
   return status;
 }
 
-/* One curve: y over step. Grows as it is read. */
-struct curve {
-  const char *key;
-  double *x, *y;
-  size_t count, capacity;
-  double baseline;
-};
-
-static bool add_point(void *context, const cJSON *line)
+static const char *last_part(const char *path)
 {
-  struct curve *curve = context;
-  const cJSON *step = cJSON_GetObjectItemCaseSensitive(line, "step");
-  const cJSON *value = cJSON_GetObjectItemCaseSensitive(line, curve->key);
-  const cJSON *baseline = cJSON_GetObjectItemCaseSensitive(line, "baseline_entropy");
-  if (cJSON_IsNumber(baseline)) curve->baseline = baseline->valuedouble;
-  if (!cJSON_IsNumber(step) || !cJSON_IsNumber(value)) return true;
-  if (curve->count == curve->capacity) {
-    const size_t capacity = curve->capacity != 0 ? 2 * curve->capacity : 256;
-    double *x = realloc(curve->x, capacity * sizeof *x);
-    if (x == NULL) return false;
-    curve->x = x;
-    double *y = realloc(curve->y, capacity * sizeof *y);
-    if (y == NULL) return false;
-    curve->y = y;
-    curve->capacity = capacity;
+  const char *slash = strrchr(path, '/');
+  return slash != NULL ? slash + 1 : path;
+}
+
+/* The curves of one run, to those there are. labels: room for one each. */
+static size_t add_series(const struct plm_curves *curves, const char *run,
+                         struct plm_series *series, char (*labels)[64])
+{
+  for (size_t i = 0; i < curves->count; i++) {
+    const struct plm_curve *curve = &curves->list[i];
+    const char *split = curves->count > 1 ? curve->split : "";
+    snprintf(labels[i], sizeof labels[i], "%.40s%s%s", last_part(run), split[0] != '\0' ? " " : "",
+             split);
+    series[i] = (struct plm_series){labels[i], curve->x, curve->y, curve->count};
   }
-  curve->x[curve->count] = step->valuedouble;
-  curve->y[curve->count++] = value->valuedouble;
-  return true;
+  return curves->count;
 }
 
 static plm_status plot_key(const struct view *view, const char *key, bool color,
                            struct plm_error *error)
 {
-  struct curve curves[MAX_RUNS] = {0};
-  struct plm_series series[MAX_RUNS];
+  struct plm_curves curves[MAX_RUNS] = {0};
+  struct plm_series series[MAX_RUNS * PLM_CURVE_SPLITS];
+  char labels[MAX_RUNS * PLM_CURVE_SPLITS][64];
   struct winsize window = {0};
+  size_t count = 0;
   plm_status status = PLM_OK;
   double baseline = NAN;
   for (size_t i = 0; i < view->run_count && status == PLM_OK; i++) {
     char path[PLM_PATH_SIZE];
-    const char *slash = strrchr(view->runs[i], '/');
-    curves[i].key = key;
-    curves[i].baseline = NAN;
     status = plm_path_join(path, view->runs[i], stages[view->stage].file, error);
-    if (status == PLM_OK) status = plm_metrics_each(path, add_point, &curves[i], error);
+    if (status == PLM_OK) status = plm_curves_read(path, key, &curves[i], error);
     if (strcmp(key, "loss") == 0 && isfinite(curves[i].baseline)) baseline = curves[i].baseline;
-    series[i] = (struct plm_series){slash != NULL ? slash + 1 : view->runs[i], curves[i].x,
-                                    curves[i].y, curves[i].count};
+    count += add_series(&curves[i], view->runs[i], &series[count], &labels[count]);
   }
   if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) != 0 || window.ws_col == 0) window.ws_col = 100;
   if (status == PLM_OK)
-    plm_plot_draw(stdout, key, series, view->run_count, baseline, "composition alone",
+    plm_plot_draw(stdout, key, series, count, baseline, "composition alone",
                   window.ws_col > 120 ? 120 : window.ws_col, 20, color);
-  for (size_t i = 0; i < view->run_count; i++) {
-    free(curves[i].x);
-    free(curves[i].y);
-  }
+  for (size_t i = 0; i < view->run_count; i++) plm_curves_deinit(&curves[i]);
   return status;
 }
 
