@@ -44,8 +44,8 @@ static void print_people(const struct plm_evaluate_request *request, uint64_t st
 }
 
 static plm_status print_json(const struct plm_evaluate_request *request, uint64_t step,
-                             struct plm_hash identity, const struct plm_evaluation_result *result, const char *weights,
-                             double entropy, struct plm_error *error)
+                             struct plm_hash identity, const struct plm_evaluation_result *result,
+                             const char *weights, double entropy, struct plm_error *error)
 {
   char hex[PLM_HASH_HEX_SIZE];
   plm_hash_to_hex(identity, hex);

@@ -85,10 +85,8 @@ static plm_status gather_folder(const char *folder, bool verify, struct listing 
     row->step = steps[i];
     if (status == PLM_OK) read_row(row, verify);
     row->step = steps[i]; /* the folder's, whatever its MANIFEST says */
-    listing->retained[i] = (struct plm_retained){.step = steps[i],
-                                                 .loss = NAN,
-                                                 .identified = row->identified,
-                                                 .identity = row->identity};
+    listing->retained[i] = (struct plm_retained){
+        .step = steps[i], .loss = NAN, .identified = row->identified, .identity = row->identity};
   }
   free(steps);
   for (size_t i = count; status == PLM_OK && i-- > 0;) {

@@ -216,8 +216,8 @@ static size_t add_series(const struct plm_curves *curves, const char *run,
   for (size_t i = 0; i < curves->count; i++) {
     const struct plm_curve *curve = &curves->list[i];
     const char *split = curves->count > 1 ? curve->split : "";
-    snprintf(labels[i], sizeof labels[i], "%.40s%s%s", last_part(run), split[0] != '\0' ? " " : "",
-             split);
+    snprintf(labels[i], sizeof labels[i], "%.40s%s%.15s", last_part(run),
+             split[0] != '\0' ? " " : "", split);
     series[i] = (struct plm_series){labels[i], curve->x, curve->y, curve->count};
   }
   return curves->count;
