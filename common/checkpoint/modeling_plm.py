@@ -174,6 +174,8 @@ class Attention(nn.Module):
         q = rotate(norm(self.query(x_BLD).view(heads)).transpose(1, 2), *rotary)
         k = rotate(norm(self.key(x_BLD).view(heads)).transpose(1, 2), *rotary)
         v = v.to(q.dtype).view(heads).transpose(1, 2)
+        if isinstance(mask, CachedMask):
+            k, v, mask = mask.extend(k, v)
         if isinstance(mask, tuple):  # dense: allowed (B, 1, L, L), and rows that allow anything
             allowed, any_key = mask
             out = F.scaled_dot_product_attention(q, k, v, attn_mask=allowed) * any_key
@@ -525,7 +527,232 @@ class Head(nn.Module):
         return self.cap * torch.tanh(logits / self.cap) if self.cap else logits
 
 
-class PLMForMaskedLM(PLMPreTrainedModel):
+# ---- generation: filling <mask>, or sampling with a cache of keys and values ----------------------
+
+
+def philox_units(seed, x, y, purpose):
+    """Uniform draws in [0, 1), (w0 >> 8) * 2^-24 of Philox4x32-10 (Salmon et al. 2011): key = seed,
+    counter = (x, y low, y high, purpose). x and y are int64 tensors of one shape."""
+    low = 0xFFFFFFFF
+    c = [x & low, y & low, y >> 32, torch.full_like(x, purpose & low)]
+    key = [seed & low, seed >> 32 & low]
+
+    def product(factor, word):  # 32 x 32 bits to (high, low), by halves: int64 has a sign
+        lower = factor * (word & 0xFFFF)
+        upper = factor * (word >> 16) + (lower >> 16)
+        return upper >> 16, (upper << 16 | lower & 0xFFFF) & low
+
+    for _ in range(10):
+        high0, low0 = product(0xD2511F53, c[0])
+        high1, low1 = product(0xCD9E8D57, c[2])
+        c = [high1 ^ c[1] ^ key[0], low1, high0 ^ c[3] ^ key[1], low0]
+        key = [key[0] + 0x9E3779B9 & low, key[1] + 0xBB67AE85 & low]
+    return (c[0] >> 8).double() * 2.0**-24
+
+
+def choose_tokens(logits_NV, u_N, allowed, temperature, top_p):
+    """Tokens (N) and their probabilities (N), of the ids `allowed` (ascending) alone.
+
+    Temperature 0: the most probable, the lowest id on a tie; its probability is that at temperature 1.
+    Else p = softmax(logits / temperature) in double, sorted from the largest, the lower id first on a
+    tie; the smallest prefix whose sum reaches top_p stays; taken is the first whose cumulative sum
+    exceeds u times the prefix's."""
+    allowed = torch.tensor(allowed, device=logits_NV.device)
+    z = logits_NV.index_select(-1, allowed).double()
+    p, order = (z / (temperature or 1.0)).softmax(-1).sort(dim=-1, descending=True, stable=True)
+    chosen = torch.zeros_like(u_N, dtype=torch.long)
+    if temperature > 0:
+        cumulative = p.cumsum(-1)
+        kept = ((cumulative < top_p).sum(-1) + 1).clamp(max=len(allowed))
+        bound = u_N * cumulative.gather(-1, kept[:, None] - 1)[:, 0]
+        chosen = torch.minimum((cumulative <= bound[:, None]).sum(-1), kept - 1)
+    chosen = chosen[:, None]
+    return allowed[order.gather(-1, chosen)[:, 0]], p.gather(-1, chosen)[:, 0]
+
+
+class CachedMask:
+    """What positions [start, start + T) of one layer may see of the keys and values of 0..start+T-1,
+    which it keeps: (B, H, capacity, K), taken at the first call."""
+
+    def __init__(self, capacity):
+        self.capacity, self.keys, self.values = capacity, None, None
+
+    def extend(self, k, v):
+        if self.keys is None:
+            self.keys = k.new_empty(*k.shape[:2], self.capacity, k.shape[3])
+            self.values = torch.empty_like(self.keys)
+        self.keys[:, :, self.start : self.end] = k
+        self.values[:, :, self.start : self.end] = v
+        return self.keys[:, :, : self.end], self.values[:, :, : self.end], (self.allowed, 1.0)
+
+    def keep(self, rows):
+        self.keys, self.values = self.keys[rows], self.values[rows]
+
+
+class KeyValueCache(Masks):
+    """The masks of a causal model that takes sequences piece by piece: PLMModel asks for one a layer,
+    in the order in which layers run."""
+
+    def __init__(self, config, capacity, device):
+        if any("causal" not in entry.split("+") for entry in config.attention["pattern"]):
+            raise ValueError("attention.pattern has an entry that sees later positions: no cache")
+        self.config, self.device, self.end = config, device, 0
+        self.layers = [CachedMask(capacity) for _ in range(config.num_hidden_layers)]
+        width = config.hidden_size // config.num_attention_heads
+        self.tables = rotary_tables(capacity, width, device)
+        self.masks = self
+
+    def advance(self, count):
+        """The next forward pass runs the next `count` positions."""
+        start, self.end, self.next_layer = self.end, self.end + count, 0
+        q = torch.arange(start, self.end, device=self.device)[:, None]
+        k = torch.arange(self.end, device=self.device)[None, :]
+        self.rotary = {0: tuple(table[start : self.end] for table in self.tables)}
+        self.allowed = {}
+        for entry in set(self.config.attention["pattern"]):
+            kinds, block = entry.split("+"), self.config.attention["block"]
+            allowed = k <= q
+            if "local" in kinds:
+                allowed = allowed & (q - k < self.config.window)
+            if "block" in kinds:
+                allowed = allowed & (q // block == k // block)
+            self.allowed[entry] = allowed[None, None]
+        for layer in self.layers:
+            layer.start, layer.end = start, self.end
+
+    def __getitem__(self, level_and_entry):
+        layer = self.layers[self.next_layer]
+        self.next_layer += 1
+        layer.allowed = self.allowed[level_and_entry[1]]
+        return layer
+
+    def keep(self, rows):
+        """Sequences of the batch that go on."""
+        for layer in self.layers:
+            layer.keep(rows)
+
+
+class Sampling:
+    """`generate` of PLMForMaskedLM: the tokens that `plm-pipeline generate` gives, draw by draw."""
+
+    @torch.no_grad()
+    def generate(
+        self,
+        input_ids=None,
+        attention_mask=None,
+        length=None,
+        count=1,
+        temperature=1.0,
+        top_p=1.0,
+        seed=0,
+        steps=None,
+        max_new_tokens=None,
+        first_sequence=0,
+    ):
+        """Token ids (sequences, length), padded with <pad>.
+
+        A masked model fills the <mask> tokens of input_ids in `steps` (20) passes: pass t fills
+        ceil(remaining / (steps - t)) of a sequence's masks, those whose token is the most probable,
+        the lower position first on a tie. Without input_ids: `count` sequences of `length` residues,
+        all of them masked. A causal model continues prompts (<cls> and residues; a closing <eos> is
+        dropped), or <cls> alone, to <eos>, max_length or max_new_tokens. `count` sequences come from
+        each row of input_ids, side by side.
+
+        Generated are amino acids (bytes for a byte vocabulary), and <eos> by causal models. The draw
+        for a token is Philox with key = seed, x = its position, y = the number of its sequence in the
+        output (from first_sequence), purpose = 8 + 256 * pass (0 for causal models); how it is used:
+        choose_tokens. So a sequence does not depend on who is in the batch (but for rounding)."""
+        config = self.config
+        causal = getattr(config, "objective", "mlm") == "causal"
+        if temperature < 0 or not 0 < top_p <= 1 or count < 1:
+            raise ValueError("generate wants temperature >= 0, 0 < top_p <= 1 and count >= 1")
+        device = self.get_input_embeddings().weight.device
+        if input_ids is None:
+            if not causal and length is None:
+                raise ValueError("a masked model wants input_ids with <mask>, or length")
+            row = [config.cls_token_id]
+            if not causal:
+                row += [config.mask_token_id] * length + [config.eos_token_id]
+            input_ids = torch.tensor([row], device=device)
+        ids = input_ids.repeat_interleave(count, 0)
+        if attention_mask is not None:
+            real = attention_mask.bool().repeat_interleave(count, 0)
+            ids = ids.masked_fill(~real, config.pad_token_id)
+        number = first_sequence + torch.arange(len(ids), device=ids.device)
+        if causal:
+            if steps is not None:
+                raise ValueError("steps are for masked models; this one predicts the next token")
+            return self._sample(ids, number, max_new_tokens, temperature, top_p, seed)
+        if max_new_tokens is not None:
+            raise ValueError("max_new_tokens is for causal models; this one fills <mask>")
+        return self._unmask(ids, number, 20 if steps is None else steps, temperature, top_p, seed)
+
+    def _generated_ids(self, causal):
+        ids = list(range(4, 24)) if self.config.vocab_size == 33 else list(range(256))
+        return sorted(ids + [self.config.eos_token_id]) if causal else ids
+
+    def _unmask(self, ids, number, steps, temperature, top_p, seed):
+        config, allowed = self.config, self._generated_ids(causal=False)
+        if ids.shape[1] > config.max_length:
+            raise ValueError(f"{ids.shape[1]} tokens are more than max_length {config.max_length}")
+        masked = ids == config.mask_token_id
+        if steps < 1 or not masked.any():
+            raise ValueError("generate wants steps >= 1 and input_ids that contain <mask>")
+        for step in range(steps):
+            rows, positions = masked.nonzero(as_tuple=True)
+            if len(rows) == 0:
+                break
+            logits = self.get_logits(ids, (ids != config.pad_token_id).long())[rows, positions]
+            u = philox_units(seed, positions, number[rows], 8 + 256 * step)
+            tokens, confidence = choose_tokens(logits, u, allowed, temperature, top_p)
+            filled = -(-masked.sum(1) // (steps - step))
+            best = torch.full(ids.shape, -1.0, dtype=torch.float64, device=ids.device)
+            best[rows, positions] = confidence
+            rank = best.argsort(dim=1, descending=True, stable=True).argsort(1)
+            now = (rank < filled[:, None])[rows, positions]
+            ids[rows[now], positions[now]] = tokens[now]
+            masked[rows[now], positions[now]] = False
+        return ids
+
+    def _sample(self, prompts, number, max_new_tokens, temperature, top_p, seed):
+        config, allowed = self.config, self._generated_ids(causal=True)
+        given = (prompts != config.pad_token_id) & (prompts != config.eos_token_id)
+        lengths, columns = given.sum(1), torch.arange(prompts.shape[1], device=prompts.device)
+        if (given != (columns < lengths[:, None])).any() or (lengths == 0).any():
+            raise ValueError("a prompt is <cls> and residues in one run from the first column on")
+        if lengths.max() >= config.max_length or (
+            max_new_tokens is not None and max_new_tokens < 1
+        ):
+            raise ValueError(
+                "no token is left to generate: a prompt has up to "
+                f"max_length - 1 = {config.max_length - 1} tokens, max_new_tokens is at least 1"
+            )
+        ends = lengths + (config.max_length if max_new_tokens is None else max_new_tokens)
+        ends = ends.clamp(max=config.max_length)
+        capacity = int(ends.max())
+        ids = prompts.masked_fill(~given, config.pad_token_id)[:, :capacity]
+        ids = F.pad(ids, (0, capacity - ids.shape[1]), value=config.pad_token_id)
+        cache = KeyValueCache(config, capacity, ids.device)
+        live, position = torch.arange(len(ids), device=ids.device), 0
+        while len(live) > 0:
+            # all live sequences stand at one position: up to the shortest prompt's end, then one by one
+            until = int(lengths[live].min()) if position == 0 else position + 1
+            cache.advance(until - position)
+            hidden = self.plm(ids[live, position:until], masks=cache).last_hidden_state
+            position = until
+            logits = self.lm_head(hidden[:, -1])
+            u = philox_units(seed, torch.full_like(live, position), number[live], 8)
+            tokens, _ = choose_tokens(logits, u, allowed, temperature, top_p)
+            prompted = position < lengths[live]
+            ids[live, position] = torch.where(prompted, ids[live, position], tokens)
+            done = ~prompted & ((tokens == config.eos_token_id) | (position + 1 >= ends[live]))
+            if done.any():
+                cache.keep(~done)
+                live = live[~done]
+        return ids[:, : int((ids != config.pad_token_id).sum(1).max())]
+
+
+class PLMForMaskedLM(Sampling, PLMPreTrainedModel):
     _tied_weights_keys = {"lm_head.decoder.weight": "plm.embeddings.weight"}
 
     def __init__(self, config):

@@ -1,0 +1,197 @@
+"""`generate` of the exported model and `plm-pipeline generate` give the same tokens; the cache of keys
+and values gives the logits of the full pass."""
+
+import importlib.util
+
+import pytest
+import torch
+from plm_testing import LETTERS, ROOT, perturb, philox
+
+TOKENS = (
+    "<cls> <pad> <eos> <unk> L A G V S E R T I D P K Q N F Y M H W C X B U Z O . - <null_1> <mask>"
+).split()
+PATTERNS = {
+    "mlm": ["document", "local"],
+    "causal": ["causal", "causal+local", "causal+block", "causal+local+block"],
+}
+
+
+def modeling():
+    spec = importlib.util.spec_from_file_location(
+        "modeling_plm", ROOT / "common" / "checkpoint" / "modeling_plm.py"
+    )
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+MODELING = modeling()
+
+
+def make(architecture, objective="mlm", seed=1, **keys):
+    """A small model at weights where nothing is zero; the head speaks louder, so that probabilities
+    differ."""
+    torch.manual_seed(seed)
+    settings = dict(hidden_size=64, num_attention_heads=2, num_hidden_layers=6, max_length=64)
+    settings.update(num_unet_layers=6, num_extra_layers=1, objective=objective)
+    settings["attention"] = {"pattern": PATTERNS[objective], "window": {"end": 9}, "block": 12}
+    settings.update(keys)
+    model = perturb(
+        MODELING.PLMForMaskedLM(MODELING.PLMConfig(architecture=architecture, **settings)), seed
+    )
+    with torch.no_grad():
+        model.lm_head.dense.weight *= 3
+        model.lm_head.decoder.weight *= 4
+    return model.eval()
+
+
+def encode(sequence):
+    """<cls> sequence <eos>; _ is <mask>."""
+    return torch.tensor([0, *(32 if c == "_" else TOKENS.index(c) for c in sequence), 2])
+
+
+def padded(rows):
+    return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=1)
+
+
+def random_ids(count, longest, seed=3):
+    draw = torch.Generator().manual_seed(seed)
+    return torch.cat(
+        [
+            torch.zeros(count, 1, dtype=torch.long),
+            torch.randint(4, 24, (count, longest), generator=draw),
+        ],
+        dim=1,
+    )
+
+
+def cached_logits(model, ids, portions):
+    """Logits of ids, taken in pieces of these sizes."""
+    cache = MODELING.KeyValueCache(model.config, ids.shape[1], ids.device)
+    pieces, at = [], 0
+    with torch.no_grad():
+        for portion in portions:
+            cache.advance(portion)
+            hidden = model.plm(ids[:, at : at + portion], masks=cache).last_hidden_state
+            pieces.append(model.lm_head(hidden))
+            at += portion
+    return torch.cat(pieces, dim=1)
+
+
+@pytest.mark.parametrize("architecture", ["transformer", "unet"])
+def test_the_cache_gives_the_logits_of_the_full_pass(architecture):
+    model, ids = make(architecture, "causal"), random_ids(3, 39)
+    with torch.no_grad():
+        full = model(ids).logits
+    for portions in ([1] * 40, [40], [7, 1, 1, 20, 1, 10]):
+        assert (cached_logits(model, ids, portions) - full).abs().max() < 2e-4
+
+
+def test_a_faulty_cache_is_noticed(monkeypatch):
+    model, ids = make("unet", "causal"), random_ids(3, 39)
+    with torch.no_grad():
+        full = model(ids).logits
+    advance, extend = MODELING.KeyValueCache.advance, MODELING.CachedMask.extend
+
+    def off_by_one(cache, count):
+        advance(cache, count)
+        if count == 1 and cache.end < 40:
+            cache.rotary = {0: tuple(t[cache.end : cache.end + 1] for t in cache.tables)}
+
+    def stale(layer, k, v):
+        keys = None if layer.keys is None else layer.keys.clone()
+        result = extend(layer, k, v)
+        if keys is not None:  # the second last key is lost again
+            layer.keys[:, :, layer.end - 1] = keys[:, :, layer.end - 1]
+        return result
+
+    for name, holder, fault in (
+        ("advance", MODELING.KeyValueCache, off_by_one),
+        ("extend", MODELING.CachedMask, stale),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(holder, name, fault)
+            logits = cached_logits(model, ids, [10] + [1] * 30)
+        assert (logits - full).abs().max() > 1e-2
+
+
+def test_draws_are_those_of_philox():
+    x, y = torch.arange(40), 3_000_000_000 + torch.arange(40) * 977
+    for seed in (0, 1, 2**64 - 3):
+        u = MODELING.philox_units(seed, x, y, 8 + 256 * 19)
+        words = philox(seed, x.numpy(), y.numpy(), 8 + 256 * 19)[..., 0]
+        assert (u.numpy() == (words >> 8) * 2.0**-24).all()
+
+
+def test_choosing_a_token():
+    logits = torch.zeros(1, 33)
+    logits[0, 4:8] = torch.tensor([2.0, 1.0, 2.0, 0.0])
+    logits[0, 0] = 50.0  # <cls> may not be generated
+    p = torch.softmax(logits[0, 4:24].double(), 0)
+
+    def choose(u, temperature=1.0, top_p=1.0):
+        u = torch.tensor([u], dtype=torch.float64)
+        token, probability = MODELING.choose_tokens(
+            logits, u, list(range(4, 24)), temperature, top_p
+        )
+        return token.item(), probability.item()
+
+    assert choose(0.9999, temperature=0) == (4, pytest.approx(p[0].item()))
+    # in the order of probability: 4 and 6, 5, then 7 and the rest by id
+    assert choose(0.0)[0] == 4 and choose(p[0].item() + 1e-9)[0] == 6
+    assert choose(2 * p[0].item() + 1e-9)[0] == 5
+    assert choose(1 - 2**-24)[0] == 23
+    # 4 and 6 reach p0 + p2; a little more takes 5 in, too
+    assert choose(1 - 2**-24, top_p=2 * p[0].item() - 1e-9)[0] == 6
+    assert choose(1 - 2**-24, top_p=2 * p[0].item() + 1e-9)[0] == 5
+    assert choose(1 - 2**-24, top_p=1e-9)[0] == 4
+
+
+def test_unmasking_fills_by_confidence():
+    model = make("transformer")
+    ids = padded([encode("LAG__SERT_DPK"), encode("MK_"), encode("LAGV")])
+    filled = model.generate(ids, steps=2, temperature=0)
+    kept = ids != 32
+    assert (filled[kept] == ids[kept]).all() and ((filled[~kept] >= 4) & (filled[~kept] < 24)).all()
+    # the two most confident of row 0's three first, then the third in their light
+    with torch.no_grad():
+        p = model(ids, attention_mask=(ids != 1).long()).logits[..., 4:24].softmax(-1)
+        confidence = p[0].amax(-1).masked_fill(kept[0], -1)
+        first = confidence.topk(2).indices
+        half = ids.clone()
+        half[0, first] = 4 + p[0, first].argmax(-1)
+        last = confidence.masked_fill(confidence <= 0, 9).argmin()
+        logits = model(half[:1, :15], attention_mask=torch.ones(1, 15)).logits[0, last, 4:24]
+    assert (filled[0, first] == half[0, first]).all() and filled[0, last] == 4 + logits.argmax()
+
+
+def test_samples_do_not_depend_on_the_batch():
+    model = make("unet", "causal")
+    prompts = padded([encode("LAGV"), encode("M"), encode("KQN")])
+    options = dict(seed=5, count=2, max_new_tokens=30)
+    together = model.generate(prompts, **options)
+    assert together.shape[0] == 6 and not torch.equal(together[0], together[1])
+    for i, length in enumerate((5, 2, 4)):
+        alone = model.generate(prompts[i : i + 1, :length], first_sequence=2 * i, **options)
+        for one, other in zip(alone, together[2 * i : 2 * i + 2], strict=True):
+            assert torch.equal(one[one != 1], other[other != 1])
+
+
+def test_what_cannot_be_generated_is_said():
+    masked, causal = make("transformer"), make("transformer", "causal")
+    for model, arguments, words in (
+        (masked, dict(input_ids=encode("LAGV")[None]), "<mask>"),
+        (masked, dict(), "length"),
+        (masked, dict(input_ids=encode("_")[None], max_new_tokens=3), "causal models"),
+        (masked, dict(input_ids=encode("_" * 63)[None]), "max_length 64"),
+        (causal, dict(steps=3), "masked models"),
+        (causal, dict(input_ids=encode("L" * 63)[None]), "max_length - 1 = 63"),
+        (causal, dict(max_new_tokens=0), "max_new_tokens"),
+        (causal, dict(temperature=-1.0), "temperature"),
+    ):
+        with pytest.raises(ValueError, match=words.replace("<", "[<]")):
+            model.generate(**arguments)
+
+
+def test_letters_are_those_of_the_tokenizer():
+    assert "".join(TOKENS[4:24]) == LETTERS
