@@ -21,6 +21,7 @@
 #include "evaluator/evaluate.h"
 #include "evaluator/history.h"
 #include "evaluator/sources.h"
+#include "evaluator/unpublished.h"
 
 enum { POLL_MS = 200 };
 
@@ -326,11 +327,25 @@ static uint64_t first_due(const struct plm_history *history, uint64_t every)
   return 0;
 }
 
-/* Steps that were published (seen here, or due by checkpoint.every) and are gone unreported. */
+static const char deleted[] = "deleted before evaluation";
+
+/* A step that was due and is not there, though a later one is: deleted, by whomever, unless the
+ * later one knows that it never was. */
+static plm_status report_missing(struct watch *watch, uint64_t step, uint64_t later,
+                                 struct plm_error *error)
+{
+  char name[PLM_CHECKPOINT_NAME_SIZE], directory[PLM_PATH_SIZE], why[600], text[700];
+  plm_checkpoint_name(later, name);
+  PLM_TRY(plm_path_join(directory, watch->checkpoints, name, error));
+  const bool never = plm_unpublished(directory, step, why, sizeof why);
+  snprintf(text, sizeof text, "not published: %s", never ? why : "");
+  return report_skip(watch, step, never ? text : deleted, error);
+}
+
+/* Steps that were seen here, or due by checkpoint.every, and are gone unreported. */
 static plm_status report_deleted(struct watch *watch, const uint64_t *steps, size_t count,
                                  struct plm_error *error)
 {
-  static const char why[] = "deleted before evaluation";
   const uint64_t every = watch->config->trainer.checkpoint.every;
   for (size_t i = 0; i < watch->seen.count; i++) {
     const struct plm_seen *seen = &watch->seen.items[i];
@@ -339,7 +354,7 @@ static plm_status report_deleted(struct watch *watch, const uint64_t *steps, siz
     for (size_t j = 0; j < count && !there; j++) there = steps[j] == step;
     if (!there &&
         !plm_history_settled(&watch->history, step, plm_seen_identity(seen), watch->splits))
-      PLM_TRY(report_skip(watch, step, why, error));
+      PLM_TRY(report_skip(watch, step, deleted, error));
   }
   if (count == 0 || every == 0) return PLM_OK;
   size_t next = 0;
@@ -347,7 +362,7 @@ static plm_status report_deleted(struct watch *watch, const uint64_t *steps, siz
     while (next < count && steps[next] < step) next++;
     if (next < count && steps[next] == step) continue;
     if (!plm_history_settled(&watch->history, step, NULL, watch->splits))
-      PLM_TRY(report_skip(watch, step, why, error));
+      PLM_TRY(report_missing(watch, step, steps[count - 1], error));
   }
   return PLM_OK;
 }

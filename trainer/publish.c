@@ -43,6 +43,13 @@ static void apply_retention(const struct plm_checkpoint_context *context, uint64
     plm_warning("old checkpoints could not be deleted: %s", error.what);
 }
 
+static void count_failure(struct plm_publisher_outcome *outcome, uint64_t step)
+{
+  outcome->failed_in_a_row++;
+  outcome->failures++;
+  outcome->failed_step = step;
+}
+
 static void write_snapshot(struct plm_publisher *publisher)
 {
   const uint64_t step = publisher->snapshot.step, started = plm_clock_ns();
@@ -66,7 +73,7 @@ static void write_snapshot(struct plm_publisher *publisher)
     outcome->identity = identity;
     outcome->failed_in_a_row = 0;
   } else {
-    outcome->failed_in_a_row++;
+    count_failure(outcome, step);
   }
   const uint32_t failed = outcome->failed_in_a_row;
   pthread_mutex_unlock(&publisher->mutex);
@@ -185,7 +192,7 @@ void plm_publisher_submit(struct plm_publisher *publisher)
 void plm_publisher_fail(struct plm_publisher *publisher, const struct plm_error *error)
 {
   pthread_mutex_lock(&publisher->mutex);
-  publisher->outcome.failed_in_a_row++;
+  count_failure(&publisher->outcome, publisher->snapshot.step);
   publisher->outcome.status = error->status;
   publisher->outcome.error = *error;
   pthread_mutex_unlock(&publisher->mutex);

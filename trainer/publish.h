@@ -38,6 +38,8 @@ struct plm_publisher_outcome {
   uint64_t step;            /* the newest published */
   struct plm_hash identity; /* of it */
   uint32_t failed_in_a_row;
+  uint64_t failures;      /* of this process */
+  uint64_t failed_step;   /* of the last failure */
   double seconds;         /* the last one took */
   plm_status status;      /* of the last one */
   struct plm_error error; /* its failure */

@@ -36,6 +36,7 @@ struct plm_trainer {
   bool complete; /* nothing is left to train */
   bool saved;    /* saved_step is in a checkpoint, or on its way there */
   uint64_t saved_step;
+  uint64_t failures_remembered; /* the publisher's, in state.history */
 
   struct plm_ops *ops;
   struct plm_model *model;

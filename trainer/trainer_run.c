@@ -34,6 +34,17 @@ static struct plm_snapshot *take_snapshot(struct plm_trainer *trainer)
   return snapshot;
 }
 
+/* A checkpoint that could not be published leaves its trace in the next one that can: nobody else
+ * could tell it from one that was deleted. The writer is idle while the snapshot is ours. */
+static plm_status remember_failure(struct plm_trainer *trainer, struct plm_error *error)
+{
+  const struct plm_publisher_outcome outcome = plm_publisher_outcome(trainer->publisher, false);
+  if (outcome.failures == trainer->failures_remembered) return PLM_OK;
+  trainer->failures_remembered = outcome.failures;
+  return plm_trainer_state_remember_failure(&trainer->state, outcome.failed_step,
+                                            outcome.error.what, error);
+}
+
 /* trainer.json states the length of trainer.jsonl, so the step's line is written by now. */
 static void submit_snapshot(struct plm_trainer *trainer, struct plm_snapshot *snapshot)
 {
@@ -43,6 +54,7 @@ static void submit_snapshot(struct plm_trainer *trainer, struct plm_snapshot *sn
   trainer->saved_step = state->step;
   state->updates = plm_optimizer_updates(trainer->optimizer);
   plm_status status = plm_step_report_flush(trainer->report, &error);
+  if (status == PLM_OK) status = remember_failure(trainer, &error);
   if (status == PLM_OK) {
     state->metrics_bytes = plm_metrics_size(plm_step_report_file(trainer->report));
     status = plm_trainer_state_print(state, trainer->config, trainer->run_id,

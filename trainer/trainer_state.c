@@ -185,12 +185,20 @@ plm_status plm_trainer_state_read(const char *directory, struct plm_trainer_stat
   return status;
 }
 
-plm_status plm_trainer_state_remember(struct plm_trainer_state *state, const char *changes,
-                                      struct plm_error *error)
+/* A new entry at the history's end; NULL: no memory. */
+static cJSON *add_entry(struct plm_trainer_state *state, uint64_t step)
 {
   if (state->history == NULL) state->history = cJSON_CreateArray();
   cJSON *entry = cJSON_CreateObject();
-  plm_metrics_integer(entry, "step", state->step);
+  if (entry == NULL || !cJSON_AddItemToArray(state->history, entry)) return NULL;
+  plm_metrics_integer(entry, "step", step);
+  return entry;
+}
+
+plm_status plm_trainer_state_remember(struct plm_trainer_state *state, const char *changes,
+                                      struct plm_error *error)
+{
+  cJSON *entry = add_entry(state, state->step);
   cJSON *lines = cJSON_AddArrayToObject(entry, "changes");
   for (const char *line = changes; *line != '\0';) {
     const size_t length = strcspn(line, "\n");
@@ -199,9 +207,15 @@ plm_status plm_trainer_state_remember(struct plm_trainer_state *state, const cha
     cJSON_AddItemToArray(lines, cJSON_CreateString(copy));
     line += length + (line[length] == '\n');
   }
-  if (lines == NULL || !cJSON_AddItemToArray(state->history, entry))
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory for the history");
-  return PLM_OK;
+  return lines == NULL ? plm_error_set(error, PLM_NO_MEMORY, "no memory for the history") : PLM_OK;
+}
+
+plm_status plm_trainer_state_remember_failure(struct plm_trainer_state *state, uint64_t step,
+                                              const char *why, struct plm_error *error)
+{
+  cJSON *entry = add_entry(state, step);
+  if (entry != NULL && cJSON_AddStringToObject(entry, "failed", why) != NULL) return PLM_OK;
+  return plm_error_set(error, PLM_NO_MEMORY, "no memory for the history");
 }
 
 /* Virtual machines hide the model name, so the numbers behind it stand beside it. Keys of x86-64

@@ -31,7 +31,8 @@ struct plm_trainer_state {
   uint64_t metrics_bytes;    /* length of trainer.jsonl */
   struct plm_resolved resolved;
   struct plm_data_cursor cursor;
-  struct cJSON *history; /* array of {step, changes}: what resumes changed */
+  struct cJSON *history; /* array of {step, changes}: what resumes changed, and of {step, failed}:
+                          * checkpoints that could not be published, and why */
 };
 
 /* state->cursor must be initialised. */
@@ -51,6 +52,10 @@ plm_status plm_trainer_state_read(const char *directory, struct plm_trainer_stat
 /* Adds an entry to the history: lines of changes, as plm_config_check_resume writes them. */
 plm_status plm_trainer_state_remember(struct plm_trainer_state *state, const char *changes,
                                       struct plm_error *error);
+
+/* Adds a checkpoint that could not be published. */
+plm_status plm_trainer_state_remember_failure(struct plm_trainer_state *state, uint64_t step,
+                                              const char *why, struct plm_error *error);
 
 /* Model name of this machine's processor. */
 void plm_processor_name(char name[128]);

@@ -42,6 +42,13 @@ C
   wait "$trainer_pid" || fail "the run with a failed fsync ended with $?"
   [ ! -e "$run/checkpoints/step_00000020" ] || fail "a checkpoint without fsync was published"
   same_run "$reference" "$run" 60
+  # the evaluator tells it from one that was there and was deleted
+  rm -r "$run/checkpoints/step_00000040"
+  "$PLM_BIN/plm-evaluator" -c "$PLM_TMP/pipeline.yaml" --run "$run" --set evaluator.max_tokens=500 \
+    >"$PLM_TMP/evaluator.log" 2>&1 || fail "the evaluator of a run with a failed fsync ended with $?"
+  skipped() { jq -r "select(.step == $1).skipped" "$run/evaluator.jsonl"; }
+  [[ $(skipped 20) == "not published: "*"Input/output error"* ]] || fail "step 20: $(skipped 20)"
+  [ "$(skipped 40)" = "deleted before evaluation" ] || fail "step 40: $(skipped 40)"
 
   # too many in a row end the run, and the last good one is intact
   run=$PLM_TMP/fsync-for-ever
