@@ -23,14 +23,16 @@ static void age_text(double seconds, char text[32])
     snprintf(text, 32, "%ld h %02ld min", s / 3600, s / 60 % 60);
 }
 
-/* tokens/s and answers on their way, "" where the trainer said nothing of it */
-static void feed_text(const cJSON *row, char rate[32], char queue[32])
+/* tokens/s and what waits, "" where nobody said anything of it */
+static void rate_text(const cJSON *row, char rate[32], char queue[32])
 {
   rate[0] = queue[0] = '\0';
-  if (!cJSON_HasObjectItem(row, "rate")) return;
-  snprintf(rate, 32, "%.0f k/s", 1e-3 * plm_json_number(row, "rate", 0.0));
+  const double tokens = plm_json_number(row, "rate", 0.0);
+  if (cJSON_HasObjectItem(row, "rate"))
+    snprintf(rate, 32, "%.*f k/s", tokens < 10000 ? 1 : 0, 1e-3 * tokens);
   if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(row, "standby"))) snprintf(rate, 32, "standby");
-  snprintf(queue, 32, "%.0f", plm_json_number(row, "queue", 0.0));
+  if (cJSON_HasObjectItem(row, "queue"))
+    snprintf(queue, 32, "%.0f", plm_json_number(row, "queue", 0.0));
 }
 
 static void print_table(const cJSON *stages, bool color)
@@ -47,7 +49,7 @@ static void print_table(const cJSON *stages, bool color)
     snprintf(name, sizeof name, "%s.%.0f", plm_json_string(row, "stage", ""),
              plm_json_number(row, "instance", 0.0));
     age_text(plm_json_number(row, "age_s", 0.0), age);
-    feed_text(row, rate, queue);
+    rate_text(row, rate, queue);
     printf("%-12s %-16s %8.0f  %s%-9s%s %-5s %8.0f  %-10s %10s %6s\n", name,
            plm_json_string(row, "node", ""), plm_json_number(row, "pid", 0.0), color ? paint : "",
            state, color ? "\033[0m" : "",
@@ -77,6 +79,7 @@ static plm_status look_into_folder(const char *run, cJSON **stages, plm_status n
     cJSON_Delete(rows);
     return not_running;
   }
+  plm_ps_add_metrics(run, rows);
   plm_ps_add_packers(run, rows);
   *stages = rows;
   return PLM_OK;
@@ -104,12 +107,17 @@ static plm_status ps(const struct plm_command_context *context, struct plm_error
   const bool watch = plm_arguments_has(context->arguments, "watch");
   PLM_TRY(plm_command_operands(context, 0, error));
   PLM_TRY(plm_command_run_folder(context, run, error));
-  for (;;) {
+  for (bool shown = false;;) {
     const bool clear = watch && !context->json && isatty(STDOUT_FILENO);
     if (clear) fputs("\033[H\033[J", stdout);
-    PLM_TRY(show(context, run, error));
+    const plm_status status = show(context, run, error);
+    if (status == PLM_NOT_RUNNING && shown) { /* watched to its end */
+      *error = (struct plm_error){0};
+      return PLM_OK;
+    }
+    if (status != PLM_OK || !watch) return status;
+    shown = true;
     fflush(stdout);
-    if (!watch) return PLM_OK;
     sleep(WATCH_S);
   }
 }
@@ -121,12 +129,14 @@ static const struct plm_option options[] = {
 
 const struct plm_command plm_command_ps = {
     .name = "ps",
-    .summary = "the stages of a running run: state, process, restarts, age",
+    .summary = "the stages of a running run: state, process, restarts, age, rate, queue",
     .details =
         "Packers that joined from elsewhere are listed, too; without a supervisor, what was "
         "started by hand.\nWith --json an array of {stage, instance, node, pid, state, ready, "
-        "restarts, age_s}; packers that\nserve have rate (tokens/s), queue and standby as well. "
-        "Exit code 3 when the run is not running.",
+        "restarts, age_s}; rate (tokens/s) and queue as well where they are known: of packers, "
+        "requests "
+        "that wait for their window (and standby); of the trainer, real tokens; of the evaluator, "
+        "predicted tokens and checkpoints that wait. Exit code 3 when the run is not running.",
     .options = options,
     .run = ps,
 };

@@ -8,11 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include <cjson/cJSON.h>
 
+#include "common/base/clock.h"
 #include "common/base/json.h"
+#include "common/checkpoint/checkpoint.h"
+#include "common/metrics/metrics.h"
 #include "common/run/run.h"
 
 /* They hold a lock of this name and write a peers file of this name. */
@@ -53,7 +55,8 @@ static double lock_age_s(const char *run, const char *name)
   struct stat info;
   snprintf(file, sizeof file, "%s.lock", name);
   if (plm_path_join(path, run, file, NULL) != PLM_OK || stat(path, &info) != 0) return 0.0;
-  const double age_s = difftime(time(NULL), info.st_mtime);
+  const double taken_s = (double)info.st_mtim.tv_sec + 1e-9 * (double)info.st_mtim.tv_nsec;
+  const double age_s = plm_clock_wall_s() - taken_s;
   return age_s > 0 ? age_s : 0.0;
 }
 
@@ -69,6 +72,74 @@ void plm_ps_add_by_hand(const char *run, struct cJSON *rows)
     free(peers);
     add_row(rows, consumers[i], 0, holder.host, holder.pid, ready ? "ready" : "starting", ready,
             lock_age_s(run, consumers[i]));
+  }
+}
+
+/* ---- metrics ------------------------------------------------------------------------------- */
+
+/* The last line of a metrics file, if a process that is age_s old wrote it. The caller deletes. */
+static cJSON *line_of(const char *run, const char *file, double age_s, double *line_age_s)
+{
+  char path[PLM_PATH_SIZE];
+  cJSON *line = NULL;
+  if (plm_path_join(path, run, file, NULL) != PLM_OK ||
+      plm_metrics_last(path, &line, NULL) != PLM_OK)
+    return NULL;
+  *line_age_s = plm_clock_wall_s() - plm_json_number(line, "time", 0.0);
+  if (*line_age_s <= age_s) return line;
+  cJSON_Delete(line);
+  return NULL;
+}
+
+static void add_trainer_metrics(const char *run, cJSON *row, double age_s)
+{
+  double line_age_s;
+  cJSON *line = line_of(run, PLM_RUN_TRAINER_METRICS, age_s, &line_age_s);
+  const double step_s = 1e-3 * plm_json_number(line, "step_ms", 0.0);
+  const double tokens = step_s * plm_json_number(line, "tokens_per_second", 0.0);
+  if (step_s > 0.0) cJSON_AddNumberToObject(row, "rate", tokens / fmax(step_s, line_age_s));
+  cJSON_Delete(line);
+}
+
+static size_t checkpoints_after(const char *run, double step)
+{
+  char folder[PLM_PATH_SIZE];
+  uint64_t *steps = NULL;
+  size_t count = 0, later = 0;
+  if (plm_path_join(folder, run, PLM_RUN_CHECKPOINTS, NULL) == PLM_OK &&
+      plm_checkpoint_list(folder, &steps, &count, NULL) == PLM_OK)
+    for (size_t i = 0; i < count; i++) later += (double)steps[i] > step;
+  free(steps);
+  return later;
+}
+
+static void add_evaluator_metrics(const char *run, cJSON *row, double age_s)
+{
+  char path[PLM_PATH_SIZE];
+  double line_age_s;
+  cJSON *line = line_of(run, PLM_RUN_EVALUATOR_METRICS, age_s, &line_age_s), *last = NULL;
+  const double seconds = plm_json_number(line, "seconds", 0.0);
+  if (seconds > 0.0)
+    cJSON_AddNumberToObject(row, "rate", plm_json_number(line, "tokens", 0.0) / seconds);
+  cJSON_Delete(line);
+  /* the oldest first: what is after the last report waits, whichever process wrote that */
+  if (plm_path_join(path, run, PLM_RUN_EVALUATOR_METRICS, NULL) == PLM_OK)
+    (void)plm_metrics_last(path, &last, NULL);
+  cJSON_AddNumberToObject(row, "queue",
+                          (double)checkpoints_after(run, plm_json_number(last, "step", -1.0)));
+  cJSON_Delete(last);
+}
+
+void plm_ps_add_metrics(const char *run, struct cJSON *rows)
+{
+  cJSON *row;
+  cJSON_ArrayForEach(row, rows)
+  {
+    const char *stage = plm_json_string(row, "stage", "");
+    const double age_s = plm_json_number(row, "age_s", 0.0);
+    if (!cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(row, "ready"))) continue;
+    if (strcmp(stage, "trainer") == 0) add_trainer_metrics(run, row, age_s);
+    if (strcmp(stage, "evaluator") == 0) add_evaluator_metrics(run, row, age_s);
   }
 }
 

@@ -77,6 +77,7 @@ static void request_ps(struct plm_supervisor *supervisor, struct client *client,
     cJSON_AddItemToArray(array, row);
   }
   plm_ps_add_by_hand(supervisor->run, array);
+  plm_ps_add_metrics(supervisor->run, array);
   plm_ps_add_packers(supervisor->run, array);
   answer(client, reply);
 }

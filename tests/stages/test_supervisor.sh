@@ -149,8 +149,12 @@ until_true field_is evaluator 0 restarts 1
 [ $? -eq 4 ] || fail "wait --timeout does not end with 4"
 "$pipeline" wait --run behind 2>/dev/null &
 waiting=$!
+"$pipeline" ps --watch --run behind >watch.out 2>&1 &
+watching=$!
 sleep 0.2
 "$pipeline" down --run behind || fail "down"
+wait "$watching" || fail "ps --watch does not end with the run: $(cat watch.out)"
+grep -q '^trainer.0' watch.out || fail "ps --watch: $(cat watch.out)"
 wait "$waiting"
 [ $? -eq 143 ] || fail "wait does not end with the run's 143"
 "$pipeline" ps --run behind 2>/dev/null
