@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/log.h"
+#include "common/base/text.h"
 #include "common/run/log_tail.h"
 #include "common/run/run.h"
 #include "stages/command.h"
@@ -15,11 +17,17 @@ enum { LOGS_MAX = 300, FOLLOW_US = 100000 };
 struct log {
   char name[64]; /* "trainer.0" */
   struct plm_tail tail;
+  struct plm_text lines; /* read, not yet printed; each with its NUL */
+  size_t printed;        /* bytes of them */
+  bool exhausted;        /* nothing more was there in this pass */
+  char
+      time[PLM_LOG_TIME_SIZE]; /* of the next line; a line without one has that of the one before */
 };
 
 struct logs {
   struct log *list; /* LOGS_MAX of them */
   size_t count;
+  size_t last; /* that was printed from */
   bool prefixed, color;
   char folder[PLM_PATH_SIZE];
 };
@@ -93,12 +101,50 @@ static void print_line(void *context, const char *line)
   puts(line);
 }
 
-static bool print_new(struct logs *logs)
+/* ---- merging by time ----------------------------------------------------------------------- */
+
+static void keep_line(void *context, const char *line)
+{
+  struct log *log = context;
+  plm_text_append(&log->lines, line, strlen(line) + 1);
+}
+
+/* The log's next line, NULL: none for now; reads on piece by piece. */
+static const char *next_line(struct log *log)
+{
+  if (log->printed == log->lines.length) {
+    plm_text_clear(&log->lines);
+    log->printed = 0;
+    while (!log->exhausted && log->lines.length == 0) /* a long line takes several pieces */
+      log->exhausted = !plm_tail_read(&log->tail, 1, keep_line, log);
+  }
+  if (log->printed == log->lines.length) return NULL;
+  const char *line = log->lines.data + log->printed;
+  const size_t length = plm_log_time_length(line);
+  if (length > 0) snprintf(log->time, sizeof log->time, "%.*s", (int)length, line);
+  return line;
+}
+
+/* Prints what came, in the order of time; lines later than `until` (NULL: none is) wait for the
+ * next pass, which may find earlier ones of other logs. false: there was nothing. */
+static bool print_new(struct logs *logs, const char *until)
 {
   bool any = false;
-  for (size_t i = 0; i < logs->count; i++) {
-    struct printing printing = {.logs = logs, .log = &logs->list[i]};
-    any |= plm_tail_read(&logs->list[i].tail, 0, print_line, &printing);
+  for (size_t i = 0; i < logs->count; i++) logs->list[i].exhausted = false;
+  for (;;) {
+    struct log *first = NULL;
+    for (size_t i = 0; i < logs->count; i++) {
+      struct log *log = &logs->list[(logs->last + i) % logs->count]; /* at a tie it goes on */
+      if (next_line(log) == NULL) continue;
+      any = true;
+      if (first == NULL || strcmp(log->time, first->time) < 0) first = log;
+    }
+    if (first == NULL || (until != NULL && strcmp(first->time, until) > 0)) break;
+    const char *line = next_line(first);
+    struct printing printing = {.logs = logs, .log = first};
+    logs->last = (size_t)(first - logs->list);
+    print_line(&printing, line);
+    first->printed += strlen(line) + 1;
   }
   fflush(stdout);
   return any;
@@ -120,11 +166,13 @@ static plm_status print_logs(const struct plm_command_context *context, const ch
   }
   const bool follow = plm_arguments_has(context->arguments, "follow");
   logs->prefixed = logs->count > 1 || (follow && context->arguments->positional_count != 1);
-  print_new(logs);
+  if (!follow) print_new(logs, NULL);
   while (follow) {
+    char now[PLM_LOG_TIME_SIZE];
     const bool running = is_running(run); /* asked before the last look */
+    plm_log_time_now(now);
     PLM_TRY(find_logs(logs, context->arguments, -1, error));
-    const bool any = print_new(logs);
+    const bool any = print_new(logs, running ? now : NULL);
     if (!running && !any) break;
     usleep(FOLLOW_US);
   }
@@ -148,6 +196,7 @@ static plm_status show_logs(const struct plm_command_context *context, struct pl
   logs.list = calloc(LOGS_MAX, sizeof *logs.list);
   if (logs.list == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   const plm_status status = print_logs(context, run, &logs, limited ? (long)tail : -1, error);
+  for (size_t i = 0; i < logs.count; i++) plm_text_deinit(&logs.list[i].lines);
   free(logs.list);
   return status;
 }
@@ -162,7 +211,9 @@ const struct plm_command plm_command_logs = {
     .name = "logs",
     .operands = "[STAGE...]",
     .summary = "what the stages said; also after the run",
-    .details = "STAGE is trainer, evaluator, packer, one of several (packer.1), or supervisor.",
+    .details =
+        "STAGE is trainer, evaluator, packer, one of several (packer.1), or supervisor. Lines "
+        "of several are merged by their time, which every line begins with (UTC).",
     .options = options,
     .run = show_logs,
 };

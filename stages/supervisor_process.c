@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "common/base/file.h"
+#include "common/base/log.h"
 
 plm_status plm_process_adopt(struct plm_error *error)
 {
@@ -48,6 +49,7 @@ static void become(const struct plm_process_start *start, pid_t supervisor, int 
   setenv(PLM_PROCESS_MARK, text, 1);
   snprintf(text, sizeof text, "%u", start->instance);
   setenv("PLM_INSTANCE", text, 1);
+  setenv(PLM_LOG_TIMES, "1", 1); /* `logs` merges by them */
   const int nothing = open("/dev/null", O_RDONLY);
   if (nothing < 0 || dup2(nothing, STDIN_FILENO) < 0 || dup2(log, STDOUT_FILENO) < 0 ||
       dup2(log, STDERR_FILENO) < 0) {

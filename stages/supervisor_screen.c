@@ -10,6 +10,7 @@
 #include <cjson/cJSON.h>
 
 #include "common/base/json.h"
+#include "common/base/log.h"
 #include "common/run/run.h"
 #include "stages/supervisor_internal.h"
 
@@ -43,7 +44,9 @@ void screen_say(struct plm_supervisor *supervisor, const char *format, ...)
 {
   va_list arguments;
   erase(&supervisor->screen);
-  fputs("plm-pipeline: ", stderr);
+  char time[PLM_LOG_TIME_SIZE] = "";
+  if (supervisor->options.detached) plm_log_time_now(time); /* into a file like the stages' */
+  fprintf(stderr, "%splm-pipeline: ", time);
   va_start(arguments, format);
   vfprintf(stderr, format, arguments);
   va_end(arguments);
@@ -64,7 +67,7 @@ static void print_line(void *context, const char *line)
   supervised_name(printing->stage, name);
   erase(screen);
   fprintf(stderr, "%s%-11s |%s %s\n", screen->color ? colors[printing->stage->kind] : "", name,
-          screen->color ? "\033[0m" : "", line);
+          screen->color ? "\033[0m" : "", line + plm_log_time_length(line));
 }
 
 /* ---- the live line ------------------------------------------------------------------------- */

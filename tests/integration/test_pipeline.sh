@@ -20,6 +20,9 @@ for architecture in transformer unet patch_unet; do
   expect 0 plm-pipeline checkpoints "$run" --verify
   [ "$(readlink "$run/checkpoints/latest")" = step_00000012 ] || fail "latest"
   nobody_left "$PWD/$run" || fail "a process is left"
+  expect 0 plm-pipeline logs --run "$run"
+  [ "$(grep -c '|' out)" -gt 10 ] && sed 's/^[^|]*| //' out | LC_ALL=C sort -cs -k 1,1 || fail "logs are not in the order of time"
+  [ "$(sed 's/ .*//' out | sort -u | tr '\n' ' ')" = 'evaluator.0 packer.0 trainer.0 ' ] || fail "logs of all"
 
   # again: complete, at once
   expect 0 plm-pipeline up "$architecture.yaml" --run "$run"

@@ -96,6 +96,29 @@ expect 3 'no run in' "$pipeline" down --run nowhere
 expect 1 'no logs in' "$pipeline" logs --run nowhere
 expect 2 'is no stage' "$pipeline" restart trainr --run nowhere
 
+# ---- logs of several stages: in the order of time, a line without one stays with the one before ----
+mkdir -p spoken/logs
+cat >spoken/logs/trainer.0.log <<'L'
+2026-11-21T10:00:00.100Z plm-trainer: one
+2026-11-21T10:00:00.300Z plm-trainer: three
+  and more of three
+2026-11-21T10:00:02.000Z plm-trainer: six
+L
+cat >spoken/logs/packer.0.log <<'L'
+before all
+2026-11-21T10:00:00.200Z plm-packer: two
+2026-11-21T10:00:00.300Z plm-packer: four
+L
+printf '2026-11-21T10:00:01.000Z plm-evaluator: five\nnot yet a line' >spoken/logs/evaluator.0.log
+for follow in '' -f; do
+  # shellcheck disable=SC2086 # no word is one
+  "$pipeline" logs --run spoken $follow >out || fail "logs $follow"
+  [ "$(sed 's/.*|//; s/.* //' out | tr '\n' ' ')" = 'all one two four three three five six line ' ] ||
+    fail "logs $follow: $(cat out)"
+done
+[ "$("$pipeline" logs --run spoken --tail 1 trainer packer | sed 's/.* //' | tr '\n' ' ')" = 'four six ' ] ||
+  fail "logs --tail"
+
 # ---- a choice of metrics reads back equal ----
 mkdir -p exact
 echo '{"v":1,"step":3,"split":"valid","loss":3.4822020729255136,"perplexity":32.531279509444396,"loss_by_length":{"<64":2.6390065879100657}}' \
