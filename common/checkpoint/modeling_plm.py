@@ -4,31 +4,60 @@
 One self-contained file: AutoConfig, AutoModel and AutoModelForMaskedLM load a checkpoint folder with
 `trust_remote_code=True`. Tensors are named with their shape: x_BLD is (batch, length, width).
 
-A batch is either single sequences (input_ids and attention_mask) or packed chunks (input_ids and
-document_ids: the number of the document of each token, -1 for padding). Documents never attend to
-each other. Masks are built before the blocks run, once for each resolution and attention pattern,
-by `PLMModel.get_attention_masks`, and may be passed to `forward`.
+A batch is either single sequences (input_ids and attention_mask, padded on the right) or packed
+chunks (input_ids and document_ids: the number of each token's document, increasing along the chunk,
+-1 for padding). Documents never attend to each other. Sequences longer than max_length are cut to
+their first max_length tokens, with a warning.
+
+    model.get_logits(input_ids, attention_mask)
+    model.get_embeddings(input_ids, attention_mask, pooling="mean,max")   # a row a sequence or document
+    model.embed_dataset("proteins.fasta.gz", output="proteins.safetensors", pooling="mean")
+
+Training it fast: fp32 weights under bf16 autocast, the whole model compiled, the masks built once a
+batch, outside of what is compiled. Keep the shape of the batch the same from step to step.
+
+    step = torch.compile(model, fullgraph=True)
+    with torch.autocast("cuda", torch.bfloat16):
+        masks = model.get_attention_masks(input_ids, document_ids=document_ids)
+        loss = step(input_ids, document_ids=document_ids, masks=masks, labels=labels).loss
+    loss.backward()
+
+From top to bottom: configuration, masks, blocks, sequences and files, embeddings, generation, models.
 """
 
+import bisect
+import functools
+import gzip
+import hashlib
+import json
 import math
+import os
+import re
+import time
 import warnings
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.nn.attention.flex_attention import BlockMask, flex_attention
 from transformers import PretrainedConfig, PreTrainedModel
+from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput
+from transformers.utils import logging
 
-try:
-    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
-except ImportError:
-    create_block_mask = flex_attention = None
+logger = logging.get_logger(__name__)
 
 EPS = 1e-6
+ARCHITECTURES = ("transformer", "unet", "patch_unet")
+MASK_KINDS = {"document", "causal", "local", "block"}
+
+
+# ---- configuration ------------------------------------------------------------------------------
 
 
 class PLMConfig(PretrainedConfig):
-    """The `model:` keys of pipeline.yaml, and max_length, vocab_size and the window in force."""
+    """The `model:` keys of pipeline.yaml; max_length, vocab_size, the objective, the window in force."""
 
     model_type = "plm"
 
@@ -48,12 +77,15 @@ class PLMConfig(PretrainedConfig):
         max_length=512,
         vocab_size=33,
         window=None,
+        objective="mlm",
         cls_token_id=0,
         pad_token_id=1,
         eos_token_id=2,
         mask_token_id=32,
         **kwargs,
     ):
+        if architecture not in ARCHITECTURES:
+            raise ValueError(f'architecture "{architecture}" is not one of {ARCHITECTURES}')
         self.architecture = architecture
         self.hidden_size = hidden_size
         self.num_attention_heads = num_attention_heads
@@ -69,9 +101,15 @@ class PLMConfig(PretrainedConfig):
             "window": {"end": max_length},
             "block": 0,
         }
+        for entry in self.attention["pattern"]:
+            if not MASK_KINDS.issuperset(entry.split("+")):
+                raise ValueError(
+                    f'attention.pattern: "{entry}" is not made of {sorted(MASK_KINDS)} joined by "+"'
+                )
         self.max_length = max_length
         self.vocab_size = vocab_size
         self.window = window if window is not None else self.attention["window"]["end"]
+        self.objective = objective
         self.cls_token_id = cls_token_id
         self.mask_token_id = mask_token_id
         kwargs["tie_word_embeddings"] = tie_embeddings
@@ -84,26 +122,33 @@ class PLMConfig(PretrainedConfig):
     @property
     def unet_depth(self):
         """Encoder layers of `unet` and `patch_unet`."""
-        return (
-            self.num_hidden_layers if self.architecture == "unet" else self.num_unet_layers
-        ) // 2
+        return {
+            "transformer": 0,
+            "unet": self.num_hidden_layers // 2,
+            "patch_unet": self.num_unet_layers // 2,
+        }[self.architecture]
+
+    @property
+    def halvings(self):
+        """After as many, one position is left of max_length."""
+        return self.max_length.bit_length() - 1
+
+    def level_of(self, layer):
+        """Resolution of encoder layer `layer`: its length is L >> level."""
+        return min(layer, self.halvings) if self.architecture == "patch_unet" else 0
+
+    def is_bottleneck(self, layer):
+        """Layers at a resolution of one position have nothing to attend to."""
+        return self.architecture == "patch_unet" and layer >= self.halvings
+
+    @property
+    def deepest_level(self):
+        return self.level_of(self.unet_depth - 1) if self.architecture == "patch_unet" else 0
 
     @property
     def document_alignment(self):
         """Documents start at multiples of this, so that no merged group spans two of them."""
-        if self.architecture != "patch_unet":
-            return 1
-        return 2 ** min(self.unet_depth - 1, self.max_length.bit_length() - 1)
-
-    def level_of(self, layer):
-        """Resolution of encoder layer `layer`: its length is L >> level."""
-        return (
-            min(layer, self.max_length.bit_length() - 1) if self.architecture == "patch_unet" else 0
-        )
-
-    def is_bottleneck(self, layer):
-        """Layers at a resolution of one position have nothing to attend to."""
-        return self.architecture == "patch_unet" and layer >= self.max_length.bit_length() - 1
+        return 2**self.deepest_level
 
     def width_of(self, level):
         D, H, n = self.hidden_size, self.num_attention_heads, self.unet_depth
@@ -116,11 +161,28 @@ class PLMConfig(PretrainedConfig):
     def mlp_width(self, width):
         return 256 * math.ceil(math.floor(self.expansion_ratio * width) / 256)
 
+    def mask_entry(self, number):
+        """Mask kinds of the block that runs as `number`; `document` is always among them."""
+        pattern = self.attention["pattern"]
+        kinds = {"document", *pattern[number % len(pattern)].split("+")}
+        return "+".join(sorted(kinds))
 
-def norm(x):
-    """RMSNorm over the last axis, no weight, statistics in fp32."""
-    x32 = x.float()
-    return (x32 * torch.rsqrt(x32.square().mean(-1, keepdim=True) + EPS)).to(x.dtype)
+
+# ---- masks --------------------------------------------------------------------------------------
+#
+# Every mask lets a query attend to one run of keys [begin, end): so a mask is two integers a query,
+# whatever its kinds, and what attends to them is the same code for all.
+
+FLEX_TILE = 128  # positions; below, a block mask has nothing to skip
+
+
+class AttentionMasks:
+    """What the blocks need to know about a batch: `attention[level, entry]`, a block mask for
+    FlexAttention or a dense one (allowed (B, 1, L, L), real rows (B, 1, L, 1)); `rotary[level]`."""
+
+    def __init__(self, attention, rotary):
+        self.attention = attention
+        self.rotary = rotary
 
 
 def rotary_tables(length, head_width, device):
@@ -132,26 +194,115 @@ def rotary_tables(length, head_width, device):
     return angle.cos().float(), angle.sin().float()
 
 
+def key_runs(documents_BL, entry, window, block):
+    """The keys [begin, end) of each query, int32 (B, L) each; equal where there is none (padding)."""
+    L = documents_BL.shape[1]
+    i = torch.arange(L, device=documents_BL.device, dtype=torch.int32).expand_as(documents_BL)
+    change = documents_BL[:, 1:] != documents_BL[:, :-1]
+    begin = i.masked_fill(~F.pad(change, (1, 0), value=True), 0).cummax(1).values
+    end = (i + 1).masked_fill(~F.pad(change, (0, 1), value=True), L)
+    end = end.flip(1).cummin(1).values.flip(1)
+    kinds = entry.split("+")
+    if "local" in kinds:
+        begin, end = torch.maximum(begin, i - (window - 1)), torch.minimum(end, i + window)
+    if "block" in kinds:
+        first = i - i % block
+        begin, end = torch.maximum(begin, first), torch.minimum(end, first + block)
+    if "causal" in kinds:
+        end = torch.minimum(end, i + 1)
+    padding = documents_BL < 0
+    return begin.masked_fill(padding, 0).int(), end.masked_fill(padding, 0).int()
+
+
+def dense_mask(begin_BL, end_BL):
+    """allowed (B, 1, L, L) and real (B, 1, L, 1). A padding row attends to itself, so that softmax has
+    something; what it gets is then multiplied by real, 0."""
+    key = torch.arange(begin_BL.shape[1], device=begin_BL.device, dtype=torch.int32)
+    real = begin_BL < end_BL
+    allowed = (begin_BL[..., None] <= key) & (key < end_BL[..., None])
+    itself = (key[:, None] == key[None, :]) & ~real[..., None]
+    return (allowed | itself)[:, None], real[:, None, :, None]
+
+
+def block_mask(begin_BL, end_BL):
+    """FlexAttention's mask. Which tiles are touched, and which are full, follows from the least and the
+    largest ends of a tile's runs, so nothing of size L x L is made."""
+    B, L = begin_BL.shape
+    padded = F.pad(torch.stack((begin_BL, end_BL)), (0, -L % FLEX_TILE))  # empty runs
+    begin, end = padded.view(2, B, -1, FLEX_TILE, 1).unbind(0)
+    some = begin < end
+    first = begin.masked_fill(~some, L).amin(2)
+    last = end.amax(2)
+    tile = torch.arange(0, L, FLEX_TILE, device=begin_BL.device, dtype=torch.int32)
+    touched = (tile + FLEX_TILE > first) & (tile < last)
+    full = (tile >= begin.amax(2)) & (tile + FLEX_TILE <= end.amin(2)) & some.all(2)
+
+    def in_order(tiles):  # how many, and which: those first
+        order = torch.argsort(tiles.int(), dim=-1, descending=True, stable=True)
+        return tiles.sum(-1, dtype=torch.int32)[:, None], order.int()[:, None]
+
+    def allowed(b, h, q, k):
+        return (begin_BL[b, q] <= k) & (k < end_BL[b, q])
+
+    return BlockMask.from_kv_blocks(
+        *in_order(touched & ~full),
+        *in_order(full),
+        BLOCK_SIZE=FLEX_TILE,
+        mask_mod=allowed,
+        seq_lengths=(L, L),
+    )
+
+
+def check_documents(documents_BL, single):
+    """Documents are one run each, numbered upwards; a single sequence begins at the first position."""
+    before = F.pad(documents_BL[:, :-1], (1, 0), value=-1)
+    starts = (documents_BL >= 0) & (documents_BL != before)
+    wrong = starts & (documents_BL <= before.cummax(1).values)
+    if single:
+        wrong |= starts & (torch.arange(starts.shape[1], device=starts.device) > 0)
+    if not wrong.any():
+        return
+    row, position = wrong.nonzero()[0].tolist()
+    if single:
+        raise ValueError(
+            f"attention_mask of sequence {row} has a hole before position {position}: real tokens must "
+            "be one run that begins at position 0 (pad on the right)"
+        )
+    raise ValueError(
+        f"document_ids of chunk {row}: document {documents_BL[row, position]} begins at position "
+        f"{position}, after itself or after one with a larger number: a document is one run without a "
+        "hole, and numbers increase along the chunk"
+    )
+
+
+# ---- blocks -------------------------------------------------------------------------------------
+
+
+def norm(x):
+    """RMSNorm over the last axis, no weight, statistics in fp32."""
+    x32 = x.float()
+    return (x32 * torch.rsqrt(x32.square().mean(-1, keepdim=True) + EPS)).to(x.dtype)
+
+
 def rotate(x_BHLK, cos_LK, sin_LK):
     """Halves are paired: (a, b) becomes (a cos + b sin, b cos - a sin)."""
     a, b = x_BHLK.float().chunk(2, dim=-1)
     return torch.cat((a * cos_LK + b * sin_LK, b * cos_LK - a * sin_LK), dim=-1).to(x_BHLK.dtype)
 
 
-def group_mean(x_BLD, level):
-    """Mean over the 2^level tokens that a position of the level covers."""
-    if level == 0:
-        return x_BLD
-    B, L, D = x_BLD.shape
-    return x_BLD.float().view(B, L >> level, 1 << level, D).mean(2).to(x_BLD.dtype)
+@functools.cache
+def fused_flex_attention():
+    """FlexAttention is fast only as a compiled kernel: this one serves a model that is not compiled."""
+    return torch.compile(flex_attention, dynamic=True)
 
 
-class Masks:
-    """Attention masks of one batch: one for each (level, pattern entry), and the rotary tables."""
-
-    def __init__(self, masks, rotary):
-        self.masks = masks
-        self.rotary = rotary
+def attend(q_BHLK, k_BHLK, v_BHLK, mask):
+    if isinstance(mask, BlockMask):  # head widths from 16 on; the kernels round them up themselves
+        outside = q_BHLK.is_cuda and not torch.compiler.is_compiling()
+        attention = fused_flex_attention() if outside else flex_attention
+        return attention(q_BHLK, k_BHLK, v_BHLK, block_mask=mask)
+    allowed, real = mask
+    return F.scaled_dot_product_attention(q_BHLK, k_BHLK, v_BHLK, attn_mask=allowed) * real
 
 
 class Attention(nn.Module):
@@ -170,17 +321,13 @@ class Attention(nn.Module):
         heads = (B, L, self.num_heads, D // self.num_heads)
         v = self.value(x_BLD)
         if vi_BLD is not None:
-            v = self.value_mix[0] * v + self.value_mix[1] * vi_BLD.to(v.dtype)
+            v = self.value_mix[0] * v + self.value_mix[1] * vi_BLD
         q = rotate(norm(self.query(x_BLD).view(heads)).transpose(1, 2), *rotary)
         k = rotate(norm(self.key(x_BLD).view(heads)).transpose(1, 2), *rotary)
         v = v.to(q.dtype).view(heads).transpose(1, 2)
         if isinstance(mask, CachedMask):
             k, v, mask = mask.extend(k, v)
-        if isinstance(mask, tuple):  # dense: allowed (B, 1, L, L), and rows that allow anything
-            allowed, any_key = mask
-            out = F.scaled_dot_product_attention(q, k, v, attn_mask=allowed) * any_key
-        else:
-            out = flex_attention(q, k, v, block_mask=mask)
+        out = attend(q, k, v, mask)
         return self.output(out.transpose(1, 2).reshape(B, L, D))
 
 
@@ -194,11 +341,14 @@ class MLP(nn.Module):
         return self.down(F.relu(self.up(x)).square())
 
 
-class Block(nn.Module):
-    """Plain (transformer, extra layers), U-Net (mixes the input x0 in), or bottleneck (no attention)."""
+class Block(GradientCheckpointingLayer):
+    """Plain (transformer, extra layers), U-Net (mixes the input x0 in), or bottleneck (no attention).
+    `number` counts all blocks in the order they run and chooses the mask."""
 
-    def __init__(self, config, width, plain=False, bottleneck=False):
+    def __init__(self, config, number, level=0, plain=False, bottleneck=False):
         super().__init__()
+        width = config.width_of(level)
+        self.level, self.entry = level, config.mask_entry(number)
         if not bottleneck:
             self.attention = Attention(config, width, has_value_mix=not plain)
         if not plain:
@@ -207,314 +357,20 @@ class Block(nn.Module):
                 self.input_projection = nn.Linear(config.hidden_size, width, bias=False)
         self.mlp = MLP(config, width)
 
-    def forward(self, x, mask, rotary, x0=None, vi=None):
+    def forward(self, x, masks, x0=None, vi=None):
         if x0 is not None:
             if hasattr(self, "input_projection"):
                 x0 = self.input_projection(x0)
             x = self.input_mix[0] * x + self.input_mix[1] * x0
         if hasattr(self, "attention"):
-            x = x + self.attention(norm(x), mask, rotary, vi)
+            mask = masks.attention[self.level, self.entry]
+            x = x + self.attention(norm(x), mask, masks.rotary[self.level], vi)
         return x + self.mlp(norm(x))
 
 
-class PLMPreTrainedModel(PreTrainedModel):
-    config_class = PLMConfig
-    base_model_prefix = "plm"
-    _no_split_modules = ["Block"]
-    _supports_sdpa = True
-    _supports_flex_attn = True
-
-    def _init_weights(self, module):
-        if isinstance(module, nn.Linear):
-            bound = module.in_features**-0.5
-            nn.init.uniform_(module.weight, -bound, bound)
-        elif isinstance(module, nn.Embedding):
-            nn.init.normal_(module.weight)
-        elif isinstance(module, Attention):
-            nn.init.zeros_(module.output.weight)
-            if hasattr(module, "value_mix"):
-                nn.init.constant_(module.value_mix, 0.5)
-        elif isinstance(module, MLP):
-            nn.init.zeros_(module.down.weight)
-        elif isinstance(module, Block) and hasattr(module, "input_mix"):
-            # torch.nn.init passes over what was loaded; a copy has to look for itself
-            if not getattr(module.input_mix, "_is_hf_initialized", False):
-                with torch.no_grad():
-                    module.input_mix.copy_(torch.tensor([1.0, 0.0]))
-        elif isinstance(module, PLMModel) and hasattr(module, "skip_weights"):
-            nn.init.ones_(module.skip_weights)
-        elif isinstance(module, Head):
-            nn.init.zeros_(module.bias)
-
-
-class PLMModel(PLMPreTrainedModel):
-    """Tokens to the last hidden state (before the head's norm)."""
-
-    _keys_to_ignore_on_load_unexpected = [r"^lm_head\."]
-
-    def __init__(self, config):
-        super().__init__(config)
-        D, V, n = config.hidden_size, config.vocab_size, config.unet_depth
-        self.embeddings = nn.Embedding(V, D)
-        if config.architecture == "transformer":
-            self.layers = nn.ModuleList(
-                Block(config, D, plain=True) for _ in range(config.num_hidden_layers)
-            )
-        else:
-            widths = [config.width_of(config.level_of(i)) for i in range(n)]
-            bottlenecks = [config.is_bottleneck(i) for i in range(n)]
-            mirrored = list(reversed(range(n)))
-            self.encoder = nn.ModuleList(
-                Block(config, widths[i], bottleneck=bottlenecks[i]) for i in range(n)
-            )
-            self.decoder = nn.ModuleList(
-                Block(config, widths[i], bottleneck=bottlenecks[i]) for i in mirrored
-            )
-            self.skip_weights = nn.Parameter(torch.ones(n))
-            if config.architecture == "unet":
-                self.value_embeddings = nn.ModuleList(nn.Embedding(V, D) for _ in range(n))
-            else:
-
-                def tables(layers):
-                    return nn.ModuleDict(
-                        {
-                            str(j): nn.Embedding(V, widths[i])
-                            for j, i in enumerate(layers)
-                            if not bottlenecks[i]
-                        }
-                    )
-
-                self.encoder_value_embeddings = tables(range(n))
-                self.decoder_value_embeddings = tables(mirrored)
-                levels = config.level_of(n - 1)
-                width = config.width_of
-                self.merge = nn.ModuleList(
-                    nn.Linear(2 * width(k), width(k + 1), bias=False) for k in range(levels)
-                )
-                self.expand = nn.ModuleList(
-                    nn.Linear(width(k + 1), 2 * width(k), bias=False) for k in range(levels)
-                )
-                self.layers = nn.ModuleList(
-                    Block(config, D, plain=True) for _ in range(config.num_extra_layers)
-                )
-        self.post_init()
-
-    def get_input_embeddings(self):
-        return self.embeddings
-
-    def set_input_embeddings(self, value):
-        self.embeddings = value
-
-    # ---- masks ----------------------------------------------------------------------------------
-
-    def _documents(self, input_ids, attention_mask, document_ids):
-        """Document numbers (B, L) and which positions are real."""
-        if document_ids is not None:
-            return document_ids, document_ids >= 0
-        real = (
-            attention_mask.bool()
-            if attention_mask is not None
-            else input_ids != self.config.pad_token_id
-        )
-        if not torch.compiler.is_compiling() and bool((real[:, 1:] & ~real[:, :-1]).any()):
-            raise ValueError(
-                "attention_mask has a hole: real positions must be one run from the first on"
-            )
-        return torch.zeros_like(input_ids), real
-
-    def _rule(self, entry, documents, real, window, block):
-        """mask_mod of one pattern entry on one level."""
-        kinds = set(entry.split("+"))
-
-        def allowed(b, h, q, k):
-            result = (documents[b, q] == documents[b, k]) & real[b, q] & real[b, k]
-            if "causal" in kinds:
-                result = result & (k <= q)
-            if "local" in kinds:
-                result = result & (q - k < window) & (k - q < window)
-            if "block" in kinds:
-                result = result & (q // block == k // block)
-            return result
-
-        return allowed
-
-    def get_attention_masks(self, input_ids, attention_mask=None, document_ids=None, dense=None):
-        """All masks of a batch, on all levels; dense ones for scaled-dot-product attention on a CPU,
-        block masks for FlexAttention on a GPU."""
-        config = self.config
-        documents, real = self._documents(input_ids, attention_mask, document_ids)
-        B, L = documents.shape
-        if dense is None:
-            dense = flex_attention is None or input_ids.device.type != "cuda"
-        masks, rotary = {}, {}
-        deepest = (
-            config.level_of(config.unet_depth - 1) if config.architecture == "patch_unet" else 0
-        )
-        for level in range(deepest + 1):
-            if level > 0:
-                documents = documents.view(B, -1, 2).amax(-1)
-                real = real.view(B, -1, 2).any(-1)
-            length = L >> level
-            width = config.width_of(level) // config.num_attention_heads
-            rotary[level] = rotary_tables(length, width, input_ids.device)
-            for entry in dict.fromkeys(config.attention["pattern"]):
-                rule = self._rule(entry, documents, real, config.window, config.attention["block"])
-                if dense:
-                    positions = torch.arange(length, device=input_ids.device)
-                    batch = torch.arange(B, device=input_ids.device)
-                    pairs = rule(
-                        batch[:, None, None], 0, positions[None, :, None], positions[None, None, :]
-                    )
-                    # a padding row attends to itself, so that softmax has something; then it is zeroed
-                    itself = torch.eye(length, dtype=torch.bool, device=input_ids.device)
-                    masks[level, entry] = (
-                        (pairs | (itself & ~real[:, :, None]))[:, None],
-                        real[:, None, :, None],
-                    )
-                else:
-                    masks[level, entry] = create_block_mask(
-                        rule, B, None, length, length, device=input_ids.device
-                    )
-        return Masks(masks, rotary)
-
-    # ---- forward --------------------------------------------------------------------------------
-
-    def _table(self, embedding):
-        """Rows of <mask> are 0 with token dropout."""
-        if not self.config.token_dropout:
-            return embedding.weight
-        keep = torch.ones(
-            self.config.vocab_size, 1, device=embedding.weight.device, dtype=embedding.weight.dtype
-        )
-        keep[self.config.mask_token_id] = 0
-        return embedding.weight * keep
-
-    def _run_unet(self, x0, input_ids, masks, next_mask):
-        config, n = self.config, self.config.unet_depth
-        patched = config.architecture == "patch_unet"
-        x0_of = {}
-
-        def inputs(layer, embedding):
-            level = config.level_of(layer)
-            if level not in x0_of:
-                x0_of[level] = group_mean(x0, level)
-            vi = None
-            if embedding is not None:
-                vi = group_mean(F.embedding(input_ids, self._table(embedding)), level)
-            return level, x0_of[level], vi
-
-        def table(side, index, layer):
-            if not patched:
-                return self.value_embeddings[layer]
-            tables = (
-                self.encoder_value_embeddings
-                if side == "encoder"
-                else self.decoder_value_embeddings
-            )
-            return tables[str(index)] if str(index) in tables else None
-
-        x, skips = x0, []
-        for i, block in enumerate(self.encoder):
-            level, x0_k, vi = inputs(i, table("encoder", i, i))
-            x = block(x, next_mask(level), masks.rotary[level], x0_k, vi)
-            skips.append(x)
-            if i + 1 < n and config.level_of(i + 1) > level:
-                B, L, D = x.shape
-                x = self.merge[level](x.view(B, L // 2, 2 * D))
-        for j, block in enumerate(self.decoder):
-            i = n - 1 - j
-            level, x0_k, vi = inputs(i, table("decoder", j, i))
-            if j > 0 and config.level_of(i + 1) > level:
-                B, L, _ = x.shape
-                x = self.expand[level](x).view(B, 2 * L, -1)
-            x = x + self.skip_weights[j] * skips[i]
-            x = block(x, next_mask(level), masks.rotary[level], x0_k, vi)
-        return x
-
-    def forward(
-        self,
-        input_ids,
-        attention_mask=None,
-        document_ids=None,
-        masks=None,
-        return_dict=None,
-        **kwargs,
-    ):
-        config = self.config
-        length = input_ids.shape[1]
-        if length > config.max_length:
-            warnings.warn(
-                f"sequences of {length} tokens are cut to the model's max_length of {config.max_length}",
-                stacklevel=2,
-            )
-            input_ids = input_ids[:, : config.max_length]
-            attention_mask = (
-                attention_mask[:, : config.max_length] if attention_mask is not None else None
-            )
-            document_ids = (
-                document_ids[:, : config.max_length] if document_ids is not None else None
-            )
-            length = config.max_length
-        missing = -length % config.document_alignment
-        if missing:  # a merge needs whole groups
-            if attention_mask is not None:
-                attention_mask = F.pad(attention_mask, (0, missing), value=0)
-            if document_ids is not None:
-                document_ids = F.pad(document_ids, (0, missing), value=-1)
-            input_ids = F.pad(input_ids, (0, missing), value=config.pad_token_id)
-        if attention_mask is not None:  # 0 means <pad>
-            input_ids = input_ids.masked_fill(attention_mask == 0, config.pad_token_id)
-        if masks is None:
-            masks = self.get_attention_masks(input_ids, attention_mask, document_ids)
-
-        pattern, counter = config.attention["pattern"], [0]
-
-        def next_mask(level):
-            entry = pattern[counter[0] % len(pattern)]
-            counter[0] += 1
-            return masks.masks[level, entry]
-
-        x = x0 = F.embedding(input_ids, norm(self._table(self.embeddings)))
-        if config.architecture != "transformer":
-            x = self._run_unet(x0, input_ids, masks, next_mask)
-        for block in getattr(self, "layers", ()):
-            x = block(x, next_mask(0), masks.rotary[0])
-        return BaseModelOutput(last_hidden_state=x[:, :length])
-
-    @torch.no_grad()
-    def get_embeddings(self, input_ids, attention_mask=None, pooling="mean"):
-        """Pooled embeddings (B, width) of single sequences: "mean", "cls", "max", "std" or several
-        joined by commas. All residues count, <cls>, <eos> and <pad> do not; std divides by n."""
-        config = self.config
-        hidden = self(input_ids, attention_mask).last_hidden_state.float()
-        ids = input_ids[:, : hidden.shape[1]]
-        residues = (
-            (ids != config.cls_token_id)
-            & (ids != config.eos_token_id)
-            & (ids != config.pad_token_id)
-        )
-        if attention_mask is not None:
-            residues &= attention_mask[:, : hidden.shape[1]].bool()
-        weight = residues.unsqueeze(-1).float()
-        count = weight.sum(1).clamp(min=1)
-        mean = (hidden * weight).sum(1) / count
-        pooled = []
-        for kind in pooling.split(","):
-            if kind == "mean":
-                pooled.append(mean)
-            elif kind == "cls":
-                pooled.append(hidden[:, 0])
-            elif kind == "max":
-                highest = hidden.masked_fill(weight == 0, float("-inf")).amax(1)
-                pooled.append(torch.where(weight.sum(1) > 0, highest, torch.zeros_like(highest)))
-            elif kind == "std":
-                pooled.append((((hidden - mean[:, None]) * weight).square().sum(1) / count).sqrt())
-            else:
-                raise ValueError(f'pooling "{kind}" is not one of mean, cls, max, std')
-        return torch.cat(pooled, dim=-1)
-
-
 class Head(nn.Module):
+    """Logits, in fp32, with a soft cap."""
+
     def __init__(self, config):
         super().__init__()
         self.cap = config.soft_logit_cap
@@ -523,8 +379,361 @@ class Head(nn.Module):
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 
     def forward(self, x):
-        logits = (self.decoder(F.gelu(self.dense(norm(x)))) + self.bias).float()
+        logits = self.decoder(F.gelu(self.dense(norm(x)))).float() + self.bias.float()
         return self.cap * torch.tanh(logits / self.cap) if self.cap else logits
+
+
+# ---- sequences and files ------------------------------------------------------------------------
+
+ESM_TOKENS = (
+    "<cls> <pad> <eos> <unk> L A G V S E R T I D P K Q N F Y M H W C X B U Z O . - <null_1> <mask>"
+).split()
+SPECIAL_TEXTS = re.compile("(<cls>|<pad>|<eos>|<unk>|<mask>)")
+
+
+@functools.cache
+def esm_table():
+    """Byte to id: small letters are capitals, what is no residue is <unk>."""
+    table = bytearray([ESM_TOKENS.index("<unk>")] * 256)
+    for token, text in enumerate(ESM_TOKENS):
+        if len(text) == 1:
+            table[ord(text)] = table[ord(text.lower())] = token
+    return bytes(table)
+
+
+def encode(sequence, config):
+    """Token ids (int64) of a sequence with <cls> and <eos>, as the tokenizer of the folder gives them."""
+    first = None if config.vocab_size == len(ESM_TOKENS) else 256  # byte: 0..255, then the specials
+    specials = {t: i for i, t in enumerate(ESM_TOKENS) if len(t) > 1}
+    if first is not None:
+        order = ("<cls>", "<pad>", "<eos>", "<unk>", "<mask>")
+        specials = {text: first + i for i, text in enumerate(order)}
+    ids = [specials["<cls>"]]
+    for piece in SPECIAL_TEXTS.split(sequence) if "<" in sequence else (sequence,):
+        if piece in specials:
+            ids.append(specials[piece])
+        elif first is None:
+            letters = "".join(piece.split()).encode("latin-1", "replace")
+            ids.extend(letters.translate(esm_table()))
+        else:
+            ids.extend(piece.encode())
+    ids.append(specials["<eos>"])
+    return torch.tensor(ids)
+
+
+def read_fasta(path, protein=True):
+    """(name, sequence) of each record; the name is the first word of the header, a `*` that closes a
+    protein is dropped. `.gz` is decompressed."""
+    opener = gzip.open if str(path).endswith(".gz") else open
+    name, lines = None, []
+
+    def record():
+        sequence = "".join(lines)
+        return name, sequence.rstrip().removesuffix("*") if protein else sequence
+
+    with opener(path, "rt", encoding="utf-8", errors="replace", newline="\n") as file:
+        for number, line in enumerate(file, 1):
+            if line.startswith(">"):
+                if name is not None:
+                    yield record()
+                name, lines = (line[1:].split() or [""])[0], []
+            elif name is not None:
+                lines.append(line.rstrip("\r\n"))
+            elif line.strip():
+                raise ValueError(f"{path}:{number}: not FASTA: a record begins with '>'")
+    if name is not None:
+        yield record()
+
+
+COMMIT_EVERY_S = 5.0  # how much work a killed `embed_dataset` may lose
+
+
+class TensorFile:
+    """A safetensors file written piece by piece and in any order. Until it is complete it is called
+    PATH.part, and PATH.part.json says how far it got, so that another process can go on.
+
+    shapes: name -> shape, all float32. request: identifies what is written; a file begun for another
+    request is begun anew. `done` is what the last `commit` said, None at the beginning."""
+
+    LARGEST_HEADER = 100_000_000
+
+    def __init__(self, path, shapes, metadata, request):
+        self.path, self.part = Path(path), Path(f"{path}.part")
+        self.journal = Path(f"{path}.part.json")
+        header, self.begin, end = {"__metadata__": {**metadata, "request": request}}, {}, 0
+        for name, shape in shapes.items():
+            self.begin[name], end = end, end + 4 * math.prod(shape)
+            offsets = [self.begin[name], end]
+            header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": offsets}
+        text = json.dumps(header).encode()
+        text += b" " * (-len(text) % 8)
+        if len(text) > self.LARGEST_HEADER:
+            raise ValueError(
+                f"{path}: the names of {len(shapes)} tensors take more than a safetensors header may "
+                "have; embed the sequences in several files"
+            )
+        self.data, self.request, self.done = 8 + len(text), request, None
+        try:
+            journal = json.loads(self.journal.read_text())
+            complete = self.part.stat().st_size == self.data + end
+            self.done = journal["done"] if complete and journal["request"] == request else None
+        except (OSError, ValueError, KeyError):
+            pass
+        self.file = open(self.part, "r+b" if self.done is not None else "wb")
+        if self.done is None:
+            self.file.write(len(text).to_bytes(8, "little") + text)
+            self.file.truncate(self.data + end)
+
+    @staticmethod
+    def is_complete(path, request):
+        """Whether `path` is a whole file written for `request`."""
+        try:
+            with open(path, "rb") as file:
+                size = int.from_bytes(file.read(8), "little")
+                header = json.loads(file.read(size)) if size <= TensorFile.LARGEST_HEADER else {}
+            return header["__metadata__"]["request"] == request
+        except (OSError, ValueError, KeyError):
+            return False
+
+    def write(self, name, rows, first_row=0):
+        """rows (n, width), float32, on the CPU, from row `first_row` of a tensor on."""
+        values = rows.contiguous().view(-1)
+        self.file.seek(self.data + self.begin[name] + 4 * first_row * rows.shape[-1])
+        self.file.write(memoryview(values.numpy()).cast("B"))
+
+    def commit(self, done):
+        """What was written is on the disk before the journal says so."""
+        self.file.flush()
+        os.fsync(self.file.fileno())
+        temporary = Path(f"{self.journal}.tmp")
+        temporary.write_text(json.dumps({"request": self.request, "done": done}))
+        os.replace(temporary, self.journal)
+
+    def finish(self):
+        self.file.flush()
+        os.fsync(self.file.fileno())
+        self.file.close()
+        os.replace(self.part, self.path)
+        self.journal.unlink(missing_ok=True)
+
+    def close(self):
+        self.file.close()
+
+
+def pack(lengths, alignment, tokens, row_length=None):
+    """Batches of rows of (number, start), longest sequences first, until each of `lengths` has its place:
+    a row takes the longest that still fits. Rows are row_length long, or as long as the batch's longest
+    sequence, and a batch has as many as `tokens` holds."""
+    order = sorted(range(len(lengths)), key=lambda i: lengths[i])
+    sizes = [-(-lengths[i] // alignment) * alignment for i in order]
+    while order:
+        room = row_length or sizes[-1]
+        rows = []
+        while order and len(rows) < max(1, tokens // room):
+            row, used = [], 0
+            while (at := bisect.bisect_right(sizes, room - used) - 1) >= 0:
+                row.append((order.pop(at), used))
+                used += sizes.pop(at)
+            rows.append(row)
+        yield room, rows
+
+
+# ---- embeddings ---------------------------------------------------------------------------------
+
+POOLINGS = ("mean", "cls", "max", "std")
+
+
+def pooling_kinds(pooling):
+    kinds = pooling.split(",") if isinstance(pooling, str) else list(pooling)
+    for kind in kinds:
+        if kind not in POOLINGS:
+            raise ValueError(f'pooling "{kind}" is not one of {", ".join(POOLINGS)}')
+    return kinds
+
+
+def pool(hidden_TD, document_T, first_N, residue_T, pooling):
+    """Rows (N, D * kinds): document_T says which document each token belongs to (those of no document:
+    N), first_N where each begins. <cls>, <eos> and <pad> are no residues and do not count; std divides by
+    n; a document without residues gives zeros."""
+    N, D = len(first_N), hidden_TD.shape[-1]
+    here = torch.where(residue_T, document_T, N)  # row N takes what does not count
+    zeros = hidden_TD.new_zeros(N + 1, D)
+    count = zeros[:, :1].index_add(0, here, torch.ones_like(hidden_TD[:, :1])).clamp(min=1)
+    mean = zeros.index_add(0, here, hidden_TD) / count
+
+    def one(kind):
+        if kind == "mean":
+            return mean
+        if kind == "cls":
+            return hidden_TD[first_N]
+        if kind == "max":
+            where = here[:, None].expand_as(hidden_TD)
+            return zeros.scatter_reduce(0, where, hidden_TD, "amax", include_self=False)
+        return (zeros.index_add(0, here, (hidden_TD - mean[here]).square()) / count).sqrt()
+
+    return torch.cat([one(kind)[:N] for kind in pooling_kinds(pooling)], dim=-1)
+
+
+class EmbeddingMixin:
+    """Embeddings of single sequences, packed chunks and whole files."""
+
+    @torch.no_grad()
+    def get_embeddings(self, input_ids, attention_mask=None, document_ids=None, pooling="mean"):
+        """Pooled embeddings, fp32: "mean", "cls", "max", "std" or several joined by commas. (B, width) for
+        single sequences, (documents, width) in the order of the chunks for packed ones."""
+        config, trunk = self.config, self.base_model
+        hidden = trunk(
+            input_ids, attention_mask, document_ids, output_hidden_states=False, return_dict=True
+        ).last_hidden_state.float()
+        B, L, D = hidden.shape
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the forward pass has said it
+            input_ids, documents = trunk._prepare(input_ids, attention_mask, document_ids)
+        input_ids, documents = input_ids[:, :L], documents[:, :L]
+        if document_ids is None:
+            first = torch.arange(B, device=hidden.device) * L
+            number = torch.arange(B, device=hidden.device)[:, None].expand(B, L)
+        else:
+            starts = (documents >= 0) & (documents != F.pad(documents[:, :-1], (1, 0), value=-1))
+            first = starts.flatten().nonzero().squeeze(1)
+            number = starts.flatten().cumsum(0).view(B, L) - 1
+        specials = (config.cls_token_id, config.eos_token_id, config.pad_token_id)
+        residues = documents >= 0
+        for token in specials:
+            residues = residues & (input_ids != token)
+        return pool(hidden.reshape(-1, D), number.flatten(), first, residues.flatten(), pooling)
+
+    def embed_dataset(
+        self,
+        sequences,
+        output=None,
+        pooling="mean",
+        per_token=False,
+        logits=False,
+        names=None,
+        tokens_per_batch=16384,
+        window=65536,
+    ):
+        """Embeds many sequences: a list of them, or the path of a FASTA file (.gz, too).
+
+        Returns {"embeddings": (N, width)}; with per_token or logits {"0": (tokens, width), "1": …}, a tensor
+        a sequence with <cls> and <eos>; float32, in the order of the input, as `plm-pipeline embed` gives
+        them. With output="x.safetensors" the tensors go there, with the names as a JSON array in the
+        metadata, and the path is returned: memory stays bounded, a call that was killed is continued by
+        the same call, and one that was complete is not repeated.
+
+        Sequences are packed by length, `window` at a time, into batches of tokens_per_batch."""
+        config = self.config
+        if output is not None and not str(output).endswith(".safetensors"):
+            raise ValueError(f'output "{output}" should be a .safetensors file')
+        if per_token and logits:
+            raise ValueError("per_token and logits exclude each other: call embed_dataset twice")
+        if logits and not hasattr(self, "get_logits"):
+            raise ValueError("logits need the model's head: load it with AutoModelForMaskedLM")
+        path = sequences if isinstance(sequences, (str, os.PathLike)) else None
+
+        def records():
+            if path is not None:
+                return read_fasta(path, protein=config.vocab_size == len(ESM_TOKENS))
+            return zip(names or map(str, range(len(sequences))), sequences, strict=True)
+
+        # first pass: what there is
+        found, lengths, cut, digest = [], [], 0, hashlib.sha256()
+        for name, sequence in records():
+            digest.update(f"{name}\n{sequence}\n".encode())
+            tokens = len(encode(sequence, config))
+            cut += tokens > config.max_length
+            found.append(name)
+            lengths.append(min(tokens, config.max_length))
+        if cut:
+            warnings.warn(
+                f"{cut} sequences are cut to the model's max_length of {config.max_length} tokens",
+                stacklevel=2,
+            )
+        width = config.vocab_size if logits else config.hidden_size
+        if per_token or logits:
+            shapes = {str(i): (length, width) for i, length in enumerate(lengths)}
+        else:
+            shapes = {"embeddings": (len(found), width * len(pooling_kinds(pooling)))}
+
+        store = result = None
+        if output is None:
+            result = {name: torch.empty(shape) for name, shape in shapes.items()}
+        else:
+            how = (pooling_kinds(pooling), per_token, logits, tokens_per_batch, window)
+            request = self._fingerprint(digest, how)
+            if TensorFile.is_complete(output, request):
+                return str(output)
+            store = TensorFile(output, shapes, {"names": json.dumps(found)}, request)
+
+        def keep(name, rows, first_row=0):
+            if store is not None:
+                store.write(name, rows, first_row)
+            else:
+                result[name][first_row : first_row + len(rows)] = rows
+
+        # second pass: a window at a time. `number` counts batches, the same ones in every call
+        row_length = config.max_length if self.device.type == "cuda" else None
+        done = store.done if store is not None and store.done is not None else 0
+        number, committed = 0, time.monotonic()
+        bar = logging.tqdm(total=len(found), unit=" sequences")
+        source = records()
+        for begin in range(0, len(found), window):
+            texts = [sequence for _, (_, sequence) in zip(range(window), source, strict=False)]
+            sizes = lengths[begin : begin + window]
+            for room, rows in pack(sizes, config.document_alignment, tokens_per_batch, row_length):
+                number += 1
+                if number > done:
+                    self._embed_batch(
+                        texts, sizes, room, rows, begin, keep, pooling, per_token, logits
+                    )
+                    if store is not None and time.monotonic() - committed > COMMIT_EVERY_S:
+                        store.commit(number)
+                        committed = time.monotonic()
+                bar.update(sum(map(len, rows)))
+        bar.close()
+        if store is None:
+            return result
+        store.finish()
+        return str(output)
+
+    @torch.no_grad()
+    def _embed_batch(self, texts, sizes, room, rows, begin, keep, pooling, per_token, logits):
+        """One batch of `pack`; what it gives goes to `keep` under its number in the whole input."""
+        config = self.config
+        ids = torch.full((len(rows), room), config.pad_token_id)
+        documents = torch.full_like(ids, -1)
+        places = [(r, start, i) for r, row in enumerate(rows) for i, start in row]
+        for n, (r, start, i) in enumerate(places):
+            tokens = encode(texts[i], config)[: sizes[i]]
+            ids[r, start : start + len(tokens)] = tokens
+            documents[r, start : start + len(tokens)] = n
+        batch = {"input_ids": ids.to(self.device), "document_ids": documents.to(self.device)}
+        if logits:
+            values = self.get_logits(**batch)
+        elif per_token:
+            values = self.base_model(**batch, return_dict=True).last_hidden_state
+        else:
+            values = self.get_embeddings(**batch, pooling=pooling)
+        values = values.float().cpu()
+        for n, (r, start, i) in enumerate(places):
+            if per_token or logits:
+                keep(str(begin + i), values[r, start : start + sizes[i]])
+            else:
+                keep("embeddings", values[n : n + 1], begin + i)
+
+    def _fingerprint(self, digest, how):
+        """Of sequences, weights, configuration and the way of embedding."""
+        model = digest.copy()
+        model.update(
+            json.dumps([how, self.device.type, self.config.to_dict()], default=str).encode()
+        )
+        for name, value in self.state_dict().items():
+            model.update(name.encode())
+            model.update(
+                memoryview(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy())
+            )
+        return model.hexdigest()
 
 
 # ---- generation: filling <mask>, or sampling with a cache of keys and values ----------------------
@@ -589,7 +798,7 @@ class CachedMask:
         self.keys, self.values = self.keys[rows], self.values[rows]
 
 
-class KeyValueCache(Masks):
+class KeyValueCache(AttentionMasks):
     """The masks of a causal model that takes sequences piece by piece: PLMModel asks for one a layer,
     in the order in which layers run."""
 
@@ -600,7 +809,7 @@ class KeyValueCache(Masks):
         self.layers = [CachedMask(capacity) for _ in range(config.num_hidden_layers)]
         width = config.hidden_size // config.num_attention_heads
         self.tables = rotary_tables(capacity, width, device)
-        self.masks = self
+        self.attention = self
 
     def advance(self, count):
         """The next forward pass runs the next `count` positions."""
@@ -609,7 +818,7 @@ class KeyValueCache(Masks):
         k = torch.arange(self.end, device=self.device)[None, :]
         self.rotary = {0: tuple(table[start : self.end] for table in self.tables)}
         self.allowed = {}
-        for entry in set(self.config.attention["pattern"]):
+        for entry in {self.config.mask_entry(i) for i in range(len(self.layers))}:
             kinds, block = entry.split("+"), self.config.attention["block"]
             allowed = k <= q
             if "local" in kinds:
@@ -752,7 +961,271 @@ class Sampling:
         return ids[:, : int((ids != config.pad_token_id).sum(1).max())]
 
 
+# ---- models -------------------------------------------------------------------------------------
+
+
+def refuse(unsupported):
+    """Arguments that other models of transformers take are an error here, never silently ignored."""
+    for name, value in unsupported.items():
+        if value is not None and value is not False:
+            raise ValueError(f"{name} is not supported by plm models")
+
+
+class PLMPreTrainedModel(PreTrainedModel, EmbeddingMixin):
+    config_class = PLMConfig
+    base_model_prefix = "plm"
+    supports_gradient_checkpointing = True
+    _no_split_modules = ["Block"]
+    _supports_sdpa = True
+    _supports_flex_attn = True
+
+    def _init_weights(self, module):
+        if isinstance(module, nn.Linear):
+            bound = module.in_features**-0.5
+            nn.init.uniform_(module.weight, -bound, bound)
+        elif isinstance(module, nn.Embedding):
+            nn.init.normal_(module.weight)
+        elif isinstance(module, Attention):
+            nn.init.zeros_(module.output.weight)
+            if hasattr(module, "value_mix"):
+                nn.init.constant_(module.value_mix, 0.5)
+        elif isinstance(module, MLP):
+            nn.init.zeros_(module.down.weight)
+        elif isinstance(module, Block) and hasattr(module, "input_mix"):
+            # torch.nn.init passes over what was loaded; a copy has to look for itself
+            if not getattr(module.input_mix, "_is_hf_initialized", False):
+                with torch.no_grad():
+                    module.input_mix.copy_(torch.tensor([1.0, 0.0]))
+        elif isinstance(module, PLMModel) and hasattr(module, "skip_weights"):
+            nn.init.ones_(module.skip_weights)
+        elif isinstance(module, Head):
+            nn.init.zeros_(module.bias)
+
+
+class PLMModel(PLMPreTrainedModel):
+    """Tokens to the last hidden state (before the head's norm)."""
+
+    _keys_to_ignore_on_load_unexpected = [r"^lm_head\."]
+
+    def __init__(self, config):
+        super().__init__(config)
+        D, V, n = config.hidden_size, config.vocab_size, config.unet_depth
+        self.embeddings = nn.Embedding(V, D)
+        levels = [config.level_of(i) for i in range(n)]
+        bottleneck = [config.is_bottleneck(i) for i in range(n)]
+        mirrored = list(reversed(range(n)))  # decoder j mirrors encoder n-1-j
+        if n > 0:
+            self.encoder = nn.ModuleList(
+                Block(config, i, levels[i], bottleneck=bottleneck[i]) for i in range(n)
+            )
+            self.decoder = nn.ModuleList(
+                Block(config, n + j, levels[i], bottleneck=bottleneck[i])
+                for j, i in enumerate(mirrored)
+            )
+            self.skip_weights = nn.Parameter(torch.ones(n))
+        if config.architecture == "unet":
+            self.value_embeddings = nn.ModuleList(nn.Embedding(V, D) for _ in range(n))
+        if config.architecture == "patch_unet":
+
+            def tables(layers):  # bottlenecks have none
+                return nn.ModuleDict(
+                    {
+                        str(j): nn.Embedding(V, config.width_of(levels[i]))
+                        for j, i in enumerate(layers)
+                        if not bottleneck[i]
+                    }
+                )
+
+            self.encoder_value_embeddings = tables(range(n))
+            self.decoder_value_embeddings = tables(mirrored)
+            widths = [config.width_of(k) for k in range(config.deepest_level + 1)]
+            pairs = list(zip(widths, widths[1:], strict=False))
+            self.merge = nn.ModuleList(nn.Linear(2 * a, b, bias=False) for a, b in pairs)
+            self.expand = nn.ModuleList(nn.Linear(b, 2 * a, bias=False) for a, b in pairs)
+        plain = {
+            "transformer": config.num_hidden_layers,
+            "unet": 0,
+            "patch_unet": config.num_extra_layers,
+        }
+        if config.architecture != "unet":
+            self.layers = nn.ModuleList(
+                Block(config, 2 * n + i, plain=True) for i in range(plain[config.architecture])
+            )
+        self.post_init()
+
+    def get_input_embeddings(self):
+        return self.embeddings
+
+    def set_input_embeddings(self, value):
+        self.embeddings = value
+
+    # ---- what a batch needs before the blocks run
+
+    def _prepare(self, input_ids, attention_mask, document_ids, check=True):
+        """Cuts to max_length, pads to whole groups of the deepest level, puts <pad> where there is
+        nothing; and the document of each position, -1 for padding."""
+        config = self.config
+        if input_ids.shape[1] > config.max_length:
+            warnings.warn(
+                f"sequences of {input_ids.shape[1]} tokens are cut to the model's max_length of "
+                f"{config.max_length}",
+                stacklevel=3,
+            )
+        length = min(input_ids.shape[1], config.max_length)
+        missing = -length % config.document_alignment
+        fit = lambda x, fill: F.pad(x[:, :length], (0, missing), value=fill)  # noqa: E731
+        single = document_ids is None
+        input_ids = fit(input_ids, config.pad_token_id)
+        if not single:
+            documents = fit(document_ids, -1)
+        elif attention_mask is not None:
+            documents = torch.zeros_like(input_ids)
+        else:
+            documents = torch.where(input_ids == config.pad_token_id, -1, 0)
+        if attention_mask is not None:
+            documents = documents.masked_fill(fit(attention_mask, 0) == 0, -1)
+        input_ids = input_ids.masked_fill(documents < 0, config.pad_token_id)
+        # a check waits for the device: not in a training step there, nor inside a compiled graph
+        if (
+            check
+            and not torch.compiler.is_compiling()
+            and not (self.training and input_ids.is_cuda)
+        ):
+            check_documents(documents, single)
+            if (
+                input_ids.numel()
+                and not 0 <= input_ids.min() <= input_ids.max() < config.vocab_size
+            ):
+                raise ValueError(
+                    f"input_ids hold {input_ids.min()} to {input_ids.max()}, the vocabulary 0 to "
+                    f"{config.vocab_size - 1}"
+                )
+        return input_ids, documents
+
+    def get_attention_masks(
+        self, input_ids, attention_mask=None, document_ids=None, dense=None, window=None
+    ):
+        """All masks of a batch, on all levels, to be built once and passed to `forward`: block masks for
+        FlexAttention on a GPU, dense ones for scaled-dot-product attention on a CPU (dense=True/False
+        decides otherwise). `window` (tokens) overrides the configuration's."""
+        _, documents = self._prepare(input_ids, attention_mask, document_ids)
+        return self._masks(documents, dense, window)
+
+    def _masks(self, documents, dense=None, window=None):
+        config = self.config
+        window = config.window if window is None else window
+        blocks = [block for block in self.modules() if isinstance(block, Block)]
+        masks, rotary = {}, {}
+        for level in range(config.deepest_level + 1):
+            if level > 0:  # a group belongs to the later document, and is real when a token is
+                documents = documents.view(documents.shape[0], -1, 2).amax(-1)
+            length = documents.shape[1]
+            head_width = config.width_of(level) // config.num_attention_heads
+            rotary[level] = rotary_tables(length, head_width, documents.device)
+            flex = (documents.is_cuda and length >= FLEX_TILE) if dense is None else not dense
+            for block in blocks:
+                if block.level == level and hasattr(block, "attention"):
+                    if (level, block.entry) not in masks:
+                        runs = key_runs(documents, block.entry, window, config.attention["block"])
+                        masks[level, block.entry] = (block_mask if flex else dense_mask)(*runs)
+        return AttentionMasks(masks, rotary)
+
+    # ---- forward
+
+    def _table(self, embedding):
+        """Rows of <mask> are 0 with token dropout."""
+        if not self.config.token_dropout:
+            return embedding.weight
+        rows = torch.arange(self.config.vocab_size, device=embedding.weight.device)
+        return embedding.weight.masked_fill((rows == self.config.mask_token_id)[:, None], 0.0)
+
+    def _token_shares(self, input_ids):
+        """For each level, how much of a position is each token: (B, L >> level, V). Times a table, it is
+        the mean of the tokens' rows, and the table's gradient is a product, too."""
+        width = -(-self.config.vocab_size // 8) * 8  # products like multiples of 8
+        tokens = torch.arange(width, device=input_ids.device)
+        shares = [(input_ids[..., None] == tokens).to(self.embeddings.weight.dtype)]
+        for _ in range(self.config.deepest_level):
+            B, L, _ = shares[-1].shape
+            shares.append(shares[-1].view(B, L // 2, 2, width).mean(2))
+        return shares
+
+    @staticmethod
+    def _mean_rows(shares_BLV, table_VD):
+        return shares_BLV @ F.pad(table_VD, (0, 0, 0, shares_BLV.shape[-1] - table_VD.shape[0]))
+
+    def _value_embedding(self, side, number, level, shares):
+        """Of block `number` of the encoder or the decoder; None for a bottleneck."""
+        if self.config.architecture == "unet":
+            mirrored = self.config.unet_depth - 1 - number
+            table = self.value_embeddings[number if side == "encoder" else mirrored]
+        else:
+            tables = getattr(self, f"{side}_value_embeddings")
+            table = tables[str(number)] if str(number) in tables else None
+        return None if table is None else self._mean_rows(shares[level], self._table(table))
+
+    def _run_unet(self, x0, shares, masks, states):
+        x, skips, level = x0[0], [], 0
+        for i, block in enumerate(self.encoder):
+            if block.level > level:
+                B, L, D = x.shape
+                x = self.merge[level](x.view(B, L // 2, 2 * D))
+                level = block.level
+            x = block(x, masks, x0[level], self._value_embedding("encoder", i, level, shares))
+            skips.append(x)
+            states.append(x)
+        for j, block in enumerate(self.decoder):
+            i = len(skips) - 1 - j
+            if block.level < level:
+                B, L, _ = x.shape
+                level = block.level
+                x = self.expand[level](x).view(B, 2 * L, -1)
+            x = x + self.skip_weights[j] * skips[i]
+            x = block(x, masks, x0[level], self._value_embedding("decoder", j, level, shares))
+            states.append(x)
+        return x
+
+    def forward(
+        self,
+        input_ids,
+        attention_mask=None,
+        document_ids=None,
+        masks=None,
+        output_hidden_states=None,
+        return_dict=None,
+        **unsupported,
+    ):
+        """`hidden_states` are the embeddings and what each block gives, in the order they run; those of
+        `patch_unet` have their own lengths and widths."""
+        refuse(unsupported)
+        length = min(input_ids.shape[1], self.config.max_length)
+        check = masks is None  # who built them has checked
+        input_ids, documents = self._prepare(input_ids, attention_mask, document_ids, check)
+        if masks is None:
+            masks = self._masks(documents)
+        shares, table = self._token_shares(input_ids), norm(self._table(self.embeddings))
+        x0 = [self._mean_rows(share, table) for share in shares]
+        x, states = x0[0], [x0[0]]
+        if hasattr(self, "encoder"):
+            x = self._run_unet(x0, shares, masks, states)
+        for block in getattr(self, "layers", ()):
+            x = block(x, masks)
+            states.append(x)
+        output = BaseModelOutput(last_hidden_state=x[:, :length])
+        if self._wants(output_hidden_states, "output_hidden_states"):
+            output.hidden_states = tuple(
+                state[:, :length] if state.shape[1] == x.shape[1] else state for state in states
+            )
+        return output if self._wants(return_dict, "return_dict") else output.to_tuple()
+
+    def _wants(self, argument, name):
+        return getattr(self.config, name) if argument is None else argument
+
+
 class PLMForMaskedLM(Sampling, PLMPreTrainedModel):
+    """The model with its head: logits of what stands at each position (or, trained with the causal
+    objective, of what comes next)."""
+
     _tied_weights_keys = {"lm_head.decoder.weight": "plm.embeddings.weight"}
 
     def __init__(self, config):
@@ -770,13 +1243,10 @@ class PLMForMaskedLM(Sampling, PLMPreTrainedModel):
     def get_attention_masks(self, *arguments, **kwargs):
         return self.plm.get_attention_masks(*arguments, **kwargs)
 
-    def get_embeddings(self, *arguments, **kwargs):
-        return self.plm.get_embeddings(*arguments, **kwargs)
-
     def get_logits(self, input_ids, attention_mask=None, document_ids=None, masks=None):
-        return self.lm_head(
-            self.plm(input_ids, attention_mask, document_ids, masks).last_hidden_state
-        )
+        """(B, L, V), fp32."""
+        hidden = self.plm(input_ids, attention_mask, document_ids, masks, return_dict=True)
+        return self.lm_head(hidden.last_hidden_state)
 
     def forward(
         self,
@@ -784,18 +1254,35 @@ class PLMForMaskedLM(Sampling, PLMPreTrainedModel):
         attention_mask=None,
         document_ids=None,
         masks=None,
-        labels: torch.Tensor | None = None,
+        labels=None,
+        num_items_in_batch=None,
+        output_hidden_states=None,
         return_dict=None,
-        **kwargs,
+        **unsupported,
     ):
-        """labels (B, L): -100 where there is no target. The loss is the mean over the targets."""
-        logits = self.get_logits(input_ids, attention_mask, document_ids, masks)
+        """labels (B, L): the token that a position's logits stand for, -100 where there is no target. The
+        loss is the mean over the targets, or their sum over num_items_in_batch."""
+        hidden = self.plm(
+            input_ids,
+            attention_mask,
+            document_ids,
+            masks,
+            output_hidden_states=output_hidden_states,
+            return_dict=True,
+            **unsupported,
+        )
+        logits = self.lm_head(hidden.last_hidden_state)
         loss = None
         if labels is not None:
             loss = F.cross_entropy(
-                logits.view(-1, logits.shape[-1]), labels.reshape(-1), ignore_index=-100
+                logits.flatten(0, 1),
+                labels[:, : logits.shape[1]].flatten(),
+                ignore_index=-100,
+                reduction="mean" if num_items_in_batch is None else "sum",
             )
-        return MaskedLMOutput(loss=loss, logits=logits)
+            loss = loss if num_items_in_batch is None else loss / num_items_in_batch
+        output = MaskedLMOutput(loss=loss, logits=logits, hidden_states=hidden.hidden_states)
+        return output if self.plm._wants(return_dict, "return_dict") else output.to_tuple()
 
 
 __all__ = ["PLMConfig", "PLMModel", "PLMForMaskedLM"]
