@@ -19,6 +19,8 @@
   X(runs)           \
   X(evaluate)       \
   X(trace)          \
+  X(export)         \
+  X(push)           \
   X(keys)           \
   X(validate)       \
   X(config)         \
