@@ -62,6 +62,10 @@ static plm_status print_json(const struct plm_config *config, struct plm_error *
     cJSON *entry = cJSON_AddObjectToObject(object, table[i].key);
     /* numbers, booleans, null and quoted strings are JSON already; words and lists of them not */
     cJSON *parsed = value != NULL ? cJSON_Parse(value) : NULL;
+    if (cJSON_IsNumber(parsed)) { /* digit by digit: a double keeps not all of a seed's */
+      cJSON_Delete(parsed);
+      parsed = cJSON_CreateRaw(value);
+    }
     cJSON_AddItemToObject(entry, "value", parsed != NULL ? parsed : cJSON_CreateString(value));
     origin_text(config, i, origin);
     cJSON_AddStringToObject(entry, "origin", origin);
@@ -87,9 +91,11 @@ static void print_manual(void)
     printf("%s\n    %s\n    %s%s%s; default %s", table[i].key, table[i].help, type,
            table[i].unit[0] != '\0' ? ", in " : "", table[i].unit, table[i].fallback);
     if (table[i].max > table[i].min) {
-      printf("; %s %.15g, %s %.15g",
-             (table[i].flags & PLM_SETTING_ABOVE_MIN) != 0 ? "above" : "from", table[i].min,
-             (table[i].flags & PLM_SETTING_BELOW_MAX) != 0 ? "below" : "to", table[i].max);
+      char least[40], most[40];
+      plm_setting_limit(&table[i], false, least);
+      plm_setting_limit(&table[i], true, most);
+      printf("; %s %s, %s %s", (table[i].flags & PLM_SETTING_ABOVE_MIN) != 0 ? "above" : "from",
+             least, (table[i].flags & PLM_SETTING_BELOW_MAX) != 0 ? "below" : "to", most);
     }
     printf("\n    %s; on resume: %s\n", variable, plm_on_resume_name(table[i].resume));
   }

@@ -285,9 +285,10 @@ static void read_text(struct source *source, const char *text, size_t size, cons
 static void read_override(struct source *source, const char *key, const char *text)
 {
   const struct plm_setting *setting = plm_setting_find(key);
-  const bool literal = setting != NULL &&
-                       (setting->type == PLM_SETTING_STRING || setting->type == PLM_SETTING_PATH ||
-                        setting->type == PLM_SETTING_ENDPOINT);
+  const bool literal =
+      setting != NULL &&
+      (setting->type == PLM_SETTING_STRING || setting->type == PLM_SETTING_PATH ||
+       setting->type == PLM_SETTING_ENDPOINT || setting->type == PLM_SETTING_ADDRESS);
   if (literal) {
     const struct plm_scalar scalar = {.text = text};
     const struct plm_value value = {.items = &scalar, .count = 1};

@@ -1,5 +1,6 @@
 /* Values of settings: from the words of the file into struct plm_config, and back into words. */
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,6 +42,7 @@ static const char *type_name(const struct plm_setting *setting)
   case PLM_SETTING_STRING: return "a string";
   case PLM_SETTING_PATH: return "a path";
   case PLM_SETTING_ENDPOINT: return "tcp://HOST:PORT or ipc://PATH";
+  case PLM_SETTING_ADDRESS: return "HOST:PORT";
   case PLM_SETTING_DOUBLES:
     return setting->count_offset == PLM_NO_OFFSET ? "a list of two numbers" : "a list of numbers";
   case PLM_SETTING_PATTERN: return "a list of masks";
@@ -79,6 +81,18 @@ static void number_text(double value, char text[40])
   }
 }
 
+void plm_setting_limit(const struct plm_setting *setting, bool most, char text[40])
+{
+  const double value = most ? setting->max : setting->min;
+  const bool whole = setting->type == PLM_SETTING_U32 || setting->type == PLM_SETTING_U64;
+  if (whole && value >= 0x1p64)
+    snprintf(text, 40, "%" PRIu64, UINT64_MAX); /* the double nearest to it is one more */
+  else if (whole)
+    snprintf(text, 40, "%" PRIu64, (uint64_t)value);
+  else
+    number_text(value, text);
+}
+
 static bool in_range(const struct plm_setting *setting, double value, const char *text,
                      char message[MESSAGE_SIZE])
 {
@@ -89,8 +103,8 @@ static bool in_range(const struct plm_setting *setting, double value, const char
     return true;
   }
   char low[40], high[40];
-  number_text(setting->min, low);
-  number_text(setting->max, high);
+  plm_setting_limit(setting, false, low);
+  plm_setting_limit(setting, true, high);
   snprintf(message, MESSAGE_SIZE, "%.60s is out of range: must be %s %s and %s %s%s%s", text,
            above ? "above" : "at least", low, below ? "below" : "at most", high,
            setting->unit[0] != '\0' ? " " : "", setting->unit);
@@ -209,11 +223,11 @@ static char *absolute_path(const char *base, const char *path)
   return joined;
 }
 
-static bool valid_tcp(const char *text)
+/* HOST:PORT, a port or *. */
+static bool valid_address(const char *text, bool any_host)
 {
-  const char *host = text + strlen("tcp://");
-  const char *colon = strrchr(host, ':');
-  if (colon == NULL || colon == host || strpbrk(host, "/ ") != NULL) return false;
+  const char *colon = strrchr(text, ':');
+  if (colon == NULL || (colon == text && !any_host) || strpbrk(text, "/ ") != NULL) return false;
   if (strcmp(colon + 1, "*") == 0) return true;
   uint64_t port;
   bool too_large;
@@ -225,7 +239,7 @@ static char *read_endpoint(const char *base, const char *text, char message[MESS
 {
   static const char ipc[] = "ipc://";
   message[0] = '\0';
-  if (strncmp(text, "tcp://", 6) == 0 && valid_tcp(text)) return strdup(text);
+  if (strncmp(text, "tcp://", 6) == 0 && valid_address(text + 6, false)) return strdup(text);
   if (strncmp(text, ipc, 6) == 0 && text[6] != '\0') {
     if (text[6] == '@') return strdup(text);
     char *path = absolute_path(base, text + 6), *endpoint = NULL;
@@ -241,6 +255,14 @@ static char *read_endpoint(const char *base, const char *text, char message[MESS
     return endpoint;
   }
   snprintf(message, MESSAGE_SIZE, "expected tcp://HOST:PORT or ipc://PATH, found \"%.80s\"", text);
+  return NULL;
+}
+
+static char *read_address(const char *text, char message[MESSAGE_SIZE])
+{
+  if (valid_address(text, true)) return strdup(text);
+  snprintf(message, MESSAGE_SIZE, "expected HOST:PORT, for example 127.0.0.1:9464, found \"%.80s\"",
+           text);
   return NULL;
 }
 
@@ -262,6 +284,8 @@ static bool store_string(const struct plm_setting *setting, const struct plm_sca
       text = absolute_path(base, scalar->text);
     else if (setting->type == PLM_SETTING_STRING)
       text = strdup(scalar->text);
+    else if (setting->type == PLM_SETTING_ADDRESS)
+      text = read_address(scalar->text, message);
     else
       text = read_endpoint(base, scalar->text, message);
     if (text == NULL) return false;
@@ -419,7 +443,7 @@ void plm_setting_release(const struct plm_setting *setting, struct plm_config *c
   char **strings = field(setting, config);
   size_t count = 0;
   if (setting->type == PLM_SETTING_STRING || setting->type == PLM_SETTING_PATH ||
-      setting->type == PLM_SETTING_ENDPOINT) {
+      setting->type == PLM_SETTING_ENDPOINT || setting->type == PLM_SETTING_ADDRESS) {
     count = 1;
   } else if (setting->type == PLM_SETTING_SPLITS) {
     count = PLM_MAX_SPLITS;
@@ -510,6 +534,7 @@ char *plm_setting_print(const struct plm_setting *setting, const struct plm_conf
   case PLM_SETTING_CHOICE: plm_text_puts(&text, setting->choices[*(const int *)value]); break;
   case PLM_SETTING_STRING:
   case PLM_SETTING_PATH:
+  case PLM_SETTING_ADDRESS:
   case PLM_SETTING_ENDPOINT: print_string(&text, *(char *const *)value); break;
   default: print_list(setting, config, &text); break;
   }

@@ -230,7 +230,7 @@ static const struct plm_setting settings[] = {
 
   ROW("metrics.tensorboard", BOOL, tensorboard, "", "true", FREE,
       .help = "Write TensorBoard event files."),
-  ROW("metrics.prometheus", STRING, prometheus, "", "null", .flags = PLM_SETTING_NULLABLE, FREE,
+  ROW("metrics.prometheus", ADDRESS, prometheus, "", "null", .flags = PLM_SETTING_NULLABLE, FREE,
       .help = "Address to serve Prometheus on, for example 127.0.0.1:9464."),
 };
 /* clang-format on */

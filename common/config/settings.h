@@ -21,6 +21,7 @@ enum plm_setting_type {
   PLM_SETTING_STRING,   /* char * */
   PLM_SETTING_PATH,     /* char *, made absolute */
   PLM_SETTING_ENDPOINT, /* char *, tcp://HOST:PORT or ipc://PATH (made absolute) */
+  PLM_SETTING_ADDRESS,  /* char *, HOST:PORT; an empty host or * is every one, * as port any */
   PLM_SETTING_DOUBLES,  /* double[count_max], and how many where count_offset says */
   PLM_SETTING_SPLITS,   /* char *[count_max], of choices, each once */
   PLM_SETTING_PATTERN,  /* uint8_t[count_max] of plm_attention_kind bits */
@@ -69,6 +70,8 @@ void plm_setting_variable(const char *key, char variable[96]);
 const char *plm_on_resume_name(enum plm_on_resume resume); /* "free", "changes the run", … */
 /* "whole number", "one of mlm, masked_diffusion, causal", …: for messages and help. */
 void plm_setting_describe(const struct plm_setting *setting, char text[256]);
+/* A number's least (or most) value, whole numbers digit by digit. */
+void plm_setting_limit(const struct plm_setting *setting, bool most, char text[40]);
 /* The value of config as YAML on one line. Caller frees; NULL: no memory. */
 char *plm_setting_print(const struct plm_setting *setting, const struct plm_config *config);
 

@@ -63,7 +63,7 @@ wait_for 30 restarted
 expect 1 plm-pipeline up --run other --set metrics.prometheus="$address"
 says err "metrics.prometheus: $address is in use by .*plm-pipeline"
 expect 2 plm-pipeline up --run other --set metrics.prometheus=nonsense
-says err '"nonsense" is no address'
+says err 'metrics.prometheus: expected HOST:PORT'
 expect 0 plm-pipeline down
 [ "$(jq -r .prometheus run/endpoints.json)" = null ] || fail "the address outlived the run"
 

@@ -40,11 +40,13 @@ trainer:
   optimizer:
     lr_hiden: 0.1
 data: {max_length: 500}
+metrics: {prometheus: localhost}
 Y
 cat >expected <<'Y'
 wrong.yaml:2:10: trainer.steps: 0 is out of range: must be at least 1 and at most 1000000000000 steps
 wrong.yaml:4:5: unknown key "lr_hiden"; did you mean "lr_hidden"?
 wrong.yaml:5:20: data.max_length: expected a power of two, found "500"
+wrong.yaml:6:23: metrics.prometheus: expected HOST:PORT, for example 127.0.0.1:9464, found "localhost"
 Y
 "$pipeline" validate wrong.yaml 2>got >/dev/null
 [ $? -eq 2 ] || fail "validate of a wrong file does not exit with 2"
@@ -55,9 +57,21 @@ for command in up config; do
   diff expected got || fail "$command: the errors differ"
 done
 "$pipeline" validate -c wrong.yaml --json >got 2>/dev/null
-[ "$(jq length got)" = 3 ] || fail "validate --json: $(cat got)"
+[ "$(jq length got)" = 4 ] || fail "validate --json: $(cat got)"
 expect 2 'nowhere.yaml' "$pipeline" validate nowhere.yaml
+for address in 127.0.0.1:9464 :0 '*:9464' '[::1]:9464' 'localhost:*'; do
+  "$pipeline" config wrong.yaml --set "metrics.prometheus=$address" 2>&1 | grep -q prometheus &&
+    fail "an address to serve metrics on: $address"
+done
+for address in 127.0.0.1 127.0.0.1: 127.0.0.1:65536 http://localhost:9464 9464; do
+  expect 2 'metrics.prometheus: expected HOST:PORT' "$pipeline" config wrong.yaml --set "metrics.prometheus=$address"
+done
 echo 'seed: 7' >pipeline.yaml
+# whole numbers digit by digit
+expect 0 'a whole number; default 1; from 0, to 18446744073709551615' "$pipeline" config --manual
+"$pipeline" config --json --set seed=18446744073709551614 | grep -q '"value":.18446744073709551614,' ||
+  fail "config --json rounds the seed"
+expect 2 'must be at least 0 and at most 18446744073709551615' "$pipeline" validate --set seed=18446744073709551616
 expect 0 'pipeline.yaml: valid' "$pipeline" validate
 echo 'model: {attention: {pattern: [block], block: 32}}' >block.yaml
 expect 0 'boundaries of `block` belong to the chunk' "$pipeline" validate block.yaml

@@ -96,7 +96,7 @@ static const struct wrong wrongs[] = {
       "1000000000000 steps"}},
     {"seed: 18446744073709551616\n",
      {"pipeline.yaml:1:7: seed: 18446744073709551616 is out of range: must be at least 0 and at "
-      "most 1.8446744073709552e+19"}},
+      "most 18446744073709551615"}},
     {"model: 3\ndata: [1]\n",
      {"pipeline.yaml:1:8: model: expected a section (keys with values), found a value",
       "pipeline.yaml:2:7: data: expected a section (keys with values), found a list"}},
