@@ -22,7 +22,7 @@ enum { MAX_RUNS = 16, MAX_KEYS = 32, KEYS_SIZE = 512, POLL_MS = 200, COLUMN = 12
 
 static const struct plm_option options[] = {
     {'f', "follow", NULL, "go on as lines come, through restarts and resumes"},
-    {0, "keys", "A,B,…", "these fields alone"},
+    {0, "keys", "A,B,...", "these fields alone"},
     {0, "csv", NULL, "comma-separated values with a head line"},
     {0, "plot", NULL, "draw the curves (of --keys, default loss)"},
     {0, NULL, NULL, NULL},

@@ -13,23 +13,33 @@ static const char program[] = "plm-pipeline";
 
 static void print_overview(void)
 {
-  printf("usage: plm-pipeline COMMAND [OPTIONS]\n\n"
-         "From sequences to evaluated checkpoints of a protein language model.\n\ncommands:\n");
+  plm_help_text("usage: plm-pipeline COMMAND [OPTIONS]\n\n"
+                "From sequences to evaluated checkpoints of a protein language model.\n\ncommands:",
+                0);
   for (size_t i = 0; plm_commands[i] != NULL; i++) {
-    printf("  %-12s %s\n", plm_commands[i]->name, plm_commands[i]->summary);
+    printf("  %-12s ", plm_commands[i]->name);
+    plm_help_text(plm_commands[i]->summary, 15);
   }
   printf("\noptions of every command:\n");
   plm_options_help(plm_common_options);
-  printf("\n`plm-pipeline COMMAND -h` says more. Exit codes: 0 done, 1 failed, 2 usage or "
-         "configuration,\n3 not running, 4 time-out, 130 and 143 interrupted.\n");
+  putchar('\n');
+  plm_help_text("`plm-pipeline COMMAND -h` says more. Exit codes: 0 done, 1 failed, 2 usage or "
+                "configuration, 3 not running, 4 time-out, 130 and 143 interrupted.",
+                0);
 }
 
 static void print_command_help(const struct plm_command *command)
 {
   const char *operands = command->operands != NULL ? command->operands : "";
-  printf("usage: plm-pipeline %s%s%s\n\n%s\n", command->name, operands[0] != '\0' ? " " : "",
-         operands, command->summary);
-  if (command->details != NULL) printf("\n%s\n", command->details);
+  char usage[512];
+  snprintf(usage, sizeof usage, "usage: plm-pipeline %s %s", command->name, operands);
+  plm_help_text(usage, 0);
+  putchar('\n');
+  plm_help_text(command->summary, 0);
+  if (command->details != NULL) {
+    putchar('\n');
+    plm_help_text(command->details, 0);
+  }
   if (command->options != NULL && command->options[0].name != NULL) {
     printf("\noptions:\n");
     plm_options_help(command->options);

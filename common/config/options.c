@@ -186,38 +186,74 @@ plm_status plm_arguments_u64(const struct plm_arguments *arguments, const char *
 
 /* ---- help ---------------------------------------------------------------------------------- */
 
+/* The terminal's; elsewhere COLUMNS says. */
 static int help_width(void)
 {
+  enum { LEAST = 40, USUAL = 100 };
   struct winsize size;
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40) return size.ws_col;
-  return 100;
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= LEAST) return size.ws_col;
+  const char *columns = getenv("COLUMNS");
+  const long width = columns != NULL ? strtol(columns, NULL, 10) : 0;
+  return width >= LEAST && width <= 1000 ? (int)width : USUAL;
 }
 
-/* Words of text from column on, wrapped to width. */
-static void print_wrapped(const char *text, int indent, int column, int width)
+/* The words of text from column on, wrapped to width; later lines begin at indent. */
+static void print_words(const char *text, size_t size, int indent, int column, int width)
 {
-  while (*text != '\0') {
-    const int length = (int)strcspn(text, " ");
-    if (column > indent && column + length >= width) {
-      printf("\n%*s", indent, "");
-      column = indent;
+  const char *end = text + size;
+  bool first = true;
+  while (text < end) {
+    const int length =
+        (int)strcspn(text, " \n") < end - text ? (int)strcspn(text, " \n") : (int)(end - text);
+    if (!first && length > 0) {
+      const bool fits = column + 1 + length < width;
+      if (fits)
+        putchar(' ');
+      else
+        printf("\n%*s", indent, "");
+      column = fits ? column + 1 : indent;
     }
     printf("%.*s", length, text);
     column += length;
-    text += length;
-    if (*text == ' ') {
-      if (column + 1 < width) putchar(' ');
-      column++;
-      text++;
-    }
+    first = first && length == 0;
+    text += length + 1;
   }
   putchar('\n');
+}
+
+/* Bytes up to where the text breaks: a line's end before an empty line or an indented one. */
+static size_t paragraph_of(const char *text)
+{
+  size_t size = 0;
+  while (text[size] != '\0') {
+    if (text[size] == '\n' && (text[size + 1] == ' ' || text[size + 1] == '\n')) return size;
+    size++;
+  }
+  return size;
+}
+
+void plm_help_text(const char *text, int column)
+{
+  const int width = help_width();
+  while (*text != '\0') {
+    if (*text == '\n') { /* an empty line */
+      putchar(*text++);
+      continue;
+    }
+    const size_t size = paragraph_of(text);
+    const int spaces = (int)strspn(text, " ");
+    const bool usage = strncmp(text, "usage: ", 7) == 0;
+    printf("%*s", spaces, "");
+    print_words(text + spaces, size - (size_t)spaces, usage ? 7 : spaces + column, spaces + column,
+                width);
+    text += size;
+    if (*text == '\n') text++;
+  }
 }
 
 void plm_options_help(const struct plm_option *table)
 {
   enum { HELP_COLUMN = 28 };
-  const int width = help_width();
   for (; table != NULL && table->name != NULL; table++) {
     char left[96];
     int used = table->letter != 0 ? snprintf(left, sizeof left, "  -%c, ", table->letter)
@@ -231,6 +267,6 @@ void plm_options_help(const struct plm_option *table)
     } else {
       printf("%*s", HELP_COLUMN - used, "");
     }
-    print_wrapped(table->help, HELP_COLUMN, HELP_COLUMN, width);
+    plm_help_text(table->help, HELP_COLUMN);
   }
 }

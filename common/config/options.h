@@ -69,6 +69,9 @@ const char *plm_environment_config(void);
 void plm_arguments_log(const struct plm_arguments *arguments, const char *program);
 
 /* Prints rows of help for a table, aligned to the terminal. */
+/* Prints text for people, as wide as the terminal: lines flow into paragraphs, which end before an
+ * empty line or one that is indented. column: how far the cursor stands, and where lines go on. */
+void plm_help_text(const char *text, int column);
 void plm_options_help(const struct plm_option *table);
 
 #endif

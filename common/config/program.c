@@ -12,10 +12,14 @@ static plm_status run_program(const struct plm_program *program,
                               const struct plm_arguments *arguments, struct plm_error *error)
 {
   if (plm_arguments_has(arguments, "help")) {
-    printf("%s\noptions:\n", program->usage);
+    plm_help_text(program->usage, 0);
+    printf("\noptions:\n");
     plm_options_help(program->options);
     plm_options_help(plm_common_options);
-    if (program->more != NULL) printf("\n%s", program->more);
+    if (program->more != NULL) {
+      putchar('\n');
+      plm_help_text(program->more, 0);
+    }
     return PLM_OK;
   }
   if (plm_arguments_has(arguments, "version")) {

@@ -24,6 +24,17 @@ expect 0 'plm-pipeline ' "$pipeline" --version
 expect 0 'commands:' "$pipeline" -h
 expect 0 'usage: plm-pipeline up' "$pipeline" up -h
 expect 0 'usage: plm-pipeline up' "$pipeline" help up
+# no line is wider than the terminal, whoever speaks
+too_wide() { COLUMNS=60 "$@" -h | awk 'length > 60 { print FILENAME $0; wide = 1 } END { exit !wide }'; }
+commands=$("$pipeline" -h | sed -n '/^commands:/,/^$/s/^  \([a-z0-9]\+\) .*/\1/p')
+grep -qx trace <<<"$commands" || fail "commands of the help: $commands"
+for command in '' $commands; do
+  # shellcheck disable=SC2086 # none is no word
+  ! too_wide "$pipeline" $command || fail "$command -h is wider than 60 columns"
+done
+for stage in packer trainer evaluator; do
+  ! too_wide "$PLM_BIN/plm-$stage" || fail "plm-$stage -h is wider than 60 columns"
+done
 expect 2 'a command is needed' "$pipeline"
 expect 2 'unknown command "validat"; did you mean "validate"?' "$pipeline" validat
 expect 2 'unknown option "--dryrun"; did you mean "--dry-run"?' "$pipeline" up --dryrun
