@@ -2,6 +2,11 @@
  * of allowed work beside oneDNN's sgemm in the same run.
  *
  *   bench_attention [THREADS [ISA]]
+ *   bench_attention --rounds NAME DOCUMENTS [THREADS]
+ *
+ * --rounds writes the documents of the scene NAME to the file DOCUMENTS for a peer (int32 values
+ * B, L, H, K, then (B, L) document numbers, -1 for padding) and then measures on demand
+ * (tests/support/bench_rounds.h): forward and backward passes, masks included.
  *
  * Work counts 4 K operations a pair and head forward, 10 K backward (its five products). */
 #include <dnnl.h>
@@ -14,6 +19,7 @@
 #include "common/base/philox.h"
 #include "common/model/masks.h"
 #include "kernels/cpu/attention.h"
+#include "tests/support/bench_rounds.h"
 #include "tests/support/bench_scene.h"
 
 enum { CHUNKS = 8, MAX_DOCUMENTS = 8192 };
@@ -37,8 +43,8 @@ static const struct scene SCENES[] = {
     {"window 128, 6 x 64", 1024, 300, 6, 64, PLM_ATTENTION_DOCUMENT | PLM_ATTENTION_LOCAL, 128,
      false},
     {"one document, 6 x 64", 1024, 0, 6, 64, PLM_ATTENTION_DOCUMENT, 0, false},
-    {"6x384, bf16", 1024, 300, 6, 64, PLM_ATTENTION_DOCUMENT, 0, true},
-    {"24x768, bf16", 1024, 300, 6, 128, PLM_ATTENTION_DOCUMENT, 0, true},
+    {"6x384, bf16, 6 x 64", 1024, 300, 6, 64, PLM_ATTENTION_DOCUMENT, 0, true},
+    {"24x768, bf16, 6 x 128", 1024, 300, 6, 128, PLM_ATTENTION_DOCUMENT, 0, true},
 };
 
 static double now_s(void)
@@ -127,75 +133,181 @@ static void *tensor(size_t count, bool is_bf16)
   return values;
 }
 
+/* A scene with its tensors. */
+struct stage {
+  struct plm_batch batch;
+  struct plm_attention_shape shape;
+  struct plm_interval_mask mask;
+  struct plm_attention *attention;
+  int32_t *values;
+  char *qkv, *dqkv;
+  void *out, *dout;
+  float *lse;
+  size_t part; /* bytes from q to k and from k to v in a row */
+};
+
+static void stage_open(struct stage *s, const struct scene *scene,
+                       const struct plm_attention_kernels *kernels, struct plm_pool *pool)
+{
+  const size_t width = (size_t)(scene->heads * scene->K), rows = (size_t)CHUNKS * scene->length;
+  *s = (struct stage){.batch = pack(scene),
+                      .shape = {.B = CHUNKS,
+                                .L = (int32_t)scene->length,
+                                .H = scene->heads,
+                                .K = scene->K,
+                                .row_stride = 3 * scene->heads * scene->K,
+                                .scale = 1 / sqrtf((float)scene->K)},
+                      .qkv = tensor(3 * rows * width, scene->bf16),
+                      .dqkv = tensor(3 * rows * width, scene->bf16),
+                      .out = tensor(rows * width, scene->bf16),
+                      .dout = tensor(rows * width, scene->bf16),
+                      .lse = tensor(rows * (size_t)scene->heads, false),
+                      .part = width * (scene->bf16 ? 2 : 4)};
+  s->values = malloc(plm_mask_values(CHUNKS, s->shape.L) * sizeof *s->values);
+  if (s->values == NULL || plm_attention_open(kernels, pool, scene->bf16, &s->attention, NULL) != 0)
+    exit(1);
+}
+
+static void stage_close(struct stage *s)
+{
+  plm_attention_close(s->attention);
+  free(s->values);
+  free(s->qkv);
+  free(s->dqkv);
+  free(s->out);
+  free(s->dout);
+  free(s->lse);
+}
+
+/* Returns the allowed pairs. */
+static uint64_t masks(struct stage *s, const struct scene *scene)
+{
+  return plm_mask_build(&s->batch, 0, scene->kinds, scene->window, 0, s->values, s->values,
+                        &s->mask);
+}
+
+static void forward(struct stage *s)
+{
+  plm_attention_forward(s->attention, s->out, s->lse, s->qkv, s->qkv + s->part,
+                        s->qkv + 2 * s->part, &s->mask, &s->shape);
+}
+
+static void backward(struct stage *s)
+{
+  plm_attention_backward(s->attention, s->dqkv, s->dqkv + s->part, s->dqkv + 2 * s->part, s->dout,
+                         s->out, s->lse, s->qkv, s->qkv + s->part, s->qkv + 2 * s->part, &s->mask,
+                         &s->shape);
+}
+
 static void measure(const struct scene *scene, const struct plm_attention_kernels *kernels,
                     struct plm_pool *pool, double product)
 {
-  const struct plm_batch batch = pack(scene);
-  const size_t width = (size_t)(scene->heads * scene->K), rows = (size_t)CHUNKS * scene->length;
-  const struct plm_attention_shape shape = {.B = CHUNKS,
-                                            .L = (int32_t)scene->length,
-                                            .H = scene->heads,
-                                            .K = scene->K,
-                                            .row_stride = 3 * scene->heads * scene->K,
-                                            .scale = 1 / sqrtf((float)scene->K)};
-  struct plm_interval_mask mask;
-  int32_t *values = malloc(plm_mask_values(CHUNKS, shape.L) * sizeof *values);
-  char *qkv = tensor(3 * rows * width, scene->bf16), *dqkv = tensor(3 * rows * width, scene->bf16);
-  void *out = tensor(rows * width, scene->bf16), *dout = tensor(rows * width, scene->bf16);
-  float *lse = tensor(rows * (size_t)scene->heads, false);
-  struct plm_attention *attention;
-  if (values == NULL || plm_attention_open(kernels, pool, scene->bf16, &attention, NULL) != PLM_OK)
-    exit(1);
+  struct stage s;
   double masks_s, forward_s, backward_s;
   uint64_t pairs = 0;
-  BEST_OF(masks_s,
-          pairs = plm_mask_build(&batch, 0, scene->kinds, scene->window, 0, values, values, &mask));
-  const size_t part = width * (scene->bf16 ? 2 : 4);
-  BEST_OF(forward_s, plm_attention_forward(attention, out, lse, qkv, qkv + part, qkv + 2 * part,
-                                           &mask, &shape));
-  BEST_OF(backward_s,
-          plm_attention_backward(attention, dqkv, dqkv + part, dqkv + 2 * part, dout, out, lse, qkv,
-                                 qkv + part, qkv + 2 * part, &mask, &shape));
-  const struct plm_attention_area area = plm_attention_area(attention);
+  stage_open(&s, scene, kernels, pool);
+  BEST_OF(masks_s, pairs = masks(&s, scene));
+  BEST_OF(forward_s, forward(&s));
+  BEST_OF(backward_s, backward(&s));
+  const struct plm_attention_area area = plm_attention_area(s.attention);
   const double work = 1e-9 * (double)pairs * (double)scene->heads * scene->K;
   const double both = 14 * work / (forward_s + backward_s);
   printf("%-22s %8.3f %9.1f %9.1f %9.1f %7.0f %% %10.0f\n", scene->name,
          (double)area.executed / (double)area.allowed, 4 * work / forward_s, 10 * work / backward_s,
          both, 100 * both / product, 1e6 * masks_s);
-  plm_attention_close(attention);
-  free(values);
-  free(qkv);
-  free(dqkv);
-  free(out);
-  free(dout);
-  free(lse);
+  stage_close(&s);
+}
+
+/* ---- rounds ---- */
+
+static bool write_documents(const struct stage *s, const char *path)
+{
+  const int32_t head[4] = {CHUNKS, s->shape.L, s->shape.H, s->shape.K};
+  FILE *file = fopen(path, "wb");
+  bool good = file != NULL && fwrite(head, sizeof head, 1, file) == 1;
+  for (uint32_t c = 0; c < CHUNKS && good; c++)
+    for (uint32_t d = document_begin[c]; d < document_begin[c + 1]; d++)
+      for (uint32_t i = 0; i < documents[d].tokens && good; i++)
+        good = fwrite(&d, sizeof d, 1, file) == 1; /* documents fill their chunk */
+  return file != NULL && fclose(file) == 0 && good;
+}
+
+static int rounds(const struct scene *scene, const struct plm_attention_kernels *kernels,
+                  struct plm_pool *pool, const char *path)
+{
+  enum { MOST = 1024 };
+  static double forward_s[MOST], backward_s[MOST];
+  struct stage s;
+  struct bench_request request;
+  stage_open(&s, scene, kernels, pool);
+  if (!write_documents(&s, path)) return 1;
+  const uint64_t pairs = masks(&s, scene);
+  forward(&s);
+  backward(&s);
+  const struct plm_attention_area area = plm_attention_area(s.attention);
+  printf("{\"pairs\": %llu, \"executed\": %.6f, \"bf16\": %s, \"flops\": %.9g}\n",
+         (unsigned long long)pairs, (double)area.executed / (double)area.allowed,
+         scene->bf16 ? "true" : "false", 14.0 * (double)pairs * scene->heads * scene->K);
+  (void)fflush(stdout);
+  while (bench_request_read(&request)) {
+    const unsigned count = request.count < MOST ? request.count : MOST;
+    for (unsigned i = 0; i < count; i++) {
+      const double begin = now_s();
+      (void)masks(&s, scene);
+      forward(&s);
+      const double middle = now_s();
+      backward(&s);
+      forward_s[i] = middle - begin;
+      backward_s[i] = now_s() - middle;
+    }
+    bench_answer_values("forward_s", forward_s, count);
+    bench_answer_values("backward_s", backward_s, count);
+    bench_answer_end();
+  }
+  stage_close(&s);
+  return 0;
+}
+
+static const struct plm_attention_kernels *choose(const char **isa)
+{
+#if defined(__x86_64__)
+  if (*isa == NULL) {
+    if (__builtin_cpu_supports("avx2")) *isa = "avx2";
+    if (__builtin_cpu_supports("avx512vl")) *isa = "avx512";
+    if (__builtin_cpu_supports("avx512bf16")) *isa = "avx512_bf16";
+  }
+  if (*isa != NULL && strcmp(*isa, "avx2") == 0) return &plm_attention_kernels_avx2;
+  if (*isa != NULL && strcmp(*isa, "avx512") == 0) return &plm_attention_kernels_avx512;
+  if (*isa != NULL && strcmp(*isa, "avx512_bf16") == 0) return &plm_attention_kernels_avx512_bf16;
+#endif
+  *isa = "portable";
+  return &plm_attention_kernels_portable;
 }
 
 int main(int argc, char **argv)
 {
-  const uint32_t threads = argc > 1 ? (uint32_t)atoi(argv[1]) : 1;
-  const char *isa = argc > 2 ? argv[2] : "portable";
-  const struct plm_attention_kernels *kernels = &plm_attention_kernels_portable;
-#if defined(__x86_64__)
-  if (argc <= 2) {
-    if (__builtin_cpu_supports("avx2")) isa = "avx2";
-    if (__builtin_cpu_supports("avx512vl")) isa = "avx512";
-    if (__builtin_cpu_supports("avx512bf16")) isa = "avx512_bf16";
-  }
-  if (strcmp(isa, "avx2") == 0) kernels = &plm_attention_kernels_avx2;
-  if (strcmp(isa, "avx512") == 0) kernels = &plm_attention_kernels_avx512;
-  if (strcmp(isa, "avx512_bf16") == 0) kernels = &plm_attention_kernels_avx512_bf16;
-#endif
+  const bool in_rounds = argc > 3 && strcmp(argv[1], "--rounds") == 0;
+  const int at = in_rounds ? 4 : 1; /* of THREADS */
+  const uint32_t threads = argc > at ? (uint32_t)atoi(argv[at]) : 1;
+  const char *isa = argc > at + 1 ? argv[at + 1] : NULL;
+  const struct plm_attention_kernels *kernels = choose(&isa);
+  const size_t scenes = sizeof SCENES / sizeof *SCENES;
   struct plm_pool *pool;
   if (threads == 0 || plm_pool_open(threads, &pool, NULL) != PLM_OK) return 2;
+  if (in_rounds) {
+    size_t i = 0;
+    while (i < scenes && strcmp(SCENES[i].name, argv[2]) != 0) i++;
+    const int status = i < scenes ? rounds(&SCENES[i], kernels, pool, argv[3]) : 2;
+    plm_pool_close(pool);
+    return status;
+  }
   bench_machine();
   const double product = product_rate(threads);
   printf("%s, %u threads; oneDNN sgemm at 2048^3: %.1f GFLOP/s\n", isa, threads, product);
   printf("%-22s %8s %9s %9s %9s %9s %10s\n", "", "executed", "forward", "backward", "both",
          "of sgemm", "mask us");
   printf("%-22s %8s %9s %9s %9s\n", "", "/allowed", "GFLOP/s", "GFLOP/s", "GFLOP/s");
-  for (size_t i = 0; i < sizeof SCENES / sizeof *SCENES; i++)
-    measure(&SCENES[i], kernels, pool, product);
+  for (size_t i = 0; i < scenes; i++) measure(&SCENES[i], kernels, pool, product);
   plm_pool_close(pool);
   return 0;
 }

@@ -1,9 +1,11 @@
 /* Packer tokens/s: one plm-packer process, from LMDB to a TCP consumer that checks, copies and
  * throws away. Prints a table and the machine; the bar is in performance.md.
  *
- *   bench_packer [CORPUS]      PLM_BENCH_SECONDS=3, PLM_BENCH_THREADS=2
+ *   bench_packer [CORPUS]      PLM_BENCH_SECONDS=3
+ *   bench_packer --rounds CORPUS MAX_LENGTH
  *
- * Without a corpus it makes one of random sequences with the lengths of proteins. */
+ * Without a corpus it makes one of random sequences with the lengths of proteins. --rounds measures
+ * on demand (tests/support/bench_rounds.h), as many seconds as a request counts. */
 #include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
@@ -15,6 +17,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/wire/feed.h"
+#include "tests/support/bench_rounds.h"
 #include "tests/support/bench_scene.h"
 #include "tests/support/packers.h"
 
@@ -25,34 +28,27 @@ static double seconds_of(struct timeval t)
   return (double)t.tv_sec + 1e-6 * (double)t.tv_usec;
 }
 
-static int measure(const char *corpus, uint32_t max_length, double seconds)
+struct measured {
+  double seconds;
+  uint64_t tokens, padded;
+  double consumer_cores;
+};
+
+/* After some batches that are not counted: what waited was made at leisure. */
+static plm_status consume(struct plm_feed *feed, uint32_t max_length, double warm_s, double seconds,
+                          struct measured *measured, struct plm_error *error)
 {
-  struct plm_feed_options options = packers_options();
-  struct plm_feed *feed;
-  struct plm_error error = {0};
-  struct rusage before, after, packer_usage;
-  options.plan.max_length = max_length;
-  options.plan.alignment = 1;
-  options.plan.window_groups = 64;
-  options.credit_bytes = 64 << 20;
-  if (plm_feed_open(&options, &feed, &error) != PLM_OK) {
-    plm_error_print("bench", &error);
-    return 1;
-  }
-  const pid_t pid = packers_start(corpus, plm_feed_bound(feed), NULL, NULL);
   const uint32_t chunks = BATCH_TOKENS / max_length;
-  uint64_t tokens = 0, padded = 0;
+  struct rusage before = {0}, after;
   int64_t begin = 0, now = plm_clock_ms();
-  const int64_t warm_until = now + 1000;
+  const int64_t warm_until = now + (int64_t)(1e3 * warm_s);
+  *measured = (struct measured){0};
   while (begin == 0 || now - begin < (int64_t)(1e3 * seconds)) {
     struct plm_batch batch;
-    if (plm_feed_next(feed, chunks, NULL, &batch, &error) != PLM_OK) {
-      plm_error_print("bench", &error);
-      return 1;
-    }
+    PLM_TRY(plm_feed_next(feed, chunks, NULL, &batch, error));
     for (uint32_t i = 0; begin != 0 && i < batch.document_begin[chunks]; i++)
-      tokens += batch.documents[i].tokens;
-    padded += begin != 0 ? (uint64_t)chunks * max_length : 0;
+      measured->tokens += batch.documents[i].tokens;
+    measured->padded += begin != 0 ? (uint64_t)chunks * max_length : 0;
     plm_feed_release(feed, &batch);
     now = plm_clock_ms();
     if (begin == 0 && now >= warm_until) {
@@ -60,20 +56,76 @@ static int measure(const char *corpus, uint32_t max_length, double seconds)
       getrusage(RUSAGE_SELF, &before);
     }
   }
-  const double took = 1e-3 * (double)(now - begin);
   getrusage(RUSAGE_SELF, &after);
+  measured->seconds = 1e-3 * (double)(now - begin);
+  measured->consumer_cores = (seconds_of(after.ru_utime) + seconds_of(after.ru_stime) -
+                              seconds_of(before.ru_utime) - seconds_of(before.ru_stime)) /
+                             measured->seconds;
+  return PLM_OK;
+}
+
+static struct plm_feed *open_feed(uint32_t max_length)
+{
+  struct plm_feed_options options = packers_options();
+  struct plm_feed *feed;
+  struct plm_error error = {0};
+  options.plan.max_length = max_length;
+  options.plan.alignment = 1;
+  options.plan.window_groups = 64;
+  options.credit_bytes = 64 << 20;
+  if (plm_feed_open(&options, &feed, &error) == PLM_OK) return feed;
+  plm_error_print("bench_packer", &error);
+  return NULL;
+}
+
+static int measure(const char *corpus, uint32_t max_length, double seconds)
+{
+  enum { WARM_S = 1 };
+  struct plm_error error = {0};
+  struct measured m;
+  struct rusage usage;
+  int exit_status;
+  struct plm_feed *feed = open_feed(max_length);
+  if (feed == NULL) return 1;
+  const pid_t pid = packers_start(corpus, plm_feed_bound(feed), NULL, NULL);
+  const plm_status status = consume(feed, max_length, WARM_S, seconds, &m, &error);
   kill(pid, SIGTERM);
-  int status;
-  wait4(pid, &status, 0, &packer_usage);
+  wait4(pid, &exit_status, 0, &usage);
   plm_feed_close(feed);
-  const double consumer = seconds_of(after.ru_utime) + seconds_of(after.ru_stime) -
-                          seconds_of(before.ru_utime) - seconds_of(before.ru_stime);
-  const double packer =
-      (seconds_of(packer_usage.ru_utime) + seconds_of(packer_usage.ru_stime)) * took / (took + 1);
+  if (status != PLM_OK) {
+    plm_error_print("bench_packer", &error);
+    return 1;
+  }
+  const double packer = (seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime));
   printf("| %10u | %12.0f | %9.3f %% | %14.2f | %16.2f | %12ld |\n", max_length,
-         (double)tokens / took / 1e6, 100.0 * (1.0 - (double)tokens / (double)padded),
-         packer / took, consumer / took, packer_usage.ru_maxrss / 1024);
+         (double)m.tokens / m.seconds / 1e6, 100.0 * (1.0 - (double)m.tokens / (double)m.padded),
+         packer / (m.seconds + WARM_S), m.consumer_cores, usage.ru_maxrss / 1024);
   return 0;
+}
+
+static int rounds(const char *corpus, uint32_t max_length)
+{
+  struct plm_error error = {0};
+  struct measured m;
+  struct bench_request request;
+  struct plm_feed *feed = open_feed(max_length);
+  if (feed == NULL) return 1;
+  const pid_t pid = packers_start(corpus, plm_feed_bound(feed), NULL, NULL);
+  plm_status status = consume(feed, max_length, 0.2, 0.1, &m, &error);
+  if (status == PLM_OK) printf("{\"max_length\": %u}\n", max_length);
+  (void)fflush(stdout);
+  while (status == PLM_OK && bench_request_read(&request)) {
+    status = consume(feed, max_length, 0.3, request.count, &m, &error);
+    const double tokens = (double)m.tokens, padded = (double)m.padded;
+    bench_answer_values("seconds", &m.seconds, 1);
+    bench_answer_values("tokens", &tokens, 1);
+    bench_answer_values("places", &padded, 1);
+    bench_answer_end();
+  }
+  (void)packers_stop(pid, SIGTERM);
+  plm_feed_close(feed);
+  if (status != PLM_OK) plm_error_print("bench_packer", &error);
+  return plm_status_exit_code(status);
 }
 
 int main(int argc, char **argv)
@@ -81,6 +133,8 @@ int main(int argc, char **argv)
   plm_log_init("bench_packer", PLM_LOG_ERROR);
   mallopt(M_MMAP_THRESHOLD, 1 << 30); /* messages of a MiB: no new pages for each */
   mallopt(M_TRIM_THRESHOLD, 256 << 20);
+  if (argc == 4 && strcmp(argv[1], "--rounds") == 0)
+    return rounds(argv[2], (uint32_t)strtoul(argv[3], NULL, 10));
   const char *corpus = argc > 1 ? argv[1] : bench_corpus();
   const char *text = getenv("PLM_BENCH_SECONDS");
   const double seconds = text != NULL ? strtod(text, NULL) : 3;

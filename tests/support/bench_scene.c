@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/file.h"
 #include "common/base/philox.h"
 #include "tests/support/packers.h"
 #include "tests/support/scratch.h"
@@ -27,6 +28,13 @@ void bench_machine(void)
   if (getloadavg(&load, 1) != 1) load = -1;
   model[strcspn(model, "\n")] = '\0';
   printf("%s, %ld cores, load %.1f\n", model, sysconf(_SC_NPROCESSORS_ONLN), load);
+}
+
+static const char *ingest(const char *fasta, const char *path)
+{
+  const char *const argv[] = {
+      packers_program("plm-pipeline"), "ingest", fasta, "--corpus", path, "--quiet", NULL};
+  return packers_run(argv, NULL) == 0 ? path : NULL;
 }
 
 const char *bench_corpus(void)
@@ -53,7 +61,13 @@ const char *bench_corpus(void)
     fprintf(file, ">s%u\n%.*s\n", i, (int)count, line);
   }
   fclose(file);
-  const char *const argv[] = {
-      packers_program("plm-pipeline"), "ingest", fasta, "--corpus", path, "--quiet", NULL};
-  return packers_run(argv, NULL) == 0 ? path : NULL;
+  return ingest(fasta, path);
+}
+
+const char *bench_sample_corpus(void)
+{
+  char sample[PLM_PATH_SIZE];
+  const char *root = getenv("PLM_ROOT");
+  snprintf(sample, sizeof sample, "%.4000s/tests/data/sample.fasta.gz", root != NULL ? root : ".");
+  return ingest(sample, scratch_path("sample.corpus"));
 }

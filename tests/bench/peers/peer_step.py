@@ -1,0 +1,72 @@
+"""A training step of the exported model in PyTorch, on the very batch that the C program trains on."""
+
+import contextlib
+import time
+
+import numpy as np
+import torch
+from peer_muon import Optimizer
+
+
+def read_batch(path):
+    """tests/support/bench_batch.h: input tokens, labels and documents, each (B, L)."""
+    values = torch.from_numpy(np.fromfile(path, dtype=np.int32).astype(np.int64))
+    B, L = values[:2].tolist()
+    return values[2:].view(3, B, L)
+
+
+def timed(function, count):
+    seconds = []
+    for _ in range(count):
+        started = time.perf_counter()
+        function()
+        seconds.append(time.perf_counter() - started)
+    return seconds
+
+
+class Step:
+    def __init__(self, modeling, config, batch, precision):
+        torch.manual_seed(1)
+        self.half = precision == "bf16"
+        self.model = modeling.PLMForMaskedLM(modeling.PLMConfig(**config)).train()
+        self.ids, self.labels, self.documents = read_batch(batch)
+        dtype = torch.bfloat16 if self.half else torch.float32
+        self.optimizer = Optimizer(self.model, dtype)
+        self.compiled_model = torch.compile(self.model, fullgraph=True, dynamic=False)
+        self.compiled_masks = torch.compile(self._masks, fullgraph=True, dynamic=False)
+        side = 2048
+        self.operands = [torch.rand(side, side).sub_(0.5).to(dtype) for _ in range(2)]
+        self.product_out = torch.empty(side, side, dtype=dtype)
+
+    def _masks(self, ids, documents):
+        return self.model.get_attention_masks(ids, document_ids=documents)
+
+    def _pass(self, model, build_masks):
+        masks = build_masks(self.ids, self.documents)
+        half = torch.autocast("cpu", torch.bfloat16) if self.half else contextlib.nullcontext()
+        with half:
+            loss = model(
+                self.ids, document_ids=self.documents, masks=masks, labels=self.labels
+            ).loss
+        loss.backward()
+
+    def eager(self, count):
+        return {"seconds": timed(lambda: self._pass(self.model, self._masks), count)}
+
+    def compiled(self, count):
+        return {"seconds": timed(lambda: self._pass(self.compiled_model, self.compiled_masks), count)}
+
+    def update(self, count):
+        """With clipping and zeroing; the gradients are put back for the next round."""
+        gradients = [p.grad for p in self.optimizer.parameters]
+        seconds = []
+        for _ in range(count):
+            seconds += timed(self.optimizer.step, 1)
+            for parameter, gradient in zip(self.optimizer.parameters, gradients, strict=True):
+                parameter.grad = gradient
+        return {"seconds": seconds}
+
+    def product(self, count):
+        a, b = self.operands
+        with torch.no_grad():
+            return {"seconds": timed(lambda: torch.mm(a, b.T, out=self.product_out), count)}

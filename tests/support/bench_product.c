@@ -1,0 +1,68 @@
+/* The product that shares are of. */
+#include "tests/support/bench_product.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/support/must.h"
+
+enum { SIDE = BENCH_PRODUCT_SIDE, AREA = SIDE * SIDE };
+
+static void require(plm_status status, const struct plm_error *error)
+{
+  if (status == PLM_OK) return;
+  plm_error_print("bench", error);
+  exit(1);
+}
+
+void bench_product_open(struct bench_product *product, struct plm_ops *ops)
+{
+  struct plm_error error = {0};
+  void *wide;
+  char threads[16];
+  *product = (struct bench_product){.ops = ops, .host = must(malloc(3 * sizeof(float) * AREA))};
+  for (size_t i = 0; i < 2 * AREA; i++) /* Weyl's sequence: as good as random here */
+    product->host[i] = (float)((uint32_t)i * 2654435769u) * 0x1p-32f - 0.5f;
+  require(ops->allocate(ops, sizeof(float) * AREA, &wide, &error), &error);
+  for (int i = 0; i < 3; i++)
+    require(ops->allocate(ops, ops->act_bytes * AREA, &product->device[i], &error), &error);
+  for (int i = 0; i < 2; i++) {
+    ops->upload(ops, wide, product->host + (size_t)i * AREA, sizeof(float) * AREA);
+    ops->round_weights(ops, product->device[i], wide, AREA);
+  }
+  ops->release(ops, wide);
+  (void)snprintf(threads, sizeof threads, "%u", ops->threads);
+  (void)setenv("OPENBLAS_NUM_THREADS", threads, 1);
+  void *library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL); /* stays: it has threads */
+  if (library != NULL) *(void **)&product->sgemm = dlsym(library, "cblas_sgemm");
+}
+
+void bench_product_close(struct bench_product *product)
+{
+  for (int i = 0; i < 3; i++) product->ops->release(product->ops, product->device[i]);
+  free(product->host);
+  *product = (struct bench_product){0};
+}
+
+void bench_product_run(struct bench_product *product)
+{
+  struct plm_error error = {0};
+  struct plm_ops *ops = product->ops;
+  ops->linear_forward(ops, product->device[2], product->device[0], product->device[1], NULL, SIDE,
+                      SIDE, SIDE);
+  require(ops->synchronize(ops, &error), &error);
+}
+
+bool bench_product_has_blas(const struct bench_product *product)
+{
+  return product->sgemm != NULL;
+}
+
+void bench_product_run_blas(struct bench_product *product)
+{
+  enum { ROW_MAJOR = 101, AS_IT_IS = 111, TRANSPOSED = 112 };
+  float *a = product->host, *b = a + AREA, *c = b + AREA;
+  product->sgemm(ROW_MAJOR, AS_IT_IS, TRANSPOSED, SIDE, SIDE, SIDE, 1.0f, a, SIDE, b, SIDE, 0.0f, c,
+                 SIDE);
+}

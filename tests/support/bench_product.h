@@ -1,0 +1,29 @@
+/* The 2048^3 product that benchmarks measure shares of: the backend's, and OpenBLAS beside it where
+ * that is installed. */
+#ifndef PLM_TESTS_SUPPORT_BENCH_PRODUCT_H
+#define PLM_TESTS_SUPPORT_BENCH_PRODUCT_H
+
+#include <stdbool.h>
+
+#include "common/ops/ops.h"
+
+enum { BENCH_PRODUCT_SIDE = 2048 };
+#define BENCH_PRODUCT_FLOPS (2.0 * BENCH_PRODUCT_SIDE * BENCH_PRODUCT_SIDE * BENCH_PRODUCT_SIDE)
+
+struct bench_product {
+  struct plm_ops *ops;
+  float *host;     /* the operands, and room for OpenBLAS' result */
+  void *device[3]; /* operands and result in the backend's precision */
+  void (*sgemm)(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha,
+                const float *a, int lda, const float *b, int ldb, float beta, float *c, int ldc);
+};
+
+/* Ends the program when there is no memory. OpenBLAS gets as many threads as ops has. */
+void bench_product_open(struct bench_product *product, struct plm_ops *ops);
+void bench_product_close(struct bench_product *product);
+
+void bench_product_run(struct bench_product *product);
+bool bench_product_has_blas(const struct bench_product *product);
+void bench_product_run_blas(struct bench_product *product); /* fp32 */
+
+#endif
