@@ -168,7 +168,7 @@ venv: ## the Python environment of the tests (build/venv)
 
 # ---- running ------------------------------------------------------------------------------------
 .PHONY: test tests
-tests: all $(TEST_BIN) $(FUZZ_BIN) $(TOOL_BIN) ## build all test programs
+tests: all $(TEST_BIN) $(FUZZ_BIN) $(TOOL_BIN) $(BENCH_BIN) ## build all test programs
 # PYTHON=0 leaves out PyTorch and what needs it: those tests are reported as skipped
 PYTHON ?= 1
 test: deps $(if $(filter 0,$(PYTHON)),,venv) ## install what is missing, build, run every test; TESTS=pattern chooses, PYTHON=0 without PyTorch
@@ -185,6 +185,13 @@ fuzz: $(FUZZ_BIN) ## run every fuzzer for FUZZ_SECONDS (60) each; SAN=address,un
 .PHONY: bench
 bench: all $(BENCH_BIN) ## run the benchmarks; each prints a table and the machine
 	@for bench in $(BENCH_BIN); do echo "== $$bench"; $$bench || exit 1; done
+
+# About ten minutes, more at the first run, which compiles PyTorch's side; QUICK=1: seconds, and the
+# figures mean nothing.
+.PHONY: bench-cpu
+bench-cpu: all $(BENCH_BIN) venv ## this beside PyTorch: one table; OUT=FILE keeps it, QUICK=1 only shows that it runs
+	@$(or $(PLM_VENV),build/venv)/bin/python tests/bench/bench_cpu.py --build $(BUILD) \
+	  $(if $(QUICK),--quick) $(if $(OUT),--out $(OUT))
 
 # The shipped sequences, from FASTA to evaluated checkpoints.
 DEMO_CORPUS := data/sample.corpus

@@ -1,11 +1,11 @@
 """A training step of the exported model in PyTorch, on the very batch that the C program trains on."""
 
 import contextlib
-import time
 
 import numpy as np
 import torch
 from peer_muon import Optimizer
+from peer_timing import timed
 
 
 def read_batch(path):
@@ -13,15 +13,6 @@ def read_batch(path):
     values = torch.from_numpy(np.fromfile(path, dtype=np.int32).astype(np.int64))
     B, L = values[:2].tolist()
     return values[2:].view(3, B, L)
-
-
-def timed(function, count):
-    seconds = []
-    for _ in range(count):
-        started = time.perf_counter()
-        function()
-        seconds.append(time.perf_counter() - started)
-    return seconds
 
 
 class Step:
@@ -54,7 +45,9 @@ class Step:
         return {"seconds": timed(lambda: self._pass(self.model, self._masks), count)}
 
     def compiled(self, count):
-        return {"seconds": timed(lambda: self._pass(self.compiled_model, self.compiled_masks), count)}
+        return {
+            "seconds": timed(lambda: self._pass(self.compiled_model, self.compiled_masks), count)
+        }
 
     def update(self, count):
         """With clipping and zeroing; the gradients are put back for the next round."""

@@ -1,0 +1,77 @@
+"""One table, in one run: the C programs beside PyTorch on this machine's CPU.
+
+    bench_cpu.py [--quick] [--only WORD]... [--threads N] [--build DIR] [--out FILE]
+
+Both sides of a row see the same tokens, documents, masks and threads and measure in turn, round
+after round; medians are compared and the spread of the rounds is printed. PyTorch runs eager and
+compiled and the faster counts. --quick shows in seconds that everything runs; its figures mean nothing.
+"""
+
+import argparse
+import os
+import pathlib
+import shutil
+import sys
+import tempfile
+import time
+
+from report import Report
+from rounds import HERE, Peers
+from rows_data import embed_rows, packer_rows
+from rows_model import attention_rows, step_rows
+
+ROOT = HERE.parent.parent
+
+
+class Bench:
+    """What all rows share."""
+
+    def __init__(self, options, folder):
+        self.quick, self.threads = options.quick, options.threads
+        self.programs = options.build.resolve() / "bin"
+        self.benches = options.build.resolve() / "tests" / "bench"
+        self.sample = ROOT / "tests" / "data" / "sample.fasta.gz"
+        self.folder = folder
+        cache = folder / "inductor" if options.quick else options.build.resolve() / "bench-inductor"
+        self.cache, self.report = cache, Report(options.threads, options.quick)
+        self.peers = None
+
+    def fresh_peers(self):
+        if self.peers is not None:
+            self.peers.close()
+        self.peers = Peers(self.threads, ROOT, self.cache)
+        self.report.versions(torch=self.peers.ready["torch"])
+
+
+PARTS = {"step": step_rows, "attention": attention_rows, "packer": packer_rows, "embed": embed_rows}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only", action="append", choices=PARTS, help="these parts alone")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
+    parser.add_argument("--out", type=pathlib.Path, help="the table goes there, too")
+    options = parser.parse_args()
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="bench-cpu-"))
+    bench = Bench(options, folder)
+    began = time.monotonic()
+    try:
+        bench.fresh_peers()
+        for name in options.only or PARTS:
+            PARTS[name](bench)
+    finally:
+        if bench.peers is not None:
+            bench.peers.close()
+        shutil.rmtree(folder, ignore_errors=True)
+    text = bench.report.text(time.monotonic() - began)
+    print(text)
+    if options.out is not None:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(text + "\n")
+    return 1 if bench.report.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# The benchmark runs, and each row has both numbers: it does not rot. Nothing timed is asserted.
+. "$PLM_ROOT/tests/support/lib.sh"
+[ -x "${PLM_VENV:-}/bin/python" ] || { echo "no Python environment (make venv)"; exit 77; }
+[ -x "$PLM_BUILD/tests/bench/bench_step" ] || { echo "the benchmarks are not built"; exit 77; }
+export PYTHONDONTWRITEBYTECODE=1 HF_HOME=$PLM_TMP/huggingface TMPDIR=$PLM_TMP
+
+"$PLM_VENV/bin/python" "$PLM_ROOT/tests/bench/bench_cpu.py" --quick --threads 1 \
+  --build "$PLM_BUILD" --out "$PLM_TMP/results/table.md" >table 2>progress ||
+  { tail -n 40 progress; fail "the benchmark failed"; }
+cmp -s table results/table.md || fail "--out is not what was printed"
+
+# what, unit, ours, peer, which, ratio, bar, met
+grep '^| ' table | tail -n +2 >rows
+for row in 'step demo fp32' 'step demo bf16' 'product 2048^3 fp32' 'product 2048^3 bf16' \
+  'attention demo' 'a call for each document' 'executed beside allowed area' 'packer, corpus' \
+  'padding, 1024'; do
+  grep -qF "$row" rows || fail "no row: $row"
+done
+awk -F'|' '
+  function number(text) { gsub(/[ ,%±]|±.*/, "", text); return text + 0 }
+  { if (number($4) <= 0 || number($5) <= 0 || number($7) <= 0) { print "row without a figure:", $0; bad = 1 }
+    if ($8 ~ />=|<=/ && $9 !~ /yes|NO/) { print "bar without a verdict:", $0; bad = 1 } }
+  END { exit bad }' rows || fail "figures are missing"
+if plm-pipeline embed -h >/dev/null 2>&1; then
+  grep -q '^| embedding' rows || fail "no row: embedding"
+fi
+[ ! -e "$PLM_ROOT/tests/bench/peers/__pycache__" ] || fail "left behind: __pycache__"
