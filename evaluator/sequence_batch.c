@@ -83,6 +83,11 @@ static uint32_t find_chunk(const struct plm_sequence_batch *batch, uint32_t coun
   return best;
 }
 
+bool plm_sequence_batch_has_room(const struct plm_sequence_batch *batch, uint32_t count)
+{
+  return find_chunk(batch, count) < batch->max_chunks && batch->count < batch->capacity;
+}
+
 bool plm_sequence_batch_add(struct plm_sequence_batch *batch, const int32_t *tokens, uint32_t count)
 {
   PLM_ASSERT(count >= 1 && count <= batch->max_length);

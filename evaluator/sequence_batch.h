@@ -33,6 +33,8 @@ void plm_sequence_batch_reset(struct plm_sequence_batch *batch);
  */
 bool plm_sequence_batch_add(struct plm_sequence_batch *batch, const int32_t *tokens,
                             uint32_t count);
+/* Whether plm_sequence_batch_add would take a sequence of count tokens now. */
+bool plm_sequence_batch_has_room(const struct plm_sequence_batch *batch, uint32_t count);
 uint32_t plm_sequence_batch_count(const struct plm_sequence_batch *batch);
 
 /* The batch, valid until the next reset: as many chunks as were begun, as long as the fullest one,

@@ -1,8 +1,11 @@
 /* What the tasks' command lines share. */
 #include "evaluator/task.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "common/run/run.h"
 
 plm_status plm_task_open_ops(const struct plm_arguments *arguments, uint32_t fallback_threads,
                              struct plm_ops **ops, struct plm_error *error)
@@ -30,4 +33,12 @@ plm_status plm_task_number(const struct plm_arguments *arguments, const char *na
                          low_included ? '[' : '(', low, high);
   *value = number;
   return PLM_OK;
+}
+
+plm_status plm_task_stopped(const char *what_follows, struct plm_error *error)
+{
+  const int number = plm_stop_requested;
+  if (number == 0) return PLM_OK;
+  return plm_error_set(error, number == SIGINT ? PLM_INTERRUPTED : PLM_TERMINATED,
+                       "stopped by %s%s", number == SIGINT ? "Ctrl-C" : "a signal", what_follows);
 }

@@ -6,7 +6,7 @@
 #include "common/config/program.h"
 #include "common/ops/ops.h"
 
-extern const struct plm_program plm_task_evaluate;
+extern const struct plm_program plm_task_evaluate, plm_task_embed;
 
 /* Operators as --threads and --precision say; fallback_threads 0: all of the machine's. */
 plm_status plm_task_open_ops(const struct plm_arguments *arguments, uint32_t fallback_threads,
@@ -16,5 +16,9 @@ plm_status plm_task_open_ops(const struct plm_arguments *arguments, uint32_t fal
  * with an example. */
 plm_status plm_task_number(const struct plm_arguments *arguments, const char *name, double low,
                            bool low_included, double high, double *value, struct plm_error *error);
+
+/* PLM_OK until a stop signal came; then PLM_INTERRUPTED or PLM_TERMINATED, "stopped by Ctrl-C" or
+ * "stopped by a signal" and what follows. */
+plm_status plm_task_stopped(const char *what_follows, struct plm_error *error);
 
 #endif

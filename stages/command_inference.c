@@ -58,3 +58,30 @@ const struct plm_command plm_command_evaluate = {
     .options = plm_evaluate_options,
     .run = evaluate,
 };
+
+static plm_status embed(const struct plm_command_context *context, struct plm_error *error)
+{
+  return exec_evaluator(context, "embed", error);
+}
+
+const struct plm_command plm_command_embed = {
+    .name = "embed",
+    .operands = "--checkpoint DIR IN... --output FILE",
+    .summary = "embeddings of sequences as safetensors or npy",
+    .details =
+        "IN is FASTA, JSONL or text, plain, .gz or .zst, or - for stdin. The result has its order. "
+        "A bad\nrecord is reported and skipped (--strict stops); letters outside the alphabet "
+        "become "
+        "<unk>; a\nsequence longer than the model's max_length is cut to its beginning.\n\n"
+        "Pooled: one tensor \"embeddings\" (N, width) over the residues, without <cls> and <eos>. "
+        "--per-token\nand --logits: one tensor a sequence, named by its number from 0, with <cls> "
+        "and <eos>. fp32.\nThe metadata \"names\" is a JSON array; beside FILE.npy the names are "
+        "in FILE.npy.names.json.\n\n"
+        "A FILE that is there is replaced once the new one is whole. A run that was stopped or "
+        "killed leaves\nFILE.partial and FILE.journal: the same command goes on from there and "
+        "ends "
+        "with the same bytes.\nMemory does not depend on the number of sequences; while it works, "
+        "they take a byte a residue on\ndisk beside FILE.",
+    .options = plm_embed_options,
+    .run = embed,
+};

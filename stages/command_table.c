@@ -18,6 +18,7 @@
   X(checkpoints)    \
   X(runs)           \
   X(evaluate)       \
+  X(embed)          \
   X(trace)          \
   X(export)         \
   X(push)           \

@@ -21,6 +21,18 @@ plm_status plm_path_join(char path[PLM_PATH_SIZE], const char *directory, const 
   return PLM_OK;
 }
 
+plm_status plm_path_parent(char parent[PLM_PATH_SIZE], const char *path, struct plm_error *error)
+{
+  if (snprintf(parent, PLM_PATH_SIZE, "%s", path) >= PLM_PATH_SIZE)
+    return plm_error_set(error, PLM_LIMIT, "path %.200s is too long", path);
+  char *slash = strrchr(parent, '/');
+  if (slash == NULL)
+    snprintf(parent, PLM_PATH_SIZE, ".");
+  else
+    slash[slash == parent ? 1 : 0] = '\0';
+  return PLM_OK;
+}
+
 static plm_status read_descriptor(int descriptor, const char *path, size_t limit, char **bytes,
                                   size_t *size, struct plm_error *error)
 {
@@ -107,12 +119,7 @@ plm_status plm_file_replace(const char *path, const void *bytes, size_t size, un
     return status;
   }
   char parent[PLM_PATH_SIZE];
-  snprintf(parent, sizeof parent, "%s", path);
-  char *slash = strrchr(parent, '/');
-  if (slash == NULL)
-    snprintf(parent, sizeof parent, ".");
-  else
-    slash[slash == parent ? 1 : 0] = '\0';
+  PLM_TRY(plm_path_parent(parent, path, error));
   return plm_directory_sync(parent, error);
 }
 

@@ -15,6 +15,10 @@
 plm_status plm_path_join(char path[PLM_PATH_SIZE], const char *directory, const char *name,
                          struct plm_error *error);
 
+/* The folder that path lies in ("." without a slash) into parent; PLM_LIMIT when it does not fit.
+ */
+plm_status plm_path_parent(char parent[PLM_PATH_SIZE], const char *path, struct plm_error *error);
+
 /* The whole file, NUL-terminated for convenience; the caller frees *bytes. PLM_LIMIT when it is
  * larger than limit_bytes. */
 plm_status plm_file_read(const char *path, size_t limit_bytes, char **bytes, size_t *size,

@@ -27,6 +27,23 @@ const struct plm_option plm_evaluate_options[] = {
     {0},
 };
 
+const struct plm_option plm_embed_options[] = {
+    {.name = "checkpoint", .argument = "DIR", .help = "the checkpoint, or an exported model"},
+    {.name = "output", .argument = "FILE", .help = "FILE.safetensors, or FILE.npy (pooled)"},
+    {.name = "pooling",
+     .argument = "KINDS",
+     .help = "a vector a sequence: mean (default), cls, max, std, or several: mean,max"},
+    {.name = "per-token", .help = "a vector a token: last hidden states"},
+    {.name = "logits", .help = "logits of each token"},
+    {.name = "strict", .help = "stop at the first bad record instead of skipping it"},
+    {.name = "resume", .argument = "HOW", .help = "auto (default), never: begin anew"},
+    {.name = "batch-tokens",
+     .argument = "N",
+     .help = "tokens of one forward pass (default 8192), one chunk of max_length at least"},
+    COMPUTING,
+    {0},
+};
+
 plm_status plm_task_needs(const struct plm_arguments *arguments, const struct plm_option *table,
                           const char *name, const char *purpose, struct plm_error *error)
 {

@@ -106,7 +106,11 @@ static void with_blocks_a_sequence_has_a_chunk_of_its_own(void **state)
   struct plm_sequence_batch *batch;
   assert_int_equal(plm_sequence_batch_open(&config, PAD, CHUNKS, &batch, NULL), PLM_OK);
   plm_sequence_batch_reset(batch);
-  for (uint32_t i = 0; i < CHUNKS; i++) assert_true(plm_sequence_batch_add(batch, tokens, 5));
+  for (uint32_t i = 0; i < CHUNKS; i++) {
+    assert_true(plm_sequence_batch_has_room(batch, 5));
+    assert_true(plm_sequence_batch_add(batch, tokens, 5));
+  }
+  assert_false(plm_sequence_batch_has_room(batch, 1));
   assert_false(plm_sequence_batch_add(batch, tokens, 5));
   const struct plm_batch *chunks = plm_sequence_batch_finish(batch);
   assert_int_equal(chunks->chunks, CHUNKS);

@@ -1,0 +1,175 @@
+"""`plm-pipeline embed` and transformers give the same hidden states, logits and embeddings: real sequences of
+unequal length, longer than max_length, with unknown letters; packed by C, single, padded or packed in Python;
+at a trained checkpoint and at perturbed weights saved by transformers."""
+
+import functools
+import gzip
+import json
+import pathlib
+
+import numpy as np
+import pytest
+import torch
+from plm_testing import SAMPLE, load, perturb, run, small_config, small_corpus, train, write_fasta
+from safetensors import safe_open
+from transformers import AutoModel, AutoTokenizer
+
+ARCHITECTURES = ["transformer", "unet", "patch_unet"]
+KINDS = ["mean", "cls", "max", "std"]
+MAX_LENGTH = 256  # of small_config
+LIMIT = 1e-4
+
+
+@functools.cache
+def sequences():
+    """Real ones of all lengths; one residue; the borders of max_length; letters that are no residues."""
+    records = gzip.open(SAMPLE, "rt").read().split(">")[1:]
+    real = ["".join(record.split("\n")[1:]) for record in records[::80]]
+    assert any(len(s) > MAX_LENGTH for s in real) and any(len(s) < 100 for s in real)
+    long = real[0] + real[1] + real[2]
+    borders = [long[:n] for n in (MAX_LENGTH - 3, MAX_LENGTH - 2, MAX_LENGTH - 1, MAX_LENGTH)]
+    return real + borders + ["M", "MJ", "JJJJ", "ACDXBUZO.-LLJW"]
+
+
+@functools.cache
+def tokenizer(folder):
+    return AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
+
+
+@pytest.fixture(scope="module", params=ARCHITECTURES)
+def trained(request, tmp_path_factory):
+    """A checkpoint of the C trainer; and a folder that transformers saved, at perturbed weights."""
+    folder = tmp_path_factory.mktemp(request.param)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        small_corpus()
+        checkpoint = train(small_config(request.param))
+        perturb(load(checkpoint)).save_pretrained("perturbed")
+        tokenizer(checkpoint).save_pretrained("perturbed")
+    return {"trained": checkpoint, "perturbed": folder / "perturbed"}
+
+
+def embed(folder, *options, output="out.safetensors", given=None):
+    given = sequences() if given is None else given
+    fasta = write_fasta("in.fasta", given)
+    run("embed", "--checkpoint", folder, fasta, "--output", output, "--threads", 1, *options)
+    if output.endswith(".npy"):
+        return np.load(output)
+    with safe_open(output, "pt") as file:
+        assert json.loads(file.metadata()["names"]) == [f"seq{i}" for i in range(len(given))]
+        tensors = {name: file.get_tensor(name) for name in file.keys()}
+    if list(tensors) == ["embeddings"]:
+        return tensors["embeddings"]
+    assert set(tensors) == {str(i) for i in range(len(given))}
+    return [tensors[str(i)] for i in range(len(given))]
+
+
+def tokenize(folder, texts):
+    return tokenizer(folder)(texts, truncation=False, padding=True, return_tensors="pt")
+
+
+def batches(folder, texts, size):
+    """Padded batches of unequal lengths, as a user of transformers makes them."""
+    for first in range(0, len(texts), size):
+        yield first, tokenize(folder, texts[first : first + size])
+
+
+def length_of(sequence):
+    return min(len(sequence) + 2, MAX_LENGTH)
+
+
+@pytest.mark.filterwarnings("ignore:sequences of")
+@pytest.mark.parametrize("weights", ["trained", "perturbed"])
+@torch.no_grad()
+def test_hidden_states_logits_and_embeddings(trained, weights):
+    folder, texts = trained[weights], sequences()
+    model = load(folder).eval()
+    hidden, logits = embed(folder, "--per-token"), embed(folder, "--logits")
+    pooled = embed(folder, "--pooling", ",".join(KINDS))
+    assert pooled.shape == (len(texts), len(KINDS) * model.config.hidden_size)
+    for first, batch in batches(folder, texts, 8):
+        theirs = model.plm(**batch).last_hidden_state
+        their_logits = model.get_logits(**batch)
+        their_pooled = model.get_embeddings(**batch, pooling=",".join(KINDS))
+        for row, text in enumerate(texts[first : first + 8]):
+            length, i = length_of(text), first + row
+            assert hidden[i].shape == (length, model.config.hidden_size)
+            assert logits[i].shape == (length, model.config.vocab_size)
+            torch.testing.assert_close(hidden[i], theirs[row, :length], rtol=0, atol=LIMIT)
+            torch.testing.assert_close(logits[i], their_logits[row, :length], rtol=0, atol=LIMIT)
+            torch.testing.assert_close(pooled[i], their_pooled[row], rtol=0, atol=LIMIT)
+    if weights == "perturbed":  # nothing is nearly constant, which would make this blind
+        assert pooled.std(0).median() > 0.01 and torch.cat(logits).std() > 0.1
+
+
+@torch.no_grad()
+def test_sequences_alone_and_chunks_packed_in_python(trained):
+    folder = trained["perturbed"]
+    model = load(folder, AutoModel).eval()
+    texts = [text for text in sequences() if len(text) < 100]
+    together = embed(folder, "--per-token", given=texts)
+    alignment = model.config.document_alignment
+    ids, documents = [], []
+    for i, text in enumerate(texts):
+        alone = tokenize(folder, [text])
+        theirs = model(**alone).last_hidden_state[0]
+        torch.testing.assert_close(together[i], theirs, rtol=0, atol=LIMIT)
+        mine = embed(folder, "--per-token", given=[text]) if i < 2 else [theirs]
+        torch.testing.assert_close(mine[0], theirs, rtol=0, atol=LIMIT)
+        gap = -len(alone.input_ids[0]) % alignment
+        if len(ids) + len(alone.input_ids[0]) + gap > MAX_LENGTH:
+            break
+        documents += [i] * len(alone.input_ids[0]) + [-1] * gap
+        ids += alone.input_ids[0].tolist() + [model.config.pad_token_id] * gap
+    assert max(documents) >= 2
+    packed = model(torch.tensor([ids]), document_ids=torch.tensor([documents]))
+    for i in range(max(documents) + 1):
+        rows = packed.last_hidden_state[0][torch.tensor(documents) == i]
+        torch.testing.assert_close(together[i], rows, rtol=0, atol=LIMIT)
+
+
+def test_each_pooling_alone_is_its_part_of_all(trained):
+    folder = trained["perturbed"]
+    everything = embed(folder, "--pooling", ",".join(KINDS))
+    width = everything.shape[1] // len(KINDS)
+    for k, kind in enumerate(KINDS):
+        alone = embed(folder, "--pooling", kind)
+        assert torch.equal(alone, everything[:, k * width : (k + 1) * width])
+    backwards = embed(folder, "--pooling", ",".join(reversed(KINDS)))
+    assert torch.equal(backwards.view(-1, 4, width), everything.view(-1, 4, width).flip(1))
+    assert torch.equal(embed(folder), everything[:, :width])  # the default is mean
+
+
+def test_npy_holds_the_same_numbers(trained):
+    folder = trained["perturbed"]
+    array = embed(folder, "--pooling", "mean,max", output="out.npy")
+    assert array.dtype == np.float32 and array.flags.c_contiguous
+    assert np.array_equal(array, embed(folder, "--pooling", "mean,max").numpy())
+    names = json.loads(pathlib.Path("out.npy.names.json").read_text())
+    assert names == [f"seq{i}" for i in range(len(sequences()))]
+
+
+def test_bf16_is_close(trained):
+    folder = trained["perturbed"]
+    exact, narrow = embed(folder), embed(folder, "--precision", "bf16")
+    error = (exact - narrow).norm(dim=1) / exact.norm(dim=1)
+    assert 0 < error.max() < 0.03
+
+
+@pytest.mark.filterwarnings("ignore:sequences of")
+@torch.no_grad()
+def test_blocks_of_attention_begin_with_the_sequence(trained):
+    """`block` counts from the start of a chunk, so a sequence may not lie behind another one."""
+    model = load(trained["perturbed"]).eval()
+    model.config.attention |= {"pattern": ["document", "block"], "block": 32}
+    model.save_pretrained("block")
+    tokenizer(trained["perturbed"]).save_pretrained("block")
+    texts = sequences()[:12]
+    hidden = embed("block", "--per-token", given=texts)
+    for first, batch in batches(trained["perturbed"], texts, 6):
+        theirs = model.plm(**batch).last_hidden_state
+        for row, text in enumerate(texts[first : first + 6]):
+            length = length_of(text)
+            torch.testing.assert_close(
+                hidden[first + row], theirs[row, :length], rtol=0, atol=LIMIT
+            )
