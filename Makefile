@@ -4,7 +4,8 @@
 # evaluator/ or stages/ is built; a tests/**/test_*.c is a test program; a tests/**/test_*.sh is a
 # test script, a tests/**/test_*.py a Python test, and a tests/**/tool_*.c with the files of its
 # folder a program that scripts run.
-# Files under kernels/cpu/isa/ are compiled once for each instruction set.
+# Files under kernels/cpu/isa/ are compiled once for each instruction set. Files of kernels/cuda/ are
+# compiled for the CPU, too, where the emulation runs them (kernels/cuda/emulation/): for the tests.
 #
 #   make SAN=address,undefined …   the same targets under sanitizers, in build/asan
 #   make SAN=thread …              in build/tsan
@@ -23,6 +24,7 @@ BUILD := build
 endif
 
 CC := gcc
+CXX := g++
 # V=1 shows the commands
 Q := $(if $(V),,@)
 say = $(if $(V),,@printf '  %-4s %s\n' '$(1)' '$(2)')
@@ -37,11 +39,15 @@ CFLAGS ?= -g
 ALL_CFLAGS := -std=gnu17 $(WARNINGS) $(OPTIMISE) -fno-strict-aliasing -ffp-contract=off \
               -fstack-protector-strong -I. -D_GNU_SOURCE -DPLM_VERSION='"$(VERSION)"' \
               -pthread $(CFLAGS)
+ALL_CXXFLAGS := -std=gnu++17 -Wall -Wextra -Wshadow -Wno-unknown-pragmas $(OPTIMISE) \
+                -fno-strict-aliasing -ffp-contract=off -I. -D_GNU_SOURCE -DPLM_EMULATE $(CFLAGS)
 ALL_LDFLAGS := -pthread -Wl,--as-needed $(LDFLAGS)
 ifneq ($(SAN),)
 ALL_CFLAGS += -fsanitize=$(SAN) -fno-omit-frame-pointer -DPLM_SANITIZED=1
+ALL_CXXFLAGS += -fsanitize=$(SAN) -fno-omit-frame-pointer
 ifneq ($(SAN),thread)
 ALL_CFLAGS += -fno-sanitize-recover=all
+ALL_CXXFLAGS += -fno-sanitize-recover=all
 endif
 ALL_LDFLAGS += -fsanitize=$(SAN)
 endif
@@ -60,6 +66,8 @@ COMMON_SRC := $(call find_c,common)
 CPU_SRC := $(filter-out $(foreach p,$(filter-out $(PRODUCTS),dnnl cblas),%/product_$(p).c),\
              $(call find_c,kernels/cpu))
 ISA_SRC := $(shell find kernels/cpu/isa -name '*.c' 2>/dev/null | LC_ALL=C sort)
+CUDA_SRC := $(shell find kernels/cuda -name '*.cu' | LC_ALL=C sort)
+EMULATION_SRC := $(shell find kernels/cuda/emulation -name '*.cc' | LC_ALL=C sort)
 STAGES := packer trainer evaluator stages
 STAGE_SRC := $(filter-out %_main.c,$(call find_c,$(STAGES)))
 TEST_SUPPORT_SRC := $(call find_c,tests/support)
@@ -84,6 +92,7 @@ COMMON_OBJ := $(call object,$(COMMON_SRC))
 CPU_OBJ := $(call object,$(CPU_SRC)) \
            $(foreach i,$(ISAS),$(patsubst kernels/cpu/isa/%.c,$(BUILD)/obj/kernels/cpu/isa/%.$(i).o,$(ISA_SRC)))
 STAGE_OBJ := $(call object,$(STAGE_SRC))
+EMULATED_OBJ := $(patsubst %,$(BUILD)/obj/emulated/%.o,$(CUDA_SRC) $(EMULATION_SRC))
 
 SUPPORT_OBJ := $(call object,$(TEST_SUPPORT_SRC))
 
@@ -121,10 +130,17 @@ $(BUILD)/obj/kernels/cpu/isa/%.$(1).o: kernels/cpu/isa/%.c
 endef
 $(foreach i,$(ISAS),$(eval $(call isa_rule,$(i))))
 
+$(BUILD)/obj/emulated/%.o: %
+	@mkdir -p $(@D)
+	$(call say,CXX,$< [emulated])
+	$(Q)$(CCACHE) $(CXX) $(ALL_CXXFLAGS) -MMD -MP -x c++ -c $< -o $@
+
 archive = @mkdir -p $(@D); rm -f $@; ar rcs $@ $^
 $(LIB)/libplm_common.a: $(COMMON_OBJ)
 	$(archive)
 $(LIB)/libplm_cpu.a: $(CPU_OBJ)
+	$(archive)
+$(LIB)/libplm_cuda_emulated.a: $(EMULATED_OBJ)
 	$(archive)
 define stage_rule
 $(LIB)/libplm_$(1).a: $(call object,$(filter-out %_main.c,$(call find_c,$(1))))
@@ -149,10 +165,11 @@ $(BIN)/plm-evaluator: $(call object,evaluator/evaluator_main.c) $(LIB)/libplm_ev
 	$(link) $(COMPUTE_LIBS)
 
 ALL_ARCHIVES := $(foreach s,$(STAGES),$(LIB)/libplm_$(s).a) $(LIB)/libplm_common.a $(LIB)/libplm_cpu.a
-$(TEST_BIN) $(FUZZ_BIN) $(BENCH_BIN): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(SUPPORT_OBJ) $(ALL_ARCHIVES)
-	$(link) $(COMPUTE_LIBS) -lcmocka
-$(TOOL_BIN): $(SUPPORT_OBJ) $(ALL_ARCHIVES)
-	$(link) $(COMPUTE_LIBS) -lcmocka
+TEST_ARCHIVES := $(ALL_ARCHIVES) $(LIB)/libplm_cuda_emulated.a
+$(TEST_BIN) $(FUZZ_BIN) $(BENCH_BIN): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(SUPPORT_OBJ) $(TEST_ARCHIVES)
+	$(link) $(COMPUTE_LIBS) -lcmocka -lstdc++
+$(TOOL_BIN): $(SUPPORT_OBJ) $(TEST_ARCHIVES)
+	$(link) $(COMPUTE_LIBS) -lcmocka -lstdc++
 $(foreach t,$(TOOL_SRC),$(eval $(patsubst tests/%.c,$(BUILD)/tests/%,$(t)): $(call object,$(wildcard $(dir $(t))*.c))))
 
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)

@@ -96,7 +96,7 @@ void plm_error_print(const char *program, const struct plm_error *error)
   if (error->hint[0] != '\0') fprintf(stderr, "  %s\n", error->hint);
 }
 
-_Noreturn void plm_assert_failed(const char *condition, const char *file, int line)
+void plm_assert_failed(const char *condition, const char *file, int line)
 {
   fprintf(stderr, "%s:%d: assertion failed: %s\n", file, line, condition);
   abort();

@@ -91,7 +91,7 @@ void plm_error_print(const char *program, const struct plm_error *error);
   do {                                                                   \
     if (!(condition)) plm_assert_failed(#condition, __FILE__, __LINE__); \
   } while (0)
-_Noreturn void plm_assert_failed(const char *condition, const char *file, int line);
+void plm_assert_failed(const char *condition, const char *file, int line) __attribute__((noreturn));
 
 /* The analyser reads one file at a time and cannot see that these never return PLM_OK. Each name
  * inside its own macro stands for the function. */

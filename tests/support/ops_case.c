@@ -8,6 +8,7 @@
 #include "common/base/hash.h"
 #include "common/base/philox.h"
 #include "common/config/config.h"
+#include "kernels/cuda/cuda.h"
 #include "tests/support/cmocka_all.h"
 
 static const char *const isas[] = {"portable", "avx2", "avx512"};
@@ -15,7 +16,7 @@ static const char *const isas[] = {"portable", "avx2", "avx512"};
 static void *keep(struct ops_case *c, size_t bytes)
 {
   assert_true(c->buffer_count < (int)(sizeof c->buffers / sizeof *c->buffers));
-  void *buffer = calloc(1, bytes + 64);
+  void *buffer = calloc(1, bytes > 0 ? bytes : 1);
   assert_non_null(buffer);
   c->buffers[c->buffer_count++] = buffer;
   return buffer;
@@ -50,7 +51,40 @@ static void run_on(void (*test)(struct ops_case *c), const char *isa, int precis
   }
 }
 
+static void run_emulated(void (*test)(struct ops_case *c), int precision)
+{
+  uint64_t first = 0;
+  for (uint64_t order = 1; order <= 3; order++) {
+    struct plm_ops *ops;
+    struct plm_error error = {0};
+    plm_cuda_emulation_order(order);
+    assert_int_equal(plm_ops_cuda_open(precision, 0, &ops, &error), PLM_OK);
+    const uint64_t digest = run_once(test, ops);
+    if (order == 1) first = digest;
+    if (digest != first)
+      fail_msg("cuda, %zu bytes: the result depends on the order of threads: a barrier is missing",
+               ops->act_bytes);
+    ops->close(ops);
+  }
+}
+
+void ops_case_each_cuda(void (*test)(struct ops_case *c))
+{
+#ifndef __SANITIZE_THREAD__ /* it does not know fibers */
+  run_emulated(test, PLM_PRECISION_FP32);
+  run_emulated(test, PLM_PRECISION_BF16);
+#else
+  (void)test;
+#endif
+}
+
 void ops_case_each(void (*test)(struct ops_case *c))
+{
+  ops_case_each_cpu(test);
+  ops_case_each_cuda(test);
+}
+
+void ops_case_each_cpu(void (*test)(struct ops_case *c))
 {
   for (size_t i = 0; i < sizeof isas / sizeof *isas; i++) {
     run_on(test, isas[i], PLM_PRECISION_FP32);

@@ -1,6 +1,7 @@
-/* What the operators' tests share: every CPU backend this machine can open, seeded operands kept
- * both as the backend reads them and as doubles, comparisons that know the precision, and a digest
- * of all results, which must be the same in a second run and with any number of threads. */
+/* What the operators' tests share: every CPU backend this machine can open and the CUDA backend
+ * under emulation, seeded operands kept both as the backend reads them and as doubles, comparisons
+ * that know the precision, and a digest of all results, which must be the same in a second run,
+ * with any number of threads, and in whatever order the emulation runs them. */
 #ifndef PLM_TESTS_SUPPORT_OPS_CASE_H
 #define PLM_TESTS_SUPPORT_OPS_CASE_H
 
@@ -17,6 +18,10 @@ struct ops_case {
 };
 
 /* Runs test on each instruction set and precision, with one and with three threads, each twice. */
+void ops_case_each_cpu(void (*test)(struct ops_case *c));
+/* The same on the emulated CUDA backend, under several orders of its threads. */
+void ops_case_each_cuda(void (*test)(struct ops_case *c));
+/* Both. */
 void ops_case_each(void (*test)(struct ops_case *c));
 
 /* n seeded values, normal with this deviation; the case owns them. */

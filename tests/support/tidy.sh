@@ -9,12 +9,12 @@ complain() {
   offences=$((offences + 1))
 }
 
-mapfile -t sources < <(git ls-files '*.c' '*.h' '*.cu' '*.cuh')
+mapfile -t sources < <(git ls-files '*.c' '*.h' '*.cu' '*.cuh' '*.cc')
 mapfile -t scripts < <(git ls-files '*.sh' '.ci/run')
 
 if command -v clang-format >/dev/null; then
   while IFS= read -r line; do complain "$line"; done < <(
-    printf '%s\n' "${sources[@]}" | grep -E '\.[ch]$' | xargs clang-format --dry-run -Werror 2>&1 |
+    printf '%s\n' "${sources[@]}" | xargs clang-format --dry-run -Werror 2>&1 |
       grep -oE '^[^:]+:[0-9]+:[0-9]+: error' | sed 's/: error/: not formatted (clang-format -i)/' | sort -u -t: -k1,1)
 else
   echo "tidy: clang-format is not installed; formatting was not checked" >&2
@@ -43,7 +43,7 @@ while read -r count file; do
 done < <(wc -l "${sources[@]}")
 
 while IFS= read -r line; do complain "unfinished: $line"; done < <(
-  git grep -nwE 'TODO|FIXME|XXX' -- '*.c' '*.h' '*.cu' '*.cuh' '*.py' Makefile README.md || true)
+  git grep -nwE 'TODO|FIXME|XXX' -- '*.c' '*.h' '*.cu' '*.cuh' '*.cc' '*.py' Makefile README.md || true)
 
 for file in "${sources[@]}"; do
   head -n 1 "$file" | grep -qE '^(/\*|//)' || complain "$file: its first line does not say why it exists"

@@ -1,0 +1,87 @@
+/* Opening and closing the CUDA backend. */
+#include <cstdlib>
+
+#include "kernels/cuda/cuda_ops.cuh"
+
+extern "C" {
+#include "common/config/config.h"
+}
+
+namespace
+{
+
+void close_backend(struct plm_ops *ops)
+{
+  struct plm_cuda *cuda = plm_cuda_of(ops);
+  if (cuda->scratch != nullptr) ops->release(ops, cuda->scratch);
+#ifndef PLM_EMULATE
+  if (cuda->stream != nullptr) cudaStreamDestroy(cuda->stream);
+#endif
+  free(cuda);
+}
+
+#ifdef PLM_EMULATE
+plm_status find_device(struct plm_cuda *cuda, struct plm_error *)
+{
+  cuda->ops.isa = "emulated";
+  return PLM_OK;
+}
+#else
+enum { OLDEST = 80 }; /* compute capability: bf16, cp.async */
+
+plm_status find_device(struct plm_cuda *cuda, struct plm_error *error)
+{
+  int count = 0;
+  struct cudaDeviceProp properties;
+  cudaError_t code = cudaGetDeviceCount(&count);
+  if (code != cudaSuccess || cuda->device >= count) {
+    plm_error_set(error, PLM_NOT_FOUND, "no CUDA device %d: %s", cuda->device,
+                  code != cudaSuccess ? cudaGetErrorString(code) : "there are fewer");
+    return plm_error_hint(error, "see nvidia-smi; or set trainer.device: cpu");
+  }
+  code = cudaGetDeviceProperties(&properties, cuda->device);
+  if (code == cudaSuccess) code = cudaSetDevice(cuda->device);
+  if (code == cudaSuccess) code = cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking);
+  if (code != cudaSuccess)
+    return plm_error_set(error, PLM_FAILURE, "CUDA device %d: %s", cuda->device,
+                         cudaGetErrorString(code));
+  const int capability = 10 * properties.major + properties.minor;
+  if (capability < OLDEST)
+    return plm_error_set(error, PLM_UNSUPPORTED, "%s has compute capability %d.%d, 8.0 is needed",
+                         properties.name, properties.major, properties.minor);
+  cuda->ops.isa = capability >= 90 ? "sm_90" : "sm_80";
+  return PLM_OK;
+}
+#endif
+
+plm_status open_backend(struct plm_cuda *cuda, struct plm_error *error)
+{
+  plm_cuda_memory_register(cuda);
+  plm_cuda_elementwise_register(cuda);
+  plm_cuda_norm_register(cuda);
+  PLM_TRY(find_device(cuda, error));
+  cuda->scratch_bytes = PLM_CUDA_SCRATCH_BYTES;
+  return cuda->ops.allocate(&cuda->ops, cuda->scratch_bytes, &cuda->scratch, error);
+}
+
+} // namespace
+
+plm_status plm_ops_cuda_open(int precision, int device, struct plm_ops **ops,
+                             struct plm_error *error)
+{
+  struct plm_cuda *cuda = static_cast<struct plm_cuda *>(calloc(1, sizeof *cuda));
+  if (cuda == nullptr) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  cuda->narrow = precision == PLM_PRECISION_BF16;
+  cuda->device = device;
+  cuda->ops.name = "cuda";
+  cuda->ops.act_bytes = cuda->narrow ? 2 : 4;
+  cuda->ops.threads = 1;
+  cuda->ops.close = close_backend;
+  const plm_status status = open_backend(cuda, error);
+  if (status != PLM_OK) {
+    close_backend(&cuda->ops);
+    return status;
+  }
+  *ops = &cuda->ops;
+  return PLM_OK;
+}

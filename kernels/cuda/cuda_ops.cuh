@@ -1,0 +1,67 @@
+/* Inside of the CUDA backend: its state, scratch memory, and what each file of operators registers.
+ *
+ * Reductions are two launches: blocks leave partial sums in scratch, a second kernel adds them in
+ * their order; so the bits depend on shapes alone, never on timing. */
+#ifndef PLM_KERNELS_CUDA_CUDA_OPS_CUH
+#define PLM_KERNELS_CUDA_CUDA_OPS_CUH
+
+#include "kernels/cuda/numbers.cuh"
+
+extern "C" {
+#include "kernels/cuda/cuda.h"
+}
+
+struct plm_cuda_products;
+
+struct plm_cuda {
+  struct plm_ops ops; /* first: plm_cuda_of */
+  bool narrow;        /* activations are bf16 */
+  int device;
+  plm_stream stream;
+  void *scratch; /* device */
+  size_t scratch_bytes;
+  struct plm_cuda_products *products;
+  struct plm_error error; /* the first one; sticky */
+};
+
+static inline struct plm_cuda *plm_cuda_of(struct plm_ops *ops)
+{
+  return reinterpret_cast<struct plm_cuda *>(ops);
+}
+
+/* The scratch as T; the caller's needs are bounded by PLM_CUDA_SCRATCH_BYTES. Used by one operator
+ * at a time: the stream orders them. */
+enum { PLM_CUDA_SCRATCH_BYTES = 64 << 20 };
+template <class T> static inline T *plm_cuda_scratch(struct plm_cuda *cuda, size_t count)
+{
+  PLM_ASSERT(count * sizeof(T) <= cuda->scratch_bytes);
+  return static_cast<T *>(cuda->scratch);
+}
+
+static inline unsigned plm_blocks(int64_t n, int64_t each)
+{
+  return (unsigned)((n + each - 1) / each);
+}
+
+/* out[i] += (sum over parts, in their order, of partial[part * count + i]), i < count. */
+void plm_cuda_add_partials(struct plm_cuda *cuda, float *out, const float *partial, int64_t parts,
+                           int64_t count);
+
+/* Calls f with a null pointer of the activations' type: f(T *). */
+template <class F> static inline void plm_with_act(const struct plm_cuda *cuda, F f)
+{
+  if (cuda->narrow)
+    f(static_cast<plm_bf16 *>(nullptr));
+  else
+    f(static_cast<float *>(nullptr));
+}
+
+void plm_cuda_memory_register(struct plm_cuda *cuda);
+void plm_cuda_elementwise_register(struct plm_cuda *cuda);
+void plm_cuda_norm_register(struct plm_cuda *cuda);
+void plm_cuda_tokens_register(struct plm_cuda *cuda);
+void plm_cuda_qkv_register(struct plm_cuda *cuda);
+void plm_cuda_head_register(struct plm_cuda *cuda);
+void plm_cuda_optimizer_register(struct plm_cuda *cuda);
+
+#endif

@@ -1,0 +1,323 @@
+/* Operators on elements and rows: conversions, activations, the residual stream, gather and
+ * scatter. Bound by memory: a thread moves 16 bytes at a time. */
+#include "kernels/cuda/cuda_ops.cuh"
+
+namespace
+{
+
+enum { THREADS = 256 };
+
+/* ---- one loop for all: body(i, count) handles elements i .. i + count, count = N or 1 ---- */
+
+/* out[i] = f(i) for vectors of N elements, the tail one by one */
+template <int N, class Body> __device__ __forceinline__ void each_vector(int64_t n, Body body)
+{
+  const int64_t at = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * N;
+  if (at + N <= n)
+    body.vector(at);
+  else
+    for (int64_t i = at; i < n; i++) body.single(i);
+}
+
+template <class From, class To> struct Convert {
+  To *out;
+  const From *in;
+  static constexpr int N = plm_vector<float>::N; /* 16 bytes of the wider of the two */
+  __device__ void vector(int64_t i) const
+  {
+    float x[N];
+#pragma unroll
+    for (int j = 0; j < N; j++) x[j] = to_float(in[i + j]);
+#pragma unroll
+    for (int j = 0; j < N; j++) out[i + j] = from_float<To>(x[j]);
+  }
+  __device__ void single(int64_t i) const
+  {
+    out[i] = from_float<To>(to_float(in[i]));
+  }
+};
+
+struct Relu2 {
+  static __device__ float value(float x)
+  {
+    return x > 0 ? x * x : x != x ? x : 0;
+  }
+  static __device__ float slope(float x)
+  {
+    return x > 0 ? 2 * x : x != x ? x : 0;
+  }
+};
+
+/* x Phi(x), exact: Hendrycks and Gimpel 2016 */
+struct Gelu {
+  static __device__ float value(float x)
+  {
+    return 0.5f * x * erfcf(-0.70710678118654752f * x);
+  }
+  static __device__ float slope(float x)
+  {
+    const float density = 0.39894228040143268f * expf(-0.5f * x * x);
+    return 0.5f * erfcf(-0.70710678118654752f * x) + x * density;
+  }
+};
+
+template <class F, class T> struct Activate {
+  T *out;
+  const T *in;
+  static constexpr int N = plm_vector<T>::N;
+  __device__ void vector(int64_t i) const
+  {
+    float x[N];
+    load_vector(x, in + i);
+#pragma unroll
+    for (int j = 0; j < N; j++) x[j] = F::value(x[j]);
+    store_vector(out + i, x);
+  }
+  __device__ void single(int64_t i) const
+  {
+    out[i] = from_float<T>(F::value(to_float(in[i])));
+  }
+};
+
+template <class F, class T> struct ActivateBackward {
+  T *dx;
+  const T *dout, *in;
+  static constexpr int N = plm_vector<T>::N;
+  __device__ void vector(int64_t i) const
+  {
+    float x[N], d[N];
+    load_vector(x, in + i);
+    load_vector(d, dout + i);
+#pragma unroll
+    for (int j = 0; j < N; j++) d[j] *= F::slope(x[j]);
+    store_vector(dx + i, d);
+  }
+  __device__ void single(int64_t i) const
+  {
+    dx[i] = from_float<T>(to_float(dout[i]) * F::slope(to_float(in[i])));
+  }
+};
+
+/* out = x + s y; s NULL: 1 */
+template <class T> struct Add {
+  T *out;
+  const T *x, *y;
+  const float *s;
+  static constexpr int N = plm_vector<T>::N;
+  __device__ void vector(int64_t i) const
+  {
+    const float factor = s == nullptr ? 1 : *s;
+    float a[N], b[N];
+    load_vector(a, x + i);
+    load_vector(b, y + i);
+#pragma unroll
+    for (int j = 0; j < N; j++) a[j] += factor * b[j];
+    store_vector(out + i, a);
+  }
+  __device__ void single(int64_t i) const
+  {
+    const float factor = s == nullptr ? 1 : *s;
+    out[i] = from_float<T>(to_float(x[i]) + factor * to_float(y[i]));
+  }
+};
+
+template <class Body> __global__ void vector_kernel(Body body, int64_t n)
+{
+  each_vector<Body::N>(n, body);
+}
+
+template <class Body> void run_vectors(struct plm_cuda *cuda, const Body &body, int64_t n)
+{
+  if (n <= 0) return;
+  plm_launch(cuda->stream, vector_kernel<Body>, dim3(plm_blocks(n, (int64_t)THREADS * Body::N)),
+             dim3(THREADS), 0, body, n);
+}
+
+/* ---- the table's functions ---- */
+
+void round_weights(struct plm_ops *ops, act *out, const float *in, size_t n)
+{
+  struct plm_cuda *cuda = plm_cuda_of(ops);
+  plm_with_act(cuda, [&](auto *type) {
+    typedef std::remove_pointer_t<decltype(type)> T;
+    run_vectors(cuda, Convert<float, T>{static_cast<T *>(out), in}, (int64_t)n);
+  });
+}
+
+void act_to_float(struct plm_ops *ops, float *out, const act *in, size_t n)
+{
+  struct plm_cuda *cuda = plm_cuda_of(ops);
+  plm_with_act(cuda, [&](auto *type) {
+    typedef std::remove_pointer_t<decltype(type)> T;
+    run_vectors(cuda, Convert<T, float>{out, static_cast<const T *>(in)}, (int64_t)n);
+  });
+}
+
+template <class F> void activate(struct plm_ops *ops, act *out, const act *x, int64_t n)
+{
+  struct plm_cuda *cuda = plm_cuda_of(ops);
+  plm_with_act(cuda, [&](auto *type) {
+    typedef std::remove_pointer_t<decltype(type)> T;
+    run_vectors(cuda, Activate<F, T>{static_cast<T *>(out), static_cast<const T *>(x)}, n);
+  });
+}
+
+template <class F>
+void activate_backward(struct plm_ops *ops, act *dx, const act *dout, const act *x, int64_t n)
+{
+  struct plm_cuda *cuda = plm_cuda_of(ops);
+  plm_with_act(cuda, [&](auto *type) {
+    typedef std::remove_pointer_t<decltype(type)> T;
+    run_vectors(cuda,
+                ActivateBackward<F, T>{static_cast<T *>(dx), static_cast<const T *>(dout),
+                                       static_cast<const T *>(x)},
+                n);
+  });
+}
+
+void add_scaled(struct plm_cuda *cuda, act *out, const act *x, const act *y, const float *s,
+                int64_t n)
+{
+  plm_with_act(cuda, [&](auto *type) {
+    typedef std::remove_pointer_t<decltype(type)> T;
+    run_vectors(
+        cuda,
+        Add<T>{static_cast<T *>(out), static_cast<const T *>(x), static_cast<const T *>(y), s}, n);
+  });
+}
+
+void skip_forward(struct plm_ops *ops, act *out, const act *x, const act *skip, const float *s,
+                  int64_t N, int64_t D)
+{
+  add_scaled(plm_cuda_of(ops), out, x, skip, s, N * D);
+}
+
+void add(struct plm_ops *ops, act *x, const act *y, int64_t n)
+{
+  add_scaled(plm_cuda_of(ops), x, x, y, nullptr, n);
+}
+
+/* dskip = s dout; a block's part of sum dout skip */
+enum { SUM_BLOCKS = 512 };
+template <class T>
+__global__ void skip_backward_kernel(T *dskip, float *partial, const T *dout, const T *skip,
+                                     const float *s, int64_t n)
+{
+  constexpr int N = plm_vector<T>::N;
+  const float factor = *s;
+  float sum = 0;
+  const int64_t stride = (int64_t)gridDim.x * blockDim.x * N;
+  for (int64_t i = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * N; i < n; i += stride) {
+    if (i + N <= n) {
+      float d[N], k[N];
+      load_vector(d, dout + i);
+      load_vector(k, skip + i);
+#pragma unroll
+      for (int j = 0; j < N; j++) sum += d[j] * k[j];
+#pragma unroll
+      for (int j = 0; j < N; j++) d[j] *= factor;
+      store_vector(dskip + i, d);
+    } else {
+      for (int64_t j = i; j < n; j++) {
+        sum += to_float(dout[j]) * to_float(skip[j]);
+        dskip[j] = from_float<T>(factor * to_float(dout[j]));
+      }
+    }
+  }
+  sum = block_sum(sum, plm_shared<float>());
+  if (threadIdx.x == 0) partial[blockIdx.x] = sum;
+}
+
+void skip_backward(struct plm_ops *ops, act *dskip, float *ds, const act *dout, const act *skip,
+                   const float *s, int64_t N, int64_t D)
+{
+  struct plm_cuda *cuda = plm_cuda_of(ops);
+  const int64_t n = N * D;
+  if (n <= 0) return;
+  float *partial = plm_cuda_scratch<float>(cuda, SUM_BLOCKS);
+  unsigned blocks = 0;
+  plm_with_act(cuda, [&](auto *type) {
+    typedef std::remove_pointer_t<decltype(type)> T;
+    blocks = min(plm_blocks(n, (int64_t)THREADS * plm_vector<T>::N), (unsigned)SUM_BLOCKS);
+    plm_launch(cuda->stream, skip_backward_kernel<T>, dim3(blocks), dim3(THREADS),
+               33 * sizeof(float), static_cast<T *>(dskip), partial, static_cast<const T *>(dout),
+               static_cast<const T *>(skip), s, n);
+  });
+  plm_cuda_add_partials(cuda, ds, partial, blocks, 1);
+}
+
+/* ---- rows ---- */
+template <class T> __global__ void gather_kernel(T *out, const T *x, const int32_t *rows, int64_t D)
+{
+  const int64_t to = blockIdx.x, from = rows[blockIdx.x];
+  for (int64_t j = threadIdx.x; j < D; j += blockDim.x) out[to * D + j] = x[from * D + j];
+}
+
+template <class T>
+__global__ void scatter_kernel(T *out, const T *x, const int32_t *rows, int64_t D)
+{
+  const int64_t from = blockIdx.x, to = rows[blockIdx.x];
+  for (int64_t j = threadIdx.x; j < D; j += blockDim.x) {
+    const int64_t i = to * D + j;
+    out[i] = from_float<T>(to_float(out[i]) + to_float(x[from * D + j]));
+  }
+}
+
+void gather_rows(struct plm_ops *ops, act *out, const act *x, const int32_t *rows, int64_t N,
+                 int64_t D)
+{
+  struct plm_cuda *cuda = plm_cuda_of(ops);
+  if (N <= 0) return;
+  plm_with_act(cuda, [&](auto *type) {
+    typedef std::remove_pointer_t<decltype(type)> T;
+    plm_launch(cuda->stream, gather_kernel<T>, dim3((unsigned)N), dim3(128), 0,
+               static_cast<T *>(out), static_cast<const T *>(x), rows, D);
+  });
+}
+
+void scatter_rows(struct plm_ops *ops, act *out, const act *x, const int32_t *rows, int64_t N,
+                  int64_t D)
+{
+  struct plm_cuda *cuda = plm_cuda_of(ops);
+  if (N <= 0) return;
+  plm_with_act(cuda, [&](auto *type) {
+    typedef std::remove_pointer_t<decltype(type)> T;
+    plm_launch(cuda->stream, scatter_kernel<T>, dim3((unsigned)N), dim3(128), 0,
+               static_cast<T *>(out), static_cast<const T *>(x), rows, D);
+  });
+}
+
+/* ---- partial sums ---- */
+__global__ void add_partials_kernel(float *out, const float *partial, int64_t parts, int64_t count)
+{
+  const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= count) return;
+  double sum = 0;
+  for (int64_t part = 0; part < parts; part++) sum += (double)partial[part * count + i];
+  out[i] = (float)((double)out[i] + sum);
+}
+
+} // namespace
+
+void plm_cuda_add_partials(struct plm_cuda *cuda, float *out, const float *partial, int64_t parts,
+                           int64_t count)
+{
+  plm_launch(cuda->stream, add_partials_kernel, dim3(plm_blocks(count, THREADS)), dim3(THREADS), 0,
+             out, partial, parts, count);
+}
+
+void plm_cuda_elementwise_register(struct plm_cuda *cuda)
+{
+  struct plm_ops *ops = &cuda->ops;
+  ops->round_weights = round_weights;
+  ops->act_to_float = act_to_float;
+  ops->relu2_forward = activate<Relu2>;
+  ops->relu2_backward = activate_backward<Relu2>;
+  ops->gelu_forward = activate<Gelu>;
+  ops->gelu_backward = activate_backward<Gelu>;
+  ops->skip_forward = skip_forward;
+  ops->skip_backward = skip_backward;
+  ops->add = add;
+  ops->gather_rows = gather_rows;
+  ops->scatter_rows = scatter_rows;
+}

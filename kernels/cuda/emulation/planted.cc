@@ -1,0 +1,38 @@
+/* Kernels with planted faults: see planted.h. */
+extern "C" {
+#include "kernels/cuda/emulation/planted.h"
+}
+
+#include "kernels/cuda/instructions.cuh"
+
+namespace
+{
+
+enum { VALUES = PLM_PLANTED_VALUES, EACH = 4 /* floats in 16 bytes */ };
+
+__global__ void reverse_kernel(float *out, const float *in, plm_planted fault)
+{
+  float *shared = plm_shared<float>();
+  const int i = (int)threadIdx.x;
+  if (i < VALUES / EACH) copy_async(shared + i * EACH, in + i * EACH, true);
+  copy_async_commit();
+  if (fault != PLM_PLANTED_MISSING_WAIT) copy_async_wait<0>();
+  if (fault == PLM_PLANTED_OUT_OF_BOUNDS && i == 0) shared[VALUES] = 1;
+  if (fault == PLM_PLANTED_LOST_THREAD && i == 5) return;
+  if (fault == PLM_PLANTED_DIVERGENCE) {
+    if (i % 2 == 0)
+      __syncwarp();
+    else
+      out[i] = __shfl_xor_sync(PLM_ALL_LANES, out[i], 1);
+  }
+  if (fault != PLM_PLANTED_MISSING_BARRIER) __syncthreads();
+  out[i] = shared[VALUES - 1 - i];
+}
+
+} // namespace
+
+extern "C" void plm_cuda_planted_run(enum plm_planted fault, float *out, const float *in)
+{
+  plm_launch(nullptr, reverse_kernel, dim3(1), dim3(VALUES), VALUES * sizeof(float), out, in,
+             fault);
+}

@@ -1,0 +1,48 @@
+/* Where the CUDA sources meet their compiler: nvcc, or the emulation that runs them on the CPU. The
+ * launch, shared memory, and what a kernel file needs before anything else. */
+#ifndef PLM_KERNELS_CUDA_PLATFORM_CUH
+#define PLM_KERNELS_CUDA_PLATFORM_CUH
+
+#ifdef PLM_EMULATE
+#include "kernels/cuda/emulation/emulation.h"
+typedef void *plm_stream;
+#else
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+typedef cudaStream_t plm_stream;
+#endif
+
+/* The block's dynamic shared memory, as T. A kernel that keeps several arrays there divides it. */
+template <class T> static __device__ __forceinline__ T *plm_shared()
+{
+#ifdef PLM_EMULATE
+  return static_cast<T *>(plm::emulation::self->shared);
+#else
+  extern __shared__ __align__(128) unsigned char plm_shared_bytes[];
+  return reinterpret_cast<T *>(plm_shared_bytes);
+#endif
+}
+
+/* kernel<<<grid, block, shared_bytes, stream>>>(arguments…). Errors are sticky and found by
+ * ops->synchronize. */
+template <class... Parameters, class... Arguments>
+static inline void plm_launch(plm_stream stream, void (*kernel)(Parameters...), dim3 grid,
+                              dim3 block, size_t shared_bytes, Arguments... arguments)
+{
+#ifdef PLM_EMULATE
+  (void)stream;
+  auto body = [&] { kernel(static_cast<Parameters>(arguments)...); };
+  const plm::emulation::Body each = {
+      [](void *context) { (*static_cast<decltype(body) *>(context))(); }, &body};
+  plm::emulation::run(grid, block, shared_bytes, each);
+#else
+  enum { WITHOUT_ASKING = 48 << 10 };
+  if (shared_bytes > WITHOUT_ASKING)
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared_bytes);
+  kernel<<<grid, block, shared_bytes, stream>>>(static_cast<Parameters>(arguments)...);
+#endif
+}
+
+#endif

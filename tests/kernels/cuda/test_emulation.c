@@ -1,0 +1,95 @@
+/* The emulation finds what it is for: a missing barrier, a copy that was not waited for, a write
+ * beyond shared memory, threads that wait for each other for ever. A kernel without faults gives
+ * the same result in any order of its threads. */
+#include "tests/support/cmocka_all.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/emulation/planted.h"
+
+enum { N = PLM_PLANTED_VALUES, ORDERS = 8 };
+
+static _Alignas(16) float in[N], out[N];
+
+/* How many of the orders give the reversed values. */
+static int right_results(enum plm_planted fault)
+{
+  int right = 0;
+  for (int i = 0; i < N; i++) in[i] = (float)(i + 1);
+  for (int order = 1; order <= ORDERS; order++) {
+    int equal = 0;
+    memset(out, 0, sizeof out);
+    plm_cuda_emulation_order((uint64_t)order);
+    plm_cuda_planted_run(fault, out, in);
+    for (int i = 0; i < N; i++) equal += out[i] == in[N - 1 - i];
+    right += equal == N;
+  }
+  return right;
+}
+
+static void a_right_kernel_is_right_in_any_order(void **state)
+{
+  (void)state;
+  assert_int_equal(right_results(PLM_PLANTED_NOTHING), ORDERS);
+}
+
+static void a_missing_barrier_shows(void **state)
+{
+  (void)state;
+  assert_int_equal(right_results(PLM_PLANTED_MISSING_BARRIER), 0);
+}
+
+static void a_copy_that_was_not_waited_for_is_not_there(void **state)
+{
+  (void)state;
+  assert_int_equal(right_results(PLM_PLANTED_MISSING_WAIT), 0);
+  assert_true(isnan(out[0]));
+}
+
+static void ends_the_process(enum plm_planted fault)
+{
+  const pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0) {
+    if (freopen("/dev/null", "w", stderr) == NULL) _exit(0);
+    plm_cuda_planted_run(fault, out, in);
+    _exit(0);
+  }
+  int status;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_false(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static void a_write_beyond_shared_memory_ends_the_process(void **state)
+{
+  (void)state;
+  ends_the_process(PLM_PLANTED_OUT_OF_BOUNDS);
+}
+
+static void threads_that_never_meet_end_the_process(void **state)
+{
+  (void)state;
+  ends_the_process(PLM_PLANTED_LOST_THREAD);
+  ends_the_process(PLM_PLANTED_DIVERGENCE);
+}
+
+int main(void)
+{
+#ifdef __SANITIZE_THREAD__
+  print_message("ThreadSanitizer does not know fibers\n");
+  return 77;
+#endif
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_right_kernel_is_right_in_any_order),
+      cmocka_unit_test(a_missing_barrier_shows),
+      cmocka_unit_test(a_copy_that_was_not_waited_for_is_not_there),
+      cmocka_unit_test(a_write_beyond_shared_memory_ends_the_process),
+      cmocka_unit_test(threads_that_never_meet_end_the_process),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
