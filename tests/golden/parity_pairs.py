@@ -9,6 +9,7 @@ COMMON = {
     "network.evaluation_feed": "tcp://127.0.0.1:*",
     "network.announcements": "tcp://127.0.0.1:*",
     "network.wait_packers_s": 60,
+    "packer.instances": 2,
     "data.max_length": 64,
     "data.truncate": "split",
     "model.hidden_size": 64,
@@ -33,6 +34,7 @@ COMMON = {
     "trainer.schedule.warmup_steps": 5,
     "trainer.schedule.cooldown_steps": 8,
     "trainer.checkpoint.every": 20,
+    "trainer.restart": "no",  # a failure is the test's
 }
 
 PAIRS = {

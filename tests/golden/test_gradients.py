@@ -114,7 +114,7 @@ def test_every_gradient_is_autograds(architecture, objective):
 
 def test_with_bottlenecks_and_pairs_of_two_documents():
     """Two layers below the level of one position, and documents that share merged groups (alignment 1)."""
-    changes = dict(model__num_unet_layers=14, data__max_length=32, data__document_alignment=1)
+    changes = dict(model__num_unet_layers=12, data__max_length=16, data__document_alignment=1)
     check(*prepare("patch_unet", "mlm", alignment=1, **changes))
 
 

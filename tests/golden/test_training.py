@@ -1,0 +1,218 @@
+"""Twenty optimizer steps of plm-trainer, fed by a packer, against the same steps in PyTorch: from the same
+weights, corpus and seed, every loss and the final weights, for all pairs of architecture and objective.
+Faults planted in PyTorch's training must be seen, or the comparison would be blind."""
+
+import functools
+import json
+import os
+import pathlib
+
+import pytest
+import torch
+from parity_pairs import PAIRS, settings_of
+from plm_oracle import Trainer, load_modeling, make_model, read_batches, read_settings, write_config
+from plm_testing import random_sequences, run, small_corpus
+from safetensors.torch import load_file
+
+LOSS = 1e-5  # model.md "Precision": losses over 20 steps
+LOSS_BF16 = 2e-3
+WEIGHTS = 3e-4  # of the way that a tensor went in the twenty steps
+
+
+class Case:
+    """A pair's run by the C trainer, and what PyTorch needs to do it again."""
+
+    def __init__(self, folder, architecture, objective, **changes):
+        os.chdir(folder)
+        write_config("pipeline.yaml", settings_of(architecture, objective, **changes))
+        self.settings = read_settings("pipeline.yaml")
+        self.modeling = load_modeling()
+        self.model().save_pretrained("start")
+        small_corpus(sequences=random_sequences(400, 5, 100))
+        pathlib.Path("train.fasta").write_text(
+            run("corpus", "corpus", "--fasta", "--split", "train").stdout
+        )
+        run("up", "pipeline.yaml", "trainer", "packer", "--set", "trainer.init_from=start")
+        self.lines = [json.loads(line) for line in open("run/trainer.jsonl")]
+        assert len(self.lines) == self.settings["trainer.steps"]
+        self.batches = read_batches("pipeline.yaml", self.settings, "train.fasta")
+        last = pathlib.Path("run/checkpoints/latest")
+        self.weights = load_file(last / "model.safetensors")
+        self.average = load_file(last / "ema.safetensors") if self.settings["trainer.ema"] else None
+
+    def model(self):
+        return make_model(self.settings, self.modeling)
+
+    def follow(self, trainer, steps=20):
+        """For each step, PyTorch's metrics and the run's."""
+        for s in range(steps):
+            yield trainer.step(s, self.batches[s]), self.lines[s]
+
+
+@pytest.fixture(scope="module")
+def cases(tmp_path_factory):
+    @functools.cache
+    def case(architecture, objective, **changes):
+        return Case(tmp_path_factory.mktemp("case"), architecture, objective, **changes)
+
+    return case
+
+
+def check_weights(published, ours, start):
+    """The largest distance of a tensor, relative to the way it went."""
+    assert set(published) == set(ours)
+    off = {}
+    for name, weights in ours.items():
+        way = (weights - start[name]).double().norm()
+        off[name] = ((published[name] - weights).double().norm() / way).item()
+    worst = max(off, key=off.get)
+    print(f"final weights: the worst is {off[worst]:.1e} of its way off, {worst}")
+    assert off[worst] <= WEIGHTS, {n: d for n, d in off.items() if d > WEIGHTS}
+
+
+@pytest.mark.parametrize("architecture, objective", PAIRS)
+def test_twenty_steps_are_pytorchs(cases, architecture, objective):
+    case = cases(architecture, objective)
+    model = case.model()
+    start = {name: p.detach().clone() for name, p in model.named_parameters()}
+    trainer = Trainer(case.settings, model)
+    worst = 0
+    for ours, theirs in case.follow(trainer):
+        for name in ("window", "mask_rate", "lr_hidden"):
+            assert theirs[name] == pytest.approx(ours[name], rel=1e-12), theirs["step"]
+        assert abs(theirs["loss"] - ours["loss"]) <= LOSS, (
+            theirs["step"],
+            theirs["loss"],
+            ours["loss"],
+        )
+        assert theirs["grad_norm"] == pytest.approx(ours["grad_norm"], rel=1e-4)
+        worst = max(worst, abs(theirs["loss"] - ours["loss"]))
+    print(f"losses {case.lines[0]['loss']:.3f} to {case.lines[-1]['loss']:.3f}, {worst:.1e} off")
+    check_weights(case.weights, {n: p.detach() for n, p in model.named_parameters()}, start)
+    if case.average is not None:
+        check_weights(case.average, trainer.average, start)
+
+
+BF16 = [("transformer", "causal"), ("unet", "masked_diffusion"), ("patch_unet", "mlm")]
+
+
+@pytest.mark.parametrize("architecture, objective", BF16)
+def test_bf16_stays_near_fp32(cases, architecture, objective):
+    """Untied: with the head's matrix drawn from N(0, 1) logits are tens, and bf16 of whatever program is
+    some 1e-2 away from fp32."""
+    changes = dict(trainer__precision="bf16", model__tie_embeddings=False)
+    try:
+        case = cases(architecture, objective, **changes)
+    except AssertionError as error:
+        if "no bf16 products" in str(error):
+            pytest.skip("this processor has no bf16 products")
+        raise
+    trainer = Trainer(case.settings, case.model())
+    off = [abs(theirs["loss"] - ours["loss"]) for ours, theirs in case.follow(trainer)]
+    print(f"bf16: losses {max(off):.1e} off")
+    assert max(off) <= LOSS_BF16
+    assert max(off) > LOSS, "the run was not in bf16"
+
+
+# ---- planted faults ---------------------------------------------------------------------------------
+
+
+class EarlyMomentum(Trainer):
+    def momentum(self, s):
+        return super().momentum(s + 1)
+
+
+class NoDecay(Trainer):
+    def decay(self, name, lr):
+        return 1
+
+
+class FusedAttention(Trainer):
+    """query, key and value orthogonalised as one matrix"""
+
+    def orthogonalise(self, directions):
+        result = super().orthogonalise(directions)
+        for name in directions:
+            if name.endswith("query.weight"):
+                three = [name.replace("query", part) for part in ("query", "key", "value")]
+                fused = super().orthogonalise({"": torch.cat([directions[n] for n in three])})[""]
+                result.update(zip(three, fused.chunk(3), strict=True))
+        return result
+
+
+class ClipWithoutThisStep(Trainer):
+    def clip_norm(self, s, norm):
+        threshold = super().clip_norm(s, norm)
+        if s + 1 >= 10:
+            self.norms, before = self.norms[:-1], self.norms
+            threshold = super().clip_norm(s, self.norms[-1])
+            self.norms = before
+        return threshold
+
+
+class EveryNormTheSame(Trainer):
+    """gradients scaled up to the threshold, too"""
+
+    def clip_factor(self, threshold, norm):
+        return threshold / (norm + 1e-6) if threshold > 0 else 1
+
+
+class LateMasks(Trainer):
+    """the mask stream off by one chunk"""
+
+    def mask_words(self, batch):
+        shifted = type(batch)(batch.tokens, batch.documents, batch.first_chunk + 1)
+        return super().mask_words(shifted)
+
+
+class NextRate(Trainer):
+    """masked diffusion's rate drawn for the next step"""
+
+    def rate(self, s, i, chunks):
+        return super().rate(s, i, chunks) if self.is_mlm(s) else super().rate(s + 1, i, chunks)
+
+
+class NoCorrection(Trainer):
+    """Adam's moments as they are"""
+
+    def adam(self, name, g, lr):
+        self.updates += 1000
+        super().adam(name, g, lr)
+        self.updates -= 1000
+
+
+FAULTS = [
+    (EarlyMomentum, "transformer", "mlm"),
+    (NoDecay, "transformer", "mlm"),
+    (FusedAttention, "transformer", "mlm"),
+    (ClipWithoutThisStep, "unet", "mlm"),
+    (EveryNormTheSame, "transformer", "masked_diffusion"),
+    (LateMasks, "transformer", "mlm"),
+    (NextRate, "unet", "masked_diffusion"),
+    (NoCorrection, "transformer", "masked_diffusion"),
+]
+
+
+@pytest.mark.parametrize("fault, architecture, objective", FAULTS)
+def test_a_planted_fault_is_seen(cases, fault, architecture, objective):
+    case = cases(architecture, objective)
+    trainer = fault(case.settings, case.model())
+    assert any(abs(theirs["loss"] - ours["loss"]) > LOSS for ours, theirs in case.follow(trainer))
+
+
+class SteadyAverage(Trainer):
+    """the average's decay from the first step on"""
+
+    def average_decay(self):
+        return self["ema"]
+
+
+def test_a_fault_of_the_average_is_seen(cases):
+    case = cases("transformer", "mlm")
+    model = case.model()
+    start = {name: p.detach().clone() for name, p in model.named_parameters()}
+    trainer = SteadyAverage(case.settings, model)
+    for _ in case.follow(trainer):
+        pass
+    with pytest.raises(AssertionError):
+        check_weights(case.average, trainer.average, start)
