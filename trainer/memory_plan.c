@@ -17,16 +17,16 @@ static plm_status plan(const struct plm_config *config, struct row rows[], size_
   struct plm_ops *ops = NULL;
   struct plm_model_memory memory;
   struct plm_parameter *table = NULL;
-  uint64_t optimizer;
+  uint64_t optimizer = 0, scratch = 0;
   size_t parameter_count, arena;
   const uint32_t micro = plm_trainer_micro_chunks(config);
   const struct plm_model_options options = {
       .max_chunks = micro, .training = true, .recompute = config->trainer.recompute};
   PLM_TRY(plm_ops_cpu_open(config->trainer.precision, config->trainer.threads, NULL, &ops, error));
-  const size_t act_bytes = ops->act_bytes;
+  plm_status status = plm_model_memory(&config->model, ops->act_bytes, &options, &memory, error);
+  if (status == PLM_OK) status = plm_optimizer_memory(config, ops, &optimizer, &scratch, error);
   ops->close(ops);
-  PLM_TRY(plm_model_memory(&config->model, act_bytes, &options, &memory, error));
-  PLM_TRY(plm_optimizer_memory(config, &optimizer, error));
+  if (status != PLM_OK) return status;
   PLM_TRY(plm_model_parameters(&config->model, &table, &parameter_count, &arena, error));
   *parameters = 0;
   for (size_t i = 0; i < parameter_count; i++) *parameters += table[i].count;
@@ -39,7 +39,7 @@ static plm_status plan(const struct plm_config *config, struct row rows[], size_
       {"activations", "activations", memory.activations},
       {"workspace", "workspace", memory.workspace},
       {"optimizer", "optimizer, average and scratch", optimizer},
-      {"snapshot", "snapshot for checkpoints (at most)", arena_bytes + optimizer},
+      {"snapshot", "snapshot for checkpoints (at most)", arena_bytes + optimizer - scratch},
       {"targets", "targets", plm_objective_bytes(config->data.max_length, micro)},
       {"credit", "chunks on their way (at most)", config->network.credit_bytes},
   };

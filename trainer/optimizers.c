@@ -61,18 +61,21 @@ struct sizes {
   size_t second, scratch; /* elements */
 };
 
-static struct sizes sizes_of(const struct plm_config_trainer *trainer,
-                             const struct plm_parameter *table, size_t count)
+/* matrices: room for count of them. */
+static struct sizes sizes_of(const struct plm_config_trainer *trainer, const struct plm_ops *ops,
+                             const struct plm_parameter *table, size_t count,
+                             struct plm_muon_matrix *matrices)
 {
   struct sizes sizes = {0};
+  size_t muon = 0;
   for (size_t i = 0; i < count; i++) {
     if (rule_of(trainer, &table[i]) == RULE_ADAM) {
       sizes.second += aligned(table[i].count);
       continue;
     }
-    const size_t scratch = plm_muon_scratch_floats(table[i].rows, table[i].cols);
-    if (scratch > sizes.scratch) sizes.scratch = scratch;
+    matrices[muon++] = (struct plm_muon_matrix){.rows = table[i].rows, .cols = table[i].cols};
   }
+  sizes.scratch = ops->muon_scratch(ops, matrices, muon);
   return sizes;
 }
 
@@ -136,7 +139,7 @@ plm_status plm_optimizer_open(const struct plm_config_trainer *trainer, struct p
   }
   lay_out(optimizer, table);
   struct plm_ops *ops = optimizer->ops;
-  const struct sizes sizes = sizes_of(trainer, table, count);
+  const struct sizes sizes = sizes_of(trainer, ops, table, count, optimizer->matrices);
   PLM_ASSERT(sizes.second == optimizer->second_elements);
   PLM_TRY_GOTO(status, take(ops, optimizer->arena_elements, &optimizer->first, error), failed);
   PLM_TRY_GOTO(status, take(ops, sizes.second, &optimizer->second, error), failed);
@@ -163,14 +166,21 @@ void plm_optimizer_close(struct plm_optimizer *optimizer)
   free(optimizer);
 }
 
-plm_status plm_optimizer_memory(const struct plm_config *config, uint64_t *bytes,
-                                struct plm_error *error)
+plm_status plm_optimizer_memory(const struct plm_config *config, const struct plm_ops *ops,
+                                uint64_t *bytes, uint64_t *scratch_bytes, struct plm_error *error)
 {
   struct plm_parameter *table = NULL;
   size_t count, arena;
   PLM_TRY(plm_model_parameters(&config->model, &table, &count, &arena, error));
-  const struct sizes sizes = sizes_of(&config->trainer, table, count);
+  struct plm_muon_matrix *matrices = calloc(count, sizeof *matrices);
+  if (matrices == NULL) {
+    free(table);
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory for the optimizer's tables");
+  }
+  const struct sizes sizes = sizes_of(&config->trainer, ops, table, count, matrices);
+  free(matrices);
   free(table);
+  *scratch_bytes = sizes.scratch * sizeof(float);
   *bytes =
       (arena * (config->trainer.ema > 0 ? 2 : 1) + sizes.second + sizes.scratch) * sizeof(float);
   return PLM_OK;

@@ -38,9 +38,9 @@ struct plm_optimizer;
 plm_status plm_optimizer_open(const struct plm_config_trainer *trainer, struct plm_model *model,
                               struct plm_optimizer **optimizer, struct plm_error *error);
 void plm_optimizer_close(struct plm_optimizer *optimizer); /* NULL is fine */
-/* Bytes that opening takes on the device. */
-plm_status plm_optimizer_memory(const struct plm_config *config, uint64_t *bytes,
-                                struct plm_error *error);
+/* Bytes that opening takes on the device, and how many of them are scratch: nothing to publish. */
+plm_status plm_optimizer_memory(const struct plm_config *config, const struct plm_ops *ops,
+                                uint64_t *bytes, uint64_t *scratch_bytes, struct plm_error *error);
 
 /* The average starts at the weights as they are now. */
 void plm_optimizer_start_average(struct plm_optimizer *optimizer);

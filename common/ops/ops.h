@@ -223,14 +223,14 @@ struct plm_ops {
                     const struct plm_adam_options *options);
   /* Of each matrix: momentum EMA, Nesterov, five Newton-Schulz steps, decay and update. Matrices
    * share no memory; which others are in the call does not change a matrix's bits.
-   * scratch: plm_muon_scratch_floats floats of the largest. */
+   * scratch: muon_scratch floats. */
   void (*muon_step)(struct plm_ops *ops, const struct plm_muon_matrix *matrices, size_t count,
                     float *scratch);
+  /* Floats of scratch that muon_step needs for these matrices, of which rows and cols are read. */
+  size_t (*muon_scratch)(const struct plm_ops *ops, const struct plm_muon_matrix *matrices,
+                         size_t count);
   void (*ema_step)(struct plm_ops *ops, float *average, const float *w, float decay, size_t n);
 };
-
-/* Floats of scratch that muon_step needs for a (rows, cols) matrix. */
-size_t plm_muon_scratch_floats(int64_t rows, int64_t cols);
 
 /* The CPU backend (kernels/cpu). precision: PLM_PRECISION_FP32 or _BF16 (config.h; AUTO picks bf16
  * where the processor has it). threads 0: all. isa NULL: the best the processor has, else one of

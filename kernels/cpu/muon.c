@@ -73,10 +73,11 @@ static void update_tile(void *context, int64_t tile, uint32_t thread)
                                  pass->a, pass->c, count);
 }
 
-size_t plm_muon_scratch_floats(int64_t rows, int64_t cols)
+/* Of one matrix, whole cache lines: threads' scratch lies side by side. */
+static size_t floats_of(const struct plm_muon_matrix *matrix)
 {
-  const int64_t side = rows < cols ? rows : cols;
-  return (size_t)(2 * rows * cols + 3 * side * side);
+  const int64_t rows = matrix->rows, cols = matrix->cols, side = rows < cols ? rows : cols;
+  return (size_t)(2 * rows * cols + 3 * side * side + 15) / 16 * 16;
 }
 
 struct iteration {
@@ -217,6 +218,37 @@ static bool is_small(const struct plm_muon_matrix *matrix)
   return matrix->rows * matrix->cols <= SMALL;
 }
 
+/* How a call is split: small matrices go to the threads, one whole to each, where there are enough.
+ */
+struct split {
+  bool together;
+  size_t stride; /* floats of the largest of those that go together */
+  size_t alone;  /* of the largest of the others */
+};
+
+static struct split split_of(const struct plm_ops *ops, const struct plm_muon_matrix *matrices,
+                             size_t count)
+{
+  struct split split = {0};
+  size_t small = 0;
+  for (size_t i = 0; i < count; i++) small += is_small(&matrices[i]);
+  split.together = small >= ops->threads;
+  for (size_t i = 0; i < count; i++) {
+    const size_t floats = floats_of(&matrices[i]);
+    size_t *largest = split.together && is_small(&matrices[i]) ? &split.stride : &split.alone;
+    if (floats > *largest) *largest = floats;
+  }
+  return split;
+}
+
+static size_t muon_scratch(const struct plm_ops *ops, const struct plm_muon_matrix *matrices,
+                           size_t count)
+{
+  const struct split split = split_of(ops, matrices, count);
+  const size_t together = ops->threads * split.stride;
+  return together > split.alone ? together : split.alone;
+}
+
 static void small_tile(void *context, int64_t tile, uint32_t thread)
 {
   const struct batch *batch = context;
@@ -225,40 +257,35 @@ static void small_tile(void *context, int64_t tile, uint32_t thread)
     one_matrix(batch->cpu, (int)thread, matrix, batch->scratch + thread * batch->stride);
 }
 
-/* Plans the small matrices' products, which threads then only look up, and takes their scratch. */
-static bool prepare(struct batch *batch, size_t count)
+/* Plans the small matrices' products, which threads then only look up. */
+static bool plan_small(struct plm_cpu *cpu, const struct plm_muon_matrix *matrices, size_t count)
 {
-  struct plm_cpu *cpu = batch->cpu;
   for (size_t i = 0; i < count; i++) {
-    const struct plm_muon_matrix *matrix = &batch->matrices[i];
-    if (!is_small(matrix)) continue;
-    const size_t floats = plm_muon_scratch_floats(matrix->rows, matrix->cols);
-    if (floats > batch->stride) batch->stride = (floats + 15) / 16 * 16;
-    const struct shapes shapes = shapes_of(matrix->rows, matrix->cols, cpu->bf16);
+    if (!is_small(&matrices[i])) continue;
+    const struct shapes shapes = shapes_of(matrices[i].rows, matrices[i].cols, cpu->bf16);
     plm_cpu_multiply_plan(cpu, &shapes.gram, true);
     plm_cpu_multiply_plan(cpu, &shapes.square, true);
     plm_cpu_multiply_plan(cpu, &shapes.apply, false);
   }
-  if (plm_products_error(cpu->products, NULL) != PLM_OK) return false;
-  batch->scratch = plm_cpu_workspace(cpu, cpu->ops.threads * batch->stride * sizeof(float));
-  return batch->stride == 0 || batch->scratch != NULL;
+  return plm_products_error(cpu->products, NULL) == PLM_OK;
 }
 
 static void muon_step(struct plm_ops *ops, const struct plm_muon_matrix *matrices, size_t count,
                       float *scratch)
 {
   struct plm_cpu *cpu = plm_cpu_of(ops);
-  struct batch batch = {.cpu = cpu, .matrices = matrices};
-  size_t small = 0;
-  for (size_t i = 0; i < count; i++) small += is_small(&matrices[i]);
-  const bool together = small >= ops->threads;
-  if (together && prepare(&batch, count))
+  const struct split split = split_of(ops, matrices, count);
+  struct batch batch = {
+      .cpu = cpu, .matrices = matrices, .scratch = scratch, .stride = split.stride};
+  if (split.together && plan_small(cpu, matrices, count))
     plm_pool_tiles(cpu->pool, (int64_t)count, small_tile, &batch);
   for (size_t i = 0; i < count; i++)
-    if (!together || !is_small(&matrices[i])) one_matrix(cpu, PLM_CPU_ALL, &matrices[i], scratch);
+    if (!split.together || !is_small(&matrices[i]))
+      one_matrix(cpu, PLM_CPU_ALL, &matrices[i], scratch);
 }
 
 void plm_cpu_muon_register(struct plm_cpu *cpu)
 {
   cpu->ops.muon_step = muon_step;
+  cpu->ops.muon_scratch = muon_scratch;
 }

@@ -222,7 +222,6 @@ static void muon_shape(struct ops_case *c, int64_t rows, int64_t cols)
   double *g = ops_case_values(c, n, 1);
   float *w_float = ops_case_float(c, w, n), *momentum_float = ops_case_float(c, momentum, n);
   const float *g_float = ops_case_float(c, g, n);
-  float *scratch = ops_case_empty_float(c, (int64_t)plm_muon_scratch_floats(rows, cols));
   const struct plm_muon_matrix matrix = {.w = w_float,
                                          .momentum = momentum_float,
                                          .g = g_float,
@@ -230,6 +229,7 @@ static void muon_shape(struct ops_case *c, int64_t rows, int64_t cols)
                                          .cols = cols,
                                          .options = {0.5f, 0.75f, 0.1f, 0.25f, 1.25f}};
   const struct reference_muon exact = {0.5, 0.75, (double)0.1f, 0.25, 1.25};
+  float *scratch = ops_case_empty_float(c, (int64_t)c->ops->muon_scratch(c->ops, &matrix, 1));
   reference_muon_step(w, momentum, g, rows, cols, &exact);
   c->ops->muon_step(c->ops, &matrix, 1, scratch);
   ops_case_check_float(c, "momentum", momentum_float, momentum, n, 4);
@@ -264,8 +264,7 @@ static void muon_weights(int precision, uint32_t threads, bool together, float *
   assert_int_equal(plm_ops_cpu_open(precision, threads, NULL, &ops, NULL), PLM_OK);
   float *momentum = calloc(MATRIX_ELEMENTS, sizeof *momentum);
   float *gradient = calloc(MATRIX_ELEMENTS, sizeof *gradient);
-  float *scratch = calloc(plm_muon_scratch_floats(2, 300000), sizeof *scratch);
-  assert_true(momentum != NULL && gradient != NULL && scratch != NULL);
+  assert_true(momentum != NULL && gradient != NULL);
   struct plm_muon_matrix matrices[MATRICES];
   int64_t at = 0;
   for (int64_t i = 0; i < MATRIX_ELEMENTS; i++) {
@@ -283,6 +282,8 @@ static void muon_weights(int precision, uint32_t threads, bool together, float *
     at += rows * cols;
   }
   assert_true(at <= MATRIX_ELEMENTS);
+  float *scratch = calloc(ops->muon_scratch(ops, matrices, MATRICES), sizeof *scratch);
+  assert_non_null(scratch);
   if (together)
     ops->muon_step(ops, matrices, MATRICES, scratch);
   else

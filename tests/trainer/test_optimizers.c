@@ -224,6 +224,50 @@ static void tensors_cover_the_state(void **state)
   close_machine(&machine);
 }
 
+static uint64_t allocated;
+static plm_status (*backend_allocate)(struct plm_ops *ops, size_t bytes, void **buffer,
+                                      struct plm_error *error);
+
+static plm_status counting_allocate(struct plm_ops *ops, size_t bytes, void **buffer,
+                                    struct plm_error *error)
+{
+  allocated += bytes;
+  return backend_allocate(ops, bytes, buffer, error);
+}
+
+/* What `up --dry-run` says is what opening takes, the scratch of every thread included. */
+static void memory_is_known_before(void **state)
+{
+  (void)state;
+  enum { MOST_THREADS = 3 };
+  uint64_t bytes[MOST_THREADS + 1], scratch[MOST_THREADS + 1];
+  for (uint32_t threads = 1; threads <= MOST_THREADS; threads += 2) {
+    struct machine machine;
+    struct plm_optimizer *optimizer;
+    struct plm_ops *ops;
+    struct plm_model *model;
+    const struct plm_model_options options = {.max_chunks = 1, .training = true};
+    open_machine(&machine, "name: muon");
+    assert_int_equal(plm_ops_cpu_open(PLM_PRECISION_FP32, threads, NULL, &ops, NULL), PLM_OK);
+    assert_int_equal(plm_model_open(&machine.config.model, ops, &options, &model, NULL), PLM_OK);
+    assert_int_equal(
+        plm_optimizer_memory(&machine.config, ops, &bytes[threads], &scratch[threads], NULL),
+        PLM_OK);
+    backend_allocate = ops->allocate;
+    ops->allocate = counting_allocate;
+    allocated = 0;
+    assert_int_equal(plm_optimizer_open(&machine.config.trainer, model, &optimizer, NULL), PLM_OK);
+    assert_int_equal(allocated, bytes[threads]);
+    plm_optimizer_close(optimizer);
+    plm_model_close(model);
+    ops->close(ops);
+    close_machine(&machine);
+  }
+  assert_true(scratch[3] == 3 * scratch[1] &&
+              scratch[1] > 0); /* a small model: a matrix a thread */
+  assert_int_equal(bytes[3] - bytes[1], scratch[3] - scratch[1]);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -232,6 +276,7 @@ int main(void)
       cmocka_unit_test(adamw_alone),
       cmocka_unit_test(a_gradient_that_is_not_finite_shows_in_the_norm),
       cmocka_unit_test(tensors_cover_the_state),
+      cmocka_unit_test(memory_is_known_before),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
