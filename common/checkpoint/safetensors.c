@@ -26,16 +26,30 @@ enum {
 static const struct {
   const char *name;
   enum plm_dtype dtype;
-  uint32_t bytes;
+  uint32_t bits; /* of one element */
 } dtypes[] = {
-    {"F32", PLM_F32, 4},         {"F64", PLM_F64, 8},
-    {"BF16", PLM_BF16, 2},       {"F16", PLM_F16, 2},
-    {"I32", PLM_I32, 4},         {"I64", PLM_I64, 8},
-    {"U8", PLM_U8, 1},           {"BOOL", PLM_DTYPE_OTHER, 1},
-    {"I8", PLM_DTYPE_OTHER, 1},  {"F8_E5M2", PLM_DTYPE_OTHER, 1},
-    {"I16", PLM_DTYPE_OTHER, 2}, {"F8_E4M3", PLM_DTYPE_OTHER, 1},
-    {"U16", PLM_DTYPE_OTHER, 2}, {"U32", PLM_DTYPE_OTHER, 4},
-    {"U64", PLM_DTYPE_OTHER, 8},
+    {"F32", PLM_F32, 32},
+    {"F64", PLM_F64, 64},
+    {"BF16", PLM_BF16, 16},
+    {"F16", PLM_F16, 16},
+    {"I32", PLM_I32, 32},
+    {"I64", PLM_I64, 64},
+    {"U8", PLM_U8, 8},
+    {"BOOL", PLM_DTYPE_OTHER, 8},
+    {"I8", PLM_DTYPE_OTHER, 8},
+    {"I16", PLM_DTYPE_OTHER, 16},
+    {"U16", PLM_DTYPE_OTHER, 16},
+    {"U32", PLM_DTYPE_OTHER, 32},
+    {"U64", PLM_DTYPE_OTHER, 64},
+    {"C64", PLM_DTYPE_OTHER, 64},
+    {"F8_E5M2", PLM_DTYPE_OTHER, 8},
+    {"F8_E4M3", PLM_DTYPE_OTHER, 8},
+    {"F8_E8M0", PLM_DTYPE_OTHER, 8},
+    {"F8_E5M2FNUZ", PLM_DTYPE_OTHER, 8},
+    {"F8_E4M3FNUZ", PLM_DTYPE_OTHER, 8},
+    {"F6_E2M3", PLM_DTYPE_OTHER, 6},
+    {"F6_E3M2", PLM_DTYPE_OTHER, 6},
+    {"F4", PLM_DTYPE_OTHER, 4},
 };
 enum { DTYPE_COUNT = sizeof dtypes / sizeof *dtypes };
 
@@ -51,8 +65,8 @@ struct plm_safetensors {
 
 /* ---- reading ----------------------------------------------------------------------------------*/
 
-static plm_status parse_dtype(const cJSON *entry, struct plm_tensor_info *info,
-                              uint32_t *item_bytes, struct plm_error *error)
+static plm_status parse_dtype(const cJSON *entry, struct plm_tensor_info *info, uint32_t *item_bits,
+                              struct plm_error *error)
 {
   const cJSON *dtype = cJSON_GetObjectItemCaseSensitive(entry, "dtype");
   if (!cJSON_IsString(dtype))
@@ -60,21 +74,38 @@ static plm_status parse_dtype(const cJSON *entry, struct plm_tensor_info *info,
   for (size_t i = 0; i < DTYPE_COUNT; i++) {
     if (strcmp(dtype->valuestring, dtypes[i].name) != 0) continue;
     info->dtype = dtypes[i].dtype;
-    *item_bytes = dtypes[i].bytes;
+    *item_bits = dtypes[i].bits;
     return PLM_OK;
   }
   return plm_error_set(error, PLM_FORMAT, "tensor %.200s has the unknown dtype %.40s", info->name,
                        dtype->valuestring);
 }
 
-static plm_status parse_shape(const cJSON *entry, struct plm_tensor_info *info, uint32_t item_bytes,
+/* elements * item_bits as bytes. Elements of less than a byte must fill whole ones. */
+static plm_status count_bytes(struct plm_tensor_info *info, uint64_t elements, uint32_t item_bits,
+                              struct plm_error *error)
+{
+  uint64_t bits;
+  if (__builtin_mul_overflow(elements, item_bits, &bits))
+    return plm_error_set(error, PLM_FORMAT, "tensor %.200s is larger than memory can be",
+                         info->name);
+  if (bits % 8 != 0)
+    return plm_error_set(error, PLM_FORMAT,
+                         "tensor %.200s ends within a byte: %llu elements of %u "
+                         "bits",
+                         info->name, (unsigned long long)elements, item_bits);
+  info->bytes = bits / 8;
+  return PLM_OK;
+}
+
+/* An overflow on the way counts, even where a later extent is 0, as it does for the library. */
+static plm_status parse_shape(const cJSON *entry, struct plm_tensor_info *info, uint32_t item_bits,
                               struct plm_error *error)
 {
   const cJSON *shape = cJSON_GetObjectItemCaseSensitive(entry, "shape");
   if (!cJSON_IsArray(shape))
     return plm_error_set(error, PLM_FORMAT, "tensor %.200s has no shape", info->name);
-  bool overflow = false;
-  info->bytes = item_bytes;
+  uint64_t elements = 1;
   for (const cJSON *extent = shape->child; extent; extent = extent->next) {
     if (info->rank == PLM_TENSOR_MAX_RANK)
       return plm_error_set(error, PLM_LIMIT, "tensor %.200s has more than %d dimensions",
@@ -83,14 +114,11 @@ static plm_status parse_shape(const cJSON *entry, struct plm_tensor_info *info, 
     if (!plm_json_count(extent, size))
       return plm_error_set(error, PLM_FORMAT, "the shape of tensor %.200s holds no counts",
                            info->name);
-    if (__builtin_mul_overflow(info->bytes, *size, &info->bytes)) overflow = true;
+    if (__builtin_mul_overflow(elements, *size, &elements))
+      return plm_error_set(error, PLM_FORMAT, "tensor %.200s is larger than memory can be",
+                           info->name);
   }
-  for (int i = 0; i < info->rank; i++)
-    if (info->shape[i] == 0) overflow = false, info->bytes = 0;
-  if (overflow)
-    return plm_error_set(error, PLM_FORMAT, "tensor %.200s is larger than memory can be",
-                         info->name);
-  return PLM_OK;
+  return count_bytes(info, elements, item_bits, error);
 }
 
 static plm_status parse_offsets(const cJSON *entry, const unsigned char *data, uint64_t data_size,
@@ -116,7 +144,7 @@ static plm_status parse_offsets(const cJSON *entry, const unsigned char *data, u
 static plm_status parse_tensor(const cJSON *entry, const unsigned char *data, uint64_t data_size,
                                struct plm_tensor_info *info, struct plm_error *error)
 {
-  uint32_t item_bytes = 0;
+  uint32_t item_bits = 0;
   *info = (struct plm_tensor_info){.name = entry->string};
   if (entry->string[0] == '\0')
     return plm_error_set(error, PLM_FORMAT, "a tensor has an empty name");
@@ -124,8 +152,8 @@ static plm_status parse_tensor(const cJSON *entry, const unsigned char *data, ui
     return plm_error_set(error, PLM_FORMAT,
                          "tensor %.200s is not an object of dtype, shape and data_offsets",
                          info->name);
-  PLM_TRY(parse_dtype(entry, info, &item_bytes, error));
-  PLM_TRY(parse_shape(entry, info, item_bytes, error));
+  PLM_TRY(parse_dtype(entry, info, &item_bits, error));
+  PLM_TRY(parse_shape(entry, info, item_bits, error));
   return parse_offsets(entry, data, data_size, info, error);
 }
 
@@ -335,7 +363,7 @@ static const char *dtype_name(enum plm_dtype dtype, uint32_t *item_bytes)
 {
   for (size_t i = 0; i < DTYPE_COUNT; i++)
     if (dtypes[i].dtype == dtype && dtype != PLM_DTYPE_OTHER) {
-      *item_bytes = dtypes[i].bytes;
+      *item_bytes = dtypes[i].bits / 8;
       return dtypes[i].name;
     }
   return NULL;

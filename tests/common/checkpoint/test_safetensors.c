@@ -51,6 +51,11 @@ static void good_files_pass(void **state)
          NULL);
   expect("{" T("empty", "F32", "[0,5]", 4, 4) "," T("a", "I32", "[1]", 0, 4) "}", 4, PLM_OK, NULL);
   expect("{" T("\\u00e9\\n", "U8", "[1]", 0, 1) "}", 1, PLM_OK, NULL);
+  expect("{" T("\\ud83e\\uddec", "U8", "[1]", 0, 1) "}", 1, PLM_OK, NULL);
+  expect("{" T("none", "F32", "[0,9007199254740992,9007199254740992]", 0, 0) "}", 0, PLM_OK, NULL);
+  expect("{" T("f4", "F4", "[3,2]", 0, 3) "}", 3, PLM_OK, NULL);
+  expect("{" T("f6", "F6_E2M3", "[4]", 0, 3) "}", 3, PLM_OK, NULL);
+  expect("{" T("c", "C64", "[]", 0, 8) "}", 8, PLM_OK, NULL);
 }
 
 static void broken_rules_are_named(void **state)
@@ -81,6 +86,12 @@ static void broken_rules_are_named(void **state)
       {"{\"\xed\xa0\x80\":1}", 0, "invalid UTF-8"},
       {"{\"a", 0, "a string without an end"},
       {"{\x01\"a\":1}", 0, "a character that JSON does not have there"},
+      {"\xef\xbb\xbf{}", 0, "does not begin with {"},
+      {"{\"a\\x\":1}", 0, "not JSON"},
+      {"{\"\\ud800\":1}", 0, "not JSON"},
+      {"{\"\\udc00\":1}", 0, "not JSON"},
+      {"{\"a\":1 \"b\":1}", 0, "not JSON"},
+      {"{\"a\":NaN}", 0, "a character that JSON does not have there"},
       /* names */
       {"{" T("a", "U8", "[1]", 0, 1) "," T("a", "U8", "[1]", 1, 2) "}", 2, "\"a\" stands twice"},
       {"{" T("a", "U8", "[1]", 0, 1) "," T("\\u0061", "U8", "[1]", 1, 2) "}", 2,
@@ -92,9 +103,17 @@ static void broken_rules_are_named(void **state)
       /* metadata */
       {"{\"__metadata__\":3}", 0, "__metadata__ is not an object"},
       {"{\"__metadata__\":{\"k\":1}}", 0, "entry k is not a string"},
+      {"{\"__metadata__\":{\"k\":null}}", 0, "entry k is not a string"},
+      {"{\"__metadata__\":{\"k\":{}}}", 0, "entry k is not a string"},
+      {"{\"__metadata__\":null}", 0, "__metadata__ is not an object"},
+      {"{\"__metadata__\":[]}", 0, "__metadata__ is not an object"},
       /* entries */
       {"{\"a\":1}", 0, "is not an object of dtype"},
       {"{\"a\":{}}", 0, "is not an object of dtype"},
+      {"{\"a\":null}", 0, "is not an object of dtype"},
+      {"{\"a\":[\"U8\",[1],[0,1]]}", 1, "is not an object of dtype"},
+      {"{\"a\":{\"dtype\":{\"U8\":null},\"shape\":[1],\"data_offsets\":[0,1]}}", 1, "no dtype"},
+      {"{\"a\":{\"dtype\":\"U8\",\"shape\":[[1]],\"data_offsets\":[0,1]}}", 1, "nested too deep"},
       {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1],\"more\":1}}", 1,
        "is not an object of dtype"},
       {"{\"a\":{\"type\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1, "no dtype"},
@@ -115,6 +134,12 @@ static void broken_rules_are_named(void **state)
       {"{" T("a", "U8", "[9007199254740993]", 0, 1) "}", 1, "beyond 2^53"},
       {"{" T("a", "U8", "[99999999999999999999]", 0, 1) "}", 1, "beyond 2^53"},
       {"{" T("a", "U8", "[9007199254740992,9007199254740992]", 0, 1) "}", 1, "than memory can be"},
+      {"{" T("a", "U8", "[9007199254740992,9007199254740992,0]", 0, 0) "}", 0, "memory can be"},
+      {"{" T("a", "F64", "[9007199254740992,1024]", 0, 0) "}", 0, "than memory can be"},
+      {"{" T("a", "U8", "[-0]", 0, 0) "}", 0, "not a non-negative integer"},
+      {"{" T("a", "U8", "[true]", 0, 1) "}", 1, "holds no counts"},
+      {"{" T("a", "F4", "[3]", 0, 2) "}", 2, "ends within a byte: 3 elements of 4 bits"},
+      {"{" T("a", "F6_E3M2", "[2]", 0, 2) "}", 2, "ends within a byte"},
       /* ranges */
       {"{" T("a", "F32", "[2]", 0, 4) "}", 4, "its shape and dtype make 8"},
       {"{" T("a", "F32", "[1]", 0, 8) "}", 8, "its shape and dtype make 4"},
@@ -125,6 +150,7 @@ static void broken_rules_are_named(void **state)
       {"{" T("a", "U8", "[1]", 0, 1) "," T("b", "U8", "[1]", 2, 3) "}", 3, "before tensor b"},
       {"{" T("a", "U8", "[2]", 0, 2) "," T("b", "U8", "[2]", 1, 3) "}", 3, "overlaps"},
       {"{" T("a", "U8", "[1]", 0, 1) "," T("b", "U8", "[1]", 0, 1) "}", 1, "overlaps"},
+      {"{" T("z", "U8", "[0]", 1, 1) "," T("a", "U8", "[2]", 0, 2) "}", 2, "overlaps"},
       {"{" T("a", "U8", "[1]", 0, 1) "}", 2, "1 bytes after the last tensor"},
       {"{}", 3, "3 bytes after the last tensor"},
   };
