@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/base/file.h"
 #include "common/base/json.h"
@@ -27,6 +28,23 @@ static void add_hash(cJSON *json, const char *name, struct plm_hash hash)
   cJSON_AddStringToObject(json, name, hex);
 }
 
+static void fresh_name(const char *path, char fresh[PLM_PATH_SIZE])
+{
+  snprintf(fresh, PLM_PATH_SIZE, "%.*s.new", PLM_PATH_SIZE - 5, path);
+}
+
+/* Not plm_file_replace: a killed run leaves one file of a known name, which the next one takes. */
+static plm_status replace(const char *path, const char *text, struct plm_error *error)
+{
+  char fresh[PLM_PATH_SIZE], folder[PLM_PATH_SIZE];
+  PLM_TRY(plm_path_parent(folder, path, error));
+  fresh_name(path, fresh);
+  PLM_TRY(plm_file_write(fresh, text, strlen(text), 0666, error));
+  if (rename(fresh, path) != 0)
+    return plm_error_errno(error, "cannot rename %s to %s", fresh, path);
+  return plm_directory_sync(folder, error);
+}
+
 plm_status plm_embed_journal_write(const struct plm_embed_journal *journal, const char *path,
                                    struct plm_error *error)
 {
@@ -43,7 +61,7 @@ plm_status plm_embed_journal_write(const struct plm_embed_journal *journal, cons
   char *text = cJSON_Print(json);
   cJSON_Delete(json);
   if (text == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  const plm_status status = plm_file_replace(path, text, strlen(text), 0666, error);
+  const plm_status status = replace(path, text, error);
   cJSON_free(text);
   return status;
 }
@@ -91,6 +109,14 @@ plm_status plm_embed_journal_read(struct plm_embed_journal *journal, const char 
   if (good) return PLM_OK;
   plm_error_set(error, PLM_FORMAT, "not a journal that this version of embed wrote");
   return plm_error_where(error, "%s", path);
+}
+
+void plm_embed_journal_remove(const char *path)
+{
+  char fresh[PLM_PATH_SIZE];
+  fresh_name(path, fresh);
+  unlink(fresh);
+  unlink(path);
 }
 
 plm_status plm_embed_journal_compare(const struct plm_embed_journal *found,

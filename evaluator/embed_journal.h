@@ -27,6 +27,8 @@ plm_status plm_embed_journal_write(const struct plm_embed_journal *journal, cons
 /* PLM_NOT_FOUND: no such file. PLM_FORMAT: not a journal of ours. */
 plm_status plm_embed_journal_read(struct plm_embed_journal *journal, const char *path,
                                   struct plm_error *error);
+/* And what a killed run may have left of a new one. */
+void plm_embed_journal_remove(const char *path);
 /* PLM_EXISTS names what differs between the journal found and the run that was asked for. */
 plm_status plm_embed_journal_compare(const struct plm_embed_journal *found,
                                      const struct plm_embed_journal *wanted,

@@ -61,7 +61,7 @@ static plm_status lock_partial(struct plm_embed_output *output, struct plm_error
 static void remove_begun(const struct plm_embed_output *output)
 {
   unlink(output->partial);
-  unlink(output->journal);
+  plm_embed_journal_remove(output->journal);
 }
 
 /* Room for all of it now, not a surprise after hours. */
@@ -214,7 +214,7 @@ plm_status plm_embed_output_finish(struct plm_embed_output *output,
   if (output->layout->format == PLM_EMBED_NPY) PLM_TRY(finish_names(output, spool, error));
   if (rename(output->partial, output->path) != 0)
     return plm_error_errno(error, "cannot rename %s to %s", output->partial, output->path);
-  unlink(output->journal);
+  plm_embed_journal_remove(output->journal);
   PLM_TRY(plm_path_parent(folder, output->path, error));
   return plm_directory_sync(folder, error);
 }

@@ -1,0 +1,218 @@
+#!/usr/bin/env bash
+# `plm-pipeline embed` at the command line: what it says and refuses, the same bytes from every kind of
+# input, and runs that are killed, stopped or in each other's way.
+. "$PLM_ROOT/tests/support/lib.sh"
+
+small_corpus corpus
+small_config pipeline.yaml patch_unet
+expect 0 plm-pipeline up pipeline.yaml --set trainer.steps=4
+checkpoint=run/checkpoints/latest
+embed() { plm-pipeline embed --checkpoint "$checkpoint" --threads 1 --batch-tokens 256 "$@"; }
+embed_fails() { # EXIT REGEX ARGUMENTS…
+  local code=$1 regex=$2
+  shift 2
+  expect "$code" embed "$@"
+  says err "$regex"
+}
+# traces FILE: what lies beside it, one a line
+traces() { find . -maxdepth 1 -name "$1.*" ! -name '*.names.json' -printf '%f\n'; }
+nothing_left() { # FILE: it never was
+  [ ! -e "$1" ] || fail "there is a $1"
+  [ -z "$(traces "$1")" ] || fail "left behind: $(traces "$1")"
+}
+finished() { # FILE: there, and nothing beside it
+  [ -e "$1" ] || fail "there is no $1"
+  [ -z "$(traces "$1")" ] || fail "left behind: $(traces "$1")"
+}
+
+# ---- what it takes and says -----------------------------------------------------------------------
+small_fasta s.fasta 60 3
+expect 0 embed s.fasta --output plain.safetensors
+says out '^sequences    60, [0-9,]+ tokens$'
+says out '^output       plain.safetensors: 60 x 64 \(mean\)'
+says out '^padding      [0-9.]+ %$'
+[ ! -s err ] || fail "narration of a short clean run: $(cat err)"
+finished plain.safetensors
+
+gzip -k s.fasta
+zstd -q s.fasta
+expect 0 embed s.fasta.gz --output gz.safetensors
+expect 0 embed s.fasta.zst --output zst.safetensors
+embed - --output pipe.safetensors <s.fasta >out 2>err || fail "from a pipe: $(cat err)"
+awk '/^>/ {name = substr($1, 2); next} {print "{\"name\":\"" name "\",\"sequence\":\"" tolower($0) "\"}"}' \
+  s.fasta >s.jsonl
+expect 0 embed s.jsonl --output jsonl.safetensors
+head -n 60 s.fasta >first.fa
+tail -n +61 s.fasta >second.fa
+expect 0 embed first.fa second.fa --output two.safetensors
+for how in gz zst pipe jsonl two; do
+  cmp plain.safetensors $how.safetensors || fail "$how gives other bytes"
+done
+expect 0 plm-pipeline embed --checkpoint "$checkpoint" --batch-tokens 256 s.fasta --output threads.safetensors
+cmp plain.safetensors threads.safetensors || fail "the number of threads changes bytes"
+
+expect 0 embed s.fasta --output plain.npy --pooling max,std --json -q
+jq -e '.sequences == 60 and .width == 128 and .pooling == "max,std" and .kind == "pooled"
+       and .bad_records == 0 and .tokens > 60 * 22 and .padding_fraction < 0.5' out >/dev/null ||
+  fail "the summary: $(cat out)"
+jq -e 'length == 60 and .[59] == "seq59"' plain.npy.names.json >/dev/null || fail "names of plain.npy"
+[ "$(stat -c %s plain.npy)" -eq $((128 + 60 * 128 * 4)) ] || fail "size of plain.npy"
+
+# ---- records that are bad, long, unknown, repeated -------------------------------------------------
+long=$(printf 'LAGVSERT%.0s' $(seq 40)) # 320 residues
+printf '>a\nLAGV\n>a\nLAGV\n>bad\nL1G\n>b\nLJG\n>long\n%s\n>empty\n>huge\n%s%s\n' \
+  "$long" "$long" "$long" >mixed.fasta
+expect 0 embed mixed.fasta --output mixed.safetensors --per-token --json
+says err 'warning: mixed.fasta:6: record "bad": character .1. is not a residue: skipped'
+says err 'warning: mixed.fasta:[0-9]+: record "empty": empty sequence: skipped'
+says err 'warning: bad records skipped: 2'
+says err "max_length of 256 tokens, cut to their first 256: 2"
+says err 'taken as <unk>: 1, in 1 sequences'
+[ "$(grep -c 'cut to' err)" -eq 1 ] || fail "more than one warning about long sequences"
+jq -e '.sequences == 5 and .bad_records == 2 and .cut == 2 and .unknown_residues == 1
+       and .tokens == 6 + 6 + 5 + 256 + 256' out >/dev/null || fail "the summary: $(cat out)"
+embed_fails 1 'mixed.fasta:6: record "bad"' mixed.fasta --output strict.safetensors --strict
+says err 'leave --strict out'
+nothing_left strict.safetensors
+
+# ---- mistakes ---------------------------------------------------------------------------------------
+: >empty.fasta
+printf '>a\n1\n' >bad.fasta
+expect 2 plm-pipeline embed s.fasta --output x.npy && says err '\-\-checkpoint DIR is needed'
+embed_fails 2 '\-\-output FILE is needed' s.fasta
+embed_fails 2 'no sequences: name a file' --output x.npy
+embed_fails 2 '\-\-pooling "median" is none of mean, cls, max, std' s.fasta --output x.npy --pooling median
+embed_fails 2 'exclude each other' s.fasta --output x.safetensors --logits --per-token
+embed_fails 2 'exclude each other' s.fasta --output x.safetensors --logits --pooling max
+embed_fails 2 'has no format' s.fasta --output x.pt
+says err '.safetensors'
+embed_fails 2 'npy holds one array' s.fasta --output x.npy --logits
+embed_fails 2 '\-\-resume is auto or never' s.fasta --output x.npy --resume maybe
+embed_fails 2 '\-\-batch-tokens' s.fasta --output x.npy --batch-tokens 0
+embed_fails 2 '\-\-precision is fp32 or bf16' s.fasta --output x.npy --precision int8
+embed_fails 1 'missing.fasta' missing.fasta --output x.npy
+embed_fails 1 'empty.fasta is empty' empty.fasta --output x.npy
+embed_fails 1 'bad.fasta has no good record, 1 bad' bad.fasta --output x.npy
+embed_fails 1 'cannot write into folder nowhere' s.fasta --output nowhere/x.npy
+mkdir folder.npy
+embed_fails 1 'folder.npy exists and is not a file' s.fasta --output folder.npy
+expect 1 plm-pipeline embed --checkpoint nowhere s.fasta --output x.npy
+says err 'nowhere'
+nothing_left x.npy
+cp -r run/checkpoints/latest/ damaged
+printf '\1' | dd of=damaged/model.safetensors bs=1 seek=9000 conv=notrunc status=none
+expect 1 plm-pipeline embed --checkpoint damaged s.fasta --output x.npy
+says err 'damaged'
+nothing_left x.npy
+
+# ---- killed at several moments ----------------------------------------------------------------------
+small_fasta many.fasta 800 5
+done_sequences() { jq -r .sequences "$1.journal" 2>/dev/null || echo 0; }
+advanced() { [ "$(done_sequences "$1")" -gt "$2" ]; }
+
+# start FILE ARGUMENTS…: in the background, its process in $pid
+start() {
+  local file=$1
+  shift
+  plm-evaluator embed --checkpoint "$checkpoint" --threads 1 --batch-tokens 256 many.fasta \
+    --output "$file" "$@" >out 2>err &
+  pid=$!
+}
+
+went_on=0
+for case in "pooled.npy --pooling mean,cls,max,std" "tokens.safetensors --per-token" \
+  "logits.safetensors --logits"; do
+  read -r file options <<<"$case"
+  # shellcheck disable=SC2086
+  expect 0 embed many.fasta --output "whole-$file" $options
+  before=0
+  for _ in 1 2 3; do
+    # shellcheck disable=SC2086
+    start "$file" $options
+    until advanced "$file" "$before" || ! kill -0 "$pid" 2>/dev/null; do sleep 0.02; done
+    kill -KILL "$pid" 2>/dev/null || true
+    wait "$pid" 2>/dev/null || true
+    [ -e "$file" ] && break # too fast for this machine's clock: compared below all the same
+    before=$(done_sequences "$file")
+    [ -e "$file.partial" ] || fail "a killed run left no $file.partial"
+  done
+  if [ ! -e "$file" ]; then
+    # shellcheck disable=SC2086
+    expect 0 embed many.fasta --output "$file" $options --json
+    says err "going on after $before of 800 sequences"
+    jq -e ".resumed_sequences == $before" out >/dev/null || fail "$file: $(cat out) after $before"
+    [ "$before" -eq 0 ] || went_on=$((went_on + 1))
+  fi
+  cmp "$file" "whole-$file" || fail "$file: a killed run ended with other bytes"
+  finished "$file"
+done
+
+[ $went_on -gt 0 ] || fail "no run was killed while it worked: give it more to do"
+
+# killed before anything was saved: nothing of it is on disk, or it begins anew
+for delay in 0.01 0.1 0.3; do
+  start early.npy
+  sleep $delay
+  kill -KILL "$pid" 2>/dev/null || true
+  wait "$pid" 2>/dev/null || true
+done
+expect 0 embed many.fasta --output early.npy
+expect 0 embed many.fasta --output whole-early.npy
+cmp early.npy whole-early.npy || fail "a run killed early ended with other bytes"
+
+# ---- stopped, refused, in each other's way ----------------------------------------------------------
+for signal in INT=130 TERM=143; do
+  rm -f stop.npy
+  start stop.npy
+  wait_for 60 advanced stop.npy 0
+  kill -STOP "$pid"
+  before=$(done_sequences stop.npy)
+  embed_fails 1 'another process is writing stop.npy.partial' many.fasta --output stop.npy
+  kill "-${signal%=*}" "$pid"
+  kill -CONT "$pid"
+  code=0
+  wait "$pid" || code=$?
+  [ $code -eq "${signal#*=}" ] || fail "$signal ended with $code: $(cat err)"
+  says err "stopped by .* after [0-9,]+ of 800 sequences"
+  says err 'the same command goes on from there'
+  advanced stop.npy $((before - 1)) || fail "the stop was not saved"
+  embed_fails 1 'stop.npy.partial: it was begun with other sequences' s.fasta --output stop.npy
+  embed_fails 1 'begun as "pooled mean fp32 npy' many.fasta --output stop.npy --precision bf16
+  says err '\-\-resume never'
+  embed_fails 1 'begun with another checkpoint' many.fasta --output stop.npy \
+    --checkpoint run/checkpoints/step_00000000
+  expect 0 embed many.fasta --output stop.npy
+  says err 'going on after'
+  cmp stop.npy whole-early.npy || fail "a stopped run ended with other bytes"
+done
+
+# an old result stays until the new one is whole; --resume never begins anew
+cp plain.npy old.npy
+start old.npy
+wait_for 60 advanced old.npy 0
+kill -KILL "$pid"
+wait "$pid" 2>/dev/null || true
+cmp old.npy plain.npy || fail "the old result was touched"
+expect 0 embed s.fasta --output old.npy --resume never --pooling max,std
+cmp old.npy plain.npy || fail "--resume never gives other bytes"
+finished old.npy
+
+# ---- a full disk ------------------------------------------------------------------------------------
+# in a mount namespace of its own
+# shellcheck disable=SC2016 # expanded in there
+full='mount -t tmpfs -o size=$1 none full && shift && "$@" >out 2>err; code=$?; ls -A full >left; exit $code'
+mkdir full
+if unshare -rm mount -t tmpfs none full 2>/dev/null; then
+  for size in 64k 500k; do # while reading, and when room is taken for the result
+    code=0
+    unshare -rm bash -c "$full" bash $size "$PLM_BIN/plm-pipeline" embed --checkpoint "$checkpoint" \
+      --threads 1 many.fasta --per-token --output full/x.safetensors || code=$?
+    [ $code -eq 1 ] || fail "a full disk ended with $code: $(cat err)"
+    says err 'No space left on device'
+    [ ! -s left ] || fail "a full disk left $(cat left)"
+  done
+  says err 'the result has [0-9.]+ MB; nothing was written'
+else
+  echo "no mount namespaces here: the full disk was not tried"
+fi
+echo "all checks hold"
