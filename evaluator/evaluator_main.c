@@ -19,7 +19,8 @@ static const struct plm_option options[] = {
     {0},
 };
 
-static const struct plm_program *const tasks[] = {&plm_task_evaluate, &plm_task_embed};
+static const struct plm_program *const tasks[] = {&plm_task_evaluate, &plm_task_embed,
+                                                  &plm_task_generate};
 
 static plm_status watch(const struct plm_arguments *arguments, struct plm_error *error)
 {
@@ -64,7 +65,8 @@ int main(int argc, char **argv)
           "usage: plm-evaluator --run DIR [-c FILE]\n"
           "       plm-evaluator TASK [options]\n\n"
           "Watches the checkpoints of a run and evaluates each once on held-out sequences; or\n"
-          "does one task with one checkpoint (`plm-evaluator TASK -h`): evaluate, embed.\n",
+          "does one task with one checkpoint (`plm-evaluator TASK -h`): evaluate, embed,\n"
+          "generate.\n",
       .options = options,
       .run = watch,
   };

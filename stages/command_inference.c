@@ -85,3 +85,21 @@ const struct plm_command plm_command_embed = {
     .options = plm_embed_options,
     .run = embed,
 };
+
+static plm_status generate(const struct plm_command_context *context, struct plm_error *error)
+{
+  return exec_evaluator(context, "generate", error);
+}
+
+const struct plm_command plm_command_generate = {
+    .name = "generate",
+    .operands = "--checkpoint DIR [IN] --output FILE",
+    .summary = "fill masks, or sample new sequences",
+    .details =
+        "A masked model fills <mask> (or _) in the sequences of IN (FASTA, JSONL or text), the "
+        "residues\nit is surest of first, in --steps passes; without IN it makes --count sequences "
+        "of --length.\nA causal model continues each sequence of IN, or starts anew, to an end, "
+        "--max-tokens or\nmax_length. The same seed gives the same sequences.",
+    .options = plm_generate_options,
+    .run = generate,
+};

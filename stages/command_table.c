@@ -19,6 +19,7 @@
   X(runs)           \
   X(evaluate)       \
   X(embed)          \
+  X(generate)       \
   X(trace)          \
   X(export)         \
   X(push)           \

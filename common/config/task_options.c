@@ -44,6 +44,32 @@ const struct plm_option plm_embed_options[] = {
     {0},
 };
 
+const struct plm_option plm_generate_options[] = {
+    {.name = "checkpoint", .argument = "DIR", .help = "the checkpoint, or an exported model"},
+    {.name = "output", .argument = "FILE", .help = "where the FASTA goes (- is standard output)"},
+    {.name = "count",
+     .argument = "N",
+     .help = "sequences from each of IN's, or in all without IN (default 1)"},
+    {.name = "temperature",
+     .argument = "T",
+     .help = "0 takes the most probable residue (default 1)"},
+    {.name = "top-p",
+     .argument = "P",
+     .help = "choose among the most probable that reach P together (default 1)"},
+    {.name = "seed", .argument = "N", .help = "seed of the choices (default 0)"},
+    {.name = "steps",
+     .argument = "N",
+     .help = "masked model: passes in which the masks are filled (default 20)"},
+    {.name = "length",
+     .argument = "N",
+     .help = "masked model without IN: residues of each sequence"},
+    {.name = "max-tokens",
+     .argument = "N",
+     .help = "causal model: tokens to generate at most (default up to max_length)"},
+    COMPUTING,
+    {0},
+};
+
 plm_status plm_task_needs(const struct plm_arguments *arguments, const struct plm_option *table,
                           const char *name, const char *purpose, struct plm_error *error)
 {

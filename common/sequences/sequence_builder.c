@@ -25,6 +25,7 @@ void plm_sequence_builder_reset(struct plm_sequence_builder *builder)
   builder->size = 0;
   builder->length = 0;
   builder->star = false;
+  builder->matched = 0;
   builder->carriage = false;
   builder->bad = -1;
 }
@@ -59,11 +60,34 @@ static bool copy_letters(uint8_t *restrict out, const uint8_t *restrict in)
   return other == 0;
 }
 
+/* <mask> or _, where they are taken: true when the byte belongs to one. A <mask> may be broken by
+ * blanks and line ends like any sequence. */
+static bool take_mask(struct plm_sequence_builder *builder, uint8_t byte, uint64_t line)
+{
+  static const char text[] = "<mask>";
+  const bool blank = classes[byte] == 1, whole = byte == PLM_SEQUENCE_MASK && builder->matched == 0;
+  if (builder->matched == 0 && byte != '<' && !whole) return false;
+  if (blank) return true;
+  if (builder->star || (!whole && byte != (uint8_t)text[builder->matched])) {
+    if (builder->bad < 0) {
+      builder->bad = builder->star ? '*' : '<';
+      builder->bad_line = line;
+    }
+    builder->matched = 0;
+    return true;
+  }
+  if (!whole && text[++builder->matched] != '\0') return true;
+  builder->residues[builder->size++] = PLM_SEQUENCE_MASK;
+  builder->matched = 0;
+  return true;
+}
+
 static void add_slowly(struct plm_sequence_builder *builder, const uint8_t *bytes, size_t size,
                        uint64_t line)
 {
   for (size_t i = 0; i < size; i++) {
     const uint8_t class = classes[bytes[i]];
+    if (builder->masks && take_mask(builder, bytes[i], line)) continue;
     if (class == 1) continue;
     if (class == 2 && !builder->star) {
       builder->star = true;
@@ -91,7 +115,8 @@ static void add_bytes(struct plm_sequence_builder *builder, const uint8_t *bytes
     } else {
       size_t i = 0;
       for (; i + BLOCK <= piece; i += BLOCK) {
-        if (!builder->star && copy_letters(builder->residues + builder->size, bytes + i))
+        if (!builder->star && builder->matched == 0 &&
+            copy_letters(builder->residues + builder->size, bytes + i))
           builder->size += BLOCK;
         else
           add_slowly(builder, bytes + i, BLOCK, line);

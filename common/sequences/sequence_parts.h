@@ -14,6 +14,8 @@ struct plm_sequence_builder {
   size_t size, capacity;
   uint64_t length; /* residues seen, also those beyond max_residues */
   bool star;       /* a `*` came: nothing may follow */
+  bool masks;      /* <mask> and _ are taken */
+  uint8_t matched; /* characters of a <mask> that has begun */
   bool carriage;   /* byte tokenizer: a CR came last, which a line end would swallow */
   int bad;         /* first character that may not be there, -1: none */
   uint64_t bad_line;

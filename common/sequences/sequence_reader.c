@@ -120,8 +120,12 @@ enum plm_sequence_result plm_sequence_complete(struct plm_sequence_reader *reade
   if (reader->name_too_long)
     return plm_sequence_bad(reader, reader->record_line, error, "its name has more than %d bytes",
                             PLM_NAME_LIMIT);
+  if (builder->matched != 0)
+    return plm_sequence_bad(reader, reader->record_line, error, "it ends inside a <mask>");
   if (builder->bad >= 0) {
     const int bad = builder->bad;
+    if (bad == '<' && builder->masks)
+      return plm_sequence_bad(reader, builder->bad_line, error, "'<' begins nothing but <mask>");
     if (bad == '*')
       return plm_sequence_bad(reader, builder->bad_line, error,
                               "'*' inside the sequence: only its last character may be one");
@@ -206,6 +210,11 @@ plm_status plm_sequence_reader_open(struct plm_byte_stream *stream,
 void plm_sequence_reader_keep_heads(struct plm_sequence_reader *reader)
 {
   reader->builder.keep_heads = true;
+}
+
+void plm_sequence_reader_take_masks(struct plm_sequence_reader *reader)
+{
+  reader->builder.masks = true;
 }
 
 void plm_sequence_reader_close(struct plm_sequence_reader *reader)

@@ -45,6 +45,11 @@ plm_status plm_sequence_reader_open(struct plm_byte_stream *stream,
 /* Of a record that is too long, its first max_residues are kept. (In JSONL a line has to fit:
  * what one of max_residues residues may need, and 1 MiB.) Before the first record. */
 void plm_sequence_reader_keep_heads(struct plm_sequence_reader *reader);
+/* Residues may be unknown: `<mask>`, or `_` for short, is kept as PLM_SEQUENCE_MASK. (With the byte
+ * tokenizer, whose text stays as it is, it is the caller's to look for.) Before the first record.
+ */
+enum { PLM_SEQUENCE_MASK = '_' };
+void plm_sequence_reader_take_masks(struct plm_sequence_reader *reader);
 void plm_sequence_reader_close(
     struct plm_sequence_reader *reader); /* and the stream; NULL is fine */
 

@@ -10,6 +10,7 @@
 static const struct fuzz_seed fuzz_seeds[] = {
     FUZZ_TEXT(">sp|P1|A_B a protein\nLAGVSERTIDPKQNFYMHWC\nXBUZO.-j*\n\n>q\r\nlagv\r\n"),
     FUZZ_TEXT("LAGV\r\nSERT*\n\n  idpk\n"),
+    FUZZ_TEXT(">m\nLA_<mask>G<ma\nsk>\n"),
     FUZZ_TEXT("{\"name\": \"a b\", \"sequence\": \"LA\\u0047V\"}\n{\"sequence\":\"l\"}\n"),
     /* ">a\nLAGV\n" by gzip and by zstd */
     FUZZ_TEXT("\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\xb3\x4b\xe4\xf2\x71\x74\x0f\xe3\x02\x00\x88"
@@ -18,7 +19,7 @@ static const struct fuzz_seed fuzz_seeds[] = {
     {NULL, 0},
 };
 
-static void check(const struct plm_sequence *sequence, uint64_t max_residues, bool esm)
+static void check(const struct plm_sequence *sequence, uint64_t max_residues, bool esm, bool masks)
 {
   PLM_ASSERT(sequence->name_size != 0 && sequence->name_size <= PLM_NAME_LIMIT);
   PLM_ASSERT(memchr(sequence->name, '\n', sequence->name_size) == NULL);
@@ -29,24 +30,26 @@ static void check(const struct plm_sequence *sequence, uint64_t max_residues, bo
   PLM_ASSERT(sequence->size == sequence->length);
   for (size_t i = 0; esm && i < sequence->size; i++) {
     const uint8_t residue = sequence->residues[i];
-    PLM_ASSERT((residue >= 'A' && residue <= 'Z') || residue == '.' || residue == '-');
+    PLM_ASSERT((residue >= 'A' && residue <= 'Z') || residue == '.' || residue == '-' ||
+               (masks && residue == PLM_SEQUENCE_MASK));
   }
 }
 
-static void read_as(const char *name, enum plm_tokenizer_kind tokenizer, const uint8_t *bytes,
-                    size_t size)
+static void read_as(const char *name, enum plm_tokenizer_kind tokenizer, bool masks,
+                    const uint8_t *bytes, size_t size)
 {
   static const uint64_t max_residues = 64;
   struct plm_byte_stream *stream;
   struct plm_sequence_reader *reader;
   PLM_ASSERT(plm_byte_stream_open_memory(name, bytes, size, &stream, NULL) == PLM_OK);
   PLM_ASSERT(plm_sequence_reader_open(stream, tokenizer, max_residues, &reader, NULL) == PLM_OK);
+  if (masks) plm_sequence_reader_take_masks(reader);
   for (;;) {
     struct plm_sequence sequence;
     struct plm_error error = {0};
     const enum plm_sequence_result result = plm_sequence_reader_next(reader, &sequence, &error);
     if (result == PLM_SEQUENCE_READ)
-      check(&sequence, max_residues, tokenizer == PLM_TOKENIZER_ESM);
+      check(&sequence, max_residues, tokenizer == PLM_TOKENIZER_ESM, masks);
     else if (result == PLM_SEQUENCE_BAD)
       PLM_ASSERT(error.what[0] != '\0' && strstr(error.where, name) != NULL);
     else
@@ -59,8 +62,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
   static const char *const names[] = {"f.fasta", "j.jsonl", "t.txt", "unknown"};
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-    read_as(names[i], PLM_TOKENIZER_ESM, bytes, size);
-    read_as(names[i], PLM_TOKENIZER_BYTE, bytes, size);
+    read_as(names[i], PLM_TOKENIZER_ESM, false, bytes, size);
+    read_as(names[i], PLM_TOKENIZER_ESM, true, bytes, size);
+    read_as(names[i], PLM_TOKENIZER_BYTE, false, bytes, size);
   }
   return 0;
 }

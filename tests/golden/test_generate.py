@@ -2,10 +2,20 @@
 and values gives the logits of the full pass."""
 
 import importlib.util
+import json
 
 import pytest
 import torch
-from plm_testing import LETTERS, ROOT, perturb, philox
+from plm_testing import (
+    LETTERS,
+    ROOT,
+    perturb,
+    philox,
+    random_sequences,
+    read_fasta,
+    run,
+    write_fasta,
+)
 
 TOKENS = (
     "<cls> <pad> <eos> <unk> L A G V S E R T I D P K Q N F Y M H W C X B U Z O . - <null_1> <mask>"
@@ -29,8 +39,8 @@ MODELING = modeling()
 
 
 def make(architecture, objective="mlm", seed=1, **keys):
-    """A small model at weights where nothing is zero; the head speaks louder, so that probabilities
-    differ."""
+    """A small model at weights where nothing is zero, and what stands around a mask matters for it:
+    attention and the head speak louder."""
     torch.manual_seed(seed)
     settings = dict(hidden_size=64, num_attention_heads=2, num_hidden_layers=6, max_length=64)
     settings.update(num_unet_layers=6, num_extra_layers=1, objective=objective)
@@ -40,8 +50,11 @@ def make(architecture, objective="mlm", seed=1, **keys):
         MODELING.PLMForMaskedLM(MODELING.PLMConfig(architecture=architecture, **settings)), seed
     )
     with torch.no_grad():
+        for name, value in model.named_parameters():
+            if name.endswith("attention.output.weight"):
+                value *= 12
         model.lm_head.dense.weight *= 3
-        model.lm_head.decoder.weight *= 4
+        model.lm_head.decoder.weight *= 2
     return model.eval()
 
 
@@ -191,6 +204,160 @@ def test_what_cannot_be_generated_is_said():
     ):
         with pytest.raises(ValueError, match=words.replace("<", "[<]")):
             model.generate(**arguments)
+
+
+def decode(row):
+    """Residues of a row of ids."""
+    return "".join(TOKENS[i] for i in row.tolist() if i > 2)
+
+
+def save(model, folder):
+    """As transformers writes it; the C programs open it as it is."""
+    model.save_pretrained(folder)
+    return folder
+
+
+def c_generate(folder, *arguments, **options):
+    run("generate", "--checkpoint", folder, "--output", "out.fasta", *arguments, "-q", **options)
+    return read_fasta("out.fasta")
+
+
+CHOICES = [(0.0, 1.0, 1), (1.0, 1.0, 2), (0.7, 0.9, 3)]  # temperature, top_p, seed
+
+
+def flags(temperature, top_p, seed):
+    return "--temperature", temperature, "--top-p", top_p, "--seed", seed
+
+
+def with_masks(sequences, seed=4):
+    """Each third or so of the residues becomes _; the first sequence wholly, the last not at all."""
+    draw = torch.Generator().manual_seed(seed)
+    masked = ["_" * len(sequences[0])]
+    for sequence in sequences[1:-1]:
+        hidden = (torch.rand(len(sequence), generator=draw) < 0.35).tolist()
+        masked.append("".join("_" if h else c for h, c in zip(hidden, sequence, strict=True)))
+    return [*masked, sequences[-1]]
+
+
+@pytest.mark.parametrize("architecture", ["transformer", "unet", "patch_unet"])
+def test_masked_models_give_the_same_tokens(architecture):
+    model = make(architecture)
+    folder = save(model, "model")
+    masked = with_masks(random_sequences(9, 12, 62))
+    fasta = write_fasta("in.fasta", [s.replace("_", "<mask>", 3) for s in masked])
+    ids, outputs = padded([encode(s) for s in masked]), set()
+    for temperature, top_p, seed in CHOICES:
+        for steps in (1, 7, 100):
+            options = dict(temperature=temperature, top_p=top_p, seed=seed, steps=steps)
+            expected = [decode(row) for row in model.generate(ids, **options)]
+            got = c_generate(folder, fasta, "--steps", steps, *flags(temperature, top_p, seed))
+            assert [name for name, _ in got] == [f"seq{i}" for i in range(9)]
+            assert [sequence for _, sequence in got] == expected, options
+            assert all(
+                m in ("_", c)
+                for pair in zip(masked, expected, strict=True)
+                for m, c in zip(*pair, strict=True)
+            )
+            outputs.add(tuple(expected))
+    assert len(outputs) == 9  # each choice and number of steps says something else
+
+
+def test_masked_models_make_sequences_from_nothing():
+    model = make(
+        "unet", attention={"pattern": ["document", "block"], "window": {"end": 9}, "block": 12}
+    )
+    folder = save(model, "model")
+    expected = [decode(row) for row in model.generate(length=40, count=3, seed=6)]
+    assert c_generate(folder, "--length", 40, "--count", 3, "--seed", 6) == [
+        (f"sample_{i + 1}", sequence) for i, sequence in enumerate(expected)
+    ]
+    # several of each of IN's are numbered through
+    ids = torch.stack([encode("LAG_V___"), encode("____MKKK")])
+    expected = [decode(row) for row in model.generate(ids, count=2, seed=6)]
+    fasta = write_fasta("in.fasta", ["LAG_V___", "____MKKK"], ["a", "b"])
+    assert c_generate(folder, fasta, "--count", 2, "--seed", 6) == list(
+        zip(["a_1", "a_2", "b_1", "b_2"], expected, strict=True)
+    )
+
+
+@pytest.mark.parametrize("architecture", ["transformer", "unet"])
+def test_causal_models_give_the_same_tokens(architecture):
+    model = make(architecture, "causal")
+    folder = save(model, "model")
+    prompts = random_sequences(7, 1, 50)
+    fasta, outputs = write_fasta("in.fasta", prompts), set()
+    ids = padded([encode(s)[:-1] for s in prompts])
+    for temperature, top_p, seed in CHOICES:
+        options = dict(temperature=temperature, top_p=top_p, seed=seed)
+        expected = [decode(row) for row in model.generate(ids, count=3, **options)]
+        got = c_generate(folder, fasta, "--count", 3, *flags(temperature, top_p, seed))
+        assert [name for name, _ in got] == [f"seq{i}_{k}" for i in range(7) for k in (1, 2, 3)]
+        assert [sequence for _, sequence in got] == expected
+        brief = [decode(row) for row in model.generate(ids, max_new_tokens=5, **options)]
+        got = c_generate(folder, fasta, "--max-tokens", 5, *flags(temperature, top_p, seed))
+        assert [sequence for _, sequence in got] == brief
+        outputs.add(tuple(expected))
+    assert len(outputs) == 3
+    # many from nothing: more than the decoder holds at a time, ending at different lengths
+    model = make(architecture, "causal", seed=2, tie_embeddings=True)
+    with torch.no_grad():
+        model.lm_head.bias[2] += 6
+    folder = save(model, "other")
+    got = c_generate(folder, "--count", 150, "--seed", 9)
+    expected = [decode(row) for row in model.generate(count=150, seed=9)]
+    assert got == [(f"sample_{i + 1}", sequence) for i, sequence in enumerate(expected)]
+    assert len({len(sequence) for sequence in expected}) > 10
+
+
+def test_bytes_are_generated_too():
+    special = dict(
+        vocab_size=261, cls_token_id=256, pad_token_id=257, eos_token_id=258, mask_token_id=260
+    )
+    model = make("transformer", **special)
+    folder = save(model, "model")
+    text = "some <mask><mask> text_<mask>"
+    ids = [256, *(260 if c == "?" else ord(c) for c in text.replace("<mask>", "?")), 258]
+    row = model.generate(torch.tensor([ids]), seed=3, temperature=0.5)[0, 1:-1].tolist()
+    write_fasta("in.fasta", [text])
+    run(
+        "generate",
+        "--checkpoint",
+        folder,
+        "in.fasta",
+        "--output",
+        "out.fasta",
+        "--seed",
+        3,
+        "--temperature",
+        0.5,
+    )
+    with open("out.fasta", "rb") as file:
+        assert file.read() == b">seq0\n" + bytes(32 if b in (10, 13) else b for b in row) + b"\n"
+    assert row[5] != 260 and bytes(row[:5]) == b"some "
+
+
+def test_threads_and_batches_change_nothing_here_and_the_summary_counts():
+    model = make("unet", "causal")
+    folder = save(model, "model")
+    one = c_generate(folder, "--count", 40, "--seed", 3, "--threads", 1)
+    assert c_generate(folder, "--count", 40, "--seed", 3, "--threads", 2) == one
+    assert c_generate(folder, "--count", 7, "--seed", 3) == one[:7]
+    assert c_generate(folder, "--count", 40, "--seed", 4) != one
+    summary = run(
+        "generate",
+        "--checkpoint",
+        folder,
+        "--count",
+        40,
+        "--seed",
+        3,
+        "--output",
+        "o.fasta",
+        "--json",
+    )
+    summary = json.loads(summary.stdout)
+    assert summary["sequences"] == 40 and summary["objective"] == "causal"
+    assert summary["residues"] == sum(len(sequence) for _, sequence in one)
 
 
 def test_letters_are_those_of_the_tokenizer():

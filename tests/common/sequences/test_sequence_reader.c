@@ -13,11 +13,12 @@
 
 /* Reads everything; a line a record: "NAME RESIDUES", "NAME long LENGTH", "bad WHERE WHAT". */
 static void read_stream(struct plm_byte_stream *stream, enum plm_tokenizer_kind tokenizer,
-                        uint64_t max_residues, struct plm_text *out)
+                        uint64_t max_residues, bool masks, struct plm_text *out)
 {
   struct plm_sequence_reader *reader;
   assert_int_equal(plm_sequence_reader_open(stream, tokenizer, max_residues, &reader, NULL),
                    PLM_OK);
+  if (masks) plm_sequence_reader_take_masks(reader);
   plm_text_puts(out, "");
   for (;;) {
     struct plm_sequence sequence;
@@ -125,6 +126,10 @@ static const struct reading readings[] = {
     {"t.txt", "Aa *\r\n\r\n\nb\rc\r\r\nlast", "t.txt:1 Aa *\nt.txt:4 b\rc\r\nt.txt:5 last\n",
      PLM_TOKENIZER_BYTE, 0},
     {"f.fasta", ">a\nab c\r\nD*\n", "a ab cD*\n", PLM_TOKENIZER_BYTE, 0},
+    {"unmasked.txt", "L_\nL<mask>\n",
+     "bad unmasked.txt:1 record \"unmasked.txt:1\": character '_' is not a residue\n"
+     "bad unmasked.txt:2 record \"unmasked.txt:2\": character '<' is not a residue\n",
+     0, 0},
     {"j.jsonl",
      "{\"name\": \"a b\", \"sequence\": \"LA\\u0047V*\", \"more\": [1]}\r\n\n  \n"
      "{\"sequence\":\"l\"}\n{\"name\":\"x\"}\n[1]\nno\n{\"sequence\":3}\n"
@@ -144,12 +149,29 @@ static const struct reading readings[] = {
      "j.jsonl:1 Text, as\tit is é\r\n", PLM_TOKENIZER_BYTE, 0},
 };
 
-static void inputs_read_as_they_should(void **state)
+#define LETTERS_64 "LAGVSERTIDPKQNFYLAGVSERTIDPKQNFYLAGVSERTIDPKQNFYLAGVSERTIDPKQNFY"
+
+/* Where masks are taken. */
+static const struct reading masked_readings[] = {
+    {"mask.fasta", ">a\nLA_<mask>G<ma\r\n sk>*\n>b\n_\n>c\nL<mask\n>d\nLA<eos>\n>e\nL*_\n>f\nL>\n",
+     "a LA__G_\nb _\nbad mask.fasta:6 record \"c\": it ends inside a <mask>\n"
+     "bad mask.fasta:9 record \"d\": '<' begins nothing but <mask>\n"
+     "bad mask.fasta:11 record \"e\": '*' inside the sequence: only its last character may be one\n"
+     "bad mask.fasta:13 record \"f\": character '>' is not a residue\n",
+     0, 0},
+    {"mask.txt", "<mas" LETTERS_64 "k>\n<mask>" LETTERS_64 "<mask>\n",
+     "bad mask.txt:1 record \"mask.txt:1\": '<' begins nothing but <mask>\nmask.txt:2 _" LETTERS_64
+     "_\n",
+     0, 0},
+    {"mask.jsonl", "{\"sequence\": \"L_<mask>\"}\n", "mask.jsonl:1 L__\n", 0, 0},
+    {"bytes.txt", "a_<mask>\n", "bytes.txt:1 a_<mask>\n", PLM_TOKENIZER_BYTE, 0},
+};
+
+static void check_readings(const struct reading *table, size_t count, bool masks)
 {
-  (void)state;
   static struct packed packed;
-  for (size_t i = 0; i < sizeof readings / sizeof readings[0]; i++) {
-    const struct reading *reading = &readings[i];
+  for (size_t i = 0; i < count; i++) {
+    const struct reading *reading = &table[i];
     const size_t size = strlen(reading->input);
     for (int how = 0; how < 3; how++) {
       for (size_t cut = 0; cut <= (how == 0 ? 0 : size); cut++) {
@@ -160,7 +182,7 @@ static void inputs_read_as_they_should(void **state)
             plm_byte_stream_open_memory(reading->file, packed.bytes, packed.size, &stream, NULL),
             PLM_OK);
         read_stream(stream, reading->tokenizer,
-                    reading->max_residues == 0 ? 1000 : reading->max_residues, &out);
+                    reading->max_residues == 0 ? 1000 : reading->max_residues, masks, &out);
         if (strcmp(out.data, reading->expected) != 0)
           fail_msg("input %zu packed %d cut %zu:\n%s\nexpected:\n%s", i, how, cut, out.data,
                    reading->expected);
@@ -168,6 +190,13 @@ static void inputs_read_as_they_should(void **state)
       }
     }
   }
+}
+
+static void inputs_read_as_they_should(void **state)
+{
+  (void)state;
+  check_readings(readings, sizeof readings / sizeof *readings, false);
+  check_readings(masked_readings, sizeof masked_readings / sizeof *masked_readings, true);
 }
 
 /* A cut gzip or zstd stream is an error wherever it is cut, never a short file. */
@@ -246,14 +275,14 @@ static void buffer_borders_change_nothing(void **state)
     struct plm_text out = {0};
     char expected[64];
     assert_int_equal(plm_byte_stream_open_memory("b.fasta", text, size, &stream, NULL), PLM_OK);
-    read_stream(stream, PLM_TOKENIZER_ESM, 1000, &out);
+    read_stream(stream, PLM_TOKENIZER_ESM, 1000, false, &out);
     snprintf(expected, sizeof expected, "long long %zu\np|%zu LAGVSERT\nq ID\n", filler - 6, shift);
     assert_string_equal(out.data, expected);
     plm_text_deinit(&out);
     /* and with text as it is, where the CR counts unless the line ends there */
     struct plm_text raw = {0};
     assert_int_equal(plm_byte_stream_open_memory("b.txt", text, size, &stream, NULL), PLM_OK);
-    read_stream(stream, PLM_TOKENIZER_BYTE, 1000, &raw);
+    read_stream(stream, PLM_TOKENIZER_BYTE, 1000, false, &raw);
     assert_null(strchr(raw.data, '\r'));
     plm_text_deinit(&raw);
   }
