@@ -71,10 +71,9 @@ class Attention:
 
     def flex(self, count):
         """Forward alone: FlexAttention has no backward on a CPU."""
-        with torch.no_grad():
-            forward_s = []
-            for _ in range(count):
-                clock = Laps()
-                self.flex_compiled(self.q, self.k, self.v, block_mask=self.block_mask)
-                forward_s.append(clock.lap())
+        forward_s, (q, k, v) = [], (x.detach() for x in (self.q, self.k, self.v))
+        for _ in range(count):
+            clock = Laps()
+            self.flex_compiled(q, k, v, block_mask=self.block_mask)
+            forward_s.append(clock.lap())
         return {"forward_s": forward_s}

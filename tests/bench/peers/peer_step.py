@@ -24,7 +24,10 @@ class Step:
         dtype = torch.bfloat16 if self.half else torch.float32
         self.optimizer = Optimizer(self.model, dtype)
         self.compiled_model = torch.compile(self.model, fullgraph=True, dynamic=False)
-        self.compiled_masks = torch.compile(self._masks, fullgraph=True, dynamic=False)
+        self.mask_builders = [
+            self._masks,
+            torch.compile(self._masks, fullgraph=True, dynamic=False),
+        ]
         side = 2048
         self.operands = [torch.rand(side, side).sub_(0.5).to(dtype) for _ in range(2)]
         self.product_out = torch.empty(side, side, dtype=dtype)
@@ -45,9 +48,15 @@ class Step:
         return {"seconds": timed(lambda: self._pass(self.model, self._masks), count)}
 
     def compiled(self, count):
-        return {
-            "seconds": timed(lambda: self._pass(self.compiled_model, self.compiled_masks), count)
-        }
+        if len(self.mask_builders) > 1:  # the first time: which one is faster, once compiled
+            with torch.no_grad():
+                calls = [
+                    lambda build=b: build(self.ids, self.documents) for b in self.mask_builders
+                ]
+                took = [min(timed(call, 4)) for call in calls]
+            self.mask_builders = [self.mask_builders[took.index(min(took))]]
+        build = self.mask_builders[0]
+        return {"seconds": timed(lambda: self._pass(self.compiled_model, build), count)}
 
     def update(self, count):
         """With clipping and zeroing; the gradients are put back for the next round."""
