@@ -16,12 +16,9 @@
 FORCE_INLINE void pairs_block(const struct product *p, const float *a, const float *b, float *c,
                               const float *factor, const int rows, const int vectors)
 {
-  __m512 acc[12][4];
+  vfloat acc[12][4];
   const int64_t a_row = p->a_row, a_depth = p->a_depth, b_stride = p->b_stride;
-#pragma GCC unroll 12
-  for (int r = 0; r < rows; r++)
-#pragma GCC unroll 4
-    for (int v = 0; v < vectors; v++) acc[r][v] = _mm512_setzero_ps();
+  block_begin(acc, rows, vectors);
   for (int k = p->depth; k > 0; k--) {
     __m512i row[4];
 #pragma GCC unroll 4
@@ -33,43 +30,19 @@ FORCE_INLINE void pairs_block(const struct product *p, const float *a, const flo
       const __m512i broadcast = _mm512_set1_epi32(pair);
 #pragma GCC unroll 4
       for (int v = 0; v < vectors; v++)
-        acc[r][v] = _mm512_dpbf16_ps(acc[r][v], (__m512bh)broadcast, (__m512bh)row[v]);
+        acc[r][v] =
+            (vfloat)_mm512_dpbf16_ps((__m512)acc[r][v], (__m512bh)broadcast, (__m512bh)row[v]);
     }
     a += a_depth;
     b += b_stride;
   }
-#pragma GCC unroll 12
-  for (int r = 0; r < rows; r++)
-#pragma GCC unroll 4
-    for (int v = 0; v < vectors; v++) {
-      float *to = c + r * p->c_stride + v * LANES;
-      if (p->mode == PRODUCT_ADD)
-        acc[r][v] += load(to);
-      else if (p->mode == PRODUCT_SCALE)
-        acc[r][v] += factor[r] * load(to);
-      store(to, acc[r][v]);
-    }
+  block_end(p, acc, c, factor, rows, vectors);
 }
 
-#define PAIRS_PANEL(VECTORS, ROWS)                                                                \
-  static __attribute__((noinline)) void pairs_panel_##VECTORS(const struct product *p,            \
-                                                              const float *b, float *c, int rows) \
-  {                                                                                               \
-    int r = 0;                                                                                    \
-    for (; r + ROWS <= rows; r += ROWS)                                                           \
-      pairs_block(p, p->a + r * p->a_row, b, c + r * p->c_stride, p->factor + r, ROWS, VECTORS);  \
-    for (; r + 4 <= rows; r += 4)                                                                 \
-      pairs_block(p, p->a + r * p->a_row, b, c + r * p->c_stride, p->factor + r, 4, VECTORS);     \
-    for (; r + 2 <= rows; r += 2)                                                                 \
-      pairs_block(p, p->a + r * p->a_row, b, c + r * p->c_stride, p->factor + r, 2, VECTORS);     \
-    for (; r < rows; r++)                                                                         \
-      pairs_block(p, p->a + r * p->a_row, b, c + r * p->c_stride, p->factor + r, 1, VECTORS);     \
-  }
-PAIRS_PANEL(1, ROWS_1)
-PAIRS_PANEL(2, ROWS_2)
-PAIRS_PANEL(3, ROWS_3)
-PAIRS_PANEL(4, ROWS_4)
-#undef PAIRS_PANEL
+PANEL(pairs, 1, ROWS_1)
+PANEL(pairs, 2, ROWS_2)
+PANEL(pairs, 3, ROWS_3)
+PANEL(pairs, 4, ROWS_4)
 
 /* C of `rows` rows and `vectors` vectors. */
 static void product_run_pairs(const struct product *p, int rows, int vectors)

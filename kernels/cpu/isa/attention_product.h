@@ -43,29 +43,19 @@ struct product {
   const float *factor; /* of each row, for PRODUCT_SCALE */
 };
 
-/* rows and vectors are constants where it is inlined, so that acc is registers. */
-FORCE_INLINE void product_block(const struct product *p, const float *a, const float *b, float *c,
-                                const float *factor, const int rows, const int vectors)
+/* A block of C, of whatever elements A and B are. rows and vectors are constants where these are
+ * inlined, so that acc is registers. */
+FORCE_INLINE void block_begin(vfloat (*acc)[4], const int rows, const int vectors)
 {
-  vfloat acc[12][4];
-  const int64_t a_row = p->a_row, a_depth = p->a_depth, b_stride = p->b_stride;
 #pragma GCC unroll 12
   for (int r = 0; r < rows; r++)
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; v++) acc[r][v] = (vfloat){0};
-  for (int k = p->depth; k > 0; k--) {
-    vfloat row[4];
-#pragma GCC unroll 4
-    for (int v = 0; v < vectors; v++) row[v] = load(b + v * LANES);
-#pragma GCC unroll 12
-    for (int r = 0; r < rows; r++) {
-      const vfloat broadcast = splat(a[r * a_row]);
-#pragma GCC unroll 4
-      for (int v = 0; v < vectors; v++) acc[r][v] += broadcast * row[v];
-    }
-    a += a_depth;
-    b += b_stride;
-  }
+}
+
+FORCE_INLINE void block_end(const struct product *p, vfloat (*acc)[4], float *c,
+                            const float *factor, const int rows, const int vectors)
+{
 #pragma GCC unroll 12
   for (int r = 0; r < rows; r++)
 #pragma GCC unroll 4
@@ -79,29 +69,51 @@ FORCE_INLINE void product_block(const struct product *p, const float *a, const f
     }
 }
 
-/* One panel of `vectors` vectors, all rows: as many at a time as registers hold, then fewer. */
-#define PRODUCT_PANEL(VECTORS, ROWS)                                                               \
-  static __attribute__((noinline)) void product_panel_##VECTORS(                                   \
-      const struct product *p, const float *b, float *c, int rows)                                 \
+FORCE_INLINE void product_block(const struct product *p, const float *a, const float *b, float *c,
+                                const float *factor, const int rows, const int vectors)
+{
+  vfloat acc[12][4];
+  const int64_t a_row = p->a_row, a_depth = p->a_depth, b_stride = p->b_stride;
+  block_begin(acc, rows, vectors);
+  for (int k = p->depth; k > 0; k--) {
+    vfloat row[4];
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; v++) row[v] = load(b + v * LANES);
+#pragma GCC unroll 12
+    for (int r = 0; r < rows; r++) {
+      const vfloat broadcast = splat(a[r * a_row]);
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; v++) acc[r][v] += broadcast * row[v];
+    }
+    a += a_depth;
+    b += b_stride;
+  }
+  block_end(p, acc, c, factor, rows, vectors);
+}
+
+/* NAME_panel_VECTORS: one panel of so many vectors, all rows by NAME_block: as many at a time as
+ * registers hold, then fewer. */
+#define PANEL(NAME, VECTORS, ROWS)                                                                 \
+  static __attribute__((noinline)) void NAME##_panel_##VECTORS(const struct product *p,            \
+                                                               const float *b, float *c, int rows) \
   {                                                                                                \
     int r = 0;                                                                                     \
     for (; r + ROWS <= rows; r += ROWS)                                                            \
-      product_block(p, p->a + r * p->a_row, b, c + r * p->c_stride, p->factor + r, ROWS, VECTORS); \
+      NAME##_block(p, p->a + r * p->a_row, b, c + r * p->c_stride, p->factor + r, ROWS, VECTORS);  \
     for (; r + 4 <= rows; r += 4)                                                                  \
-      product_block(p, p->a + r * p->a_row, b, c + r * p->c_stride, p->factor + r, 4, VECTORS);    \
+      NAME##_block(p, p->a + r * p->a_row, b, c + r * p->c_stride, p->factor + r, 4, VECTORS);     \
     for (; r + 2 <= rows; r += 2)                                                                  \
-      product_block(p, p->a + r * p->a_row, b, c + r * p->c_stride, p->factor + r, 2, VECTORS);    \
+      NAME##_block(p, p->a + r * p->a_row, b, c + r * p->c_stride, p->factor + r, 2, VECTORS);     \
     for (; r < rows; r++)                                                                          \
-      product_block(p, p->a + r * p->a_row, b, c + r * p->c_stride, p->factor + r, 1, VECTORS);    \
+      NAME##_block(p, p->a + r * p->a_row, b, c + r * p->c_stride, p->factor + r, 1, VECTORS);     \
   }
 
-PRODUCT_PANEL(1, ROWS_1)
-PRODUCT_PANEL(2, ROWS_2)
+PANEL(product, 1, ROWS_1)
+PANEL(product, 2, ROWS_2)
 #if defined(PLM_ISA_avx512) || defined(__aarch64__)
-PRODUCT_PANEL(3, ROWS_3)
-PRODUCT_PANEL(4, ROWS_4)
+PANEL(product, 3, ROWS_3)
+PANEL(product, 4, ROWS_4)
 #endif
-#undef PRODUCT_PANEL
 
 /* One panel of B and C from vector 0 of theirs on. */
 typedef void product_panel(const struct product *p, const float *b, float *c, int rows);
