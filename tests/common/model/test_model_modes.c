@@ -31,6 +31,28 @@ static void place(struct case_batch *placed, const struct plm_model_config *conf
   case_batch_place(placed, &documents, config->max_length, 4, false);
 }
 
+/* The batch of `lengths` and a model that takes it at once. */
+struct scene {
+  struct case_batch placed;
+  struct model_case c;
+};
+
+static void open_scene(struct scene *scene, int architecture, bool training, int precision,
+                       uint64_t seed)
+{
+  const struct plm_model_config config = configuration(architecture);
+  place(&scene->placed, &config);
+  const struct plm_model_options options = {.max_chunks = scene->placed.batch.chunks,
+                                            .training = training};
+  model_case_open(&scene->c, &config, &options, precision, seed);
+}
+
+static void close_scene(struct scene *scene)
+{
+  model_case_close(&scene->c);
+  case_batch_free(&scene->placed);
+}
+
 static float *gradients_with(const struct plm_model_config *config, const struct case_batch *placed,
                              enum plm_recompute recompute, int precision, double *loss)
 {
@@ -43,27 +65,35 @@ static float *gradients_with(const struct plm_model_config *config, const struct
   return gradients;
 }
 
+/* Takes the batch. */
+static void all_recomputations_agree(const struct plm_model_config *config,
+                                     struct case_batch *placed, int precision)
+{
+  enum { MODES = PLM_RECOMPUTE_BLOCK + 1 };
+  double loss[MODES];
+  float *gradients[MODES];
+  struct plm_parameter *table;
+  size_t count, elements;
+  assert_int_equal(plm_model_parameters(config, &table, &count, &elements, NULL), PLM_OK);
+  for (int i = PLM_RECOMPUTE_NONE; i < MODES; i++)
+    gradients[i] = gradients_with(config, placed, (enum plm_recompute)i, precision, &loss[i]);
+  for (int i = PLM_RECOMPUTE_MLP; i < MODES; i++) {
+    assert_true(loss[i] == loss[0]);
+    assert_memory_equal(gradients[i], gradients[0], elements * sizeof(float));
+    free(gradients[i]);
+  }
+  free(gradients[0]);
+  free(table);
+  case_batch_free(placed);
+}
+
 static void recomputation_gives_the_same_bits_in(int precision)
 {
   for (int architecture = PLM_TRANSFORMER; architecture <= PLM_PATCH_UNET; architecture++) {
-    struct plm_model_config config = configuration(architecture);
+    const struct plm_model_config config = configuration(architecture);
     struct case_batch placed;
-    double loss[3];
-    float *gradients[3];
-    struct plm_parameter *table;
-    size_t count, elements;
     place(&placed, &config);
-    assert_int_equal(plm_model_parameters(&config, &table, &count, &elements, NULL), PLM_OK);
-    for (int i = PLM_RECOMPUTE_NONE; i <= PLM_RECOMPUTE_BLOCK; i++)
-      gradients[i] = gradients_with(&config, &placed, (enum plm_recompute)i, precision, &loss[i]);
-    for (int i = PLM_RECOMPUTE_MLP; i <= PLM_RECOMPUTE_BLOCK; i++) {
-      assert_true(loss[i] == loss[0]);
-      assert_memory_equal(gradients[i], gradients[0], elements * sizeof(float));
-      free(gradients[i]);
-    }
-    free(gradients[0]);
-    free(table);
-    case_batch_free(&placed);
+    all_recomputations_agree(&config, &placed, precision);
   }
 }
 
@@ -83,45 +113,28 @@ static void recomputation_gives_the_same_bits_in_bf16(void **state)
 static void recomputation_of_bottlenecks(void **state)
 {
   (void)state;
-  struct plm_model_config config = case_config(PLM_PATCH_UNET, 10, 8);
+  const struct plm_model_config config = case_config(PLM_PATCH_UNET, 10, 8);
   static struct case_documents documents;
   struct case_batch placed;
-  double loss[3];
-  float *gradients[3];
-  struct plm_parameter *table;
-  size_t count, elements;
   case_documents_draw(&documents, (const uint32_t[]){8, 5, 7, 0}, config.vocab_size, 31);
   case_batch_place(&placed, &documents, 8, 8, false);
-  assert_int_equal(plm_model_parameters(&config, &table, &count, &elements, NULL), PLM_OK);
-  for (int i = PLM_RECOMPUTE_NONE; i <= PLM_RECOMPUTE_BLOCK; i++)
-    gradients[i] =
-        gradients_with(&config, &placed, (enum plm_recompute)i, PLM_PRECISION_FP32, &loss[i]);
-  for (int i = 1; i < 3; i++)
-    assert_memory_equal(gradients[i], gradients[0], elements * sizeof(float));
-  for (int i = 0; i < 3; i++) free(gradients[i]);
-  free(table);
-  case_batch_free(&placed);
+  all_recomputations_agree(&config, &placed, PLM_PRECISION_FP32);
 }
 
 static void a_step_twice_gives_the_same_bits(void **state)
 {
   (void)state;
   for (int architecture = PLM_TRANSFORMER; architecture <= PLM_PATCH_UNET; architecture++) {
-    struct plm_model_config config = configuration(architecture);
-    struct case_batch placed;
-    struct model_case c;
+    struct scene scene;
     double loss[2];
-    place(&placed, &config);
-    const struct plm_model_options options = {.max_chunks = placed.batch.chunks, .training = true};
-    model_case_open(&c, &config, &options, PLM_PRECISION_FP32, 41);
-    float *first = model_case_gradients_of(&c, &placed, &loss[0]);
-    float *second = model_case_gradients_of(&c, &placed, &loss[1]);
+    open_scene(&scene, architecture, true, PLM_PRECISION_FP32, 41);
+    float *first = model_case_gradients_of(&scene.c, &scene.placed, &loss[0]);
+    float *second = model_case_gradients_of(&scene.c, &scene.placed, &loss[1]);
     assert_true(loss[0] == loss[1]);
-    assert_memory_equal(first, second, plm_model_arena_elements(c.model) * sizeof(float));
+    assert_memory_equal(first, second, plm_model_arena_elements(scene.c.model) * sizeof(float));
     free(first);
     free(second);
-    model_case_close(&c);
-    case_batch_free(&placed);
+    close_scene(&scene);
   }
 }
 
@@ -139,55 +152,46 @@ static void micro_batches_sum_to_the_batch(void **state)
 {
   (void)state;
   for (int architecture = PLM_TRANSFORMER; architecture <= PLM_PATCH_UNET; architecture++) {
-    struct plm_model_config config = configuration(architecture);
-    struct case_batch placed, part;
-    struct model_case c;
+    struct scene scene;
+    struct case_batch part;
     double loss;
-    place(&placed, &config);
-    const uint32_t chunks = placed.batch.chunks;
+    open_scene(&scene, architecture, true, PLM_PRECISION_FP32, 43);
+    const uint32_t chunks = scene.placed.batch.chunks;
     assert_true(chunks >= 4);
-    const struct plm_model_options options = {.max_chunks = chunks, .training = true};
-    model_case_open(&c, &config, &options, PLM_PRECISION_FP32, 43);
-    float *whole = model_case_gradients_of(&c, &placed, &loss);
+    float *whole = model_case_gradients_of(&scene.c, &scene.placed, &loss);
     for (uint32_t size = 1; size < chunks; size++) {
       double sum = 0.0;
-      plm_model_zero_gradients(c.model);
+      plm_model_zero_gradients(scene.c.model);
       for (uint32_t first = 0; first < chunks; first += size) {
-        case_batch_part(&part, &placed, first, chunks - first < size ? chunks - first : size);
-        sum += model_case_step(&c, &part, 1.0f);
+        case_batch_part(&part, &scene.placed, first, chunks - first < size ? chunks - first : size);
+        sum += model_case_step(&scene.c, &part, 1.0f);
         case_batch_free(&part);
       }
-      float *summed = model_case_gradients(&c);
+      float *summed = model_case_gradients(&scene.c);
       assert_true(fabs(sum - loss) <= 1e-5 * loss);
-      assert_close(c.model, summed, whole);
+      assert_close(scene.c.model, summed, whole);
       free(summed);
     }
     free(whole);
-    model_case_close(&c);
-    case_batch_free(&placed);
+    close_scene(&scene);
   }
 }
 
 static void the_loss_scale_scales_gradients_alone(void **state)
 {
   (void)state;
-  struct plm_model_config config = configuration(PLM_UNET);
-  struct case_batch placed;
-  struct model_case c;
+  struct scene scene;
   double loss;
-  place(&placed, &config);
-  const struct plm_model_options options = {.max_chunks = placed.batch.chunks, .training = true};
-  model_case_open(&c, &config, &options, PLM_PRECISION_FP32, 47);
-  float *once = model_case_gradients_of(&c, &placed, &loss);
-  plm_model_zero_gradients(c.model);
-  assert_true(model_case_step(&c, &placed, 0.25f) == loss);
-  float *quarter = model_case_gradients(&c);
-  for (size_t e = 0; e < plm_model_arena_elements(c.model); e++) quarter[e] *= 4.0f;
-  assert_close(c.model, quarter, once);
+  open_scene(&scene, PLM_UNET, true, PLM_PRECISION_FP32, 47);
+  float *once = model_case_gradients_of(&scene.c, &scene.placed, &loss);
+  plm_model_zero_gradients(scene.c.model);
+  assert_true(model_case_step(&scene.c, &scene.placed, 0.25f) == loss);
+  float *quarter = model_case_gradients(&scene.c);
+  for (size_t e = 0; e < plm_model_arena_elements(scene.c.model); e++) quarter[e] *= 4.0f;
+  assert_close(scene.c.model, quarter, once);
   free(once);
   free(quarter);
-  model_case_close(&c);
-  case_batch_free(&placed);
+  close_scene(&scene);
 }
 
 /* Hidden states of real tokens and logits, of a model opened without training: its buffers are
@@ -196,42 +200,39 @@ static void inference_agrees_with_the_reference(void **state)
 {
   (void)state;
   for (int architecture = PLM_TRANSFORMER; architecture <= PLM_PATCH_UNET; architecture++) {
-    struct plm_model_config config = configuration(architecture);
+    struct scene scene;
     struct plm_error error = {0};
-    struct case_batch placed;
-    struct model_case c;
     double loss;
-    place(&placed, &config);
-    const size_t N = (size_t)placed.batch.chunks * config.max_length, D = config.hidden_size;
-    const size_t R = placed.targets.rows, V = config.vocab_size;
-    const struct plm_model_options options = {.max_chunks = placed.batch.chunks};
-    model_case_open(&c, &config, &options, PLM_PRECISION_FP32, 53);
+    open_scene(&scene, architecture, false, PLM_PRECISION_FP32, 53);
+    const size_t N = (size_t)scene.placed.batch.chunks * scene.c.config.max_length,
+                 D = scene.c.config.hidden_size;
+    const size_t R = scene.placed.targets.rows, V = scene.c.config.vocab_size;
     double *expected_hidden = malloc(N * D * sizeof(double));
     double *expected_logits = malloc(R * V * sizeof(double));
     float *hidden = malloc(N * D * sizeof(float)), *logits = malloc(N * V * sizeof(float));
-    free(model_case_reference(&c, &placed, 0.0, REFERENCE_NO_FAULT, &loss, expected_hidden,
-                              expected_logits));
-    plm_model_attention_masks(c.model, &placed.batch, c.window, c.masks);
-    assert_int_equal(plm_model_infer(c.model, &placed.batch, placed.inputs, c.masks,
-                                     placed.positions, (uint32_t)R, hidden, logits, &error),
+    free(model_case_reference(&scene.c, &scene.placed, 0.0, REFERENCE_NO_FAULT, &loss,
+                              expected_hidden, expected_logits));
+    plm_model_attention_masks(scene.c.model, &scene.placed.batch, scene.c.window, scene.c.masks);
+    assert_int_equal(plm_model_infer(scene.c.model, &scene.placed.batch, scene.placed.inputs,
+                                     scene.c.masks, scene.placed.positions, (uint32_t)R, hidden,
+                                     logits, &error),
                      PLM_OK);
     for (size_t i = 0; i < N * D; i++)
       assert_true(fabs((double)hidden[i] - expected_hidden[i]) < 1e-4);
     for (size_t i = 0; i < R * V; i++)
       assert_true(fabs((double)logits[i] - expected_logits[i]) < 1e-4);
     /* all positions at once: the same rows */
-    assert_int_equal(plm_model_infer(c.model, &placed.batch, placed.inputs, c.masks, NULL, 0, NULL,
-                                     logits, &error),
+    assert_int_equal(plm_model_infer(scene.c.model, &scene.placed.batch, scene.placed.inputs,
+                                     scene.c.masks, NULL, 0, NULL, logits, &error),
                      PLM_OK);
     for (size_t i = 0; i < R * V; i++)
-      assert_true(fabs((double)logits[(size_t)placed.positions[i / V] * V + i % V] -
+      assert_true(fabs((double)logits[(size_t)scene.placed.positions[i / V] * V + i % V] -
                        expected_logits[i]) < 1e-4);
     free(expected_hidden);
     free(expected_logits);
     free(hidden);
     free(logits);
-    model_case_close(&c);
-    case_batch_free(&placed);
+    close_scene(&scene);
   }
 }
 
@@ -267,18 +268,14 @@ static void bf16_is_near_the_reference(void **state)
 {
   (void)state;
   for (int architecture = PLM_TRANSFORMER; architecture <= PLM_PATCH_UNET; architecture++) {
-    struct plm_model_config config = configuration(architecture);
-    struct case_batch placed;
-    struct model_case c;
+    struct scene scene;
     double loss, expected_loss;
     size_t count;
-    place(&placed, &config);
-    const struct plm_model_options options = {.max_chunks = placed.batch.chunks, .training = true};
-    model_case_open(&c, &config, &options, PLM_PRECISION_BF16, 67);
-    float *gradients = model_case_gradients_of(&c, &placed, &loss);
-    double *expected =
-        model_case_reference(&c, &placed, 1.0, REFERENCE_NO_FAULT, &expected_loss, NULL, NULL);
-    const struct plm_parameter *table = plm_model_table(c.model, &count);
+    open_scene(&scene, architecture, true, PLM_PRECISION_BF16, 67);
+    float *gradients = model_case_gradients_of(&scene.c, &scene.placed, &loss);
+    double *expected = model_case_reference(&scene.c, &scene.placed, 1.0, REFERENCE_NO_FAULT,
+                                            &expected_loss, NULL, NULL);
+    const struct plm_parameter *table = plm_model_table(scene.c.model, &count);
     if (fabs(loss - expected_loss) > 2e-2 * expected_loss)
       fail_msg("loss %.6g, reference %.6g", loss, expected_loss);
     for (size_t i = 0; i < count; i++) {
@@ -289,68 +286,59 @@ static void bf16_is_near_the_reference(void **state)
     }
     free(gradients);
     free(expected);
-    model_case_close(&c);
-    case_batch_free(&placed);
+    close_scene(&scene);
   }
 }
 
 static void no_labels_no_loss_no_gradient(void **state)
 {
   (void)state;
-  struct plm_model_config config = configuration(PLM_UNET);
-  struct case_batch placed;
-  struct model_case c;
+  struct scene scene;
   double loss;
-  place(&placed, &config);
-  placed.targets.rows = 0;
-  const struct plm_model_options options = {.max_chunks = placed.batch.chunks, .training = true};
-  model_case_open(&c, &config, &options, PLM_PRECISION_FP32, 71);
-  float *gradients = model_case_gradients_of(&c, &placed, &loss);
+  open_scene(&scene, PLM_UNET, true, PLM_PRECISION_FP32, 71);
+  scene.placed.targets.rows = 0;
+  float *gradients = model_case_gradients_of(&scene.c, &scene.placed, &loss);
   assert_true(loss == 0.0);
-  for (size_t e = 0; e < plm_model_arena_elements(c.model); e++) assert_true(gradients[e] == 0.0f);
+  for (size_t e = 0; e < plm_model_arena_elements(scene.c.model); e++)
+    assert_true(gradients[e] == 0.0f);
   free(gradients);
-  model_case_close(&c);
-  case_batch_free(&placed);
+  close_scene(&scene);
 }
 
 static void bad_batches_are_errors(void **state)
 {
   (void)state;
-  struct plm_model_config config = configuration(PLM_PATCH_UNET);
+  struct scene scene;
   struct plm_loss_result result;
   struct plm_error error = {0};
-  struct case_batch placed;
-  struct model_case c;
-  place(&placed, &config);
-  const struct plm_model_options options = {.max_chunks = placed.batch.chunks, .training = true};
-  model_case_open(&c, &config, &options, PLM_PRECISION_FP32, 73);
-  plm_model_attention_masks(c.model, &placed.batch, c.window, c.masks);
-  struct plm_batch batch = placed.batch;
-#define FORWARD() \
-  plm_model_forward(c.model, &batch, c.masks, &placed.targets, &c.loss, &result, NULL, &error)
+  open_scene(&scene, PLM_PATCH_UNET, true, PLM_PRECISION_FP32, 73);
+  plm_model_attention_masks(scene.c.model, &scene.placed.batch, scene.c.window, scene.c.masks);
+  struct plm_batch batch = scene.placed.batch;
+#define FORWARD()                                                                               \
+  plm_model_forward(scene.c.model, &batch, scene.c.masks, &scene.placed.targets, &scene.c.loss, \
+                    &result, NULL, &error)
   assert_int_equal(FORWARD(), PLM_OK);
   batch.chunks++;
   assert_int_equal(FORWARD(), PLM_LIMIT);
-  batch = placed.batch;
+  batch = scene.placed.batch;
   batch.max_length = 30; /* not a multiple of 4 */
   assert_int_equal(FORWARD(), PLM_LIMIT);
-  batch = placed.batch;
-  placed.labels[1] = 33;
+  batch = scene.placed.batch;
+  scene.placed.labels[1] = 33;
   assert_int_equal(FORWARD(), PLM_CORRUPT);
-  placed.labels[1] = -1;
+  scene.placed.labels[1] = -1;
   assert_int_equal(FORWARD(), PLM_CORRUPT);
-  placed.labels[1] = 5;
-  const int32_t position = placed.positions[1];
-  placed.positions[1] = placed.positions[0];
+  scene.placed.labels[1] = 5;
+  const int32_t position = scene.placed.positions[1];
+  scene.placed.positions[1] = scene.placed.positions[0];
   assert_int_equal(FORWARD(), PLM_CORRUPT);
-  placed.positions[1] = position;
-  placed.inputs[3] = 33;
+  scene.placed.positions[1] = position;
+  scene.placed.inputs[3] = 33;
   assert_int_equal(FORWARD(), PLM_CORRUPT);
-  placed.inputs[3] = 4;
+  scene.placed.inputs[3] = 4;
   assert_int_equal(FORWARD(), PLM_OK);
 #undef FORWARD
-  model_case_close(&c);
-  case_batch_free(&placed);
+  close_scene(&scene);
 }
 
 static void memory_and_flops_are_those_of_the_plan(void **state)
