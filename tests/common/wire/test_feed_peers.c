@@ -34,103 +34,115 @@ static plm_status take(struct plm_feed *feed, const struct plm_feed_options *opt
   return PLM_OK;
 }
 
+/* A feed and the packers that serve it. */
+struct meeting {
+  struct plm_feed_options options;
+  struct fake_packer packers[3];
+  int count;
+  struct plm_feed *feed;
+};
+
+/* Until so many packers are there and the feed knows them. */
+static void join(struct meeting *meeting, int count)
+{
+  for (; meeting->count < count; meeting->count++)
+    fake_packer_start(&meeting->packers[meeting->count], &meeting->options,
+                      plm_feed_bound(meeting->feed), (uint64_t)meeting->count + 1);
+  wait_peers(meeting->feed, (uint32_t)count);
+}
+
+/* credit_bytes 0: the default. */
+static void meet(struct meeting *meeting, int count, uint64_t credit_bytes)
+{
+  meeting->options = packers_options();
+  if (credit_bytes != 0) meeting->options.credit_bytes = credit_bytes;
+  meeting->feed = packers_feed(&meeting->options);
+  meeting->count = 0;
+  join(meeting, count);
+}
+
+static void part(struct meeting *meeting)
+{
+  for (int i = 0; i < meeting->count; i++) fake_packer_stop(&meeting->packers[i]);
+  plm_feed_close(meeting->feed);
+}
+
 static void crosses_epochs(void **state)
 {
   (void)state;
-  struct plm_feed_options options = packers_options();
-  struct fake_packer packer;
+  struct meeting meeting;
   struct plm_error error = {0};
-  struct plm_feed *feed = packers_feed(&options);
-  fake_packer_start(&packer, &options, plm_feed_bound(feed), 1);
-  plm_feed_seek(feed, PLM_SPLIT_TRAIN, 4, FAKE_WINDOWS * FAKE_WINDOW_CHUNKS - 3);
-  for (int i = 0; i < 400; i++) assert_int_equal(take(feed, &options, 7, &error), PLM_OK);
+  meet(&meeting, 1, 0);
+  plm_feed_seek(meeting.feed, PLM_SPLIT_TRAIN, 4, FAKE_WINDOWS * FAKE_WINDOW_CHUNKS - 3);
+  for (int i = 0; i < 400; i++)
+    assert_int_equal(take(meeting.feed, &meeting.options, 7, &error), PLM_OK);
   uint64_t epoch, chunk;
-  plm_feed_position(feed, &epoch, &chunk);
+  plm_feed_position(meeting.feed, &epoch, &chunk);
   assert_int_equal(epoch, 6);
   assert_int_equal(chunk, 400 * 7 - 3 - FAKE_WINDOWS * FAKE_WINDOW_CHUNKS);
-  fake_packer_stop(&packer);
-  plm_feed_close(feed);
+  part(&meeting);
 }
 
 /* One answers nothing: the other is asked too, well before a silence of 3 s. */
 static void standby_is_asked_when_one_is_late(void **state)
 {
   (void)state;
-  struct plm_feed_options options = packers_options();
-  struct fake_packer packers[2];
+  struct meeting meeting;
   struct plm_error error = {0};
-  struct plm_feed *feed = packers_feed(&options);
-  for (int i = 0; i < 2; i++)
-    fake_packer_start(&packers[i], &options, plm_feed_bound(feed), (uint64_t)i + 1);
-  wait_peers(feed, 2);
-  packers[0].deaf = true;
+  meet(&meeting, 2, 0);
+  meeting.packers[0].deaf = true;
   const int64_t begin = plm_clock_ms();
-  for (int i = 0; i < 60; i++) assert_int_equal(take(feed, &options, 16, &error), PLM_OK);
+  for (int i = 0; i < 60; i++)
+    assert_int_equal(take(meeting.feed, &meeting.options, 16, &error), PLM_OK);
   assert_true(plm_clock_ms() - begin < 9000);
   struct plm_feed_counters counters;
-  plm_feed_counters(feed, &counters);
-  assert_true(packers[0].gets > 0); /* it was asked first for some */
-  assert_true(packers[1].prepares > 0 || packers[0].prepares > 0);
+  plm_feed_counters(meeting.feed, &counters);
+  assert_true(meeting.packers[0].gets > 0); /* it was asked first for some */
+  assert_true(meeting.packers[1].prepares > 0 || meeting.packers[0].prepares > 0);
   assert_true(counters.retried > 0);
   assert_int_equal(counters.duplicate, 0);
-  for (int i = 0; i < 2; i++) fake_packer_stop(&packers[i]);
-  plm_feed_close(feed);
+  part(&meeting);
 }
 
 static void second_answers_are_dropped(void **state)
 {
   (void)state;
-  struct plm_feed_options options = packers_options();
-  struct fake_packer packers[2];
+  struct meeting meeting;
   struct plm_error error = {0};
-  options.credit_bytes = 128 << 10;
-  struct plm_feed *feed = packers_feed(&options);
-  for (int i = 0; i < 2; i++)
-    fake_packer_start(&packers[i], &options, plm_feed_bound(feed), (uint64_t)i + 1);
-  wait_peers(feed, 2);
-  packers[0].delay_ms = 400;
-  packers[1].delay_ms = 300;
+  meet(&meeting, 2, 128 << 10);
+  meeting.packers[0].delay_ms = 400;
+  meeting.packers[1].delay_ms = 300;
   struct plm_feed_counters counters = {0};
   for (int i = 0; i < 100 && counters.duplicate == 0; i++) {
-    assert_int_equal(take(feed, &options, 64, &error), PLM_OK);
-    plm_feed_counters(feed, &counters);
+    assert_int_equal(take(meeting.feed, &meeting.options, 64, &error), PLM_OK);
+    plm_feed_counters(meeting.feed, &counters);
   }
   assert_true(counters.duplicate > 0);
   assert_int_equal(counters.invalid, 0);
-  for (int i = 0; i < 2; i++) fake_packer_stop(&packers[i]);
-  plm_feed_close(feed);
+  part(&meeting);
 }
 
 /* Until two answers for one range differ: an honest late one and a lie, in either order. */
 static plm_status provoke(bool third, struct plm_feed_counters *counters, struct plm_error *error)
 {
-  struct plm_feed_options options = packers_options();
-  struct fake_packer packers[3];
-  struct plm_feed *feed = packers_feed(&options);
-  const int count = third ? 3 : 2;
+  struct meeting meeting;
+  meet(&meeting, 2, 0);
   plm_status status = PLM_OK;
-  for (int i = 0; i < 2; i++)
-    fake_packer_start(&packers[i], &options, plm_feed_bound(feed), (uint64_t)i + 1);
-  wait_peers(feed, 2);
-  packers[0].delay_ms = 600; /* so late that the second is asked */
-  packers[1].delay_ms = 0;
-  packers[0].lies = true;
-  if (third) {
-    fake_packer_start(&packers[2], &options, plm_feed_bound(feed), 3);
-    wait_peers(feed, 3);
-  }
+  meeting.packers[0].delay_ms = 600; /* so late that the second is asked */
+  meeting.packers[1].delay_ms = 0;
+  meeting.packers[0].lies = true;
+  if (third) join(&meeting, 3);
   const int64_t begin = plm_clock_ms();
   memset(counters, 0, sizeof *counters);
   while (status == PLM_OK && plm_clock_ms() - begin < 8000 && counters->peers + 1 != 3 &&
          !(third && counters->refused > 0)) {
     struct plm_batch batch;
-    status = plm_feed_next(feed, 16, NULL, &batch, error);
-    if (status == PLM_OK) plm_feed_release(feed, &batch);
-    plm_feed_counters(feed, counters);
+    status = plm_feed_next(meeting.feed, 16, NULL, &batch, error);
+    if (status == PLM_OK) plm_feed_release(meeting.feed, &batch);
+    plm_feed_counters(meeting.feed, counters);
     if (!third) counters->peers = 0;
   }
-  for (int i = 0; i < count; i++) fake_packer_stop(&packers[i]);
-  plm_feed_close(feed);
+  part(&meeting);
   return status;
 }
 
@@ -185,17 +197,13 @@ static void credit_bounds_what_is_asked_for(void **state)
 static void nacks_are_asked_elsewhere(void **state)
 {
   (void)state;
-  struct plm_feed_options options = packers_options();
-  struct fake_packer packers[2];
+  struct meeting meeting;
   struct plm_error error = {0};
-  struct plm_feed *feed = packers_feed(&options);
-  for (int i = 0; i < 2; i++)
-    fake_packer_start(&packers[i], &options, plm_feed_bound(feed), (uint64_t)i + 1);
-  wait_peers(feed, 2);
-  packers[0].nacks = true;
-  for (int i = 0; i < 20; i++) assert_int_equal(take(feed, &options, 64, &error), PLM_OK);
-  for (int i = 0; i < 2; i++) fake_packer_stop(&packers[i]);
-  plm_feed_close(feed);
+  meet(&meeting, 2, 0);
+  meeting.packers[0].nacks = true;
+  for (int i = 0; i < 20; i++)
+    assert_int_equal(take(meeting.feed, &meeting.options, 64, &error), PLM_OK);
+  part(&meeting);
 }
 
 /* ---- nonsense ----------------------------------------------------------------------------- */
@@ -224,19 +232,17 @@ static void nonsense_is_counted_and_dropped(void **state)
 {
   (void)state;
   enum { ROUNDS = 400 };
-  struct plm_feed_options options = packers_options();
-  struct fake_packer packer;
+  struct meeting meeting;
   struct plm_error error = {0};
-  struct plm_feed *feed = packers_feed(&options);
-  fake_packer_start(&packer, &options, plm_feed_bound(feed), 1);
-  wait_peers(feed, 1);
+  meet(&meeting, 1, 0);
   void *context = zmq_ctx_new();
-  void *socket = raw_dealer(context, plm_feed_bound(feed));
+  void *socket = raw_dealer(context, plm_feed_bound(meeting.feed));
   uint8_t payload[PLM_WIRE_CONTROL_LIMIT], bytes[PLM_HEADER_BYTES];
   struct plm_header header;
   for (uint32_t round = 0; round < ROUNDS; round++) {
     const struct plm_philox_words w = plm_philox(9, round, 0, 100);
-    size_t size = fake_hello(&options, 77, 5, &header, payload), header_bytes = PLM_HEADER_BYTES;
+    size_t size = fake_hello(&meeting.options, 77, 5, &header, payload),
+           header_bytes = PLM_HEADER_BYTES;
     header.payload_bytes = size;
     header.payload_hash = plm_hash_bytes(payload, size);
     plm_header_encode(&header, bytes);
@@ -249,20 +255,19 @@ static void nonsense_is_counted_and_dropped(void **state)
     default: frames = w.w[0] % 2 == 0 ? 1 : 3 + (int)(w.w[1] % 4); break;
     }
     send_frames(socket, bytes, header_bytes, payload, size, frames);
-    if (round % 20 == 0) assert_int_equal(take(feed, &options, 16, &error), PLM_OK);
+    if (round % 20 == 0) assert_int_equal(take(meeting.feed, &meeting.options, 16, &error), PLM_OK);
   }
   struct plm_feed_counters counters = {0};
   for (int i = 0; i < 500 && counters.invalid < ROUNDS; i++) {
-    plm_feed_counters(feed, &counters);
+    plm_feed_counters(meeting.feed, &counters);
     usleep(20000);
   }
   assert_int_equal(counters.invalid, ROUNDS);
   assert_int_equal(counters.peers, 1);
-  assert_int_equal(take(feed, &options, 16, &error), PLM_OK);
+  assert_int_equal(take(meeting.feed, &meeting.options, 16, &error), PLM_OK);
   zmq_close(socket);
   zmq_ctx_term(context);
-  fake_packer_stop(&packer);
-  plm_feed_close(feed);
+  part(&meeting);
 }
 
 /* Sends on a peer's own connection what it was not asked for. */
@@ -355,29 +360,25 @@ static void *stop_soon(void *stop)
 static void interruption_loses_nothing(void **state)
 {
   (void)state;
-  struct plm_feed_options options = packers_options();
-  struct fake_packer packer;
+  struct meeting meeting;
   struct plm_batch batch;
   struct plm_error error = {0};
   static volatile int stop;
   uint64_t epoch, chunk;
   pthread_t thread;
-  options.credit_bytes = 128 << 10;
-  struct plm_feed *feed = packers_feed(&options);
-  fake_packer_start(&packer, &options, plm_feed_bound(feed), 1);
-  assert_int_equal(take(feed, &options, 16, &error), PLM_OK);
-  packer.deaf = true; /* what is on its way still fills part of the batch */
+  meet(&meeting, 1, 128 << 10);
+  assert_int_equal(take(meeting.feed, &meeting.options, 16, &error), PLM_OK);
+  meeting.packers[0].deaf = true; /* what is on its way still fills part of the batch */
   stop = 0;
   assert_int_equal(pthread_create(&thread, NULL, stop_soon, (void *)(uintptr_t)&stop), 0);
-  assert_int_equal(plm_feed_next(feed, 2000, &stop, &batch, &error), PLM_INTERRUPTED);
+  assert_int_equal(plm_feed_next(meeting.feed, 2000, &stop, &batch, &error), PLM_INTERRUPTED);
   pthread_join(thread, NULL);
-  plm_feed_position(feed, &epoch, &chunk);
+  plm_feed_position(meeting.feed, &epoch, &chunk);
   assert_int_equal(epoch, 0);
   assert_int_equal(chunk, 16);
-  packer.deaf = false;
-  assert_int_equal(take(feed, &options, 2000, &error), PLM_OK);
-  fake_packer_stop(&packer);
-  plm_feed_close(feed);
+  meeting.packers[0].deaf = false;
+  assert_int_equal(take(meeting.feed, &meeting.options, 2000, &error), PLM_OK);
+  part(&meeting);
 }
 
 static void a_port_in_use_names_its_owner(void **state)
