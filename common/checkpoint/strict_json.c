@@ -2,6 +2,7 @@
 #include "common/checkpoint/strict_json.h"
 
 #include <cjson/cJSON.h>
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +20,24 @@ static plm_status refuse(const struct scanner *scan, const char *what, struct pl
   return plm_error_set(error, PLM_FORMAT, "byte %zu of the JSON: %s", scan->at, what);
 }
 
+/* cJSON takes \uXXXX that is not of hexadecimal digits for U+0000, and ends the string there. */
+static plm_status scan_escape(struct scanner *scan, struct plm_error *error)
+{
+  const unsigned char *here = scan->text + scan->at;
+  const size_t left = scan->size - scan->at;
+  if (left >= 2 && here[1] != '\0' && strchr("\"\\/bfnrt", here[1]) != NULL) {
+    scan->at += 2;
+    return PLM_OK;
+  }
+  size_t digits = 0;
+  while (digits < 4 && left > 2 + digits && isxdigit(here[2 + digits])) digits++;
+  if (left < 2 || here[1] != 'u' || digits < 4)
+    return refuse(scan, "an escape that JSON does not have", error);
+  if (memcmp(here + 2, "0000", 4) == 0) return refuse(scan, "U+0000 in a string", error);
+  scan->at += 6;
+  return PLM_OK;
+}
+
 static plm_status scan_string(struct scanner *scan, struct plm_error *error)
 {
   scan->at++; /* the quote */
@@ -27,9 +46,7 @@ static plm_status scan_string(struct scanner *scan, struct plm_error *error)
     const size_t left = scan->size - scan->at;
     if (*here < 0x20) return refuse(scan, "a control character in a string", error);
     if (*here == '\\') {
-      if (left >= 6 && memcmp(here, "\\u0000", 6) == 0)
-        return refuse(scan, "U+0000 in a string", error);
-      scan->at += 2;
+      PLM_TRY(scan_escape(scan, error));
       continue;
     }
     const size_t length = plm_utf8_length(here, left);

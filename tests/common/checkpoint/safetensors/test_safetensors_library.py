@@ -224,6 +224,8 @@ def broken_rules():
         "a control character": packed(f'{{"a\x01":{a}}}', 1),
         "U+0000": packed(f'{{"a\\u0000b":{a}}}', 1),
         "a bad escape": packed(f'{{"a\\x":{a}}}', 1),
+        "an escape of other letters": packed(f'{{"a\\u00[9":{a}}}', 1),
+        "an escape cut short": packed(f'{{"a\\u12":{a}}}', 1),
         "an empty name": packed(f'{{"":{a}}}', 1),
         "a name twice": packed(f'{{"a":{a},"a":{entry(begin=1, end=2)}}}', 2),
         "the same entry twice": packed(f'{{"a":{a},"a":{a}}}', 1),
