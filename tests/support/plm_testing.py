@@ -3,6 +3,8 @@
 A test runs in its own temporary folder (the working directory), which the runner removes.
 """
 
+import functools
+import importlib.util
 import json
 import os
 import pathlib
@@ -141,6 +143,27 @@ def load(folder, auto_class=None, **options):
 
     loader = auto_class or AutoModelForMaskedLM
     return loader.from_pretrained(folder, trust_remote_code=True, **options)
+
+
+@functools.cache
+def modeling():
+    """common/checkpoint/modeling_plm.py as a module."""
+    path = ROOT / "common" / "checkpoint" / "modeling_plm.py"
+    spec = importlib.util.spec_from_file_location("modeling_plm", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def small_model(architecture, seed=1, **keys):
+    """The exported model, small, at weights where nothing is zero; `keys` are those of its configuration."""
+    settings = dict(hidden_size=64, num_attention_heads=2, num_hidden_layers=4, max_length=64)
+    settings.update(num_unet_layers=6, num_extra_layers=1)
+    settings.update(keys)
+    torch.manual_seed(seed)
+    module = modeling()
+    model = module.PLMForMaskedLM(module.PLMConfig(architecture=architecture, **settings))
+    return perturb(model, seed).eval()
 
 
 def philox(seed, x, y, purpose):

@@ -1,0 +1,81 @@
+"""torch.compile takes the exported model whole: forward and backward pass are one graph each, which
+serves every batch of the same shape."""
+
+import contextlib
+
+import pytest
+import torch
+from plm_testing import small_model
+from torch._dynamo.utils import counters
+
+LENGTH = 256
+CASES = {
+    "transformer": (["causal+local", "causal"], dict(num_hidden_layers=2)),
+    "unet": (["document+local", "block"], dict(num_hidden_layers=2)),
+    "patch_unet": (["document", "local"], dict(num_unet_layers=4, num_extra_layers=0)),
+}
+
+
+def make(architecture):
+    pattern, keys = CASES[architecture]
+    attention = {"pattern": pattern, "window": {"end": 40}, "block": 24}
+    return small_model(architecture, attention=attention, max_length=LENGTH, **keys)
+
+
+def batch(packed, seed):
+    """Two chunks of 256 tokens with other documents for each seed, a third of the tokens chosen."""
+    draw = torch.Generator().manual_seed(seed)
+    ids = torch.randint(4, 24, (2, LENGTH), generator=draw)
+    chosen = torch.rand(ids.shape, generator=draw) < 0.3
+    if packed:
+        documents = torch.full_like(ids, -1)
+        documents[0, :100] = 0
+        documents[0, 104 + 4 * seed : 200] = 1
+        documents[0, 240:] = 2
+        documents[1, 8 * seed :] = 5
+        inputs, real = {"document_ids": documents}, documents >= 0
+    else:
+        real = torch.arange(LENGTH) < torch.tensor([[50 + 10 * seed], [LENGTH - seed]])
+        inputs = {"attention_mask": real.long()}
+    ids = ids.masked_fill(~real, 1)
+    labels = ids.masked_fill(~(chosen & real), -100)
+    return {"input_ids": ids.masked_fill(chosen & real, 32), **inputs}, labels
+
+
+def gradients(model, loss):
+    return torch.autograd.grad(loss, list(model.parameters()))
+
+
+@contextlib.contextmanager
+def one_graph():
+    """What is compiled here has no break, and is compiled once."""
+    torch._dynamo.reset()
+    counters.clear()
+    yield
+    assert not counters["graph_break"]
+    assert counters["stats"]["unique_graphs"] == 1
+
+
+@pytest.mark.parametrize("architecture", CASES)
+def test_a_training_step_is_one_graph(architecture):
+    """Packed chunks with masks built before, single sequences with masks built inside."""
+    model = make(architecture).train()
+    for packed in (True, False):
+        with one_graph():
+            step = torch.compile(model, fullgraph=True, backend="aot_eager")
+            for seed in range(3):
+                inputs, labels = batch(packed, seed)
+                masks = model.get_attention_masks(**inputs) if packed else None
+                loss = step(**inputs, masks=masks, labels=labels).loss
+                expected = model(**inputs, labels=labels).loss
+                torch.testing.assert_close(loss, expected, rtol=1e-5, atol=0)
+                pairs = zip(gradients(model, loss), gradients(model, expected), strict=True)
+                assert all((a - b).norm() <= 1e-4 * b.norm() for a, b in pairs)
+
+
+def test_explain_finds_no_break():
+    """Without fullgraph, where a break would pass unnoticed; the masks are built inside."""
+    model = make("patch_unet").train()
+    inputs, labels = batch(packed=True, seed=0)
+    explained = torch._dynamo.explain(model)(**inputs, labels=labels)
+    assert explained.graph_break_count == 0 and explained.graph_count == 1
