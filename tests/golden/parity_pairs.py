@@ -68,6 +68,7 @@ PAIRS = {
         "trainer.loss.label_smoothing": 0.1,
         "trainer.clip.norm": 2,
         "trainer.schedule.min_lr_fraction": 0.1,
+        "trainer.recompute": "mlp",
     },
     ("unet", "mlm"): {
         "model.token_dropout": True,
@@ -90,6 +91,7 @@ PAIRS = {
         "model.attention.pattern": ["document+causal+local", "document+causal"],
         "trainer.optimizer.scale": "spectral",
         "trainer.schedule.name": "cosine",
+        "trainer.recompute": "block",
         "trainer.loss.z_loss": 0.001,
     },
     ("patch_unet", "mlm"): {

@@ -19,9 +19,11 @@
 #include "trainer/schedule.h"
 #include "trainer/trainer.h"
 
-/* Everything lives until the process ends. */
 struct step_case {
   struct plm_config config;
+  struct plm_safetensors *file; /* of the batch */
+  uint32_t *document_begin;
+  struct plm_chunk_document *documents;
   struct plm_ops *ops;
   struct plm_model *model;
   struct plm_masks *masks;
@@ -54,11 +56,10 @@ static const struct plm_tensor_info *tensor(const struct plm_safetensors *file, 
 static void read_batch(struct step_case *c, const char *path)
 {
   struct plm_error error = {0};
-  struct plm_safetensors *file;
-  succeed(plm_safetensors_open(path, &file, &error), &error);
-  const struct plm_tensor_info *tokens = tensor(file, "tokens", PLM_U8, 2);
-  const struct plm_tensor_info *table = tensor(file, "documents", PLM_I32, 2);
-  const int64_t *step = tensor(file, "step", PLM_I64, 1)->data;
+  succeed(plm_safetensors_open(path, &c->file, &error), &error);
+  const struct plm_tensor_info *tokens = tensor(c->file, "tokens", PLM_U8, 2);
+  const struct plm_tensor_info *table = tensor(c->file, "documents", PLM_I32, 2);
+  const int64_t *step = tensor(c->file, "step", PLM_I64, 1)->data;
   const uint32_t chunks = (uint32_t)tokens->shape[0], count = (uint32_t)table->shape[0];
   uint32_t *begin = must(calloc(chunks + 1, sizeof *begin));
   struct plm_chunk_document *documents = must(calloc(count, sizeof *documents));
@@ -72,6 +73,8 @@ static void read_batch(struct step_case *c, const char *path)
   for (uint32_t b = 0; b < chunks; b++) /* a chunk without documents */
     if (begin[b + 1] < begin[b]) begin[b + 1] = begin[b];
   c->s = (uint64_t)step[0];
+  c->document_begin = begin;
+  c->documents = documents;
   c->batch = (struct plm_batch){.chunks = chunks,
                                 .max_length = (uint32_t)tokens->shape[1],
                                 .token_bytes = 1,
@@ -169,11 +172,28 @@ static void write_all(const struct step_case *c, const char *path)
   }
   memcpy(tensors + count, step, sizeof step);
   succeed(plm_safetensors_write(path, tensors, count + STEP_TENSORS, NULL, 0, &error), &error);
+  free(tensors);
+  free(gradients);
+}
+
+static void close_all(struct step_case *c)
+{
+  free(c->inputs);
+  free(c->labels);
+  free(c->weights);
+  free(c->document_begin);
+  free(c->documents);
+  plm_objective_deinit(&c->objective);
+  plm_masks_close(c->masks);
+  plm_model_close(c->model);
+  c->ops->close(c->ops);
+  plm_config_deinit(&c->config);
+  plm_safetensors_close(c->file);
 }
 
 int main(int argc, char **argv)
 {
-  static struct step_case c;
+  struct step_case c = {0};
   if (argc != 5) {
     fputs("usage: tool_gradients CONFIG FOLDER BATCH OUTPUT\n", stderr);
     return 2;
@@ -187,5 +207,6 @@ int main(int argc, char **argv)
   for (size_t i = 0; i < places; i++) c.labels[i] = -1;
   run(&c);
   write_all(&c, argv[4]);
+  close_all(&c);
   return 0;
 }
