@@ -1,0 +1,222 @@
+"""Embeddings by the exported model: pooling, and `embed_dataset` over lists and files, killed and
+continued."""
+
+import gzip
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+from plm_testing import modeling, random_sequences, small_model, write_fasta
+from safetensors import safe_open
+from safetensors.torch import load_file
+
+SEQUENCES = [*random_sequences(60, 1, 59, seed=4), "", "M", "ACDJZ*acdx-", "ML<mask>K", "W" * 90]
+POOLING = "mean,cls,max,std"
+
+
+def one_by_one(model, pooling=POOLING):
+    rows = []
+    for sequence in SEQUENCES:
+        ids = modeling().encode(sequence, model.config)[None]
+        rows.append(model.get_embeddings(ids[:, : model.config.max_length], pooling=pooling)[0])
+    return torch.stack(rows)
+
+
+@pytest.fixture(scope="module", params=["transformer", "unet", "patch_unet"])
+def model(request):
+    attention = {"pattern": ["document", "local"], "window": {"end": 9}, "block": 0}
+    return small_model(request.param, attention=attention)
+
+
+# ---- pooling ------------------------------------------------------------------------------------------
+
+
+def test_pooling_is_what_it_says(model):
+    ids = torch.tensor(
+        [[0, 7, 8, 9, 3, 32, 2, 1], [0, 5, 2, 1, 1, 1, 1, 1], [0, 2, 1, 1, 1, 1, 1, 1]]
+    )
+    hidden = model.plm(ids).last_hidden_state
+    residues = [hidden[0, 1:6], hidden[1, 1:2], hidden[2, :0]]
+    zeros = torch.zeros(64)
+    expected = {
+        "mean": [r.mean(0) if len(r) else zeros for r in residues],
+        "cls": list(hidden[:, 0]),
+        "max": [r.amax(0) if len(r) else zeros for r in residues],
+        "std": [r.std(0, correction=0) if len(r) else zeros for r in residues],
+    }
+    for kind, rows in expected.items():
+        given = model.get_embeddings(ids, (ids != 1).long(), pooling=kind)
+        torch.testing.assert_close(given, torch.stack(rows), rtol=1e-5, atol=1e-6)
+    both = model.get_embeddings(ids, pooling=["std", "cls"])
+    expected = torch.cat([model.get_embeddings(ids, pooling=k) for k in ("std", "cls")], -1)
+    assert torch.equal(both, expected)
+    assert torch.equal(model.plm.get_embeddings(ids, pooling="std,cls"), both)
+    with pytest.raises(ValueError, match='pooling "sum" is not one of mean, cls, max, std'):
+        model.get_embeddings(ids, pooling="mean,sum")
+
+
+def test_packed_documents_get_a_row_each(model):
+    ids, documents = torch.ones(2, 64, dtype=torch.long), torch.full((2, 64), -1)
+    places = [(0, 0, 10), (0, 12, 30), (0, 44, 3), (1, 0, 1), (1, 4, 60)]
+    for number, (row, start, n) in enumerate(places):
+        ids[row, start : start + n] = torch.tensor([0, *[5 + number] * (n - 1)])
+        documents[row, start : start + n] = 3 * number
+    given = model.get_embeddings(ids, document_ids=documents, pooling=POOLING)
+    for row, (r, start, n) in zip(given, places, strict=True):
+        alone = model.get_embeddings(ids[r : r + 1, start : start + n], pooling=POOLING)[0]
+        torch.testing.assert_close(row, alone, rtol=0, atol=2e-5)
+
+
+# ---- embed_dataset ------------------------------------------------------------------------------------
+
+
+def test_a_list_gives_a_dict(model):
+    expected = one_by_one(model)
+    with pytest.warns(UserWarning, match="1 sequences are cut"):
+        given = model.embed_dataset(SEQUENCES, pooling=POOLING, tokens_per_batch=300, window=37)
+    assert list(given) == ["embeddings"] and given["embeddings"].dtype == torch.float32
+    torch.testing.assert_close(given["embeddings"], expected, rtol=0, atol=2e-5)
+
+
+def test_tokens_and_logits(model):
+    with pytest.warns(UserWarning, match="cut"):
+        tokens = model.embed_dataset(SEQUENCES, per_token=True, tokens_per_batch=300)
+        logits = model.embed_dataset(SEQUENCES, logits=True, tokens_per_batch=300)
+    assert list(tokens) == list(logits) == [str(i) for i in range(len(SEQUENCES))]
+    for i, sequence in enumerate(SEQUENCES):
+        ids = modeling().encode(sequence, model.config)[None, :64]
+        with torch.no_grad():
+            state, scores = model.plm(ids).last_hidden_state[0], model(ids).logits[0]
+        torch.testing.assert_close(tokens[str(i)], state, rtol=0, atol=2e-5)
+        torch.testing.assert_close(logits[str(i)], scores, rtol=0, atol=5e-5)
+
+
+def test_files_in_and_out():
+    model = small_model("patch_unet", max_length=128)
+    sequences = SEQUENCES[:62]
+    names = [f"name{i} more" for i in range(62)]
+    plain = write_fasta("in.fasta", sequences, names)
+    with gzip.open("in.fasta.gz", "wt") as file:  # over several lines, small letters, closing stars
+        for name, sequence in zip(names, sequences, strict=True):
+            lines = [sequence[i : i + 7].lower() for i in range(0, len(sequence), 7)]
+            file.write(f">{name}\n" + "\n".join(lines) + "*\n\n")
+    expected = model.embed_dataset(sequences, names=names)["embeddings"]
+    for path in (plain, "in.fasta.gz"):
+        assert model.embed_dataset(path, output="out.safetensors") == "out.safetensors"
+        with safe_open("out.safetensors", "pt") as file:
+            assert json.loads(file.metadata()["names"]) == [f"name{i}" for i in range(62)]
+            torch.testing.assert_close(file.get_tensor("embeddings"), expected, rtol=0, atol=1e-5)
+        assert not [name for name in os.listdir() if ".part" in name]
+    written = os.stat("out.safetensors").st_mtime_ns
+    model.embed_dataset("in.fasta.gz", output="out.safetensors")
+    assert os.stat("out.safetensors").st_mtime_ns == written, "complete, and done again"
+    model.lm_head.bias.data += 1  # another model
+    model.embed_dataset("in.fasta.gz", output="out.safetensors", logits=True)
+    assert os.stat("out.safetensors").st_mtime_ns != written
+    logits = load_file("out.safetensors")
+    assert logits["3"].shape == (len(sequences[3]) + 2, 33)
+    torch.testing.assert_close(
+        logits["3"], model.embed_dataset(sequences[3:4], logits=True)["0"], rtol=0, atol=5e-5
+    )
+
+
+CHILD = """
+import sys
+import plm_testing
+plm_testing.modeling().COMMIT_EVERY_S = 0.0
+model = plm_testing.small_model("patch_unet", max_length=128)
+model.embed_dataset("in.fasta", output="out.safetensors", per_token=True, tokens_per_batch=256)
+"""
+
+
+def test_a_killed_one_goes_on(monkeypatch):
+    sequences = random_sequences(1500, 20, 120, seed=6)
+    write_fasta("in.fasta", sequences)
+    child = subprocess.Popen([sys.executable, "-c", CHILD], stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while child.poll() is None and time.monotonic() < deadline:
+        try:
+            done = json.load(open("out.safetensors.part.json"))["done"]
+        except (OSError, ValueError):
+            done = 0
+        if done >= 5:
+            break
+        time.sleep(0.01)
+    child.send_signal(signal.SIGKILL)
+    assert child.wait() == -signal.SIGKILL, "it was to be killed before its end"
+    assert not os.path.exists("out.safetensors")
+    done = json.load(open("out.safetensors.part.json"))["done"]
+
+    # the same call goes on: it computes no batch that the journal has
+    model, computed = small_model("patch_unet", max_length=128), []
+    inner = model._embed_batch
+    monkeypatch.setattr(model, "_embed_batch", lambda *a: computed.append(1) or inner(*a))
+    model.embed_dataset("in.fasta", output="out.safetensors", per_token=True, tokens_per_batch=256)
+    again = len(computed)
+    expected = model.embed_dataset(sequences, per_token=True, tokens_per_batch=256)
+    assert again == len(computed) - again - done
+    written = load_file("out.safetensors")
+    assert set(written) == set(expected)
+    for name, rows in expected.items():
+        torch.testing.assert_close(written[name], rows, rtol=0, atol=1e-5)
+
+
+def test_half_a_file_of_another_call_is_not_continued():
+    model = small_model("unet")
+    sequences = random_sequences(40, 5, 50, seed=7)
+    M = modeling()
+    store = M.TensorFile("x.safetensors", {"embeddings": (40, 64)}, {}, "another request")
+    store.write("embeddings", torch.full((40, 64), 7.0))
+    store.commit(3)
+    store.close()
+    model.embed_dataset(sequences, output="x.safetensors")
+    expected = model.embed_dataset(sequences)["embeddings"]
+    torch.testing.assert_close(
+        load_file("x.safetensors")["embeddings"], expected, rtol=0, atol=1e-6
+    )
+
+
+def test_packing_leaves_no_room():
+    """Lengths of proteins: less than 3 % of what is computed is padding."""
+    draw = random.Random(1)
+    lengths = [min(1024, int(draw.lognormvariate(5.7, 0.6)) + 2) for _ in range(20000)]
+    for alignment, row in ((1, None), (1, 1024), (32, None)):
+        seen, area = set(), 0
+        for room, rows in modeling().pack(lengths, alignment, 16384, row):
+            area += room * len(rows)
+            assert room * len(rows) <= 16384
+            for places in rows:
+                for i, start in places:
+                    assert i not in seen and start % alignment == 0
+                    seen.add(i)
+                ends = [start + lengths[i] for i, start in places]
+                assert all(e <= s for e, (_, s) in zip(ends, places[1:], strict=False))
+                assert ends[-1] <= room
+        assert len(seen) == len(lengths)
+        aligned = sum(-(-n // alignment) * alignment for n in lengths)
+        assert aligned / area > 0.97
+
+
+def test_bad_calls_are_explained():
+    model = small_model("unet")
+    with pytest.raises(ValueError, match="should be a .safetensors file"):
+        model.embed_dataset(["MK"], output="x.npy")
+    with pytest.raises(ValueError, match="exclude each other"):
+        model.embed_dataset(["MK"], per_token=True, logits=True)
+    with pytest.raises(ValueError, match="AutoModelForMaskedLM"):
+        model.plm.embed_dataset(["MK"], logits=True)
+    with pytest.raises(ValueError, match='pooling "median"'):
+        model.embed_dataset(["MK"], pooling="median")
+    with open("no.fasta", "w") as file:
+        file.write("MKV\n")
+    with pytest.raises(ValueError, match="no.fasta:1: not FASTA"):
+        model.embed_dataset("no.fasta")
+    with pytest.raises(FileNotFoundError):
+        model.embed_dataset("missing.fasta")
+    assert model.embed_dataset([])["embeddings"].shape == (0, 64)
