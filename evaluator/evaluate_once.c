@@ -7,7 +7,7 @@
 
 #include "common/base/json.h"
 #include "common/base/log.h"
-#include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/model_folder.h"
 #include "common/metrics/metrics.h"
 #include "common/run/run.h"
 #include "evaluator/evaluate.h"
@@ -21,11 +21,16 @@ static bool interrupted(void *context)
   return plm_stop_requested != 0;
 }
 
-static void print_people(const struct plm_evaluate_request *request, uint64_t step,
+static void print_people(const struct plm_evaluate_request *request,
+                         const struct plm_model_folder *folder,
                          const struct plm_evaluation_result *result, const char *weights,
                          double entropy)
 {
-  printf("checkpoint   %s (step %" PRIu64 ", weights: %s)\n", request->checkpoint, step, weights);
+  if (folder->checkpoint)
+    printf("checkpoint   %s (step %" PRIu64 ", weights: %s)\n", request->checkpoint, folder->step,
+           weights);
+  else
+    printf("model        %s\n", request->checkpoint);
   printf("split        %s of %s, %" PRIu64 " tokens predicted\n", request->split, request->corpus,
          result->tokens);
   printf("loss         %.6f nats (composition alone: %.4f)\n", result->loss, entropy);
@@ -43,14 +48,18 @@ static void print_people(const struct plm_evaluate_request *request, uint64_t st
   printf("\ntime         %.2f s\n", result->seconds);
 }
 
-static plm_status print_json(const struct plm_evaluate_request *request, uint64_t step,
-                             struct plm_hash identity, const struct plm_evaluation_result *result,
-                             const char *weights, double entropy, struct plm_error *error)
+static plm_status print_json(const struct plm_evaluate_request *request,
+                             const struct plm_model_folder *folder,
+                             const struct plm_evaluation_result *result, const char *weights,
+                             double entropy, struct plm_error *error)
 {
   char hex[PLM_HASH_HEX_SIZE];
+  struct plm_hash identity = folder->identity;
+  if (!folder->checkpoint)
+    PLM_TRY(plm_model_folder_hash(folder, plm_model_folder_weights(folder), &identity, error));
   plm_hash_to_hex(identity, hex);
   cJSON *line = plm_metrics_line();
-  plm_metrics_integer(line, "step", step);
+  if (folder->checkpoint) plm_metrics_integer(line, "step", folder->step);
   plm_metrics_string(line, "checkpoint", request->checkpoint);
   plm_metrics_string(line, "identity", hex);
   plm_metrics_string(line, "split", request->split);
@@ -67,11 +76,11 @@ struct once {
 };
 
 static plm_status open_once(struct once *once, const struct plm_evaluate_request *request,
-                            struct plm_ops *ops, struct plm_error *error)
+                            const char *folder, struct plm_ops *ops, struct plm_error *error)
 {
   const struct plm_corpus_options options = {0};
-  PLM_TRY(plm_evaluation_open(request->checkpoint, ops, &once->evaluation, error));
-  PLM_TRY(plm_evaluation_load(once->evaluation, request->checkpoint, error));
+  PLM_TRY(plm_evaluation_open(folder, ops, &once->evaluation, error));
+  PLM_TRY(plm_evaluation_load(once->evaluation, folder, error));
   PLM_TRY(plm_corpus_open(request->corpus, &options, &once->corpus, error));
   const struct plm_model_config *model = plm_evaluation_model(once->evaluation);
   const struct plm_corpus_info *info = plm_corpus_info(once->corpus);
@@ -95,7 +104,7 @@ static plm_status open_once(struct once *once, const struct plm_evaluate_request
 }
 
 static plm_status run_once(struct once *once, const struct plm_evaluate_request *request,
-                           uint64_t step, struct plm_hash identity, struct plm_error *error)
+                           const struct plm_model_folder *folder, struct plm_error *error)
 {
   const struct plm_evaluation_options options = {
       .mask_rate = request->mask_rate,
@@ -110,8 +119,8 @@ static plm_status run_once(struct once *once, const struct plm_evaluate_request 
   PLM_TRY(plm_evaluation_run(once->evaluation, &source, split, &options, interrupted, NULL, &result,
                              error));
   if (!plm_corpus_info(once->corpus)->clustered) plm_info("random split: homologues shared");
-  if (request->json) return print_json(request, step, identity, &result, weights, entropy, error);
-  print_people(request, step, &result, weights, entropy);
+  if (request->json) return print_json(request, folder, &result, weights, entropy, error);
+  print_people(request, folder, &result, weights, entropy);
   return PLM_OK;
 }
 
@@ -119,11 +128,10 @@ plm_status plm_evaluate_once(const struct plm_evaluate_request *request, struct 
                              struct plm_error *error)
 {
   struct once once = {0};
-  uint64_t step;
-  struct plm_hash identity;
-  PLM_TRY(plm_checkpoint_verify(request->checkpoint, &step, &identity, error));
-  plm_status status = open_once(&once, request, ops, error);
-  if (status == PLM_OK) status = run_once(&once, request, step, identity, error);
+  struct plm_model_folder folder;
+  PLM_TRY(plm_model_folder_check(request->checkpoint, &folder, error));
+  plm_status status = open_once(&once, request, folder.directory, ops, error);
+  if (status == PLM_OK) status = run_once(&once, request, &folder, error);
   plm_corpus_source_close(once.source);
   plm_corpus_close(once.corpus);
   plm_evaluation_close(once.evaluation);

@@ -5,6 +5,7 @@
 
 #include "common/base/file.h"
 #include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/model_folder.h"
 
 static const struct plm_tokenizer *tokenizer_of(uint32_t vocab_size)
 {
@@ -49,39 +50,30 @@ void plm_inference_close(struct plm_inference *inference)
   free(inference);
 }
 
-static bool has_file(const char *folder, const char *name)
-{
-  char path[PLM_PATH_SIZE];
-  return plm_path_join(path, folder, name, NULL) == PLM_OK && plm_file_exists(path);
-}
-
-static const char *weights_file(const char *folder)
-{
-  return has_file(folder, "ema.safetensors") ? "ema.safetensors" : "model.safetensors";
-}
-
 plm_status plm_inference_load(struct plm_inference *inference, const char *folder,
                               struct plm_error *error)
 {
-  const char *file = weights_file(folder);
+  char ema[PLM_PATH_SIZE];
   struct plm_model_config config; /* the window moves from checkpoint to checkpoint */
   PLM_TRY(plm_checkpoint_config_read(folder, &config, &inference->window, NULL, error));
-  inference->weights = file[0] == 'e' ? "ema" : "model";
-  return plm_checkpoint_load_weights(folder, file, inference->model, error);
+  PLM_TRY(plm_path_join(ema, folder, "ema.safetensors", error));
+  const bool averaged = plm_file_exists(ema);
+  inference->weights = averaged ? "ema" : "model";
+  return plm_checkpoint_load_weights(folder, averaged ? "ema.safetensors" : "model.safetensors",
+                                     inference->model, error);
 }
 
 plm_status plm_inference_open_verified(const char *folder, struct plm_ops *ops,
                                        uint32_t batch_tokens, struct plm_inference **inference,
                                        struct plm_hash *identity, struct plm_error *error)
 {
-  char path[PLM_PATH_SIZE];
+  struct plm_model_folder found;
   struct plm_inference *opened;
-  if (has_file(folder, "MANIFEST")) PLM_TRY(plm_checkpoint_verify(folder, NULL, NULL, error));
-  PLM_TRY(plm_inference_open(folder, ops, batch_tokens, &opened, error));
-  plm_status status = plm_inference_load(opened, folder, error);
+  PLM_TRY(plm_model_folder_check(folder, &found, error));
+  PLM_TRY(plm_inference_open(found.directory, ops, batch_tokens, &opened, error));
+  plm_status status = plm_inference_load(opened, found.directory, error);
   if (status == PLM_OK && identity != NULL)
-    status = plm_path_join(path, folder, weights_file(folder), error);
-  if (status == PLM_OK && identity != NULL) status = plm_hash_file(path, identity, NULL, error);
+    status = plm_model_folder_hash(&found, plm_model_folder_weights(&found), identity, error);
   if (status != PLM_OK) {
     plm_inference_close(opened);
     return status;

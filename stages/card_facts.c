@@ -68,15 +68,23 @@ static void gather_corpus(struct plm_card_facts *facts)
 
 /* ---- the evaluator's lines ----------------------------------------------------------------- */
 
-/* A line of this checkpoint and these weights; the last one of a split stays. */
+/* Whether a line is of this checkpoint and these weights. */
+static bool is_ours(const struct plm_card_facts *facts, const cJSON *line)
+{
+  char hex[PLM_HASH_HEX_SIZE];
+  plm_hash_to_hex(facts->folder->identity, hex);
+  return plm_json_number(line, "step", -1) == (double)facts->folder->step &&
+         strcmp(plm_json_string(line, "identity", hex), hex) == 0 &&
+         strcmp(plm_json_string(line, "weights", ""), facts->weights) == 0 &&
+         cJSON_HasObjectItem(line, "loss");
+}
+
+/* The last line of a split stays. */
 static bool take_line(void *context, const cJSON *line)
 {
   struct plm_card_facts *facts = context;
   const char *split = plm_json_string(line, "split", NULL);
-  if (split == NULL || plm_json_number(line, "step", -1) != (double)facts->folder->step ||
-      strcmp(plm_json_string(line, "weights", ""), facts->weights) != 0 ||
-      !cJSON_HasObjectItem(line, "loss"))
-    return true;
+  if (split == NULL || !is_ours(facts, line)) return true;
   for (int i = cJSON_GetArraySize(facts->evaluations) - 1; i >= 0; i--) {
     const cJSON *before = cJSON_GetArrayItem(facts->evaluations, i);
     if (strcmp(plm_json_string(before, "split", ""), split) == 0)

@@ -189,9 +189,11 @@ static void put_snippet(const struct plm_card_facts *facts, struct plm_text *tex
 {
   const bool protein = is_protein(facts);
   const char *start = protein ? "MKTAYIAKQR" : "The quick brown ";
-  plm_text_puts(text, "## Use\n\nThe model's code comes with it, hence `trust_remote_code`.\n\n"
-                      "```python\nimport torch\n"
-                      "from transformers import AutoModelForMaskedLM, AutoTokenizer\n\nname = ");
+  plm_text_printf(text,
+                  "## Use\n\nThe model's code comes with it, hence `trust_remote_code`.\n\n"
+                  "```python\n%sfrom transformers import AutoModelForMaskedLM, AutoTokenizer\n\n"
+                  "name = ",
+                  is_causal(facts) ? "" : "import torch\n");
   put_quoted(text, facts->name);
   plm_text_puts(
       text, "  # this folder, or its name on the Hub\n"
@@ -200,12 +202,11 @@ static void put_snippet(const struct plm_card_facts *facts, struct plm_text *tex
             "\n");
   if (is_causal(facts)) {
     plm_text_printf(text,
-                    "# the likeliest next token: <cls> stands before it, no <eos> behind it\n"
-                    "batch = tokenizer(\"<cls>%s\", add_special_tokens=False, "
-                    "return_tensors=\"pt\")\n"
-                    "with torch.no_grad():\n"
-                    "    logits = model(**batch).logits\n"
-                    "print(tokenizer.decode(logits[0, -1].argmax()))\n\n",
+                    "# two ways to go on\n"
+                    "batch = tokenizer(\"%s\", return_tensors=\"pt\")\n"
+                    "tokens = model.generate(**batch, count=2, temperature=0.8, "
+                    "max_new_tokens=20, seed=1)\n"
+                    "print(tokenizer.batch_decode(tokens, skip_special_tokens=True))\n\n",
                     start);
   } else {
     plm_text_printf(text,
@@ -220,8 +221,10 @@ static void put_snippet(const struct plm_card_facts *facts, struct plm_text *tex
   plm_text_printf(text,
                   "# an embedding of each sequence: the mean over its residues\n"
                   "batch = tokenizer([\"%s\", \"%s\"], padding=True, return_tensors=\"pt\")\n"
-                  "print(model.get_embeddings(**batch, pooling=\"mean\").shape)\n```\n\n",
-                  start, protein ? "ISFVKSHFSRQLEERLGLIEVQ" : "fox");
+                  "print(model.get_embeddings(**batch, pooling=\"mean\").shape)\n```\n\n"
+                  "`model.embed_dataset` takes files of sequences, `model.generate` %s.\n\n",
+                  start, protein ? "ISFVKSHFSRQLEERLGLIEVQ" : "fox",
+                  is_causal(facts) ? "writes new ones" : "fills masks by and by");
 }
 
 /* ---- tables -------------------------------------------------------------------------------- */

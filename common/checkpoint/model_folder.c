@@ -7,6 +7,7 @@
 
 #include "common/base/text.h"
 #include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/weight_files.h"
 
 static bool holds(const char *directory, const char *name)
 {
@@ -78,7 +79,7 @@ plm_status plm_model_folder_check(const char *directory, struct plm_model_folder
   PLM_TRY(resolve(directory, folder->directory, error));
   folder->checkpoint = holds(real, "MANIFEST");
   if (folder->checkpoint)
-    PLM_TRY(plm_checkpoint_verify(real, &folder->step, NULL, error));
+    PLM_TRY(plm_checkpoint_verify(real, &folder->step, &folder->identity, error));
   else
     PLM_TRY(check_export(real, error));
   folder->averaged = holds(real, "ema.safetensors");
@@ -89,6 +90,32 @@ plm_status plm_model_folder_check(const char *directory, struct plm_model_folder
 const char *plm_model_folder_weights(const struct plm_model_folder *folder)
 {
   return folder->averaged ? "ema.safetensors" : "model.safetensors";
+}
+
+static plm_status hash_tensors(const char *path, struct plm_hash *hash, struct plm_error *error)
+{
+  struct plm_weight_files *files;
+  PLM_TRY(plm_weight_files_open(path, &files, error));
+  struct plm_hasher *hasher = plm_hasher_open();
+  for (size_t i = 0; hasher != NULL && i < plm_weight_files_count(files); i++) {
+    const struct plm_tensor_info *tensor = plm_weight_files_at(files, i);
+    plm_hasher_update(hasher, tensor->name, strlen(tensor->name) + 1);
+    plm_hasher_update(hasher, tensor->data, tensor->bytes);
+  }
+  plm_weight_files_close(files);
+  if (hasher == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory to hash %s", path);
+  *hash = plm_hasher_digest(hasher);
+  plm_hasher_close(hasher);
+  return PLM_OK;
+}
+
+plm_status plm_model_folder_hash(const struct plm_model_folder *folder, const char *file,
+                                 struct plm_hash *hash, struct plm_error *error)
+{
+  char path[PLM_PATH_SIZE];
+  PLM_TRY(plm_path_join(path, folder->directory, file, error));
+  return plm_file_exists(path) ? plm_hash_file(path, hash, NULL, error)
+                               : hash_tensors(path, hash, error);
 }
 
 /* ---- whether it fits ----------------------------------------------------------------------- */

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "common/base/file.h"
+#include "common/base/hash.h"
 #include "common/base/status.h"
 #include "common/config/config.h"
 
@@ -18,6 +19,7 @@ struct plm_model_folder {
   char directory[PLM_PATH_SIZE]; /* absolute, links followed (`latest` moves on) */
   bool checkpoint;               /* it has a MANIFEST, and every byte is what was published */
   uint64_t step;                 /* of a checkpoint; else 0 */
+  struct plm_hash identity;      /* of a checkpoint, XXH3-128 of model.safetensors; else zeros */
   bool averaged;                 /* it has EMA weights beside the model's (checkpoints alone) */
   struct plm_model_config model;
   uint32_t window; /* in force, tokens */
@@ -33,6 +35,11 @@ plm_status plm_model_folder_check(const char *directory, struct plm_model_folder
 /* The weights that are evaluated and exported: EMA weights where there are any. A file's name for
  * plm_checkpoint_load_weights. */
 const char *plm_model_folder_weights(const struct plm_model_folder *folder);
+
+/* XXH3-128 of one of its weights files; of shards, that of their tensors' names and data in turn.
+ */
+plm_status plm_model_folder_hash(const struct plm_model_folder *folder, const char *file,
+                                 struct plm_hash *hash, struct plm_error *error);
 
 /* Whether the folder's weights fit a model: the same parameters with the same meaning. PLM_CONFIG
  * names the keys that are in the way, with both values. Keys that differ and leave the weights as
