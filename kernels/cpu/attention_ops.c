@@ -1,4 +1,5 @@
 /* Attention's place in struct plm_ops. */
+#include "kernels/cpu/amx.h"
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/cpu_ops.h"
 
@@ -32,7 +33,8 @@ plm_status plm_cpu_attention_register(struct plm_cpu *cpu, struct plm_error *err
   const struct plm_attention_kernels *kernels = KERNELS[cpu->isa];
 #if defined(__x86_64__)
   if (cpu->isa == PLM_ISA_AVX512 && __builtin_cpu_supports("avx512bf16"))
-    kernels = &plm_attention_kernels_avx512_bf16;
+    kernels = cpu->bf16 && plm_cpu_amx_ready() ? &plm_attention_kernels_avx512_amx
+                                               : &plm_attention_kernels_avx512_bf16;
 #endif
   PLM_TRY(plm_attention_open(kernels, cpu->pool, cpu->bf16, &attention, error));
   cpu->attention = attention;

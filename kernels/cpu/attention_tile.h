@@ -32,6 +32,7 @@ struct plm_attention_task {
   struct plm_attention_segment segment;
   bool bf16;
   bool pairs; /* multiply activations as pairs of bf16: set by the kernels that can */
+  bool amx;   /* the pairs in AMX tiles: likewise */
   int32_t K;
   int64_t row_stride, out_stride;
   float scale, soft_cap;              /* soft_cap 0: none */
@@ -55,6 +56,8 @@ size_t plm_attention_scratch_floats(int32_t length, int32_t K);
 
 extern const struct plm_attention_kernels plm_attention_kernels_avx512;
 extern const struct plm_attention_kernels plm_attention_kernels_avx512_bf16; /* with avx512_bf16 */
+extern const struct plm_attention_kernels
+    plm_attention_kernels_avx512_amx; /* plm_cpu_amx_ready() */
 extern const struct plm_attention_kernels plm_attention_kernels_avx2;
 extern const struct plm_attention_kernels plm_attention_kernels_portable;
 

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "common/base/philox.h"
+#include "kernels/cpu/amx.h"
 #include "kernels/cpu/attention.h"
 #include "tests/support/attention_case.h"
 
@@ -21,7 +22,7 @@ struct choice {
   const struct plm_attention_kernels *kernels;
 };
 
-static size_t instruction_sets(struct choice sets[4])
+static size_t instruction_sets(struct choice sets[5])
 {
   size_t n = 0;
   sets[n++] = (struct choice){"portable", &plm_attention_kernels_portable};
@@ -33,6 +34,8 @@ static size_t instruction_sets(struct choice sets[4])
     sets[n++] = (struct choice){"avx512", &plm_attention_kernels_avx512};
   if (__builtin_cpu_supports("avx512bf16"))
     sets[n++] = (struct choice){"avx512_bf16", &plm_attention_kernels_avx512_bf16};
+  if (plm_cpu_amx_ready())
+    sets[n++] = (struct choice){"avx512_amx", &plm_attention_kernels_avx512_amx};
 #endif
   return n;
 }
@@ -88,7 +91,7 @@ static void compare(const struct attention_case *p)
 static void check(const struct plm_batch *batch, unsigned kinds, uint32_t window, uint32_t block,
                   int32_t heads, int32_t K, float cap, bool is_bf16)
 {
-  struct choice sets[4];
+  struct choice sets[5];
   const size_t count = instruction_sets(sets);
   struct attention_case p;
   attention_case_init(&p, batch, kinds, window, block, heads, K, cap, is_bf16);
@@ -194,7 +197,7 @@ static void the_soft_cap_and_its_gradient(void **state)
 static void padding_is_exactly_zero(void **state)
 {
   (void)state;
-  struct choice sets[4];
+  struct choice sets[5];
   const size_t count = instruction_sets(sets);
   struct attention_case p;
   mixed_batch();
@@ -218,7 +221,7 @@ static void padding_is_exactly_zero(void **state)
 static void padding_is_never_read(void **state)
 {
   (void)state;
-  struct choice sets[4];
+  struct choice sets[5];
   const size_t count = instruction_sets(sets);
   struct attention_case p;
   mixed_batch();
@@ -239,7 +242,7 @@ static void padding_is_never_read(void **state)
 static void large_scores_do_not_overflow(void **state)
 {
   (void)state;
-  struct choice sets[4];
+  struct choice sets[5];
   const size_t count = instruction_sets(sets);
   struct attention_case p;
   begin_batch(1, 130);
@@ -265,7 +268,7 @@ static void large_scores_do_not_overflow(void **state)
 static void any_number_of_threads_gives_the_same_bits(void **state)
 {
   (void)state;
-  struct choice sets[4];
+  struct choice sets[5];
   const size_t count = instruction_sets(sets);
   mixed_batch();
   for (size_t i = 0; i < count; i++)
@@ -291,7 +294,7 @@ static void packed_equals_separate(void **state)
 {
   (void)state;
   static const uint32_t lengths[] = {70, 3, 101, 41};
-  struct choice sets[4];
+  struct choice sets[5];
   const size_t count = instruction_sets(sets);
   const unsigned kinds[] = {PLM_ATTENTION_DOCUMENT, PLM_ATTENTION_CAUSAL, PLM_ATTENTION_LOCAL};
   for (size_t i = 0; i < count; i++)
@@ -372,7 +375,7 @@ static void the_reference_agrees_with_finite_differences(void **state)
 static void any_intervals_will_do(void **state)
 {
   (void)state;
-  struct choice sets[4];
+  struct choice sets[5];
   const size_t count = instruction_sets(sets);
   struct attention_case p;
   begin_batch(1, 90);
@@ -396,7 +399,7 @@ static void any_intervals_will_do(void **state)
 static void the_executed_area_is_near_the_allowed(void **state)
 {
   (void)state;
-  struct choice sets[4];
+  struct choice sets[5];
   const size_t count = instruction_sets(sets);
   begin_batch(8, 1024);
   for (uint32_t c = 0; c < 8; c++)

@@ -13,11 +13,13 @@
  * are, S and dP exactly; softmax, its sums, lse and delta stay fp32, and P and dS are rounded to
  * bf16 for the products that follow. Beside PyTorch's bf16 attention on the CPU (2.15, L 300 to
  * 512, K 32 to 128) the error against float64 is then 0.6 to 1.0 times as large, root mean square.
+ * Where it has AMX ("amx"), the same products run in its tiles.
  */
 #include "kernels/cpu/attention_tile.h"
 
 #include <math.h>
 
+#include "kernels/cpu/isa/attention_amx.h"
 #include "kernels/cpu/isa/attention_pack.h"
 #include "kernels/cpu/isa/attention_pairs.h"
 #include "kernels/cpu/isa/attention_product.h"
@@ -38,6 +40,10 @@ static void run_product(const struct plm_attention_task *task, const struct prod
                         int rows, int vectors)
 {
 #if defined(PLM_ISA_avx512)
+  if (task->amx) {
+    product_run_amx(product, rows, vectors);
+    return;
+  }
   if (task->pairs) {
     product_run_pairs(product, rows, vectors);
     return;
@@ -381,6 +387,22 @@ static void backward_pairs(struct plm_attention_task *task)
 
 const struct plm_attention_kernels plm_attention_kernels_avx512_bf16 = {forward_pairs,
                                                                         backward_pairs};
+
+static void forward_amx(struct plm_attention_task *task)
+{
+  task->amx = task->bf16;
+  forward_pairs(task);
+  if (task->amx) amx_release();
+}
+
+static void backward_amx(struct plm_attention_task *task)
+{
+  task->amx = task->bf16;
+  backward_pairs(task);
+  if (task->amx) amx_release();
+}
+
+const struct plm_attention_kernels plm_attention_kernels_avx512_amx = {forward_amx, backward_amx};
 #elif defined(PLM_ISA_avx2)
 const struct plm_attention_kernels plm_attention_kernels_avx2 = {forward, backward};
 #else

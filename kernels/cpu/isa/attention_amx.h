@@ -1,0 +1,138 @@
+/* The products of attention_pairs.h in AMX tiles: an instruction multiplies 16 rows by 16 columns
+ * along 16 pairs of bf16, summed in fp32. Included by isa/attention_tile.c alone, called where
+ * plm_cpu_amx_ready().
+ *
+ * B's rows of pairs are what a tile wants; so are A's where a row lies together (S, dP, dV, dK). A
+ * column of the scores (O, dQ) is turned first. Tiles are configured for exactly the rows and the
+ * depth at hand, so nothing beyond them is read: what lies there may be no number.
+ *
+ * Tiles: 0 and 1 hold C, 2 holds A and 3 its last words, 4 and 5 hold B and 6 and 7 its last rows,
+ * where the depth is no multiple of 16.
+ */
+#ifndef PLM_KERNELS_CPU_ISA_ATTENTION_AMX_H
+#define PLM_KERNELS_CPU_ISA_ATTENTION_AMX_H
+
+#include "kernels/cpu/isa/attention_pack.h"
+
+#if defined(PLM_ISA_avx512)
+enum {
+  AMX_SIDE = 16,                           /* rows of a tile; 32-bit words of a row */
+  AMX_TURNED = (BLOCK / 2 + 15) / 16 * 16, /* words of a turned row: pairs of a block's keys */
+};
+
+/* In assembly: GCC 12's intrinsics do not say that they read and write memory. */
+#define AMX_ZERO(tile) __asm__ volatile("tilezero %%tmm" #tile ::)
+#define AMX_LOAD(tile, from, stride) \
+  __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #tile ::"r"(from), "r"((stride)*4) : "memory")
+#define AMX_STORE(to, stride, tile) \
+  __asm__ volatile("tilestored %%tmm" #tile ", (%0,%1,1)" ::"r"(to), "r"((stride)*4) : "memory")
+#define AMX_MULTIPLY(c, a, b) __asm__ volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #c ::)
+
+struct amx_shapes {
+  uint8_t palette, start_row, reserved[14];
+  uint16_t row_bytes[16];
+  uint8_t rows[16];
+};
+
+/* What the thread's tiles are configured for: rows * 32 + last. 0: nothing. */
+static _Thread_local int amx_configured;
+
+/* For blocks of `rows` rows whose depth leaves `last` words (1..16) beyond whole tiles. */
+static void amx_configure(int rows, int last)
+{
+  if (amx_configured == rows * 32 + last) return;
+  struct amx_shapes shapes = {.palette = 1};
+  for (int tile = 0; tile < 8; tile++) {
+    shapes.rows[tile] = (uint8_t)(tile < 4 ? rows : tile < 6 ? AMX_SIDE : last);
+    shapes.row_bytes[tile] = (uint16_t)(4 * (tile == 3 ? last : AMX_SIDE));
+  }
+  __asm__ volatile("ldtilecfg %0" ::"m"(shapes));
+  amx_configured = rows * 32 + last;
+}
+
+/* The processor saves tiles in use with each switch of threads, so they are given back. */
+static void amx_release(void)
+{
+  __asm__ volatile("tilerelease" ::);
+  amx_configured = 0;
+}
+
+/* One or two vectors of a row block: C (+)= A B. */
+FORCE_INLINE void amx_block(const float *a, int64_t a_row, const float *b, int64_t b_stride,
+                            float *c, int64_t c_stride, int depth, bool add, const bool two)
+{
+  if (add) {
+    AMX_LOAD(0, c, c_stride);
+    if (two) AMX_LOAD(1, c + LANES, c_stride);
+  } else {
+    AMX_ZERO(0);
+    if (two) AMX_ZERO(1);
+  }
+  for (; depth >= AMX_SIDE; depth -= AMX_SIDE, a += AMX_SIDE, b += AMX_SIDE * b_stride) {
+    AMX_LOAD(2, a, a_row);
+    AMX_LOAD(4, b, b_stride);
+    AMX_MULTIPLY(0, 2, 4);
+    if (!two) continue;
+    AMX_LOAD(5, b + LANES, b_stride);
+    AMX_MULTIPLY(1, 2, 5);
+  }
+  if (depth > 0) {
+    AMX_LOAD(3, a, a_row);
+    AMX_LOAD(6, b, b_stride);
+    AMX_MULTIPLY(0, 3, 6);
+    if (two) {
+      AMX_LOAD(7, b + LANES, b_stride);
+      AMX_MULTIPLY(1, 3, 7);
+    }
+  }
+  AMX_STORE(c, c_stride, 0);
+  if (two) AMX_STORE(c + LANES, c_stride, 1);
+}
+
+/* 16 columns of words -> rows of AMX_TURNED. */
+static void amx_turn(float *out, const float *columns, int64_t stride, int depth)
+{
+  for (int k = 0; k < depth; k += AMX_SIDE) {
+    vfloat square[LANES];
+#pragma GCC unroll 16
+    for (int i = 0; i < LANES; i++)
+      square[i] = k + i < depth ? load(columns + (k + i) * stride) : (vfloat){0};
+    transpose_square(square);
+    for (int i = 0; i < LANES; i++) store(out + i * AMX_TURNED + k, square[i]);
+  }
+}
+
+/* C of `rows` rows and `vectors` vectors; A's rows or its columns lie together. */
+static void product_run_amx(const struct product *p, int rows, int vectors)
+{
+  float turned[AMX_SIDE * AMX_TURNED] __attribute__((aligned(64)));
+  const int last = p->depth % AMX_SIDE;
+  for (int r = 0; r < rows; r += AMX_SIDE) {
+    const int count = rows - r < AMX_SIDE ? rows - r : AMX_SIDE;
+    const float *a = p->a + r * p->a_row;
+    float *c = p->c + r * p->c_stride;
+    int64_t a_row = p->a_row;
+    if (p->a_depth != 1) {
+      amx_turn(turned, a, p->a_depth, p->depth);
+      a = turned;
+      a_row = AMX_TURNED;
+    }
+    if (p->mode == PRODUCT_SCALE)
+      for (int i = 0; i < count; i++)
+        for (int v = 0; v < vectors; v++) {
+          float *at = c + i * p->c_stride + v * LANES;
+          store(at, p->factor[r + i] * load(at));
+        }
+    amx_configure(count, last > 0 ? last : AMX_SIDE);
+    int v = 0;
+    for (; v + 2 <= vectors; v += 2)
+      amx_block(a, a_row, p->b + v * LANES, p->b_stride, c + v * LANES, p->c_stride, p->depth,
+                p->mode != PRODUCT_SET, true);
+    if (v < vectors)
+      amx_block(a, a_row, p->b + v * LANES, p->b_stride, c + v * LANES, p->c_stride, p->depth,
+                p->mode != PRODUCT_SET, false);
+  }
+}
+#endif
+
+#endif
