@@ -200,7 +200,9 @@ plm_status plm_ops_cpu_open(int precision, uint32_t threads, const char *isa, st
   enum plm_isa chosen = PLM_ISA_PORTABLE;
   PLM_TRY(choose_isa(isa, &chosen, error));
   if (precision == PLM_PRECISION_BF16 && !plm_products_have_half()) {
-    plm_error_set(error, PLM_UNSUPPORTED, "this processor has no bf16 products");
+    plm_error_set(error, PLM_UNSUPPORTED,
+                  "this processor, or the library that this build computes products with, has no "
+                  "bf16 products");
     return plm_error_hint(error, "set trainer.precision to fp32 or auto");
   }
   if (threads > PLM_CPU_THREADS_LIMIT)
@@ -209,8 +211,9 @@ plm_status plm_ops_cpu_open(int precision, uint32_t threads, const char *isa, st
   struct plm_cpu *cpu = calloc(1, sizeof *cpu);
   if (cpu == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for the CPU backend");
   cpu->isa = chosen;
-  cpu->bf16 =
-      precision == PLM_PRECISION_BF16 || (precision == PLM_PRECISION_AUTO && has_native_half());
+  const bool half =
+      precision == PLM_PRECISION_AUTO && has_native_half() && plm_products_have_half();
+  cpu->bf16 = precision == PLM_PRECISION_BF16 || half;
   cpu->ops.name = "cpu";
   cpu->ops.isa = isa_names[chosen];
   cpu->ops.act_bytes = cpu->bf16 ? 2 : 4;

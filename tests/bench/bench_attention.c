@@ -1,5 +1,5 @@
 /* Attention, forward and backward, on packed documents: executed beside allowed area, and the rate
- * of allowed work beside oneDNN's sgemm in the same run.
+ * of allowed work beside that of the backend's fp32 product in the same run.
  *
  *   bench_attention [THREADS [ISA]]
  *   bench_attention --rounds NAME DOCUMENTS [THREADS]
@@ -9,7 +9,6 @@
  * (tests/support/bench_rounds.h): forward and backward passes, masks included.
  *
  * Work counts 4 K operations a pair and head forward, 10 K backward (its five products). */
-#include <dnnl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,27 +66,29 @@ static double now_s(void)
     }                                            \
   } while (0)
 
-extern void omp_set_num_threads(int threads) __attribute__((weak)); /* oneDNN's runtime */
-
-/* GFLOP/s of oneDNN's fp32 product at 2048^3. */
+/* GFLOP/s of the backend's fp32 product at 2048^3. */
 static double product_rate(uint32_t threads)
 {
-  const dnnl_dim_t n = 2048;
-  const size_t count = (size_t)(n * n);
-  float *a = malloc(count * sizeof *a), *b = malloc(count * sizeof *b),
-        *c = malloc(count * sizeof *c);
-  if (a == NULL || b == NULL || c == NULL) exit(1);
-  for (size_t i = 0; i < count; i++) {
-    a[i] = (float)(i % 7) - 3;
-    b[i] = (float)(i % 5) - 2;
+  enum { SIDE = 2048, OPERANDS = 3 };
+  const size_t count = (size_t)SIDE * SIDE;
+  struct plm_ops *ops;
+  void *buffers[OPERANDS] = {0};
+  float *values = malloc(count * sizeof *values);
+  if (values == NULL || plm_ops_cpu_open(PLM_PRECISION_FP32, threads, NULL, &ops, NULL) != PLM_OK)
+    exit(1);
+  for (size_t i = 0; i < count; i++) values[i] = (float)(i % 7) - 3;
+  for (int i = 0; i < OPERANDS; i++) {
+    if (ops->allocate(ops, count * sizeof *values, &buffers[i], NULL) != PLM_OK) exit(1);
+    ops->upload(ops, buffers[i], values, count * sizeof *values);
   }
   double seconds;
-  if (omp_set_num_threads != NULL) omp_set_num_threads((int)threads);
-  BEST_OF(seconds, dnnl_sgemm('N', 'T', n, n, n, 1, a, n, b, n, 0, c, n));
-  free(a);
-  free(b);
-  free(c);
-  return 2e-9 * (double)n * (double)n * (double)n / seconds;
+  BEST_OF(seconds,
+          (ops->linear_forward(ops, buffers[0], buffers[1], buffers[2], NULL, SIDE, SIDE, SIDE),
+           ops->synchronize(ops, NULL)));
+  for (int i = 0; i < OPERANDS; i++) ops->release(ops, buffers[i]);
+  ops->close(ops);
+  free(values);
+  return 2e-9 * (double)SIDE * SIDE * SIDE / seconds;
 }
 
 static struct plm_chunk_document documents[MAX_DOCUMENTS];
@@ -307,9 +308,9 @@ int main(int argc, char **argv)
   }
   bench_machine();
   const double product = product_rate(threads);
-  printf("%s, %u threads; oneDNN sgemm at 2048^3: %.1f GFLOP/s\n", isa, threads, product);
+  printf("%s, %u threads; fp32 product at 2048^3: %.1f GFLOP/s\n", isa, threads, product);
   printf("%-22s %8s %9s %9s %9s %9s %10s\n", "", "executed", "forward", "backward", "both",
-         "of sgemm", "mask us");
+         "of prod.", "mask us");
   printf("%-22s %8s %9s %9s %9s\n", "", "/allowed", "GFLOP/s", "GFLOP/s", "GFLOP/s");
   for (size_t i = 0; i < scenes; i++) measure(&SCENES[i], kernels, pool, product);
   plm_pool_close(pool);

@@ -78,7 +78,7 @@ static void single_rows_case(struct ops_case *c)
 static void rows_of_several_sequences(void **state)
 {
   (void)state;
-  ops_case_each(single_rows_case);
+  ops_case_each_cpu(single_rows_case);
 }
 
 /* 33 positions of one sequence, one of another; each key run ends at the row itself. */
@@ -93,7 +93,7 @@ static void prompt_case(struct ops_case *c)
 static void a_prompt_of_many_rows(void **state)
 {
   (void)state;
-  ops_case_each(prompt_case);
+  ops_case_each_cpu(prompt_case);
 }
 
 /* A large score must not overflow, and the others must not be lost beside it. */
@@ -131,7 +131,7 @@ static void large_scores_case(struct ops_case *c)
 static void large_scores(void **state)
 {
   (void)state;
-  ops_case_each(large_scores_case);
+  ops_case_each_cpu(large_scores_case);
 }
 
 int main(void)

@@ -314,6 +314,26 @@ static void matrices_are_the_same_together(void **state)
   free(alone);
 }
 
+/* `auto` is bf16 only where both the processor and the products' library have it. */
+static void auto_multiplies(void **state)
+{
+  (void)state;
+  enum { SIDE = 32 };
+  struct plm_ops *ops;
+  void *buffers[3];
+  struct plm_error error = {0};
+  assert_int_equal(plm_ops_cpu_open(PLM_PRECISION_AUTO, 1, NULL, &ops, &error), PLM_OK);
+  for (int i = 0; i < 3; i++) {
+    const size_t bytes = SIDE * SIDE * ops->act_bytes;
+    assert_int_equal(ops->allocate(ops, bytes, &buffers[i], &error), PLM_OK);
+    ops->zero(ops, buffers[i], bytes);
+  }
+  ops->linear_forward(ops, buffers[0], buffers[1], buffers[2], NULL, SIDE, SIDE, SIDE);
+  assert_int_equal(ops->synchronize(ops, &error), PLM_OK);
+  for (int i = 0; i < 3; i++) ops->release(ops, buffers[i]);
+  ops->close(ops);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -324,6 +344,7 @@ int main(void)
       cmocka_unit_test(adam_matches),
       cmocka_unit_test(muon_matches),
       cmocka_unit_test(matrices_are_the_same_together),
+      cmocka_unit_test(auto_multiplies),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

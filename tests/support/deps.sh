@@ -1,12 +1,16 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that building and testing need, when any is missing; packages named
-# as arguments beside them.
+# as arguments beside them. PRODUCTS=cblas (`make PRODUCTS=cblas`): a BLAS in place of oneDNN.
 set -euo pipefail
 
+case ${PRODUCTS:-dnnl} in
+  cblas) products=libopenblas-pthread-dev ;;
+  *) products=libdnnl-dev ;;
+esac
 packages=(
   build-essential pkg-config git
   liblmdb-dev libzmq3-dev libzstd-dev libyaml-dev libcjson-dev libxxhash-dev libdeflate-dev
-  zlib1g-dev libcsv-dev libdnnl-dev libcmocka-dev
+  zlib1g-dev libcsv-dev "$products" libcmocka-dev
   jq zstd gzip iproute2 procps ca-certificates python3-venv
 )
 packages+=("$@")

@@ -18,6 +18,8 @@ struct model_case {
   float *weights; /* host, the whole arena */
 };
 
+/* Whether products of bf16 are here: of the processor, and of the library that was chosen. */
+bool model_case_has_bf16(void);
 /* Opens with perturbed weights (seed). precision as plm_ops_cpu_open. */
 void model_case_open(struct model_case *c, const struct plm_model_config *config,
                      const struct plm_model_options *options, int precision, uint64_t seed);
