@@ -177,7 +177,7 @@ for signal in INT=130 TERM=143; do
   says err 'the same command goes on from there'
   advanced stop.npy $((before - 1)) || fail "the stop was not saved"
   embed_fails 1 'stop.npy.partial: it was begun with other sequences' s.fasta --output stop.npy
-  embed_fails 1 'begun as "pooled mean fp32 npy' many.fasta --output stop.npy --precision bf16
+  embed_fails 1 'begun as "pooled mean fp32 npy' many.fasta --output stop.npy --pooling cls
   says err '\-\-resume never'
   embed_fails 1 'begun with another checkpoint' many.fasta --output stop.npy \
     --checkpoint run/checkpoints/step_00000000
