@@ -1,0 +1,113 @@
+#!/usr/bin/env bash
+# `plm-pipeline generate` from the command line: what goes in and out, and every way to use it wrongly.
+. "$PLM_ROOT/tests/support/lib.sh"
+
+small_corpus corpus 120
+small_config masked.yaml unet
+small_config causal.yaml transformer
+plm-pipeline up masked.yaml --set trainer.steps=1 --set run=masked -q 2>up.log
+plm-pipeline up causal.yaml --set trainer.steps=1 --set run=causal --set trainer.objective=causal \
+  --set 'model.attention.pattern=[causal, causal+local]' -q 2>up.log
+masked=masked/checkpoints/latest causal=causal/checkpoints/latest
+
+generate() {
+  plm-pipeline generate --output out.fasta "$@"
+}
+
+# wrong BEGINNING-OF-MESSAGE HINT COMMAND…: exit 2 or 1, nothing written
+wrong() {
+  local code=$1 what=$2 hint=$3
+  shift 3
+  rm -f out.fasta
+  expect "$code" generate "$@"
+  says err "$what"
+  says err "$hint"
+  [ ! -e out.fasta ] || fail "a wrong command wrote out.fasta"
+  [ -z "$(find . -maxdepth 1 -name 'out.fasta.tmp-*')" ] || fail "a temporary file was left"
+}
+
+# ---- masked: residues stay, masks are filled, what has no mask passes through
+cat >in.fasta <<'END'
+>first with a description
+MKV<mask><mask>LLA_
+GGJ
+>second
+lagvsert*
+>third
+__________
+END
+expect 0 generate --checkpoint $masked in.fasta --seed 5 --steps 3
+says err '3 sequences, 13 residues generated'
+[ "$(grep '^>' out.fasta | tr '\n' ' ')" = ">first >second >third " ] || fail "names: $(cat out.fasta)"
+says out.fasta '^MKV[A-Y]{2}LLA[A-Y]GGJ$'
+says out.fasta '^LAGVSERT$'
+says out.fasta '^[A-Y]{10}$'
+cp out.fasta once.fasta
+expect 0 generate --checkpoint $masked in.fasta --seed 5 --steps 3
+cmp out.fasta once.fasta || fail "the same seed gave other sequences"
+expect 0 generate --checkpoint $masked in.fasta --seed 6 --steps 3
+! cmp -s out.fasta once.fasta || fail "another seed gave the same sequences"
+
+# compressed, JSON lines, standard input and output
+zstd -q in.fasta
+expect 0 generate --checkpoint $masked in.fasta.zst --seed 5 --steps 3
+cmp out.fasta once.fasta || fail "zstd"
+plm-pipeline generate --checkpoint $masked - --output - --seed 5 --steps 3 -q <in.fasta >out.fasta
+cmp out.fasta once.fasta || fail "standard streams"
+echo '{"name": "j", "sequence": "LA_V"}' >in.jsonl
+expect 0 generate --checkpoint $masked in.jsonl --count 2
+says out.fasta '^>j_2$'
+expect 0 generate --checkpoint $masked --length 12 --count 3 --json
+[ "$(jq -c '[.sequences, .residues, .weights, .objective, .output]' out)" = '[3,36,"model","mlm","out.fasta"]' ] ||
+  fail "summary: $(cat out)"
+[ "$(grep -cE '^[A-Y]{12}$' out.fasta)" = 3 ] || fail "not three of 12: $(cat out.fasta)"
+says out.fasta '^>sample_3$'
+
+# ---- causal
+printf '>p\nMKVL\n>q\nG\n' >prompts.fasta
+expect 0 generate --checkpoint $causal prompts.fasta --count 2 --max-tokens 9 --temperature 0.8 --top-p 0.9
+[ "$(grep '^>' out.fasta | tr '\n' ' ')" = ">p_1 >p_2 >q_1 >q_2 " ] || fail "names: $(cat out.fasta)"
+[ "$(grep -cE '^MKVL[A-Y]{0,9}$' out.fasta)" = 2 ] || fail "prompts are not continued: $(cat out.fasta)"
+expect 0 generate --checkpoint $causal --count 3 --seed 4
+[ "$(grep -cE '^[A-Y]{0,255}$' out.fasta)" = 3 ] || fail "samples: $(cat out.fasta)"
+
+# ---- mistakes
+plain=plain.fasta
+printf '>a\nLAGV\n' >$plain
+printf '>a\nLA1GV\n' >bad.fasta
+printf '>a\nL_%0254d\n' 0 | tr 0 A >long.fasta
+printf '>a\nL_\n' >few.fasta
+: >empty.fasta
+wrong 2 '--checkpoint DIR is needed' 'runs/demo' in.fasta
+expect 2 plm-pipeline generate --checkpoint $masked in.fasta
+says err '--output FILE is needed'
+wrong 1 'nowhere' '.' --checkpoint nowhere in.fasta
+wrong 1 'missing.fasta' '.' --checkpoint $masked missing.fasta
+wrong 2 'wants sequences' '--length N' --checkpoint $masked
+wrong 1 'no sequence of plain.fasta has a mask' 'write <mask>, or _' --checkpoint $masked $plain
+wrong 1 'empty.fasta has no sequences' '.' --checkpoint $masked empty.fasta
+wrong 1 'bad.fasta:2' "character '1'" --checkpoint $masked bad.fasta
+wrong 1 '"a" has 256 residues; this model \(max_length 256\) takes up to 254' 'larger data.max_length' \
+  --checkpoint $masked long.fasta
+wrong 2 '--max-tokens is not for this checkpoint: its model is masked' 'leave it out' \
+  --checkpoint $masked in.fasta --max-tokens 5
+wrong 2 '--length is for a masked model without IN' '.' --checkpoint $masked in.fasta --length 5
+wrong 2 '--length 255: .* takes up to 254' 'shorten' --checkpoint $masked --length 255
+wrong 2 '--steps is not for this checkpoint: its model is causal' '--max-tokens' --checkpoint $causal --steps 3
+wrong 2 '--length is not for this checkpoint' 'ends by itself' --checkpoint $causal --length 3
+wrong 1 'prompt "a" has a mask' 'cannot fill masks' --checkpoint $causal few.fasta
+wrong 1 'continues prompts of up to 254' 'shorten it' --checkpoint $causal long.fasta
+wrong 2 '--temperature -1' '\[0, ' --checkpoint $masked in.fasta --temperature -1
+wrong 2 '--top-p 0' '\(0, 1\]' --checkpoint $masked in.fasta --top-p 0
+wrong 2 '--steps 0' '1 to' --checkpoint $masked in.fasta --steps 0
+wrong 2 'option "--count" needs a whole number' '.' --checkpoint $masked in.fasta --count x
+wrong 2 'in2' '.' --checkpoint $masked in.fasta in2.fasta
+expect 2 plm-pipeline generate --checkpoint $masked in.fasta --output - --json
+says err 'both want standard output'
+expect 1 plm-pipeline generate --checkpoint $masked in.fasta --output missing/out.fasta
+says err 'missing/out.fasta'
+
+# a checkpoint that was damaged is not used
+cp -r "$(readlink -f $masked)" damaged
+printf 'x' | dd of=damaged/model.safetensors bs=1 seek=5000 conv=notrunc status=none
+wrong 1 'model.safetensors' '.' --checkpoint damaged in.fasta
