@@ -41,8 +41,12 @@ uint64_t plm_decode_memory(const struct plm_model_config *config, size_t act_byt
   return cache_bytes(config, act_bytes, options);
 }
 
-static plm_status check_model(const struct plm_model_config *config, struct plm_error *error)
+static plm_status check_model(const struct plm_model *model, struct plm_error *error)
 {
+  const struct plm_model_config *config = &model->config;
+  if (model->ops->attention_cached == NULL)
+    return plm_error_set(error, PLM_UNSUPPORTED, "the %s backend has no attention against a cache",
+                         model->ops->name);
   if (config->architecture == PLM_PATCH_UNET)
     return plm_error_set(error, PLM_UNSUPPORTED,
                          "a patch_unet merges tokens with later ones: it cannot be decoded");
@@ -89,7 +93,7 @@ plm_status plm_decode_open(struct plm_model *model, const struct plm_decode_opti
   PLM_ASSERT(!model->options.training && options->slots > 0 && options->capacity > 0);
   PLM_ASSERT(options->capacity <= config->max_length && options->rows > 0);
   PLM_ASSERT(options->rows <= (uint64_t)model->options.max_chunks * config->max_length);
-  PLM_TRY(check_model(config, error));
+  PLM_TRY(check_model(model, error));
   struct plm_decode *opened = calloc(1, sizeof *opened);
   if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for decoding");
   opened->model = model;

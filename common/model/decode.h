@@ -29,7 +29,8 @@ struct plm_decode_options {
 /* Bytes of the cache, without taking anything. */
 uint64_t plm_decode_memory(const struct plm_model_config *config, size_t act_bytes,
                            const struct plm_decode_options *options);
-/* PLM_UNSUPPORTED when a position of this model sees later ones. model is borrowed. */
+/* PLM_UNSUPPORTED when a position of this model sees later ones, or its backend lacks
+ * attention_cached. model is borrowed. */
 plm_status plm_decode_open(struct plm_model *model, const struct plm_decode_options *options,
                            struct plm_decode **decode, struct plm_error *error);
 void plm_decode_close(struct plm_decode *decode); /* NULL is fine */

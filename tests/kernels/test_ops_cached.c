@@ -1,5 +1,6 @@
 /* Attention against a cache in double precision: rows of several sequences at several positions,
- * windows, prompts of many rows at once, head widths that do not fit the vectors. */
+ * windows, prompts of many rows at once, head widths that do not fit the vectors. On the CPU: the
+ * CUDA backend has no such operator yet. */
 #include <math.h>
 #include <string.h>
 
