@@ -6,11 +6,23 @@ import functools
 import gzip
 import json
 import pathlib
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 import torch
-from plm_testing import SAMPLE, load, perturb, run, small_config, small_corpus, train, write_fasta
+from plm_testing import (
+    BIN,
+    SAMPLE,
+    load,
+    perturb,
+    run,
+    small_config,
+    small_corpus,
+    train,
+    write_fasta,
+)
 from safetensors import safe_open
 from transformers import AutoModel, AutoTokenizer
 
@@ -149,6 +161,57 @@ def test_npy_holds_the_same_numbers(trained):
     assert names == [f"seq{i}" for i in range(len(sequences()))]
 
 
+@torch.no_grad()
+def test_text_of_bytes():
+    """The other tokenizer: two bytes a token on their way, every byte its own id."""
+    lines = [f"{i} bottles of bier, n\u00e4mlich {'so ' * (i % 90)}viele" for i in range(300)]
+    pathlib.Path("text.txt").write_text("\n".join(lines) + "\n")
+    run("ingest", "text.txt", "--corpus", "corpus", "--tokenizer", "byte", "-q")
+    folder = train(small_config("patch_unet"), {"data.tokenizer": "byte"})
+    model = perturb(load(folder)).eval()
+    model.save_pretrained("perturbed")
+    pathlib.Path("some.txt").write_text("\n".join(lines[::25]) + "\n")
+    run(
+        "embed",
+        "--checkpoint",
+        "perturbed",
+        "some.txt",
+        "--output",
+        "out.safetensors",
+        "--per-token",
+    )
+    with safe_open("out.safetensors", "pt") as file:
+        for i, line in enumerate(lines[::25]):
+            cls, eos = model.config.cls_token_id, model.config.eos_token_id
+            ids = torch.tensor([[cls, *line.encode(), eos]])[:, :MAX_LENGTH]
+            theirs = model.plm(ids).last_hidden_state[0]
+            torch.testing.assert_close(file.get_tensor(str(i)), theirs, rtol=0, atol=LIMIT)
+
+
+@pytest.mark.parametrize("trained", ["unet"], indirect=True)
+def test_memory_does_not_grow_with_the_number_of_sequences(trained):
+    """30,000 names of 200 letters, 6 MB, pass through; neither they nor 12 MB of results stay."""
+
+    def largest_memory(count):
+        names = [f"{i:a<200}" for i in range(count)]
+        fasta = write_fasta(f"{count}.fasta", ["M" for _ in names], names)
+        # a process counts what its parent had before exec, too: so from one that is small
+        small = "import os, sys; c = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ); "
+        small += "_, status, usage = os.wait4(c, 0); print(status, usage.ru_maxrss)"
+        words = ["embed", "--checkpoint", trained["trained"], fasta, "-q", "--threads", 1, "--json"]
+        words += ["--output", f"{count}.safetensors", "--pooling", "mean,max"]
+        command = [sys.executable, "-c", small, BIN / "plm-pipeline", *words]
+        result = subprocess.run(map(str, command), stdout=subprocess.PIPE, check=True)
+        status, kibibytes = map(int, result.stdout.split(b"\n")[-2].split())
+        assert status == 0
+        return kibibytes / 1024
+
+    few, many = largest_memory(3000), largest_memory(30000)
+    assert many - few < 3, f"{few:.1f} MB for 3,000 sequences, {many:.1f} MB for 30,000"
+    with safe_open("30000.safetensors", "pt") as file:
+        assert file.get_slice("embeddings").get_shape() == [30000, 128]
+
+
 def test_bf16_is_close(trained):
     folder = trained["perturbed"]
     exact, narrow = embed(folder), embed(folder, "--precision", "bf16")
@@ -160,10 +223,11 @@ def test_bf16_is_close(trained):
 @torch.no_grad()
 def test_blocks_of_attention_begin_with_the_sequence(trained):
     """`block` counts from the start of a chunk, so a sequence may not lie behind another one."""
-    model = load(trained["perturbed"]).eval()
+    model = load(trained["perturbed"])
     model.config.attention |= {"pattern": ["document", "block"], "block": 32}
     model.save_pretrained("block")
     tokenizer(trained["perturbed"]).save_pretrained("block")
+    model = load(pathlib.Path("block").resolve()).eval()
     texts = sequences()[:12]
     hidden = embed("block", "--per-token", given=texts)
     for first, batch in batches(trained["perturbed"], texts, 6):
