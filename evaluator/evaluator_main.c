@@ -20,7 +20,7 @@ static const struct plm_option options[] = {
 };
 
 static const struct plm_program *const tasks[] = {&plm_task_evaluate, &plm_task_embed,
-                                                  &plm_task_generate};
+                                                  &plm_task_generate, &plm_task_score};
 
 static plm_status watch(const struct plm_arguments *arguments, struct plm_error *error)
 {
@@ -66,7 +66,7 @@ int main(int argc, char **argv)
           "       plm-evaluator TASK [options]\n\n"
           "Watches the checkpoints of a run and evaluates each once on held-out sequences; or\n"
           "does one task with one checkpoint (`plm-evaluator TASK -h`): evaluate, embed,\n"
-          "generate.\n",
+          "generate, score.\n",
       .options = options,
       .run = watch,
   };

@@ -6,7 +6,8 @@
 #include "common/config/program.h"
 #include "common/ops/ops.h"
 
-extern const struct plm_program plm_task_evaluate, plm_task_embed, plm_task_generate;
+extern const struct plm_program plm_task_evaluate, plm_task_embed, plm_task_generate,
+    plm_task_score;
 
 /* Operators as --threads and --precision say; fallback_threads 0: all of the machine's. */
 plm_status plm_task_open_ops(const struct plm_arguments *arguments, uint32_t fallback_threads,

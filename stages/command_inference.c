@@ -103,3 +103,26 @@ const struct plm_command plm_command_generate = {
     .options = plm_generate_options,
     .run = generate,
 };
+
+static plm_status score(const struct plm_command_context *context, struct plm_error *error)
+{
+  return exec_evaluator(context, "score", error);
+}
+
+const struct plm_command plm_command_score = {
+    .name = "score",
+    .operands = "--checkpoint DIR --wild-type FILE MUTATION...|--csv FILE|--all",
+    .summary = "score variants of a protein, and compare with measurements",
+    .details =
+        "A variant is one substitution, A42G, or several, A42G:L7P; positions count from 1, or "
+        "from --offset. Its score is the log-probability of the new residues minus that of the "
+        "wild type's, each position masked on its own (--masking joint: a variant's together); a "
+        "causal model's, the log-likelihood of the variant minus the wild type's. Higher is "
+        "likelier to be tolerated.\n\n"
+        "A CSV file keeps its columns and gains one, `score`. With --measured COLUMN Spearman's "
+        "rank correlation is printed on stderr. With --json one object with `variants` and "
+        "`spearman`. Wild types longer than the model's max_length are seen through a window "
+        "around each position.",
+    .options = plm_score_options,
+    .run = score,
+};

@@ -20,6 +20,7 @@
   X(evaluate)       \
   X(embed)          \
   X(generate)       \
+  X(score)          \
   X(trace)          \
   X(export)         \
   X(push)           \

@@ -12,6 +12,7 @@ their first max_length tokens, with a warning.
     model.get_logits(input_ids, attention_mask)
     model.get_embeddings(input_ids, attention_mask, pooling="mean,max")   # a row a sequence or document
     model.embed_dataset("proteins.fasta.gz", output="proteins.safetensors", pooling="mean")
+    model.score("MKTAYIAKQR", ["A4G", "A4G:K8E"])                         # substitutions
 
 Training it fast: fp32 weights under bf16 autocast, the whole model compiled, the masks built once a
 batch, outside of what is compiled. Keep the shape of the batch the same from step to step.
@@ -22,7 +23,8 @@ batch, outside of what is compiled. Keep the shape of the batch the same from st
         loss = step(input_ids, document_ids=document_ids, masks=masks, labels=labels).loss
     loss.backward()
 
-From top to bottom: configuration, masks, blocks, sequences and files, embeddings, generation, models.
+From top to bottom: configuration, masks, blocks, sequences and files, embeddings, generation,
+variants, models.
 """
 
 import bisect
@@ -961,6 +963,178 @@ class Sampling:
         return ids[:, : int((ids != config.pad_token_id).sum(1).max())]
 
 
+# ---- variants: substitutions against a wild type --------------------------------------------------
+
+
+def parse_variant(text, wild_type, offset, protein):
+    """[(place from 0, wild-type letter, new letter)] of "A42G" or "A42G:L7P", ascending; substitutions
+    by the same letter are checked and left out. ValueError says what is wrong."""
+    found = {}
+    for part in text.strip().split(":"):
+        match = re.fullmatch(r"([A-Za-z])([0-9]+)([A-Za-z])", part.strip())
+        if match is None:
+            raise ValueError(f"{part!r} is not a substitution like A42G")
+        old, number, new = match.groups()
+        if protein:
+            old, new = old.upper(), new.upper()
+        place = int(number) - offset
+        if not 0 <= place < len(wild_type):
+            last = offset + len(wild_type) - 1
+            raise ValueError(f"{part}: the wild type has positions {offset} to {last}")
+        if wild_type[place] != old:
+            raise ValueError(f"{part}: expected {old} at {number}, found {wild_type[place]}")
+        if protein and new not in ESM_TOKENS:
+            raise ValueError(f"{part}: {new} is no letter that the model knows")
+        if place in found:
+            raise ValueError(f"{text}: position {number} is substituted twice")
+        found[place] = (old, new)
+    return [(place, *letters) for place, letters in sorted(found.items()) if len(set(letters)) > 1]
+
+
+class VariantScoring:
+    """`score` of PLMForMaskedLM: the numbers of `plm-pipeline score`."""
+
+    @torch.no_grad()
+    def score(self, wild_type, mutations, masking="additive", offset=1, batch_tokens=8192):
+        """Scores (variants) in double of variants like "A42G", several substitutions joined by colons,
+        "A42G:L7P"; positions count from `offset`, the number of the wild type's first residue.
+
+        x is the wild type as tokens, <cls> residues <eos>; S the substituted positions of a variant.
+
+        Masked models, "additive":
+          score = sum over i in S of log p(mutant_i | x, i masked) - log p(wildtype_i | x, i masked)
+        Each position is masked on its own, the others are the wild type's: one pass a position, however
+        many the variants. "joint": all of S masked at once,
+          score = sum over i in S of log p(mutant_i | x, S masked) - log p(wildtype_i | x, S masked)
+        the masked marginals of Meier et al., "Language models enable zero-shot prediction of the effects
+        of mutations on protein function", NeurIPS 2021; one pass a set of positions.
+
+        Causal models: score = log p(mutant sequence) - log p(wild type), sums over next-token
+        log-probabilities, <eos> included. Those in front of the first substitution are the same in both
+        and are left out.
+
+        p is the softmax over the whole vocabulary of the capped logits. A variant without substitutions
+        scores 0.
+
+        A wild type of T > max_length tokens is seen through a window of max_length tokens, a slice of x:
+        <cls> is in it only when it begins at the first token, <eos> only when it ends at the last. With
+        a and b the tokens of the first and last position that the pass is about (additive: a = b), it
+        begins at token max(0, min((a + b + 1) // 2 - max_length // 2, T - max_length)). Positions that
+        do not fit into one window are refused (joint, causal)."""
+        config = self.config
+        if masking not in ("additive", "joint"):
+            raise ValueError(f'masking is "additive" or "joint", not {masking!r}')
+        protein = config.vocab_size == len(ESM_TOKENS)
+        wild_type = wild_type.strip().upper() if protein else wild_type
+        variants, wrong = [], []
+        for text in mutations:
+            try:
+                variants.append(parse_variant(text, wild_type, offset, protein))
+            except ValueError as error:
+                wrong.append(str(error))
+        if wrong:
+            shown = "; ".join(wrong[:20])
+            raise ValueError(f"{len(wrong)} of {len(mutations)} variants are wrong: {shown}")
+        letters = {letter for variant in variants for _, *both in variant for letter in both}
+        ids = {letter: int(encode(letter, config)[1]) for letter in letters}
+        variants = [[(p, ids[old], ids[new]) for p, old, new in v] for v in variants]
+        x = encode(wild_type, config)
+        if getattr(config, "objective", "mlm") == "causal":
+            return self._score_likelihoods(x, variants, offset, batch_tokens)
+        return self._score_marginals(x, variants, masking == "joint", offset, batch_tokens)
+
+    def _window_begin(self, x, places, offset, seen_before=0):
+        """Where in x the window around places (ascending) begins; that many of its tokens come before
+        the first place."""
+        length = min(len(x), self.config.max_length)
+        a, b = places[0] + 1, places[-1] + 1
+        begin = max(0, min((a + b + 1) // 2 - self.config.max_length // 2, len(x) - length))
+        if a < begin + seen_before or b >= begin + length:
+            raise ValueError(
+                f"positions {places[0] + offset} and {places[-1] + offset} are too far apart for the "
+                f"model's max_length of {self.config.max_length} tokens"
+            )
+        return begin
+
+    def _log_probabilities(self, windows, batch_tokens):
+        """Each window and its log p (length, V) in double; windows of one length run in batches."""
+        device, batch = self.get_input_embeddings().weight.device, []
+
+        def run():
+            ids = torch.stack(batch).to(device)
+            logits = self.get_logits(ids, torch.ones_like(ids))
+            return zip(batch, logits.double().log_softmax(-1).cpu(), strict=True)
+
+        for window in windows:
+            batch.append(window)
+            if (len(batch) + 1) * len(window) > batch_tokens:
+                yield from run()
+                batch.clear()
+        if batch:
+            yield from run()
+
+    def _score_marginals(self, x, variants, joint, offset, batch_tokens):
+        groups = []  # of each variant: the sets of places that are masked at once
+        for variant in variants:
+            places = tuple(place for place, _, _ in variant)
+            groups.append([places] if joint and places else [(place,) for place in places])
+        begins = {places: 0 for sets in groups for places in sets}
+        for places in begins:
+            begins[places] = self._window_begin(x, places, offset)
+        length = min(len(x), self.config.max_length)
+
+        def copies():
+            for places, begin in begins.items():
+                window = x[begin : begin + length].clone()
+                window[torch.tensor(places) + 1 - begin] = self.config.mask_token_id
+                yield window
+
+        rows = {}  # log p (V) of each place, by the set that is masked
+        for places, (_, log_p) in zip(
+            begins, self._log_probabilities(copies(), batch_tokens), strict=True
+        ):
+            rows[places] = {p: log_p[p + 1 - begins[places]].clone() for p in places}
+        scores = torch.zeros(len(variants), dtype=torch.float64)
+        for i, variant in enumerate(variants):
+            of_place = {p: row for places in groups[i] for p, row in rows[places].items()}
+            for place, old, new in variant:
+                scores[i] += of_place[place][new] - of_place[place][old]
+        return scores
+
+    def _score_likelihoods(self, x, variants, offset, batch_tokens):
+        length = min(len(x), self.config.max_length)
+        begins = {}  # of the variants that change something
+        for i, variant in enumerate(variants):
+            if variant:
+                places = [place for place, _, _ in variant]
+                begins[i] = self._window_begin(x, places, offset, seen_before=1)
+        wild = dict.fromkeys(begins.values())
+
+        def copies():
+            for begin in wild:
+                yield x[begin : begin + length]
+            for i, begin in begins.items():
+                window = x[begin : begin + length].clone()
+                for place, _, new in variants[i]:
+                    window[place + 1 - begin] = new
+                yield window
+
+        def tails():
+            """Of each copy, by token: the sum of log p of this and all later tokens."""
+            for window, log_p in self._log_probabilities(copies(), batch_tokens):
+                each = log_p[:-1].gather(-1, window[1:, None])[:, 0]
+                yield F.pad(each.flip(0).cumsum(0).flip(0), (1, 0))
+
+        tail_of = tails()
+        for begin in wild:
+            wild[begin] = next(tail_of)
+        scores = torch.zeros(len(variants), dtype=torch.float64)
+        for i, begin in begins.items():
+            first = variants[i][0][0] + 1 - begin
+            scores[i] = next(tail_of)[first] - wild[begin][first]
+        return scores
+
+
 # ---- models -------------------------------------------------------------------------------------
 
 
@@ -1222,7 +1396,7 @@ class PLMModel(PLMPreTrainedModel):
         return getattr(self.config, name) if argument is None else argument
 
 
-class PLMForMaskedLM(Sampling, PLMPreTrainedModel):
+class PLMForMaskedLM(Sampling, VariantScoring, PLMPreTrainedModel):
     """The model with its head: logits of what stands at each position (or, trained with the causal
     objective, of what comes next)."""
 

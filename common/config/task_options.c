@@ -70,6 +70,29 @@ const struct plm_option plm_generate_options[] = {
     {0},
 };
 
+const struct plm_option plm_score_options[] = {
+    {.name = "checkpoint", .argument = "DIR", .help = "the checkpoint, or an exported model"},
+    {.name = "wild-type",
+     .argument = "FILE",
+     .help = "FASTA file with one sequence (- for stdin), or its letters"},
+    {.name = "csv", .argument = "FILE", .help = "variants in a column of a CSV file (- for stdin)"},
+    {.name = "mutations", .argument = "COLUMN", .help = "that column (default mutant)"},
+    {.name = "measured",
+     .argument = "COLUMN",
+     .help = "numbers to compare with: Spearman's rank correlation"},
+    {.name = "all", .help = "every single substitution of the wild type"},
+    {.name = "masking",
+     .argument = "NAME",
+     .help = "additive (default): each position masked on its own; joint: a variant's together"},
+    {.name = "offset", .argument = "N", .help = "number of the first residue (default 1)"},
+    {.name = "output", .argument = "FILE", .help = "write the CSV there (default stdout)"},
+    {.name = "score-column",
+     .argument = "NAME",
+     .help = "name of the added column (default score)"},
+    COMPUTING,
+    {0},
+};
+
 plm_status plm_task_needs(const struct plm_arguments *arguments, const struct plm_option *table,
                           const char *name, const char *purpose, struct plm_error *error)
 {

@@ -7,7 +7,7 @@
 #include "common/config/options.h"
 
 extern const struct plm_option plm_evaluate_options[], plm_embed_options[];
-extern const struct plm_option plm_generate_options[];
+extern const struct plm_option plm_generate_options[], plm_score_options[];
 
 /* PLM_USAGE when --NAME was not given; purpose ends the sentence "--NAME ARGUMENT is needed: ". */
 plm_status plm_task_needs(const struct plm_arguments *arguments, const struct plm_option *table,

@@ -1,0 +1,130 @@
+#!/usr/bin/env bash
+# `plm-pipeline score` as people meet it: what it prints, and every wrong input with its message.
+. "$PLM_ROOT/tests/support/lib.sh"
+
+small_corpus corpus 100
+small_config pipeline.yaml patch_unet
+plm-pipeline up pipeline.yaml -q --set trainer.steps=1 >up.log 2>&1 || fail "$(cat up.log)"
+checkpoint=run/checkpoints/latest
+printf '>thing a protein\nMKTAYIAKQR\nQISFVKSHFS\n' >wild.fasta
+score() { plm-pipeline score --checkpoint "$checkpoint" --wild-type wild.fasta --threads 1 "$@"; }
+
+# near VARIANT OTHER: the score of VARIANT in ./out is that of OTHER in by_words, but for rounding
+near() {
+  awk -F, -v a="$1" -v b="$2" '
+    $1 == a && FILENAME == "out" { x = $2; found++ }
+    $1 == b && FILENAME == "by_words" { y = $2; found++ }
+    END { exit !(found == 2 && x - y < 1e-5 && y - x < 1e-5) }' out by_words ||
+    fail "the score of $1 is not that of $2: $(cat out)"
+}
+
+# ---- what it prints ----
+expect 0 score A4G 'a4g:k8e' K8E A4A
+says err '4 variants of thing'
+[ "$(head -n 1 out)" = mutant,score ] || fail "no header"
+[ "$(wc -l <out)" = 5 ] || fail "not a line a variant"
+says out '^A4A,0\.000000$'
+says out '^a4g:k8e,-?[0-9]+\.[0-9]{6}$'
+cp out by_words
+printf 'mutant\nA4G\na4g:k8e\nK8E\nA4A\n' >four.csv
+expect 0 score --csv four.csv --output four.scored.csv -q
+[ ! -s out ] && [ ! -s err ] || fail "-q with --output prints"
+cmp four.scored.csv by_words || fail "the CSV says otherwise than the command line"
+gzip -k four.csv
+expect 0 score --csv four.csv.gz -q
+cmp out by_words || fail "a compressed CSV says otherwise"
+expect 0 plm-pipeline score --checkpoint "$checkpoint" --wild-type mktayiakqrqisfvkshfs A4G
+near A4G A4G
+expect 0 score --offset 11 A14G
+near A14G A4G
+expect 0 score --all
+[ "$(wc -l <out)" = $((1 + 19 * 20)) ] || fail "--all gave $(wc -l <out) lines"
+near A4G A4G
+near K8E K8E
+expect 0 score --precision bf16 A4G
+expect 0 score --json A4G K8E
+[ "$(jq -c '[.variants[].mutant], has("spearman")' out | tr '\n' ' ')" = '["A4G","K8E"] false ' ] ||
+  fail "--json: $(cat out)"
+
+# tabs by name; a column of another name; a column of that name already
+printf 'what\tscore\nA4G\t1.5\nK8E\t2\n' >variants.tsv
+expect 2 score --csv variants.tsv --mutations what
+says err 'variants.tsv has a column "score" already'
+says err '--score-column NAME'
+expect 0 score --csv variants.tsv --mutations what --measured score --score-column model
+[ "$(head -n 1 out)" = $'what\tscore\tmodel' ] || fail "the header: $(head -n 1 out)"
+says err "Spearman's correlation with score \(n = 2\): -?1.0000"
+
+# ---- measurements without an order ----
+printf 'mutant,dms\nA4G,1\nK8E,1\nK8L,\nK8V,NA\n' >flat.csv
+expect 0 score --csv flat.csv --measured dms --json
+[ "$(jq -c .spearman out)" = '{"value":null,"low":null,"high":null,"count":2}' ] || fail "$(cat out)"
+says err '2 have a number in dms: too few, or all alike'
+
+# ---- wrong variants: all at once, nothing written ----
+cat >wrong.csv <<'END'
+id,mutant,dms
+1,A4G,0.5
+2,G4A,0.5
+3,"A4G:
+K9E",0.5
+4,K8E
+5,A4del,1
+6,K8E,high
+7,W99A,1
+END
+expect 1 score --csv wrong.csv --measured dms --output wrong.out.csv
+says err 'error: wrong.csv:3: column mutant: G4A: expected G at position 4, found A$'
+says err 'error: wrong.csv:4: column mutant: K9E: expected K at position 9, found Q$'
+says err 'error: wrong.csv:6: 2 fields, where the header has 3$'
+says err 'error: wrong.csv:7: column mutant: "A4del": insertions, deletions and stops are not supported$'
+says err 'error: wrong.csv:8: column dms: the measured value "high" is not a number$'
+says err 'error: wrong.csv:9: column mutant: W99A: the wild type has positions 1 to 20, and none numbered 99$'
+says err '6 of 7 variants cannot be scored, so none was'
+[ "$(ls wrong.out.csv* 2>/dev/null)" = "" ] || fail "an output was begun"
+{ echo mutant; for i in $(seq 50); do echo "W1A"; done; } >many.csv
+expect 1 score --csv many.csv
+[ "$(grep -c 'error: many.csv' err)" = 20 ] || fail "not twenty errors"
+says err '50 of 50 variants cannot be scored'
+
+# a numbering that fits is found
+expect 1 score A14G K18E R20C
+says err 'all of them fit with --offset 11'
+
+# ---- wrong command lines ----
+expect 2 score
+says err 'which variants\? One of: MUTATION..., --csv FILE, --all is needed'
+expect 2 score --all A4G
+says err 'which variants'
+expect 2 score A4G --measured dms
+says err 'measured names a column, and needs --csv FILE'
+expect 2 score A4G --masking other
+says err '"other"'
+expect 2 plm-pipeline score --wild-type wild.fasta A4G
+says err '--checkpoint DIR is needed'
+expect 2 plm-pipeline score --checkpoint "$checkpoint" A4G
+says err '--wild-type FILE is needed'
+expect 2 score --csv four.csv --mutations hgvs
+says err 'four.csv:1: there is no column "hgvs"'
+says err 'name one with --mutations: mutant'
+expect 1 plm-pipeline score --checkpoint "$checkpoint" --wild-type no/such.fasta A4G
+says err 'no/such.fasta: no such file, and not a sequence'
+printf '>a\nMKT\n>b\nMKV\n' >two.fasta
+expect 1 plm-pipeline score --checkpoint "$checkpoint" --wild-type two.fasta M1A
+says err 'two.fasta has more than one sequence'
+printf '>a\n' >none.fasta
+expect 1 plm-pipeline score --checkpoint "$checkpoint" --wild-type none.fasta M1A
+says err 'none.fasta'
+expect 1 plm-pipeline score --checkpoint nowhere --wild-type wild.fasta A4G
+says err 'nowhere'
+: >empty.csv
+expect 1 score --csv empty.csv
+says err 'empty.csv is empty'
+echo mutant >rowless.csv
+expect 1 score --csv rowless.csv
+says err 'there are no variants to score'
+printf 'mutant\n"A4G\n' >open.csv
+expect 1 score --csv open.csv
+says err 'open.csv:2: the file ends inside a quoted field'
+expect 1 score A4G --output no/such/folder.csv
+says err 'no/such/folder.csv'
