@@ -82,7 +82,7 @@ says err 'error: wrong.csv:8: column dms: the measured value "high" is not a num
 says err 'error: wrong.csv:9: column mutant: W99A: the wild type has positions 1 to 20, and none numbered 99$'
 says err '6 of 7 variants cannot be scored, so none was'
 [ "$(ls wrong.out.csv* 2>/dev/null)" = "" ] || fail "an output was begun"
-{ echo mutant; for i in $(seq 50); do echo "W1A"; done; } >many.csv
+{ echo mutant; printf "W1A\n%.0s" {1..50}; } >many.csv
 expect 1 score --csv many.csv
 [ "$(grep -c 'error: many.csv' err)" = 20 ] || fail "not twenty errors"
 says err '50 of 50 variants cannot be scored'
