@@ -1,7 +1,7 @@
 /* Opening and closing the CUDA backend. */
 #include <cstdlib>
 
-#include "kernels/cuda/cuda_ops.cuh"
+#include "kernels/cuda/products.cuh"
 
 extern "C" {
 #include "common/config/config.h"
@@ -13,6 +13,7 @@ namespace
 void close_backend(struct plm_ops *ops)
 {
   struct plm_cuda *cuda = plm_cuda_of(ops);
+  plm_cuda_products_close(cuda);
   if (cuda->scratch != nullptr) ops->release(ops, cuda->scratch);
 #ifndef PLM_EMULATE
   if (cuda->stream != nullptr) cudaStreamDestroy(cuda->stream);
@@ -59,7 +60,14 @@ plm_status open_backend(struct plm_cuda *cuda, struct plm_error *error)
   plm_cuda_memory_register(cuda);
   plm_cuda_elementwise_register(cuda);
   plm_cuda_norm_register(cuda);
+  plm_cuda_tokens_register(cuda);
+  plm_cuda_qkv_register(cuda);
+  plm_cuda_head_register(cuda);
+  plm_cuda_linear_register(cuda);
+  plm_cuda_optimizer_register(cuda);
+  plm_cuda_muon_register(cuda);
   PLM_TRY(find_device(cuda, error));
+  PLM_TRY(plm_cuda_products_open(cuda, error));
   cuda->scratch_bytes = PLM_CUDA_SCRATCH_BYTES;
   return cuda->ops.allocate(&cuda->ops, cuda->scratch_bytes, &cuda->scratch, error);
 }

@@ -61,8 +61,8 @@ static void tall_linear_case(struct ops_case *c)
 static void linears_match(void **state)
 {
   (void)state;
-  ops_case_each_cpu(small_linear_case);
-  ops_case_each_cpu(tall_linear_case);
+  ops_case_each(small_linear_case);
+  ops_case_each(tall_linear_case);
 }
 
 /* A row's bits must not depend on the rows beside it: evaluation in other batches agrees. */
@@ -81,7 +81,7 @@ static void rows_alone_case(struct ops_case *c)
 static void rows_are_the_same_alone(void **state)
 {
   (void)state;
-  ops_case_each_cpu(rows_alone_case);
+  ops_case_each(rows_alone_case);
 }
 
 /* ---- head ---- */
@@ -125,7 +125,7 @@ static void head_case(struct ops_case *c)
 static void heads_match(void **state)
 {
   (void)state;
-  ops_case_each_cpu(head_case);
+  ops_case_each(head_case);
 }
 
 static void loss_shape(struct ops_case *c, int64_t N, int64_t V, const struct plm_loss_options *o,
@@ -164,7 +164,7 @@ static void loss_case(struct ops_case *c)
 static void losses_match(void **state)
 {
   (void)state;
-  ops_case_each_cpu(loss_case);
+  ops_case_each(loss_case);
 }
 
 /* ---- optimizer ---- */
@@ -212,7 +212,7 @@ static void adam_case(struct ops_case *c)
 static void adam_matches(void **state)
 {
   (void)state;
-  ops_case_each_cpu(adam_case);
+  ops_case_each(adam_case);
 }
 
 static void muon_shape(struct ops_case *c, int64_t rows, int64_t cols)
@@ -249,7 +249,7 @@ static void muon_case(struct ops_case *c)
 static void muon_matches(void **state)
 {
   (void)state;
-  ops_case_each_cpu(muon_case);
+  ops_case_each(muon_case);
 }
 
 /* Matrices of which each thread takes one, and one too large for that. */

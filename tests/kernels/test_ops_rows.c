@@ -96,7 +96,7 @@ static void special_values_case(struct ops_case *c)
 static void special_values_pass(void **state)
 {
   (void)state;
-  ops_case_each_cpu(special_values_case);
+  ops_case_each(special_values_case);
 }
 
 static void skip_case(struct ops_case *c)
@@ -301,7 +301,7 @@ static void qkv_case(struct ops_case *c)
 static void qkv_matches(void **state)
 {
   (void)state;
-  ops_case_each_cpu(qkv_case);
+  ops_case_each(qkv_case);
 }
 
 /* ---- token tables ---- */
@@ -336,7 +336,7 @@ static void table_case(struct ops_case *c)
 static void tables_match(void **state)
 {
   (void)state;
-  ops_case_each_cpu(table_case);
+  ops_case_each(table_case);
 }
 
 int main(void)

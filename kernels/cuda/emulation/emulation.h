@@ -154,6 +154,14 @@ static inline bool __any_sync(unsigned mask, bool predicate)
   return __ballot_sync(mask, predicate) != 0;
 }
 
+/* fibers are not interrupted */
+static inline int atomicAdd(int *at, int value)
+{
+  const int before = *at;
+  *at += value;
+  return before;
+}
+
 static inline int __popc(unsigned x)
 {
   return __builtin_popcount(x);

@@ -1,0 +1,28 @@
+/* Matrix products of the CUDA backend: cuBLASLt with a plan kept for each shape; plain loops under
+ * the emulation. All row-major. */
+#ifndef PLM_KERNELS_CUDA_PRODUCTS_CUH
+#define PLM_KERNELS_CUDA_PRODUCTS_CUH
+
+#include "kernels/cuda/cuda_ops.cuh"
+
+/* C (M, N) = op(A) op(B) + beta addend. op(A) is (M, K), op(B) (K, N); a transposed operand is
+ * stored (K, M) or (N, K). ld: elements between stored rows. batch products lie stride elements
+ * apart. */
+struct plm_cuda_shape {
+  int64_t M, N, K;
+  int64_t lda, ldb, ldc;
+  bool transpose_a, transpose_b;
+  bool float_c;  /* C and the addend are fp32; else activations */
+  bool add;      /* there is an addend; it may be C itself */
+  int32_t batch; /* 1: one product */
+  int64_t stride_a, stride_b, stride_c;
+};
+
+plm_status plm_cuda_products_open(struct plm_cuda *cuda, struct plm_error *error);
+void plm_cuda_products_close(struct plm_cuda *cuda);
+/* Operands are activations: bf16 with fp32 accumulation, or fp32 without TF32. A failure is sticky
+ * in cuda->error. */
+void plm_cuda_multiply(struct plm_cuda *cuda, const struct plm_cuda_shape *shape, void *c,
+                       const void *a, const void *b, const void *addend);
+
+#endif
