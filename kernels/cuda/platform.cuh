@@ -11,6 +11,7 @@ typedef void *plm_stream;
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <type_traits>
 typedef cudaStream_t plm_stream;
 #endif
 

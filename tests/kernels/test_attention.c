@@ -58,36 +58,6 @@ static void run(struct attention_case *p, const struct plm_attention_kernels *ke
   plm_pool_close(pool);
 }
 
-/* Largest error of a tensor over its largest value. */
-static double worst(const struct attention_case *p, enum attention_tensor t)
-{
-  double error = 0, size = 1; /* inputs are of size 1; some gradients are exactly 0 */
-  for (size_t r = 0; r < p->rows; r++)
-    for (size_t c = 0; c < p->width; c++) {
-      const double exact = p->exact[t][r * p->width + c],
-                   e = fabs(attention_case_get(p, t, r, c) - exact);
-      if (!(e <= error)) error = e; /* NaN, too */
-      if (fabs(exact) > size) size = fabs(exact);
-    }
-  return error / size;
-}
-
-static void compare(const struct attention_case *p)
-{
-  static const char *const names[] = {[OUT] = "out", [DQ] = "dq", [DK] = "dk", [DV] = "dv"};
-  for (int t = OUT; t < ATTENTION_TENSORS; t++) {
-    const double limit = p->bf16 ? (t == OUT ? 0.004 : 0.012) : 3e-6,
-                 e = worst(p, (enum attention_tensor)t);
-    if (!(e <= limit)) fail_msg("%s: error %g over %g", names[t], e, limit);
-  }
-  for (size_t i = 0; i < p->rows * (size_t)p->shape.H; i++) {
-    if (isinf(p->exact_lse[i]))
-      assert_true(isinf(p->lse[i]) && p->lse[i] > 0);
-    else if (!(fabs(p->lse[i] - p->exact_lse[i]) <= 3e-6 * (1 + fabs(p->exact_lse[i]))))
-      fail_msg("lse %zu: %g is not %g", i, (double)p->lse[i], p->exact_lse[i]);
-  }
-}
-
 static void check(const struct plm_batch *batch, unsigned kinds, uint32_t window, uint32_t block,
                   int32_t heads, int32_t K, float cap, bool is_bf16)
 {
@@ -98,7 +68,7 @@ static void check(const struct plm_batch *batch, unsigned kinds, uint32_t window
   attention_case_reference(&p);
   for (size_t i = 0; i < count; i++) {
     run(&p, sets[i].kernels, 2);
-    compare(&p);
+    attention_case_compare(&p);
   }
   attention_case_deinit(&p);
 }
@@ -234,7 +204,7 @@ static void padding_is_never_read(void **state)
           attention_case_set(&p, (enum attention_tensor)t, r, c, NAN);
   for (size_t i = 0; i < count; i++) {
     run(&p, sets[i].kernels, 2);
-    compare(&p);
+    attention_case_compare(&p);
   }
   attention_case_deinit(&p);
 }
@@ -260,7 +230,7 @@ static void large_scores_do_not_overflow(void **state)
     run(&p, sets[i].kernels, 1);
     for (size_t r = 0; r < p.rows; r++)
       assert_true(fabs(p.lse[r] - p.exact_lse[r]) <= 1e-6 * fabs(p.exact_lse[r]) + 1e-3);
-    assert_true(worst(&p, OUT) < 2e-3); /* rounding of such scores alone moves them */
+    assert_true(attention_case_worst(&p, OUT) < 2e-3); /* rounding of such scores alone moves them */
   }
   attention_case_deinit(&p);
 }
@@ -390,7 +360,7 @@ static void any_intervals_will_do(void **state)
   attention_case_reference(&p);
   for (size_t i = 0; i < count; i++) {
     run(&p, sets[i].kernels, 2);
-    compare(&p);
+    attention_case_compare(&p);
   }
   attention_case_deinit(&p);
 }

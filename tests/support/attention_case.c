@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/base/philox.h"
+#include "tests/support/cmocka_all.h"
 
 static uint16_t to_bf16(float x)
 {
@@ -166,4 +167,33 @@ void attention_case_reference(struct attention_case *p)
       for (size_t q = 0; q < (size_t)p->shape.L; q++) reference_query(p, b, q, h, score, slope);
   free(score);
   free(slope);
+}
+
+double attention_case_worst(const struct attention_case *p, enum attention_tensor t)
+{
+  double error = 0, size = 1; /* inputs are of size 1; some gradients are exactly 0 */
+  for (size_t r = 0; r < p->rows; r++)
+    for (size_t c = 0; c < p->width; c++) {
+      const double exact = p->exact[t][r * p->width + c],
+                   e = fabs(attention_case_get(p, t, r, c) - exact);
+      if (!(e <= error)) error = e; /* NaN, too */
+      if (fabs(exact) > size) size = fabs(exact);
+    }
+  return error / size;
+}
+
+void attention_case_compare(const struct attention_case *p)
+{
+  static const char *const names[] = {[OUT] = "out", [DQ] = "dq", [DK] = "dk", [DV] = "dv"};
+  for (int t = OUT; t < ATTENTION_TENSORS; t++) {
+    const double limit = p->bf16 ? (t == OUT ? 0.004 : 0.012) : 3e-6,
+                 e = attention_case_worst(p, (enum attention_tensor)t);
+    if (!(e <= limit)) fail_msg("%s: error %g over %g", names[t], e, limit);
+  }
+  for (size_t i = 0; i < p->rows * (size_t)p->shape.H; i++) {
+    if (isinf(p->exact_lse[i]))
+      assert_true(isinf(p->lse[i]) && p->lse[i] > 0);
+    else if (!(fabs(p->lse[i] - p->exact_lse[i]) <= 3e-6 * (1 + fabs(p->exact_lse[i]))))
+      fail_msg("lse %zu: %g is not %g", i, (double)p->lse[i], p->exact_lse[i]);
+  }
 }

@@ -46,4 +46,9 @@ void *attention_case_part_mutable(struct attention_case *p, enum attention_tenso
 /* Adds to exact[OUT] and the exact gradients (zero at first) what the exact inputs give. */
 void attention_case_reference(struct attention_case *p);
 
+/* Largest error of a tensor over its largest value. */
+double attention_case_worst(const struct attention_case *p, enum attention_tensor t);
+/* The results against the reference's: fails with the tensor's name. */
+void attention_case_compare(const struct attention_case *p);
+
 #endif

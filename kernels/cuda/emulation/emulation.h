@@ -23,6 +23,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <type_traits>
 
 #define __global__
 #define __device__
@@ -85,6 +86,9 @@ void block_barrier();
 enum { LANES = 32, WORDS = 8 };
 typedef uint64_t Lanes[LANES][WORDS];
 const Lanes &warp_exchange(const char *what, const uint64_t *words, int count);
+/* The same; the last lane to come replaces all lanes' words by what compute makes of them. */
+const Lanes &warp_compute(const char *what, const uint64_t *words, int count,
+                          void (*compute)(Lanes &lanes));
 int lane();
 
 /* ---- asynchronous copies: made when waited for ---- */

@@ -290,6 +290,12 @@ void block_barrier()
 
 const Lanes &warp_exchange(const char *what, const uint64_t *words, int count)
 {
+  return warp_compute(what, words, count, nullptr);
+}
+
+const Lanes &warp_compute(const char *what, const uint64_t *words, int count,
+                          void (*compute)(Lanes &lanes))
+{
   Fiber &fiber = current();
   const int first = scheduler.running / LANES * LANES;
   const int width = std::min((int)LANES, scheduler.threads - first);
@@ -307,6 +313,7 @@ const Lanes &warp_exchange(const char *what, const uint64_t *words, int count)
         stop("threads of a warp meet in different operations: %s and %s", other.operation, what);
       other.state = State::READY;
     }
+    if (compute != nullptr) compute(lanes);
   }
   to_scheduler();
   return lanes;

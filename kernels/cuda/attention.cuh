@@ -1,0 +1,191 @@
+/* What the attention kernels share: their arguments, tiles in shared memory, fragments of products.
+ *
+ * bf16 runs on mma.m16n8k16 (sm_80 and up): a block has four warps and 64 rows, a warp 16 rows.
+ * Tiles are (rows, KP) with KP the head width rounded up to 16 and zeros behind it; their rows
+ * stand KP + 8 elements apart, so that the eight rows of a matrix load lie in different banks. Key
+ * and query tiles begin where the mask's run begins, not at multiples of 64.
+ */
+#ifndef PLM_KERNELS_CUDA_ATTENTION_CUH
+#define PLM_KERNELS_CUDA_ATTENTION_CUH
+
+#include "kernels/cuda/cuda_ops.cuh"
+#include "kernels/cuda/instructions.cuh"
+
+struct plm_attention {
+  const plm_bf16 *q, *k, *v, *dout;
+  plm_bf16 *out, *dq, *dk, *dv;
+  float *lse;         /* (B, H, L) */
+  const float *delta; /* (B, H, L) sum of dout out, for the way back */
+  struct plm_interval_mask mask;
+  struct plm_attention_shape shape;
+};
+
+enum {
+  PLM_ATTENTION_ROWS = 64, /* of a block; PLM_MASK_TILE */
+  PLM_ATTENTION_WARPS = 4,
+  PLM_ATTENTION_THREADS = PLM_ATTENTION_WARPS * PLM_WARP,
+};
+static_assert((int)PLM_ATTENTION_ROWS == (int)PLM_MASK_TILE,
+              "the mask's tiles are the blocks' rows");
+
+static constexpr float PLM_LOG2E = 1.44269504088896340736f;
+static constexpr float PLM_LN2 = 0.69314718055994530942f;
+
+template <int KP> struct plm_tile {
+  static constexpr int LD = KP + 8;
+
+  /* Begins to copy rows [first, first + ROWS) of one head; rows outside [0, L) become zeros. */
+  template <int ROWS>
+  static __device__ __forceinline__ void copy(plm_bf16 *tile, const plm_bf16 *head,
+                                              int64_t row_stride, int first, int L, int K)
+  {
+    const int pieces = K / 8; /* of 16 bytes, a row */
+    for (int i = (int)threadIdx.x; i < ROWS * pieces; i += PLM_ATTENTION_THREADS) {
+      const int row = i / pieces, piece = i % pieces, at = first + row;
+      const bool inside = at >= 0 && at < L;
+      copy_async(tile + row * LD + piece * 8, head + (inside ? at : 0) * row_stride + piece * 8,
+                 inside);
+    }
+  }
+
+  /* Zeros behind the head width, once: copies never write there. */
+  template <int ROWS> static __device__ __forceinline__ void clear_margin(plm_bf16 *tile, int K)
+  {
+    const int margin = KP - K;
+    for (int i = (int)threadIdx.x; i < ROWS * margin; i += PLM_ATTENTION_THREADS)
+      tile[i / margin * LD + K + i % margin] = plm_bf16{0};
+  }
+
+  /* A operand: rows [row, row + 16), columns [16 step, 16 step + 16). */
+  static __device__ __forceinline__ void load_a(unsigned a[4], const plm_bf16 *tile, int row,
+                                                int step)
+  {
+    const int lane = (int)threadIdx.x % PLM_WARP;
+    load_matrices(a, tile + (row + lane % 16) * LD + step * 16 + lane / 16 * 8);
+  }
+
+  /* B operand of X Y^T: Y's rows [row, row + 16) are two tiles of columns, b[0..1] and b[2..3]. */
+  static __device__ __forceinline__ void load_b(unsigned b[4], const plm_bf16 *tile, int row,
+                                                int step)
+  {
+    const int lane = (int)threadIdx.x % PLM_WARP;
+    load_matrices(b, tile + (row + lane / 16 * 8 + lane % 8) * LD + step * 16 + lane / 8 % 2 * 8);
+  }
+
+  /* B operand of X Y: Y's rows [row, row + 16) are summed over; columns [16 step, + 16) are two
+   * tiles of columns. */
+  static __device__ __forceinline__ void load_b_transposed(unsigned b[4], const plm_bf16 *tile,
+                                                           int row, int step)
+  {
+    const int lane = (int)threadIdx.x % PLM_WARP;
+    load_matrices_transposed(b, tile + (row + lane % 16) * LD + step * 16 + lane / 16 * 8);
+  }
+};
+
+/* s (16, COLUMNS) += X Y^T of a warp: X's 16 rows from x_row, Y's COLUMNS rows from 0. */
+template <int KP, int COLUMNS>
+static __device__ __forceinline__ void product_rows(float s[COLUMNS / 8][4], const plm_bf16 *x,
+                                                    int x_row, const plm_bf16 *y)
+{
+#pragma unroll
+  for (int step = 0; step < KP / 16; step++) {
+    unsigned a[4], b[4];
+    plm_tile<KP>::load_a(a, x, x_row, step);
+#pragma unroll
+    for (int n = 0; n < COLUMNS / 16; n++) {
+      plm_tile<KP>::load_b(b, y, n * 16, step);
+      mma_bf16(s[2 * n], a, b);
+      mma_bf16(s[2 * n + 1], a, b + 2);
+    }
+  }
+}
+
+/* o (16, KP) += P Y: P (16, COLUMNS) as accumulators, rounded to bf16; Y's COLUMNS rows from 0. */
+template <int KP, int COLUMNS>
+static __device__ __forceinline__ void
+product_columns(float o[KP / 8][4], const float p[COLUMNS / 8][4], const plm_bf16 *y)
+{
+#pragma unroll
+  for (int k = 0; k < COLUMNS / 16; k++) {
+    const unsigned a[4] = {pack_bf16(p[2 * k][0], p[2 * k][1]), pack_bf16(p[2 * k][2], p[2 * k][3]),
+                           pack_bf16(p[2 * k + 1][0], p[2 * k + 1][1]),
+                           pack_bf16(p[2 * k + 1][2], p[2 * k + 1][3])};
+#pragma unroll
+    for (int step = 0; step < KP / 16; step++) {
+      unsigned b[4];
+      plm_tile<KP>::load_b_transposed(b, y, k * 16, step);
+      mma_bf16(o[2 * step], a, b);
+      mma_bf16(o[2 * step + 1], a, b + 2);
+    }
+  }
+}
+
+/* The sum, or the largest, over the four lanes that share a row of a fragment. */
+static __device__ __forceinline__ float quad_sum(float x)
+{
+  x += __shfl_xor_sync(PLM_ALL_LANES, x, 1);
+  return x + __shfl_xor_sync(PLM_ALL_LANES, x, 2);
+}
+static __device__ __forceinline__ float quad_max(float x)
+{
+  x = fmaxf(x, __shfl_xor_sync(PLM_ALL_LANES, x, 1));
+  return fmaxf(x, __shfl_xor_sync(PLM_ALL_LANES, x, 2));
+}
+
+/* A logit from a product: scaled, capped. */
+static __device__ __forceinline__ float plm_logit(float product, float scale, float cap)
+{
+  const float x = product * scale;
+  return cap > 0 ? cap * tanhf(x / cap) : x;
+}
+
+/* Writes a warp's 16 rows of accumulators, times a factor a row. */
+template <int KP>
+static __device__ __forceinline__ void store_rows(plm_bf16 *head, int64_t row_stride, int first,
+                                                  int L, int K, const float o[KP / 8][4],
+                                                  float factor_low, float factor_high)
+{
+  const int lane = (int)threadIdx.x % PLM_WARP, row = first + lane / 4, column = lane % 4 * 2;
+#pragma unroll
+  for (int n = 0; n < KP / 8; n++) {
+    if (n * 8 >= K) break;
+    if (row < L)
+      *reinterpret_cast<unsigned *>(head + row * row_stride + n * 8 + column) =
+          pack_bf16(o[n][0] * factor_low, o[n][1] * factor_low);
+    if (row + 8 < L)
+      *reinterpret_cast<unsigned *>(head + (row + 8) * row_stride + n * 8 + column) =
+          pack_bf16(o[n][2] * factor_high, o[n][3] * factor_high);
+  }
+}
+
+/* Calls f with KP as a compile-time constant. */
+template <class F> static inline void plm_with_head_width(int K, F f)
+{
+  switch ((K + 15) / 16) {
+  case 1: f(std::integral_constant<int, 16>()); break;
+  case 2: f(std::integral_constant<int, 32>()); break;
+  case 3: f(std::integral_constant<int, 48>()); break;
+  case 4: f(std::integral_constant<int, 64>()); break;
+  case 5: f(std::integral_constant<int, 80>()); break;
+  case 6: f(std::integral_constant<int, 96>()); break;
+  case 7: f(std::integral_constant<int, 112>()); break;
+  case 8: f(std::integral_constant<int, 128>()); break;
+  default: PLM_ASSERT(!"a head is 16 to 128 wide");
+  }
+}
+
+/* fp32, on plain multiply-adds: attention_plain.cu. delta as above, (B, H, L). */
+void plm_cuda_attention_plain_forward(struct plm_cuda *cuda, float *out, float *lse, const float *q,
+                                      const float *k, const float *v,
+                                      const struct plm_interval_mask *mask,
+                                      const struct plm_attention_shape *shape);
+void plm_cuda_attention_plain_backward(struct plm_cuda *cuda, float *dq, float *dk, float *dv,
+                                       const float *dout, const float *delta, const float *lse,
+                                       const float *q, const float *k, const float *v,
+                                       const struct plm_interval_mask *mask,
+                                       const struct plm_attention_shape *shape);
+/* bf16: attention_forward.cu, attention_backward.cu. */
+void plm_cuda_attention_forward(struct plm_cuda *cuda, const struct plm_attention *attention);
+void plm_cuda_attention_backward(struct plm_cuda *cuda, const struct plm_attention *attention);
+
+#endif

@@ -1,0 +1,191 @@
+/* Attention of the CUDA backend, under emulation, against a dense masked reference in double
+ * precision: mask kinds, head widths and lengths on both sides of the tiles' edges; padding; the
+ * same bits in any order of threads. */
+#include "tests/support/cmocka_all.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "common/config/config.h"
+#include "kernels/cuda/cuda.h"
+#include "tests/support/attention_case.h"
+
+enum { MAX_DOCUMENTS = 256 };
+static struct {
+  struct plm_batch batch;
+  uint32_t begin[4];
+  struct plm_chunk_document documents[MAX_DOCUMENTS];
+} sample;
+
+static void begin_batch(uint32_t chunks, uint32_t length)
+{
+  memset(&sample, 0, sizeof sample);
+  sample.batch = (struct plm_batch){.chunks = chunks,
+                                    .max_length = length,
+                                    .document_begin = sample.begin,
+                                    .documents = sample.documents};
+}
+
+static void add_document(uint32_t chunk, uint32_t start, uint32_t tokens)
+{
+  const uint32_t d = sample.begin[chunk + 1]++;
+  for (uint32_t c = chunk + 2; c <= sample.batch.chunks; c++) sample.begin[c]++;
+  sample.documents[d] = (struct plm_chunk_document){.start = start, .tokens = tokens};
+}
+
+/* Documents that cross tiles of 64, a hole, padding at the end, a chunk of padding alone. */
+static void mixed_batch(void)
+{
+  begin_batch(3, 150);
+  add_document(0, 0, 70);
+  add_document(0, 70, 1);
+  add_document(0, 71, 50);
+  add_document(0, 124, 20);
+  add_document(2, 3, 147);
+}
+
+static void run(struct attention_case *p, uint64_t order)
+{
+  struct plm_ops *ops;
+  const int precision = p->bf16 ? PLM_PRECISION_BF16 : PLM_PRECISION_FP32;
+  plm_cuda_emulation_order(order);
+  assert_int_equal(plm_ops_cuda_open(precision, 0, &ops, NULL), PLM_OK);
+  ops->attention_forward(ops, p->data[OUT], p->lse, attention_case_part(p, Q),
+                         attention_case_part(p, K_), attention_case_part(p, V), &p->mask,
+                         &p->shape);
+  ops->attention_backward(ops, attention_case_part_mutable(p, DQ),
+                          attention_case_part_mutable(p, DK), attention_case_part_mutable(p, DV),
+                          p->data[DOUT], p->data[OUT], p->lse, attention_case_part(p, Q),
+                          attention_case_part(p, K_), attention_case_part(p, V), &p->mask,
+                          &p->shape);
+  ops->close(ops);
+}
+
+static void check(unsigned kinds, uint32_t window, uint32_t block, int32_t heads, int32_t K,
+                  float cap, bool is_bf16)
+{
+  struct attention_case p;
+  attention_case_init(&p, &sample.batch, kinds, window, block, heads, K, cap, is_bf16);
+  attention_case_reference(&p);
+  run(&p, 1);
+  attention_case_compare(&p);
+  attention_case_deinit(&p);
+}
+
+static void every_mask_kind(void **state)
+{
+  (void)state;
+  mixed_batch();
+  for (unsigned kinds = 1; kinds < 16; kinds += 2)
+    for (int is_bf16 = 0; is_bf16 < 2; is_bf16++) check(kinds, 23, 50, 1, 16, 0, is_bf16);
+}
+
+static void head_widths(void **state)
+{
+  (void)state;
+  static const int32_t widths[] = {16, 24, 40, 48, 64, 72, 96, 112, 128};
+  begin_batch(1, 80);
+  add_document(0, 0, 50);
+  add_document(0, 52, 26);
+  for (size_t i = 0; i < sizeof widths / sizeof *widths; i++)
+    for (int is_bf16 = 0; is_bf16 < 2; is_bf16++)
+      check(PLM_ATTENTION_DOCUMENT, 0, 0, 2, widths[i], 0, is_bf16);
+}
+
+static void lengths(void **state)
+{
+  (void)state;
+  static const uint32_t all[] = {1, 2, 15, 63, 64, 65, 129};
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    begin_batch(1, all[i]);
+    add_document(0, 0, all[i]);
+    check(i % 2 ? PLM_ATTENTION_CAUSAL : PLM_ATTENTION_DOCUMENT, 0, 0, 1, 24, 0, true);
+  }
+}
+
+static void a_hundred_documents(void **state)
+{
+  (void)state;
+  begin_batch(2, 100);
+  for (uint32_t i = 0; i < 100; i++) add_document(0, i, 1);
+  for (uint32_t i = 0; i < 33; i++) add_document(1, 3 * i, 2 + i % 2);
+  check(PLM_ATTENTION_DOCUMENT, 0, 0, 1, 16, 0, true);
+}
+
+static void the_soft_cap_and_its_gradient(void **state)
+{
+  (void)state;
+  mixed_batch();
+  for (int is_bf16 = 0; is_bf16 < 2; is_bf16++)
+    check(PLM_ATTENTION_CAUSAL, 0, 0, 1, 32, 0.7f, is_bf16);
+}
+
+/* Rows of padding: no output, no gradient, and what lies there is not used. */
+static void padding_is_exactly_zero_and_never_used(void **state)
+{
+  (void)state;
+  mixed_batch();
+  for (int is_bf16 = 0; is_bf16 < 2; is_bf16++) {
+    struct attention_case p;
+    attention_case_init(&p, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 24, 0, is_bf16);
+    size_t empty = 0;
+    for (size_t r = 0; r < p.rows; r++) {
+      if (p.mask.key_begin[r] != p.mask.key_end[r]) continue;
+      empty++;
+      for (size_t c = 0; c < p.width; c++)
+        for (int t = Q; t <= DOUT; t++)
+          attention_case_set(&p, (enum attention_tensor)t, r, c, 1e4f);
+    }
+    assert_true(empty > 150);
+    attention_case_reference(&p);
+    run(&p, 2);
+    attention_case_compare(&p);
+    for (size_t r = 0; r < p.rows; r++)
+      for (size_t c = 0; c < p.width && p.mask.key_begin[r] == p.mask.key_end[r]; c++)
+        for (int t = OUT; t < ATTENTION_TENSORS; t++)
+          assert_true(attention_case_get(&p, (enum attention_tensor)t, r, c) == 0);
+    attention_case_deinit(&p);
+  }
+}
+
+static void any_order_of_threads_gives_the_same_bits(void **state)
+{
+  (void)state;
+  begin_batch(2, 100);
+  add_document(0, 0, 90);
+  add_document(1, 0, 30);
+  add_document(1, 30, 70);
+  for (int is_bf16 = 0; is_bf16 < 2; is_bf16++) {
+    struct attention_case one, other;
+    attention_case_init(&one, &sample.batch, PLM_ATTENTION_LOCAL, 40, 0, 1, 48, 0, is_bf16);
+    attention_case_init(&other, &sample.batch, PLM_ATTENTION_LOCAL, 40, 0, 1, 48, 0, is_bf16);
+    const size_t bytes = one.rows * one.width * (is_bf16 ? 2 : 4);
+    run(&one, 1);
+    for (uint64_t order = 2; order <= 4; order++) {
+      run(&other, order);
+      assert_memory_equal(one.data[OUT], other.data[OUT], bytes);
+      assert_memory_equal(one.data[DQ], other.data[DQ], 3 * bytes);
+      assert_memory_equal(one.lse, other.lse, one.rows * sizeof(float));
+    }
+    attention_case_deinit(&one);
+    attention_case_deinit(&other);
+  }
+}
+
+int main(void)
+{
+#ifdef __SANITIZE_THREAD__
+  print_message("ThreadSanitizer does not know fibers\n");
+  return 77;
+#endif
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_mask_kind),
+      cmocka_unit_test(head_widths),
+      cmocka_unit_test(lengths),
+      cmocka_unit_test(a_hundred_documents),
+      cmocka_unit_test(the_soft_cap_and_its_gradient),
+      cmocka_unit_test(padding_is_exactly_zero_and_never_used),
+      cmocka_unit_test(any_order_of_threads_gives_the_same_bits),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
