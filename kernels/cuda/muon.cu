@@ -138,9 +138,23 @@ void muon_step(struct plm_ops *ops, const struct plm_muon_matrix *matrices, size
   }
 }
 
+size_t muon_scratch(const struct plm_ops *ops, const struct plm_muon_matrix *matrices, size_t count)
+{
+  size_t most = 0;
+  (void)ops;
+  for (size_t i = 0; i < count; i++) {
+    const int64_t rows = matrices[i].rows, cols = matrices[i].cols;
+    const int64_t side = rows < cols ? rows : cols;
+    const size_t floats = (size_t)(2 * rows * cols + 3 * side * side);
+    if (floats > most) most = floats;
+  }
+  return most;
+}
+
 } // namespace
 
 void plm_cuda_muon_register(struct plm_cuda *cuda)
 {
   cuda->ops.muon_step = muon_step;
+  cuda->ops.muon_scratch = muon_scratch;
 }
