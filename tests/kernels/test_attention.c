@@ -230,7 +230,8 @@ static void large_scores_do_not_overflow(void **state)
     run(&p, sets[i].kernels, 1);
     for (size_t r = 0; r < p.rows; r++)
       assert_true(fabs(p.lse[r] - p.exact_lse[r]) <= 1e-6 * fabs(p.exact_lse[r]) + 1e-3);
-    assert_true(attention_case_worst(&p, OUT) < 2e-3); /* rounding of such scores alone moves them */
+    assert_true(attention_case_worst(&p, OUT) <
+                2e-3); /* rounding of such scores alone moves them */
   }
   attention_case_deinit(&p);
 }
