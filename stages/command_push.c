@@ -199,12 +199,23 @@ static plm_status push_checkpoint(const struct plm_command_context *context, con
   return status == PLM_OK ? removed : status;
 }
 
-static plm_status check_folder(const char *folder, struct plm_error *error)
+/* *folder may become a path in buffer: a name that begins with a dash would be an option to hf. */
+static plm_status check_folder(const struct plm_command_context *context, const char **folder,
+                               char buffer[PLM_PATH_SIZE], struct plm_error *error)
 {
+  static const char *const of_checkpoints[] = {"checkpoint", "step", "weights", "dtype", "license"};
   struct plm_model_folder found;
-  PLM_TRY(plm_model_folder_check(folder, &found, error));
+  for (size_t i = 0; i < sizeof of_checkpoints / sizeof *of_checkpoints; i++)
+    if (plm_arguments_has(context->arguments, of_checkpoints[i]))
+      return plm_error_set(error, PLM_USAGE, "either --folder, which is uploaded as it is, or --%s",
+                           of_checkpoints[i]);
+  if ((*folder)[0] == '-') {
+    PLM_TRY(plm_path_join(buffer, ".", *folder, error));
+    *folder = buffer;
+  }
+  PLM_TRY(plm_model_folder_check(*folder, &found, error));
   if (!found.checkpoint) return PLM_OK;
-  plm_error_set(error, PLM_USAGE, "%s is a checkpoint, with its optimizer's state", folder);
+  plm_error_set(error, PLM_USAGE, "%s is a checkpoint, with its optimizer's state", *folder);
   return plm_error_hint(error, "--checkpoint DIR exports it first");
 }
 
@@ -248,10 +259,8 @@ static plm_status run(const struct plm_command_context *context, struct plm_erro
   const char *repository = arguments->positionals[0];
   const char *given = plm_arguments_get(arguments, "message");
   PLM_TRY(check_repository(repository, error));
-  if (folder != NULL && (plm_arguments_has(arguments, "checkpoint") || context->run != NULL))
-    return plm_error_set(error, PLM_USAGE, "either --folder, or a checkpoint");
   if (folder != NULL)
-    PLM_TRY(check_folder(folder, error));
+    PLM_TRY(check_folder(context, &folder, source, error));
   else
     PLM_TRY(plm_export_source(context, source, error));
   if (plm_arguments_has(arguments, "dry-run"))

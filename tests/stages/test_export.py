@@ -49,7 +49,7 @@ def runs(tmp_path_factory):
 
 
 def export(source, output="exported", *options, **kwargs):
-    return run("export", "--checkpoint", source, "--output", output, *options, **kwargs)
+    return run("export", "--checkpoint", source, f"--output={output}", *options, **kwargs)
 
 
 def tokens_of(folder):
@@ -372,12 +372,12 @@ def test_a_checkpoint_is_exported_and_uploaded(runs, recorder):
 
 
 def test_a_folder_is_uploaded_as_it_is(runs, recorder):
-    export(runs / "plain" / "checkpoints" / "latest")
-    result = run("push", "model", "--folder", "exported", "--message", "it's", "--json")
+    export(runs / "plain" / "checkpoints" / "latest", "-out")
+    result = run("push", "model", "--folder=-out", "--message", "it's", "--json")
     assert json.loads(result.stdout) == {"repository": "model", "uploaded": True}
     arguments = (recorder / "arguments").read_text().splitlines()
     assert arguments == [
-        *("upload", "model", "exported", ".", "--repo-type", "model", "--commit-message", "it's")
+        *("upload", "model", "./-out", ".", "--repo-type", "model", "--commit-message", "it's")
     ]
 
 
@@ -424,6 +424,7 @@ def test_push_is_asked_for_sensibly(runs):
         (("--", "-a/b"), "no repository of the Hub"),
         (("a/b", "--folder", checkpoint), "--checkpoint DIR exports it first"),
         (("a/b", "--folder", "x", "--checkpoint", checkpoint), "either --folder"),
+        (("a/b", "--folder", "x", "--license", "mit"), "either --folder"),
     ):
         result = run("push", *words, check=False)
         assert result.returncode == 2 and says in result.stderr, result.stderr
