@@ -4,6 +4,9 @@
  * is faster), so a row's bits do not depend on the threads, and few shapes are ever planned
  * whatever the number of rows: full tiles, one tile of a multiple of 32 rows, and for bf16 (whose
  * plans are costly) one of 32 rows for the last few, padded with zeros in the workspace.
+ *
+ * A few rows (decoding, token by token) are one tile: Linear forward cuts their outputs instead, in
+ * pieces of a fixed width.
  */
 #include <string.h>
 
@@ -15,6 +18,8 @@ enum {
   ROWS_TILE_LARGE = 512,
   LARGE = 4096,
   ROWS_LAST = 32,
+  ROWS_FEW = 64,
+  OUTPUTS_PIECE = 256,
   DEPTH_TILE = 1024,
   DEPTH_LAST = 128
 };
@@ -109,6 +114,58 @@ static void multiply_rows(struct plm_cpu *cpu, struct plm_product_shape shape, v
   plm_pool_tiles(cpu->pool, (job.rows + job.tile_rows - 1) / job.tile_rows, run_tile, &job);
 }
 
+/* ---- a few rows: y_NO = (residual +) x_NI w_OI^T, cut along O ---- */
+struct outputs_job {
+  const struct plm_product *piece, *last;
+  char *C;
+  const char *A, *B;
+  int64_t pieces, C_step, B_step; /* bytes from a piece to the next */
+};
+
+static void run_outputs(void *context, int64_t piece, uint32_t thread)
+{
+  const struct outputs_job *job = context;
+  const struct plm_product *product = piece + 1 < job->pieces ? job->piece : job->last;
+  plm_product_run(product, thread, job->C + piece * job->C_step, job->A,
+                  job->B + piece * job->B_step);
+}
+
+/* Rows of bf16 are padded to a multiple of ROWS_LAST, as those of other tiles. */
+static void multiply_few_rows(struct plm_cpu *cpu, struct plm_product_shape shape, char *C,
+                              const char *A, const char *B, const char *residual)
+{
+  const int64_t bytes = (int64_t)cpu->ops.act_bytes, rows = shape.M;
+  const size_t A_bytes = (size_t)(rows * shape.K * bytes);
+  const size_t C_bytes = (size_t)(rows * shape.N * bytes);
+  const int64_t planned = shape.half ? (rows + ROWS_LAST - 1) / ROWS_LAST * ROWS_LAST : rows;
+  struct outputs_job job = {.C = C,
+                            .A = A,
+                            .B = B,
+                            .pieces = (shape.N + OUTPUTS_PIECE - 1) / OUTPUTS_PIECE,
+                            .C_step = OUTPUTS_PIECE * bytes,
+                            .B_step = OUTPUTS_PIECE * shape.ldb * bytes};
+  if (planned != rows) {
+    const size_t A_padded = (size_t)(planned * shape.K * bytes);
+    const size_t C_padded = (size_t)(planned * shape.N * bytes);
+    char *padded = plm_cpu_workspace(cpu, A_padded + C_padded);
+    if (padded == NULL) return;
+    memset(padded, 0, A_padded + C_padded);
+    memcpy(padded, A, A_bytes);
+    job.A = padded;
+    job.C = padded + A_padded;
+  }
+  if (residual != NULL && residual != job.C) memcpy(job.C, residual, C_bytes);
+  const int64_t outputs = shape.N;
+  shape.M = planned;
+  shape.accumulate = residual != NULL;
+  shape.N = OUTPUTS_PIECE;
+  job.piece = plm_products_get(cpu->products, &shape);
+  shape.N = outputs - (job.pieces - 1) * OUTPUTS_PIECE;
+  job.last = plm_products_get(cpu->products, &shape);
+  plm_pool_tiles(cpu->pool, job.pieces, run_outputs, &job);
+  if (job.C != C) memcpy(C, job.C, C_bytes);
+}
+
 static void linear_forward(struct plm_ops *ops, act *y, const act *x, const act *w,
                            const act *residual, int64_t N, int64_t I, int64_t O)
 {
@@ -122,7 +179,10 @@ static void linear_forward(struct plm_ops *ops, act *y, const act *x, const act 
                                           .transpose_b = 1,
                                           .half = cpu->bf16,
                                           .half_output = cpu->bf16};
-  multiply_rows(cpu, shape, y, x, w, residual);
+  if (N <= ROWS_FEW && O > OUTPUTS_PIECE)
+    multiply_few_rows(cpu, shape, y, x, w, residual);
+  else
+    multiply_rows(cpu, shape, y, x, w, residual);
 }
 
 static void linear_backward_input(struct plm_ops *ops, act *dx, const act *dy, const act *w,
