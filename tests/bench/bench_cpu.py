@@ -1,6 +1,6 @@
 """One table, in one run: the C programs beside PyTorch on this machine's CPU.
 
-    bench_cpu.py [--quick] [--only WORD]... [--threads N] [--build DIR] [--out FILE]
+    bench_cpu.py [--quick] [--only PART]... [--model NAME]... [--threads N] [--build DIR] [--out FILE]
 
 Both sides of a row see the same tokens, documents, masks and threads and measure in turn, round
 after round; medians are compared and the spread of the rounds is printed. PyTorch runs eager and
@@ -18,7 +18,7 @@ import time
 from report import Report
 from rounds import HERE, Peers
 from rows_data import embed_rows, packer_rows
-from rows_model import attention_rows, step_rows
+from rows_model import MODELS, attention_rows, step_rows
 
 ROOT = HERE.parent.parent
 
@@ -28,6 +28,7 @@ class Bench:
 
     def __init__(self, options, folder):
         self.quick, self.threads = options.quick, options.threads
+        self.models = options.model or (["demo"] if options.quick else list(MODELS))
         self.programs = options.build.resolve() / "bin"
         self.benches = options.build.resolve() / "tests" / "bench"
         self.sample = ROOT / "tests" / "data" / "sample.fasta.gz"
@@ -50,6 +51,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", action="append", choices=PARTS, help="these parts alone")
+    parser.add_argument("--model", action="append", choices=MODELS, help="steps of these alone")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
     parser.add_argument("--out", type=pathlib.Path, help="the table goes there, too")

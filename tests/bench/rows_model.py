@@ -1,6 +1,7 @@
 """Rows of the model: training steps, products, attention."""
 
 import contextlib
+import subprocess
 import time
 
 from rounds import Party, PartyError, Series
@@ -98,8 +99,7 @@ def step_rows(bench):
     report = bench.report
     corpus = ingest_sample(bench)
     fp32_speed, product_series = {}, {}
-    models = ["demo"] if bench.quick else list(MODELS)
-    for model in models:
+    for model in bench.models:
         share_bar, chunks = MODELS[model]
         for precision in ("fp32", "bf16"):
             what = f"step {model} {precision}"
@@ -192,8 +192,6 @@ def add_step_rows(report, model, precision, figures, share_bar, fp32_speed):
 
 
 def ingest_sample(bench):
-    import subprocess
-
     corpus = bench.folder / "sample.corpus"
     if not corpus.exists():
         command = [

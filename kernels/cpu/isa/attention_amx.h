@@ -37,10 +37,12 @@ struct amx_shapes {
 /* What the thread's tiles are configured for: rows * 32 + last. 0: nothing. */
 static _Thread_local int amx_configured;
 
-/* For blocks of `rows` rows whose depth leaves `last` words (1..16) beyond whole tiles. */
+/* For blocks of `rows` rows whose depth leaves `last` words (0..15) beyond whole tiles. Without
+ * any, tiles 3, 6 and 7 may be as they are: products of a block then share a configuration. */
 static void amx_configure(int rows, int last)
 {
-  if (amx_configured == rows * 32 + last) return;
+  if (amx_configured / 32 == rows && (last == 0 || amx_configured % 32 == last)) return;
+  if (last == 0) last = AMX_SIDE;
   struct amx_shapes shapes = {.palette = 1};
   for (int tile = 0; tile < 8; tile++) {
     shapes.rows[tile] = (uint8_t)(tile < 4 ? rows : tile < 6 ? AMX_SIDE : last);
@@ -123,7 +125,7 @@ static void product_run_amx(const struct product *p, int rows, int vectors)
           float *at = c + i * p->c_stride + v * LANES;
           store(at, p->factor[r + i] * load(at));
         }
-    amx_configure(count, last > 0 ? last : AMX_SIDE);
+    amx_configure(count, last);
     int v = 0;
     for (; v + 2 <= vectors; v += 2)
       amx_block(a, a_row, p->b + v * LANES, p->b_stride, c + v * LANES, p->c_stride, p->depth,
