@@ -110,7 +110,7 @@ def embed_rows(bench):
         return
     fasta = copies_of_sample(bench, bench.folder / "embed.fasta", 1)
     if bench.quick:
-        cut_fasta(fasta, 64)
+        cut_fasta(fasta, 16)
     try:
         measure_embed(bench, pipeline, fasta, checkpoint_of_demo(bench, pipeline))
     except (PartyError, subprocess.CalledProcessError) as error:
