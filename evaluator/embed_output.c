@@ -132,7 +132,7 @@ static plm_status open_output(struct plm_embed_output *output, const char *path,
   PLM_TRY(name_files(output, path, error));
   PLM_TRY(lock_partial(output, error));
   const plm_status status = fresh ? PLM_NOT_FOUND : look_for_begun(output, journal, error);
-  if (status == PLM_OK || status != PLM_NOT_FOUND) return status;
+  if (status != PLM_NOT_FOUND) return status;
   return begin(output, spool, journal, error);
 }
 

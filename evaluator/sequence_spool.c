@@ -10,7 +10,7 @@
 
 #include "common/base/file.h"
 
-enum { BUFFER_BYTES = 1 << 18 };
+enum { FILES = 3, BUFFER_BYTES = 1 << 18 };
 
 struct plm_sequence_spool {
   uint32_t token_bytes;
@@ -70,8 +70,8 @@ plm_status plm_sequence_spool_open(const char *beside, uint32_t token_bytes,
 void plm_sequence_spool_close(struct plm_sequence_spool *spool)
 {
   if (spool == NULL) return;
-  FILE *const files[] = {spool->token_file, spool->length_file, spool->name_file};
-  for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+  FILE *const files[FILES] = {spool->token_file, spool->length_file, spool->name_file};
+  for (size_t i = 0; i < FILES; i++)
     if (files[i] != NULL) fclose(files[i]);
   plm_hasher_close(spool->hasher);
   free(spool);
@@ -107,8 +107,8 @@ plm_status plm_sequence_spool_add(struct plm_sequence_spool *spool, const char *
 
 plm_status plm_sequence_spool_finish(struct plm_sequence_spool *spool, struct plm_error *error)
 {
-  FILE *const files[] = {spool->token_file, spool->length_file, spool->name_file};
-  for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+  FILE *const files[FILES] = {spool->token_file, spool->length_file, spool->name_file};
+  for (size_t i = 0; i < FILES; i++)
     if (fflush(files[i]) != 0 || fseeko(files[i], 0, SEEK_SET) != 0) return cannot_keep(error);
   return PLM_OK;
 }

@@ -152,6 +152,21 @@ def test_each_pooling_alone_is_its_part_of_all(trained):
     assert torch.equal(embed(folder), everything[:, :width])  # the default is mean
 
 
+@pytest.mark.filterwarnings("ignore:.* sequences", "ignore:sequences of")
+def test_embed_dataset_writes_the_same_file(trained):
+    ours = embed(trained["perturbed"], "--pooling", ",".join(KINDS))
+    load(trained["perturbed"]).embed_dataset(
+        "in.fasta", output="theirs.safetensors", pooling=",".join(KINDS)
+    )
+    with (
+        safe_open("out.safetensors", "pt") as mine,
+        safe_open("theirs.safetensors", "pt") as theirs,
+    ):
+        assert list(theirs.keys()) == list(mine.keys())
+        assert json.loads(theirs.metadata()["names"]) == json.loads(mine.metadata()["names"])
+        torch.testing.assert_close(ours, theirs.get_tensor("embeddings"), rtol=0, atol=LIMIT)
+
+
 def test_npy_holds_the_same_numbers(trained):
     folder = trained["perturbed"]
     array = embed(folder, "--pooling", "mean,max", output="out.npy")
