@@ -295,7 +295,7 @@ def rotate(x_BHLK, cos_LK, sin_LK):
 @functools.cache
 def fused_flex_attention():
     """FlexAttention is fast only as a compiled kernel: this one serves a model that is not compiled."""
-    return torch.compile(flex_attention, dynamic=True)
+    return torch.compile(flex_attention)
 
 
 def attend(q_BHLK, k_BHLK, v_BHLK, mask):
@@ -588,9 +588,9 @@ class EmbeddingMixin:
             input_ids, attention_mask, document_ids, output_hidden_states=False, return_dict=True
         ).last_hidden_state.float()
         B, L, D = hidden.shape
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the forward pass has said it
-            input_ids, documents = trunk._prepare(input_ids, attention_mask, document_ids)
+        # the forward pass has warned and checked
+        cut = [None if x is None else x[:, :L] for x in (input_ids, attention_mask, document_ids)]
+        input_ids, documents = trunk._prepare(*cut, check=False)
         input_ids, documents = input_ids[:, :L], documents[:, :L]
         if document_ids is None:
             first = torch.arange(B, device=hidden.device) * L

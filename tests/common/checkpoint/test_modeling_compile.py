@@ -5,8 +5,12 @@ import contextlib
 
 import pytest
 import torch
+import torch.nn.attention.flex_attention as flex
+from functorch.compile import make_boxed_func, min_cut_rematerialization_partition
 from plm_testing import small_model
+from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.utils import counters
+from torch._inductor.decomposition import select_decomp_table
 
 LENGTH = 256
 CASES = {
@@ -79,3 +83,46 @@ def test_explain_finds_no_break():
     inputs, labels = batch(packed=True, seed=0)
     explained = torch._dynamo.explain(model)(**inputs, labels=labels)
     assert explained.graph_break_count == 0 and explained.graph_count == 1
+
+
+def test_flex_attention_is_in_the_graph(monkeypatch):
+    """As on a GPU, in bf16: block masks from before or made inside, forward and backward pass. Between the
+    two, nothing of a layer is kept in fp32 but statistics. (PyTorch declines gradients of FlexAttention
+    on a CPU only because its compiled kernel has none there.)"""
+    monkeypatch.setattr(flex, "_validate_device", lambda *tensors: None)
+    model, kept = make("unet").train(), []
+    build = model.plm._masks
+    monkeypatch.setattr(model.plm, "_masks", lambda documents, *_: build(documents, False))
+
+    def forward_graph(graph, inputs):
+        outputs = next(node for node in graph.graph.nodes if node.op == "output").args[0]
+        kept.extend(node.meta["val"] for node in outputs if isinstance(node, torch.fx.Node))
+        assert any("flex_attention" in str(node.target) for node in graph.graph.nodes)
+        return make_boxed_func(graph.forward)
+
+    backend = aot_autograd(
+        fw_compiler=forward_graph,
+        bw_compiler=lambda graph, inputs: make_boxed_func(graph.forward),
+        partition_fn=min_cut_rematerialization_partition,
+        decompositions=select_decomp_table(),
+    )
+    for masks_inside in (False, True):
+        kept.clear()
+        with one_graph():
+            step = torch.compile(model, fullgraph=True, backend=backend)
+            for seed in range(3):
+                inputs, labels = batch(True, seed)
+                dense = build(inputs["document_ids"], dense=True)
+                expected = model(**inputs, masks=dense, labels=labels).loss
+                with torch.autocast("cpu", torch.bfloat16):
+                    masks = (
+                        None if masks_inside else model.get_attention_masks(**inputs, dense=False)
+                    )
+                    loss = step(**inputs, masks=masks, labels=labels).loss
+                torch.testing.assert_close(loss, expected, rtol=2e-3, atol=0)
+                pairs = zip(gradients(model, loss), gradients(model, expected), strict=True)
+                for (name, p), (a, b) in zip(model.named_parameters(), pairs, strict=True):
+                    # the few scalars are sums in which almost everything cancels
+                    assert (a - b).norm() <= (0.05 if p.ndim == 2 else 0.2) * b.norm(), name
+        rows = [x for x in kept if isinstance(x, torch.Tensor) and x.numel() >= 2 * LENGTH * 64]
+        assert len(rows) > 10 and {x.dtype for x in rows} == {torch.bfloat16}

@@ -79,7 +79,7 @@ def test_saved_and_loaded_again_it_is_the_same(checkpoint, tmp_path):
     with torch.no_grad():  # weights of one's own
         model.lm_head.bias += torch.randn(33, generator=torch.Generator().manual_seed(0))
     model.save_pretrained(tmp_path)
-    AutoTokenizer.from_pretrained(folder).save_pretrained(tmp_path)
+    load(folder, AutoTokenizer).save_pretrained(tmp_path)
     assert set(load_file(tmp_path / "model.safetensors")) == set(
         load_file(folder / "model.safetensors")
     )
@@ -92,7 +92,7 @@ def test_saved_and_loaded_again_it_is_the_same(checkpoint, tmp_path):
         assert name == other and torch.equal(a, b)
     ids = torch.tensor([[0, 5, 6, 7, 32, 9, 2]])
     assert torch.equal(model(ids).logits, again(ids).logits)
-    tokenizers = [AutoTokenizer.from_pretrained(path) for path in (folder, tmp_path)]
+    tokenizers = [load(path, AutoTokenizer) for path in (folder, tmp_path)]
     assert tokenizers[0](SEQUENCES)["input_ids"] == tokenizers[1](SEQUENCES)["input_ids"]
 
 
@@ -118,7 +118,7 @@ def test_it_trains_with_the_tools_of_transformers(checkpoint):
 
     folder, _ = checkpoint
     torch.manual_seed(0)
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer = load(folder, AutoTokenizer)
     collate = DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.5, seed=1)
     batch = collate([tokenizer(sequence * 4) for sequence in SEQUENCES])
     model, results = load(folder).train(), []
@@ -138,7 +138,7 @@ def test_it_trains_with_the_tools_of_transformers(checkpoint):
 
 def test_fill_mask_and_tokenizer(checkpoint):
     folder, _ = checkpoint
-    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
+    tokenizer = load(folder, AutoTokenizer)
     assert tokenizer.convert_ids_to_tokens(range(33)) == ESM.split() and len(tokenizer) == 33
     names = ("cls", "pad", "eos", "unk", "mask")
     assert [getattr(tokenizer, f"{n}_token_id") for n in names] == [0, 1, 2, 3, 32]
@@ -180,7 +180,7 @@ def test_a_byte_vocabulary(tmp_path, monkeypatch):
     folder = train(config, {"trainer.steps": 2})
     model, report = load(folder, output_loading_info=True)
     assert_whole(report)
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer = load(folder, AutoTokenizer)
     assert len(tokenizer) == 261 and model.config.vocab_size == 261
     names = ("cls", "pad", "eos", "unk", "mask")
     assert [getattr(tokenizer, f"{n}_token_id") for n in names] == [256, 257, 258, 259, 260]
