@@ -5,7 +5,16 @@ import pathlib
 
 import pytest
 import torch
-from plm_testing import load, run, small_config, small_corpus, train, write_fasta
+from plm_testing import (
+    load,
+    random_sequences,
+    run,
+    small_config,
+    small_corpus,
+    train,
+    write_fasta,
+)
+from safetensors import safe_open
 from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokenizer, pipeline
 
@@ -134,6 +143,39 @@ def test_it_trains_with_the_tools_of_transformers(checkpoint):
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     optimizer.step()
     assert model(**batch).loss < results[0][0]
+
+
+@pytest.mark.parametrize("option", ["--pooling mean,std", "--per-token", "--logits"])
+def test_embed_dataset_writes_what_embed_writes(checkpoint, option, tmp_path, monkeypatch):
+    """The same names, shapes and metadata; the same numbers, from the exported folder (which has the
+    averaged weights where there are any, as `embed` takes them)."""
+    folder, _ = checkpoint
+    monkeypatch.chdir(tmp_path)
+    sequences = random_sequences(20, 1, 300, seed=5)
+    fasta = write_fasta("in.fasta", sequences, [f"seq{i} of 20" for i in range(20)])
+    options = option.split()
+    run("export", "--checkpoint", folder, "--output", "exported")
+    run(
+        "embed",
+        "--checkpoint",
+        folder,
+        fasta,
+        "--output",
+        "c.safetensors",
+        "--threads",
+        1,
+        *options,
+    )
+    keys = {"pooling": options[1]} if len(options) > 1 else {options[0][2:].replace("-", "_"): True}
+    with pytest.warns(UserWarning, match="are cut to the model's max_length of 256"):
+        model, report = load("exported", output_loading_info=True)
+        assert_whole(report)
+        model.embed_dataset(fasta, output="py.safetensors", tokens_per_batch=2048, **keys)
+    with safe_open("c.safetensors", "pt") as c, safe_open("py.safetensors", "pt") as py:
+        assert set(c.keys()) == set(py.keys())
+        assert json.loads(c.metadata()["names"]) == json.loads(py.metadata()["names"])
+        for name in c.keys():
+            torch.testing.assert_close(py.get_tensor(name), c.get_tensor(name), rtol=0, atol=1e-4)
 
 
 def test_fill_mask_and_tokenizer(checkpoint):
