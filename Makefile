@@ -174,6 +174,30 @@ $(foreach t,$(TOOL_SRC),$(eval $(patsubst tests/%.c,$(BUILD)/tests/%,$(t)): $(ca
 
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
 
+# ---- CUDA: the shared object, on machines with nvcc; no program loads it yet --------------------
+NVCC ?= $(shell command -v nvcc 2>/dev/null || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
+CUDA_ARCHS ?= 80 90
+NVCC_FLAGS := -std=c++17 -O3 -lineinfo -I. -Xcompiler -fPIC,-Wall \
+              $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) \
+              -gencode arch=compute_$(lastword $(CUDA_ARCHS)),code=compute_$(lastword $(CUDA_ARCHS))
+CUDA_OBJ := $(patsubst %,$(BUILD)/obj/cuda/%.o,$(CUDA_SRC))
+$(BUILD)/obj/cuda/%.cu.o: %.cu $(wildcard kernels/cuda/*.cuh kernels/cuda/*.h) common/ops/ops.h
+	@mkdir -p $(@D)
+	$(call say,NVCC,$<)
+	$(Q)$(NVCC) $(NVCC_FLAGS) -c $< -o $@
+# the shared object has its own copy of the error functions: it needs nothing of the program's
+$(BUILD)/obj/cuda/status.o: common/base/status.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) -fPIC -fvisibility=hidden -c $< -o $@
+$(LIB)/libplm_cuda.so: $(CUDA_OBJ) $(BUILD)/obj/cuda/status.o
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(NVCC) -shared -o $@ $^ -lcublasLt -lcublas
+.PHONY: cuda
+cuda: ## compile the CUDA backend (build/lib/libplm_cuda.so) with nvcc; CUDA_ARCHS="80 90"
+	@if [ -z "$(NVCC)" ]; then echo "cuda: no nvcc here: install the CUDA Toolkit, or set NVCC=PATH"; exit 1; fi
+	@$(MAKE) --no-print-directory $(LIB)/libplm_cuda.so
+
 # ---- dependencies -------------------------------------------------------------------------------
 .PHONY: deps
 deps: ## install the Debian packages that the build and the tests need

@@ -1,10 +1,6 @@
 /* Memory of the device, its stream, and errors. */
 #include "kernels/cuda/cuda_ops.cuh"
 
-#ifdef PLM_EMULATE
-#include <cstdlib>
-#endif
-
 namespace
 {
 
@@ -22,11 +18,8 @@ plm_status allocate(struct plm_ops *ops, size_t bytes, void **buffer, struct plm
 {
 #ifdef PLM_EMULATE
   (void)ops;
-  enum { ALIGNMENT = 256 };
-  if (posix_memalign(buffer, ALIGNMENT, bytes > 0 ? bytes : 1) == 0) {
-    memset(*buffer, 0xff, bytes); /* NaN: what is read must have been written */
-    return PLM_OK;
-  }
+  *buffer = plm::emulation::device_allocate(bytes);
+  if (*buffer != nullptr) return PLM_OK;
   const char *why = "no memory";
 #else
   struct plm_cuda *cuda = plm_cuda_of(ops);
@@ -45,7 +38,7 @@ void release(struct plm_ops *ops, void *buffer)
 {
   (void)ops;
 #ifdef PLM_EMULATE
-  free(buffer);
+  plm::emulation::device_release(buffer);
 #else
   cudaFree(buffer);
 #endif
@@ -55,6 +48,7 @@ void upload(struct plm_ops *ops, void *device, const void *host, size_t bytes)
 {
 #ifdef PLM_EMULATE
   (void)ops;
+  const plm::emulation::Reach reach;
   memcpy(device, host, bytes);
 #else
   struct plm_cuda *cuda = plm_cuda_of(ops);
@@ -67,6 +61,7 @@ void download(struct plm_ops *ops, void *host, const void *device, size_t bytes)
 {
 #ifdef PLM_EMULATE
   (void)ops;
+  const plm::emulation::Reach reach;
   memcpy(host, device, bytes);
 #else
   struct plm_cuda *cuda = plm_cuda_of(ops);
@@ -80,6 +75,7 @@ void zero(struct plm_ops *ops, void *buffer, size_t bytes)
 {
 #ifdef PLM_EMULATE
   (void)ops;
+  const plm::emulation::Reach reach;
   memset(buffer, 0, bytes);
 #else
   struct plm_cuda *cuda = plm_cuda_of(ops);
@@ -91,6 +87,7 @@ void copy(struct plm_ops *ops, void *to, const void *from, size_t bytes)
 {
 #ifdef PLM_EMULATE
   (void)ops;
+  const plm::emulation::Reach reach;
   memcpy(to, from, bytes);
 #else
   struct plm_cuda *cuda = plm_cuda_of(ops);

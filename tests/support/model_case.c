@@ -26,9 +26,19 @@ void model_case_open(struct model_case *c, const struct plm_model_config *config
                      const struct plm_model_options *options, int precision, uint64_t seed)
 {
   struct plm_error error = {0};
-  *c = (struct model_case){.config = *config, .options = *options, .window = config->window_end};
+  struct plm_ops *ops;
+  succeed(plm_ops_cpu_open(precision, 1, NULL, &ops, &error), &error);
+  model_case_open_on(c, ops, config, options, seed);
+}
+
+void model_case_open_on(struct model_case *c, struct plm_ops *ops,
+                        const struct plm_model_config *config,
+                        const struct plm_model_options *options, uint64_t seed)
+{
+  struct plm_error error = {0};
+  *c = (struct model_case){
+      .config = *config, .options = *options, .window = config->window_end, .ops = ops};
   c->loss.soft_cap = (float)config->soft_logit_cap;
-  succeed(plm_ops_cpu_open(precision, 1, NULL, &c->ops, &error), &error);
   succeed(plm_model_open(config, c->ops, options, &c->model, &error), &error);
   succeed(plm_masks_open(config, c->ops, options->max_chunks, &c->masks, &error), &error);
   const size_t elements = plm_model_arena_elements(c->model);

@@ -23,6 +23,10 @@ bool model_case_has_bf16(void);
 /* Opens with perturbed weights (seed). precision as plm_ops_cpu_open. */
 void model_case_open(struct model_case *c, const struct plm_model_config *config,
                      const struct plm_model_options *options, int precision, uint64_t seed);
+/* The same on a backend that was opened elsewhere; it closes with the case. */
+void model_case_open_on(struct model_case *c, struct plm_ops *ops,
+                        const struct plm_model_config *config,
+                        const struct plm_model_options *options, uint64_t seed);
 void model_case_close(struct model_case *c);
 /* Masks, forward, backward with loss_scale; adds to the gradients. Returns the summed loss. */
 double model_case_step(struct model_case *c, const struct case_batch *placed, float loss_scale);

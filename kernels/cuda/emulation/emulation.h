@@ -78,6 +78,19 @@ struct Body {
 };
 void run(dim3 grid, dim3 block, size_t shared_bytes, const Body &body);
 
+/* Device memory. Without ASan (which guards each buffer's ends instead) the host cannot touch it
+ * but through a Reach: code that reads a device pointer as if it were the host's ends with a fault.
+ */
+void *device_allocate(size_t bytes); /* NULL: none left; filled with NaN */
+void device_release(void *buffer);
+class Reach
+{
+public:
+  Reach();
+  ~Reach();
+  Reach(const Reach &) = delete;
+};
+
 [[noreturn]] void stop(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* ---- what threads do together: each ends when all of the block, or of the warp, have come ---- */

@@ -240,6 +240,7 @@ void stop(const char *format, ...)
 
 void run(dim3 grid, dim3 block, size_t shared_bytes, const Body &body)
 {
+  const Reach reach;
   const unsigned blocks = grid.x * grid.y * grid.z;
   const unsigned threads = block.x * block.y * block.z;
   if (threads == 0 || threads > MAX_THREADS) stop("a block of %u threads", threads);

@@ -48,6 +48,7 @@ void plm_cuda_products_close(struct plm_cuda *)
 void plm_cuda_multiply(struct plm_cuda *cuda, const struct plm_cuda_shape *shape, void *c,
                        const void *a, const void *b, const void *addend)
 {
+  const plm::emulation::Reach reach;
   if (!cuda->narrow)
     multiply_all<float, float>(shape, c, a, b, addend);
   else if (shape->float_c)

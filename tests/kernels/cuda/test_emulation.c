@@ -4,11 +4,13 @@
 #include "tests/support/cmocka_all.h"
 
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/config/config.h"
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/emulation/planted.h"
 
@@ -78,6 +80,30 @@ static void threads_that_never_meet_end_the_process(void **state)
   ends_the_process(PLM_PLANTED_DIVERGENCE);
 }
 
+/* Under ASan the device's memory is the host's, with guarded ends instead. */
+static void the_host_cannot_read_the_devices_memory(void **state)
+{
+  (void)state;
+#ifndef __SANITIZE_ADDRESS__
+  struct plm_ops *ops;
+  void *buffer;
+  assert_int_equal(plm_ops_cuda_open(PLM_PRECISION_FP32, 0, &ops, NULL), PLM_OK);
+  assert_int_equal(ops->allocate(ops, 64, &buffer, NULL), PLM_OK);
+  ops->zero(ops, buffer, 64);
+  const pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0) {
+    signal(SIGSEGV, SIG_DFL);
+    _exit(*(volatile const char *)buffer);
+  }
+  int status;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+  ops->release(ops, buffer);
+  ops->close(ops);
+#endif
+}
+
 int main(void)
 {
 #ifdef __SANITIZE_THREAD__
@@ -89,6 +115,7 @@ int main(void)
       cmocka_unit_test(a_missing_barrier_shows),
       cmocka_unit_test(a_copy_that_was_not_waited_for_is_not_there),
       cmocka_unit_test(a_write_beyond_shared_memory_ends_the_process),
+      cmocka_unit_test(the_host_cannot_read_the_devices_memory),
       cmocka_unit_test(threads_that_never_meet_end_the_process),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,191 @@
+/* The whole model on the CUDA backend, under emulation: loss and every parameter's gradient at the
+ * perturbed weights against the double-precision reference in fp32, and in bf16 against the CPU's
+ * bf16; the same bits in any order of threads; hidden states and logits of inference. The host
+ * never touches the device's memory: under emulation that is a fault. */
+#include "tests/support/cmocka_all.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/config/config.h"
+#include "kernels/cuda/cuda.h"
+#include "tests/support/model_case.h"
+
+static const uint32_t lengths[] = {9, 5, 16, 3, 7, 2, 0};
+enum { LENGTH = 16 };
+
+static struct plm_ops *emulated(int precision, uint64_t order)
+{
+  struct plm_ops *ops;
+  plm_cuda_emulation_order(order);
+  assert_int_equal(plm_ops_cuda_open(precision, 0, &ops, NULL), PLM_OK);
+  return ops;
+}
+
+static struct plm_model_config configuration(enum plm_architecture architecture)
+{
+  struct plm_model_config config =
+      case_config(architecture, architecture == PLM_TRANSFORMER ? 2 : 4, LENGTH);
+  config.pattern[1] = PLM_ATTENTION_DOCUMENT | PLM_ATTENTION_LOCAL;
+  config.pattern_count = 2;
+  config.window_end = 4;
+  return config;
+}
+
+static void place(struct case_batch *placed, const struct plm_model_config *config)
+{
+  static struct case_documents documents;
+  case_documents_draw(&documents, lengths, config->vocab_size, 11);
+  case_batch_place(placed, &documents, config->max_length, 4, false);
+}
+
+/* Gradients of a backend; the caller frees. */
+static float *gradients_on(struct plm_ops *ops, const struct plm_model_config *config,
+                           const struct case_batch *placed, double *loss)
+{
+  const struct plm_model_options options = {.max_chunks = placed->batch.chunks, .training = true};
+  struct model_case c;
+  model_case_open_on(&c, ops, config, &options, 13);
+  float *gradients = model_case_gradients_of(&c, placed, loss);
+  model_case_close(&c);
+  return gradients;
+}
+
+struct table {
+  struct plm_parameter *parameters;
+  size_t count, elements;
+};
+
+static struct table table_of(const struct plm_model_config *config)
+{
+  struct table table;
+  assert_int_equal(
+      plm_model_parameters(config, &table.parameters, &table.count, &table.elements, NULL), PLM_OK);
+  return table;
+}
+
+static void fp32_agrees_with_double_precision(void **state)
+{
+  (void)state;
+  for (int architecture = PLM_TRANSFORMER; architecture <= PLM_PATCH_UNET; architecture++) {
+    const struct plm_model_config config = configuration((enum plm_architecture)architecture);
+    struct case_batch placed;
+    struct model_case c;
+    double loss, expected_loss;
+    place(&placed, &config);
+    const struct plm_model_options options = {.max_chunks = placed.batch.chunks, .training = true};
+    model_case_open_on(&c, emulated(PLM_PRECISION_FP32, 1), &config, &options, 13);
+    float *gradients = model_case_gradients_of(&c, &placed, &loss);
+    double *expected =
+        model_case_reference(&c, &placed, 1.0, REFERENCE_NO_FAULT, &expected_loss, NULL, NULL);
+    const struct table table = table_of(&config);
+    assert_true(fabs(loss - expected_loss) <= 1e-5 * fabs(expected_loss));
+    for (size_t i = 0; i < table.count; i++) {
+      const double relative = case_relative(&table.parameters[i], gradients, expected);
+      if (!(relative <= 3e-5))
+        fail_msg("architecture %d, %s: relative difference %.3g", architecture,
+                 table.parameters[i].name, relative);
+    }
+    free(table.parameters);
+    free(gradients);
+    free(expected);
+    model_case_close(&c);
+    case_batch_free(&placed);
+  }
+}
+
+/* Both round at the same places, so they differ by far less than bf16 from the truth. */
+static void bf16_agrees_with_the_cpu(void **state)
+{
+  (void)state;
+  for (int architecture = PLM_TRANSFORMER; architecture <= PLM_PATCH_UNET; architecture++) {
+    const struct plm_model_config config = configuration((enum plm_architecture)architecture);
+    struct case_batch placed;
+    struct plm_ops *cpu;
+    double loss[2];
+    place(&placed, &config);
+    assert_int_equal(plm_ops_cpu_open(PLM_PRECISION_BF16, 1, NULL, &cpu, NULL), PLM_OK);
+    float *expected = gradients_on(cpu, &config, &placed, &loss[0]);
+    float *got = gradients_on(emulated(PLM_PRECISION_BF16, 1), &config, &placed, &loss[1]);
+    const struct table table = table_of(&config);
+    assert_true(fabs(loss[1] - loss[0]) <= 2e-3 * fabs(loss[0]));
+    for (size_t i = 0; i < table.count; i++) {
+      const double relative = case_relative_float(&table.parameters[i], got, expected);
+      if (!(relative <= 0.03))
+        fail_msg("architecture %d, %s: relative difference %.3g", architecture,
+                 table.parameters[i].name, relative);
+    }
+    free(table.parameters);
+    free(expected);
+    free(got);
+    case_batch_free(&placed);
+  }
+}
+
+static void any_order_of_threads_gives_the_same_bits(void **state)
+{
+  (void)state;
+  const struct plm_model_config config = configuration(PLM_PATCH_UNET);
+  const struct table table = table_of(&config);
+  struct case_batch placed;
+  double loss[2];
+  place(&placed, &config);
+  float *one = gradients_on(emulated(PLM_PRECISION_BF16, 1), &config, &placed, &loss[0]);
+  float *other = gradients_on(emulated(PLM_PRECISION_BF16, 2), &config, &placed, &loss[1]);
+  assert_true(loss[0] == loss[1]);
+  assert_memory_equal(one, other, table.elements * sizeof *one);
+  free(table.parameters);
+  free(one);
+  free(other);
+  case_batch_free(&placed);
+}
+
+static void inference_agrees_with_the_cpu(void **state)
+{
+  (void)state;
+  const struct plm_model_config config = configuration(PLM_PATCH_UNET);
+  struct case_batch placed;
+  place(&placed, &config);
+  const size_t rows = (size_t)placed.batch.chunks * LENGTH;
+  const size_t hidden = rows * config.hidden_size, logits = rows * config.vocab_size;
+  float *results[2];
+  for (int i = 0; i < 2; i++) {
+    struct plm_ops *ops;
+    struct model_case c;
+    const struct plm_model_options options = {.max_chunks = placed.batch.chunks};
+    if (i == 0)
+      assert_int_equal(plm_ops_cpu_open(PLM_PRECISION_FP32, 1, NULL, &ops, NULL), PLM_OK);
+    else
+      ops = emulated(PLM_PRECISION_FP32, 1);
+    model_case_open_on(&c, ops, &config, &options, 13);
+    results[i] = calloc(hidden + logits, sizeof(float));
+    assert_non_null(results[i]);
+    plm_model_attention_masks(c.model, &placed.batch, c.window, c.masks);
+    assert_int_equal(plm_model_infer(c.model, &placed.batch, placed.inputs, c.masks, NULL, 0,
+                                     results[i], results[i] + hidden, NULL),
+                     PLM_OK);
+    model_case_close(&c);
+  }
+  for (size_t i = 0; i < hidden + logits; i++)
+    if (!(fabsf(results[0][i] - results[1][i]) <= 1e-4f))
+      fail_msg("element %zu: %g on the CPU, %g", i, (double)results[0][i], (double)results[1][i]);
+  free(results[0]);
+  free(results[1]);
+  case_batch_free(&placed);
+}
+
+int main(void)
+{
+#ifdef __SANITIZE_THREAD__
+  print_message("ThreadSanitizer does not know fibers\n");
+  return 77;
+#endif
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(fp32_agrees_with_double_precision),
+      cmocka_unit_test(bf16_agrees_with_the_cpu),
+      cmocka_unit_test(any_order_of_threads_gives_the_same_bits),
+      cmocka_unit_test(inference_agrees_with_the_cpu),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
