@@ -25,7 +25,7 @@ static plm_status failed(const struct plm_score_output *output, struct plm_error
                                                                        : "stdout");
 }
 
-plm_status plm_score_output_open(const char *path, bool json, const char *header,
+plm_status plm_score_output_open(const char *path, bool rows, bool json, const char *header,
                                  size_t header_size, struct plm_score_output **output,
                                  struct plm_error *error)
 {
@@ -41,7 +41,7 @@ plm_status plm_score_output_open(const char *path, bool json, const char *header
       status = plm_error_set(error, PLM_LIMIT, "the path %.100s… is too long", path);
     else if ((opened->csv = fopen(opened->temporary, "we")) == NULL)
       status = failed(opened, error);
-  } else if (!json) {
+  } else if (rows) {
     opened->csv = stdout;
   }
   if (status == PLM_OK && opened->csv != NULL)

@@ -14,8 +14,8 @@
 
 struct plm_score_output;
 
-/* path NULL: CSV goes to stdout, unless json. */
-plm_status plm_score_output_open(const char *path, bool json, const char *header,
+/* path NULL: CSV goes to stdout with rows, else nowhere. */
+plm_status plm_score_output_open(const char *path, bool rows, bool json, const char *header,
                                  size_t header_size, struct plm_score_output **output,
                                  struct plm_error *error);
 /* fields: the row up to its score. *written is the score as it was written, with six decimals. */

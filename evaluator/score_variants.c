@@ -2,13 +2,16 @@
  * second scores and writes, a block after another. */
 #include "evaluator/score_variants.h"
 
-#include <cjson/cJSON.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "common/base/log.h"
 #include "common/base/progress.h"
+#include "evaluator/heat_map.h"
 #include "evaluator/rank_correlation.h"
 #include "evaluator/score_output.h"
 #include "evaluator/wild_type_file.h"
@@ -33,6 +36,7 @@ struct scoring {
   /* pairs to compare */
   double *x, *y;
   size_t pairs, pair_capacity;
+  double *map; /* (wild type, PLM_HEAT_MAP_ROWS), for a plot */
 };
 
 /* ---- checking ---- */
@@ -123,6 +127,23 @@ static plm_status keep_pair(struct scoring *scoring, double score, double measur
   return PLM_OK;
 }
 
+static void keep_in_map(struct scoring *scoring, const struct plm_variant *variant, double score)
+{
+  const int row = variant->count == 1 ? plm_heat_map_row(variant->items[0].mutant) : -1;
+  if (row < 0) return;
+  scoring->map[(size_t)variant->items[0].place * PLM_HEAT_MAP_ROWS + (size_t)row] = score;
+}
+
+static plm_status draw_map(const struct scoring *scoring, struct plm_error *error)
+{
+  enum { COLUMNS = 100 }; /* where there is no terminal */
+  struct winsize window = {0};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) != 0 || window.ws_col == 0) window.ws_col = COLUMNS;
+  plm_heat_map_draw(stdout, &scoring->wild_type, scoring->map, window.ws_col,
+                    scoring->request->color);
+  return fflush(stdout) == 0 ? PLM_OK : plm_error_errno(error, "cannot write stdout");
+}
+
 /* The next entries, as many as a block has; they were checked. */
 static plm_status read_block(struct scoring *scoring, size_t *count, struct plm_error *error)
 {
@@ -156,6 +177,7 @@ static plm_status write_block(struct scoring *scoring, size_t count, struct plm_
                                  end - fields, scoring->scores[i], scoring->measured[i], &written,
                                  error));
     PLM_TRY(keep_pair(scoring, written, scoring->measured[i], error));
+    if (scoring->map != NULL) keep_in_map(scoring, &scoring->block[i], written);
     begin = end;
   }
   return PLM_OK;
@@ -163,12 +185,14 @@ static plm_status write_block(struct scoring *scoring, size_t count, struct plm_
 
 static plm_status score_all(struct scoring *scoring, struct plm_error *error)
 {
+  const struct plm_score_request *request = scoring->request;
   size_t count;
   struct plm_text header = {0};
   PLM_TRY(plm_variant_source_rewind(scoring->source, error));
   plm_variant_source_header(scoring->source, &header);
-  plm_status status = plm_score_output_open(scoring->request->output, scoring->request->json,
-                                            header.data, header.length, &scoring->output, error);
+  plm_status status =
+      plm_score_output_open(request->output, !request->json && !request->plot, request->json,
+                            header.data, header.length, &scoring->output, error);
   plm_text_deinit(&header);
   if (status != PLM_OK) return status;
   for (;;) {
@@ -227,12 +251,15 @@ static plm_status open_all(struct scoring *scoring, struct plm_ops *ops, struct 
   PLM_TRY(plm_variant_source_open(&request->source, &scoring->wild_type, &scoring->source, error));
   PLM_TRY(plm_variant_scorer_open(scoring->inference, &scoring->wild_type, request->masking,
                                   &scoring->scorer, error));
+  const size_t cells = (size_t)scoring->wild_type.length * PLM_HEAT_MAP_ROWS;
+  if (request->plot) scoring->map = malloc(cells * sizeof *scoring->map);
+  for (size_t i = 0; i < cells && scoring->map != NULL; i++) scoring->map[i] = NAN;
   scoring->block = calloc(BLOCK, sizeof *scoring->block);
   scoring->scores = calloc(BLOCK, sizeof *scoring->scores);
   scoring->measured = calloc(BLOCK, sizeof *scoring->measured);
   scoring->ends = calloc(BLOCK, 2 * sizeof *scoring->ends);
   if (scoring->block == NULL || scoring->scores == NULL || scoring->measured == NULL ||
-      scoring->ends == NULL)
+      scoring->ends == NULL || (request->plot && scoring->map == NULL))
     return plm_error_set(error, PLM_NO_MEMORY, "out of memory for a block of variants");
   return PLM_OK;
 }
@@ -252,6 +279,7 @@ static void close_all(struct scoring *scoring)
   free(scoring->scores);
   free(scoring->measured);
   free(scoring->ends);
+  free(scoring->map);
   free(scoring->x);
   free(scoring->y);
 }
@@ -264,6 +292,7 @@ plm_status plm_score_variants(const struct plm_score_request *request, struct pl
   if (status == PLM_OK) status = check_all(&scoring, error);
   if (status == PLM_OK) status = score_all(&scoring, error);
   if (status == PLM_OK) status = compare(&scoring, error);
+  if (status == PLM_OK && request->plot) status = draw_map(&scoring, error);
   close_all(&scoring);
   return status;
 }

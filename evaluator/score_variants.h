@@ -17,6 +17,8 @@ struct plm_score_request {
   bool masking_given; /* by the user: a causal model refuses it */
   const char *output; /* CSV; NULL: stdout */
   bool json;          /* an object on stdout; CSV only with output */
+  bool plot;          /* of all substitutions: a map on stdout; CSV only with output */
+  bool color;         /* of the map */
 };
 
 /* Nothing is scored when a variant is wrong: up to twenty of what is wrong are printed, the error

@@ -52,6 +52,7 @@ static plm_status run(const struct plm_arguments *arguments, struct plm_error *e
       .wild_type = plm_arguments_get(arguments, "wild-type"),
       .output = plm_arguments_get(arguments, "output"),
       .json = plm_arguments_has(arguments, "json"),
+      .plot = plm_arguments_has(arguments, "plot"),
   };
   unsigned long long first;
   struct plm_ops *ops;
@@ -61,6 +62,9 @@ static plm_status run(const struct plm_arguments *arguments, struct plm_error *e
                          "a FASTA file with one sequence, or its letters", error));
   PLM_TRY(choose_source(arguments, &request.source, error));
   PLM_TRY(choose_masking(arguments, &request, error));
+  PLM_TRY(plm_arguments_color(arguments, &request.color, error));
+  if (request.plot && (!plm_arguments_has(arguments, "all") || request.json))
+    return plm_error_set(error, PLM_USAGE, "--plot draws --all, and stands without --json");
   PLM_TRY(plm_arguments_u64(arguments, "offset", 1, &first, error));
   request.first = first;
   if (first > 1000000000)

@@ -63,27 +63,6 @@ static int find_command(int argc, char **argv)
   return argc;
 }
 
-static plm_status resolve_color(const struct plm_arguments *arguments, bool *color,
-                                struct plm_error *error)
-{
-  const char *when = plm_arguments_get(arguments, "color");
-  const char *no_color = getenv("NO_COLOR"), *terminal = getenv("TERM");
-  if (when != NULL && strcmp(when, "always") == 0) {
-    *color = true;
-  } else if (when != NULL && strcmp(when, "never") == 0) {
-    *color = false;
-  } else if (when == NULL || strcmp(when, "auto") == 0) {
-    *color = isatty(STDOUT_FILENO) && (no_color == NULL || no_color[0] == '\0') &&
-             terminal != NULL && strcmp(terminal, "dumb") != 0;
-  } else {
-    return plm_error_set(error, PLM_USAGE,
-                         "option \"--color\" is auto, always or never, not "
-                         "\"%.80s\"",
-                         when);
-  }
-  return PLM_OK;
-}
-
 static plm_status find_program_directory(char directory[PLM_PATH_SIZE], struct plm_error *error)
 {
   const ssize_t length = readlink("/proc/self/exe", directory, PLM_PATH_SIZE - 1);
@@ -110,7 +89,7 @@ static plm_status run_command(const struct plm_command *command,
   if (context.config_path == NULL) context.config_path = plm_environment_config();
   context.config_given = context.config_path != NULL;
   if (!context.config_given) context.config_path = "./pipeline.yaml";
-  PLM_TRY(resolve_color(arguments, &context.color, error));
+  PLM_TRY(plm_arguments_color(arguments, &context.color, error));
   PLM_TRY(find_program_directory(directory, error));
   plm_arguments_log(arguments, program);
   return command->run(&context, error);

@@ -232,6 +232,27 @@ static size_t paragraph_of(const char *text)
   return size;
 }
 
+plm_status plm_arguments_color(const struct plm_arguments *arguments, bool *color,
+                               struct plm_error *error)
+{
+  const char *when = plm_arguments_get(arguments, "color");
+  const char *no_color = getenv("NO_COLOR"), *terminal = getenv("TERM");
+  if (when != NULL && strcmp(when, "always") == 0) {
+    *color = true;
+  } else if (when != NULL && strcmp(when, "never") == 0) {
+    *color = false;
+  } else if (when == NULL || strcmp(when, "auto") == 0) {
+    *color = isatty(STDOUT_FILENO) && (no_color == NULL || no_color[0] == '\0') &&
+             terminal != NULL && strcmp(terminal, "dumb") != 0;
+  } else {
+    return plm_error_set(error, PLM_USAGE,
+                         "option \"--color\" is auto, always or never, not "
+                         "\"%.80s\"",
+                         when);
+  }
+  return PLM_OK;
+}
+
 void plm_help_text(const char *text, int column)
 {
   const int width = help_width();

@@ -46,6 +46,11 @@ plm_status plm_arguments_u64(const struct plm_arguments *arguments, const char *
                              unsigned long long fallback, unsigned long long *value,
                              struct plm_error *error);
 
+/* Whether stdout gets colours: --color, else whether it is a terminal that has them (NO_COLOR,
+ * TERM). PLM_USAGE. */
+plm_status plm_arguments_color(const struct plm_arguments *arguments, bool *color,
+                               struct plm_error *error);
+
 /* --set and --run as overrides for plm_config_load, in the order given. PLM_USAGE for a --set
  * without "=". The caller frees with plm_arguments_overrides_free. */
 plm_status plm_arguments_overrides(const struct plm_arguments *arguments,

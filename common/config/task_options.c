@@ -81,6 +81,7 @@ const struct plm_option plm_score_options[] = {
      .argument = "COLUMN",
      .help = "numbers to compare with: Spearman's rank correlation"},
     {.name = "all", .help = "every single substitution of the wild type"},
+    {.name = "plot", .help = "draw them as a map; the CSV is written with --output alone"},
     {.name = "masking",
      .argument = "NAME",
      .help = "additive (default): each position masked on its own; joint: a variant's together"},

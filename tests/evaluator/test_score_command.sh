@@ -41,6 +41,13 @@ expect 0 score --all
 [ "$(wc -l <out)" = $((1 + 19 * 20)) ] || fail "--all gave $(wc -l <out) lines"
 near A4G A4G
 near K8E K8E
+expect 0 score --all --plot
+says out '^    MKTAYIAKQRQISFVKSHFS$'
+[ "$(wc -l <out)" = 24 ] || fail "the map has $(wc -l <out) lines"
+if grep -q , <(tail -n +2 out); then fail "the map comes with CSV"; fi
+expect 0 score --all --plot --color always --output scan.csv
+grep -q $'\x1b\\[48;5;' out || fail "no colours with --color always"
+[ "$(wc -l <scan.csv)" = $((1 + 19 * 20)) ] || fail "--plot --output wrote $(wc -l <scan.csv) lines"
 expect 0 score --precision bf16 A4G
 expect 0 score --json A4G K8E
 [ "$(jq -c '[.variants[].mutant], has("spearman")' out | tr '\n' ' ')" = '["A4G","K8E"] false ' ] ||
@@ -98,6 +105,10 @@ expect 2 score --all A4G
 says err 'which variants'
 expect 2 score A4G --measured dms
 says err 'measured names a column, and needs --csv FILE'
+expect 2 score A4G --plot
+says err 'plot draws --all'
+expect 2 score --all --plot --color blue
+says err 'option "--color" is auto, always or never'
 expect 2 score A4G --masking other
 says err '"other"'
 expect 2 plm-pipeline score --wild-type wild.fasta A4G
