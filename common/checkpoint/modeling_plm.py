@@ -639,26 +639,14 @@ class EmbeddingMixin:
                 return read_fasta(path, protein=config.vocab_size == len(ESM_TOKENS))
             return zip(names or map(str, range(len(sequences))), sequences, strict=True)
 
-        # first pass: what there is
-        found, lengths, cut, digest = [], [], 0, hashlib.sha256()
-        for name, sequence in records():
-            digest.update(f"{name}\n{sequence}\n".encode())
-            tokens = len(encode(sequence, config))
-            cut += tokens > config.max_length
-            found.append(name)
-            lengths.append(min(tokens, config.max_length))
-        if cut:
-            warnings.warn(
-                f"{cut} sequences are cut to the model's max_length of {config.max_length} tokens",
-                stacklevel=2,
-            )
+        found, lengths, digest = self._survey(records())
         width = config.vocab_size if logits else config.hidden_size
         if per_token or logits:
             shapes = {str(i): (length, width) for i, length in enumerate(lengths)}
         else:
             shapes = {"embeddings": (len(found), width * len(pooling_kinds(pooling)))}
 
-        store = result = None
+        store, done = None, 0
         if output is None:
             result = {name: torch.empty(shape) for name, shape in shapes.items()}
         else:
@@ -667,49 +655,71 @@ class EmbeddingMixin:
             if TensorFile.is_complete(output, request):
                 return str(output)
             store = TensorFile(output, shapes, {"names": json.dumps(found)}, request)
+            done = store.done or 0
 
-        def keep(name, rows, first_row=0):
-            if store is not None:
-                store.write(name, rows, first_row)
-            else:
-                result[name][first_row : first_row + len(rows)] = rows
-
-        # second pass: a window at a time. `number` counts batches, the same ones in every call
-        row_length = config.max_length if self.device.type == "cuda" else None
-        done = store.done if store is not None and store.done is not None else 0
-        number, committed = 0, time.monotonic()
+        committed = time.monotonic()
         bar = logging.tqdm(total=len(found), unit=" sequences")
-        source = records()
-        for begin in range(0, len(found), window):
-            texts = [sequence for _, (_, sequence) in zip(range(window), source, strict=False)]
-            sizes = lengths[begin : begin + window]
-            for room, rows in pack(sizes, config.document_alignment, tokens_per_batch, row_length):
-                number += 1
-                if number > done:
-                    self._embed_batch(
-                        texts, sizes, room, rows, begin, keep, pooling, per_token, logits
-                    )
-                    if store is not None and time.monotonic() - committed > COMMIT_EVERY_S:
-                        store.commit(number)
-                        committed = time.monotonic()
-                bar.update(sum(map(len, rows)))
+        batches = self._batches(records(), lengths, tokens_per_batch, window)
+        for number, (texts, room, rows) in enumerate(batches, 1):  # the same ones in every call
+            if number > done:
+                for i, values in self._embed_batch(texts, room, rows, pooling, per_token, logits):
+                    name, row = (str(i), 0) if per_token or logits else ("embeddings", i)
+                    if store is not None:
+                        store.write(name, values, row)
+                    else:
+                        result[name][row : row + len(values)] = values
+                if store is not None and time.monotonic() - committed > COMMIT_EVERY_S:
+                    store.commit(number)
+                    committed = time.monotonic()
+            bar.update(sum(map(len, rows)))
         bar.close()
         if store is None:
             return result
         store.finish()
         return str(output)
 
+    def _survey(self, records):
+        """Names and lengths (tokens) of all sequences, and a hash of them."""
+        names, lengths, cut, digest = [], [], 0, hashlib.sha256()
+        for name, sequence in records:
+            digest.update(f"{name}\n{sequence}\n".encode())
+            tokens = len(encode(sequence, self.config))
+            cut += tokens > self.config.max_length
+            names.append(name)
+            lengths.append(min(tokens, self.config.max_length))
+        if cut:
+            warnings.warn(
+                f"{cut} sequences are cut to the model's max_length of {self.config.max_length} tokens",
+                stacklevel=3,
+            )
+        return names, lengths, digest
+
+    def _batches(self, records, lengths, tokens_per_batch, window):
+        """(the window's sequences by number, length of a row, rows of (number, start)), `window` sequences
+        at a time. On a GPU all rows have max_length: one shape, one kernel, which skips what is empty."""
+        row_length = self.config.max_length if self.device.type == "cuda" else None
+        alignment = self.config.document_alignment
+        for begin in range(0, len(lengths), window):
+            numbers = range(begin, min(begin + window, len(lengths)))
+            texts = {i: sequence for i, (_, sequence) in zip(numbers, records, strict=False)}
+            sizes = lengths[begin : begin + window]
+            for room, rows in pack(sizes, alignment, tokens_per_batch, row_length):
+                yield texts, room, [[(begin + i, start) for i, start in row] for row in rows]
+
     @torch.no_grad()
-    def _embed_batch(self, texts, sizes, room, rows, begin, keep, pooling, per_token, logits):
-        """One batch of `pack`; what it gives goes to `keep` under its number in the whole input."""
+    def _embed_batch(self, texts, room, rows, pooling, per_token, logits):
+        """[(number, its rows)] of a batch's sequences."""
         config = self.config
         ids = torch.full((len(rows), room), config.pad_token_id)
         documents = torch.full_like(ids, -1)
-        places = [(r, start, i) for r, row in enumerate(rows) for i, start in row]
-        for n, (r, start, i) in enumerate(places):
-            tokens = encode(texts[i], config)[: sizes[i]]
-            ids[r, start : start + len(tokens)] = tokens
-            documents[r, start : start + len(tokens)] = n
+        places = []
+        for r, row in enumerate(rows):
+            for i, start in row:
+                tokens = encode(texts[i], config)[: config.max_length]
+                end = start + len(tokens)
+                ids[r, start:end] = tokens
+                documents[r, start:end] = len(places)
+                places.append((i, r, start, end))
         batch = {"input_ids": ids.to(self.device), "document_ids": documents.to(self.device)}
         if logits:
             values = self.get_logits(**batch)
@@ -718,11 +728,9 @@ class EmbeddingMixin:
         else:
             values = self.get_embeddings(**batch, pooling=pooling)
         values = values.float().cpu()
-        for n, (r, start, i) in enumerate(places):
-            if per_token or logits:
-                keep(str(begin + i), values[r, start : start + sizes[i]])
-            else:
-                keep("embeddings", values[n : n + 1], begin + i)
+        if per_token or logits:
+            return [(i, values[r, start:end]) for i, r, start, end in places]
+        return [(place[0], values[n : n + 1]) for n, place in enumerate(places)]
 
     def _fingerprint(self, digest, how):
         """Of sequences, weights, configuration and the way of embedding."""
@@ -1247,7 +1255,10 @@ class PLMModel(PLMPreTrainedModel):
             )
         length = min(input_ids.shape[1], config.max_length)
         missing = -length % config.document_alignment
-        fit = lambda x, fill: F.pad(x[:, :length], (0, missing), value=fill)  # noqa: E731
+
+        def fit(x, fill):
+            return F.pad(x[:, :length], (0, missing), value=fill)
+
         single = document_ids is None
         input_ids = fit(input_ids, config.pad_token_id)
         if not single:
