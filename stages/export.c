@@ -198,6 +198,7 @@ static plm_status write_folder(struct export *export, const float *values, struc
 
 static plm_status export_into(struct export *export, struct plm_error *error)
 {
+  export->target.lock = -1;
   float *values = calloc(export->elements, sizeof *values);
   if (values == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for %zu weights", export->elements);
@@ -217,6 +218,7 @@ plm_status plm_export(const struct plm_export_request *request, struct plm_expor
   struct export *export = calloc(1, sizeof *export);
   if (export == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for an export");
   *result = (struct plm_export_result){0};
+  signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is a failed write, not a death */
   export->request = request;
   export->result = result;
   plm_status status = check_request(request, error);

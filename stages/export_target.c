@@ -8,10 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/hash.h"
+#include "common/base/log.h"
 #include "common/checkpoint/safetensors.h"
 
 #define WEIGHTS "model.safetensors"
@@ -186,28 +188,76 @@ static plm_status find_place(const char *output, struct plm_export_target *targe
   return PLM_OK;
 }
 
+/* ---- the temporary folder ------------------------------------------------------------------ */
+
+/* Whoever writes into it holds a lock on it: a folder that can be locked is nobody's. */
+static void remove_leftovers(const char *parent, const char *prefix)
+{
+  DIR *folder = opendir(parent);
+  if (folder == NULL) return;
+  for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+    char path[PLM_PATH_SIZE];
+    if (strncmp(entry->d_name, prefix, strlen(prefix)) != 0 ||
+        plm_path_join(path, parent, entry->d_name, NULL) != PLM_OK)
+      continue;
+    const int lock = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (lock < 0) continue;
+    if (flock(lock, LOCK_EX | LOCK_NB) == 0) {
+      plm_info("removing %s, which an interrupted export left", path);
+      plm_path_remove(path, NULL);
+    }
+    close(lock);
+  }
+  closedir(folder);
+}
+
+static plm_status make_temporary(struct plm_export_target *target, const char *parent,
+                                 const char *name, struct plm_error *error)
+{
+  char hidden[PLM_PATH_SIZE];
+  if (snprintf(hidden, sizeof hidden, ".%s.export-", name) > 200)
+    return plm_error_set(error, PLM_LIMIT, "the name %.200s is too long", name);
+  remove_leftovers(parent, hidden);
+  PLM_TRY(plm_path_join(target->temporary, parent, hidden, error));
+  const size_t used = strlen(target->temporary);
+  const int size = snprintf(target->temporary + used, PLM_PATH_SIZE - used, "XXXXXX");
+  if (size >= (int)(PLM_PATH_SIZE - used) || mkdtemp(target->temporary) == NULL) {
+    const plm_status status = plm_error_errno(error, "cannot make a folder in %s", parent);
+    target->temporary[0] = '\0';
+    return status;
+  }
+  target->lock = open(target->temporary, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (target->lock >= 0) flock(target->lock, LOCK_EX | LOCK_NB);
+  const mode_t mask = umask(0); /* mkdtemp made it for us alone */
+  umask(mask);
+  if (chmod(target->temporary, 0777 & ~mask) != 0)
+    return plm_error_errno(error, "cannot change the mode of %s", target->temporary);
+  return PLM_OK;
+}
+
 plm_status plm_export_target_open(const char *output, bool force, struct plm_export_target *target,
                                   struct plm_error *error)
 {
-  char parent[PLM_PATH_SIZE], hidden[PLM_PATH_SIZE];
+  char parent[PLM_PATH_SIZE];
   const char *name = "";
-  *target = (struct plm_export_target){0};
+  *target = (struct plm_export_target){.lock = -1};
   PLM_TRY(find_place(output, target, parent, &name, error));
-  plm_status status = look(target, force, error);
-  if (status != PLM_OK) {
-    plm_error_where(error, "%s", target->final);
-    return status;
-  }
-  if (snprintf(hidden, sizeof hidden, ".%s.export-%ld", name, (long)getpid()) >= 255)
-    return plm_error_set(error, PLM_LIMIT, "the name %.200s is too long", name);
-  PLM_TRY(plm_path_join(target->temporary, parent, hidden, error));
-  PLM_TRY(plm_path_remove(target->temporary, error));
-  return plm_directory_make(target->temporary, error);
+  const plm_status status = look(target, force, error);
+  if (status == PLM_OK) return make_temporary(target, parent, name, error);
+  plm_error_where(error, "%s", target->final);
+  return status;
 }
 
-void plm_export_target_abandon(const struct plm_export_target *target)
+static void unlock(struct plm_export_target *target)
+{
+  if (target->lock >= 0) close(target->lock);
+  target->lock = -1;
+}
+
+void plm_export_target_abandon(struct plm_export_target *target)
 {
   if (target->temporary[0] != '\0') plm_path_remove(target->temporary, NULL);
+  unlock(target);
 }
 
 /* ---- giving the name ----------------------------------------------------------------------- */
@@ -223,7 +273,7 @@ static plm_status move_aside(const char *final, char *moved, struct plm_error *e
   return plm_error_set(error, PLM_LIMIT, "too many %s.previous-N", final);
 }
 
-plm_status plm_export_target_publish(const struct plm_export_target *target, char *moved,
+plm_status plm_export_target_publish(struct plm_export_target *target, char *moved,
                                      struct plm_error *error)
 {
   char parent[PLM_PATH_SIZE];
@@ -241,5 +291,6 @@ plm_status plm_export_target_publish(const struct plm_export_target *target, cha
     if (rename(target->temporary, target->final) != 0)
       return plm_error_errno(error, "cannot rename %s to %s", target->temporary, target->final);
   }
+  unlock(target);
   return plm_directory_sync(parent, error);
 }

@@ -18,10 +18,12 @@ struct plm_export_target {
   char final[PLM_PATH_SIZE];     /* its place, links followed */
   char temporary[PLM_PATH_SIZE]; /* where it is written: made by _open */
   bool earlier;                  /* an earlier export stands there: to be replaced */
+  int lock;                      /* held on the temporary folder while it is written */
   bool aside;                    /* something else stands there: to be moved aside (force) */
 };
 
-/* Looks at what stands at output and makes the temporary folder beside it, with the folders above.
+/* Looks at what stands at output and makes the temporary folder beside it, with the folders above;
+ * what an export that was killed left there is removed.
  * PLM_EXISTS: something that is no earlier export, or one that was changed, and !force; a
  * checkpoint, a file or a run folder always. */
 plm_status plm_export_target_open(const char *output, bool force, struct plm_export_target *target,
@@ -34,10 +36,10 @@ plm_status plm_export_target_list(const struct plm_export_target *target, char *
 
 /* Gives the temporary folder its name; an earlier export is gone then. moved (PLM_PATH_SIZE bytes)
  * receives where something else went, "" for nothing. */
-plm_status plm_export_target_publish(const struct plm_export_target *target, char *moved,
+plm_status plm_export_target_publish(struct plm_export_target *target, char *moved,
                                      struct plm_error *error);
 
 /* Removes what was not published. */
-void plm_export_target_abandon(const struct plm_export_target *target);
+void plm_export_target_abandon(struct plm_export_target *target);
 
 #endif

@@ -2,11 +2,13 @@
 
 import ast
 import contextlib
+import fcntl
 import io
 import json
 import os
 import pathlib
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -314,6 +316,30 @@ def test_places_that_are_never_taken(runs):
         result = export(checkpoint, place, "--force", check=False)
         assert result.returncode == 1 and says in result.stderr, result.stderr
     run("checkpoints", runs / "plain", "--verify")
+
+
+def test_a_disk_that_is_full_leaves_nothing(runs):
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+
+    result = export(
+        runs / "patched" / "checkpoints" / "latest", "deep/er", check=False, preexec_fn=limit
+    )
+    assert result.returncode == 1 and "File too large" in result.stderr
+    assert os.listdir("deep") == []
+
+
+def test_what_a_killed_export_left_is_removed(runs):
+    for name in (".exported.export-aaaaaa", ".exported.export-bbbbbb", ".other.export-cccccc"):
+        os.mkdir(name)
+        pathlib.Path(name, "config.json").write_text("{}")
+    writing = os.open(".exported.export-bbbbbb", os.O_RDONLY)
+    fcntl.flock(writing, fcntl.LOCK_EX)
+    result = export(runs / "plain" / "checkpoints" / "latest", umask=0o027)
+    os.close(writing)
+    assert "an interrupted export left" in result.stderr
+    assert set(os.listdir()) == {"exported", ".exported.export-bbbbbb", ".other.export-cccccc"}
+    assert os.stat("exported").st_mode & 0o777 == 0o750
 
 
 def test_a_damaged_checkpoint_is_not_exported(runs):
