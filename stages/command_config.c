@@ -88,8 +88,10 @@ static void print_manual(void)
     char type[256], variable[96];
     plm_setting_describe(&table[i], type);
     plm_setting_variable(table[i].key, variable);
-    printf("%s\n    %s\n    %s%s%s; default %s", table[i].key, table[i].help, type,
-           table[i].unit[0] != '\0' ? ", in " : "", table[i].unit, table[i].fallback);
+    printf("%s\n    ", table[i].key);
+    plm_help_text(table[i].help, 4);
+    printf("    %s%s%s; default %s", type, table[i].unit[0] != '\0' ? ", in " : "", table[i].unit,
+           table[i].fallback);
     if (table[i].max > table[i].min) {
       char least[40], most[40];
       plm_setting_limit(&table[i], false, least);

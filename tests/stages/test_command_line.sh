@@ -79,6 +79,7 @@ for address in 127.0.0.1 127.0.0.1: 127.0.0.1:65536 http://localhost:9464 9464; 
 done
 echo 'seed: 7' >pipeline.yaml
 # whole numbers digit by digit
+! "$pipeline" config --manual | awk 'length > 100 { wide = 1 } END { exit !wide }' || fail "the manual is too wide"
 expect 0 'a whole number; default 1; from 0, to 18446744073709551615' "$pipeline" config --manual
 "$pipeline" config --json --set seed=18446744073709551614 | grep -q '"value":.18446744073709551614,' ||
   fail "config --json rounds the seed"
