@@ -62,6 +62,7 @@ void plm_cuda_norm_register(struct plm_cuda *cuda);
 void plm_cuda_tokens_register(struct plm_cuda *cuda);
 void plm_cuda_qkv_register(struct plm_cuda *cuda);
 void plm_cuda_attention_register(struct plm_cuda *cuda);
+void plm_cuda_attention_cached_register(struct plm_cuda *cuda);
 void plm_cuda_head_register(struct plm_cuda *cuda);
 void plm_cuda_linear_register(struct plm_cuda *cuda);
 void plm_cuda_optimizer_register(struct plm_cuda *cuda);
