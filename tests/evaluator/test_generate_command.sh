@@ -107,6 +107,17 @@ says err 'both want standard output'
 expect 1 plm-pipeline generate --checkpoint $masked in.fasta --output missing/out.fasta
 says err 'missing/out.fasta'
 
+# interrupted, it leaves nothing
+plm-pipeline generate --checkpoint $causal --count 1000000 --output many.fasta -q 2>err &
+interrupted=$!
+there() { compgen -G 'many.fasta.tmp-*'; }
+wait_for 30 there
+kill -INT $interrupted
+code=0
+wait $interrupted || code=$?
+[ "$code" -eq 130 ] || fail "exit $code instead of 130"
+[ -z "$(compgen -G 'many.fasta*')" ] || fail "an interrupted run left $(compgen -G 'many.fasta*')"
+
 # a checkpoint that was damaged is not used
 cp -r "$(readlink -f $masked)" damaged
 printf 'x' | dd of=damaged/model.safetensors bs=1 seek=5000 conv=notrunc status=none
