@@ -19,6 +19,7 @@
 
 struct plm_embed_request {
   const char *checkpoint;
+  const char *weights;       /* NULL, "model" or "ema" */
   const char *const *inputs; /* "-" is standard input */
   size_t input_count;
   const char *output; /* FILE.safetensors or FILE.npy; one that is there is replaced at the end */

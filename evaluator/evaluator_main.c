@@ -20,7 +20,7 @@ static const struct plm_option options[] = {
 };
 
 static const struct plm_program *const tasks[] = {&plm_task_evaluate, &plm_task_embed,
-                                                  &plm_task_generate, &plm_task_score};
+                                                  &plm_task_generate, &plm_task_score, NULL};
 
 static plm_status watch(const struct plm_arguments *arguments, struct plm_error *error)
 {
@@ -51,7 +51,7 @@ static plm_status watch(const struct plm_arguments *arguments, struct plm_error 
 /* The task that a word on the command line names; NULL: none. */
 static const struct plm_program *find_task(const char *word)
 {
-  for (size_t i = 0; i < sizeof tasks / sizeof *tasks; i++) {
+  for (size_t i = 0; tasks[i] != NULL; i++) {
     if (strcmp(strrchr(tasks[i]->name, ' ') + 1, word) == 0) return tasks[i];
   }
   return NULL;

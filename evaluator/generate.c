@@ -158,8 +158,8 @@ plm_status plm_generate(const struct plm_generate_request *request, struct plm_o
   else
     PLM_TRY(check_masked(request, config.max_length, error));
   plm_status status = plm_inference_open_verified(
-      request->checkpoint, ops, causal ? CAUSAL_BATCH_TOKENS : MASKED_BATCH_TOKENS, &work.inference,
-      NULL, error);
+      request->checkpoint, request->weights, ops,
+      causal ? CAUSAL_BATCH_TOKENS : MASKED_BATCH_TOKENS, &work.inference, NULL, error);
   if (status == PLM_OK) status = work_on(request, &work, causal, error);
   plm_fasta_writer_close(work.writer);
   plm_generation_source_close(work.source);

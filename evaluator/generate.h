@@ -15,6 +15,7 @@
 #include "evaluator/sampling.h"
 
 struct plm_generate_request {
+  const char *weights;                     /* NULL, "model" or "ema" */
   const char *checkpoint, *input, *output; /* input NULL: none; "-": standard streams */
   double temperature, top_p;
   uint64_t seed, count;

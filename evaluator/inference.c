@@ -2,6 +2,7 @@
 #include "evaluator/inference.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/base/file.h"
 #include "common/checkpoint/checkpoint.h"
@@ -50,30 +51,37 @@ void plm_inference_close(struct plm_inference *inference)
   free(inference);
 }
 
+static plm_status load(struct plm_inference *inference, const char *folder, const char *file,
+                       struct plm_error *error)
+{
+  struct plm_model_config config; /* the window moves from checkpoint to checkpoint */
+  PLM_TRY(plm_checkpoint_config_read(folder, &config, &inference->window, NULL, error));
+  inference->weights = strcmp(file, "ema.safetensors") == 0 ? "ema" : "model";
+  return plm_checkpoint_load_weights(folder, file, inference->model, error);
+}
+
 plm_status plm_inference_load(struct plm_inference *inference, const char *folder,
                               struct plm_error *error)
 {
   char ema[PLM_PATH_SIZE];
-  struct plm_model_config config; /* the window moves from checkpoint to checkpoint */
-  PLM_TRY(plm_checkpoint_config_read(folder, &config, &inference->window, NULL, error));
   PLM_TRY(plm_path_join(ema, folder, "ema.safetensors", error));
-  const bool averaged = plm_file_exists(ema);
-  inference->weights = averaged ? "ema" : "model";
-  return plm_checkpoint_load_weights(folder, averaged ? "ema.safetensors" : "model.safetensors",
-                                     inference->model, error);
+  return load(inference, folder, plm_file_exists(ema) ? "ema.safetensors" : "model.safetensors",
+              error);
 }
 
-plm_status plm_inference_open_verified(const char *folder, struct plm_ops *ops,
+plm_status plm_inference_open_verified(const char *folder, const char *weights, struct plm_ops *ops,
                                        uint32_t batch_tokens, struct plm_inference **inference,
                                        struct plm_hash *identity, struct plm_error *error)
 {
   struct plm_model_folder found;
   struct plm_inference *opened;
+  const char *file;
   PLM_TRY(plm_model_folder_check(folder, &found, error));
+  PLM_TRY(plm_model_folder_choose(&found, weights, &file, error));
   PLM_TRY(plm_inference_open(found.directory, ops, batch_tokens, &opened, error));
-  plm_status status = plm_inference_load(opened, found.directory, error);
+  plm_status status = load(opened, found.directory, file, error);
   if (status == PLM_OK && identity != NULL)
-    status = plm_model_folder_hash(&found, plm_model_folder_weights(&found), identity, error);
+    status = plm_model_folder_hash(&found, file, identity, error);
   if (status != PLM_OK) {
     plm_inference_close(opened);
     return status;

@@ -37,9 +37,10 @@ plm_status plm_inference_load(struct plm_inference *inference, const char *folde
                               struct plm_error *error);
 
 /* _open and _load of a checkpoint (verified first) or of a Hugging Face folder of our model without
- * a MANIFEST, as `export` and transformers write it. identity (may be NULL) receives the XXH3-128
+ * a MANIFEST, as `export` and transformers write it. weights: NULL, or the user's choice
+ * as plm_model_folder_choose takes it. identity (may be NULL) receives the XXH3-128
  * of the weights file that is used. */
-plm_status plm_inference_open_verified(const char *folder, struct plm_ops *ops,
+plm_status plm_inference_open_verified(const char *folder, const char *weights, struct plm_ops *ops,
                                        uint32_t batch_tokens, struct plm_inference **inference,
                                        struct plm_hash *identity, struct plm_error *error);
 

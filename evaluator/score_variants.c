@@ -232,8 +232,8 @@ static plm_status compare(struct scoring *scoring, struct plm_error *error)
 static plm_status open_all(struct scoring *scoring, struct plm_ops *ops, struct plm_error *error)
 {
   const struct plm_score_request *request = scoring->request;
-  PLM_TRY(plm_inference_open_verified(request->checkpoint, ops, BATCH_TOKENS, &scoring->inference,
-                                      NULL, error));
+  PLM_TRY(plm_inference_open_verified(request->checkpoint, request->weights, ops, BATCH_TOKENS,
+                                      &scoring->inference, NULL, error));
   const struct plm_inference *inference = scoring->inference;
   const enum plm_tokenizer_kind tokenizer = inference->tokenizer->kind;
   const bool scan = request->source.csv == NULL && request->source.texts == NULL;

@@ -42,6 +42,7 @@ static plm_status take_request(const struct plm_arguments *arguments,
     return plm_error_set(error, PLM_USAGE, "--batch-tokens is 1 to %d", LARGEST_BATCH_TOKENS);
   *request = (struct plm_embed_request){
       .checkpoint = plm_arguments_get(arguments, "checkpoint"),
+      .weights = plm_arguments_get(arguments, "weights"),
       .inputs = arguments->positionals,
       .input_count = arguments->positional_count,
       .output = plm_arguments_get(arguments, "output"),

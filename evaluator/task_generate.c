@@ -24,6 +24,7 @@ static plm_status run(const struct plm_arguments *arguments, struct plm_error *e
 {
   struct plm_generate_request request = {
       .checkpoint = plm_arguments_get(arguments, "checkpoint"),
+      .weights = plm_arguments_get(arguments, "weights"),
       .input = arguments->positional_count > 0 ? arguments->positionals[0] : NULL,
       .output = plm_arguments_get(arguments, "output"),
       .temperature = 1,

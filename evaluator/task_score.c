@@ -49,6 +49,7 @@ static plm_status run(const struct plm_arguments *arguments, struct plm_error *e
 {
   struct plm_score_request request = {
       .checkpoint = plm_arguments_get(arguments, "checkpoint"),
+      .weights = plm_arguments_get(arguments, "weights"),
       .wild_type = plm_arguments_get(arguments, "wild-type"),
       .output = plm_arguments_get(arguments, "output"),
       .json = plm_arguments_has(arguments, "json"),

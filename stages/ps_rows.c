@@ -93,7 +93,7 @@ static cJSON *line_of(const char *run, const char *file, double age_s, double *l
 
 static void add_trainer_metrics(const char *run, cJSON *row, double age_s)
 {
-  double line_age_s;
+  double line_age_s = 0.0;
   cJSON *line = line_of(run, PLM_RUN_TRAINER_METRICS, age_s, &line_age_s);
   const double step_s = 1e-3 * plm_json_number(line, "step_ms", 0.0);
   const double tokens = step_s * plm_json_number(line, "tokens_per_second", 0.0);

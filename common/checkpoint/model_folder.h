@@ -35,6 +35,10 @@ plm_status plm_model_folder_check(const char *directory, struct plm_model_folder
 /* The weights that are evaluated and exported: EMA weights where there are any. A file's name for
  * plm_checkpoint_load_weights. */
 const char *plm_model_folder_weights(const struct plm_model_folder *folder);
+/* The same as a user's choice says: NULL, "model" or "ema". PLM_USAGE: another word; PLM_NOT_FOUND:
+ * the folder has no EMA weights. */
+plm_status plm_model_folder_choose(const struct plm_model_folder *folder, const char *choice,
+                                   const char **file, struct plm_error *error);
 
 /* XXH3-128 of one of its weights files; of shards, that of their tensors' names and data in turn.
  */

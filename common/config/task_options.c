@@ -5,6 +5,10 @@
 #include <string.h>
 
 /* clang-format off: an option a line */
+#define WEIGHTS                                                                                   \
+  {                                                                                               \
+    .name = "weights", .argument = "NAME", .help = "model, or ema (default: ema where there are)" \
+  }
 #define COMPUTING                                                             \
   {.name = "threads", .argument = "N", .help = "CPU threads (default all)"},  \
   {                                                                           \
@@ -40,6 +44,7 @@ const struct plm_option plm_embed_options[] = {
     {.name = "batch-tokens",
      .argument = "N",
      .help = "tokens of one forward pass (default 8192), one chunk of max_length at least"},
+    WEIGHTS,
     COMPUTING,
     {0},
 };
@@ -66,6 +71,7 @@ const struct plm_option plm_generate_options[] = {
     {.name = "max-tokens",
      .argument = "N",
      .help = "causal model: tokens to generate at most (default up to max_length)"},
+    WEIGHTS,
     COMPUTING,
     {0},
 };
@@ -90,6 +96,7 @@ const struct plm_option plm_score_options[] = {
     {.name = "score-column",
      .argument = "NAME",
      .help = "name of the added column (default score)"},
+    WEIGHTS,
     COMPUTING,
     {0},
 };
