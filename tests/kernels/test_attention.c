@@ -74,38 +74,17 @@ static void check(const struct plm_batch *batch, unsigned kinds, uint32_t window
 }
 
 /* ---- batches ---- */
-enum { MAX_DOCUMENTS = 1024 };
-static struct {
-  struct plm_batch batch;
-  uint32_t begin[9];
-  struct plm_chunk_document documents[MAX_DOCUMENTS];
-} sample;
-
-static void begin_batch(uint32_t chunks, uint32_t length)
-{
-  memset(&sample, 0, sizeof sample);
-  sample.batch = (struct plm_batch){.chunks = chunks,
-                                    .max_length = length,
-                                    .document_begin = sample.begin,
-                                    .documents = sample.documents};
-}
-
-static void add_document(uint32_t chunk, uint32_t start, uint32_t tokens)
-{
-  const uint32_t d = sample.begin[chunk + 1]++;
-  for (uint32_t c = chunk + 2; c <= sample.batch.chunks; c++) sample.begin[c]++;
-  sample.documents[d] = (struct plm_chunk_document){.start = start, .tokens = tokens};
-}
+static struct attention_batch sample;
 
 /* Documents of several sizes, a hole, padding at the end, a chunk of padding alone. */
 static void mixed_batch(void)
 {
-  begin_batch(3, 217);
-  add_document(0, 0, 90);
-  add_document(0, 90, 1);
-  add_document(0, 91, 70);
-  add_document(0, 166, 40);
-  add_document(2, 3, 214);
+  attention_batch_begin(&sample, 3, 217);
+  attention_batch_add(&sample, 0, 0, 90);
+  attention_batch_add(&sample, 0, 90, 1);
+  attention_batch_add(&sample, 0, 91, 70);
+  attention_batch_add(&sample, 0, 166, 40);
+  attention_batch_add(&sample, 2, 3, 214);
 }
 
 /* ---- tests ---- */
@@ -122,9 +101,9 @@ static void every_mask_kind(void **state)
 static void every_head_width(void **state)
 {
   (void)state;
-  begin_batch(1, 150);
-  add_document(0, 0, 101);
-  add_document(0, 104, 44);
+  attention_batch_begin(&sample, 1, 150);
+  attention_batch_add(&sample, 0, 0, 101);
+  attention_batch_add(&sample, 0, 104, 44);
   for (int32_t K = 16; K <= 128; K += 8)
     for (int is_bf16 = 0; is_bf16 < 2; is_bf16++)
       check(&sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 2, K, 0, is_bf16);
@@ -134,13 +113,13 @@ static void every_length(void **state)
 {
   (void)state;
   for (uint32_t length = 1; length <= 200; length += length < 20 ? 1 : 13) {
-    begin_batch(1, length);
-    add_document(0, 0, length);
+    attention_batch_begin(&sample, 1, length);
+    attention_batch_add(&sample, 0, 0, length);
     check(&sample.batch, length % 2 ? PLM_ATTENTION_CAUSAL : PLM_ATTENTION_DOCUMENT, 0, 0, 1, 24, 0,
           false);
   }
-  begin_batch(1, 700);
-  add_document(0, 0, 700);
+  attention_batch_begin(&sample, 1, 700);
+  attention_batch_add(&sample, 0, 0, 700);
   check(&sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 64, 0, false);
   check(&sample.batch, PLM_ATTENTION_LOCAL, 128, 0, 1, 64, 0, true);
 }
@@ -148,9 +127,9 @@ static void every_length(void **state)
 static void hundreds_of_documents(void **state)
 {
   (void)state;
-  begin_batch(2, 400);
-  for (uint32_t i = 0; i < 400; i++) add_document(0, i, 1);
-  for (uint32_t i = 0; i < 130; i++) add_document(1, 3 * i, 2 + i % 2);
+  attention_batch_begin(&sample, 2, 400);
+  for (uint32_t i = 0; i < 400; i++) attention_batch_add(&sample, 0, i, 1);
+  for (uint32_t i = 0; i < 130; i++) attention_batch_add(&sample, 1, 3 * i, 2 + i % 2);
   check(&sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 2, 16, 0, false);
 }
 
@@ -215,8 +194,8 @@ static void large_scores_do_not_overflow(void **state)
   struct choice sets[5];
   const size_t count = instruction_sets(sets);
   struct attention_case p;
-  begin_batch(1, 130);
-  add_document(0, 0, 130);
+  attention_batch_begin(&sample, 1, 130);
+  attention_batch_add(&sample, 0, 0, 130);
   attention_case_init(&p, &sample.batch, PLM_ATTENTION_CAUSAL, 0, 0, 1, 16, 0, false);
   p.shape.scale = 40; /* scores of some hundreds, both signs, growing along the keys */
   for (size_t r = 0; r < p.rows; r++)
@@ -271,15 +250,16 @@ static void packed_equals_separate(void **state)
   for (size_t i = 0; i < count; i++)
     for (size_t m = 0; m < 3; m++) {
       struct attention_case packed;
-      begin_batch(1, 220);
-      for (uint32_t d = 0, at = 0; d < 4; at += lengths[d++]) add_document(0, at, lengths[d]);
+      attention_batch_begin(&sample, 1, 220);
+      for (uint32_t d = 0, at = 0; d < 4; at += lengths[d++])
+        attention_batch_add(&sample, 0, at, lengths[d]);
       attention_case_init(&packed, &sample.batch, kinds[m] | PLM_ATTENTION_DOCUMENT, 16, 0, 2, 32,
                           0, false);
       run(&packed, sets[i].kernels, 2);
       for (uint32_t d = 0, at = 0; d < 4; at += lengths[d++]) {
         struct attention_case alone;
-        begin_batch(1, 128);
-        add_document(0, 0, lengths[d]);
+        attention_batch_begin(&sample, 1, 128);
+        attention_batch_add(&sample, 0, 0, lengths[d]);
         attention_case_init(&alone, &sample.batch, kinds[m] | PLM_ATTENTION_DOCUMENT, 16, 0, 2, 32,
                             0, false);
         for (size_t r = 0; r < lengths[d]; r++)
@@ -316,9 +296,9 @@ static void the_reference_agrees_with_finite_differences(void **state)
   (void)state;
   static const enum attention_tensor inputs[] = {Q, K_, V}, gradients[] = {DQ, DK, DV};
   struct attention_case p;
-  begin_batch(1, 12);
-  add_document(0, 0, 5);
-  add_document(0, 5, 6);
+  attention_batch_begin(&sample, 1, 12);
+  attention_batch_add(&sample, 0, 0, 5);
+  attention_batch_add(&sample, 0, 5, 6);
   attention_case_init(&p, &sample.batch, PLM_ATTENTION_CAUSAL, 0, 0, 1, 16, 2.0f, false);
   const size_t count = p.rows * p.width;
   double *gradient[3];
@@ -349,7 +329,7 @@ static void any_intervals_will_do(void **state)
   struct choice sets[5];
   const size_t count = instruction_sets(sets);
   struct attention_case p;
-  begin_batch(1, 90);
+  attention_batch_begin(&sample, 1, 90);
   attention_case_init(&p, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 2, 16, 0, false);
   for (int32_t q = 0; q < 90; q++) {
     const struct plm_philox_words draw = plm_philox(5, (uint32_t)q, 0, 92);
@@ -372,13 +352,13 @@ static void the_executed_area_is_near_the_allowed(void **state)
   (void)state;
   struct choice sets[5];
   const size_t count = instruction_sets(sets);
-  begin_batch(8, 1024);
+  attention_batch_begin(&sample, 8, 1024);
   for (uint32_t c = 0; c < 8; c++)
     for (uint32_t d = 0, at = 0; at < 1024; d++) {
       uint32_t tokens =
           (uint32_t)exp(5.6 + 0.6 * attention_case_normal(17 + c, d)); /* median 270 */
       if (tokens > 1024 - at) tokens = 1024 - at;
-      add_document(c, at, tokens);
+      attention_batch_add(&sample, c, at, tokens);
       at += tokens;
     }
   struct attention_case p;

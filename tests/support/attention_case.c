@@ -8,6 +8,25 @@
 #include "common/base/philox.h"
 #include "tests/support/cmocka_all.h"
 
+void attention_batch_begin(struct attention_batch *sample, uint32_t chunks, uint32_t length)
+{
+  assert_true(chunks <= ATTENTION_MAX_CHUNKS);
+  memset(sample, 0, sizeof *sample);
+  sample->batch = (struct plm_batch){.chunks = chunks,
+                                     .max_length = length,
+                                     .document_begin = sample->begin,
+                                     .documents = sample->documents};
+}
+
+void attention_batch_add(struct attention_batch *sample, uint32_t chunk, uint32_t start,
+                         uint32_t tokens)
+{
+  const uint32_t d = sample->begin[chunk + 1]++;
+  assert_true(d < ATTENTION_MAX_DOCUMENTS);
+  for (uint32_t c = chunk + 2; c <= sample->batch.chunks; c++) sample->begin[c]++;
+  sample->documents[d] = (struct plm_chunk_document){.start = start, .tokens = tokens};
+}
+
 static uint16_t to_bf16(float x)
 {
   uint32_t bits;

@@ -10,6 +10,18 @@
 #include "common/model/masks.h"
 #include "kernels/cpu/attention.h"
 
+/* Documents in chunks, put together by hand. */
+enum { ATTENTION_MAX_DOCUMENTS = 1024, ATTENTION_MAX_CHUNKS = 8 };
+struct attention_batch {
+  struct plm_batch batch;
+  uint32_t begin[ATTENTION_MAX_CHUNKS + 1];
+  struct plm_chunk_document documents[ATTENTION_MAX_DOCUMENTS];
+};
+void attention_batch_begin(struct attention_batch *sample, uint32_t chunks, uint32_t length);
+/* The next document of a chunk, chunks in their order. */
+void attention_batch_add(struct attention_batch *sample, uint32_t chunk, uint32_t start,
+                         uint32_t tokens);
+
 enum attention_tensor { Q, K_, V, DOUT, OUT, DQ, DK, DV, ATTENTION_TENSORS };
 
 struct attention_case {

@@ -10,38 +10,17 @@
 #include "kernels/cuda/cuda.h"
 #include "tests/support/attention_case.h"
 
-enum { MAX_DOCUMENTS = 256 };
-static struct {
-  struct plm_batch batch;
-  uint32_t begin[4];
-  struct plm_chunk_document documents[MAX_DOCUMENTS];
-} sample;
-
-static void begin_batch(uint32_t chunks, uint32_t length)
-{
-  memset(&sample, 0, sizeof sample);
-  sample.batch = (struct plm_batch){.chunks = chunks,
-                                    .max_length = length,
-                                    .document_begin = sample.begin,
-                                    .documents = sample.documents};
-}
-
-static void add_document(uint32_t chunk, uint32_t start, uint32_t tokens)
-{
-  const uint32_t d = sample.begin[chunk + 1]++;
-  for (uint32_t c = chunk + 2; c <= sample.batch.chunks; c++) sample.begin[c]++;
-  sample.documents[d] = (struct plm_chunk_document){.start = start, .tokens = tokens};
-}
+static struct attention_batch sample;
 
 /* Documents that cross tiles of 64, a hole, padding at the end, a chunk of padding alone. */
 static void mixed_batch(void)
 {
-  begin_batch(3, 150);
-  add_document(0, 0, 70);
-  add_document(0, 70, 1);
-  add_document(0, 71, 50);
-  add_document(0, 124, 20);
-  add_document(2, 3, 147);
+  attention_batch_begin(&sample, 3, 150);
+  attention_batch_add(&sample, 0, 0, 70);
+  attention_batch_add(&sample, 0, 70, 1);
+  attention_batch_add(&sample, 0, 71, 50);
+  attention_batch_add(&sample, 0, 124, 20);
+  attention_batch_add(&sample, 2, 3, 147);
 }
 
 static void run(struct attention_case *p, uint64_t order)
@@ -84,9 +63,9 @@ static void head_widths(void **state)
 {
   (void)state;
   static const int32_t widths[] = {16, 24, 40, 48, 64, 72, 96, 112, 128};
-  begin_batch(1, 80);
-  add_document(0, 0, 50);
-  add_document(0, 52, 26);
+  attention_batch_begin(&sample, 1, 80);
+  attention_batch_add(&sample, 0, 0, 50);
+  attention_batch_add(&sample, 0, 52, 26);
   for (size_t i = 0; i < sizeof widths / sizeof *widths; i++)
     for (int is_bf16 = 0; is_bf16 < 2; is_bf16++)
       check(PLM_ATTENTION_DOCUMENT, 0, 0, 2, widths[i], 0, is_bf16);
@@ -97,8 +76,8 @@ static void lengths(void **state)
   (void)state;
   static const uint32_t all[] = {1, 2, 15, 63, 64, 65, 129};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-    begin_batch(1, all[i]);
-    add_document(0, 0, all[i]);
+    attention_batch_begin(&sample, 1, all[i]);
+    attention_batch_add(&sample, 0, 0, all[i]);
     check(i % 2 ? PLM_ATTENTION_CAUSAL : PLM_ATTENTION_DOCUMENT, 0, 0, 1, 24, 0, true);
   }
 }
@@ -106,9 +85,9 @@ static void lengths(void **state)
 static void a_hundred_documents(void **state)
 {
   (void)state;
-  begin_batch(2, 100);
-  for (uint32_t i = 0; i < 100; i++) add_document(0, i, 1);
-  for (uint32_t i = 0; i < 33; i++) add_document(1, 3 * i, 2 + i % 2);
+  attention_batch_begin(&sample, 2, 100);
+  for (uint32_t i = 0; i < 100; i++) attention_batch_add(&sample, 0, i, 1);
+  for (uint32_t i = 0; i < 33; i++) attention_batch_add(&sample, 1, 3 * i, 2 + i % 2);
   check(PLM_ATTENTION_DOCUMENT, 0, 0, 1, 16, 0, true);
 }
 
@@ -151,10 +130,10 @@ static void padding_is_exactly_zero_and_never_used(void **state)
 static void any_order_of_threads_gives_the_same_bits(void **state)
 {
   (void)state;
-  begin_batch(2, 100);
-  add_document(0, 0, 90);
-  add_document(1, 0, 30);
-  add_document(1, 30, 70);
+  attention_batch_begin(&sample, 2, 100);
+  attention_batch_add(&sample, 0, 0, 90);
+  attention_batch_add(&sample, 1, 0, 30);
+  attention_batch_add(&sample, 1, 30, 70);
   for (int is_bf16 = 0; is_bf16 < 2; is_bf16++) {
     struct attention_case one, other;
     attention_case_init(&one, &sample.batch, PLM_ATTENTION_LOCAL, 40, 0, 1, 48, 0, is_bf16);
