@@ -104,6 +104,8 @@ if mount -t tmpfs -o size=3500k none "$PLM_TMP/small" 2>/dev/null; then
   [ -z "$(find "$run/checkpoints" -name '.tmp-*')" ] || fail "unfinished folders are left"
   "$PLM_BIN/plm-pipeline" checkpoints "$run" --verify >/dev/null || fail "a checkpoint is damaged"
   diff <(exact_metrics "$reference/trainer.jsonl") <(exact_metrics "$run/trainer.jsonl") || fail "the metrics suffered"
+  kill "$packer_pid" # it appends to the run's packers.jsonl
+  wait "$packer_pid" 2>/dev/null
   umount "$PLM_TMP/small"
 else
   echo "no tmpfs may be mounted here: the full disk was tested by a size limit only"
