@@ -7,11 +7,11 @@
 
 #include "common/base/log.h"
 #include "common/base/progress.h"
+#include "common/sequences/bad_record.h"
 #include "common/sequences/sequence_reader.h"
 #include "evaluator/task.h"
 
 enum {
-  BAD_RECORDS_SHOWN = 20,
   RECORDS_BETWEEN_LOOKS = 64,  /* at the clock */
   LEAST_MAX_RESIDUES = 1 << 20 /* what a line of JSONL may hold in any case */
 };
@@ -61,18 +61,6 @@ static plm_status take_record(struct intake *intake, const struct plm_sequence *
                                 residues + 1 + whole, error);
 }
 
-static plm_status bad_record(struct intake *intake, struct plm_error *error)
-{
-  if (intake->options->strict)
-    return plm_error_hint(error, "mend it, or leave --strict out: then it is counted and skipped");
-  const uint64_t count = ++intake->counts->bad;
-  if (count > BAD_RECORDS_SHOWN) return PLM_OK;
-  plm_progress_clear(&intake->progress);
-  plm_warning("%s: %s: skipped", error->where, error->what);
-  if (count == BAD_RECORDS_SHOWN) plm_warning("further bad records are counted, not shown");
-  return PLM_OK;
-}
-
 static plm_status read_records(struct intake *intake, struct plm_sequence_reader *reader,
                                struct plm_error *error)
 {
@@ -84,7 +72,10 @@ static plm_status read_records(struct intake *intake, struct plm_sequence_reader
     PLM_TRY(plm_task_stopped(" while reading; nothing was written", error));
     switch (plm_sequence_reader_next(reader, &sequence, &local)) {
     case PLM_SEQUENCE_READ: status = take_record(intake, &sequence, &local); break;
-    case PLM_SEQUENCE_BAD: status = bad_record(intake, &local); break;
+    case PLM_SEQUENCE_BAD:
+      status =
+          plm_bad_record(intake->options->strict, &intake->counts->bad, &intake->progress, &local);
+      break;
     case PLM_SEQUENCE_FAILED: status = local.status; break;
     case PLM_SEQUENCE_AGAIN: continue;
     case PLM_SEQUENCE_END: return PLM_OK;

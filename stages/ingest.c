@@ -9,12 +9,12 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/progress.h"
+#include "common/sequences/bad_record.h"
 #include "common/sequences/sequence_reader.h"
 #include "stages/cluster_table.h"
 #include "stages/pair_table.h"
 
 enum {
-  BAD_RECORDS_SHOWN = 20,
   RECORDS_BETWEEN_LOOKS = 64, /* at the clock */
   FEW_DOCUMENTS = 256,
   INPUT_LIMIT = 1 << 16, /* files: corpus.json names each */
@@ -114,18 +114,6 @@ static plm_status take_record(struct ingest *ingest, const struct plm_sequence *
                                sequence->name_size, sequence->residues, sequence->size, error);
 }
 
-static plm_status bad_record(struct ingest *ingest, struct plm_error *error)
-{
-  if (ingest->options->strict)
-    return plm_error_hint(error, "mend it, or leave --strict out: then it is counted and skipped");
-  const uint64_t count = ++ingest->result->bad;
-  if (count > BAD_RECORDS_SHOWN) return PLM_OK;
-  plm_progress_clear(&ingest->progress);
-  plm_warning("%s: %s: skipped", error->where, error->what);
-  if (count == BAD_RECORDS_SHOWN) plm_warning("further bad records are counted, not shown");
-  return PLM_OK;
-}
-
 static void show_progress(struct ingest *ingest, const struct plm_byte_stream *stream)
 {
   plm_progress_update(&ingest->progress, ingest->input_bytes + plm_byte_stream_consumed(stream),
@@ -147,7 +135,10 @@ static plm_status read_records(struct ingest *ingest, struct plm_sequence_reader
       (*good)++;
       status = take_record(ingest, &sequence, source, &local);
       break;
-    case PLM_SEQUENCE_BAD: status = bad_record(ingest, &local); break;
+    case PLM_SEQUENCE_BAD:
+      status =
+          plm_bad_record(ingest->options->strict, &ingest->result->bad, &ingest->progress, &local);
+      break;
     case PLM_SEQUENCE_FAILED: status = local.status; break;
     case PLM_SEQUENCE_AGAIN: continue;
     case PLM_SEQUENCE_END: return PLM_OK;
