@@ -11,7 +11,7 @@ packages=(
   build-essential pkg-config git
   liblmdb-dev libzmq3-dev libzstd-dev libyaml-dev libcjson-dev libxxhash-dev libdeflate-dev
   zlib1g-dev libcsv-dev "$products" libcmocka-dev
-  jq zstd gzip iproute2 procps ca-certificates python3-venv
+  jq zstd gzip iproute2 procps ca-certificates python3-venv python3-dev
 )
 packages+=("$@")
 missing=()
