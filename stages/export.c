@@ -22,6 +22,7 @@
 /* What the steps of one export share. */
 struct export
 {
+  const char *weights_file; /* of the folder: model.safetensors or ema.safetensors */
   const struct plm_export_request *request;
   struct plm_export_result *result;
   struct plm_model_folder folder;
@@ -41,9 +42,8 @@ static plm_status check_stop(struct plm_error *error)
 
 static plm_status check_request(const struct plm_export_request *request, struct plm_error *error)
 {
-  const char *weights = request->weights, *dtype = request->dtype;
-  if (weights != NULL && strcmp(weights, "ema") != 0 && strcmp(weights, "model") != 0)
-    return plm_error_set(error, PLM_USAGE, "--weights is ema or model, not \"%.40s\"", weights);
+  const char *dtype = request->dtype;
+  PLM_TRY(plm_model_weights_check(request->weights, error));
   if (dtype != NULL && strcmp(dtype, "float32") != 0 && strcmp(dtype, "bfloat16") != 0)
     return plm_error_set(error, PLM_USAGE, "--dtype is float32 or bfloat16, not \"%.40s\"", dtype);
   return request->license != NULL ? plm_hub_license_check(request->license, error) : PLM_OK;
@@ -51,15 +51,9 @@ static plm_status check_request(const struct plm_export_request *request, struct
 
 static plm_status choose_weights(struct export *export, struct plm_error *error)
 {
-  const char *wanted = export->request->weights;
-  const bool averaged = export->folder.averaged;
-  if (wanted != NULL && strcmp(wanted, "ema") == 0 && !averaged) {
-    plm_error_set(error, PLM_NOT_FOUND, "%s has no EMA weights", export->folder.directory);
-    return plm_error_hint(error, "--weights model exports those it has; trainer.ema makes a run "
-                                 "keep both");
-  }
-  const bool chosen = wanted == NULL ? averaged : strcmp(wanted, "ema") == 0;
-  export->result->weights = chosen ? "ema" : "model";
+  PLM_TRY(plm_model_folder_choose(&export->folder, export->request->weights, &export->weights_file,
+                                  error));
+  export->result->weights = strcmp(export->weights_file, "ema.safetensors") == 0 ? "ema" : "model";
   export->result->dtype = export->request->dtype != NULL ? export->request->dtype : "float32";
   return PLM_OK;
 }
@@ -176,9 +170,7 @@ static plm_status write_weights(const struct export *export, const float *values
 static plm_status read_weights(const struct export *export, float *values, struct plm_error *error)
 {
   char path[PLM_PATH_SIZE];
-  const char *file =
-      strcmp(export->result->weights, "ema") == 0 ? "ema.safetensors" : "model.safetensors";
-  PLM_TRY(plm_path_join(path, export->folder.directory, file, error));
+  PLM_TRY(plm_path_join(path, export->folder.directory, export->weights_file, error));
   return plm_checkpoint_read_weights(path, export->table, export->count, values, error);
 }
 

@@ -92,20 +92,26 @@ const char *plm_model_folder_weights(const struct plm_model_folder *folder)
   return folder->averaged ? "ema.safetensors" : "model.safetensors";
 }
 
+plm_status plm_model_weights_check(const char *choice, struct plm_error *error)
+{
+  if (choice == NULL || strcmp(choice, "model") == 0 || strcmp(choice, "ema") == 0) return PLM_OK;
+  return plm_error_set(error, PLM_USAGE, "--weights is model or ema, not \"%.80s\"", choice);
+}
+
 plm_status plm_model_folder_choose(const struct plm_model_folder *folder, const char *choice,
                                    const char **file, struct plm_error *error)
 {
+  PLM_TRY(plm_model_weights_check(choice, error));
   *file = plm_model_folder_weights(folder);
   if (choice == NULL) return PLM_OK;
   if (strcmp(choice, "model") == 0) {
     *file = "model.safetensors";
     return PLM_OK;
   }
-  if (strcmp(choice, "ema") != 0)
-    return plm_error_set(error, PLM_USAGE, "--weights is model or ema, not \"%.80s\"", choice);
   if (folder->averaged) return PLM_OK;
   plm_error_set(error, PLM_NOT_FOUND, "%s has no EMA weights", folder->directory);
-  return plm_error_hint(error, "leave --weights out; runs with trainer.ema publish them");
+  return plm_error_hint(error, "leave --weights out, or --weights model; trainer.ema makes a run "
+                               "keep both");
 }
 
 static plm_status hash_tensors(const char *path, struct plm_hash *hash, struct plm_error *error)

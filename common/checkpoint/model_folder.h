@@ -35,8 +35,10 @@ plm_status plm_model_folder_check(const char *directory, struct plm_model_folder
 /* The weights that are evaluated and exported: EMA weights where there are any. A file's name for
  * plm_checkpoint_load_weights. */
 const char *plm_model_folder_weights(const struct plm_model_folder *folder);
-/* The same as a user's choice says: NULL, "model" or "ema". PLM_USAGE: another word; PLM_NOT_FOUND:
- * the folder has no EMA weights. */
+/* A user's choice of weights: NULL, "model" or "ema". PLM_USAGE: another word. */
+plm_status plm_model_weights_check(const char *choice, struct plm_error *error);
+/* The file that a choice means in this folder. PLM_USAGE as above; PLM_NOT_FOUND: the folder has no
+ * EMA weights. */
 plm_status plm_model_folder_choose(const struct plm_model_folder *folder, const char *choice,
                                    const char **file, struct plm_error *error);
 
