@@ -1,6 +1,5 @@
 /* Attention against a cache in double precision: rows of several sequences at several positions,
- * windows, prompts of many rows at once, head widths that do not fit the vectors. On the CPU: the
- * CUDA backend has no such operator yet. */
+ * windows, prompts of many rows at once, head widths that do not fit the vectors. */
 #include <math.h>
 #include <string.h>
 
@@ -22,6 +21,11 @@ static void place(double *cache, const double *qkv, int part, const struct row *
   for (int64_t h = 0; h < H; h++)
     memcpy(cache + ((row->slot * H + h) * CAPACITY + row->position) * K,
            qkv + (n * 3 + part) * H * K + h * K, (size_t)K * sizeof *cache);
+}
+
+static const int32_t *integers(struct ops_case *c, const int32_t *values, int64_t n)
+{
+  return ops_case_device(c, values, (size_t)n * sizeof *values);
 }
 
 static void call(struct ops_case *c, const struct row *table, int64_t rows, int64_t H, int64_t K)
@@ -57,9 +61,9 @@ static void call(struct ops_case *c, const struct row *table, int64_t rows, int6
                                          .row_stride = 3 * H * K,
                                          .capacity = CAPACITY,
                                          .scale = (float)(1 / sqrt((double)K)),
-                                         .slots = slots,
-                                         .positions = positions,
-                                         .key_begin = begins};
+                                         .slots = integers(c, slots, rows),
+                                         .positions = integers(c, positions, rows),
+                                         .key_begin = integers(c, begins, rows)};
   const size_t part = (size_t)(H * K) * c->ops->act_bytes;
   c->ops->attention_cached(c->ops, out, key_cache, value_cache, qkv_act, qkv_act + part,
                            qkv_act + 2 * part, &cached);
@@ -79,7 +83,7 @@ static void single_rows_case(struct ops_case *c)
 static void rows_of_several_sequences(void **state)
 {
   (void)state;
-  ops_case_each_cpu(single_rows_case);
+  ops_case_each(single_rows_case);
 }
 
 /* 33 positions of one sequence, one of another; each key run ends at the row itself. */
@@ -94,7 +98,7 @@ static void prompt_case(struct ops_case *c)
 static void a_prompt_of_many_rows(void **state)
 {
   (void)state;
-  ops_case_each_cpu(prompt_case);
+  ops_case_each(prompt_case);
 }
 
 /* A large score must not overflow, and the others must not be lost beside it. */
@@ -117,9 +121,9 @@ static void large_scores_case(struct ops_case *c)
                                          .row_stride = 3 * K,
                                          .capacity = 2,
                                          .scale = 0.25f,
-                                         .slots = &slot,
-                                         .positions = &position,
-                                         .key_begin = &begin};
+                                         .slots = integers(c, &slot, 1),
+                                         .positions = integers(c, &position, 1),
+                                         .key_begin = integers(c, &begin, 1)};
   const size_t part = K * c->ops->act_bytes;
   c->ops->attention_cached(c->ops, out, key_cache, value_cache, qkv_act, qkv_act + part,
                            qkv_act + 2 * part, &cached);
@@ -132,7 +136,7 @@ static void large_scores_case(struct ops_case *c)
 static void large_scores(void **state)
 {
   (void)state;
-  ops_case_each_cpu(large_scores_case);
+  ops_case_each(large_scores_case);
 }
 
 int main(void)

@@ -22,7 +22,7 @@ static void linear_shape(struct ops_case *c, int64_t N, int64_t I, int64_t O)
   c->ops->linear_forward(c->ops, y, x_act, w_act, residual_act, N, I, O);
   ops_case_check_act(c, "linear + residual", y, exact, N * O, 8);
   c->ops->linear_forward(c->ops, residual_act, x_act, w_act, residual_act, N, I, O);
-  assert_memory_equal(residual_act, y, (size_t)(N * O) * c->ops->act_bytes);
+  ops_case_check_same(c, residual_act, y, (size_t)(N * O) * c->ops->act_bytes);
 
   double *dy = ops_case_values(c, N * O, 1), *dx = ops_case_zeros(c, N * I);
   const void *dy_act = ops_case_act(c, dy, N * O);
@@ -86,7 +86,7 @@ static void rows_alone_case(struct ops_case *c)
   const size_t bytes = c->ops->act_bytes;
   c->ops->linear_forward(c->ops, y, x_act, w_act, NULL, N, I, O);
   c->ops->linear_forward(c->ops, part, x_act + 256 * I * bytes, w_act, NULL, 256, I, O);
-  assert_memory_equal(part, y + 256 * O * bytes, 256 * O * bytes);
+  ops_case_check_same(c, part, y + 256 * O * bytes, 256 * O * bytes);
 }
 
 static void rows_are_the_same_alone(void **state)
@@ -145,6 +145,7 @@ static void loss_shape(struct ops_case *c, int64_t N, int64_t V, const struct pl
   double *raw = ops_case_values(c, N * V, deviation), *weights = ops_case_values(c, N, 1);
   const int32_t *labels = ops_case_integers(c, N, (int32_t)V);
   for (int64_t n = 0; n < N; n++) weights[n] = n % 5 == 0 ? 0 : fabs(weights[n]);
+  const int32_t *labels_device = ops_case_device(c, labels, (size_t)N * sizeof *labels);
   float *logits = ops_case_float(c, raw, N * V);
   const float *weights_float = ops_case_float(c, weights, N);
   const struct reference_loss loss = {
@@ -154,9 +155,9 @@ static void loss_shape(struct ops_case *c, int64_t N, int64_t V, const struct pl
   reference_cross_entropy(row_loss, dlogits, raw, &loss);
   float *got = ops_case_empty_float(c, N), *alone = ops_case_empty_float(c, N);
   c->ops->soft_cap_forward(c->ops, logits, N * V, o->soft_cap);
-  c->ops->cross_entropy(c->ops, alone, NULL, logits, labels, weights_float, 0.25f, o, N, V);
-  c->ops->cross_entropy(c->ops, got, logits, logits, labels, weights_float, 0.25f, o, N, V);
-  assert_memory_equal(got, alone, (size_t)N * sizeof *got);
+  c->ops->cross_entropy(c->ops, alone, NULL, logits, labels_device, weights_float, 0.25f, o, N, V);
+  c->ops->cross_entropy(c->ops, got, logits, logits, labels_device, weights_float, 0.25f, o, N, V);
+  ops_case_check_same(c, got, alone, (size_t)N * sizeof *got);
   ops_case_check_float(c, "loss", got, row_loss, N, 8);
   ops_case_check_float(c, "dlogits", logits, dlogits, N * V, 32);
 }

@@ -32,7 +32,7 @@ static void activation(struct ops_case *c, int64_t n, double deviation,
   ops_case_check_act(c, "activation forward", out, exact, n, 2);
   ops_case_check_act(c, "activation backward", dx, gradient, n, 3);
   backward(c->ops, dout_act, dout_act, x_act, n); /* in place */
-  assert_memory_equal(dout_act, dx, (size_t)n * c->ops->act_bytes);
+  ops_case_check_same(c, dout_act, dx, (size_t)n * c->ops->act_bytes);
 }
 
 static void activations_case(struct ops_case *c)
@@ -61,7 +61,8 @@ static void conversions_case(struct ops_case *c)
   float *back = ops_case_empty_float(c, n);
   c->ops->round_weights(c->ops, out, x_float, (size_t)n);
   const void *expected = ops_case_act(c, x, n);
-  assert_memory_equal(out, expected, (size_t)n * c->ops->act_bytes); /* to nearest, ties to even */
+  /* to nearest, ties to even */
+  ops_case_check_same(c, out, expected, (size_t)n * c->ops->act_bytes);
   c->ops->act_to_float(c->ops, back, out, (size_t)n);
   ops_case_check_float(c, "act_to_float", back, x, n, 0);
 }
@@ -76,8 +77,9 @@ static void special_values_case(struct ops_case *c)
 {
   const float values[] = {NAN, INFINITY, -INFINITY, -0.0f, 3.4e38f, 1e-40f};
   enum { N = sizeof values / sizeof *values };
+  const float *x = ops_case_device(c, values, sizeof values);
   void *out = ops_case_empty_act(c, N);
-  c->ops->round_weights(c->ops, out, values, N);
+  c->ops->round_weights(c->ops, out, x, N);
   const double *got = ops_case_read(c, out, N);
   assert_true(isnan(got[0]));
   assert_true(isinf(got[1]) && got[1] > 0);
@@ -89,8 +91,8 @@ static void special_values_case(struct ops_case *c)
   c->ops->gelu_forward(c->ops, gelu, out, N);
   assert_true(isnan(ops_case_read(c, relu, N)[0]) && isinf(ops_case_read(c, relu, N)[1]));
   assert_true(isnan(ops_case_read(c, gelu, N)[0]) && isinf(ops_case_read(c, gelu, N)[1]));
-  assert_true(isnan(c->ops->sum_squares(c->ops, values, N)));
-  assert_true(isinf(c->ops->sum_squares(c->ops, values + 1, N - 1)));
+  assert_true(isnan(c->ops->sum_squares(c->ops, x, N)));
+  assert_true(isinf(c->ops->sum_squares(c->ops, x + 1, N - 1)));
 }
 
 static void special_values_pass(void **state)
@@ -136,14 +138,15 @@ static void rows_case(struct ops_case *c)
   const int64_t N = 150, D = 40;
   int32_t rows[70];
   for (int i = 0; i < 70; i++) rows[i] = (i * 37 + 5) % 150; /* distinct */
+  const int32_t *rows_device = ops_case_device(c, rows, sizeof rows);
   double *x = ops_case_values(c, N * D, 1), *part = ops_case_zeros(c, 70 * D);
   void *x_act = ops_case_act(c, x, N * D), *out = ops_case_empty_act(c, 70 * D);
   for (int i = 0; i < 70; i++) memcpy(part + i * D, x + rows[i] * D, (size_t)D * sizeof *part);
-  c->ops->gather_rows(c->ops, out, x_act, rows, 70, D);
+  c->ops->gather_rows(c->ops, out, x_act, rows_device, 70, D);
   ops_case_check_act(c, "gather", out, part, 70 * D, 0);
   for (int i = 0; i < 70; i++)
     for (int64_t j = 0; j < D; j++) x[rows[i] * D + j] += part[i * D + j];
-  c->ops->scatter_rows(c->ops, x_act, out, rows, 70, D);
+  c->ops->scatter_rows(c->ops, x_act, out, rows_device, 70, D);
   ops_case_check_act(c, "scatter", x_act, x, N * D, 0);
 }
 
@@ -266,7 +269,7 @@ static void qkv_shape(struct ops_case *c, int64_t B, int64_t L, int64_t H, int64
     cosine[i] = cos(angle);
     sine[i] = sin(angle);
   }
-  double a[2] = {0.6, 0.4};
+  double a[2] = {0.6, 0.4}, none[2] = {0, 0};
   const void *qkv_act = ops_case_act(c, qkv, N * 3 * D), *vi_act = ops_case_act(c, vi, N * D);
   const float *cosine_float = ops_case_float(c, cosine, L * half);
   const float *sine_float = ops_case_float(c, sine, L * half), *a_float = ops_case_float(c, a, 2);
@@ -280,7 +283,7 @@ static void qkv_shape(struct ops_case *c, int64_t B, int64_t L, int64_t H, int64
 
   double *dqkv = ops_case_values(c, N * 3 * D, 1), *dvi = ops_case_zeros(c, N * D), da[2];
   void *dqkv_act = ops_case_act(c, dqkv, N * 3 * D), *dvi_act = ops_case_empty_act(c, N * D);
-  float da_float[2] = {0, 0};
+  float *da_float = ops_case_float(c, none, 2);
   reference_qkv_prepare_backward(exact, dvi, da, dqkv, &in);
   c->ops->qkv_prepare_backward(c->ops, dqkv_act, mix ? dvi_act : NULL, da_float, dqkv_act, qkv_act,
                                mix ? vi_act : NULL, a_float, cosine_float, sine_float, B, L, H, K);
@@ -310,17 +313,18 @@ static void table_shape(struct ops_case *c, int64_t N, int64_t D, int32_t V, int
   double *table = ops_case_values(c, V * D, 1), *dout = ops_case_values(c, N * D, 1);
   double *before = ops_case_values(c, V * D, 1), *exact = ops_case_zeros(c, (N + V) * D);
   const int32_t *tokens = ops_case_integers(c, N << level, V);
+  const int32_t *tokens_device = ops_case_device(c, tokens, (size_t)(N << level) * sizeof *tokens);
   const float *table_float = ops_case_float(c, table, V * D);
   void *out = ops_case_empty_act(c, N * D);
   reference_token_mean(exact, table, tokens, N, D, level);
-  c->ops->token_mean_forward(c->ops, out, table_float, tokens, N, D, V, level);
+  c->ops->token_mean_forward(c->ops, out, table_float, tokens_device, N, D, V, level);
   ops_case_check_act(c, "token mean", out, exact, N * D, 4);
 
   const void *dout_act = ops_case_act(c, dout, N * D);
   float *dtable = ops_case_float(c, before, V * D);
   reference_token_mean_backward(exact, dout, tokens, N, D, V, level);
   for (int64_t i = 0; i < V * D; i++) exact[i] += before[i];
-  c->ops->token_mean_backward(c->ops, dtable, dout_act, tokens, N, D, V, level);
+  c->ops->token_mean_backward(c->ops, dtable, dout_act, tokens_device, N, D, V, level);
   ops_case_check_float(c, "dtable", dtable, exact, V * D, 16);
 }
 

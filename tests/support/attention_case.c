@@ -7,6 +7,7 @@
 
 #include "common/base/philox.h"
 #include "tests/support/cmocka_all.h"
+#include "tests/support/device_case.h"
 
 void attention_batch_begin(struct attention_batch *sample, uint32_t chunks, uint32_t length)
 {
@@ -135,6 +136,54 @@ void attention_case_deinit(struct attention_case *p)
   free(p->lse);
   free(p->exact_lse);
   for (int t = 0; t < ATTENTION_TENSORS; t++) free(p->exact[t]);
+}
+
+/* ---- on a device ---- */
+struct attention_buffers {
+  char *qkv, *dqkv, *out, *dout;
+  float *lse;
+  int32_t *mask;
+};
+
+static const int32_t *moved(const struct attention_case *p, const int32_t *buffer,
+                            const int32_t *values)
+{
+  return buffer + (values - p->mask_values);
+}
+
+static struct plm_interval_mask mask_on(const struct attention_case *p, const int32_t *buffer)
+{
+  struct plm_interval_mask mask = p->mask;
+  const int32_t **parts[] = {&mask.key_begin,       &mask.key_end,        &mask.query_begin,
+                             &mask.query_end,       &mask.tile_key_begin, &mask.tile_key_end,
+                             &mask.tile_full_begin, &mask.tile_full_end,  &mask.tile_query_begin,
+                             &mask.tile_query_end};
+  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) *parts[i] = moved(p, buffer, *parts[i]);
+  return mask;
+}
+
+void attention_case_run_on(struct attention_case *p, struct plm_ops *ops)
+{
+  const size_t part = p->width * (p->bf16 ? 2 : 4), bytes = p->rows * part;
+  const size_t lse_bytes = p->rows * (size_t)p->shape.H * sizeof *p->lse;
+  struct attention_buffers b = {
+      .qkv = device_case_upload(ops, p->data[Q], 3 * bytes),
+      .dqkv = device_case_upload(ops, p->data[DQ], 3 * bytes),
+      .out = device_case_upload(ops, p->data[OUT], bytes),
+      .dout = device_case_upload(ops, p->data[DOUT], bytes),
+      .lse = device_case_upload(ops, p->lse, lse_bytes),
+      .mask = device_case_upload(ops, p->mask_values,
+                                 plm_mask_values(p->shape.B, p->shape.L) * sizeof(int32_t))};
+  const struct plm_interval_mask mask = mask_on(p, b.mask);
+  ops->attention_forward(ops, b.out, b.lse, b.qkv, b.qkv + part, b.qkv + 2 * part, &mask,
+                         &p->shape);
+  ops->attention_backward(ops, b.dqkv, b.dqkv + part, b.dqkv + 2 * part, b.dout, b.out, b.lse,
+                          b.qkv, b.qkv + part, b.qkv + 2 * part, &mask, &p->shape);
+  device_case_download(ops, p->data[OUT], b.out, bytes);
+  device_case_download(ops, p->data[DQ], b.dqkv, 3 * bytes);
+  device_case_download(ops, p->lse, b.lse, lse_bytes);
+  void *const buffers[] = {b.qkv, b.dqkv, b.out, b.dout, b.lse, b.mask};
+  for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) ops->release(ops, buffers[i]);
 }
 
 /* ---- the reference: one query and head at a time, straight from the formulas ---- */

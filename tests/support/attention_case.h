@@ -55,6 +55,10 @@ void attention_case_set(struct attention_case *p, enum attention_tensor t, size_
 const void *attention_case_part(const struct attention_case *p, enum attention_tensor t);
 void *attention_case_part_mutable(struct attention_case *p, enum attention_tensor t);
 
+/* Forward and backward on this backend: the inputs, and what lies in the results before, go to its
+ * memory; the results come back. */
+void attention_case_run_on(struct attention_case *p, struct plm_ops *ops);
+
 /* Adds to exact[OUT] and the exact gradients (zero at first) what the exact inputs give. */
 void attention_case_reference(struct attention_case *p);
 

@@ -8,18 +8,55 @@
 #include "common/base/hash.h"
 #include "common/base/philox.h"
 #include "common/config/config.h"
-#include "kernels/cuda/cuda.h"
 #include "tests/support/cmocka_all.h"
+#include "tests/support/device_case.h"
 
 static const char *const isas[] = {"portable", "avx2", "avx512"};
 
+enum buffer_place { ON_HOST, ON_DEVICE };
+
+static void remember(struct ops_case *c, void *memory, enum buffer_place place)
+{
+  if (c->buffer_count == c->buffer_capacity) {
+    c->buffer_capacity = 2 * c->buffer_capacity + 64;
+    c->buffers = realloc(c->buffers, (size_t)c->buffer_capacity * sizeof *c->buffers);
+    assert_non_null(c->buffers);
+  }
+  c->buffers[c->buffer_count++] =
+      (struct ops_case_buffer){.memory = memory, .on_device = place == ON_DEVICE};
+}
+
 static void *keep(struct ops_case *c, size_t bytes)
 {
-  assert_true(c->buffer_count < (int)(sizeof c->buffers / sizeof *c->buffers));
   void *buffer = calloc(1, bytes > 0 ? bytes : 1);
   assert_non_null(buffer);
-  c->buffers[c->buffer_count++] = buffer;
+  remember(c, buffer, ON_HOST);
   return buffer;
+}
+
+void *ops_case_device(struct ops_case *c, const void *host, size_t bytes)
+{
+  void *buffer = device_case_upload(c->ops, host, bytes);
+  remember(c, buffer, ON_DEVICE);
+  return buffer;
+}
+
+static void *poisoned(struct ops_case *c, size_t bytes)
+{
+  void *host = malloc(bytes > 0 ? bytes : 1);
+  assert_non_null(host);
+  memset(host, 0xff, bytes); /* a NaN in either precision */
+  void *buffer = ops_case_device(c, host, bytes);
+  free(host);
+  return buffer;
+}
+
+/* What lies there now; the case owns the copy. */
+static const void *fetch(struct ops_case *c, const void *device, size_t bytes)
+{
+  void *host = keep(c, bytes);
+  device_case_download(c->ops, host, device, bytes);
+  return host;
 }
 
 static uint64_t run_once(void (*test)(struct ops_case *c), struct plm_ops *ops)
@@ -28,7 +65,12 @@ static uint64_t run_once(void (*test)(struct ops_case *c), struct plm_ops *ops)
   test(&c);
   struct plm_error error = {0};
   assert_int_equal(ops->synchronize(ops, &error), PLM_OK);
-  for (int i = 0; i < c.buffer_count; i++) free(c.buffers[i]);
+  for (int i = 0; i < c.buffer_count; i++)
+    if (c.buffers[i].on_device)
+      ops->release(ops, c.buffers[i].memory);
+    else
+      free(c.buffers[i].memory);
+  free(c.buffers);
   return c.digest;
 }
 
@@ -51,14 +93,11 @@ static void run_on(void (*test)(struct ops_case *c), const char *isa, int precis
   }
 }
 
-static void run_emulated(void (*test)(struct ops_case *c), int precision)
+static void run_cuda(void (*test)(struct ops_case *c), int precision)
 {
   uint64_t first = 0;
   for (uint64_t order = 1; order <= 3; order++) {
-    struct plm_ops *ops;
-    struct plm_error error = {0};
-    plm_cuda_emulation_order(order);
-    assert_int_equal(plm_ops_cuda_open(precision, 0, &ops, &error), PLM_OK);
+    struct plm_ops *ops = device_case_open(precision, order);
     const uint64_t digest = run_once(test, ops);
     if (order == 1) first = digest;
     if (digest != first)
@@ -71,8 +110,8 @@ static void run_emulated(void (*test)(struct ops_case *c), int precision)
 void ops_case_each_cuda(void (*test)(struct ops_case *c))
 {
 #ifndef __SANITIZE_THREAD__ /* it does not know fibers */
-  run_emulated(test, PLM_PRECISION_FP32);
-  run_emulated(test, PLM_PRECISION_BF16);
+  run_cuda(test, PLM_PRECISION_FP32);
+  run_cuda(test, PLM_PRECISION_BF16);
 #else
   (void)test;
 #endif
@@ -86,6 +125,7 @@ void ops_case_each(void (*test)(struct ops_case *c))
 
 void ops_case_each_cpu(void (*test)(struct ops_case *c))
 {
+  if (device_case_is_real()) return; /* that run is about the device */
   for (size_t i = 0; i < sizeof isas / sizeof *isas; i++) {
     run_on(test, isas[i], PLM_PRECISION_FP32);
     run_on(test, isas[i], PLM_PRECISION_BF16);
@@ -138,46 +178,54 @@ static double from_half(uint16_t half)
 
 float *ops_case_float(struct ops_case *c, double *values, int64_t n)
 {
-  float *out = keep(c, (size_t)n * sizeof *out);
+  float *out = malloc((size_t)n * sizeof *out);
+  assert_non_null(out);
   for (int64_t i = 0; i < n; i++) {
     out[i] = (float)values[i];
     values[i] = (double)out[i];
   }
-  return out;
+  float *device = ops_case_device(c, out, (size_t)n * sizeof *out);
+  free(out);
+  return device;
 }
 
 void *ops_case_act(struct ops_case *c, double *values, int64_t n)
 {
   if (c->ops->act_bytes == 4) return ops_case_float(c, values, n);
-  uint16_t *out = keep(c, (size_t)n * sizeof *out);
+  uint16_t *out = malloc((size_t)n * sizeof *out);
+  assert_non_null(out);
   for (int64_t i = 0; i < n; i++) {
     out[i] = to_half(values[i]);
     values[i] = from_half(out[i]);
   }
-  return out;
+  void *device = ops_case_device(c, out, (size_t)n * sizeof *out);
+  free(out);
+  return device;
 }
 
 void *ops_case_empty_act(struct ops_case *c, int64_t n)
 {
-  void *out = keep(c, (size_t)n * c->ops->act_bytes);
-  memset(out, 0xff, (size_t)n * c->ops->act_bytes); /* a NaN in either precision */
-  return out;
+  return poisoned(c, (size_t)n * c->ops->act_bytes);
 }
 
 float *ops_case_empty_float(struct ops_case *c, int64_t n)
 {
-  float *out = keep(c, (size_t)n * sizeof *out);
-  memset(out, 0xff, (size_t)n * sizeof *out);
-  return out;
+  return poisoned(c, (size_t)n * sizeof(float));
 }
 
 double *ops_case_read(struct ops_case *c, const void *values, int64_t n)
 {
+  const void *host = fetch(c, values, (size_t)n * c->ops->act_bytes);
   double *out = keep(c, (size_t)n * sizeof *out);
   for (int64_t i = 0; i < n; i++)
-    out[i] = c->ops->act_bytes == 4 ? (double)((const float *)values)[i]
-                                    : from_half(((const uint16_t *)values)[i]);
+    out[i] = c->ops->act_bytes == 4 ? (double)((const float *)host)[i]
+                                    : from_half(((const uint16_t *)host)[i]);
   return out;
+}
+
+void ops_case_check_same(struct ops_case *c, const void *a, const void *b, size_t bytes)
+{
+  assert_memory_equal(fetch(c, a, bytes), fetch(c, b, bytes), bytes);
 }
 
 /* half an ulp, relative, of the stored precision: an element may be twice as far off */
@@ -196,9 +244,9 @@ static void compare(struct ops_case *c, const char *what, const double *got, con
   }
 }
 
-static void digest(struct ops_case *c, const void *bytes, size_t size)
+static void digest(struct ops_case *c, const void *device, size_t size)
 {
-  c->digest = c->digest * 31 + plm_hash64_bytes(bytes, size);
+  c->digest = c->digest * 31 + plm_hash64_bytes(fetch(c, device, size), size);
 }
 
 void ops_case_check_act(struct ops_case *c, const char *what, const void *got, const double *exact,
@@ -213,7 +261,8 @@ void ops_case_check_loose(struct ops_case *c, const char *what, const float *got
                           const double *exact, int64_t n, double slack)
 {
   double *read = keep(c, (size_t)n * sizeof *read);
-  for (int64_t i = 0; i < n; i++) read[i] = (double)got[i];
+  const float *host = fetch(c, got, (size_t)n * sizeof *host);
+  for (int64_t i = 0; i < n; i++) read[i] = (double)host[i];
   compare(c, what, read, exact, n, 0x1p-24, slack);
 }
 

@@ -1,14 +1,14 @@
-/* Attention of the CUDA backend, under emulation, against a dense masked reference in double
- * precision: mask kinds, head widths and lengths on both sides of the tiles' edges; padding; the
- * same bits in any order of threads. */
+/* Attention of the CUDA backend, emulated or on a GPU (device_case.h), against a dense masked
+ * reference in double precision: mask kinds, head widths and lengths on both sides of the tiles'
+ * edges; padding; the same bits in any order of threads. */
 #include "tests/support/cmocka_all.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "common/config/config.h"
-#include "kernels/cuda/cuda.h"
 #include "tests/support/attention_case.h"
+#include "tests/support/device_case.h"
 
 static struct attention_batch sample;
 
@@ -25,18 +25,8 @@ static void mixed_batch(void)
 
 static void run(struct attention_case *p, uint64_t order)
 {
-  struct plm_ops *ops;
-  const int precision = p->bf16 ? PLM_PRECISION_BF16 : PLM_PRECISION_FP32;
-  plm_cuda_emulation_order(order);
-  assert_int_equal(plm_ops_cuda_open(precision, 0, &ops, NULL), PLM_OK);
-  ops->attention_forward(ops, p->data[OUT], p->lse, attention_case_part(p, Q),
-                         attention_case_part(p, K_), attention_case_part(p, V), &p->mask,
-                         &p->shape);
-  ops->attention_backward(ops, attention_case_part_mutable(p, DQ),
-                          attention_case_part_mutable(p, DK), attention_case_part_mutable(p, DV),
-                          p->data[DOUT], p->data[OUT], p->lse, attention_case_part(p, Q),
-                          attention_case_part(p, K_), attention_case_part(p, V), &p->mask,
-                          &p->shape);
+  struct plm_ops *ops = device_case_open(p->bf16 ? PLM_PRECISION_BF16 : PLM_PRECISION_FP32, order);
+  attention_case_run_on(p, ops);
   ops->close(ops);
 }
 

@@ -1,7 +1,7 @@
-/* The whole model on the CUDA backend, under emulation: loss and every parameter's gradient at the
- * perturbed weights against the double-precision reference in fp32, and in bf16 against the CPU's
- * bf16; the same bits in any order of threads; hidden states and logits of inference. The host
- * never touches the device's memory: under emulation that is a fault. */
+/* The whole model on the CUDA backend, emulated or on a GPU (device_case.h): loss and every
+ * parameter's gradient at the perturbed weights against the double-precision reference in fp32, and
+ * in bf16 against the CPU's bf16; the same bits in any order of threads; hidden states and logits
+ * of inference. The host never touches the device's memory: under emulation that is a fault. */
 #include "tests/support/cmocka_all.h"
 
 #include <math.h>
@@ -9,19 +9,11 @@
 #include <string.h>
 
 #include "common/config/config.h"
-#include "kernels/cuda/cuda.h"
+#include "tests/support/device_case.h"
 #include "tests/support/model_case.h"
 
 static const uint32_t lengths[] = {9, 5, 16, 3, 7, 2, 0};
 enum { LENGTH = 16 };
-
-static struct plm_ops *emulated(int precision, uint64_t order)
-{
-  struct plm_ops *ops;
-  plm_cuda_emulation_order(order);
-  assert_int_equal(plm_ops_cuda_open(precision, 0, &ops, NULL), PLM_OK);
-  return ops;
-}
 
 static struct plm_model_config configuration(enum plm_architecture architecture)
 {
@@ -75,7 +67,7 @@ static void fp32_agrees_with_double_precision(void **state)
     double loss, expected_loss;
     place(&placed, &config);
     const struct plm_model_options options = {.max_chunks = placed.batch.chunks, .training = true};
-    model_case_open_on(&c, emulated(PLM_PRECISION_FP32, 1), &config, &options, 13);
+    model_case_open_on(&c, device_case_open(PLM_PRECISION_FP32, 1), &config, &options, 13);
     float *gradients = model_case_gradients_of(&c, &placed, &loss);
     double *expected =
         model_case_reference(&c, &placed, 1.0, REFERENCE_NO_FAULT, &expected_loss, NULL, NULL);
@@ -107,7 +99,7 @@ static void bf16_agrees_with_the_cpu(void **state)
     place(&placed, &config);
     assert_int_equal(plm_ops_cpu_open(PLM_PRECISION_BF16, 1, NULL, &cpu, NULL), PLM_OK);
     float *expected = gradients_on(cpu, &config, &placed, &loss[0]);
-    float *got = gradients_on(emulated(PLM_PRECISION_BF16, 1), &config, &placed, &loss[1]);
+    float *got = gradients_on(device_case_open(PLM_PRECISION_BF16, 1), &config, &placed, &loss[1]);
     const struct table table = table_of(&config);
     assert_true(fabs(loss[1] - loss[0]) <= 2e-3 * fabs(loss[0]));
     for (size_t i = 0; i < table.count; i++) {
@@ -131,8 +123,8 @@ static void any_order_of_threads_gives_the_same_bits(void **state)
   struct case_batch placed;
   double loss[2];
   place(&placed, &config);
-  float *one = gradients_on(emulated(PLM_PRECISION_BF16, 1), &config, &placed, &loss[0]);
-  float *other = gradients_on(emulated(PLM_PRECISION_BF16, 2), &config, &placed, &loss[1]);
+  float *one = gradients_on(device_case_open(PLM_PRECISION_BF16, 1), &config, &placed, &loss[0]);
+  float *other = gradients_on(device_case_open(PLM_PRECISION_BF16, 2), &config, &placed, &loss[1]);
   assert_true(loss[0] == loss[1]);
   assert_memory_equal(one, other, table.elements * sizeof *one);
   free(table.parameters);
@@ -157,7 +149,7 @@ static void inference_agrees_with_the_cpu(void **state)
     if (i == 0)
       assert_int_equal(plm_ops_cpu_open(PLM_PRECISION_FP32, 1, NULL, &ops, NULL), PLM_OK);
     else
-      ops = emulated(PLM_PRECISION_FP32, 1);
+      ops = device_case_open(PLM_PRECISION_FP32, 1);
     model_case_open_on(&c, ops, &config, &options, 13);
     results[i] = calloc(hidden + logits, sizeof(float));
     assert_non_null(results[i]);

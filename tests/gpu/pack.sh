@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Packs the libraries that building and running need into a folder, for a machine with a GPU that has
+# neither them nor a network: `make gpu-check PREFIX=FOLDER` there. Needs apt-get and dpkg-deb; the
+# machine that unpacks it has at least this one's C library. About 45 MB.
+#
+#   tests/gpu/pack.sh FOLDER
+set -euo pipefail
+[ "$#" -eq 1 ] || { sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 2; }
+mkdir -p "$1"
+folder=$(cd "$1" && pwd)
+debs=$(mktemp -d)
+trap 'rm -rf "$debs"' EXIT
+packages=(liblmdb-dev libzmq3-dev libzstd-dev libyaml-dev libcjson-dev libxxhash-dev libdeflate-dev
+  zlib1g-dev libcsv-dev libdnnl-dev libcmocka-dev)
+
+# What these need and a machine with a compiler does not surely have: two steps down the Depends, of
+# which the C and C++ runtimes, headers of libraries that are not used and OpenCL's choices go out.
+needs() {
+  apt-cache depends --no-recommends --no-suggests --no-conflicts --no-breaks --no-replaces \
+    --no-enhances "$@" | sed -n 's/^ *|\{0,1\}Depends: \([a-z0-9][a-z0-9.+-]*\)$/\1/p' | sort -u |
+    grep -vE '^(libc6|libc6-dev|libc-dev|libgcc-s1|libstdc\+\+6|gcc.*|debconf.*|dpkg.*)$' |
+    grep -vE '^(libpgm-dev|libnorm-dev|libkrb5-dev|libbsd-dev|libsodium-dev|libopencl.*|mesa.*|nvidia.*)$' || true
+}
+mapfile -t first < <(needs "${packages[@]}")
+mapfile -t second < <(needs "${first[@]}")
+mapfile -t third < <(needs "${second[@]}")
+mapfile -t all < <(printf '%s\n' "${packages[@]}" "${first[@]}" "${second[@]}" "${third[@]}" | sort -u)
+
+echo "pack: ${#all[@]} packages" >&2
+(cd "$debs" && apt-get download -qq -o APT::Sandbox::User=root "${all[@]}")
+for deb in "$debs"/*.deb; do dpkg-deb -x "$deb" "$folder"; done
+(cd "$folder" && rm -rf usr/share etc var usr/lib/*/krb5)
+find "$folder" -name '*.a' -delete
+# links of absolute places follow into the folder
+while IFS= read -r link; do
+  target=$folder$(readlink "$link")
+  if [ -e "$target" ]; then ln -sfnr "$target" "$link"; else rm "$link"; fi
+done < <(find "$folder" -type l -lname '/*')
+du -sh "$folder" >&2
