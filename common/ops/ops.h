@@ -28,6 +28,7 @@ typedef void act;      /* activations: float or bf16 by ops->act_bytes */
 typedef uint16_t bf16; /* bit pattern */
 
 struct plm_ops;
+struct plm_recording; /* the backend's own */
 
 /* One attention mask on one level: each query a run of keys, each key a run of queries
  * (attention.md). begin/end are positions in the chunk's level. Empty run: begin == end == 0. */
@@ -95,12 +96,47 @@ struct plm_ops {
   /* ---- memory ---- */
   plm_status (*allocate)(struct plm_ops *ops, size_t bytes, void **buffer, struct plm_error *error);
   void (*release)(struct plm_ops *ops, void *buffer);
+  /* The host's memory is the caller's again at once. */
   void (*upload)(struct plm_ops *ops, void *device, const void *host, size_t bytes);
+  /* Waits for what was computed so far, and for the bytes. */
   void (*download)(struct plm_ops *ops, void *host, const void *device, size_t bytes);
   void (*zero)(struct plm_ops *ops, void *buffer, size_t bytes);
   void (*copy)(struct plm_ops *ops, void *to, const void *from, size_t bytes);
   plm_status (*synchronize)(struct plm_ops *ops, struct plm_error *error);
+  /* Bytes of the device's memory, free now and in all; for the CPU the machine's. 0: unknown. */
+  void (*memory_size)(struct plm_ops *ops, uint64_t *free_bytes, uint64_t *total_bytes);
   void (*close)(struct plm_ops *ops);
+
+  /* ---- a second queue: copies beside the computation ---- */
+  /* Host memory that copies beside the computation reach (pinned on CUDA). */
+  plm_status (*allocate_host)(struct plm_ops *ops, size_t bytes, void **buffer,
+                              struct plm_error *error);
+  void (*release_host)(struct plm_ops *ops, void *buffer);
+  /* Copies done beside the computation, in the order of the calls, some time between the call and
+   * the wait. Host memory from allocate_host. Both ends belong to the copy until it was waited for.
+   * What is copied must have been computed before: after a synchronize, or a copies_follow. */
+  void (*upload_beside)(struct plm_ops *ops, void *device, const void *host, size_t bytes);
+  void (*download_beside)(struct plm_ops *ops, void *host, const void *device, size_t bytes);
+  /* What is computed from here on begins when the copies so far are done. The host does not wait.
+   */
+  void (*compute_follows)(struct plm_ops *ops);
+  /* Copies from here on begin when what was computed so far is done. The host does not wait. */
+  void (*copies_follow)(struct plm_ops *ops);
+  /* The host waits for the copies beside (synchronize waits for the computation). */
+  plm_status (*wait_copies)(struct plm_ops *ops, struct plm_error *error);
+
+  /* ---- recordings (CUDA graphs) ---- */
+  /* Operators called between record_begin and record_end are kept instead of done; replay does them
+   * with what then lies in device memory, pointers and scalars being what they were. In between no
+   * allocation, release, upload, download, copy beside, replay or wait, and no second record_begin:
+   * record_end reports such a call, and there is no recording then. It reports what an operator
+   * reported meanwhile, too. Operators of the recorded shapes have run before (the first run of a
+   * shape prepares it). All four NULL where the backend has none (the CPU). */
+  plm_status (*record_begin)(struct plm_ops *ops, struct plm_error *error);
+  plm_status (*record_end)(struct plm_ops *ops, struct plm_recording **recording,
+                           struct plm_error *error);
+  void (*replay)(struct plm_ops *ops, struct plm_recording *recording);
+  void (*release_recording)(struct plm_ops *ops, struct plm_recording *recording);
 
   /* ---- precision ---- */
   /* weights as used: fp32 -> act (a plain copy in fp32), n elements */

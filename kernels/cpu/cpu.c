@@ -4,95 +4,16 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "common/config/config.h"
 #include "kernels/cpu/product.h"
-
-/* ---- memory: host memory is the device's ---- */
-enum { HUGE_PAGE = 2 << 20, LINE = 64 };
-
-static plm_status allocate(struct plm_ops *ops, size_t bytes, void **buffer,
-                           struct plm_error *error)
-{
-  (void)ops;
-  const size_t alignment = bytes >= HUGE_PAGE ? HUGE_PAGE : LINE;
-  const size_t rounded = (bytes + alignment) / alignment * alignment;
-  *buffer = aligned_alloc(alignment, rounded);
-  if (*buffer == NULL)
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory for a buffer of %zu bytes", bytes);
-  if (bytes >= HUGE_PAGE) madvise(*buffer, rounded, MADV_HUGEPAGE); /* advice: may fail */
-  return PLM_OK;
-}
-
-static void release(struct plm_ops *ops, void *buffer)
-{
-  (void)ops;
-  free(buffer);
-}
-
-static void upload(struct plm_ops *ops, void *device, const void *host, size_t bytes)
-{
-  (void)ops;
-  memcpy(device, host, bytes);
-}
-
-static void download(struct plm_ops *ops, void *host, const void *device, size_t bytes)
-{
-  (void)ops;
-  memcpy(host, device, bytes);
-}
-
-enum { MEMORY_TILE = 1 << 20 };
-
-struct memory_job {
-  char *to;
-  const char *from; /* NULL: zeros */
-  size_t bytes;
-};
-
-static void memory_tile(void *context, int64_t tile, uint32_t thread)
-{
-  (void)thread;
-  const struct memory_job *job = context;
-  const size_t begin = (size_t)tile * MEMORY_TILE;
-  const size_t size = job->bytes - begin < MEMORY_TILE ? job->bytes - begin : MEMORY_TILE;
-  if (job->from == NULL)
-    memset(job->to + begin, 0, size);
-  else
-    memcpy(job->to + begin, job->from + begin, size);
-}
-
-static void zero(struct plm_ops *ops, void *buffer, size_t bytes)
-{
-  struct memory_job job = {buffer, NULL, bytes};
-  plm_pool_tiles(plm_cpu_of(ops)->pool, (int64_t)((bytes + MEMORY_TILE - 1) / MEMORY_TILE),
-                 memory_tile, &job);
-}
-
-static void copy(struct plm_ops *ops, void *to, const void *from, size_t bytes)
-{
-  struct memory_job job = {to, from, bytes};
-  plm_pool_tiles(plm_cpu_of(ops)->pool, (int64_t)((bytes + MEMORY_TILE - 1) / MEMORY_TILE),
-                 memory_tile, &job);
-}
-
-static plm_status synchronize(struct plm_ops *ops, struct plm_error *error)
-{
-  const struct plm_cpu *cpu = plm_cpu_of(ops);
-  if (cpu->error.status != PLM_OK) {
-    if (error != NULL) *error = cpu->error;
-    return cpu->error.status;
-  }
-  return plm_products_error(cpu->products, error);
-}
 
 void *plm_cpu_workspace(struct plm_cpu *cpu, size_t bytes)
 {
   if (bytes <= cpu->workspace_bytes) return cpu->workspace;
   free(cpu->workspace);
   cpu->workspace_bytes = 0;
-  if (allocate(&cpu->ops, bytes, &cpu->workspace, &cpu->error) != PLM_OK) return NULL;
+  if (cpu->ops.allocate(&cpu->ops, bytes, &cpu->workspace, &cpu->error) != PLM_OK) return NULL;
   cpu->workspace_bytes = bytes;
   return cpu->workspace;
 }
@@ -181,18 +102,6 @@ static uint32_t all_threads(void)
   return count < PLM_CPU_THREADS_LIMIT ? count : PLM_CPU_THREADS_LIMIT;
 }
 
-static void set_memory(struct plm_ops *ops)
-{
-  ops->allocate = allocate;
-  ops->release = release;
-  ops->upload = upload;
-  ops->download = download;
-  ops->zero = zero;
-  ops->copy = copy;
-  ops->synchronize = synchronize;
-  ops->close = cpu_close;
-}
-
 plm_status plm_ops_cpu_open(int precision, uint32_t threads, const char *isa, struct plm_ops **ops,
                             struct plm_error *error)
 {
@@ -220,7 +129,8 @@ plm_status plm_ops_cpu_open(int precision, uint32_t threads, const char *isa, st
   cpu->ops.threads = threads > 0 ? threads : all_threads();
   cpu->ops.context = cpu;
   fill_vector(cpu);
-  set_memory(&cpu->ops);
+  cpu->ops.close = cpu_close;
+  plm_cpu_memory_register(cpu);
   plm_cpu_elementwise_register(cpu);
   plm_cpu_norm_register(cpu);
   plm_cpu_cached_attention_register(cpu);

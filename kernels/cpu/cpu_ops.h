@@ -72,6 +72,7 @@ void plm_cpu_multiply_plan(struct plm_cpu *cpu, const struct plm_product_shape *
 
 /* Each sets its operators in cpu->ops. The attention pair also takes (cpu->attention) and frees
  * what it needs; unregister is called by ops->close, also when register failed. */
+void plm_cpu_memory_register(struct plm_cpu *cpu);
 void plm_cpu_elementwise_register(struct plm_cpu *cpu);
 void plm_cpu_norm_register(struct plm_cpu *cpu);
 void plm_cpu_cached_attention_register(struct plm_cpu *cpu);

@@ -13,11 +13,14 @@ namespace
 void close_backend(struct plm_ops *ops)
 {
   struct plm_cuda *cuda = plm_cuda_of(ops);
+  if (cuda->recording) { /* what was recorded is not wanted any more */
+    struct plm_recording *recording = nullptr;
+    ops->record_end(ops, &recording, nullptr);
+    ops->release_recording(ops, recording);
+  }
   plm_cuda_products_close(cuda);
   if (cuda->scratch != nullptr) ops->release(ops, cuda->scratch);
-#ifndef PLM_EMULATE
-  if (cuda->stream != nullptr) cudaStreamDestroy(cuda->stream);
-#endif
+  plm_cuda_streams_close(cuda);
   free(cuda);
 }
 
@@ -42,7 +45,6 @@ plm_status find_device(struct plm_cuda *cuda, struct plm_error *error)
   }
   code = cudaGetDeviceProperties(&properties, cuda->device);
   if (code == cudaSuccess) code = cudaSetDevice(cuda->device);
-  if (code == cudaSuccess) code = cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking);
   if (code != cudaSuccess)
     return plm_error_set(error, PLM_FAILURE, "CUDA device %d: %s", cuda->device,
                          cudaGetErrorString(code));
@@ -58,6 +60,7 @@ plm_status find_device(struct plm_cuda *cuda, struct plm_error *error)
 plm_status open_backend(struct plm_cuda *cuda, struct plm_error *error)
 {
   plm_cuda_memory_register(cuda);
+  plm_cuda_streams_register(cuda);
   plm_cuda_elementwise_register(cuda);
   plm_cuda_norm_register(cuda);
   plm_cuda_tokens_register(cuda);
@@ -69,12 +72,20 @@ plm_status open_backend(struct plm_cuda *cuda, struct plm_error *error)
   plm_cuda_optimizer_register(cuda);
   plm_cuda_muon_register(cuda);
   PLM_TRY(find_device(cuda, error));
+  PLM_TRY(plm_cuda_streams_open(cuda, error));
   PLM_TRY(plm_cuda_products_open(cuda, error));
   cuda->scratch_bytes = PLM_CUDA_SCRATCH_BYTES;
   return cuda->ops.allocate(&cuda->ops, cuda->scratch_bytes, &cuda->scratch, error);
 }
 
 } // namespace
+
+plm_status plm_cuda_no_memory(struct plm_error *error, size_t bytes, const char *why)
+{
+  plm_error_set(error, PLM_NO_MEMORY, "device memory for a buffer of %zu bytes: %s", bytes, why);
+  return plm_error_hint(error, "lower trainer.micro_batch_tokens, set trainer.recompute: block, or "
+                               "see `plm-pipeline up --dry-run`");
+}
 
 plm_status plm_ops_cuda_open(int precision, int device, struct plm_ops **ops,
                              struct plm_error *error)

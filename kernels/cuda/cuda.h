@@ -10,7 +10,9 @@
 plm_status plm_ops_cuda_open(int precision, int device, struct plm_ops **ops,
                              struct plm_error *error);
 
-/* Under the emulation alone: in which order threads and blocks run in launches from now on. */
+/* Under the emulation alone: in which order threads and blocks run in launches from now on, and
+ * when the two queues run (emulation/queues.h): seeds 0 and 1 make copies as late as may be, others
+ * draw. */
 void plm_cuda_emulation_order(uint64_t seed);
 
 #endif

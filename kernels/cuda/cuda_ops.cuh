@@ -17,7 +17,15 @@ struct plm_cuda {
   struct plm_ops ops; /* first: plm_cuda_of */
   bool narrow;        /* activations are bf16 */
   int device;
-  plm_stream stream;
+  plm_stream stream; /* the computation's */
+#ifdef PLM_EMULATE
+  struct plm_recording *open;
+#else
+  cudaStream_t copies;          /* of the copies beside it */
+  cudaEvent_t computed, copied; /* how far each was when the other was told to follow */
+#endif
+  bool recording; /* between record_begin and record_end */
+  struct plm_error recording_error;
   void *scratch; /* device */
   size_t scratch_bytes;
   struct plm_cuda_products *products;
@@ -56,7 +64,22 @@ template <class F> static inline void plm_with_act(const struct plm_cuda *cuda, 
     f(static_cast<float *>(nullptr));
 }
 
+/* Streams of the device that is set; close also after a failed open. */
+plm_status plm_cuda_streams_open(struct plm_cuda *cuda, struct plm_error *error);
+void plm_cuda_streams_close(struct plm_cuda *cuda);
+/* Whether a recording is being made, during which `what` (an upload, …) has no place. It is kept
+ * for record_end; the emulation ends the process. */
+bool plm_cuda_forbids(struct plm_cuda *cuda, const char *what);
+plm_status plm_cuda_no_memory(struct plm_error *error, size_t bytes, const char *why);
+#ifndef PLM_EMULATE
+/* Keeps the first failure in cuda->error, or the recording's: what follows it is its echo. */
+void plm_cuda_remember(struct plm_cuda *cuda, cudaError_t code, const char *what);
+/* Of the kernel whose launch failed first since the last call, or ""; valid until the next. */
+const char *plm_cuda_failed_kernel(void);
+#endif
+
 void plm_cuda_memory_register(struct plm_cuda *cuda);
+void plm_cuda_streams_register(struct plm_cuda *cuda);
 void plm_cuda_elementwise_register(struct plm_cuda *cuda);
 void plm_cuda_norm_register(struct plm_cuda *cuda);
 void plm_cuda_tokens_register(struct plm_cuda *cuda);

@@ -1,110 +1,130 @@
-/* Memory of the device, its stream, and errors. */
+/* Memory of the device, and errors. The emulation's is emulation/memory_plain.cc. */
 #include "kernels/cuda/cuda_ops.cuh"
+
+#ifndef PLM_EMULATE
+
+#include <cstdlib>
+
+void plm_cuda_remember(struct plm_cuda *cuda, cudaError_t code, const char *what)
+{
+  if (code == cudaSuccess) return;
+  cudaGetLastError(); /* kept here from now on: no later launch is blamed for it */
+  struct plm_error *error = cuda->recording ? &cuda->recording_error : &cuda->error;
+  if (error->status != PLM_OK) return;
+  const char *kernel = plm_cuda_failed_kernel(), *blocking = getenv("CUDA_LAUNCH_BLOCKING");
+  const bool named = blocking != nullptr && blocking[0] == '1';
+  plm_error_set(error, code == cudaErrorMemoryAllocation ? PLM_NO_MEMORY : PLM_FAILURE,
+                "device %d: %s%s%s%s: %s", cuda->device, what, kernel[0] != 0 ? " (" : "", kernel,
+                kernel[0] != 0 ? ")" : "", cudaGetErrorString(code));
+  if (!named && error->status == PLM_FAILURE)
+    plm_error_hint(error, "with CUDA_LAUNCH_BLOCKING=1 in the environment the message names the "
+                          "kernel that failed");
+}
+
+bool plm_cuda_forbids(struct plm_cuda *cuda, const char *what)
+{
+  if (cuda->recording && cuda->recording_error.status == PLM_OK)
+    plm_error_set(&cuda->recording_error, PLM_FAILURE, "device %d: %s while operators are recorded",
+                  cuda->device, what);
+  return cuda->recording;
+}
 
 namespace
 {
 
-#ifndef PLM_EMULATE
-/* Keeps the first failure: what follows it is its echo. */
-void remember(struct plm_cuda *cuda, cudaError_t code, const char *what)
-{
-  if (code == cudaSuccess || cuda->error.status != PLM_OK) return;
-  plm_error_set(&cuda->error, code == cudaErrorMemoryAllocation ? PLM_NO_MEMORY : PLM_FAILURE,
-                "device %d: %s: %s", cuda->device, what, cudaGetErrorString(code));
-}
-#endif
-
 plm_status allocate(struct plm_ops *ops, size_t bytes, void **buffer, struct plm_error *error)
 {
-#ifdef PLM_EMULATE
-  (void)ops;
-  *buffer = plm::emulation::device_allocate(bytes);
-  if (*buffer != nullptr) return PLM_OK;
-  const char *why = "no memory";
-#else
   struct plm_cuda *cuda = plm_cuda_of(ops);
+  *buffer = nullptr;
+  if (plm_cuda_forbids(cuda, "an allocation")) {
+    if (error != nullptr) *error = cuda->recording_error;
+    return PLM_FAILURE;
+  }
   cudaSetDevice(cuda->device);
   const cudaError_t code = cudaMalloc(buffer, bytes > 0 ? bytes : 1);
   if (code == cudaSuccess) return PLM_OK;
   cudaGetLastError();
-  const char *why = cudaGetErrorString(code);
-#endif
-  plm_error_set(error, PLM_NO_MEMORY, "device memory for a buffer of %zu bytes: %s", bytes, why);
-  return plm_error_hint(error, "lower trainer.micro_batch_tokens, set trainer.recompute: block, or "
-                               "see `plm-pipeline up --dry-run`");
+  return plm_cuda_no_memory(error, bytes, cudaGetErrorString(code));
 }
 
 void release(struct plm_ops *ops, void *buffer)
 {
-  (void)ops;
-#ifdef PLM_EMULATE
-  plm::emulation::device_release(buffer);
-#else
-  cudaFree(buffer);
-#endif
+  struct plm_cuda *cuda = plm_cuda_of(ops);
+  if (plm_cuda_forbids(cuda, "a release")) return;
+  plm_cuda_remember(cuda, cudaFree(buffer), "freeing memory");
+}
+
+/* Memory that is pinned is read after the call; other memory has been staged when it returns. */
+bool is_pinned(const void *host)
+{
+  struct cudaPointerAttributes attributes;
+  if (cudaPointerGetAttributes(&attributes, host) == cudaSuccess)
+    return attributes.type == cudaMemoryTypeHost;
+  cudaGetLastError();
+  return false;
 }
 
 void upload(struct plm_ops *ops, void *device, const void *host, size_t bytes)
 {
-#ifdef PLM_EMULATE
-  (void)ops;
-  const plm::emulation::Reach reach;
-  memcpy(device, host, bytes);
-#else
   struct plm_cuda *cuda = plm_cuda_of(ops);
-  remember(cuda, cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, cuda->stream),
-           "a copy to the device");
-#endif
+  if (plm_cuda_forbids(cuda, "an upload")) return;
+  plm_cuda_remember(cuda,
+                    cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, cuda->stream),
+                    "a copy to the device");
+  if (is_pinned(host))
+    plm_cuda_remember(cuda, cudaStreamSynchronize(cuda->stream), "a copy to the device");
 }
 
 void download(struct plm_ops *ops, void *host, const void *device, size_t bytes)
 {
-#ifdef PLM_EMULATE
-  (void)ops;
-  const plm::emulation::Reach reach;
-  memcpy(host, device, bytes);
-#else
   struct plm_cuda *cuda = plm_cuda_of(ops);
-  remember(cuda, cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, cuda->stream),
-           "a copy from the device");
-  remember(cuda, cudaStreamSynchronize(cuda->stream), "a copy from the device");
-#endif
+  if (plm_cuda_forbids(cuda, "a download")) return;
+  plm_cuda_remember(cuda,
+                    cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, cuda->stream),
+                    "a copy from the device");
+  plm_cuda_remember(cuda, cudaStreamSynchronize(cuda->stream), "a copy from the device");
 }
 
 void zero(struct plm_ops *ops, void *buffer, size_t bytes)
 {
-#ifdef PLM_EMULATE
-  (void)ops;
-  const plm::emulation::Reach reach;
-  memset(buffer, 0, bytes);
-#else
   struct plm_cuda *cuda = plm_cuda_of(ops);
-  remember(cuda, cudaMemsetAsync(buffer, 0, bytes, cuda->stream), "clearing memory");
-#endif
+  if (bytes > 0)
+    plm_cuda_remember(cuda, cudaMemsetAsync(buffer, 0, bytes, cuda->stream), "clearing memory");
 }
 
 void copy(struct plm_ops *ops, void *to, const void *from, size_t bytes)
 {
-#ifdef PLM_EMULATE
-  (void)ops;
-  const plm::emulation::Reach reach;
-  memcpy(to, from, bytes);
-#else
   struct plm_cuda *cuda = plm_cuda_of(ops);
-  remember(cuda, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, cuda->stream),
-           "a copy on the device");
-#endif
+  if (bytes > 0)
+    plm_cuda_remember(cuda,
+                      cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, cuda->stream),
+                      "a copy on the device");
 }
 
 plm_status synchronize(struct plm_ops *ops, struct plm_error *error)
 {
   struct plm_cuda *cuda = plm_cuda_of(ops);
-#ifndef PLM_EMULATE
-  remember(cuda, cudaGetLastError(), "a launch");
-  remember(cuda, cudaStreamSynchronize(cuda->stream), "a kernel");
-#endif
+  if (plm_cuda_forbids(cuda, "a synchronize")) {
+    if (error != nullptr) *error = cuda->recording_error;
+    return PLM_FAILURE;
+  }
+  plm_cuda_remember(cuda, cudaGetLastError(), "a launch");
+  plm_cuda_remember(cuda, cudaStreamSynchronize(cuda->stream), "a kernel");
   if (cuda->error.status != PLM_OK && error != nullptr) *error = cuda->error;
   return cuda->error.status;
+}
+
+void memory_size(struct plm_ops *ops, uint64_t *free_bytes, uint64_t *total_bytes)
+{
+  struct plm_cuda *cuda = plm_cuda_of(ops);
+  size_t free_now = 0, total = 0;
+  cudaSetDevice(cuda->device);
+  if (cudaMemGetInfo(&free_now, &total) != cudaSuccess) {
+    cudaGetLastError();
+    free_now = total = 0;
+  }
+  *free_bytes = free_now;
+  *total_bytes = total;
 }
 
 } // namespace
@@ -119,4 +139,7 @@ void plm_cuda_memory_register(struct plm_cuda *cuda)
   ops->zero = zero;
   ops->copy = copy;
   ops->synchronize = synchronize;
+  ops->memory_size = memory_size;
 }
+
+#endif

@@ -5,7 +5,8 @@
 
 #ifdef PLM_EMULATE
 #include "kernels/cuda/emulation/emulation.h"
-typedef void *plm_stream;
+#include "kernels/cuda/emulation/queues.h"
+typedef plm::emulation::Queues *plm_stream; /* NULL: at once */
 #else
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
@@ -26,6 +27,24 @@ template <class T> static __device__ __forceinline__ T *plm_shared()
 #endif
 }
 
+#ifdef PLM_EMULATE
+/* All that the device does (launches, products, zeros, copies) comes through here: work is a
+ * closure with its arguments by value. It runs now, later, or when a recording of it is replayed.
+ */
+template <class Work> static inline void plm_enqueue(plm_stream stream, Work work)
+{
+  if (stream == nullptr)
+    work();
+  else
+    stream->compute(work);
+}
+#else
+/* launch.cu: a kernel that takes more shared memory than any may. Asks once for each kernel. */
+void plm_cuda_allow_shared(const void *kernel, size_t bytes);
+/* After each launch: keeps the name of the first kernel whose launch reported a failure. */
+void plm_cuda_launched(const void *kernel);
+#endif
+
 /* kernel<<<grid, block, shared_bytes, stream>>>(arguments…). Errors are sticky and found by
  * ops->synchronize. */
 template <class... Parameters, class... Arguments>
@@ -33,16 +52,17 @@ static inline void plm_launch(plm_stream stream, void (*kernel)(Parameters...), 
                               dim3 block, size_t shared_bytes, Arguments... arguments)
 {
 #ifdef PLM_EMULATE
-  (void)stream;
-  auto body = [&] { kernel(static_cast<Parameters>(arguments)...); };
-  const plm::emulation::Body each = {
-      [](void *context) { (*static_cast<decltype(body) *>(context))(); }, &body};
-  plm::emulation::run(grid, block, shared_bytes, each);
+  plm_enqueue(stream, [=] {
+    auto body = [&] { kernel(static_cast<Parameters>(arguments)...); };
+    const plm::emulation::Body each = {
+        [](void *context) { (*static_cast<decltype(body) *>(context))(); }, &body};
+    plm::emulation::run(grid, block, shared_bytes, each);
+  });
 #else
   enum { WITHOUT_ASKING = 48 << 10 };
-  if (shared_bytes > WITHOUT_ASKING)
-    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared_bytes);
+  if (shared_bytes > WITHOUT_ASKING) plm_cuda_allow_shared((const void *)kernel, shared_bytes);
   kernel<<<grid, block, shared_bytes, stream>>>(static_cast<Parameters>(arguments)...);
+  plm_cuda_launched((const void *)kernel);
 #endif
 }
 

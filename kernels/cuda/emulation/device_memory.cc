@@ -10,6 +10,7 @@ namespace plm::emulation
 #if defined(__SANITIZE_ADDRESS__)
 
 enum { ALIGNMENT = 256 };
+constexpr size_t RESERVED = (size_t)64 << 30;
 
 void *device_allocate(size_t bytes)
 {
@@ -22,6 +23,11 @@ void *device_allocate(size_t bytes)
 void device_release(void *buffer)
 {
   free(buffer);
+}
+
+void device_size(uint64_t *free_bytes, uint64_t *total_bytes)
+{
+  *free_bytes = *total_bytes = RESERVED;
 }
 
 Reach::Reach()
@@ -72,6 +78,12 @@ void device_release(void *buffer)
   if (buffer == nullptr || --buffers > 0) return;
   madvise(range, used, MADV_DONTNEED); /* the last one: the range begins anew */
   used = 0;
+}
+
+void device_size(uint64_t *free_bytes, uint64_t *total_bytes)
+{
+  *free_bytes = RESERVED - used;
+  *total_bytes = RESERVED;
 }
 
 Reach::Reach()

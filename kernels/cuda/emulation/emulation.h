@@ -78,11 +78,14 @@ struct Body {
 };
 void run(dim3 grid, dim3 block, size_t shared_bytes, const Body &body);
 
+uint64_t order_seed(); /* what plm_cuda_emulation_order was told last */
+
 /* Device memory. Without ASan (which guards each buffer's ends instead) the host cannot touch it
  * but through a Reach: code that reads a device pointer as if it were the host's ends with a fault.
  */
 void *device_allocate(size_t bytes); /* NULL: none left; filled with NaN */
 void device_release(void *buffer);
+void device_size(uint64_t *free_bytes, uint64_t *total_bytes);
 class Reach
 {
 public:

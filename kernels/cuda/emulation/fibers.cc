@@ -238,6 +238,11 @@ void stop(const char *format, ...)
   abort();
 }
 
+uint64_t order_seed()
+{
+  return seed_of_launches;
+}
+
 void run(dim3 grid, dim3 block, size_t shared_bytes, const Body &body)
 {
   const Reach reach;

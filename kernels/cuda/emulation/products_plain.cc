@@ -48,11 +48,15 @@ void plm_cuda_products_close(struct plm_cuda *)
 void plm_cuda_multiply(struct plm_cuda *cuda, const struct plm_cuda_shape *shape, void *c,
                        const void *a, const void *b, const void *addend)
 {
-  const plm::emulation::Reach reach;
-  if (!cuda->narrow)
-    multiply_all<float, float>(shape, c, a, b, addend);
-  else if (shape->float_c)
-    multiply_all<float, plm_bf16>(shape, c, a, b, addend);
-  else
-    multiply_all<plm_bf16, plm_bf16>(shape, c, a, b, addend);
+  const bool narrow = cuda->narrow;
+  const struct plm_cuda_shape s = *shape;
+  plm_enqueue(cuda->stream, [=] {
+    const plm::emulation::Reach reach;
+    if (!narrow)
+      multiply_all<float, float>(&s, c, a, b, addend);
+    else if (s.float_c)
+      multiply_all<float, plm_bf16>(&s, c, a, b, addend);
+    else
+      multiply_all<plm_bf16, plm_bf16>(&s, c, a, b, addend);
+  });
 }

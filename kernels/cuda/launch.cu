@@ -1,0 +1,62 @@
+/* What a launch needs beside <<<>>>: permission for large shared memory, and the name of the kernel
+ * that failed. State is a thread's own: a backend is used by one thread at a time. */
+#include "kernels/cuda/cuda_ops.cuh"
+
+#ifndef PLM_EMULATE
+
+#include <cstdio>
+#include <cstdlib>
+
+#include <cxxabi.h>
+
+namespace
+{
+
+enum { MOST = 64 }; /* kernels that are known to have asked; the others ask each time */
+
+struct Asked {
+  const void *kernel;
+  int device;
+  size_t bytes;
+};
+thread_local Asked asked[MOST];
+thread_local int asked_count;
+thread_local const void *failed;
+thread_local char failed_name[256];
+
+} // namespace
+
+void plm_cuda_allow_shared(const void *kernel, size_t bytes)
+{
+  int device = 0, i = 0;
+  if (cudaGetDevice(&device) != cudaSuccess) return; /* the launch will fail, too */
+  while (i < asked_count && (asked[i].kernel != kernel || asked[i].device != device)) i++;
+  if (i < asked_count && asked[i].bytes >= bytes) return;
+  if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes) !=
+      cudaSuccess)
+    return; /* kept as the last error, which the launch's check finds */
+  if (i == MOST) return;
+  asked[i] = {kernel, device, bytes};
+  if (i == asked_count) asked_count++;
+}
+
+void plm_cuda_launched(const void *kernel)
+{
+  if (failed == nullptr && cudaPeekAtLastError() != cudaSuccess) failed = kernel;
+}
+
+const char *plm_cuda_failed_kernel(void)
+{
+  const char *name = nullptr;
+  failed_name[0] = 0;
+  if (failed == nullptr) return failed_name;
+  if (cudaFuncGetName(&name, failed) != cudaSuccess) name = "a kernel without a name";
+  int status = 0;
+  char *readable = abi::__cxa_demangle(name, nullptr, nullptr, &status);
+  snprintf(failed_name, sizeof failed_name, "%s", readable != nullptr ? readable : name);
+  free(readable);
+  failed = nullptr;
+  return failed_name;
+}
+
+#endif

@@ -1,0 +1,195 @@
+/* The second queue (copies beside the computation) and recordings. Two streams: events say what
+ * follows what. A recording is a graph, captured from the computation's stream. The emulation's are
+ * emulation/memory_plain.cc and queues.cc. */
+#include "kernels/cuda/cuda_ops.cuh"
+
+#ifndef PLM_EMULATE
+
+#include <cstdlib>
+
+struct plm_recording {
+  cudaGraphExec_t graph;
+};
+
+namespace
+{
+
+plm_status allocate_host(struct plm_ops *ops, size_t bytes, void **buffer, struct plm_error *error)
+{
+  struct plm_cuda *cuda = plm_cuda_of(ops);
+  *buffer = nullptr;
+  if (plm_cuda_forbids(cuda, "an allocation of the host's memory")) {
+    if (error != nullptr) *error = cuda->recording_error;
+    return PLM_FAILURE;
+  }
+  cudaSetDevice(cuda->device);
+  const cudaError_t code = cudaMallocHost(buffer, bytes > 0 ? bytes : 1);
+  if (code == cudaSuccess) return PLM_OK;
+  cudaGetLastError();
+  plm_error_set(error, PLM_NO_MEMORY, "pinned memory of the host, a buffer of %zu bytes: %s", bytes,
+                cudaGetErrorString(code));
+  return plm_error_hint(error, "the host has too little free memory for what the device copies to "
+                               "and from: see `free -m` and the container's limit");
+}
+
+void release_host(struct plm_ops *ops, void *buffer)
+{
+  struct plm_cuda *cuda = plm_cuda_of(ops);
+  if (buffer == nullptr || plm_cuda_forbids(cuda, "a release of the host's memory")) return;
+  plm_cuda_remember(cuda, cudaFreeHost(buffer), "freeing the host's memory");
+}
+
+void upload_beside(struct plm_ops *ops, void *device, const void *host, size_t bytes)
+{
+  struct plm_cuda *cuda = plm_cuda_of(ops);
+  if (bytes == 0 || plm_cuda_forbids(cuda, "a copy beside the computation")) return;
+  plm_cuda_remember(cuda,
+                    cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, cuda->copies),
+                    "a copy to the device");
+}
+
+void download_beside(struct plm_ops *ops, void *host, const void *device, size_t bytes)
+{
+  struct plm_cuda *cuda = plm_cuda_of(ops);
+  if (bytes == 0 || plm_cuda_forbids(cuda, "a copy beside the computation")) return;
+  plm_cuda_remember(cuda,
+                    cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, cuda->copies),
+                    "a copy from the device");
+}
+
+/* A wait keeps the event's state of its call, so one event serves all waits of a direction. */
+void follow(struct plm_cuda *cuda, cudaStream_t stream, cudaStream_t ahead, cudaEvent_t event)
+{
+  if (plm_cuda_forbids(cuda, "a wait")) return;
+  plm_cuda_remember(cuda, cudaEventRecord(event, ahead), "an event");
+  plm_cuda_remember(cuda, cudaStreamWaitEvent(stream, event, 0), "an event");
+}
+
+void compute_follows(struct plm_ops *ops)
+{
+  struct plm_cuda *cuda = plm_cuda_of(ops);
+  follow(cuda, cuda->stream, cuda->copies, cuda->copied);
+}
+
+void copies_follow(struct plm_ops *ops)
+{
+  struct plm_cuda *cuda = plm_cuda_of(ops);
+  follow(cuda, cuda->copies, cuda->stream, cuda->computed);
+}
+
+plm_status wait_copies(struct plm_ops *ops, struct plm_error *error)
+{
+  struct plm_cuda *cuda = plm_cuda_of(ops);
+  if (plm_cuda_forbids(cuda, "a wait for copies")) {
+    if (error != nullptr) *error = cuda->recording_error;
+    return PLM_FAILURE;
+  }
+  plm_cuda_remember(cuda, cudaStreamSynchronize(cuda->copies), "a copy beside the computation");
+  if (cuda->error.status != PLM_OK && error != nullptr) *error = cuda->error;
+  return cuda->error.status;
+}
+
+/* ---- recordings ---- */
+
+/* Other threads may allocate meanwhile: what is not safe is refused to this one alone. */
+plm_status record_begin(struct plm_ops *ops, struct plm_error *error)
+{
+  struct plm_cuda *cuda = plm_cuda_of(ops);
+  if (plm_cuda_forbids(cuda, "a second recording")) {
+    if (error != nullptr) *error = cuda->recording_error;
+    return PLM_FAILURE;
+  }
+  plm_cuda_remember(cuda, cudaGetLastError(), "a launch");
+  plm_cuda_remember(cuda, cudaStreamBeginCapture(cuda->stream, cudaStreamCaptureModeThreadLocal),
+                    "the beginning of a recording");
+  if (cuda->error.status != PLM_OK) {
+    if (error != nullptr) *error = cuda->error;
+    return cuda->error.status;
+  }
+  cuda->recording = true;
+  cuda->recording_error = {};
+  return PLM_OK;
+}
+
+plm_status record_end(struct plm_ops *ops, struct plm_recording **recording,
+                      struct plm_error *error)
+{
+  struct plm_cuda *cuda = plm_cuda_of(ops);
+  PLM_ASSERT(cuda->recording);
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t executable = nullptr;
+  *recording = nullptr;
+  plm_cuda_remember(cuda, cudaGetLastError(), "a launch");
+  plm_cuda_remember(cuda, cudaStreamEndCapture(cuda->stream, &graph), "the end of a recording");
+  struct plm_error *first = cuda->error.status != PLM_OK ? &cuda->error : &cuda->recording_error;
+  if (first->status == PLM_OK)
+    plm_cuda_remember(cuda, cudaGraphInstantiate(&executable, graph, 0), "making a recording");
+  cuda->recording = false;
+  if (graph != nullptr) cudaGraphDestroy(graph);
+  if (first->status != PLM_OK) {
+    if (error != nullptr) *error = *first;
+    return first->status;
+  }
+  *recording = static_cast<struct plm_recording *>(calloc(1, sizeof **recording));
+  if (*recording == nullptr) {
+    cudaGraphExecDestroy(executable);
+    return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  }
+  (*recording)->graph = executable;
+  return PLM_OK;
+}
+
+void replay(struct plm_ops *ops, struct plm_recording *recording)
+{
+  struct plm_cuda *cuda = plm_cuda_of(ops);
+  if (plm_cuda_forbids(cuda, "a replay")) return;
+  plm_cuda_remember(cuda, cudaGraphLaunch(recording->graph, cuda->stream), "a replay");
+}
+
+void release_recording(struct plm_ops *ops, struct plm_recording *recording)
+{
+  struct plm_cuda *cuda = plm_cuda_of(ops);
+  if (recording == nullptr || plm_cuda_forbids(cuda, "a release of a recording")) return;
+  plm_cuda_remember(cuda, cudaStreamSynchronize(cuda->stream), "a kernel"); /* it may be running */
+  plm_cuda_remember(cuda, cudaGraphExecDestroy(recording->graph), "freeing a recording");
+  free(recording);
+}
+
+} // namespace
+
+plm_status plm_cuda_streams_open(struct plm_cuda *cuda, struct plm_error *error)
+{
+  cudaError_t code = cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking);
+  if (code == cudaSuccess) code = cudaStreamCreateWithFlags(&cuda->copies, cudaStreamNonBlocking);
+  if (code == cudaSuccess) code = cudaEventCreateWithFlags(&cuda->computed, cudaEventDisableTiming);
+  if (code == cudaSuccess) code = cudaEventCreateWithFlags(&cuda->copied, cudaEventDisableTiming);
+  if (code == cudaSuccess) return PLM_OK;
+  return plm_error_set(error, PLM_FAILURE, "CUDA device %d: its streams: %s", cuda->device,
+                       cudaGetErrorString(code));
+}
+
+void plm_cuda_streams_close(struct plm_cuda *cuda)
+{
+  if (cuda->computed != nullptr) cudaEventDestroy(cuda->computed);
+  if (cuda->copied != nullptr) cudaEventDestroy(cuda->copied);
+  if (cuda->copies != nullptr) cudaStreamDestroy(cuda->copies);
+  if (cuda->stream != nullptr) cudaStreamDestroy(cuda->stream);
+}
+
+void plm_cuda_streams_register(struct plm_cuda *cuda)
+{
+  struct plm_ops *ops = &cuda->ops;
+  ops->allocate_host = allocate_host;
+  ops->release_host = release_host;
+  ops->upload_beside = upload_beside;
+  ops->download_beside = download_beside;
+  ops->compute_follows = compute_follows;
+  ops->copies_follow = copies_follow;
+  ops->wait_copies = wait_copies;
+  ops->record_begin = record_begin;
+  ops->record_end = record_end;
+  ops->replay = replay;
+  ops->release_recording = release_recording;
+}
+
+#endif
