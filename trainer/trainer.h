@@ -39,6 +39,7 @@ struct plm_trainer {
   uint64_t failures_remembered; /* the publisher's, in state.history */
 
   struct plm_ops *ops;
+  bool tuning; /* products are measured: until a step has met every shape */
   struct plm_model *model;
   struct plm_masks *masks;
   struct plm_objective_state objective;

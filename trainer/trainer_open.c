@@ -11,6 +11,7 @@
 #include "trainer/product_rate.h"
 #include "trainer/resume.h"
 #include "trainer/trainer.h"
+#include "trainer/tuning.h"
 
 uint32_t plm_trainer_step_chunks(const struct plm_config *config)
 {
@@ -173,7 +174,7 @@ static plm_status open_backend(struct plm_trainer *trainer, bool resumed, struct
       today.precision, sizeof today.precision, "%s",
       plm_precision_name(trainer->ops->act_bytes == 2 ? PLM_PRECISION_BF16 : PLM_PRECISION_FP32));
   state->resolved = today;
-  return PLM_OK;
+  return plm_tuning_begin(state, trainer->ops, &trainer->tuning, error);
 }
 
 static plm_status open_model(struct plm_trainer *trainer, struct plm_error *error)

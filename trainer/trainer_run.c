@@ -6,6 +6,7 @@
 #include "common/base/log.h"
 #include "trainer/grace.h"
 #include "trainer/trainer.h"
+#include "trainer/tuning.h"
 
 static double seconds_since(uint64_t started_ns)
 {
@@ -166,7 +167,9 @@ static plm_status compute(struct plm_trainer *trainer, const struct plm_batch *r
   state->tokens += result->real_tokens;
   state->skipped_updates += result->skipped;
   state->skipped_in_a_row = result->skipped ? state->skipped_in_a_row + 1 : 0;
-  return PLM_OK;
+  if (!trainer->tuning || result->skipped) return PLM_OK;
+  trainer->tuning = false;
+  return plm_tuning_end(state, trainer->ops, error);
 }
 
 static plm_status report_step(struct plm_trainer *trainer, const struct plm_step_result *result,

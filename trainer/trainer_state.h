@@ -30,6 +30,8 @@ struct plm_trainer_state {
   bool exact;                /* false once a resume could not take the resolved choices */
   uint64_t metrics_bytes;    /* length of trainer.jsonl */
   struct plm_resolved resolved;
+  char *plans; /* of products, as ops->export_plans has them: measured in the run's first step,
+                * owned; NULL: none */
   struct plm_data_cursor cursor;
   struct cJSON *history; /* array of {step, changes}: what resumes changed, and of {step, failed}:
                           * checkpoints that could not be published, and why */

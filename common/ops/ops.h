@@ -85,6 +85,12 @@ struct plm_muon_matrix {
   struct plm_muon_options options;
 };
 
+/* What tuning has done since the backend was opened. */
+struct plm_ops_tuned {
+  uint32_t products; /* shapes of products measured */
+  double seconds;
+};
+
 struct plm_ops {
   const char *name; /* "cpu", "cuda" */
   const char
@@ -266,6 +272,18 @@ struct plm_ops {
   size_t (*muon_scratch)(const struct plm_ops *ops, const struct plm_muon_matrix *matrices,
                          size_t count);
   void (*ema_step)(struct plm_ops *ops, float *average, const float *w, float decay, size_t n);
+
+  /* ---- plans of products; NULL where there are none (the CPU) ---- */
+  /* on: a shape of a product that is met from here on is measured, once, and keeps the fastest
+   * algorithm found; never while recording. off, as opened: a new shape gets the library's own
+   * proposal, the same each time. so_far may be NULL. */
+  void (*tune)(struct plm_ops *ops, bool on, struct plm_ops_tuned *so_far);
+  /* The measured plans as text: a line that names library, version, card and precision, then a line
+   * a plan. The caller frees *text. */
+  plm_status (*export_plans)(struct plm_ops *ops, char **text, struct plm_error *error);
+  /* Takes plans from such a text: their shapes are not measured again. PLM_UNSUPPORTED: they are of
+   * another library or card; PLM_FORMAT: no such text. The plans before the fault stay taken. */
+  plm_status (*import_plans)(struct plm_ops *ops, const char *text, struct plm_error *error);
 };
 
 /* The CPU backend (kernels/cpu). precision: PLM_PRECISION_FP32 or _BF16 (config.h; AUTO picks bf16

@@ -1,7 +1,7 @@
 /* Opening and closing the CUDA backend. */
 #include <cstdlib>
 
-#include "kernels/cuda/products.cuh"
+#include "kernels/cuda/product_plans.cuh"
 
 extern "C" {
 #include "common/config/config.h"
@@ -71,6 +71,7 @@ plm_status open_backend(struct plm_cuda *cuda, struct plm_error *error)
   plm_cuda_linear_register(cuda);
   plm_cuda_optimizer_register(cuda);
   plm_cuda_muon_register(cuda);
+  plm_cuda_plans_register(cuda);
   PLM_TRY(find_device(cuda, error));
   PLM_TRY(plm_cuda_streams_open(cuda, error));
   PLM_TRY(plm_cuda_products_open(cuda, error));

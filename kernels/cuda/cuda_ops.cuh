@@ -12,6 +12,7 @@ extern "C" {
 }
 
 struct plm_cuda_products;
+struct plm_cuda_plans;
 
 struct plm_cuda {
   struct plm_ops ops; /* first: plm_cuda_of */
@@ -29,6 +30,7 @@ struct plm_cuda {
   void *scratch; /* device */
   size_t scratch_bytes;
   struct plm_cuda_products *products;
+  struct plm_cuda_plans *plans; /* of products */
   struct plm_error error; /* the first one; sticky */
 };
 

@@ -1,45 +1,50 @@
 /* Products by cuBLASLt. A row-major C = A B is the column-major C^T = B^T A^T, so the operands are
- * handed over in the other order. A shape's plan (descriptors and algorithm) is made when it is met
- * first and kept. */
-#include "kernels/cuda/products.cuh"
+ * handed over in the other order.
+ *
+ * Which algorithms may serve: those that give the same bits each time and round once. A product
+ * split along K whose parts are added up in the output's type (INPLACE, OUTPUT_TYPE) rounds at each
+ * part; one that keeps the parts in fp32 in the workspace and adds them in their order
+ * (COMPUTE_TYPE) does not. */
+#include "kernels/cuda/product_plans.cuh"
 
 #ifndef PLM_EMULATE
 
 #include <cublasLt.h>
 
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
-struct plan {
-  struct plm_cuda_shape shape;
+enum { WORKSPACE_BYTES = 64 << 20, CANDIDATES = 12, RUNS = 3, TIMES = 5 };
+static constexpr float HOPELESS = 1.3f; /* of the best time: not timed on */
+static constexpr float AS_GOOD = 1.02f; /* of the best time: an earlier choice is kept */
+
+/* What a plan is made of. */
+struct described {
   cublasLtMatmulDesc_t operation;
   cublasLtMatrixLayout_t a, b, c; /* of the column-major product */
-  cublasLtMatmulAlgo_t algorithm;
 };
-
-enum { MAX_PLANS = 512, WORKSPACE_BYTES = 64 << 20 };
 
 struct plm_cuda_products {
   cublasLtHandle_t handle;
   void *workspace;
-  int count;
-  struct plan plans[MAX_PLANS];
+  cudaEvent_t events[TIMES + 1];
+  char card[96];
 };
 
 namespace
 {
 
-void fail(struct plm_cuda *cuda, cublasStatus_t code, const char *what)
+static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(struct plm_cuda_algorithm), "kept as words");
+
+plm_status failed(struct plm_error *error, cublasStatus_t code, const char *what)
 {
-  if (cuda->error.status != PLM_OK) return;
-  plm_error_set(&cuda->error, PLM_FAILURE, "cuBLASLt: %s: %s", what, cublasGetStatusString(code));
+  return plm_error_set(error, PLM_FAILURE, "cuBLASLt: %s: %s", what, cublasGetStatusString(code));
 }
 
-bool same(const struct plm_cuda_shape *x, const struct plm_cuda_shape *y)
+const struct described *described_of(const struct plm_cuda_plan *plan)
 {
-  return x->M == y->M && x->N == y->N && x->K == y->K && x->lda == y->lda && x->ldb == y->ldb &&
-         x->ldc == y->ldc && x->transpose_a == y->transpose_a && x->transpose_b == y->transpose_b &&
-         x->float_c == y->float_c && x->add == y->add && x->batch == y->batch &&
-         x->stride_a == y->stride_a && x->stride_b == y->stride_b && x->stride_c == y->stride_c;
+  return static_cast<const struct described *>(plan->made);
 }
 
 cublasStatus_t make_layout(cublasLtMatrixLayout_t *layout, cudaDataType_t type, int64_t rows,
@@ -58,99 +63,262 @@ cublasStatus_t make_layout(cublasLtMatrixLayout_t *layout, cudaDataType_t type, 
   return code;
 }
 
-cublasStatus_t describe(struct plan *plan, bool narrow)
+cublasStatus_t describe(struct described *made, const struct plm_cuda_shape *s, bool narrow)
 {
-  const struct plm_cuda_shape *s = &plan->shape;
   const cudaDataType_t in = narrow ? CUDA_R_16BF : CUDA_R_32F;
   const cudaDataType_t out = s->float_c ? CUDA_R_32F : in;
   const cublasOperation_t of_b = s->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
   const cublasOperation_t of_a = s->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
   /* CUBLAS_COMPUTE_32F takes no TF32 for fp32 operands */
-  cublasStatus_t code = cublasLtMatmulDescCreate(&plan->operation, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+  cublasStatus_t code = cublasLtMatmulDescCreate(&made->operation, CUBLAS_COMPUTE_32F, CUDA_R_32F);
   if (code == CUBLAS_STATUS_SUCCESS)
-    code = cublasLtMatmulDescSetAttribute(plan->operation, CUBLASLT_MATMUL_DESC_TRANSA, &of_b,
+    code = cublasLtMatmulDescSetAttribute(made->operation, CUBLASLT_MATMUL_DESC_TRANSA, &of_b,
                                           sizeof of_b);
   if (code == CUBLAS_STATUS_SUCCESS)
-    code = cublasLtMatmulDescSetAttribute(plan->operation, CUBLASLT_MATMUL_DESC_TRANSB, &of_a,
+    code = cublasLtMatmulDescSetAttribute(made->operation, CUBLASLT_MATMUL_DESC_TRANSB, &of_a,
                                           sizeof of_a);
   if (code == CUBLAS_STATUS_SUCCESS)
-    code = make_layout(&plan->a, in, s->transpose_b ? s->N : s->K, s->transpose_b ? s->K : s->N,
+    code = make_layout(&made->a, in, s->transpose_b ? s->N : s->K, s->transpose_b ? s->K : s->N,
                        s->ldb, s->batch, s->stride_b);
   if (code == CUBLAS_STATUS_SUCCESS)
-    code = make_layout(&plan->b, in, s->transpose_a ? s->K : s->M, s->transpose_a ? s->M : s->K,
+    code = make_layout(&made->b, in, s->transpose_a ? s->K : s->M, s->transpose_a ? s->M : s->K,
                        s->lda, s->batch, s->stride_a);
   if (code == CUBLAS_STATUS_SUCCESS)
-    code = make_layout(&plan->c, out, s->M, s->N, s->ldc, s->batch, s->stride_c);
+    code = make_layout(&made->c, out, s->M, s->N, s->ldc, s->batch, s->stride_c);
   return code;
 }
 
-cublasStatus_t choose(struct plm_cuda_products *products, struct plan *plan)
+cublasStatus_t prefer(cublasLtMatmulPreference_t preference, const struct plm_cuda_plan *plan)
 {
+  static const cublasLtMatmulPreferenceAttributes_t alignments[] = {
+      CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+      CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
   const size_t workspace = WORKSPACE_BYTES;
+  const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  const uint32_t alignment = (uint32_t)plan->alignment;
+  cublasStatus_t code = cublasLtMatmulPreferenceSetAttribute(
+      preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
+  if (code == CUBLAS_STATUS_SUCCESS)
+    code = cublasLtMatmulPreferenceSetAttribute(
+        preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof schemes);
+  for (cublasLtMatmulPreferenceAttributes_t attribute : alignments)
+    if (code == CUBLAS_STATUS_SUCCESS)
+      code =
+          cublasLtMatmulPreferenceSetAttribute(preference, attribute, &alignment, sizeof alignment);
+  return code;
+}
+
+bool rounds_once(const cublasLtMatmulAlgo_t *algorithm)
+{
+  uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_MASK;
+  size_t written = 0;
+  if (cublasLtMatmulAlgoConfigGetAttribute(algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME,
+                                           &scheme, sizeof scheme,
+                                           &written) != CUBLAS_STATUS_SUCCESS)
+    return false;
+  return scheme == CUBLASLT_REDUCTION_SCHEME_NONE ||
+         scheme == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+}
+
+/* The library's choices for a plan, its best guess first, at most CANDIDATES. */
+cublasStatus_t candidates(struct plm_cuda *cuda, const struct plm_cuda_plan *plan,
+                          cublasLtMatmulAlgo_t *algorithms, int *count)
+{
+  const struct described *made = described_of(plan);
   cublasLtMatmulPreference_t preference;
-  cublasLtMatmulHeuristicResult_t found;
-  int count = 0;
+  cublasLtMatmulHeuristicResult_t found[CANDIDATES];
+  int total = 0;
+  *count = 0;
   cublasStatus_t code = cublasLtMatmulPreferenceCreate(&preference);
   if (code != CUBLAS_STATUS_SUCCESS) return code;
-  code = cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                              &workspace, sizeof workspace);
+  code = prefer(preference, plan);
   if (code == CUBLAS_STATUS_SUCCESS)
-    code = cublasLtMatmulAlgoGetHeuristic(products->handle, plan->operation, plan->a, plan->b,
-                                          plan->c, plan->c, preference, 1, &found, &count);
+    code = cublasLtMatmulAlgoGetHeuristic(cuda->products->handle, made->operation, made->a, made->b,
+                                          made->c, made->c, preference, CANDIDATES, found, &total);
   cublasLtMatmulPreferenceDestroy(preference);
-  if (code == CUBLAS_STATUS_SUCCESS && count == 0) code = CUBLAS_STATUS_NOT_SUPPORTED;
-  if (code == CUBLAS_STATUS_SUCCESS) plan->algorithm = found.algo;
+  for (int i = 0; code == CUBLAS_STATUS_SUCCESS && i < total; i++)
+    if (found[i].state == CUBLAS_STATUS_SUCCESS && rounds_once(&found[i].algo))
+      algorithms[(*count)++] = found[i].algo;
+  if (code == CUBLAS_STATUS_SUCCESS && *count == 0) code = CUBLAS_STATUS_NOT_SUPPORTED;
   return code;
 }
 
-void release_plan(struct plan *plan)
+void keep(struct plm_cuda_plan *plan, const cublasLtMatmulAlgo_t *algorithm)
 {
-  if (plan->operation != nullptr) cublasLtMatmulDescDestroy(plan->operation);
-  if (plan->a != nullptr) cublasLtMatrixLayoutDestroy(plan->a);
-  if (plan->b != nullptr) cublasLtMatrixLayoutDestroy(plan->b);
-  if (plan->c != nullptr) cublasLtMatrixLayoutDestroy(plan->c);
+  memcpy(&plan->algorithm, algorithm, sizeof plan->algorithm);
 }
 
-struct plan *find_plan(struct plm_cuda *cuda, const struct plm_cuda_shape *shape)
+cublasStatus_t run(struct plm_cuda *cuda, const struct plm_cuda_plan *plan,
+                   const cublasLtMatmulAlgo_t *algorithm, const struct plm_cuda_operands *o)
 {
-  struct plm_cuda_products *products = cuda->products;
-  for (int i = 0; i < products->count; i++)
-    if (same(&products->plans[i].shape, shape)) return &products->plans[i];
-  if (products->count == MAX_PLANS) {
-    fail(cuda, CUBLAS_STATUS_ALLOC_FAILED, "too many shapes of products");
-    return nullptr;
+  const struct described *made = described_of(plan);
+  const bool add = plan->shape.add;
+  const float one = 1, beta = add ? 1 : 0;
+  return cublasLtMatmul(cuda->products->handle, made->operation, &one, o->b, made->a, o->a, made->b,
+                        &beta, add ? o->addend : o->c, made->c, o->c, made->c, algorithm,
+                        cuda->products->workspace, WORKSPACE_BYTES, cuda->stream);
+}
+
+/* Milliseconds of `runs` products, the median of `times`; negative: it does not run. */
+float time_of(struct plm_cuda *cuda, const struct plm_cuda_plan *plan,
+              const cublasLtMatmulAlgo_t *algorithm, const struct plm_cuda_operands *o, int times,
+              int runs)
+{
+  cudaEvent_t *events = cuda->products->events;
+  float taken[TIMES];
+  cudaEventRecord(events[0], cuda->stream);
+  for (int i = 0; i < times; i++) {
+    for (int j = 0; j < runs; j++)
+      if (run(cuda, plan, algorithm, o) != CUBLAS_STATUS_SUCCESS) return -1;
+    cudaEventRecord(events[i + 1], cuda->stream);
   }
-  struct plan *plan = &products->plans[products->count];
-  *plan = {};
-  plan->shape = *shape;
-  cublasStatus_t code = describe(plan, cuda->narrow);
-  if (code == CUBLAS_STATUS_SUCCESS) code = choose(products, plan);
-  if (code != CUBLAS_STATUS_SUCCESS) {
-    release_plan(plan);
-    fail(cuda, code, "a plan");
-    return nullptr;
+  if (cudaEventSynchronize(events[times]) != cudaSuccess) return -1;
+  for (int i = 0; i < times; i++) {
+    float ms = 0;
+    int at = i;
+    if (cudaEventElapsedTime(&ms, events[i], events[i + 1]) != cudaSuccess) return -1;
+    for (; at > 0 && taken[at - 1] > ms; at--) taken[at] = taken[at - 1];
+    taken[at] = ms;
   }
-  products->count++;
-  return plan;
+  return taken[times / 2] / (float)runs;
+}
+
+/* The earliest of the library's choices that is as good as the best: so two measurings agree where
+ * the times say nothing. */
+bool choose(struct plm_cuda *cuda, struct plm_cuda_plan *plan, const struct plm_cuda_operands *o)
+{
+  cublasLtMatmulAlgo_t algorithms[CANDIDATES];
+  float taken[CANDIDATES], best = INFINITY;
+  int count = 0;
+  if (candidates(cuda, plan, algorithms, &count) != CUBLAS_STATUS_SUCCESS) return false;
+  for (int i = 0; i < count; i++) {
+    taken[i] = time_of(cuda, plan, &algorithms[i], o, 1, 1); /* loads the kernel, warms up */
+    if (taken[i] >= 0) taken[i] = time_of(cuda, plan, &algorithms[i], o, 1, 1);
+    if (taken[i] >= 0 && taken[i] <= HOPELESS * best)
+      taken[i] = time_of(cuda, plan, &algorithms[i], o, TIMES, RUNS);
+    if (taken[i] >= 0 && taken[i] < best) best = taken[i];
+  }
+  for (int i = 0; i < count; i++)
+    if (taken[i] >= 0 && taken[i] <= AS_GOOD * best) {
+      keep(plan, &algorithms[i]);
+      return true;
+    }
+  return false;
+}
+
+/* Bytes that C spans. */
+size_t bytes_of_c(const struct plm_cuda *cuda, const struct plm_cuda_shape *s)
+{
+  const int64_t span = (s->batch - 1) * s->stride_c + (s->M - 1) * s->ldc + s->N;
+  return (size_t)span * (s->float_c ? sizeof(float) : cuda->ops.act_bytes);
 }
 
 } // namespace
 
+/* ---- plans ---- */
+
+void plm_cuda_library_name(const struct plm_cuda *cuda, char name[128])
+{
+  snprintf(name, 128, "cublasLt %zu, %s", cublasLtGetVersion(), cuda->products->card);
+}
+
+plm_status plm_cuda_plan_make(struct plm_cuda *cuda, struct plm_cuda_plan *plan,
+                              struct plm_error *error)
+{
+  struct described *made = static_cast<struct described *>(calloc(1, sizeof *made));
+  plan->made = made;
+  if (made == nullptr) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  const cublasStatus_t code = describe(made, &plan->shape, cuda->narrow);
+  return code == CUBLAS_STATUS_SUCCESS ? PLM_OK : failed(error, code, "describing a product");
+}
+
+void plm_cuda_plan_release(struct plm_cuda_plan *plan)
+{
+  struct described *made = static_cast<struct described *>(plan->made);
+  if (made == nullptr) return;
+  if (made->operation != nullptr) cublasLtMatmulDescDestroy(made->operation);
+  if (made->a != nullptr) cublasLtMatrixLayoutDestroy(made->a);
+  if (made->b != nullptr) cublasLtMatrixLayoutDestroy(made->b);
+  if (made->c != nullptr) cublasLtMatrixLayoutDestroy(made->c);
+  free(made);
+  plan->made = nullptr;
+}
+
+plm_status plm_cuda_plan_propose(struct plm_cuda *cuda, struct plm_cuda_plan *plan,
+                                 struct plm_error *error)
+{
+  cublasLtMatmulAlgo_t algorithms[CANDIDATES];
+  int count = 0;
+  const cublasStatus_t code = candidates(cuda, plan, algorithms, &count);
+  if (code != CUBLAS_STATUS_SUCCESS) return failed(error, code, "an algorithm for a product");
+  keep(plan, &algorithms[0]);
+  return PLM_OK;
+}
+
+/* A sum into its own addend is measured beside it: into the backend's scratch, or memory taken for
+ * the while. */
+bool plm_cuda_plan_measure(struct plm_cuda *cuda, struct plm_cuda_plan *plan,
+                           const struct plm_cuda_operands *operands)
+{
+  struct plm_cuda_operands o = *operands;
+  enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  void *taken = nullptr;
+  if (cudaStreamIsCapturing(cuda->stream, &capture) != cudaSuccess ||
+      capture != cudaStreamCaptureStatusNone || cudaPeekAtLastError() != cudaSuccess)
+    return false;
+  if (plan->shape.add && o.c == o.addend) {
+    const size_t bytes = bytes_of_c(cuda, &plan->shape);
+    if (bytes > cuda->scratch_bytes && cudaMalloc(&taken, bytes) != cudaSuccess) {
+      cudaGetLastError();
+      return false;
+    }
+    o.c = taken != nullptr ? taken : cuda->scratch;
+  }
+  const bool chosen = choose(cuda, plan, &o);
+  if (taken != nullptr) cudaFree(taken);
+  return chosen;
+}
+
+bool plm_cuda_plan_accepts(struct plm_cuda *cuda, const struct plm_cuda_plan *plan)
+{
+  const struct described *made = described_of(plan);
+  cublasLtMatmulAlgo_t algorithm;
+  cublasLtMatmulHeuristicResult_t result = {};
+  memcpy(&algorithm, &plan->algorithm, sizeof algorithm);
+  return cublasLtMatmulAlgoCheck(cuda->products->handle, made->operation, made->a, made->b, made->c,
+                                 made->c, &algorithm, &result) == CUBLAS_STATUS_SUCCESS &&
+         result.workspaceSize <= WORKSPACE_BYTES && rounds_once(&algorithm);
+}
+
+/* ---- products ---- */
+
 plm_status plm_cuda_products_open(struct plm_cuda *cuda, struct plm_error *error)
 {
-  cuda->products = static_cast<struct plm_cuda_products *>(calloc(1, sizeof *cuda->products));
-  if (cuda->products == nullptr) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  const cublasStatus_t code = cublasLtCreate(&cuda->products->handle);
-  if (code != CUBLAS_STATUS_SUCCESS)
-    return plm_error_set(error, PLM_FAILURE, "cuBLASLt: %s", cublasGetStatusString(code));
-  return cuda->ops.allocate(&cuda->ops, WORKSPACE_BYTES, &cuda->products->workspace, error);
+  struct cudaDeviceProp properties;
+  struct plm_cuda_products *products =
+      static_cast<struct plm_cuda_products *>(calloc(1, sizeof *products));
+  cuda->products = products;
+  if (products == nullptr) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  PLM_TRY(plm_cuda_plans_open(cuda, error));
+  const cublasStatus_t code = cublasLtCreate(&products->handle);
+  if (code != CUBLAS_STATUS_SUCCESS) return failed(error, code, "opening it");
+  cudaError_t failure = cudaGetDeviceProperties(&properties, cuda->device);
+  for (cudaEvent_t &event : products->events)
+    if (failure == cudaSuccess) failure = cudaEventCreate(&event);
+  if (failure != cudaSuccess)
+    return plm_error_set(error, PLM_FAILURE, "CUDA: %s", cudaGetErrorString(failure));
+  snprintf(products->card, sizeof products->card, "%.60s of %d multiprocessors", properties.name,
+           properties.multiProcessorCount);
+  return cuda->ops.allocate(&cuda->ops, WORKSPACE_BYTES, &products->workspace, error);
 }
 
 void plm_cuda_products_close(struct plm_cuda *cuda)
 {
   struct plm_cuda_products *products = cuda->products;
+  plm_cuda_plans_close(cuda);
   if (products == nullptr) return;
-  for (int i = 0; i < products->count; i++) release_plan(&products->plans[i]);
+  for (cudaEvent_t event : products->events)
+    if (event != nullptr) cudaEventDestroy(event);
   if (products->workspace != nullptr) cuda->ops.release(&cuda->ops, products->workspace);
   if (products->handle != nullptr) cublasLtDestroy(products->handle);
   free(products);
@@ -159,15 +327,15 @@ void plm_cuda_products_close(struct plm_cuda *cuda)
 void plm_cuda_multiply(struct plm_cuda *cuda, const struct plm_cuda_shape *shape, void *c,
                        const void *a, const void *b, const void *addend)
 {
+  const struct plm_cuda_operands operands = {c, a, b, shape->add ? addend : nullptr};
   if (shape->M <= 0 || shape->N <= 0) return;
-  const struct plan *plan = find_plan(cuda, shape);
+  const struct plm_cuda_plan *plan = plm_cuda_plan_find(cuda, shape, &operands);
   if (plan == nullptr) return;
-  const float one = 1, beta = shape->add ? 1 : 0;
-  const cublasStatus_t code =
-      cublasLtMatmul(cuda->products->handle, plan->operation, &one, b, plan->a, a, plan->b, &beta,
-                     shape->add ? addend : c, plan->c, c, plan->c, &plan->algorithm,
-                     cuda->products->workspace, WORKSPACE_BYTES, cuda->stream);
-  if (code != CUBLAS_STATUS_SUCCESS) fail(cuda, code, "a product");
+  cublasLtMatmulAlgo_t algorithm;
+  memcpy(&algorithm, &plan->algorithm, sizeof algorithm);
+  const cublasStatus_t code = run(cuda, plan, &algorithm, &operands);
+  if (code != CUBLAS_STATUS_SUCCESS && cuda->error.status == PLM_OK)
+    failed(&cuda->error, code, "a product");
 }
 
 #endif

@@ -1,5 +1,12 @@
-/* Products under the emulation: plain loops, fp32 operands and accumulation, rounded once. */
-#include "kernels/cuda/products.cuh"
+/* Products under the emulation: plain loops, fp32 operands, rounded once. An "algorithm" is the
+ * number of parts that K is cut into: each part is summed exactly and rounded to fp32, and the
+ * parts are added in their order, so algorithms differ in their bits as a library's do. One part is
+ * what is proposed; tuning draws a number, as timing would. */
+#include "kernels/cuda/product_plans.cuh"
+
+#include <cstdio>
+#include <cstdlib>
+#include <initializer_list>
 
 namespace
 {
@@ -9,15 +16,28 @@ template <class T> float element(const T *x, int64_t row, int64_t column, int64_
   return to_float(turned ? x[column * ld + row] : x[row * ld + column]);
 }
 
+/* Row m of op(A) with column n of op(B), k in [begin, end). */
+template <class T>
+double dot(const struct plm_cuda_shape *s, const T *a, const T *b, int64_t m, int64_t n,
+           int64_t begin, int64_t end)
+{
+  double sum = 0;
+  for (int64_t k = begin; k < end; k++)
+    sum += (double)element(a, m, k, s->lda, s->transpose_a) *
+           (double)element(b, k, n, s->ldb, s->transpose_b);
+  return sum;
+}
+
 template <class C, class T>
-void multiply(const struct plm_cuda_shape *s, C *c, const T *a, const T *b, const C *addend)
+void multiply(const struct plm_cuda_shape *s, int64_t parts, C *c, const T *a, const T *b,
+              const C *addend)
 {
   for (int64_t m = 0; m < s->M; m++) {
     for (int64_t n = 0; n < s->N; n++) {
-      double sum = 0;
-      for (int64_t k = 0; k < s->K; k++)
-        sum += (double)element(a, m, k, s->lda, s->transpose_a) *
-               (double)element(b, k, n, s->ldb, s->transpose_b);
+      double sum = dot(s, a, b, m, n, 0, s->K / parts);
+      for (int64_t part = 1; part < parts; part++)
+        sum = (double)((float)sum +
+                       (float)dot(s, a, b, m, n, part * s->K / parts, (part + 1) * s->K / parts));
       if (s->add) sum += (double)to_float(addend[m * s->ldc + n]);
       c[m * s->ldc + n] = from_float<C>((float)sum);
     }
@@ -25,38 +45,98 @@ void multiply(const struct plm_cuda_shape *s, C *c, const T *a, const T *b, cons
 }
 
 template <class C, class T>
-void multiply_all(const struct plm_cuda_shape *s, void *c, const void *a, const void *b,
+void multiply_all(const struct plm_cuda_plan *plan, void *c, const void *a, const void *b,
                   const void *addend)
 {
+  const struct plm_cuda_shape *s = &plan->shape;
   for (int64_t i = 0; i < s->batch; i++)
-    multiply(s, static_cast<C *>(c) + i * s->stride_c, static_cast<const T *>(a) + i * s->stride_a,
+    multiply(s, (int64_t)plan->algorithm.words[0], static_cast<C *>(c) + i * s->stride_c,
+             static_cast<const T *>(a) + i * s->stride_a,
              static_cast<const T *>(b) + i * s->stride_b,
              s->add ? static_cast<const C *>(addend) + i * s->stride_c : nullptr);
 }
 
+enum { MOST_PARTS = 4 };
+uint64_t tuning_seed;
+
 } // namespace
 
-plm_status plm_cuda_products_open(struct plm_cuda *, struct plm_error *)
+void plm_cuda_emulation_tuning(uint64_t seed)
+{
+  tuning_seed = seed;
+}
+
+/* ---- plans ---- */
+
+void plm_cuda_library_name(const struct plm_cuda *, char name[128])
+{
+  snprintf(name, 128, "plain loops 1, emulated");
+}
+
+plm_status plm_cuda_plan_make(struct plm_cuda *, struct plm_cuda_plan *, struct plm_error *)
 {
   return PLM_OK;
 }
 
-void plm_cuda_products_close(struct plm_cuda *)
+void plm_cuda_plan_release(struct plm_cuda_plan *)
 {
+}
+
+plm_status plm_cuda_plan_propose(struct plm_cuda *, struct plm_cuda_plan *plan, struct plm_error *)
+{
+  plan->algorithm = {{1}};
+  return PLM_OK;
+}
+
+/* The seed and the shape decide. */
+bool plm_cuda_plan_measure(struct plm_cuda *, struct plm_cuda_plan *plan,
+                           const struct plm_cuda_operands *)
+{
+  const struct plm_cuda_shape *s = &plan->shape;
+  uint64_t drawn = tuning_seed + 1;
+  for (int64_t number : {s->M, s->N, s->K}) {
+    drawn = (drawn ^ (uint64_t)number) * 0x9e3779b97f4a7c15;
+    drawn ^= drawn >> 32;
+  }
+  plan->algorithm = {{1 + drawn % MOST_PARTS}};
+  return true;
+}
+
+bool plm_cuda_plan_accepts(struct plm_cuda *, const struct plm_cuda_plan *plan)
+{
+  return plan->algorithm.words[0] >= 1 && plan->algorithm.words[0] <= MOST_PARTS;
+}
+
+/* ---- products ---- */
+
+/* A program that loads the backend says by its environment what tuning shall find. */
+plm_status plm_cuda_products_open(struct plm_cuda *cuda, struct plm_error *error)
+{
+  const char *seed = getenv("PLM_EMULATED_TUNING");
+  if (seed != nullptr) tuning_seed = strtoull(seed, nullptr, 10);
+  return plm_cuda_plans_open(cuda, error);
+}
+
+void plm_cuda_products_close(struct plm_cuda *cuda)
+{
+  plm_cuda_plans_close(cuda);
 }
 
 void plm_cuda_multiply(struct plm_cuda *cuda, const struct plm_cuda_shape *shape, void *c,
                        const void *a, const void *b, const void *addend)
 {
   const bool narrow = cuda->narrow;
-  const struct plm_cuda_shape s = *shape;
+  const struct plm_cuda_operands operands = {c, a, b, shape->add ? addend : nullptr};
+  const struct plm_cuda_plan *found = plm_cuda_plan_find(cuda, shape, &operands);
+  if (found == nullptr) return;
+  const struct plm_cuda_plan plan = *found;
   plm_enqueue(cuda->stream, [=] {
     const plm::emulation::Reach reach;
     if (!narrow)
-      multiply_all<float, float>(&s, c, a, b, addend);
-    else if (s.float_c)
-      multiply_all<float, plm_bf16>(&s, c, a, b, addend);
+      multiply_all<float, float>(&plan, c, a, b, addend);
+    else if (plan.shape.float_c)
+      multiply_all<float, plm_bf16>(&plan, c, a, b, addend);
     else
-      multiply_all<plm_bf16, plm_bf16>(&s, c, a, b, addend);
+      multiply_all<plm_bf16, plm_bf16>(&plan, c, a, b, addend);
   });
 }

@@ -1,0 +1,253 @@
+/* Plans of products from the first step into trainer.json and back, on the emulated CUDA backend,
+ * where tuning draws algorithms that differ in their bits: a resume that takes the plans repeats
+ * them, one that measured again would not. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/file.h"
+#include "common/config/config.h"
+#include "common/plan/plan.h"
+#include "kernels/cuda/cuda.h"
+#include "tests/support/cmocka_all.h"
+#include "tests/support/model_case.h"
+#include "tests/support/scratch.h"
+#include "trainer/tuning.h"
+
+static const uint32_t lengths[] = {9, 5, 16, 3, 7, 0};
+enum { LENGTH = 16 };
+static const char yaml[] = "run: /tmp/r\nseed: 3\ncorpus: /tmp/c\n"
+                           "trainer: {steps: 50}\n";
+
+static struct plm_ops *open_ops(uint64_t tuning)
+{
+  struct plm_ops *ops;
+  plm_cuda_emulation_tuning(tuning);
+  assert_int_equal(plm_ops_cuda_open(PLM_PRECISION_BF16, 0, &ops, NULL), PLM_OK);
+  return ops;
+}
+
+static struct plm_model_config model_config(void)
+{
+  return case_config(PLM_UNET, 2, LENGTH);
+}
+
+/* The gradients of one batch; closes ops unless tuning shall end into state first. */
+static float *gradients_on(struct plm_ops *ops, struct plm_trainer_state *end, size_t *elements)
+{
+  const struct plm_model_config config = model_config();
+  struct case_documents documents;
+  struct case_batch placed;
+  struct model_case c;
+  double loss;
+  case_documents_draw(&documents, lengths, config.vocab_size, 11);
+  case_batch_place(&placed, &documents, LENGTH, 4, false);
+  const struct plm_model_options options = {.max_chunks = placed.batch.chunks, .training = true};
+  model_case_open_on(&c, ops, &config, &options, 13);
+  float *gradients = model_case_gradients_of(&c, &placed, &loss);
+  *elements = plm_model_arena_elements(c.model);
+  if (end != NULL) assert_int_equal(plm_tuning_end(end, ops, NULL), PLM_OK);
+  model_case_close(&c);
+  case_batch_free(&placed);
+  return gradients;
+}
+
+static void open_state(struct plm_trainer_state *state, struct plm_config *config)
+{
+  assert_int_equal(plm_config_load_text(yaml, strlen(yaml), config, NULL), PLM_OK);
+  const struct plm_plan_parameters plan = plm_plan_training(config);
+  *state = (struct plm_trainer_state){.exact = true};
+  assert_int_equal(plm_data_cursor_init(&state->cursor, plm_plan_hash(&plan), config->seed, NULL),
+                   PLM_OK);
+}
+
+/* Through trainer.json into a state as a resume opens it. */
+static void reopen_state(struct plm_trainer_state *state, struct plm_config *config)
+{
+  char *text, *saved;
+  assert_int_equal(plm_trainer_state_print(state, config, (struct plm_hash){3, 4}, &text, NULL),
+                   PLM_OK);
+  assert_int_equal(plm_file_write(scratch_path("trainer.json"), text, strlen(text), 0644, NULL),
+                   PLM_OK);
+  plm_trainer_state_deinit(state);
+  plm_config_deinit(config);
+  open_state(state, config);
+  assert_int_equal(plm_trainer_state_read(scratch_directory(), state, &saved, NULL), PLM_OK);
+  free(saved);
+  free(text);
+}
+
+/* A run's first step with these algorithms drawn: its gradients, and its state as resumed. */
+static float *first_step(uint64_t tuning, struct plm_trainer_state *state,
+                         struct plm_config *config, size_t *elements)
+{
+  bool on = false;
+  struct plm_ops *ops = open_ops(tuning);
+  open_state(state, config);
+  assert_int_equal(plm_tuning_begin(state, ops, &on, NULL), PLM_OK);
+  assert_true(on);
+  float *gradients = gradients_on(ops, state, elements);
+  reopen_state(state, config);
+  return gradients;
+}
+
+static void a_resume_takes_the_plans(void **unused)
+{
+  (void)unused;
+  struct plm_trainer_state state, other;
+  struct plm_config config, other_config;
+  size_t n;
+  bool on = true;
+  float *before = first_step(1, &state, &config, &n);
+  float *measured_again = first_step(2, &other, &other_config, &n);
+  assert_memory_not_equal(before, measured_again, n * sizeof *before);
+
+  struct plm_ops *ops = open_ops(2);
+  assert_int_equal(plm_tuning_begin(&state, ops, &on, NULL), PLM_OK);
+  assert_false(on);
+  assert_true(state.exact);
+  float *resumed = gradients_on(ops, NULL, &n);
+  assert_memory_equal(before, resumed, n * sizeof *before);
+  free(before);
+  free(measured_again);
+  free(resumed);
+  plm_trainer_state_deinit(&state);
+  plm_trainer_state_deinit(&other);
+  plm_config_deinit(&config);
+  plm_config_deinit(&other_config);
+}
+
+/* What is exported after a resume is what was taken. */
+static void plans_are_kept_as_they_are(void **unused)
+{
+  (void)unused;
+  struct plm_trainer_state state;
+  struct plm_config config;
+  size_t n;
+  bool on;
+  char *again;
+  free(first_step(5, &state, &config, &n));
+  struct plm_ops *ops = open_ops(2);
+  assert_int_equal(plm_tuning_begin(&state, ops, &on, NULL), PLM_OK);
+  assert_int_equal(ops->export_plans(ops, &again, NULL), PLM_OK);
+  assert_string_equal(again, state.plans);
+  assert_non_null(strchr(again, '\n')[1] != '\0' ? again : NULL);
+  ops->close(ops);
+  free(again);
+  plm_trainer_state_deinit(&state);
+  plm_config_deinit(&config);
+}
+
+/* Replaces the first occurrence; of the same length. */
+static void change(char *text, const char *from, const char *to)
+{
+  char *at = strstr(text, from);
+  assert_non_null(at);
+  memcpy(at, to, strlen(to));
+}
+
+static void plans_of_elsewhere_are_inexact(void **unused)
+{
+  (void)unused;
+  static const char *const changes[][2] = {
+      {"plain loops 1", "plain loops 2"},       /* another version */
+      {"bf16", "fp32"},                         /* another precision */
+      {" 000000000000000", " 100000000000000"}, /* an algorithm that the library does not know */
+  };
+  for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+    struct plm_trainer_state state;
+    struct plm_config config;
+    size_t n;
+    bool on = false;
+    free(first_step(1, &state, &config, &n));
+    change(state.plans, changes[i][0], changes[i][1]);
+    struct plm_ops *ops = open_ops(2);
+    assert_int_equal(plm_tuning_begin(&state, ops, &on, NULL), PLM_OK);
+    assert_false(state.exact);
+    assert_null(state.plans);
+    assert_true(on); /* measured anew */
+    ops->close(ops);
+    plm_trainer_state_deinit(&state);
+    plm_config_deinit(&config);
+  }
+}
+
+static void damaged_plans_are_named(void **unused)
+{
+  (void)unused;
+  static const char *const damaged[] = {
+      "",
+      "plain loops 1, emulated, bf16",
+      "plain loops 1, emulated, bf16\n1 2 3\n",
+      "plain loops 1, emulated, bf16\n1 2 3 4 5 6 0 1 0 0 1 0 0 0 16 00zz\n",
+  };
+  for (size_t i = 0; i < sizeof damaged / sizeof *damaged; i++) {
+    struct plm_error error = {0};
+    struct plm_ops *ops = open_ops(1);
+    assert_int_equal(ops->import_plans(ops, damaged[i], &error), PLM_FORMAT);
+    assert_true(strlen(error.what) > 0);
+    ops->close(ops);
+  }
+}
+
+/* The CPU has no plans: what another device measured is dropped. */
+static void a_backend_without_plans_takes_none(void **unused)
+{
+  (void)unused;
+  struct plm_trainer_state state = {.exact = true, .plans = strdup("head\n")};
+  struct plm_ops *ops;
+  bool on = true;
+  assert_int_equal(plm_ops_cpu_open(PLM_PRECISION_FP32, 1, NULL, &ops, NULL), PLM_OK);
+  assert_int_equal(plm_tuning_begin(&state, ops, &on, NULL), PLM_OK);
+  assert_false(on);
+  assert_null(state.plans);
+  ops->close(ops);
+}
+
+static uint32_t lines_of(const char *text)
+{
+  uint32_t lines = 0;
+  for (; (text = strchr(text, '\n')) != NULL; text++) lines++;
+  return lines;
+}
+
+/* Evaluation meets ever new shapes: they come and go, what was measured stays. */
+static void measured_plans_outlive_many_shapes(void **unused)
+{
+  (void)unused;
+  enum { SHAPES = 2500, MEASURED = 40, K = 8 };
+  static uint16_t x[SHAPES * K], w[K * K], y[SHAPES * K];
+  struct plm_ops *ops = open_ops(1);
+  struct plm_ops_tuned tuned;
+  char *before, *after;
+  ops->tune(ops, true, NULL);
+  for (int64_t n = 1; n <= MEASURED; n++) ops->linear_forward(ops, y, x, w, NULL, n, K, K);
+  ops->linear_forward(ops, y, x, w, NULL, 1, K, K); /* met already */
+  ops->tune(ops, false, &tuned);
+  assert_int_equal(tuned.products, MEASURED);
+  assert_int_equal(ops->export_plans(ops, &before, NULL), PLM_OK);
+  assert_int_equal(lines_of(before), MEASURED + 1);
+  for (int64_t n = 1; n <= SHAPES; n++) ops->linear_forward(ops, y, x, w, NULL, n, 1, 1);
+  assert_int_equal(ops->synchronize(ops, NULL), PLM_OK);
+  assert_int_equal(ops->export_plans(ops, &after, NULL), PLM_OK);
+  assert_string_equal(before, after);
+  free(before);
+  free(after);
+  ops->close(ops);
+}
+
+int main(void)
+{
+#ifdef __SANITIZE_THREAD__
+  print_message("ThreadSanitizer does not know fibers\n");
+  return 77;
+#endif
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_resume_takes_the_plans),
+      cmocka_unit_test(plans_are_kept_as_they_are),
+      cmocka_unit_test(plans_of_elsewhere_are_inexact),
+      cmocka_unit_test(damaged_plans_are_named),
+      cmocka_unit_test(a_backend_without_plans_takes_none),
+      cmocka_unit_test(measured_plans_outlive_many_shapes),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,62 @@
+/* See tuning.h. */
+#include "trainer/tuning.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/log.h"
+#include "trainer/resume.h"
+
+/* The text's first line. */
+static void head_of(const char *plans, char head[160])
+{
+  snprintf(head, 160, "%.*s", (int)strcspn(plans, "\n"), plans);
+}
+
+static plm_status say_inexact(struct plm_trainer_state *state, struct plm_ops *ops,
+                              struct plm_error *error)
+{
+  char before[160], now[160], *today = NULL;
+  PLM_TRY(ops->export_plans(ops, &today, error));
+  head_of(state->plans, before);
+  head_of(today, now);
+  free(today);
+  plm_resume_inexact(state, "the plan of a product", before,
+                     strcmp(before, now) == 0 ? "refused by the same library" : now);
+  free(state->plans);
+  state->plans = NULL;
+  return PLM_OK;
+}
+
+plm_status plm_tuning_begin(struct plm_trainer_state *state, struct plm_ops *ops, bool *tuning,
+                            struct plm_error *error)
+{
+  *tuning = false;
+  if (ops->tune == NULL) {
+    free(state->plans); /* of another device, as resolved.device says */
+    state->plans = NULL;
+    return PLM_OK;
+  }
+  if (state->plans != NULL) {
+    const plm_status status = ops->import_plans(ops, state->plans, error);
+    if (status == PLM_OK) return PLM_OK;
+    if (status != PLM_UNSUPPORTED) return status;
+    PLM_TRY(say_inexact(state, ops, error));
+  }
+  *tuning = true;
+  ops->tune(ops, true, NULL);
+  return PLM_OK;
+}
+
+plm_status plm_tuning_end(struct plm_trainer_state *state, struct plm_ops *ops,
+                          struct plm_error *error)
+{
+  struct plm_ops_tuned tuned;
+  ops->tune(ops, false, &tuned);
+  free(state->plans);
+  state->plans = NULL;
+  PLM_TRY(ops->export_plans(ops, &state->plans, error));
+  plm_info("tuned %u products in %.1f s", tuned.products, tuned.seconds);
+  return PLM_OK;
+}
