@@ -31,7 +31,7 @@ struct plm_cuda {
   size_t scratch_bytes;
   struct plm_cuda_products *products;
   struct plm_cuda_plans *plans; /* of products */
-  struct plm_error error; /* the first one; sticky */
+  struct plm_error error;       /* the first one; sticky */
 };
 
 static inline struct plm_cuda *plm_cuda_of(struct plm_ops *ops)

@@ -196,7 +196,7 @@ plm_status import_line(struct plm_cuda *cuda, const char *line, struct plm_error
   struct key key;
   struct plm_cuda_algorithm algorithm;
   if (!parse_line(line, &key, &algorithm))
-    return plm_error_set(error, PLM_FORMAT, "a plan of a product is not as it was written: %.60s…",
+    return plm_error_set(error, PLM_FORMAT, "a plan of a product is not as it was written: %.60s",
                          line);
   if (*slot_of(table, &key) != 0 || table->tuned_count == MAX_TUNED) return PLM_OK;
   struct plm_cuda_plan *plan = add_plan(cuda, &key, error);
