@@ -123,7 +123,7 @@ void measure(struct plm_cuda *cuda, struct plm_cuda_plan *plan,
              const struct plm_cuda_operands *operands)
 {
   struct plm_cuda_plans *table = cuda->plans;
-  if (!table->tuning || plan->tuned || table->tuned_count == MAX_TUNED) return;
+  if (!table->tuning || plan->tuned || cuda->recording || table->tuned_count == MAX_TUNED) return;
   const auto started = std::chrono::steady_clock::now();
   plan->tuned = plm_cuda_plan_measure(cuda, plan, operands);
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - started;
@@ -245,7 +245,8 @@ const struct plm_cuda_plan *plm_cuda_plan_find(struct plm_cuda *cuda,
       plan = nullptr;
     }
     if (plan == nullptr) {
-      if (cuda->error.status == PLM_OK) cuda->error = error;
+      struct plm_error *to = cuda->recording ? &cuda->recording_error : &cuda->error;
+      if (to->status == PLM_OK) *to = error;
       return nullptr;
     }
   }

@@ -49,7 +49,7 @@ void plm_cuda_plan_release(struct plm_cuda_plan *plan);
 plm_status plm_cuda_plan_propose(struct plm_cuda *cuda, struct plm_cuda_plan *plan,
                                  struct plm_error *error);
 /* plan->algorithm = the fastest of the library's choices on these operands, which keep their values
- * but for c where nothing reads it. False: it could not be measured now (recording, no memory). */
+ * but for c where nothing reads it. False: it could not be measured now. */
 bool plm_cuda_plan_measure(struct plm_cuda *cuda, struct plm_cuda_plan *plan,
                            const struct plm_cuda_operands *operands);
 /* Does the library take plan->algorithm for this shape? */
