@@ -25,12 +25,17 @@ void close_backend(struct plm_ops *ops)
 }
 
 #ifdef PLM_EMULATE
+constexpr size_t EMULATED_SCRATCH_BYTES = 1 << 20; /* enough for the shapes of tests */
+size_t scratch_bytes = EMULATED_SCRATCH_BYTES;
+
 plm_status find_device(struct plm_cuda *cuda, struct plm_error *)
 {
   cuda->ops.isa = "emulated";
   return PLM_OK;
 }
 #else
+constexpr size_t scratch_bytes = PLM_CUDA_SCRATCH_BYTES;
+
 enum { OLDEST = 80 }; /* compute capability: bf16, cp.async */
 
 plm_status find_device(struct plm_cuda *cuda, struct plm_error *error)
@@ -75,7 +80,7 @@ plm_status open_backend(struct plm_cuda *cuda, struct plm_error *error)
   PLM_TRY(find_device(cuda, error));
   PLM_TRY(plm_cuda_streams_open(cuda, error));
   PLM_TRY(plm_cuda_products_open(cuda, error));
-  cuda->scratch_bytes = PLM_CUDA_SCRATCH_BYTES;
+  cuda->scratch_bytes = scratch_bytes;
   return cuda->ops.allocate(&cuda->ops, cuda->scratch_bytes, &cuda->scratch, error);
 }
 
@@ -87,6 +92,13 @@ plm_status plm_cuda_no_memory(struct plm_error *error, size_t bytes, const char 
   return plm_error_hint(error, "lower trainer.micro_batch_tokens, set trainer.recompute: block, or "
                                "see `plm-pipeline up --dry-run`");
 }
+
+#ifdef PLM_EMULATE
+extern "C" void plm_cuda_emulation_scratch(size_t bytes)
+{
+  scratch_bytes = bytes > 0 ? bytes : EMULATED_SCRATCH_BYTES;
+}
+#endif
 
 plm_status plm_ops_cuda_open(int precision, int device, struct plm_ops **ops,
                              struct plm_error *error)

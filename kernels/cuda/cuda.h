@@ -17,5 +17,8 @@ void plm_cuda_emulation_order(uint64_t seed);
 /* Under the emulation alone: which algorithms tuning finds from now on. The environment variable
  * PLM_EMULATED_TUNING, where it is set, says it at each opening. */
 void plm_cuda_emulation_tuning(uint64_t seed);
+/* Likewise: bytes of scratch of backends that are opened from now on, so that operators work in
+ * slabs on small shapes; 0: as before. */
+void plm_cuda_emulation_scratch(size_t bytes);
 
 #endif

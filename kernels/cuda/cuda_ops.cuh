@@ -39,9 +39,17 @@ static inline struct plm_cuda *plm_cuda_of(struct plm_ops *ops)
   return reinterpret_cast<struct plm_cuda *>(ops);
 }
 
-/* The scratch as T; the caller's needs are bounded by PLM_CUDA_SCRATCH_BYTES. Used by one operator
- * at a time: the stream orders them. */
-enum { PLM_CUDA_SCRATCH_BYTES = 64 << 20 };
+/* The scratch as T. An operator whose needs grow with its shape asks plm_cuda_scratch_room() and
+ * works in slabs; the others need a few KiB. Used by one operator at a time: the stream orders
+ * them. Its size is at least what one slab of any configuration's largest operator needs: (V, D +
+ * 1) floats of the head and the token tables, 261 tokens at a width of 65,536. */
+enum { PLM_CUDA_SCRATCH_BYTES = 72 << 20 };
+static_assert((int64_t)PLM_CUDA_SCRATCH_BYTES >= (int64_t)261 * 65537 * (int64_t)sizeof(float),
+              "a slab of the widest head");
+template <class T> static inline int64_t plm_cuda_scratch_room(const struct plm_cuda *cuda)
+{
+  return (int64_t)(cuda->scratch_bytes / sizeof(T));
+}
 template <class T> static inline T *plm_cuda_scratch(struct plm_cuda *cuda, size_t count)
 {
   PLM_ASSERT(count * sizeof(T) <= cuda->scratch_bytes);
@@ -50,7 +58,9 @@ template <class T> static inline T *plm_cuda_scratch(struct plm_cuda *cuda, size
 
 static inline unsigned plm_blocks(int64_t n, int64_t each)
 {
-  return (unsigned)((n + each - 1) / each);
+  const int64_t blocks = (n + each - 1) / each;
+  PLM_ASSERT(blocks <= INT32_MAX); /* a grid's x at most */
+  return (unsigned)blocks;
 }
 
 /* out[i] += (sum over parts, in their order, of partial[part * count + i]), i < count. */

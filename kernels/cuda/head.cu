@@ -185,7 +185,7 @@ void logits_backward(struct plm_ops *ops, act *dh, float *dw, float *dbias, cons
   struct plm_cuda *cuda = plm_cuda_of(ops);
   if (N <= 0) return;
   const int64_t count = V * (D + 1);
-  const int64_t room = PLM_CUDA_SCRATCH_BYTES / (int64_t)sizeof(float) / count;
+  const int64_t room = plm_cuda_scratch_room<float>(cuda) / count;
   const int64_t most = room < MAX_SLABS ? room : (int64_t)MAX_SLABS;
   PLM_ASSERT(most >= 1);
   int64_t slab_rows = (N + most - 1) / most;

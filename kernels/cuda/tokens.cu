@@ -88,7 +88,7 @@ void token_mean_backward(struct plm_ops *ops, float *dtable, const act *dout, co
   const size_t shared = (size_t)V * COLUMNS * sizeof(float);
   PLM_ASSERT(shared <= SHARED_BYTES);
   if (N <= 0) return;
-  const int64_t room = PLM_CUDA_SCRATCH_BYTES / (int64_t)sizeof(float) / (V * D);
+  const int64_t room = plm_cuda_scratch_room<float>(cuda) / (V * D);
   const int64_t most = room < MAX_SLABS ? room : (int64_t)MAX_SLABS;
   PLM_ASSERT(most >= 1);
   int64_t slab_rows = (N + most - 1) / most;

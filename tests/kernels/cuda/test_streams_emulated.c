@@ -1,0 +1,474 @@
+/* Copies beside the computation and recordings of the emulated CUDA backend, and the copies of the
+ * CPU backend. What is told to wait waits in any order of the queues; a wait that is left out shows
+ * in some order. A recording's replay gives the bits of the calls. */
+#include "tests/support/cmocka_all.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/config/config.h"
+#include "kernels/cuda/cuda.h"
+
+enum { ORDERS = 24, ROUNDS = 3, N = 64, BYTES = N * (int)sizeof(float) };
+
+/* ---- copies ---- */
+
+/* A pipeline as a trainer's: what comes in is uploaded beside the computation on what came before,
+ * and what it makes goes out beside the computation of the next. */
+enum fault {
+  NO_FAULT,
+  INPUT_NOT_WAITED_FOR,    /* computes before the upload is there */
+  INPUT_OVERWRITTEN,       /* uploads over what is still computed with */
+  OUTPUT_NOT_COMPUTED,     /* downloads before the computation is done */
+  OUTPUT_NOT_WAITED_FOR,   /* reads the host's buffer before the download is there */
+  OUTPUT_OVERWRITTEN,      /* computes the next output before the last one is downloaded */
+  HOST_BUFFER_OVERWRITTEN, /* fills the host's buffer before it is uploaded */
+};
+
+struct pipeline {
+  struct plm_ops *ops;
+  float *in[2], *out;    /* the host's; rounds take turns with the inputs */
+  void *x, *y;           /* the device's: input, output */
+  float results[ROUNDS]; /* the last value of each output */
+};
+
+static void fill(float *in, float value)
+{
+  for (int i = 0; i < N; i++) in[i] = value;
+}
+
+static void feed(struct pipeline *p, int r, enum fault fault)
+{
+  float *in = p->in[r % 2];
+  fill(in, (float)(r + 1));
+  p->ops->upload_beside(p->ops, p->x, in, BYTES);
+  if (fault == HOST_BUFFER_OVERWRITTEN) fill(in, -1);
+}
+
+static void begin_pipeline(struct pipeline *p, struct plm_ops *ops)
+{
+  void *buffers[3];
+  *p = (struct pipeline){.ops = ops};
+  for (int i = 0; i < 3; i++) {
+    assert_int_equal(ops->allocate_host(ops, BYTES, &buffers[i], NULL), PLM_OK);
+    memset(buffers[i], 0, BYTES);
+  }
+  p->in[0] = buffers[0], p->in[1] = buffers[1], p->out = buffers[2];
+  assert_int_equal(ops->allocate(ops, BYTES, &p->x, NULL), PLM_OK);
+  assert_int_equal(ops->allocate(ops, BYTES, &p->y, NULL), PLM_OK);
+  ops->zero(ops, p->x, BYTES);
+  ops->zero(ops, p->y, BYTES);
+  assert_int_equal(ops->synchronize(ops, NULL), PLM_OK);
+}
+
+static void end_pipeline(struct pipeline *p)
+{
+  assert_int_equal(p->ops->synchronize(p->ops, NULL), PLM_OK);
+  assert_int_equal(p->ops->wait_copies(p->ops, NULL), PLM_OK);
+  p->ops->release(p->ops, p->x);
+  p->ops->release(p->ops, p->y);
+  p->ops->release_host(p->ops, p->in[0]);
+  p->ops->release_host(p->ops, p->in[1]);
+  p->ops->release_host(p->ops, p->out);
+}
+
+/* Round r gives 2 (r + 1), and sees to the next one's input. */
+static void one_round(struct pipeline *p, int r, enum fault fault)
+{
+  struct plm_ops *ops = p->ops;
+  if (fault != INPUT_NOT_WAITED_FOR) ops->compute_follows(ops);
+  ops->copy(ops, p->y, p->x, BYTES);
+  ops->add(ops, p->y, p->y, N);
+  if (fault == INPUT_OVERWRITTEN) feed(p, r + 1, fault);
+  if (fault != OUTPUT_NOT_COMPUTED) ops->copies_follow(ops);
+  ops->download_beside(ops, p->out, p->y, BYTES);
+  if (fault == OUTPUT_OVERWRITTEN) ops->zero(ops, p->y, BYTES);
+  if (fault != OUTPUT_NOT_WAITED_FOR) assert_int_equal(ops->wait_copies(ops, NULL), PLM_OK);
+  p->results[r] = p->out[N - 1];
+  if (fault != INPUT_OVERWRITTEN) feed(p, r + 1, fault);
+}
+
+/* Whether all rounds' results are right. */
+static bool runs_right(struct plm_ops *ops, enum fault fault)
+{
+  struct pipeline p;
+  bool right = true;
+  begin_pipeline(&p, ops);
+  feed(&p, 0, fault);
+  for (int r = 0; r < ROUNDS; r++) one_round(&p, r, fault);
+  for (int r = 0; r < ROUNDS; r++) right = right && p.results[r] == 2 * (float)(r + 1);
+  end_pipeline(&p);
+  return right;
+}
+
+static int right_orders(enum fault fault)
+{
+  struct plm_ops *ops;
+  int right = 0;
+  assert_int_equal(plm_ops_cuda_open(PLM_PRECISION_FP32, 0, &ops, NULL), PLM_OK);
+  for (uint64_t order = 1; order <= ORDERS; order++) {
+    plm_cuda_emulation_order(order);
+    right += runs_right(ops, fault);
+  }
+  ops->close(ops);
+  return right;
+}
+
+static void what_waits_is_right_in_any_order(void **state)
+{
+  (void)state;
+  assert_int_equal(right_orders(NO_FAULT), ORDERS);
+}
+
+static void each_missing_wait_shows(void **state)
+{
+  (void)state;
+  for (enum fault fault = INPUT_NOT_WAITED_FOR; fault <= HOST_BUFFER_OVERWRITTEN; fault++) {
+    const int right = right_orders(fault);
+    if (right > ORDERS - 3) fail_msg("fault %d is seen in %d orders only", fault, ORDERS - right);
+  }
+}
+
+static void the_cpu_copies_at_once(void **state)
+{
+  (void)state;
+  struct plm_ops *ops;
+  uint64_t free_bytes, total_bytes;
+  assert_int_equal(plm_ops_cpu_open(PLM_PRECISION_FP32, 2, NULL, &ops, NULL), PLM_OK);
+  for (enum fault fault = NO_FAULT; fault <= HOST_BUFFER_OVERWRITTEN; fault++)
+    assert_true(runs_right(ops, fault));
+  assert_null(ops->record_begin);
+  assert_null(ops->record_end);
+  assert_null(ops->replay);
+  assert_null(ops->release_recording);
+  ops->memory_size(ops, &free_bytes, &total_bytes);
+  assert_true(free_bytes > 0 && free_bytes <= total_bytes);
+  ops->close(ops);
+}
+
+/* Under the order that is the default, what comes late is as late as may be. */
+static void late_copies_are_seen_late(void **state)
+{
+  (void)state;
+  struct pipeline p;
+  struct plm_ops *ops;
+  plm_cuda_emulation_order(1);
+  assert_int_equal(plm_ops_cuda_open(PLM_PRECISION_FP32, 0, &ops, NULL), PLM_OK);
+  begin_pipeline(&p, ops);
+  ops->download_beside(ops, p.out, p.y, BYTES);
+  assert_true(isnan(p.out[0]));
+  assert_int_equal(ops->synchronize(ops, NULL), PLM_OK); /* waits for the computation alone */
+  assert_true(isnan(p.out[0]));
+  assert_int_equal(ops->wait_copies(ops, NULL), PLM_OK);
+  assert_true(p.out[0] == 0);
+
+  fill(p.in[0], 3);
+  ops->upload_beside(ops, p.x, p.in[0], BYTES);
+  ops->download(ops, p.out, p.x, BYTES);
+  assert_true(isnan(p.out[0]));
+  fill(p.in[0], 4); /* too early */
+  ops->compute_follows(ops);
+  ops->download(ops, p.out, p.x, BYTES);
+  assert_true(p.out[0] == 4);
+
+  /* the host's memory is the caller's again after an upload that is not beside */
+  fill(p.in[0], 5);
+  ops->upload(ops, p.x, p.in[0], BYTES);
+  fill(p.in[0], 6);
+  ops->download(ops, p.out, p.x, BYTES);
+  assert_true(p.out[0] == 5);
+  end_pipeline(&p);
+  ops->close(ops);
+}
+
+/* ---- recordings ---- */
+
+enum { L = 96, K = 16, H = 2, D = H * K, TILES = (L + PLM_MASK_TILE - 1) / PLM_MASK_TILE };
+
+/* A little of a model: device buffers, and what is read back of them. */
+struct scene {
+  struct plm_ops *ops;
+  struct plm_interval_mask mask;
+  struct plm_attention_shape shape;
+  int32_t *runs; /* the mask's, on the device */
+  float *lse, *dw;
+  void *x, *w, *h, *qkv, *out, *dqkv, *dx;
+};
+
+struct outcome {
+  float dw[3 * D * D], lse[H * L];
+  uint16_t out[2 * L * D], dx[2 * L * D]; /* as much as fp32 needs */
+};
+
+static void *device(struct plm_ops *ops, size_t bytes)
+{
+  void *buffer;
+  assert_int_equal(ops->allocate(ops, bytes, &buffer, NULL), PLM_OK);
+  return buffer;
+}
+
+/* Values that depend on the seed, as activations. */
+static void set_values(struct plm_ops *ops, void *buffer, size_t count, uint32_t seed)
+{
+  float values[3 * D * D + L * D];
+  assert_true(count <= sizeof values / sizeof *values);
+  for (size_t i = 0; i < count; i++) {
+    seed = seed * 1664525u + 1013904223u;
+    values[i] = (float)(seed >> 8) / (float)(1 << 23) - 1;
+  }
+  float *staging = device(ops, count * sizeof *values);
+  ops->upload(ops, staging, values, count * sizeof *values);
+  ops->round_weights(ops, buffer, staging, count);
+  ops->release(ops, staging);
+}
+
+/* Every query sees the keys up to 20 before it. */
+static void set_mask(struct scene *s)
+{
+  int32_t runs[4 * L + 6 * TILES] = {0}, *tiles = runs + (ptrdiff_t)4 * L;
+  for (int32_t i = 0; i < L; i++) {
+    runs[i] = i < 20 ? 0 : i - 20;
+    runs[L + i] = i + 1;
+    runs[2 * L + i] = i;
+    runs[3 * L + i] = i + 21 < L ? i + 21 : L;
+  }
+  for (int32_t t = 0; t < TILES; t++) {
+    const int32_t first = t * PLM_MASK_TILE;
+    const int32_t last = first + PLM_MASK_TILE < L ? first + PLM_MASK_TILE - 1 : L - 1;
+    tiles[t] = runs[first];
+    tiles[TILES + t] = runs[L + last];
+    tiles[4 * TILES + t] = runs[2 * L + first]; /* 2 and 3: no full tile */
+    tiles[5 * TILES + t] = runs[3 * L + last];
+  }
+  s->runs = device(s->ops, sizeof runs);
+  s->ops->upload(s->ops, s->runs, runs, sizeof runs);
+  const int32_t *tile = s->runs + (ptrdiff_t)4 * L;
+  s->mask = (struct plm_interval_mask){1,
+                                       L,
+                                       s->runs,
+                                       s->runs + L,
+                                       s->runs + (ptrdiff_t)2 * L,
+                                       s->runs + (ptrdiff_t)3 * L,
+                                       tile,
+                                       tile + TILES,
+                                       tile + (ptrdiff_t)2 * TILES,
+                                       tile + (ptrdiff_t)3 * TILES,
+                                       tile + (ptrdiff_t)4 * TILES,
+                                       tile + (ptrdiff_t)5 * TILES};
+}
+
+static void open_scene(struct scene *s, int precision)
+{
+  *s = (struct scene){.shape = {1, L, H, K, 3 * D, 0.25f, 0}};
+  assert_int_equal(plm_ops_cuda_open(precision, 0, &s->ops, NULL), PLM_OK);
+  struct plm_ops *ops = s->ops;
+  const size_t rows = L * D * ops->act_bytes;
+  s->x = device(ops, rows), s->h = device(ops, rows);
+  s->out = device(ops, rows), s->dx = device(ops, rows);
+  s->w = device(ops, 3 * D * D * ops->act_bytes);
+  s->qkv = device(ops, 3 * rows), s->dqkv = device(ops, 3 * rows);
+  s->lse = device(ops, sizeof(float) * H * L);
+  s->dw = device(ops, sizeof(float) * 3 * D * D);
+  set_mask(s);
+  set_values(ops, s->w, (size_t)3 * D * D, 7);
+}
+
+static void close_scene(struct scene *s)
+{
+  void *const buffers[] = {s->x,  s->w,   s->h,  s->qkv,  s->out,
+                           s->dx, s->lse, s->dw, s->runs, s->dqkv};
+  for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) s->ops->release(s->ops, buffers[i]);
+  s->ops->close(s->ops);
+}
+
+static void call_operators(struct scene *s)
+{
+  struct plm_ops *ops = s->ops;
+  const size_t part = D * ops->act_bytes;
+  char *qkv = s->qkv, *dqkv = s->dqkv;
+  struct plm_attention_shape shape = s->shape; /* ends before the replay */
+  struct plm_interval_mask mask = s->mask;
+  ops->zero(ops, s->dw, sizeof(float) * 3 * D * D);
+  ops->norm_forward(ops, s->h, s->x, L, D);
+  ops->linear_forward(ops, s->qkv, s->h, s->w, NULL, L, D, 3 * D);
+  ops->attention_forward(ops, s->out, s->lse, qkv, qkv + part, qkv + 2 * part, &mask, &shape);
+  ops->attention_backward(ops, dqkv, dqkv + part, dqkv + 2 * part, s->h, s->out, s->lse, qkv,
+                          qkv + part, qkv + 2 * part, &mask, &shape);
+  ops->linear_backward_weight(ops, s->dw, s->dqkv, s->h, L, D, 3 * D);
+  ops->linear_backward_input(ops, s->dx, s->dqkv, s->w, L, D, 3 * D, false);
+  ops->copy(ops, s->h, s->dx, L * D * ops->act_bytes);
+  ops->add(ops, s->dx, s->h, (int64_t)L * D);
+  shape = (struct plm_attention_shape){0};
+  mask = (struct plm_interval_mask){0};
+}
+
+static void read_outcome(struct scene *s, struct outcome *outcome)
+{
+  struct plm_ops *ops = s->ops;
+  memset(outcome, 0, sizeof *outcome);
+  ops->download(ops, outcome->dw, s->dw, sizeof outcome->dw);
+  ops->download(ops, outcome->lse, s->lse, sizeof outcome->lse);
+  ops->download(ops, outcome->out, s->out, L * D * ops->act_bytes);
+  ops->download(ops, outcome->dx, s->dx, L * D * ops->act_bytes);
+}
+
+static void spoil(struct scene *s)
+{
+  s->ops->zero(s->ops, s->dw, sizeof(float) * 3 * D * D);
+  s->ops->zero(s->ops, s->out, L * D * s->ops->act_bytes);
+  s->ops->zero(s->ops, s->dx, L * D * s->ops->act_bytes);
+}
+
+static void replays_are_the_calls(int precision)
+{
+  static struct outcome called[2], replayed, before;
+  struct scene s;
+  struct plm_recording *recording;
+  open_scene(&s, precision);
+  for (uint32_t i = 0; i < 2; i++) {
+    set_values(s.ops, s.x, (size_t)L * D, 100 + i);
+    call_operators(&s);
+    read_outcome(&s, &called[i]);
+  }
+  assert_memory_not_equal(&called[0], &called[1], sizeof called[0]);
+  assert_false(isnan(called[0].dw[0]) || called[0].dw[0] == 0);
+
+  read_outcome(&s, &before);
+  set_values(s.ops, s.x, (size_t)L * D, 100); /* recording computes nothing */
+  assert_int_equal(s.ops->record_begin(s.ops, NULL), PLM_OK);
+  call_operators(&s);
+  assert_int_equal(s.ops->record_end(s.ops, &recording, NULL), PLM_OK);
+  read_outcome(&s, &replayed);
+  assert_memory_equal(&replayed, &before, sizeof before);
+
+  for (uint32_t i = 0; i < 4; i++) { /* what lies there now is what it computes with */
+    spoil(&s);
+    set_values(s.ops, s.x, (size_t)L * D, 100 + i % 2);
+    s.ops->replay(s.ops, recording);
+    read_outcome(&s, &replayed);
+    assert_memory_equal(&replayed, &called[i % 2], sizeof replayed);
+  }
+  s.ops->release_recording(s.ops, recording);
+  close_scene(&s);
+}
+
+static void a_recording_gives_the_bits_of_the_calls(void **state)
+{
+  (void)state;
+  for (uint64_t order = 1; order <= 3; order++) {
+    plm_cuda_emulation_order(order);
+    replays_are_the_calls(PLM_PRECISION_FP32);
+    replays_are_the_calls(PLM_PRECISION_BF16);
+  }
+}
+
+/* ---- what ends the process ---- */
+enum misuse {
+  NO_MISUSE,
+  COPY_OF_OTHER_MEMORY,
+  RELEASE_UNDER_A_COPY,
+  RECORDED_FIRST, /* these between record_begin and record_end */
+  RECORDED_UPLOAD = RECORDED_FIRST,
+  RECORDED_DOWNLOAD,
+  RECORDED_ALLOCATION,
+  RECORDED_HOST_ALLOCATION,
+  RECORDED_RELEASE,
+  RECORDED_SYNCHRONIZE,
+  RECORDED_COPY,
+  RECORDED_FOLLOWING,
+  RECORDED_WAIT,
+  RECORDED_RECORDING,
+  RECORDED_REPLAY,
+  MISUSES
+};
+
+static void misuse(struct pipeline *p, enum misuse what)
+{
+  struct plm_ops *ops = p->ops;
+  static float other[N];
+  struct plm_recording *recording;
+  void *buffer;
+  assert_int_equal(ops->record_begin(ops, NULL), PLM_OK);
+  ops->zero(ops, p->y, BYTES);
+  assert_int_equal(ops->record_end(ops, &recording, NULL), PLM_OK);
+  if (what >= RECORDED_FIRST) assert_int_equal(ops->record_begin(ops, NULL), PLM_OK);
+  switch (what) {
+  case COPY_OF_OTHER_MEMORY: ops->upload_beside(ops, p->x, other, BYTES); break;
+  case RELEASE_UNDER_A_COPY:
+    ops->upload_beside(ops, p->x, p->in[0], BYTES);
+    ops->release_host(ops, p->in[0]);
+    break;
+  case RECORDED_UPLOAD: ops->upload(ops, p->x, other, BYTES); break;
+  case RECORDED_DOWNLOAD: ops->download(ops, other, p->x, BYTES); break;
+  case RECORDED_ALLOCATION: ops->allocate(ops, BYTES, &buffer, NULL); break;
+  case RECORDED_HOST_ALLOCATION: ops->allocate_host(ops, BYTES, &buffer, NULL); break;
+  case RECORDED_RELEASE: ops->release(ops, p->x); break;
+  case RECORDED_SYNCHRONIZE: ops->synchronize(ops, NULL); break;
+  case RECORDED_COPY: ops->download_beside(ops, p->out, p->y, BYTES); break;
+  case RECORDED_FOLLOWING: ops->compute_follows(ops); break;
+  case RECORDED_WAIT: ops->wait_copies(ops, NULL); break;
+  case RECORDED_RECORDING: ops->record_begin(ops, NULL); break;
+  case RECORDED_REPLAY: ops->replay(ops, recording); break;
+  default: break;
+  }
+  if (what >= RECORDED_FIRST) ops->release_recording(ops, recording);
+}
+
+/* What the child says, or "" when it ends well. */
+static void misuse_message(enum misuse what, char *message, size_t bytes)
+{
+  int pipes[2], status;
+  assert_int_equal(pipe(pipes), 0);
+  const pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0) {
+    struct pipeline p;
+    struct plm_ops *ops;
+    dup2(pipes[1], STDERR_FILENO);
+    plm_cuda_emulation_order(1);
+    if (plm_ops_cuda_open(PLM_PRECISION_FP32, 0, &ops, NULL) != PLM_OK) _exit(0);
+    begin_pipeline(&p, ops);
+    misuse(&p, what);
+    _exit(0);
+  }
+  close(pipes[1]);
+  size_t used = 0;
+  for (ssize_t n; used + 1 < bytes; used += (size_t)n)
+    if ((n = read(pipes[0], message + used, bytes - 1 - used)) <= 0) break;
+  message[used] = 0;
+  close(pipes[0]);
+  assert_int_equal(waitpid(child, &status, 0), child);
+  const bool well = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  if (well) assert_string_equal(message, "");
+  assert_int_equal(well, what == NO_MISUSE);
+}
+
+static void what_has_no_place_ends_the_process(void **state)
+{
+  (void)state;
+  static char message[4096];
+  misuse_message(NO_MISUSE, message, sizeof message);
+  for (enum misuse what = NO_MISUSE + 1; what < MISUSES; what++) {
+    misuse_message(what, message, sizeof message);
+    assert_non_null(strstr(message, "emulation: "));
+    if (what >= RECORDED_FIRST) assert_non_null(strstr(message, "while operators are recorded"));
+  }
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(the_cpu_copies_at_once),
+#ifndef __SANITIZE_THREAD__ /* it does not know fibers */
+      cmocka_unit_test(what_waits_is_right_in_any_order),
+      cmocka_unit_test(each_missing_wait_shows),
+      cmocka_unit_test(late_copies_are_seen_late),
+      cmocka_unit_test(a_recording_gives_the_bits_of_the_calls),
+      cmocka_unit_test(what_has_no_place_ends_the_process),
+#endif
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
