@@ -177,14 +177,16 @@ $(foreach t,$(TOOL_SRC),$(eval $(patsubst tests/%.c,$(BUILD)/tests/%,$(t)): $(ca
 # ---- CUDA: the shared object, on machines with nvcc; no program loads it yet --------------------
 NVCC ?= $(shell command -v nvcc 2>/dev/null || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
 CUDA_ARCHS ?= 80 90
-NVCC_FLAGS := -std=c++17 -O3 -lineinfo -I. -Xcompiler -fPIC,-Wall \
-              $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) \
-              -gencode arch=compute_$(lastword $(CUDA_ARCHS)),code=compute_$(lastword $(CUDA_ARCHS))
+NVCC_FLAGS := -std=c++17 -O3 -lineinfo -I. -Xcompiler -fPIC,-Wall
+NVCC_TARGETS := $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) \
+                -gencode arch=compute_$(lastword $(CUDA_ARCHS)),code=compute_$(lastword $(CUDA_ARCHS))
+# sm_90a's own instructions: for that chip alone, and chosen at run time
+$(BUILD)/obj/cuda/kernels/cuda/sm90/%.cu.o: NVCC_TARGETS := -gencode arch=compute_90a,code=sm_90a
 CUDA_OBJ := $(patsubst %,$(BUILD)/obj/cuda/%.o,$(CUDA_SRC))
-$(BUILD)/obj/cuda/%.cu.o: %.cu $(wildcard kernels/cuda/*.cuh kernels/cuda/*.h) common/ops/ops.h
+$(BUILD)/obj/cuda/%.cu.o: %.cu $(wildcard kernels/cuda/*.cuh kernels/cuda/*/*.cuh kernels/cuda/*.h) common/ops/ops.h
 	@mkdir -p $(@D)
 	$(call say,NVCC,$<)
-	$(Q)$(NVCC) $(NVCC_FLAGS) -c $< -o $@
+	$(Q)$(NVCC) $(NVCC_FLAGS) $(NVCC_TARGETS) -c $< -o $@
 # the shared object has its own copy of the error functions: it needs nothing of the program's
 $(BUILD)/obj/cuda/status.o: common/base/status.c
 	@mkdir -p $(@D)

@@ -40,6 +40,7 @@ void attention_forward(struct plm_ops *ops, act *out, float *lse, const act *q, 
   p.out = static_cast<plm_bf16 *>(out);
   p.lse = lse;
   p.mask = *mask, p.shape = *shape;
+  if (cuda->attention_sm90 && plm_cuda_attention_sm90_forward(cuda, &p)) return;
   plm_cuda_attention_forward(cuda, &p);
 }
 

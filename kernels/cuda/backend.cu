@@ -1,5 +1,6 @@
 /* Opening and closing the CUDA backend. */
 #include <cstdlib>
+#include <cstring>
 
 #include "kernels/cuda/product_plans.cuh"
 
@@ -31,6 +32,8 @@ size_t scratch_bytes = EMULATED_SCRATCH_BYTES;
 plm_status find_device(struct plm_cuda *cuda, struct plm_error *)
 {
   cuda->ops.isa = "emulated";
+  cuda->capability = 80;
+  cuda->multiprocessors = 3; /* blocks that take more than one piece of work */
   return PLM_OK;
 }
 #else
@@ -53,14 +56,22 @@ plm_status find_device(struct plm_cuda *cuda, struct plm_error *error)
   if (code != cudaSuccess)
     return plm_error_set(error, PLM_FAILURE, "CUDA device %d: %s", cuda->device,
                          cudaGetErrorString(code));
-  const int capability = 10 * properties.major + properties.minor;
-  if (capability < OLDEST)
+  cuda->capability = 10 * properties.major + properties.minor;
+  cuda->multiprocessors = properties.multiProcessorCount;
+  if (cuda->capability < OLDEST)
     return plm_error_set(error, PLM_UNSUPPORTED, "%s has compute capability %d.%d, 8.0 is needed",
                          properties.name, properties.major, properties.minor);
-  cuda->ops.isa = capability >= 90 ? "sm_90" : "sm_80";
+  cuda->ops.isa = cuda->capability >= 90 ? "sm_90" : "sm_80";
   return PLM_OK;
 }
 #endif
+
+/* PLM_CUDA_ATTENTION: mma or sm90 forces the one or the other. */
+void choose_attention(struct plm_cuda *cuda)
+{
+  const char *forced = getenv("PLM_CUDA_ATTENTION");
+  cuda->attention_sm90 = forced != nullptr && strcmp(forced, "sm90") == 0;
+}
 
 plm_status open_backend(struct plm_cuda *cuda, struct plm_error *error)
 {
@@ -78,6 +89,7 @@ plm_status open_backend(struct plm_cuda *cuda, struct plm_error *error)
   plm_cuda_muon_register(cuda);
   plm_cuda_plans_register(cuda);
   PLM_TRY(find_device(cuda, error));
+  choose_attention(cuda);
   PLM_TRY(plm_cuda_streams_open(cuda, error));
   PLM_TRY(plm_cuda_products_open(cuda, error));
   cuda->scratch_bytes = scratch_bytes;

@@ -18,7 +18,9 @@ struct plm_cuda {
   struct plm_ops ops; /* first: plm_cuda_of */
   bool narrow;        /* activations are bf16 */
   int device;
-  plm_stream stream; /* the computation's */
+  int capability, multiprocessors; /* of the device; capability 90: 9.0 */
+  bool attention_sm90;             /* heads that kernels/cuda/sm90 takes go there */
+  plm_stream stream;               /* the computation's */
 #ifdef PLM_EMULATE
   struct plm_recording *open;
 #else

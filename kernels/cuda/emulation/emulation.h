@@ -1,5 +1,5 @@
-/* CUDA on the CPU, as far as kernels/cuda needs it, so that every kernel (but those of sm_90a) is
- * checked on any machine, under sanitizers.
+/* CUDA on the CPU, as far as kernels/cuda needs it, so that every kernel is checked on any
+ * machine, under sanitizers; for what sm_90a adds, see hopper.h.
  *
  * A block's threads are fibers of one operating-system thread. Between two synchronisations a fiber
  * runs alone, and which one runs next is drawn from a seed: where a barrier is missing, the result
@@ -106,6 +106,9 @@ const Lanes &warp_exchange(const char *what, const uint64_t *words, int count);
 const Lanes &warp_compute(const char *what, const uint64_t *words, int count,
                           void (*compute)(Lanes &lanes));
 int lane();
+int thread(); /* of the block */
+/* Others run until the condition holds. What it depends on must change in the block alone. */
+void wait_until(const char *what, bool (*condition)(void *context), void *context);
 
 /* ---- asynchronous copies: made when waited for ---- */
 void copy_later(void *to, const void *from, int bytes, int valid_bytes);

@@ -10,6 +10,7 @@
 #include <ucontext.h>
 
 #include "kernels/cuda/emulation/emulation.h"
+#include "kernels/cuda/emulation/hopper.h"
 
 extern "C" {
 #include "kernels/cuda/cuda.h"
@@ -47,7 +48,7 @@ struct Copy {
   int bytes, valid_bytes;
 };
 
-enum class State { READY, AT_BARRIER, IN_WARP, DONE };
+enum class State { READY, AT_BARRIER, IN_WARP, WAITING, DONE };
 
 struct Fiber {
   ucontext_t context;
@@ -56,8 +57,10 @@ struct Fiber {
   char *stack = nullptr;
   void *fake_stack = nullptr; /* ASan's */
   State state = State::DONE;
-  const char *operation = nullptr; /* of the warp, while IN_WARP */
-  uint64_t exchanges = 0;          /* of the warp so far: which half of the slots is in use */
+  const char *operation = nullptr;            /* while IN_WARP or WAITING */
+  bool (*condition)(void *context) = nullptr; /* what it is WAITING for */
+  void *condition_context = nullptr;
+  uint64_t exchanges = 0; /* of the warp so far: which half of the slots is in use */
   Self self;
   std::vector<Copy> open;                /* not committed */
   std::vector<std::vector<Copy>> groups; /* committed, oldest first */
@@ -177,10 +180,13 @@ void begin_fiber(Fiber &fiber)
   fprintf(stderr, "emulation: threads wait for each other for ever:\n");
   for (int i = 0; i < scheduler.threads; i++) {
     const Fiber &fiber = *scheduler.fibers[(size_t)i];
-    static const char *const names[] = {"ready", "at __syncthreads", "in", "ended"};
-    if (i > 0 && fiber.state == scheduler.fibers[(size_t)i - 1]->state) continue;
+    static const char *const names[] = {"ready", "at __syncthreads", "in", "waits at", "ended"};
+    const bool named = fiber.state == State::IN_WARP || fiber.state == State::WAITING;
+    if (i > 0 && fiber.state == scheduler.fibers[(size_t)i - 1]->state &&
+        (!named || fiber.operation == scheduler.fibers[(size_t)i - 1]->operation))
+      continue;
     fprintf(stderr, "  thread %d %s %s\n", i, names[(int)fiber.state],
-            fiber.state == State::IN_WARP ? fiber.operation : "");
+            named ? fiber.operation : "");
   }
   stop("block (%u, %u, %u): a barrier or a warp's operation that not all threads reach",
        self->block.x, self->block.y, self->block.z);
@@ -193,7 +199,10 @@ void run_block()
   while (scheduler.done < scheduler.threads) {
     ready.clear();
     for (int i = 0; i < scheduler.threads; i++) {
-      if (scheduler.fibers[(size_t)i]->state == State::READY) ready.push_back(i);
+      Fiber &fiber = *scheduler.fibers[(size_t)i];
+      if (fiber.state == State::WAITING && fiber.condition(fiber.condition_context))
+        fiber.state = State::READY;
+      if (fiber.state == State::READY) ready.push_back(i);
     }
     if (ready.empty()) report_deadlock();
     for (size_t i = ready.size(); i > 1; i--) std::swap(ready[i - 1], ready[draw(i)]);
@@ -267,7 +276,9 @@ void run(dim3 grid, dim3 block, size_t shared_bytes, const Body &body)
   for (size_t i = blocks; i > 1; i--) std::swap(order[i - 1], order[draw(i)]);
   for (const unsigned index : order) {
     begin_block(grid, block, index, shared_bytes);
+    hopper_block_begins(threads, seed_of_launches);
     run_block();
+    hopper_block_ends();
   }
   UNPOISON(scheduler.shared, room);
   for (size_t i = shared_bytes; i < room; i++) {
@@ -281,6 +292,22 @@ void run(dim3 grid, dim3 block, size_t shared_bytes, const Body &body)
 int lane()
 {
   return scheduler.running % LANES;
+}
+
+int thread()
+{
+  return scheduler.running;
+}
+
+void wait_until(const char *what, bool (*condition)(void *context), void *context)
+{
+  Fiber &fiber = current();
+  if (condition(context)) return;
+  fiber.state = State::WAITING;
+  fiber.operation = what;
+  fiber.condition = condition;
+  fiber.condition_context = context;
+  to_scheduler();
 }
 
 void block_barrier()

@@ -1,0 +1,231 @@
+/* What the attention kernels of sm_90a share: their arguments, tiles, rings of stages, the work
+ * that a block takes, and the way of accumulators to memory.
+ *
+ * A block has three warpgroups: one brings tiles (one thread of it; it gives its registers away),
+ * two compute, 64 rows each: a tile of the mask each, so each knows its own range and passes over
+ * what it does not touch. Blocks are as many as multiprocessors and take one piece of work after
+ * the other: while one ends, the tiles of the next are on their way, which matters where documents
+ * are short and a piece lasts a few microseconds. Which block takes what depends on the shape
+ * alone.
+ */
+#ifndef PLM_KERNELS_CUDA_SM90_ATTENTION_SM90_CUH
+#define PLM_KERNELS_CUDA_SM90_ATTENTION_SM90_CUH
+
+#include "kernels/cuda/attention.cuh"
+#include "kernels/cuda/sm90/hopper.cuh"
+
+struct plm_sm90_attention {
+  plm_attention p;
+  int tiles; /* of the mask, a chunk */
+  int pairs; /* of tiles, a chunk */
+  int items; /* pairs of all heads and chunks */
+};
+
+enum {
+  PLM_SM90_WORKERS = 2, /* warpgroups that compute */
+  PLM_SM90_THREADS = (PLM_SM90_WORKERS + 1) * PLM_WARPGROUP,
+  PLM_SM90_WARPS = PLM_WARPGROUP / PLM_WARP, /* of a warpgroup: arrivals at what it frees */
+  /* 168 a thread at the start: 65,536 by 384 threads, in eights; 24 + 2 * 240 is no more */
+  PLM_SM90_BRINGER_REGISTERS = 24,
+  PLM_SM90_WORKER_REGISTERS = 240,
+};
+
+/* Shared memory from where the swizzle begins. */
+static __device__ __forceinline__ unsigned char *plm_sm90_shared()
+{
+  unsigned char *shared = plm_shared<unsigned char>();
+  return shared + (0u - shared_address(shared)) % PLM_SWIZZLE_BYTES;
+}
+
+/* One of the stages of a ring, and the parity of its turn. */
+template <int STAGES> struct plm_ring {
+  int stage = 0;
+  unsigned parity = 0;
+  __device__ __forceinline__ void advance()
+  {
+    if (++stage == STAGES) stage = 0, parity ^= 1;
+  }
+};
+
+/* Barriers of a ring: full is what the bringer fills, empty what the workers free. */
+template <int STAGES> struct plm_ring_barriers {
+  uint64_t full[STAGES], empty[STAGES];
+  __device__ __forceinline__ void init(unsigned fillers, unsigned users)
+  {
+    for (int i = 0; i < STAGES; i++) {
+      barrier_init(&full[i], fillers);
+      barrier_init(&empty[i], users);
+    }
+  }
+  /* the bringer: the stage is free (at first it is) */
+  __device__ __forceinline__ void wait_empty(const plm_ring<STAGES> &at)
+  {
+    barrier_wait(&empty[at.stage], at.parity ^ 1);
+  }
+  __device__ __forceinline__ void wait_full(const plm_ring<STAGES> &at)
+  {
+    barrier_wait(&full[at.stage], at.parity);
+  }
+  /* a worker's warp, when all its lanes are done with the stage */
+  __device__ __forceinline__ void release(const plm_ring<STAGES> &at)
+  {
+    __syncwarp();
+    if (threadIdx.x % PLM_WARP == 0) barrier_arrive(&empty[at.stage]);
+  }
+};
+
+/* A piece of work: two tiles of 64 rows of one head. */
+struct plm_sm90_item {
+  int head, chunk, tile;
+  __device__ __forceinline__ plm_sm90_item(const plm_sm90_attention &a, int item)
+  {
+    const int of_head = item / a.pairs;
+    tile = item % a.pairs * PLM_SM90_WORKERS;
+    head = of_head % a.p.shape.H;
+    chunk = of_head / a.p.shape.H;
+  }
+};
+
+/* [begin, end) of a tile's range in the mask's arrays; empty behind the chunk's end. */
+struct plm_sm90_range {
+  int begin = 0, end = 0;
+  __device__ __forceinline__ plm_sm90_range(const plm_sm90_attention &a, int chunk, int tile,
+                                            const int32_t *begins, const int32_t *ends)
+  {
+    if (tile >= a.tiles) return;
+    begin = begins[(int64_t)chunk * a.tiles + tile];
+    end = ends[(int64_t)chunk * a.tiles + tile];
+  }
+  /* that of a piece of work: from the first to the last that either tile touches */
+  __device__ __forceinline__ void join(const plm_sm90_range &other)
+  {
+    if (other.end <= other.begin) return;
+    const bool none = end <= begin;
+    begin = none ? other.begin : min(begin, other.begin);
+    end = none ? other.end : max(end, other.end);
+  }
+};
+
+/* Copies ROWS rows (by 64) of one head, KP columns, to a tile of halves: first the rows' first 64
+ * columns, then the others. */
+template <int KP, int ROWS>
+static __device__ __forceinline__ void load_rows(unsigned char *tile, const plm_tile_map *map,
+                                                 uint64_t *barrier, const plm_sm90_item &item,
+                                                 int row)
+{
+#pragma unroll
+  for (int half = 0; half < KP / PLM_TILE_COLUMNS; half++)
+#pragma unroll
+    for (int r = 0; r < ROWS / PLM_TILE_ROWS; r++)
+      tile_load(tile + (half * (ROWS / PLM_TILE_ROWS) + r) * PLM_TILE_BYTES, map, barrier,
+                half * PLM_TILE_COLUMNS, item.head, row + r * PLM_TILE_ROWS, item.chunk);
+}
+
+/* s (64, ROWS) = X Y^T: X 64 rows from its descriptor on, Y ROWS rows, both KP columns in halves.
+ */
+template <int KP, int ROWS>
+static __device__ __forceinline__ void begin_scores(float (&s)[ROWS / 2], uint64_t x, uint64_t y)
+{
+#pragma unroll
+  for (int step = 0; step < KP / PLM_PRODUCT_STEP; step++) {
+    const int half = step / 4, inside = step % 4 * PLM_COLUMNS_FURTHER;
+    product_tiles<ROWS>(s, x + half * (PLM_TILE_BYTES >> 4) + inside,
+                        y + half * (ROWS * PLM_TILE_ROW_BYTES >> 4) + inside, step > 0);
+  }
+}
+
+/* d (64, KP) += P Y: P (64, ROWS) rounded in registers, Y ROWS rows; its descriptor's leading bytes
+ * are ROWS rows. */
+template <int KP, int ROWS>
+static __device__ __forceinline__ void begin_sums(float (&d)[KP / 2], const unsigned (&p)[ROWS / 4],
+                                                  uint64_t y)
+{
+#pragma unroll
+  for (int step = 0; step < ROWS / PLM_PRODUCT_STEP; step++)
+    product_registers<KP>(d, p + 4 * step, y + step * PLM_ROWS_FURTHER);
+}
+
+template <int COUNT>
+static __device__ __forceinline__ void round_accumulators(unsigned (&p)[COUNT / 2],
+                                                          const float (&s)[COUNT])
+{
+#pragma unroll
+  for (int i = 0; i < COUNT / 2; i++) p[i] = pack_bf16(s[2 * i], s[2 * i + 1]);
+}
+
+/* What thread t of a warpgroup holds of an accumulator's rows: this one and the eighth behind it.
+ */
+static __device__ __forceinline__ int plm_sm90_row()
+{
+  return (int)threadIdx.x % PLM_WARPGROUP / PLM_WARP * 16 + (int)threadIdx.x % PLM_WARP / 4;
+}
+
+/* Writes a warpgroup's 64 rows of accumulators, times a factor a row: the four lanes of a row
+ * exchange their pairs, so that each writes 16 bytes. */
+template <int KP>
+static __device__ __forceinline__ void
+store_accumulators(plm_bf16 *head, int64_t row_stride, int first, int L, int K,
+                   const float (&d)[KP / 2], float low, float high)
+{
+  const int lane = (int)threadIdx.x % 4;
+#pragma unroll
+  for (int r = 0; r < 2; r++) {
+    const int row = first + plm_sm90_row() + 8 * r;
+    const float factor = r == 0 ? low : high;
+#pragma unroll
+    for (int i = 0; i < KP / 32; i++) {
+      unsigned w[4];
+#pragma unroll
+      for (int j = 0; j < 4; j++) {
+        const int at = (4 * i + j) * 4 + 2 * r;
+        w[j] = pack_bf16(d[at] * factor, d[at + 1] * factor);
+      }
+#pragma unroll
+      for (int bit = 1; bit <= 2; bit *= 2) {
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+          const int even = bit == 1 ? 2 * j : j, odd = even + bit;
+          const bool upper = (lane & bit) != 0;
+          const unsigned other = __shfl_xor_sync(PLM_ALL_LANES, upper ? w[even] : w[odd], bit);
+          w[even] = upper ? other : w[even];
+          w[odd] = upper ? w[odd] : other;
+        }
+      }
+      const int column = (4 * i + lane) * 8;
+      if (row < L && column < K)
+        *reinterpret_cast<uint4 *>(head + row * row_stride + column) =
+            uint4{w[0], w[1], w[2], w[3]};
+    }
+  }
+}
+
+/* ---- the host's side: attention_sm90.cu ---- */
+/* A view of (B, L, heads of K) with rows row_stride elements apart. */
+bool plm_sm90_map(plm_tile_map *map, const plm_bf16 *data, const plm_attention_shape *shape,
+                  int64_t row_stride);
+
+/* Calls f with KP, 64 or 128, and whether logits are capped, as compile-time constants. */
+template <class F> static inline void plm_sm90_with(const plm_attention_shape *shape, F f)
+{
+  const bool capped = shape->soft_cap > 0;
+  if (shape->K <= 64) {
+    if (capped)
+      f(std::integral_constant<int, 64>(), std::true_type());
+    else
+      f(std::integral_constant<int, 64>(), std::false_type());
+  } else {
+    if (capped)
+      f(std::integral_constant<int, 128>(), std::true_type());
+    else
+      f(std::integral_constant<int, 128>(), std::false_type());
+  }
+}
+
+/* attention_sm90_forward.cu, attention_sm90_backward.cu; blocks: as many as run at a time */
+void plm_sm90_forward(plm_stream stream, unsigned blocks, const plm_sm90_attention &a,
+                      const plm_tile_map &q, const plm_tile_map &k, const plm_tile_map &v);
+void plm_sm90_backward(plm_stream stream, unsigned blocks, const plm_sm90_attention &a,
+                       const plm_tile_map &q, const plm_tile_map &k, const plm_tile_map &v,
+                       const plm_tile_map &dout);
+
+#endif

@@ -1,0 +1,278 @@
+/* The instructions of sm_90a, each under one name: the device's in inline PTX, the emulation's in
+ * plain C++ (emulation/hopper.h). Semantics, layouts and descriptors: PTX ISA 8.x, "mbarrier",
+ * "cp.async.bulk.tensor", "Asynchronous Warpgroup Level Matrix Instructions".
+ *
+ * Tiles in shared memory are rows of 64 bf16 (128 bytes), swizzled by the copy engine: 16-byte
+ * pieces change places by bits 7-9 of their address, so tiles begin at multiples of 1,024 bytes. */
+#ifndef PLM_KERNELS_CUDA_SM90_HOPPER_CUH
+#define PLM_KERNELS_CUDA_SM90_HOPPER_CUH
+
+#include "kernels/cuda/instructions.cuh"
+
+#ifdef PLM_EMULATE
+#include "kernels/cuda/emulation/hopper.h"
+#define PLM_GRID_CONSTANT
+typedef plm::emulation::TensorMap plm_tile_map;
+using plm::emulation::shared_address;
+#else
+#include <cuda.h>
+#define PLM_GRID_CONSTANT __grid_constant__
+typedef CUtensorMap plm_tile_map;
+#endif
+
+enum {
+  PLM_WARPGROUP = 128,
+  PLM_TILE_COLUMNS = 64,     /* of a row of a tile */
+  PLM_TILE_ROWS = 64,        /* of what one copy brings */
+  PLM_TILE_ROW_BYTES = 128,  /* 64 bf16 */
+  PLM_TILE_BYTES = 64 * 128, /* of what one copy brings */
+  PLM_SWIZZLE_BYTES = 1024,  /* 8 rows: the swizzle's period, and a tile's alignment */
+  PLM_PRODUCT_STEP = 16,     /* columns (or rows) that one product sums over */
+  PLM_BAR_TURN = 1,          /* named barriers; 0 is __syncthreads */
+};
+
+/* ---- barriers in shared memory ----
+ * A phase ends when all arrivals have come and all bytes that were announced; phases have parities
+ * 0, 1, 0, … from the initialisation on. */
+static __device__ __forceinline__ void barrier_init(uint64_t *barrier, unsigned arrivals)
+{
+#ifdef PLM_EMULATE
+  plm::emulation::barrier_init(barrier, arrivals);
+#else
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;\n" ::"r"(shared_address(barrier)),
+               "r"(arrivals)
+               : "memory");
+#endif
+}
+/* After the initialisations, before a __syncthreads: the copy engine sees them. */
+static __device__ __forceinline__ void barrier_init_fence()
+{
+#ifndef PLM_EMULATE
+  asm volatile("fence.mbarrier_init.release.cluster;\n"
+               "fence.proxy.async.shared::cta;\n" ::
+                   : "memory");
+#endif
+}
+static __device__ __forceinline__ void barrier_arrive(uint64_t *barrier)
+{
+#ifdef PLM_EMULATE
+  plm::emulation::barrier_arrive(barrier, 0);
+#else
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];\n" ::"r"(shared_address(barrier))
+               : "memory");
+#endif
+}
+/* Arrives, and announces the bytes of copies. */
+static __device__ __forceinline__ void barrier_expect(uint64_t *barrier, unsigned bytes)
+{
+#ifdef PLM_EMULATE
+  plm::emulation::barrier_arrive(barrier, bytes);
+#else
+  asm volatile(
+      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;\n" ::"r"(shared_address(barrier)),
+      "r"(bytes)
+      : "memory");
+#endif
+}
+/* Until the phase of this parity has ended. */
+static __device__ __forceinline__ void barrier_wait(uint64_t *barrier, unsigned parity)
+{
+#ifdef PLM_EMULATE
+  plm::emulation::barrier_wait(barrier, parity);
+#else
+  asm volatile("{\n"
+               ".reg .pred over;\n"
+               "again:\n"
+               "mbarrier.try_wait.parity.shared::cta.b64 over, [%0], %1;\n"
+               "@over bra.uni done;\n"
+               "bra.uni again;\n"
+               "done:\n"
+               "}\n" ::"r"(shared_address(barrier)),
+               "r"(parity)
+               : "memory");
+#endif
+}
+
+/* ---- copies of tiles ----
+ * 64 rows of 64 columns from (column, head, row, chunk) on, to a tile; zeros beyond the map's
+ * sizes. Its bytes arrive at the barrier. By one thread. */
+static __device__ __forceinline__ void tile_load(void *tile, const plm_tile_map *map,
+                                                 uint64_t *barrier, int column, int head, int row,
+                                                 int chunk)
+{
+#ifdef PLM_EMULATE
+  const int at[4] = {column, head, row, chunk};
+  plm::emulation::tile_copy(tile, *map, barrier, at);
+#else
+  asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
+               "[%0], [%1, {%3, %4, %5, %6}], [%2];\n" ::"r"(shared_address(tile)),
+               "l"(map), "r"(shared_address(barrier)), "r"(column), "r"(head), "r"(row), "r"(chunk)
+               : "memory");
+#endif
+}
+static __device__ __forceinline__ void tile_map_prefetch(const plm_tile_map *map)
+{
+#ifdef PLM_EMULATE
+  (void)map;
+#else
+  asm volatile("prefetch.tensormap [%0];\n" ::"l"(map) : "memory");
+#endif
+}
+
+/* ---- named barriers, of threads that are told by their number ---- */
+static __device__ __forceinline__ void named_sync(int name, int threads)
+{
+#ifdef PLM_EMULATE
+  plm::emulation::named_sync(name, threads);
+#else
+  asm volatile("bar.sync %0, %1;\n" ::"r"(name), "r"(threads) : "memory");
+#endif
+}
+static __device__ __forceinline__ void named_arrive(int name, int threads)
+{
+#ifdef PLM_EMULATE
+  plm::emulation::named_arrive(name, threads);
+#else
+  asm volatile("bar.arrive %0, %1;\n" ::"r"(name), "r"(threads) : "memory");
+#endif
+}
+
+/* ---- registers of a warpgroup: all its warps, once, in the branch that is its role ---- */
+template <int COUNT> static __device__ __forceinline__ void registers_give()
+{
+  static_assert(COUNT >= 24 && COUNT <= 256 && COUNT % 8 == 0, "setmaxnreg");
+#ifndef PLM_EMULATE
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;\n" ::"n"(COUNT));
+#endif
+}
+template <int COUNT> static __device__ __forceinline__ void registers_take()
+{
+  static_assert(COUNT >= 24 && COUNT <= 256 && COUNT % 8 == 0, "setmaxnreg");
+#ifndef PLM_EMULATE
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;\n" ::"n"(COUNT));
+#endif
+}
+
+/* ---- products of a warpgroup ----
+ * They run beside it, in order, between a fence and the wait for their group. Thread t holds of
+ * d (64, N), with row = t / 32 * 16 + t % 32 / 4 and column = t % 4 * 2,
+ *   d[4 i], d[4 i + 1]      row, columns 8 i + column, + 1
+ *   d[4 i + 2], d[4 i + 3]  row + 8, the same columns
+ * and of A (64, 16) from registers
+ *   a[0] row, columns column, + 1         a[1] row + 8, the same columns
+ *   a[2] row, columns column + 8, + 9     a[3] row + 8, the same columns
+ * so the elements 8 k … 8 k + 7 of an accumulator, rounded, are the A of step k. */
+
+/* The descriptor of tiles. Where the sum runs along rows of 64 columns (K-major): leading is not
+ * used, 16 columns further is PLM_COLUMNS_FURTHER. Where it runs down the rows (MN-major): leading
+ * is the bytes to the next 64 columns, 16 rows further is PLM_ROWS_FURTHER. Eight rows further is
+ * 1,024 bytes in both. */
+static __device__ __forceinline__ uint64_t tile_descriptor(const void *tile, unsigned leading_bytes)
+{
+  const uint64_t swizzle_128 = 1;
+  return swizzle_128 << 62 | (uint64_t)(PLM_SWIZZLE_BYTES >> 4) << 32 |
+         (uint64_t)((leading_bytes >> 4) & 0x3fff) << 16 | (shared_address(tile) >> 4 & 0x3fff);
+}
+enum { /* in a descriptor's units of 16 bytes */
+       PLM_COLUMNS_FURTHER = PLM_PRODUCT_STEP * 2 >> 4,
+       PLM_ROWS_FURTHER = PLM_PRODUCT_STEP * PLM_TILE_ROW_BYTES >> 4,
+};
+
+/* Before the first product of a group, and after registers of products were written. */
+static __device__ __forceinline__ void products_fence()
+{
+#ifdef PLM_EMULATE
+  plm::emulation::product_fence();
+#else
+  asm volatile("wgmma.fence.sync.aligned;\n" ::: "memory");
+#endif
+}
+/* What was begun since the last commit is a group. */
+static __device__ __forceinline__ void products_commit()
+{
+#ifdef PLM_EMULATE
+  plm::emulation::product_commit();
+#else
+  asm volatile("wgmma.commit_group.sync.aligned;\n" ::: "memory");
+#endif
+}
+/* The compiler may not move uses of d over this: before a fence, and after a wait. */
+template <int COUNT> static __device__ __forceinline__ void products_hold(float (&d)[COUNT])
+{
+#ifdef PLM_EMULATE
+  (void)d;
+#else
+#pragma unroll
+  for (int i = 0; i < COUNT; i++) asm volatile("" : "+f"(d[i])::"memory");
+#endif
+}
+/* Until at most LEFT groups are under way. */
+template <int LEFT> static __device__ __forceinline__ void products_wait()
+{
+#ifdef PLM_EMULATE
+  plm::emulation::product_wait(LEFT);
+#else
+  asm volatile("wgmma.wait_group.sync.aligned %0;\n" ::"n"(LEFT) : "memory");
+#endif
+}
+
+#ifndef PLM_EMULATE
+#define PLM_D4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define PLM_D16(i) PLM_D4(i), PLM_D4(i + 4), PLM_D4(i + 8), PLM_D4(i + 12)
+#define PLM_NAMES_0_31                                                                         \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, " \
+  "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define PLM_NAMES_32_63                                                                        \
+  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, " \
+  "%50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define PLM_WGMMA(N) "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 "
+#endif
+
+/* d (64, N) = or += A (64, 16) B (N, 16)^T, both tiles, the sum along their rows. */
+template <int N>
+static __device__ __forceinline__ void product_tiles(float (&d)[N / 2], uint64_t a, uint64_t b,
+                                                     bool accumulate)
+{
+  static_assert(N == 64 || N == 128, "widths that are written out");
+#ifdef PLM_EMULATE
+  plm::emulation::product_begin({&a, nullptr, b, d, N, false, accumulate});
+#else
+  const int add = accumulate;
+  if constexpr (N == 64) {
+    asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %34, 0;\n" PLM_WGMMA(
+                     64) "{" PLM_NAMES_0_31 "}, %32, %33, add, 1, 1, 0, 0;\n}\n"
+                 : PLM_D16(0), PLM_D16(16)
+                 : "l"(a), "l"(b), "r"(add));
+  } else {
+    asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %66, 0;\n" PLM_WGMMA(
+                     128) "{" PLM_NAMES_0_31 ", " PLM_NAMES_32_63
+                          "}, %64, %65, add, 1, 1, 0, 0;\n}\n"
+                 : PLM_D16(0), PLM_D16(16), PLM_D16(32), PLM_D16(48)
+                 : "l"(a), "l"(b), "r"(add));
+  }
+#endif
+}
+
+/* d (64, N) += A (64, 16) B (16, N), A from registers, the sum down B's rows. */
+template <int N>
+static __device__ __forceinline__ void product_registers(float (&d)[N / 2], const unsigned *a,
+                                                         uint64_t b)
+{
+  static_assert(N == 64 || N == 128, "widths that are written out");
+#ifdef PLM_EMULATE
+  plm::emulation::product_begin({nullptr, a, b, d, N, true, true});
+#else
+  if constexpr (N == 64) {
+    asm volatile(PLM_WGMMA(64) "{" PLM_NAMES_0_31 "}, {%32, %33, %34, %35}, %36, 1, 1, 1, 1;\n"
+                 : PLM_D16(0), PLM_D16(16)
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+  } else {
+    asm volatile(PLM_WGMMA(128) "{" PLM_NAMES_0_31 ", " PLM_NAMES_32_63
+                                "}, {%64, %65, %66, %67}, %68, 1, 1, 1, 1;\n"
+                 : PLM_D16(0), PLM_D16(16), PLM_D16(32), PLM_D16(48)
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+  }
+#endif
+}
+
+#endif
