@@ -54,22 +54,6 @@ static inline act *plm_act_at_mutable(const struct plm_cpu *cpu, act *base, int6
  * NULL without memory (sticky): the operator does nothing. */
 void *plm_cpu_workspace(struct plm_cpu *cpu, size_t bytes);
 
-/* C_MN = (or +=) A B, cut into panels of C's rows: over the pool's threads (PLM_CPU_ALL), or all
- * of them on the pool's thread that calls, which is `thread`; the same bits. On one thread the
- * shape must have been planned. */
-enum { PLM_CPU_ALL = -1 };
-struct plm_product_shape;
-void plm_cpu_multiply(struct plm_cpu *cpu, int thread, const struct plm_product_shape *shape,
-                      void *C, const void *A, const void *B);
-/* The same where C_MM is known to be symmetric (A A^T, or the square of a symmetric A): half the
- * work. C is fp32. */
-void plm_cpu_multiply_symmetric(struct plm_cpu *cpu, int thread,
-                                const struct plm_product_shape *shape, float *C, const void *A,
-                                const void *B);
-/* Plans what the above will run. By the pool's caller alone. */
-void plm_cpu_multiply_plan(struct plm_cpu *cpu, const struct plm_product_shape *shape,
-                           bool symmetric);
-
 /* Each sets its operators in cpu->ops. The attention pair also takes (cpu->attention) and frees
  * what it needs; unregister is called by ops->close, also when register failed. */
 void plm_cpu_memory_register(struct plm_cpu *cpu);

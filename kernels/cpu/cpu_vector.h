@@ -96,6 +96,9 @@ struct plm_cpu_vector {
   void (*scale_to)(void *out, const float *x, float factor, int64_t n);
   /* out = a x + c y; x and out activations, y fp32 */
   void (*combine)(void *out, const void *x, const float *y, float a, float c, int64_t n);
+  /* out (cols, rows) = in (rows, cols)^T; elements between rows */
+  void (*transpose)(void *out, int64_t out_stride, const void *in, int64_t in_stride, int64_t rows,
+                    int64_t cols);
   /* w = w (1 - decay) - rate u */
   void (*decay_update)(float *w, const void *u, float decay, float rate, int64_t n);
 };

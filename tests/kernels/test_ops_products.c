@@ -255,19 +255,28 @@ static void muon_case(struct ops_case *c)
   muon_shape(c, 16, 16);
   muon_shape(c, 24, 100);
   muon_shape(c, 130, 48);
-  muon_shape(c, 150, 210); /* several panels of the symmetric products */
+  muon_shape(c, 33, 71);
+  muon_shape(c, 150, 210); /* several blocks of the symmetric products in fp32 */
+}
+
+/* Several in bf16, too, the last ones smaller, either way round. */
+static void large_muon_case(struct ops_case *c)
+{
+  muon_shape(c, 410, 205);
+  muon_shape(c, 205, 410);
 }
 
 static void muon_matches(void **state)
 {
   (void)state;
   ops_case_each(muon_case);
+  ops_case_each_cpu(large_muon_case);
 }
 
 /* Matrices of which each thread takes one, and one too large for that. */
-enum { MATRICES = 6, MATRIX_ELEMENTS = 700000 };
-static const int64_t MATRIX_SIZES[MATRICES][2] = {{16, 16},   {24, 100}, {130, 48},
-                                                  {150, 210}, {192, 64}, {2, 300000}};
+enum { MATRICES = 7, MATRIX_ELEMENTS = 850000 };
+static const int64_t MATRIX_SIZES[MATRICES][2] = {{16, 16},  {24, 100},  {130, 48},  {150, 210},
+                                                  {192, 64}, {410, 205}, {2, 300000}};
 
 /* All matrices' updated weights, in one call or one by one. */
 static void muon_weights(int precision, uint32_t threads, bool together, float *weights)

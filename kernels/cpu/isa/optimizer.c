@@ -1,5 +1,34 @@
 /* The optimizers' passes over parameters, in fp32, and the elementwise parts of Newton-Schulz. */
+#include <string.h>
+
 #include "kernels/cpu/cpu_vector.h"
+
+/* Rows of 16 bytes of a square, interleaved with those half a square further. */
+typedef float lanes_float __attribute__((vector_size(16)));
+typedef uint16_t lanes_half __attribute__((vector_size(16)));
+
+static inline void interleave_float(lanes_float r[4])
+{
+  for (int round = 0; round < 2; round++) {
+    const lanes_float a = r[0], b = r[1], c = r[2], d = r[3];
+    r[0] = __builtin_shufflevector(a, c, 0, 4, 1, 5);
+    r[1] = __builtin_shufflevector(a, c, 2, 6, 3, 7);
+    r[2] = __builtin_shufflevector(b, d, 0, 4, 1, 5);
+    r[3] = __builtin_shufflevector(b, d, 2, 6, 3, 7);
+  }
+}
+
+static inline void interleave_half(lanes_half r[8])
+{
+  for (int round = 0; round < 3; round++) {
+    lanes_half before[8];
+    memcpy(before, r, sizeof before);
+    for (int i = 0; i < 4; i++) {
+      r[2 * i] = __builtin_shufflevector(before[i], before[i + 4], 0, 8, 1, 9, 2, 10, 3, 11);
+      r[2 * i + 1] = __builtin_shufflevector(before[i], before[i + 4], 4, 12, 5, 13, 6, 14, 7, 15);
+    }
+  }
+}
 
 #define ACT_HALF 0
 #include "kernels/cpu/isa/act.h"

@@ -13,6 +13,29 @@ static void ACT(combine)(void *out, const void *x, const float *y, float a, floa
   }
 }
 
+/* Squares of 16 bytes a row, each transposed by interleaving its rows with those half a square
+ * further, log2(rows) times. Output rows are written from left to right. */
+static void ACT(transpose)(void *out, int64_t out_stride, const void *in, int64_t in_stride,
+                           int64_t rows, int64_t cols)
+{
+  enum { SIDE = 16 / sizeof(ACT_TYPE) };
+  const ACT_TYPE *from = in;
+  ACT_TYPE *to = out;
+  const int64_t whole_rows = rows / SIDE * SIDE, whole_cols = cols / SIDE * SIDE;
+  for (int64_t j = 0; j < whole_cols; j += SIDE)
+    for (int64_t i = 0; i < whole_rows; i += SIDE) {
+      ACT(lanes) square[SIDE];
+      for (int k = 0; k < SIDE; k++)
+        memcpy(&square[k], from + (i + k) * in_stride + j, sizeof square[k]);
+      ACT(interleave)(square);
+      for (int k = 0; k < SIDE; k++)
+        memcpy(to + (j + k) * out_stride + i, &square[k], sizeof square[k]);
+    }
+  for (int64_t j = 0; j < cols; j++)
+    for (int64_t i = j < whole_cols ? whole_rows : 0; i < rows; i++)
+      to[j * out_stride + i] = from[i * in_stride + j];
+}
+
 static void ACT(decay_update)(float *w, const void *u, float decay, float rate, int64_t n)
 {
   for (int64_t i = 0; i < n; i += SIMD_WIDTH) {
@@ -25,5 +48,6 @@ static void ACT(fill_optimizer)(struct plm_cpu_vector *vector)
 {
   vector->scale_to = ACT(scale_to);
   vector->combine = ACT(combine);
+  vector->transpose = ACT(transpose);
   vector->decay_update = ACT(decay_update);
 }

@@ -1,0 +1,298 @@
+/* Newton-Schulz in blocks. A block of a product goes to a small buffer and from there, while it is
+ * in the cache, rounded or combined, to where it belongs. Of the symmetric products the blocks up
+ * to the diagonal are computed and their transposes stored beside them.
+ *
+ * The iterate is kept with its long side first, X_LS. What the product library does fast decides
+ * the rest. fp32: anything but a transposed second factor, so A = X^T X and X B as they stand.
+ * bf16: dense rows along the depth in both factors, so there the transpose X_SL is kept, too, for
+ * A = X_SL X_SL^T; A and B are their own transposes.
+ */
+#include "kernels/cpu/newton_schulz.h"
+
+#include "kernels/cpu/product.h"
+
+static const float polynomial[3] = {3.4445f, -4.7750f, 2.0315f};
+/* Blocks: rows and columns at most. Of the symmetric products in fp32 they may be small. */
+enum { STEPS = 5, GRAIN = 16, LINE = 16 };
+enum { SYMMETRIC_FLOAT = 96, SYMMETRIC_HALF = 192, HEIGHT = 256, WIDTH = 384, BAND = 64 };
+enum { BLOCK = HEIGHT * WIDTH /* floats of a thread's buffer */ };
+
+struct cut { /* n in `count` pieces of `step`, the last may be less */
+  int64_t n, step, count;
+};
+
+static struct cut cut_of(int64_t n, int64_t limit)
+{
+  const int64_t pieces = (n + limit - 1) / limit, even = (n + pieces - 1) / pieces;
+  const int64_t step = (even + GRAIN - 1) / GRAIN * GRAIN;
+  return (struct cut){.n = n, .step = step, .count = (n + step - 1) / step};
+}
+
+static int64_t piece_of(const struct cut *cut, int64_t i)
+{
+  return i + 1 < cut->count ? cut->step : cut->n - i * cut->step;
+}
+
+/* A product cut into blocks of C; operands dense. */
+struct blocks {
+  struct cut rows, cols;
+  struct plm_product_shape shape;           /* of the whole */
+  const struct plm_product *products[2][2]; /* [last row][last column] */
+};
+
+static struct blocks plan_blocks(struct plm_cpu *cpu, struct plm_product_shape shape,
+                                 struct cut rows, struct cut cols)
+{
+  struct blocks blocks = {.rows = rows, .cols = cols, .shape = shape};
+  for (int i = 0; i < 2; i++)
+    for (int j = 0; j < 2; j++) {
+      if ((i == 0 && rows.count == 1) || (j == 0 && cols.count == 1)) continue;
+      shape.M = i == 0 ? rows.step : piece_of(&rows, rows.count - 1);
+      shape.N = j == 0 ? cols.step : piece_of(&cols, cols.count - 1);
+      shape.ldc = shape.N;
+      blocks.products[i][j] = plm_products_get(cpu->products, &shape);
+    }
+  return blocks;
+}
+
+struct plan {
+  struct blocks gram, square, apply;
+};
+
+static struct plan plan_of(struct plm_cpu *cpu, int64_t rows, int64_t cols)
+{
+  const int64_t S = rows < cols ? rows : cols, L = rows < cols ? cols : rows;
+  const uint8_t half = cpu->bf16;
+  const struct cut side = cut_of(S, half ? SYMMETRIC_HALF : SYMMETRIC_FLOAT);
+  const struct plm_product_shape of_x = {.K = L,
+                                         .lda = half ? L : S,
+                                         .ldb = half ? L : S,
+                                         .transpose_a = !half,
+                                         .transpose_b = half,
+                                         .half = half};
+  const struct plm_product_shape of_a = {
+      .K = S, .lda = S, .ldb = S, .transpose_b = half, .half = half};
+  return (struct plan){
+      .gram = plan_blocks(cpu, of_x, side, side),
+      .square = plan_blocks(cpu, of_a, side, side),
+      .apply = plan_blocks(cpu, of_a, cut_of(L, HEIGHT), cut_of(S, WIDTH)),
+  };
+}
+
+void plm_newton_schulz_plan(struct plm_cpu *cpu, int64_t rows, int64_t cols)
+{
+  (void)plan_of(cpu, rows, cols);
+}
+
+struct iteration {
+  struct plm_cpu *cpu;
+  int thread;
+  int64_t S, L;
+  struct plan plan;
+  float *buffers;      /* BLOCK floats a thread */
+  act *X_LS, *next_LS; /* the iterate, and room for the one after it */
+  act *X_SL;           /* its transpose, in bf16 */
+  act *A_SS, *B_SS;
+  bool last_step, wide;
+};
+
+static float *buffer_of(const struct iteration *it, uint32_t thread)
+{
+  return it->buffers + (it->thread == PLM_CPU_ALL ? thread : 0) * BLOCK;
+}
+
+static void run(struct iteration *it, int64_t tiles, plm_pool_tile function)
+{
+  if (it->thread == PLM_CPU_ALL)
+    plm_pool_tiles(it->cpu->pool, tiles, function, it);
+  else
+    for (int64_t i = 0; i < tiles; i++) function(it, i, (uint32_t)it->thread);
+}
+
+/* Block (i, j) of C = A B into the thread's buffer, which is returned. */
+static float *multiply(const struct iteration *it, const struct blocks *blocks, uint32_t thread,
+                       int64_t i, int64_t j, const act *A, const act *B)
+{
+  const struct plm_product_shape *s = &blocks->shape;
+  const int64_t row = i * blocks->rows.step, col = j * blocks->cols.step;
+  float *C = buffer_of(it, thread);
+  plm_product_run(blocks->products[i + 1 == blocks->rows.count][j + 1 == blocks->cols.count],
+                  thread, C, plm_act_at(it->cpu, A, row * (s->transpose_a ? 1 : s->lda)),
+                  plm_act_at(it->cpu, B, col * (s->transpose_b ? s->ldb : 1)));
+  return C;
+}
+
+/* The tile-th block on or below the diagonal. */
+static void triangle(int64_t tile, int64_t *i, int64_t *j)
+{
+  *i = 0;
+  while (tile > *i) tile -= ++*i;
+  *j = tile;
+}
+
+/* Block (i, j) of out_SS, rows as `C` or as b A + c C, and its transpose at (j, i). */
+static void store_symmetric(const struct iteration *it, const struct blocks *blocks, int64_t i,
+                            int64_t j, act *out, const act *A, const float *C)
+{
+  const struct plm_cpu *cpu = it->cpu;
+  const int64_t S = it->S, height = piece_of(&blocks->rows, i), width = piece_of(&blocks->cols, j);
+  const int64_t row = i * blocks->rows.step, col = j * blocks->cols.step;
+  for (int64_t k = 0; k < height; k++) {
+    const int64_t at = (row + k) * S + col;
+    if (A == NULL)
+      cpu->vector.scale_to(plm_act_at_mutable(cpu, out, at), C + k * width, 1, width);
+    else
+      cpu->vector.combine(plm_act_at_mutable(cpu, out, at), plm_act_at(cpu, A, at), C + k * width,
+                          polynomial[1], polynomial[2], width);
+  }
+  if (i != j)
+    cpu->vector.transpose(plm_act_at_mutable(cpu, out, col * S + row), S,
+                          plm_act_at(cpu, out, row * S + col), S, height, width);
+}
+
+static void gram_block(void *context, int64_t tile, uint32_t thread)
+{
+  const struct iteration *it = context;
+  const act *X = it->cpu->bf16 ? it->X_SL : it->X_LS;
+  int64_t i, j;
+  triangle(tile, &i, &j);
+  const float *C = multiply(it, &it->plan.gram, thread, i, j, X, X);
+  store_symmetric(it, &it->plan.gram, i, j, it->A_SS, NULL, C);
+}
+
+static void square_block(void *context, int64_t tile, uint32_t thread)
+{
+  const struct iteration *it = context;
+  int64_t i, j;
+  triangle(tile, &i, &j);
+  const float *C = multiply(it, &it->plan.square, thread, i, j, it->A_SS, it->A_SS);
+  store_symmetric(it, &it->plan.square, i, j, it->B_SS, it->A_SS, C);
+}
+
+/* a X + X B; in bf16 its transpose, too, unless nobody will read it. */
+static void apply_block(void *context, int64_t tile, uint32_t thread)
+{
+  const struct iteration *it = context;
+  const struct plm_cpu *cpu = it->cpu;
+  const struct blocks *blocks = &it->plan.apply;
+  const int64_t i = tile / blocks->cols.count, j = tile % blocks->cols.count, S = it->S;
+  const int64_t height = piece_of(&blocks->rows, i), width = piece_of(&blocks->cols, j);
+  const int64_t row = i * blocks->rows.step, col = j * blocks->cols.step;
+  const float *C = multiply(it, blocks, thread, i, j, it->X_LS, it->B_SS);
+  for (int64_t k = 0; k < height; k++) {
+    const int64_t at = (row + k) * S + col;
+    cpu->vector.combine(plm_act_at_mutable(cpu, it->next_LS, at), plm_act_at(cpu, it->X_LS, at),
+                        C + k * width, polynomial[0], 1, width);
+  }
+  if (cpu->bf16 && (!it->last_step || it->wide))
+    cpu->vector.transpose(plm_act_at_mutable(cpu, it->X_SL, col * it->L + row), it->L,
+                          plm_act_at(cpu, it->next_LS, row * S + col), S, height, width);
+}
+
+static void step(struct iteration *it)
+{
+  const int64_t side = it->plan.gram.rows.count;
+  run(it, side * (side + 1) / 2, gram_block);
+  run(it, side * (side + 1) / 2, square_block);
+  run(it, it->plan.apply.rows.count * it->plan.apply.cols.count, apply_block);
+  act *before = it->X_LS;
+  it->X_LS = it->next_LS;
+  it->next_LS = before;
+}
+
+/* ---- what is done once a matrix: bands of rows ---- */
+struct bands {
+  const struct plm_cpu *cpu;
+  act *out;
+  const act *in;
+  const float *direction;
+  float factor;
+  int64_t rows, cols;
+};
+
+static int64_t band_rows(const struct bands *bands, int64_t band)
+{
+  const int64_t left = bands->rows - band * BAND;
+  return left < BAND ? left : BAND;
+}
+
+static void scale_band(void *context, int64_t band, uint32_t thread)
+{
+  const struct bands *bands = context;
+  const int64_t begin = band * BAND * bands->cols;
+  (void)thread;
+  bands->cpu->vector.scale_to(plm_act_at_mutable(bands->cpu, bands->out, begin),
+                              bands->direction + begin, bands->factor,
+                              band_rows(bands, band) * bands->cols);
+}
+
+static void transpose_band(void *context, int64_t band, uint32_t thread)
+{
+  const struct bands *bands = context;
+  const int64_t begin = band * BAND;
+  (void)thread;
+  bands->cpu->vector.transpose(plm_act_at_mutable(bands->cpu, bands->out, begin), bands->rows,
+                               plm_act_at(bands->cpu, bands->in, begin * bands->cols), bands->cols,
+                               band_rows(bands, band), bands->cols);
+}
+
+static void run_bands(int thread, struct bands *bands, plm_pool_tile function)
+{
+  const int64_t count = (bands->rows + BAND - 1) / BAND;
+  if (thread == PLM_CPU_ALL)
+    plm_pool_tiles(bands->cpu->pool, count, function, bands);
+  else
+    for (int64_t i = 0; i < count; i++) function(bands, i, (uint32_t)thread);
+}
+
+static void transpose(struct plm_cpu *cpu, int thread, act *out, const act *in, int64_t rows,
+                      int64_t cols)
+{
+  struct bands bands = {.cpu = cpu, .out = out, .in = in, .rows = rows, .cols = cols};
+  run_bands(thread, &bands, transpose_band);
+}
+
+static int64_t lines(int64_t floats)
+{
+  return (floats + LINE - 1) / LINE * LINE;
+}
+
+size_t plm_newton_schulz_scratch(int64_t rows, int64_t cols, uint32_t threads)
+{
+  const int64_t S = rows < cols ? rows : cols;
+  return (size_t)(threads * BLOCK + lines(rows * cols) + 2 * lines(S * S));
+}
+
+const act *plm_newton_schulz(struct plm_cpu *cpu, int thread, int64_t rows, int64_t cols,
+                             float *direction, float factor, float *scratch)
+{
+  const bool wide = rows < cols, half = cpu->bf16;
+  const int64_t n = rows * cols;
+  struct iteration it = {.cpu = cpu,
+                         .thread = thread,
+                         .S = wide ? rows : cols,
+                         .L = wide ? cols : rows,
+                         .plan = plan_of(cpu, rows, cols),
+                         .buffers = scratch,
+                         .wide = wide};
+  act *own = scratch + (thread == PLM_CPU_ALL ? cpu->ops.threads : 1) * BLOCK;
+  it.A_SS = (float *)own + lines(n);
+  it.B_SS = (float *)it.A_SS + lines(it.S * it.S);
+  struct bands start = {
+      .cpu = cpu, .out = own, .direction = direction, .factor = factor, .rows = rows, .cols = cols};
+  run_bands(thread, &start, scale_band);
+  /* the direction's memory holds an iterate in fp32, or two in bf16 */
+  act *first = direction, *second = half ? plm_act_at_mutable(cpu, direction, n) : own;
+  if (wide || half) transpose(cpu, thread, first, own, rows, cols);
+  it.X_LS = wide ? first : own;
+  it.X_SL = wide ? own : first;
+  it.next_LS = wide || half ? second : first;
+  for (int i = 0; i < STEPS; i++) {
+    it.last_step = i + 1 == STEPS;
+    step(&it);
+  }
+  if (!wide) return it.X_LS;
+  if (half) return it.X_SL;
+  transpose(cpu, thread, it.next_LS, it.X_LS, cols, rows);
+  return it.next_LS;
+}
