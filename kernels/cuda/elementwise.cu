@@ -25,11 +25,15 @@ template <class From, class To> struct Convert {
   static constexpr int N = plm_vector<float>::N; /* 16 bytes of the wider of the two */
   __device__ void vector(int64_t i) const
   {
-    float x[N];
+    struct alignas(N * sizeof(From)) Read {
+      From elements[N];
+    } read = *reinterpret_cast<const Read *>(in + i);
+    struct alignas(N * sizeof(To)) Write {
+      To elements[N];
+    } write;
 #pragma unroll
-    for (int j = 0; j < N; j++) x[j] = to_float(in[i + j]);
-#pragma unroll
-    for (int j = 0; j < N; j++) out[i + j] = from_float<To>(x[j]);
+    for (int j = 0; j < N; j++) write.elements[j] = from_float<To>(to_float(read.elements[j]));
+    *reinterpret_cast<Write *>(out + i) = write;
   }
   __device__ void single(int64_t i) const
   {
@@ -198,7 +202,7 @@ void add(struct plm_ops *ops, act *x, const act *y, int64_t n)
 }
 
 /* dskip = s dout; a block's part of sum dout skip */
-enum { SUM_BLOCKS = 512 };
+enum { SUM_BLOCKS = 1024 };
 template <class T>
 __global__ void skip_backward_kernel(T *dskip, float *partial, const T *dout, const T *skip,
                                      const float *s, int64_t n)
@@ -293,6 +297,7 @@ __global__ void add_partials_kernel(float *out, const float *partial, int64_t pa
   const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= count) return;
   double sum = 0;
+#pragma unroll 8
   for (int64_t part = 0; part < parts; part++) sum += (double)partial[part * count + i];
   out[i] = (float)((double)out[i] + sum);
 }

@@ -1,10 +1,10 @@
 /* RMSNorm and the block's input mix: a warp a row, statistics in fp32 (Zhang and Sennrich 2019). */
-#include "kernels/cuda/cuda_ops.cuh"
+#include "kernels/cuda/rows.cuh"
 
 namespace
 {
 
-enum { WARPS = 8, MIX_BLOCKS = 512 };
+enum { WARPS = 8, MIX_BLOCKS = 1024, MOST_HELD = 8, MOST_HELD_OF_SIX = 4 };
 static constexpr float EPS = 1e-6f;
 
 /* Row of this warp, and the stride to its next. */
@@ -16,29 +16,6 @@ __device__ __forceinline__ int64_t row_stride()
 {
   return (int64_t)gridDim.x * WARPS;
 }
-
-/* Calls body(column, values[N]) over a row's vectors (or single elements where D is no multiple of
- * a vector): the lanes take turns. VECTOR is chosen at the launch. */
-template <class T, bool VECTOR> struct Columns {
-  static constexpr int N = VECTOR ? plm_vector<T>::N : 1;
-  static __device__ __forceinline__ void load(float *out, const T *p)
-  {
-    if constexpr (VECTOR)
-      load_vector(out, p);
-    else
-      out[0] = to_float(*p);
-  }
-  static __device__ __forceinline__ void store(T *p, const float *in)
-  {
-    if constexpr (VECTOR)
-      store_vector(p, in);
-    else
-      *p = from_float<T>(in[0]);
-  }
-};
-
-#define EACH_COLUMN(C, D) \
-  for (int64_t j = (int64_t)(threadIdx.x % PLM_WARP) * C::N; j < (D); j += PLM_WARP * C::N)
 
 template <class C, class T> __device__ __forceinline__ float inverse_rms(const T *row, int64_t D)
 {
@@ -149,6 +126,18 @@ template <class T> struct MixBackward {
   int64_t N, D;
 };
 
+__device__ __forceinline__ void leave_sums(float *partial, float sum_x, float sum_p)
+{
+  float *scratch = plm_shared<float>();
+  sum_x = block_sum(sum_x, scratch);
+  __syncthreads();
+  sum_p = block_sum(sum_p, scratch);
+  if (threadIdx.x == 0) {
+    partial[2 * blockIdx.x] = sum_x;
+    partial[2 * blockIdx.x + 1] = sum_p;
+  }
+}
+
 template <class T, bool VECTOR> __global__ void mix_backward_kernel(MixBackward<T> m)
 {
   typedef Columns<T, VECTOR> C;
@@ -179,14 +168,103 @@ template <class T, bool VECTOR> __global__ void mix_backward_kernel(MixBackward<
       C::store(m.dx + row + j, g);
     }
   }
-  float *scratch = plm_shared<float>();
-  sum_x = block_sum(sum_x, scratch);
-  __syncthreads();
-  sum_p = block_sum(sum_p, scratch);
-  if (threadIdx.x == 0) {
-    m.partial[2 * blockIdx.x] = sum_x;
-    m.partial[2 * blockIdx.x + 1] = sum_p;
+  leave_sums(m.partial, sum_x, sum_p);
+}
+
+/* ---- the same with the rows in registers ---- */
+
+__device__ __forceinline__ float inverse_of(float squares, int64_t D)
+{
+  return rsqrtf(warp_sum(squares) / (float)D + EPS);
+}
+
+template <class T, int HELD>
+__global__ void held_norm_forward_kernel(T *out, const T *x, int64_t N, int64_t D)
+{
+  typedef Row<T, HELD> R;
+  for (int64_t n = first_row(); n < N; n += row_stride()) {
+    R row;
+    row.load(x + n * D, D);
+    const float inverse =
+        inverse_of(R::sum([&](int i, int k) { return row.at(i, k) * row.at(i, k); }), D);
+    row.fill([&](int i, int k) { return row.at(i, k) * inverse; });
+    row.store(out + n * D, D);
   }
+}
+
+/* r and r^3 (dh . x) / D, as backward_factors */
+template <class R> __device__ __forceinline__ float2 held_factors(const R &d, const R &x, int64_t D)
+{
+  const float squares = R::sum([&](int i, int k) { return x.at(i, k) * x.at(i, k); });
+  const float product = R::sum([&](int i, int k) { return x.at(i, k) * d.at(i, k); });
+  const float inverse = inverse_of(squares, D);
+  return make_float2(inverse, warp_sum(product) / (float)D * inverse * inverse * inverse);
+}
+
+template <class T, int HELD>
+__global__ void held_norm_backward_kernel(T *dx, const T *dh, const T *x, int64_t N, int64_t D)
+{
+  typedef Row<T, HELD> R;
+  for (int64_t n = first_row(); n < N; n += row_stride()) {
+    R v, d, g;
+    v.load(x + n * D, D);
+    d.load(dh + n * D, D);
+    g.load(dx + n * D, D);
+    const float2 f = held_factors(d, v, D);
+    g.fill([&](int i, int k) { return g.at(i, k) + (f.x * d.at(i, k) - f.y * v.at(i, k)); });
+    g.store(dx + n * D, D);
+  }
+}
+
+template <class T, int HELD>
+__global__ void held_mix_forward_kernel(T *mixed, T *h, const T *x, const T *p, const float *b,
+                                        int64_t N, int64_t D)
+{
+  typedef Row<T, HELD> R;
+  const float b0 = b[0], b1 = b[1];
+  for (int64_t n = first_row(); n < N; n += row_stride()) {
+    R v, w;
+    v.load(x + n * D, D);
+    w.load(p + n * D, D);
+    v.fill([&](int i, int k) { return b0 * v.at(i, k) + b1 * w.at(i, k); });
+    v.store(mixed + n * D, D);
+    const float inverse =
+        inverse_of(R::sum([&](int i, int k) { return v.at(i, k) * v.at(i, k); }), D);
+    v.fill([&](int i, int k) { return v.at(i, k) * inverse; });
+    v.store(h + n * D, D);
+  }
+}
+
+template <class T, int HELD> __global__ void held_mix_backward_kernel(MixBackward<T> m)
+{
+  typedef Row<T, HELD> R;
+  constexpr int N = R::N;
+  const float b0 = m.b[0], b1 = m.b[1];
+  float sum_x = 0, sum_p = 0;
+  for (int64_t n = first_row(); n < m.N; n += row_stride()) {
+    const int64_t row = n * m.D;
+    R v, d, g, x, p, dp;
+    v.load(m.mixed + row, m.D);
+    d.load(m.dh + row, m.D);
+    g.load(m.dmixed + row, m.D);
+    x.load(m.x + row, m.D);
+    p.load(m.p + row, m.D);
+    dp.load(m.dp + row, m.D);
+    const float2 f = held_factors(d, v, m.D);
+#pragma unroll
+    for (int i = 0; i < HELD; i++)
+#pragma unroll
+      for (int k = 0; k < N; k++) {
+        const float gradient = g.at(i, k) + (f.x * d.at(i, k) - f.y * v.at(i, k));
+        sum_x += gradient * x.at(i, k);
+        sum_p += gradient * p.at(i, k);
+        dp.vectors[i].elements[k] = from_float<T>(dp.at(i, k) + b1 * gradient);
+        g.vectors[i].elements[k] = from_float<T>(gradient * b0);
+      }
+    dp.store(m.dp + row, m.D);
+    g.store(m.dx + row, m.D);
+  }
+  leave_sums(m.partial, sum_x, sum_p);
 }
 
 /* ---- the table's functions ---- */
@@ -198,21 +276,27 @@ template <class T> bool whole_vectors(int64_t D)
 template <class T>
 void run_norm_forward(struct plm_cuda *cuda, T *out, const T *x, int64_t N, int64_t D)
 {
-  const auto kernel =
-      whole_vectors<T>(D) ? norm_forward_kernel<T, true> : norm_forward_kernel<T, false>;
-  if (N > 0)
+  if (N <= 0) return;
+  plm_with_held<T, MOST_HELD>(D, [&](auto held) {
+    auto kernel =
+        whole_vectors<T>(D) ? norm_forward_kernel<T, true> : norm_forward_kernel<T, false>;
+    if constexpr (held.value > 0) kernel = held_norm_forward_kernel<T, held.value>;
     plm_launch(cuda->stream, kernel, dim3(plm_blocks(N, WARPS)), dim3(WARPS * PLM_WARP), 0, out, x,
                N, D);
+  });
 }
 
 template <class T>
 void run_norm_backward(struct plm_cuda *cuda, T *dx, const T *dh, const T *x, int64_t N, int64_t D)
 {
-  const auto kernel =
-      whole_vectors<T>(D) ? norm_backward_kernel<T, true> : norm_backward_kernel<T, false>;
-  if (N > 0)
+  if (N <= 0) return;
+  plm_with_held<T, MOST_HELD>(D, [&](auto held) {
+    auto kernel =
+        whole_vectors<T>(D) ? norm_backward_kernel<T, true> : norm_backward_kernel<T, false>;
+    if constexpr (held.value > 0) kernel = held_norm_backward_kernel<T, held.value>;
     plm_launch(cuda->stream, kernel, dim3(plm_blocks(N, WARPS)), dim3(WARPS * PLM_WARP), 0, dx, dh,
                x, N, D);
+  });
 }
 
 void norm_forward(struct plm_ops *ops, act *out, const act *x, int64_t N, int64_t D)
@@ -252,11 +336,14 @@ void mix_norm_forward(struct plm_ops *ops, act *mixed, act *h, const act *x, con
   if (N <= 0) return;
   plm_with_act(cuda, [&](auto *type) {
     typedef std::remove_pointer_t<decltype(type)> T;
-    const auto kernel =
-        whole_vectors<T>(D) ? mix_forward_kernel<T, true> : mix_forward_kernel<T, false>;
-    plm_launch(cuda->stream, kernel, dim3(plm_blocks(N, WARPS)), dim3(WARPS * PLM_WARP), 0,
-               static_cast<T *>(mixed), static_cast<T *>(h), static_cast<const T *>(x),
-               static_cast<const T *>(p), b, N, D);
+    plm_with_held<T, MOST_HELD>(D, [&](auto held) {
+      auto kernel =
+          whole_vectors<T>(D) ? mix_forward_kernel<T, true> : mix_forward_kernel<T, false>;
+      if constexpr (held.value > 0) kernel = held_mix_forward_kernel<T, held.value>;
+      plm_launch(cuda->stream, kernel, dim3(plm_blocks(N, WARPS)), dim3(WARPS * PLM_WARP), 0,
+                 static_cast<T *>(mixed), static_cast<T *>(h), static_cast<const T *>(x),
+                 static_cast<const T *>(p), b, N, D);
+    });
   });
 }
 
@@ -281,9 +368,12 @@ void mix_norm_backward(struct plm_ops *ops, act *dx, act *dp, float *db, act *dm
                               b,
                               N,
                               D};
-    const auto kernel =
-        whole_vectors<T>(D) ? mix_backward_kernel<T, true> : mix_backward_kernel<T, false>;
-    plm_launch(cuda->stream, kernel, dim3(blocks), dim3(WARPS * PLM_WARP), 33 * sizeof(float), m);
+    plm_with_held<T, MOST_HELD_OF_SIX>(D, [&](auto held) {
+      auto kernel =
+          whole_vectors<T>(D) ? mix_backward_kernel<T, true> : mix_backward_kernel<T, false>;
+      if constexpr (held.value > 0) kernel = held_mix_backward_kernel<T, held.value>;
+      plm_launch(cuda->stream, kernel, dim3(blocks), dim3(WARPS * PLM_WARP), 33 * sizeof(float), m);
+    });
   });
   plm_cuda_add_partials(cuda, db, partial, blocks, 2);
 }

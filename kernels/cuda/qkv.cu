@@ -1,6 +1,8 @@
 /* Between the QKV product and attention: q and k normalised over the head width and rotated, the
- * value embedding mixed into v. A warp takes a head of a row; a lane two neighbouring pairs
- * (x_i, x_{i + K/2}), so loads are of two elements (K is a multiple of 4). */
+ * value embedding mixed into v. A few lanes take a head of a row: each a vector of the head's first
+ * half and the one that it is paired with (x_i, x_{i + K/2}), everything loaded before anything is
+ * computed. Where half a head is no multiple of a vector, a warp takes the head and a lane two
+ * neighbouring pairs (K is a multiple of 4). */
 #include "kernels/cuda/cuda_ops.cuh"
 
 namespace
@@ -101,6 +103,21 @@ template <class T> __global__ void forward_kernel(Prepare<T> p)
   }
 }
 
+/* A block's parts of da. */
+template <class T>
+__device__ __forceinline__ void leave_sums(const Prepare<T> &p, float sum_v, float sum_vi)
+{
+  if (p.vi == nullptr) return;
+  float *scratch = plm_shared<float>();
+  sum_v = block_sum(sum_v, scratch);
+  __syncthreads();
+  sum_vi = block_sum(sum_vi, scratch);
+  if (threadIdx.x == 0) {
+    p.partial[2 * blockIdx.x] = sum_v;
+    p.partial[2 * blockIdx.x + 1] = sum_vi;
+  }
+}
+
 template <class T> __global__ void backward_kernel(Prepare<T> p)
 {
   const int64_t D = p.H * p.K, tasks = p.B * p.L * p.H;
@@ -131,15 +148,200 @@ template <class T> __global__ void backward_kernel(Prepare<T> p)
     }
     store_quad(p.out + row + 2 * D, i, half, d);
   }
-  if (p.vi == nullptr) return;
-  float *scratch = plm_shared<float>();
-  sum_v = block_sum(sum_v, scratch);
-  __syncthreads();
-  sum_vi = block_sum(sum_vi, scratch);
-  if (threadIdx.x == 0) {
-    p.partial[2 * blockIdx.x] = sum_v;
-    p.partial[2 * blockIdx.x + 1] = sum_vi;
+  leave_sums(p, sum_v, sum_vi);
+}
+
+/* ---- vectors: LANES lanes a head ---- */
+
+/* A lane's elements i .. i + N and i + K/2 .. i + K/2 + N of a head, as they lie in memory. */
+template <class T> struct Halves {
+  static constexpr int N = plm_vector<T>::N;
+  plm_vector<T> low, high;
+
+  __device__ __forceinline__ void load(const T *head, int half, bool inside)
+  {
+    if (!inside) return; /* 0 */
+    low.words = *reinterpret_cast<const uint4 *>(head);
+    high.words = *reinterpret_cast<const uint4 *>(head + half);
   }
+  __device__ __forceinline__ void store(T *head, int half, bool inside) const
+  {
+    if (!inside) return;
+    *reinterpret_cast<uint4 *>(head) = low.words;
+    *reinterpret_cast<uint4 *>(head + half) = high.words;
+  }
+  /* pair k: (x_{i+k}, x_{i+k+K/2}) */
+  __device__ __forceinline__ float2 at(int k) const
+  {
+    return make_float2(to_float(low.elements[k]), to_float(high.elements[k]));
+  }
+  __device__ __forceinline__ void set(int k, float2 x)
+  {
+    low.elements[k] = from_float<T>(x.x);
+    high.elements[k] = from_float<T>(x.y);
+  }
+};
+
+template <class T> __device__ __forceinline__ float dot(const Halves<T> &x, const Halves<T> &y)
+{
+  float sum = 0;
+#pragma unroll
+  for (int k = 0; k < Halves<T>::N; k++) {
+    const float2 a = x.at(k), b = y.at(k);
+    sum += a.x * b.x + a.y * b.y;
+  }
+  return sum;
+}
+
+/* Every one of LANES neighbours gets their sum. */
+template <int LANES> __device__ __forceinline__ float lanes_sum(float x)
+{
+#pragma unroll
+  for (int mask = LANES / 2; mask > 0; mask /= 2) x += __shfl_xor_sync(PLM_ALL_LANES, x, mask);
+  return x;
+}
+
+/* Where a lane works: its head of its row. */
+template <class T> struct Place {
+  int64_t row, value; /* of the lane's first element in (N, 3 H K) and (N, H K) */
+  int half;
+  bool inside;
+  float c[Halves<T>::N], s[Halves<T>::N];
+  __device__ __forceinline__ Place(const Prepare<T> &p, int64_t task, int lane)
+  {
+    constexpr int N = Halves<T>::N;
+    const int64_t D = p.H * p.K, n = task / p.H, head = task % p.H * p.K;
+    half = (int)p.K / 2;
+    inside = task < p.B * p.L * p.H && lane * N < half;
+    row = n * 3 * D + head + lane * N;
+    value = n * D + head + lane * N;
+    if (!inside) return;
+#pragma unroll
+    for (int k = 0; k < N; k += plm_vector<float>::N) {
+      load_vector(c + k, p.cosine + n % p.L * half + lane * N + k);
+      load_vector(s + k, p.sine + n % p.L * half + lane * N + k);
+    }
+  }
+};
+
+template <class T, int LANES> __global__ void wide_forward_kernel(Prepare<T> p)
+{
+  constexpr int N = Halves<T>::N, EACH = WARPS * PLM_WARP / LANES;
+  const int64_t D = p.H * p.K, tasks = p.B * p.L * p.H;
+  const int lane = (int)threadIdx.x % LANES;
+  /* whole warps stay in the loop: they shuffle */
+  for (int64_t first = (int64_t)blockIdx.x * EACH; first < tasks;
+       first += (int64_t)gridDim.x * EACH) {
+    const Place<T> at(p, first + threadIdx.x / LANES, lane);
+    Halves<T> x[3], vi;
+#pragma unroll
+    for (int which = 0; which < 3; which++)
+      x[which].load(p.qkv + at.row + which * D, at.half, at.inside);
+    if (p.vi != nullptr) vi.load(p.vi + at.value, at.half, at.inside);
+#pragma unroll
+    for (int which = 0; which < 2; which++) { /* q, k */
+      const float inverse = rsqrtf(lanes_sum<LANES>(dot(x[which], x[which])) / (float)p.K + EPS);
+      if (!at.inside) continue;
+#pragma unroll
+      for (int k = 0; k < N; k++) {
+        const float2 y = x[which].at(k);
+        const float low = y.x * inverse, high = y.y * inverse;
+        x[which].set(k,
+                     make_float2(low * at.c[k] + high * at.s[k], high * at.c[k] - low * at.s[k]));
+      }
+    }
+    if (p.vi != nullptr && at.inside) {
+      const float a0 = p.a[0], a1 = p.a[1];
+#pragma unroll
+      for (int k = 0; k < N; k++) {
+        const float2 v = x[2].at(k), e = vi.at(k);
+        x[2].set(k, make_float2(a0 * v.x + a1 * e.x, a0 * v.y + a1 * e.y));
+      }
+    }
+#pragma unroll
+    for (int which = 0; which < 3; which++)
+      x[which].store(p.out + at.row + which * D, at.half, at.inside);
+  }
+}
+
+/* dq or dk of a lane: turned back, then through the norm. */
+template <class T, int LANES>
+__device__ __forceinline__ void normed_backward(Halves<T> *d, const Halves<T> &x,
+                                                const Place<T> &at, float K)
+{
+  constexpr int N = Halves<T>::N;
+  float2 turned[N];
+  float along = 0;
+#pragma unroll
+  for (int k = 0; k < N; k++) {
+    const float2 g = d->at(k), y = x.at(k);
+    turned[k] = make_float2(g.x * at.c[k] - g.y * at.s[k], g.y * at.c[k] + g.x * at.s[k]);
+    if (!at.inside) turned[k] = make_float2(0, 0);
+    along += y.x * turned[k].x + y.y * turned[k].y;
+  }
+  const float inverse = rsqrtf(lanes_sum<LANES>(dot(x, x)) / K + EPS);
+  along = lanes_sum<LANES>(along) / K * inverse * inverse * inverse;
+#pragma unroll
+  for (int k = 0; k < N; k++) {
+    const float2 y = x.at(k);
+    d->set(k,
+           make_float2(inverse * turned[k].x - along * y.x, inverse * turned[k].y - along * y.y));
+  }
+}
+
+template <class T, int LANES> __global__ void wide_backward_kernel(Prepare<T> p)
+{
+  constexpr int N = Halves<T>::N, EACH = WARPS * PLM_WARP / LANES;
+  const int64_t D = p.H * p.K, tasks = p.B * p.L * p.H;
+  const int lane = (int)threadIdx.x % LANES;
+  float sum_v = 0, sum_vi = 0;
+  for (int64_t first = (int64_t)blockIdx.x * EACH; first < tasks;
+       first += (int64_t)gridDim.x * EACH) {
+    const Place<T> at(p, first + threadIdx.x / LANES, lane);
+    Halves<T> x[3], d[3], vi;
+#pragma unroll
+    for (int which = 0; which < 3; which++) {
+      d[which].load(p.dqkv + at.row + which * D, at.half, at.inside);
+      if (which < 2 || p.vi != nullptr)
+        x[which].load(p.qkv + at.row + which * D, at.half, at.inside);
+    }
+    if (p.vi != nullptr) vi.load(p.vi + at.value, at.half, at.inside);
+    normed_backward<T, LANES>(&d[0], x[0], at, (float)p.K);
+    normed_backward<T, LANES>(&d[1], x[1], at, (float)p.K);
+    if (p.vi != nullptr) {
+      const float a0 = p.a[0], a1 = p.a[1];
+      sum_v += dot(d[2], x[2]);
+      sum_vi += dot(d[2], vi);
+#pragma unroll
+      for (int k = 0; k < N; k++) {
+        const float2 g = d[2].at(k);
+        vi.set(k, make_float2(a1 * g.x, a1 * g.y));
+        d[2].set(k, make_float2(a0 * g.x, a0 * g.y));
+      }
+      vi.store(p.dvi + at.value, at.half, at.inside);
+    }
+#pragma unroll
+    for (int which = 0; which < 3; which++)
+      d[which].store(p.out + at.row + which * D, at.half, at.inside);
+  }
+  leave_sums(p, sum_v, sum_vi);
+}
+
+/* f(number of lanes a head, as a constant; 0: not in whole vectors) */
+template <class T, class F> void with_lanes(int64_t K, F f)
+{
+  const int64_t half = K / 2, vectors = half / plm_vector<T>::N;
+  if (half % plm_vector<T>::N != 0) return f(std::integral_constant<int, 0>());
+  if (vectors <= 1) return f(std::integral_constant<int, 1>());
+  if (vectors <= 2) return f(std::integral_constant<int, 2>());
+  if (vectors <= 4) return f(std::integral_constant<int, 4>());
+  if (vectors <= 8) return f(std::integral_constant<int, 8>());
+  return f(std::integral_constant<int, 16>());
+}
+
+int64_t heads_of_block(int lanes)
+{
+  return lanes > 0 ? WARPS * PLM_WARP / lanes : WARPS;
 }
 
 void qkv_prepare_forward(struct plm_ops *ops, act *out, const act *qkv, const act *vi,
@@ -157,8 +359,12 @@ void qkv_prepare_forward(struct plm_ops *ops, act *out, const act *qkv, const ac
     p.vi = static_cast<const T *>(vi);
     p.a = a, p.cosine = cosine, p.sine = sine;
     p.B = B, p.L = L, p.H = H, p.K = K;
-    plm_launch(cuda->stream, forward_kernel<T>, dim3(plm_blocks(B * L * H, WARPS)),
-               dim3(WARPS * PLM_WARP), 0, p);
+    with_lanes<T>(K, [&](auto lanes) {
+      auto kernel = forward_kernel<T>;
+      if constexpr (lanes.value > 0) kernel = wide_forward_kernel<T, lanes.value>;
+      plm_launch(cuda->stream, kernel, dim3(plm_blocks(B * L * H, heads_of_block(lanes.value))),
+                 dim3(WARPS * PLM_WARP), 0, p);
+    });
   });
 }
 
@@ -169,7 +375,7 @@ void qkv_prepare_backward(struct plm_ops *ops, act *dqkv_raw, act *dvi, float *d
   struct plm_cuda *cuda = plm_cuda_of(ops);
   PLM_ASSERT(K % (2 * PAIRS) == 0 && K <= 2 * PAIRS * PLM_WARP);
   if (B * L <= 0) return;
-  const unsigned blocks = min(plm_blocks(B * L * H, WARPS), (unsigned)MIX_BLOCKS);
+  unsigned blocks = 0;
   float *partial = plm_cuda_scratch<float>(cuda, 2 * MIX_BLOCKS);
   plm_with_act(cuda, [&](auto *type) {
     typedef std::remove_pointer_t<decltype(type)> T;
@@ -182,8 +388,12 @@ void qkv_prepare_backward(struct plm_ops *ops, act *dqkv_raw, act *dvi, float *d
     p.dqkv = static_cast<const T *>(dqkv);
     p.a = a, p.cosine = cosine, p.sine = sine;
     p.B = B, p.L = L, p.H = H, p.K = K;
-    plm_launch(cuda->stream, backward_kernel<T>, dim3(blocks), dim3(WARPS * PLM_WARP),
-               33 * sizeof(float), p);
+    with_lanes<T>(K, [&](auto lanes) {
+      auto kernel = backward_kernel<T>;
+      if constexpr (lanes.value > 0) kernel = wide_backward_kernel<T, lanes.value>;
+      blocks = min(plm_blocks(B * L * H, heads_of_block(lanes.value)), (unsigned)MIX_BLOCKS);
+      plm_launch(cuda->stream, kernel, dim3(blocks), dim3(WARPS * PLM_WARP), 33 * sizeof(float), p);
+    });
   });
   if (vi != nullptr) plm_cuda_add_partials(cuda, da, partial, blocks, 2);
 }

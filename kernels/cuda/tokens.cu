@@ -1,72 +1,134 @@
 /* Token tables: means over groups of 2^level tokens of a table's rows, and the way back.
  *
  * Backward, with few tokens and many rows: a block takes a slab of rows and some columns, and keeps
- * the sums of all V tokens for its columns in shared memory; a thread owns a column, so nothing
- * collides and the order is that of the rows. Slabs are added up in their order afterwards. */
-#include "kernels/cuda/cuda_ops.cuh"
+ * the sums of all V tokens for its columns in shared memory; a thread owns two columns, so nothing
+ * collides and the order is that of the rows. Several rows are loaded before the first is added:
+ * the sums are near, the rows are far. Slabs are added up in their order afterwards. */
+#include "kernels/cuda/rows.cuh"
 
 namespace
 {
 
 enum {
   THREADS = 128,
-  COLUMNS = 64,
+  WARPS = 8,
+  BACK_THREADS = 64, /* with OWNED columns each */
+  OWNED = 2,
+  COLUMNS = BACK_THREADS * OWNED,
+  AHEAD = 8, /* rows */
   SLAB_ROWS = 512,
   MAX_SLABS = 512,
   SHARED_BYTES = 200 << 10,
   COUNTED_GROUP = 8
 };
 
-/* A block a row of groups: threads go over the columns. Long groups are counted by token first, so
- * that a row of the table is read once. */
+/* Short groups: a warp a row. */
+template <class T, bool VECTOR>
+__global__ void short_forward_kernel(T *out, const float *table, const int32_t *tokens, int64_t N,
+                                     int64_t D, int level)
+{
+  typedef Columns<T, VECTOR> C;
+  constexpr int PIECE = C::N < plm_vector<float>::N ? C::N : plm_vector<float>::N;
+  typedef Columns<float, VECTOR> F;
+  static_assert(PIECE == F::N, "of the table, which is fp32");
+  const int64_t n = (int64_t)blockIdx.x * WARPS + threadIdx.x / PLM_WARP;
+  const int group = 1 << level;
+  const float share = 1.0f / (float)group;
+  if (n >= N) return;
+  EACH_COLUMN(C, D)
+  {
+    float sum[C::N] = {};
+    for (int i = 0; i < group; i++) {
+      const float *row = table + (int64_t)tokens[n * group + i] * D + j;
+#pragma unroll
+      for (int k = 0; k < C::N; k += PIECE) {
+        float v[PIECE];
+        F::load(v, row + k);
+#pragma unroll
+        for (int q = 0; q < PIECE; q++) sum[k + q] += v[q];
+      }
+    }
+#pragma unroll
+    for (int k = 0; k < C::N; k++) sum[k] *= share;
+    C::store(out + n * D + j, sum);
+  }
+}
+
+/* Long groups: a block a row. They are counted by token first, so that a row of the table is read
+ * once. */
 template <class T>
-__global__ void mean_forward_kernel(T *out, const float *table, const int32_t *tokens, int64_t D,
+__global__ void long_forward_kernel(T *out, const float *table, const int32_t *tokens, int64_t D,
                                     int V, int level)
 {
   int *counts = plm_shared<int>(); /* (V) */
   const int64_t n = blockIdx.x;
   const int group = 1 << level, t = (int)threadIdx.x, threads = (int)blockDim.x;
-  const bool counted = group >= COUNTED_GROUP;
   const float share = 1.0f / (float)group;
   tokens += n * group;
-  if (counted) {
-    for (int v = t; v < V; v += threads) counts[v] = 0;
-    __syncthreads();
-    for (int i = t; i < group; i += threads) atomicAdd(&counts[tokens[i]], 1);
-    __syncthreads();
-  }
+  for (int v = t; v < V; v += threads) counts[v] = 0;
+  __syncthreads();
+  for (int i = t; i < group; i += threads) atomicAdd(&counts[tokens[i]], 1);
+  __syncthreads();
   for (int64_t j = t; j < D; j += threads) {
     float sum = 0;
-    if (counted) {
-      for (int v = 0; v < V; v++)
-        if (counts[v] > 0) sum += (float)counts[v] * table[(int64_t)v * D + j];
-    } else {
-      for (int i = 0; i < group; i++) sum += table[(int64_t)tokens[i] * D + j];
-    }
+    for (int v = 0; v < V; v++)
+      if (counts[v] > 0) sum += (float)counts[v] * table[(int64_t)v * D + j];
     out[n * D + j] = from_float<T>(sum * share);
   }
 }
 
+/* Two neighbours of a row, the second possibly beyond it; EVEN: they are aligned as a pair. */
+template <class T, bool EVEN> __device__ __forceinline__ float2 load_owned(const T *p, bool second)
+{
+  if constexpr (EVEN) {
+    struct alignas(2 * sizeof(T)) Two {
+      T x, y;
+    } two = *reinterpret_cast<const Two *>(p);
+    return make_float2(to_float(two.x), to_float(two.y));
+  }
+  return make_float2(to_float(p[0]), second ? to_float(p[1]) : 0.0f);
+}
+
 /* partial (slabs, V, D) */
-template <class T>
+template <class T, bool EVEN>
 __global__ void mean_backward_kernel(float *partial, const T *dout, const int32_t *tokens,
                                      int64_t N, int64_t D, int V, int level, int64_t slab_rows)
 {
-  float *sums = plm_shared<float>(); /* (V, COLUMNS) */
-  const int column = (int)threadIdx.x;
-  const int64_t j = (int64_t)blockIdx.y * COLUMNS + column;
+  float2 *sums = plm_shared<float2>(); /* (V, BACK_THREADS) */
+  const int t = (int)threadIdx.x;
+  const int64_t j = (int64_t)blockIdx.y * COLUMNS + t * OWNED;
   const int64_t first = blockIdx.x * slab_rows;
   const int64_t last = first + slab_rows < N ? first + slab_rows : N;
   const int group = 1 << level;
-  for (int v = 0; v < V; v++) sums[v * COLUMNS + column] = 0;
+  const bool second = j + 1 < D;
+  for (int v = 0; v < V; v++) sums[v * BACK_THREADS + t] = make_float2(0, 0);
   if (j >= D) return; /* no barrier below: a thread reads what it wrote itself */
-  for (int64_t n = first; n < last; n++) {
-    const float d = to_float(dout[n * D + j]);
-    for (int i = 0; i < group; i++) sums[tokens[n * group + i] * COLUMNS + column] += d;
+  for (int64_t n = first; n < last; n += AHEAD) {
+    float2 d[AHEAD];
+    int token[AHEAD]; /* the first of each group */
+#pragma unroll
+    for (int a = 0; a < AHEAD; a++) {
+      const bool inside = n + a < last;
+      d[a] = inside ? load_owned<T, EVEN>(dout + (n + a) * D + j, second) : make_float2(0, 0);
+      token[a] = inside ? tokens[(n + a) * group] : 0;
+    }
+#pragma unroll
+    for (int a = 0; a < AHEAD; a++) {
+      if (n + a >= last) break;
+      for (int i = 0; i < group; i++) {
+        const int v = i == 0 ? token[a] : tokens[(n + a) * group + i];
+        float2 *sum = &sums[v * BACK_THREADS + t];
+        *sum = make_float2(sum->x + d[a].x, sum->y + d[a].y);
+      }
+    }
   }
   const float share = 1.0f / (float)group;
-  for (int v = 0; v < V; v++)
-    partial[((int64_t)blockIdx.x * V + v) * D + j] = sums[v * COLUMNS + column] * share;
+  for (int v = 0; v < V; v++) {
+    const float2 sum = sums[v * BACK_THREADS + t];
+    float *to = partial + ((int64_t)blockIdx.x * V + v) * D + j;
+    to[0] = sum.x * share;
+    if (second) to[1] = sum.y * share;
+  }
 }
 
 void token_mean_forward(struct plm_ops *ops, act *out, const float *table, const int32_t *tokens,
@@ -74,10 +136,17 @@ void token_mean_forward(struct plm_ops *ops, act *out, const float *table, const
 {
   struct plm_cuda *cuda = plm_cuda_of(ops);
   if (N <= 0) return;
+  const bool counted = 1 << level >= COUNTED_GROUP;
   plm_with_act(cuda, [&](auto *type) {
     typedef std::remove_pointer_t<decltype(type)> T;
-    plm_launch(cuda->stream, mean_forward_kernel<T>, dim3((unsigned)N), dim3(THREADS),
-               (size_t)V * sizeof(int), static_cast<T *>(out), table, tokens, D, (int)V, level);
+    const auto short_kernel =
+        D % plm_vector<T>::N == 0 ? short_forward_kernel<T, true> : short_forward_kernel<T, false>;
+    if (counted)
+      plm_launch(cuda->stream, long_forward_kernel<T>, dim3((unsigned)N), dim3(THREADS),
+                 (size_t)V * sizeof(int), static_cast<T *>(out), table, tokens, D, (int)V, level);
+    else
+      plm_launch(cuda->stream, short_kernel, dim3(plm_blocks(N, WARPS)), dim3(WARPS * PLM_WARP), 0,
+                 static_cast<T *>(out), table, tokens, N, D, level);
   });
 }
 
@@ -97,9 +166,10 @@ void token_mean_backward(struct plm_ops *ops, float *dtable, const act *dout, co
   float *partial = plm_cuda_scratch<float>(cuda, (size_t)(slabs * V * D));
   plm_with_act(cuda, [&](auto *type) {
     typedef std::remove_pointer_t<decltype(type)> T;
-    plm_launch(cuda->stream, mean_backward_kernel<T>, dim3(slabs, plm_blocks(D, COLUMNS)),
-               dim3(COLUMNS), shared, partial, static_cast<const T *>(dout), tokens, N, D, (int)V,
-               level, slab_rows);
+    const auto kernel = D % 2 == 0 ? mean_backward_kernel<T, true> : mean_backward_kernel<T, false>;
+    plm_launch(cuda->stream, kernel, dim3(slabs, plm_blocks(D, COLUMNS)), dim3(BACK_THREADS),
+               shared, partial, static_cast<const T *>(dout), tokens, N, D, (int)V, level,
+               slab_rows);
   });
   plm_cuda_add_partials(cuda, dtable, partial, slabs, V * D);
 }

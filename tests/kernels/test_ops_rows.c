@@ -202,9 +202,18 @@ static void wide_norm_case(struct ops_case *c)
   norm_rows_shape(c, 33, 129);
 }
 
+/* The CUDA backend holds a row in a warp's registers by its width: every size of it, rows that are
+ * no whole vectors, and rows too wide for it. */
+static void held_norm_case(struct ops_case *c)
+{
+  static const int64_t widths[] = {8, 256, 264, 500, 768, 1024, 1536, 2048, 2056};
+  for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) norm_shape(c, 11, widths[i]);
+}
+
 static void norms_match(void **state)
 {
   (void)state;
+  ops_case_each_cuda(held_norm_case);
   ops_case_each(norm_case);
   ops_case_each(wide_norm_case);
 }
@@ -252,9 +261,20 @@ static void mix_case(struct ops_case *c)
   mix_shape(c, 130, 72, false);
 }
 
+static void held_mix_case(struct ops_case *c)
+{
+  mix_shape(c, 19, 256, true);
+  mix_shape(c, 10, 512, false);
+  mix_shape(c, 9, 768, true);
+  mix_shape(c, 9, 1020, true);
+  mix_shape(c, 3, 1536, true);
+  mix_shape(c, 3, 2048, false);
+}
+
 static void mixes_match(void **state)
 {
   (void)state;
+  ops_case_each_cuda(held_mix_case);
   ops_case_each(mix_case);
 }
 
@@ -301,9 +321,18 @@ static void qkv_case(struct ops_case *c)
   qkv_shape(c, 3, 32, 1, 128, true);
 }
 
+/* The CUDA backend gives a head to 1 to 16 lanes, or to a warp. */
+static void qkv_widths_case(struct ops_case *c)
+{
+  static const int64_t widths[] = {8, 16, 24, 32, 40, 48, 64, 80, 96, 112, 128};
+  for (size_t i = 0; i < sizeof widths / sizeof *widths; i++)
+    qkv_shape(c, 2, 7, 3, widths[i], i % 3 != 0);
+}
+
 static void qkv_matches(void **state)
 {
   (void)state;
+  ops_case_each_cuda(qkv_widths_case);
   ops_case_each(qkv_case);
 }
 
