@@ -11,13 +11,17 @@
 #include "kernels/cuda/cuda_ops.cuh"
 #include "kernels/cuda/instructions.cuh"
 
-struct plm_attention {
-  const plm_bf16 *q, *k, *v, *dout;
-  plm_bf16 *out, *dq, *dk, *dv;
+/* One slab of a call (attention_ops.cu): chunks of the call's batch, and their first heads. */
+template <class T> struct plm_attention_of {
+  const T *q, *k, *v, *dout;
+  T *out, *dq, *dk, *dv;
   float *lse;         /* (B, H, L) */
   const float *delta; /* (B, H, L) sum of dout out, for the way back */
   struct plm_interval_mask mask;
   struct plm_attention_shape shape;
+  int32_t heads; /* that are computed: shape.H, or fewer of a single chunk */
+};
+struct plm_attention : plm_attention_of<plm_bf16> {
 };
 
 enum {
@@ -174,16 +178,11 @@ template <class F> static inline void plm_with_head_width(int K, F f)
   }
 }
 
-/* fp32, on plain multiply-adds: attention_plain.cu. delta as above, (B, H, L). */
-void plm_cuda_attention_plain_forward(struct plm_cuda *cuda, float *out, float *lse, const float *q,
-                                      const float *k, const float *v,
-                                      const struct plm_interval_mask *mask,
-                                      const struct plm_attention_shape *shape);
-void plm_cuda_attention_plain_backward(struct plm_cuda *cuda, float *dq, float *dk, float *dv,
-                                       const float *dout, const float *delta, const float *lse,
-                                       const float *q, const float *k, const float *v,
-                                       const struct plm_interval_mask *mask,
-                                       const struct plm_attention_shape *shape);
+/* fp32, on plain multiply-adds: attention_plain.cu. */
+void plm_cuda_attention_plain_forward(struct plm_cuda *cuda,
+                                      const plm_attention_of<float> *attention);
+void plm_cuda_attention_plain_backward(struct plm_cuda *cuda,
+                                       const plm_attention_of<float> *attention);
 /* bf16: attention_forward.cu, attention_backward.cu. */
 void plm_cuda_attention_forward(struct plm_cuda *cuda, const struct plm_attention *attention);
 void plm_cuda_attention_backward(struct plm_cuda *cuda, const struct plm_attention *attention);

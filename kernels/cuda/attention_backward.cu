@@ -172,7 +172,7 @@ __global__ void __launch_bounds__(PLM_ATTENTION_THREADS) dkv_kernel(plm_attentio
 void plm_cuda_attention_backward(struct plm_cuda *cuda, const struct plm_attention *attention)
 {
   const struct plm_attention_shape *shape = &attention->shape;
-  const dim3 grid(plm_blocks(shape->L, ROWS), (unsigned)shape->H, (unsigned)shape->B);
+  const dim3 grid(plm_blocks(shape->L, ROWS), (unsigned)attention->heads, (unsigned)shape->B);
   plm_with_head_width(shape->K, [&](auto width) {
     constexpr int KP = decltype(width)::value, WALK = Walk<KP>::ROWS_AT_ONCE;
     const size_t tiles = 2 * (ROWS + WALK) * plm_tile<KP>::LD * sizeof(plm_bf16);

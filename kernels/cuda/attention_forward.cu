@@ -127,7 +127,8 @@ __global__ void __launch_bounds__(PLM_ATTENTION_THREADS) forward_kernel(plm_atte
 void plm_cuda_attention_forward(struct plm_cuda *cuda, const struct plm_attention *attention)
 {
   const struct plm_attention_shape *shape = &attention->shape;
-  const dim3 grid(plm_blocks(shape->L, PLM_ATTENTION_ROWS), (unsigned)shape->H, (unsigned)shape->B);
+  const dim3 grid(plm_blocks(shape->L, PLM_ATTENTION_ROWS), (unsigned)attention->heads,
+                  (unsigned)shape->B);
   plm_with_head_width(shape->K, [&](auto width) {
     constexpr int KP = decltype(width)::value;
     const size_t shared = 5 * PLM_ATTENTION_ROWS * plm_tile<KP>::LD * sizeof(plm_bf16);

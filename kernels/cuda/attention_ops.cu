@@ -1,25 +1,124 @@
-/* The table's attention: which kernels run for a precision, and delta for the way back. */
+/* The table's attention: which kernels run for a precision, delta for the way back, and slabs of
+ * chunks or heads where all of them would outgrow a grid or the scratch. */
 #include "kernels/cuda/attention.cuh"
 
 namespace
 {
 
-enum { WARPS = 8 };
+enum { WARPS = 8, MOST_CHUNKS = 65535 /* a grid's z */ };
+
+template <class T> struct Operands;
+template <> struct Operands<float> {
+  typedef plm_attention_of<float> type;
+};
+template <> struct Operands<plm_bf16> {
+  typedef struct plm_attention type;
+};
+
+void run_forward(struct plm_cuda *cuda, const plm_attention_of<float> &p)
+{
+  plm_cuda_attention_plain_forward(cuda, &p);
+}
+void run_forward(struct plm_cuda *cuda, const struct plm_attention &p)
+{
+  if (cuda->attention_sm90 && p.heads == p.shape.H && plm_cuda_attention_sm90_forward(cuda, &p))
+    return; /* it computes all heads */
+  plm_cuda_attention_forward(cuda, &p);
+}
+void run_backward(struct plm_cuda *cuda, const plm_attention_of<float> &p)
+{
+  plm_cuda_attention_plain_backward(cuda, &p);
+}
+void run_backward(struct plm_cuda *cuda, const struct plm_attention &p)
+{
+  plm_cuda_attention_backward(cuda, &p);
+}
+
+/* ---- slabs ---- */
+
+template <class T> T *moved(T *pointer, int64_t by)
+{
+  return pointer != nullptr ? pointer + by : nullptr;
+}
+
+struct plm_interval_mask chunks_of(const struct plm_interval_mask &all, int64_t b, int64_t chunks)
+{
+  const int64_t rows = b * all.L, tiles = b * plm_blocks(all.L, PLM_MASK_TILE);
+  struct plm_interval_mask mask = all;
+  mask.B = (int32_t)chunks;
+  for (const int32_t **of_rows :
+       {&mask.key_begin, &mask.key_end, &mask.query_begin, &mask.query_end})
+    *of_rows = moved(*of_rows, rows);
+  for (const int32_t **of_tiles :
+       {&mask.tile_key_begin, &mask.tile_key_end, &mask.tile_full_begin, &mask.tile_full_end,
+        &mask.tile_query_begin, &mask.tile_query_end})
+    *of_tiles = moved(*of_tiles, tiles);
+  return mask;
+}
+
+/* Chunks [b, b + chunks) and their heads [head, head + heads). */
+template <class P> P slab_of(const P &all, int64_t b, int64_t chunks, int64_t head, int64_t heads)
+{
+  const struct plm_attention_shape &shape = all.shape;
+  const int64_t packed = b * shape.L * shape.row_stride + head * shape.K;
+  const int64_t narrow = (b * shape.L * shape.H + head) * shape.K;
+  P slab = all;
+  slab.q = moved(all.q, packed), slab.k = moved(all.k, packed), slab.v = moved(all.v, packed);
+  slab.dq = moved(all.dq, packed), slab.dk = moved(all.dk, packed);
+  slab.dv = moved(all.dv, packed);
+  slab.out = moved(all.out, narrow), slab.dout = moved(all.dout, narrow);
+  slab.lse = moved(all.lse, (b * shape.H + head) * shape.L);
+  slab.mask = chunks_of(all.mask, b, chunks);
+  slab.shape.B = (int32_t)chunks;
+  slab.heads = (int32_t)heads;
+  return slab;
+}
+
+/* Runs slabs of at most `room` (chunk, head, row)s: whole chunks, or heads of one. */
+template <class P, class Run> void each_slab(const P &all, int64_t room, Run run)
+{
+  const int64_t B = all.shape.B, L = all.shape.L, H = all.shape.H;
+  const int64_t fitting = room / (L * H);
+  if (fitting >= 1) {
+    const int64_t most = fitting < MOST_CHUNKS ? fitting : (int64_t)MOST_CHUNKS;
+    for (int64_t b = 0; b < B; b += most) run(slab_of(all, b, B - b < most ? B - b : most, 0, H));
+    return;
+  }
+  const int64_t most = room / L;
+  PLM_ASSERT(most >= 1);
+  for (int64_t b = 0; b < B; b++)
+    for (int64_t head = 0; head < H; head += most)
+      run(slab_of(all, b, 1, head, H - head < most ? H - head : most));
+}
+
+/* ---- the way back's delta ---- */
 
 /* delta (B, H, L) = sum over a head of dout out, both (B, L, H, K): a warp a (row, head) */
 template <class T>
-__global__ void delta_kernel(float *delta, const T *dout, const T *out, int64_t rows, int L, int H,
-                             int K)
+__global__ void delta_kernel(float *delta, const T *dout, const T *out, int64_t tasks, int heads,
+                             int L, int H, int K)
 {
   const int64_t task = (int64_t)blockIdx.x * WARPS + threadIdx.x / PLM_WARP;
-  if (task >= rows) return; /* the whole warp */
+  if (task >= tasks) return; /* the whole warp */
+  const int64_t row = task / heads, head = task % heads, at = (row * H + head) * K;
   float sum = 0;
   for (int i = (int)threadIdx.x % PLM_WARP; i < K; i += PLM_WARP)
-    sum += to_float(dout[task * K + i]) * to_float(out[task * K + i]);
+    sum += to_float(dout[at + i]) * to_float(out[at + i]);
   sum = warp_sum(sum);
-  const int64_t row = task / H, head = task % H;
   if (threadIdx.x % PLM_WARP == 0) delta[(row / L * H + head) * L + row % L] = sum;
 }
+
+/* p.delta lies in the scratch. */
+template <class P> void compute_delta(struct plm_cuda *cuda, const P &p)
+{
+  const int64_t tasks = (int64_t)p.shape.B * p.shape.L * p.heads;
+  float *delta = plm_cuda_scratch<float>(cuda, (size_t)tasks);
+  plm_launch(cuda->stream, delta_kernel<std::remove_pointer_t<decltype(p.out)>>,
+             dim3(plm_blocks(tasks, WARPS)), dim3(WARPS * PLM_WARP), 0, delta, p.dout, p.out, tasks,
+             p.heads, p.shape.L, p.shape.H, p.shape.K);
+}
+
+/* ---- the table's functions ---- */
 
 void attention_forward(struct plm_ops *ops, act *out, float *lse, const act *q, const act *k,
                        const act *v, const struct plm_interval_mask *mask,
@@ -27,21 +126,17 @@ void attention_forward(struct plm_ops *ops, act *out, float *lse, const act *q, 
 {
   struct plm_cuda *cuda = plm_cuda_of(ops);
   if (shape->B <= 0 || shape->L <= 0) return;
-  if (!cuda->narrow) {
-    plm_cuda_attention_plain_forward(cuda, static_cast<float *>(out), lse,
-                                     static_cast<const float *>(q), static_cast<const float *>(k),
-                                     static_cast<const float *>(v), mask, shape);
-    return;
-  }
-  struct plm_attention p = {};
-  p.q = static_cast<const plm_bf16 *>(q);
-  p.k = static_cast<const plm_bf16 *>(k);
-  p.v = static_cast<const plm_bf16 *>(v);
-  p.out = static_cast<plm_bf16 *>(out);
-  p.lse = lse;
-  p.mask = *mask, p.shape = *shape;
-  if (cuda->attention_sm90 && plm_cuda_attention_sm90_forward(cuda, &p)) return;
-  plm_cuda_attention_forward(cuda, &p);
+  plm_with_act(cuda, [&](auto *type) {
+    typedef std::remove_pointer_t<decltype(type)> T;
+    typename Operands<T>::type p = {};
+    p.q = static_cast<const T *>(q);
+    p.k = static_cast<const T *>(k);
+    p.v = static_cast<const T *>(v);
+    p.out = static_cast<T *>(out);
+    p.lse = lse;
+    p.mask = *mask, p.shape = *shape;
+    each_slab(p, INT64_MAX, [&](const auto &slab) { run_forward(cuda, slab); });
+  });
 }
 
 void attention_backward(struct plm_ops *ops, act *dq, act *dk, act *dv, const act *dout,
@@ -50,34 +145,26 @@ void attention_backward(struct plm_ops *ops, act *dq, act *dk, act *dv, const ac
                         const struct plm_attention_shape *shape)
 {
   struct plm_cuda *cuda = plm_cuda_of(ops);
-  const int64_t rows = (int64_t)shape->B * shape->L * shape->H;
-  if (rows <= 0) return;
-  float *delta = plm_cuda_scratch<float>(cuda, (size_t)rows);
+  if (shape->B <= 0 || shape->L <= 0) return;
   plm_with_act(cuda, [&](auto *type) {
     typedef std::remove_pointer_t<decltype(type)> T;
-    plm_launch(cuda->stream, delta_kernel<T>, dim3(plm_blocks(rows, WARPS)), dim3(WARPS * PLM_WARP),
-               0, delta, static_cast<const T *>(dout), static_cast<const T *>(out), rows, shape->L,
-               shape->H, shape->K);
+    typename Operands<T>::type p = {};
+    p.q = static_cast<const T *>(q);
+    p.k = static_cast<const T *>(k);
+    p.v = static_cast<const T *>(v);
+    p.out = static_cast<T *>(const_cast<act *>(out));
+    p.dout = static_cast<const T *>(dout);
+    p.dq = static_cast<T *>(dq);
+    p.dk = static_cast<T *>(dk);
+    p.dv = static_cast<T *>(dv);
+    p.lse = const_cast<float *>(lse);
+    p.delta = plm_cuda_scratch<float>(cuda, 0);
+    p.mask = *mask, p.shape = *shape;
+    each_slab(p, plm_cuda_scratch_room<float>(cuda), [&](const auto &slab) {
+      compute_delta(cuda, slab);
+      run_backward(cuda, slab);
+    });
   });
-  if (!cuda->narrow) {
-    plm_cuda_attention_plain_backward(
-        cuda, static_cast<float *>(dq), static_cast<float *>(dk), static_cast<float *>(dv),
-        static_cast<const float *>(dout), delta, lse, static_cast<const float *>(q),
-        static_cast<const float *>(k), static_cast<const float *>(v), mask, shape);
-    return;
-  }
-  struct plm_attention p = {};
-  p.q = static_cast<const plm_bf16 *>(q);
-  p.k = static_cast<const plm_bf16 *>(k);
-  p.v = static_cast<const plm_bf16 *>(v);
-  p.dout = static_cast<const plm_bf16 *>(dout);
-  p.dq = static_cast<plm_bf16 *>(dq);
-  p.dk = static_cast<plm_bf16 *>(dk);
-  p.dv = static_cast<plm_bf16 *>(dv);
-  p.lse = const_cast<float *>(lse);
-  p.delta = delta;
-  p.mask = *mask, p.shape = *shape;
-  plm_cuda_attention_backward(cuda, &p);
 }
 
 } // namespace

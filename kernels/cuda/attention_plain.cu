@@ -8,12 +8,7 @@ namespace
 
 enum { WARPS = 4, EACH = 4 /* elements of a head a lane, K <= 128 */ };
 
-struct Plain {
-  const float *q, *k, *v, *dout, *delta;
-  float *out, *lse, *dq, *dk, *dv;
-  struct plm_interval_mask mask;
-  struct plm_attention_shape shape;
-};
+typedef plm_attention_of<float> Plain;
 
 __device__ __forceinline__ void load_head(float x[EACH], const float *head, int K)
 {
@@ -138,34 +133,22 @@ __global__ void plain_dkv_kernel(Plain p)
 
 void run(struct plm_cuda *cuda, void (*kernel)(Plain), const Plain &p)
 {
-  const dim3 grid(plm_blocks(p.shape.L, WARPS), (unsigned)p.shape.H, (unsigned)p.shape.B);
+  const dim3 grid(plm_blocks(p.shape.L, WARPS), (unsigned)p.heads, (unsigned)p.shape.B);
   PLM_ASSERT(p.shape.K <= EACH * PLM_WARP);
   plm_launch(cuda->stream, kernel, grid, dim3(WARPS * PLM_WARP), 0, p);
 }
 
 } // namespace
 
-void plm_cuda_attention_plain_forward(struct plm_cuda *cuda, float *out, float *lse, const float *q,
-                                      const float *k, const float *v,
-                                      const struct plm_interval_mask *mask,
-                                      const struct plm_attention_shape *shape)
+void plm_cuda_attention_plain_forward(struct plm_cuda *cuda,
+                                      const plm_attention_of<float> *attention)
 {
-  Plain p = {};
-  p.q = q, p.k = k, p.v = v, p.out = out, p.lse = lse;
-  p.mask = *mask, p.shape = *shape;
-  run(cuda, plain_forward_kernel, p);
+  run(cuda, plain_forward_kernel, *attention);
 }
 
-void plm_cuda_attention_plain_backward(struct plm_cuda *cuda, float *dq, float *dk, float *dv,
-                                       const float *dout, const float *delta, const float *lse,
-                                       const float *q, const float *k, const float *v,
-                                       const struct plm_interval_mask *mask,
-                                       const struct plm_attention_shape *shape)
+void plm_cuda_attention_plain_backward(struct plm_cuda *cuda,
+                                       const plm_attention_of<float> *attention)
 {
-  Plain p = {};
-  p.q = q, p.k = k, p.v = v, p.dout = dout, p.delta = delta, p.lse = const_cast<float *>(lse);
-  p.dq = dq, p.dk = dk, p.dv = dv;
-  p.mask = *mask, p.shape = *shape;
-  run(cuda, plain_dq_kernel, p);
-  run(cuda, plain_dkv_kernel, p);
+  run(cuda, plain_dq_kernel, *attention);
+  run(cuda, plain_dkv_kernel, *attention);
 }

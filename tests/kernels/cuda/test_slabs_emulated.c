@@ -1,0 +1,183 @@
+/* Operators of the CUDA backend whose scratch or grid would outgrow what there is work in slabs:
+ * the same results as at once. */
+#include "tests/support/cmocka_all.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/config/config.h"
+#include "kernels/cuda/cuda.h"
+#include "tests/support/attention_case.h"
+
+static struct plm_ops *open_with(int precision, size_t scratch)
+{
+  struct plm_ops *ops;
+  plm_cuda_emulation_scratch(scratch);
+  assert_int_equal(plm_ops_cuda_open(precision, 0, &ops, NULL), PLM_OK);
+  plm_cuda_emulation_scratch(0);
+  return ops;
+}
+
+/* ---- attention: delta, and chunks beyond a grid's z ---- */
+enum { CHUNKS = 3, LENGTH = 66, HEADS = 2 };
+
+static void run_attention(struct attention_case *p, struct attention_batch *sample, bool is_bf16,
+                          size_t scratch)
+{
+  attention_case_init(p, &sample->batch, PLM_ATTENTION_DOCUMENT, 0, 0, HEADS, 16, 0, is_bf16);
+  struct plm_ops *ops = open_with(is_bf16 ? PLM_PRECISION_BF16 : PLM_PRECISION_FP32, scratch);
+  attention_case_run_on(p, ops);
+  ops->close(ops);
+}
+
+static void attention_in_slabs_gives_the_same_bits(void **state)
+{
+  (void)state;
+  static struct attention_batch sample;
+  static const size_t rows[] = {0, 2 * HEADS, 1}; /* all; two chunks; one head */
+  attention_batch_begin(&sample, CHUNKS, LENGTH);
+  attention_batch_add(&sample, 0, 0, 66);
+  attention_batch_add(&sample, 1, 2, 60);
+  attention_batch_add(&sample, 2, 0, 30);
+  attention_batch_add(&sample, 2, 31, 20);
+  for (int is_bf16 = 0; is_bf16 < 2; is_bf16++) {
+    struct attention_case at_once, slabs;
+    run_attention(&at_once, &sample, is_bf16, 0);
+    attention_case_reference(&at_once);
+    attention_case_compare(&at_once);
+    for (size_t i = 1; i < sizeof rows / sizeof *rows; i++) {
+      run_attention(&slabs, &sample, is_bf16, rows[i] * LENGTH * sizeof(float));
+      const size_t width = (size_t)HEADS * 16 * (is_bf16 ? 2 : 4);
+      assert_memory_equal(slabs.lse, at_once.lse, sizeof(float) * CHUNKS * LENGTH * HEADS);
+      assert_memory_equal(slabs.data[OUT], at_once.data[OUT], CHUNKS * LENGTH * width);
+      for (size_t row = 0; row < (size_t)CHUNKS * LENGTH; row++) /* the three gradients */
+        for (size_t column = 0; column < (size_t)HEADS * 16; column++)
+          for (int t = DQ; t <= DV; t++)
+            assert_true(attention_case_get(&slabs, (enum attention_tensor)t, row, column) ==
+                        attention_case_get(&at_once, (enum attention_tensor)t, row, column));
+      attention_case_deinit(&slabs);
+    }
+    attention_case_deinit(&at_once);
+  }
+}
+
+/* Chunks of one token, which sees itself: what comes out is its value. */
+static void more_chunks_than_a_grid_has_layers(void **state)
+{
+  (void)state;
+#ifdef __SANITIZE_ADDRESS__
+  print_message("65,600 blocks take long under ASan\n");
+#else
+  enum { B = 65535 + 65, K = 16 };
+  struct plm_ops *ops = open_with(PLM_PRECISION_FP32, 0);
+  float *host = calloc((size_t)B * K, sizeof *host);
+  int32_t *ones = malloc(sizeof *ones * B);
+  void *qkv, *out, *lse, *zeros, *ends;
+  assert_true(host != NULL && ones != NULL);
+  for (int64_t i = 0; i < (int64_t)B * K; i++) host[i] = (float)(i % 1000003);
+  for (int i = 0; i < B; i++) ones[i] = 1;
+  assert_int_equal(ops->allocate(ops, sizeof(float) * B * K, &qkv, NULL), PLM_OK);
+  assert_int_equal(ops->allocate(ops, sizeof(float) * B * K, &out, NULL), PLM_OK);
+  assert_int_equal(ops->allocate(ops, sizeof(float) * B, &lse, NULL), PLM_OK);
+  assert_int_equal(ops->allocate(ops, sizeof *ones * B, &zeros, NULL), PLM_OK);
+  assert_int_equal(ops->allocate(ops, sizeof *ones * B, &ends, NULL), PLM_OK);
+  ops->upload(ops, qkv, host, sizeof(float) * B * K);
+  ops->upload(ops, ends, ones, sizeof *ones * B);
+  ops->zero(ops, zeros, sizeof *ones * B);
+  const struct plm_interval_mask mask = {B,     1,    zeros, ends,  zeros, ends,
+                                         zeros, ends, zeros, zeros, zeros, ends};
+  const struct plm_attention_shape shape = {B, 1, 1, K, K, 0.25f, 0};
+  ops->attention_forward(ops, out, lse, qkv, qkv, qkv, &mask, &shape);
+  memset(host, 0, sizeof(float) * B * K);
+  ops->download(ops, host, out, sizeof(float) * B * K);
+  for (int64_t i = 0; i < (int64_t)B * K; i++) assert_true(host[i] == (float)(i % 1000003));
+  void *const buffers[] = {qkv, out, lse, zeros, ends};
+  for (int i = 0; i < 5; i++) ops->release(ops, buffers[i]);
+  free(host);
+  free(ones);
+  ops->close(ops);
+#endif
+}
+
+/* ---- sums over rows: whole numbers, so that no order of sums changes a bit ---- */
+enum { N = 1300, TOKENS = 5, D = 8 };
+
+struct sums {
+  struct plm_ops *ops;
+  float dh[N * D], dw[TOKENS * D], dbias[TOKENS], dtable[TOKENS * D]; /* results */
+};
+
+static int whole(int i)
+{
+  return (i * 7 + i / 13) % 9 - 4;
+}
+
+static void *to_device(struct plm_ops *ops, const void *values, size_t bytes)
+{
+  void *buffer;
+  assert_int_equal(ops->allocate(ops, bytes, &buffer, NULL), PLM_OK);
+  ops->upload(ops, buffer, values, bytes);
+  return buffer;
+}
+
+static void run_sums(struct sums *s, size_t scratch)
+{
+  static float rows[N * D], dlogits[N * TOKENS], zeros[N * D];
+  static int32_t tokens[N];
+  for (int i = 0; i < N * D; i++) rows[i] = (float)whole(i);
+  for (int i = 0; i < N * TOKENS; i++) dlogits[i] = (float)whole(i + 3);
+  for (int i = 0; i < N; i++) tokens[i] = i * i % TOKENS;
+  struct plm_ops *ops = open_with(PLM_PRECISION_FP32, scratch);
+  void *x = to_device(ops, rows, sizeof rows), *dl = to_device(ops, dlogits, sizeof dlogits);
+  void *t = to_device(ops, tokens, sizeof tokens), *dh = to_device(ops, zeros, sizeof rows);
+  void *dw = to_device(ops, zeros, sizeof s->dw), *dbias = to_device(ops, zeros, sizeof s->dbias);
+  void *dtable = to_device(ops, zeros, sizeof s->dtable);
+  ops->token_mean_backward(ops, dtable, x, t, N, D, TOKENS, 0);
+  ops->logits_backward(ops, dh, dw, dbias, dl, x, x, N, D, TOKENS);
+  ops->download(ops, s->dh, dh, sizeof s->dh);
+  ops->download(ops, s->dw, dw, sizeof s->dw);
+  ops->download(ops, s->dbias, dbias, sizeof s->dbias);
+  ops->download(ops, s->dtable, dtable, sizeof s->dtable);
+  assert_int_equal(ops->synchronize(ops, NULL), PLM_OK);
+  void *const buffers[] = {x, dl, t, dh, dw, dbias, dtable};
+  for (int i = 0; i < 7; i++) ops->release(ops, buffers[i]);
+  ops->close(ops);
+}
+
+static void sums_over_rows_need_no_more_than_one_slab(void **state)
+{
+  (void)state;
+  static const size_t slabs[] = {1, 2, 100};
+  static struct sums s;
+  for (size_t i = 0; i < sizeof slabs / sizeof *slabs; i++) {
+    run_sums(&s, slabs[i] * TOKENS * (D + 1) * sizeof(float));
+    for (int v = 0; v < TOKENS; v++) {
+      int bias = 0;
+      for (int n = 0; n < N; n++) bias += whole(n * TOKENS + v + 3);
+      assert_true(s.dbias[v] == (float)bias);
+      for (int d = 0; d < D; d++) {
+        int weight = 0, row = 0;
+        for (int n = 0; n < N; n++) {
+          weight += whole(n * TOKENS + v + 3) * whole(n * D + d);
+          row += n * n % TOKENS == v ? whole(n * D + d) : 0;
+        }
+        assert_true(s.dw[v * D + d] == (float)weight);
+        assert_true(s.dtable[v * D + d] == (float)row);
+      }
+    }
+  }
+}
+
+int main(void)
+{
+#ifdef __SANITIZE_THREAD__
+  print_message("ThreadSanitizer does not know fibers\n");
+  return 77;
+#endif
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(attention_in_slabs_gives_the_same_bits),
+      cmocka_unit_test(more_chunks_than_a_grid_has_layers),
+      cmocka_unit_test(sums_over_rows_need_no_more_than_one_slab),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
