@@ -40,7 +40,8 @@ ALL_CFLAGS := -std=gnu17 $(WARNINGS) $(OPTIMISE) -fno-strict-aliasing -ffp-contr
               -fstack-protector-strong -I. -D_GNU_SOURCE -DPLM_VERSION='"$(VERSION)"' \
               -pthread $(CFLAGS)
 ALL_CXXFLAGS := -std=gnu++17 -Wall -Wextra -Wshadow -Wno-unknown-pragmas $(OPTIMISE) \
-                -fno-strict-aliasing -ffp-contract=off -I. -D_GNU_SOURCE -DPLM_EMULATE $(CFLAGS)
+                -fno-strict-aliasing -ffp-contract=off -fPIC -fvisibility=hidden -I. -D_GNU_SOURCE \
+                -DPLM_VERSION='"$(VERSION)"' -DPLM_EMULATE $(CFLAGS)
 ALL_LDFLAGS := -pthread -Wl,--as-needed $(LDFLAGS)
 ifneq ($(SAN),)
 ALL_CFLAGS += -fsanitize=$(SAN) -fno-omit-frame-pointer -DPLM_SANITIZED=1
@@ -52,18 +53,23 @@ endif
 ALL_LDFLAGS += -fsanitize=$(SAN)
 endif
 
+# What the programs and libplm_cuda.so must agree on: a digest of what both are compiled with.
+INTERFACE := $(shell cat common/ops/ops.h common/base/status.h kernels/backend_library.h | sha256sum | cut -c1-16)
+INTERFACE_FLAG := -DPLM_BACKEND_INTERFACE='"$(INTERFACE)"'
+
 # What every program links, and what only those that compute do.
 BASE_LIBS := -lzmq -llmdb -lzstd -lyaml -lcjson -lxxhash -ldeflate -lz -lm
 # oneDNN where its headers are, else a CBLAS (fp32 alone); `make PRODUCTS=cblas BUILD=…` says which.
 PRODUCTS ?= $(if $(wildcard /usr/include/oneapi/dnnl/dnnl.h),dnnl,cblas)
 PRODUCT_LIBS_dnnl := -ldnnl -lgomp
 PRODUCT_LIBS_cblas := -lopenblas
-COMPUTE_LIBS := $(PRODUCT_LIBS_$(PRODUCTS)) -lcsv $(BASE_LIBS)
+COMPUTE_LIBS := $(PRODUCT_LIBS_$(PRODUCTS)) -lcsv $(BASE_LIBS) -ldl
 
 # ---- sources ------------------------------------------------------------------------------------
 find_c = $(shell find $(1) -name '*.c' -not -path '*/isa/*' 2>/dev/null | LC_ALL=C sort)
 COMMON_SRC := $(call find_c,common)
-CPU_SRC := $(filter-out $(foreach p,$(filter-out $(PRODUCTS),dnnl cblas),%/product_$(p).c),\
+CPU_SRC := $(wildcard kernels/*.c) \
+           $(filter-out $(foreach p,$(filter-out $(PRODUCTS),dnnl cblas),%/product_$(p).c),\
              $(call find_c,kernels/cpu))
 ISA_SRC := $(shell find kernels/cpu/isa -name '*.c' 2>/dev/null | LC_ALL=C sort)
 CUDA_SRC := $(shell find kernels/cuda -name '*.cu' | LC_ALL=C sort)
@@ -119,6 +125,10 @@ $(BUILD)/obj/%.o: %.c
 	$(call say,CC,$<)
 	$(Q)$(CCACHE) $(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
 
+$(BUILD)/obj/kernels/backend.o: ALL_CFLAGS += $(INTERFACE_FLAG)
+$(BUILD)/obj/emulated/kernels/cuda/library.cu.o: ALL_CXXFLAGS += $(INTERFACE_FLAG)
+$(BUILD)/obj/cuda/kernels/cuda/library.cu.o: NVCC_FLAGS += $(INTERFACE_FLAG)
+
 $(BUILD)/obj/common/checkpoint/modeling_file.o: common/checkpoint/modeling_plm.py
 
 define isa_rule
@@ -142,6 +152,19 @@ $(LIB)/libplm_cpu.a: $(CPU_OBJ)
 	$(archive)
 $(LIB)/libplm_cuda_emulated.a: $(EMULATED_OBJ)
 	$(archive)
+
+# A shared backend has its own copy of the error functions and needs nothing of the program's.
+$(BUILD)/obj/library/%.o: %.c
+	@mkdir -p $(@D)
+	$(call say,CC,$< [library])
+	$(Q)$(CCACHE) $(CC) $(ALL_CFLAGS) -fPIC -fvisibility=hidden -MMD -MP -c $< -o $@
+LIBRARY_OBJ := $(BUILD)/obj/library/common/base/status.o
+# The emulated backend as programs load it (PLM_CUDA_LIBRARY).
+EMULATED_LIBRARY := $(BUILD)/tests/lib/libplm_cuda_emulated.so
+$(EMULATED_LIBRARY): $(EMULATED_OBJ) $(LIBRARY_OBJ)
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CXX) -shared -o $@ $^ $(if $(SAN),,-Wl,-z,defs) $(ALL_LDFLAGS)
 define stage_rule
 $(LIB)/libplm_$(1).a: $(call object,$(filter-out %_main.c,$(call find_c,$(1))))
 	@mkdir -p $$(@D); rm -f $$@; ar rcs $$@ $$^
@@ -174,31 +197,33 @@ $(foreach t,$(TOOL_SRC),$(eval $(patsubst tests/%.c,$(BUILD)/tests/%,$(t)): $(ca
 
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
 
-# ---- CUDA: the shared object, on machines with nvcc; no program loads it yet --------------------
-NVCC ?= $(shell command -v nvcc 2>/dev/null || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
+# ---- CUDA: a shared object that programs load at run time, on machines with nvcc ----------------
+NVCC ?= $(firstword $(wildcard $(CUDA_HOME:%=%/bin/nvcc)) $(shell command -v nvcc 2>/dev/null) \
+          $(wildcard /usr/local/cuda/bin/nvcc))
 CUDA_ARCHS ?= 80 90
-NVCC_FLAGS := -std=c++17 -O3 -lineinfo -I. -Xcompiler -fPIC,-Wall
-NVCC_TARGETS := $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) \
+gencode = $(foreach a,$(1),-gencode arch=compute_$(a),code=sm_$(a))
+CUDA_GENCODE := $(call gencode,$(CUDA_ARCHS)) \
                 -gencode arch=compute_$(lastword $(CUDA_ARCHS)),code=compute_$(lastword $(CUDA_ARCHS))
-# sm_90a's own instructions: for that chip alone, and chosen at run time
-$(BUILD)/obj/cuda/kernels/cuda/sm90/%.cu.o: NVCC_TARGETS := -gencode arch=compute_90a,code=sm_90a
+# Instructions that sm_90a alone has.
+CUDA_GENCODE_sm90 := $(call gencode,90a)
+NVCC_FLAGS := -std=c++17 -O3 -lineinfo -I. -DPLM_VERSION='"$(VERSION)"' \
+              -Xcompiler -fPIC,-fvisibility=hidden,-Wall
 CUDA_OBJ := $(patsubst %,$(BUILD)/obj/cuda/%.o,$(CUDA_SRC))
-$(BUILD)/obj/cuda/%.cu.o: %.cu $(wildcard kernels/cuda/*.cuh kernels/cuda/*/*.cuh kernels/cuda/*.h) common/ops/ops.h
+CUDA_LIBRARY := $(LIB)/libplm_cuda.so
+$(BUILD)/obj/cuda/kernels/cuda/sm90/%.o: CUDA_GENCODE := $(CUDA_GENCODE_sm90)
+$(BUILD)/obj/cuda/%.cu.o: %.cu
 	@mkdir -p $(@D)
 	$(call say,NVCC,$<)
-	$(Q)$(NVCC) $(NVCC_FLAGS) $(NVCC_TARGETS) -c $< -o $@
-# the shared object has its own copy of the error functions: it needs nothing of the program's
-$(BUILD)/obj/cuda/status.o: common/base/status.c
-	@mkdir -p $(@D)
-	$(Q)$(CC) $(ALL_CFLAGS) -fPIC -fvisibility=hidden -c $< -o $@
-$(LIB)/libplm_cuda.so: $(CUDA_OBJ) $(BUILD)/obj/cuda/status.o
+	$(Q)$(CCACHE) $(NVCC) $(NVCC_FLAGS) $(CUDA_GENCODE) -MMD -MP -c $< -o $@
+$(CUDA_LIBRARY): $(CUDA_OBJ) $(LIBRARY_OBJ)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(NVCC) -shared -o $@ $^ -lcublasLt -lcublas
+	$(Q)$(NVCC) -shared -o $@ $^ -lcublasLt -lcublas -Xlinker -z,defs -Xlinker --as-needed \
+	  -Xlinker -rpath,$(dir $(realpath $(NVCC)))../lib64
 .PHONY: cuda
 cuda: ## compile the CUDA backend (build/lib/libplm_cuda.so) with nvcc; CUDA_ARCHS="80 90"
 	@if [ -z "$(NVCC)" ]; then echo "cuda: no nvcc here: install the CUDA Toolkit, or set NVCC=PATH"; exit 1; fi
-	@$(MAKE) --no-print-directory $(LIB)/libplm_cuda.so
+	@$(MAKE) --no-print-directory $(CUDA_LIBRARY)
 
 # ---- dependencies -------------------------------------------------------------------------------
 .PHONY: deps
@@ -211,7 +236,7 @@ venv: ## the Python environment of the tests (build/venv)
 
 # ---- running ------------------------------------------------------------------------------------
 .PHONY: test tests
-tests: all $(TEST_BIN) $(FUZZ_BIN) $(TOOL_BIN) $(BENCH_BIN) ## build all test programs
+tests: $(PROGRAMS) $(EMULATED_LIBRARY) $(TEST_BIN) $(FUZZ_BIN) $(TOOL_BIN) $(BENCH_BIN) ## build all test programs
 # PYTHON=0 leaves out PyTorch and what needs it: those tests are reported as skipped
 PYTHON ?= 1
 test: deps $(if $(filter 0,$(PYTHON)),,venv) ## install what is missing, build, run every test; TESTS=pattern chooses, PYTHON=0 without PyTorch

@@ -22,20 +22,24 @@ static const struct plm_option options[] = {
 static const struct plm_program *const tasks[] = {&plm_task_evaluate, &plm_task_embed,
                                                   &plm_task_generate, &plm_task_score, NULL};
 
+/* auto: the devices after those of the trainer's ranks; and on the CPU one thread beside it. */
+static struct plm_ops_request choose(const struct plm_config *config)
+{
+  const bool beside = config->trainer.device != PLM_DEVICE_CUDA;
+  struct plm_ops_request request = {
+      .device = config->evaluator.device,
+      .threads = config->evaluator.threads != 0 ? config->evaluator.threads : beside};
+  if (request.device == PLM_DEVICE_AUTO && config->trainer.device != PLM_DEVICE_CPU)
+    request.ordinal = (int)config->trainer.ranks;
+  return request;
+}
+
 static plm_status watch(const struct plm_arguments *arguments, struct plm_error *error)
 {
   struct plm_config config;
   struct plm_ops *ops;
   PLM_TRY(plm_program_config(arguments, &config, error));
-  const bool beside = config.trainer.device != PLM_DEVICE_CUDA;
-  const uint32_t threads = config.evaluator.threads != 0 ? config.evaluator.threads : beside;
-  plm_status status = PLM_OK;
-  if (config.evaluator.device == PLM_DEVICE_CUDA) {
-    status = plm_error_set(error, PLM_CONFIG,
-                           "evaluator.device: cuda, but this build has no CUDA backend");
-    plm_error_hint(error, "use evaluator.device: auto or cpu");
-  }
-  if (status == PLM_OK) status = plm_task_open_ops(arguments, threads, &ops, error);
+  plm_status status = plm_task_open_ops(arguments, choose(&config), &ops, error);
   if (status == PLM_OK) {
     struct plm_exporter *exporter;
     status = plm_exporter_open(plm_arguments_get(arguments, "prometheus"), config.run,

@@ -5,19 +5,35 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/config/names.h"
 #include "common/run/run.h"
 
-plm_status plm_task_open_ops(const struct plm_arguments *arguments, uint32_t fallback_threads,
+static plm_status take_device(const struct plm_arguments *arguments, enum plm_device *device,
+                              struct plm_error *error)
+{
+  const char *name = plm_arguments_get(arguments, "device");
+  if (name == NULL) return PLM_OK;
+  for (int i = 0; plm_device_names[i] != NULL; i++) {
+    if (strcmp(name, plm_device_names[i]) != 0) continue;
+    *device = (enum plm_device)i;
+    return PLM_OK;
+  }
+  return plm_error_set(error, PLM_USAGE, "--device is auto, cpu or cuda, not \"%.80s\"", name);
+}
+
+plm_status plm_task_open_ops(const struct plm_arguments *arguments, struct plm_ops_request request,
                              struct plm_ops **ops, struct plm_error *error)
 {
   unsigned long long threads;
   const char *precision = plm_arguments_get(arguments, "precision");
-  PLM_TRY(plm_arguments_u64(arguments, "threads", fallback_threads, &threads, error));
+  PLM_TRY(take_device(arguments, &request.device, error));
+  PLM_TRY(plm_arguments_u64(arguments, "threads", request.threads, &threads, error));
   if (precision != NULL && strcmp(precision, "fp32") != 0 && strcmp(precision, "bf16") != 0)
     return plm_error_set(error, PLM_USAGE, "--precision is fp32 or bf16, not \"%.80s\"", precision);
   const bool narrow = precision != NULL && strcmp(precision, "bf16") == 0;
-  return plm_ops_cpu_open(narrow ? PLM_PRECISION_BF16 : PLM_PRECISION_FP32, (uint32_t)threads, NULL,
-                          ops, error);
+  request.precision = narrow ? PLM_PRECISION_BF16 : PLM_PRECISION_FP32;
+  request.threads = (uint32_t)threads;
+  return plm_ops_open(&request, ops, error);
 }
 
 plm_status plm_task_number(const struct plm_arguments *arguments, const char *name, double low,

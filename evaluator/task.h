@@ -4,13 +4,14 @@
 #define PLM_EVALUATOR_TASK_H
 
 #include "common/config/program.h"
-#include "common/ops/ops.h"
+#include "common/ops/open.h"
 
 extern const struct plm_program plm_task_evaluate, plm_task_embed, plm_task_generate,
     plm_task_score;
 
-/* Operators as --threads and --precision say; fallback_threads 0: all of the machine's. */
-plm_status plm_task_open_ops(const struct plm_arguments *arguments, uint32_t fallback_threads,
+/* Operators as --device, --threads and --precision (fp32 when not given) say; the request has what
+ * holds without the first two: {0}, the device if there is one and all threads. */
+plm_status plm_task_open_ops(const struct plm_arguments *arguments, struct plm_ops_request request,
                              struct plm_ops **ops, struct plm_error *error);
 
 /* --NAME as a number in (low, high] or [low, high]; *value stays when it was not given. PLM_USAGE

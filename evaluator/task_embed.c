@@ -59,7 +59,7 @@ static plm_status run(const struct plm_arguments *arguments, struct plm_error *e
   struct plm_embed_request request;
   struct plm_ops *ops;
   PLM_TRY(take_request(arguments, &request, error));
-  PLM_TRY(plm_task_open_ops(arguments, 0, &ops, error));
+  PLM_TRY(plm_task_open_ops(arguments, (struct plm_ops_request){0}, &ops, error));
   const plm_status status = plm_embed(&request, ops, error);
   ops->close(ops);
   return status;

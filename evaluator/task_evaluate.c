@@ -25,7 +25,7 @@ static plm_status run(const struct plm_arguments *arguments, struct plm_error *e
   request.max_tokens = number;
   PLM_TRY(plm_arguments_u64(arguments, "seed", 0, &number, error));
   request.seed = number;
-  PLM_TRY(plm_task_open_ops(arguments, 0, &ops, error));
+  PLM_TRY(plm_task_open_ops(arguments, (struct plm_ops_request){0}, &ops, error));
   const plm_status status = plm_evaluate_once(&request, ops, error);
   ops->close(ops);
   return status;

@@ -49,7 +49,7 @@ static plm_status run(const struct plm_arguments *arguments, struct plm_error *e
   PLM_TRY(take_count(arguments, "max-tokens", &request.max_tokens, error));
   request.seed = seed;
   request.count = count;
-  PLM_TRY(plm_task_open_ops(arguments, 0, &ops, error));
+  PLM_TRY(plm_task_open_ops(arguments, (struct plm_ops_request){0}, &ops, error));
   const plm_status status = plm_generate(&request, ops, error);
   ops->close(ops);
   return status;

@@ -73,7 +73,7 @@ static plm_status run(const struct plm_arguments *arguments, struct plm_error *e
   if (request.source.csv != NULL && strcmp(request.source.csv, "-") == 0 &&
       strcmp(request.wild_type, "-") == 0)
     return plm_error_set(error, PLM_USAGE, "--wild-type and --csv cannot both be standard input");
-  PLM_TRY(plm_task_open_ops(arguments, 0, &ops, error));
+  PLM_TRY(plm_task_open_ops(arguments, (struct plm_ops_request){0}, &ops, error));
   const plm_status status = plm_score_variants(&request, ops, error);
   ops->close(ops);
   return status;

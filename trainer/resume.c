@@ -9,6 +9,7 @@
 #include "common/base/text.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/safetensors.h"
+#include "common/config/names.h"
 #include "common/plan/plan.h"
 #include "common/run/run.h"
 
@@ -89,23 +90,32 @@ static void compare_number(struct plm_trainer_state *state, const char *what, ui
   compare_text(state, what, texts[0], texts[1]);
 }
 
-void plm_resume_resolve(struct plm_trainer_state *state, const struct plm_config *config,
-                        const struct plm_resolved *today, enum plm_precision *precision,
-                        uint32_t *threads)
+void plm_resume_request(const struct plm_resolved *saved, const struct plm_config *config,
+                        struct plm_ops_request *request)
+{
+  const bool cuda = strcmp(saved->device, plm_device_names[PLM_DEVICE_CUDA]) == 0;
+  if (request->device == PLM_DEVICE_AUTO && !cuda) request->device = PLM_DEVICE_CPU;
+  if (config->trainer.precision == PLM_PRECISION_AUTO)
+    request->precision = strcmp(saved->precision, plm_precision_name(PLM_PRECISION_BF16)) == 0
+                             ? PLM_PRECISION_BF16
+                             : PLM_PRECISION_FP32;
+  if (cuda) return; /* threads and instruction set are the CPU's */
+  if (config->trainer.threads == 0) request->threads = saved->threads;
+  request->isa = saved->isa;
+}
+
+void plm_resume_compare(struct plm_trainer_state *state, const struct plm_resolved *today)
 {
   const struct plm_resolved *saved = &state->resolved;
-  *precision = config->trainer.precision;
-  if (*precision == PLM_PRECISION_AUTO)
-    *precision = strcmp(saved->precision, plm_precision_name(PLM_PRECISION_BF16)) == 0
-                     ? PLM_PRECISION_BF16
-                     : PLM_PRECISION_FP32;
-  *threads = config->trainer.threads == 0 ? saved->threads : config->trainer.threads;
-  compare_text(state, "precision", saved->precision, plm_precision_name(*precision));
-  compare_number(state, "threads", saved->threads, *threads);
+  compare_text(state, "device", saved->device, today->device);
+  compare_text(state, "precision", saved->precision, today->precision);
   compare_number(state, "ranks", saved->ranks, today->ranks);
   compare_number(state, "chunks of a micro-batch", saved->micro_chunks, today->micro_chunks);
-  compare_text(state, "processor", saved->processor, today->processor);
   compare_text(state, "plm-trainer", saved->version, today->version);
+  if (strcmp(saved->device, today->device) != 0) return;
+  compare_text(state, "instruction set", saved->isa, today->isa);
+  compare_number(state, "threads", saved->threads, today->threads);
+  compare_text(state, "processor", saved->processor, today->processor);
 }
 
 /* ---- tensors ------------------------------------------------------------------------------- */

@@ -8,6 +8,7 @@
 #include "common/base/file.h"
 #include "common/base/status.h"
 #include "common/config/config.h"
+#include "common/ops/open.h"
 #include "trainer/clip.h"
 #include "trainer/optimizers.h"
 #include "trainer/trainer_state.h"
@@ -23,12 +24,14 @@ plm_status plm_resume_find(const char *run, bool *found, uint64_t *step,
 plm_status plm_resume_read_state(const char *directory, const struct plm_config *config,
                                  struct plm_trainer_state *state, struct plm_error *error);
 
-/* The choices to resolve today's run with: the saved ones, unless the configuration now names
- * another. Where they cannot be taken on this machine, state->exact becomes false and a line says
- * so. precision, threads and isa are what plm_ops_cpu_open shall get. */
-void plm_resume_resolve(struct plm_trainer_state *state, const struct plm_config *config,
-                        const struct plm_resolved *today, enum plm_precision *precision,
-                        uint32_t *threads);
+/* What to open to go on as saved: the saved choices where today's configuration says auto or all,
+ * else its own. request points into saved. */
+void plm_resume_request(const struct plm_resolved *saved, const struct plm_config *config,
+                        struct plm_ops_request *request);
+/* What was opened beside the saved choices: a line for each that differs, and state->exact becomes
+ * false. Of another device only the device is said. */
+void plm_resume_compare(struct plm_trainer_state *state, const struct plm_resolved *today);
+
 /* Says once why a resume is not exact, and marks the state. */
 void plm_resume_inexact(struct plm_trainer_state *state, const char *what, const char *before,
                         const char *now);

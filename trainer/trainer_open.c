@@ -6,6 +6,7 @@
 
 #include "common/base/log.h"
 #include "common/checkpoint/checkpoint.h"
+#include "common/ops/open.h"
 #include "common/plan/plan.h"
 #include "trainer/init_from.h"
 #include "trainer/product_rate.h"
@@ -29,10 +30,6 @@ static plm_status check_configuration(const struct plm_config *config, struct pl
 {
   if (plm_trainer_step_chunks(config) == 0)
     return plm_error_set(error, PLM_CONFIG, "trainer.batch_tokens is less than data.max_length");
-  if (config->trainer.device == PLM_DEVICE_CUDA) {
-    plm_error_set(error, PLM_CONFIG, "trainer.device: cuda, but this build has no CUDA backend");
-    return plm_error_hint(error, "use trainer.device: auto or cpu");
-  }
   if (config->trainer.ranks != 1) {
     plm_error_set(error, PLM_CONFIG, "trainer.ranks: %u, but this build trains with one rank",
                   config->trainer.ranks);
@@ -137,43 +134,58 @@ static plm_status find_state(struct plm_trainer *trainer, struct plm_hash finger
 
 /* ---- what computes ------------------------------------------------------------------------- */
 
-static struct plm_resolved resolve_today(const struct plm_config *config)
+/* What a resume would take, and what there is: another instruction set where the processor lacks
+ * the saved one, fp32 where the saved precision was chosen by another device. */
+static plm_status open_ops(const struct plm_config *config, struct plm_ops_request *request,
+                           struct plm_ops **ops, struct plm_error *error)
 {
-  struct plm_resolved today = {.device = "cpu",
+  plm_status status = plm_ops_open(request, ops, error);
+  if (status == PLM_UNSUPPORTED && request->isa != NULL) {
+    request->isa = NULL;
+    status = plm_ops_open(request, ops, error);
+  }
+  if (status == PLM_UNSUPPORTED && config->trainer.precision == PLM_PRECISION_AUTO &&
+      request->precision != PLM_PRECISION_AUTO) {
+    request->precision = PLM_PRECISION_AUTO;
+    status = plm_ops_open(request, ops, error);
+  }
+  return status;
+}
+
+static struct plm_resolved resolve_today(const struct plm_config *config, const struct plm_ops *ops)
+{
+  struct plm_resolved today = {.threads = ops->threads,
                                .ranks = config->trainer.ranks,
                                .step_chunks = plm_trainer_step_chunks(config),
                                .micro_chunks = plm_trainer_micro_chunks(config),
                                .version = PLM_VERSION};
-  plm_processor_name(today.processor);
+  snprintf(today.device, sizeof today.device, "%s", ops->name);
+  snprintf(today.isa, sizeof today.isa, "%s", ops->isa);
+  snprintf(today.precision, sizeof today.precision, "%s",
+           plm_precision_name(ops->act_bytes == 2 ? PLM_PRECISION_BF16 : PLM_PRECISION_FP32));
+  if (ops->processor != NULL)
+    snprintf(today.processor, sizeof today.processor, "%s", ops->processor);
+  else
+    plm_processor_name(today.processor);
   return today;
 }
 
-/* On a resume the saved instruction set; where this processor lacks it, its own best. */
 static plm_status open_backend(struct plm_trainer *trainer, bool resumed, struct plm_error *error)
 {
   const struct plm_config *config = trainer->config;
   struct plm_trainer_state *state = &trainer->state;
-  struct plm_resolved today = resolve_today(config);
-  enum plm_precision precision = config->trainer.precision;
-  uint32_t threads = config->trainer.threads;
-  const char *isa = NULL;
-  if (resumed) {
-    plm_resume_resolve(state, config, &today, &precision, &threads);
-    isa = state->resolved.isa;
-  }
-  plm_status status = plm_ops_cpu_open(precision, threads, isa, &trainer->ops, error);
-  if (status == PLM_UNSUPPORTED && isa != NULL) {
-    status = plm_ops_cpu_open(precision, threads, NULL, &trainer->ops, error);
-    if (status == PLM_OK) plm_resume_inexact(state, "instruction set", isa, trainer->ops->isa);
-  }
-  if (status != PLM_OK) return status;
-  today.threads = trainer->ops->threads;
-  today.product_flops = resumed ? state->resolved.product_flops : plm_product_rate(trainer->ops);
-  snprintf(today.isa, sizeof today.isa, "%s", trainer->ops->isa);
-  snprintf(
-      today.precision, sizeof today.precision, "%s",
-      plm_precision_name(trainer->ops->act_bytes == 2 ? PLM_PRECISION_BF16 : PLM_PRECISION_FP32));
+  struct plm_ops_request request = {.device = config->trainer.device,
+                                    .precision = config->trainer.precision,
+                                    .threads = config->trainer.threads};
+  if (resumed) plm_resume_request(&state->resolved, config, &request);
+  PLM_TRY(open_ops(config, &request, &trainer->ops, error));
+  struct plm_resolved today = resolve_today(config, trainer->ops);
+  const bool same_device = resumed && strcmp(state->resolved.device, today.device) == 0;
+  if (resumed) plm_resume_compare(state, &today);
+  today.product_flops =
+      same_device ? state->resolved.product_flops : plm_product_rate(trainer->ops);
   state->resolved = today;
+  plm_info("training on %s (%s), %s", today.device, today.isa, today.precision);
   return plm_tuning_begin(state, trainer->ops, &trainer->tuning, error);
 }
 

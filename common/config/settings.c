@@ -209,7 +209,7 @@ static const struct plm_setting settings[] = {
       FREE, .help = "When a trainer that ended is started again."),
 
   ROW("evaluator.device", CHOICE, evaluator.device, "", "auto", .choices = plm_device_names, FREE,
-      .help = "auto: a device the trainer does not use, else the CPU."),
+      .help = "auto: a device the trainer does not use, else the CPU. cuda: the first one."),
   ROW("evaluator.threads", U32, evaluator.threads, "threads", "auto", NUMBER(1, 1024),
       .word = "auto", FREE, .help = "CPU threads. auto: one beside a CPU trainer."),
   ROW("evaluator.seed", U64, evaluator.seed, "", "0", NUMBER(0, SEED_MAX), FREE,

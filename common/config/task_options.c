@@ -9,10 +9,11 @@
   {                                                                                               \
     .name = "weights", .argument = "NAME", .help = "model, or ema (default: ema where there are)" \
   }
-#define COMPUTING                                                             \
-  {.name = "threads", .argument = "N", .help = "CPU threads (default all)"},  \
-  {                                                                           \
-    .name = "precision", .argument = "NAME", .help = "fp32 (default) or bf16" \
+#define COMPUTING                                                                             \
+  {.name = "device", .argument = "NAME", .help = "auto (default: CUDA if any), cpu or cuda"}, \
+      {.name = "threads", .argument = "N", .help = "CPU threads (default all)"},              \
+  {                                                                                           \
+    .name = "precision", .argument = "NAME", .help = "fp32 (default) or bf16"                 \
   }
 /* clang-format on */
 

@@ -1,4 +1,5 @@
 /* Opening and closing the CUDA backend. */
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -29,8 +30,10 @@ void close_backend(struct plm_ops *ops)
 constexpr size_t EMULATED_SCRATCH_BYTES = 1 << 20; /* enough for the shapes of tests */
 size_t scratch_bytes = EMULATED_SCRATCH_BYTES;
 
-plm_status find_device(struct plm_cuda *cuda, struct plm_error *)
+plm_status find_device(struct plm_cuda *cuda, struct plm_error *error)
 {
+  if (cuda->device != 0)
+    return plm_error_set(error, PLM_NOT_FOUND, "no CUDA device %d: there are fewer", cuda->device);
   cuda->ops.isa = "emulated";
   cuda->capability = 80;
   cuda->multiprocessors = 3; /* blocks that take more than one piece of work */
@@ -46,6 +49,12 @@ plm_status find_device(struct plm_cuda *cuda, struct plm_error *error)
   int count = 0;
   struct cudaDeviceProp properties;
   cudaError_t code = cudaGetDeviceCount(&count);
+  if (code == cudaErrorInsufficientDriver) {
+    plm_error_set(error, PLM_UNSUPPORTED, "NVIDIA's driver is missing or too old: %s",
+                  cudaGetErrorString(code));
+    return plm_error_hint(error, "see nvidia-smi; CUDA %d.%d is needed", CUDART_VERSION / 1000,
+                          CUDART_VERSION % 1000 / 10);
+  }
   if (code != cudaSuccess || cuda->device >= count) {
     plm_error_set(error, PLM_NOT_FOUND, "no CUDA device %d: %s", cuda->device,
                   code != cudaSuccess ? cudaGetErrorString(code) : "there are fewer");
@@ -61,6 +70,8 @@ plm_status find_device(struct plm_cuda *cuda, struct plm_error *error)
   if (cuda->capability < OLDEST)
     return plm_error_set(error, PLM_UNSUPPORTED, "%s has compute capability %d.%d, 8.0 is needed",
                          properties.name, properties.major, properties.minor);
+  snprintf(cuda->processor, sizeof cuda->processor, "%.127s", properties.name);
+  cuda->ops.processor = cuda->processor;
   cuda->ops.isa = cuda->capability >= 90 ? "sm_90" : "sm_80";
   return PLM_OK;
 }

@@ -1,12 +1,13 @@
 /* The CUDA backend: fills struct plm_ops for one device. Built as build/lib/libplm_cuda.so, which
- * programs load at run time where a device is; and for the CPU under the emulation, for tests. */
+ * programs load at run time where a device is (common/ops/open.h); and for the CPU under the
+ * emulation, for tests. */
 #ifndef PLM_KERNELS_CUDA_CUDA_H
 #define PLM_KERNELS_CUDA_CUDA_H
 
 #include "common/ops/ops.h"
 
 /* precision: PLM_PRECISION_FP32 (TF32 off) or PLM_PRECISION_BF16. device: its ordinal.
- * PLM_NOT_FOUND: no such device; PLM_UNSUPPORTED: it is older than sm_80. */
+ * PLM_NOT_FOUND: no such device; PLM_UNSUPPORTED: it is older than sm_80, or its driver too old. */
 plm_status plm_ops_cuda_open(int precision, int device, struct plm_ops **ops,
                              struct plm_error *error);
 

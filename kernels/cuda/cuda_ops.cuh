@@ -18,6 +18,7 @@ struct plm_cuda {
   struct plm_ops ops; /* first: plm_cuda_of */
   bool narrow;        /* activations are bf16 */
   int device;
+  char processor[128];             /* the device's name */
   int capability, multiprocessors; /* of the device; capability 90: 9.0 */
   bool attention_sm90;             /* heads that kernels/cuda/sm90 takes go there */
   plm_stream stream;               /* the computation's */

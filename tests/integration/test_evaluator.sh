@@ -69,7 +69,7 @@ jq -se 'all(.[]; (.loss_by_mask_rate | keys) == ["0.15"])' backwards/evaluator.j
 
 # Clear errors.
 expect 2 plm-evaluator --run backwards --set evaluator.device=cuda
-says err 'no CUDA backend'
+says err 'CUDA backend is not there'
 expect 1 plm-pipeline evaluate --checkpoint run/checkpoints --corpus corpus
 expect 2 plm-pipeline evaluate --checkpoint run/checkpoints/step_00000012
 expect 2 plm-pipeline evaluate --checkpoint run/checkpoints/step_00000012 --corpus corpus --mask-rate 2

@@ -1,14 +1,12 @@
 /* See device_case.h. */
 #include "tests/support/device_case.h"
 
-#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/ops/open.h"
 #include "kernels/cuda/cuda.h"
 #include "tests/support/cmocka_all.h"
-
-typedef plm_status opener(int precision, int device, struct plm_ops **ops, struct plm_error *error);
 
 bool device_case_is_real(void)
 {
@@ -16,29 +14,28 @@ bool device_case_is_real(void)
   return device != NULL && strcmp(device, "cuda") == 0;
 }
 
-/* Stays loaded: a CUDA library keeps threads. */
-static opener *real_opener(void)
+static plm_status open_real(int precision, struct plm_ops **ops, struct plm_error *error)
 {
-  static opener *found;
-  if (found != NULL) return found;
-  const char *path = getenv("PLM_CUDA_LIBRARY");
-  void *library = dlopen(path != NULL ? path : "build/lib/libplm_cuda.so", RTLD_NOW | RTLD_LOCAL);
-  if (library == NULL) fail_msg("PLM_TEST_DEVICE=cuda: %s", dlerror());
-  *(void **)&found = dlsym(library, "plm_ops_cuda_open");
-  if (found == NULL) fail_msg("PLM_TEST_DEVICE=cuda: %s", dlerror());
-  return found;
+  const struct plm_ops_request request = {.device = PLM_DEVICE_CUDA,
+                                          .precision = (enum plm_precision)precision};
+  setenv(PLM_CUDA_LIBRARY, "build/lib/libplm_cuda.so", 0);
+  return plm_ops_open(&request, ops, error);
+}
+
+static plm_status open_emulated(int precision, uint64_t order, struct plm_ops **ops,
+                                struct plm_error *error)
+{
+  plm_cuda_emulation_order(order);
+  return plm_ops_cuda_open(precision, 0, ops, error);
 }
 
 struct plm_ops *device_case_open(int precision, uint64_t order)
 {
   struct plm_ops *ops;
   struct plm_error error = {0};
-  opener *open = plm_ops_cuda_open;
-  if (device_case_is_real())
-    open = real_opener();
-  else
-    plm_cuda_emulation_order(order);
-  if (open(precision, 0, &ops, &error) != PLM_OK) {
+  const plm_status status = device_case_is_real() ? open_real(precision, &ops, &error)
+                                                  : open_emulated(precision, order, &ops, &error);
+  if (status != PLM_OK) {
     plm_error_print("device_case", &error);
     fail_msg("the CUDA backend does not open");
   }
