@@ -13,11 +13,16 @@ static int ascending(const void *a, const void *b)
   return (x > y) - (x < y);
 }
 
+static double rank_of(double p, size_t count)
+{
+  return fmin(fmax(p, 0), 100) / 100 * (double)(count - 1);
+}
+
 double plm_percentile(double *values, size_t count, double p)
 {
   PLM_ASSERT(count > 0);
   qsort(values, count, sizeof *values, ascending);
-  const double rank = fmin(fmax(p, 0), 100) / 100 * (double)(count - 1);
+  const double rank = rank_of(p, count);
   const size_t below = (size_t)floor(rank);
   if (below + 1 >= count) return values[count - 1];
   return values[below] + (values[below + 1] - values[below]) * (rank - (double)below);
@@ -36,9 +41,25 @@ double plm_clip_threshold(struct plm_clip *clip, double fixed_norm, double perce
   return plm_percentile(clip->scratch_, clip->count, percentile);
 }
 
-double plm_clip_factor(double threshold, double norm)
+/* The history with the norm to come in it, sorted but for that one: see plm_update_clip. */
+struct plm_update_clip plm_clip_plan(struct plm_clip *clip, double fixed_norm, double percentile,
+                                     uint64_t s)
 {
-  return threshold > 0 ? fmin(1, threshold / (norm + 1e-6)) : 1;
+  struct plm_update_clip plan = {.fixed = fixed_norm};
+  if (percentile <= 0 || s + 1 < PLM_CLIP_FIRST_STEP) return plan;
+  double *known = clip->scratch_;
+  uint32_t count = 0; /* the oldest gives way to the new one */
+  for (uint32_t i = 0; i < clip->count; i++)
+    if (clip->count < PLM_CLIP_HISTORY || i != clip->next) known[count++] = clip->norms[i];
+  qsort(known, count, sizeof *known, ascending);
+  const double rank = rank_of(percentile, count + 1);
+  const uint32_t k = (uint32_t)floor(rank);
+  plan.automatic = 1;
+  plan.below = k == 0 ? -INFINITY : known[k - 1];
+  plan.at = k < count ? known[k] : INFINITY;
+  plan.above = k + 1 < count ? known[k + 1] : INFINITY;
+  plan.fraction = k < count ? rank - (double)k : 0;
+  return plan;
 }
 
 uint32_t plm_clip_export(const struct plm_clip *clip, double *out)

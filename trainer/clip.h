@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/ops/update.h"
+
 enum { PLM_CLIP_HISTORY = 1024, PLM_CLIP_FIRST_STEP = 10 };
 
 /* Caller-owned; {0} is empty. */
@@ -28,8 +30,10 @@ double plm_percentile(double *values, size_t count, double p);
 double plm_clip_threshold(struct plm_clip *clip, double fixed_norm, double percentile, uint64_t s,
                           double norm);
 
-/* min(1, c/(norm + 1e-6)); 1 when threshold is 0. Source: model.md, order of a step. */
-double plm_clip_factor(double threshold, double norm);
+/* The same for the device, before the norm of step s is known: what plm_update_threshold makes of
+ * it and the norm is what plm_clip_threshold will return. Changes nothing of the history. */
+struct plm_update_clip plm_clip_plan(struct plm_clip *clip, double fixed_norm, double percentile,
+                                     uint64_t s);
 
 /* The history, oldest first, into out (PLM_CLIP_HISTORY places); returns the count. */
 uint32_t plm_clip_export(const struct plm_clip *clip, double *out);

@@ -31,6 +31,16 @@ static plm_status plan(const struct plm_config *config, struct row rows[], size_
   *parameters = 0;
   for (size_t i = 0; i < parameter_count; i++) *parameters += table[i].count;
   free(table);
+  struct plm_objective_state objective;
+  PLM_TRY(plm_objective_init(&objective, config, plm_trainer_step_chunks(config), 0, error));
+  const struct plm_step_shape shape = {.model = &config->model,
+                                       .objective = &objective,
+                                       .step_chunks = plm_trainer_step_chunks(config),
+                                       .micro_chunks = micro,
+                                       .max_length = config->data.max_length};
+  uint64_t step_device, step_host;
+  plm_step_memory(&shape, &step_device, &step_host);
+  plm_objective_deinit(&objective);
   const uint64_t arena_bytes = (uint64_t)arena * sizeof(float);
   const struct row planned[] = {
       {"parameters", "parameters, fp32", memory.parameters},
@@ -40,7 +50,7 @@ static plm_status plan(const struct plm_config *config, struct row rows[], size_
       {"workspace", "workspace", memory.workspace},
       {"optimizer", "optimizer, average and scratch", optimizer},
       {"snapshot", "snapshot for checkpoints (at most)", arena_bytes + optimizer - scratch},
-      {"targets", "targets", plm_objective_bytes(config->data.max_length, micro)},
+      {"inputs", "inputs of steps", step_device + PLM_INPUT_RING * step_host},
       {"credit", "chunks on their way (at most)", config->network.credit_bytes},
   };
   *count = sizeof planned / sizeof *planned;

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/base/philox.h"
 #include "trainer/schedule.h"
@@ -26,9 +27,28 @@ plm_status plm_objective_check(const struct plm_config *config, struct plm_error
   return PLM_OK;
 }
 
-uint64_t plm_objective_bytes(uint32_t max_length, uint32_t max_chunks)
+static plm_status no_memory(uint32_t chunks, struct plm_error *error)
 {
-  return (uint64_t)max_length * max_chunks * (3 * sizeof(int32_t) + sizeof(float));
+  return plm_error_set(error, PLM_NO_MEMORY, "no memory for the targets of %u chunks", chunks);
+}
+
+/* Host memory of plm_objective_targets. */
+static plm_status take_buffers(struct plm_objective_state *objective, struct plm_error *error)
+{
+  const uint32_t chunks = objective->max_chunks;
+  const size_t tokens = (size_t)chunks * objective->max_length;
+  objective->inputs = calloc(tokens, sizeof(int32_t));
+  objective->positions = calloc(tokens, sizeof(int32_t));
+  objective->labels = calloc(tokens, sizeof(int32_t));
+  objective->weights = calloc(tokens, sizeof(float));
+  objective->draws = calloc(chunks, sizeof *objective->draws);
+  objective->ends =
+      calloc(plm_objective_end_words(chunks, objective->max_length), sizeof *objective->ends);
+  if (objective->inputs != NULL && objective->positions != NULL && objective->labels != NULL &&
+      objective->weights != NULL && objective->draws != NULL && objective->ends != NULL)
+    return PLM_OK;
+  plm_objective_deinit(objective);
+  return no_memory(chunks, error);
 }
 
 plm_status plm_objective_init(struct plm_objective_state *objective,
@@ -36,26 +56,29 @@ plm_status plm_objective_init(struct plm_objective_state *objective,
                               uint32_t max_chunks, struct plm_error *error)
 {
   PLM_TRY(plm_objective_check(config, error));
-  const size_t tokens = (size_t)max_chunks * config->data.max_length;
+  const struct plm_tokenizer *tokenizer = plm_tokenizer_of(config->data.tokenizer);
   *objective = (struct plm_objective_state){
       .trainer = &config->trainer,
-      .tokenizer = plm_tokenizer_of(config->data.tokenizer),
-      .seed = config->seed,
+      .tokenizer = tokenizer,
       .max_length = config->data.max_length,
       .step_chunks = step_chunks,
       .max_chunks = max_chunks,
-      .inputs = calloc(tokens, sizeof(int32_t)),
-      .positions = calloc(tokens, sizeof(int32_t)),
-      .labels = calloc(tokens, sizeof(int32_t)),
-      .weights = calloc(tokens, sizeof(float)),
   };
-  if (objective->inputs == NULL || objective->positions == NULL || objective->labels == NULL ||
-      objective->weights == NULL) {
-    plm_objective_deinit(objective);
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory for the targets of %u chunks",
-                         max_chunks);
-  }
-  return PLM_OK;
+  const struct plm_config_masking *masking = &config->trainer.masking;
+  objective->masking = (struct plm_masking){
+      .seed = config->seed,
+      .token_bytes = tokenizer->token_bytes,
+      .causal = config->trainer.objective == PLM_OBJECTIVE_CAUSAL,
+      .to_mask = plm_objective_threshold(1 - masking->random_fraction - masking->keep_fraction),
+      .to_random = plm_objective_threshold(1 - masking->keep_fraction),
+      .cls = tokenizer->cls,
+      .eos = tokenizer->eos,
+      .pad = tokenizer->pad,
+      .mask = tokenizer->mask,
+      .first_random = (uint32_t)tokenizer->first_random,
+      .random_count = (uint32_t)tokenizer->random_count,
+  };
+  return max_chunks == 0 ? PLM_OK : take_buffers(objective, error);
 }
 
 void plm_objective_deinit(struct plm_objective_state *objective)
@@ -64,6 +87,8 @@ void plm_objective_deinit(struct plm_objective_state *objective)
   free(objective->positions);
   free(objective->labels);
   free(objective->weights);
+  free(objective->draws);
+  free(objective->ends);
   *objective = (struct plm_objective_state){0};
 }
 
@@ -72,7 +97,7 @@ static double diffusion_rate(const struct plm_objective_state *objective, uint64
 {
   if (objective->trainer->masking.rate_scope == PLM_RATE_BATCH) i = 0;
   const double u =
-      plm_philox_unit(plm_philox(objective->seed, 0, s, PLM_PURPOSE_DIFFUSION_RATE).w[0]);
+      plm_philox_unit(plm_philox(objective->masking.seed, 0, s, PLM_PURPOSE_DIFFUSION_RATE).w[0]);
   const double place = u + (double)i / (double)objective->step_chunks;
   return 1e-3 + 0.999 * (place - floor(place));
 }
@@ -96,96 +121,138 @@ double plm_objective_mean_rate(const struct plm_objective_state *objective, uint
 }
 
 /* 24-bit thresholds against (word >> 8): exact, the same on every machine. */
-static uint32_t threshold(double rate)
+uint32_t plm_objective_threshold(double rate)
 {
   return (uint32_t)ceil(fmin(fmax(rate, 0), 1) * 0x1p24);
 }
 
-static plm_status widen(struct plm_objective_state *objective, const struct plm_batch *batch,
-                        struct plm_error *error)
+/* The tokens of [begin, end) of a chunk that no document has: padding. */
+static plm_status check_padding(const struct plm_objective_state *objective,
+                                const struct plm_batch *batch, uint32_t chunk, uint32_t begin,
+                                uint32_t end, struct plm_error *error)
 {
-  const size_t tokens = (size_t)batch->chunks * batch->max_length;
-  const uint32_t vocabulary = objective->tokenizer->vocab_size;
-  for (size_t i = 0; i < tokens; i++) {
-    const uint32_t id = batch->token_bytes == 1 ? ((const uint8_t *)batch->tokens)[i]
-                                                : ((const uint16_t *)batch->tokens)[i];
+  for (uint32_t x = begin; x < end; x++) {
+    const int32_t id = plm_masking_token(&objective->masking, batch->tokens,
+                                         (size_t)chunk * batch->max_length + x);
+    if (id != objective->masking.pad)
+      return plm_error_set(error, PLM_CORRUPT,
+                           "token %d at place %u of chunk %u stands outside every document", id, x,
+                           chunk);
+  }
+  return PLM_OK;
+}
+
+static plm_status check_document(const struct plm_objective_state *objective,
+                                 const struct plm_batch *batch, uint32_t chunk,
+                                 const struct plm_chunk_document *document, struct plm_error *error)
+{
+  const int32_t vocabulary = (int32_t)objective->tokenizer->vocab_size;
+  for (uint32_t x = document->start; x < document->start + document->tokens; x++) {
+    const int32_t id = plm_masking_token(&objective->masking, batch->tokens,
+                                         (size_t)chunk * batch->max_length + x);
     if (id >= vocabulary)
       return plm_error_set(error, PLM_CORRUPT,
-                           "token %u at place %zu of chunk %zu is outside the vocabulary of %u", id,
-                           i % batch->max_length, i / batch->max_length, vocabulary);
-    objective->inputs[i] = (int32_t)id;
+                           "token %d at place %u of chunk %u is outside the vocabulary of %d", id,
+                           x, chunk, vocabulary);
   }
   return PLM_OK;
 }
 
-/* Documents lie inside their chunk, one after another; *end is where the one before ended. */
-static plm_status check_document(const struct plm_batch *batch,
-                                 const struct plm_chunk_document *document, uint32_t *end,
-                                 struct plm_error *error)
+/* Documents lie inside their chunk, one after another, and hold tokens of the vocabulary; between
+ * them is padding. */
+static plm_status check_chunk(const struct plm_objective_state *objective,
+                              const struct plm_batch *batch, uint32_t chunk,
+                              struct plm_error *error)
 {
-  if (document->start < *end || document->tokens > batch->max_length ||
-      document->start > batch->max_length - document->tokens)
-    return plm_error_set(error, PLM_CORRUPT,
-                         "document %llu (%u tokens at %u) overlaps another or leaves its chunk "
-                         "of %u",
-                         (unsigned long long)document->number, document->tokens, document->start,
-                         batch->max_length);
-  *end = document->start + document->tokens;
+  uint32_t end = 0; /* of the document before */
+  for (uint32_t d = batch->document_begin[chunk]; d < batch->document_begin[chunk + 1]; d++) {
+    const struct plm_chunk_document *document = &batch->documents[d];
+    if (document->start < end || document->tokens > batch->max_length ||
+        document->start > batch->max_length - document->tokens)
+      return plm_error_set(error, PLM_CORRUPT,
+                           "document %llu (%u tokens at %u) overlaps another or leaves its chunk "
+                           "of %u",
+                           (unsigned long long)document->number, document->tokens, document->start,
+                           batch->max_length);
+    PLM_TRY(check_padding(objective, batch, chunk, end, document->start, error));
+    PLM_TRY(check_document(objective, batch, chunk, document, error));
+    end = document->start + document->tokens;
+  }
+  return check_padding(objective, batch, chunk, end, batch->max_length, error);
+}
+
+/* Sets the bits of a chunk: all but those of positions whose successor is of the same document. */
+static void mark_ends(const struct plm_batch *batch, uint32_t chunk, uint32_t *ends)
+{
+  const size_t base = (size_t)chunk * batch->max_length;
+  for (size_t i = base; i < base + batch->max_length; i++) ends[i / 32] |= 1u << (i % 32);
+  for (uint32_t d = batch->document_begin[chunk]; d < batch->document_begin[chunk + 1]; d++) {
+    const struct plm_chunk_document *document = &batch->documents[d];
+    const size_t begin = base + document->start;
+    for (size_t i = begin; i + 1 < begin + document->tokens; i++) ends[i / 32] &= ~(1u << (i % 32));
+  }
+}
+
+static struct plm_chunk_draw draw_of(const struct plm_objective_state *objective, uint64_t s,
+                                     uint32_t batch_index, const struct plm_batch *batch,
+                                     uint32_t chunk)
+{
+  const double rate = plm_objective_rate(objective, s, batch_index + chunk);
+  const bool weighted = !objective->masking.causal && !plm_schedule_is_mlm(objective->trainer, s);
+  return (struct plm_chunk_draw){
+      .g = batch->chunk_ids != NULL ? batch->chunk_ids[chunk] : batch->first_chunk + chunk,
+      .choose = plm_objective_threshold(rate),
+      .weight = weighted ? (float)(1 / rate) : 1,
+  };
+}
+
+/* Rows of a chunk; *may: tokens that could have been chosen. */
+static uint64_t count_rows(const struct plm_objective_state *objective,
+                           const struct plm_batch *batch, uint32_t chunk,
+                           const struct plm_chunk_draw *draw, uint64_t *may)
+{
+  const struct plm_masking *masking = &objective->masking;
+  uint64_t rows = 0;
+  for (uint32_t d = batch->document_begin[chunk]; d < batch->document_begin[chunk + 1]; d++) {
+    const struct plm_chunk_document *document = &batch->documents[d];
+    if (masking->causal) {
+      rows += document->tokens == 0 ? 0 : document->tokens - 1;
+      continue;
+    }
+    for (uint32_t x = document->start; x < document->start + document->tokens; x++) {
+      const int32_t id =
+          plm_masking_token(masking, batch->tokens, (size_t)chunk * batch->max_length + x);
+      *may += plm_masking_may_choose(masking, id);
+      rows += plm_masking_apply(masking, draw, x, id, -1).label >= 0;
+    }
+  }
+  return rows;
+}
+
+size_t plm_objective_end_words(uint32_t chunks, uint32_t max_length)
+{
+  return ((size_t)chunks * max_length + 31) / 32;
+}
+
+plm_status plm_objective_describe(const struct plm_objective_state *objective, uint64_t s,
+                                  uint32_t batch_index, const struct plm_batch *batch,
+                                  struct plm_chunk_draw *draws, uint32_t *ends, uint64_t *rows,
+                                  uint64_t *count, struct plm_error *error)
+{
+  PLM_ASSERT(batch->max_length <= objective->max_length &&
+             batch->token_bytes == objective->masking.token_bytes);
+  uint64_t chosen = 0, may = 0;
+  memset(ends, 0, plm_objective_end_words(batch->chunks, batch->max_length) * sizeof *ends);
+  for (uint32_t c = 0; c < batch->chunks; c++) {
+    PLM_TRY(check_chunk(objective, batch, c, error));
+    draws[c] = draw_of(objective, s, batch_index, batch, c);
+    chosen += count_rows(objective, batch, c, &draws[c], &may);
+    if (objective->masking.causal) mark_ends(batch, c, ends);
+  }
+  const bool by_rows = objective->masking.causal || plm_schedule_is_mlm(objective->trainer, s);
+  *rows = chosen;
+  *count = by_rows ? chosen : may;
   return PLM_OK;
-}
-
-struct mask_draw {
-  uint64_t seed, g;
-  uint32_t choose, to_mask, to_random; /* thresholds */
-  float weight;
-};
-
-static bool maskable(const struct plm_tokenizer *tokenizer, int32_t id)
-{
-  return id != tokenizer->cls && id != tokenizer->eos && id != tokenizer->pad;
-}
-
-/* One document: draws at each maskable place; appends the chosen ones to the targets. Returns its
- * maskable tokens. */
-static uint64_t mask_document(struct plm_objective_state *objective, const struct mask_draw *draw,
-                              const struct plm_chunk_document *document, uint32_t base,
-                              uint32_t *rows)
-{
-  const struct plm_tokenizer *tokenizer = objective->tokenizer;
-  uint64_t count = 0;
-  for (uint32_t x = document->start; x < document->start + document->tokens; x++) {
-    int32_t *input = &objective->inputs[base + x];
-    if (!maskable(tokenizer, *input)) continue;
-    count++;
-    const struct plm_philox_words words =
-        plm_philox(draw->seed, x, draw->g, PLM_PURPOSE_TRAINING_MASK);
-    if ((words.w[0] >> 8) >= draw->choose) continue;
-    objective->positions[*rows] = (int32_t)(base + x);
-    objective->labels[*rows] = *input;
-    objective->weights[*rows] = draw->weight;
-    ++*rows;
-    const uint32_t fate = words.w[1] >> 8;
-    if (fate < draw->to_mask)
-      *input = tokenizer->mask;
-    else if (fate < draw->to_random)
-      *input = (int32_t)(tokenizer->first_random +
-                         (((uint64_t)words.w[2] * tokenizer->random_count) >> 32));
-  }
-  return count;
-}
-
-/* One document of a causal model: each position but the last predicts the next token. */
-static uint64_t shift_document(struct plm_objective_state *objective,
-                               const struct plm_chunk_document *document, uint32_t base,
-                               uint32_t *rows)
-{
-  for (uint32_t x = document->start; x + 1 < document->start + document->tokens; x++) {
-    objective->positions[*rows] = (int32_t)(base + x);
-    objective->labels[*rows] = objective->inputs[base + x + 1];
-    objective->weights[*rows] = 1;
-    ++*rows;
-  }
-  return document->tokens == 0 ? 0 : document->tokens - 1;
 }
 
 plm_status plm_objective_targets(struct plm_objective_state *objective, uint64_t s,
@@ -193,33 +260,24 @@ plm_status plm_objective_targets(struct plm_objective_state *objective, uint64_t
                                  struct plm_targets *targets, uint64_t *count,
                                  struct plm_error *error)
 {
-  PLM_ASSERT(batch->chunks <= objective->max_chunks && batch->max_length == objective->max_length);
-  const struct plm_config_masking *masking = &objective->trainer->masking;
-  const bool causal = objective->trainer->objective == PLM_OBJECTIVE_CAUSAL;
-  const bool mlm = plm_schedule_is_mlm(objective->trainer, s);
+  PLM_ASSERT(batch->chunks <= objective->max_chunks);
+  const struct plm_masking *masking = &objective->masking;
+  uint64_t expected;
   uint32_t rows = 0;
-  uint64_t maskable_tokens = 0;
-  PLM_TRY(widen(objective, batch, error));
-  for (uint32_t c = 0; c < batch->chunks; c++) {
-    const double rate = plm_objective_rate(objective, s, batch_index + c);
-    const struct mask_draw draw = {
-        .seed = objective->seed,
-        .g = batch->chunk_ids != NULL ? batch->chunk_ids[c] : batch->first_chunk + c,
-        .choose = threshold(rate),
-        .to_mask = threshold(1 - masking->random_fraction - masking->keep_fraction),
-        .to_random = threshold(1 - masking->keep_fraction),
-        .weight = mlm ? 1 : (float)(1 / rate),
-    };
-    const uint32_t base = c * batch->max_length;
-    uint32_t end = 0;
-    for (uint32_t d = batch->document_begin[c]; d < batch->document_begin[c + 1]; d++) {
-      const struct plm_chunk_document *document = &batch->documents[d];
-      PLM_TRY(check_document(batch, document, &end, error));
-      maskable_tokens += causal ? shift_document(objective, document, base, &rows)
-                                : mask_document(objective, &draw, document, base, &rows);
-    }
+  PLM_TRY(plm_objective_describe(objective, s, batch_index, batch, objective->draws,
+                                 objective->ends, &expected, count, error));
+  for (uint32_t i = 0; i < batch->chunks * batch->max_length; i++) {
+    const uint32_t c = i / batch->max_length, x = i % batch->max_length;
+    const struct plm_masked_token token = plm_masking_apply(
+        masking, &objective->draws[c], x, plm_masking_token(masking, batch->tokens, i),
+        plm_masking_next(masking, batch->tokens, objective->ends, i));
+    objective->inputs[i] = token.input;
+    if (token.label < 0) continue;
+    objective->positions[rows] = (int32_t)i;
+    objective->labels[rows] = token.label;
+    objective->weights[rows++] = objective->draws[c].weight;
   }
-  *count = mlm ? rows : maskable_tokens;
+  PLM_ASSERT(rows == expected);
   *targets = (struct plm_targets){.inputs = objective->inputs,
                                   .rows = rows,
                                   .positions = objective->positions,

@@ -15,23 +15,26 @@
 #include "common/model/model.h"
 #include "common/plan/chunk.h"
 
-/* Caller-owned, {0} to begin. Buffers are taken once, for max_chunks chunks. */
+/* Caller-owned, {0} to begin. max_chunks: of plm_objective_targets, whose buffers are taken once; 0
+ * where it is not called. */
 struct plm_objective_state {
   const struct plm_config_trainer *trainer; /* borrowed */
   const struct plm_tokenizer *tokenizer;
-  uint64_t seed;
+  struct plm_masking masking;
   uint32_t max_length;
   uint32_t step_chunks; /* B of masked diffusion: chunks of a step */
   uint32_t max_chunks;
+  /* of plm_objective_targets */
   int32_t *inputs, *positions, *labels;
   float *weights;
+  struct plm_chunk_draw *draws;
+  uint32_t *ends;
 };
 
 plm_status plm_objective_init(struct plm_objective_state *objective,
                               const struct plm_config *config, uint32_t step_chunks,
                               uint32_t max_chunks, struct plm_error *error);
 void plm_objective_deinit(struct plm_objective_state *objective);
-uint64_t plm_objective_bytes(uint32_t max_length, uint32_t max_chunks);
 
 /* PLM_CONFIG where the objective cannot train this model: causal needs `causal` in every entry of
  * attention.pattern, and an architecture that does not merge positions. */
@@ -43,11 +46,22 @@ double plm_objective_rate(const struct plm_objective_state *objective, uint64_t 
 /* The step's: mean over its chunks. */
 double plm_objective_mean_rate(const struct plm_objective_state *objective, uint64_t s);
 
-/* Targets of one micro-batch: chunks [batch_index, batch_index + batch->chunks) of step s. They
- * point into the objective's buffers and hold until the next call. batch->chunks is at most
- * max_chunks. count receives what this micro-batch adds to the divisor of the step's loss: chosen
- * tokens (mlm), maskable tokens (masked diffusion), predicted tokens (causal). A token outside the
- * vocabulary, or a document outside its chunk, is PLM_CORRUPT. */
+/* ceil(min(max(rate, 0), 1) 2^24): 24-bit thresholds, exact, the same on every machine. */
+uint32_t plm_objective_threshold(double rate);
+
+/* What ops->choose_targets needs of one micro-batch, chunks [batch_index, batch_index +
+ * batch->chunks) of step s: draws (chunks), ends (plm_objective_end_words), both written; and what
+ * it will find: rows, and what they add to the divisor of the step's loss: chosen tokens (mlm),
+ * maskable tokens (masked diffusion), predicted tokens (causal). A token outside the vocabulary or
+ * outside every document, or a document outside its chunk, is PLM_CORRUPT. */
+plm_status plm_objective_describe(const struct plm_objective_state *objective, uint64_t s,
+                                  uint32_t batch_index, const struct plm_batch *batch,
+                                  struct plm_chunk_draw *draws, uint32_t *ends, uint64_t *rows,
+                                  uint64_t *count, struct plm_error *error);
+size_t plm_objective_end_words(uint32_t chunks, uint32_t max_length);
+
+/* The targets themselves, on the host. They point into the objective's buffers and hold until the
+ * next call. batch->chunks is at most max_chunks. count and errors as above. */
 plm_status plm_objective_targets(struct plm_objective_state *objective, uint64_t s,
                                  uint32_t batch_index, const struct plm_batch *batch,
                                  struct plm_targets *targets, uint64_t *count,

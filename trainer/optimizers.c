@@ -25,7 +25,9 @@ struct plm_optimizer {
   size_t slot_count;
   struct plm_optimizer_tensor *tensors;
   size_t tensor_count;
-  struct plm_muon_matrix *matrices; /* of the step at hand, room for every slot */
+  struct plm_muon_matrix *matrices; /* room for every slot */
+  struct plm_adam_tensor *adam;
+  size_t matrix_count, adam_count;
   size_t arena_elements, second_elements;
   float *first, *second, *average, *scratch; /* device */
   uint64_t updates;
@@ -117,6 +119,41 @@ static plm_status take(struct plm_ops *ops, size_t elements, float **buffer,
   return PLM_OK;
 }
 
+/* What an update walks over: fixed from here on, so that it can be recorded. */
+static void describe(struct plm_optimizer *optimizer)
+{
+  float *parameters = plm_model_parameter_arena(optimizer->model);
+  float *gradients = plm_model_gradient_arena(optimizer->model);
+  const struct plm_config_optimizer *options = &optimizer->trainer->optimizer;
+  for (size_t i = 0; i < optimizer->slot_count; i++) {
+    const struct slot *slot = &optimizer->slots[i];
+    const struct plm_parameter *parameter = slot->parameter;
+    const double rows = (double)parameter->rows, cols = (double)parameter->cols;
+    const float decay = parameter->decay ? (float)options->weight_decay : 0;
+    if (slot->rule == RULE_MUON)
+      optimizer->matrices[optimizer->matrix_count++] =
+          (struct plm_muon_matrix){.w = parameters + parameter->offset,
+                                   .momentum = optimizer->first + parameter->offset,
+                                   .g = gradients + parameter->offset,
+                                   .rows = parameter->rows,
+                                   .cols = parameter->cols,
+                                   .weight_decay = decay,
+                                   .update_scale = (float)(options->scale == PLM_MUON_MATCH_ADAMW
+                                                               ? 0.2 * sqrt(fmax(rows, cols))
+                                                               : sqrt(fmax(1, rows / cols))),
+                                   .rate = (int32_t)parameter->group};
+    else
+      optimizer->adam[optimizer->adam_count++] =
+          (struct plm_adam_tensor){.w = parameters + parameter->offset,
+                                   .m = optimizer->first + parameter->offset,
+                                   .v = optimizer->second + slot->second_offset,
+                                   .g = gradients + parameter->offset,
+                                   .n = parameter->count,
+                                   .weight_decay = decay,
+                                   .rate = (int32_t)parameter->group};
+  }
+}
+
 plm_status plm_optimizer_open(const struct plm_config_trainer *trainer, struct plm_model *model,
                               struct plm_optimizer **out, struct plm_error *error)
 {
@@ -133,7 +170,9 @@ plm_status plm_optimizer_open(const struct plm_config_trainer *trainer, struct p
   optimizer->tensors = calloc(2 * count, sizeof *optimizer->tensors);
   plm_status status = PLM_OK;
   optimizer->matrices = calloc(count, sizeof *optimizer->matrices);
-  if (optimizer->slots == NULL || optimizer->tensors == NULL || optimizer->matrices == NULL) {
+  optimizer->adam = calloc(count, sizeof *optimizer->adam);
+  if (optimizer->slots == NULL || optimizer->tensors == NULL || optimizer->matrices == NULL ||
+      optimizer->adam == NULL) {
     status = plm_error_set(error, PLM_NO_MEMORY, "no memory for the optimizer's tables");
     goto failed;
   }
@@ -146,6 +185,7 @@ plm_status plm_optimizer_open(const struct plm_config_trainer *trainer, struct p
   PLM_TRY_GOTO(status, take(ops, sizes.scratch, &optimizer->scratch, error), failed);
   if (trainer->ema > 0)
     PLM_TRY_GOTO(status, take(ops, optimizer->arena_elements, &optimizer->average, error), failed);
+  describe(optimizer);
   *out = optimizer;
   return PLM_OK;
 failed:
@@ -163,6 +203,7 @@ void plm_optimizer_close(struct plm_optimizer *optimizer)
   free(optimizer->slots);
   free(optimizer->tensors);
   free(optimizer->matrices);
+  free(optimizer->adam);
   free(optimizer);
 }
 
@@ -194,79 +235,31 @@ void plm_optimizer_start_average(struct plm_optimizer *optimizer)
                        optimizer->arena_elements * sizeof(float));
 }
 
-double plm_optimizer_gradient_norm(struct plm_optimizer *optimizer, uint64_t count)
+void plm_optimizer_plan(const struct plm_optimizer *optimizer, uint64_t s,
+                        struct plm_update_plan *plan)
 {
-  const double squares = optimizer->ops->sum_squares(
-      optimizer->ops, plm_model_gradient_arena(optimizer->model), optimizer->arena_elements);
-  return sqrt(squares) / (double)count;
-}
-
-static void describe_muon(const struct plm_optimizer *optimizer,
-                          const struct plm_parameter *parameter, double lr, double momentum,
-                          double gradient_scale, struct plm_muon_matrix *matrix)
-{
-  const double rows = (double)parameter->rows, cols = (double)parameter->cols;
-  const double scale = optimizer->trainer->optimizer.scale == PLM_MUON_MATCH_ADAMW
-                           ? 0.2 * sqrt(fmax(rows, cols))
-                           : sqrt(fmax(1, rows / cols));
-  *matrix = (struct plm_muon_matrix){
-      .w = plm_model_parameter_arena(optimizer->model) + parameter->offset,
-      .momentum = optimizer->first + parameter->offset,
-      .g = plm_model_gradient_arena(optimizer->model) + parameter->offset,
-      .rows = parameter->rows,
-      .cols = parameter->cols,
-      .options = {
-          .lr = (float)lr,
-          .momentum = (float)momentum,
-          .weight_decay = parameter->decay ? (float)optimizer->trainer->optimizer.weight_decay : 0,
-          .gradient_scale = (float)gradient_scale,
-          .update_scale = (float)scale,
-      }};
-}
-
-static void update_adam(struct plm_optimizer *optimizer, const struct slot *slot, double lr,
-                        double gradient_scale)
-{
-  const struct plm_parameter *parameter = slot->parameter;
-  const double *betas = optimizer->trainer->optimizer.betas;
+  const struct plm_config_trainer *trainer = optimizer->trainer;
+  const struct plm_learning_rates rates = plm_optimizer_rates(trainer, s);
   const double t = (double)optimizer->updates + 1;
-  const struct plm_adam_options options = {
-      .lr = (float)lr,
-      .beta1 = (float)betas[0],
-      .beta2 = (float)betas[1],
-      .eps = (float)adam_eps,
-      .weight_decay = parameter->decay ? (float)optimizer->trainer->optimizer.weight_decay : 0,
-      .correction1 = (float)(1 - pow(betas[0], t)),
-      .correction2 = (float)(1 - pow(betas[1], t)),
-      .gradient_scale = (float)gradient_scale,
-  };
-  optimizer->ops->adam_step(
-      optimizer->ops, plm_model_parameter_arena(optimizer->model) + parameter->offset,
-      optimizer->first + parameter->offset, optimizer->second + slot->second_offset,
-      plm_model_gradient_arena(optimizer->model) + parameter->offset, parameter->count, &options);
+  _Static_assert((int)PLM_GROUP_COUNT <= (int)PLM_UPDATE_RATES, "a rate for each group");
+  for (int group = 0; group < PLM_GROUP_COUNT; group++) plan->rate[group] = (float)rates.of[group];
+  plan->momentum = (float)plm_schedule_momentum(&trainer->optimizer, s);
+  plan->correction1 = (float)(1 - pow(trainer->optimizer.betas[0], t));
+  plan->correction2 = (float)(1 - pow(trainer->optimizer.betas[1], t));
+  plan->average_decay = (float)plm_schedule_ema_decay(trainer->ema, optimizer->updates);
 }
 
-void plm_optimizer_update(struct plm_optimizer *optimizer, uint64_t s, double gradient_scale)
+void plm_optimizer_update(struct plm_optimizer *optimizer, const struct plm_update *update)
 {
-  const struct plm_learning_rates rates = plm_optimizer_rates(optimizer->trainer, s);
-  const double momentum = plm_schedule_momentum(&optimizer->trainer->optimizer, s);
-  size_t matrices = 0;
-  for (size_t i = 0; i < optimizer->slot_count; i++) {
-    const struct slot *slot = &optimizer->slots[i];
-    const double lr = rates.of[slot->parameter->group];
-    if (slot->rule == RULE_MUON)
-      describe_muon(optimizer, slot->parameter, lr, momentum, gradient_scale,
-                    &optimizer->matrices[matrices++]);
-    else
-      update_adam(optimizer, slot, lr, gradient_scale);
-  }
-  optimizer->ops->muon_step(optimizer->ops, optimizer->matrices, matrices, optimizer->scratch);
+  struct plm_ops *ops = optimizer->ops;
+  const double *betas = optimizer->trainer->optimizer.betas;
+  const struct plm_adam_options adam = {
+      .beta1 = (float)betas[0], .beta2 = (float)betas[1], .eps = (float)adam_eps};
+  ops->adam_step(ops, optimizer->adam, optimizer->adam_count, &adam, update);
+  ops->muon_step(ops, optimizer->matrices, optimizer->matrix_count, optimizer->scratch, update);
   if (optimizer->average != NULL)
-    optimizer->ops->ema_step(
-        optimizer->ops, optimizer->average, plm_model_parameter_arena(optimizer->model),
-        (float)plm_schedule_ema_decay(optimizer->trainer->ema, optimizer->updates),
-        optimizer->arena_elements);
-  optimizer->updates++;
+    ops->average_step(ops, optimizer->average, plm_model_parameter_arena(optimizer->model),
+                      optimizer->arena_elements, update);
   plm_model_weights_changed(optimizer->model);
 }
 

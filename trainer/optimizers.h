@@ -45,13 +45,14 @@ plm_status plm_optimizer_memory(const struct plm_config *config, const struct pl
 /* The average starts at the weights as they are now. */
 void plm_optimizer_start_average(struct plm_optimizer *optimizer);
 
-/* Norm over all parameters of the accumulated gradient divided by count; not finite when the
- * gradient is not. */
-double plm_optimizer_gradient_norm(struct plm_optimizer *optimizer, uint64_t count);
-
-/* One update of step s (from 0): decay, moments, weights, average. The gradient is used times
- * gradient_scale (clipping over count). The model's weights as used follow. */
-void plm_optimizer_update(struct plm_optimizer *optimizer, uint64_t s, double gradient_scale);
+/* The optimizer's part of the plan of step s (from 0), should the step be an update: rates,
+ * momentum, Adam's corrections, the average's decay. */
+void plm_optimizer_plan(const struct plm_optimizer *optimizer, uint64_t s,
+                        struct plm_update_plan *plan);
+/* One update by a decided plan on the device: decay, moments, weights, average; the model's weights
+ * as used follow. Asynchronous; it can be recorded. Who learns that it was not skipped counts it
+ * (plm_optimizer_set_updates). */
+void plm_optimizer_update(struct plm_optimizer *optimizer, const struct plm_update *update);
 
 /* Updates made so far: Adam's t, and n of the average. */
 uint64_t plm_optimizer_updates(const struct plm_optimizer *optimizer);

@@ -2,93 +2,152 @@
 #include "trainer/step.h"
 
 #include <math.h>
+#include <stdlib.h>
 
-#include "trainer/schedule.h"
+struct plm_step {
+  struct plm_step_parts parts;
+  struct plm_ops *ops;
+  struct plm_step_shape shape;
+  struct plm_micro_layout layout;
+  char *micro;               /* device: the block of the micro-batch at work */
+  struct plm_update *update; /* device */
+  double flops;              /* of the step at work */
+};
 
-struct plm_batch plm_batch_slice(const struct plm_batch *batch, uint32_t first, uint32_t count)
+struct plm_step_shape plm_step_shape(const struct plm_step *step)
 {
-  PLM_ASSERT(first + count <= batch->chunks);
-  struct plm_batch slice = *batch;
-  slice.chunks = count;
-  slice.tokens =
-      (const char *)batch->tokens + (size_t)first * batch->max_length * batch->token_bytes;
-  slice.document_begin = batch->document_begin + first;
-  slice.first_chunk = batch->first_chunk + first;
-  if (batch->chunk_ids != NULL) slice.chunk_ids = batch->chunk_ids + first;
-  return slice;
+  return step->shape;
 }
 
-uint64_t plm_batch_real_tokens(const struct plm_batch *batch)
+void plm_step_memory(const struct plm_step_shape *shape, uint64_t *device, uint64_t *host)
 {
-  uint64_t tokens = 0;
-  for (uint32_t d = batch->document_begin[0]; d < batch->document_begin[batch->chunks]; d++)
-    tokens += batch->documents[d].tokens;
-  return tokens;
+  *device = plm_step_micro_layout(shape).bytes + sizeof(struct plm_update);
+  *host = plm_step_input_bytes(shape);
 }
 
-/* Adds one micro-batch to the gradients and to the step's sums. */
-static plm_status accumulate(struct plm_step *step, uint64_t s, uint32_t first,
-                             const struct plm_batch *micro, struct plm_step_result *result,
-                             struct plm_error *error)
+plm_status plm_step_open(const struct plm_step_parts *parts, struct plm_step **out,
+                         struct plm_error *error)
 {
-  struct plm_targets targets;
-  uint64_t count;
-  PLM_TRY(plm_objective_targets(step->objective, s, first, micro, &targets, &count, error));
-  plm_model_attention_masks(step->model, micro, result->window, step->masks);
-  const uint64_t real_tokens = plm_batch_real_tokens(micro);
-  result->count += count;
-  result->rows += targets.rows;
-  result->real_tokens += real_tokens;
-  result->padded_tokens += (uint64_t)micro->chunks * micro->max_length;
-  result->flops += plm_model_flops(step->model, step->masks, real_tokens);
-  if (targets.rows == 0) return PLM_OK; /* neither loss nor gradient */
-  struct plm_loss_result loss;
-  PLM_TRY(plm_model_forward(step->model, micro, step->masks, &targets, &step->loss, &loss, NULL,
-                            error));
-  PLM_TRY(plm_model_backward(step->model, micro, step->masks, &targets, &step->loss, 1, error));
-  result->loss += loss.loss;
+  struct plm_step *step = calloc(1, sizeof *step);
+  if (step == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for the step");
+  step->parts = *parts;
+  step->ops = plm_model_ops(parts->model);
+  step->shape = (struct plm_step_shape){.model = plm_model_config(parts->model),
+                                        .objective = parts->objective,
+                                        .masks = parts->masks,
+                                        .step_chunks = parts->step_chunks,
+                                        .micro_chunks = parts->micro_chunks,
+                                        .max_length = parts->max_length};
+  step->layout = plm_step_micro_layout(&step->shape);
+  struct plm_ops *ops = step->ops;
+  plm_status status = ops->allocate(ops, step->layout.bytes, (void **)&step->micro, error);
+  if (status == PLM_OK)
+    status = ops->allocate(ops, sizeof *step->update, (void **)&step->update, error);
+  if (status != PLM_OK) {
+    plm_step_close(step);
+    return status;
+  }
+  *out = step;
   return PLM_OK;
 }
 
-/* From sums to an update, or to a skipped step. Order: model.md, "Order of a step". */
-static void apply(struct plm_step *step, uint64_t s, struct plm_step_result *result)
+void plm_step_close(struct plm_step *step)
 {
-  if (result->rows == 0) {
-    result->loss = NAN;
-    result->grad_norm = NAN;
-    result->skipped = true;
-    return;
-  }
-  result->loss /= (double)result->count;
-  result->grad_norm = plm_optimizer_gradient_norm(step->optimizer, result->count);
-  result->clip_norm = plm_clip_threshold(step->clip, step->trainer->clip_norm,
-                                         step->trainer->clip_auto_percentile, s, result->grad_norm);
-  result->skipped = !isfinite(result->loss) || !isfinite(result->grad_norm);
-  if (result->skipped) return;
-  plm_optimizer_update(step->optimizer, s,
-                       plm_clip_factor(result->clip_norm, result->grad_norm) /
-                           (double)result->count);
+  if (step == NULL) return;
+  if (step->update != NULL) step->ops->release(step->ops, step->update);
+  if (step->micro != NULL) step->ops->release(step->ops, step->micro);
+  free(step);
 }
 
-plm_status plm_step_run(struct plm_step *step, uint64_t s, const struct plm_batch *batch,
-                        plm_step_give_up *give_up, void *context, struct plm_step_result *result,
-                        struct plm_error *error)
+/* Adds one micro-batch, whose block lies on the device, to the gradients and to the sums. */
+static void accumulate(struct plm_step *step, const struct plm_micro_input *micro)
 {
-  const uint32_t total = (batch->chunks + step->micro_chunks - 1) / step->micro_chunks;
-  *result =
-      (struct plm_step_result){.window = plm_schedule_window(plm_model_config(step->model), s)};
-  plm_model_zero_gradients(step->model);
-  for (uint32_t done = 0; done < total; done++) {
-    if (done > 0 && give_up != NULL && give_up(context, done, total))
-      return plm_error_set(error, PLM_INTERRUPTED, "step %llu was given up",
-                           (unsigned long long)s + 1);
-    const uint32_t first = done * step->micro_chunks;
-    const uint32_t left = batch->chunks - first;
-    const struct plm_batch micro =
-        plm_batch_slice(batch, first, left < step->micro_chunks ? left : step->micro_chunks);
-    PLM_TRY(accumulate(step, s, first, &micro, result, error));
+  struct plm_ops *ops = step->ops;
+  const struct plm_micro_layout *layout = &step->layout;
+  const uint32_t length = step->parts.max_length, rows = (uint32_t)micro->rows;
+  const struct plm_device_targets targets = plm_model_device_targets(step->parts.model);
+  if (rows == 0) return; /* neither loss nor gradient */
+  ops->copy(ops, plm_masks_device(step->parts.masks), step->micro + layout->masks,
+            plm_masks_values(step->shape.model, micro->chunks, length) * sizeof(int32_t));
+  ops->choose_targets(ops, targets.inputs, targets.positions, targets.labels, targets.weights,
+                      step->micro + layout->tokens, (const void *)(step->micro + layout->ends),
+                      (const void *)(step->micro + layout->draws), &step->parts.objective->masking,
+                      micro->chunks, length, rows);
+  plm_model_train(step->parts.model, micro->chunks, length, step->parts.masks, rows,
+                  &step->parts.loss, &step->update->sums.loss);
+}
+
+/* From sums to an update, or to a skipped step. Order: model.md, "Order of a step". */
+static void apply(struct plm_step *step)
+{
+  struct plm_ops *ops = step->ops;
+  ops->sum_squares(ops, &step->update->sums.squares, plm_model_gradient_arena(step->parts.model),
+                   plm_model_arena_elements(step->parts.model));
+  ops->decide_update(ops, step->update);
+  plm_optimizer_update(step->parts.optimizer, step->update);
+}
+
+static void begin(struct plm_step *step, const struct plm_step_input *input)
+{
+  const struct plm_config_trainer *trainer = step->parts.trainer;
+  struct plm_update update = {0};
+  uint64_t rows = 0, count = 0;
+  for (uint32_t i = 0; i < input->micro_count; i++) {
+    rows += input->micro[i].rows;
+    count += input->micro[i].count;
   }
-  apply(step, s, result);
-  struct plm_ops *ops = plm_model_ops(step->model);
-  return ops->synchronize(ops, error);
+  update.plan.count = rows == 0 ? NAN : (double)count;
+  update.plan.clip = plm_clip_plan(step->parts.clip, trainer->clip_norm,
+                                   trainer->clip_auto_percentile, input->step);
+  plm_optimizer_plan(step->parts.optimizer, input->step, &update.plan);
+  step->flops = 0;
+  step->ops->upload(step->ops, step->update, &update, sizeof update);
+  plm_model_zero_gradients(step->parts.model);
+}
+
+plm_status plm_step_launch(struct plm_step *step, const struct plm_step_input *input,
+                           plm_step_give_up *give_up, void *context, struct plm_error *error)
+{
+  const size_t bytes = step->layout.bytes;
+  begin(step, input);
+  for (uint32_t i = 0; i < input->micro_count; i++) {
+    const struct plm_micro_input *micro = &input->micro[i];
+    if (i > 0 && give_up != NULL && give_up(context, i, input->micro_count))
+      return plm_error_set(error, PLM_INTERRUPTED, "step %llu was given up",
+                           (unsigned long long)input->step + 1);
+    step->ops->upload(step->ops, step->micro, (const char *)input->block + i * bytes, bytes);
+    plm_masks_place(step->parts.masks, micro->chunks, step->parts.max_length, &micro->pairs);
+    step->flops += plm_model_flops(step->parts.model, step->parts.masks, micro->real_tokens);
+    accumulate(step, micro);
+  }
+  apply(step);
+  return PLM_OK;
+}
+
+plm_status plm_step_finish(struct plm_step *step, const struct plm_step_input *input,
+                           struct plm_step_result *result, struct plm_error *error)
+{
+  const struct plm_config_trainer *trainer = step->parts.trainer;
+  struct plm_update update;
+  *result = (struct plm_step_result){.window = input->window, .flops = step->flops};
+  for (uint32_t i = 0; i < input->micro_count; i++) {
+    const struct plm_micro_input *micro = &input->micro[i];
+    result->count += micro->count;
+    result->rows += micro->rows;
+    result->real_tokens += micro->real_tokens;
+    result->padded_tokens += (uint64_t)micro->chunks * step->parts.max_length;
+  }
+  step->ops->download(step->ops, &update, step->update, sizeof update);
+  PLM_TRY(step->ops->synchronize(step->ops, error));
+  result->loss = update.sums.loss / update.plan.count;
+  result->grad_norm = sqrt(update.sums.squares) / update.plan.count;
+  result->skipped = update.decision.skipped != 0;
+  if (result->rows > 0)
+    result->clip_norm =
+        plm_clip_threshold(step->parts.clip, trainer->clip_norm, trainer->clip_auto_percentile,
+                           input->step, result->grad_norm);
+  if (!result->skipped)
+    plm_optimizer_set_updates(step->parts.optimizer,
+                              plm_optimizer_updates(step->parts.optimizer) + 1);
+  return PLM_OK;
 }

@@ -19,6 +19,7 @@
 #include "common/wire/feed.h"
 #include "common/wire/feed_run.h"
 #include "trainer/clip.h"
+#include "trainer/input.h"
 #include "trainer/objective.h"
 #include "trainer/optimizers.h"
 #include "trainer/publish.h"
@@ -45,7 +46,8 @@ struct plm_trainer {
   struct plm_objective_state objective;
   struct plm_optimizer *optimizer;
   struct plm_clip clip;
-  struct plm_step step;
+  struct plm_step *step;
+  struct plm_input *input;
 
   struct plm_feed *feed;
   struct plm_feed_run *feed_run;

@@ -200,9 +200,8 @@ static plm_status open_model(struct plm_trainer *trainer, struct plm_error *erro
   PLM_TRY(
       plm_masks_open(&config->model, trainer->ops, resolved->micro_chunks, &trainer->masks, error));
   PLM_TRY(plm_optimizer_open(&config->trainer, trainer->model, &trainer->optimizer, error));
-  PLM_TRY(plm_objective_init(&trainer->objective, config, resolved->step_chunks,
-                             resolved->micro_chunks, error));
-  trainer->step = (struct plm_step){
+  PLM_TRY(plm_objective_init(&trainer->objective, config, resolved->step_chunks, 0, error));
+  const struct plm_step_parts parts = {
       .trainer = &config->trainer,
       .model = trainer->model,
       .masks = trainer->masks,
@@ -212,9 +211,25 @@ static plm_status open_model(struct plm_trainer *trainer, struct plm_error *erro
       .loss = {.soft_cap = (float)config->model.soft_logit_cap,
                .label_smoothing = (float)config->trainer.label_smoothing,
                .z_loss = (float)config->trainer.z_loss},
+      .step_chunks = resolved->step_chunks,
       .micro_chunks = resolved->micro_chunks,
+      .max_length = config->data.max_length,
   };
-  return PLM_OK;
+  return plm_step_open(&parts, &trainer->step, error);
+}
+
+/* Steps are prepared from here on. */
+static plm_status open_input(struct plm_trainer *trainer, struct plm_error *error)
+{
+  const struct plm_input_options options = {
+      .feed = trainer->feed,
+      .shape = plm_step_shape(trainer->step),
+      .ops = trainer->ops,
+      .cursor = &trainer->state.cursor,
+      .step = trainer->state.step,
+      .steps = trainer->config->trainer.steps,
+  };
+  return plm_input_open(&options, &trainer->input, error);
 }
 
 static plm_status initialise_weights(struct plm_trainer *trainer, struct plm_error *error)
@@ -286,7 +301,8 @@ static plm_status open_all(struct plm_trainer *trainer, struct plm_hash fingerpr
   PLM_TRY(plm_step_report_open(trainer->run, config->tensorboard, trainer->state.metrics_bytes,
                                resumed ? (int64_t)trainer->state.step : -1, config->trainer.steps,
                                &trainer->report, error));
-  return open_publisher(trainer, error);
+  PLM_TRY(open_publisher(trainer, error));
+  return open_input(trainer, error);
 }
 
 plm_status plm_trainer_open(struct plm_trainer *trainer, const struct plm_config *config,
@@ -300,6 +316,7 @@ plm_status plm_trainer_open(struct plm_trainer *trainer, const struct plm_config
 
 void plm_trainer_close(struct plm_trainer *trainer)
 {
+  plm_input_close(trainer->input);
   plm_publisher_close(trainer->publisher);
   plm_step_report_close(trainer->report);
   if (trainer->announcer != NULL) {
@@ -311,6 +328,7 @@ void plm_trainer_close(struct plm_trainer *trainer)
     plm_endpoint_remove(trainer->run, "feed");
     plm_feed_close(trainer->feed);
   }
+  plm_step_close(trainer->step);
   plm_objective_deinit(&trainer->objective);
   plm_optimizer_close(trainer->optimizer);
   if (trainer->masks != NULL) plm_masks_close(trainer->masks);

@@ -118,51 +118,20 @@ static bool give_up(void *context, uint32_t done, uint32_t total)
   return true;
 }
 
-static plm_status epoch_chunks(void *feed, uint64_t epoch, uint64_t *chunks,
-                               struct plm_error *error)
-{
-  return plm_feed_epoch_chunks(feed, PLM_SPLIT_TRAIN, epoch, NULL, chunks, error);
-}
-
-/* The corpus is fixed by the first packer that was let in. */
-static plm_status learn_fingerprint(struct plm_trainer *trainer, struct plm_error *error)
-{
-  static const struct plm_hash unknown = {0};
-  if (!plm_hash_equal(trainer->state.cursor.fingerprint, unknown)) return PLM_OK;
-  struct plm_feed_corpus corpus;
-  PLM_TRY(plm_feed_corpus(trainer->feed, &plm_stop_requested, &corpus, error));
-  trainer->state.cursor.fingerprint = corpus.fingerprint;
-  return PLM_OK;
-}
-
-/* Knows the sizes of the epochs that the batch comes from before the step changes anything: a wait
- * for them (the packers may be gone by now) can still be left on a stop signal. */
-static plm_status learn_epochs(struct plm_trainer *trainer, uint32_t chunks,
-                               struct plm_error *error)
-{
-  uint64_t epoch, chunk, total, left = chunks;
-  plm_data_cursor_position(&trainer->state.cursor, &epoch, &chunk);
-  for (;; epoch++, chunk = 0) {
-    PLM_TRY(plm_feed_epoch_chunks(trainer->feed, PLM_SPLIT_TRAIN, epoch, &plm_stop_requested,
-                                  &total, error));
-    if (chunk + left <= total) return PLM_OK;
-    left -= total - chunk;
-  }
-}
-
-static plm_status compute(struct plm_trainer *trainer, const struct plm_batch *received,
+static plm_status compute(struct plm_trainer *trainer, struct plm_input_slot *slot,
                           struct plm_step_result *result, struct plm_error *error)
 {
   struct plm_trainer_state *state = &trainer->state;
-  struct plm_batch batch = *received;
-  batch.first_chunk = state->cursor.chunks; /* g counts over the run, not over this feed */
-  batch.chunk_ids = NULL;
-  PLM_TRY(learn_fingerprint(trainer, error));
-  PLM_TRY(learn_epochs(trainer, batch.chunks, error));
+  static const struct plm_hash unknown = {0};
+  PLM_ASSERT(slot->input.step == state->step && slot->batch.first_chunk == state->cursor.chunks);
+  if (plm_hash_equal(state->cursor.fingerprint, unknown)) /* the first packer fixes the corpus */
+    state->cursor.fingerprint = slot->fingerprint;
   trainer->step_started_ns = trainer->last_look_ns = plm_clock_ns();
-  PLM_TRY(plm_step_run(&trainer->step, state->step, &batch, give_up, trainer, result, error));
+  PLM_TRY(plm_step_launch(trainer->step, &slot->input, give_up, trainer, error));
+  PLM_TRY(plm_step_finish(trainer->step, &slot->input, result, error));
   trainer->last_step_s = seconds_since(trainer->step_started_ns);
-  PLM_TRY(plm_data_cursor_consume(&state->cursor, &batch, epoch_chunks, trainer->feed, error));
+  PLM_TRY(
+      plm_data_cursor_consume(&state->cursor, &slot->batch, plm_input_epoch_chunks, slot, error));
   state->step++;
   state->tokens += result->real_tokens;
   state->skipped_updates += result->skipped;
@@ -213,17 +182,16 @@ static plm_status check_skipped(const struct plm_trainer *trainer, struct plm_er
 
 static plm_status one_step(struct plm_trainer *trainer, struct plm_error *error)
 {
-  struct plm_batch batch;
+  struct plm_input_slot *slot;
   struct plm_step_result result;
   const uint64_t started = plm_clock_ns();
-  plm_status status = plm_feed_next(trainer->feed, trainer->state.resolved.step_chunks,
-                                    &plm_stop_requested, &batch, error);
+  plm_status status = plm_input_next(trainer->input, &plm_stop_requested, &slot, error);
   if (status == PLM_NOT_FOUND) /* an empty split: starting again mends nothing */
     status = error->status = PLM_CONFIG;
   if (status != PLM_OK) return status;
   const double data_wait_s = seconds_since(started);
-  status = compute(trainer, &batch, &result, error);
-  plm_feed_release(trainer->feed, &batch);
+  status = compute(trainer, slot, &result, error);
+  plm_input_release(trainer->input, slot);
   if (status != PLM_OK) return status;
   const double step_s = seconds_since(started);
   PLM_TRY(check_skipped(trainer, error));

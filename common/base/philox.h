@@ -11,6 +11,12 @@
 
 #include <stdint.h>
 
+#ifdef __CUDACC__
+#define PLM_PHILOX_FUNCTION __host__ __device__ static inline
+#else
+#define PLM_PHILOX_FUNCTION static inline
+#endif
+
 enum plm_philox_purpose {
   PLM_PURPOSE_TRAINING_MASK = 0,   /* x = position in the chunk, y = chunk of the run (g) */
   PLM_PURPOSE_DIFFUSION_RATE = 1,  /* x = 0, y = step from 0 */
@@ -26,8 +32,8 @@ struct plm_philox_words {
   uint32_t w[4];
 };
 
-static inline struct plm_philox_words plm_philox(uint64_t seed, uint32_t x, uint64_t y,
-                                                 uint32_t purpose)
+PLM_PHILOX_FUNCTION struct plm_philox_words plm_philox(uint64_t seed, uint32_t x, uint64_t y,
+                                                       uint32_t purpose)
 {
   uint32_t key0 = (uint32_t)seed, key1 = (uint32_t)(seed >> 32);
   uint32_t c0 = x, c1 = (uint32_t)y, c2 = (uint32_t)(y >> 32), c3 = purpose;
@@ -43,7 +49,8 @@ static inline struct plm_philox_words plm_philox(uint64_t seed, uint32_t x, uint
     key0 += 0x9E3779B9u;
     key1 += 0xBB67AE85u;
   }
-  return (struct plm_philox_words){{c0, c1, c2, c3}};
+  const struct plm_philox_words words = {{c0, c1, c2, c3}};
+  return words;
 }
 
 /* u(w) = (w >> 8) * 2^-24, in [0, 1): exact in float and double. */

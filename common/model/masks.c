@@ -7,7 +7,7 @@
 
 #include "common/model/architecture.h"
 
-enum { MAX_LEVELS = 32, MAX_KINDS = 16 };
+enum { MAX_LEVELS = PLM_MASK_LEVELS, MAX_KINDS = PLM_MASK_KINDS };
 
 struct plm_masks {
   struct plm_model_config config;
@@ -19,7 +19,7 @@ struct plm_masks {
   uint8_t slot[PLM_MAX_PATTERN]; /* entry -> number in kinds */
   int32_t *host, *device;        /* all masks, one after the other */
   struct plm_interval_mask mask[MAX_LEVELS][MAX_KINDS];
-  uint64_t pairs[MAX_LEVELS][MAX_KINDS];
+  struct plm_mask_pairs pairs;
 };
 
 /* Where a mask's arrays lie, as offsets into its values. */
@@ -194,16 +194,29 @@ uint64_t plm_mask_build(const struct plm_batch *batch, int level, unsigned kinds
   return pairs;
 }
 
-/* Fills kinds and slot from the pattern. `document` is always included. */
-static void find_kinds(struct plm_masks *masks)
+/* Distinct entries of the pattern into kinds, and which of them an entry is into slot; returns
+ * their number. `document` is always included. */
+static int find_kinds(const struct plm_model_config *config, uint8_t kinds[MAX_KINDS],
+                      uint8_t slots[PLM_MAX_PATTERN])
 {
-  for (uint32_t e = 0; e < masks->config.pattern_count; e++) {
-    const uint8_t kinds = masks->config.pattern[e] | PLM_ATTENTION_DOCUMENT;
+  int count = 0;
+  for (uint32_t e = 0; e < config->pattern_count; e++) {
+    const uint8_t kind = config->pattern[e] | PLM_ATTENTION_DOCUMENT;
     int slot = 0;
-    while (slot < masks->kind_count && masks->kinds[slot] != kinds) slot++;
-    if (slot == masks->kind_count) masks->kinds[masks->kind_count++] = kinds;
-    masks->slot[e] = (uint8_t)slot;
+    while (slot < count && kinds[slot] != kind) slot++;
+    if (slot == count) kinds[count++] = kind;
+    slots[e] = (uint8_t)slot;
   }
+  return count;
+}
+
+size_t plm_masks_values(const struct plm_model_config *config, uint32_t chunks, uint32_t length)
+{
+  uint8_t kinds[MAX_KINDS], slots[PLM_MAX_PATTERN];
+  size_t values = 0;
+  for (int k = 0; k < plm_architecture_attention_levels(config); k++)
+    values += plm_mask_values((int32_t)chunks, (int32_t)(length >> k));
+  return values * (size_t)find_kinds(config, kinds, slots);
 }
 
 plm_status plm_masks_open(const struct plm_model_config *config, struct plm_ops *ops,
@@ -224,11 +237,8 @@ plm_status plm_masks_open(const struct plm_model_config *config, struct plm_ops 
   m->max_chunks = max_chunks;
   m->levels = plm_architecture_attention_levels(config);
   PLM_ASSERT(m->levels <= MAX_LEVELS);
-  find_kinds(m);
-  size_t values = 0;
-  for (int k = 0; k < m->levels; k++)
-    values += plm_mask_values((int32_t)max_chunks, (int32_t)(config->max_length >> k));
-  values *= (size_t)m->kind_count;
+  m->kind_count = find_kinds(config, m->kinds, m->slot);
+  const size_t values = plm_masks_values(config, max_chunks, config->max_length);
   plm_status status = PLM_OK;
   m->host = malloc(values * sizeof *m->host);
   if (m->host == NULL)
@@ -251,20 +261,45 @@ void plm_masks_close(struct plm_masks *masks)
   free(masks);
 }
 
-void plm_masks_fill(struct plm_masks *masks, const struct plm_batch *batch, uint32_t window)
+void plm_masks_build(const struct plm_masks *masks, const struct plm_batch *batch, uint32_t window,
+                     int32_t *values, struct plm_mask_pairs *pairs)
 {
   PLM_ASSERT(batch->chunks > 0 && batch->chunks <= masks->max_chunks);
   PLM_ASSERT(batch->max_length <= masks->config.max_length);
   PLM_ASSERT(batch->max_length % (1u << (masks->levels - 1)) == 0);
-  size_t used = 0;
   for (int k = 0; k < masks->levels; k++)
     for (int i = 0; i < masks->kind_count; i++) {
-      masks->pairs[k][i] =
-          plm_mask_build(batch, k, masks->kinds[i], window, masks->config.block, masks->host + used,
-                         masks->device + used, &masks->mask[k][i]);
-      used += plm_mask_values(masks->mask[k][i].B, masks->mask[k][i].L);
+      pairs->of[k][i] = plm_mask_build(batch, k, masks->kinds[i], window, masks->config.block,
+                                       values, NULL, NULL);
+      values += plm_mask_values((int32_t)batch->chunks, (int32_t)(batch->max_length >> k));
     }
-  masks->ops->upload(masks->ops, masks->device, masks->host, used * sizeof *masks->host);
+}
+
+void plm_masks_place(struct plm_masks *masks, uint32_t chunks, uint32_t length,
+                     const struct plm_mask_pairs *pairs)
+{
+  const int32_t *values = masks->device;
+  masks->pairs = *pairs;
+  for (int k = 0; k < masks->levels; k++)
+    for (int i = 0; i < masks->kind_count; i++) {
+      masks->mask[k][i] = view(values, (int32_t)chunks, (int32_t)(length >> k));
+      values += plm_mask_values((int32_t)chunks, (int32_t)(length >> k));
+    }
+}
+
+int32_t *plm_masks_device(struct plm_masks *masks)
+{
+  return masks->device;
+}
+
+void plm_masks_fill(struct plm_masks *masks, const struct plm_batch *batch, uint32_t window)
+{
+  struct plm_mask_pairs pairs;
+  plm_masks_build(masks, batch, window, masks->host, &pairs);
+  plm_masks_place(masks, batch->chunks, batch->max_length, &pairs);
+  masks->ops->upload(masks->ops, masks->device, masks->host,
+                     plm_masks_values(&masks->config, batch->chunks, batch->max_length) *
+                         sizeof *masks->host);
 }
 
 void plm_model_attention_masks(const struct plm_model *model, const struct plm_batch *batch,
@@ -280,7 +315,7 @@ uint64_t plm_masks_pairs(const struct plm_masks *masks, int level, int entry)
 {
   PLM_ASSERT(level >= 0 && level < masks->levels);
   PLM_ASSERT(entry >= 0 && (uint32_t)entry < masks->config.pattern_count);
-  return masks->pairs[level][masks->slot[entry]];
+  return masks->pairs.of[level][masks->slot[entry]];
 }
 
 const struct plm_interval_mask *plm_masks_at(const struct plm_masks *masks, int level, int entry)

@@ -26,6 +26,21 @@
  * window >= 1, in positions of each level. O(B L) a kind; takes no memory. */
 void plm_masks_fill(struct plm_masks *masks, const struct plm_batch *batch, uint32_t window);
 
+/* The same in parts, for who builds a batch's masks ahead, beside the computation:
+ * build writes plm_masks_values(chunks, length) int32 values to host memory and touches nothing
+ * else; place makes the masks those of such a batch, whose values the caller then copies to
+ * plm_masks_device. */
+enum { PLM_MASK_LEVELS = 32, PLM_MASK_KINDS = 16 };
+struct plm_mask_pairs { /* allowed query-key pairs, for FLOPs */
+  uint64_t of[PLM_MASK_LEVELS][PLM_MASK_KINDS];
+};
+size_t plm_masks_values(const struct plm_model_config *config, uint32_t chunks, uint32_t length);
+void plm_masks_build(const struct plm_masks *masks, const struct plm_batch *batch, uint32_t window,
+                     int32_t *values, struct plm_mask_pairs *pairs);
+void plm_masks_place(struct plm_masks *masks, uint32_t chunks, uint32_t length,
+                     const struct plm_mask_pairs *pairs);
+int32_t *plm_masks_device(struct plm_masks *masks);
+
 /* int32 values that one mask of B chunks of L positions occupies. */
 size_t plm_mask_values(int32_t B, int32_t L);
 

@@ -134,6 +134,22 @@ plm_status plm_model_backward(struct plm_model *model, const struct plm_batch *b
                               const struct plm_loss_options *loss, float loss_scale,
                               struct plm_error *error);
 
+/* A training pass over what already lies on the device: where ops->choose_targets puts the targets
+ * of a batch of `chunks` chunks of `length` tokens. */
+struct plm_device_targets {
+  int32_t *inputs;             /* (B, L) */
+  int32_t *positions, *labels; /* (rows), room for B L */
+  float *weights;
+};
+struct plm_device_targets plm_model_device_targets(struct plm_model *model);
+/* Forward and backward: the gradient of the summed loss is added to the gradient arena, the loss to
+ * *loss_sum (device). The head runs on `rows` rows, of which those with position -1 count for
+ * nothing. Shapes must be as plm_model_forward checks them. Asynchronous: errors show when ops is
+ * synchronised; it can be recorded (ops.h). */
+void plm_model_train(struct plm_model *model, uint32_t chunks, uint32_t length,
+                     const struct plm_masks *masks, uint32_t rows,
+                     const struct plm_loss_options *loss, double *loss_sum);
+
 /* Inference: x after the last block, (B, L, D) as fp32 on the host; and capped logits
  * (rows, V) of the given positions (NULL positions: all). Either output may be NULL. Errors as
  * plm_model_forward's; the model need not be open for training. */

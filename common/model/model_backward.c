@@ -181,26 +181,32 @@ static void tables_backward(struct plm_model *model, const struct model_pass *pa
                           model->parameters + embedding->place, V, D);
 }
 
+void plm_model_backward_rows(struct plm_model *model, const struct model_pass *pass, int64_t R,
+                             const struct plm_loss_options *loss, float loss_scale)
+{
+  struct plm_ops *ops = model->ops;
+  PLM_ASSERT(model->options.training && model->forward_done);
+  model->forward_done = false; /* its activations are used up */
+  if (R == 0) return;
+  ops->zero(ops, model->tables[0].gradient,
+            (size_t)model->config.hidden_size * model->config.vocab_size * sizeof(float));
+  for (int level = 0; level < model->levels; level++)
+    if (model->x0_gradient[level] != NULL)
+      ops->zero(ops, model->x0_gradient[level],
+                (size_t)(pass_rows(pass, level) * model->config.hidden_size) * model->act_bytes);
+  head_backward(model, pass, R, loss, loss_scale);
+  blocks_backward(model, pass);
+  tables_backward(model, pass);
+}
+
 plm_status plm_model_backward(struct plm_model *model, const struct plm_batch *batch,
                               const struct plm_masks *masks, const struct plm_targets *targets,
                               const struct plm_loss_options *loss, float loss_scale,
                               struct plm_error *error)
 {
   (void)error; /* operators report at the next synchronisation */
-  PLM_ASSERT(model->options.training && model->forward_done);
-  model->forward_done = false; /* its activations are used up */
-  if (targets->rows == 0) return PLM_OK;
-  struct plm_ops *ops = model->ops;
   const struct model_pass pass = {
       .B = (int32_t)batch->chunks, .L = (int32_t)batch->max_length, .masks = masks};
-  ops->zero(ops, model->tables[0].gradient,
-            (size_t)model->config.hidden_size * model->config.vocab_size * sizeof(float));
-  for (int level = 0; level < model->levels; level++)
-    if (model->x0_gradient[level] != NULL)
-      ops->zero(ops, model->x0_gradient[level],
-                (size_t)(pass_rows(&pass, level) * model->config.hidden_size) * model->act_bytes);
-  head_backward(model, &pass, targets->rows, loss, loss_scale);
-  blocks_backward(model, &pass);
-  tables_backward(model, &pass);
+  plm_model_backward_rows(model, &pass, targets->rows, loss, loss_scale);
   return PLM_OK;
 }

@@ -212,6 +212,19 @@ static struct model_pass start_pass(struct plm_model *model, const struct plm_ba
       .B = (int32_t)batch->chunks, .L = (int32_t)batch->max_length, .masks = masks};
 }
 
+/* Blocks, head and the losses of R rows, of what lies on the device. */
+static void forward_rows(struct plm_model *model, const struct model_pass *pass, size_t R,
+                         const struct plm_loss_options *loss)
+{
+  struct plm_ops *ops = model->ops;
+  plm_model_blocks_forward(model, pass);
+  model->forward_done = true;
+  if (R == 0) return;
+  plm_model_head_forward(model, model->positions, (int64_t)R, loss->soft_cap);
+  ops->cross_entropy(ops, model->row_loss, NULL, model->logits, model->labels, model->label_weights,
+                     1.0f, loss, (int64_t)R, model->config.vocab_size);
+}
+
 plm_status plm_model_forward(struct plm_model *model, const struct plm_batch *batch,
                              const struct plm_masks *masks, const struct plm_targets *targets,
                              const struct plm_loss_options *loss, struct plm_loss_result *result,
@@ -222,21 +235,38 @@ plm_status plm_model_forward(struct plm_model *model, const struct plm_batch *ba
   PLM_TRY(plm_model_check_targets(model, batch, targets, error));
   const struct model_pass pass = start_pass(model, batch, targets->inputs, masks);
   const size_t R = targets->rows;
-  plm_model_blocks_forward(model, &pass);
   *result = (struct plm_loss_result){.rows = R};
-  model->forward_done = true;
+  if (R > 0) {
+    ops->upload(ops, model->positions, targets->positions, R * sizeof(int32_t));
+    ops->upload(ops, model->labels, targets->labels, R * sizeof(int32_t));
+    ops->upload(ops, model->label_weights, targets->weights, R * sizeof(float));
+  }
+  forward_rows(model, &pass, R, loss);
   if (R == 0) return ops->synchronize(ops, error);
-  ops->upload(ops, model->positions, targets->positions, R * sizeof(int32_t));
-  ops->upload(ops, model->labels, targets->labels, R * sizeof(int32_t));
-  ops->upload(ops, model->label_weights, targets->weights, R * sizeof(float));
-  plm_model_head_forward(model, model->positions, (int64_t)R, loss->soft_cap);
-  ops->cross_entropy(ops, model->row_loss, NULL, model->logits, model->labels, model->label_weights,
-                     1.0f, loss, (int64_t)R, model->config.vocab_size);
   float *rows = row_loss != NULL ? row_loss : model->host_row_loss;
   ops->download(ops, rows, model->row_loss, R * sizeof(float));
   PLM_TRY(ops->synchronize(ops, error));
   for (size_t i = 0; i < R; i++) result->loss += (double)rows[i];
   return PLM_OK;
+}
+
+struct plm_device_targets plm_model_device_targets(struct plm_model *model)
+{
+  return (struct plm_device_targets){model->tokens, model->positions, model->labels,
+                                     model->label_weights};
+}
+
+void plm_model_train(struct plm_model *model, uint32_t chunks, uint32_t length,
+                     const struct plm_masks *masks, uint32_t rows,
+                     const struct plm_loss_options *loss, double *loss_sum)
+{
+  const struct model_pass pass = {.B = (int32_t)chunks, .L = (int32_t)length, .masks = masks};
+  PLM_ASSERT(chunks > 0 && chunks <= model->options.max_chunks);
+  PLM_ASSERT(length <= model->config.max_length && rows <= chunks * length);
+  if (rows == 0) return; /* neither loss nor gradient */
+  forward_rows(model, &pass, rows, loss);
+  model->ops->add_sum(model->ops, loss_sum, model->row_loss, rows);
+  plm_model_backward_rows(model, &pass, rows, loss, 1);
 }
 
 plm_status plm_model_infer(struct plm_model *model, const struct plm_batch *batch,

@@ -147,6 +147,9 @@ void plm_model_blocks_forward(struct plm_model *model, const struct model_pass *
 /* Capped logits of R rows of the last hidden state; positions on the device, NULL: all. */
 void plm_model_head_forward(struct plm_model *model, const int32_t *positions, int64_t R,
                             float cap);
+/* Gradients of the pass that went forward before, of its first R rows. */
+void plm_model_backward_rows(struct plm_model *model, const struct model_pass *pass, int64_t R,
+                             const struct plm_loss_options *loss, float loss_scale);
 struct plm_attention_shape plm_model_attention_shape(const struct plm_model *model,
                                                      const struct model_pass *pass,
                                                      const struct model_block *block);

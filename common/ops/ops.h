@@ -23,6 +23,8 @@
 #include <stdint.h>
 
 #include "common/base/status.h"
+#include "common/ops/target_rule.h"
+#include "common/ops/update.h"
 
 typedef void act;      /* activations: float or bf16 by ops->act_bytes */
 typedef uint16_t bf16; /* bit pattern */
@@ -68,21 +70,24 @@ struct plm_loss_options {
 };
 
 struct plm_adam_options {
-  float lr, beta1, beta2, eps, weight_decay;
-  float correction1, correction2; /* 1 - beta^t */
-  float gradient_scale;           /* applied to the gradient before use: 1/count times clipping */
+  float beta1, beta2, eps;
 };
 
-struct plm_muon_options {
-  float lr, momentum, weight_decay, gradient_scale;
-  float update_scale; /* 0.2*sqrt(max(rows, cols)) or sqrt(max(1, rows/cols)) */
+struct plm_adam_tensor {
+  float *w, *m, *v; /* n each */
+  const float *g;
+  size_t n;
+  float weight_decay;
+  int32_t rate; /* which of plm_update_plan.rate */
 };
 
 struct plm_muon_matrix {
   float *w, *momentum; /* (rows, cols) each */
   const float *g;
   int64_t rows, cols;
-  struct plm_muon_options options;
+  float weight_decay;
+  float update_scale; /* 0.2*sqrt(max(rows, cols)) or sqrt(max(1, rows/cols)) */
+  int32_t rate;
 };
 
 /* What tuning has done since the backend was opened. */
@@ -235,6 +240,7 @@ struct plm_ops {
                         const act *skip, const float *s, int64_t N, int64_t D);
   /* x += y, n elements */
   void (*add)(struct plm_ops *ops, act *x, const act *y, int64_t n);
+  /* A row -1 is no row: gathered as zeros, scattered nowhere. */
   void (*gather_rows)(struct plm_ops *ops, act *out, const act *x, const int32_t *rows, int64_t N,
                       int64_t D);
   /* out[rows[i]] += x[i]; rows are distinct */
@@ -259,20 +265,34 @@ struct plm_ops {
                           const float *dlogits, const act *h, const act *w, int64_t N, int64_t D,
                           int64_t V);
 
-  /* ---- optimizer, fp32 ---- */
-  double (*sum_squares)(struct plm_ops *ops, const float *x, size_t n); /* inf/nan propagate */
-  void (*scale)(struct plm_ops *ops, float *x, float factor, size_t n);
-  void (*adam_step)(struct plm_ops *ops, float *w, float *m, float *v, const float *g, size_t n,
-                    const struct plm_adam_options *options);
+  /* ---- targets ---- */
+  /* tokens (B, L) as they came -> inputs, and the labelled positions (of B L) in ascending order
+   * with their labels and weights. Rows from the last labelled one to `capacity`, which is at least
+   * their number (the host counts them beforehand), get position -1, label 0 and weight 0: rows
+   * that count for nothing. ends: a bit a position (target_rule.h). All on the device. */
+  void (*choose_targets)(struct plm_ops *ops, int32_t *inputs, int32_t *positions, int32_t *labels,
+                         float *weights, const void *tokens, const uint32_t *ends,
+                         const struct plm_chunk_draw *draws, const struct plm_masking *masking,
+                         int64_t B, int64_t L, int64_t capacity);
+
+  /* ---- optimizer, fp32; `update` and sums lie on the device ---- */
+  void (*sum_squares)(struct plm_ops *ops, double *sum, const float *x, size_t n); /* sum = */
+  void (*add_sum)(struct plm_ops *ops, double *sum, const float *x, size_t n);     /* sum += */
+  /* plan and sums -> decision; everything below reads it, and changes nothing where it says
+   * skipped. */
+  void (*decide_update)(struct plm_ops *ops, struct plm_update *update);
+  void (*adam_step)(struct plm_ops *ops, const struct plm_adam_tensor *tensors, size_t count,
+                    const struct plm_adam_options *options, const struct plm_update *update);
   /* Of each matrix: momentum EMA, Nesterov, five Newton-Schulz steps, decay and update. Matrices
    * share no memory; which others are in the call does not change a matrix's bits.
    * scratch: muon_scratch floats. */
   void (*muon_step)(struct plm_ops *ops, const struct plm_muon_matrix *matrices, size_t count,
-                    float *scratch);
+                    float *scratch, const struct plm_update *update);
   /* Floats of scratch that muon_step needs for these matrices, of which rows and cols are read. */
   size_t (*muon_scratch)(const struct plm_ops *ops, const struct plm_muon_matrix *matrices,
                          size_t count);
-  void (*ema_step)(struct plm_ops *ops, float *average, const float *w, float decay, size_t n);
+  void (*average_step)(struct plm_ops *ops, float *average, const float *w, size_t n,
+                       const struct plm_update *update);
 
   /* ---- plans of products; NULL where there are none (the CPU) ---- */
   /* on: a shape of a product that is met from here on is measured, once, and keeps the fastest

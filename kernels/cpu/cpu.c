@@ -139,6 +139,7 @@ plm_status plm_ops_cpu_open(int precision, uint32_t threads, const char *isa, st
   plm_cpu_head_register(cpu);
   plm_cpu_optimizer_register(cpu);
   plm_cpu_muon_register(cpu);
+  plm_cpu_targets_register(cpu);
   plm_status status = plm_pool_open(cpu->ops.threads, &cpu->pool, error);
   if (status == PLM_OK) status = plm_products_open(cpu->ops.threads, &cpu->products, error);
   if (status == PLM_OK) status = plm_cpu_attention_register(cpu, error);

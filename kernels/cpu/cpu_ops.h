@@ -50,6 +50,9 @@ static inline act *plm_act_at_mutable(const struct plm_cpu *cpu, act *base, int6
   return (char *)base + element * (int64_t)cpu->ops.act_bytes;
 }
 
+/* Sum of squares in double, tiles in their order: the same bits with any number of threads. */
+double plm_cpu_sum_squares(struct plm_cpu *cpu, const float *x, size_t n);
+
 /* At least `bytes` of workspace for one operator's call, kept and grown at a shape's first use.
  * NULL without memory (sticky): the operator does nothing. */
 void *plm_cpu_workspace(struct plm_cpu *cpu, size_t bytes);
@@ -65,6 +68,7 @@ void plm_cpu_linear_register(struct plm_cpu *cpu);
 void plm_cpu_head_register(struct plm_cpu *cpu);
 void plm_cpu_optimizer_register(struct plm_cpu *cpu);
 void plm_cpu_muon_register(struct plm_cpu *cpu);
+void plm_cpu_targets_register(struct plm_cpu *cpu);
 plm_status plm_cpu_attention_register(struct plm_cpu *cpu, struct plm_error *error);
 void plm_cpu_attention_unregister(struct plm_cpu *cpu);
 

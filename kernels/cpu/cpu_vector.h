@@ -10,6 +10,12 @@
 
 #include "common/ops/ops.h"
 
+/* Adam's constants for one tensor and step. */
+struct plm_cpu_adam {
+  float lr, beta1, beta2, eps, weight_decay;
+  float correction1, correction2, gradient_scale;
+};
+
 /* Token tables have at most this many rows (a byte vocabulary has 260). */
 enum { PLM_TABLE_ROWS_LIMIT = 4096, PLM_HEAD_WIDTH_LIMIT = 256 };
 
@@ -86,9 +92,8 @@ struct plm_cpu_vector {
 
   /* ---- optimizer, fp32 ---- */
   double (*sum_squares)(const float *x, int64_t n);
-  void (*scale)(float *x, float factor, int64_t n);
   void (*adam)(float *w, float *m, float *v, const float *g, int64_t n,
-               const struct plm_adam_options *options);
+               const struct plm_cpu_adam *options);
   void (*ema)(float *average, const float *w, float decay, int64_t n);
   /* buf = lerp(buf, scale g, 1 - m); out = lerp(scale g, buf, m) */
   void (*nesterov)(float *out, float *buffer, const float *g, float scale, float m, int64_t n);

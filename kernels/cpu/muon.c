@@ -70,7 +70,7 @@ static size_t floats_of(const struct plm_muon_matrix *matrix, uint32_t threads)
 /* Frobenius norm; sums of fixed tiles in their order, as ops->sum_squares adds them. */
 static double norm_of(struct plm_cpu *cpu, int thread, const float *x, int64_t n)
 {
-  if (thread == PLM_CPU_ALL) return sqrt(cpu->ops.sum_squares(&cpu->ops, x, (size_t)n));
+  if (thread == PLM_CPU_ALL) return sqrt(plm_cpu_sum_squares(cpu, x, (size_t)n));
   double sum = 0;
   for (int64_t i = 0; i < n; i += SUM_TILE)
     sum += cpu->vector.sum_squares(x + i, n - i < SUM_TILE ? n - i : SUM_TILE);
@@ -78,17 +78,17 @@ static double norm_of(struct plm_cpu *cpu, int thread, const float *x, int64_t n
 }
 
 static void one_matrix(struct plm_cpu *cpu, int thread, const struct plm_muon_matrix *matrix,
-                       float *scratch)
+                       float *scratch, const struct plm_update *step)
 {
-  const struct plm_muon_options *options = &matrix->options;
+  const float lr = step->plan.rate[matrix->rate];
   const int64_t rows = matrix->rows, cols = matrix->cols, n = rows * cols;
   struct pass direction = {.cpu = cpu,
                            .thread = thread,
                            .out = scratch,
                            .y = matrix->g,
                            .buffer = matrix->momentum,
-                           .a = options->gradient_scale,
-                           .c = options->momentum,
+                           .a = step->decision.gradient_scale,
+                           .c = step->plan.momentum,
                            .n = n};
   run(&direction, nesterov_tile);
   const float factor = (float)(1 / (norm_of(cpu, thread, scratch, n) + 1e-7));
@@ -97,8 +97,8 @@ static void one_matrix(struct plm_cpu *cpu, int thread, const struct plm_muon_ma
       .thread = thread,
       .out = matrix->w,
       .x = plm_newton_schulz(cpu, thread, rows, cols, scratch, factor, scratch + lines(n)),
-      .a = options->lr * options->weight_decay,
-      .c = options->lr * options->update_scale,
+      .a = lr * matrix->weight_decay,
+      .c = lr * matrix->update_scale,
       .n = n};
   run(&update, update_tile);
 }
@@ -106,6 +106,7 @@ static void one_matrix(struct plm_cpu *cpu, int thread, const struct plm_muon_ma
 struct batch {
   struct plm_cpu *cpu;
   const struct plm_muon_matrix *matrices;
+  const struct plm_update *update;
   float *scratch;
   size_t stride; /* of a thread's scratch */
 };
@@ -152,7 +153,8 @@ static void small_tile(void *context, int64_t tile, uint32_t thread)
   const struct batch *batch = context;
   const struct plm_muon_matrix *matrix = &batch->matrices[tile];
   if (is_small(matrix))
-    one_matrix(batch->cpu, (int)thread, matrix, batch->scratch + thread * batch->stride);
+    one_matrix(batch->cpu, (int)thread, matrix, batch->scratch + thread * batch->stride,
+               batch->update);
 }
 
 /* Plans the small matrices' products, which threads then only look up. */
@@ -164,17 +166,21 @@ static bool plan_small(struct plm_cpu *cpu, const struct plm_muon_matrix *matric
 }
 
 static void muon_step(struct plm_ops *ops, const struct plm_muon_matrix *matrices, size_t count,
-                      float *scratch)
+                      float *scratch, const struct plm_update *update)
 {
   struct plm_cpu *cpu = plm_cpu_of(ops);
+  if (update->decision.skipped) return;
   const struct split split = split_of(ops, matrices, count);
-  struct batch batch = {
-      .cpu = cpu, .matrices = matrices, .scratch = scratch, .stride = split.stride};
+  struct batch batch = {.cpu = cpu,
+                        .matrices = matrices,
+                        .update = update,
+                        .scratch = scratch,
+                        .stride = split.stride};
   if (split.together && plan_small(cpu, matrices, count))
     plm_pool_tiles(cpu->pool, (int64_t)count, small_tile, &batch);
   for (size_t i = 0; i < count; i++)
     if (!split.together || !is_small(&matrices[i]))
-      one_matrix(cpu, PLM_CPU_ALL, &matrices[i], scratch);
+      one_matrix(cpu, PLM_CPU_ALL, &matrices[i], scratch, update);
 }
 
 void plm_cpu_muon_register(struct plm_cpu *cpu)

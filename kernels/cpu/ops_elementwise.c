@@ -171,10 +171,14 @@ static void gather_tile(void *context, int64_t tile, uint32_t thread)
   const struct rows_job *job = context;
   (void)thread;
   const int64_t end = (tile + 1) * ROWS_TILE < job->N ? (tile + 1) * ROWS_TILE : job->N;
-  for (int64_t n = tile * ROWS_TILE; n < end; n++)
-    memcpy(plm_act_at_mutable(job->cpu, job->out, n * job->D),
-           plm_act_at(job->cpu, job->x, job->rows[n] * job->D),
-           (size_t)job->D * job->cpu->ops.act_bytes);
+  const size_t bytes = (size_t)job->D * job->cpu->ops.act_bytes;
+  for (int64_t n = tile * ROWS_TILE; n < end; n++) {
+    void *to = plm_act_at_mutable(job->cpu, job->out, n * job->D);
+    if (job->rows[n] >= 0)
+      memcpy(to, plm_act_at(job->cpu, job->x, job->rows[n] * job->D), bytes);
+    else
+      memset(to, 0, bytes);
+  }
 }
 
 static void gather_rows(struct plm_ops *ops, act *out, const act *x, const int32_t *rows, int64_t N,
@@ -190,8 +194,9 @@ static void scatter_tile(void *context, int64_t tile, uint32_t thread)
   (void)thread;
   const int64_t end = (tile + 1) * ROWS_TILE < job->N ? (tile + 1) * ROWS_TILE : job->N;
   for (int64_t n = tile * ROWS_TILE; n < end; n++)
-    job->cpu->vector.add(plm_act_at_mutable(job->cpu, job->out, job->rows[n] * job->D),
-                         plm_act_at(job->cpu, job->x, n * job->D), job->D);
+    if (job->rows[n] >= 0)
+      job->cpu->vector.add(plm_act_at_mutable(job->cpu, job->out, job->rows[n] * job->D),
+                           plm_act_at(job->cpu, job->x, n * job->D), job->D);
 }
 
 static void scatter_rows(struct plm_ops *ops, act *out, const act *x, const int32_t *rows,

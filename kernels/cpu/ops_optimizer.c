@@ -8,7 +8,7 @@ struct job {
   float *w, *m, *v;
   const float *g;
   float factor;
-  const struct plm_adam_options *adam;
+  struct plm_cpu_adam adam;
   double *sums;
   int64_t n;
 };
@@ -30,9 +30,14 @@ static void sum_tile(void *context, int64_t tile, uint32_t thread)
   job->sums[tile] = job->cpu->vector.sum_squares(job->g + begin, count);
 }
 
-static double sum_squares(struct plm_ops *ops, const float *x, size_t n)
+static void sum_squares(struct plm_ops *ops, double *sum, const float *x, size_t n)
 {
   struct plm_cpu *cpu = plm_cpu_of(ops);
+  *sum = plm_cpu_sum_squares(cpu, x, n);
+}
+
+double plm_cpu_sum_squares(struct plm_cpu *cpu, const float *x, size_t n)
+{
   const int64_t tiles = tiles_of((int64_t)n);
   double *sums = plm_cpu_workspace(cpu, (size_t)tiles * sizeof *sums);
   if (sums == NULL) return 0;
@@ -43,17 +48,18 @@ static double sum_squares(struct plm_ops *ops, const float *x, size_t n)
   return total;
 }
 
-static void scale_tile(void *context, int64_t tile, uint32_t thread)
+static void add_sum(struct plm_ops *ops, double *sum, const float *x, size_t n)
 {
-  const struct job *job = context;
-  TILE_OF(job, tile);
-  job->cpu->vector.scale(job->w + begin, job->factor, count);
+  (void)ops;
+  double total = 0;
+  for (size_t i = 0; i < n; i++) total += (double)x[i];
+  *sum += total;
 }
 
-static void scale(struct plm_ops *ops, float *x, float factor, size_t n)
+static void decide_update(struct plm_ops *ops, struct plm_update *update)
 {
-  struct job job = {.cpu = plm_cpu_of(ops), .w = x, .factor = factor, .n = (int64_t)n};
-  plm_pool_tiles(job.cpu->pool, tiles_of(job.n), scale_tile, &job);
+  (void)ops;
+  plm_update_decide(update);
 }
 
 static void adam_tile(void *context, int64_t tile, uint32_t thread)
@@ -61,35 +67,58 @@ static void adam_tile(void *context, int64_t tile, uint32_t thread)
   const struct job *job = context;
   TILE_OF(job, tile);
   job->cpu->vector.adam(job->w + begin, job->m + begin, job->v + begin, job->g + begin, count,
-                        job->adam);
+                        &job->adam);
 }
 
-static void adam_step(struct plm_ops *ops, float *w, float *m, float *v, const float *g, size_t n,
-                      const struct plm_adam_options *options)
+static void adam_step(struct plm_ops *ops, const struct plm_adam_tensor *tensors, size_t count,
+                      const struct plm_adam_options *options, const struct plm_update *update)
 {
-  struct job job = {
-      .cpu = plm_cpu_of(ops), .w = w, .m = m, .v = v, .g = g, .adam = options, .n = (int64_t)n};
-  plm_pool_tiles(job.cpu->pool, tiles_of(job.n), adam_tile, &job);
+  if (update->decision.skipped) return;
+  for (size_t i = 0; i < count; i++) {
+    const struct plm_adam_tensor *tensor = &tensors[i];
+    struct job job = {.cpu = plm_cpu_of(ops),
+                      .w = tensor->w,
+                      .m = tensor->m,
+                      .v = tensor->v,
+                      .g = tensor->g,
+                      .n = (int64_t)tensor->n,
+                      .adam = {.lr = update->plan.rate[tensor->rate],
+                               .beta1 = options->beta1,
+                               .beta2 = options->beta2,
+                               .eps = options->eps,
+                               .weight_decay = tensor->weight_decay,
+                               .correction1 = update->plan.correction1,
+                               .correction2 = update->plan.correction2,
+                               .gradient_scale = update->decision.gradient_scale}};
+    plm_pool_tiles(job.cpu->pool, tiles_of(job.n), adam_tile, &job);
+  }
 }
 
-static void ema_tile(void *context, int64_t tile, uint32_t thread)
+static void average_tile(void *context, int64_t tile, uint32_t thread)
 {
   const struct job *job = context;
   TILE_OF(job, tile);
   job->cpu->vector.ema(job->w + begin, job->g + begin, job->factor, count);
 }
 
-static void ema_step(struct plm_ops *ops, float *average, const float *w, float decay, size_t n)
+static void average_step(struct plm_ops *ops, float *average, const float *w, size_t n,
+                         const struct plm_update *update)
 {
-  struct job job = {.cpu = plm_cpu_of(ops), .w = average, .g = w, .factor = decay, .n = (int64_t)n};
-  plm_pool_tiles(job.cpu->pool, tiles_of(job.n), ema_tile, &job);
+  if (update->decision.skipped) return;
+  struct job job = {.cpu = plm_cpu_of(ops),
+                    .w = average,
+                    .g = w,
+                    .factor = update->plan.average_decay,
+                    .n = (int64_t)n};
+  plm_pool_tiles(job.cpu->pool, tiles_of(job.n), average_tile, &job);
 }
 
 void plm_cpu_optimizer_register(struct plm_cpu *cpu)
 {
   struct plm_ops *ops = &cpu->ops;
   ops->sum_squares = sum_squares;
-  ops->scale = scale;
+  ops->add_sum = add_sum;
+  ops->decide_update = decide_update;
   ops->adam_step = adam_step;
-  ops->ema_step = ema_step;
+  ops->average_step = average_step;
 }

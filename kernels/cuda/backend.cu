@@ -99,6 +99,7 @@ plm_status open_backend(struct plm_cuda *cuda, struct plm_error *error)
   plm_cuda_optimizer_register(cuda);
   plm_cuda_muon_register(cuda);
   plm_cuda_plans_register(cuda);
+  plm_cuda_targets_register(cuda);
   PLM_TRY(find_device(cuda, error));
   choose_attention(cuda);
   PLM_TRY(plm_cuda_streams_open(cuda, error));

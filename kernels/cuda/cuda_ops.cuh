@@ -105,5 +105,6 @@ void plm_cuda_head_register(struct plm_cuda *cuda);
 void plm_cuda_linear_register(struct plm_cuda *cuda);
 void plm_cuda_optimizer_register(struct plm_cuda *cuda);
 void plm_cuda_muon_register(struct plm_cuda *cuda);
+void plm_cuda_targets_register(struct plm_cuda *cuda);
 
 #endif

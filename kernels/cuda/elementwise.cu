@@ -254,13 +254,15 @@ void skip_backward(struct plm_ops *ops, act *dskip, float *ds, const act *dout, 
 template <class T> __global__ void gather_kernel(T *out, const T *x, const int32_t *rows, int64_t D)
 {
   const int64_t to = blockIdx.x, from = rows[blockIdx.x];
-  for (int64_t j = threadIdx.x; j < D; j += blockDim.x) out[to * D + j] = x[from * D + j];
+  for (int64_t j = threadIdx.x; j < D; j += blockDim.x)
+    out[to * D + j] = from < 0 ? from_float<T>(0) : x[from * D + j];
 }
 
 template <class T>
 __global__ void scatter_kernel(T *out, const T *x, const int32_t *rows, int64_t D)
 {
   const int64_t from = blockIdx.x, to = rows[blockIdx.x];
+  if (to < 0) return;
   for (int64_t j = threadIdx.x; j < D; j += blockDim.x) {
     const int64_t i = to * D + j;
     out[i] = from_float<T>(to_float(out[i]) + to_float(x[from * D + j]));

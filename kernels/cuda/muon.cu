@@ -13,8 +13,10 @@ static constexpr float NEWTON_SCHULZ[3] = {3.4445f, -4.7750f, 2.0315f};
 /* The momentum, and Nesterov's look ahead: buf = lerp(buf, g, 1 - m), out = lerp(g, buf, m); and a
  * block's part of |out|^2. */
 __global__ void direction_kernel(float *out, double *partial, float *buffer, const float *g,
-                                 float scale, float momentum, int64_t n)
+                                 const struct plm_update *update, int64_t n)
 {
+  const float scale = update->decision.gradient_scale, momentum = update->plan.momentum;
+  if (update->decision.skipped) return;
   double sum = 0;
   const int64_t stride = (int64_t)gridDim.x * blockDim.x;
   for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += stride) {
@@ -55,10 +57,13 @@ __global__ void combine_kernel(T *out, const T *x, const float *y, float a, floa
 }
 
 template <class T>
-__global__ void update_kernel(float *w, const T *u, float decay, float rate, int64_t n)
+__global__ void update_kernel(float *w, const T *u, float weight_decay, float scale, int rate,
+                              const struct plm_update *update, int64_t n)
 {
   const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < n) w[i] = w[i] * (1 - decay) - rate * to_float(u[i]);
+  const float lr = update->plan.rate[rate];
+  if (i < n && !update->decision.skipped)
+    w[i] = w[i] * (1 - lr * weight_decay) - lr * scale * to_float(u[i]);
 }
 
 template <class T> struct Iteration {
@@ -100,9 +105,9 @@ template <class T> struct Iteration {
 };
 
 template <class T>
-void one_matrix(struct plm_cuda *cuda, const struct plm_muon_matrix *matrix, float *scratch)
+void one_matrix(struct plm_cuda *cuda, const struct plm_muon_matrix *matrix, float *scratch,
+                const struct plm_update *update)
 {
-  const struct plm_muon_options *o = &matrix->options;
   const int64_t rows = matrix->rows, cols = matrix->cols, n = rows * cols;
   const int64_t side = rows < cols ? rows : cols;
   float *after = scratch + 2 * n;
@@ -118,22 +123,23 @@ void one_matrix(struct plm_cuda *cuda, const struct plm_muon_matrix *matrix, flo
   const unsigned blocks = min(plm_blocks(n, THREADS), (unsigned)SUM_BLOCKS);
   double *partial = plm_cuda_scratch<double>(cuda, SUM_BLOCKS);
   plm_launch(cuda->stream, direction_kernel, dim3(blocks), dim3(THREADS), 33 * sizeof(double),
-             it.result, partial, matrix->momentum, matrix->g, o->gradient_scale, o->momentum, n);
+             it.result, partial, matrix->momentum, matrix->g, update, n);
   plm_launch(cuda->stream, normalise_kernel<T>, dim3(plm_blocks(n, THREADS)), dim3(THREADS), 0,
              it.x, it.result, partial, (int)blocks, n);
   for (int i = 0; i < STEPS; i++) it.step();
   plm_launch(cuda->stream, update_kernel<T>, dim3(plm_blocks(n, THREADS)), dim3(THREADS), 0,
-             matrix->w, it.x, o->lr * o->weight_decay, o->lr * o->update_scale, n);
+             matrix->w, it.x, matrix->weight_decay, matrix->update_scale, (int)matrix->rate, update,
+             n);
 }
 
 void muon_step(struct plm_ops *ops, const struct plm_muon_matrix *matrices, size_t count,
-               float *scratch)
+               float *scratch, const struct plm_update *update)
 {
   struct plm_cuda *cuda = plm_cuda_of(ops);
   for (size_t i = 0; i < count; i++) {
     plm_with_act(cuda, [&](auto *type) {
       typedef std::remove_pointer_t<decltype(type)> T;
-      one_matrix<T>(cuda, &matrices[i], scratch);
+      one_matrix<T>(cuda, &matrices[i], scratch, update);
     });
   }
 }

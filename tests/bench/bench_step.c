@@ -135,6 +135,7 @@ struct trainee {
   struct plm_optimizer *optimizer;
   struct bench_batch load;
   uint64_t updates;
+  struct plm_update *update; /* device */
 };
 
 static void trainee_open(struct trainee *t, const struct subject *subject, struct plm_ops *ops,
@@ -148,6 +149,7 @@ static void trainee_open(struct trainee *t, const struct subject *subject, struc
   require(plm_model_open(&t->config.model, ops, &options, &t->model, &error), &error);
   require(plm_masks_open(&t->config.model, ops, chunks, &t->masks, &error), &error);
   require(plm_optimizer_open(&t->config.trainer, t->model, &t->optimizer, &error), &error);
+  require(ops->allocate(ops, sizeof *t->update, (void **)&t->update, &error), &error);
   const struct plm_parameter *table = plm_model_table(t->model, &count);
   const size_t elements = plm_model_arena_elements(t->model);
   float *weights = must(malloc(elements * sizeof(float)));
@@ -159,6 +161,7 @@ static void trainee_open(struct trainee *t, const struct subject *subject, struc
 
 static void trainee_close(struct trainee *t)
 {
+  t->ops->release(t->ops, t->update);
   plm_optimizer_close(t->optimizer);
   plm_masks_close(t->masks);
   plm_model_close(t->model);
@@ -204,8 +207,14 @@ static double update(struct trainee *t)
   struct plm_error error = {0};
   uint64_t clock = now_ns();
   const double count = (double)t->load.targets.rows;
-  const double norm = plm_optimizer_gradient_norm(t->optimizer, t->load.targets.rows);
-  plm_optimizer_update(t->optimizer, t->updates++, fmin(1.0, 1.0 / (norm + 1e-6)) / count);
+  struct plm_update host = {.plan = {.count = count, .clip = {.fixed = 1}}};
+  plm_optimizer_plan(t->optimizer, t->updates, &host.plan);
+  plm_optimizer_set_updates(t->optimizer, ++t->updates);
+  t->ops->upload(t->ops, t->update, &host, sizeof host);
+  t->ops->sum_squares(t->ops, &t->update->sums.squares, plm_model_gradient_arena(t->model),
+                      plm_model_arena_elements(t->model));
+  t->ops->decide_update(t->ops, t->update);
+  plm_optimizer_update(t->optimizer, t->update);
   plm_model_zero_gradients(t->model);
   require(t->ops->synchronize(t->ops, &error), &error);
   return lap(&clock);

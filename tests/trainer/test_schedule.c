@@ -141,12 +141,30 @@ static void history_is_the_last_1024_and_survives_a_save(void **state)
                 plm_clip_threshold(&restored, 0, 30, s, sin((double)s)));
 }
 
+/* What the device will make of a norm, planned before it is known, is what the history says after:
+ * with a history that grows, that is full and forgets, with ties, and at both ends. */
+static void clipping_is_planned_ahead(void **state)
+{
+  (void)state;
+  static struct plm_clip clip;
+  const double percentiles[] = {0.0001, 1, 33.3, 50, 90, 99.99, 100};
+  for (size_t p = 0; p < sizeof percentiles / sizeof *percentiles; p++) {
+    memset(&clip, 0, sizeof clip);
+    for (uint64_t s = 0; s < PLM_CLIP_HISTORY + 300; s++) {
+      const double norm = s % 97 == 5 ? 1 : 1 + floor(40 * sin((double)(s * s))) / 16;
+      const struct plm_update_clip plan = plm_clip_plan(&clip, 0.25, percentiles[p], s);
+      const double planned = plm_update_threshold(&plan, norm);
+      assert_true(planned == plm_clip_threshold(&clip, 0.25, percentiles[p], s, norm));
+    }
+  }
+}
+
 static void clipping_scales_down_only(void **state)
 {
   (void)state;
-  assert_true(plm_clip_factor(0, 100) == 1);
-  assert_true(plm_clip_factor(2, 1) == 1);
-  assert_near(plm_clip_factor(1, 3), 1 / (3 + 1e-6));
+  assert_true(plm_update_clip_factor(0, 100) == 1);
+  assert_true(plm_update_clip_factor(2, 1) == 1);
+  assert_near(plm_update_clip_factor(1, 3), 1 / (3 + 1e-6));
 }
 
 int main(void)
@@ -160,6 +178,7 @@ int main(void)
       cmocka_unit_test(percentile_interpolates),
       cmocka_unit_test(automatic_clipping_starts_at_the_tenth_step),
       cmocka_unit_test(history_is_the_last_1024_and_survives_a_save),
+      cmocka_unit_test(clipping_is_planned_ahead),
       cmocka_unit_test(clipping_scales_down_only),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -52,16 +52,11 @@ static double sum_squares(const float *x, int64_t n)
   return sums[0];
 }
 
-static void scale(float *x, float factor, int64_t n)
-{
-  for (int64_t i = 0; i < n; i++) x[i] *= factor;
-}
-
 /* Kingma and Ba 2015, with decoupled decay (Loshchilov and Hutter 2019). */
 static void adam(float *restrict w, float *restrict m, float *restrict v, const float *restrict g,
-                 int64_t n, const struct plm_adam_options *options)
+                 int64_t n, const struct plm_cpu_adam *options)
 {
-  const struct plm_adam_options o = *options;
+  const struct plm_cpu_adam o = *options;
   const float keep = 1 - o.lr * o.weight_decay;
   const float rate = o.lr / o.correction1, inverse2 = 1 / o.correction2;
   for (int64_t i = 0; i < n; i++) {
@@ -94,7 +89,6 @@ void SIMD_NAME(plm_cpu_fill_optimizer)(struct plm_cpu_vector *vector, bool half)
   else
     fill_optimizer_float(vector);
   vector->sum_squares = sum_squares;
-  vector->scale = scale;
   vector->adam = adam;
   vector->ema = ema;
   vector->nesterov = nesterov;

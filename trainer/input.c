@@ -1,0 +1,226 @@
+/* The ring of inputs, and the thread that fills it. */
+#include "trainer/input.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { POLL_MS = 50 };
+
+struct plm_input {
+  struct plm_input_options options;
+  void *blocks[PLM_INPUT_RING];
+  struct plm_input_slot slots[PLM_INPUT_RING];
+  uint64_t g;            /* chunks of the run before the next step's */
+  uint64_t epoch, chunk; /* where the feed stands; the thread's */
+  volatile int stop;     /* polled by the feed's waits */
+  pthread_t thread;
+  bool started;
+  pthread_mutex_t mutex; /* guards all below */
+  pthread_cond_t changed;
+  uint64_t filled, taken, released; /* slots, of the whole life */
+  bool ended;                       /* the thread has put its last one, maybe a failed one */
+};
+
+/* Knows the sizes of the epochs that the batch comes from before the step changes anything: a wait
+ * for them (the packers may be gone by now) can still be left on a stop signal. */
+static plm_status learn_epochs(struct plm_input *input, struct plm_input_slot *slot,
+                               struct plm_error *error)
+{
+  uint64_t total, left = slot->batch.chunks;
+  slot->first_epoch = input->epoch;
+  slot->epoch_count = 0;
+  for (;;) {
+    PLM_TRY(plm_feed_epoch_chunks(input->options.feed, PLM_SPLIT_TRAIN, input->epoch, &input->stop,
+                                  &total, error));
+    if (slot->epoch_count == slot->epoch_capacity) {
+      const size_t capacity = 2 * slot->epoch_capacity + 4;
+      uint64_t *grown = realloc(slot->epoch_chunks, capacity * sizeof *grown);
+      if (grown == NULL)
+        return plm_error_set(error, PLM_NO_MEMORY, "no memory for the sizes of epochs");
+      slot->epoch_chunks = grown;
+      slot->epoch_capacity = capacity;
+    }
+    slot->epoch_chunks[slot->epoch_count++] = total;
+    if (input->chunk + left <= total) break;
+    left -= total - input->chunk;
+    input->epoch++;
+    input->chunk = 0;
+  }
+  input->chunk += left;
+  return PLM_OK;
+}
+
+plm_status plm_input_epoch_chunks(void *context, uint64_t epoch, uint64_t *chunks,
+                                  struct plm_error *error)
+{
+  const struct plm_input_slot *slot = context;
+  if (epoch < slot->first_epoch || epoch - slot->first_epoch >= slot->epoch_count)
+    return plm_error_set(error, PLM_PROTOCOL, "epoch %llu is not of this batch",
+                         (unsigned long long)epoch);
+  *chunks = slot->epoch_chunks[epoch - slot->first_epoch];
+  return PLM_OK;
+}
+
+static plm_status fill(struct plm_input *input, struct plm_input_slot *slot, uint64_t s,
+                       struct plm_error *error)
+{
+  const struct plm_input_options *options = &input->options;
+  struct plm_feed_corpus corpus;
+  PLM_TRY(
+      plm_feed_next(options->feed, options->shape.step_chunks, &input->stop, &slot->batch, error));
+  slot->batch.first_chunk = input->g; /* g counts over the run, not over this feed */
+  slot->batch.chunk_ids = NULL;
+  input->g += slot->batch.chunks;
+  PLM_TRY(plm_feed_corpus(options->feed, &input->stop, &corpus, error));
+  slot->fingerprint = corpus.fingerprint;
+  PLM_TRY(learn_epochs(input, slot, error));
+  return plm_step_input_fill(&slot->input, &options->shape, s, &slot->batch, error);
+}
+
+static bool stopping(const struct plm_input *input)
+{
+  return __atomic_load_n(&input->stop, __ATOMIC_RELAXED) != 0;
+}
+
+/* Fills slot after slot; an error is the last one's content. */
+static void *run(void *context)
+{
+  struct plm_input *input = context;
+  plm_status status = PLM_OK;
+  for (uint64_t s = input->options.step; s < input->options.steps && status == PLM_OK; s++) {
+    pthread_mutex_lock(&input->mutex);
+    while (input->filled - input->released == PLM_INPUT_RING && !stopping(input))
+      pthread_cond_wait(&input->changed, &input->mutex);
+    struct plm_input_slot *slot = &input->slots[input->filled % PLM_INPUT_RING];
+    pthread_mutex_unlock(&input->mutex);
+    if (stopping(input)) break;
+    slot->error = (struct plm_error){0};
+    slot->batch = (struct plm_batch){0};
+    status = slot->status = fill(input, slot, s, &slot->error);
+    pthread_mutex_lock(&input->mutex);
+    input->filled++;
+    pthread_cond_broadcast(&input->changed);
+    pthread_mutex_unlock(&input->mutex);
+  }
+  pthread_mutex_lock(&input->mutex);
+  input->ended = true;
+  pthread_cond_broadcast(&input->changed);
+  pthread_mutex_unlock(&input->mutex);
+  return NULL;
+}
+
+static plm_status start_thread(struct plm_input *input, struct plm_error *error)
+{
+  pthread_condattr_t attributes;
+  sigset_t all, before;
+  pthread_condattr_init(&attributes);
+  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+  pthread_cond_init(&input->changed, &attributes);
+  pthread_condattr_destroy(&attributes);
+  pthread_mutex_init(&input->mutex, NULL);
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &before); /* signals belong to the trainer's own thread */
+  const int failed = pthread_create(&input->thread, NULL, run, input);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  if (failed != 0)
+    return plm_error_set(error, PLM_NO_MEMORY, "cannot start the thread of the input");
+  input->started = true;
+  return PLM_OK;
+}
+
+plm_status plm_input_open(const struct plm_input_options *options, struct plm_input **out,
+                          struct plm_error *error)
+{
+  struct plm_input *input = calloc(1, sizeof *input);
+  if (input == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for the input");
+  input->options = *options;
+  input->g = options->cursor->chunks;
+  plm_data_cursor_position(options->cursor, &input->epoch, &input->chunk);
+  input->options.cursor = NULL;
+  const size_t bytes = plm_step_input_bytes(&options->shape);
+  plm_status status = PLM_OK;
+  for (int i = 0; i < PLM_INPUT_RING && status == PLM_OK; i++) {
+    status = options->ops->allocate_host(options->ops, bytes, &input->blocks[i], error);
+    if (status == PLM_OK)
+      status =
+          plm_step_input_init(&input->slots[i].input, &options->shape, input->blocks[i], error);
+  }
+  if (status == PLM_OK) status = start_thread(input, error);
+  if (status != PLM_OK) {
+    plm_input_close(input);
+    return status;
+  }
+  *out = input;
+  return PLM_OK;
+}
+
+void plm_input_close(struct plm_input *input)
+{
+  if (input == NULL) return;
+  if (input->started) {
+    pthread_mutex_lock(&input->mutex);
+    __atomic_store_n(&input->stop, 1, __ATOMIC_RELAXED);
+    pthread_cond_broadcast(&input->changed);
+    pthread_mutex_unlock(&input->mutex);
+    pthread_join(input->thread, NULL);
+    while (input->released < input->filled)
+      plm_input_release(input, &input->slots[input->released % PLM_INPUT_RING]);
+    pthread_mutex_destroy(&input->mutex);
+    pthread_cond_destroy(&input->changed);
+  }
+  struct plm_ops *ops = input->options.ops;
+  for (int i = 0; i < PLM_INPUT_RING; i++) {
+    plm_step_input_deinit(&input->slots[i].input);
+    free(input->slots[i].epoch_chunks);
+    if (input->blocks[i] != NULL) ops->release_host(ops, input->blocks[i]);
+  }
+  free(input);
+}
+
+static void wait_a_little(struct plm_input *input)
+{
+  struct timespec until;
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  until.tv_nsec += POLL_MS * 1000000L;
+  if (until.tv_nsec >= 1000000000L) {
+    until.tv_nsec -= 1000000000L;
+    until.tv_sec++;
+  }
+  pthread_cond_timedwait(&input->changed, &input->mutex, &until);
+}
+
+plm_status plm_input_next(struct plm_input *input, const volatile int *stop,
+                          struct plm_input_slot **slot, struct plm_error *error)
+{
+  bool interrupted = false;
+  *slot = NULL;
+  pthread_mutex_lock(&input->mutex);
+  while (input->taken == input->filled && !input->ended && !interrupted) {
+    wait_a_little(input);
+    interrupted = stop != NULL && __atomic_load_n(stop, __ATOMIC_RELAXED) != 0;
+  }
+  if (input->taken < input->filled && !interrupted)
+    *slot = &input->slots[input->taken % PLM_INPUT_RING];
+  pthread_mutex_unlock(&input->mutex);
+  if (*slot == NULL) return plm_error_set(error, PLM_INTERRUPTED, "interrupted");
+  if ((*slot)->status != PLM_OK) { /* it stays in its place: asking again says the same */
+    if (error != NULL) *error = (*slot)->error;
+    const plm_status status = (*slot)->status;
+    *slot = NULL;
+    return status;
+  }
+  input->taken++;
+  return PLM_OK;
+}
+
+void plm_input_release(struct plm_input *input, struct plm_input_slot *slot)
+{
+  if (slot->batch.tokens != NULL) plm_feed_release(input->options.feed, &slot->batch);
+  slot->batch = (struct plm_batch){0};
+  pthread_mutex_lock(&input->mutex);
+  input->released++;
+  pthread_cond_broadcast(&input->changed);
+  pthread_mutex_unlock(&input->mutex);
+}

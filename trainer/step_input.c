@@ -1,0 +1,108 @@
+/* Inputs of a step, filled on the host. */
+#include "trainer/step_input.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "trainer/schedule.h"
+
+enum { ALIGNMENT = 256 }; /* bytes: of every part of a block */
+
+static size_t aligned(size_t bytes)
+{
+  return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+uint32_t plm_step_micros(const struct plm_step_shape *shape)
+{
+  return (shape->step_chunks + shape->micro_chunks - 1) / shape->micro_chunks;
+}
+
+struct plm_micro_layout plm_step_micro_layout(const struct plm_step_shape *shape)
+{
+  const uint32_t chunks = shape->micro_chunks, length = shape->max_length;
+  struct plm_micro_layout layout = {0};
+  layout.draws = aligned((size_t)chunks * length * shape->objective->masking.token_bytes);
+  layout.ends = layout.draws + aligned(chunks * sizeof(struct plm_chunk_draw));
+  layout.masks = layout.ends + aligned(plm_objective_end_words(chunks, length) * sizeof(uint32_t));
+  layout.bytes =
+      layout.masks + aligned(plm_masks_values(shape->model, chunks, length) * sizeof(int32_t));
+  return layout;
+}
+
+size_t plm_step_input_bytes(const struct plm_step_shape *shape)
+{
+  return plm_step_micros(shape) * plm_step_micro_layout(shape).bytes;
+}
+
+plm_status plm_step_input_init(struct plm_step_input *input, const struct plm_step_shape *shape,
+                               void *block, struct plm_error *error)
+{
+  *input = (struct plm_step_input){.block = block};
+  input->micro = calloc(plm_step_micros(shape), sizeof *input->micro);
+  if (input->micro == NULL)
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory for the description of a step");
+  return PLM_OK;
+}
+
+void plm_step_input_deinit(struct plm_step_input *input)
+{
+  free(input->micro);
+  *input = (struct plm_step_input){0};
+}
+
+struct plm_batch plm_batch_slice(const struct plm_batch *batch, uint32_t first, uint32_t count)
+{
+  PLM_ASSERT(first + count <= batch->chunks);
+  struct plm_batch slice = *batch;
+  slice.chunks = count;
+  slice.tokens =
+      (const char *)batch->tokens + (size_t)first * batch->max_length * batch->token_bytes;
+  slice.document_begin = batch->document_begin + first;
+  slice.first_chunk = batch->first_chunk + first;
+  if (batch->chunk_ids != NULL) slice.chunk_ids = batch->chunk_ids + first;
+  return slice;
+}
+
+uint64_t plm_batch_real_tokens(const struct plm_batch *batch)
+{
+  uint64_t tokens = 0;
+  for (uint32_t d = batch->document_begin[0]; d < batch->document_begin[batch->chunks]; d++)
+    tokens += batch->documents[d].tokens;
+  return tokens;
+}
+
+static plm_status fill_micro(struct plm_micro_input *micro, const struct plm_step_shape *shape,
+                             uint64_t s, uint32_t first, uint32_t window,
+                             const struct plm_batch *batch, char *block, struct plm_error *error)
+{
+  const struct plm_micro_layout layout = plm_step_micro_layout(shape);
+  *micro = (struct plm_micro_input){.chunks = batch->chunks,
+                                    .real_tokens = plm_batch_real_tokens(batch)};
+  PLM_TRY(plm_objective_describe(shape->objective, s, first, batch, (void *)(block + layout.draws),
+                                 (void *)(block + layout.ends), &micro->rows, &micro->count,
+                                 error));
+  memcpy(block + layout.tokens, batch->tokens,
+         (size_t)batch->chunks * batch->max_length * batch->token_bytes);
+  plm_masks_build(shape->masks, batch, window, (void *)(block + layout.masks), &micro->pairs);
+  return PLM_OK;
+}
+
+plm_status plm_step_input_fill(struct plm_step_input *input, const struct plm_step_shape *shape,
+                               uint64_t s, const struct plm_batch *batch, struct plm_error *error)
+{
+  PLM_ASSERT(batch->chunks > 0 && batch->chunks <= shape->step_chunks &&
+             batch->max_length == shape->max_length);
+  const size_t bytes = plm_step_micro_layout(shape).bytes;
+  input->step = s;
+  input->window = plm_schedule_window(shape->model, s);
+  input->micro_count = 0;
+  for (uint32_t first = 0; first < batch->chunks; first += shape->micro_chunks) {
+    const uint32_t left = batch->chunks - first, i = input->micro_count++;
+    const struct plm_batch micro =
+        plm_batch_slice(batch, first, left < shape->micro_chunks ? left : shape->micro_chunks);
+    PLM_TRY(fill_micro(&input->micro[i], shape, s, first, input->window, &micro,
+                       (char *)input->block + i * bytes, error));
+  }
+  return PLM_OK;
+}
