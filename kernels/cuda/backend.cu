@@ -113,8 +113,9 @@ plm_status open_backend(struct plm_cuda *cuda, struct plm_error *error)
 plm_status plm_cuda_no_memory(struct plm_error *error, size_t bytes, const char *why)
 {
   plm_error_set(error, PLM_NO_MEMORY, "device memory for a buffer of %zu bytes: %s", bytes, why);
-  return plm_error_hint(error, "lower trainer.micro_batch_tokens, set trainer.recompute: block, or "
-                               "see `plm-pipeline up --dry-run`");
+  return plm_error_hint(error, "a smaller batch needs less: --batch-tokens, or in training "
+                               "trainer.micro_batch_tokens; so does trainer.recompute: block. "
+                               "`plm-pipeline up --dry-run` adds it up");
 }
 
 #ifdef PLM_EMULATE

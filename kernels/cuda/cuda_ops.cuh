@@ -89,8 +89,10 @@ plm_status plm_cuda_no_memory(struct plm_error *error, size_t bytes, const char 
 #ifndef PLM_EMULATE
 /* Keeps the first failure in cuda->error, or the recording's: what follows it is its echo. */
 void plm_cuda_remember(struct plm_cuda *cuda, cudaError_t code, const char *what);
-/* Of the kernel whose launch failed first since the last call, or ""; valid until the next. */
+/* Of the kernel whose launch failed first since the last call, or ""; valid until the next. With
+ * CUDA_LAUNCH_BLOCKING=1 it is what failed; else an earlier one may have. */
 const char *plm_cuda_failed_kernel(void);
+bool plm_cuda_launches_block(void);
 #endif
 
 void plm_cuda_memory_register(struct plm_cuda *cuda);

@@ -22,9 +22,24 @@ struct Asked {
 thread_local Asked asked[MOST];
 thread_local int asked_count;
 thread_local const void *failed;
+thread_local const char *running; /* the runtime's string */
 thread_local char failed_name[256];
 
+const char *name_of(const void *kernel)
+{
+  const char *name;
+  return cudaFuncGetName(&name, kernel) == cudaSuccess ? name : "a kernel without a name";
+}
+
 } // namespace
+
+/* CUDA_LAUNCH_BLOCKING=1: a launch returns when its kernel has ended, so that a failure is this
+ * kernel's and no earlier one's. */
+bool plm_cuda_launches_block(void)
+{
+  static const char *const value = getenv("CUDA_LAUNCH_BLOCKING");
+  return value != nullptr && value[0] == '1';
+}
 
 void plm_cuda_allow_shared(const void *kernel, size_t bytes)
 {
@@ -40,6 +55,12 @@ void plm_cuda_allow_shared(const void *kernel, size_t bytes)
   if (i == asked_count) asked_count++;
 }
 
+/* Asked before it fails: afterwards the runtime answers nothing but the failure. */
+void plm_cuda_launching(const void *kernel)
+{
+  if (plm_cuda_launches_block() && failed == nullptr) running = name_of(kernel);
+}
+
 void plm_cuda_launched(const void *kernel)
 {
   if (failed == nullptr && cudaPeekAtLastError() != cudaSuccess) failed = kernel;
@@ -47,10 +68,9 @@ void plm_cuda_launched(const void *kernel)
 
 const char *plm_cuda_failed_kernel(void)
 {
-  const char *name = nullptr;
   failed_name[0] = 0;
   if (failed == nullptr) return failed_name;
-  if (cudaFuncGetName(&name, failed) != cudaSuccess) name = "a kernel without a name";
+  const char *name = running != nullptr ? running : name_of(failed);
   int status = 0;
   char *readable = abi::__cxa_demangle(name, nullptr, nullptr, &status);
   snprintf(failed_name, sizeof failed_name, "%s", readable != nullptr ? readable : name);

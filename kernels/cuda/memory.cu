@@ -3,20 +3,19 @@
 
 #ifndef PLM_EMULATE
 
-#include <cstdlib>
-
 void plm_cuda_remember(struct plm_cuda *cuda, cudaError_t code, const char *what)
 {
   if (code == cudaSuccess) return;
   cudaGetLastError(); /* kept here from now on: no later launch is blamed for it */
   struct plm_error *error = cuda->recording ? &cuda->recording_error : &cuda->error;
   if (error->status != PLM_OK) return;
-  const char *kernel = plm_cuda_failed_kernel(), *blocking = getenv("CUDA_LAUNCH_BLOCKING");
-  const bool named = blocking != nullptr && blocking[0] == '1';
+  const char *kernel = plm_cuda_failed_kernel();
+  const bool launch = kernel[0] != 0;
   plm_error_set(error, code == cudaErrorMemoryAllocation ? PLM_NO_MEMORY : PLM_FAILURE,
-                "device %d: %s%s%s%s: %s", cuda->device, what, kernel[0] != 0 ? " (" : "", kernel,
-                kernel[0] != 0 ? ")" : "", cudaGetErrorString(code));
-  if (!named && error->status == PLM_FAILURE)
+                "device %d: %s%s: %s", cuda->device, launch ? kernel : what,
+                launch && !plm_cuda_launches_block() ? ", or a kernel before it" : "",
+                cudaGetErrorString(code));
+  if (!plm_cuda_launches_block() && error->status == PLM_FAILURE)
     plm_error_hint(error, "with CUDA_LAUNCH_BLOCKING=1 in the environment the message names the "
                           "kernel that failed");
 }

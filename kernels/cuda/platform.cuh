@@ -41,7 +41,8 @@ template <class Work> static inline void plm_enqueue(plm_stream stream, Work wor
 #else
 /* launch.cu: a kernel that takes more shared memory than any may. Asks once for each kernel. */
 void plm_cuda_allow_shared(const void *kernel, size_t bytes);
-/* After each launch: keeps the name of the first kernel whose launch reported a failure. */
+/* Around each launch: for the name of the first kernel whose launch reported a failure. */
+void plm_cuda_launching(const void *kernel);
 void plm_cuda_launched(const void *kernel);
 #endif
 
@@ -61,6 +62,7 @@ static inline void plm_launch(plm_stream stream, void (*kernel)(Parameters...), 
 #else
   enum { WITHOUT_ASKING = 48 << 10 };
   if (shared_bytes > WITHOUT_ASKING) plm_cuda_allow_shared((const void *)kernel, shared_bytes);
+  plm_cuda_launching((const void *)kernel);
   kernel<<<grid, block, shared_bytes, stream>>>(static_cast<Parameters>(arguments)...);
   plm_cuda_launched((const void *)kernel);
 #endif
