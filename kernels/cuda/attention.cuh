@@ -189,5 +189,6 @@ void plm_cuda_attention_backward(struct plm_cuda *cuda, const struct plm_attenti
 /* The same on sm_90a (sm90/attention_sm90.cu), where cuda->attention_sm90; false, and nothing done:
  * heads of 32 and narrower, or what lies where the copy engine does not reach. */
 bool plm_cuda_attention_sm90_forward(struct plm_cuda *cuda, const struct plm_attention *attention);
+bool plm_cuda_attention_sm90_backward(struct plm_cuda *cuda, const struct plm_attention *attention);
 
 #endif

@@ -21,8 +21,7 @@ void run_forward(struct plm_cuda *cuda, const plm_attention_of<float> &p)
 }
 void run_forward(struct plm_cuda *cuda, const struct plm_attention &p)
 {
-  if (cuda->attention_sm90 && p.heads == p.shape.H && plm_cuda_attention_sm90_forward(cuda, &p))
-    return; /* it computes all heads */
+  if (cuda->attention_sm90 && plm_cuda_attention_sm90_forward(cuda, &p)) return;
   plm_cuda_attention_forward(cuda, &p);
 }
 void run_backward(struct plm_cuda *cuda, const plm_attention_of<float> &p)
@@ -31,6 +30,7 @@ void run_backward(struct plm_cuda *cuda, const plm_attention_of<float> &p)
 }
 void run_backward(struct plm_cuda *cuda, const struct plm_attention &p)
 {
+  if (cuda->attention_sm90 && plm_cuda_attention_sm90_backward(cuda, &p)) return;
   plm_cuda_attention_backward(cuda, &p);
 }
 

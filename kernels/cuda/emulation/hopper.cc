@@ -344,7 +344,7 @@ void product_fence()
 void product_begin(const Product &product)
 {
   Thread &of = self_thread();
-  if (!of.fenced) stop("a product without a fence since the last commit");
+  if (!of.fenced) stop("a product without a fence since the last wait");
   Begun begun = {product, {}};
   if (product.a_descriptor != nullptr) {
     begun.a[0] = (unsigned)*product.a_descriptor;
@@ -370,7 +370,6 @@ void product_begin(const Product &product)
 void product_commit()
 {
   Thread &of = self_thread();
-  of.fenced = false;
   of.groups.push_back(std::move(of.open));
   of.open.clear();
   /* commits so far, the same number in each thread of the warpgroup */
@@ -384,6 +383,7 @@ void product_commit()
 void product_wait(int groups_that_may_be_left)
 {
   Thread &of = self_thread();
+  of.fenced = false; /* registers may be used from here on */
   const size_t left = (size_t)groups_that_may_be_left;
   const size_t count = of.groups.size() > left ? of.groups.size() - left : 0;
   meet("wgmma.wait_group", count);

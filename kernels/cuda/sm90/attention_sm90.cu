@@ -24,7 +24,12 @@ plm_sm90_attention arguments(const plm_attention &p)
   a.p = p;
   a.tiles = (p.shape.L + PLM_MASK_TILE - 1) / PLM_MASK_TILE;
   a.pairs = (a.tiles + PLM_SM90_WORKERS - 1) / PLM_SM90_WORKERS;
-  a.items = a.pairs * p.shape.H * p.shape.B;
+  a.items = a.pairs * p.heads * p.shape.B;
+  a.unit = PLM_LOG2E * p.shape.scale;
+  if (p.shape.soft_cap > 0) {
+    a.inverse_cap = 1 / p.shape.soft_cap;
+    a.cap_unit = 2 * a.unit * a.inverse_cap;
+  }
   return a;
 }
 
@@ -88,15 +93,33 @@ bool plm_sm90_map(plm_tile_map *map, const plm_bf16 *data, const plm_attention_s
 #endif
 }
 
-bool plm_cuda_attention_sm90_forward(struct plm_cuda *cuda, const struct plm_attention *attention)
+static bool map_inputs(plm_tile_map maps[3], const struct plm_attention *attention)
 {
   const plm_attention_shape *shape = &attention->shape;
-  plm_tile_map q, k, v;
-  if (!takes(*attention) || !plm_sm90_map(&q, attention->q, shape, shape->row_stride) ||
-      !plm_sm90_map(&k, attention->k, shape, shape->row_stride) ||
-      !plm_sm90_map(&v, attention->v, shape, shape->row_stride))
+  const plm_bf16 *const inputs[] = {attention->q, attention->k, attention->v};
+  for (int i = 0; i < 3; i++) {
+    if (!plm_sm90_map(&maps[i], inputs[i], shape, shape->row_stride)) return false;
+  }
+  return true;
+}
+
+bool plm_cuda_attention_sm90_forward(struct plm_cuda *cuda, const struct plm_attention *attention)
+{
+  plm_tile_map maps[3];
+  if (!takes(*attention) || !map_inputs(maps, attention)) return false;
+  const plm_sm90_attention a = arguments(*attention);
+  plm_sm90_forward(cuda->stream, block_count(cuda, a), a, maps[0], maps[1], maps[2]);
+  return true;
+}
+
+bool plm_cuda_attention_sm90_backward(struct plm_cuda *cuda, const struct plm_attention *attention)
+{
+  const plm_attention_shape *shape = &attention->shape;
+  plm_tile_map maps[3], dout;
+  if (!takes(*attention) || !map_inputs(maps, attention) ||
+      !plm_sm90_map(&dout, attention->dout, shape, (int64_t)shape->H * shape->K))
     return false;
   const plm_sm90_attention a = arguments(*attention);
-  plm_sm90_forward(cuda->stream, block_count(cuda, a), a, q, k, v);
+  plm_sm90_backward(cuda->stream, block_count(cuda, a), a, maps[0], maps[1], maps[2], dout);
   return true;
 }

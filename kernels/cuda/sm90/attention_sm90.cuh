@@ -19,6 +19,9 @@ struct plm_sm90_attention {
   int tiles; /* of the mask, a chunk */
   int pairs; /* of tiles, a chunk */
   int items; /* pairs of all heads and chunks */
+  /* log2 e times what turns a product into a logit; what turns it into the exponent of tanh; 1/cap
+   */
+  float unit, cap_unit, inverse_cap;
 };
 
 enum {
@@ -81,8 +84,8 @@ struct plm_sm90_item {
   {
     const int of_head = item / a.pairs;
     tile = item % a.pairs * PLM_SM90_WORKERS;
-    head = of_head % a.p.shape.H;
-    chunk = of_head / a.p.shape.H;
+    head = of_head % a.p.heads;
+    chunk = of_head / a.p.heads;
   }
 };
 
@@ -124,7 +127,7 @@ static __device__ __forceinline__ void load_rows(unsigned char *tile, const plm_
 /* s (64, ROWS) = X Y^T: X 64 rows from its descriptor on, Y ROWS rows, both KP columns in halves.
  */
 template <int KP, int ROWS>
-static __device__ __forceinline__ void begin_scores(float (&s)[ROWS / 2], uint64_t x, uint64_t y)
+static __device__ __forceinline__ void begin_scores(float (&s)[ROWS / 2], unsigned x, unsigned y)
 {
 #pragma unroll
   for (int step = 0; step < KP / PLM_PRODUCT_STEP; step++) {
@@ -138,11 +141,29 @@ static __device__ __forceinline__ void begin_scores(float (&s)[ROWS / 2], uint64
  * are ROWS rows. */
 template <int KP, int ROWS>
 static __device__ __forceinline__ void begin_sums(float (&d)[KP / 2], const unsigned (&p)[ROWS / 4],
-                                                  uint64_t y)
+                                                  unsigned y)
 {
 #pragma unroll
   for (int step = 0; step < ROWS / PLM_PRODUCT_STEP; step++)
     product_registers<KP>(d, p + 4 * step, y + step * PLM_ROWS_FURTHER);
+}
+
+/* plm_logit with a cap, without tanhf's branch, which would stand among products under way. Off by
+ * about 1e-7 of the cap at most. */
+static __device__ __forceinline__ float plm_sm90_capped(float product, const plm_sm90_attention &a)
+{
+  const float e = exp2_fast(product * a.cap_unit);
+  return a.p.shape.soft_cap - 2 * a.p.shape.soft_cap * reciprocal_fast(e + 1);
+}
+
+/* The same number, as if it were another: what follows from it is computed again, not kept in
+ * registers over a walk. */
+static __device__ __forceinline__ int plm_sm90_again(int i)
+{
+#ifndef PLM_EMULATE
+  asm volatile("" : "+r"(i));
+#endif
+  return i;
 }
 
 template <int COUNT>

@@ -40,17 +40,22 @@ struct Rows {
   int begin[2], end[2]; /* runs of keys */
 };
 
-/* Products to weights, in place; factor: what to scale earlier sums by. unit: log2 e times what
- * turns s into a logit. */
+/* log2 e times what turns rows' most into a logit */
+template <bool CAPPED> __device__ __forceinline__ float unit_of(const plm_sm90_attention &a)
+{
+  return CAPPED ? PLM_LOG2E : a.unit;
+}
+
+/* Products to weights, in place; factor: what to scale earlier sums by. */
 template <int KEYS, bool CAPPED>
 __device__ __forceinline__ void soften(float (&s)[KEYS / 2], Rows &rows, float (&factor)[2],
-                                       int first_key, bool full, float unit,
-                                       const plm_attention_shape &shape)
+                                       int first_key, bool full, const plm_sm90_attention &a)
 {
   if (CAPPED) {
 #pragma unroll
-    for (int i = 0; i < KEYS / 2; i++) s[i] = plm_logit(s[i], shape.scale, shape.soft_cap);
+    for (int i = 0; i < KEYS / 2; i++) s[i] = plm_sm90_capped(s[i], a);
   }
+  const float unit = unit_of<CAPPED>(a);
   if (!full) {
     const int column = first_key + (int)threadIdx.x % 4 * 2;
 #pragma unroll
@@ -95,8 +100,7 @@ template <int KP, int KEYS, bool CAPPED> struct Walk {
   Ring &ring;
   const plm_sm90_attention &a;
   int worker;
-  uint64_t q;
-  float unit;
+  unsigned q;
 
   /* Where ranges are long the warpgroups take turns at beginning products. */
   __device__ __forceinline__ void take_turn()
@@ -118,11 +122,11 @@ template <int KP, int KEYS, bool CAPPED> struct Walk {
     at.barriers->v.release(ring);
     ring.advance();
   }
-  __device__ __forceinline__ uint64_t keys(const Ring &r)
+  __device__ __forceinline__ unsigned keys(const Ring &r)
   {
     return tile_descriptor(at.k + r.stage * F::STAGE_BYTES, 0);
   }
-  __device__ __forceinline__ uint64_t values(const Ring &r)
+  __device__ __forceinline__ unsigned values(const Ring &r)
   {
     return tile_descriptor(at.v + r.stage * F::STAGE_BYTES, KEYS * PLM_TILE_ROW_BYTES);
   }
@@ -144,8 +148,7 @@ template <int KP, int KEYS, bool CAPPED> struct Walk {
       products_wait<0>();
       products_hold(s);
       at.barriers->k.release(ring);
-      soften<KEYS, CAPPED>(s, rows, factor, key, key >= full.begin && key + KEYS <= full.end, unit,
-                           a.p.shape);
+      soften<KEYS, CAPPED>(s, rows, factor, key, key >= full.begin && key + KEYS <= full.end, a);
       round_accumulators(p, s);
       Ring before = ring;
       ring.advance();
@@ -165,8 +168,7 @@ template <int KP, int KEYS, bool CAPPED> struct Walk {
         products_wait<1>();
         products_hold(s);
         at.barriers->k.release(ring);
-        soften<KEYS, CAPPED>(s, rows, factor, key, key >= full.begin && key + KEYS <= full.end,
-                             unit, a.p.shape);
+        soften<KEYS, CAPPED>(s, rows, factor, key, key >= full.begin && key + KEYS <= full.end, a);
         products_wait<0>();
         products_hold(o);
         at.barriers->v.release(before);
@@ -237,8 +239,7 @@ __device__ __forceinline__ void work(Forward<KP> &at, const plm_sm90_attention &
   typedef Forward<KP> F;
   const plm_attention &p = a.p;
   const int L = p.shape.L, K = p.shape.K, H = p.shape.H;
-  const float unit = PLM_LOG2E * (CAPPED ? 1 : p.shape.scale);
-  const uint64_t q = tile_descriptor(at.q + worker * F::Q_BYTES, 0);
+  const unsigned q = tile_descriptor(at.q + worker * F::Q_BYTES, 0);
   plm_ring<F::STAGES> ring;
   plm_ring<1> turn;
   if (worker == 1) named_arrive(PLM_BAR_TURN, PLM_SM90_WORKERS * PLM_WARPGROUP); /* 0 begins */
@@ -266,11 +267,11 @@ __device__ __forceinline__ void work(Forward<KP> &at, const plm_sm90_attention &
     for (int j = 0; j < KP / 2; j++) o[j] = 0;
     at.barriers->q[worker].wait_full(turn);
     if (range.end - range.begin > LONG_RANGE)
-      Walk<KP, STAGE_KEYS, CAPPED>{at, ring, a, worker, q, unit}.run(o, rows, range.begin,
-                                                                     range.end, own, full);
+      Walk<KP, STAGE_KEYS, CAPPED>{at, ring, a, worker, q}.run(o, rows, range.begin, range.end, own,
+                                                               full);
     else
-      Walk<KP, STAGE_KEYS / 2, CAPPED>{at, ring, a, worker, q, unit}.run(o, rows, range.begin,
-                                                                         range.end, own, full);
+      Walk<KP, STAGE_KEYS / 2, CAPPED>{at, ring, a, worker, q}.run(o, rows, range.begin, range.end,
+                                                                   own, full);
     at.barriers->q[worker].release(turn);
     float factor[2];
 #pragma unroll
@@ -280,7 +281,7 @@ __device__ __forceinline__ void work(Forward<KP> &at, const plm_sm90_attention &
       factor[r] = sum > 0 ? 1 / sum : 0;
       if (query < L && threadIdx.x % 4 == 0)
         p.lse[((int64_t)item.chunk * H + item.head) * L + query] =
-            sum > 0 ? rows.most[r] * unit * PLM_LN2 + logf(sum) : INFINITY;
+            sum > 0 ? rows.most[r] * unit_of<CAPPED>(a) * PLM_LN2 + logf(sum) : INFINITY;
     }
     store_accumulators<KP>(p.out + ((int64_t)item.chunk * L * H + item.head) * K, (int64_t)H * K,
                            first, L, K, o, factor[0], factor[1]);

@@ -31,6 +31,18 @@ enum {
   PLM_BAR_TURN = 1,          /* named barriers; 0 is __syncthreads */
 };
 
+/* 1/x; 0 for infinity */
+static __device__ __forceinline__ float reciprocal_fast(float x)
+{
+#ifdef PLM_EMULATE
+  return 1 / x;
+#else
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#endif
+}
+
 /* ---- barriers in shared memory ----
  * A phase ends when all arrivals have come and all bytes that were announced; phases have parities
  * 0, 1, 0, … from the initialisation on. */
@@ -163,16 +175,17 @@ template <int COUNT> static __device__ __forceinline__ void registers_take()
  *   a[2] row, columns column + 8, + 9     a[3] row + 8, the same columns
  * so the elements 8 k … 8 k + 7 of an accumulator, rounded, are the A of step k. */
 
-/* The descriptor of tiles. Where the sum runs along rows of 64 columns (K-major): leading is not
- * used, 16 columns further is PLM_COLUMNS_FURTHER. Where it runs down the rows (MN-major): leading
- * is the bytes to the next 64 columns, 16 rows further is PLM_ROWS_FURTHER. Eight rows further is
- * 1,024 bytes in both. */
-static __device__ __forceinline__ uint64_t tile_descriptor(const void *tile, unsigned leading_bytes)
+/* The lower word of the descriptor of tiles. Where the sum runs along rows of 64 columns (K-major):
+ * leading is not used, 16 columns further is PLM_COLUMNS_FURTHER. Where it runs down the rows
+ * (MN-major): leading is the bytes to the next 64 columns, 16 rows further is PLM_ROWS_FURTHER.
+ * Eight rows further is 1,024 bytes in both. */
+static __device__ __forceinline__ unsigned tile_descriptor(const void *tile, unsigned leading_bytes)
 {
-  const uint64_t swizzle_128 = 1;
-  return swizzle_128 << 62 | (uint64_t)(PLM_SWIZZLE_BYTES >> 4) << 32 |
-         (uint64_t)((leading_bytes >> 4) & 0x3fff) << 16 | (shared_address(tile) >> 4 & 0x3fff);
+  return (leading_bytes >> 4 & 0x3fff) << 16 | (shared_address(tile) >> 4 & 0x3fff);
 }
+/* The upper words are the same for all: 1,024 bytes from eight rows to the next, and the swizzle of
+ * 128 bytes (1, in the two highest bits). */
+static constexpr unsigned PLM_DESCRIPTOR_HIGH = 1u << 30 | PLM_SWIZZLE_BYTES >> 4;
 enum { /* in a descriptor's units of 16 bytes */
        PLM_COLUMNS_FURTHER = PLM_PRODUCT_STEP * 2 >> 4,
        PLM_ROWS_FURTHER = PLM_PRODUCT_STEP * PLM_TILE_ROW_BYTES >> 4,
@@ -196,7 +209,7 @@ static __device__ __forceinline__ void products_commit()
   asm volatile("wgmma.commit_group.sync.aligned;\n" ::: "memory");
 #endif
 }
-/* The compiler may not move uses of d over this: before a fence, and after a wait. */
+/* The compiler may not move uses of the registers over this: before a fence, and after a wait. */
 template <int COUNT> static __device__ __forceinline__ void products_hold(float (&d)[COUNT])
 {
 #ifdef PLM_EMULATE
@@ -204,6 +217,15 @@ template <int COUNT> static __device__ __forceinline__ void products_hold(float 
 #else
 #pragma unroll
   for (int i = 0; i < COUNT; i++) asm volatile("" : "+f"(d[i])::"memory");
+#endif
+}
+template <int COUNT> static __device__ __forceinline__ void products_hold(unsigned (&a)[COUNT])
+{
+#ifdef PLM_EMULATE
+  (void)a;
+#else
+#pragma unroll
+  for (int i = 0; i < COUNT; i++) asm volatile("" : "+r"(a[i])::"memory");
 #endif
 }
 /* Until at most LEFT groups are under way. */
@@ -230,25 +252,27 @@ template <int LEFT> static __device__ __forceinline__ void products_wait()
 
 /* d (64, N) = or += A (64, 16) B (N, 16)^T, both tiles, the sum along their rows. */
 template <int N>
-static __device__ __forceinline__ void product_tiles(float (&d)[N / 2], uint64_t a, uint64_t b,
+static __device__ __forceinline__ void product_tiles(float (&d)[N / 2], unsigned a, unsigned b,
                                                      bool accumulate)
 {
   static_assert(N == 64 || N == 128, "widths that are written out");
 #ifdef PLM_EMULATE
-  plm::emulation::product_begin({&a, nullptr, b, d, N, false, accumulate});
+  const uint64_t high = (uint64_t)PLM_DESCRIPTOR_HIGH << 32, a_descriptor = high | a;
+  plm::emulation::product_begin({&a_descriptor, nullptr, high | b, d, N, false, accumulate});
 #else
   const int add = accumulate;
   if constexpr (N == 64) {
-    asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %34, 0;\n" PLM_WGMMA(
-                     64) "{" PLM_NAMES_0_31 "}, %32, %33, add, 1, 1, 0, 0;\n}\n"
+    asm volatile("{\n.reg .pred add;\n.reg .b64 a, b;\nsetp.ne.b32 add, %34, 0;\n"
+                 "mov.b64 a, {%32, %35};\nmov.b64 b, {%33, %35};\n" PLM_WGMMA(
+                     64) "{" PLM_NAMES_0_31 "}, a, b, add, 1, 1, 0, 0;\n}\n"
                  : PLM_D16(0), PLM_D16(16)
-                 : "l"(a), "l"(b), "r"(add));
+                 : "r"(a), "r"(b), "r"(add), "n"(PLM_DESCRIPTOR_HIGH));
   } else {
-    asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %66, 0;\n" PLM_WGMMA(
-                     128) "{" PLM_NAMES_0_31 ", " PLM_NAMES_32_63
-                          "}, %64, %65, add, 1, 1, 0, 0;\n}\n"
+    asm volatile("{\n.reg .pred add;\n.reg .b64 a, b;\nsetp.ne.b32 add, %66, 0;\n"
+                 "mov.b64 a, {%64, %67};\nmov.b64 b, {%65, %67};\n" PLM_WGMMA(
+                     128) "{" PLM_NAMES_0_31 ", " PLM_NAMES_32_63 "}, a, b, add, 1, 1, 0, 0;\n}\n"
                  : PLM_D16(0), PLM_D16(16), PLM_D16(32), PLM_D16(48)
-                 : "l"(a), "l"(b), "r"(add));
+                 : "r"(a), "r"(b), "r"(add), "n"(PLM_DESCRIPTOR_HIGH));
   }
 #endif
 }
@@ -256,21 +280,24 @@ static __device__ __forceinline__ void product_tiles(float (&d)[N / 2], uint64_t
 /* d (64, N) += A (64, 16) B (16, N), A from registers, the sum down B's rows. */
 template <int N>
 static __device__ __forceinline__ void product_registers(float (&d)[N / 2], const unsigned *a,
-                                                         uint64_t b)
+                                                         unsigned b)
 {
   static_assert(N == 64 || N == 128, "widths that are written out");
 #ifdef PLM_EMULATE
-  plm::emulation::product_begin({nullptr, a, b, d, N, true, true});
+  const uint64_t high = (uint64_t)PLM_DESCRIPTOR_HIGH << 32;
+  plm::emulation::product_begin({nullptr, a, high | b, d, N, true, true});
 #else
   if constexpr (N == 64) {
-    asm volatile(PLM_WGMMA(64) "{" PLM_NAMES_0_31 "}, {%32, %33, %34, %35}, %36, 1, 1, 1, 1;\n"
+    asm volatile("{\n.reg .b64 b;\nmov.b64 b, {%36, %37};\n" PLM_WGMMA(
+                     64) "{" PLM_NAMES_0_31 "}, {%32, %33, %34, %35}, b, 1, 1, 1, 1;\n}\n"
                  : PLM_D16(0), PLM_D16(16)
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "n"(PLM_DESCRIPTOR_HIGH));
   } else {
-    asm volatile(PLM_WGMMA(128) "{" PLM_NAMES_0_31 ", " PLM_NAMES_32_63
-                                "}, {%64, %65, %66, %67}, %68, 1, 1, 1, 1;\n"
+    asm volatile("{\n.reg .b64 b;\nmov.b64 b, {%68, %69};\n" PLM_WGMMA(
+                     128) "{" PLM_NAMES_0_31 ", " PLM_NAMES_32_63
+                          "}, {%64, %65, %66, %67}, b, 1, 1, 1, 1;\n}\n"
                  : PLM_D16(0), PLM_D16(16), PLM_D16(32), PLM_D16(48)
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "n"(PLM_DESCRIPTOR_HIGH));
   }
 #endif
 }

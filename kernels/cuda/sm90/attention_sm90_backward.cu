@@ -1,0 +1,416 @@
+/* Attention backward for sm_90a, deterministic: formulas and division into two kernels as in
+ * attention_backward.cu. One owns keys and walks their queries for dK and dV; the other owns
+ * queries and walks their keys for dQ. Each block's two workers own 64 rows each, which stay in
+ * shared memory; what they walk comes 64 rows at a time through a ring of stages.
+ *
+ * Products of a step run under the exponentials of the same step (its second scores) and of the
+ * other worker. */
+#include "kernels/cuda/sm90/attention_sm90.cuh"
+
+namespace
+{
+
+enum { STEP = 64 }; /* rows that are walked at a time */
+
+/* What a stage holds beside its tiles, of the queries walked: lse times log2 e, delta, runs of
+ * keys, and what all runs have in common. */
+struct Queries {
+  float lse[STEP], delta[STEP];
+  int begin[STEP], end[STEP];
+  int common_begin, common_end;
+};
+
+template <int KP> struct Backward {
+  static constexpr int STAGES = KP == 64 ? 6 : 4;
+  static constexpr int TILE = STEP * KP * 2; /* bytes */
+  struct Barriers {
+    plm_ring_barriers<STAGES> walked;
+    plm_ring_barriers<1> owned[PLM_SM90_WORKERS];
+  };
+  struct Rest {
+    Queries queries[STAGES];
+    Barriers barriers;
+  };
+  /* two tensors each: q and dout, k and v */
+  static constexpr size_t TILES = (PLM_SM90_WORKERS + STAGES) * 2 * TILE;
+  static constexpr size_t SHARED = PLM_SWIZZLE_BYTES + TILES + sizeof(Rest);
+
+  unsigned char *owned, *walked;
+  Rest *rest;
+  __device__ __forceinline__ Backward()
+  {
+    owned = plm_sm90_shared();
+    walked = owned + PLM_SM90_WORKERS * 2 * TILE;
+    rest = reinterpret_cast<Rest *>(owned + TILES);
+  }
+  __device__ __forceinline__ void init(unsigned fillers)
+  {
+    rest->barriers.walked.init(fillers, PLM_SM90_WORKERS * PLM_SM90_WARPS);
+    for (int w = 0; w < PLM_SM90_WORKERS; w++) rest->barriers.owned[w].init(1, PLM_SM90_WARPS);
+    barrier_init_fence();
+  }
+};
+
+/* The tensors and ranges of one of the two kernels. */
+struct Sides {
+  const plm_tile_map *owned[2], *walked[2];
+  const int32_t *begins, *ends; /* of the tiles owned: what they touch */
+};
+
+/* The warp that brings tiles, and with QUERIES what Queries has. */
+template <int KP, bool QUERIES>
+__device__ __forceinline__ void bring(Backward<KP> &at, const plm_sm90_attention &a,
+                                      const Sides &sides)
+{
+  typedef Backward<KP> B;
+  const plm_attention &p = a.p;
+  const int lane = (int)threadIdx.x;
+  plm_ring<B::STAGES> ring;
+  plm_ring<1> turn;
+  for (int i = (int)blockIdx.x; i < a.items; i += (int)gridDim.x, turn.advance()) {
+    const plm_sm90_item item(a, i);
+    plm_sm90_range range(a, item.chunk, item.tile, sides.begins, sides.ends);
+    range.join(plm_sm90_range(a, item.chunk, item.tile + 1, sides.begins, sides.ends));
+    auto fill = [&](int row) {
+      at.rest->barriers.walked.wait_empty(ring);
+      uint64_t *full = &at.rest->barriers.walked.full[ring.stage];
+      unsigned char *tiles = at.walked + ring.stage * 2 * B::TILE;
+      if (lane == 0) {
+        barrier_expect(full, 2 * B::TILE);
+        load_rows<KP, STEP>(tiles, sides.walked[0], full, item, row);
+        load_rows<KP, STEP>(tiles + B::TILE, sides.walked[1], full, item, row);
+      }
+      if (QUERIES) {
+        Queries &queries = at.rest->queries[ring.stage];
+        int latest = 0, earliest = p.shape.L;
+#pragma unroll
+        for (int half = 0; half < STEP; half += PLM_WARP) {
+          const int query = row + half + lane;
+          const bool inside = query < range.end;
+          const int64_t of_chunk = (int64_t)item.chunk * p.shape.L + query;
+          const int64_t of_head = ((int64_t)item.chunk * p.shape.H + item.head) * p.shape.L + query;
+          const int begin = inside ? p.mask.key_begin[of_chunk] : 0;
+          const int end = inside ? p.mask.key_end[of_chunk] : 0;
+          queries.lse[half + lane] = inside ? p.lse[of_head] * PLM_LOG2E : INFINITY;
+          queries.delta[half + lane] = inside ? p.delta[of_head] : 0;
+          queries.begin[half + lane] = begin;
+          queries.end[half + lane] = end;
+          latest = max(latest, begin);
+          earliest = min(earliest, end);
+        }
+#pragma unroll
+        for (int mask = PLM_WARP / 2; mask > 0; mask /= 2) {
+          latest = max(latest, __shfl_xor_sync(PLM_ALL_LANES, latest, mask));
+          earliest = min(earliest, __shfl_xor_sync(PLM_ALL_LANES, earliest, mask));
+        }
+        if (lane == 0) queries.common_begin = latest, queries.common_end = earliest;
+        __syncwarp();
+        if (lane == 0) barrier_arrive(full);
+      }
+      ring.advance();
+    };
+    /* the first step does not wait for the workers to be done with what they owned before */
+    if (range.begin < range.end) fill(range.begin);
+    for (int w = 0; w < PLM_SM90_WORKERS; w++) {
+      plm_ring_barriers<1> &barriers = at.rest->barriers.owned[w];
+      unsigned char *tiles = at.owned + w * 2 * B::TILE;
+      barriers.wait_empty(turn);
+      if (lane == 0) {
+        barrier_expect(&barriers.full[0], 2 * B::TILE);
+        const int row = (item.tile + w) * 64;
+        load_rows<KP, 64>(tiles, sides.owned[0], &barriers.full[0], item, row);
+        load_rows<KP, 64>(tiles + B::TILE, sides.owned[1], &barriers.full[0], item, row);
+      }
+    }
+    for (int row = range.begin + STEP; row < range.end; row += STEP) fill(row);
+  }
+}
+
+/* A worker's view of what it owns and of the stages. */
+template <int KP> struct Worker {
+  typedef Backward<KP> B;
+  typedef plm_ring<B::STAGES> Ring;
+  B &at;
+  const plm_sm90_attention &a;
+  int worker;
+  Ring ring;
+
+  __device__ __forceinline__ unsigned owned(int tensor)
+  {
+    return tile_descriptor(at.owned + (worker * 2 + tensor) * B::TILE, 0);
+  }
+  /* a stage's tensor, its columns summed over */
+  __device__ __forceinline__ unsigned walked(int tensor)
+  {
+    return tile_descriptor(at.walked + (ring.stage * 2 + tensor) * B::TILE, 0);
+  }
+  /* its rows summed over */
+  __device__ __forceinline__ unsigned walked_down(int tensor)
+  {
+    return tile_descriptor(at.walked + (ring.stage * 2 + tensor) * B::TILE,
+                           STEP * PLM_TILE_ROW_BYTES);
+  }
+  __device__ __forceinline__ void pass()
+  {
+    at.rest->barriers.walked.wait_full(ring);
+    at.rest->barriers.walked.release(ring);
+    ring.advance();
+  }
+  /* Both scores of the stage, a group each. */
+  __device__ __forceinline__ void begin_both(float (&s)[STEP / 2], float (&dp)[STEP / 2], int of_s,
+                                             int of_dp)
+  {
+    products_hold(s);
+    products_hold(dp);
+    products_fence();
+    begin_scores<KP, STEP>(s, owned(of_s), walked(of_s));
+    products_commit();
+    begin_scores<KP, STEP>(dp, owned(of_dp), walked(of_dp));
+    products_commit();
+  }
+  /* d += p times a stage's tensor, a group. */
+  __device__ __forceinline__ void begin_sum(float (&d)[KP / 2], unsigned (&p)[STEP / 4], int tensor)
+  {
+    products_hold(d);
+    products_hold(p);
+    products_fence();
+    begin_sums<KP, STEP>(d, p, walked_down(tensor));
+    products_commit();
+  }
+  /* Calls step(row, first) for the rows [begin, end) that touch own, of the stages that hold them
+   * from the range's begin on; passes over the others. */
+  template <class Step>
+  __device__ __forceinline__ void walk(const plm_sm90_range &range, const plm_sm90_range &own,
+                                       Step step)
+  {
+    int row = range.begin;
+    for (; row < range.end && (own.end <= own.begin || row + STEP <= own.begin); row += STEP)
+      pass();
+    if (row < own.end) {
+      Ring before = ring;
+      for (bool first = true; row < own.end; row += STEP, first = false) {
+        at.rest->barriers.walked.wait_full(ring);
+        step(row, [&] {
+          if (!first) at.rest->barriers.walked.release(before);
+        });
+        before = ring;
+        ring.advance();
+      }
+      products_wait<0>();
+      at.rest->barriers.walked.release(before);
+    }
+    for (; row < range.end; row += STEP) pass();
+  }
+};
+
+/* s, a product or where logits are capped the logit, to the weight. Minus infinity where the mask
+ * forbids: weight 0. */
+template <bool CAPPED>
+__device__ __forceinline__ float weight_of(float s, float lse, const plm_sm90_attention &a)
+{
+  return exp2_fast(s * (CAPPED ? PLM_LOG2E : a.unit) - lse);
+}
+/* dS from dP and the weight, or where logits are capped the logit */
+template <bool CAPPED>
+__device__ __forceinline__ float gradient_of(float s, float dp, float lse, float delta,
+                                             const plm_sm90_attention &a)
+{
+  if (!CAPPED) return s * (dp - delta);
+  const float weight = weight_of<CAPPED>(s, lse, a), ratio = s * a.inverse_cap;
+  return weight > 0 ? weight * (dp - delta) * (1 - ratio * ratio) : 0;
+}
+
+template <int COUNT>
+__device__ __forceinline__ void cap_logits(float (&s)[COUNT], const plm_sm90_attention &a)
+{
+#pragma unroll
+  for (int j = 0; j < COUNT; j++) s[j] = plm_sm90_capped(s[j], a);
+}
+
+enum { FIRST, SECOND }; /* tensors of a pair: q and dout, k and v */
+
+template <int KP, bool CAPPED>
+__device__ __forceinline__ void work_queries(Backward<KP> &at, const plm_sm90_attention &a,
+                                             int worker)
+{
+  const plm_attention &p = a.p;
+  const int L = p.shape.L, K = p.shape.K, H = p.shape.H;
+  const int pair = (int)threadIdx.x % 4 * 2;
+  Worker<KP> w = {at, a, worker, {}};
+  plm_ring<1> turn;
+  for (int i = (int)blockIdx.x; i < a.items; i += (int)gridDim.x, turn.advance()) {
+    const plm_sm90_item item(a, i);
+    const int32_t *begins = p.mask.tile_key_begin, *ends = p.mask.tile_key_end;
+    const plm_sm90_range own(a, item.chunk, item.tile + worker, begins, ends);
+    const plm_sm90_range full(a, item.chunk, item.tile + worker, p.mask.tile_full_begin,
+                              p.mask.tile_full_end);
+    plm_sm90_range range(a, item.chunk, item.tile, begins, ends);
+    range.join(plm_sm90_range(a, item.chunk, item.tile + 1, begins, ends));
+    const int first = (item.tile + worker) * 64;
+    float lse[2], delta[2];
+    int begin[2], end[2];
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      const int query = first + plm_sm90_row() + 8 * r;
+      const int64_t row = (int64_t)item.chunk * L + query;
+      const int64_t of_head = ((int64_t)item.chunk * H + item.head) * L + query;
+      begin[r] = query < L ? p.mask.key_begin[row] : 0;
+      end[r] = query < L ? p.mask.key_end[row] : 0;
+      lse[r] = query < L ? p.lse[of_head] * PLM_LOG2E : INFINITY;
+      delta[r] = query < L ? p.delta[of_head] : 0;
+    }
+    float dq[KP / 2], s[STEP / 2], dp[STEP / 2];
+    unsigned ds[STEP / 4];
+#pragma unroll
+    for (int j = 0; j < KP / 2; j++) dq[j] = 0;
+    at.rest->barriers.owned[worker].wait_full(turn);
+    w.walk(range, own, [&](int key, auto release_before) {
+      w.begin_both(s, dp, FIRST, SECOND);
+      products_wait<1>();
+      products_hold(s);
+      products_hold(dq);
+      release_before();
+      if (CAPPED) cap_logits(s, a);
+      if (key < full.begin || key + STEP > full.end) {
+#pragma unroll
+        for (int j = 0; j < STEP / 2; j++) {
+          const int column = key + j / 4 * 8 + pair + j % 2, r = j / 2 % 2;
+          if (column < begin[r] || column >= end[r]) s[j] = -INFINITY;
+        }
+      }
+#pragma unroll
+      for (int j = 0; j < STEP / 2 && !CAPPED; j++)
+        s[j] = weight_of<false>(s[j], lse[j / 2 % 2], a);
+      products_wait<0>();
+      products_hold(dp);
+#pragma unroll
+      for (int j = 0; j < STEP / 2; j++)
+        dp[j] = gradient_of<CAPPED>(s[j], dp[j], lse[j / 2 % 2], delta[j / 2 % 2], a);
+      round_accumulators(ds, dp);
+      w.begin_sum(dq, ds, FIRST);
+    });
+    products_hold(dq);
+    at.rest->barriers.owned[worker].release(turn);
+    store_accumulators<KP>(p.dq + (int64_t)item.chunk * L * p.shape.row_stride + item.head * K,
+                           p.shape.row_stride, first, L, K, dq, p.shape.scale, p.shape.scale);
+  }
+}
+
+template <int KP, bool CAPPED>
+__device__ __forceinline__ void work_keys(Backward<KP> &at, const plm_sm90_attention &a, int worker)
+{
+  /* dK and dV of wide heads leave no registers for dS beside the weights: dV's products end first.
+   * (So with a cap, where ptxas would serialise all products.) */
+  constexpr bool SHARING = KP > 64 || CAPPED;
+  const plm_attention &p = a.p;
+  const int L = p.shape.L, K = p.shape.K;
+  const int pair = (int)threadIdx.x % 4 * 2;
+  Worker<KP> w = {at, a, worker, {}};
+  plm_ring<1> turn;
+  for (int i = (int)blockIdx.x; i < a.items; i += (int)gridDim.x, turn.advance()) {
+    const plm_sm90_item item(a, i);
+    const int32_t *begins = p.mask.tile_query_begin, *ends = p.mask.tile_query_end;
+    const plm_sm90_range own(a, item.chunk, item.tile + worker, begins, ends);
+    plm_sm90_range range(a, item.chunk, item.tile, begins, ends);
+    range.join(plm_sm90_range(a, item.chunk, item.tile + 1, begins, ends));
+    const int first = (item.tile + worker) * 64, key = first + plm_sm90_row();
+    float dk[KP / 2], dv[KP / 2], s[STEP / 2], dp[STEP / 2];
+    unsigned weights[STEP / 4], apart[STEP / 4];
+    unsigned(&ds)[STEP / 4] = SHARING ? weights : apart;
+#pragma unroll
+    for (int j = 0; j < KP / 2; j++) dk[j] = dv[j] = 0;
+    at.rest->barriers.owned[worker].wait_full(turn);
+    w.walk(range, own, [&](int, auto release_before) {
+      const Queries &queries = at.rest->queries[w.ring.stage];
+      w.begin_both(s, dp, FIRST, SECOND);
+      products_wait<1>();
+      products_hold(s);
+      products_hold(dk);
+      products_hold(dv);
+      release_before();
+      /* transposed: rows are keys, columns queries */
+      if (CAPPED) cap_logits(s, a);
+      if (first < queries.common_begin || first + 64 > queries.common_end) {
+#pragma unroll
+        for (int j = 0; j < STEP / 2; j++) {
+          const int column = j / 4 * 8 + pair + j % 2, row = key + j / 2 % 2 * 8;
+          if (row < queries.begin[column] || row >= queries.end[column]) s[j] = -INFINITY;
+        }
+      }
+#pragma unroll
+      for (int j = 0; j < STEP / 4; j++) {
+        const int column = j / 2 * 8 + pair;
+        const float low = weight_of<CAPPED>(s[2 * j], queries.lse[column], a);
+        const float high = weight_of<CAPPED>(s[2 * j + 1], queries.lse[column + 1], a);
+        if (!CAPPED) s[2 * j] = low, s[2 * j + 1] = high;
+        weights[j] = pack_bf16(low, high);
+      }
+      w.begin_sum(dv, weights, SECOND);
+      products_wait<SHARING ? 0 : 1>();
+      products_hold(dp);
+#pragma unroll
+      for (int j = 0; j < STEP / 2; j++) {
+        const int column = j / 4 * 8 + pair + j % 2;
+        dp[j] = gradient_of<CAPPED>(s[j], dp[j], queries.lse[column], queries.delta[column], a);
+      }
+      round_accumulators(ds, dp);
+      w.begin_sum(dk, ds, FIRST);
+    });
+    products_hold(dk);
+    products_hold(dv);
+    at.rest->barriers.owned[worker].release(turn);
+    const plm_sm90_item done(a, plm_sm90_again(i));
+    const int64_t base = (int64_t)done.chunk * L * p.shape.row_stride + done.head * K;
+    const int first_again = (done.tile + worker) * 64;
+    store_accumulators<KP>(p.dk + base, p.shape.row_stride, first_again, L, K, dk, p.shape.scale,
+                           p.shape.scale);
+    store_accumulators<KP>(p.dv + base, p.shape.row_stride, first_again, L, K, dv, 1, 1);
+  }
+}
+
+/* KEYS: the workers own keys, else queries. */
+template <int KP, bool CAPPED, bool KEYS>
+__global__ void __launch_bounds__(PLM_SM90_THREADS, 1)
+    backward_kernel(const PLM_GRID_CONSTANT plm_tile_map q, const PLM_GRID_CONSTANT plm_tile_map k,
+                    const PLM_GRID_CONSTANT plm_tile_map v,
+                    const PLM_GRID_CONSTANT plm_tile_map dout,
+                    const PLM_GRID_CONSTANT plm_sm90_attention a)
+{
+  Backward<KP> at;
+  if (threadIdx.x == 0) at.init(KEYS ? 2 : 1);
+  __syncthreads();
+  const int group = (int)threadIdx.x / PLM_WARPGROUP;
+  if (group == 0) {
+    registers_give<PLM_SM90_BRINGER_REGISTERS>();
+    if (threadIdx.x < PLM_WARP) {
+      if (KEYS)
+        bring<KP, true>(
+            at, a, {{&k, &v}, {&q, &dout}, a.p.mask.tile_query_begin, a.p.mask.tile_query_end});
+      else
+        bring<KP, false>(at, a,
+                         {{&q, &dout}, {&k, &v}, a.p.mask.tile_key_begin, a.p.mask.tile_key_end});
+    }
+  } else {
+    registers_take<PLM_SM90_WORKER_REGISTERS>();
+    if (KEYS)
+      work_keys<KP, CAPPED>(at, a, group - 1);
+    else
+      work_queries<KP, CAPPED>(at, a, group - 1);
+  }
+}
+
+} // namespace
+
+void plm_sm90_backward(plm_stream stream, unsigned blocks, const plm_sm90_attention &a,
+                       const plm_tile_map &q, const plm_tile_map &k, const plm_tile_map &v,
+                       const plm_tile_map &dout)
+{
+  plm_sm90_with(&a.p.shape, [&](auto width, auto capped) {
+    constexpr int KP = decltype(width)::value;
+    constexpr bool CAPPED = decltype(capped)::value;
+    plm_launch(stream, backward_kernel<KP, CAPPED, true>, dim3(blocks), dim3(PLM_SM90_THREADS),
+               Backward<KP>::SHARED, q, k, v, dout, a);
+    plm_launch(stream, backward_kernel<KP, CAPPED, false>, dim3(blocks), dim3(PLM_SM90_THREADS),
+               Backward<KP>::SHARED, q, k, v, dout, a);
+  });
+}
