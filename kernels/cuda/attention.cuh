@@ -190,5 +190,8 @@ void plm_cuda_attention_backward(struct plm_cuda *cuda, const struct plm_attenti
  * heads of 32 and narrower, or what lies where the copy engine does not reach. */
 bool plm_cuda_attention_sm90_forward(struct plm_cuda *cuda, const struct plm_attention *attention);
 bool plm_cuda_attention_sm90_backward(struct plm_cuda *cuda, const struct plm_attention *attention);
+/* Compares the two on this device. PLM_CORRUPT: they differ; PLM_TIMEOUT: a kernel did not end, and
+ * the stream is lost; others: the device's error, which stays with it. */
+plm_status plm_cuda_attention_sm90_check(struct plm_cuda *cuda, struct plm_error *error);
 
 #endif

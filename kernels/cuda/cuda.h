@@ -4,10 +4,16 @@
 #ifndef PLM_KERNELS_CUDA_CUDA_H
 #define PLM_KERNELS_CUDA_CUDA_H
 
+#include <stdbool.h>
+
 #include "common/ops/ops.h"
 
 /* precision: PLM_PRECISION_FP32 (TF32 off) or PLM_PRECISION_BF16. device: its ordinal.
- * PLM_NOT_FOUND: no such device; PLM_UNSUPPORTED: it is older than sm_80, or its driver too old. */
+ * PLM_NOT_FOUND: no such device; PLM_UNSUPPORTED: it is older than sm_80, or its driver too old.
+ * On a device of 9.0, attention for sm_90a is compared with the other's once a process; where they
+ * disagree one line on stderr says so, and the other is used. The environment's PLM_CUDA_ATTENTION,
+ * mma or sm90, forces the one or the other, unchecked. PLM_TIMEOUT: those kernels did not end, and
+ * the device cannot be used by this process any more. */
 plm_status plm_ops_cuda_open(int precision, int device, struct plm_ops **ops,
                              struct plm_error *error);
 
@@ -21,5 +27,8 @@ void plm_cuda_emulation_tuning(uint64_t seed);
 /* Likewise: bytes of scratch of backends that are opened from now on, so that operators work in
  * slabs on small shapes; 0: as before. */
 void plm_cuda_emulation_scratch(size_t bytes);
+/* Likewise: the compute capability, 80 at first, 90 for 9.0, whose products of warpgroups may be
+ * wrong. */
+void plm_cuda_emulation_capability(int capability, bool wrong_products);
 
 #endif

@@ -9,6 +9,8 @@
 namespace plm::emulation
 {
 
+bool wrong_products;
+
 namespace
 {
 
@@ -200,6 +202,7 @@ void compute(int first, size_t group, size_t index)
     for (int n = 0; n < product.n; n++) sums[n] = 0;
     for (int k = 0; k < STEP; k++)
       for (int n = 0; n < product.n; n++) sums[n] += (double)a[row][k] * (double)b[k][n];
+    if (wrong_products && row == 9) sums[3] = -sums[3];
     for (int n = 0; n < product.n; n++) {
       const int owner = first + row / 16 * LANES + row % 8 * 4 + n % 8 / 2;
       Thread &of = threads[(size_t)owner];

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/config/config.h"
+#include "kernels/cuda/cuda.h"
 #include "tests/support/attention_case.h"
 #include "tests/support/device_case.h"
 
@@ -176,6 +177,43 @@ static void the_choice_is_the_environments(void **state)
   attention_case_deinit(&other);
 }
 
+/* A device of 9.0 gets these kernels when they agree with the others, and keeps the others when its
+ * products are wrong. */
+static void a_device_is_checked(void **state)
+{
+  (void)state;
+  struct attention_case forced, p;
+  if (device_case_is_real()) skip();
+  mixed_batch();
+  attention_case_init(&forced, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 64, 0, true);
+  const size_t bytes = forced.rows * forced.width * 2;
+  for (int wrong = 0; wrong < 2; wrong++) {
+    setenv("PLM_CUDA_ATTENTION", wrong ? "mma" : "sm90", 1);
+    run(&forced, 1);
+    unsetenv("PLM_CUDA_ATTENTION");
+    plm_cuda_emulation_capability(90, wrong);
+    attention_case_init(&p, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 64, 0, true);
+    run(&p, 1);
+    plm_cuda_emulation_capability(80, false);
+    assert_memory_equal(p.data[DQ], forced.data[DQ], 3 * bytes);
+    attention_case_deinit(&p);
+  }
+  setenv("PLM_CUDA_ATTENTION", "sm90", 1);
+  attention_case_deinit(&forced);
+}
+
+static void an_unknown_choice_is_refused(void **state)
+{
+  (void)state;
+  struct plm_ops *ops;
+  struct plm_error error = {0};
+  setenv("PLM_CUDA_ATTENTION", "fast", 1);
+  assert_int_equal(plm_ops_cuda_open(PLM_PRECISION_BF16, 0, &ops, &error), PLM_CONFIG);
+  assert_non_null(strstr(error.what, "PLM_CUDA_ATTENTION=fast"));
+  assert_non_null(strstr(error.hint, "mma"));
+  setenv("PLM_CUDA_ATTENTION", "sm90", 1);
+}
+
 int main(void)
 {
 #ifdef __SANITIZE_THREAD__
@@ -193,6 +231,8 @@ int main(void)
       cmocka_unit_test(padding_is_exactly_zero_and_never_used),
       cmocka_unit_test(any_order_of_threads_gives_the_same_bits),
       cmocka_unit_test(the_choice_is_the_environments),
+      cmocka_unit_test(a_device_is_checked),
+      cmocka_unit_test(an_unknown_choice_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,263 @@
+/* Whether the attention kernels of sm_90a compute on this device what those on mma.sync do: a few
+ * shapes that take every way through them. Run once, when the first backend opens; they were
+ * written against the emulation, and a device that disagrees trains on mma.sync instead. */
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "kernels/cuda/attention.cuh"
+
+#ifndef PLM_EMULATE
+#include <unistd.h>
+#endif
+
+namespace
+{
+
+struct Shape {
+  int L, H, K, document; /* documents of this length, one behind the other */
+  bool causal;
+  float cap;
+};
+/* short ranges of keys and long ones (over 512), both widths of tiles, with columns of zeros, caps
+ */
+const Shape shapes[] = {
+    {330, 2, 64, 130, false, 0},  {330, 2, 128, 130, true, 0}, {700, 1, 64, 650, true, 0},
+    {700, 1, 128, 650, false, 0}, {200, 2, 96, 90, true, 5},   {600, 1, 64, 580, false, 5},
+};
+
+/* The two may differ by the roundings of bf16: in all, and in the worst element. */
+constexpr double WHOLE = 0.02, WORST = 0.06, LSE = 2e-3;
+constexpr int SECONDS = 20;
+
+enum { QKV, DOUT, OUT, GRADIENTS, BUFFERS };
+
+struct Tensors {
+  size_t bytes[BUFFERS];
+  void *at[BUFFERS] = {};
+  float *lse = nullptr;
+};
+
+/* Multiples of 1/64 up to 2, which bf16 holds exactly. */
+void draw(std::vector<uint16_t> &values, uint64_t seed)
+{
+  uint64_t x = seed * 0x9e3779b97f4a7c15u + 1;
+  for (uint16_t &value : values) {
+    x = x * 6364136223846793005u + 1442695040888963407u;
+    const float number = (float)((int)(x >> 33 & 255) - 128) / 64;
+    uint32_t bits;
+    memcpy(&bits, &number, sizeof bits);
+    value = (uint16_t)(bits >> 16);
+  }
+}
+
+double number(uint16_t bf16)
+{
+  const uint32_t bits = (uint32_t)bf16 << 16;
+  float value;
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+/* The mask's arrays, as plm_mask_build makes them, of one chunk; what no document covers is
+ * padding.
+ */
+struct Mask {
+  int L, tiles;
+  std::vector<int32_t> values;
+  explicit Mask(const Shape &shape)
+      : L(shape.L), tiles((shape.L + PLM_MASK_TILE - 1) / PLM_MASK_TILE)
+  {
+    values.assign((size_t)(4 * L + 6 * tiles), 0);
+    const int covered = L - L % shape.document;
+    for (int i = 0; i < covered; i++) {
+      const int first = i - i % shape.document, end = first + shape.document;
+      values[(size_t)i] = first;
+      values[(size_t)(L + i)] = shape.causal ? i + 1 : end;
+      values[(size_t)(2 * L + i)] = shape.causal ? i : first;
+      values[(size_t)(3 * L + i)] = end;
+    }
+    for (int side = 0; side < 2; side++)
+      for (int t = 0; t < tiles; t++) tile(side, t);
+  }
+  void tile(int side, int t)
+  {
+    const int32_t *begin = values.data() + 2 * side * L, *end = begin + L;
+    int least = INT32_MAX, largest = 0, latest = 0, earliest = INT32_MAX;
+    for (int i = t * PLM_MASK_TILE; i < L && i < (t + 1) * PLM_MASK_TILE; i++) {
+      if (begin[i] == end[i]) {
+        earliest = 0;
+        continue;
+      }
+      least = min(least, begin[i]), latest = max(latest, begin[i]);
+      largest = max(largest, end[i]), earliest = min(earliest, end[i]);
+    }
+    int32_t *out = values.data() + 4 * L + 4 * side * tiles + t;
+    out[0] = largest > 0 ? least : 0;
+    out[tiles] = largest;
+    if (side == 1) return;
+    out[2 * tiles] = latest < earliest ? latest : 0;
+    out[3 * tiles] = latest < earliest ? earliest : 0;
+  }
+  struct plm_interval_mask view(const int32_t *at) const
+  {
+    struct plm_interval_mask mask = {};
+    const int32_t *t = at + 4 * L;
+    mask.B = 1, mask.L = L;
+    mask.key_begin = at, mask.key_end = at + L;
+    mask.query_begin = at + 2 * L, mask.query_end = at + 3 * L;
+    mask.tile_key_begin = t, mask.tile_key_end = t + tiles;
+    mask.tile_full_begin = t + 2 * tiles, mask.tile_full_end = t + 3 * tiles;
+    mask.tile_query_begin = t + 4 * tiles, mask.tile_query_end = t + 5 * tiles;
+    return mask;
+  }
+};
+
+/* Waits for the stream, but not for ever: kernels that wait for each other do not end. */
+plm_status settle(struct plm_cuda *cuda, struct plm_error *error)
+{
+#ifndef PLM_EMULATE
+  cudaError_t code = cudaErrorNotReady;
+  for (int i = 0; i < SECONDS * 1000 && code == cudaErrorNotReady; i++) {
+    code = cudaStreamQuery(cuda->stream);
+    if (code == cudaErrorNotReady) usleep(1000);
+  }
+  if (code == cudaErrorNotReady) {
+    cudaGetLastError();
+    return plm_error_set(error, PLM_TIMEOUT, "they do not end");
+  }
+#endif
+  return cuda->ops.synchronize(&cuda->ops, error);
+}
+
+/* Forward and backward on one of the two ways; the backward from out and lse of `given`. */
+void compute(struct plm_cuda *cuda, bool sm90, const Tensors &t, const Tensors &given,
+             const struct plm_interval_mask &mask, const struct plm_attention_shape &shape)
+{
+  struct plm_ops *ops = &cuda->ops;
+  const size_t width = (size_t)shape.H * (size_t)shape.K;
+  plm_bf16 *qkv = static_cast<plm_bf16 *>(given.at[QKV]);
+  plm_bf16 *gradients = static_cast<plm_bf16 *>(t.at[GRADIENTS]);
+  cuda->attention_sm90 = sm90;
+  ops->attention_forward(ops, t.at[OUT], t.lse, qkv, qkv + width, qkv + 2 * width, &mask, &shape);
+  ops->attention_backward(ops, gradients, gradients + width, gradients + 2 * width, given.at[DOUT],
+                          given.at[OUT], given.lse, qkv, qkv + width, qkv + 2 * width, &mask,
+                          &shape);
+  cuda->attention_sm90 = false;
+}
+
+bool close(const std::vector<uint16_t> &got, const std::vector<uint16_t> &expected)
+{
+  double error = 0, size = 0, worst = 0, largest = 0;
+  for (size_t i = 0; i < got.size(); i++) {
+    const double a = number(expected[i]), d = number(got[i]) - a;
+    if (!(fabs(d) <= 1e30)) return false;
+    error += d * d, size += a * a;
+    worst = fmax(worst, fabs(d)), largest = fmax(largest, fabs(a));
+  }
+  return error <= WHOLE * WHOLE * size && worst <= WORST * largest;
+}
+
+bool close(const std::vector<float> &got, const std::vector<float> &expected)
+{
+  for (size_t i = 0; i < got.size(); i++) {
+    if (got[i] == expected[i]) continue; /* infinity, too */
+    if (!(fabsf(got[i] - expected[i]) <= LSE)) return false;
+  }
+  return true;
+}
+
+/* Everything on the device that one shape needs; released by the caller, filled or not. */
+plm_status allocate(struct plm_ops *ops, Tensors &t, size_t rows, size_t width, size_t heads,
+                    struct plm_error *error)
+{
+  const size_t bytes[BUFFERS] = {3 * rows * width * 2, rows * width * 2, rows * width * 2,
+                                 3 * rows * width * 2};
+  for (int i = 0; i < BUFFERS; i++) {
+    t.bytes[i] = bytes[i];
+    PLM_TRY(ops->allocate(ops, bytes[i], &t.at[i], error));
+  }
+  return ops->allocate(ops, rows * heads * sizeof(float), reinterpret_cast<void **>(&t.lse), error);
+}
+
+plm_status compare(struct plm_cuda *cuda, const Tensors t[2], size_t lse_count,
+                   const char *const names[BUFFERS], struct plm_error *error)
+{
+  struct plm_ops *ops = &cuda->ops;
+  for (int i = OUT; i < BUFFERS; i++) {
+    std::vector<uint16_t> both[2];
+    for (int way = 0; way < 2; way++) {
+      both[way].resize(t[way].bytes[i] / 2);
+      ops->download(ops, both[way].data(), t[way].at[i], t[way].bytes[i]);
+    }
+    PLM_TRY(settle(cuda, error));
+    if (!close(both[1], both[0]))
+      return plm_error_set(error, PLM_CORRUPT, "%s differs from mma.sync's", names[i]);
+  }
+  std::vector<float> lse[2];
+  for (int way = 0; way < 2; way++) {
+    lse[way].resize(lse_count);
+    ops->download(ops, lse[way].data(), t[way].lse, lse_count * sizeof(float));
+  }
+  PLM_TRY(settle(cuda, error));
+  if (!close(lse[1], lse[0])) return plm_error_set(error, PLM_CORRUPT, "lse differs");
+  return PLM_OK;
+}
+
+plm_status check_shape(struct plm_cuda *cuda, const Shape &shape, Tensors t[2], void **mask_values,
+                       struct plm_error *error)
+{
+  static const char *const names[BUFFERS] = {"", "", "the output", "a gradient"};
+  struct plm_ops *ops = &cuda->ops;
+  const size_t rows = (size_t)shape.L, width = (size_t)shape.H * (size_t)shape.K;
+  const Mask mask(shape);
+  std::vector<uint16_t> qkv(3 * rows * width), dout(rows * width), none(3 * rows * width, 0xffff);
+  draw(qkv, 1);
+  draw(dout, 2);
+  PLM_TRY(ops->allocate(ops, mask.values.size() * sizeof(int32_t), mask_values, error));
+  ops->upload(ops, *mask_values, mask.values.data(), mask.values.size() * sizeof(int32_t));
+  for (int way = 0; way < 2; way++) {
+    PLM_TRY(allocate(ops, t[way], rows, width, (size_t)shape.H, error));
+    ops->upload(ops, t[way].at[OUT], none.data(), t[way].bytes[OUT]); /* NaN */
+    ops->upload(ops, t[way].at[GRADIENTS], none.data(), t[way].bytes[GRADIENTS]);
+  }
+  ops->upload(ops, t[0].at[QKV], qkv.data(), t[0].bytes[QKV]);
+  ops->upload(ops, t[0].at[DOUT], dout.data(), t[0].bytes[DOUT]);
+  const struct plm_attention_shape s = {
+      1, shape.L, shape.H, shape.K, 3 * shape.H * shape.K, 1 / sqrtf((float)shape.K), shape.cap};
+  const struct plm_interval_mask view = mask.view(static_cast<const int32_t *>(*mask_values));
+  compute(cuda, false, t[0], t[0], view, s);
+  PLM_TRY(settle(cuda, error));
+  compute(cuda, true, t[1], t[0], view, s);
+  PLM_TRY(settle(cuda, error));
+  return compare(cuda, t, rows * (size_t)shape.H, names, error);
+}
+
+} // namespace
+
+plm_status plm_cuda_attention_sm90_check(struct plm_cuda *cuda, struct plm_error *error)
+{
+  plm_status status = PLM_OK;
+  const bool chosen = cuda->attention_sm90;
+  for (const Shape &shape : shapes) {
+    Tensors t[2];
+    void *mask_values = nullptr;
+    status = check_shape(cuda, shape, t, &mask_values, error);
+    if (status == PLM_TIMEOUT) break; /* a release would wait, too */
+    for (Tensors &each : t) {
+      for (void *buffer : each.at) {
+        if (buffer != nullptr) cuda->ops.release(&cuda->ops, buffer);
+      }
+      if (each.lse != nullptr) cuda->ops.release(&cuda->ops, each.lse);
+    }
+    if (mask_values != nullptr) cuda->ops.release(&cuda->ops, mask_values);
+    if (status != PLM_OK) {
+      plm_error_where(error, "heads of %d, %d positions", shape.K, shape.L);
+      break;
+    }
+  }
+  cuda->attention_sm90 = chosen;
+  return status;
+}
