@@ -284,7 +284,8 @@ struct plm_ops {
   void (*adam_step)(struct plm_ops *ops, const struct plm_adam_tensor *tensors, size_t count,
                     const struct plm_adam_options *options, const struct plm_update *update);
   /* Of each matrix: momentum EMA, Nesterov, five Newton-Schulz steps, decay and update. Matrices
-   * share no memory; which others are in the call does not change a matrix's bits.
+   * share no memory; which others are in the call does not change a matrix's bits, but where the
+   * backend multiplies equal shapes as one batch and the library has other kernels for it (CUDA).
    * scratch: muon_scratch floats. */
   void (*muon_step)(struct plm_ops *ops, const struct plm_muon_matrix *matrices, size_t count,
                     float *scratch, const struct plm_update *update);

@@ -72,7 +72,7 @@ PLM_HOST_AND_DEVICE static inline double plm_update_threshold(const struct plm_u
 /* min(1, c/(norm + 1e-6)); 1 when threshold is 0 */
 PLM_HOST_AND_DEVICE static inline double plm_update_clip_factor(double threshold, double norm)
 {
-  return threshold > 0 ? fmin(1, threshold / (norm + 1e-6)) : 1;
+  return threshold > 0 ? fmin(1.0, threshold / (norm + 1e-6)) : 1;
 }
 
 PLM_HOST_AND_DEVICE static inline void plm_update_decide(struct plm_update *update)

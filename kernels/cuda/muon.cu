@@ -1,135 +1,219 @@
 /* Muon (Jordan et al. 2024): the momentum's nearest orthogonal matrix by five quintic Newton-Schulz
  * steps X <- a X + (b A + c A^2) X with A = X X^T, the short side first. A tall matrix is not
  * transposed: there A = X^T X multiplies from the right. Products are bf16 with fp32 accumulation
- * when the backend is bf16, else fp32. */
+ * when the backend is bf16, else fp32; each result is rounded once.
+ *
+ * Matrices of one shape go together: a batch is one launch and one product each, three products a
+ * step, with the sums b A + c A^2 and a X + … taken in the products themselves. */
 #include "kernels/cuda/products.cuh"
 
 namespace
 {
 
-enum { THREADS = 256, SUM_BLOCKS = 256, STEPS = 5 };
+enum {
+  THREADS = 256,
+  SUM_BLOCKS = 128,
+  STEPS = 5,
+  MOST = 32,   /* matrices of a batch: their addresses are kernel parameters */
+  ALIGNED = 64 /* elements: where each matrix of a batch begins */
+};
 static constexpr float NEWTON_SCHULZ[3] = {3.4445f, -4.7750f, 2.0315f};
+static constexpr size_t MOST_BYTES = (size_t)256
+                                     << 20; /* of scratch, where one matrix needs less */
 
-/* The momentum, and Nesterov's look ahead: buf = lerp(buf, g, 1 - m), out = lerp(g, buf, m); and a
- * block's part of |out|^2. */
-__global__ void direction_kernel(float *out, double *partial, float *buffer, const float *g,
-                                 const struct plm_update *update, int64_t n)
+struct Batch {
+  int64_t n;      /* elements of each */
+  int64_t stride; /* between their X */
+  float *w[MOST], *momentum[MOST];
+  const float *g[MOST];
+  float weight_decay[MOST], scale[MOST];
+  int rate[MOST];
+};
+
+/* Nesterov's look ahead from the momentum as kept: lerp(g, buf, m). */
+__device__ __forceinline__ float look_ahead(float gradient, float kept, float momentum)
+{
+  return gradient + momentum * (kept - gradient);
+}
+
+/* The momentum, buf = lerp(buf, g, 1 - m), and a block's part of |look ahead|^2; y: the matrix. */
+__global__ void momentum_kernel(Batch batch, double *partial, const struct plm_update *update)
 {
   const float scale = update->decision.gradient_scale, momentum = update->plan.momentum;
   if (update->decision.skipped) return;
+  const float *g = batch.g[blockIdx.y];
+  float *buffer = batch.momentum[blockIdx.y];
   double sum = 0;
   const int64_t stride = (int64_t)gridDim.x * blockDim.x;
-  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += stride) {
+  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < batch.n; i += stride) {
     const float gradient = g[i] * scale;
     const float kept = buffer[i] + (1 - momentum) * (gradient - buffer[i]);
-    const float ahead = gradient + momentum * (kept - gradient);
+    const float ahead = look_ahead(gradient, kept, momentum);
     buffer[i] = kept;
-    out[i] = ahead;
     sum += (double)ahead * (double)ahead;
   }
   sum = block_sum(sum, plm_shared<double>());
-  if (threadIdx.x == 0) partial[blockIdx.x] = sum;
+  if (threadIdx.x == 0) partial[blockIdx.y * gridDim.x + blockIdx.x] = sum;
 }
 
-/* X = G / (|G| + 1e-7); every block adds the parts up in their order */
+/* X = G / (|G| + 1e-7), G made again from what was kept; every block adds the parts up, the same
+ * way.
+ */
 template <class T>
-__global__ void normalise_kernel(T *x, const float *in, const double *partial, int parts, int64_t n)
+__global__ void normalise_kernel(T *x, Batch batch, const double *partial, int parts,
+                                 const struct plm_update *update)
 {
-  double sum = 0;
-  for (int i = 0; i < parts; i++) sum += partial[i];
+  const float scale = update->decision.gradient_scale, momentum = update->plan.momentum;
+  if (update->decision.skipped) return;
+  const float *g = batch.g[blockIdx.y], *buffer = batch.momentum[blockIdx.y];
+  const int t = (int)threadIdx.x;
+  const double sum =
+      block_sum(t < parts ? partial[blockIdx.y * parts + t] : 0.0, plm_shared<double>());
   const float inverse = (float)(1 / (sqrt(sum) + 1e-7));
-  const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < n) x[i] = from_float<T>(in[i] * inverse);
-}
-
-template <class T> __global__ void round_kernel(T *out, const float *in, int64_t n)
-{
-  const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < n) out[i] = from_float<T>(in[i]);
-}
-
-/* out = a x + c y; out may be x */
-template <class T>
-__global__ void combine_kernel(T *out, const T *x, const float *y, float a, float c, int64_t n)
-{
-  const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < n) out[i] = from_float<T>(a * to_float(x[i]) + c * y[i]);
+  const int64_t stride = (int64_t)gridDim.x * blockDim.x;
+  x += blockIdx.y * batch.stride;
+  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + t; i < batch.n; i += stride)
+    x[i] = from_float<T>(look_ahead(g[i] * scale, buffer[i], momentum) * inverse);
 }
 
 template <class T>
-__global__ void update_kernel(float *w, const T *u, float weight_decay, float scale, int rate,
-                              const struct plm_update *update, int64_t n)
+__global__ void update_kernel(Batch batch, const T *x, const struct plm_update *update)
 {
-  const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-  const float lr = update->plan.rate[rate];
-  if (i < n && !update->decision.skipped)
-    w[i] = w[i] * (1 - lr * weight_decay) - lr * scale * to_float(u[i]);
+  if (update->decision.skipped) return;
+  const int y = (int)blockIdx.y;
+  const float lr = update->plan.rate[batch.rate[y]];
+  const float kept = 1 - lr * batch.weight_decay[y], rate = lr * batch.scale[y];
+  float *w = batch.w[y];
+  const int64_t stride = (int64_t)gridDim.x * blockDim.x;
+  x += y * batch.stride;
+  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < batch.n; i += stride)
+    w[i] = w[i] * kept - rate * to_float(x[i]);
 }
 
-template <class T> struct Iteration {
-  struct plm_cuda *cuda;
-  int64_t rows, cols, side;
-  T *x;          /* (rows, cols) */
-  float *result; /* (rows, cols) */
-  T *a, *b;      /* (side, side) */
-  float *square; /* (side, side) */
+/* ---- a shape's batches ---- */
 
-  void launch_all(void (*kernel)(T *, const T *, const float *, float, float, int64_t), T *out,
-                  const T *in, const float *y, float f, float g, int64_t n) const
-  {
-    plm_launch(cuda->stream, kernel, dim3(plm_blocks(n, THREADS)), dim3(THREADS), 0, out, in, y, f,
-               g, n);
+int64_t aligned(int64_t n)
+{
+  return (n + ALIGNED - 1) / ALIGNED * ALIGNED;
+}
+
+int64_t side_of(const struct plm_muon_matrix *matrix)
+{
+  return matrix->rows < matrix->cols ? matrix->rows : matrix->cols;
+}
+
+/* Of one matrix: X twice, A and b A + c A^2. */
+size_t scratch_bytes(const struct plm_muon_matrix *matrix, size_t act_bytes)
+{
+  const int64_t side = side_of(matrix);
+  return (size_t)(2 * aligned(matrix->rows * matrix->cols) + 2 * aligned(side * side)) * act_bytes;
+}
+
+bool alike(const struct plm_muon_matrix *x, const struct plm_muon_matrix *y)
+{
+  return x->rows == y->rows && x->cols == y->cols;
+}
+
+bool is_first_of_shape(const struct plm_muon_matrix *matrices, size_t i)
+{
+  for (size_t j = 0; j < i; j++)
+    if (alike(&matrices[j], &matrices[i])) return false;
+  return true;
+}
+
+/* Matrices of a batch, where `total` have the shape: as even as can be, so that there are few sizes
+ * of batches. */
+size_t batch_size(const struct plm_muon_matrix *matrix, size_t total, size_t act_bytes)
+{
+  size_t most = MOST_BYTES / scratch_bytes(matrix, act_bytes);
+  if (most > MOST) most = MOST;
+  if (most < 1) most = 1;
+  const size_t batches = (total + most - 1) / most;
+  return (total + batches - 1) / batches;
+}
+
+size_t count_alike(const struct plm_muon_matrix *matrices, size_t count, size_t i)
+{
+  size_t total = 0;
+  for (size_t j = i; j < count; j++) total += alike(&matrices[i], &matrices[j]);
+  return total;
+}
+
+/* One step on a batch: x -> out. */
+template <class T>
+void newton_schulz(struct plm_cuda *cuda, const struct plm_muon_matrix *matrix, int32_t count,
+                   T *out, T *x, T *a, T *b)
+{
+  const int64_t rows = matrix->rows, cols = matrix->cols, side = side_of(matrix);
+  const int64_t stride = aligned(rows * cols), square = aligned(side * side);
+  const bool tall = rows > cols;
+  struct plm_cuda_shape gram = {}, power = {}, apply = {};
+  gram.M = gram.N = side, gram.K = tall ? rows : cols;
+  gram.lda = gram.ldb = cols, gram.ldc = side;
+  gram.transpose_a = tall, gram.transpose_b = !tall;
+  gram.stride_a = gram.stride_b = stride, gram.stride_c = square;
+  power.M = power.N = power.K = power.lda = power.ldb = power.ldc = side;
+  power.stride_a = power.stride_b = power.stride_c = square;
+  power.add = true, power.alpha = NEWTON_SCHULZ[2], power.beta = NEWTON_SCHULZ[1];
+  apply.M = rows, apply.N = cols, apply.K = side;
+  apply.lda = tall ? cols : side, apply.ldb = cols, apply.ldc = cols;
+  apply.stride_a = tall ? stride : square, apply.stride_b = tall ? square : stride;
+  apply.stride_c = stride;
+  apply.add = true, apply.beta = NEWTON_SCHULZ[0];
+  gram.batch = power.batch = apply.batch = count;
+  plm_cuda_multiply(cuda, &gram, a, x, x, nullptr);
+  plm_cuda_multiply(cuda, &power, b, a, a, a);
+  plm_cuda_multiply(cuda, &apply, out, tall ? x : b, tall ? b : x, x);
+}
+
+template <class T>
+void step_batch(struct plm_cuda *cuda, const struct plm_muon_matrix *matrix, const Batch &batch,
+                unsigned count, float *scratch, const struct plm_update *update)
+{
+  const int64_t square = aligned(side_of(matrix) * side_of(matrix));
+  T *x = reinterpret_cast<T *>(scratch), *other = x + count * batch.stride;
+  T *a = other + count * batch.stride, *b = a + count * square;
+  const unsigned blocks = min(plm_blocks(batch.n, THREADS), (unsigned)SUM_BLOCKS);
+  double *partial = plm_cuda_scratch<double>(cuda, (size_t)MOST * SUM_BLOCKS);
+  const dim3 grid(blocks, count);
+  plm_launch(cuda->stream, momentum_kernel, grid, dim3(THREADS), 33 * sizeof(double), batch,
+             partial, update);
+  plm_launch(cuda->stream, normalise_kernel<T>, grid, dim3(THREADS), 33 * sizeof(double), x, batch,
+             partial, (int)blocks, update);
+  for (int i = 0; i < STEPS; i++) {
+    newton_schulz(cuda, matrix, (int32_t)count, other, x, a, b);
+    T *made = other;
+    other = x, x = made;
   }
+  plm_launch(cuda->stream, update_kernel<T>, grid, dim3(THREADS), 0, batch, x, update);
+}
 
-  void step() const
-  {
-    const bool tall = rows > cols;
-    struct plm_cuda_shape gram = {}, power = {}, apply = {};
-    gram.M = gram.N = side, gram.K = tall ? rows : cols;
-    gram.lda = gram.ldb = cols, gram.ldc = side;
-    gram.transpose_a = tall, gram.transpose_b = !tall;
-    power.M = power.N = power.K = power.lda = power.ldb = power.ldc = side;
-    apply.M = rows, apply.N = cols, apply.K = side;
-    apply.lda = tall ? cols : side, apply.ldb = cols, apply.ldc = cols;
-    gram.float_c = power.float_c = apply.float_c = true;
-    gram.batch = power.batch = apply.batch = 1;
-
-    plm_cuda_multiply(cuda, &gram, square, x, x, nullptr);
-    plm_launch(cuda->stream, round_kernel<T>, dim3(plm_blocks(side * side, THREADS)), dim3(THREADS),
-               0, a, square, side * side);
-    plm_cuda_multiply(cuda, &power, square, a, a, nullptr);
-    launch_all(combine_kernel<T>, b, a, square, NEWTON_SCHULZ[1], NEWTON_SCHULZ[2], side * side);
-    plm_cuda_multiply(cuda, &apply, result, tall ? x : b, tall ? b : x, nullptr);
-    launch_all(combine_kernel<T>, x, x, result, NEWTON_SCHULZ[0], 1, rows * cols);
-  }
-};
-
+/* All matrices of the shape of matrices[first], which is the first of it. */
 template <class T>
-void one_matrix(struct plm_cuda *cuda, const struct plm_muon_matrix *matrix, float *scratch,
-                const struct plm_update *update)
+void step_shape(struct plm_cuda *cuda, const struct plm_muon_matrix *matrices, size_t count,
+                size_t first, float *scratch, const struct plm_update *update)
 {
-  const int64_t rows = matrix->rows, cols = matrix->cols, n = rows * cols;
-  const int64_t side = rows < cols ? rows : cols;
-  float *after = scratch + 2 * n;
-  const Iteration<T> it = {cuda,
-                           rows,
-                           cols,
-                           side,
-                           reinterpret_cast<T *>(scratch),
-                           scratch + n,
-                           reinterpret_cast<T *>(after + side * side),
-                           reinterpret_cast<T *>(after + 2 * side * side),
-                           after};
-  const unsigned blocks = min(plm_blocks(n, THREADS), (unsigned)SUM_BLOCKS);
-  double *partial = plm_cuda_scratch<double>(cuda, SUM_BLOCKS);
-  plm_launch(cuda->stream, direction_kernel, dim3(blocks), dim3(THREADS), 33 * sizeof(double),
-             it.result, partial, matrix->momentum, matrix->g, update, n);
-  plm_launch(cuda->stream, normalise_kernel<T>, dim3(plm_blocks(n, THREADS)), dim3(THREADS), 0,
-             it.x, it.result, partial, (int)blocks, n);
-  for (int i = 0; i < STEPS; i++) it.step();
-  plm_launch(cuda->stream, update_kernel<T>, dim3(plm_blocks(n, THREADS)), dim3(THREADS), 0,
-             matrix->w, it.x, matrix->weight_decay, matrix->update_scale, (int)matrix->rate, update,
-             n);
+  const struct plm_muon_matrix *shape = &matrices[first];
+  const size_t each = batch_size(shape, count_alike(matrices, count, first), cuda->ops.act_bytes);
+  Batch batch = {};
+  unsigned gathered = 0;
+  size_t left = count_alike(matrices, count, first);
+  batch.n = shape->rows * shape->cols;
+  batch.stride = aligned(batch.n);
+  for (size_t i = first; i < count; i++) {
+    const struct plm_muon_matrix *matrix = &matrices[i];
+    if (!alike(shape, matrix)) continue;
+    batch.w[gathered] = matrix->w;
+    batch.momentum[gathered] = matrix->momentum;
+    batch.g[gathered] = matrix->g;
+    batch.weight_decay[gathered] = matrix->weight_decay;
+    batch.scale[gathered] = matrix->update_scale;
+    batch.rate[gathered++] = matrix->rate;
+    left--;
+    if (gathered < each && left > 0) continue;
+    step_batch<T>(cuda, shape, batch, gathered, scratch, update);
+    gathered = 0;
+  }
 }
 
 void muon_step(struct plm_ops *ops, const struct plm_muon_matrix *matrices, size_t count,
@@ -137,9 +221,10 @@ void muon_step(struct plm_ops *ops, const struct plm_muon_matrix *matrices, size
 {
   struct plm_cuda *cuda = plm_cuda_of(ops);
   for (size_t i = 0; i < count; i++) {
+    if (!is_first_of_shape(matrices, i)) continue;
     plm_with_act(cuda, [&](auto *type) {
       typedef std::remove_pointer_t<decltype(type)> T;
-      one_matrix<T>(cuda, &matrices[i], scratch, update);
+      step_shape<T>(cuda, matrices, count, i, scratch, update);
     });
   }
 }
@@ -147,14 +232,14 @@ void muon_step(struct plm_ops *ops, const struct plm_muon_matrix *matrices, size
 size_t muon_scratch(const struct plm_ops *ops, const struct plm_muon_matrix *matrices, size_t count)
 {
   size_t most = 0;
-  (void)ops;
   for (size_t i = 0; i < count; i++) {
-    const int64_t rows = matrices[i].rows, cols = matrices[i].cols;
-    const int64_t side = rows < cols ? rows : cols;
-    const size_t floats = (size_t)(2 * rows * cols + 3 * side * side);
-    if (floats > most) most = floats;
+    if (!is_first_of_shape(matrices, i)) continue;
+    const size_t total = count_alike(matrices, count, i);
+    const size_t bytes = batch_size(&matrices[i], total, ops->act_bytes) *
+                         scratch_bytes(&matrices[i], ops->act_bytes);
+    if (bytes > most) most = bytes;
   }
-  return most;
+  return (most + sizeof(float) - 1) / sizeof(float);
 }
 
 } // namespace

@@ -17,8 +17,8 @@ struct plm_cuda_algorithm {
 };
 
 struct plm_cuda_plan {
-  struct plm_cuda_shape shape;
-  int64_t alignment; /* of all operands, bytes: 16, or less where one has less */
+  struct plm_cuda_shape shape; /* alpha and beta are each product's own */
+  int64_t alignment;           /* of all operands, bytes: 16, or less where one has less */
   bool tuned;
   struct plm_cuda_algorithm algorithm;
   void *made; /* the library's */
@@ -27,6 +27,7 @@ struct plm_cuda_plan {
 struct plm_cuda_operands {
   void *c;
   const void *a, *b, *addend;
+  float alpha, beta; /* 0 where nothing is added */
 };
 
 plm_status plm_cuda_plans_open(struct plm_cuda *cuda, struct plm_error *error);

@@ -5,8 +5,8 @@
 
 #include "kernels/cuda/cuda_ops.cuh"
 
-/* C (M, N) = op(A) op(B) + beta addend. op(A) is (M, K), op(B) (K, N); a transposed operand is
- * stored (K, M) or (N, K). ld: elements between stored rows. batch products lie stride elements
+/* C (M, N) = alpha op(A) op(B) + beta addend. op(A) is (M, K), op(B) (K, N); a transposed operand
+ * is stored (K, M) or (N, K). ld: elements between stored rows. batch products lie stride elements
  * apart. */
 struct plm_cuda_shape {
   int64_t M, N, K;
@@ -16,6 +16,7 @@ struct plm_cuda_shape {
   bool add;      /* there is an addend; it may be C itself */
   int32_t batch; /* 1: one product */
   int64_t stride_a, stride_b, stride_c;
+  float alpha = 1, beta = 1;
 };
 
 plm_status plm_cuda_products_open(struct plm_cuda *cuda, struct plm_error *error);

@@ -153,10 +153,9 @@ cublasStatus_t run(struct plm_cuda *cuda, const struct plm_cuda_plan *plan,
 {
   const struct described *made = described_of(plan);
   const bool add = plan->shape.add;
-  const float one = 1, beta = add ? 1 : 0;
-  return cublasLtMatmul(cuda->products->handle, made->operation, &one, o->b, made->a, o->a, made->b,
-                        &beta, add ? o->addend : o->c, made->c, o->c, made->c, algorithm,
-                        cuda->products->workspace, WORKSPACE_BYTES, cuda->stream);
+  return cublasLtMatmul(cuda->products->handle, made->operation, &o->alpha, o->b, made->a, o->a,
+                        made->b, &o->beta, add ? o->addend : o->c, made->c, o->c, made->c,
+                        algorithm, cuda->products->workspace, WORKSPACE_BYTES, cuda->stream);
 }
 
 /* Milliseconds of `runs` products, the median of `times`; negative: it does not run. */
@@ -324,7 +323,8 @@ void plm_cuda_products_close(struct plm_cuda *cuda)
 void plm_cuda_multiply(struct plm_cuda *cuda, const struct plm_cuda_shape *shape, void *c,
                        const void *a, const void *b, const void *addend)
 {
-  const struct plm_cuda_operands operands = {c, a, b, shape->add ? addend : nullptr};
+  const struct plm_cuda_operands operands = {
+      c, a, b, shape->add ? addend : nullptr, shape->alpha, shape->add ? shape->beta : 0};
   if (shape->M <= 0 || shape->N <= 0) return;
   const struct plm_cuda_plan *plan = plm_cuda_plan_find(cuda, shape, &operands);
   if (plan == nullptr) return;

@@ -198,6 +198,44 @@ static void muon_case(struct ops_case *c)
   muon_shape(c, 150, 210); /* several blocks of the symmetric products in fp32 */
 }
 
+/* Many in one call, of several shapes in no order, one of them more often than a batch takes; each
+ * with its own decay, scale and rate. */
+static void muon_batch_case(struct ops_case *c)
+{
+  enum { COUNT = 48, SHAPES = 3 };
+  static const int64_t sizes[SHAPES][2] = {{6, 8}, {20, 12}, {9, 33}};
+  double *w[COUNT], *momentum[COUNT];
+  struct plm_muon_matrix matrices[COUNT];
+  struct plm_update host = muon_update();
+  host.plan.rate[1] = 0.25f;
+  for (int i = 0; i < COUNT; i++) {
+    const int shape = i % 8 == 3 ? 1 : i % 8 == 5 ? 2 : 0;
+    const int64_t rows = sizes[shape][0], cols = sizes[shape][1], n = rows * cols;
+    double *g = ops_case_values(c, n, 1);
+    w[i] = ops_case_values(c, n, 0.1);
+    momentum[i] = ops_case_values(c, n, 1);
+    matrices[i] = (struct plm_muon_matrix){.w = ops_case_float(c, w[i], n),
+                                           .momentum = ops_case_float(c, momentum[i], n),
+                                           .g = ops_case_float(c, g, n),
+                                           .rows = rows,
+                                           .cols = cols,
+                                           .weight_decay = (float)i / 256,
+                                           .update_scale = 1 + (float)i / 64,
+                                           .rate = i % 2};
+    const struct reference_muon exact = {(double)host.plan.rate[i % 2], 0.75, i / 256.0, 0.25,
+                                         1 + i / 64.0};
+    reference_muon_step(w[i], momentum[i], g, rows, cols, &exact);
+  }
+  float *scratch = ops_case_empty_float(c, (int64_t)c->ops->muon_scratch(c->ops, matrices, COUNT));
+  c->ops->muon_step(c->ops, matrices, COUNT, scratch, ops_case_device(c, &host, sizeof host));
+  const double step = c->ops->act_bytes == 4 ? 1000 : 0x1p16 * 20;
+  for (int i = 0; i < COUNT; i++) {
+    const int64_t n = matrices[i].rows * matrices[i].cols;
+    ops_case_check_float(c, "momentum of many", matrices[i].momentum, momentum[i], n, 4);
+    ops_case_check_float(c, "muon of many", matrices[i].w, w[i], n, step);
+  }
+}
+
 /* Several in bf16, too, the last ones smaller, either way round. */
 static void large_muon_case(struct ops_case *c)
 {
@@ -209,6 +247,7 @@ static void muon_matches(void **state)
 {
   (void)state;
   ops_case_each(muon_case);
+  ops_case_each(muon_batch_case);
   ops_case_each_cpu(large_muon_case);
 }
 

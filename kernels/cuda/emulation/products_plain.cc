@@ -38,7 +38,8 @@ void multiply(const struct plm_cuda_shape *s, int64_t parts, C *c, const T *a, c
       for (int64_t part = 1; part < parts; part++)
         sum = (double)((float)sum +
                        (float)dot(s, a, b, m, n, part * s->K / parts, (part + 1) * s->K / parts));
-      if (s->add) sum += (double)to_float(addend[m * s->ldc + n]);
+      sum *= (double)s->alpha;
+      if (s->add) sum += (double)s->beta * (double)to_float(addend[m * s->ldc + n]);
       c[m * s->ldc + n] = from_float<C>((float)sum);
     }
   }
@@ -126,10 +127,12 @@ void plm_cuda_multiply(struct plm_cuda *cuda, const struct plm_cuda_shape *shape
                        const void *a, const void *b, const void *addend)
 {
   const bool narrow = cuda->narrow;
-  const struct plm_cuda_operands operands = {c, a, b, shape->add ? addend : nullptr};
+  const struct plm_cuda_operands operands = {
+      c, a, b, shape->add ? addend : nullptr, shape->alpha, shape->beta};
   const struct plm_cuda_plan *found = plm_cuda_plan_find(cuda, shape, &operands);
   if (found == nullptr) return;
-  const struct plm_cuda_plan plan = *found;
+  struct plm_cuda_plan plan = *found;
+  plan.shape = *shape;
   plm_enqueue(cuda->stream, [=] {
     const plm::emulation::Reach reach;
     if (!narrow)
