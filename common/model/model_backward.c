@@ -44,16 +44,17 @@ static void block_attention_backward(struct plm_model *model, const struct model
                           block->attended, block->lse, block->qkv, act_at(model, block->qkv, D),
                           act_at(model, block->qkv, 2 * D),
                           plm_masks_at(pass->masks, level, (int)block->shape.entry), &shape);
-  const bool valued = block->table >= 0;
-  if (valued) plm_model_value_embedding(model, pass, block);
-  ops->qkv_prepare_backward(ops, dqkv, valued ? model->value_gradient : NULL,
-                            valued ? gradient(model, places->value_mix) : NULL, dqkv,
-                            block->qkv_raw, valued ? model->value_embedding : NULL,
-                            model->parameters + places->value_mix, model->rotary[level].cosine,
-                            model->rotary[level].sine, shape.B, shape.L, shape.H, shape.K);
-  if (valued)
-    ops->token_mean_backward(ops, model->tables[block->table].gradient, model->value_gradient,
-                             model->tokens, N, D, model->config.vocab_size, level);
+  const float *mix = model->parameters + places->value_mix;
+  const float *cosine = model->rotary[level].cosine, *sine = model->rotary[level].sine;
+  if (block->table >= 0) {
+    const struct plm_value_table value = plm_model_value_table(model, block);
+    ops->qkv_value_backward(ops, dqkv, model->tables[block->table].gradient,
+                            gradient(model, places->value_mix), dqkv, block->qkv_raw, &value, mix,
+                            cosine, sine, shape.B, shape.L, shape.H, shape.K);
+  } else {
+    ops->qkv_prepare_backward(ops, dqkv, NULL, NULL, dqkv, block->qkv_raw, NULL, mix, cosine, sine,
+                              shape.B, shape.L, shape.H, shape.K);
+  }
   ops->linear_backward_weight(ops, gradient(model, places->qkv), dqkv, block->h, N, D, 3 * D);
   ops->linear_backward_input(ops, model->norm_gradient, dqkv, model_weight(model, places->qkv), N,
                              D, 3 * D, false);

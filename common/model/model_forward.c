@@ -4,6 +4,17 @@
 
 #include "common/model/model_state.h"
 
+struct plm_value_table plm_model_value_table(const struct plm_model *model,
+                                             const struct model_block *block)
+{
+  return (struct plm_value_table){.table = model->tables[block->table].vectors,
+                                  .tokens = model->tokens,
+                                  .V = model->config.vocab_size,
+                                  .level = block->shape.level,
+                                  .room = model->value_embedding,
+                                  .room_gradient = model->value_gradient};
+}
+
 void plm_model_value_embedding(struct plm_model *model, const struct model_pass *pass,
                                const struct model_block *block)
 {
@@ -50,15 +61,22 @@ void plm_model_block_mix(struct plm_model *model, const struct model_pass *pass,
 
 /* qkv_raw -> attended, of whole chunks. */
 static void attend(struct plm_model *model, const struct model_pass *pass,
-                   const struct model_block *block, const act *value_embedding)
+                   const struct model_block *block)
 {
   struct plm_ops *ops = model->ops;
+  const float *mix = model->parameters + block->places.value_mix;
   const int level = block->shape.level;
   const int64_t D = block->shape.width;
   const struct plm_attention_shape shape = plm_model_attention_shape(model, pass, block);
-  ops->qkv_prepare_forward(ops, block->qkv, block->qkv_raw, value_embedding,
-                           model->parameters + block->places.value_mix, model->rotary[level].cosine,
-                           model->rotary[level].sine, shape.B, shape.L, shape.H, shape.K);
+  const float *cosine = model->rotary[level].cosine, *sine = model->rotary[level].sine;
+  if (block->table >= 0) {
+    const struct plm_value_table value = plm_model_value_table(model, block);
+    ops->qkv_value_forward(ops, block->qkv, block->qkv_raw, &value, mix, cosine, sine, shape.B,
+                           shape.L, shape.H, shape.K);
+  } else {
+    ops->qkv_prepare_forward(ops, block->qkv, block->qkv_raw, NULL, mix, cosine, sine, shape.B,
+                             shape.L, shape.H, shape.K);
+  }
   ops->attention_forward(ops, block->attended, block->lse, block->qkv, act_at(model, block->qkv, D),
                          act_at(model, block->qkv, 2 * D),
                          plm_masks_at(pass->masks, level, (int)block->shape.entry), &shape);
@@ -72,17 +90,14 @@ void plm_model_block_attention(struct plm_model *model, const struct model_pass 
   struct plm_ops *ops = model->ops;
   const int level = block->shape.level;
   const int64_t N = pass_rows(pass, level), D = block->shape.width;
-  const act *value_embedding = NULL;
   ops->linear_forward(ops, block->qkv_raw, block->h, model_weight(model, block->places.qkv), NULL,
                       N, D, 3 * D);
-  if (block->table >= 0) {
-    plm_model_value_embedding(model, pass, block);
-    value_embedding = model->value_embedding;
+  if (pass->decode != NULL) {
+    if (block->table >= 0) plm_model_value_embedding(model, pass, block);
+    plm_decode_attend(pass->decode, block, block->table >= 0 ? model->value_embedding : NULL);
+  } else {
+    attend(model, pass, block);
   }
-  if (pass->decode != NULL)
-    plm_decode_attend(pass->decode, block, value_embedding);
-  else
-    attend(model, pass, block, value_embedding);
   ops->linear_forward(ops, block->y, block->attended, model_weight(model, block->places.output),
                       block->mixed, N, D, D);
 }

@@ -136,6 +136,9 @@ void plm_model_block_attention(struct plm_model *model, const struct model_pass 
                                const struct model_block *block);
 void plm_model_block_hidden(struct plm_model *model, const struct model_pass *pass,
                             const struct model_block *block);
+/* Where a block's value embeddings come from; it has a table. */
+struct plm_value_table plm_model_value_table(const struct plm_model *model,
+                                             const struct model_block *block);
 /* Value embeddings of a block into model->value_embedding. */
 void plm_model_value_embedding(struct plm_model *model, const struct model_pass *pass,
                                const struct model_block *block);

@@ -62,6 +62,16 @@ struct plm_cached_rows {
   const int32_t *slots, *positions, *key_begin;
 };
 
+/* Where value embeddings come from: the mean over groups of 2^level tokens of a table's rows. All
+ * on the device. The rooms, (N, HK) each, are the backend's to write. */
+struct plm_value_table {
+  const float *table;    /* (V, HK) */
+  const int32_t *tokens; /* N * 2^level */
+  int64_t V;
+  int level;
+  act *room, *room_gradient; /* the second: backward alone */
+};
+
 /* How labels of the objective enter the loss. */
 struct plm_loss_options {
   float soft_cap; /* c of the head, 0: none */
@@ -207,6 +217,16 @@ struct plm_ops {
                                const act *dqkv, const act *qkv, const act *vi, const float *a,
                                const float *cosine, const float *sine, int64_t B, int64_t L,
                                int64_t H, int64_t K);
+  /* The same with vi from its table: token_mean_forward, then qkv_prepare; backward the other way,
+   * dtable += what token_mean_backward makes of dvi. The bits are those of these operators. */
+  void (*qkv_value_forward)(struct plm_ops *ops, act *out, const act *qkv,
+                            const struct plm_value_table *value, const float *a,
+                            const float *cosine, const float *sine, int64_t B, int64_t L, int64_t H,
+                            int64_t K);
+  void (*qkv_value_backward)(struct plm_ops *ops, act *dqkv_raw, float *dtable, float *da,
+                             const act *dqkv, const act *qkv, const struct plm_value_table *value,
+                             const float *a, const float *cosine, const float *sine, int64_t B,
+                             int64_t L, int64_t H, int64_t K);
   /* q, k, v point into prepared qkv (row_stride apart). out_N(HK), lse (B, H, L): +inf for a query
    * with an empty run, whose output is exactly 0. */
   void (*attention_forward)(struct plm_ops *ops, act *out, float *lse, const act *q, const act *k,

@@ -1,5 +1,6 @@
 /* Operators that reduce along a row: norm, mix and norm, QKV prepare. Tiles of rows; the sums over
  * all rows (db, da) are each tile's, added in the order of the tiles. */
+#include "common/ops/value_table.h"
 #include "kernels/cpu/cpu_ops.h"
 
 enum { ROWS_TILE = 32 };
@@ -204,4 +205,6 @@ void plm_cpu_norm_register(struct plm_cpu *cpu)
   ops->mix_norm_backward = mix_norm_backward;
   ops->qkv_prepare_forward = qkv_prepare_forward;
   ops->qkv_prepare_backward = qkv_prepare_backward;
+  ops->qkv_value_forward = plm_value_forward_in_parts;
+  ops->qkv_value_backward = plm_value_backward_in_parts;
 }

@@ -70,6 +70,11 @@ static inline unsigned plm_blocks(int64_t n, int64_t each)
 void plm_cuda_add_partials(struct plm_cuda *cuda, float *out, const float *partial, int64_t parts,
                            int64_t count);
 
+/* token_mean_backward of level 0 of rounded scale * dout, whose rows lie row_stride apart. */
+void plm_cuda_token_backward(struct plm_cuda *cuda, float *dtable, const act *dout,
+                             int64_t row_stride, const float *scale, const int32_t *tokens,
+                             int64_t N, int64_t D, int64_t V);
+
 /* Calls f with a null pointer of the activations' type: f(T *). */
 template <class F> static inline void plm_with_act(const struct plm_cuda *cuda, F f)
 {

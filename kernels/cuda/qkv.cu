@@ -5,6 +5,10 @@
  * neighbouring pairs (K is a multiple of 4). */
 #include "kernels/cuda/cuda_ops.cuh"
 
+extern "C" {
+#include "common/ops/value_table.h"
+}
+
 namespace
 {
 
@@ -70,14 +74,33 @@ __device__ __forceinline__ Quad combined(float a, const Quad &x, float b, const 
 }
 
 template <class T> struct Prepare {
-  T *out;            /* forward: (N, 3 H K) prepared; backward: gradients of the raw products */
-  T *dvi;            /* backward */
-  float *partial;    /* backward: (blocks, 2) of da */
-  const T *qkv, *vi; /* vi may be NULL */
-  const T *dqkv;     /* backward: gradients of the prepared */
+  T *out;         /* forward: (N, 3 H K) prepared; backward: gradients of the raw products */
+  T *dvi;         /* backward */
+  float *partial; /* backward: (blocks, 2) of da */
+  const T *qkv, *vi;
+  const float *table; /* where vi is NULL and this is not: vi is this table's rows, rounded … */
+  const int32_t *tokens; /* … of these tokens */
+  const T *dqkv;         /* backward: gradients of the prepared */
   const float *a, *cosine, *sine;
   int64_t B, L, H, K;
+
+  __device__ __forceinline__ bool valued() const
+  {
+    return vi != nullptr || table != nullptr;
+  }
 };
+
+/* A lane's quad of the value embedding of row n, at the head's first column. */
+template <class T>
+__device__ __forceinline__ Quad load_value(const Prepare<T> &p, int64_t n, int64_t head, int i,
+                                           int half)
+{
+  const int64_t D = p.H * p.K;
+  if (p.vi != nullptr) return load_quad(p.vi + n * D + head, i, half);
+  const Quad x = load_quad(p.table + p.tokens[n] * D + head, i, half);
+  return {make_float2(to_float(from_float<T>(x.low.x)), to_float(from_float<T>(x.low.y))),
+          make_float2(to_float(from_float<T>(x.high.x)), to_float(from_float<T>(x.high.y)))};
+}
 
 template <class T> __global__ void forward_kernel(Prepare<T> p)
 {
@@ -98,7 +121,7 @@ template <class T> __global__ void forward_kernel(Prepare<T> p)
       store_quad(p.out + row + which * D, i, half, rotated(combined(inverse, x, 0, x), c, s, 1));
     }
     Quad v = load_quad(p.qkv + row + 2 * D, i, half);
-    if (p.vi != nullptr) v = combined(p.a[0], v, p.a[1], load_quad(p.vi + n * D + head, i, half));
+    if (p.valued()) v = combined(p.a[0], v, p.a[1], load_value(p, n, head, i, half));
     store_quad(p.out + row + 2 * D, i, half, v);
   }
 }
@@ -107,7 +130,7 @@ template <class T> __global__ void forward_kernel(Prepare<T> p)
 template <class T>
 __device__ __forceinline__ void leave_sums(const Prepare<T> &p, float sum_v, float sum_vi)
 {
-  if (p.vi == nullptr) return;
+  if (!p.valued()) return;
   float *scratch = plm_shared<float>();
   sum_v = block_sum(sum_v, scratch);
   __syncthreads();
@@ -140,10 +163,10 @@ template <class T> __global__ void backward_kernel(Prepare<T> p)
       store_quad(p.out + row + which * D, i, half, combined(inverse, d, -along, x));
     }
     Quad d = load_quad(p.dqkv + row + 2 * D, i, half);
-    if (p.vi != nullptr) {
+    if (p.valued()) {
       sum_v += dot(d, load_quad(p.qkv + row + 2 * D, i, half));
-      sum_vi += dot(d, load_quad(p.vi + n * D + head, i, half));
-      store_quad(p.dvi + n * D + head, i, half, combined(p.a[1], d, 0, d));
+      sum_vi += dot(d, load_value(p, n, head, i, half));
+      if (p.dvi != nullptr) store_quad(p.dvi + n * D + head, i, half, combined(p.a[1], d, 0, d));
       d = combined(p.a[0], d, 0, d);
     }
     store_quad(p.out + row + 2 * D, i, half, d);
@@ -204,17 +227,19 @@ template <int LANES> __device__ __forceinline__ float lanes_sum(float x)
 /* Where a lane works: its head of its row. */
 template <class T> struct Place {
   int64_t row, value; /* of the lane's first element in (N, 3 H K) and (N, H K) */
+  int64_t n, column;  /* the same as row of N and column of H K */
   int half;
   bool inside;
   float c[Halves<T>::N], s[Halves<T>::N];
   __device__ __forceinline__ Place(const Prepare<T> &p, int64_t task, int lane)
   {
     constexpr int N = Halves<T>::N;
-    const int64_t D = p.H * p.K, n = task / p.H, head = task % p.H * p.K;
+    const int64_t D = p.H * p.K;
+    n = task / p.H, column = task % p.H * p.K + lane * N;
     half = (int)p.K / 2;
     inside = task < p.B * p.L * p.H && lane * N < half;
-    row = n * 3 * D + head + lane * N;
-    value = n * D + head + lane * N;
+    row = n * 3 * D + column;
+    value = n * D + column;
     if (!inside) return;
 #pragma unroll
     for (int k = 0; k < N; k += plm_vector<float>::N) {
@@ -223,6 +248,25 @@ template <class T> struct Place {
     }
   }
 };
+
+/* The lane's halves of the value embedding. */
+template <class T>
+__device__ __forceinline__ void load_wide_value(Halves<T> *vi, const Prepare<T> &p,
+                                                const Place<T> &at)
+{
+  constexpr int N = Halves<T>::N, PIECE = plm_vector<float>::N;
+  if (p.vi != nullptr) return vi->load(p.vi + at.value, at.half, at.inside);
+  if (!at.inside) return;
+  const float *row = p.table + p.tokens[at.n] * p.H * p.K + at.column;
+#pragma unroll
+  for (int k = 0; k < N; k += PIECE) {
+    float low[PIECE], high[PIECE];
+    load_vector(low, row + k);
+    load_vector(high, row + at.half + k);
+#pragma unroll
+    for (int j = 0; j < PIECE; j++) vi->set(k + j, make_float2(low[j], high[j]));
+  }
+}
 
 template <class T, int LANES> __global__ void wide_forward_kernel(Prepare<T> p)
 {
@@ -237,7 +281,7 @@ template <class T, int LANES> __global__ void wide_forward_kernel(Prepare<T> p)
 #pragma unroll
     for (int which = 0; which < 3; which++)
       x[which].load(p.qkv + at.row + which * D, at.half, at.inside);
-    if (p.vi != nullptr) vi.load(p.vi + at.value, at.half, at.inside);
+    if (p.valued()) load_wide_value(&vi, p, at);
 #pragma unroll
     for (int which = 0; which < 2; which++) { /* q, k */
       const float inverse = rsqrtf(lanes_sum<LANES>(dot(x[which], x[which])) / (float)p.K + EPS);
@@ -250,7 +294,7 @@ template <class T, int LANES> __global__ void wide_forward_kernel(Prepare<T> p)
                      make_float2(low * at.c[k] + high * at.s[k], high * at.c[k] - low * at.s[k]));
       }
     }
-    if (p.vi != nullptr && at.inside) {
+    if (p.valued() && at.inside) {
       const float a0 = p.a[0], a1 = p.a[1];
 #pragma unroll
       for (int k = 0; k < N; k++) {
@@ -302,13 +346,12 @@ template <class T, int LANES> __global__ void wide_backward_kernel(Prepare<T> p)
 #pragma unroll
     for (int which = 0; which < 3; which++) {
       d[which].load(p.dqkv + at.row + which * D, at.half, at.inside);
-      if (which < 2 || p.vi != nullptr)
-        x[which].load(p.qkv + at.row + which * D, at.half, at.inside);
+      if (which < 2 || p.valued()) x[which].load(p.qkv + at.row + which * D, at.half, at.inside);
     }
-    if (p.vi != nullptr) vi.load(p.vi + at.value, at.half, at.inside);
+    if (p.valued()) load_wide_value(&vi, p, at);
     normed_backward<T, LANES>(&d[0], x[0], at, (float)p.K);
     normed_backward<T, LANES>(&d[1], x[1], at, (float)p.K);
-    if (p.vi != nullptr) {
+    if (p.valued()) {
       const float a0 = p.a[0], a1 = p.a[1];
       sum_v += dot(d[2], x[2]);
       sum_vi += dot(d[2], vi);
@@ -318,7 +361,7 @@ template <class T, int LANES> __global__ void wide_backward_kernel(Prepare<T> p)
         vi.set(k, make_float2(a1 * g.x, a1 * g.y));
         d[2].set(k, make_float2(a0 * g.x, a0 * g.y));
       }
-      vi.store(p.dvi + at.value, at.half, at.inside);
+      if (p.dvi != nullptr) vi.store(p.dvi + at.value, at.half, at.inside);
     }
 #pragma unroll
     for (int which = 0; which < 3; which++)
@@ -344,58 +387,113 @@ int64_t heads_of_block(int lanes)
   return lanes > 0 ? WARPS * PLM_WARP / lanes : WARPS;
 }
 
+/* Pointers of activations come as the table has them. */
+struct Arguments {
+  act *out, *dvi;
+  const act *qkv, *vi, *dqkv;
+};
+
+/* What has no activations' type. */
+struct Common {
+  const float *table;
+  const int32_t *tokens;
+  const float *a, *cosine, *sine;
+  int64_t B, L, H, K;
+};
+
+template <class T> Prepare<T> prepared(const Arguments &arguments, const Common &c)
+{
+  Prepare<T> p = {};
+  p.out = static_cast<T *>(arguments.out);
+  p.dvi = static_cast<T *>(arguments.dvi);
+  p.qkv = static_cast<const T *>(arguments.qkv);
+  p.vi = static_cast<const T *>(arguments.vi);
+  p.dqkv = static_cast<const T *>(arguments.dqkv);
+  p.table = c.table, p.tokens = c.tokens;
+  p.a = c.a, p.cosine = c.cosine, p.sine = c.sine;
+  p.B = c.B, p.L = c.L, p.H = c.H, p.K = c.K;
+  return p;
+}
+
+void run_forward(struct plm_cuda *cuda, const Arguments &arguments, const Common &c)
+{
+  PLM_ASSERT(c.K % (2 * PAIRS) == 0 && c.K <= 2 * PAIRS * PLM_WARP);
+  if (c.B * c.L <= 0) return;
+  plm_with_act(cuda, [&](auto *type) {
+    typedef std::remove_pointer_t<decltype(type)> T;
+    with_lanes<T>(c.K, [&](auto lanes) {
+      auto kernel = forward_kernel<T>;
+      if constexpr (lanes.value > 0) kernel = wide_forward_kernel<T, lanes.value>;
+      plm_launch(cuda->stream, kernel,
+                 dim3(plm_blocks(c.B * c.L * c.H, heads_of_block(lanes.value))),
+                 dim3(WARPS * PLM_WARP), 0, prepared<T>(arguments, c));
+    });
+  });
+}
+
+void run_backward(struct plm_cuda *cuda, const Arguments &arguments, const Common &c, float *da)
+{
+  PLM_ASSERT(c.K % (2 * PAIRS) == 0 && c.K <= 2 * PAIRS * PLM_WARP);
+  if (c.B * c.L <= 0) return;
+  unsigned blocks = 0;
+  float *partial = plm_cuda_scratch<float>(cuda, 2 * MIX_BLOCKS);
+  plm_with_act(cuda, [&](auto *type) {
+    typedef std::remove_pointer_t<decltype(type)> T;
+    Prepare<T> p = prepared<T>(arguments, c);
+    p.partial = partial;
+    with_lanes<T>(c.K, [&](auto lanes) {
+      auto kernel = backward_kernel<T>;
+      if constexpr (lanes.value > 0) kernel = wide_backward_kernel<T, lanes.value>;
+      blocks = min(plm_blocks(c.B * c.L * c.H, heads_of_block(lanes.value)), (unsigned)MIX_BLOCKS);
+      plm_launch(cuda->stream, kernel, dim3(blocks), dim3(WARPS * PLM_WARP), 33 * sizeof(float), p);
+    });
+  });
+  if (arguments.vi != nullptr || c.table != nullptr)
+    plm_cuda_add_partials(cuda, da, partial, blocks, 2);
+}
+
 void qkv_prepare_forward(struct plm_ops *ops, act *out, const act *qkv, const act *vi,
                          const float *a, const float *cosine, const float *sine, int64_t B,
                          int64_t L, int64_t H, int64_t K)
 {
-  struct plm_cuda *cuda = plm_cuda_of(ops);
-  PLM_ASSERT(K % (2 * PAIRS) == 0 && K <= 2 * PAIRS * PLM_WARP);
-  if (B * L <= 0) return;
-  plm_with_act(cuda, [&](auto *type) {
-    typedef std::remove_pointer_t<decltype(type)> T;
-    Prepare<T> p = {};
-    p.out = static_cast<T *>(out);
-    p.qkv = static_cast<const T *>(qkv);
-    p.vi = static_cast<const T *>(vi);
-    p.a = a, p.cosine = cosine, p.sine = sine;
-    p.B = B, p.L = L, p.H = H, p.K = K;
-    with_lanes<T>(K, [&](auto lanes) {
-      auto kernel = forward_kernel<T>;
-      if constexpr (lanes.value > 0) kernel = wide_forward_kernel<T, lanes.value>;
-      plm_launch(cuda->stream, kernel, dim3(plm_blocks(B * L * H, heads_of_block(lanes.value))),
-                 dim3(WARPS * PLM_WARP), 0, p);
-    });
-  });
+  run_forward(plm_cuda_of(ops), {out, nullptr, qkv, vi, nullptr},
+              {nullptr, nullptr, a, cosine, sine, B, L, H, K});
 }
 
 void qkv_prepare_backward(struct plm_ops *ops, act *dqkv_raw, act *dvi, float *da, const act *dqkv,
                           const act *qkv, const act *vi, const float *a, const float *cosine,
                           const float *sine, int64_t B, int64_t L, int64_t H, int64_t K)
 {
+  run_backward(plm_cuda_of(ops), {dqkv_raw, dvi, qkv, vi, dqkv},
+               {nullptr, nullptr, a, cosine, sine, B, L, H, K}, da);
+}
+
+/* At full length a value embedding is a row of the table: read from there, and its gradient summed
+ * from that of v, before it becomes that of the raw product. */
+void qkv_value_forward(struct plm_ops *ops, act *out, const act *qkv,
+                       const struct plm_value_table *value, const float *a, const float *cosine,
+                       const float *sine, int64_t B, int64_t L, int64_t H, int64_t K)
+{
+  if (value->level > 0)
+    return plm_value_forward_in_parts(ops, out, qkv, value, a, cosine, sine, B, L, H, K);
+  run_forward(plm_cuda_of(ops), {out, nullptr, qkv, nullptr, nullptr},
+              {value->table, value->tokens, a, cosine, sine, B, L, H, K});
+}
+
+void qkv_value_backward(struct plm_ops *ops, act *dqkv_raw, float *dtable, float *da,
+                        const act *dqkv, const act *qkv, const struct plm_value_table *value,
+                        const float *a, const float *cosine, const float *sine, int64_t B,
+                        int64_t L, int64_t H, int64_t K)
+{
   struct plm_cuda *cuda = plm_cuda_of(ops);
-  PLM_ASSERT(K % (2 * PAIRS) == 0 && K <= 2 * PAIRS * PLM_WARP);
-  if (B * L <= 0) return;
-  unsigned blocks = 0;
-  float *partial = plm_cuda_scratch<float>(cuda, 2 * MIX_BLOCKS);
-  plm_with_act(cuda, [&](auto *type) {
-    typedef std::remove_pointer_t<decltype(type)> T;
-    Prepare<T> p = {};
-    p.out = static_cast<T *>(dqkv_raw);
-    p.dvi = static_cast<T *>(dvi);
-    p.partial = partial;
-    p.qkv = static_cast<const T *>(qkv);
-    p.vi = static_cast<const T *>(vi);
-    p.dqkv = static_cast<const T *>(dqkv);
-    p.a = a, p.cosine = cosine, p.sine = sine;
-    p.B = B, p.L = L, p.H = H, p.K = K;
-    with_lanes<T>(K, [&](auto lanes) {
-      auto kernel = backward_kernel<T>;
-      if constexpr (lanes.value > 0) kernel = wide_backward_kernel<T, lanes.value>;
-      blocks = min(plm_blocks(B * L * H, heads_of_block(lanes.value)), (unsigned)MIX_BLOCKS);
-      plm_launch(cuda->stream, kernel, dim3(blocks), dim3(WARPS * PLM_WARP), 33 * sizeof(float), p);
-    });
-  });
-  if (vi != nullptr) plm_cuda_add_partials(cuda, da, partial, blocks, 2);
+  if (value->level > 0)
+    return plm_value_backward_in_parts(ops, dqkv_raw, dtable, da, dqkv, qkv, value, a, cosine, sine,
+                                       B, L, H, K);
+  const int64_t D = H * K;
+  const act *dv = static_cast<const char *>(dqkv) + 2 * D * (int64_t)cuda->ops.act_bytes;
+  plm_cuda_token_backward(cuda, dtable, dv, 3 * D, a + 1, value->tokens, B * L, D, value->V);
+  run_backward(cuda, {dqkv_raw, nullptr, qkv, nullptr, dqkv},
+               {value->table, value->tokens, a, cosine, sine, B, L, H, K}, da);
 }
 
 } // namespace
@@ -404,4 +502,6 @@ void plm_cuda_qkv_register(struct plm_cuda *cuda)
 {
   cuda->ops.qkv_prepare_forward = qkv_prepare_forward;
   cuda->ops.qkv_prepare_backward = qkv_prepare_backward;
+  cuda->ops.qkv_value_forward = qkv_value_forward;
+  cuda->ops.qkv_value_backward = qkv_value_backward;
 }

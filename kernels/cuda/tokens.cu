@@ -89,11 +89,20 @@ template <class T, bool EVEN> __device__ __forceinline__ float2 load_owned(const
   return make_float2(to_float(p[0]), second ? to_float(p[1]) : 0.0f);
 }
 
+/* Gradients of rows, as they lie: of `rounded(scale * x)` where there is a scale. */
+template <class T> struct Upper {
+  const T *x;
+  int64_t row_stride;
+  const float *scale; /* NULL: 1 */
+};
+
 /* partial (slabs, V, D) */
 template <class T, bool EVEN>
-__global__ void mean_backward_kernel(float *partial, const T *dout, const int32_t *tokens,
+__global__ void mean_backward_kernel(float *partial, Upper<T> dout, const int32_t *tokens,
                                      int64_t N, int64_t D, int V, int level, int64_t slab_rows)
 {
+  const bool scaled = dout.scale != nullptr;
+  const float scale = scaled ? *dout.scale : 1;
   float2 *sums = plm_shared<float2>(); /* (V, BACK_THREADS) */
   const int t = (int)threadIdx.x;
   const int64_t j = (int64_t)blockIdx.y * COLUMNS + t * OWNED;
@@ -109,12 +118,16 @@ __global__ void mean_backward_kernel(float *partial, const T *dout, const int32_
 #pragma unroll
     for (int a = 0; a < AHEAD; a++) {
       const bool inside = n + a < last;
-      d[a] = inside ? load_owned<T, EVEN>(dout + (n + a) * D + j, second) : make_float2(0, 0);
+      d[a] = inside ? load_owned<T, EVEN>(dout.x + (n + a) * dout.row_stride + j, second)
+                    : make_float2(0, 0);
       token[a] = inside ? tokens[(n + a) * group] : 0;
     }
 #pragma unroll
     for (int a = 0; a < AHEAD; a++) {
       if (n + a >= last) break;
+      if (scaled)
+        d[a] = make_float2(to_float(from_float<T>(scale * d[a].x)),
+                           to_float(from_float<T>(scale * d[a].y)));
       for (int i = 0; i < group; i++) {
         const int v = i == 0 ? token[a] : tokens[(n + a) * group + i];
         float2 *sum = &sums[v * BACK_THREADS + t];
@@ -150,10 +163,10 @@ void token_mean_forward(struct plm_ops *ops, act *out, const float *table, const
   });
 }
 
-void token_mean_backward(struct plm_ops *ops, float *dtable, const act *dout, const int32_t *tokens,
-                         int64_t N, int64_t D, int64_t V, int level)
+void run_backward(struct plm_cuda *cuda, float *dtable, const act *dout, int64_t row_stride,
+                  const float *scale, const int32_t *tokens, int64_t N, int64_t D, int64_t V,
+                  int level)
 {
-  struct plm_cuda *cuda = plm_cuda_of(ops);
   const size_t shared = (size_t)V * COLUMNS * sizeof(float);
   PLM_ASSERT(shared <= SHARED_BYTES);
   if (N <= 0) return;
@@ -166,15 +179,29 @@ void token_mean_backward(struct plm_ops *ops, float *dtable, const act *dout, co
   float *partial = plm_cuda_scratch<float>(cuda, (size_t)(slabs * V * D));
   plm_with_act(cuda, [&](auto *type) {
     typedef std::remove_pointer_t<decltype(type)> T;
-    const auto kernel = D % 2 == 0 ? mean_backward_kernel<T, true> : mean_backward_kernel<T, false>;
+    const auto kernel = D % 2 == 0 && row_stride % 2 == 0 ? mean_backward_kernel<T, true>
+                                                          : mean_backward_kernel<T, false>;
     plm_launch(cuda->stream, kernel, dim3(slabs, plm_blocks(D, COLUMNS)), dim3(BACK_THREADS),
-               shared, partial, static_cast<const T *>(dout), tokens, N, D, (int)V, level,
-               slab_rows);
+               shared, partial, Upper<T>{static_cast<const T *>(dout), row_stride, scale}, tokens,
+               N, D, (int)V, level, slab_rows);
   });
   plm_cuda_add_partials(cuda, dtable, partial, slabs, V * D);
 }
 
+void token_mean_backward(struct plm_ops *ops, float *dtable, const act *dout, const int32_t *tokens,
+                         int64_t N, int64_t D, int64_t V, int level)
+{
+  run_backward(plm_cuda_of(ops), dtable, dout, D, nullptr, tokens, N, D, V, level);
+}
+
 } // namespace
+
+void plm_cuda_token_backward(struct plm_cuda *cuda, float *dtable, const act *dout,
+                             int64_t row_stride, const float *scale, const int32_t *tokens,
+                             int64_t N, int64_t D, int64_t V)
+{
+  run_backward(cuda, dtable, dout, row_stride, scale, tokens, N, D, V, 0);
+}
 
 void plm_cuda_tokens_register(struct plm_cuda *cuda)
 {

@@ -339,6 +339,60 @@ static void qkv_matches(void **state)
   ops_case_each(qkv_case);
 }
 
+/* With the value embedding from its table: the same bits as by the operators it stands for. */
+static void value_shape(struct ops_case *c, int64_t L, int64_t K, int level)
+{
+  enum { B = 2, H = 3, V = 33 };
+  const int64_t D = H * K, N = B * L, half = K / 2;
+  const size_t bytes = c->ops->act_bytes;
+  const int32_t *host = ops_case_integers(c, N << level, V);
+  const int32_t *tokens = ops_case_device(c, host, (size_t)(N << level) * sizeof *host);
+  double *table = ops_case_values(c, V * D, 1), *before = ops_case_values(c, V * D, 1);
+  double *qkv = ops_case_values(c, N * 3 * D, 1), *upper = ops_case_values(c, N * 3 * D, 1);
+  double *turn = ops_case_values(c, L * half, 1), a[2] = {0.7, 0.3}, da[2] = {1, 2};
+  const float *table_float = ops_case_float(c, table, V * D), *a_float = ops_case_float(c, a, 2);
+  const float *turns = ops_case_float(c, turn, L * half);
+  const void *qkv_act = ops_case_act(c, qkv, N * 3 * D);
+  void *vi = ops_case_empty_act(c, N * D), *dvi = ops_case_empty_act(c, N * D);
+  const struct plm_value_table value = {
+      table_float, tokens, V, level, ops_case_empty_act(c, N * D), ops_case_empty_act(c, N * D)};
+  void *out[2], *d[2];
+  float *dtable[2], *mixes[2];
+  for (int i = 0; i < 2; i++) {
+    out[i] = ops_case_empty_act(c, N * 3 * D);
+    d[i] = ops_case_act(c, upper, N * 3 * D);
+    dtable[i] = ops_case_float(c, before, V * D);
+    mixes[i] = ops_case_float(c, da, 2);
+  }
+  c->ops->token_mean_forward(c->ops, vi, table_float, tokens, N, D, V, level);
+  c->ops->qkv_prepare_forward(c->ops, out[0], qkv_act, vi, a_float, turns, turns, B, L, H, K);
+  c->ops->qkv_prepare_backward(c->ops, d[0], dvi, mixes[0], d[0], qkv_act, vi, a_float, turns,
+                               turns, B, L, H, K);
+  c->ops->token_mean_backward(c->ops, dtable[0], dvi, tokens, N, D, V, level);
+  c->ops->qkv_value_forward(c->ops, out[1], qkv_act, &value, a_float, turns, turns, B, L, H, K);
+  c->ops->qkv_value_backward(c->ops, d[1], dtable[1], mixes[1], d[1], qkv_act, &value, a_float,
+                             turns, turns, B, L, H, K);
+  ops_case_check_same(c, out[0], out[1], (size_t)(N * 3 * D) * bytes);
+  ops_case_check_same(c, d[0], d[1], (size_t)(N * 3 * D) * bytes);
+  ops_case_check_same(c, dtable[0], dtable[1], (size_t)(V * D) * sizeof(float));
+  ops_case_check_same(c, mixes[0], mixes[1], 2 * sizeof(float));
+}
+
+static void value_case(struct ops_case *c)
+{
+  value_shape(c, 37, 64, 0);
+  value_shape(c, 5, 128, 0);
+  value_shape(c, 9, 24, 0);
+  value_shape(c, 16, 16, 1);
+  value_shape(c, 3, 40, 3);
+}
+
+static void values_come_from_their_table(void **state)
+{
+  (void)state;
+  ops_case_each(value_case);
+}
+
 /* ---- token tables ---- */
 static void table_shape(struct ops_case *c, int64_t N, int64_t D, int32_t V, int level)
 {
@@ -386,6 +440,7 @@ int main(void)
       cmocka_unit_test(norms_match),
       cmocka_unit_test(mixes_match),
       cmocka_unit_test(qkv_matches),
+      cmocka_unit_test(values_come_from_their_table),
       cmocka_unit_test(tables_match),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
