@@ -1,18 +1,26 @@
-/* Copies beside the computation and recordings of the emulated CUDA backend, and the copies of the
- * CPU backend. What is told to wait waits in any order of the queues; a wait that is left out shows
- * in some order. A recording's replay gives the bits of the calls. */
+/* Copies beside the computation and recordings of the CUDA backend (emulated, or the real one under
+ * PLM_TEST_DEVICE=cuda), and the copies of the CPU's. What is told to wait waits in any order of
+ * the queues; a wait that is left out shows in some order of the emulation. A recording's replay
+ * gives the bits of the calls. */
 #include "tests/support/cmocka_all.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/config/config.h"
 #include "kernels/cuda/cuda.h"
+#include "tests/support/device_case.h"
 
-enum { ORDERS = 24, ROUNDS = 3, N = 64, BYTES = N * (int)sizeof(float) };
+enum { ORDERS = 24, ROUNDS = 3 };
+
+/* Values of a buffer: many on a device, whose copies shall take their time. */
+enum { FEW = 64, MANY = 1 << 23 };
+static int length = FEW;
+static size_t buffer_bytes = FEW * sizeof(float);
 
 /* ---- copies ---- */
 
@@ -37,14 +45,14 @@ struct pipeline {
 
 static void fill(float *in, float value)
 {
-  for (int i = 0; i < N; i++) in[i] = value;
+  for (int i = 0; i < length; i++) in[i] = value;
 }
 
 static void feed(struct pipeline *p, int r, enum fault fault)
 {
   float *in = p->in[r % 2];
   fill(in, (float)(r + 1));
-  p->ops->upload_beside(p->ops, p->x, in, BYTES);
+  p->ops->upload_beside(p->ops, p->x, in, buffer_bytes);
   if (fault == HOST_BUFFER_OVERWRITTEN) fill(in, -1);
 }
 
@@ -53,14 +61,14 @@ static void begin_pipeline(struct pipeline *p, struct plm_ops *ops)
   void *buffers[3];
   *p = (struct pipeline){.ops = ops};
   for (int i = 0; i < 3; i++) {
-    assert_int_equal(ops->allocate_host(ops, BYTES, &buffers[i], NULL), PLM_OK);
-    memset(buffers[i], 0, BYTES);
+    assert_int_equal(ops->allocate_host(ops, buffer_bytes, &buffers[i], NULL), PLM_OK);
+    memset(buffers[i], 0, buffer_bytes);
   }
   p->in[0] = buffers[0], p->in[1] = buffers[1], p->out = buffers[2];
-  assert_int_equal(ops->allocate(ops, BYTES, &p->x, NULL), PLM_OK);
-  assert_int_equal(ops->allocate(ops, BYTES, &p->y, NULL), PLM_OK);
-  ops->zero(ops, p->x, BYTES);
-  ops->zero(ops, p->y, BYTES);
+  assert_int_equal(ops->allocate(ops, buffer_bytes, &p->x, NULL), PLM_OK);
+  assert_int_equal(ops->allocate(ops, buffer_bytes, &p->y, NULL), PLM_OK);
+  ops->zero(ops, p->x, buffer_bytes);
+  ops->zero(ops, p->y, buffer_bytes);
   assert_int_equal(ops->synchronize(ops, NULL), PLM_OK);
 }
 
@@ -80,14 +88,14 @@ static void one_round(struct pipeline *p, int r, enum fault fault)
 {
   struct plm_ops *ops = p->ops;
   if (fault != INPUT_NOT_WAITED_FOR) ops->compute_follows(ops);
-  ops->copy(ops, p->y, p->x, BYTES);
-  ops->add(ops, p->y, p->y, N);
+  ops->copy(ops, p->y, p->x, buffer_bytes);
+  ops->add(ops, p->y, p->y, length);
   if (fault == INPUT_OVERWRITTEN) feed(p, r + 1, fault);
   if (fault != OUTPUT_NOT_COMPUTED) ops->copies_follow(ops);
-  ops->download_beside(ops, p->out, p->y, BYTES);
-  if (fault == OUTPUT_OVERWRITTEN) ops->zero(ops, p->y, BYTES);
+  ops->download_beside(ops, p->out, p->y, buffer_bytes);
+  if (fault == OUTPUT_OVERWRITTEN) ops->zero(ops, p->y, buffer_bytes);
   if (fault != OUTPUT_NOT_WAITED_FOR) assert_int_equal(ops->wait_copies(ops, NULL), PLM_OK);
-  p->results[r] = p->out[N - 1];
+  p->results[r] = p->out[length - 1];
   if (fault != INPUT_OVERWRITTEN) feed(p, r + 1, fault);
 }
 
@@ -106,9 +114,8 @@ static bool runs_right(struct plm_ops *ops, enum fault fault)
 
 static int right_orders(enum fault fault)
 {
-  struct plm_ops *ops;
+  struct plm_ops *ops = device_case_open(PLM_PRECISION_FP32, 1);
   int right = 0;
-  assert_int_equal(plm_ops_cuda_open(PLM_PRECISION_FP32, 0, &ops, NULL), PLM_OK);
   for (uint64_t order = 1; order <= ORDERS; order++) {
     plm_cuda_emulation_order(order);
     right += runs_right(ops, fault);
@@ -126,6 +133,7 @@ static void what_waits_is_right_in_any_order(void **state)
 static void each_missing_wait_shows(void **state)
 {
   (void)state;
+  if (device_case_is_real()) skip(); /* it may be quick enough all the same */
   for (enum fault fault = INPUT_NOT_WAITED_FOR; fault <= HOST_BUFFER_OVERWRITTEN; fault++) {
     const int right = right_orders(fault);
     if (right > ORDERS - 3) fail_msg("fault %d is seen in %d orders only", fault, ORDERS - right);
@@ -153,12 +161,13 @@ static void the_cpu_copies_at_once(void **state)
 static void late_copies_are_seen_late(void **state)
 {
   (void)state;
+  if (device_case_is_real()) skip();
   struct pipeline p;
   struct plm_ops *ops;
   plm_cuda_emulation_order(1);
   assert_int_equal(plm_ops_cuda_open(PLM_PRECISION_FP32, 0, &ops, NULL), PLM_OK);
   begin_pipeline(&p, ops);
-  ops->download_beside(ops, p.out, p.y, BYTES);
+  ops->download_beside(ops, p.out, p.y, buffer_bytes);
   assert_true(isnan(p.out[0]));
   assert_int_equal(ops->synchronize(ops, NULL), PLM_OK); /* waits for the computation alone */
   assert_true(isnan(p.out[0]));
@@ -166,19 +175,19 @@ static void late_copies_are_seen_late(void **state)
   assert_true(p.out[0] == 0);
 
   fill(p.in[0], 3);
-  ops->upload_beside(ops, p.x, p.in[0], BYTES);
-  ops->download(ops, p.out, p.x, BYTES);
+  ops->upload_beside(ops, p.x, p.in[0], buffer_bytes);
+  ops->download(ops, p.out, p.x, buffer_bytes);
   assert_true(isnan(p.out[0]));
   fill(p.in[0], 4); /* too early */
   ops->compute_follows(ops);
-  ops->download(ops, p.out, p.x, BYTES);
+  ops->download(ops, p.out, p.x, buffer_bytes);
   assert_true(p.out[0] == 4);
 
   /* the host's memory is the caller's again after an upload that is not beside */
   fill(p.in[0], 5);
-  ops->upload(ops, p.x, p.in[0], BYTES);
+  ops->upload(ops, p.x, p.in[0], buffer_bytes);
   fill(p.in[0], 6);
-  ops->download(ops, p.out, p.x, BYTES);
+  ops->download(ops, p.out, p.x, buffer_bytes);
   assert_true(p.out[0] == 5);
   end_pipeline(&p);
   ops->close(ops);
@@ -260,10 +269,10 @@ static void set_mask(struct scene *s)
                                        tile + (ptrdiff_t)5 * TILES};
 }
 
-static void open_scene(struct scene *s, int precision)
+static void open_scene(struct scene *s, int precision, uint64_t order)
 {
   *s = (struct scene){.shape = {1, L, H, K, 3 * D, 0.25f, 0}};
-  assert_int_equal(plm_ops_cuda_open(precision, 0, &s->ops, NULL), PLM_OK);
+  s->ops = device_case_open(precision, order);
   struct plm_ops *ops = s->ops;
   const size_t rows = L * D * ops->act_bytes;
   s->x = device(ops, rows), s->h = device(ops, rows);
@@ -322,12 +331,12 @@ static void spoil(struct scene *s)
   s->ops->zero(s->ops, s->dx, L * D * s->ops->act_bytes);
 }
 
-static void replays_are_the_calls(int precision)
+static void replays_are_the_calls(int precision, uint64_t order)
 {
   static struct outcome called[2], replayed, before;
   struct scene s;
   struct plm_recording *recording;
-  open_scene(&s, precision);
+  open_scene(&s, precision, order);
   for (uint32_t i = 0; i < 2; i++) {
     set_values(s.ops, s.x, (size_t)L * D, 100 + i);
     call_operators(&s);
@@ -359,13 +368,12 @@ static void a_recording_gives_the_bits_of_the_calls(void **state)
 {
   (void)state;
   for (uint64_t order = 1; order <= 3; order++) {
-    plm_cuda_emulation_order(order);
-    replays_are_the_calls(PLM_PRECISION_FP32);
-    replays_are_the_calls(PLM_PRECISION_BF16);
+    replays_are_the_calls(PLM_PRECISION_FP32, order);
+    replays_are_the_calls(PLM_PRECISION_BF16, order);
   }
 }
 
-/* ---- what ends the process ---- */
+/* ---- what has no place: the emulation ends the process ---- */
 enum misuse {
   NO_MISUSE,
   COPY_OF_OTHER_MEMORY,
@@ -385,36 +393,44 @@ enum misuse {
   MISUSES
 };
 
-static void misuse(struct pipeline *p, enum misuse what)
+static void recorded_misuse(struct pipeline *p, enum misuse what, struct plm_recording *recording)
 {
   struct plm_ops *ops = p->ops;
-  static float other[N];
-  struct plm_recording *recording;
+  static float other[FEW];
   void *buffer;
-  assert_int_equal(ops->record_begin(ops, NULL), PLM_OK);
-  ops->zero(ops, p->y, BYTES);
-  assert_int_equal(ops->record_end(ops, &recording, NULL), PLM_OK);
-  if (what >= RECORDED_FIRST) assert_int_equal(ops->record_begin(ops, NULL), PLM_OK);
   switch (what) {
-  case COPY_OF_OTHER_MEMORY: ops->upload_beside(ops, p->x, other, BYTES); break;
-  case RELEASE_UNDER_A_COPY:
-    ops->upload_beside(ops, p->x, p->in[0], BYTES);
-    ops->release_host(ops, p->in[0]);
-    break;
-  case RECORDED_UPLOAD: ops->upload(ops, p->x, other, BYTES); break;
-  case RECORDED_DOWNLOAD: ops->download(ops, other, p->x, BYTES); break;
-  case RECORDED_ALLOCATION: ops->allocate(ops, BYTES, &buffer, NULL); break;
-  case RECORDED_HOST_ALLOCATION: ops->allocate_host(ops, BYTES, &buffer, NULL); break;
+  case RECORDED_UPLOAD: ops->upload(ops, p->x, other, sizeof other); break;
+  case RECORDED_DOWNLOAD: ops->download(ops, other, p->x, sizeof other); break;
+  case RECORDED_ALLOCATION: ops->allocate(ops, buffer_bytes, &buffer, NULL); break;
+  case RECORDED_HOST_ALLOCATION: ops->allocate_host(ops, buffer_bytes, &buffer, NULL); break;
   case RECORDED_RELEASE: ops->release(ops, p->x); break;
   case RECORDED_SYNCHRONIZE: ops->synchronize(ops, NULL); break;
-  case RECORDED_COPY: ops->download_beside(ops, p->out, p->y, BYTES); break;
+  case RECORDED_COPY: ops->download_beside(ops, p->out, p->y, buffer_bytes); break;
   case RECORDED_FOLLOWING: ops->compute_follows(ops); break;
   case RECORDED_WAIT: ops->wait_copies(ops, NULL); break;
   case RECORDED_RECORDING: ops->record_begin(ops, NULL); break;
   case RECORDED_REPLAY: ops->replay(ops, recording); break;
   default: break;
   }
-  if (what >= RECORDED_FIRST) ops->release_recording(ops, recording);
+}
+
+static void misuse(struct pipeline *p, enum misuse what)
+{
+  struct plm_ops *ops = p->ops;
+  static float other[FEW];
+  struct plm_recording *recording;
+  assert_int_equal(ops->record_begin(ops, NULL), PLM_OK);
+  ops->zero(ops, p->y, buffer_bytes);
+  assert_int_equal(ops->record_end(ops, &recording, NULL), PLM_OK);
+  if (what >= RECORDED_FIRST) {
+    assert_int_equal(ops->record_begin(ops, NULL), PLM_OK);
+    recorded_misuse(p, what, recording);
+  } else if (what == COPY_OF_OTHER_MEMORY) {
+    ops->upload_beside(ops, p->x, other, sizeof other);
+  } else if (what == RELEASE_UNDER_A_COPY) {
+    ops->upload_beside(ops, p->x, p->in[0], buffer_bytes);
+    ops->release_host(ops, p->in[0]);
+  }
 }
 
 /* What the child says, or "" when it ends well. */
@@ -449,6 +465,7 @@ static void misuse_message(enum misuse what, char *message, size_t bytes)
 static void what_has_no_place_ends_the_process(void **state)
 {
   (void)state;
+  if (device_case_is_real()) skip();
   static char message[4096];
   misuse_message(NO_MISUSE, message, sizeof message);
   for (enum misuse what = NO_MISUSE + 1; what < MISUSES; what++) {
@@ -458,8 +475,36 @@ static void what_has_no_place_ends_the_process(void **state)
   }
 }
 
+/* A device reports it at the end of the recording, and goes on. */
+static void a_device_reports_what_has_no_place(void **state)
+{
+  (void)state;
+  if (!device_case_is_real()) skip();
+  struct pipeline p;
+  struct plm_ops *ops = device_case_open(PLM_PRECISION_FP32, 1);
+  begin_pipeline(&p, ops);
+  for (enum misuse what = RECORDED_FIRST; what < MISUSES; what++) {
+    struct plm_recording *recording = NULL, *other;
+    struct plm_error error = {0};
+    assert_int_equal(ops->record_begin(ops, NULL), PLM_OK);
+    ops->zero(ops, p.y, buffer_bytes);
+    assert_int_equal(ops->record_end(ops, &other, NULL), PLM_OK);
+    assert_int_equal(ops->record_begin(ops, NULL), PLM_OK);
+    recorded_misuse(&p, what, other);
+    assert_int_equal(ops->record_end(ops, &recording, &error), PLM_FAILURE);
+    assert_null(recording);
+    assert_non_null(strstr(error.what, "while operators are recorded"));
+    ops->release_recording(ops, other);
+    assert_int_equal(ops->synchronize(ops, NULL), PLM_OK);
+  }
+  end_pipeline(&p);
+  assert_true(runs_right(ops, NO_FAULT));
+  ops->close(ops);
+}
+
 int main(void)
 {
+  if (device_case_is_real()) length = MANY, buffer_bytes = MANY * sizeof(float);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_cpu_copies_at_once),
 #ifndef __SANITIZE_THREAD__ /* it does not know fibers */
@@ -468,6 +513,7 @@ int main(void)
       cmocka_unit_test(late_copies_are_seen_late),
       cmocka_unit_test(a_recording_gives_the_bits_of_the_calls),
       cmocka_unit_test(what_has_no_place_ends_the_process),
+      cmocka_unit_test(a_device_reports_what_has_no_place),
 #endif
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
