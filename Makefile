@@ -54,7 +54,7 @@ ALL_LDFLAGS += -fsanitize=$(SAN)
 endif
 
 # What the programs and libplm_cuda.so must agree on: a digest of what both are compiled with.
-INTERFACE := $(shell cat common/ops/ops.h common/base/status.h kernels/backend_library.h | sha256sum | cut -c1-16)
+INTERFACE := $(shell cat common/ops/*.h common/base/status.h kernels/backend_library.h | sha256sum | cut -c1-16)
 INTERFACE_FLAG := -DPLM_BACKEND_INTERFACE='"$(INTERFACE)"'
 
 # What every program links, and what only those that compute do.
@@ -104,6 +104,11 @@ SUPPORT_OBJ := $(call object,$(TEST_SUPPORT_SRC))
 
 BIN := $(BUILD)/bin
 LIB := $(BUILD)/lib
+# CUDA=0, no nvcc, or sanitizers: without the CUDA backend.
+NVCC ?= $(firstword $(wildcard $(CUDA_HOME:%=%/bin/nvcc)) $(shell command -v nvcc 2>/dev/null) \
+          $(wildcard /usr/local/cuda/bin/nvcc))
+CUDA ?= $(if $(NVCC),$(if $(SAN),0,1),0)
+CUDA_LIBRARY := $(LIB)/libplm_cuda.so
 PROGRAMS := $(BIN)/plm-pipeline $(BIN)/plm-packer $(BIN)/plm-trainer $(BIN)/plm-evaluator
 TEST_BIN := $(patsubst tests/%.c,$(BUILD)/tests/%,$(TEST_SRC))
 FUZZ_BIN := $(patsubst tests/%.c,$(BUILD)/tests/%,$(FUZZ_SRC))
@@ -112,7 +117,7 @@ BENCH_BIN := $(patsubst tests/%.c,$(BUILD)/tests/%,$(BENCH_SRC))
 
 # ---- building -----------------------------------------------------------------------------------
 .PHONY: all
-all: $(PROGRAMS) ## build the four programs into build/bin
+all: $(PROGRAMS) $(if $(filter-out 0,$(CUDA)),$(CUDA_LIBRARY)) ## build the four programs into build/bin, and the CUDA backend where nvcc is (CUDA=0: without)
 
 # Optimised harder than the rest: the operators, and what tests compute again in double precision.
 $(BUILD)/obj/kernels/%.o: OPTIMISE := -O3
@@ -198,8 +203,7 @@ $(foreach t,$(TOOL_SRC),$(eval $(patsubst tests/%.c,$(BUILD)/tests/%,$(t)): $(ca
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
 
 # ---- CUDA: a shared object that programs load at run time, on machines with nvcc ----------------
-NVCC ?= $(firstword $(wildcard $(CUDA_HOME:%=%/bin/nvcc)) $(shell command -v nvcc 2>/dev/null) \
-          $(wildcard /usr/local/cuda/bin/nvcc))
+# make CUDA_ARCHS="80 90"; PTX of the last one for the devices that come after.
 CUDA_ARCHS ?= 80 90
 gencode = $(foreach a,$(1),-gencode arch=compute_$(a),code=sm_$(a))
 CUDA_GENCODE := $(call gencode,$(CUDA_ARCHS)) \
@@ -209,9 +213,12 @@ CUDA_GENCODE_sm90 := $(call gencode,90a)
 NVCC_FLAGS := -std=c++17 -O3 -lineinfo -I. -DPLM_VERSION='"$(VERSION)"' \
               -Xcompiler -fPIC,-fvisibility=hidden,-Wall
 CUDA_OBJ := $(patsubst %,$(BUILD)/obj/cuda/%.o,$(CUDA_SRC))
-CUDA_LIBRARY := $(LIB)/libplm_cuda.so
 $(BUILD)/obj/cuda/kernels/cuda/sm90/%.o: CUDA_GENCODE := $(CUDA_GENCODE_sm90)
-$(BUILD)/obj/cuda/%.cu.o: %.cu
+$(BUILD)/obj/cuda/said:
+	@mkdir -p $(@D)
+	@echo '  compiling the CUDA backend with $(NVCC) (some minutes of one core; make CUDA=0 leaves it out)'
+	@touch $@
+$(BUILD)/obj/cuda/%.cu.o: %.cu | $(BUILD)/obj/cuda/said
 	@mkdir -p $(@D)
 	$(call say,NVCC,$<)
 	$(Q)$(CCACHE) $(NVCC) $(NVCC_FLAGS) $(CUDA_GENCODE) -MMD -MP -c $< -o $@
@@ -221,7 +228,7 @@ $(CUDA_LIBRARY): $(CUDA_OBJ) $(LIBRARY_OBJ)
 	$(Q)$(NVCC) -shared -o $@ $^ -lcublasLt -lcublas -Xlinker -z,defs -Xlinker --as-needed \
 	  -Xlinker -rpath,$(dir $(realpath $(NVCC)))../lib64
 .PHONY: cuda
-cuda: ## compile the CUDA backend (build/lib/libplm_cuda.so) with nvcc; CUDA_ARCHS="80 90"
+cuda: ## the CUDA backend alone (build/lib/libplm_cuda.so); an error without nvcc
 	@if [ -z "$(NVCC)" ]; then echo "cuda: no nvcc here: install the CUDA Toolkit, or set NVCC=PATH"; exit 1; fi
 	@$(MAKE) --no-print-directory $(CUDA_LIBRARY)
 
@@ -236,6 +243,8 @@ venv: ## the Python environment of the tests (build/venv)
 
 # ---- running ------------------------------------------------------------------------------------
 .PHONY: test tests
+# Without libplm_cuda.so: no test loads it where no GPU is (`make check` compiles it, gpu-check runs
+# it), and nvcc takes longer than the whole suite's compilation. The emulated one is tested.
 tests: $(PROGRAMS) $(EMULATED_LIBRARY) $(TEST_BIN) $(FUZZ_BIN) $(TOOL_BIN) $(BENCH_BIN) ## build all test programs
 # PYTHON=0 leaves out PyTorch and what needs it: those tests are reported as skipped
 PYTHON ?= 1
@@ -294,6 +303,7 @@ check: ## everything before a merge: tidy, lint, tests
 	@tests/support/deps.sh clang-format clang-tidy shellcheck
 	@$(MAKE) --no-print-directory tidy
 	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory all
 	@$(MAKE) --no-print-directory test
 
 .PHONY: clean

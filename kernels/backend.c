@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <glob.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,14 +74,15 @@ static plm_status check_library(const struct plm_backend_library *library, struc
 static plm_status load(const char *path, const struct plm_backend_library **library,
                        struct plm_error *error)
 {
-  if (access(path, F_OK) != 0) {
+  char absolute[PATH_MAX]; /* the loader looks for a name without a slash elsewhere */
+  if (realpath(path, absolute) == NULL) {
     plm_error_set(error, PLM_NOT_FOUND, "the CUDA backend is not there");
     return plm_error_hint(error,
                           "`make` builds it where it finds nvcc (CUDA Toolkit); " PLM_CUDA_LIBRARY
                           " names one that lies elsewhere; device: cpu "
                           "does without");
   }
-  void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  void *handle = dlopen(absolute, RTLD_NOW | RTLD_LOCAL);
   if (handle == NULL) {
     plm_error_set(error, PLM_UNSUPPORTED, "the CUDA backend cannot be loaded: %.400s", dlerror());
     return plm_error_hint(error, "cuBLAS of the CUDA Toolkit it was built with must be installed "
@@ -97,15 +99,26 @@ static plm_status load(const char *path, const struct plm_backend_library **libr
   return check_library(*library, error);
 }
 
+static plm_status find_library(const struct plm_backend_library **library, struct plm_error *error)
+{
+  char path[PLM_PATH_SIZE];
+  PLM_TRY(library_path(path, error));
+  const plm_status status = load(path, library, error);
+  if (status != PLM_OK) plm_error_where(error, "%s", path);
+  return status;
+}
+
+static size_t act_bytes(const struct plm_ops_request *request)
+{
+  return request->precision == PLM_PRECISION_FP32 ? 4 : 2;
+}
+
 static plm_status open_cuda(const struct plm_ops_request *request, struct plm_ops **ops,
                             struct plm_error *error)
 {
-  char path[PLM_PATH_SIZE];
   const struct plm_backend_library *library = NULL;
-  PLM_TRY(library_path(path, error));
-  if (load(path, &library, error) != PLM_OK) return plm_error_where(error, "%s", path);
-  const size_t act_bytes = request->precision == PLM_PRECISION_FP32 ? 4 : 2;
-  return library->open(act_bytes, request->ordinal, ops, error);
+  PLM_TRY(find_library(&library, error));
+  return library->open(act_bytes(request), request->ordinal, ops, error);
 }
 
 /* ---- choosing ------------------------------------------------------------------------------ */
@@ -140,4 +153,64 @@ plm_status plm_ops_open(const struct plm_ops_request *request, struct plm_ops **
   }
   if (request->device == PLM_DEVICE_AUTO && try_cuda(request, ops)) return PLM_OK;
   return plm_ops_cpu_open(request->precision, request->threads, request->isa, ops, error);
+}
+
+/* ---- planning ------------------------------------------------------------------------------ */
+
+/* Where not even the library is. */
+static size_t no_scratch(const struct plm_ops *ops, const struct plm_muon_matrix *matrices,
+                         size_t count)
+{
+  (void)ops;
+  (void)matrices;
+  (void)count;
+  return 0;
+}
+
+static void unknown_size(struct plm_ops *ops, uint64_t *free_bytes, uint64_t *total_bytes)
+{
+  (void)ops;
+  *free_bytes = *total_bytes = 0;
+}
+
+static void close_bare(struct plm_ops *ops)
+{
+  free(ops);
+}
+
+static plm_status open_bare(const struct plm_ops_request *request, struct plm_ops **ops,
+                            struct plm_error *error)
+{
+  *ops = calloc(1, sizeof **ops);
+  if (*ops == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  **ops = (struct plm_ops){.name = "cuda",
+                           .act_bytes = act_bytes(request),
+                           .threads = 1,
+                           .muon_scratch = no_scratch,
+                           .memory_size = unknown_size,
+                           .close = close_bare};
+  return PLM_OK;
+}
+
+plm_status plm_ops_plan(const struct plm_ops_request *request, struct plm_ops_plan *plan,
+                        struct plm_error *error)
+{
+  const struct plm_backend_library *library = NULL;
+  *plan = (struct plm_ops_plan){0};
+  plm_status status = plm_ops_open(request, &plan->ops, &plan->why);
+  const bool cuda =
+      status == PLM_OK ? strcmp(plan->ops->name, "cuda") == 0 : request->device == PLM_DEVICE_CUDA;
+  const bool found = cuda && find_library(&library, NULL) == PLM_OK;
+  plan->own_bytes = found ? library->own_bytes : 0;
+  if (status == PLM_OK) {
+    plan->why = (struct plm_error){0};
+    return PLM_OK;
+  }
+  if (!cuda) {
+    if (error != NULL) *error = plan->why;
+    return status;
+  }
+  plan->partial = !found;
+  return found ? library->plan(act_bytes(request), &plan->ops, error)
+               : open_bare(request, &plan->ops, error);
 }

@@ -13,10 +13,13 @@ struct plm_backend_library {
   uint32_t ops_bytes;    /* sizeof(struct plm_ops) */
   const char *version;   /* of the programs built beside it */
   const char *interface; /* digest of the headers both sides are compiled with (Makefile) */
+  uint64_t own_bytes;    /* of the device's memory, taken by open */
   /* act_bytes: 2 (bf16) or 4 (fp32, TF32 off). ordinal: of the device, counted as CUDA counts
    * (CUDA_VISIBLE_DEVICES). PLM_NOT_FOUND: no such device; PLM_UNSUPPORTED: the device or its
    * driver is too old. */
   plm_status (*open)(size_t act_bytes, int ordinal, struct plm_ops **ops, struct plm_error *error);
+  /* Without a device, to plan with: name, act_bytes, muon_scratch, memory_size (0) and close. */
+  plm_status (*plan)(size_t act_bytes, struct plm_ops **ops, struct plm_error *error);
 };
 
 #define PLM_BACKEND_ENTRY "plm_backend_entry"

@@ -128,21 +128,41 @@ static double free_disk_bytes(const char *run)
   return (double)info.f_bavail * (double)info.f_frsize;
 }
 
+static void say_device(const cJSON *json)
+{
+  const bool cuda = strcmp(plm_json_string(json, "device", "cpu"), "cuda") == 0;
+  const double free_bytes = plm_json_number(json, "free_bytes", 0.0);
+  printf("  trainer       %.1f MB for %.0f parameters",
+         1e-6 * plm_json_number(json, cuda ? "device_bytes" : "total", 0.0),
+         plm_json_number(json, "parameter_count", 0.0));
+  if (cuda) printf(", on the CUDA device");
+  if (free_bytes > 0)
+    printf(" (%.1f MB are free)", 1e-6 * free_bytes);
+  else
+    printf(" (what is free is not known: %s)", plm_json_string(json, "unknown", "no answer"));
+  if (cuda) printf("; %.1f MB on the host", 1e-6 * plm_json_number(json, "host_bytes", 0.0));
+  const cJSON *fits = cJSON_GetObjectItemCaseSensitive(json, "fits");
+  const double largest = plm_json_number(json, "largest_micro_batch_tokens", 0.0);
+  if (fits != NULL && largest > 0)
+    printf("\n                %s; largest trainer.micro_batch_tokens that fits: %.0f",
+           cJSON_IsTrue(fits) ? "this fits" : "this does not fit", largest);
+  else if (fits != NULL)
+    printf("\n                no micro-batch fits");
+  printf("\n");
+}
+
 static void say_memory(const struct plm_command_context *context, const struct plm_config *config)
 {
   struct plm_error error = {0};
   char *answer = ask_trainer(context, config, &error);
   cJSON *json = answer != NULL ? cJSON_Parse(answer) : NULL;
   free(answer);
-  const double available = (double)sysconf(_SC_AVPHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
   printf("memory\n");
   if (json == NULL) {
     printf("  unknown: plm-trainer did not say\n");
     return;
   }
-  printf("  trainer       %.1f MB for %.0f parameters (%.1f MB are free)\n",
-         1e-6 * plm_json_number(json, "total", 0.0), plm_json_number(json, "parameter_count", 0.0),
-         1e-6 * available);
+  say_device(json);
   /* weights and moments as fp32, and the average where there is one */
   const double files =
       plm_json_number(json, "parameter_count", 0.0) * 4.0 * (config->trainer.ema > 0.0 ? 4.0 : 3.0);

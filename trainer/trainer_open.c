@@ -9,6 +9,7 @@
 #include "common/ops/open.h"
 #include "common/plan/plan.h"
 #include "trainer/init_from.h"
+#include "trainer/memory_plan.h"
 #include "trainer/product_rate.h"
 #include "trainer/resume.h"
 #include "trainer/trainer.h"
@@ -196,6 +197,7 @@ static plm_status open_model(struct plm_trainer *trainer, struct plm_error *erro
   const struct plm_model_options options = {.max_chunks = resolved->micro_chunks,
                                             .training = true,
                                             .recompute = config->trainer.recompute};
+  PLM_TRY(plm_memory_check(config, trainer->ops, resolved->micro_chunks, error));
   PLM_TRY(plm_model_open(&config->model, trainer->ops, &options, &trainer->model, error));
   PLM_TRY(
       plm_masks_open(&config->model, trainer->ops, resolved->micro_chunks, &trainer->masks, error));

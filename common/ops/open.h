@@ -7,6 +7,7 @@
 #ifndef PLM_COMMON_OPS_OPEN_H
 #define PLM_COMMON_OPS_OPEN_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/config/config.h"
@@ -26,6 +27,19 @@ struct plm_ops_request {
  * that cannot be used. cuda: PLM_CONFIG when there is no library, one of another build, no device,
  * or one that is too old (or its driver). Otherwise as plm_ops_cpu_open, and PLM_NO_MEMORY. */
 plm_status plm_ops_open(const struct plm_ops_request *request, struct plm_ops **ops,
+                        struct plm_error *error);
+
+/* What plans of memory rest on. Where device: cuda cannot be opened, ops has name, act_bytes,
+ * muon_scratch, memory_size (which says 0) and close alone. */
+struct plm_ops_plan {
+  struct plm_ops *ops;
+  uint64_t own_bytes;   /* of the device's memory, that the backend takes for itself when opened */
+  bool partial;         /* no library: own_bytes and muon_scratch are 0, not known */
+  struct plm_error why; /* of the opening that failed; status PLM_OK: it is open */
+};
+
+/* plan->ops is the caller's to close. Errors as plm_ops_open, but for device: cuda. */
+plm_status plm_ops_plan(const struct plm_ops_request *request, struct plm_ops_plan *plan,
                         struct plm_error *error);
 
 #endif

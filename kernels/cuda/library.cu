@@ -1,5 +1,7 @@
 /* The one symbol of the shared object. */
-#include "kernels/cuda/cuda_ops.cuh"
+#include <cstdlib>
+
+#include "kernels/cuda/products.cuh"
 
 extern "C" {
 #include "common/config/config.h"
@@ -15,6 +17,31 @@ static plm_status open_library(size_t act_bytes, int ordinal, struct plm_ops **o
                            error);
 }
 
+static void unknown_size(struct plm_ops *, uint64_t *free_bytes, uint64_t *total_bytes)
+{
+  *free_bytes = *total_bytes = 0;
+}
+
+static void close_plan(struct plm_ops *ops)
+{
+  free(plm_cuda_of(ops));
+}
+
+static plm_status open_plan(size_t act_bytes, struct plm_ops **ops, struct plm_error *error)
+{
+  struct plm_cuda *cuda = static_cast<struct plm_cuda *>(calloc(1, sizeof *cuda));
+  if (cuda == nullptr) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  plm_cuda_muon_register(cuda);
+  cuda->narrow = act_bytes == 2;
+  cuda->ops.name = "cuda";
+  cuda->ops.act_bytes = act_bytes;
+  cuda->ops.threads = 1;
+  cuda->ops.memory_size = unknown_size;
+  cuda->ops.close = close_plan;
+  *ops = &cuda->ops;
+  return PLM_OK;
+}
+
 const struct plm_backend_library *plm_backend_entry(void)
 {
   static const struct plm_backend_library library = {
@@ -22,7 +49,9 @@ const struct plm_backend_library *plm_backend_entry(void)
       sizeof(struct plm_ops),
       PLM_VERSION,
       PLM_BACKEND_INTERFACE,
+      (uint64_t)PLM_CUDA_SCRATCH_BYTES + PLM_CUDA_PRODUCTS_BYTES,
       open_library,
+      open_plan,
   };
   return &library;
 }

@@ -19,6 +19,8 @@ struct plm_cuda_shape {
   float alpha = 1, beta = 1;
 };
 
+/* Workspace of cuBLASLt, on the device. */
+enum { PLM_CUDA_PRODUCTS_BYTES = 64 << 20 };
 plm_status plm_cuda_products_open(struct plm_cuda *cuda, struct plm_error *error);
 void plm_cuda_products_close(struct plm_cuda *cuda);
 /* Operands are activations: bf16 with fp32 accumulation, or fp32 without TF32. A failure is sticky

@@ -15,7 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 
-enum { WORKSPACE_BYTES = 64 << 20, CANDIDATES = 12, RUNS = 3, TIMES = 5 };
+enum { WORKSPACE_BYTES = PLM_CUDA_PRODUCTS_BYTES, CANDIDATES = 12, RUNS = 3, TIMES = 5 };
 static constexpr float HOPELESS = 1.3f; /* of the best time: not timed on */
 static constexpr float AS_GOOD = 1.02f; /* of the best time: an earlier choice is kept */
 

@@ -1,0 +1,40 @@
+# shellcheck shell=bash
+# A corpus and a run small enough for the emulated CUDA backend, which takes seconds for a step.
+# Sourced after lib.sh. Leaves corpus/, pipeline.yaml and on_cuda COMMAND….
+emulated=$PLM_BUILD/tests/lib/libplm_cuda_emulated.so
+[ "$(basename "$PLM_BUILD")" != tsan ] || {
+  echo "ThreadSanitizer does not know the emulation's fibers"
+  exit 77
+}
+on_cuda() { PLM_CUDA_LIBRARY=$emulated "$@"; }
+
+small_fasta corpus.fasta 120
+plm-pipeline ingest corpus.fasta --corpus corpus --split train=0.8,valid=0.1,test=0.1 -q
+# lr_scalar: Adam divides a gradient by its own size, and that of a norm's input scale is rounding
+cat >pipeline.yaml <<END
+version: 1
+run: run
+seed: 7
+corpus: corpus
+network: {${loopback:?}, wait_packers_s: 20}
+data: {max_length: 64}
+model:
+  architecture: unet
+  hidden_size: 32
+  num_attention_heads: 1
+  num_hidden_layers: 2
+  num_unet_layers: 2
+  num_extra_layers: 1
+trainer:
+  device: cpu
+  threads: 1
+  precision: fp32
+  steps: 4
+  batch_tokens: 128
+  micro_batch_tokens: 64
+  optimizer: {lr_scalar: 0.0005}
+  ema: 0.9
+  schedule: {warmup_steps: 2, cooldown_steps: 2}
+  checkpoint: {every: 2, keep_last: 8}
+evaluator: {device: cpu, max_tokens: 500}
+END
