@@ -14,7 +14,7 @@ enum {
 /* Residues have hardly anything to find but letter frequencies: on UniProt level 1 gives ratio
  * 1.900 at 840 MB/s and level 3 1.899 at 180 MB/s. Other text repeats itself. */
 static const int levels[] = {[PLM_TOKENIZER_ESM] = 1, [PLM_TOKENIZER_BYTE] = 3};
-enum { NAMES_LEVEL = 3 };
+enum { NAMES_LEVEL = 1 }; /* 2 % larger than level 3's, in 2/3 of the time */
 
 struct plm_group_compressor {
   enum plm_tokenizer_kind tokenizer;

@@ -101,6 +101,18 @@ static void add_slowly(struct plm_sequence_builder *builder, const uint8_t *byte
   }
 }
 
+/* Fewer than a block: as one, filled up with letters that are not kept. Lines of 60 are the rule.
+ */
+static bool add_letters(struct plm_sequence_builder *builder, const uint8_t *bytes, size_t size)
+{
+  uint8_t block[BLOCK];
+  memset(block, 'A', sizeof block);
+  memcpy(block, bytes, size);
+  if (!copy_letters(builder->residues + builder->size, block)) return false;
+  builder->size += size;
+  return true;
+}
+
 static void add_bytes(struct plm_sequence_builder *builder, const uint8_t *bytes, size_t size,
                       uint64_t line)
 {
@@ -121,7 +133,8 @@ static void add_bytes(struct plm_sequence_builder *builder, const uint8_t *bytes
         else
           add_slowly(builder, bytes + i, BLOCK, line);
       }
-      add_slowly(builder, bytes + i, piece - i, line);
+      if (builder->star || builder->matched != 0 || !add_letters(builder, bytes + i, piece - i))
+        add_slowly(builder, bytes + i, piece - i, line);
     }
     builder->length += builder->size - before;
     if (builder->length > builder->max_residues)

@@ -14,6 +14,7 @@
 #include "common/base/philox.h"
 #include "common/corpus/corpus.h"
 #include "common/corpus/corpus_format.h"
+#include "common/corpus/tokenizer.h"
 #include "stages/corpus_writer.h"
 #include "tests/support/scratch.h"
 
@@ -341,6 +342,31 @@ static enum outcome read_in_child(const char *directory, const struct example *e
 }
 
 /* Even past the checks of opening, a flipped bit gives no wrong document, name or length. */
+/* Of any bytes in any number: more than the vectors' counters hold before they are added up. */
+static void residues_are_counted(void **state)
+{
+  enum { SIZE = 60000 };
+  uint8_t *bytes = malloc(SIZE);
+  (void)state;
+  assert_non_null(bytes);
+  for (int kind = PLM_TOKENIZER_ESM; kind <= PLM_TOKENIZER_BYTE; kind++)
+    for (size_t size = 0; size <= SIZE; size = size * 2 + (size < 100 ? 7 : 1)) {
+      const struct plm_tokenizer *tokenizer = plm_tokenizer_of((enum plm_tokenizer_kind)kind);
+      uint64_t counted[512] = {0}, expected[512] = {0};
+      counted[5] = expected[5] = 11; /* they add */
+      for (size_t i = 0; i < size; i++) {
+        const uint32_t random = (uint32_t)(i * 2654435761u + size) >> 8;
+        bytes[i] = random % 16 == 0                     ? (uint8_t)(random >> 4)
+                   : random % 16 < 9 || size > SIZE / 2 ? 'L'
+                                                        : (uint8_t)letters[random % 28];
+        expected[plm_tokenizer_encode(tokenizer, bytes[i])]++;
+      }
+      plm_corpus_count_residues((enum plm_tokenizer_kind)kind, bytes, size, counted);
+      assert_memory_equal(counted, expected, sizeof counted);
+    }
+  free(bytes);
+}
+
 static void a_reader_never_gives_wrong_documents(void **state)
 {
   (void)state;
@@ -457,6 +483,7 @@ int main(void)
       cmocka_unit_test(more_lengths_than_a_block),
       cmocka_unit_test(threads_read_one_corpus),
       cmocka_unit_test(what_is_not_there_is_an_error),
+      cmocka_unit_test(residues_are_counted),
       cmocka_unit_test(verify_finds_every_flip),
       cmocka_unit_test(a_reader_never_gives_wrong_documents),
       cmocka_unit_test(a_cut_under_the_map_ends_with_the_message),
