@@ -36,7 +36,7 @@ WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-pr
             -Wpointer-arith -Wundef -Wvla -Wno-sign-conversion
 OPTIMISE ?= -O2
 CFLAGS ?= -g
-ALL_CFLAGS := -std=gnu17 $(WARNINGS) $(OPTIMISE) -fno-strict-aliasing -ffp-contract=off \
+ALL_CFLAGS := -std=gnu17 $(WARNINGS) -fno-strict-aliasing -ffp-contract=off \
               -fstack-protector-strong -I. -D_GNU_SOURCE -DPLM_VERSION='"$(VERSION)"' \
               -pthread $(CFLAGS)
 ALL_CXXFLAGS := -std=gnu++17 -Wall -Wextra -Wshadow -Wno-unknown-pragmas $(OPTIMISE) \
@@ -128,7 +128,7 @@ $(BUILD)/obj/common/wire/data.o: OPTIMISE := -O3
 $(BUILD)/obj/%.o: %.c
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
-	$(Q)$(CCACHE) $(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+	$(Q)$(CCACHE) $(CC) $(OPTIMISE) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
 
 $(BUILD)/obj/kernels/backend.o: ALL_CFLAGS += $(INTERFACE_FLAG)
 $(BUILD)/obj/emulated/kernels/cuda/library.cu.o: ALL_CXXFLAGS += $(INTERFACE_FLAG)
@@ -162,7 +162,7 @@ $(LIB)/libplm_cuda_emulated.a: $(EMULATED_OBJ)
 $(BUILD)/obj/library/%.o: %.c
 	@mkdir -p $(@D)
 	$(call say,CC,$< [library])
-	$(Q)$(CCACHE) $(CC) $(ALL_CFLAGS) -fPIC -fvisibility=hidden -MMD -MP -c $< -o $@
+	$(Q)$(CCACHE) $(CC) $(OPTIMISE) $(ALL_CFLAGS) -fPIC -fvisibility=hidden -MMD -MP -c $< -o $@
 LIBRARY_OBJ := $(BUILD)/obj/library/common/base/status.o
 # The emulated backend as programs load it (PLM_CUDA_LIBRARY).
 EMULATED_LIBRARY := $(BUILD)/tests/lib/libplm_cuda_emulated.so
