@@ -108,14 +108,14 @@ cublasStatus_t prefer(cublasLtMatmulPreference_t preference, const struct plm_cu
   return code;
 }
 
+/* What the preference asked for, looked at again: a plan may come from a file. An algorithm that
+ * does not say how it reduces has no such choice. */
 bool rounds_once(const cublasLtMatmulAlgo_t *algorithm)
 {
-  uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_MASK;
+  uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_NONE;
   size_t written = 0;
-  if (cublasLtMatmulAlgoConfigGetAttribute(algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME,
-                                           &scheme, sizeof scheme,
-                                           &written) != CUBLAS_STATUS_SUCCESS)
-    return false;
+  cublasLtMatmulAlgoConfigGetAttribute(algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme,
+                                       sizeof scheme, &written);
   return scheme == CUBLASLT_REDUCTION_SCHEME_NONE ||
          scheme == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
 }

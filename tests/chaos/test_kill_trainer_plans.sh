@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Products' plans over a kill, on the emulated CUDA backend, where tuning finds what PLM_EMULATED_TUNING
+# draws: a resume that would measure other algorithms takes those of its checkpoint, and keeps the bits.
+. "$PLM_ROOT/tests/support/trainer.sh"
+export PLM_CUDA_LIBRARY=$PLM_BUILD/tests/lib/libplm_cuda_emulated.so
+[ "$(basename "$PLM_BUILD")" != tsan ] || {
+  echo "ThreadSanitizer does not know the emulation's fibers"
+  exit 77
+}
+whole=$PLM_TMP/whole killed=$PLM_TMP/killed other=$PLM_TMP/other
+small_corpus corpus
+trainer_config unet fp32
+set -- --set trainer.device=cuda --set trainer.steps=3 --set trainer.checkpoint.every=1 \
+  --set model.hidden_size=32 --set data.max_length=64 --set trainer.batch_tokens=128 --set trainer.micro_batch_tokens=64 \
+  --set trainer.schedule.warmup_steps=1 --set trainer.schedule.cooldown_steps=1
+
+start_packer "$whole" "$@"
+PLM_EMULATED_TUNING=1 run_trainer "$whole" "$@" || fail "the run ended with $?"
+kill "$packer_pid"
+says trainer.log 'tuned [0-9]* products'
+jq -e '.resolved.plans | length > 5' "$whole/checkpoints/latest/trainer.json" >/dev/null ||
+  fail "trainer.json has no plans"
+
+start_packer "$killed" "$@"
+PLM_EMULATED_TUNING=1 start_trainer "$killed" "$@"
+until_lines "$killed" 2 # so the first checkpoint is there
+kill -9 "$trainer_pid"
+wait "$trainer_pid" 2>/dev/null
+[ ! -e "$killed/DONE" ] || fail "the kill came too late"
+: >trainer.log
+PLM_EMULATED_TUNING=2 run_trainer "$killed" "$@" || fail "the resumed run ended with $?"
+kill "$packer_pid"
+! grep -E 'tuned|not bit-exact' trainer.log || fail "the resume measured again"
+same_run "$whole" "$killed" 3
+
+# What the resume would have found gives other bits: the test can see.
+start_packer "$other" "$@"
+PLM_EMULATED_TUNING=2 run_trainer "$other" "$@" || fail "the other run ended with $?"
+kill "$packer_pid"
+diff <(state_of "$whole" step_00000003) <(state_of "$other" step_00000003) >/dev/null &&
+  fail "other algorithms give the same bits: the test is blind"
+echo "bit-identical with the checkpoint's plans, not with others"
