@@ -1,6 +1,9 @@
 /* The emulated device's memory: one reserved range, closed to the host but while a kernel, a copy
- * or a product runs. Buffers lie one behind the other and never come again: tests are short. */
+ * or a product runs. Buffers lie one behind the other and never come again: tests are short. Behind
+ * each lies a page of NaN that nobody may write. */
 #include <sys/mman.h>
+
+#include <map>
 
 #include "kernels/cuda/emulation/emulation.h"
 
@@ -46,12 +49,18 @@ namespace
 constexpr size_t RESERVED = (size_t)64 << 30, PAGE = 4096;
 char *range;
 size_t used;
-int reaching; /* Reaches may be nested: a product inside a call */
-int buffers;
+std::map<const char *, size_t> buffers; /* their bytes */
+int reaching;                           /* Reaches may be nested: a product inside a call */
 
 void protect(int protection)
 {
   if (used > 0 && mprotect(range, used, protection) != 0) stop("mprotect");
+}
+
+/* Of a buffer, with the page behind it. */
+size_t room_for(size_t bytes)
+{
+  return (bytes + 2 * PAGE - 1) / PAGE * PAGE;
 }
 
 } // namespace
@@ -63,19 +72,29 @@ void *device_allocate(size_t bytes)
                          -1, 0);
     if (range == MAP_FAILED) stop("no address space for the device's memory");
   }
-  const size_t rounded = (bytes + 2 * PAGE - 1) / PAGE * PAGE; /* and a hole behind it */
-  if (used + rounded > RESERVED) return nullptr;
+  if (room_for(bytes) > RESERVED - used) return nullptr;
   char *buffer = range + used;
-  used += rounded;
-  buffers++;
+  used += room_for(bytes);
+  buffers[buffer] = bytes;
   const Reach reach;
-  memset(buffer, 0xff, bytes);
+  memset(buffer, 0xff, room_for(bytes));
   return buffer;
 }
 
-void device_release(void *buffer)
+void device_release(void *released)
 {
-  if (buffer == nullptr || --buffers > 0) return;
+  const auto found = buffers.find((const char *)released);
+  if (released == nullptr) return;
+  if (found == buffers.end()) stop("a release of what is no buffer");
+  {
+    const Reach reach;
+    const char *buffer = found->first;
+    for (size_t i = found->second; i < room_for(found->second); i++)
+      if (buffer[i] != (char)0xff)
+        stop("a write %zu bytes behind a buffer of %zu bytes", i - found->second, found->second);
+  }
+  buffers.erase(found);
+  if (!buffers.empty()) return;
   madvise(range, used, MADV_DONTNEED); /* the last one: the range begins anew */
   used = 0;
 }

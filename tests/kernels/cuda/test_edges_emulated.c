@@ -1,0 +1,429 @@
+/* Operators of the CUDA backend where kernels may go wrong at an edge: sizes around a vector, a
+ * warp, a block, a slab of rows; more work than a grid has threads, so that each takes several
+ * turns; values near overflow. All against double precision, in any order of threads. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/cmocka_all.h"
+#include "tests/support/ops_case.h"
+#include "tests/support/reference_ops.h"
+
+/* ---- elements: the tail behind the last vector and the last block ---- */
+static void element_sizes(struct ops_case *c, int64_t n)
+{
+  double *x = ops_case_values(c, n, 2), *y = ops_case_values(c, n, 1), s[1] = {-1.25};
+  const void *x_act = ops_case_act(c, x, n), *y_act = ops_case_act(c, y, n);
+  void *out = ops_case_empty_act(c, n);
+  float *wide = ops_case_empty_float(c, n);
+  const float *s_float = ops_case_float(c, s, 1), *x_float = ops_case_float(c, x, n);
+  double *exact = ops_case_zeros(c, n);
+  c->ops->round_weights(c->ops, out, x_float, (size_t)n);
+  ops_case_check_act(c, "round", out, x, n, 0);
+  c->ops->act_to_float(c->ops, wide, x_act, (size_t)n);
+  ops_case_check_float(c, "widen", wide, x, n, 0);
+  for (int64_t i = 0; i < n; i++) exact[i] = reference_relu2(x[i]);
+  c->ops->relu2_forward(c->ops, out, x_act, n);
+  ops_case_check_act(c, "relu2", out, exact, n, 1);
+  for (int64_t i = 0; i < n; i++) exact[i] = y[i] * reference_gelu_slope(x[i]);
+  c->ops->gelu_backward(c->ops, out, y_act, x_act, n);
+  ops_case_check_act(c, "gelu backward", out, exact, n, 4);
+  for (int64_t i = 0; i < n; i++) exact[i] = x[i] + s[0] * y[i];
+  c->ops->skip_forward(c->ops, out, x_act, y_act, s_float, 1, n);
+  ops_case_check_act(c, "skip", out, exact, n, 2);
+}
+
+static void elements_case(struct ops_case *c)
+{
+  for (int64_t n = 1; n <= 17; n++) element_sizes(c, n);
+  static const int64_t around_blocks[] = {1023, 1024, 1025, 2047, 2048, 2049};
+  for (size_t i = 0; i < sizeof around_blocks / sizeof *around_blocks; i++)
+    element_sizes(c, around_blocks[i]);
+}
+
+static void tails_of_vectors(void **state)
+{
+  (void)state;
+  ops_case_each_cuda(elements_case);
+}
+
+static void skip_backward_size(struct ops_case *c, int64_t N, int64_t D)
+{
+  const int64_t n = N * D;
+  double *dout = ops_case_zeros(c, n), *skip = ops_case_zeros(c, n), s[1] = {0.5}, ds[1] = {3};
+  for (int64_t i = 0; i < n; i++) {
+    dout[i] = (double)(i * 37 % 257) / 128 - 1;
+    skip[i] = (double)(i * 101 % 251) / 128 - 0.9375;
+  }
+  const void *dout_act = ops_case_act(c, dout, n), *skip_act = ops_case_act(c, skip, n);
+  const float *s_float = ops_case_float(c, s, 1);
+  float *ds_float = ops_case_float(c, ds, 1);
+  void *dskip = ops_case_empty_act(c, n);
+  for (int64_t i = 0; i < n; i++) ds[0] += dout[i] * skip[i];
+  c->ops->skip_backward(c->ops, dskip, ds_float, dout_act, skip_act, s_float, N, D);
+  for (int64_t i = 0; i < n; i++) dout[i] *= s[0];
+  ops_case_check_act(c, "skip backward", dskip, dout, n, 0);
+  ops_case_check_float(c, "ds", ds_float, ds, 1, 2 * sqrt((double)n));
+}
+
+/* 512 blocks of 256 threads with 8 elements each are a round. */
+static void skip_case(struct ops_case *c)
+{
+  for (int64_t n = 1; n <= 10; n++) skip_backward_size(c, 1, n);
+  skip_backward_size(c, 5, 411);
+  skip_backward_size(c, 3, 350001);
+}
+
+static void sums_of_more_than_a_grid(void **state)
+{
+  (void)state;
+  ops_case_each_cuda(skip_case);
+}
+
+/* ---- rows ---- */
+static void move_rows(struct ops_case *c, int32_t N, int64_t D)
+{
+  int32_t *order = ops_case_integers(c, N, 1);
+  for (int32_t i = 0; i < N; i++) order[i] = N - 1 - i;
+  const int32_t *rows = ops_case_device(c, order, (size_t)N * sizeof *order);
+  double *x = ops_case_values(c, N * D, 1), *turned = ops_case_zeros(c, N * D);
+  void *x_act = ops_case_act(c, x, N * D), *out = ops_case_empty_act(c, N * D);
+  for (int32_t i = 0; i < N; i++) memcpy(turned + i * D, x + order[i] * D, (size_t)D * sizeof *x);
+  c->ops->gather_rows(c->ops, out, x_act, rows, N, D);
+  ops_case_check_act(c, "gather", out, turned, N * D, 0);
+  c->ops->scatter_rows(c->ops, x_act, out, rows, N, D);
+  for (int64_t i = 0; i < N * D; i++) x[i] *= 2;
+  ops_case_check_act(c, "scatter", x_act, x, N * D, 0);
+}
+
+static void rows_case(struct ops_case *c)
+{
+  static const int64_t widths[] = {1, 2, 3, 7, 127, 128, 129, 264};
+  for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
+    move_rows(c, 1, widths[i]);
+    move_rows(c, 5, widths[i]);
+  }
+}
+
+static void rows_of_any_width(void **state)
+{
+  (void)state;
+  ops_case_each_cuda(rows_case);
+}
+
+static void norm_shape(struct ops_case *c, int64_t N, int64_t D, double deviation)
+{
+  const int64_t n = N * D;
+  double *x = ops_case_values(c, n, deviation), *dh = ops_case_values(c, n, 1);
+  double *before = ops_case_values(c, n, 1), *exact = ops_case_zeros(c, n);
+  const void *x_act = ops_case_act(c, x, n), *dh_act = ops_case_act(c, dh, n);
+  void *dx_act = ops_case_act(c, before, n), *out = ops_case_empty_act(c, n);
+  reference_norm(exact, x, N, D);
+  c->ops->norm_forward(c->ops, out, x_act, N, D);
+  ops_case_check_act(c, "norm", out, exact, n, 8);
+  reference_norm_backward(exact, dh, x, N, D);
+  for (int64_t i = 0; i < n; i++) exact[i] += before[i];
+  c->ops->norm_backward(c->ops, dx_act, dh_act, x_act, N, D);
+  /* few elements: one may be far below 1, and the gradient the difference of two large terms */
+  ops_case_check_act(c, "norm backward", dx_act, exact, n, D < 8 ? 1000 : 16);
+}
+
+static void norm_case(struct ops_case *c)
+{
+  static const int64_t widths[] = {1, 3, 4, 5, 8, 9, 31, 32, 33, 127, 128, 129, 255, 256, 264, 513};
+  for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
+    norm_shape(c, 1, widths[i], 1);
+    norm_shape(c, 9, widths[i], 1);
+  }
+  norm_shape(c, 3, 40, 1e15); /* squares near the end of fp32 */
+  norm_shape(c, 3, 40, 1e-3); /* eps counts */
+  norm_shape(c, 8, 24, 0);    /* padding's rows: eps alone */
+}
+
+static void norms_of_any_width(void **state)
+{
+  (void)state;
+  ops_case_each_cuda(norm_case);
+}
+
+static void mix_shape(struct ops_case *c, int64_t N, int64_t D)
+{
+  const int64_t n = N * D;
+  double *x = ops_case_values(c, n, 1), *p = ops_case_values(c, n, 1), b[2] = {-0.6, 1.4};
+  const void *x_act = ops_case_act(c, x, n), *p_act = ops_case_act(c, p, n);
+  const float *b_float = ops_case_float(c, b, 2);
+  void *mixed = ops_case_empty_act(c, n), *h = ops_case_empty_act(c, n);
+  double *exact = ops_case_zeros(c, n), *gradient = ops_case_zeros(c, n), db[2] = {0, 0};
+  c->ops->mix_norm_forward(c->ops, mixed, h, x_act, p_act, b_float, N, D);
+  const double *stored = ops_case_read(c, mixed, n);
+  reference_norm(exact, stored, N, D);
+  ops_case_check_act(c, "norm of mixed", h, exact, n, 8);
+
+  double *dmixed = ops_case_values(c, n, 1), *dh = ops_case_values(c, n, 1);
+  double *dp = ops_case_zeros(c, n);
+  void *dmixed_act = ops_case_act(c, dmixed, n), *dp_act = ops_case_act(c, dp, n);
+  const void *dh_act = ops_case_act(c, dh, n);
+  float *db_float = ops_case_float(c, db, 2);
+  reference_norm_backward(gradient, dh, stored, N, D);
+  for (int64_t i = 0; i < n; i++) {
+    gradient[i] += dmixed[i];
+    db[0] += gradient[i] * x[i];
+    db[1] += gradient[i] * p[i];
+    dp[i] = b[1] * gradient[i];
+    exact[i] = b[0] * gradient[i];
+  }
+  c->ops->mix_norm_backward(c->ops, dmixed_act, dp_act, db_float, dmixed_act, dh_act, mixed, x_act,
+                            p_act, b_float, N, D);
+  ops_case_check_act(c, "mix dx", dmixed_act, exact, n, 16);
+  ops_case_check_act(c, "mix dp", dp_act, dp, n, 16);
+  ops_case_check_float(c, "db", db_float, db, 2, 20 * sqrt((double)n));
+}
+
+/* 512 blocks of 8 rows are a round of the sums. */
+static void mix_case(struct ops_case *c)
+{
+  for (int64_t N = 7; N <= 9; N++) mix_shape(c, N, 33);
+  mix_shape(c, 1, 1);
+  mix_shape(c, 4 * 1100 + 3, 8);
+}
+
+static void mixes_of_more_rows_than_a_grid(void **state)
+{
+  (void)state;
+  ops_case_each_cuda(mix_case);
+}
+
+/* ---- QKV prepare ---- */
+static void qkv_shape(struct ops_case *c, int64_t B, int64_t L, int64_t H, int64_t K, double size)
+{
+  const int64_t D = H * K, N = B * L, half = K / 2;
+  double *qkv = ops_case_values(c, N * 3 * D, size), *vi = ops_case_values(c, N * D, 1);
+  double *cosine = ops_case_values(c, L * half, 1), *sine = ops_case_values(c, L * half, 1);
+  for (int64_t i = 0; i < L * half; i++) {
+    const double angle = (double)(i / half) * pow(10000, -2 * (double)(i % half) / (double)K);
+    cosine[i] = cos(angle), sine[i] = sin(angle);
+  }
+  double a[2] = {0.6, -0.4}, da[2], none[2] = {0, 0};
+  const void *qkv_act = ops_case_act(c, qkv, N * 3 * D), *vi_act = ops_case_act(c, vi, N * D);
+  const float *cosine_float = ops_case_float(c, cosine, L * half);
+  const float *sine_float = ops_case_float(c, sine, L * half), *a_float = ops_case_float(c, a, 2);
+  const struct reference_qkv in = {qkv, vi, {a[0], a[1]}, cosine, sine, B, L, H, K};
+  void *out = ops_case_empty_act(c, N * 3 * D), *dvi_act = ops_case_empty_act(c, N * D);
+  double *exact = ops_case_zeros(c, N * 3 * D);
+  reference_qkv_prepare(exact, &in);
+  c->ops->qkv_prepare_forward(c->ops, out, qkv_act, vi_act, a_float, cosine_float, sine_float, B, L,
+                              H, K);
+  ops_case_check_act(c, "qkv", out, exact, N * 3 * D, 8);
+  double *dqkv = ops_case_values(c, N * 3 * D, 1), *dvi = ops_case_zeros(c, N * D);
+  void *dqkv_act = ops_case_act(c, dqkv, N * 3 * D);
+  float *da_float = ops_case_float(c, none, 2);
+  reference_qkv_prepare_backward(exact, dvi, da, dqkv, &in);
+  c->ops->qkv_prepare_backward(c->ops, dqkv_act, dvi_act, da_float, dqkv_act, qkv_act, vi_act,
+                               a_float, cosine_float, sine_float, B, L, H, K);
+  ops_case_check_act(c, "dqkv", dqkv_act, exact, N * 3 * D, 16);
+  ops_case_check_act(c, "dvi", dvi_act, dvi, N * D, 2);
+  ops_case_check_float(c, "da", da_float, da, 2, 10 * sqrt((double)(N * D)));
+}
+
+/* 512 blocks of 8 heads are a round. */
+static void qkv_case(struct ops_case *c)
+{
+  for (int64_t K = 16; K <= 128; K += 8) qkv_shape(c, 2, 3, 3, K, 1);
+  qkv_shape(c, 1, 7, 2, 40, 1e-3); /* eps counts */
+  qkv_shape(c, 1, 1033, 4, 16, 1);
+}
+
+static void heads_of_every_width(void **state)
+{
+  (void)state;
+  ops_case_each_cuda(qkv_case);
+}
+
+/* ---- token tables ---- */
+static void table_shape(struct ops_case *c, int64_t N, int64_t D, int32_t V, int level)
+{
+  double *table = ops_case_values(c, V * D, 1), *dout = ops_case_values(c, N * D, 1);
+  double *dtable = ops_case_zeros(c, V * D), *exact = ops_case_zeros(c, (N + V) * D);
+  int32_t *tokens = ops_case_integers(c, N << level, V);
+  tokens[0] = V - 1; /* the last one, whatever was drawn */
+  const int32_t *tokens_device = ops_case_device(c, tokens, (size_t)(N << level) * sizeof *tokens);
+  const float *table_float = ops_case_float(c, table, V * D);
+  const void *dout_act = ops_case_act(c, dout, N * D);
+  void *out = ops_case_empty_act(c, N * D);
+  float *dtable_float = ops_case_float(c, dtable, V * D);
+  reference_token_mean(exact, table, tokens, N, D, level);
+  c->ops->token_mean_forward(c->ops, out, table_float, tokens_device, N, D, V, level);
+  ops_case_check_act(c, "token mean", out, exact, N * D, 8);
+  reference_token_mean_backward(exact, dout, tokens, N, D, V, level);
+  c->ops->token_mean_backward(c->ops, dtable_float, dout_act, tokens_device, N, D, V, level);
+  ops_case_check_float(c, "dtable", dtable_float, exact, V * D, 16 + sqrt((double)N));
+}
+
+static void tables_case(struct ops_case *c)
+{
+  for (int level = 0; level <= 5; level++) table_shape(c, 3, 65, 33, level);
+  table_shape(c, 2, 7, 261, 2);
+  table_shape(c, 1, 1, 33, 10);
+  for (int64_t N = 511; N <= 513; N++) table_shape(c, N, 3, 5, 0);
+  table_shape(c, 1030, 64, 33, 1); /* three slabs of 512 rows */
+}
+
+static void tables_of_every_level(void **state)
+{
+  (void)state;
+  ops_case_each_cuda(tables_case);
+}
+
+/* More rows than 512 slabs of 512: slabs become longer. */
+static void long_table_case(struct ops_case *c)
+{
+  enum { V = 3 };
+  const int64_t N = 512 * 512 + 1500;
+  double *dout = ops_case_zeros(c, N), dtable[V] = {0}, exact[V];
+  int32_t *tokens = ops_case_integers(c, N, V);
+  for (int64_t i = 0; i < N; i++) dout[i] = (double)(i % 9) - 3;
+  const int32_t *tokens_device = ops_case_device(c, tokens, (size_t)N * sizeof *tokens);
+  const void *dout_act = ops_case_act(c, dout, N);
+  float *dtable_float = ops_case_float(c, dtable, V);
+  reference_token_mean_backward(exact, dout, tokens, N, 1, V, 0);
+  c->ops->token_mean_backward(c->ops, dtable_float, dout_act, tokens_device, N, 1, V, 0);
+  ops_case_check_float(c, "dtable", dtable_float, exact, V, 4); /* integers: sums are exact */
+}
+
+static void tables_of_many_rows(void **state)
+{
+  (void)state;
+  ops_case_each_cuda(long_table_case);
+}
+
+/* ---- head and loss ---- */
+static void logits_shape(struct ops_case *c, int64_t N, int64_t D, int64_t V)
+{
+  double *h = ops_case_values(c, N * D, 1), *w = ops_case_values(c, V * D, 1 / sqrt((double)D));
+  double *bias = ops_case_values(c, V, 1), *exact = ops_case_zeros(c, N * V);
+  const void *h_act = ops_case_act(c, h, N * D), *w_act = ops_case_act(c, w, V * D);
+  const float *bias_float = ops_case_float(c, bias, V);
+  float *logits = ops_case_empty_float(c, N * V);
+  reference_linear(exact, h, w, N, D, V);
+  for (int64_t i = 0; i < N * V; i++) exact[i] += bias[i % V];
+  c->ops->logits_forward(c->ops, logits, h_act, w_act, bias_float, N, D, V);
+  ops_case_check_float(c, "logits", logits, exact, N * V, 16);
+
+  double *d = ops_case_values(c, N * V, 1), *dh = ops_case_zeros(c, N * D);
+  double *dw = ops_case_zeros(c, V * D), *dbias = ops_case_zeros(c, V);
+  const float *d_float = ops_case_float(c, d, N * V);
+  float *dw_float = ops_case_float(c, dw, V * D), *dbias_float = ops_case_float(c, dbias, V);
+  void *dh_act = ops_case_empty_act(c, N * D);
+  reference_linear_backward_input(dh, d, w, N, D, V);
+  reference_linear_backward_weight(dw, d, h, N, D, V);
+  for (int64_t i = 0; i < N * V; i++) dbias[i % V] += d[i];
+  c->ops->logits_backward(c->ops, dh_act, dw_float, dbias_float, d_float, h_act, w_act, N, D, V);
+  ops_case_check_act(c, "dh", dh_act, dh, N * D, 32);
+  ops_case_check_float(c, "dw of the head", dw_float, dw, V * D, 24);
+  ops_case_check_float(c, "dbias", dbias_float, dbias, V, 24);
+}
+
+static void head_case(struct ops_case *c)
+{
+  static const int64_t rows[] = {1, 31, 32, 33}, widths[] = {1, 31, 32, 33, 65};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    for (size_t j = 0; j < sizeof widths / sizeof *widths; j++)
+      logits_shape(c, rows[i], widths[j], 33);
+  logits_shape(c, 9, 40, 261);
+  logits_shape(c, 2, 256, 5); /* the bias' column is a block's first */
+  for (int64_t N = 255; N <= 257; N++) logits_shape(c, N, 8, 7);
+  logits_shape(c, 600, 3, 33);
+}
+
+static void heads_of_any_shape(void **state)
+{
+  (void)state;
+  ops_case_each_cuda(head_case);
+}
+
+static void loss_shape(struct ops_case *c, int64_t N, int64_t V, const struct plm_loss_options *o,
+                       double deviation)
+{
+  double *raw = ops_case_values(c, N * V, deviation), *weights = ops_case_values(c, N, 1);
+  int32_t *labels = ops_case_integers(c, N, (int32_t)V);
+  labels[0] = (int32_t)V - 1;
+  for (int64_t n = 0; n < N; n++) weights[n] = n % 3 == 1 ? 0 : fabs(weights[n]);
+  const int32_t *labels_device = ops_case_device(c, labels, (size_t)N * sizeof *labels);
+  float *logits = ops_case_float(c, raw, N * V), *got = ops_case_empty_float(c, N);
+  float *apart = ops_case_empty_float(c, N * V);
+  const float *weights_float = ops_case_float(c, weights, N);
+  const struct reference_loss loss = {
+      labels, weights, 0.5, (double)o->soft_cap, (double)o->label_smoothing, (double)o->z_loss,
+      N,      V};
+  double *row_loss = ops_case_zeros(c, N), *dlogits = ops_case_zeros(c, N * V);
+  reference_cross_entropy(row_loss, dlogits, raw, &loss);
+  c->ops->soft_cap_forward(c->ops, logits, N * V, o->soft_cap);
+  c->ops->cross_entropy(c->ops, got, apart, logits, labels_device, weights_float, 0.5f, o, N, V);
+  ops_case_check_float(c, "loss", got, row_loss, N, 16);
+  /* a logit's rounding is the gradient's absolute error */
+  ops_case_check_float(c, "dlogits", apart, dlogits, N * V, 64 + 4 * deviation);
+}
+
+static void loss_case(struct ops_case *c)
+{
+  static const int64_t widths[] = {2, 31, 32, 33, 64, 65, 261};
+  const struct plm_loss_options plain = {0, 0, 0}, capped = {15, 0.1f, 1e-4f};
+  for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
+    loss_shape(c, 7, widths[i], &plain, 2);
+    loss_shape(c, 9, widths[i], &capped, 2);
+  }
+  loss_shape(c, 8, 33, &plain, 100);  /* exp of a logit would overflow */
+  loss_shape(c, 17, 33, &capped, 40); /* most of them at the cap */
+}
+
+static void losses_of_any_width(void **state)
+{
+  (void)state;
+  ops_case_each_cuda(loss_case);
+}
+
+/* A row of weight 0 does not count, whatever lies in it. */
+static void no_weight_case(struct ops_case *c)
+{
+  enum { N = 9, V = 33 };
+  double *raw = ops_case_values(c, N * V, 1), weights[N] = {0};
+  const struct plm_loss_options options = {0, 0.1f, 1e-3f};
+  raw[3] = NAN, raw[V] = INFINITY, raw[2 * V] = -INFINITY;
+  int32_t *labels = ops_case_integers(c, N, V);
+  const int32_t *labels_device = ops_case_device(c, labels, N * sizeof *labels);
+  float *logits = ops_case_float(c, raw, N * V), *got = ops_case_empty_float(c, N);
+  const float *weights_float = ops_case_float(c, weights, N);
+  const double *zeros = ops_case_zeros(c, N * V);
+  c->ops->cross_entropy(c->ops, got, logits, logits, labels_device, weights_float, 1, &options, N,
+                        V);
+  ops_case_check_float(c, "loss without weight", got, zeros, N, 0);
+  ops_case_check_float(c, "dlogits without weight", logits, zeros, N * V, 0);
+}
+
+static void rows_without_weight(void **state)
+{
+  (void)state;
+  ops_case_each_cuda(no_weight_case);
+}
+
+int main(void)
+{
+#ifdef __SANITIZE_THREAD__
+  print_message("ThreadSanitizer does not know fibers\n");
+  return 77;
+#endif
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(tails_of_vectors),
+      cmocka_unit_test(sums_of_more_than_a_grid),
+      cmocka_unit_test(rows_of_any_width),
+      cmocka_unit_test(norms_of_any_width),
+      cmocka_unit_test(mixes_of_more_rows_than_a_grid),
+      cmocka_unit_test(heads_of_every_width),
+      cmocka_unit_test(tables_of_every_level),
+      cmocka_unit_test(tables_of_many_rows),
+      cmocka_unit_test(heads_of_any_shape),
+      cmocka_unit_test(losses_of_any_width),
+      cmocka_unit_test(rows_without_weight),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
