@@ -108,14 +108,15 @@ __global__ void delta_kernel(float *delta, const T *dout, const T *out, int64_t 
   if (threadIdx.x % PLM_WARP == 0) delta[(row / L * H + head) * L + row % L] = sum;
 }
 
-/* p.delta lies in the scratch. */
-template <class P> void compute_delta(struct plm_cuda *cuda, const P &p)
+/* Into the scratch. */
+template <class P> const float *compute_delta(struct plm_cuda *cuda, const P &p)
 {
   const int64_t tasks = (int64_t)p.shape.B * p.shape.L * p.heads;
   float *delta = plm_cuda_scratch<float>(cuda, (size_t)tasks);
   plm_launch(cuda->stream, delta_kernel<std::remove_pointer_t<decltype(p.out)>>,
              dim3(plm_blocks(tasks, WARPS)), dim3(WARPS * PLM_WARP), 0, delta, p.dout, p.out, tasks,
              p.heads, p.shape.L, p.shape.H, p.shape.K);
+  return delta;
 }
 
 /* ---- the table's functions ---- */
@@ -158,10 +159,9 @@ void attention_backward(struct plm_ops *ops, act *dq, act *dk, act *dv, const ac
     p.dk = static_cast<T *>(dk);
     p.dv = static_cast<T *>(dv);
     p.lse = const_cast<float *>(lse);
-    p.delta = plm_cuda_scratch<float>(cuda, 0);
     p.mask = *mask, p.shape = *shape;
-    each_slab(p, plm_cuda_scratch_room<float>(cuda), [&](const auto &slab) {
-      compute_delta(cuda, slab);
+    each_slab(p, plm_cuda_scratch_room<float>(cuda), [&](auto slab) {
+      slab.delta = compute_delta(cuda, slab);
       run_backward(cuda, slab);
     });
   });

@@ -46,13 +46,9 @@ static inline struct plm_cuda *plm_cuda_of(struct plm_ops *ops)
  * works in slabs; the others need a few KiB. Used by one operator at a time: the stream orders
  * them. Its size is at least what one slab of any configuration's largest operator needs: (V, D +
  * 1) floats of the head and the token tables, 261 tokens at a width of 65,536. */
-#ifdef PLM_EMULATE
-enum { PLM_CUDA_SCRATCH_BYTES = 4 << 20 }; /* filled at each opening; small models */
-#else
 enum { PLM_CUDA_SCRATCH_BYTES = 72 << 20 };
 static_assert((int64_t)PLM_CUDA_SCRATCH_BYTES >= (int64_t)261 * 65537 * (int64_t)sizeof(float),
               "a slab of the widest head");
-#endif
 template <class T> static inline int64_t plm_cuda_scratch_room(const struct plm_cuda *cuda)
 {
   return (int64_t)(cuda->scratch_bytes / sizeof(T));
@@ -62,8 +58,8 @@ template <class T> static inline T *plm_cuda_scratch(struct plm_cuda *cuda, size
   PLM_ASSERT(count * sizeof(T) <= cuda->scratch_bytes);
 #ifdef PLM_EMULATE
   /* its end, where what reaches too far is found; and what the operator before left is gone */
-  const size_t bytes = (count * sizeof(T) + 15) / 16 * 16;
-  char *scratch = static_cast<char *>(cuda->scratch) + cuda->scratch_bytes - bytes;
+  const size_t bytes = count * sizeof(T);
+  char *scratch = static_cast<char *>(cuda->scratch) + (cuda->scratch_bytes - bytes) / 16 * 16;
   plm_enqueue(cuda->stream, [=] {
     const plm::emulation::Reach reach;
     memset(scratch, 0xff, bytes);
@@ -71,6 +67,17 @@ template <class T> static inline T *plm_cuda_scratch(struct plm_cuda *cuda, size
   return reinterpret_cast<T *>(scratch);
 #else
   return static_cast<T *>(cuda->scratch);
+#endif
+}
+
+/* The most parts that work is cut into, each of which takes as many turns as are left; so few under
+ * the emulation that small shapes take several. */
+static constexpr int plm_most_parts(int most)
+{
+#ifdef PLM_EMULATE
+  return most < 3 ? most : 3;
+#else
+  return most;
 #endif
 }
 

@@ -202,7 +202,7 @@ void add(struct plm_ops *ops, act *x, const act *y, int64_t n)
 }
 
 /* dskip = s dout; a block's part of sum dout skip */
-enum { SUM_BLOCKS = 1024 };
+enum { SUM_BLOCKS = plm_most_parts(1024) };
 template <class T>
 __global__ void skip_backward_kernel(T *dskip, float *partial, const T *dout, const T *skip,
                                      const float *s, int64_t n)

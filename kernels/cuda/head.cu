@@ -6,7 +6,14 @@
 namespace
 {
 
-enum { THREADS = 256, WARPS = 8, ROWS = 32, DEPTH = 32, SLAB_ROWS = 256, MAX_SLABS = 256 };
+enum {
+  THREADS = 256,
+  WARPS = 8,
+  ROWS = 32,
+  DEPTH = 32,
+  SLAB_ROWS = 256,
+  MAX_SLABS = plm_most_parts(256)
+};
 
 /* logits (ROWS of them, V) of a block: h and w come through shared memory in slices of DEPTH. */
 template <class T>

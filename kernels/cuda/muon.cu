@@ -12,7 +12,7 @@ namespace
 
 enum {
   THREADS = 256,
-  SUM_BLOCKS = 128,
+  SUM_BLOCKS = plm_most_parts(128),
   STEPS = 5,
   MOST = 32,   /* matrices of a batch: their addresses are kernel parameters */
   ALIGNED = 64 /* elements: where each matrix of a batch begins */

@@ -4,7 +4,7 @@
 namespace
 {
 
-enum { WARPS = 8, MIX_BLOCKS = 1024, MOST_HELD = 8, MOST_HELD_OF_SIX = 4 };
+enum { WARPS = 8, MIX_BLOCKS = plm_most_parts(1024), MOST_HELD = 8, MOST_HELD_OF_SIX = 4 };
 static constexpr float EPS = 1e-6f;
 
 /* Row of this warp, and the stride to its next. */

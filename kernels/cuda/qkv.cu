@@ -12,7 +12,7 @@ extern "C" {
 namespace
 {
 
-enum { WARPS = 8, MIX_BLOCKS = 1024, PAIRS = 2 };
+enum { WARPS = 8, MIX_BLOCKS = plm_most_parts(1024), PAIRS = 2 };
 static constexpr float EPS = 1e-6f;
 
 /* Two neighbouring elements, aligned to their size. */

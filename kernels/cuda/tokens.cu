@@ -17,7 +17,7 @@ enum {
   COLUMNS = BACK_THREADS * OWNED,
   AHEAD = 8, /* rows */
   SLAB_ROWS = 512,
-  MAX_SLABS = 512,
+  MAX_SLABS = plm_most_parts(512),
   SHARED_BYTES = 200 << 10,
   COUNTED_GROUP = 8
 };

@@ -115,22 +115,62 @@ static void bf16_agrees_with_the_cpu(void **state)
   }
 }
 
+/* Documents never mix (model.md): the same gradients whether they share chunks or not. */
+static void packed_equals_separate(void **state)
+{
+  (void)state;
+  static struct case_documents documents;
+  for (int architecture = PLM_TRANSFORMER; architecture <= PLM_PATCH_UNET; architecture++) {
+    const struct plm_model_config config = configuration((enum plm_architecture)architecture);
+    const struct table table = table_of(&config);
+    float *gradients[2];
+    double loss[2];
+    case_documents_draw(&documents, lengths, config.vocab_size, 11);
+    for (int separate = 0; separate < 2; separate++) {
+      struct case_batch placed;
+      case_batch_place(&placed, &documents, config.max_length, 4, separate);
+      gradients[separate] =
+          gradients_on(device_case_open(PLM_PRECISION_FP32, 1), &config, &placed, &loss[separate]);
+      assert_true(separate ? placed.batch.chunks == documents.count
+                           : placed.batch.chunks < documents.count);
+      case_batch_free(&placed);
+    }
+    assert_true(fabs(loss[1] - loss[0]) <= 1e-5 * fabs(loss[0]));
+    for (size_t i = 0; i < table.count; i++) {
+      const double relative = case_relative_float(&table.parameters[i], gradients[0], gradients[1]);
+      if (!(relative <= 3e-5))
+        fail_msg("architecture %d, %s: relative difference %.3g", architecture,
+                 table.parameters[i].name, relative);
+    }
+    free(gradients[0]);
+    free(gradients[1]);
+    free(table.parameters);
+  }
+}
+
 static void any_order_of_threads_gives_the_same_bits(void **state)
 {
   (void)state;
-  const struct plm_model_config config = configuration(PLM_PATCH_UNET);
-  const struct table table = table_of(&config);
-  struct case_batch placed;
-  double loss[2];
-  place(&placed, &config);
-  float *one = gradients_on(device_case_open(PLM_PRECISION_BF16, 1), &config, &placed, &loss[0]);
-  float *other = gradients_on(device_case_open(PLM_PRECISION_BF16, 2), &config, &placed, &loss[1]);
-  assert_true(loss[0] == loss[1]);
-  assert_memory_equal(one, other, table.elements * sizeof *one);
-  free(table.parameters);
-  free(one);
-  free(other);
-  case_batch_free(&placed);
+  for (int architecture = PLM_TRANSFORMER; architecture <= PLM_PATCH_UNET; architecture++) {
+    const struct plm_model_config config = configuration((enum plm_architecture)architecture);
+    const struct table table = table_of(&config);
+    struct case_batch placed;
+    place(&placed, &config);
+    for (int narrow = 0; narrow < 2; narrow++) {
+      const int precision = narrow ? PLM_PRECISION_BF16 : PLM_PRECISION_FP32;
+      float *gradients[2];
+      double loss[2];
+      for (int i = 0; i < 2; i++)
+        gradients[i] =
+            gradients_on(device_case_open(precision, 2 + (uint64_t)i), &config, &placed, &loss[i]);
+      assert_true(loss[0] == loss[1]);
+      assert_memory_equal(gradients[0], gradients[1], table.elements * sizeof **gradients);
+      free(gradients[0]);
+      free(gradients[1]);
+    }
+    free(table.parameters);
+    case_batch_free(&placed);
+  }
 }
 
 static void inference_agrees_with_the_cpu(void **state)
@@ -176,6 +216,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(fp32_agrees_with_double_precision),
       cmocka_unit_test(bf16_agrees_with_the_cpu),
+      cmocka_unit_test(packed_equals_separate),
       cmocka_unit_test(any_order_of_threads_gives_the_same_bits),
       cmocka_unit_test(inference_agrees_with_the_cpu),
   };

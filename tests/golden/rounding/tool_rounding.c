@@ -1,0 +1,238 @@
+/* tool_rounding BACKEND OPERATOR SIZE…: one operator in bf16 on the operands of standard input, its
+ * results to standard output, for test_rounding.py to hold beside PyTorch's.
+ *
+ * BACKEND is cpu or cuda (emulated, or a GPU: device_case.h). Operands and results follow each
+ * other as raw bf16, parameters and their gradients as fp32, in the order in which the operator
+ * below takes and gives them.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/config/config.h"
+#include "common/model/masks.h"
+#include "tests/support/device_case.h"
+#include "tests/support/must.h"
+
+static struct plm_ops *ops;
+static int64_t size[4];
+
+static void *taken(size_t bytes)
+{
+  void *host = must(malloc(bytes)), *device;
+  struct plm_error error = {0};
+  if (fread(host, 1, bytes, stdin) != bytes) {
+    fprintf(stderr, "tool_rounding: standard input ends too early\n");
+    exit(2);
+  }
+  PLM_ASSERT(ops->allocate(ops, bytes, &device, &error) == PLM_OK);
+  ops->upload(ops, device, host, bytes);
+  PLM_ASSERT(ops->synchronize(ops, &error) == PLM_OK);
+  free(host);
+  return device;
+}
+
+static act *take_act(int64_t n)
+{
+  return taken((size_t)n * 2);
+}
+static float *take_float(int64_t n)
+{
+  return taken((size_t)n * 4);
+}
+static void *fresh(int64_t bytes)
+{
+  void *device;
+  PLM_ASSERT(ops->allocate(ops, (size_t)bytes, &device, NULL) == PLM_OK);
+  ops->zero(ops, device, (size_t)bytes);
+  return device;
+}
+
+static void give(const void *device, int64_t bytes)
+{
+  char *host = must(malloc((size_t)bytes));
+  ops->download(ops, host, device, (size_t)bytes);
+  PLM_ASSERT(ops->synchronize(ops, NULL) == PLM_OK);
+  if (fwrite(host, 1, (size_t)bytes, stdout) != (size_t)bytes) exit(2);
+  free(host);
+}
+
+/* N D: x, dh -> norm(x), its gradient */
+static void norm(void)
+{
+  const int64_t N = size[0], D = size[1], n = N * D;
+  const act *x = take_act(n), *dh = take_act(n);
+  act *out = fresh(2 * n), *dx = fresh(2 * n);
+  ops->norm_forward(ops, out, x, N, D);
+  ops->norm_backward(ops, dx, dh, x, N, D);
+  give(out, 2 * n);
+  give(dx, 2 * n);
+}
+
+/* N D: x, p, b, dmixed -> mixed, its norm, and dx, dp, db with no gradient through the norm */
+static void mix(void)
+{
+  const int64_t N = size[0], D = size[1], n = N * D;
+  const act *x = take_act(n), *p = take_act(n);
+  const float *b = take_float(2);
+  act *dmixed = take_act(n), *mixed = fresh(2 * n), *h = fresh(2 * n), *dp = fresh(2 * n);
+  float *db = fresh(8);
+  ops->mix_norm_forward(ops, mixed, h, x, p, b, N, D);
+  ops->mix_norm_backward(ops, dmixed, dp, db, dmixed, fresh(2 * n), mixed, x, p, b, N, D);
+  give(mixed, 2 * n);
+  give(h, 2 * n);
+  give(dmixed, 2 * n);
+  give(dp, 2 * n);
+  give(db, 8);
+}
+
+/* N I O: x, w, residual, dy -> y, dx, dw */
+static void linear(void)
+{
+  const int64_t N = size[0], I = size[1], O = size[2];
+  const act *x = take_act(N * I), *w = take_act(O * I);
+  const act *residual = take_act(N * O), *dy = take_act(N * O);
+  act *y = fresh(2 * N * O), *dx = fresh(2 * N * I);
+  float *dw = fresh(4 * O * I);
+  ops->linear_forward(ops, y, x, w, residual, N, I, O);
+  ops->linear_backward_input(ops, dx, dy, w, N, I, O, false);
+  ops->linear_backward_weight(ops, dw, dy, x, N, I, O);
+  give(y, 2 * N * O);
+  give(dx, 2 * N * I);
+  give(dw, 4 * O * I);
+}
+
+/* B L H K: qkv, vi, a, cosine, sine, dqkv -> prepared; gradients of qkv, vi, a */
+static void qkv(void)
+{
+  const int64_t B = size[0], L = size[1], H = size[2], K = size[3], n = B * L * H * K;
+  const act *in = take_act(3 * n), *vi = take_act(n);
+  const float *a = take_float(2), *cosine = take_float(L * K / 2), *sine = take_float(L * K / 2);
+  const act *dqkv = take_act(3 * n);
+  act *out = fresh(6 * n), *draw = fresh(6 * n), *dvi = fresh(2 * n);
+  float *da = fresh(8);
+  ops->qkv_prepare_forward(ops, out, in, vi, a, cosine, sine, B, L, H, K);
+  ops->qkv_prepare_backward(ops, draw, dvi, da, dqkv, in, vi, a, cosine, sine, B, L, H, K);
+  give(out, 6 * n);
+  give(draw, 6 * n);
+  give(dvi, 2 * n);
+  give(da, 8);
+}
+
+/* B L H K: qkv (side by side), dout -> out, dqkv; each chunk one document */
+static void attention(void)
+{
+  const int64_t B = size[0], L = size[1], H = size[2], K = size[3], n = B * L * H * K;
+  uint32_t *begin = must(calloc((size_t)B + 1, sizeof *begin));
+  struct plm_chunk_document *documents = must(calloc((size_t)B, sizeof *documents));
+  for (int64_t b = 0; b < B; b++) {
+    begin[b + 1] = (uint32_t)b + 1;
+    documents[b].tokens = (uint32_t)L;
+  }
+  const struct plm_batch batch = {.chunks = (uint32_t)B,
+                                  .max_length = (uint32_t)L,
+                                  .document_begin = begin,
+                                  .documents = documents};
+  const size_t values = plm_mask_values((int32_t)B, (int32_t)L);
+  int32_t *host = must(calloc(values, sizeof *host)), *device = fresh((int64_t)values * 4);
+  struct plm_interval_mask mask;
+  plm_mask_build(&batch, 0, PLM_ATTENTION_DOCUMENT, 1, 1, host, device, &mask);
+  ops->upload(ops, device, host, values * sizeof *host);
+  const struct plm_attention_shape shape = {.B = (int32_t)B,
+                                            .L = (int32_t)L,
+                                            .H = (int32_t)H,
+                                            .K = (int32_t)K,
+                                            .row_stride = (int32_t)(3 * H * K),
+                                            .scale = (float)(1 / __builtin_sqrt((double)K))};
+  const int64_t part = 2 * H * K;
+  const char *in = take_act(3 * n);
+  const act *dout = take_act(n);
+  act *out = fresh(2 * n);
+  char *din = fresh(6 * n);
+  float *lse = fresh(4 * B * H * L);
+  ops->attention_forward(ops, out, lse, in, in + part, in + 2 * part, &mask, &shape);
+  ops->attention_backward(ops, din, din + part, din + 2 * part, dout, out, lse, in, in + part,
+                          in + 2 * part, &mask, &shape);
+  give(out, 2 * n);
+  give(din, 6 * n);
+  free(begin);
+  free(documents);
+  free(host);
+}
+
+/* n: x, dout -> relu2, its gradient, gelu, its gradient */
+static void activations(void)
+{
+  const int64_t n = size[0];
+  const act *x = take_act(n), *dout = take_act(n);
+  act *out = fresh(2 * n), *dx = fresh(2 * n);
+  ops->relu2_forward(ops, out, x, n);
+  ops->relu2_backward(ops, dx, dout, x, n);
+  give(out, 2 * n);
+  give(dx, 2 * n);
+  ops->gelu_forward(ops, out, x, n);
+  ops->gelu_backward(ops, dx, dout, x, n);
+  give(out, 2 * n);
+  give(dx, 2 * n);
+}
+
+/* N D: x, skip, s, dout -> x + s skip, dskip, ds */
+static void skip(void)
+{
+  const int64_t N = size[0], D = size[1], n = N * D;
+  const act *x = take_act(n), *kept = take_act(n);
+  const float *s = take_float(1);
+  const act *dout = take_act(n);
+  act *out = fresh(2 * n), *dskip = fresh(2 * n);
+  float *ds = fresh(4);
+  ops->skip_forward(ops, out, x, kept, s, N, D);
+  ops->skip_backward(ops, dskip, ds, dout, kept, s, N, D);
+  give(out, 2 * n);
+  give(dskip, 2 * n);
+  give(ds, 4);
+}
+
+/* N D V: h, w, bias, dlogits (fp32) -> logits (fp32), dh, dw, dbias */
+static void head(void)
+{
+  const int64_t N = size[0], D = size[1], V = size[2];
+  const act *h = take_act(N * D), *w = take_act(V * D);
+  const float *bias = take_float(V), *d = take_float(N * V);
+  float *logits = fresh(4 * N * V), *dw = fresh(4 * V * D), *dbias = fresh(4 * V);
+  act *dh = fresh(2 * N * D);
+  ops->logits_forward(ops, logits, h, w, bias, N, D, V);
+  ops->logits_backward(ops, dh, dw, dbias, d, h, w, N, D, V);
+  give(logits, 4 * N * V);
+  give(dh, 2 * N * D);
+  give(dw, 4 * V * D);
+  give(dbias, 4 * V);
+}
+
+static const struct {
+  const char *name;
+  int sizes;
+  void (*run)(void);
+} operators[] = {{"norm", 2, norm},           {"mix", 2, mix},
+                 {"linear", 3, linear},       {"qkv", 4, qkv},
+                 {"attention", 4, attention}, {"activations", 1, activations},
+                 {"skip", 2, skip},           {"head", 3, head}};
+
+int main(int argc, char **argv)
+{
+  struct plm_error error = {0};
+  if (argc >= 3 && strcmp(argv[1], "cuda") == 0) {
+    ops = device_case_open(PLM_PRECISION_BF16, 1);
+  } else if (argc < 3 || plm_ops_cpu_open(PLM_PRECISION_BF16, 1, NULL, &ops, &error) != PLM_OK) {
+    plm_error_print("tool_rounding", &error);
+    return 77; /* no bf16 on this processor */
+  }
+  for (size_t i = 0; i < sizeof operators / sizeof *operators; i++) {
+    if (strcmp(argv[2], operators[i].name) != 0 || argc != 3 + operators[i].sizes) continue;
+    for (int s = 0; s < operators[i].sizes; s++) size[s] = strtoll(argv[3 + s], NULL, 10);
+    operators[i].run();
+    ops->close(ops);
+    return 0;
+  }
+  fprintf(stderr, "tool_rounding: no such operator, or other sizes\n");
+  return 2;
+}

@@ -1,0 +1,187 @@
+"""bf16: each operator's error against float64 is at most twice that of PyTorch's bf16 (model.md,
+"Precision"), on the CPU and on the CUDA backend (emulated, or a GPU's with PLM_TEST_DEVICE=cuda).
+
+Operands are rounded to bf16 before, so that all three compute from the same; gradients are autograd's.
+"""
+
+import functools
+import os
+import pathlib
+import subprocess
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+TOOL = pathlib.Path(os.environ["PLM_BUILD"]) / "tests/golden/rounding/tool_rounding"
+EPS = 1e-6
+torch.set_num_threads(1)
+
+
+class Operands:
+    """What an operator reads: bf16 tensors, and fp32 parameters (as PyTorch's bf16 model has them, in
+    bf16 there), in the tool's order; the same in any of the three precisions."""
+
+    def __init__(self, seed):
+        self.generator = torch.Generator().manual_seed(seed)
+        self.bytes = b""
+        self.dtype = None
+        self.leaves = []
+
+    def fill(self, *shape, deviation=1.0):
+        return torch.randn(*shape, generator=self.generator, dtype=torch.float64) * deviation
+
+    def act(self, *shape, deviation=1.0):
+        return self.given(self.fill(*shape, deviation=deviation).bfloat16(), np.uint16)
+
+    def number(self, *shape, deviation=1.0):
+        """A parameter: fp32 there, but of a value that bf16 has."""
+        return self.given(self.fill(*shape, deviation=deviation).bfloat16().float(), None)
+
+    def table(self, values):
+        """fp32 in a bf16 model, too."""
+        self.bytes += values.float().numpy().tobytes()
+        return values.float().to(torch.promote_types(self.dtype, torch.float32))
+
+    def given(self, values, view):
+        raw = values.view(torch.uint16) if view else values
+        self.bytes += raw.numpy().tobytes()
+        leaf = values.to(self.dtype).requires_grad_(True)
+        self.leaves.append(leaf)
+        return leaf
+
+
+def gradients(output, leaves, dout):
+    return torch.autograd.grad(output, leaves, dout, allow_unused=False)
+
+
+def rms_norm(x):
+    return F.rms_norm(x, x.shape[-1:], eps=EPS)
+
+
+def norm(o, rows, width):
+    x, dh = o.act(rows, width, deviation=2), o.act(rows, width)
+    out = rms_norm(x)
+    return out, *gradients(out, [x], dh)
+
+
+def mix(o, rows, width):
+    x, p, b = o.act(rows, width), o.act(rows, width), o.number(2)
+    dmixed = o.act(rows, width)
+    mixed = b[0] * x + b[1] * p
+    return mixed, rms_norm(mixed), *gradients(mixed, [x, p, b], dmixed)
+
+
+def linear(o, rows, inputs, outputs):
+    x, w = o.act(rows, inputs), o.act(outputs, inputs, deviation=inputs**-0.5)
+    residual, dy = o.act(rows, outputs), o.act(rows, outputs)
+    y = residual + F.linear(x, w)
+    return y, *gradients(y, [x, w], dy)
+
+
+def qkv(o, chunks, length, heads, width):
+    x, vi, a = (
+        o.act(chunks, length, 3, heads, width),
+        o.act(chunks, length, heads, width),
+        o.number(2),
+    )
+    angles = torch.arange(length)[:, None] * 10000.0 ** (-torch.arange(0, width, 2) / width)
+    cosine, sine = (o.table(f(angles.double())[:, None]) for f in (torch.cos, torch.sin))
+    dout = o.act(chunks, length, 3, heads, width)
+    parts = []
+    for part in (0, 1):
+        low, high = rms_norm(x[:, :, part]).to(cosine.dtype).chunk(2, -1)
+        turned = torch.cat([low * cosine + high * sine, high * cosine - low * sine], -1)
+        parts.append(turned.to(x.dtype))
+    parts.append(a[0] * x[:, :, 2] + a[1] * vi)
+    out = torch.stack(parts, 2)
+    return out, *gradients(out, [x, vi, a], dout)
+
+
+def attention(o, chunks, length, heads, width):
+    x, dout = o.act(chunks, length, 3, heads, width), o.act(chunks, length, heads, width)
+    q, k, v = x.permute(2, 0, 3, 1, 4)
+    out = F.scaled_dot_product_attention(q, k, v).transpose(1, 2)
+    return out, *gradients(out, [x], dout)
+
+
+def activations(o, count):
+    x, dout = o.act(count, deviation=2), o.act(count)
+    results = []
+    for out in (F.relu(x).square(), F.gelu(x)):
+        results += [out, *gradients(out, [x], dout)]
+    return results
+
+
+def skip(o, rows, width):
+    x, kept, s = o.act(rows, width), o.act(rows, width), o.number(1)
+    dout = o.act(rows, width)
+    out = x + s * kept
+    return out, *gradients(out, [kept, s], dout)
+
+
+def head(o, rows, width, tokens):
+    h, w = o.act(rows, width), o.act(tokens, width, deviation=width**-0.5)
+    bias, dlogits = o.number(tokens), o.number(rows, tokens)
+    logits = F.linear(h, w, bias)
+    return logits, *gradients(logits, [h, w, bias], dlogits)
+
+
+CASES = [
+    (norm, (9, 64), "out dx", "bb"),
+    (norm, (33, 200), "out dx", "bb"),
+    (mix, (20, 72), "mixed h dx dp db", "bbbbf"),
+    (linear, (3, 33, 5), "y dx dw", "bbf"),
+    (linear, (70, 96, 128), "y dx dw", "bbf"),
+    (qkv, (2, 9, 3, 24), "out dqkv dvi da", "bbbf"),
+    (qkv, (1, 33, 2, 64), "out dqkv dvi da", "bbbf"),
+    (attention, (2, 20, 2, 24), "out dqkv", "bb"),
+    (attention, (1, 97, 1, 64), "out dqkv", "bb"),
+    (activations, (3001,), "relu2 drelu2 gelu dgelu", "bbbb"),
+    (skip, (20, 72), "out dskip ds", "bbf"),
+    (head, (40, 72, 33), "logits dh dw dbias", "fbff"),
+    (head, (5, 128, 261), "logits dh dw dbias", "fbff"),
+]
+
+
+@functools.cache
+def pytorch(case):
+    """The operands' bytes, the exact results and PyTorch's in bf16."""
+    operator, sizes = CASES[case][:2]
+    exact, rounded = Operands(7), Operands(7)
+    exact.dtype, rounded.dtype = torch.float64, torch.bfloat16
+    results = [operator(o, *sizes) for o in (exact, rounded)]
+    assert exact.bytes == rounded.bytes
+    return exact.bytes, *([t.detach().double().flatten() for t in r] for r in results)
+
+
+def ours(backend, case):
+    operator, sizes, names, kinds = CASES[case]
+    operands, exact, _ = pytorch(case)
+    command = [TOOL, backend, operator.__name__, *map(str, sizes)]
+    result = subprocess.run(command, input=operands, capture_output=True)
+    if result.returncode == 77:
+        pytest.skip("this processor has no bf16")
+    assert result.returncode == 0, result.stderr.decode()
+    at, tensors = 0, []
+    for kind, like in zip(kinds, exact, strict=True):
+        dtype = torch.bfloat16 if kind == "b" else torch.float32
+        raw = bytearray(result.stdout[at : at + like.numel() * dtype.itemsize])
+        tensors.append(torch.frombuffer(raw, dtype=dtype).double())
+        at += len(raw)
+    assert at == len(result.stdout)
+    return tensors
+
+
+@pytest.mark.parametrize("backend", ["cpu", "cuda"])
+@pytest.mark.parametrize("case", range(len(CASES)), ids=lambda i: f"{CASES[i][0].__name__}{i}")
+def test_no_operator_is_twice_as_wrong_as_pytorch(backend, case):
+    _, exact, rounded = pytorch(case)
+    for name, e, r, mine in zip(
+        CASES[case][2].split(), exact, rounded, ours(backend, case), strict=True
+    ):
+        for measure in (torch.linalg.norm, lambda x: x.abs().max()):
+            error, limit = measure(mine - e), 2 * measure(r - e)
+            assert torch.isfinite(error), name
+            assert error <= limit, f"{name}: {float(error):.3g}, PyTorch's {float(limit) / 2:.3g}"
