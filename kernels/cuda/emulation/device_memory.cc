@@ -1,6 +1,7 @@
 /* The emulated device's memory: one reserved range, closed to the host but while a kernel, a copy
  * or a product runs. Buffers lie one behind the other and never come again: tests are short. Behind
- * each lies a page of NaN that nobody may write. */
+ * each lies a page that nobody may write: NaN, of the signalling kind, which no computation leaves
+ * as they were. */
 #include <sys/mman.h>
 
 #include <map>
@@ -57,6 +58,11 @@ void protect(int protection)
   if (used > 0 && mprotect(range, used, protection) != 0) stop("mprotect");
 }
 
+char behind(size_t i)
+{
+  return (char)(i % 2 != 0 ? 0xff : 0xa5);
+}
+
 /* Of a buffer, with the page behind it. */
 size_t room_for(size_t bytes)
 {
@@ -77,7 +83,8 @@ void *device_allocate(size_t bytes)
   used += room_for(bytes);
   buffers[buffer] = bytes;
   const Reach reach;
-  memset(buffer, 0xff, room_for(bytes));
+  memset(buffer, 0xff, bytes);
+  for (size_t i = bytes; i < room_for(bytes); i++) buffer[i] = behind(i);
   return buffer;
 }
 
@@ -90,7 +97,7 @@ void device_release(void *released)
     const Reach reach;
     const char *buffer = found->first;
     for (size_t i = found->second; i < room_for(found->second); i++)
-      if (buffer[i] != (char)0xff)
+      if (buffer[i] != behind(i))
         stop("a write %zu bytes behind a buffer of %zu bytes", i - found->second, found->second);
   }
   buffers.erase(found);

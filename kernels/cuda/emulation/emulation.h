@@ -2,8 +2,9 @@
  * machine, under sanitizers; for what sm_90a adds, see hopper.h.
  *
  * A block's threads are fibers of one operating-system thread. Between two synchronisations a fiber
- * runs alone, and which one runs next is drawn from a seed: where a barrier is missing, the result
- * depends on the seed, and a test that runs a kernel under several seeds sees it. Shared memory
+ * runs alone, and which one runs next is drawn from a seed, so that a warp may be as far ahead of
+ * the others as barriers let it: where one is missing, the result is wrong, or depends on the seed,
+ * and a test that runs a kernel under several seeds sees it. Shared memory
  * starts as NaN, ends where the launch said (the bytes behind it are poisoned under ASan), and so
  * do registers that an asynchronous copy has not filled yet: copies are made when they are waited
  * for, not before. Blocks run one after another, in an order drawn from the seed.

@@ -37,6 +37,7 @@ namespace
 enum {
   MAX_THREADS = 1024,
   STACK_BYTES = 256 << 10,
+  LOCALS_BYTES = 8 << 10, /* of a stack, NaN when a thread begins */
   MAX_SHARED_BYTES = 227 << 10,
   GUARD_BYTES = 64
 };
@@ -164,6 +165,9 @@ void begin_fiber(Fiber &fiber)
                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (fiber.stack == MAP_FAILED) stop("no memory for a fiber's stack");
   }
+#if !defined(__SANITIZE_ADDRESS__)
+  memset(fiber.stack + STACK_BYTES - LOCALS_BYTES, 0xff, LOCALS_BYTES);
+#endif
   getcontext(&fiber.context);
   fiber.context.uc_stack.ss_sp = fiber.stack;
   fiber.context.uc_stack.ss_size = STACK_BYTES;
@@ -192,20 +196,40 @@ void begin_fiber(Fiber &fiber)
        self->block.x, self->block.y, self->block.z);
 }
 
-/* Threads run until all have ended; who comes next is drawn. */
+/* A warp's threads that may run now, in an order that is drawn. */
+void collect_ready(int warp, std::vector<int> &ready)
+{
+  ready.clear();
+  const int last = std::min((warp + 1) * LANES, scheduler.threads);
+  for (int i = warp * LANES; i < last; i++) {
+    Fiber &fiber = *scheduler.fibers[(size_t)i];
+    if (fiber.state == State::WAITING && fiber.condition(fiber.condition_context))
+      fiber.state = State::READY;
+    if (fiber.state == State::READY) ready.push_back(i);
+  }
+  for (size_t i = ready.size(); i > 1; i--) std::swap(ready[i - 1], ready[draw(i)]);
+}
+
+/* Threads run until all have ended. In half of the blocks a warp goes on for as long as it can, so
+ * that it is as far ahead of the others as barriers let it be; in the others warps take turns, and
+ * who comes next is drawn. */
 void run_block()
 {
   std::vector<int> ready;
+  const int warps = (int)scheduler.warps.size();
+  const bool far_ahead = draw(2) == 0;
+  int warp = (int)draw((uint64_t)warps);
   while (scheduler.done < scheduler.threads) {
-    ready.clear();
-    for (int i = 0; i < scheduler.threads; i++) {
-      Fiber &fiber = *scheduler.fibers[(size_t)i];
-      if (fiber.state == State::WAITING && fiber.condition(fiber.condition_context))
-        fiber.state = State::READY;
-      if (fiber.state == State::READY) ready.push_back(i);
+    if (!far_ahead && draw(4) == 0) warp = (int)draw((uint64_t)warps);
+    collect_ready(warp, ready);
+    if (ready.empty()) { /* another one: any, and those behind it */
+      const int first = (int)draw((uint64_t)warps);
+      for (int i = 0; i < warps && ready.empty(); i++) {
+        warp = (first + i) % warps;
+        collect_ready(warp, ready);
+      }
+      if (ready.empty()) report_deadlock();
     }
-    if (ready.empty()) report_deadlock();
-    for (size_t i = ready.size(); i > 1; i--) std::swap(ready[i - 1], ready[draw(i)]);
     for (const int index : ready) to_fiber(index);
   }
 }

@@ -27,12 +27,16 @@ __global__ void reverse_kernel(float *out, const float *in, plm_planted fault)
   }
   if (fault != PLM_PLANTED_MISSING_BARRIER) __syncthreads();
   out[i] = shared[VALUES - 1 - i];
+  if (fault == PLM_PLANTED_RACE && i % PLM_WARP == 0) out[0] = shared[i];
+  if (fault == PLM_PLANTED_UNWRITTEN && i == 0) out[0] = shared[VALUES];
+  if (fault == PLM_PLANTED_GLOBAL_READ && i == 0) out[0] = in[VALUES];
+  if (fault == PLM_PLANTED_GLOBAL_WRITE && i == 0) out[VALUES] = 1;
 }
 
 } // namespace
 
 extern "C" void plm_cuda_planted_run(enum plm_planted fault, float *out, const float *in)
 {
-  plm_launch(nullptr, reverse_kernel, dim3(1), dim3(VALUES), VALUES * sizeof(float), out, in,
-             fault);
+  plm_launch(nullptr, reverse_kernel, dim3(1), dim3(VALUES),
+             (VALUES + (fault == PLM_PLANTED_UNWRITTEN ? 1 : 0)) * sizeof(float), out, in, fault);
 }

@@ -107,6 +107,19 @@ static void documents_at_the_tiles_borders(void **state)
   check(PLM_ATTENTION_DOCUMENT | PLM_ATTENTION_BLOCK, 0, 64, 1, 16, 0, true);
 }
 
+/* Tiles of keys of which every query but one sees all. */
+static void tiles_that_are_nearly_full(void **state)
+{
+  (void)state;
+  attention_batch_begin(&sample, 1, 130);
+  attention_batch_add(&sample, 0, 0, 130);
+  check(PLM_ATTENTION_CAUSAL | PLM_ATTENTION_LOCAL, 70, 0, 1, 16, 0, true);
+  attention_batch_begin(&sample, 1, 192);
+  attention_batch_add(&sample, 0, 0, 127);
+  attention_batch_add(&sample, 0, 127, 65);
+  check(PLM_ATTENTION_DOCUMENT, 0, 0, 1, 16, 0, true);
+}
+
 static void hundreds_of_documents(void **state)
 {
   (void)state;
@@ -248,6 +261,7 @@ int main(void)
       cmocka_unit_test(head_widths),
       cmocka_unit_test(lengths),
       cmocka_unit_test(documents_at_the_tiles_borders),
+      cmocka_unit_test(tiles_that_are_nearly_full),
       cmocka_unit_test(hundreds_of_documents),
       cmocka_unit_test(padding_alone),
       cmocka_unit_test(large_logits),

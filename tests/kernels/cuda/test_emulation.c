@@ -16,18 +16,34 @@
 
 enum { N = PLM_PLANTED_VALUES, ORDERS = 8 };
 
-static _Alignas(16) float in[N], out[N];
+static float in[N], out[N];
+
+/* One launch on the device: in to out. */
+static void run(enum plm_planted fault, int order)
+{
+  struct plm_ops *ops;
+  void *from, *to;
+  for (int i = 0; i < N; i++) in[i] = (float)(i + 1);
+  plm_cuda_emulation_order((uint64_t)order);
+  assert_int_equal(plm_ops_cuda_open(PLM_PRECISION_FP32, 0, &ops, NULL), PLM_OK);
+  assert_int_equal(ops->allocate(ops, sizeof in, &from, NULL), PLM_OK);
+  assert_int_equal(ops->allocate(ops, sizeof out, &to, NULL), PLM_OK);
+  ops->upload(ops, from, in, sizeof in);
+  assert_int_equal(ops->synchronize(ops, NULL), PLM_OK);
+  plm_cuda_planted_run(fault, to, from);
+  ops->download(ops, out, to, sizeof out);
+  ops->release(ops, from);
+  ops->release(ops, to);
+  ops->close(ops);
+}
 
 /* How many of the orders give the reversed values. */
 static int right_results(enum plm_planted fault)
 {
   int right = 0;
-  for (int i = 0; i < N; i++) in[i] = (float)(i + 1);
   for (int order = 1; order <= ORDERS; order++) {
     int equal = 0;
-    memset(out, 0, sizeof out);
-    plm_cuda_emulation_order((uint64_t)order);
-    plm_cuda_planted_run(fault, out, in);
+    run(fault, order);
     for (int i = 0; i < N; i++) equal += out[i] == in[N - 1 - i];
     right += equal == N;
   }
@@ -53,13 +69,37 @@ static void a_copy_that_was_not_waited_for_is_not_there(void **state)
   assert_true(isnan(out[0]));
 }
 
+/* The first value is written by both warps: the last one to come stays. */
+static void a_race_of_two_warps_shows(void **state)
+{
+  (void)state;
+  int first[2] = {0, 0};
+  for (int order = 1; order <= ORDERS; order++) {
+    run(PLM_PLANTED_RACE, order);
+    assert_true(out[0] == 1 || out[0] == 33 || out[0] == N);
+    first[out[0] == 33]++;
+  }
+  assert_true(first[0] > 0 && first[1] > 0);
+}
+
+static void what_nobody_wrote_is_nan(void **state)
+{
+  (void)state;
+  assert_int_equal(right_results(PLM_PLANTED_UNWRITTEN), 0);
+  assert_true(isnan(out[0]));
+#ifndef __SANITIZE_ADDRESS__
+  assert_int_equal(right_results(PLM_PLANTED_GLOBAL_READ), 0);
+  assert_true(isnan(out[0]));
+#endif
+}
+
 static void ends_the_process(enum plm_planted fault)
 {
   const pid_t child = fork();
   assert_true(child >= 0);
   if (child == 0) {
     if (freopen("/dev/null", "w", stderr) == NULL) _exit(0);
-    plm_cuda_planted_run(fault, out, in);
+    run(fault, 1);
     _exit(0);
   }
   int status;
@@ -71,6 +111,15 @@ static void a_write_beyond_shared_memory_ends_the_process(void **state)
 {
   (void)state;
   ends_the_process(PLM_PLANTED_OUT_OF_BOUNDS);
+}
+
+static void a_write_beyond_a_buffer_ends_the_process(void **state)
+{
+  (void)state;
+  ends_the_process(PLM_PLANTED_GLOBAL_WRITE);
+#ifdef __SANITIZE_ADDRESS__
+  ends_the_process(PLM_PLANTED_GLOBAL_READ);
+#endif
 }
 
 static void threads_that_never_meet_end_the_process(void **state)
@@ -113,8 +162,11 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_right_kernel_is_right_in_any_order),
       cmocka_unit_test(a_missing_barrier_shows),
+      cmocka_unit_test(a_race_of_two_warps_shows),
+      cmocka_unit_test(what_nobody_wrote_is_nan),
       cmocka_unit_test(a_copy_that_was_not_waited_for_is_not_there),
       cmocka_unit_test(a_write_beyond_shared_memory_ends_the_process),
+      cmocka_unit_test(a_write_beyond_a_buffer_ends_the_process),
       cmocka_unit_test(the_host_cannot_read_the_devices_memory),
       cmocka_unit_test(threads_that_never_meet_end_the_process),
   };
