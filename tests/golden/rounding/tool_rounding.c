@@ -1,4 +1,4 @@
-/* tool_rounding BACKEND OPERATOR SIZE…: one operator in bf16 on the operands of standard input, its
+/* tool_rounding BACKEND OPERATOR SIZES: one operator in bf16 on the operands of standard input, its
  * results to standard output, for test_rounding.py to hold beside PyTorch's.
  *
  * BACKEND is cpu or cuda (emulated, or a GPU: device_case.h). Operands and results follow each
