@@ -215,6 +215,15 @@ plm_status plm_input_next(struct plm_input *input, const volatile int *stop,
   return PLM_OK;
 }
 
+const struct plm_input_slot *plm_input_peek(struct plm_input *input)
+{
+  pthread_mutex_lock(&input->mutex);
+  const struct plm_input_slot *slot = &input->slots[input->taken % PLM_INPUT_RING];
+  const bool ready = input->taken < input->filled && slot->status == PLM_OK;
+  pthread_mutex_unlock(&input->mutex);
+  return ready ? slot : NULL;
+}
+
 void plm_input_release(struct plm_input *input, struct plm_input_slot *slot)
 {
   if (slot->batch.tokens != NULL) plm_feed_release(input->options.feed, &slot->batch);

@@ -49,6 +49,8 @@ void plm_input_close(struct plm_input *input); /* NULL is fine */
  * what plm_feed_next, plm_feed_epoch_chunks or plm_step_input_fill said, in their turn. */
 plm_status plm_input_next(struct plm_input *input, const volatile int *stop,
                           struct plm_input_slot **slot, struct plm_error *error);
+/* The one after those taken, if it is ready by now, else NULL. It stays in the ring. */
+const struct plm_input_slot *plm_input_peek(struct plm_input *input);
 /* Gives it back to the ring, its batch to the feed. */
 void plm_input_release(struct plm_input *input, struct plm_input_slot *slot);
 

@@ -15,6 +15,7 @@ enum owner { OWNER_NOBODY, OWNER_TRAINER, OWNER_WRITER };
 struct plm_publisher {
   struct plm_checkpoint_context context;
   struct plm_announcer *announcer;
+  struct plm_ops *ops;
   struct plm_snapshot snapshot;
   pthread_t thread;
   pthread_mutex_t mutex; /* guards all below */
@@ -106,41 +107,50 @@ static void *writer(void *argument)
   return NULL;
 }
 
-static float *take(size_t elements, bool *failed)
+static plm_status take(struct plm_ops *ops, size_t elements, float **buffer,
+                       struct plm_error *error)
 {
-  float *buffer = elements == 0 ? NULL : calloc(elements, sizeof *buffer);
-  if (elements != 0 && buffer == NULL) *failed = true;
-  return buffer;
+  return elements == 0
+             ? PLM_OK
+             : ops->allocate_host(ops, elements * sizeof **buffer, (void **)buffer, error);
 }
 
 static void release(struct plm_publisher *publisher)
 {
-  free(publisher->snapshot.weights);
-  free(publisher->snapshot.average);
-  free(publisher->snapshot.first);
-  free(publisher->snapshot.second);
+  const struct plm_snapshot *snapshot = &publisher->snapshot;
+  float *const buffers[] = {snapshot->weights, snapshot->average, snapshot->first,
+                            snapshot->second};
+  for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
+    if (buffers[i] != NULL) publisher->ops->release_host(publisher->ops, buffers[i]);
   free(publisher->snapshot.trainer_json);
   free(publisher);
 }
 
-plm_status plm_publisher_open(const struct plm_checkpoint_context *context, size_t weights,
-                              size_t first, size_t second, bool with_average,
+static plm_status take_snapshot_memory(struct plm_publisher *publisher,
+                                       const struct plm_publisher_sizes *sizes,
+                                       struct plm_error *error)
+{
+  struct plm_snapshot *snapshot = &publisher->snapshot;
+  PLM_TRY(take(publisher->ops, sizes->weights, &snapshot->weights, error));
+  PLM_TRY(take(publisher->ops, sizes->average, &snapshot->average, error));
+  PLM_TRY(take(publisher->ops, sizes->first, &snapshot->first, error));
+  return take(publisher->ops, sizes->second, &snapshot->second, error);
+}
+
+plm_status plm_publisher_open(const struct plm_checkpoint_context *context, struct plm_ops *ops,
+                              const struct plm_publisher_sizes *sizes,
                               struct plm_announcer *announcer, struct plm_publisher **out,
                               struct plm_error *error)
 {
   struct plm_publisher *publisher = calloc(1, sizeof *publisher);
-  bool failed = publisher == NULL;
-  if (!failed) {
-    publisher->context = *context;
-    publisher->announcer = announcer;
-    publisher->snapshot.weights = take(weights, &failed);
-    publisher->snapshot.average = take(with_average ? weights : 0, &failed);
-    publisher->snapshot.first = take(first, &failed);
-    publisher->snapshot.second = take(second, &failed);
-  }
-  if (failed) {
-    if (publisher != NULL) release(publisher);
-    return plm_error_set(error, PLM_NO_MEMORY, "no host memory for a snapshot");
+  if (publisher == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for the publisher");
+  publisher->context = *context;
+  publisher->announcer = announcer;
+  publisher->ops = ops;
+  const plm_status status = take_snapshot_memory(publisher, sizes, error);
+  if (status != PLM_OK) {
+    release(publisher);
+    return status;
   }
   pthread_mutex_init(&publisher->mutex, NULL);
   pthread_cond_init(&publisher->changed, NULL);

@@ -1,9 +1,9 @@
 /* The publisher: a writer thread beside training.
  *
- * The trainer takes a snapshot into host memory (begin, fill, submit) and goes on; the thread
- * writes, names and announces the checkpoint, and applies retention. There is one snapshot: a
- * second one due while the writer is busy waits in begin, so that which checkpoints exist does not
- * depend on timing.
+ * The trainer takes a snapshot into host memory (begin, fill, submit), copied beside the next step
+ * where the backend can, and goes on; the thread writes, names and announces the checkpoint, and
+ * applies retention. There is one snapshot: a second one due while the writer is busy waits in
+ * begin, so that which checkpoints exist does not depend on timing.
  */
 #ifndef PLM_TRAINER_PUBLISH_H
 #define PLM_TRAINER_PUBLISH_H
@@ -12,15 +12,21 @@
 #include <stdint.h>
 
 #include "common/base/status.h"
+#include "common/ops/ops.h"
 #include "common/wire/announce.h"
 #include "trainer/checkpoint_folder.h"
 
 struct plm_publisher;
 
-/* Starts the thread and takes host memory for one snapshot. Everything is borrowed; announcer may
- * be NULL. */
-plm_status plm_publisher_open(const struct plm_checkpoint_context *context, size_t weights,
-                              size_t first, size_t second, bool with_average,
+/* Elements of a snapshot's buffers; 0: there is none. */
+struct plm_publisher_sizes {
+  size_t weights, average, first, second;
+};
+
+/* Starts the thread and takes host memory of ops for one snapshot, which ops->download_beside
+ * reaches. Everything is borrowed; announcer may be NULL. */
+plm_status plm_publisher_open(const struct plm_checkpoint_context *context, struct plm_ops *ops,
+                              const struct plm_publisher_sizes *sizes,
                               struct plm_announcer *announcer, struct plm_publisher **publisher,
                               struct plm_error *error);
 /* Waits for the checkpoint being written, ends the thread. NULL is fine. */

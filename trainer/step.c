@@ -4,14 +4,29 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* Steps in flight: one at work, one staged. */
+enum { SLOTS = 2, MAX_RECORDED = 64 };
+static const uint64_t nothing_staged = UINT64_MAX;
+
+/* A micro-batch of these sizes, or (chunks 0) the update. */
+struct recorded {
+  uint32_t chunks, rows;
+  struct plm_recording *recording; /* NULL: it has run once */
+};
+
 struct plm_step {
   struct plm_step_parts parts;
   struct plm_ops *ops;
   struct plm_step_shape shape;
   struct plm_micro_layout layout;
-  char *micro;               /* device: the block of the micro-batch at work */
+  char *slots[SLOTS];        /* device: inputs of whole steps */
+  uint64_t staged[SLOTS];    /* which step lies there */
+  char *micro;               /* device: the block of the micro-batch at work, at one address */
   struct plm_update *update; /* device */
+  struct plm_update *host;   /* where it comes from and goes to, for copies */
   double flops;              /* of the step at work */
+  struct recorded recorded[MAX_RECORDED];
+  int recorded_count;
 };
 
 struct plm_step_shape plm_step_shape(const struct plm_step *step)
@@ -21,8 +36,22 @@ struct plm_step_shape plm_step_shape(const struct plm_step *step)
 
 void plm_step_memory(const struct plm_step_shape *shape, uint64_t *device, uint64_t *host)
 {
-  *device = plm_step_micro_layout(shape).bytes + sizeof(struct plm_update);
+  *device = plm_step_micro_layout(shape).bytes + SLOTS * plm_step_input_bytes(shape) +
+            sizeof(struct plm_update);
   *host = plm_step_input_bytes(shape);
+}
+
+static plm_status take(struct plm_step *step, struct plm_error *error)
+{
+  struct plm_ops *ops = step->ops;
+  for (int i = 0; i < SLOTS; i++) {
+    PLM_TRY(
+        ops->allocate(ops, plm_step_input_bytes(&step->shape), (void **)&step->slots[i], error));
+    step->staged[i] = nothing_staged;
+  }
+  PLM_TRY(ops->allocate(ops, step->layout.bytes, (void **)&step->micro, error));
+  PLM_TRY(ops->allocate(ops, sizeof *step->update, (void **)&step->update, error));
+  return ops->allocate_host(ops, sizeof *step->host, (void **)&step->host, error);
 }
 
 plm_status plm_step_open(const struct plm_step_parts *parts, struct plm_step **out,
@@ -39,10 +68,7 @@ plm_status plm_step_open(const struct plm_step_parts *parts, struct plm_step **o
                                         .micro_chunks = parts->micro_chunks,
                                         .max_length = parts->max_length};
   step->layout = plm_step_micro_layout(&step->shape);
-  struct plm_ops *ops = step->ops;
-  plm_status status = ops->allocate(ops, step->layout.bytes, (void **)&step->micro, error);
-  if (status == PLM_OK)
-    status = ops->allocate(ops, sizeof *step->update, (void **)&step->update, error);
+  const plm_status status = take(step, error);
   if (status != PLM_OK) {
     plm_step_close(step);
     return status;
@@ -54,27 +80,34 @@ plm_status plm_step_open(const struct plm_step_parts *parts, struct plm_step **o
 void plm_step_close(struct plm_step *step)
 {
   if (step == NULL) return;
+  for (int i = 0; i < step->recorded_count; i++)
+    if (step->recorded[i].recording != NULL)
+      step->ops->release_recording(step->ops, step->recorded[i].recording);
+  if (step->host != NULL) step->ops->release_host(step->ops, step->host);
+  for (int i = 0; i < SLOTS; i++)
+    if (step->slots[i] != NULL) step->ops->release(step->ops, step->slots[i]);
   if (step->update != NULL) step->ops->release(step->ops, step->update);
   if (step->micro != NULL) step->ops->release(step->ops, step->micro);
   free(step);
 }
 
+/* ---- what is recorded ---------------------------------------------------------------------- */
+
 /* Adds one micro-batch, whose block lies on the device, to the gradients and to the sums. */
-static void accumulate(struct plm_step *step, const struct plm_micro_input *micro)
+static void accumulate(struct plm_step *step, uint32_t chunks, uint32_t rows)
 {
   struct plm_ops *ops = step->ops;
   const struct plm_micro_layout *layout = &step->layout;
-  const uint32_t length = step->parts.max_length, rows = (uint32_t)micro->rows;
+  const uint32_t length = step->parts.max_length;
   const struct plm_device_targets targets = plm_model_device_targets(step->parts.model);
-  if (rows == 0) return; /* neither loss nor gradient */
   ops->copy(ops, plm_masks_device(step->parts.masks), step->micro + layout->masks,
-            plm_masks_values(step->shape.model, micro->chunks, length) * sizeof(int32_t));
+            plm_masks_values(step->shape.model, chunks, length) * sizeof(int32_t));
   ops->choose_targets(ops, targets.inputs, targets.positions, targets.labels, targets.weights,
                       step->micro + layout->tokens, (const void *)(step->micro + layout->ends),
                       (const void *)(step->micro + layout->draws), &step->parts.objective->masking,
-                      micro->chunks, length, rows);
-  plm_model_train(step->parts.model, micro->chunks, length, step->parts.masks, rows,
-                  &step->parts.loss, &step->update->sums.loss);
+                      chunks, length, rows);
+  plm_model_train(step->parts.model, chunks, length, step->parts.masks, rows, &step->parts.loss,
+                  &step->update->sums.loss);
 }
 
 /* From sums to an update, or to a skipped step. Order: model.md, "Order of a step". */
@@ -87,48 +120,110 @@ static void apply(struct plm_step *step)
   plm_optimizer_update(step->parts.optimizer, step->update);
 }
 
+static void call(struct plm_step *step, uint32_t chunks, uint32_t rows)
+{
+  if (chunks > 0)
+    accumulate(step, chunks, rows);
+  else
+    apply(step);
+}
+
+/* As it is the first time (products are tuned then), recorded the second, replayed from there. */
+static plm_status run(struct plm_step *step, uint32_t chunks, uint32_t rows,
+                      struct plm_error *error)
+{
+  struct plm_ops *ops = step->ops;
+  struct recorded *found = NULL;
+  for (int i = 0; i < step->recorded_count && found == NULL; i++)
+    if (step->recorded[i].chunks == chunks && step->recorded[i].rows == rows)
+      found = &step->recorded[i];
+  if (found == NULL || ops->record_begin == NULL) {
+    call(step, chunks, rows);
+    if (found == NULL && ops->record_begin != NULL && step->recorded_count < MAX_RECORDED)
+      step->recorded[step->recorded_count++] = (struct recorded){.chunks = chunks, .rows = rows};
+    return PLM_OK;
+  }
+  if (found->recording == NULL) {
+    PLM_TRY(ops->record_begin(ops, error));
+    call(step, chunks, rows);
+    PLM_TRY(ops->record_end(ops, &found->recording, error));
+  }
+  ops->replay(ops, found->recording);
+  return PLM_OK;
+}
+
+/* ---- a step -------------------------------------------------------------------------------- */
+
+uint32_t plm_step_rows(const struct plm_ops *ops, uint64_t positions, uint64_t rows)
+{
+  enum { PARTS = 16 };
+  if (ops->record_begin == NULL) return (uint32_t)rows;
+  const uint64_t part = (positions + PARTS - 1) / PARTS, rounded = (rows + part - 1) / part * part;
+  return (uint32_t)(rounded < positions ? rounded : positions);
+}
+
+void plm_step_stage(struct plm_step *step, const struct plm_step_input *input)
+{
+  const int slot = (int)(input->step % SLOTS);
+  if (step->staged[slot] == input->step) return;
+  step->ops->upload_beside(step->ops, step->slots[slot], input->block,
+                           input->micro_count * step->layout.bytes);
+  step->staged[slot] = input->step;
+}
+
 static void begin(struct plm_step *step, const struct plm_step_input *input)
 {
   const struct plm_config_trainer *trainer = step->parts.trainer;
-  struct plm_update update = {0};
   uint64_t rows = 0, count = 0;
   for (uint32_t i = 0; i < input->micro_count; i++) {
     rows += input->micro[i].rows;
     count += input->micro[i].count;
   }
-  update.plan.count = rows == 0 ? NAN : (double)count;
-  update.plan.clip = plm_clip_plan(step->parts.clip, trainer->clip_norm,
-                                   trainer->clip_auto_percentile, input->step);
-  plm_optimizer_plan(step->parts.optimizer, input->step, &update.plan);
+  *step->host = (struct plm_update){0};
+  struct plm_update_plan *plan = &step->host->plan;
+  plan->count = rows == 0 ? NAN : (double)count;
+  plan->clip = plm_clip_plan(step->parts.clip, trainer->clip_norm, trainer->clip_auto_percentile,
+                             input->step);
+  plm_optimizer_plan(step->parts.optimizer, input->step, plan);
   step->flops = 0;
-  step->ops->upload(step->ops, step->update, &update, sizeof update);
+  plm_step_stage(step, input);
+  step->ops->upload_beside(step->ops, step->update, step->host, sizeof *step->host);
+  step->ops->compute_follows(step->ops);
   plm_model_zero_gradients(step->parts.model);
+}
+
+static plm_status run_micro(struct plm_step *step, const struct plm_step_input *input, uint32_t i,
+                            struct plm_error *error)
+{
+  const struct plm_micro_input *micro = &input->micro[i];
+  const uint32_t length = step->parts.max_length;
+  plm_masks_place(step->parts.masks, micro->chunks, length, &micro->pairs);
+  step->flops += plm_model_flops(step->parts.model, step->parts.masks, micro->real_tokens);
+  if (micro->rows == 0) return PLM_OK; /* neither loss nor gradient */
+  step->ops->copy(step->ops, step->micro, step->slots[input->step % SLOTS] + i * step->layout.bytes,
+                  step->layout.bytes);
+  return run(step, micro->chunks,
+             plm_step_rows(step->ops, (uint64_t)micro->chunks * length, micro->rows), error);
 }
 
 plm_status plm_step_launch(struct plm_step *step, const struct plm_step_input *input,
                            plm_step_give_up *give_up, void *context, struct plm_error *error)
 {
-  const size_t bytes = step->layout.bytes;
   begin(step, input);
   for (uint32_t i = 0; i < input->micro_count; i++) {
-    const struct plm_micro_input *micro = &input->micro[i];
     if (i > 0 && give_up != NULL && give_up(context, i, input->micro_count))
       return plm_error_set(error, PLM_INTERRUPTED, "step %llu was given up",
                            (unsigned long long)input->step + 1);
-    step->ops->upload(step->ops, step->micro, (const char *)input->block + i * bytes, bytes);
-    plm_masks_place(step->parts.masks, micro->chunks, step->parts.max_length, &micro->pairs);
-    step->flops += plm_model_flops(step->parts.model, step->parts.masks, micro->real_tokens);
-    accumulate(step, micro);
+    PLM_TRY(run_micro(step, input, i, error));
   }
-  apply(step);
-  return PLM_OK;
+  step->ops->compute_follows(step->ops); /* a snapshot of the weights may still be on its way */
+  return run(step, 0, 0, error);
 }
 
 plm_status plm_step_finish(struct plm_step *step, const struct plm_step_input *input,
                            struct plm_step_result *result, struct plm_error *error)
 {
   const struct plm_config_trainer *trainer = step->parts.trainer;
-  struct plm_update update;
   *result = (struct plm_step_result){.window = input->window, .flops = step->flops};
   for (uint32_t i = 0; i < input->micro_count; i++) {
     const struct plm_micro_input *micro = &input->micro[i];
@@ -137,8 +232,9 @@ plm_status plm_step_finish(struct plm_step *step, const struct plm_step_input *i
     result->real_tokens += micro->real_tokens;
     result->padded_tokens += (uint64_t)micro->chunks * step->parts.max_length;
   }
-  step->ops->download(step->ops, &update, step->update, sizeof update);
+  step->ops->download(step->ops, step->host, step->update, sizeof *step->host);
   PLM_TRY(step->ops->synchronize(step->ops, error));
+  const struct plm_update update = *step->host;
   result->loss = update.sums.loss / update.plan.count;
   result->grad_norm = sqrt(update.sums.squares) / update.plan.count;
   result->skipped = update.decision.skipped != 0;

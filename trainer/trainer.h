@@ -53,6 +53,7 @@ struct plm_trainer {
   struct plm_feed_run *feed_run;
   struct plm_announcer *announcer;
   struct plm_publisher *publisher;
+  bool snapshot_on_its_way; /* taken, but its copies were not waited for: not submitted yet */
   struct plm_step_report *report;
 
   double last_step_s;       /* 0: none yet */

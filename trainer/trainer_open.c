@@ -274,9 +274,12 @@ static plm_status open_publisher(struct plm_trainer *trainer, struct plm_error *
   context.table = plm_model_table(trainer->model, &context.table_count);
   context.tensors = plm_optimizer_tensors(trainer->optimizer, &context.tensor_count);
   const struct plm_optimizer_state state = plm_optimizer_state(trainer->optimizer);
-  return plm_publisher_open(&context, plm_model_arena_elements(trainer->model), state.first_count,
-                            state.second_count, state.average != NULL, trainer->announcer,
-                            &trainer->publisher, error);
+  const struct plm_publisher_sizes sizes = {.weights = plm_model_arena_elements(trainer->model),
+                                            .average = state.average_count,
+                                            .first = state.first_count,
+                                            .second = state.second_count};
+  return plm_publisher_open(&context, trainer->ops, &sizes, trainer->announcer, &trainer->publisher,
+                            error);
 }
 
 /* ---- the whole ----------------------------------------------------------------------------- */

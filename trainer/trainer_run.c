@@ -15,21 +15,45 @@ static double seconds_since(uint64_t started_ns)
 
 /* ---- checkpoints --------------------------------------------------------------------------- */
 
-/* The state as it stands, into the snapshot; waits for the writer first. Counted as a stall. */
+/* Steps run on a device while this thread goes on. */
+static bool computes_beside(const struct plm_trainer *trainer)
+{
+  return trainer->ops->record_begin != NULL;
+}
+
+/* The snapshot taken before, once its copies are done, to the writer. */
+static void hand_over_snapshot(struct plm_trainer *trainer)
+{
+  struct plm_error error = {0};
+  const uint64_t started = plm_clock_ns();
+  if (!trainer->snapshot_on_its_way) return;
+  trainer->snapshot_on_its_way = false;
+  if (trainer->ops->wait_copies(trainer->ops, &error) == PLM_OK)
+    plm_publisher_submit(trainer->publisher);
+  else
+    plm_publisher_fail(trainer->publisher, &error);
+  trainer->checkpoint_s += seconds_since(started);
+}
+
+/* The state as it stands, into the snapshot, beside the computation; waits for the writer first.
+ * What the host waits here is counted as a stall. */
 static struct plm_snapshot *take_snapshot(struct plm_trainer *trainer)
 {
+  hand_over_snapshot(trainer);
   const uint64_t started = plm_clock_ns();
   struct plm_ops *ops = trainer->ops;
   struct plm_snapshot *snapshot = plm_publisher_begin(trainer->publisher);
   const struct plm_optimizer_state state = plm_optimizer_state(trainer->optimizer);
   snapshot->step = trainer->state.step;
-  ops->download(ops, snapshot->weights, plm_model_parameter_arena(trainer->model),
-                plm_model_arena_elements(trainer->model) * sizeof(float));
-  ops->download(ops, snapshot->first, state.first, state.first_count * sizeof(float));
+  ops->copies_follow(ops);
+  ops->download_beside(ops, snapshot->weights, plm_model_parameter_arena(trainer->model),
+                       plm_model_arena_elements(trainer->model) * sizeof(float));
+  ops->download_beside(ops, snapshot->first, state.first, state.first_count * sizeof(float));
   if (state.second_count > 0)
-    ops->download(ops, snapshot->second, state.second, state.second_count * sizeof(float));
+    ops->download_beside(ops, snapshot->second, state.second, state.second_count * sizeof(float));
   if (state.average != NULL)
-    ops->download(ops, snapshot->average, state.average, state.average_count * sizeof(float));
+    ops->download_beside(ops, snapshot->average, state.average,
+                         state.average_count * sizeof(float));
   snapshot->clip_count = plm_clip_export(&trainer->clip, snapshot->clip_norms);
   trainer->checkpoint_s += seconds_since(started);
   return snapshot;
@@ -46,7 +70,8 @@ static plm_status remember_failure(struct plm_trainer *trainer, struct plm_error
                                             outcome.error.what, error);
 }
 
-/* trainer.json states the length of trainer.jsonl, so the step's line is written by now. */
+/* trainer.json states the length of trainer.jsonl, so the step's line is written by now. Where the
+ * next step runs beside the copies, the writer gets the snapshot then. */
 static void submit_snapshot(struct plm_trainer *trainer, struct plm_snapshot *snapshot)
 {
   struct plm_error error = {0};
@@ -61,10 +86,9 @@ static void submit_snapshot(struct plm_trainer *trainer, struct plm_snapshot *sn
     status = plm_trainer_state_print(state, trainer->config, trainer->run_id,
                                      &snapshot->trainer_json, &error);
   }
-  if (status == PLM_OK)
-    plm_publisher_submit(trainer->publisher);
-  else
-    plm_publisher_fail(trainer->publisher, &error);
+  trainer->snapshot_on_its_way = status == PLM_OK;
+  if (status != PLM_OK) plm_publisher_fail(trainer->publisher, &error);
+  if (!computes_beside(trainer)) hand_over_snapshot(trainer);
 }
 
 /* Failed checkpoints end the run when there are too many of them in a row, or when the run belongs
@@ -89,6 +113,7 @@ static plm_status publish_now(struct plm_trainer *trainer, struct plm_error *err
 {
   if (!trainer->saved || trainer->saved_step != trainer->state.step)
     submit_snapshot(trainer, take_snapshot(trainer));
+  hand_over_snapshot(trainer);
   return check_checkpoints(trainer, true, error);
 }
 
@@ -98,13 +123,17 @@ static plm_status publish_now(struct plm_trainer *trainer, struct plm_error *err
 static bool give_up(void *context, uint32_t done, uint32_t total)
 {
   struct plm_trainer *trainer = context;
+  const double limit_s = trainer->config->trainer.stop_timeout_s;
+  /* A device runs behind: where a step is long beside the grace time, it is waited for. */
+  if (computes_beside(trainer) && !(trainer->last_step_s > 0 && trainer->last_step_s < limit_s / 4))
+    trainer->ops->synchronize(trainer->ops, NULL);
   const uint64_t now = plm_clock_ns();
   if (plm_stop_requested == 0) {
     trainer->last_look_ns = now;
     return false;
   }
   const struct plm_grace grace = {
-      .limit_s = trainer->config->trainer.stop_timeout_s,
+      .limit_s = limit_s,
       .since_stop_s = 1e-9 * (double)(now - trainer->last_look_ns),
       .step_s = 1e-9 * (double)(now - trainer->step_started_ns),
       .last_step_s = trainer->last_step_s,
@@ -118,6 +147,14 @@ static bool give_up(void *context, uint32_t done, uint32_t total)
   return true;
 }
 
+/* While the step runs. */
+static void meanwhile(struct plm_trainer *trainer)
+{
+  hand_over_snapshot(trainer);
+  const struct plm_input_slot *next = plm_input_peek(trainer->input);
+  if (next != NULL) plm_step_stage(trainer->step, &next->input);
+}
+
 static plm_status compute(struct plm_trainer *trainer, struct plm_input_slot *slot,
                           struct plm_step_result *result, struct plm_error *error)
 {
@@ -128,6 +165,7 @@ static plm_status compute(struct plm_trainer *trainer, struct plm_input_slot *sl
     state->cursor.fingerprint = slot->fingerprint;
   trainer->step_started_ns = trainer->last_look_ns = plm_clock_ns();
   PLM_TRY(plm_step_launch(trainer->step, &slot->input, give_up, trainer, error));
+  meanwhile(trainer);
   PLM_TRY(plm_step_finish(trainer->step, &slot->input, result, error));
   trainer->last_step_s = seconds_since(trainer->step_started_ns);
   PLM_TRY(
@@ -222,6 +260,7 @@ plm_status plm_trainer_run(struct plm_trainer *trainer, struct plm_error *error)
   while (status == PLM_OK && plm_stop_requested == 0 &&
          trainer->state.step < trainer->config->trainer.steps)
     status = one_step(trainer, error);
+  hand_over_snapshot(trainer);
   if (status == PLM_OK && trainer->state.step >= trainer->config->trainer.steps)
     return complete(trainer, error);
   if (status == PLM_OK || status == PLM_INTERRUPTED) {
