@@ -323,6 +323,11 @@ int thread()
   return scheduler.running;
 }
 
+void let_others_run()
+{
+  to_scheduler(); /* ready all the while */
+}
+
 void wait_until(const char *what, bool (*condition)(void *context), void *context)
 {
   Fiber &fiber = current();

@@ -387,6 +387,9 @@ void product_wait(int groups_that_may_be_left)
 {
   Thread &of = self_thread();
   of.fenced = false; /* registers may be used from here on */
+  /* products take their time: others come and go meanwhile */
+  const uint64_t number = warpgroups[(size_t)(thread() / WARPGROUP)].commits / WARPGROUP;
+  for (int i = 0; i < 2 && drawn(number * 8 + 7); i++) let_others_run();
   const size_t left = (size_t)groups_that_may_be_left;
   const size_t count = of.groups.size() > left ? of.groups.size() - left : 0;
   meet("wgmma.wait_group", count);

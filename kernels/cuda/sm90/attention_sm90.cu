@@ -18,24 +18,20 @@ bool takes(const plm_attention &p)
   return s.K > 32 && s.K <= 128 && s.K % 8 == 0 && s.row_stride % 8 == 0 && s.scale > 0;
 }
 
-plm_sm90_attention arguments(const plm_attention &p)
+plm_sm90_attention arguments(const struct plm_cuda *cuda, const plm_attention &p)
 {
   plm_sm90_attention a = {};
   a.p = p;
   a.tiles = (p.shape.L + PLM_MASK_TILE - 1) / PLM_MASK_TILE;
   a.pairs = (a.tiles + PLM_SM90_WORKERS - 1) / PLM_SM90_WORKERS;
   a.items = a.pairs * p.heads * p.shape.B;
+  a.blocks = min(cuda->multiprocessors, a.items);
   a.unit = PLM_LOG2E * p.shape.scale;
   if (p.shape.soft_cap > 0) {
     a.inverse_cap = 1 / p.shape.soft_cap;
     a.cap_unit = 2 * a.unit * a.inverse_cap;
   }
   return a;
-}
-
-unsigned block_count(const struct plm_cuda *cuda, const plm_sm90_attention &a)
-{
-  return (unsigned)min(cuda->multiprocessors, a.items);
 }
 
 #ifndef PLM_EMULATE
@@ -107,8 +103,8 @@ bool plm_cuda_attention_sm90_forward(struct plm_cuda *cuda, const struct plm_att
 {
   plm_tile_map maps[3];
   if (!takes(*attention) || !map_inputs(maps, attention)) return false;
-  const plm_sm90_attention a = arguments(*attention);
-  plm_sm90_forward(cuda->stream, block_count(cuda, a), a, maps[0], maps[1], maps[2]);
+  const plm_sm90_attention a = arguments(cuda, *attention);
+  plm_sm90_forward(cuda->stream, a, maps[0], maps[1], maps[2]);
   return true;
 }
 
@@ -119,7 +115,7 @@ bool plm_cuda_attention_sm90_backward(struct plm_cuda *cuda, const struct plm_at
   if (!takes(*attention) || !map_inputs(maps, attention) ||
       !plm_sm90_map(&dout, attention->dout, shape, (int64_t)shape->H * shape->K))
     return false;
-  const plm_sm90_attention a = arguments(*attention);
-  plm_sm90_backward(cuda->stream, block_count(cuda, a), a, maps[0], maps[1], maps[2], dout);
+  const plm_sm90_attention a = arguments(cuda, *attention);
+  plm_sm90_backward(cuda->stream, a, maps[0], maps[1], maps[2], dout);
   return true;
 }

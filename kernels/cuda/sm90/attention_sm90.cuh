@@ -16,9 +16,10 @@
 
 struct plm_sm90_attention {
   plm_attention p;
-  int tiles; /* of the mask, a chunk */
-  int pairs; /* of tiles, a chunk */
-  int items; /* pairs of all heads and chunks */
+  int tiles;  /* of the mask, a chunk */
+  int pairs;  /* of tiles, a chunk */
+  int items;  /* pairs of all heads and chunks */
+  int blocks; /* that share them: the grid, as an operand that needs no register */
   /* log2 e times what turns a product into a logit; what turns it into the exponent of tanh; 1/cap
    */
   float unit, cap_unit, inverse_cap;
@@ -40,13 +41,22 @@ static __device__ __forceinline__ unsigned char *plm_sm90_shared()
   return shared + (0u - shared_address(shared)) % PLM_SWIZZLE_BYTES;
 }
 
-/* One of the stages of a ring, and the parity of its turn. */
+/* One of the stages of a ring, and the parity of its turn, in one register. */
 template <int STAGES> struct plm_ring {
-  int stage = 0;
-  unsigned parity = 0;
+  enum { PARITY = 16 };
+  int at = 0;
+  __device__ __forceinline__ int stage() const
+  {
+    return at % PARITY;
+  }
+  __device__ __forceinline__ unsigned parity() const
+  {
+    return (unsigned)at / PARITY;
+  }
   __device__ __forceinline__ void advance()
   {
-    if (++stage == STAGES) stage = 0, parity ^= 1;
+    static_assert(STAGES < PARITY, "stages of a ring");
+    at = stage() + 1 == STAGES ? (at ^ PARITY) & PARITY : at + 1;
   }
 };
 
@@ -63,29 +73,40 @@ template <int STAGES> struct plm_ring_barriers {
   /* the bringer: the stage is free (at first it is) */
   __device__ __forceinline__ void wait_empty(const plm_ring<STAGES> &at)
   {
-    barrier_wait(&empty[at.stage], at.parity ^ 1);
+    barrier_wait(&empty[at.stage()], at.parity() ^ 1);
   }
   __device__ __forceinline__ void wait_full(const plm_ring<STAGES> &at)
   {
-    barrier_wait(&full[at.stage], at.parity);
+    barrier_wait(&full[at.stage()], at.parity());
   }
   /* a worker's warp, when all its lanes are done with the stage */
   __device__ __forceinline__ void release(const plm_ring<STAGES> &at)
   {
     __syncwarp();
-    if (threadIdx.x % PLM_WARP == 0) barrier_arrive(&empty[at.stage]);
+    if (threadIdx.x % PLM_WARP == 0) barrier_arrive(&empty[at.stage()]);
   }
 };
+
+/* The same number, as if it were another: what follows from it is computed again, not kept in
+ * registers over a walk. */
+static __device__ __forceinline__ int plm_sm90_again(int i)
+{
+#ifndef PLM_EMULATE
+  asm volatile("" : "+r"(i));
+#endif
+  return i;
+}
 
 /* A piece of work: two tiles of 64 rows of one head. */
 struct plm_sm90_item {
   int head, chunk, tile;
   __device__ __forceinline__ plm_sm90_item(const plm_sm90_attention &a, int item)
   {
-    const int of_head = item / a.pairs;
-    tile = item % a.pairs * PLM_SM90_WORKERS;
-    head = of_head % a.p.heads;
-    chunk = of_head / a.p.heads;
+    const int pairs = plm_sm90_again(a.pairs), heads = plm_sm90_again(a.p.heads);
+    const int of_head = item / pairs;
+    tile = (item - of_head * pairs) * PLM_SM90_WORKERS;
+    chunk = of_head / heads;
+    head = of_head - chunk * heads;
   }
 };
 
@@ -154,16 +175,6 @@ static __device__ __forceinline__ float plm_sm90_capped(float product, const plm
 {
   const float e = exp2_fast(product * a.cap_unit);
   return a.p.shape.soft_cap - 2 * a.p.shape.soft_cap * reciprocal_fast(e + 1);
-}
-
-/* The same number, as if it were another: what follows from it is computed again, not kept in
- * registers over a walk. */
-static __device__ __forceinline__ int plm_sm90_again(int i)
-{
-#ifndef PLM_EMULATE
-  asm volatile("" : "+r"(i));
-#endif
-  return i;
 }
 
 template <int COUNT>
@@ -242,11 +253,10 @@ template <class F> static inline void plm_sm90_with(const plm_attention_shape *s
   }
 }
 
-/* attention_sm90_forward.cu, attention_sm90_backward.cu; blocks: as many as run at a time */
-void plm_sm90_forward(plm_stream stream, unsigned blocks, const plm_sm90_attention &a,
-                      const plm_tile_map &q, const plm_tile_map &k, const plm_tile_map &v);
-void plm_sm90_backward(plm_stream stream, unsigned blocks, const plm_sm90_attention &a,
-                       const plm_tile_map &q, const plm_tile_map &k, const plm_tile_map &v,
-                       const plm_tile_map &dout);
+/* attention_sm90_forward.cu, attention_sm90_backward.cu */
+void plm_sm90_forward(plm_stream stream, const plm_sm90_attention &a, const plm_tile_map &q,
+                      const plm_tile_map &k, const plm_tile_map &v);
+void plm_sm90_backward(plm_stream stream, const plm_sm90_attention &a, const plm_tile_map &q,
+                       const plm_tile_map &k, const plm_tile_map &v, const plm_tile_map &dout);
 
 #endif

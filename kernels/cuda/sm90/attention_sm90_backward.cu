@@ -57,73 +57,111 @@ struct Sides {
   const int32_t *begins, *ends; /* of the tiles owned: what they touch */
 };
 
-/* The warp that brings tiles, and with QUERIES what Queries has. */
-template <int KP, bool QUERIES>
+/* The range of a piece of work. */
+__device__ __forceinline__ plm_sm90_range range_of(const plm_sm90_attention &a,
+                                                   const plm_sm90_item &item, const int32_t *begins,
+                                                   const int32_t *ends)
+{
+  plm_sm90_range range(a, item.chunk, item.tile, begins, ends);
+  range.join(plm_sm90_range(a, item.chunk, item.tile + 1, begins, ends));
+  return range;
+}
+
+/* The thread that brings tiles. */
+template <int KP>
 __device__ __forceinline__ void bring(Backward<KP> &at, const plm_sm90_attention &a,
                                       const Sides &sides)
 {
   typedef Backward<KP> B;
-  const plm_attention &p = a.p;
-  const int lane = (int)threadIdx.x;
   plm_ring<B::STAGES> ring;
   plm_ring<1> turn;
-  for (int i = (int)blockIdx.x; i < a.items; i += (int)gridDim.x, turn.advance()) {
+  for (int i = (int)blockIdx.x; i < a.items; i += a.blocks, turn.advance()) {
     const plm_sm90_item item(a, i);
-    plm_sm90_range range(a, item.chunk, item.tile, sides.begins, sides.ends);
-    range.join(plm_sm90_range(a, item.chunk, item.tile + 1, sides.begins, sides.ends));
+    const plm_sm90_range range = range_of(a, item, sides.begins, sides.ends);
     auto fill = [&](int row) {
       at.rest->barriers.walked.wait_empty(ring);
-      uint64_t *full = &at.rest->barriers.walked.full[ring.stage];
-      unsigned char *tiles = at.walked + ring.stage * 2 * B::TILE;
-      if (lane == 0) {
-        barrier_expect(full, 2 * B::TILE);
-        load_rows<KP, STEP>(tiles, sides.walked[0], full, item, row);
-        load_rows<KP, STEP>(tiles + B::TILE, sides.walked[1], full, item, row);
-      }
-      if (QUERIES) {
-        Queries &queries = at.rest->queries[ring.stage];
-        int latest = 0, earliest = p.shape.L;
-#pragma unroll
-        for (int half = 0; half < STEP; half += PLM_WARP) {
-          const int query = row + half + lane;
-          const bool inside = query < range.end;
-          const int64_t of_chunk = (int64_t)item.chunk * p.shape.L + query;
-          const int64_t of_head = ((int64_t)item.chunk * p.shape.H + item.head) * p.shape.L + query;
-          const int begin = inside ? p.mask.key_begin[of_chunk] : 0;
-          const int end = inside ? p.mask.key_end[of_chunk] : 0;
-          queries.lse[half + lane] = inside ? p.lse[of_head] * PLM_LOG2E : INFINITY;
-          queries.delta[half + lane] = inside ? p.delta[of_head] : 0;
-          queries.begin[half + lane] = begin;
-          queries.end[half + lane] = end;
-          latest = max(latest, begin);
-          earliest = min(earliest, end);
-        }
-#pragma unroll
-        for (int mask = PLM_WARP / 2; mask > 0; mask /= 2) {
-          latest = max(latest, __shfl_xor_sync(PLM_ALL_LANES, latest, mask));
-          earliest = min(earliest, __shfl_xor_sync(PLM_ALL_LANES, earliest, mask));
-        }
-        if (lane == 0) queries.common_begin = latest, queries.common_end = earliest;
-        __syncwarp();
-        if (lane == 0) barrier_arrive(full);
-      }
+      uint64_t *full = &at.rest->barriers.walked.full[ring.stage()];
+      unsigned char *tiles = at.walked + ring.stage() * 2 * B::TILE;
+      barrier_expect(full, 2 * B::TILE);
+      load_rows<KP, STEP>(tiles, sides.walked[0], full, item, row);
+      load_rows<KP, STEP>(tiles + B::TILE, sides.walked[1], full, item, row);
       ring.advance();
     };
     /* the first step does not wait for the workers to be done with what they owned before */
     if (range.begin < range.end) fill(range.begin);
+#pragma unroll 1
     for (int w = 0; w < PLM_SM90_WORKERS; w++) {
       plm_ring_barriers<1> &barriers = at.rest->barriers.owned[w];
       unsigned char *tiles = at.owned + w * 2 * B::TILE;
+      const int row = (item.tile + w) * 64;
       barriers.wait_empty(turn);
-      if (lane == 0) {
-        barrier_expect(&barriers.full[0], 2 * B::TILE);
-        const int row = (item.tile + w) * 64;
-        load_rows<KP, 64>(tiles, sides.owned[0], &barriers.full[0], item, row);
-        load_rows<KP, 64>(tiles + B::TILE, sides.owned[1], &barriers.full[0], item, row);
-      }
+      barrier_expect(&barriers.full[0], 2 * B::TILE);
+      load_rows<KP, 64>(tiles, sides.owned[0], &barriers.full[0], item, row);
+      load_rows<KP, 64>(tiles + B::TILE, sides.owned[1], &barriers.full[0], item, row);
     }
+#pragma unroll 1
     for (int row = range.begin + STEP; row < range.end; row += STEP) fill(row);
   }
+}
+
+/* A warp that brings a part of what Queries has: put(queries, item, row, end) of each step, then
+ * its arrival. Three of them: the registers that are left would not do for all at once. */
+template <int KP, class Put>
+__device__ __forceinline__ void bring_queries(Backward<KP> &at, const plm_sm90_attention &a,
+                                              Put put)
+{
+  typedef Backward<KP> B;
+  plm_ring<B::STAGES> ring;
+  for (int i = (int)blockIdx.x; i < a.items; i += a.blocks) {
+    const plm_sm90_item item(a, i);
+    const plm_sm90_range range =
+        range_of(a, item, a.p.mask.tile_query_begin, a.p.mask.tile_query_end);
+#pragma unroll 1
+    for (int row = range.begin; row < range.end; row += STEP, ring.advance()) {
+      at.rest->barriers.walked.wait_empty(ring);
+      put(at.rest->queries[ring.stage()], item, row, range.end);
+      __syncwarp();
+      if (threadIdx.x % PLM_WARP == 0) barrier_arrive(&at.rest->barriers.walked.full[ring.stage()]);
+    }
+  }
+}
+
+/* to[j] = factor from[row + j], of the piece's head, and what stands for rows behind the end */
+__device__ __forceinline__ void put_values(float *to, const float *from, float factor, float beyond,
+                                           const plm_attention &p, const plm_sm90_item &item,
+                                           int row, int end)
+{
+#pragma unroll
+  for (int half = 0; half < STEP; half += PLM_WARP) {
+    const int j = half + (int)threadIdx.x % PLM_WARP;
+    /* addresses are made anew each time: kept, they would not fit the registers */
+    const int of_head = plm_sm90_again(item.chunk * p.shape.H + item.head);
+    const int64_t at = (int64_t)of_head * p.shape.L + plm_sm90_again(row + j);
+    to[j] = row + j < end ? from[at] * factor : beyond;
+  }
+}
+
+__device__ __forceinline__ void put_runs(Queries &queries, const plm_attention &p,
+                                         const plm_sm90_item &item, int row, int end)
+{
+  int latest = 0, earliest = p.shape.L;
+#pragma unroll 1
+  for (int half = 0; half < STEP; half += PLM_WARP) {
+    const int j = half + (int)threadIdx.x % PLM_WARP;
+    const int64_t at = (int64_t)plm_sm90_again(item.chunk) * p.shape.L + plm_sm90_again(row + j);
+    const int run_begin = row + j < end ? p.mask.key_begin[at] : 0;
+    const int run_end = row + j < end ? p.mask.key_end[at] : 0;
+    queries.begin[j] = run_begin;
+    queries.end[j] = run_end;
+    latest = max(latest, run_begin);
+    earliest = min(earliest, run_end);
+  }
+#pragma unroll
+  for (int mask = PLM_WARP / 2; mask > 0; mask /= 2) {
+    latest = max(latest, __shfl_xor_sync(PLM_ALL_LANES, latest, mask));
+    earliest = min(earliest, __shfl_xor_sync(PLM_ALL_LANES, earliest, mask));
+  }
+  if (threadIdx.x % PLM_WARP == 0) queries.common_begin = latest, queries.common_end = earliest;
 }
 
 /* A worker's view of what it owns and of the stages. */
@@ -142,12 +180,12 @@ template <int KP> struct Worker {
   /* a stage's tensor, its columns summed over */
   __device__ __forceinline__ unsigned walked(int tensor)
   {
-    return tile_descriptor(at.walked + (ring.stage * 2 + tensor) * B::TILE, 0);
+    return tile_descriptor(at.walked + (ring.stage() * 2 + tensor) * B::TILE, 0);
   }
   /* its rows summed over */
   __device__ __forceinline__ unsigned walked_down(int tensor)
   {
-    return tile_descriptor(at.walked + (ring.stage * 2 + tensor) * B::TILE,
+    return tile_descriptor(at.walked + (ring.stage() * 2 + tensor) * B::TILE,
                            STEP * PLM_TILE_ROW_BYTES);
   }
   __device__ __forceinline__ void pass()
@@ -238,14 +276,13 @@ __device__ __forceinline__ void work_queries(Backward<KP> &at, const plm_sm90_at
   const int pair = (int)threadIdx.x % 4 * 2;
   Worker<KP> w = {at, a, worker, {}};
   plm_ring<1> turn;
-  for (int i = (int)blockIdx.x; i < a.items; i += (int)gridDim.x, turn.advance()) {
+  for (int i = (int)blockIdx.x; i < a.items; i += a.blocks, turn.advance()) {
     const plm_sm90_item item(a, i);
     const int32_t *begins = p.mask.tile_key_begin, *ends = p.mask.tile_key_end;
     const plm_sm90_range own(a, item.chunk, item.tile + worker, begins, ends);
     const plm_sm90_range full(a, item.chunk, item.tile + worker, p.mask.tile_full_begin,
                               p.mask.tile_full_end);
-    plm_sm90_range range(a, item.chunk, item.tile, begins, ends);
-    range.join(plm_sm90_range(a, item.chunk, item.tile + 1, begins, ends));
+    const plm_sm90_range range = range_of(a, item, begins, ends);
     const int first = (item.tile + worker) * 64;
     float lse[2], delta[2];
     int begin[2], end[2];
@@ -307,12 +344,11 @@ __device__ __forceinline__ void work_keys(Backward<KP> &at, const plm_sm90_atten
   const int pair = (int)threadIdx.x % 4 * 2;
   Worker<KP> w = {at, a, worker, {}};
   plm_ring<1> turn;
-  for (int i = (int)blockIdx.x; i < a.items; i += (int)gridDim.x, turn.advance()) {
+  for (int i = (int)blockIdx.x; i < a.items; i += a.blocks, turn.advance()) {
     const plm_sm90_item item(a, i);
     const int32_t *begins = p.mask.tile_query_begin, *ends = p.mask.tile_query_end;
     const plm_sm90_range own(a, item.chunk, item.tile + worker, begins, ends);
-    plm_sm90_range range(a, item.chunk, item.tile, begins, ends);
-    range.join(plm_sm90_range(a, item.chunk, item.tile + 1, begins, ends));
+    const plm_sm90_range range = range_of(a, item, begins, ends);
     const int first = (item.tile + worker) * 64, key = first + plm_sm90_row();
     float dk[KP / 2], dv[KP / 2], s[STEP / 2], dp[STEP / 2];
     unsigned weights[STEP / 4], apart[STEP / 4];
@@ -321,7 +357,7 @@ __device__ __forceinline__ void work_keys(Backward<KP> &at, const plm_sm90_atten
     for (int j = 0; j < KP / 2; j++) dk[j] = dv[j] = 0;
     at.rest->barriers.owned[worker].wait_full(turn);
     w.walk(range, own, [&](int, auto release_before) {
-      const Queries &queries = at.rest->queries[w.ring.stage];
+      const Queries &queries = at.rest->queries[w.ring.stage()];
       w.begin_both(s, dp, FIRST, SECOND);
       products_wait<1>();
       products_hold(s);
@@ -377,19 +413,27 @@ __global__ void __launch_bounds__(PLM_SM90_THREADS, 1)
                     const PLM_GRID_CONSTANT plm_sm90_attention a)
 {
   Backward<KP> at;
-  if (threadIdx.x == 0) at.init(KEYS ? 2 : 1);
+  if (threadIdx.x == 0) at.init(KEYS ? 4 : 1);
   __syncthreads();
   const int group = (int)threadIdx.x / PLM_WARPGROUP;
   if (group == 0) {
     registers_give<PLM_SM90_BRINGER_REGISTERS>();
-    if (threadIdx.x < PLM_WARP) {
-      if (KEYS)
-        bring<KP, true>(
-            at, a, {{&k, &v}, {&q, &dout}, a.p.mask.tile_query_begin, a.p.mask.tile_query_end});
-      else
-        bring<KP, false>(at, a,
-                         {{&q, &dout}, {&k, &v}, a.p.mask.tile_key_begin, a.p.mask.tile_key_end});
-    }
+    if (threadIdx.x == 0 && KEYS)
+      bring<KP>(at, a, {{&k, &v}, {&q, &dout}, a.p.mask.tile_query_begin, a.p.mask.tile_query_end});
+    if (threadIdx.x == 0 && !KEYS)
+      bring<KP>(at, a, {{&q, &dout}, {&k, &v}, a.p.mask.tile_key_begin, a.p.mask.tile_key_end});
+    if (threadIdx.x / PLM_WARP == 1 && KEYS)
+      bring_queries<KP>(at, a, [&](Queries &queries, const plm_sm90_item &item, int row, int end) {
+        put_values(queries.lse, a.p.lse, PLM_LOG2E, INFINITY, a.p, item, row, end);
+      });
+    if (threadIdx.x / PLM_WARP == 2 && KEYS)
+      bring_queries<KP>(at, a, [&](Queries &queries, const plm_sm90_item &item, int row, int end) {
+        put_values(queries.delta, a.p.delta, 1, 0, a.p, item, row, end);
+      });
+    if (threadIdx.x / PLM_WARP == 3 && KEYS)
+      bring_queries<KP>(at, a, [&](Queries &queries, const plm_sm90_item &item, int row, int end) {
+        put_runs(queries, a.p, item, row, end);
+      });
   } else {
     registers_take<PLM_SM90_WORKER_REGISTERS>();
     if (KEYS)
@@ -401,16 +445,15 @@ __global__ void __launch_bounds__(PLM_SM90_THREADS, 1)
 
 } // namespace
 
-void plm_sm90_backward(plm_stream stream, unsigned blocks, const plm_sm90_attention &a,
-                       const plm_tile_map &q, const plm_tile_map &k, const plm_tile_map &v,
-                       const plm_tile_map &dout)
+void plm_sm90_backward(plm_stream stream, const plm_sm90_attention &a, const plm_tile_map &q,
+                       const plm_tile_map &k, const plm_tile_map &v, const plm_tile_map &dout)
 {
   plm_sm90_with(&a.p.shape, [&](auto width, auto capped) {
     constexpr int KP = decltype(width)::value;
     constexpr bool CAPPED = decltype(capped)::value;
-    plm_launch(stream, backward_kernel<KP, CAPPED, true>, dim3(blocks), dim3(PLM_SM90_THREADS),
-               Backward<KP>::SHARED, q, k, v, dout, a);
-    plm_launch(stream, backward_kernel<KP, CAPPED, false>, dim3(blocks), dim3(PLM_SM90_THREADS),
-               Backward<KP>::SHARED, q, k, v, dout, a);
+    plm_launch(stream, backward_kernel<KP, CAPPED, true>, dim3((unsigned)a.blocks),
+               dim3(PLM_SM90_THREADS), Backward<KP>::SHARED, q, k, v, dout, a);
+    plm_launch(stream, backward_kernel<KP, CAPPED, false>, dim3((unsigned)a.blocks),
+               dim3(PLM_SM90_THREADS), Backward<KP>::SHARED, q, k, v, dout, a);
   });
 }

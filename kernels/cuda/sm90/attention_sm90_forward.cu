@@ -124,11 +124,11 @@ template <int KP, int KEYS, bool CAPPED> struct Walk {
   }
   __device__ __forceinline__ unsigned keys(const Ring &r)
   {
-    return tile_descriptor(at.k + r.stage * F::STAGE_BYTES, 0);
+    return tile_descriptor(at.k + r.stage() * F::STAGE_BYTES, 0);
   }
   __device__ __forceinline__ unsigned values(const Ring &r)
   {
-    return tile_descriptor(at.v + r.stage * F::STAGE_BYTES, KEYS * PLM_TILE_ROW_BYTES);
+    return tile_descriptor(at.v + r.stage() * F::STAGE_BYTES, KEYS * PLM_TILE_ROW_BYTES);
   }
 
   __device__ __forceinline__ void run(float (&o)[KP / 2], Rows &rows, int begin, int end,
@@ -199,7 +199,7 @@ __device__ __forceinline__ void bring(Forward<KP> &at, const plm_sm90_attention 
   typedef Forward<KP> F;
   plm_ring<F::STAGES> ring;
   plm_ring<1> turn;
-  for (int i = (int)blockIdx.x; i < a.items; i += (int)gridDim.x, turn.advance()) {
+  for (int i = (int)blockIdx.x; i < a.items; i += a.blocks, turn.advance()) {
     const plm_sm90_item item(a, i);
     const int32_t *begins = a.p.mask.tile_key_begin, *ends = a.p.mask.tile_key_end;
     plm_sm90_range range(a, item.chunk, item.tile, begins, ends);
@@ -209,8 +209,8 @@ __device__ __forceinline__ void bring(Forward<KP> &at, const plm_sm90_attention 
     auto load = [&](plm_ring_barriers<F::STAGES> &barriers, unsigned char *tiles,
                     const plm_tile_map *map, int key) {
       barriers.wait_empty(ring);
-      uint64_t *full = &barriers.full[ring.stage];
-      unsigned char *tile = tiles + ring.stage * F::STAGE_BYTES;
+      uint64_t *full = &barriers.full[ring.stage()];
+      unsigned char *tile = tiles + ring.stage() * F::STAGE_BYTES;
       barrier_expect(full, (unsigned)(keys * KP * 2));
       if (wide)
         load_rows<KP, STAGE_KEYS>(tile, map, full, item, key);
@@ -243,7 +243,7 @@ __device__ __forceinline__ void work(Forward<KP> &at, const plm_sm90_attention &
   plm_ring<F::STAGES> ring;
   plm_ring<1> turn;
   if (worker == 1) named_arrive(PLM_BAR_TURN, PLM_SM90_WORKERS * PLM_WARPGROUP); /* 0 begins */
-  for (int i = (int)blockIdx.x; i < a.items; i += (int)gridDim.x, turn.advance()) {
+  for (int i = (int)blockIdx.x; i < a.items; i += a.blocks, turn.advance()) {
     const plm_sm90_item item(a, i);
     const int32_t *begins = p.mask.tile_key_begin, *ends = p.mask.tile_key_end;
     const plm_sm90_range own(a, item.chunk, item.tile + worker, begins, ends);
@@ -315,12 +315,12 @@ __global__ void __launch_bounds__(PLM_SM90_THREADS, 1)
 
 } // namespace
 
-void plm_sm90_forward(plm_stream stream, unsigned blocks, const plm_sm90_attention &a,
-                      const plm_tile_map &q, const plm_tile_map &k, const plm_tile_map &v)
+void plm_sm90_forward(plm_stream stream, const plm_sm90_attention &a, const plm_tile_map &q,
+                      const plm_tile_map &k, const plm_tile_map &v)
 {
   plm_sm90_with(&a.p.shape, [&](auto width, auto capped) {
     constexpr int KP = decltype(width)::value;
-    plm_launch(stream, forward_kernel<KP, decltype(capped)::value>, dim3(blocks),
+    plm_launch(stream, forward_kernel<KP, decltype(capped)::value>, dim3((unsigned)a.blocks),
                dim3(PLM_SM90_THREADS), Forward<KP>::SHARED, q, k, v, a);
   });
 }
