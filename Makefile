@@ -7,6 +7,8 @@
 # Files under kernels/cpu/isa/ are compiled once for each instruction set. Files of kernels/cuda/ are
 # compiled for the CPU, too, where the emulation runs them (kernels/cuda/emulation/): for the tests.
 #
+# A tests/gpu/gpu_*.c is a program of `make gpu-check`.
+#
 #   make SAN=address,undefined …   the same targets under sanitizers, in build/asan
 #   make SAN=thread …              in build/tsan
 
@@ -80,6 +82,7 @@ TEST_SUPPORT_SRC := $(call find_c,tests/support)
 TEST_SRC := $(shell find tests -name 'test_*.c' -not -path 'tests/gpu/*' | LC_ALL=C sort)
 FUZZ_SRC := $(shell find tests/fuzz -name 'fuzz_*.c' 2>/dev/null | LC_ALL=C sort)
 TOOL_SRC := $(shell find tests -name 'tool_*.c' -not -path 'tests/gpu/*' | LC_ALL=C sort)
+GPU_SRC := $(shell find tests/gpu -name 'gpu_*.c' 2>/dev/null | LC_ALL=C sort)
 BENCH_SRC := $(shell find tests/bench -name 'bench_*.c' 2>/dev/null | LC_ALL=C sort)
 TEST_SCRIPTS := $(shell find tests -name 'test_*.sh' -not -path 'tests/gpu/*' | LC_ALL=C sort)
 
@@ -114,6 +117,7 @@ TEST_BIN := $(patsubst tests/%.c,$(BUILD)/tests/%,$(TEST_SRC))
 FUZZ_BIN := $(patsubst tests/%.c,$(BUILD)/tests/%,$(FUZZ_SRC))
 TOOL_BIN := $(patsubst tests/%.c,$(BUILD)/tests/%,$(TOOL_SRC))
 BENCH_BIN := $(patsubst tests/%.c,$(BUILD)/tests/%,$(BENCH_SRC))
+GPU_BIN := $(patsubst tests/%.c,$(BUILD)/tests/%,$(GPU_SRC))
 
 # ---- building -----------------------------------------------------------------------------------
 .PHONY: all
@@ -194,7 +198,7 @@ $(BIN)/plm-evaluator: $(call object,evaluator/evaluator_main.c) $(LIB)/libplm_ev
 
 ALL_ARCHIVES := $(foreach s,$(STAGES),$(LIB)/libplm_$(s).a) $(LIB)/libplm_common.a $(LIB)/libplm_cpu.a
 TEST_ARCHIVES := $(ALL_ARCHIVES) $(LIB)/libplm_cuda_emulated.a
-$(TEST_BIN) $(FUZZ_BIN) $(BENCH_BIN): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(SUPPORT_OBJ) $(TEST_ARCHIVES)
+$(TEST_BIN) $(FUZZ_BIN) $(BENCH_BIN) $(GPU_BIN): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(SUPPORT_OBJ) $(TEST_ARCHIVES)
 	$(link) $(COMPUTE_LIBS) -lcmocka -lstdc++
 $(TOOL_BIN): $(SUPPORT_OBJ) $(TEST_ARCHIVES)
 	$(link) $(COMPUTE_LIBS) -lcmocka -lstdc++
@@ -245,7 +249,7 @@ venv: ## the Python environment of the tests (build/venv)
 .PHONY: test tests
 # Without libplm_cuda.so: no test loads it where no GPU is (`make check` compiles it, gpu-check runs
 # it), and nvcc takes longer than the whole suite's compilation. The emulated one is tested.
-tests: $(PROGRAMS) $(EMULATED_LIBRARY) $(TEST_BIN) $(FUZZ_BIN) $(TOOL_BIN) $(BENCH_BIN) ## build all test programs
+tests: $(PROGRAMS) $(EMULATED_LIBRARY) $(TEST_BIN) $(FUZZ_BIN) $(TOOL_BIN) $(BENCH_BIN) $(GPU_BIN) ## build all test programs
 # PYTHON=0 leaves out PyTorch and what needs it: those tests are reported as skipped
 PYTHON ?= 1
 test: deps $(if $(filter 0,$(PYTHON)),,venv) ## install what is missing, build, run every test; TESTS=pattern chooses, PYTHON=0 without PyTorch
@@ -269,6 +273,13 @@ bench: all $(BENCH_BIN) ## run the benchmarks; each prints a table and the machi
 bench-cpu: all $(BENCH_BIN) venv ## this beside PyTorch: one table; OUT=FILE keeps it, QUICK=1 only shows that it runs
 	@$(or $(PLM_VENV),build/venv)/bin/python tests/bench/bench_cpu.py --build $(BUILD) \
 	  $(if $(QUICK),--quick) $(if $(OUT),--out $(OUT))
+
+# Under nine minutes on a machine with a GPU: tests, races, parity, a run, benchmarks; the report is in
+# tests/gpu/results. PREFIX=DIR: libraries that tests/gpu/pack.sh unpacked; OUT=DIR, MINUTES=M.
+.PHONY: gpu-check
+gpu-check: ## everything a GPU can say about this tree, on a machine with one; PREFIX=, OUT=, MINUTES=
+	@python3 tests/gpu/gpu_check.py --build $(BUILD) $(if $(PREFIX),--prefix $(PREFIX)) \
+	  $(if $(OUT),--out $(OUT)) $(if $(MINUTES),--minutes $(MINUTES))
 
 # The shipped sequences, from FASTA to evaluated checkpoints.
 DEMO_CORPUS := data/sample.corpus

@@ -11,7 +11,7 @@ folder=$(cd "$1" && pwd)
 debs=$(mktemp -d)
 trap 'rm -rf "$debs"' EXIT
 packages=(liblmdb-dev libzmq3-dev libzstd-dev libyaml-dev libcjson-dev libxxhash-dev libdeflate-dev
-  zlib1g-dev libcsv-dev libdnnl-dev libcmocka-dev)
+  zlib1g-dev libcsv-dev libdnnl-dev libcmocka-dev jq)
 
 # What these need and a machine with a compiler does not surely have: two steps down the Depends, of
 # which the C and C++ runtimes, headers of libraries that are not used and OpenCL's choices go out.

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "tests/support/device_case.h"
 #include "tests/support/must.h"
 
 static void succeed(plm_status status, const struct plm_error *error)
@@ -15,6 +16,7 @@ bool model_case_has_bf16(void)
 {
   struct plm_ops *ops;
   struct plm_error error = {0};
+  if (device_case_is_real()) return true;
   const plm_status status = plm_ops_cpu_open(PLM_PRECISION_BF16, 1, NULL, &ops, &error);
   if (status == PLM_UNSUPPORTED) return false;
   succeed(status, &error);
@@ -27,7 +29,10 @@ void model_case_open(struct model_case *c, const struct plm_model_config *config
 {
   struct plm_error error = {0};
   struct plm_ops *ops;
-  succeed(plm_ops_cpu_open(precision, 1, NULL, &ops, &error), &error);
+  if (device_case_is_real())
+    ops = device_case_open(precision, 1);
+  else
+    succeed(plm_ops_cpu_open(precision, 1, NULL, &ops, &error), &error);
   model_case_open_on(c, ops, config, options, seed);
 }
 

@@ -1,5 +1,5 @@
-/* A small model, opened on the CPU at the weights of model.md's gradient checks, and the reference
- * at the same weights. Everything asserts: this is for tests. */
+/* A small model, opened on the CPU (or on a GPU: device_case.h) at the weights of model.md's
+ * gradient checks, and the reference at the same weights. Everything asserts: this is for tests. */
 #ifndef PLM_TESTS_SUPPORT_MODEL_CASE_H
 #define PLM_TESTS_SUPPORT_MODEL_CASE_H
 

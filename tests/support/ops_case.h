@@ -28,7 +28,8 @@ struct ops_case {
 /* Runs test on each instruction set and precision, with one and with three threads, each twice; not
  * where the tests are about a GPU. */
 void ops_case_each_cpu(void (*test)(struct ops_case *c));
-/* The same on the CUDA backend: emulated, under several orders of its threads, or on the GPU. */
+/* The same on the CUDA backend: emulated, under several orders of its threads, or as often on the
+ * GPU; once where PLM_TEST_ONCE is set (a sanitizer watches). */
 void ops_case_each_cuda(void (*test)(struct ops_case *c));
 /* Both. */
 void ops_case_each(void (*test)(struct ops_case *c));

@@ -1,0 +1,170 @@
+"""The machine, and the build of what the other parts run."""
+
+import os
+import pathlib
+import platform
+import re
+import subprocess
+import time
+
+from check_run import ROOT
+
+FIELDS = (
+    "name,driver_version,compute_cap,memory.total,clocks.sm,clocks.max.sm,clocks.mem,power.limit"
+)
+TESTS = [  # programs that run on a device (tests/support/device_case.h)
+    "kernels/test_ops_rows",
+    "kernels/test_ops_products",
+    "kernels/test_ops_cached",
+    "kernels/cuda/test_attention_emulated",
+    "kernels/cuda/test_model_emulated",
+    "common/model/test_model_gradients",
+    "common/model/test_model_modes",
+    "common/model/test_model_packing",
+    "common/model/test_decode",
+]
+PROGRAMS = ["plm-pipeline", "plm-packer", "plm-trainer", "plm-evaluator"]
+
+
+class Card:
+    def __init__(self, name, arch):
+        self.name, self.arch = name, arch
+
+
+def ask(check, name, *command):
+    """stdout of a program, None when it is not here or fails."""
+    outcome = check.runner.run(name, command, 20)
+    return outcome.text() if outcome.good else None
+
+
+def find_python(check):
+    """A Python that has PyTorch, and transformers, which the exported model imports."""
+    for candidate in (os.environ.get("PLM_VENV", "") + "/bin/python", "python3", "python"):
+        words = "import importlib.util as u, sys; sys.exit(not (u.find_spec('torch') and "
+        words += "u.find_spec('transformers') and u.find_spec('numpy')))"
+        if check.runner.run("find-python", [candidate, "-c", words], 20).good:
+            return candidate
+    return None
+
+
+def machine(check, part, until):
+    model = platform.processor() or platform.machine()
+    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            model = line.split(":", 1)[1].strip()
+            break
+    part.note(f"{model}, {os.cpu_count()} cores; {platform.platform()}")
+    check.python = find_python(check)
+    part.note("PyTorch and transformers: " + ("here" if check.python else "not here"))
+    commit = ask(check, "git", "git", "-C", ROOT, "describe", "--always", "--dirty", "--abbrev=12")
+    commit = commit.strip() if commit else "unknown (no git here)"
+    when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+    if check.rehearse:
+        check.card = Card("the emulation", None)
+    else:
+        text = ask(check, "nvidia-smi", "nvidia-smi", f"--query-gpu={FIELDS}", "--format=csv")
+        if text is None:
+            part.verdict("a GPU", False, "nvidia-smi does not answer: run this where a GPU is")
+            return
+        head, first = (line.split(", ") for line in text.strip().splitlines()[:2])
+        part.table(head, [first])
+        check.card = Card(first[0], first[2].replace(".", ""))
+        nvcc = ask(check, "nvcc-version", "nvcc", "--version")
+        part.note((nvcc or "nvcc is not on the PATH").strip().splitlines()[-1])
+    check.report.head = [f"{when}, {check.card.name}, commit {commit}, make gpu-check."]
+    part.values = {"card": check.card.name, "commit": commit, "when": when}
+
+
+def targets(check):
+    build = os.path.relpath(check.build, ROOT)
+    names = [f"{build}/bin/{name}" for name in PROGRAMS]
+    names += [f"{build}/tests/{name}" for name in TESTS]
+    sources = (ROOT / "tests" / "gpu").glob("gpu_*.c")
+    names += [f"{build}/tests/gpu/{source.stem}" for source in sources]
+    names += [f"{build}/tests/bench/bench_step"]
+    return names
+
+
+def is_built(check):
+    return pathlib.Path(check.device["PLM_CUDA_LIBRARY"]).exists() and all(
+        (ROOT / name).exists() for name in targets(check)
+    )
+
+
+def build(check, part, until):
+    if check.rehearse:
+        part.verdict("what make test has built is here", is_built(check))
+        return
+    command = ["make", f"-j{os.cpu_count()}", f"CUDA_ARCHS={check.card.arch}", *targets(check)]
+    dnnl = "/usr/include/oneapi/dnnl/dnnl.h"
+    prefix = check.options.prefix
+    if prefix is not None and (prefix / dnnl[1:]).exists():
+        command.append("PRODUCTS=dnnl")
+    library = os.path.relpath(check.device["PLM_CUDA_LIBRARY"], ROOT)
+    cuda = check.runner.start_logged("build-cuda", [*command[:3], library, "V=1"], VERBOSE)
+    outcome = check.runner.run("build", command, until - time.monotonic())
+    part.verdict(
+        "programs, tests and benchmarks", outcome.good, "" if outcome.good else outcome.why()
+    )
+    if not outcome.good:
+        part.text("```\n" + outcome.end(25) + "\n```")
+    made = cuda.wait(until - time.monotonic())
+    part.verdict(
+        f"libplm_cuda.so for sm_{check.card.arch}", made.good, "" if made.good else made.why()
+    )
+    if not made.good:
+        part.text("```\n" + made.end(25) + "\n```")
+    resources(part, made.text())
+
+
+VERBOSE = {"NVCC_APPEND_FLAGS": "-Xptxas -v"}
+
+
+def resources(part, log):
+    """Registers and spills of each kernel, from what ptxas says."""
+    found, name = {}, None
+    for line in log.splitlines():
+        match = re.search(r"Compiling entry function '(\w+)' for 'sm_", line)
+        if match:
+            name = match[1]
+            found[name] = {"registers": 0, "stack": 0, "spilled": 0}
+        if name is None:
+            continue
+        match = re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes", line)
+        if match:
+            found[name]["stack"] = int(match[1])
+            found[name]["spilled"] = int(match[2]) + int(match[3])
+        match = re.search(r"Used (\d+) registers", line)
+        if match:
+            found[name]["registers"] = int(match[1])
+            name = None
+    if not found:
+        part.note("ptxas said nothing of registers")
+        return
+    spilling = {name: of for name, of in found.items() if of["spilled"] > 0}
+    part.note(
+        f"{len(found)} kernels; most registers {max(of['registers'] for of in found.values())}; "
+        f"{len(spilling)} spill"
+    )
+    worst = sorted(found, key=lambda n: (-found[n]["spilled"], -found[n]["registers"]))[:12]
+    names = plain(worst)
+    part.table(
+        ("kernel", "registers", "stack, bytes", "spill stores and loads, bytes"),
+        [
+            (f"`{names[n]}`", found[n]["registers"], found[n]["stack"], found[n]["spilled"])
+            for n in worst
+        ],
+    )
+    part.values = {"kernels": len(found), "spilling": len(spilling)}
+
+
+def plain(names):
+    """C++ names as they were written, without their arguments."""
+    try:
+        text = subprocess.run(
+            ["c++filt"], input="\n".join(names), capture_output=True, text=True, timeout=20
+        ).stdout.splitlines()
+    except (OSError, subprocess.TimeoutExpired):
+        text = names
+    short = [re.sub(r"\(anonymous namespace\)::|^void |\(.*$", "", line) for line in text]
+    return dict(zip(names, short if len(short) == len(names) else names, strict=True))

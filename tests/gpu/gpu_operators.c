@@ -1,0 +1,542 @@
+/* Each operator at the shapes of the models on a device beside the CPU backend in fp32: the same
+ * inputs (rounded to bf16 for bf16), |difference| / |result| of everything it writes. A line each,
+ * tabs between: operator, shape, precision, error, allowed, good or WRONG.
+ *
+ *   gpu_operators [TOKENS]    8192; fewer than 1024: small widths, too */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/philox.h"
+#include "common/config/config.h"
+#include "common/model/masks.h"
+#include "tests/support/device_case.h"
+#include "tests/support/must.h"
+
+/* Sizes of all samples: as in ops.h. */
+static int64_t N, D, F, B, L, H, K;
+enum { V = 33, MOST = 12, LEVEL = 2 };
+static struct plm_interval_mask masks[2]; /* of the two sides */
+static struct plm_attention_shape shape;
+
+enum operand_kind { NONE, ACT, FLOAT, TOKENS, LABELS, ROWS };
+enum operand_use { IN, OUT, BOTH };
+struct operand {
+  enum operand_kind kind;
+  enum operand_use use;
+  int64_t count;
+};
+
+struct sample {
+  const char *name;
+  void (*call)(struct plm_ops *ops, void **b, int side);
+  double allowed_fp32, allowed_bf16;
+  struct operand operands[MOST];
+};
+
+/* ---- the calls: b are the operands in their order ---- */
+#define CALL(name) static void name(struct plm_ops *ops, void **b, int side)
+
+CALL(round_weights)
+{
+  (void)side;
+  ops->round_weights(ops, b[0], b[1], (size_t)(N * D));
+}
+
+CALL(linear_forward)
+{
+  (void)side;
+  ops->linear_forward(ops, b[0], b[1], b[2], b[3], N, D, F);
+}
+
+CALL(linear_backward_input)
+{
+  (void)side;
+  ops->linear_backward_input(ops, b[0], b[1], b[2], N, D, F, true);
+}
+
+CALL(linear_backward_weight)
+{
+  (void)side;
+  ops->linear_backward_weight(ops, b[0], b[1], b[2], N, D, F);
+}
+
+CALL(norm_forward)
+{
+  (void)side;
+  ops->norm_forward(ops, b[0], b[1], N, D);
+}
+
+CALL(norm_backward)
+{
+  (void)side;
+  ops->norm_backward(ops, b[0], b[1], b[2], N, D);
+}
+
+CALL(mix_norm_forward)
+{
+  (void)side;
+  ops->mix_norm_forward(ops, b[0], b[1], b[2], b[3], b[4], N, D);
+}
+
+CALL(mix_norm_backward)
+{
+  (void)side;
+  ops->mix_norm_backward(ops, b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], N, D);
+}
+
+CALL(token_mean_forward)
+{
+  (void)side;
+  ops->token_mean_forward(ops, b[0], b[1], b[2], N >> LEVEL, D, V, LEVEL);
+}
+
+CALL(token_mean_backward)
+{
+  (void)side;
+  ops->token_mean_backward(ops, b[0], b[1], b[2], N, D, V, 0);
+}
+
+CALL(qkv_prepare_forward)
+{
+  (void)side;
+  ops->qkv_prepare_forward(ops, b[0], b[1], b[2], b[3], b[4], b[5], B, L, H, K);
+}
+
+CALL(qkv_prepare_backward)
+{
+  (void)side;
+  ops->qkv_prepare_backward(ops, b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], B, L, H, K);
+}
+
+static char *part(struct plm_ops *ops, void *qkv, int which)
+{
+  return (char *)qkv + (size_t)(which * H * K) * ops->act_bytes;
+}
+
+CALL(attention_forward)
+{
+  ops->attention_forward(ops, b[0], b[1], part(ops, b[2], 0), part(ops, b[2], 1),
+                         part(ops, b[2], 2), &masks[side], &shape);
+}
+
+/* With the forward pass before it, whose out and lse it reads. */
+CALL(attention_backward)
+{
+  ops->attention_forward(ops, b[1], b[2], part(ops, b[4], 0), part(ops, b[4], 1),
+                         part(ops, b[4], 2), &masks[side], &shape);
+  ops->attention_backward(ops, part(ops, b[0], 0), part(ops, b[0], 1), part(ops, b[0], 2), b[3],
+                          b[1], b[2], part(ops, b[4], 0), part(ops, b[4], 1), part(ops, b[4], 2),
+                          &masks[side], &shape);
+}
+
+CALL(relu2_forward)
+{
+  (void)side;
+  ops->relu2_forward(ops, b[0], b[1], N * F);
+}
+
+CALL(relu2_backward)
+{
+  (void)side;
+  ops->relu2_backward(ops, b[0], b[1], b[2], N * F);
+}
+
+CALL(gelu_forward)
+{
+  (void)side;
+  ops->gelu_forward(ops, b[0], b[1], N * D);
+}
+
+CALL(gelu_backward)
+{
+  (void)side;
+  ops->gelu_backward(ops, b[0], b[1], b[2], N * D);
+}
+
+CALL(skip_forward)
+{
+  (void)side;
+  ops->skip_forward(ops, b[0], b[1], b[2], b[3], N, D);
+}
+
+CALL(skip_backward)
+{
+  (void)side;
+  ops->skip_backward(ops, b[0], b[1], b[2], b[3], b[4], N, D);
+}
+
+CALL(add)
+{
+  (void)side;
+  ops->add(ops, b[0], b[1], N * D);
+}
+
+CALL(gather_rows)
+{
+  (void)side;
+  ops->gather_rows(ops, b[0], b[1], b[2], N / 4, D);
+}
+
+CALL(scatter_rows)
+{
+  (void)side;
+  ops->scatter_rows(ops, b[0], b[1], b[2], N / 4, D);
+}
+
+CALL(logits_forward)
+{
+  (void)side;
+  ops->logits_forward(ops, b[0], b[1], b[2], b[3], N, D, V);
+}
+
+CALL(logits_backward)
+{
+  (void)side;
+  ops->logits_backward(ops, b[0], b[1], b[2], b[3], b[4], b[5], N, D, V);
+}
+
+CALL(cross_entropy)
+{
+  (void)side;
+  const struct plm_loss_options options = {
+      .soft_cap = 16, .label_smoothing = 0.1f, .z_loss = 1e-3f};
+  ops->soft_cap_forward(ops, b[2], N * V, options.soft_cap);
+  ops->cross_entropy(ops, b[0], b[1], b[2], b[3], b[4], 0.5f, &options, N, V);
+}
+
+/* ---- the samples ---- */
+
+/* Counts are those of the sizes above, so the table is filled when they are known. */
+static size_t fill(struct sample *s)
+{
+  const int64_t x = N * D, wide = N * F, qkv = 3 * x, table = V * D;
+  const struct sample all[] = {
+      {"round_weights", round_weights, 1e-9, 4e-3, {{ACT, OUT, x}, {FLOAT, IN, x}}},
+      {"linear_forward",
+       linear_forward,
+       3e-6,
+       4e-3,
+       {{ACT, OUT, wide}, {ACT, IN, x}, {ACT, IN, D * F}, {ACT, IN, wide}}},
+      {"linear_backward_input",
+       linear_backward_input,
+       3e-6,
+       4e-3,
+       {{ACT, BOTH, x}, {ACT, IN, wide}, {ACT, IN, D * F}}},
+      {"linear_backward_weight",
+       linear_backward_weight,
+       1e-5,
+       1e-5,
+       {{FLOAT, BOTH, D * F}, {ACT, IN, wide}, {ACT, IN, x}}},
+      {"norm_forward", norm_forward, 1e-6, 4e-3, {{ACT, OUT, x}, {ACT, IN, x}}},
+      {"norm_backward", norm_backward, 1e-6, 4e-3, {{ACT, BOTH, x}, {ACT, IN, x}, {ACT, IN, x}}},
+      {"mix_norm_forward",
+       mix_norm_forward,
+       1e-6,
+       4e-3,
+       {{ACT, OUT, x}, {ACT, OUT, x}, {ACT, IN, x}, {ACT, IN, x}, {FLOAT, IN, 2}}},
+      {"mix_norm_backward",
+       mix_norm_backward,
+       1e-4, /* two sums of all elements, near zero */
+       2e-2,
+       {{ACT, OUT, x},
+        {ACT, BOTH, x},
+        {FLOAT, BOTH, 2},
+        {ACT, IN, x}, /* what it is afterwards is the backend's affair */
+        {ACT, IN, x},
+        {ACT, IN, x},
+        {ACT, IN, x},
+        {ACT, IN, x},
+        {FLOAT, IN, 2}}},
+      {"token_mean_forward",
+       token_mean_forward,
+       1e-6,
+       4e-3,
+       {{ACT, OUT, x >> LEVEL}, {FLOAT, IN, table}, {TOKENS, IN, N}}},
+      {"token_mean_backward",
+       token_mean_backward,
+       1e-5,
+       1e-5,
+       {{FLOAT, BOTH, table}, {ACT, IN, x}, {TOKENS, IN, N}}},
+      {"qkv_prepare_forward",
+       qkv_prepare_forward,
+       1e-6,
+       4e-3,
+       {{ACT, OUT, qkv},
+        {ACT, IN, qkv},
+        {ACT, IN, x},
+        {FLOAT, IN, 2},
+        {FLOAT, IN, L * K / 2},
+        {FLOAT, IN, L * K / 2}}},
+      {"qkv_prepare_backward",
+       qkv_prepare_backward,
+       1e-4,
+       2e-2,
+       {{ACT, OUT, qkv},
+        {ACT, OUT, x},
+        {FLOAT, BOTH, 2},
+        {ACT, IN, qkv},
+        {ACT, IN, qkv},
+        {ACT, IN, x},
+        {FLOAT, IN, 2},
+        {FLOAT, IN, L * K / 2},
+        {FLOAT, IN, L * K / 2}}},
+      {"attention_forward",
+       attention_forward,
+       3e-6,
+       6e-3,
+       {{ACT, OUT, x}, {FLOAT, OUT, N * H}, {ACT, IN, qkv}}},
+      {"attention_backward",
+       attention_backward,
+       5e-6,
+       1.5e-2,
+       {{ACT, OUT, qkv}, {ACT, OUT, x}, {FLOAT, OUT, N * H}, {ACT, IN, x}, {ACT, IN, qkv}}},
+      {"relu2_forward", relu2_forward, 1e-6, 4e-3, {{ACT, OUT, wide}, {ACT, IN, wide}}},
+      {"relu2_backward",
+       relu2_backward,
+       1e-6,
+       4e-3,
+       {{ACT, OUT, wide}, {ACT, IN, wide}, {ACT, IN, wide}}},
+      {"gelu_forward", gelu_forward, 1e-6, 4e-3, {{ACT, OUT, x}, {ACT, IN, x}}},
+      {"gelu_backward", gelu_backward, 1e-6, 4e-3, {{ACT, OUT, x}, {ACT, IN, x}, {ACT, IN, x}}},
+      {"skip_forward",
+       skip_forward,
+       1e-6,
+       4e-3,
+       {{ACT, OUT, x}, {ACT, IN, x}, {ACT, IN, x}, {FLOAT, IN, 1}}},
+      {"skip_backward",
+       skip_backward,
+       1e-4,
+       4e-3,
+       {{ACT, OUT, x}, {FLOAT, BOTH, 1}, {ACT, IN, x}, {ACT, IN, x}, {FLOAT, IN, 1}}},
+      {"add", add, 1e-6, 4e-3, {{ACT, BOTH, x}, {ACT, IN, x}}},
+      {"gather_rows",
+       gather_rows,
+       1e-9,
+       1e-9,
+       {{ACT, OUT, x / 4}, {ACT, IN, x}, {ROWS, IN, N / 4}}},
+      {"scatter_rows",
+       scatter_rows,
+       1e-6,
+       4e-3,
+       {{ACT, BOTH, x}, {ACT, IN, x / 4}, {ROWS, IN, N / 4}}},
+      {"logits_forward",
+       logits_forward,
+       3e-6,
+       3e-6,
+       {{FLOAT, OUT, N * V}, {ACT, IN, x}, {ACT, IN, table}, {FLOAT, IN, V}}},
+      {"logits_backward",
+       logits_backward,
+       1e-5,
+       4e-3,
+       {{ACT, OUT, x},
+        {FLOAT, BOTH, table},
+        {FLOAT, BOTH, V},
+        {FLOAT, IN, N * V},
+        {ACT, IN, x},
+        {ACT, IN, table}}},
+      {"soft cap, cross_entropy",
+       cross_entropy,
+       3e-6,
+       3e-6,
+       {{FLOAT, OUT, N},
+        {FLOAT, OUT, N * V},
+        {FLOAT, BOTH, N * V},
+        {LABELS, IN, N},
+        {FLOAT, IN, N}}},
+  };
+  memcpy(s, all, sizeof all);
+  return sizeof all / sizeof *all;
+}
+
+/* ---- both sides ---- */
+
+static float rounded(float x)
+{
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  bits = (bits + 0x7fff + ((bits >> 16) & 1)) & 0xffff0000u;
+  memcpy(&x, &bits, sizeof x);
+  return x;
+}
+
+/* Values of an operand as the host has them: floats, or int32. */
+static void *draw(const struct operand *o, uint64_t seed, bool narrow)
+{
+  float *values = must(malloc((size_t)o->count * sizeof *values));
+  int32_t *integers = (int32_t *)(void *)values;
+  for (int64_t i = 0; i < o->count; i++) {
+    const struct plm_philox_words w = plm_philox(seed, (uint32_t)i, 0, 96);
+    const double r = sqrt(-2 * log(plm_philox_unit(w.w[0]) + 0x1p-25));
+    const float normal = (float)(r * cos(6.283185307179586 * plm_philox_unit(w.w[1])));
+    if (o->kind == ROWS)
+      integers[i] = (int32_t)(4 * i + w.w[0] % 4); /* distinct */
+    else if (o->kind == TOKENS || o->kind == LABELS)
+      integers[i] = (int32_t)(w.w[0] % V);
+    else
+      values[i] = narrow && o->kind == ACT ? rounded(normal) : normal;
+  }
+  return values;
+}
+
+static size_t bytes_of(const struct plm_ops *ops, const struct operand *o)
+{
+  return (size_t)o->count * (o->kind == ACT ? ops->act_bytes : 4);
+}
+
+static void *put(struct plm_ops *ops, const struct operand *o, const void *host)
+{
+  if (o->kind != ACT || ops->act_bytes == 4) return device_case_upload(ops, host, bytes_of(ops, o));
+  uint16_t *half = must(malloc((size_t)o->count * sizeof *half));
+  for (int64_t i = 0; i < o->count; i++) {
+    uint32_t bits;
+    memcpy(&bits, (const char *)host + 4 * i, sizeof bits);
+    half[i] = (uint16_t)(bits >> 16);
+  }
+  void *buffer = device_case_upload(ops, half, (size_t)o->count * sizeof *half);
+  free(half);
+  return buffer;
+}
+
+static float *get(struct plm_ops *ops, const struct operand *o, const void *buffer)
+{
+  char *raw = must(malloc(bytes_of(ops, o)));
+  float *values = must(malloc((size_t)o->count * sizeof *values));
+  device_case_download(ops, raw, buffer, bytes_of(ops, o));
+  for (int64_t i = 0; i < o->count; i++) {
+    uint16_t half;
+    uint32_t bits;
+    if (o->kind == ACT && ops->act_bytes == 2) {
+      memcpy(&half, raw + 2 * i, sizeof half);
+      bits = (uint32_t)half << 16;
+    } else {
+      memcpy(&bits, raw + 4 * i, sizeof bits);
+    }
+    memcpy(&values[i], &bits, sizeof bits);
+  }
+  free(raw);
+  return values;
+}
+
+/* |a - b| / |b|; infinite where either has what is no number. Of lse, empty queries agree. */
+static double error_of(const float *a, const float *b, int64_t n)
+{
+  double difference = 0, size = 0;
+  for (int64_t i = 0; i < n; i++) {
+    if (isinf(a[i]) && isinf(b[i])) continue;
+    const double x = (double)a[i], y = (double)b[i];
+    difference += (x - y) * (x - y);
+    size += y * y;
+  }
+  return isfinite(difference) ? sqrt(difference / (size > 0 ? size : 1)) : INFINITY;
+}
+
+static double compare(const struct sample *s, struct plm_ops *const sides[2], uint64_t seed)
+{
+  void *buffers[2][MOST] = {0};
+  double worst = 0;
+  for (int i = 0; i < MOST && s->operands[i].kind != NONE; i++) {
+    const struct operand *o = &s->operands[i];
+    void *values = draw(o, seed + (uint64_t)i, sides[1]->act_bytes == 2);
+    if (o->use == OUT) memset(values, 0xff, (size_t)o->count * 4); /* a NaN: must be written */
+    for (int side = 0; side < 2; side++) buffers[side][i] = put(sides[side], o, values);
+    free(values);
+  }
+  for (int side = 0; side < 2; side++) s->call(sides[side], buffers[side], side);
+  for (int i = 0; i < MOST && s->operands[i].kind != NONE; i++) {
+    const struct operand *o = &s->operands[i];
+    if (o->use != IN) {
+      float *expected = get(sides[0], o, buffers[0][i]), *got = get(sides[1], o, buffers[1][i]);
+      worst = fmax(worst, error_of(got, expected, o->count));
+      free(expected);
+      free(got);
+    }
+    for (int side = 0; side < 2; side++) sides[side]->release(sides[side], buffers[side][i]);
+  }
+  return worst;
+}
+
+/* Documents of several lengths, some padding at each chunk's end; on both sides. */
+static void build_masks(struct plm_ops *const sides[2], void *buffers[2])
+{
+  struct plm_chunk_document *documents = must(calloc((size_t)(N + 1), sizeof *documents));
+  uint32_t *begins = must(calloc((size_t)B + 1, sizeof *begins)), count = 0;
+  for (int64_t c = 0; c < B; c++) {
+    for (uint32_t at = 0, i = 0; at + 3 < L; i++) {
+      uint32_t tokens = 1 + plm_philox(3, i, (uint64_t)c, 95).w[0] % (uint32_t)(L / 2);
+      if (tokens > L - 3 - at) tokens = (uint32_t)L - 3 - at;
+      documents[count++] = (struct plm_chunk_document){.start = at, .tokens = tokens};
+      at += tokens;
+    }
+    begins[c + 1] = count;
+  }
+  const struct plm_batch batch = {.chunks = (uint32_t)B,
+                                  .max_length = (uint32_t)L,
+                                  .document_begin = begins,
+                                  .documents = documents};
+  const size_t bytes = plm_mask_values((int32_t)B, (int32_t)L) * sizeof(int32_t);
+  int32_t *values = must(malloc(bytes));
+  for (int side = 0; side < 2; side++) {
+    void *buffer;
+    struct plm_error error = {0};
+    if (sides[side]->allocate(sides[side], bytes, &buffer, &error) != PLM_OK) exit(1);
+    (void)plm_mask_build(&batch, 0, PLM_ATTENTION_DOCUMENT, 1, 0, values, buffer, &masks[side]);
+    sides[side]->upload(sides[side], buffer, values, bytes);
+    buffers[side] = buffer;
+  }
+  free(values);
+  free(documents);
+  free(begins);
+}
+
+static int compare_all(int precision)
+{
+  static struct sample samples[64];
+  struct plm_ops *sides[2] = {NULL, device_case_open(precision, 1)};
+  struct plm_error error = {0};
+  void *mask_buffers[2];
+  int wrong = 0;
+  if (plm_ops_cpu_open(PLM_PRECISION_FP32, 0, NULL, &sides[0], &error) != PLM_OK) exit(1);
+  build_masks(sides, mask_buffers);
+  const size_t count = fill(samples);
+  for (size_t i = 0; i < count; i++) {
+    const bool narrow = precision == PLM_PRECISION_BF16;
+    double allowed = narrow ? samples[i].allowed_bf16 : samples[i].allowed_fp32;
+    const double worst = compare(&samples[i], sides, 100 * i + 1);
+    const bool good = worst <= allowed;
+    printf("%s\tN %lld, D %lld, F %lld, %lld x %lld\t%s\t%.2g\t%.2g\t%s\n", samples[i].name,
+           (long long)N, (long long)D, (long long)F, (long long)H, (long long)K,
+           narrow ? "bf16" : "fp32", worst, allowed, good ? "good" : "WRONG");
+    (void)fflush(stdout);
+    wrong += !good;
+  }
+  for (int side = 0; side < 2; side++) {
+    sides[side]->release(sides[side], mask_buffers[side]);
+    sides[side]->close(sides[side]);
+  }
+  return wrong;
+}
+
+int main(int argc, char **argv)
+{
+  N = argc > 1 ? atoll(argv[1]) : 8192;
+  const bool small = N < 1024;
+  L = small ? N / 2 : 1024;
+  B = N / L;
+  int wrong = 0;
+  for (int heads = 6; heads <= 12; heads += 6) { /* unet's heads, patch_unet's */
+    D = small ? 32 : 768;
+    F = small ? 64 : 2048;
+    H = small ? 12 / heads : heads;
+    K = D / H;
+    shape = (struct plm_attention_shape){.B = (int32_t)B,
+                                         .L = (int32_t)L,
+                                         .H = (int32_t)H,
+                                         .K = (int32_t)K,
+                                         .row_stride = (int32_t)(3 * H * K),
+                                         .scale = 1 / sqrtf((float)K)};
+    wrong += compare_all(PLM_PRECISION_FP32) + compare_all(PLM_PRECISION_BF16);
+  }
+  return wrong > 0;
+}
