@@ -278,7 +278,7 @@ bench-cpu: all $(BENCH_BIN) venv ## this beside PyTorch: one table; OUT=FILE kee
 # tests/gpu/results. PREFIX=DIR: libraries that tests/gpu/pack.sh unpacked; OUT=DIR, MINUTES=M.
 .PHONY: gpu-check
 gpu-check: ## everything a GPU can say about this tree, on a machine with one; PREFIX=, OUT=, MINUTES=
-	@python3 tests/gpu/gpu_check.py --build $(BUILD) $(if $(PREFIX),--prefix $(PREFIX)) \
+	@PYTHONDONTWRITEBYTECODE=1 python3 tests/gpu/gpu_check.py --build $(BUILD) $(if $(PREFIX),--prefix $(PREFIX)) \
 	  $(if $(OUT),--out $(OUT)) $(if $(MINUTES),--minutes $(MINUTES))
 
 # The shipped sequences, from FASTA to evaluated checkpoints.

@@ -4,9 +4,9 @@
 
 #include "common/ops/ops.h"
 
-/* FLOP/s of the fastest of a few products in the backend's precision, of square matrices as large
- * as this device needs to show its rate (up to 8192); 0 when it could not be measured. Takes tenths
- * of a second at most; measured once a run and kept in trainer.json. */
+/* FLOP/s of the fastest of a few products of side 256 to 8192, so large that one takes a
+ * millisecond, in the backend's precision; 0 when it could not be measured. Takes some ten
+ * milliseconds; measured once a run and kept in trainer.json. */
 double plm_product_rate(struct plm_ops *ops);
 
 #endif

@@ -1,15 +1,18 @@
-/* A training step on the CPU: forward, backward and optimizer of the demo model and of U-Nets of
+/* A training step: forward, backward and optimizer of the demo model and of U-Nets of
  * 6x384 and 24x768 with patch_unets beside them, in fp32 and bf16, on real sequences, as a share of
  * the machine's product rate (2048^3, the faster of the backend's product and OpenBLAS where it is
  * installed, same threads, same run).
  *
  *   bench_step [MODEL]... [fp32|bf16] [--corpus DIR] [--seconds S] [--threads N] [--cpu-time]
  *   bench_step MODEL fp32|bf16 --rounds BATCH [--corpus DIR] [--chunks N] [--threads N]
+ *   bench_step MODEL fp32|bf16 --trace [--device cuda] [--corpus DIR] [--chunks N]
  *
  * --cpu-time divides the process's processor time by its threads instead of taking the clock: on a
  * machine that others use, with --threads 1, it says what a quiet one would.
  * --rounds writes the batch to the file BATCH for a peer and then measures on demand
  * (tests/support/bench_rounds.h): passes (masks, forward, backward), updates, products.
+ * --trace times each operator of a pass and of an update by itself (tests/support/ops_trace.h): a
+ * line each, tabs between: pass or update, operator, calls, seconds, bytes, operations.
  *
  * Model FLOPs as model.md counts them; the optimizer's are not counted, its time is. The last table
  * is the one to quote: whole steps, fp32 beside bf16. */
@@ -21,11 +24,13 @@
 
 #include "common/base/clock.h"
 #include "common/model/model.h"
+#include "common/ops/open.h"
 #include "tests/support/bench_batch.h"
 #include "tests/support/bench_product.h"
 #include "tests/support/bench_rounds.h"
 #include "tests/support/bench_scene.h"
 #include "tests/support/must.h"
+#include "tests/support/ops_trace.h"
 #include "trainer/optimizers.h"
 
 struct subject {
@@ -358,7 +363,45 @@ static int rounds(const struct subject *subject, struct plm_ops *ops, const char
   return 0;
 }
 
+/* ---- trace ---- */
+
+static void print_trace(const char *what, struct plm_ops *ops)
+{
+  unsigned count;
+  const struct ops_trace_row *rows = ops_trace_end(ops, &count);
+  for (unsigned i = 0; i < count; i++)
+    printf("%s\t%s\t%u\t%.6g\t%.6g\t%.6g\n", what, rows[i].name, rows[i].calls, rows[i].seconds,
+           rows[i].bytes, rows[i].flops);
+}
+
+/* And how long both take when nobody waits for each operator. */
+static void trace(const struct subject *subject, struct plm_ops *ops, const char *corpus,
+                  uint32_t chunks)
+{
+  struct trainee t;
+  trainee_open(&t, subject, ops, corpus, chunks);
+  if (ops->tune != NULL) ops->tune(ops, true, NULL);
+  double pass_s = INFINITY, update_s = INFINITY;
+  for (int i = 0; i < 3; i++) {
+    const struct timing took = pass(&t);
+    pass_s = fmin(pass_s, took.forward_s + took.backward_s);
+    update_s = fmin(update_s, update(&t));
+  }
+  ops_trace_begin(ops);
+  (void)pass(&t);
+  print_trace("pass", ops);
+  ops_trace_begin(ops);
+  (void)update(&t);
+  print_trace("update", ops);
+  printf("whole\tpass\t1\t%.6g\t0\t%.6g\n", pass_s,
+         plm_model_flops(t.model, t.masks, t.load.real_tokens));
+  printf("whole\tupdate\t1\t%.6g\t0\t0\n", update_s);
+  trainee_close(&t);
+}
+
 struct arguments {
+  enum plm_device device;
+  bool trace;
   bool chosen[SUBJECTS], any, full, half;
   double budget_s;
   uint32_t threads, chunks;
@@ -367,7 +410,7 @@ struct arguments {
 
 static struct arguments parse(int argc, char **argv)
 {
-  struct arguments a = {.full = true, .half = true, .budget_s = 5.0};
+  struct arguments a = {.device = PLM_DEVICE_CPU, .full = true, .half = true, .budget_s = 5.0};
   for (int i = 1; i < argc; i++) {
     const char *value = i + 1 < argc ? argv[i + 1] : "";
     bool known = true, pair = true;
@@ -381,10 +424,13 @@ static struct arguments parse(int argc, char **argv)
       a.corpus = value;
     } else if (strcmp(argv[i], "--rounds") == 0) {
       a.batch_path = value;
+    } else if (strcmp(argv[i], "--device") == 0) {
+      a.device = strcmp(value, "cuda") == 0 ? PLM_DEVICE_CUDA : PLM_DEVICE_CPU;
     } else {
       pair = false;
-      known = strcmp(argv[i], "--cpu-time") == 0 || strcmp(argv[i], "fp32") == 0 ||
-              strcmp(argv[i], "bf16") == 0;
+      known = strcmp(argv[i], "--trace") == 0 || strcmp(argv[i], "--cpu-time") == 0 ||
+              strcmp(argv[i], "fp32") == 0 || strcmp(argv[i], "bf16") == 0;
+      if (strcmp(argv[i], "--trace") == 0) a.trace = true;
       if (strcmp(argv[i], "--cpu-time") == 0) by_processor_time = true;
       if (strcmp(argv[i], "fp32") == 0) a.half = false;
       if (strcmp(argv[i], "bf16") == 0) a.full = false;
@@ -430,7 +476,7 @@ int main(int argc, char **argv)
   struct arguments a = parse(argc, argv);
   if (a.corpus == NULL) a.corpus = bench_sample_corpus();
   if (a.corpus == NULL) return 1;
-  if (a.batch_path == NULL) {
+  if (a.batch_path == NULL && !a.trace) {
     table(&a);
     return 0;
   }
@@ -438,17 +484,23 @@ int main(int argc, char **argv)
   for (int s = 0; s < SUBJECTS; s++)
     if (a.chosen[s]) subject = s;
   if (subject < 0 || a.full == a.half) {
-    (void)fprintf(stderr, "bench_step: --rounds needs one model and one precision\n");
+    (void)fprintf(stderr, "bench_step: --rounds and --trace need one model and one precision\n");
     return 2;
   }
   struct plm_error error = {0};
   struct plm_ops *ops;
-  require(plm_ops_cpu_open(a.full ? PLM_PRECISION_FP32 : PLM_PRECISION_BF16, a.threads, NULL, &ops,
-                           &error),
-          &error);
+  const struct plm_ops_request request = {.device = a.device,
+                                          .precision =
+                                              a.full ? PLM_PRECISION_FP32 : PLM_PRECISION_BF16,
+                                          .threads = a.threads};
+  require(plm_ops_open(&request, &ops, &error), &error);
   const struct subject *s = &subjects[subject];
   const uint32_t chunks = a.chunks > 0 ? a.chunks : s->micro_batch_tokens / s->max_length;
-  const int status = rounds(s, ops, a.corpus, chunks, a.batch_path);
+  int status = 0;
+  if (a.trace)
+    trace(s, ops, a.corpus, chunks);
+  else
+    status = rounds(s, ops, a.corpus, chunks, a.batch_path);
   ops->close(ops);
   return status;
 }

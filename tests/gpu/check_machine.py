@@ -7,7 +7,7 @@ import re
 import subprocess
 import time
 
-from check_run import ROOT
+from check_run import ROOT, python_environment
 
 FIELDS = (
     "name,driver_version,compute_cap,memory.total,clocks.sm,clocks.max.sm,clocks.mem,power.limit"
@@ -42,7 +42,8 @@ def find_python(check):
     for candidate in (os.environ.get("PLM_VENV", "") + "/bin/python", "python3", "python"):
         words = "import importlib.util as u, sys; sys.exit(not (u.find_spec('torch') and "
         words += "u.find_spec('transformers') and u.find_spec('numpy')))"
-        if check.runner.run("find-python", [candidate, "-c", words], 20).good:
+        command = [candidate, "-c", words]
+        if check.runner.run("find-python", command, 20, extra=python_environment()).good:
             return candidate
     return None
 

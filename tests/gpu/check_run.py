@@ -38,7 +38,7 @@ def environment(options):
         values[name] = ":".join(found + [values[name]] if values.get(name) else found)
 
     cuda = pathlib.Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"))
-    put("PATH", cuda / "bin")
+    put("PATH", cuda / "bin", cuda / "compute-sanitizer")
     if options.prefix is not None:
         prefix = options.prefix.resolve()
         triplets = [folder.name for folder in (prefix / "usr" / "lib").glob("*-linux-gnu")]
@@ -61,6 +61,11 @@ def environment(options):
     values.pop("MAKEFLAGS", None)
     values.pop("MAKELEVEL", None)
     return values
+
+
+def python_environment():
+    """PyTorch finds its own libraries: PREFIX's are older than those beside it may be."""
+    return {"LD_LIBRARY_PATH": os.environ.get("LD_LIBRARY_PATH", "")}
 
 
 class Runner:

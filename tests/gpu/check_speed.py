@@ -6,7 +6,7 @@ import time
 
 from check_flops import flops_of_token
 from check_report import number
-from check_run import ROOT, Party, PartyError
+from check_run import ROOT, Party, PartyError, python_environment
 from check_training import SAMPLE, Training, sample_corpus, settings
 
 STEP_TOKENS, MICRO_CHUNKS, LENGTH = 524_288, 64, 1024
@@ -60,6 +60,7 @@ class Peer:
         command = [check.python, ROOT / "tests" / "gpu" / "peers" / "gpu_peer.py", device, modeling]
         cores = 1 if check.rehearse else 6
         extra = {
+            **python_environment(),
             "TORCHINDUCTOR_CACHE_DIR": str(check.folder / "inductor"),
             "TORCHINDUCTOR_COMPILE_THREADS": str(cores),
             "OMP_NUM_THREADS": str(cores),
@@ -257,7 +258,8 @@ def run_trainer(check, name, sizes, micro_tokens, until):
     run = Training(check, f"speed-{name}-{micro_tokens}", values, "cuda", "bf16")
     try:
         run.start()
-        while len(run.lines()) < steps and time.monotonic() < until - 8:
+        enough = time.monotonic() + (until - time.monotonic()) * 0.8
+        while len(run.lines()) < steps and time.monotonic() < enough:
             if not run.trainer.alive():
                 outcome = run.trainer.wait(1)
                 raise PartyError(f"the trainer ended, {outcome.why()}: {outcome.end(4)}")
@@ -384,7 +386,10 @@ def attention(check, part, until):
     except PartyError as error:
         why = str(error)
     ours = {}
-    for kernel in ("",) if check.rehearse else ("", "mma", "sm90"):
+    kernels = [""] if check.rehearse else ["", "mma"]
+    if check.card.arch is not None and check.card.arch >= "90":
+        kernels.append("sm90")
+    for kernel in kernels:
         extra = {**check.device, **({"PLM_CUDA_ATTENTION": kernel} if kernel else {})}
         shrink = [SHRINK] if check.rehearse else []
         command = [check.program("tests/gpu/gpu_attention"), check.folder, *shrink]
@@ -462,10 +467,3 @@ def rows_of_scene(part, scene, values, sides):
         part.bar(f"attention {scene}, forward and backward", name, rates["both_s"], "TFLOP/s")
         part.values.setdefault(scene, {})[name] = rates
     return rows
-
-
-# ---- by operator ----
-
-
-def kernels(check, part, until):
-    part.note("not measured")

@@ -20,9 +20,11 @@ import shutil
 import signal
 import sys
 import tempfile
+import threading
 import time
 import traceback
 
+import check_kernels
 import check_machine
 import check_right
 import check_speed
@@ -40,6 +42,7 @@ class Check:
         self.began, self.minutes = began, options.minutes
         self.runner = Runner(options, folder, began + 60 * options.minutes)
         self.report = Report(options.out, "gpu-check", options.rehearse)
+        self.writing = threading.Lock()
         self.card = None  # check_machine.Card
         self.python = None  # that has PyTorch
         self.tokens = {}  # figures that later parts compare with
@@ -56,16 +59,18 @@ class Check:
         return self.build / name
 
     def write(self):
-        self.report.write(time.monotonic() - self.began)
+        with self.writing:
+            self.report.write(time.monotonic() - self.began)
 
-    def part(self, title, function, limit_s):
-        """Runs one part, whatever happens in it."""
+    def part(self, title, function, limit_s, reserve_s=0):
+        """Runs one part, whatever happens in it; those after it keep their reserve."""
         part = self.report.add(title)
-        self.run_part(part, function, limit_s)
+        self.run_part(part, function, min(limit_s, self.runner.left() - reserve_s))
 
     def run_part(self, part, function, limit_s):
         began = time.monotonic()
-        limit_s = min(limit_s, self.runner.left())
+        left_s = self.runner.left()
+        limit_s = left_s if self.rehearse else min(limit_s, left_s)  # machines of tests are slow
         part.state = "running"
         print(f"{began - self.began:5.0f} s  {part.title}", file=sys.stderr, flush=True)
         try:
@@ -84,23 +89,25 @@ class Check:
         part.seconds = time.monotonic() - began
         self.write()
 
-    def together(self, parts):
+    def together(self, parts, reserve_s):
         """Parts that need no quiet machine, side by side."""
+        most_s = self.runner.left() - reserve_s
         with concurrent.futures.ThreadPoolExecutor(len(parts) or 1) as pool:
             for title, function, limit_s in parts:
-                pool.submit(self.run_part, self.report.add(title), function, limit_s)
+                part = self.report.add(title)
+                pool.submit(self.run_part, part, function, min(limit_s, most_s))
 
 
-PARTS = {  # name: title, function, limit in seconds
-    "operators": ("Operators on the device", check_right.operators, 130),
-    "sanitizer": ("compute-sanitizer", check_right.sanitizer, 150),
-    "parity": ("Training beside the CPU, and again", check_right.parity, 130),
-    "pipeline": ("The pipeline, killed and resumed", check_right.pipeline, 150),
-    "ceilings": ("Ceilings", check_speed.ceilings, 40),
-    "unet": ("Training: unet, 133 M", check_speed.unet, 100),
-    "attention": ("Attention alone", check_speed.attention, 90),
-    "patch": ("Training: patch_unet", check_speed.patch_unet, 80),
-    "kernels": ("Time by operator", check_speed.kernels, 60),
+PARTS = {  # name: title, function, limit in seconds, seconds that are kept for it
+    "operators": ("Operators on the device", check_right.operators, 130, 0),
+    "sanitizer": ("compute-sanitizer", check_right.sanitizer, 130, 0),
+    "parity": ("Training beside the CPU, and again", check_right.parity, 130, 0),
+    "pipeline": ("The pipeline, killed and resumed", check_right.pipeline, 130, 0),
+    "ceilings": ("Ceilings", check_speed.ceilings, 45, 15),
+    "unet": ("Training: unet, 133 M", check_speed.unet, 110, 60),
+    "attention": ("Attention alone", check_speed.attention, 90, 40),
+    "patch": ("Training: patch_unet", check_speed.patch_unet, 80, 40),
+    "kernels": ("Time by operator", check_kernels.kernels, 60, 30),
 }
 TOGETHER = ("operators", "sanitizer", "parity", "pipeline")
 
@@ -115,16 +122,18 @@ def run(check):
         if check.rehearse
         else time.strftime("%Y-%m-%d-") + re.sub(r"[^a-z0-9]+", "-", check.card.name.lower())
     )
-    peers = check_speed.PeersAhead(check, chosen)
-    check.peers = peers
+    check.peers = check_speed.PeersAhead(check, chosen)
     check.part("Build", check_machine.build, 200)
     if not check_machine.is_built(check):
         return
-    peers.built()
-    check.together([PARTS[name] for name in TOGETHER if name in chosen])
-    for name in PARTS:
-        if name in chosen and name not in TOGETHER:
-            check.part(*PARTS[name])
+    check.peers.built()
+    alone = [name for name in PARTS if name in chosen and name not in TOGETHER]
+    reserve_s = sum(PARTS[name][3] for name in alone)
+    check.together([PARTS[name][:3] for name in TOGETHER if name in chosen], reserve_s)
+    for name in alone:
+        title, function, limit_s, needed_s = PARTS[name]
+        reserve_s -= needed_s
+        check.part(title, function, limit_s, reserve_s)
 
 
 def keep_logs(check):
@@ -155,7 +164,7 @@ def main():
         keep_logs(check)
         shutil.rmtree(folder, ignore_errors=True)
     page = options.out / f"{check.report.name}.md"
-    print(page.read_text())
+    sys.stdout.write(page.read_text())
     print(f"report: {os.path.relpath(page)}", file=sys.stderr)
     return 1 if any(part.failed() for part in check.report.parts) or check.card is None else 0
 

@@ -1,0 +1,84 @@
+"""The part of gpu_check.py that says where a training step's time goes, operator by operator."""
+
+import time
+
+from check_report import number
+from check_run import PartyError
+from check_speed import LENGTH, MICRO_CHUNKS, STEP_TOKENS, quiet
+from check_training import sample_corpus
+
+SHOWN = 24
+
+
+def kernels(check, part, until):
+    quiet(check, until - 45)
+    part.text(
+        "Each operator of a pass and of an update between two waits for the device, less what the "
+        "waits take; calls and ms are of a whole step. Bytes are the fewest that its arguments ask "
+        "for; the floor is the larger of bytes and operations over the measured ceilings."
+    )
+    models = ["demo"] if check.rehearse else ["24x768", "16x768-patch"]
+    for model in models:
+        try:
+            rows = trace(check, model, until)
+        except PartyError as error:
+            part.verdict(f"operators of {model}, timed", False, str(error))
+            continue
+        part.verdict(f"operators of {model}, timed", True)
+        show(check, part, model, rows)
+
+
+def trace(check, model, until):
+    """[(pass, update or whole; operator, calls, seconds, bytes, operations)]"""
+    device = "cpu" if check.rehearse else "cuda"  # the emulation is too slow for this one
+    chunks = 1 if check.rehearse else MICRO_CHUNKS
+    command = [
+        check.program("tests/bench/bench_step"),
+        model,
+        "bf16" if device == "cuda" else "fp32",
+    ]
+    command += ["--trace", "--device", device, "--chunks", chunks, "--corpus", sample_corpus(check)]
+    outcome = check.runner.run(
+        f"trace-{model}", command, until - time.monotonic(), extra=check.device
+    )
+    if not outcome.good:
+        raise PartyError(f"{outcome.why()}: {outcome.end(2)}")
+    rows = [line.split("\t") for line in outcome.text().splitlines() if line.count("\t") == 5]
+    return [(row[0], row[1], int(row[2]), *map(float, row[3:])) for row in rows]
+
+
+def show(check, part, model, rows):
+    passes = STEP_TOKENS // (MICRO_CHUNKS * LENGTH)
+    times = {"pass": passes, "update": 1}
+    whole = {name: (seconds, flops) for kind, name, _, seconds, _, flops in rows if kind == "whole"}
+    whole_s = sum(times[name] * seconds for name, (seconds, _) in whole.items())
+    of = [(times[row[0]], *row) for row in rows if row[0] in times]
+    sum_s = sum(n * seconds for n, _, _, _, seconds, _, _ in of)
+    bandwidth, rate = check.tokens.get("bytes"), check.tokens.get("flops")
+    table, shown_s, floor_s = [], 0.0, 0.0
+    of.sort(key=lambda row: -row[0] * row[4])
+    for n, kind, name, calls, seconds, size, flops in of:
+        floor = max(size / bandwidth, flops / rate) if bandwidth and rate else None
+        floor_s += n * (floor or 0)
+        part.values.setdefault(model, {})[f"{kind} {name}"] = [n * calls, n * seconds, size, flops]
+        if len(table) >= SHOWN or seconds <= 0:
+            continue
+        shown_s += n * seconds
+        moved = f"{size / seconds / 1e9:,.0f}" if size else "-"
+        done = f"{flops / seconds / 1e12:,.1f}" if flops else "-"
+        reached = f"{floor / seconds:.0%}" if floor else "-"
+        ms = number(1e3 * n * seconds)
+        table.append((name, n * calls, ms, f"{n * seconds / sum_s:.1%}", moved, done, reached))
+    table.append(
+        ("others", "", number(1e3 * (sum_s - shown_s)), f"{1 - shown_s / sum_s:.1%}", "", "", "")
+    )
+    head = ("operator", "calls", "ms a step", "share", "GB/s", "TFLOP/s", "floor over time")
+    part.text(f"**{model}**, a step of {STEP_TOKENS:,} tokens in {passes} passes")
+    part.table(head, table)
+    part.note(
+        f"the operators' sum is {number(1e3 * sum_s)} ms a step, their floors' "
+        f"{number(1e3 * floor_s) if floor_s else '-'} ms; without waits between them, passes and "
+        f"update take {number(1e3 * whole_s)} ms (masks not included)"
+    )
+    for label, _, ms, *_ in table[:8]:
+        part.bar(f"time by operator, {model}", label, float(ms.replace(",", "")), "ms a step")

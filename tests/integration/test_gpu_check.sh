@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# `make gpu-check` without a GPU: every part at a tiny size, on the emulated backend, and its report.
+# It says that it is a rehearsal. With PyTorch where the environment has it.
+. "$PLM_ROOT/tests/support/lib.sh"
+export PYTHONDONTWRITEBYTECODE=1
+[ -e "$PLM_BUILD/tests/lib/libplm_cuda_emulated.so" ] || { echo "the emulated backend is not built"; exit 77; }
+command -v python3 >/dev/null || { echo "no python3"; exit 77; }
+case $PLM_BUILD in */asan | */tsan) echo "the emulated backend is not loaded under sanitizers"; exit 77 ;; esac
+
+TMPDIR=$PLM_TMP python3 "$PLM_ROOT/tests/gpu/gpu_check.py" --rehearse --build "$PLM_BUILD" --out "$PLM_TMP/out" \
+  --minutes 14 >page 2>err || { cat err page; fail "the rehearsal failed"; }
+cmp -s page out/rehearsal.md || fail "the page is not what was printed"
+says page 'REHEARSAL. No GPU ran any of this'
+for part in Machine Build Operators compute-sanitizer 'Training beside' 'The pipeline' Ceilings \
+  'Training: unet' 'Attention alone' 'Training: patch_unet' 'Time by operator'; do
+  grep -qE "^\| $part.*\| done \|" page || fail "not done: $part"
+done
+says page 'killed with SIGKILL .* the same bits'
+says page '^\| tokens/s \| [0-9]'
+says page '^\| doc-1024-128 \| as chosen \| [0-9]'
+says page '^\| linear_forward [0-9x ]+\| [0-9]+ \| [0-9.]+ '
+for file in svg json; do [ -s "out/rehearsal.$file" ] || fail "no rehearsal.$file"; done
+if [ -n "${PLM_VENV:-}" ]; then
+  says page '^\| PyTorch beside it, tokens/s \| [0-9]'
+  says page '^\| doc-1024-128 \| FlexAttention compiled \| [0-9]'
+fi
+
+# A part that cannot run is reported, and the rest goes on: here the trainer is not what it was.
+mkdir -p broken/bin broken/tests
+cp -r "$PLM_BUILD/tests/lib" "$PLM_BUILD/tests/gpu" broken/tests/
+for name in kernels common bench; do ln -s "$PLM_BUILD/tests/$name" "broken/tests/$name"; done
+for name in plm-pipeline plm-packer plm-evaluator; do ln -s "$PLM_BIN/$name" broken/bin/; done
+printf '#!/bin/sh\necho "plm-trainer: broken on purpose" >&2\nexit 3\n' >broken/bin/plm-trainer
+chmod +x broken/bin/plm-trainer
+expect 1 env TMPDIR="$PLM_TMP" PLM_VENV= python3 "$PLM_ROOT/tests/gpu/gpu_check.py" --rehearse --build broken \
+  --out "$PLM_TMP/second" --only pipeline --only ceilings --minutes 5
+says out 'FAILED.*broken on purpose'
+says out '^\| Ceilings \| done'
+[ -z "$(ls -d gpu-check-* 2>/dev/null)" ] || fail "a folder is left behind"
+[ -z "$(find "$PLM_ROOT/tests/gpu" -name __pycache__)" ] || fail "left behind: __pycache__"

@@ -1,0 +1,304 @@
+/* See ops_trace.h. */
+#include "tests/support/ops_trace.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "tests/support/must.h"
+
+enum { MOST_ROWS = 128 };
+static struct plm_ops inner; /* as it was */
+static struct ops_trace_row rows[MOST_ROWS];
+static unsigned row_count, depth;
+static uint64_t began_ns;
+static double took_s;
+static double wait_s; /* what two waits and a launch take by themselves */
+
+static void begin(struct plm_ops *ops)
+{
+  if (depth++ > 0) return;
+  (void)ops->synchronize(ops, NULL);
+  began_ns = plm_clock_ns();
+}
+
+static struct ops_trace_row *row_of(const char *name)
+{
+  for (unsigned i = 0; i < row_count; i++)
+    if (strcmp(rows[i].name, name) == 0) return &rows[i];
+  PLM_ASSERT(row_count < MOST_ROWS);
+  struct ops_trace_row *row = &rows[row_count++];
+  *row = (struct ops_trace_row){0};
+  (void)snprintf(row->name, sizeof row->name, "%s", name);
+  return row;
+}
+
+static void stop(struct plm_ops *ops)
+{
+  if (--depth > 0) return;
+  (void)ops->synchronize(ops, NULL);
+  took_s = 1e-9 * (double)(plm_clock_ns() - began_ns) - wait_s;
+}
+
+static void tally(const char *name, double bytes, double flops)
+{
+  if (depth > 0) return;
+  struct ops_trace_row *row = row_of(name);
+  row->calls++;
+  row->seconds += took_s > 0 ? took_s : 0;
+  row->bytes += bytes;
+  row->flops += flops;
+}
+
+static const char *shaped(const char *name, int64_t a, int64_t b, int64_t c)
+{
+  static char text[96];
+  (void)snprintf(text, sizeof text, "%s %lld x %lld x %lld", name, (long long)a, (long long)b,
+                 (long long)c);
+  return text;
+}
+
+/* Allowed pairs of a mask, which lies on the device; the last one is remembered. */
+static double pairs_of(struct plm_ops *ops, const struct plm_interval_mask *mask)
+{
+  static const int32_t *known;
+  static double pairs;
+  if (known == mask->key_begin) return pairs;
+  const size_t n = (size_t)mask->B * (size_t)mask->L;
+  int32_t *ends = must(malloc(2 * n * sizeof *ends));
+  ops->download(ops, ends, mask->key_begin, n * sizeof *ends);
+  ops->download(ops, ends + n, mask->key_end, n * sizeof *ends);
+  pairs = 0;
+  for (size_t i = 0; i < n; i++) pairs += ends[n + i] - ends[i];
+  free(ends);
+  known = mask->key_begin;
+  return pairs;
+}
+
+#define A ((double)inner.act_bytes)
+#define ND ((double)N * (double)D)
+
+/* TRACED(operator, parameters, arguments, name, bytes, operations) */
+#define TRACED(operator_, parameters, arguments, name_, bytes_, flops_) \
+  static void traced_##operator_ parameters                             \
+  {                                                                     \
+    begin(ops);                                                         \
+    inner.operator_ arguments;                                          \
+    stop(ops);                                                          \
+    tally(name_, bytes_, flops_);                                       \
+  }
+
+TRACED(zero, (struct plm_ops * ops, void *buffer, size_t bytes), (ops, buffer, bytes), "zero",
+       (double)bytes, 0)
+TRACED(copy, (struct plm_ops * ops, void *to, const void *from, size_t bytes),
+       (ops, to, from, bytes), "copy", 2.0 * (double)bytes, 0)
+TRACED(upload, (struct plm_ops * ops, void *device, const void *host, size_t bytes),
+       (ops, device, host, bytes), "upload", (double)bytes, 0)
+TRACED(round_weights, (struct plm_ops * ops, act *out, const float *in, size_t n),
+       (ops, out, in, n), "round_weights", (double)n *(4 + A), 0)
+TRACED(linear_forward,
+       (struct plm_ops * ops, act *y, const act *x, const act *w, const act *residual, int64_t N,
+        int64_t I, int64_t O),
+       (ops, y, x, w, residual, N, I, O), shaped("linear_forward", N, I, O),
+       A *((double)(N *I + O * I) + (residual != NULL ? 2.0 : 1.0) * (double)(N * O)),
+       2.0 * (double)N * (double)I * (double)O)
+TRACED(linear_backward_input,
+       (struct plm_ops * ops, act *dx, const act *dy, const act *w, int64_t N, int64_t I, int64_t O,
+        bool accumulate),
+       (ops, dx, dy, w, N, I, O, accumulate), shaped("linear_backward_input", N, I, O),
+       A *((double)(N *O + O * I) + (accumulate ? 2.0 : 1.0) * (double)(N * I)),
+       2.0 * (double)N * (double)I * (double)O)
+TRACED(linear_backward_weight,
+       (struct plm_ops * ops, float *dw, const act *dy, const act *x, int64_t N, int64_t I,
+        int64_t O),
+       (ops, dw, dy, x, N, I, O), shaped("linear_backward_weight", N, I, O),
+       A *(double)(N *O + N * I) + 8.0 * (double)(O * I), 2.0 * (double)N * (double)I * (double)O)
+TRACED(norm_forward, (struct plm_ops * ops, act *out, const act *x, int64_t N, int64_t D),
+       (ops, out, x, N, D), "norm_forward", 2 * A * ND, 0)
+TRACED(norm_backward,
+       (struct plm_ops * ops, act *dx, const act *dh, const act *x, int64_t N, int64_t D),
+       (ops, dx, dh, x, N, D), "norm_backward", 4 * A * ND, 0)
+TRACED(mix_norm_forward,
+       (struct plm_ops * ops, act *mixed, act *h, const act *x, const act *p, const float *b,
+        int64_t N, int64_t D),
+       (ops, mixed, h, x, p, b, N, D), "mix_norm_forward", 4 * A * ND, 0)
+TRACED(mix_norm_backward,
+       (struct plm_ops * ops, act *dx, act *dp, float *db, act *dmixed, const act *dh,
+        const act *mixed, const act *x, const act *p, const float *b, int64_t N, int64_t D),
+       (ops, dx, dp, db, dmixed, dh, mixed, x, p, b, N, D), "mix_norm_backward", 8 * A * ND, 0)
+TRACED(token_mean_forward,
+       (struct plm_ops * ops, act *out, const float *table, const int32_t *tokens, int64_t N,
+        int64_t D, int64_t V, int level),
+       (ops, out, table, tokens, N, D, V, level), "token_mean_forward",
+       A *ND + 4.0 * (double)(N << level), 0)
+TRACED(token_mean_backward,
+       (struct plm_ops * ops, float *dtable, const act *dout, const int32_t *tokens, int64_t N,
+        int64_t D, int64_t V, int level),
+       (ops, dtable, dout, tokens, N, D, V, level), "token_mean_backward",
+       A *ND + 4.0 * (double)(N << level), 0)
+TRACED(qkv_prepare_forward,
+       (struct plm_ops * ops, act *out, const act *qkv, const act *vi, const float *a,
+        const float *cosine, const float *sine, int64_t B, int64_t L, int64_t H, int64_t K),
+       (ops, out, qkv, vi, a, cosine, sine, B, L, H, K), "qkv_prepare_forward",
+       A *(double)(B *L *H *K) * (vi != NULL ? 7 : 6), 0)
+TRACED(qkv_prepare_backward,
+       (struct plm_ops * ops, act *dqkv_raw, act *dvi, float *da, const act *dqkv, const act *qkv,
+        const act *vi, const float *a, const float *cosine, const float *sine, int64_t B, int64_t L,
+        int64_t H, int64_t K),
+       (ops, dqkv_raw, dvi, da, dqkv, qkv, vi, a, cosine, sine, B, L, H, K), "qkv_prepare_backward",
+       A *(double)(B *L *H *K) * (vi != NULL ? 11 : 8), 0)
+TRACED(attention_forward,
+       (struct plm_ops * ops, act *out, float *lse, const act *q, const act *k, const act *v,
+        const struct plm_interval_mask *mask, const struct plm_attention_shape *shape),
+       (ops, out, lse, q, k, v, mask, shape),
+       shaped("attention_forward", shape->L, shape->H, shape->K),
+       4 * A * (double)shape->B * shape->L * shape->H * shape->K,
+       4.0 * pairs_of(ops, mask) * shape->H * shape->K)
+TRACED(attention_backward,
+       (struct plm_ops * ops, act *dq, act *dk, act *dv, const act *dout, const act *out,
+        const float *lse, const act *q, const act *k, const act *v,
+        const struct plm_interval_mask *mask, const struct plm_attention_shape *shape),
+       (ops, dq, dk, dv, dout, out, lse, q, k, v, mask, shape),
+       shaped("attention_backward", shape->L, shape->H, shape->K),
+       8 * A * (double)shape->B * shape->L * shape->H * shape->K,
+       10.0 * pairs_of(ops, mask) * shape->H * shape->K)
+TRACED(relu2_forward, (struct plm_ops * ops, act *out, const act *x, int64_t n), (ops, out, x, n),
+       "relu2_forward", 2 * A * (double)n, 0)
+TRACED(relu2_backward, (struct plm_ops * ops, act *dx, const act *dout, const act *x, int64_t n),
+       (ops, dx, dout, x, n), "relu2_backward", 3 * A * (double)n, 0)
+TRACED(gelu_forward, (struct plm_ops * ops, act *out, const act *x, int64_t n), (ops, out, x, n),
+       "gelu_forward", 2 * A * (double)n, 0)
+TRACED(gelu_backward, (struct plm_ops * ops, act *dx, const act *dout, const act *x, int64_t n),
+       (ops, dx, dout, x, n), "gelu_backward", 3 * A * (double)n, 0)
+TRACED(skip_forward,
+       (struct plm_ops * ops, act *out, const act *x, const act *skip, const float *s, int64_t N,
+        int64_t D),
+       (ops, out, x, skip, s, N, D), "skip_forward", 3 * A * ND, 0)
+TRACED(skip_backward,
+       (struct plm_ops * ops, act *dskip, float *ds, const act *dout, const act *skip,
+        const float *s, int64_t N, int64_t D),
+       (ops, dskip, ds, dout, skip, s, N, D), "skip_backward", 3 * A * ND, 0)
+TRACED(add, (struct plm_ops * ops, act *x, const act *y, int64_t n), (ops, x, y, n), "add",
+       3 * A * (double)n, 0)
+TRACED(gather_rows,
+       (struct plm_ops * ops, act *out, const act *x, const int32_t *from, int64_t N, int64_t D),
+       (ops, out, x, from, N, D), "gather_rows", 2 * A * ND, 0)
+TRACED(scatter_rows,
+       (struct plm_ops * ops, act *out, const act *x, const int32_t *to, int64_t N, int64_t D),
+       (ops, out, x, to, N, D), "scatter_rows", 3 * A * ND, 0)
+TRACED(logits_forward,
+       (struct plm_ops * ops, float *logits, const act *h, const act *w, const float *bias,
+        int64_t N, int64_t D, int64_t V),
+       (ops, logits, h, w, bias, N, D, V), "logits_forward", A *ND + 4.0 * (double)(N * V),
+       2.0 * ND * (double)V)
+TRACED(logits_backward,
+       (struct plm_ops * ops, act *dh, float *dw, float *dbias, const float *dlogits, const act *h,
+        const act *w, int64_t N, int64_t D, int64_t V),
+       (ops, dh, dw, dbias, dlogits, h, w, N, D, V), "logits_backward",
+       2 * A * ND + 4.0 * (double)(N * V), 4.0 * ND * (double)V)
+TRACED(soft_cap_forward, (struct plm_ops * ops, float *logits, int64_t n, float cap),
+       (ops, logits, n, cap), "soft_cap_forward", 8.0 * (double)n, 0)
+TRACED(cross_entropy,
+       (struct plm_ops * ops, float *row_loss, float *dlogits, const float *logits,
+        const int32_t *labels, const float *weights, float loss_scale,
+        const struct plm_loss_options *options, int64_t N, int64_t V),
+       (ops, row_loss, dlogits, logits, labels, weights, loss_scale, options, N, V),
+       "cross_entropy", 8.0 * (double)(N * V), 0)
+TRACED(sum_squares, (struct plm_ops * ops, double *sum, const float *x, size_t n), (ops, sum, x, n),
+       "sum_squares", 4.0 * (double)n, 0)
+TRACED(adam_step,
+       (struct plm_ops * ops, const struct plm_adam_tensor *tensors, size_t count,
+        const struct plm_adam_options *options, const struct plm_update *update),
+       (ops, tensors, count, options, update), "adam_step", 0, 0)
+
+/* Momentum in fp32 read and written, gradient read, weights read and written; five steps of three
+ * products on the short side. */
+static void traced_muon_step(struct plm_ops *ops, const struct plm_muon_matrix *matrices,
+                             size_t count, float *scratch, const struct plm_update *update)
+{
+  double bytes = 0, flops = 0;
+  for (size_t i = 0; i < count; i++) {
+    const double m = (double)matrices[i].rows, n = (double)matrices[i].cols;
+    const double low = fmin(m, n), high = fmax(m, n);
+    bytes += 20 * m * n;
+    flops += 5 * (2 * low * low * high + 2 * low * low * low + 2 * low * low * high);
+  }
+  begin(ops);
+  inner.muon_step(ops, matrices, count, scratch, update);
+  stop(ops);
+  tally("muon_step", bytes, flops);
+}
+
+static void measure_waits(struct plm_ops *ops)
+{
+  enum { ROUNDS = 16 };
+  void *buffer;
+  wait_s = INFINITY;
+  if (ops->allocate(ops, 256, &buffer, NULL) != PLM_OK) exit(1);
+  for (int i = 0; i < ROUNDS; i++) {
+    (void)ops->synchronize(ops, NULL);
+    const uint64_t began = plm_clock_ns();
+    ops->zero(ops, buffer, 256);
+    (void)ops->synchronize(ops, NULL);
+    wait_s = fmin(wait_s, 1e-9 * (double)(plm_clock_ns() - began));
+  }
+  ops->release(ops, buffer);
+}
+
+void ops_trace_begin(struct plm_ops *ops)
+{
+  row_count = depth = 0;
+  measure_waits(ops);
+  inner = *ops;
+#define PUT(name) ops->name = traced_##name
+  PUT(zero);
+  PUT(copy);
+  PUT(upload);
+  PUT(round_weights);
+  PUT(linear_forward);
+  PUT(linear_backward_input);
+  PUT(linear_backward_weight);
+  PUT(norm_forward);
+  PUT(norm_backward);
+  PUT(mix_norm_forward);
+  PUT(mix_norm_backward);
+  PUT(token_mean_forward);
+  PUT(token_mean_backward);
+  PUT(qkv_prepare_forward);
+  PUT(qkv_prepare_backward);
+  PUT(attention_forward);
+  PUT(attention_backward);
+  PUT(relu2_forward);
+  PUT(relu2_backward);
+  PUT(gelu_forward);
+  PUT(gelu_backward);
+  PUT(skip_forward);
+  PUT(skip_backward);
+  PUT(add);
+  PUT(gather_rows);
+  PUT(scatter_rows);
+  PUT(logits_forward);
+  PUT(logits_backward);
+  PUT(soft_cap_forward);
+  PUT(cross_entropy);
+  PUT(sum_squares);
+  PUT(adam_step);
+  PUT(muon_step);
+#undef PUT
+}
+
+static int longer(const void *a, const void *b)
+{
+  const struct ops_trace_row *x = a, *y = b;
+  return (x->seconds < y->seconds) - (x->seconds > y->seconds);
+}
+
+const struct ops_trace_row *ops_trace_end(struct plm_ops *ops, unsigned *count)
+{
+  *ops = inner;
+  qsort(rows, row_count, sizeof *rows, longer);
+  *count = row_count;
+  return rows;
+}
