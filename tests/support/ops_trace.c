@@ -149,6 +149,18 @@ TRACED(qkv_prepare_backward,
         int64_t H, int64_t K),
        (ops, dqkv_raw, dvi, da, dqkv, qkv, vi, a, cosine, sine, B, L, H, K), "qkv_prepare_backward",
        A *(double)(B *L *H *K) * (vi != NULL ? 11 : 8), 0)
+TRACED(qkv_value_forward,
+       (struct plm_ops * ops, act *out, const act *qkv, const struct plm_value_table *value,
+        const float *a, const float *cosine, const float *sine, int64_t B, int64_t L, int64_t H,
+        int64_t K),
+       (ops, out, qkv, value, a, cosine, sine, B, L, H, K), "qkv_value_forward",
+       6 * A * (double)(B * L * H * K), 0)
+TRACED(qkv_value_backward,
+       (struct plm_ops * ops, act *dqkv_raw, float *dtable, float *da, const act *dqkv,
+        const act *qkv, const struct plm_value_table *value, const float *a, const float *cosine,
+        const float *sine, int64_t B, int64_t L, int64_t H, int64_t K),
+       (ops, dqkv_raw, dtable, da, dqkv, qkv, value, a, cosine, sine, B, L, H, K),
+       "qkv_value_backward", 9 * A * (double)(B * L * H * K), 0)
 TRACED(attention_forward,
        (struct plm_ops * ops, act *out, float *lse, const act *q, const act *k, const act *v,
         const struct plm_interval_mask *mask, const struct plm_attention_shape *shape),
@@ -268,6 +280,8 @@ void ops_trace_begin(struct plm_ops *ops)
   PUT(token_mean_backward);
   PUT(qkv_prepare_forward);
   PUT(qkv_prepare_backward);
+  PUT(qkv_value_forward);
+  PUT(qkv_value_backward);
   PUT(attention_forward);
   PUT(attention_backward);
   PUT(relu2_forward);
