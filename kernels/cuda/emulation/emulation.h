@@ -107,7 +107,7 @@ const Lanes &warp_exchange(const char *what, const uint64_t *words, int count);
 const Lanes &warp_compute(const char *what, const uint64_t *words, int count,
                           void (*compute)(Lanes &lanes));
 int lane();
-int thread(); /* of the block */
+int thread();          /* of the block */
 void let_others_run(); /* once */
 /* Others run until the condition holds. What it depends on must change in the block alone. */
 void wait_until(const char *what, bool (*condition)(void *context), void *context);
