@@ -96,8 +96,8 @@ static __device__ __forceinline__ void barrier_wait(uint64_t *barrier, unsigned 
                ".reg .pred over;\n"
                "again:\n"
                "mbarrier.try_wait.parity.shared::cta.b64 over, [%0], %1;\n"
-               "@over bra.uni done;\n"
-               "bra.uni again;\n"
+               "@over bra done;\n"
+               "bra again;\n"
                "done:\n"
                "}\n" ::"r"(shared_address(barrier)),
                "r"(parity)
