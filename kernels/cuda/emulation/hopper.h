@@ -7,7 +7,7 @@
  *     registers may change in between; what a product reads from shared memory it reads at its
  *     commit or at its wait, drawn from the seed: both must find the same;
  *   - no fence before the first product after a wait, products that differ within a warpgroup,
- * tiles that do not begin where the swizzle does, more arrivals than a barrier expects, work left
+ * tiles that do not begin where the swizzle does, work left
  *     under way at the block's end: the process ends with a message.
  */
 #ifndef PLM_KERNELS_CUDA_EMULATION_HOPPER_H

@@ -63,7 +63,6 @@ __global__ void planted_kernel(plm_tile_map a, plm_tile_map b, Outputs out,
     if (fault == PLM_PLANTED_EARLY_RELEASE && t % PLM_WARP == 0) barrier_arrive(empty);
     products_wait<0>();
     if (fault != PLM_PLANTED_EARLY_RELEASE && t % PLM_WARP == 0) barrier_arrive(empty);
-    if (fault == PLM_PLANTED_ARRIVALS && t % PLM_WARP == 1) barrier_arrive(empty);
     for (int i = 0; i < N / 2; i++)
       out.scores[(turn * N + row + i / 2 % 2 * 8) * N + i / 4 * 8 + column + i % 2] = d[i];
   }

@@ -17,7 +17,6 @@ enum plm_planted_hopper {
   PLM_PLANTED_ACCUMULATOR,    /* accumulators change under a product */
   PLM_PLANTED_TILE_ALIGNMENT, /* a tile begins within the swizzle */
   PLM_PLANTED_BYTES,          /* fewer are announced than come: nobody wakes */
-  PLM_PLANTED_ARRIVALS,       /* more than the barrier expects */
   PLM_PLANTED_NAMED,          /* half of a named barrier's threads stay away */
   PLM_PLANTED_HOPPER_FAULTS
 };
