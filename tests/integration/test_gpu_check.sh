@@ -7,9 +7,9 @@ export PYTHONDONTWRITEBYTECODE=1
 command -v python3 >/dev/null || { echo "no python3"; exit 77; }
 case $PLM_BUILD in */asan | */tsan) echo "the emulated backend is not loaded under sanitizers"; exit 77 ;; esac
 
-TMPDIR=$PLM_TMP python3 "$PLM_ROOT/tests/gpu/gpu_check.py" --rehearse --build "$PLM_BUILD" --out "$PLM_TMP/out" \
+TMPDIR=$PLM_TMP python3 "$PLM_ROOT/tests/gpu/gpu_check.py" --rehearse --build "$PLM_BUILD" --out "$PLM_TMP/first" \
   --minutes 14 >page 2>err || { cat err page; fail "the rehearsal failed"; }
-cmp -s page out/rehearsal.md || fail "the page is not what was printed"
+cmp -s page first/rehearsal.md || fail "the page is not what was printed"
 says page 'REHEARSAL. No GPU ran any of this'
 for part in Machine Build Operators compute-sanitizer 'Training beside' 'The pipeline' Ceilings \
   'Training: unet' 'Attention alone' 'Training: patch_unet' 'Time by operator'; do
@@ -19,7 +19,7 @@ says page 'killed with SIGKILL .* the same bits'
 says page '^\| tokens/s \| [0-9]'
 says page '^\| doc-1024-128 \| as chosen \| [0-9]'
 says page '^\| linear_forward [0-9x ]+\| [0-9]+ \| [0-9.]+ '
-for file in svg json; do [ -s "out/rehearsal.$file" ] || fail "no rehearsal.$file"; done
+for file in svg json; do [ -s "first/rehearsal.$file" ] || fail "no rehearsal.$file"; done
 if [ -n "${PLM_VENV:-}" ]; then
   says page '^\| PyTorch beside it, tokens/s \| [0-9]'
   says page '^\| doc-1024-128 \| FlexAttention compiled \| [0-9]'
