@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/base/log.h"
+#include "trainer/plan_file.h"
 #include "trainer/resume.h"
 
 /* The text's first line. */
@@ -44,6 +45,7 @@ plm_status plm_tuning_begin(struct plm_trainer_state *state, struct plm_ops *ops
     if (status != PLM_UNSUPPORTED) return status;
     PLM_TRY(say_inexact(state, ops, error));
   }
+  plm_plan_file_take(ops);
   *tuning = true;
   ops->tune(ops, true, NULL);
   return PLM_OK;
@@ -57,6 +59,8 @@ plm_status plm_tuning_end(struct plm_trainer_state *state, struct plm_ops *ops,
   free(state->plans);
   state->plans = NULL;
   PLM_TRY(ops->export_plans(ops, &state->plans, error));
+  if (tuned.products == 0) return PLM_OK;
   plm_info("tuned %u products in %.1f s", tuned.products, tuned.seconds);
+  plm_plan_file_keep(ops);
   return PLM_OK;
 }

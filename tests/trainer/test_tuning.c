@@ -1,6 +1,8 @@
 /* Plans of products from the first step into trainer.json and back, on the emulated CUDA backend,
  * where tuning draws algorithms that differ in their bits: a resume that takes the plans repeats
  * them, one that measured again would not. */
+#include <dirent.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -235,6 +237,47 @@ static void measured_plans_outlive_many_shapes(void **unused)
   ops->close(ops);
 }
 
+/* The only file of a folder, for a look at what was kept. */
+static void only_file(const char *directory, char path[512])
+{
+  DIR *opened = opendir(directory);
+  assert_non_null(opened);
+  path[0] = '\0';
+  for (const struct dirent *entry; (entry = readdir(opened)) != NULL;)
+    if (entry->d_name[0] != '.') {
+      assert_true(path[0] == '\0');
+      snprintf(path, 512, "%s/%s", directory, entry->d_name);
+    }
+  closedir(opened);
+  assert_true(path[0] != '\0');
+}
+
+static void the_next_run_takes_the_plans_that_were_kept(void **unused)
+{
+  (void)unused;
+  const char *cache = scratch_path("plans");
+  struct plm_trainer_state state;
+  struct plm_config config;
+  size_t n;
+  char file[512];
+  float *runs[3];
+  assert_int_equal(setenv("PLM_PLAN_CACHE", cache, 1), 0);
+  for (uint64_t run = 0; run < 3; run++) {
+    if (run == 2) { /* a damaged one costs a tuning */
+      only_file(cache, file);
+      assert_int_equal(plm_file_write(file, "nonsense", 8, 0644, NULL), PLM_OK);
+    }
+    runs[run] = first_step(run + 1, &state, &config, &n);
+    assert_true(state.exact && state.plans != NULL);
+    plm_trainer_state_deinit(&state);
+    plm_config_deinit(&config);
+  }
+  assert_int_equal(setenv("PLM_PLAN_CACHE", "", 1), 0);
+  assert_memory_equal(runs[0], runs[1], n * sizeof *runs[0]);
+  assert_memory_not_equal(runs[0], runs[2], n * sizeof *runs[0]);
+  for (int run = 0; run < 3; run++) free(runs[run]);
+}
+
 int main(void)
 {
 #ifdef __SANITIZE_THREAD__
@@ -248,6 +291,7 @@ int main(void)
       cmocka_unit_test(damaged_plans_are_named),
       cmocka_unit_test(a_backend_without_plans_takes_none),
       cmocka_unit_test(measured_plans_outlive_many_shapes),
+      cmocka_unit_test(the_next_run_takes_the_plans_that_were_kept),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
