@@ -56,7 +56,8 @@ ALL_LDFLAGS += -fsanitize=$(SAN)
 endif
 
 # What the programs and libplm_cuda.so must agree on: a digest of what both are compiled with.
-INTERFACE := $(shell cat common/ops/*.h common/base/status.h kernels/backend_library.h | sha256sum | cut -c1-16)
+INTERFACE_HEADERS := $(sort $(wildcard common/ops/*.h)) common/base/status.h kernels/backend_library.h
+INTERFACE := $(shell cat $(INTERFACE_HEADERS) | sha256sum | cut -c1-16)
 INTERFACE_FLAG := -DPLM_BACKEND_INTERFACE='"$(INTERFACE)"'
 
 # What every program links, and what only those that compute do.
@@ -134,6 +135,9 @@ $(BUILD)/obj/%.o: %.c
 	$(call say,CC,$<)
 	$(Q)$(CCACHE) $(CC) $(OPTIMISE) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
 
+# of all these headers, whichever of them each includes: the digest is in each
+$(BUILD)/obj/kernels/backend.o $(BUILD)/obj/emulated/kernels/cuda/library.cu.o \
+$(BUILD)/obj/cuda/kernels/cuda/library.cu.o: $(INTERFACE_HEADERS)
 $(BUILD)/obj/kernels/backend.o: ALL_CFLAGS += $(INTERFACE_FLAG)
 $(BUILD)/obj/emulated/kernels/cuda/library.cu.o: ALL_CXXFLAGS += $(INTERFACE_FLAG)
 $(BUILD)/obj/cuda/kernels/cuda/library.cu.o: NVCC_FLAGS += $(INTERFACE_FLAG)
