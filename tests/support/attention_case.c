@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/base/philox.h"
+#include "common/config/config.h"
 #include "tests/support/cmocka_all.h"
 #include "tests/support/device_case.h"
 
@@ -26,6 +27,16 @@ void attention_batch_add(struct attention_batch *sample, uint32_t chunk, uint32_
   assert_true(d < ATTENTION_MAX_DOCUMENTS);
   for (uint32_t c = chunk + 2; c <= sample->batch.chunks; c++) sample->begin[c]++;
   sample->documents[d] = (struct plm_chunk_document){.start = start, .tokens = tokens};
+}
+
+void attention_batch_mixed(struct attention_batch *sample)
+{
+  attention_batch_begin(sample, 3, 150);
+  attention_batch_add(sample, 0, 0, 70);
+  attention_batch_add(sample, 0, 70, 1);
+  attention_batch_add(sample, 0, 71, 50);
+  attention_batch_add(sample, 0, 124, 20);
+  attention_batch_add(sample, 2, 3, 147);
 }
 
 static uint16_t to_bf16(float x)
@@ -264,4 +275,22 @@ void attention_case_compare(const struct attention_case *p)
     else if (!(fabs(p->lse[i] - p->exact_lse[i]) <= 3e-6 * (1 + fabs(p->exact_lse[i]))))
       fail_msg("lse %zu: %g is not %g", i, (double)p->lse[i], p->exact_lse[i]);
   }
+}
+
+void attention_case_run_on_cuda(struct attention_case *p, uint64_t order)
+{
+  struct plm_ops *ops = device_case_open(p->bf16 ? PLM_PRECISION_BF16 : PLM_PRECISION_FP32, order);
+  attention_case_run_on(p, ops);
+  ops->close(ops);
+}
+
+void attention_case_check_cuda(const struct plm_batch *batch, unsigned kinds, uint32_t window,
+                               uint32_t block, int32_t heads, int32_t K, float cap, bool is_bf16)
+{
+  struct attention_case p;
+  attention_case_init(&p, batch, kinds, window, block, heads, K, cap, is_bf16);
+  attention_case_reference(&p);
+  attention_case_run_on_cuda(&p, 1);
+  attention_case_compare(&p);
+  attention_case_deinit(&p);
 }

@@ -21,6 +21,8 @@ void attention_batch_begin(struct attention_batch *sample, uint32_t chunks, uint
 /* The next document of a chunk, chunks in their order. */
 void attention_batch_add(struct attention_batch *sample, uint32_t chunk, uint32_t start,
                          uint32_t tokens);
+/* Documents that cross tiles of 64, a hole, padding at the end, a chunk of padding alone. */
+void attention_batch_mixed(struct attention_batch *sample);
 
 enum attention_tensor { Q, K_, V, DOUT, OUT, DQ, DK, DV, ATTENTION_TENSORS };
 
@@ -59,6 +61,9 @@ void *attention_case_part_mutable(struct attention_case *p, enum attention_tenso
  * memory; the results come back. */
 void attention_case_run_on(struct attention_case *p, struct plm_ops *ops);
 
+/* The same on the CUDA backend of device_case_open, opened and closed. */
+void attention_case_run_on_cuda(struct attention_case *p, uint64_t order);
+
 /* Adds to exact[OUT] and the exact gradients (zero at first) what the exact inputs give. */
 void attention_case_reference(struct attention_case *p);
 
@@ -66,5 +71,8 @@ void attention_case_reference(struct attention_case *p);
 double attention_case_worst(const struct attention_case *p, enum attention_tensor t);
 /* The results against the reference's: fails with the tensor's name. */
 void attention_case_compare(const struct attention_case *p);
+/* A whole problem on the CUDA backend against the reference. */
+void attention_case_check_cuda(const struct plm_batch *batch, unsigned kinds, uint32_t window,
+                               uint32_t block, int32_t heads, int32_t K, float cap, bool is_bf16);
 
 #endif

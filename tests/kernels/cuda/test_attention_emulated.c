@@ -12,33 +12,10 @@
 
 static struct attention_batch sample;
 
-/* Documents that cross tiles of 64, a hole, padding at the end, a chunk of padding alone. */
-static void mixed_batch(void)
-{
-  attention_batch_begin(&sample, 3, 150);
-  attention_batch_add(&sample, 0, 0, 70);
-  attention_batch_add(&sample, 0, 70, 1);
-  attention_batch_add(&sample, 0, 71, 50);
-  attention_batch_add(&sample, 0, 124, 20);
-  attention_batch_add(&sample, 2, 3, 147);
-}
-
-static void run(struct attention_case *p, uint64_t order)
-{
-  struct plm_ops *ops = device_case_open(p->bf16 ? PLM_PRECISION_BF16 : PLM_PRECISION_FP32, order);
-  attention_case_run_on(p, ops);
-  ops->close(ops);
-}
-
 static void check(unsigned kinds, uint32_t window, uint32_t block, int32_t heads, int32_t K,
                   float cap, bool is_bf16)
 {
-  struct attention_case p;
-  attention_case_init(&p, &sample.batch, kinds, window, block, heads, K, cap, is_bf16);
-  attention_case_reference(&p);
-  run(&p, 1);
-  attention_case_compare(&p);
-  attention_case_deinit(&p);
+  attention_case_check_cuda(&sample.batch, kinds, window, block, heads, K, cap, is_bf16);
 }
 
 /* The same in small, for fp32: its kernels know no tiles, and take a warp a query. */
@@ -55,7 +32,7 @@ static void every_mask_kind(void **state)
 {
   (void)state;
   for (unsigned kinds = 1; kinds < 16; kinds += 2) {
-    mixed_batch();
+    attention_batch_mixed(&sample);
     check(kinds, 23, 50, 1, 16, 0, true);
     small_batch();
     check(kinds, 7, 13, 2, 16, 0, false);
@@ -159,7 +136,7 @@ static void large_logits(void **state)
     for (int below = 0; below < 2; below++) {
       struct attention_case p;
       if (is_bf16)
-        mixed_batch();
+        attention_batch_mixed(&sample);
       else
         small_batch();
       attention_case_init(&p, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 16, 0, is_bf16);
@@ -170,7 +147,7 @@ static void large_logits(void **state)
         set_all(&p, Q, 64, 0);
       }
       attention_case_reference(&p);
-      run(&p, 1);
+      attention_case_run_on_cuda(&p, 1);
       /* a logit's rounding is a weight's relative error; keys alike cancel where weights do not */
       for (int t = OUT; t < ATTENTION_TENSORS; t++) {
         const double e = attention_case_worst(&p, (enum attention_tensor)t);
@@ -187,7 +164,7 @@ static void the_soft_cap_and_its_gradient(void **state)
   small_batch();
   for (int is_bf16 = 0; is_bf16 < 2; is_bf16++)
     check(PLM_ATTENTION_CAUSAL, 0, 0, 1, 32, 0.7f, is_bf16);
-  mixed_batch();
+  attention_batch_mixed(&sample);
   check(PLM_ATTENTION_DOCUMENT, 0, 0, 1, 32, 0.7f, true);
 }
 
@@ -198,7 +175,7 @@ static void padding_is_exactly_zero_and_never_used(void **state)
   for (int is_bf16 = 0; is_bf16 < 2; is_bf16++) {
     struct attention_case p;
     if (is_bf16)
-      mixed_batch();
+      attention_batch_mixed(&sample);
     else
       small_batch();
     attention_case_init(&p, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 24, 0, is_bf16);
@@ -212,7 +189,7 @@ static void padding_is_exactly_zero_and_never_used(void **state)
     }
     assert_true(empty > p.rows / 3);
     attention_case_reference(&p);
-    run(&p, 2);
+    attention_case_run_on_cuda(&p, 2);
     attention_case_compare(&p);
     for (size_t r = 0; r < p.rows; r++)
       for (size_t c = 0; c < p.width && p.mask.key_begin[r] == p.mask.key_end[r]; c++)
@@ -238,9 +215,9 @@ static void any_order_of_threads_gives_the_same_bits(void **state)
     attention_case_init(&one, &sample.batch, PLM_ATTENTION_LOCAL, 40, 0, 1, 48, 0, is_bf16);
     attention_case_init(&other, &sample.batch, PLM_ATTENTION_LOCAL, 40, 0, 1, 48, 0, is_bf16);
     const size_t bytes = one.rows * one.width * (is_bf16 ? 2 : 4);
-    run(&one, 1);
+    attention_case_run_on_cuda(&one, 1);
     for (uint64_t order = 2; order <= 4; order++) {
-      run(&other, order);
+      attention_case_run_on_cuda(&other, order);
       assert_memory_equal(one.data[OUT], other.data[OUT], bytes);
       assert_memory_equal(one.data[DQ], other.data[DQ], 3 * bytes);
       assert_memory_equal(one.lse, other.lse, one.rows * sizeof(float));

@@ -13,39 +13,16 @@
 
 static struct attention_batch sample;
 
-static void run(struct attention_case *p, uint64_t order)
-{
-  struct plm_ops *ops = device_case_open(PLM_PRECISION_BF16, order);
-  attention_case_run_on(p, ops);
-  ops->close(ops);
-}
-
 static void check(unsigned kinds, uint32_t window, uint32_t block, int32_t heads, int32_t K,
                   float cap)
 {
-  struct attention_case p;
-  attention_case_init(&p, &sample.batch, kinds, window, block, heads, K, cap, true);
-  attention_case_reference(&p);
-  run(&p, 1);
-  attention_case_compare(&p);
-  attention_case_deinit(&p);
-}
-
-/* Documents that cross tiles of 64, a hole, padding at the end, a chunk of padding alone. */
-static void mixed_batch(void)
-{
-  attention_batch_begin(&sample, 3, 150);
-  attention_batch_add(&sample, 0, 0, 70);
-  attention_batch_add(&sample, 0, 70, 1);
-  attention_batch_add(&sample, 0, 71, 50);
-  attention_batch_add(&sample, 0, 124, 20);
-  attention_batch_add(&sample, 2, 3, 147);
+  attention_case_check_cuda(&sample.batch, kinds, window, block, heads, K, cap, true);
 }
 
 static void every_mask_kind(void **state)
 {
   (void)state;
-  mixed_batch();
+  attention_batch_mixed(&sample);
   for (unsigned kinds = 1; kinds < 16; kinds += 2) check(kinds, 23, 50, 1, 64, 0);
   for (unsigned kinds = 1; kinds < 16; kinds += 6) check(kinds, 70, 90, 1, 128, 0);
 }
@@ -102,7 +79,7 @@ static void many_documents(void **state)
 static void the_soft_cap_and_its_gradient(void **state)
 {
   (void)state;
-  mixed_batch();
+  attention_batch_mixed(&sample);
   check(PLM_ATTENTION_CAUSAL, 0, 0, 1, 64, 0.7f);
   check(PLM_ATTENTION_DOCUMENT, 0, 0, 1, 128, 30);
   attention_batch_begin(&sample, 1, 600);
@@ -114,7 +91,7 @@ static void the_soft_cap_and_its_gradient(void **state)
 static void padding_is_exactly_zero_and_never_used(void **state)
 {
   (void)state;
-  mixed_batch();
+  attention_batch_mixed(&sample);
   struct attention_case p;
   attention_case_init(&p, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 64, 0, true);
   size_t empty = 0;
@@ -126,7 +103,7 @@ static void padding_is_exactly_zero_and_never_used(void **state)
   }
   assert_true(empty > 150);
   attention_case_reference(&p);
-  run(&p, 2);
+  attention_case_run_on_cuda(&p, 2);
   attention_case_compare(&p);
   for (size_t r = 0; r < p.rows; r++)
     for (size_t c = 0; c < p.width && p.mask.key_begin[r] == p.mask.key_end[r]; c++)
@@ -147,9 +124,9 @@ static void any_order_of_threads_gives_the_same_bits(void **state)
     attention_case_init(&one, &sample.batch, PLM_ATTENTION_LOCAL, 140, 0, 2, K, 0, true);
     attention_case_init(&other, &sample.batch, PLM_ATTENTION_LOCAL, 140, 0, 2, K, 0, true);
     const size_t bytes = one.rows * one.width * 2;
-    run(&one, 1);
+    attention_case_run_on_cuda(&one, 1);
     for (uint64_t order = 2; order <= 5; order++) {
-      run(&other, order);
+      attention_case_run_on_cuda(&other, order);
       assert_memory_equal(one.data[OUT], other.data[OUT], bytes);
       assert_memory_equal(one.data[DQ], other.data[DQ], 3 * bytes);
       assert_memory_equal(one.lse, other.lse, one.rows * 2 * sizeof(float));
@@ -164,13 +141,13 @@ static void the_choice_is_the_environments(void **state)
 {
   (void)state;
   struct attention_case forced, other;
-  mixed_batch();
+  attention_batch_mixed(&sample);
   attention_case_init(&forced, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 2, 64, 0, true);
   attention_case_init(&other, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 2, 64, 0, true);
   const size_t bytes = forced.rows * forced.width * 2;
-  run(&forced, 1);
+  attention_case_run_on_cuda(&forced, 1);
   setenv("PLM_CUDA_ATTENTION", "mma", 1);
-  run(&other, 1);
+  attention_case_run_on_cuda(&other, 1);
   setenv("PLM_CUDA_ATTENTION", "sm90", 1);
   assert_memory_not_equal(forced.data[DQ], other.data[DQ], 3 * bytes);
   attention_case_deinit(&forced);
@@ -184,7 +161,7 @@ static void a_device_is_checked(void **state)
   (void)state;
   struct attention_case forced, p;
   if (device_case_is_real()) skip();
-  mixed_batch();
+  attention_batch_mixed(&sample);
   attention_case_init(&forced, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 64, 0, true);
   const size_t bytes = forced.rows * forced.width * 2;
 #ifdef PLM_SANITIZED
@@ -195,11 +172,11 @@ static void a_device_is_checked(void **state)
 #endif
   for (int wrong = first; wrong < 2; wrong++) {
     setenv("PLM_CUDA_ATTENTION", wrong ? "mma" : "sm90", 1);
-    run(&forced, 1);
+    attention_case_run_on_cuda(&forced, 1);
     unsetenv("PLM_CUDA_ATTENTION");
     plm_cuda_emulation_capability(90, wrong);
     attention_case_init(&p, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 64, 0, true);
-    run(&p, 1);
+    attention_case_run_on_cuda(&p, 1);
     plm_cuda_emulation_capability(80, false);
     assert_memory_equal(p.data[DQ], forced.data[DQ], 3 * bytes);
     attention_case_deinit(&p);
