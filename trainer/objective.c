@@ -27,9 +27,10 @@ plm_status plm_objective_check(const struct plm_config *config, struct plm_error
   return PLM_OK;
 }
 
-static plm_status no_memory(uint32_t chunks, struct plm_error *error)
+/* 24-bit thresholds against (word >> 8): exact, the same on every machine. */
+static uint32_t threshold(double rate)
 {
-  return plm_error_set(error, PLM_NO_MEMORY, "no memory for the targets of %u chunks", chunks);
+  return (uint32_t)ceil(fmin(fmax(rate, 0), 1) * 0x1p24);
 }
 
 /* Host memory of plm_objective_targets. */
@@ -48,7 +49,7 @@ static plm_status take_buffers(struct plm_objective_state *objective, struct plm
       objective->weights != NULL && objective->draws != NULL && objective->ends != NULL)
     return PLM_OK;
   plm_objective_deinit(objective);
-  return no_memory(chunks, error);
+  return plm_error_set(error, PLM_NO_MEMORY, "no memory for the targets of %u chunks", chunks);
 }
 
 plm_status plm_objective_init(struct plm_objective_state *objective,
@@ -69,8 +70,8 @@ plm_status plm_objective_init(struct plm_objective_state *objective,
       .seed = config->seed,
       .token_bytes = tokenizer->token_bytes,
       .causal = config->trainer.objective == PLM_OBJECTIVE_CAUSAL,
-      .to_mask = plm_objective_threshold(1 - masking->random_fraction - masking->keep_fraction),
-      .to_random = plm_objective_threshold(1 - masking->keep_fraction),
+      .to_mask = threshold(1 - masking->random_fraction - masking->keep_fraction),
+      .to_random = threshold(1 - masking->keep_fraction),
       .cls = tokenizer->cls,
       .eos = tokenizer->eos,
       .pad = tokenizer->pad,
@@ -118,12 +119,6 @@ double plm_objective_mean_rate(const struct plm_objective_state *objective, uint
   double sum = 0;
   for (uint32_t i = 0; i < objective->step_chunks; i++) sum += diffusion_rate(objective, s, i);
   return sum / objective->step_chunks;
-}
-
-/* 24-bit thresholds against (word >> 8): exact, the same on every machine. */
-uint32_t plm_objective_threshold(double rate)
-{
-  return (uint32_t)ceil(fmin(fmax(rate, 0), 1) * 0x1p24);
 }
 
 /* The tokens of [begin, end) of a chunk that no document has: padding. */
@@ -201,7 +196,7 @@ static struct plm_chunk_draw draw_of(const struct plm_objective_state *objective
   const bool weighted = !objective->masking.causal && !plm_schedule_is_mlm(objective->trainer, s);
   return (struct plm_chunk_draw){
       .g = batch->chunk_ids != NULL ? batch->chunk_ids[chunk] : batch->first_chunk + chunk,
-      .choose = plm_objective_threshold(rate),
+      .choose = threshold(rate),
       .weight = weighted ? (float)(1 / rate) : 1,
   };
 }
@@ -261,22 +256,13 @@ plm_status plm_objective_targets(struct plm_objective_state *objective, uint64_t
                                  struct plm_error *error)
 {
   PLM_ASSERT(batch->chunks <= objective->max_chunks);
-  const struct plm_masking *masking = &objective->masking;
   uint64_t expected;
-  uint32_t rows = 0;
   PLM_TRY(plm_objective_describe(objective, s, batch_index, batch, objective->draws,
                                  objective->ends, &expected, count, error));
-  for (uint32_t i = 0; i < batch->chunks * batch->max_length; i++) {
-    const uint32_t c = i / batch->max_length, x = i % batch->max_length;
-    const struct plm_masked_token token = plm_masking_apply(
-        masking, &objective->draws[c], x, plm_masking_token(masking, batch->tokens, i),
-        plm_masking_next(masking, batch->tokens, objective->ends, i));
-    objective->inputs[i] = token.input;
-    if (token.label < 0) continue;
-    objective->positions[rows] = (int32_t)i;
-    objective->labels[rows] = token.label;
-    objective->weights[rows++] = objective->draws[c].weight;
-  }
+  const uint32_t rows = (uint32_t)plm_masking_targets(
+      &objective->masking, objective->draws, batch->tokens, objective->ends, batch->chunks,
+      batch->max_length, objective->inputs, objective->positions, objective->labels,
+      objective->weights, (int64_t)expected);
   PLM_ASSERT(rows == expected);
   *targets = (struct plm_targets){.inputs = objective->inputs,
                                   .rows = rows,

@@ -46,9 +46,6 @@ double plm_objective_rate(const struct plm_objective_state *objective, uint64_t 
 /* The step's: mean over its chunks. */
 double plm_objective_mean_rate(const struct plm_objective_state *objective, uint64_t s);
 
-/* ceil(min(max(rate, 0), 1) 2^24): 24-bit thresholds, exact, the same on every machine. */
-uint32_t plm_objective_threshold(double rate);
-
 /* What ops->choose_targets needs of one micro-batch, chunks [batch_index, batch_index +
  * batch->chunks) of step s: draws (chunks), ends (plm_objective_end_words), both written; and what
  * it will find: rows, and what they add to the divisor of the step's loss: chosen tokens (mlm),

@@ -89,4 +89,11 @@ PLM_HOST_AND_DEVICE static inline int32_t plm_masking_next(const struct plm_mask
                                                        : plm_masking_token(masking, tokens, i + 1);
 }
 
+/* The targets of (B, L) tokens on the host: all inputs, and the rows, at most capacity, whose
+ * number is returned. */
+int64_t plm_masking_targets(const struct plm_masking *masking, const struct plm_chunk_draw *draws,
+                            const void *tokens, const uint32_t *ends, int64_t B, int64_t L,
+                            int32_t *inputs, int32_t *positions, int32_t *labels, float *weights,
+                            int64_t capacity);
+
 #endif

@@ -8,20 +8,8 @@ static void choose_targets(struct plm_ops *ops, int32_t *inputs, int32_t *positi
                            int64_t capacity)
 {
   (void)ops;
-  int64_t rows = 0;
-  for (int64_t c = 0; c < B; c++)
-    for (int64_t x = 0; x < L; x++) {
-      const int64_t i = c * L + x;
-      const struct plm_masked_token token = plm_masking_apply(
-          masking, &draws[c], (uint32_t)x, plm_masking_token(masking, tokens, (size_t)i),
-          plm_masking_next(masking, tokens, ends, (size_t)i));
-      inputs[i] = token.input;
-      if (token.label < 0) continue;
-      PLM_ASSERT(rows < capacity);
-      positions[rows] = (int32_t)i;
-      labels[rows] = token.label;
-      weights[rows++] = draws[c].weight;
-    }
+  int64_t rows = plm_masking_targets(masking, draws, tokens, ends, B, L, inputs, positions, labels,
+                                     weights, capacity);
   for (; rows < capacity; rows++) {
     positions[rows] = -1;
     labels[rows] = 0;
