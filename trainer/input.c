@@ -12,9 +12,10 @@ struct plm_input {
   struct plm_input_options options;
   void *blocks[PLM_INPUT_RING];
   struct plm_input_slot slots[PLM_INPUT_RING];
-  uint64_t g;            /* chunks of the run before the next step's */
-  uint64_t epoch, chunk; /* where the feed stands; the thread's */
-  volatile int stop;     /* polled by the feed's waits */
+  uint64_t g;                  /* chunks of the run before the next step's */
+  uint64_t epoch, chunk;       /* where the feed stands; the thread's */
+  struct plm_hash fingerprint; /* of the corpus; zero: not known yet */
+  volatile int stop;           /* polled by the feed's waits */
   pthread_t thread;
   bool started;
   pthread_mutex_t mutex; /* guards all below */
@@ -63,18 +64,28 @@ plm_status plm_input_epoch_chunks(void *context, uint64_t epoch, uint64_t *chunk
   return PLM_OK;
 }
 
+/* Once: the first packer that was let in fixes the corpus. */
+static plm_status learn_corpus(struct plm_input *input, struct plm_error *error)
+{
+  static const struct plm_hash unknown = {0};
+  struct plm_feed_corpus corpus;
+  if (!plm_hash_equal(input->fingerprint, unknown)) return PLM_OK;
+  PLM_TRY(plm_feed_corpus(input->options.feed, &input->stop, &corpus, error));
+  input->fingerprint = corpus.fingerprint;
+  return PLM_OK;
+}
+
 static plm_status fill(struct plm_input *input, struct plm_input_slot *slot, uint64_t s,
                        struct plm_error *error)
 {
   const struct plm_input_options *options = &input->options;
-  struct plm_feed_corpus corpus;
   PLM_TRY(
       plm_feed_next(options->feed, options->shape.step_chunks, &input->stop, &slot->batch, error));
   slot->batch.first_chunk = input->g; /* g counts over the run, not over this feed */
   slot->batch.chunk_ids = NULL;
   input->g += slot->batch.chunks;
-  PLM_TRY(plm_feed_corpus(options->feed, &input->stop, &corpus, error));
-  slot->fingerprint = corpus.fingerprint;
+  PLM_TRY(learn_corpus(input, error));
+  slot->fingerprint = input->fingerprint;
   PLM_TRY(learn_epochs(input, slot, error));
   return plm_step_input_fill(&slot->input, &options->shape, s, &slot->batch, error);
 }

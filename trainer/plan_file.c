@@ -35,25 +35,22 @@ static bool file_of(const char *plans, char path[PLM_PATH_SIZE])
   return folder(directory) && plm_path_join(path, directory, name, NULL) == PLM_OK;
 }
 
-bool plm_plan_file_take(struct plm_ops *ops)
+void plm_plan_file_take(struct plm_ops *ops)
 {
   char path[PLM_PATH_SIZE], *today = NULL, *plans = NULL;
   struct plm_error error = {0};
   size_t size;
-  bool taken = false;
   if (ops->export_plans(ops, &today, &error) == PLM_OK && file_of(today, path) &&
       plm_file_exists(path)) {
     plm_status status = plm_file_read(path, LIMIT_BYTES, &plans, &size, &error);
     if (status == PLM_OK) status = ops->import_plans(ops, plans, &error);
-    taken = status == PLM_OK;
-    if (taken)
+    if (status == PLM_OK)
       plm_info("plans of products taken from %s", path);
     else
       plm_warning("%s cannot be taken, products are tuned anew: %s", path, error.what);
   }
   free(today);
   free(plans);
-  return taken;
 }
 
 void plm_plan_file_keep(struct plm_ops *ops)

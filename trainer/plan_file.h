@@ -10,8 +10,8 @@
 
 #include "common/ops/ops.h"
 
-/* Imports the file's plans, where there is one; returns whether it did. */
-bool plm_plan_file_take(struct plm_ops *ops);
+/* Imports the file's plans, where there is one. */
+void plm_plan_file_take(struct plm_ops *ops);
 /* Replaces the file by all plans that the backend has. */
 void plm_plan_file_keep(struct plm_ops *ops);
 

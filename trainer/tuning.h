@@ -9,8 +9,9 @@
 #include "common/ops/ops.h"
 #include "trainer/trainer_state.h"
 
-/* Takes state->plans, and in a new run those that earlier runs have kept (plan_file.h); where there are none, or they cannot be taken (a line says so and
- * state->exact becomes false), tuning is switched on and *tuning is true. */
+/* Takes state->plans, and in a new run those that earlier runs have kept (plan_file.h); where there
+ * are none, or they cannot be taken (a line says so and state->exact becomes false), tuning is
+ * switched on and *tuning is true. */
 plm_status plm_tuning_begin(struct plm_trainer_state *state, struct plm_ops *ops, bool *tuning,
                             struct plm_error *error);
 
