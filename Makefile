@@ -130,7 +130,16 @@ $(BUILD)/obj/tests/support/reference_%.o $(BUILD)/obj/tests/integration/oracle/%
 # Loops over every token that comes in: vectorised from -O3 on.
 $(BUILD)/obj/common/wire/data.o: OPTIMISE := -O3
 
-$(BUILD)/obj/%.o: %.c
+# What objects are compiled with; touched when it changes, so that they are compiled again.
+keep = @mkdir -p $(@D); printf '%s\n' "$$FLAGS" | cmp -s - $@ || printf '%s\n' "$$FLAGS" >$@
+COMPILING := $(CC) $(CXX) $(OPTIMISE) $(ALL_CFLAGS) $(ALL_CXXFLAGS)
+$(BUILD)/obj/flags: export FLAGS = $(COMPILING)
+$(BUILD)/obj/flags: FORCE
+	$(keep)
+.PHONY: FORCE
+COMPILED_BY := Makefile $(BUILD)/obj/flags
+
+$(BUILD)/obj/%.o: %.c $(COMPILED_BY)
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
 	$(Q)$(CCACHE) $(CC) $(OPTIMISE) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
@@ -145,7 +154,7 @@ $(BUILD)/obj/cuda/kernels/cuda/library.cu.o: NVCC_FLAGS += $(INTERFACE_FLAG)
 $(BUILD)/obj/common/checkpoint/modeling_file.o: common/checkpoint/modeling_plm.py
 
 define isa_rule
-$(BUILD)/obj/kernels/cpu/isa/%.$(1).o: kernels/cpu/isa/%.c
+$(BUILD)/obj/kernels/cpu/isa/%.$(1).o: kernels/cpu/isa/%.c $(COMPILED_BY)
 	@mkdir -p $$(@D)
 	$(call say,CC,$$< [$(1)])
 	$(Q)$(CCACHE) $(CC) $(ALL_CFLAGS) -O3 -ffp-contract=fast -fno-math-errno -fno-trapping-math \
@@ -153,7 +162,7 @@ $(BUILD)/obj/kernels/cpu/isa/%.$(1).o: kernels/cpu/isa/%.c
 endef
 $(foreach i,$(ISAS),$(eval $(call isa_rule,$(i))))
 
-$(BUILD)/obj/emulated/%.o: %
+$(BUILD)/obj/emulated/%.o: % $(COMPILED_BY)
 	@mkdir -p $(@D)
 	$(call say,CXX,$< [emulated])
 	$(Q)$(CCACHE) $(CXX) $(ALL_CXXFLAGS) -MMD -MP -x c++ -c $< -o $@
@@ -167,7 +176,7 @@ $(LIB)/libplm_cuda_emulated.a: $(EMULATED_OBJ)
 	$(archive)
 
 # A shared backend has its own copy of the error functions and needs nothing of the program's.
-$(BUILD)/obj/library/%.o: %.c
+$(BUILD)/obj/library/%.o: %.c $(COMPILED_BY)
 	@mkdir -p $(@D)
 	$(call say,CC,$< [library])
 	$(Q)$(CCACHE) $(CC) $(OPTIMISE) $(ALL_CFLAGS) -fPIC -fvisibility=hidden -MMD -MP -c $< -o $@
@@ -226,7 +235,11 @@ $(BUILD)/obj/cuda/said:
 	@mkdir -p $(@D)
 	@echo '  compiling the CUDA backend with $(NVCC) (some minutes of one core; make CUDA=0 leaves it out)'
 	@touch $@
-$(BUILD)/obj/cuda/%.cu.o: %.cu | $(BUILD)/obj/cuda/said
+COMPILING_CUDA := $(NVCC) $(NVCC_FLAGS) $(CUDA_GENCODE) $(CUDA_GENCODE_sm90)
+$(BUILD)/obj/cuda/flags: export FLAGS = $(COMPILING_CUDA)
+$(BUILD)/obj/cuda/flags: FORCE
+	$(keep)
+$(BUILD)/obj/cuda/%.cu.o: %.cu $(BUILD)/obj/cuda/flags | $(BUILD)/obj/cuda/said
 	@mkdir -p $(@D)
 	$(call say,NVCC,$<)
 	$(Q)$(CCACHE) $(NVCC) $(NVCC_FLAGS) $(CUDA_GENCODE) -MMD -MP -c $< -o $@
