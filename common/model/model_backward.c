@@ -15,13 +15,13 @@ static void block_mlp_backward(struct plm_model *model, const struct model_pass 
   const struct block_places *places = &block->places;
   const int64_t N = pass_rows(pass, block->shape.level);
   const int64_t D = block->shape.width, F = block->shape.hidden;
-  act *dhidden = model->hidden_gradient;
+  act *dup = model->hidden_gradient;
   ops->linear_backward_weight(ops, gradient(model, places->down), dx, block->hidden, N, F, D);
-  ops->linear_backward_input(ops, dhidden, dx, model_weight(model, places->down), N, F, D, false);
-  ops->relu2_backward(ops, dhidden, dhidden, block->up, N * F);
-  ops->linear_backward_weight(ops, gradient(model, places->up), dhidden, block->h2, N, D, F);
-  ops->linear_backward_input(ops, model->norm_gradient, dhidden, model_weight(model, places->up), N,
-                             D, F, false);
+  ops->linear_relu2_backward_input(ops, dup, dx, model_weight(model, places->down), block->hidden,
+                                   N, F, D);
+  ops->linear_backward_weight(ops, gradient(model, places->up), dup, block->h2, N, D, F);
+  ops->linear_backward_input(ops, model->norm_gradient, dup, model_weight(model, places->up), N, D,
+                             F, false);
   if (block->shape.kind != PLM_BLOCK_BOTTLENECK)
     ops->norm_backward(ops, dx, model->norm_gradient, block->y, N, D);
 }

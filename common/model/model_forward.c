@@ -110,9 +110,8 @@ void plm_model_block_hidden(struct plm_model *model, const struct model_pass *pa
   const int64_t N = pass_rows(pass, block->shape.level);
   const int64_t D = block->shape.width, F = block->shape.hidden;
   if (block->shape.kind != PLM_BLOCK_BOTTLENECK) ops->norm_forward(ops, block->h2, block->y, N, D);
-  ops->linear_forward(ops, block->up, block->h2, model_weight(model, block->places.up), NULL, N, D,
-                      F);
-  ops->relu2_forward(ops, block->hidden, block->up, N * F);
+  ops->linear_relu2_forward(ops, block->hidden, block->h2, model_weight(model, block->places.up), N,
+                            D, F);
 }
 
 /* The block's input from the output of the block before: merge or expand, then the skip. */

@@ -2,7 +2,7 @@
  * share, by the recomputation asked for. Run twice: to count bytes, then to set pointers.
  *
  *   recompute none   a block keeps everything its backward reads
- *             mlp    h2, up and hidden are shared and made again from y
+ *             mlp    h2 and hidden are shared and made again from y
  *             block  everything but the block's input is shared and made again
  *   inference        as block, and the residual stream alternates between two buffers; only
  *                    outputs that a skip will read are kept
@@ -75,7 +75,6 @@ static void plan_mlp(struct planner *planner, struct plm_arena *arena, struct mo
                      size_t rows_width, size_t rows_hidden)
 {
   block->h2 = take_act(planner, arena, rows_width);
-  block->up = take_act(planner, arena, rows_hidden);
   block->hidden = take_act(planner, arena, rows_hidden);
 }
 
@@ -144,7 +143,6 @@ static void plan_block(struct planner *planner, uint32_t i)
     plan_mlp(planner, arena, block, n, hidden);
   } else {
     block->h2 = planner->shared.h2;
-    block->up = planner->shared.up;
     block->hidden = planner->shared.hidden;
   }
   if (block->shape.kind == PLM_BLOCK_PLAIN) block->mixed = block->x;

@@ -7,7 +7,7 @@
  *   mixed = b0 x + b1 p          h  = norm(mixed)       p = x0, or P x0
  *   qkv_raw = [Wq; Wk; Wv] h     qkv = prepare(qkv_raw, vi)
  *   y = mixed + Wo attention(qkv)
- *   h2 = norm(y)    up = Wup h2    hidden = relu(up)^2
+ *   h2 = norm(y)    hidden = relu(Wup h2)^2
  *   out = y + Wdown hidden
  */
 #ifndef PLM_COMMON_MODEL_MODEL_STATE_H
@@ -37,7 +37,7 @@ struct model_block {
   act *p;         /* only where the block projects */
   act *mixed, *h, *qkv_raw, *qkv, *attended, *y;
   float *lse;
-  act *h2, *up, *hidden;
+  act *h2, *hidden;
   act *out;
 };
 

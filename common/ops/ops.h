@@ -172,6 +172,15 @@ struct plm_ops {
   /* dx_NI = dy_NO w_OI; accumulate: dx += */
   void (*linear_backward_input)(struct plm_ops *ops, act *dx, const act *dy, const act *w,
                                 int64_t N, int64_t I, int64_t O, bool accumulate);
+  /* hidden_NO = relu(x_NI w_OI^T)^2 (So et al. 2021, Primer). bf16: rounded once, or the product,
+   * too, where the backend has a pass of its own for it. */
+  void (*linear_relu2_forward)(struct plm_ops *ops, act *hidden, const act *x, const act *w,
+                               int64_t N, int64_t I, int64_t O);
+  /* dup_NI = (dy_NO w_OI) 2 sqrt(hidden_NI): through a Linear (O, I) and the relu2 before it. The
+   * root of what relu2 gave is its argument again (in fp32 to the bit, in bf16 nearer than the
+   * argument rounded would be), so nobody keeps that. */
+  void (*linear_relu2_backward_input)(struct plm_ops *ops, act *dup, const act *dy, const act *w,
+                                      const act *hidden, int64_t N, int64_t I, int64_t O);
   /* dw_OI += dy_NO^T x_NI */
   void (*linear_backward_weight)(struct plm_ops *ops, float *dw, const act *dy, const act *x,
                                  int64_t N, int64_t I, int64_t O);
@@ -245,9 +254,7 @@ struct plm_ops {
                            const act *q, const act *k, const act *v,
                            const struct plm_cached_rows *rows);
 
-  /* ---- MLP and head activations: backward, dx may be dout ---- */
-  void (*relu2_forward)(struct plm_ops *ops, act *out, const act *x, int64_t n);
-  void (*relu2_backward)(struct plm_ops *ops, act *dx, const act *dout, const act *x, int64_t n);
+  /* ---- the head's activation: backward, dx may be dout ---- */
   void (*gelu_forward)(struct plm_ops *ops, act *out, const act *x, int64_t n); /* exact, erf */
   void (*gelu_backward)(struct plm_ops *ops, act *dx, const act *dout, const act *x, int64_t n);
 

@@ -62,30 +62,6 @@ static void act_to_float(struct plm_ops *ops, float *out, const act *in, size_t 
   run(plm_cpu_of(ops), float_tile, out, in, NULL, 0, (int64_t)n);
 }
 
-static void relu2_tile(void *context, int64_t tile, uint32_t thread)
-{
-  const struct job *job = context;
-  TILE_OF(job, tile);
-  job->cpu->vector.relu2_forward(out, a, count);
-}
-
-static void relu2_forward(struct plm_ops *ops, act *out, const act *x, int64_t n)
-{
-  run(plm_cpu_of(ops), relu2_tile, out, x, NULL, 0, n);
-}
-
-static void relu2_back_tile(void *context, int64_t tile, uint32_t thread)
-{
-  const struct job *job = context;
-  TILE_OF(job, tile);
-  job->cpu->vector.relu2_backward(out, a, plm_act_at(job->cpu, job->b, begin), count);
-}
-
-static void relu2_backward(struct plm_ops *ops, act *dx, const act *dout, const act *x, int64_t n)
-{
-  run(plm_cpu_of(ops), relu2_back_tile, dx, dout, x, 0, n);
-}
-
 static void gelu_tile(void *context, int64_t tile, uint32_t thread)
 {
   const struct job *job = context;
@@ -211,8 +187,6 @@ void plm_cpu_elementwise_register(struct plm_cpu *cpu)
   struct plm_ops *ops = &cpu->ops;
   ops->round_weights = round_weights;
   ops->act_to_float = act_to_float;
-  ops->relu2_forward = relu2_forward;
-  ops->relu2_backward = relu2_backward;
   ops->gelu_forward = gelu_forward;
   ops->gelu_backward = gelu_backward;
   ops->skip_forward = skip_forward;

@@ -24,8 +24,24 @@ enum {
   DEPTH_LAST = 128
 };
 
+/* What happens to rows of a product while they are in the cache: nothing, or relu2's passes. */
+struct finish {
+  bool relu2;
+  const char *hidden; /* backward: what relu2 gave, as C lies */
+};
+
+static void finish_row(const struct plm_cpu *cpu, const struct finish *finish, char *C,
+                       int64_t offset, int64_t count)
+{
+  if (finish->hidden != NULL)
+    cpu->vector.relu2_backward(C + offset, finish->hidden + offset, count);
+  else if (finish->relu2)
+    cpu->vector.relu2_forward(C + offset, count);
+}
+
 struct tiles_job {
   struct plm_cpu *cpu;
+  struct finish finish;
   const struct plm_product *full, *rest, *last;
   char *C;
   const char *A, *B, *residual;
@@ -58,9 +74,8 @@ static void run_padded(const struct tiles_job *job, int64_t begin, uint32_t thre
     memcpy(job->C + (begin + i) * job->c_stride, C + i * job->C_width, (size_t)job->C_width);
 }
 
-static void run_tile(void *context, int64_t tile, uint32_t thread)
+static void multiply_tile(const struct tiles_job *job, int64_t tile, uint32_t thread)
 {
-  const struct tiles_job *job = context;
   const int64_t full_tiles = job->rows / job->tile_rows;
   const int64_t begin = tile * job->tile_rows;
   if (tile < full_tiles) {
@@ -76,12 +91,23 @@ static void run_tile(void *context, int64_t tile, uint32_t thread)
   if (begin + job->rest_rows < job->rows) run_padded(job, begin + job->rest_rows, thread);
 }
 
+static void run_tile(void *context, int64_t tile, uint32_t thread)
+{
+  const struct tiles_job *job = context;
+  const int64_t begin = tile * job->tile_rows, left = job->rows - begin;
+  const int64_t rows = left < job->tile_rows ? left : job->tile_rows;
+  multiply_tile(job, tile, thread);
+  finish_row(job->cpu, &job->finish, job->C, begin * job->C_width,
+             rows * job->C_width / (int64_t)job->cpu->ops.act_bytes);
+}
+
 /* C_MN (=, +=, = residual +) A_MK B, shape.M rows; A's and C's rows are contiguous. */
 static void multiply_rows(struct plm_cpu *cpu, struct plm_product_shape shape, void *C,
-                          const void *A, const void *B, const void *residual)
+                          const void *A, const void *B, const void *residual, struct finish finish)
 {
   const int64_t in_bytes = shape.half ? 2 : 4, out_bytes = shape.half_output ? 2 : 4;
   struct tiles_job job = {.cpu = cpu,
+                          .finish = finish,
                           .C = C,
                           .A = A,
                           .B = B,
@@ -116,8 +142,11 @@ static void multiply_rows(struct plm_cpu *cpu, struct plm_product_shape shape, v
 
 /* ---- a few rows: y_NO = (residual +) x_NI w_OI^T, cut along O ---- */
 struct outputs_job {
+  const struct plm_cpu *cpu;
+  struct finish finish;
   const struct plm_product *piece, *last;
   char *C;
+  int64_t rows, width; /* of C */
   const char *A, *B;
   int64_t pieces, C_step, B_step; /* bytes from a piece to the next */
 };
@@ -128,17 +157,27 @@ static void run_outputs(void *context, int64_t piece, uint32_t thread)
   const struct plm_product *product = piece + 1 < job->pieces ? job->piece : job->last;
   plm_product_run(product, thread, job->C + piece * job->C_step, job->A,
                   job->B + piece * job->B_step);
+  const int64_t left = job->width - piece * OUTPUTS_PIECE;
+  const int64_t row_bytes = job->width * (int64_t)job->cpu->ops.act_bytes;
+  for (int64_t row = 0; row < job->rows; row++)
+    finish_row(job->cpu, &job->finish, job->C, row * row_bytes + piece * job->C_step,
+               left < OUTPUTS_PIECE ? left : OUTPUTS_PIECE);
 }
 
 /* Rows of bf16 are padded to a multiple of ROWS_LAST, as those of other tiles. */
 static void multiply_few_rows(struct plm_cpu *cpu, struct plm_product_shape shape, char *C,
-                              const char *A, const char *B, const char *residual)
+                              const char *A, const char *B, const char *residual,
+                              struct finish finish)
 {
   const int64_t bytes = (int64_t)cpu->ops.act_bytes, rows = shape.M;
   const size_t A_bytes = (size_t)(rows * shape.K * bytes);
   const size_t C_bytes = (size_t)(rows * shape.N * bytes);
   const int64_t planned = shape.half ? (rows + ROWS_LAST - 1) / ROWS_LAST * ROWS_LAST : rows;
-  struct outputs_job job = {.C = C,
+  struct outputs_job job = {.cpu = cpu,
+                            .finish = finish,
+                            .rows = rows,
+                            .width = shape.N,
+                            .C = C,
                             .A = A,
                             .B = B,
                             .pieces = (shape.N + OUTPUTS_PIECE - 1) / OUTPUTS_PIECE,
@@ -166,10 +205,9 @@ static void multiply_few_rows(struct plm_cpu *cpu, struct plm_product_shape shap
   if (job.C != C) memcpy(C, job.C, C_bytes);
 }
 
-static void linear_forward(struct plm_ops *ops, act *y, const act *x, const act *w,
-                           const act *residual, int64_t N, int64_t I, int64_t O)
+static void forward(struct plm_cpu *cpu, act *y, const act *x, const act *w, const act *residual,
+                    int64_t N, int64_t I, int64_t O, struct finish finish)
 {
-  struct plm_cpu *cpu = plm_cpu_of(ops);
   const struct plm_product_shape shape = {.M = N,
                                           .N = O,
                                           .K = I,
@@ -180,15 +218,26 @@ static void linear_forward(struct plm_ops *ops, act *y, const act *x, const act 
                                           .half = cpu->bf16,
                                           .half_output = cpu->bf16};
   if (N <= ROWS_FEW && O > OUTPUTS_PIECE)
-    multiply_few_rows(cpu, shape, y, x, w, residual);
+    multiply_few_rows(cpu, shape, y, x, w, residual, finish);
   else
-    multiply_rows(cpu, shape, y, x, w, residual);
+    multiply_rows(cpu, shape, y, x, w, residual, finish);
 }
 
-static void linear_backward_input(struct plm_ops *ops, act *dx, const act *dy, const act *w,
-                                  int64_t N, int64_t I, int64_t O, bool accumulate)
+static void linear_forward(struct plm_ops *ops, act *y, const act *x, const act *w,
+                           const act *residual, int64_t N, int64_t I, int64_t O)
 {
-  struct plm_cpu *cpu = plm_cpu_of(ops);
+  forward(plm_cpu_of(ops), y, x, w, residual, N, I, O, (struct finish){0});
+}
+
+static void linear_relu2_forward(struct plm_ops *ops, act *hidden, const act *x, const act *w,
+                                 int64_t N, int64_t I, int64_t O)
+{
+  forward(plm_cpu_of(ops), hidden, x, w, NULL, N, I, O, (struct finish){.relu2 = true});
+}
+
+static void backward_input(struct plm_cpu *cpu, act *dx, const act *dy, const act *w, int64_t N,
+                           int64_t I, int64_t O, bool accumulate, struct finish finish)
+{
   const struct plm_product_shape shape = {.M = N,
                                           .N = I,
                                           .K = O,
@@ -198,7 +247,19 @@ static void linear_backward_input(struct plm_ops *ops, act *dx, const act *dy, c
                                           .half = cpu->bf16,
                                           .half_output = cpu->bf16,
                                           .accumulate = accumulate};
-  multiply_rows(cpu, shape, dx, dy, w, NULL);
+  multiply_rows(cpu, shape, dx, dy, w, NULL, finish);
+}
+
+static void linear_backward_input(struct plm_ops *ops, act *dx, const act *dy, const act *w,
+                                  int64_t N, int64_t I, int64_t O, bool accumulate)
+{
+  backward_input(plm_cpu_of(ops), dx, dy, w, N, I, O, accumulate, (struct finish){0});
+}
+
+static void linear_relu2_backward_input(struct plm_ops *ops, act *dup, const act *dy, const act *w,
+                                        const act *hidden, int64_t N, int64_t I, int64_t O)
+{
+  backward_input(plm_cpu_of(ops), dup, dy, w, N, I, O, false, (struct finish){.hidden = hidden});
 }
 
 /* ---- by weight: dw_OI += dy_NO^T x_NI, cut along O; the tokens are the product's depth ---- */
@@ -301,5 +362,7 @@ void plm_cpu_linear_register(struct plm_cpu *cpu)
 {
   cpu->ops.linear_forward = linear_forward;
   cpu->ops.linear_backward_input = linear_backward_input;
+  cpu->ops.linear_relu2_forward = linear_relu2_forward;
+  cpu->ops.linear_relu2_backward_input = linear_relu2_backward_input;
   cpu->ops.linear_backward_weight = linear_backward_weight;
 }

@@ -97,6 +97,10 @@ void plm_cuda_token_backward(struct plm_cuda *cuda, float *dtable, const act *do
                              int64_t row_stride, const float *scale, const int32_t *tokens,
                              int64_t N, int64_t D, int64_t V);
 
+/* x = relu(x)^2, and dx = dx times its slope, from what it gave. n elements, in place. */
+void plm_cuda_relu2(struct plm_cuda *cuda, act *x, int64_t n);
+void plm_cuda_relu2_backward(struct plm_cuda *cuda, act *dx, const act *out, int64_t n);
+
 /* Calls f with a null pointer of the activations' type: f(T *). */
 template <class F> static inline void plm_with_act(const struct plm_cuda *cuda, F f)
 {

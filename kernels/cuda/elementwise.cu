@@ -46,9 +46,10 @@ struct Relu2 {
   {
     return x > 0 ? x * x : x != x ? x : 0;
   }
-  static __device__ float slope(float x)
+  /* from the value */
+  static __device__ float slope(float out)
   {
-    return x > 0 ? 2 * x : x != x ? x : 0;
+    return 2 * sqrtf(out);
   }
 };
 
@@ -313,13 +314,21 @@ void plm_cuda_add_partials(struct plm_cuda *cuda, float *out, const float *parti
              out, partial, parts, count);
 }
 
+void plm_cuda_relu2(struct plm_cuda *cuda, act *x, int64_t n)
+{
+  activate<Relu2>(&cuda->ops, x, x, n);
+}
+
+void plm_cuda_relu2_backward(struct plm_cuda *cuda, act *dx, const act *out, int64_t n)
+{
+  activate_backward<Relu2>(&cuda->ops, dx, dx, out, n);
+}
+
 void plm_cuda_elementwise_register(struct plm_cuda *cuda)
 {
   struct plm_ops *ops = &cuda->ops;
   ops->round_weights = round_weights;
   ops->act_to_float = act_to_float;
-  ops->relu2_forward = activate<Relu2>;
-  ops->relu2_backward = activate_backward<Relu2>;
   ops->gelu_forward = activate<Gelu>;
   ops->gelu_backward = activate_backward<Gelu>;
   ops->skip_forward = skip_forward;

@@ -1,4 +1,4 @@
-/* Linear layers without bias: three products each. */
+/* Linear layers without bias: three products each, of the MLP with relu2 behind them. */
 #include "kernels/cuda/products.cuh"
 
 namespace
@@ -27,6 +27,20 @@ void linear_backward_input(struct plm_ops *ops, act *dx, const act *dy, const ac
   plm_cuda_multiply(plm_cuda_of(ops), &shape, dx, dy, w, dx);
 }
 
+void linear_relu2_forward(struct plm_ops *ops, act *hidden, const act *x, const act *w, int64_t N,
+                          int64_t I, int64_t O)
+{
+  linear_forward(ops, hidden, x, w, nullptr, N, I, O);
+  plm_cuda_relu2(plm_cuda_of(ops), hidden, N * O);
+}
+
+void linear_relu2_backward_input(struct plm_ops *ops, act *dup, const act *dy, const act *w,
+                                 const act *hidden, int64_t N, int64_t I, int64_t O)
+{
+  linear_backward_input(ops, dup, dy, w, N, I, O, false);
+  plm_cuda_relu2_backward(plm_cuda_of(ops), dup, hidden, N * I);
+}
+
 void linear_backward_weight(struct plm_ops *ops, float *dw, const act *dy, const act *x, int64_t N,
                             int64_t I, int64_t O)
 {
@@ -46,5 +60,7 @@ void plm_cuda_linear_register(struct plm_cuda *cuda)
 {
   cuda->ops.linear_forward = linear_forward;
   cuda->ops.linear_backward_input = linear_backward_input;
+  cuda->ops.linear_relu2_forward = linear_relu2_forward;
+  cuda->ops.linear_relu2_backward_input = linear_relu2_backward_input;
   cuda->ops.linear_backward_weight = linear_backward_weight;
 }

@@ -97,16 +97,6 @@ static void run_copy(struct bench *b)
   b->ops->copy(b->ops, b->a, b->b, (size_t)(b->N * b->I) * b->ops->act_bytes);
 }
 
-static void run_relu2(struct bench *b)
-{
-  b->ops->relu2_forward(b->ops, b->a, b->b, b->N * b->I);
-}
-
-static void run_relu2_backward(struct bench *b)
-{
-  b->ops->relu2_backward(b->ops, b->a, b->c, b->b, b->N * b->I);
-}
-
 static void run_gelu(struct bench *b)
 {
   b->ops->gelu_forward(b->ops, b->a, b->b, b->N * b->I);
@@ -156,8 +146,6 @@ static const struct {
   int operands; /* activations moved for each element */
 } passes[] = {
     {"copy (memcpy)", run_copy, 2},
-    {"relu2 forward", run_relu2, 2},
-    {"relu2 backward", run_relu2_backward, 3},
     {"gelu forward", run_gelu, 2},
     {"norm forward", run_norm, 2},
     {"norm backward", run_norm_backward, 4},

@@ -80,6 +80,14 @@ def linear(o, rows, inputs, outputs):
     return y, *gradients(y, [x, w], dy)
 
 
+def mlp(o, rows, inputs, hidden_width):
+    x, w = o.act(rows, inputs), o.act(hidden_width, inputs, deviation=inputs**-0.5)
+    v, dy = o.act(inputs, hidden_width), o.act(rows, inputs)
+    up = F.linear(x, w)
+    hidden = F.relu(up).square()
+    return hidden, *gradients(F.linear(hidden, v), [up], dy)
+
+
 def qkv(o, chunks, length, heads, width):
     x, vi, a = (
         o.act(chunks, length, 3, heads, width),
@@ -106,12 +114,10 @@ def attention(o, chunks, length, heads, width):
     return out, *gradients(out, [x], dout)
 
 
-def activations(o, count):
+def activation(o, count):
     x, dout = o.act(count, deviation=2), o.act(count)
-    results = []
-    for out in (F.relu(x).square(), F.gelu(x)):
-        results += [out, *gradients(out, [x], dout)]
-    return results
+    out = F.gelu(x)
+    return out, *gradients(out, [x], dout)
 
 
 def skip(o, rows, width):
@@ -134,11 +140,13 @@ CASES = [
     (mix, (20, 72), "mixed h dx dp db", "bbbbf"),
     (linear, (3, 33, 5), "y dx dw", "bbf"),
     (linear, (70, 96, 128), "y dx dw", "bbf"),
+    (mlp, (3, 33, 5), "hidden dup", "bb"),
+    (mlp, (70, 96, 128), "hidden dup", "bb"),
     (qkv, (2, 9, 3, 24), "out dqkv dvi da", "bbbf"),
     (qkv, (1, 33, 2, 64), "out dqkv dvi da", "bbbf"),
     (attention, (2, 20, 2, 24), "out dqkv", "bb"),
     (attention, (1, 97, 1, 64), "out dqkv", "bb"),
-    (activations, (3001,), "relu2 drelu2 gelu dgelu", "bbbb"),
+    (activation, (3001,), "gelu dgelu", "bb"),
     (skip, (20, 72), "out dskip ds", "bbf"),
     (head, (40, 72, 33), "logits dh dw dbias", "fbff"),
     (head, (5, 128, 261), "logits dh dw dbias", "fbff"),

@@ -56,6 +56,20 @@ CALL(linear_backward_input)
   ops->linear_backward_input(ops, b[0], b[1], b[2], N, D, F, true);
 }
 
+CALL(linear_relu2_forward)
+{
+  (void)side;
+  ops->linear_relu2_forward(ops, b[0], b[1], b[2], N, D, F);
+}
+
+/* from the hidden values of the side itself */
+CALL(linear_relu2_backward_input)
+{
+  (void)side;
+  ops->linear_relu2_forward(ops, b[1], b[2], b[3], N, D, F);
+  ops->linear_relu2_backward_input(ops, b[0], b[4], b[5], b[1], N, F, D);
+}
+
 CALL(linear_backward_weight)
 {
   (void)side;
@@ -129,18 +143,6 @@ CALL(attention_backward)
   ops->attention_backward(ops, part(ops, b[0], 0), part(ops, b[0], 1), part(ops, b[0], 2), b[3],
                           b[1], b[2], part(ops, b[4], 0), part(ops, b[4], 1), part(ops, b[4], 2),
                           &masks[side], &shape);
-}
-
-CALL(relu2_forward)
-{
-  (void)side;
-  ops->relu2_forward(ops, b[0], b[1], N * F);
-}
-
-CALL(relu2_backward)
-{
-  (void)side;
-  ops->relu2_backward(ops, b[0], b[1], b[2], N * F);
 }
 
 CALL(gelu_forward)
@@ -224,6 +226,21 @@ static size_t fill(struct sample *s)
        3e-6,
        4e-3,
        {{ACT, BOTH, x}, {ACT, IN, wide}, {ACT, IN, D * F}}},
+      {"linear_relu2_forward",
+       linear_relu2_forward,
+       3e-6,
+       8e-3,
+       {{ACT, OUT, wide}, {ACT, IN, x}, {ACT, IN, D * F}}},
+      {"linear_relu2_backward_input",
+       linear_relu2_backward_input,
+       5e-6,
+       1e-2,
+       {{ACT, OUT, wide},
+        {ACT, OUT, wide},
+        {ACT, IN, x},
+        {ACT, IN, D * F},
+        {ACT, IN, x},
+        {ACT, IN, D * F}}},
       {"linear_backward_weight",
        linear_backward_weight,
        1e-5,
@@ -292,12 +309,6 @@ static size_t fill(struct sample *s)
        5e-6,
        1.5e-2,
        {{ACT, OUT, qkv}, {ACT, OUT, x}, {FLOAT, OUT, N * H}, {ACT, IN, x}, {ACT, IN, qkv}}},
-      {"relu2_forward", relu2_forward, 1e-6, 4e-3, {{ACT, OUT, wide}, {ACT, IN, wide}}},
-      {"relu2_backward",
-       relu2_backward,
-       1e-6,
-       4e-3,
-       {{ACT, OUT, wide}, {ACT, IN, wide}, {ACT, IN, wide}}},
       {"gelu_forward", gelu_forward, 1e-6, 4e-3, {{ACT, OUT, x}, {ACT, IN, x}}},
       {"gelu_backward", gelu_backward, 1e-6, 4e-3, {{ACT, OUT, x}, {ACT, IN, x}, {ACT, IN, x}}},
       {"skip_forward",

@@ -45,6 +45,53 @@ static void linear_shape(struct ops_case *c, int64_t N, int64_t I, int64_t O)
   ops_case_check_loose(c, "dw", dw_float, dw, O * I, 16 + 4 * sqrt((double)N));
 }
 
+/* The MLP's two: hidden = relu(x w^T)^2, and back through the Linear behind it and the square. */
+static void relu2_shape(struct ops_case *c, int64_t N, int64_t I, int64_t O)
+{
+  double *x = ops_case_values(c, N * I, 1), *w = ops_case_values(c, O * I, 1 / sqrt((double)I));
+  double *exact = ops_case_zeros(c, N * O);
+  const void *x_act = ops_case_act(c, x, N * I), *w_act = ops_case_act(c, w, O * I);
+  void *hidden = ops_case_empty_act(c, N * O), *dup = ops_case_empty_act(c, N * O);
+  reference_linear(exact, x, w, N, I, O);
+  for (int64_t i = 0; i < N * O; i++) exact[i] = reference_relu2(exact[i]);
+  c->ops->linear_relu2_forward(c->ops, hidden, x_act, w_act, N, I, O);
+  /* in bf16 the product may be rounded, too: 2^-8, doubled by the square */
+  ops_case_check_act(c, "relu2", hidden, exact, N * O, c->ops->act_bytes == 2 ? 0x1p17 : 16);
+
+  double *dy = ops_case_values(c, N * I, 1), *v = ops_case_values(c, I * O, 1);
+  double *exact_dup = ops_case_zeros(c, N * O);
+  const void *dy_act = ops_case_act(c, dy, N * I), *v_act = ops_case_act(c, v, I * O);
+  const double *stored = ops_case_read(c, hidden, N * O);
+  reference_linear_backward_input(exact_dup, dy, v, N, O, I);
+  for (int64_t i = 0; i < N * O; i++) exact_dup[i] *= 2 * sqrt(stored[i]);
+  c->ops->linear_relu2_backward_input(c->ops, dup, dy_act, v_act, hidden, N, O, I);
+  ops_case_check_act(c, "through relu2", dup, exact_dup, N * O,
+                     (c->ops->act_bytes == 2 ? 0x1p16 : 0) + fmax(16, 2 * sqrt((double)I)));
+}
+
+static void relu2_case(struct ops_case *c)
+{
+  relu2_shape(c, 1, 1, 1);
+  relu2_shape(c, 3, 33, 5);
+  relu2_shape(c, 33, 64, 48);
+  relu2_shape(c, 300, 40, 72);
+}
+
+/* Rows and pieces as linear forward cuts them. */
+static void cut_relu2_case(struct ops_case *c)
+{
+  relu2_shape(c, 1, 24, 700);
+  relu2_shape(c, 33, 16, 513);
+  relu2_shape(c, 4129, 16, 8);
+}
+
+static void relu2_matches(void **state)
+{
+  (void)state;
+  ops_case_each(relu2_case);
+  ops_case_each_cpu(cut_relu2_case);
+}
+
 static void small_linear_case(struct ops_case *c)
 {
   linear_shape(c, 1, 8, 8);
@@ -202,8 +249,11 @@ static void auto_multiplies(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(linears_match),   cmocka_unit_test(rows_are_the_same_alone),
-      cmocka_unit_test(heads_match),     cmocka_unit_test(losses_match),
+      cmocka_unit_test(linears_match),
+      cmocka_unit_test(relu2_matches),
+      cmocka_unit_test(rows_are_the_same_alone),
+      cmocka_unit_test(heads_match),
+      cmocka_unit_test(losses_match),
       cmocka_unit_test(auto_multiplies),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

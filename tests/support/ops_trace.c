@@ -110,6 +110,16 @@ TRACED(linear_backward_input,
        (ops, dx, dy, w, N, I, O, accumulate), shaped("linear_backward_input", N, I, O),
        A *((double)(N *O + O * I) + (accumulate ? 2.0 : 1.0) * (double)(N * I)),
        2.0 * (double)N * (double)I * (double)O)
+TRACED(linear_relu2_forward,
+       (struct plm_ops * ops, act *hidden, const act *x, const act *w, int64_t N, int64_t I,
+        int64_t O),
+       (ops, hidden, x, w, N, I, O), shaped("linear_relu2_forward", N, I, O),
+       A *(double)(N *I + O * I + N * O), 2.0 * (double)N * (double)I * (double)O)
+TRACED(linear_relu2_backward_input,
+       (struct plm_ops * ops, act *dup, const act *dy, const act *w, const act *hidden, int64_t N,
+        int64_t I, int64_t O),
+       (ops, dup, dy, w, hidden, N, I, O), shaped("linear_relu2_backward_input", N, I, O),
+       A *(double)(N *O + O * I + 2 * N * I), 2.0 * (double)N * (double)I * (double)O)
 TRACED(linear_backward_weight,
        (struct plm_ops * ops, float *dw, const act *dy, const act *x, int64_t N, int64_t I,
         int64_t O),
@@ -176,10 +186,6 @@ TRACED(attention_backward,
        shaped("attention_backward", shape->L, shape->H, shape->K),
        8 * A * (double)shape->B * shape->L * shape->H * shape->K,
        10.0 * pairs_of(ops, mask) * shape->H * shape->K)
-TRACED(relu2_forward, (struct plm_ops * ops, act *out, const act *x, int64_t n), (ops, out, x, n),
-       "relu2_forward", 2 * A * (double)n, 0)
-TRACED(relu2_backward, (struct plm_ops * ops, act *dx, const act *dout, const act *x, int64_t n),
-       (ops, dx, dout, x, n), "relu2_backward", 3 * A * (double)n, 0)
 TRACED(gelu_forward, (struct plm_ops * ops, act *out, const act *x, int64_t n), (ops, out, x, n),
        "gelu_forward", 2 * A * (double)n, 0)
 TRACED(gelu_backward, (struct plm_ops * ops, act *dx, const act *dout, const act *x, int64_t n),
@@ -284,8 +290,8 @@ void ops_trace_begin(struct plm_ops *ops)
   PUT(qkv_value_backward);
   PUT(attention_forward);
   PUT(attention_backward);
-  PUT(relu2_forward);
-  PUT(relu2_backward);
+  PUT(linear_relu2_forward);
+  PUT(linear_relu2_backward_input);
   PUT(gelu_forward);
   PUT(gelu_backward);
   PUT(skip_forward);

@@ -11,23 +11,22 @@ static void ACT(to_float)(float *out, const void *in, int64_t n)
     vstore_float(out + i, act_load((const ACT_TYPE *)in + i, n - i), n - i);
 }
 
-static void ACT(relu2_forward)(void *out, const void *x, int64_t n)
+static void ACT(relu2_forward)(void *x, int64_t n)
 {
   for (int64_t i = 0; i < n; i += SIMD_WIDTH) {
     const vfloat value = act_load((const ACT_TYPE *)x + i, n - i);
     /* comparing this way round lets a NaN through */
     const vfloat positive = vselect(value <= 0.0f, vset(0), value);
-    act_store((ACT_TYPE *)out + i, positive * positive, n - i);
+    act_store((ACT_TYPE *)x + i, positive * positive, n - i);
   }
 }
 
-static void ACT(relu2_backward)(void *dx, const void *dout, const void *x, int64_t n)
+static void ACT(relu2_backward)(void *dx, const void *out, int64_t n)
 {
   for (int64_t i = 0; i < n; i += SIMD_WIDTH) {
-    const vfloat value = act_load((const ACT_TYPE *)x + i, n - i);
-    const vfloat positive = vselect(value <= 0.0f, vset(0), value);
-    const vfloat upper = act_load((const ACT_TYPE *)dout + i, n - i);
-    act_store((ACT_TYPE *)dx + i, upper * (positive + positive), n - i);
+    const vfloat root = vsqrt(act_load((const ACT_TYPE *)out + i, n - i));
+    const vfloat upper = act_load((const ACT_TYPE *)dx + i, n - i);
+    act_store((ACT_TYPE *)dx + i, upper * (root + root), n - i);
   }
 }
 

@@ -129,6 +129,13 @@ static inline vfloat vabs(vfloat x)
   return (vfloat)((vint)x & 0x7fffffff);
 }
 
+/* the compiler's vector types have no root: it makes one instruction of this loop */
+static inline vfloat vsqrt(vfloat x)
+{
+  for (int i = 0; i < SIMD_WIDTH; i++) x[i] = __builtin_sqrtf(x[i]);
+  return x;
+}
+
 static inline vfloat vmax(vfloat a, vfloat b)
 {
   return vselect(a > b, a, b);

@@ -102,6 +102,19 @@ static void linear(void)
   give(dw, 4 * O * I);
 }
 
+/* N I O: x, w (O, I), v (I, O), dy (N, I) -> hidden = relu(x w^T)^2, gradient of x w^T */
+static void mlp(void)
+{
+  const int64_t N = size[0], I = size[1], O = size[2];
+  const act *x = take_act(N * I), *w = take_act(O * I), *v = take_act(I * O);
+  const act *dy = take_act(N * I);
+  act *hidden = fresh(2 * N * O), *dup = fresh(2 * N * O);
+  ops->linear_relu2_forward(ops, hidden, x, w, N, I, O);
+  ops->linear_relu2_backward_input(ops, dup, dy, v, hidden, N, O, I);
+  give(hidden, 2 * N * O);
+  give(dup, 2 * N * O);
+}
+
 /* B L H K: qkv, vi, a, cosine, sine, dqkv -> prepared; gradients of qkv, vi, a */
 static void qkv(void)
 {
@@ -160,16 +173,12 @@ static void attention(void)
   free(host);
 }
 
-/* n: x, dout -> relu2, its gradient, gelu, its gradient */
-static void activations(void)
+/* n: x, dout -> gelu, its gradient */
+static void activation(void)
 {
   const int64_t n = size[0];
   const act *x = take_act(n), *dout = take_act(n);
   act *out = fresh(2 * n), *dx = fresh(2 * n);
-  ops->relu2_forward(ops, out, x, n);
-  ops->relu2_backward(ops, dx, dout, x, n);
-  give(out, 2 * n);
-  give(dx, 2 * n);
   ops->gelu_forward(ops, out, x, n);
   ops->gelu_backward(ops, dx, dout, x, n);
   give(out, 2 * n);
@@ -212,10 +221,15 @@ static const struct {
   const char *name;
   int sizes;
   void (*run)(void);
-} operators[] = {{"norm", 2, norm},           {"mix", 2, mix},
-                 {"linear", 3, linear},       {"qkv", 4, qkv},
-                 {"attention", 4, attention}, {"activations", 1, activations},
-                 {"skip", 2, skip},           {"head", 3, head}};
+} operators[] = {{"norm", 2, norm},
+                 {"mix", 2, mix},
+                 {"linear", 3, linear},
+                 {"mlp", 3, mlp},
+                 {"qkv", 4, qkv},
+                 {"attention", 4, attention},
+                 {"activation", 1, activation},
+                 {"skip", 2, skip},
+                 {"head", 3, head}};
 
 int main(int argc, char **argv)
 {

@@ -22,8 +22,9 @@ static void element_sizes(struct ops_case *c, int64_t n)
   ops_case_check_act(c, "round", out, x, n, 0);
   c->ops->act_to_float(c->ops, wide, x_act, (size_t)n);
   ops_case_check_float(c, "widen", wide, x, n, 0);
+  const void *one = ops_case_act(c, (double[]){1}, 1);
   for (int64_t i = 0; i < n; i++) exact[i] = reference_relu2(x[i]);
-  c->ops->relu2_forward(c->ops, out, x_act, n);
+  c->ops->linear_relu2_forward(c->ops, out, x_act, one, n, 1, 1);
   ops_case_check_act(c, "relu2", out, exact, n, 1);
   for (int64_t i = 0; i < n; i++) exact[i] = y[i] * reference_gelu_slope(x[i]);
   c->ops->gelu_backward(c->ops, out, y_act, x_act, n);
