@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/product_plans.cuh"
+#include "kernels/cuda/relu2_products.cuh"
 #ifdef PLM_EMULATE
 #include "kernels/cuda/emulation/hopper.h"
 #endif
@@ -84,55 +85,84 @@ plm_status find_device(struct plm_cuda *cuda, struct plm_error *error)
 
 enum { HOPPER = 90, MAX_DEVICES = 64 };
 enum verdict { UNKNOWN, AGREES, DISAGREES };
-enum verdict verdicts[MAX_DEVICES]; /* on the sm_90a kernels of each device, once a process */
 
-/* Whether attention/sm90 may be used. PLM_AGAIN: the device was left in an error, and the backend
- * is to be opened anew; then the verdict is known. */
-plm_status check_attention(struct plm_cuda *cuda, struct plm_error *error)
+/* Kernels of sm_90a beside those that every device runs. */
+struct sm90_kernels {
+  const char *variable;     /* of the environment, which forces one or the other */
+  const char *others, *own; /* what it may say */
+  const char *what, *instead;
+  plm_status (*check)(struct plm_cuda *cuda, struct plm_error *error);
+  enum verdict verdicts[MAX_DEVICES]; /* on each device, once a process */
+};
+struct sm90_kernels attention = {
+    "PLM_CUDA_ATTENTION",          "mma", "sm90", "attention", "attention runs on mma.sync",
+    plm_cuda_attention_sm90_check, {}};
+struct sm90_kernels products = {"PLM_CUDA_RELU2",
+                                "library",
+                                "fused",
+                                "product",
+                                "products and relu2 run one after the other",
+                                plm_cuda_product_sm90_check,
+                                {}};
+
+/* Whether they may be used. PLM_AGAIN: the device was left in an error, and the backend is to be
+ * opened anew; then the verdict is known. */
+plm_status check(struct plm_cuda *cuda, struct sm90_kernels *kernels, bool *agree,
+                 struct plm_error *error)
 {
   struct plm_error found = {};
-  enum verdict *verdict = &verdicts[cuda->device % MAX_DEVICES];
+  enum verdict *verdict = &kernels->verdicts[cuda->device % MAX_DEVICES];
   if (*verdict == UNKNOWN) {
-    const plm_status status = plm_cuda_attention_sm90_check(cuda, &found);
+    const plm_status status = kernels->check(cuda, &found);
     *verdict = status == PLM_OK ? AGREES : DISAGREES;
     if (status == PLM_TIMEOUT) {
-      plm_error_set(error, status, "device %d: the attention kernels for sm_90a: %s", cuda->device,
-                    found.what);
-      return plm_error_hint(error, "set PLM_CUDA_ATTENTION=mma in the environment");
+      plm_error_set(error, status, "device %d: the %s kernels for sm_90a: %s", cuda->device,
+                    kernels->what, found.what);
+      return plm_error_hint(error, "set %s=%s in the environment", kernels->variable,
+                            kernels->others);
     }
     if (status != PLM_OK)
-      fprintf(stderr,
-              "cuda: device %d: attention runs on mma.sync; of the sm_90a kernels: %s (%s)\n",
-              cuda->device, found.what, found.where);
+      fprintf(stderr, "cuda: device %d: %s; of the sm_90a kernels: %s (%s)\n", cuda->device,
+              kernels->instead, found.what, found.where);
     if (status != PLM_OK && status != PLM_CORRUPT) return PLM_AGAIN;
   }
-  cuda->attention_sm90 = *verdict == AGREES;
+  *agree = *verdict == AGREES;
   return PLM_OK;
 }
 
-/* PLM_CUDA_ATTENTION: mma or sm90 forces the one or the other; else sm90 where it was written for,
- * and computes what mma.sync does. */
-plm_status choose_attention(struct plm_cuda *cuda, struct plm_error *error)
+/* Forced by the environment; else used where they were written for, and compute what the others do.
+ */
+plm_status choose(struct plm_cuda *cuda, struct sm90_kernels *kernels, bool *use, bool *forced,
+                  struct plm_error *error)
 {
-  const char *forced = getenv("PLM_CUDA_ATTENTION");
-  const bool sm90 = forced != nullptr && strcmp(forced, "sm90") == 0;
-  if (forced != nullptr && forced[0] != 0 && !sm90 && strcmp(forced, "mma") != 0) {
-    plm_error_set(error, PLM_CONFIG, "PLM_CUDA_ATTENTION=%s", forced);
-    return plm_error_hint(error, "it is mma, sm90, or not set");
+  const char *said = getenv(kernels->variable);
+  if (said != nullptr && said[0] == 0) said = nullptr;
+  *forced = said != nullptr;
+  *use = *forced && strcmp(said, kernels->own) == 0;
+  if (*forced && !*use && strcmp(said, kernels->others) != 0) {
+    plm_error_set(error, PLM_CONFIG, "%s=%s", kernels->variable, said);
+    return plm_error_hint(error, "it is %s, %s, or not set", kernels->others, kernels->own);
   }
 #ifndef PLM_EMULATE
-  if (sm90 && cuda->capability != HOPPER) {
-    plm_error_set(error, PLM_UNSUPPORTED, "PLM_CUDA_ATTENTION=sm90: device %d is not of 9.0",
+  if (*use && cuda->capability != HOPPER) {
+    plm_error_set(error, PLM_UNSUPPORTED, "%s=%s: device %d is not of 9.0", kernels->variable, said,
                   cuda->device);
     return plm_error_hint(error, "unset it: the device's own kernels are found");
   }
 #endif
-  if (sm90)
-    cuda->attention_sm90 = true;
-  else if (cuda->capability == HOPPER && cuda->narrow && (forced == nullptr || forced[0] == 0))
-    PLM_TRY(check_attention(cuda, error));
+  if (!*forced && cuda->capability == HOPPER && cuda->narrow)
+    return check(cuda, kernels, use, error);
+  return PLM_OK;
+}
+
+plm_status choose_kernels(struct plm_cuda *cuda, struct plm_error *error)
+{
+  bool use, forced;
+  PLM_TRY(choose(cuda, &attention, &cuda->attention_sm90, &forced, error));
+  PLM_TRY(choose(cuda, &products, &use, &forced, error));
+  if (use) cuda->relu2 = forced ? PLM_RELU2_FUSED : PLM_RELU2_PLANNED;
 #ifndef PLM_EMULATE
-  if (cuda->attention_sm90) cuda->ops.isa = "sm_90a";
+  if (cuda->attention_sm90 || use) cuda->ops.isa = "sm_90a";
 #endif
   return PLM_OK;
 }
@@ -158,7 +188,7 @@ plm_status open_backend(struct plm_cuda *cuda, struct plm_error *error)
   PLM_TRY(plm_cuda_products_open(cuda, error));
   cuda->scratch_bytes = scratch_bytes;
   PLM_TRY(cuda->ops.allocate(&cuda->ops, cuda->scratch_bytes, &cuda->scratch, error));
-  return choose_attention(cuda, error);
+  return choose_kernels(cuda, error);
 }
 
 } // namespace
@@ -176,7 +206,8 @@ extern "C" void plm_cuda_emulation_capability(int capability, bool wrong_product
 {
   emulated_capability = capability;
   plm::emulation::wrong_products = wrong_products;
-  for (enum verdict &verdict : verdicts) verdict = UNKNOWN;
+  for (struct sm90_kernels *kernels : {&attention, &products})
+    for (enum verdict &verdict : kernels->verdicts) verdict = UNKNOWN;
 }
 
 extern "C" void plm_cuda_emulation_scratch(size_t bytes)

@@ -10,10 +10,12 @@
 
 /* precision: PLM_PRECISION_FP32 (TF32 off) or PLM_PRECISION_BF16. device: its ordinal.
  * PLM_NOT_FOUND: no such device; PLM_UNSUPPORTED: it is older than sm_80, or its driver too old.
- * On a device of 9.0, attention for sm_90a is compared with the other's once a process; where they
- * disagree one line on stderr says so, and the other is used. The environment's PLM_CUDA_ATTENTION,
- * mma or sm90, forces the one or the other, unchecked. PLM_TIMEOUT: those kernels did not end, and
- * the device cannot be used by this process any more. */
+ * On a device of 9.0, the kernels for sm_90a (attention; the MLP's products with relu2 in them) are
+ * compared with what every device runs, once a process; where they disagree one line on stderr says
+ * so, and the others are used. Where the products agree, tuning measures which way is faster for a
+ * shape; untuned shapes go by the library. The environment's PLM_CUDA_ATTENTION, mma or sm90, and
+ * PLM_CUDA_RELU2, library or fused, force the one or the other, unchecked. PLM_TIMEOUT: those
+ * kernels did not end, and the device cannot be used by this process any more. */
 plm_status plm_ops_cuda_open(int precision, int device, struct plm_ops **ops,
                              struct plm_error *error);
 

@@ -13,6 +13,11 @@ extern "C" {
 
 struct plm_cuda_products;
 struct plm_cuda_plans;
+struct plm_cuda_choices;
+
+/* Products with relu2 around them: by the library and a pass, as plans say (without one: likewise),
+ * or by the kernel that has it in its epilogue. */
+enum plm_relu2_way { PLM_RELU2_LIBRARY, PLM_RELU2_PLANNED, PLM_RELU2_FUSED };
 
 struct plm_cuda {
   struct plm_ops ops; /* first: plm_cuda_of */
@@ -21,6 +26,7 @@ struct plm_cuda {
   char processor[128];             /* the device's name */
   int capability, multiprocessors; /* of the device; capability 90: 9.0 */
   bool attention_sm90;             /* heads that kernels/cuda/sm90 takes go there */
+  enum plm_relu2_way relu2;        /* relu2_products.cuh */
   plm_stream stream;               /* the computation's */
 #ifdef PLM_EMULATE
   struct plm_recording *open;
@@ -34,7 +40,8 @@ struct plm_cuda {
   size_t scratch_bytes;
   struct plm_cuda_products *products;
   struct plm_cuda_plans *plans; /* of products */
-  struct plm_error error;       /* the first one; sticky */
+  struct plm_cuda_choices *choices;
+  struct plm_error error; /* the first one; sticky */
 };
 
 static inline struct plm_cuda *plm_cuda_of(struct plm_ops *ops)

@@ -1,5 +1,6 @@
 /* Linear layers without bias: three products each, of the MLP with relu2 behind them. */
 #include "kernels/cuda/products.cuh"
+#include "kernels/cuda/relu2_products.cuh"
 
 namespace
 {
@@ -27,18 +28,30 @@ void linear_backward_input(struct plm_ops *ops, act *dx, const act *dy, const ac
   plm_cuda_multiply(plm_cuda_of(ops), &shape, dx, dy, w, dx);
 }
 
+void relu2_by_library(struct plm_cuda *cuda, const struct plm_relu2_product *p)
+{
+  struct plm_ops *ops = &cuda->ops;
+  if (plm_relu2_is_backward(p)) {
+    linear_backward_input(ops, p->out, p->a, p->w, p->N, p->I, p->O, false);
+    plm_cuda_relu2_backward(cuda, p->out, p->hidden, p->N * p->I);
+  } else {
+    linear_forward(ops, p->out, p->a, p->w, nullptr, p->N, p->I, p->O);
+    plm_cuda_relu2(cuda, p->out, p->N * p->O);
+  }
+}
+
 void linear_relu2_forward(struct plm_ops *ops, act *hidden, const act *x, const act *w, int64_t N,
                           int64_t I, int64_t O)
 {
-  linear_forward(ops, hidden, x, w, nullptr, N, I, O);
-  plm_cuda_relu2(plm_cuda_of(ops), hidden, N * O);
+  const struct plm_relu2_product p = {hidden, x, w, nullptr, N, I, O};
+  plm_cuda_relu2_product(plm_cuda_of(ops), &p, relu2_by_library);
 }
 
 void linear_relu2_backward_input(struct plm_ops *ops, act *dup, const act *dy, const act *w,
                                  const act *hidden, int64_t N, int64_t I, int64_t O)
 {
-  linear_backward_input(ops, dup, dy, w, N, I, O, false);
-  plm_cuda_relu2_backward(plm_cuda_of(ops), dup, hidden, N * I);
+  const struct plm_relu2_product p = {dup, dy, w, hidden, N, I, O};
+  plm_cuda_relu2_product(plm_cuda_of(ops), &p, relu2_by_library);
 }
 
 void linear_backward_weight(struct plm_ops *ops, float *dw, const act *dy, const act *x, int64_t N,

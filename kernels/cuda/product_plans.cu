@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "kernels/cuda/relu2_products.cuh"
+
 namespace
 {
 
@@ -123,13 +125,11 @@ void measure(struct plm_cuda *cuda, struct plm_cuda_plan *plan,
              const struct plm_cuda_operands *operands)
 {
   struct plm_cuda_plans *table = cuda->plans;
-  if (!table->tuning || plan->tuned || cuda->recording || table->tuned_count == MAX_TUNED) return;
-  const auto started = std::chrono::steady_clock::now();
+  if (!plm_cuda_plans_measure(cuda) || plan->tuned || table->tuned_count == MAX_TUNED) return;
+  const double started = plm_cuda_plans_clock();
   plan->tuned = plm_cuda_plan_measure(cuda, plan, operands);
-  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - started;
-  table->tuned.seconds += taken.count();
-  table->tuned.products += plan->tuned;
   table->tuned_count += plan->tuned;
+  if (plan->tuned) plm_cuda_plans_measured(cuda, plm_cuda_plans_clock() - started);
 }
 
 int64_t alignment_of(const struct plm_cuda_operands *o)
@@ -152,7 +152,8 @@ plm_status export_plans(struct plm_ops *ops, char **text, struct plm_error *erro
 {
   struct plm_cuda *cuda = plm_cuda_of(ops);
   const struct plm_cuda_plans *table = cuda->plans;
-  const size_t room = (size_t)(table->tuned_count + 1) * LINE_BYTES;
+  const size_t room = (size_t)(table->tuned_count + 1) * LINE_BYTES +
+                      (size_t)plm_cuda_choices_count(cuda) * PLM_CHOICE_BYTES;
   char name[128], *out = static_cast<char *>(malloc(room));
   if (out == nullptr) return plm_error_set(error, PLM_NO_MEMORY, "no memory for plans");
   plm_cuda_library_name(cuda, name);
@@ -167,6 +168,7 @@ plm_status export_plans(struct plm_ops *ops, char **text, struct plm_error *erro
       used += (size_t)snprintf(out + used, room - used, "%016llx", (unsigned long long)word);
     used += (size_t)snprintf(out + used, room - used, "\n");
   }
+  plm_cuda_choices_print(cuda, out + used, room - used);
   *text = out;
   return PLM_OK;
 }
@@ -195,6 +197,7 @@ plm_status import_line(struct plm_cuda *cuda, const char *line, struct plm_error
   struct plm_cuda_plans *table = cuda->plans;
   struct key key;
   struct plm_cuda_algorithm algorithm;
+  if (plm_cuda_choice_is(line)) return plm_cuda_choice_import(cuda, line, error);
   if (!parse_line(line, &key, &algorithm))
     return plm_error_set(error, PLM_FORMAT, "a plan of a product is not as it was written: %.60s",
                          line);
@@ -254,15 +257,32 @@ const struct plm_cuda_plan *plm_cuda_plan_find(struct plm_cuda *cuda,
   return plan;
 }
 
+bool plm_cuda_plans_measure(const struct plm_cuda *cuda)
+{
+  return cuda->plans->tuning && !cuda->recording;
+}
+
+double plm_cuda_plans_clock(void)
+{
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+void plm_cuda_plans_measured(struct plm_cuda *cuda, double seconds)
+{
+  cuda->plans->tuned.seconds += seconds;
+  cuda->plans->tuned.products++;
+}
+
 plm_status plm_cuda_plans_open(struct plm_cuda *cuda, struct plm_error *error)
 {
   cuda->plans = static_cast<struct plm_cuda_plans *>(calloc(1, sizeof *cuda->plans));
   if (cuda->plans == nullptr) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  return PLM_OK;
+  return plm_cuda_choices_open(cuda, error);
 }
 
 void plm_cuda_plans_close(struct plm_cuda *cuda)
 {
+  plm_cuda_choices_close(cuda);
   if (cuda->plans == nullptr) return;
   for (int i = 0; i < cuda->plans->count; i++) plm_cuda_plan_release(&cuda->plans->plans[i]);
   free(cuda->plans);

@@ -39,6 +39,12 @@ const struct plm_cuda_plan *plm_cuda_plan_find(struct plm_cuda *cuda,
                                                const struct plm_cuda_shape *shape,
                                                const struct plm_cuda_operands *operands);
 
+/* For what is measured beside the plans: may it be now (tuning is on, nothing is recorded), seconds
+ * of a clock, and what was. */
+bool plm_cuda_plans_measure(const struct plm_cuda *cuda);
+double plm_cuda_plans_clock(void);
+void plm_cuda_plans_measured(struct plm_cuda *cuda, double seconds);
+
 /* ---- the library's side: products_lt.cu, emulation/products_plain.cc ---- */
 /* What an algorithm's words are valid for: library, version, card. */
 void plm_cuda_library_name(const struct plm_cuda *cuda, char name[128]);

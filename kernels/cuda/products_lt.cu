@@ -6,6 +6,7 @@
  * part; one that keeps the parts in fp32 in the workspace and adds them in their order
  * (COMPUTE_TYPE) does not. */
 #include "kernels/cuda/product_plans.cuh"
+#include "kernels/cuda/relu2_products.cuh"
 
 #ifndef PLM_EMULATE
 
@@ -158,17 +159,15 @@ cublasStatus_t run(struct plm_cuda *cuda, const struct plm_cuda_plan *plan,
                         algorithm, cuda->products->workspace, WORKSPACE_BYTES, cuda->stream);
 }
 
-/* Milliseconds of `runs` products, the median of `times`; negative: it does not run. */
-float time_of(struct plm_cuda *cuda, const struct plm_cuda_plan *plan,
-              const cublasLtMatmulAlgo_t *algorithm, const struct plm_cuda_operands *o, int times,
-              int runs)
+/* Milliseconds of `runs` runs, the median of `times`; negative: it does not run. */
+template <class Run> float time_of(struct plm_cuda *cuda, int times, int runs, Run once)
 {
   cudaEvent_t *events = cuda->products->events;
   float taken[TIMES];
   cudaEventRecord(events[0], cuda->stream);
   for (int i = 0; i < times; i++) {
     for (int j = 0; j < runs; j++)
-      if (run(cuda, plan, algorithm, o) != CUBLAS_STATUS_SUCCESS) return -1;
+      if (!once()) return -1;
     cudaEventRecord(events[i + 1], cuda->stream);
   }
   if (cudaEventSynchronize(events[times]) != cudaSuccess) return -1;
@@ -191,10 +190,10 @@ bool choose(struct plm_cuda *cuda, struct plm_cuda_plan *plan, const struct plm_
   int count = 0;
   if (candidates(cuda, plan, algorithms, &count) != CUBLAS_STATUS_SUCCESS) return false;
   for (int i = 0; i < count; i++) {
-    taken[i] = time_of(cuda, plan, &algorithms[i], o, 1, 1); /* loads the kernel, warms up */
-    if (taken[i] >= 0) taken[i] = time_of(cuda, plan, &algorithms[i], o, 1, 1);
-    if (taken[i] >= 0 && taken[i] <= HOPELESS * best)
-      taken[i] = time_of(cuda, plan, &algorithms[i], o, TIMES, RUNS);
+    const auto once = [&] { return run(cuda, plan, &algorithms[i], o) == CUBLAS_STATUS_SUCCESS; };
+    taken[i] = time_of(cuda, 1, 1, once); /* loads the kernel, warms up */
+    if (taken[i] >= 0) taken[i] = time_of(cuda, 1, 1, once);
+    if (taken[i] >= 0 && taken[i] <= HOPELESS * best) taken[i] = time_of(cuda, TIMES, RUNS, once);
     if (taken[i] >= 0 && taken[i] < best) best = taken[i];
   }
   for (int i = 0; i < count; i++)
@@ -273,6 +272,24 @@ bool plm_cuda_plan_measure(struct plm_cuda *cuda, struct plm_cuda_plan *plan,
   const bool chosen = choose(cuda, plan, &o);
   if (taken != nullptr) cudaFree(taken);
   return chosen;
+}
+
+bool plm_cuda_choice_measure(struct plm_cuda *cuda, const struct plm_relu2_product *p,
+                             plm_relu2_library library, bool *fused)
+{
+  float taken[2];
+  for (int way = 0; way < 2; way++) {
+    const auto once = [&] {
+      if (way == 0) library(cuda, p);
+      return (way == 0 || plm_cuda_product_sm90(cuda, p)) && cuda->error.status == PLM_OK &&
+             cudaPeekAtLastError() == cudaSuccess;
+    };
+    taken[way] = time_of(cuda, 1, 1, once); /* the library's plan is measured in it */
+    if (taken[way] >= 0) taken[way] = time_of(cuda, TIMES, RUNS, once);
+    if (taken[way] < 0) return false;
+  }
+  *fused = taken[1] * AS_GOOD < taken[0];
+  return true;
 }
 
 bool plm_cuda_plan_accepts(struct plm_cuda *cuda, const struct plm_cuda_plan *plan)

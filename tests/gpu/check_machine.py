@@ -23,6 +23,10 @@ TESTS = [  # programs that run on a device (tests/support/device_case.h)
     "common/model/test_model_packing",
     "common/model/test_decode",
 ]
+SM90_TESTS = [  # likewise, on one of compute capability 9.0 alone
+    "kernels/cuda/test_attention_sm90",
+    "kernels/cuda/test_product_sm90",
+]
 PROGRAMS = ["plm-pipeline", "plm-packer", "plm-trainer", "plm-evaluator"]
 
 
@@ -79,7 +83,7 @@ def machine(check, part, until):
 def targets(check):
     build = os.path.relpath(check.build, ROOT)
     names = [f"{build}/bin/{name}" for name in PROGRAMS]
-    names += [f"{build}/tests/{name}" for name in TESTS]
+    names += [f"{build}/tests/{name}" for name in TESTS + SM90_TESTS]
     sources = (ROOT / "tests" / "gpu").glob("gpu_*.c")
     names += [f"{build}/tests/gpu/{source.stem}" for source in sources]
     names += [f"{build}/tests/bench/bench_step"]

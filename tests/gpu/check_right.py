@@ -5,7 +5,7 @@ import re
 import shutil
 import time
 
-from check_machine import TESTS
+from check_machine import SM90_TESTS, TESTS
 from check_run import ROOT
 from check_training import Training, same, sample_corpus, settings, small_model
 
@@ -36,6 +36,8 @@ def operators(check, part, until):
         "`test_model_packing` and, for attention, in the emulated test."
     )
     names = REHEARSED if check.rehearse else TESTS
+    if not check.rehearse and check.card.arch == "90":
+        names = names + SM90_TESTS
 
     def one(name):
         command = [check.program(f"tests/{name}")]

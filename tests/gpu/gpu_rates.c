@@ -4,14 +4,16 @@
  *   gpu_rates [SIDE [MIB]]     of the products, a multiple of 256, 8192; of the copy, 4096 */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/config/config.h"
 #include "tests/support/device_bench.h"
 #include "tests/support/device_case.h"
 
+enum { MOST_BUFFERS = 4 };
 struct work {
   struct plm_ops *ops;
-  void *buffers[3];
+  void *buffers[MOST_BUFFERS];
   size_t bytes;
   int64_t N, I, O;
 };
@@ -27,6 +29,20 @@ static void product(void *context)
   const struct work *w = context;
   w->ops->linear_forward(w->ops, w->buffers[2], w->buffers[0], w->buffers[1], NULL, w->N, w->I,
                          w->O);
+}
+
+static void relu2_product(void *context)
+{
+  const struct work *w = context;
+  w->ops->linear_relu2_forward(w->ops, w->buffers[2], w->buffers[0], w->buffers[1], w->N, w->I,
+                               w->O);
+}
+
+static void product_through_relu2(void *context)
+{
+  const struct work *w = context;
+  w->ops->linear_relu2_backward_input(w->ops, w->buffers[2], w->buffers[0], w->buffers[1],
+                                      w->buffers[3], w->N, w->I, w->O);
 }
 
 static void print(const char *what, const char *unit, double amount, struct device_bench_time time)
@@ -68,6 +84,32 @@ static void measure_product(struct plm_ops *ops, const char *what, int64_t N, in
   release(&w, 3);
 }
 
+/* The MLP's products with relu2 around them, one way of PLM_CUDA_RELU2, of width D and F. */
+static void measure_relu2(const char *way, int64_t N, int64_t D, int64_t F)
+{
+  char name[128];
+  setenv("PLM_CUDA_RELU2", way, 1);
+  struct plm_ops *ops = device_case_open(PLM_PRECISION_BF16, 1);
+  ops->tune(ops, true, NULL);
+  struct work w = {.ops = ops, .N = N, .I = D, .O = F};
+  w.buffers[0] = device_bench_random(ops, (size_t)(N * D), 2, 2);
+  w.buffers[1] = device_bench_random(ops, (size_t)(F * D), 2, 3);
+  w.buffers[2] = device_bench_buffer(ops, (size_t)(N * F) * 2);
+  w.buffers[3] = device_bench_buffer(ops, (size_t)(N * F) * 2);
+  const double flops = 2.0 * (double)N * (double)D * (double)F;
+  (void)snprintf(name, sizeof name, "bf16 product %lld x %lld x %lld, MLP up and relu2, %s",
+                 (long long)N, (long long)D, (long long)F, way);
+  print(name, "FLOP/s", flops, device_bench_measure(ops, relu2_product, &w, 1));
+  ops->copy(ops, w.buffers[3], w.buffers[2], (size_t)(N * F) * 2);
+  w.I = F, w.O = D; /* backward through MLP down: (N, D) by (D, F) */
+  (void)snprintf(name, sizeof name, "bf16 product %lld x %lld x %lld, back through relu2, %s",
+                 (long long)N, (long long)D, (long long)F, way);
+  print(name, "FLOP/s", flops, device_bench_measure(ops, product_through_relu2, &w, 1));
+  release(&w, MOST_BUFFERS);
+  ops->close(ops);
+  unsetenv("PLM_CUDA_RELU2");
+}
+
 int main(int argc, char **argv)
 {
   const int64_t side = argc > 1 ? atoll(argv[1]) : 8192;
@@ -82,7 +124,10 @@ int main(int argc, char **argv)
   measure_product(ops, ", q k v", 8 * side, D, 3 * D);
   measure_product(ops, ", MLP up", 8 * side, D, F);
   measure_product(ops, ", MLP down", 8 * side, F, D);
+  const bool sm90 = strcmp(ops->isa, "sm_90a") == 0;
   ops->close(ops);
+  measure_relu2("library", 8 * side, D, F);
+  if (sm90) measure_relu2("fused", 8 * side, D, F);
   ops = device_case_open(PLM_PRECISION_FP32, 1);
   ops->tune(ops, true, NULL);
   measure_product(ops, "", side / 4, side / 4, side / 4);

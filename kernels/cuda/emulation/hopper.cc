@@ -4,6 +4,9 @@
 #include <map>
 #include <vector>
 
+extern "C" {
+#include "kernels/cuda/emulation/planted_hopper.h"
+}
 #include "kernels/cuda/emulation/hopper.h"
 
 namespace plm::emulation
@@ -13,6 +16,8 @@ bool wrong_products;
 
 namespace
 {
+
+enum plm_planted_everywhere planted;
 
 enum { WARPGROUP = 128, ROWS = 64, STEP = 16, SWIZZLE_BYTES = 1024, NAMES = 16 };
 
@@ -26,6 +31,7 @@ struct Barrier {
   unsigned arrivals, pending, bytes = 0;
   uint64_t phases = 0; /* completed */
   std::vector<Tile> tiles;
+  bool of_tiles = false; /* that have come */
 };
 std::map<const uint64_t *, Barrier> barriers;
 
@@ -269,13 +275,17 @@ unsigned shared_address(const void *p)
   return (unsigned)(SHARED_BASE + ((const char *)p - (const char *)self->shared));
 }
 
-void tile_copy(void *to, const TensorMap &map, uint64_t *barrier, const int at[4])
+void tile_copy(void *to, const TensorMap &map, uint64_t *barrier, const int at[4], int rank)
 {
   const unsigned bytes = 2u * (unsigned)(map.box[0] * map.box[1] * map.box[2] * map.box[3]);
+  if (map.rank != rank) stop("a copy of %d dimensions from a map of %d", rank, map.rank);
   if (map.box[0] * 2 != 128) stop("a swizzled tile whose rows are not 128 bytes");
   if (shared_address(to) % SWIZZLE_BYTES != 0) stop("a tile that begins within the swizzle");
   memset(shared_pointer(shared_address(to), bytes), 0xff, bytes);
-  find_barrier(barrier).tiles.push_back({(char *)to, map, {at[0], at[1], at[2], at[3]}, bytes});
+  Tile tile = {(char *)to, map, {at[0], at[1], at[2], at[3]}, bytes};
+  if (planted == PLM_EVERYWHERE_TILE) tile.at[rank / 2] += 8;
+  find_barrier(barrier).tiles.push_back(tile);
+  find_barrier(barrier).of_tiles = true;
 }
 
 void barrier_init(uint64_t *barrier, unsigned arrivals)
@@ -303,6 +313,8 @@ void barrier_wait(uint64_t *barrier, unsigned parity)
     Barrier *barrier;
     unsigned parity;
   } wait = {&find_barrier(barrier), parity};
+  if (planted == (wait.barrier->of_tiles ? PLM_EVERYWHERE_FULL_WAIT : PLM_EVERYWHERE_EMPTY_WAIT))
+    return;
   wait_until(
       "a barrier in shared memory",
       [](void *context) {
@@ -349,6 +361,9 @@ void product_begin(const Product &product)
   Thread &of = self_thread();
   if (!of.fenced) stop("a product without a fence since the last wait");
   Begun begun = {product, {}};
+  if (planted == PLM_EVERYWHERE_TURNED) begun.product.b_transposed = false;
+  if (planted == PLM_EVERYWHERE_START) begun.product.b_descriptor += product.b_transposed ? 128 : 2;
+  if (planted == PLM_EVERYWHERE_LEADING) begun.product.b_descriptor ^= UINT64_C(1) << 24;
   if (product.a_descriptor != nullptr) {
     begun.a[0] = (unsigned)*product.a_descriptor;
     begun.a[1] = (unsigned)(*product.a_descriptor >> 32);
@@ -385,6 +400,7 @@ void product_commit()
 
 void product_wait(int groups_that_may_be_left)
 {
+  if (planted == PLM_EVERYWHERE_PRODUCT_WAIT) return;
   Thread &of = self_thread();
   of.fenced = false; /* registers may be used from here on */
   /* products take their time: others come and go meanwhile */
@@ -432,3 +448,8 @@ void hopper_block_ends()
 }
 
 } // namespace plm::emulation
+
+extern "C" void plm_cuda_planted_everywhere(enum plm_planted_everywhere fault)
+{
+  plm::emulation::planted = fault;
+}

@@ -22,14 +22,16 @@ namespace plm::emulation
 enum { SHARED_BASE = 0x480 };
 unsigned shared_address(const void *p);
 
-/* A view of global memory with 16-bit elements, (columns, heads, rows, chunks): sizes and strides
- * in bytes; a copy takes box elements of each, 128 bytes of columns, and zeros beyond the sizes. */
+/* A view of global memory with 16-bit elements in `rank` dimensions (the others are of size 1):
+ * sizes and strides in bytes; a copy takes box elements of each, 128 bytes of the first, and zeros
+ * beyond the sizes. rank: of the instruction, which must be the map's. */
 struct TensorMap {
   const char *base;
   int64_t size[4], stride[4];
   int box[4];
+  int rank;
 };
-void tile_copy(void *to, const TensorMap &map, uint64_t *barrier, const int at[4]);
+void tile_copy(void *to, const TensorMap &map, uint64_t *barrier, const int at[4], int rank);
 
 void barrier_init(uint64_t *barrier, unsigned arrivals);
 void barrier_arrive(uint64_t *barrier, unsigned bytes_to_come);

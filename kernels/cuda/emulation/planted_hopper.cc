@@ -76,7 +76,8 @@ plm_tile_map map_of(const void *data)
   return {static_cast<const char *>(data),
           {N, 1, N, 1},
           {2, 2 * N, 2 * N, 2 * N * N},
-          {PLM_TILE_COLUMNS, 1, PLM_TILE_ROWS, 1}};
+          {PLM_TILE_COLUMNS, 1, PLM_TILE_ROWS, 1},
+          4};
 }
 
 } // namespace

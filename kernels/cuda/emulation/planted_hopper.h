@@ -5,6 +5,20 @@
 
 #include <stdint.h>
 
+/* Faults in every kernel of sm_90a from now on, as if its source had them. */
+enum plm_planted_everywhere {
+  PLM_EVERYWHERE_SOUND,
+  PLM_EVERYWHERE_FULL_WAIT,    /* nobody waits for tiles */
+  PLM_EVERYWHERE_EMPTY_WAIT,   /* nor for places that they go to */
+  PLM_EVERYWHERE_PRODUCT_WAIT, /* nor for products */
+  PLM_EVERYWHERE_TILE,         /* tiles of the rows behind */
+  PLM_EVERYWHERE_START,        /* descriptors of B begin 16 elements of the sum further */
+  PLM_EVERYWHERE_LEADING,      /* those of a turned B have another distance of columns */
+  PLM_EVERYWHERE_TURNED,       /* B is taken as it lies */
+  PLM_EVERYWHERE_FAULTS
+};
+void plm_cuda_planted_everywhere(enum plm_planted_everywhere fault);
+
 enum { PLM_PLANTED_SIDE = 64 };
 enum plm_planted_hopper {
   PLM_PLANTED_SOUND,

@@ -3,6 +3,7 @@
  * parts are added in their order, so algorithms differ in their bits as a library's do. One part is
  * what is proposed; tuning draws a number, as timing would. */
 #include "kernels/cuda/product_plans.cuh"
+#include "kernels/cuda/relu2_products.cuh"
 
 #include <cstdio>
 #include <cstdlib>
@@ -90,16 +91,31 @@ plm_status plm_cuda_plan_propose(struct plm_cuda *, struct plm_cuda_plan *plan, 
 }
 
 /* The seed and the shape decide. */
+static uint64_t draw(int64_t a, int64_t b, int64_t c)
+{
+  uint64_t drawn = tuning_seed + 1;
+  for (int64_t number : {a, b, c}) {
+    drawn = (drawn ^ (uint64_t)number) * 0x9e3779b97f4a7c15;
+    drawn ^= drawn >> 32;
+  }
+  return drawn;
+}
+
 bool plm_cuda_plan_measure(struct plm_cuda *, struct plm_cuda_plan *plan,
                            const struct plm_cuda_operands *)
 {
   const struct plm_cuda_shape *s = &plan->shape;
-  uint64_t drawn = tuning_seed + 1;
-  for (int64_t number : {s->M, s->N, s->K}) {
-    drawn = (drawn ^ (uint64_t)number) * 0x9e3779b97f4a7c15;
-    drawn ^= drawn >> 32;
-  }
-  plan->algorithm = {{1 + drawn % MOST_PARTS}};
+  plan->algorithm = {{1 + draw(s->M, s->N, s->K) % MOST_PARTS}};
+  return true;
+}
+
+/* Both run, as where they are timed. */
+bool plm_cuda_choice_measure(struct plm_cuda *cuda, const struct plm_relu2_product *p,
+                             plm_relu2_library library, bool *fused)
+{
+  library(cuda, p);
+  if (!plm_cuda_product_sm90(cuda, p)) return false;
+  *fused = (draw(p->N, p->I, p->O) >> 8 & 1) != 0;
   return true;
 }
 

@@ -34,28 +34,6 @@ plm_sm90_attention arguments(const struct plm_cuda *cuda, const plm_attention &p
   return a;
 }
 
-#ifndef PLM_EMULATE
-typedef CUresult (*encode_function)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *,
-                                    const cuuint64_t *, const cuuint64_t *, const cuuint32_t *,
-                                    const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
-                                    CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
-
-/* From the driver that is there: the shared object does not link libcuda. */
-encode_function find_encode()
-{
-  void *function = nullptr;
-  cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
-  const unsigned since = 12000;
-  if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, since,
-                                       cudaEnableDefault, &result) != cudaSuccess ||
-      result != cudaDriverEntryPointSuccess) {
-    cudaGetLastError(); /* the caller has another way */
-    return nullptr;
-  }
-  return reinterpret_cast<encode_function>(function);
-}
-#endif
-
 } // namespace
 
 bool plm_sm90_map(plm_tile_map *map, const plm_bf16 *data, const plm_attention_shape *shape,
@@ -66,27 +44,7 @@ bool plm_sm90_map(plm_tile_map *map, const plm_bf16 *data, const plm_attention_s
   const int64_t strides[] = {bytes, shape->K * bytes, row_stride * bytes,
                              row_stride * bytes * shape->L};
   const int box[] = {PLM_TILE_COLUMNS, 1, PLM_TILE_ROWS, 1};
-#ifdef PLM_EMULATE
-  map->base = reinterpret_cast<const char *>(data);
-  for (int i = 0; i < 4; i++)
-    map->size[i] = sizes[i], map->stride[i] = strides[i], map->box[i] = box[i];
-  return true;
-#else
-  static const encode_function encode = find_encode();
-  if (encode == nullptr) return false;
-  cuuint64_t global_sizes[4], global_strides[3];
-  cuuint32_t boxes[4], steps[4];
-  for (int i = 0; i < 4; i++) {
-    global_sizes[i] = (cuuint64_t)sizes[i];
-    boxes[i] = (cuuint32_t)box[i];
-    steps[i] = 1;
-    if (i > 0) global_strides[i - 1] = (cuuint64_t)strides[i];
-  }
-  return encode(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4, const_cast<plm_bf16 *>(data),
-                global_sizes, global_strides, boxes, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
-#endif
+  return plm_sm90_map_tiles(map, data, 4, sizes, strides, box);
 }
 
 static bool map_inputs(plm_tile_map maps[3], const struct plm_attention *attention)

@@ -1,18 +1,16 @@
-/* What the attention kernels of sm_90a share: their arguments, tiles, rings of stages, the work
- * that a block takes, and the way of accumulators to memory.
+/* What the attention kernels of sm_90a share: their arguments, the work that a block takes, and the
+ * way of accumulators to memory.
  *
- * A block has three warpgroups: one brings tiles (one thread of it; it gives its registers away),
- * two compute, 64 rows each: a tile of the mask each, so each knows its own range and passes over
- * what it does not touch. Blocks are as many as multiprocessors and take one piece of work after
- * the other: while one ends, the tiles of the next are on their way, which matters where documents
- * are short and a piece lasts a few microseconds. Which block takes what depends on the shape
- * alone.
+ * Of a block's warpgroups (warpgroups.cuh) the two that compute have a tile of the mask each, so
+ * each knows its own range and passes over what it does not touch. That the tiles of the next piece
+ * of work are on their way while one ends matters where documents are short and a piece lasts a few
+ * microseconds.
  */
 #ifndef PLM_KERNELS_CUDA_SM90_ATTENTION_SM90_CUH
 #define PLM_KERNELS_CUDA_SM90_ATTENTION_SM90_CUH
 
 #include "kernels/cuda/attention.cuh"
-#include "kernels/cuda/sm90/hopper.cuh"
+#include "kernels/cuda/sm90/warpgroups.cuh"
 
 struct plm_sm90_attention {
   plm_attention p;
@@ -23,68 +21,6 @@ struct plm_sm90_attention {
   /* log2 e times what turns a product into a logit; what turns it into the exponent of tanh; 1/cap
    */
   float unit, cap_unit, inverse_cap;
-};
-
-enum {
-  PLM_SM90_WORKERS = 2, /* warpgroups that compute */
-  PLM_SM90_THREADS = (PLM_SM90_WORKERS + 1) * PLM_WARPGROUP,
-  PLM_SM90_WARPS = PLM_WARPGROUP / PLM_WARP, /* of a warpgroup: arrivals at what it frees */
-  /* 168 a thread at the start: 65,536 by 384 threads, in eights; 24 + 2 * 240 is no more */
-  PLM_SM90_BRINGER_REGISTERS = 24,
-  PLM_SM90_WORKER_REGISTERS = 240,
-};
-
-/* Shared memory from where the swizzle begins. */
-static __device__ __forceinline__ unsigned char *plm_sm90_shared()
-{
-  unsigned char *shared = plm_shared<unsigned char>();
-  return shared + (0u - shared_address(shared)) % PLM_SWIZZLE_BYTES;
-}
-
-/* One of the stages of a ring, and the parity of its turn, in one register. */
-template <int STAGES> struct plm_ring {
-  enum { PARITY = 16 };
-  int at = 0;
-  __device__ __forceinline__ int stage() const
-  {
-    return at % PARITY;
-  }
-  __device__ __forceinline__ unsigned parity() const
-  {
-    return (unsigned)at / PARITY;
-  }
-  __device__ __forceinline__ void advance()
-  {
-    static_assert(STAGES < PARITY, "stages of a ring");
-    at = stage() + 1 == STAGES ? (at ^ PARITY) & PARITY : at + 1;
-  }
-};
-
-/* Barriers of a ring: full is what the bringer fills, empty what the workers free. */
-template <int STAGES> struct plm_ring_barriers {
-  uint64_t full[STAGES], empty[STAGES];
-  __device__ __forceinline__ void init(unsigned fillers, unsigned users)
-  {
-    for (int i = 0; i < STAGES; i++) {
-      barrier_init(&full[i], fillers);
-      barrier_init(&empty[i], users);
-    }
-  }
-  /* the bringer: the stage is free (at first it is) */
-  __device__ __forceinline__ void wait_empty(const plm_ring<STAGES> &at)
-  {
-    barrier_wait(&empty[at.stage()], at.parity() ^ 1);
-  }
-  __device__ __forceinline__ void wait_full(const plm_ring<STAGES> &at)
-  {
-    barrier_wait(&full[at.stage()], at.parity());
-  }
-  /* a worker's warp, when all its lanes are done with the stage */
-  __device__ __forceinline__ void release(const plm_ring<STAGES> &at)
-  {
-    __syncwarp();
-    if (threadIdx.x % PLM_WARP == 0) barrier_arrive(&empty[at.stage()]);
-  }
 };
 
 /* The same number, as if it were another: what follows from it is computed again, not kept in
@@ -183,13 +119,6 @@ static __device__ __forceinline__ void round_accumulators(unsigned (&p)[COUNT / 
 {
 #pragma unroll
   for (int i = 0; i < COUNT / 2; i++) p[i] = pack_bf16(s[2 * i], s[2 * i + 1]);
-}
-
-/* What thread t of a warpgroup holds of an accumulator's rows: this one and the eighth behind it.
- */
-static __device__ __forceinline__ int plm_sm90_row()
-{
-  return (int)threadIdx.x % PLM_WARPGROUP / PLM_WARP * 16 + (int)threadIdx.x % PLM_WARP / 4;
 }
 
 /* Writes a warpgroup's 64 rows of accumulators, times a factor a row: the four lanes of a row

@@ -2,16 +2,9 @@
  * shapes that take every way through them. Run once, when the first backend opens; they were
  * written against the emulation, and a device that disagrees trains on mma.sync instead. */
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <vector>
 
 #include "kernels/cuda/attention.cuh"
-
-#ifndef PLM_EMULATE
-#include <unistd.h>
-#endif
+#include "kernels/cuda/sm90/check_sm90.cuh"
 
 namespace
 {
@@ -28,9 +21,7 @@ const Shape shapes[] = {
     {700, 1, 128, 650, false, 0}, {200, 2, 96, 90, true, 5},   {600, 1, 64, 580, false, 5},
 };
 
-/* The two may differ by the roundings of bf16: in all, and in the worst element. */
-constexpr double WHOLE = 0.02, WORST = 0.06, LSE = 2e-3;
-constexpr int SECONDS = 20;
+constexpr double LSE = 2e-3; /* by which the two may differ */
 
 enum { QKV, DOUT, OUT, GRADIENTS, BUFFERS };
 
@@ -39,27 +30,6 @@ struct Tensors {
   void *at[BUFFERS] = {};
   float *lse = nullptr;
 };
-
-/* Multiples of 1/64 up to 2, which bf16 holds exactly. */
-void draw(std::vector<uint16_t> &values, uint64_t seed)
-{
-  uint64_t x = seed * 0x9e3779b97f4a7c15u + 1;
-  for (uint16_t &value : values) {
-    x = x * 6364136223846793005u + 1442695040888963407u;
-    const float number = (float)((int)(x >> 33 & 255) - 128) / 64;
-    uint32_t bits;
-    memcpy(&bits, &number, sizeof bits);
-    value = (uint16_t)(bits >> 16);
-  }
-}
-
-double number(uint16_t bf16)
-{
-  const uint32_t bits = (uint32_t)bf16 << 16;
-  float value;
-  memcpy(&value, &bits, sizeof value);
-  return value;
-}
 
 /* The mask's arrays, as plm_mask_build makes them, of one chunk; what no document covers is
  * padding.
@@ -115,23 +85,6 @@ struct Mask {
   }
 };
 
-/* Waits for the stream, but not for ever: kernels that wait for each other do not end. */
-plm_status settle(struct plm_cuda *cuda, struct plm_error *error)
-{
-#ifndef PLM_EMULATE
-  cudaError_t code = cudaErrorNotReady;
-  for (int i = 0; i < SECONDS * 1000 && code == cudaErrorNotReady; i++) {
-    code = cudaStreamQuery(cuda->stream);
-    if (code == cudaErrorNotReady) usleep(1000);
-  }
-  if (code == cudaErrorNotReady) {
-    cudaGetLastError();
-    return plm_error_set(error, PLM_TIMEOUT, "they do not end");
-  }
-#endif
-  return cuda->ops.synchronize(&cuda->ops, error);
-}
-
 /* Forward and backward on one of the two ways; the backward from out and lse of `given`. */
 void compute(struct plm_cuda *cuda, bool sm90, const Tensors &t, const Tensors &given,
              const struct plm_interval_mask &mask, const struct plm_attention_shape &shape)
@@ -146,18 +99,6 @@ void compute(struct plm_cuda *cuda, bool sm90, const Tensors &t, const Tensors &
                           given.at[OUT], given.lse, qkv, qkv + width, qkv + 2 * width, &mask,
                           &shape);
   cuda->attention_sm90 = false;
-}
-
-bool close(const std::vector<uint16_t> &got, const std::vector<uint16_t> &expected)
-{
-  double error = 0, size = 0, worst = 0, largest = 0;
-  for (size_t i = 0; i < got.size(); i++) {
-    const double a = number(expected[i]), d = number(got[i]) - a;
-    if (!(fabs(d) <= 1e30)) return false;
-    error += d * d, size += a * a;
-    worst = fmax(worst, fabs(d)), largest = fmax(largest, fabs(a));
-  }
-  return error <= WHOLE * WHOLE * size && worst <= WORST * largest;
 }
 
 bool close(const std::vector<float> &got, const std::vector<float> &expected)
@@ -192,8 +133,8 @@ plm_status compare(struct plm_cuda *cuda, const Tensors t[2], size_t lse_count,
       both[way].resize(t[way].bytes[i] / 2);
       ops->download(ops, both[way].data(), t[way].at[i], t[way].bytes[i]);
     }
-    PLM_TRY(settle(cuda, error));
-    if (!close(both[1], both[0]))
+    PLM_TRY(plm_sm90_settle(cuda, error));
+    if (!plm_sm90_close(both[1], both[0]))
       return plm_error_set(error, PLM_CORRUPT, "%s differs from mma.sync's", names[i]);
   }
   std::vector<float> lse[2];
@@ -201,7 +142,7 @@ plm_status compare(struct plm_cuda *cuda, const Tensors t[2], size_t lse_count,
     lse[way].resize(lse_count);
     ops->download(ops, lse[way].data(), t[way].lse, lse_count * sizeof(float));
   }
-  PLM_TRY(settle(cuda, error));
+  PLM_TRY(plm_sm90_settle(cuda, error));
   if (!close(lse[1], lse[0])) return plm_error_set(error, PLM_CORRUPT, "lse differs");
   return PLM_OK;
 }
@@ -214,8 +155,8 @@ plm_status check_shape(struct plm_cuda *cuda, const Shape &shape, Tensors t[2], 
   const size_t rows = (size_t)shape.L, width = (size_t)shape.H * (size_t)shape.K;
   const Mask mask(shape);
   std::vector<uint16_t> qkv(3 * rows * width), dout(rows * width), none(3 * rows * width, 0xffff);
-  draw(qkv, 1);
-  draw(dout, 2);
+  plm_sm90_draw(qkv, 1);
+  plm_sm90_draw(dout, 2);
   PLM_TRY(ops->allocate(ops, mask.values.size() * sizeof(int32_t), mask_values, error));
   ops->upload(ops, *mask_values, mask.values.data(), mask.values.size() * sizeof(int32_t));
   for (int way = 0; way < 2; way++) {
@@ -229,9 +170,9 @@ plm_status check_shape(struct plm_cuda *cuda, const Shape &shape, Tensors t[2], 
       1, shape.L, shape.H, shape.K, 3 * shape.H * shape.K, 1 / sqrtf((float)shape.K), shape.cap};
   const struct plm_interval_mask view = mask.view(static_cast<const int32_t *>(*mask_values));
   compute(cuda, false, t[0], t[0], view, s);
-  PLM_TRY(settle(cuda, error));
+  PLM_TRY(plm_sm90_settle(cuda, error));
   compute(cuda, true, t[1], t[0], view, s);
-  PLM_TRY(settle(cuda, error));
+  PLM_TRY(plm_sm90_settle(cuda, error));
   return compare(cuda, t, rows * (size_t)shape.H, names, error);
 }
 

@@ -43,6 +43,59 @@ static __device__ __forceinline__ float reciprocal_fast(float x)
 #endif
 }
 
+/* The square root */
+static __device__ __forceinline__ float root_fast(float x)
+{
+#ifdef PLM_EMULATE
+  return sqrtf(x);
+#else
+  float y;
+  asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#endif
+}
+
+/* pack_bf16 of what is positive, and of NaN; zeros for what is negative. */
+static __device__ __forceinline__ unsigned pack_bf16_positive(float low, float high)
+{
+#ifdef PLM_EMULATE
+  return pack_bf16(low < 0 ? 0 : low, high < 0 ? 0 : high);
+#else
+  unsigned pair;
+  asm("cvt.rn.relu.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+#endif
+}
+
+#ifdef PLM_EMULATE
+/* Words of a lane: its address, r[0..3]. */
+static inline void stmatrix_emulated(plm::emulation::Lanes &lanes)
+{
+  for (int lane = 0; lane < plm::emulation::LANES; lane++)
+    for (int m = 0; m < 4; m++) {
+      const unsigned pair = (unsigned)lanes[lane][1 + m];
+      char *row = reinterpret_cast<char *>((uintptr_t)lanes[m * 8 + lane / 4][0]);
+      memcpy(row + lane % 4 * sizeof pair, &pair, sizeof pair);
+    }
+}
+#endif
+
+/* load_matrices' way back: four 8 x 8 matrices to shared memory, lane i brings the address of row
+ * i % 8 of matrix i / 8. */
+static __device__ __forceinline__ void store_matrices(void *row, const unsigned r[4])
+{
+#ifdef PLM_EMULATE
+  if ((uintptr_t)row % 16 != 0) plm::emulation::stop("stmatrix of a row that is not aligned");
+  const uint64_t words[] = {(uint64_t)(uintptr_t)row, r[0], r[1], r[2], r[3]};
+  plm::emulation::warp_compute("stmatrix", words, 5, stmatrix_emulated);
+#else
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};\n" ::"r"(
+                   shared_address(row)),
+               "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
+               : "memory");
+#endif
+}
+
 /* ---- barriers in shared memory ----
  * A phase ends when all arrivals have come and all bytes that were announced; phases have parities
  * 0, 1, 0, … from the initialisation on. */
@@ -114,11 +167,25 @@ static __device__ __forceinline__ void tile_load(void *tile, const plm_tile_map 
 {
 #ifdef PLM_EMULATE
   const int at[4] = {column, head, row, chunk};
-  plm::emulation::tile_copy(tile, *map, barrier, at);
+  plm::emulation::tile_copy(tile, *map, barrier, at, 4);
 #else
   asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
                "[%0], [%1, {%3, %4, %5, %6}], [%2];\n" ::"r"(shared_address(tile)),
                "l"(map), "r"(shared_address(barrier)), "r"(column), "r"(head), "r"(row), "r"(chunk)
+               : "memory");
+#endif
+}
+/* The same of a matrix: as many rows as the map's box has. */
+static __device__ __forceinline__ void tile_load(void *tile, const plm_tile_map *map,
+                                                 uint64_t *barrier, int column, int row)
+{
+#ifdef PLM_EMULATE
+  const int at[4] = {column, row, 0, 0};
+  plm::emulation::tile_copy(tile, *map, barrier, at, 2);
+#else
+  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
+               "[%0], [%1, {%3, %4}], [%2];\n" ::"r"(shared_address(tile)),
+               "l"(map), "r"(shared_address(barrier)), "r"(column), "r"(row)
                : "memory");
 #endif
 }
@@ -247,32 +314,47 @@ template <int LEFT> static __device__ __forceinline__ void products_wait()
 #define PLM_NAMES_32_63                                                                        \
   "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, " \
   "%50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define PLM_NAMES_64_95                                                                        \
+  "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, " \
+  "%82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define PLM_NAMES_96_127                                                                         \
+  "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
+  "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 #define PLM_WGMMA(N) "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 "
 #endif
 
-/* d (64, N) = or += A (64, 16) B (N, 16)^T, both tiles, the sum along their rows. */
-template <int N>
+/* d (64, N) = or += A (64, 16) B: tiles, A's sum along its rows. B is (N, 16), its sum along the
+ * rows, too; or TURNED, (16, N), the sum down the rows. */
+template <int N, bool TURNED = false>
 static __device__ __forceinline__ void product_tiles(float (&d)[N / 2], unsigned a, unsigned b,
                                                      bool accumulate)
 {
-  static_assert(N == 64 || N == 128, "widths that are written out");
+  static_assert(N == 64 || N == 128 || N == 256, "widths that are written out");
 #ifdef PLM_EMULATE
   const uint64_t high = (uint64_t)PLM_DESCRIPTOR_HIGH << 32, a_descriptor = high | a;
-  plm::emulation::product_begin({&a_descriptor, nullptr, high | b, d, N, false, accumulate});
+  plm::emulation::product_begin({&a_descriptor, nullptr, high | b, d, N, TURNED, accumulate});
 #else
   const int add = accumulate;
   if constexpr (N == 64) {
     asm volatile("{\n.reg .pred add;\n.reg .b64 a, b;\nsetp.ne.b32 add, %34, 0;\n"
                  "mov.b64 a, {%32, %35};\nmov.b64 b, {%33, %35};\n" PLM_WGMMA(
-                     64) "{" PLM_NAMES_0_31 "}, a, b, add, 1, 1, 0, 0;\n}\n"
+                     64) "{" PLM_NAMES_0_31 "}, a, b, add, 1, 1, 0, %36;\n}\n"
                  : PLM_D16(0), PLM_D16(16)
-                 : "r"(a), "r"(b), "r"(add), "n"(PLM_DESCRIPTOR_HIGH));
-  } else {
+                 : "r"(a), "r"(b), "r"(add), "n"(PLM_DESCRIPTOR_HIGH), "n"(TURNED));
+  } else if constexpr (N == 128) {
     asm volatile("{\n.reg .pred add;\n.reg .b64 a, b;\nsetp.ne.b32 add, %66, 0;\n"
                  "mov.b64 a, {%64, %67};\nmov.b64 b, {%65, %67};\n" PLM_WGMMA(
-                     128) "{" PLM_NAMES_0_31 ", " PLM_NAMES_32_63 "}, a, b, add, 1, 1, 0, 0;\n}\n"
+                     128) "{" PLM_NAMES_0_31 ", " PLM_NAMES_32_63 "}, a, b, add, 1, 1, 0, %68;\n}\n"
                  : PLM_D16(0), PLM_D16(16), PLM_D16(32), PLM_D16(48)
-                 : "r"(a), "r"(b), "r"(add), "n"(PLM_DESCRIPTOR_HIGH));
+                 : "r"(a), "r"(b), "r"(add), "n"(PLM_DESCRIPTOR_HIGH), "n"(TURNED));
+  } else {
+    asm volatile("{\n.reg .pred add;\n.reg .b64 a, b;\nsetp.ne.b32 add, %130, 0;\n"
+                 "mov.b64 a, {%128, %131};\nmov.b64 b, {%129, %131};\n" PLM_WGMMA(
+                     256) "{" PLM_NAMES_0_31 ", " PLM_NAMES_32_63 ", " PLM_NAMES_64_95
+                          ", " PLM_NAMES_96_127 "}, a, b, add, 1, 1, 0, %132;\n}\n"
+                 : PLM_D16(0), PLM_D16(16), PLM_D16(32), PLM_D16(48), PLM_D16(64), PLM_D16(80),
+                   PLM_D16(96), PLM_D16(112)
+                 : "r"(a), "r"(b), "r"(add), "n"(PLM_DESCRIPTOR_HIGH), "n"(TURNED));
   }
 #endif
 }
