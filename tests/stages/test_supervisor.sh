@@ -77,12 +77,15 @@ begin() { # the same behind the script; $supervisor is its process
   "$pipeline" up --run "$run" "$@" >"$run.out" 2>&1 &
   supervisor=$!
 }
-nobody_left() {
-  local left
-  left=$(grep -lz "^PLM_SUPERVISED=" /proc/[0-9]*/environ 2>/dev/null |
+those_left() {
+  grep -lz "^PLM_SUPERVISED=" /proc/[0-9]*/environ 2>/dev/null |
     while read -r file; do
       { tr '\0' '\n' <"$file"; } 2>/dev/null | grep -x "XDG_RUNTIME_DIR=$PWD" >/dev/null && echo "$file"
-    done)
+    done
+}
+nobody_left() {
+  local left
+  left=$(those_left)
   [ -z "$left" ] || fail "$1: processes are left: $left"
 }
 
@@ -152,7 +155,7 @@ until_true field_is evaluator 0 restarts 1
 waiting=$!
 "$pipeline" ps --watch --run behind >watch.out 2>&1 &
 watching=$!
-sleep 0.2
+until_true grep -q '^trainer.0' watch.out
 "$pipeline" down --run behind || fail "down"
 wait "$watching" || fail "ps --watch does not end with the run: $(cat watch.out)"
 grep -q '^trainer.0' watch.out || fail "ps --watch: $(cat watch.out)"
@@ -211,7 +214,7 @@ nobody_left failed
 TRAINER='trap "" TERM; '$forever begin stubborn --set trainer.stop_timeout_s=0
 until_true "$pipeline" wait --ready --run stubborn --timeout 1
 kill -TERM "$supervisor"
-sleep 0.3
+until_true grep -q 'stopping: ' stubborn.out
 kill -TERM "$supervisor" # a second signal kills
 wait "$supervisor"
 [ $? -eq 143 ] || fail "SIGTERM does not end with 143"
@@ -227,8 +230,8 @@ until_true "$pipeline" wait --ready --run beheaded --timeout 1
 kill -KILL "$(jq .pid beheaded/supervisor.lock)"
 until_true grep -q 'trainer.0 stopped' beheaded/events
 until_true grep -q 'packer.0 stopped' beheaded/events
-sleep 0.2
-nobody_left beheaded
+nobody() { [ -z "$(those_left)" ]; }
+until_true nobody
 TRAINER=$train EVALUATOR=$judge up beheaded || fail "a run whose supervisor was killed"
 
 # a packer that joined from elsewhere, as the trainer reports it
