@@ -127,6 +127,7 @@ all: $(PROGRAMS) $(if $(filter-out 0,$(CUDA)),$(CUDA_LIBRARY)) ## build the four
 # Optimised harder than the rest: the operators, and what tests compute again in double precision.
 $(BUILD)/obj/kernels/%.o: OPTIMISE := -O3
 $(BUILD)/obj/tests/support/reference_%.o $(BUILD)/obj/tests/integration/oracle/%.o: OPTIMISE := -O3
+$(BUILD)/obj/emulated/kernels/cuda/emulation/%.o: OPTIMISE := -O3
 # Loops over every token that comes in: vectorised from -O3 on.
 $(BUILD)/obj/common/wire/data.o: OPTIMISE := -O3
 

@@ -13,35 +13,6 @@ static __device__ __forceinline__ unsigned shared_address(const void *p)
 }
 #endif
 
-#ifdef PLM_EMULATE
-/* Words of a lane: a[0..3], b[0..1]; then the product's four elements, in double. */
-static inline void mma_emulated(plm::emulation::Lanes &lanes)
-{
-  float a[16][16], b[16][8];
-  for (int lane = 0; lane < plm::emulation::LANES; lane++) {
-    const int group = lane / 4, pair = lane % 4;
-    for (int word = 0; word < 6; word++) {
-      for (int half = 0; half < 2; half++) {
-        const float x = to_float(plm_bf16{(uint16_t)(lanes[lane][word] >> 16 * half)});
-        const int k = 2 * pair + half;
-        if (word < 4)
-          a[group + word % 2 * 8][k + word / 2 * 8] = x;
-        else
-          b[k + (word - 4) * 8][group] = x;
-      }
-    }
-  }
-  double d[16][8] = {};
-  for (int row = 0; row < 16; row++)
-    for (int k = 0; k < 16; k++)
-      for (int column = 0; column < 8; column++)
-        d[row][column] += (double)a[row][k] * (double)b[k][column];
-  for (int lane = 0; lane < plm::emulation::LANES; lane++)
-    for (int i = 0; i < 4; i++)
-      lanes[lane][i] = plm::emulation::to_word(d[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2]);
-}
-#endif
-
 /* d (16, 8) += a (16, 16) b (16, 8), bf16 with fp32 accumulation, by a warp. With group = lane / 4
  * and pair = lane % 4, a lane holds
  *   a[0] row group,     columns 2 pair, +1     a[1] row group + 8, the same columns
@@ -54,7 +25,7 @@ static __device__ __forceinline__ void mma_bf16(float d[4], const unsigned a[4],
 #ifdef PLM_EMULATE
   const uint64_t words[] = {a[0], a[1], a[2], a[3], b[0], b[1]};
   const plm::emulation::Lanes &lanes =
-      plm::emulation::warp_compute("mma.m16n8k16", words, 6, mma_emulated);
+      plm::emulation::warp_compute("mma.m16n8k16", words, 6, plm::emulation::multiply_fragments);
   const int lane = plm::emulation::lane();
   for (int i = 0; i < 4; i++)
     d[i] = (float)((double)d[i] + plm::emulation::from_word<double>(lanes[lane][i]));

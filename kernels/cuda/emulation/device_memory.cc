@@ -1,7 +1,8 @@
 /* The emulated device's memory: one reserved range, closed to the host but while a kernel, a copy
- * or a product runs. Buffers lie one behind the other and never come again: tests are short. Behind
- * each lies a page that nobody may write: NaN, of the signalling kind, which no computation leaves
- * as they were. */
+ * or a product runs: by a protection key where the processor has them, which costs no call of the
+ * system and is the running thread's own. Buffers lie one behind the other and never come again:
+ * tests are short. Behind each lies a page that nobody may write: NaN, of the signalling kind,
+ * which no computation leaves as they were. */
 #include <sys/mman.h>
 
 #include <map>
@@ -51,11 +52,33 @@ constexpr size_t RESERVED = (size_t)64 << 30, PAGE = 4096;
 char *range;
 size_t used;
 std::map<const char *, size_t> buffers; /* their bytes */
-int reaching;                           /* Reaches may be nested: a product inside a call */
+int key = -1;                           /* the range's, or -1: none */
+thread_local int reaching;              /* Reaches may be nested: a product inside a call */
 
-void protect(int protection)
+void set_open(bool open)
 {
-  if (used > 0 && mprotect(range, used, protection) != 0) stop("mprotect");
+#ifdef PKEY_DISABLE_ACCESS
+  if (key >= 0) {
+    pkey_set(key, open ? 0 : PKEY_DISABLE_ACCESS);
+    return;
+  }
+#endif
+  if (used > 0 && mprotect(range, used, open ? PROT_READ | PROT_WRITE : PROT_NONE) != 0)
+    stop("mprotect");
+}
+
+void reserve()
+{
+  range = (char *)mmap(nullptr, RESERVED, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                       -1, 0);
+  if (range == MAP_FAILED) stop("no address space for the device's memory");
+#ifdef PKEY_DISABLE_ACCESS
+  key = pkey_alloc(0, PKEY_DISABLE_ACCESS);
+  if (key >= 0 && pkey_mprotect(range, RESERVED, PROT_READ | PROT_WRITE, key) != 0) {
+    pkey_free(key); /* a system that counts reserved memory */
+    key = -1;
+  }
+#endif
 }
 
 char behind(size_t i)
@@ -73,11 +96,7 @@ size_t room_for(size_t bytes)
 
 void *device_allocate(size_t bytes)
 {
-  if (range == nullptr) {
-    range = (char *)mmap(nullptr, RESERVED, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                         -1, 0);
-    if (range == MAP_FAILED) stop("no address space for the device's memory");
-  }
+  if (range == nullptr) reserve();
   if (room_for(bytes) > RESERVED - used) return nullptr;
   char *buffer = range + used;
   used += room_for(bytes);
@@ -114,12 +133,12 @@ void device_size(uint64_t *free_bytes, uint64_t *total_bytes)
 
 Reach::Reach()
 {
-  if (reaching++ == 0) protect(PROT_READ | PROT_WRITE);
+  if (reaching++ == 0) set_open(true);
 }
 
 Reach::~Reach()
 {
-  if (--reaching == 0) protect(PROT_NONE);
+  if (--reaching == 0) set_open(false);
 }
 
 #endif

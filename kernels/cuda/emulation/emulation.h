@@ -106,6 +106,9 @@ const Lanes &warp_exchange(const char *what, const uint64_t *words, int count);
 /* The same; the last lane to come replaces all lanes' words by what compute makes of them. */
 const Lanes &warp_compute(const char *what, const uint64_t *words, int count,
                           void (*compute)(Lanes &lanes));
+/* Of mma.m16n8k16 (instructions.cuh): words a[0..3], b[0..1] of each lane become the product's four
+ * elements, in double. */
+void multiply_fragments(Lanes &lanes);
 int lane();
 int thread();          /* of the block */
 void let_others_run(); /* once */

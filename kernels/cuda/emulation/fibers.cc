@@ -5,12 +5,12 @@
 #include <memory>
 #include <vector>
 
-#include <setjmp.h>
+#include <alloca.h>
 #include <sys/mman.h>
-#include <ucontext.h>
 
 #include "kernels/cuda/emulation/emulation.h"
 #include "kernels/cuda/emulation/hopper.h"
+#include "kernels/cuda/emulation/stack_switch.h"
 
 extern "C" {
 #include "kernels/cuda/cuda.h"
@@ -18,7 +18,6 @@ extern "C" {
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
-#include <sanitizer/common_interface_defs.h>
 #define POISON(address, bytes) ASAN_POISON_MEMORY_REGION(address, bytes)
 #define UNPOISON(address, bytes) ASAN_UNPOISON_MEMORY_REGION(address, bytes)
 #else
@@ -37,9 +36,12 @@ namespace
 enum {
   MAX_THREADS = 1024,
   STACK_BYTES = 256 << 10,
-  LOCALS_BYTES = 8 << 10, /* of a stack, NaN when a thread begins */
+  PAGE_BYTES = 4096, /* closed, at a stack's end */
+  LINE_BYTES = 64,
+  LOCALS_BYTES = 4 << 10, /* of a stack, NaN when a thread begins: kernels take 1 to 3 KiB */
   MAX_SHARED_BYTES = 227 << 10,
-  GUARD_BYTES = 64
+  GUARD_BYTES = 64,
+  NOBODY = -1
 };
 constexpr char GUARD = 0x5a;
 
@@ -49,38 +51,36 @@ struct Copy {
   int bytes, valid_bytes;
 };
 
-enum class State { READY, AT_BARRIER, IN_WARP, WAITING, DONE };
+enum State : uint8_t { READY, AT_BARRIER, IN_WARP, WAITING, DONE };
 
-struct Fiber {
-  ucontext_t context;
-  jmp_buf place;
-  bool begun = false;
-  char *stack = nullptr;
-  void *fake_stack = nullptr; /* ASan's */
-  State state = State::DONE;
-  const char *operation = nullptr;            /* while IN_WARP or WAITING */
-  bool (*condition)(void *context) = nullptr; /* what it is WAITING for */
-  void *condition_context = nullptr;
-  uint64_t exchanges = 0; /* of the warp so far: which half of the slots is in use */
+struct Thread {
   Self self;
-  std::vector<Copy> open;                /* not committed */
-  std::vector<std::vector<Copy>> groups; /* committed, oldest first */
+  Stack *stack;                     /* NULL: it has not begun */
+  const char *operation;            /* while IN_WARP or WAITING */
+  bool (*condition)(void *context); /* what it is WAITING for */
+  void *condition_context;
+  uint64_t exchanges;          /* of the warp so far: which half of the slots is in use */
+  std::vector<Copy> copies;    /* on their way, oldest first */
+  std::vector<size_t> commits; /* how many of the copies each group ends with */
 };
 
 struct Warp {
   int arrived = 0;
+  const char *operation = nullptr; /* of those that have arrived */
   Lanes lanes[2];
 };
 
 struct Scheduler {
-  ucontext_t context;
-  jmp_buf place;
-  void *fake_stack = nullptr;
-  const void *stack_bottom = nullptr;
-  size_t stack_size = 0;
-  std::vector<std::unique_ptr<Fiber>> fibers;
+  Stack own; /* of who launches */
+  std::vector<std::unique_ptr<Stack>> stacks;
+  std::vector<Stack *> idle; /* of stacks: no thread is on them */
+  Thread threads[MAX_THREADS];
+  State states[MAX_THREADS];
   std::vector<Warp> warps;
-  int threads = 0, running = 0, at_barrier = 0, done = 0;
+  int count = 0, running = NOBODY, at_barrier = 0, done = 0; /* threads */
+  bool far_ahead = false;
+  int warp = 0;                                 /* the one whose turn it is … */
+  int turn[LANES], turn_count = 0, turn_at = 0; /* … and its threads that run in it */
   const Body *body = nullptr;
   char *shared = nullptr;
   uint64_t random = 0x9e3779b97f4a7c15u;
@@ -89,167 +89,217 @@ Scheduler scheduler;
 uint64_t seed_of_launches = 1; /* of the orders */
 
 /* xorshift64*: the order needs no more. */
-uint64_t draw(uint64_t limit)
+unsigned draw(unsigned limit)
 {
   uint64_t x = scheduler.random;
   x ^= x >> 12;
   x ^= x << 25;
   x ^= x >> 27;
   scheduler.random = x;
-  return (x * 0x2545f4914f6cdd1du >> 32) % limit;
+  return (unsigned)(x * 0x2545f4914f6cdd1du >> 32) % limit;
 }
 
-Fiber &current()
+Thread &current()
 {
-  return *scheduler.fibers[(size_t)scheduler.running];
-}
-
-/* Switching stacks. swapcontext is what ASan follows, at two system calls a switch; without ASan
- * _longjmp goes where _setjmp was called, on whatever stack that is. */
-#if defined(__SANITIZE_ADDRESS__)
-void to_scheduler()
-{
-  Fiber &fiber = current();
-  __sanitizer_start_switch_fiber(fiber.state == State::DONE ? nullptr : &fiber.fake_stack,
-                                 scheduler.stack_bottom, scheduler.stack_size);
-  swapcontext(&fiber.context, &scheduler.context);
-  __sanitizer_finish_switch_fiber(current().fake_stack, nullptr, nullptr);
-}
-
-void switch_to(Fiber &fiber)
-{
-  __sanitizer_start_switch_fiber(&scheduler.fake_stack, fiber.stack, STACK_BYTES);
-  swapcontext(&scheduler.context, &fiber.context);
-  __sanitizer_finish_switch_fiber(scheduler.fake_stack, nullptr, nullptr);
-}
-#else
-void to_scheduler()
-{
-  if (_setjmp(current().place) == 0) _longjmp(scheduler.place, 1);
-}
-
-void switch_to(Fiber &fiber)
-{
-  if (_setjmp(scheduler.place) != 0) return;
-  if (fiber.begun) _longjmp(fiber.place, 1);
-  fiber.begun = true;
-  setcontext(&fiber.context);
-}
-#endif
-
-void to_fiber(int index)
-{
-  scheduler.running = index;
-  self = &current().self;
-  switch_to(current());
-}
-
-void fiber_main()
-{
-#if defined(__SANITIZE_ADDRESS__)
-  __sanitizer_finish_switch_fiber(nullptr, &scheduler.stack_bottom, &scheduler.stack_size);
-#endif
-  scheduler.body->call(scheduler.body->context);
-  Fiber &fiber = current();
-  fiber.open.clear(); /* copies that nobody waited for never arrive */
-  fiber.groups.clear();
-  fiber.state = State::DONE;
-  scheduler.done++;
-  to_scheduler();
-}
-
-void begin_fiber(Fiber &fiber)
-{
-  if (fiber.stack == nullptr) {
-    fiber.stack = (char *)mmap(nullptr, STACK_BYTES, PROT_READ | PROT_WRITE,
-                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (fiber.stack == MAP_FAILED) stop("no memory for a fiber's stack");
-  }
-#if !defined(__SANITIZE_ADDRESS__)
-  memset(fiber.stack + STACK_BYTES - LOCALS_BYTES, 0xff, LOCALS_BYTES);
-#endif
-  getcontext(&fiber.context);
-  fiber.context.uc_stack.ss_sp = fiber.stack;
-  fiber.context.uc_stack.ss_size = STACK_BYTES;
-  fiber.context.uc_link = nullptr;
-  makecontext(&fiber.context, fiber_main, 0);
-  fiber.fake_stack = nullptr;
-  fiber.begun = false;
-  fiber.state = State::READY;
-  fiber.exchanges = 0;
+  return scheduler.threads[scheduler.running];
 }
 
 [[noreturn]] void report_deadlock()
 {
   fprintf(stderr, "emulation: threads wait for each other for ever:\n");
-  for (int i = 0; i < scheduler.threads; i++) {
-    const Fiber &fiber = *scheduler.fibers[(size_t)i];
+  for (int i = 0; i < scheduler.count; i++) {
     static const char *const names[] = {"ready", "at __syncthreads", "in", "waits at", "ended"};
-    const bool named = fiber.state == State::IN_WARP || fiber.state == State::WAITING;
-    if (i > 0 && fiber.state == scheduler.fibers[(size_t)i - 1]->state &&
-        (!named || fiber.operation == scheduler.fibers[(size_t)i - 1]->operation))
+    const Thread *thread = &scheduler.threads[i];
+    const State state = scheduler.states[i];
+    const bool named = state == IN_WARP || state == WAITING;
+    if (i > 0 && state == scheduler.states[i - 1] &&
+        (!named || thread->operation == thread[-1].operation))
       continue;
-    fprintf(stderr, "  thread %d %s %s\n", i, names[(int)fiber.state],
-            named ? fiber.operation : "");
+    fprintf(stderr, "  thread %d %s %s\n", i, names[state], named ? thread->operation : "");
   }
   stop("block (%u, %u, %u): a barrier or a warp's operation that not all threads reach",
        self->block.x, self->block.y, self->block.z);
 }
 
-/* A warp's threads that may run now, in an order that is drawn. */
-void collect_ready(int warp, std::vector<int> &ready)
+/* ---- who runs next ---- */
+
+/* The turn of a warp: its threads that may run now, in an order that is drawn. */
+void collect_ready(int warp)
 {
-  ready.clear();
-  const int last = std::min((warp + 1) * LANES, scheduler.threads);
+  const int last = std::min((warp + 1) * LANES, scheduler.count);
+  int *turn = scheduler.turn, count = 0;
   for (int i = warp * LANES; i < last; i++) {
-    Fiber &fiber = *scheduler.fibers[(size_t)i];
-    if (fiber.state == State::WAITING && fiber.condition(fiber.condition_context))
-      fiber.state = State::READY;
-    if (fiber.state == State::READY) ready.push_back(i);
+    const Thread &thread = scheduler.threads[i];
+    if (scheduler.states[i] == WAITING && thread.condition(thread.condition_context))
+      scheduler.states[i] = READY;
+    if (scheduler.states[i] == READY) turn[count++] = i;
   }
-  for (size_t i = ready.size(); i > 1; i--) std::swap(ready[i - 1], ready[draw(i)]);
+  for (int i = count; i > 1; i--) std::swap(turn[i - 1], turn[draw((unsigned)i)]);
+  scheduler.turn_count = count;
+  scheduler.turn_at = 0;
 }
 
-/* Threads run until all have ended. In half of the blocks a warp goes on for as long as it can, so
- * that it is as far ahead of the others as barriers let it be; in the others warps take turns, and
- * who comes next is drawn. */
-void run_block()
+/* Of which warp it is the turn. In half of the blocks a warp goes on for as long as it can, so that
+ * it is as far ahead of the others as barriers let it be; in the others warps take turns, and who
+ * comes next is drawn. */
+void draw_turn()
 {
-  std::vector<int> ready;
-  const int warps = (int)scheduler.warps.size();
-  const bool far_ahead = draw(2) == 0;
-  int warp = (int)draw((uint64_t)warps);
-  while (scheduler.done < scheduler.threads) {
-    if (!far_ahead && draw(4) == 0) warp = (int)draw((uint64_t)warps);
-    collect_ready(warp, ready);
-    if (ready.empty()) { /* another one: any, and those behind it */
-      const int first = (int)draw((uint64_t)warps);
-      for (int i = 0; i < warps && ready.empty(); i++) {
-        warp = (first + i) % warps;
-        collect_ready(warp, ready);
-      }
-      if (ready.empty()) report_deadlock();
+  const unsigned warps = (unsigned)scheduler.warps.size();
+  if (!scheduler.far_ahead && draw(4) == 0) scheduler.warp = (int)draw(warps);
+  collect_ready(scheduler.warp);
+  if (scheduler.turn_count > 0) return;
+  const unsigned first = draw(warps); /* another one: any, and those behind it */
+  for (unsigned i = 0; i < warps && scheduler.turn_count == 0; i++) {
+    scheduler.warp = (int)((first + i) % warps);
+    collect_ready(scheduler.warp);
+  }
+  if (scheduler.turn_count == 0) report_deadlock();
+}
+
+/* NOBODY: all have ended. */
+int next_thread()
+{
+  if (scheduler.turn_at == scheduler.turn_count) {
+    if (scheduler.done == scheduler.count) return NOBODY;
+    draw_turn();
+  }
+  return scheduler.turn[scheduler.turn_at++];
+}
+
+/* ---- stacks: a thread has one from its first instruction to its last ---- */
+
+void live();
+
+/* Beginnings lie a few lines apart within their pages, or they would share lines of the cache. */
+std::unique_ptr<Stack> make_stack(size_t number)
+{
+  const size_t bytes = STACK_BYTES + 2 * PAGE_BYTES;
+  char *memory = (char *)mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED || mprotect(memory, PAGE_BYTES, PROT_NONE) != 0)
+    stop("no memory for a thread's stack");
+  auto stack = std::make_unique<Stack>();
+  stack_make(*stack, memory + PAGE_BYTES, STACK_BYTES + number * 17 * LINE_BYTES % PAGE_BYTES,
+             live);
+  return stack;
+}
+
+Stack *idle_stack()
+{
+  if (scheduler.idle.empty()) {
+    scheduler.stacks.push_back(make_stack(scheduler.stacks.size()));
+    return scheduler.stacks.back().get();
+  }
+  Stack *stack = scheduler.idle.back();
+  scheduler.idle.pop_back();
+  return stack;
+}
+
+/* `next` runs from now on; its stack, NULL where it has yet to begin. */
+Stack *choose(int next)
+{
+  if (next == NOBODY) return &scheduler.own;
+  scheduler.running = next;
+  self = &current().self;
+  return current().stack;
+}
+
+void go_to(Stack &here, int next)
+{
+  Stack *stack = choose(next);
+  if (stack == nullptr) stack = current().stack = idle_stack();
+  if (stack != &here) stack_switch(here, *stack);
+}
+
+/* Until it is the running thread's turn again. */
+void give_way()
+{
+  go_to(*current().stack, next_thread());
+}
+
+/* What a kernel's locals find on the stack. Under ASan they lie elsewhere. */
+__attribute__((noinline)) void fill_locals()
+{
+#if !defined(__SANITIZE_ADDRESS__)
+  void *locals = alloca(LOCALS_BYTES);
+  memset(locals, 0xff, LOCALS_BYTES);
+  asm volatile("" : : "r"(locals) : "memory");
+#endif
+}
+
+/* What runs on a stack: one thread after the other. */
+void live()
+{
+  for (;;) {
+    fill_locals();
+    scheduler.body->call(scheduler.body->context);
+    Stack *here = current().stack;
+    current().copies.clear(); /* that nobody waited for: they never arrive */
+    current().commits.clear();
+    scheduler.states[scheduler.running] = DONE;
+    scheduler.done++;
+    const int next = next_thread();
+    if (next != NOBODY && scheduler.threads[next].stack == nullptr) {
+      choose(next);
+      current().stack = here;
+    } else {
+      scheduler.idle.push_back(here);
+      go_to(*here, next);
     }
-    for (const int index : ready) to_fiber(index);
   }
 }
 
-void begin_block(dim3 grid, dim3 block, unsigned index, size_t shared_bytes)
+/* ---- launches ---- */
+
+void begin_launch(dim3 grid, dim3 block, unsigned threads, size_t shared_bytes)
+{
+  scheduler.random = seed_of_launches * 0x9e3779b97f4a7c15u + 1;
+  scheduler.count = (int)threads;
+  scheduler.warps.resize((threads + LANES - 1) / LANES);
+  const size_t room = (shared_bytes + GUARD_BYTES + 127) / 128 * 128;
+  scheduler.shared = (char *)aligned_alloc(128, room);
+  if (scheduler.shared == nullptr) stop("no memory for %zu bytes of shared memory", shared_bytes);
+  memset(scheduler.shared + shared_bytes, GUARD, room - shared_bytes);
+  POISON(scheduler.shared + shared_bytes, room - shared_bytes);
+  for (unsigned t = 0; t < threads; t++)
+    scheduler.threads[t].self = {dim3(t % block.x, t / block.x % block.y, t / block.x / block.y),
+                                 dim3(),
+                                 grid,
+                                 block,
+                                 scheduler.shared,
+                                 shared_bytes};
+  stack_of_caller(scheduler.own);
+}
+
+void end_launch(size_t shared_bytes)
+{
+  const size_t room = (shared_bytes + GUARD_BYTES + 127) / 128 * 128;
+  UNPOISON(scheduler.shared, room);
+  for (size_t i = shared_bytes; i < room; i++) {
+    if (scheduler.shared[i] != GUARD)
+      stop("a write %zu bytes behind %zu bytes of shared memory", i - shared_bytes, shared_bytes);
+  }
+  free(scheduler.shared);
+  self = nullptr;
+}
+
+/* Threads run until all have ended. */
+void run_block(dim3 at, size_t shared_bytes)
 {
   scheduler.done = scheduler.at_barrier = 0;
   memset(scheduler.shared, 0xff, shared_bytes); /* NaN, as float, double and bf16 */
   for (Warp &warp : scheduler.warps) warp.arrived = 0;
-  for (int i = 0; i < scheduler.threads; i++) {
-    Fiber &fiber = *scheduler.fibers[(size_t)i];
-    const unsigned t = (unsigned)i;
-    fiber.self = {dim3(t % block.x, t / block.x % block.y, t / block.x / block.y),
-                  dim3(index % grid.x, index / grid.x % grid.y, index / grid.x / grid.y),
-                  grid,
-                  block,
-                  scheduler.shared,
-                  shared_bytes};
-    begin_fiber(fiber);
+  for (int i = 0; i < scheduler.count; i++) {
+    Thread &thread = scheduler.threads[i];
+    thread.self.block = at;
+    thread.stack = nullptr;
+    thread.exchanges = 0;
   }
+  memset(scheduler.states, READY, (size_t)scheduler.count);
+  scheduler.far_ahead = draw(2) == 0;
+  scheduler.warp = (int)draw((unsigned)scheduler.warps.size());
+  scheduler.turn_at = scheduler.turn_count = 0;
+  go_to(scheduler.own, next_thread());
 }
 
 void make_copy(const Copy &copy)
@@ -285,37 +335,22 @@ void run(dim3 grid, dim3 block, size_t shared_bytes, const Body &body)
   if (blocks == 0 || grid.y > 65535 || grid.z > 65535)
     stop("a grid of (%u, %u, %u) blocks", grid.x, grid.y, grid.z);
   if (shared_bytes > MAX_SHARED_BYTES) stop("%zu bytes of shared memory", shared_bytes);
-  scheduler.random = seed_of_launches * 0x9e3779b97f4a7c15u + 1;
   scheduler.body = &body;
-  scheduler.threads = (int)threads;
-  scheduler.warps.resize((threads + LANES - 1) / LANES);
-  while (scheduler.fibers.size() < threads) scheduler.fibers.push_back(std::make_unique<Fiber>());
-  const size_t room = (shared_bytes + GUARD_BYTES + 127) / 128 * 128;
-  scheduler.shared = (char *)aligned_alloc(128, room);
-  if (scheduler.shared == nullptr) stop("no memory for %zu bytes of shared memory", shared_bytes);
-  memset(scheduler.shared + shared_bytes, GUARD, room - shared_bytes);
-  POISON(scheduler.shared + shared_bytes, room - shared_bytes);
+  begin_launch(grid, block, threads, shared_bytes);
   std::vector<unsigned> order(blocks);
   for (unsigned i = 0; i < blocks; i++) order[i] = i;
-  for (size_t i = blocks; i > 1; i--) std::swap(order[i - 1], order[draw(i)]);
-  for (const unsigned index : order) {
-    begin_block(grid, block, index, shared_bytes);
+  for (size_t i = blocks; i > 1; i--) std::swap(order[i - 1], order[draw((unsigned)i)]);
+  for (const unsigned i : order) {
     hopper_block_begins(threads, seed_of_launches);
-    run_block();
+    run_block(dim3(i % grid.x, i / grid.x % grid.y, i / grid.x / grid.y), shared_bytes);
     hopper_block_ends();
   }
-  UNPOISON(scheduler.shared, room);
-  for (size_t i = shared_bytes; i < room; i++) {
-    if (scheduler.shared[i] != GUARD)
-      stop("a write %zu bytes behind %zu bytes of shared memory", i - shared_bytes, shared_bytes);
-  }
-  free(scheduler.shared);
-  self = nullptr;
+  end_launch(shared_bytes);
 }
 
 int lane()
 {
-  return scheduler.running % LANES;
+  return (int)((unsigned)scheduler.running % LANES);
 }
 
 int thread()
@@ -325,29 +360,28 @@ int thread()
 
 void let_others_run()
 {
-  to_scheduler(); /* ready all the while */
+  give_way(); /* ready all the while */
 }
 
 void wait_until(const char *what, bool (*condition)(void *context), void *context)
 {
-  Fiber &fiber = current();
   if (condition(context)) return;
-  fiber.state = State::WAITING;
-  fiber.operation = what;
-  fiber.condition = condition;
-  fiber.condition_context = context;
-  to_scheduler();
+  Thread &thread = current();
+  scheduler.states[scheduler.running] = WAITING;
+  thread.operation = what;
+  thread.condition = condition;
+  thread.condition_context = context;
+  give_way();
 }
 
 void block_barrier()
 {
-  Fiber &fiber = current();
-  fiber.state = State::AT_BARRIER;
-  if (++scheduler.at_barrier == scheduler.threads) {
+  scheduler.states[scheduler.running] = AT_BARRIER;
+  if (++scheduler.at_barrier == scheduler.count) {
     scheduler.at_barrier = 0;
-    for (int i = 0; i < scheduler.threads; i++) scheduler.fibers[(size_t)i]->state = State::READY;
+    memset(scheduler.states, READY, (size_t)scheduler.count);
   }
-  to_scheduler();
+  give_way();
 }
 
 const Lanes &warp_exchange(const char *what, const uint64_t *words, int count)
@@ -358,26 +392,24 @@ const Lanes &warp_exchange(const char *what, const uint64_t *words, int count)
 const Lanes &warp_compute(const char *what, const uint64_t *words, int count,
                           void (*compute)(Lanes &lanes))
 {
-  Fiber &fiber = current();
   const int first = scheduler.running / LANES * LANES;
-  const int width = std::min((int)LANES, scheduler.threads - first);
+  const int width = std::min((int)LANES, scheduler.count - first);
   if (width < LANES) stop("%s in a warp of %d threads", what, width);
+  Thread &thread = current();
   Warp &warp = scheduler.warps[(size_t)(scheduler.running / LANES)];
-  Lanes &lanes = warp.lanes[fiber.exchanges++ % 2];
-  memcpy(lanes[scheduler.running - first], words, (size_t)count * sizeof *words);
-  fiber.state = State::IN_WARP;
-  fiber.operation = what;
-  if (++warp.arrived == width) {
+  Lanes &lanes = warp.lanes[thread.exchanges++ % 2];
+  for (int i = 0; i < count; i++) lanes[scheduler.running - first][i] = words[i];
+  scheduler.states[scheduler.running] = IN_WARP;
+  thread.operation = what;
+  if (warp.arrived++ == 0) warp.operation = what;
+  if (what != warp.operation && strcmp(what, warp.operation) != 0)
+    stop("threads of a warp meet in different operations: %s and %s", warp.operation, what);
+  if (warp.arrived == LANES) {
     warp.arrived = 0;
-    for (int i = first; i < first + width; i++) {
-      Fiber &other = *scheduler.fibers[(size_t)i];
-      if (strcmp(other.operation, what) != 0)
-        stop("threads of a warp meet in different operations: %s and %s", other.operation, what);
-      other.state = State::READY;
-    }
+    memset(scheduler.states + first, READY, LANES);
     if (compute != nullptr) compute(lanes);
   }
-  to_scheduler();
+  give_way();
   return lanes;
 }
 
@@ -386,23 +418,25 @@ void copy_later(void *to, const void *from, int bytes, int valid_bytes)
   if (((uintptr_t)to | (uintptr_t)from) % (uintptr_t)bytes != 0)
     stop("an asynchronous copy of %d bytes is not aligned", bytes);
   memset(to, 0xff, (size_t)bytes); /* nobody may read it before the wait */
-  current().open.push_back({to, from, bytes, valid_bytes});
+  current().copies.push_back({to, from, bytes, valid_bytes});
 }
 
 void copy_commit()
 {
-  Fiber &fiber = current();
-  fiber.groups.push_back(std::move(fiber.open));
-  fiber.open.clear();
+  current().commits.push_back(current().copies.size());
 }
 
 void copy_wait(int groups_that_may_be_left)
 {
-  Fiber &fiber = current();
-  while ((int)fiber.groups.size() > groups_that_may_be_left) {
-    for (const Copy &copy : fiber.groups.front()) make_copy(copy);
-    fiber.groups.erase(fiber.groups.begin());
-  }
+  Thread &thread = current();
+  const size_t left = (size_t)groups_that_may_be_left;
+  if (thread.commits.size() <= left) return;
+  const auto groups = thread.commits.begin() + (long)(thread.commits.size() - left);
+  const size_t arrived = groups[-1];
+  for (size_t i = 0; i < arrived; i++) make_copy(thread.copies[i]);
+  thread.copies.erase(thread.copies.begin(), thread.copies.begin() + (long)arrived);
+  thread.commits.erase(thread.commits.begin(), groups);
+  for (size_t &end : thread.commits) end -= arrived;
 }
 
 } // namespace plm::emulation

@@ -8,42 +8,61 @@
 #include <cstdio>
 #include <cstdlib>
 #include <initializer_list>
+#include <vector>
 
 namespace
 {
 
-template <class T> float element(const T *x, int64_t row, int64_t column, int64_t ld, bool turned)
+/* op(X) as doubles, row by row, which the loops below take in order. */
+template <class T>
+std::vector<double> widened(const T *x, int64_t rows, int64_t columns, int64_t ld, bool transposed)
 {
-  return to_float(turned ? x[column * ld + row] : x[row * ld + column]);
+  std::vector<double> wide((size_t)(rows * columns));
+  for (int64_t i = 0; i < rows; i++)
+    for (int64_t j = 0; j < columns; j++)
+      wide[(size_t)(i * columns + j)] =
+          (double)to_float(transposed ? x[j * ld + i] : x[i * ld + j]);
+  return wide;
 }
 
-/* Row m of op(A) with column n of op(B), k in [begin, end). */
-template <class T>
-double dot(const struct plm_cuda_shape *s, const T *a, const T *b, int64_t m, int64_t n,
-           int64_t begin, int64_t end)
+/* sums[n] = row a (K) of op(A) with column n of op(B), k in [begin, end). */
+void dot_columns(double *sums, const double *a, const double *b, int64_t N, int64_t begin,
+                 int64_t end)
 {
-  double sum = 0;
+  for (int64_t n = 0; n < N; n++) sums[n] = 0;
   for (int64_t k = begin; k < end; k++)
-    sum += (double)element(a, m, k, s->lda, s->transpose_a) *
-           (double)element(b, k, n, s->ldb, s->transpose_b);
-  return sum;
+    for (int64_t n = 0; n < N; n++) sums[n] += a[k] * b[k * N + n];
 }
 
 template <class C, class T>
 void multiply(const struct plm_cuda_shape *s, int64_t parts, C *c, const T *a, const T *b,
               const C *addend)
 {
+  const std::vector<double> wide_a = widened(a, s->M, s->K, s->lda, s->transpose_a);
+  const std::vector<double> wide_b = widened(b, s->K, s->N, s->ldb, s->transpose_b);
+  std::vector<double> sums((size_t)s->N), part_sums((size_t)s->N);
   for (int64_t m = 0; m < s->M; m++) {
+    const double *row = wide_a.data() + m * s->K;
+    dot_columns(sums.data(), row, wide_b.data(), s->N, 0, s->K / parts);
+    for (int64_t part = 1; part < parts; part++) {
+      dot_columns(part_sums.data(), row, wide_b.data(), s->N, part * s->K / parts,
+                  (part + 1) * s->K / parts);
+      for (size_t n = 0; n < sums.size(); n++)
+        sums[n] = (double)((float)sums[n] + (float)part_sums[n]);
+    }
     for (int64_t n = 0; n < s->N; n++) {
-      double sum = dot(s, a, b, m, n, 0, s->K / parts);
-      for (int64_t part = 1; part < parts; part++)
-        sum = (double)((float)sum +
-                       (float)dot(s, a, b, m, n, part * s->K / parts, (part + 1) * s->K / parts));
-      sum *= (double)s->alpha;
+      double sum = sums[(size_t)n] * (double)s->alpha;
       if (s->add) sum += (double)s->beta * (double)to_float(addend[m * s->ldc + n]);
       c[m * s->ldc + n] = from_float<C>((float)sum);
     }
   }
+}
+
+/* A library reads its operands while it writes the result. */
+void check_apart(const void *c, int64_t c_bytes, const void *operand, int64_t bytes)
+{
+  const char *x = static_cast<const char *>(c), *y = static_cast<const char *>(operand);
+  if (x < y + bytes && y < x + c_bytes) plm::emulation::stop("a product into its own operand");
 }
 
 template <class C, class T>
@@ -51,6 +70,16 @@ void multiply_all(const struct plm_cuda_plan *plan, void *c, const void *a, cons
                   const void *addend)
 {
   const struct plm_cuda_shape *s = &plan->shape;
+  const auto bytes = [&](int64_t rows, int64_t columns, int64_t ld, int64_t stride, size_t size) {
+    return ((s->batch - 1) * stride + (rows - 1) * ld + columns) * (int64_t)size;
+  };
+  const int64_t c_bytes = bytes(s->M, s->N, s->ldc, s->stride_c, sizeof(C));
+  check_apart(c, c_bytes, a,
+              s->transpose_a ? bytes(s->K, s->M, s->lda, s->stride_a, sizeof(T))
+                             : bytes(s->M, s->K, s->lda, s->stride_a, sizeof(T)));
+  check_apart(c, c_bytes, b,
+              s->transpose_b ? bytes(s->N, s->K, s->ldb, s->stride_b, sizeof(T))
+                             : bytes(s->K, s->N, s->ldb, s->stride_b, sizeof(T)));
   for (int64_t i = 0; i < s->batch; i++)
     multiply(s, (int64_t)plan->algorithm.words[0], static_cast<C *>(c) + i * s->stride_c,
              static_cast<const T *>(a) + i * s->stride_a,
