@@ -41,8 +41,8 @@ CFLAGS ?= -g
 ALL_CFLAGS := -std=gnu17 $(WARNINGS) -fno-strict-aliasing -ffp-contract=off \
               -fstack-protector-strong -I. -D_GNU_SOURCE -DPLM_VERSION='"$(VERSION)"' \
               -pthread $(CFLAGS)
-ALL_CXXFLAGS := -std=gnu++17 -Wall -Wextra -Wshadow -Wno-unknown-pragmas $(OPTIMISE) \
-                -fno-strict-aliasing -ffp-contract=off -fPIC -fvisibility=hidden -I. -D_GNU_SOURCE \
+ALL_CXXFLAGS := -std=gnu++17 -Wall -Wextra -Wshadow -Wno-unknown-pragmas -fno-strict-aliasing \
+                -ffp-contract=off -fPIC -fvisibility=hidden -I. -D_GNU_SOURCE \
                 -DPLM_VERSION='"$(VERSION)"' -DPLM_EMULATE $(CFLAGS)
 ALL_LDFLAGS := -pthread -Wl,--as-needed $(LDFLAGS)
 ifneq ($(SAN),)
@@ -166,7 +166,7 @@ $(foreach i,$(ISAS),$(eval $(call isa_rule,$(i))))
 $(BUILD)/obj/emulated/%.o: % $(COMPILED_BY)
 	@mkdir -p $(@D)
 	$(call say,CXX,$< [emulated])
-	$(Q)$(CCACHE) $(CXX) $(ALL_CXXFLAGS) -MMD -MP -x c++ -c $< -o $@
+	$(Q)$(CCACHE) $(CXX) $(OPTIMISE) $(ALL_CXXFLAGS) -MMD -MP -x c++ -c $< -o $@
 
 archive = @mkdir -p $(@D); rm -f $@; ar rcs $@ $^
 $(LIB)/libplm_common.a: $(COMMON_OBJ)

@@ -175,7 +175,7 @@ Accumulators &find_accumulators(Thread &of, float *d)
 
 void compute(int first, size_t group, size_t index)
 {
-  static float a[ROWS][STEP], b[STEP][256];
+  static double a[ROWS][STEP], b[STEP][256];
   const Begun &leader = threads[(size_t)first].groups[group][index];
   const Product &product = leader.product;
   for (int t = 0; t < WARPGROUP; t++) {
@@ -191,29 +191,31 @@ void compute(int first, size_t group, size_t index)
     for (int word = 0; word < 4 && product.a_descriptor == nullptr; word++)
       for (int half = 0; half < 2; half++)
         a[row + word % 2 * 8][column + word / 2 * 8 + half] =
-            from_word<float>((uint64_t)(begun.a[word] >> 16 * half & 0xffff) << 16);
+            (double)from_word<float>((uint64_t)(begun.a[word] >> 16 * half & 0xffff) << 16);
   }
   if (product.a_descriptor != nullptr) {
     const uint64_t bits = (uint64_t)leader.a[1] << 32 | leader.a[0];
     const Descriptor at(bits);
     for (int row = 0; row < ROWS; row++)
-      for (int k = 0; k < STEP; k++) a[row][k] = major_k(at, row, k);
+      for (int k = 0; k < STEP; k++) a[row][k] = (double)major_k(at, row, k);
   }
   const Descriptor at(product.b_descriptor);
   for (int k = 0; k < STEP; k++)
     for (int n = 0; n < product.n; n++)
-      b[k][n] = product.b_transposed ? major_row(at, n, k) : major_k(at, n, k);
+      b[k][n] = (double)(product.b_transposed ? major_row(at, n, k) : major_k(at, n, k));
   double sums[256];
   for (int row = 0; row < ROWS; row++) {
     for (int n = 0; n < product.n; n++) sums[n] = 0;
     for (int k = 0; k < STEP; k++)
-      for (int n = 0; n < product.n; n++) sums[n] += (double)a[row][k] * (double)b[k][n];
+      for (int n = 0; n < product.n; n++) sums[n] += a[row][k] * b[k][n];
     if (wrong_products && row == 9) sums[3] = -sums[3];
+    float *values[4]; /* of the lanes that share the row */
+    for (int pair = 0; pair < 4; pair++) {
+      Thread &of = threads[(size_t)(first + row / 16 * LANES + row % 8 * 4 + pair)];
+      values[pair] = find_accumulators(of, of.groups[group][index].product.d).values.data();
+    }
     for (int n = 0; n < product.n; n++) {
-      const int owner = first + row / 16 * LANES + row % 8 * 4 + n % 8 / 2;
-      Thread &of = threads[(size_t)owner];
-      float &d = find_accumulators(of, of.groups[group][index].product.d)
-                     .values[(size_t)(n / 8 * 4 + row % 16 / 8 * 2 + n % 2)];
+      float &d = values[n % 8 / 2][n / 8 * 4 + row % 16 / 8 * 2 + n % 2];
       d = (float)((product.accumulate ? (double)d : 0.0) + sums[n]);
     }
   }
@@ -430,7 +432,11 @@ void product_wait(int groups_that_may_be_left)
 
 void hopper_block_begins(unsigned count, uint64_t seed)
 {
-  threads.assign(count, Thread());
+  threads.resize(count); /* they wait for their products before they end */
+  for (Thread &each : threads) {
+    each.fenced = false;
+    each.accumulators.clear();
+  }
   warpgroups.assign((count + WARPGROUP - 1) / WARPGROUP, Warpgroup());
   for (Named &each : named) each = Named();
   barriers.clear();
