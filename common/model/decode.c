@@ -221,7 +221,6 @@ plm_status plm_decode_run(struct plm_decode *decode, const struct plm_decode_row
   PLM_TRY(check_rows(decode, rows, row_count, error));
   lay_out_rows(decode, rows, row_count);
   const struct model_pass pass = {.B = (int32_t)row_count, .L = 1, .decode = decode};
-  model->forward_done = false;
   plm_model_blocks_forward(model, &pass);
   if (wanted == NULL) count = row_count;
   if (count > 0) {

@@ -117,8 +117,7 @@ struct plm_loss_result {
   uint64_t rows;
 };
 
-/* Forward; with a loss (and row_loss, host, may be NULL). Then plm_model_backward for the same
- * batch adds d (loss_scale * sum) to the gradient arena, once: it uses the activations up.
+/* Forward; with a loss (and row_loss, host, may be NULL).
  *
  * A batch has at most max_chunks chunks of at most config.max_length tokens, a multiple of
  * plm_architecture_group(): else PLM_LIMIT. Inputs and labels outside the vocabulary, positions
@@ -129,10 +128,13 @@ plm_status plm_model_forward(struct plm_model *model, const struct plm_batch *ba
                              const struct plm_masks *masks, const struct plm_targets *targets,
                              const struct plm_loss_options *loss, struct plm_loss_result *result,
                              float *row_loss, struct plm_error *error);
-plm_status plm_model_backward(struct plm_model *model, const struct plm_batch *batch,
-                              const struct plm_masks *masks, const struct plm_targets *targets,
-                              const struct plm_loss_options *loss, float loss_scale,
-                              struct plm_error *error);
+/* Forward and backward, of a model open for training: the same loss, bit for bit, and d (loss_scale
+ * * its sum) added to the gradient arena. Errors as plm_model_forward's; then nothing is added. */
+plm_status plm_model_gradients(struct plm_model *model, const struct plm_batch *batch,
+                               const struct plm_masks *masks, const struct plm_targets *targets,
+                               const struct plm_loss_options *loss, float loss_scale,
+                               struct plm_loss_result *result, float *row_loss,
+                               struct plm_error *error);
 
 /* A training pass over what already lies on the device: where ops->choose_targets puts the targets
  * of a batch of `chunks` chunks of `length` tokens. */

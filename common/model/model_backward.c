@@ -1,5 +1,6 @@
-/* The backward pass: each function undoes one of model_forward.c, in the opposite order. `dx` is
- * the gradient of the residual stream at the place reached; model->stream[0] holds it. */
+/* Training: the head with its loss and gradients, and the backward pass, in which each function
+ * undoes one of model_forward.c, in the opposite order. `dx` is the gradient of the residual stream
+ * at the place reached; model->stream[0] holds it. */
 #include "common/model/model_state.h"
 
 static float *gradient(const struct plm_model *model, size_t place)
@@ -137,25 +138,32 @@ static void blocks_backward(struct plm_model *model, const struct model_pass *pa
   }
 }
 
-/* Labelled rows -> gradient of the last hidden state, in stream[0]; 0 in all other rows. */
-static void head_backward(struct plm_model *model, const struct model_pass *pass, int64_t R,
-                          const struct plm_loss_options *loss, float loss_scale)
+/* Labelled rows' hidden state -> their loss, and the gradient of the last hidden state in
+ * stream[0]; 0 in all other rows. */
+static void head_train(struct plm_model *model, const struct model_pass *pass, int64_t R,
+                       const struct plm_loss_options *loss, float loss_scale)
 {
   struct plm_ops *ops = model->ops;
-  const int64_t D = model->config.hidden_size, V = model->config.vocab_size;
-  act *dgelu = model->row_gradient[0], *dnorm = model->row_gradient[1];
-  ops->zero(ops, model->stream[0], (size_t)(pass_rows(pass, 0) * D) * model->act_bytes);
-  ops->cross_entropy(ops, model->row_loss, model->logits, model->logits, model->labels,
-                     model->label_weights, loss_scale, loss, R, V);
-  ops->logits_backward(ops, dgelu, gradient(model, model->decoder), gradient(model, model->bias),
-                       model->logits, model->head_gelu, model_weight(model, model->decoder), R, D,
-                       V);
-  ops->gelu_backward(ops, dgelu, dgelu, model->head_dense, R * D);
-  ops->linear_backward_weight(ops, gradient(model, model->dense), dgelu, model->head_norm, R, D, D);
-  ops->linear_backward_input(ops, dnorm, dgelu, model_weight(model, model->dense), R, D, D, false);
-  act *dx = dgelu; /* spent */
+  const int64_t D = model->config.hidden_size;
+  act *ddense = model->row_gradient[0], *dnorm = model->row_gradient[1];
+  const struct plm_head_rows rows = {.dense = model->head_dense,
+                                     .w = model_weight(model, model->decoder),
+                                     .bias = model->parameters + model->bias,
+                                     .labels = model->labels,
+                                     .weights = model->label_weights,
+                                     .N = R,
+                                     .D = D,
+                                     .V = model->config.vocab_size};
+  plm_model_head_dense(model, model->positions, R);
+  ops->head_train(ops, model->row_loss, ddense, gradient(model, model->decoder),
+                  gradient(model, model->bias), &rows, loss_scale, loss);
+  ops->linear_backward_weight(ops, gradient(model, model->dense), ddense, model->head_norm, R, D,
+                              D);
+  ops->linear_backward_input(ops, dnorm, ddense, model_weight(model, model->dense), R, D, D, false);
+  act *dx = ddense; /* spent */
   ops->zero(ops, dx, (size_t)(R * D) * model->act_bytes);
   ops->norm_backward(ops, dx, dnorm, model->head_x, R, D);
+  ops->zero(ops, model->stream[0], (size_t)(pass_rows(pass, 0) * D) * model->act_bytes);
   ops->scatter_rows(ops, model->stream[0], dx, model->positions, R, D);
 }
 
@@ -182,32 +190,20 @@ static void tables_backward(struct plm_model *model, const struct model_pass *pa
                           model->parameters + embedding->place, V, D);
 }
 
-void plm_model_backward_rows(struct plm_model *model, const struct model_pass *pass, int64_t R,
-                             const struct plm_loss_options *loss, float loss_scale)
+void plm_model_train_rows(struct plm_model *model, const struct model_pass *pass, int64_t R,
+                          const struct plm_loss_options *loss, float loss_scale)
 {
   struct plm_ops *ops = model->ops;
-  PLM_ASSERT(model->options.training && model->forward_done);
-  model->forward_done = false; /* its activations are used up */
+  PLM_ASSERT(model->options.training);
   if (R == 0) return;
+  plm_model_blocks_forward(model, pass);
   ops->zero(ops, model->tables[0].gradient,
             (size_t)model->config.hidden_size * model->config.vocab_size * sizeof(float));
   for (int level = 0; level < model->levels; level++)
     if (model->x0_gradient[level] != NULL)
       ops->zero(ops, model->x0_gradient[level],
                 (size_t)(pass_rows(pass, level) * model->config.hidden_size) * model->act_bytes);
-  head_backward(model, pass, R, loss, loss_scale);
+  head_train(model, pass, R, loss, loss_scale);
   blocks_backward(model, pass);
   tables_backward(model, pass);
-}
-
-plm_status plm_model_backward(struct plm_model *model, const struct plm_batch *batch,
-                              const struct plm_masks *masks, const struct plm_targets *targets,
-                              const struct plm_loss_options *loss, float loss_scale,
-                              struct plm_error *error)
-{
-  (void)error; /* operators report at the next synchronisation */
-  const struct model_pass pass = {
-      .B = (int32_t)batch->chunks, .L = (int32_t)batch->max_length, .masks = masks};
-  plm_model_backward_rows(model, &pass, targets->rows, loss, loss_scale);
-  return PLM_OK;
 }

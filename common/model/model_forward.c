@@ -162,10 +162,10 @@ static act *last_hidden(const struct plm_model *model)
   return model->block_count == 0 ? model->x0[0] : model->blocks[model->block_count - 1].out;
 }
 
-void plm_model_head_forward(struct plm_model *model, const int32_t *positions, int64_t R, float cap)
+void plm_model_head_dense(struct plm_model *model, const int32_t *positions, int64_t R)
 {
   struct plm_ops *ops = model->ops;
-  const int64_t D = model->config.hidden_size, V = model->config.vocab_size;
+  const int64_t D = model->config.hidden_size;
   const act *x = last_hidden(model);
   if (positions != NULL) {
     ops->gather_rows(ops, model->head_x, x, positions, R, D);
@@ -174,6 +174,13 @@ void plm_model_head_forward(struct plm_model *model, const int32_t *positions, i
   ops->norm_forward(ops, model->head_norm, x, R, D);
   ops->linear_forward(ops, model->head_dense, model->head_norm, model_weight(model, model->dense),
                       NULL, R, D, D);
+}
+
+void plm_model_head_forward(struct plm_model *model, const int32_t *positions, int64_t R, float cap)
+{
+  struct plm_ops *ops = model->ops;
+  const int64_t D = model->config.hidden_size, V = model->config.vocab_size;
+  plm_model_head_dense(model, positions, R);
   ops->gelu_forward(ops, model->head_gelu, model->head_dense, R * D);
   ops->logits_forward(ops, model->logits, model->head_gelu, model_weight(model, model->decoder),
                       model->parameters + model->bias, R, D, V);
@@ -226,17 +233,35 @@ static struct model_pass start_pass(struct plm_model *model, const struct plm_ba
       .B = (int32_t)batch->chunks, .L = (int32_t)batch->max_length, .masks = masks};
 }
 
-/* Blocks, head and the losses of R rows, of what lies on the device. */
-static void forward_rows(struct plm_model *model, const struct model_pass *pass, size_t R,
-                         const struct plm_loss_options *loss)
+/* The same with what the loss wants. */
+static plm_status start_targets(struct plm_model *model, const struct plm_batch *batch,
+                                const struct plm_masks *masks, const struct plm_targets *targets,
+                                struct model_pass *pass, struct plm_error *error)
 {
   struct plm_ops *ops = model->ops;
-  plm_model_blocks_forward(model, pass);
-  model->forward_done = true;
-  if (R == 0) return;
-  plm_model_head_forward(model, model->positions, (int64_t)R, loss->soft_cap);
-  ops->cross_entropy(ops, model->row_loss, NULL, model->logits, model->labels, model->label_weights,
-                     1.0f, loss, (int64_t)R, model->config.vocab_size);
+  const size_t R = targets->rows;
+  PLM_TRY(plm_model_check_batch(model, batch, targets->inputs, error));
+  PLM_TRY(plm_model_check_targets(model, batch, targets, error));
+  *pass = start_pass(model, batch, targets->inputs, masks);
+  if (R == 0) return PLM_OK;
+  ops->upload(ops, model->positions, targets->positions, R * sizeof(int32_t));
+  ops->upload(ops, model->labels, targets->labels, R * sizeof(int32_t));
+  ops->upload(ops, model->label_weights, targets->weights, R * sizeof(float));
+  return PLM_OK;
+}
+
+/* The losses of R rows to the host, and their sum. */
+static plm_status fetch_loss(struct plm_model *model, size_t R, struct plm_loss_result *result,
+                             float *row_loss, struct plm_error *error)
+{
+  struct plm_ops *ops = model->ops;
+  *result = (struct plm_loss_result){.rows = R};
+  if (R == 0) return ops->synchronize(ops, error);
+  float *rows = row_loss != NULL ? row_loss : model->host_row_loss;
+  ops->download(ops, rows, model->row_loss, R * sizeof(float));
+  PLM_TRY(ops->synchronize(ops, error));
+  for (size_t i = 0; i < R; i++) result->loss += (double)rows[i];
+  return PLM_OK;
 }
 
 plm_status plm_model_forward(struct plm_model *model, const struct plm_batch *batch,
@@ -245,23 +270,28 @@ plm_status plm_model_forward(struct plm_model *model, const struct plm_batch *ba
                              float *row_loss, struct plm_error *error)
 {
   struct plm_ops *ops = model->ops;
-  PLM_TRY(plm_model_check_batch(model, batch, targets->inputs, error));
-  PLM_TRY(plm_model_check_targets(model, batch, targets, error));
-  const struct model_pass pass = start_pass(model, batch, targets->inputs, masks);
-  const size_t R = targets->rows;
-  *result = (struct plm_loss_result){.rows = R};
+  struct model_pass pass;
+  const int64_t R = targets->rows;
+  PLM_TRY(start_targets(model, batch, masks, targets, &pass, error));
   if (R > 0) {
-    ops->upload(ops, model->positions, targets->positions, R * sizeof(int32_t));
-    ops->upload(ops, model->labels, targets->labels, R * sizeof(int32_t));
-    ops->upload(ops, model->label_weights, targets->weights, R * sizeof(float));
+    plm_model_blocks_forward(model, &pass);
+    plm_model_head_forward(model, model->positions, R, loss->soft_cap);
+    ops->cross_entropy(ops, model->row_loss, model->logits, model->labels, model->label_weights,
+                       loss, R, model->config.vocab_size);
   }
-  forward_rows(model, &pass, R, loss);
-  if (R == 0) return ops->synchronize(ops, error);
-  float *rows = row_loss != NULL ? row_loss : model->host_row_loss;
-  ops->download(ops, rows, model->row_loss, R * sizeof(float));
-  PLM_TRY(ops->synchronize(ops, error));
-  for (size_t i = 0; i < R; i++) result->loss += (double)rows[i];
-  return PLM_OK;
+  return fetch_loss(model, (size_t)R, result, row_loss, error);
+}
+
+plm_status plm_model_gradients(struct plm_model *model, const struct plm_batch *batch,
+                               const struct plm_masks *masks, const struct plm_targets *targets,
+                               const struct plm_loss_options *loss, float loss_scale,
+                               struct plm_loss_result *result, float *row_loss,
+                               struct plm_error *error)
+{
+  struct model_pass pass;
+  PLM_TRY(start_targets(model, batch, masks, targets, &pass, error));
+  plm_model_train_rows(model, &pass, targets->rows, loss, loss_scale);
+  return fetch_loss(model, targets->rows, result, row_loss, error);
 }
 
 struct plm_device_targets plm_model_device_targets(struct plm_model *model)
@@ -278,9 +308,8 @@ void plm_model_train(struct plm_model *model, uint32_t chunks, uint32_t length,
   PLM_ASSERT(chunks > 0 && chunks <= model->options.max_chunks);
   PLM_ASSERT(length <= model->config.max_length && rows <= chunks * length);
   if (rows == 0) return; /* neither loss nor gradient */
-  forward_rows(model, &pass, rows, loss);
+  plm_model_train_rows(model, &pass, rows, loss, 1);
   model->ops->add_sum(model->ops, loss_sum, model->row_loss, rows);
-  plm_model_backward_rows(model, &pass, rows, loss, 1);
 }
 
 plm_status plm_model_infer(struct plm_model *model, const struct plm_batch *batch,
@@ -298,7 +327,6 @@ plm_status plm_model_infer(struct plm_model *model, const struct plm_batch *batc
   for (uint32_t i = 0; positions != NULL && i < rows; i++)
     if (positions[i] < 0 || positions[i] >= N)
       return plm_error_set(error, PLM_CORRUPT, "position %d of %ld", positions[i], (long)N);
-  model->forward_done = false;
   plm_model_blocks_forward(model, &pass);
   if (hidden != NULL) {
     ops->act_to_float(ops, model->rows_fp32, last_hidden(model), (size_t)(N * D));

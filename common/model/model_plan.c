@@ -154,6 +154,14 @@ static void plan_block(struct planner *planner, uint32_t i)
                                                    : take_stream(planner, block->x, n);
 }
 
+static void plan_logits(struct planner *planner, struct plm_arena *arena)
+{
+  struct plm_model *model = planner->model;
+  const size_t rows = level_rows(model, 0);
+  model->head_gelu = take_act(planner, arena, rows * model->config.hidden_size);
+  model->logits = take(arena, rows * model->config.vocab_size * sizeof(float));
+}
+
 static void plan_head(struct planner *planner)
 {
   struct plm_model *model = planner->model;
@@ -164,11 +172,10 @@ static void plan_head(struct planner *planner)
   model->labels = take(arena, rows * sizeof(int32_t));
   model->label_weights = take(arena, rows * sizeof(float));
   model->row_loss = take(arena, rows * sizeof(float));
-  model->logits = take(arena, rows * model->config.vocab_size * sizeof(float));
   model->head_x = take_act(planner, arena, n);
   model->head_norm = take_act(planner, arena, n);
   model->head_dense = take_act(planner, arena, n);
-  model->head_gelu = take_act(planner, arena, n);
+  if (!model->options.training) plan_logits(planner, arena);
 }
 
 /* Tables made once, and those that follow the weights. */
@@ -195,8 +202,9 @@ static size_t larger(size_t a, size_t b)
   return a > b ? a : b;
 }
 
-/* Workspace: the head's, the MLP's and the attention's backward passes never overlap in time, so
- * they overlap in memory. */
+/* Workspace: the head's, the MLP's and the attention's backward passes never overlap in time, nor
+ * with what a model open for training makes of a batch without training on it; so they overlap in
+ * memory. */
 static void plan_workspace(struct planner *planner)
 {
   struct plm_model *model = planner->model;
@@ -230,6 +238,7 @@ static void plan_workspace(struct planner *planner)
   end = larger(end, arena->used_bytes);
   arena->used_bytes = start;
   model->rows_fp32 = take(arena, outputs * sizeof(float));
+  plan_logits(planner, arena);
   arena->used_bytes = larger(end, arena->used_bytes);
 }
 

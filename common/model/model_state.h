@@ -85,10 +85,12 @@ struct plm_model {
   act *x0_gradient[PLM_MODEL_MAX_LEVELS]; /* NULL where no block reads x0 */
   struct rotary rotary[PLM_MODEL_MAX_LEVELS];
 
-  /* of the head, R labelled rows: kept from forward to backward */
+  /* of the head, R labelled rows */
   int32_t *positions, *labels;
-  float *label_weights, *logits, *row_loss;
-  act *head_x, *head_norm, *head_dense, *head_gelu;
+  float *label_weights, *row_loss;
+  act *head_x, *head_norm, *head_dense;
+  act *head_gelu; /* this and logits: not in training, whose head keeps neither */
+  float *logits;
   float *host_row_loss;
 
   /* backward */
@@ -98,8 +100,6 @@ struct plm_model {
   act *projection_gradient;
   act *value_embedding, *value_gradient;
   float *rows_fp32; /* (B, L, D), infer's output in bf16 */
-
-  bool forward_done; /* activations of a training pass are in place */
 };
 
 /* What one pass works on. */
@@ -150,9 +150,12 @@ void plm_model_blocks_forward(struct plm_model *model, const struct model_pass *
 /* Capped logits of R rows of the last hidden state; positions on the device, NULL: all. */
 void plm_model_head_forward(struct plm_model *model, const int32_t *positions, int64_t R,
                             float cap);
-/* Gradients of the pass that went forward before, of its first R rows. */
-void plm_model_backward_rows(struct plm_model *model, const struct model_pass *pass, int64_t R,
-                             const struct plm_loss_options *loss, float loss_scale);
+/* The same rows up to the head's dense product, in model->head_dense. */
+void plm_model_head_dense(struct plm_model *model, const int32_t *positions, int64_t R);
+/* Forward and backward: losses of R rows (model->positions, …) in model->row_loss, gradients
+ * added. R 0: nothing. */
+void plm_model_train_rows(struct plm_model *model, const struct model_pass *pass, int64_t R,
+                          const struct plm_loss_options *loss, float loss_scale);
 struct plm_attention_shape plm_model_attention_shape(const struct plm_model *model,
                                                      const struct model_pass *pass,
                                                      const struct model_block *block);

@@ -79,6 +79,16 @@ struct plm_loss_options {
   float z_loss;
 };
 
+/* The head behind its dense product, of N labelled rows. All on the device. */
+struct plm_head_rows {
+  const act *dense;      /* (N, D), before GELU */
+  const act *w;          /* (V, D) the decoder */
+  const float *bias;     /* (V) */
+  const int32_t *labels; /* (N) in [0, V) */
+  const float *weights;  /* (N); 0: the row does not count */
+  int64_t N, D, V;
+};
+
 struct plm_adam_options {
   float beta1, beta2, eps;
 };
@@ -256,7 +266,6 @@ struct plm_ops {
 
   /* ---- the head's activation: backward, dx may be dout ---- */
   void (*gelu_forward)(struct plm_ops *ops, act *out, const act *x, int64_t n); /* exact, erf */
-  void (*gelu_backward)(struct plm_ops *ops, act *dx, const act *dout, const act *x, int64_t n);
 
   /* ---- residual stream ---- */
   /* out = x + s skip; out may be x */
@@ -281,16 +290,18 @@ struct plm_ops {
   /* soft cap in place */
   void (*soft_cap_forward)(struct plm_ops *ops, float *logits, int64_t n, float cap);
   /* Per row: capped logits -> cross-entropy with label (smoothing, z-loss) times weight, into
-   * row_loss (fp32, N; weighted) and, when dlogits is not NULL, d row_loss / d (uncapped logits)
-   * times loss_scale. labels int32 in [0, V); weights fp32, 0: the row does not count. dlogits may
-   * be logits. */
-  void (*cross_entropy)(struct plm_ops *ops, float *row_loss, float *dlogits, const float *logits,
-                        const int32_t *labels, const float *weights, float loss_scale,
+   * row_loss (fp32, N; weighted). labels int32 in [0, V); weights fp32, 0: the row does not count.
+   */
+  void (*cross_entropy)(struct plm_ops *ops, float *row_loss, const float *logits,
+                        const int32_t *labels, const float *weights,
                         const struct plm_loss_options *options, int64_t N, int64_t V);
-  /* dh_ND = dlogits w; dw_VD += dlogits^T h; dbias_V += column sums */
-  void (*logits_backward)(struct plm_ops *ops, act *dh, float *dw, float *dbias,
-                          const float *dlogits, const act *h, const act *w, int64_t N, int64_t D,
-                          int64_t V);
+  /* The head for training, and back, at once: row_loss has the bits that gelu_forward,
+   * logits_forward, soft_cap_forward and cross_entropy make; ddense_ND, dw_VD += and dbias_V += are
+   * the gradients of loss_scale * the sum of row_loss. Neither GELU nor logits leave the operator;
+   * with GELU rounded to activations, and logits and their gradient fp32. ddense is not dense. */
+  void (*head_train)(struct plm_ops *ops, float *row_loss, act *ddense, float *dw, float *dbias,
+                     const struct plm_head_rows *rows, float loss_scale,
+                     const struct plm_loss_options *options);
 
   /* ---- targets ---- */
   /* tokens (B, L) as they came -> inputs, and the labelled positions (of B L) in ascending order

@@ -54,7 +54,8 @@ struct plm_cpu_vector {
   void (*relu2_forward)(void *x, int64_t n);                    /* x = relu(x)^2 */
   void (*relu2_backward)(void *dx, const void *out, int64_t n); /* dx *= 2 sqrt(out) */
   void (*gelu_forward)(void *out, const void *x, int64_t n);
-  void (*gelu_backward)(void *dx, const void *dout, const void *x, int64_t n);
+  /* dx may be dout where activations are floats */
+  void (*gelu_backward)(void *dx, const float *dout, const void *x, int64_t n);
   void (*skip_forward)(void *out, const void *x, const void *skip, float s, int64_t n);
   float (*skip_backward)(void *dskip, const void *dout, const void *skip, float s, int64_t n);
   void (*add)(void *x, const void *y, int64_t n);

@@ -74,18 +74,6 @@ static void gelu_forward(struct plm_ops *ops, act *out, const act *x, int64_t n)
   run(plm_cpu_of(ops), gelu_tile, out, x, NULL, 0, n);
 }
 
-static void gelu_back_tile(void *context, int64_t tile, uint32_t thread)
-{
-  const struct job *job = context;
-  TILE_OF(job, tile);
-  job->cpu->vector.gelu_backward(out, a, plm_act_at(job->cpu, job->b, begin), count);
-}
-
-static void gelu_backward(struct plm_ops *ops, act *dx, const act *dout, const act *x, int64_t n)
-{
-  run(plm_cpu_of(ops), gelu_back_tile, dx, dout, x, 0, n);
-}
-
 static void skip_tile(void *context, int64_t tile, uint32_t thread)
 {
   const struct job *job = context;
@@ -188,7 +176,6 @@ void plm_cpu_elementwise_register(struct plm_cpu *cpu)
   ops->round_weights = round_weights;
   ops->act_to_float = act_to_float;
   ops->gelu_forward = gelu_forward;
-  ops->gelu_backward = gelu_backward;
   ops->skip_forward = skip_forward;
   ops->skip_backward = skip_backward;
   ops->add = add;

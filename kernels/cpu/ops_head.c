@@ -1,4 +1,4 @@
-/* The head's operators: logits, soft cap, cross-entropy and the way back.
+/* The head's operators: logits, soft cap, cross-entropy, and all of it with the way back.
  *
  * The vocabulary is narrow, so its products are small; they run in fp32 in both precisions (bf16
  * operands are widened, which is exact), on shapes that need no plan: the number of rows changes
@@ -10,17 +10,22 @@
 #include "kernels/cpu/product.h"
 
 enum { ROWS_TILE = 64, COLUMNS_TILE = 64, DEPTH_TILE = 256, LOSS_TILE = 256, CAP_TILE = 16384 };
+/* Rows whose GELU and logits are kept at a time: whole tiles, and whole depths of dw. */
+enum { TRAINED_ROWS = 4096 };
 
 struct head_job {
   struct plm_cpu *cpu;
-  float *logits; /* forward: written */
-  const float *dlogits, *w, *bias;
+  const float *w, *bias;
   const void *h;
-  void *dh;
-  float *dw, *column_sums; /* sums: V for each tile of rows */
-  float *widened;          /* bf16: ROWS_TILE x D, or DEPTH_TILE x COLUMNS_TILE, for each thread */
-  int64_t widened_stride;
+  float *logits, *widened; /* widened: bf16 alone, ROWS_TILE x D or DEPTH_TILE x COLUMNS_TILE */
+  int64_t widened_stride;  /* of a thread */
   int64_t N, D, V;
+
+  /* training: of the rows at hand, N of them */
+  struct plm_loss_rows loss;
+  const void *dense;
+  void *gelu, *ddense;
+  float *row_loss, *dw, *column_sums; /* sums: V for each tile of rows */
 };
 
 static int64_t tiles_of(int64_t n, int64_t tile)
@@ -33,19 +38,21 @@ static int64_t smaller(int64_t a, int64_t b)
   return a < b ? a : b;
 }
 
-/* Lays the workspace out: w as fp32, a buffer a thread, and sums a tile. */
-static bool lay_out(struct head_job *job, const void *w)
+/* Lays the workspace out: a buffer a thread, w as fp32, and `more` floats behind. */
+static bool lay_out(struct head_job *job, const void *w, int64_t more, float **behind)
 {
   const struct plm_cpu *cpu = job->cpu;
   const int64_t rows = ROWS_TILE * job->D, columns = DEPTH_TILE * COLUMNS_TILE;
   job->widened_stride = rows > columns ? rows : columns;
   const int64_t widened = cpu->bf16 ? cpu->ops.threads * job->widened_stride : 0;
-  const int64_t weights = cpu->bf16 ? job->V * job->D : 0;
-  const int64_t sums = tiles_of(job->N, ROWS_TILE) * job->V;
-  float *space = plm_cpu_workspace(job->cpu, (size_t)(widened + weights + sums) * sizeof *space);
-  if (space == NULL) return false;
+  const int64_t weights = cpu->bf16 ? job->V * job->D : 0, floats = widened + weights + more;
+  float *space = NULL;
+  if (floats > 0) {
+    space = plm_cpu_workspace(job->cpu, (size_t)floats * sizeof *space);
+    if (space == NULL) return false;
+    *behind = space + widened + weights;
+  }
   job->widened = space;
-  job->column_sums = space + widened + weights;
   job->w = w;
   if (cpu->bf16) {
     cpu->vector.to_float(space + widened, w, weights);
@@ -54,18 +61,17 @@ static bool lay_out(struct head_job *job, const void *w)
   return true;
 }
 
-static void logits_tile(void *context, int64_t tile, uint32_t thread)
+/* logits of `count` rows of h, a tile's at most */
+static void multiply(const struct head_job *job, float *logits, const void *h, int64_t count,
+                     uint32_t thread)
 {
-  const struct head_job *job = context;
   const struct plm_cpu *cpu = job->cpu;
-  const int64_t begin = tile * ROWS_TILE, count = smaller(ROWS_TILE, job->N - begin);
-  const float *h = plm_act_at(cpu, job->h, begin * job->D);
+  const float *wide = h;
   if (cpu->bf16) {
     float *widened = job->widened + thread * job->widened_stride;
     cpu->vector.to_float(widened, h, count * job->D);
-    h = widened;
+    wide = widened;
   }
-  float *logits = job->logits + begin * job->V;
   const struct plm_product_shape shape = {.M = count,
                                           .N = job->V,
                                           .K = job->D,
@@ -73,8 +79,16 @@ static void logits_tile(void *context, int64_t tile, uint32_t thread)
                                           .ldb = job->D,
                                           .ldc = job->V,
                                           .transpose_b = 1};
-  plm_product_run_float(&shape, logits, h, job->w);
+  plm_product_run_float(&shape, logits, wide, job->w);
   cpu->vector.add_bias(logits, job->bias, count, job->V);
+}
+
+static void logits_tile(void *context, int64_t tile, uint32_t thread)
+{
+  const struct head_job *job = context;
+  const int64_t begin = tile * ROWS_TILE;
+  multiply(job, job->logits + begin * job->V, plm_act_at(job->cpu, job->h, begin * job->D),
+           smaller(ROWS_TILE, job->N - begin), thread);
 }
 
 static void logits_forward(struct plm_ops *ops, float *logits, const act *h, const act *w,
@@ -82,23 +96,39 @@ static void logits_forward(struct plm_ops *ops, float *logits, const act *h, con
 {
   struct head_job job = {
       .cpu = plm_cpu_of(ops), .logits = logits, .bias = bias, .h = h, .N = N, .D = D, .V = V};
-  if (!lay_out(&job, w)) return;
+  float *none;
+  if (!lay_out(&job, w, 0, &none)) return;
   plm_pool_tiles(job.cpu->pool, tiles_of(N, ROWS_TILE), logits_tile, &job);
 }
 
-static void dh_tile(void *context, int64_t tile, uint32_t thread)
+/* A tile of rows from dense to row_loss and ddense; leaves GELU and dlogits for dw. */
+static void train_tile(void *context, int64_t tile, uint32_t thread)
 {
   const struct head_job *job = context;
   const struct plm_cpu *cpu = job->cpu;
   const int64_t begin = tile * ROWS_TILE, count = smaller(ROWS_TILE, job->N - begin);
-  const float *dlogits = job->dlogits + begin * job->V;
-  void *dh = plm_act_at_mutable(cpu, job->dh, begin * job->D);
-  float *widened = cpu->bf16 ? job->widened + thread * job->widened_stride : dh;
+  const int64_t place = begin * job->D, elements = count * job->D;
+  const void *dense = plm_act_at(cpu, job->dense, place);
+  void *gelu = plm_act_at_mutable(cpu, job->gelu, place);
+  void *ddense = plm_act_at_mutable(cpu, job->ddense, place);
+  float *logits = job->logits + begin * job->V;
+  struct plm_loss_rows loss = job->loss;
+  loss.logits = logits;
+  loss.labels += begin;
+  loss.weights += begin;
+  loss.N = count;
+  cpu->vector.gelu_forward(gelu, dense, elements);
+  multiply(job, logits, gelu, count, thread);
+  if (loss.options->soft_cap > 0)
+    cpu->vector.soft_cap(logits, count * job->V, loss.options->soft_cap);
+  cpu->vector.cross_entropy(job->row_loss + begin, logits, &loss);
+  cpu->vector.column_sums(job->column_sums + tile * job->V, logits, count, job->V);
+
+  float *dgelu = cpu->bf16 ? job->widened + thread * job->widened_stride : ddense;
   const struct plm_product_shape shape = {
       .M = count, .N = job->D, .K = job->V, .lda = job->V, .ldb = job->D, .ldc = job->D};
-  plm_product_run_float(&shape, widened, dlogits, job->w);
-  if (cpu->bf16) cpu->vector.from_float(dh, widened, count * job->D);
-  cpu->vector.column_sums(job->column_sums + tile * job->V, dlogits, count, job->V);
+  plm_product_run_float(&shape, dgelu, logits, job->w);
+  cpu->vector.gelu_backward(ddense, dgelu, dense, elements);
 }
 
 /* Columns of dw, over all rows in their order. */
@@ -118,37 +148,48 @@ static void dw_tile(void *context, int64_t tile, uint32_t thread)
                                       .ldc = job->D,
                                       .transpose_a = 1,
                                       .accumulate = 1};
-    const float *h = plm_act_at(cpu, job->h, n * job->D + begin);
+    const float *h = plm_act_at(cpu, job->gelu, n * job->D + begin);
     if (cpu->bf16) {
       for (int64_t i = 0; i < depth; i++)
         cpu->vector.to_float(widened + i * columns,
-                             plm_act_at(cpu, job->h, (n + i) * job->D + begin), columns);
+                             plm_act_at(cpu, job->gelu, (n + i) * job->D + begin), columns);
       h = widened;
       shape.ldb = columns;
     }
-    plm_product_run_float(&shape, job->dw + begin, job->dlogits + n * job->V, h);
+    plm_product_run_float(&shape, job->dw + begin, job->logits + n * job->V, h);
   }
 }
 
-static void logits_backward(struct plm_ops *ops, act *dh, float *dw, float *dbias,
-                            const float *dlogits, const act *h, const act *w, int64_t N, int64_t D,
-                            int64_t V)
+static void head_train(struct plm_ops *ops, float *row_loss, act *ddense, float *dw, float *dbias,
+                       const struct plm_head_rows *rows, float loss_scale,
+                       const struct plm_loss_options *options)
 {
-  struct head_job job = {.cpu = plm_cpu_of(ops),
-                         .dlogits = dlogits,
-                         .h = h,
-                         .dh = dh,
-                         .dw = dw,
-                         .N = N,
-                         .D = D,
-                         .V = V};
-  if (!lay_out(&job, w)) return;
-  const int64_t tiles = tiles_of(N, ROWS_TILE);
-  plm_pool_tiles(job.cpu->pool, tiles, dh_tile, &job);
-  plm_pool_tiles(job.cpu->pool, tiles_of(D, COLUMNS_TILE), dw_tile, &job);
+  const int64_t N = rows->N, D = rows->D, V = rows->V;
+  const int64_t kept = smaller(N, TRAINED_ROWS), tiles = tiles_of(N, ROWS_TILE);
+  struct head_job job = {
+      .cpu = plm_cpu_of(ops), .bias = rows->bias, .D = D, .V = V, .dw = dw, .N = N};
+  float *space = NULL;
+  if (N <= 0 || !lay_out(&job, rows->w, (tiles + kept) * V + kept * D, &space)) return;
+  job.gelu = space; /* in bf16 half of it */
+  job.logits = space + kept * D;
+  float *const sums = job.logits + kept * V;
+  for (int64_t begin = 0; begin < N; begin += TRAINED_ROWS) {
+    job.N = smaller(TRAINED_ROWS, N - begin);
+    job.loss = (struct plm_loss_rows){.labels = rows->labels + begin,
+                                      .weights = rows->weights + begin,
+                                      .loss_scale = loss_scale,
+                                      .options = options,
+                                      .V = V};
+    job.dense = plm_act_at(job.cpu, rows->dense, begin * D);
+    job.ddense = plm_act_at_mutable(job.cpu, ddense, begin * D);
+    job.row_loss = row_loss + begin;
+    job.column_sums = sums + begin / ROWS_TILE * V;
+    plm_pool_tiles(job.cpu->pool, tiles_of(job.N, ROWS_TILE), train_tile, &job);
+    plm_pool_tiles(job.cpu->pool, tiles_of(D, COLUMNS_TILE), dw_tile, &job);
+  }
   for (int64_t v = 0; v < V; v++) {
     double sum = 0;
-    for (int64_t i = 0; i < tiles; i++) sum += (double)job.column_sums[i * V + v];
+    for (int64_t i = 0; i < tiles; i++) sum += (double)sums[i * V + v];
     dbias[v] += (float)sum;
   }
 }
@@ -177,7 +218,7 @@ static void soft_cap_forward(struct plm_ops *ops, float *logits, int64_t n, floa
 
 struct loss_job {
   struct plm_cpu *cpu;
-  float *row_loss, *dlogits;
+  float *row_loss;
   struct plm_loss_rows rows;
 };
 
@@ -191,16 +232,14 @@ static void loss_tile(void *context, int64_t tile, uint32_t thread)
   rows.labels += begin;
   rows.weights += begin;
   rows.N = smaller(LOSS_TILE, rows.N - begin);
-  job->cpu->vector.cross_entropy(
-      job->row_loss + begin, job->dlogits == NULL ? NULL : job->dlogits + begin * rows.V, &rows);
+  job->cpu->vector.cross_entropy(job->row_loss + begin, NULL, &rows);
 }
 
-static void cross_entropy(struct plm_ops *ops, float *row_loss, float *dlogits, const float *logits,
-                          const int32_t *labels, const float *weights, float loss_scale,
+static void cross_entropy(struct plm_ops *ops, float *row_loss, const float *logits,
+                          const int32_t *labels, const float *weights,
                           const struct plm_loss_options *options, int64_t N, int64_t V)
 {
-  struct loss_job job = {
-      plm_cpu_of(ops), row_loss, dlogits, {logits, labels, weights, loss_scale, options, N, V}};
+  struct loss_job job = {plm_cpu_of(ops), row_loss, {logits, labels, weights, 1, options, N, V}};
   plm_pool_tiles(job.cpu->pool, tiles_of(N, LOSS_TILE), loss_tile, &job);
 }
 
@@ -210,5 +249,5 @@ void plm_cpu_head_register(struct plm_cpu *cpu)
   ops->logits_forward = logits_forward;
   ops->soft_cap_forward = soft_cap_forward;
   ops->cross_entropy = cross_entropy;
-  ops->logits_backward = logits_backward;
+  ops->head_train = head_train;
 }

@@ -1,6 +1,7 @@
 /* Operators on elements and rows: conversions, activations, the residual stream, gather and
  * scatter. Bound by memory: a thread moves 16 bytes at a time. */
 #include "kernels/cuda/cuda_ops.cuh"
+#include "kernels/cuda/gelu.cuh"
 
 namespace
 {
@@ -50,19 +51,6 @@ struct Relu2 {
   static __device__ float slope(float out)
   {
     return 2 * sqrtf(out);
-  }
-};
-
-/* x Phi(x), exact: Hendrycks and Gimpel 2016 */
-struct Gelu {
-  static __device__ float value(float x)
-  {
-    return 0.5f * x * erfcf(-0.70710678118654752f * x);
-  }
-  static __device__ float slope(float x)
-  {
-    const float density = 0.39894228040143268f * expf(-0.5f * x * x);
-    return 0.5f * erfcf(-0.70710678118654752f * x) + x * density;
   }
 };
 
@@ -330,7 +318,6 @@ void plm_cuda_elementwise_register(struct plm_cuda *cuda)
   ops->round_weights = round_weights;
   ops->act_to_float = act_to_float;
   ops->gelu_forward = activate<Gelu>;
-  ops->gelu_backward = activate_backward<Gelu>;
   ops->skip_forward = skip_forward;
   ops->skip_backward = skip_backward;
   ops->add = add;

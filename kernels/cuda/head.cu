@@ -1,54 +1,116 @@
-/* The head behind its last product: logits over a narrow vocabulary, soft cap, cross-entropy, and
- * the way back. V is 33 or 261, so the products are small and run in fp32 on plain multiply-adds.
- */
-#include "kernels/cuda/cuda_ops.cuh"
+/* The head behind its dense product: GELU, logits over a narrow vocabulary, soft cap, cross-entropy
+ * and the way back. V is 33 or 261, so the products are small: 3 V multiply-adds for each element
+ * that is read and written, in fp32 on plain multiply-adds in both precisions.
+ *
+ * In training a block takes tiles of rows. First a warp makes the logits of two rows at a time, its
+ * lanes the columns, and their loss and gradient, which stay in shared memory. Then a thread owns
+ * columns: it makes GELU and its slope again from what the block has just read, ddense, and what
+ * the tile adds to its columns of dw. Those sums are the block's own in scratch, and stay in the
+ * device's cache. */
+#include "kernels/cuda/gelu.cuh"
+#include "kernels/cuda/rows.cuh"
 
 namespace
 {
 
 enum {
-  THREADS = 256,
-  WARPS = 8,
-  ROWS = 32,
-  DEPTH = 32,
-  SLAB_ROWS = 256,
-  MAX_SLABS = plm_most_parts(256)
+  WARPS = 6,
+  THREADS = WARPS * PLM_WARP,
+  PAIR = 2,        /* rows that a warp makes logits of at a time */
+  VOCABULARY = 36, /* of so many tokens: as many sums in a lane's registers, for each row */
+  COLUMNS = 4,     /* a thread's */
+  WIDTH = THREADS * COLUMNS,
+  GROUP = 6,   /* rows of ddense at a time */
+  TOKENS = 12, /* rows of dw at a time */
+  ROWS_STEP = PAIR * WARPS,
+  MOST_ROWS = 48,          /* of a tile: a multiple of ROWS_STEP and of GROUP */
+  SHARED_BYTES = 98 << 10, /* what any device allows a block; two of V = 33 in bf16 on most */
+  LOSS_WARPS = 8,
+  MOST_SLABS = plm_most_parts(264) /* two blocks for each of an H200's multiprocessors */
 };
+static_assert(ROWS_STEP % GROUP == 0 && MOST_ROWS % ROWS_STEP == 0, "whole groups in a tile");
 
-/* logits (ROWS of them, V) of a block: h and w come through shared memory in slices of DEPTH. */
-template <class T>
-__global__ void logits_kernel(float *logits, const T *h, const T *w, const float *bias, int64_t N,
-                              int64_t D, int V)
+__device__ __forceinline__ int lane_of_warp()
 {
-  float *h_tile = plm_shared<float>();            /* (ROWS, DEPTH + 1) */
-  float *w_tile = h_tile + ROWS * (DEPTH + 1);    /* (V, DEPTH + 1) */
-  float *sums = w_tile + (size_t)V * (DEPTH + 1); /* (ROWS, V), each element its thread's own */
-  const int64_t first = (int64_t)blockIdx.x * ROWS;
-  const int t = (int)threadIdx.x, threads = (int)blockDim.x;
-  for (int i = t; i < ROWS * V; i += threads) sums[i] = bias[i % V];
-  for (int64_t begin = 0; begin < D; begin += DEPTH) {
-    const int depth = D - begin < DEPTH ? (int)(D - begin) : (int)DEPTH;
-    __syncthreads();
-    for (int i = t; i < ROWS * DEPTH; i += threads) {
-      const int64_t row = first + i / DEPTH;
-      const bool inside = row < N && i % DEPTH < depth;
-      h_tile[i / DEPTH * (DEPTH + 1) + i % DEPTH] =
-          inside ? to_float(h[row * D + begin + i % DEPTH]) : 0.0f;
-    }
-    for (int i = t; i < V * DEPTH; i += threads)
-      w_tile[i / DEPTH * (DEPTH + 1) + i % DEPTH] =
-          i % DEPTH < depth ? to_float(w[(int64_t)(i / DEPTH) * D + begin + i % DEPTH]) : 0.0f;
-    __syncthreads();
-    for (int i = t; i < ROWS * V; i += threads) {
-      const float *x = h_tile + i / V * (DEPTH + 1), *y = w_tile + i % V * (DEPTH + 1);
-      float sum = 0;
+  return (int)threadIdx.x % PLM_WARP;
+}
+
+/* Lane i gets the warp's sum of value i, in values[0]. The order is a butterfly's, the same each
+ * time. */
+template <int HALF> __device__ __forceinline__ void share_sums(float *values)
+{
+  const bool upper = (lane_of_warp() & HALF) != 0;
 #pragma unroll
-      for (int d = 0; d < DEPTH; d++) sum += x[d] * y[d];
-      sums[i] += sum;
+  for (int i = 0; i < HALF; i++) {
+    const float given = upper ? values[i] : values[i + HALF];
+    const float kept = upper ? values[i + HALF] : values[i];
+    values[i] = kept + __shfl_xor_sync(PLM_ALL_LANES, given, HALF);
+  }
+  if constexpr (HALF > 1) share_sums<HALF / 2>(values);
+}
+
+template <class T, bool VECTOR, bool GELU>
+__device__ __forceinline__ void load_hidden(float *out, const T *x)
+{
+  Columns<T, VECTOR>::load(out, x);
+  if constexpr (GELU) {
+#pragma unroll
+    for (int i = 0; i < Columns<T, VECTOR>::N; i++)
+      out[i] = to_float(from_float<T>(Gelu::value(out[i])));
+  }
+}
+
+/* logits (count, V), count 1 or 2, rows `stride` apart: of h, or of GELU of what lies there; by a
+ * warp. */
+template <class T, bool VECTOR, bool GELU>
+__device__ __forceinline__ void make_logits(float *logits, int stride, const T *h, int count,
+                                            const T *w, const float *bias, int64_t D, int V)
+{
+  typedef Columns<T, VECTOR> C;
+  const int lane = lane_of_warp();
+  for (int begin = 0; begin < V; begin += VOCABULARY) {
+    float sums[PAIR][VOCABULARY] = {};
+    EACH_COLUMN(C, D)
+    {
+      float x[PAIR][C::N] = {};
+      load_hidden<T, VECTOR, GELU>(x[0], h + j);
+      if (count == PAIR) load_hidden<T, VECTOR, GELU>(x[1], h + D + j);
+#pragma unroll
+      for (int v = 0; v < VOCABULARY; v++) {
+        if (begin + v >= V) break;
+        float weight[C::N];
+        C::load(weight, w + (int64_t)(begin + v) * D + j);
+#pragma unroll
+        for (int i = 0; i < C::N; i++) {
+          sums[0][v] += x[0][i] * weight[i];
+          sums[1][v] += x[1][i] * weight[i];
+        }
+      }
+    }
+#pragma unroll
+    for (int row = 0; row < PAIR; row++) {
+      float *to = logits + row * stride + begin;
+      share_sums<PLM_WARP / 2>(sums[row]);
+      if (row < count && begin + lane < V) to[lane] = sums[row][0] + bias[begin + lane];
+#pragma unroll
+      for (int v = PLM_WARP; v < VOCABULARY; v++) {
+        if (begin + v >= V) break;
+        const float last = warp_sum(sums[row][v]);
+        if (row < count && lane == 0) to[v] = last + bias[begin + v];
+      }
     }
   }
-  for (int i = t; i < ROWS * V; i += threads)
-    if (first + i / V < N) logits[first * V + i] = sums[i];
+}
+
+template <class T, bool VECTOR>
+__global__ void __launch_bounds__(THREADS, 2)
+    logits_kernel(float *logits, const T *h, const T *w, const float *bias, int64_t N, int64_t D,
+                  int V)
+{
+  const int64_t n = ((int64_t)blockIdx.x * WARPS + threadIdx.x / PLM_WARP) * PAIR;
+  if (n >= N) return; /* the whole warp */
+  make_logits<T, VECTOR, false>(logits + n * V, V, h + n * D, N - n < PAIR ? (int)(N - n) : PAIR, w,
+                                bias, D, V);
 }
 
 void logits_forward(struct plm_ops *ops, float *logits, const act *h, const act *w,
@@ -56,18 +118,23 @@ void logits_forward(struct plm_ops *ops, float *logits, const act *h, const act 
 {
   struct plm_cuda *cuda = plm_cuda_of(ops);
   if (N <= 0) return;
-  const size_t shared = ((ROWS + (size_t)V) * (DEPTH + 1) + ROWS * (size_t)V) * sizeof(float);
   plm_with_act(cuda, [&](auto *type) {
     typedef std::remove_pointer_t<decltype(type)> T;
-    plm_launch(cuda->stream, logits_kernel<T>, dim3(plm_blocks(N, ROWS)), dim3(THREADS), shared,
-               logits, static_cast<const T *>(h), static_cast<const T *>(w), bias, N, D, (int)V);
+    auto kernel = D % plm_vector<T>::N == 0 ? logits_kernel<T, true> : logits_kernel<T, false>;
+    plm_launch(cuda->stream, kernel, dim3(plm_blocks(N, ROWS_STEP)), dim3(THREADS), 0, logits,
+               static_cast<const T *>(h), static_cast<const T *>(w), bias, N, D, (int)V);
   });
+}
+
+__device__ __forceinline__ float capped(float x, float cap)
+{
+  return cap * tanhf(x / cap);
 }
 
 __global__ void soft_cap_kernel(float *x, int64_t n, float cap)
 {
   const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < n) x[i] = cap * tanhf(x[i] / cap);
+  if (i < n) x[i] = capped(x[i], cap);
 }
 
 void soft_cap_forward(struct plm_ops *ops, float *logits, int64_t n, float cap)
@@ -78,137 +145,287 @@ void soft_cap_forward(struct plm_ops *ops, float *logits, int64_t n, float cap)
              n, cap);
 }
 
-struct Loss {
-  float *row_loss, *dlogits; /* dlogits NULL: not wanted */
-  const float *logits;
-  const int32_t *labels;
-  const float *weights;
-  float scale;
-  struct plm_loss_options options;
-  int64_t N;
-  int V;
-};
-
-/* A warp a row. With target t = (1 - e) onehot + e / V: loss = lse - t.l + z lse^2; by the capped
- * logit (1 + 2 z lse) softmax - t; by the uncapped one times 1 - (l / c)^2. */
-__global__ void cross_entropy_kernel(Loss p)
+/* The loss of a row of capped logits, in lane 0, and lse in all lanes. With target t = (1 - e)
+ * onehot + e / V: loss = lse - t.l + z lse^2. */
+__device__ __forceinline__ float loss_of_row(float *lse, const float *logits, int V, int label,
+                                             float weight, const struct plm_loss_options &options)
 {
-  const int64_t n = (int64_t)blockIdx.x * WARPS + threadIdx.x / PLM_WARP;
-  const int lane = (int)threadIdx.x % PLM_WARP;
-  if (n >= p.N) return; /* the whole warp */
-  const float *logits = p.logits + n * p.V;
-  const float weight = p.weights[n];
-  if (weight == 0) {
-    if (lane == 0) p.row_loss[n] = 0;
-    if (p.dlogits != nullptr)
-      for (int v = lane; v < p.V; v += PLM_WARP) p.dlogits[n * p.V + v] = 0;
-    return;
-  }
-  const int label = p.labels[n];
+  const int lane = lane_of_warp();
   const float at_label = logits[label];
   float most = -INFINITY, total = 0, exps = 0;
-  for (int v = lane; v < p.V; v += PLM_WARP) {
+  for (int v = lane; v < V; v += PLM_WARP) {
     most = fmaxf(most, logits[v]);
     total += logits[v];
   }
   most = warp_max(most);
   total = warp_sum(total);
-  for (int v = lane; v < p.V; v += PLM_WARP) exps += expf(logits[v] - most);
-  const float lse = most + logf(warp_sum(exps));
-  const float smoothing = p.options.label_smoothing, z = p.options.z_loss;
-  const float uniform = smoothing / (float)p.V;
-  if (lane == 0)
-    p.row_loss[n] = weight * (lse - (1 - smoothing) * at_label - uniform * total + z * lse * lse);
-  if (p.dlogits == nullptr) return;
-  const float scale = weight * p.scale, slope = 1 + 2 * z * lse;
-  const float inverse = p.options.soft_cap > 0 ? 1 / p.options.soft_cap : 0;
-  for (int v = lane; v < p.V;
-       v += PLM_WARP) { /* dlogits may be logits: a lane reads, then writes */
+  for (int v = lane; v < V; v += PLM_WARP) exps += expf(logits[v] - most);
+  *lse = most + logf(warp_sum(exps));
+  const float smoothing = options.label_smoothing;
+  return weight * (*lse - (1 - smoothing) * at_label - smoothing / (float)V * total +
+                   options.z_loss * *lse * *lse);
+}
+
+__global__ void cross_entropy_kernel(float *row_loss, const float *logits, const int32_t *labels,
+                                     const float *weights, struct plm_loss_options options,
+                                     int64_t N, int V)
+{
+  const int64_t n = (int64_t)blockIdx.x * LOSS_WARPS + threadIdx.x / PLM_WARP;
+  if (n >= N) return; /* the whole warp */
+  float loss = 0, lse;
+  if (weights[n] != 0) loss = loss_of_row(&lse, logits + n * V, V, labels[n], weights[n], options);
+  if (lane_of_warp() == 0) row_loss[n] = loss;
+}
+
+void cross_entropy(struct plm_ops *ops, float *row_loss, const float *logits, const int32_t *labels,
+                   const float *weights, const struct plm_loss_options *options, int64_t N,
+                   int64_t V)
+{
+  struct plm_cuda *cuda = plm_cuda_of(ops);
+  if (N <= 0) return;
+  plm_launch(cuda->stream, cross_entropy_kernel, dim3(plm_blocks(N, LOSS_WARPS)),
+             dim3(LOSS_WARPS * PLM_WARP), 0, row_loss, logits, labels, weights, *options, N,
+             (int)V);
+}
+
+/* ---- training ---- */
+
+template <class T> struct Training {
+  float *row_loss;
+  T *ddense;
+  float *dw, *dbias; /* of the blocks, (V, D) and (V) each */
+  const T *dense, *w;
+  const float *bias;
+  const int32_t *labels;
+  const float *weights;
+  float scale;
+  struct plm_loss_options options;
+  int64_t N, D;
+  int V, stride, rows; /* elements between rows of dlogits; rows of a tile */
+};
+
+/* dlogits of a row from its logits, in place, 0 behind them; returns the loss, in lane 0. By the
+ * capped logit: (1 + 2 z lse) softmax - t; by the uncapped one times 1 - (l / c)^2. */
+template <class T>
+__device__ __forceinline__ float differentiate_row(float *logits, const Training<T> &t, int64_t n)
+{
+  const int lane = lane_of_warp();
+  const float weight = n < t.N ? t.weights[n] : 0;
+  __syncwarp(); /* other lanes have written them */
+  if (weight == 0) {
+    for (int v = lane; v < t.stride; v += PLM_WARP) logits[v] = 0;
+    return 0;
+  }
+  const float cap = t.options.soft_cap, inverse = cap > 0 ? 1 / cap : 0;
+  for (int v = lane; v < t.stride; v += PLM_WARP)
+    if (v >= t.V)
+      logits[v] = 0;
+    else if (cap > 0)
+      logits[v] = capped(logits[v], cap);
+  __syncwarp();
+  const int label = t.labels[n];
+  float lse;
+  const float loss = loss_of_row(&lse, logits, t.V, label, weight, t.options);
+  const float smoothing = t.options.label_smoothing, uniform = smoothing / (float)t.V;
+  const float scale = weight * t.scale, slope = 1 + 2 * t.options.z_loss * lse;
+  __syncwarp(); /* all have read the label's */
+  for (int v = lane; v < t.V; v += PLM_WARP) {
     const float value = logits[v], ratio = value * inverse;
     const float gradient = slope * expf(value - lse) - uniform - (v == label ? 1 - smoothing : 0);
-    p.dlogits[n * p.V + v] = scale * (1 - ratio * ratio) * gradient;
+    logits[v] = scale * (1 - ratio * ratio) * gradient;
+  }
+  return loss;
+}
+
+/* COLUMNS elements, `count` of which exist; WHOLE: all, aligned to their size. */
+template <class T> struct alignas(COLUMNS * sizeof(T)) Four {
+  T elements[COLUMNS];
+};
+template <bool WHOLE, class T>
+__device__ __forceinline__ void load_four(float *out, const T *p, int64_t count)
+{
+  Four<T> four;
+  if constexpr (WHOLE) four = *reinterpret_cast<const Four<T> *>(p);
+#pragma unroll
+  for (int i = 0; i < COLUMNS; i++)
+    if constexpr (WHOLE)
+      out[i] = to_float(four.elements[i]);
+    else
+      out[i] = i < count ? to_float(p[i]) : 0;
+}
+template <bool WHOLE, class T>
+__device__ __forceinline__ void store_four(T *p, const float *in, int64_t count)
+{
+  Four<T> four;
+#pragma unroll
+  for (int i = 0; i < COLUMNS; i++) {
+    four.elements[i] = from_float<T>(in[i]);
+    if (!WHOLE && i < count) p[i] = four.elements[i];
+  }
+  if constexpr (WHOLE) *reinterpret_cast<Four<T> *>(p) = four;
+}
+
+/* ddense of a tile from row `first` on, in the columns from j on, and GELU of them into the
+ * thread's own places of the tile. */
+template <class T, bool VECTOR>
+__device__ __forceinline__ void go_back(const Training<T> &t, T *gelu, const float *dlogits,
+                                        int64_t first, int64_t j)
+{
+  const int64_t left = t.D - j;
+  for (int group = 0; group < t.rows; group += GROUP) {
+    float sums[GROUP][COLUMNS] = {};
+    for (int v = 0; v < t.V; v += 4) {
+      float w[4][COLUMNS] = {};
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+        if (v + i < t.V) load_four<VECTOR>(w[i], t.w + (int64_t)(v + i) * t.D + j, left);
+#pragma unroll
+      for (int r = 0; r < GROUP; r++) {
+        const float4 d = *reinterpret_cast<const float4 *>(dlogits + (group + r) * t.stride + v);
+#pragma unroll
+        for (int c = 0; c < COLUMNS; c++)
+          sums[r][c] += d.x * w[0][c] + d.y * w[1][c] + d.z * w[2][c] + d.w * w[3][c];
+      }
+    }
+#pragma unroll
+    for (int r = 0; r < GROUP; r++) {
+      const int64_t n = first + group + r;
+      float x[COLUMNS] = {}, value[COLUMNS];
+      if (n < t.N) load_four<VECTOR>(x, t.dense + n * t.D + j, left);
+#pragma unroll
+      for (int c = 0; c < COLUMNS; c++) {
+        value[c] = Gelu::value(x[c]);
+        sums[r][c] *= Gelu::slope(x[c]);
+      }
+      store_four<true>(gelu + (group + r) * WIDTH + (int)threadIdx.x * COLUMNS, value, COLUMNS);
+      if (n < t.N) store_four<VECTOR>(t.ddense + n * t.D + j, sums[r], left);
+    }
   }
 }
 
-void cross_entropy(struct plm_ops *ops, float *row_loss, float *dlogits, const float *logits,
-                   const int32_t *labels, const float *weights, float loss_scale,
-                   const struct plm_loss_options *options, int64_t N, int64_t V)
+/* What a tile adds to the block's dw in the columns from j on; the block's first writes. */
+template <class T, bool VECTOR>
+__device__ __forceinline__ void add_dw(const Training<T> &t, const T *gelu, const float *dlogits,
+                                       int64_t j, bool is_first)
+{
+  float *dw = t.dw + (int64_t)blockIdx.x * t.V * t.D + j;
+  for (int v = 0; v < t.V; v += TOKENS) {
+    float sums[TOKENS][COLUMNS] = {};
+    for (int row = 0; row < t.rows; row++) {
+      float h[COLUMNS];
+      load_four<true>(h, gelu + row * WIDTH + (int)threadIdx.x * COLUMNS, COLUMNS);
+#pragma unroll
+      for (int i = 0; i < TOKENS; i += 4) {
+        const float4 d = *reinterpret_cast<const float4 *>(dlogits + row * t.stride + v + i);
+#pragma unroll
+        for (int c = 0; c < COLUMNS; c++) {
+          sums[i][c] += d.x * h[c];
+          sums[i + 1][c] += d.y * h[c];
+          sums[i + 2][c] += d.z * h[c];
+          sums[i + 3][c] += d.w * h[c];
+        }
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < TOKENS; i++) {
+      if (v + i >= t.V) break;
+      float before[COLUMNS] = {};
+      if (!is_first) load_four<VECTOR>(before, dw + (v + i) * t.D, t.D - j);
+#pragma unroll
+      for (int c = 0; c < COLUMNS; c++) sums[i][c] += before[c];
+      store_four<VECTOR>(dw + (v + i) * t.D, sums[i], t.D - j);
+    }
+  }
+}
+
+__device__ __forceinline__ void add_dbias(float *dbias, const float *dlogits, int rows, int stride,
+                                          int V, bool is_first)
+{
+  for (int v = (int)threadIdx.x; v < V; v += (int)blockDim.x) {
+    float sum = is_first ? 0 : dbias[v];
+    for (int row = 0; row < rows; row++) sum += dlogits[row * stride + v];
+    dbias[v] = sum;
+  }
+}
+
+template <class T, bool VECTOR>
+__global__ void __launch_bounds__(THREADS, 2) train_kernel(Training<T> t)
+{
+  float *dlogits = plm_shared<float>();                         /* (rows, stride); logits before */
+  T *gelu = reinterpret_cast<T *>(dlogits + t.rows * t.stride); /* (rows, WIDTH) */
+  const int warp = (int)threadIdx.x / PLM_WARP;
+  for (int64_t tile = blockIdx.x; tile * t.rows < t.N; tile += gridDim.x) {
+    const int64_t first = tile * t.rows;
+    const bool is_first = tile == blockIdx.x;
+    for (int row = warp * PAIR; row < t.rows; row += ROWS_STEP) {
+      const int64_t n = first + row;
+      const int count = t.N - n < PAIR ? (int)(t.N - n) : PAIR;
+      float *logits = dlogits + row * t.stride;
+      if (count > 0)
+        make_logits<T, VECTOR, true>(logits, t.stride, t.dense + n * t.D, count, t.w, t.bias, t.D,
+                                     t.V);
+      for (int i = 0; i < PAIR; i++) {
+        const float loss = differentiate_row(logits + i * t.stride, t, n + i);
+        if (lane_of_warp() == 0 && i < count) t.row_loss[n + i] = loss;
+      }
+    }
+    __syncthreads(); /* dlogits of the tile are there */
+    for (int64_t j = (int64_t)threadIdx.x * COLUMNS; j < t.D; j += WIDTH) {
+      go_back<T, VECTOR>(t, gelu, dlogits, first, j);
+      add_dw<T, VECTOR>(t, gelu, dlogits, j, is_first);
+    }
+    add_dbias(t.dbias + (int64_t)blockIdx.x * t.V, dlogits, t.rows, t.stride, t.V, is_first);
+    __syncthreads(); /* they are read */
+  }
+}
+
+/* As many rows of a tile as shared memory has room for. */
+template <class T> int rows_of_tile(int stride)
+{
+  const size_t row_bytes = WIDTH * sizeof(T) + (size_t)stride * sizeof(float);
+  const int rows = (int)(SHARED_BYTES / row_bytes) / ROWS_STEP * ROWS_STEP;
+  PLM_ASSERT(rows > 0);
+  return rows < MOST_ROWS ? rows : (int)MOST_ROWS;
+}
+
+void head_train(struct plm_ops *ops, float *row_loss, act *ddense, float *dw, float *dbias,
+                const struct plm_head_rows *rows, float loss_scale,
+                const struct plm_loss_options *options)
 {
   struct plm_cuda *cuda = plm_cuda_of(ops);
+  const int64_t N = rows->N, D = rows->D, V = rows->V, count = V * (D + 1);
   if (N <= 0) return;
-  const Loss loss = {row_loss, dlogits, logits, labels, weights, loss_scale, *options, N, (int)V};
-  plm_launch(cuda->stream, cross_entropy_kernel, dim3(plm_blocks(N, WARPS)), dim3(WARPS * PLM_WARP),
-             0, loss);
-}
-
-/* dh = dlogits w: a block a row, the row's dlogits in shared memory. */
-template <class T>
-__global__ void dh_kernel(T *dh, const float *dlogits, const T *w, int64_t D, int V)
-{
-  float *row = plm_shared<float>();
-  const int64_t n = blockIdx.x;
-  for (int v = (int)threadIdx.x; v < V; v += (int)blockDim.x) row[v] = dlogits[n * V + v];
-  __syncthreads();
-  for (int64_t j = threadIdx.x; j < D; j += blockDim.x) {
-    float sum = 0;
-    for (int v = 0; v < V; v++) sum += row[v] * to_float(w[(int64_t)v * D + j]);
-    dh[n * D + j] = from_float<T>(sum);
-  }
-}
-
-/* partial (slabs, V, D + 1): dlogits^T h of a slab of rows; its last column sums dlogits. A thread
- * owns columns. */
-template <class T>
-__global__ void dw_kernel(float *partial, const float *dlogits, const T *h, int64_t N, int64_t D,
-                          int V, int64_t slab_rows)
-{
-  const int64_t first = blockIdx.x * slab_rows;
-  const int64_t last = first + slab_rows < N ? first + slab_rows : N;
-  const int64_t j = (int64_t)blockIdx.y * blockDim.x + threadIdx.x;
-  if (j > D) return;
-  for (int v = 0; v < V; v++) {
-    float sum = 0;
-    for (int64_t n = first; n < last; n++)
-      sum += dlogits[n * V + v] * (j < D ? to_float(h[n * D + j]) : 1.0f);
-    partial[((int64_t)blockIdx.x * V + v) * (D + 1) + j] = sum;
-  }
-}
-
-__global__ void add_dw_kernel(float *dw, float *dbias, const float *partial, int64_t slabs,
-                              int64_t D, int V)
-{
-  const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-  const int64_t count = V * (D + 1), v = i / (D + 1), j = i % (D + 1);
-  if (i >= count) return;
-  double sum = 0;
-  for (int64_t slab = 0; slab < slabs; slab++) sum += (double)partial[slab * count + i];
-  float *to = j < D ? dw + v * D + j : dbias + v;
-  *to = (float)((double)*to + sum);
-}
-
-void logits_backward(struct plm_ops *ops, act *dh, float *dw, float *dbias, const float *dlogits,
-                     const act *h, const act *w, int64_t N, int64_t D, int64_t V)
-{
-  struct plm_cuda *cuda = plm_cuda_of(ops);
-  if (N <= 0) return;
-  const int64_t count = V * (D + 1);
   const int64_t room = plm_cuda_scratch_room<float>(cuda) / count;
-  const int64_t most = room < MAX_SLABS ? room : (int64_t)MAX_SLABS;
-  PLM_ASSERT(most >= 1);
-  int64_t slab_rows = (N + most - 1) / most;
-  if (slab_rows < SLAB_ROWS) slab_rows = SLAB_ROWS;
-  const unsigned slabs = plm_blocks(N, slab_rows);
-  float *partial = plm_cuda_scratch<float>(cuda, (size_t)(slabs * count));
+  PLM_ASSERT(room >= 1);
+  const int stride = (int)((V + TOKENS - 1) / TOKENS * TOKENS);
+  unsigned slabs = (unsigned)(room < MOST_SLABS ? room : (int64_t)MOST_SLABS);
   plm_with_act(cuda, [&](auto *type) {
     typedef std::remove_pointer_t<decltype(type)> T;
-    plm_launch(cuda->stream, dh_kernel<T>, dim3((unsigned)N), dim3(THREADS),
-               (size_t)V * sizeof(float), static_cast<T *>(dh), dlogits, static_cast<const T *>(w),
-               D, (int)V);
-    plm_launch(cuda->stream, dw_kernel<T>, dim3(slabs, plm_blocks(D + 1, THREADS)), dim3(THREADS),
-               0, partial, dlogits, static_cast<const T *>(h), N, D, (int)V, slab_rows);
+    const int tile_rows = rows_of_tile<T>(stride);
+    slabs = min(slabs, plm_blocks(N, tile_rows));
+    float *partial = plm_cuda_scratch<float>(cuda, (size_t)(slabs * count));
+    const Training<T> t = {row_loss,
+                           static_cast<T *>(ddense),
+                           partial,
+                           partial + slabs * V * D,
+                           static_cast<const T *>(rows->dense),
+                           static_cast<const T *>(rows->w),
+                           rows->bias,
+                           rows->labels,
+                           rows->weights,
+                           loss_scale,
+                           *options,
+                           N,
+                           D,
+                           (int)V,
+                           stride,
+                           tile_rows};
+    auto kernel = D % plm_vector<T>::N == 0 ? train_kernel<T, true> : train_kernel<T, false>;
+    const size_t shared = (size_t)tile_rows * (WIDTH * sizeof(T) + (size_t)stride * sizeof(float));
+    plm_launch(cuda->stream, kernel, dim3(slabs), dim3(THREADS), shared, t);
+    plm_cuda_add_partials(cuda, dw, t.dw, slabs, V * D);
+    plm_cuda_add_partials(cuda, dbias, t.dbias, slabs, V);
   });
-  plm_launch(cuda->stream, add_dw_kernel, dim3(plm_blocks(count, THREADS)), dim3(THREADS), 0, dw,
-             dbias, partial, (int64_t)slabs, D, (int)V);
 }
 
 } // namespace
@@ -219,5 +436,5 @@ void plm_cuda_head_register(struct plm_cuda *cuda)
   ops->logits_forward = logits_forward;
   ops->soft_cap_forward = soft_cap_forward;
   ops->cross_entropy = cross_entropy;
-  ops->logits_backward = logits_backward;
+  ops->head_train = head_train;
 }

@@ -174,7 +174,7 @@ static void trainee_close(struct trainee *t)
 }
 
 struct timing {
-  double masks_s, forward_s, backward_s;
+  double masks_s, model_s; /* the second: forward and backward */
 };
 
 static double lap(uint64_t *since)
@@ -195,14 +195,10 @@ static struct timing pass(struct trainee *t)
   uint64_t clock = now_ns();
   plm_model_attention_masks(t->model, &load->batch, load->batch.max_length, t->masks);
   took.masks_s = lap(&clock);
-  require(plm_model_forward(t->model, &load->batch, t->masks, &load->targets, &loss, &result, NULL,
-                            &error),
+  require(plm_model_gradients(t->model, &load->batch, t->masks, &load->targets, &loss, 1.0f,
+                              &result, NULL, &error),
           &error);
-  took.forward_s = lap(&clock);
-  require(plm_model_backward(t->model, &load->batch, t->masks, &load->targets, &loss, 1.0f, &error),
-          &error);
-  require(t->ops->synchronize(t->ops, &error), &error);
-  took.backward_s = lap(&clock);
+  took.model_s = lap(&clock);
   return took;
 }
 
@@ -233,19 +229,18 @@ static struct figures bench(const struct subject *subject, struct plm_ops *ops, 
                             double rate, double budget_s)
 {
   struct trainee t;
-  struct timing best = {INFINITY, INFINITY, INFINITY};
+  struct timing best = {INFINITY, INFINITY};
   double optimizer_s = INFINITY;
   trainee_open(&t, subject, ops, corpus, subject->micro_batch_tokens / subject->max_length);
   const uint64_t started = now_ns();
   for (int i = 0; i < 2 || 1e-9 * (double)(now_ns() - started) < budget_s; i++) {
     const struct timing took = pass(&t);
     best.masks_s = fmin(best.masks_s, took.masks_s);
-    best.forward_s = fmin(best.forward_s, took.forward_s);
-    best.backward_s = fmin(best.backward_s, took.backward_s);
+    best.model_s = fmin(best.model_s, took.model_s);
     optimizer_s = fmin(optimizer_s, update(&t));
   }
   const double flops = plm_model_flops(t.model, t.masks, t.load.real_tokens);
-  const double pass_s = best.masks_s + best.forward_s + best.backward_s;
+  const double pass_s = best.masks_s + best.model_s;
   const double micro_batches = subject->batch_tokens / subject->micro_batch_tokens;
   const double step_s = micro_batches * pass_s + optimizer_s;
   const struct figures figures = {
@@ -253,10 +248,10 @@ static struct figures bench(const struct subject *subject, struct plm_ops *ops, 
       .pass_share = flops / pass_s / rate,
       .step_share = micro_batches * flops / step_s / rate,
   };
-  printf("%-12s %-5s %8u %8.1f %8.1f %8.1f %9.1f %9.0f %8.0f %6.1f%% %6.1f%%\n", subject->name,
+  printf("%-12s %-5s %8u %8.1f %8.1f %9.1f %9.0f %8.0f %6.1f%% %6.1f%%\n", subject->name,
          ops->act_bytes == 2 ? "bf16" : "fp32", subject->batch_tokens, 1e3 * best.masks_s,
-         1e3 * best.forward_s, 1e3 * best.backward_s, 1e3 * optimizer_s, figures.tokens_per_s,
-         1e-9 * flops / pass_s, 100.0 * figures.pass_share, 100.0 * figures.step_share);
+         1e3 * best.model_s, 1e3 * optimizer_s, figures.tokens_per_s, 1e-9 * flops / pass_s,
+         100.0 * figures.pass_share, 100.0 * figures.step_share);
   (void)fflush(stdout);
   trainee_close(&t);
   return figures;
@@ -305,15 +300,13 @@ static void answer_passes(struct trainee *t, unsigned count)
   struct timing sum = {0};
   for (unsigned i = 0; i < count; i++) {
     const struct timing took = pass(t);
-    seconds[i] = took.masks_s + took.forward_s + took.backward_s;
+    seconds[i] = took.masks_s + took.model_s;
     sum.masks_s += took.masks_s;
-    sum.forward_s += took.forward_s;
-    sum.backward_s += took.backward_s;
+    sum.model_s += took.model_s;
   }
   bench_answer_values("seconds", seconds, count);
   bench_answer_values("masks_s", &sum.masks_s, 1);
-  bench_answer_values("forward_s", &sum.forward_s, 1);
-  bench_answer_values("backward_s", &sum.backward_s, 1);
+  bench_answer_values("model_s", &sum.model_s, 1);
   free(seconds);
 }
 
@@ -384,7 +377,7 @@ static void trace(const struct subject *subject, struct plm_ops *ops, const char
   double pass_s = INFINITY, update_s = INFINITY;
   for (int i = 0; i < 3; i++) {
     const struct timing took = pass(&t);
-    pass_s = fmin(pass_s, took.forward_s + took.backward_s);
+    pass_s = fmin(pass_s, took.model_s);
     update_s = fmin(update_s, update(&t));
   }
   ops_trace_begin(ops);
@@ -459,10 +452,10 @@ static void table(const struct arguments *a)
             &error);
     clock_threads = ops->threads;
     const double rate = product_rate(ops);
-    printf("%-12s %-5s %8s %8s %8s %8s %9s %9s %8s %7s %7s\n", "model", "", "tokens", "masks",
-           "forward", "backward", "optimizer", "tokens/s", "GFLOP/s", "pass", "step");
-    printf("%-12s %-5s %8s %8s %8s %8s %9s %9s %8s %15s\n", "", "", "a step", "ms", "ms", "ms",
-           "ms", "a step", "a pass", "of product rate");
+    printf("%-12s %-5s %8s %8s %8s %9s %9s %8s %7s %7s\n", "model", "", "tokens", "masks", "passes",
+           "optimizer", "tokens/s", "GFLOP/s", "both", "step");
+    printf("%-12s %-5s %8s %8s %8s %9s %9s %8s %15s\n", "", "", "a step", "ms", "ms", "ms",
+           "a step", "a pass", "of product rate");
     for (int s = 0; s < SUBJECTS; s++)
       if (!a->any || a->chosen[s])
         figures[precision][s] = bench(&subjects[s], ops, a->corpus, rate, a->budget_s);

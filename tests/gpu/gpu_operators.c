@@ -20,13 +20,19 @@ enum { V = 33, MOST = 12, LEVEL = 2 };
 static struct plm_interval_mask masks[2]; /* of the two sides */
 static struct plm_attention_shape shape;
 
-enum operand_kind { NONE, ACT, FLOAT, TOKENS, LABELS, ROWS };
+enum operand_kind { NONE, ACT, DECODER, FLOAT, TOKENS, LABELS, ROWS };
 enum operand_use { IN, OUT, BOTH };
 struct operand {
   enum operand_kind kind;
   enum operand_use use;
   int64_t count;
 };
+
+/* Activations; of a decoder so small that logits are some units. */
+static bool is_act(const struct operand *o)
+{
+  return o->kind == ACT || o->kind == DECODER;
+}
 
 struct sample {
   const char *name;
@@ -151,12 +157,6 @@ CALL(gelu_forward)
   ops->gelu_forward(ops, b[0], b[1], N * D);
 }
 
-CALL(gelu_backward)
-{
-  (void)side;
-  ops->gelu_backward(ops, b[0], b[1], b[2], N * D);
-}
-
 CALL(skip_forward)
 {
   (void)side;
@@ -193,19 +193,21 @@ CALL(logits_forward)
   ops->logits_forward(ops, b[0], b[1], b[2], b[3], N, D, V);
 }
 
-CALL(logits_backward)
-{
-  (void)side;
-  ops->logits_backward(ops, b[0], b[1], b[2], b[3], b[4], b[5], N, D, V);
-}
+static const struct plm_loss_options options = {
+    .soft_cap = 16, .label_smoothing = 0.1f, .z_loss = 1e-3f};
 
 CALL(cross_entropy)
 {
   (void)side;
-  const struct plm_loss_options options = {
-      .soft_cap = 16, .label_smoothing = 0.1f, .z_loss = 1e-3f};
-  ops->soft_cap_forward(ops, b[2], N * V, options.soft_cap);
-  ops->cross_entropy(ops, b[0], b[1], b[2], b[3], b[4], 0.5f, &options, N, V);
+  ops->soft_cap_forward(ops, b[1], N * V, options.soft_cap);
+  ops->cross_entropy(ops, b[0], b[1], b[2], b[3], &options, N, V);
+}
+
+CALL(head_train)
+{
+  (void)side;
+  const struct plm_head_rows rows = {b[4], b[5], b[6], b[7], b[8], N, D, V};
+  ops->head_train(ops, b[0], b[1], b[2], b[3], &rows, 0.5f, &options);
 }
 
 /* ---- the samples ---- */
@@ -310,7 +312,6 @@ static size_t fill(struct sample *s)
        1.5e-2,
        {{ACT, OUT, qkv}, {ACT, OUT, x}, {FLOAT, OUT, N * H}, {ACT, IN, x}, {ACT, IN, qkv}}},
       {"gelu_forward", gelu_forward, 1e-6, 4e-3, {{ACT, OUT, x}, {ACT, IN, x}}},
-      {"gelu_backward", gelu_backward, 1e-6, 4e-3, {{ACT, OUT, x}, {ACT, IN, x}, {ACT, IN, x}}},
       {"skip_forward",
        skip_forward,
        1e-6,
@@ -337,23 +338,22 @@ static size_t fill(struct sample *s)
        3e-6,
        3e-6,
        {{FLOAT, OUT, N * V}, {ACT, IN, x}, {ACT, IN, table}, {FLOAT, IN, V}}},
-      {"logits_backward",
-       logits_backward,
-       1e-5,
-       4e-3,
-       {{ACT, OUT, x},
-        {FLOAT, BOTH, table},
-        {FLOAT, BOTH, V},
-        {FLOAT, IN, N * V},
-        {ACT, IN, x},
-        {ACT, IN, table}}},
       {"soft cap, cross_entropy",
        cross_entropy,
        3e-6,
        3e-6,
+       {{FLOAT, OUT, N}, {FLOAT, BOTH, N * V}, {LABELS, IN, N}, {FLOAT, IN, N}}},
+      {"head_train",
+       head_train,
+       1e-5,
+       2e-2,
        {{FLOAT, OUT, N},
-        {FLOAT, OUT, N * V},
-        {FLOAT, BOTH, N * V},
+        {ACT, OUT, x},
+        {FLOAT, BOTH, table},
+        {FLOAT, BOTH, V},
+        {ACT, IN, x},
+        {DECODER, IN, table},
+        {FLOAT, IN, V},
         {LABELS, IN, N},
         {FLOAT, IN, N}}},
   };
@@ -380,25 +380,26 @@ static void *draw(const struct operand *o, uint64_t seed, bool narrow)
   for (int64_t i = 0; i < o->count; i++) {
     const struct plm_philox_words w = plm_philox(seed, (uint32_t)i, 0, 96);
     const double r = sqrt(-2 * log(plm_philox_unit(w.w[0]) + 0x1p-25));
-    const float normal = (float)(r * cos(6.283185307179586 * plm_philox_unit(w.w[1])));
+    const double size = o->kind == DECODER ? 1 / sqrt((double)D) : 1;
+    const float normal = (float)(size * r * cos(6.283185307179586 * plm_philox_unit(w.w[1])));
     if (o->kind == ROWS)
       integers[i] = (int32_t)(4 * i + w.w[0] % 4); /* distinct */
     else if (o->kind == TOKENS || o->kind == LABELS)
       integers[i] = (int32_t)(w.w[0] % V);
     else
-      values[i] = narrow && o->kind == ACT ? rounded(normal) : normal;
+      values[i] = narrow && is_act(o) ? rounded(normal) : normal;
   }
   return values;
 }
 
 static size_t bytes_of(const struct plm_ops *ops, const struct operand *o)
 {
-  return (size_t)o->count * (o->kind == ACT ? ops->act_bytes : 4);
+  return (size_t)o->count * (is_act(o) ? ops->act_bytes : 4);
 }
 
 static void *put(struct plm_ops *ops, const struct operand *o, const void *host)
 {
-  if (o->kind != ACT || ops->act_bytes == 4) return device_case_upload(ops, host, bytes_of(ops, o));
+  if (!is_act(o) || ops->act_bytes == 4) return device_case_upload(ops, host, bytes_of(ops, o));
   uint16_t *half = must(malloc((size_t)o->count * sizeof *half));
   for (int64_t i = 0; i < o->count; i++) {
     uint32_t bits;
@@ -418,7 +419,7 @@ static float *get(struct plm_ops *ops, const struct operand *o, const void *buff
   for (int64_t i = 0; i < o->count; i++) {
     uint16_t half;
     uint32_t bits;
-    if (o->kind == ACT && ops->act_bytes == 2) {
+    if (is_act(o) && ops->act_bytes == 2) {
       memcpy(&half, raw + 2 * i, sizeof half);
       bits = (uint32_t)half << 16;
     } else {

@@ -1,10 +1,11 @@
-/* Products, head, loss and optimizer against double precision. */
+/* Products, head and loss against double precision. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/config/config.h"
 #include "tests/support/cmocka_all.h"
+#include "tests/support/head_case.h"
 #include "tests/support/ops_case.h"
 #include "tests/support/reference_ops.h"
 
@@ -143,80 +144,28 @@ static void rows_are_the_same_alone(void **state)
 }
 
 /* ---- head ---- */
-static void logits_shape(struct ops_case *c, int64_t N, int64_t D, int64_t V)
+static void logits_case(struct ops_case *c)
 {
-  double *h = ops_case_values(c, N * D, 1), *w = ops_case_values(c, V * D, 1 / sqrt((double)D));
-  double *bias = ops_case_values(c, V, 1), *exact = ops_case_zeros(c, N * V);
-  const void *h_act = ops_case_act(c, h, N * D), *w_act = ops_case_act(c, w, V * D);
-  const float *bias_float = ops_case_float(c, bias, V);
-  float *logits = ops_case_empty_float(c, N * V);
-  reference_linear(exact, h, w, N, D, V);
-  for (int64_t i = 0; i < N * V; i++) exact[i] += bias[i % V];
-  c->ops->logits_forward(c->ops, logits, h_act, w_act, bias_float, N, D, V);
-  ops_case_check_float(c, "logits", logits, exact, N * V, 8);
-
-  double *d = ops_case_values(c, N * V, 1), *dh = ops_case_zeros(c, N * D);
-  double *dw = ops_case_zeros(c, V * D), *dbias = ops_case_zeros(c, V);
-  double *dw_before = ops_case_values(c, V * D, 1), *dbias_before = ops_case_values(c, V, 1);
-  const float *d_float = ops_case_float(c, d, N * V);
-  float *dw_float = ops_case_float(c, dw_before, V * D);
-  float *dbias_float = ops_case_float(c, dbias_before, V);
-  void *dh_act = ops_case_empty_act(c, N * D);
-  reference_linear_backward_input(dh, d, w, N, D, V);
-  reference_linear_backward_weight(dw, d, h, N, D, V);
-  for (int64_t i = 0; i < V * D; i++) dw[i] += dw_before[i];
-  for (int64_t v = 0; v < V; v++) dbias[v] = dbias_before[v];
-  for (int64_t i = 0; i < N * V; i++) dbias[i % V] += d[i];
-  c->ops->logits_backward(c->ops, dh_act, dw_float, dbias_float, d_float, h_act, w_act, N, D, V);
-  ops_case_check_act(c, "dh", dh_act, dh, N * D, 24);
-  ops_case_check_float(c, "dw of the head", dw_float, dw, V * D, 16);
-  ops_case_check_float(c, "dbias", dbias_float, dbias, V, 16);
+  head_case_logits(c, 1, 8, 33);
+  head_case_logits(c, 67, 100, 33);
+  head_case_logits(c, 300, 72, 260);
 }
 
-static void head_case(struct ops_case *c)
-{
-  logits_shape(c, 1, 8, 33);
-  logits_shape(c, 67, 100, 33);
-  logits_shape(c, 300, 72, 260);
-}
-
-static void heads_match(void **state)
+static void logits_match(void **state)
 {
   (void)state;
-  ops_case_each(head_case);
+  ops_case_each(logits_case);
 }
 
-static void loss_shape(struct ops_case *c, int64_t N, int64_t V, const struct plm_loss_options *o,
-                       double deviation)
-{
-  double *raw = ops_case_values(c, N * V, deviation), *weights = ops_case_values(c, N, 1);
-  const int32_t *labels = ops_case_integers(c, N, (int32_t)V);
-  for (int64_t n = 0; n < N; n++) weights[n] = n % 5 == 0 ? 0 : fabs(weights[n]);
-  const int32_t *labels_device = ops_case_device(c, labels, (size_t)N * sizeof *labels);
-  float *logits = ops_case_float(c, raw, N * V);
-  const float *weights_float = ops_case_float(c, weights, N);
-  const struct reference_loss loss = {
-      labels, weights, 0.25, (double)o->soft_cap, (double)o->label_smoothing, (double)o->z_loss,
-      N,      V};
-  double *row_loss = ops_case_zeros(c, N), *dlogits = ops_case_zeros(c, N * V);
-  reference_cross_entropy(row_loss, dlogits, raw, &loss);
-  float *got = ops_case_empty_float(c, N), *alone = ops_case_empty_float(c, N);
-  c->ops->soft_cap_forward(c->ops, logits, N * V, o->soft_cap);
-  c->ops->cross_entropy(c->ops, alone, NULL, logits, labels_device, weights_float, 0.25f, o, N, V);
-  c->ops->cross_entropy(c->ops, got, logits, logits, labels_device, weights_float, 0.25f, o, N, V);
-  ops_case_check_same(c, got, alone, (size_t)N * sizeof *got);
-  ops_case_check_float(c, "loss", got, row_loss, N, 8);
-  ops_case_check_float(c, "dlogits", logits, dlogits, N * V, 32);
-}
+static const struct plm_loss_options options[] = {
+    {0, 0, 0}, {30, 0, 0}, {5, 0.1f, 0}, {15, 0.05f, 1e-3f}};
 
 static void loss_case(struct ops_case *c)
 {
-  const struct plm_loss_options options[] = {
-      {0, 0, 0}, {30, 0, 0}, {5, 0.1f, 0}, {15, 0.05f, 1e-3f}};
   for (size_t i = 0; i < 4; i++) {
-    loss_shape(c, 67, 33, &options[i], 3);
-    loss_shape(c, 300, 5, &options[i], 0.1);
-    loss_shape(c, 3, 260, &options[i], 8);
+    head_case_loss(c, 67, 33, &options[i], 3);
+    head_case_loss(c, 300, 5, &options[i], 0.1);
+    head_case_loss(c, 3, 260, &options[i], 8);
   }
 }
 
@@ -224,6 +173,28 @@ static void losses_match(void **state)
 {
   (void)state;
   ops_case_each(loss_case);
+}
+
+static void train_case(struct ops_case *c)
+{
+  for (size_t i = 0; i < 4; i++) head_case_train(c, &(struct head_case){67, 72, 33, 2, options[i]});
+  head_case_train(c, &(struct head_case){0, 16, 33, 1, options[3]});
+  head_case_train(c, &(struct head_case){1, 8, 33, 1, options[3]});
+  head_case_train(c, &(struct head_case){130, 100, 261, 1, options[3]});
+  head_case_train(c, &(struct head_case){31, 37, 5, 3, options[3]});
+}
+
+/* More rows than are kept at a time; the last, part tile behind whole ones. */
+static void many_rows_case(struct ops_case *c)
+{
+  head_case_train(c, &(struct head_case){4096 + 300, 24, 33, 1, options[3]});
+}
+
+static void training_matches(void **state)
+{
+  (void)state;
+  ops_case_each(train_case);
+  ops_case_each_cpu(many_rows_case);
 }
 
 /* `auto` is bf16 only where both the processor and the products' library have it. */
@@ -252,8 +223,9 @@ int main(void)
       cmocka_unit_test(linears_match),
       cmocka_unit_test(relu2_matches),
       cmocka_unit_test(rows_are_the_same_alone),
-      cmocka_unit_test(heads_match),
+      cmocka_unit_test(logits_match),
       cmocka_unit_test(losses_match),
+      cmocka_unit_test(training_matches),
       cmocka_unit_test(auto_multiplies),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

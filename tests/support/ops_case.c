@@ -59,18 +59,23 @@ static const void *fetch(struct ops_case *c, const void *device, size_t bytes)
   return host;
 }
 
+void ops_case_release(struct ops_case *c)
+{
+  for (int i = 0; i < c->buffer_count; i++)
+    if (c->buffers[i].on_device)
+      c->ops->release(c->ops, c->buffers[i].memory);
+    else
+      free(c->buffers[i].memory);
+  free(c->buffers);
+}
+
 static uint64_t run_once(void (*test)(struct ops_case *c), struct plm_ops *ops)
 {
   struct ops_case c = {.ops = ops, .seed = 42};
   test(&c);
   struct plm_error error = {0};
   assert_int_equal(ops->synchronize(ops, &error), PLM_OK);
-  for (int i = 0; i < c.buffer_count; i++)
-    if (c.buffers[i].on_device)
-      ops->release(ops, c.buffers[i].memory);
-    else
-      free(c.buffers[i].memory);
-  free(c.buffers);
+  ops_case_release(&c);
   return c.digest;
 }
 

@@ -34,6 +34,9 @@ void ops_case_each_cuda(void (*test)(struct ops_case *c));
 /* Both. */
 void ops_case_each(void (*test)(struct ops_case *c));
 
+/* What the case owns, at the end of one that was not run by these. */
+void ops_case_release(struct ops_case *c);
+
 /* n seeded values on the host, normal with this deviation; the case owns them. */
 double *ops_case_values(struct ops_case *c, int64_t n, double deviation);
 int32_t *ops_case_integers(struct ops_case *c, int64_t n, int32_t limit); /* [0, limit) */

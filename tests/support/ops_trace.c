@@ -188,8 +188,6 @@ TRACED(attention_backward,
        10.0 * pairs_of(ops, mask) * shape->H * shape->K)
 TRACED(gelu_forward, (struct plm_ops * ops, act *out, const act *x, int64_t n), (ops, out, x, n),
        "gelu_forward", 2 * A * (double)n, 0)
-TRACED(gelu_backward, (struct plm_ops * ops, act *dx, const act *dout, const act *x, int64_t n),
-       (ops, dx, dout, x, n), "gelu_backward", 3 * A * (double)n, 0)
 TRACED(skip_forward,
        (struct plm_ops * ops, act *out, const act *x, const act *skip, const float *s, int64_t N,
         int64_t D),
@@ -211,19 +209,18 @@ TRACED(logits_forward,
         int64_t N, int64_t D, int64_t V),
        (ops, logits, h, w, bias, N, D, V), "logits_forward", A *ND + 4.0 * (double)(N * V),
        2.0 * ND * (double)V)
-TRACED(logits_backward,
-       (struct plm_ops * ops, act *dh, float *dw, float *dbias, const float *dlogits, const act *h,
-        const act *w, int64_t N, int64_t D, int64_t V),
-       (ops, dh, dw, dbias, dlogits, h, w, N, D, V), "logits_backward",
-       2 * A * ND + 4.0 * (double)(N * V), 4.0 * ND * (double)V)
 TRACED(soft_cap_forward, (struct plm_ops * ops, float *logits, int64_t n, float cap),
        (ops, logits, n, cap), "soft_cap_forward", 8.0 * (double)n, 0)
 TRACED(cross_entropy,
-       (struct plm_ops * ops, float *row_loss, float *dlogits, const float *logits,
-        const int32_t *labels, const float *weights, float loss_scale,
-        const struct plm_loss_options *options, int64_t N, int64_t V),
-       (ops, row_loss, dlogits, logits, labels, weights, loss_scale, options, N, V),
-       "cross_entropy", 8.0 * (double)(N * V), 0)
+       (struct plm_ops * ops, float *row_loss, const float *logits, const int32_t *labels,
+        const float *weights, const struct plm_loss_options *options, int64_t N, int64_t V),
+       (ops, row_loss, logits, labels, weights, options, N, V), "cross_entropy",
+       4.0 * (double)(N * V), 0)
+TRACED(head_train,
+       (struct plm_ops * ops, float *row_loss, act *ddense, float *dw, float *dbias,
+        const struct plm_head_rows *head, float loss_scale, const struct plm_loss_options *options),
+       (ops, row_loss, ddense, dw, dbias, head, loss_scale, options), "head_train",
+       2 * A * (double)(head->N * head->D), 6.0 * (double)(head->N * head->D * head->V))
 TRACED(sum_squares, (struct plm_ops * ops, double *sum, const float *x, size_t n), (ops, sum, x, n),
        "sum_squares", 4.0 * (double)n, 0)
 TRACED(adam_step,
@@ -293,16 +290,15 @@ void ops_trace_begin(struct plm_ops *ops)
   PUT(linear_relu2_forward);
   PUT(linear_relu2_backward_input);
   PUT(gelu_forward);
-  PUT(gelu_backward);
   PUT(skip_forward);
   PUT(skip_backward);
   PUT(add);
   PUT(gather_rows);
   PUT(scatter_rows);
   PUT(logits_forward);
-  PUT(logits_backward);
   PUT(soft_cap_forward);
   PUT(cross_entropy);
+  PUT(head_train);
   PUT(sum_squares);
   PUT(adam_step);
   PUT(muon_step);

@@ -40,14 +40,14 @@ static void ACT(gelu_forward)(void *out, const void *x, int64_t n)
   }
 }
 
-static void ACT(gelu_backward)(void *dx, const void *dout, const void *x, int64_t n)
+static void ACT(gelu_backward)(void *dx, const float *dout, const void *x, int64_t n)
 {
   for (int64_t i = 0; i < n; i += SIMD_WIDTH) {
     const vfloat value = act_load((const ACT_TYPE *)x + i, n - i);
     vfloat bell;
     const vfloat phi = vnormal(value, &bell);
     const vfloat slope = phi + value * bell * 0.3989422804f; /* 1 / sqrt(2 pi) */
-    act_store((ACT_TYPE *)dx + i, slope * act_load((const ACT_TYPE *)dout + i, n - i), n - i);
+    act_store((ACT_TYPE *)dx + i, slope * vload_float(dout + i, n - i), n - i);
   }
 }
 

@@ -307,6 +307,38 @@ static void no_labels_no_loss_no_gradient(void **state)
   close_scene(&scene);
 }
 
+/* The fused head of training has the bits of evaluation's, whose buffers it does without: before
+ * and after. */
+static void training_has_the_loss_of_evaluation(void **state)
+{
+  (void)state;
+  enum { MOST = 512 };
+  static float rows[3][MOST];
+  struct plm_loss_result results[3];
+  struct plm_error error = {0};
+  for (int precision = PLM_PRECISION_FP32; precision <= PLM_PRECISION_BF16; precision++) {
+    struct scene scene;
+    if (precision == PLM_PRECISION_BF16 && !model_case_has_bf16()) continue;
+    open_scene(&scene, PLM_UNET, true, precision, 77);
+    const struct model_case *c = &scene.c;
+    const struct case_batch *placed = &scene.placed;
+    assert_true(placed->targets.rows <= MOST);
+    plm_model_attention_masks(c->model, &placed->batch, c->window, c->masks);
+    for (int i = 0; i < 3; i++)
+      assert_int_equal(
+          i == 1 ? plm_model_gradients(c->model, &placed->batch, c->masks, &placed->targets,
+                                       &c->loss, 0.5f, &results[i], rows[i], &error)
+                 : plm_model_forward(c->model, &placed->batch, c->masks, &placed->targets, &c->loss,
+                                     &results[i], rows[i], &error),
+          PLM_OK);
+    for (int i = 1; i < 3; i++) {
+      assert_true(results[i].loss == results[0].loss && results[i].rows == results[0].rows);
+      assert_memory_equal(rows[i], rows[0], placed->targets.rows * sizeof(float));
+    }
+    close_scene(&scene);
+  }
+}
+
 static void bad_batches_are_errors(void **state)
 {
   (void)state;
@@ -394,6 +426,7 @@ int main(void)
       cmocka_unit_test(a_shorter_chunk_gives_the_same_loss),
       cmocka_unit_test(bf16_is_near_the_reference),
       cmocka_unit_test(no_labels_no_loss_no_gradient),
+      cmocka_unit_test(training_has_the_loss_of_evaluation),
       cmocka_unit_test(bad_batches_are_errors),
       cmocka_unit_test(memory_and_flops_are_those_of_the_plan),
   };

@@ -133,10 +133,9 @@ static void run(struct step_case *c)
     keep_targets(c, &targets, (size_t)first * L, (size_t)batch.chunks * L);
     plm_model_attention_masks(c->model, &batch, plm_schedule_window(&c->config.model, c->s),
                               c->masks);
-    succeed(
-        plm_model_forward(c->model, &batch, c->masks, &targets, &options, &result, NULL, &error),
-        &error);
-    succeed(plm_model_backward(c->model, &batch, c->masks, &targets, &options, 1, &error), &error);
+    succeed(plm_model_gradients(c->model, &batch, c->masks, &targets, &options, 1, &result, NULL,
+                                &error),
+            &error);
     c->loss += result.loss;
     c->count += (int64_t)count;
   }

@@ -173,16 +173,14 @@ static void attention(void)
   free(host);
 }
 
-/* n: x, dout -> gelu, its gradient */
+/* n: x -> gelu */
 static void activation(void)
 {
   const int64_t n = size[0];
-  const act *x = take_act(n), *dout = take_act(n);
-  act *out = fresh(2 * n), *dx = fresh(2 * n);
+  const act *x = take_act(n);
+  act *out = fresh(2 * n);
   ops->gelu_forward(ops, out, x, n);
-  ops->gelu_backward(ops, dx, dout, x, n);
   give(out, 2 * n);
-  give(dx, 2 * n);
 }
 
 /* N D: x, skip, s, dout -> x + s skip, dskip, ds */
@@ -201,18 +199,28 @@ static void skip(void)
   give(ds, 4);
 }
 
-/* N D V: h, w, bias, dlogits (fp32) -> logits (fp32), dh, dw, dbias */
+/* N D V: dense, w, bias, weights; labels 7 i mod V -> logits of dense (fp32); row_loss of the whole
+ * head, ddense, dw, dbias */
 static void head(void)
 {
   const int64_t N = size[0], D = size[1], V = size[2];
-  const act *h = take_act(N * D), *w = take_act(V * D);
-  const float *bias = take_float(V), *d = take_float(N * V);
-  float *logits = fresh(4 * N * V), *dw = fresh(4 * V * D), *dbias = fresh(4 * V);
-  act *dh = fresh(2 * N * D);
-  ops->logits_forward(ops, logits, h, w, bias, N, D, V);
-  ops->logits_backward(ops, dh, dw, dbias, d, h, w, N, D, V);
+  const act *dense = take_act(N * D), *w = take_act(V * D);
+  const float *bias = take_float(V), *weights = take_float(N);
+  float *logits = fresh(4 * N * V), *row_loss = fresh(4 * N);
+  float *dw = fresh(4 * V * D), *dbias = fresh(4 * V);
+  act *ddense = fresh(2 * N * D);
+  int32_t *labels = fresh(4 * N), *host = must(malloc((size_t)N * sizeof *host));
+  for (int64_t i = 0; i < N; i++) host[i] = (int32_t)(7 * i % V);
+  ops->upload(ops, labels, host, (size_t)N * sizeof *host);
+  free(host);
+  const struct plm_head_rows rows = {dense, w, bias, labels, weights, N, D, V};
+  const struct plm_loss_options options = {
+      .soft_cap = 16, .label_smoothing = 0.1f, .z_loss = 1e-3f};
+  ops->logits_forward(ops, logits, dense, w, bias, N, D, V);
+  ops->head_train(ops, row_loss, ddense, dw, dbias, &rows, 1, &options);
   give(logits, 4 * N * V);
-  give(dh, 2 * N * D);
+  give(row_loss, 4 * N);
+  give(ddense, 2 * N * D);
   give(dw, 4 * V * D);
   give(dbias, 4 * V);
 }

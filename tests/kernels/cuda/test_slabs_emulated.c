@@ -8,6 +8,7 @@
 #include "common/config/config.h"
 #include "kernels/cuda/cuda.h"
 #include "tests/support/attention_case.h"
+#include "tests/support/head_case.h"
 
 static struct plm_ops *open_with(int precision, size_t scratch)
 {
@@ -102,11 +103,6 @@ static void more_chunks_than_a_grid_has_layers(void **state)
 /* ---- sums over rows: whole numbers, so that no order of sums changes a bit ---- */
 enum { N = 1300, TOKENS = 5, D = 8 };
 
-struct sums {
-  struct plm_ops *ops;
-  float dh[N * D], dw[TOKENS * D], dbias[TOKENS], dtable[TOKENS * D]; /* results */
-};
-
 static int whole(int i)
 {
   return (i * 7 + i / 13) % 9 - 4;
@@ -120,50 +116,48 @@ static void *to_device(struct plm_ops *ops, const void *values, size_t bytes)
   return buffer;
 }
 
-static void run_sums(struct sums *s, size_t scratch)
-{
-  static float rows[N * D], dlogits[N * TOKENS], zeros[N * D];
-  static int32_t tokens[N];
-  for (int i = 0; i < N * D; i++) rows[i] = (float)whole(i);
-  for (int i = 0; i < N * TOKENS; i++) dlogits[i] = (float)whole(i + 3);
-  for (int i = 0; i < N; i++) tokens[i] = i * i % TOKENS;
-  struct plm_ops *ops = open_with(PLM_PRECISION_FP32, scratch);
-  void *x = to_device(ops, rows, sizeof rows), *dl = to_device(ops, dlogits, sizeof dlogits);
-  void *t = to_device(ops, tokens, sizeof tokens), *dh = to_device(ops, zeros, sizeof rows);
-  void *dw = to_device(ops, zeros, sizeof s->dw), *dbias = to_device(ops, zeros, sizeof s->dbias);
-  void *dtable = to_device(ops, zeros, sizeof s->dtable);
-  ops->token_mean_backward(ops, dtable, x, t, N, D, TOKENS, 0);
-  ops->logits_backward(ops, dh, dw, dbias, dl, x, x, N, D, TOKENS);
-  ops->download(ops, s->dh, dh, sizeof s->dh);
-  ops->download(ops, s->dw, dw, sizeof s->dw);
-  ops->download(ops, s->dbias, dbias, sizeof s->dbias);
-  ops->download(ops, s->dtable, dtable, sizeof s->dtable);
-  assert_int_equal(ops->synchronize(ops, NULL), PLM_OK);
-  void *const buffers[] = {x, dl, t, dh, dw, dbias, dtable};
-  for (int i = 0; i < 7; i++) ops->release(ops, buffers[i]);
-  ops->close(ops);
-}
+static const size_t slabs[] = {1, 2, 100}; /* that scratch has room for */
+enum { SLAB_BYTES = TOKENS * (D + 1) * sizeof(float) };
 
-static void sums_over_rows_need_no_more_than_one_slab(void **state)
+static void token_sums_need_no_more_than_one_slab(void **state)
 {
   (void)state;
-  static const size_t slabs[] = {1, 2, 100};
-  static struct sums s;
+  static float rows[N * D], dtable[TOKENS * D];
+  static int32_t tokens[N];
+  for (int i = 0; i < N * D; i++) rows[i] = (float)whole(i);
+  for (int i = 0; i < N; i++) tokens[i] = i * i % TOKENS;
   for (size_t i = 0; i < sizeof slabs / sizeof *slabs; i++) {
-    run_sums(&s, slabs[i] * TOKENS * (D + 1) * sizeof(float));
+    struct plm_ops *ops = open_with(PLM_PRECISION_FP32, slabs[i] * SLAB_BYTES);
+    memset(dtable, 0, sizeof dtable);
+    void *x = to_device(ops, rows, sizeof rows), *t = to_device(ops, tokens, sizeof tokens);
+    void *sums = to_device(ops, dtable, sizeof dtable);
+    ops->token_mean_backward(ops, sums, x, t, N, D, TOKENS, 0);
+    ops->download(ops, dtable, sums, sizeof dtable);
+    assert_int_equal(ops->synchronize(ops, NULL), PLM_OK);
     for (int v = 0; v < TOKENS; v++) {
-      int bias = 0;
-      for (int n = 0; n < N; n++) bias += whole(n * TOKENS + v + 3);
-      assert_true(s.dbias[v] == (float)bias);
       for (int d = 0; d < D; d++) {
-        int weight = 0, row = 0;
-        for (int n = 0; n < N; n++) {
-          weight += whole(n * TOKENS + v + 3) * whole(n * D + d);
-          row += n * n % TOKENS == v ? whole(n * D + d) : 0;
-        }
-        assert_true(s.dw[v * D + d] == (float)weight);
-        assert_true(s.dtable[v * D + d] == (float)row);
+        int row = 0;
+        for (int n = 0; n < N; n++) row += n * n % TOKENS == v ? whole(n * D + d) : 0;
+        assert_true(dtable[v * D + d] == (float)row);
       }
+    }
+    void *const buffers[] = {x, t, sums};
+    for (int j = 0; j < 3; j++) ops->release(ops, buffers[j]);
+    ops->close(ops);
+  }
+}
+
+static void head_sums_need_no_more_than_one_slab(void **state)
+{
+  (void)state;
+  const struct head_case head = {200, D, TOKENS, 1, {15, 0.1f, 1e-3f}};
+  for (int precision = PLM_PRECISION_FP32; precision <= PLM_PRECISION_BF16; precision++) {
+    for (size_t i = 0; i < sizeof slabs / sizeof *slabs; i++) {
+      struct ops_case c = {.ops = open_with(precision, slabs[i] * SLAB_BYTES), .seed = 5};
+      head_case_train(&c, &head);
+      assert_int_equal(c.ops->synchronize(c.ops, NULL), PLM_OK);
+      ops_case_release(&c);
+      c.ops->close(c.ops);
     }
   }
 }
@@ -177,7 +171,8 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(attention_in_slabs_gives_the_same_bits),
       cmocka_unit_test(more_chunks_than_a_grid_has_layers),
-      cmocka_unit_test(sums_over_rows_need_no_more_than_one_slab),
+      cmocka_unit_test(token_sums_need_no_more_than_one_slab),
+      cmocka_unit_test(head_sums_need_no_more_than_one_slab),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
