@@ -192,6 +192,10 @@ def ceilings(check, part, until):
             check.tokens["bytes"] = values["rate"]
         if values["what"].startswith("bf16 product") and "," not in values["what"]:
             check.tokens["flops"] = values["rate"]
+    for what in [name for name in part.values if name.endswith(", fused")]:
+        library = part.values.get(what.removesuffix("fused") + "library")
+        if library:
+            rows.append((f"{what} over library", f"{part.values[what] / library:.2f}", "", "", "x"))
     if rows:
         part.table(("what", "median", "least", "most", "unit"), rows)
     part.verdict("measured", outcome.good, "" if outcome.good else outcome.why())

@@ -118,6 +118,48 @@ static void a_resume_takes_the_plans(void **unused)
   plm_config_deinit(&other_config);
 }
 
+/* On a device of 9.0, where products with relu2 around them may be one kernel: a resume does what
+ * the first step found, and says so where that is not possible. */
+static void a_resume_takes_the_fused_products(void **unused)
+{
+  (void)unused;
+  struct plm_trainer_state state;
+  struct plm_config config;
+  size_t n;
+  bool on = true;
+  assert_int_equal(setenv("PLM_CUDA_ATTENTION", "mma", 1), 0); /* not compared then */
+  plm_cuda_emulation_capability(90, false);
+  float *before = NULL;
+  for (uint64_t seed = 1; before == NULL; seed++) {
+    assert_true(seed < 32);
+    before = first_step(seed, &state, &config, &n);
+    if (strstr(state.plans, " fused\n") != NULL) break;
+    free(before);
+    before = NULL;
+    plm_trainer_state_deinit(&state);
+    plm_config_deinit(&config);
+  }
+  struct plm_ops *ops = open_ops(2);
+  assert_int_equal(plm_tuning_begin(&state, ops, &on, NULL), PLM_OK);
+  assert_false(on);
+  assert_true(state.exact);
+  float *resumed = gradients_on(ops, NULL, &n);
+  assert_memory_equal(before, resumed, n * sizeof *before);
+  free(before);
+  free(resumed);
+  assert_int_equal(setenv("PLM_CUDA_RELU2", "library", 1), 0);
+  ops = open_ops(2);
+  assert_int_equal(plm_tuning_begin(&state, ops, &on, NULL), PLM_OK);
+  assert_true(on);
+  assert_false(state.exact);
+  ops->close(ops);
+  assert_int_equal(unsetenv("PLM_CUDA_RELU2"), 0);
+  assert_int_equal(unsetenv("PLM_CUDA_ATTENTION"), 0);
+  plm_cuda_emulation_capability(80, false);
+  plm_trainer_state_deinit(&state);
+  plm_config_deinit(&config);
+}
+
 /* What is exported after a resume is what was taken. */
 static void plans_are_kept_as_they_are(void **unused)
 {
@@ -286,6 +328,7 @@ int main(void)
 #endif
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_resume_takes_the_plans),
+      cmocka_unit_test(a_resume_takes_the_fused_products),
       cmocka_unit_test(plans_are_kept_as_they_are),
       cmocka_unit_test(plans_of_elsewhere_are_inexact),
       cmocka_unit_test(damaged_plans_are_named),
