@@ -39,21 +39,22 @@ static __device__ __forceinline__ void mma_bf16(float d[4], const unsigned a[4],
 }
 
 #ifdef PLM_EMULATE
-/* Four 8 x 8 matrices of 16-bit elements; lane i brings the address of row i % 8 of matrix i / 8.
- */
+/* Four 8 x 8 matrices of 16-bit elements; lane i brings row i % 8 of matrix i / 8, as it is when
+ * the lane comes here: what other lanes write must be there already (__syncwarp). */
 static inline void ldmatrix_emulated(unsigned r[4], const void *row, bool transposed)
 {
   if ((uintptr_t)row % 16 != 0) plm::emulation::stop("ldmatrix of a row that is not aligned");
-  const uint64_t word = (uint64_t)(uintptr_t)row;
-  const plm::emulation::Lanes &lanes = plm::emulation::warp_exchange("ldmatrix", &word, 1);
+  uint64_t words[2];
+  memcpy(words, row, sizeof words);
+  const plm::emulation::Lanes &lanes = plm::emulation::warp_exchange("ldmatrix", words, 2);
   const int lane = plm::emulation::lane(), group = lane / 4, pair = lane % 4;
   for (int m = 0; m < 4; m++) {
-    uint16_t halves[2];
+    r[m] = 0;
     for (int i = 0; i < 2; i++) {
       const int from = transposed ? 2 * pair + i : group, at = transposed ? group : 2 * pair + i;
-      halves[i] = reinterpret_cast<const uint16_t *>((uintptr_t)lanes[m * 8 + from][0])[at];
+      const uint64_t element = lanes[m * 8 + from][at / 4] >> at % 4 * 16 & 0xffff;
+      r[m] |= (unsigned)element << 16 * i;
     }
-    r[m] = (unsigned)halves[0] | (unsigned)halves[1] << 16;
   }
 }
 #endif

@@ -62,6 +62,12 @@ struct Warpgroup {
   uint64_t commits = 0; /* of its first thread */
   size_t done = 0;      /* of the oldest groups: computed */
 };
+/* Eight elements of a row that a warp stored and has not settled. */
+struct Row {
+  void *to;
+  unsigned words[4];
+};
+std::map<int, std::vector<Row>> rows_of_warps;
 std::vector<Thread> threads;
 std::vector<Warpgroup> warpgroups;
 uint64_t seed_of_draws;
@@ -430,6 +436,31 @@ void product_wait(int groups_that_may_be_left)
   meet("wgmma.wait_group", 0);
 }
 
+/* Words of a lane: its address, r[0..3]. Lane 4 i + j brings words j of rows i of the matrices. */
+void matrices_store(void *row, const unsigned r[4])
+{
+  if ((uintptr_t)row % 16 != 0) stop("stmatrix of a row that is not aligned");
+  const uint64_t words[] = {(uint64_t)(uintptr_t)row, r[0], r[1], r[2], r[3]};
+  memset(row, 0xff, 16); /* what others have still to read they do not find */
+  warp_compute("stmatrix", words, 5, [](Lanes &lanes) {
+    for (int i = 0; i < LANES; i++) {
+      Row stored = {(void *)(uintptr_t)lanes[i][0], {}};
+      for (int j = 0; j < 4; j++) stored.words[j] = (unsigned)lanes[i % 8 * 4 + j][1 + i / 8];
+      rows_of_warps[thread() / LANES].push_back(stored);
+    }
+  });
+}
+
+void matrices_settle()
+{
+  const uint64_t nothing = 0;
+  warp_compute("__syncwarp after stmatrix", &nothing, 1, [](Lanes &) {
+    std::vector<Row> &rows = rows_of_warps[thread() / LANES];
+    for (const Row &each : rows) memcpy(each.to, each.words, sizeof each.words);
+    rows.clear();
+  });
+}
+
 void hopper_block_begins(unsigned count, uint64_t seed)
 {
   threads.resize(count); /* they wait for their products before they end */
@@ -440,6 +471,7 @@ void hopper_block_begins(unsigned count, uint64_t seed)
   warpgroups.assign((count + WARPGROUP - 1) / WARPGROUP, Warpgroup());
   for (Named &each : named) each = Named();
   barriers.clear();
+  rows_of_warps.clear();
   seed_of_draws = seed;
 }
 
@@ -447,6 +479,9 @@ void hopper_block_ends()
 {
   for (const Thread &each : threads) {
     if (!each.open.empty() || !each.groups.empty()) stop("products that nobody waited for");
+  }
+  for (const auto &each : rows_of_warps) {
+    if (!each.second.empty()) stop("matrices that a warp stored and did not settle");
   }
   for (const auto &each : barriers) {
     if (!each.second.tiles.empty()) stop("tiles on their way at the end of a block");

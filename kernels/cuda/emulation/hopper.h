@@ -6,6 +6,7 @@
  *   - accumulators are NaN from the product until the wait for its group, and neither they nor A's
  *     registers may change in between; what a product reads from shared memory it reads at its
  *     commit or at its wait, drawn from the seed: both must find the same;
+ *   - matrices that a warp stores are NaN until it settles them;
  *   - no fence before the first product after a wait, products that differ within a warpgroup,
  * tiles that do not begin where the swizzle does, work left
  *     under way at the block's end: the process ends with a message.
@@ -55,6 +56,9 @@ void product_fence();
 void product_begin(const Product &product);
 void product_commit();
 void product_wait(int groups_that_may_be_left);
+
+void matrices_store(void *row, const unsigned r[4]);
+void matrices_settle();
 
 /* fibers.cc */
 void hopper_block_begins(unsigned threads, uint64_t seed);

@@ -34,6 +34,7 @@ __global__ void planted_kernel(plm_tile_map a, plm_tile_map b, Outputs out,
     for (int turn = 0; turn < 2 && threadIdx.x == 0; turn++) {
       barrier_wait(empty, (unsigned)turn ^ 1);
       barrier_expect(full, fault == PLM_PLANTED_BYTES ? BYTES : 2 * BYTES);
+      if (fault == PLM_PLANTED_RANK) tile_load(tiles, &a, full, 0, 32 * turn);
       tile_load(tiles, &a, full, 0, 0, 32 * turn, 0);
       tile_load(tiles + BYTES, &b, full, 0, 0, 32 * turn, 0);
     }

@@ -32,6 +32,7 @@ enum plm_planted_hopper {
   PLM_PLANTED_TILE_ALIGNMENT, /* a tile begins within the swizzle */
   PLM_PLANTED_BYTES,          /* fewer are announced than come: nobody wakes */
   PLM_PLANTED_NAMED,          /* half of a named barrier's threads stay away */
+  PLM_PLANTED_RANK,           /* a copy of a matrix from a map of four dimensions */
   PLM_PLANTED_HOPPER_FAULTS
 };
 /* a, b (64, 64) bf16. With a_1 = a, and a_2 its rows from 32 on with zeros below them, so b:

@@ -67,32 +67,26 @@ static __device__ __forceinline__ unsigned pack_bf16_positive(float low, float h
 #endif
 }
 
-#ifdef PLM_EMULATE
-/* Words of a lane: its address, r[0..3]. */
-static inline void stmatrix_emulated(plm::emulation::Lanes &lanes)
-{
-  for (int lane = 0; lane < plm::emulation::LANES; lane++)
-    for (int m = 0; m < 4; m++) {
-      const unsigned pair = (unsigned)lanes[lane][1 + m];
-      char *row = reinterpret_cast<char *>((uintptr_t)lanes[m * 8 + lane / 4][0]);
-      memcpy(row + lane % 4 * sizeof pair, &pair, sizeof pair);
-    }
-}
-#endif
-
 /* load_matrices' way back: four 8 x 8 matrices to shared memory, lane i brings the address of row
- * i % 8 of matrix i / 8. */
+ * i % 8 of matrix i / 8. The warp sees them after matrices_settle. */
 static __device__ __forceinline__ void store_matrices(void *row, const unsigned r[4])
 {
 #ifdef PLM_EMULATE
-  if ((uintptr_t)row % 16 != 0) plm::emulation::stop("stmatrix of a row that is not aligned");
-  const uint64_t words[] = {(uint64_t)(uintptr_t)row, r[0], r[1], r[2], r[3]};
-  plm::emulation::warp_compute("stmatrix", words, 5, stmatrix_emulated);
+  plm::emulation::matrices_store(row, r);
 #else
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};\n" ::"r"(
                    shared_address(row)),
                "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
                : "memory");
+#endif
+}
+
+static __device__ __forceinline__ void matrices_settle()
+{
+#ifdef PLM_EMULATE
+  plm::emulation::matrices_settle();
+#else
+  __syncwarp();
 #endif
 }
 

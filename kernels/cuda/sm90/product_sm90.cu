@@ -204,7 +204,7 @@ __device__ __forceinline__ void finish(unsigned char *piece, const float (&d)[CO
       }
       store_matrices(at, words);
     }
-    __syncwarp();
+    matrices_settle();
 #pragma unroll
     for (int turn = 0; turn < TURNS; turn++) {
       const uint4 part = *part_of_turn(piece, turn);
