@@ -1,0 +1,112 @@
+"""A checkpoint goes on in the tools that users have: transformers' Trainer with its collator, gradient
+checkpointing, accelerate's device_map, LoRA by peft; and what Trainer saved comes back to C."""
+
+import numpy as np
+import pytest
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model
+from plm_testing import load, random_sequences, run, small_config, small_corpus, train, write_fasta
+from transformers import (
+    AutoTokenizer,
+    DataCollatorForLanguageModeling,
+    Trainer,
+    TrainingArguments,
+    set_seed,
+)
+
+SEQUENCES = random_sequences(24, longest=60)
+
+
+@pytest.fixture(scope="module", params=["unet", "patch_unet"])
+def checkpoint(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp(request.param)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        small_corpus()
+        return folder / train(small_config(request.param), {"trainer.steps": 2})
+
+
+def tokenizer_of(folder):
+    return AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
+
+
+def finetune(folder, output, resume=None, **arguments):
+    """The model after 8 steps of Trainer, and the losses."""
+    tokenizer = tokenizer_of(folder)
+    set_seed(1)
+    settings = dict(max_steps=8, per_device_train_batch_size=8, learning_rate=5e-3, logging_steps=1)
+    settings.update(save_steps=4, use_cpu=True, report_to=[], disable_tqdm=True, seed=1)
+    trainer = Trainer(
+        model=load(folder),
+        args=TrainingArguments(str(output), **settings, **arguments),
+        train_dataset=[dict(tokenizer(sequence)) for sequence in SEQUENCES],
+        data_collator=DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.3),
+        processing_class=tokenizer,
+    )
+    trainer.train(resume_from_checkpoint=resume)
+    return trainer.model.eval(), [x["loss"] for x in trainer.state.log_history if "loss" in x]
+
+
+def logits_of(model, tokenizer):
+    with torch.no_grad():
+        return model(**tokenizer(SEQUENCES[:3], return_tensors="pt", padding=True)).logits
+
+
+def test_trainer_trains_saves_and_resumes(checkpoint, tmp_path):
+    model, losses = finetune(checkpoint, tmp_path / "whole")
+    assert np.isfinite(losses).all() and np.mean(losses[-3:]) < losses[0] - 0.1
+    tokenizer = tokenizer_of(checkpoint)
+    expected = logits_of(model, tokenizer)
+    again = load(tmp_path / "whole/checkpoint-8").eval()
+    assert torch.equal(logits_of(again, tokenizer), expected)
+    _, resumed = finetune(checkpoint, tmp_path / "resumed", tmp_path / "whole/checkpoint-4")
+    # Trainer masks anew within an epoch: the same sequences, other targets
+    np.testing.assert_allclose(resumed, losses, atol=0.15)
+
+
+def test_gradient_checkpointing_changes_nothing(checkpoint, tmp_path):
+    plain, losses = finetune(checkpoint, tmp_path / "plain")
+    saving, same_losses = finetune(checkpoint, tmp_path / "saving", gradient_checkpointing=True)
+    assert saving.is_gradient_checkpointing and not plain.is_gradient_checkpointing
+    np.testing.assert_allclose(losses, same_losses, rtol=1e-5)
+
+
+def test_what_trainer_saved_comes_back(checkpoint, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    model, _ = finetune(checkpoint, tmp_path / "out")
+    write_fasta("three.fasta", SEQUENCES[:3])
+    saved = ["--checkpoint", "out/checkpoint-8"]
+    run("embed", "three.fasta", *saved, "--output", "three.npy", "--pooling", "mean")
+    expected = model.embed_dataset("three.fasta", pooling="mean")["embeddings"]
+    np.testing.assert_allclose(np.load("three.npy"), expected, atol=1e-4)
+
+
+def test_device_map_places_the_model(checkpoint):
+    tokenizer = tokenizer_of(checkpoint)
+    placed = load(checkpoint, device_map="auto").eval()
+    assert {p.device.type for p in placed.parameters()} == {placed.device.type}
+    torch.testing.assert_close(
+        logits_of(placed.to("cpu"), tokenizer), logits_of(load(checkpoint).eval(), tokenizer)
+    )
+
+
+def test_lora_adapts_the_linear_layers(checkpoint, tmp_path):
+    tokenizer = tokenizer_of(checkpoint)
+    model = get_peft_model(load(checkpoint), LoraConfig(r=4, target_modules="all-linear"))
+    adapted = {name for name, p in model.named_parameters() if p.requires_grad}
+    assert all("lora_" in name for name in adapted)
+    assert any("attention" in name for name in adapted) and any("mlp" in name for name in adapted)
+    batch = tokenizer(SEQUENCES[:4], return_tensors="pt", padding=True)
+    labels = batch.input_ids.masked_fill(batch.attention_mask == 0, -100)
+    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=0.02)
+    losses = []
+    for _ in range(10):
+        losses.append(model(**batch, labels=labels).loss)
+        losses[-1].backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    assert losses[-1] < losses[0] - 0.05
+    expected = logits_of(model.eval(), tokenizer)
+    model.save_pretrained(tmp_path)
+    again = PeftModel.from_pretrained(load(checkpoint), tmp_path).eval()
+    torch.testing.assert_close(logits_of(again, tokenizer), expected)
