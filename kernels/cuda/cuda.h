@@ -20,8 +20,8 @@ plm_status plm_ops_cuda_open(int precision, int device, struct plm_ops **ops,
                              struct plm_error *error);
 
 /* Under the emulation alone: in which order threads and blocks run in launches from now on, and
- * when the two queues run (emulation/queues.h): seeds 0 and 1 make copies as late as may be, others
- * draw. */
+ * when streams do their work (emulation/runtime.h): seeds 0 and 1 make copies as late as may be,
+ * others draw. */
 void plm_cuda_emulation_order(uint64_t seed);
 /* Under the emulation alone: which algorithms tuning finds from now on. The environment variable
  * PLM_EMULATED_TUNING, where it is set, says it at each opening. */

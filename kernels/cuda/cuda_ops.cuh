@@ -28,13 +28,9 @@ struct plm_cuda {
   bool attention_sm90;             /* heads that kernels/cuda/sm90 takes go there */
   enum plm_relu2_way relu2;        /* relu2_products.cuh */
   plm_stream stream;               /* the computation's */
-#ifdef PLM_EMULATE
-  struct plm_recording *open;
-#else
-  cudaStream_t copies;          /* of the copies beside it */
-  cudaEvent_t computed, copied; /* how far each was when the other was told to follow */
-#endif
-  bool recording; /* between record_begin and record_end */
+  cudaStream_t copies;             /* of the copies beside it */
+  cudaEvent_t computed, copied;    /* how far each was when the other was told to follow */
+  bool recording;                  /* between record_begin and record_end */
   struct plm_error recording_error;
   void *scratch; /* device */
   size_t scratch_bytes;
@@ -121,17 +117,15 @@ template <class F> static inline void plm_with_act(const struct plm_cuda *cuda, 
 plm_status plm_cuda_streams_open(struct plm_cuda *cuda, struct plm_error *error);
 void plm_cuda_streams_close(struct plm_cuda *cuda);
 /* Whether a recording is being made, during which `what` (an upload, …) has no place. It is kept
- * for record_end; the emulation ends the process. */
+ * for record_end. */
 bool plm_cuda_forbids(struct plm_cuda *cuda, const char *what);
 plm_status plm_cuda_no_memory(struct plm_error *error, size_t bytes, const char *why);
-#ifndef PLM_EMULATE
 /* Keeps the first failure in cuda->error, or the recording's: what follows it is its echo. */
 void plm_cuda_remember(struct plm_cuda *cuda, cudaError_t code, const char *what);
 /* Of the kernel whose launch failed first since the last call, or ""; valid until the next. With
  * CUDA_LAUNCH_BLOCKING=1 it is what failed; else an earlier one may have. */
 const char *plm_cuda_failed_kernel(void);
 bool plm_cuda_launches_block(void);
-#endif
 
 void plm_cuda_memory_register(struct plm_cuda *cuda);
 void plm_cuda_streams_register(struct plm_cuda *cuda);

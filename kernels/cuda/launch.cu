@@ -2,8 +2,6 @@
  * that failed. State is a thread's own: a backend is used by one thread at a time. */
 #include "kernels/cuda/cuda_ops.cuh"
 
-#ifndef PLM_EMULATE
-
 #include <cstdio>
 #include <cstdlib>
 
@@ -78,5 +76,3 @@ const char *plm_cuda_failed_kernel(void)
   failed = nullptr;
   return failed_name;
 }
-
-#endif

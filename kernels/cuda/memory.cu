@@ -1,7 +1,5 @@
-/* Memory of the device, and errors. The emulation's is emulation/memory_plain.cc. */
+/* Memory of the device, and errors. */
 #include "kernels/cuda/cuda_ops.cuh"
-
-#ifndef PLM_EMULATE
 
 void plm_cuda_remember(struct plm_cuda *cuda, cudaError_t code, const char *what)
 {
@@ -140,5 +138,3 @@ void plm_cuda_memory_register(struct plm_cuda *cuda)
   ops->synchronize = synchronize;
   ops->memory_size = memory_size;
 }
-
-#endif

@@ -1,9 +1,6 @@
 /* The second queue (copies beside the computation) and recordings. Two streams: events say what
- * follows what. A recording is a graph, captured from the computation's stream. The emulation's are
- * emulation/memory_plain.cc and queues.cc. */
+ * follows what. A recording is a graph, captured from the computation's stream. */
 #include "kernels/cuda/cuda_ops.cuh"
-
-#ifndef PLM_EMULATE
 
 #include <cstdlib>
 
@@ -39,22 +36,28 @@ void release_host(struct plm_ops *ops, void *buffer)
   plm_cuda_remember(cuda, cudaFreeHost(buffer), "freeing the host's memory");
 }
 
-void upload_beside(struct plm_ops *ops, void *device, const void *host, size_t bytes)
+void copy_beside(struct plm_ops *ops, void *to, const void *from, size_t bytes, bool to_host)
 {
   struct plm_cuda *cuda = plm_cuda_of(ops);
   if (bytes == 0 || plm_cuda_forbids(cuda, "a copy beside the computation")) return;
+#ifdef PLM_EMULATE
+  plm::emulation::require_pinned(to_host ? to : from, bytes); /* a device would make us wait */
+#endif
   plm_cuda_remember(cuda,
-                    cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, cuda->copies),
-                    "a copy to the device");
+                    cudaMemcpyAsync(to, from, bytes,
+                                    to_host ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice,
+                                    cuda->copies),
+                    to_host ? "a copy from the device" : "a copy to the device");
+}
+
+void upload_beside(struct plm_ops *ops, void *device, const void *host, size_t bytes)
+{
+  copy_beside(ops, device, host, bytes, false);
 }
 
 void download_beside(struct plm_ops *ops, void *host, const void *device, size_t bytes)
 {
-  struct plm_cuda *cuda = plm_cuda_of(ops);
-  if (bytes == 0 || plm_cuda_forbids(cuda, "a copy beside the computation")) return;
-  plm_cuda_remember(cuda,
-                    cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, cuda->copies),
-                    "a copy from the device");
+  copy_beside(ops, host, device, bytes, true);
 }
 
 /* A wait keeps the event's state of its call, so one event serves all waits of a direction. */
@@ -191,5 +194,3 @@ void plm_cuda_streams_register(struct plm_cuda *cuda)
   ops->replay = replay;
   ops->release_recording = release_recording;
 }
-
-#endif

@@ -20,6 +20,7 @@ constexpr size_t RESERVED = (size_t)64 << 30;
 void *device_allocate(size_t bytes)
 {
   void *buffer;
+  if (bytes > RESERVED) return nullptr; /* ASan would end the process */
   if (posix_memalign(&buffer, ALIGNMENT, bytes > 0 ? bytes : 1) != 0) return nullptr;
   memset(buffer, 0xff, bytes);
   return buffer;
