@@ -5,7 +5,7 @@
 namespace
 {
 
-enum { THREADS = 256, SUM_BLOCKS = 1024 };
+enum { THREADS = 256, SUM_BLOCKS = plm_most_parts(1024) };
 
 __global__ void sum_squares_kernel(double *partial, const float *x, int64_t n)
 {

@@ -22,6 +22,9 @@ TESTS = [  # programs that run on a device (tests/support/device_case.h)
     "common/model/test_model_modes",
     "common/model/test_model_packing",
     "common/model/test_decode",
+    "kernels/test_ops_optimizer",
+    "kernels/test_ops_streams",
+    "kernels/test_ops_targets",
 ]
 SM90_TESTS = [  # likewise, on one of compute capability 9.0 alone
     "kernels/cuda/test_attention_sm90",

@@ -6,6 +6,7 @@
 
 #include "common/config/config.h"
 #include "tests/support/cmocka_all.h"
+#include "tests/support/device_case.h"
 #include "tests/support/ops_case.h"
 #include "tests/support/reference_ops.h"
 
@@ -158,6 +159,34 @@ static void adam_matches(void **state)
   ops_case_each(adam_case);
 }
 
+/* Nothing to do: no operand is read or written, a sum is 0. */
+static void nothing_case(struct ops_case *c)
+{
+  double one[1] = {1};
+  float *x = ops_case_float(c, one, 1), *before = ops_case_float(c, one, 1);
+  double *sums = ops_case_device(c, (const double[]){3, 3}, 2 * sizeof(double)), got[2];
+  const struct plm_update host = {.decision = {.gradient_scale = 1}};
+  const struct plm_update *update = ops_case_device(c, &host, sizeof host);
+  const struct plm_adam_options options = {.beta1 = 0.8f, .beta2 = 0.9f, .eps = 1e-8f};
+  const struct plm_adam_tensor empty[2] = {{x, x, x, x, 0, 0.1f, 0}, {x, x, x, x, 0, 0.1f, 0}};
+  c->ops->adam_step(c->ops, empty, 2, &options, update);
+  c->ops->adam_step(c->ops, empty, 0, &options, update);
+  c->ops->muon_step(c->ops, NULL, 0, x, update);
+  c->ops->average_step(c->ops, x, x, 0, update);
+  c->ops->sum_squares(c->ops, &sums[0], x, 0);
+  c->ops->add_sum(c->ops, &sums[1], x, 0);
+  c->ops->download(c->ops, got, sums, sizeof got);
+  assert_true(got[0] == 0 && got[1] == 3);
+  assert_int_equal(c->ops->muon_scratch(c->ops, NULL, 0), 0);
+  ops_case_check_same(c, x, before, sizeof *x);
+}
+
+static void nothing_changes_nothing(void **state)
+{
+  (void)state;
+  ops_case_each(nothing_case);
+}
+
 static struct plm_update muon_update(void)
 {
   return (struct plm_update){.plan = {.rate = {0.5f}, .momentum = 0.75f},
@@ -198,11 +227,11 @@ static void muon_case(struct ops_case *c)
   muon_shape(c, 150, 210); /* several blocks of the symmetric products in fp32 */
 }
 
-/* Many in one call, of several shapes in no order, one of them more often than a batch takes; each
- * with its own decay, scale and rate. */
+/* Many in one call, of several shapes in no order, one of them more often than a batch takes, and
+ * more than two whole batches; each with its own decay, scale and rate; one without a gradient. */
 static void muon_batch_case(struct ops_case *c)
 {
-  enum { COUNT = 48, SHAPES = 3 };
+  enum { COUNT = 49, SHAPES = 3, STILL = 15 };
   static const int64_t sizes[SHAPES][2] = {{6, 8}, {20, 12}, {9, 33}};
   double *w[COUNT], *momentum[COUNT];
   struct plm_muon_matrix matrices[COUNT];
@@ -211,9 +240,9 @@ static void muon_batch_case(struct ops_case *c)
   for (int i = 0; i < COUNT; i++) {
     const int shape = i % 8 == 3 ? 1 : i % 8 == 5 ? 2 : 0;
     const int64_t rows = sizes[shape][0], cols = sizes[shape][1], n = rows * cols;
-    double *g = ops_case_values(c, n, 1);
+    double *g = ops_case_values(c, n, i == STILL ? 0 : 1);
     w[i] = ops_case_values(c, n, 0.1);
-    momentum[i] = ops_case_values(c, n, 1);
+    momentum[i] = ops_case_values(c, n, i == STILL ? 0 : 1);
     matrices[i] = (struct plm_muon_matrix){.w = ops_case_float(c, w[i], n),
                                            .momentum = ops_case_float(c, momentum[i], n),
                                            .g = ops_case_float(c, g, n),
@@ -299,6 +328,7 @@ static void muon_weights(int precision, uint32_t threads, bool together, float *
 static void matrices_are_the_same_together(void **state)
 {
   (void)state;
+  if (device_case_is_real()) skip(); /* this one is about the CPU's threads */
   float *alone = calloc(2 * MATRIX_ELEMENTS, sizeof *alone), *other = alone + MATRIX_ELEMENTS;
   assert_non_null(alone);
   for (int half = 0; half < 2; half++) {
@@ -319,6 +349,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(adam_matches),
+      cmocka_unit_test(nothing_changes_nothing),
       cmocka_unit_test(a_skipped_step_changes_nothing),
       cmocka_unit_test(decisions_are_made_on_the_device),
       cmocka_unit_test(muon_matches),

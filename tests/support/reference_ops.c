@@ -215,30 +215,35 @@ void reference_cross_entropy(double *row_loss, double *dlogits, const double *lo
   }
 }
 
+/* out (rows x cols) += factor a (rows x inner) b (inner x cols) */
+static void add_product(double *out, double factor, const double *a, const double *b, int64_t rows,
+                        int64_t inner, int64_t cols)
+{
+  for (int64_t i = 0; i < rows; i++)
+    for (int64_t k = 0; k < inner; k++)
+      for (int64_t j = 0; j < cols; j++)
+        out[i * cols + j] += factor * a[i * inner + k] * b[k * cols + j];
+}
+
 /* x (rows x cols, rows <= cols) after one quintic step */
 static void newton_schulz(double *x, int64_t rows, int64_t cols)
 {
   double *gram = calloc((size_t)(rows * rows), sizeof *gram);
   double *b = calloc((size_t)(rows * rows), sizeof *b);
   double *next = calloc((size_t)(rows * cols), sizeof *next);
+  double *turned = calloc((size_t)(rows * cols), sizeof *turned);
   for (int64_t i = 0; i < rows; i++)
-    for (int64_t j = 0; j < rows; j++)
-      for (int64_t k = 0; k < cols; k++) gram[i * rows + j] += x[i * cols + k] * x[j * cols + k];
-  for (int64_t i = 0; i < rows; i++)
-    for (int64_t j = 0; j < rows; j++) {
-      double square = 0;
-      for (int64_t k = 0; k < rows; k++) square += gram[i * rows + k] * gram[k * rows + j];
-      b[i * rows + j] = -4.7750 * gram[i * rows + j] + 2.0315 * square;
-    }
-  for (int64_t i = 0; i < rows; i++)
-    for (int64_t j = 0; j < cols; j++) {
-      next[i * cols + j] = 3.4445 * x[i * cols + j];
-      for (int64_t k = 0; k < rows; k++) next[i * cols + j] += b[i * rows + k] * x[k * cols + j];
-    }
+    for (int64_t j = 0; j < cols; j++) turned[j * rows + i] = x[i * cols + j];
+  add_product(gram, 1, x, turned, rows, cols, rows);
+  for (int64_t i = 0; i < rows * rows; i++) b[i] = -4.7750 * gram[i];
+  add_product(b, 2.0315, gram, gram, rows, rows, rows);
+  for (int64_t i = 0; i < rows * cols; i++) next[i] = 3.4445 * x[i];
+  add_product(next, 1, b, x, rows, rows, cols);
   memcpy(x, next, (size_t)(rows * cols) * sizeof *x);
   free(gram);
   free(b);
   free(next);
+  free(turned);
 }
 
 void reference_muon_step(double *w, double *momentum, const double *g, int64_t rows, int64_t cols,
