@@ -106,9 +106,9 @@ static void check(struct ops_case *c, struct scene *scene, uint64_t s, uint32_t 
     fail_msg("%s", error.what);
   const uint32_t capacity = wanted.rows + spare < tokens ? wanted.rows + spare : (uint32_t)tokens;
   int32_t *inputs = ops_case_device(c, objective.labels, tokens * sizeof *inputs);
-  int32_t *positions = ops_case_device(c, objective.labels, tokens * sizeof *positions);
-  int32_t *labels = ops_case_device(c, objective.inputs, tokens * sizeof *labels);
-  float *weights = ops_case_device(c, objective.inputs, tokens * sizeof *weights);
+  int32_t *positions = ops_case_device(c, objective.labels, capacity * sizeof *positions);
+  int32_t *labels = ops_case_device(c, objective.inputs, capacity * sizeof *labels);
+  float *weights = ops_case_device(c, objective.inputs, capacity * sizeof *weights);
   c->ops->choose_targets(
       c->ops, inputs, positions, labels, weights,
       ops_case_device(c, scene->tokens, tokens * scene->batch.token_bytes),
