@@ -29,6 +29,8 @@ static void add_huggingface_keys(cJSON *json, const struct plm_model_config *mod
       {"AutoConfig", "modeling_plm.PLMConfig"},
       {"AutoModel", "modeling_plm.PLMModel"},
       {"AutoModelForMaskedLM", "modeling_plm.PLMForMaskedLM"},
+      {"AutoModelForSequenceClassification", "modeling_plm.PLMForSequenceClassification"},
+      {"AutoModelForTokenClassification", "modeling_plm.PLMForTokenClassification"},
   };
   cJSON_AddStringToObject(json, "model_type", "plm");
   cJSON *architectures = cJSON_AddArrayToObject(json, "architectures");

@@ -2,7 +2,9 @@
 """Protein language models trained by plm-pipeline: transformer, unet and patch_unet.
 
 One self-contained file: AutoConfig, AutoModel and AutoModelForMaskedLM load a checkpoint folder with
-`trust_remote_code=True`. Tensors are named with their shape: x_BLD is (batch, length, width).
+`trust_remote_code=True`, and to be fine-tuned AutoModelForSequenceClassification and
+AutoModelForTokenClassification, whose readout is new. Tensors are named with their shape: x_BLD is
+(batch, length, width).
 
 A batch is either single sequences (input_ids and attention_mask, padded on the right) or packed
 chunks (input_ids and document_ids: the number of each token's document, increasing along the chunk,
@@ -45,7 +47,12 @@ from torch import nn
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 from transformers import PretrainedConfig, PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
-from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput
+from transformers.modeling_outputs import (
+    BaseModelOutput,
+    MaskedLMOutput,
+    SequenceClassifierOutput,
+    TokenClassifierOutput,
+)
 from transformers.utils import logging
 
 logger = logging.get_logger(__name__)
@@ -583,10 +590,14 @@ class EmbeddingMixin:
     def get_embeddings(self, input_ids, attention_mask=None, document_ids=None, pooling="mean"):
         """Pooled embeddings, fp32: "mean", "cls", "max", "std" or several joined by commas. (B, width) for
         single sequences, (documents, width) in the order of the chunks for packed ones."""
-        config, trunk = self.config, self.base_model
-        hidden = trunk(
+        hidden = self.base_model(
             input_ids, attention_mask, document_ids, output_hidden_states=False, return_dict=True
         ).last_hidden_state.float()
+        return self._pooled(hidden, input_ids, attention_mask, document_ids, pooling)
+
+    def _pooled(self, hidden, input_ids, attention_mask, document_ids, pooling):
+        """Rows of sequences or documents from the trunk's last hidden state of these inputs."""
+        config, trunk = self.config, self.base_model
         B, L, D = hidden.shape
         # the forward pass has warned and checked
         cut = [None if x is None else x[:, :L] for x in (input_ids, attention_mask, document_ids)]
@@ -1165,6 +1176,8 @@ class PLMPreTrainedModel(PreTrainedModel, EmbeddingMixin):
         if isinstance(module, nn.Linear):
             bound = module.in_features**-0.5
             nn.init.uniform_(module.weight, -bound, bound)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
         elif isinstance(module, nn.Embedding):
             nn.init.normal_(module.weight)
         elif isinstance(module, Attention):
@@ -1407,6 +1420,14 @@ class PLMModel(PLMPreTrainedModel):
         return getattr(self.config, name) if argument is None else argument
 
 
+def label_loss(logits_BLV, labels_BL, count=None):
+    """Cross-entropy over the positions whose label is not -100: the mean, or the sum over count."""
+    labels = labels_BL[:, : logits_BLV.shape[1]]
+    reduction = "mean" if count is None else "sum"
+    loss = F.cross_entropy(logits_BLV.flatten(0, 1), labels.flatten(), reduction=reduction)
+    return loss if count is None else loss / count
+
+
 class PLMForMaskedLM(Sampling, VariantScoring, PLMPreTrainedModel):
     """The model with its head: logits of what stands at each position (or, trained with the causal
     objective, of what comes next)."""
@@ -1459,15 +1480,104 @@ class PLMForMaskedLM(Sampling, VariantScoring, PLMPreTrainedModel):
         logits = self.lm_head(hidden.last_hidden_state)
         loss = None
         if labels is not None:
-            loss = F.cross_entropy(
-                logits.flatten(0, 1),
-                labels[:, : logits.shape[1]].flatten(),
-                ignore_index=-100,
-                reduction="mean" if num_items_in_batch is None else "sum",
-            )
-            loss = loss if num_items_in_batch is None else loss / num_items_in_batch
+            loss = label_loss(logits, labels, num_items_in_batch)
         output = MaskedLMOutput(loss=loss, logits=logits, hidden_states=hidden.hidden_states)
         return output if self.plm._wants(return_dict, "return_dict") else output.to_tuple()
 
 
-__all__ = ["PLMConfig", "PLMModel", "PLMForMaskedLM"]
+class PLMForClassification(PLMPreTrainedModel):
+    """What the two below share: the trunk, and a linear readout of its normalised states with
+    config.num_labels outputs."""
+
+    _keys_to_ignore_on_load_unexpected = [r"^lm_head\."]
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.plm = PLMModel(config)
+        self.classifier = nn.Linear(config.hidden_size, config.num_labels)
+        self.post_init()
+
+    def get_attention_masks(self, *arguments, **kwargs):
+        return self.plm.get_attention_masks(*arguments, **kwargs)
+
+    def _read_out(self, states):
+        return self.classifier(norm(states).to(self.classifier.weight.dtype)).float()
+
+
+class PLMForSequenceClassification(PLMForClassification):
+    """A label, several, or numbers for each sequence, or for each document of packed chunks, from the mean
+    over its residues. config.problem_type: "regression" (also where there is one label),
+    "single_label_classification" (where labels are integers) or "multi_label_classification"."""
+
+    def forward(
+        self,
+        input_ids,
+        attention_mask=None,
+        document_ids=None,
+        masks=None,
+        labels=None,
+        num_items_in_batch=None,
+        output_hidden_states=None,
+        return_dict=None,
+        **unsupported,
+    ):
+        """logits (B, num_labels), or (documents, num_labels). The loss is the mean over sequences, or their
+        sum over num_items_in_batch."""
+        inputs = (input_ids, attention_mask, document_ids)
+        options = dict(output_hidden_states=output_hidden_states, return_dict=True, **unsupported)
+        hidden = self.plm(*inputs, masks, **options)
+        logits = self._read_out(self._pooled(hidden.last_hidden_state, *inputs, "mean"))
+        loss = None
+        if labels is not None:
+            loss = self._losses(logits, labels).sum() / (num_items_in_batch or len(logits))
+        output = SequenceClassifierOutput(loss, logits, hidden.hidden_states)
+        return output if self.plm._wants(return_dict, "return_dict") else output.to_tuple()
+
+    def _losses(self, logits, labels):
+        """Of each sequence."""
+        problem = self.config.problem_type
+        if problem is None and self.config.num_labels == 1:
+            problem = "regression"
+        if problem == "regression":
+            return F.mse_loss(logits, labels.float().view_as(logits), reduction="none").mean(1)
+        if problem == "multi_label_classification" or labels.is_floating_point():
+            targets = labels.to(logits.dtype)
+            return F.binary_cross_entropy_with_logits(logits, targets, reduction="none").mean(1)
+        return F.cross_entropy(logits, labels, reduction="none")
+
+
+class PLMForTokenClassification(PLMForClassification):
+    """A label for each token: secondary structure, binding sites."""
+
+    def forward(
+        self,
+        input_ids,
+        attention_mask=None,
+        document_ids=None,
+        masks=None,
+        labels=None,
+        num_items_in_batch=None,
+        output_hidden_states=None,
+        return_dict=None,
+        **unsupported,
+    ):
+        """logits (B, L, num_labels); labels (B, L), -100 where there is none (<cls>, <eos>, <pad>). The loss
+        is the mean over the labels, or their sum over num_items_in_batch."""
+        inputs = (input_ids, attention_mask, document_ids)
+        options = dict(output_hidden_states=output_hidden_states, return_dict=True, **unsupported)
+        hidden = self.plm(*inputs, masks, **options)
+        logits = self._read_out(hidden.last_hidden_state)
+        loss = None
+        if labels is not None:
+            loss = label_loss(logits, labels, num_items_in_batch)
+        output = TokenClassifierOutput(loss, logits, hidden.hidden_states)
+        return output if self.plm._wants(return_dict, "return_dict") else output.to_tuple()
+
+
+__all__ = [
+    "PLMConfig",
+    "PLMModel",
+    "PLMForMaskedLM",
+    "PLMForSequenceClassification",
+    "PLMForTokenClassification",
+]
