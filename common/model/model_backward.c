@@ -61,47 +61,58 @@ static void block_attention_backward(struct plm_model *model, const struct model
                              D, 3 * D, false);
 }
 
-/* d mixed (dx) and d h -> d x in dx; x0's share to its level's gradient. */
-static void block_mix_backward(struct plm_model *model, const struct model_pass *pass,
-                               const struct model_block *block, act *dx)
+/* Whether the gradient that the output of block i has from a skip is added where the block after
+ * it leaves the other one; else there where block i begins. */
+static bool skip_joins_behind(const struct plm_model *model, uint32_t i)
+{
+  return model->blocks[i].skipped_by >= 0 && model->blocks[i + 1].shape.source == PLM_SOURCE_SAME;
+}
+
+/* d mixed (dx) and d h -> d x in dx; x0's share to its level's gradient. The skip's gradient stays
+ * in the buffer of x, whose last reader this is, until the encoder block that it belongs to is
+ * reached. */
+static void block_mix_backward(struct plm_model *model, const struct model_pass *pass, uint32_t i,
+                               act *dx)
 {
   struct plm_ops *ops = model->ops;
+  const struct model_block *block = &model->blocks[i];
   const struct plm_block_shape *shape = &block->shape;
   const int64_t N = pass_rows(pass, shape->level), D = shape->width;
   if (shape->kind == PLM_BLOCK_PLAIN) {
     ops->norm_backward(ops, dx, model->norm_gradient, block->x, N, D);
     return;
   }
-  act *dx0 = model->x0_gradient[shape->level], *dp = dx0;
-  const act *x0 = model->x0[shape->level];
+  act *dx0 = model->x0_gradient[shape->level];
+  const struct plm_mix mix = plm_model_mix(model, block);
+  struct plm_mix_gradients to = {
+      .dx = dx, .dp = dx0, .db = gradient(model, block->places.input_mix)};
   if (block->projects) {
-    dp = model->projection_gradient;
-    ops->zero(ops, dp, (size_t)(N * D) * model->act_bytes);
+    to.dp = model->projection_gradient;
+    ops->zero(ops, to.dp, (size_t)(N * D) * model->act_bytes);
   }
-  ops->mix_norm_backward(
-      ops, dx, dp, gradient(model, block->places.input_mix), dx, model->norm_gradient, block->mixed,
-      block->x, block->projects ? block->p : x0, model->parameters + block->places.input_mix, N, D);
+  if (shape->skip >= 0) {
+    to.dskip = block->x;
+    to.ds = gradient(model, block->places.skip_weight);
+  }
+  if (i > 0 && skip_joins_behind(model, i - 1))
+    to.more = model->blocks[model->blocks[i - 1].skipped_by].x;
+  ops->mix_norm_backward(ops, &to, dx, model->norm_gradient, block->mixed, &mix, N, D);
   if (block->projects) {
     const int64_t base = model->config.hidden_size;
-    ops->linear_backward_weight(ops, gradient(model, block->places.projection), dp, x0, N, base, D);
-    ops->linear_backward_input(ops, dx0, dp, model_weight(model, block->places.projection), N, base,
-                               D, true);
+    ops->linear_backward_weight(ops, gradient(model, block->places.projection), to.dp,
+                                model->x0[shape->level], N, base, D);
+    ops->linear_backward_input(ops, dx0, to.dp, model_weight(model, block->places.projection), N,
+                               base, D, true);
   }
 }
 
-/* d x -> d output of the block before, in stream[0]. The skip's gradient stays in the buffer of x
- * until the encoder block that it belongs to is reached. */
+/* d x -> d output of the block before, in stream[0]. */
 static void block_input_backward(struct plm_model *model, const struct model_pass *pass,
                                  const struct model_block *block)
 {
   struct plm_ops *ops = model->ops;
   const struct plm_block_shape *shape = &block->shape;
   act *dx = model->stream[0];
-  if (shape->skip >= 0)
-    ops->skip_backward(ops, block->x, gradient(model, block->places.skip_weight), dx,
-                       model->blocks[shape->skip].out,
-                       model->parameters + block->places.skip_weight, pass_rows(pass, shape->level),
-                       shape->width);
   if (shape->source == PLM_SOURCE_SAME) return;
   const int64_t shallow = plm_architecture_width(&model->config, shape->resample);
   const int64_t deep = plm_architecture_width(&model->config, shape->resample + 1);
@@ -123,7 +134,7 @@ static void blocks_backward(struct plm_model *model, const struct model_pass *pa
   for (uint32_t i = model->block_count; i-- > 0;) {
     const struct model_block *block = &model->blocks[i];
     act *dx = model->stream[0];
-    if (block->skipped_by >= 0)
+    if (block->skipped_by >= 0 && !skip_joins_behind(model, i))
       ops->add(ops, dx, model->blocks[block->skipped_by].x,
                pass_rows(pass, block->shape.level) * block->shape.width);
     const bool bottleneck = block->shape.kind == PLM_BLOCK_BOTTLENECK;
@@ -133,7 +144,7 @@ static void blocks_backward(struct plm_model *model, const struct model_pass *pa
     if (recompute != PLM_RECOMPUTE_NONE) plm_model_block_hidden(model, pass, block);
     block_mlp_backward(model, pass, block, dx);
     block_attention_backward(model, pass, block, dx);
-    block_mix_backward(model, pass, block, dx);
+    block_mix_backward(model, pass, i, dx);
     block_input_backward(model, pass, block);
   }
 }

@@ -38,7 +38,20 @@ struct plm_attention_shape plm_model_attention_shape(const struct plm_model *mod
                                       .scale = (float)(1.0 / sqrt((double)K))};
 }
 
-/* mixed = b0 x + b1 p, h = norm(mixed); a plain block: h = norm(x). */
+struct plm_mix plm_model_mix(const struct plm_model *model, const struct model_block *block)
+{
+  const struct block_places *places = &block->places;
+  struct plm_mix mix = {.x = block->x,
+                        .p = block->projects ? block->p : model->x0[block->shape.level],
+                        .b = model->parameters + places->input_mix};
+  if (block->shape.skip >= 0) {
+    mix.skip = model->blocks[block->shape.skip].out;
+    mix.s = model->parameters + places->skip_weight;
+  }
+  return mix;
+}
+
+/* mixed = b0 (x + s skip) + b1 p, h = norm(mixed); a plain block: h = norm(x). */
 void plm_model_block_mix(struct plm_model *model, const struct model_pass *pass,
                          const struct model_block *block)
 {
@@ -49,14 +62,12 @@ void plm_model_block_mix(struct plm_model *model, const struct model_pass *pass,
     ops->norm_forward(ops, block->h, block->x, N, D);
     return;
   }
-  const act *p = model->x0[shape->level];
-  if (block->projects) {
-    ops->linear_forward(ops, block->p, p, model_weight(model, block->places.projection), NULL, N,
+  if (block->projects)
+    ops->linear_forward(ops, block->p, model->x0[shape->level],
+                        model_weight(model, block->places.projection), NULL, N,
                         model->config.hidden_size, D);
-    p = block->p;
-  }
-  ops->mix_norm_forward(ops, block->mixed, block->h, block->x, p,
-                        model->parameters + block->places.input_mix, N, D);
+  const struct plm_mix mix = plm_model_mix(model, block);
+  ops->mix_norm_forward(ops, block->mixed, block->h, &mix, N, D);
 }
 
 /* qkv_raw -> attended, of whole chunks. */
@@ -114,27 +125,19 @@ void plm_model_block_hidden(struct plm_model *model, const struct model_pass *pa
                             D, F);
 }
 
-/* The block's input from the output of the block before: merge or expand, then the skip. */
+/* The output of the block before in the block's shape, where it is not: merge or expand. */
 static void block_input(struct plm_model *model, const struct model_pass *pass,
                         const struct model_block *block)
 {
-  struct plm_ops *ops = model->ops;
   const struct plm_block_shape *shape = &block->shape;
-  const act *x = block->source;
-  if (shape->source != PLM_SOURCE_SAME) {
-    const int64_t shallow = plm_architecture_width(&model->config, shape->resample);
-    const int64_t deep = plm_architecture_width(&model->config, shape->resample + 1);
-    const bool merge = shape->source == PLM_SOURCE_MERGE;
-    /* both multiply the deeper level's rows */
-    ops->linear_forward(ops, block->x, x, model_weight(model, block->places.resample), NULL,
-                        pass_rows(pass, shape->resample + 1), merge ? 2 * shallow : deep,
-                        merge ? deep : 2 * shallow);
-    x = block->x;
-  }
-  if (shape->skip >= 0)
-    ops->skip_forward(ops, block->x, x, model->blocks[shape->skip].out,
-                      model->parameters + block->places.skip_weight, pass_rows(pass, shape->level),
-                      shape->width);
+  if (shape->source == PLM_SOURCE_SAME) return;
+  const int64_t shallow = plm_architecture_width(&model->config, shape->resample);
+  const int64_t deep = plm_architecture_width(&model->config, shape->resample + 1);
+  const bool merge = shape->source == PLM_SOURCE_MERGE;
+  /* both multiply the deeper level's rows */
+  model->ops->linear_forward(
+      model->ops, block->x, block->source, model_weight(model, block->places.resample), NULL,
+      pass_rows(pass, shape->resample + 1), merge ? 2 * shallow : deep, merge ? deep : 2 * shallow);
 }
 
 void plm_model_blocks_forward(struct plm_model *model, const struct model_pass *pass)

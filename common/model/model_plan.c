@@ -104,11 +104,7 @@ static void plan_input(struct planner *planner, uint32_t i)
   const size_t n = level_rows(model, block->shape.level) * block->shape.width;
   block->source = i == 0 ? model->x0[0] : model->blocks[i - 1].out;
   block->x = block->source;
-  /* The sum with a skip may take the place of the block before's output, unless that output is
-   * itself a skip: an encoder's. */
-  const bool copy = block->shape.skip >= 0 && model->blocks[i - 1].skipped_by >= 0;
-  if (block->shape.source != PLM_SOURCE_SAME || copy)
-    block->x = take_stream(planner, block->source, n);
+  if (block->shape.source != PLM_SOURCE_SAME) block->x = take_stream(planner, block->source, n);
 }
 
 static void plan_block(struct planner *planner, uint32_t i)

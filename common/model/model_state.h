@@ -4,7 +4,8 @@
  * One block, forward (names as the fields below; plain blocks have mixed = x, bottlenecks y =
  * mixed):
  *
- *   mixed = b0 x + b1 p          h  = norm(mixed)       p = x0, or P x0
+ *   mixed = b0 (x + s skip) + b1 p, without a skip b0 x + b1 p; p = x0, or P x0
+ *   h = norm(mixed)
  *   qkv_raw = [Wq; Wk; Wv] h     qkv = prepare(qkv_raw, vi)
  *   y = mixed + Wo attention(qkv)
  *   h2 = norm(y)    hidden = relu(Wup h2)^2
@@ -33,7 +34,7 @@ struct model_block {
   int skipped_by; /* the block that adds this one's output, -1: none */
   bool projects;  /* p = P x0 */
   act *source;    /* output of the block before */
-  act *x;         /* input, the skip already added; backward leaves the skip's gradient here */
+  act *x;         /* input without the skip; backward leaves the skip's gradient here */
   act *p;         /* only where the block projects */
   act *mixed, *h, *qkv_raw, *qkv, *attended, *y;
   float *lse;
@@ -129,6 +130,8 @@ static inline act *act_at(const struct plm_model *model, act *buffer, int64_t i)
  * (from NULL they are meaningless). */
 void plm_model_plan(struct plm_model *model);
 
+/* What a block's input is mixed of; no plain block. */
+struct plm_mix plm_model_mix(const struct plm_model *model, const struct model_block *block);
 /* The parts of a block that recomputation runs again. */
 void plm_model_block_mix(struct plm_model *model, const struct model_pass *pass,
                          const struct model_block *block);

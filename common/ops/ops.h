@@ -62,6 +62,24 @@ struct plm_cached_rows {
   const int32_t *slots, *positions, *key_begin;
 };
 
+/* A block's input, of rows (N, D). */
+struct plm_mix {
+  const act *x, *p;
+  const float *b;  /* 2 */
+  const act *skip; /* NULL: no skip; may be x */
+  const float *s;  /* 1; with a skip */
+};
+
+/* Of G, the gradient of x', and g = b0 G, that of x + s skip. */
+struct plm_mix_gradients {
+  act *dx;         /* = g + more; may be dmixed */
+  act *dp;         /* += b1 G */
+  float *db;       /* += sum G (x + s skip), sum G p */
+  act *dskip;      /* = s g; may be x or skip. It and ds: with a skip */
+  float *ds;       /* += sum g skip */
+  const act *more; /* what else x's gradient has, NULL: nothing; may be dskip, as written here */
+};
+
 /* Where value embeddings come from: the mean over groups of 2^level tokens of a table's rows. All
  * on the device. The rooms, (N, HK) each, are the backend's to write. */
 struct plm_value_table {
@@ -205,14 +223,14 @@ struct plm_ops {
   void (*norm_rows_backward)(struct plm_ops *ops, float *dx, const float *dh, const float *x,
                              int64_t N, int64_t D);
 
-  /* ---- block input: x' = b0 x + b1 p, h = norm(x') ---- */
-  void (*mix_norm_forward)(struct plm_ops *ops, act *mixed, act *h, const act *x, const act *p,
-                           const float *b, int64_t N, int64_t D);
-  /* dmixed (gradient of x' through the residual) += norm_backward(dh); then dx = b0 dmixed,
-   * dp += b1 dmixed (accumulates), db += (sum dmixed x, sum dmixed p). dx may be dmixed. */
-  void (*mix_norm_backward)(struct plm_ops *ops, act *dx, act *dp, float *db, act *dmixed,
-                            const act *dh, const act *mixed, const act *x, const act *p,
-                            const float *b, int64_t N, int64_t D);
+  /* ---- block input: x' = b0 (x + s skip) + b1 p, h = norm(x') ---- */
+  void (*mix_norm_forward)(struct plm_ops *ops, act *mixed, act *h, const struct plm_mix *mix,
+                           int64_t N, int64_t D);
+  /* G = dmixed (through the residual; what lies there afterwards is the backend's affair) + d
+   * norm(x') dh. */
+  void (*mix_norm_backward)(struct plm_ops *ops, const struct plm_mix_gradients *to, act *dmixed,
+                            const act *dh, const act *mixed, const struct plm_mix *mix, int64_t N,
+                            int64_t D);
 
   /* ---- token tables: mean over groups of 2^level consecutive tokens of table rows ----
    * out_ND[n] = mean_{j < 2^level} table[tokens[n*2^level + j]]; table fp32 (V, D).
@@ -268,12 +286,6 @@ struct plm_ops {
   void (*gelu_forward)(struct plm_ops *ops, act *out, const act *x, int64_t n); /* exact, erf */
 
   /* ---- residual stream ---- */
-  /* out = x + s skip; out may be x */
-  void (*skip_forward)(struct plm_ops *ops, act *out, const act *x, const act *skip, const float *s,
-                       int64_t N, int64_t D);
-  /* dskip = s dout; ds += sum dout skip */
-  void (*skip_backward)(struct plm_ops *ops, act *dskip, float *ds, const act *dout,
-                        const act *skip, const float *s, int64_t N, int64_t D);
   /* x += y, n elements */
   void (*add)(struct plm_ops *ops, act *x, const act *y, int64_t n);
   /* A row -1 is no row: gathered as zeros, scattered nowhere. */

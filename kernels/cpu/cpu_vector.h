@@ -25,6 +25,16 @@ struct plm_qkv_rows { /* rows [begin, end) of (B * L, 3 H K) */
   float a0, a1;
 };
 
+struct plm_mix_rows { /* plm_mix of a tile */
+  const void *x, *p, *skip;
+  float b[2], s;
+};
+
+struct plm_mix_row_gradients { /* plm_mix_gradients of a tile, without the sums: db, ds */
+  void *dx, *dp, *dskip;
+  const void *more, *dmixed, *dh, *mixed;
+};
+
 struct plm_token_groups { /* N groups of 2^level tokens */
   const int32_t *tokens;
   int64_t N, D, V;
@@ -56,8 +66,6 @@ struct plm_cpu_vector {
   void (*gelu_forward)(void *out, const void *x, int64_t n);
   /* dx may be dout where activations are floats */
   void (*gelu_backward)(void *dx, const float *dout, const void *x, int64_t n);
-  void (*skip_forward)(void *out, const void *x, const void *skip, float s, int64_t n);
-  float (*skip_backward)(void *dskip, const void *dout, const void *skip, float s, int64_t n);
   void (*add)(void *x, const void *y, int64_t n);
 
   /* ---- rows of width D ---- */
@@ -65,11 +73,10 @@ struct plm_cpu_vector {
   void (*norm_backward)(void *dx, const void *dh, const void *x, int64_t N, int64_t D);
   void (*norm_rows_forward)(float *out, const float *x, int64_t N, int64_t D);
   void (*norm_rows_backward)(float *dx, const float *dh, const float *x, int64_t N, int64_t D);
-  void (*mix_norm_forward)(void *mixed, void *h, const void *x, const void *p, const float b[2],
-                           int64_t N, int64_t D);
-  void (*mix_norm_backward)(void *dx, void *dp, float db[2], void *dmixed, const void *dh,
-                            const void *mixed, const void *x, const void *p, const float b[2],
-                            int64_t N, int64_t D);
+  void (*mix_norm_forward)(void *mixed, void *h, const struct plm_mix_rows *mix, int64_t N,
+                           int64_t D);
+  void (*mix_norm_backward)(float sums[3], const struct plm_mix_rows *mix,
+                            const struct plm_mix_row_gradients *to, int64_t N, int64_t D);
   void (*qkv_forward)(void *out, const void *qkv, const void *vi, const struct plm_qkv_rows *rows);
   void (*qkv_backward)(void *dqkv_raw, void *dvi, float da[2], const void *dqkv, const void *qkv,
                        const void *vi, const struct plm_qkv_rows *rows);

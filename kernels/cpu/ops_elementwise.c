@@ -9,10 +9,8 @@ enum { TILE = 16384, ROWS_TILE = 64 };
 struct job {
   struct plm_cpu *cpu;
   void *out;
-  const void *a, *b;
-  float s;
+  const void *a;
   int64_t n;
-  float *sums; /* one a tile */
 };
 
 static int64_t tiles_of(int64_t n)
@@ -20,7 +18,7 @@ static int64_t tiles_of(int64_t n)
   return (n + TILE - 1) / TILE;
 }
 
-/* The tile's operands: A, B and OUT are activations, COUNT elements. */
+/* The tile's operands: A and OUT are activations, COUNT elements. */
 #define TILE_OF(job, tile)                                                 \
   const int64_t begin = (tile)*TILE;                                       \
   const int64_t count = (job)->n - begin < TILE ? (job)->n - begin : TILE; \
@@ -28,10 +26,9 @@ static int64_t tiles_of(int64_t n)
   const void *const a = plm_act_at((job)->cpu, (job)->a, begin);           \
   (void)thread
 
-static void run(struct plm_cpu *cpu, plm_pool_tile function, void *out, const void *a,
-                const void *b, float s, int64_t n)
+static void run(struct plm_cpu *cpu, plm_pool_tile function, void *out, const void *a, int64_t n)
 {
-  struct job job = {.cpu = cpu, .out = out, .a = a, .b = b, .s = s, .n = n};
+  struct job job = {.cpu = cpu, .out = out, .a = a, .n = n};
   plm_pool_tiles(cpu->pool, tiles_of(n), function, &job);
 }
 
@@ -46,7 +43,7 @@ static void round_tile(void *context, int64_t tile, uint32_t thread)
 
 static void round_weights(struct plm_ops *ops, act *out, const float *in, size_t n)
 {
-  run(plm_cpu_of(ops), round_tile, out, in, NULL, 0, (int64_t)n);
+  run(plm_cpu_of(ops), round_tile, out, in, (int64_t)n);
 }
 
 static void float_tile(void *context, int64_t tile, uint32_t thread)
@@ -59,7 +56,7 @@ static void float_tile(void *context, int64_t tile, uint32_t thread)
 
 static void act_to_float(struct plm_ops *ops, float *out, const act *in, size_t n)
 {
-  run(plm_cpu_of(ops), float_tile, out, in, NULL, 0, (int64_t)n);
+  run(plm_cpu_of(ops), float_tile, out, in, (int64_t)n);
 }
 
 static void gelu_tile(void *context, int64_t tile, uint32_t thread)
@@ -71,43 +68,7 @@ static void gelu_tile(void *context, int64_t tile, uint32_t thread)
 
 static void gelu_forward(struct plm_ops *ops, act *out, const act *x, int64_t n)
 {
-  run(plm_cpu_of(ops), gelu_tile, out, x, NULL, 0, n);
-}
-
-static void skip_tile(void *context, int64_t tile, uint32_t thread)
-{
-  const struct job *job = context;
-  TILE_OF(job, tile);
-  job->cpu->vector.skip_forward(out, a, plm_act_at(job->cpu, job->b, begin), job->s, count);
-}
-
-static void skip_forward(struct plm_ops *ops, act *out, const act *x, const act *skip,
-                         const float *s, int64_t N, int64_t D)
-{
-  run(plm_cpu_of(ops), skip_tile, out, x, skip, *s, N * D);
-}
-
-static void skip_back_tile(void *context, int64_t tile, uint32_t thread)
-{
-  const struct job *job = context;
-  TILE_OF(job, tile);
-  job->sums[tile] =
-      job->cpu->vector.skip_backward(out, a, plm_act_at(job->cpu, job->b, begin), job->s, count);
-}
-
-static void skip_backward(struct plm_ops *ops, act *dskip, float *ds, const act *dout,
-                          const act *skip, const float *s, int64_t N, int64_t D)
-{
-  struct plm_cpu *cpu = plm_cpu_of(ops);
-  const int64_t tiles = tiles_of(N * D);
-  float *sums = plm_cpu_workspace(cpu, (size_t)tiles * sizeof *sums);
-  if (sums == NULL) return;
-  struct job job = {
-      .cpu = cpu, .out = dskip, .a = dout, .b = skip, .s = *s, .n = N * D, .sums = sums};
-  plm_pool_tiles(cpu->pool, tiles, skip_back_tile, &job);
-  double total = 0;
-  for (int64_t i = 0; i < tiles; i++) total += (double)sums[i];
-  *ds += (float)total;
+  run(plm_cpu_of(ops), gelu_tile, out, x, n);
 }
 
 static void add_tile(void *context, int64_t tile, uint32_t thread)
@@ -119,7 +80,7 @@ static void add_tile(void *context, int64_t tile, uint32_t thread)
 
 static void add(struct plm_ops *ops, act *x, const act *y, int64_t n)
 {
-  run(plm_cpu_of(ops), add_tile, x, y, NULL, 0, n);
+  run(plm_cpu_of(ops), add_tile, x, y, n);
 }
 
 struct rows_job {
@@ -176,8 +137,6 @@ void plm_cpu_elementwise_register(struct plm_cpu *cpu)
   ops->round_weights = round_weights;
   ops->act_to_float = act_to_float;
   ops->gelu_forward = gelu_forward;
-  ops->skip_forward = skip_forward;
-  ops->skip_backward = skip_backward;
   ops->add = add;
   ops->gather_rows = gather_rows;
   ops->scatter_rows = scatter_rows;

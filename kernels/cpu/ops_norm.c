@@ -3,16 +3,17 @@
 #include "common/ops/value_table.h"
 #include "kernels/cpu/cpu_ops.h"
 
-enum { ROWS_TILE = 32 };
+enum { ROWS_TILE = 32, SUMS = 3 };
 
 struct job {
   struct plm_cpu *cpu;
-  void *out, *out2, *out3;
-  const void *a, *b, *c, *d;
-  float scalars[2];
-  float (*sums)[2]; /* a pair a tile */
+  void *out, *out2;
+  const void *a, *b, *c;
+  float (*sums)[SUMS]; /* of a tile */
   int64_t N, D;
   struct plm_qkv_rows rows;
+  struct plm_mix_rows mix;
+  struct plm_mix_row_gradients to;
 };
 
 #define AT(job, pointer) plm_act_at((job)->cpu, (job)->pointer, begin *(job)->D)
@@ -32,17 +33,19 @@ static void run(struct job *job, plm_pool_tile function)
   plm_pool_tiles(job->cpu->pool, tiles_of(job->N), function, job);
 }
 
-/* Runs with a pair of sums a tile, and adds them to total[0..1]. */
-static void run_with_sums(struct job *job, plm_pool_tile function, float *total)
+/* Runs with sums of each tile, and adds them to what totals points to, where it is not NULL. */
+static void run_with_sums(struct job *job, plm_pool_tile function, float *const totals[SUMS])
 {
   const int64_t tiles = tiles_of(job->N);
   job->sums = plm_cpu_workspace(job->cpu, (size_t)tiles * sizeof *job->sums);
   if (job->sums == NULL) return;
   run(job, function);
-  double sum[2] = {0, 0};
-  for (int64_t i = 0; i < tiles; i++)
-    for (int j = 0; j < 2; j++) sum[j] += (double)job->sums[i][j];
-  for (int j = 0; j < 2; j++) total[j] += (float)sum[j];
+  for (int j = 0; j < SUMS; j++) {
+    double sum = 0;
+    if (totals[j] == NULL) continue;
+    for (int64_t i = 0; i < tiles; i++) sum += (double)job->sums[i][j];
+    *totals[j] += (float)sum;
+  }
 }
 
 static void norm_tile(void *context, int64_t tile, uint32_t thread)
@@ -84,25 +87,37 @@ static void norm_rows_backward(struct plm_ops *ops, float *dx, const float *dh, 
   plm_cpu_of(ops)->vector.norm_rows_backward(dx, dh, x, N, D);
 }
 
+static struct plm_mix_rows mix_of(const struct job *job, int64_t begin)
+{
+  struct plm_mix_rows mix = job->mix;
+  mix.x = plm_act_at(job->cpu, mix.x, begin * job->D);
+  mix.p = plm_act_at(job->cpu, mix.p, begin * job->D);
+  if (mix.skip != NULL) mix.skip = plm_act_at(job->cpu, mix.skip, begin * job->D);
+  return mix;
+}
+
+static struct plm_mix_rows mix_rows(const struct plm_mix *mix)
+{
+  return (struct plm_mix_rows){.x = mix->x,
+                               .p = mix->p,
+                               .skip = mix->skip,
+                               .b = {mix->b[0], mix->b[1]},
+                               .s = mix->skip == NULL ? 0 : *mix->s};
+}
+
 static void mix_tile(void *context, int64_t tile, uint32_t thread)
 {
   const struct job *job = context;
   ROWS_OF(job, tile);
-  job->cpu->vector.mix_norm_forward(OUT(job, out), OUT(job, out2), AT(job, a), AT(job, b),
-                                    job->scalars, count, job->D);
+  const struct plm_mix_rows mix = mix_of(job, begin);
+  job->cpu->vector.mix_norm_forward(OUT(job, out), OUT(job, out2), &mix, count, job->D);
 }
 
-static void mix_norm_forward(struct plm_ops *ops, act *mixed, act *h, const act *x, const act *p,
-                             const float *b, int64_t N, int64_t D)
+static void mix_norm_forward(struct plm_ops *ops, act *mixed, act *h, const struct plm_mix *mix,
+                             int64_t N, int64_t D)
 {
-  struct job job = {.cpu = plm_cpu_of(ops),
-                    .out = mixed,
-                    .out2 = h,
-                    .a = x,
-                    .b = p,
-                    .scalars = {b[0], b[1]},
-                    .N = N,
-                    .D = D};
+  struct job job = {.cpu = plm_cpu_of(ops), .out = mixed, .out2 = h, .N = N, .D = D};
+  job.mix = mix_rows(mix);
   run(&job, mix_tile);
 }
 
@@ -110,27 +125,33 @@ static void mix_back_tile(void *context, int64_t tile, uint32_t thread)
 {
   const struct job *job = context;
   ROWS_OF(job, tile);
-  job->cpu->vector.mix_norm_backward(OUT(job, out), OUT(job, out2), job->sums[tile], OUT(job, out3),
-                                     AT(job, a), AT(job, b), AT(job, c), AT(job, d), job->scalars,
-                                     count, job->D);
+  const struct plm_mix_rows mix = mix_of(job, begin);
+  struct plm_mix_row_gradients to = job->to;
+  to.dx = OUT(job, to.dx);
+  to.dp = OUT(job, to.dp);
+  to.dmixed = AT(job, to.dmixed);
+  to.dh = AT(job, to.dh);
+  to.mixed = AT(job, to.mixed);
+  if (to.dskip != NULL) to.dskip = OUT(job, to.dskip);
+  if (to.more != NULL) to.more = AT(job, to.more);
+  job->cpu->vector.mix_norm_backward(job->sums[tile], &mix, &to, count, job->D);
 }
 
-static void mix_norm_backward(struct plm_ops *ops, act *dx, act *dp, float *db, act *dmixed,
-                              const act *dh, const act *mixed, const act *x, const act *p,
-                              const float *b, int64_t N, int64_t D)
+static void mix_norm_backward(struct plm_ops *ops, const struct plm_mix_gradients *to, act *dmixed,
+                              const act *dh, const act *mixed, const struct plm_mix *mix, int64_t N,
+                              int64_t D)
 {
-  struct job job = {.cpu = plm_cpu_of(ops),
-                    .out = dx,
-                    .out2 = dp,
-                    .out3 = dmixed,
-                    .a = dh,
-                    .b = mixed,
-                    .c = x,
-                    .d = p,
-                    .scalars = {b[0], b[1]},
-                    .N = N,
-                    .D = D};
-  run_with_sums(&job, mix_back_tile, db);
+  struct job job = {.cpu = plm_cpu_of(ops), .N = N, .D = D};
+  job.mix = mix_rows(mix);
+  job.to = (struct plm_mix_row_gradients){.dx = to->dx,
+                                          .dp = to->dp,
+                                          .dskip = mix->skip == NULL ? NULL : to->dskip,
+                                          .more = to->more,
+                                          .dmixed = dmixed,
+                                          .dh = dh,
+                                          .mixed = mixed};
+  float *const totals[SUMS] = {to->db, to->db + 1, mix->skip == NULL ? NULL : to->ds};
+  run_with_sums(&job, mix_back_tile, totals);
 }
 
 static struct plm_qkv_rows rows_of_tile(const struct job *job, int64_t tile)
@@ -186,12 +207,14 @@ static void qkv_prepare_backward(struct plm_ops *ops, act *dqkv_raw, act *dvi, f
                     .c = vi,
                     .N = B * L};
   job.rows = (struct plm_qkv_rows){.L = L, .H = H, .K = K, .cosine = cosine, .sine = sine};
-  float unused[2] = {0, 0};
+  float *totals[SUMS] = {NULL};
   if (vi != NULL) {
     job.rows.a0 = a[0];
     job.rows.a1 = a[1];
+    totals[0] = da;
+    totals[1] = da + 1;
   }
-  run_with_sums(&job, qkv_back_tile, vi != NULL ? da : unused);
+  run_with_sums(&job, qkv_back_tile, totals);
 }
 
 void plm_cpu_norm_register(struct plm_cpu *cpu)

@@ -91,26 +91,23 @@ template <class F, class T> struct ActivateBackward {
   }
 };
 
-/* out = x + s y; s NULL: 1 */
+/* x += y */
 template <class T> struct Add {
-  T *out;
-  const T *x, *y;
-  const float *s;
+  T *x;
+  const T *y;
   static constexpr int N = plm_vector<T>::N;
   __device__ void vector(int64_t i) const
   {
-    const float factor = s == nullptr ? 1 : *s;
     float a[N], b[N];
     load_vector(a, x + i);
     load_vector(b, y + i);
 #pragma unroll
-    for (int j = 0; j < N; j++) a[j] += factor * b[j];
-    store_vector(out + i, a);
+    for (int j = 0; j < N; j++) a[j] += b[j];
+    store_vector(x + i, a);
   }
   __device__ void single(int64_t i) const
   {
-    const float factor = s == nullptr ? 1 : *s;
-    out[i] = from_float<T>(to_float(x[i]) + factor * to_float(y[i]));
+    x[i] = from_float<T>(to_float(x[i]) + to_float(y[i]));
   }
 };
 
@@ -168,75 +165,13 @@ void activate_backward(struct plm_ops *ops, act *dx, const act *dout, const act 
   });
 }
 
-void add_scaled(struct plm_cuda *cuda, act *out, const act *x, const act *y, const float *s,
-                int64_t n)
-{
-  plm_with_act(cuda, [&](auto *type) {
-    typedef std::remove_pointer_t<decltype(type)> T;
-    run_vectors(
-        cuda,
-        Add<T>{static_cast<T *>(out), static_cast<const T *>(x), static_cast<const T *>(y), s}, n);
-  });
-}
-
-void skip_forward(struct plm_ops *ops, act *out, const act *x, const act *skip, const float *s,
-                  int64_t N, int64_t D)
-{
-  add_scaled(plm_cuda_of(ops), out, x, skip, s, N * D);
-}
-
 void add(struct plm_ops *ops, act *x, const act *y, int64_t n)
 {
-  add_scaled(plm_cuda_of(ops), x, x, y, nullptr, n);
-}
-
-/* dskip = s dout; a block's part of sum dout skip */
-enum { SUM_BLOCKS = plm_most_parts(1024) };
-template <class T>
-__global__ void skip_backward_kernel(T *dskip, float *partial, const T *dout, const T *skip,
-                                     const float *s, int64_t n)
-{
-  constexpr int N = plm_vector<T>::N;
-  const float factor = *s;
-  float sum = 0;
-  const int64_t stride = (int64_t)gridDim.x * blockDim.x * N;
-  for (int64_t i = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * N; i < n; i += stride) {
-    if (i + N <= n) {
-      float d[N], k[N];
-      load_vector(d, dout + i);
-      load_vector(k, skip + i);
-#pragma unroll
-      for (int j = 0; j < N; j++) sum += d[j] * k[j];
-#pragma unroll
-      for (int j = 0; j < N; j++) d[j] *= factor;
-      store_vector(dskip + i, d);
-    } else {
-      for (int64_t j = i; j < n; j++) {
-        sum += to_float(dout[j]) * to_float(skip[j]);
-        dskip[j] = from_float<T>(factor * to_float(dout[j]));
-      }
-    }
-  }
-  sum = block_sum(sum, plm_shared<float>());
-  if (threadIdx.x == 0) partial[blockIdx.x] = sum;
-}
-
-void skip_backward(struct plm_ops *ops, act *dskip, float *ds, const act *dout, const act *skip,
-                   const float *s, int64_t N, int64_t D)
-{
   struct plm_cuda *cuda = plm_cuda_of(ops);
-  const int64_t n = N * D;
-  if (n <= 0) return;
-  float *partial = plm_cuda_scratch<float>(cuda, SUM_BLOCKS);
-  unsigned blocks = 0;
   plm_with_act(cuda, [&](auto *type) {
     typedef std::remove_pointer_t<decltype(type)> T;
-    blocks = min(plm_blocks(n, (int64_t)THREADS * plm_vector<T>::N), (unsigned)SUM_BLOCKS);
-    plm_launch(cuda->stream, skip_backward_kernel<T>, dim3(blocks), dim3(THREADS),
-               33 * sizeof(float), static_cast<T *>(dskip), partial, static_cast<const T *>(dout),
-               static_cast<const T *>(skip), s, n);
+    run_vectors(cuda, Add<T>{static_cast<T *>(x), static_cast<const T *>(y)}, n);
   });
-  plm_cuda_add_partials(cuda, ds, partial, blocks, 1);
 }
 
 /* ---- rows ---- */
@@ -318,8 +253,6 @@ void plm_cuda_elementwise_register(struct plm_cuda *cuda)
   ops->round_weights = round_weights;
   ops->act_to_float = act_to_float;
   ops->gelu_forward = activate<Gelu>;
-  ops->skip_forward = skip_forward;
-  ops->skip_backward = skip_backward;
   ops->add = add;
   ops->gather_rows = gather_rows;
   ops->scatter_rows = scatter_rows;

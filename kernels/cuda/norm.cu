@@ -4,7 +4,7 @@
 namespace
 {
 
-enum { WARPS = 8, MIX_BLOCKS = plm_most_parts(1024), MOST_HELD = 8, MOST_HELD_OF_SIX = 4 };
+enum { WARPS = 8, MIX_BLOCKS = plm_most_parts(1024), MOST_HELD = 8, MOST_HELD_OF_EIGHT = 4 };
 static constexpr float EPS = 1e-6f;
 
 /* Row of this warp, and the stride to its next. */
@@ -87,19 +87,36 @@ __global__ void norm_backward_kernel(T *dx, const T *dh, const T *x, int64_t N, 
   }
 }
 
-template <class T, bool VECTOR>
-__global__ void mix_forward_kernel(T *mixed, T *h, const T *x, const T *p, const float *b,
-                                   int64_t N, int64_t D)
+template <class T> struct Mix {
+  const T *x, *p, *skip;
+  const float *b, *s; /* s NULL: no skip */
+};
+
+/* What the block's input is before the mix: x + s skip, of elements that a lane has. */
+template <class C, bool SKIP, class T>
+__device__ __forceinline__ void load_input(float *out, const Mix<T> &mix, float s, int64_t at)
+{
+  C::load(out, mix.x + at);
+  if constexpr (SKIP) {
+    float skip[C::N];
+    C::load(skip, mix.skip + at);
+#pragma unroll
+    for (int i = 0; i < C::N; i++) out[i] += s * skip[i];
+  }
+}
+
+template <class T, bool VECTOR, bool SKIP>
+__global__ void mix_forward_kernel(T *mixed, T *h, Mix<T> mix, int64_t N, int64_t D)
 {
   typedef Columns<T, VECTOR> C;
-  const float b0 = b[0], b1 = b[1];
+  const float b0 = mix.b[0], b1 = mix.b[1], s = SKIP ? *mix.s : 0;
   for (int64_t n = first_row(); n < N; n += row_stride()) {
     float squares = 0;
     EACH_COLUMN(C, D)
     {
       float v[C::N], w[C::N];
-      C::load(v, x + n * D + j);
-      C::load(w, p + n * D + j);
+      load_input<C, SKIP>(v, mix, s, n * D + j);
+      C::load(w, mix.p + n * D + j);
 #pragma unroll
       for (int i = 0; i < C::N; i++) v[i] = to_float(from_float<T>(b0 * v[i] + b1 * w[i]));
 #pragma unroll
@@ -119,30 +136,36 @@ __global__ void mix_forward_kernel(T *mixed, T *h, const T *x, const T *p, const
 }
 
 template <class T> struct MixBackward {
-  T *dx, *dp;
-  float *partial; /* (blocks, 2) */
-  const T *dmixed, *dh, *mixed, *x, *p;
-  const float *b;
+  T *dx, *dp, *dskip;
+  float *partial_b, *partial_s;        /* (blocks, 2), (blocks) */
+  const T *dmixed, *dh, *mixed, *more; /* more: the output's other gradient, NULL: none */
+  Mix<T> mix;
   int64_t N, D;
 };
 
-__device__ __forceinline__ void leave_sums(float *partial, float sum_x, float sum_p)
+struct MixSums {
+  float x = 0, p = 0, skip = 0;
+};
+
+template <class T> __device__ __forceinline__ void leave_sums(const MixBackward<T> &m, MixSums sums)
 {
   float *scratch = plm_shared<float>();
-  sum_x = block_sum(sum_x, scratch);
+  sums.x = block_sum(sums.x, scratch);
   __syncthreads();
-  sum_p = block_sum(sum_p, scratch);
-  if (threadIdx.x == 0) {
-    partial[2 * blockIdx.x] = sum_x;
-    partial[2 * blockIdx.x + 1] = sum_p;
-  }
+  sums.p = block_sum(sums.p, scratch);
+  __syncthreads();
+  if (m.partial_s != nullptr) sums.skip = block_sum(sums.skip, scratch);
+  if (threadIdx.x != 0) return;
+  m.partial_b[2 * blockIdx.x] = sums.x;
+  m.partial_b[2 * blockIdx.x + 1] = sums.p;
+  if (m.partial_s != nullptr) m.partial_s[blockIdx.x] = sums.skip;
 }
 
-template <class T, bool VECTOR> __global__ void mix_backward_kernel(MixBackward<T> m)
+template <class T, bool VECTOR, bool SKIP> __global__ void mix_backward_kernel(MixBackward<T> m)
 {
   typedef Columns<T, VECTOR> C;
-  const float b0 = m.b[0], b1 = m.b[1];
-  float sum_x = 0, sum_p = 0;
+  const float b0 = m.mix.b[0], b1 = m.mix.b[1], s = SKIP ? *m.mix.s : 0;
+  MixSums sums;
   for (int64_t n = first_row(); n < m.N; n += row_stride()) {
     const int64_t row = n * m.D;
     const float2 factors = backward_factors<C>(m.dh + row, m.mixed + row, m.D);
@@ -154,21 +177,35 @@ template <class T, bool VECTOR> __global__ void mix_backward_kernel(MixBackward<
       C::load(g, m.dmixed + row + j);
 #pragma unroll
       for (int i = 0; i < C::N; i++) g[i] += factors.x * d[i] - factors.y * v[i];
-      C::load(v, m.x + row + j);
-      C::load(w, m.p + row + j);
+      load_input<C, SKIP>(v, m.mix, s, row + j);
+      C::load(w, m.mix.p + row + j);
       C::load(d, m.dp + row + j);
 #pragma unroll
       for (int i = 0; i < C::N; i++) {
-        sum_x += g[i] * v[i];
-        sum_p += g[i] * w[i];
+        sums.x += g[i] * v[i];
+        sums.p += g[i] * w[i];
         d[i] += b1 * g[i];
         g[i] *= b0;
       }
       C::store(m.dp + row + j, d);
+      if constexpr (SKIP) {
+        C::load(w, m.mix.skip + row + j);
+#pragma unroll
+        for (int i = 0; i < C::N; i++) {
+          sums.skip += g[i] * w[i];
+          w[i] = s * g[i];
+        }
+        C::store(m.dskip + row + j, w);
+      }
+      if (m.more != nullptr) { /* which may be dskip: what was just written */
+        C::load(w, m.more + row + j);
+#pragma unroll
+        for (int i = 0; i < C::N; i++) g[i] += w[i];
+      }
       C::store(m.dx + row + j, g);
     }
   }
-  leave_sums(m.partial, sum_x, sum_p);
+  leave_sums(m, sums);
 }
 
 /* ---- the same with the rows in registers ---- */
@@ -216,17 +253,20 @@ __global__ void held_norm_backward_kernel(T *dx, const T *dh, const T *x, int64_
   }
 }
 
-template <class T, int HELD>
-__global__ void held_mix_forward_kernel(T *mixed, T *h, const T *x, const T *p, const float *b,
-                                        int64_t N, int64_t D)
+template <class T, int HELD, bool SKIP>
+__global__ void held_mix_forward_kernel(T *mixed, T *h, Mix<T> mix, int64_t N, int64_t D)
 {
   typedef Row<T, HELD> R;
-  const float b0 = b[0], b1 = b[1];
+  const float b0 = mix.b[0], b1 = mix.b[1], s = SKIP ? *mix.s : 0;
   for (int64_t n = first_row(); n < N; n += row_stride()) {
-    R v, w;
-    v.load(x + n * D, D);
-    w.load(p + n * D, D);
-    v.fill([&](int i, int k) { return b0 * v.at(i, k) + b1 * w.at(i, k); });
+    R v, w, skip;
+    v.load(mix.x + n * D, D);
+    w.load(mix.p + n * D, D);
+    if constexpr (SKIP) skip.load(mix.skip + n * D, D);
+    v.fill([&](int i, int k) {
+      const float x = SKIP ? v.at(i, k) + s * skip.at(i, k) : v.at(i, k);
+      return b0 * x + b1 * w.at(i, k);
+    });
     v.store(mixed + n * D, D);
     const float inverse =
         inverse_of(R::sum([&](int i, int k) { return v.at(i, k) * v.at(i, k); }), D);
@@ -235,36 +275,50 @@ __global__ void held_mix_forward_kernel(T *mixed, T *h, const T *x, const T *p, 
   }
 }
 
-template <class T, int HELD> __global__ void held_mix_backward_kernel(MixBackward<T> m)
+template <class T, int HELD, bool SKIP> __global__ void held_mix_backward_kernel(MixBackward<T> m)
 {
   typedef Row<T, HELD> R;
   constexpr int N = R::N;
-  const float b0 = m.b[0], b1 = m.b[1];
-  float sum_x = 0, sum_p = 0;
+  const float b0 = m.mix.b[0], b1 = m.mix.b[1], s = SKIP ? *m.mix.s : 0;
+  const bool own = SKIP && m.more == m.dskip; /* more is what will be written to dskip */
+  MixSums sums;
   for (int64_t n = first_row(); n < m.N; n += row_stride()) {
     const int64_t row = n * m.D;
-    R v, d, g, x, p, dp;
+    R v, d, g, x, p, dp, skip, more;
     v.load(m.mixed + row, m.D);
     d.load(m.dh + row, m.D);
     g.load(m.dmixed + row, m.D);
-    x.load(m.x + row, m.D);
-    p.load(m.p + row, m.D);
+    x.load(m.mix.x + row, m.D);
+    p.load(m.mix.p + row, m.D);
     dp.load(m.dp + row, m.D);
+    if constexpr (SKIP) skip.load(m.mix.skip + row, m.D);
+    if (m.more != nullptr && !own) more.load(m.more + row, m.D);
     const float2 f = held_factors(d, v, m.D);
 #pragma unroll
-    for (int i = 0; i < HELD; i++)
+    for (int i = 0; i < HELD; i++) {
 #pragma unroll
       for (int k = 0; k < N; k++) {
         const float gradient = g.at(i, k) + (f.x * d.at(i, k) - f.y * v.at(i, k));
-        sum_x += gradient * x.at(i, k);
-        sum_p += gradient * p.at(i, k);
+        const float dx = gradient * b0;
+        sums.p += gradient * p.at(i, k);
         dp.vectors[i].elements[k] = from_float<T>(dp.at(i, k) + b1 * gradient);
-        g.vectors[i].elements[k] = from_float<T>(gradient * b0);
+        if constexpr (SKIP) {
+          const float kept = skip.at(i, k);
+          sums.x += gradient * (x.at(i, k) + s * kept);
+          sums.skip += dx * kept;
+          skip.vectors[i].elements[k] = from_float<T>(s * dx);
+          g.vectors[i].elements[k] = from_float<T>(dx + (own ? skip.at(i, k) : more.at(i, k)));
+        } else {
+          sums.x += gradient * x.at(i, k);
+          g.vectors[i].elements[k] = from_float<T>(dx + more.at(i, k));
+        }
       }
-    dp.store(m.dp + row, m.D);
-    g.store(m.dx + row, m.D);
+      dp.store_vector(m.dp + row, m.D, i);
+      if constexpr (SKIP) skip.store_vector(m.dskip + row, m.D, i);
+      g.store_vector(m.dx + row, m.D, i);
+    }
   }
-  leave_sums(m.partial, sum_x, sum_p);
+  leave_sums(m, sums);
 }
 
 /* ---- the table's functions ---- */
@@ -329,53 +383,75 @@ void norm_rows_backward(struct plm_ops *ops, float *dx, const float *dh, const f
   run_norm_backward(plm_cuda_of(ops), dx, dh, x, N, D);
 }
 
-void mix_norm_forward(struct plm_ops *ops, act *mixed, act *h, const act *x, const act *p,
-                      const float *b, int64_t N, int64_t D)
+template <class T> Mix<T> mix_of(const struct plm_mix *mix)
+{
+  return {static_cast<const T *>(mix->x), static_cast<const T *>(mix->p),
+          static_cast<const T *>(mix->skip), mix->b, mix->s};
+}
+
+/* Calls f with whether there is a skip as a constant. */
+template <class F> void with_skip(const struct plm_mix *mix, F f)
+{
+  if (mix->skip != nullptr)
+    f(std::true_type());
+  else
+    f(std::false_type());
+}
+
+void mix_norm_forward(struct plm_ops *ops, act *mixed, act *h, const struct plm_mix *mix, int64_t N,
+                      int64_t D)
 {
   struct plm_cuda *cuda = plm_cuda_of(ops);
   if (N <= 0) return;
   plm_with_act(cuda, [&](auto *type) {
     typedef std::remove_pointer_t<decltype(type)> T;
-    plm_with_held<T, MOST_HELD>(D, [&](auto held) {
-      auto kernel =
-          whole_vectors<T>(D) ? mix_forward_kernel<T, true> : mix_forward_kernel<T, false>;
-      if constexpr (held.value > 0) kernel = held_mix_forward_kernel<T, held.value>;
-      plm_launch(cuda->stream, kernel, dim3(plm_blocks(N, WARPS)), dim3(WARPS * PLM_WARP), 0,
-                 static_cast<T *>(mixed), static_cast<T *>(h), static_cast<const T *>(x),
-                 static_cast<const T *>(p), b, N, D);
+    with_skip(mix, [&](auto skip) {
+      plm_with_held<T, MOST_HELD>(D, [&](auto held) {
+        auto kernel = whole_vectors<T>(D) ? mix_forward_kernel<T, true, skip.value>
+                                          : mix_forward_kernel<T, false, skip.value>;
+        if constexpr (held.value > 0) kernel = held_mix_forward_kernel<T, held.value, skip.value>;
+        plm_launch(cuda->stream, kernel, dim3(plm_blocks(N, WARPS)), dim3(WARPS * PLM_WARP), 0,
+                   static_cast<T *>(mixed), static_cast<T *>(h), mix_of<T>(mix), N, D);
+      });
     });
   });
 }
 
-void mix_norm_backward(struct plm_ops *ops, act *dx, act *dp, float *db, act *dmixed, const act *dh,
-                       const act *mixed, const act *x, const act *p, const float *b, int64_t N,
+void mix_norm_backward(struct plm_ops *ops, const struct plm_mix_gradients *to, act *dmixed,
+                       const act *dh, const act *mixed, const struct plm_mix *mix, int64_t N,
                        int64_t D)
 {
   struct plm_cuda *cuda = plm_cuda_of(ops);
   if (N <= 0) return;
   const unsigned blocks = min(plm_blocks(N, WARPS), (unsigned)MIX_BLOCKS);
-  float *partial = plm_cuda_scratch<float>(cuda, 2 * MIX_BLOCKS);
+  float *partial = plm_cuda_scratch<float>(cuda, 3 * MIX_BLOCKS);
+  float *partial_s = mix->skip != nullptr ? partial + 2 * MIX_BLOCKS : nullptr;
   plm_with_act(cuda, [&](auto *type) {
     typedef std::remove_pointer_t<decltype(type)> T;
-    const MixBackward<T> m = {static_cast<T *>(dx),
-                              static_cast<T *>(dp),
+    const MixBackward<T> m = {static_cast<T *>(to->dx),
+                              static_cast<T *>(to->dp),
+                              static_cast<T *>(to->dskip),
                               partial,
+                              partial_s,
                               static_cast<const T *>(dmixed),
                               static_cast<const T *>(dh),
                               static_cast<const T *>(mixed),
-                              static_cast<const T *>(x),
-                              static_cast<const T *>(p),
-                              b,
+                              static_cast<const T *>(to->more),
+                              mix_of<T>(mix),
                               N,
                               D};
-    plm_with_held<T, MOST_HELD_OF_SIX>(D, [&](auto held) {
-      auto kernel =
-          whole_vectors<T>(D) ? mix_backward_kernel<T, true> : mix_backward_kernel<T, false>;
-      if constexpr (held.value > 0) kernel = held_mix_backward_kernel<T, held.value>;
-      plm_launch(cuda->stream, kernel, dim3(blocks), dim3(WARPS * PLM_WARP), 33 * sizeof(float), m);
+    with_skip(mix, [&](auto skip) {
+      plm_with_held<T, MOST_HELD_OF_EIGHT>(D, [&](auto held) {
+        auto kernel = whole_vectors<T>(D) ? mix_backward_kernel<T, true, skip.value>
+                                          : mix_backward_kernel<T, false, skip.value>;
+        if constexpr (held.value > 0) kernel = held_mix_backward_kernel<T, held.value, skip.value>;
+        plm_launch(cuda->stream, kernel, dim3(blocks), dim3(WARPS * PLM_WARP), 33 * sizeof(float),
+                   m);
+      });
     });
   });
-  plm_cuda_add_partials(cuda, db, partial, blocks, 2);
+  plm_cuda_add_partials(cuda, to->db, partial, blocks, 2);
+  if (partial_s != nullptr) plm_cuda_add_partials(cuda, to->ds, partial_s, blocks, 1);
 }
 
 } // namespace

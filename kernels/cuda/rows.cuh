@@ -48,8 +48,11 @@ template <class T, int HELD> struct Row {
   __device__ __forceinline__ void store(T *row, int64_t D) const
   {
 #pragma unroll
-    for (int i = 0; i < HELD; i++)
-      if (column(i) < D) *reinterpret_cast<uint4 *>(row + column(i)) = vectors[i].words;
+    for (int i = 0; i < HELD; i++) store_vector(row, D, i);
+  }
+  __device__ __forceinline__ void store_vector(T *row, int64_t D, int i) const
+  {
+    if (column(i) < D) *reinterpret_cast<uint4 *>(row + column(i)) = vectors[i].words;
   }
   __device__ __forceinline__ float at(int i, int k) const
   {

@@ -112,20 +112,35 @@ static void run_norm_backward(struct bench *b)
   b->ops->norm_backward(b->ops, b->a, b->c, b->b, b->N, b->I);
 }
 
+/* b0, b1, s and their gradients are the first scalars. */
+static struct plm_mix mix_of(const struct bench *b, bool skip)
+{
+  return (struct plm_mix){
+      .x = b->b, .p = b->c, .b = b->scalars, .skip = skip ? b->d : NULL, .s = b->scalars + 2};
+}
+
 static void run_mix(struct bench *b)
 {
-  b->ops->mix_norm_forward(b->ops, b->a, b->d, b->b, b->c, b->scalars, b->N, b->I);
+  const struct plm_mix mix = mix_of(b, false);
+  b->ops->mix_norm_forward(b->ops, b->a, b->d, &mix, b->N, b->I);
+}
+
+static void mix_backward(struct bench *b, bool skip)
+{
+  const struct plm_mix mix = mix_of(b, skip);
+  const struct plm_mix_gradients to = {
+      .dx = b->a, .dp = b->e, .db = b->scalars + 3, .dskip = b->b, .ds = b->scalars + 5};
+  b->ops->mix_norm_backward(b->ops, &to, b->a, b->d, b->c, &mix, b->N, b->I);
 }
 
 static void run_mix_backward(struct bench *b)
 {
-  b->ops->mix_norm_backward(b->ops, b->a, b->e, b->scalars + 2, b->a, b->d, b->b, b->c, b->d,
-                            b->scalars, b->N, b->I);
+  mix_backward(b, false);
 }
 
-static void run_skip_backward(struct bench *b)
+static void run_skip_mix_backward(struct bench *b)
 {
-  b->ops->skip_backward(b->ops, b->a, b->scalars + 2, b->b, b->c, b->scalars, b->N, b->I);
+  mix_backward(b, true);
 }
 
 static void run_qkv(struct bench *b)
@@ -151,7 +166,7 @@ static const struct {
     {"norm backward", run_norm_backward, 4},
     {"mix + norm forward", run_mix, 4},
     {"mix + norm backward", run_mix_backward, 8},
-    {"skip backward", run_skip_backward, 3},
+    {"skip mix backward", run_skip_mix_backward, 10},
     {"qkv prepare forward", run_qkv, 2},
     {"qkv prepare backward", run_qkv_backward, 3},
 };

@@ -68,9 +68,10 @@ def norm(o, rows, width):
 
 def mix(o, rows, width):
     x, p, b = o.act(rows, width), o.act(rows, width), o.number(2)
+    kept, s = o.act(rows, width), o.number(1)
     dmixed = o.act(rows, width)
-    mixed = b[0] * x + b[1] * p
-    return mixed, rms_norm(mixed), *gradients(mixed, [x, p, b], dmixed)
+    mixed = b[0] * (x + s * kept) + b[1] * p
+    return mixed, rms_norm(mixed), *gradients(mixed, [x, p, b, kept, s], dmixed)
 
 
 def linear(o, rows, inputs, outputs):
@@ -118,13 +119,6 @@ def activation(o, count):
     return (F.gelu(o.act(count, deviation=2)),)
 
 
-def skip(o, rows, width):
-    x, kept, s = o.act(rows, width), o.act(rows, width), o.number(1)
-    dout = o.act(rows, width)
-    out = x + s * kept
-    return out, *gradients(out, [kept, s], dout)
-
-
 def head(o, rows, width, tokens):
     x, w = o.act(rows, width), o.act(tokens, width, deviation=width**-0.5)
     bias, weights = o.number(tokens), o.number(rows)
@@ -141,7 +135,7 @@ def head(o, rows, width, tokens):
 CASES = [
     (norm, (9, 64), "out dx", "bb"),
     (norm, (33, 200), "out dx", "bb"),
-    (mix, (20, 72), "mixed h dx dp db", "bbbbf"),
+    (mix, (20, 72), "mixed h dx dp db dskip ds", "bbbbfbf"),
     (linear, (3, 33, 5), "y dx dw", "bbf"),
     (linear, (70, 96, 128), "y dx dw", "bbf"),
     (mlp, (3, 33, 5), "hidden dup", "bb"),
@@ -151,7 +145,6 @@ CASES = [
     (attention, (2, 20, 2, 24), "out dqkv", "bb"),
     (attention, (1, 97, 1, 64), "out dqkv", "bb"),
     (activation, (3001,), "gelu", "b"),
-    (skip, (20, 72), "out dskip ds", "bbf"),
     (head, (40, 72, 33), "logits row_loss ddense dw dbias", "ffbff"),
     (head, (5, 128, 261), "logits row_loss ddense dw dbias", "ffbff"),
 ]

@@ -16,7 +16,7 @@
 
 /* Sizes of all samples: as in ops.h. */
 static int64_t N, D, F, B, L, H, K;
-enum { V = 33, MOST = 12, LEVEL = 2 };
+enum { V = 33, MOST = 13, LEVEL = 2 };
 static struct plm_interval_mask masks[2]; /* of the two sides */
 static struct plm_attention_shape shape;
 
@@ -97,13 +97,32 @@ CALL(norm_backward)
 CALL(mix_norm_forward)
 {
   (void)side;
-  ops->mix_norm_forward(ops, b[0], b[1], b[2], b[3], b[4], N, D);
+  const struct plm_mix mix = {.x = b[2], .p = b[3], .b = b[4]};
+  ops->mix_norm_forward(ops, b[0], b[1], &mix, N, D);
 }
 
 CALL(mix_norm_backward)
 {
   (void)side;
-  ops->mix_norm_backward(ops, b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], N, D);
+  const struct plm_mix mix = {.x = b[6], .p = b[7], .b = b[8]};
+  const struct plm_mix_gradients to = {.dx = b[0], .dp = b[1], .db = b[2]};
+  ops->mix_norm_backward(ops, &to, b[3], b[4], b[5], &mix, N, D);
+}
+
+CALL(skip_mix_norm_forward)
+{
+  (void)side;
+  const struct plm_mix mix = {.x = b[2], .p = b[3], .b = b[4], .skip = b[5], .s = b[6]};
+  ops->mix_norm_forward(ops, b[0], b[1], &mix, N, D);
+}
+
+CALL(skip_mix_norm_backward)
+{
+  (void)side;
+  const struct plm_mix mix = {.x = b[6], .p = b[7], .b = b[8], .skip = b[9], .s = b[10]};
+  const struct plm_mix_gradients to = {
+      .dx = b[0], .dp = b[1], .db = b[2], .dskip = b[6], .ds = b[11], .more = b[12]};
+  ops->mix_norm_backward(ops, &to, b[3], b[4], b[5], &mix, N, D);
 }
 
 CALL(token_mean_forward)
@@ -155,18 +174,6 @@ CALL(gelu_forward)
 {
   (void)side;
   ops->gelu_forward(ops, b[0], b[1], N * D);
-}
-
-CALL(skip_forward)
-{
-  (void)side;
-  ops->skip_forward(ops, b[0], b[1], b[2], b[3], N, D);
-}
-
-CALL(skip_backward)
-{
-  (void)side;
-  ops->skip_backward(ops, b[0], b[1], b[2], b[3], b[4], N, D);
 }
 
 CALL(add)
@@ -268,6 +275,34 @@ static size_t fill(struct sample *s)
         {ACT, IN, x},
         {ACT, IN, x},
         {FLOAT, IN, 2}}},
+      {"mix_norm_forward, skip",
+       skip_mix_norm_forward,
+       1e-6,
+       4e-3,
+       {{ACT, OUT, x},
+        {ACT, OUT, x},
+        {ACT, IN, x},
+        {ACT, IN, x},
+        {FLOAT, IN, 2},
+        {ACT, IN, x},
+        {FLOAT, IN, 1}}},
+      {"mix_norm_backward, skip",
+       skip_mix_norm_backward,
+       1e-4,
+       2e-2,
+       {{ACT, OUT, x},
+        {ACT, BOTH, x},
+        {FLOAT, BOTH, 2},
+        {ACT, IN, x},
+        {ACT, IN, x},
+        {ACT, IN, x},
+        {ACT, BOTH, x}, /* dskip, as the model has it */
+        {ACT, IN, x},
+        {FLOAT, IN, 2},
+        {ACT, IN, x},
+        {FLOAT, IN, 1},
+        {FLOAT, BOTH, 1},
+        {ACT, IN, x}}},
       {"token_mean_forward",
        token_mean_forward,
        1e-6,
@@ -312,16 +347,6 @@ static size_t fill(struct sample *s)
        1.5e-2,
        {{ACT, OUT, qkv}, {ACT, OUT, x}, {FLOAT, OUT, N * H}, {ACT, IN, x}, {ACT, IN, qkv}}},
       {"gelu_forward", gelu_forward, 1e-6, 4e-3, {{ACT, OUT, x}, {ACT, IN, x}}},
-      {"skip_forward",
-       skip_forward,
-       1e-6,
-       4e-3,
-       {{ACT, OUT, x}, {ACT, IN, x}, {ACT, IN, x}, {FLOAT, IN, 1}}},
-      {"skip_backward",
-       skip_backward,
-       1e-4,
-       4e-3,
-       {{ACT, OUT, x}, {FLOAT, BOTH, 1}, {ACT, IN, x}, {ACT, IN, x}, {FLOAT, IN, 1}}},
       {"add", add, 1e-6, 4e-3, {{ACT, BOTH, x}, {ACT, IN, x}}},
       {"gather_rows",
        gather_rows,

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "tests/support/cmocka_all.h"
+#include "tests/support/mix_case.h"
 #include "tests/support/ops_case.h"
 #include "tests/support/reference_ops.h"
 
@@ -99,36 +100,24 @@ static void special_values_pass(void **state)
   ops_case_each(special_values_case);
 }
 
-static void skip_case(struct ops_case *c)
+static void add_case(struct ops_case *c)
 {
-  const int64_t N = 301, D = 120, n = N * D;
-  double *x = ops_case_values(c, n, 1), *skip = ops_case_values(c, n, 1), s[1] = {0.7};
-  const void *skip_act = ops_case_act(c, skip, n);
-  void *x_act = ops_case_act(c, x, n), *out = ops_case_empty_act(c, n);
-  const float *s_float = ops_case_float(c, s, 1);
-  double *exact = ops_case_zeros(c, n), *dskip = ops_case_zeros(c, n), ds[1] = {2};
-  for (int64_t i = 0; i < n; i++) exact[i] = x[i] + s[0] * skip[i];
-  c->ops->skip_forward(c->ops, out, x_act, skip_act, s_float, N, D);
-  ops_case_check_act(c, "skip forward", out, exact, n, 1);
-
-  float *ds_float = ops_case_float(c, ds, 1);
-  for (int64_t i = 0; i < n; i++) {
-    dskip[i] = s[0] * x[i];
-    ds[0] += x[i] * skip[i];
+  static const int64_t sizes[] = {1, 17, 36120};
+  for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+    const int64_t n = sizes[k];
+    double *x = ops_case_values(c, n, 1), *y = ops_case_values(c, n, 1);
+    void *x_act = ops_case_act(c, x, n);
+    const void *y_act = ops_case_act(c, y, n);
+    for (int64_t i = 0; i < n; i++) x[i] += y[i];
+    c->ops->add(c->ops, x_act, y_act, n);
+    ops_case_check_act(c, "add", x_act, x, n, 1);
   }
-  c->ops->skip_backward(c->ops, out, ds_float, x_act, skip_act, s_float, N, D);
-  ops_case_check_act(c, "skip backward", out, dskip, n, 1);
-  ops_case_check_float(c, "ds", ds_float, ds, 1, 300);
-
-  for (int64_t i = 0; i < n; i++) exact[i] = x[i] + skip[i];
-  c->ops->add(c->ops, x_act, skip_act, n);
-  ops_case_check_act(c, "add", x_act, exact, n, 1);
 }
 
-static void skips_match(void **state)
+static void additions_match(void **state)
 {
   (void)state;
-  ops_case_each(skip_case);
+  ops_case_each(add_case);
 }
 
 static void rows_case(struct ops_case *c)
@@ -216,57 +205,22 @@ static void norms_match(void **state)
   ops_case_each(wide_norm_case);
 }
 
-static void mix_shape(struct ops_case *c, int64_t N, int64_t D, bool in_place)
-{
-  const int64_t n = N * D;
-  double *x = ops_case_values(c, n, 1), *p = ops_case_values(c, n, 1), b[2] = {0.8, -0.3};
-  const void *x_act = ops_case_act(c, x, n), *p_act = ops_case_act(c, p, n);
-  const float *b_float = ops_case_float(c, b, 2);
-  void *mixed = ops_case_empty_act(c, n), *h = ops_case_empty_act(c, n);
-  double *exact = ops_case_zeros(c, n);
-  for (int64_t i = 0; i < n; i++) exact[i] = b[0] * x[i] + b[1] * p[i];
-  c->ops->mix_norm_forward(c->ops, mixed, h, x_act, p_act, b_float, N, D);
-  ops_case_check_act(c, "mixed", mixed, exact, n, 2);
-  const double *stored = ops_case_read(c, mixed, n);
-  reference_norm(exact, stored, N, D);
-  ops_case_check_act(c, "norm of mixed", h, exact, n, 4);
-
-  double *dmixed = ops_case_values(c, n, 1), *dh = ops_case_values(c, n, 1);
-  double *dp = ops_case_values(c, n, 1), *gradient = ops_case_zeros(c, n), db[2] = {1, -2};
-  void *dmixed_act = ops_case_act(c, dmixed, n), *dp_act = ops_case_act(c, dp, n);
-  const void *dh_act = ops_case_act(c, dh, n);
-  float *db_float = ops_case_float(c, db, 2);
-  void *dx_act = in_place ? dmixed_act : ops_case_empty_act(c, n);
-  reference_norm_backward(gradient, dh, stored, N, D);
-  for (int64_t i = 0; i < n; i++) {
-    gradient[i] += dmixed[i];
-    db[0] += gradient[i] * x[i];
-    db[1] += gradient[i] * p[i];
-    dp[i] += b[1] * gradient[i];
-    exact[i] = b[0] * gradient[i];
-  }
-  c->ops->mix_norm_backward(c->ops, dx_act, dp_act, db_float, dmixed_act, dh_act, mixed, x_act,
-                            p_act, b_float, N, D);
-  ops_case_check_act(c, "mix dx", dx_act, exact, n, 8);
-  ops_case_check_act(c, "mix dp", dp_act, dp, n, 8);
-  ops_case_check_float(c, "db", db_float, db, 2, 20 * sqrt((double)n));
-}
-
 static void mix_case(struct ops_case *c)
 {
-  mix_shape(c, 1, 7, true);
-  mix_shape(c, 65, 128, true);
-  mix_shape(c, 130, 72, false);
+  for (int kind = 0; kind < MIX_KINDS; kind++) {
+    mix_case_run(c, 0, 16, (enum mix_case_kind)kind);
+    mix_case_run(c, 1, 7, (enum mix_case_kind)kind);
+    mix_case_run(c, 65, 128, (enum mix_case_kind)kind);
+    mix_case_run(c, 130, 72, (enum mix_case_kind)kind);
+  }
 }
 
 static void held_mix_case(struct ops_case *c)
 {
-  mix_shape(c, 19, 256, true);
-  mix_shape(c, 10, 512, false);
-  mix_shape(c, 9, 768, true);
-  mix_shape(c, 9, 1020, true);
-  mix_shape(c, 3, 1536, true);
-  mix_shape(c, 3, 2048, false);
+  static const int64_t widths[] = {256, 512, 768, 1020, 1536, 2048};
+  for (size_t i = 0; i < sizeof widths / sizeof *widths; i++)
+    for (int kind = 0; kind < MIX_KINDS; kind++)
+      mix_case_run(c, 9, widths[i], (enum mix_case_kind)kind);
 }
 
 static void mixes_match(void **state)
@@ -430,7 +384,7 @@ int main(void)
       cmocka_unit_test(gelu_matches),
       cmocka_unit_test(conversions_round_once),
       cmocka_unit_test(special_values_pass),
-      cmocka_unit_test(skips_match),
+      cmocka_unit_test(additions_match),
       cmocka_unit_test(rows_are_gathered_and_scattered),
       cmocka_unit_test(norms_match),
       cmocka_unit_test(mixes_match),

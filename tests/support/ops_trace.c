@@ -131,13 +131,13 @@ TRACED(norm_backward,
        (struct plm_ops * ops, act *dx, const act *dh, const act *x, int64_t N, int64_t D),
        (ops, dx, dh, x, N, D), "norm_backward", 4 * A * ND, 0)
 TRACED(mix_norm_forward,
-       (struct plm_ops * ops, act *mixed, act *h, const act *x, const act *p, const float *b,
-        int64_t N, int64_t D),
-       (ops, mixed, h, x, p, b, N, D), "mix_norm_forward", 4 * A * ND, 0)
+       (struct plm_ops * ops, act *mixed, act *h, const struct plm_mix *mix, int64_t N, int64_t D),
+       (ops, mixed, h, mix, N, D), "mix_norm_forward", (mix->skip != NULL ? 5 : 4) * A * ND, 0)
 TRACED(mix_norm_backward,
-       (struct plm_ops * ops, act *dx, act *dp, float *db, act *dmixed, const act *dh,
-        const act *mixed, const act *x, const act *p, const float *b, int64_t N, int64_t D),
-       (ops, dx, dp, db, dmixed, dh, mixed, x, p, b, N, D), "mix_norm_backward", 8 * A * ND, 0)
+       (struct plm_ops * ops, const struct plm_mix_gradients *to, act *dmixed, const act *dh,
+        const act *mixed, const struct plm_mix *mix, int64_t N, int64_t D),
+       (ops, to, dmixed, dh, mixed, mix, N, D), "mix_norm_backward",
+       (8 + (mix->skip != NULL ? 2 : 0) + (to->more != NULL ? 1 : 0)) * A * ND, 0)
 TRACED(token_mean_forward,
        (struct plm_ops * ops, act *out, const float *table, const int32_t *tokens, int64_t N,
         int64_t D, int64_t V, int level),
@@ -188,14 +188,6 @@ TRACED(attention_backward,
        10.0 * pairs_of(ops, mask) * shape->H * shape->K)
 TRACED(gelu_forward, (struct plm_ops * ops, act *out, const act *x, int64_t n), (ops, out, x, n),
        "gelu_forward", 2 * A * (double)n, 0)
-TRACED(skip_forward,
-       (struct plm_ops * ops, act *out, const act *x, const act *skip, const float *s, int64_t N,
-        int64_t D),
-       (ops, out, x, skip, s, N, D), "skip_forward", 3 * A * ND, 0)
-TRACED(skip_backward,
-       (struct plm_ops * ops, act *dskip, float *ds, const act *dout, const act *skip,
-        const float *s, int64_t N, int64_t D),
-       (ops, dskip, ds, dout, skip, s, N, D), "skip_backward", 3 * A * ND, 0)
 TRACED(add, (struct plm_ops * ops, act *x, const act *y, int64_t n), (ops, x, y, n), "add",
        3 * A * (double)n, 0)
 TRACED(gather_rows,
@@ -290,8 +282,6 @@ void ops_trace_begin(struct plm_ops *ops)
   PUT(linear_relu2_forward);
   PUT(linear_relu2_backward_input);
   PUT(gelu_forward);
-  PUT(skip_forward);
-  PUT(skip_backward);
   PUT(add);
   PUT(gather_rows);
   PUT(scatter_rows);

@@ -51,26 +51,6 @@ static void ACT(gelu_backward)(void *dx, const float *dout, const void *x, int64
   }
 }
 
-static void ACT(skip_forward)(void *out, const void *x, const void *skip, float s, int64_t n)
-{
-  for (int64_t i = 0; i < n; i += SIMD_WIDTH) {
-    const vfloat kept = act_load((const ACT_TYPE *)skip + i, n - i);
-    const vfloat value = act_load((const ACT_TYPE *)x + i, n - i);
-    act_store((ACT_TYPE *)out + i, value + s * kept, n - i);
-  }
-}
-
-static float ACT(skip_backward)(void *dskip, const void *dout, const void *skip, float s, int64_t n)
-{
-  vfloat sum = {0};
-  for (int64_t i = 0; i < n; i += SIMD_WIDTH) {
-    const vfloat upper = act_load((const ACT_TYPE *)dout + i, n - i);
-    sum += upper * act_load((const ACT_TYPE *)skip + i, n - i);
-    act_store((ACT_TYPE *)dskip + i, s * upper, n - i);
-  }
-  return vsum(sum);
-}
-
 static void ACT(add)(void *x, const void *y, int64_t n)
 {
   for (int64_t i = 0; i < n; i += SIMD_WIDTH) {
@@ -87,7 +67,5 @@ static void ACT(fill_elementwise)(struct plm_cpu_vector *vector)
   vector->relu2_backward = ACT(relu2_backward);
   vector->gelu_forward = ACT(gelu_forward);
   vector->gelu_backward = ACT(gelu_backward);
-  vector->skip_forward = ACT(skip_forward);
-  vector->skip_backward = ACT(skip_backward);
   vector->add = ACT(add);
 }

@@ -48,48 +48,70 @@ static void ACT(norm_backward)(void *dx, const void *dh, const void *x, int64_t 
   }
 }
 
-static void ACT(mix_norm_forward)(void *mixed, void *h, const void *x, const void *p,
-                                  const float b[2], int64_t N, int64_t D)
+/* The block's input before the mix, from element i of a row on: x + s skip. */
+static inline vfloat ACT(mix_input)(const struct plm_mix_rows *mix, int64_t i, int64_t left)
+{
+  const vfloat x = act_load((const ACT_TYPE *)mix->x + i, left);
+  if (mix->skip == NULL) return x;
+  return x + mix->s * act_load((const ACT_TYPE *)mix->skip + i, left);
+}
+
+static void ACT(mix_norm_forward)(void *mixed, void *h, const struct plm_mix_rows *mix, int64_t N,
+                                  int64_t D)
 {
   for (int64_t n = 0; n < N; n++) {
-    const ACT_TYPE *x_row = (const ACT_TYPE *)x + n * D, *p_row = (const ACT_TYPE *)p + n * D;
+    const ACT_TYPE *p_row = (const ACT_TYPE *)mix->p + n * D;
     ACT_TYPE *m_row = (ACT_TYPE *)mixed + n * D;
     for (int64_t i = 0; i < D; i += SIMD_WIDTH)
-      act_store(m_row + i, b[0] * act_load(x_row + i, D - i) + b[1] * act_load(p_row + i, D - i),
+      act_store(m_row + i,
+                mix->b[0] * ACT(mix_input)(mix, n * D + i, D - i) +
+                    mix->b[1] * act_load(p_row + i, D - i),
                 D - i);
     ACT(norm_forward)((ACT_TYPE *)h + n * D, m_row, 1, D); /* of x' as stored */
   }
 }
 
-static void ACT(mix_norm_backward)(void *dx, void *dp, float db[2], void *dmixed, const void *dh,
-                                   const void *mixed, const void *x, const void *p,
-                                   const float b[2], int64_t N, int64_t D)
+/* One row: its part of the sums. */
+static void ACT(mix_norm_backward_row)(const struct plm_mix_rows *mix,
+                                       const struct plm_mix_row_gradients *to, int64_t at,
+                                       int64_t D, vfloat sums[3])
 {
-  double total_x = 0, total_p = 0; /* rows cancel */
-  for (int64_t n = 0; n < N; n++) {
-    vfloat sum_x = {0}, sum_p = {0};
-    const int64_t at = n * D;
-    const ACT_TYPE *upper = (const ACT_TYPE *)dh + at, *m_row = (const ACT_TYPE *)mixed + at;
-    const ACT_TYPE *x_row = (const ACT_TYPE *)x + at, *p_row = (const ACT_TYPE *)p + at;
-    ACT_TYPE *dm_row = (ACT_TYPE *)dmixed + at, *dp_row = (ACT_TYPE *)dp + at;
-    ACT_TYPE *dx_row = (ACT_TYPE *)dx + at;
-    float r, along;
-    ACT(norm_slopes)(&r, &along, upper, m_row, D);
-    for (int64_t i = 0; i < D; i += SIMD_WIDTH) {
-      const int64_t left = D - i;
-      const vfloat gradient = act_load(dm_row + i, left) + act_load(upper + i, left) * r -
-                              act_load(m_row + i, left) * along;
-      sum_x += gradient * act_load(x_row + i, left);
-      sum_p += gradient * act_load(p_row + i, left);
-      act_store(dm_row + i, gradient, left);
-      act_store(dp_row + i, act_load(dp_row + i, left) + b[1] * gradient, left);
-      act_store(dx_row + i, b[0] * gradient, left); /* after dmixed, which it may be */
+  const ACT_TYPE *upper = (const ACT_TYPE *)to->dh + at, *m_row = (const ACT_TYPE *)to->mixed + at;
+  const ACT_TYPE *p_row = (const ACT_TYPE *)mix->p + at;
+  const ACT_TYPE *skip_row = mix->skip == NULL ? NULL : (const ACT_TYPE *)mix->skip + at;
+  const ACT_TYPE *more_row = to->more == NULL ? NULL : (const ACT_TYPE *)to->more + at;
+  const ACT_TYPE *dm_row = (const ACT_TYPE *)to->dmixed + at;
+  ACT_TYPE *dp_row = (ACT_TYPE *)to->dp + at;
+  ACT_TYPE *dx_row = (ACT_TYPE *)to->dx + at, *dskip_row = (ACT_TYPE *)to->dskip + at;
+  float r, along;
+  ACT(norm_slopes)(&r, &along, upper, m_row, D);
+  for (int64_t i = 0; i < D; i += SIMD_WIDTH) {
+    const int64_t left = D - i;
+    const vfloat gradient = act_load(dm_row + i, left) + act_load(upper + i, left) * r -
+                            act_load(m_row + i, left) * along;
+    vfloat dx = mix->b[0] * gradient;
+    sums[0] += gradient * ACT(mix_input)(mix, at + i, left);
+    sums[1] += gradient * act_load(p_row + i, left);
+    act_store(dp_row + i, act_load(dp_row + i, left) + mix->b[1] * gradient, left);
+    if (skip_row != NULL) {
+      sums[2] += dx * act_load(skip_row + i, left);
+      act_store(dskip_row + i, mix->s * dx, left); /* after x and skip, which it may be */
     }
-    total_x += (double)vsum(sum_x);
-    total_p += (double)vsum(sum_p);
+    if (more_row != NULL) dx += act_load(more_row + i, left); /* after dskip, which it may be */
+    act_store(dx_row + i, dx, left);                          /* after dmixed, which it may be */
   }
-  db[0] = (float)total_x;
-  db[1] = (float)total_p;
+}
+
+static void ACT(mix_norm_backward)(float sums[3], const struct plm_mix_rows *mix,
+                                   const struct plm_mix_row_gradients *to, int64_t N, int64_t D)
+{
+  double totals[3] = {0, 0, 0}; /* rows cancel */
+  for (int64_t n = 0; n < N; n++) {
+    vfloat row[3] = {{0}, {0}, {0}};
+    ACT(mix_norm_backward_row)(mix, to, n * D, D, row);
+    for (int i = 0; i < 3; i++) totals[i] += (double)vsum(row[i]);
+  }
+  for (int i = 0; i < 3; i++) sums[i] = (float)totals[i];
 }
 
 static void ACT(fill_norm)(struct plm_cpu_vector *vector)

@@ -69,21 +69,28 @@ static void norm(void)
   give(dx, 2 * n);
 }
 
-/* N D: x, p, b, dmixed -> mixed, its norm, and dx, dp, db with no gradient through the norm */
+/* N D: x, p, b, skip, s, dmixed -> mixed, its norm, and dx, dp, db, dskip, ds with no gradient
+ * through the norm */
 static void mix(void)
 {
   const int64_t N = size[0], D = size[1], n = N * D;
   const act *x = take_act(n), *p = take_act(n);
   const float *b = take_float(2);
-  act *dmixed = take_act(n), *mixed = fresh(2 * n), *h = fresh(2 * n), *dp = fresh(2 * n);
-  float *db = fresh(8);
-  ops->mix_norm_forward(ops, mixed, h, x, p, b, N, D);
-  ops->mix_norm_backward(ops, dmixed, dp, db, dmixed, fresh(2 * n), mixed, x, p, b, N, D);
+  const act *kept = take_act(n);
+  const float *s = take_float(1);
+  act *dmixed = take_act(n), *mixed = fresh(2 * n), *h = fresh(2 * n);
+  const struct plm_mix in = {x, p, b, kept, s};
+  const struct plm_mix_gradients to = {dmixed,       fresh(2 * n), fresh(8),
+                                       fresh(2 * n), fresh(4),     NULL};
+  ops->mix_norm_forward(ops, mixed, h, &in, N, D);
+  ops->mix_norm_backward(ops, &to, dmixed, fresh(2 * n), mixed, &in, N, D);
   give(mixed, 2 * n);
   give(h, 2 * n);
-  give(dmixed, 2 * n);
-  give(dp, 2 * n);
-  give(db, 8);
+  give(to.dx, 2 * n);
+  give(to.dp, 2 * n);
+  give(to.db, 8);
+  give(to.dskip, 2 * n);
+  give(to.ds, 4);
 }
 
 /* N I O: x, w, residual, dy -> y, dx, dw */
@@ -183,22 +190,6 @@ static void activation(void)
   give(out, 2 * n);
 }
 
-/* N D: x, skip, s, dout -> x + s skip, dskip, ds */
-static void skip(void)
-{
-  const int64_t N = size[0], D = size[1], n = N * D;
-  const act *x = take_act(n), *kept = take_act(n);
-  const float *s = take_float(1);
-  const act *dout = take_act(n);
-  act *out = fresh(2 * n), *dskip = fresh(2 * n);
-  float *ds = fresh(4);
-  ops->skip_forward(ops, out, x, kept, s, N, D);
-  ops->skip_backward(ops, dskip, ds, dout, kept, s, N, D);
-  give(out, 2 * n);
-  give(dskip, 2 * n);
-  give(ds, 4);
-}
-
 /* N D V: dense, w, bias, weights; labels 7 i mod V -> logits of dense (fp32); row_loss of the whole
  * head, ddense, dw, dbias */
 static void head(void)
@@ -236,7 +227,6 @@ static const struct {
                  {"qkv", 4, qkv},
                  {"attention", 4, attention},
                  {"activation", 1, activation},
-                 {"skip", 2, skip},
                  {"head", 3, head}};
 
 int main(int argc, char **argv)

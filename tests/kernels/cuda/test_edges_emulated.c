@@ -7,17 +7,19 @@
 
 #include "tests/support/cmocka_all.h"
 #include "tests/support/head_case.h"
+#include "tests/support/mix_case.h"
 #include "tests/support/ops_case.h"
 #include "tests/support/reference_ops.h"
 
 /* ---- elements: the tail behind the last vector and the last block ---- */
 static void element_sizes(struct ops_case *c, int64_t n)
 {
-  double *x = ops_case_values(c, n, 2), *y = ops_case_values(c, n, 1), s[1] = {-1.25};
-  const void *x_act = ops_case_act(c, x, n), *y_act = ops_case_act(c, y, n);
+  double *x = ops_case_values(c, n, 2), *y = ops_case_values(c, n, 1);
+  const void *y_act = ops_case_act(c, y, n);
+  void *x_act = ops_case_act(c, x, n);
   void *out = ops_case_empty_act(c, n);
   float *wide = ops_case_empty_float(c, n);
-  const float *s_float = ops_case_float(c, s, 1), *x_float = ops_case_float(c, x, n);
+  const float *x_float = ops_case_float(c, x, n);
   double *exact = ops_case_zeros(c, n);
   c->ops->round_weights(c->ops, out, x_float, (size_t)n);
   ops_case_check_act(c, "round", out, x, n, 0);
@@ -30,9 +32,9 @@ static void element_sizes(struct ops_case *c, int64_t n)
   for (int64_t i = 0; i < n; i++) exact[i] = reference_gelu(x[i]);
   c->ops->gelu_forward(c->ops, out, x_act, n);
   ops_case_check_act(c, "gelu", out, exact, n, 64); /* far down its tail: x^2 roundings */
-  for (int64_t i = 0; i < n; i++) exact[i] = x[i] + s[0] * y[i];
-  c->ops->skip_forward(c->ops, out, x_act, y_act, s_float, 1, n);
-  ops_case_check_act(c, "skip", out, exact, n, 2);
+  for (int64_t i = 0; i < n; i++) exact[i] = x[i] + y[i];
+  c->ops->add(c->ops, x_act, y_act, n);
+  ops_case_check_act(c, "add", x_act, exact, n, 1);
 }
 
 static void elements_case(struct ops_case *c)
@@ -47,40 +49,6 @@ static void tails_of_vectors(void **state)
 {
   (void)state;
   ops_case_each_cuda(elements_case);
-}
-
-static void skip_backward_size(struct ops_case *c, int64_t N, int64_t D)
-{
-  const int64_t n = N * D;
-  double *dout = ops_case_zeros(c, n), *skip = ops_case_zeros(c, n), s[1] = {0.5}, ds[1] = {3};
-  for (int64_t i = 0; i < n; i++) {
-    dout[i] = (double)(i * 37 % 257) / 128 - 1;
-    skip[i] = (double)(i * 101 % 251) / 128 - 0.9375;
-  }
-  const void *dout_act = ops_case_act(c, dout, n), *skip_act = ops_case_act(c, skip, n);
-  const float *s_float = ops_case_float(c, s, 1);
-  float *ds_float = ops_case_float(c, ds, 1);
-  void *dskip = ops_case_empty_act(c, n);
-  for (int64_t i = 0; i < n; i++) ds[0] += dout[i] * skip[i];
-  c->ops->skip_backward(c->ops, dskip, ds_float, dout_act, skip_act, s_float, N, D);
-  for (int64_t i = 0; i < n; i++) dout[i] *= s[0];
-  ops_case_check_act(c, "skip backward", dskip, dout, n, 0);
-  ops_case_check_float(c, "ds", ds_float, ds, 1, 2 * sqrt((double)n));
-}
-
-/* The emulation's grids of such sums have three blocks, here of 256 threads with 4 or 8 elements.
- */
-static void skip_case(struct ops_case *c)
-{
-  for (int64_t n = 1; n <= 10; n++) skip_backward_size(c, 1, n);
-  skip_backward_size(c, 5, 411);
-  skip_backward_size(c, 3, 6001);
-}
-
-static void sums_of_more_than_a_grid(void **state)
-{
-  (void)state;
-  ops_case_each_cuda(skip_case);
 }
 
 /* ---- rows ---- */
@@ -152,48 +120,18 @@ static void norms_of_any_width(void **state)
   ops_case_each_cuda(norm_case);
 }
 
-static void mix_shape(struct ops_case *c, int64_t N, int64_t D)
-{
-  const int64_t n = N * D;
-  double *x = ops_case_values(c, n, 1), *p = ops_case_values(c, n, 1), b[2] = {-0.6, 1.4};
-  const void *x_act = ops_case_act(c, x, n), *p_act = ops_case_act(c, p, n);
-  const float *b_float = ops_case_float(c, b, 2);
-  void *mixed = ops_case_empty_act(c, n), *h = ops_case_empty_act(c, n);
-  double *exact = ops_case_zeros(c, n), *gradient = ops_case_zeros(c, n), db[2] = {0, 0};
-  c->ops->mix_norm_forward(c->ops, mixed, h, x_act, p_act, b_float, N, D);
-  const double *stored = ops_case_read(c, mixed, n);
-  reference_norm(exact, stored, N, D);
-  ops_case_check_act(c, "norm of mixed", h, exact, n, 8);
-
-  double *dmixed = ops_case_values(c, n, 1), *dh = ops_case_values(c, n, 1);
-  double *dp = ops_case_zeros(c, n);
-  void *dmixed_act = ops_case_act(c, dmixed, n), *dp_act = ops_case_act(c, dp, n);
-  const void *dh_act = ops_case_act(c, dh, n);
-  float *db_float = ops_case_float(c, db, 2);
-  reference_norm_backward(gradient, dh, stored, N, D);
-  for (int64_t i = 0; i < n; i++) {
-    gradient[i] += dmixed[i];
-    db[0] += gradient[i] * x[i];
-    db[1] += gradient[i] * p[i];
-    dp[i] = b[1] * gradient[i];
-    exact[i] = b[0] * gradient[i];
-  }
-  c->ops->mix_norm_backward(c->ops, dmixed_act, dp_act, db_float, dmixed_act, dh_act, mixed, x_act,
-                            p_act, b_float, N, D);
-  ops_case_check_act(c, "mix dx", dmixed_act, exact, n, 16);
-  ops_case_check_act(c, "mix dp", dp_act, dp, n, 16);
-  ops_case_check_float(c, "db", db_float, db, 2, 20 * sqrt((double)n));
-}
-
 /* Three blocks of 8 rows are a round of the sums. */
 static void mix_case(struct ops_case *c)
 {
-  for (int64_t N = 7; N <= 9; N++) mix_shape(c, N, 33);
-  mix_shape(c, 1, 1);
   static const int64_t held[] = {128, 256, 264, 384, 512, 520, 768, 1024, 1032};
-  for (size_t i = 0; i < sizeof held / sizeof *held; i++) mix_shape(c, 2, held[i]);
-  mix_shape(c, 53, 8);
-  mix_shape(c, 30, 9);
+  for (int i = 0; i < MIX_KINDS; i++) {
+    const enum mix_case_kind kind = (enum mix_case_kind)i;
+    for (int64_t N = 7; N <= 9; N++) mix_case_run(c, N, 33, kind);
+    mix_case_run(c, 1, 1, kind);
+    for (size_t k = 0; k < sizeof held / sizeof *held; k++) mix_case_run(c, 2, held[k], kind);
+    mix_case_run(c, 53, 8, kind);
+    mix_case_run(c, 30, 9, kind);
+  }
 }
 
 static void mixes_of_more_rows_than_a_grid(void **state)
@@ -376,18 +314,12 @@ int main(void)
   return 77;
 #endif
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(tails_of_vectors),
-      cmocka_unit_test(sums_of_more_than_a_grid),
-      cmocka_unit_test(rows_of_any_width),
-      cmocka_unit_test(norms_of_any_width),
-      cmocka_unit_test(mixes_of_more_rows_than_a_grid),
-      cmocka_unit_test(heads_of_every_width),
-      cmocka_unit_test(tables_of_every_level),
+      cmocka_unit_test(tails_of_vectors),      cmocka_unit_test(rows_of_any_width),
+      cmocka_unit_test(norms_of_any_width),    cmocka_unit_test(mixes_of_more_rows_than_a_grid),
+      cmocka_unit_test(heads_of_every_width),  cmocka_unit_test(tables_of_every_level),
 
-      cmocka_unit_test(heads_of_any_shape),
-      cmocka_unit_test(losses_of_any_width),
-      cmocka_unit_test(training_of_any_shape),
-      cmocka_unit_test(rows_without_weight),
+      cmocka_unit_test(heads_of_any_shape),    cmocka_unit_test(losses_of_any_width),
+      cmocka_unit_test(training_of_any_shape), cmocka_unit_test(rows_without_weight),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
