@@ -56,7 +56,7 @@ bool goes_fused(struct plm_cuda *cuda, const struct plm_relu2_product *p, plm_re
                           p->O};
   const struct choice *known = find(cuda, &choice);
   if (known != nullptr) return known->fused;
-  if (!plm_cuda_plans_measure(cuda)) return choice.fused;
+  if (!plm_cuda_plans_measure(cuda) || cuda->choices->count == MAX_CHOICES) return choice.fused;
   const double started = plm_cuda_plans_clock();
   /* what reads its own result cannot be run again and again */
   if (!choice.fused && (p->out == p->hidden || p->out == p->a ||
