@@ -232,7 +232,7 @@ static void muon_case(struct ops_case *c)
 static void muon_batch_case(struct ops_case *c)
 {
   enum { COUNT = 49, SHAPES = 3, STILL = 15 };
-  static const int64_t sizes[SHAPES][2] = {{6, 8}, {20, 12}, {9, 33}};
+  static const int64_t sizes[SHAPES][2] = {{6, 8}, {20, 8}, {6, 33}};
   double *w[COUNT], *momentum[COUNT];
   struct plm_muon_matrix matrices[COUNT];
   struct plm_update host = muon_update();

@@ -207,8 +207,10 @@ cudaError_t cudaFuncGetName(const char **name, const void *)
 cudaError_t cudaMalloc(void **buffer, size_t bytes)
 {
   forbid_captured("an allocation");
-  *buffer = device_allocate(bytes);
-  return result(*buffer != nullptr ? cudaSuccess : cudaErrorMemoryAllocation);
+  void *made = device_allocate(bytes);
+  if (made == nullptr) return result(cudaErrorMemoryAllocation);
+  *buffer = made;
+  return cudaSuccess;
 }
 
 cudaError_t cudaFree(void *buffer)
@@ -222,10 +224,12 @@ cudaError_t cudaFree(void *buffer)
 cudaError_t cudaMallocHost(void **buffer, size_t bytes)
 {
   forbid_captured("an allocation of pinned memory");
-  *buffer = bytes <= MOST_PINNED_BYTES ? malloc(bytes) : nullptr;
-  if (*buffer == nullptr) return result(cudaErrorMemoryAllocation);
-  memset(*buffer, 0xff, bytes);
-  pinned[static_cast<char *>(*buffer)] = bytes;
+  void *made =
+      bytes <= MOST_PINNED_BYTES ? malloc(bytes) : nullptr; /* ASan would end the process */
+  if (made == nullptr) return result(cudaErrorMemoryAllocation);
+  memset(made, 0xff, bytes);
+  pinned[static_cast<char *>(made)] = bytes;
+  *buffer = made;
   return cudaSuccess;
 }
 
