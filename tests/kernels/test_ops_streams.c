@@ -394,7 +394,7 @@ int main(void)
   if (device_case_is_real()) length = MANY, buffer_bytes = MANY * sizeof(float);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_cpu_copies_at_once),
-#ifndef __SANITIZE_THREAD__ /* it does not know fibers */
+#ifndef __SANITIZE_THREAD__ /* one operating-system thread: nothing for it */
       cmocka_unit_test(what_waits_is_right_in_any_order),
       cmocka_unit_test(each_missing_wait_shows),
       cmocka_unit_test(zeros_and_copies_end_where_they_say),

@@ -115,7 +115,7 @@ static void run_cuda(void (*test)(struct ops_case *c), int precision)
 
 void ops_case_each_cuda(void (*test)(struct ops_case *c))
 {
-#ifndef __SANITIZE_THREAD__ /* it does not know fibers */
+#ifndef __SANITIZE_THREAD__ /* one operating-system thread: nothing for it */
   run_cuda(test, PLM_PRECISION_FP32);
   run_cuda(test, PLM_PRECISION_BF16);
 #else

@@ -323,7 +323,7 @@ static void the_next_run_takes_the_plans_that_were_kept(void **unused)
 int main(void)
 {
 #ifdef __SANITIZE_THREAD__
-  print_message("ThreadSanitizer does not know fibers\n");
+  print_message("one operating-system thread: nothing for ThreadSanitizer\n");
   return 77;
 #endif
   const struct CMUnitTest tests[] = {

@@ -1,5 +1,6 @@
 /* CUDA on the CPU, as far as kernels/cuda needs it, so that every kernel is checked on any
- * machine, under sanitizers; for what sm_90a adds, see hopper.h.
+ * machine, under sanitizers; for what sm_90a adds, see hopper.h; for the runtime's functions,
+ * runtime.h.
  *
  * A block's threads are fibers of one operating-system thread. Between two synchronisations a fiber
  * runs alone, and which one runs next is drawn from a seed, so that a warp may be as far ahead of

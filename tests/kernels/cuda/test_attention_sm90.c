@@ -194,7 +194,7 @@ static void an_unknown_choice_is_refused(void **state)
 int main(void)
 {
 #ifdef __SANITIZE_THREAD__
-  print_message("ThreadSanitizer does not know fibers\n");
+  print_message("one operating-system thread: nothing for ThreadSanitizer\n");
   return 77;
 #endif
   setenv("PLM_CUDA_ATTENTION", "sm90", 1);

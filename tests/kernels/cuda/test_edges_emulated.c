@@ -218,6 +218,8 @@ static void tables_case(struct ops_case *c)
   table_shape(c, 1030, 64, 33, 1); /* three slabs of 512 rows */
   table_shape(c, 1700, 5, 33, 0);  /* at most three in the emulation: longer ones */
   table_shape(c, 20, 131, 7, 0);   /* columns beyond a block's */
+  table_shape(c, 3, 8, 200, 0);    /* more shared memory than a kernel has unasked … */
+  table_shape(c, 3, 8, 260, 0);    /* … and more than this one asked for */
 }
 
 static void tables_of_every_level(void **state)
@@ -310,7 +312,7 @@ static void rows_without_weight(void **state)
 int main(void)
 {
 #ifdef __SANITIZE_THREAD__
-  print_message("ThreadSanitizer does not know fibers\n");
+  print_message("one operating-system thread: nothing for ThreadSanitizer\n");
   return 77;
 #endif
   const struct CMUnitTest tests[] = {

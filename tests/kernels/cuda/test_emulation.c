@@ -156,7 +156,7 @@ static void the_host_cannot_read_the_devices_memory(void **state)
 int main(void)
 {
 #ifdef __SANITIZE_THREAD__
-  print_message("ThreadSanitizer does not know fibers\n");
+  print_message("one operating-system thread: nothing for ThreadSanitizer\n");
   return 77;
 #endif
   const struct CMUnitTest tests[] = {

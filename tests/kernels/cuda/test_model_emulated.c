@@ -210,7 +210,7 @@ static void inference_agrees_with_the_cpu(void **state)
 int main(void)
 {
 #ifdef __SANITIZE_THREAD__
-  print_message("ThreadSanitizer does not know fibers\n");
+  print_message("one operating-system thread: nothing for ThreadSanitizer\n");
   return 77;
 #endif
   const struct CMUnitTest tests[] = {

@@ -161,7 +161,7 @@ static void head_sums_need_no_more_than_one_slab(void **state)
 int main(void)
 {
 #ifdef __SANITIZE_THREAD__
-  print_message("ThreadSanitizer does not know fibers\n");
+  print_message("one operating-system thread: nothing for ThreadSanitizer\n");
   return 77;
 #endif
   const struct CMUnitTest tests[] = {
