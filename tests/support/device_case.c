@@ -54,7 +54,7 @@ void *device_case_upload(struct plm_ops *ops, const void *host, size_t bytes)
   void *buffer;
   struct plm_error error = {0};
   require(ops->allocate(ops, bytes, &buffer, &error), &error);
-  ops->upload(ops, buffer, host, bytes);
+  if (bytes > 0) ops->upload(ops, buffer, host, bytes);
   return buffer;
 }
 
