@@ -68,7 +68,7 @@ expect 0 plm-pipeline up pipeline.yaml --run backwards --set trainer.steps=4 --s
 jq -se 'all(.[]; (.loss_by_mask_rate | keys) == ["0.15"])' backwards/evaluator.jsonl >/dev/null || fail "next tokens of an mlm run"
 
 # Clear errors.
-expect 2 plm-evaluator --run backwards --set evaluator.device=cuda
+PLM_CUDA_LIBRARY=missing.so expect 2 plm-evaluator --run backwards --set evaluator.device=cuda
 says err 'CUDA backend is not there'
 expect 1 plm-pipeline evaluate --checkpoint run/checkpoints --corpus corpus
 expect 2 plm-pipeline evaluate --checkpoint run/checkpoints/step_00000012
