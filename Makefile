@@ -272,7 +272,7 @@ tests: $(PROGRAMS) $(EMULATED_LIBRARY) $(TEST_BIN) $(FUZZ_BIN) $(TOOL_BIN) $(BEN
 PYTHON ?= 1
 test: deps $(if $(filter 0,$(PYTHON)),,venv) ## install what is missing, build, run every test; TESTS=pattern chooses, PYTHON=0 without PyTorch
 	@$(MAKE) -j$(JOBS) tests
-	@PLM_BUILD=$(BUILD) PLM_VENV=$(if $(filter 0,$(PYTHON)),,$(CURDIR)/build/venv) tests/support/run.sh $(TESTS)
+	@PLM_BUILD=$(BUILD) PLM_VENV=$(if $(filter 0,$(PYTHON)),,$(or $(PLM_VENV),$(CURDIR)/build/venv)) tests/support/run.sh $(TESTS)
 
 FUZZ_SECONDS ?= 60
 .PHONY: fuzz

@@ -20,7 +20,7 @@ says page '^\| tokens/s \| [0-9]'
 says page '^\| doc-1024-128 \| as chosen \| [0-9]'
 says page '^\| linear_forward [0-9x ]+\| [0-9]+ \| [0-9.]+ '
 for file in svg json; do [ -s "first/rehearsal.$file" ] || fail "no rehearsal.$file"; done
-if [ -n "${PLM_VENV:-}" ]; then
+if [ -x "${PLM_VENV:-}/bin/python" ]; then
   says page '^\| PyTorch beside it, tokens/s \| [0-9]'
   says page '^\| doc-1024-128 \| FlexAttention compiled \| [0-9]'
 fi
