@@ -102,7 +102,7 @@ grep '^>' s.fasta | awk '{print substr($1,2)}' >s.names
 awk 'FILENAME=="s.names"{c[$1]=int((FNR-1)/10);next} {k=c[$1] FILENAME; if(!(k in seen)){seen[k]=1;n[c[$1]]++}}
   END{for(i in n){t++; if(n[i]>1)bad++}; exit !(t==200 && !bad)}' s.names train.names valid.names ||
   fail "a cluster is in two splits"
-"$pipeline" corpus c 2>/dev/null | grep -q 'by clusters' || fail "clusters are not mentioned"
+"$pipeline" corpus c 2>/dev/null | grep 'by clusters' >/dev/null || fail "clusters are not mentioned"
 printf 'a\tb\nc\tb\n' >twice.tsv
 fails 1 'twice.tsv:2: .*another cluster' ingest s.fasta --corpus d --clusters twice.tsv
 printf 'a b\n' >notab.tsv

@@ -199,9 +199,9 @@ up_beside() { # up_beside RUN TRAINER: packer.1 gives up at once, the trainer la
 }
 up_beside fatal 'exit 3'
 [ $? -eq 1 ] || fail "a trainer that fails beside a packer: $(cat fatal.out)"
-grep '^plm-pipeline: failed' fatal.out | grep -q 'failed: trainer.0 exited with 3' ||
+grep '^plm-pipeline: failed' fatal.out | grep 'failed: trainer.0 exited with 3' >/dev/null ||
   fail "the root cause: $(cat fatal.out)"
-grep -A 1 '^plm-pipeline: failed' fatal.out | grep -q '| trainer says hello' || fail "not its lines"
+grep -A 1 '^plm-pipeline: failed' fatal.out | grep '| trainer says hello' >/dev/null || fail "not its lines"
 grep -q '^warning: packer.1 exited with 2' fatal.out || fail "the packer is not told: $(cat fatal.out)"
 # with no packer left the trainer ends with 4: theirs is the root cause, the run's code the trainer's
 TRAINER=$until_read'; until_read fatal "$run/endpoints.json"; exit 4' EVALUATOR=$forever PACKER='echo no corpus; exit 2' up starved
