@@ -72,22 +72,23 @@ template <class F, class T> struct Activate {
   }
 };
 
-template <class F, class T> struct ActivateBackward {
+/* dx times relu2's slope, from what it gave */
+template <class T> struct Relu2Backward {
   T *dx;
-  const T *dout, *in;
+  const T *out;
   static constexpr int N = plm_vector<T>::N;
   __device__ void vector(int64_t i) const
   {
     float x[N], d[N];
-    load_vector(x, in + i);
-    load_vector(d, dout + i);
+    load_vector(x, out + i);
+    load_vector(d, dx + i);
 #pragma unroll
-    for (int j = 0; j < N; j++) d[j] *= F::slope(x[j]);
+    for (int j = 0; j < N; j++) d[j] *= Relu2::slope(x[j]);
     store_vector(dx + i, d);
   }
   __device__ void single(int64_t i) const
   {
-    dx[i] = from_float<T>(to_float(dout[i]) * F::slope(to_float(in[i])));
+    dx[i] = from_float<T>(to_float(dx[i]) * Relu2::slope(to_float(out[i])));
   }
 };
 
@@ -149,19 +150,6 @@ template <class F> void activate(struct plm_ops *ops, act *out, const act *x, in
   plm_with_act(cuda, [&](auto *type) {
     typedef std::remove_pointer_t<decltype(type)> T;
     run_vectors(cuda, Activate<F, T>{static_cast<T *>(out), static_cast<const T *>(x)}, n);
-  });
-}
-
-template <class F>
-void activate_backward(struct plm_ops *ops, act *dx, const act *dout, const act *x, int64_t n)
-{
-  struct plm_cuda *cuda = plm_cuda_of(ops);
-  plm_with_act(cuda, [&](auto *type) {
-    typedef std::remove_pointer_t<decltype(type)> T;
-    run_vectors(cuda,
-                ActivateBackward<F, T>{static_cast<T *>(dx), static_cast<const T *>(dout),
-                                       static_cast<const T *>(x)},
-                n);
   });
 }
 
@@ -244,7 +232,10 @@ void plm_cuda_relu2(struct plm_cuda *cuda, act *x, int64_t n)
 
 void plm_cuda_relu2_backward(struct plm_cuda *cuda, act *dx, const act *out, int64_t n)
 {
-  activate_backward<Relu2>(&cuda->ops, dx, dx, out, n);
+  plm_with_act(cuda, [&](auto *type) {
+    typedef std::remove_pointer_t<decltype(type)> T;
+    run_vectors(cuda, Relu2Backward<T>{static_cast<T *>(dx), static_cast<const T *>(out)}, n);
+  });
 }
 
 void plm_cuda_elementwise_register(struct plm_cuda *cuda)
