@@ -43,6 +43,10 @@ stopped() {
   event stopped
   exit 0
 }
+until_read() { # REGEX FILE: at most ten seconds
+  local i
+  for i in {1..200}; do grep -q "$1" "$2" && break; sleep 0.05; done
+}
 trap stopped TERM
 echo "$stage says hello"
 event started
@@ -59,10 +63,9 @@ network: {feed: 'ipc://f', evaluation_feed: 'ipc://e', announcements: 'ipc://a'}
 trainer: {stop_timeout_s: 2}
 Y
 
-# What the stages do: shell text; until_read waits until a file says it, at most ten seconds.
+# What the stages do: shell text.
 forever='while :; do sleep 0.05; done'
-until_read='until_read() { for i in {1..200}; do grep -q "$1" "$2" && break; sleep 0.05; done; }'
-train=$until_read'; until_read packer.0 "$run/events"; sleep 0.3; echo "{\"step\":3,\"identity\":\"99aa06d3014798d86001c324468d497f\"}" >"$run/DONE"'
+train='until_read packer.0 "$run/events"; sleep 0.3; echo "{\"step\":3,\"identity\":\"99aa06d3014798d86001c324468d497f\"}" >"$run/DONE"'
 judge='while [ ! -e "$run/DONE" ]; do sleep 0.05; done; sleep 0.2; event evaluated'
 export TRAINER=$train EVALUATOR=$judge PACKER=$forever
 
@@ -193,7 +196,7 @@ sleep 0.1; done; '$train EVALUATOR=$judge PACKER='exit 2' up lonely
 jq -e 'has("packers") | not' lonely/endpoints.json >/dev/null || fail "it is said after the end, too"
 # what ends the run is the root cause, not a packer that was given up before and could be spared
 up_beside() { # up_beside RUN TRAINER: packer.1 gives up at once, the trainer later
-  TRAINER=$until_read'; until_read "packer.1 exited" "$run.out"; echo the cause; '$2 EVALUATOR=$forever \
+  TRAINER='until_read "packer.1 exited" "$run.out"; echo the cause; '$2 EVALUATOR=$forever \
     PACKER='[ "$PLM_INSTANCE" = 0 ] || { echo a packer less; exit 2; }; '$forever \
     up "$1" --scale packer=2 --set trainer.restart=no
 }
@@ -204,7 +207,7 @@ grep '^plm-pipeline: failed' fatal.out | grep 'failed: trainer.0 exited with 3' 
 grep -A 1 '^plm-pipeline: failed' fatal.out | grep '| trainer says hello' >/dev/null || fail "not its lines"
 grep -q '^warning: packer.1 exited with 2' fatal.out || fail "the packer is not told: $(cat fatal.out)"
 # with no packer left the trainer ends with 4: theirs is the root cause, the run's code the trainer's
-TRAINER=$until_read'; until_read fatal "$run/endpoints.json"; exit 4' EVALUATOR=$forever PACKER='echo no corpus; exit 2' up starved
+TRAINER='until_read fatal "$run/endpoints.json"; exit 4' EVALUATOR=$forever PACKER='echo no corpus; exit 2' up starved
 [ $? -eq 4 ] || fail "starved: $(cat starved.out)"
 grep -q '^plm-pipeline: failed: packer.0 exited with 2' starved.out || fail "starved: $(cat starved.out)"
 grep -q '^failed, too: trainer.0 exited with 4' starved.out || fail "starved: $(cat starved.out)"
