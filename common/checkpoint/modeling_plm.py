@@ -1420,19 +1420,56 @@ class PLMModel(PLMPreTrainedModel):
         return getattr(self.config, name) if argument is None else argument
 
 
-def label_loss(logits_BLV, labels_BL, count=None):
-    """Cross-entropy over the positions whose label is not -100: the mean, or the sum over count."""
-    labels = labels_BL[:, : logits_BLV.shape[1]]
-    reduction = "mean" if count is None else "sum"
-    loss = F.cross_entropy(logits_BLV.flatten(0, 1), labels.flatten(), reduction=reduction)
-    return loss if count is None else loss / count
+class PLMWithReadout(PLMPreTrainedModel):
+    """What the heads share: a trunk, what each reads from it (`_read`), and the loss (`_loss`)."""
+
+    output_class = None
+
+    def get_attention_masks(self, *arguments, **kwargs):
+        return self.plm.get_attention_masks(*arguments, **kwargs)
+
+    def forward(
+        self,
+        input_ids,
+        attention_mask=None,
+        document_ids=None,
+        masks=None,
+        labels=None,
+        num_items_in_batch=None,
+        output_hidden_states=None,
+        return_dict=None,
+        **unsupported,
+    ):
+        """logits, and with labels the loss: the mean over what has a label, or their sum over
+        num_items_in_batch. Their shapes are the class's."""
+        inputs = (input_ids, attention_mask, document_ids)
+        hidden = self.plm(
+            *inputs,
+            masks,
+            output_hidden_states=output_hidden_states,
+            return_dict=True,
+            **unsupported,
+        )
+        logits = self._read(hidden.last_hidden_state, *inputs)
+        loss = None if labels is None else self._loss(logits, labels, num_items_in_batch)
+        output = self.output_class(loss=loss, logits=logits, hidden_states=hidden.hidden_states)
+        return output if self.plm._wants(return_dict, "return_dict") else output.to_tuple()
+
+    def _loss(self, logits_BLV, labels_BL, count):
+        """Cross-entropy over the positions whose label is not -100."""
+        labels = labels_BL[:, : logits_BLV.shape[1]]
+        reduction = "mean" if count is None else "sum"
+        loss = F.cross_entropy(logits_BLV.flatten(0, 1), labels.flatten(), reduction=reduction)
+        return loss if count is None else loss / count
 
 
-class PLMForMaskedLM(Sampling, VariantScoring, PLMPreTrainedModel):
-    """The model with its head: logits of what stands at each position (or, trained with the causal
-    objective, of what comes next)."""
+class PLMForMaskedLM(Sampling, VariantScoring, PLMWithReadout):
+    """The model with its head: logits (B, L, V) of what stands at each position (or, trained with the
+    causal objective, of what comes next). labels (B, L): the token that a position's logits stand for, -100
+    where there is no target."""
 
     _tied_weights_keys = {"lm_head.decoder.weight": "plm.embeddings.weight"}
+    output_class = MaskedLMOutput
 
     def __init__(self, config):
         super().__init__(config)
@@ -1446,48 +1483,17 @@ class PLMForMaskedLM(Sampling, VariantScoring, PLMPreTrainedModel):
     def set_output_embeddings(self, value):
         self.lm_head.decoder = value
 
-    def get_attention_masks(self, *arguments, **kwargs):
-        return self.plm.get_attention_masks(*arguments, **kwargs)
-
     def get_logits(self, input_ids, attention_mask=None, document_ids=None, masks=None):
         """(B, L, V), fp32."""
         hidden = self.plm(input_ids, attention_mask, document_ids, masks, return_dict=True)
         return self.lm_head(hidden.last_hidden_state)
 
-    def forward(
-        self,
-        input_ids,
-        attention_mask=None,
-        document_ids=None,
-        masks=None,
-        labels=None,
-        num_items_in_batch=None,
-        output_hidden_states=None,
-        return_dict=None,
-        **unsupported,
-    ):
-        """labels (B, L): the token that a position's logits stand for, -100 where there is no target. The
-        loss is the mean over the targets, or their sum over num_items_in_batch."""
-        hidden = self.plm(
-            input_ids,
-            attention_mask,
-            document_ids,
-            masks,
-            output_hidden_states=output_hidden_states,
-            return_dict=True,
-            **unsupported,
-        )
-        logits = self.lm_head(hidden.last_hidden_state)
-        loss = None
-        if labels is not None:
-            loss = label_loss(logits, labels, num_items_in_batch)
-        output = MaskedLMOutput(loss=loss, logits=logits, hidden_states=hidden.hidden_states)
-        return output if self.plm._wants(return_dict, "return_dict") else output.to_tuple()
+    def _read(self, hidden, *inputs):
+        return self.lm_head(hidden)
 
 
-class PLMForClassification(PLMPreTrainedModel):
-    """What the two below share: the trunk, and a linear readout of its normalised states with
-    config.num_labels outputs."""
+class PLMForClassification(PLMWithReadout):
+    """What the two below share: a linear readout of normalised states with config.num_labels outputs."""
 
     _keys_to_ignore_on_load_unexpected = [r"^lm_head\."]
 
@@ -1497,41 +1503,23 @@ class PLMForClassification(PLMPreTrainedModel):
         self.classifier = nn.Linear(config.hidden_size, config.num_labels)
         self.post_init()
 
-    def get_attention_masks(self, *arguments, **kwargs):
-        return self.plm.get_attention_masks(*arguments, **kwargs)
-
-    def _read_out(self, states):
+    def _read(self, states, *inputs):
         return self.classifier(norm(states).to(self.classifier.weight.dtype)).float()
 
 
 class PLMForSequenceClassification(PLMForClassification):
     """A label, several, or numbers for each sequence, or for each document of packed chunks, from the mean
-    over its residues. config.problem_type: "regression" (also where there is one label),
-    "single_label_classification" (where labels are integers) or "multi_label_classification"."""
+    over its residues: logits (B, num_labels), or (documents, num_labels). config.problem_type: "regression"
+    (also where there is one label), "single_label_classification" (where labels are integers) or
+    "multi_label_classification"."""
 
-    def forward(
-        self,
-        input_ids,
-        attention_mask=None,
-        document_ids=None,
-        masks=None,
-        labels=None,
-        num_items_in_batch=None,
-        output_hidden_states=None,
-        return_dict=None,
-        **unsupported,
-    ):
-        """logits (B, num_labels), or (documents, num_labels). The loss is the mean over sequences, or their
-        sum over num_items_in_batch."""
-        inputs = (input_ids, attention_mask, document_ids)
-        options = dict(output_hidden_states=output_hidden_states, return_dict=True, **unsupported)
-        hidden = self.plm(*inputs, masks, **options)
-        logits = self._read_out(self._pooled(hidden.last_hidden_state, *inputs, "mean"))
-        loss = None
-        if labels is not None:
-            loss = self._losses(logits, labels).sum() / (num_items_in_batch or len(logits))
-        output = SequenceClassifierOutput(loss, logits, hidden.hidden_states)
-        return output if self.plm._wants(return_dict, "return_dict") else output.to_tuple()
+    output_class = SequenceClassifierOutput
+
+    def _read(self, hidden, *inputs):
+        return super()._read(self._pooled(hidden, *inputs, "mean"))
+
+    def _loss(self, logits, labels, count):
+        return self._losses(logits, labels).sum() / (count or len(logits))
 
     def _losses(self, logits, labels):
         """Of each sequence."""
@@ -1547,31 +1535,10 @@ class PLMForSequenceClassification(PLMForClassification):
 
 
 class PLMForTokenClassification(PLMForClassification):
-    """A label for each token: secondary structure, binding sites."""
+    """A label for each token: secondary structure, binding sites. logits (B, L, num_labels); labels (B, L),
+    -100 where there is none (<cls>, <eos>, <pad>)."""
 
-    def forward(
-        self,
-        input_ids,
-        attention_mask=None,
-        document_ids=None,
-        masks=None,
-        labels=None,
-        num_items_in_batch=None,
-        output_hidden_states=None,
-        return_dict=None,
-        **unsupported,
-    ):
-        """logits (B, L, num_labels); labels (B, L), -100 where there is none (<cls>, <eos>, <pad>). The loss
-        is the mean over the labels, or their sum over num_items_in_batch."""
-        inputs = (input_ids, attention_mask, document_ids)
-        options = dict(output_hidden_states=output_hidden_states, return_dict=True, **unsupported)
-        hidden = self.plm(*inputs, masks, **options)
-        logits = self._read_out(hidden.last_hidden_state)
-        loss = None
-        if labels is not None:
-            loss = label_loss(logits, labels, num_items_in_batch)
-        output = TokenClassifierOutput(loss, logits, hidden.hidden_states)
-        return output if self.plm._wants(return_dict, "return_dict") else output.to_tuple()
+    output_class = TokenClassifierOutput
 
 
 __all__ = [
