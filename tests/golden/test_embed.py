@@ -18,8 +18,8 @@ from plm_testing import (
     load,
     perturb,
     run,
+    short_run,
     small_config,
-    small_corpus,
     train,
     write_fasta,
 )
@@ -45,19 +45,16 @@ def sequences():
 
 @functools.cache
 def tokenizer(folder):
-    return AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
+    return load(folder, AutoTokenizer)
 
 
 @pytest.fixture(scope="module", params=ARCHITECTURES)
 def trained(request, tmp_path_factory):
     """A checkpoint of the C trainer; and a folder that transformers saved, at perturbed weights."""
     folder = tmp_path_factory.mktemp(request.param)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        small_corpus()
-        checkpoint = train(small_config(request.param))
-        perturb(load(checkpoint)).save_pretrained("perturbed")
-        tokenizer(checkpoint).save_pretrained("perturbed")
+    checkpoint = short_run(folder, request.param)
+    perturb(load(checkpoint)).save_pretrained(folder / "perturbed")
+    tokenizer(checkpoint).save_pretrained(folder / "perturbed")
     return {"trained": checkpoint, "perturbed": folder / "perturbed"}
 
 

@@ -12,6 +12,7 @@ import random
 import subprocess
 
 import numpy as np
+import pytest
 import torch
 
 BIN = pathlib.Path(os.environ["PLM_BIN"])
@@ -122,6 +123,14 @@ def train(config="pipeline.yaml", settings=None):
     run("up", config, *overrides)
     folder = next(line.split(":")[1].strip() for line in open(config) if line.startswith("run:"))
     return (pathlib.Path(config).parent / folder / "checkpoints" / "latest").resolve()
+
+
+def short_run(folder, *architecture_and_objective, settings=None, **model):
+    """The last checkpoint of a small run in a folder of its own; `model` as small_config's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        small_corpus()
+        return folder / train(small_config(*architecture_and_objective, **model), settings)
 
 
 def perturb(model, seed=0):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
-from plm_testing import load, random_sequences, run, small_config, small_corpus, train, write_fasta
+from plm_testing import load, random_sequences, run, short_run, write_fasta
 from transformers import (
     AutoTokenizer,
     DataCollatorForLanguageModeling,
@@ -20,19 +20,12 @@ SEQUENCES = random_sequences(24, longest=60)
 @pytest.fixture(scope="module", params=["unet", "patch_unet"])
 def checkpoint(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        small_corpus()
-        return folder / train(small_config(request.param), {"trainer.steps": 2})
-
-
-def tokenizer_of(folder):
-    return AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
+    return short_run(folder, request.param, settings={"trainer.steps": 2})
 
 
 def finetune(folder, output, resume=None, **arguments):
     """The model after 8 steps of Trainer, and the losses."""
-    tokenizer = tokenizer_of(folder)
+    tokenizer = load(folder, AutoTokenizer)
     set_seed(1)
     settings = dict(max_steps=8, per_device_train_batch_size=8, learning_rate=5e-3, logging_steps=1)
     settings.update(save_steps=4, use_cpu=True, report_to=[], disable_tqdm=True, seed=1)
@@ -55,7 +48,7 @@ def logits_of(model, tokenizer):
 def test_trainer_trains_saves_and_resumes(checkpoint, tmp_path):
     model, losses = finetune(checkpoint, tmp_path / "whole")
     assert np.isfinite(losses).all() and np.mean(losses[-3:]) < losses[0] - 0.1
-    tokenizer = tokenizer_of(checkpoint)
+    tokenizer = load(checkpoint, AutoTokenizer)
     expected = logits_of(model, tokenizer)
     again = load(tmp_path / "whole/checkpoint-8").eval()
     assert torch.equal(logits_of(again, tokenizer), expected)
@@ -82,7 +75,7 @@ def test_what_trainer_saved_comes_back(checkpoint, tmp_path, monkeypatch):
 
 
 def test_device_map_places_the_model(checkpoint):
-    tokenizer = tokenizer_of(checkpoint)
+    tokenizer = load(checkpoint, AutoTokenizer)
     placed = load(checkpoint, device_map="auto").eval()
     assert {p.device.type for p in placed.parameters()} == {placed.device.type}
     torch.testing.assert_close(
@@ -91,7 +84,7 @@ def test_device_map_places_the_model(checkpoint):
 
 
 def test_lora_adapts_the_linear_layers(checkpoint, tmp_path):
-    tokenizer = tokenizer_of(checkpoint)
+    tokenizer = load(checkpoint, AutoTokenizer)
     model = get_peft_model(load(checkpoint), LoraConfig(r=4, target_modules="all-linear"))
     adapted = {name for name, p in model.named_parameters() if p.requires_grad}
     assert all("lora_" in name for name in adapted)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from plm_testing import load, random_sequences, small_config, small_corpus, train
+from plm_testing import load, random_sequences, short_run
 from transformers import (
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
@@ -17,10 +17,7 @@ SEQUENCES = random_sequences(8, longest=60)
 def checkpoint(tmp_path_factory):
     """Of patch_unet, whose documents are aligned."""
     folder = tmp_path_factory.mktemp("patch_unet")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        small_corpus()
-        return folder / train(small_config("patch_unet"), {"trainer.steps": 2})
+    return short_run(folder, "patch_unet", settings={"trainer.steps": 2})
 
 
 def train_labels(model, batch, labels, steps=30):
@@ -43,7 +40,7 @@ def test_sequences_are_classified(checkpoint, tmp_path):
         checkpoint, AutoModelForSequenceClassification, num_labels=2, output_loading_info=True
     )
     only_the_readout_is_new(report)
-    tokenizer = AutoTokenizer.from_pretrained(checkpoint, trust_remote_code=True)
+    tokenizer = load(checkpoint, AutoTokenizer)
     sequences = [x + 6 * "GW"[i % 2] for i, x in enumerate(SEQUENCES)]
     batch = tokenizer(sequences, return_tensors="pt", padding=True)
     labels = torch.arange(len(sequences)) % 2
@@ -70,9 +67,7 @@ def test_sequences_are_classified(checkpoint, tmp_path):
 def test_numbers_and_several_labels_are_learnt(checkpoint, problem):
     outputs = {"regression": 1, "multi_label_classification": 3}[problem]
     model = load(checkpoint, AutoModelForSequenceClassification, num_labels=outputs)
-    batch = AutoTokenizer.from_pretrained(checkpoint, trust_remote_code=True)(
-        SEQUENCES, return_tensors="pt", padding=True
-    )
+    batch = load(checkpoint, AutoTokenizer)(SEQUENCES, return_tensors="pt", padding=True)
     torch.manual_seed(1)
     labels = torch.randn(8) if outputs == 1 else (torch.rand(8, outputs) < 0.5).float()
     before = model(**batch, labels=labels)
@@ -93,9 +88,7 @@ def test_residues_are_classified(checkpoint):
         checkpoint, AutoModelForTokenClassification, num_labels=2, output_loading_info=True
     )
     only_the_readout_is_new(report)
-    batch = AutoTokenizer.from_pretrained(checkpoint, trust_remote_code=True)(
-        SEQUENCES, return_tensors="pt", padding=True
-    )
+    batch = load(checkpoint, AutoTokenizer)(SEQUENCES, return_tensors="pt", padding=True)
     labels = (batch.input_ids % 2).masked_fill(batch.input_ids < 4, -100)
     logits = train_labels(model, batch, labels)(**batch).logits
     assert logits.shape == (*labels.shape, 2)

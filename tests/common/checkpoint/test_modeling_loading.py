@@ -9,8 +9,8 @@ from plm_testing import (
     load,
     random_sequences,
     run,
+    short_run,
     small_config,
-    small_corpus,
     train,
     write_fasta,
 )
@@ -35,11 +35,10 @@ def checkpoint(request, tmp_path_factory):
     """The last checkpoint of a short run, and what its configuration said."""
     architecture, objective, model, settings = CASES[request.param]
     folder = tmp_path_factory.mktemp(request.param)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        small_corpus()
-        config = small_config(architecture, objective, **model)
-        return folder / train(config, {"trainer.steps": 2, **settings}), CASES[request.param]
+    settings = {"trainer.steps": 2, **settings}
+    return short_run(folder, architecture, objective, settings=settings, **model), CASES[
+        request.param
+    ]
 
 
 def assert_whole(report):
