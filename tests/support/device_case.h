@@ -11,6 +11,10 @@
 
 bool device_case_is_real(void);
 
+/* Whether what runs on it is of interest here. It is one operating-system thread: not to
+ * ThreadSanitizer, which is said; then a test of it alone exits with 77. */
+bool device_case_watched(void);
+
 /* Opens it; the caller closes. order: of the emulation's threads (1, 2, ...). Fails the test when
  * the device cannot be opened. */
 struct plm_ops *device_case_open(int precision, uint64_t order);

@@ -11,6 +11,7 @@
 #include "common/plan/plan.h"
 #include "kernels/cuda/cuda.h"
 #include "tests/support/cmocka_all.h"
+#include "tests/support/device_case.h"
 #include "tests/support/model_case.h"
 #include "tests/support/scratch.h"
 #include "trainer/tuning.h"
@@ -92,26 +93,32 @@ static float *first_step(uint64_t tuning, struct plm_trainer_state *state,
   return gradients;
 }
 
+/* A resume from the state measures nothing, and gives the gradients of before. */
+static void resumes(struct plm_trainer_state *state, const float *before, size_t n)
+{
+  bool on = true;
+  struct plm_ops *ops = open_ops(2);
+  assert_int_equal(plm_tuning_begin(state, ops, &on, NULL), PLM_OK);
+  assert_false(on);
+  assert_true(state->exact);
+  float *resumed = gradients_on(ops, NULL, &n);
+  assert_memory_equal(before, resumed, n * sizeof *before);
+  free(resumed);
+}
+
 static void a_resume_takes_the_plans(void **unused)
 {
   (void)unused;
   struct plm_trainer_state state, other;
   struct plm_config config, other_config;
   size_t n;
-  bool on = true;
   float *before = first_step(1, &state, &config, &n);
   float *measured_again = first_step(2, &other, &other_config, &n);
   assert_memory_not_equal(before, measured_again, n * sizeof *before);
 
-  struct plm_ops *ops = open_ops(2);
-  assert_int_equal(plm_tuning_begin(&state, ops, &on, NULL), PLM_OK);
-  assert_false(on);
-  assert_true(state.exact);
-  float *resumed = gradients_on(ops, NULL, &n);
-  assert_memory_equal(before, resumed, n * sizeof *before);
+  resumes(&state, before, n);
   free(before);
   free(measured_again);
-  free(resumed);
   plm_trainer_state_deinit(&state);
   plm_trainer_state_deinit(&other);
   plm_config_deinit(&config);
@@ -139,16 +146,10 @@ static void a_resume_takes_the_fused_products(void **unused)
     plm_trainer_state_deinit(&state);
     plm_config_deinit(&config);
   }
-  struct plm_ops *ops = open_ops(2);
-  assert_int_equal(plm_tuning_begin(&state, ops, &on, NULL), PLM_OK);
-  assert_false(on);
-  assert_true(state.exact);
-  float *resumed = gradients_on(ops, NULL, &n);
-  assert_memory_equal(before, resumed, n * sizeof *before);
+  resumes(&state, before, n);
   free(before);
-  free(resumed);
   assert_int_equal(setenv("PLM_CUDA_RELU2", "library", 1), 0);
-  ops = open_ops(2);
+  struct plm_ops *ops = open_ops(2);
   assert_int_equal(plm_tuning_begin(&state, ops, &on, NULL), PLM_OK);
   assert_true(on);
   assert_false(state.exact);
@@ -322,10 +323,7 @@ static void the_next_run_takes_the_plans_that_were_kept(void **unused)
 
 int main(void)
 {
-#ifdef __SANITIZE_THREAD__
-  print_message("one operating-system thread: nothing for ThreadSanitizer\n");
-  return 77;
-#endif
+  if (!device_case_watched()) return 77;
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_resume_takes_the_plans),
       cmocka_unit_test(a_resume_takes_the_fused_products),

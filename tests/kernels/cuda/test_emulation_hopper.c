@@ -10,6 +10,7 @@
 
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/emulation/planted_hopper.h"
+#include "tests/support/device_case.h"
 
 enum { N = PLM_PLANTED_SIDE, ORDERS = 8 };
 
@@ -110,10 +111,7 @@ static void faults_end_the_process(void **state)
 
 int main(void)
 {
-#ifdef __SANITIZE_THREAD__
-  print_message("one operating-system thread: nothing for ThreadSanitizer\n");
-  return 77;
-#endif
+  if (!device_case_watched()) return 77;
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(right_in_any_order),
       cmocka_unit_test(early_reads_and_late_ones_show),

@@ -8,6 +8,7 @@
 #include "common/config/config.h"
 #include "kernels/cuda/cuda.h"
 #include "tests/support/attention_case.h"
+#include "tests/support/device_case.h"
 #include "tests/support/head_case.h"
 
 static struct plm_ops *open_with(int precision, size_t scratch)
@@ -160,10 +161,7 @@ static void head_sums_need_no_more_than_one_slab(void **state)
 
 int main(void)
 {
-#ifdef __SANITIZE_THREAD__
-  print_message("one operating-system thread: nothing for ThreadSanitizer\n");
-  return 77;
-#endif
+  if (!device_case_watched()) return 77;
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(attention_in_slabs_gives_the_same_bits),
       cmocka_unit_test(more_chunks_than_a_grid_has_layers),
