@@ -63,6 +63,14 @@ static void start_over(struct packer_link *link, int64_t now)
   link->retry_ms = now;
 }
 
+void packer_link_rest(struct packer_link *link, const struct packer_link *instead, int64_t now)
+{
+  plm_debug("%s is the same consumer as %s", link->endpoint, instead->endpoint);
+  packer_link_close(link, false);
+  link->same_as = instead;
+  link->retry_ms = now + BACKOFF_MOST_MS;
+}
+
 /* Once in a while, and at once when it is news. */
 static bool may_say(struct packer_link *link, int64_t now)
 {
@@ -119,6 +127,12 @@ void packer_link_tick(struct packer_link *link, struct packer_context *context, 
 {
   if (link->state == LINK_CLOSED) {
     if (now < link->retry_ms) return;
+    if (link->same_as != NULL && link->same_as->used && link->same_as->state == LINK_SERVING &&
+        link->same_as->consumer == link->served_consumer) {
+      link->retry_ms = now + BACKOFF_MOST_MS;
+      return;
+    }
+    link->same_as = NULL;
     open_link(link, context, now);
     return;
   }
@@ -171,7 +185,7 @@ static bool take_welcome(struct packer_link *link, struct packer_context *contex
   if (link->state != LINK_SERVING)
     plm_info("serving %s%s", link->endpoint, link->served_before ? " again" : "");
   link->welcome = welcome;
-  link->consumer = message->header.consumer;
+  link->consumer = link->served_consumer = message->header.consumer;
   link->run_id = message->header.run_id;
   link->plan_hash = message->header.plan;
   link->state = LINK_SERVING;
@@ -318,7 +332,8 @@ static void take_events(struct packer_link *link, const struct packer_context *c
       link->heard_ms = now;
       link->hello_ms = 0;
     } else if (event == PLM_LINK_REFUSED) {
-      if (may_say(link, now))
+      /* one that ends hangs up, too: after serving it is news the second time */
+      if (!(link->served_before && link->backoff_ms == 0) && may_say(link, now))
         plm_warning("%s refuses this packer: %s%s", link->endpoint, reason,
                     context->keys == NULL ? "; this packer has no keys (--keys DIR)" : "");
       retry_later(link, now);

@@ -40,12 +40,14 @@ struct packer_link {
   bool used;
   const char *run_key; /* its endpoint follows endpoints.json under this key; or NULL */
   const struct packer_link *told_by; /* whose WELCOME named it; or NULL */
+  const struct packer_link *same_as; /* rests while that one serves the same consumer; or NULL */
   char endpoint[256];
   char server_key[PLM_KEY_TEXT]; /* "" : server.pub */
   void *socket;
   struct plm_monitor *monitor;
   enum link_state state;
   uint64_t incarnation, consumer;
+  uint64_t served_consumer; /* whose WELCOME came last, whatever became of the connection */
   struct plm_hash run_id, plan_hash;
   struct plm_welcome welcome;
   struct store_plan *plans[PLM_SPLIT_COUNT];
@@ -64,6 +66,9 @@ bool packer_link_receive(struct packer_link *link, struct packer_context *contex
 /* Sends what is ready of what was asked for. */
 void packer_link_serve(struct packer_link *link, struct packer_context *context, int64_t now);
 void packer_link_sizes(struct packer_link *link, const struct store_sizes *sizes);
+/* Closes without BYE a link to a consumer that `instead` reaches, too, and opens it again when that
+ * one no longer serves. */
+void packer_link_rest(struct packer_link *link, const struct packer_link *instead, int64_t now);
 /* BYE, when bye, and closes. */
 void packer_link_close(struct packer_link *link, bool bye);
 

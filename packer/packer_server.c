@@ -73,33 +73,63 @@ static struct packer_link *add_link(struct server *server, const char *endpoint,
   return made;
 }
 
-static bool names(const struct plm_welcome *welcome, const char *endpoint)
+/* Where to connect to a consumer that was told as listening on every address of its host: at the
+ * teller's, which is the one host that is known. Others are taken as they are. */
+static void reach(const struct packer_link *teller, const char *told, char endpoint[256])
 {
-  for (uint32_t i = 0; i < welcome->peers; i++)
-    if (strcmp(welcome->address[i], endpoint) == 0) return true;
+  static const char *const everywhere[] = {"tcp://0.0.0.0:", "tcp://*:", "tcp://[::]:"};
+  const char *teller_port = strrchr(teller->endpoint, ':');
+  snprintf(endpoint, 256, "%s", told);
+  if (strncmp(teller->endpoint, "tcp://", 6) != 0 || teller_port < teller->endpoint + 6) return;
+  for (size_t i = 0; i < sizeof everywhere / sizeof everywhere[0]; i++)
+    if (strncmp(told, everywhere[i], strlen(everywhere[i])) == 0)
+      snprintf(endpoint, 256, "%.*s:%s", (int)(teller_port - teller->endpoint), teller->endpoint,
+               told + strlen(everywhere[i]));
+}
+
+static bool names(const struct packer_link *teller, const char *endpoint)
+{
+  char address[256];
+  for (uint32_t i = 0; i < teller->welcome.peers; i++) {
+    reach(teller, teller->welcome.address[i], address);
+    if (strcmp(address, endpoint) == 0) return true;
+  }
   return false;
+}
+
+/* A consumer that was reached by another address, too, keeps the newest connection of a process:
+ * the older link rests, or each would push the other out for ever. */
+static void rest_others(struct server *server, const struct packer_link *link, int64_t now)
+{
+  for (int i = 0; i < PACKER_ENDPOINTS; i++) {
+    struct packer_link *other = &server->links[i];
+    if (other->used && other != link && other->same_as == NULL &&
+        other->served_consumer == link->consumer)
+      packer_link_rest(other, link, now);
+  }
 }
 
 /* The run's other consumers, from a WELCOME. One that it named before and no longer names has moved
  * to another port. */
 static void add_others(struct server *server, const struct packer_link *link)
 {
-  const struct plm_welcome welcome = link->welcome;
   for (int i = 0; i < PACKER_ENDPOINTS; i++) {
     struct packer_link *other = &server->links[i];
     if (!other->used || other->told_by != link || other->state == LINK_SERVING ||
-        names(&welcome, other->endpoint))
+        names(link, other->endpoint))
       continue;
     packer_link_close(other, false);
     other->used = false;
   }
-  for (uint32_t i = 0; i < welcome.peers; i++) {
+  for (uint32_t i = 0; i < link->welcome.peers; i++) {
     struct plm_error error;
-    if (plm_endpoint_check(welcome.address[i], server->options->keys, &error) != PLM_OK) {
+    char address[256];
+    reach(link, link->welcome.address[i], address);
+    if (plm_endpoint_check(address, server->options->keys, &error) != PLM_OK) {
       plm_log_error(&error);
       continue;
     }
-    (void)add_link(server, welcome.address[i], welcome.key[i], link);
+    (void)add_link(server, address, link->welcome.key[i], link);
   }
 }
 
@@ -123,10 +153,12 @@ static void follow_run(struct server *server, int64_t now)
       link = add_link(server, endpoint, NULL, NULL);
       if (link != NULL) link->run_key = run_keys[k];
     } else if (strcmp(link->endpoint, endpoint) != 0) {
+      const bool served = link->served_before;
       packer_link_close(link, false);
-      link->retry_ms = 0;
-      link->backoff_ms = 0;
-      snprintf(link->endpoint, sizeof link->endpoint, "%s", endpoint);
+      link->used = false;
+      link = add_link(server, endpoint, NULL, NULL); /* or the one that a WELCOME told first */
+      link->run_key = run_keys[k];
+      link->served_before |= served;
     }
   }
 }
@@ -171,7 +203,10 @@ static void turn(struct server *server)
   for (int i = 0; i < PACKER_ENDPOINTS; i++) {
     struct packer_link *link = &server->links[i];
     if (!link->used) continue;
-    if (packer_link_receive(link, context, now)) add_others(server, link);
+    if (packer_link_receive(link, context, now)) {
+      rest_others(server, link, now);
+      add_others(server, link);
+    }
     packer_link_tick(link, context, now);
   }
   deliver_sizes(server);

@@ -288,6 +288,49 @@ static void welcome_names_the_others(void **state)
   plm_feed_close(second);
 }
 
+static size_t lines_with(const char *path, const char *text)
+{
+  char *all;
+  size_t size, count = 0;
+  struct plm_error error = {0};
+  assert_int_equal(plm_file_read(path, 1 << 20, &all, &size, &error), PLM_OK);
+  for (const char *at = all; (at = strstr(at, text)) != NULL; at++) count++;
+  free(all);
+  return count;
+}
+
+/* A packer came by one name of the trainer's host, the evaluator tells it another; and it tells
+ * that it listens on every address, which is at the trainer's host. One connection to each. */
+static void one_consumer_by_two_names(void **state)
+{
+  (void)state;
+  char trainer[64], evaluator[64];
+  const char *others[] = {trainer, evaluator}, *log = scratch_path("names.log");
+  const char *corpus = packers_corpus("corpus", DOCUMENTS, 1);
+  struct plm_feed_options options = packers_options(), evaluation = packers_options();
+  evaluation.role = "evaluator";
+  options.endpoint = "tcp://127.0.0.1:*";
+  evaluation.endpoint = "tcp://127.0.0.1:*";
+  struct plm_feed *first = packers_feed(&options), *second = packers_feed(&evaluation);
+  snprintf(trainer, sizeof trainer, "tcp://localhost:%s", strrchr(plm_feed_bound(first), ':') + 1);
+  snprintf(evaluator, sizeof evaluator, "tcp://0.0.0.0:%s",
+           strrchr(plm_feed_bound(second), ':') + 1);
+  plm_feed_others(first, &others[1], NULL, 1);
+  plm_feed_others(second, &others[0], NULL, 1);
+  const pid_t packer = packers_start(corpus, plm_feed_bound(first), NULL, log);
+  assert_true(scratch_appears(log, "serving tcp://localhost:", 15000));
+  const struct plm_hash want = expected(&options, corpus, 0, 50, CHUNKS);
+  assert_true(plm_hash_equal(packers_take(first, 50, CHUNKS), want));
+  sleep(3); /* three PINGs: to a peer that was pushed out the answer is REHELLO */
+  assert_true(plm_hash_equal(packers_take(second, 50, CHUNKS), want));
+  assert_int_equal(packers_stop(packer, SIGTERM), 0);
+  assert_int_equal(lines_with(log, "serving tcp://"), 4); /* each by two names, once */
+  assert_int_equal(lines_with(log, "again"), 0);
+  assert_int_equal(lines_with(log, "0.0.0.0"), 0);
+  plm_feed_close(first);
+  plm_feed_close(second);
+}
+
 /* Without --connect: endpoints.json of the run folder, also when a port changes. */
 static void follows_the_run_folder(void **state)
 {
@@ -329,6 +372,7 @@ int main(void)
       cmocka_unit_test(another_corpus_is_refused),
       cmocka_unit_test(stops_when_told),
       cmocka_unit_test(welcome_names_the_others),
+      cmocka_unit_test(one_consumer_by_two_names),
       cmocka_unit_test(follows_the_run_folder),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
