@@ -154,14 +154,6 @@ static plm_status run(struct plm_step *step, uint32_t chunks, uint32_t rows,
 
 /* ---- a step -------------------------------------------------------------------------------- */
 
-uint32_t plm_step_rows(const struct plm_ops *ops, uint64_t positions, uint64_t rows)
-{
-  enum { PARTS = 16 };
-  if (ops->record_begin == NULL) return (uint32_t)rows;
-  const uint64_t part = (positions + PARTS - 1) / PARTS, rounded = (rows + part - 1) / part * part;
-  return (uint32_t)(rounded < positions ? rounded : positions);
-}
-
 void plm_step_stage(struct plm_step *step, const struct plm_step_input *input)
 {
   const int slot = (int)(input->step % SLOTS);
@@ -203,7 +195,7 @@ static plm_status run_micro(struct plm_step *step, const struct plm_step_input *
   step->ops->copy(step->ops, step->micro, step->slots[input->step % SLOTS] + i * step->layout.bytes,
                   step->layout.bytes);
   return run(step, micro->chunks,
-             plm_step_rows(step->ops, (uint64_t)micro->chunks * length, micro->rows), error);
+             plm_model_rows(step->ops, (uint64_t)micro->chunks * length, micro->rows), error);
 }
 
 plm_status plm_step_launch(struct plm_step *step, const struct plm_step_input *input,

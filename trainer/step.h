@@ -5,7 +5,7 @@
  * micro-batches gives the same step up to rounding. Nothing inside a step waits for the host: what
  * it decides it decides on the device (common/ops/update.h). Where the backend can record, a
  * micro-batch and the update are recorded at their second time and replayed from then on; for that
- * the head runs on a number of rows rounded up (plm_step_rows), so that few shapes are met.
+ * the labelled rows are rounded up in number (plm_model_rows), so that few shapes are met.
  */
 #ifndef PLM_TRAINER_STEP_H
 #define PLM_TRAINER_STEP_H
@@ -53,10 +53,6 @@ struct plm_step_shape plm_step_shape(const struct plm_step *step);
 /* Bytes that opening takes: on the device, and of host memory for each input in flight. masks may
  * be NULL. */
 void plm_step_memory(const struct plm_step_shape *shape, uint64_t *device, uint64_t *host);
-
-/* The rows on which the head runs for a micro-batch of `positions` with `rows` labelled ones: where
- * the backend records, the next sixteenth of the positions. */
-uint32_t plm_step_rows(const struct plm_ops *ops, uint64_t positions, uint64_t rows);
 
 /* Copies an input to the device ahead of its launch, beside the computation; at most the next
  * step's. Launching does it where it was not done. */

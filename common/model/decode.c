@@ -220,13 +220,14 @@ plm_status plm_decode_run(struct plm_decode *decode, const struct plm_decode_row
   struct plm_ops *ops = model->ops;
   PLM_TRY(check_rows(decode, rows, row_count, error));
   lay_out_rows(decode, rows, row_count);
-  const struct model_pass pass = {.B = (int32_t)row_count, .L = 1, .decode = decode};
-  plm_model_blocks_forward(model, &pass);
+  struct model_pass pass = {.B = (int32_t)row_count, .L = 1, .decode = decode};
   if (wanted == NULL) count = row_count;
+  if (wanted != NULL && count > 0)
+    ops->upload(ops, model->positions, wanted, count * sizeof *wanted);
+  plm_model_pass_reads(model, &pass, wanted != NULL ? model->positions : NULL, count);
+  plm_model_blocks_forward(model, &pass);
   if (count > 0) {
-    if (wanted != NULL) ops->upload(ops, model->positions, wanted, count * sizeof *wanted);
-    plm_model_head_forward(model, wanted != NULL ? model->positions : NULL, count,
-                           (float)model->config.soft_logit_cap);
+    plm_model_head_forward(model, &pass, (float)model->config.soft_logit_cap);
     ops->download(ops, logits, model->logits,
                   (size_t)count * model->config.vocab_size * sizeof(float));
   }

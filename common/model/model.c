@@ -176,9 +176,10 @@ static plm_status allocate(struct plm_model *model, struct plm_error *error)
   model->activations.base = (uintptr_t)activations;
   PLM_TRY(ops->allocate(ops, memory.workspace, &workspace, error));
   model->workspace.base = (uintptr_t)workspace;
-  model->host_row_loss =
-      calloc((size_t)model->options.max_chunks * model->config.max_length, sizeof(float));
-  if (model->host_row_loss == NULL)
+  const size_t rows = (size_t)model->options.max_chunks * model->config.max_length;
+  model->host_row_loss = calloc(rows, sizeof *model->host_row_loss);
+  model->host_positions = calloc(rows, sizeof *model->host_positions);
+  if (model->host_row_loss == NULL || model->host_positions == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for the losses of rows");
   plm_model_plan(model);
   for (uint32_t i = 1; i < model->table_total && model->options.training; i++)
@@ -216,6 +217,7 @@ void plm_model_close(struct plm_model *model)
       ops->release(ops, model->weights);
     if (model->parameters != NULL) ops->release(ops, model->parameters);
   }
+  free(model->host_positions);
   free(model->host_row_loss);
   free(model->tables);
   free(model->blocks);

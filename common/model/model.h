@@ -106,11 +106,17 @@ const struct plm_interval_mask *plm_masks_at(const struct plm_masks *masks, int 
 /* What the objective wants of a batch, on the host (trainer/objective.c, evaluator). */
 struct plm_targets {
   const int32_t *inputs;    /* (B, L) token ids after masking */
-  uint32_t rows;            /* positions with a label: the head runs on these alone */
+  uint32_t rows;            /* positions with a label: the head runs on these alone, and where
+                               they are at most half of all, the last block behind its attention */
   const int32_t *positions; /* (rows) ascending, into B * L */
   const int32_t *labels;    /* (rows) in [0, V) */
   const float *weights;     /* (rows) */
 };
+
+/* The rows that a pass over `positions` positions runs on for `rows` labelled ones: up to the next
+ * sixteenth of the positions where the backend records passes, the next 64th where it does not, so
+ * that products meet few shapes. Those above `rows` have position -1, and count for nothing. */
+uint32_t plm_model_rows(const struct plm_ops *ops, uint64_t positions, uint64_t rows);
 
 struct plm_loss_result {
   double loss; /* sum over rows of weight * cross-entropy (with smoothing and z-loss) */

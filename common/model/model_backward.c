@@ -1,6 +1,6 @@
 /* Training: the head with its loss and gradients, and the backward pass, in which each function
  * undoes one of model_forward.c, in the opposite order. `dx` is the gradient of the residual stream
- * at the place reached; model->stream[0] holds it. */
+ * at the place reached: model->stream[0]. */
 #include "common/model/model_state.h"
 
 static float *gradient(const struct plm_model *model, size_t place)
@@ -8,15 +8,15 @@ static float *gradient(const struct plm_model *model, size_t place)
   return model->gradients + place;
 }
 
-/* d out -> d y, in dx; a bottleneck leaves the gradient of its one norm to block_mix_backward. */
+/* d out -> d y; a bottleneck leaves the gradient of its one norm to block_mix_backward. */
 static void block_mlp_backward(struct plm_model *model, const struct model_pass *pass,
-                               const struct model_block *block, act *dx)
+                               const struct model_block *block)
 {
   struct plm_ops *ops = model->ops;
   const struct block_places *places = &block->places;
-  const int64_t N = pass_rows(pass, block->shape.level);
+  const int64_t N = block_rows(pass, block);
   const int64_t D = block->shape.width, F = block->shape.hidden;
-  act *dup = model->hidden_gradient;
+  act *dx = model->stream[0], *dup = model->hidden_gradient;
   ops->linear_backward_weight(ops, gradient(model, places->down), dx, block->hidden, N, F, D);
   ops->linear_relu2_backward_input(ops, dup, dx, model_weight(model, places->down), block->hidden,
                                    N, F, D);
@@ -27,9 +27,45 @@ static void block_mlp_backward(struct plm_model *model, const struct model_pass 
     ops->norm_backward(ops, dx, model->norm_gradient, block->y, N, D);
 }
 
-/* d y (dx) -> d h into model->norm_gradient; dx stays, the residual's path. */
+/* N rows of a gradient to their places among all, 0 elsewhere. */
+static void widen(struct plm_model *model, const struct model_pass *pass, act *all, const act *rows,
+                  int64_t D)
+{
+  struct plm_ops *ops = model->ops;
+  ops->zero(ops, all, (size_t)(pass_rows(pass, 0) * D) * model->act_bytes);
+  ops->scatter_rows(ops, all, rows, pass->positions, pass->R, D);
+}
+
+/* The gradient of a narrowed block's rows becomes one of all rows. */
+static void widen_stream(struct plm_model *model, const struct model_pass *pass, int64_t D)
+{
+  act *rows = model->stream[0];
+  widen(model, pass, model->stream[1], rows, D);
+  model->stream[0] = model->stream[1];
+  model->stream[1] = rows;
+}
+
+/* d y -> d attended; dx stays, the residual's path. */
+static void block_output_backward(struct plm_model *model, const struct model_pass *pass,
+                                  const struct model_block *block)
+{
+  struct plm_ops *ops = model->ops;
+  const struct block_places *places = &block->places;
+  const int64_t N = block_rows(pass, block), D = block->shape.width;
+  const bool narrowed = block == pass->narrowed;
+  const act *dx = model->stream[0], *attended = narrowed ? model->head_attended : block->attended;
+  act *dattended = narrowed ? model->norm_gradient : model->attended_gradient;
+  ops->linear_backward_weight(ops, gradient(model, places->output), dx, attended, N, D, D);
+  ops->linear_backward_input(ops, dattended, dx, model_weight(model, places->output), N, D, D,
+                             false);
+  if (!narrowed) return;
+  widen(model, pass, model->attended_gradient, dattended, D);
+  widen_stream(model, pass, D);
+}
+
+/* d y -> d h into model->norm_gradient. */
 static void block_attention_backward(struct plm_model *model, const struct model_pass *pass,
-                                     const struct model_block *block, const act *dx)
+                                     const struct model_block *block)
 {
   if (block->shape.kind == PLM_BLOCK_BOTTLENECK) return;
   struct plm_ops *ops = model->ops;
@@ -38,9 +74,7 @@ static void block_attention_backward(struct plm_model *model, const struct model
   const int64_t N = pass_rows(pass, level), D = block->shape.width;
   const struct plm_attention_shape shape = plm_model_attention_shape(model, pass, block);
   act *dattended = model->attended_gradient, *dqkv = model->qkv_gradient;
-  ops->linear_backward_weight(ops, gradient(model, places->output), dx, block->attended, N, D, D);
-  ops->linear_backward_input(ops, dattended, dx, model_weight(model, places->output), N, D, D,
-                             false);
+  block_output_backward(model, pass, block);
   ops->attention_backward(ops, dqkv, act_at(model, dqkv, D), act_at(model, dqkv, 2 * D), dattended,
                           block->attended, block->lse, block->qkv, act_at(model, block->qkv, D),
                           act_at(model, block->qkv, 2 * D),
@@ -68,16 +102,16 @@ static bool skip_joins_behind(const struct plm_model *model, uint32_t i)
   return model->blocks[i].skipped_by >= 0 && model->blocks[i + 1].shape.source == PLM_SOURCE_SAME;
 }
 
-/* d mixed (dx) and d h -> d x in dx; x0's share to its level's gradient. The skip's gradient stays
+/* d mixed and d h -> d x; x0's share to its level's gradient. The skip's gradient stays
  * in the buffer of x, whose last reader this is, until the encoder block that it belongs to is
  * reached. */
-static void block_mix_backward(struct plm_model *model, const struct model_pass *pass, uint32_t i,
-                               act *dx)
+static void block_mix_backward(struct plm_model *model, const struct model_pass *pass, uint32_t i)
 {
   struct plm_ops *ops = model->ops;
   const struct model_block *block = &model->blocks[i];
   const struct plm_block_shape *shape = &block->shape;
   const int64_t N = pass_rows(pass, shape->level), D = shape->width;
+  act *dx = model->stream[0];
   if (shape->kind == PLM_BLOCK_PLAIN) {
     ops->norm_backward(ops, dx, model->norm_gradient, block->x, N, D);
     return;
@@ -133,29 +167,28 @@ static void blocks_backward(struct plm_model *model, const struct model_pass *pa
   const enum plm_recompute recompute = model->options.recompute;
   for (uint32_t i = model->block_count; i-- > 0;) {
     const struct model_block *block = &model->blocks[i];
-    act *dx = model->stream[0];
     if (block->skipped_by >= 0 && !skip_joins_behind(model, i))
-      ops->add(ops, dx, model->blocks[block->skipped_by].x,
+      ops->add(ops, model->stream[0], model->blocks[block->skipped_by].x,
                pass_rows(pass, block->shape.level) * block->shape.width);
     const bool bottleneck = block->shape.kind == PLM_BLOCK_BOTTLENECK;
     if (recompute == PLM_RECOMPUTE_BLOCK || (recompute == PLM_RECOMPUTE_MLP && bottleneck))
       plm_model_block_mix(model, pass, block);
     if (recompute == PLM_RECOMPUTE_BLOCK) plm_model_block_attention(model, pass, block);
     if (recompute != PLM_RECOMPUTE_NONE) plm_model_block_hidden(model, pass, block);
-    block_mlp_backward(model, pass, block, dx);
-    block_attention_backward(model, pass, block, dx);
-    block_mix_backward(model, pass, i, dx);
+    block_mlp_backward(model, pass, block);
+    block_attention_backward(model, pass, block);
+    block_mix_backward(model, pass, i);
     block_input_backward(model, pass, block);
   }
 }
 
-/* Labelled rows' hidden state -> their loss, and the gradient of the last hidden state in
- * stream[0]; 0 in all other rows. */
-static void head_train(struct plm_model *model, const struct model_pass *pass, int64_t R,
+/* Labelled rows' hidden state -> their loss, and the gradient of the last block's output: of these
+ * rows where it is narrowed, else of all, 0 in the others. */
+static void head_train(struct plm_model *model, const struct model_pass *pass,
                        const struct plm_loss_options *loss, float loss_scale)
 {
   struct plm_ops *ops = model->ops;
-  const int64_t D = model->config.hidden_size;
+  const int64_t R = pass->R, D = model->config.hidden_size;
   act *ddense = model->row_gradient[0], *dnorm = model->row_gradient[1];
   const struct plm_head_rows rows = {.dense = model->head_dense,
                                      .w = model_weight(model, model->decoder),
@@ -165,17 +198,16 @@ static void head_train(struct plm_model *model, const struct model_pass *pass, i
                                      .N = R,
                                      .D = D,
                                      .V = model->config.vocab_size};
-  plm_model_head_dense(model, model->positions, R);
+  plm_model_head_dense(model, pass);
   ops->head_train(ops, model->row_loss, ddense, gradient(model, model->decoder),
                   gradient(model, model->bias), &rows, loss_scale, loss);
   ops->linear_backward_weight(ops, gradient(model, model->dense), ddense, model->head_norm, R, D,
                               D);
   ops->linear_backward_input(ops, dnorm, ddense, model_weight(model, model->dense), R, D, D, false);
-  act *dx = ddense; /* spent */
+  act *dx = model->stream[0];
   ops->zero(ops, dx, (size_t)(R * D) * model->act_bytes);
-  ops->norm_backward(ops, dx, dnorm, model->head_x, R, D);
-  ops->zero(ops, model->stream[0], (size_t)(pass_rows(pass, 0) * D) * model->act_bytes);
-  ops->scatter_rows(ops, model->stream[0], dx, model->positions, R, D);
+  ops->norm_backward(ops, dx, dnorm, plm_model_head_input(model, pass), R, D);
+  if (pass->narrowed == NULL) widen_stream(model, pass, D);
 }
 
 /* Gradients of x0 at every level and of the stream's start -> tables, through their norm. */
@@ -201,12 +233,13 @@ static void tables_backward(struct plm_model *model, const struct model_pass *pa
                           model->parameters + embedding->place, V, D);
 }
 
-void plm_model_train_rows(struct plm_model *model, const struct model_pass *pass, int64_t R,
+void plm_model_train_rows(struct plm_model *model, struct model_pass *pass, int64_t R,
                           const struct plm_loss_options *loss, float loss_scale)
 {
   struct plm_ops *ops = model->ops;
   PLM_ASSERT(model->options.training);
   if (R == 0) return;
+  plm_model_pass_reads(model, pass, model->positions, R);
   plm_model_blocks_forward(model, pass);
   ops->zero(ops, model->tables[0].gradient,
             (size_t)model->config.hidden_size * model->config.vocab_size * sizeof(float));
@@ -214,7 +247,7 @@ void plm_model_train_rows(struct plm_model *model, const struct model_pass *pass
     if (model->x0_gradient[level] != NULL)
       ops->zero(ops, model->x0_gradient[level],
                 (size_t)(pass_rows(pass, level) * model->config.hidden_size) * model->act_bytes);
-  head_train(model, pass, R, loss, loss_scale);
+  head_train(model, pass, loss, loss_scale);
   blocks_backward(model, pass);
   tables_backward(model, pass);
 }

@@ -93,7 +93,36 @@ static void attend(struct plm_model *model, const struct model_pass *pass,
                          plm_masks_at(pass->masks, level, (int)block->shape.entry), &shape);
 }
 
-/* h -> y = mixed + Wo attention(…) */
+void plm_model_pass_reads(const struct plm_model *model, struct model_pass *pass,
+                          const int32_t *positions, int64_t R)
+{
+  pass->positions = positions;
+  pass->R = positions != NULL ? R : pass_rows(pass, 0);
+  pass->narrowed = NULL;
+  if (model->block_count == 0 || R == 0 || 2 * pass->R > pass_rows(pass, 0)) return;
+  const struct model_block *last = &model->blocks[model->block_count - 1];
+  PLM_ASSERT(last->shape.level == 0);
+  if (last->shape.kind != PLM_BLOCK_BOTTLENECK) pass->narrowed = last;
+}
+
+/* attended -> y = mixed + Wo attended */
+static void block_output(struct plm_model *model, const struct model_pass *pass,
+                         const struct model_block *block)
+{
+  struct plm_ops *ops = model->ops;
+  const int64_t N = block_rows(pass, block), D = block->shape.width;
+  const act *attended = block->attended, *mixed = block->mixed;
+  if (block == pass->narrowed) {
+    ops->gather_rows(ops, model->head_attended, attended, pass->positions, N, D);
+    ops->gather_rows(ops, model->head_x, mixed, pass->positions, N, D);
+    attended = model->head_attended;
+    mixed = model->head_x;
+  }
+  ops->linear_forward(ops, block->y, attended, model_weight(model, block->places.output), mixed, N,
+                      D, D);
+}
+
+/* h -> y */
 void plm_model_block_attention(struct plm_model *model, const struct model_pass *pass,
                                const struct model_block *block)
 {
@@ -109,8 +138,7 @@ void plm_model_block_attention(struct plm_model *model, const struct model_pass 
   } else {
     attend(model, pass, block);
   }
-  ops->linear_forward(ops, block->y, block->attended, model_weight(model, block->places.output),
-                      block->mixed, N, D, D);
+  block_output(model, pass, block);
 }
 
 /* y -> hidden = relu(Wup norm(y))^2; a bottleneck's mix has made the norm. */
@@ -118,7 +146,7 @@ void plm_model_block_hidden(struct plm_model *model, const struct model_pass *pa
                             const struct model_block *block)
 {
   struct plm_ops *ops = model->ops;
-  const int64_t N = pass_rows(pass, block->shape.level);
+  const int64_t N = block_rows(pass, block);
   const int64_t D = block->shape.width, F = block->shape.hidden;
   if (block->shape.kind != PLM_BLOCK_BOTTLENECK) ops->norm_forward(ops, block->h2, block->y, N, D);
   ops->linear_relu2_forward(ops, block->hidden, block->h2, model_weight(model, block->places.up), N,
@@ -155,8 +183,7 @@ void plm_model_blocks_forward(struct plm_model *model, const struct model_pass *
     plm_model_block_attention(model, pass, block);
     plm_model_block_hidden(model, pass, block);
     ops->linear_forward(ops, block->out, block->hidden, model_weight(model, block->places.down),
-                        block->y, pass_rows(pass, block->shape.level), block->shape.hidden,
-                        block->shape.width);
+                        block->y, block_rows(pass, block), block->shape.hidden, block->shape.width);
   }
 }
 
@@ -165,25 +192,28 @@ static act *last_hidden(const struct plm_model *model)
   return model->block_count == 0 ? model->x0[0] : model->blocks[model->block_count - 1].out;
 }
 
-void plm_model_head_dense(struct plm_model *model, const int32_t *positions, int64_t R)
+const act *plm_model_head_input(const struct plm_model *model, const struct model_pass *pass)
+{
+  return pass->positions == NULL || pass->narrowed != NULL ? last_hidden(model) : model->head_x;
+}
+
+void plm_model_head_dense(struct plm_model *model, const struct model_pass *pass)
 {
   struct plm_ops *ops = model->ops;
-  const int64_t D = model->config.hidden_size;
-  const act *x = last_hidden(model);
-  if (positions != NULL) {
-    ops->gather_rows(ops, model->head_x, x, positions, R, D);
-    x = model->head_x;
-  }
+  const int64_t R = pass->R, D = model->config.hidden_size;
+  const act *x = plm_model_head_input(model, pass);
+  if (x == model->head_x)
+    ops->gather_rows(ops, model->head_x, last_hidden(model), pass->positions, R, D);
   ops->norm_forward(ops, model->head_norm, x, R, D);
   ops->linear_forward(ops, model->head_dense, model->head_norm, model_weight(model, model->dense),
                       NULL, R, D, D);
 }
 
-void plm_model_head_forward(struct plm_model *model, const int32_t *positions, int64_t R, float cap)
+void plm_model_head_forward(struct plm_model *model, const struct model_pass *pass, float cap)
 {
   struct plm_ops *ops = model->ops;
-  const int64_t D = model->config.hidden_size, V = model->config.vocab_size;
-  plm_model_head_dense(model, positions, R);
+  const int64_t R = pass->R, D = model->config.hidden_size, V = model->config.vocab_size;
+  plm_model_head_dense(model, pass);
   ops->gelu_forward(ops, model->head_gelu, model->head_dense, R * D);
   ops->logits_forward(ops, model->logits, model->head_gelu, model_weight(model, model->decoder),
                       model->parameters + model->bias, R, D, V);
@@ -236,20 +266,42 @@ static struct model_pass start_pass(struct plm_model *model, const struct plm_ba
       .B = (int32_t)batch->chunks, .L = (int32_t)batch->max_length, .masks = masks};
 }
 
-/* The same with what the loss wants. */
+uint32_t plm_model_rows(const struct plm_ops *ops, uint64_t positions, uint64_t rows)
+{
+  const uint64_t parts = ops->record_begin != NULL ? 16 : 64;
+  const uint64_t part = (positions + parts - 1) / parts, rounded = (rows + part - 1) / part * part;
+  return (uint32_t)(rounded < positions ? rounded : positions);
+}
+
+/* The positions to the device, and -1 up to the number of rows that the pass runs on: that. */
+static size_t upload_positions(struct plm_model *model, const struct model_pass *pass,
+                               const int32_t *positions, size_t rows)
+{
+  const size_t R = plm_model_rows(model->ops, (uint64_t)pass_rows(pass, 0), rows);
+  int32_t *padded = model->host_positions;
+  memcpy(padded, positions, rows * sizeof *padded);
+  for (size_t i = rows; i < R; i++) padded[i] = -1;
+  model->ops->upload(model->ops, model->positions, padded, R * sizeof *padded);
+  return R;
+}
+
+/* The same with what the loss wants: *R rows. */
 static plm_status start_targets(struct plm_model *model, const struct plm_batch *batch,
                                 const struct plm_masks *masks, const struct plm_targets *targets,
-                                struct model_pass *pass, struct plm_error *error)
+                                struct model_pass *pass, size_t *R, struct plm_error *error)
 {
   struct plm_ops *ops = model->ops;
-  const size_t R = targets->rows;
+  const size_t rows = targets->rows;
   PLM_TRY(plm_model_check_batch(model, batch, targets->inputs, error));
   PLM_TRY(plm_model_check_targets(model, batch, targets, error));
   *pass = start_pass(model, batch, targets->inputs, masks);
-  if (R == 0) return PLM_OK;
-  ops->upload(ops, model->positions, targets->positions, R * sizeof(int32_t));
-  ops->upload(ops, model->labels, targets->labels, R * sizeof(int32_t));
-  ops->upload(ops, model->label_weights, targets->weights, R * sizeof(float));
+  *R = rows;
+  if (rows == 0) return PLM_OK;
+  *R = upload_positions(model, pass, targets->positions, rows);
+  ops->zero(ops, model->labels, *R * sizeof(int32_t));
+  ops->zero(ops, model->label_weights, *R * sizeof(float));
+  ops->upload(ops, model->labels, targets->labels, rows * sizeof(int32_t));
+  ops->upload(ops, model->label_weights, targets->weights, rows * sizeof(float));
   return PLM_OK;
 }
 
@@ -274,15 +326,16 @@ plm_status plm_model_forward(struct plm_model *model, const struct plm_batch *ba
 {
   struct plm_ops *ops = model->ops;
   struct model_pass pass;
-  const int64_t R = targets->rows;
-  PLM_TRY(start_targets(model, batch, masks, targets, &pass, error));
+  size_t R;
+  PLM_TRY(start_targets(model, batch, masks, targets, &pass, &R, error));
   if (R > 0) {
+    plm_model_pass_reads(model, &pass, model->positions, (int64_t)R);
     plm_model_blocks_forward(model, &pass);
-    plm_model_head_forward(model, model->positions, R, loss->soft_cap);
+    plm_model_head_forward(model, &pass, loss->soft_cap);
     ops->cross_entropy(ops, model->row_loss, model->logits, model->labels, model->label_weights,
-                       loss, R, model->config.vocab_size);
+                       loss, (int64_t)R, model->config.vocab_size);
   }
-  return fetch_loss(model, (size_t)R, result, row_loss, error);
+  return fetch_loss(model, targets->rows, result, row_loss, error);
 }
 
 plm_status plm_model_gradients(struct plm_model *model, const struct plm_batch *batch,
@@ -292,8 +345,9 @@ plm_status plm_model_gradients(struct plm_model *model, const struct plm_batch *
                                struct plm_error *error)
 {
   struct model_pass pass;
-  PLM_TRY(start_targets(model, batch, masks, targets, &pass, error));
-  plm_model_train_rows(model, &pass, targets->rows, loss, loss_scale);
+  size_t R;
+  PLM_TRY(start_targets(model, batch, masks, targets, &pass, &R, error));
+  plm_model_train_rows(model, &pass, (int64_t)R, loss, loss_scale);
   return fetch_loss(model, targets->rows, result, row_loss, error);
 }
 
@@ -307,7 +361,7 @@ void plm_model_train(struct plm_model *model, uint32_t chunks, uint32_t length,
                      const struct plm_masks *masks, uint32_t rows,
                      const struct plm_loss_options *loss, double *loss_sum)
 {
-  const struct model_pass pass = {.B = (int32_t)chunks, .L = (int32_t)length, .masks = masks};
+  struct model_pass pass = {.B = (int32_t)chunks, .L = (int32_t)length, .masks = masks};
   PLM_ASSERT(chunks > 0 && chunks <= model->options.max_chunks);
   PLM_ASSERT(length <= model->config.max_length && rows <= chunks * length);
   if (rows == 0) return; /* neither loss nor gradient */
@@ -322,7 +376,7 @@ plm_status plm_model_infer(struct plm_model *model, const struct plm_batch *batc
 {
   struct plm_ops *ops = model->ops;
   PLM_TRY(plm_model_check_batch(model, batch, inputs, error));
-  const struct model_pass pass = start_pass(model, batch, inputs, masks);
+  struct model_pass pass = start_pass(model, batch, inputs, masks);
   const int64_t N = pass_rows(&pass, 0), D = model->config.hidden_size;
   if (positions == NULL) rows = (uint32_t)N;
   if (rows > N)
@@ -330,15 +384,16 @@ plm_status plm_model_infer(struct plm_model *model, const struct plm_batch *batc
   for (uint32_t i = 0; positions != NULL && i < rows; i++)
     if (positions[i] < 0 || positions[i] >= N)
       return plm_error_set(error, PLM_CORRUPT, "position %d of %ld", positions[i], (long)N);
+  const size_t R = positions != NULL ? upload_positions(model, &pass, positions, rows) : rows;
+  plm_model_pass_reads(model, &pass, positions != NULL ? model->positions : NULL, (int64_t)R);
+  if (hidden != NULL) pass.narrowed = NULL; /* all rows are wanted */
   plm_model_blocks_forward(model, &pass);
   if (hidden != NULL) {
     ops->act_to_float(ops, model->rows_fp32, last_hidden(model), (size_t)(N * D));
     ops->download(ops, hidden, model->rows_fp32, (size_t)(N * D) * sizeof(float));
   }
   if (logits != NULL && rows > 0) {
-    if (positions != NULL) ops->upload(ops, model->positions, positions, rows * sizeof(int32_t));
-    plm_model_head_forward(model, positions != NULL ? model->positions : NULL, rows,
-                           (float)model->config.soft_logit_cap);
+    plm_model_head_forward(model, &pass, (float)model->config.soft_logit_cap);
     ops->download(ops, logits, model->logits,
                   (size_t)rows * model->config.vocab_size * sizeof(float));
   }

@@ -169,6 +169,7 @@ static void plan_head(struct planner *planner)
   model->label_weights = take(arena, rows * sizeof(float));
   model->row_loss = take(arena, rows * sizeof(float));
   model->head_x = take_act(planner, arena, n);
+  model->head_attended = take_act(planner, arena, (rows + 1) / 2 * model->config.hidden_size);
   model->head_norm = take_act(planner, arena, n);
   model->head_dense = take_act(planner, arena, n);
   if (!model->options.training) plan_logits(planner, arena);

@@ -89,10 +89,13 @@ struct plm_model {
   /* of the head, R labelled rows */
   int32_t *positions, *labels;
   float *label_weights, *row_loss;
-  act *head_x, *head_norm, *head_dense;
+  act *head_x; /* the rows of the last hidden state; of `mixed`, where the last block is narrowed */
+  act *head_attended; /* of `attended`, where the last block is narrowed; room for half the rows */
+  act *head_norm, *head_dense;
   act *head_gelu; /* this and logits: not in training, whose head keeps neither */
   float *logits;
   float *host_row_loss;
+  int32_t *host_positions;
 
   /* backward */
   act *stream[2]; /* gradient of the residual stream, and the other level's */
@@ -108,11 +111,22 @@ struct model_pass {
   int32_t B, L;
   const struct plm_masks *masks;
   struct plm_decode *decode; /* rows of incremental decoding (L is 1, no masks), else NULL */
+  /* What the head reads (plm_model_pass_reads). */
+  const int32_t *positions; /* (R) device, rows of the last hidden state, -1: none; NULL: all */
+  int64_t R;
+  const struct model_block *narrowed; /* the last block, where it works on these rows alone behind
+                                         its attention: y, h2, hidden and out are (R, …); or NULL */
 };
 
 static inline int64_t pass_rows(const struct model_pass *pass, int level)
 {
   return (int64_t)pass->B * (pass->L >> level);
+}
+
+/* Rows of a block behind its attention. */
+static inline int64_t block_rows(const struct model_pass *pass, const struct model_block *block)
+{
+  return block == pass->narrowed ? pass->R : pass_rows(pass, block->shape.level);
 }
 
 static inline const act *model_weight(const struct plm_model *model, size_t place)
@@ -129,6 +143,12 @@ static inline act *act_at(const struct plm_model *model, act *buffer, int64_t i)
 /* Lays out all buffers: sizes are counted in the two arenas, and pointers set from their bases
  * (from NULL they are meaningless). */
 void plm_model_plan(struct plm_model *model);
+
+/* Says what the head will read: R rows of the last hidden state (positions on the device, NULL:
+ * all). Behind the last block's attention no row needs another, so where they are at most half of
+ * all, that block goes on with these alone. */
+void plm_model_pass_reads(const struct plm_model *model, struct model_pass *pass,
+                          const int32_t *positions, int64_t R);
 
 /* What a block's input is mixed of; no plain block. */
 struct plm_mix plm_model_mix(const struct plm_model *model, const struct model_block *block);
@@ -150,14 +170,15 @@ void plm_decode_attend(const struct plm_decode *decode, const struct model_block
                        const act *value_embedding);
 /* All blocks: model->tokens -> the last hidden state. */
 void plm_model_blocks_forward(struct plm_model *model, const struct model_pass *pass);
-/* Capped logits of R rows of the last hidden state; positions on the device, NULL: all. */
-void plm_model_head_forward(struct plm_model *model, const int32_t *positions, int64_t R,
-                            float cap);
+/* Where the rows that the head reads lie, once plm_model_head_dense has run. */
+const act *plm_model_head_input(const struct plm_model *model, const struct model_pass *pass);
+/* Capped logits of the rows that the pass reads. */
+void plm_model_head_forward(struct plm_model *model, const struct model_pass *pass, float cap);
 /* The same rows up to the head's dense product, in model->head_dense. */
-void plm_model_head_dense(struct plm_model *model, const int32_t *positions, int64_t R);
+void plm_model_head_dense(struct plm_model *model, const struct model_pass *pass);
 /* Forward and backward: losses of R rows (model->positions, …) in model->row_loss, gradients
  * added. R 0: nothing. */
-void plm_model_train_rows(struct plm_model *model, const struct model_pass *pass, int64_t R,
+void plm_model_train_rows(struct plm_model *model, struct model_pass *pass, int64_t R,
                           const struct plm_loss_options *loss, float loss_scale);
 struct plm_attention_shape plm_model_attention_shape(const struct plm_model *model,
                                                      const struct model_pass *pass,

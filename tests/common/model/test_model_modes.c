@@ -195,6 +195,45 @@ static void the_loss_scale_scales_gradients_alone(void **state)
   close_scene(&scene);
 }
 
+/* A label at positions first, first + step, … of the batch. */
+static void label(struct case_batch *placed, uint32_t first, uint32_t step)
+{
+  const uint32_t N = placed->batch.chunks * placed->batch.max_length;
+  struct plm_targets *targets = &placed->targets;
+  targets->rows = 0;
+  for (uint32_t i = first; i < N; i += step) {
+    const uint32_t row = targets->rows++;
+    placed->positions[row] = (int32_t)i;
+    placed->labels[row] = (int32_t)(i % 20 + 4);
+    placed->weights[row] = 1.0f + 0.1f * (float)(i % 7);
+  }
+}
+
+/* With labels at most positions the last block works on all rows, with few on theirs alone
+ * (plm_model_pass_reads): the gradients of three thirds are those of all. */
+static void few_labels_sum_to_many(void **state)
+{
+  (void)state;
+  for (int architecture = PLM_TRANSFORMER; architecture <= PLM_PATCH_UNET; architecture++) {
+    struct scene scene;
+    double loss, sum = 0.0;
+    open_scene(&scene, architecture, true, PLM_PRECISION_FP32, 79);
+    label(&scene.placed, 0, 1);
+    float *whole = model_case_gradients_of(&scene.c, &scene.placed, &loss);
+    plm_model_zero_gradients(scene.c.model);
+    for (uint32_t third = 0; third < 3; third++) {
+      label(&scene.placed, third, 3);
+      sum += model_case_step(&scene.c, &scene.placed, 1.0f);
+    }
+    float *summed = model_case_gradients(&scene.c);
+    assert_true(fabs(sum - loss) <= 1e-5 * loss);
+    assert_close(scene.c.model, summed, whole);
+    free(summed);
+    free(whole);
+    close_scene(&scene);
+  }
+}
+
 /* Hidden states of real tokens and logits, of a model opened without training: its buffers are
  * laid out differently. */
 static void inference_agrees_with_the_reference(void **state)
@@ -421,6 +460,7 @@ int main(void)
       cmocka_unit_test(recomputation_of_bottlenecks),
       cmocka_unit_test(a_step_twice_gives_the_same_bits),
       cmocka_unit_test(micro_batches_sum_to_the_batch),
+      cmocka_unit_test(few_labels_sum_to_many),
       cmocka_unit_test(the_loss_scale_scales_gradients_alone),
       cmocka_unit_test(inference_agrees_with_the_reference),
       cmocka_unit_test(a_shorter_chunk_gives_the_same_loss),
