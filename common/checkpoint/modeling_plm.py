@@ -398,6 +398,7 @@ ESM_TOKENS = (
     "<cls> <pad> <eos> <unk> L A G V S E R T I D P K Q N F Y M H W C X B U Z O . - <null_1> <mask>"
 ).split()
 SPECIAL_TEXTS = re.compile("(<cls>|<pad>|<eos>|<unk>|<mask>)")
+NO_RESIDUE = re.compile("[^A-Za-z.-]")
 
 
 @functools.cache
@@ -430,28 +431,47 @@ def encode(sequence, config):
     return torch.tensor(ids)
 
 
-def read_fasta(path, protein=True):
-    """(name, sequence) of each record; the name is the first word of the header, a `*` that closes a
-    protein is dropped. `.gz` is decompressed."""
+def read_fasta(path, protein=True, warn=True):
+    """(name, sequence) of each record that `plm-pipeline embed` takes. The name is the first word of the
+    header, else FILE:LINE. Of a protein blanks and a `*` that closes it are dropped; with anything but
+    letters, `-` and `.` in it, a record is bad. Bad and empty records are skipped, and a file without a
+    good one is an error. `.gz` is decompressed."""
     opener = gzip.open if str(path).endswith(".gz") else open
-    name, lines = None, []
+    good = bad = 0
+    name, line_of_name, lines = None, 0, []
 
-    def record():
+    def records():
+        nonlocal good, bad
+        if name is None:
+            return
         sequence = "".join(lines)
-        return name, sequence.rstrip().removesuffix("*") if protein else sequence
+        if protein:
+            sequence = "".join(sequence.split()).removesuffix("*")
+        if sequence and not (protein and NO_RESIDUE.search(sequence)):
+            good += 1
+            yield name or f"{Path(path).name}:{line_of_name}".replace(" ", "_"), sequence
+        else:
+            bad += 1
+            if warn and bad <= 10:
+                why = "a character is no residue" if sequence else "empty sequence"
+                warnings.warn(
+                    f'{path}:{line_of_name}: record "{name}": {why}: skipped', stacklevel=3
+                )
 
     with opener(path, "rt", encoding="utf-8", errors="replace", newline="\n") as file:
         for number, line in enumerate(file, 1):
             if line.startswith(">"):
-                if name is not None:
-                    yield record()
-                name, lines = (line[1:].split() or [""])[0], []
+                yield from records()
+                name, line_of_name, lines = (line[1:].split() or [""])[0], number, []
             elif name is not None:
                 lines.append(line.rstrip("\r\n"))
             elif line.strip():
                 raise ValueError(f"{path}:{number}: not FASTA: a record begins with '>'")
-    if name is not None:
-        yield record()
+    yield from records()
+    if good == 0:
+        raise ValueError(f"{path} holds no sequence" + (f", {bad} bad records" if bad else ""))
+    if warn and bad:
+        warnings.warn(f"{path}: bad records skipped: {bad}", stacklevel=2)
 
 
 COMMIT_EVERY_S = 5.0  # how much work a killed `embed_dataset` may lose
@@ -529,10 +549,10 @@ class TensorFile:
         self.file.close()
 
 
-def pack(lengths, alignment, tokens, row_length=None):
+def pack(lengths, alignment, tokens, row_length=None, alone=False):
     """Batches of rows of (number, start), longest sequences first, until each of `lengths` has its place:
-    a row takes the longest that still fits. Rows are row_length long, or as long as the batch's longest
-    sequence, and a batch has as many as `tokens` holds."""
+    a row takes the longest that still fits (`alone`: one sequence). Rows are row_length long, or as long as
+    the batch's longest sequence, and a batch has as many as `tokens` holds."""
     order = sorted(range(len(lengths)), key=lambda i: lengths[i])
     sizes = [-(-lengths[i] // alignment) * alignment for i in order]
     while order:
@@ -543,6 +563,8 @@ def pack(lengths, alignment, tokens, row_length=None):
             while (at := bisect.bisect_right(sizes, room - used) - 1) >= 0:
                 row.append((order.pop(at), used))
                 used += sizes.pop(at)
+                if alone:
+                    break
             rows.append(row)
         yield room, rows
 
@@ -627,7 +649,8 @@ class EmbeddingMixin:
         tokens_per_batch=16384,
         window=65536,
     ):
-        """Embeds many sequences: a list of them, or the path of a FASTA file (.gz, too).
+        """Embeds many sequences: a list of them, or the path of a FASTA file (.gz, too), whose bad records
+        are skipped with a warning.
 
         Returns {"embeddings": (N, width)}; with per_token or logits {"0": (tokens, width), "1": …}, a tensor
         a sequence with <cls> and <eos>; float32, in the order of the input, as `plm-pipeline embed` gives
@@ -645,12 +668,12 @@ class EmbeddingMixin:
             raise ValueError("logits need the model's head: load it with AutoModelForMaskedLM")
         path = sequences if isinstance(sequences, (str, os.PathLike)) else None
 
-        def records():
+        def records(warn=False):
             if path is not None:
-                return read_fasta(path, protein=config.vocab_size == len(ESM_TOKENS))
+                return read_fasta(path, config.vocab_size == len(ESM_TOKENS), warn)
             return zip(names or map(str, range(len(sequences))), sequences, strict=True)
 
-        found, lengths, digest = self._survey(records())
+        found, lengths, digest = self._survey(records(warn=True))
         width = config.vocab_size if logits else config.hidden_size
         if per_token or logits:
             shapes = {str(i): (length, width) for i, length in enumerate(lengths)}
@@ -710,11 +733,13 @@ class EmbeddingMixin:
         at a time. On a GPU all rows have max_length: one shape, one kernel, which skips what is empty."""
         row_length = self.config.max_length if self.device.type == "cuda" else None
         alignment = self.config.document_alignment
+        # blocks are counted from the beginning of a row, so every sequence begins there
+        alone = any("block" in entry.split("+") for entry in self.config.attention["pattern"])
         for begin in range(0, len(lengths), window):
             numbers = range(begin, min(begin + window, len(lengths)))
             texts = {i: sequence for i, (_, sequence) in zip(numbers, records, strict=False)}
             sizes = lengths[begin : begin + window]
-            for room, rows in pack(sizes, alignment, tokens_per_batch, row_length):
+            for room, rows in pack(sizes, alignment, tokens_per_batch, row_length, alone):
                 yield texts, room, [[(begin + i, start) for i, start in row] for row in rows]
 
     @torch.no_grad()
@@ -1172,6 +1197,18 @@ class PLMPreTrainedModel(PreTrainedModel, EmbeddingMixin):
     _supports_sdpa = True
     _supports_flex_attn = True
 
+    def resize_token_embeddings(
+        self, new_num_tokens=None, pad_to_multiple_of=None, mean_resizing=True
+    ):
+        """The vocabulary is fixed: value embeddings, token dropout and generation count on it."""
+        size, multiple = new_num_tokens or self.config.vocab_size, pad_to_multiple_of or 1
+        if -(-size // multiple) * multiple != self.config.vocab_size:
+            raise ValueError(
+                f"the vocabulary of plm models is fixed: {self.config.vocab_size} tokens, which cannot "
+                f"become {-(-size // multiple) * multiple}"
+            )
+        return self.get_input_embeddings()
+
     def _init_weights(self, module):
         if isinstance(module, nn.Linear):
             bound = module.in_features**-0.5
@@ -1260,6 +1297,12 @@ class PLMModel(PLMPreTrainedModel):
         """Cuts to max_length, pads to whole groups of the deepest level, puts <pad> where there is
         nothing; and the document of each position, -1 for padding."""
         config = self.config
+        for name, x in (("attention_mask", attention_mask), ("document_ids", document_ids)):
+            if input_ids.dim() != 2 or (x is not None and x.shape != input_ids.shape):
+                what = "" if x is None else f" and {name} {tuple(x.shape)}"
+                raise ValueError(
+                    f"input_ids are {tuple(input_ids.shape)}{what}: (batch, length) is wanted"
+                )
         if input_ids.shape[1] > config.max_length:
             warnings.warn(
                 f"sequences of {input_ids.shape[1]} tokens are cut to the model's max_length of "
@@ -1316,7 +1359,7 @@ class PLMModel(PLMPreTrainedModel):
         masks, rotary = {}, {}
         for level in range(config.deepest_level + 1):
             if level > 0:  # a group belongs to the later document, and is real when a token is
-                documents = documents.view(documents.shape[0], -1, 2).amax(-1)
+                documents = torch.maximum(documents[:, 0::2], documents[:, 1::2])
             length = documents.shape[1]
             head_width = config.width_of(level) // config.num_attention_heads
             rotary[level] = rotary_tables(length, head_width, documents.device)
@@ -1377,7 +1420,7 @@ class PLMModel(PLMPreTrainedModel):
             if block.level < level:
                 B, L, _ = x.shape
                 level = block.level
-                x = self.expand[level](x).view(B, 2 * L, -1)
+                x = self.expand[level](x).view(B, 2 * L, self.config.width_of(level))
             x = x + self.skip_weights[j] * skips[i]
             x = block(x, masks, x0[level], self._value_embedding("decoder", j, level, shares))
             states.append(x)
@@ -1396,9 +1439,10 @@ class PLMModel(PLMPreTrainedModel):
         """`hidden_states` are the embeddings and what each block gives, in the order they run; those of
         `patch_unet` have their own lengths and widths."""
         refuse(unsupported)
-        length = min(input_ids.shape[1], self.config.max_length)
         check = masks is None  # who built them has checked
-        input_ids, documents = self._prepare(input_ids, attention_mask, document_ids, check)
+        given = input_ids
+        input_ids, documents = self._prepare(given, attention_mask, document_ids, check)
+        length = min(given.shape[1], self.config.max_length)
         if masks is None:
             masks = self._masks(documents)
         shares, table = self._token_shares(input_ids), norm(self._table(self.embeddings))

@@ -164,6 +164,33 @@ def test_embed_dataset_writes_the_same_file(trained):
         torch.testing.assert_close(ours, theirs.get_tensor("embeddings"), rtol=0, atol=LIMIT)
 
 
+@pytest.mark.parametrize("trained", ["unet"], indirect=True)
+def test_records_are_judged_alike(trained):
+    """What is no sequence is skipped by both; names and blanks are read in one way."""
+    pathlib.Path("odd.fasta").write_text(
+        ">a\nMK1T\n>b\nmk t-. a\n>c\nMK*T\n>d\nMKT**\n>e\nM\u00c4T\n>f x\r\nMK\r\n\r\nTA\r\n"
+        ">g\nM<mask>\n>h\n*\n>\nMKV\n>i\nMK\tT\n>j\nMKT *\n> \tk name\nMKT\n>l\n"
+    )
+    folder = trained["perturbed"]
+    run("embed", "--checkpoint", folder, "odd.fasta", "--output", "ours.safetensors")
+    with pytest.warns(UserWarning) as warned:
+        load(folder).embed_dataset("odd.fasta", output="theirs.safetensors")
+    said = [str(warning.message) for warning in warned]
+    assert 'odd.fasta:1: record "a": a character is no residue: skipped' in said
+    assert 'odd.fasta:17: record "h": empty sequence: skipped' in said
+    assert said[-1] == "odd.fasta: bad records skipped: 7" and len(said) == 8
+    with (
+        safe_open("ours.safetensors", "pt") as ours,
+        safe_open("theirs.safetensors", "pt") as theirs,
+    ):
+        names = json.loads(ours.metadata()["names"])
+        assert names == ["b", "f", "odd.fasta:19", "i", "j", "k"]
+        assert json.loads(theirs.metadata()["names"]) == names
+        torch.testing.assert_close(
+            ours.get_tensor("embeddings"), theirs.get_tensor("embeddings"), rtol=0, atol=LIMIT
+        )
+
+
 def test_npy_holds_the_same_numbers(trained):
     folder = trained["perturbed"]
     array = embed(folder, "--pooling", "mean,max", output="out.npy")
@@ -249,3 +276,6 @@ def test_blocks_of_attention_begin_with_the_sequence(trained):
             torch.testing.assert_close(
                 hidden[first + row], theirs[row, :length], rtol=0, atol=LIMIT
             )
+    packed = model.embed_dataset(texts, per_token=True)
+    for i, rows in enumerate(hidden):
+        torch.testing.assert_close(packed[str(i)], rows, rtol=0, atol=LIMIT)

@@ -99,7 +99,7 @@ def test_tokens_and_logits(model):
 
 def test_files_in_and_out():
     model = small_model("patch_unet", max_length=128)
-    sequences = SEQUENCES[:62]
+    sequences = [*SEQUENCES[:60], "M", "W" * 90]
     names = [f"name{i} more" for i in range(62)]
     plain = write_fasta("in.fasta", sequences, names)
     with gzip.open("in.fasta.gz", "wt") as file:  # over several lines, small letters, closing stars
@@ -219,4 +219,7 @@ def test_bad_calls_are_explained():
         model.embed_dataset("no.fasta")
     with pytest.raises(FileNotFoundError):
         model.embed_dataset("missing.fasta")
+    open("empty.fasta", "w").close()
+    with pytest.raises(ValueError, match="empty.fasta holds no sequence"):
+        model.embed_dataset("empty.fasta")
     assert model.embed_dataset([])["embeddings"].shape == (0, 64)

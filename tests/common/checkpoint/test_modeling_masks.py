@@ -223,6 +223,15 @@ def test_what_is_wrong_is_said():
         model(ids, None, documents.flip(1))
     with pytest.raises(ValueError, match="5 to 33, the vocabulary 0 to 32"):
         model(ids.index_fill(1, torch.tensor(2), 33))
+    with pytest.raises(ValueError, match=r"input_ids are \(10,\): \(batch, length\) is wanted"):
+        model(ids[0])
+    with pytest.raises(
+        ValueError, match=r"\(2, 10\) and attention_mask \(2, 9\): \(batch, length\)"
+    ):
+        model(ids, hole[:, 1:])
+    with pytest.raises(ValueError, match="fixed: 33 tokens, which cannot become 40"):
+        model.resize_token_embeddings(pad_to_multiple_of=8)
+    assert model.resize_token_embeddings(33) is model.plm.embeddings
     with pytest.raises(ValueError, match="inputs_embeds is not supported"):
         model(ids, inputs_embeds=torch.zeros(2, 10, 64))
     with pytest.raises(ValueError, match='"sliding" is not made of'):
@@ -242,6 +251,13 @@ def test_long_sequences_are_cut(architecture):
         expected = model(ids[:, :32], labels=ids[:, :32])
     torch.testing.assert_close(output.logits, expected.logits)
     torch.testing.assert_close(output.loss, expected.loss)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_nothing_gives_nothing(architecture):
+    model = small_model(architecture)
+    for shape in ((0, 8), (2, 0)):
+        assert model(torch.zeros(shape, dtype=torch.long)).logits.shape == (*shape, 33)
 
 
 def test_outputs_as_transformers_has_them():
