@@ -3,12 +3,12 @@
 #include "common/corpus/corpus_format.h"
 #include "common/sequences/sequence_parts.h"
 
-/* The first word of a header, which may come in pieces. */
+/* The first word of a header, which may come in pieces; blanks may stand before it. */
 static void take_name(struct plm_sequence_reader *reader, const uint8_t *bytes, size_t size)
 {
   for (size_t i = 0; i < size && !reader->name_complete; i++) {
     if (bytes[i] == ' ' || bytes[i] == '\t' || bytes[i] == '\r') {
-      reader->name_complete = true;
+      reader->name_complete = reader->name_size != 0;
     } else if (reader->name_size == PLM_NAME_LIMIT) {
       reader->name_too_long = true;
       reader->name_complete = true;

@@ -91,8 +91,8 @@ static const struct reading readings[] = {
     {"blank.fas", "\n \r\n>p1\n\nL\n\n\nA\n\n", "p1 LA\n", 0, 0},
     {"again.faa", ">p\nL\n>p\nA\n", "p L\np A\n", 0, 0},
     {"unk.fasta", ">p\nLJX.-Z\n", "p LJX.-Z\n", 0, 0},
-    {"names.fasta", ">\nL\n> \nA\n>sp|Q1|Q_X\tmore\nG\n",
-     "names.fasta:1 L\nnames.fasta:3 A\nsp|Q1|Q_X G\n", 0, 0},
+    {"names.fasta", ">\nL\n> \nA\n>sp|Q1|Q_X\tmore\nG\n> \tp7 more\nV\n> \r\nS\n",
+     "names.fasta:1 L\nnames.fasta:3 A\nsp|Q1|Q_X G\np7 V\nnames.fasta:9 S\n", 0, 0},
     {"star.fasta", ">a\nLA*\n>b\nL*A\n>c\nLA**\n>d\nL\n*\n\n>e\n*\n",
      "a LA\nbad star.fasta:4 record \"b\": '*' inside the sequence: only its last character may be "
      "one\nbad star.fasta:6 record \"c\": '*' inside the sequence: only its last character may be "
