@@ -137,9 +137,10 @@ static void put_head(const struct plm_card_facts *facts, struct plm_text *text)
   plm_text_puts(text, "---\nlibrary_name: transformers\n");
   if (facts->license != NULL)
     plm_text_printf(text, "license: %s\n", facts->license);
-  else
-    plm_text_puts(text, "# license: to be chosen, from "
-                        "https://huggingface.co/docs/hub/repositories-licenses\n");
+  else /* a value of the Hub's list, which wants the field */
+    plm_text_puts(text, "# to be chosen, from "
+                        "https://huggingface.co/docs/hub/repositories-licenses\n"
+                        "license: unknown\n");
   /* what the pipeline of that name can load: no AutoModelForCausalLM is mapped */
   plm_text_printf(text, "pipeline_tag: %s\n",
                   is_causal(facts) ? "feature-extraction" : "fill-mask");

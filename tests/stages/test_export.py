@@ -235,8 +235,8 @@ def test_a_split_by_clusters_is_told(runs):
 def test_a_card_without_a_licence_says_so(runs):
     result = export(runs / "plain" / "checkpoints" / "latest")
     assert "names no licence" in result.stderr
-    assert ModelCard.load("exported/README.md").data.license is None
-    assert "# license: to be chosen" in pathlib.Path("exported/README.md").read_text()
+    assert ModelCard.load("exported/README.md").data.license == "unknown"
+    assert "# to be chosen, from https" in pathlib.Path("exported/README.md").read_text()
     for license, says in (("apache-2", "did you mean apache-2.0?"), ("my own", "`other`")):
         result = export(
             runs / "plain" / "checkpoints" / "latest", "no", "--license", license, check=False
