@@ -86,6 +86,8 @@ static plm_status check_found(const struct plm_generate_request *request,
   if (causal || plm_generation_masked_inputs(work->source) > 0) return PLM_OK;
   plm_error_set(error, PLM_FORMAT, "no sequence of %s has a mask: there is nothing to fill",
                 request->input);
+  if (work->inference->tokenizer->kind == PLM_TOKENIZER_BYTE)
+    return plm_error_hint(error, "write <mask> where a byte is to be chosen");
   return plm_error_hint(error, "write <mask>, or _, where a residue is to be chosen");
 }
 

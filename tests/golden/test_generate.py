@@ -334,6 +334,10 @@ def test_bytes_are_generated_too():
     with open("out.fasta", "rb") as file:
         assert file.read() == b">seq0\n" + bytes(32 if b in (10, 13) else b for b in row) + b"\n"
     assert row[5] != 260 and bytes(row[:5]) == b"some "
+    write_fasta("plain.fasta", ["no_mask"])
+    words = ("--checkpoint", folder, "plain.fasta", "--output", "none.fasta")
+    result = run("generate", *words, check=False)
+    assert result.returncode == 1 and "write <mask> where a byte" in result.stderr
 
 
 def test_threads_and_batches_change_nothing_here_and_the_summary_counts():
