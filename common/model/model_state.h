@@ -115,7 +115,7 @@ struct model_pass {
   const int32_t *positions; /* (R) device, rows of the last hidden state, -1: none; NULL: all */
   int64_t R;
   const struct model_block *narrowed; /* the last block, where it works on these rows alone behind
-                                         its attention: y, h2, hidden and out are (R, …); or NULL */
+                                         its attention: y, h2, hidden and out are (R, D); or NULL */
 };
 
 static inline int64_t pass_rows(const struct model_pass *pass, int level)
