@@ -105,11 +105,12 @@ static void store_node(const struct source *source, const struct plm_setting *se
 
 /* ---- sections ------------------------------------------------------------------------------ */
 
-/* The nearest key: first among the section's own (named without it), then anywhere. */
+/* The nearest key: first among the section's own (named without it; the word may be the beginning
+ * of one), then anywhere. */
 static const char *suggest_key(const char *prefix, const char *word, char buffer[KEY_SIZE])
 {
   struct plm_suggestion near = {.word = word}, elsewhere = {.word = word};
-  const size_t length = strlen(prefix);
+  const size_t length = strlen(prefix), word_length = strlen(word);
   size_t count;
   const struct plm_setting *table = plm_settings(&count);
   static char names[2][KEY_SIZE]; /* candidates must outlive the call to plm_suggest */
@@ -120,6 +121,12 @@ static const char *suggest_key(const char *prefix, const char *word, char buffer
              table[i].key + length);
     plm_suggest(&near, names[slot]);
     if (near.best == names[slot]) slot ^= 1;
+  }
+  for (size_t i = 0; i < count && near.best == NULL; i++) {
+    const char *own = table[i].key + length;
+    if (strncmp(table[i].key, prefix, length) == 0 && strncmp(own, word, word_length) == 0 &&
+        own[word_length] == '_' && strchr(own, '.') == NULL)
+      return strcpy(buffer, own);
   }
   for (size_t i = 0; i < count && near.best == NULL; i++) {
     const char *dot = strrchr(table[i].key, '.');
@@ -157,7 +164,9 @@ static void walk_section(const struct source *source, const char *key, yaml_node
     return;
   }
   /* A section whose keys are all commented out reads as null. */
-  if (node->type == YAML_SCALAR_NODE && node->data.scalar.length == 0) return;
+  if (node->type == YAML_SCALAR_NODE && node->data.scalar.length == 0 &&
+      node->data.scalar.style == YAML_PLAIN_SCALAR_STYLE)
+    return;
   plm_problems_add(source->loader->problems, place_of(source, node->start_mark),
                    "%s: expected a section (keys with values), found %s", key,
                    node->type == YAML_SCALAR_NODE ? "a value" : "a list");

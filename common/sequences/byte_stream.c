@@ -11,7 +11,12 @@
 #include <zlib.h>
 #include <zstd.h>
 
-enum { INPUT_BYTES = 1 << 18, OUTPUT_BYTES = 1 << 19, ZSTD_WINDOW_LOG_LIMIT = 27 };
+enum {
+  INPUT_BYTES = 1 << 18,
+  OUTPUT_BYTES = 1 << 19,
+  ZSTD_WINDOW_LOG_LIMIT = 27,
+  MAGIC_BYTES = 10
+};
 
 enum stream_format { FORMAT_UNKNOWN, FORMAT_PLAIN, FORMAT_GZIP, FORMAT_ZSTD };
 
@@ -160,9 +165,38 @@ static plm_status start_decompressor(struct plm_byte_stream *stream, struct plm_
   return PLM_OK;
 }
 
+/* Other compressions end here: their bytes would be taken for bad lines of text. */
+static plm_status refuse_others(const struct plm_byte_stream *stream, struct plm_error *error)
+{
+  static const struct {
+    const char *name, *tool, *magic;
+    size_t size;
+  } others[] = {
+      {"bzip2", "bzip2 -dc", "BZh", 3},
+      {"xz", "xz -dc",
+       "\xfd"
+       "7zXZ\0",
+       6},
+      {"zip", "unzip -p", "PK\3\4", 4},
+      {"lz4", "lz4 -dc", "\x04\x22\x4d\x18", 4},
+  };
+  for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+    if (stream->input_size < MAGIC_BYTES ||
+        memcmp(stream->input, others[i].magic, others[i].size) != 0 ||
+        (i == 0 && memcmp(stream->input + 4, "1AY&SY", 6) != 0))
+      continue;
+    plm_error_set(error, PLM_FORMAT, "%s is compressed by %s, which is not read", stream->name,
+                  others[i].name);
+    return plm_error_hint(error, "`%s %s` writes what can be read, from a pipe, too: IN is then -",
+                          others[i].tool, stream->name);
+  }
+  return PLM_OK;
+}
+
 static plm_status recognise(struct plm_byte_stream *stream, struct plm_error *error)
 {
-  while (!stream->input_ended && stream->input_size < 4) PLM_TRY(refill(stream, error));
+  while (!stream->input_ended && stream->input_size < MAGIC_BYTES) PLM_TRY(refill(stream, error));
+  PLM_TRY(refuse_others(stream, error));
   if (is_gzip(stream->input, stream->input_size))
     stream->format = FORMAT_GZIP;
   else if (is_zstd(stream->input, stream->input_size))

@@ -1,5 +1,6 @@
 /* A file, standard input or memory as a stream of bytes, decompressed: gzip (all its members) and
- * zstd (all its frames) are recognised by their first bytes. Bounded memory. */
+ * zstd (all its frames) are recognised by their first bytes; bzip2, xz, zip and lz4, too, and
+ * refused (PLM_FORMAT). Bounded memory. */
 #ifndef PLM_COMMON_SEQUENCES_BYTE_STREAM_H
 #define PLM_COMMON_SEQUENCES_BYTE_STREAM_H
 

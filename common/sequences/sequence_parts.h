@@ -55,7 +55,8 @@ struct plm_sequence_reader {
   struct plm_line_source lines;
   struct plm_sequence_builder builder;
   enum plm_sequence_format format;
-  bool format_known, ended;
+  bool format_known, begun, ended;
+  unsigned mark_bytes;   /* of a byte order mark, skipped */
   const char *base_name; /* of the file, for records without a name */
   char name[4096 + 32];  /* of the record being read */
   size_t name_size;

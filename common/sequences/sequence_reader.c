@@ -174,17 +174,62 @@ static bool format_of_name(const char *name, enum plm_sequence_format *format)
   return false;
 }
 
+static enum plm_line_result not_sequences(const struct plm_sequence_reader *reader, int byte,
+                                          struct plm_error *error)
+{
+  if (byte == '@')
+    plm_error_set(error, PLM_FORMAT, "the first line begins with '@', as FASTQ does");
+  else
+    plm_error_set(error, PLM_FORMAT, "not text: it begins with byte 0x%02x", (unsigned)byte);
+  plm_error_hint(error, "FASTA, JSON lines and plain text are read, and .gz and .zst of them");
+  plm_error_where(error, "%s:1", plm_byte_stream_name(reader->lines.stream));
+  return PLM_LINE_FAILED;
+}
+
+/* Editors of some systems put U+FEFF before a text. Residues have no such character; of the byte
+ * tokenizer's texts it is a part. */
+static enum plm_line_result skip_byte_order_mark(struct plm_sequence_reader *reader,
+                                                 struct plm_error *error)
+{
+  static const int mark[] = {0xef, 0xbb, 0xbf};
+  if (reader->builder.tokenizer == PLM_TOKENIZER_BYTE &&
+      (!reader->format_known || reader->format == PLM_FORMAT_TEXT))
+    return PLM_LINE_PIECE;
+  while (reader->mark_bytes < 3) { /* they may come in pieces, or with a signal between */
+    int byte;
+    const enum plm_line_result result = plm_line_peek(&reader->lines, &byte, error);
+    if (result == PLM_LINE_FAILED || result == PLM_LINE_AGAIN) return result;
+    if (byte != mark[reader->mark_bytes])
+      return reader->mark_bytes == 0 ? PLM_LINE_PIECE : not_sequences(reader, mark[0], error);
+    reader->lines.at++;
+    reader->mark_bytes++;
+  }
+  return PLM_LINE_PIECE;
+}
+
 static enum plm_line_result format_of_content(struct plm_sequence_reader *reader,
                                               struct plm_error *error)
 {
   int byte;
   const enum plm_line_result result = plm_line_peek(&reader->lines, &byte, error);
   if (result == PLM_LINE_FAILED || result == PLM_LINE_AGAIN) return result;
+  const bool control = byte >= 0 && byte < ' ' && byte != '\n' && byte != '\r' && byte != '\t';
+  if (reader->builder.tokenizer == PLM_TOKENIZER_ESM && (byte == '@' || byte > '~' || control))
+    return not_sequences(reader, byte, error);
   reader->format = byte == '>'   ? PLM_FORMAT_FASTA
                    : byte == '{' ? PLM_FORMAT_JSONL
                                  : PLM_FORMAT_TEXT;
   reader->format_known = true;
   return PLM_LINE_PIECE;
+}
+
+/* Before the first record: what lies before it, and its format. */
+static enum plm_line_result begin(struct plm_sequence_reader *reader, struct plm_error *error)
+{
+  enum plm_line_result result = skip_byte_order_mark(reader, error);
+  if (result == PLM_LINE_PIECE && !reader->format_known) result = format_of_content(reader, error);
+  reader->begun = result == PLM_LINE_PIECE;
+  return result;
 }
 
 plm_status plm_sequence_reader_open(struct plm_byte_stream *stream,
@@ -236,8 +281,8 @@ enum plm_sequence_result plm_sequence_reader_next(struct plm_sequence_reader *re
       [PLM_FORMAT_JSONL] = plm_jsonl_next,
       [PLM_FORMAT_TEXT] = plm_text_next,
   };
-  if (!reader->format_known) {
-    const enum plm_line_result result = format_of_content(reader, error);
+  if (!reader->begun) {
+    const enum plm_line_result result = begin(reader, error);
     if (result == PLM_LINE_FAILED) return PLM_SEQUENCE_FAILED;
     if (result == PLM_LINE_AGAIN) return PLM_SEQUENCE_AGAIN;
   }

@@ -3,7 +3,8 @@
  * outside the alphabet stays (it becomes <unk>); any other character makes the record bad.
  * With the byte tokenizer the text stays as it is, its line ends aside.
  *
- * The format comes from the name, or from the first byte for standard input and other names.
+ * The format comes from the name, or from the first byte for standard input and other names. A byte
+ * order mark before it is skipped (in texts of the byte tokenizer it is a part of the text).
  * Memory is bounded by the longest record that is kept. */
 #ifndef PLM_COMMON_SEQUENCES_SEQUENCE_READER_H
 #define PLM_COMMON_SEQUENCES_SEQUENCE_READER_H

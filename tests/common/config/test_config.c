@@ -77,6 +77,10 @@ struct wrong {
 static const struct wrong wrongs[] = {
     {"trainer:\n  optimizer:\n    lr_hiden: 0.1\n",
      {"pipeline.yaml:3:5: unknown key \"lr_hiden\"; did you mean \"lr_hidden\"?"}},
+    {"trainer:\n  optimizer:\n    lr: 1\n",
+     {"pipeline.yaml:3:5: unknown key \"lr\"; did you mean \"lr_hidden\"?"}},
+    {"network: ''\n",
+     {"pipeline.yaml:1:10: network: expected a section (keys with values), found a value"}},
     {"trainer:\n  lr_hidden: 0.1\n",
      {"pipeline.yaml:2:3: unknown key \"lr_hidden\"; did you mean "
       "\"trainer.optimizer.lr_hidden\"?"}},

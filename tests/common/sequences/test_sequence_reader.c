@@ -118,6 +118,16 @@ static const struct reading readings[] = {
     {"unknown", ">a\nL\n", "a L\n", 0, 0},
     {"unknown", "{\"sequence\": \"la\"}\n", "unknown:1 LA\n", 0, 0},
     {"unknown", "lagv\nSERT\n", "unknown:1 LAGV\nunknown:2 SERT\n", 0, 0},
+    {"bom.fasta", "\xef\xbb\xbf>a\nLA\n", "a LA\n", 0, 0},
+    {"bom.jsonl", "\xef\xbb\xbf{\"sequence\": \"LA\"}\n", "bom.jsonl:1 LA\n", 0, 0},
+    {"unknown", "\xef\xbb\xbf\r\nLA\n", "unknown:2 LA\n", 0, 0},
+    {"bom.txt", "\xef\xbb\xbflaw\n", "bom.txt:1 \xef\xbb\xbflaw\n", PLM_TOKENIZER_BYTE, 0},
+    {"half.fasta", "\xef\xbb>a\nLA\n", "failed half.fasta:1 not text: it begins with byte 0xef\n",
+     0, 0},
+    {"unknown", "@r1\nGATTAGA\n+\nIIIIIII\n",
+     "failed unknown:1 the first line begins with '@', as FASTQ does\n", 0, 0},
+    {"unknown", "\x01\nLA\n", "failed unknown:1 not text: it begins with byte 0x01\n", 0, 0},
+    {"unknown", "@r1\n", "unknown:1 @r1\n", PLM_TOKENIZER_BYTE, 0},
     {"t.txt", "lagv \r\n\n\r\nS E*\n>x\nL*L\n",
      "t.txt:1 LAGV\nt.txt:4 SE\nbad t.txt:5 record \"t.txt:5\": character '>' is not a "
      "residue\nbad t.txt:6 record \"t.txt:6\": '*' inside the sequence: only its last character "
@@ -200,6 +210,45 @@ static void inputs_read_as_they_should(void **state)
 }
 
 /* A cut gzip or zstd stream is an error wherever it is cut, never a short file. */
+/* What is compressed otherwise has bytes that happen to be letters between line ends. */
+static void other_compressions_are_refused(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *name, *bytes, *said;
+    size_t size;
+  } others[] = {
+      {"a.fa.bz2", "BZh91AY&SY\nLA\n", "a.fa.bz2 is compressed by bzip2, which is not read", 14},
+      {"a.fa.xz",
+       "\xfd"
+       "7zXZ\0\0\4\nLA\n",
+       "a.fa.xz is compressed by xz, which is not read", 12},
+      {"a.zip", "PK\3\4\24\0\0\0\nLA\n", "a.zip is compressed by zip, which is not read", 12},
+      {"a", "\x04\x22\x4d\x18\x64\x40\nL\nA\n", "a is compressed by lz4, which is not read", 11},
+  };
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+    struct plm_byte_stream *stream;
+    struct plm_sequence_reader *reader;
+    struct plm_sequence sequence;
+    struct plm_error error = {0};
+    assert_int_equal(
+        plm_byte_stream_open_memory(others[i].name, others[i].bytes, others[i].size, &stream, NULL),
+        PLM_OK);
+    assert_int_equal(plm_sequence_reader_open(stream, PLM_TOKENIZER_ESM, 100, &reader, NULL),
+                     PLM_OK);
+    assert_int_equal(plm_sequence_reader_next(reader, &sequence, &error), PLM_SEQUENCE_FAILED);
+    assert_string_equal(error.what, others[i].said);
+    plm_sequence_reader_close(reader);
+  }
+  struct plm_text out = {0};
+  struct plm_byte_stream *stream; /* a protein that begins like bzip2 */
+  assert_int_equal(plm_byte_stream_open_memory("t.txt", "BZh\nLAGVSERT\n", 13, &stream, NULL),
+                   PLM_OK);
+  read_stream(stream, PLM_TOKENIZER_ESM, 100, false, &out);
+  assert_string_equal(out.data, "t.txt:1 BZH\nt.txt:2 LAGVSERT\n");
+  plm_text_deinit(&out);
+}
+
 static void cut_streams_are_errors(void **state)
 {
   (void)state;
@@ -328,8 +377,11 @@ static void heads_are_kept_on_demand(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(inputs_read_as_they_should),    cmocka_unit_test(heads_are_kept_on_demand),
-      cmocka_unit_test(cut_streams_are_errors),        cmocka_unit_test(flipped_gzip_is_found),
+      cmocka_unit_test(inputs_read_as_they_should),
+      cmocka_unit_test(heads_are_kept_on_demand),
+      cmocka_unit_test(other_compressions_are_refused),
+      cmocka_unit_test(cut_streams_are_errors),
+      cmocka_unit_test(flipped_gzip_is_found),
       cmocka_unit_test(buffer_borders_change_nothing),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
