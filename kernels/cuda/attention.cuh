@@ -32,6 +32,39 @@ enum {
 static_assert((int)PLM_ATTENTION_ROWS == (int)PLM_MASK_TILE,
               "the mask's tiles are the blocks' rows");
 
+/* Where a block of a bf16 kernel works: 64 rows of one head of one chunk; and what of a fragment
+ * its thread holds (the rows group and group + 8, the columns pair and pair + 1 of every eight). */
+struct plm_attention_block {
+  int head, chunk, first; /* its first row, of the chunk's */
+  int warp, group, pair;
+  int64_t tile;           /* in the mask's arrays of tiles */
+  int64_t base, out_base; /* the head's first element in q, k, v, dq, dk, dv; in out, dout */
+
+  __device__ __forceinline__ explicit plm_attention_block(const plm_attention &p)
+      : head((int)blockIdx.y), chunk((int)blockIdx.z), first((int)blockIdx.x * PLM_ATTENTION_ROWS),
+        warp((int)threadIdx.x / PLM_WARP), group((int)threadIdx.x % PLM_WARP / 4),
+        pair((int)threadIdx.x % 4 * 2), tile((int64_t)chunk * gridDim.x + blockIdx.x),
+        base((int64_t)chunk * p.shape.L * p.shape.row_stride + (int64_t)head * p.shape.K),
+        out_base(((int64_t)chunk * p.shape.L * p.shape.H + head) * p.shape.K)
+  {
+  }
+
+  /* Of rows r = 0 and 1 that the thread's fragments hold. */
+  __device__ __forceinline__ int row(int r) const
+  {
+    return first + warp * 16 + group + 8 * r;
+  }
+  /* A row of the chunk in (B, L), and in (B, H, L). */
+  __device__ __forceinline__ int64_t of_chunk(const plm_attention &p, int row) const
+  {
+    return (int64_t)chunk * p.shape.L + row;
+  }
+  __device__ __forceinline__ int64_t of_head(const plm_attention &p, int row) const
+  {
+    return ((int64_t)chunk * p.shape.H + head) * p.shape.L + row;
+  }
+};
+
 static constexpr float PLM_LOG2E = 1.44269504088896340736f;
 static constexpr float PLM_LN2 = 0.69314718055994530942f;
 

@@ -37,30 +37,25 @@ __global__ void __launch_bounds__(PLM_ATTENTION_THREADS) dq_kernel(plm_attention
   enum { TILE = ROWS * Tile::LD, STEP = WALK * Tile::LD };
   plm_bf16 *q_tile = plm_shared<plm_bf16>(), *dout_tile = q_tile + TILE;
   plm_bf16 *k_tile = dout_tile + TILE, *v_tile = k_tile + STEP;
+  const plm_attention_block own(p);
   const int L = p.shape.L, K = p.shape.K, H = p.shape.H;
-  const int tile = (int)blockIdx.x, head = (int)blockIdx.y, b = (int)blockIdx.z;
-  const int first = tile * ROWS, warp = (int)threadIdx.x / PLM_WARP;
-  const int group = (int)threadIdx.x % PLM_WARP / 4, pair = (int)threadIdx.x % 4 * 2;
-  const int64_t base = (int64_t)b * L * p.shape.row_stride + (int64_t)head * K;
-  const int64_t out_base = ((int64_t)b * L * H + head) * K;
-  const int64_t at_tile = (int64_t)b * gridDim.x + tile;
-  const int key_begin = p.mask.tile_key_begin[at_tile], key_end = p.mask.tile_key_end[at_tile];
+  const int key_begin = p.mask.tile_key_begin[own.tile], key_end = p.mask.tile_key_end[own.tile];
   if (K < KP) {
     Tile::template clear_margin<ROWS>(q_tile, K);
     Tile::template clear_margin<ROWS>(dout_tile, K);
     Tile::template clear_margin<WALK>(k_tile, K);
     Tile::template clear_margin<WALK>(v_tile, K);
   }
-  Tile::template copy<ROWS>(q_tile, p.q + base, p.shape.row_stride, first, L, K);
-  Tile::template copy<ROWS>(dout_tile, p.dout + out_base, (int64_t)H * K, first, L, K);
+  Tile::template copy<ROWS>(q_tile, p.q + own.base, p.shape.row_stride, own.first, L, K);
+  Tile::template copy<ROWS>(dout_tile, p.dout + own.out_base, (int64_t)H * K, own.first, L, K);
   copy_async_commit();
 
   int begin[2], end[2];
   float lse[2], delta[2];
 #pragma unroll
   for (int r = 0; r < 2; r++) {
-    const int query = first + warp * 16 + group + 8 * r;
-    const int64_t at = (int64_t)b * L + query, of_head = ((int64_t)b * H + head) * L + query;
+    const int query = own.row(r);
+    const int64_t at = own.of_chunk(p, query), of_head = own.of_head(p, query);
     begin[r] = query < L ? p.mask.key_begin[at] : 0;
     end[r] = query < L ? p.mask.key_end[at] : 0;
     lse[r] = query < L ? p.lse[of_head] : INFINITY;
@@ -68,19 +63,19 @@ __global__ void __launch_bounds__(PLM_ATTENTION_THREADS) dq_kernel(plm_attention
   }
   float dq[KP / 8][4] = {};
   for (int key = key_begin; key < key_end; key += WALK) {
-    Tile::template copy<WALK>(k_tile, p.k + base, p.shape.row_stride, key, L, K);
-    Tile::template copy<WALK>(v_tile, p.v + base, p.shape.row_stride, key, L, K);
+    Tile::template copy<WALK>(k_tile, p.k + own.base, p.shape.row_stride, key, L, K);
+    Tile::template copy<WALK>(v_tile, p.v + own.base, p.shape.row_stride, key, L, K);
     copy_async_commit();
     copy_async_wait<0>();
     __syncthreads();
     float s[WALK / 8][4] = {}, dp[WALK / 8][4] = {};
-    product_rows<KP, WALK>(s, q_tile, warp * 16, k_tile);
-    product_rows<KP, WALK>(dp, dout_tile, warp * 16, v_tile);
+    product_rows<KP, WALK>(s, q_tile, own.warp * 16, k_tile);
+    product_rows<KP, WALK>(dp, dout_tile, own.warp * 16, v_tile);
 #pragma unroll
     for (int n = 0; n < WALK / 8; n++) {
 #pragma unroll
       for (int i = 0; i < 4; i++) {
-        const int at = key + n * 8 + pair + i % 2;
+        const int at = key + n * 8 + own.pair + i % 2;
         pair_gradient(s[n][i], dp[n][i], at >= begin[i / 2] && at < end[i / 2], lse[i / 2],
                       delta[i / 2], p.shape.scale, p.shape.soft_cap);
       }
@@ -89,8 +84,8 @@ __global__ void __launch_bounds__(PLM_ATTENTION_THREADS) dq_kernel(plm_attention
     __syncthreads();
   }
   copy_async_wait<0>();
-  store_rows<KP>(p.dq + base, p.shape.row_stride, first + warp * 16, L, K, dq, p.shape.scale,
-                 p.shape.scale);
+  store_rows<KP>(p.dq + own.base, p.shape.row_stride, own.first + own.warp * 16, L, K, dq,
+                 p.shape.scale, p.shape.scale);
 }
 
 /* What a block keeps of the queries it walks. */
@@ -108,34 +103,28 @@ __global__ void __launch_bounds__(PLM_ATTENTION_THREADS) dkv_kernel(plm_attentio
   plm_bf16 *k_tile = plm_shared<plm_bf16>(), *v_tile = k_tile + TILE;
   plm_bf16 *q_tile = v_tile + TILE, *dout_tile = q_tile + STEP;
   Queries<WALK> *queries = reinterpret_cast<Queries<WALK> *>(dout_tile + STEP);
+  const plm_attention_block own(p);
   const int L = p.shape.L, K = p.shape.K, H = p.shape.H;
-  const int tile = (int)blockIdx.x, head = (int)blockIdx.y, b = (int)blockIdx.z;
-  const int first = tile * ROWS, warp = (int)threadIdx.x / PLM_WARP;
-  const int group = (int)threadIdx.x % PLM_WARP / 4, pair = (int)threadIdx.x % 4 * 2;
-  const int64_t base = (int64_t)b * L * p.shape.row_stride + (int64_t)head * K;
-  const int64_t out_base = ((int64_t)b * L * H + head) * K;
-  const int64_t at_tile = (int64_t)b * gridDim.x + tile;
-  const int query_begin = p.mask.tile_query_begin[at_tile];
-  const int query_end = p.mask.tile_query_end[at_tile];
+  const int query_begin = p.mask.tile_query_begin[own.tile];
+  const int query_end = p.mask.tile_query_end[own.tile];
   if (K < KP) {
     Tile::template clear_margin<ROWS>(k_tile, K);
     Tile::template clear_margin<ROWS>(v_tile, K);
     Tile::template clear_margin<WALK>(q_tile, K);
     Tile::template clear_margin<WALK>(dout_tile, K);
   }
-  Tile::template copy<ROWS>(k_tile, p.k + base, p.shape.row_stride, first, L, K);
-  Tile::template copy<ROWS>(v_tile, p.v + base, p.shape.row_stride, first, L, K);
+  Tile::template copy<ROWS>(k_tile, p.k + own.base, p.shape.row_stride, own.first, L, K);
+  Tile::template copy<ROWS>(v_tile, p.v + own.base, p.shape.row_stride, own.first, L, K);
   copy_async_commit();
 
   float dk[KP / 8][4] = {}, dv[KP / 8][4] = {};
   for (int query = query_begin; query < query_end; query += WALK) {
-    Tile::template copy<WALK>(q_tile, p.q + base, p.shape.row_stride, query, L, K);
-    Tile::template copy<WALK>(dout_tile, p.dout + out_base, (int64_t)H * K, query, L, K);
+    Tile::template copy<WALK>(q_tile, p.q + own.base, p.shape.row_stride, query, L, K);
+    Tile::template copy<WALK>(dout_tile, p.dout + own.out_base, (int64_t)H * K, query, L, K);
     copy_async_commit();
     for (int i = (int)threadIdx.x; i < WALK; i += PLM_ATTENTION_THREADS) {
       const bool inside = query + i < query_end;
-      const int64_t at = (int64_t)b * L + query + i;
-      const int64_t of_head = ((int64_t)b * H + head) * L + query + i;
+      const int64_t at = own.of_chunk(p, query + i), of_head = own.of_head(p, query + i);
       queries->lse[i] = inside ? p.lse[of_head] : INFINITY;
       queries->delta[i] = inside ? p.delta[of_head] : 0;
       queries->begin[i] = inside ? p.mask.key_begin[at] : 0;
@@ -145,13 +134,13 @@ __global__ void __launch_bounds__(PLM_ATTENTION_THREADS) dkv_kernel(plm_attentio
     __syncthreads();
     /* transposed: rows are keys, columns queries */
     float s[WALK / 8][4] = {}, dp[WALK / 8][4] = {};
-    product_rows<KP, WALK>(s, k_tile, warp * 16, q_tile);
-    product_rows<KP, WALK>(dp, v_tile, warp * 16, dout_tile);
+    product_rows<KP, WALK>(s, k_tile, own.warp * 16, q_tile);
+    product_rows<KP, WALK>(dp, v_tile, own.warp * 16, dout_tile);
 #pragma unroll
     for (int n = 0; n < WALK / 8; n++) {
 #pragma unroll
       for (int i = 0; i < 4; i++) {
-        const int column = n * 8 + pair + i % 2, key = first + warp * 16 + group + i / 2 * 8;
+        const int column = n * 8 + own.pair + i % 2, key = own.row(i / 2);
         const bool allowed = key >= queries->begin[column] && key < queries->end[column];
         pair_gradient(s[n][i], dp[n][i], allowed, queries->lse[column], queries->delta[column],
                       p.shape.scale, p.shape.soft_cap);
@@ -162,9 +151,9 @@ __global__ void __launch_bounds__(PLM_ATTENTION_THREADS) dkv_kernel(plm_attentio
     __syncthreads();
   }
   copy_async_wait<0>();
-  store_rows<KP>(p.dk + base, p.shape.row_stride, first + warp * 16, L, K, dk, p.shape.scale,
-                 p.shape.scale);
-  store_rows<KP>(p.dv + base, p.shape.row_stride, first + warp * 16, L, K, dv, 1, 1);
+  store_rows<KP>(p.dk + own.base, p.shape.row_stride, own.first + own.warp * 16, L, K, dk,
+                 p.shape.scale, p.shape.scale);
+  store_rows<KP>(p.dv + own.base, p.shape.row_stride, own.first + own.warp * 16, L, K, dv, 1, 1);
 }
 
 } // namespace

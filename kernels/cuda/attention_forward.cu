@@ -61,46 +61,44 @@ __global__ void __launch_bounds__(PLM_ATTENTION_THREADS) forward_kernel(plm_atte
   enum { TILE = PLM_ATTENTION_ROWS * Tile::LD };
   plm_bf16 *shared = plm_shared<plm_bf16>();
   plm_bf16 *q_tile = shared, *k_tiles = shared + TILE, *v_tiles = shared + 3 * TILE;
+  const plm_attention_block own(p);
   const int L = p.shape.L, K = p.shape.K, H = p.shape.H;
-  const int tile = (int)blockIdx.x, head = (int)blockIdx.y, b = (int)blockIdx.z;
-  const int first = tile * PLM_ATTENTION_ROWS, warp = (int)threadIdx.x / PLM_WARP;
-  const int group = (int)threadIdx.x % PLM_WARP / 4;
-  const int64_t base = (int64_t)b * L * p.shape.row_stride + (int64_t)head * K;
-  const int64_t at_tile = (int64_t)b * gridDim.x + tile;
-  const int key_begin = p.mask.tile_key_begin[at_tile], key_end = p.mask.tile_key_end[at_tile];
-  const int full_begin = p.mask.tile_full_begin[at_tile], full_end = p.mask.tile_full_end[at_tile];
+  const int key_begin = p.mask.tile_key_begin[own.tile], key_end = p.mask.tile_key_end[own.tile];
+  const int full_begin = p.mask.tile_full_begin[own.tile];
+  const int full_end = p.mask.tile_full_end[own.tile];
 
   if (K < KP) {
     for (int i = 0; i < 5; i++)
       Tile::template clear_margin<PLM_ATTENTION_ROWS>(shared + i * TILE, K);
   }
-  Tile::template copy<PLM_ATTENTION_ROWS>(q_tile, p.q + base, p.shape.row_stride, first, L, K);
-  Tile::template copy<KEYS>(k_tiles, p.k + base, p.shape.row_stride, key_begin, L, K);
-  Tile::template copy<KEYS>(v_tiles, p.v + base, p.shape.row_stride, key_begin, L, K);
+  Tile::template copy<PLM_ATTENTION_ROWS>(q_tile, p.q + own.base, p.shape.row_stride, own.first, L,
+                                          K);
+  Tile::template copy<KEYS>(k_tiles, p.k + own.base, p.shape.row_stride, key_begin, L, K);
+  Tile::template copy<KEYS>(v_tiles, p.v + own.base, p.shape.row_stride, key_begin, L, K);
   copy_async_commit();
 
   Running row;
 #pragma unroll
   for (int r = 0; r < 2; r++) {
-    const int query = first + warp * 16 + group + 8 * r;
+    const int query = own.row(r);
     row.most[r] = -INFINITY;
     row.sum[r] = 0;
-    row.begin[r] = query < L ? p.mask.key_begin[(int64_t)b * L + query] : 0;
-    row.end[r] = query < L ? p.mask.key_end[(int64_t)b * L + query] : 0;
+    row.begin[r] = query < L ? p.mask.key_begin[own.of_chunk(p, query)] : 0;
+    row.end[r] = query < L ? p.mask.key_end[own.of_chunk(p, query)] : 0;
   }
   float o[KP / 8][4] = {};
   int stage = 0;
   for (int key = key_begin; key < key_end; key += KEYS, stage ^= 1) {
     if (key + KEYS < key_end) {
       plm_bf16 *next = k_tiles + (stage ^ 1) * TILE, *next_v = v_tiles + (stage ^ 1) * TILE;
-      Tile::template copy<KEYS>(next, p.k + base, p.shape.row_stride, key + KEYS, L, K);
-      Tile::template copy<KEYS>(next_v, p.v + base, p.shape.row_stride, key + KEYS, L, K);
+      Tile::template copy<KEYS>(next, p.k + own.base, p.shape.row_stride, key + KEYS, L, K);
+      Tile::template copy<KEYS>(next_v, p.v + own.base, p.shape.row_stride, key + KEYS, L, K);
     }
     copy_async_commit();
     copy_async_wait<1>();
     __syncthreads();
     float s[KEYS / 8][4] = {};
-    product_rows<KP, KEYS>(s, q_tile, warp * 16, k_tiles + stage * TILE);
+    product_rows<KP, KEYS>(s, q_tile, own.warp * 16, k_tiles + stage * TILE);
     soften<KP>(s, o, row, key, key >= full_begin && key + KEYS <= full_end, p.shape.scale,
                p.shape.soft_cap);
     product_columns<KP, KEYS>(o, s, v_tiles + stage * TILE);
@@ -111,15 +109,14 @@ __global__ void __launch_bounds__(PLM_ATTENTION_THREADS) forward_kernel(plm_atte
   float factor[2];
 #pragma unroll
   for (int r = 0; r < 2; r++) {
-    const int query = first + warp * 16 + group + 8 * r;
+    const int query = own.row(r);
     const float sum = quad_sum(row.sum[r]);
     factor[r] = sum > 0 ? 1 / sum : 0;
     if (query < L && threadIdx.x % 4 == 0)
-      p.lse[((int64_t)b * H + head) * L + query] =
-          sum > 0 ? row.most[r] * PLM_LN2 + logf(sum) : INFINITY;
+      p.lse[own.of_head(p, query)] = sum > 0 ? row.most[r] * PLM_LN2 + logf(sum) : INFINITY;
   }
-  store_rows<KP>(p.out + ((int64_t)b * L * H + head) * K, (int64_t)H * K, first + warp * 16, L, K,
-                 o, factor[0], factor[1]);
+  store_rows<KP>(p.out + own.out_base, (int64_t)H * K, own.first + own.warp * 16, L, K, o,
+                 factor[0], factor[1]);
 }
 
 } // namespace

@@ -284,13 +284,57 @@ void attention_case_run_on_cuda(struct attention_case *p, uint64_t order)
   ops->close(ops);
 }
 
-void attention_case_check_cuda(const struct plm_batch *batch, unsigned kinds, uint32_t window,
-                               uint32_t block, int32_t heads, int32_t K, float cap, bool is_bf16)
+static void init(struct attention_case *p, const struct attention_request *r)
+{
+  attention_case_init(p, r->batch, r->kinds, r->window, r->block, r->heads, r->K, r->cap, r->bf16);
+}
+
+void attention_case_check_cuda(const struct attention_request *request)
 {
   struct attention_case p;
-  attention_case_init(&p, batch, kinds, window, block, heads, K, cap, is_bf16);
+  init(&p, request);
   attention_case_reference(&p);
   attention_case_run_on_cuda(&p, 1);
   attention_case_compare(&p);
   attention_case_deinit(&p);
+}
+
+size_t attention_case_check_padding(const struct attention_request *request)
+{
+  struct attention_case p;
+  size_t empty = 0;
+  init(&p, request);
+  for (size_t r = 0; r < p.rows; r++) {
+    if (p.mask.key_begin[r] != p.mask.key_end[r]) continue;
+    empty++;
+    for (size_t c = 0; c < p.width; c++)
+      for (int t = Q; t <= DOUT; t++) attention_case_set(&p, (enum attention_tensor)t, r, c, 1e4f);
+  }
+  attention_case_reference(&p);
+  attention_case_run_on_cuda(&p, 2);
+  attention_case_compare(&p);
+  for (size_t r = 0; r < p.rows; r++)
+    for (size_t c = 0; c < p.width && p.mask.key_begin[r] == p.mask.key_end[r]; c++)
+      for (int t = OUT; t < ATTENTION_TENSORS; t++)
+        assert_true(attention_case_get(&p, (enum attention_tensor)t, r, c) == 0);
+  attention_case_deinit(&p);
+  return empty;
+}
+
+void attention_case_check_orders(const struct attention_request *request, uint64_t orders)
+{
+  struct attention_case one, other;
+  init(&one, request);
+  init(&other, request);
+  const size_t bytes = one.rows * one.width * (request->bf16 ? 2 : 4);
+  const size_t heads = (size_t)request->heads;
+  attention_case_run_on_cuda(&one, 1);
+  for (uint64_t order = 2; order <= orders; order++) {
+    attention_case_run_on_cuda(&other, order);
+    assert_memory_equal(one.data[OUT], other.data[OUT], bytes);
+    assert_memory_equal(one.data[DQ], other.data[DQ], 3 * bytes);
+    assert_memory_equal(one.lse, other.lse, one.rows * heads * sizeof(float));
+  }
+  attention_case_deinit(&one);
+  attention_case_deinit(&other);
 }

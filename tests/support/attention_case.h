@@ -71,8 +71,22 @@ void attention_case_reference(struct attention_case *p);
 double attention_case_worst(const struct attention_case *p, enum attention_tensor t);
 /* The results against the reference's: fails with the tensor's name. */
 void attention_case_compare(const struct attention_case *p);
+/* A problem, of `heads` heads of K. */
+struct attention_request {
+  const struct plm_batch *batch;
+  unsigned kinds;
+  uint32_t window, block;
+  int32_t heads, K;
+  float cap;
+  bool bf16;
+};
+
 /* A whole problem on the CUDA backend against the reference. */
-void attention_case_check_cuda(const struct plm_batch *batch, unsigned kinds, uint32_t window,
-                               uint32_t block, int32_t heads, int32_t K, float cap, bool is_bf16);
+void attention_case_check_cuda(const struct attention_request *request);
+/* The same where rows without a key hold what must not be used: no output, no gradient there. How
+ * many there are. */
+size_t attention_case_check_padding(const struct attention_request *request);
+/* Orders 1 to `orders` of the emulation's threads give the same bits. */
+void attention_case_check_orders(const struct attention_request *request, uint64_t orders);
 
 #endif

@@ -15,7 +15,8 @@ static struct attention_batch sample;
 static void check(unsigned kinds, uint32_t window, uint32_t block, int32_t heads, int32_t K,
                   float cap, bool is_bf16)
 {
-  attention_case_check_cuda(&sample.batch, kinds, window, block, heads, K, cap, is_bf16);
+  attention_case_check_cuda(
+      &(struct attention_request){&sample.batch, kinds, window, block, heads, K, cap, is_bf16});
 }
 
 /* The same in small, for fp32: its kernels know no tiles, and take a warp a query. */
@@ -173,29 +174,17 @@ static void padding_is_exactly_zero_and_never_used(void **state)
 {
   (void)state;
   for (int is_bf16 = 0; is_bf16 < 2; is_bf16++) {
-    struct attention_case p;
+    const struct attention_request request = {.batch = &sample.batch,
+                                              .kinds = PLM_ATTENTION_DOCUMENT,
+                                              .heads = 1,
+                                              .K = 24,
+                                              .bf16 = is_bf16};
     if (is_bf16)
       attention_batch_mixed(&sample);
     else
       small_batch();
-    attention_case_init(&p, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 24, 0, is_bf16);
-    size_t empty = 0;
-    for (size_t r = 0; r < p.rows; r++) {
-      if (p.mask.key_begin[r] != p.mask.key_end[r]) continue;
-      empty++;
-      for (size_t c = 0; c < p.width; c++)
-        for (int t = Q; t <= DOUT; t++)
-          attention_case_set(&p, (enum attention_tensor)t, r, c, 1e4f);
-    }
-    assert_true(empty > p.rows / 3);
-    attention_case_reference(&p);
-    attention_case_run_on_cuda(&p, 2);
-    attention_case_compare(&p);
-    for (size_t r = 0; r < p.rows; r++)
-      for (size_t c = 0; c < p.width && p.mask.key_begin[r] == p.mask.key_end[r]; c++)
-        for (int t = OUT; t < ATTENTION_TENSORS; t++)
-          assert_true(attention_case_get(&p, (enum attention_tensor)t, r, c) == 0);
-    attention_case_deinit(&p);
+    const size_t rows = (size_t)sample.batch.chunks * sample.batch.max_length;
+    assert_true(attention_case_check_padding(&request) > rows / 3);
   }
 }
 
@@ -211,19 +200,13 @@ static void any_order_of_threads_gives_the_same_bits(void **state)
     } else {
       small_batch();
     }
-    struct attention_case one, other;
-    attention_case_init(&one, &sample.batch, PLM_ATTENTION_LOCAL, 40, 0, 1, 48, 0, is_bf16);
-    attention_case_init(&other, &sample.batch, PLM_ATTENTION_LOCAL, 40, 0, 1, 48, 0, is_bf16);
-    const size_t bytes = one.rows * one.width * (is_bf16 ? 2 : 4);
-    attention_case_run_on_cuda(&one, 1);
-    for (uint64_t order = 2; order <= 4; order++) {
-      attention_case_run_on_cuda(&other, order);
-      assert_memory_equal(one.data[OUT], other.data[OUT], bytes);
-      assert_memory_equal(one.data[DQ], other.data[DQ], 3 * bytes);
-      assert_memory_equal(one.lse, other.lse, one.rows * sizeof(float));
-    }
-    attention_case_deinit(&one);
-    attention_case_deinit(&other);
+    const struct attention_request request = {.batch = &sample.batch,
+                                              .kinds = PLM_ATTENTION_LOCAL,
+                                              .window = 40,
+                                              .heads = 1,
+                                              .K = 48,
+                                              .bf16 = is_bf16};
+    attention_case_check_orders(&request, 4);
   }
 }
 

@@ -16,7 +16,8 @@ static struct attention_batch sample;
 static void check(unsigned kinds, uint32_t window, uint32_t block, int32_t heads, int32_t K,
                   float cap)
 {
-  attention_case_check_cuda(&sample.batch, kinds, window, block, heads, K, cap, true);
+  attention_case_check_cuda(
+      &(struct attention_request){&sample.batch, kinds, window, block, heads, K, cap, true});
 }
 
 static void every_mask_kind(void **state)
@@ -92,24 +93,9 @@ static void padding_is_exactly_zero_and_never_used(void **state)
 {
   (void)state;
   attention_batch_mixed(&sample);
-  struct attention_case p;
-  attention_case_init(&p, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 64, 0, true);
-  size_t empty = 0;
-  for (size_t r = 0; r < p.rows; r++) {
-    if (p.mask.key_begin[r] != p.mask.key_end[r]) continue;
-    empty++;
-    for (size_t c = 0; c < p.width; c++)
-      for (int t = Q; t <= DOUT; t++) attention_case_set(&p, (enum attention_tensor)t, r, c, 1e4f);
-  }
-  assert_true(empty > 150);
-  attention_case_reference(&p);
-  attention_case_run_on_cuda(&p, 2);
-  attention_case_compare(&p);
-  for (size_t r = 0; r < p.rows; r++)
-    for (size_t c = 0; c < p.width && p.mask.key_begin[r] == p.mask.key_end[r]; c++)
-      for (int t = OUT; t < ATTENTION_TENSORS; t++)
-        assert_true(attention_case_get(&p, (enum attention_tensor)t, r, c) == 0);
-  attention_case_deinit(&p);
+  const struct attention_request request = {
+      .batch = &sample.batch, .kinds = PLM_ATTENTION_DOCUMENT, .heads = 1, .K = 64, .bf16 = true};
+  assert_true(attention_case_check_padding(&request) > 150);
 }
 
 static void any_order_of_threads_gives_the_same_bits(void **state)
@@ -120,19 +106,13 @@ static void any_order_of_threads_gives_the_same_bits(void **state)
   attention_batch_add(&sample, 1, 0, 30);
   attention_batch_add(&sample, 1, 30, 170);
   for (int32_t K = 64; K <= 128; K += 64) {
-    struct attention_case one, other;
-    attention_case_init(&one, &sample.batch, PLM_ATTENTION_LOCAL, 140, 0, 2, K, 0, true);
-    attention_case_init(&other, &sample.batch, PLM_ATTENTION_LOCAL, 140, 0, 2, K, 0, true);
-    const size_t bytes = one.rows * one.width * 2;
-    attention_case_run_on_cuda(&one, 1);
-    for (uint64_t order = 2; order <= 5; order++) {
-      attention_case_run_on_cuda(&other, order);
-      assert_memory_equal(one.data[OUT], other.data[OUT], bytes);
-      assert_memory_equal(one.data[DQ], other.data[DQ], 3 * bytes);
-      assert_memory_equal(one.lse, other.lse, one.rows * 2 * sizeof(float));
-    }
-    attention_case_deinit(&one);
-    attention_case_deinit(&other);
+    const struct attention_request request = {.batch = &sample.batch,
+                                              .kinds = PLM_ATTENTION_LOCAL,
+                                              .window = 140,
+                                              .heads = 2,
+                                              .K = K,
+                                              .bf16 = true};
+    attention_case_check_orders(&request, 5);
   }
 }
 
