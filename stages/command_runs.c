@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/base/file.h"
 #include "common/base/json.h"
@@ -20,11 +21,19 @@ struct run_summary {
   double step, loss, valid_loss, tokens_per_second;
 };
 
+struct last_loss {
+  char split[16]; /* the first one reported, which is the first of evaluator.splits */
+  double value;
+};
+
 static bool keep_last_loss(void *context, const cJSON *line)
 {
-  double *loss = context;
+  struct last_loss *last = context;
   const double value = plm_json_number(line, "loss", NAN);
-  if (isfinite(value)) *loss = value;
+  const cJSON *split = cJSON_GetObjectItemCaseSensitive(line, "split");
+  if (!isfinite(value) || !cJSON_IsString(split)) return true;
+  if (last->split[0] == '\0') snprintf(last->split, sizeof last->split, "%s", split->valuestring);
+  if (strcmp(last->split, split->valuestring) == 0) last->value = value;
   return true;
 }
 
@@ -52,7 +61,10 @@ static plm_status summarise(const char *run, struct run_summary *summary, struct
   }
   cJSON_Delete(last);
   PLM_TRY(plm_path_join(path, run, PLM_RUN_EVALUATOR_METRICS, error));
-  return plm_metrics_each(path, keep_last_loss, &summary->valid_loss, error);
+  struct last_loss last_loss = {.value = NAN};
+  PLM_TRY(plm_metrics_each(path, keep_last_loss, &last_loss, error));
+  summary->valid_loss = last_loss.value;
+  return PLM_OK;
 }
 
 static plm_status print_json(const char *name, const char *run, const struct run_summary *summary,

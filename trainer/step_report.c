@@ -59,10 +59,19 @@ failed:
   return status;
 }
 
+static plm_status write_lines(struct plm_step_report *report, struct plm_error *error)
+{
+  for (cJSON *line; (line = cJSON_GetArrayItem(report->waiting, 0)) != NULL;) {
+    PLM_TRY(plm_metrics_write(report->file, cJSON_Duplicate(line, 1), error));
+    cJSON_DeleteItemFromArray(report->waiting, 0);
+  }
+  return PLM_OK;
+}
+
 void plm_step_report_close(struct plm_step_report *report)
 {
   if (report == NULL) return;
-  if (report->file != NULL) plm_step_report_flush(report, NULL);
+  if (report->file != NULL) (void)write_lines(report, NULL);
   plm_tensorboard_close(report->board);
   plm_metrics_close(report->file);
   cJSON_Delete(report->waiting);
@@ -116,6 +125,13 @@ static cJSON *build(const struct plm_step_line *line)
   return json;
 }
 
+static void end_board(struct plm_step_report *report, const struct plm_error *error)
+{
+  plm_warning("TensorBoard files end here: %s", error->what);
+  plm_tensorboard_close(report->board);
+  report->board = NULL;
+}
+
 /* Every number of the line but its step and time is a curve. */
 static void write_board(struct plm_step_report *report, uint64_t step, const cJSON *json)
 {
@@ -137,10 +153,7 @@ static void write_board(struct plm_step_report *report, uint64_t step, const cJS
     report->board_ms = now;
     status = plm_tensorboard_flush(report->board, &error);
   }
-  if (status == PLM_OK) return;
-  plm_warning("TensorBoard files end here: %s", error.what);
-  plm_tensorboard_close(report->board);
-  report->board = NULL;
+  if (status != PLM_OK) end_board(report, &error);
 }
 
 static void tell_people(struct plm_step_report *report, const struct plm_step_line *line)
@@ -161,10 +174,10 @@ static void tell_people(struct plm_step_report *report, const struct plm_step_li
 
 plm_status plm_step_report_flush(struct plm_step_report *report, struct plm_error *error)
 {
-  for (cJSON *line; (line = cJSON_GetArrayItem(report->waiting, 0)) != NULL;) {
-    PLM_TRY(plm_metrics_write(report->file, cJSON_Duplicate(line, 1), error));
-    cJSON_DeleteItemFromArray(report->waiting, 0);
-  }
+  struct plm_error board_error = {0};
+  PLM_TRY(write_lines(report, error));
+  if (report->board != NULL && plm_tensorboard_flush(report->board, &board_error) != PLM_OK)
+    end_board(report, &board_error);
   return PLM_OK;
 }
 
@@ -177,7 +190,7 @@ plm_status plm_step_report_write(struct plm_step_report *report, const struct pl
   tell_people(report, line);
   cJSON_AddItemToArray(report->waiting, json);
   struct plm_error reason = {0};
-  if (plm_step_report_flush(report, &reason) == PLM_OK) {
+  if (write_lines(report, &reason) == PLM_OK) {
     report->warned = false;
     return PLM_OK;
   }

@@ -77,3 +77,16 @@ for seconds in 0.5 2 8 30; do
 done
 grep -q "step 1 is given up after .* of 1024 micro-batches" "$PLM_TMP/trainer.log" ||
   fail "the long step was not given up"
+
+# Killed: TensorBoard's curves reach at least the checkpoint that a resume goes on from.
+killed=$PLM_TMP/killed
+start_packer "$killed"
+start_trainer "$killed"
+until [ "$(readlink "$killed/checkpoints/latest" 2>/dev/null || echo step_00000000)" != step_00000000 ]; do
+  kill -0 "$trainer_pid" 2>/dev/null || fail "the trainer ended before its first checkpoint"
+done
+kill -9 "$trainer_pid"
+wait "$trainer_pid" 2>/dev/null || true
+reached=$(readlink "$killed/checkpoints/latest")
+curve=$(cat "$killed"/tensorboard/trainer/* | grep -ao mask_rate | wc -l)
+[ "$curve" -ge "$((10#${reached#step_}))" ] || fail "$curve steps of TensorBoard, but $reached"

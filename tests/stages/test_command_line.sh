@@ -116,6 +116,16 @@ _plm_pipeline plm-pipeline val plm-pipeline
 "$pipeline" completion zsh | grep "'validate:" >/dev/null || fail "completion zsh"
 expect 2 'bash, zsh or fish' "$pipeline" completion csh
 
+# ---- runs: the validation loss is that of the first split reported ----
+mkdir -p some/one
+echo '{"v":1,"step":5,"loss":3.25,"tokens_per_second":10}' >some/one/trainer.jsonl
+echo "version: 1" >some/one/pipeline.yaml
+for split in valid:2.5 test:2.75 valid:2.25 test:2.875; do
+  echo "{\"v\":1,\"step\":5,\"split\":\"${split%:*}\",\"loss\":${split#*:}}"
+done >some/one/evaluator.jsonl
+[ "$("$pipeline" runs some --json | jq -c '[.loss, .evaluator_loss]')" = '[3.25,2.25]' ] ||
+  fail "runs --json: $("$pipeline" runs some --json)"
+
 # ---- without a run ----
 expect 3 'is not running' "$pipeline" ps --run .
 expect 3 'no run in' "$pipeline" down --run nowhere
