@@ -1,5 +1,6 @@
 /* `plm-pipeline completion SHELL`: completion scripts, from the tables of commands, options and
  * settings. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,28 +22,125 @@ static void print_keys(const char *separator)
   for (size_t i = 0; i < count; i++) printf("%s%s=", i > 0 ? separator : "", table[i].key);
 }
 
+/* ---- what may stand where, from the help's own words --------------------------------------- */
+
+struct completions {
+  bool files;
+  char words[96]; /* a blank before each */
+};
+
+/* "FILE", "[STAGE...]", "auto|never|PATH": capitals name a kind of thing, the rest is literal. */
+static void add_alternatives(const char *text, size_t size, struct completions *completions)
+{
+  static const char *const paths[] = {"DIR", "FILE", "FILE.tsv", "PATH", "IN"};
+  for (const char *end = text + size; text < end;) {
+    const size_t length = strcspn(text, "|[]. ");
+    const size_t whole = length < (size_t)(end - text) ? length : (size_t)(end - text);
+    char word[32];
+    snprintf(word, sizeof word, "%.*s", (int)whole, text);
+    text += whole + 1;
+    const size_t used = strlen(completions->words), room = sizeof completions->words - used;
+    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++)
+      completions->files |= strcmp(word, paths[i]) == 0;
+    if (strcmp(word, "STAGE") == 0)
+      snprintf(completions->words + used, room, " trainer evaluator packer");
+    else if (strcmp(word, "packer=N") == 0)
+      snprintf(completions->words + used, room, " packer=");
+    else if (word[0] >= 'a' && word[0] <= 'z' && strpbrk(word, "=,") == NULL)
+      snprintf(completions->words + used, room, " %s", word);
+  }
+}
+
+/* Of a command's operands; its options and their arguments, which stand there too, aside. */
+static struct completions operand_completions(const char *operands)
+{
+  struct completions completions = {0};
+  bool option = false;
+  while (operands != NULL && *operands != '\0') {
+    const size_t length = strcspn(operands, " ");
+    const bool dash = operands[strspn(operands, "[")] == '-';
+    if (!dash && !option) add_alternatives(operands, length, &completions);
+    option = dash && operands[length - 1] != ']';
+    operands += length + (operands[length] == ' ');
+  }
+  return completions;
+}
+
+static struct completions argument_completions(const struct plm_option *option)
+{
+  struct completions completions = {0};
+  add_alternatives(option->argument, strlen(option->argument), &completions);
+  if (strcmp(option->name, "color") == 0)
+    snprintf(completions.words, sizeof completions.words, " auto always never");
+  return completions;
+}
+
+/* ---- bash ----------------------------------------------------------------------------------- */
+
+static void print_pattern(const struct plm_option *option, const char *separator)
+{
+  printf("%s--%s", separator, option->name);
+  if (option->letter != 0) printf("|-%c", option->letter);
+}
+
+/* Options before the command that take an argument of their own. */
+static void bash_find_command(void)
+{
+  const char *separator = "";
+  printf("  for ((i = 1; i < COMP_CWORD; i++)); do\n    case ${COMP_WORDS[i]} in\n      ");
+  for (const struct plm_option *option = plm_common_options; option->name != NULL; option++) {
+    if (option->argument == NULL) continue;
+    print_pattern(option, separator);
+    separator = "|";
+  }
+  printf(") ((i++)); [[ ${COMP_WORDS[i]} == '=' ]] && ((i++)) ;;\n      -*) ;;\n"
+         "      *) command=${COMP_WORDS[i]}; break ;;\n    esac\n  done\n");
+}
+
+static void bash_arguments(const struct plm_option *options)
+{
+  for (; options != NULL && options->name != NULL; options++) {
+    if (options->argument == NULL || strcmp(options->name, "set") == 0) continue;
+    const struct completions completions = argument_completions(options);
+    printf("    ");
+    print_pattern(options, "");
+    printf(") words='%s' files=%d ;;\n", completions.words, completions.files);
+  }
+}
+
 static void bash(void)
 {
-  printf("_plm_pipeline()\n{\n  local word=$2 before=$3 command= i options\n"
-         "  for ((i = 1; i < COMP_CWORD; i++)); do\n"
-         "    [[ ${COMP_WORDS[i]} != -* ]] && { command=${COMP_WORDS[i]}; break; }\n  done\n"
-         "  case $before in\n"
-         "    --color) COMPREPLY=($(compgen -W 'auto always never' -- \"$word\")); return ;;\n"
-         "    --set) compopt -o nospace; COMPREPLY=($(compgen -W '");
+  printf("_plm_pipeline()\n{\n  local word=$2 before=$3 command= words= files= i\n"
+         "  if [[ $word == '=' ]]; then word=; before='='; fi\n"
+         "  [[ $before == '=' ]] && before=${COMP_WORDS[COMP_CWORD - 2]}\n");
+  bash_find_command();
+  printf("  [[ $before == --set ]] && compopt -o nospace 2>/dev/null\n"
+         "  case $command:$before in\n    *:--set) words='");
   print_keys(" ");
-  printf("' -- \"$word\")); return ;;\n  esac\n  case $command in\n    '') options='");
+  printf("' files=0 ;;\n  esac\n  [[ -n $files ]] || case $before in\n");
+  bash_arguments(plm_common_options);
+  printf("  esac\n  [[ -n $files ]] || case $command in\n");
+  for (size_t i = 0; plm_commands[i] != NULL; i++) {
+    if (plm_commands[i]->options == NULL || plm_commands[i]->options->name == NULL) continue;
+    printf("  %s) case $before in\n", plm_commands[i]->name);
+    bash_arguments(plm_commands[i]->options);
+    printf("  esac ;;\n");
+  }
+  printf("  esac\n  [[ -n $files ]] || case $command in\n    '') files=0 words='");
   for (size_t i = 0; plm_commands[i] != NULL; i++) printf("%s ", plm_commands[i]->name);
   print_names(plm_common_options);
   printf("' ;;\n");
   for (size_t i = 0; plm_commands[i] != NULL; i++) {
-    printf("    %s) options='", plm_commands[i]->name);
+    const struct completions completions = operand_completions(plm_commands[i]->operands);
+    printf("    %s) files=%d; if [[ $word == -* ]]; then words='", plm_commands[i]->name,
+           completions.files);
     print_names(plm_commands[i]->options);
     print_names(plm_common_options);
-    printf("' ;;\n");
+    printf("'; else words='%s'; fi ;;\n", completions.words);
   }
-  printf("  esac\n  COMPREPLY=($(compgen -W \"$options\" -- \"$word\"))\n"
-         "  [[ $word != -* && -n $command ]] && COMPREPLY+=($(compgen -f -- \"$word\"))\n}\n"
-         "complete -o filenames -F _plm_pipeline plm-pipeline\n");
+  printf("  esac\n  COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n"
+         "  [[ $word != -* && $files == 1 ]] && COMPREPLY+=($(compgen -f -- \"$word\"))\n"
+         "  return 0\n}\ncomplete -o filenames -F _plm_pipeline plm-pipeline\n");
 }
 
 /* Text inside single quotes of zsh's _arguments: no quotes, brackets or colons. */
@@ -80,7 +178,11 @@ static void zsh(void)
     printf("    %s)\n      _arguments", plm_commands[i]->name);
     zsh_options(plm_commands[i]->options);
     zsh_options(plm_common_options);
-    printf(" \\\n        '*:file:_files' ;;\n");
+    const struct completions completions = operand_completions(plm_commands[i]->operands);
+    if (completions.words[0] != '\0' && !completions.files)
+      printf(" \\\n        '*:operand:(%s)' ;;\n", completions.words + 1);
+    else
+      printf(" \\\n        '*:file:_files' ;;\n");
   }
   printf("  esac\n}\ncompdef _plm_pipeline plm-pipeline\n");
 }
@@ -105,6 +207,10 @@ static void fish(void)
     print_plain(plm_commands[i]->summary);
     printf("'\n");
     fish_options(plm_commands[i]->name, plm_commands[i]->options);
+    const struct completions completions = operand_completions(plm_commands[i]->operands);
+    if (completions.words[0] != '\0')
+      printf("complete -c plm-pipeline -n '__fish_seen_subcommand_from %s'%s -a '%s'\n",
+             plm_commands[i]->name, completions.files ? "" : " -f", completions.words + 1);
   }
   fish_options(NULL, plm_common_options);
 }

@@ -26,7 +26,7 @@ static const struct plm_option options[] = {
     {'d', "detach", NULL, "run behind; lines go to the run's logs alone"},
     {0, "wait", NULL, "with -d (which it implies): return when every stage is ready"},
     {0, "scale", "packer=N", "packers to start instead of packer.instances"},
-    {0, "resume", "HOW", "auto (default), never, or PATH of a checkpoint of this run"},
+    {0, "resume", "auto|never|PATH", "default auto; PATH: a checkpoint of this run"},
     {0, "dry-run", NULL, "graph, command lines, memory, disk, cores, ports; touches nothing"},
     {0, NULL, NULL, NULL},
 };

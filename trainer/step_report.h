@@ -36,8 +36,8 @@ struct plm_metrics_file *plm_step_report_file(struct plm_step_report *report);
  * to a limit; beyond it the error is returned. */
 plm_status plm_step_report_write(struct plm_step_report *report, const struct plm_step_line *line,
                                  struct plm_error *error);
-/* Tries to write what waits, the TensorBoard file's buffer, too: a resume from the checkpoint that is
- * due goes on behind it. PLM_OK when no line waits any more. */
+/* Tries to write what waits, the TensorBoard file's buffer, too: a resume from the checkpoint that
+ * is due goes on behind it. PLM_OK when no line waits any more. */
 plm_status plm_step_report_flush(struct plm_step_report *report, struct plm_error *error);
 
 #endif

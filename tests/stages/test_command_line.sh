@@ -109,9 +109,28 @@ expect 0 'PLM_TRAINER_STEPS; on resume: changes the run' "$pipeline" config --ma
 "$pipeline" completion bash >completion.bash || fail "completion bash"
 # shellcheck disable=SC1091
 source completion.bash
-COMP_WORDS=(plm-pipeline val) COMP_CWORD=1 COMPREPLY=()
-_plm_pipeline plm-pipeline val plm-pipeline
-[[ " ${COMPREPLY[*]} " == *" validate "* ]] || fail "bash completes val to '${COMPREPLY[*]}'"
+# completes WANTED WORD...: what bash offers for the last word
+completes() {
+  local wanted=$1
+  shift
+  COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMPREPLY=()
+  _plm_pipeline plm-pipeline "${!#}" "${COMP_WORDS[COMP_CWORD - 1]}"
+  [ "${COMPREPLY[*]}" = "$wanted" ] || fail "bash completes '$*' to '${COMPREPLY[*]}'"
+}
+completes validate plm-pipeline val
+completes 'trainer evaluator packer' plm-pipeline metrics ''
+completes 'trainer evaluator packer' plm-pipeline logs -f ''
+completes 'bash zsh fish' plm-pipeline completion ''
+completes packer= plm-pipeline scale ''
+completes '' plm-pipeline trace --step ''
+completes '--json' plm-pipeline -c pipeline.yaml ps --j
+completes '--json' plm-pipeline --run = here ps --j
+completes 'trainer.steps= trainer.stop_timeout_s=' plm-pipeline up --set trainer.st
+completes 'always' plm-pipeline ps --color al
+completes 'auto' plm-pipeline up --resume au
+completes 'pipeline.yaml' plm-pipeline validate pipeline.y
+completes 'pipeline.yaml' plm-pipeline up -c pipeline.y
+completes 'pipeline.yaml' plm-pipeline runs pipeline.y
 "$pipeline" completion fish | grep -e '-a validate' >/dev/null || fail "completion fish"
 "$pipeline" completion zsh | grep "'validate:" >/dev/null || fail "completion zsh"
 expect 2 'bash, zsh or fish' "$pipeline" completion csh
