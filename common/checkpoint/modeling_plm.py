@@ -59,6 +59,7 @@ logger = logging.get_logger(__name__)
 
 EPS = 1e-6
 ARCHITECTURES = ("transformer", "unet", "patch_unet")
+OBJECTIVES = ("mlm", "masked_diffusion", "causal")
 MASK_KINDS = {"document", "causal", "local", "block"}
 
 
@@ -105,24 +106,51 @@ class PLMConfig(PretrainedConfig):
         self.soft_logit_cap = soft_logit_cap
         self.tie_embeddings = tie_embeddings
         self.token_dropout = token_dropout
-        self.attention = attention or {
+        self.attention = {
             "pattern": ["document"],
             "window": {"end": max_length},
             "block": 0,
+            **(attention or {}),
         }
-        for entry in self.attention["pattern"]:
-            if not MASK_KINDS.issuperset(entry.split("+")):
-                raise ValueError(
-                    f'attention.pattern: "{entry}" is not made of {sorted(MASK_KINDS)} joined by "+"'
-                )
         self.max_length = max_length
         self.vocab_size = vocab_size
         self.window = window if window is not None else self.attention["window"]["end"]
         self.objective = objective
         self.cls_token_id = cls_token_id
         self.mask_token_id = mask_token_id
+        self._check()
         kwargs["tie_word_embeddings"] = tie_embeddings
         super().__init__(pad_token_id=pad_token_id, eos_token_id=eos_token_id, **kwargs)
+
+    def _check(self):
+        """What plm-trainer refuses, too, is an error here: it would make another model, or none."""
+        D, H, pattern = self.hidden_size, self.num_attention_heads, self.attention["pattern"]
+        for entry in pattern:
+            if not MASK_KINDS.issuperset(entry.split("+")):
+                raise ValueError(
+                    f'attention.pattern: "{entry}" is not made of {sorted(MASK_KINDS)} joined by "+"'
+                )
+        layers = "num_unet_layers" if self.architecture == "patch_unet" else "num_hidden_layers"
+        if not pattern:
+            raise ValueError("attention.pattern is empty")
+        if any("block" in e.split("+") for e in pattern) and not self.attention["block"] > 0:
+            raise ValueError("attention.block must be above 0: attention.pattern has `block`")
+        if self.max_length < 2 or self.max_length & (self.max_length - 1):
+            raise ValueError(f"max_length {self.max_length} is not a power of two")
+        if self.architecture != "transformer" and getattr(self, layers) % 2:
+            raise ValueError(f"{layers} {getattr(self, layers)} is not even")
+        unit = math.lcm(64, H) if self.architecture == "patch_unet" else 2 * H
+        if D % unit or D > 128 * H:
+            raise ValueError(
+                f"hidden_size {D} is not a multiple of {unit} up to {128 * H} (num_attention_heads {H})"
+            )
+        if self.objective not in OBJECTIVES:
+            raise ValueError(f'objective "{self.objective}" is not one of {OBJECTIVES}')
+        if self.objective == "causal":
+            if self.architecture == "patch_unet":
+                raise ValueError("patch_unet cannot be causal: a merged pair shows its own labels")
+            if not all("causal" in entry.split("+") for entry in pattern):
+                raise ValueError("objective causal: every entry of attention.pattern needs causal")
 
     def _get_generation_parameters(self):
         """max_length is the model's own here, not a default of generation."""
@@ -919,7 +947,7 @@ class Sampling:
         choose_tokens. So a sequence does not depend on who is in the batch (but for rounding)."""
         config = self.config
         causal = getattr(config, "objective", "mlm") == "causal"
-        if temperature < 0 or not 0 < top_p <= 1 or count < 1:
+        if not temperature >= 0 or not 0 < top_p <= 1 or count < 1:
             raise ValueError("generate wants temperature >= 0, 0 < top_p <= 1 and count >= 1")
         device = self.get_input_embeddings().weight.device
         if input_ids is None:
@@ -1070,6 +1098,7 @@ class VariantScoring:
             raise ValueError(f'masking is "additive" or "joint", not {masking!r}')
         protein = config.vocab_size == len(ESM_TOKENS)
         wild_type = wild_type.strip().upper() if protein else wild_type
+        mutations = [mutations] if isinstance(mutations, str) else list(mutations)
         variants, wrong = [], []
         for text in mutations:
             try:
@@ -1501,7 +1530,14 @@ class PLMWithReadout(PLMPreTrainedModel):
 
     def _loss(self, logits_BLV, labels_BL, count):
         """Cross-entropy over the positions whose label is not -100."""
-        labels = labels_BL[:, : logits_BLV.shape[1]]
+        length = logits_BLV.shape[1]
+        if labels_BL.shape[1] < length or (
+            labels_BL.shape[1] > length and length < self.config.max_length
+        ):
+            raise ValueError(
+                f"labels are {tuple(labels_BL.shape)}, logits {tuple(logits_BLV.shape)}"
+            )
+        labels = labels_BL[:, :length]  # input that was cut has more
         reduction = "mean" if count is None else "sum"
         loss = F.cross_entropy(logits_BLV.flatten(0, 1), labels.flatten(), reduction=reduction)
         return loss if count is None else loss / count

@@ -201,6 +201,7 @@ def test_what_cannot_be_generated_is_said():
         (causal, dict(input_ids=encode("L" * 63)[None]), "max_length - 1 = 63"),
         (causal, dict(max_new_tokens=0), "max_new_tokens"),
         (causal, dict(temperature=-1.0), "temperature"),
+        (causal, dict(temperature=float("nan")), "temperature"),
     ):
         with pytest.raises(ValueError, match=words.replace("<", "[<]")):
             model.generate(**arguments)

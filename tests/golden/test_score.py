@@ -240,5 +240,6 @@ def test_all_substitutions():
         if new != old
     ]
     assert [row["mutant"] for row in rows] == variants and len(variants) == 19 * 30
+    assert model.score(wild_type, variants[7]) == model.score(wild_type, [variants[7]])
     ours = torch.tensor([float(row["score"]) for row in rows], dtype=torch.float64)
     assert (ours - model.score(wild_type, variants)).abs().max() <= TOLERANCE

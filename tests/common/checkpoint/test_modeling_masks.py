@@ -229,6 +229,9 @@ def test_what_is_wrong_is_said():
         ValueError, match=r"\(2, 10\) and attention_mask \(2, 9\): \(batch, length\)"
     ):
         model(ids, hole[:, 1:])
+    for labels in (torch.full((2, 11), 5), ids[:, 1:]):
+        with pytest.raises(ValueError, match=r"labels are .*logits \(2, 10, 33\)"):
+            model(ids, labels=labels)
     with pytest.raises(ValueError, match="fixed: 33 tokens, which cannot become 40"):
         model.resize_token_embeddings(pad_to_multiple_of=8)
     assert model.resize_token_embeddings(33) is model.plm.embeddings
@@ -236,6 +239,23 @@ def test_what_is_wrong_is_said():
         model(ids, inputs_embeds=torch.zeros(2, 10, 64))
     with pytest.raises(ValueError, match='"sliding" is not made of'):
         small_model("unet", attention=attention("sliding"))
+    for keys, says in (
+        (dict(hidden_size=66, num_attention_heads=4), "hidden_size 66 is not a multiple of 8"),
+        (dict(architecture="patch_unet", hidden_size=96), "hidden_size 96 is not a multiple of 64"),
+        (dict(hidden_size=512, num_attention_heads=2), "up to 256"),
+        (dict(num_hidden_layers=5), "num_hidden_layers 5 is not even"),
+        (dict(architecture="patch_unet", num_unet_layers=3), "num_unet_layers 3 is not even"),
+        (dict(max_length=100), "max_length 100 is not a power of two"),
+        (dict(attention={"pattern": ["block"]}), "attention.block must be above 0"),
+        (dict(attention={"pattern": []}), "attention.pattern is empty"),
+        (dict(objective="clm"), 'objective "clm" is not one of'),
+        (dict(objective="causal"), "every entry of attention.pattern needs causal"),
+        (dict(architecture="patch_unet", objective="causal"), "patch_unet cannot be causal"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            small_model(**{"architecture": "unet", **keys})
+    short = small_model("unet", attention={"pattern": ["document", "local"]})  # the rest: defaults
+    assert short.config.window == short.config.max_length
     with pytest.raises(ValueError, match='architecture "resnet"'):
         small_model("resnet")
 
