@@ -8,6 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 #include <xxhash.h>
+/* where the library has it: AVX2 and AVX-512, chosen at run time, for the functions used here */
+#if defined(__x86_64__) && __has_include(<xxh_x86dispatch.h>)
+#include <xxh_x86dispatch.h>
+#endif
 
 struct plm_hasher {
   XXH3_state_t *state;

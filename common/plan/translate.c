@@ -1,6 +1,6 @@
-/* Residues to tokens. A byte of a protein corpus lies in 0x20..0x5f (letters, '.', '-'), so four
- * shuffles of sixteen ids, one for each high half of the byte, look up 32 residues at once. Byte
- * corpora are widened. */
+/* Residues to tokens. A byte of a protein corpus lies in 0x20..0x5f (letters, '.', '-'): with AVX2
+ * four shuffles of sixteen ids, one for each high half of the byte, look up 32 residues at once;
+ * with AVX-512's VBMI one permutation of 64 ids looks up 64. Byte corpora are widened. */
 #include "common/plan/translate.h"
 
 #include <string.h>
@@ -62,6 +62,28 @@ __attribute__((target("avx2"))) static void esm_avx2(const struct plm_translator
       lookup(rows, unknown, _mm256_loadu_si256((const __m256i *)(const void *)(in + last))));
 }
 
+#define VBMI __attribute__((target("avx512f,avx512bw,avx512vbmi")))
+
+/* ids: of the bytes 0x20..0x5f, in their order. An index is a byte's low six bits, so that those of
+ * 0x40..0x5f come first. */
+VBMI static void esm_vbmi(const struct plm_translator *translator, const uint8_t *in, size_t count,
+                          void *out)
+{
+  uint8_t *ids = out;
+  const __m512i unknown = _mm512_set1_epi8((char)translator->tokenizer->unk);
+  __m512i table = _mm512_loadu_si512(translator->rows);
+  table = _mm512_shuffle_i64x2(table, table, 0x4e); /* its halves change places */
+  for (size_t i = 0; i < count; i += 64) {
+    const size_t left = count - i;
+    const __mmask64 there = left < 64 ? ((__mmask64)1 << left) - 1 : ~(__mmask64)0;
+    const __m512i bytes = _mm512_maskz_loadu_epi8(there, in + i);
+    const __mmask64 known = _mm512_cmplt_epu8_mask(_mm512_sub_epi8(bytes, _mm512_set1_epi8(0x20)),
+                                                   _mm512_set1_epi8(0x40));
+    _mm512_mask_storeu_epi8(ids + i, there,
+                            _mm512_mask_permutexvar_epi8(unknown, known, bytes, table));
+  }
+}
+
 __attribute__((target("avx2"))) static void byte_avx2(const struct plm_translator *translator,
                                                       const uint8_t *in, size_t count, void *out)
 {
@@ -75,32 +97,44 @@ __attribute__((target("avx2"))) static void byte_avx2(const struct plm_translato
 }
 #endif
 
-void plm_translator_init_portable(struct plm_translator *translator, enum plm_tokenizer_kind kind)
+#if defined(__x86_64__)
+/* What the rows do not hold must be unknown. */
+static bool rows_hold_all(const struct plm_translator *translator)
+{
+  for (int byte = 0; byte < 256; byte++)
+    if ((byte < 0x20 || byte >= 0x60) && translator->ids[byte] != translator->tokenizer->unk)
+      return false;
+  return true;
+}
+#endif
+
+bool plm_translator_init_form(struct plm_translator *translator, enum plm_tokenizer_kind kind,
+                              enum plm_translator_form form)
 {
   memset(translator, 0, sizeof *translator);
   translator->tokenizer = plm_tokenizer_of(kind);
-  if (kind == PLM_TOKENIZER_BYTE) {
-    translator->residues = byte_portable;
-    return;
-  }
-  translator->residues = esm_portable;
-  for (int byte = 0; byte < 256; byte++)
+  const bool esm = kind == PLM_TOKENIZER_ESM;
+  for (int byte = 0; esm && byte < 256; byte++)
     translator->ids[byte] = (uint8_t)plm_tokenizer_encode(translator->tokenizer, (uint8_t)byte);
   memcpy(translator->rows, translator->ids + 0x20, sizeof translator->rows);
+  translator->residues = esm ? esm_portable : byte_portable;
+  if (form == PLM_TRANSLATE_PORTABLE) return true;
+#if defined(__x86_64__)
+  if (form == PLM_TRANSLATE_AVX2 && __builtin_cpu_supports("avx2")) {
+    translator->residues = esm ? esm_avx2 : byte_avx2;
+    return !esm || rows_hold_all(translator);
+  }
+  if (form == PLM_TRANSLATE_VBMI && __builtin_cpu_supports("avx512vbmi") &&
+      __builtin_cpu_supports("avx512bw") && esm) {
+    translator->residues = esm_vbmi;
+    return rows_hold_all(translator);
+  }
+#endif
+  return false;
 }
 
 void plm_translator_init(struct plm_translator *translator, enum plm_tokenizer_kind kind)
 {
-  plm_translator_init_portable(translator, kind);
-#if defined(__x86_64__)
-  if (!__builtin_cpu_supports("avx2")) return;
-  if (kind == PLM_TOKENIZER_BYTE) {
-    translator->residues = byte_avx2;
-    return;
-  }
-  for (int byte = 0; byte < 256; byte++) /* what the rows do not hold must be unknown */
-    if ((byte < 0x20 || byte >= 0x60) && translator->ids[byte] != translator->tokenizer->unk)
-      return;
-  translator->residues = esm_avx2;
-#endif
+  int form = PLM_TRANSLATE_FORMS - 1;
+  while (!plm_translator_init_form(translator, kind, (enum plm_translator_form)form)) form--;
 }

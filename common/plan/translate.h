@@ -1,8 +1,9 @@
-/* Residues to tokens, at memory speed: the packer's inner loop. The form (AVX2 or portable) is
- * chosen when a translator is made; all give the same tokens, those of plm_tokenizer_encode. */
+/* Residues to tokens, at memory speed: the packer's inner loop. The form is chosen by the
+ * processor when a translator is made; all give the same tokens, those of plm_tokenizer_encode. */
 #ifndef PLM_COMMON_PLAN_TRANSLATE_H
 #define PLM_COMMON_PLAN_TRANSLATE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,7 +20,17 @@ struct plm_translator {
 
 /* Caller-owned; nothing to release. */
 void plm_translator_init(struct plm_translator *translator, enum plm_tokenizer_kind kind);
-/* The portable form whatever the processor: for tests. */
-void plm_translator_init_portable(struct plm_translator *translator, enum plm_tokenizer_kind kind);
+
+/* From the slowest on. */
+enum plm_translator_form {
+  PLM_TRANSLATE_PORTABLE,
+  PLM_TRANSLATE_AVX2,
+  PLM_TRANSLATE_VBMI, /* AVX-512; proteins alone */
+  PLM_TRANSLATE_FORMS
+};
+/* A certain form: false where this processor or this kind has none (*translator is of no use
+ * then). */
+bool plm_translator_init_form(struct plm_translator *translator, enum plm_tokenizer_kind kind,
+                              enum plm_translator_form form);
 
 #endif
