@@ -8,9 +8,25 @@
 #include <string.h>
 #include <unistd.h>
 #include <xxhash.h>
-/* where the library has it: AVX2 and AVX-512, chosen at run time, for the functions used here */
 #if defined(__x86_64__) && __has_include(<xxh_x86dispatch.h>)
-#include <xxh_x86dispatch.h>
+#include <immintrin.h>
+#include <xxh_x86dispatch.h> /* AVX2 and AVX-512, chosen at run time, for the functions below */
+
+/* That code may leave the upper halves of the vector registers in use (libxxhash 0.8.1's AVX-512
+ * does), which makes all SSE code that follows wait for them. */
+__attribute__((target("avx"))) static void clear_upper_halves(void)
+{
+  _mm256_zeroupper();
+}
+
+static void after_vectors(void)
+{
+  if (__builtin_cpu_supports("avx")) clear_upper_halves();
+}
+#else
+static void after_vectors(void)
+{
+}
 #endif
 
 struct plm_hasher {
@@ -43,6 +59,7 @@ void plm_hasher_reset(struct plm_hasher *hasher)
 void plm_hasher_update(struct plm_hasher *hasher, const void *bytes, size_t size)
 {
   XXH3_128bits_update(hasher->state, bytes, size);
+  after_vectors();
 }
 
 struct plm_hash plm_hasher_digest(const struct plm_hasher *hasher)
@@ -59,12 +76,16 @@ void plm_hasher_close(struct plm_hasher *hasher)
 
 struct plm_hash plm_hash_bytes(const void *bytes, size_t size)
 {
-  return from_xxh(XXH3_128bits(bytes, size));
+  const XXH128_hash_t hash = XXH3_128bits(bytes, size);
+  after_vectors();
+  return from_xxh(hash);
 }
 
 uint64_t plm_hash64_bytes(const void *bytes, size_t size)
 {
-  return XXH3_64bits(bytes, size);
+  const XXH64_hash_t hash = XXH3_64bits(bytes, size);
+  after_vectors();
+  return hash;
 }
 
 uint32_t plm_hash32_name(const char *name)
