@@ -135,6 +135,58 @@ static void count_protein(const uint8_t *bytes, size_t size, uint64_t totals[256
   for (int byte = 0; byte < 256; byte++) totals[byte] += whole[byte];
   count_any(bytes + 32 * vectors, size % 32, totals);
 }
+
+#define BIT_PLANES \
+  __attribute__((target("avx512f,avx512bw,avx512dq,avx512vbmi,avx512vpopcntdq,gfni")))
+
+static bool has_bit_planes(void)
+{
+  return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vpopcntdq") &&
+         __builtin_cpu_supports("gfni");
+}
+
+/* Bit by bit: 64 bytes become eight words of 64 bits, word j holding bit j of each byte. Where the
+ * words agree with a letter's bits, the letter is. The low five bits tell the bytes 0x40..0x5f
+ * apart: lane l of sums[g] counts 0x40 + 8 g + l. */
+BIT_PLANES static void count_bit_planes(const uint8_t *bytes, size_t size, uint64_t totals[256])
+{
+  const __m512i lane = _mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0);
+  const __m512i one_bit_each = _mm512_set1_epi64((long long)0x8040201008040201);
+  uint8_t transposed[64];
+  for (int i = 0; i < 64; i++) transposed[i] = (uint8_t)(i % 8 * 8 + i / 8);
+  const __m512i order = _mm512_loadu_si512(transposed);
+  __m512i unlike[3], sums[4]; /* unlike: where the lane's number has no such bit */
+  for (int j = 0; j < 3; j++)
+    unlike[j] =
+        _mm512_movm_epi64((__mmask8)~_mm512_test_epi64_mask(lane, _mm512_set1_epi64(1 << j)));
+  for (int g = 0; g < 4; g++) sums[g] = _mm512_setzero_si512();
+  for (; size >= 64; bytes += 64, size -= 64) {
+    const __m512i here = _mm512_loadu_si512(bytes);
+    const __m512i high = _mm512_and_si512(here, _mm512_set1_epi8((char)0xe0));
+    if (_mm512_cmpneq_epi8_mask(high, _mm512_set1_epi8(0x40)) != 0) {
+      for (int i = 0; i < 64; i++) totals[bytes[i]]++; /* a gap: rare */
+      continue;
+    }
+    const __m512i planes =
+        _mm512_permutexvar_epi8(order, _mm512_gf2p8affine_epi64_epi8(one_bit_each, here, 0));
+    __m512i bit[5];
+    for (int j = 0; j < 5; j++) bit[j] = _mm512_permutexvar_epi64(_mm512_set1_epi64(j), planes);
+    for (int j = 0; j < 3; j++) bit[j] = _mm512_xor_si512(bit[j], unlike[j]);
+    const __m512i low = _mm512_ternarylogic_epi64(bit[0], bit[1], bit[2], 0x80); /* all three */
+    const __m512i found[4] = {_mm512_ternarylogic_epi64(low, bit[3], bit[4], 0x10),
+                              _mm512_ternarylogic_epi64(low, bit[3], bit[4], 0x40),
+                              _mm512_ternarylogic_epi64(low, bit[3], bit[4], 0x20),
+                              _mm512_ternarylogic_epi64(low, bit[3], bit[4], 0x80)};
+    for (int g = 0; g < 4; g++) sums[g] = _mm512_add_epi64(sums[g], _mm512_popcnt_epi64(found[g]));
+  }
+  for (int g = 0; g < 4; g++) {
+    uint64_t counts[8];
+    _mm512_storeu_si512(counts, sums[g]);
+    for (int l = 0; l < 8; l++) totals[0x40 + 8 * g + l] += counts[l];
+  }
+  for (size_t i = 0; i < size; i++) totals[bytes[i]]++;
+}
 #endif
 
 void plm_corpus_count_residues(enum plm_tokenizer_kind tokenizer, const uint8_t *residues,
@@ -142,7 +194,9 @@ void plm_corpus_count_residues(enum plm_tokenizer_kind tokenizer, const uint8_t 
 {
   uint64_t totals[256] = {0};
 #if defined(__x86_64__)
-  if (tokenizer == PLM_TOKENIZER_ESM && __builtin_cpu_supports("avx2"))
+  if (tokenizer == PLM_TOKENIZER_ESM && has_bit_planes())
+    count_bit_planes(residues, size, totals);
+  else if (tokenizer == PLM_TOKENIZER_ESM && __builtin_cpu_supports("avx2"))
     count_protein(residues, size, totals);
   else
 #endif

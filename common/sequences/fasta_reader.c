@@ -1,22 +1,30 @@
 /* FASTA: '>' and a header, then residues over any number of lines. */
+#include <string.h>
 
 #include "common/corpus/corpus_format.h"
 #include "common/sequences/sequence_parts.h"
 
+static bool is_blank(uint8_t byte)
+{
+  return byte == ' ' || byte == '\t' || byte == '\r';
+}
+
 /* The first word of a header, which may come in pieces; blanks may stand before it. */
 static void take_name(struct plm_sequence_reader *reader, const uint8_t *bytes, size_t size)
 {
-  for (size_t i = 0; i < size && !reader->name_complete; i++) {
-    if (bytes[i] == ' ' || bytes[i] == '\t' || bytes[i] == '\r') {
-      reader->name_complete = reader->name_size != 0;
-    } else if (reader->name_size == PLM_NAME_LIMIT) {
-      reader->name_too_long = true;
-      reader->name_complete = true;
-    } else {
-      /* a NUL would end the name early wherever it is shown */
-      reader->name[reader->name_size++] = bytes[i] == '\0' ? '?' : (char)bytes[i];
-    }
-  }
+  if (reader->name_complete) return;
+  for (; reader->name_size == 0 && size != 0 && is_blank(*bytes); bytes++) size--;
+  const size_t room = PLM_NAME_LIMIT - reader->name_size;
+  size_t word = 0;
+  while (word < size && !is_blank(bytes[word])) word++;
+  reader->name_too_long = word > room;
+  reader->name_complete = word < size || reader->name_too_long;
+  if (reader->name_too_long) word = room;
+  char *name = reader->name + reader->name_size;
+  memcpy(name, bytes, word);
+  for (char *nul; (nul = memchr(name, '\0', word)) != NULL;)
+    *nul = '?'; /* it would end the name early wherever it is shown */
+  reader->name_size += word;
 }
 
 static void begin_record(struct plm_sequence_reader *reader)
@@ -85,12 +93,24 @@ static enum plm_line_result read_header(struct plm_sequence_reader *reader, stru
   return PLM_LINE_PIECE;
 }
 
+/* Lines that need no second look, straight from the buffer. */
+static void take_plain_lines(struct plm_sequence_reader *reader)
+{
+  struct plm_line_source *source = &reader->lines;
+  uint64_t lines;
+  if (source->inside_line) return;
+  source->at += plm_sequence_builder_add_lines(&reader->builder, source->bytes + source->at,
+                                               source->size - source->at, &lines);
+  source->line += lines;
+}
+
 /* Residues up to the next header: PLM_LINE_END when the record is complete. */
 static enum plm_line_result read_residues(struct plm_sequence_reader *reader,
                                           struct plm_error *error)
 {
   int byte;
   struct plm_line_piece piece;
+  take_plain_lines(reader);
   enum plm_line_result result = plm_line_peek(&reader->lines, &byte, error);
   if (result == PLM_LINE_END) reader->ended = true;
   if (result != PLM_LINE_PIECE) return result;

@@ -2,6 +2,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
+
 #include "common/corpus/corpus_format.h"
 #include "common/sequences/sequence_parts.h"
 
@@ -58,6 +62,31 @@ static bool copy_letters(uint8_t *restrict out, const uint8_t *restrict in)
     out[i] = upper;
   }
   return other == 0;
+}
+
+/* The same, and says which of the 64 are no letters: bit i for byte i. */
+static uint64_t copy_and_mark(uint8_t *restrict out, const uint8_t *restrict in)
+{
+  uint64_t others = 0;
+#if defined(__x86_64__)
+  const __m128i upper_case = _mm_set1_epi8((char)0xdf), most = _mm_set1_epi8('Z' - 'A' - 128);
+  const __m128i to_least = _mm_set1_epi8((char)(128 - 'A')); /* A becomes -128, compares signed */
+#pragma GCC unroll 4
+  for (int i = 0; i < BLOCK; i += 16) {
+    const __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)(in + i));
+    const __m128i upper = _mm_and_si128(bytes, upper_case);
+    const __m128i other = _mm_cmpgt_epi8(_mm_add_epi8(upper, to_least), most);
+    _mm_storeu_si128((__m128i *)(void *)(out + i), upper);
+    others |= (uint64_t)(unsigned)_mm_movemask_epi8(other) << i;
+  }
+#else
+  for (int i = 0; i < BLOCK; i++) {
+    const uint8_t upper = in[i] & 0xdf;
+    others |= (uint64_t)((uint8_t)(upper - 'A') > 'Z' - 'A') << i;
+    out[i] = upper;
+  }
+#endif
+  return others;
 }
 
 /* <mask> or _, where they are taken: true when the byte belongs to one. A <mask> may be broken by
@@ -142,6 +171,36 @@ static void add_bytes(struct plm_sequence_builder *builder, const uint8_t *bytes
     bytes += piece;
     size -= piece;
   }
+}
+
+size_t plm_sequence_builder_add_lines(struct plm_sequence_builder *builder, const uint8_t *bytes,
+                                      size_t size, uint64_t *lines)
+{
+  enum { AT_ONCE = 1 << 16 };
+  *lines = 0;
+  if (builder->tokenizer == PLM_TOKENIZER_BYTE || builder->star || builder->matched != 0 ||
+      builder->bad >= 0 || builder->length >= builder->max_residues)
+    return 0;
+  if (size > AT_ONCE) size = AT_ONCE;
+  if (size > builder->max_residues - builder->length)
+    size = builder->max_residues - builder->length;
+  if (size < BLOCK || !make_room(builder, size)) return 0;
+  uint8_t *out = builder->residues + builder->size;
+  size_t at = 0, taken = 0, kept = 0; /* what is behind: of whole lines */
+  while (size - at >= BLOCK && (at != taken || bytes[at] != '>')) {
+    const uint64_t others = copy_and_mark(out, bytes + at);
+    const int letters = others == 0 ? BLOCK : __builtin_ctzll(others);
+    out += letters;
+    at += (size_t)letters;
+    if (others == 0) continue;
+    if (bytes[at] != '\n') break;
+    taken = ++at;
+    kept = (size_t)(out - builder->residues) - builder->size;
+    ++*lines;
+  }
+  builder->size += kept;
+  builder->length += kept;
+  return taken;
 }
 
 void plm_sequence_builder_add(struct plm_sequence_builder *builder,

@@ -27,6 +27,11 @@ struct plm_line_piece;
 /* A piece of line number `line`. */
 void plm_sequence_builder_add(struct plm_sequence_builder *builder,
                               const struct plm_line_piece *piece, uint64_t line);
+/* The same, faster, for whole lines of nothing but letters, from the beginning of a line up to the
+ * first that is another or begins with '>', or that may not be whole. Returns how many bytes that
+ * were, line ends included, and in lines how many lines; 0 is always a right answer. */
+size_t plm_sequence_builder_add_lines(struct plm_sequence_builder *builder, const uint8_t *bytes,
+                                      size_t size, uint64_t *lines);
 
 enum plm_line_result { PLM_LINE_PIECE, PLM_LINE_END, PLM_LINE_FAILED, PLM_LINE_AGAIN };
 

@@ -120,8 +120,6 @@ enum plm_sequence_result plm_sequence_complete(struct plm_sequence_reader *reade
   if (reader->name_too_long)
     return plm_sequence_bad(reader, reader->record_line, error, "its name has more than %d bytes",
                             PLM_NAME_LIMIT);
-  if (builder->matched != 0)
-    return plm_sequence_bad(reader, reader->record_line, error, "it ends inside a <mask>");
   if (builder->bad >= 0) {
     const int bad = builder->bad;
     if (bad == '<' && builder->masks)
@@ -135,6 +133,8 @@ enum plm_sequence_result plm_sequence_complete(struct plm_sequence_reader *reade
     return plm_sequence_bad(reader, builder->bad_line, error, "byte 0x%02x is not a residue",
                             (unsigned)bad);
   }
+  if (builder->matched != 0)
+    return plm_sequence_bad(reader, reader->record_line, error, "it ends inside a <mask>");
   if (builder->length == 0)
     return plm_sequence_bad(reader, reader->record_line, error, "empty sequence");
   *sequence = (struct plm_sequence){.name = reader->name,

@@ -338,6 +338,65 @@ static void buffer_borders_change_nothing(void **state)
   free(text);
 }
 
+/* FASTA with lines of all lengths, most of letters alone, some with what may or may not be there.
+ */
+static size_t random_fasta(uint32_t *random, char *text, size_t room)
+{
+  static const char odd[] = " \r\t*>1.-\n@<_", letters[] = "LAGVsertIDPKQNFYMHWCxbuzoj";
+  size_t size = 0;
+  while (size + 300 < room) {
+    const uint32_t width = (*random = *random * 1664525 + 1013904223) >> 16;
+    if (width % 4 == 0) size += (size_t)sprintf(text + size, ">r%u a record\n", width);
+    const uint32_t line = width % 3 == 0 ? 60 : width % 3 == 1 ? width % 200 : width % 70;
+    for (uint32_t i = 0; i < line; i++) {
+      *random = *random * 1664525 + 1013904223;
+      const uint32_t draw = *random >> 16;
+      text[size++] = draw % 512 == 0 ? odd[draw / 512 % (sizeof odd - 1)] : letters[draw % 26];
+    }
+    if (width % 13 == 0) text[size++] = '*';
+    if (width % 11 == 0) text[size++] = '\r';
+    text[size++] = '\n';
+  }
+  return random[0] % 2 ? size : size - 1; /* the last line may have no end */
+}
+
+/* What comes in long pieces is read as what comes in pieces too short for whole lines. */
+static void long_pieces_read_like_short_ones(void **state)
+{
+  (void)state;
+  static struct packed packed;
+  enum { ROOM = 6000, ROUNDS = 400 };
+  char *text = malloc(ROOM);
+  uint32_t random = 1, read = 0, bad = 0;
+  for (int round = 0; round < ROUNDS; round++) {
+    text[0] = '>';
+    text[1] = '\n';
+    const size_t size = 2 + random_fasta(&random, text + 2, ROOM - 2);
+    const uint64_t max_residues = round % 3 == 0 ? 200 : 100000;
+    const bool masks = round % 5 == 0;
+    struct plm_text whole = {0}, pieces = {0};
+    struct plm_byte_stream *stream;
+    assert_int_equal(plm_byte_stream_open_memory("r.fasta", text, size, &stream, NULL), PLM_OK);
+    read_stream(stream, PLM_TOKENIZER_ESM, max_residues, masks, &whole);
+    packed.size = 0;
+    for (size_t at = 0, piece; at < size; at += piece) {
+      piece = 30 + at % 30 < size - at ? 30 + at % 30 : size - at;
+      packed.size += gzip_member(text + at, piece, packed.bytes + packed.size,
+                                 sizeof packed.bytes - packed.size);
+    }
+    assert_int_equal(
+        plm_byte_stream_open_memory("r.fasta", packed.bytes, packed.size, &stream, NULL), PLM_OK);
+    read_stream(stream, PLM_TOKENIZER_ESM, max_residues, masks, &pieces);
+    assert_string_equal(whole.data, pieces.data);
+    for (const char *line = whole.data; *line != '\0'; line = strchr(line, '\n') + 1)
+      *(strncmp(line, "bad ", 4) == 0 ? &bad : &read) += 1;
+    plm_text_deinit(&whole);
+    plm_text_deinit(&pieces);
+  }
+  assert_true(read > 1000 && bad > 100);
+  free(text);
+}
+
 /* Of long records the head alone, in all formats, and what is bad behind it is still found. */
 static void heads_are_kept_on_demand(void **state)
 {
@@ -383,6 +442,7 @@ int main(void)
       cmocka_unit_test(cut_streams_are_errors),
       cmocka_unit_test(flipped_gzip_is_found),
       cmocka_unit_test(buffer_borders_change_nothing),
+      cmocka_unit_test(long_pieces_read_like_short_ones),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
