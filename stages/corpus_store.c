@@ -192,9 +192,9 @@ static void *copy_into_pipe(void *argument)
   return NULL;
 }
 
-/* From the pipe into the file, until LMDB closes its end or a signal stops it. */
+/* From the pipe into the file and the hash, until LMDB closes its end or a signal stops it. */
 static plm_status drain_pipe(int pipe_out, int file, const char *path, const volatile int *stop,
-                             struct plm_error *error)
+                             struct plm_hasher *hasher, struct plm_error *error)
 {
   plm_status status = PLM_OK;
   char *buffer = malloc(PIPE_BYTES);
@@ -203,6 +203,7 @@ static plm_status drain_pipe(int pipe_out, int file, const char *path, const vol
     const ssize_t got = read(pipe_out, buffer, PIPE_BYTES);
     if (got == 0) break;
     if (got < 0 && errno != EINTR) status = plm_error_errno(error, "cannot read a pipe");
+    if (got > 0) plm_hasher_update(hasher, buffer, (size_t)got);
     if (got > 0) status = plm_file_write_all(file, buffer, (size_t)got, path, error);
     if (status == PLM_OK) status = plm_ingest_stopped(stop, error);
   }
@@ -212,7 +213,8 @@ static plm_status drain_pipe(int pipe_out, int file, const char *path, const vol
 
 /* Through a pipe, because a copy straight into the file could not be stopped. */
 static plm_status copy_compacted(struct plm_corpus_store *store, int file, const char *path,
-                                 const volatile int *stop, struct plm_error *error)
+                                 const volatile int *stop, struct plm_hasher *hasher,
+                                 struct plm_error *error)
 {
   int ends[2];
   pthread_t thread;
@@ -224,7 +226,7 @@ static plm_status copy_compacted(struct plm_corpus_store *store, int file, const
     close(ends[1]);
     return plm_error_set(error, PLM_FAILURE, "cannot start a thread");
   }
-  const plm_status status = drain_pipe(ends[0], file, path, stop, error);
+  const plm_status status = drain_pipe(ends[0], file, path, stop, hasher, error);
   close(ends[0]); /* if that was early, LMDB's write ends with EPIPE */
   pthread_join(thread, NULL);
   if (status != PLM_OK) return status;
@@ -232,12 +234,17 @@ static plm_status copy_compacted(struct plm_corpus_store *store, int file, const
 }
 
 plm_status plm_corpus_store_compact(struct plm_corpus_store *store, const char *path,
-                                    const volatile int *stop, struct plm_error *error)
+                                    const volatile int *stop, struct plm_hash *hash,
+                                    struct plm_error *error)
 {
   PLM_TRY(commit(store, error));
   const int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (file < 0) return plm_error_errno(error, "cannot create %s", path);
-  plm_status status = copy_compacted(store, file, path, stop, error);
+  struct plm_hasher *hasher = plm_hasher_open();
+  plm_status status = hasher == NULL ? plm_error_set(error, PLM_NO_MEMORY, "out of memory")
+                                     : copy_compacted(store, file, path, stop, hasher, error);
+  if (status == PLM_OK) *hash = plm_hasher_digest(hasher);
+  plm_hasher_close(hasher);
   if (status == PLM_OK && fsync(file) != 0)
     status = plm_error_errno(error, "cannot fsync %s", path);
   if (close(file) != 0 && status == PLM_OK)

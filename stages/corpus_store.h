@@ -24,9 +24,11 @@ plm_status plm_corpus_store_put_meta(struct plm_corpus_store *store, const void 
 /* Commits, then hashes all `lengths` or `checks` records in order. */
 plm_status plm_corpus_store_hash(struct plm_corpus_store *store, enum plm_record_kind kind,
                                  struct plm_hash *hash, struct plm_error *error);
-/* Commits and writes a compacted copy to path, fsynced. stop: as in plm_corpus_writer_finish. */
+/* Commits and writes a compacted copy to path, fsynced; hash: of its bytes as they were handed to
+ * the file. stop: as in plm_corpus_writer_finish. */
 plm_status plm_corpus_store_compact(struct plm_corpus_store *store, const char *path,
-                                    const volatile int *stop, struct plm_error *error);
+                                    const volatile int *stop, struct plm_hash *hash,
+                                    struct plm_error *error);
 void plm_corpus_store_close(struct plm_corpus_store *store); /* NULL is fine */
 
 #endif

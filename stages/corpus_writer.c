@@ -344,7 +344,7 @@ static plm_status compact(struct plm_corpus_writer *writer, const char *data,
   PLM_TRY(status);
   PLM_TRY(plm_corpus_store_hash(writer->store, PLM_RECORD_LENGTHS, &files->lengths, error));
   PLM_TRY(plm_corpus_store_hash(writer->store, PLM_RECORD_CHECKS, &files->checks, error));
-  PLM_TRY(plm_corpus_store_compact(writer->store, data, stop, error));
+  PLM_TRY(plm_corpus_store_compact(writer->store, data, stop, &files->whole, error));
   plm_corpus_store_close(writer->store);
   writer->store = NULL;
   PLM_TRY(plm_path_join(build, writer->temporary, "build", error));
@@ -356,7 +356,6 @@ static plm_status describe(struct plm_corpus_writer *writer, const char *data,
 {
   struct plm_corpus_files *files = &writer->description.files;
   char path[PLM_PATH_SIZE];
-  PLM_TRY(plm_hash_file(data, &files->whole, NULL, error));
   const int descriptor = open(data, O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) return plm_error_errno(error, "cannot open %s", data);
   plm_status status = plm_corpus_edges(descriptor, data, files, error);
