@@ -41,13 +41,23 @@ struct scoring {
 
 /* ---- checking ---- */
 
+static void log_without_hint(const struct plm_error *error) /* it comes once, at the end */
+{
+  struct plm_error shown = *error;
+  shown.hint[0] = '\0';
+  plm_log_error(&shown);
+}
+
+/* The first one waits: alone it is what the command ends with. */
 static void report(struct scoring *scoring, struct plm_error *error)
 {
   plm_variant_source_where(scoring->source, error);
-  if (scoring->wrong++ == 0) scoring->first_wrong = *error;
-  if (scoring->wrong > SHOWN_ERRORS) return;
-  error->hint[0] = '\0'; /* once, at the end */
-  plm_log_error(error);
+  if (scoring->wrong++ == 0) {
+    scoring->first_wrong = *error;
+    return;
+  }
+  if (scoring->wrong == 2) log_without_hint(&scoring->first_wrong);
+  if (scoring->wrong <= SHOWN_ERRORS) log_without_hint(error);
 }
 
 /* What one entry is: PLM_OK also when it is wrong, which is reported. */
@@ -67,9 +77,10 @@ static plm_status explain(struct scoring *scoring, struct plm_error *error)
 {
   char wrong[32], all[32];
   const uint64_t fit = plm_numbering_fit(&scoring->numbering, &scoring->wild_type);
-  if (scoring->variants == 1) { /* it was said */
+  if (scoring->variants == 1) {
     *error = scoring->first_wrong;
   } else {
+    if (scoring->wrong == 1) log_without_hint(&scoring->first_wrong);
     plm_error_set(error, PLM_FORMAT, "%s of %s variants cannot be scored, so none was",
                   plm_format_count(scoring->wrong, wrong),
                   plm_format_count(scoring->variants, all));

@@ -505,9 +505,17 @@ def read_fasta(path, protein=True, warn=True):
 COMMIT_EVERY_S = 5.0  # how much work a killed `embed_dataset` may lose
 
 
+def npy_preamble(shape):
+    """What stands in front of the values of a .npy file (version 1.0), float32."""
+    text = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {tuple(shape)}, }}"
+    text += " " * (-(len(text) + 11) % 64) + "\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode()
+
+
 class TensorFile:
-    """A safetensors file written piece by piece and in any order. Until it is complete it is called
-    PATH.part, and PATH.part.json says how far it got, so that another process can go on.
+    """A file written piece by piece and in any order: safetensors, or npy for one tensor, with the names
+    beside it in PATH.names.json. Until it is complete it is called PATH.part, and PATH.part.json says how
+    far it got, so that another process can go on.
 
     shapes: name -> shape, all float32. request: identifies what is written; a file begun for another
     request is begun anew. `done` is what the last `commit` said, None at the beginning."""
@@ -522,14 +530,19 @@ class TensorFile:
             self.begin[name], end = end, end + 4 * math.prod(shape)
             offsets = [self.begin[name], end]
             header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": offsets}
-        text = json.dumps(header).encode()
-        text += b" " * (-len(text) % 8)
-        if len(text) > self.LARGEST_HEADER:
-            raise ValueError(
-                f"{path}: the names of {len(shapes)} tensors take more than a safetensors header may "
-                "have; embed the sequences in several files"
-            )
-        self.data, self.request, self.done = 8 + len(text), request, None
+        self.names = metadata["names"] if self.path.suffix == ".npy" else None
+        if self.names is not None:
+            preamble = npy_preamble(*shapes.values())
+        else:
+            text = json.dumps(header).encode()
+            text += b" " * (-len(text) % 8)
+            if len(text) > self.LARGEST_HEADER:
+                raise ValueError(
+                    f"{path}: the names of {len(shapes)} tensors take more than a safetensors header "
+                    "may have; embed the sequences in several files"
+                )
+            preamble = len(text).to_bytes(8, "little") + text
+        self.data, self.request, self.done = len(preamble), request, None
         try:
             journal = json.loads(self.journal.read_text())
             complete = self.part.stat().st_size == self.data + end
@@ -538,7 +551,7 @@ class TensorFile:
             pass
         self.file = open(self.part, "r+b" if self.done is not None else "wb")
         if self.done is None:
-            self.file.write(len(text).to_bytes(8, "little") + text)
+            self.file.write(preamble)
             self.file.truncate(self.data + end)
 
     @staticmethod
@@ -570,6 +583,8 @@ class TensorFile:
         self.file.flush()
         os.fsync(self.file.fileno())
         self.file.close()
+        if self.names is not None:
+            Path(f"{self.path}.names.json").write_text(self.names)
         os.replace(self.part, self.path)
         self.journal.unlink(missing_ok=True)
 
@@ -684,12 +699,17 @@ class EmbeddingMixin:
         a sequence with <cls> and <eos>; float32, in the order of the input, as `plm-pipeline embed` gives
         them. With output="x.safetensors" the tensors go there, with the names as a JSON array in the
         metadata, and the path is returned: memory stays bounded, a call that was killed is continued by
-        the same call, and one that was complete is not repeated.
+        the same call, and one that was complete is not repeated. Pooled ones may go to "x.npy", the names
+        to "x.npy.names.json".
 
         Sequences are packed by length, `window` at a time, into batches of tokens_per_batch."""
         config = self.config
-        if output is not None and not str(output).endswith(".safetensors"):
-            raise ValueError(f'output "{output}" should be a .safetensors file')
+        if output is not None and not str(output).endswith((".safetensors", ".npy")):
+            raise ValueError(f'output "{output}" should be a .safetensors or .npy file')
+        if str(output).endswith(".npy") and (per_token or logits):
+            raise ValueError(
+                f"{output}: npy holds one array, not one a sequence: take .safetensors"
+            )
         if per_token and logits:
             raise ValueError("per_token and logits exclude each other: call embed_dataset twice")
         if logits and not hasattr(self, "get_logits"):

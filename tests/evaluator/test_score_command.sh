@@ -94,6 +94,13 @@ expect 1 score --csv many.csv
 [ "$(grep -c 'error: many.csv' err)" = 20 ] || fail "not twenty errors"
 says err '50 of 50 variants cannot be scored'
 
+# the only one is said once; one of several, too, beside how many there are
+expect 1 score C4G
+[ "$(grep -c 'C4G: expected C at position 4, found A' err)" = 1 ] || fail "said more than once: $(cat err)"
+expect 1 score A4G C4G
+[ "$(grep -c 'error: C4G: expected C at position 4, found A' err)" = 1 ] || fail "$(cat err)"
+says err '1 of 2 variants cannot be scored'
+
 # a numbering that fits is found
 expect 1 score A14G K18E R20C
 says err 'all of them fit with --offset 11'

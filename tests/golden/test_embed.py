@@ -198,6 +198,10 @@ def test_npy_holds_the_same_numbers(trained):
     assert np.array_equal(array, embed(folder, "--pooling", "mean,max").numpy())
     names = json.loads(pathlib.Path("out.npy.names.json").read_text())
     assert names == [f"seq{i}" for i in range(len(sequences()))]
+    load(folder).embed_dataset("in.fasta", output="theirs.npy", pooling="mean,max")
+    theirs = np.load("theirs.npy")
+    assert theirs.dtype == np.float32 and np.abs(theirs - array).max() <= LIMIT
+    assert json.loads(pathlib.Path("theirs.npy.names.json").read_text()) == names
 
 
 @torch.no_grad()

@@ -205,8 +205,10 @@ def test_packing_leaves_no_room():
 
 def test_bad_calls_are_explained():
     model = small_model("unet")
-    with pytest.raises(ValueError, match="should be a .safetensors file"):
-        model.embed_dataset(["MK"], output="x.npy")
+    with pytest.raises(ValueError, match="should be a .safetensors or .npy file"):
+        model.embed_dataset(["MK"], output="x.txt")
+    with pytest.raises(ValueError, match="npy holds one array"):
+        model.embed_dataset(["MK"], output="x.npy", per_token=True)
     with pytest.raises(ValueError, match="exclude each other"):
         model.embed_dataset(["MK"], per_token=True, logits=True)
     with pytest.raises(ValueError, match="AutoModelForMaskedLM"):
