@@ -113,9 +113,9 @@ struct plm_targets {
   const float *weights;     /* (rows) */
 };
 
-/* The rows that a pass over `positions` positions runs on for `rows` labelled ones: up to the next
- * sixteenth of the positions where the backend records passes, the next 64th where it does not, so
- * that products meet few shapes. Those above `rows` have position -1, and count for nothing. */
+/* The rows that a pass over `positions` positions runs on for `rows` labelled ones: where the
+ * backend records passes, up to the next sixteenth of the positions, so that few shapes are met.
+ * Those above `rows` have position -1, and count for nothing. */
 uint32_t plm_model_rows(const struct plm_ops *ops, uint64_t positions, uint64_t rows);
 
 struct plm_loss_result {

@@ -268,8 +268,9 @@ static struct model_pass start_pass(struct plm_model *model, const struct plm_ba
 
 uint32_t plm_model_rows(const struct plm_ops *ops, uint64_t positions, uint64_t rows)
 {
-  const uint64_t parts = ops->record_begin != NULL ? 16 : 64;
-  const uint64_t part = (positions + parts - 1) / parts, rounded = (rows + part - 1) / part * part;
+  enum { PARTS = 16 };
+  if (ops->record_begin == NULL) return (uint32_t)rows;
+  const uint64_t part = (positions + PARTS - 1) / PARTS, rounded = (rows + part - 1) / part * part;
   return (uint32_t)(rounded < positions ? rounded : positions);
 }
 

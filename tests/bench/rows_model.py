@@ -120,7 +120,8 @@ def step_rows(bench):
     report.note(
         "a step is the passes of its batch and one update (norm, clipping, Muon and Adam, zeroing); "
         "tokens are real ones. Shares are model FLOPs of whole steps over the faster of oneDNN and "
-        "OpenBLAS (fp32) in the same rounds"
+        "OpenBLAS (fp32) in the same rounds; ours does not execute those of the last block's rows "
+        "without a label"
     )
 
 
