@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/run/run.h"
 #include "stages/supervisor_internal.h"
@@ -135,6 +136,27 @@ static void turn(struct plm_supervisor *supervisor)
 
 /* ---- the end ------------------------------------------------------------------------------- */
 
+/* What `checkpoints/latest` names. */
+static bool latest_step(const char *run, unsigned long long *step)
+{
+  char path[PLM_PATH_SIZE], name[64];
+  if (plm_path_join(path, run, "checkpoints/latest", NULL) != PLM_OK) return false;
+  const ssize_t size = readlink(path, name, sizeof name - 1);
+  if (size < 0) return false;
+  name[size] = '\0';
+  return sscanf(name, "step_%llu", step) == 1;
+}
+
+/* After a drain: where `up` will go on. */
+static void say_stopped(struct plm_supervisor *supervisor)
+{
+  unsigned long long step;
+  if (latest_step(supervisor->run, &step))
+    screen_say(supervisor, "stopped; `plm-pipeline up` goes on from step %llu", step);
+  else
+    screen_say(supervisor, "stopped before the first checkpoint");
+}
+
 static void conclude(struct plm_supervisor *supervisor)
 {
   plm_endpoint_remove(supervisor->run, "packers"); /* a stage started by hand later has others */
@@ -151,6 +173,8 @@ static void conclude(struct plm_supervisor *supervisor)
   if (supervisor->exit_code == 0 &&
       plm_done_read(supervisor->run, &step, &identity, NULL) == PLM_OK) {
     screen_say(supervisor, "complete at step %llu", (unsigned long long)step);
+  } else if (supervisor->drain_signal != 0 && supervisor->failure.length == 0) {
+    say_stopped(supervisor);
   }
 }
 

@@ -11,6 +11,7 @@
 #include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
+#include "common/base/progress.h"
 #include "common/run/run.h"
 
 enum { WAITING_LIMIT = 10000 /* lines */, PEOPLE_EVERY_MS = 5000, BOARD_EVERY_MS = 10000 };
@@ -163,9 +164,8 @@ static void tell_people(struct plm_step_report *report, const struct plm_step_li
   if (report->people_ms != 0 && now - report->people_ms < PEOPLE_EVERY_MS && !last) return;
   report->people_ms = now;
   const double left_s = (double)(report->last_step - line->step) * line->step_s;
-  char eta[32] = "";
-  if (!last)
-    snprintf(eta, sizeof eta, ", %.0f:%02d left", floor(left_s / 60), (int)fmod(left_s, 60));
+  char eta[64] = "", duration[32];
+  if (!last) snprintf(eta, sizeof eta, ", %s left", plm_format_duration(left_s, duration));
   plm_info("step %llu/%llu  loss %.4f  lr %.3g  %.0f tokens/s%s%s", (unsigned long long)line->step,
            (unsigned long long)report->last_step, line->result->loss,
            line->rates.of[PLM_GROUP_HIDDEN], (double)line->result->real_tokens / line->step_s, eta,

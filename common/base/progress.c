@@ -34,13 +34,14 @@ void plm_progress_begin(struct plm_progress *progress, const char *label)
                                     .last_ns = now};
 }
 
-static void format_duration(double seconds, char text[32])
+const char *plm_format_duration(double seconds, char text[32])
 {
   const unsigned long long whole = (unsigned long long)(seconds + 0.5);
   if (whole >= 3600)
     snprintf(text, 32, "%llu:%02llu:%02llu", whole / 3600, whole / 60 % 60, whole % 60);
   else
     snprintf(text, 32, "%llu:%02llu", whole / 60, whole % 60);
+  return text;
 }
 
 void plm_progress_update(struct plm_progress *progress, uint64_t done, uint64_t total,
@@ -63,7 +64,7 @@ void plm_progress_update(struct plm_progress *progress, uint64_t done, uint64_t 
     if (!progress->terminal) snprintf(bar, sizeof bar, " %.0f %%", 100.0 * share);
     if (done > progress->done_before) {
       const double to_do = done >= total ? 0.0 : (double)(total - done);
-      format_duration(seconds * to_do / (double)(done - progress->done_before), left);
+      plm_format_duration(seconds * to_do / (double)(done - progress->done_before), left);
       snprintf(rest, sizeof rest, ", %s left", left);
     }
   }

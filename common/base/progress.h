@@ -24,6 +24,8 @@ void plm_progress_update(struct plm_progress *progress, uint64_t done, uint64_t 
 /* Removes the bar, before other lines are printed and at the end. */
 void plm_progress_clear(struct plm_progress *progress);
 
+/* "1:23" or "4:05:06" into text (32 bytes), which is returned. */
+const char *plm_format_duration(double seconds, char text[32]);
 /* "1,234,567" into text (32 bytes), which is returned. */
 const char *plm_format_count(uint64_t count, char text[32]);
 

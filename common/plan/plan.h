@@ -20,7 +20,8 @@
  *
  * Draws: Philox counter (x, y, purpose), two 64-bit draws a block (low word first), draw d in block
  * x = d / 2. Groups: y = epoch. Documents and chunks: y = epoch * 2^32 + window, draws running over
- * the window's chunks in the order of packing. Crops: x = epoch, y = document. Fisher-Yates goes
+ * the window's chunks in the order of packing, in each of which the documents stand in window order
+ * (that of the groups' permutation). Crops: x = epoch, y = document. Fisher-Yates goes
  * from the last element down.
  *
  * Threads: a plan may be used by many threads at once; window computations are independent.

@@ -132,6 +132,7 @@ grep -q 'is process' second.out || fail "who has the run is not said: $(cat seco
 kill -INT "$supervisor"
 wait "$supervisor"
 [ $? -eq 130 ] || fail "Ctrl-C does not end with 130"
+grep -q 'stopped before the first checkpoint' interrupted.out || fail "the end is not said"
 [ "$(grep stopped interrupted/events | cut -d. -f1 | uniq | tr '\n' ' ')" = \
   'trainer evaluator packer ' ] || fail "order of the stop: $(cat interrupted/events)"
 nobody_left interrupted

@@ -5,7 +5,9 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 bin=build/bin
 
-say() { printf '\n\033[1m== %s\033[0m\n' "$*"; }
+bold='' plain=''
+[ ! -t 1 ] || [ -n "${NO_COLOR-}" ] || bold=$'\033[1m' plain=$'\033[0m'
+say() { printf '\n%s== %s%s\n' "$bold" "$*" "$plain"; }
 
 if [ ! -e data/sample.corpus ]; then
   say "1. sequences into a corpus: plm-pipeline ingest"
