@@ -75,13 +75,15 @@ static plm_status write_fasta(const char *directory, const struct plm_corpus_opt
 static plm_status summarise(const char *directory, bool json, struct plm_error *error)
 {
   struct plm_corpus_description description;
+  char path[PLM_PATH_SIZE];
+  PLM_TRY(plm_path_join(path, directory, PLM_CORPUS_DATA, error));
   PLM_TRY(plm_corpus_description_read(directory, &description, error));
-  plm_status status = PLM_OK;
-  if (json)
+  plm_status status = plm_corpus_check_edges(path, &description.files, error);
+  if (status == PLM_OK && json)
     status = plm_corpus_summary_json(&description, error);
-  else
+  else if (status == PLM_OK)
     plm_corpus_summary_print(directory, &description);
-  for (int s = 0; s < PLM_SPLIT_COUNT; s++) {
+  for (int s = 0; status == PLM_OK && s < PLM_SPLIT_COUNT; s++) {
     const uint64_t documents = description.info.splits[s].documents;
     if (documents != 0 && documents < 256) /* none at all is a choice */
       plm_warning("split %s has only %llu documents", plm_split_name((enum plm_split)s),

@@ -97,6 +97,11 @@ plm_status plm_corpus_verify_written(const char *directory, const struct plm_cor
 plm_status plm_corpus_edges(int descriptor, const char *path, struct plm_corpus_files *files,
                             struct plm_error *error);
 
+/* Whether the data.mdb at path still has the size and edges that corpus.json states. PLM_CORRUPT.
+ */
+plm_status plm_corpus_check_edges(const char *path, const struct plm_corpus_files *stated,
+                                  struct plm_error *error);
+
 /* Adds a document of this length to a split's counts, histogram and extremes. */
 void plm_corpus_count_length(struct plm_corpus_split *split, uint64_t length);
 /* Adds residues to a split's composition. */

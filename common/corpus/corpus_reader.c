@@ -57,20 +57,20 @@ plm_status plm_corpus_record(const struct plm_corpus *corpus, MDB_txn *transacti
                                  code == MDB_NOTFOUND ? "is missing" : mdb_strerror(code), error);
 }
 
-static plm_status check_edges(const struct plm_corpus *corpus, struct plm_error *error)
+plm_status plm_corpus_check_edges(const char *path, const struct plm_corpus_files *stated,
+                                  struct plm_error *error)
 {
-  const struct plm_corpus_files *stated = &corpus->description.files;
   struct plm_corpus_files found;
-  const int descriptor = open(corpus->data_path, O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) return plm_error_errno(error, "cannot open %s", corpus->data_path);
-  plm_status status = plm_corpus_edges(descriptor, corpus->data_path, &found, error);
+  const int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) return plm_error_errno(error, "cannot open %s", path);
+  plm_status status = plm_corpus_edges(descriptor, path, &found, error);
   close(descriptor);
   PLM_TRY(status);
   if (found.size_bytes != stated->size_bytes)
-    plm_error_set(error, PLM_CORRUPT, "%s has %llu bytes instead of %llu", corpus->data_path,
+    plm_error_set(error, PLM_CORRUPT, "%s has %llu bytes instead of %llu", path,
                   (unsigned long long)found.size_bytes, (unsigned long long)stated->size_bytes);
   else if (!plm_hash_equal(found.first, stated->first) || !plm_hash_equal(found.last, stated->last))
-    plm_error_set(error, PLM_CORRUPT, "%s is not the file that ingest wrote", corpus->data_path);
+    plm_error_set(error, PLM_CORRUPT, "%s is not the file that ingest wrote", path);
   else
     return PLM_OK;
   return plm_error_hint(error, "copy the corpus again or ingest its sources again");
@@ -257,7 +257,7 @@ static plm_status open_checked(struct plm_corpus *corpus, struct plm_error *erro
 {
   PLM_TRY(plm_path_join(corpus->data_path, corpus->directory, PLM_CORPUS_DATA, error));
   PLM_TRY(plm_corpus_description_read(corpus->directory, &corpus->description, error));
-  PLM_TRY(check_edges(corpus, error));
+  PLM_TRY(plm_corpus_check_edges(corpus->data_path, &corpus->description.files, error));
   plm_corpus_guard_install();
   plm_corpus_guard_enter(corpus->data_path);
   const int code = open_environment(corpus);
