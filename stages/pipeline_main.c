@@ -57,7 +57,9 @@ static int find_command(int argc, char **argv)
     for (const struct plm_option *o = plm_common_options; o->name != NULL; o++) {
       const bool is_long = argv[i][1] == '-' && strcmp(argv[i] + 2, o->name) == 0;
       const bool is_short = argv[i][1] == o->letter && o->letter != 0 && argv[i][2] == '\0';
-      if ((is_long || is_short) && o->argument != NULL) i++;
+      if (!is_long && !is_short) continue;
+      if (o->argument != NULL) i++;
+      break;
     }
   }
   return argc;

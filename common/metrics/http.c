@@ -48,7 +48,8 @@ static plm_status look_up(const char *address, struct addrinfo **found, struct p
     host++;
   }
   const char *port = strcmp(colon + 1, "*") == 0 ? "0" : colon + 1;
-  if (port[0] < '0' || port[0] > '9') goto wrong;
+  char *end; /* getaddrinfo takes any number, and its lowest 16 bits for the port */
+  if (port[0] < '0' || port[0] > '9' || strtoul(port, &end, 10) > 65535 || *end != '\0') goto wrong;
   const bool everywhere = host[0] == '\0' || strcmp(host, "*") == 0;
   if (getaddrinfo(everywhere ? NULL : host, port, &hints, found) == 0) return PLM_OK;
 wrong:

@@ -81,3 +81,7 @@ well_formed
 address=$(sed -n 's#.*http://\(.*\)/metrics#\1#p' evaluator.log)
 wait_for 20 by_hand plm_evaluator_evaluations_total evaluator
 well_formed
+
+# a port that no port is: not another one
+expect 2 timeout 20 plm-packer --corpus corpus --connect tcp://127.0.0.1:1 --prometheus 127.0.0.1:99999
+says err 'no address to serve metrics on'

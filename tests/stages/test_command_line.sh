@@ -105,6 +105,10 @@ expect 0 'PLM_TRAINER_STEPS; on resume: changes the run' "$pipeline" config --ma
 [ "$("$pipeline" config --run here | awk '$1 == "run:" {print $2}')" = "$PWD/here" ] ||
   fail "--run is not relative to the working directory"
 
+for option in -c --run --set --color; do # the last word, and no command yet
+  expect 2 "\"$option\" needs its" "$pipeline" "$option"
+done
+
 # ---- completion ----
 "$pipeline" completion bash >completion.bash || fail "completion bash"
 # shellcheck disable=SC1091
