@@ -67,6 +67,19 @@ static void add_value(struct plm_arguments *arguments, const struct plm_option *
       (struct plm_option_value){.option = option, .value = value};
 }
 
+/* `--run "$UNSET"` means no folder, least of all the one at hand. */
+static plm_status check_paths(const struct plm_arguments *arguments, struct plm_error *error)
+{
+  for (size_t v = 0; v < arguments->value_count; v++) {
+    const struct plm_option *option = arguments->values[v].option;
+    if (option->argument == NULL || arguments->values[v].value[0] != '\0') continue;
+    if (strncmp(option->argument, "DIR", 3) == 0 || strncmp(option->argument, "FILE", 4) == 0)
+      return plm_error_set(error, PLM_USAGE, "option \"--%s\" needs its %s, not an empty word",
+                           option->name, option->argument);
+  }
+  return PLM_OK;
+}
+
 static plm_status parse_long(char **argv, int argc, int *i, const struct plm_option *table,
                              struct plm_arguments *arguments, struct plm_error *error)
 {
@@ -141,6 +154,7 @@ plm_status plm_arguments_parse(int argc, char **argv, const struct plm_option *t
       status = parse_letters(argv, argc, &i, table, arguments, error);
     }
   }
+  if (status == PLM_OK) status = check_paths(arguments, error);
   if (status != PLM_OK) plm_arguments_deinit(arguments);
   return status;
 }

@@ -109,6 +109,9 @@ for option in -c --run --set --color; do # the last word, and no command yet
   expect 2 "\"$option\" needs its" "$pipeline" "$option"
 done
 
+expect 2 'not an empty word' "$pipeline" up --dry-run --run ''
+expect 2 'not an empty word' "$pipeline" ps -c=
+
 # ---- completion ----
 "$pipeline" completion bash >completion.bash || fail "completion bash"
 # shellcheck disable=SC1091
