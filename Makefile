@@ -152,6 +152,12 @@ $(BUILD)/obj/kernels/backend.o: ALL_CFLAGS += $(INTERFACE_FLAG)
 $(BUILD)/obj/emulated/kernels/cuda/library.cu.o: ALL_CXXFLAGS += $(INTERFACE_FLAG)
 $(BUILD)/obj/cuda/kernels/cuda/library.cu.o: NVCC_FLAGS += $(INTERFACE_FLAG)
 
+# what changes a step's bits: a resume by another build says so
+DIGESTED := $(sort $(shell find common kernels trainer -name '*.[ch]' -o -name '*.cu*' -o -name '*.cc'))
+DIGEST := $(shell { cat $(DIGESTED); $(CC) -dumpfullversion; echo '$(OPTIMISE) $(ALL_CFLAGS) $(PRODUCTS)'; } | sha256sum | cut -c1-16)
+$(BUILD)/obj/trainer/trainer_open.o: $(DIGESTED)
+$(BUILD)/obj/trainer/trainer_open.o: ALL_CFLAGS += -DPLM_BUILD_DIGEST='"$(DIGEST)"'
+
 $(BUILD)/obj/common/checkpoint/modeling_file.o: common/checkpoint/modeling_plm.py
 
 define isa_rule
@@ -319,7 +325,8 @@ $(BUILD)/lint.stamp: $(LINT_SRC) $(shell find common kernels $(STAGES) -name '*.
 	@mkdir -p $(@D)
 	@command -v clang-tidy >/dev/null || { echo "lint: clang-tidy is not installed"; exit 1; }
 	@printf '%s\n' $(LINT_SRC) | xargs -P $(JOBS) -n 4 sh -c 'clang-tidy --quiet "$$@" -- \
-	  -std=gnu17 -I. -D_GNU_SOURCE -DPLM_VERSION=\"$(VERSION)\" 2>/dev/null' lint
+	  -std=gnu17 -I. -D_GNU_SOURCE -DPLM_VERSION=\"$(VERSION)\" \
+	  -DPLM_BUILD_DIGEST=\"\" 2>/dev/null' lint
 	@touch $@
 
 .PHONY: sanitize

@@ -159,11 +159,13 @@ static struct plm_resolved resolve_today(const struct plm_config *config, const 
                                .ranks = config->trainer.ranks,
                                .step_chunks = plm_trainer_step_chunks(config),
                                .micro_chunks = plm_trainer_micro_chunks(config),
-                               .version = PLM_VERSION};
+                               .version = PLM_VERSION,
+                               .build = PLM_BUILD_DIGEST};
   snprintf(today.device, sizeof today.device, "%s", ops->name);
   snprintf(today.isa, sizeof today.isa, "%s", ops->isa);
   snprintf(today.precision, sizeof today.precision, "%s",
            plm_precision_name(ops->act_bytes == 2 ? PLM_PRECISION_BF16 : PLM_PRECISION_FP32));
+  if (ops->products != NULL) snprintf(today.products, sizeof today.products, "%s", ops->products);
   if (ops->processor != NULL)
     snprintf(today.processor, sizeof today.processor, "%s", ops->processor);
   else

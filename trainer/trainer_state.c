@@ -16,7 +16,8 @@
 enum { STATE_FORMAT = 1, STATE_LIMIT = 1 << 26 /* bytes */ };
 
 /* One table says how the plain fields are named, where they live and of what kind they are. */
-enum kind { KIND_U64, KIND_U32, KIND_BOOL, KIND_DOUBLE, KIND_TEXT };
+/* KIND_LATER: a text that checkpoints of earlier builds lack; "" then. */
+enum kind { KIND_U64, KIND_U32, KIND_BOOL, KIND_DOUBLE, KIND_TEXT, KIND_LATER };
 struct field {
   const char *section; /* NULL: top level */
   const char *name;
@@ -46,6 +47,8 @@ static const struct field fields[] = {
     FIELD("resolved", "product_flops_per_second", KIND_DOUBLE, resolved.product_flops),
     FIELD("resolved", "processor", KIND_TEXT, resolved.processor),
     FIELD("resolved", "version", KIND_TEXT, resolved.version),
+    FIELD("resolved", "build", KIND_LATER, resolved.build),
+    FIELD("resolved", "products", KIND_LATER, resolved.products),
 };
 enum { FIELD_COUNT = sizeof fields / sizeof *fields };
 
@@ -73,7 +76,8 @@ static void put(cJSON *json, const struct field *field, const struct plm_trainer
   case KIND_U32: plm_metrics_integer(section, field->name, *(const uint32_t *)value); break;
   case KIND_BOOL: cJSON_AddBoolToObject(section, field->name, *(const bool *)value); break;
   case KIND_DOUBLE: plm_metrics_number(section, field->name, *(const double *)value); break;
-  case KIND_TEXT: cJSON_AddStringToObject(section, field->name, value); break;
+  case KIND_TEXT:
+  case KIND_LATER: cJSON_AddStringToObject(section, field->name, value); break;
   }
 }
 
@@ -183,6 +187,9 @@ static bool get(const cJSON *json, const struct field *field, struct plm_trainer
     if (!cJSON_IsNumber(item)) return false;
     *(double *)value = item->valuedouble;
     return true;
+  case KIND_LATER:
+    if (item == NULL) return true;
+    /* fall through */
   case KIND_TEXT:
     return cJSON_IsString(item) &&
            snprintf(value, field->size, "%s", item->valuestring) < (int)field->size;

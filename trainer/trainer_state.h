@@ -18,6 +18,8 @@ struct plm_resolved {
   double product_flops; /* rate of a large product on this machine; the divisor of mfu */
   char processor[128];  /* model name: the same bits are promised on the same one */
   char version[32];     /* of the program */
+  char build[32];       /* digest of its sources, compiler and flags */
+  char products[64];    /* the library of products and its version; "": the plans name it */
 };
 
 struct cJSON;

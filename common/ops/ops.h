@@ -138,6 +138,7 @@ struct plm_ops {
   const char *name; /* "cpu", "cuda" */
   const char
       *isa; /* "avx512", "avx2", "portable", "sm_90a": resolved choice, kept in trainer.json */
+  const char *products;  /* the library of products and its version; NULL: the plans name it */
   const char *processor; /* model name of the device; NULL: the machine's processor */
   size_t act_bytes;      /* 4 or 2 */
   uint32_t threads;

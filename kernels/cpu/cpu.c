@@ -125,6 +125,7 @@ plm_status plm_ops_cpu_open(int precision, uint32_t threads, const char *isa, st
   cpu->bf16 = precision == PLM_PRECISION_BF16 || half;
   cpu->ops.name = "cpu";
   cpu->ops.isa = isa_names[chosen];
+  cpu->ops.products = plm_products_library();
   cpu->ops.act_bytes = cpu->bf16 ? 2 : 4;
   cpu->ops.threads = threads > 0 ? threads : all_threads();
   cpu->ops.context = cpu;

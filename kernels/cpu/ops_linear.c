@@ -1,9 +1,9 @@
 /* Products of the model: Linear forward, and backward by input and by weight.
  *
- * Rows (tokens) are cut into tiles of heights that depend on the shape alone, so a row's bits do
- * not depend on the threads, and few shapes are ever planned whatever the number of rows: full
- * tiles, one tile of a multiple of 32 rows, and for bf16 (whose plans are costly) one of 32 rows
- * for the last few, padded with zeros in the workspace.
+ * Rows (tokens) are cut into tiles of fixed heights (taller ones where there are many rows, which
+ * is faster), so a row's bits do not depend on the threads, and few shapes are ever planned
+ * whatever the number of rows: full tiles, one tile of a multiple of 32 rows, and for bf16 (whose
+ * plans are costly) one of 32 rows for the last few, padded with zeros in the workspace.
  *
  * A few rows (decoding, token by token) are one tile: Linear forward cuts their outputs instead, in
  * pieces of a fixed width.
@@ -15,9 +15,8 @@
 
 enum {
   ROWS_TILE = 256,
-  ROWS_TILE_TALL = 512,
-  MANY_ROWS = 4096,
-  LARGE_FACTOR = 1024 * 1024, /* elements */
+  ROWS_TILE_LARGE = 512,
+  LARGE = 4096,
   ROWS_LAST = 32,
   ROWS_FEW = 64,
   OUTPUTS_PIECE = 256,
@@ -102,15 +101,6 @@ static void run_tile(void *context, int64_t tile, uint32_t thread)
              rows * job->C_width / (int64_t)job->cpu->ops.act_bytes);
 }
 
-/* A product packs its second factor anew, which in fp32 wants tall tiles where there are rows for
- * them, above all where that is large (768 x 2304: 512 rows are 12 % faster than 256). In bf16 256
- * rows are the fastest on AMX (5 to 10 %), and no matter without. */
-static int64_t tile_rows_of(const struct plm_product_shape *shape)
-{
-  const int64_t enough = shape->K * shape->N >= LARGE_FACTOR ? MANY_ROWS / 4 : MANY_ROWS;
-  return !shape->half && shape->M >= enough ? ROWS_TILE_TALL : ROWS_TILE;
-}
-
 /* C_MN (=, +=, = residual +) A_MK B, shape.M rows; A's and C's rows are contiguous. */
 static void multiply_rows(struct plm_cpu *cpu, struct plm_product_shape shape, void *C,
                           const void *A, const void *B, const void *residual, struct finish finish)
@@ -125,9 +115,9 @@ static void multiply_rows(struct plm_cpu *cpu, struct plm_product_shape shape, v
                           .a_stride = shape.lda * in_bytes,
                           .c_stride = shape.ldc * out_bytes,
                           .rows = shape.M,
-                          .tile_rows = tile_rows_of(&shape),
                           .A_width = shape.K * in_bytes,
                           .C_width = shape.N * out_bytes};
+  job.tile_rows = job.rows >= LARGE ? ROWS_TILE_LARGE : ROWS_TILE;
   const int64_t after = job.rows % job.tile_rows;
   job.rest_rows = shape.half ? after / ROWS_LAST * ROWS_LAST : after;
   if (residual != NULL) shape.accumulate = 1;

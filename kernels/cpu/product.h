@@ -29,6 +29,9 @@ struct plm_product_shape {
   uint8_t reserved[3];
 };
 
+/* The library's name and version: the bits of its products may change with it. */
+const char *plm_products_library(void);
+
 plm_status plm_products_open(uint32_t threads, struct plm_products **products,
                              struct plm_error *error);
 void plm_products_close(struct plm_products *products); /* NULL is fine */

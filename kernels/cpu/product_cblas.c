@@ -20,6 +20,12 @@ struct plm_products {
 
 /* OpenBLAS has threads of its own; other libraries lack the call and are told by their users. */
 void openblas_set_num_threads(int count) __attribute__((weak));
+char *openblas_get_config(void) __attribute__((weak));
+
+const char *plm_products_library(void)
+{
+  return openblas_get_config != NULL ? openblas_get_config() : "CBLAS";
+}
 
 plm_status plm_products_open(uint32_t threads, struct plm_products **products,
                              struct plm_error *error)

@@ -3,6 +3,7 @@
 #include "kernels/cpu/product.h"
 
 #include <omp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -258,6 +259,14 @@ void plm_product_run(const struct plm_product *product, uint32_t thread, void *C
                                         {DNNL_ARG_DST, m[2]},
                                         {DNNL_ARG_SCRATCHPAD, m[3]}};
   dnnl_primitive_execute(product->primitive, product->owner->streams[thread], 4, arguments);
+}
+
+const char *plm_products_library(void)
+{
+  static char name[32];
+  const dnnl_version_t *version = dnnl_version();
+  snprintf(name, sizeof name, "oneDNN %d.%d.%d", version->major, version->minor, version->patch);
+  return name;
 }
 
 plm_status plm_products_open(uint32_t threads, struct plm_products **out, struct plm_error *error)

@@ -9,6 +9,7 @@
 #include "tests/support/cmocka_all.h"
 #include "tests/support/scratch.h"
 #include "trainer/grace.h"
+#include "trainer/resume.h"
 #include "trainer/trainer_state.h"
 
 static const char yaml[] =
@@ -35,7 +36,9 @@ static void fill(struct plm_trainer_state *state, const struct plm_config *confi
                    .micro_chunks = 4,
                    .product_flops = 123.456e9,
                    .processor = "A processor",
-                   .version = "0.0.1"},
+                   .version = "0.0.1",
+                   .build = "0123456789abcdef",
+                   .products = "oneDNN 2.6.0"},
   };
   assert_int_equal(plm_data_cursor_init(&state->cursor, plm_plan_hash(&plan), config->seed, NULL),
                    PLM_OK);
@@ -131,10 +134,68 @@ static void grace_is_judged_by_the_last_step(void **unused)
   assert_false(plm_grace_is_short(&grace));
 }
 
+/* What the bits of a step hang on: a resume where it differs says so from there on. */
+static void another_build_or_library_is_inexact(void **unused)
+{
+  (void)unused;
+  struct plm_config config;
+  struct plm_trainer_state state;
+  assert_int_equal(plm_config_load_text(yaml, strlen(yaml), &config, NULL), PLM_OK);
+  fill(&state, &config);
+  struct plm_resolved today = state.resolved;
+  plm_resume_compare(&state, &today);
+  assert_true(state.exact);
+  strcpy(today.build, "fedcba9876543210");
+  plm_resume_compare(&state, &today);
+  assert_false(state.exact);
+  state.exact = true;
+  today = state.resolved;
+  strcpy(today.products, "oneDNN 3.2.0");
+  plm_resume_compare(&state, &today);
+  assert_false(state.exact);
+  plm_trainer_state_deinit(&state);
+  plm_config_deinit(&config);
+}
+
+/* Checkpoints of before say neither the build nor the library. */
+static void a_checkpoint_without_its_build_is_read(void **unused)
+{
+  (void)unused;
+  struct plm_config config;
+  struct plm_trainer_state state, back = {0};
+  char *text = NULL, *saved = NULL;
+  assert_int_equal(plm_config_load_text(yaml, strlen(yaml), &config, NULL), PLM_OK);
+  fill(&state, &config);
+  assert_int_equal(plm_trainer_state_print(&state, &config, (struct plm_hash){3, 4}, &text, NULL),
+                   PLM_OK);
+  cJSON *json = cJSON_Parse(text);
+  free(text);
+  cJSON *resolved = cJSON_GetObjectItem(json, "resolved");
+  cJSON_DeleteItemFromObject(resolved, "build");
+  cJSON_DeleteItemFromObject(resolved, "products");
+  text = cJSON_Print(json);
+  assert_int_equal(plm_file_write(scratch_path("trainer.json"), text, strlen(text), 0644, NULL),
+                   PLM_OK);
+  const struct plm_plan_parameters plan = plm_plan_training(&config);
+  assert_int_equal(plm_data_cursor_init(&back.cursor, plm_plan_hash(&plan), config.seed, NULL),
+                   PLM_OK);
+  assert_int_equal(plm_trainer_state_read(scratch_directory(), &back, &saved, NULL), PLM_OK);
+  assert_string_equal(back.resolved.build, "");
+  assert_string_equal(back.resolved.version, "0.0.1");
+  free(text);
+  free(saved);
+  cJSON_Delete(json);
+  plm_trainer_state_deinit(&back);
+  plm_trainer_state_deinit(&state);
+  plm_config_deinit(&config);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(trainer_json_reads_back),
+      cmocka_unit_test(another_build_or_library_is_inexact),
+      cmocka_unit_test(a_checkpoint_without_its_build_is_read),
       cmocka_unit_test(wrong_trainer_json_is_named),
       cmocka_unit_test(grace_is_judged_by_the_last_step),
   };
