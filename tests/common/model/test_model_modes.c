@@ -149,6 +149,15 @@ static void assert_close(const struct plm_model *model, const float *a, const fl
   }
 }
 
+/* The gradients that were added up since, and their loss, are those of the whole. */
+static void assert_sums_to(struct scene *scene, double loss, double sum, const float *whole)
+{
+  float *summed = model_case_gradients(&scene->c);
+  assert_true(fabs(sum - loss) <= 1e-5 * loss);
+  assert_close(scene->c.model, summed, whole);
+  free(summed);
+}
+
 static void micro_batches_sum_to_the_batch(void **state)
 {
   (void)state;
@@ -168,10 +177,7 @@ static void micro_batches_sum_to_the_batch(void **state)
         sum += model_case_step(&scene.c, &part, 1.0f);
         case_batch_free(&part);
       }
-      float *summed = model_case_gradients(&scene.c);
-      assert_true(fabs(sum - loss) <= 1e-5 * loss);
-      assert_close(scene.c.model, summed, whole);
-      free(summed);
+      assert_sums_to(&scene, loss, sum, whole);
     }
     free(whole);
     close_scene(&scene);
@@ -225,10 +231,7 @@ static void few_labels_sum_to_many(void **state)
       label(&scene.placed, third, 3);
       sum += model_case_step(&scene.c, &scene.placed, 1.0f);
     }
-    float *summed = model_case_gradients(&scene.c);
-    assert_true(fabs(sum - loss) <= 1e-5 * loss);
-    assert_close(scene.c.model, summed, whole);
-    free(summed);
+    assert_sums_to(&scene, loss, sum, whole);
     free(whole);
     close_scene(&scene);
   }
