@@ -13,6 +13,7 @@
 #include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
+#include "common/checkpoint/checkpoint.h"
 #include "common/run/run.h"
 #include "stages/supervisor_internal.h"
 #include "stages/supervisor_process.h"
@@ -137,22 +138,23 @@ static void turn(struct plm_supervisor *supervisor)
 /* ---- the end ------------------------------------------------------------------------------- */
 
 /* What `checkpoints/latest` names. */
-static bool latest_step(const char *run, unsigned long long *step)
+static bool latest_step(const char *run, uint64_t *step)
 {
-  char path[PLM_PATH_SIZE], name[64];
+  char path[PLM_PATH_SIZE], name[PLM_CHECKPOINT_NAME_SIZE];
   if (plm_path_join(path, run, "checkpoints/latest", NULL) != PLM_OK) return false;
   const ssize_t size = readlink(path, name, sizeof name - 1);
   if (size < 0) return false;
   name[size] = '\0';
-  return sscanf(name, "step_%llu", step) == 1;
+  return plm_checkpoint_parse_name(name, step);
 }
 
 /* After a drain: where `up` will go on. */
 static void say_stopped(struct plm_supervisor *supervisor)
 {
-  unsigned long long step;
+  uint64_t step;
   if (latest_step(supervisor->run, &step))
-    screen_say(supervisor, "stopped; `plm-pipeline up` goes on from step %llu", step);
+    screen_say(supervisor, "stopped; `plm-pipeline up` goes on from step %llu",
+               (unsigned long long)step);
   else
     screen_say(supervisor, "stopped before the first checkpoint");
 }
