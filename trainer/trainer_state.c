@@ -15,8 +15,8 @@
 
 enum { STATE_FORMAT = 1, STATE_LIMIT = 1 << 26 /* bytes */ };
 
-/* One table says how the plain fields are named, where they live and of what kind they are. */
-/* KIND_LATER: a text that checkpoints of earlier builds lack; "" then. */
+/* One table says how the plain fields are named, where they live and of what kind they are.
+ * KIND_LATER: a text that checkpoints of earlier builds lack; "" then. */
 enum kind { KIND_U64, KIND_U32, KIND_BOOL, KIND_DOUBLE, KIND_TEXT, KIND_LATER };
 struct field {
   const char *section; /* NULL: top level */
