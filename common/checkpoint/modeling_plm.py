@@ -133,7 +133,7 @@ class PLMConfig(PretrainedConfig):
         layers = "num_unet_layers" if self.architecture == "patch_unet" else "num_hidden_layers"
         if not pattern:
             raise ValueError("attention.pattern is empty")
-        if any("block" in e.split("+") for e in pattern) and not self.attention["block"] > 0:
+        if self.has_block_masks and not self.attention["block"] > 0:
             raise ValueError("attention.block must be above 0: attention.pattern has `block`")
         if self.max_length < 2 or self.max_length & (self.max_length - 1):
             raise ValueError(f"max_length {self.max_length} is not a power of two")
@@ -197,6 +197,10 @@ class PLMConfig(PretrainedConfig):
 
     def mlp_width(self, width):
         return 256 * math.ceil(math.floor(self.expansion_ratio * width) / 256)
+
+    @property
+    def has_block_masks(self):
+        return any("block" in entry.split("+") for entry in self.attention["pattern"])
 
     def mask_entry(self, number):
         """Mask kinds of the block that runs as `number`; `document` is always among them."""
@@ -782,7 +786,7 @@ class EmbeddingMixin:
         row_length = self.config.max_length if self.device.type == "cuda" else None
         alignment = self.config.document_alignment
         # blocks are counted from the beginning of a row, so every sequence begins there
-        alone = any("block" in entry.split("+") for entry in self.config.attention["pattern"])
+        alone = self.config.has_block_masks
         for begin in range(0, len(lengths), window):
             numbers = range(begin, min(begin + window, len(lengths)))
             texts = {i: sequence for i, (_, sequence) in zip(numbers, records, strict=False)}
@@ -1551,9 +1555,7 @@ class PLMWithReadout(PLMPreTrainedModel):
     def _loss(self, logits_BLV, labels_BL, count):
         """Cross-entropy over the positions whose label is not -100."""
         length = logits_BLV.shape[1]
-        if labels_BL.shape[1] < length or (
-            labels_BL.shape[1] > length and length < self.config.max_length
-        ):
+        if min(labels_BL.shape[1], self.config.max_length) != length:
             raise ValueError(
                 f"labels are {tuple(labels_BL.shape)}, logits {tuple(logits_BLV.shape)}"
             )
