@@ -222,9 +222,7 @@ plm_status plm_decode_run(struct plm_decode *decode, const struct plm_decode_row
   lay_out_rows(decode, rows, row_count);
   struct model_pass pass = {.B = (int32_t)row_count, .L = 1, .decode = decode};
   if (wanted == NULL) count = row_count;
-  if (wanted != NULL && count > 0)
-    ops->upload(ops, model->positions, wanted, count * sizeof *wanted);
-  plm_model_pass_reads(model, &pass, wanted != NULL ? model->positions : NULL, count);
+  plm_model_pass_asks(model, &pass, wanted, count);
   plm_model_blocks_forward(model, &pass);
   if (count > 0) {
     plm_model_head_forward(model, &pass, (float)model->config.soft_logit_cap);

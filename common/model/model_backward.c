@@ -233,13 +233,12 @@ static void tables_backward(struct plm_model *model, const struct model_pass *pa
                           model->parameters + embedding->place, V, D);
 }
 
-void plm_model_train_rows(struct plm_model *model, struct model_pass *pass, int64_t R,
+void plm_model_train_rows(struct plm_model *model, const struct model_pass *pass,
                           const struct plm_loss_options *loss, float loss_scale)
 {
   struct plm_ops *ops = model->ops;
   PLM_ASSERT(model->options.training);
-  if (R == 0) return;
-  plm_model_pass_reads(model, pass, model->positions, R);
+  if (pass->R == 0) return;
   plm_model_blocks_forward(model, pass);
   ops->zero(ops, model->tables[0].gradient,
             (size_t)model->config.hidden_size * model->config.vocab_size * sizeof(float));

@@ -99,7 +99,7 @@ void plm_model_pass_reads(const struct plm_model *model, struct model_pass *pass
   pass->positions = positions;
   pass->R = positions != NULL ? R : pass_rows(pass, 0);
   pass->narrowed = NULL;
-  if (model->block_count == 0 || R == 0 || 2 * pass->R > pass_rows(pass, 0)) return;
+  if (model->block_count == 0 || pass->R == 0 || 2 * pass->R > pass_rows(pass, 0)) return;
   const struct model_block *last = &model->blocks[model->block_count - 1];
   PLM_ASSERT(last->shape.level == 0);
   if (last->shape.kind != PLM_BLOCK_BOTTLENECK) pass->narrowed = last;
@@ -274,33 +274,35 @@ uint32_t plm_model_rows(const struct plm_ops *ops, uint64_t positions, uint64_t 
   return (uint32_t)(rounded < positions ? rounded : positions);
 }
 
-/* The positions to the device, and -1 up to the number of rows that the pass runs on: that. */
-static size_t upload_positions(struct plm_model *model, const struct model_pass *pass,
-                               const int32_t *positions, size_t rows)
+void plm_model_pass_asks(struct plm_model *model, struct model_pass *pass, const int32_t *positions,
+                         size_t rows)
 {
+  if (positions == NULL) {
+    plm_model_pass_reads(model, pass, NULL, 0);
+    return;
+  }
   const size_t R = plm_model_rows(model->ops, (uint64_t)pass_rows(pass, 0), rows);
   int32_t *padded = model->host_positions;
   memcpy(padded, positions, rows * sizeof *padded);
   for (size_t i = rows; i < R; i++) padded[i] = -1;
   model->ops->upload(model->ops, model->positions, padded, R * sizeof *padded);
-  return R;
+  plm_model_pass_reads(model, pass, model->positions, (int64_t)R);
 }
 
-/* The same with what the loss wants: *R rows. */
+/* The same with what the loss wants. */
 static plm_status start_targets(struct plm_model *model, const struct plm_batch *batch,
                                 const struct plm_masks *masks, const struct plm_targets *targets,
-                                struct model_pass *pass, size_t *R, struct plm_error *error)
+                                struct model_pass *pass, struct plm_error *error)
 {
   struct plm_ops *ops = model->ops;
   const size_t rows = targets->rows;
   PLM_TRY(plm_model_check_batch(model, batch, targets->inputs, error));
   PLM_TRY(plm_model_check_targets(model, batch, targets, error));
   *pass = start_pass(model, batch, targets->inputs, masks);
-  *R = rows;
   if (rows == 0) return PLM_OK;
-  *R = upload_positions(model, pass, targets->positions, rows);
-  ops->zero(ops, model->labels, *R * sizeof(int32_t));
-  ops->zero(ops, model->label_weights, *R * sizeof(float));
+  plm_model_pass_asks(model, pass, targets->positions, rows);
+  ops->zero(ops, model->labels, (size_t)pass->R * sizeof(int32_t));
+  ops->zero(ops, model->label_weights, (size_t)pass->R * sizeof(float));
   ops->upload(ops, model->labels, targets->labels, rows * sizeof(int32_t));
   ops->upload(ops, model->label_weights, targets->weights, rows * sizeof(float));
   return PLM_OK;
@@ -327,14 +329,12 @@ plm_status plm_model_forward(struct plm_model *model, const struct plm_batch *ba
 {
   struct plm_ops *ops = model->ops;
   struct model_pass pass;
-  size_t R;
-  PLM_TRY(start_targets(model, batch, masks, targets, &pass, &R, error));
-  if (R > 0) {
-    plm_model_pass_reads(model, &pass, model->positions, (int64_t)R);
+  PLM_TRY(start_targets(model, batch, masks, targets, &pass, error));
+  if (pass.R > 0) {
     plm_model_blocks_forward(model, &pass);
     plm_model_head_forward(model, &pass, loss->soft_cap);
     ops->cross_entropy(ops, model->row_loss, model->logits, model->labels, model->label_weights,
-                       loss, (int64_t)R, model->config.vocab_size);
+                       loss, pass.R, model->config.vocab_size);
   }
   return fetch_loss(model, targets->rows, result, row_loss, error);
 }
@@ -346,9 +346,8 @@ plm_status plm_model_gradients(struct plm_model *model, const struct plm_batch *
                                struct plm_error *error)
 {
   struct model_pass pass;
-  size_t R;
-  PLM_TRY(start_targets(model, batch, masks, targets, &pass, &R, error));
-  plm_model_train_rows(model, &pass, (int64_t)R, loss, loss_scale);
+  PLM_TRY(start_targets(model, batch, masks, targets, &pass, error));
+  plm_model_train_rows(model, &pass, loss, loss_scale);
   return fetch_loss(model, targets->rows, result, row_loss, error);
 }
 
@@ -366,7 +365,8 @@ void plm_model_train(struct plm_model *model, uint32_t chunks, uint32_t length,
   PLM_ASSERT(chunks > 0 && chunks <= model->options.max_chunks);
   PLM_ASSERT(length <= model->config.max_length && rows <= chunks * length);
   if (rows == 0) return; /* neither loss nor gradient */
-  plm_model_train_rows(model, &pass, rows, loss, 1);
+  plm_model_pass_reads(model, &pass, model->positions, rows);
+  plm_model_train_rows(model, &pass, loss, 1);
   model->ops->add_sum(model->ops, loss_sum, model->row_loss, rows);
 }
 
@@ -385,8 +385,7 @@ plm_status plm_model_infer(struct plm_model *model, const struct plm_batch *batc
   for (uint32_t i = 0; positions != NULL && i < rows; i++)
     if (positions[i] < 0 || positions[i] >= N)
       return plm_error_set(error, PLM_CORRUPT, "position %d of %ld", positions[i], (long)N);
-  const size_t R = positions != NULL ? upload_positions(model, &pass, positions, rows) : rows;
-  plm_model_pass_reads(model, &pass, positions != NULL ? model->positions : NULL, (int64_t)R);
+  plm_model_pass_asks(model, &pass, positions, rows);
   if (hidden != NULL) pass.narrowed = NULL; /* all rows are wanted */
   plm_model_blocks_forward(model, &pass);
   if (hidden != NULL) {

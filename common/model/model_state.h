@@ -149,6 +149,10 @@ void plm_model_plan(struct plm_model *model);
  * all, that block goes on with these alone. */
 void plm_model_pass_reads(const struct plm_model *model, struct model_pass *pass,
                           const int32_t *positions, int64_t R);
+/* The same of positions on the host, which go to model->positions, and to plm_model_rows of them.
+ */
+void plm_model_pass_asks(struct plm_model *model, struct model_pass *pass, const int32_t *positions,
+                         size_t rows);
 
 /* What a block's input is mixed of; no plain block. */
 struct plm_mix plm_model_mix(const struct plm_model *model, const struct model_block *block);
@@ -176,9 +180,9 @@ const act *plm_model_head_input(const struct plm_model *model, const struct mode
 void plm_model_head_forward(struct plm_model *model, const struct model_pass *pass, float cap);
 /* The same rows up to the head's dense product, in model->head_dense. */
 void plm_model_head_dense(struct plm_model *model, const struct model_pass *pass);
-/* Forward and backward: losses of R rows (model->positions, …) in model->row_loss, gradients
- * added. R 0: nothing. */
-void plm_model_train_rows(struct plm_model *model, struct model_pass *pass, int64_t R,
+/* Forward and backward: losses of the rows that the pass reads in model->row_loss, gradients added.
+ * None: nothing. */
+void plm_model_train_rows(struct plm_model *model, const struct model_pass *pass,
                           const struct plm_loss_options *loss, float loss_scale);
 struct plm_attention_shape plm_model_attention_shape(const struct plm_model *model,
                                                      const struct model_pass *pass,
