@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# A full disk: checkpoints fail loudly, training goes on, and what stood before is intact.
+#
+# The disk is a small tmpfs in a mount namespace of the script's own: it goes with the last process
+# that holds it, and no other test sees it.
+# shellcheck disable=SC2086 # words of a command
+if [ "${1:-}" != inside ]; then
+  for namespace in "unshare -rm" "unshare -m"; do
+    if $namespace mount -t tmpfs none "${PLM_TMP:?}" 2>/dev/null; then
+      exec $namespace "$BASH" "$0" inside
+    fi
+  done
+  echo "no mount namespaces here"
+  exit 77
+fi
+. "${PLM_ROOT:?}/tests/support/trainer.sh"
+small_corpus corpus
+trainer_config transformer
+reference=$PLM_TMP/reference
+start_packer "$reference"
+run_trainer "$reference" || fail "the undisturbed run ended with $?"
+kill "$packer_pid"
+
+disk=$PLM_TMP/disk
+mkdir "$disk"
+mount -t tmpfs -o size=3500k none "$disk" || fail "no tmpfs in the namespace"
+run=$disk/run
+start_packer "$run"
+start_trainer "$run" --set trainer.checkpoint.max_failed_checkpoints=100
+until_lines "$run" 60
+wait "$trainer_pid"
+echo "a full disk: exit $?, $(find "$run/checkpoints" -name 'step_*' | wc -l) checkpoints fitted"
+grep -q "No space left on device" "$PLM_TMP/trainer.log" || fail "the disk was never full"
+[ -z "$(find "$run/checkpoints" -name '.tmp-*')" ] || fail "unfinished folders are left"
+"$PLM_BIN/plm-pipeline" checkpoints "$run" --verify >/dev/null || fail "a checkpoint is damaged"
+diff <(exact_metrics "$reference/trainer.jsonl") <(exact_metrics "$run/trainer.jsonl") || fail "the metrics suffered"
