@@ -31,11 +31,6 @@ static plm_status check_configuration(const struct plm_config *config, struct pl
 {
   if (plm_trainer_step_chunks(config) == 0)
     return plm_error_set(error, PLM_CONFIG, "trainer.batch_tokens is less than data.max_length");
-  if (config->trainer.ranks != 1) {
-    plm_error_set(error, PLM_CONFIG, "trainer.ranks: %u, but this build trains with one rank",
-                  config->trainer.ranks);
-    return plm_error_hint(error, "use trainer.ranks: 1 and trainer.threads");
-  }
   return plm_objective_check(config, error);
 }
 

@@ -100,6 +100,18 @@ static void check_objective(struct plm_loader *loader)
   }
 }
 
+/* What several ranks would make of the batch is of no interest then. */
+static void check_ranks(struct plm_loader *loader)
+{
+  const uint32_t ranks = loader->config->trainer.ranks;
+  if (bad(loader, "trainer.ranks") || ranks == 1) return;
+  plm_problems_add(loader->problems, place_of(loader, "trainer.ranks", NULL),
+                   "trainer.ranks: %u, but this build trains in one process; use 1, and "
+                   "trainer.threads for more cores",
+                   ranks);
+  loader->bad[row("trainer.ranks")] = true;
+}
+
 /* Not given and no divisor of the batch: the largest below the default that is. */
 static void settle_micro_batch(struct plm_loader *loader, uint64_t share)
 {
@@ -217,6 +229,7 @@ void plm_config_check(struct plm_loader *loader)
 {
   check_model(loader);
   check_objective(loader);
+  check_ranks(loader);
   check_batch(loader);
   check_trainer(loader);
   check_alignment(loader);

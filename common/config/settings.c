@@ -115,7 +115,7 @@ static const struct plm_setting settings[] = {
   ROW("trainer.threads", U32, trainer.threads, "threads", "0", NUMBER(0, 1024), CHANGES,
       .help = "CPU threads; 0: all cores."),
   ROW("trainer.ranks", U32, trainer.ranks, "ranks", "1", NUMBER(1, 4096), CHANGES,
-      .help = "Data-parallel ranks."),
+      .help = "Data-parallel ranks; this build trains with 1."),
   ROW("trainer.precision", CHOICE, trainer.precision, "", "auto", .choices = plm_precision_names,
       CHANGES, .help = "auto: bf16 where the device computes in it, else fp32."),
   ROW("trainer.steps", U64, trainer.steps, "steps", "300", NUMBER(1, STEPS_MAX), CHANGES,

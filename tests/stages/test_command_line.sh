@@ -85,6 +85,10 @@ expect 0 'a whole number; default 1; from 0, to 18446744073709551615' "$pipeline
   fail "config --json rounds the seed"
 expect 2 'must be at least 0 and at most 18446744073709551615' "$pipeline" validate --set seed=18446744073709551616
 expect 0 'pipeline.yaml: valid' "$pipeline" validate
+for command in 'plm-pipeline validate' 'plm-pipeline up --dry-run' 'plm-pipeline up' plm-trainer; do
+  # shellcheck disable=SC2086 # a program and its words
+  expect 2 'trainer.ranks: 2, but this build trains in one process' "$PLM_BIN"/$command --set trainer.ranks=2
+done
 echo 'model: {attention: {pattern: [block], block: 32}}' >block.yaml
 expect 0 'boundaries of `block` belong to the chunk' "$pipeline" validate block.yaml
 

@@ -136,6 +136,9 @@ static const struct wrong wrongs[] = {
     {"trainer:\n  batch_tokens: 8192\n  micro_batch_tokens: 3072\n",
      {"pipeline.yaml:3:23: trainer.micro_batch_tokens: 3072 does not divide a rank's share of "
       "trainer.batch_tokens (8192)"}},
+    {"trainer:\n  ranks: 2\n  micro_batch_tokens: 4096\n",
+     {"pipeline.yaml:2:10: trainer.ranks: 2, but this build trains in one process; use 1, and "
+      "trainer.threads for more cores"}},
     {"network:\n  feed: tcp://0.0.0.0:5701\n",
      {"pipeline.yaml:2:9: network.feed: tcp://0.0.0.0:5701 can be reached from other hosts, which "
       "needs CURVE keys; run `plm-pipeline keys keys` and set network.keys: keys"}},
@@ -179,7 +182,8 @@ static void a_missing_file_is_a_problem(void **state)
   plm_config_problems_free(problems);
 }
 
-/* Every row gets a value that differs from its default; printed and loaded it must come back. */
+/* Every row gets a value that differs from its default (trainer.ranks has one value alone); printed
+ * and loaded it must come back. */
 static const char all_different[] =
     "run: 'some: folder \"x\"'\nseed: 18446744073709551615\ncorpus: null\n"
     "network: {feed: 'tcp://127.0.0.1:*', feed_address: tcp://127.0.0.1:9, evaluation_feed: "
@@ -192,7 +196,7 @@ static const char all_different[] =
     "num_unet_layers: 8, num_extra_layers: 0, expansion_ratio: 2.6666666666666665, "
     "soft_logit_cap: 0, tie_embeddings: true, token_dropout: true, attention: {pattern: "
     "[document, local+causal, block], window: {start: 130, end: 260, steps: 7}, block: 32}}\n"
-    "trainer: {device: cpu, threads: 2, ranks: 2, precision: fp32, steps: 7, batch_tokens: 256, "
+    "trainer: {device: cpu, threads: 2, precision: fp32, steps: 7, batch_tokens: 256, "
     "micro_batch_tokens: 64, objective: masked_diffusion, masking: {mask_rate: 0.3, "
     "starting_mask_rate: 0.2, mask_rate_steps: 3, rate_scope: batch, random_fraction: 0.1, "
     "keep_fraction: 0.1, mlm_warmup_steps: 1}, loss: {label_smoothing: 0.01, z_loss: 1e-4}, "
