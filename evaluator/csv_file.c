@@ -16,6 +16,7 @@ enum { SPOOL_BYTES = 1 << 16, FIELD_LIMIT_BYTES = 1 << 24 };
 
 struct plm_csv_file {
   char *path;
+  bool tabs; /* by its name */
   char delimiter;
   struct plm_byte_stream *stream; /* of a file that can be opened again; else: */
   FILE *spool;
@@ -118,7 +119,6 @@ static plm_status open_parser(struct plm_csv_file *file, struct plm_error *error
   if (csv_init(&file->parser, CSV_STRICT | CSV_STRICT_FINI) != 0)
     return plm_error_set(error, PLM_NO_MEMORY, "out of memory for CSV");
   file->parser_ready = true;
-  csv_set_delim(&file->parser, (unsigned char)file->delimiter);
   csv_set_space_func(&file->parser, no_space);
   return PLM_OK;
 }
@@ -127,9 +127,7 @@ static plm_status open_input(struct plm_csv_file *file, const char *path, struct
 {
   file->path = strdup(strcmp(path, "-") == 0 ? "stdin" : path);
   if (file->path == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  const bool tabs =
-      ends_with(path, ".tsv") || ends_with(path, ".tsv.gz") || ends_with(path, ".tsv.zst");
-  file->delimiter = tabs ? '\t' : ',';
+  file->tabs = ends_with(path, ".tsv") || ends_with(path, ".tsv.gz") || ends_with(path, ".tsv.zst");
   PLM_TRY(plm_byte_stream_open(path, &file->stream, error));
   if (!reopens(path)) PLM_TRY(fill_spool(file, error));
   return plm_csv_rewind(file, error);
@@ -190,6 +188,26 @@ plm_status plm_csv_rewind(struct plm_csv_file *file, struct plm_error *error)
   return open_parser(file, error);
 }
 
+/* What the first line that is not empty has most of outside quotes; nothing: a comma. A line that
+ * is longer than what was read at once shows enough of it. */
+static char find_delimiter(const uint8_t *bytes, size_t size)
+{
+  static const char candidates[] = {',', ';', '\t'};
+  size_t counts[sizeof candidates] = {0}, best = 0;
+  bool quoted = false, begun = false;
+  for (size_t i = 0; i < size; i++) {
+    const char byte = (char)bytes[i];
+    const bool ends = byte == '\n' || byte == '\r';
+    if (ends && begun && !quoted) break;
+    begun |= !ends;
+    quoted ^= byte == '"';
+    for (size_t c = 0; c < sizeof candidates && !quoted; c++) counts[c] += byte == candidates[c];
+  }
+  for (size_t c = 1; c < sizeof candidates; c++)
+    if (counts[c] > counts[best]) best = c;
+  return candidates[best];
+}
+
 static plm_status refill(struct plm_csv_file *file, struct plm_error *error)
 {
   file->at = 0;
@@ -203,6 +221,11 @@ static plm_status refill(struct plm_csv_file *file, struct plm_error *error)
   }
   if (!file->started && file->size >= 3 && memcmp(file->bytes, "\xEF\xBB\xBF", 3) == 0)
     file->at = 3;
+  if (!file->started) {
+    file->delimiter =
+        file->tabs ? '\t' : find_delimiter(file->bytes + file->at, file->size - file->at);
+    csv_set_delim(&file->parser, (unsigned char)file->delimiter);
+  }
   file->started = true;
   file->ended = file->size == 0;
   return PLM_OK;

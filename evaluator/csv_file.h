@@ -1,5 +1,6 @@
 /* Reads CSV by RFC 4180 (libcsv, strict): quotes, line ends inside them, CRLF, a byte order mark;
- * plain, .gz or .zst. A name that ends in .tsv separates by tabs. Blanks belong to fields, empty
+ * plain, .gz or .zst. Fields are separated by what the first line has most of outside quotes:
+ * commas, semicolons or tabs; of a name that ends in .tsv, by tabs. Blanks belong to fields, empty
  * lines are passed over. Memory is bounded by the longest row. */
 #ifndef PLM_EVALUATOR_CSV_FILE_H
 #define PLM_EVALUATOR_CSV_FILE_H
@@ -29,6 +30,7 @@ struct plm_csv_file;
 plm_status plm_csv_open(const char *path, struct plm_csv_file **file, struct plm_error *error);
 void plm_csv_close(struct plm_csv_file *file); /* NULL is fine */
 const char *plm_csv_name(const struct plm_csv_file *file);
+/* Known once a row was read. */
 char plm_csv_delimiter(const struct plm_csv_file *file);
 
 /* The next row; row->count is 0 at the end. PLM_FORMAT, with file and line: malformed CSV. */

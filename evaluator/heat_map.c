@@ -59,8 +59,8 @@ static void draw_head(FILE *out, const struct plm_wild_type *wild_type, uint32_t
 {
   fprintf(out, "\n%*s", MARGIN, "");
   for (uint32_t place = begin; place < end; place += 10) {
-    const unsigned long long number = wild_type->first + place;
-    fprintf(out, "%-10llu", number);
+    const long long number = wild_type->first + place;
+    fprintf(out, "%-10lld", number);
   }
   fprintf(out, "\n%*s%.*s\n", MARGIN, "", (int)(end - begin),
           (const char *)wild_type->residues + begin);

@@ -76,7 +76,8 @@ static plm_status check_entry(struct scoring *scoring, const struct plm_variant_
 static plm_status explain(struct scoring *scoring, struct plm_error *error)
 {
   char wrong[32], all[32];
-  const uint64_t fit = plm_numbering_fit(&scoring->numbering, &scoring->wild_type);
+  int64_t fit;
+  const bool fits = plm_numbering_fit(&scoring->numbering, &scoring->wild_type, &fit);
   if (scoring->variants == 1) {
     *error = scoring->first_wrong;
   } else {
@@ -86,8 +87,8 @@ static plm_status explain(struct scoring *scoring, struct plm_error *error)
                   plm_format_count(scoring->variants, all));
     memcpy(error->hint, scoring->first_wrong.hint, sizeof error->hint);
   }
-  if (fit != UINT64_MAX && fit != scoring->wild_type.first)
-    plm_error_hint(error, "all of them fit with --offset %llu", (unsigned long long)fit);
+  if (fits && fit != scoring->wild_type.first)
+    plm_error_hint(error, "all of them fit with --offset %lld", (long long)fit);
   return error->status;
 }
 

@@ -12,7 +12,7 @@ struct plm_score_request {
   const char *checkpoint;
   const char *weights;   /* NULL, "model" or "ema" */
   const char *wild_type; /* a file, or letters */
-  uint64_t first;        /* number of the wild type's first residue */
+  int64_t first;         /* number of the wild type's first residue */
   struct plm_variant_source_request source;
   enum plm_score_masking masking;
   bool masking_given; /* by the user: a causal model refuses it */

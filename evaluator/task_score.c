@@ -55,7 +55,7 @@ static plm_status run(const struct plm_arguments *arguments, struct plm_error *e
       .json = plm_arguments_has(arguments, "json"),
       .plot = plm_arguments_has(arguments, "plot"),
   };
-  unsigned long long first;
+  long long first;
   struct plm_ops *ops;
   PLM_TRY(plm_task_needs(arguments, plm_score_options, "checkpoint",
                          "a checkpoint, for example runs/demo/checkpoints/latest", error));
@@ -66,10 +66,10 @@ static plm_status run(const struct plm_arguments *arguments, struct plm_error *e
   PLM_TRY(plm_arguments_color(arguments, &request.color, error));
   if (request.plot && (!plm_arguments_has(arguments, "all") || request.json))
     return plm_error_set(error, PLM_USAGE, "--plot draws --all, and stands without --json");
-  PLM_TRY(plm_arguments_u64(arguments, "offset", 1, &first, error));
+  PLM_TRY(plm_arguments_i64(arguments, "offset", 1, &first, error));
   request.first = first;
-  if (first > 1000000000)
-    return plm_error_set(error, PLM_USAGE, "--offset %llu is more than 1000000000", first);
+  if (first > 1000000000 || first < -1000000000)
+    return plm_error_set(error, PLM_USAGE, "--offset %lld is beyond 1000000000", first);
   if (request.source.csv != NULL && strcmp(request.source.csv, "-") == 0 &&
       strcmp(request.wild_type, "-") == 0)
     return plm_error_set(error, PLM_USAGE, "--wild-type and --csv cannot both be standard input");

@@ -7,7 +7,7 @@
 #include <string.h>
 
 struct claim {
-  uint64_t number;
+  int64_t number;
   uint8_t letter;
 };
 
@@ -30,17 +30,19 @@ void plm_trim(const char **text, size_t *size)
 
 /* "A42G" in parts; false when it is something else. */
 static bool split(const char *text, size_t size, enum plm_tokenizer_kind tokenizer,
-                  uint8_t *wild_type, uint64_t *number, uint8_t *mutant)
+                  uint8_t *wild_type, int64_t *number, uint8_t *mutant)
 {
+  const bool negative = size > 3 && text[1] == '-';
   if (size < 3) return false;
   const bool fold = tokenizer == PLM_TOKENIZER_ESM;
   const unsigned char first = (unsigned char)text[0], last = (unsigned char)text[size - 1];
   if (!isalpha(first) || !isalpha(last)) return false;
   *number = 0;
-  for (size_t i = 1; i < size - 1; i++) {
+  for (size_t i = negative ? 2 : 1; i < size - 1; i++) {
     if (text[i] < '0' || text[i] > '9' || *number >= NUMBER_LIMIT) return false;
-    *number = 10 * *number + (uint64_t)(text[i] - '0');
+    *number = 10 * *number + (text[i] - '0');
   }
+  if (negative) *number = -*number;
   *wild_type = (uint8_t)(fold ? toupper(first) : first);
   *mutant = (uint8_t)(fold ? toupper(last) : last);
   return true;
@@ -81,29 +83,29 @@ static plm_status not_a_substitution(const char *text, size_t size, struct plm_e
                                "several joined by colons: A42G:L7P");
 }
 
-static plm_status check_letters(const struct plm_wild_type *wild_type, uint64_t number,
+static plm_status check_letters(const struct plm_wild_type *wild_type, int64_t number,
                                 uint8_t claimed, uint8_t mutant, struct plm_error *error)
 {
   const struct plm_tokenizer *tokenizer = plm_tokenizer_of(wild_type->tokenizer);
-  const unsigned long long shown = number, first = wild_type->first;
-  const unsigned long long last = first + wild_type->length - 1;
+  const long long shown = number, first = wild_type->first;
+  const long long last = first + wild_type->length - 1;
   if (number < first || number > last) {
     plm_error_set(error, PLM_FORMAT,
-                  "%c%llu%c: the wild type has positions %llu to %llu, and none numbered %llu",
+                  "%c%lld%c: the wild type has positions %lld to %lld, and none numbered %lld",
                   claimed, shown, mutant, first, last, shown);
     return plm_error_hint(error, "if its first residue has another number N, say --offset N");
   }
   const uint8_t found = wild_type->residues[number - first];
   if (found != claimed) {
-    plm_error_set(error, PLM_FORMAT, "%c%llu%c: expected %c at position %llu, found %c", claimed,
+    plm_error_set(error, PLM_FORMAT, "%c%lld%c: expected %c at position %lld, found %c", claimed,
                   shown, mutant, claimed, shown, found);
     return plm_error_hint(error,
                           "is this the right wild type? If its first residue has a number N "
-                          "other than %llu, say --offset N",
+                          "other than %lld, say --offset N",
                           first);
   }
   if (plm_tokenizer_encode(tokenizer, mutant) == tokenizer->unk) {
-    plm_error_set(error, PLM_FORMAT, "%c%llu%c: %c is no letter that the model knows", claimed,
+    plm_error_set(error, PLM_FORMAT, "%c%lld%c: %c is no letter that the model knows", claimed,
                   shown, mutant, mutant);
     return plm_error_hint(error, "the amino acids are ACDEFGHIKLMNPQRSTVWY");
   }
@@ -137,8 +139,8 @@ static plm_status check_twice(const struct plm_wild_type *wild_type, struct plm_
   for (uint32_t i = 0; i < variant->count; i++) {
     const struct plm_substitution *item = &variant->items[i];
     if (i != 0 && item[-1].place == item->place) {
-      plm_error_set(error, PLM_FORMAT, "position %llu is substituted twice",
-                    (unsigned long long)(wild_type->first + item->place));
+      plm_error_set(error, PLM_FORMAT, "position %lld is substituted twice",
+                    (long long)(wild_type->first + item->place));
       return plm_error_hint(error, "a variant has one residue at a position");
     }
   }
@@ -157,7 +159,7 @@ plm_status plm_variant_parse(const struct plm_wild_type *wild_type, const char *
   variant->count = 0;
   plm_trim(&text, &size);
   while (next_part(&text, &size, &part, &part_size)) {
-    uint64_t number;
+    int64_t number;
     struct plm_substitution item;
     if (!split(part, part_size, wild_type->tokenizer, &item.wild_type, &number, &item.mutant))
       return not_a_substitution(part, part_size, error);
@@ -198,7 +200,7 @@ plm_status plm_numbering_add(struct plm_numbering *numbering, enum plm_tokenizer
 }
 
 static bool fits(const struct plm_numbering *numbering, const struct plm_wild_type *wild_type,
-                 uint64_t first)
+                 int64_t first)
 {
   for (size_t i = 0; i < numbering->count; i++) {
     const struct claim *claim = &numbering->claims[i];
@@ -209,16 +211,17 @@ static bool fits(const struct plm_numbering *numbering, const struct plm_wild_ty
   return true;
 }
 
-uint64_t plm_numbering_fit(const struct plm_numbering *numbering,
-                           const struct plm_wild_type *wild_type)
+bool plm_numbering_fit(const struct plm_numbering *numbering, const struct plm_wild_type *wild_type,
+                       int64_t *first)
 {
-  uint64_t found = UINT64_MAX;
-  if (numbering->count == 0) return found;
-  const uint64_t number = numbering->claims[0].number; /* stands somewhere in the wild type */
-  for (uint32_t place = 0; place < wild_type->length && place <= number; place++) {
+  bool found = false;
+  if (numbering->count == 0) return false;
+  const int64_t number = numbering->claims[0].number; /* stands somewhere in the wild type */
+  for (uint32_t place = 0; place < wild_type->length; place++) {
     if (!fits(numbering, wild_type, number - place)) continue;
-    if (found != UINT64_MAX) return UINT64_MAX;
-    found = number - place;
+    if (found) return false;
+    *first = number - place;
+    found = true;
   }
   return found;
 }

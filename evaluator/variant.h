@@ -1,10 +1,12 @@
 /* Variants of a protein as text: `A42G` is the substitution of A at position 42 by G, and several
  * are joined by colons, `A42G:L7P`. Positions count from the number of the wild type's first
- * residue, 1 unless told otherwise. Substitutions alone: what adds or removes residues is refused.
+ * residue, 1 unless told otherwise, and may be negative: A-3G. Substitutions alone: what adds or
+ * removes residues is refused.
  */
 #ifndef PLM_EVALUATOR_VARIANT_H
 #define PLM_EVALUATOR_VARIANT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,7 +18,7 @@ struct plm_wild_type {
   const char *name;        /* for messages */
   const uint8_t *residues; /* upper case for the esm tokenizer */
   uint32_t length;
-  uint64_t first; /* the number of residues[0] */
+  int64_t first; /* the number of residues[0] */
   enum plm_tokenizer_kind tokenizer;
 };
 
@@ -54,9 +56,9 @@ void plm_numbering_deinit(struct plm_numbering *numbering);
 /* Adds what text claims, as far as it can be read. */
 plm_status plm_numbering_add(struct plm_numbering *numbering, enum plm_tokenizer_kind tokenizer,
                              const char *text, size_t size, struct plm_error *error);
-/* The number of the first residue with which every claim is true; UINT64_MAX when there is none or
- * more than one. */
-uint64_t plm_numbering_fit(const struct plm_numbering *numbering,
-                           const struct plm_wild_type *wild_type);
+/* The number of the first residue with which every claim is true; false when there is none or more
+ * than one. */
+bool plm_numbering_fit(const struct plm_numbering *numbering, const struct plm_wild_type *wild_type,
+                       int64_t *first);
 
 #endif

@@ -164,11 +164,11 @@ plm_status plm_variant_scorer_expect(struct plm_variant_scorer *scorer,
   const uint32_t a = first_token(variant), b = last_token(variant),
                  begin = begin_of(scorer, variant);
   if (a < begin + scorer->causal || b >= begin + scorer->length) {
-    const uint64_t first = scorer->wild_type->first;
+    const int64_t first = scorer->wild_type->first;
     plm_error_set(
         error, PLM_LIMIT,
-        "positions %llu and %llu are too far apart for the model's max_length of %u tokens",
-        (unsigned long long)(first + a - 1), (unsigned long long)(first + b - 1),
+        "positions %lld and %lld are too far apart for the model's max_length of %u tokens",
+        (long long)(first + a - 1), (long long)(first + b - 1),
         scorer->inference->config.max_length);
     return plm_error_hint(error, scorer->causal
                                      ? "leave the variant out, or use a model that sees further"

@@ -135,7 +135,9 @@ static plm_status parse_measured(const struct plm_csv_field *field, double *valu
   const double number = strtod(text, &end);
   if (end != text + size || !isfinite(number)) {
     plm_error_set(error, PLM_FORMAT, "the measured value \"%.80s\" is not a number", field->text);
-    return plm_error_hint(error, "leave it empty, or write NA, where nothing was measured");
+    return plm_error_hint(error, memchr(text, ',', size) != NULL
+                                     ? "write decimals with a point"
+                                     : "leave it empty, or write NA, where nothing was measured");
   }
   *value = number;
   return PLM_OK;
@@ -174,8 +176,8 @@ static bool next_substitution(struct plm_variant_source *source)
     if (place >= wild_type->length) return false;
     const char wild = (char)wild_type->residues[place], mutant = amino_acids[source->next % 20];
     if (wild == mutant || !isalpha((unsigned char)wild)) continue;
-    const unsigned long long number = wild_type->first + place;
-    snprintf(source->text, sizeof source->text, "%c%llu%c", wild, number, mutant);
+    const long long number = wild_type->first + (int64_t)place;
+    snprintf(source->text, sizeof source->text, "%c%lld%c", wild, number, mutant);
     return true;
   }
 }

@@ -81,7 +81,7 @@ static plm_status read_one(struct plm_sequence_reader *reader, struct plm_wild_t
                                "alone, or its letters");
 }
 
-plm_status plm_wild_type_read(const char *text, enum plm_tokenizer_kind tokenizer, uint64_t first,
+plm_status plm_wild_type_read(const char *text, enum plm_tokenizer_kind tokenizer, int64_t first,
                               struct plm_wild_type *wild_type, struct plm_error *error)
 {
   struct plm_sequence_reader *reader;

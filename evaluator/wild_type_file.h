@@ -10,7 +10,7 @@ enum { PLM_WILD_TYPE_LIMIT = 1 << 20 }; /* residues */
  * of that name, else letters. first is the number of the first residue. The caller deinits.
  * PLM_FORMAT: no sequence, more than one, one that cannot be read. PLM_NOT_FOUND: no such file, and
  * no letters. */
-plm_status plm_wild_type_read(const char *text, enum plm_tokenizer_kind tokenizer, uint64_t first,
+plm_status plm_wild_type_read(const char *text, enum plm_tokenizer_kind tokenizer, int64_t first,
                               struct plm_wild_type *wild_type, struct plm_error *error);
 void plm_wild_type_deinit(struct plm_wild_type *wild_type);
 

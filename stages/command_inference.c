@@ -119,7 +119,9 @@ const struct plm_command plm_command_score = {
         "wild type's, each position masked on its own (--masking joint: a variant's together); a "
         "causal model's, the log-likelihood of the variant minus the wild type's. Higher is "
         "likelier to be tolerated.\n\n"
-        "A CSV file keeps its columns and gains one, `score`. With --measured COLUMN Spearman's "
+        "A CSV file, whose fields its header line separates by commas, semicolons or tabs, keeps "
+        "its "
+        "columns and gains one, `score`. With --measured COLUMN Spearman's "
         "rank correlation is printed on stderr. With --json one object with `variants` and "
         "`spearman`. Wild types longer than the model's max_length are seen through a window "
         "around each position.",

@@ -1067,7 +1067,7 @@ def parse_variant(text, wild_type, offset, protein):
     by the same letter are checked and left out. ValueError says what is wrong."""
     found = {}
     for part in text.strip().split(":"):
-        match = re.fullmatch(r"([A-Za-z])([0-9]+)([A-Za-z])", part.strip())
+        match = re.fullmatch(r"([A-Za-z])(-?[0-9]+)([A-Za-z])", part.strip())
         if match is None:
             raise ValueError(f"{part!r} is not a substitution like A42G")
         old, number, new = match.groups()

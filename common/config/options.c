@@ -180,6 +180,12 @@ bool plm_arguments_has(const struct plm_arguments *arguments, const char *name)
   return plm_arguments_get(arguments, name) != NULL;
 }
 
+static plm_status not_whole(const char *name, const char *text, struct plm_error *error)
+{
+  return plm_error_set(error, PLM_USAGE, "option \"--%s\" needs a whole number, not \"%.80s\"",
+                       name, text);
+}
+
 plm_status plm_arguments_u64(const struct plm_arguments *arguments, const char *name,
                              unsigned long long fallback, unsigned long long *value,
                              struct plm_error *error)
@@ -190,10 +196,23 @@ plm_status plm_arguments_u64(const struct plm_arguments *arguments, const char *
   char *end;
   errno = 0;
   const unsigned long long number = strtoull(text, &end, 10);
-  if (text[0] < '0' || text[0] > '9' || *end != '\0' || errno != 0) {
-    return plm_error_set(error, PLM_USAGE, "option \"--%s\" needs a whole number, not \"%.80s\"",
-                         name, text);
-  }
+  if (text[0] < '0' || text[0] > '9' || *end != '\0' || errno != 0)
+    return not_whole(name, text, error);
+  *value = number;
+  return PLM_OK;
+}
+
+plm_status plm_arguments_i64(const struct plm_arguments *arguments, const char *name,
+                             long long fallback, long long *value, struct plm_error *error)
+{
+  const char *text = plm_arguments_get(arguments, name);
+  *value = fallback;
+  if (text == NULL) return PLM_OK;
+  char *end;
+  errno = 0;
+  const long long number = strtoll(text, &end, 10);
+  const char first = text[text[0] == '-' || text[0] == '+'];
+  if (first < '0' || first > '9' || *end != '\0' || errno != 0) return not_whole(name, text, error);
   *value = number;
   return PLM_OK;
 }

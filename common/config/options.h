@@ -45,6 +45,9 @@ bool plm_arguments_has(const struct plm_arguments *arguments, const char *name);
 plm_status plm_arguments_u64(const struct plm_arguments *arguments, const char *name,
                              unsigned long long fallback, unsigned long long *value,
                              struct plm_error *error);
+/* The same, with a sign if there is one. */
+plm_status plm_arguments_i64(const struct plm_arguments *arguments, const char *name,
+                             long long fallback, long long *value, struct plm_error *error);
 
 /* Whether stdout gets colours: --color, else whether it is a terminal that has them (NO_COLOR,
  * TERM). PLM_USAGE. */

@@ -85,6 +85,18 @@ static void tabs_by_name(void **state)
   reads("a.tsv", "x\ty,z\n1\t2\n", "1[x|y,z]2[1|2]");
 }
 
+/* What the header has most of outside quotes; a name that ends in .tsv says it itself. */
+static void the_header_says_what_separates(void **state)
+{
+  (void)state;
+  reads("a.csv", "x;y\n1,5;2\n", "1[x|y]2[1,5|2]");
+  reads("a.csv", "\xEF\xBB\xBFx;y;z, really\r\n1;\"2;3\";\r\n", "1[x|y|z, really]2[1|2;3|]");
+  reads("a.csv", "\n\nx\ty\n1\t2;3,4,5\n", "3[x|y]4[1|2;3,4,5]");
+  reads("a.csv", "\"a;b;c\nd;e\",y\n1,2\n", "1[a;b;c\nd;e|y]3[1|2]");
+  reads("a.csv", "x\n1;2\n", "1[x]2[1;2]");
+  reads("a.tsv", "x;y;z\n1\t2\n", "1[x;y;z]2[1|2]");
+}
+
 static void refuses(const char *text, const char *where, const char *what)
 {
   struct plm_csv_file *file;
@@ -171,6 +183,7 @@ int main(void)
       cmocka_unit_test(rows_and_fields),
       cmocka_unit_test(quotes),
       cmocka_unit_test(tabs_by_name),
+      cmocka_unit_test(the_header_says_what_separates),
       cmocka_unit_test(malformed_rows_are_named),
       cmocka_unit_test(a_pipe_is_read_twice),
       cmocka_unit_test(long_files_cross_buffers),

@@ -37,6 +37,16 @@ expect 0 plm-pipeline score --checkpoint "$checkpoint" --wild-type mktayiakqrqis
 near A4G A4G
 expect 0 score --offset 11 A14G
 near A14G A4G
+expect 0 score --offset -5 A-2G K2E:A-2G
+near A-2G A4G
+says out '^K2E:A-2G,'
+expect 0 score --offset=-5 --all
+says out '^M-5A,'
+says out '^S14Y,'
+expect 0 score --offset=-5 --all --plot
+says out '^    -5 {8}5 +$'
+expect 2 score --offset 1.5 A4G
+says err 'option "--offset" needs a whole number, not "1.5"'
 expect 0 score --all
 [ "$(wc -l <out)" = $((1 + 19 * 20)) ] || fail "--all gave $(wc -l <out) lines"
 near A4G A4G
@@ -61,6 +71,19 @@ says err '--score-column NAME'
 expect 0 score --csv variants.tsv --mutations what --measured score --score-column model
 [ "$(head -n 1 out)" = $'what\tscore\tmodel' ] || fail "the header: $(head -n 1 out)"
 says err "Spearman's correlation with score \(n = 2\): -?1.0000"
+
+# semicolons and tabs as the header has them, from a pipe, too; decimals want a point
+printf 'mutant;dms\nA4G;1.5\nK8E;2\n' >semicolons.csv
+expect 0 score --csv semicolons.csv --measured dms
+grep -q '^A4G;1.5;-\?[0-9.]*$' out || fail "semicolons: $(cat out)"
+says err 'correlation with dms \(n = 2\)'
+tr ';' '\t' <semicolons.csv >tabs.txt
+score --csv - <tabs.txt >out 2>err || fail "tabs from a pipe: $(cat err)"
+[ "$(head -n 1 out)" = $'mutant\tdms\tscore' ] || fail "the header: $(head -n 1 out)"
+printf 'mutant;dms\nA4G;1,5\n' >comma.csv
+expect 1 score --csv comma.csv --measured dms
+says err 'the measured value "1,5" is not a number'
+says err 'write decimals with a point'
 
 # ---- measurements without an order ----
 printf 'mutant,dms\nA4G,1\nK8E,1\nK8L,\nK8V,NA\n' >flat.csv
@@ -104,6 +127,8 @@ says err '1 of 2 variants cannot be scored'
 # a numbering that fits is found
 expect 1 score A14G K18E R20C
 says err 'all of them fit with --offset 11'
+expect 1 score A-2G K2E
+says err 'all of them fit with --offset -5'
 
 # ---- wrong command lines ----
 expect 2 score

@@ -58,6 +58,11 @@ static void other_numbering_and_other_text(void **state)
   shifted.first = 24;
   assert_int_equal(parse(&shifted, "M24A", &variant, NULL), PLM_OK);
   assert_int_equal(variant.items[0].place, 0);
+  shifted.first = -5; /* a tag in front of what is counted from 1 */
+  assert_int_equal(parse(&shifted, "M-5A:I0L:R4K", &variant, NULL), PLM_OK);
+  assert_int_equal(variant.count, 3);
+  assert_int_equal(variant.items[1].place, 5);
+  assert_int_equal(variant.items[2].place, 9);
   shifted.first = 0;
   assert_int_equal(parse(&shifted, "M0A", &variant, NULL), PLM_OK);
   bytes.residues = (const uint8_t *)"aBcdefghij";
@@ -93,7 +98,10 @@ static void what_is_wrong_is_named(void **state)
   refuses("A4G:", PLM_FORMAT, "no mutation");
   refuses("A4", PLM_FORMAT, "\"A4\" is not a substitution");
   refuses("4G", PLM_FORMAT, "not a substitution");
-  refuses("A-4G", PLM_UNSUPPORTED, "not supported");
+  refuses("A-4G", PLM_FORMAT, "A-4G: the wild type has positions 1 to 10, and none numbered -4");
+  refuses("A-G", PLM_FORMAT, "not a substitution");
+  refuses("A--4G", PLM_UNSUPPORTED, "not supported");
+  refuses("A4-6G", PLM_UNSUPPORTED, "not supported");
   refuses("A4G,K2E", PLM_FORMAT, "not a substitution");
   refuses("p.Ala4Gly", PLM_FORMAT, "not a substitution");
   refuses("A4del", PLM_UNSUPPORTED, "insertions, deletions and stops are not supported");
@@ -107,17 +115,19 @@ static void another_numbering_is_found(void **state)
 {
   (void)state;
   struct plm_numbering numbering = {0};
+  int64_t first;
   static const char *const texts[] = {"T103A", "T103G", "R110A:K102G", "nonsense", "A104L"};
-  assert_true(plm_numbering_fit(&numbering, &esm) == UINT64_MAX);
+  assert_false(plm_numbering_fit(&numbering, &esm, &first));
   for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
     assert_int_equal(plm_numbering_add(&numbering, esm.tokenizer, texts[i], strlen(texts[i]), NULL),
                      PLM_OK);
-  assert_int_equal(plm_numbering_fit(&numbering, &esm), 101);
+  assert_true(plm_numbering_fit(&numbering, &esm, &first));
+  assert_int_equal(first, 101);
   assert_int_equal(plm_numbering_add(&numbering, esm.tokenizer, "W105A", 5, NULL), PLM_OK);
-  assert_true(plm_numbering_fit(&numbering, &esm) == UINT64_MAX);
+  assert_false(plm_numbering_fit(&numbering, &esm, &first));
   plm_numbering_deinit(&numbering);
   assert_int_equal(plm_numbering_add(&numbering, esm.tokenizer, "A50G", 4, NULL), PLM_OK);
-  assert_true(plm_numbering_fit(&numbering, &esm) == UINT64_MAX); /* A4 or A7 */
+  assert_false(plm_numbering_fit(&numbering, &esm, &first)); /* A4 or A7 */
   plm_numbering_deinit(&numbering);
 }
 

@@ -179,13 +179,13 @@ def test_an_assay():
     wild_type, draw = random_wild_type(90, 7), random.Random(8)
     write_fasta("wild.fasta", [wild_type], ["protein"])
     variants = [
-        f"{wild_type[p]}{p + 24}{letter}"
+        f"{wild_type[p]}{p - 24}{letter}"
         for p in draw.sample(range(90), 12)
         for letter in LETTERS
         if letter != wild_type[p]
     ]
     variants += [f"{a}:{b}" for a, b in zip(variants[::29], variants[25::29], strict=False)]
-    expected = model.score(wild_type, variants, offset=24)
+    expected = model.score(wild_type, variants, offset=-24)
     rows = []
     for i, variant in enumerate(variants):
         measured = round(float(expected[i]) + draw.gauss(0, 1), 1)  # ties
@@ -194,7 +194,7 @@ def test_an_assay():
         rows.append([note, variant, missing if missing is not None else str(measured), str(i)])
     with open("assay.csv", "w", newline="", encoding="utf-8-sig") as file:
         csv.writer(file).writerows([["a note", "mutant", "fitness", "row"], *rows])
-    command = ("score", "--checkpoint", "model", "--wild-type", "wild.fasta", "--offset", 24)
+    command = ("score", "--checkpoint", "model", "--wild-type", "wild.fasta", "--offset", -24)
     table = ("--csv", "assay.csv", "--measured", "fitness")
     result = run(*command, *table, "--output", "scored.csv", "--json")
     with open("scored.csv", newline="") as file:
