@@ -326,7 +326,7 @@ $(BUILD)/lint.stamp: $(LINT_SRC) $(shell find common kernels $(STAGES) -name '*.
 	@command -v clang-tidy >/dev/null || { echo "lint: clang-tidy is not installed"; exit 1; }
 	@printf '%s\n' $(LINT_SRC) | xargs -P $(JOBS) -n 4 sh -c 'clang-tidy --quiet "$$@" -- \
 	  -std=gnu17 -I. -D_GNU_SOURCE -DPLM_VERSION=\"$(VERSION)\" \
-	  -DPLM_BUILD_DIGEST=\"\" 2>/dev/null' lint
+	  -DPLM_BUILD_DIGEST=\"\" -DPLM_BACKEND_INTERFACE=\"\" 2>/dev/null' lint
 	@touch $@
 
 .PHONY: sanitize

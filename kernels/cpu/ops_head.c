@@ -38,27 +38,23 @@ static int64_t smaller(int64_t a, int64_t b)
   return a < b ? a : b;
 }
 
-/* Lays the workspace out: a buffer a thread, w as fp32, and `more` floats behind. */
-static bool lay_out(struct head_job *job, const void *w, int64_t more, float **behind)
+/* Lays the workspace out: a buffer a thread and w as fp32, both of bf16 alone, and `more` floats,
+ * which it returns; NULL when memory ran out. At least one float in all. */
+static float *lay_out(struct head_job *job, int64_t more)
 {
-  const struct plm_cpu *cpu = job->cpu;
+  struct plm_cpu *cpu = job->cpu;
   const int64_t rows = ROWS_TILE * job->D, columns = DEPTH_TILE * COLUMNS_TILE;
   job->widened_stride = rows > columns ? rows : columns;
   const int64_t widened = cpu->bf16 ? cpu->ops.threads * job->widened_stride : 0;
   const int64_t weights = cpu->bf16 ? job->V * job->D : 0, floats = widened + weights + more;
-  float *space = NULL;
-  if (floats > 0) {
-    space = plm_cpu_workspace(job->cpu, (size_t)floats * sizeof *space);
-    if (space == NULL) return false;
-    *behind = space + widened + weights;
-  }
+  float *space = plm_cpu_workspace(cpu, (size_t)floats * sizeof *space);
+  if (space == NULL) return NULL;
   job->widened = space;
-  job->w = w;
   if (cpu->bf16) {
-    cpu->vector.to_float(space + widened, w, weights);
+    cpu->vector.to_float(space + widened, job->w, weights);
     job->w = space + widened;
   }
-  return true;
+  return space + widened + weights;
 }
 
 /* logits of `count` rows of h, a tile's at most */
@@ -94,10 +90,15 @@ static void logits_tile(void *context, int64_t tile, uint32_t thread)
 static void logits_forward(struct plm_ops *ops, float *logits, const act *h, const act *w,
                            const float *bias, int64_t N, int64_t D, int64_t V)
 {
-  struct head_job job = {
-      .cpu = plm_cpu_of(ops), .logits = logits, .bias = bias, .h = h, .N = N, .D = D, .V = V};
-  float *none;
-  if (!lay_out(&job, w, 0, &none)) return;
+  struct head_job job = {.cpu = plm_cpu_of(ops),
+                         .logits = logits,
+                         .w = w,
+                         .bias = bias,
+                         .h = h,
+                         .N = N,
+                         .D = D,
+                         .V = V};
+  if (job.cpu->bf16 && lay_out(&job, 0) == NULL) return;
   plm_pool_tiles(job.cpu->pool, tiles_of(N, ROWS_TILE), logits_tile, &job);
 }
 
@@ -167,9 +168,10 @@ static void head_train(struct plm_ops *ops, float *row_loss, act *ddense, float 
   const int64_t N = rows->N, D = rows->D, V = rows->V;
   const int64_t kept = smaller(N, TRAINED_ROWS), tiles = tiles_of(N, ROWS_TILE);
   struct head_job job = {
-      .cpu = plm_cpu_of(ops), .bias = rows->bias, .D = D, .V = V, .dw = dw, .N = N};
-  float *space = NULL;
-  if (N <= 0 || !lay_out(&job, rows->w, (tiles + kept) * V + kept * D, &space)) return;
+      .cpu = plm_cpu_of(ops), .w = rows->w, .bias = rows->bias, .D = D, .V = V, .dw = dw, .N = N};
+  if (N <= 0) return;
+  float *const space = lay_out(&job, (tiles + kept) * V + kept * D);
+  if (space == NULL) return;
   job.gelu = space; /* in bf16 half of it */
   job.logits = space + kept * D;
   float *const sums = job.logits + kept * V;
