@@ -367,7 +367,7 @@ static plm_status report_deleted(struct watch *watch, const uint64_t *steps, siz
   return PLM_OK;
 }
 
-/* One pass over the folder, oldest first. *waiting: something was evaluated, look again at once. */
+/* One pass over the folder, oldest first. *again: something was reported, look again at once. */
 static plm_status scan(struct watch *watch, bool *again, struct plm_error *error)
 {
   uint64_t *steps = NULL;
