@@ -430,7 +430,7 @@ ESM_TOKENS = (
     "<cls> <pad> <eos> <unk> L A G V S E R T I D P K Q N F Y M H W C X B U Z O . - <null_1> <mask>"
 ).split()
 SPECIAL_TEXTS = re.compile("(<cls>|<pad>|<eos>|<unk>|<mask>)")
-NO_RESIDUE = re.compile("[^A-Za-z.-]")
+NO_RESIDUE = re.compile(b"[^A-Za-z.-]")
 
 
 @functools.cache
@@ -444,30 +444,33 @@ def esm_table():
 
 
 def encode(sequence, config):
-    """Token ids (int64) of a sequence with <cls> and <eos>, as the tokenizer of the folder gives them."""
+    """Token ids (int64) of a sequence with <cls> and <eos>, as the tokenizer of the folder gives them. In
+    bytes, as they come from files, no token is named: `<mask>` stands for its six characters."""
     first = None if config.vocab_size == len(ESM_TOKENS) else 256  # byte: 0..255, then the specials
     specials = {t: i for i, t in enumerate(ESM_TOKENS) if len(t) > 1}
     if first is not None:
         order = ("<cls>", "<pad>", "<eos>", "<unk>", "<mask>")
         specials = {text: first + i for i, text in enumerate(order)}
     ids = [specials["<cls>"]]
-    for piece in SPECIAL_TEXTS.split(sequence) if "<" in sequence else (sequence,):
-        if piece in specials:
+    named = isinstance(sequence, str) and "<" in sequence
+    for piece in SPECIAL_TEXTS.split(sequence) if named else (sequence,):
+        if named and piece in specials:
             ids.append(specials[piece])
-        elif first is None:
-            letters = "".join(piece.split()).encode("latin-1", "replace")
-            ids.extend(letters.translate(esm_table()))
+        elif first is not None:
+            ids.extend(piece.encode() if isinstance(piece, str) else piece)
         else:
-            ids.extend(piece.encode())
+            if isinstance(piece, str):
+                piece = "".join(piece.split()).encode("latin-1", "replace")
+            ids.extend(piece.translate(esm_table()))
     ids.append(specials["<eos>"])
     return torch.tensor(ids)
 
 
 def read_fasta(path, protein=True, warn=True):
-    """(name, sequence) of each record that `plm-pipeline embed` takes. The name is the first word of the
-    header, else FILE:LINE. Of a protein blanks and a `*` that closes it are dropped; with anything but
-    letters, `-` and `.` in it, a record is bad. Bad and empty records are skipped, and a file without a
-    good one is an error. `.gz` is decompressed."""
+    """(name, sequence in bytes) of each record that `plm-pipeline embed` takes. The name is the first word
+    of the header, else FILE:LINE. Of a protein blanks and a `*` that closes it are dropped; with anything
+    but letters, `-` and `.` in it, a record is bad. Bad and empty records are skipped, and a file without
+    a good one is an error. `.gz` is decompressed."""
     opener = gzip.open if str(path).endswith(".gz") else open
     good = bad = 0
     name, line_of_name, lines = None, 0, []
@@ -476,9 +479,9 @@ def read_fasta(path, protein=True, warn=True):
         nonlocal good, bad
         if name is None:
             return
-        sequence = "".join(lines)
+        sequence = b"".join(lines)
         if protein:
-            sequence = "".join(sequence.split()).removesuffix("*")
+            sequence = b"".join(sequence.split()).removesuffix(b"*")
         if sequence and not (protein and NO_RESIDUE.search(sequence)):
             good += 1
             yield name or f"{Path(path).name}:{line_of_name}".replace(" ", "_"), sequence
@@ -490,13 +493,14 @@ def read_fasta(path, protein=True, warn=True):
                     f'{path}:{line_of_name}: record "{name}": {why}: skipped', stacklevel=3
                 )
 
-    with opener(path, "rt", encoding="utf-8", errors="replace", newline="\n") as file:
+    with opener(path, "rb") as file:
         for number, line in enumerate(file, 1):
-            if line.startswith(">"):
+            if line.startswith(b">"):
                 yield from records()
-                name, line_of_name, lines = (line[1:].split() or [""])[0], number, []
+                name = (line[1:].split() or [b""])[0].decode(errors="replace")
+                line_of_name, lines = number, []
             elif name is not None:
-                lines.append(line.rstrip("\r\n"))
+                lines.append(line.removesuffix(b"\n").removesuffix(b"\r"))
             elif line.strip():
                 raise ValueError(f"{path}:{number}: not FASTA: a record begins with '>'")
     yield from records()
@@ -697,7 +701,8 @@ class EmbeddingMixin:
         window=65536,
     ):
         """Embeds many sequences: a list of them, or the path of a FASTA file (.gz, too), whose bad records
-        are skipped with a warning.
+        are skipped with a warning. In a list <mask> is the token, as in the tokenizer; a file holds
+        residues, or bytes, alone.
 
         Returns {"embeddings": (N, width)}; with per_token or logits {"0": (tokens, width), "1": …}, a tensor
         a sequence with <cls> and <eos>; float32, in the order of the input, as `plm-pipeline embed` gives
@@ -736,7 +741,7 @@ class EmbeddingMixin:
         if output is None:
             result = {name: torch.empty(shape) for name, shape in shapes.items()}
         else:
-            how = (pooling_kinds(pooling), per_token, logits, tokens_per_batch, window)
+            how = (pooling_kinds(pooling), per_token, logits, tokens_per_batch, window, bool(path))
             request = self._fingerprint(digest, how)
             if TensorFile.is_complete(output, request):
                 return str(output)
@@ -768,7 +773,8 @@ class EmbeddingMixin:
         """Names and lengths (tokens) of all sequences, and a hash of them."""
         names, lengths, cut, digest = [], [], 0, hashlib.sha256()
         for name, sequence in records:
-            digest.update(f"{name}\n{sequence}\n".encode())
+            text = sequence if isinstance(sequence, bytes) else sequence.encode()
+            digest.update(b"%b\n%b\n" % (name.encode(), text))
             tokens = len(encode(sequence, self.config))
             cut += tokens > self.config.max_length
             names.append(name)
@@ -1121,7 +1127,12 @@ class VariantScoring:
         if masking not in ("additive", "joint"):
             raise ValueError(f'masking is "additive" or "joint", not {masking!r}')
         protein = config.vocab_size == len(ESM_TOKENS)
-        wild_type = wild_type.strip().upper() if protein else wild_type
+        residues = wild_type.encode()
+        if protein:
+            residues = b"".join(residues.upper().split()).removesuffix(b"*")
+        if not residues or (protein and NO_RESIDUE.search(residues)):
+            raise ValueError(f"wild_type {wild_type[:80]!r} is not a sequence of residues")
+        wild_type = residues.decode("latin-1")  # a character a position
         mutations = [mutations] if isinstance(mutations, str) else list(mutations)
         variants, wrong = [], []
         for text in mutations:
@@ -1135,7 +1146,7 @@ class VariantScoring:
         letters = {letter for variant in variants for _, *both in variant for letter in both}
         ids = {letter: int(encode(letter, config)[1]) for letter in letters}
         variants = [[(p, ids[old], ids[new]) for p, old, new in v] for v in variants]
-        x = encode(wild_type, config)
+        x = encode(residues, config)
         if getattr(config, "objective", "mlm") == "causal":
             return self._score_likelihoods(x, variants, offset, batch_tokens)
         return self._score_marginals(x, variants, masking == "joint", offset, batch_tokens)

@@ -230,6 +230,26 @@ def test_text_of_bytes():
             theirs = model.plm(ids).last_hidden_state[0]
             torch.testing.assert_close(file.get_tensor(str(i)), theirs, rtol=0, atol=LIMIT)
 
+    # a file holds bytes: what is a token's name elsewhere, what is no UTF-8, a line that ends in two CR
+    pathlib.Path("odd.fasta").write_bytes(
+        b">a\none <mask> and <pad>, <eos>\n>b\xff\xe9\nn\xe4mlich\r\r\n so\r\n\n>c \xc3\xa4\n *\n"
+    )
+    command = ("embed", "--checkpoint", "perturbed", "odd.fasta", "--per-token", "--output")
+    run(*command, "ours.safetensors")
+    model.embed_dataset("odd.fasta", output="theirs.safetensors", per_token=True)
+    with (
+        safe_open("ours.safetensors", "pt") as ours,
+        safe_open("theirs.safetensors", "pt") as theirs,
+    ):
+        names = json.loads(ours.metadata()["names"])
+        assert json.loads(theirs.metadata()["names"]) == names == ["a", "b\ufffd\ufffd", "c"]
+        for i, length in enumerate((29, 13, 4)):
+            mine = ours.get_tensor(str(i))
+            assert len(mine) == length
+            torch.testing.assert_close(mine, theirs.get_tensor(str(i)), rtol=0, atol=LIMIT)
+    listed = model.embed_dataset(["one <mask>"], per_token=True)
+    assert len(listed["0"]) == 7  # where the tokenizer's texts are tokens
+
 
 @pytest.mark.parametrize("trained", ["unet"], indirect=True)
 def test_memory_does_not_grow_with_the_number_of_sequences(trained):

@@ -4,6 +4,7 @@ correlation beside scipy's."""
 
 import csv
 import json
+import pathlib
 import random
 import subprocess
 
@@ -17,6 +18,7 @@ from plm_testing import (
     run,
     small_config,
     small_corpus,
+    small_model,
     train,
     write_fasta,
 )
@@ -243,3 +245,34 @@ def test_all_substitutions():
     assert model.score(wild_type, variants[7]) == model.score(wild_type, [variants[7]])
     ours = torch.tensor([float(row["score"]) for row in rows], dtype=torch.float64)
     assert (ours - model.score(wild_type, variants)).abs().max() <= TOLERANCE
+
+
+def scores_by_file(text, variants):
+    pathlib.Path("odd.fasta").write_bytes(b">odd\n" + text)
+    run(
+        "score", "--checkpoint", "model", "--wild-type", "odd.fasta", *variants, "--output", "o.csv"
+    )
+    with open("o.csv", newline="") as file:
+        return [float(row["score"]) for row in csv.DictReader(file)]
+
+
+@torch.no_grad()
+def test_positions_are_counted_alike():
+    """Blanks and the closing star of a protein are no positions; of bytes every one is, `<mask>` six."""
+    model = make_model("transformer")
+    odd = "MKT AYIA\tKQR *"
+    ours = scores_by_file(odd.encode(), ["A4G", "R10L"])
+    theirs = model.score(odd, ["A4G", "R10L"]).tolist()
+    assert theirs == pytest.approx(ours, abs=TOLERANCE)
+    assert theirs == model.score("mktayiakqr", ["A4G", "R10L"]).tolist()
+    for wrong in ("MK<mask>AY", "MK1T", "", "*", "MK\u00e4T"):
+        with pytest.raises(ValueError, match="is not a sequence of residues"):
+            model.score(wrong, ["M1G"])
+
+    specials = dict(cls_token_id=256, pad_token_id=257, eos_token_id=258, mask_token_id=260)
+    model = small_model("unet", vocab_size=261, max_length=LENGTH, **specials)
+    model.save_pretrained("model")
+    odd = "b\u00e4r, <mask> <pad> says b"
+    variants = ["b1c", "m8n", "b25z"]  # the letters behind what has two bytes, and five
+    ours = scores_by_file(odd.encode(), variants)
+    assert model.score(odd, variants).tolist() == pytest.approx(ours, abs=TOLERANCE)
