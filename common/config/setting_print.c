@@ -1,0 +1,167 @@
+/* Settings in words: what a row takes, how far it goes, and the value that a configuration has. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/text.h"
+#include "common/config/names.h"
+#include "common/config/settings.h"
+
+static const char *type_name(const struct plm_setting *setting)
+{
+  switch (setting->type) {
+  case PLM_SETTING_BOOL: return "true or false";
+  case PLM_SETTING_U32:
+  case PLM_SETTING_U64:
+    return (setting->flags & PLM_SETTING_POWER_OF_TWO) != 0 ? "a power of two" : "a whole number";
+  case PLM_SETTING_DOUBLE: return "a number";
+  case PLM_SETTING_STRING: return "a string";
+  case PLM_SETTING_PATH: return "a path";
+  case PLM_SETTING_ENDPOINT: return "tcp://HOST:PORT or ipc://PATH";
+  case PLM_SETTING_ADDRESS: return "HOST:PORT";
+  case PLM_SETTING_DOUBLES:
+    return setting->count_offset == PLM_NO_OFFSET ? "a list of two numbers" : "a list of numbers";
+  case PLM_SETTING_PATTERN: return "a list of masks";
+  case PLM_SETTING_CHOICE:
+  case PLM_SETTING_SPLITS: break;
+  }
+  return "";
+}
+
+void plm_setting_describe(const struct plm_setting *setting, char text[256])
+{
+  int used = 0;
+  if (setting->choices != NULL) {
+    used = snprintf(text, 256, setting->type == PLM_SETTING_SPLITS ? "a list of " : "");
+    for (int i = 0; setting->choices[i] != NULL; i++) {
+      used += snprintf(text + used, 256 - (size_t)used, "%s%s",
+                       i == 0 ? "" : (setting->choices[i + 1] == NULL ? " or " : ", "),
+                       setting->choices[i]);
+    }
+  } else {
+    used = snprintf(text, 256, "%s", type_name(setting));
+  }
+  if (setting->word != NULL || (setting->flags & PLM_SETTING_NULLABLE) != 0) {
+    snprintf(text + used, 256 - (size_t)used, " or %s",
+             setting->word != NULL ? setting->word : "null");
+  }
+}
+
+/* ---- numbers ------------------------------------------------------------------------------- */
+
+static void number_text(double value, char text[40])
+{
+  for (int digits = 15; digits <= 17; digits++) {
+    snprintf(text, 40, "%.*g", digits, value);
+    if (strtod(text, NULL) == value) break;
+  }
+}
+
+void plm_setting_limit(const struct plm_setting *setting, bool most, char text[40])
+{
+  const double value = most ? setting->max : setting->min;
+  const bool whole = setting->type == PLM_SETTING_U32 || setting->type == PLM_SETTING_U64;
+  if (whole && value >= 0x1p64)
+    snprintf(text, 40, "%" PRIu64, UINT64_MAX); /* the double nearest to it is one more */
+  else if (whole)
+    snprintf(text, 40, "%" PRIu64, (uint64_t)value);
+  else
+    number_text(value, text);
+}
+
+/* ---- values -------------------------------------------------------------------------------- */
+
+static const void *field(const struct plm_setting *setting, const struct plm_config *config)
+{
+  return (const char *)config + setting->offset;
+}
+
+static void print_number(struct plm_text *text, double value)
+{
+  char number[40];
+  number_text(value, number);
+  plm_text_puts(text, number);
+}
+
+static void print_string(struct plm_text *text, const char *string)
+{
+  static const char safe[] =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+@=";
+  if (string == NULL) {
+    plm_text_puts(text, "null");
+    return;
+  }
+  const bool endpoint = strncmp(string, "tcp://", 6) == 0 || strncmp(string, "ipc://", 6) == 0;
+  const bool plain =
+      (string[0] == '/' && string[strspn(string, safe)] == '\0') ||
+      (endpoint &&
+       string[6 + strspn(string + 6, "0123456789.:/_-*abcdefghijklmnopqrstuvwxyz")] == '\0');
+  if (plain) {
+    plm_text_puts(text, string);
+    return;
+  }
+  plm_text_puts(text, "\"");
+  for (const unsigned char *c = (const unsigned char *)string; *c != '\0'; c++) {
+    if (*c == '"' || *c == '\\')
+      plm_text_printf(text, "\\%c", *c);
+    else if (*c < 0x20 || *c == 0x7f)
+      plm_text_printf(text, "\\x%02X", *c);
+    else
+      plm_text_append(text, c, 1);
+  }
+  plm_text_puts(text, "\"");
+}
+
+static void print_list(const struct plm_setting *setting, const struct plm_config *config,
+                       struct plm_text *text)
+{
+  const void *values = field(setting, config);
+  const uint32_t count = setting->count_offset == PLM_NO_OFFSET
+                             ? setting->count_max
+                             : *(const uint32_t *)((const char *)config + setting->count_offset);
+  plm_text_puts(text, "[");
+  for (uint32_t i = 0; i < count; i++) {
+    if (i > 0) plm_text_puts(text, ", ");
+    if (setting->type == PLM_SETTING_DOUBLES) {
+      print_number(text, ((const double *)values)[i]);
+    } else if (setting->type == PLM_SETTING_PATTERN) {
+      char name[64];
+      plm_attention_kind_name(((const uint8_t *)values)[i], name);
+      plm_text_puts(text, name);
+    } else {
+      plm_text_puts(text, ((char *const *)values)[i]);
+    }
+  }
+  plm_text_puts(text, "]");
+}
+
+char *plm_setting_print(const struct plm_setting *setting, const struct plm_config *config)
+{
+  const void *value = field(setting, config);
+  struct plm_text text = {0};
+  uint64_t whole = 0;
+  switch (setting->type) {
+  case PLM_SETTING_BOOL: plm_text_puts(&text, *(const bool *)value ? "true" : "false"); break;
+  case PLM_SETTING_U32:
+  case PLM_SETTING_U64:
+    whole = setting->type == PLM_SETTING_U32 ? *(const uint32_t *)value : *(const uint64_t *)value;
+    if (whole == 0 && setting->word != NULL)
+      plm_text_puts(&text, setting->word);
+    else
+      plm_text_printf(&text, "%llu", (unsigned long long)whole);
+    break;
+  case PLM_SETTING_DOUBLE: print_number(&text, *(const double *)value); break;
+  case PLM_SETTING_CHOICE: plm_text_puts(&text, setting->choices[*(const int *)value]); break;
+  case PLM_SETTING_STRING:
+  case PLM_SETTING_PATH:
+  case PLM_SETTING_ADDRESS:
+  case PLM_SETTING_ENDPOINT: print_string(&text, *(char *const *)value); break;
+  default: print_list(setting, config, &text); break;
+  }
+  if (text.failed) {
+    plm_text_deinit(&text);
+    return NULL;
+  }
+  return text.data;
+}
