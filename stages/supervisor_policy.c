@@ -12,7 +12,7 @@ bool supervisor_run_is_done(const struct plm_supervisor *supervisor)
   return plm_done_read(supervisor->run, &step, &identity, NULL) == PLM_OK;
 }
 
-/* How many instances of a kind are in none (living false) or any of the states of a process. */
+/* No instance of a kind lives, and none will be started again. */
 static bool all_over(const struct plm_supervisor *supervisor, enum plm_stage_index kind)
 {
   for (size_t i = 0; i < supervisor->count; i++) {

@@ -42,68 +42,58 @@ struct sample {
 };
 
 /* ---- the calls: b are the operands in their order ---- */
-#define CALL(name) static void name(struct plm_ops *ops, void **b, int side)
+#define CALL(name) static void name(struct plm_ops *ops, void **b, __attribute__((unused)) int side)
 
 CALL(round_weights)
 {
-  (void)side;
   ops->round_weights(ops, b[0], b[1], (size_t)(N * D));
 }
 
 CALL(linear_forward)
 {
-  (void)side;
   ops->linear_forward(ops, b[0], b[1], b[2], b[3], N, D, F);
 }
 
 CALL(linear_backward_input)
 {
-  (void)side;
   ops->linear_backward_input(ops, b[0], b[1], b[2], N, D, F, true);
 }
 
 CALL(linear_relu2_forward)
 {
-  (void)side;
   ops->linear_relu2_forward(ops, b[0], b[1], b[2], N, D, F);
 }
 
 /* from the hidden values of the side itself */
 CALL(linear_relu2_backward_input)
 {
-  (void)side;
   ops->linear_relu2_forward(ops, b[1], b[2], b[3], N, D, F);
   ops->linear_relu2_backward_input(ops, b[0], b[4], b[5], b[1], N, F, D);
 }
 
 CALL(linear_backward_weight)
 {
-  (void)side;
   ops->linear_backward_weight(ops, b[0], b[1], b[2], N, D, F);
 }
 
 CALL(norm_forward)
 {
-  (void)side;
   ops->norm_forward(ops, b[0], b[1], N, D);
 }
 
 CALL(norm_backward)
 {
-  (void)side;
   ops->norm_backward(ops, b[0], b[1], b[2], N, D);
 }
 
 CALL(mix_norm_forward)
 {
-  (void)side;
   const struct plm_mix mix = {.x = b[2], .p = b[3], .b = b[4]};
   ops->mix_norm_forward(ops, b[0], b[1], &mix, N, D);
 }
 
 CALL(mix_norm_backward)
 {
-  (void)side;
   const struct plm_mix mix = {.x = b[6], .p = b[7], .b = b[8]};
   const struct plm_mix_gradients to = {.dx = b[0], .dp = b[1], .db = b[2]};
   ops->mix_norm_backward(ops, &to, b[3], b[4], b[5], &mix, N, D);
@@ -111,14 +101,12 @@ CALL(mix_norm_backward)
 
 CALL(skip_mix_norm_forward)
 {
-  (void)side;
   const struct plm_mix mix = {.x = b[2], .p = b[3], .b = b[4], .skip = b[5], .s = b[6]};
   ops->mix_norm_forward(ops, b[0], b[1], &mix, N, D);
 }
 
 CALL(skip_mix_norm_backward)
 {
-  (void)side;
   const struct plm_mix mix = {.x = b[6], .p = b[7], .b = b[8], .skip = b[9], .s = b[10]};
   const struct plm_mix_gradients to = {
       .dx = b[0], .dp = b[1], .db = b[2], .dskip = b[6], .ds = b[11], .more = b[12]};
@@ -127,25 +115,21 @@ CALL(skip_mix_norm_backward)
 
 CALL(token_mean_forward)
 {
-  (void)side;
   ops->token_mean_forward(ops, b[0], b[1], b[2], N >> LEVEL, D, V, LEVEL);
 }
 
 CALL(token_mean_backward)
 {
-  (void)side;
   ops->token_mean_backward(ops, b[0], b[1], b[2], N, D, V, 0);
 }
 
 CALL(qkv_prepare_forward)
 {
-  (void)side;
   ops->qkv_prepare_forward(ops, b[0], b[1], b[2], b[3], b[4], b[5], B, L, H, K);
 }
 
 CALL(qkv_prepare_backward)
 {
-  (void)side;
   ops->qkv_prepare_backward(ops, b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], B, L, H, K);
 }
 
@@ -172,31 +156,26 @@ CALL(attention_backward)
 
 CALL(gelu_forward)
 {
-  (void)side;
   ops->gelu_forward(ops, b[0], b[1], N * D);
 }
 
 CALL(add)
 {
-  (void)side;
   ops->add(ops, b[0], b[1], N * D);
 }
 
 CALL(gather_rows)
 {
-  (void)side;
   ops->gather_rows(ops, b[0], b[1], b[2], N / 4, D);
 }
 
 CALL(scatter_rows)
 {
-  (void)side;
   ops->scatter_rows(ops, b[0], b[1], b[2], N / 4, D);
 }
 
 CALL(logits_forward)
 {
-  (void)side;
   ops->logits_forward(ops, b[0], b[1], b[2], b[3], N, D, V);
 }
 
@@ -205,14 +184,12 @@ static const struct plm_loss_options options = {
 
 CALL(cross_entropy)
 {
-  (void)side;
   ops->soft_cap_forward(ops, b[1], N * V, options.soft_cap);
   ops->cross_entropy(ops, b[0], b[1], b[2], b[3], &options, N, V);
 }
 
 CALL(head_train)
 {
-  (void)side;
   const struct plm_head_rows rows = {b[4], b[5], b[6], b[7], b[8], N, D, V};
   ops->head_train(ops, b[0], b[1], b[2], b[3], &rows, 0.5f, &options);
 }
