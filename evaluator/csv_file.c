@@ -295,20 +295,3 @@ plm_status plm_csv_next(struct plm_csv_file *file, struct plm_csv_row *row, stru
   *row = (struct plm_csv_row){file->row_line, file->field_count, file->fields};
   return PLM_OK;
 }
-
-void plm_csv_put(struct plm_text *out, const char *field, size_t size, char delimiter)
-{
-  bool plain = true;
-  for (size_t i = 0; i < size && plain; i++)
-    plain = field[i] != delimiter && field[i] != '"' && field[i] != '\n' && field[i] != '\r';
-  if (plain) {
-    plm_text_append(out, field, size);
-    return;
-  }
-  plm_text_append(out, "\"", 1);
-  for (size_t i = 0; i < size; i++) {
-    if (field[i] == '"') plm_text_append(out, "\"", 1);
-    plm_text_append(out, field + i, 1);
-  }
-  plm_text_append(out, "\"", 1);
-}

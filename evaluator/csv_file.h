@@ -39,7 +39,4 @@ plm_status plm_csv_next(struct plm_csv_file *file, struct plm_csv_row *row,
 /* Back to the first row. */
 plm_status plm_csv_rewind(struct plm_csv_file *file, struct plm_error *error);
 
-/* Appends a field, quoted where it must be. */
-void plm_csv_put(struct plm_text *out, const char *field, size_t size, char delimiter);
-
 #endif

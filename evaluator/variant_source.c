@@ -69,7 +69,7 @@ static plm_status open_csv(struct plm_variant_source *source, struct plm_error *
   for (size_t i = 0; i < row.count; i++) {
     const char delimiter = plm_csv_delimiter(source->csv);
     if (i != 0) plm_text_append(&source->header, &delimiter, 1);
-    plm_csv_put(&source->header, row.fields[i].text, row.fields[i].size, delimiter);
+    plm_text_put_csv(&source->header, row.fields[i].text, row.fields[i].size, delimiter);
   }
   return PLM_OK;
 }
@@ -216,7 +216,7 @@ void plm_variant_source_header(const struct plm_variant_source *source, struct p
   const char delimiter = source->csv != NULL ? plm_csv_delimiter(source->csv) : ',';
   plm_text_append(out, source->header.data, source->header.length);
   plm_text_append(out, &delimiter, 1);
-  plm_csv_put(out, source->request.added, strlen(source->request.added), delimiter);
+  plm_text_put_csv(out, source->request.added, strlen(source->request.added), delimiter);
   plm_text_append(out, "\n", 1);
 }
 
@@ -224,10 +224,10 @@ void plm_variant_source_fields(const struct plm_variant_source *source,
                                const struct plm_variant_entry *entry, struct plm_text *out)
 {
   const char delimiter = source->csv != NULL ? plm_csv_delimiter(source->csv) : ',';
-  if (source->csv == NULL) plm_csv_put(out, entry->text, entry->size, delimiter);
+  if (source->csv == NULL) plm_text_put_csv(out, entry->text, entry->size, delimiter);
   for (size_t i = 0; i < entry->row.count; i++) {
     if (i != 0) plm_text_append(out, &delimiter, 1);
-    plm_csv_put(out, entry->row.fields[i].text, entry->row.fields[i].size, delimiter);
+    plm_text_put_csv(out, entry->row.fields[i].text, entry->row.fields[i].size, delimiter);
   }
   plm_text_append(out, &delimiter, 1);
 }

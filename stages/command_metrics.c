@@ -11,6 +11,7 @@
 
 #include "common/base/file.h"
 #include "common/base/json.h"
+#include "common/base/text.h"
 #include "common/metrics/metrics.h"
 #include "common/run/run.h"
 #include "stages/command.h"
@@ -39,7 +40,7 @@ static const struct {
      "step,loss,lr_hidden,grad_norm,mask_rate,tokens,tokens_per_second,step_ms,data_wait_ms,"
      "checkpoint_ms"},
     {"packer", PLM_RUN_PACKER_METRICS, PLM_STAGE_PACKER,
-     "stage,instance,windows,documents_per_second,tokens_per_second,padding_fraction,queue"},
+     "windows,documents_per_second,tokens_per_second,padding_fraction,queue,packer"},
 };
 
 enum form { FORM_JSON, FORM_CSV, FORM_TABLE };
@@ -67,6 +68,7 @@ static plm_status split_keys(struct view *view, const char *list, struct plm_err
       return plm_error_set(error, PLM_USAGE, "--keys names more than %d fields", MAX_KEYS);
     view->keys[view->key_count++] = key;
   }
+  if (view->key_count == 0) return plm_error_set(error, PLM_USAGE, "--keys names no field");
   return PLM_OK;
 }
 
@@ -89,21 +91,40 @@ static plm_status check_keys(const struct view *view, struct plm_error *error)
   return PLM_OK;
 }
 
-static void format_value(const cJSON *value, char text[64], int digits)
+/* Text that the value itself or `number` holds; "" for what has no place in a column. */
+static const char *text_of(const cJSON *value, char number[64], int digits)
 {
-  if (cJSON_IsNumber(value))
-    snprintf(text, 64, "%.*g", digits, value->valuedouble);
-  else if (cJSON_IsString(value))
-    snprintf(text, 64, "%.60s", value->valuestring);
-  else
-    snprintf(text, 64, "%s", "");
+  if (cJSON_IsString(value)) return value->valuestring;
+  if (cJSON_IsBool(value)) return cJSON_IsTrue(value) ? "true" : "false";
+  if (!cJSON_IsNumber(value)) return "";
+  snprintf(number, 64, "%.*g", digits, value->valuedouble);
+  return number;
 }
 
-/* Columns of a field: its name fits, with two spaces before it. */
+/* Columns of a field: its name fits, with two spaces before it. A longer word pushes the rest. */
 static int width_of(const char *key)
 {
   const int name = (int)strlen(key) + 2;
   return name > COLUMN ? name : COLUMN;
+}
+
+static void print_row(const struct view *view, const cJSON *json)
+{
+  const bool csv = view->form == FORM_CSV;
+  struct plm_text row = {0};
+  for (int i = 0; i < view->key_count; i++) {
+    char number[64];
+    const cJSON *value = cJSON_GetObjectItemCaseSensitive(json, view->keys[i]);
+    const char *text = text_of(value, number, csv ? 17 : 6);
+    if (!csv) {
+      plm_text_printf(&row, "  %*s", width_of(view->keys[i]) - 2, text);
+      continue;
+    }
+    if (i > 0) plm_text_puts(&row, ",");
+    plm_text_put_csv(&row, text, strlen(text), ',');
+  }
+  if (row.data != NULL) puts(row.data);
+  plm_text_deinit(&row);
 }
 
 static void print_head(struct view *view)
@@ -156,20 +177,11 @@ static void print_line(struct view *view, const char *line)
   } else if (view->form == FORM_JSON) {
     (void)print_selected_json(view, json); /* without memory the line is passed over */
   } else if (view->form == FORM_TABLE && cJSON_IsString(skipped)) {
-    char step[64];
-    format_value(cJSON_GetObjectItemCaseSensitive(json, "step"), step, 15);
-    printf("%*s  skipped: %s\n", COLUMN, step, skipped->valuestring);
+    char number[64];
+    const cJSON *step = cJSON_GetObjectItemCaseSensitive(json, "step");
+    printf("%*s  skipped: %s\n", COLUMN, text_of(step, number, 15), skipped->valuestring);
   } else {
-    for (int i = 0; i < view->key_count; i++) {
-      char text[64];
-      const cJSON *value = cJSON_GetObjectItemCaseSensitive(json, view->keys[i]);
-      format_value(value, text, view->form == FORM_CSV ? 17 : 6);
-      if (view->form == FORM_CSV)
-        printf("%s%s", i > 0 ? "," : "", text);
-      else
-        printf("%*.*s", width_of(view->keys[i]), COLUMN - 1, text);
-    }
-    putchar('\n');
+    print_row(view, json);
   }
   view->printed++;
   cJSON_Delete(json);

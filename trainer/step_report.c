@@ -141,8 +141,8 @@ static void write_board(struct plm_step_report *report, uint64_t step, const cJS
   struct plm_error error = {0};
   plm_status status = PLM_OK;
   for (size_t i = 0; i < count && status == PLM_OK; i++) {
-    if (table[i].stage != PLM_STAGE_TRAINER || strcmp(table[i].name, "step") == 0 ||
-        strcmp(table[i].name, "time") == 0)
+    if (table[i].stage != PLM_STAGE_TRAINER || table[i].kind == PLM_METRIC_TEXT ||
+        strcmp(table[i].name, "step") == 0 || strcmp(table[i].name, "time") == 0)
       continue;
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, table[i].name);
     if (item == NULL || cJSON_IsNull(item)) continue;

@@ -49,6 +49,23 @@ void plm_text_printf(struct plm_text *text, const char *format, ...)
   va_end(again);
 }
 
+void plm_text_put_csv(struct plm_text *text, const char *field, size_t size, char delimiter)
+{
+  bool plain = true;
+  for (size_t i = 0; i < size && plain; i++)
+    plain = field[i] != delimiter && field[i] != '"' && field[i] != '\n' && field[i] != '\r';
+  if (plain) {
+    plm_text_append(text, field, size);
+    return;
+  }
+  plm_text_append(text, "\"", 1);
+  for (size_t i = 0; i < size; i++) {
+    if (field[i] == '"') plm_text_append(text, "\"", 1);
+    plm_text_append(text, field + i, 1);
+  }
+  plm_text_append(text, "\"", 1);
+}
+
 void plm_text_clear(struct plm_text *text)
 {
   text->length = 0;

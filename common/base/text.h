@@ -17,6 +17,8 @@ void plm_text_append(struct plm_text *text, const void *bytes, size_t size);
 void plm_text_puts(struct plm_text *text, const char *string);
 void plm_text_printf(struct plm_text *text, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* A field of CSV (RFC 4180), quoted where it must be. */
+void plm_text_put_csv(struct plm_text *text, const char *field, size_t size, char delimiter);
 void plm_text_clear(struct plm_text *text); /* keeps the memory */
 void plm_text_deinit(struct plm_text *text);
 

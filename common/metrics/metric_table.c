@@ -8,6 +8,7 @@
 #define P PLM_STAGE_PACKER
 #define X PLM_METRIC_EXACT
 #define M PLM_METRIC_MEASURED
+#define W PLM_METRIC_TEXT
 
 static const struct plm_metric_field table[] = {
     {"step", T, X, "", "step that these numbers belong to, from 1"},
@@ -30,12 +31,13 @@ static const struct plm_metric_field table[] = {
     {"checkpoint_ms", T, M, "ms", "time the step waited for checkpointing"},
     {"mfu", T, M, "", "model FLOPs over the measured product rate"},
     {"memory_bytes", T, M, "bytes", "memory held by the trainer"},
+    {"exact", T, W, "", "false since a resume that cannot be bit-exact, else left out"},
     {"time", T, M, "s", "seconds since 1970"},
     {"step", E, X, "", "step of the checkpoint"},
-    {"checkpoint", E, X, "", "folder of the checkpoint, relative to the run"},
-    {"identity", E, X, "", "its identity beside the step: XXH3-128 of model.safetensors"},
-    {"split", E, X, "", "split of the corpus"},
-    {"weights", E, X, "", "model or ema"},
+    {"checkpoint", E, W, "", "folder of the checkpoint, relative to the run"},
+    {"identity", E, W, "", "its identity beside the step: XXH3-128 of model.safetensors"},
+    {"split", E, W, "", "split of the corpus"},
+    {"weights", E, W, "", "model or ema"},
     {"loss", E, X, "nats", "token-weighted cross-entropy"},
     {"perplexity", E, X, "", "exp(loss)"},
     {"accuracy", E, X, "", "share of the evaluated tokens predicted right"},
@@ -47,9 +49,11 @@ static const struct plm_metric_field table[] = {
     {"baseline_entropy", E, X, "nats", "entropy of the residues' composition"},
     {"loss_by_mask_rate", E, X, "nats", "loss at each masking rate"},
     {"loss_by_length", E, X, "nats", "loss by length of the document"},
+    {"skipped", E, W, "", "why the checkpoint was not evaluated: then instead of all numbers"},
     {"seconds", E, M, "s", "time the evaluation took"},
     {"lag_steps", E, M, "steps", "how far training had gone on by then"},
     {"time", E, M, "s", "seconds since 1970"},
+    {"packer", P, W, "", "host and process of the packer"},
     {"windows", P, M, "", "windows served"},
     {"documents_per_second", P, M, "documents/s", "documents served per second"},
     {"tokens_per_second", P, M, "tokens/s", "real tokens served per second"},

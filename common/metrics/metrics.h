@@ -12,7 +12,11 @@
 
 #include "common/base/status.h"
 
-enum plm_metric_kind { PLM_METRIC_EXACT, PLM_METRIC_MEASURED };
+enum plm_metric_kind {
+  PLM_METRIC_EXACT,
+  PLM_METRIC_MEASURED,
+  PLM_METRIC_TEXT, /* words, or true and false: no curve */
+};
 enum plm_metric_stage { PLM_STAGE_TRAINER, PLM_STAGE_EVALUATOR, PLM_STAGE_PACKER };
 
 struct plm_metric_field {

@@ -71,10 +71,7 @@ struct plm_prometheus {
 
 static bool is_shown(const struct plm_metric_field *field)
 {
-  static const char *const words[] = {"checkpoint", "split", "weights", "time"};
-  for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
-    if (strcmp(field->name, words[i]) == 0) return false;
-  }
+  if (field->kind == PLM_METRIC_TEXT || strcmp(field->name, "time") == 0) return false;
   return field->stage != PLM_STAGE_PACKER ||
          (strcmp(field->name, "windows") != 0 && /* a counter, and so are documents */
           strcmp(field->name, "documents_per_second") != 0);

@@ -171,7 +171,7 @@ static void fields_are_quoted_where_they_must_be(void **state)
   static const char *const fields[] = {"plain", "a,b", "say \"it\"", "two\nlines", "", " x"};
   for (size_t i = 0; i < 6; i++) {
     if (i != 0) plm_text_puts(&out, ",");
-    plm_csv_put(&out, fields[i], strlen(fields[i]), ',');
+    plm_text_put_csv(&out, fields[i], strlen(fields[i]), ',');
   }
   assert_string_equal(out.data, "plain,\"a,b\",\"say \"\"it\"\"\",\"two\nlines\",, x");
   plm_text_deinit(&out);

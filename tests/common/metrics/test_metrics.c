@@ -109,6 +109,7 @@ static void the_table_names_each_field_once(void **state)
   }
   assert_int_equal(plm_metric_find(PLM_STAGE_TRAINER, "loss")->kind, PLM_METRIC_EXACT);
   assert_int_equal(plm_metric_find(PLM_STAGE_TRAINER, "step_ms")->kind, PLM_METRIC_MEASURED);
+  assert_int_equal(plm_metric_find(PLM_STAGE_PACKER, "packer")->kind, PLM_METRIC_TEXT);
   assert_null(plm_metric_find(PLM_STAGE_TRAINER, "perplexity"));
 }
 

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# `plm-pipeline metrics`: what a stage writes has a column, words and numbers come out whole.
+. "$PLM_ROOT/tests/support/lib.sh"
+mkdir run
+cat >run/packers.jsonl <<'END'
+{"v":1,"packer":"a-host.of.some.length:4711","windows":3,"documents_per_second":12.5,"tokens_per_second":4096,"padding_fraction":0.25,"queue":0,"time":1}
+END
+cat >run/evaluator.jsonl <<'END'
+{"v":1,"step":8,"checkpoint":"checkpoints/step_00000008","split":"valid","weights":"ema","loss":-0.00000123456789,"loss_by_length":{"0":1},"time":1}
+{"v":1,"step":12,"skipped":"does not verify or load: \"loss\", with a comma, and more words than sixty characters","time":2}
+END
+cat >run/trainer.jsonl <<'END'
+{"v":1,"step":9,"loss":2.5,"exact":false}
+END
+
+# ---- the default columns are fields that the lines have --------------------------------------------
+for stage in trainer evaluator packer; do
+  expect 0 plm-pipeline metrics "$stage" --run run --csv
+  expect 0 plm-pipeline metrics "$stage" --run run --keys "$(head -n 1 out)"
+done
+expect 0 plm-pipeline metrics packer --run run --csv
+diff - out <<'END' || fail "a packer's columns"
+windows,documents_per_second,tokens_per_second,padding_fraction,queue,packer
+3,12.5,4096,0.25,0,a-host.of.some.length:4711
+END
+
+# ---- words ------------------------------------------------------------------------------------------
+expect 0 plm-pipeline metrics --run run --csv --keys step,checkpoint,skipped
+diff - out <<'END' || fail "words in CSV"
+step,checkpoint,skipped
+8,checkpoints/step_00000008,
+12,,"does not verify or load: ""loss"", with a comma, and more words than sixty characters"
+END
+expect 0 plm-pipeline metrics trainer --run run --csv --keys step,exact,loss
+says out '^9,false,2.5$'
+expect 0 plm-pipeline metrics trainer --run run --keys exact
+says out '^\{"exact":false\}$'
+expect 2 plm-pipeline metrics --run run --keys instance
+says err 'no metric "instance"'
+expect 2 plm-pipeline metrics --run run --keys ,
+says err 'names no field'
+
+# ---- a terminal's table -----------------------------------------------------------------------------
+command -v script >/dev/null || { echo "no script(1): the table was not looked at"; exit 0; }
+table() { script -qec "$*" /dev/null </dev/null | tr -d '\r' >out; }
+table plm-pipeline metrics packer --run run
+says out ' packer$'
+says out ' a-host.of.some.length:4711$'
+table plm-pipeline metrics --run run --keys step,loss,weights
+says out '^ +8 +-1.23457e-06 +ema$'
+says out '^ +12  skipped: does not verify'
