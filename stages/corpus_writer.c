@@ -1,14 +1,11 @@
 /* From documents to a finished corpus. */
 #include "stages/corpus_writer.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,6 +13,7 @@
 #include "common/base/log.h"
 #include "stages/corpus_store.h"
 #include "stages/group_compressor.h"
+#include "stages/leftovers.h"
 
 /* A table of `lengths` or `checks` that is written block by block. */
 struct block {
@@ -63,37 +61,6 @@ static const char *split_path(const char *path, char parent[PLM_PATH_SIZE])
   return slash == NULL ? path : slash + 1;
 }
 
-/* Locks a folder; -1 when another process has it. */
-static int lock_folder(const char *path)
-{
-  const int descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor >= 0 && flock(descriptor, LOCK_EX | LOCK_NB) == 0) return descriptor;
-  if (descriptor >= 0) close(descriptor);
-  return -1;
-}
-
-/* Removes NAME.tmp-* of writers that no longer live: their lock is free. */
-static void remove_leftovers(const char *parent, const char *name)
-{
-  DIR *folder = opendir(parent);
-  if (folder == NULL) return;
-  char prefix[PLM_PATH_SIZE], path[PLM_PATH_SIZE];
-  const int length = snprintf(prefix, sizeof prefix, "%s.tmp-", name);
-  const struct dirent *entry;
-  while ((entry = readdir(folder)) != NULL) {
-    if (strncmp(entry->d_name, prefix, (size_t)length) != 0 ||
-        entry->d_name[length + (int)strspn(entry->d_name + length, "0123456789")] != '\0' ||
-        plm_path_join(path, parent, entry->d_name, NULL) != PLM_OK)
-      continue;
-    const int lock = lock_folder(path);
-    if (lock < 0) continue;
-    plm_info("removing %s, which an interrupted ingest left", path);
-    (void)plm_path_remove(path, NULL);
-    close(lock);
-  }
-  closedir(folder);
-}
-
 static plm_status check_target(const char *directory, bool force, struct plm_error *error)
 {
   struct stat information;
@@ -110,7 +77,7 @@ static plm_status check_target(const char *directory, bool force, struct plm_err
 static plm_status make_folders(struct plm_corpus_writer *writer, const char *directory,
                                struct plm_error *error)
 {
-  char parent[PLM_PATH_SIZE], build[PLM_PATH_SIZE];
+  char parent[PLM_PATH_SIZE], build[PLM_PATH_SIZE], leftovers[PLM_PATH_SIZE];
   size_t length = strlen(directory);
   while (length > 1 && directory[length - 1] == '/') length--; /* "DIR/" is DIR */
   if (length == 0 || length >= sizeof writer->directory - 64)
@@ -122,10 +89,11 @@ static plm_status make_folders(struct plm_corpus_writer *writer, const char *dir
   PLM_TRY(check_target(writer->directory, writer->force, error));
   const char *name = split_path(writer->directory, parent);
   PLM_TRY(plm_directory_make(parent, error));
-  remove_leftovers(parent, name);
+  snprintf(leftovers, sizeof leftovers, "%s.tmp-", name);
+  plm_leftovers_remove(parent, leftovers, "0123456789", "ingest");
   PLM_TRY(plm_path_join(build, writer->temporary, "build", error));
   PLM_TRY(plm_directory_make(build, error));
-  writer->temporary_lock = lock_folder(writer->temporary);
+  writer->temporary_lock = plm_leftovers_lock(writer->temporary);
   return plm_corpus_store_open(build, &writer->store, error);
 }
 

@@ -8,13 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/hash.h"
-#include "common/base/log.h"
 #include "common/checkpoint/safetensors.h"
+#include "stages/leftovers.h"
 
 #define WEIGHTS "model.safetensors"
 
@@ -190,26 +189,8 @@ static plm_status find_place(const char *output, struct plm_export_target *targe
 
 /* ---- the temporary folder ------------------------------------------------------------------ */
 
-/* Whoever writes into it holds a lock on it: a folder that can be locked is nobody's. */
-static void remove_leftovers(const char *parent, const char *prefix)
-{
-  DIR *folder = opendir(parent);
-  if (folder == NULL) return;
-  for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
-    char path[PLM_PATH_SIZE];
-    if (strncmp(entry->d_name, prefix, strlen(prefix)) != 0 ||
-        plm_path_join(path, parent, entry->d_name, NULL) != PLM_OK)
-      continue;
-    const int lock = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (lock < 0) continue;
-    if (flock(lock, LOCK_EX | LOCK_NB) == 0) {
-      plm_info("removing %s, which an interrupted export left", path);
-      plm_path_remove(path, NULL);
-    }
-    close(lock);
-  }
-  closedir(folder);
-}
+static const char mkdtemp_letters[] =
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
 
 static plm_status make_temporary(struct plm_export_target *target, const char *parent,
                                  const char *name, struct plm_error *error)
@@ -217,7 +198,7 @@ static plm_status make_temporary(struct plm_export_target *target, const char *p
   char hidden[PLM_PATH_SIZE];
   if (snprintf(hidden, sizeof hidden, ".%s.export-", name) > 200)
     return plm_error_set(error, PLM_LIMIT, "the name %.200s is too long", name);
-  remove_leftovers(parent, hidden);
+  plm_leftovers_remove(parent, hidden, mkdtemp_letters, "export");
   PLM_TRY(plm_path_join(target->temporary, parent, hidden, error));
   const size_t used = strlen(target->temporary);
   const int size = snprintf(target->temporary + used, PLM_PATH_SIZE - used, "XXXXXX");
@@ -226,8 +207,7 @@ static plm_status make_temporary(struct plm_export_target *target, const char *p
     target->temporary[0] = '\0';
     return status;
   }
-  target->lock = open(target->temporary, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (target->lock >= 0) flock(target->lock, LOCK_EX | LOCK_NB);
+  target->lock = plm_leftovers_lock(target->temporary);
   const mode_t mask = umask(0); /* mkdtemp made it for us alone */
   umask(mask);
   if (chmod(target->temporary, 0777 & ~mask) != 0)
