@@ -70,9 +70,10 @@ const struct plm_command plm_command_embed = {
     .summary = "embeddings of sequences as safetensors or npy",
     .details =
         "IN is FASTA, JSONL or text, plain, .gz or .zst, or - for stdin. The result has its order. "
-        "A bad\nrecord is reported and skipped (--strict stops); letters outside the alphabet "
-        "become "
-        "<unk>; a\nsequence longer than the model's max_length is cut to its beginning.\n\n"
+        "A bad record is reported and skipped (--strict stops); letters outside the alphabet "
+        "become <unk>; a sequence longer than the model's max_length is cut to its first "
+        "max_length tokens, <eos> not among them. <mask> is no residue here: generate fills "
+        "it.\n\n"
         "Pooled: one tensor \"embeddings\" (N, width) over the residues, without <cls> and <eos>. "
         "--per-token\nand --logits: one tensor a sequence, named by its number from 0, with <cls> "
         "and <eos>. fp32.\nThe metadata \"names\" is a JSON array; beside FILE.npy the names are "

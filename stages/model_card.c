@@ -219,13 +219,18 @@ static void put_snippet(const struct plm_card_facts *facts, struct plm_text *tex
                     "print(tokenizer.decode(logits[masked].argmax(-1)))\n\n",
                     start, protein ? "ISFVKSHFSRQLEERLGLIEVQ" : "ox jumps");
   }
-  plm_text_printf(text,
-                  "# an embedding of each sequence: the mean over its residues\n"
-                  "batch = tokenizer([\"%s\", \"%s\"], padding=True, return_tensors=\"pt\")\n"
-                  "print(model.get_embeddings(**batch, pooling=\"mean\").shape)\n```\n\n"
-                  "`model.embed_dataset` takes files of sequences, `model.generate` %s.\n\n",
-                  start, protein ? "ISFVKSHFSRQLEERLGLIEVQ" : "fox",
-                  is_causal(facts) ? "writes new ones" : "fills masks by and by");
+  plm_text_printf(
+      text,
+      "# an embedding of each sequence: the mean over its residues\n"
+      "batch = tokenizer([\"%s\", \"%s\"], padding=True, return_tensors=\"pt\")\n"
+      "print(model.get_embeddings(**batch, pooling=\"mean\").shape)\n```\n\n"
+      "`model.embed_dataset` takes files of sequences, `model.generate` %s. The model "
+      "itself cuts sequences to\ntheir first %u tokens, without `<eos>`, as `plm-pipeline embed` "
+      "does; "
+      "the tokenizer's `truncation=True` would put `<eos>`\nin the last one's place.\n\n",
+      start, protein ? "ISFVKSHFSRQLEERLGLIEVQ" : "fox",
+      is_causal(facts) ? "writes new ones" : "fills masks by and by",
+      facts->folder->model.max_length);
 }
 
 /* ---- tables -------------------------------------------------------------------------------- */

@@ -112,6 +112,26 @@ def test_hidden_states_logits_and_embeddings(trained, weights):
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("trained", ["unet"], indirect=True)
+def test_what_is_cut_has_no_eos(trained):
+    """The model cuts as `embed` does, to the first tokens; the tokenizer told to cut would keep <eos>."""
+    folder = trained["perturbed"]
+    model, long = load(folder).eval(), max(sequences(), key=len)
+    whole = tokenize(folder, [long]).input_ids
+    told = tokenizer(folder)([long], truncation=True, return_tensors="pt").input_ids
+    assert whole.shape[1] == len(long) + 2 and told.shape[1] == MAX_LENGTH
+    assert torch.equal(told[0, :-1], whole[0, : MAX_LENGTH - 1])
+    assert told[0, -1] == model.config.eos_token_id != whole[0, MAX_LENGTH - 1]
+    ours = embed(folder, given=[long])
+    with pytest.warns(UserWarning, match=f"are cut to the model's max_length of {MAX_LENGTH}"):
+        torch.testing.assert_close(ours, model.get_embeddings(whole), rtol=0, atol=LIMIT)
+    with pytest.warns(UserWarning, match="1 sequences are cut"):
+        listed = model.embed_dataset([long])["embeddings"]
+    torch.testing.assert_close(ours, listed, rtol=0, atol=LIMIT)
+    assert (ours - model.get_embeddings(told)).abs().max() > LIMIT
+
+
+@torch.no_grad()
 def test_sequences_alone_and_chunks_packed_in_python(trained):
     folder = trained["perturbed"]
     model = load(folder, AutoModel).eval()
