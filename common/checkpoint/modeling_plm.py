@@ -9,7 +9,9 @@ AutoModelForTokenClassification, whose readout is new. Tensors are named with th
 A batch is either single sequences (input_ids and attention_mask, padded on the right) or packed
 chunks (input_ids and document_ids: the number of each token's document, increasing along the chunk,
 -1 for padding). Documents never attend to each other. Sequences longer than max_length are cut to
-their first max_length tokens, with a warning.
+their first max_length tokens, with a warning; <eos> is not among them, as with `truncate: head` and in
+`plm-pipeline embed`. So the tokenizer should cut nothing: tokenizer(sequences, padding=True). With
+truncation=True it puts <eos> where a residue was, as all tokenizers of transformers do.
 
     model.get_logits(input_ids, attention_mask)
     model.get_embeddings(input_ids, attention_mask, pooling="mean,max")   # a row a sequence or document
@@ -522,8 +524,9 @@ def npy_preamble(shape):
 
 class TensorFile:
     """A file written piece by piece and in any order: safetensors, or npy for one tensor, with the names
-    beside it in PATH.names.json. Until it is complete it is called PATH.part, and PATH.part.json says how
-    far it got, so that another process can go on.
+    beside it in PATH.names.json, and in PATH.request.json what it holds, which safetensors says itself.
+    Until it is complete it is called PATH.part, and PATH.part.json says how far it got, so that another
+    process can go on.
 
     shapes: name -> shape, all float32. request: identifies what is written; a file begun for another
     request is begun anew. `done` is what the last `commit` said, None at the beginning."""
@@ -566,12 +569,28 @@ class TensorFile:
     def is_complete(path, request):
         """Whether `path` is a whole file written for `request`."""
         try:
+            if Path(path).suffix == ".npy":
+                beside = [Path(f"{path}.{what}.json") for what in ("names", "request")]
+                names, written = (json.loads(file.read_text()) for file in beside)
+                return written == TensorFile.identity(path, names, request)
             with open(path, "rb") as file:
                 size = int.from_bytes(file.read(8), "little")
                 header = json.loads(file.read(size)) if size <= TensorFile.LARGEST_HEADER else {}
             return header["__metadata__"]["request"] == request
         except (OSError, ValueError, KeyError):
             return False
+
+    @staticmethod
+    def identity(path, names, request):
+        """Of an npy file: another one in its place has another size or time."""
+        state = os.stat(path)
+        digest = hashlib.sha256(json.dumps(names).encode()).hexdigest()
+        return {
+            "request": request,
+            "names": digest,
+            "size": state.st_size,
+            "time": state.st_mtime_ns,
+        }
 
     def write(self, name, rows, first_row=0):
         """rows (n, width), float32, on the CPU, from row `first_row` of a tensor on."""
@@ -594,6 +613,9 @@ class TensorFile:
         if self.names is not None:
             Path(f"{self.path}.names.json").write_text(self.names)
         os.replace(self.part, self.path)
+        if self.names is not None:
+            whole = self.identity(self.path, json.loads(self.names), self.request)
+            Path(f"{self.path}.request.json").write_text(json.dumps(whole))
         self.journal.unlink(missing_ok=True)
 
     def close(self):
@@ -709,7 +731,7 @@ class EmbeddingMixin:
         them. With output="x.safetensors" the tensors go there, with the names as a JSON array in the
         metadata, and the path is returned: memory stays bounded, a call that was killed is continued by
         the same call, and one that was complete is not repeated. Pooled ones may go to "x.npy", the names
-        to "x.npy.names.json".
+        to "x.npy.names.json" ("x.npy.request.json" serves to know it again).
 
         Sequences are packed by length, `window` at a time, into batches of tokens_per_batch."""
         config = self.config

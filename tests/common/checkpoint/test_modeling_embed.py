@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 
+import numpy
 import pytest
 import torch
 from plm_testing import modeling, random_sequences, small_model, write_fasta
@@ -124,6 +125,33 @@ def test_files_in_and_out():
     torch.testing.assert_close(
         logits["3"], model.embed_dataset(sequences[3:4], logits=True)["0"], rtol=0, atol=5e-5
     )
+
+
+def test_a_complete_npy_is_known_again():
+    model, sequences = small_model("unet"), random_sequences(9, 5, 50, seed=3)
+
+    def written(**options):
+        before = os.stat("x.npy").st_ino if os.path.exists("x.npy") else None
+        model.embed_dataset(sequences, output="x.npy", **options)
+        return os.stat("x.npy").st_ino != before
+
+    assert written() and not written(), "complete, and done again"
+    expected = numpy.load("x.npy")
+    assert written(pooling="max") and not written(pooling="max")
+    assert written() and numpy.array_equal(numpy.load("x.npy"), expected)
+    model.plm.embeddings.weight.data += 1  # another model
+    assert written()
+    sequences[3] += "W"
+    assert written()
+    # what somebody else put there is not taken for it, nor what lost its names
+    numpy.save("x.npy", numpy.zeros_like(expected))
+    assert written() and numpy.load("x.npy").any()
+    with open("x.npy.names.json", "w") as file:
+        json.dump(["another"] * 9, file)
+    assert written() and not written()
+    os.unlink("x.npy.names.json")
+    assert written() and json.load(open("x.npy.names.json")) == [str(i) for i in range(9)]
+    assert sorted(os.listdir()) == ["x.npy", "x.npy.names.json", "x.npy.request.json"]
 
 
 CHILD = """
