@@ -72,9 +72,23 @@ void plm_sequence_batch_reset(struct plm_sequence_batch *batch)
   batch->count = 0;
 }
 
+/* Up to where the next sequence may begin. */
+static uint32_t aligned(const struct plm_sequence_batch *batch, uint32_t count)
+{
+  return (count + batch->alignment - 1) / batch->alignment * batch->alignment;
+}
+
+/* Alone in a chunk as long as the first one, it would leave more than a quarter of it empty. */
+static bool is_wasteful(const struct plm_sequence_batch *batch, uint32_t count)
+{
+  return batch->alone && batch->chunks > 0 &&
+         4 * (uint64_t)aligned(batch, count) < 3 * (uint64_t)batch->used[0];
+}
+
 /* The fullest chunk that has room; a new one when none has; max_chunks when there is none left. */
 static uint32_t find_chunk(const struct plm_sequence_batch *batch, uint32_t count)
 {
+  if (is_wasteful(batch, count)) return batch->max_chunks;
   uint32_t best = batch->chunks;
   for (uint32_t c = 0; c < batch->chunks && !batch->alone; c++) {
     const bool fits = batch->used[c] + count <= batch->max_length;
@@ -99,7 +113,7 @@ bool plm_sequence_batch_add(struct plm_sequence_batch *batch, const int32_t *tok
   memcpy(row + start, tokens, count * sizeof *tokens);
   /* max_length is a multiple of the alignment: the next start lies within the chunk or at its end
    */
-  const uint32_t next = (after + batch->alignment - 1) / batch->alignment * batch->alignment;
+  const uint32_t next = aligned(batch, after);
   for (uint32_t t = after; t < next; t++) row[t] = batch->pad;
   batch->used[chunk] = next;
   batch->places[batch->count++] = (struct place){chunk, start, count};

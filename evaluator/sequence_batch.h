@@ -1,7 +1,8 @@
 /* Token sequences packed into the chunks of one batch, for inference: each sequence is a document
  * of its own that starts at the model's alignment, so results do not depend on who its neighbours
  * are (but for rounding), and no time goes into padding. Where `block` stands in the attention
- * pattern, whose boundaries count from the chunk's beginning, a sequence has a chunk of its own.
+ * pattern, whose boundaries count from the chunk's beginning, a sequence has a chunk of its own,
+ * and one of less than three quarters of the first one's length waits for another batch.
  *
  *   plm_sequence_batch_reset(batch);
  *   while (there are more && plm_sequence_batch_add(batch, tokens, count)) …

@@ -118,6 +118,29 @@ static void with_blocks_a_sequence_has_a_chunk_of_its_own(void **state)
   plm_sequence_batch_close(batch);
 }
 
+/* Chunks are as long as the longest: what would leave much of one empty waits. */
+static void with_blocks_a_batch_is_of_like_lengths(void **state)
+{
+  (void)state;
+  for (int patches = 0; patches < 2; patches++) { /* groups of four, where 13 is as good as 16 */
+    struct plm_model_config config =
+        case_config(patches == 1 ? PLM_PATCH_UNET : PLM_TRANSFORMER, 6, L);
+    config.pattern[config.pattern_count++] = PLM_ATTENTION_DOCUMENT | PLM_ATTENTION_BLOCK;
+    const int32_t tokens[16] = {0};
+    struct plm_sequence_batch *batch;
+    assert_int_equal(plm_sequence_batch_open(&config, PAD, CHUNKS, &batch, NULL), PLM_OK);
+    plm_sequence_batch_reset(batch);
+    assert_true(plm_sequence_batch_has_room(batch, 1)); /* nothing waits for an empty batch */
+    assert_true(plm_sequence_batch_add(batch, tokens, 16));
+    assert_true(plm_sequence_batch_add(batch, tokens, 12));
+    assert_int_equal(plm_sequence_batch_has_room(batch, 9), patches == 1);
+    assert_false(plm_sequence_batch_has_room(batch, 8));
+    assert_false(plm_sequence_batch_add(batch, tokens, 8));
+    assert_int_equal(plm_sequence_batch_count(batch), 2);
+    plm_sequence_batch_close(batch);
+  }
+}
+
 /* Hidden states (tokens, D) and logits (tokens, V) of one sequence, alone or where it lies. */
 static void infer(struct model_case *c, struct plm_sequence_batch *batch, float *hidden,
                   float *logits)
@@ -181,6 +204,7 @@ int main(void)
       cmocka_unit_test(tokens_are_where_they_are_said_to_be),
       cmocka_unit_test(a_short_batch_is_no_longer_than_it_must_be),
       cmocka_unit_test(with_blocks_a_sequence_has_a_chunk_of_its_own),
+      cmocka_unit_test(with_blocks_a_batch_is_of_like_lengths),
       cmocka_unit_test(packed_sequences_give_what_each_gives_alone),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
