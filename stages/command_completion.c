@@ -34,11 +34,13 @@ static void add_alternatives(const char *text, size_t size, struct completions *
 {
   static const char *const paths[] = {"DIR", "FILE", "FILE.tsv", "PATH", "IN"};
   for (const char *end = text + size; text < end;) {
-    const size_t length = strcspn(text, "|[]. ");
-    const size_t whole = length < (size_t)(end - text) ? length : (size_t)(end - text);
+    const size_t length = strcspn(text, "|[] ");
+    size_t whole = length < (size_t)(end - text) ? length : (size_t)(end - text);
+    const char *const from = text;
     char word[32];
-    snprintf(word, sizeof word, "%.*s", (int)whole, text);
     text += whole + 1;
+    while (whole > 0 && from[whole - 1] == '.') whole--; /* "IN..." */
+    snprintf(word, sizeof word, "%.*s", (int)whole, from);
     const size_t used = strlen(completions->words), room = sizeof completions->words - used;
     for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++)
       completions->files |= strcmp(word, paths[i]) == 0;
@@ -143,74 +145,174 @@ static void bash(void)
          "  return 0\n}\ncomplete -o filenames -F _plm_pipeline plm-pipeline\n");
 }
 
-/* Text inside single quotes of zsh's _arguments: no quotes, brackets or colons. */
-static void print_plain(const char *text)
+/* ---- zsh ------------------------------------------------------------------------------------ */
+
+/* Text inside single quotes; what is in `escaped` gets a backslash. */
+static void print_quoted(const char *text, const char *escaped, const char *quote)
 {
-  for (; *text != '\0'; text++) putchar(strchr("'[]:`\\", *text) != NULL ? ' ' : *text);
+  for (; *text != '\0'; text++) {
+    if (*text == '\'') {
+      printf("%s", quote);
+      continue;
+    }
+    if (strchr(escaped, *text) != NULL) putchar('\\');
+    putchar(*text);
+  }
+}
+
+/* In a specification for _arguments. */
+static void print_in_zsh(const char *text)
+{
+  print_quoted(text, "[]:\\", "'\\''");
+}
+
+/* An action of _arguments. That of an option ends at a colon. */
+static void zsh_action(const struct completions *completions, bool option)
+{
+  const char *words = completions->words + (completions->words[0] == ' ');
+  const char *colon = option ? "\\:" : ":";
+  if (completions->files && words[0] != '\0')
+    printf("_alternative \"files%sfile%s_files\" \"words%sword%s(%s)\"", colon, colon, colon, colon,
+           words);
+  else if (completions->files)
+    printf("_files");
+  else
+    printf("(%s)", words);
 }
 
 static void zsh_options(const struct plm_option *options)
 {
   for (; options != NULL && options->name != NULL; options++) {
-    printf(" \\\n        '--%s%s[", options->name, options->argument != NULL ? "=" : "");
-    print_plain(options->help);
+    const bool argument = options->argument != NULL;
+    printf(" \\\n      '*");
+    if (options->letter != 0)
+      printf("'{-%c%s,--%s%s}'[", options->letter, argument ? "+" : "", options->name,
+             argument ? "=" : "");
+    else
+      printf("--%s%s[", options->name, argument ? "=" : "");
+    print_in_zsh(options->help);
     printf("]");
-    if (options->argument != NULL) {
-      const bool path =
-          strcmp(options->argument, "DIR") == 0 || strcmp(options->argument, "FILE") == 0;
-      printf(":%s:%s", options->argument, path ? "_files" : " ");
+    if (argument && strcmp(options->name, "set") == 0) {
+      printf(":KEY=VALUE:compadd -S \"\" -- $keys");
+    } else if (argument) {
+      const struct completions completions = argument_completions(options);
+      printf(":");
+      print_in_zsh(options->argument);
+      printf(":");
+      zsh_action(&completions, true);
     }
     printf("'");
   }
 }
 
-static void zsh(void)
+/* The words behind the command are completed as if it were a program. */
+static void zsh_commands(void)
 {
-  printf("#compdef plm-pipeline\n_plm_pipeline()\n{\n  local -a commands\n  commands=(\n");
   for (size_t i = 0; plm_commands[i] != NULL; i++) {
-    printf("    '%s:", plm_commands[i]->name);
-    print_plain(plm_commands[i]->summary);
-    printf("'\n");
-  }
-  printf("  )\n  if ((CURRENT == 2)); then\n    _describe command commands\n    return\n  fi\n"
-         "  case $words[2] in\n");
-  for (size_t i = 0; plm_commands[i] != NULL; i++) {
-    printf("    %s)\n      _arguments", plm_commands[i]->name);
+    const struct completions completions = operand_completions(plm_commands[i]->operands);
+    printf("  %s)\n    _arguments", plm_commands[i]->name);
     zsh_options(plm_commands[i]->options);
     zsh_options(plm_common_options);
-    const struct completions completions = operand_completions(plm_commands[i]->operands);
-    if (completions.words[0] != '\0' && !completions.files)
-      printf(" \\\n        '*:operand:(%s)' ;;\n", completions.words + 1);
-    else
-      printf(" \\\n        '*:file:_files' ;;\n");
+    if (completions.files || completions.words[0] != '\0') {
+      const bool open = strchr(completions.words, '=') != NULL; /* "packer=" goes on */
+      printf(" \\\n      '*:operand:");
+      if (open)
+        printf("compadd -S \"\" --%s", completions.words);
+      else
+        zsh_action(&completions, false);
+      printf("'");
+    }
+    printf(" && result=0 ;;\n");
   }
-  printf("  esac\n}\ncompdef _plm_pipeline plm-pipeline\n");
+}
+
+static void zsh(void)
+{
+  printf("#compdef plm-pipeline\n_plm-pipeline()\n{\n"
+         "  local curcontext=$curcontext state line result=1\n  local -a commands keys\n"
+         "  typeset -A opt_args\n  commands=(\n");
+  for (size_t i = 0; plm_commands[i] != NULL; i++) {
+    printf("    '%s:", plm_commands[i]->name);
+    print_quoted(plm_commands[i]->summary, "", "'\\''");
+    printf("'\n");
+  }
+  printf("  )\n  keys=(");
+  print_keys(" ");
+  printf(")\n  _arguments -C -A '-*'");
+  zsh_options(plm_common_options);
+  printf(" \\\n      '1: :->command' '*:: :->words' && result=0\n"
+         "  if [[ $state == command ]]; then\n"
+         "    _describe command commands && result=0\n    return result\n  fi\n"
+         "  [[ $state == words ]] || return result\n"
+         "  curcontext=${curcontext%%:*:*}:plm-pipeline-$line[1]:\n  case $line[1] in\n");
+  zsh_commands();
+  printf("  esac\n  return result\n}\n"
+         "# from a folder of $fpath, or sourced\n"
+         "if [[ $zsh_eval_context[-1] == loadautofunc ]]; then\n  _plm-pipeline \"$@\"\n"
+         "else\n  compdef _plm-pipeline plm-pipeline\nfi\n");
+}
+
+/* ---- fish ----------------------------------------------------------------------------------- */
+
+static void print_in_fish(const char *text)
+{
+  print_quoted(text, "\\", "\\'");
 }
 
 static void fish_options(const char *command, const struct plm_option *options)
 {
   for (; options != NULL && options->name != NULL; options++) {
     printf("complete -c plm-pipeline");
-    if (command != NULL) printf(" -n '__fish_seen_subcommand_from %s'", command);
+    if (command != NULL) printf(" -n '__plm_pipeline_in %s'", command);
     if (options->letter != 0) printf(" -s %c", options->letter);
-    printf(" -l %s%s -d '", options->name, options->argument != NULL ? " -r" : "");
-    print_plain(options->help);
+    printf(" -l %s", options->name);
+    if (options->argument != NULL) {
+      const bool set = strcmp(options->name, "set") == 0;
+      const struct completions completions = argument_completions(options);
+      printf("%s", completions.files ? " -r -F" : " -x");
+      if (completions.words[0] != '\0' || set) printf(" -a '");
+      if (set) print_keys(" ");
+      if (completions.words[0] != '\0') printf("%s", completions.words + 1);
+      if (completions.words[0] != '\0' || set) printf("'");
+    }
+    printf(" -d '");
+    print_in_fish(options->help);
     printf("'\n");
   }
 }
 
+/* Which command stands there, behind options and their arguments; and whether it is this one. */
+static void fish_find_command(void)
+{
+  printf("function __plm_pipeline_command\n  set -l skip 1\n"
+         "  for word in (commandline -opc)\n    if test $skip = 1\n      set skip 0\n"
+         "      continue\n    end\n    switch $word\n      case");
+  for (const struct plm_option *option = plm_common_options; option->name != NULL; option++) {
+    if (option->argument == NULL) continue;
+    printf(" --%s", option->name);
+    if (option->letter != 0) printf(" -%c", option->letter);
+  }
+  printf("\n        set skip 1\n      case '-*'\n      case '*'\n        echo $word\n"
+         "        return\n    end\n  end\nend\n"
+         "function __plm_pipeline_in\n  set -l command (__plm_pipeline_command)\n"
+         "  test \"$command\" = \"$argv[1]\"\nend\n");
+}
+
 static void fish(void)
 {
+  fish_find_command();
   for (size_t i = 0; plm_commands[i] != NULL; i++) {
-    printf("complete -c plm-pipeline -n __fish_use_subcommand -f -a %s -d '",
-           plm_commands[i]->name);
-    print_plain(plm_commands[i]->summary);
+    const char *name = plm_commands[i]->name;
+    printf("complete -c plm-pipeline -n '__plm_pipeline_in \"\"' -f -a %s -d '", name);
+    print_in_fish(plm_commands[i]->summary);
     printf("'\n");
-    fish_options(plm_commands[i]->name, plm_commands[i]->options);
+    fish_options(name, plm_commands[i]->options);
     const struct completions completions = operand_completions(plm_commands[i]->operands);
-    if (completions.words[0] != '\0')
-      printf("complete -c plm-pipeline -n '__fish_seen_subcommand_from %s'%s -a '%s'\n",
-             plm_commands[i]->name, completions.files ? "" : " -f", completions.words + 1);
+    if (completions.files && completions.words[0] == '\0') continue;
+    printf("complete -c plm-pipeline -n '__plm_pipeline_in %s'%s", name,
+           completions.files ? "" : " -f");
+    if (completions.words[0] != '\0') printf(" -a '%s'", completions.words + 1);
+    putchar('\n');
   }
   fish_options(NULL, plm_common_options);
 }
@@ -236,6 +338,12 @@ const struct plm_command plm_command_completion = {
     .name = "completion",
     .operands = "bash|zsh|fish",
     .summary = "a completion script for a shell",
-    .details = "bash: source <(plm-pipeline completion bash)",
+    .details =
+        "  bash: source <(plm-pipeline completion bash)\n"
+        "  zsh:  source <(plm-pipeline completion zsh), after compinit\n"
+        "  fish: plm-pipeline completion fish | source\n\n"
+        "in the shell's start-up file; or the script as a file where the shell looks for it: for "
+        "zsh as _plm-pipeline in a folder of $fpath, for fish as plm-pipeline.fish in "
+        "~/.config/fish/completions.",
     .run = completion,
 };

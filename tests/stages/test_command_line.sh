@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# plm-pipeline's command line: help, suggestions, exit codes, validate, config, completion.
+# plm-pipeline's command line: help, suggestions, exit codes, validate, config.
 set -uo pipefail
 pipeline=${PLM_BIN:?}/plm-pipeline
 cd "${PLM_TMP:-$(mktemp -d)}" || exit 1
@@ -115,36 +115,6 @@ done
 
 expect 2 'not an empty word' "$pipeline" up --dry-run --run ''
 expect 2 'not an empty word' "$pipeline" ps -c=
-
-# ---- completion ----
-"$pipeline" completion bash >completion.bash || fail "completion bash"
-# shellcheck disable=SC1091
-source completion.bash
-# completes WANTED WORD...: what bash offers for the last word
-completes() {
-  local wanted=$1
-  shift
-  COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMPREPLY=()
-  _plm_pipeline plm-pipeline "${!#}" "${COMP_WORDS[COMP_CWORD - 1]}"
-  [ "${COMPREPLY[*]}" = "$wanted" ] || fail "bash completes '$*' to '${COMPREPLY[*]}'"
-}
-completes validate plm-pipeline val
-completes 'trainer evaluator packer' plm-pipeline metrics ''
-completes 'trainer evaluator packer' plm-pipeline logs -f ''
-completes 'bash zsh fish' plm-pipeline completion ''
-completes packer= plm-pipeline scale ''
-completes '' plm-pipeline trace --step ''
-completes '--json' plm-pipeline -c pipeline.yaml ps --j
-completes '--json' plm-pipeline --run = here ps --j
-completes 'trainer.steps= trainer.stop_timeout_s=' plm-pipeline up --set trainer.st
-completes 'always' plm-pipeline ps --color al
-completes 'auto' plm-pipeline up --resume au
-completes 'pipeline.yaml' plm-pipeline validate pipeline.y
-completes 'pipeline.yaml' plm-pipeline up -c pipeline.y
-completes 'pipeline.yaml' plm-pipeline runs pipeline.y
-"$pipeline" completion fish | grep -e '-a validate' >/dev/null || fail "completion fish"
-"$pipeline" completion zsh | grep "'validate:" >/dev/null || fail "completion zsh"
-expect 2 'bash, zsh or fish' "$pipeline" completion csh
 
 # ---- runs: the validation loss is that of the first split reported ----
 mkdir -p some/one

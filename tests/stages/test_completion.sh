@@ -1,0 +1,116 @@
+#!/usr/bin/env bash
+# plm-pipeline completion: what bash, zsh and fish offer, asked of the shells themselves; zsh and fish
+# where they are installed.
+. "$PLM_ROOT/tests/support/lib.sh"
+pipeline=$PLM_BIN/plm-pipeline
+echo 'seed: 7' >pipeline.yaml
+
+# ---- bash ----
+"$pipeline" completion bash >completion.bash || fail "completion bash"
+# shellcheck disable=SC1091
+source completion.bash
+# completes WANTED WORD...: what bash offers for the last word
+completes() {
+  local wanted=$1
+  shift
+  COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMPREPLY=()
+  _plm_pipeline plm-pipeline "${!#}" "${COMP_WORDS[COMP_CWORD - 1]}" || fail "bash: '$*'"
+  [ "${COMPREPLY[*]}" = "$wanted" ] || fail "bash completes '$*' to '${COMPREPLY[*]}'"
+}
+completes validate plm-pipeline val
+completes 'trainer evaluator packer' plm-pipeline metrics ''
+completes 'trainer evaluator packer' plm-pipeline logs -f ''
+completes 'bash zsh fish' plm-pipeline completion ''
+completes packer= plm-pipeline scale ''
+completes '' plm-pipeline trace --step ''
+completes '--json' plm-pipeline -c pipeline.yaml ps --j
+completes '--json' plm-pipeline --run = here ps --j
+completes 'trainer.steps= trainer.stop_timeout_s=' plm-pipeline up --set trainer.st
+completes 'always' plm-pipeline ps --color al
+completes 'auto' plm-pipeline up --resume au
+completes 'pipeline.yaml' plm-pipeline validate pipeline.y
+completes 'pipeline.yaml' plm-pipeline ingest --clusters pipeline.y
+completes '' plm-pipeline ingest --clusters ts
+completes 'pipeline.yaml' plm-pipeline up -c pipeline.y
+completes 'pipeline.yaml' plm-pipeline runs pipeline.y
+expect 2 plm-pipeline completion csh
+says err 'bash, zsh or fish'
+
+# ---- zsh and fish: the same words, asked of the shells ----
+
+# An interactive zsh with the script, and TAB at the end of a line; what compadd is given it prints.
+cat >offers.zsh <<'Z'
+zmodload zsh/zpty
+zpty z zsh -f -i
+zpty -w z "PS1=; unsetopt zle_bracketed_paste; stty -echo cols 999; source <(print -r - '
+  autoload -U compinit; $1; bindkey \"^I\" complete-word; setopt extended_glob
+  compadd() { # with -O, -A or -D it only looks
+    if (( \${@[1,(i)(-|--)][(I)-[a-zA-Z]#[OAD]*]} )); then builtin compadd \"\$@\"; return; fi
+    local -a offered; builtin compadd -A offered \"\$@\"
+    (( \$#offered )) && print -rl - \"offer:\"\${^offered}
+    builtin compadd \"\$@\"
+  }
+  finish() { print; print END-OF-OFFERS; exit }
+  compprefuncs=() comppostfuncs=(finish); print READY
+')"
+while zpty -r z line; do [[ $line == READY* ]] && break; done
+zpty -w -n z "$2"$'\t'
+while zpty -r z line; do
+  line=${line//$'\r'/}
+  [[ $line == *offer:* ]] && print -r - ${${line##*offer:}%$'\n'}
+  [[ $line == *END-OF-OFFERS* ]] && break
+done
+zpty -d z
+Z
+offers_zsh() { timeout 60 zsh -f offers.zsh "${2:-compinit -u -D; source completion.zsh}" "$1"; }
+offers_fish() { timeout 60 fish -N -c "source completion.fish; complete -C '$1'" | cut -f 1 | tr -d /; }
+
+# offers LINE WANTED: the words offered, sorted, with the cursor at the end of LINE
+offers() {
+  local got
+  got=$("offers_$shell" "$1" | LC_ALL=C sort -u | xargs)
+  [ "$got" = "$2" ] || fail "$shell completes '$1' to '$got'"
+}
+
+mkdir here functions home
+export HOME=$PWD/home
+commands=$("$pipeline" -h | sed -n '/^commands:/,/^$/s/^  \([a-z0-9]\+\) .*/\1/p' | LC_ALL=C sort | xargs)
+for shell in zsh fish; do
+  if ! command -v "$shell" >/dev/null; then
+    echo "$shell is not installed: its script was not tried"
+    continue
+  fi
+  "$pipeline" completion "$shell" >"completion.$shell" || fail "completion $shell"
+  offers 'plm-pipeline ' "$commands"
+  offers 'plm-pipeline val' validate
+  offers 'plm-pipeline -c pipeline.yaml val' validate
+  offers 'plm-pipeline --run=here --json met' metrics
+  offers 'plm-pipeline -c pipeline.yaml ps --wa' --watch
+  offers 'plm-pipeline ps --wa' --watch
+  offers 'plm-pipeline up --wa' --wait
+  offers 'plm-pipeline up ps --wa' --wait
+  offers 'plm-pipeline ps --co' '--color --config'
+  offers 'plm-pipeline ps --color ' 'always auto never'
+  offers 'plm-pipeline up --set trainer.st' 'trainer.steps= trainer.stop_timeout_s='
+  offers 'plm-pipeline --set trainer.st' 'trainer.steps= trainer.stop_timeout_s='
+  offers 'plm-pipeline up --resume au' auto
+  offers 'plm-pipeline up --resume he' here
+  offers 'plm-pipeline up --run h' 'here home'
+  offers 'plm-pipeline ingest --clusters pip' pipeline.yaml
+  offers 'plm-pipeline metrics ' 'evaluator packer trainer'
+  offers 'plm-pipeline logs -f ' 'evaluator packer trainer'
+  offers 'plm-pipeline scale ' packer=
+  offers 'plm-pipeline completion ' 'bash fish zsh'
+  offers 'plm-pipeline up pip' pipeline.yaml
+  offers 'plm-pipeline up tra' trainer
+  offers 'plm-pipeline embed pip' pipeline.yaml
+  offers 'plm-pipeline score --masking ' ''
+done
+if [ -f completion.zsh ]; then # as a file among zsh's functions
+  cp completion.zsh functions/_plm-pipeline
+  got=$(offers_zsh 'plm-pipeline val' "fpath=($PWD/functions \$fpath); compinit -u -D" | xargs)
+  [ "$got" = validate ] || fail "zsh, from \$fpath: '$got'"
+fi
+if [ -f completion.fish ]; then
+  fish -N -c "source completion.fish; complete -C 'plm-pipeline wai'" | grep -q "one's\$" || fail "an apostrophe"
+fi
