@@ -137,6 +137,7 @@ plm_status plm_ops_cpu_open(int precision, uint32_t threads, const char *isa, st
   plm_cpu_cached_attention_register(cpu);
   plm_cpu_table_register(cpu);
   plm_cpu_linear_register(cpu);
+  plm_cpu_linear_weight_register(cpu);
   plm_cpu_head_register(cpu);
   plm_cpu_optimizer_register(cpu);
   plm_cpu_muon_register(cpu);

@@ -65,6 +65,7 @@ void plm_cpu_norm_register(struct plm_cpu *cpu);
 void plm_cpu_cached_attention_register(struct plm_cpu *cpu);
 void plm_cpu_table_register(struct plm_cpu *cpu);
 void plm_cpu_linear_register(struct plm_cpu *cpu);
+void plm_cpu_linear_weight_register(struct plm_cpu *cpu);
 void plm_cpu_head_register(struct plm_cpu *cpu);
 void plm_cpu_optimizer_register(struct plm_cpu *cpu);
 void plm_cpu_muon_register(struct plm_cpu *cpu);

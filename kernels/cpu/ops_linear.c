@@ -1,4 +1,4 @@
-/* Products of the model: Linear forward, and backward by input and by weight.
+/* Products of the model: Linear forward, and backward by input (by weight: ops_linear_weight.c).
  *
  * Rows (tokens) are cut into tiles of fixed heights (taller ones where there are many rows, which
  * is faster), so a row's bits do not depend on the threads, and few shapes are ever planned
@@ -19,9 +19,7 @@ enum {
   LARGE = 4096,
   ROWS_LAST = 32,
   ROWS_FEW = 64,
-  OUTPUTS_PIECE = 256,
-  DEPTH_TILE = 1024,
-  DEPTH_LAST = 128
+  OUTPUTS_PIECE = 256
 };
 
 /* What happens to rows of a product while they are in the cache: nothing, or relu2's passes. */
@@ -262,107 +260,10 @@ static void linear_relu2_backward_input(struct plm_ops *ops, act *dup, const act
   backward_input(plm_cpu_of(ops), dup, dy, w, N, I, O, false, (struct finish){.hidden = hidden});
 }
 
-/* ---- by weight: dw_OI += dy_NO^T x_NI, cut along O; the tokens are the product's depth ---- */
-struct weight_job {
-  struct plm_cpu *cpu;
-  const struct plm_product *(*pieces)[3]; /* for each share of O: whole, piece, last */
-  float *dw;
-  const char *dy, *x;
-  const char *dy_last, *x_last; /* the last few tokens, padded */
-  int64_t N, I, O, bytes;       /* bytes of an activation */
-  int64_t whole, step;          /* tokens of the first product, and of those after it */
-};
-
-/* Shares of O are multiples of this many rows of dw. */
-enum { SHARE = 16 };
-
-static void weight_share(void *context, uint32_t index, uint32_t count)
-{
-  const struct weight_job *job = context;
-  int64_t begin, end;
-  plm_pool_share(job->O, SHARE, index, count, &begin, &end);
-  if (begin == end) return;
-  float *dw = job->dw + begin * job->I;
-  const char *dy = job->dy + begin * job->bytes;
-  int64_t n = job->whole;
-  if (n > 0) plm_product_run(job->pieces[index][0], index, dw, dy, job->x);
-  for (; n + job->step <= job->N; n += job->step)
-    plm_product_run(job->pieces[index][1], index, dw, dy + n * job->O * job->bytes,
-                    job->x + n * job->I * job->bytes);
-  if (n < job->N)
-    plm_product_run(job->pieces[index][2], index, dw, job->dy_last + begin * job->bytes,
-                    job->x_last);
-}
-
-static const struct plm_product *weight_piece(const struct weight_job *job, int64_t depth,
-                                              int64_t rows)
-{
-  if (depth == 0 || rows == 0) return NULL;
-  const struct plm_product_shape shape = {.M = rows,
-                                          .N = job->I,
-                                          .K = depth,
-                                          .lda = job->O,
-                                          .ldb = job->I,
-                                          .ldc = job->I,
-                                          .transpose_a = 1,
-                                          .half = job->cpu->bf16,
-                                          .accumulate = 1};
-  return plm_products_get(job->cpu->products, &shape);
-}
-
-/* The tokens after the last whole piece, padded with zeros to a piece, which add nothing. */
-static bool pad_last(struct weight_job *job, int64_t last)
-{
-  const int64_t begin = job->N - last;
-  const size_t dy_bytes = (size_t)(DEPTH_LAST * job->O * job->bytes);
-  const size_t x_bytes = (size_t)(DEPTH_LAST * job->I * job->bytes);
-  char *padded = plm_cpu_workspace(job->cpu, dy_bytes + x_bytes);
-  if (padded == NULL) return false;
-  const size_t dy_used = (size_t)(last * job->O * job->bytes);
-  const size_t x_used = (size_t)(last * job->I * job->bytes);
-  memcpy(padded, job->dy + begin * job->O * job->bytes, dy_used);
-  memset(padded + dy_used, 0, dy_bytes - dy_used);
-  memcpy(padded + dy_bytes, job->x + begin * job->I * job->bytes, x_used);
-  memset(padded + dy_bytes + x_used, 0, x_bytes - x_used);
-  job->dy_last = padded;
-  job->x_last = padded + dy_bytes;
-  return true;
-}
-
-static void linear_backward_weight(struct plm_ops *ops, float *dw, const act *dy, const act *x,
-                                   int64_t N, int64_t I, int64_t O)
-{
-  struct plm_cpu *cpu = plm_cpu_of(ops);
-  const struct plm_product *pieces[PLM_CPU_THREADS_LIMIT][3];
-  struct weight_job job = {.cpu = cpu,
-                           .pieces = pieces,
-                           .dw = dw,
-                           .dy = dy,
-                           .x = x,
-                           .N = N,
-                           .I = I,
-                           .O = O,
-                           .bytes = (int64_t)cpu->ops.act_bytes,
-                           .step = DEPTH_LAST};
-  /* fp32 needs no plans, so any depth goes in one product */
-  job.whole = cpu->bf16 ? N / DEPTH_TILE * DEPTH_TILE : N;
-  const int64_t last = (N - job.whole) % DEPTH_LAST;
-  for (uint32_t i = 0; i < cpu->ops.threads; i++) {
-    int64_t begin, end;
-    plm_pool_share(O, SHARE, i, cpu->ops.threads, &begin, &end);
-    pieces[i][0] = weight_piece(&job, job.whole, end - begin);
-    pieces[i][1] = weight_piece(&job, N - job.whole >= DEPTH_LAST ? DEPTH_LAST : 0, end - begin);
-    pieces[i][2] = weight_piece(&job, last > 0 ? DEPTH_LAST : 0, end - begin);
-  }
-  if (last > 0 && !pad_last(&job, last)) return;
-  plm_pool_run(cpu->pool, weight_share, &job);
-}
-
 void plm_cpu_linear_register(struct plm_cpu *cpu)
 {
   cpu->ops.linear_forward = linear_forward;
   cpu->ops.linear_backward_input = linear_backward_input;
   cpu->ops.linear_relu2_forward = linear_relu2_forward;
   cpu->ops.linear_relu2_backward_input = linear_relu2_backward_input;
-  cpu->ops.linear_backward_weight = linear_backward_weight;
 }

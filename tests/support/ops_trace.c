@@ -9,7 +9,7 @@
 #include "common/base/clock.h"
 #include "tests/support/must.h"
 
-enum { MOST_ROWS = 128 };
+enum { MOST_ROWS = 256 };
 static struct plm_ops inner; /* as it was */
 static struct ops_trace_row rows[MOST_ROWS];
 static unsigned row_count, depth;

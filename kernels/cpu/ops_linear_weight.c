@@ -1,0 +1,174 @@
+/* Linear backward by weight: dw_OI += dy_NO^T x_NI. Each thread has a share of O, and adds up the
+ * tokens in pieces, in their order: the same bits with any number of threads.
+ *
+ * fp32: dy is read along the tokens, a line of the cache from each row. Where its rows are a power
+ * of two apart those lines fall into the same few places of the cache, and where they are far apart
+ * each is another page: so a piece of dy is copied to a dense panel first. (Two cores of a Xeon,
+ * 2,048 tokens, GFLOP/s without and with: O = 2,048 81 and 123, 2,304 110 and 132.)
+ * bf16: the library rearranges dy itself; its plans are costly, so the last few tokens are padded.
+ */
+#include <string.h>
+
+#include "kernels/cpu/cpu_ops.h"
+#include "kernels/cpu/product.h"
+
+enum {
+  SHARE = 16, /* shares of O are multiples of this many rows of dw */
+  PANEL_ROWS = 512,
+  PANEL_DEPTH = 256,
+  PANEL_GAP = 16, /* floats between the rows of a panel */
+  DEPTH_TILE = 1024,
+  DEPTH_LAST = 128
+};
+
+/* ---- fp32 ---- */
+struct float_job {
+  float *dw;
+  const float *dy, *x;
+  int64_t N, I, O;
+  float *panels; /* one a thread */
+};
+
+enum { PANEL = PANEL_DEPTH * (PANEL_ROWS + PANEL_GAP) };
+
+/* Rows [begin, begin + rows) of dw. */
+static void add_panel(const struct float_job *job, float *panel, int64_t begin, int64_t rows)
+{
+  struct plm_product_shape shape = {.M = rows,
+                                    .N = job->I,
+                                    .lda = rows + PANEL_GAP,
+                                    .ldb = job->I,
+                                    .ldc = job->I,
+                                    .transpose_a = 1,
+                                    .accumulate = 1};
+  for (int64_t n = 0; n < job->N; n += PANEL_DEPTH) {
+    shape.K = job->N - n < PANEL_DEPTH ? job->N - n : PANEL_DEPTH;
+    for (int64_t k = 0; k < shape.K; k++)
+      memcpy(panel + k * shape.lda, job->dy + (n + k) * job->O + begin,
+             (size_t)rows * sizeof *panel);
+    plm_product_run_float(&shape, job->dw + begin * job->I, panel, job->x + n * job->I);
+  }
+}
+
+static void float_share(void *context, uint32_t index, uint32_t count)
+{
+  const struct float_job *job = context;
+  int64_t begin, end;
+  plm_pool_share(job->O, SHARE, index, count, &begin, &end);
+  for (; begin < end; begin += PANEL_ROWS)
+    add_panel(job, job->panels + (int64_t)index * PANEL, begin,
+              end - begin < PANEL_ROWS ? end - begin : PANEL_ROWS);
+}
+
+static void add_float(struct plm_cpu *cpu, float *dw, const float *dy, const float *x, int64_t N,
+                      int64_t I, int64_t O)
+{
+  struct float_job job = {.dw = dw, .dy = dy, .x = x, .N = N, .I = I, .O = O};
+  job.panels = plm_cpu_workspace(cpu, cpu->ops.threads * PANEL * sizeof *job.panels);
+  if (job.panels != NULL) plm_pool_run(cpu->pool, float_share, &job);
+}
+
+/* ---- bf16 ---- */
+enum { HALF = 2 }; /* bytes of an activation */
+
+struct half_job {
+  struct plm_cpu *cpu;
+  const struct plm_product *(*pieces)[3]; /* for each share of O: whole, piece, last */
+  float *dw;
+  const char *dy, *x;
+  const char *dy_last, *x_last; /* the last few tokens, padded */
+  int64_t N, I, O;
+  int64_t whole, step; /* tokens of the first product, and of those after it */
+};
+
+static void half_share(void *context, uint32_t index, uint32_t count)
+{
+  const struct half_job *job = context;
+  int64_t begin, end;
+  plm_pool_share(job->O, SHARE, index, count, &begin, &end);
+  if (begin == end) return;
+  float *dw = job->dw + begin * job->I;
+  const char *dy = job->dy + begin * HALF;
+  int64_t n = job->whole;
+  if (n > 0) plm_product_run(job->pieces[index][0], index, dw, dy, job->x);
+  for (; n + job->step <= job->N; n += job->step)
+    plm_product_run(job->pieces[index][1], index, dw, dy + n * job->O * HALF,
+                    job->x + n * job->I * HALF);
+  if (n < job->N)
+    plm_product_run(job->pieces[index][2], index, dw, job->dy_last + begin * HALF, job->x_last);
+}
+
+static const struct plm_product *half_piece(const struct half_job *job, int64_t depth, int64_t rows)
+{
+  if (depth == 0 || rows == 0) return NULL;
+  const struct plm_product_shape shape = {.M = rows,
+                                          .N = job->I,
+                                          .K = depth,
+                                          .lda = job->O,
+                                          .ldb = job->I,
+                                          .ldc = job->I,
+                                          .transpose_a = 1,
+                                          .half = 1,
+                                          .accumulate = 1};
+  return plm_products_get(job->cpu->products, &shape);
+}
+
+/* The tokens after the last whole piece, padded with zeros to a piece, which add nothing. */
+static bool pad_last(struct half_job *job, int64_t last)
+{
+  const int64_t begin = job->N - last;
+  const size_t dy_bytes = (size_t)(DEPTH_LAST * job->O * HALF);
+  const size_t x_bytes = (size_t)(DEPTH_LAST * job->I * HALF);
+  char *padded = plm_cpu_workspace(job->cpu, dy_bytes + x_bytes);
+  if (padded == NULL) return false;
+  const size_t dy_used = (size_t)(last * job->O * HALF);
+  const size_t x_used = (size_t)(last * job->I * HALF);
+  memcpy(padded, job->dy + begin * job->O * HALF, dy_used);
+  memset(padded + dy_used, 0, dy_bytes - dy_used);
+  memcpy(padded + dy_bytes, job->x + begin * job->I * HALF, x_used);
+  memset(padded + dy_bytes + x_used, 0, x_bytes - x_used);
+  job->dy_last = padded;
+  job->x_last = padded + dy_bytes;
+  return true;
+}
+
+static void add_half(struct plm_cpu *cpu, float *dw, const act *dy, const act *x, int64_t N,
+                     int64_t I, int64_t O)
+{
+  const struct plm_product *pieces[PLM_CPU_THREADS_LIMIT][3];
+  struct half_job job = {.cpu = cpu,
+                         .pieces = pieces,
+                         .dw = dw,
+                         .dy = dy,
+                         .x = x,
+                         .N = N,
+                         .I = I,
+                         .O = O,
+                         .whole = N / DEPTH_TILE * DEPTH_TILE,
+                         .step = DEPTH_LAST};
+  const int64_t last = (N - job.whole) % DEPTH_LAST;
+  for (uint32_t i = 0; i < cpu->ops.threads; i++) {
+    int64_t begin, end;
+    plm_pool_share(O, SHARE, i, cpu->ops.threads, &begin, &end);
+    pieces[i][0] = half_piece(&job, job.whole, end - begin);
+    pieces[i][1] = half_piece(&job, N - job.whole >= DEPTH_LAST ? DEPTH_LAST : 0, end - begin);
+    pieces[i][2] = half_piece(&job, last > 0 ? DEPTH_LAST : 0, end - begin);
+  }
+  if (last > 0 && !pad_last(&job, last)) return;
+  plm_pool_run(cpu->pool, half_share, &job);
+}
+
+static void linear_backward_weight(struct plm_ops *ops, float *dw, const act *dy, const act *x,
+                                   int64_t N, int64_t I, int64_t O)
+{
+  struct plm_cpu *cpu = plm_cpu_of(ops);
+  if (cpu->bf16)
+    add_half(cpu, dw, dy, x, N, I, O);
+  else
+    add_float(cpu, dw, dy, x, N, I, O);
+}
+
+void plm_cpu_linear_weight_register(struct plm_cpu *cpu)
+{
+  cpu->ops.linear_backward_weight = linear_backward_weight;
+}
