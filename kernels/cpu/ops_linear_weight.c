@@ -5,7 +5,9 @@
  * of two apart those lines fall into the same few places of the cache, and where they are far apart
  * each is another page: so a piece of dy is copied to a dense panel first. (Two cores of a Xeon,
  * 2,048 tokens, GFLOP/s without and with: O = 2,048 81 and 123, 2,304 110 and 132.)
- * bf16: the library rearranges dy itself; its plans are costly, so the last few tokens are padded.
+ * bf16: the library rearranges dy itself, and the deeper a product the better: each reads and
+ * writes all of dw. Plans are costly, so depths are few: a multiple of DEPTH_TILE, one of
+ * DEPTH_LAST, and DEPTH_LAST for the last few tokens, padded.
  */
 #include <string.h>
 
@@ -73,12 +75,12 @@ enum { HALF = 2 }; /* bytes of an activation */
 
 struct half_job {
   struct plm_cpu *cpu;
-  const struct plm_product *(*pieces)[3]; /* for each share of O: whole, piece, last */
+  const struct plm_product *(*pieces)[3]; /* for each share of O: whole, rest, last */
   float *dw;
   const char *dy, *x;
   const char *dy_last, *x_last; /* the last few tokens, padded */
   int64_t N, I, O;
-  int64_t whole, step; /* tokens of the first product, and of those after it */
+  int64_t whole, rest; /* tokens of the first product, and of the one after it */
 };
 
 static void half_share(void *context, uint32_t index, uint32_t count)
@@ -89,13 +91,10 @@ static void half_share(void *context, uint32_t index, uint32_t count)
   if (begin == end) return;
   float *dw = job->dw + begin * job->I;
   const char *dy = job->dy + begin * HALF;
-  int64_t n = job->whole;
-  if (n > 0) plm_product_run(job->pieces[index][0], index, dw, dy, job->x);
-  for (; n + job->step <= job->N; n += job->step)
-    plm_product_run(job->pieces[index][1], index, dw, dy + n * job->O * HALF,
-                    job->x + n * job->I * HALF);
-  if (n < job->N)
-    plm_product_run(job->pieces[index][2], index, dw, job->dy_last + begin * HALF, job->x_last);
+  plm_product_run(job->pieces[index][0], index, dw, dy, job->x);
+  plm_product_run(job->pieces[index][1], index, dw, dy + job->whole * job->O * HALF,
+                  job->x + job->whole * job->I * HALF);
+  plm_product_run(job->pieces[index][2], index, dw, job->dy_last + begin * HALF, job->x_last);
 }
 
 static const struct plm_product *half_piece(const struct half_job *job, int64_t depth, int64_t rows)
@@ -113,7 +112,7 @@ static const struct plm_product *half_piece(const struct half_job *job, int64_t 
   return plm_products_get(job->cpu->products, &shape);
 }
 
-/* The tokens after the last whole piece, padded with zeros to a piece, which add nothing. */
+/* The tokens after the rest, padded with zeros to DEPTH_LAST, which add nothing. */
 static bool pad_last(struct half_job *job, int64_t last)
 {
   const int64_t begin = job->N - last;
@@ -144,14 +143,14 @@ static void add_half(struct plm_cpu *cpu, float *dw, const act *dy, const act *x
                          .N = N,
                          .I = I,
                          .O = O,
-                         .whole = N / DEPTH_TILE * DEPTH_TILE,
-                         .step = DEPTH_LAST};
+                         .whole = N / DEPTH_TILE * DEPTH_TILE};
   const int64_t last = (N - job.whole) % DEPTH_LAST;
+  job.rest = N - job.whole - last;
   for (uint32_t i = 0; i < cpu->ops.threads; i++) {
     int64_t begin, end;
     plm_pool_share(O, SHARE, i, cpu->ops.threads, &begin, &end);
     pieces[i][0] = half_piece(&job, job.whole, end - begin);
-    pieces[i][1] = half_piece(&job, N - job.whole >= DEPTH_LAST ? DEPTH_LAST : 0, end - begin);
+    pieces[i][1] = half_piece(&job, job.rest, end - begin);
     pieces[i][2] = half_piece(&job, last > 0 ? DEPTH_LAST : 0, end - begin);
   }
   if (last > 0 && !pad_last(&job, last)) return;
