@@ -4,11 +4,13 @@
 #include <cjson/cJSON.h>
 #include <inttypes.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "common/base/clock.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/model_folder.h"
 #include "common/run/run.h"
 
 enum { MASKED_BATCH_TOKENS = 8192, CAUSAL_BATCH_TOKENS = 1, DEFAULT_STEPS = 20 };
@@ -73,6 +75,17 @@ static plm_status check_masked(const struct plm_generate_request *request, uint3
     return plm_error_hint(error, "shorten it, or use a model with a larger data.max_length");
   }
   return PLM_OK;
+}
+
+/* The masks of IN would be gone. */
+static plm_status check_places(const struct plm_generate_request *request, struct plm_error *error)
+{
+  struct stat in, out;
+  if (request->input == NULL || stat(request->input, &in) != 0 || !S_ISREG(in.st_mode) ||
+      stat(request->output, &out) != 0 || in.st_dev != out.st_dev || in.st_ino != out.st_ino)
+    return PLM_OK;
+  plm_error_set(error, PLM_USAGE, "--output %.200s is IN itself", request->output);
+  return plm_error_hint(error, "name another file");
 }
 
 /* ---- the work ---------------------------------------------------------------------------------*/
@@ -153,12 +166,16 @@ plm_status plm_generate(const struct plm_generate_request *request, struct plm_o
   struct plm_generate_work work = {0};
   struct plm_model_config config;
   enum plm_objective objective;
-  PLM_TRY(plm_checkpoint_config_read(request->checkpoint, &config, NULL, &objective, error));
+  if (plm_checkpoint_config_read(request->checkpoint, &config, NULL, &objective, error) != PLM_OK) {
+    struct plm_model_folder folder; /* which says what stands there instead */
+    return plm_model_folder_check(request->checkpoint, &folder, error);
+  }
   const bool causal = objective == PLM_OBJECTIVE_CAUSAL;
   if (causal)
     PLM_TRY(check_causal(request, error));
   else
     PLM_TRY(check_masked(request, config.max_length, error));
+  PLM_TRY(check_places(request, error));
   plm_status status = plm_inference_open_verified(
       request->checkpoint, request->weights, ops,
       causal ? CAUSAL_BATCH_TOKENS : MASKED_BATCH_TOKENS, &work.inference, NULL, error);

@@ -228,14 +228,16 @@ static plm_status compare(struct scoring *scoring, struct plm_error *error)
   PLM_TRY(plm_rank_correlate(scoring->x, scoring->y, scoring->pairs, &correlation, error));
   PLM_TRY(plm_score_output_finish(scoring->output, &correlation, error));
   plm_format_count(scoring->pairs, pairs);
+  char interval[80] = ""; /* none for three pairs or fewer */
+  if (!isnan(correlation.low))
+    snprintf(interval, sizeof interval, ", 95 %% interval %.4f to %.4f", correlation.low,
+             correlation.high);
   if (isnan(correlation.value))
     plm_info("%s variants of %s; %s have a number in %s: too few, or all alike, for a correlation",
              variants, scoring->wild_type.name, pairs, measured);
   else
-    plm_info("%s variants of %s; Spearman's correlation with %s (n = %s): %.4f, 95 %% interval "
-             "%.4f to %.4f",
-             variants, scoring->wild_type.name, measured, pairs, correlation.value, correlation.low,
-             correlation.high);
+    plm_info("%s variants of %s; Spearman's correlation with %s (n = %s): %.4f%s", variants,
+             scoring->wild_type.name, measured, pairs, correlation.value, interval);
   return PLM_OK;
 }
 

@@ -263,6 +263,9 @@ static plm_status run(const struct plm_command_context *context, struct plm_erro
     PLM_TRY(check_folder(context, &folder, source, error));
   else
     PLM_TRY(plm_export_source(context, source, error));
+  struct plm_export_request request = plm_export_request_of(arguments);
+  request.source = source;
+  if (folder == NULL) PLM_TRY(plm_export_check(&request, error));
   if (plm_arguments_has(arguments, "dry-run"))
     return print_commands(context, repository, source, folder, error);
   if (!on_path("hf")) {

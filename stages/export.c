@@ -49,6 +49,15 @@ static plm_status check_request(const struct plm_export_request *request, struct
   return request->license != NULL ? plm_hub_license_check(request->license, error) : PLM_OK;
 }
 
+plm_status plm_export_check(const struct plm_export_request *request, struct plm_error *error)
+{
+  struct plm_model_folder folder;
+  const char *file;
+  PLM_TRY(check_request(request, error));
+  PLM_TRY(plm_model_folder_check(request->source, &folder, error));
+  return plm_model_folder_choose(&folder, request->weights, &file, error);
+}
+
 static plm_status choose_weights(struct export *export, struct plm_error *error)
 {
   PLM_TRY(plm_model_folder_choose(&export->folder, export->request->weights, &export->weights_file,

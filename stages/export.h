@@ -29,6 +29,10 @@ struct plm_export_result {
   bool evaluated; /* the card has metrics */
 };
 
+/* What can be said without writing anything: the choices of the request, and whether its source has
+ * such weights. Errors as plm_export's. */
+plm_status plm_export_check(const struct plm_export_request *request, struct plm_error *error);
+
 /* PLM_USAGE: an unknown choice; PLM_NOT_FOUND: no such weights; PLM_EXISTS: output is taken; what
  * plm_model_folder_check says of the source; PLM_INTERRUPTED, PLM_TERMINATED: a stop signal.
  * Nothing is left behind unless it is PLM_OK. */

@@ -15,6 +15,7 @@
 #include "common/base/log.h"
 #include "common/base/text.h"
 #include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/model_folder.h"
 #include "common/corpus/corpus.h"
 #include "common/run/run.h"
 
@@ -119,13 +120,28 @@ static bool is_complete(const struct plm_config *config, uint64_t *step)
          plm_hash_equal(standing, identity);
 }
 
+/* What the trainer of a fresh run would say of trainer.init_from, before anybody starts. */
+static plm_status check_first_weights(const struct plm_config *config, struct plm_error *error)
+{
+  struct plm_model_folder folder;
+  if (config->trainer.init_from == NULL) return PLM_OK;
+  plm_status status = plm_model_folder_check(config->trainer.init_from, &folder, error);
+  if (status == PLM_OK) status = plm_model_folder_fits(&folder, &config->model, NULL, error);
+  if (status == PLM_OK || status == PLM_NO_MEMORY) return status;
+  if (error == NULL) return PLM_CONFIG;
+  char where[sizeof error->where];
+  snprintf(where, sizeof where, "%s", error->where);
+  plm_error_where(error, "trainer.init_from%s%s", where[0] != '\0' ? ": " : "", where);
+  return error->status = PLM_CONFIG;
+}
+
 plm_status plm_run_inspect(const struct plm_config *config, enum plm_resume_mode mode,
                            const char *path, struct plm_prepared *prepared, struct plm_error *error)
 {
   uint64_t *steps, done_step;
   size_t count;
   *prepared = (struct plm_prepared){0};
-  if (mode == PLM_RESUME_NEVER) return PLM_OK;
+  if (mode == PLM_RESUME_NEVER) return check_first_weights(config, error);
   PLM_TRY(list_checkpoints(config->run, &steps, &count, error));
   if (count > 0) {
     prepared->resumes = true;
@@ -138,7 +154,7 @@ plm_status plm_run_inspect(const struct plm_config *config, enum plm_resume_mode
     prepared->complete = true;
     prepared->step = done_step;
   }
-  return prepared->resumes ? check_before(config, error) : PLM_OK;
+  return prepared->resumes ? check_before(config, error) : check_first_weights(config, error);
 }
 
 /* ---- moving aside -------------------------------------------------------------------------- */

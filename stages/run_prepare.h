@@ -20,7 +20,8 @@ struct plm_prepared {
 };
 
 /* Only looks, for --dry-run and before anything is touched: the resume check of the configuration
- * against the one the run was started with (PLM_CONFIG), the checkpoint of PLM_RESUME_PATH. Lines
+ * against the one the run was started with (PLM_CONFIG), the checkpoint of PLM_RESUME_PATH, of a
+ * fresh run the folder of trainer.init_from (PLM_CONFIG). Lines
  * of what a resume changes go to stderr. */
 plm_status plm_run_inspect(const struct plm_config *config, enum plm_resume_mode mode,
                            const char *path, struct plm_prepared *prepared,

@@ -81,7 +81,8 @@ printf '>a\nL_\n' >few.fasta
 wrong 2 '--checkpoint DIR is needed' 'runs/demo' in.fasta
 expect 2 plm-pipeline generate --checkpoint $masked in.fasta
 says err '--output FILE is needed'
-wrong 1 'nowhere' '.' --checkpoint nowhere in.fasta
+wrong 1 'nowhere: there is no such folder' 'a model is' --checkpoint nowhere in.fasta
+wrong 1 'no model' 'its newest checkpoint is' --checkpoint "$(dirname "$(dirname $masked)")" in.fasta
 wrong 1 'missing.fasta' '.' --checkpoint $masked missing.fasta
 wrong 2 'wants sequences' '--length N' --checkpoint $masked
 wrong 1 'no sequence of plain.fasta has a mask' 'write <mask>, or _' --checkpoint $masked $plain
@@ -104,6 +105,10 @@ wrong 2 'option "--count" needs a whole number' '.' --checkpoint $masked in.fast
 wrong 2 'in2' '.' --checkpoint $masked in.fasta in2.fasta
 expect 2 plm-pipeline generate --checkpoint $masked in.fasta --output - --json
 says err 'both want standard output'
+cp in.fasta same.fasta
+expect 2 plm-pipeline generate --checkpoint $masked same.fasta --output ./same.fasta
+says err '--output ./same.fasta is IN itself'
+cmp in.fasta same.fasta || fail "IN was touched"
 expect 1 plm-pipeline generate --checkpoint $masked in.fasta --output missing/out.fasta
 says err 'missing/out.fasta'
 

@@ -451,9 +451,20 @@ def test_push_is_asked_for_sensibly(runs):
         (("a/b", "--folder", checkpoint), "--checkpoint DIR exports it first"),
         (("a/b", "--folder", "x", "--checkpoint", checkpoint), "either --folder"),
         (("a/b", "--folder", "x", "--license", "mit"), "either --folder"),
+        (("a/b", "--checkpoint", checkpoint, "--license", "mitt"), '"mitt"'),
+        (("a/b", "--checkpoint", checkpoint, "--dtype", "bf16"), "float32 or bfloat16"),
     ):
-        result = run("push", *words, check=False)
-        assert result.returncode == 2 and says in result.stderr, result.stderr
+        for dry in ((), ("--dry-run",)):
+            result = run("push", *dry, *words, check=False)
+            assert result.returncode == 2 and says in result.stderr, result.stderr
+            assert not result.stdout
+    for words, says in (
+        (("--checkpoint", "nowhere"), "nowhere: there is no such folder"),
+        (("--checkpoint", runs / "plain"), "it is a run: its newest checkpoint is"),
+        (("--checkpoint", checkpoint, "--weights", "ema"), "has no EMA weights"),
+    ):
+        result = run("push", "a/b", *words, "--dry-run", check=False)
+        assert result.returncode == 1 and says in result.stderr and not result.stdout
 
 
 def test_the_real_hf_understands_the_command(runs):

@@ -1,7 +1,9 @@
 """trainer.init_from: a run begins with the weights of a checkpoint, or of what transformers saved."""
 
 import json
+import os
 import pathlib
+import shutil
 
 import pytest
 import torch
@@ -73,12 +75,21 @@ def test_what_transformers_rewrites_in_the_config_is_understood(source):
     assert same(begin(source, "saved"), model.state_dict())
 
 
-def refused(source, *arguments):
+def refused(source, *arguments, dry=False):
     config = small_config("patch_unet", corpus=source / "corpus", run_name="refused")
     words = [word for argument in arguments for word in ("--set", argument)]
+    words += ["--dry-run"] if dry else []
     result = run("up", config, *words, check=False)
     assert result.returncode == 2, result.stderr
     return result.stderr
+
+
+def refused_at_once(source, *arguments):
+    """Nobody has to start for it, and a rehearsal says it, too."""
+    message = refused(source, *arguments)
+    assert "trainer.init_from: " in message and not os.path.exists("refused/logs")
+    assert refused(source, *arguments, dry=True) == message
+    return message
 
 
 def test_what_does_not_fit_is_refused(source):
@@ -88,7 +99,8 @@ def test_what_does_not_fit_is_refused(source):
     load(checkpoint, AutoModel).save_pretrained("base")
     message = refused(source, "trainer.init_from=base")
     assert "PLMModel alone" in message and "AutoModelForMaskedLM" in message
-    message = refused(source, f"trainer.init_from={checkpoint}", "model.num_unet_layers=4")
+    shutil.rmtree("refused")
+    message = refused_at_once(source, f"trainer.init_from={checkpoint}", "model.num_unet_layers=4")
     assert "model.num_unet_layers is 6 there, 4 here" in message
-    message = refused(source, f"trainer.init_from={source / 'untied'}")
+    message = refused_at_once(source, f"trainer.init_from={source / 'untied'}")
     assert "it is a run" in message
