@@ -468,6 +468,20 @@ def encode(sequence, config):
     return torch.tensor(ids)
 
 
+def named_sequences(sequences, names=None):
+    """Two lists, of names and of sequences, from any collection of texts, or a dict: names to texts."""
+    if isinstance(sequences, dict):
+        names, sequences = (sequences if names is None else names), sequences.values()
+    sequences = list(sequences)
+    names = list(map(str, range(len(sequences)) if names is None else names))
+    if len(names) != len(sequences):
+        raise ValueError(f"{len(names)} names for {len(sequences)} sequences")
+    for name, sequence in zip(names, sequences, strict=True):
+        if not isinstance(sequence, str):
+            raise TypeError(f"sequence {name} is {sequence!r:.80}, not text")
+    return names, sequences
+
+
 def read_fasta(path, protein=True, warn=True):
     """(name, sequence in bytes) of each record that `plm-pipeline embed` takes. The name is the first word
     of the header, else FILE:LINE. Of a protein blanks and a `*` that closes it are dropped; with anything
@@ -722,9 +736,9 @@ class EmbeddingMixin:
         tokens_per_batch=16384,
         window=65536,
     ):
-        """Embeds many sequences: a list of them, or the path of a FASTA file (.gz, too), whose bad records
-        are skipped with a warning. In a list <mask> is the token, as in the tokenizer; a file holds
-        residues, or bytes, alone.
+        """Embeds many sequences: a list of them, a dict from names to them, or the path of a FASTA file
+        (.gz, too), whose bad records are skipped with a warning. In a list <mask> is the token, as in the
+        tokenizer; a file holds residues, or bytes, alone.
 
         Returns {"embeddings": (N, width)}; with per_token or logits {"0": (tokens, width), "1": …}, a tensor
         a sequence with <cls> and <eos>; float32, in the order of the input, as `plm-pipeline embed` gives
@@ -746,11 +760,15 @@ class EmbeddingMixin:
         if logits and not hasattr(self, "get_logits"):
             raise ValueError("logits need the model's head: load it with AutoModelForMaskedLM")
         path = sequences if isinstance(sequences, (str, os.PathLike)) else None
+        if path is None:
+            names, sequences = named_sequences(sequences, names)
+        elif not os.path.exists(path):
+            raise FileNotFoundError(f"{path}: no such file (a sequence goes into a list)")
 
         def records(warn=False):
             if path is not None:
                 return read_fasta(path, config.vocab_size == len(ESM_TOKENS), warn)
-            return zip(names or map(str, range(len(sequences))), sequences, strict=True)
+            return zip(names, sequences, strict=True)
 
         found, lengths, digest = self._survey(records(warn=True))
         width = config.vocab_size if logits else config.hidden_size

@@ -85,6 +85,32 @@ def test_a_list_gives_a_dict(model):
     torch.testing.assert_close(given["embeddings"], expected, rtol=0, atol=2e-5)
 
 
+def test_collections_of_all_kinds():
+    """What has no length, what numpy and pandas have, names that are numbers; a dict has names and texts."""
+    model, texts = small_model("unet"), ["MKT", "ML", "WWWW"]
+    expected = model.embed_dataset(texts)["embeddings"]
+    for given in (
+        tuple(texts),
+        (t for t in texts),
+        numpy.array(texts),
+        dict(zip("abc", texts, strict=True)),
+    ):
+        assert torch.equal(model.embed_dataset(given)["embeddings"], expected)
+    for given, names, expected in (
+        (texts, numpy.array([7, 8, 9]), ["7", "8", "9"]),
+        ({"a": "MKT", 2: "ML"}, None, ["a", "2"]),
+        ({"a": "MKT", 2: "ML"}, ["x", "y"], ["x", "y"]),
+    ):
+        model.embed_dataset(given, output="named.npy", names=names)
+        assert json.load(open("named.npy.names.json")) == expected
+    with pytest.raises(ValueError, match="2 names for 3 sequences"):
+        model.embed_dataset(texts, names=["a", "b"])
+    with pytest.raises(TypeError, match="sequence 1 is nan, not text"):
+        model.embed_dataset(["MKT", float("nan")])
+    with pytest.raises(FileNotFoundError, match="MKT: no such file .a sequence goes into a list"):
+        model.embed_dataset("MKT")
+
+
 def test_tokens_and_logits(model):
     with pytest.warns(UserWarning, match="cut"):
         tokens = model.embed_dataset(SEQUENCES, per_token=True, tokens_per_batch=300)
