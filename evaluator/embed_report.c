@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "common/base/json.h"
+#include "common/base/log.h"
 #include "common/base/progress.h"
 #include "common/metrics/metrics.h"
 
@@ -50,6 +51,7 @@ plm_status plm_embed_report_print(const struct plm_embed_report *report,
   char count[32], sum[32], rate[32];
   if (request->json)
     return print_json(report, request, layout, inference, sequences, tokens, error);
+  if (plm_log_least() > PLM_LOG_INFO) return PLM_OK;
   printf("checkpoint   %s (weights: %s)\n", request->checkpoint, inference->weights);
   printf("sequences    %s, %s tokens", plm_format_count(sequences, count),
          plm_format_count(tokens, sum));

@@ -60,7 +60,7 @@ static plm_status run(const struct plm_command_context *context, struct plm_erro
   if (request.license == NULL)
     plm_info("README.md names no licence: --license ID, or fill it in before others use the model");
   if (context->json) return print_json(&result, error);
-  print_people(&result);
+  if (!context->quiet) print_people(&result);
   return PLM_OK;
 }
 

@@ -73,9 +73,15 @@ static plm_status check_none_left(const struct plm_weight_files *weights,
   return PLM_OK;
 }
 
-/* AutoModel saves the layers without the head, and their names without "plm.". */
+/* AutoModel saves the layers without the head, and their names without "plm."; a model that was
+ * fine-tuned to labels has a readout of its own instead. */
 static plm_status check_head(const struct plm_weight_files *weights, struct plm_error *error)
 {
+  if (plm_weight_files_find(weights, "classifier.weight") != NULL) {
+    plm_error_set(error, PLM_FORMAT, "weights of a classifier, without the head (lm_head.*)");
+    return plm_error_hint(error, "it works in Python, where model.embed_dataset embeds with it; "
+                                 "here a model with its head is wanted (AutoModelForMaskedLM)");
+  }
   if (plm_weight_files_find(weights, "embeddings.weight") == NULL) return PLM_OK;
   plm_error_set(error, PLM_FORMAT, "weights of PLMModel alone, without the head (lm_head.*)");
   return plm_error_hint(error, "load the model with AutoModelForMaskedLM and save_pretrained that");

@@ -51,6 +51,8 @@ done
 expect 0 plm-pipeline embed --checkpoint "$checkpoint" --batch-tokens 256 s.fasta --output threads.safetensors
 cmp plain.safetensors threads.safetensors || fail "the number of threads changes bytes"
 
+expect 0 embed s.fasta --output plain.npy -q
+[ ! -s out ] && [ ! -s err ] || fail "-q prints: $(cat out err)"
 expect 0 embed s.fasta --output plain.npy --pooling max,std --json -q
 jq -e '.sequences == 60 and .width == 128 and .pooling == "max,std" and .kind == "pooled"
        and .bad_records == 0 and .tokens > 60 * 22 and .padding_fraction < 0.5' out >/dev/null ||

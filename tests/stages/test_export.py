@@ -136,6 +136,19 @@ def test_a_folder_of_transformers_is_exported(runs):
     assert all(torch.equal(found[key], value) for key, value in model.state_dict().items())
     text = pathlib.Path("exported/README.md").read_text()
     assert "## Architecture" in text and "## Training" not in text and "model-index" not in text
+    quiet = export("saved", "exported", "-q", "--license", "mit")
+    assert not quiet.stdout and not quiet.stderr
+
+
+def test_a_classifier_has_no_head(runs):
+    from transformers import AutoModelForTokenClassification
+
+    checkpoint = runs / "patched" / "checkpoints" / "latest"
+    load(checkpoint, AutoModelForTokenClassification, num_labels=3).save_pretrained("labels")
+    result = export("labels", check=False)
+    assert result.returncode == 1 and not os.path.exists("exported")
+    assert "weights of a classifier, without the head" in result.stderr
+    assert "AutoModelForMaskedLM" in result.stderr
 
 
 def test_a_run_and_a_step_name_a_checkpoint(runs):
