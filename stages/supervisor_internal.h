@@ -100,20 +100,30 @@ struct plm_supervisor {
   struct exporter exporter;
 };
 
-/* supervisor_stage.c: one instance */
+/* supervisor_stage.c: one instance. What goes wrong with it becomes its state and is said: no
+ * errors to return. */
+/* Idle; at most SUPERVISED_MAX. */
 struct supervised *supervised_add(struct plm_supervisor *supervisor, enum plm_stage_index kind,
                                   unsigned instance);
 void supervised_start(struct plm_supervisor *supervisor, struct supervised *stage);
+/* SIGTERM, and SIGKILL when the stage's time is up; at once stopped is one that does not live. */
 void supervised_stop(struct plm_supervisor *supervisor, struct supervised *stage);
-void supervised_kill(struct plm_supervisor *supervisor, struct supervised *stage);
+/* SIGKILL, to all that the stage started, too. */
+void supervised_kill(struct supervised *stage);
+/* ready_fd has its line, or was closed without one. */
 void supervised_readable(struct plm_supervisor *supervisor, struct supervised *stage);
+/* The main process is gone, with waitpid's status; the stage has ended when its children are. */
 void supervised_reaped(struct plm_supervisor *supervisor, struct supervised *stage, int status);
 /* Deadlines: back-off over, stop time over, leftovers gone. */
 void supervised_tick(struct plm_supervisor *supervisor, struct supervised *stage, int64_t now_ms);
 
 /* supervisor_policy.c: what the states of all instances mean for the run */
+/* Once a turn: begins the end of a run that is over, goes on with one that is stopping. */
 void supervisor_decide(struct plm_supervisor *supervisor);
+/* Begins to stop all stages in order. signal_code: 130 or 143, the second of them kills; 0: the run
+ * ended by itself. */
 void supervisor_drain(struct plm_supervisor *supervisor, int signal_code);
+/* Stopping, and no stage lives. */
 bool supervisor_finished(const struct plm_supervisor *supervisor);
 /* The run has its last checkpoint (DONE). */
 bool supervisor_run_is_done(const struct plm_supervisor *supervisor);
@@ -121,6 +131,7 @@ bool supervisor_run_is_done(const struct plm_supervisor *supervisor);
 /* supervisor_requests.c: the control socket */
 void supervisor_accept(struct plm_supervisor *supervisor);
 void supervisor_client_readable(struct plm_supervisor *supervisor, struct client *client);
+/* Answers those who wait for all stages to be ready, when they are; for the end, with exit_code. */
 void supervisor_answer_ready(struct plm_supervisor *supervisor);
 void supervisor_answer_end(struct plm_supervisor *supervisor);
 

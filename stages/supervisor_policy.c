@@ -104,7 +104,7 @@ static void continue_drain(struct plm_supervisor *supervisor)
       struct supervised *stage = &supervisor->stages[i];
       stage->start_again = false;
       if (supervisor->killing && !stage->killed_by_us)
-        supervised_kill(supervisor, stage);
+        supervised_kill(stage);
       else if ((int)stage->kind == kind)
         supervised_stop(supervisor, stage);
     }

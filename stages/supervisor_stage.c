@@ -95,13 +95,12 @@ void supervised_stop(struct plm_supervisor *supervisor, struct supervised *stage
   stage->kill_ms = plm_clock_ms() + (int64_t)(1000.0 * grace_s);
 }
 
-void supervised_kill(struct plm_supervisor *supervisor, struct supervised *stage)
+void supervised_kill(struct supervised *stage)
 {
   if (!plm_stage_lives(stage->state)) {
     move(stage, PLM_EVENT_STOP);
     return;
   }
-  (void)supervisor;
   stage->killed_by_us = true;
   move(stage, PLM_EVENT_STOP);
   if (stage->pid > 0) kill(stage->pid, SIGKILL);

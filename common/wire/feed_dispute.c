@@ -100,10 +100,9 @@ static void drop_side(struct plm_feed *feed, int side)
   if (peer != NULL) feed_peer_ban(feed, peer, "its chunks differ from two other packers'");
 }
 
-bool feed_dispute_answer(struct plm_feed *feed, struct plm_message *message, uint64_t real_tokens)
+bool feed_dispute_answer(struct plm_feed *feed, const struct plm_message *message)
 {
   struct feed_dispute *dispute = &feed->dispute;
-  (void)real_tokens;
   if (!dispute->open || dispute->third.request == 0 ||
       dispute->third.request != message->header.request)
     return false;

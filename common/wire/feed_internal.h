@@ -259,7 +259,7 @@ void feed_dispute_open(struct plm_feed *feed, const struct feed_answered *answer
                        const struct feed_ask *ask, struct plm_message *message,
                        uint64_t real_tokens);
 /* True: the message is the third's answer. */
-bool feed_dispute_answer(struct plm_feed *feed, struct plm_message *message, uint64_t real_tokens);
+bool feed_dispute_answer(struct plm_feed *feed, const struct plm_message *message);
 void feed_dispute_tick(struct plm_feed *feed, int64_t now);
 void feed_dispute_close(struct plm_feed *feed);
 

@@ -362,7 +362,7 @@ bool feed_ranges_data(struct plm_feed *feed, struct feed_peer *peer, struct plm_
   const int64_t now = plm_clock_ms();
   peer->progress_ms = now;
   feed->progress_ms = now;
-  if (feed_dispute_answer(feed, message, real_tokens)) return true;
+  if (feed_dispute_answer(feed, message)) return true;
   struct feed_range *range = find_ask(feed, header->request, peer->serial, &ask);
   if (range != NULL) {
     if (header->split != (uint32_t)feed->split || header->epoch != range->epoch ||

@@ -3,10 +3,7 @@
 # draws: a resume that would measure other algorithms takes those of its checkpoint, and keeps the bits.
 . "$PLM_ROOT/tests/support/trainer.sh"
 export PLM_CUDA_LIBRARY=$PLM_BUILD/tests/lib/libplm_cuda_emulated.so
-[ "$(basename "$PLM_BUILD")" != tsan ] || {
-  echo "ThreadSanitizer does not know the emulation's fibers"
-  exit 77
-}
+not_under_tsan
 whole=$PLM_TMP/whole killed=$PLM_TMP/killed other=$PLM_TMP/other
 small_corpus corpus
 trainer_config unet fp32

@@ -2,10 +2,7 @@
 # A corpus and a run small enough for the emulated CUDA backend, which takes seconds for a step.
 # Sourced after lib.sh. Leaves corpus/, pipeline.yaml and on_cuda COMMAND….
 emulated=$PLM_BUILD/tests/lib/libplm_cuda_emulated.so
-[ "$(basename "$PLM_BUILD")" != tsan ] || {
-  echo "ThreadSanitizer does not know the emulation's fibers"
-  exit 77
-}
+not_under_tsan
 on_cuda() { PLM_CUDA_LIBRARY=$emulated "$@"; }
 
 small_fasta corpus.fasta 120
