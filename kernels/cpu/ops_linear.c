@@ -5,22 +5,15 @@
  * whatever the number of rows: full tiles, one tile of a multiple of 32 rows, and for bf16 (whose
  * plans are costly) one of 32 rows for the last few, padded with zeros in the workspace.
  *
- * A few rows (decoding, token by token) are one tile: Linear forward cuts their outputs instead, in
- * pieces of a fixed width.
+ * Rows that are but one tile (decoding, deep levels of a patch_unet) would leave all threads but
+ * one idle: their columns are cut instead, in pieces of a fixed width.
  */
 #include <string.h>
 
 #include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/product.h"
 
-enum {
-  ROWS_TILE = 256,
-  ROWS_TILE_LARGE = 512,
-  LARGE = 4096,
-  ROWS_LAST = 32,
-  ROWS_FEW = 64,
-  OUTPUTS_PIECE = 256
-};
+enum { ROWS_TILE = 256, ROWS_TILE_LARGE = 512, LARGE = 4096, ROWS_LAST = 32, COLUMNS_PIECE = 256 };
 
 /* What happens to rows of a product while they are in the cache: nothing, or relu2's passes. */
 struct finish {
@@ -99,7 +92,7 @@ static void run_tile(void *context, int64_t tile, uint32_t thread)
              rows * job->C_width / (int64_t)job->cpu->ops.act_bytes);
 }
 
-/* C_MN (=, +=, = residual +) A_MK B, shape.M rows; A's and C's rows are contiguous. */
+/* C_MN (= or residual +) A_MK B, shape.M rows; A's and C's rows are contiguous. */
 static void multiply_rows(struct plm_cpu *cpu, struct plm_product_shape shape, void *C,
                           const void *A, const void *B, const void *residual, struct finish finish)
 {
@@ -138,8 +131,8 @@ static void multiply_rows(struct plm_cpu *cpu, struct plm_product_shape shape, v
   plm_pool_tiles(cpu->pool, (job.rows + job.tile_rows - 1) / job.tile_rows, run_tile, &job);
 }
 
-/* ---- a few rows: y_NO = (residual +) x_NI w_OI^T, cut along O ---- */
-struct outputs_job {
+/* ---- one tile of rows, cut along its columns ---- */
+struct columns_job {
   const struct plm_cpu *cpu;
   struct finish finish;
   const struct plm_product *piece, *last;
@@ -149,38 +142,39 @@ struct outputs_job {
   int64_t pieces, C_step, B_step; /* bytes from a piece to the next */
 };
 
-static void run_outputs(void *context, int64_t piece, uint32_t thread)
+static void run_columns(void *context, int64_t piece, uint32_t thread)
 {
-  const struct outputs_job *job = context;
+  const struct columns_job *job = context;
   const struct plm_product *product = piece + 1 < job->pieces ? job->piece : job->last;
   plm_product_run(product, thread, job->C + piece * job->C_step, job->A,
                   job->B + piece * job->B_step);
-  const int64_t left = job->width - piece * OUTPUTS_PIECE;
+  const int64_t left = job->width - piece * COLUMNS_PIECE;
   const int64_t row_bytes = job->width * (int64_t)job->cpu->ops.act_bytes;
   for (int64_t row = 0; row < job->rows; row++)
     finish_row(job->cpu, &job->finish, job->C, row * row_bytes + piece * job->C_step,
-               left < OUTPUTS_PIECE ? left : OUTPUTS_PIECE);
+               left < COLUMNS_PIECE ? left : COLUMNS_PIECE);
 }
 
-/* Rows of bf16 are padded to a multiple of ROWS_LAST, as those of other tiles. */
-static void multiply_few_rows(struct plm_cpu *cpu, struct plm_product_shape shape, char *C,
-                              const char *A, const char *B, const char *residual,
-                              struct finish finish)
+/* C (= or residual +) A B. Rows of bf16 are padded to a multiple of ROWS_LAST, as those of other
+ * tiles. */
+static void multiply_columns(struct plm_cpu *cpu, struct plm_product_shape shape, char *C,
+                             const char *A, const char *B, const char *residual,
+                             struct finish finish)
 {
   const int64_t bytes = (int64_t)cpu->ops.act_bytes, rows = shape.M;
   const size_t A_bytes = (size_t)(rows * shape.K * bytes);
   const size_t C_bytes = (size_t)(rows * shape.N * bytes);
   const int64_t planned = shape.half ? (rows + ROWS_LAST - 1) / ROWS_LAST * ROWS_LAST : rows;
-  struct outputs_job job = {.cpu = cpu,
+  struct columns_job job = {.cpu = cpu,
                             .finish = finish,
                             .rows = rows,
                             .width = shape.N,
                             .C = C,
                             .A = A,
                             .B = B,
-                            .pieces = (shape.N + OUTPUTS_PIECE - 1) / OUTPUTS_PIECE,
-                            .C_step = OUTPUTS_PIECE * bytes,
-                            .B_step = OUTPUTS_PIECE * shape.ldb * bytes};
+                            .pieces = (shape.N + COLUMNS_PIECE - 1) / COLUMNS_PIECE,
+                            .C_step = COLUMNS_PIECE * bytes,
+                            .B_step = COLUMNS_PIECE * (shape.transpose_b ? shape.ldb : 1) * bytes};
   if (planned != rows) {
     const size_t A_padded = (size_t)(planned * shape.K * bytes);
     const size_t C_padded = (size_t)(planned * shape.N * bytes);
@@ -192,15 +186,24 @@ static void multiply_few_rows(struct plm_cpu *cpu, struct plm_product_shape shap
     job.C = padded + A_padded;
   }
   if (residual != NULL && residual != job.C) memcpy(job.C, residual, C_bytes);
-  const int64_t outputs = shape.N;
+  const int64_t columns = shape.N;
   shape.M = planned;
   shape.accumulate = residual != NULL;
-  shape.N = OUTPUTS_PIECE;
+  shape.N = COLUMNS_PIECE;
   job.piece = plm_products_get(cpu->products, &shape);
-  shape.N = outputs - (job.pieces - 1) * OUTPUTS_PIECE;
+  shape.N = columns - (job.pieces - 1) * COLUMNS_PIECE;
   job.last = plm_products_get(cpu->products, &shape);
-  plm_pool_tiles(cpu->pool, job.pieces, run_outputs, &job);
+  plm_pool_tiles(cpu->pool, job.pieces, run_columns, &job);
   if (job.C != C) memcpy(C, job.C, C_bytes);
+}
+
+static void multiply(struct plm_cpu *cpu, struct plm_product_shape shape, void *C, const void *A,
+                     const void *B, const void *residual, struct finish finish)
+{
+  if (shape.M <= ROWS_TILE && shape.N > COLUMNS_PIECE)
+    multiply_columns(cpu, shape, C, A, B, residual, finish);
+  else
+    multiply_rows(cpu, shape, C, A, B, residual, finish);
 }
 
 static void forward(struct plm_cpu *cpu, act *y, const act *x, const act *w, const act *residual,
@@ -215,10 +218,7 @@ static void forward(struct plm_cpu *cpu, act *y, const act *x, const act *w, con
                                           .transpose_b = 1,
                                           .half = cpu->bf16,
                                           .half_output = cpu->bf16};
-  if (N <= ROWS_FEW && O > OUTPUTS_PIECE)
-    multiply_few_rows(cpu, shape, y, x, w, residual, finish);
-  else
-    multiply_rows(cpu, shape, y, x, w, residual, finish);
+  multiply(cpu, shape, y, x, w, residual, finish);
 }
 
 static void linear_forward(struct plm_ops *ops, act *y, const act *x, const act *w,
@@ -243,9 +243,8 @@ static void backward_input(struct plm_cpu *cpu, act *dx, const act *dy, const ac
                                           .ldb = I,
                                           .ldc = I,
                                           .half = cpu->bf16,
-                                          .half_output = cpu->bf16,
-                                          .accumulate = accumulate};
-  multiply_rows(cpu, shape, dx, dy, w, NULL, finish);
+                                          .half_output = cpu->bf16};
+  multiply(cpu, shape, dx, dy, w, accumulate ? dx : NULL, finish);
 }
 
 static void linear_backward_input(struct plm_ops *ops, act *dx, const act *dy, const act *w,
