@@ -92,7 +92,7 @@ static void run_tile(void *context, int64_t tile, uint32_t thread)
              rows * job->C_width / (int64_t)job->cpu->ops.act_bytes);
 }
 
-/* C_MN (= or residual +) A_MK B, shape.M rows; A's and C's rows are contiguous. */
+/* C_MN (=, +=, = residual +) A_MK B, shape.M rows; A's and C's rows are contiguous. */
 static void multiply_rows(struct plm_cpu *cpu, struct plm_product_shape shape, void *C,
                           const void *A, const void *B, const void *residual, struct finish finish)
 {
@@ -155,8 +155,8 @@ static void run_columns(void *context, int64_t piece, uint32_t thread)
                left < COLUMNS_PIECE ? left : COLUMNS_PIECE);
 }
 
-/* C (= or residual +) A B. Rows of bf16 are padded to a multiple of ROWS_LAST, as those of other
- * tiles. */
+/* C (=, +=, = residual +) A B. Rows of bf16 are padded to a multiple of ROWS_LAST, as those of
+ * other tiles. */
 static void multiply_columns(struct plm_cpu *cpu, struct plm_product_shape shape, char *C,
                              const char *A, const char *B, const char *residual,
                              struct finish finish)
@@ -185,10 +185,11 @@ static void multiply_columns(struct plm_cpu *cpu, struct plm_product_shape shape
     job.A = padded;
     job.C = padded + A_padded;
   }
-  if (residual != NULL && residual != job.C) memcpy(job.C, residual, C_bytes);
+  if (residual != NULL) shape.accumulate = 1;
+  const char *start = residual != NULL ? residual : C;
+  if (shape.accumulate && start != job.C) memcpy(job.C, start, C_bytes);
   const int64_t columns = shape.N;
   shape.M = planned;
-  shape.accumulate = residual != NULL;
   shape.N = COLUMNS_PIECE;
   job.piece = plm_products_get(cpu->products, &shape);
   shape.N = columns - (job.pieces - 1) * COLUMNS_PIECE;
@@ -243,8 +244,9 @@ static void backward_input(struct plm_cpu *cpu, act *dx, const act *dy, const ac
                                           .ldb = I,
                                           .ldc = I,
                                           .half = cpu->bf16,
-                                          .half_output = cpu->bf16};
-  multiply(cpu, shape, dx, dy, w, accumulate ? dx : NULL, finish);
+                                          .half_output = cpu->bf16,
+                                          .accumulate = accumulate};
+  multiply(cpu, shape, dx, dy, w, NULL, finish);
 }
 
 static void linear_backward_input(struct plm_ops *ops, act *dx, const act *dy, const act *w,
