@@ -78,7 +78,7 @@ struct half_job {
   const struct plm_product *(*pieces)[3]; /* for each share of O: whole, rest, last */
   float *dw;
   const char *dy, *x;
-  const char *dy_last, *x_last; /* the last few tokens, padded */
+  const char *dy_last, *x_last; /* the last few tokens, padded; NULL: none */
   int64_t N, I, O;
   int64_t whole, rest; /* tokens of the first product, and of the one after it */
 };
@@ -94,7 +94,8 @@ static void half_share(void *context, uint32_t index, uint32_t count)
   plm_product_run(job->pieces[index][0], index, dw, dy, job->x);
   plm_product_run(job->pieces[index][1], index, dw, dy + job->whole * job->O * HALF,
                   job->x + job->whole * job->I * HALF);
-  plm_product_run(job->pieces[index][2], index, dw, job->dy_last + begin * HALF, job->x_last);
+  if (job->dy_last != NULL)
+    plm_product_run(job->pieces[index][2], index, dw, job->dy_last + begin * HALF, job->x_last);
 }
 
 static const struct plm_product *half_piece(const struct half_job *job, int64_t depth, int64_t rows)
