@@ -166,9 +166,12 @@ plm_status plm_generate(const struct plm_generate_request *request, struct plm_o
   struct plm_generate_work work = {0};
   struct plm_model_config config;
   enum plm_objective objective;
-  if (plm_checkpoint_config_read(request->checkpoint, &config, NULL, &objective, error) != PLM_OK) {
+  plm_status status =
+      plm_checkpoint_config_read(request->checkpoint, &config, NULL, &objective, error);
+  if (status != PLM_OK) {
     struct plm_model_folder folder; /* which says what stands there instead */
-    return plm_model_folder_check(request->checkpoint, &folder, error);
+    PLM_TRY(plm_model_folder_check(request->checkpoint, &folder, error));
+    return status;
   }
   const bool causal = objective == PLM_OBJECTIVE_CAUSAL;
   if (causal)
@@ -176,9 +179,9 @@ plm_status plm_generate(const struct plm_generate_request *request, struct plm_o
   else
     PLM_TRY(check_masked(request, config.max_length, error));
   PLM_TRY(check_places(request, error));
-  plm_status status = plm_inference_open_verified(
-      request->checkpoint, request->weights, ops,
-      causal ? CAUSAL_BATCH_TOKENS : MASKED_BATCH_TOKENS, &work.inference, NULL, error);
+  status = plm_inference_open_verified(request->checkpoint, request->weights, ops,
+                                       causal ? CAUSAL_BATCH_TOKENS : MASKED_BATCH_TOKENS,
+                                       &work.inference, NULL, error);
   if (status == PLM_OK) status = work_on(request, &work, causal, error);
   plm_fasta_writer_close(work.writer);
   plm_generation_source_close(work.source);
