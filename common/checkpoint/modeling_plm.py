@@ -584,9 +584,10 @@ class TensorFile:
         """Whether `path` is a whole file written for `request`."""
         try:
             if Path(path).suffix == ".npy":
-                beside = [Path(f"{path}.{what}.json") for what in ("names", "request")]
-                names, written = (json.loads(file.read_text()) for file in beside)
-                return written == TensorFile.identity(path, names, request)
+                names, written = (
+                    Path(f"{path}.{what}.json").read_text() for what in ("names", "request")
+                )
+                return json.loads(written) == TensorFile.identity(path, names, request)
             with open(path, "rb") as file:
                 size = int.from_bytes(file.read(8), "little")
                 header = json.loads(file.read(size)) if size <= TensorFile.LARGEST_HEADER else {}
@@ -596,12 +597,11 @@ class TensorFile:
 
     @staticmethod
     def identity(path, names, request):
-        """Of an npy file: another one in its place has another size or time."""
+        """Of an npy file and its names in JSON: another one in its place has another size or time."""
         state = os.stat(path)
-        digest = hashlib.sha256(json.dumps(names).encode()).hexdigest()
         return {
             "request": request,
-            "names": digest,
+            "names": hashlib.sha256(names.encode()).hexdigest(),
             "size": state.st_size,
             "time": state.st_mtime_ns,
         }
@@ -628,7 +628,7 @@ class TensorFile:
             Path(f"{self.path}.names.json").write_text(self.names)
         os.replace(self.part, self.path)
         if self.names is not None:
-            whole = self.identity(self.path, json.loads(self.names), self.request)
+            whole = self.identity(self.path, self.names, self.request)
             Path(f"{self.path}.request.json").write_text(json.dumps(whole))
         self.journal.unlink(missing_ok=True)
 
