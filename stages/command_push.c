@@ -219,7 +219,8 @@ static plm_status check_folder(const struct plm_command_context *context, const 
   return plm_error_hint(error, "--checkpoint DIR exports it first");
 }
 
-/* The commands that somebody may run elsewhere: nothing of ours lies about for them. */
+/* The commands that somebody may run elsewhere: nothing of ours lies about for them. What the first
+ * would refuse is refused here. */
 static plm_status print_commands(const struct plm_command_context *context, const char *repository,
                                  const char *source, const char *folder, struct plm_error *error)
 {
@@ -228,6 +229,9 @@ static plm_status print_commands(const struct plm_command_context *context, cons
   const char *name = strrchr(repository, '/') != NULL ? strrchr(repository, '/') + 1 : repository;
   const char *command[ARGUMENTS_MAX];
   if (folder == NULL) {
+    struct plm_export_request request = plm_export_request_of(arguments);
+    request.source = source;
+    PLM_TRY(plm_export_check(&request, error));
     static const char *const passed[] = {"weights", "dtype", "license"};
     static const char *const dashed[] = {"--weights", "--dtype", "--license"};
     size_t used = 0;
@@ -263,9 +267,6 @@ static plm_status run(const struct plm_command_context *context, struct plm_erro
     PLM_TRY(check_folder(context, &folder, source, error));
   else
     PLM_TRY(plm_export_source(context, source, error));
-  struct plm_export_request request = plm_export_request_of(arguments);
-  request.source = source;
-  if (folder == NULL) PLM_TRY(plm_export_check(&request, error));
   if (plm_arguments_has(arguments, "dry-run"))
     return print_commands(context, repository, source, folder, error);
   if (!on_path("hf")) {
