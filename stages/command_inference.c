@@ -121,8 +121,7 @@ const struct plm_command plm_command_score = {
         "causal model's, the log-likelihood of the variant minus the wild type's. Higher is "
         "likelier to be tolerated.\n\n"
         "A CSV file, whose fields its header line separates by commas, semicolons or tabs, keeps "
-        "its "
-        "columns and gains one, `score`. With --measured COLUMN Spearman's "
+        "its columns and gains one, `score`. With --measured COLUMN Spearman's "
         "rank correlation is printed on stderr. With --json one object with `variants` and "
         "`spearman`. Wild types longer than the model's max_length are seen through a window "
         "around each position.",

@@ -226,8 +226,7 @@ static void put_snippet(const struct plm_card_facts *facts, struct plm_text *tex
       "print(model.get_embeddings(**batch, pooling=\"mean\").shape)\n```\n\n"
       "`model.embed_dataset` takes files of sequences, `model.generate` %s. The model "
       "itself cuts sequences to\ntheir first %u tokens, without `<eos>`, as `plm-pipeline embed` "
-      "does; "
-      "the tokenizer's `truncation=True` would put `<eos>`\nin the last one's place.\n\n",
+      "does; the tokenizer's `truncation=True` would put `<eos>`\nin the last one's place.\n\n",
       start, protein ? "ISFVKSHFSRQLEERLGLIEVQ" : "fox",
       is_causal(facts) ? "writes new ones" : "fills masks by and by",
       facts->folder->model.max_length);
