@@ -112,5 +112,6 @@ if [ -f completion.zsh ]; then # as a file among zsh's functions
   [ "$got" = validate ] || fail "zsh, from \$fpath: '$got'"
 fi
 if [ -f completion.fish ]; then
-  fish -N -c "source completion.fish; complete -C 'plm-pipeline wai'" | grep -q "one's\$" || fail "an apostrophe"
+  fish -N -c "source completion.fish; complete -C 'plm-pipeline wai'" >out
+  says out "one's\$"
 fi
