@@ -37,9 +37,7 @@ kill_and_resume() {
   small_corpus corpus
   trainer_config "$architecture" "${2:-fp32}"
 
-  start_packer "$reference"
-  run_trainer "$reference" || fail "the undisturbed run ended with $?"
-  kill "$packer_pid"
+  run_undisturbed "$reference"
 
   start_packer "$run"
   caught=0

@@ -5,9 +5,7 @@
 small_corpus corpus
 trainer_config transformer
 reference=$PLM_TMP/reference
-start_packer "$reference"
-run_trainer "$reference" || fail "the undisturbed run ended with $?"
-kill "$packer_pid"
+run_undisturbed "$reference"
 
 # ---- a failing fsync, by a library in front of libc's ------------------------------------------
 if [[ $(basename "$PLM_BUILD") == build ]] && command -v gcc >/dev/null; then

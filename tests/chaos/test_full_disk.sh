@@ -17,9 +17,7 @@ fi
 small_corpus corpus
 trainer_config transformer
 reference=$PLM_TMP/reference
-start_packer "$reference"
-run_trainer "$reference" || fail "the undisturbed run ended with $?"
-kill "$packer_pid"
+run_undisturbed "$reference"
 
 disk=$PLM_TMP/disk
 mkdir "$disk"

@@ -6,9 +6,7 @@ small_corpus corpus
 trainer_config unet
 reference=$PLM_TMP/reference run=$PLM_TMP/stopped
 
-start_packer "$reference"
-run_trainer "$reference" || fail "the undisturbed run ended with $?"
-kill "$packer_pid"
+run_undisturbed "$reference"
 
 # A drained state is published under the step it was taken after, and there is no DONE.
 check_drained() {

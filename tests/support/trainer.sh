@@ -61,6 +61,13 @@ run_trainer() {
   wait "$trainer_pid"
 }
 
+# run_undisturbed RUN: with a packer of its own, to its end; what disturbed runs are compared with
+run_undisturbed() {
+  start_packer "$1"
+  run_trainer "$1" || fail "the undisturbed run ended with $?"
+  kill "$packer_pid"
+}
+
 lines_of() { if [ -e "$1" ]; then wc -l <"$1"; else echo 0; fi; }
 
 # until_lines RUN N: waits until trainer.jsonl has N lines; fails when the trainer ends before
