@@ -5,7 +5,7 @@
 # test script, a tests/**/test_*.py a Python test, and a tests/**/tool_*.c with the files of its
 # folder a program that scripts run.
 # Files under kernels/cpu/isa/ are compiled once for each instruction set. Files of kernels/cuda/ are
-# compiled for the CPU, too, where the emulation runs them (kernels/cuda/emulation/): for the tests.
+# compiled for the CPU, too, where the emulation runs them (tests/emulation/): for the tests.
 #
 # A tests/gpu/gpu_*.c is a program of `make gpu-check`.
 #
@@ -43,7 +43,7 @@ ALL_CFLAGS := -std=gnu17 $(WARNINGS) -fno-strict-aliasing -ffp-contract=off \
               -pthread $(CFLAGS)
 ALL_CXXFLAGS := -std=gnu++17 -Wall -Wextra -Wshadow -Wno-unknown-pragmas -fno-strict-aliasing \
                 -ffp-contract=off -fPIC -fvisibility=hidden -I. -D_GNU_SOURCE \
-                -DPLM_VERSION='"$(VERSION)"' -DPLM_EMULATE $(CFLAGS)
+                -DPLM_VERSION='"$(VERSION)"' -DPLM_EMULATE -Itests $(CFLAGS)
 ALL_LDFLAGS := -pthread -Wl,--as-needed $(LDFLAGS)
 ifneq ($(SAN),)
 ALL_CFLAGS += -fsanitize=$(SAN) -fno-omit-frame-pointer -DPLM_SANITIZED=1
@@ -76,7 +76,7 @@ CPU_SRC := $(wildcard kernels/*.c) \
              $(call find_c,kernels/cpu))
 ISA_SRC := $(shell find kernels/cpu/isa -name '*.c' 2>/dev/null | LC_ALL=C sort)
 CUDA_SRC := $(shell find kernels/cuda -name '*.cu' | LC_ALL=C sort)
-EMULATION_SRC := $(shell find kernels/cuda/emulation -name '*.cc' | LC_ALL=C sort)
+EMULATION_SRC := $(shell find tests/emulation -name '*.cc' | LC_ALL=C sort)
 STAGES := packer trainer evaluator stages
 STAGE_SRC := $(filter-out %_main.c,$(call find_c,$(STAGES)))
 TEST_SUPPORT_SRC := $(call find_c,tests/support)
@@ -92,7 +92,7 @@ ISAS := avx512 avx2 portable
 else
 ISAS := portable
 endif
-# bf16's instructions are used by the bf16 kernels alone (kernels/cpu/cpu.c, fill_vector)
+# bf16's instructions are used by the bf16 kernels alone (kernels/cpu/cpu_backend.c, fill_vector)
 ISA_FLAGS_avx512 := -march=x86-64-v4 -mavx512bf16 -mprefer-vector-width=512
 ISA_FLAGS_avx2 := -march=x86-64-v3
 ISA_FLAGS_portable :=
@@ -127,7 +127,7 @@ all: $(PROGRAMS) $(if $(filter-out 0,$(CUDA)),$(CUDA_LIBRARY)) ## build the four
 # Optimised harder than the rest: the operators, and what tests compute again in double precision.
 $(BUILD)/obj/kernels/%.o: OPTIMISE := -O3
 $(BUILD)/obj/tests/support/reference_%.o $(BUILD)/obj/tests/integration/oracle/%.o: OPTIMISE := -O3
-$(BUILD)/obj/emulated/kernels/cuda/emulation/%.o: OPTIMISE := -O3
+$(BUILD)/obj/emulated/tests/emulation/%.o: OPTIMISE := -O3
 # Loops over every token that comes in: vectorised from -O3 on.
 $(BUILD)/obj/common/wire/data.o: OPTIMISE := -O3
 
@@ -158,7 +158,7 @@ DIGEST := $(shell { cat $(DIGESTED); $(CC) -dumpfullversion; echo '$(OPTIMISE) $
 $(BUILD)/obj/trainer/trainer_open.o: $(DIGESTED)
 $(BUILD)/obj/trainer/trainer_open.o: ALL_CFLAGS += -DPLM_BUILD_DIGEST='"$(DIGEST)"'
 
-$(BUILD)/obj/common/checkpoint/modeling_file.o: common/checkpoint/modeling_plm.py
+$(BUILD)/obj/common/huggingface/modeling_file.o: common/huggingface/modeling_plm.py
 
 define isa_rule
 $(BUILD)/obj/kernels/cpu/isa/%.$(1).o: kernels/cpu/isa/%.c $(COMPILED_BY)

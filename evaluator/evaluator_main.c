@@ -3,12 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/config/program.h"
+#include "common/cli/program.h"
 #include "common/metrics/exporter.h"
 #include "common/ops/ops.h"
 #include "common/run/run.h"
 #include "evaluator/task.h"
-#include "evaluator/watch.h"
+#include "evaluator/watch/watch.h"
 
 static const struct plm_option options[] = {
     {.name = "threads", .argument = "N", .help = "CPU threads (default all; one beside a trainer)"},

@@ -3,7 +3,7 @@
 #ifndef PLM_EVALUATOR_TASK_H
 #define PLM_EVALUATOR_TASK_H
 
-#include "common/config/program.h"
+#include "common/cli/program.h"
 #include "common/ops/open.h"
 
 extern const struct plm_program plm_task_evaluate, plm_task_embed, plm_task_generate,

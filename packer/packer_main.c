@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "common/base/log.h"
-#include "common/config/program.h"
+#include "common/cli/program.h"
 #include "common/run/run.h"
 #include "common/wire/security.h"
 #include "packer/packer_server.h"

@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "common/base/file.h"
-#include "common/config/suggest.h"
-#include "stages/command.h"
+#include "common/base/suggest.h"
+#include "stages/commands/command.h"
 
 static const char program[] = "plm-pipeline";
 

@@ -4,7 +4,7 @@
 #include "common/base/log.h"
 #include "common/base/text.h"
 #include "common/checkpoint/checkpoint.h"
-#include "common/checkpoint/model_folder.h"
+#include "common/huggingface/model_folder.h"
 
 static void say_what_differs(const struct plm_text *notes)
 {

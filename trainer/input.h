@@ -12,8 +12,8 @@
 
 #include "common/base/hash.h"
 #include "common/base/status.h"
+#include "common/feed/feed.h"
 #include "common/plan/chunk.h"
-#include "common/wire/feed.h"
 #include "trainer/data_cursor.h"
 #include "trainer/step_input.h"
 

@@ -1,7 +1,7 @@
 /* plm-trainer: options and exit codes. */
 #include <signal.h>
 
-#include "common/config/program.h"
+#include "common/cli/program.h"
 #include "common/metrics/exporter.h"
 #include "common/run/run.h"
 #include "trainer/trainer.h"

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "common/base/file.h"
-#include "common/checkpoint/strict_json.h"
+#include "common/base/strict_json.h"
 
 enum {
   HEADER_LIMIT = PLM_SAFETENSORS_HEADER_LIMIT,

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "common/base/file.h"
-#include "common/checkpoint/strict_json.h"
+#include "common/base/strict_json.h"
 
 enum { INDEX_LIMIT = 1 << 26 /* bytes */, INDEX_DEPTH = 8, MAX_SHARDS = 4096 };
 

@@ -9,10 +9,10 @@
 #include <yaml.h>
 
 #include "common/base/file.h"
+#include "common/base/suggest.h"
 #include "common/config/config.h"
 #include "common/config/problems.h"
 #include "common/config/settings.h"
-#include "common/config/suggest.h"
 
 extern char **environ;
 

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "common/base/file.h"
+#include "common/base/suggest.h"
 #include "common/config/names.h"
 #include "common/config/settings.h"
-#include "common/config/suggest.h"
 
 enum { MESSAGE_SIZE = 512, IPC_PATH_LIMIT = 107 };
 

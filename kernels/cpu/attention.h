@@ -1,4 +1,4 @@
-/* Attention on the CPU: a call's segments on the thread pool. attention_ops.c puts it into struct
+/* Attention on the CPU: a call's segments on the thread pool. ops_attention.c puts it into struct
  * plm_ops; tests and benchmarks may drive it by themselves, for any instruction set.
  */
 #ifndef PLM_KERNELS_CPU_ATTENTION_H

@@ -11,7 +11,7 @@
 #include "kernels/cuda/cuda_ops.cuh"
 #include "kernels/cuda/instructions.cuh"
 
-/* One slab of a call (attention_ops.cu): chunks of the call's batch, and their first heads. */
+/* One slab of a call (ops_attention.cu): chunks of the call's batch, and their first heads. */
 template <class T> struct plm_attention_of {
   const T *q, *k, *v, *dout;
   T *out, *dq, *dk, *dv;

@@ -4,8 +4,8 @@
 #define PLM_KERNELS_CUDA_PLATFORM_CUH
 
 #ifdef PLM_EMULATE
-#include "kernels/cuda/emulation/emulation.h"
-#include "kernels/cuda/emulation/runtime.h"
+#include "emulation/emulation.h"
+#include "emulation/runtime.h"
 #else
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>

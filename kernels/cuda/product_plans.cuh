@@ -45,7 +45,7 @@ bool plm_cuda_plans_measure(const struct plm_cuda *cuda);
 double plm_cuda_plans_clock(void);
 void plm_cuda_plans_measured(struct plm_cuda *cuda, double seconds);
 
-/* ---- the library's side: products_lt.cu, emulation/products_plain.cc ---- */
+/* ---- the library's side: products_cublaslt.cu, tests/emulation/products_plain.cc ---- */
 /* What an algorithm's words are valid for: library, version, card. */
 void plm_cuda_library_name(const struct plm_cuda *cuda, char name[128]);
 /* Fills plan->made from its shape. */

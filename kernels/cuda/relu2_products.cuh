@@ -35,7 +35,7 @@ bool plm_cuda_choice_is(const char *line);
 /* Takes one. PLM_FORMAT: it is not as it was written; PLM_UNSUPPORTED: it is not possible here. */
 plm_status plm_cuda_choice_import(struct plm_cuda *cuda, const char *line, struct plm_error *error);
 
-/* ---- the library's side: products_lt.cu, emulation/products_plain.cc ---- */
+/* ---- the library's side: products_cublaslt.cu, tests/emulation/products_plain.cc ---- */
 /* Is the kernel faster than the library and its pass on these operands, by more than times may
  * differ? Both run. False: it could not be measured now. */
 bool plm_cuda_choice_measure(struct plm_cuda *cuda, const struct plm_relu2_product *p,

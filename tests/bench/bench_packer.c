@@ -16,7 +16,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "common/wire/feed.h"
+#include "common/feed/feed.h"
 #include "tests/support/bench_rounds.h"
 #include "tests/support/bench_scene.h"
 #include "tests/support/packers.h"

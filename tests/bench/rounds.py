@@ -72,7 +72,7 @@ class Peers(Party):
     def __init__(self, threads, root, cache):
         super().__init__(
             [sys.executable, HERE / "peers" / "peer_main.py", threads]
-            + [root / "common" / "checkpoint" / "modeling_plm.py"],
+            + [root / "common" / "huggingface" / "modeling_plm.py"],
             {
                 "GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=4294967296"
                 ":glibc.malloc.trim_threshold=17179869184",

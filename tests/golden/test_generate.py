@@ -28,7 +28,7 @@ PATTERNS = {
 
 def modeling():
     spec = importlib.util.spec_from_file_location(
-        "modeling_plm", ROOT / "common" / "checkpoint" / "modeling_plm.py"
+        "modeling_plm", ROOT / "common" / "huggingface" / "modeling_plm.py"
     )
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

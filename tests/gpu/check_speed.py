@@ -56,7 +56,7 @@ class Peer:
 
     def __init__(self, check, name):
         device = "cpu" if check.rehearse else "cuda"
-        modeling = ROOT / "common" / "checkpoint" / "modeling_plm.py"
+        modeling = ROOT / "common" / "huggingface" / "modeling_plm.py"
         command = [check.python, ROOT / "tests" / "gpu" / "peers" / "gpu_peer.py", device, modeling]
         cores = 1 if check.rehearse else 6
         extra = {

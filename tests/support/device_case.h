@@ -1,4 +1,4 @@
-/* The CUDA backend that tests open: the emulation of kernels/cuda/emulation, which is linked; or,
+/* The CUDA backend that tests open: the emulation of tests/emulation, which is linked; or,
  * where PLM_TEST_DEVICE=cuda says so (make gpu-check), the shared object that PLM_CUDA_LIBRARY
  * names, on this machine's GPU. */
 #ifndef PLM_TESTS_SUPPORT_DEVICE_CASE_H

@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "common/wire/feed.h"
+#include "common/feed/feed.h"
 #include "common/wire/socket.h"
 
 enum { FAKE_WINDOWS = 40, FAKE_WINDOW_CHUNKS = 64 };

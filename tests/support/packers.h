@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "common/wire/feed.h"
+#include "common/feed/feed.h"
 
 /* The program's path, from PLM_BIN or the default build folder. */
 const char *packers_program(const char *name);

@@ -1,6 +1,6 @@
 """The training side of plm-pipeline in plain PyTorch, from the formulas of the design's model page
 alone: masks by Philox, objectives, schedules, clipping, Muon, Adam, averaged weights. The model itself
-is common/checkpoint/modeling_plm.py.
+is common/huggingface/modeling_plm.py.
 
 Everything takes `settings`, a flat dict of the resolved configuration ("trainer.objective": "mlm"),
 and s, the step from 0. Rules are methods of Trainer, so that a test plants a fault by overriding one.
@@ -57,7 +57,7 @@ def read_settings(config):
 def load_modeling(name="modeling_plm", edits=(), double=False):
     """modeling_plm.py as a module. edits, pairs (old, new), plant faults: each old text must stand in
     the file exactly once. double: what it computes in fp32 on purpose is computed in double."""
-    source = (ROOT / "common" / "checkpoint" / "modeling_plm.py").read_text()
+    source = (ROOT / "common" / "huggingface" / "modeling_plm.py").read_text()
     for old, new in edits:
         assert source.count(old) == 1, (
             f"modeling_plm.py has {old!r} {source.count(old)} times, not once"

@@ -156,8 +156,8 @@ def load(folder, auto_class=None, **options):
 
 @functools.cache
 def modeling():
-    """common/checkpoint/modeling_plm.py as a module."""
-    path = ROOT / "common" / "checkpoint" / "modeling_plm.py"
+    """common/huggingface/modeling_plm.py as a module."""
+    path = ROOT / "common" / "huggingface" / "modeling_plm.py"
     spec = importlib.util.spec_from_file_location("modeling_plm", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -10,7 +10,7 @@
 #include "kernels/cuda/instructions.cuh"
 
 #ifdef PLM_EMULATE
-#include "kernels/cuda/emulation/hopper.h"
+#include "emulation/hopper.h"
 #define PLM_GRID_CONSTANT
 typedef plm::emulation::TensorMap plm_tile_map;
 using plm::emulation::shared_address;

@@ -15,7 +15,7 @@
 #include "common/corpus/corpus.h"
 #include "common/corpus/corpus_format.h"
 #include "common/corpus/tokenizer.h"
-#include "stages/corpus_writer.h"
+#include "stages/ingest/corpus_writer.h"
 #include "tests/support/scratch.h"
 
 enum { LONGEST = 3000 };

@@ -9,7 +9,7 @@
 #include "common/corpus/tokenizer.h"
 #include "common/plan/assemble.h"
 #include "common/plan/shuffle.h"
-#include "stages/corpus_writer.h"
+#include "stages/ingest/corpus_writer.h"
 #include "tests/support/scratch.h"
 
 enum { DOCUMENTS = 1100, LENGTH = 128 };

@@ -12,7 +12,7 @@
 #include "common/base/philox.h"
 #include "common/config/config.h"
 #include "kernels/cuda/cuda.h"
-#include "kernels/cuda/emulation/planted_hopper.h"
+#include "tests/emulation/planted_hopper.h"
 #include "tests/support/device_case.h"
 #include "tests/support/must.h"
 

@@ -1,0 +1,137 @@
+/* Two packers that give different bytes for the same chunks: a third decides, the odd one is
+ * dropped and shown. With no third, or when the odd answer was consumed, the run can't go on. */
+#include <stdio.h>
+#include <string.h>
+
+#include "common/feed/feed_internal.h"
+
+void feed_dispute_close(struct plm_feed *feed)
+{
+  if (feed->dispute.open) zmq_msg_close(&feed->dispute.other);
+  memset(&feed->dispute, 0, sizeof feed->dispute);
+}
+
+static void describe(const struct plm_feed *feed, const struct feed_dispute *dispute,
+                     struct plm_error *error, const char *why)
+{
+  char hash[2][PLM_HASH_HEX_SIZE];
+  plm_hash_to_hex(dispute->hashes[0], hash[0]);
+  plm_hash_to_hex(dispute->hashes[1], hash[1]);
+  (void)plm_error_set(error, PLM_CORRUPT,
+                      "packers disagree on chunks %llu..%llu of epoch %llu (%s): %s sent %s, %s "
+                      "sent %s; %s",
+                      (unsigned long long)dispute->chunk,
+                      (unsigned long long)(dispute->chunk + dispute->count - 1),
+                      (unsigned long long)dispute->epoch, plm_split_name(feed->split),
+                      dispute->names[0], hash[0], dispute->names[1], hash[1], why);
+  (void)plm_error_hint(error, "verify the corpus on both hosts: plm-pipeline corpus DIR --verify");
+}
+
+static void give_up(struct plm_feed *feed, const char *why)
+{
+  struct plm_error error;
+  describe(feed, &feed->dispute, &error, why);
+  feed_fail(feed, &error);
+}
+
+static void ask_third(struct plm_feed *feed, int64_t now)
+{
+  struct feed_dispute *dispute = &feed->dispute;
+  const uint64_t excluded[2] = {dispute->sides[0].packer_id, dispute->sides[1].packer_id};
+  struct feed_peer *peer = feed_peer_next(feed, excluded, 2);
+  if (peer == NULL) {
+    give_up(feed, "no third packer is here to decide");
+    return;
+  }
+  (void)feed_ask_send(feed, peer, &dispute->third, dispute->epoch, dispute->window,
+                      dispute->window_first, dispute->chunk, dispute->count, now);
+}
+
+static void name_of(struct plm_feed *feed, const struct feed_ask *ask, char name[96])
+{
+  const struct feed_peer *peer = feed_peer_serial(feed, ask->peer);
+  if (peer != NULL)
+    snprintf(name, 96, "%s", peer->name);
+  else
+    snprintf(name, 96, "a packer that left (%016llx)", (unsigned long long)ask->packer_id);
+}
+
+void feed_dispute_open(struct plm_feed *feed, const struct feed_answered *answered,
+                       const struct feed_ask *ask, struct plm_message *message,
+                       uint64_t real_tokens)
+{
+  struct feed_dispute *dispute = &feed->dispute;
+  struct plm_error error;
+  dispute->open = true;
+  dispute->epoch = answered->epoch;
+  dispute->window = answered->window;
+  dispute->window_first = answered->window_first;
+  dispute->chunk = answered->chunk;
+  dispute->count = answered->count;
+  dispute->sides[0] = answered->first;
+  dispute->sides[1] = *ask;
+  dispute->hashes[0] = answered->hash;
+  dispute->hashes[1] = message->header.payload_hash;
+  name_of(feed, &dispute->sides[0], dispute->names[0]);
+  name_of(feed, &dispute->sides[1], dispute->names[1]);
+  zmq_msg_init(&dispute->other);
+  zmq_msg_move(&dispute->other, &message->payload);
+  dispute->other_tokens = real_tokens;
+  describe(feed, dispute, &error, "a third packer is asked");
+  plm_log_error(&error);
+  ask_third(feed, plm_clock_ms());
+}
+
+/* The range in question as long as nothing of it was handed out. */
+static struct feed_range *unused_range(struct plm_feed *feed)
+{
+  for (struct feed_range *range = feed->head; range != NULL; range = range->next)
+    if (range->epoch == feed->dispute.epoch && range->first == feed->dispute.chunk &&
+        range->count == feed->dispute.count)
+      return range->taken == 0 && !(feed->reading && range == feed->head) ? range : NULL;
+  return NULL;
+}
+
+static void drop_side(struct plm_feed *feed, int side)
+{
+  struct feed_peer *peer = feed_peer_serial(feed, feed->dispute.sides[side].peer);
+  plm_warning("packer %s gave wrong bytes for chunk %llu of epoch %llu", feed->dispute.names[side],
+              (unsigned long long)feed->dispute.chunk, (unsigned long long)feed->dispute.epoch);
+  if (peer != NULL) feed_peer_ban(feed, peer, "its chunks differ from two other packers'");
+}
+
+bool feed_dispute_answer(struct plm_feed *feed, const struct plm_message *message)
+{
+  struct feed_dispute *dispute = &feed->dispute;
+  if (!dispute->open || dispute->third.request == 0 ||
+      dispute->third.request != message->header.request)
+    return false;
+  const struct plm_hash hash = message->header.payload_hash;
+  if (plm_hash_equal(hash, dispute->hashes[0])) {
+    drop_side(feed, 1);
+  } else if (plm_hash_equal(hash, dispute->hashes[1])) {
+    struct feed_range *range = unused_range(feed);
+    if (range == NULL) {
+      give_up(feed, "a third packer agrees with the second, and the first was used already");
+      return true;
+    }
+    feed->in_flight += zmq_msg_size(&dispute->other) - range->bytes;
+    range->bytes = zmq_msg_size(&dispute->other);
+    zmq_msg_move(&range->payload, &dispute->other);
+    range->hash = hash;
+    range->real_tokens = dispute->other_tokens;
+    drop_side(feed, 0);
+  } else {
+    give_up(feed, "a third packer differs from both");
+    return true;
+  }
+  feed_dispute_close(feed);
+  pthread_cond_broadcast(&feed->changed);
+  return true;
+}
+
+void feed_dispute_tick(struct plm_feed *feed, int64_t now)
+{
+  if (feed->dispute.open && feed->failed.status == PLM_OK && feed->dispute.third.request == 0)
+    ask_third(feed, now);
+}

@@ -1,0 +1,265 @@
+/* Packers at the door and inside: HELLO, WELCOME, REJECT, silence, and those that are dropped. */
+#include <stdio.h>
+#include <string.h>
+
+#include "common/feed/feed_internal.h"
+
+struct feed_peer *feed_peer_find(struct plm_feed *feed, const uint8_t *identity, size_t bytes)
+{
+  for (int i = 0; i < FEED_PEERS; i++) {
+    struct feed_peer *peer = &feed->peers[i];
+    if (peer->used && peer->identity_bytes == bytes && memcmp(peer->identity, identity, bytes) == 0)
+      return peer;
+  }
+  return NULL;
+}
+
+struct feed_peer *feed_peer_serial(struct plm_feed *feed, uint64_t serial)
+{
+  for (int i = 0; serial != 0 && i < FEED_PEERS; i++)
+    if (feed->peers[i].used && feed->peers[i].serial == serial) return &feed->peers[i];
+  return NULL;
+}
+
+bool feed_peer_banned(const struct plm_feed *feed, const uint8_t *identity, size_t bytes)
+{
+  for (int i = 0; i < FEED_BANNED; i++)
+    if (feed->banned[i].bytes == bytes && memcmp(feed->banned[i].identity, identity, bytes) == 0)
+      return true;
+  return false;
+}
+
+struct plm_header feed_header(const struct plm_feed *feed, enum plm_message_type type,
+                              const struct feed_peer *peer)
+{
+  return (struct plm_header){
+      .type = type,
+      .run_id = feed->run_id,
+      .consumer = feed->incarnation,
+      .packer = peer != NULL ? peer->incarnation : 0,
+      .plan = feed->plan_hash,
+      .max_length = feed->plan.max_length,
+      .dtype = feed->tokenizer->token_bytes,
+  };
+}
+
+bool feed_peer_send(struct plm_feed *feed, struct feed_peer *peer, struct plm_header *header,
+                    const void *payload, size_t bytes)
+{
+  struct plm_error error;
+  if (plm_message_send(feed->router, peer->identity, peer->identity_bytes, header, payload, bytes,
+                       &error) == PLM_OK)
+    return true;
+  feed_peer_gone(feed, peer, error.what);
+  return false;
+}
+
+void feed_peer_gone(struct plm_feed *feed, struct feed_peer *peer, const char *why)
+{
+  const uint64_t serial = peer->serial;
+  if (why != NULL) plm_info("packer %s is gone: %s", peer->name, why);
+  peer->used = false;
+  feed->peer_count--;
+  feed->counters.peers = feed->peer_count;
+  if (feed->home == serial) feed->home = 0;
+  if (feed->prepared == serial) feed->prepared = 0;
+  feed_sizes_gone(feed, serial);
+  feed_ranges_gone(feed, serial);
+  if (feed->peer_count == 0) feed->progress_ms = plm_clock_ms();
+}
+
+void feed_peer_drop(struct plm_feed *feed, struct feed_peer *peer, const char *why)
+{
+  struct plm_header header = feed_header(feed, PLM_MESSAGE_REJECT, peer);
+  struct feed_banned *banned = &feed->banned[feed->banned_next++ % FEED_BANNED];
+  memcpy(banned->identity, peer->identity, peer->identity_bytes);
+  banned->bytes = peer->identity_bytes;
+  plm_warning("packer %s is dropped: %s", peer->name, why);
+  (void)plm_message_send(feed->router, peer->identity, peer->identity_bytes, &header, why,
+                         strnlen(why, PLM_WIRE_TEXT), NULL); /* it may have left by itself */
+  feed->counters.refused++;
+  feed_peer_gone(feed, peer, NULL);
+}
+
+void feed_peer_ban(struct plm_feed *feed, struct feed_peer *peer, const char *why)
+{
+  feed->banned_packers[feed->banned_packers_next++ % FEED_BANNED] = peer->packer_id;
+  feed_peer_drop(feed, peer, why);
+}
+
+static bool packer_banned(const struct plm_feed *feed, uint64_t packer_id)
+{
+  const unsigned count =
+      feed->banned_packers_next < FEED_BANNED ? feed->banned_packers_next : FEED_BANNED;
+  for (unsigned i = 0; i < count; i++)
+    if (feed->banned_packers[i] == packer_id) return true;
+  return false;
+}
+
+/* ---- HELLO -------------------------------------------------------------------------------- */
+
+static void reject(struct plm_feed *feed, const struct plm_message *message, const char *name,
+                   const char *why)
+{
+  struct plm_header header = feed_header(feed, PLM_MESSAGE_REJECT, NULL);
+  header.packer = message->header.packer;
+  const int64_t now = plm_clock_ms();
+  feed->counters.refused++;
+  if (now - feed->logged_refusal_ms >= 1000) {
+    feed->logged_refusal_ms = now;
+    plm_warning("refused packer %s: %s", name, why);
+  }
+  (void)plm_message_send(feed->router, message->identity, message->identity_bytes, &header, why,
+                         strlen(why), NULL); /* it asks again */
+}
+
+/* Why it can't come in; "" when it can. */
+static void objection(const struct plm_feed *feed, const struct plm_hello *hello, char why[256])
+{
+  char ours[PLM_HASH_HEX_SIZE], theirs[PLM_HASH_HEX_SIZE];
+  why[0] = '\0';
+  if (hello->protocol_least > PLM_WIRE_VERSION || hello->protocol_most < PLM_WIRE_VERSION) {
+    snprintf(why, 256, "the packer speaks protocol %u to %u, this %s %d", hello->protocol_least,
+             hello->protocol_most, feed->role, PLM_WIRE_VERSION);
+  } else if (hello->tokenizer != feed->plan.tokenizer) {
+    snprintf(why, 256, "the packer's corpus was made for another tokenizer than data.tokenizer");
+  } else if (feed->fingerprint_known && !plm_hash_equal(hello->fingerprint, feed->fingerprint)) {
+    plm_hash_to_hex(feed->fingerprint, ours);
+    plm_hash_to_hex(hello->fingerprint, theirs);
+    snprintf(why, 256, "another corpus: its fingerprint is %s, this run's %s", theirs, ours);
+  } else if (packer_banned(feed, hello->packer_id)) {
+    snprintf(why, 256, "it gave wrong chunks or broke the protocol before; see the %s's log",
+             feed->role);
+  } else if (feed->peer_count >= FEED_PEERS) {
+    snprintf(why, 256, "%d packers are here already", FEED_PEERS);
+  }
+}
+
+/* The corpus as the first packer describes it; from then on it is fixed. */
+static void learn_corpus(struct plm_feed *feed, const struct plm_hello *hello)
+{
+  if (feed->corpus_known) return;
+  feed->fingerprint = hello->fingerprint;
+  feed->fingerprint_known = true;
+  feed->corpus_known = true;
+  feed->corpus.fingerprint = hello->fingerprint;
+  feed->corpus.clustered = hello->clustered;
+  memcpy(feed->corpus.documents, hello->documents, sizeof hello->documents);
+  memcpy(feed->corpus.composition, hello->composition, sizeof hello->composition);
+  pthread_cond_broadcast(&feed->changed);
+}
+
+static struct feed_peer *admit(struct plm_feed *feed, const struct plm_message *message,
+                               const struct plm_hello *hello)
+{
+  const int64_t now = plm_clock_ms();
+  struct feed_peer *peer = NULL;
+  for (int i = 0; i < FEED_PEERS; i++) { /* one connection a process: the newest */
+    struct feed_peer *other = &feed->peers[i];
+    if (other->used && other->packer_id == hello->packer_id) feed_peer_gone(feed, other, NULL);
+  }
+  for (int i = 0; i < FEED_PEERS && peer == NULL; i++)
+    if (!feed->peers[i].used) peer = &feed->peers[i];
+  memset(peer, 0, sizeof *peer);
+  peer->used = true;
+  peer->serial = ++feed->next_serial;
+  memcpy(peer->identity, message->identity, message->identity_bytes);
+  peer->identity_bytes = message->identity_bytes;
+  memcpy(peer->user, message->user, sizeof peer->user);
+  snprintf(peer->name, sizeof peer->name, "%s:%u", hello->host, hello->pid);
+  memcpy(peer->host, hello->host, sizeof peer->host);
+  peer->pid = hello->pid;
+  peer->packer_id = hello->packer_id;
+  peer->incarnation = message->header.packer;
+  peer->heard_ms = peer->pinged_ms = peer->progress_ms = peer->joined_ms = now;
+  feed->counters.peers = ++feed->peer_count;
+  feed->progress_ms = now;
+  return peer;
+}
+
+static void welcome(struct plm_feed *feed, struct feed_peer *peer)
+{
+  uint8_t bytes[PLM_WIRE_CONTROL_LIMIT];
+  struct plm_header header = feed_header(feed, PLM_MESSAGE_WELCOME, peer);
+  const size_t size = plm_welcome_encode(&feed->welcome, bytes);
+  (void)feed_peer_send(feed, peer, &header, bytes, size);
+}
+
+void feed_peers_welcome(struct plm_feed *feed)
+{
+  for (int i = 0; i < FEED_PEERS; i++)
+    if (feed->peers[i].used) welcome(feed, &feed->peers[i]);
+}
+
+void feed_peer_hello(struct plm_feed *feed, const struct plm_message *message)
+{
+  struct plm_hello hello;
+  struct plm_error error;
+  char why[256], name[96];
+  void *payload = zmq_msg_data((zmq_msg_t *)&message->payload);
+  if (plm_hello_decode(payload, zmq_msg_size(&message->payload), &hello, &error) != PLM_OK) {
+    feed->counters.invalid++;
+    return;
+  }
+  snprintf(name, sizeof name, "%s:%u", hello.host, hello.pid);
+  objection(feed, &hello, why);
+  if (why[0] != '\0') {
+    reject(feed, message, name, why);
+    return;
+  }
+  struct feed_peer *peer = feed_peer_find(feed, message->identity, message->identity_bytes);
+  if (peer != NULL && peer->incarnation != message->header.packer) {
+    feed_peer_gone(feed, peer, NULL);
+    peer = NULL;
+  }
+  if (peer == NULL) {
+    learn_corpus(feed, &hello);
+    peer = admit(feed, message, &hello);
+    plm_info("packer %s joined", peer->name);
+  }
+  welcome(feed, peer);
+}
+
+/* ---- time --------------------------------------------------------------------------------- */
+
+static void ping(struct plm_feed *feed, struct feed_peer *peer, int64_t now)
+{
+  struct plm_header header = feed_header(feed, PLM_MESSAGE_PING, peer);
+  peer->pinged_ms = now;
+  (void)feed_peer_send(feed, peer, &header, NULL, 0);
+}
+
+/* A connection was lost, nobody knows whose: sending finds out. */
+void feed_peers_probe(struct plm_feed *feed, int64_t now)
+{
+  for (int i = 0; i < FEED_PEERS; i++)
+    if (feed->peers[i].used) ping(feed, &feed->peers[i], now);
+}
+
+void feed_peers_tick(struct plm_feed *feed, int64_t now)
+{
+  const bool check_keys = feed->gate != NULL && now - feed->allowed_checked_ms >= 1000;
+  if (check_keys) feed->allowed_checked_ms = now;
+  for (int i = 0; i < FEED_PEERS; i++) {
+    struct feed_peer *peer = &feed->peers[i];
+    if (!peer->used) continue;
+    if (check_keys && !plm_gate_allows(feed->gate, peer->user))
+      feed_peer_drop(feed, peer, "its key is no longer on the list");
+    else if (now - peer->heard_ms > FEED_SILENCE_MS)
+      feed_peer_gone(feed, peer, "silent for 3 s");
+    else if (now - peer->pinged_ms >= FEED_PING_MS)
+      ping(feed, peer, now);
+  }
+}
+
+struct feed_peer *feed_peer_next(struct plm_feed *feed, const uint64_t *excluded, int count)
+{
+  for (int step = 0; step < FEED_PEERS; step++) {
+    struct feed_peer *peer = &feed->peers[++feed->rotation % FEED_PEERS];
+    if (!peer->used) continue;
+    bool skip = false;
+    for (int i = 0; i < count; i++) skip |= peer->packer_id == excluded[i];
+    if (!skip) return peer;
+  }
+  return NULL;
+}

@@ -1,0 +1,140 @@
+/* The thread between a consumer's feed and its run folder. The folder may be on a slow file system:
+ * nothing here holds the feed's lock, and no failure is more than a warning. */
+#include "common/feed/feed_run.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/base/log.h"
+#include "common/run/run.h"
+
+enum { ENDPOINT_SIZE = 512, EVERY_S = 1 };
+
+struct plm_feed_run {
+  struct plm_feed_run_options options;
+  char other[ENDPOINT_SIZE]; /* as packers were told; "": not known yet */
+  bool complained;
+  pthread_t thread;
+  pthread_mutex_t mutex;
+  pthread_cond_t changed;
+  bool closing;
+};
+
+/* Where the configuration does not leave the port open it is known before the other is there. */
+static void find_other(const struct plm_feed_run_options *options, char address[ENDPOINT_SIZE])
+{
+  const char *known = options->other_address;
+  if (known == NULL && strchr(options->other_bind, '*') == NULL) known = options->other_bind;
+  address[0] = '\0';
+  if (known != NULL && strlen(known) < ENDPOINT_SIZE)
+    strcpy(address, known);
+  else if (plm_endpoint_read(options->run, options->other_key, address, NULL) != PLM_OK)
+    address[0] = '\0';
+}
+
+static void tell_packers_of_other(struct plm_feed_run *feed_run)
+{
+  char address[ENDPOINT_SIZE];
+  const char *const others[] = {address};
+  const char *const keys[] = {NULL}; /* the run's consumers share one key */
+  find_other(&feed_run->options, address);
+  if (address[0] == '\0' || strcmp(address, feed_run->other) == 0) return;
+  strcpy(feed_run->other, address);
+  plm_feed_others(feed_run->options.feed, others, keys, 1);
+}
+
+static void tell_of_packers(struct plm_feed_run *feed_run)
+{
+  const struct plm_feed_run_options *options = &feed_run->options;
+  struct plm_error error = {0};
+  char *json = plm_feed_peers_json(options->feed);
+  if (json == NULL) return;
+  const plm_status status = plm_peers_write(options->run, options->role, json, &error);
+  if (status != PLM_OK && !feed_run->complained) plm_warning("%s", error.what);
+  feed_run->complained = status != PLM_OK;
+  free(json);
+}
+
+static void tell(struct plm_feed_run *feed_run)
+{
+  const struct plm_feed_run_options *options = &feed_run->options;
+  tell_packers_of_other(feed_run);
+  plm_feed_packers_given_up(options->feed, plm_run_packers_given_up(options->run));
+  tell_of_packers(feed_run);
+}
+
+/* True when it is time to close. */
+static bool pause_until_next(struct plm_feed_run *feed_run)
+{
+  struct timespec until;
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  until.tv_sec += EVERY_S;
+  pthread_mutex_lock(&feed_run->mutex);
+  while (!feed_run->closing &&
+         pthread_cond_timedwait(&feed_run->changed, &feed_run->mutex, &until) != ETIMEDOUT) {
+  }
+  const bool closing = feed_run->closing;
+  pthread_mutex_unlock(&feed_run->mutex);
+  return closing;
+}
+
+static void *run_thread(void *argument)
+{
+  struct plm_feed_run *feed_run = argument;
+  while (!pause_until_next(feed_run)) tell(feed_run);
+  return NULL;
+}
+
+static void init_mutex(struct plm_feed_run *feed_run)
+{
+  pthread_condattr_t attributes;
+  pthread_condattr_init(&attributes);
+  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+  pthread_cond_init(&feed_run->changed, &attributes);
+  pthread_condattr_destroy(&attributes);
+  pthread_mutex_init(&feed_run->mutex, NULL);
+}
+
+static void release(struct plm_feed_run *feed_run)
+{
+  plm_peers_remove(feed_run->options.run, feed_run->options.role);
+  pthread_mutex_destroy(&feed_run->mutex);
+  pthread_cond_destroy(&feed_run->changed);
+  free(feed_run);
+}
+
+plm_status plm_feed_run_open(const struct plm_feed_run_options *options,
+                             struct plm_feed_run **feed_run, struct plm_error *error)
+{
+  sigset_t all, before;
+  struct plm_feed_run *made = calloc(1, sizeof *made);
+  if (made == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  made->options = *options;
+  init_mutex(made);
+  tell(made);
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &before); /* signals belong to the caller's threads */
+  const int failed = pthread_create(&made->thread, NULL, run_thread, made);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  if (failed != 0) {
+    release(made);
+    return plm_error_set(error, PLM_NO_MEMORY, "cannot start a thread");
+  }
+  *feed_run = made;
+  return PLM_OK;
+}
+
+void plm_feed_run_close(struct plm_feed_run *feed_run)
+{
+  if (feed_run == NULL) return;
+  pthread_mutex_lock(&feed_run->mutex);
+  feed_run->closing = true;
+  pthread_cond_signal(&feed_run->changed);
+  pthread_mutex_unlock(&feed_run->mutex);
+  pthread_join(feed_run->thread, NULL);
+  release(feed_run);
+}

@@ -1,0 +1,311 @@
+/* The tokenizer as Hugging Face's `tokenizers` and `transformers` read it: a token a character,
+ * <cls> before and <eos> after.
+ *
+ * esm: blanks are dropped and small letters become capitals, as ingest does. byte: each byte of the
+ * text is one token; bytes stand in the vocabulary as the printable characters that ByteLevel maps
+ * them to (33..126, 161..172 and 174..255 stay, the others follow from U+0100 on).
+ */
+#include <cjson/cJSON.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/file.h"
+#include "common/base/text.h"
+#include "common/checkpoint/checkpoint.h"
+#include "common/corpus/tokenizer.h"
+#include "common/huggingface/modeling_file.h"
+
+enum { TOKEN_TEXT_SIZE = 16 };
+
+struct special {
+  const char *role; /* in special_tokens_map.json */
+  uint32_t id;
+};
+enum { SPECIALS = 5 };
+
+static void specials_of(const struct plm_tokenizer *tokenizer, struct special specials[SPECIALS])
+{
+  const struct special all[SPECIALS] = {
+      {"cls_token", tokenizer->cls}, {"pad_token", tokenizer->pad},   {"eos_token", tokenizer->eos},
+      {"unk_token", tokenizer->unk}, {"mask_token", tokenizer->mask},
+  };
+  memcpy(specials, all, sizeof all);
+}
+
+/* ---- the vocabulary ---------------------------------------------------------------------------*/
+
+static bool byte_stays(uint32_t byte)
+{
+  return (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
+}
+
+/* ByteLevel's character of a byte, as UTF-8. */
+static void byte_character(uint32_t byte, char text[TOKEN_TEXT_SIZE])
+{
+  uint32_t code = byte;
+  if (!byte_stays(byte)) {
+    code = 256;
+    for (uint32_t before = 0; before < byte; before++) code += !byte_stays(before);
+  }
+  memset(text, 0, TOKEN_TEXT_SIZE);
+  if (code < 0x80) {
+    text[0] = (char)code;
+  } else { /* below U+0800 */
+    text[0] = (char)(0xc0 | code >> 6);
+    text[1] = (char)(0x80 | (code & 0x3f));
+  }
+}
+
+static void token_text(const struct plm_tokenizer *tokenizer, uint32_t id,
+                       char text[TOKEN_TEXT_SIZE])
+{
+  if (tokenizer->kind == PLM_TOKENIZER_BYTE && id < 256) {
+    byte_character(id, text);
+    return;
+  }
+  strncpy(text, plm_token_text(tokenizer, id), TOKEN_TEXT_SIZE - 1);
+  text[TOKEN_TEXT_SIZE - 1] = '\0';
+}
+
+/* ---- tokenizer.json ---------------------------------------------------------------------------*/
+
+static cJSON *typed(const char *type)
+{
+  cJSON *object = cJSON_CreateObject();
+  cJSON_AddStringToObject(object, "type", type);
+  return object;
+}
+
+/* {"type": "Sequence", NAME: []}; the array is returned in *list. */
+static cJSON *sequence(const char *name, cJSON **list)
+{
+  cJSON *object = typed("Sequence");
+  *list = cJSON_AddArrayToObject(object, name);
+  return object;
+}
+
+static cJSON *pattern(const char *kind, const char *text)
+{
+  cJSON *object = cJSON_CreateObject();
+  cJSON_AddStringToObject(object, kind, text);
+  return object;
+}
+
+static cJSON *split(const char *regex, const char *behavior)
+{
+  cJSON *object = typed("Split");
+  cJSON_AddItemToObject(object, "pattern", pattern("Regex", regex));
+  cJSON_AddStringToObject(object, "behavior", behavior);
+  cJSON_AddBoolToObject(object, "invert", false);
+  return object;
+}
+
+static cJSON *byte_level(void)
+{
+  cJSON *object = typed("ByteLevel");
+  cJSON_AddBoolToObject(object, "add_prefix_space", false);
+  cJSON_AddBoolToObject(object, "trim_offsets", false);
+  cJSON_AddBoolToObject(object, "use_regex", false);
+  return object;
+}
+
+static cJSON *added_tokens(const struct plm_tokenizer *tokenizer)
+{
+  static const char *const off[] = {"single_word", "lstrip", "rstrip", "normalized"};
+  struct special specials[SPECIALS];
+  cJSON *list = cJSON_CreateArray();
+  specials_of(tokenizer, specials);
+  for (int i = 0; i < SPECIALS; i++) {
+    cJSON *token = cJSON_CreateObject();
+    cJSON_AddNumberToObject(token, "id", specials[i].id);
+    cJSON_AddStringToObject(token, "content", plm_token_text(tokenizer, specials[i].id));
+    for (size_t k = 0; k < sizeof off / sizeof *off; k++)
+      cJSON_AddBoolToObject(token, off[k], false);
+    cJSON_AddBoolToObject(token, "special", true);
+    cJSON_AddItemToArray(list, token);
+  }
+  return list;
+}
+
+/* Small letters to capitals, one replacement a letter: the library has no normalizer for it. */
+static cJSON *normalizer(const struct plm_tokenizer *tokenizer)
+{
+  if (tokenizer->kind == PLM_TOKENIZER_BYTE) return cJSON_CreateNull();
+  cJSON *list, *all = sequence("normalizers", &list);
+  for (int i = 0; i < 26; i++) {
+    const char small[2] = {(char)('a' + i), '\0'}, capital[2] = {(char)('A' + i), '\0'};
+    cJSON *replace = typed("Replace");
+    cJSON_AddItemToObject(replace, "pattern", pattern("String", small));
+    cJSON_AddStringToObject(replace, "content", capital);
+    cJSON_AddItemToArray(list, replace);
+  }
+  return all;
+}
+
+static cJSON *pre_tokenizer(const struct plm_tokenizer *tokenizer)
+{
+  cJSON *list, *all = sequence("pretokenizers", &list);
+  if (tokenizer->kind == PLM_TOKENIZER_BYTE)
+    cJSON_AddItemToArray(list, byte_level());
+  else
+    cJSON_AddItemToArray(list, split("\\s+", "Removed"));
+  cJSON_AddItemToArray(list, split("[\\s\\S]", "Isolated"));
+  return all;
+}
+
+static void add_template_part(cJSON *list, const char *kind, const char *id, int type)
+{
+  cJSON *entry = cJSON_CreateObject();
+  cJSON *body = cJSON_AddObjectToObject(entry, kind);
+  cJSON_AddStringToObject(body, "id", id);
+  cJSON_AddNumberToObject(body, "type_id", type);
+  cJSON_AddItemToArray(list, entry);
+}
+
+static void add_template_special(cJSON *map, const char *token, uint32_t id)
+{
+  cJSON *body = cJSON_AddObjectToObject(map, token);
+  cJSON_AddStringToObject(body, "id", token);
+  cJSON_AddItemToArray(cJSON_AddArrayToObject(body, "ids"), cJSON_CreateNumber(id));
+  cJSON_AddItemToArray(cJSON_AddArrayToObject(body, "tokens"), cJSON_CreateString(token));
+}
+
+static cJSON *post_processor(const struct plm_tokenizer *tokenizer)
+{
+  cJSON *object = typed("TemplateProcessing");
+  cJSON *single = cJSON_AddArrayToObject(object, "single");
+  add_template_part(single, "SpecialToken", "<cls>", 0);
+  add_template_part(single, "Sequence", "A", 0);
+  add_template_part(single, "SpecialToken", "<eos>", 0);
+  cJSON *pair = cJSON_AddArrayToObject(object, "pair");
+  add_template_part(pair, "SpecialToken", "<cls>", 0);
+  add_template_part(pair, "Sequence", "A", 0);
+  add_template_part(pair, "SpecialToken", "<eos>", 0);
+  add_template_part(pair, "Sequence", "B", 1);
+  add_template_part(pair, "SpecialToken", "<eos>", 1);
+  cJSON *map = cJSON_AddObjectToObject(object, "special_tokens");
+  add_template_special(map, "<cls>", tokenizer->cls);
+  add_template_special(map, "<eos>", tokenizer->eos);
+  return object;
+}
+
+static cJSON *word_level(const struct plm_tokenizer *tokenizer)
+{
+  cJSON *object = typed("WordLevel");
+  cJSON *vocabulary = cJSON_AddObjectToObject(object, "vocab");
+  for (uint32_t id = 0; id < tokenizer->vocab_size; id++) {
+    char text[TOKEN_TEXT_SIZE];
+    token_text(tokenizer, id, text);
+    cJSON_AddNumberToObject(vocabulary, text, id);
+  }
+  cJSON_AddStringToObject(object, "unk_token", "<unk>");
+  return object;
+}
+
+static char *print_and_delete(cJSON *json)
+{
+  char *text = cJSON_Print(json);
+  cJSON_Delete(json);
+  return text;
+}
+
+static char *tokenizer_json(const struct plm_model_config *model,
+                            const struct plm_tokenizer *tokenizer)
+{
+  (void)model;
+  cJSON *json = cJSON_CreateObject();
+  cJSON_AddStringToObject(json, "version", "1.0");
+  cJSON_AddNullToObject(json, "truncation");
+  cJSON_AddNullToObject(json, "padding");
+  cJSON_AddItemToObject(json, "added_tokens", added_tokens(tokenizer));
+  cJSON_AddItemToObject(json, "normalizer", normalizer(tokenizer));
+  cJSON_AddItemToObject(json, "pre_tokenizer", pre_tokenizer(tokenizer));
+  cJSON_AddItemToObject(json, "post_processor", post_processor(tokenizer));
+  cJSON_AddItemToObject(json, "decoder",
+                        tokenizer->kind == PLM_TOKENIZER_BYTE ? byte_level() : typed("Fuse"));
+  cJSON_AddItemToObject(json, "model", word_level(tokenizer));
+  return print_and_delete(json);
+}
+
+/* ---- the other files --------------------------------------------------------------------------*/
+
+static void add_roles(cJSON *json, const struct plm_tokenizer *tokenizer)
+{
+  struct special specials[SPECIALS];
+  specials_of(tokenizer, specials);
+  for (int i = 0; i < SPECIALS; i++)
+    cJSON_AddStringToObject(json, specials[i].role, plm_token_text(tokenizer, specials[i].id));
+}
+
+static char *tokenizer_config_json(const struct plm_model_config *model,
+                                   const struct plm_tokenizer *tokenizer)
+{
+  cJSON *json = cJSON_CreateObject();
+  cJSON_AddStringToObject(json, "tokenizer_class", "PreTrainedTokenizerFast");
+  cJSON_AddNumberToObject(json, "model_max_length", model->max_length);
+  cJSON_AddBoolToObject(json, "clean_up_tokenization_spaces", false);
+  cJSON *inputs = cJSON_AddArrayToObject(json, "model_input_names");
+  cJSON_AddItemToArray(inputs, cJSON_CreateString("input_ids"));
+  cJSON_AddItemToArray(inputs, cJSON_CreateString("attention_mask"));
+  add_roles(json, tokenizer);
+  return print_and_delete(json);
+}
+
+static char *special_tokens_map_json(const struct plm_model_config *model,
+                                     const struct plm_tokenizer *tokenizer)
+{
+  (void)model;
+  cJSON *json = cJSON_CreateObject();
+  add_roles(json, tokenizer);
+  return print_and_delete(json);
+}
+
+static char *vocab_txt(const struct plm_model_config *model, const struct plm_tokenizer *tokenizer)
+{
+  struct plm_text text = {0};
+  (void)model;
+  for (uint32_t id = 0; id < tokenizer->vocab_size; id++) {
+    char token[TOKEN_TEXT_SIZE];
+    token_text(tokenizer, id, token);
+    plm_text_printf(&text, "%s\n", token);
+  }
+  if (!text.failed) return text.data;
+  plm_text_deinit(&text);
+  return NULL;
+}
+
+static char *modeling_py(const struct plm_model_config *model,
+                         const struct plm_tokenizer *tokenizer)
+{
+  (void)model, (void)tokenizer; /* config.json says what this one file becomes */
+  return strdup(plm_modeling_file);
+}
+
+/* Every file with what makes its text (malloc'ed; NULL: out of memory). */
+static const struct {
+  const char *name;
+  char *(*text)(const struct plm_model_config *model, const struct plm_tokenizer *tokenizer);
+} files[] = {
+    {"modeling_plm.py", modeling_py},
+    {"vocab.txt", vocab_txt},
+    {"tokenizer.json", tokenizer_json},
+    {"tokenizer_config.json", tokenizer_config_json},
+    {"special_tokens_map.json", special_tokens_map_json},
+};
+
+plm_status plm_checkpoint_write_huggingface(const char *directory,
+                                            const struct plm_model_config *model,
+                                            enum plm_tokenizer_kind tokenizer,
+                                            struct plm_error *error)
+{
+  for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+    char path[PLM_PATH_SIZE];
+    PLM_TRY(plm_path_join(path, directory, files[i].name, error));
+    char *text = files[i].text(model, plm_tokenizer_of(tokenizer));
+    if (!text) return plm_error_set(error, PLM_NO_MEMORY, "no memory for %s", files[i].name);
+    const plm_status status = plm_file_write(path, text, strlen(text), 0644, error);
+    free(text);
+    PLM_TRY(status);
+  }
+  return PLM_OK;
+}

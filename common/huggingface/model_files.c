@@ -1,0 +1,150 @@
+/* config.json and the weights of a checkpoint, as they are written. */
+#include <cjson/cJSON.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/file.h"
+#include "common/base/strict_json.h"
+#include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/parameter_shape.h"
+#include "common/config/names.h"
+#include "common/corpus/tokenizer.h"
+
+enum { CONFIG_LIMIT = 1 << 20, CONFIG_DEPTH = 16 };
+
+/* ---- config.json ------------------------------------------------------------------------------*/
+
+static const struct plm_tokenizer *tokenizer_of_vocabulary(uint32_t vocab_size)
+{
+  static const enum plm_tokenizer_kind kinds[] = {PLM_TOKENIZER_ESM, PLM_TOKENIZER_BYTE};
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+    if (plm_tokenizer_of(kinds[i])->vocab_size == vocab_size) return plm_tokenizer_of(kinds[i]);
+  return NULL;
+}
+
+/* What transformers wants to know besides the model's own keys. */
+static void add_huggingface_keys(cJSON *json, const struct plm_model_config *model)
+{
+  static const char *const auto_map[][2] = {
+      {"AutoConfig", "modeling_plm.PLMConfig"},
+      {"AutoModel", "modeling_plm.PLMModel"},
+      {"AutoModelForMaskedLM", "modeling_plm.PLMForMaskedLM"},
+      {"AutoModelForSequenceClassification", "modeling_plm.PLMForSequenceClassification"},
+      {"AutoModelForTokenClassification", "modeling_plm.PLMForTokenClassification"},
+  };
+  cJSON_AddStringToObject(json, "model_type", "plm");
+  cJSON *architectures = cJSON_AddArrayToObject(json, "architectures");
+  cJSON_AddItemToArray(architectures, cJSON_CreateString("PLMForMaskedLM"));
+  cJSON *map = cJSON_AddObjectToObject(json, "auto_map");
+  for (size_t i = 0; i < sizeof auto_map / sizeof *auto_map; i++)
+    cJSON_AddStringToObject(map, auto_map[i][0], auto_map[i][1]);
+  cJSON_AddStringToObject(json, "dtype", "float32");
+  cJSON_AddBoolToObject(json, "tie_word_embeddings", model->tie_embeddings);
+  const struct plm_tokenizer *tokenizer = tokenizer_of_vocabulary(model->vocab_size);
+  if (!tokenizer) return;
+  cJSON_AddNumberToObject(json, "cls_token_id", tokenizer->cls);
+  cJSON_AddNumberToObject(json, "pad_token_id", tokenizer->pad);
+  cJSON_AddNumberToObject(json, "eos_token_id", tokenizer->eos);
+  cJSON_AddNumberToObject(json, "mask_token_id", tokenizer->mask);
+}
+
+plm_status plm_checkpoint_config_print(const struct plm_model_config *model, uint32_t window,
+                                       enum plm_objective objective, char **text,
+                                       struct plm_error *error)
+{
+  cJSON *json = plm_model_config_to_json(model);
+  cJSON_AddNumberToObject(json, "window", window);
+  cJSON_AddStringToObject(json, "objective", plm_objective_name(objective));
+  add_huggingface_keys(json, model);
+  char *printed = cJSON_Print(json);
+  cJSON_Delete(json);
+  const size_t length = printed ? strlen(printed) : 0;
+  *text = printed ? malloc(length + 2) : NULL;
+  if (*text) {
+    memcpy(*text, printed, length);
+    memcpy(*text + length, "\n", 2);
+  }
+  cJSON_free(printed);
+  return *text ? PLM_OK : plm_error_set(error, PLM_NO_MEMORY, "no memory for config.json");
+}
+
+/* A config made in Python need not say it: then it is what the masked model's class suggests. */
+static bool read_objective(const cJSON *json, enum plm_objective *objective)
+{
+  const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, "objective");
+  const char *name = cJSON_GetStringValue(item);
+  *objective = PLM_OBJECTIVE_MLM;
+  if (item == NULL) return true;
+  for (int i = 0; name && plm_objective_names[i]; i++)
+    if (strcmp(name, plm_objective_names[i]) == 0) {
+      *objective = (enum plm_objective)i;
+      return true;
+    }
+  return false;
+}
+
+static plm_status parse_config(const char *text, size_t size, struct plm_model_config *model,
+                               uint32_t *window, enum plm_objective *objective,
+                               struct plm_error *error)
+{
+  enum plm_objective learnt = PLM_OBJECTIVE_MLM;
+  cJSON *json;
+  uint64_t in_force;
+  PLM_TRY(plm_json_parse(text, size, CONFIG_DEPTH, PLM_JSON_ANY_NUMBER, &json, error));
+  plm_status status = plm_model_config_from_json(json, model, error);
+  if (status == PLM_OK &&
+      (!plm_json_count(cJSON_GetObjectItemCaseSensitive(json, "window"), &in_force) ||
+       in_force > UINT32_MAX))
+    status = plm_error_set(error, PLM_FORMAT, "\"window\" is missing or not a number of tokens");
+  if (status == PLM_OK && !read_objective(json, &learnt))
+    status = plm_error_set(error, PLM_FORMAT, "\"objective\" is not one that is known");
+  if (status == PLM_OK && window) *window = (uint32_t)in_force;
+  if (status == PLM_OK && objective) *objective = learnt;
+  cJSON_Delete(json);
+  return status;
+}
+
+plm_status plm_checkpoint_config_read(const char *directory, struct plm_model_config *model,
+                                      uint32_t *window, enum plm_objective *objective,
+                                      struct plm_error *error)
+{
+  char path[PLM_PATH_SIZE], *text;
+  size_t size;
+  PLM_TRY(plm_path_join(path, directory, "config.json", error));
+  PLM_TRY(plm_file_read(path, CONFIG_LIMIT, &text, &size, error));
+  const plm_status status = parse_config(text, size, model, window, objective, error);
+  free(text);
+  if (status != PLM_OK) plm_error_where(error, "%s", path);
+  return status;
+}
+
+/* ---- weights ----------------------------------------------------------------------------------*/
+
+int plm_parameter_shape(const struct plm_parameter *parameter, uint64_t shape[PLM_TENSOR_MAX_RANK])
+{
+  if (parameter->ndim == 1) {
+    shape[0] = (uint64_t)parameter->cols;
+    return 1;
+  }
+  shape[0] = (uint64_t)parameter->rows;
+  shape[1] = (uint64_t)parameter->cols;
+  return 2;
+}
+
+plm_status plm_checkpoint_write_weights(const char *path, const struct plm_parameter *table,
+                                        size_t count, const float *values, struct plm_error *error)
+{
+  static const struct plm_metadata_entry metadata = {"format", "pt"};
+  struct plm_tensor_info *tensors = calloc(count, sizeof *tensors);
+  if (!tensors) return plm_error_set(error, PLM_NO_MEMORY, "no memory to write %s", path);
+  for (size_t i = 0; i < count; i++) {
+    tensors[i] = (struct plm_tensor_info){.name = table[i].name,
+                                          .dtype = PLM_F32,
+                                          .bytes = table[i].count * sizeof(float),
+                                          .data = values + table[i].offset};
+    tensors[i].rank = plm_parameter_shape(&table[i], tensors[i].shape);
+  }
+  const plm_status status = plm_safetensors_write(path, tensors, count, &metadata, 1, error);
+  free(tensors);
+  return status;
+}

@@ -1,0 +1,227 @@
+/* Which kind of model folder lies there, and whether its weights fit a model. */
+#include "common/huggingface/model_folder.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/text.h"
+#include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/weight_files.h"
+
+static bool holds(const char *directory, const char *name)
+{
+  char path[PLM_PATH_SIZE];
+  return plm_path_join(path, directory, name, NULL) == PLM_OK && plm_file_exists(path);
+}
+
+/* ---- what lies there ----------------------------------------------------------------------- */
+
+static plm_status no_model(const char *directory, const char *what, struct plm_error *error)
+{
+  plm_error_set(error, PLM_NOT_FOUND, "%s", what);
+  plm_error_where(error, "%s", directory);
+  if (holds(directory, "checkpoints/latest"))
+    plm_error_hint(error, "it is a run: its newest checkpoint is %.400s/checkpoints/latest",
+                   directory);
+  else if (holds(directory, "latest"))
+    plm_error_hint(error, "it holds checkpoints: the newest one is %.400s/latest", directory);
+  else if (holds(directory, "pytorch_model.bin"))
+    plm_error_hint(error, "save the weights as safetensors (save_pretrained does by default)");
+  else
+    plm_error_hint(error, "a model is a checkpoint (runs/NAME/checkpoints/step_…), or what "
+                          "`plm-pipeline export` or save_pretrained wrote");
+  return PLM_NOT_FOUND;
+}
+
+/* A MANIFEST is written last, so a checkpoint without one was never published, or has lost it. */
+static plm_status check_no_remains(const char *directory, struct plm_error *error)
+{
+  static const char *const of_checkpoints[] = {"trainer.json", "optimizer.safetensors",
+                                               "ema.safetensors"};
+  for (size_t i = 0; i < sizeof of_checkpoints / sizeof *of_checkpoints; i++) {
+    if (!holds(directory, of_checkpoints[i])) continue;
+    plm_error_set(error, PLM_CORRUPT, "a checkpoint (it has %s) without its MANIFEST",
+                  of_checkpoints[i]);
+    plm_error_where(error, "%s", directory);
+    return plm_error_hint(error, "take another checkpoint: `plm-pipeline checkpoints --verify` "
+                                 "says which ones are whole");
+  }
+  return PLM_OK;
+}
+
+static plm_status check_export(const char *directory, struct plm_error *error)
+{
+  if (!holds(directory, "config.json"))
+    return no_model(directory, "no model: neither MANIFEST nor config.json is there", error);
+  PLM_TRY(check_no_remains(directory, error));
+  if (!holds(directory, "model.safetensors") && !holds(directory, "model.safetensors.index.json"))
+    return no_model(directory, "no weights: model.safetensors is not there", error);
+  return PLM_OK;
+}
+
+/* Symbolic links are followed once: `latest` moves on while a run goes on. */
+static plm_status resolve(const char *directory, char path[PLM_PATH_SIZE], struct plm_error *error)
+{
+  char *real = realpath(directory, NULL);
+  if (real == NULL && errno == ENOENT) return no_model(directory, "there is no such folder", error);
+  if (real == NULL) return plm_error_errno(error, "cannot open %s", directory);
+  const plm_status status = plm_path_join(path, "", real, error);
+  free(real);
+  return status;
+}
+
+plm_status plm_model_folder_check(const char *directory, struct plm_model_folder *folder,
+                                  struct plm_error *error)
+{
+  const char *real = folder->directory;
+  *folder = (struct plm_model_folder){0};
+  PLM_TRY(resolve(directory, folder->directory, error));
+  folder->checkpoint = holds(real, "MANIFEST");
+  if (folder->checkpoint)
+    PLM_TRY(plm_checkpoint_verify(real, &folder->step, &folder->identity, error));
+  else
+    PLM_TRY(check_export(real, error));
+  folder->averaged = holds(real, "ema.safetensors");
+  return plm_checkpoint_config_read(real, &folder->model, &folder->window, &folder->objective,
+                                    error);
+}
+
+const char *plm_model_folder_weights(const struct plm_model_folder *folder)
+{
+  return folder->averaged ? "ema.safetensors" : "model.safetensors";
+}
+
+plm_status plm_model_weights_check(const char *choice, struct plm_error *error)
+{
+  if (choice == NULL || strcmp(choice, "model") == 0 || strcmp(choice, "ema") == 0) return PLM_OK;
+  return plm_error_set(error, PLM_USAGE, "--weights is model or ema, not \"%.80s\"", choice);
+}
+
+plm_status plm_model_folder_choose(const struct plm_model_folder *folder, const char *choice,
+                                   const char **file, struct plm_error *error)
+{
+  PLM_TRY(plm_model_weights_check(choice, error));
+  *file = plm_model_folder_weights(folder);
+  if (choice == NULL) return PLM_OK;
+  if (strcmp(choice, "model") == 0) {
+    *file = "model.safetensors";
+    return PLM_OK;
+  }
+  if (folder->averaged) return PLM_OK;
+  plm_error_set(error, PLM_NOT_FOUND, "%s has no EMA weights", folder->directory);
+  return plm_error_hint(error, "leave --weights out, or --weights model; trainer.ema makes a run "
+                               "keep both");
+}
+
+static plm_status hash_tensors(const char *path, struct plm_hash *hash, struct plm_error *error)
+{
+  struct plm_weight_files *files;
+  PLM_TRY(plm_weight_files_open(path, &files, error));
+  struct plm_hasher *hasher = plm_hasher_open();
+  for (size_t i = 0; hasher != NULL && i < plm_weight_files_count(files); i++) {
+    const struct plm_tensor_info *tensor = plm_weight_files_at(files, i);
+    plm_hasher_update(hasher, tensor->name, strlen(tensor->name) + 1);
+    plm_hasher_update(hasher, tensor->data, tensor->bytes);
+  }
+  plm_weight_files_close(files);
+  if (hasher == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory to hash %s", path);
+  *hash = plm_hasher_digest(hasher);
+  plm_hasher_close(hasher);
+  return PLM_OK;
+}
+
+plm_status plm_model_folder_hash(const struct plm_model_folder *folder, const char *file,
+                                 struct plm_hash *hash, struct plm_error *error)
+{
+  char path[PLM_PATH_SIZE];
+  PLM_TRY(plm_path_join(path, folder->directory, file, error));
+  return plm_file_exists(path) ? plm_hash_file(path, hash, NULL, error)
+                               : hash_tensors(path, hash, error);
+}
+
+/* ---- whether it fits ----------------------------------------------------------------------- */
+
+enum { OF_TRANSFORMER = 1 << PLM_TRANSFORMER, OF_UNET = 1 << PLM_UNET };
+enum { OF_PATCH_UNET = 1 << PLM_PATCH_UNET, OF_ALL = OF_TRANSFORMER | OF_UNET | OF_PATCH_UNET };
+
+/* Keys that say which parameters there are and how they are used, by architecture. */
+static const struct {
+  const char *key, *setting;
+  unsigned architectures;
+} shaping[] = {
+    {"architecture", "model.architecture", OF_ALL},
+    {"hidden_size", "model.hidden_size", OF_ALL},
+    {"num_attention_heads", "model.num_attention_heads", OF_ALL},
+    {"num_hidden_layers", "model.num_hidden_layers", OF_TRANSFORMER | OF_UNET},
+    {"num_unet_layers", "model.num_unet_layers", OF_PATCH_UNET},
+    {"num_extra_layers", "model.num_extra_layers", OF_PATCH_UNET},
+    {"expansion_ratio", "model.expansion_ratio", OF_ALL},
+    {"tie_embeddings", "model.tie_embeddings", OF_ALL},
+    {"max_length", "data.max_length", OF_PATCH_UNET},
+    {"vocab_size", "data.tokenizer: its vocabulary", OF_ALL},
+};
+
+static const char *setting_that_shapes(const char *key, enum plm_architecture architecture)
+{
+  for (size_t i = 0; i < sizeof shaping / sizeof *shaping; i++)
+    if (strcmp(shaping[i].key, key) == 0 && (shaping[i].architectures >> architecture & 1) != 0)
+      return shaping[i].setting;
+  return NULL;
+}
+
+/* The same parameters in the same order. Heads leave no trace in most shapes. */
+static plm_status same_parameters(const struct plm_model_config *a,
+                                  const struct plm_model_config *b, bool *same,
+                                  struct plm_error *error)
+{
+  struct plm_parameter *tables[2] = {NULL, NULL};
+  size_t counts[2], elements;
+  plm_status status = plm_model_parameters(a, &tables[0], &counts[0], &elements, error);
+  if (status == PLM_OK) status = plm_model_parameters(b, &tables[1], &counts[1], &elements, error);
+  if (status == PLM_OK) {
+    *same = a->architecture == b->architecture && counts[0] == counts[1] &&
+            a->num_attention_heads == b->num_attention_heads;
+    for (size_t i = 0; *same && i < counts[0]; i++)
+      *same = strcmp(tables[0][i].name, tables[1][i].name) == 0 &&
+              tables[0][i].rows == tables[1][i].rows && tables[0][i].cols == tables[1][i].cols;
+  }
+  free(tables[0]);
+  free(tables[1]);
+  return status;
+}
+
+static plm_status another_model(const struct plm_model_folder *folder,
+                                const struct plm_model_difference *differences, size_t count,
+                                enum plm_architecture architecture, struct plm_error *error)
+{
+  struct plm_text text = {0};
+  for (size_t i = 0; i < count; i++) {
+    const char *setting = setting_that_shapes(differences[i].key, architecture);
+    if (setting == NULL) continue;
+    plm_text_printf(&text, "%s%s is %s there, %s here", text.length == 0 ? "" : "; ", setting,
+                    differences[i].values[0], differences[i].values[1]);
+    if (strcmp(differences[i].key, "architecture") == 0) break; /* what follows means little */
+  }
+  plm_error_set(error, PLM_CONFIG, "the weights are of another model: %s",
+                text.data != NULL ? text.data : "its parameters have other names");
+  plm_error_where(error, "%s", folder->directory);
+  plm_text_deinit(&text);
+  return plm_error_hint(error, "give the new run the folder's values (its config.json), or take "
+                               "weights of the same shape");
+}
+
+plm_status plm_model_folder_fits(const struct plm_model_folder *folder,
+                                 const struct plm_model_config *model, struct plm_text *notes,
+                                 struct plm_error *error)
+{
+  struct plm_model_difference differences[PLM_MODEL_KEYS];
+  bool same = false;
+  const size_t count = plm_model_config_compare(&folder->model, model, differences);
+  PLM_TRY(same_parameters(&folder->model, model, &same, error));
+  if (!same) return another_model(folder, differences, count, model->architecture, error);
+  for (size_t i = 0; i < count && notes != NULL; i++)
+    plm_text_printf(notes, "%s was %s, is %s\n", differences[i].key, differences[i].values[0],
+                    differences[i].values[1]);
+  return PLM_OK;
+}

@@ -1,0 +1,100 @@
+/* A checkpoint opened for use. */
+#include "common/inference/inference.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/file.h"
+#include "common/checkpoint/checkpoint.h"
+#include "common/huggingface/model_folder.h"
+
+static const struct plm_tokenizer *tokenizer_of(uint32_t vocab_size)
+{
+  const struct plm_tokenizer *esm = plm_tokenizer_of(PLM_TOKENIZER_ESM);
+  return esm->vocab_size == vocab_size ? esm : plm_tokenizer_of(PLM_TOKENIZER_BYTE);
+}
+
+static plm_status open_parts(struct plm_inference *inference, const char *folder,
+                             uint32_t batch_tokens, struct plm_error *error)
+{
+  PLM_TRY(plm_checkpoint_config_read(folder, &inference->config, &inference->window,
+                                     &inference->objective, error));
+  const uint32_t length = inference->config.max_length;
+  inference->tokenizer = tokenizer_of(inference->config.vocab_size);
+  inference->max_chunks = length < batch_tokens ? batch_tokens / length : 1;
+  const struct plm_model_options options = {.max_chunks = inference->max_chunks};
+  PLM_TRY(plm_model_open(&inference->config, inference->ops, &options, &inference->model, error));
+  return plm_masks_open(&inference->config, inference->ops, inference->max_chunks,
+                        &inference->masks, error);
+}
+
+plm_status plm_inference_open(const char *folder, struct plm_ops *ops, uint32_t batch_tokens,
+                              struct plm_inference **inference, struct plm_error *error)
+{
+  struct plm_inference *opened = calloc(1, sizeof *opened);
+  if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  opened->ops = ops;
+  const plm_status status = open_parts(opened, folder, batch_tokens, error);
+  if (status != PLM_OK) {
+    plm_inference_close(opened);
+    return status;
+  }
+  *inference = opened;
+  return PLM_OK;
+}
+
+void plm_inference_close(struct plm_inference *inference)
+{
+  if (inference == NULL) return;
+  plm_masks_close(inference->masks);
+  plm_model_close(inference->model);
+  free(inference);
+}
+
+static plm_status load(struct plm_inference *inference, const char *folder, const char *file,
+                       struct plm_error *error)
+{
+  struct plm_model_config config; /* the window moves from checkpoint to checkpoint */
+  PLM_TRY(plm_checkpoint_config_read(folder, &config, &inference->window, NULL, error));
+  inference->weights = strcmp(file, "ema.safetensors") == 0 ? "ema" : "model";
+  return plm_checkpoint_load_weights(folder, file, inference->model, error);
+}
+
+plm_status plm_inference_load(struct plm_inference *inference, const char *folder,
+                              struct plm_error *error)
+{
+  char ema[PLM_PATH_SIZE];
+  PLM_TRY(plm_path_join(ema, folder, "ema.safetensors", error));
+  return load(inference, folder, plm_file_exists(ema) ? "ema.safetensors" : "model.safetensors",
+              error);
+}
+
+plm_status plm_inference_open_verified(const char *folder, const char *weights, struct plm_ops *ops,
+                                       uint32_t batch_tokens, struct plm_inference **inference,
+                                       struct plm_hash *identity, struct plm_error *error)
+{
+  struct plm_model_folder found;
+  struct plm_inference *opened;
+  const char *file;
+  PLM_TRY(plm_model_folder_check(folder, &found, error));
+  PLM_TRY(plm_model_folder_choose(&found, weights, &file, error));
+  PLM_TRY(plm_inference_open(found.directory, ops, batch_tokens, &opened, error));
+  plm_status status = load(opened, found.directory, file, error);
+  if (status == PLM_OK && identity != NULL)
+    status = plm_model_folder_hash(&found, file, identity, error);
+  if (status != PLM_OK) {
+    plm_inference_close(opened);
+    return status;
+  }
+  *inference = opened;
+  return PLM_OK;
+}
+
+plm_status plm_inference_run(struct plm_inference *inference, const struct plm_batch *batch,
+                             const int32_t *inputs, const int32_t *positions, uint32_t rows,
+                             float *hidden, float *logits, struct plm_error *error)
+{
+  plm_model_attention_masks(inference->model, batch, inference->window, inference->masks);
+  return plm_model_infer(inference->model, batch, inputs, inference->masks, positions, rows, hidden,
+                         logits, error);
+}

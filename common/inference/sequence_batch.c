@@ -1,0 +1,172 @@
+/* Token sequences into the chunks of one batch, best fit. */
+#include "common/inference/sequence_batch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/model/architecture.h"
+
+struct place {
+  uint32_t chunk, start, tokens;
+};
+
+struct plm_sequence_batch {
+  uint32_t max_chunks, max_length, alignment;
+  bool alone; /* one sequence a chunk */
+  int32_t pad;
+  uint32_t chunks;      /* begun */
+  uint32_t *used;       /* (max_chunks) tokens, up to the next sequence's start */
+  struct place *places; /* (count) in the order of adding */
+  uint32_t count, capacity;
+  uint32_t *document_begin;             /* (max_chunks + 1) */
+  struct plm_chunk_document *documents; /* (capacity) by chunk */
+  int32_t *wide;                        /* (max_chunks, max_length) as sequences are added */
+  int32_t *inputs;                      /* (chunks, L) as finished */
+  struct plm_batch batch;
+};
+
+plm_status plm_sequence_batch_open(const struct plm_model_config *config, uint16_t pad,
+                                   uint32_t max_chunks, struct plm_sequence_batch **batch,
+                                   struct plm_error *error)
+{
+  struct plm_sequence_batch *opened = calloc(1, sizeof *opened);
+  if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  const size_t tokens = (size_t)max_chunks * config->max_length;
+  opened->max_chunks = max_chunks;
+  opened->max_length = config->max_length;
+  opened->alignment = plm_architecture_group(config);
+  for (uint32_t i = 0; i < config->pattern_count; i++)
+    opened->alone |= (config->pattern[i] & PLM_ATTENTION_BLOCK) != 0;
+  opened->pad = pad;
+  opened->capacity = (uint32_t)(tokens / opened->alignment);
+  opened->used = calloc(max_chunks, sizeof *opened->used);
+  opened->places = calloc(opened->capacity, sizeof *opened->places);
+  opened->document_begin = calloc(max_chunks + 1, sizeof *opened->document_begin);
+  opened->documents = calloc(opened->capacity, sizeof *opened->documents);
+  opened->wide = calloc(tokens, sizeof *opened->wide);
+  opened->inputs = calloc(tokens, sizeof *opened->inputs);
+  if (opened->used == NULL || opened->places == NULL || opened->document_begin == NULL ||
+      opened->documents == NULL || opened->wide == NULL || opened->inputs == NULL) {
+    plm_sequence_batch_close(opened);
+    return plm_error_set(error, PLM_NO_MEMORY, "out of memory for a batch of %zu tokens", tokens);
+  }
+  *batch = opened;
+  return PLM_OK;
+}
+
+void plm_sequence_batch_close(struct plm_sequence_batch *batch)
+{
+  if (batch == NULL) return;
+  free(batch->inputs);
+  free(batch->wide);
+  free(batch->documents);
+  free(batch->document_begin);
+  free(batch->places);
+  free(batch->used);
+  free(batch);
+}
+
+void plm_sequence_batch_reset(struct plm_sequence_batch *batch)
+{
+  batch->chunks = 0;
+  batch->count = 0;
+}
+
+/* Up to where the next sequence may begin. */
+static uint32_t aligned(const struct plm_sequence_batch *batch, uint32_t count)
+{
+  return (count + batch->alignment - 1) / batch->alignment * batch->alignment;
+}
+
+/* Alone in a chunk as long as the first one, it would leave more than a quarter of it empty. */
+static bool is_wasteful(const struct plm_sequence_batch *batch, uint32_t count)
+{
+  return batch->alone && batch->chunks > 0 &&
+         4 * (uint64_t)aligned(batch, count) < 3 * (uint64_t)batch->used[0];
+}
+
+/* The fullest chunk that has room; a new one when none has; max_chunks when there is none left. */
+static uint32_t find_chunk(const struct plm_sequence_batch *batch, uint32_t count)
+{
+  if (is_wasteful(batch, count)) return batch->max_chunks;
+  uint32_t best = batch->chunks;
+  for (uint32_t c = 0; c < batch->chunks && !batch->alone; c++) {
+    const bool fits = batch->used[c] + count <= batch->max_length;
+    if (fits && (best == batch->chunks || batch->used[c] > batch->used[best])) best = c;
+  }
+  return best;
+}
+
+bool plm_sequence_batch_has_room(const struct plm_sequence_batch *batch, uint32_t count)
+{
+  return find_chunk(batch, count) < batch->max_chunks && batch->count < batch->capacity;
+}
+
+bool plm_sequence_batch_add(struct plm_sequence_batch *batch, const int32_t *tokens, uint32_t count)
+{
+  PLM_ASSERT(count >= 1 && count <= batch->max_length);
+  const uint32_t chunk = find_chunk(batch, count);
+  if (chunk == batch->max_chunks || batch->count == batch->capacity) return false;
+  if (chunk == batch->chunks) batch->used[batch->chunks++] = 0;
+  const uint32_t start = batch->used[chunk], after = start + count;
+  int32_t *row = batch->wide + (size_t)chunk * batch->max_length;
+  memcpy(row + start, tokens, count * sizeof *tokens);
+  /* max_length is a multiple of the alignment: the next start lies within the chunk or at its end
+   */
+  const uint32_t next = aligned(batch, after);
+  for (uint32_t t = after; t < next; t++) row[t] = batch->pad;
+  batch->used[chunk] = next;
+  batch->places[batch->count++] = (struct place){chunk, start, count};
+  return true;
+}
+
+uint32_t plm_sequence_batch_count(const struct plm_sequence_batch *batch)
+{
+  return batch->count;
+}
+
+/* Counting sort by chunk; within one the order of adding is that of ascending start. */
+static void list_documents(struct plm_sequence_batch *batch)
+{
+  uint32_t *begin = batch->document_begin;
+  memset(begin, 0, (batch->chunks + 1) * sizeof *begin);
+  for (uint32_t i = 0; i < batch->count; i++) begin[batch->places[i].chunk + 1]++;
+  for (uint32_t c = 0; c < batch->chunks; c++) begin[c + 1] += begin[c];
+  for (uint32_t i = 0; i < batch->count; i++) {
+    const struct place *place = &batch->places[i];
+    batch->documents[begin[place->chunk]++] = (struct plm_chunk_document){
+        .number = i, .start = place->start, .tokens = place->tokens, .residues = place->tokens};
+  }
+  for (uint32_t c = batch->chunks; c > 0; c--) begin[c] = begin[c - 1];
+  begin[0] = 0;
+}
+
+const struct plm_batch *plm_sequence_batch_finish(struct plm_sequence_batch *batch)
+{
+  uint32_t length = 0;
+  for (uint32_t c = 0; c < batch->chunks; c++) {
+    if (batch->used[c] > length) length = batch->used[c];
+  }
+  for (uint32_t c = 0; c < batch->chunks; c++) {
+    int32_t *to = batch->inputs + (size_t)c * length;
+    memcpy(to, batch->wide + (size_t)c * batch->max_length, batch->used[c] * sizeof *to);
+    for (uint32_t t = batch->used[c]; t < length; t++) to[t] = batch->pad;
+  }
+  list_documents(batch);
+  batch->batch = (struct plm_batch){.chunks = batch->chunks,
+                                    .max_length = length,
+                                    .document_begin = batch->document_begin,
+                                    .documents = batch->documents};
+  return &batch->batch;
+}
+
+const int32_t *plm_sequence_batch_inputs(const struct plm_sequence_batch *batch)
+{
+  return batch->inputs;
+}
+
+uint32_t plm_sequence_batch_row(const struct plm_sequence_batch *batch, uint32_t i)
+{
+  PLM_ASSERT(i < batch->count);
+  return batch->places[i].chunk * batch->batch.max_length + batch->places[i].start;
+}

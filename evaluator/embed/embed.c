@@ -1,0 +1,316 @@
+/* The loop over windows and batches. */
+#include "evaluator/embed/embed.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/file.h"
+#include "common/base/log.h"
+#include "common/base/progress.h"
+#include "common/inference/inference.h"
+#include "common/inference/sequence_batch.h"
+#include "evaluator/embed/embed_output.h"
+#include "evaluator/embed/embed_report.h"
+#include "evaluator/embed/sequence_intake.h"
+#include "evaluator/task.h"
+
+struct embed {
+  const struct plm_embed_request *request;
+  struct plm_inference *inference;
+  struct plm_sequence_spool *spool;
+  struct plm_embed_layout layout;
+  struct plm_embed_output *output;
+  struct plm_embed_journal journal;
+  struct plm_spool_window window;
+  struct plm_sequence_batch *batch;
+  uint32_t *waiting; /* (window) sequences that no batch has taken, longest first */
+  uint32_t waiting_count;
+  uint32_t *taken;    /* (window) the batch's sequences, in the order of adding */
+  int32_t *tokens;    /* (max_length) of one sequence */
+  float *values;      /* (max_chunks * max_length, D or V) */
+  float *pooled;      /* (layout.width) */
+  double *scratch;    /* (2 D) */
+  uint64_t windows;   /* begun before this one */
+  uint64_t tokens_at; /* of the sequences that are done */
+  struct plm_progress progress;
+  struct plm_embed_report report;
+  char pooling[PLM_POOLING_NAME_SIZE];
+};
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static plm_status open_model(struct embed *embed, struct plm_ops *ops, struct plm_error *error)
+{
+  const struct plm_embed_request *request = embed->request;
+  struct plm_embed_journal *journal = &embed->journal;
+  char path[PLM_PATH_SIZE];
+  PLM_TRY(plm_inference_open_verified(request->checkpoint, request->weights, ops,
+                                      request->batch_tokens, &embed->inference,
+                                      &journal->checkpoint, error));
+  PLM_TRY(plm_path_join(path, request->checkpoint, "config.json", error));
+  return plm_hash_file(path, &journal->config, NULL, error);
+}
+
+static plm_status read_inputs(struct embed *embed, struct plm_error *error)
+{
+  const struct plm_embed_request *request = embed->request;
+  const struct plm_tokenizer *tokenizer = embed->inference->tokenizer;
+  const struct plm_intake_options options = {
+      .inputs = request->inputs,
+      .input_count = request->input_count,
+      .tokenizer = tokenizer,
+      .max_length = embed->inference->config.max_length,
+      .strict = request->strict,
+  };
+  PLM_TRY(plm_sequence_spool_open(request->output, tokenizer->token_bytes, &embed->spool, error));
+  PLM_TRY(plm_sequence_intake(&options, embed->spool, &embed->report.intake, error));
+  embed->journal.input = plm_sequence_spool_fingerprint(embed->spool);
+  return PLM_OK;
+}
+
+static plm_status open_output(struct embed *embed, struct plm_error *error)
+{
+  static const char *const kinds[] = {"pooled", "per token", "logits"};
+  const struct plm_embed_request *request = embed->request;
+  const struct plm_model_config *model = &embed->inference->config;
+  const bool narrow = embed->inference->ops->act_bytes < sizeof(float);
+  struct plm_embed_layout *layout = &embed->layout;
+  PLM_TRY(plm_embed_format_of(request->output, request->kind, &layout->format, error));
+  layout->kind = request->kind;
+  layout->pooling = plm_pooling_name(&request->pooling, embed->pooling);
+  layout->width = request->kind == PLM_EMBED_LOGITS ? model->vocab_size : model->hidden_size;
+  if (request->kind == PLM_EMBED_POOLED) layout->width *= request->pooling.count;
+  PLM_TRY(plm_embed_layout_plan(layout, embed->spool, error));
+  embed->journal.bytes = layout->bytes;
+  snprintf(embed->journal.options, sizeof embed->journal.options, "%s%s%s %s %s --batch-tokens %u",
+           kinds[request->kind], embed->pooling[0] == '\0' ? "" : " ", embed->pooling,
+           narrow ? "bf16" : "fp32", layout->format == PLM_EMBED_NPY ? "npy" : "safetensors",
+           request->batch_tokens);
+  return plm_embed_output_open(request->output, layout, embed->spool, request->fresh,
+                               &embed->journal, &embed->output, error);
+}
+
+static plm_status take_buffers(struct embed *embed, struct plm_error *error)
+{
+  const struct plm_inference *inference = embed->inference;
+  const struct plm_model_config *model = &inference->config;
+  const size_t rows = (size_t)inference->max_chunks * model->max_length;
+  const size_t columns =
+      embed->request->kind == PLM_EMBED_LOGITS ? model->vocab_size : model->hidden_size;
+  embed->waiting = calloc(PLM_SPOOL_WINDOW_SEQUENCES, sizeof *embed->waiting);
+  embed->taken = calloc(PLM_SPOOL_WINDOW_SEQUENCES, sizeof *embed->taken);
+  embed->tokens = calloc(model->max_length, sizeof *embed->tokens);
+  embed->values = calloc(rows * columns, sizeof *embed->values);
+  embed->pooled = calloc(embed->layout.width, sizeof *embed->pooled);
+  embed->scratch = calloc(2 * (size_t)model->hidden_size, sizeof *embed->scratch);
+  if (embed->waiting == NULL || embed->taken == NULL || embed->tokens == NULL ||
+      embed->values == NULL || embed->pooled == NULL || embed->scratch == NULL)
+    return plm_error_set(error, PLM_NO_MEMORY, "out of memory for a batch of %zu tokens", rows);
+  return plm_sequence_batch_open(model, inference->tokenizer->pad, inference->max_chunks,
+                                 &embed->batch, error);
+}
+
+/* ---- batches --------------------------------------------------------------------------------- */
+
+static int longest_first(const void *a, const void *b, void *context)
+{
+  const uint32_t *lengths = context;
+  const uint32_t i = *(const uint32_t *)a, j = *(const uint32_t *)b;
+  if (lengths[i] != lengths[j]) return lengths[i] > lengths[j] ? -1 : 1;
+  return i < j ? -1 : i > j;
+}
+
+static void sort_window(struct embed *embed)
+{
+  const struct plm_spool_window *window = &embed->window;
+  embed->waiting_count = window->count;
+  for (uint32_t i = 0; i < window->count; i++) embed->waiting[i] = i;
+  qsort_r(embed->waiting, window->count, sizeof *embed->waiting, longest_first, window->lengths);
+}
+
+static void widen_tokens(struct embed *embed, uint32_t i)
+{
+  const struct plm_spool_window *window = &embed->window;
+  const uint32_t bytes = embed->inference->tokenizer->token_bytes;
+  const uint8_t *narrow = (const uint8_t *)window->token_data + window->starts[i] * bytes;
+  for (uint32_t t = 0; t < window->lengths[i]; t++)
+    embed->tokens[t] = bytes == 1 ? narrow[t] : ((const uint16_t *)(const void *)narrow)[t];
+}
+
+/* The longest sequences that wait, and in the gaps that they leave the longest that fit. */
+static void fill_batch(struct embed *embed)
+{
+  const uint32_t *lengths = embed->window.lengths;
+  uint32_t kept = 0, taken = 0, refused = UINT32_MAX; /* the length that found no room last */
+  plm_sequence_batch_reset(embed->batch);
+  for (uint32_t k = 0; k < embed->waiting_count; k++) {
+    const uint32_t i = embed->waiting[k];
+    if (lengths[i] == refused || !plm_sequence_batch_has_room(embed->batch, lengths[i])) {
+      refused = lengths[i];
+      embed->waiting[kept++] = i;
+      continue;
+    }
+    widen_tokens(embed, i);
+    const bool added = plm_sequence_batch_add(embed->batch, embed->tokens, lengths[i]);
+    PLM_ASSERT(added);
+    embed->taken[taken++] = i;
+  }
+  embed->waiting_count = kept;
+}
+
+/* The rows of sequence i of the window, from its first token's values on, into the file. */
+static plm_status put_sequence(struct embed *embed, uint32_t i, const float *values,
+                               struct plm_error *error)
+{
+  const struct plm_spool_window *window = &embed->window;
+  const uint32_t tokens = window->lengths[i];
+  const uint32_t bytes = embed->inference->tokenizer->token_bytes;
+  if (embed->request->kind != PLM_EMBED_POOLED)
+    return plm_embed_output_put(embed->output, window->tokens_before + window->starts[i], values,
+                                tokens, error);
+  const uint8_t *last =
+      (const uint8_t *)window->token_data + (window->starts[i] + tokens - 1) * bytes;
+  const uint32_t end = bytes == 1 ? *last : *(const uint16_t *)(const void *)last;
+  const uint32_t residues = tokens - 1 - (end == embed->inference->tokenizer->eos);
+  plm_pooling_run(&embed->request->pooling, values, residues, embed->inference->config.hidden_size,
+                  embed->scratch, embed->pooled);
+  return plm_embed_output_put(embed->output, window->first + i, embed->pooled, 1, error);
+}
+
+static plm_status run_batch(struct embed *embed, struct plm_error *error)
+{
+  const bool logits = embed->request->kind == PLM_EMBED_LOGITS;
+  const struct plm_model_config *model = &embed->inference->config;
+  const size_t columns = logits ? model->vocab_size : model->hidden_size;
+  const struct plm_batch *chunks = plm_sequence_batch_finish(embed->batch);
+  const uint32_t count = plm_sequence_batch_count(embed->batch);
+  PLM_TRY(plm_inference_run(embed->inference, chunks, plm_sequence_batch_inputs(embed->batch), NULL,
+                            0, logits ? NULL : embed->values, logits ? embed->values : NULL,
+                            error));
+  for (uint32_t k = 0; k < count; k++) {
+    const size_t row = plm_sequence_batch_row(embed->batch, k);
+    PLM_TRY(put_sequence(embed, embed->taken[k], embed->values + row * columns, error));
+  }
+  embed->report.positions += (uint64_t)chunks->chunks * chunks->max_length;
+  return PLM_OK;
+}
+
+/* ---- windows --------------------------------------------------------------------------------- */
+
+/* What a batch that was filled adds to what is done. */
+static uint64_t batch_tokens(const struct embed *embed)
+{
+  uint64_t tokens = 0;
+  for (uint32_t k = 0; k < plm_sequence_batch_count(embed->batch); k++)
+    tokens += embed->window.lengths[embed->taken[k]];
+  return tokens;
+}
+
+static plm_status stopped(struct embed *embed, struct plm_error *error)
+{
+  const plm_status status = plm_task_stopped("", NULL);
+  if (status == PLM_OK) return PLM_OK;
+  char done[32], all[32], what[128];
+  PLM_TRY(plm_embed_output_save(embed->output, &embed->journal, false, error));
+  snprintf(what, sizeof what, " after %s of %s sequences",
+           plm_format_count(embed->journal.sequences, done),
+           plm_format_count(plm_sequence_spool_count(embed->spool), all));
+  plm_task_stopped(what, error);
+  plm_error_hint(error, "the same command goes on from there");
+  return status;
+}
+
+static plm_status run_window(struct embed *embed, uint64_t batches_done, struct plm_error *error)
+{
+  struct plm_embed_journal *journal = &embed->journal;
+  sort_window(embed);
+  for (uint64_t batch = 0; embed->waiting_count > 0; batch++) {
+    fill_batch(embed);
+    const uint64_t tokens = batch_tokens(embed);
+    embed->tokens_at += tokens;
+    if (batch < batches_done) {
+      embed->progress.done_before = embed->tokens_at;
+      continue;
+    }
+    PLM_TRY(run_batch(embed, error));
+    embed->report.tokens += tokens;
+    journal->windows = embed->windows;
+    journal->batches = batch + 1;
+    journal->sequences += plm_sequence_batch_count(embed->batch);
+    plm_progress_update(&embed->progress, embed->tokens_at, plm_sequence_spool_tokens(embed->spool),
+                        embed->report.tokens, journal->sequences, "sequences");
+    PLM_TRY(stopped(embed, error));
+    PLM_TRY(plm_embed_output_save(embed->output, journal, true, error));
+  }
+  return PLM_OK;
+}
+
+static plm_status run_all(struct embed *embed, struct plm_error *error)
+{
+  const uint64_t windows_done = embed->journal.windows, batches_done = embed->journal.batches;
+  plm_progress_begin(&embed->progress, "embed");
+  embed->progress.rate_unit = "tokens";
+  for (;; embed->windows++) {
+    PLM_TRY(plm_sequence_spool_next(embed->spool, &embed->window, error));
+    if (embed->window.count == 0) return PLM_OK;
+    if (embed->windows < windows_done) {
+      embed->tokens_at += embed->window.tokens;
+      embed->progress.done_before = embed->tokens_at;
+      continue;
+    }
+    PLM_TRY(run_window(embed, embed->windows == windows_done ? batches_done : 0, error));
+  }
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+static plm_status run(struct embed *embed, struct plm_ops *ops, struct plm_error *error)
+{
+  const uint64_t started = plm_clock_ns();
+  PLM_TRY(plm_embed_format_of(embed->request->output, embed->request->kind, &embed->layout.format,
+                              error)); /* before anything that takes time */
+  PLM_TRY(open_model(embed, ops, error));
+  PLM_TRY(read_inputs(embed, error));
+  PLM_TRY(open_output(embed, error));
+  PLM_TRY(take_buffers(embed, error));
+  embed->report.resumed = embed->journal.sequences;
+  if (embed->report.resumed > 0) {
+    char done[32], all[32];
+    plm_info("%s: going on after %s of %s sequences", embed->request->output,
+             plm_format_count(embed->report.resumed, done),
+             plm_format_count(plm_sequence_spool_count(embed->spool), all));
+  }
+  plm_status status = run_all(embed, error);
+  if (status == PLM_OK) status = plm_embed_output_finish(embed->output, embed->spool, error);
+  plm_progress_clear(&embed->progress);
+  if (status == PLM_NO_SPACE)
+    plm_error_hint(error, "what is done is kept: make room, and the same command goes on");
+  if (status != PLM_OK) return status;
+  embed->report.seconds = 1e-9 * (double)(plm_clock_ns() - started);
+  return PLM_OK;
+}
+
+plm_status plm_embed(const struct plm_embed_request *request, struct plm_ops *ops,
+                     struct plm_error *error)
+{
+  struct embed embed = {.request = request};
+  plm_status status = run(&embed, ops, error);
+  if (status == PLM_OK)
+    status = plm_embed_report_print(&embed.report, request, &embed.layout, embed.inference,
+                                    plm_sequence_spool_count(embed.spool),
+                                    plm_sequence_spool_tokens(embed.spool), error);
+  plm_sequence_batch_close(embed.batch);
+  plm_spool_window_deinit(&embed.window);
+  plm_embed_output_close(embed.output);
+  plm_sequence_spool_close(embed.spool);
+  plm_inference_close(embed.inference);
+  free(embed.waiting);
+  free(embed.taken);
+  free(embed.tokens);
+  free(embed.values);
+  free(embed.pooled);
+  free(embed.scratch);
+  return status;
+}

@@ -1,0 +1,139 @@
+/* The journal: one JSON object. */
+#include "evaluator/embed/embed_journal.h"
+
+#include <cjson/cJSON.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/file.h"
+#include "common/base/json.h"
+
+enum { VERSION = 2 /* of how sequences come into batches, too */, LIMIT_BYTES = 1 << 16 };
+
+/* Numbers stand as text: all 64 bits come back. */
+static void add_count(cJSON *json, const char *name, uint64_t value)
+{
+  char text[24];
+  snprintf(text, sizeof text, "%" PRIu64, value);
+  cJSON_AddStringToObject(json, name, text);
+}
+
+static void add_hash(cJSON *json, const char *name, struct plm_hash hash)
+{
+  char hex[PLM_HASH_HEX_SIZE];
+  plm_hash_to_hex(hash, hex);
+  cJSON_AddStringToObject(json, name, hex);
+}
+
+static void fresh_name(const char *path, char fresh[PLM_PATH_SIZE])
+{
+  snprintf(fresh, PLM_PATH_SIZE, "%.*s.new", PLM_PATH_SIZE - 5, path);
+}
+
+/* Not plm_file_replace: a killed run leaves one file of a known name, which the next one takes. */
+static plm_status replace(const char *path, const char *text, struct plm_error *error)
+{
+  char fresh[PLM_PATH_SIZE], folder[PLM_PATH_SIZE];
+  PLM_TRY(plm_path_parent(folder, path, error));
+  fresh_name(path, fresh);
+  PLM_TRY(plm_file_write(fresh, text, strlen(text), 0666, error));
+  if (rename(fresh, path) != 0)
+    return plm_error_errno(error, "cannot rename %s to %s", fresh, path);
+  return plm_directory_sync(folder, error);
+}
+
+plm_status plm_embed_journal_write(const struct plm_embed_journal *journal, const char *path,
+                                   struct plm_error *error)
+{
+  cJSON *json = cJSON_CreateObject();
+  cJSON_AddNumberToObject(json, "version", VERSION);
+  add_hash(json, "input", journal->input);
+  add_hash(json, "checkpoint", journal->checkpoint);
+  add_hash(json, "config", journal->config);
+  cJSON_AddStringToObject(json, "options", journal->options);
+  add_count(json, "bytes", journal->bytes);
+  add_count(json, "windows", journal->windows);
+  add_count(json, "batches", journal->batches);
+  add_count(json, "sequences", journal->sequences);
+  char *text = cJSON_Print(json);
+  cJSON_Delete(json);
+  if (text == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  const plm_status status = replace(path, text, error);
+  cJSON_free(text);
+  return status;
+}
+
+static bool take_count(const cJSON *json, const char *name, uint64_t *value)
+{
+  const char *text = plm_json_string(json, name, "");
+  char *end;
+  if (text[0] < '0' || text[0] > '9') return false;
+  *value = strtoull(text, &end, 10);
+  return *end == '\0';
+}
+
+static bool take_hash(const cJSON *json, const char *name, struct plm_hash *hash)
+{
+  return plm_hash_from_hex(plm_json_string(json, name, ""), hash, NULL) == PLM_OK;
+}
+
+static bool take_all(const cJSON *json, struct plm_embed_journal *journal)
+{
+  const char *options = plm_json_string(json, "options", "");
+  if (strlen(options) >= sizeof journal->options) return false;
+  snprintf(journal->options, sizeof journal->options, "%s", options);
+  return plm_json_number(json, "version", 0) == VERSION &&
+         take_hash(json, "input", &journal->input) &&
+         take_hash(json, "checkpoint", &journal->checkpoint) &&
+         take_hash(json, "config", &journal->config) && options[0] != '\0' &&
+         take_count(json, "bytes", &journal->bytes) &&
+         take_count(json, "windows", &journal->windows) &&
+         take_count(json, "batches", &journal->batches) &&
+         take_count(json, "sequences", &journal->sequences);
+}
+
+plm_status plm_embed_journal_read(struct plm_embed_journal *journal, const char *path,
+                                  struct plm_error *error)
+{
+  char *text;
+  size_t size;
+  *journal = (struct plm_embed_journal){0};
+  PLM_TRY(plm_file_read(path, LIMIT_BYTES, &text, &size, error));
+  cJSON *json = cJSON_ParseWithLength(text, size);
+  free(text);
+  const bool good = json != NULL && take_all(json, journal);
+  cJSON_Delete(json);
+  if (good) return PLM_OK;
+  plm_error_set(error, PLM_FORMAT, "not a journal that this version of embed wrote");
+  return plm_error_where(error, "%s", path);
+}
+
+void plm_embed_journal_remove(const char *path)
+{
+  char fresh[PLM_PATH_SIZE];
+  fresh_name(path, fresh);
+  unlink(fresh);
+  unlink(path);
+}
+
+plm_status plm_embed_journal_compare(const struct plm_embed_journal *found,
+                                     const struct plm_embed_journal *wanted,
+                                     struct plm_error *error)
+{
+  if (!plm_hash_equal(found->input, wanted->input))
+    return plm_error_set(error, PLM_EXISTS, "it was begun with other sequences or names");
+  if (!plm_hash_equal(found->checkpoint, wanted->checkpoint) ||
+      !plm_hash_equal(found->config, wanted->config))
+    return plm_error_set(error, PLM_EXISTS, "it was begun with another checkpoint");
+  if (strcmp(found->options, wanted->options) != 0)
+    return plm_error_set(error, PLM_EXISTS, "it was begun as \"%s\", this would be \"%s\"",
+                         found->options, wanted->options);
+  if (found->bytes != wanted->bytes)
+    return plm_error_set(error, PLM_EXISTS,
+                         "its result has %" PRIu64 " bytes, this one's has %" PRIu64, found->bytes,
+                         wanted->bytes);
+  return PLM_OK;
+}

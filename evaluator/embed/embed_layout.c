@@ -1,0 +1,290 @@
+/* Headers of safetensors and npy files, streamed: printed once to be counted and once to be
+ * written, so that they are never held. */
+#include "evaluator/embed/embed_layout.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/file.h"
+#include "common/base/utf8.h"
+#include "common/checkpoint/safetensors.h"
+
+enum { NPY_ALIGNMENT = 64, NPY_PREFIX = 10 /* magic, version, length of the rest */ };
+
+/* Where text goes: counted, and written when there is a descriptor. */
+struct sink {
+  int descriptor; /* -1: counted alone */
+  const char *path;
+  uint64_t bytes;
+  char buffer[1 << 14];
+  size_t used;
+};
+
+static plm_status flush(struct sink *sink, struct plm_error *error)
+{
+  const size_t size = sink->used;
+  sink->used = 0;
+  if (sink->descriptor < 0 || size == 0) return PLM_OK;
+  return plm_file_write_all(sink->descriptor, sink->buffer, size, sink->path, error);
+}
+
+static plm_status put(struct sink *sink, const void *bytes, size_t size, struct plm_error *error)
+{
+  PLM_ASSERT(size <= sizeof sink->buffer);
+  if (sink->used + size > sizeof sink->buffer) PLM_TRY(flush(sink, error));
+  memcpy(sink->buffer + sink->used, bytes, size);
+  sink->used += size;
+  sink->bytes += size;
+  return PLM_OK;
+}
+
+static plm_status put_text(struct sink *sink, const char *text, struct plm_error *error)
+{
+  return put(sink, text, strlen(text), error);
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+/* A character of a JSON string. Text that stands inside another string is escaped once more: depth
+ * 2. */
+static plm_status put_escaped(struct sink *sink, char character, int depth, struct plm_error *error)
+{
+  char text[8];
+  if (depth == 0) return put(sink, &character, 1, error);
+  if (character == '"' || character == '\\')
+    snprintf(text, sizeof text, "\\%c", character);
+  else if ((unsigned char)character < 0x20 || character == 0x7f)
+    snprintf(text, sizeof text, "\\u%04x", (unsigned char)character);
+  else
+    return put_escaped(sink, character, depth - 1, error);
+  for (const char *next = text; *next != '\0'; next++)
+    PLM_TRY(put_escaped(sink, *next, depth - 1, error));
+  return PLM_OK;
+}
+
+struct names {
+  struct sink *sink;
+  int depth; /* 1: JSON; 2: JSON inside a JSON string */
+};
+
+static plm_status put_name(void *context, uint64_t number, const char *name, size_t size,
+                           struct plm_error *error)
+{
+  const struct names *names = context;
+  struct sink *sink = names->sink;
+  const int outside = names->depth - 1;
+  if (number > 0) PLM_TRY(put(sink, ",", 1, error));
+  PLM_TRY(put_escaped(sink, '"', outside, error));
+  for (size_t i = 0; i < size;) {
+    const size_t length = plm_utf8_length((const unsigned char *)name + i, size - i);
+    if (length == 1)
+      PLM_TRY(put_escaped(sink, name[i], names->depth, error));
+    else if (length > 1)
+      PLM_TRY(put(sink, name + i, length, error));
+    else /* JSON is UTF-8: the replacement character */
+      PLM_TRY(put_text(sink, "\xef\xbf\xbd", error));
+    i += length > 0 ? length : 1;
+  }
+  return put_escaped(sink, '"', outside, error);
+}
+
+static plm_status put_names(struct sink *sink, int depth, struct plm_sequence_spool *spool,
+                            struct plm_error *error)
+{
+  struct names names = {.sink = sink, .depth = depth};
+  PLM_TRY(put_text(sink, "[", error));
+  PLM_TRY(plm_sequence_spool_each_name(spool, put_name, &names, error));
+  return put_text(sink, "]", error);
+}
+
+/* ---- safetensors ----------------------------------------------------------------------------- */
+
+static plm_status put_tensor(struct sink *sink, const char *name, uint64_t rows, uint32_t width,
+                             uint64_t before, struct plm_error *error)
+{
+  const uint64_t row_bytes = (uint64_t)width * sizeof(float);
+  char text[256];
+  snprintf(text, sizeof text,
+           ",\"%s\":{\"dtype\":\"F32\",\"shape\":[%" PRIu64 ",%" PRIu32 "],\"data_offsets\":"
+           "[%" PRIu64 ",%" PRIu64 "]}",
+           name, rows, width, before * row_bytes, (before + rows) * row_bytes);
+  return put_text(sink, text, error);
+}
+
+struct tensors {
+  struct sink *sink;
+  uint32_t width;
+  uint64_t rows; /* so far */
+};
+
+static plm_status put_sequence(void *context, uint64_t number, uint32_t tokens,
+                               struct plm_error *error)
+{
+  struct tensors *tensors = context;
+  char name[32];
+  snprintf(name, sizeof name, "%" PRIu64, number);
+  PLM_TRY(put_tensor(tensors->sink, name, tokens, tensors->width, tensors->rows, error));
+  tensors->rows += tokens;
+  return PLM_OK;
+}
+
+static plm_status put_json(const struct plm_embed_layout *layout, struct sink *sink,
+                           struct plm_sequence_spool *spool, struct plm_error *error)
+{
+  PLM_TRY(put_text(sink, "{\"__metadata__\":{\"format\":\"pt\",", error));
+  if (layout->kind == PLM_EMBED_POOLED) {
+    PLM_TRY(put_text(sink, "\"pooling\":\"", error));
+    PLM_TRY(put_text(sink, layout->pooling, error));
+    PLM_TRY(put_text(sink, "\",", error));
+  }
+  PLM_TRY(put_text(sink, "\"names\":\"", error));
+  PLM_TRY(put_names(sink, 2, spool, error));
+  PLM_TRY(put_text(sink, "\"}", error));
+  if (layout->kind == PLM_EMBED_POOLED) {
+    PLM_TRY(put_tensor(sink, "embeddings", layout->rows, layout->width, 0, error));
+  } else {
+    struct tensors tensors = {.sink = sink, .width = layout->width};
+    PLM_TRY(plm_sequence_spool_each_length(spool, put_sequence, &tensors, error));
+  }
+  PLM_TRY(put_text(sink, "}", error));
+  while (sink->bytes % PLM_SAFETENSORS_ALIGNMENT != 0) PLM_TRY(put_text(sink, " ", error));
+  return PLM_OK;
+}
+
+/* json_bytes: of the JSON, padding included. */
+static plm_status put_safetensors(const struct plm_embed_layout *layout, uint64_t json_bytes,
+                                  struct sink *sink, struct plm_sequence_spool *spool,
+                                  struct plm_error *error)
+{
+  unsigned char length[8];
+  for (int i = 0; i < 8; i++) length[i] = (unsigned char)(json_bytes >> (8 * i));
+  PLM_TRY(put(sink, length, sizeof length, error));
+  return put_json(layout, sink, spool, error);
+}
+
+/* ---- npy ------------------------------------------------------------------------------------- */
+
+/* Source: numpy.lib.format, version 1.0. */
+static plm_status put_npy(const struct plm_embed_layout *layout, struct sink *sink,
+                          struct plm_error *error)
+{
+  char text[256];
+  const int length =
+      snprintf(text, sizeof text,
+               "{'descr': '<f4', 'fortran_order': False, 'shape': (%" PRIu64 ", %" PRIu32 "), }",
+               layout->rows, layout->width);
+  const int whole =
+      (NPY_PREFIX + length + 1 + NPY_ALIGNMENT - 1) / NPY_ALIGNMENT * NPY_ALIGNMENT - NPY_PREFIX;
+  const unsigned char prefix[NPY_PREFIX] = {0x93,
+                                            'N',
+                                            'U',
+                                            'M',
+                                            'P',
+                                            'Y',
+                                            1,
+                                            0,
+                                            (unsigned char)(whole & 0xff),
+                                            (unsigned char)(whole >> 8)};
+  PLM_TRY(put(sink, prefix, sizeof prefix, error));
+  PLM_TRY(put_text(sink, text, error));
+  for (int i = length; i < whole - 1; i++) PLM_TRY(put_text(sink, " ", error));
+  return put_text(sink, "\n", error);
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+static plm_status put_header(const struct plm_embed_layout *layout, struct sink *sink,
+                             struct plm_sequence_spool *spool, struct plm_error *error)
+{
+  PLM_TRY(layout->format == PLM_EMBED_NPY
+              ? put_npy(layout, sink, error)
+              : put_safetensors(layout, layout->header_bytes - 8, sink, spool, error));
+  return flush(sink, error);
+}
+
+static bool ends_with(const char *text, const char *ending)
+{
+  const size_t length = strlen(text), tail = strlen(ending);
+  return length > tail && strcmp(text + length - tail, ending) == 0;
+}
+
+plm_status plm_embed_format_of(const char *path, enum plm_embed_kind kind,
+                               enum plm_embed_format *format, struct plm_error *error)
+{
+  *format = ends_with(path, ".npy") ? PLM_EMBED_NPY : PLM_EMBED_SAFETENSORS;
+  if (*format == PLM_EMBED_NPY && kind != PLM_EMBED_POOLED) {
+    plm_error_set(error, PLM_USAGE, "%.200s: npy holds one array, not one a sequence", path);
+    return plm_error_hint(error, "with --per-token or --logits name a .safetensors file");
+  }
+  if (*format == PLM_EMBED_SAFETENSORS && !ends_with(path, ".safetensors")) {
+    plm_error_set(error, PLM_USAGE, "--output %.200s has no format", path);
+    return plm_error_hint(error, "let its name end in .safetensors, or in .npy (pooled alone)");
+  }
+  return PLM_OK;
+}
+
+plm_status plm_embed_layout_plan(struct plm_embed_layout *layout, struct plm_sequence_spool *spool,
+                                 struct plm_error *error)
+{
+  struct sink sink = {.descriptor = -1};
+  layout->rows = layout->kind == PLM_EMBED_POOLED ? plm_sequence_spool_count(spool)
+                                                  : plm_sequence_spool_tokens(spool);
+  layout->header_bytes = 8; /* of safetensors, while it is counted */
+  PLM_TRY(put_header(layout, &sink, spool, error));
+  layout->header_bytes = sink.bytes;
+  layout->bytes = layout->header_bytes + layout->rows * layout->width * sizeof(float);
+  if (layout->format == PLM_EMBED_NPY || sink.bytes <= 8u + PLM_SAFETENSORS_HEADER_LIMIT)
+    return PLM_OK;
+  plm_error_set(error, PLM_LIMIT,
+                "the names of %" PRIu64 " sequences need a header of %" PRIu64
+                " MB; safetensors allows %d MB",
+                plm_sequence_spool_count(spool), sink.bytes / 1000000,
+                PLM_SAFETENSORS_HEADER_LIMIT / 1000000);
+  return layout->kind == PLM_EMBED_POOLED
+             ? plm_error_hint(error, "write a .npy file (its names go into a file beside it), or "
+                                     "split the input")
+             : plm_error_hint(error,
+                              "split the input: a tensor for each sequence needs many files");
+}
+
+plm_status plm_embed_layout_write_header(const struct plm_embed_layout *layout,
+                                         struct plm_sequence_spool *spool, int descriptor,
+                                         const char *path, struct plm_error *error)
+{
+  struct sink sink = {.descriptor = descriptor, .path = path};
+  if (lseek(descriptor, 0, SEEK_SET) < 0) return plm_error_errno(error, "cannot write %s", path);
+  PLM_TRY(put_header(layout, &sink, spool, error));
+  PLM_ASSERT(sink.bytes == layout->header_bytes);
+  return PLM_OK;
+}
+
+uint64_t plm_embed_layout_offset(const struct plm_embed_layout *layout, uint64_t row)
+{
+  PLM_ASSERT(row <= layout->rows);
+  return layout->header_bytes + row * layout->width * sizeof(float);
+}
+
+static plm_status write_names(struct plm_sequence_spool *spool, int descriptor, const char *path,
+                              struct plm_error *error)
+{
+  struct sink sink = {.descriptor = descriptor, .path = path};
+  PLM_TRY(put_names(&sink, 1, spool, error));
+  PLM_TRY(put_text(&sink, "\n", error));
+  PLM_TRY(flush(&sink, error));
+  if (fsync(descriptor) != 0) return plm_error_errno(error, "cannot fsync %s", path);
+  return PLM_OK;
+}
+
+plm_status plm_embed_write_names(struct plm_sequence_spool *spool, const char *path,
+                                 struct plm_error *error)
+{
+  const int descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (descriptor < 0) return plm_error_errno(error, "cannot create %s", path);
+  plm_status status = write_names(spool, descriptor, path, error);
+  if (close(descriptor) != 0 && status == PLM_OK)
+    status = plm_error_errno(error, "cannot close %s", path);
+  return status;
+}

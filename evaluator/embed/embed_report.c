@@ -1,0 +1,74 @@
+/* The summary. */
+#include "evaluator/embed/embed_report.h"
+
+#include <cjson/cJSON.h>
+#include <stdio.h>
+
+#include "common/base/json.h"
+#include "common/base/log.h"
+#include "common/base/progress.h"
+#include "common/metrics/metrics.h"
+
+static const char *const kind_names[] = {"pooled", "per_token", "logits"};
+
+static double padding_fraction(const struct plm_embed_report *report)
+{
+  return report->positions == 0 ? 0.0 : 1.0 - (double)report->tokens / (double)report->positions;
+}
+
+static plm_status print_json(const struct plm_embed_report *report,
+                             const struct plm_embed_request *request,
+                             const struct plm_embed_layout *layout,
+                             const struct plm_inference *inference, uint64_t sequences,
+                             uint64_t tokens, struct plm_error *error)
+{
+  cJSON *line = cJSON_CreateObject();
+  plm_metrics_string(line, "output", request->output);
+  plm_metrics_string(line, "checkpoint", request->checkpoint);
+  plm_metrics_string(line, "weights", inference->weights);
+  plm_metrics_string(line, "kind", kind_names[layout->kind]);
+  if (layout->kind == PLM_EMBED_POOLED) plm_metrics_string(line, "pooling", layout->pooling);
+  plm_metrics_integer(line, "width", layout->width);
+  plm_metrics_integer(line, "sequences", sequences);
+  plm_metrics_integer(line, "tokens", tokens);
+  plm_metrics_integer(line, "bytes", layout->bytes);
+  plm_metrics_integer(line, "bad_records", report->intake.bad);
+  plm_metrics_integer(line, "cut", report->intake.cut);
+  plm_metrics_integer(line, "unknown_residues", report->intake.unknown_residues);
+  plm_metrics_integer(line, "resumed_sequences", report->resumed);
+  plm_metrics_number(line, "padding_fraction", padding_fraction(report));
+  plm_metrics_number(line, "seconds", report->seconds);
+  plm_metrics_number(line, "tokens_per_second", (double)report->tokens / report->seconds);
+  return plm_json_print(line, error);
+}
+
+plm_status plm_embed_report_print(const struct plm_embed_report *report,
+                                  const struct plm_embed_request *request,
+                                  const struct plm_embed_layout *layout,
+                                  const struct plm_inference *inference, uint64_t sequences,
+                                  uint64_t tokens, struct plm_error *error)
+{
+  char count[32], sum[32], rate[32];
+  if (request->json)
+    return print_json(report, request, layout, inference, sequences, tokens, error);
+  if (plm_log_least() > PLM_LOG_INFO) return PLM_OK;
+  printf("checkpoint   %s (weights: %s)\n", request->checkpoint, inference->weights);
+  printf("sequences    %s, %s tokens", plm_format_count(sequences, count),
+         plm_format_count(tokens, sum));
+  if (report->intake.cut > 0) printf(", %s cut", plm_format_count(report->intake.cut, count));
+  if (report->intake.bad > 0)
+    printf("; %s bad records skipped", plm_format_count(report->intake.bad, count));
+  if (report->resumed > 0)
+    printf("; %s were done before", plm_format_count(report->resumed, count));
+  printf("\noutput       %s: ", request->output);
+  if (layout->kind == PLM_EMBED_POOLED)
+    printf("%s x %u (%s)", plm_format_count(layout->rows, count), layout->width, layout->pooling);
+  else
+    printf("%s of %u for each token", layout->kind == PLM_EMBED_LOGITS ? "logits" : "vectors",
+           layout->width);
+  printf(", %.1f MB\n", 1e-6 * (double)layout->bytes);
+  printf("padding      %.2f %%\n", 100.0 * padding_fraction(report));
+  printf("time         %.2f s, %s tokens/s\n", report->seconds,
+         plm_format_count((uint64_t)((double)report->tokens / report->seconds), rate));
+  return PLM_OK;
+}

@@ -1,0 +1,75 @@
+/* `plm-evaluator embed`: its command line. */
+#include <string.h>
+
+#include "common/cli/task_options.h"
+#include "evaluator/embed/embed.h"
+#include "evaluator/task.h"
+
+enum { BATCH_TOKENS = 8192, LARGEST_BATCH_TOKENS = 1 << 22 };
+
+static plm_status take_kind(const struct plm_arguments *arguments,
+                            struct plm_embed_request *request, struct plm_error *error)
+{
+  const char *pooling = plm_arguments_get(arguments, "pooling");
+  const bool per_token = plm_arguments_has(arguments, "per-token");
+  const bool logits = plm_arguments_has(arguments, "logits");
+  if (per_token + logits + (pooling != NULL) > 1) {
+    plm_error_set(error, PLM_USAGE, "--pooling, --per-token and --logits exclude each other");
+    return plm_error_hint(error, "a file holds one kind: run the command once for each");
+  }
+  request->kind = per_token ? PLM_EMBED_PER_TOKEN : logits ? PLM_EMBED_LOGITS : PLM_EMBED_POOLED;
+  if (request->kind != PLM_EMBED_POOLED) return PLM_OK;
+  return plm_pooling_parse(pooling == NULL ? "mean" : pooling, &request->pooling, error);
+}
+
+static plm_status take_request(const struct plm_arguments *arguments,
+                               struct plm_embed_request *request, struct plm_error *error)
+{
+  const char *resume = plm_arguments_get(arguments, "resume");
+  unsigned long long batch_tokens;
+  PLM_TRY(plm_task_needs(arguments, plm_embed_options, "checkpoint",
+                         "a checkpoint, for example runs/demo/checkpoints/latest", error));
+  PLM_TRY(plm_task_needs(arguments, plm_embed_options, "output",
+                         "where the embeddings go, FILE.safetensors or FILE.npy", error));
+  if (arguments->positional_count == 0) {
+    plm_error_set(error, PLM_USAGE, "no sequences: name a file, or - for stdin");
+    return plm_error_hint(error, "FASTA, JSONL or text, plain, .gz or .zst");
+  }
+  if (resume != NULL && strcmp(resume, "auto") != 0 && strcmp(resume, "never") != 0)
+    return plm_error_set(error, PLM_USAGE, "--resume is auto or never, not \"%.80s\"", resume);
+  PLM_TRY(plm_arguments_u64(arguments, "batch-tokens", BATCH_TOKENS, &batch_tokens, error));
+  if (batch_tokens == 0 || batch_tokens > LARGEST_BATCH_TOKENS)
+    return plm_error_set(error, PLM_USAGE, "--batch-tokens is 1 to %d", LARGEST_BATCH_TOKENS);
+  *request = (struct plm_embed_request){
+      .checkpoint = plm_arguments_get(arguments, "checkpoint"),
+      .weights = plm_arguments_get(arguments, "weights"),
+      .inputs = arguments->positionals,
+      .input_count = arguments->positional_count,
+      .output = plm_arguments_get(arguments, "output"),
+      .batch_tokens = (uint32_t)batch_tokens,
+      .strict = plm_arguments_has(arguments, "strict"),
+      .fresh = resume != NULL && strcmp(resume, "never") == 0,
+      .json = plm_arguments_has(arguments, "json"),
+  };
+  return take_kind(arguments, request, error);
+}
+
+static plm_status run(const struct plm_arguments *arguments, struct plm_error *error)
+{
+  struct plm_embed_request request;
+  struct plm_ops *ops;
+  PLM_TRY(take_request(arguments, &request, error));
+  PLM_TRY(plm_task_open_ops(arguments, (struct plm_ops_request){0}, &ops, error));
+  const plm_status status = plm_embed(&request, ops, error);
+  ops->close(ops);
+  return status;
+}
+
+const struct plm_program plm_task_embed = {
+    .name = "plm-evaluator embed",
+    .usage = "usage: plm-evaluator embed --checkpoint DIR IN... --output FILE [options]\n\n"
+             "Embeddings of sequences as safetensors or npy, in the order of the input.\n",
+    .options = plm_embed_options,
+    .operands = (size_t)-1,
+    .run = run,
+};

@@ -1,0 +1,114 @@
+/* Counts and the metrics that follow from them. */
+#include "evaluator/evaluate/confusion_matrix.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+plm_status plm_scores_init(struct plm_scores *scores, uint32_t V, struct plm_error *error)
+{
+  *scores = (struct plm_scores){.V = V};
+  scores->confusion = calloc((size_t)V * V, sizeof *scores->confusion);
+  if (scores->confusion == NULL)
+    return plm_error_set(error, PLM_NO_MEMORY, "out of memory for a %u x %u table", V, V);
+  return PLM_OK;
+}
+
+void plm_scores_deinit(struct plm_scores *scores)
+{
+  free(scores->confusion);
+  *scores = (struct plm_scores){0};
+}
+
+void plm_scores_reset(struct plm_scores *scores)
+{
+  uint64_t *confusion = scores->confusion;
+  const uint32_t V = scores->V;
+  memset(confusion, 0, (size_t)V * V * sizeof *confusion);
+  *scores = (struct plm_scores){.V = V, .confusion = confusion};
+}
+
+static int bin_of(uint32_t residues)
+{
+  int bin = 0;
+  for (uint32_t end = PLM_FIRST_LENGTH_BIN; bin < PLM_LENGTH_BINS - 1 && residues >= end; end *= 2)
+    bin++;
+  return bin;
+}
+
+void plm_scores_bin_name(int bin, char name[32])
+{
+  const unsigned begin = (unsigned)PLM_FIRST_LENGTH_BIN << (bin > 0 ? bin - 1 : 0);
+  if (bin == 0)
+    snprintf(name, 32, "<%u", begin);
+  else if (bin == PLM_LENGTH_BINS - 1)
+    snprintf(name, 32, ">=%u", begin);
+  else
+    snprintf(name, 32, "%u-%u", begin, 2 * begin - 1);
+}
+
+/* Cross-entropy of one row in double; *best is its argmax. */
+static double row_loss(const float *logits, uint32_t V, int32_t label, uint32_t *best)
+{
+  *best = 0;
+  for (uint32_t v = 1; v < V; v++)
+    if (logits[v] > logits[*best]) *best = v;
+  const double top = logits[*best];
+  double sum = 0.0;
+  for (uint32_t v = 0; v < V; v++) sum += exp((double)logits[v] - top);
+  return top + log(sum) - (double)logits[label];
+}
+
+void plm_scores_add(struct plm_scores *scores, const float *logits, const int32_t *labels,
+                    const uint32_t *residues, uint32_t rows)
+{
+  for (uint32_t row = 0; row < rows; row++) {
+    uint32_t best;
+    const double loss = row_loss(logits + (size_t)row * scores->V, scores->V, labels[row], &best);
+    const int bin = bin_of(residues[row]);
+    scores->loss_sum += loss;
+    scores->bin_loss[bin] += loss;
+    scores->bin_rows[bin]++;
+    scores->confusion[(size_t)labels[row] * scores->V + best]++;
+  }
+  scores->rows += rows;
+}
+
+/* F1 of one class and its precision, from its true, predicted and correct counts. */
+static double class_f1(double truth, double predicted, double correct, double *precision)
+{
+  const double recall = truth > 0 ? correct / truth : 0.0;
+  *precision = predicted > 0 ? correct / predicted : 0.0;
+  return *precision + recall > 0 ? 2 * *precision * recall / (*precision + recall) : 0.0;
+}
+
+struct plm_classification plm_scores_classification(const struct plm_scores *scores)
+{
+  struct plm_classification result = {0};
+  const uint32_t V = scores->V;
+  const double samples = (double)scores->rows;
+  double correct = 0, products = 0, predicted_squares = 0, truth_squares = 0;
+  if (scores->rows == 0) return result;
+  for (uint32_t k = 0; k < V; k++) {
+    double truth = 0, predicted = 0, precision;
+    for (uint32_t j = 0; j < V; j++) {
+      truth += (double)scores->confusion[(size_t)k * V + j];
+      predicted += (double)scores->confusion[(size_t)j * V + k];
+    }
+    const double hits = (double)scores->confusion[(size_t)k * V + k];
+    const double f1 = class_f1(truth, predicted, hits, &precision);
+    result.precision += truth / samples * precision;
+    result.f1 += truth / samples * f1;
+    correct += hits;
+    products += predicted * truth;
+    predicted_squares += predicted * predicted;
+    truth_squares += truth * truth;
+  }
+  result.accuracy = correct / samples;
+  result.recall = result.accuracy; /* support-weighted recall is accuracy */
+  const double scale =
+      (samples * samples - predicted_squares) * (samples * samples - truth_squares);
+  result.mcc = scale > 0 ? (correct * samples - products) / sqrt(scale) : 0.0;
+  return result;
+}

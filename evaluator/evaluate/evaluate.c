@@ -1,0 +1,193 @@
+/* One evaluation: batches through the model, logits into scores. */
+#include "evaluator/evaluate/evaluate.h"
+
+#include <cjson/cJSON.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/base/clock.h"
+#include "common/inference/inference.h"
+#include "common/metrics/metrics.h"
+#include "evaluator/evaluate/masking.h"
+
+enum { BATCH_TOKENS = 8192 }; /* of one forward pass */
+
+struct plm_evaluation {
+  struct plm_inference *inference;
+  struct plm_question question;
+  struct plm_scores scores;
+  float *logits; /* (max rows, V) */
+};
+
+static plm_status take_buffers(struct plm_evaluation *evaluation, struct plm_error *error)
+{
+  const struct plm_model_config *config = &evaluation->inference->config;
+  const uint32_t tokens = evaluation->inference->max_chunks * config->max_length;
+  PLM_TRY(plm_question_init(&evaluation->question, tokens, error));
+  PLM_TRY(plm_scores_init(&evaluation->scores, config->vocab_size, error));
+  evaluation->logits = calloc((size_t)tokens * config->vocab_size, sizeof(float));
+  if (evaluation->logits == NULL)
+    return plm_error_set(error, PLM_NO_MEMORY, "out of memory for the logits of %u tokens", tokens);
+  return PLM_OK;
+}
+
+plm_status plm_evaluation_open(const char *checkpoint, struct plm_ops *ops,
+                               struct plm_evaluation **evaluation, struct plm_error *error)
+{
+  struct plm_evaluation *opened = calloc(1, sizeof *opened);
+  if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  plm_status status = plm_inference_open(checkpoint, ops, BATCH_TOKENS, &opened->inference, error);
+  if (status == PLM_OK) status = take_buffers(opened, error);
+  if (status != PLM_OK) {
+    plm_evaluation_close(opened);
+    return status;
+  }
+  *evaluation = opened;
+  return PLM_OK;
+}
+
+void plm_evaluation_close(struct plm_evaluation *evaluation)
+{
+  if (evaluation == NULL) return;
+  free(evaluation->logits);
+  plm_scores_deinit(&evaluation->scores);
+  plm_question_deinit(&evaluation->question);
+  plm_inference_close(evaluation->inference);
+  free(evaluation);
+}
+
+const struct plm_model_config *plm_evaluation_model(const struct plm_evaluation *evaluation)
+{
+  return &evaluation->inference->config;
+}
+
+const char *plm_evaluation_weights(const struct plm_evaluation *evaluation)
+{
+  return evaluation->inference->weights;
+}
+
+plm_status plm_evaluation_load(struct plm_evaluation *evaluation, const char *checkpoint,
+                               struct plm_error *error)
+{
+  return plm_inference_load(evaluation->inference, checkpoint, error);
+}
+
+static bool is_causal(const struct plm_evaluation *evaluation) /* it predicts the next token */
+{
+  return evaluation->inference->objective == PLM_OBJECTIVE_CAUSAL;
+}
+
+/* One batch at one rate: question, forward, scores. */
+static plm_status score_batch(struct plm_evaluation *evaluation, const struct plm_batch *batch,
+                              uint64_t seed, double rate, struct plm_error *error)
+{
+  struct plm_question *question = &evaluation->question;
+  if (is_causal(evaluation))
+    plm_question_causal(question, batch);
+  else
+    plm_question_masked(question, batch, evaluation->inference->tokenizer, seed, rate);
+  if (question->rows == 0) return PLM_OK;
+  PLM_TRY(plm_inference_run(evaluation->inference, batch, question->inputs, question->positions,
+                            question->rows, NULL, evaluation->logits, error));
+  plm_scores_add(&evaluation->scores, evaluation->logits, question->labels, question->residues,
+                 question->rows);
+  return PLM_OK;
+}
+
+/* The whole set at one rate, into evaluation->scores. */
+static plm_status run_rate(struct plm_evaluation *evaluation, const struct plm_chunk_source *source,
+                           enum plm_split split, uint64_t seed, double rate,
+                           bool (*stop)(void *context), void *stop_context, struct plm_error *error)
+{
+  uint64_t chunks;
+  plm_scores_reset(&evaluation->scores);
+  PLM_TRY(source->begin(source->context, split, &chunks, error));
+  if (chunks == 0) {
+    plm_error_set(error, PLM_CONFIG, "the corpus has no documents in split %s",
+                  plm_split_name(split));
+    return plm_error_hint(error, "ingest more sequences, or with another --split; or evaluate "
+                                 "another split (evaluator.splits)");
+  }
+  for (uint64_t done = 0; done < chunks;) {
+    if (stop != NULL && stop(stop_context))
+      return plm_error_set(error, PLM_INTERRUPTED, "the evaluation was interrupted");
+    struct plm_batch batch;
+    const uint64_t left = chunks - done;
+    const uint32_t most = evaluation->inference->max_chunks;
+    const uint32_t count = left < most ? (uint32_t)left : most;
+    PLM_TRY(source->next(source->context, count, &batch, error));
+    const plm_status status = score_batch(evaluation, &batch, seed, rate, error);
+    source->release(source->context, &batch);
+    if (status != PLM_OK) return status;
+    done += count;
+  }
+  return PLM_OK;
+}
+
+static double mean_loss(const struct plm_scores *scores)
+{
+  return scores->rows > 0 ? scores->loss_sum / (double)scores->rows : NAN;
+}
+
+static void take_main_scores(const struct plm_scores *scores, struct plm_evaluation_result *result)
+{
+  result->loss = mean_loss(scores);
+  result->perplexity = exp(result->loss);
+  result->classification = plm_scores_classification(scores);
+  result->tokens = scores->rows;
+  for (int bin = 0; bin < PLM_LENGTH_BINS; bin++) {
+    result->bin_rows[bin] = scores->bin_rows[bin];
+    result->bin_loss[bin] =
+        scores->bin_rows[bin] > 0 ? scores->bin_loss[bin] / (double)scores->bin_rows[bin] : NAN;
+  }
+}
+
+plm_status plm_evaluation_run(struct plm_evaluation *evaluation,
+                              const struct plm_chunk_source *source, enum plm_split split,
+                              const struct plm_evaluation_options *options,
+                              bool (*stop)(void *context), void *stop_context,
+                              struct plm_evaluation_result *result, struct plm_error *error)
+{
+  const uint64_t started = plm_clock_ns();
+  const uint32_t rates = is_causal(evaluation) ? 1 : 1 + options->more_rate_count;
+  *result = (struct plm_evaluation_result){.rate_count = is_causal(evaluation) ? 0 : rates};
+  for (uint32_t i = 0; i < rates; i++) {
+    const double rate = i == 0 ? options->mask_rate : options->more_rates[i - 1];
+    PLM_TRY(run_rate(evaluation, source, split, options->seed, rate, stop, stop_context, error));
+    if (i == 0) take_main_scores(&evaluation->scores, result);
+    result->rates[i] = rate;
+    result->rate_loss[i] = mean_loss(&evaluation->scores);
+  }
+  result->seconds = 1e-9 * (double)(plm_clock_ns() - started);
+  return PLM_OK;
+}
+
+void plm_evaluation_report(const struct plm_evaluation_result *result, const char *weights,
+                           double baseline_entropy, cJSON *line)
+{
+  const struct plm_classification *classes = &result->classification;
+  plm_metrics_string(line, "weights", weights);
+  plm_metrics_number(line, "loss", result->loss);
+  plm_metrics_number(line, "perplexity", result->perplexity);
+  plm_metrics_number(line, "accuracy", classes->accuracy);
+  plm_metrics_number(line, "precision", classes->precision);
+  plm_metrics_number(line, "recall", classes->recall);
+  plm_metrics_number(line, "f1", classes->f1);
+  plm_metrics_number(line, "mcc", classes->mcc);
+  plm_metrics_integer(line, "tokens", result->tokens);
+  plm_metrics_number(line, "baseline_entropy", baseline_entropy);
+  cJSON *by_rate = cJSON_AddObjectToObject(line, "loss_by_mask_rate");
+  for (uint32_t i = 0; i < result->rate_count; i++) {
+    char name[32];
+    snprintf(name, sizeof name, "%g", result->rates[i]);
+    plm_metrics_number(by_rate, name, result->rate_loss[i]);
+  }
+  cJSON *by_length = cJSON_AddObjectToObject(line, "loss_by_length");
+  for (int bin = 0; bin < PLM_LENGTH_BINS; bin++) {
+    char name[32];
+    if (result->bin_rows[bin] == 0) continue;
+    plm_scores_bin_name(bin, name);
+    plm_metrics_number(by_length, name, result->bin_loss[bin]);
+  }
+}

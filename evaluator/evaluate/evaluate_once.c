@@ -1,0 +1,139 @@
+/* One checkpoint, one corpus, one result on stdout. */
+#include "evaluator/evaluate/evaluate_once.h"
+
+#include <cjson/cJSON.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "common/base/json.h"
+#include "common/base/log.h"
+#include "common/huggingface/model_folder.h"
+#include "common/metrics/metrics.h"
+#include "common/run/run.h"
+#include "evaluator/evaluate/evaluate.h"
+#include "evaluator/evaluate/sources.h"
+
+enum { SOURCE_TOKENS = 8192 };
+
+static bool interrupted(void *context)
+{
+  (void)context;
+  return plm_stop_requested != 0;
+}
+
+static void print_people(const struct plm_evaluate_request *request,
+                         const struct plm_model_folder *folder,
+                         const struct plm_evaluation_result *result, const char *weights,
+                         double entropy)
+{
+  if (folder->checkpoint)
+    printf("checkpoint   %s (step %" PRIu64 ", weights: %s)\n", request->checkpoint, folder->step,
+           weights);
+  else
+    printf("model        %s\n", request->checkpoint);
+  printf("split        %s of %s, %" PRIu64 " tokens predicted\n", request->split, request->corpus,
+         result->tokens);
+  printf("loss         %.6f nats (composition alone: %.4f)\n", result->loss, entropy);
+  printf("perplexity   %.4f\n", result->perplexity);
+  printf("accuracy     %.4f   precision %.4f   recall %.4f   f1 %.4f   mcc %.4f\n",
+         result->classification.accuracy, result->classification.precision,
+         result->classification.recall, result->classification.f1, result->classification.mcc);
+  printf("by length    ");
+  for (int bin = 0; bin < PLM_LENGTH_BINS; bin++) {
+    char name[32];
+    if (result->bin_rows[bin] == 0) continue;
+    plm_scores_bin_name(bin, name);
+    printf("%s: %.4f  ", name, result->bin_loss[bin]);
+  }
+  printf("\ntime         %.2f s\n", result->seconds);
+}
+
+static plm_status print_json(const struct plm_evaluate_request *request,
+                             const struct plm_model_folder *folder,
+                             const struct plm_evaluation_result *result, const char *weights,
+                             double entropy, struct plm_error *error)
+{
+  char hex[PLM_HASH_HEX_SIZE];
+  struct plm_hash identity = folder->identity;
+  if (!folder->checkpoint)
+    PLM_TRY(plm_model_folder_hash(folder, plm_model_folder_weights(folder), &identity, error));
+  plm_hash_to_hex(identity, hex);
+  cJSON *line = plm_metrics_line();
+  if (folder->checkpoint) plm_metrics_integer(line, "step", folder->step);
+  plm_metrics_string(line, "checkpoint", request->checkpoint);
+  plm_metrics_string(line, "identity", hex);
+  plm_metrics_string(line, "split", request->split);
+  plm_evaluation_report(result, weights, entropy, line);
+  plm_metrics_number(line, "seconds", result->seconds);
+  return plm_json_print(line, error);
+}
+
+/* The resources of one evaluation, released together. */
+struct once {
+  struct plm_evaluation *evaluation;
+  struct plm_corpus *corpus;
+  struct plm_corpus_source *source;
+};
+
+static plm_status open_once(struct once *once, const struct plm_evaluate_request *request,
+                            const char *folder, struct plm_ops *ops, struct plm_error *error)
+{
+  const struct plm_corpus_options options = {0};
+  PLM_TRY(plm_evaluation_open(folder, ops, &once->evaluation, error));
+  PLM_TRY(plm_evaluation_load(once->evaluation, folder, error));
+  PLM_TRY(plm_corpus_open(request->corpus, &options, &once->corpus, error));
+  const struct plm_model_config *model = plm_evaluation_model(once->evaluation);
+  const struct plm_corpus_info *info = plm_corpus_info(once->corpus);
+  if (plm_tokenizer_of(info->tokenizer)->vocab_size != model->vocab_size) {
+    plm_error_set(error, PLM_CONFIG, "the checkpoint has %u tokens, the corpus's tokenizer %u",
+                  model->vocab_size, plm_tokenizer_of(info->tokenizer)->vocab_size);
+    return plm_error_hint(error, "ingest the sequences with the tokenizer the model was trained "
+                                 "with (--tokenizer esm | byte)");
+  }
+  const struct plm_config config = {
+      .model = *model,
+      .data = {.tokenizer = info->tokenizer,
+               .max_length = model->max_length,
+               .document_alignment = request->alignment,
+               .window_groups = 64},
+      .evaluator.max_tokens = request->max_tokens,
+  };
+  const struct plm_plan_parameters parameters = plm_plan_evaluation(&config);
+  const uint32_t chunks = model->max_length < SOURCE_TOKENS ? SOURCE_TOKENS / model->max_length : 1;
+  return plm_corpus_source_open(once->corpus, &parameters, chunks, &once->source, error);
+}
+
+static plm_status run_once(struct once *once, const struct plm_evaluate_request *request,
+                           const struct plm_model_folder *folder, struct plm_error *error)
+{
+  const struct plm_evaluation_options options = {
+      .mask_rate = request->mask_rate,
+      .seed = request->seed,
+  };
+  const struct plm_chunk_source source = plm_source_of_corpus(once->source);
+  const double entropy = plm_corpus_info(once->corpus)->entropy;
+  const char *weights = plm_evaluation_weights(once->evaluation);
+  struct plm_evaluation_result result;
+  enum plm_split split;
+  PLM_TRY(plm_split_parse(request->split, &split, error));
+  PLM_TRY(plm_evaluation_run(once->evaluation, &source, split, &options, interrupted, NULL, &result,
+                             error));
+  if (!plm_corpus_info(once->corpus)->clustered) plm_info("random split: homologues shared");
+  if (request->json) return print_json(request, folder, &result, weights, entropy, error);
+  print_people(request, folder, &result, weights, entropy);
+  return PLM_OK;
+}
+
+plm_status plm_evaluate_once(const struct plm_evaluate_request *request, struct plm_ops *ops,
+                             struct plm_error *error)
+{
+  struct once once = {0};
+  struct plm_model_folder folder;
+  PLM_TRY(plm_model_folder_check(request->checkpoint, &folder, error));
+  plm_status status = open_once(&once, request, folder.directory, ops, error);
+  if (status == PLM_OK) status = run_once(&once, request, &folder, error);
+  plm_corpus_source_close(once.source);
+  plm_corpus_close(once.corpus);
+  plm_evaluation_close(once.evaluation);
+  return status;
+}

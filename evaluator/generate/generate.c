@@ -1,0 +1,190 @@
+/* `generate`: the checkpoint, the options that fit its model, the output. */
+#include "evaluator/generate/generate.h"
+
+#include <cjson/cJSON.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/base/clock.h"
+#include "common/base/json.h"
+#include "common/base/log.h"
+#include "common/checkpoint/checkpoint.h"
+#include "common/huggingface/model_folder.h"
+#include "common/run/run.h"
+
+enum { MASKED_BATCH_TOKENS = 8192, CAUSAL_BATCH_TOKENS = 1, DEFAULT_STEPS = 20 };
+
+plm_status plm_generate_stop(struct plm_error *error)
+{
+  if (plm_stop_requested == 0) return PLM_OK;
+  return plm_error_set(error, PLM_INTERRUPTED, "generating was interrupted");
+}
+
+plm_status plm_generate_write(struct plm_generate_work *work, struct plm_generation *generation,
+                              struct plm_error *error)
+{
+  const plm_status status =
+      plm_fasta_writer_add(work->writer, generation->name, generation->text,
+                           plm_generation_residues(generation, work->inference->tokenizer), error);
+  plm_generation_free(generation);
+  work->sequences++;
+  plm_progress_update(&work->progress, work->sequences, work->total, work->residues,
+                      work->sequences, "sequences");
+  return status;
+}
+
+/* ---- options ----------------------------------------------------------------------------------*/
+
+static plm_status not_for(const char *option, const char *kind, const char *hint,
+                          struct plm_error *error)
+{
+  plm_error_set(error, PLM_USAGE, "--%s is not for this checkpoint: its model is %s", option, kind);
+  return plm_error_hint(error, "%s", hint);
+}
+
+static plm_status check_causal(const struct plm_generate_request *request, struct plm_error *error)
+{
+  static const char kind[] = "causal and samples one token after another";
+  if (request->steps != 0)
+    return not_for("steps", kind, "leave it out; --max-tokens limits what is generated", error);
+  if (request->length != 0)
+    return not_for("length", kind,
+                   "leave it out; a sequence ends by itself, at --max-tokens or at max_length",
+                   error);
+  return PLM_OK;
+}
+
+static plm_status check_masked(const struct plm_generate_request *request, uint32_t max_length,
+                               struct plm_error *error)
+{
+  static const char kind[] = "masked and fills <mask>";
+  if (request->max_tokens != 0)
+    return not_for("max-tokens", kind,
+                   "leave it out; the masks of IN, or --length, say how much is generated", error);
+  if (request->input == NULL && request->length == 0) {
+    plm_error_set(error, PLM_USAGE, "this checkpoint's model fills masks: it wants sequences");
+    return plm_error_hint(error, "name a FASTA file with <mask> or _ in its sequences, or give "
+                                 "--length N for sequences that are masked all over");
+  }
+  if (request->input != NULL && request->length != 0)
+    return plm_error_set(error, PLM_USAGE, "--length is for a masked model without IN");
+  if (request->length > max_length - 2) {
+    plm_error_set(error, PLM_USAGE, "--length %u: this model (max_length %u) takes up to %u",
+                  request->length, max_length, max_length - 2);
+    return plm_error_hint(error, "shorten it, or use a model with a larger data.max_length");
+  }
+  return PLM_OK;
+}
+
+/* The masks of IN would be gone. */
+static plm_status check_places(const struct plm_generate_request *request, struct plm_error *error)
+{
+  struct stat in, out;
+  if (request->input == NULL || stat(request->input, &in) != 0 || !S_ISREG(in.st_mode) ||
+      stat(request->output, &out) != 0 || in.st_dev != out.st_dev || in.st_ino != out.st_ino)
+    return PLM_OK;
+  plm_error_set(error, PLM_USAGE, "--output %.200s is IN itself", request->output);
+  return plm_error_hint(error, "name another file");
+}
+
+/* ---- the work ---------------------------------------------------------------------------------*/
+
+static plm_status check_found(const struct plm_generate_request *request,
+                              const struct plm_generate_work *work, bool causal,
+                              struct plm_error *error)
+{
+  if (request->input != NULL && plm_generation_inputs(work->source) == 0)
+    return plm_error_set(error, PLM_FORMAT, "%s has no sequences", request->input);
+  if (causal || plm_generation_masked_inputs(work->source) > 0) return PLM_OK;
+  plm_error_set(error, PLM_FORMAT, "no sequence of %s has a mask: there is nothing to fill",
+                request->input);
+  if (work->inference->tokenizer->kind == PLM_TOKENIZER_BYTE)
+    return plm_error_hint(error, "write <mask> where a byte is to be chosen");
+  return plm_error_hint(error, "write <mask>, or _, where a residue is to be chosen");
+}
+
+static plm_status report(const struct plm_generate_request *request,
+                         const struct plm_generate_work *work, double seconds,
+                         struct plm_error *error)
+{
+  const uint64_t blanks = plm_fasta_writer_blanks(work->writer);
+  if (blanks > 0)
+    plm_warning("%" PRIu64 " line ends were generated; FASTA cannot hold them, so they are blanks",
+                blanks);
+  if (!request->json) {
+    plm_info("%s: %" PRIu64 " sequences, %" PRIu64 " residues generated in %.1f s", request->output,
+             work->sequences, work->residues, seconds);
+    return PLM_OK;
+  }
+  cJSON *line = cJSON_CreateObject();
+  cJSON_AddStringToObject(line, "output", request->output);
+  cJSON_AddStringToObject(line, "weights", work->inference->weights);
+  cJSON_AddStringToObject(line, "objective", plm_objective_name(work->inference->objective));
+  cJSON_AddNumberToObject(line, "sequences", (double)work->sequences);
+  cJSON_AddNumberToObject(line, "residues", (double)work->residues);
+  cJSON_AddNumberToObject(line, "seconds", seconds);
+  return plm_json_print(line, error);
+}
+
+static plm_status work_on(const struct plm_generate_request *request,
+                          struct plm_generate_work *work, bool causal, struct plm_error *error)
+{
+  const struct plm_generation_options options = {
+      .input = request->input,
+      .tokenizer = work->inference->tokenizer,
+      .max_length = work->inference->config.max_length,
+      .causal = causal,
+      .count = request->count,
+      .length = request->length,
+      .max_tokens = request->max_tokens,
+  };
+  const uint64_t started = plm_clock_ns();
+  PLM_TRY(plm_generation_source_open(&options, &work->source, error));
+  PLM_TRY(plm_fasta_writer_open(request->output, &work->writer, error));
+  plm_sampler_init(&work->sampler, work->inference->tokenizer, causal, request->temperature,
+                   request->top_p, request->seed);
+  work->total = request->input == NULL ? request->count : 0;
+  work->longest = options.max_length;
+  if (request->input == NULL && request->max_tokens != 0 && request->max_tokens < work->longest)
+    work->longest = 1 + request->max_tokens;
+  plm_progress_begin(&work->progress, "generate");
+  work->progress.rate_unit = "residues";
+  const uint32_t steps = request->steps != 0 ? request->steps : DEFAULT_STEPS;
+  plm_status status =
+      causal ? plm_generate_causal(work, error) : plm_generate_masked(work, steps, error);
+  plm_progress_clear(&work->progress);
+  if (status == PLM_OK) status = check_found(request, work, causal, error);
+  if (status == PLM_OK) status = plm_fasta_writer_finish(work->writer, error);
+  if (status != PLM_OK) return status;
+  return report(request, work, 1e-9 * (double)(plm_clock_ns() - started), error);
+}
+
+plm_status plm_generate(const struct plm_generate_request *request, struct plm_ops *ops,
+                        struct plm_error *error)
+{
+  struct plm_generate_work work = {0};
+  struct plm_model_config config;
+  enum plm_objective objective;
+  plm_status status =
+      plm_checkpoint_config_read(request->checkpoint, &config, NULL, &objective, error);
+  if (status != PLM_OK) {
+    struct plm_model_folder folder; /* which says what stands there instead */
+    PLM_TRY(plm_model_folder_check(request->checkpoint, &folder, error));
+    return status;
+  }
+  const bool causal = objective == PLM_OBJECTIVE_CAUSAL;
+  if (causal)
+    PLM_TRY(check_causal(request, error));
+  else
+    PLM_TRY(check_masked(request, config.max_length, error));
+  PLM_TRY(check_places(request, error));
+  status = plm_inference_open_verified(request->checkpoint, request->weights, ops,
+                                       causal ? CAUSAL_BATCH_TOKENS : MASKED_BATCH_TOKENS,
+                                       &work.inference, NULL, error);
+  if (status == PLM_OK) status = work_on(request, &work, causal, error);
+  plm_fasta_writer_close(work.writer);
+  plm_generation_source_close(work.source);
+  plm_inference_close(work.inference);
+  return status;
+}

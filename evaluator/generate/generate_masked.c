@@ -1,0 +1,169 @@
+/* Filling masks: sequences are packed into one batch, which every pass runs anew with what has been
+ * filled. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/inference/sequence_batch.h"
+#include "evaluator/generate/generate.h"
+
+enum { GROUP_SEQUENCES = 4096 }; /* those without masks take no room in the batch */
+
+struct group {
+  struct plm_generate_work *work;
+  struct plm_sequence_batch *batch;
+  struct plm_generation *all[GROUP_SEQUENCES]; /* in the order of the output */
+  struct plm_generation *masked[GROUP_SEQUENCES];
+  uint32_t count, masked_count;
+  int32_t *inputs;    /* (B, L) as filled so far */
+  int32_t *positions; /* (rows) of the masks, sequence by sequence */
+  float *logits;      /* (rows, V) */
+  struct filling *fillings;
+};
+
+/* A mask of one sequence and what would stand there. */
+struct filling {
+  uint32_t t;
+  struct plm_sampled sampled;
+};
+
+/* The most confident first, the lower position on a tie. */
+static int by_confidence(const void *left, const void *right)
+{
+  const struct filling *a = left, *b = right;
+  if (a->sampled.probability != b->sampled.probability)
+    return a->sampled.probability > b->sampled.probability ? -1 : 1;
+  return a->t < b->t ? -1 : a->t > b->t;
+}
+
+/* Rows of all masks left, sequence by sequence. */
+static uint32_t list_masks(struct group *group)
+{
+  const int32_t mask = group->work->inference->tokenizer->mask;
+  uint32_t rows = 0;
+  for (uint32_t i = 0; i < group->masked_count; i++) {
+    const struct plm_generation *generation = group->masked[i];
+    const uint32_t first = plm_sequence_batch_row(group->batch, i);
+    for (uint32_t t = 0; generation->masks > 0 && t < generation->count; t++)
+      if (generation->tokens[t] == mask) group->positions[rows++] = (int32_t)(first + t);
+  }
+  return rows;
+}
+
+/* One sequence's share of a pass: ceil(remaining / passes left) of its masks. */
+static void fill(struct group *group, uint32_t i, const float *logits, uint32_t pass,
+                 uint32_t passes_left)
+{
+  struct plm_generate_work *work = group->work;
+  const struct plm_tokenizer *tokenizer = work->inference->tokenizer;
+  struct plm_generation *generation = group->masked[i];
+  const uint32_t first = plm_sequence_batch_row(group->batch, i), remaining = generation->masks;
+  const uint32_t now = (remaining + passes_left - 1) / passes_left;
+  uint32_t found = 0;
+  for (uint32_t t = 0; t < generation->count; t++) {
+    if (generation->tokens[t] != tokenizer->mask) continue;
+    const float *row = logits + (size_t)found * tokenizer->vocab_size;
+    group->fillings[found++] =
+        (struct filling){t, plm_sampler_choose(&work->sampler, row, t, generation->number, pass)};
+  }
+  qsort(group->fillings, found, sizeof *group->fillings, by_confidence);
+  for (uint32_t f = 0; f < now; f++) {
+    const struct filling *filling = &group->fillings[f];
+    plm_generation_set(generation, tokenizer, filling->t, filling->sampled.token);
+    group->inputs[first + filling->t] = filling->sampled.token;
+  }
+  work->residues += now;
+}
+
+static plm_status run_passes(struct group *group, uint32_t steps, struct plm_error *error)
+{
+  struct plm_inference *inference = group->work->inference;
+  const struct plm_batch *batch = plm_sequence_batch_finish(group->batch);
+  const size_t V = inference->tokenizer->vocab_size;
+  memcpy(group->inputs, plm_sequence_batch_inputs(group->batch),
+         (size_t)batch->chunks * batch->max_length * sizeof *group->inputs);
+  for (uint32_t pass = 0; pass < steps; pass++) {
+    const uint32_t rows = list_masks(group);
+    if (rows == 0) break;
+    PLM_TRY(plm_generate_stop(error));
+    PLM_TRY(plm_inference_run(inference, batch, group->inputs, group->positions, rows, NULL,
+                              group->logits, error));
+    const float *logits = group->logits;
+    for (uint32_t i = 0; i < group->masked_count; i++) {
+      const uint32_t masks = group->masked[i]->masks;
+      if (masks > 0) fill(group, i, logits, pass, steps - pass);
+      logits += masks * V;
+    }
+  }
+  return PLM_OK;
+}
+
+/* Fills and writes the group, in order; it is empty afterwards, whatever happens. */
+static plm_status finish_group(struct group *group, uint32_t steps, struct plm_error *error)
+{
+  plm_status status = PLM_OK;
+  if (group->masked_count > 0) status = run_passes(group, steps, error);
+  for (uint32_t i = 0; i < group->count; i++) {
+    if (status == PLM_OK)
+      status = plm_generate_write(group->work, group->all[i], error);
+    else
+      plm_generation_free(group->all[i]);
+  }
+  group->count = group->masked_count = 0;
+  plm_sequence_batch_reset(group->batch);
+  return status;
+}
+
+static plm_status run(struct group *group, uint32_t steps, struct plm_error *error)
+{
+  for (;;) {
+    struct plm_generation *generation;
+    PLM_TRY(plm_generate_stop(error));
+    PLM_TRY(plm_generation_next(group->work->source, &generation, error));
+    if (generation == NULL) return finish_group(group, steps, error);
+    const bool masked = generation->masks > 0;
+    plm_status status = PLM_OK;
+    if (group->count == GROUP_SEQUENCES ||
+        (masked && !plm_sequence_batch_add(group->batch, generation->tokens, generation->count))) {
+      status = finish_group(group, steps, error);
+      if (masked && status == PLM_OK)
+        PLM_ASSERT(plm_sequence_batch_add(group->batch, generation->tokens, generation->count));
+    }
+    if (status != PLM_OK) {
+      plm_generation_free(generation);
+      return status;
+    }
+    group->all[group->count++] = generation;
+    if (masked) group->masked[group->masked_count++] = generation;
+  }
+}
+
+plm_status plm_generate_masked(struct plm_generate_work *work, uint32_t steps,
+                               struct plm_error *error)
+{
+  const struct plm_inference *inference = work->inference;
+  const struct plm_model_config *config = &inference->config;
+  const size_t tokens = (size_t)inference->max_chunks * config->max_length;
+  struct group *group = calloc(1, sizeof *group);
+  if (group == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  group->work = work;
+  group->inputs = calloc(tokens, sizeof *group->inputs);
+  group->positions = calloc(tokens, sizeof *group->positions);
+  group->logits = calloc(tokens * config->vocab_size, sizeof *group->logits);
+  group->fillings = calloc(config->max_length, sizeof *group->fillings);
+  plm_status status = PLM_OK;
+  if (group->inputs == NULL || group->positions == NULL || group->logits == NULL ||
+      group->fillings == NULL)
+    status = plm_error_set(error, PLM_NO_MEMORY, "out of memory for a batch of %zu tokens", tokens);
+  if (status == PLM_OK)
+    status = plm_sequence_batch_open(config, inference->tokenizer->pad, inference->max_chunks,
+                                     &group->batch, error);
+  if (status == PLM_OK) status = run(group, steps, error);
+  for (uint32_t i = 0; i < group->count; i++) plm_generation_free(group->all[i]);
+  plm_sequence_batch_close(group->batch);
+  free(group->fillings);
+  free(group->logits);
+  free(group->positions);
+  free(group->inputs);
+  free(group);
+  return status;
+}

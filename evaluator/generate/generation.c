@@ -1,0 +1,272 @@
+/* Sequences for `generate`: see generation.h. */
+#include "evaluator/generate/generation.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/run/run.h"
+#include "common/sequences/sequence_reader.h"
+
+/* How <mask> stands in byte text; the readers of proteins know it themselves. */
+static const char mask_text[] = "<mask>";
+enum { MASK_TEXT_SIZE = sizeof mask_text - 1 };
+
+struct plm_generation_source {
+  struct plm_generation_options options;
+  struct plm_sequence_reader *reader; /* NULL without IN */
+  struct plm_generation record;       /* what copies are made of */
+  uint64_t copies_left, number, inputs, masked_inputs;
+};
+
+/* ---- one sequence -----------------------------------------------------------------------------*/
+
+static void deinit(struct plm_generation *generation)
+{
+  free(generation->name);
+  free(generation->tokens);
+  free(generation->text);
+}
+
+void plm_generation_free(struct plm_generation *generation)
+{
+  if (generation == NULL) return;
+  deinit(generation);
+  free(generation);
+}
+
+uint32_t plm_generation_residues(const struct plm_generation *generation,
+                                 const struct plm_tokenizer *tokenizer)
+{
+  const uint32_t last = generation->count - 1;
+  return last - (generation->tokens[last] == tokenizer->eos);
+}
+
+void plm_generation_set(struct plm_generation *generation, const struct plm_tokenizer *tokenizer,
+                        uint32_t t, int32_t token)
+{
+  if (t < generation->count && generation->tokens[t] == tokenizer->mask) generation->masks--;
+  generation->tokens[t] = token;
+  if (t == generation->count) generation->count++;
+  if (token == tokenizer->eos) return;
+  generation->text[t - 1] = tokenizer->kind == PLM_TOKENIZER_BYTE
+                                ? (uint8_t)token
+                                : (uint8_t)plm_token_text(tokenizer, (uint32_t)token)[0];
+}
+
+/* ---- what copies are made of ------------------------------------------------------------------*/
+
+/* An empty record: <cls> alone, room for max_length tokens. */
+static void begin_record(struct plm_generation_source *source)
+{
+  source->record.count = 1;
+  source->record.masks = 0;
+  source->record.tokens[0] = source->options.tokenizer->cls;
+}
+
+static void add_residue(struct plm_generation *record, int32_t token, uint8_t letter)
+{
+  record->text[record->count - 1] = letter;
+  record->tokens[record->count++] = token;
+}
+
+static void add_mask(struct plm_generation *record, const struct plm_tokenizer *tokenizer)
+{
+  add_residue(record, tokenizer->mask, PLM_SEQUENCE_MASK);
+  record->masks++;
+}
+
+static plm_status finish_record(struct plm_generation_source *source, struct plm_error *error)
+{
+  const struct plm_generation_options *options = &source->options;
+  struct plm_generation *record = &source->record;
+  if (!options->causal) {
+    record->tokens[record->count++] = options->tokenizer->eos;
+  } else if (record->masks > 0) {
+    plm_error_set(error, PLM_FORMAT, "prompt \"%.80s\" has a mask", record->name);
+    return plm_error_hint(error, "a causal model continues a prompt; it cannot fill masks");
+  }
+  record->end = options->max_length;
+  if (options->max_tokens != 0 && options->max_tokens < options->max_length - record->count)
+    record->end = record->count + options->max_tokens;
+  source->copies_left = options->count;
+  source->inputs++;
+  source->masked_inputs += record->masks > 0;
+  return PLM_OK;
+}
+
+static plm_status too_long(const struct plm_generation_source *source, uint64_t residues,
+                           struct plm_error *error)
+{
+  const uint32_t max_length = source->options.max_length;
+  plm_error_set(
+      error, PLM_LIMIT, "\"%.80s\" has %" PRIu64 " residues; this model (max_length %u) %s %u",
+      source->record.name, residues, max_length,
+      source->options.causal ? "continues prompts of up to" : "takes up to", max_length - 2);
+  return plm_error_hint(error, "shorten it, or use a model with a larger data.max_length");
+}
+
+/* Residues of IN as tokens; max_length - 2 of them at most, which leaves room for <cls> and for
+ * <eos> or the first token that is generated. */
+static plm_status encode(struct plm_generation_source *source, const struct plm_sequence *sequence,
+                         struct plm_error *error)
+{
+  const struct plm_tokenizer *tokenizer = source->options.tokenizer;
+  const bool bytes = tokenizer->kind == PLM_TOKENIZER_BYTE;
+  begin_record(source);
+  for (size_t i = 0; i < sequence->size; i++) {
+    const uint8_t residue = sequence->residues[i];
+    const bool mask = bytes ? sequence->size - i >= MASK_TEXT_SIZE &&
+                                  memcmp(sequence->residues + i, mask_text, MASK_TEXT_SIZE) == 0
+                            : residue == PLM_SEQUENCE_MASK;
+    if (source->record.count > source->options.max_length - 2)
+      return too_long(source, sequence->length, error);
+    if (mask)
+      add_mask(&source->record, tokenizer);
+    else
+      add_residue(&source->record, plm_tokenizer_encode(tokenizer, residue), residue);
+    if (mask && bytes) i += MASK_TEXT_SIZE - 1;
+  }
+  return PLM_OK;
+}
+
+/* The next of IN into the record; *more is false at its end. */
+static plm_status read_record(struct plm_generation_source *source, bool *more,
+                              struct plm_error *error)
+{
+  struct plm_sequence sequence;
+  *more = false;
+  enum plm_sequence_result result;
+  do {
+    if (plm_stop_requested != 0)
+      return plm_error_set(error, PLM_INTERRUPTED, "generating was interrupted");
+    result = plm_sequence_reader_next(source->reader, &sequence, error);
+  } while (result == PLM_SEQUENCE_AGAIN);
+  if (result == PLM_SEQUENCE_END) return PLM_OK;
+  if (result != PLM_SEQUENCE_READ) return error->status;
+  free(source->record.name);
+  source->record.name = strndup(sequence.name, sequence.name_size);
+  if (source->record.name == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  if (sequence.too_long)
+    PLM_TRY(too_long(source, sequence.length, error));
+  else
+    PLM_TRY(encode(source, &sequence, error));
+  *more = true;
+  return finish_record(source, error);
+}
+
+/* Without IN: <cls> alone, or masks all over; once. */
+static plm_status make_record(struct plm_generation_source *source, bool *more,
+                              struct plm_error *error)
+{
+  *more = source->inputs == 0;
+  if (!*more) return PLM_OK;
+  begin_record(source);
+  for (uint32_t i = 0; !source->options.causal && i < source->options.length; i++)
+    add_mask(&source->record, source->options.tokenizer);
+  return finish_record(source, error);
+}
+
+/* ---- the source -------------------------------------------------------------------------------*/
+
+static plm_status open_input(struct plm_generation_source *source, struct plm_error *error)
+{
+  const struct plm_generation_options *options = &source->options;
+  const bool bytes = options->tokenizer->kind == PLM_TOKENIZER_BYTE;
+  const uint64_t residues = options->max_length - 2;
+  struct plm_byte_stream *stream;
+  PLM_TRY(plm_byte_stream_open(options->input, &stream, error));
+  PLM_TRY(plm_sequence_reader_open(stream, options->tokenizer->kind,
+                                   bytes ? residues * MASK_TEXT_SIZE : residues, &source->reader,
+                                   error));
+  plm_sequence_reader_take_masks(source->reader);
+  return PLM_OK;
+}
+
+plm_status plm_generation_source_open(const struct plm_generation_options *options,
+                                      struct plm_generation_source **source,
+                                      struct plm_error *error)
+{
+  PLM_ASSERT(options->max_length > 2 && options->count > 0);
+  PLM_ASSERT(options->length <= options->max_length - 2);
+  struct plm_generation_source *opened = calloc(1, sizeof *opened);
+  if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  opened->options = *options;
+  opened->record.tokens = calloc(options->max_length, sizeof *opened->record.tokens);
+  opened->record.text = calloc(options->max_length, 1);
+  plm_status status = PLM_OK;
+  if (opened->record.tokens == NULL || opened->record.text == NULL)
+    status = plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  else if (options->input != NULL)
+    status = open_input(opened, error);
+  if (status != PLM_OK) {
+    plm_generation_source_close(opened);
+    return status;
+  }
+  *source = opened;
+  return PLM_OK;
+}
+
+void plm_generation_source_close(struct plm_generation_source *source)
+{
+  if (source == NULL) return;
+  plm_sequence_reader_close(source->reader);
+  deinit(&source->record);
+  free(source);
+}
+
+static plm_status copy_record(struct plm_generation_source *source,
+                              struct plm_generation **generation, struct plm_error *error)
+{
+  const struct plm_generation_options *options = &source->options;
+  const struct plm_generation *record = &source->record;
+  const size_t room = options->causal ? record->end : record->count;
+  const unsigned long long which = options->count - source->copies_left + 1;
+  struct plm_generation *copy = calloc(1, sizeof *copy);
+  if (copy == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  *copy = *record;
+  copy->number = source->number;
+  copy->tokens = calloc(room, sizeof *copy->tokens);
+  copy->text = calloc(room, 1);
+  const bool numbered = source->reader == NULL || options->causal || options->count > 1;
+  const char *name = source->reader == NULL ? "sample" : record->name;
+  const int length =
+      numbered ? asprintf(&copy->name, "%s_%llu", name, which) : asprintf(&copy->name, "%s", name);
+  if (length < 0) copy->name = NULL;
+  if (length < 0 || copy->tokens == NULL || copy->text == NULL) {
+    plm_generation_free(copy);
+    return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  }
+  memcpy(copy->tokens, record->tokens, record->count * sizeof *copy->tokens);
+  memcpy(copy->text, record->text, record->count - 1);
+  source->copies_left--;
+  source->number++;
+  *generation = copy;
+  return PLM_OK;
+}
+
+plm_status plm_generation_next(struct plm_generation_source *source,
+                               struct plm_generation **generation, struct plm_error *error)
+{
+  *generation = NULL;
+  if (source->copies_left == 0) {
+    bool more;
+    if (source->reader != NULL)
+      PLM_TRY(read_record(source, &more, error));
+    else
+      PLM_TRY(make_record(source, &more, error));
+    if (!more) return PLM_OK;
+  }
+  return copy_record(source, generation, error);
+}
+
+uint64_t plm_generation_inputs(const struct plm_generation_source *source)
+{
+  return source->inputs;
+}
+
+uint64_t plm_generation_masked_inputs(const struct plm_generation_source *source)
+{
+  return source->masked_inputs;
+}

@@ -1,0 +1,66 @@
+/* `plm-evaluator generate`: its command line. */
+#include <string.h>
+
+#include "common/cli/task_options.h"
+#include "evaluator/generate/generate.h"
+#include "evaluator/task.h"
+
+enum { MOST = 1 << 30 };
+
+/* --NAME as a number of 1 or more; *value stays when it was not given. */
+static plm_status take_count(const struct plm_arguments *arguments, const char *name,
+                             uint32_t *value, struct plm_error *error)
+{
+  unsigned long long number;
+  if (!plm_arguments_has(arguments, name)) return PLM_OK;
+  PLM_TRY(plm_arguments_u64(arguments, name, 0, &number, error));
+  if (number < 1 || number > MOST)
+    return plm_error_set(error, PLM_USAGE, "--%s %llu is not in 1 to %d", name, number, MOST);
+  *value = (uint32_t)number;
+  return PLM_OK;
+}
+
+static plm_status run(const struct plm_arguments *arguments, struct plm_error *error)
+{
+  struct plm_generate_request request = {
+      .checkpoint = plm_arguments_get(arguments, "checkpoint"),
+      .weights = plm_arguments_get(arguments, "weights"),
+      .input = arguments->positional_count > 0 ? arguments->positionals[0] : NULL,
+      .output = plm_arguments_get(arguments, "output"),
+      .temperature = 1,
+      .top_p = 1,
+      .json = plm_arguments_has(arguments, "json"),
+  };
+  uint32_t count = 1;
+  unsigned long long seed;
+  struct plm_ops *ops;
+  PLM_TRY(plm_task_needs(arguments, plm_generate_options, "checkpoint",
+                         "a checkpoint, for example runs/demo/checkpoints/latest", error));
+  PLM_TRY(plm_task_needs(arguments, plm_generate_options, "output",
+                         "where the FASTA goes (- is standard output)", error));
+  if (request.json && strcmp(request.output, "-") == 0)
+    return plm_error_set(error, PLM_USAGE, "--json and --output - both want standard output");
+  PLM_TRY(plm_task_number(arguments, "temperature", 0, true, 1e6, &request.temperature, error));
+  PLM_TRY(plm_task_number(arguments, "top-p", 0, false, 1, &request.top_p, error));
+  PLM_TRY(plm_arguments_u64(arguments, "seed", 0, &seed, error));
+  PLM_TRY(take_count(arguments, "count", &count, error));
+  PLM_TRY(take_count(arguments, "steps", &request.steps, error));
+  PLM_TRY(take_count(arguments, "length", &request.length, error));
+  PLM_TRY(take_count(arguments, "max-tokens", &request.max_tokens, error));
+  request.seed = seed;
+  request.count = count;
+  PLM_TRY(plm_task_open_ops(arguments, (struct plm_ops_request){0}, &ops, error));
+  const plm_status status = plm_generate(&request, ops, error);
+  ops->close(ops);
+  return status;
+}
+
+const struct plm_program plm_task_generate = {
+    .name = "plm-evaluator generate",
+    .usage = "usage: plm-evaluator generate --checkpoint DIR [IN] --output FILE [options]\n\n"
+             "A masked model fills <mask> (or _) in the sequences of IN, or makes sequences of\n"
+             "--length residues; a causal model continues the sequences of IN, or starts anew.\n",
+    .options = plm_generate_options,
+    .operands = 1,
+    .run = run,
+};

@@ -1,0 +1,297 @@
+/* CSV rows, pulled from libcsv, which pushes. It is given a line at a time, so that a call
+ * completes one row at most and lines can be counted. */
+#include "evaluator/score/csv_file.h"
+
+#include <csv.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/run/run.h"
+#include "common/sequences/byte_stream.h"
+
+enum { SPOOL_BYTES = 1 << 16, FIELD_LIMIT_BYTES = 1 << 24 };
+
+struct plm_csv_file {
+  char *path;
+  bool tabs; /* by its name */
+  char delimiter;
+  struct plm_byte_stream *stream; /* of a file that can be opened again; else: */
+  FILE *spool;
+  uint8_t *spool_bytes;
+  struct csv_parser parser;
+  bool parser_ready;
+  const uint8_t *bytes; /* read, not parsed yet */
+  size_t at, size;
+  bool started, ended;
+  uint64_t line;         /* lines begun */
+  bool after_return;     /* a CR came last: an LF belongs to it */
+  bool inside, complete; /* of a row */
+  bool failed;           /* a callback found no memory */
+  uint64_t row_line;
+  struct plm_text text; /* the row's fields, each with its NUL */
+  struct plm_csv_field *fields;
+  size_t *begins; /* of the fields, in text */
+  size_t field_count, field_capacity;
+};
+
+static int no_space(unsigned char byte)
+{
+  (void)byte;
+  return 0;
+}
+
+static void take_field(void *bytes, size_t size, void *context)
+{
+  struct plm_csv_file *file = context;
+  if (file->field_count == file->field_capacity) {
+    const size_t capacity = 2 * file->field_capacity + 16;
+    struct plm_csv_field *fields = realloc(file->fields, capacity * sizeof *fields);
+    if (fields != NULL) file->fields = fields;
+    size_t *begins = realloc(file->begins, capacity * sizeof *begins);
+    if (begins != NULL) file->begins = begins;
+    file->failed |= fields == NULL || begins == NULL;
+    if (file->failed) return;
+    file->field_capacity = capacity;
+  }
+  file->begins[file->field_count] = file->text.length;
+  file->fields[file->field_count++].size = size;
+  plm_text_append(&file->text, bytes, size);
+  plm_text_append(&file->text, "", 1);
+}
+
+static void take_end(int byte, void *context)
+{
+  struct plm_csv_file *file = context;
+  (void)byte;
+  file->complete = true;
+}
+
+static bool ends_with(const char *text, const char *ending)
+{
+  const size_t length = strlen(text), tail = strlen(ending);
+  return length >= tail && strcmp(text + length - tail, ending) == 0;
+}
+
+static bool reopens(const char *path)
+{
+  struct stat information;
+  return strcmp(path, "-") != 0 && stat(path, &information) == 0 && S_ISREG(information.st_mode);
+}
+
+/* The next bytes of the stream, whatever signals come that stop nothing. */
+static plm_status read_stream(struct plm_byte_stream *stream, const uint8_t **bytes, size_t *size,
+                              struct plm_error *error)
+{
+  plm_status status;
+  do {
+    if (plm_stop_requested != 0)
+      return plm_error_set(error, PLM_INTERRUPTED, "interrupted while reading %s",
+                           plm_byte_stream_name(stream));
+    status = plm_byte_stream_read(stream, bytes, size, error);
+  } while (status == PLM_AGAIN);
+  return status;
+}
+
+static plm_status fill_spool(struct plm_csv_file *file, struct plm_error *error)
+{
+  file->spool = tmpfile();
+  if (file->spool == NULL) return plm_error_errno(error, "cannot make a temporary file");
+  file->spool_bytes = malloc(SPOOL_BYTES);
+  if (file->spool_bytes == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  for (;;) {
+    const uint8_t *bytes;
+    size_t size;
+    PLM_TRY(read_stream(file->stream, &bytes, &size, error));
+    if (size == 0) break;
+    if (fwrite(bytes, 1, size, file->spool) != size)
+      return plm_error_errno(error, "cannot write a temporary file for %s", file->path);
+  }
+  plm_byte_stream_close(file->stream);
+  file->stream = NULL;
+  return PLM_OK;
+}
+
+static plm_status open_parser(struct plm_csv_file *file, struct plm_error *error)
+{
+  if (csv_init(&file->parser, CSV_STRICT | CSV_STRICT_FINI) != 0)
+    return plm_error_set(error, PLM_NO_MEMORY, "out of memory for CSV");
+  file->parser_ready = true;
+  csv_set_space_func(&file->parser, no_space);
+  return PLM_OK;
+}
+
+static plm_status open_input(struct plm_csv_file *file, const char *path, struct plm_error *error)
+{
+  file->path = strdup(strcmp(path, "-") == 0 ? "stdin" : path);
+  if (file->path == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  file->tabs = ends_with(path, ".tsv") || ends_with(path, ".tsv.gz") || ends_with(path, ".tsv.zst");
+  PLM_TRY(plm_byte_stream_open(path, &file->stream, error));
+  if (!reopens(path)) PLM_TRY(fill_spool(file, error));
+  return plm_csv_rewind(file, error);
+}
+
+plm_status plm_csv_open(const char *path, struct plm_csv_file **file, struct plm_error *error)
+{
+  struct plm_csv_file *opened = calloc(1, sizeof *opened);
+  if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  const plm_status status = open_input(opened, path, error);
+  if (status != PLM_OK) {
+    plm_csv_close(opened);
+    return status;
+  }
+  *file = opened;
+  return PLM_OK;
+}
+
+void plm_csv_close(struct plm_csv_file *file)
+{
+  if (file == NULL) return;
+  if (file->parser_ready) csv_free(&file->parser);
+  plm_byte_stream_close(file->stream);
+  if (file->spool != NULL) fclose(file->spool);
+  free(file->spool_bytes);
+  plm_text_deinit(&file->text);
+  free(file->fields);
+  free(file->begins);
+  free(file->path);
+  free(file);
+}
+
+const char *plm_csv_name(const struct plm_csv_file *file)
+{
+  return file->path;
+}
+
+char plm_csv_delimiter(const struct plm_csv_file *file)
+{
+  return file->delimiter;
+}
+
+plm_status plm_csv_rewind(struct plm_csv_file *file, struct plm_error *error)
+{
+  if (file->parser_ready) csv_free(&file->parser);
+  file->parser_ready = false;
+  if (file->spool != NULL) {
+    if (fseek(file->spool, 0, SEEK_SET) != 0)
+      return plm_error_errno(error, "cannot read the temporary file for %s", file->path);
+  } else if (file->started) {
+    plm_byte_stream_close(file->stream);
+    file->stream = NULL;
+    PLM_TRY(plm_byte_stream_open(file->path, &file->stream, error));
+  }
+  file->started = file->ended = file->inside = file->after_return = false;
+  file->at = file->size = 0;
+  file->line = 0;
+  return open_parser(file, error);
+}
+
+/* What the first line that is not empty has most of outside quotes; nothing: a comma. A line that
+ * is longer than what was read at once shows enough of it. */
+static char find_delimiter(const uint8_t *bytes, size_t size)
+{
+  static const char candidates[] = {',', ';', '\t'};
+  size_t counts[sizeof candidates] = {0}, best = 0;
+  bool quoted = false, begun = false;
+  for (size_t i = 0; i < size; i++) {
+    const char byte = (char)bytes[i];
+    const bool ends = byte == '\n' || byte == '\r';
+    if (ends && begun && !quoted) break;
+    begun |= !ends;
+    quoted ^= byte == '"';
+    for (size_t c = 0; c < sizeof candidates && !quoted; c++) counts[c] += byte == candidates[c];
+  }
+  for (size_t c = 1; c < sizeof candidates; c++)
+    if (counts[c] > counts[best]) best = c;
+  return candidates[best];
+}
+
+static plm_status refill(struct plm_csv_file *file, struct plm_error *error)
+{
+  file->at = 0;
+  if (file->spool != NULL) {
+    file->bytes = file->spool_bytes;
+    file->size = fread(file->spool_bytes, 1, SPOOL_BYTES, file->spool);
+    if (ferror(file->spool))
+      return plm_error_errno(error, "cannot read the temporary file for %s", file->path);
+  } else {
+    PLM_TRY(read_stream(file->stream, &file->bytes, &file->size, error));
+  }
+  if (!file->started && file->size >= 3 && memcmp(file->bytes, "\xEF\xBB\xBF", 3) == 0)
+    file->at = 3;
+  if (!file->started) {
+    file->delimiter =
+        file->tabs ? '\t' : find_delimiter(file->bytes + file->at, file->size - file->at);
+    csv_set_delim(&file->parser, (unsigned char)file->delimiter);
+  }
+  file->started = true;
+  file->ended = file->size == 0;
+  return PLM_OK;
+}
+
+static plm_status malformed(const struct plm_csv_file *file, struct plm_error *error)
+{
+  if (csv_error((struct csv_parser *)&file->parser) != CSV_EPARSE)
+    return plm_error_set(error, PLM_NO_MEMORY, "out of memory for a row of %s", file->path);
+  if (file->ended)
+    plm_error_set(error, PLM_FORMAT, "the file ends inside a quoted field");
+  else
+    plm_error_set(error, PLM_FORMAT, "a quote where none may be");
+  plm_error_where(error, "%s:%llu", file->path, (unsigned long long)file->row_line);
+  return plm_error_hint(error, "a field with quotes or separators stands in quotes, and its own "
+                               "quotes are doubled: \"a \"\"b\"\", c\"");
+}
+
+/* Parses to the end of the line at hand, or to the end of what was read. */
+static plm_status parse_line(struct plm_csv_file *file, struct plm_error *error)
+{
+  const uint8_t *begin = file->bytes + file->at;
+  const size_t left = file->size - file->at;
+  size_t size = 0;
+  while (size < left && begin[size] != '\n' && begin[size] != '\r') size++;
+  const bool ends = size < left;
+  const bool joined = file->after_return && begin[0] == '\n'; /* the LF of CRLF */
+  const bool empty = !file->inside && size == 0;
+  if (!file->inside && !joined) file->row_line = file->line + 1;
+  size += ends;
+  file->at += size;
+  if (ends && !joined) file->line++;
+  file->after_return = ends && begin[size - 1] == '\r';
+  if (empty) return PLM_OK;
+  file->inside = true;
+  if (csv_parse(&file->parser, begin, size, take_field, take_end, file) != size)
+    return malformed(file, error);
+  if (csv_get_buffer_size(&file->parser) > FIELD_LIMIT_BYTES) {
+    plm_error_set(error, PLM_LIMIT, "a field of more than 16 MiB");
+    plm_error_where(error, "%s:%llu", file->path, (unsigned long long)file->row_line);
+    return plm_error_hint(error, "is a quote left open there?");
+  }
+  return PLM_OK;
+}
+
+plm_status plm_csv_next(struct plm_csv_file *file, struct plm_csv_row *row, struct plm_error *error)
+{
+  *row = (struct plm_csv_row){0};
+  file->complete = false;
+  file->field_count = 0;
+  plm_text_clear(&file->text);
+  while (!file->complete && !file->ended) {
+    if (file->at < file->size) {
+      PLM_TRY(parse_line(file, error));
+      continue;
+    }
+    PLM_TRY(refill(file, error));
+    if (file->ended && csv_fini(&file->parser, take_field, take_end, file) != 0)
+      return malformed(file, error);
+  }
+  if (file->failed || file->text.failed)
+    return plm_error_set(error, PLM_NO_MEMORY, "out of memory for a row of %s", file->path);
+  if (!file->complete) return PLM_OK;
+  file->inside = false;
+  for (size_t i = 0; i < file->field_count; i++)
+    file->fields[i].text = file->text.data + file->begins[i];
+  *row = (struct plm_csv_row){file->row_line, file->field_count, file->fields};
+  return PLM_OK;
+}

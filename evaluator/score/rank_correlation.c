@@ -1,0 +1,68 @@
+/* Ranks with ties, and their correlation. */
+#include "evaluator/score/rank_correlation.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+struct ranked {
+  double value;
+  size_t index;
+};
+
+static int by_value(const void *left, const void *right)
+{
+  const struct ranked *a = left, *b = right;
+  return (a->value > b->value) - (a->value < b->value);
+}
+
+/* Ranks from 1; equal values share the mean of the ranks that they take up. */
+static void rank(const double *values, size_t count, struct ranked *order, double *ranks)
+{
+  for (size_t i = 0; i < count; i++) order[i] = (struct ranked){values[i], i};
+  qsort(order, count, sizeof *order, by_value);
+  for (size_t begin = 0, end; begin < count; begin = end) {
+    for (end = begin + 1; end < count && order[end].value == order[begin].value;) end++;
+    const double shared = 0.5 * (double)(begin + 1 + end);
+    for (size_t i = begin; i < end; i++) ranks[order[i].index] = shared;
+  }
+}
+
+static double pearson(const double *x, const double *y, size_t count)
+{
+  const double mean = 0.5 * (double)(count + 1); /* of ranks, ties or not */
+  double xx = 0, yy = 0, xy = 0;
+  for (size_t i = 0; i < count; i++) {
+    xx += (x[i] - mean) * (x[i] - mean);
+    yy += (y[i] - mean) * (y[i] - mean);
+    xy += (x[i] - mean) * (y[i] - mean);
+  }
+  if (!(xx > 0 && yy > 0)) return NAN;
+  return fmax(-1.0, fmin(1.0, xy / sqrt(xx * yy)));
+}
+
+plm_status plm_rank_correlate(const double *x, const double *y, size_t count,
+                              struct plm_rank_correlation *correlation, struct plm_error *error)
+{
+  static const double quantile = 1.959963984540054; /* of the normal distribution, at 0.975 */
+  *correlation = (struct plm_rank_correlation){count, NAN, NAN, NAN};
+  if (count < 2) return PLM_OK;
+  struct ranked *order = malloc(count * sizeof *order);
+  double *ranks = malloc(2 * count * sizeof *ranks);
+  if (order == NULL || ranks == NULL) {
+    free(order);
+    free(ranks);
+    return plm_error_set(error, PLM_NO_MEMORY, "out of memory for the ranks of %zu pairs", count);
+  }
+  rank(x, count, order, ranks);
+  rank(y, count, order, ranks + count);
+  const double r = pearson(ranks, ranks + count, count);
+  correlation->value = r;
+  if (count > 3 && isfinite(r)) {
+    const double spread = quantile * sqrt((1 + 0.5 * r * r) / (double)(count - 3));
+    correlation->low = tanh(atanh(r) - spread);
+    correlation->high = tanh(atanh(r) + spread);
+  }
+  free(order);
+  free(ranks);
+  return PLM_OK;
+}

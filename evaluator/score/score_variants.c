@@ -1,0 +1,312 @@
+/* Two readings of the variants: the first checks all of them and says which positions come, the
+ * second scores and writes, a block after another. */
+#include "evaluator/score/score_variants.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "common/base/log.h"
+#include "common/base/progress.h"
+#include "evaluator/score/heat_map.h"
+#include "evaluator/score/rank_correlation.h"
+#include "evaluator/score/score_output.h"
+#include "evaluator/score/wild_type_file.h"
+
+enum { BATCH_TOKENS = 8192, BLOCK = 16384, SHOWN_ERRORS = 20 };
+
+struct scoring {
+  const struct plm_score_request *request;
+  struct plm_inference *inference;
+  struct plm_wild_type wild_type;
+  struct plm_variant_source *source;
+  struct plm_variant_scorer *scorer;
+  struct plm_score_output *output;
+  uint64_t variants, wrong;
+  struct plm_numbering numbering;
+  struct plm_error first_wrong;
+  /* of a block */
+  struct plm_variant *block; /* (BLOCK), their memory reused */
+  double *scores, *measured; /* (BLOCK) */
+  struct plm_text fields;    /* in front of the scores, and the variants' texts */
+  size_t *ends;              /* (2, BLOCK) in fields: behind an entry's fields, behind its text */
+  /* pairs to compare */
+  double *x, *y;
+  size_t pairs, pair_capacity;
+  double *map; /* (wild type, PLM_HEAT_MAP_ROWS), for a plot */
+};
+
+/* ---- checking ---- */
+
+static void log_without_hint(const struct plm_error *error) /* it comes once, at the end */
+{
+  struct plm_error shown = *error;
+  shown.hint[0] = '\0';
+  plm_log_error(&shown);
+}
+
+/* The first one waits: alone it is what the command ends with. */
+static void report(struct scoring *scoring, struct plm_error *error)
+{
+  plm_variant_source_where(scoring->source, error);
+  if (scoring->wrong++ == 0) {
+    scoring->first_wrong = *error;
+    return;
+  }
+  if (scoring->wrong == 2) log_without_hint(&scoring->first_wrong);
+  if (scoring->wrong <= SHOWN_ERRORS) log_without_hint(error);
+}
+
+/* What one entry is: PLM_OK also when it is wrong, which is reported. */
+static plm_status check_entry(struct scoring *scoring, const struct plm_variant_entry *entry,
+                              struct plm_variant *variant, struct plm_error *error)
+{
+  plm_status status =
+      plm_variant_parse(&scoring->wild_type, entry->text, entry->size, variant, error);
+  if (status == PLM_OK) status = plm_variant_scorer_expect(scoring->scorer, variant, error);
+  if (status == PLM_NO_MEMORY) return status;
+  if (status != PLM_OK) report(scoring, error);
+  return plm_numbering_add(&scoring->numbering, scoring->wild_type.tokenizer, entry->text,
+                           entry->size, error);
+}
+
+static plm_status explain(struct scoring *scoring, struct plm_error *error)
+{
+  char wrong[32], all[32];
+  int64_t fit;
+  const bool fits = plm_numbering_fit(&scoring->numbering, &scoring->wild_type, &fit);
+  if (scoring->variants == 1) {
+    *error = scoring->first_wrong;
+  } else {
+    if (scoring->wrong == 1) log_without_hint(&scoring->first_wrong);
+    plm_error_set(error, PLM_FORMAT, "%s of %s variants cannot be scored, so none was",
+                  plm_format_count(scoring->wrong, wrong),
+                  plm_format_count(scoring->variants, all));
+    memcpy(error->hint, scoring->first_wrong.hint, sizeof error->hint);
+  }
+  if (fits && fit != scoring->wild_type.first)
+    plm_error_hint(error, "all of them fit with --offset %lld", (long long)fit);
+  return error->status;
+}
+
+static plm_status check_all(struct scoring *scoring, struct plm_error *error)
+{
+  struct plm_variant variant = {0};
+  plm_status status;
+  for (;;) {
+    struct plm_variant_entry entry;
+    bool ended;
+    status = plm_variant_source_next(scoring->source, &entry, &ended, error);
+    if (ended) break;
+    scoring->variants++;
+    if (status == PLM_FORMAT)
+      report(scoring, error);
+    else if (status == PLM_OK)
+      status = check_entry(scoring, &entry, &variant, error);
+    if (status != PLM_OK && status != PLM_FORMAT) break;
+  }
+  plm_variant_deinit(&variant);
+  if (status != PLM_OK) return status;
+  if (scoring->wrong != 0) return explain(scoring, error);
+  if (scoring->variants == 0) {
+    plm_error_set(error, PLM_FORMAT, "there are no variants to score");
+    return plm_error_hint(error, "the wild type or the CSV file has no rows");
+  }
+  return PLM_OK;
+}
+
+/* ---- scoring ---- */
+
+static plm_status keep_pair(struct scoring *scoring, double score, double measured,
+                            struct plm_error *error)
+{
+  if (isnan(measured)) return PLM_OK;
+  if (scoring->pairs == scoring->pair_capacity) {
+    const size_t capacity = 2 * scoring->pair_capacity + 1024;
+    double *x = realloc(scoring->x, capacity * sizeof *x);
+    if (x != NULL) scoring->x = x;
+    double *y = realloc(scoring->y, capacity * sizeof *y);
+    if (y != NULL) scoring->y = y;
+    if (x == NULL || y == NULL)
+      return plm_error_set(error, PLM_NO_MEMORY, "out of memory for %zu measurements", capacity);
+    scoring->pair_capacity = capacity;
+  }
+  scoring->x[scoring->pairs] = score;
+  scoring->y[scoring->pairs++] = measured;
+  return PLM_OK;
+}
+
+static void keep_in_map(struct scoring *scoring, const struct plm_variant *variant, double score)
+{
+  const int row = variant->count == 1 ? plm_heat_map_row(variant->items[0].mutant) : -1;
+  if (row < 0) return;
+  scoring->map[(size_t)variant->items[0].place * PLM_HEAT_MAP_ROWS + (size_t)row] = score;
+}
+
+static plm_status draw_map(const struct scoring *scoring, struct plm_error *error)
+{
+  enum { COLUMNS = 100 }; /* where there is no terminal */
+  struct winsize window = {0};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) != 0 || window.ws_col == 0) window.ws_col = COLUMNS;
+  plm_heat_map_draw(stdout, &scoring->wild_type, scoring->map, window.ws_col,
+                    scoring->request->color);
+  return fflush(stdout) == 0 ? PLM_OK : plm_error_errno(error, "cannot write stdout");
+}
+
+/* The next entries, as many as a block has; they were checked. */
+static plm_status read_block(struct scoring *scoring, size_t *count, struct plm_error *error)
+{
+  plm_text_clear(&scoring->fields);
+  for (*count = 0; *count < BLOCK; ++*count) {
+    struct plm_variant_entry entry;
+    bool ended;
+    PLM_TRY(plm_variant_source_next(scoring->source, &entry, &ended, error));
+    if (ended) break;
+    PLM_TRY(plm_variant_parse(&scoring->wild_type, entry.text, entry.size, &scoring->block[*count],
+                              error));
+    plm_variant_source_fields(scoring->source, &entry, &scoring->fields);
+    scoring->ends[2 * *count] = scoring->fields.length;
+    plm_text_append(&scoring->fields, entry.text, entry.size);
+    scoring->ends[2 * *count + 1] = scoring->fields.length;
+    scoring->measured[*count] = entry.measured;
+  }
+  if (scoring->fields.failed)
+    return plm_error_set(error, PLM_NO_MEMORY, "out of memory for a block of variants");
+  return PLM_OK;
+}
+
+static plm_status write_block(struct scoring *scoring, size_t count, struct plm_error *error)
+{
+  size_t begin = 0;
+  for (size_t i = 0; i < count; i++) {
+    const char *text = scoring->fields.data;
+    const size_t fields = scoring->ends[2 * i], end = scoring->ends[2 * i + 1];
+    double written;
+    PLM_TRY(plm_score_output_add(scoring->output, text + begin, fields - begin, text + fields,
+                                 end - fields, scoring->scores[i], scoring->measured[i], &written,
+                                 error));
+    PLM_TRY(keep_pair(scoring, written, scoring->measured[i], error));
+    if (scoring->map != NULL) keep_in_map(scoring, &scoring->block[i], written);
+    begin = end;
+  }
+  return PLM_OK;
+}
+
+static plm_status score_all(struct scoring *scoring, struct plm_error *error)
+{
+  const struct plm_score_request *request = scoring->request;
+  size_t count;
+  struct plm_text header = {0};
+  PLM_TRY(plm_variant_source_rewind(scoring->source, error));
+  plm_variant_source_header(scoring->source, &header);
+  plm_status status =
+      plm_score_output_open(request->output, !request->json && !request->plot, request->json,
+                            header.data, header.length, &scoring->output, error);
+  plm_text_deinit(&header);
+  if (status != PLM_OK) return status;
+  for (;;) {
+    PLM_TRY(read_block(scoring, &count, error));
+    if (count == 0) return PLM_OK;
+    PLM_TRY(plm_variant_scorer_run(scoring->scorer, scoring->block, count, scoring->scores, error));
+    PLM_TRY(write_block(scoring, count, error));
+  }
+}
+
+static plm_status compare(struct scoring *scoring, struct plm_error *error)
+{
+  char variants[32], pairs[32];
+  const char *measured = scoring->request->source.measured;
+  struct plm_rank_correlation correlation;
+  plm_format_count(scoring->variants, variants);
+  if (measured == NULL) {
+    plm_info("%s variants of %s", variants, scoring->wild_type.name);
+    return plm_score_output_finish(scoring->output, NULL, error);
+  }
+  PLM_TRY(plm_rank_correlate(scoring->x, scoring->y, scoring->pairs, &correlation, error));
+  PLM_TRY(plm_score_output_finish(scoring->output, &correlation, error));
+  plm_format_count(scoring->pairs, pairs);
+  char interval[80] = ""; /* none for three pairs or fewer */
+  if (!isnan(correlation.low))
+    snprintf(interval, sizeof interval, ", 95 %% interval %.4f to %.4f", correlation.low,
+             correlation.high);
+  if (isnan(correlation.value))
+    plm_info("%s variants of %s; %s have a number in %s: too few, or all alike, for a correlation",
+             variants, scoring->wild_type.name, pairs, measured);
+  else
+    plm_info("%s variants of %s; Spearman's correlation with %s (n = %s): %.4f%s", variants,
+             scoring->wild_type.name, measured, pairs, correlation.value, interval);
+  return PLM_OK;
+}
+
+/* ---- all ---- */
+
+static plm_status open_all(struct scoring *scoring, struct plm_ops *ops, struct plm_error *error)
+{
+  const struct plm_score_request *request = scoring->request;
+  PLM_TRY(plm_inference_open_verified(request->checkpoint, request->weights, ops, BATCH_TOKENS,
+                                      &scoring->inference, NULL, error));
+  const struct plm_inference *inference = scoring->inference;
+  const enum plm_tokenizer_kind tokenizer = inference->tokenizer->kind;
+  const bool scan = request->source.csv == NULL && request->source.texts == NULL;
+  if (inference->objective == PLM_OBJECTIVE_CAUSAL && request->masking_given) {
+    plm_error_set(error, PLM_USAGE, "--masking: %s is a causal model, which masks nothing",
+                  request->checkpoint);
+    return plm_error_hint(error, "leave --masking out: likelihoods are compared");
+  }
+  if (scan && tokenizer == PLM_TOKENIZER_BYTE) {
+    plm_error_set(error, PLM_USAGE, "--all: the model's letters are bytes, not amino acids");
+    return plm_error_hint(error, "name the variants");
+  }
+  PLM_TRY(plm_wild_type_read(request->wild_type, tokenizer, request->first, &scoring->wild_type,
+                             error));
+  PLM_TRY(plm_variant_source_open(&request->source, &scoring->wild_type, &scoring->source, error));
+  PLM_TRY(plm_variant_scorer_open(scoring->inference, &scoring->wild_type, request->masking,
+                                  &scoring->scorer, error));
+  const size_t cells = (size_t)scoring->wild_type.length * PLM_HEAT_MAP_ROWS;
+  if (request->plot) scoring->map = malloc(cells * sizeof *scoring->map);
+  for (size_t i = 0; i < cells && scoring->map != NULL; i++) scoring->map[i] = NAN;
+  scoring->block = calloc(BLOCK, sizeof *scoring->block);
+  scoring->scores = calloc(BLOCK, sizeof *scoring->scores);
+  scoring->measured = calloc(BLOCK, sizeof *scoring->measured);
+  scoring->ends = calloc(BLOCK, 2 * sizeof *scoring->ends);
+  if (scoring->block == NULL || scoring->scores == NULL || scoring->measured == NULL ||
+      scoring->ends == NULL || (request->plot && scoring->map == NULL))
+    return plm_error_set(error, PLM_NO_MEMORY, "out of memory for a block of variants");
+  return PLM_OK;
+}
+
+static void close_all(struct scoring *scoring)
+{
+  plm_score_output_close(scoring->output);
+  plm_variant_scorer_close(scoring->scorer);
+  plm_variant_source_close(scoring->source);
+  plm_wild_type_deinit(&scoring->wild_type);
+  plm_inference_close(scoring->inference);
+  plm_numbering_deinit(&scoring->numbering);
+  for (size_t i = 0; i < BLOCK && scoring->block != NULL; i++)
+    plm_variant_deinit(&scoring->block[i]);
+  plm_text_deinit(&scoring->fields);
+  free(scoring->block);
+  free(scoring->scores);
+  free(scoring->measured);
+  free(scoring->ends);
+  free(scoring->map);
+  free(scoring->x);
+  free(scoring->y);
+}
+
+plm_status plm_score_variants(const struct plm_score_request *request, struct plm_ops *ops,
+                              struct plm_error *error)
+{
+  struct scoring scoring = {.request = request};
+  plm_status status = open_all(&scoring, ops, error);
+  if (status == PLM_OK) status = check_all(&scoring, error);
+  if (status == PLM_OK) status = score_all(&scoring, error);
+  if (status == PLM_OK) status = compare(&scoring, error);
+  if (status == PLM_OK && request->plot) status = draw_map(&scoring, error);
+  close_all(&scoring);
+  return status;
+}

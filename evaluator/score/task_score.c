@@ -1,0 +1,91 @@
+/* `plm-evaluator score`: its command line. */
+#include <stdint.h>
+#include <string.h>
+
+#include "common/cli/task_options.h"
+#include "evaluator/score/score_variants.h"
+#include "evaluator/task.h"
+
+/* Operands, --csv and --all: one of them. */
+static plm_status choose_source(const struct plm_arguments *arguments,
+                                struct plm_variant_source_request *source, struct plm_error *error)
+{
+  const bool all = plm_arguments_has(arguments, "all"), words = arguments->positional_count != 0;
+  source->csv = plm_arguments_get(arguments, "csv");
+  source->texts = words ? arguments->positionals : NULL;
+  source->text_count = arguments->positional_count;
+  source->mutations = plm_arguments_get(arguments, "mutations");
+  source->measured = plm_arguments_get(arguments, "measured");
+  source->added = plm_arguments_get(arguments, "score-column");
+  if ((source->csv != NULL) + all + words != 1) {
+    plm_error_set(error, PLM_USAGE,
+                  "which variants? One of: MUTATION..., --csv FILE, --all is needed");
+    return plm_error_hint(error, "for example A42G A42G:L7P, or --csv variants.csv, or --all");
+  }
+  const char *stray = source->csv != NULL         ? NULL
+                      : source->mutations != NULL ? "mutations"
+                      : source->measured != NULL  ? "measured"
+                                                  : NULL;
+  if (stray != NULL)
+    return plm_error_set(error, PLM_USAGE, "--%s names a column, and needs --csv FILE", stray);
+  if (source->mutations == NULL) source->mutations = "mutant";
+  if (source->added == NULL) source->added = "score";
+  return PLM_OK;
+}
+
+static plm_status choose_masking(const struct plm_arguments *arguments,
+                                 struct plm_score_request *request, struct plm_error *error)
+{
+  const char *masking = plm_arguments_get(arguments, "masking");
+  request->masking = PLM_SCORE_ADDITIVE;
+  request->masking_given = masking != NULL;
+  if (masking == NULL || strcmp(masking, "additive") == 0) return PLM_OK;
+  request->masking = PLM_SCORE_JOINT;
+  if (strcmp(masking, "joint") == 0) return PLM_OK;
+  return plm_error_set(error, PLM_USAGE, "--masking is additive or joint, not \"%.80s\"", masking);
+}
+
+static plm_status run(const struct plm_arguments *arguments, struct plm_error *error)
+{
+  struct plm_score_request request = {
+      .checkpoint = plm_arguments_get(arguments, "checkpoint"),
+      .weights = plm_arguments_get(arguments, "weights"),
+      .wild_type = plm_arguments_get(arguments, "wild-type"),
+      .output = plm_arguments_get(arguments, "output"),
+      .json = plm_arguments_has(arguments, "json"),
+      .plot = plm_arguments_has(arguments, "plot"),
+  };
+  long long first;
+  struct plm_ops *ops;
+  PLM_TRY(plm_task_needs(arguments, plm_score_options, "checkpoint",
+                         "a checkpoint, for example runs/demo/checkpoints/latest", error));
+  PLM_TRY(plm_task_needs(arguments, plm_score_options, "wild-type",
+                         "a FASTA file with one sequence, or its letters", error));
+  PLM_TRY(choose_source(arguments, &request.source, error));
+  PLM_TRY(choose_masking(arguments, &request, error));
+  PLM_TRY(plm_arguments_color(arguments, &request.color, error));
+  if (request.plot && (!plm_arguments_has(arguments, "all") || request.json))
+    return plm_error_set(error, PLM_USAGE, "--plot draws --all, and stands without --json");
+  PLM_TRY(plm_arguments_i64(arguments, "offset", 1, &first, error));
+  request.first = first;
+  if (first > 1000000000 || first < -1000000000)
+    return plm_error_set(error, PLM_USAGE, "--offset %lld is beyond 1000000000", first);
+  if (request.source.csv != NULL && strcmp(request.source.csv, "-") == 0 &&
+      strcmp(request.wild_type, "-") == 0)
+    return plm_error_set(error, PLM_USAGE, "--wild-type and --csv cannot both be standard input");
+  PLM_TRY(plm_task_open_ops(arguments, (struct plm_ops_request){0}, &ops, error));
+  const plm_status status = plm_score_variants(&request, ops, error);
+  ops->close(ops);
+  return status;
+}
+
+const struct plm_program plm_task_score = {
+    .name = "plm-evaluator score",
+    .usage = "usage: plm-evaluator score --checkpoint DIR --wild-type FILE MUTATION... [options]\n"
+             "       plm-evaluator score --checkpoint DIR --wild-type FILE --csv FILE [options]\n"
+             "       plm-evaluator score --checkpoint DIR --wild-type FILE --all [options]\n\n"
+             "Scores substitutions by what a model expects at their positions.\n",
+    .options = plm_score_options,
+    .operands = SIZE_MAX,
+    .run = run,
+};

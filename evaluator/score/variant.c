@@ -1,0 +1,227 @@
+/* Text to substitutions, checked against the wild type. */
+#include "evaluator/score/variant.h"
+
+#include <ctype.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct claim {
+  int64_t number;
+  uint8_t letter;
+};
+
+enum { NUMBER_LIMIT = 1000000000 };
+
+void plm_variant_deinit(struct plm_variant *variant)
+{
+  free(variant->items);
+  *variant = (struct plm_variant){0};
+}
+
+void plm_trim(const char **text, size_t *size)
+{
+  while (*size != 0 && isspace((unsigned char)**text)) {
+    (*text)++;
+    (*size)--;
+  }
+  while (*size != 0 && isspace((unsigned char)(*text)[*size - 1])) (*size)--;
+}
+
+/* "A42G" in parts; false when it is something else. */
+static bool split(const char *text, size_t size, enum plm_tokenizer_kind tokenizer,
+                  uint8_t *wild_type, int64_t *number, uint8_t *mutant)
+{
+  const bool negative = size > 3 && text[1] == '-';
+  if (size < 3) return false;
+  const bool fold = tokenizer == PLM_TOKENIZER_ESM;
+  const unsigned char first = (unsigned char)text[0], last = (unsigned char)text[size - 1];
+  if (!isalpha(first) || !isalpha(last)) return false;
+  *number = 0;
+  for (size_t i = negative ? 2 : 1; i < size - 1; i++) {
+    if (text[i] < '0' || text[i] > '9' || *number >= NUMBER_LIMIT) return false;
+    *number = 10 * *number + (text[i] - '0');
+  }
+  if (negative) *number = -*number;
+  *wild_type = (uint8_t)(fold ? toupper(first) : first);
+  *mutant = (uint8_t)(fold ? toupper(last) : last);
+  return true;
+}
+
+/* The next part between colons, without blanks around it; false behind the last. */
+static bool next_part(const char **rest, size_t *left, const char **part, size_t *size)
+{
+  if (*rest == NULL) return false;
+  const char *colon = memchr(*rest, ':', *left);
+  *part = *rest;
+  *size = colon != NULL ? (size_t)(colon - *rest) : *left;
+  *left -= *size + (colon != NULL);
+  *rest = colon != NULL ? colon + 1 : NULL;
+  plm_trim(part, size);
+  return true;
+}
+
+/* What is neither "A42G" nor readable as another kind of mutation. */
+static plm_status not_a_substitution(const char *text, size_t size, struct plm_error *error)
+{
+  static const char *const kinds[] = {"del", "ins", "dup", "fs", "ext", "Ter", "-", "*", "_"};
+  const int shown = size < 80 ? (int)size : 80;
+  char copy[81];
+  memcpy(copy, text, (size_t)shown);
+  copy[shown] = '\0';
+  for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+    if (strstr(copy, kinds[i]) == NULL || strpbrk(copy, "0123456789") == NULL) continue;
+    plm_error_set(error, PLM_UNSUPPORTED,
+                  "\"%s\": insertions, deletions and stops are not supported", copy);
+    return plm_error_hint(error, "leave such variants out; substitutions are scored, like A42G");
+  }
+  if (size == 0)
+    plm_error_set(error, PLM_FORMAT, "no mutation where one should be");
+  else
+    plm_error_set(error, PLM_FORMAT, "\"%s\" is not a substitution", copy);
+  return plm_error_hint(error, "write the residue, its position and the new residue, like A42G; "
+                               "several joined by colons: A42G:L7P");
+}
+
+static plm_status check_letters(const struct plm_wild_type *wild_type, int64_t number,
+                                uint8_t claimed, uint8_t mutant, struct plm_error *error)
+{
+  const struct plm_tokenizer *tokenizer = plm_tokenizer_of(wild_type->tokenizer);
+  const long long shown = number, first = wild_type->first;
+  const long long last = first + wild_type->length - 1;
+  if (number < first || number > last) {
+    plm_error_set(error, PLM_FORMAT,
+                  "%c%lld%c: the wild type has positions %lld to %lld, and none numbered %lld",
+                  claimed, shown, mutant, first, last, shown);
+    return plm_error_hint(error, "if its first residue has another number N, say --offset N");
+  }
+  const uint8_t found = wild_type->residues[number - first];
+  if (found != claimed) {
+    plm_error_set(error, PLM_FORMAT, "%c%lld%c: expected %c at position %lld, found %c", claimed,
+                  shown, mutant, claimed, shown, found);
+    return plm_error_hint(error,
+                          "is this the right wild type? If its first residue has a number N "
+                          "other than %lld, say --offset N",
+                          first);
+  }
+  if (plm_tokenizer_encode(tokenizer, mutant) == tokenizer->unk) {
+    plm_error_set(error, PLM_FORMAT, "%c%lld%c: %c is no letter that the model knows", claimed,
+                  shown, mutant, mutant);
+    return plm_error_hint(error, "the amino acids are ACDEFGHIKLMNPQRSTVWY");
+  }
+  return PLM_OK;
+}
+
+/* Into its place in the order; a place that is there already is an error. */
+static plm_status insert(struct plm_variant *variant, const struct plm_substitution *item,
+                         struct plm_error *error)
+{
+  if (variant->count == variant->capacity) {
+    const uint32_t capacity = 2 * variant->capacity + 4;
+    struct plm_substitution *items = realloc(variant->items, capacity * sizeof *items);
+    if (items == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+    variant->items = items;
+    variant->capacity = capacity;
+  }
+  uint32_t at = variant->count;
+  while (at > 0 && variant->items[at - 1].place > item->place) at--;
+  memmove(variant->items + at + 1, variant->items + at,
+          (variant->count - at) * sizeof *variant->items);
+  variant->items[at] = *item;
+  variant->count++;
+  return PLM_OK;
+}
+
+static plm_status check_twice(const struct plm_wild_type *wild_type, struct plm_variant *variant,
+                              struct plm_error *error)
+{
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < variant->count; i++) {
+    const struct plm_substitution *item = &variant->items[i];
+    if (i != 0 && item[-1].place == item->place) {
+      plm_error_set(error, PLM_FORMAT, "position %lld is substituted twice",
+                    (long long)(wild_type->first + item->place));
+      return plm_error_hint(error, "a variant has one residue at a position");
+    }
+  }
+  for (uint32_t i = 0; i < variant->count; i++)
+    if (variant->items[i].mutant != variant->items[i].wild_type)
+      variant->items[kept++] = variant->items[i];
+  variant->count = kept;
+  return PLM_OK;
+}
+
+plm_status plm_variant_parse(const struct plm_wild_type *wild_type, const char *text, size_t size,
+                             struct plm_variant *variant, struct plm_error *error)
+{
+  const char *part;
+  size_t part_size;
+  variant->count = 0;
+  plm_trim(&text, &size);
+  while (next_part(&text, &size, &part, &part_size)) {
+    int64_t number;
+    struct plm_substitution item;
+    if (!split(part, part_size, wild_type->tokenizer, &item.wild_type, &number, &item.mutant))
+      return not_a_substitution(part, part_size, error);
+    PLM_TRY(check_letters(wild_type, number, item.wild_type, item.mutant, error));
+    item.place = (uint32_t)(number - wild_type->first);
+    PLM_TRY(insert(variant, &item, error));
+  }
+  return check_twice(wild_type, variant, error);
+}
+
+void plm_numbering_deinit(struct plm_numbering *numbering)
+{
+  free(numbering->claims);
+  *numbering = (struct plm_numbering){0};
+}
+
+plm_status plm_numbering_add(struct plm_numbering *numbering, enum plm_tokenizer_kind tokenizer,
+                             const char *text, size_t size, struct plm_error *error)
+{
+  const char *part;
+  size_t part_size;
+  if (numbering->claims == NULL) {
+    numbering->claims = malloc(PLM_NUMBERING_CLAIMS * sizeof *numbering->claims);
+    if (numbering->claims == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  }
+  plm_trim(&text, &size);
+  while (next_part(&text, &size, &part, &part_size)) {
+    struct claim claim;
+    uint8_t mutant;
+    if (numbering->count == PLM_NUMBERING_CLAIMS) break;
+    if (!split(part, part_size, tokenizer, &claim.letter, &claim.number, &mutant)) continue;
+    const struct claim *last = &numbering->claims[numbering->count];
+    if (numbering->count != 0 && last[-1].number == claim.number && last[-1].letter == claim.letter)
+      continue; /* tables go through the substitutions of a position one by one */
+    numbering->claims[numbering->count++] = claim;
+  }
+  return PLM_OK;
+}
+
+static bool fits(const struct plm_numbering *numbering, const struct plm_wild_type *wild_type,
+                 int64_t first)
+{
+  for (size_t i = 0; i < numbering->count; i++) {
+    const struct claim *claim = &numbering->claims[i];
+    if (claim->number < first || claim->number - first >= wild_type->length ||
+        wild_type->residues[claim->number - first] != claim->letter)
+      return false;
+  }
+  return true;
+}
+
+bool plm_numbering_fit(const struct plm_numbering *numbering, const struct plm_wild_type *wild_type,
+                       int64_t *first)
+{
+  bool found = false;
+  if (numbering->count == 0) return false;
+  const int64_t number = numbering->claims[0].number; /* stands somewhere in the wild type */
+  for (uint32_t place = 0; place < wild_type->length; place++) {
+    if (!fits(numbering, wild_type, number - place)) continue;
+    if (found) return false;
+    *first = number - place;
+    found = true;
+  }
+  return found;
+}

@@ -1,0 +1,233 @@
+/* The three sources. */
+#include "evaluator/score/variant_source.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char amino_acids[] = "ACDEFGHIKLMNPQRSTVWY";
+
+struct plm_variant_source {
+  struct plm_variant_source_request request;
+  const struct plm_wild_type *wild_type;
+  struct plm_csv_file *csv;
+  struct plm_text header;              /* its fields, written again */
+  size_t columns, mutations, measured; /* measured: SIZE_MAX for none */
+  uint64_t line;                       /* of the entry read last */
+  const char *column;                  /* what an error would be about; NULL: the whole row */
+  size_t next;                         /* text, or residue * 20 + letter */
+  char text[48];
+};
+
+/* The column of that name; SIZE_MAX when there is none. */
+static size_t find_column(const struct plm_csv_row *row, const char *name)
+{
+  for (size_t i = 0; i < row->count; i++) {
+    const char *text = row->fields[i].text;
+    size_t size = row->fields[i].size;
+    plm_trim(&text, &size);
+    if (size == strlen(name) && memcmp(text, name, size) == 0) return i;
+  }
+  return SIZE_MAX;
+}
+
+static plm_status no_column(const struct plm_variant_source *source, const struct plm_csv_row *row,
+                            const char *name, const char *option, struct plm_error *error)
+{
+  char names[400] = "";
+  for (size_t i = 0; i < row->count; i++) {
+    const size_t used = strlen(names);
+    snprintf(names + used, sizeof names - used, "%s%.60s", i == 0 ? "" : ", ", row->fields[i].text);
+  }
+  plm_error_set(error, PLM_CONFIG, "there is no column \"%.80s\"", name);
+  plm_error_where(error, "%s:%llu", plm_csv_name(source->csv), (unsigned long long)row->line);
+  return plm_error_hint(error, "name one with --%s: %s", option, names);
+}
+
+static plm_status open_csv(struct plm_variant_source *source, struct plm_error *error)
+{
+  const struct plm_variant_source_request *request = &source->request;
+  struct plm_csv_row row;
+  PLM_TRY(plm_csv_open(request->csv, &source->csv, error));
+  PLM_TRY(plm_csv_next(source->csv, &row, error));
+  if (row.count == 0)
+    return plm_error_set(error, PLM_FORMAT, "%s is empty", plm_csv_name(source->csv));
+  source->columns = row.count;
+  source->mutations = find_column(&row, request->mutations);
+  if (source->mutations == SIZE_MAX)
+    return no_column(source, &row, request->mutations, "mutations", error);
+  if (request->measured != NULL) source->measured = find_column(&row, request->measured);
+  if (request->measured != NULL && source->measured == SIZE_MAX)
+    return no_column(source, &row, request->measured, "measured", error);
+  if (find_column(&row, request->added) != SIZE_MAX) {
+    plm_error_set(error, PLM_CONFIG, "%s has a column \"%s\" already", plm_csv_name(source->csv),
+                  request->added);
+    return plm_error_hint(error, "call the new one otherwise: --score-column NAME");
+  }
+  for (size_t i = 0; i < row.count; i++) {
+    const char delimiter = plm_csv_delimiter(source->csv);
+    if (i != 0) plm_text_append(&source->header, &delimiter, 1);
+    plm_text_put_csv(&source->header, row.fields[i].text, row.fields[i].size, delimiter);
+  }
+  return PLM_OK;
+}
+
+plm_status plm_variant_source_open(const struct plm_variant_source_request *request,
+                                   const struct plm_wild_type *wild_type,
+                                   struct plm_variant_source **source, struct plm_error *error)
+{
+  struct plm_variant_source *opened = calloc(1, sizeof *opened);
+  if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  opened->request = *request;
+  opened->wild_type = wild_type;
+  opened->measured = SIZE_MAX;
+  plm_status status = PLM_OK;
+  if (request->csv != NULL)
+    status = open_csv(opened, error);
+  else
+    plm_text_puts(&opened->header, "mutant");
+  if (status == PLM_OK && opened->header.failed)
+    status = plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  if (status != PLM_OK) {
+    plm_variant_source_close(opened);
+    return status;
+  }
+  *source = opened;
+  return PLM_OK;
+}
+
+void plm_variant_source_close(struct plm_variant_source *source)
+{
+  if (source == NULL) return;
+  plm_csv_close(source->csv);
+  plm_text_deinit(&source->header);
+  free(source);
+}
+
+plm_status plm_variant_source_rewind(struct plm_variant_source *source, struct plm_error *error)
+{
+  struct plm_csv_row header;
+  source->next = 0;
+  if (source->csv == NULL) return PLM_OK;
+  PLM_TRY(plm_csv_rewind(source->csv, error));
+  return plm_csv_next(source->csv, &header, error);
+}
+
+static bool is_missing(const char *text, size_t size)
+{
+  static const char *const words[] = {"", "NA", "N/A", "NaN", "nan", "null", "None"};
+  for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+    if (size == strlen(words[i]) && strncmp(text, words[i], size) == 0) return true;
+  return false;
+}
+
+static plm_status parse_measured(const struct plm_csv_field *field, double *value,
+                                 struct plm_error *error)
+{
+  const char *text = field->text;
+  size_t size = field->size;
+  char *end;
+  plm_trim(&text, &size);
+  *value = NAN;
+  if (is_missing(text, size)) return PLM_OK;
+  const double number = strtod(text, &end);
+  if (end != text + size || !isfinite(number)) {
+    plm_error_set(error, PLM_FORMAT, "the measured value \"%.80s\" is not a number", field->text);
+    return plm_error_hint(error, memchr(text, ',', size) != NULL
+                                     ? "write decimals with a point"
+                                     : "leave it empty, or write NA, where nothing was measured");
+  }
+  *value = number;
+  return PLM_OK;
+}
+
+static plm_status next_row(struct plm_variant_source *source, struct plm_variant_entry *entry,
+                           bool *ended, struct plm_error *error)
+{
+  const plm_status status = plm_csv_next(source->csv, &entry->row, error);
+  *ended = status != PLM_OK || entry->row.count == 0;
+  if (*ended) return status;
+  source->line = entry->row.line;
+  source->column = NULL;
+  if (entry->row.count != source->columns) {
+    plm_error_set(error, PLM_FORMAT, "%zu fields, where the header has %zu", entry->row.count,
+                  source->columns);
+    return plm_error_hint(error, "fields with separators in them stand in quotes");
+  }
+  entry->text = entry->row.fields[source->mutations].text;
+  entry->size = entry->row.fields[source->mutations].size;
+  plm_trim(&entry->text, &entry->size);
+  source->column = source->request.measured;
+  if (source->measured != SIZE_MAX)
+    PLM_TRY(parse_measured(&entry->row.fields[source->measured], &entry->measured, error));
+  source->column = source->request.mutations;
+  return PLM_OK;
+}
+
+/* The next of all substitutions: position by position, letters in alphabetical order. A gap in the
+ * wild type has none. */
+static bool next_substitution(struct plm_variant_source *source)
+{
+  const struct plm_wild_type *wild_type = source->wild_type;
+  for (;; source->next++) {
+    const size_t place = source->next / 20;
+    if (place >= wild_type->length) return false;
+    const char wild = (char)wild_type->residues[place], mutant = amino_acids[source->next % 20];
+    if (wild == mutant || !isalpha((unsigned char)wild)) continue;
+    const long long number = wild_type->first + (int64_t)place;
+    snprintf(source->text, sizeof source->text, "%c%lld%c", wild, number, mutant);
+    return true;
+  }
+}
+
+plm_status plm_variant_source_next(struct plm_variant_source *source,
+                                   struct plm_variant_entry *entry, bool *ended,
+                                   struct plm_error *error)
+{
+  *entry = (struct plm_variant_entry){.measured = NAN};
+  if (source->csv != NULL) return next_row(source, entry, ended, error);
+  const struct plm_variant_source_request *request = &source->request;
+  if (request->texts != NULL) {
+    *ended = source->next == request->text_count;
+    if (!*ended) entry->text = request->texts[source->next];
+  } else {
+    *ended = !next_substitution(source);
+    entry->text = source->text;
+  }
+  if (*ended) return PLM_OK;
+  source->next++;
+  entry->size = strlen(entry->text);
+  plm_trim(&entry->text, &entry->size);
+  return PLM_OK;
+}
+
+void plm_variant_source_where(const struct plm_variant_source *source, struct plm_error *error)
+{
+  if (source->csv == NULL) return;
+  const char *column = source->column != NULL ? source->column : "";
+  plm_error_where(error, "%s:%llu%s%s", plm_csv_name(source->csv), (unsigned long long)source->line,
+                  column[0] != '\0' ? ": column " : "", column);
+}
+
+void plm_variant_source_header(const struct plm_variant_source *source, struct plm_text *out)
+{
+  const char delimiter = source->csv != NULL ? plm_csv_delimiter(source->csv) : ',';
+  plm_text_append(out, source->header.data, source->header.length);
+  plm_text_append(out, &delimiter, 1);
+  plm_text_put_csv(out, source->request.added, strlen(source->request.added), delimiter);
+  plm_text_append(out, "\n", 1);
+}
+
+void plm_variant_source_fields(const struct plm_variant_source *source,
+                               const struct plm_variant_entry *entry, struct plm_text *out)
+{
+  const char delimiter = source->csv != NULL ? plm_csv_delimiter(source->csv) : ',';
+  if (source->csv == NULL) plm_text_put_csv(out, entry->text, entry->size, delimiter);
+  for (size_t i = 0; i < entry->row.count; i++) {
+    if (i != 0) plm_text_append(out, &delimiter, 1);
+    plm_text_put_csv(out, entry->row.fields[i].text, entry->row.fields[i].size, delimiter);
+  }
+  plm_text_append(out, &delimiter, 1);
+}

@@ -1,0 +1,96 @@
+/* One sequence, from where it is. */
+#include "evaluator/score/wild_type_file.h"
+
+#include <ctype.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/file.h"
+#include "common/run/run.h"
+#include "common/sequences/sequence_reader.h"
+
+/* What letters on the command line are called in messages; the ending makes them a text file. */
+#define LETTERS "--wild-type.txt"
+
+void plm_wild_type_deinit(struct plm_wild_type *wild_type)
+{
+  free((void *)wild_type->name);
+  free((void *)wild_type->residues);
+  *wild_type = (struct plm_wild_type){0};
+}
+
+static bool is_letters(const char *text)
+{
+  while (isalpha((unsigned char)*text)) text++;
+  return *text == '\0';
+}
+
+static plm_status open_reader(const char *text, enum plm_tokenizer_kind tokenizer,
+                              struct plm_sequence_reader **reader, struct plm_error *error)
+{
+  struct plm_byte_stream *stream;
+  if (strcmp(text, "-") == 0 || plm_file_exists(text)) {
+    PLM_TRY(plm_byte_stream_open(text, &stream, error));
+  } else if (text[0] != '\0' && (tokenizer == PLM_TOKENIZER_BYTE || is_letters(text))) {
+    PLM_TRY(plm_byte_stream_open_memory(LETTERS, text, strlen(text), &stream, error));
+  } else {
+    plm_error_set(error, PLM_NOT_FOUND, "--wild-type %.200s: no such file, and not a sequence",
+                  text);
+    return plm_error_hint(error, "give a FASTA file with one sequence, or the letters themselves");
+  }
+  return plm_sequence_reader_open(stream, tokenizer, PLM_WILD_TYPE_LIMIT, reader, error);
+}
+
+static plm_status next_sequence(struct plm_sequence_reader *reader, struct plm_sequence *sequence,
+                                bool *ended, struct plm_error *error)
+{
+  enum plm_sequence_result result;
+  do {
+    if (plm_stop_requested != 0) return plm_error_set(error, PLM_INTERRUPTED, "interrupted");
+    result = plm_sequence_reader_next(reader, sequence, error);
+  } while (result == PLM_SEQUENCE_AGAIN);
+  *ended = result == PLM_SEQUENCE_END;
+  return result == PLM_SEQUENCE_READ || *ended ? PLM_OK : error->status;
+}
+
+static plm_status read_one(struct plm_sequence_reader *reader, struct plm_wild_type *wild_type,
+                           struct plm_error *error)
+{
+  const char *file = plm_byte_stream_name(plm_sequence_reader_stream(reader));
+  struct plm_sequence sequence;
+  bool ended;
+  PLM_TRY(next_sequence(reader, &sequence, &ended, error));
+  if (ended || sequence.length == 0)
+    return plm_error_set(error, PLM_FORMAT, "%s: there is no sequence in it", file);
+  if (sequence.too_long)
+    return plm_error_set(error, PLM_LIMIT, "%s: a wild type has at most %d residues, not %llu",
+                         file, PLM_WILD_TYPE_LIMIT, (unsigned long long)sequence.length);
+  uint8_t *residues = malloc(sequence.size);
+  wild_type->name = strcmp(file, LETTERS) == 0 ? strdup("the sequence given")
+                                               : strndup(sequence.name, sequence.name_size);
+  wild_type->residues = residues;
+  wild_type->length = (uint32_t)sequence.size;
+  if (residues == NULL || wild_type->name == NULL)
+    return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  memcpy(residues, sequence.residues, sequence.size);
+  PLM_TRY(next_sequence(reader, &sequence, &ended, error));
+  if (ended) return PLM_OK;
+  plm_error_set(error, PLM_FORMAT, "%s has more than one sequence", file);
+  return plm_error_hint(error, "variants are scored against one wild type: give a file with it "
+                               "alone, or its letters");
+}
+
+plm_status plm_wild_type_read(const char *text, enum plm_tokenizer_kind tokenizer, int64_t first,
+                              struct plm_wild_type *wild_type, struct plm_error *error)
+{
+  struct plm_sequence_reader *reader;
+  struct plm_error unseen;
+  if (error == NULL) error = &unseen;
+  *wild_type = (struct plm_wild_type){.first = first, .tokenizer = tokenizer};
+  PLM_TRY(open_reader(text, tokenizer, &reader, error));
+  const plm_status status = read_one(reader, wild_type, error);
+  plm_sequence_reader_close(reader);
+  if (status != PLM_OK) plm_wild_type_deinit(wild_type);
+  return status;
+}

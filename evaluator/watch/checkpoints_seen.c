@@ -1,0 +1,79 @@
+/* The checkpoints a watcher has seen. */
+#include "evaluator/watch/checkpoints_seen.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/base/file.h"
+#include "common/checkpoint/checkpoint.h"
+
+struct plm_seen *plm_seen_at(struct plm_seen_list *list, uint64_t step)
+{
+  size_t place = list->count; /* new ones come last: look from there */
+  while (place > 0 && list->items[place - 1].step >= step) place--;
+  if (place < list->count && list->items[place].step == step) return &list->items[place];
+  if (list->count == list->capacity) {
+    const size_t capacity = list->capacity != 0 ? 2 * list->capacity : 64;
+    struct plm_seen *items = realloc(list->items, capacity * sizeof *items);
+    if (items == NULL) return NULL;
+    list->items = items;
+    list->capacity = capacity;
+  }
+  memmove(list->items + place + 1, list->items + place,
+          (list->count - place) * sizeof *list->items);
+  list->count++;
+  list->items[place] = (struct plm_seen){.step = step};
+  return &list->items[place];
+}
+
+void plm_seen_deinit(struct plm_seen_list *list)
+{
+  free(list->items);
+  *list = (struct plm_seen_list){0};
+}
+
+/* Without a MANIFEST: zeros. */
+static struct plm_manifest_stamp stamp_of(const char *directory)
+{
+  char path[PLM_PATH_SIZE];
+  struct stat information;
+  if (plm_path_join(path, directory, "MANIFEST", NULL) != PLM_OK || stat(path, &information) != 0)
+    return (struct plm_manifest_stamp){0};
+  return (struct plm_manifest_stamp){
+      .inode = information.st_ino,
+      .size = (uint64_t)information.st_size,
+      .seconds = information.st_mtim.tv_sec,
+      .nanoseconds = information.st_mtim.tv_nsec,
+  };
+}
+
+static bool equal(const struct plm_manifest_stamp *a, const struct plm_manifest_stamp *b)
+{
+  return a->inode == b->inode && a->size == b->size && a->seconds == b->seconds &&
+         a->nanoseconds == b->nanoseconds;
+}
+
+struct plm_seen *plm_seen_look(struct plm_seen_list *list, const char *checkpoints, uint64_t step)
+{
+  char name[PLM_CHECKPOINT_NAME_SIZE], directory[PLM_PATH_SIZE];
+  struct plm_seen *seen = plm_seen_at(list, step);
+  plm_checkpoint_name(step, name);
+  if (seen == NULL || plm_path_join(directory, checkpoints, name, NULL) != PLM_OK) return seen;
+  const struct plm_manifest_stamp stamp = stamp_of(directory);
+  if (equal(&stamp, &seen->stamp)) return seen;
+  seen->stamp = stamp;
+  seen->failed = false;
+  struct plm_manifest *manifest = malloc(sizeof *manifest);
+  if (manifest == NULL) return NULL;
+  if (plm_manifest_read(directory, manifest, NULL, NULL) == PLM_OK &&
+      plm_manifest_identity(manifest, &seen->identity))
+    seen->identified = true;
+  free(manifest);
+  return seen;
+}
+
+const struct plm_hash *plm_seen_identity(const struct plm_seen *seen)
+{
+  return seen->identified ? &seen->identity : NULL;
+}

@@ -1,0 +1,123 @@
+/* What has been reported. */
+#include "evaluator/watch/history.h"
+
+#include <cjson/cJSON.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/metrics/metrics.h"
+
+/* Index of the first entry whose step is not below. */
+static size_t place_of(const struct plm_history *history, uint64_t step)
+{
+  size_t low = 0, high = history->count;
+  while (low < high) {
+    const size_t middle = (low + high) / 2;
+    if (history->entries[middle].step < step)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+/* The entry of a step, made when it is not there. NULL: out of memory. */
+static struct plm_history_entry *entry_at(struct plm_history *history, uint64_t step)
+{
+  const size_t place = place_of(history, step);
+  if (place < history->count && history->entries[place].step == step)
+    return &history->entries[place];
+  if (history->count == history->capacity) {
+    const size_t capacity = history->capacity != 0 ? 2 * history->capacity : 64;
+    struct plm_history_entry *entries =
+        realloc(history->entries, capacity * sizeof *history->entries);
+    if (entries == NULL) return NULL;
+    history->entries = entries;
+    history->capacity = capacity;
+  }
+  memmove(history->entries + place + 1, history->entries + place,
+          (history->count - place) * sizeof *history->entries);
+  history->count++;
+  history->entries[place] = (struct plm_history_entry){.step = step};
+  return &history->entries[place];
+}
+
+const struct plm_history_entry *plm_history_find(const struct plm_history *history, uint64_t step)
+{
+  const size_t place = place_of(history, step);
+  return place < history->count && history->entries[place].step == step ? &history->entries[place]
+                                                                        : NULL;
+}
+
+static bool is_of(const struct plm_history_entry *entry, const struct plm_hash *identity)
+{
+  return identity == NULL || !entry->identified || plm_hash_equal(entry->identity, *identity);
+}
+
+plm_status plm_history_add(struct plm_history *history, uint64_t step,
+                           const struct plm_hash *identity, enum plm_split split,
+                           struct plm_error *error)
+{
+  struct plm_history_entry *entry = entry_at(history, step);
+  if (entry == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  if (!is_of(entry, identity)) entry->splits = 0;
+  entry->identified = identity != NULL;
+  if (identity != NULL) entry->identity = *identity;
+  entry->splits |= 1u << split;
+  entry->skipped = false;
+  return PLM_OK;
+}
+
+plm_status plm_history_add_skip(struct plm_history *history, uint64_t step, struct plm_error *error)
+{
+  struct plm_history_entry *entry = entry_at(history, step);
+  if (entry == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  *entry = (struct plm_history_entry){.step = step, .skipped = true};
+  return PLM_OK;
+}
+
+unsigned plm_history_splits(const struct plm_history *history, uint64_t step,
+                            const struct plm_hash *identity)
+{
+  const struct plm_history_entry *entry = plm_history_find(history, step);
+  return entry != NULL && is_of(entry, identity) ? entry->splits : 0;
+}
+
+bool plm_history_settled(const struct plm_history *history, uint64_t step,
+                         const struct plm_hash *identity, unsigned splits)
+{
+  const struct plm_history_entry *entry = plm_history_find(history, step);
+  if (entry != NULL && entry->skipped) return true;
+  return (plm_history_splits(history, step, identity) & splits) == splits;
+}
+
+static bool read_line(void *context, const cJSON *line)
+{
+  struct plm_history *history = context;
+  const cJSON *number = cJSON_GetObjectItemCaseSensitive(line, "step");
+  const cJSON *split = cJSON_GetObjectItemCaseSensitive(line, "split");
+  const cJSON *hex = cJSON_GetObjectItemCaseSensitive(line, "identity");
+  if (!cJSON_IsNumber(number) || number->valuedouble < 0) return true;
+  const uint64_t step = (uint64_t)number->valuedouble;
+  struct plm_hash identity;
+  const bool identified =
+      cJSON_IsString(hex) && plm_hash_from_hex(hex->valuestring, &identity, NULL) == PLM_OK;
+  enum plm_split which;
+  plm_status status = PLM_OK;
+  if (cJSON_HasObjectItem(line, "skipped"))
+    status = plm_history_add_skip(history, step, NULL);
+  else if (cJSON_IsString(split) && plm_split_parse(split->valuestring, &which, NULL) == PLM_OK)
+    status = plm_history_add(history, step, identified ? &identity : NULL, which, NULL);
+  return status == PLM_OK;
+}
+
+plm_status plm_history_read(struct plm_history *history, const char *path, struct plm_error *error)
+{
+  return plm_metrics_each(path, read_line, history, error);
+}
+
+void plm_history_deinit(struct plm_history *history)
+{
+  free(history->entries);
+  *history = (struct plm_history){0};
+}

@@ -1,0 +1,457 @@
+/* The watching evaluator: scan, verify, evaluate, report, wait. */
+#include "evaluator/watch/watch.h"
+
+#include <cjson/cJSON.h>
+#include <inttypes.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/file.h"
+#include "common/base/log.h"
+#include "common/checkpoint/checkpoint.h"
+#include "common/feed/feed_run.h"
+#include "common/metrics/metrics.h"
+#include "common/run/run.h"
+#include "common/wire/announce.h"
+#include "evaluator/evaluate/evaluate.h"
+#include "evaluator/evaluate/sources.h"
+#include "evaluator/watch/checkpoints_seen.h"
+#include "evaluator/watch/history.h"
+#include "evaluator/watch/unpublished.h"
+
+enum { POLL_MS = 200 };
+
+struct watch {
+  const struct plm_config *config;
+  struct plm_ops *ops;
+  unsigned splits; /* bits of the wanted ones */
+  char checkpoints[PLM_PATH_SIZE], metrics_path[PLM_PATH_SIZE], trainer_path[PLM_PATH_SIZE];
+  struct plm_lock *lock;
+  struct plm_metrics_file *metrics;
+  struct plm_tensorboard *board; /* NULL: switched off */
+  struct plm_feed *feed;
+  struct plm_feed_run *feed_run;
+  struct plm_announcement_listener *listener; /* NULL: polling alone */
+  struct plm_evaluation *evaluation;          /* NULL before the first checkpoint */
+  struct plm_history history;
+  struct plm_seen_list seen;
+  uint64_t lines; /* written so far */
+  double baseline_entropy;
+  pthread_t watchdog;
+  bool watchdog_runs;
+  int closing;          /* atomic: the watchdog's end */
+  volatile int give_up; /* set by the watchdog, atomically; polled by waits inside the feed */
+};
+
+/* No more ahead than twice the set: beyond its end the set only begins again. */
+static uint64_t feed_credit(const struct plm_config *config)
+{
+  const uint32_t token_bytes = plm_tokenizer_of(config->data.tokenizer)->token_bytes;
+  const uint64_t chunk_bytes = (uint64_t)config->data.max_length * token_bytes;
+  const uint64_t set_bytes = config->evaluator.max_tokens * token_bytes + chunk_bytes;
+  const uint64_t most = config->network.credit_bytes;
+  return config->evaluator.max_tokens != 0 && 2 * set_bytes < most ? 2 * set_bytes : most;
+}
+
+static plm_status open_feed(struct watch *watch, struct plm_error *error)
+{
+  const struct plm_config *config = watch->config;
+  struct plm_feed_options options = {
+      .endpoint = config->network.evaluation_feed,
+      .keys = config->network.keys,
+      .role = "evaluator",
+      .plan = plm_plan_evaluation(config),
+      .split = PLM_SPLIT_VALID,
+      .credit_bytes = feed_credit(config),
+      .wait_packers_s = config->network.wait_packers_s,
+  };
+  PLM_TRY(plm_run_id(config->run, &options.run_id, error));
+  PLM_TRY(plm_feed_open(&options, &watch->feed, error));
+  const struct plm_feed_run_options telling = {
+      .run = config->run,
+      .role = options.role,
+      .feed = watch->feed,
+      .other_key = "feed",
+      .other_bind = config->network.feed,
+      .other_address = config->network.feed_address,
+  };
+  PLM_TRY(plm_feed_run_open(&telling, &watch->feed_run, error));
+  return plm_endpoint_write(config->run, "evaluation_feed", plm_feed_bound(watch->feed), error);
+}
+
+static plm_status open_outputs(struct watch *watch, struct plm_error *error)
+{
+  const char *run = watch->config->run;
+  char board[PLM_PATH_SIZE];
+  PLM_TRY(plm_path_join(watch->checkpoints, run, PLM_RUN_CHECKPOINTS, error));
+  PLM_TRY(plm_path_join(watch->metrics_path, run, PLM_RUN_EVALUATOR_METRICS, error));
+  PLM_TRY(plm_path_join(watch->trainer_path, run, PLM_RUN_TRAINER_METRICS, error));
+  PLM_TRY(plm_path_join(board, run, PLM_RUN_TENSORBOARD "/evaluator", error));
+  PLM_TRY(plm_lock_take(run, "evaluator", &watch->lock, error));
+  PLM_TRY(plm_metrics_open(watch->metrics_path, &watch->metrics, error));
+  PLM_TRY(plm_history_read(&watch->history, watch->metrics_path, error));
+  if (!watch->config->tensorboard) return PLM_OK;
+  const int64_t last = watch->history.count > 0
+                           ? (int64_t)watch->history.entries[watch->history.count - 1].step
+                           : -1;
+  return plm_tensorboard_open(board, last, &watch->board, error);
+}
+
+/* Turns a stop signal into give_up once the time to finish in is over, even while the evaluation
+ * waits for packers. */
+static void *watch_for_stop(void *context)
+{
+  struct watch *watch = context;
+  const int64_t grace_ms = (int64_t)(1000 * watch->config->trainer.stop_timeout_s);
+  int64_t give_up_at_ms = 0;
+  while (!__atomic_load_n(&watch->closing, __ATOMIC_ACQUIRE)) {
+    const struct timespec pause = {.tv_nsec = 50 * 1000000L};
+    nanosleep(&pause, NULL);
+    if (__atomic_load_n(&plm_stop_requested, __ATOMIC_ACQUIRE) == 0) continue;
+    if (give_up_at_ms == 0) give_up_at_ms = plm_clock_ms() + grace_ms;
+    if (plm_clock_ms() >= give_up_at_ms) __atomic_store_n(&watch->give_up, 1, __ATOMIC_RELEASE);
+  }
+  return NULL;
+}
+
+static plm_status open_watch(struct watch *watch, struct plm_error *error)
+{
+  const struct plm_config_evaluator *options = &watch->config->evaluator;
+  for (uint32_t i = 0; i < options->split_count; i++) {
+    enum plm_split split;
+    PLM_TRY(plm_split_parse(options->splits[i], &split, error));
+    watch->splits |= 1u << split;
+  }
+  PLM_TRY(plm_directory_make(watch->config->run, error));
+  PLM_TRY(open_outputs(watch, error));
+  PLM_TRY(open_feed(watch, error));
+  if (pthread_create(&watch->watchdog, NULL, watch_for_stop, watch) != 0)
+    return plm_error_set(error, PLM_FAILURE, "cannot start a thread");
+  watch->watchdog_runs = true;
+  return PLM_OK;
+}
+
+static void close_watch(struct watch *watch)
+{
+  __atomic_store_n(&watch->closing, 1, __ATOMIC_RELEASE);
+  if (watch->watchdog_runs) pthread_join(watch->watchdog, NULL);
+  plm_evaluation_close(watch->evaluation);
+  plm_listener_close(watch->listener);
+  plm_feed_run_close(watch->feed_run);
+  if (watch->feed != NULL) plm_endpoint_remove(watch->config->run, "evaluation_feed");
+  plm_feed_close(watch->feed);
+  plm_tensorboard_close(watch->board);
+  plm_metrics_close(watch->metrics);
+  plm_lock_release(watch->lock);
+  plm_history_deinit(&watch->history);
+  plm_seen_deinit(&watch->seen);
+}
+
+static bool must_give_up(void *context)
+{
+  struct watch *watch = context;
+  return __atomic_load_n(&watch->give_up, __ATOMIC_ACQUIRE) != 0;
+}
+
+static plm_status report_skip(struct watch *watch, uint64_t step, const char *why,
+                              struct plm_error *error)
+{
+  plm_warning("step %" PRIu64 " is skipped: %s", step, why);
+  cJSON *line = plm_metrics_line();
+  plm_metrics_integer(line, "step", step);
+  plm_metrics_string(line, "skipped", why);
+  plm_metrics_number(line, "time", plm_clock_wall_s());
+  PLM_TRY(plm_metrics_write(watch->metrics, line, error));
+  watch->lines++;
+  return plm_history_add_skip(&watch->history, step, error);
+}
+
+static void add_lag(const struct watch *watch, uint64_t step, cJSON *line)
+{
+  cJSON *last = NULL; /* none: the trainer stands at step 0 */
+  double lag = 0;
+  if (plm_metrics_last(watch->trainer_path, &last, NULL) == PLM_OK) {
+    const cJSON *trained = cJSON_GetObjectItemCaseSensitive(last, "step");
+    if (cJSON_IsNumber(trained)) lag = fmax(0, trained->valuedouble - (double)step);
+    cJSON_Delete(last);
+  }
+  plm_metrics_number(line, "lag_steps", lag);
+}
+
+static void write_board(struct watch *watch, uint64_t step, const char *split,
+                        const struct plm_evaluation_result *result)
+{
+  if (watch->board == NULL) return;
+  const struct {
+    const char *name;
+    double value;
+  } scalars[] = {
+      {"loss", result->loss},
+      {"perplexity", result->perplexity},
+      {"accuracy", result->classification.accuracy},
+      {"f1", result->classification.f1},
+      {"mcc", result->classification.mcc},
+      {"baseline_entropy", watch->baseline_entropy},
+  };
+  for (size_t i = 0; i < sizeof scalars / sizeof scalars[0]; i++) {
+    char tag[64];
+    struct plm_error error = {0};
+    snprintf(tag, sizeof tag, "%s/%s", split, scalars[i].name);
+    if (plm_tensorboard_scalar(watch->board, (int64_t)step, tag, scalars[i].value, &error) !=
+        PLM_OK)
+      plm_log_error(&error);
+  }
+  (void)plm_tensorboard_flush(watch->board, NULL); /* JSONL is the truth */
+}
+
+/* The checkpoint that is evaluated. */
+struct subject {
+  uint64_t step;
+  struct plm_hash identity;
+};
+
+static plm_status report(struct watch *watch, const struct subject *subject, enum plm_split split,
+                         const struct plm_evaluation_result *result, struct plm_error *error)
+{
+  const uint64_t step = subject->step;
+  char name[PLM_CHECKPOINT_NAME_SIZE], folder[64], identity[PLM_HASH_HEX_SIZE];
+  plm_checkpoint_name(step, name);
+  snprintf(folder, sizeof folder, PLM_RUN_CHECKPOINTS "/%s", name);
+  plm_hash_to_hex(subject->identity, identity);
+  cJSON *line = plm_metrics_line();
+  plm_metrics_integer(line, "step", step);
+  plm_metrics_string(line, "checkpoint", folder);
+  plm_metrics_string(line, "identity", identity);
+  plm_metrics_string(line, "split", plm_split_name(split));
+  plm_evaluation_report(result, plm_evaluation_weights(watch->evaluation), watch->baseline_entropy,
+                        line);
+  plm_metrics_number(line, "seconds", result->seconds);
+  add_lag(watch, step, line);
+  plm_metrics_number(line, "time", plm_clock_wall_s());
+  PLM_TRY(plm_metrics_write(watch->metrics, line, error));
+  watch->lines++;
+  PLM_TRY(plm_history_add(&watch->history, step, &subject->identity, split, error));
+  write_board(watch, step, plm_split_name(split), result);
+  plm_info("step %" PRIu64 " %s: loss %.4f (composition alone: %.4f), perplexity %.2f, accuracy "
+           "%.2f %%, %" PRIu64 " tokens, %.1f s",
+           step, plm_split_name(split), result->loss, watch->baseline_entropy, result->perplexity,
+           100 * result->classification.accuracy, result->tokens, result->seconds);
+  return PLM_OK;
+}
+
+/* Composition over all splits, once, from the first packer. */
+static plm_status learn_corpus(struct watch *watch, struct plm_error *error)
+{
+  if (watch->baseline_entropy > 0) return PLM_OK;
+  struct plm_feed_corpus *corpus = calloc(1, sizeof *corpus);
+  if (corpus == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  plm_status status = plm_feed_corpus(watch->feed, &watch->give_up, corpus, error);
+  if (status == PLM_OK) {
+    uint64_t counts[512] = {0};
+    for (int split = 0; split < PLM_SPLIT_COUNT; split++)
+      for (int id = 0; id < 512; id++) counts[id] += corpus->composition[split][id];
+    watch->baseline_entropy = plm_composition_entropy(counts, 512);
+    if (!corpus->clustered) plm_info("random split: homologues shared");
+  }
+  free(corpus);
+  return status;
+}
+
+static plm_status load_checkpoint(struct watch *watch, const char *directory,
+                                  struct plm_error *error)
+{
+  if (watch->evaluation == NULL)
+    PLM_TRY(plm_evaluation_open(directory, watch->ops, &watch->evaluation, error));
+  return plm_evaluation_load(watch->evaluation, directory, error);
+}
+
+/* The splits that are missing, with the weights that are loaded. */
+static plm_status evaluate_checkpoint(struct watch *watch, const struct subject *subject,
+                                      struct plm_error *error)
+{
+  const struct plm_config_evaluator *options = &watch->config->evaluator;
+  const struct plm_evaluation_options evaluation = {
+      .mask_rate = options->mask_rate,
+      .more_rates = options->mask_rates,
+      .more_rate_count = options->mask_rate_count,
+      .seed = options->seed,
+  };
+  struct plm_feed_source state = {watch->feed, &watch->give_up};
+  const struct plm_chunk_source source = plm_source_of_feed(&state);
+  PLM_TRY(learn_corpus(watch, error));
+  for (int split = 0; split < PLM_SPLIT_COUNT; split++) {
+    const unsigned reported =
+        plm_history_splits(&watch->history, subject->step, &subject->identity);
+    if (!((watch->splits & ~reported) & 1u << split)) continue;
+    struct plm_evaluation_result result;
+    PLM_TRY(plm_evaluation_run(watch->evaluation, &source, (enum plm_split)split, &evaluation,
+                               must_give_up, watch, &result, error));
+    PLM_TRY(report(watch, subject, (enum plm_split)split, &result, error));
+  }
+  return PLM_OK;
+}
+
+/* One checkpoint that is there: verify, evaluate, or say why not. Only what is wrong with the
+ * checkpoint makes it skipped; what is wrong with the evaluation is the evaluator's own failure. */
+static plm_status take_checkpoint(struct watch *watch, uint64_t step, struct plm_error *error)
+{
+  char name[PLM_CHECKPOINT_NAME_SIZE], directory[PLM_PATH_SIZE];
+  struct subject subject = {.step = step};
+  struct plm_error why = {0};
+  plm_checkpoint_name(step, name);
+  PLM_TRY(plm_path_join(directory, watch->checkpoints, name, error));
+  plm_status status = plm_checkpoint_verify(directory, NULL, &subject.identity, &why);
+  if (status == PLM_OK) status = load_checkpoint(watch, directory, &why);
+  if (status == PLM_OK) return evaluate_checkpoint(watch, &subject, error);
+  if (!plm_file_exists(directory)) return PLM_OK; /* the next scan reports it as deleted */
+  struct plm_seen *seen = plm_seen_at(&watch->seen, step);
+  if (seen == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  seen->failed = true;
+  const struct plm_history_entry *entry = plm_history_find(&watch->history, step);
+  if (entry != NULL && entry->skipped) return PLM_OK; /* said before a restart */
+  char text[700];
+  snprintf(text, sizeof text, "does not verify or load: %.600s", why.what);
+  return report_skip(watch, step, text, error);
+}
+
+/* The first multiple of `every` after the newest step that was evaluated. Those before it were
+ * asked for then, oldest first, and by the `every` of then: a resume may change it. */
+static uint64_t first_due(const struct plm_history *history, uint64_t every)
+{
+  for (size_t i = history->count; i-- > 0;)
+    if (history->entries[i].splits != 0) return (history->entries[i].step / every + 1) * every;
+  return 0;
+}
+
+static const char deleted[] = "deleted before evaluation";
+
+/* A step that was due and is not there, though a later one is: deleted, by whomever, unless the
+ * later one knows that it never was. */
+static plm_status report_missing(struct watch *watch, uint64_t step, uint64_t later,
+                                 struct plm_error *error)
+{
+  char name[PLM_CHECKPOINT_NAME_SIZE], directory[PLM_PATH_SIZE], why[600], text[700];
+  plm_checkpoint_name(later, name);
+  PLM_TRY(plm_path_join(directory, watch->checkpoints, name, error));
+  const bool never = plm_unpublished(directory, step, why, sizeof why);
+  snprintf(text, sizeof text, "not published: %s", never ? why : "");
+  return report_skip(watch, step, never ? text : deleted, error);
+}
+
+/* Steps that were seen here, or due by checkpoint.every, and are gone unreported. */
+static plm_status report_deleted(struct watch *watch, const uint64_t *steps, size_t count,
+                                 struct plm_error *error)
+{
+  const uint64_t every = watch->config->trainer.checkpoint.every;
+  for (size_t i = 0; i < watch->seen.count; i++) {
+    const struct plm_seen *seen = &watch->seen.items[i];
+    const uint64_t step = seen->step;
+    bool there = false;
+    for (size_t j = 0; j < count && !there; j++) there = steps[j] == step;
+    if (!there &&
+        !plm_history_settled(&watch->history, step, plm_seen_identity(seen), watch->splits))
+      PLM_TRY(report_skip(watch, step, deleted, error));
+  }
+  if (count == 0 || every == 0) return PLM_OK;
+  size_t next = 0;
+  for (uint64_t step = first_due(&watch->history, every); step < steps[count - 1]; step += every) {
+    while (next < count && steps[next] < step) next++;
+    if (next < count && steps[next] == step) continue;
+    if (!plm_history_settled(&watch->history, step, NULL, watch->splits))
+      PLM_TRY(report_missing(watch, step, steps[count - 1], error));
+  }
+  return PLM_OK;
+}
+
+/* One pass over the folder, oldest first. *again: something was reported, look again at once. */
+static plm_status scan(struct watch *watch, bool *again, struct plm_error *error)
+{
+  uint64_t *steps = NULL;
+  size_t count = 0;
+  *again = false;
+  plm_status status = plm_checkpoint_list(watch->checkpoints, &steps, &count, error);
+  if (status == PLM_NOT_FOUND) return PLM_OK; /* nothing is published yet */
+  if (status == PLM_OK) status = report_deleted(watch, steps, count, error);
+  for (size_t i = 0; i < count && status == PLM_OK && plm_stop_requested == 0; i++) {
+    const struct plm_seen *seen = plm_seen_look(&watch->seen, watch->checkpoints, steps[i]);
+    if (seen == NULL) {
+      status = plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+      break;
+    }
+    const unsigned reported =
+        plm_history_splits(&watch->history, steps[i], plm_seen_identity(seen));
+    if (seen->failed || (reported & watch->splits) == watch->splits) continue;
+    const uint64_t lines = watch->lines;
+    status = take_checkpoint(watch, steps[i], error);
+    if (watch->lines != lines) {
+      *again = true; /* the folder has changed meanwhile: the oldest first */
+      break;
+    }
+  }
+  free(steps);
+  return status;
+}
+
+/* DONE exists and everything up to its step has been reported: of what stands there now, which DONE
+ * follows, not of what stood there at the last scan. */
+static bool complete(struct watch *watch)
+{
+  uint64_t step, *steps = NULL;
+  size_t count = 0;
+  struct plm_hash identity;
+  if (plm_done_read(watch->config->run, &step, &identity, NULL) != PLM_OK) return false;
+  if (!plm_history_settled(&watch->history, step, NULL, watch->splits)) return false;
+  bool all = plm_checkpoint_list(watch->checkpoints, &steps, &count, NULL) == PLM_OK;
+  for (size_t i = 0; i < count && all; i++) {
+    const struct plm_seen *seen = plm_seen_look(&watch->seen, watch->checkpoints, steps[i]);
+    all = seen != NULL &&
+          plm_history_settled(&watch->history, steps[i], plm_seen_identity(seen), watch->splits);
+  }
+  free(steps);
+  return all;
+}
+
+/* Announcements are a hint that saves the rest of a poll. */
+static void wait_for_news(struct watch *watch)
+{
+  struct plm_announcement message;
+  char endpoint[512];
+  if (watch->listener == NULL &&
+      plm_endpoint_read(watch->config->run, "announcements", endpoint, NULL) == PLM_OK &&
+      plm_listener_open(endpoint, watch->config->network.keys, &watch->listener, NULL) != PLM_OK)
+    watch->listener = NULL;
+  if (watch->listener != NULL) {
+    (void)plm_listener_wait(watch->listener, POLL_MS, &message, NULL);
+    return;
+  }
+  const struct timespec pause = {.tv_nsec = POLL_MS * 1000000L};
+  nanosleep(&pause, NULL);
+}
+
+plm_status plm_watch(const struct plm_config *config, struct plm_ops *ops, struct plm_error *error)
+{
+  struct watch *watch = calloc(1, sizeof *watch);
+  if (watch == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  watch->config = config;
+  watch->ops = ops;
+  plm_status status = open_watch(watch, error);
+  if (status == PLM_OK) plm_ready();
+  while (status == PLM_OK && plm_stop_requested == 0) {
+    bool again;
+    status = scan(watch, &again, error);
+    if (status != PLM_OK || again) continue;
+    if (complete(watch)) break;
+    wait_for_news(watch);
+  }
+  if (status == PLM_INTERRUPTED) { /* drained: the checkpoint stays unreported */
+    plm_info("stopped before the checkpoint was evaluated; it is evaluated at the next start");
+    status = PLM_OK;
+  }
+  close_watch(watch);
+  free(watch);
+  return status;
+}

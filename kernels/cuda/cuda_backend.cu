@@ -1,0 +1,242 @@
+/* Opening and closing the CUDA backend. */
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "kernels/cuda/attention.cuh"
+#include "kernels/cuda/product_plans.cuh"
+#include "kernels/cuda/relu2_products.cuh"
+#ifdef PLM_EMULATE
+#include "emulation/hopper.h"
+#endif
+
+extern "C" {
+#include "common/config/config.h"
+}
+
+namespace
+{
+
+void close_backend(struct plm_ops *ops)
+{
+  struct plm_cuda *cuda = plm_cuda_of(ops);
+  if (cuda->recording) { /* what was recorded is not wanted any more */
+    struct plm_recording *recording = nullptr;
+    ops->record_end(ops, &recording, nullptr);
+    ops->release_recording(ops, recording);
+  }
+  plm_cuda_products_close(cuda);
+  if (cuda->scratch != nullptr) ops->release(ops, cuda->scratch);
+  plm_cuda_streams_close(cuda);
+  free(cuda);
+}
+
+#ifdef PLM_EMULATE
+constexpr size_t EMULATED_SCRATCH_BYTES = 1 << 20; /* enough for the shapes of tests */
+size_t scratch_bytes = EMULATED_SCRATCH_BYTES;
+int emulated_capability = 80;
+
+plm_status find_device(struct plm_cuda *cuda, struct plm_error *error)
+{
+  if (cuda->device != 0)
+    return plm_error_set(error, PLM_NOT_FOUND, "no CUDA device %d: there are fewer", cuda->device);
+  cuda->ops.isa = "emulated";
+  cuda->capability = emulated_capability;
+  cuda->multiprocessors = 3; /* blocks that take more than one piece of work */
+  return PLM_OK;
+}
+#else
+constexpr size_t scratch_bytes = PLM_CUDA_SCRATCH_BYTES;
+
+enum { OLDEST = 80 }; /* compute capability: bf16, cp.async */
+
+plm_status find_device(struct plm_cuda *cuda, struct plm_error *error)
+{
+  int count = 0;
+  struct cudaDeviceProp properties;
+  cudaError_t code = cudaGetDeviceCount(&count);
+  if (code == cudaErrorInsufficientDriver) {
+    plm_error_set(error, PLM_UNSUPPORTED, "NVIDIA's driver is missing or too old: %s",
+                  cudaGetErrorString(code));
+    return plm_error_hint(error, "see nvidia-smi; CUDA %d.%d is needed", CUDART_VERSION / 1000,
+                          CUDART_VERSION % 1000 / 10);
+  }
+  if (code != cudaSuccess || cuda->device >= count) {
+    plm_error_set(error, PLM_NOT_FOUND, "no CUDA device %d: %s", cuda->device,
+                  code != cudaSuccess ? cudaGetErrorString(code) : "there are fewer");
+    return plm_error_hint(error, "see nvidia-smi; or set trainer.device: cpu");
+  }
+  code = cudaGetDeviceProperties(&properties, cuda->device);
+  if (code == cudaSuccess) code = cudaSetDevice(cuda->device);
+  if (code != cudaSuccess)
+    return plm_error_set(error, PLM_FAILURE, "CUDA device %d: %s", cuda->device,
+                         cudaGetErrorString(code));
+  cuda->capability = 10 * properties.major + properties.minor;
+  cuda->multiprocessors = properties.multiProcessorCount;
+  if (cuda->capability < OLDEST)
+    return plm_error_set(error, PLM_UNSUPPORTED, "%s has compute capability %d.%d, 8.0 is needed",
+                         properties.name, properties.major, properties.minor);
+  snprintf(cuda->processor, sizeof cuda->processor, "%.127s", properties.name);
+  cuda->ops.processor = cuda->processor;
+  cuda->ops.isa = cuda->capability >= 90 ? "sm_90" : "sm_80";
+  return PLM_OK;
+}
+#endif
+
+enum { HOPPER = 90, MAX_DEVICES = 64 };
+enum verdict { UNKNOWN, AGREES, DISAGREES };
+
+/* Kernels of sm_90a beside those that every device runs. */
+struct sm90_kernels {
+  const char *variable;     /* of the environment, which forces one or the other */
+  const char *others, *own; /* what it may say */
+  const char *what, *instead;
+  plm_status (*check)(struct plm_cuda *cuda, struct plm_error *error);
+  enum verdict verdicts[MAX_DEVICES]; /* on each device, once a process */
+};
+struct sm90_kernels attention = {
+    "PLM_CUDA_ATTENTION",          "mma", "sm90", "attention", "attention runs on mma.sync",
+    plm_cuda_attention_sm90_check, {}};
+struct sm90_kernels products = {"PLM_CUDA_RELU2",
+                                "library",
+                                "fused",
+                                "product",
+                                "products and relu2 run one after the other",
+                                plm_cuda_product_sm90_check,
+                                {}};
+
+/* Whether they may be used. PLM_AGAIN: the device was left in an error, and the backend is to be
+ * opened anew; then the verdict is known. */
+plm_status check(struct plm_cuda *cuda, struct sm90_kernels *kernels, bool *agree,
+                 struct plm_error *error)
+{
+  struct plm_error found = {};
+  enum verdict *verdict = &kernels->verdicts[cuda->device % MAX_DEVICES];
+  if (*verdict == UNKNOWN) {
+    const plm_status status = kernels->check(cuda, &found);
+    *verdict = status == PLM_OK ? AGREES : DISAGREES;
+    if (status == PLM_TIMEOUT) {
+      plm_error_set(error, status, "device %d: the %s kernels for sm_90a: %s", cuda->device,
+                    kernels->what, found.what);
+      return plm_error_hint(error, "set %s=%s in the environment", kernels->variable,
+                            kernels->others);
+    }
+    if (status != PLM_OK)
+      fprintf(stderr, "cuda: device %d: %s; of the sm_90a kernels: %s (%s)\n", cuda->device,
+              kernels->instead, found.what, found.where);
+    if (status != PLM_OK && status != PLM_CORRUPT) return PLM_AGAIN;
+  }
+  *agree = *verdict == AGREES;
+  return PLM_OK;
+}
+
+/* Forced by the environment; else used where they were written for, and compute what the others do.
+ */
+plm_status choose(struct plm_cuda *cuda, struct sm90_kernels *kernels, bool *use, bool *forced,
+                  struct plm_error *error)
+{
+  const char *said = getenv(kernels->variable);
+  if (said != nullptr && said[0] == 0) said = nullptr;
+  *forced = said != nullptr;
+  *use = *forced && strcmp(said, kernels->own) == 0;
+  if (*forced && !*use && strcmp(said, kernels->others) != 0) {
+    plm_error_set(error, PLM_CONFIG, "%s=%s", kernels->variable, said);
+    return plm_error_hint(error, "it is %s, %s, or not set", kernels->others, kernels->own);
+  }
+#ifndef PLM_EMULATE
+  if (*use && cuda->capability != HOPPER) {
+    plm_error_set(error, PLM_UNSUPPORTED, "%s=%s: device %d is not of 9.0", kernels->variable, said,
+                  cuda->device);
+    return plm_error_hint(error, "unset it: the device's own kernels are found");
+  }
+#endif
+  if (!*forced && cuda->capability == HOPPER && cuda->narrow)
+    return check(cuda, kernels, use, error);
+  return PLM_OK;
+}
+
+plm_status choose_kernels(struct plm_cuda *cuda, struct plm_error *error)
+{
+  bool use, forced;
+  PLM_TRY(choose(cuda, &attention, &cuda->attention_sm90, &forced, error));
+  PLM_TRY(choose(cuda, &products, &use, &forced, error));
+  if (use) cuda->relu2 = forced ? PLM_RELU2_FUSED : PLM_RELU2_PLANNED;
+#ifndef PLM_EMULATE
+  if (cuda->attention_sm90 || use) cuda->ops.isa = "sm_90a";
+#endif
+  return PLM_OK;
+}
+
+plm_status open_backend(struct plm_cuda *cuda, struct plm_error *error)
+{
+  plm_cuda_memory_register(cuda);
+  plm_cuda_streams_register(cuda);
+  plm_cuda_elementwise_register(cuda);
+  plm_cuda_norm_register(cuda);
+  plm_cuda_tokens_register(cuda);
+  plm_cuda_qkv_register(cuda);
+  plm_cuda_attention_register(cuda);
+  plm_cuda_attention_cached_register(cuda);
+  plm_cuda_head_register(cuda);
+  plm_cuda_linear_register(cuda);
+  plm_cuda_optimizer_register(cuda);
+  plm_cuda_muon_register(cuda);
+  plm_cuda_plans_register(cuda);
+  plm_cuda_targets_register(cuda);
+  PLM_TRY(find_device(cuda, error));
+  PLM_TRY(plm_cuda_streams_open(cuda, error));
+  PLM_TRY(plm_cuda_products_open(cuda, error));
+  cuda->scratch_bytes = scratch_bytes;
+  PLM_TRY(cuda->ops.allocate(&cuda->ops, cuda->scratch_bytes, &cuda->scratch, error));
+  return choose_kernels(cuda, error);
+}
+
+} // namespace
+
+plm_status plm_cuda_no_memory(struct plm_error *error, size_t bytes, const char *why)
+{
+  plm_error_set(error, PLM_NO_MEMORY, "device memory for a buffer of %zu bytes: %s", bytes, why);
+  return plm_error_hint(error, "a smaller batch needs less: --batch-tokens, or in training "
+                               "trainer.micro_batch_tokens; so does trainer.recompute: block. "
+                               "`plm-pipeline up --dry-run` adds it up");
+}
+
+#ifdef PLM_EMULATE
+extern "C" void plm_cuda_emulation_capability(int capability, bool wrong_products)
+{
+  emulated_capability = capability;
+  plm::emulation::wrong_products = wrong_products;
+  for (struct sm90_kernels *kernels : {&attention, &products})
+    for (enum verdict &verdict : kernels->verdicts) verdict = UNKNOWN;
+}
+
+extern "C" void plm_cuda_emulation_scratch(size_t bytes)
+{
+  scratch_bytes = bytes > 0 ? bytes : EMULATED_SCRATCH_BYTES;
+}
+#endif
+
+plm_status plm_ops_cuda_open(int precision, int device, struct plm_ops **ops,
+                             struct plm_error *error)
+{
+  struct plm_cuda *cuda = static_cast<struct plm_cuda *>(calloc(1, sizeof *cuda));
+  if (cuda == nullptr) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  cuda->narrow = precision == PLM_PRECISION_BF16;
+  cuda->device = device;
+  cuda->ops.name = "cuda";
+  cuda->ops.act_bytes = cuda->narrow ? 2 : 4;
+  cuda->ops.threads = 1;
+  cuda->ops.close = close_backend;
+  const plm_status status = open_backend(cuda, error);
+  if (status == PLM_TIMEOUT) return status; /* kernels that do not end: nor would the closing */
+  if (status != PLM_OK) close_backend(&cuda->ops);
+  if (status == PLM_AGAIN) {
+#ifndef PLM_EMULATE
+    cudaDeviceReset(); /* an error stays with the context */
+#endif
+    return plm_ops_cuda_open(precision, device, ops, error);
+  }
+  if (status != PLM_OK) return status;
+  *ops = &cuda->ops;
+  return PLM_OK;
+}

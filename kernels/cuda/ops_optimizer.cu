@@ -1,0 +1,155 @@
+/* The optimizer's passes over parameters, in fp32: sums, the step's decision, Adam, the moving
+ * average. Muon is in ops_muon.cu. */
+#include "kernels/cuda/cuda_ops.cuh"
+
+namespace
+{
+
+enum { THREADS = 256, SUM_BLOCKS = plm_most_parts(1024) };
+
+__global__ void sum_squares_kernel(double *partial, const float *x, int64_t n)
+{
+  double sum = 0;
+  const int64_t stride = (int64_t)gridDim.x * blockDim.x;
+  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += stride)
+    sum += (double)x[i] * (double)x[i];
+  sum = block_sum(sum, plm_shared<double>());
+  if (threadIdx.x == 0) partial[blockIdx.x] = sum;
+}
+
+/* Parts of a sum in their order, by one thread: they are few. sum = or sum += */
+__global__ void add_parts_kernel(double *sum, const double *partial, int parts, bool add)
+{
+  double total = 0;
+  for (int i = 0; i < parts; i++) total += partial[i];
+  *sum = add ? *sum + total : total;
+}
+
+__global__ void sum_kernel(double *partial, const float *x, int64_t n)
+{
+  double sum = 0;
+  const int64_t stride = (int64_t)gridDim.x * blockDim.x;
+  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += stride)
+    sum += (double)x[i];
+  sum = block_sum(sum, plm_shared<double>());
+  if (threadIdx.x == 0) partial[blockIdx.x] = sum;
+}
+
+void reduce(struct plm_ops *ops, void (*kernel)(double *, const float *, int64_t), double *sum,
+            const float *x, size_t n, bool add)
+{
+  struct plm_cuda *cuda = plm_cuda_of(ops);
+  const unsigned blocks = min(plm_blocks((int64_t)n, THREADS), (unsigned)SUM_BLOCKS);
+  double *partial = plm_cuda_scratch<double>(cuda, SUM_BLOCKS);
+  if (blocks > 0)
+    plm_launch(cuda->stream, kernel, dim3(blocks), dim3(THREADS), 33 * sizeof(double), partial, x,
+               (int64_t)n);
+  plm_launch(cuda->stream, add_parts_kernel, dim3(1), dim3(1), 0, sum, partial, (int)blocks, add);
+}
+
+void sum_squares(struct plm_ops *ops, double *sum, const float *x, size_t n)
+{
+  reduce(ops, sum_squares_kernel, sum, x, n, false);
+}
+
+void add_sum(struct plm_ops *ops, double *sum, const float *x, size_t n)
+{
+  reduce(ops, sum_kernel, sum, x, n, true);
+}
+
+__global__ void decide_kernel(struct plm_update *update)
+{
+  plm_update_decide(update);
+}
+
+void decide_update(struct plm_ops *ops, struct plm_update *update)
+{
+  plm_launch(plm_cuda_of(ops)->stream, decide_kernel, dim3(1), dim3(1), 0, update);
+}
+
+/* Many tensors in one launch: blocks [first_block[i], first_block[i + 1]) work on tensor i. By
+ * value, since a launch's arguments may have 4 KB. */
+enum { TENSORS = 56 };
+struct Tensors {
+  struct plm_adam_tensor of[TENSORS];
+  unsigned first_block[TENSORS + 1];
+  int count;
+  struct plm_adam_options options;
+  const struct plm_update *update;
+};
+
+/* Kingma and Ba 2015, with decoupled decay (Loshchilov and Hutter 2019). */
+__global__ void adam_kernel(Tensors tensors)
+{
+  const struct plm_update *update = tensors.update;
+  if (update->decision.skipped) return;
+  int low = 0, high = tensors.count; /* the last tensor that begins at this block or before */
+  while (high - low > 1) {
+    const int middle = (low + high) / 2;
+    if (tensors.first_block[middle] <= blockIdx.x)
+      low = middle;
+    else
+      high = middle;
+  }
+  const struct plm_adam_tensor &t = tensors.of[low];
+  const struct plm_adam_options &o = tensors.options;
+  const int64_t i = (int64_t)(blockIdx.x - tensors.first_block[low]) * THREADS + threadIdx.x;
+  if (i >= (int64_t)t.n) return;
+  const float rate = update->plan.rate[t.rate];
+  const float gradient = t.g[i] * update->decision.gradient_scale;
+  const float first = o.beta1 * t.m[i] + (1 - o.beta1) * gradient;
+  const float second = o.beta2 * t.v[i] + (1 - o.beta2) * gradient * gradient;
+  t.m[i] = first;
+  t.v[i] = second;
+  t.w[i] =
+      t.w[i] * (1 - rate * t.weight_decay) -
+      rate / update->plan.correction1 * first / (sqrtf(second / update->plan.correction2) + o.eps);
+}
+
+void adam_step(struct plm_ops *ops, const struct plm_adam_tensor *tensors, size_t count,
+               const struct plm_adam_options *options, const struct plm_update *update)
+{
+  Tensors some = {};
+  static_assert(sizeof some <= 4000, "a launch's arguments");
+  some.options = *options;
+  some.update = update;
+  unsigned blocks = 0;
+  for (size_t i = 0; i < count; i++) {
+    some.of[some.count] = tensors[i];
+    some.first_block[some.count++] = blocks;
+    blocks += plm_blocks((int64_t)tensors[i].n, THREADS);
+    if (some.count < TENSORS && i + 1 < count) continue;
+    if (blocks > 0)
+      plm_launch(plm_cuda_of(ops)->stream, adam_kernel, dim3(blocks), dim3(THREADS), 0, some);
+    some.count = 0;
+    blocks = 0;
+  }
+}
+
+__global__ void average_kernel(float *average, const float *w, int64_t n,
+                               const struct plm_update *update)
+{
+  const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n && !update->decision.skipped)
+    average[i] += (1 - update->plan.average_decay) * (w[i] - average[i]);
+}
+
+void average_step(struct plm_ops *ops, float *average, const float *w, size_t n,
+                  const struct plm_update *update)
+{
+  if (n == 0) return;
+  plm_launch(plm_cuda_of(ops)->stream, average_kernel, dim3(plm_blocks((int64_t)n, THREADS)),
+             dim3(THREADS), 0, average, w, (int64_t)n, update);
+}
+
+} // namespace
+
+void plm_cuda_optimizer_register(struct plm_cuda *cuda)
+{
+  struct plm_ops *ops = &cuda->ops;
+  ops->sum_squares = sum_squares;
+  ops->add_sum = add_sum;
+  ops->decide_update = decide_update;
+  ops->adam_step = adam_step;
+  ops->average_step = average_step;
+}

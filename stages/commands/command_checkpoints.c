@@ -1,0 +1,282 @@
+/* `plm-pipeline checkpoints [DIR...]`: what a run has published: step, size, identity, the
+ * evaluator's loss and what keeps each; with --verify every byte is checked. A DIR is a run, its
+ * checkpoints folder, or one checkpoint. */
+#include <cjson/cJSON.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/json.h"
+#include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/retention.h"
+#include "common/metrics/metrics.h"
+#include "common/run/run.h"
+#include "stages/commands/command.h"
+
+static const struct plm_option options[] = {
+    {.name = "verify", .help = "check every byte; exit 1 when something is wrong"},
+    {0},
+};
+
+struct row {
+  char path[PLM_PATH_SIZE];
+  uint64_t step;
+  uint64_t bytes;
+  bool identified;
+  struct plm_hash identity; /* as its MANIFEST says */
+  struct plm_error problem; /* status PLM_OK: none found (so far) */
+};
+
+struct listing {
+  char run[PLM_PATH_SIZE]; /* "" for a checkpoint on its own */
+  struct row *rows;
+  struct plm_retained *retained; /* a row each */
+  size_t count;
+};
+
+static void listing_deinit(struct listing *listing)
+{
+  free(listing->rows);
+  free(listing->retained);
+  *listing = (struct listing){0};
+}
+
+/* ---- gathering --------------------------------------------------------------------------------*/
+
+/* What the MANIFEST says; a bad one is the row's problem. */
+static void read_row(struct row *row, bool verify)
+{
+  struct plm_manifest *manifest = malloc(sizeof *manifest);
+  if (manifest == NULL) {
+    plm_error_set(&row->problem, PLM_NO_MEMORY, "no memory for a manifest");
+    return;
+  }
+  if (plm_manifest_read(row->path, manifest, NULL, &row->problem) == PLM_OK) {
+    row->step = manifest->step;
+    for (size_t i = 0; i < manifest->count; i++) row->bytes += manifest->files[i].size;
+    row->identified = plm_manifest_identity(manifest, &row->identity);
+    if (verify) plm_checkpoint_verify(row->path, NULL, NULL, &row->problem);
+  }
+  free(manifest);
+}
+
+static plm_status take_memory(struct listing *listing, size_t count, struct plm_error *error)
+{
+  listing->rows = calloc(count + 1, sizeof *listing->rows);
+  listing->retained = calloc(count + 1, sizeof *listing->retained);
+  listing->count = count;
+  if (listing->rows != NULL && listing->retained != NULL) return PLM_OK;
+  return plm_error_set(error, PLM_NO_MEMORY, "no memory for %zu checkpoints", count);
+}
+
+static plm_status gather_folder(const char *folder, bool verify, struct listing *listing,
+                                struct plm_error *error)
+{
+  uint64_t *steps;
+  size_t count;
+  PLM_TRY(plm_checkpoint_list(folder, &steps, &count, error));
+  plm_status status = take_memory(listing, count, error);
+  for (size_t i = 0; i < count && status == PLM_OK; i++) {
+    char name[PLM_CHECKPOINT_NAME_SIZE];
+    struct row *row = &listing->rows[i];
+    plm_checkpoint_name(steps[i], name);
+    status = plm_path_join(row->path, folder, name, error);
+    row->step = steps[i];
+    if (status == PLM_OK) read_row(row, verify);
+    row->step = steps[i]; /* the folder's, whatever its MANIFEST says */
+    listing->retained[i] = (struct plm_retained){
+        .step = steps[i], .loss = NAN, .identified = row->identified, .identity = row->identity};
+  }
+  free(steps);
+  for (size_t i = count; status == PLM_OK && i-- > 0;) {
+    if (listing->rows[i].problem.status != PLM_OK) continue;
+    listing->retained[i].newest_valid = true;
+    break;
+  }
+  return status;
+}
+
+/* The evaluator's losses, and by the run's rules what keeps each checkpoint. A run whose
+ * configuration can't be read shows neither. */
+static plm_status gather_reasons(struct listing *listing, struct plm_error *error)
+{
+  struct plm_config config;
+  char reports[PLM_PATH_SIZE];
+  if (plm_command_read_run(listing->run, &config, NULL) != PLM_OK) return PLM_OK;
+  const char *split = config.evaluator.split_count > 0 ? config.evaluator.splits[0] : NULL;
+  plm_status status = plm_path_join(reports, listing->run, PLM_RUN_EVALUATOR_METRICS, error);
+  if (status == PLM_OK)
+    status = plm_retention_read_reports(reports, split, listing->retained, listing->count, error);
+  if (status == PLM_OK)
+    plm_retention_decide(&config.trainer.checkpoint, plm_retention_has_evaluator(listing->run),
+                         listing->retained, listing->count);
+  plm_config_deinit(&config);
+  return status;
+}
+
+static bool holds(const char *directory, const char *name)
+{
+  char path[PLM_PATH_SIZE];
+  return plm_path_join(path, directory, name, NULL) == PLM_OK && plm_file_exists(path);
+}
+
+/* Whether a path's last part is a checkpoint's final name. */
+static bool has_final_name(const char *path)
+{
+  char part[PLM_PATH_SIZE];
+  uint64_t step;
+  snprintf(part, sizeof part, "%s", path);
+  for (size_t end = strlen(part); end > 0 && part[end - 1] == '/'; end--) part[end - 1] = '\0';
+  const char *slash = strrchr(part, '/');
+  return plm_checkpoint_parse_name(slash != NULL ? slash + 1 : part, &step);
+}
+
+static plm_status gather(const char *directory, bool verify, struct listing *listing,
+                         struct plm_error *error)
+{
+  char folder[PLM_PATH_SIZE];
+  *listing = (struct listing){0};
+  if (!plm_file_exists(directory))
+    return plm_error_set(error, PLM_NOT_FOUND, "there is no folder %s", directory);
+  if (has_final_name(directory) || holds(directory, "MANIFEST")) {
+    PLM_TRY(take_memory(listing, 1, error));
+    snprintf(listing->rows[0].path, PLM_PATH_SIZE, "%s", directory);
+    listing->retained[0].loss = NAN;
+    read_row(&listing->rows[0], verify);
+    return PLM_OK;
+  }
+  const bool is_run = holds(directory, PLM_RUN_CHECKPOINTS) || holds(directory, PLM_RUN_CONFIG);
+  if (!is_run) {
+    PLM_TRY(plm_path_join(folder, directory, "..", error));
+    if (!holds(folder, PLM_RUN_CONFIG)) return gather_folder(directory, verify, listing, error);
+    snprintf(listing->run, sizeof listing->run, "%s", folder);
+    PLM_TRY(gather_folder(directory, verify, listing, error));
+    return gather_reasons(listing, error);
+  }
+  snprintf(listing->run, sizeof listing->run, "%s", directory);
+  if (!holds(directory, PLM_RUN_CHECKPOINTS)) return PLM_OK; /* not a step yet */
+  PLM_TRY(plm_path_join(folder, directory, PLM_RUN_CHECKPOINTS, error));
+  PLM_TRY(gather_folder(folder, verify, listing, error));
+  return gather_reasons(listing, error);
+}
+
+/* ---- showing ----------------------------------------------------------------------------------*/
+
+static void add_json(cJSON *array, const struct row *row, const struct plm_retained *retained,
+                     bool verified)
+{
+  char hex[PLM_HASH_HEX_SIZE];
+  cJSON *object = cJSON_CreateObject();
+  cJSON_AddNumberToObject(object, "step", (double)row->step);
+  cJSON_AddStringToObject(object, "path", row->path);
+  cJSON_AddNumberToObject(object, "bytes", (double)row->bytes);
+  plm_hash_to_hex(row->identity, hex);
+  cJSON_AddStringToObject(object, "identity", hex);
+  plm_metrics_number(object, "loss", retained->loss);
+  cJSON *kept = cJSON_AddArrayToObject(object, "kept_by");
+  for (int bit = 0; bit < PLM_KEPT_COUNT; bit++)
+    if (retained->kept >> bit & 1)
+      cJSON_AddItemToArray(kept, cJSON_CreateString(plm_kept_names[bit]));
+  if (verified) cJSON_AddBoolToObject(object, "valid", row->problem.status == PLM_OK);
+  if (row->problem.status != PLM_OK) cJSON_AddStringToObject(object, "problem", row->problem.what);
+  cJSON_AddItemToArray(array, object);
+}
+
+static void print_size(uint64_t bytes)
+{
+  static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
+  double value = (double)bytes;
+  size_t unit = 0;
+  while (value >= 1000 && unit + 1 < sizeof units / sizeof *units) value /= 1000, unit++;
+  printf("%8.*f %-2s", unit == 0 ? 0 : 1, value, units[unit]);
+}
+
+static void print_row(const struct row *row, const struct plm_retained *retained, bool verified)
+{
+  char hex[PLM_HASH_HEX_SIZE];
+  printf("%10llu ", (unsigned long long)row->step);
+  if (row->problem.status != PLM_OK) {
+    printf(" damaged: %s\n", row->problem.what);
+    return;
+  }
+  plm_hash_to_hex(row->identity, hex);
+  print_size(row->bytes);
+  printf("  %s ", hex);
+  if (isnan(retained->loss))
+    printf("%9s ", "-");
+  else
+    printf("%9.5f ", retained->loss);
+  if (verified) printf(" verified ");
+  const char *separator = " ";
+  for (int bit = 0; bit < PLM_KEPT_COUNT; bit++) {
+    if ((retained->kept >> bit & 1) == 0) continue;
+    printf("%s%s", separator, plm_kept_names[bit]);
+    separator = ", ";
+  }
+  putchar('\n');
+}
+
+static void print_listing(const struct listing *listing, const char *directory, bool verified)
+{
+  printf("%s%s\n", directory, listing->count == 0 ? ": no checkpoints" : "");
+  if (listing->count == 0) return;
+  printf("%10s %11s  %-32s %9s %s %s\n", "step", "size", "identity", "loss",
+         verified ? "         " : "", "kept by");
+  for (size_t i = 0; i < listing->count; i++)
+    print_row(&listing->rows[i], &listing->retained[i], verified);
+}
+
+/* ---- the command ------------------------------------------------------------------------------*/
+
+static plm_status show(const struct plm_command_context *context, const char *directory,
+                       cJSON *array, size_t *damaged, struct plm_error *error)
+{
+  const bool verify = plm_arguments_has(context->arguments, "verify");
+  struct listing listing;
+  const plm_status status = gather(directory, verify, &listing, error);
+  if (status == PLM_OK && !context->json) print_listing(&listing, directory, verify);
+  for (size_t i = 0; i < listing.count && status == PLM_OK; i++) {
+    const struct row *row = &listing.rows[i];
+    if (context->json) add_json(array, row, &listing.retained[i], verify);
+    if (row->problem.status == PLM_OK) continue;
+    ++*damaged;
+    fprintf(stderr, "%s: %s\n", row->path, row->problem.what);
+  }
+  listing_deinit(&listing);
+  return status;
+}
+
+static plm_status run(const struct plm_command_context *context, struct plm_error *error)
+{
+  const struct plm_arguments *arguments = context->arguments;
+  const bool verify = plm_arguments_has(arguments, "verify");
+  char own[PLM_PATH_SIZE];
+  size_t damaged = 0;
+  plm_status status = PLM_OK;
+  if (arguments->positional_count == 0) PLM_TRY(plm_command_run_folder(context, own, error));
+  cJSON *array = cJSON_CreateArray();
+  for (size_t i = 0; i < arguments->positional_count && status == PLM_OK; i++)
+    status = show(context, arguments->positionals[i], array, &damaged, error);
+  if (arguments->positional_count == 0) status = show(context, own, array, &damaged, error);
+  if (status == PLM_OK && context->json) {
+    status = plm_json_print(array, error);
+  } else {
+    cJSON_Delete(array);
+  }
+  if (status == PLM_OK && verify && damaged > 0)
+    return plm_error_set(error, PLM_CORRUPT, "%zu checkpoint%s damaged", damaged,
+                         damaged == 1 ? " is" : "s are");
+  return status;
+}
+
+const struct plm_command plm_command_checkpoints = {
+    .name = "checkpoints",
+    .operands = "[DIR...]",
+    .summary = "list a run's checkpoints: step, size, identity, loss, what keeps each",
+    .details = "DIR is a run, a folder of checkpoints or one checkpoint; without any, the run of "
+               "the configuration. The loss is the evaluator's on its first split. With --verify "
+               "every byte is checked; what is wrong is named and the exit code is 1.",
+    .options = options,
+    .run = run,
+};

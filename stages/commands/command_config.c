@@ -1,0 +1,136 @@
+/* `plm-pipeline config`: the resolved configuration with each value's origin, or the manual of its
+ * keys. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+#include "common/base/text.h"
+#include "common/config/settings.h"
+#include "stages/commands/command.h"
+
+static void origin_text(const struct plm_config *config, size_t i, char text[PLM_PATH_SIZE])
+{
+  char variable[96];
+  const struct plm_setting *setting = &plm_settings(NULL)[i];
+  switch (config->origins[i].kind) {
+  case PLM_ORIGIN_FILE:
+    snprintf(text, PLM_PATH_SIZE, "%s:%u:%u", strrchr(config->path, '/') + 1,
+             config->origins[i].line, config->origins[i].column);
+    break;
+  case PLM_ORIGIN_ENVIRONMENT:
+    plm_setting_variable(setting->key, variable);
+    snprintf(text, PLM_PATH_SIZE, "%s", variable);
+    break;
+  case PLM_ORIGIN_FLAG:
+    snprintf(text, PLM_PATH_SIZE, "%s", strcmp(setting->key, "run") == 0 ? "--run" : "--set");
+    break;
+  case PLM_ORIGIN_DEFAULT: snprintf(text, PLM_PATH_SIZE, "default"); break;
+  }
+}
+
+/* plm_config_print's text is a line a key, in the table's order: each gets its comment. */
+static plm_status print_yaml(const struct plm_config *config, struct plm_error *error)
+{
+  enum { COMMENT_COLUMN = 48 };
+  char *yaml, *rest, *line, origin[PLM_PATH_SIZE];
+  size_t i = 0;
+  PLM_TRY(plm_config_print(config, &yaml, error));
+  rest = yaml;
+  while ((line = strsep(&rest, "\n")) != NULL && rest != NULL) {
+    const size_t length = strlen(line);
+    if (length == 0 || line[length - 1] == ':') { /* a section's head */
+      puts(line);
+      continue;
+    }
+    origin_text(config, i++, origin);
+    printf("%-*s # %s\n", COMMENT_COLUMN, line, origin);
+  }
+  free(yaml);
+  return PLM_OK;
+}
+
+static plm_status print_json(const struct plm_config *config, struct plm_error *error)
+{
+  size_t count;
+  const struct plm_setting *table = plm_settings(&count);
+  cJSON *object = cJSON_CreateObject();
+  for (size_t i = 0; i < count; i++) {
+    char origin[PLM_PATH_SIZE];
+    char *value = plm_setting_print(&table[i], config);
+    cJSON *entry = cJSON_AddObjectToObject(object, table[i].key);
+    /* numbers, booleans, null and quoted strings are JSON already; words and lists of them not */
+    cJSON *parsed = value != NULL ? cJSON_Parse(value) : NULL;
+    if (cJSON_IsNumber(parsed)) { /* digit by digit: a double keeps not all of a seed's */
+      cJSON_Delete(parsed);
+      parsed = cJSON_CreateRaw(value);
+    }
+    cJSON_AddItemToObject(entry, "value", parsed != NULL ? parsed : cJSON_CreateString(value));
+    origin_text(config, i, origin);
+    cJSON_AddStringToObject(entry, "origin", origin);
+    free(value);
+  }
+  char *text = cJSON_Print(object);
+  cJSON_Delete(object);
+  if (text == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  puts(text);
+  cJSON_free(text);
+  return PLM_OK;
+}
+
+/* The manual: every key with type, default, range, unit and what a change means on resume. */
+static void print_manual(void)
+{
+  size_t count;
+  const struct plm_setting *table = plm_settings(&count);
+  for (size_t i = 0; i < count; i++) {
+    char type[256], variable[96];
+    plm_setting_describe(&table[i], type);
+    plm_setting_variable(table[i].key, variable);
+    printf("%s\n    ", table[i].key);
+    plm_help_text(table[i].help, 4);
+    printf("    %s%s%s; default %s", type, table[i].unit[0] != '\0' ? ", in " : "", table[i].unit,
+           table[i].fallback);
+    if (table[i].max > table[i].min) {
+      char least[40], most[40];
+      plm_setting_limit(&table[i], false, least);
+      plm_setting_limit(&table[i], true, most);
+      printf("; %s %s, %s %s", (table[i].flags & PLM_SETTING_ABOVE_MIN) != 0 ? "above" : "from",
+             least, (table[i].flags & PLM_SETTING_BELOW_MAX) != 0 ? "below" : "to", most);
+    }
+    printf("\n    %s; on resume: %s\n", variable, plm_on_resume_name(table[i].resume));
+  }
+}
+
+static plm_status show_config(const struct plm_command_context *context, struct plm_error *error)
+{
+  struct plm_config config;
+  const struct plm_arguments *arguments = context->arguments;
+  PLM_TRY(plm_command_operands(context, 1, error));
+  if (plm_arguments_has(arguments, "manual")) {
+    print_manual();
+    return PLM_OK;
+  }
+  const char *file = arguments->positional_count > 0 ? arguments->positionals[0] : NULL;
+  PLM_TRY(plm_arguments_load_config(arguments, file, false, &config, error));
+  const plm_status status = context->json ? print_json(&config, error) : print_yaml(&config, error);
+  plm_config_deinit(&config);
+  return status;
+}
+
+static const struct plm_option options[] = {
+    {.name = "manual", .help = "every key: meaning, type, default, range, on resume"},
+    {0},
+};
+
+const struct plm_command plm_command_config = {
+    .name = "config",
+    .operands = "[FILE]",
+    .summary = "the resolved configuration and where each value comes from",
+    .details = "Values come from a flag (--set, --run), a PLM_* variable, the file or the default, "
+               "in this\norder of precedence. The output is a configuration again. With --json an "
+               "object of\n{\"value\", \"origin\"} by key.",
+    .options = options,
+    .run = show_config,
+};

@@ -1,0 +1,194 @@
+/* Commands that ask a running supervisor: down, restart, scale, wait. */
+#include <stdio.h>
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+#include "common/base/log.h"
+#include "common/run/run.h"
+#include "stages/commands/command.h"
+#include "stages/supervisor/supervisor_socket.h"
+#include "stages/supervisor/supervisor_table.h"
+
+/* Sends the request (deleted) to the run's supervisor; *reply is the caller's. A refusal is an
+ * error. */
+static plm_status ask(const struct plm_command_context *context, cJSON *request, int timeout_ms,
+                      cJSON **reply, struct plm_error *error)
+{
+  static char line[PLM_SOCKET_LINE_SIZE];
+  char run[PLM_PATH_SIZE];
+  char *text = cJSON_PrintUnformatted(request);
+  cJSON_Delete(request);
+  if (text == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  plm_status status = plm_command_run_folder(context, run, error);
+  if (status == PLM_OK) status = plm_socket_ask(run, text, timeout_ms, line, error);
+  cJSON_free(text);
+  if (status == PLM_TIMEOUT) {
+    plm_error_set(error, PLM_TIMEOUT, "not within %d s", timeout_ms / 1000);
+    return plm_error_hint(error, "the run goes on: `plm-pipeline ps --run %s`", run);
+  }
+  if (status != PLM_OK) return status;
+  *reply = cJSON_Parse(line);
+  if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(*reply, "ok"))) return PLM_OK;
+  const cJSON *reason = cJSON_GetObjectItemCaseSensitive(*reply, "error");
+  plm_error_set(error, PLM_FAILURE, "%s",
+                cJSON_IsString(reason) ? reason->valuestring : "the supervisor did not understand");
+  cJSON_Delete(*reply);
+  return PLM_FAILURE;
+}
+
+static cJSON *request_of(const char *command)
+{
+  cJSON *request = cJSON_CreateObject();
+  cJSON_AddStringToObject(request, "command", command);
+  return request;
+}
+
+static plm_status timeout_of(const struct plm_command_context *context, int *timeout_ms,
+                             struct plm_error *error)
+{
+  unsigned long long seconds;
+  *timeout_ms = -1;
+  if (!plm_arguments_has(context->arguments, "timeout")) return PLM_OK;
+  PLM_TRY(plm_arguments_u64(context->arguments, "timeout", 0, &seconds, error));
+  *timeout_ms = seconds > 2000000 ? 2000000000 : (int)seconds * 1000;
+  return PLM_OK;
+}
+
+/* ---- down ---------------------------------------------------------------------------------- */
+
+static plm_status down(const struct plm_command_context *context, struct plm_error *error)
+{
+  cJSON *reply, *request;
+  int timeout_ms;
+  PLM_TRY(plm_command_operands(context, 0, error));
+  PLM_TRY(timeout_of(context, &timeout_ms, error));
+  request = request_of("down");
+  cJSON_AddBoolToObject(request, "kill", plm_arguments_has(context->arguments, "kill"));
+  PLM_TRY(ask(context, request, timeout_ms, &reply, error));
+  cJSON_Delete(reply);
+  if (!context->quiet) plm_info("stopped");
+  return PLM_OK;
+}
+
+static const struct plm_option down_options[] = {
+    {0, "kill", NULL, "kill at once instead of draining"},
+    {0, "timeout", "SECONDS", "how long to wait for the end; then exit code 4"},
+    {0, NULL, NULL, NULL},
+};
+
+const struct plm_command plm_command_down = {
+    .name = "down",
+    .summary = "stop a run in order: the trainer publishes, packers end last",
+    .details = "Returns when no process of the run is left; 3 when it is not running.",
+    .options = down_options,
+    .run = down,
+};
+
+/* ---- restart ------------------------------------------------------------------------------- */
+
+static plm_status restart(const struct plm_command_context *context, struct plm_error *error)
+{
+  cJSON *reply, *request = request_of("restart");
+  cJSON *names = cJSON_AddArrayToObject(request, "stages");
+  for (size_t i = 0; i < context->arguments->positional_count; i++) {
+    const char *name = context->arguments->positionals[i];
+    char kind[16];
+    snprintf(kind, sizeof kind, "%.*s", (int)strcspn(name, "."), name);
+    if (plm_stage_kind_find(kind) == PLM_KIND_COUNT) {
+      cJSON_Delete(request);
+      plm_error_set(error, PLM_USAGE, "\"%.80s\" is no stage", name);
+      return plm_error_hint(error, "stages are trainer, evaluator, packer, or one of several: "
+                                   "packer.1");
+    }
+    cJSON_AddItemToArray(names, cJSON_CreateString(name));
+  }
+  PLM_TRY(ask(context, request, -1, &reply, error));
+  cJSON_Delete(reply);
+  return PLM_OK;
+}
+
+const struct plm_command plm_command_restart = {
+    .name = "restart",
+    .operands = "[STAGE...]",
+    .summary = "stop stages in order and start them again",
+    .details = "STAGE is trainer, evaluator, packer, or one of several: packer.1. All by default. "
+               "Also\nstarts a stage that was given up.",
+    .run = restart,
+};
+
+/* ---- scale --------------------------------------------------------------------------------- */
+
+static plm_status scale(const struct plm_command_context *context, struct plm_error *error)
+{
+  unsigned packers;
+  cJSON *reply;
+  PLM_TRY(plm_command_operands(context, 1, error));
+  if (context->arguments->positional_count == 0) {
+    return plm_error_set(error, PLM_USAGE, "scale needs packer=N");
+  }
+  PLM_TRY(plm_command_parse_scale(context->arguments->positionals[0], &packers, error));
+  cJSON *request = request_of("scale");
+  cJSON_AddNumberToObject(request, "packer", packers);
+  PLM_TRY(ask(context, request, -1, &reply, error));
+  cJSON_Delete(reply);
+  return PLM_OK;
+}
+
+const struct plm_command plm_command_scale = {
+    .name = "scale",
+    .operands = "packer=N",
+    .summary = "change the number of packers of a running run",
+    .run = scale,
+};
+
+/* ---- wait ---------------------------------------------------------------------------------- */
+
+static plm_status finished_before(const struct plm_command_context *context,
+                                  struct plm_error *error)
+{
+  char run[PLM_PATH_SIZE];
+  uint64_t step;
+  struct plm_hash identity;
+  struct plm_error ignored = {0};
+  PLM_TRY(plm_command_run_folder(context, run, &ignored));
+  if (plm_done_read(run, &step, &identity, NULL) != PLM_OK) return PLM_NOT_RUNNING;
+  *error = (struct plm_error){0};
+  if (!context->quiet) plm_info("complete at step %llu", (unsigned long long)step);
+  return PLM_OK;
+}
+
+static plm_status wait_for(const struct plm_command_context *context, struct plm_error *error)
+{
+  cJSON *reply, *request = request_of("wait");
+  int timeout_ms;
+  const bool ready = plm_arguments_has(context->arguments, "ready");
+  cJSON_AddBoolToObject(request, "ready", ready);
+  plm_status status = timeout_of(context, &timeout_ms, error);
+  if (status != PLM_OK) {
+    cJSON_Delete(request);
+    return status;
+  }
+  status = ask(context, request, timeout_ms, &reply, error);
+  if (status == PLM_NOT_RUNNING && !ready) return finished_before(context, error);
+  if (status != PLM_OK) return status;
+  const cJSON *code = cJSON_GetObjectItemCaseSensitive(reply, "exit");
+  const cJSON *failure = cJSON_GetObjectItemCaseSensitive(reply, "failure");
+  if (cJSON_IsString(failure)) fprintf(stderr, "plm-pipeline: %s", failure->valuestring);
+  status = plm_command_status_of_code(cJSON_IsNumber(code) ? code->valueint : 0, error);
+  cJSON_Delete(reply);
+  return status;
+}
+
+static const struct plm_option wait_options[] = {
+    {0, "ready", NULL, "until every stage is ready, not until the end"},
+    {0, "timeout", "SECONDS", "then exit code 4"},
+    {0, NULL, NULL, NULL},
+};
+
+const struct plm_command plm_command_wait = {
+    .name = "wait",
+    .summary = "wait for the end of a run; its exit code is this one's",
+    .options = wait_options,
+    .run = wait_for,
+};

@@ -1,0 +1,127 @@
+/* `plm-pipeline corpus DIR`: what is inside, whether it is whole, and back to FASTA. */
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/log.h"
+#include "common/base/progress.h"
+#include "stages/commands/command.h"
+#include "stages/views/corpus_summary.h"
+
+static const struct plm_option options[] = {
+    {0, "verify", NULL, "read all of it and check every byte"},
+    {0, "fasta", NULL, "write the sequences to stdout, in their order"},
+    {0, "split", "NAME", "with --fasta: train, valid or test alone"},
+    {0, "cache", "DIR", "read a copy on a local disk, made when it is not there"},
+    {0, "allow-remote", NULL, "read over a network file system"},
+    {0, NULL, NULL, NULL},
+};
+
+static void show_progress(void *context, uint64_t done, uint64_t total)
+{
+  plm_progress_update(context, done, total, done, done, "bytes");
+}
+
+static plm_status verify(const char *directory, struct plm_error *error)
+{
+  struct plm_progress progress;
+  plm_progress_begin(&progress, "verify");
+  const plm_status status = plm_corpus_verify(directory, show_progress, &progress, error);
+  plm_progress_clear(&progress);
+  return status;
+}
+
+static plm_status write_split(struct plm_corpus *corpus, struct plm_corpus_cursor *cursor,
+                              enum plm_split split, struct plm_error *error)
+{
+  const uint64_t documents = plm_corpus_info(corpus)->splits[split].documents;
+  const uint32_t *lengths = plm_corpus_lengths(corpus, split);
+  for (uint64_t d = 0; d < documents;) {
+    const uint8_t *residues;
+    size_t size;
+    PLM_TRY(plm_corpus_group(cursor, split, d / PLM_GROUP_DOCUMENTS, &residues, &size, error));
+    do {
+      const char *name;
+      PLM_TRY(plm_corpus_name(cursor, split, d, &name, error));
+      printf(">%s\n", name);
+      fwrite(residues, 1, lengths[d], stdout);
+      putchar('\n');
+      residues += lengths[d++];
+    } while (d < documents && d % PLM_GROUP_DOCUMENTS != 0);
+    if (ferror(stdout)) return plm_error_errno(error, "cannot write to stdout");
+    plm_corpus_prefetch(corpus, split, d / PLM_GROUP_DOCUMENTS + 1, 1);
+  }
+  return PLM_OK;
+}
+
+static plm_status write_fasta(const char *directory, const struct plm_corpus_options *reading,
+                              const char *split_name, struct plm_error *error)
+{
+  enum plm_split first = PLM_SPLIT_TRAIN, last = PLM_SPLIT_TEST;
+  struct plm_corpus *corpus;
+  struct plm_corpus_cursor *cursor;
+  if (split_name != NULL) {
+    PLM_TRY(plm_split_parse(split_name, &first, error));
+    last = first;
+  }
+  PLM_TRY(plm_corpus_open(directory, reading, &corpus, error));
+  plm_status status = plm_corpus_cursor_open(corpus, &cursor, error);
+  for (int s = (int)first; status == PLM_OK && s <= (int)last; s++)
+    status = write_split(corpus, cursor, (enum plm_split)s, error);
+  plm_corpus_cursor_close(cursor);
+  plm_corpus_close(corpus);
+  return status;
+}
+
+static plm_status summarise(const char *directory, bool json, struct plm_error *error)
+{
+  struct plm_corpus_description description;
+  char path[PLM_PATH_SIZE];
+  PLM_TRY(plm_path_join(path, directory, PLM_CORPUS_DATA, error));
+  PLM_TRY(plm_corpus_description_read(directory, &description, error));
+  plm_status status = plm_corpus_check_edges(path, &description.files, error);
+  if (status == PLM_OK && json)
+    status = plm_corpus_summary_json(&description, error);
+  else if (status == PLM_OK)
+    plm_corpus_summary_print(directory, &description);
+  for (int s = 0; status == PLM_OK && s < PLM_SPLIT_COUNT; s++) {
+    const uint64_t documents = description.info.splits[s].documents;
+    if (documents != 0 && documents < 256) /* none at all is a choice */
+      plm_warning("split %s has only %llu documents", plm_split_name((enum plm_split)s),
+                  (unsigned long long)documents);
+  }
+  plm_corpus_description_deinit(&description);
+  return status;
+}
+
+static plm_status run(const struct plm_command_context *context, struct plm_error *error)
+{
+  const struct plm_arguments *arguments = context->arguments;
+  const struct plm_corpus_options reading = {
+      .allow_remote = plm_arguments_has(arguments, "allow-remote"),
+      .cache_dir = plm_arguments_get(arguments, "cache"),
+  };
+  const bool fasta = plm_arguments_has(arguments, "fasta");
+  const char *split = plm_arguments_get(arguments, "split");
+  if (arguments->positional_count == 0)
+    return plm_error_set(error, PLM_USAGE, "which corpus? Name its folder");
+  PLM_TRY(plm_command_operands(context, 1, error));
+  if (split != NULL && !fasta) return plm_error_set(error, PLM_USAGE, "--split belongs to --fasta");
+  const char *directory = arguments->positionals[0];
+  if (plm_arguments_has(arguments, "verify")) {
+    PLM_TRY(verify(directory, error));
+    plm_info("%s: every byte is what ingest wrote", directory);
+  }
+  if (fasta) return write_fasta(directory, &reading, split, error);
+  return summarise(directory, context->json, error);
+}
+
+const struct plm_command plm_command_corpus = {
+    .name = "corpus",
+    .operands = "DIR",
+    .summary = "what is inside a corpus; --verify reads all of it, --fasta writes it back",
+    .details = "Prints documents and residues of each split, lengths, composition, its entropy and "
+               "the\nfingerprint, which stands for the documents and their order. --verify exits 1 "
+               "when a single\nbit differs from what ingest wrote.",
+    .options = options,
+    .run = run,
+};

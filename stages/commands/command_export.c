@@ -1,0 +1,79 @@
+/* `plm-pipeline export`: a checkpoint as a Hugging Face folder, with a model card. */
+#include <cjson/cJSON.h>
+#include <stdio.h>
+
+#include "common/base/json.h"
+#include "common/base/log.h"
+#include "common/base/progress.h"
+#include "common/metrics/metrics.h"
+#include "common/run/run.h"
+#include "stages/commands/command.h"
+#include "stages/export/export_options.h"
+
+static const struct plm_option options[] = {
+    PLM_EXPORT_OPTIONS,
+    {.name = "output", .argument = "DIR", .help = "the folder to write"},
+    {.name = "name", .argument = "NAME", .help = "of the model, in its card (default: DIR's)"},
+    {.name = "force", .help = "move aside what stands at DIR"},
+    {0},
+};
+
+static plm_status print_json(const struct plm_export_result *result, struct plm_error *error)
+{
+  cJSON *json = cJSON_CreateObject();
+  cJSON_AddStringToObject(json, "output", result->output);
+  if (result->checkpoint) plm_metrics_integer(json, "step", result->step);
+  cJSON_AddStringToObject(json, "weights", result->weights);
+  cJSON_AddStringToObject(json, "dtype", result->dtype);
+  plm_metrics_integer(json, "parameters", result->parameters);
+  plm_metrics_integer(json, "bytes", result->bytes);
+  cJSON_AddBoolToObject(json, "evaluated", result->evaluated);
+  if (result->moved[0] != '\0') cJSON_AddStringToObject(json, "moved", result->moved);
+  return plm_json_print(json, error);
+}
+
+static void print_people(const struct plm_export_result *result)
+{
+  char count[32];
+  printf("%s: %s parameters, %s weights in %s, %.1f MB", result->output,
+         plm_format_count(result->parameters, count), result->weights, result->dtype,
+         1e-6 * (double)result->bytes);
+  if (result->checkpoint) printf(", step %llu", (unsigned long long)result->step);
+  putchar('\n');
+}
+
+static plm_status run(const struct plm_command_context *context, struct plm_error *error)
+{
+  const struct plm_arguments *arguments = context->arguments;
+  struct plm_export_request request = plm_export_request_of(arguments);
+  struct plm_export_result result;
+  char source[PLM_PATH_SIZE];
+  PLM_TRY(plm_command_operands(context, 0, error));
+  request.output = plm_arguments_get(arguments, "output");
+  if (request.output == NULL || request.output[0] == '\0')
+    return plm_error_set(error, PLM_USAGE, "--output DIR says where the folder goes");
+  PLM_TRY(plm_export_source(context, source, error));
+  request.source = source;
+  plm_stop_signals_install();
+  PLM_TRY(plm_export(&request, &result, error));
+  if (result.moved[0] != '\0') plm_info("what stood there is now %s", result.moved);
+  if (request.license == NULL)
+    plm_info("README.md names no licence: --license ID, or fill it in before others use the model");
+  if (context->json) return print_json(&result, error);
+  if (!context->quiet) print_people(&result);
+  return PLM_OK;
+}
+
+const struct plm_command plm_command_export = {
+    .name = "export",
+    .operands = "--checkpoint DIR --output DIR",
+    .summary = "a checkpoint as a Hugging Face folder, with a model card",
+    .details =
+        "The folder holds weights, configuration, tokenizer, the model's code and README.md, and\n"
+        "nothing of the optimizer or the run. It opens with AutoModelForMaskedLM, AutoModel and\n"
+        "AutoTokenizer (trust_remote_code=True). The card's metrics are the evaluator's.\n\n"
+        "DIR is written beside its place and renamed. An earlier export that nobody changed is\n"
+        "replaced; anything else stays, unless --force moves it aside.",
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,219 @@
+/* `plm-pipeline logs`: what the stages said, also after the run. */
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/log.h"
+#include "common/base/text.h"
+#include "common/run/log_tail.h"
+#include "common/run/run.h"
+#include "stages/commands/command.h"
+
+enum { LOGS_MAX = 300, FOLLOW_US = 100000 };
+
+struct log {
+  char name[64]; /* "trainer.0" */
+  struct plm_tail tail;
+  struct plm_text lines; /* read, not yet printed; each with its NUL */
+  size_t printed;        /* bytes of them */
+  bool exhausted;        /* nothing more was there in this pass */
+  char
+      time[PLM_LOG_TIME_SIZE]; /* of the next line; a line without one has that of the one before */
+};
+
+struct logs {
+  struct log *list; /* LOGS_MAX of them */
+  size_t count;
+  size_t last; /* that was printed from */
+  bool prefixed, color;
+  char folder[PLM_PATH_SIZE];
+};
+
+static int by_name(const void *a, const void *b)
+{
+  return strcmp(((const struct log *)a)->name, ((const struct log *)b)->name);
+}
+
+static bool is_wanted(const struct plm_arguments *arguments, const char *name)
+{
+  const size_t stage = strcspn(name, ".");
+  for (size_t i = 0; i < arguments->positional_count; i++) {
+    const char *wanted = arguments->positionals[i];
+    if (strcmp(wanted, name) == 0 ||
+        (strlen(wanted) == stage && strncmp(wanted, name, stage) == 0)) {
+      return true;
+    }
+  }
+  return arguments->positional_count == 0;
+}
+
+static bool is_known(const struct logs *logs, const char *name)
+{
+  for (size_t i = 0; i < logs->count; i++) {
+    if (strcmp(logs->list[i].name, name) == 0) return true;
+  }
+  return false;
+}
+
+/* Adds the logs that are new; lines: how many of their last lines to show, all when negative. */
+static plm_status find_logs(struct logs *logs, const struct plm_arguments *arguments, long lines,
+                            struct plm_error *error)
+{
+  const size_t before = logs->count;
+  DIR *folder = opendir(logs->folder);
+  if (folder == NULL) {
+    plm_error_errno(error, "no logs in %s", logs->folder);
+    return plm_error_hint(error, "start a run with `plm-pipeline up`, or name one with --run DIR");
+  }
+  for (const struct dirent *item; (item = readdir(folder)) != NULL;) {
+    char name[64], path[PLM_PATH_SIZE];
+    const size_t length = strlen(item->d_name);
+    if (length < 5 || length > 60 || strcmp(item->d_name + length - 4, ".log") != 0) continue;
+    snprintf(name, sizeof name, "%.*s", (int)length - 4, item->d_name);
+    if (!is_wanted(arguments, name) || is_known(logs, name) || logs->count == LOGS_MAX) continue;
+    if (plm_path_join(path, logs->folder, item->d_name, error) != PLM_OK) continue;
+    struct log *log = &logs->list[logs->count++];
+    memcpy(log->name, name, sizeof name);
+    plm_tail_init(&log->tail, path, lines < 0 ? 0 : plm_tail_find(path, 0, (size_t)lines));
+  }
+  closedir(folder);
+  qsort(logs->list + before, logs->count - before, sizeof *logs->list, by_name);
+  return PLM_OK;
+}
+
+struct printing {
+  const struct logs *logs;
+  const struct log *log;
+};
+
+static void print_line(void *context, const char *line)
+{
+  static const char *const colors[] = {"\033[32m", "\033[36m", "\033[33m", "\033[35m"};
+  const struct printing *printing = context;
+  if (printing->logs->prefixed) {
+    const char *paint = colors[(unsigned char)printing->log->name[0] % 4];
+    printf("%s%-11s |%s ", printing->logs->color ? paint : "", printing->log->name,
+           printing->logs->color ? "\033[0m" : "");
+  }
+  puts(line);
+}
+
+/* ---- merging by time ----------------------------------------------------------------------- */
+
+static void keep_line(void *context, const char *line)
+{
+  struct log *log = context;
+  plm_text_append(&log->lines, line, strlen(line) + 1);
+}
+
+/* The log's next line, NULL: none for now; reads on piece by piece. */
+static const char *next_line(struct log *log)
+{
+  if (log->printed == log->lines.length) {
+    plm_text_clear(&log->lines);
+    log->printed = 0;
+    while (!log->exhausted && log->lines.length == 0) /* a long line takes several pieces */
+      log->exhausted = !plm_tail_read(&log->tail, 1, keep_line, log);
+  }
+  if (log->printed == log->lines.length) return NULL;
+  const char *line = log->lines.data + log->printed;
+  const size_t length = plm_log_time_length(line);
+  if (length > 0) snprintf(log->time, sizeof log->time, "%.*s", (int)length, line);
+  return line;
+}
+
+/* Prints what came, in the order of time; lines later than `until` (NULL: none is) wait for the
+ * next pass, which may find earlier ones of other logs. false: there was nothing. */
+static bool print_new(struct logs *logs, const char *until)
+{
+  bool any = false;
+  for (size_t i = 0; i < logs->count; i++) logs->list[i].exhausted = false;
+  for (;;) {
+    struct log *first = NULL;
+    for (size_t i = 0; i < logs->count; i++) {
+      struct log *log = &logs->list[(logs->last + i) % logs->count]; /* at a tie it goes on */
+      if (next_line(log) == NULL) continue;
+      any = true;
+      if (first == NULL || strcmp(log->time, first->time) < 0) first = log;
+    }
+    if (first == NULL || (until != NULL && strcmp(first->time, until) > 0)) break;
+    const char *line = next_line(first);
+    struct printing printing = {.logs = logs, .log = first};
+    logs->last = (size_t)(first - logs->list);
+    print_line(&printing, line);
+    first->printed += strlen(line) + 1;
+  }
+  fflush(stdout);
+  return any;
+}
+
+static bool is_running(const char *run)
+{
+  struct plm_lock_holder holder;
+  return plm_lock_holder(run, "supervisor", &holder, NULL) == PLM_OK;
+}
+
+static plm_status print_logs(const struct plm_command_context *context, const char *run,
+                             struct logs *logs, long lines, struct plm_error *error)
+{
+  PLM_TRY(find_logs(logs, context->arguments, lines, error));
+  if (logs->count == 0 && context->arguments->positional_count > 0) {
+    return plm_error_set(error, PLM_NOT_FOUND, "no log of \"%.80s\" in %s",
+                         context->arguments->positionals[0], logs->folder);
+  }
+  const bool follow = plm_arguments_has(context->arguments, "follow");
+  logs->prefixed = logs->count > 1 || (follow && context->arguments->positional_count != 1);
+  if (!follow) print_new(logs, NULL);
+  while (follow) {
+    char now[PLM_LOG_TIME_SIZE];
+    const bool running = is_running(run); /* asked before the last look */
+    plm_log_time_now(now);
+    PLM_TRY(find_logs(logs, context->arguments, -1, error));
+    const bool any = print_new(logs, running ? now : NULL);
+    if (!running && !any) break;
+    usleep(FOLLOW_US);
+  }
+  for (size_t i = 0; i < logs->count; i++) {
+    struct printing printing = {.logs = logs, .log = &logs->list[i]};
+    plm_tail_flush(&logs->list[i].tail, print_line, &printing);
+  }
+  return PLM_OK;
+}
+
+static plm_status show_logs(const struct plm_command_context *context, struct plm_error *error)
+{
+  char run[PLM_PATH_SIZE];
+  unsigned long long tail;
+  struct logs logs = {.color = context->color};
+  const bool limited = plm_arguments_has(context->arguments, "tail");
+  PLM_TRY(plm_arguments_u64(context->arguments, "tail", 0, &tail, error));
+  PLM_TRY(plm_command_run_folder(context, run, error));
+  PLM_TRY(plm_path_join(logs.folder, run, PLM_RUN_LOGS, error));
+  if (tail > 1000000000) tail = 1000000000;
+  logs.list = calloc(LOGS_MAX, sizeof *logs.list);
+  if (logs.list == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  const plm_status status = print_logs(context, run, &logs, limited ? (long)tail : -1, error);
+  for (size_t i = 0; i < logs.count; i++) plm_text_deinit(&logs.list[i].lines);
+  free(logs.list);
+  return status;
+}
+
+static const struct plm_option options[] = {
+    {'f', "follow", NULL, "go on with what comes, until the run ends"},
+    {0, "tail", "N", "only the last N lines of each"},
+    {0, NULL, NULL, NULL},
+};
+
+const struct plm_command plm_command_logs = {
+    .name = "logs",
+    .operands = "[STAGE...]",
+    .summary = "what the stages said; also after the run",
+    .details =
+        "STAGE is trainer, evaluator, packer, one of several (packer.1), or supervisor. Lines "
+        "of several are merged by their time, which every line begins with (UTC).",
+    .options = options,
+    .run = show_logs,
+};

@@ -1,0 +1,335 @@
+/* `plm-pipeline metrics`: the metrics files as people and programs want them: a table on a
+ * terminal, lines of JSON when piped, CSV, curves; following a run through restarts and resumes. */
+#include <cjson/cJSON.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/base/file.h"
+#include "common/base/json.h"
+#include "common/base/text.h"
+#include "common/metrics/metrics.h"
+#include "common/run/run.h"
+#include "stages/commands/command.h"
+#include "stages/views/follow.h"
+#include "stages/views/metrics_curves.h"
+#include "stages/views/plot.h"
+
+enum { MAX_RUNS = 16, MAX_KEYS = 32, KEYS_SIZE = 512, POLL_MS = 200, COLUMN = 12 };
+
+static const struct plm_option options[] = {
+    {'f', "follow", NULL, "go on as lines come, through restarts and resumes"},
+    {0, "keys", "A,B,...", "these fields alone"},
+    {0, "csv", NULL, "comma-separated values with a head line"},
+    {0, "plot", NULL, "draw the curves (of --keys, default loss)"},
+    {0, NULL, NULL, NULL},
+};
+
+static const struct {
+  const char *name, *file;
+  enum plm_metric_stage stage;
+  const char *columns; /* of the table */
+} stages[] = {
+    {"evaluator", PLM_RUN_EVALUATOR_METRICS, PLM_STAGE_EVALUATOR,
+     "step,split,loss,baseline_entropy,perplexity,accuracy,mcc,tokens,seconds,lag_steps"},
+    {"trainer", PLM_RUN_TRAINER_METRICS, PLM_STAGE_TRAINER,
+     "step,loss,lr_hidden,grad_norm,mask_rate,tokens,tokens_per_second,step_ms,data_wait_ms,"
+     "checkpoint_ms"},
+    {"packer", PLM_RUN_PACKER_METRICS, PLM_STAGE_PACKER,
+     "windows,documents_per_second,tokens_per_second,padding_fraction,queue,packer"},
+};
+
+enum form { FORM_JSON, FORM_CSV, FORM_TABLE };
+
+struct view {
+  int stage; /* into stages[] */
+  enum form form;
+  char keys_text[KEYS_SIZE];
+  const char *keys[MAX_KEYS];
+  int key_count;
+  bool all_keys; /* JSON without --keys: lines as they are */
+  const char *runs[MAX_RUNS];
+  size_t run_count;
+  unsigned printed;
+};
+
+static plm_status split_keys(struct view *view, const char *list, struct plm_error *error)
+{
+  if (snprintf(view->keys_text, sizeof view->keys_text, "%s", list) >= KEYS_SIZE)
+    return plm_error_set(error, PLM_USAGE, "--keys is longer than %d bytes", KEYS_SIZE - 1);
+  char *place = NULL;
+  for (char *key = strtok_r(view->keys_text, ",", &place); key != NULL;
+       key = strtok_r(NULL, ",", &place)) {
+    if (view->key_count == MAX_KEYS)
+      return plm_error_set(error, PLM_USAGE, "--keys names more than %d fields", MAX_KEYS);
+    view->keys[view->key_count++] = key;
+  }
+  if (view->key_count == 0) return plm_error_set(error, PLM_USAGE, "--keys names no field");
+  return PLM_OK;
+}
+
+/* A word of --keys that no line can have. */
+static plm_status check_keys(const struct view *view, struct plm_error *error)
+{
+  for (int i = 0; i < view->key_count; i++) {
+    if (plm_metric_find(stages[view->stage].stage, view->keys[i]) != NULL) continue;
+    size_t count;
+    const struct plm_metric_field *table = plm_metric_table(&count);
+    char known[400] = "";
+    for (size_t f = 0; f < count; f++)
+      if (table[f].stage == stages[view->stage].stage &&
+          strlen(known) + strlen(table[f].name) + 2 < sizeof known)
+        sprintf(known + strlen(known), "%s%s", known[0] != '\0' ? " " : "", table[f].name);
+    plm_error_set(error, PLM_USAGE, "the %s has no metric \"%s\"", stages[view->stage].name,
+                  view->keys[i]);
+    return plm_error_hint(error, "it has %s", known);
+  }
+  return PLM_OK;
+}
+
+/* Text that the value itself or `number` holds; "" for what has no place in a column. */
+static const char *text_of(const cJSON *value, char number[64], int digits)
+{
+  if (cJSON_IsString(value)) return value->valuestring;
+  if (cJSON_IsBool(value)) return cJSON_IsTrue(value) ? "true" : "false";
+  if (!cJSON_IsNumber(value)) return "";
+  snprintf(number, 64, "%.*g", digits, value->valuedouble);
+  return number;
+}
+
+/* Columns of a field: its name fits, with two spaces before it. A longer word pushes the rest. */
+static int width_of(const char *key)
+{
+  const int name = (int)strlen(key) + 2;
+  return name > COLUMN ? name : COLUMN;
+}
+
+static void print_row(const struct view *view, const cJSON *json)
+{
+  const bool csv = view->form == FORM_CSV;
+  struct plm_text row = {0};
+  for (int i = 0; i < view->key_count; i++) {
+    char number[64];
+    const cJSON *value = cJSON_GetObjectItemCaseSensitive(json, view->keys[i]);
+    const char *text = text_of(value, number, csv ? 17 : 6);
+    if (!csv) {
+      plm_text_printf(&row, "  %*s", width_of(view->keys[i]) - 2, text);
+      continue;
+    }
+    if (i > 0) plm_text_puts(&row, ",");
+    plm_text_put_csv(&row, text, strlen(text), ',');
+  }
+  if (row.data != NULL) puts(row.data);
+  plm_text_deinit(&row);
+}
+
+static void print_head(struct view *view)
+{
+  if (view->form == FORM_JSON || (view->printed > 0 && view->form == FORM_CSV)) return;
+  if (view->form == FORM_TABLE && view->printed % 40 != 0) return;
+  for (int i = 0; i < view->key_count; i++) {
+    if (view->form == FORM_CSV)
+      printf("%s%s", i > 0 ? "," : "", view->keys[i]);
+    else
+      printf("%*s", width_of(view->keys[i]), view->keys[i]);
+  }
+  putchar('\n');
+}
+
+/* Numbers as the stages print them: cJSON's own printing keeps 15 digits of some. */
+static void add_exact(cJSON *to, const char *name, const cJSON *value)
+{
+  if (cJSON_IsNumber(value)) {
+    plm_metrics_number(to, name, value->valuedouble);
+  } else if (cJSON_IsObject(value)) {
+    cJSON *inner = cJSON_AddObjectToObject(to, name);
+    const cJSON *item;
+    cJSON_ArrayForEach(item, value) add_exact(inner, item->string, item);
+  } else if (value != NULL) {
+    cJSON_AddItemToObject(to, name, cJSON_Duplicate(value, true));
+  }
+}
+
+static plm_status print_selected_json(const struct view *view, const cJSON *json)
+{
+  cJSON *chosen = cJSON_CreateObject();
+  for (int i = 0; i < view->key_count; i++) {
+    add_exact(chosen, view->keys[i], cJSON_GetObjectItemCaseSensitive(json, view->keys[i]));
+  }
+  return plm_json_print(chosen, NULL);
+}
+
+static void print_line(struct view *view, const char *line)
+{
+  cJSON *json = cJSON_Parse(line);
+  if (!cJSON_IsObject(json)) { /* not ours: a damaged line is passed over */
+    cJSON_Delete(json);
+    return;
+  }
+  const cJSON *skipped = cJSON_GetObjectItemCaseSensitive(json, "skipped");
+  print_head(view);
+  if (view->form == FORM_JSON && view->all_keys) {
+    puts(line);
+  } else if (view->form == FORM_JSON) {
+    (void)print_selected_json(view, json); /* without memory the line is passed over */
+  } else if (view->form == FORM_TABLE && cJSON_IsString(skipped)) {
+    char number[64];
+    const cJSON *step = cJSON_GetObjectItemCaseSensitive(json, "step");
+    printf("%*s  skipped: %s\n", COLUMN, text_of(step, number, 15), skipped->valuestring);
+  } else {
+    print_row(view, json);
+  }
+  view->printed++;
+  cJSON_Delete(json);
+}
+
+static plm_status print_runs(struct view *view, bool follow, struct plm_error *error)
+{
+  struct plm_follower *followers[MAX_RUNS] = {0};
+  char path[PLM_PATH_SIZE];
+  plm_status status = PLM_OK;
+  for (size_t i = 0; i < view->run_count && status == PLM_OK; i++) {
+    status = plm_path_join(path, view->runs[i], stages[view->stage].file, error);
+    if (status == PLM_OK) status = plm_follower_open(path, &followers[i], error);
+  }
+  while (status == PLM_OK && plm_stop_requested == 0) {
+    bool any = false;
+    for (size_t i = 0; i < view->run_count && status == PLM_OK; i++) {
+      const char *line = NULL;
+      status = plm_follower_next(followers[i], &line, error);
+      if (status != PLM_OK || line == NULL) continue;
+      any = true;
+      print_line(view, line);
+    }
+    if (any) continue;
+    fflush(stdout);
+    if (!follow || ferror(stdout)) break;
+    const struct timespec pause = {.tv_nsec = POLL_MS * 1000000L};
+    nanosleep(&pause, NULL);
+  }
+  for (size_t i = 0; i < view->run_count; i++) plm_follower_close(followers[i]);
+  return status;
+}
+
+static const char *last_part(const char *path)
+{
+  const char *slash = strrchr(path, '/');
+  return slash != NULL ? slash + 1 : path;
+}
+
+/* The curves of one run, to those there are. labels: room for one each. */
+static size_t add_series(const struct plm_curves *curves, const char *run,
+                         struct plm_series *series, char (*labels)[64])
+{
+  for (size_t i = 0; i < curves->count; i++) {
+    const struct plm_curve *curve = &curves->list[i];
+    const char *split = curves->count > 1 ? curve->split : "";
+    snprintf(labels[i], sizeof labels[i], "%.40s%s%.15s", last_part(run),
+             split[0] != '\0' ? " " : "", split);
+    series[i] = (struct plm_series){labels[i], curve->x, curve->y, curve->count};
+  }
+  return curves->count;
+}
+
+static plm_status plot_key(const struct view *view, const char *key, bool color,
+                           struct plm_error *error)
+{
+  struct plm_curves curves[MAX_RUNS] = {0};
+  struct plm_series series[MAX_RUNS * PLM_CURVE_SPLITS];
+  char labels[MAX_RUNS * PLM_CURVE_SPLITS][64];
+  struct winsize window = {0};
+  size_t count = 0;
+  plm_status status = PLM_OK;
+  double baseline = NAN;
+  for (size_t i = 0; i < view->run_count && status == PLM_OK; i++) {
+    char path[PLM_PATH_SIZE];
+    status = plm_path_join(path, view->runs[i], stages[view->stage].file, error);
+    if (status == PLM_OK) status = plm_curves_read(path, key, &curves[i], error);
+    if (strcmp(key, "loss") == 0 && isfinite(curves[i].baseline)) baseline = curves[i].baseline;
+    count += add_series(&curves[i], view->runs[i], &series[count], &labels[count]);
+  }
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) != 0 || window.ws_col == 0) window.ws_col = 100;
+  if (status == PLM_OK)
+    plm_plot_draw(stdout, key, series, count, baseline, "composition alone",
+                  window.ws_col > 120 ? 120 : window.ws_col, 20, color);
+  for (size_t i = 0; i < view->run_count; i++) plm_curves_deinit(&curves[i]);
+  return status;
+}
+
+static plm_status collect_runs(const struct plm_command_context *context, struct view *view,
+                               char path[PLM_PATH_SIZE], struct plm_error *error)
+{
+  const struct plm_arguments *arguments = context->arguments;
+  for (size_t i = 0; i < arguments->value_count; i++) {
+    if (strcmp(arguments->values[i].option->name, "run") != 0) continue;
+    if (view->run_count == MAX_RUNS)
+      return plm_error_set(error, PLM_USAGE, "more than %d runs", MAX_RUNS);
+    view->runs[view->run_count++] = arguments->values[i].value;
+  }
+  if (view->run_count == 0) {
+    PLM_TRY(plm_command_run_folder(context, path, error));
+    view->runs[view->run_count++] = path;
+  }
+  for (size_t i = 0; i < view->run_count; i++) {
+    if (plm_file_exists(view->runs[i])) continue;
+    plm_error_set(error, PLM_NOT_FOUND, "there is no run folder %s", view->runs[i]);
+    return plm_error_hint(error, "start one with `plm-pipeline up`, or name it with --run DIR");
+  }
+  return PLM_OK;
+}
+
+static plm_status choose_stage(const struct plm_arguments *arguments, struct view *view,
+                               struct plm_error *error)
+{
+  const char *name = arguments->positional_count == 1 ? arguments->positionals[0] : "evaluator";
+  for (size_t i = 0; i < sizeof stages / sizeof stages[0]; i++) {
+    view->stage = (int)i;
+    if (strcmp(stages[i].name, name) == 0) return PLM_OK;
+  }
+  return plm_error_set(error, PLM_USAGE, "\"%s\" is not a stage: evaluator, trainer or packer",
+                       name);
+}
+
+static plm_status show(const struct plm_command_context *context, struct view *view,
+                       struct plm_error *error)
+{
+  const struct plm_arguments *arguments = context->arguments;
+  const char *keys = plm_arguments_get(arguments, "keys");
+  const bool plot = plm_arguments_has(arguments, "plot");
+  PLM_TRY(choose_stage(arguments, view, error));
+  view->form = plm_arguments_has(arguments, "csv")       ? FORM_CSV
+               : context->json || !isatty(STDOUT_FILENO) ? FORM_JSON
+                                                         : FORM_TABLE;
+  view->all_keys = keys == NULL;
+  if (keys == NULL) keys = plot ? "loss" : stages[view->stage].columns;
+  PLM_TRY(split_keys(view, keys, error));
+  if (!view->all_keys) PLM_TRY(check_keys(view, error));
+  if (!plot) return print_runs(view, plm_arguments_has(arguments, "follow"), error);
+  for (int i = 0; i < view->key_count; i++)
+    PLM_TRY(plot_key(view, view->keys[i], context->color, error));
+  return PLM_OK;
+}
+
+static plm_status run(const struct plm_command_context *context, struct plm_error *error)
+{
+  char path[PLM_PATH_SIZE];
+  struct view view = {0};
+  plm_stop_signals_install();
+  PLM_TRY(plm_command_operands(context, 1, error));
+  PLM_TRY(collect_runs(context, &view, path, error));
+  return show(context, &view, error);
+}
+
+const struct plm_command plm_command_metrics = {
+    .name = "metrics",
+    .operands = "[STAGE] [-f] [--keys A,B] [--csv | --plot] [--run DIR]...",
+    .summary = "show the evaluator's (default), trainer's or packer's metrics",
+    .details = "On a terminal a table, when piped or with --json lines of JSON. -f goes on as "
+               "lines come and survives restarts and resumes. Several --run overlay in --plot.",
+    .options = options,
+    .run = run,
+};

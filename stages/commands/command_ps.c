@@ -1,0 +1,142 @@
+/* `plm-pipeline ps`: the stages of a running run. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cjson/cJSON.h>
+
+#include "common/base/json.h"
+#include "stages/commands/command.h"
+#include "stages/supervisor/ps_rows.h"
+#include "stages/supervisor/supervisor_socket.h"
+
+enum { ASK_TIMEOUT_MS = 5000, WATCH_S = 1 };
+
+static void age_text(double seconds, char text[32])
+{
+  const long s = (long)seconds;
+  if (s < 60)
+    snprintf(text, 32, "%ld s", s);
+  else if (s < 3600)
+    snprintf(text, 32, "%ld min", s / 60);
+  else
+    snprintf(text, 32, "%ld h %02ld min", s / 3600, s / 60 % 60);
+}
+
+/* tokens/s and what waits, "" where nobody said anything of it */
+static void rate_text(const cJSON *row, char rate[32], char queue[32])
+{
+  rate[0] = queue[0] = '\0';
+  const double tokens = plm_json_number(row, "rate", 0.0);
+  if (cJSON_HasObjectItem(row, "rate"))
+    snprintf(rate, 32, "%.*f k/s", tokens < 10000 ? 1 : 0, 1e-3 * tokens);
+  if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(row, "standby"))) snprintf(rate, 32, "standby");
+  if (cJSON_HasObjectItem(row, "queue"))
+    snprintf(queue, 32, "%.0f", plm_json_number(row, "queue", 0.0));
+}
+
+static void print_table(const cJSON *stages, bool color)
+{
+  const cJSON *row;
+  printf("%-12s %-16s %8s  %-9s %-5s %8s  %-10s %10s %6s\n", "STAGE", "NODE", "PID", "STATE",
+         "READY", "RESTARTS", "AGE", "RATE", "QUEUE");
+  cJSON_ArrayForEach(row, stages)
+  {
+    char name[64], age[32], rate[32], queue[32];
+    const char *state = plm_json_string(row, "state", "");
+    const bool fatal = strcmp(state, "fatal") == 0, ready = strcmp(state, "ready") == 0;
+    const char *paint = ready ? "\033[32m" : (fatal ? "\033[31m" : "\033[33m");
+    snprintf(name, sizeof name, "%s.%.0f", plm_json_string(row, "stage", ""),
+             plm_json_number(row, "instance", 0.0));
+    age_text(plm_json_number(row, "age_s", 0.0), age);
+    rate_text(row, rate, queue);
+    printf("%-12s %-16s %8.0f  %s%-9s%s %-5s %8.0f  %-10s %10s %6s\n", name,
+           plm_json_string(row, "node", ""), plm_json_number(row, "pid", 0.0), color ? paint : "",
+           state, color ? "\033[0m" : "",
+           cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(row, "ready")) ? "yes" : "no",
+           plm_json_number(row, "restarts", 0.0), age, rate, queue);
+  }
+}
+
+static plm_status ask_supervisor(const char *run, cJSON **stages, struct plm_error *error)
+{
+  static char reply[PLM_SOCKET_LINE_SIZE];
+  PLM_TRY(plm_socket_ask(run, "{\"command\":\"ps\"}", ASK_TIMEOUT_MS, reply, error));
+  cJSON *json = cJSON_Parse(reply);
+  *stages = cJSON_DetachItemFromObjectCaseSensitive(json, "stages");
+  cJSON_Delete(json);
+  if (cJSON_IsArray(*stages)) return PLM_OK;
+  cJSON_Delete(*stages);
+  return plm_error_set(error, PLM_PROTOCOL, "the supervisor's answer has no stages");
+}
+
+/* No supervisor: what was started by hand. not_running stays the answer when nothing was. */
+static plm_status look_into_folder(const char *run, cJSON **stages, plm_status not_running)
+{
+  cJSON *rows = cJSON_CreateArray();
+  plm_ps_add_by_hand(run, rows);
+  if (cJSON_GetArraySize(rows) == 0) {
+    cJSON_Delete(rows);
+    return not_running;
+  }
+  plm_ps_add_metrics(run, rows);
+  plm_ps_add_packers(run, rows);
+  *stages = rows;
+  return PLM_OK;
+}
+
+static plm_status show(const struct plm_command_context *context, const char *run,
+                       struct plm_error *error)
+{
+  cJSON *stages = NULL;
+  plm_status status = ask_supervisor(run, &stages, error);
+  if (status == PLM_NOT_RUNNING) status = look_into_folder(run, &stages, status);
+  if (status != PLM_OK) return status;
+  *error = (struct plm_error){0};
+  if (context->json) {
+    return plm_json_print(stages, error);
+  }
+  print_table(stages, context->color);
+  cJSON_Delete(stages);
+  return PLM_OK;
+}
+
+static plm_status ps(const struct plm_command_context *context, struct plm_error *error)
+{
+  char run[PLM_PATH_SIZE];
+  const bool watch = plm_arguments_has(context->arguments, "watch");
+  PLM_TRY(plm_command_operands(context, 0, error));
+  PLM_TRY(plm_command_run_folder(context, run, error));
+  for (bool shown = false;;) {
+    const bool clear = watch && !context->json && isatty(STDOUT_FILENO);
+    if (clear) fputs("\033[H\033[J", stdout);
+    const plm_status status = show(context, run, error);
+    if (status == PLM_NOT_RUNNING && shown) { /* watched to its end */
+      *error = (struct plm_error){0};
+      return PLM_OK;
+    }
+    if (status != PLM_OK || !watch) return status;
+    shown = true;
+    fflush(stdout);
+    sleep(WATCH_S);
+  }
+}
+
+static const struct plm_option options[] = {
+    {0, "watch", NULL, "again every second, until the run ends"},
+    {0, NULL, NULL, NULL},
+};
+
+const struct plm_command plm_command_ps = {
+    .name = "ps",
+    .summary = "the stages of a running run: state, process, restarts, age, rate, queue",
+    .details =
+        "Packers that joined from elsewhere are listed, too; without a supervisor, what was "
+        "started by hand.\nWith --json an array of {stage, instance, node, pid, state, ready, "
+        "restarts, age_s}; rate (tokens/s) and queue as well where they are known: of packers, "
+        "requests "
+        "that wait for their window (and standby); of the trainer, real tokens; of the evaluator, "
+        "predicted tokens and checkpoints that wait. Exit code 3 when the run is not running.",
+    .options = options,
+    .run = ps,
+};

@@ -1,0 +1,298 @@
+/* `plm-pipeline push`: a checkpoint, or an exported folder, to the Hugging Face Hub. The upload is
+ * `hf upload`, which knows the Hub, logins and retries; this finds it and gives it its arguments.
+ */
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/base/json.h"
+#include "common/base/log.h"
+#include "common/base/text.h"
+#include "common/huggingface/model_folder.h"
+#include "common/run/run.h"
+#include "stages/commands/command.h"
+#include "stages/export/export_options.h"
+
+static const struct plm_option options[] = {
+    PLM_EXPORT_OPTIONS,
+    {.name = "folder", .argument = "DIR", .help = "an exported folder, instead of a checkpoint"},
+    {.name = "private", .help = "make a private repository, if there is none yet"},
+    {.name = "revision", .argument = "NAME", .help = "the branch to upload to (default main)"},
+    {.name = "message", .argument = "TEXT", .help = "of the commit"},
+    {.name = "create-pr", .help = "as a pull request"},
+    {.name = "dry-run", .help = "print the commands, do nothing"},
+    {0},
+};
+
+enum { ARGUMENTS_MAX = 16 };
+
+/* `hf upload REPO FOLDER . …`. Nothing secret: hf has its own login, or HF_TOKEN. */
+static size_t fill_command(const struct plm_arguments *arguments, const char *repository,
+                           const char *folder, const char *message,
+                           const char *command[ARGUMENTS_MAX])
+{
+  size_t used = 0;
+  const char *revision = plm_arguments_get(arguments, "revision");
+  command[used++] = "hf";
+  command[used++] = "upload";
+  command[used++] = repository;
+  command[used++] = folder;
+  command[used++] = ".";
+  command[used++] = "--repo-type";
+  command[used++] = "model";
+  if (plm_arguments_has(arguments, "private")) command[used++] = "--private";
+  if (revision != NULL) command[used++] = "--revision", command[used++] = revision;
+  command[used++] = "--commit-message";
+  command[used++] = message;
+  if (plm_arguments_has(arguments, "create-pr")) command[used++] = "--create-pr";
+  command[used] = NULL;
+  return used;
+}
+
+/* For a shell: quoted where it is not plain. */
+static void put_word(struct plm_text *text, const char *word)
+{
+  static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                              "-_./:=@%+,";
+  if (word[0] != '\0' && word[strspn(word, plain)] == '\0') {
+    plm_text_puts(text, word);
+    return;
+  }
+  plm_text_puts(text, "'");
+  for (; *word != '\0'; word++) {
+    if (*word == '\'')
+      plm_text_puts(text, "'\\''");
+    else
+      plm_text_append(text, word, 1);
+  }
+  plm_text_puts(text, "'");
+}
+
+static plm_status print_words(const char *const *words, struct plm_error *error)
+{
+  struct plm_text text = {0};
+  for (size_t i = 0; words[i] != NULL; i++) {
+    if (i > 0) plm_text_puts(&text, " ");
+    put_word(&text, words[i]);
+  }
+  if (!text.failed) puts(text.data);
+  const bool failed = text.failed;
+  plm_text_deinit(&text);
+  return failed ? plm_error_set(error, PLM_NO_MEMORY, "out of memory") : PLM_OK;
+}
+
+static bool on_path(const char *program)
+{
+  const char *path = getenv("PATH");
+  char file[PLM_PATH_SIZE];
+  while (path != NULL && *path != '\0') {
+    const size_t length = strcspn(path, ":");
+    const int size = snprintf(file, sizeof file, "%.*s/%s", length == 0 ? 1 : (int)length,
+                              length == 0 ? "." : path, program);
+    if (size < (int)sizeof file && access(file, X_OK) == 0) return true;
+    path += length + (path[length] == ':');
+  }
+  return false;
+}
+
+/* NAME or OWNER/NAME, in the letters the Hub allows. */
+static plm_status check_repository(const char *repository, struct plm_error *error)
+{
+  static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "-_.";
+  const char *slash = strchr(repository, '/');
+  const char *name = slash == NULL ? repository : slash + 1;
+  const size_t owner = slash == NULL ? 1 : strspn(repository, letters);
+  if (name[0] != '\0' && name[strspn(name, letters)] == '\0' && strlen(name) <= 96 &&
+      (slash == NULL || repository + owner == slash) && owner > 0 &&
+      strchr("-.", repository[0]) == NULL && strchr("-.", name[0]) == NULL &&
+      strstr(repository, "..") == NULL && strstr(repository, "--") == NULL)
+    return PLM_OK;
+  plm_error_set(error, PLM_USAGE, "\"%.200s\" is no repository of the Hub", repository);
+  return plm_error_hint(error, "OWNER/NAME, of letters, digits, - _ and .");
+}
+
+/* ---- uploading ----------------------------------------------------------------------------- */
+
+static void become(const char *const *command, bool json)
+{
+  for (int number = 1; number < NSIG; number++) signal(number, SIG_DFL);
+  if (json) dup2(STDERR_FILENO, STDOUT_FILENO); /* stdout is for the one line at the end */
+  execvp(command[0], (char *const *)command);
+  fprintf(stderr, "plm-pipeline: cannot run %s: %s\n", command[0], strerror(errno));
+  _exit(127);
+}
+
+/* A stop signal goes on to hf; what hf then does is waited for. */
+static plm_status wait_for(pid_t child, struct plm_error *error)
+{
+  int state = 0;
+  bool passed_on = false;
+  while (waitpid(child, &state, 0) < 0) {
+    if (errno != EINTR) return plm_error_errno(error, "waiting for hf");
+    if (plm_stop_requested != 0 && !passed_on) {
+      kill(child, SIGTERM);
+      passed_on = true;
+    }
+  }
+  if (plm_stop_requested != 0)
+    return plm_error_set(error, plm_stop_requested == SIGINT ? PLM_INTERRUPTED : PLM_TERMINATED,
+                         "the upload was stopped");
+  if (WIFEXITED(state) && WEXITSTATUS(state) == 0) return PLM_OK;
+  plm_error_set(error, PLM_FAILURE, "`hf upload` %s %d",
+                WIFSIGNALED(state) ? "was ended by signal" : "ended with",
+                WIFSIGNALED(state) ? WTERMSIG(state) : WEXITSTATUS(state));
+  return plm_error_hint(error, "its own message is above; `hf auth login` or HF_TOKEN lets it in");
+}
+
+static plm_status upload(const char *const *command, bool json, struct plm_error *error)
+{
+  fflush(stdout);
+  const pid_t child = fork();
+  if (child < 0) return plm_error_errno(error, "starting hf");
+  if (child == 0) become(command, json);
+  return wait_for(child, error);
+}
+
+static plm_status report(const struct plm_command_context *context, const char *repository,
+                         struct plm_error *error)
+{
+  if (!context->json) return PLM_OK; /* hf has said it */
+  cJSON *json = cJSON_CreateObject();
+  cJSON_AddStringToObject(json, "repository", repository);
+  cJSON_AddBoolToObject(json, "uploaded", true);
+  return plm_json_print(json, error);
+}
+
+/* ---- from a checkpoint, from a folder ------------------------------------------------------ */
+
+/* Exported into a folder of its own, which is gone afterwards. */
+static plm_status push_checkpoint(const struct plm_command_context *context, const char *repository,
+                                  const char *source, struct plm_error *error)
+{
+  const char *temporary = getenv("TMPDIR");
+  const char *command[ARGUMENTS_MAX];
+  char folder[PLM_PATH_SIZE], output[PLM_PATH_SIZE], message[128];
+  struct plm_export_request request = plm_export_request_of(context->arguments);
+  struct plm_export_result result;
+  const char *given = plm_arguments_get(context->arguments, "message");
+  PLM_TRY(plm_path_join(folder, temporary != NULL && temporary[0] != '\0' ? temporary : "/tmp",
+                        "plm-push-XXXXXX", error));
+  if (mkdtemp(folder) == NULL) return plm_error_errno(error, "cannot make %s", folder);
+  plm_status status = plm_path_join(output, folder, "model", error);
+  request.source = source;
+  request.output = output;
+  request.name = repository;
+  if (status == PLM_OK) status = plm_export(&request, &result, error);
+  if (status == PLM_OK) {
+    snprintf(message, sizeof message, "plm-pipeline: step %llu, %s weights",
+             (unsigned long long)result.step, result.weights);
+    fill_command(context->arguments, repository, output, given != NULL ? given : message, command);
+    status = upload(command, context->json, error);
+  }
+  const plm_status removed = plm_path_remove(folder, status == PLM_OK ? error : NULL);
+  return status == PLM_OK ? removed : status;
+}
+
+/* *folder may become a path in buffer: a name that begins with a dash would be an option to hf. */
+static plm_status check_folder(const struct plm_command_context *context, const char **folder,
+                               char buffer[PLM_PATH_SIZE], struct plm_error *error)
+{
+  static const char *const of_checkpoints[] = {"checkpoint", "step", "weights", "dtype", "license"};
+  struct plm_model_folder found;
+  for (size_t i = 0; i < sizeof of_checkpoints / sizeof *of_checkpoints; i++)
+    if (plm_arguments_has(context->arguments, of_checkpoints[i]))
+      return plm_error_set(error, PLM_USAGE, "either --folder, which is uploaded as it is, or --%s",
+                           of_checkpoints[i]);
+  if ((*folder)[0] == '-') {
+    PLM_TRY(plm_path_join(buffer, ".", *folder, error));
+    *folder = buffer;
+  }
+  PLM_TRY(plm_model_folder_check(*folder, &found, error));
+  if (!found.checkpoint) return PLM_OK;
+  plm_error_set(error, PLM_USAGE, "%s is a checkpoint, with its optimizer's state", *folder);
+  return plm_error_hint(error, "--checkpoint DIR exports it first");
+}
+
+/* The commands that somebody may run elsewhere: nothing of ours lies about for them. What the first
+ * would refuse is refused here. */
+static plm_status print_commands(const struct plm_command_context *context, const char *repository,
+                                 const char *source, const char *folder, struct plm_error *error)
+{
+  const struct plm_arguments *arguments = context->arguments;
+  const char *given = plm_arguments_get(arguments, "message");
+  const char *name = strrchr(repository, '/') != NULL ? strrchr(repository, '/') + 1 : repository;
+  const char *command[ARGUMENTS_MAX];
+  if (folder == NULL) {
+    struct plm_export_request request = plm_export_request_of(arguments);
+    request.source = source;
+    PLM_TRY(plm_export_check(&request, error));
+    static const char *const passed[] = {"weights", "dtype", "license"};
+    static const char *const dashed[] = {"--weights", "--dtype", "--license"};
+    size_t used = 0;
+    command[used++] = "plm-pipeline";
+    command[used++] = "export";
+    command[used++] = "--checkpoint", command[used++] = source;
+    command[used++] = "--output", command[used++] = name;
+    command[used++] = "--name", command[used++] = repository;
+    for (size_t i = 0; i < sizeof passed / sizeof *passed; i++) {
+      const char *value = plm_arguments_get(arguments, passed[i]);
+      if (value != NULL) command[used++] = dashed[i], command[used++] = value;
+    }
+    command[used] = NULL;
+    PLM_TRY(print_words(command, error));
+  }
+  fill_command(arguments, repository, folder != NULL ? folder : name,
+               given != NULL ? given : "plm-pipeline", command);
+  return print_words(command, error);
+}
+
+static plm_status run(const struct plm_command_context *context, struct plm_error *error)
+{
+  const struct plm_arguments *arguments = context->arguments;
+  const char *folder = plm_arguments_get(arguments, "folder");
+  const char *command[ARGUMENTS_MAX];
+  char source[PLM_PATH_SIZE];
+  if (arguments->positional_count != 1)
+    return plm_error_set(error, PLM_USAGE, "push needs one repository: OWNER/NAME");
+  const char *repository = arguments->positionals[0];
+  const char *given = plm_arguments_get(arguments, "message");
+  PLM_TRY(check_repository(repository, error));
+  if (folder != NULL)
+    PLM_TRY(check_folder(context, &folder, source, error));
+  else
+    PLM_TRY(plm_export_source(context, source, error));
+  if (plm_arguments_has(arguments, "dry-run"))
+    return print_commands(context, repository, source, folder, error);
+  if (!on_path("hf")) {
+    PLM_TRY(print_commands(context, repository, source, folder, error));
+    plm_error_set(error, PLM_NOT_FOUND, "nothing was uploaded: the command `hf` is not on PATH");
+    return plm_error_hint(error, "`pip install -U huggingface_hub` brings it; or run the above "
+                                 "where it is");
+  }
+  plm_stop_signals_install();
+  if (folder == NULL) {
+    PLM_TRY(push_checkpoint(context, repository, source, error));
+  } else {
+    fill_command(arguments, repository, folder, given != NULL ? given : "plm-pipeline", command);
+    PLM_TRY(upload(command, context->json, error));
+  }
+  return report(context, repository, error);
+}
+
+const struct plm_command plm_command_push = {
+    .name = "push",
+    .operands = "REPO [--checkpoint DIR | --folder DIR]",
+    .summary = "a checkpoint to the Hugging Face Hub, by `hf upload`",
+    .details =
+        "A checkpoint is exported into a temporary folder first (see `export`); --folder uploads\n"
+        "one that is there. The login is hf's: `hf auth login`, or HF_TOKEN. Without the command\n"
+        "`hf`, and with --dry-run, the commands are printed and nothing is uploaded.",
+    .options = options,
+    .run = run,
+};

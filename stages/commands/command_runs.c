@@ -1,0 +1,155 @@
+/* `plm-pipeline runs [DIR]`: every run below a folder, with what a person asks first: is it going,
+ * how far is it, how good, how fast. */
+#include <cjson/cJSON.h>
+#include <dirent.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/file.h"
+#include "common/base/json.h"
+#include "common/metrics/metrics.h"
+#include "common/run/run.h"
+#include "stages/commands/command.h"
+
+static const struct plm_option options[] = {{0, NULL, NULL, NULL}};
+
+struct run_summary {
+  const char *state;
+  double step, loss, valid_loss, tokens_per_second;
+};
+
+struct last_loss {
+  char split[16]; /* the first one reported, which is the first of evaluator.splits */
+  double value;
+};
+
+static bool keep_last_loss(void *context, const cJSON *line)
+{
+  struct last_loss *last = context;
+  const double value = plm_json_number(line, "loss", NAN);
+  const cJSON *split = cJSON_GetObjectItemCaseSensitive(line, "split");
+  if (!isfinite(value) || !cJSON_IsString(split)) return true;
+  if (last->split[0] == '\0') snprintf(last->split, sizeof last->split, "%s", split->valuestring);
+  if (strcmp(last->split, split->valuestring) == 0) last->value = value;
+  return true;
+}
+
+static const char *state_of(const char *run)
+{
+  struct plm_lock_holder holder;
+  uint64_t step;
+  struct plm_hash identity;
+  if (plm_lock_holder(run, "trainer", &holder, NULL) == PLM_OK ||
+      plm_lock_holder(run, "supervisor", &holder, NULL) == PLM_OK)
+    return "running";
+  return plm_done_read(run, &step, &identity, NULL) == PLM_OK ? "complete" : "stopped";
+}
+
+static plm_status summarise(const char *run, struct run_summary *summary, struct plm_error *error)
+{
+  char path[PLM_PATH_SIZE];
+  cJSON *last = NULL;
+  *summary = (struct run_summary){state_of(run), NAN, NAN, NAN, NAN};
+  PLM_TRY(plm_path_join(path, run, PLM_RUN_TRAINER_METRICS, error));
+  if (plm_metrics_last(path, &last, NULL) == PLM_OK) {
+    summary->step = plm_json_number(last, "step", NAN);
+    summary->loss = plm_json_number(last, "loss", NAN);
+    summary->tokens_per_second = plm_json_number(last, "tokens_per_second", NAN);
+  }
+  cJSON_Delete(last);
+  PLM_TRY(plm_path_join(path, run, PLM_RUN_EVALUATOR_METRICS, error));
+  struct last_loss last_loss = {.value = NAN};
+  PLM_TRY(plm_metrics_each(path, keep_last_loss, &last_loss, error));
+  summary->valid_loss = last_loss.value;
+  return PLM_OK;
+}
+
+static plm_status print_json(const char *name, const char *run, const struct run_summary *summary,
+                             struct plm_error *error)
+{
+  cJSON *object = cJSON_CreateObject();
+  cJSON_AddStringToObject(object, "name", name);
+  cJSON_AddStringToObject(object, "run", run);
+  cJSON_AddStringToObject(object, "state", summary->state);
+  plm_metrics_number(object, "step", summary->step);
+  plm_metrics_number(object, "loss", summary->loss);
+  plm_metrics_number(object, "evaluator_loss", summary->valid_loss);
+  plm_metrics_number(object, "tokens_per_second", summary->tokens_per_second);
+  return plm_json_print(object, error);
+}
+
+static void print_cell(double value, int width, int digits)
+{
+  if (isfinite(value))
+    printf("%*.*f", width, digits, value);
+  else
+    printf("%*s", width, "-");
+}
+
+static void print_row(const char *name, const struct run_summary *summary)
+{
+  printf("%-28.28s %-9s", name, summary->state);
+  print_cell(summary->step, 9, 0);
+  print_cell(summary->loss, 11, 4);
+  print_cell(summary->valid_loss, 11, 4);
+  print_cell(summary->tokens_per_second, 13, 0);
+  putchar('\n');
+}
+
+/* A run folder is one that holds the configuration it was started with. */
+static bool is_run(const char *directory)
+{
+  char path[PLM_PATH_SIZE];
+  return plm_path_join(path, directory, PLM_RUN_CONFIG, NULL) == PLM_OK && plm_file_exists(path);
+}
+
+static int visible(const struct dirent *entry)
+{
+  return entry->d_name[0] != '.';
+}
+
+static plm_status run(const struct plm_command_context *context, struct plm_error *error)
+{
+  const struct plm_arguments *arguments = context->arguments;
+  const char *directory = arguments->positional_count > 0 ? arguments->positionals[0] : "runs";
+  struct dirent **entries;
+  PLM_TRY(plm_command_operands(context, 1, error));
+  const int count = scandir(directory, &entries, visible, alphasort);
+  if (count < 0) {
+    plm_error_errno(error, "cannot read the folder %s", directory);
+    return plm_error_hint(error, "name the folder that holds the runs: plm-pipeline runs DIR");
+  }
+  plm_status status = PLM_OK;
+  int shown = 0;
+  for (int i = 0; i < count; i++) {
+    char path[PLM_PATH_SIZE];
+    struct run_summary summary;
+    const char *name = entries[i]->d_name;
+    if (status == PLM_OK) status = plm_path_join(path, directory, name, error);
+    if (status == PLM_OK && is_run(path)) {
+      status = summarise(path, &summary, error);
+      if (shown++ == 0 && !context->json)
+        printf("%-28s %-9s%9s%11s%11s%13s\n", "run", "state", "step", "loss", "valid", "tokens/s");
+      if (status == PLM_OK && context->json)
+        status = print_json(name, path, &summary, error);
+      else if (status == PLM_OK)
+        print_row(name, &summary);
+    }
+    free(entries[i]);
+  }
+  free(entries);
+  if (status == PLM_OK && shown == 0 && !context->json)
+    fprintf(stderr, "no runs in %s\n", directory);
+  return status;
+}
+
+const struct plm_command plm_command_runs = {
+    .name = "runs",
+    .operands = "[DIR]",
+    .summary = "list the runs below a folder (default: runs)",
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,50 @@
+/* The table of commands: the one place where a new command is entered. */
+#include <string.h>
+
+#include "stages/commands/command.h"
+
+/* clang-format off: a command a line */
+#define COMMANDS(X) \
+  X(ingest)         \
+  X(corpus)         \
+  X(up)             \
+  X(down)           \
+  X(restart)        \
+  X(scale)          \
+  X(wait)           \
+  X(ps)             \
+  X(logs)           \
+  X(metrics)        \
+  X(checkpoints)    \
+  X(runs)           \
+  X(evaluate)       \
+  X(embed)          \
+  X(generate)       \
+  X(score)          \
+  X(trace)          \
+  X(export)         \
+  X(push)           \
+  X(keys)           \
+  X(validate)       \
+  X(config)         \
+  X(completion)
+/* clang-format on */
+
+#define DECLARE(name) extern const struct plm_command plm_command_##name;
+COMMANDS(DECLARE)
+#undef DECLARE
+
+const struct plm_command *const plm_commands[] = {
+#define ENTER(name) &plm_command_##name,
+    COMMANDS(ENTER)
+#undef ENTER
+        NULL,
+};
+
+const struct plm_command *plm_command_find(const char *name)
+{
+  for (size_t i = 0; plm_commands[i] != NULL; i++) {
+    if (strcmp(plm_commands[i]->name, name) == 0) return plm_commands[i];
+  }
+  return NULL;
+}

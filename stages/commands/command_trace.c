@@ -1,0 +1,134 @@
+/* `plm-pipeline trace --step N`: the documents that step N trained on, in the order of the batch. A
+ * pure function of the run's configuration and the corpus: no packer is asked. */
+#include <cjson/cJSON.h>
+#include <stdio.h>
+
+#include "common/base/json.h"
+#include "common/corpus/corpus.h"
+#include "common/plan/trace.h"
+#include "stages/commands/command.h"
+
+static const struct plm_option options[] = {
+    {.name = "step",
+     .argument = "N",
+     .help = "the step that leads to checkpoint N; the first is 1"},
+    {0},
+};
+
+static plm_status document_json(struct plm_corpus_cursor *cursor,
+                                const struct plm_chunk_document *document, cJSON *array,
+                                struct plm_error *error)
+{
+  const char *name;
+  PLM_TRY(plm_corpus_name(cursor, PLM_SPLIT_TRAIN, document->number, &name, error));
+  cJSON *entry = cJSON_CreateObject();
+  cJSON_AddNumberToObject(entry, "index", (double)document->number);
+  cJSON_AddStringToObject(entry, "name", name);
+  cJSON_AddNumberToObject(entry, "start", document->start);
+  cJSON_AddNumberToObject(entry, "length", document->tokens);
+  cJSON_AddNumberToObject(entry, "offset", document->offset);
+  cJSON_AddItemToArray(array, entry);
+  return PLM_OK;
+}
+
+static plm_status print_json(struct plm_corpus_cursor *cursor, const struct plm_traced_chunk *chunk,
+                             struct plm_error *error)
+{
+  cJSON *line = cJSON_CreateObject();
+  plm_status status = PLM_OK;
+  cJSON_AddNumberToObject(line, "epoch", (double)chunk->epoch);
+  cJSON_AddNumberToObject(line, "chunk", (double)chunk->chunk);
+  cJSON *documents = cJSON_AddArrayToObject(line, "documents");
+  for (uint32_t i = 0; i < chunk->count && status == PLM_OK; i++)
+    status = document_json(cursor, &chunk->documents[i], documents, error);
+  if (status == PLM_OK) return plm_json_print(line, error);
+  cJSON_Delete(line);
+  return status;
+}
+
+static plm_status print_table(struct plm_corpus_cursor *cursor,
+                              const struct plm_traced_chunk *chunk, struct plm_error *error)
+{
+  const char *name;
+  printf("epoch %llu, chunk %llu\n", (unsigned long long)chunk->epoch,
+         (unsigned long long)chunk->chunk);
+  for (uint32_t i = 0; i < chunk->count; i++) {
+    const struct plm_chunk_document *document = &chunk->documents[i];
+    PLM_TRY(plm_corpus_name(cursor, PLM_SPLIT_TRAIN, document->number, &name, error));
+    printf("%10llu  start %5u  length %5u  offset %6u  %s\n", (unsigned long long)document->number,
+           document->start, document->tokens, document->offset, name);
+  }
+  return PLM_OK;
+}
+
+static plm_status trace_step(const struct plm_command_context *context,
+                             const struct plm_config *config, uint64_t step,
+                             struct plm_corpus *corpus, struct plm_error *error)
+{
+  const struct plm_plan_parameters parameters = plm_plan_training(config);
+  const uint64_t batch = config->trainer.batch_tokens / config->data.max_length;
+  struct plm_corpus_cursor *cursor = NULL;
+  struct plm_trace *trace = NULL;
+  struct plm_plan *plan = NULL;
+  plm_status status;
+  PLM_TRY_GOTO(status,
+               plm_plan_open(&parameters, plm_corpus_lengths(corpus, PLM_SPLIT_TRAIN),
+                             plm_corpus_info(corpus)->splits[PLM_SPLIT_TRAIN].documents, &plan,
+                             error),
+               done);
+  PLM_TRY_GOTO(status, plm_trace_open(plan, &trace, error), done);
+  PLM_TRY_GOTO(status, plm_corpus_cursor_open(corpus, &cursor, error), done);
+  for (uint64_t i = 0; i < batch; i++) {
+    struct plm_traced_chunk chunk;
+    PLM_TRY_GOTO(status, plm_trace_chunk(trace, (step - 1) * batch + i, &chunk, error), done);
+    status = context->json ? print_json(cursor, &chunk, error) : print_table(cursor, &chunk, error);
+    if (status != PLM_OK) goto done;
+  }
+  if (fflush(stdout) != 0) status = plm_error_errno(error, "cannot write the trace");
+done:
+  plm_corpus_cursor_close(cursor);
+  plm_trace_close(trace);
+  plm_plan_close(plan);
+  return status;
+}
+
+static plm_status run(const struct plm_command_context *context, struct plm_error *error)
+{
+  struct plm_config config = {0};
+  struct plm_corpus *corpus = NULL;
+  const struct plm_corpus_options corpus_options = {.allow_remote = true};
+  unsigned long long step;
+  PLM_TRY(plm_command_operands(context, 0, error));
+  PLM_TRY(plm_arguments_u64(context->arguments, "step", 0, &step, error));
+  if (step == 0) {
+    plm_error_set(error, PLM_USAGE, "trace needs --step N");
+    return plm_error_hint(error, "the first step is 1");
+  }
+  if (step > UINT32_MAX) return plm_error_set(error, PLM_USAGE, "--step %llu is too large", step);
+  PLM_TRY(plm_command_run_config(context, &config, error));
+  plm_status status;
+  if (!config.corpus) {
+    plm_error_set(error, PLM_CONFIG, "the configuration names no corpus");
+    status = plm_error_hint(error, "set `corpus` to the folder that the packers read");
+  } else {
+    status = plm_corpus_open(config.corpus, &corpus_options, &corpus, error);
+  }
+  if (status == PLM_OK) {
+    status = trace_step(context, &config, step, corpus, error);
+    plm_corpus_close(corpus);
+  }
+  plm_config_deinit(&config);
+  return status;
+}
+
+const struct plm_command plm_command_trace = {
+    .name = "trace",
+    .operands = "--step N",
+    .summary = "the documents of a step",
+    .details = "Prints the chunks of step N in the order of the batch, and for each chunk its "
+               "documents: number in the training split, first token in the chunk, tokens (<cls> "
+               "and <eos> included), first residue in the document, and name. Reads the run's "
+               "pipeline.yaml and the corpus; with --json, an object a line for each chunk.",
+    .options = options,
+    .run = run,
+};

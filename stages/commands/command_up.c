@@ -1,0 +1,316 @@
+/* `plm-pipeline up`: start or resume a run, in the foreground or behind. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cjson/cJSON.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/corpus/corpus.h"
+#include "common/run/run.h"
+#include "stages/commands/command.h"
+#include "stages/supervisor/port_taken.h"
+#include "stages/supervisor/run_prepare.h"
+#include "stages/supervisor/supervisor.h"
+#include "stages/supervisor/supervisor_socket.h"
+#include "stages/supervisor/up_dry_run.h"
+
+enum { EARLIER_EXTRA_S = 5, EARLIER_PAUSE_US = 50000 };
+
+static const struct plm_option options[] = {
+    {'d', "detach", NULL, "run behind; lines go to the run's logs alone"},
+    {0, "wait", NULL, "with -d (which it implies): return when every stage is ready"},
+    {0, "scale", "packer=N", "packers to start instead of packer.instances"},
+    {0, "resume", "auto|never|PATH", "default auto; PATH: a checkpoint of this run"},
+    {0, "dry-run", NULL, "graph, command lines, memory, disk, cores, ports; touches nothing"},
+    {0, NULL, NULL, NULL},
+};
+
+/* What the command line and the files say before anything starts. */
+struct plan {
+  struct plm_config config;
+  bool chosen[PLM_KIND_COUNT];
+  enum plm_resume_mode mode;
+  const char *resume_path;
+  char fingerprint[PLM_HASH_HEX_SIZE];
+};
+
+/* ---- the command line ---------------------------------------------------------------------- */
+
+/* Operands are stages; the first one that is none is the configuration's file. */
+static plm_status read_operands(const struct plm_arguments *arguments, const char **file,
+                                bool chosen[PLM_KIND_COUNT], struct plm_error *error)
+{
+  size_t named = 0;
+  *file = NULL;
+  for (size_t i = 0; i < arguments->positional_count; i++) {
+    const char *word = arguments->positionals[i];
+    const enum plm_stage_index kind = plm_stage_kind_find(word);
+    if (kind != PLM_KIND_COUNT) {
+      chosen[kind] = true;
+      named++;
+    } else if (*file == NULL && i == 0) {
+      *file = word;
+    } else {
+      plm_error_set(error, PLM_USAGE, "\"%.200s\" is no stage", word);
+      return plm_error_hint(error, "stages are trainer, evaluator and packer");
+    }
+  }
+  for (int kind = 0; kind < PLM_KIND_COUNT && named == 0; kind++) chosen[kind] = true;
+  return PLM_OK;
+}
+
+static void read_resume(const struct plm_arguments *arguments, struct plan *plan)
+{
+  const char *how = plm_arguments_get(arguments, "resume");
+  if (how == NULL || strcmp(how, "auto") == 0) return;
+  plan->mode = strcmp(how, "never") == 0 ? PLM_RESUME_NEVER : PLM_RESUME_PATH;
+  plan->resume_path = how;
+}
+
+static plm_status read_fingerprint(struct plan *plan, struct plm_error *error)
+{
+  struct plm_corpus *corpus;
+  const struct plm_corpus_options corpus_options = {.allow_remote = true};
+  plan->fingerprint[0] = '\0';
+  if (plan->config.corpus == NULL) return PLM_OK;
+  if (!plm_file_exists(plan->config.corpus)) {
+    plm_error_set(error, PLM_CONFIG, "corpus: %s does not exist", plan->config.corpus);
+    return plm_error_hint(error, "make it with `plm-pipeline ingest FASTA... --corpus %s`",
+                          plan->config.corpus);
+  }
+  PLM_TRY(plm_corpus_open(plan->config.corpus, &corpus_options, &corpus, error));
+  const struct plm_corpus_info *info = plm_corpus_info(corpus);
+  plm_hash_to_hex(info->fingerprint, plan->fingerprint);
+  plm_status status = PLM_OK;
+  if (info->tokenizer != plan->config.data.tokenizer) {
+    status = plm_error_set(error, PLM_CONFIG, "data.tokenizer is not the corpus's own (%s)",
+                           plan->config.corpus);
+  }
+  plm_corpus_close(corpus);
+  return status;
+}
+
+static plm_status read_plan(const struct plm_command_context *context, struct plan *plan,
+                            struct plm_error *error)
+{
+  const char *file;
+  unsigned packers;
+  const char *scale = plm_arguments_get(context->arguments, "scale");
+  PLM_TRY(read_operands(context->arguments, &file, plan->chosen, error));
+  if (scale != NULL) PLM_TRY(plm_command_parse_scale(scale, &packers, error));
+  PLM_TRY(plm_arguments_load_config(context->arguments, file, true, &plan->config, error));
+  if (scale != NULL) plan->config.packer_instances = packers;
+  read_resume(context->arguments, plan);
+  const plm_status status = read_fingerprint(plan, error);
+  if (status != PLM_OK) plm_config_deinit(&plan->config);
+  return status;
+}
+
+/* ---- running ------------------------------------------------------------------------------- */
+
+/* A complete run: only what is missing is evaluated. */
+static void only_evaluate(struct plan *plan, const struct plm_prepared *prepared)
+{
+  plan->chosen[PLM_KIND_TRAINER] = false;
+  plm_info("the run is complete at step %llu; evaluating what is missing",
+           (unsigned long long)prepared->step);
+}
+
+/* From here on the lines of a run behind go to its log. */
+static plm_status open_behind(const struct plan *plan, struct plm_error *error)
+{
+  char logs[PLM_PATH_SIZE], path[PLM_PATH_SIZE];
+  PLM_TRY(plm_path_join(logs, plan->config.run, PLM_RUN_LOGS, error));
+  PLM_TRY(plm_path_join(path, logs, "supervisor.log", error));
+  const int log = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+  if (log < 0 || nothing < 0) return plm_error_errno(error, "%s", path);
+  dup2(nothing, STDIN_FILENO);
+  dup2(nothing, STDOUT_FILENO);
+  dup2(log, STDERR_FILENO);
+  close(log);
+  close(nothing);
+  return PLM_OK;
+}
+
+/* A supervisor that was killed leaves stages that are still publishing; theirs are the locks. */
+static void wait_for_earlier_stages(const struct plm_config *config)
+{
+  static const char *const writers[] = {"trainer", "evaluator"};
+  const int64_t until_ms =
+      plm_clock_ms() + 1000 * (int64_t)(config->trainer.stop_timeout_s + EARLIER_EXTRA_S);
+  for (size_t i = 0; i < sizeof writers / sizeof writers[0]; i++) {
+    struct plm_lock_holder holder;
+    bool said = false;
+    while (plm_lock_holder(config->run, writers[i], &holder, NULL) == PLM_OK &&
+           plm_clock_ms() < until_ms) {
+      if (!said) plm_info("waiting for an earlier %s to end (process %d)", writers[i], holder.pid);
+      said = true;
+      usleep(EARLIER_PAUSE_US);
+    }
+  }
+}
+
+static plm_status check_ports(const struct plan *plan, struct plm_error *error)
+{
+  const struct plm_config_network *network = &plan->config.network;
+  const struct {
+    enum plm_stage_index kind;
+    const char *key, *endpoint;
+  } binds[] = {{PLM_KIND_TRAINER, "network.feed", network->feed},
+               {PLM_KIND_TRAINER, "network.announcements", network->announcements},
+               {PLM_KIND_EVALUATOR, "network.evaluation_feed", network->evaluation_feed}};
+  for (size_t i = 0; i < sizeof binds / sizeof binds[0]; i++) {
+    char owner[128];
+    if (!plan->chosen[binds[i].kind] || !plm_port_taken(binds[i].endpoint, owner)) continue;
+    plm_error_set(error, PLM_BUSY, "%s: %s is in use by %s", binds[i].key, binds[i].endpoint,
+                  owner);
+    return plm_error_hint(error, "stop it, or choose another port: --set %s=tcp://127.0.0.1:*",
+                          binds[i].key);
+  }
+  const char *metrics = plan->config.prometheus;
+  char endpoint[300], owner[128];
+  snprintf(endpoint, sizeof endpoint, "tcp://%s%s", metrics != NULL && metrics[0] == ':' ? "*" : "",
+           metrics != NULL ? metrics : "*:*");
+  if (!plm_port_taken(endpoint, owner)) return PLM_OK;
+  plm_error_set(error, PLM_BUSY, "metrics.prometheus: %s is in use by %s", metrics, owner);
+  return plm_error_hint(error, "stop it, or choose another port: --set "
+                               "metrics.prometheus=127.0.0.1:0");
+}
+
+static plm_status supervise(const struct plm_command_context *context, struct plan *plan,
+                            bool detached, int started_fd, int *exit_code, struct plm_error *error)
+{
+  struct plm_lock *lock = NULL;
+  struct plm_prepared prepared;
+  PLM_TRY(plm_directory_make(plan->config.run, error));
+  PLM_TRY(plm_lock_take(plan->config.run, "supervisor", &lock, error));
+  wait_for_earlier_stages(&plan->config);
+  plm_status status =
+      plm_run_prepare(&plan->config, plan->mode, plan->resume_path, &prepared, error);
+  if (status == PLM_OK && prepared.complete && !plan->chosen[PLM_KIND_EVALUATOR]) {
+    plm_info("complete at step %llu", (unsigned long long)prepared.step);
+    plm_lock_release(lock);
+    *exit_code = 0;
+    return PLM_OK;
+  }
+  if (status == PLM_OK && prepared.complete) only_evaluate(plan, &prepared);
+  if (status == PLM_OK) status = check_ports(plan, error);
+  if (status == PLM_OK && detached) status = open_behind(plan, error);
+  struct plm_supervisor_options supervisor = {
+      .config = &plan->config,
+      .program_directory = context->program_directory,
+      .fingerprint = plan->fingerprint,
+      .detached = detached,
+      .color = context->color,
+      .quiet = context->quiet,
+      .started_fd = started_fd,
+  };
+  memcpy(supervisor.chosen, plan->chosen, sizeof supervisor.chosen);
+  if (status == PLM_OK) status = plm_supervise(&supervisor, exit_code, error);
+  plm_lock_release(lock);
+  return status;
+}
+
+/* ---- behind -------------------------------------------------------------------------------- */
+
+/* The child's life: an error before the start goes to the parent as text, its exit code by wait. */
+static _Noreturn void live_behind(const struct plm_command_context *context, struct plan *plan,
+                                  int pipe_end)
+{
+  struct plm_error error = {0};
+  int exit_code = 1;
+  setsid();
+  /* what is wrong with the start is still said on the caller's stderr */
+  const int callers = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+  const plm_status status = supervise(context, plan, true, pipe_end, &exit_code, &error);
+  if (status != PLM_OK) {
+    if (callers >= 0) dup2(callers, STDERR_FILENO);
+    if (error.what[0] != '\0') plm_error_print("plm-pipeline", &error);
+    exit_code = plm_status_exit_code(status);
+  }
+  plm_config_deinit(&plan->config);
+  _exit(exit_code);
+}
+
+static plm_status wait_until_ready(const char *run, struct plm_error *error)
+{
+  static char reply[PLM_SOCKET_LINE_SIZE];
+  PLM_TRY(plm_socket_ask(run, "{\"command\":\"wait\",\"ready\":true}", -1, reply, error));
+  cJSON *json = cJSON_Parse(reply);
+  const cJSON *code = cJSON_GetObjectItemCaseSensitive(json, "exit");
+  const cJSON *failure = cJSON_GetObjectItemCaseSensitive(json, "failure");
+  if (cJSON_IsString(failure)) fprintf(stderr, "plm-pipeline: %s", failure->valuestring);
+  const plm_status status =
+      plm_command_status_of_code(cJSON_IsNumber(code) ? code->valueint : 0, error);
+  cJSON_Delete(json);
+  return status;
+}
+
+static plm_status run_behind(const struct plm_command_context *context, struct plan *plan,
+                             struct plm_error *error)
+{
+  int ends[2], child_status = 0;
+  char started = 0;
+  fflush(NULL);
+  if (pipe2(ends, O_CLOEXEC) != 0) return plm_error_errno(error, "pipe");
+  const pid_t child = fork();
+  if (child < 0) return plm_error_errno(error, "fork");
+  if (child == 0) {
+    close(ends[0]);
+    live_behind(context, plan, ends[1]);
+  }
+  close(ends[1]);
+  const bool up = read(ends[0], &started, 1) == 1;
+  close(ends[0]);
+  if (!up) {
+    waitpid(child, &child_status, 0);
+    return plm_command_status_of_code(WIFEXITED(child_status) ? WEXITSTATUS(child_status) : 1,
+                                      error);
+  }
+  if (plm_arguments_has(context->arguments, "wait")) {
+    PLM_TRY(wait_until_ready(plan->config.run, error));
+  }
+  if (!context->quiet) plm_info("running in %s (process %d)", plan->config.run, (int)child);
+  return PLM_OK;
+}
+
+static plm_status up(const struct plm_command_context *context, struct plm_error *error)
+{
+  struct plan plan = {0};
+  int exit_code = 0;
+  plm_status status;
+  PLM_TRY(read_plan(context, &plan, error));
+  if (plm_arguments_has(context->arguments, "dry-run")) {
+    struct plm_prepared prepared;
+    status = plm_run_inspect(&plan.config, plan.mode, plan.resume_path, &prepared, error);
+    if (status == PLM_OK) {
+      status = plm_dry_run(context, &plan.config, plan.chosen, plan.fingerprint, &prepared, error);
+    }
+  } else if (plm_arguments_has(context->arguments, "detach") ||
+             plm_arguments_has(context->arguments, "wait")) {
+    status = run_behind(context, &plan, error);
+  } else {
+    status = supervise(context, &plan, false, -1, &exit_code, error);
+    if (status == PLM_OK) status = plm_command_status_of_code(exit_code, error);
+  }
+  plm_config_deinit(&plan.config);
+  return status;
+}
+
+const struct plm_command plm_command_up = {
+    .name = "up",
+    .operands = "[FILE] [STAGE...]",
+    .summary = "start or resume a run: trainer, evaluator and packers",
+    .details = "In the foreground, with every stage's lines; Ctrl-C stops in order (the trainer "
+               "publishes a\ncheckpoint first), a second one kills. Exit codes: 0 complete and "
+               "evaluated, 130 after\nCtrl-C, 143 after SIGTERM or `down`, else a failure's.",
+    .options = options,
+    .run = up,
+};

@@ -1,0 +1,57 @@
+/* `plm-pipeline validate`: everything that is wrong with a configuration, at once. */
+#include <stdio.h>
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+#include "common/base/json.h"
+#include "common/base/text.h"
+#include "stages/commands/command.h"
+
+static plm_status print_json(const struct plm_config_problems *problems, struct plm_error *error)
+{
+  cJSON *array = cJSON_CreateArray();
+  for (size_t i = 0; i < plm_config_problems_count(problems); i++) {
+    cJSON_AddItemToArray(array, cJSON_CreateString(plm_config_problem(problems, i)));
+  }
+  return plm_json_print(array, error);
+}
+
+static plm_status validate(const struct plm_command_context *context, struct plm_error *error)
+{
+  struct plm_config config;
+  struct plm_config_override *overrides;
+  struct plm_config_problems *problems;
+  size_t count;
+  PLM_TRY(plm_command_operands(context, 1, error));
+  const char *path = context->arguments->positional_count > 0 ? context->arguments->positionals[0]
+                                                              : context->config_path;
+  PLM_TRY(plm_arguments_overrides(context->arguments, &overrides, &count, error));
+  const plm_status status = plm_config_load(path, overrides, count, &config, &problems, error);
+  plm_arguments_overrides_free(overrides, count);
+  if (problems != NULL) { /* the result of this command, and still an error */
+    plm_error_set(error, status, "%s", "");
+    if (context->json)
+      PLM_TRY(print_json(problems, error));
+    else
+      plm_config_problems_print(problems);
+    plm_config_problems_free(problems);
+  }
+  if (status != PLM_OK) return status;
+  struct plm_text advice = {0};
+  plm_config_advise(&config, &advice);
+  if (advice.length > 0) fprintf(stderr, "%s", advice.data);
+  plm_text_deinit(&advice);
+  plm_config_deinit(&config);
+  if (context->json) return print_json(NULL, error);
+  if (!context->quiet) printf("%s: valid\n", strncmp(path, "./", 2) == 0 ? path + 2 : path);
+  return PLM_OK;
+}
+
+const struct plm_command plm_command_validate = {
+    .name = "validate",
+    .operands = "[FILE]",
+    .summary = "check a configuration; all errors at once, with line and column",
+    .details = "With --json an array of the errors' texts. Exit code 2 when there is one.",
+    .run = validate,
+};

@@ -1,0 +1,132 @@
+/* Where a model comes from: trainer.json, evaluator.jsonl, corpus.json. */
+#include "stages/export/card_facts.h"
+
+#include <cjson/cJSON.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/json.h"
+#include "common/base/log.h"
+#include "common/metrics/metrics.h"
+#include "common/run/run.h"
+
+enum { STATE_LIMIT = 1 << 26 /* bytes of trainer.json */ };
+
+/* ---- training ------------------------------------------------------------------------------ */
+
+static plm_status take_state(struct plm_card_facts *facts, const cJSON *state,
+                             struct plm_error *error)
+{
+  const char *yaml = plm_json_string(state, "configuration", "");
+  const cJSON *counters = cJSON_GetObjectItemCaseSensitive(state, "counters");
+  const cJSON *resolved = cJSON_GetObjectItemCaseSensitive(state, "resolved");
+  const cJSON *cursor = cJSON_GetObjectItemCaseSensitive(state, "cursor");
+  PLM_TRY(plm_config_load_text(yaml, strlen(yaml), &facts->config, error));
+  facts->trained = true;
+  facts->tokens = (uint64_t)plm_json_number(counters, "tokens", 0);
+  snprintf(facts->precision, sizeof facts->precision, "%s",
+           plm_json_string(resolved, "precision", ""));
+  snprintf(facts->fingerprint, sizeof facts->fingerprint, "%s",
+           plm_json_string(cursor, "fingerprint", ""));
+  return PLM_OK;
+}
+
+static plm_status gather_training(struct plm_card_facts *facts, struct plm_error *error)
+{
+  char path[PLM_PATH_SIZE], *text;
+  size_t size;
+  PLM_TRY(plm_path_join(path, facts->folder->directory, "trainer.json", error));
+  if (!plm_file_exists(path)) return PLM_OK;
+  PLM_TRY(plm_file_read(path, STATE_LIMIT, &text, &size, error));
+  cJSON *state = cJSON_ParseWithLength(text, size);
+  free(text);
+  const plm_status status = take_state(facts, state, error);
+  cJSON_Delete(state);
+  if (status != PLM_OK) plm_error_where(error, "%s", path);
+  return status;
+}
+
+/* ---- the corpus ---------------------------------------------------------------------------- */
+
+/* The corpus may have moved, or be another one by now: then the card says its fingerprint alone. */
+static void gather_corpus(struct plm_card_facts *facts)
+{
+  char hex[PLM_HASH_HEX_SIZE];
+  struct plm_error why = {0};
+  if (!facts->trained || facts->config.corpus == NULL) return;
+  if (plm_corpus_description_read(facts->config.corpus, &facts->corpus, &why) != PLM_OK) {
+    plm_info("the card says little about the corpus: %s", why.what);
+    return;
+  }
+  plm_hash_to_hex(facts->corpus.info.fingerprint, hex);
+  facts->corpus_known = strcmp(hex, facts->fingerprint) == 0;
+  if (facts->corpus_known) return;
+  plm_info("the card says little about the corpus: %s is another one by now", facts->config.corpus);
+  plm_corpus_description_deinit(&facts->corpus);
+}
+
+/* ---- the evaluator's lines ----------------------------------------------------------------- */
+
+/* Whether a line is of this checkpoint and these weights. */
+static bool is_ours(const struct plm_card_facts *facts, const cJSON *line)
+{
+  char hex[PLM_HASH_HEX_SIZE];
+  plm_hash_to_hex(facts->folder->identity, hex);
+  return plm_json_number(line, "step", -1) == (double)facts->folder->step &&
+         strcmp(plm_json_string(line, "identity", hex), hex) == 0 &&
+         strcmp(plm_json_string(line, "weights", ""), facts->weights) == 0 &&
+         cJSON_HasObjectItem(line, "loss");
+}
+
+/* The last line of a split stays. */
+static bool take_line(void *context, const cJSON *line)
+{
+  struct plm_card_facts *facts = context;
+  const char *split = plm_json_string(line, "split", NULL);
+  if (split == NULL || !is_ours(facts, line)) return true;
+  for (int i = cJSON_GetArraySize(facts->evaluations) - 1; i >= 0; i--) {
+    const cJSON *before = cJSON_GetArrayItem(facts->evaluations, i);
+    if (strcmp(plm_json_string(before, "split", ""), split) == 0)
+      cJSON_DeleteItemFromArray(facts->evaluations, i);
+  }
+  cJSON_AddItemToArray(facts->evaluations, cJSON_Duplicate(line, true));
+  return true;
+}
+
+/* RUN/evaluator.jsonl of RUN/checkpoints/step_N. A checkpoint that was carried elsewhere has none.
+ */
+static plm_status gather_evaluations(struct plm_card_facts *facts, struct plm_error *error)
+{
+  char path[PLM_PATH_SIZE];
+  facts->evaluations = cJSON_CreateArray();
+  if (facts->evaluations == NULL)
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory for the evaluations");
+  if (!facts->folder->checkpoint) return PLM_OK;
+  PLM_TRY(plm_path_join(path, facts->folder->directory, "../../" PLM_RUN_EVALUATOR_METRICS, error));
+  PLM_TRY(plm_metrics_each(path, take_line, facts, error));
+  if (cJSON_GetArraySize(facts->evaluations) == 0)
+    plm_info("the card has no metrics: the evaluator has not reported the %s weights of step %llu",
+             facts->weights, (unsigned long long)facts->folder->step);
+  return PLM_OK;
+}
+
+/* ---- the whole ----------------------------------------------------------------------------- */
+
+plm_status plm_card_facts_gather(struct plm_card_facts *facts, struct plm_error *error)
+{
+  plm_status status = gather_training(facts, error);
+  if (status == PLM_OK) gather_corpus(facts);
+  if (status == PLM_OK) status = gather_evaluations(facts, error);
+  if (status != PLM_OK) plm_card_facts_deinit(facts);
+  return status;
+}
+
+void plm_card_facts_deinit(struct plm_card_facts *facts)
+{
+  if (facts->trained) plm_config_deinit(&facts->config);
+  if (facts->corpus_known) plm_corpus_description_deinit(&facts->corpus);
+  cJSON_Delete(facts->evaluations);
+  facts->trained = facts->corpus_known = false;
+  facts->evaluations = NULL;
+}

@@ -1,0 +1,240 @@
+/* Writing the Hugging Face folder of a model. */
+#include "stages/export/export.h"
+
+#include <cjson/cJSON.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/text.h"
+#include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/parameter_shape.h"
+#include "common/checkpoint/safetensors.h"
+#include "common/checkpoint/tensor_values.h"
+#include "common/corpus/tokenizer.h"
+#include "common/run/run.h"
+#include "stages/export/card_facts.h"
+#include "stages/export/export_target.h"
+#include "stages/export/hub_license.h"
+#include "stages/export/model_card.h"
+
+/* What the steps of one export share. */
+struct export
+{
+  const char *weights_file; /* of the folder: model.safetensors or ema.safetensors */
+  const struct plm_export_request *request;
+  struct plm_export_result *result;
+  struct plm_model_folder folder;
+  struct plm_export_target target;
+  struct plm_parameter *table;
+  size_t count, elements;
+};
+
+static plm_status check_stop(struct plm_error *error)
+{
+  const int number = plm_stop_requested;
+  if (number == 0) return PLM_OK;
+  return plm_error_set(error, number == SIGINT ? PLM_INTERRUPTED : PLM_TERMINATED,
+                       "stopped by %s; nothing was exported",
+                       number == SIGINT ? "Ctrl-C" : "a signal");
+}
+
+static plm_status check_request(const struct plm_export_request *request, struct plm_error *error)
+{
+  const char *dtype = request->dtype;
+  PLM_TRY(plm_model_weights_check(request->weights, error));
+  if (dtype != NULL && strcmp(dtype, "float32") != 0 && strcmp(dtype, "bfloat16") != 0)
+    return plm_error_set(error, PLM_USAGE, "--dtype is float32 or bfloat16, not \"%.40s\"", dtype);
+  return request->license != NULL ? plm_hub_license_check(request->license, error) : PLM_OK;
+}
+
+plm_status plm_export_check(const struct plm_export_request *request, struct plm_error *error)
+{
+  struct plm_model_folder folder;
+  const char *file;
+  PLM_TRY(check_request(request, error));
+  PLM_TRY(plm_model_folder_check(request->source, &folder, error));
+  return plm_model_folder_choose(&folder, request->weights, &file, error);
+}
+
+static plm_status choose_weights(struct export *export, struct plm_error *error)
+{
+  PLM_TRY(plm_model_folder_choose(&export->folder, export->request->weights, &export->weights_file,
+                                  error));
+  export->result->weights = strcmp(export->weights_file, "ema.safetensors") == 0 ? "ema" : "model";
+  export->result->dtype = export->request->dtype != NULL ? export->request->dtype : "float32";
+  return PLM_OK;
+}
+
+/* ---- the files ----------------------------------------------------------------------------- */
+
+static plm_status write_text(const struct export *export, const char *name, const char *text,
+                             struct plm_error *error)
+{
+  char path[PLM_PATH_SIZE];
+  if (text == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for %s", name);
+  PLM_TRY(plm_path_join(path, export->target.temporary, name, error));
+  return plm_file_write(path, text, strlen(text), 0644, error);
+}
+
+/* As a checkpoint's, but for the dtype. */
+static plm_status write_config(const struct export *export, struct plm_error *error)
+{
+  const struct plm_model_folder *folder = &export->folder;
+  char *text;
+  PLM_TRY(
+      plm_checkpoint_config_print(&folder->model, folder->window, folder->objective, &text, error));
+  cJSON *json = cJSON_Parse(text);
+  free(text);
+  cJSON_ReplaceItemInObjectCaseSensitive(json, "dtype", cJSON_CreateString(export->result->dtype));
+  text = cJSON_Print(json);
+  cJSON_Delete(json);
+  const plm_status status = write_text(export, "config.json", text, error);
+  cJSON_free(text);
+  return status;
+}
+
+static plm_status write_tokenizer_and_code(const struct export *export, struct plm_error *error)
+{
+  static const enum plm_tokenizer_kind kinds[] = {PLM_TOKENIZER_ESM, PLM_TOKENIZER_BYTE};
+  const struct plm_model_config *model = &export->folder.model;
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+    if (plm_tokenizer_of(kinds[i])->vocab_size == model->vocab_size)
+      return plm_checkpoint_write_huggingface(export->target.temporary, model, kinds[i], error);
+  return plm_error_set(error, PLM_UNSUPPORTED, "no tokenizer of ours has %u tokens",
+                       model->vocab_size);
+}
+
+static plm_status write_card(const struct export *export, struct plm_error *error)
+{
+  const char *slash = strrchr(export->target.final, '/');
+  struct plm_card_facts facts = {
+      .folder = &export->folder,
+      .name = export->request->name != NULL ? export->request->name : slash + 1,
+      .license = export->request->license,
+      .weights = export->result->weights,
+      .dtype = export->result->dtype,
+      .parameters = export->result->parameters,
+  };
+  struct plm_text text = {0};
+  PLM_TRY(plm_card_facts_gather(&facts, error));
+  plm_model_card_print(&facts, &text);
+  export->result->evaluated = cJSON_GetArraySize(facts.evaluations) > 0;
+  plm_card_facts_deinit(&facts);
+  const plm_status status = write_text(export, "README.md", text.failed ? NULL : text.data, error);
+  plm_text_deinit(&text);
+  return status;
+}
+
+/* ---- weights ------------------------------------------------------------------------------- */
+
+static void round_all(const float *values, size_t count, uint16_t *rounded)
+{
+  for (size_t i = 0; i < count; i++) rounded[i] = plm_float_to_bf16(values[i]);
+}
+
+/* The list of the other files is the weights' metadata: they come last. */
+static plm_status write_tensors(const struct export *export, const void *values,
+                                enum plm_dtype dtype, struct plm_error *error)
+{
+  const size_t item = dtype == PLM_F32 ? sizeof(float) : sizeof(uint16_t);
+  char path[PLM_PATH_SIZE], *list;
+  PLM_TRY(plm_path_join(path, export->target.temporary, "model.safetensors", error));
+  PLM_TRY(plm_export_target_list(&export->target, &list, error));
+  const struct plm_metadata_entry metadata[] = {{"format", "pt"}, {PLM_EXPORT_KEY, list}};
+  struct plm_tensor_info *tensors = calloc(export->count, sizeof *tensors);
+  plm_status status = PLM_OK;
+  if (tensors == NULL) status = plm_error_set(error, PLM_NO_MEMORY, "no memory for tensors");
+  for (size_t i = 0; status == PLM_OK && i < export->count; i++) {
+    const struct plm_parameter *parameter = &export->table[i];
+    tensors[i] = (struct plm_tensor_info){.name = parameter->name,
+                                          .dtype = dtype,
+                                          .bytes = parameter->count * item,
+                                          .data = (const char *)values + parameter->offset * item};
+    tensors[i].rank = plm_parameter_shape(parameter, tensors[i].shape);
+  }
+  if (status == PLM_OK)
+    status = plm_safetensors_write(path, tensors, export->count, metadata, 2, error);
+  if (status == PLM_OK) status = plm_file_size(path, &export->result->bytes, error);
+  free(tensors);
+  cJSON_free(list);
+  return status;
+}
+
+static plm_status write_weights(const struct export *export, const float *values,
+                                struct plm_error *error)
+{
+  if (strcmp(export->result->dtype, "float32") == 0)
+    return write_tensors(export, values, PLM_F32, error);
+  uint16_t *rounded = calloc(export->elements, sizeof *rounded);
+  if (rounded == NULL)
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory for %zu weights", export->elements);
+  round_all(values, export->elements, rounded);
+  const plm_status status = write_tensors(export, rounded, PLM_BF16, error);
+  free(rounded);
+  return status;
+}
+
+static plm_status read_weights(const struct export *export, float *values, struct plm_error *error)
+{
+  char path[PLM_PATH_SIZE];
+  PLM_TRY(plm_path_join(path, export->folder.directory, export->weights_file, error));
+  return plm_checkpoint_read_weights(path, export->table, export->count, values, error);
+}
+
+/* ---- the whole ----------------------------------------------------------------------------- */
+
+static plm_status write_folder(struct export *export, const float *values, struct plm_error *error)
+{
+  for (size_t i = 0; i < export->count; i++) export->result->parameters += export->table[i].count;
+  PLM_TRY(write_config(export, error));
+  PLM_TRY(write_tokenizer_and_code(export, error));
+  PLM_TRY(write_card(export, error));
+  PLM_TRY(check_stop(error));
+  PLM_TRY(write_weights(export, values, error));
+  PLM_TRY(check_stop(error));
+  return plm_export_target_publish(&export->target, export->result->moved, error);
+}
+
+static plm_status export_into(struct export *export, struct plm_error *error)
+{
+  export->target.lock = -1;
+  float *values = calloc(export->elements, sizeof *values);
+  if (values == NULL)
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory for %zu weights", export->elements);
+  plm_status status = read_weights(export, values, error);
+  if (status == PLM_OK)
+    status = plm_export_target_open(export->request->output, export->request->force,
+                                    &export->target, error);
+  if (status == PLM_OK) status = write_folder(export, values, error);
+  if (status != PLM_OK) plm_export_target_abandon(&export->target);
+  free(values);
+  return status;
+}
+
+plm_status plm_export(const struct plm_export_request *request, struct plm_export_result *result,
+                      struct plm_error *error)
+{
+  struct export *export = calloc(1, sizeof *export);
+  if (export == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for an export");
+  *result = (struct plm_export_result){0};
+  signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is a failed write, not a death */
+  export->request = request;
+  export->result = result;
+  plm_status status = check_request(request, error);
+  if (status == PLM_OK) status = plm_model_folder_check(request->source, &export->folder, error);
+  if (status == PLM_OK) status = choose_weights(export, error);
+  if (status == PLM_OK)
+    status = plm_model_parameters(&export->folder.model, &export->table, &export->count,
+                                  &export->elements, error);
+  if (status == PLM_OK) status = export_into(export, error);
+  if (status == PLM_OK) {
+    snprintf(result->output, sizeof result->output, "%s", export->target.final);
+    result->checkpoint = export->folder.checkpoint;
+    result->step = export->folder.step;
+  }
+  free(export->table);
+  free(export);
+  return status;
+}

@@ -1,0 +1,399 @@
+/* The card's text, section by section. */
+#include "stages/export/model_card.h"
+
+#include <cjson/cJSON.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/json.h"
+#include "common/base/progress.h"
+#include "common/config/names.h"
+#include "common/corpus/tokenizer.h"
+
+/* Metrics of the evaluator under the names of https://huggingface.co/metrics where they have one.
+ */
+static const struct {
+  const char *field, *type, *name;
+} metrics[] = {
+    {"loss", "loss", "Cross-entropy (nats a token)"},
+    {"perplexity", "perplexity", "Perplexity"},
+    {"accuracy", "accuracy", "Accuracy"},
+    {"precision", "precision", "Precision (support-weighted)"},
+    {"recall", "recall", "Recall (support-weighted)"},
+    {"f1", "f1", "F1 (support-weighted)"},
+    {"mcc", "matthews_correlation", "Matthews correlation"},
+};
+enum { METRICS = sizeof metrics / sizeof *metrics };
+
+static bool is_causal(const struct plm_card_facts *facts)
+{
+  return facts->folder->objective == PLM_OBJECTIVE_CAUSAL;
+}
+
+static bool is_protein(const struct plm_card_facts *facts)
+{
+  return facts->folder->model.vocab_size == plm_tokenizer_of(PLM_TOKENIZER_ESM)->vocab_size;
+}
+
+/* The last part of a path: the rest of it is the trainer's own affair. */
+static const char *base_name(const char *path)
+{
+  const char *slash = strrchr(path, '/');
+  return slash != NULL && slash[1] != '\0' ? slash + 1 : path;
+}
+
+/* As a double-quoted scalar of YAML, or a string of Python: both take JSON's form. */
+static void put_quoted(struct plm_text *text, const char *string)
+{
+  cJSON *value = cJSON_CreateString(string);
+  char *printed = cJSON_PrintUnformatted(value);
+  if (printed != NULL)
+    plm_text_puts(text, printed);
+  else
+    text->failed = true;
+  cJSON_free(printed);
+  cJSON_Delete(value);
+}
+
+/* Text of a Markdown table's cell: a bar would end it. */
+static void put_cell(struct plm_text *text, const char *string)
+{
+  for (; *string != '\0'; string++) {
+    if (*string == '|') plm_text_puts(text, "\\");
+    plm_text_append(text, *string == '\n' ? " " : string, 1);
+  }
+}
+
+/* ---- the YAML head ------------------------------------------------------------------------- */
+
+static void put_dataset(const struct plm_card_facts *facts, const char *split,
+                        struct plm_text *text)
+{
+  const char *corpus = facts->config.corpus != NULL ? base_name(facts->config.corpus) : "corpus";
+  char name[300];
+  snprintf(name, sizeof name, "%.200s, split %.20s%s", corpus, split,
+           facts->corpus_known && !facts->corpus.info.clustered
+               ? " (random split: homologues shared)"
+               : "");
+  plm_text_puts(text, "        dataset:\n          type: plm-corpus\n          name: ");
+  put_quoted(text, name);
+  plm_text_printf(text, "\n          split: %s\n", split);
+  plm_text_puts(text, "          revision: ");
+  put_quoted(text, facts->fingerprint);
+  plm_text_puts(text, "\n");
+}
+
+/* The share of masked tokens that a line's loss belongs to; NULL where nothing was masked. */
+static const char *mask_rate_of(const cJSON *line)
+{
+  const double loss = plm_json_number(line, "loss", NAN);
+  const cJSON *rates = cJSON_GetObjectItemCaseSensitive(line, "loss_by_mask_rate");
+  for (const cJSON *rate = rates != NULL ? rates->child : NULL; rate != NULL; rate = rate->next)
+    if (cJSON_IsNumber(rate) && rate->valuedouble == loss) return rate->string;
+  return NULL;
+}
+
+/* What was evaluated of the split. */
+static void put_arguments(const struct plm_card_facts *facts, const cJSON *line,
+                          struct plm_text *text)
+{
+  const char *rate = is_causal(facts) ? NULL : mask_rate_of(line);
+  enum plm_split split;
+  plm_text_printf(text, "          args:\n            predicted_tokens: %.0f\n",
+                  plm_json_number(line, "tokens", 0));
+  if (rate != NULL) plm_text_printf(text, "            mask_rate: %s\n", rate);
+  if (!facts->corpus_known ||
+      plm_split_parse(plm_json_string(line, "split", ""), &split, NULL) != PLM_OK)
+    return;
+  const struct plm_corpus_split *counts = &facts->corpus.info.splits[split];
+  plm_text_printf(text, "            split_sequences: %llu\n            split_residues: %llu\n",
+                  (unsigned long long)counts->documents, (unsigned long long)counts->residues);
+}
+
+static void put_result(const struct plm_card_facts *facts, const cJSON *line, struct plm_text *text)
+{
+  const char *split = plm_json_string(line, "split", "");
+  plm_text_printf(text, "      - task:\n          type: %s\n          name: %s\n",
+                  is_causal(facts) ? "text-generation" : "fill-mask",
+                  is_causal(facts) ? "Next token" : "Masked token");
+  put_dataset(facts, split, text);
+  put_arguments(facts, line, text);
+  plm_text_puts(text, "        metrics:\n");
+  for (size_t i = 0; i < METRICS; i++) {
+    const double value = plm_json_number(line, metrics[i].field, NAN);
+    if (!isfinite(value)) continue;
+    plm_text_printf(text, "          - type: %s\n            value: %.6f\n            name: ",
+                    metrics[i].type, value);
+    put_quoted(text, metrics[i].name);
+    plm_text_puts(text, "\n");
+  }
+}
+
+static void put_head(const struct plm_card_facts *facts, struct plm_text *text)
+{
+  plm_text_puts(text, "---\nlibrary_name: transformers\n");
+  if (facts->license != NULL)
+    plm_text_printf(text, "license: %s\n", facts->license);
+  else /* a value of the Hub's list, which wants the field */
+    plm_text_puts(text, "# to be chosen, from "
+                        "https://huggingface.co/docs/hub/repositories-licenses\n"
+                        "license: unknown\n");
+  /* what the pipeline of that name can load: no AutoModelForCausalLM is mapped */
+  plm_text_printf(text, "pipeline_tag: %s\n",
+                  is_causal(facts) ? "feature-extraction" : "fill-mask");
+  if (!is_causal(facts)) plm_text_puts(text, "mask_token: \"<mask>\"\n");
+  plm_text_puts(text, "tags:\n");
+  if (is_protein(facts))
+    plm_text_puts(text, "  - biology\n  - protein\n  - protein-language-model\n");
+  plm_text_printf(text, "  - %s\n  - %s\n  - plm-pipeline\n",
+                  plm_architecture_name(facts->folder->model.architecture),
+                  plm_objective_name(facts->folder->objective));
+  if (!is_causal(facts) && is_protein(facts))
+    plm_text_puts(text, "widget:\n  - text: \"MKTAYIAKQR<mask>ISFVKSHFSRQLEERLGLIEVQ\"\n");
+  if (cJSON_GetArraySize(facts->evaluations) > 0) {
+    plm_text_puts(text, "metrics:\n");
+    for (size_t i = 0; i < METRICS; i++) plm_text_printf(text, "  - %s\n", metrics[i].type);
+    plm_text_puts(text, "model-index:\n  - name: ");
+    put_quoted(text, facts->name);
+    plm_text_puts(text, "\n    results:\n");
+    for (const cJSON *line = facts->evaluations->child; line != NULL; line = line->next)
+      put_result(facts, line, text);
+  }
+  plm_text_puts(text, "---\n\n");
+}
+
+/* ---- what it is, and how to use it --------------------------------------------------------- */
+
+static void put_introduction(const struct plm_card_facts *facts, struct plm_text *text)
+{
+  char count[32];
+  plm_text_puts(text, "# ");
+  put_cell(text, facts->name);
+  plm_text_printf(text, "\n\nA %s of %s parameters (`%s`), trained by plm-pipeline ",
+                  is_protein(facts) ? "protein language model" : "language model of bytes",
+                  plm_format_count(facts->parameters, count),
+                  plm_architecture_name(facts->folder->model.architecture));
+  switch (facts->folder->objective) {
+  case PLM_OBJECTIVE_MLM: plm_text_puts(text, "to fill in masked tokens.\n"); break;
+  case PLM_OBJECTIVE_MASKED_DIFFUSION:
+    plm_text_puts(text, "to fill in any share of masked tokens (masked diffusion).\n");
+    break;
+  case PLM_OBJECTIVE_CAUSAL: plm_text_puts(text, "to predict the next token.\n"); break;
+  }
+  plm_text_puts(text, "\n");
+}
+
+static void put_snippet(const struct plm_card_facts *facts, struct plm_text *text)
+{
+  const bool protein = is_protein(facts);
+  const char *start = protein ? "MKTAYIAKQR" : "The quick brown ";
+  plm_text_printf(text,
+                  "## Use\n\nThe model's code comes with it, hence `trust_remote_code`.\n\n"
+                  "```python\n%sfrom transformers import AutoModelForMaskedLM, AutoTokenizer\n\n"
+                  "name = ",
+                  is_causal(facts) ? "" : "import torch\n");
+  put_quoted(text, facts->name);
+  plm_text_puts(
+      text, "  # this folder, or its name on the Hub\n"
+            "tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=True)\n"
+            "model = AutoModelForMaskedLM.from_pretrained(name, trust_remote_code=True).eval()\n"
+            "\n");
+  if (is_causal(facts)) {
+    plm_text_printf(text,
+                    "# two ways to go on\n"
+                    "batch = tokenizer(\"%s\", return_tensors=\"pt\")\n"
+                    "tokens = model.generate(**batch, count=2, temperature=0.8, "
+                    "max_new_tokens=20, seed=1)\n"
+                    "print(tokenizer.batch_decode(tokens, skip_special_tokens=True))\n\n",
+                    start);
+  } else {
+    plm_text_printf(text,
+                    "# the likeliest token in place of <mask>\n"
+                    "batch = tokenizer(\"%s<mask>%s\", return_tensors=\"pt\")\n"
+                    "with torch.no_grad():\n"
+                    "    logits = model(**batch).logits\n"
+                    "masked = batch.input_ids == tokenizer.mask_token_id\n"
+                    "print(tokenizer.decode(logits[masked].argmax(-1)))\n\n",
+                    start, protein ? "ISFVKSHFSRQLEERLGLIEVQ" : "ox jumps");
+  }
+  plm_text_printf(
+      text,
+      "# an embedding of each sequence: the mean over its residues\n"
+      "batch = tokenizer([\"%s\", \"%s\"], padding=True, return_tensors=\"pt\")\n"
+      "print(model.get_embeddings(**batch, pooling=\"mean\").shape)\n```\n\n"
+      "`model.embed_dataset` takes files of sequences, `model.generate` %s. The model "
+      "itself cuts sequences to\ntheir first %u tokens, without `<eos>`, as `plm-pipeline embed` "
+      "does; the tokenizer's `truncation=True` would put `<eos>`\nin the last one's place.\n\n",
+      start, protein ? "ISFVKSHFSRQLEERLGLIEVQ" : "fox",
+      is_causal(facts) ? "writes new ones" : "fills masks by and by",
+      facts->folder->model.max_length);
+}
+
+/* ---- tables -------------------------------------------------------------------------------- */
+
+static void row(struct plm_text *text, const char *key, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static void row(struct plm_text *text, const char *key, const char *format, ...)
+{
+  char value[1024];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(value, sizeof value, format, arguments);
+  va_end(arguments);
+  plm_text_printf(text, "| %s | ", key);
+  put_cell(text, value);
+  plm_text_puts(text, " |\n");
+}
+
+static void put_widths(const struct plm_model_config *model, struct plm_text *text)
+{
+  char widths[256];
+  size_t used = 0;
+  for (uint32_t level = 0; level < model->num_unet_layers / 2 && used < sizeof widths; level++)
+    used += (size_t)snprintf(widths + used, sizeof widths - used, "%s%u", level == 0 ? "" : ", ",
+                             plm_model_config_width(model, level));
+  row(text, "layers", "%u in encoder and decoder, %u at full length", model->num_unet_layers,
+      model->num_extra_layers);
+  row(text, "widths by level", "%s", widths);
+}
+
+static void put_architecture(const struct plm_card_facts *facts, struct plm_text *text)
+{
+  const struct plm_model_config *model = &facts->folder->model;
+  char count[32], pattern[1024];
+  size_t used = 0;
+  plm_text_puts(text, "## Architecture\n\n| | |\n|---|---|\n");
+  row(text, "architecture", "`%s`", plm_architecture_name(model->architecture));
+  row(text, "parameters", "%s", plm_format_count(facts->parameters, count));
+  row(text, "width", "%u", model->hidden_size);
+  if (model->architecture == PLM_PATCH_UNET)
+    put_widths(model, text);
+  else
+    row(text, "layers", "%u", model->num_hidden_layers);
+  row(text, "attention heads", "%u", model->num_attention_heads);
+  row(text, "MLP width over width", "%g", model->expansion_ratio);
+  for (uint32_t i = 0; i < model->pattern_count && used < sizeof pattern; i++) {
+    char name[64];
+    plm_attention_kind_name(model->pattern[i], name);
+    used +=
+        (size_t)snprintf(pattern + used, sizeof pattern - used, "%s%s", i == 0 ? "" : ", ", name);
+  }
+  row(text, "attention masks, in turn", "%s", pattern);
+  row(text, "sliding window", "%u tokens", facts->folder->window);
+  row(text, "longest sequence", "%u tokens, `<cls>` and `<eos>` included", model->max_length);
+  row(text, "vocabulary", "%u tokens (%s)", model->vocab_size,
+      is_protein(facts) ? "amino acids, as ESM-2" : "bytes");
+  row(text, "logits bounded to", model->soft_logit_cap > 0 ? "±%g" : "unbounded",
+      model->soft_logit_cap);
+  row(text, "head tied to the embeddings", "%s", model->tie_embeddings ? "yes" : "no");
+  row(text, "weights", "%s, %s",
+      strcmp(facts->weights, "ema") == 0 ? "moving average of the trained ones" : "as trained",
+      facts->dtype);
+  plm_text_puts(text, "\n");
+}
+
+static void put_corpus(const struct plm_card_facts *facts, struct plm_text *text)
+{
+  char documents[32], residues[32];
+  if (facts->fingerprint[0] != '\0') row(text, "corpus fingerprint", "`%s`", facts->fingerprint);
+  if (!facts->corpus_known) return;
+  const struct plm_corpus_info *info = &facts->corpus.info;
+  row(text, "corpus", "%s", base_name(facts->config.corpus));
+  for (int s = 0; s < PLM_SPLIT_COUNT; s++)
+    row(text, plm_split_name((enum plm_split)s), "%s sequences, %s residues",
+        plm_format_count(info->splits[s].documents, documents),
+        plm_format_count(info->splits[s].residues, residues));
+  row(text, "split", "%s",
+      info->clustered ? "by clusters: homologues on one side" : "random split: homologues shared");
+}
+
+static void put_training(const struct plm_card_facts *facts, struct plm_text *text)
+{
+  if (!facts->trained) return;
+  const struct plm_config *config = &facts->config;
+  const struct plm_config_trainer *trainer = &config->trainer;
+  char a[32], b[32];
+  plm_text_puts(text, "## Training\n\n| | |\n|---|---|\n");
+  row(text, "objective", "`%s`", plm_objective_name(trainer->objective));
+  if (trainer->objective == PLM_OBJECTIVE_MLM)
+    row(text, "masked", "%g %% of the tokens", 100 * trainer->masking.mask_rate);
+  row(text, "steps", "%s of %s", plm_format_count(facts->folder->step, a),
+      plm_format_count(trainer->steps, b));
+  row(text, "tokens seen", "%s", plm_format_count(facts->tokens, a));
+  row(text, "tokens in a step", "%s, padding included", plm_format_count(trainer->batch_tokens, a));
+  row(text, "optimizer", "%s, learning rates %g (matrices), %g (embeddings), %g (head)",
+      plm_optimizer_names[trainer->optimizer.name], trainer->optimizer.lr_hidden,
+      trainer->optimizer.lr_embed, trainer->optimizer.lr_head);
+  row(text, "schedule", "%s, %s steps of warm-up", plm_schedule_names[trainer->schedule.name],
+      plm_format_count(trainer->schedule.warmup_steps, a));
+  if (trainer->ema > 0) row(text, "moving average", "decay %g", trainer->ema);
+  if (trainer->init_from != NULL)
+    row(text, "started from", "the weights of %s", base_name(trainer->init_from));
+  row(text, "precision", "%s", facts->precision);
+  row(text, "seed", "%llu", (unsigned long long)config->seed);
+  put_corpus(facts, text);
+  plm_text_puts(text, "\n");
+}
+
+static void put_row_of_metrics(const cJSON *lines, const char *name, const char *field,
+                               int decimals, struct plm_text *text)
+{
+  plm_text_printf(text, "\n| %s |", name);
+  for (const cJSON *line = lines->child; line != NULL; line = line->next) {
+    const double value = plm_json_number(line, field, NAN);
+    if (isfinite(value))
+      plm_text_printf(text, " %.*f |", decimals, value);
+    else
+      plm_text_puts(text, " – |");
+  }
+}
+
+static void put_how_evaluated(const struct plm_card_facts *facts, struct plm_text *text)
+{
+  const char *rate = is_causal(facts) ? NULL : mask_rate_of(facts->evaluations->child);
+  char count[32];
+  plm_text_puts(text, "\n\nOver the sequences of each split in their order");
+  if (facts->trained && facts->config.evaluator.max_tokens > 0)
+    plm_text_printf(text, ", up to %s tokens",
+                    plm_format_count(facts->config.evaluator.max_tokens, count));
+  if (rate != NULL) plm_text_printf(text, ", %g %% of them masked", 100 * strtod(rate, NULL));
+  plm_text_puts(text, ".");
+  if (facts->corpus_known && !facts->corpus.info.clustered)
+    plm_text_puts(text, " Random split: homologues shared. Sequences related to those of the "
+                        "training set are among them, so the figures say little about families "
+                        "that the model has not seen.");
+  if (strcmp(facts->dtype, "float32") != 0)
+    plm_text_printf(text, " Measured in float32, before the weights were rounded to %s.",
+                    facts->dtype);
+  plm_text_puts(text, "\n");
+}
+
+static void put_evaluation(const struct plm_card_facts *facts, struct plm_text *text)
+{
+  const cJSON *lines = facts->evaluations;
+  if (cJSON_GetArraySize(lines) == 0) return;
+  plm_text_puts(text, "## Evaluation\n\n| |");
+  for (const cJSON *line = lines->child; line != NULL; line = line->next)
+    plm_text_printf(text, " %s |", plm_json_string(line, "split", ""));
+  plm_text_puts(text, "\n|---|");
+  for (const cJSON *line = lines->child; line != NULL; line = line->next)
+    plm_text_puts(text, "---:|");
+  for (size_t i = 0; i < METRICS; i++)
+    put_row_of_metrics(lines, metrics[i].name, metrics[i].field, 4, text);
+  put_row_of_metrics(lines, "Entropy of the composition alone (nats)", "baseline_entropy", 4, text);
+  put_row_of_metrics(lines, "Tokens predicted", "tokens", 0, text);
+  put_how_evaluated(facts, text);
+}
+
+void plm_model_card_print(const struct plm_card_facts *facts, struct plm_text *text)
+{
+  put_head(facts, text);
+  put_introduction(facts, text);
+  put_snippet(facts, text);
+  put_architecture(facts, text);
+  put_training(facts, text);
+  put_evaluation(facts, text);
+}

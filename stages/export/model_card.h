@@ -1,0 +1,14 @@
+/* The model card (README.md) of an export: a YAML head as the Hub expects it
+ * (https://github.com/huggingface/hub-docs/blob/main/modelcard.md), a snippet that runs, what the
+ * model is, how it was trained and how it did. */
+#ifndef PLM_STAGES_EXPORT_MODEL_CARD_H
+#define PLM_STAGES_EXPORT_MODEL_CARD_H
+
+#include "common/base/status.h"
+#include "common/base/text.h"
+#include "stages/export/card_facts.h"
+
+/* Appends the card's text. The caller looks at text->failed. */
+void plm_model_card_print(const struct plm_card_facts *facts, struct plm_text *text);
+
+#endif

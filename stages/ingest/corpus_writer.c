@@ -1,0 +1,384 @@
+/* From documents to a finished corpus. */
+#include "stages/ingest/corpus_writer.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/file.h"
+#include "common/base/log.h"
+#include "common/run/leftovers.h"
+#include "stages/ingest/corpus_store.h"
+#include "stages/ingest/group_compressor.h"
+
+/* A table of `lengths` or `checks` that is written block by block. */
+struct block {
+  void *data;
+  uint64_t records; /* written */
+  uint32_t entries; /* in data */
+};
+
+struct split_writer {
+  struct plm_group_job open; /* the group that is being filled */
+  uint64_t groups;           /* written */
+  struct block lengths, checks;
+  struct plm_hasher *hasher;
+};
+
+struct plm_corpus_writer {
+  char directory[PLM_PATH_SIZE], temporary[PLM_PATH_SIZE];
+  int temporary_lock; /* descriptor of the temporary folder, locked while we live; -1 */
+  bool force, finished;
+  struct plm_corpus_description description;
+  struct split_writer splits[PLM_SPLIT_COUNT];
+  struct plm_group_compressor *compressor;
+  struct plm_corpus_store *store;
+};
+
+plm_status plm_ingest_stopped(const volatile int *stop, struct plm_error *error)
+{
+  const int number = stop == NULL ? 0 : *stop;
+  if (number == 0) return PLM_OK;
+  return plm_error_set(error, number == SIGINT ? PLM_INTERRUPTED : PLM_TERMINATED,
+                       "stopped by %s; no corpus was written",
+                       number == SIGINT ? "Ctrl-C" : "a signal");
+}
+
+/* ---- the folders ----------------------------------------------------------------------------- */
+
+/* The part after the last slash, and in parent what is before it ("." for nothing). */
+static const char *split_path(const char *path, char parent[PLM_PATH_SIZE])
+{
+  const char *slash = strrchr(path, '/');
+  if (slash == NULL)
+    snprintf(parent, PLM_PATH_SIZE, ".");
+  else
+    snprintf(parent, PLM_PATH_SIZE, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+  return slash == NULL ? path : slash + 1;
+}
+
+static plm_status check_target(const char *directory, bool force, struct plm_error *error)
+{
+  struct stat information;
+  if (lstat(directory, &information) != 0) return PLM_OK;
+  char description[PLM_PATH_SIZE];
+  PLM_TRY(plm_path_join(description, directory, PLM_CORPUS_DESCRIPTION, error));
+  const bool corpus = S_ISDIR(information.st_mode) && plm_file_exists(description);
+  if (corpus && force) return PLM_OK;
+  if (S_ISDIR(information.st_mode) && rmdir(directory) == 0) return PLM_OK; /* it was empty */
+  plm_error_set(error, PLM_EXISTS, "%s exists%s", directory, corpus ? "" : " and is no corpus");
+  return plm_error_hint(error, corpus ? "--force replaces it" : "choose another --corpus DIR");
+}
+
+static plm_status make_folders(struct plm_corpus_writer *writer, const char *directory,
+                               struct plm_error *error)
+{
+  char parent[PLM_PATH_SIZE], build[PLM_PATH_SIZE], leftovers[PLM_PATH_SIZE];
+  size_t length = strlen(directory);
+  while (length > 1 && directory[length - 1] == '/') length--; /* "DIR/" is DIR */
+  if (length == 0 || length >= sizeof writer->directory - 64)
+    return plm_error_set(error, PLM_USAGE, "--corpus needs a path of 1 to %zu bytes",
+                         sizeof writer->directory - 64);
+  memcpy(writer->directory, directory, length);
+  snprintf(writer->temporary, sizeof writer->temporary, "%.*s.tmp-%ld", (int)length, directory,
+           (long)getpid());
+  PLM_TRY(check_target(writer->directory, writer->force, error));
+  const char *name = split_path(writer->directory, parent);
+  PLM_TRY(plm_directory_make(parent, error));
+  snprintf(leftovers, sizeof leftovers, "%s.tmp-", name);
+  plm_leftovers_remove(parent, leftovers, "0123456789", "ingest");
+  PLM_TRY(plm_path_join(build, writer->temporary, "build", error));
+  PLM_TRY(plm_directory_make(build, error));
+  writer->temporary_lock = plm_leftovers_lock(writer->temporary);
+  return plm_corpus_store_open(build, &writer->store, error);
+}
+
+/* ---- opening and closing --------------------------------------------------------------------- */
+
+static plm_status prepare_splits(struct plm_corpus_writer *writer, struct plm_error *error)
+{
+  for (int s = 0; s < PLM_SPLIT_COUNT; s++) {
+    struct split_writer *split = &writer->splits[s];
+    split->open.split = (enum plm_split)s;
+    split->lengths.data = malloc(PLM_LENGTHS_BLOCK * sizeof(uint32_t));
+    split->checks.data = malloc(PLM_CHECKS_BLOCK * sizeof(struct plm_group_check));
+    split->hasher = plm_hasher_open();
+    if (split->lengths.data == NULL || split->checks.data == NULL || split->hasher == NULL)
+      return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  }
+  return PLM_OK;
+}
+
+plm_status plm_corpus_writer_open(const struct plm_corpus_writer_options *options,
+                                  struct plm_corpus_writer **writer, struct plm_error *error)
+{
+  *writer = NULL;
+  struct plm_corpus_writer *opened = calloc(1, sizeof *opened);
+  if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  opened->temporary_lock = -1;
+  opened->force = options->force;
+  opened->description.info.format = PLM_CORPUS_FORMAT;
+  opened->description.info.tokenizer = options->tokenizer;
+  opened->description.info.clustered = options->clustered;
+  const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  const unsigned threads = options->threads != 0 ? options->threads
+                           : cores < 1           ? 1
+                                                 : (unsigned)cores;
+  plm_status status = prepare_splits(opened, error);
+  if (status == PLM_OK)
+    status = plm_group_compressor_open(options->tokenizer, threads, &opened->compressor, error);
+  if (status == PLM_OK) status = make_folders(opened, options->directory, error);
+  if (status != PLM_OK)
+    plm_corpus_writer_close(opened);
+  else
+    *writer = opened;
+  return status;
+}
+
+void plm_corpus_writer_close(struct plm_corpus_writer *writer)
+{
+  if (writer == NULL) return;
+  plm_group_compressor_close(writer->compressor);
+  plm_corpus_store_close(writer->store);
+  for (int s = 0; s < PLM_SPLIT_COUNT; s++) {
+    plm_group_job_deinit(&writer->splits[s].open);
+    free(writer->splits[s].lengths.data);
+    free(writer->splits[s].checks.data);
+    plm_hasher_close(writer->splits[s].hasher);
+  }
+  if (!writer->finished && writer->temporary[0] != '\0') {
+    struct plm_error error = {0};
+    if (plm_path_remove(writer->temporary, &error) != PLM_OK) plm_log_error(&error);
+  }
+  if (writer->temporary_lock >= 0) close(writer->temporary_lock);
+  plm_corpus_description_deinit(&writer->description);
+  free(writer);
+}
+
+/* ---- documents ------------------------------------------------------------------------------- */
+
+static plm_status flush_block(struct plm_corpus_writer *writer, enum plm_split split,
+                              enum plm_record_kind kind, size_t entry_bytes, struct block *block,
+                              struct plm_error *error)
+{
+  if (block->entries == 0) return PLM_OK;
+  PLM_TRY(plm_corpus_store_put(writer->store, split, kind, block->records, block->data,
+                               block->entries * entry_bytes, error));
+  block->records++;
+  block->entries = 0;
+  return PLM_OK;
+}
+
+static plm_status flush_lengths(struct plm_corpus_writer *writer, enum plm_split split,
+                                struct plm_error *error)
+{
+  return flush_block(writer, split, PLM_RECORD_LENGTHS, sizeof(uint32_t),
+                     &writer->splits[split].lengths, error);
+}
+
+static plm_status flush_checks(struct plm_corpus_writer *writer, enum plm_split split,
+                               struct plm_error *error)
+{
+  return flush_block(writer, split, PLM_RECORD_CHECKS, sizeof(struct plm_group_check),
+                     &writer->splits[split].checks, error);
+}
+
+/* A compressed group into the store, its documents into the counts and the fingerprint. */
+static plm_status write_group(struct plm_corpus_writer *writer, const struct plm_group_job *job,
+                              struct plm_error *error)
+{
+  struct split_writer *split = &writer->splits[job->split];
+  struct plm_corpus_split *counts = &writer->description.info.splits[job->split];
+  if (job->status != PLM_OK) {
+    if (error != NULL) *error = job->error;
+    return job->status;
+  }
+  PLM_TRY(plm_corpus_store_put(writer->store, job->split, PLM_RECORD_GROUPS, split->groups,
+                               job->group_frame.data, job->group_frame.size, error));
+  PLM_TRY(plm_corpus_store_put(writer->store, job->split, PLM_RECORD_NAMES, split->groups,
+                               job->names_frame.data, job->names_frame.size, error));
+  split->groups++;
+  struct plm_group_check *checks = split->checks.data;
+  checks[split->checks.entries++] = job->check;
+  if (split->checks.entries == PLM_CHECKS_BLOCK) PLM_TRY(flush_checks(writer, job->split, error));
+  plm_hasher_update(split->hasher, job->lengths, job->documents * sizeof job->lengths[0]);
+  plm_hasher_update(split->hasher, job->residues.data, job->residues.size);
+  uint32_t *lengths = split->lengths.data;
+  for (uint32_t d = 0; d < job->documents; d++) {
+    plm_corpus_count_length(counts, job->lengths[d]);
+    lengths[split->lengths.entries++] = job->lengths[d];
+    if (split->lengths.entries == PLM_LENGTHS_BLOCK)
+      PLM_TRY(flush_lengths(writer, job->split, error));
+  }
+  for (int id = 0; id < 512; id++) counts->composition[id] += job->composition[id];
+  return PLM_OK;
+}
+
+/* Writes the groups that are compressed; waits for all of them when told to. */
+static plm_status drain(struct plm_corpus_writer *writer, bool all, struct plm_error *error)
+{
+  struct plm_group_job *job;
+  while ((job = all ? plm_group_compressor_take(writer->compressor)
+                    : plm_group_compressor_poll(writer->compressor)) != NULL) {
+    PLM_TRY(write_group(writer, job, error));
+    plm_group_compressor_release(writer->compressor);
+  }
+  return PLM_OK;
+}
+
+static plm_status submit(struct plm_corpus_writer *writer, enum plm_split s,
+                         struct plm_error *error)
+{
+  struct plm_group_job *open = &writer->splits[s].open;
+  if (open->documents == 0) return PLM_OK;
+  while (!plm_group_compressor_has_room(writer->compressor, open->residues.size)) {
+    PLM_TRY(write_group(writer, plm_group_compressor_take(writer->compressor), error));
+    plm_group_compressor_release(writer->compressor);
+  }
+  plm_group_compressor_submit(writer->compressor, open);
+  open->split = s;
+  return drain(writer, false, error);
+}
+
+plm_status plm_corpus_writer_add(struct plm_corpus_writer *writer, enum plm_split split,
+                                 const char *name, size_t name_size, const uint8_t *residues,
+                                 size_t size, struct plm_error *error)
+{
+  PLM_ASSERT((unsigned)split < PLM_SPLIT_COUNT);
+  PLM_ASSERT(size != 0 && size <= PLM_DOCUMENT_LIMIT && name_size <= PLM_NAME_LIMIT);
+  struct plm_group_job *open = &writer->splits[split].open;
+  PLM_TRY(plm_bytes_reserve(&open->residues, size, error));
+  PLM_TRY(plm_bytes_reserve(&open->names, name_size + 1, error));
+  memcpy(open->residues.data + open->residues.size, residues, size);
+  open->residues.size += size;
+  if (open->documents != 0) open->names.data[open->names.size++] = '\n';
+  if (name_size != 0) memcpy(open->names.data + open->names.size, name, name_size);
+  open->names.size += name_size;
+  open->lengths[open->documents++] = (uint32_t)size;
+  return open->documents == PLM_GROUP_DOCUMENTS ? submit(writer, split, error) : PLM_OK;
+}
+
+/* ---- finishing ------------------------------------------------------------------------------- */
+
+static plm_status flush_all(struct plm_corpus_writer *writer, struct plm_error *error)
+{
+  struct plm_split_digest digests[PLM_SPLIT_COUNT];
+  for (int s = 0; s < PLM_SPLIT_COUNT; s++) PLM_TRY(submit(writer, (enum plm_split)s, error));
+  PLM_TRY(drain(writer, true, error));
+  for (int s = 0; s < PLM_SPLIT_COUNT; s++) {
+    PLM_TRY(flush_lengths(writer, (enum plm_split)s, error));
+    PLM_TRY(flush_checks(writer, (enum plm_split)s, error));
+    digests[s].documents = writer->description.info.splits[s].documents;
+    digests[s].digest = plm_hasher_digest(writer->splits[s].hasher);
+  }
+  writer->description.info.fingerprint = plm_corpus_fingerprint(digests);
+  plm_corpus_info_finish(&writer->description.info);
+  return PLM_OK;
+}
+
+static plm_status copy_sources(struct plm_corpus_writer *writer,
+                               const struct plm_corpus_source *sources, size_t count,
+                               struct plm_error *error)
+{
+  struct plm_corpus_description *description = &writer->description;
+  description->sources = calloc(count + 1, sizeof *description->sources);
+  if (description->sources == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  for (size_t i = 0; i < count; i++) {
+    description->sources[i] = sources[i];
+    description->sources[i].name = strdup(sources[i].name);
+    if (description->sources[i].name == NULL)
+      return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+    description->source_count++;
+  }
+  return PLM_OK;
+}
+
+/* The `meta` record, then data.mdb; the environment under construction goes. */
+static plm_status compact(struct plm_corpus_writer *writer, const char *data,
+                          const volatile int *stop, struct plm_error *error)
+{
+  struct plm_corpus_files *files = &writer->description.files;
+  struct plm_text text = {0};
+  char build[PLM_PATH_SIZE];
+  plm_corpus_description_print(&writer->description, false, &text);
+  plm_status status = text.failed
+                          ? plm_error_set(error, PLM_NO_MEMORY, "out of memory")
+                          : plm_corpus_store_put_meta(writer->store, text.data, text.length, error);
+  plm_text_deinit(&text);
+  PLM_TRY(status);
+  PLM_TRY(plm_corpus_store_hash(writer->store, PLM_RECORD_LENGTHS, &files->lengths, error));
+  PLM_TRY(plm_corpus_store_hash(writer->store, PLM_RECORD_CHECKS, &files->checks, error));
+  PLM_TRY(plm_corpus_store_compact(writer->store, data, stop, &files->whole, error));
+  plm_corpus_store_close(writer->store);
+  writer->store = NULL;
+  PLM_TRY(plm_path_join(build, writer->temporary, "build", error));
+  return plm_path_remove(build, error);
+}
+
+static plm_status describe(struct plm_corpus_writer *writer, const char *data,
+                           struct plm_error *error)
+{
+  struct plm_corpus_files *files = &writer->description.files;
+  char path[PLM_PATH_SIZE];
+  const int descriptor = open(data, O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) return plm_error_errno(error, "cannot open %s", data);
+  plm_status status = plm_corpus_edges(descriptor, data, files, error);
+  close(descriptor);
+  PLM_TRY(status);
+  PLM_TRY(plm_path_join(path, writer->temporary, PLM_CORPUS_DESCRIPTION, error));
+  struct plm_text text = {0};
+  plm_corpus_description_print(&writer->description, true, &text);
+  status = text.failed ? plm_error_set(error, PLM_NO_MEMORY, "out of memory")
+                       : plm_file_write(path, text.data, text.length, 0666, error);
+  plm_text_deinit(&text);
+  if (status == PLM_OK) status = plm_directory_sync(writer->temporary, error);
+  return status;
+}
+
+/* Into place. With --force the old corpus stands until the new one takes its name. */
+static plm_status publish(struct plm_corpus_writer *writer, struct plm_error *error)
+{
+  char parent[PLM_PATH_SIZE];
+  (void)split_path(writer->directory, parent);
+  PLM_TRY(check_target(writer->directory, writer->force, error));
+  if (!plm_file_exists(writer->directory)) {
+    if (rename(writer->temporary, writer->directory) != 0)
+      return plm_error_errno(error, "cannot rename %s to %s", writer->temporary, writer->directory);
+    writer->finished = true;
+    return plm_directory_sync(parent, error);
+  }
+  if (renameat2(AT_FDCWD, writer->temporary, AT_FDCWD, writer->directory, RENAME_EXCHANGE) != 0)
+    return plm_error_errno(error, "cannot exchange %s and %s", writer->temporary,
+                           writer->directory);
+  writer->finished = true;
+  PLM_TRY(plm_directory_sync(parent, error));
+  return plm_path_remove(writer->temporary, error); /* the old one by now */
+}
+
+plm_status plm_corpus_writer_finish(struct plm_corpus_writer *writer,
+                                    const struct plm_corpus_source *sources, size_t source_count,
+                                    void (*progress)(void *, uint64_t done, uint64_t total),
+                                    void *context, const volatile int *stop,
+                                    struct plm_corpus_info *info, struct plm_error *error)
+{
+  PLM_ASSERT(!writer->finished);
+  char data[PLM_PATH_SIZE];
+  PLM_TRY(plm_path_join(data, writer->temporary, PLM_CORPUS_DATA, error));
+  PLM_TRY(copy_sources(writer, sources, source_count, error));
+  PLM_TRY(flush_all(writer, error));
+  PLM_TRY(plm_ingest_stopped(stop, error));
+  PLM_TRY(compact(writer, data, stop, error));
+  PLM_TRY(plm_ingest_stopped(stop, error));
+  PLM_TRY(describe(writer, data, error));
+  PLM_TRY(plm_ingest_stopped(stop, error));
+  PLM_TRY(plm_corpus_verify_written(writer->temporary, &writer->description.info, progress, context,
+                                    error));
+  PLM_TRY(plm_ingest_stopped(stop, error));
+  PLM_TRY(publish(writer, error));
+  if (info != NULL) *info = writer->description.info;
+  return PLM_OK;
+}

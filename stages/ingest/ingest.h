@@ -1,0 +1,36 @@
+/* Ingest: sequences of any number of files into one new corpus. */
+#ifndef PLM_STAGES_INGEST_INGEST_H
+#define PLM_STAGES_INGEST_INGEST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/status.h"
+#include "stages/ingest/corpus_writer.h"
+#include "stages/ingest/split_rule.h"
+
+struct plm_ingest_options {
+  struct plm_corpus_writer_options writer;
+  const char *const *inputs; /* paths, "-" is standard input */
+  size_t input_count;
+  struct plm_split_rule splits;
+  const char *clusters; /* path or NULL */
+  bool deduplicate, strict;
+  uint64_t min_length, max_residues;
+  const volatile int *stop; /* a signal's number ends it; may be NULL */
+};
+
+struct plm_ingest_result {
+  struct plm_corpus_info info;
+  uint64_t bytes;   /* of input, uncompressed */
+  uint64_t records; /* read, whatever became of them */
+  uint64_t bad, too_short, too_long, duplicates, without_cluster;
+  double seconds, cpu_seconds; /* of everything; of all threads */
+};
+
+/* Narrates on stderr. On any error no corpus is there. */
+plm_status plm_ingest(const struct plm_ingest_options *options, struct plm_ingest_result *result,
+                      struct plm_error *error);
+
+#endif

@@ -1,0 +1,102 @@
+/* Open addressing in 256 pieces, chosen by the first number's top byte. */
+#include "stages/ingest/pair_table.h"
+
+#include <stdlib.h>
+
+enum { PIECES = 256, START_CAPACITY = 64 };
+
+struct pair {
+  uint64_t first, second; /* first 0: a free place */
+};
+
+struct piece {
+  struct pair *pairs;
+  uint64_t capacity, count;
+};
+
+struct plm_pair_table {
+  bool both;
+  struct piece pieces[PIECES];
+};
+
+struct plm_pair_table *plm_pair_table_open(bool both)
+{
+  struct plm_pair_table *table = calloc(1, sizeof *table);
+  if (table != NULL) table->both = both;
+  return table;
+}
+
+void plm_pair_table_close(struct plm_pair_table *table)
+{
+  if (table == NULL) return;
+  for (int i = 0; i < PIECES; i++) free(table->pieces[i].pairs);
+  free(table);
+}
+
+/* Where the pair stands, or the free place for it. The piece is never full. */
+static struct pair *locate(const struct plm_pair_table *table, const struct piece *piece,
+                           uint64_t first, uint64_t second)
+{
+  uint64_t at = (uint64_t)(((unsigned __int128)(first << 8) * piece->capacity) >> 64);
+  for (;;) {
+    struct pair *pair = &piece->pairs[at];
+    if (pair->first == 0) return pair;
+    if (pair->first == first && (!table->both || pair->second == second)) return pair;
+    if (++at == piece->capacity) at = 0;
+  }
+}
+
+static bool grow(const struct plm_pair_table *table, struct piece *piece)
+{
+  const struct piece old = *piece;
+  /* by a quarter: at most 85 % full, 64 % after growing, 25 bytes a pair at worst */
+  piece->capacity = old.capacity == 0 ? START_CAPACITY : old.capacity + old.capacity / 4 + 1;
+  piece->pairs = calloc(piece->capacity, sizeof *piece->pairs);
+  if (piece->pairs == NULL) {
+    *piece = old;
+    return false;
+  }
+  for (uint64_t i = 0; i < old.capacity; i++)
+    if (old.pairs[i].first != 0)
+      *locate(table, piece, old.pairs[i].first, old.pairs[i].second) = old.pairs[i];
+  free(old.pairs);
+  return true;
+}
+
+plm_status plm_pair_table_add(struct plm_pair_table *table, uint64_t first, uint64_t *second,
+                              bool *found, struct plm_error *error)
+{
+  if (first == 0) first = 1; /* 0 marks free places; hashes lose nothing by it */
+  struct piece *piece = &table->pieces[first >> 56];
+  if (piece->count >= piece->capacity - piece->capacity / 7 - (piece->capacity == 0 ? 0 : 1) &&
+      !grow(table, piece))
+    return plm_error_set(error, PLM_NO_MEMORY, "out of memory for %llu hashes",
+                         (unsigned long long)plm_pair_table_count(table));
+  struct pair *pair = locate(table, piece, first, *second);
+  *found = pair->first != 0;
+  if (!*found) {
+    *pair = (struct pair){first, *second};
+    piece->count++;
+  }
+  *second = pair->second;
+  return PLM_OK;
+}
+
+bool plm_pair_table_find(const struct plm_pair_table *table, uint64_t first, uint64_t *second)
+{
+  PLM_ASSERT(!table->both);
+  if (first == 0) first = 1;
+  const struct piece *piece = &table->pieces[first >> 56];
+  if (piece->capacity == 0) return false;
+  const struct pair *pair = locate(table, piece, first, 0);
+  if (pair->first == 0) return false;
+  *second = pair->second;
+  return true;
+}
+
+uint64_t plm_pair_table_count(const struct plm_pair_table *table)
+{
+  uint64_t count = 0;
+  for (int i = 0; i < PIECES; i++) count += table->pieces[i].count;
+  return count;
+}

@@ -1,0 +1,211 @@
+/* What a run folder tells of its processes: locks say who trains and evaluates, the peers files of
+ * both say which packers serve them and how fast. */
+#include "stages/supervisor/ps_rows.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <cjson/cJSON.h>
+
+#include "common/base/clock.h"
+#include "common/base/json.h"
+#include "common/checkpoint/checkpoint.h"
+#include "common/metrics/metrics.h"
+#include "common/run/run.h"
+
+/* They hold a lock of this name and write a peers file of this name. */
+static const char *const consumers[] = {"trainer", "evaluator"};
+
+static cJSON *add_row(cJSON *rows, const char *stage, unsigned instance, const char *node,
+                      double pid, const char *state, bool ready, double age_s)
+{
+  cJSON *row = cJSON_CreateObject();
+  cJSON_AddStringToObject(row, "stage", stage);
+  cJSON_AddNumberToObject(row, "instance", instance);
+  cJSON_AddStringToObject(row, "node", node);
+  cJSON_AddNumberToObject(row, "pid", pid);
+  cJSON_AddStringToObject(row, "state", state);
+  cJSON_AddBoolToObject(row, "ready", ready);
+  cJSON_AddNumberToObject(row, "restarts", 0);
+  cJSON_AddNumberToObject(row, "age_s", age_s);
+  cJSON_AddItemToArray(rows, row);
+  return row;
+}
+
+/* ---- by hand ------------------------------------------------------------------------------- */
+
+static bool has_stage(const cJSON *rows, const char *stage)
+{
+  const cJSON *row;
+  cJSON_ArrayForEach(row, rows)
+  {
+    if (strcmp(plm_json_string(row, "stage", ""), stage) == 0) return true;
+  }
+  return false;
+}
+
+/* A lock file is written when the lock is taken. */
+static double lock_age_s(const char *run, const char *name)
+{
+  char file[64], path[PLM_PATH_SIZE];
+  struct stat info;
+  snprintf(file, sizeof file, "%s.lock", name);
+  if (plm_path_join(path, run, file, NULL) != PLM_OK || stat(path, &info) != 0) return 0.0;
+  const double taken_s = (double)info.st_mtim.tv_sec + 1e-9 * (double)info.st_mtim.tv_nsec;
+  const double age_s = plm_clock_wall_s() - taken_s;
+  return age_s > 0 ? age_s : 0.0;
+}
+
+void plm_ps_add_by_hand(const char *run, struct cJSON *rows)
+{
+  for (size_t i = 0; i < sizeof consumers / sizeof consumers[0]; i++) {
+    struct plm_lock_holder holder;
+    if (has_stage(rows, consumers[i]) ||
+        plm_lock_holder(run, consumers[i], &holder, NULL) != PLM_OK)
+      continue;
+    char *peers = NULL; /* written from when the feed is bound */
+    const bool ready = plm_peers_read(run, consumers[i], &peers, NULL) == PLM_OK;
+    free(peers);
+    add_row(rows, consumers[i], 0, holder.host, holder.pid, ready ? "ready" : "starting", ready,
+            lock_age_s(run, consumers[i]));
+  }
+}
+
+/* ---- metrics ------------------------------------------------------------------------------- */
+
+/* The last line of a metrics file, if a process that is age_s old wrote it. The caller deletes. */
+static cJSON *line_of(const char *run, const char *file, double age_s, double *line_age_s)
+{
+  char path[PLM_PATH_SIZE];
+  cJSON *line = NULL;
+  if (plm_path_join(path, run, file, NULL) != PLM_OK ||
+      plm_metrics_last(path, &line, NULL) != PLM_OK)
+    return NULL;
+  *line_age_s = plm_clock_wall_s() - plm_json_number(line, "time", 0.0);
+  if (*line_age_s <= age_s) return line;
+  cJSON_Delete(line);
+  return NULL;
+}
+
+static void add_trainer_metrics(const char *run, cJSON *row, double age_s)
+{
+  double line_age_s = 0.0;
+  cJSON *line = line_of(run, PLM_RUN_TRAINER_METRICS, age_s, &line_age_s);
+  const double step_s = 1e-3 * plm_json_number(line, "step_ms", 0.0);
+  const double tokens = step_s * plm_json_number(line, "tokens_per_second", 0.0);
+  if (step_s > 0.0) cJSON_AddNumberToObject(row, "rate", tokens / fmax(step_s, line_age_s));
+  cJSON_Delete(line);
+}
+
+static size_t checkpoints_after(const char *run, double step)
+{
+  char folder[PLM_PATH_SIZE];
+  uint64_t *steps = NULL;
+  size_t count = 0, later = 0;
+  if (plm_path_join(folder, run, PLM_RUN_CHECKPOINTS, NULL) == PLM_OK &&
+      plm_checkpoint_list(folder, &steps, &count, NULL) == PLM_OK)
+    for (size_t i = 0; i < count; i++) later += (double)steps[i] > step;
+  free(steps);
+  return later;
+}
+
+static void add_evaluator_metrics(const char *run, cJSON *row, double age_s)
+{
+  char path[PLM_PATH_SIZE];
+  double line_age_s;
+  cJSON *line = line_of(run, PLM_RUN_EVALUATOR_METRICS, age_s, &line_age_s), *last = NULL;
+  const double seconds = plm_json_number(line, "seconds", 0.0);
+  if (seconds > 0.0)
+    cJSON_AddNumberToObject(row, "rate", plm_json_number(line, "tokens", 0.0) / seconds);
+  cJSON_Delete(line);
+  /* the oldest first: what is after the last report waits, whichever process wrote that */
+  if (plm_path_join(path, run, PLM_RUN_EVALUATOR_METRICS, NULL) == PLM_OK)
+    (void)plm_metrics_last(path, &last, NULL);
+  cJSON_AddNumberToObject(row, "queue",
+                          (double)checkpoints_after(run, plm_json_number(last, "step", -1.0)));
+  cJSON_Delete(last);
+}
+
+void plm_ps_add_metrics(const char *run, struct cJSON *rows)
+{
+  cJSON *row;
+  cJSON_ArrayForEach(row, rows)
+  {
+    const char *stage = plm_json_string(row, "stage", "");
+    const double age_s = plm_json_number(row, "age_s", 0.0);
+    if (!cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(row, "ready"))) continue;
+    if (strcmp(stage, "trainer") == 0) add_trainer_metrics(run, row, age_s);
+    if (strcmp(stage, "evaluator") == 0) add_evaluator_metrics(run, row, age_s);
+  }
+}
+
+/* ---- packers ------------------------------------------------------------------------------- */
+
+static cJSON *find_packer(cJSON *rows, const cJSON *peer)
+{
+  cJSON *row;
+  cJSON_ArrayForEach(row, rows)
+  {
+    if (strcmp(plm_json_string(row, "stage", ""), "packer") == 0 &&
+        plm_json_number(row, "pid", 0.0) == plm_json_number(peer, "pid", 0.0) &&
+        strcmp(plm_json_string(row, "node", ""), plm_json_string(peer, "host", "")) == 0) {
+      return row;
+    }
+  }
+  return NULL;
+}
+
+static unsigned next_instance(const cJSON *rows)
+{
+  double next = 0;
+  const cJSON *row;
+  cJSON_ArrayForEach(row, rows)
+  {
+    if (strcmp(plm_json_string(row, "stage", ""), "packer") == 0 &&
+        plm_json_number(row, "instance", 0.0) >= next)
+      next = plm_json_number(row, "instance", 0.0) + 1;
+  }
+  return (unsigned)next;
+}
+
+/* A packer tells each consumer its rate over both, and the queue of that consumer alone. */
+static void add_counters(cJSON *row, const cJSON *peer)
+{
+  const bool known = cJSON_HasObjectItem(row, "rate");
+  const double queue = plm_json_number(row, "queue", 0.0) + plm_json_number(peer, "queue", 0.0);
+  const double rate = fmax(plm_json_number(peer, "rate", 0.0), plm_json_number(row, "rate", 0.0));
+  const bool standby =
+      cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(known ? row : peer, "standby"));
+  cJSON_DeleteItemFromObjectCaseSensitive(row, "rate");
+  cJSON_DeleteItemFromObjectCaseSensitive(row, "queue");
+  cJSON_DeleteItemFromObjectCaseSensitive(row, "standby");
+  cJSON_AddNumberToObject(row, "rate", rate);
+  cJSON_AddNumberToObject(row, "queue", queue);
+  cJSON_AddBoolToObject(row, "standby", standby);
+}
+
+void plm_ps_add_packers(const char *run, struct cJSON *rows)
+{
+  for (size_t i = 0; i < sizeof consumers / sizeof consumers[0]; i++) {
+    char *text;
+    if (plm_peers_read(run, consumers[i], &text, NULL) != PLM_OK) continue;
+    cJSON *peers = cJSON_Parse(text);
+    const cJSON *peer;
+    free(text);
+    cJSON_ArrayForEach(peer, peers)
+    {
+      cJSON *row = find_packer(rows, peer);
+      if (row == NULL) {
+        row = add_row(rows, "packer", next_instance(rows), plm_json_string(peer, "host", ""),
+                      plm_json_number(peer, "pid", 0.0), "joined", true,
+                      plm_json_number(peer, "age_s", 0.0));
+      }
+      add_counters(row, peer);
+    }
+    cJSON_Delete(peers);
+  }
+}

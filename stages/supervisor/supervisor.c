@@ -1,0 +1,231 @@
+/* The supervisor's loop: one poll over signals, readiness, the control socket and its clients. */
+#include "stages/supervisor/supervisor.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/file.h"
+#include "common/base/log.h"
+#include "common/checkpoint/checkpoint.h"
+#include "common/run/run.h"
+#include "stages/supervisor/supervisor_internal.h"
+#include "stages/supervisor/supervisor_process.h"
+
+enum { TICK_MS = 100, POLL_MAX = 2 + CLIENTS_MAX + SUPERVISED_MAX + PLM_HTTP_POLLS };
+
+/* ---- set-up -------------------------------------------------------------------------------- */
+
+static plm_status open_signals(struct plm_supervisor *supervisor, struct plm_error *error)
+{
+  static const int numbers[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+  sigset_t set;
+  sigemptyset(&set);
+  for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+    struct sigaction action;
+    sigaction(numbers[i], NULL, &action);
+    /* nohup wants it ignored; a blocked signal would reach us all the same */
+    if (numbers[i] != SIGHUP || action.sa_handler != SIG_IGN) sigaddset(&set, numbers[i]);
+  }
+  signal(SIGPIPE, SIG_IGN);
+  if (sigprocmask(SIG_BLOCK, &set, NULL) != 0) return plm_error_errno(error, "signals");
+  supervisor->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+  if (supervisor->signal_fd < 0) return plm_error_errno(error, "signals");
+  return PLM_OK;
+}
+
+/* Endpoints of an earlier start would send packers to the wrong place. */
+static void forget_endpoints(struct plm_supervisor *supervisor)
+{
+  for (int kind = 0; kind < PLM_KIND_COUNT; kind++) {
+    if (!supervisor->options.chosen[kind]) continue;
+    const char *const *key = plm_stage_kinds[kind].binds;
+    if (*key != NULL) plm_peers_remove(supervisor->run, plm_stage_kinds[kind].name);
+    for (; *key != NULL; key++) plm_endpoint_remove(supervisor->run, *key);
+  }
+  plm_endpoint_remove(supervisor->run, "packers");
+  plm_endpoint_remove(supervisor->run, "prometheus");
+}
+
+static void start_all(struct plm_supervisor *supervisor)
+{
+  for (int kind = 0; kind < PLM_KIND_COUNT; kind++) {
+    if (!supervisor->options.chosen[kind]) continue;
+    const unsigned instances = plm_stage_instances(supervisor->config, (enum plm_stage_index)kind);
+    for (unsigned i = 0; i < instances; i++) {
+      supervised_start(supervisor, supervised_add(supervisor, (enum plm_stage_index)kind, i));
+    }
+  }
+}
+
+/* ---- the loop ------------------------------------------------------------------------------ */
+
+static void reap(struct plm_supervisor *supervisor)
+{
+  for (;;) {
+    int status;
+    const pid_t pid = waitpid(-1, &status, WNOHANG);
+    if (pid <= 0) return;
+    for (size_t i = 0; i < supervisor->count; i++) { /* an adopted orphan is nobody's main */
+      if (supervisor->stages[i].pid == pid) {
+        supervised_reaped(supervisor, &supervisor->stages[i], status);
+      }
+    }
+  }
+}
+
+static void read_signals(struct plm_supervisor *supervisor)
+{
+  struct signalfd_siginfo info;
+  while (read(supervisor->signal_fd, &info, sizeof info) == sizeof info) {
+    if (info.ssi_signo == SIGCHLD) continue;
+    supervisor_drain(supervisor, info.ssi_signo == SIGINT ? 130 : 143);
+  }
+  reap(supervisor);
+}
+
+static size_t fill(struct plm_supervisor *supervisor, struct pollfd items[POLL_MAX])
+{
+  size_t used = 0;
+  items[used++] = (struct pollfd){.fd = supervisor->signal_fd, .events = POLLIN};
+  items[used++] = (struct pollfd){.fd = supervisor->listen_fd, .events = POLLIN};
+  for (size_t i = 0; i < CLIENTS_MAX; i++) { /* poll ignores -1 */
+    items[used++] = (struct pollfd){.fd = supervisor->clients[i].descriptor, .events = POLLIN};
+  }
+  for (size_t i = 0; i < supervisor->count; i++) {
+    items[used++] = (struct pollfd){.fd = supervisor->stages[i].ready_fd, .events = POLLIN};
+  }
+  if (supervisor->exporter.http != NULL) {
+    plm_http_fill(supervisor->exporter.http, &items[used]);
+    used += PLM_HTTP_POLLS;
+  }
+  return used;
+}
+
+static void turn(struct plm_supervisor *supervisor)
+{
+  static struct pollfd items[POLL_MAX];
+  const size_t stages = supervisor->count; /* a request may add some */
+  const size_t used = fill(supervisor, items);
+  if (poll(items, used, TICK_MS) < 0 && errno != EINTR) plm_warning("poll failed");
+  for (size_t i = 0; i < stages; i++) {
+    const struct pollfd *item = &items[2 + CLIENTS_MAX + i];
+    if (item->revents != 0) supervised_readable(supervisor, &supervisor->stages[i]);
+  }
+  if (items[0].revents != 0) read_signals(supervisor);
+  for (size_t i = 0; i < CLIENTS_MAX; i++) {
+    if (items[2 + i].revents != 0) {
+      supervisor_client_readable(supervisor, &supervisor->clients[i]);
+    }
+  }
+  if (items[1].revents != 0) supervisor_accept(supervisor);
+  const int64_t now_ms = plm_clock_ms();
+  for (size_t i = 0; i < supervisor->count; i++) {
+    supervised_tick(supervisor, &supervisor->stages[i], now_ms);
+  }
+  supervisor_decide(supervisor);
+  supervisor_answer_ready(supervisor);
+  exporter_update(supervisor);
+  screen_update(supervisor);
+}
+
+/* ---- the end ------------------------------------------------------------------------------- */
+
+/* What `checkpoints/latest` names. */
+static bool latest_step(const char *run, uint64_t *step)
+{
+  char path[PLM_PATH_SIZE], name[PLM_CHECKPOINT_NAME_SIZE];
+  if (plm_path_join(path, run, "checkpoints/latest", NULL) != PLM_OK) return false;
+  const ssize_t size = readlink(path, name, sizeof name - 1);
+  if (size < 0) return false;
+  name[size] = '\0';
+  return plm_checkpoint_parse_name(name, step);
+}
+
+/* After a drain: where `up` will go on. */
+static void say_stopped(struct plm_supervisor *supervisor)
+{
+  uint64_t step;
+  if (latest_step(supervisor->run, &step))
+    screen_say(supervisor, "stopped; `plm-pipeline up` goes on from step %llu",
+               (unsigned long long)step);
+  else
+    screen_say(supervisor, "stopped before the first checkpoint");
+}
+
+static void conclude(struct plm_supervisor *supervisor)
+{
+  plm_endpoint_remove(supervisor->run, "packers"); /* a stage started by hand later has others */
+  const int failure_code = supervisor_judge_failures(supervisor);
+  supervisor->exit_code = supervisor->drain_signal != 0 ? supervisor->drain_signal : failure_code;
+  screen_close(supervisor);
+  /* a run that was stopped has not failed for want of a packer */
+  if (failure_code == 0 && supervisor->drain_signal != 0) plm_text_clear(&supervisor->failure);
+  if (supervisor->failure.length > 0) {
+    fprintf(stderr, "plm-pipeline: %s", supervisor->failure.data);
+  }
+  uint64_t step;
+  struct plm_hash identity;
+  if (supervisor->exit_code == 0 &&
+      plm_done_read(supervisor->run, &step, &identity, NULL) == PLM_OK) {
+    screen_say(supervisor, "complete at step %llu", (unsigned long long)step);
+  } else if (supervisor->drain_signal != 0 && supervisor->failure.length == 0) {
+    say_stopped(supervisor);
+  }
+}
+
+static void close_all(struct plm_supervisor *supervisor)
+{
+  for (size_t i = 0; i < supervisor->count; i++) {
+    if (supervisor->stages[i].ready_fd >= 0) close(supervisor->stages[i].ready_fd);
+  }
+  if (supervisor->listen_fd >= 0) {
+    unlink(supervisor->socket_path);
+    close(supervisor->listen_fd);
+  }
+  if (supervisor->signal_fd >= 0) close(supervisor->signal_fd);
+  exporter_close(supervisor);
+  plm_text_deinit(&supervisor->failure);
+  free(supervisor->stages);
+}
+
+plm_status plm_supervise(const struct plm_supervisor_options *options, int *exit_code,
+                         struct plm_error *error)
+{
+  struct plm_supervisor supervisor = {.options = *options,
+                                      .config = options->config,
+                                      .run = options->config->run,
+                                      .stages = calloc(SUPERVISED_MAX, sizeof(struct supervised)),
+                                      .signal_fd = -1,
+                                      .listen_fd = -1};
+  plm_status status = PLM_OK;
+  for (size_t i = 0; i < CLIENTS_MAX; i++) supervisor.clients[i].descriptor = -1;
+  if (supervisor.stages == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  PLM_TRY_GOTO(status, plm_process_adopt(error), done);
+  PLM_TRY_GOTO(status, open_signals(&supervisor, error), done);
+  PLM_TRY_GOTO(status, plm_socket_path(supervisor.run, supervisor.socket_path, error), done);
+  PLM_TRY_GOTO(status, plm_socket_listen(supervisor.socket_path, &supervisor.listen_fd, error),
+               done);
+  forget_endpoints(&supervisor);
+  screen_open(&supervisor);
+  PLM_TRY_GOTO(status, exporter_open(&supervisor, error), done);
+  start_all(&supervisor);
+  if (options->started_fd >= 0) {
+    const ssize_t told = write(options->started_fd, "\n", 1);
+    (void)told;
+    close(options->started_fd);
+  }
+  while (!supervisor_finished(&supervisor)) turn(&supervisor);
+  conclude(&supervisor);
+  *exit_code = supervisor.exit_code;
+  supervisor_answer_end(&supervisor);
+done:
+  close_all(&supervisor);
+  return status;
+}

@@ -1,0 +1,131 @@
+/* What the stages' states mean for the run: when it is complete, when it has failed, in which order
+ * it stops. */
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/run/run.h"
+#include "stages/supervisor/supervisor_internal.h"
+
+bool supervisor_run_is_done(const struct plm_supervisor *supervisor)
+{
+  uint64_t step;
+  struct plm_hash identity;
+  return plm_done_read(supervisor->run, &step, &identity, NULL) == PLM_OK;
+}
+
+/* No instance of a kind lives, and none will be started again. */
+static bool all_over(const struct plm_supervisor *supervisor, enum plm_stage_index kind)
+{
+  for (size_t i = 0; i < supervisor->count; i++) {
+    const struct supervised *stage = &supervisor->stages[i];
+    if (stage->kind != kind) continue;
+    const bool over = stage->state == PLM_STAGE_DONE || stage->state == PLM_STAGE_FATAL ||
+                      (stage->state == PLM_STAGE_STOPPED && !stage->start_again);
+    if (!over) return false;
+  }
+  return true;
+}
+
+static bool any_fatal(const struct plm_supervisor *supervisor, enum plm_stage_index kind)
+{
+  for (size_t i = 0; i < supervisor->count; i++) {
+    if (supervisor->stages[i].kind == kind && supervisor->stages[i].state == PLM_STAGE_FATAL) {
+      return true;
+    }
+  }
+  return false;
+}
+
+static size_t how_many(const struct plm_supervisor *supervisor, enum plm_stage_index kind,
+                       enum plm_stage_state state)
+{
+  size_t found = 0;
+  for (size_t i = 0; i < supervisor->count; i++) {
+    found += supervisor->stages[i].kind == kind && supervisor->stages[i].state == state;
+  }
+  return found;
+}
+
+static bool present(const struct plm_supervisor *supervisor, enum plm_stage_index kind)
+{
+  for (size_t i = 0; i < supervisor->count; i++) {
+    if (supervisor->stages[i].kind == kind && !supervisor->stages[i].removed) return true;
+  }
+  return false;
+}
+
+void supervisor_drain(struct plm_supervisor *supervisor, int signal_code)
+{
+  if (signal_code != 0) supervisor->signals++;
+  if (supervisor->signals >= 2 && !supervisor->killing) {
+    screen_say(supervisor, "a second signal: killing all stages");
+    supervisor->killing = true;
+  }
+  if (supervisor->draining) return;
+  supervisor->draining = true;
+  supervisor->drain_signal = signal_code;
+  if (signal_code != 0 && !supervisor->killing) {
+    screen_say(supervisor, "stopping: the trainer publishes, then the evaluator and the packers "
+                           "end; a second signal kills");
+  }
+}
+
+/* With none of ours left the trainer waits less long; it reads this beside the endpoints. */
+static void tell_packers_are_fatal(struct plm_supervisor *supervisor)
+{
+  const size_t fatal = how_many(supervisor, PLM_KIND_PACKER, PLM_STAGE_FATAL);
+  const bool all = fatal > 0 && all_over(supervisor, PLM_KIND_PACKER);
+  if (all == supervisor->packers_fatal) return;
+  supervisor->packers_fatal = all;
+  struct plm_error error = {0};
+  if (!all) {
+    plm_endpoint_remove(supervisor->run, "packers");
+  } else if (plm_endpoint_write(supervisor->run, "packers", "fatal", &error) != PLM_OK) {
+    plm_log_error(&error);
+  } else {
+    screen_say(supervisor, "no packer of this run is left; others may still join");
+  }
+}
+
+/* Is there anything to wait for? */
+static bool is_over(const struct plm_supervisor *supervisor)
+{
+  if (any_fatal(supervisor, PLM_KIND_TRAINER)) return true;
+  const bool computes =
+      present(supervisor, PLM_KIND_TRAINER) || present(supervisor, PLM_KIND_EVALUATOR);
+  if (!computes) return all_over(supervisor, PLM_KIND_PACKER);
+  return all_over(supervisor, PLM_KIND_TRAINER) && all_over(supervisor, PLM_KIND_EVALUATOR);
+}
+
+/* Stops kind after kind, each when the one before is gone. */
+static void continue_drain(struct plm_supervisor *supervisor)
+{
+  for (int kind = 0; kind < PLM_KIND_COUNT; kind++) {
+    for (size_t i = 0; i < supervisor->count; i++) {
+      struct supervised *stage = &supervisor->stages[i];
+      stage->start_again = false;
+      if (supervisor->killing && !stage->killed_by_us)
+        supervised_kill(stage);
+      else if ((int)stage->kind == kind)
+        supervised_stop(supervisor, stage);
+    }
+    if (!supervisor->killing && !all_over(supervisor, (enum plm_stage_index)kind)) return;
+  }
+}
+
+void supervisor_decide(struct plm_supervisor *supervisor)
+{
+  if (!supervisor->draining) {
+    tell_packers_are_fatal(supervisor);
+    if (is_over(supervisor)) supervisor_drain(supervisor, 0);
+  }
+  if (supervisor->draining) continue_drain(supervisor);
+}
+
+bool supervisor_finished(const struct plm_supervisor *supervisor)
+{
+  if (!supervisor->draining) return false;
+  for (int kind = 0; kind < PLM_KIND_COUNT; kind++) {
+    if (!all_over(supervisor, (enum plm_stage_index)kind)) return false;
+  }
+  return true;
+}

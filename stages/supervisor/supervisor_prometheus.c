@@ -1,0 +1,183 @@
+/* metrics.prometheus: one listener for the whole run. Trainer and evaluator are known by their
+ * JSONL files, packers by what their
+ * consumers say of them, restarts by the supervisor itself. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cjson/cJSON.h>
+
+#include "common/base/json.h"
+#include "common/run/run.h"
+#include "stages/supervisor/supervisor_internal.h"
+
+static const struct {
+  const char *file;
+  enum plm_metric_stage stage;
+} sources[PLM_KIND_COUNT] = {
+    [PLM_KIND_TRAINER] = {PLM_RUN_TRAINER_METRICS, PLM_STAGE_TRAINER},
+    [PLM_KIND_EVALUATOR] = {PLM_RUN_EVALUATOR_METRICS, PLM_STAGE_EVALUATOR},
+    [PLM_KIND_PACKER] = {NULL, PLM_STAGE_PACKER},
+};
+
+/* ---- lines --------------------------------------------------------------------------------- */
+
+struct reading {
+  struct plm_prometheus *metrics;
+  enum plm_metric_stage stage;
+  bool counted;
+};
+
+static void take_line(void *context, const char *text)
+{
+  const struct reading *reading = context;
+  cJSON *line = cJSON_Parse(text);
+  plm_prometheus_line(reading->metrics, reading->stage, "0", line, reading->counted);
+  cJSON_Delete(line);
+}
+
+/* From the last line on, which sets gauges alone: nobody's process wrote it since `up`, or it was
+ * counted before a resume cut the file. */
+static void begin(struct exported *file)
+{
+  file->tail.offset = plm_tail_find(file->tail.path, 0, 1);
+  file->tail.partial_size = 0;
+  file->counted = false;
+}
+
+static void read_file(struct exporter *exporter, int kind)
+{
+  struct exported *file = &exporter->files[kind];
+  struct reading reading = {.metrics = exporter->metrics, .stage = sources[kind].stage};
+  struct stat info;
+  if (stat(file->tail.path, &info) == 0 && (uint64_t)info.st_size < file->tail.offset) begin(file);
+  reading.counted = file->counted;
+  plm_tail_read(&file->tail, 0, take_line, &reading);
+  file->counted = true;
+}
+
+/* ---- what the files do not say ------------------------------------------------------------- */
+
+/* Its number when it is one of ours, else host:pid. */
+static void name_packer(const struct plm_supervisor *supervisor, const cJSON *packer,
+                        char instance[96])
+{
+  char here[256] = "";
+  const char *host = plm_json_string(packer, "host", "?");
+  gethostname(here, sizeof here - 1);
+  for (size_t i = 0; i < supervisor->count; i++) {
+    const struct supervised *stage = &supervisor->stages[i];
+    if (stage->kind == PLM_KIND_PACKER &&
+        stage->pid == (pid_t)plm_json_number(packer, "pid", 0.0) && strcmp(host, here) == 0) {
+      snprintf(instance, 96, "%u", stage->instance);
+      return;
+    }
+  }
+  snprintf(instance, 96, "%.80s:%.0f", host, plm_json_number(packer, "pid", 0.0));
+}
+
+static void set_packer(struct plm_supervisor *supervisor, const cJSON *packer)
+{
+  static const struct {
+    const char *name, *field;
+  } values[] = {
+      {"windows_total", "windows"}, {"documents_total", "documents"},
+      {"tokens_total", "tokens"},   {"tokens_per_second", "rate"},
+      {"queue", "queue"},
+  };
+  struct plm_prometheus *metrics = supervisor->exporter.metrics;
+  char instance[96];
+  name_packer(supervisor, packer, instance);
+  for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
+    plm_prometheus_set(metrics, PLM_STAGE_PACKER, instance, values[i].name,
+                       plm_json_number(packer, values[i].field, 0.0));
+  }
+  const double padded = plm_json_number(packer, "padded_tokens", 0.0);
+  plm_prometheus_set(metrics, PLM_STAGE_PACKER, instance, "padding_fraction",
+                     padded > 0.0 ? 1.0 - plm_json_number(packer, "tokens", 0.0) / padded : 0.0);
+  plm_prometheus_set(metrics, PLM_STAGE_PACKER, instance, "standby",
+                     cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(packer, "standby")));
+  plm_prometheus_set(metrics, PLM_STAGE_PACKER, instance, "ready", 1.0);
+}
+
+static void set_packers(struct plm_supervisor *supervisor, const char *consumer)
+{
+  char *text;
+  const cJSON *packer;
+  if (plm_peers_read(supervisor->run, consumer, &text, NULL) != PLM_OK) return;
+  cJSON *packers = cJSON_Parse(text);
+  free(text);
+  cJSON_ArrayForEach(packer, packers) set_packer(supervisor, packer);
+  cJSON_Delete(packers);
+}
+
+static void page(void *context, struct plm_text *text)
+{
+  struct plm_supervisor *supervisor = context;
+  struct plm_prometheus *metrics = supervisor->exporter.metrics;
+  plm_prometheus_forget(metrics, PLM_STAGE_PACKER, NULL); /* all of it is in these files */
+  set_packers(supervisor, "evaluator");
+  set_packers(supervisor, "trainer"); /* a packer's counters are over both */
+  for (size_t i = 0; i < supervisor->count; i++) {
+    const struct supervised *stage = &supervisor->stages[i];
+    char instance[16];
+    if (stage->removed) continue;
+    snprintf(instance, sizeof instance, "%u", stage->instance);
+    plm_prometheus_set(metrics, sources[stage->kind].stage, instance, "ready",
+                       stage->state == PLM_STAGE_READY);
+    plm_prometheus_set(metrics, sources[stage->kind].stage, instance, "restarts_total",
+                       stage->restarts);
+  }
+  plm_prometheus_print(metrics, text);
+}
+
+/* ---- life ---------------------------------------------------------------------------------- */
+
+plm_status exporter_open(struct plm_supervisor *supervisor, struct plm_error *error)
+{
+  struct exporter *exporter = &supervisor->exporter;
+  const char *name = strrchr(supervisor->run, '/');
+  if (supervisor->config->prometheus == NULL) return PLM_OK;
+  PLM_TRY(
+      plm_prometheus_open(name != NULL ? name + 1 : supervisor->run, &exporter->metrics, error));
+  PLM_TRY(plm_http_open(supervisor->config->prometheus, page, supervisor, &exporter->http, error));
+  for (int kind = 0; kind < PLM_KIND_PACKER; kind++) {
+    char path[PLM_PATH_SIZE];
+    PLM_TRY(plm_path_join(path, supervisor->run, sources[kind].file, error));
+    plm_tail_init(&exporter->files[kind].tail, path, 0);
+    begin(&exporter->files[kind]);
+    read_file(exporter, kind);
+  }
+  PLM_TRY(
+      plm_endpoint_write(supervisor->run, "prometheus", plm_http_address(exporter->http), error));
+  screen_say(supervisor, "metrics at http://%s/metrics", plm_http_address(exporter->http));
+  return PLM_OK;
+}
+
+void exporter_started(struct plm_supervisor *supervisor, const struct supervised *stage)
+{
+  struct exporter *exporter = &supervisor->exporter;
+  char instance[16];
+  if (exporter->metrics == NULL || stage->kind == PLM_KIND_PACKER) return;
+  read_file(exporter, (int)stage->kind); /* the last lines of the one before */
+  snprintf(instance, sizeof instance, "%u", stage->instance);
+  plm_prometheus_started(exporter->metrics, sources[stage->kind].stage, instance);
+}
+
+void exporter_update(struct plm_supervisor *supervisor)
+{
+  struct exporter *exporter = &supervisor->exporter;
+  if (exporter->http == NULL) return;
+  for (int kind = 0; kind < PLM_KIND_PACKER; kind++) read_file(exporter, kind);
+  plm_http_turn(exporter->http);
+}
+
+void exporter_close(struct plm_supervisor *supervisor)
+{
+  struct exporter *exporter = &supervisor->exporter;
+  if (exporter->http != NULL) plm_endpoint_remove(supervisor->run, "prometheus");
+  plm_http_close(exporter->http);
+  plm_prometheus_close(exporter->metrics);
+}

@@ -1,0 +1,137 @@
+/* Words about stages: names, how one ended, the root cause. */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "stages/supervisor/supervisor_internal.h"
+
+void supervised_name(const struct supervised *stage, char name[64])
+{
+  snprintf(name, 64, "%s.%u", plm_stage_kinds[stage->kind].name, stage->instance);
+}
+
+void supervised_ending(const struct supervised *stage, char text[96])
+{
+  const int status = stage->wait_status;
+  if (WIFSIGNALED(status)) {
+    snprintf(text, 96, "was ended by signal %d (%s)", WTERMSIG(status),
+             strsignal(WTERMSIG(status)));
+  } else if (WEXITSTATUS(status) == 0) {
+    snprintf(text, 96, "ended without finishing");
+  } else {
+    snprintf(text, 96, "exited with %d", WEXITSTATUS(status));
+  }
+}
+
+void supervisor_note_failure(struct plm_supervisor *supervisor, struct supervised *stage,
+                             const char *how)
+{
+  stage->failed_as = ++supervisor->failures;
+  snprintf(stage->failed_how, sizeof stage->failed_how, "%s", how);
+}
+
+/* ---- the root cause ------------------------------------------------------------------------ */
+
+static bool is_fatal(const struct supervised *stage)
+{
+  return stage->state == PLM_STAGE_FATAL && stage->failed_as != 0;
+}
+
+/* 2 and 4 are the run's, whatever else is a runtime failure. */
+static int code_of(const struct supervised *stage)
+{
+  const int status = stage->wait_status;
+  const bool exited = stage->started_ms != 0 && WIFEXITED(status);
+  return exited && (WEXITSTATUS(status) == 2 || WEXITSTATUS(status) == 4) ? WEXITSTATUS(status) : 1;
+}
+
+/* Nobody packs any more, and that is why a stage ended: it waited for packers as long as it may. */
+static bool starved(const struct plm_supervisor *supervisor)
+{
+  bool waited = false;
+  for (size_t i = 0; i < supervisor->count; i++) {
+    const struct supervised *stage = &supervisor->stages[i];
+    if (stage->removed) continue;
+    if (stage->kind == PLM_KIND_PACKER && !is_fatal(stage)) return false;
+    if (stage->kind != PLM_KIND_PACKER && is_fatal(stage) && code_of(stage) == 4) waited = true;
+  }
+  return waited;
+}
+
+/* Whether its failure is one of the run. Of packers it is when the run is of packers alone, or
+ * ended because none was left. */
+static bool fails_run(const struct plm_supervisor *supervisor, const struct supervised *stage)
+{
+  const bool *chosen = supervisor->options.chosen;
+  if (!is_fatal(stage)) return false;
+  if (stage->kind != PLM_KIND_PACKER) return true;
+  return (!chosen[PLM_KIND_TRAINER] && !chosen[PLM_KIND_EVALUATOR]) || starved(supervisor);
+}
+
+/* Those that fail the run come first, then by time. */
+static bool comes_before(const struct plm_supervisor *supervisor, const struct supervised *a,
+                         const struct supervised *b)
+{
+  const bool fails_a = fails_run(supervisor, a), fails_b = fails_run(supervisor, b);
+  return fails_a != fails_b ? fails_a : a->failed_as < b->failed_as;
+}
+
+/* The fatal stage that comes next after `last` (NULL: the first); NULL: none. */
+static const struct supervised *next_failure(const struct plm_supervisor *supervisor,
+                                             const struct supervised *last)
+{
+  const struct supervised *next = NULL;
+  for (size_t i = 0; i < supervisor->count; i++) {
+    const struct supervised *stage = &supervisor->stages[i];
+    if (!is_fatal(stage) || stage == last) continue;
+    if (last != NULL && !comes_before(supervisor, last, stage)) continue;
+    if (next == NULL || comes_before(supervisor, stage, next)) next = stage;
+  }
+  return next;
+}
+
+static void add_line(void *context, const char *line)
+{
+  plm_text_printf(context, "  | %.1000s\n", line);
+}
+
+static void describe(struct plm_text *text, const char *as_what, const struct supervised *stage,
+                     bool with_lines)
+{
+  char name[64];
+  supervised_name(stage, name);
+  plm_text_printf(text, "%s: %s %s\n", as_what, name, stage->failed_how);
+  if (with_lines) {
+    static struct plm_tail tail;
+    plm_tail_init(&tail, stage->tail.path,
+                  plm_tail_find(stage->tail.path, stage->log_start, FAILURE_LINES));
+    plm_tail_read(&tail, 0, add_line, text);
+    plm_tail_flush(&tail, add_line, text);
+  }
+  plm_text_printf(text, "  log: %s\n", stage->tail.path);
+}
+
+int supervisor_judge_failures(struct plm_supervisor *supervisor)
+{
+  int code = 0;
+  bool by_trainer = false; /* the trainer's code is the run's, whoever failed first */
+  unsigned told = 0, untold = 0;
+  for (const struct supervised *stage = next_failure(supervisor, NULL); stage != NULL;
+       stage = next_failure(supervisor, stage)) {
+    const bool fails = fails_run(supervisor, stage);
+    if (fails && (code == 0 || (stage->kind == PLM_KIND_TRAINER && !by_trainer))) {
+      code = code_of(stage);
+      by_trainer = stage->kind == PLM_KIND_TRAINER;
+    }
+    if (told < FAILURES_TOLD) {
+      const char *const as_what = !fails ? "warning" : told == 0 ? "failed" : "failed, too";
+      describe(&supervisor->failure, as_what, stage, told == 0);
+      told++;
+    } else {
+      untold++;
+    }
+  }
+  if (untold > 0) plm_text_printf(&supervisor->failure, "and %u more\n", untold);
+  return code;
+}

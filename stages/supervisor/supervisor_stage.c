@@ -1,0 +1,244 @@
+/* One instance of a stage: started, watched, stopped, classified when it ended. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/run/run.h"
+#include "stages/supervisor/supervisor_internal.h"
+#include "stages/supervisor/supervisor_process.h"
+
+static const char *kind_name(const struct supervised *stage)
+{
+  return plm_stage_kinds[stage->kind].name;
+}
+
+struct supervised *supervised_add(struct plm_supervisor *supervisor, enum plm_stage_index kind,
+                                  unsigned instance)
+{
+  PLM_ASSERT(supervisor->count < SUPERVISED_MAX);
+  struct supervised *stage = &supervisor->stages[supervisor->count++];
+  char file[64], folder[PLM_PATH_SIZE], path[PLM_PATH_SIZE] = "";
+  struct stat info;
+  *stage = (struct supervised){.kind = kind, .instance = instance, .ready_fd = -1};
+  snprintf(file, sizeof file, "%s.%u.log", kind_name(stage), instance);
+  /* run paths are shorter than PLM_PATH_SIZE by far: prepared before */
+  PLM_ASSERT(plm_path_join(folder, supervisor->run, PLM_RUN_LOGS, NULL) == PLM_OK &&
+             plm_path_join(path, folder, file, NULL) == PLM_OK);
+  plm_tail_init(&stage->tail, path, stat(path, &info) == 0 ? (uint64_t)info.st_size : 0);
+  return stage;
+}
+
+static void move(struct supervised *stage, enum plm_stage_event event)
+{
+  stage->state = plm_stage_next(stage->state, event);
+}
+
+static void close_ready(struct supervised *stage)
+{
+  if (stage->ready_fd >= 0) close(stage->ready_fd);
+  stage->ready_fd = -1;
+}
+
+static void could_not_start(struct plm_supervisor *supervisor, struct supervised *stage,
+                            const struct plm_error *error)
+{
+  move(stage, PLM_EVENT_START);
+  move(stage, PLM_EVENT_DIED_OUT);
+  stage->started_ms = 0; /* how an earlier process of it ended says nothing of this */
+  supervisor_note_failure(supervisor, stage, error->what);
+}
+
+void supervised_start(struct plm_supervisor *supervisor, struct supervised *stage)
+{
+  static struct plm_stage_command command; /* large, and one thread */
+  struct plm_error error = {0};
+  struct stat info;
+  plm_status status =
+      plm_stage_command_make(supervisor->options.program_directory, supervisor->run,
+                             supervisor->options.fingerprint, stage->kind, &command, &error);
+  stage->log_start = stat(stage->tail.path, &info) == 0 ? (uint64_t)info.st_size : 0;
+  if (status == PLM_OK) {
+    const struct plm_process_start start = {.argv = command.argv,
+                                            .stage = kind_name(stage),
+                                            .instance = stage->instance,
+                                            .log_path = stage->tail.path,
+                                            .nice = plm_stage_kinds[stage->kind].nice};
+    status = plm_process_start(&start, &stage->pid, &stage->ready_fd, &error);
+  }
+  if (status != PLM_OK) {
+    could_not_start(supervisor, stage, &error);
+    return;
+  }
+  stage->started_ms = plm_clock_ms();
+  stage->kill_ms = 0;
+  stage->ending = false;
+  stage->killed_by_us = false;
+  move(stage, PLM_EVENT_START);
+  exporter_started(supervisor, stage);
+}
+
+void supervised_stop(struct plm_supervisor *supervisor, struct supervised *stage)
+{
+  if (stage->state == PLM_STAGE_STOPPING) return;
+  const bool lived = plm_stage_lives(stage->state);
+  move(stage, PLM_EVENT_STOP);
+  if (!lived) return;
+  if (stage->pid > 0) kill(stage->pid, SIGTERM);
+  const double grace_s =
+      supervisor->config->trainer.stop_timeout_s + plm_stage_kinds[stage->kind].stop_s;
+  stage->kill_ms = plm_clock_ms() + (int64_t)(1000.0 * grace_s);
+}
+
+void supervised_kill(struct supervised *stage)
+{
+  if (!plm_stage_lives(stage->state)) {
+    move(stage, PLM_EVENT_STOP);
+    return;
+  }
+  stage->killed_by_us = true;
+  move(stage, PLM_EVENT_STOP);
+  if (stage->pid > 0) kill(stage->pid, SIGKILL);
+  plm_process_signal_all(kind_name(stage), stage->instance, stage->pid, SIGKILL);
+  stage->kill_ms = plm_clock_ms() + 1000; /* again, for what was forked meanwhile */
+}
+
+void supervised_readable(struct plm_supervisor *supervisor, struct supervised *stage)
+{
+  char bytes[64], name[64];
+  const ssize_t size = read(stage->ready_fd, bytes, sizeof bytes);
+  if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (size > 0 && memchr(bytes, '\n', (size_t)size) != NULL) {
+    move(stage, PLM_EVENT_READY);
+    supervised_name(stage, name);
+    if (stage->state == PLM_STAGE_READY && !supervisor->options.quiet) {
+      screen_say(supervisor, "%s is ready (%.1f s)", name,
+                 (double)(plm_clock_ms() - stage->started_ms) / 1000.0);
+    }
+    close_ready(stage);
+  } else if (size <= 0) {
+    close_ready(stage); /* closed without a line: its exit will say why */
+  }
+}
+
+/* ---- ends ---------------------------------------------------------------------------------- */
+
+/* What an end that nobody ordered means, before the policy is asked. */
+static enum plm_stage_event classify(const struct plm_supervisor *supervisor,
+                                     const struct supervised *stage)
+{
+  const enum plm_restart restart = plm_stage_restart(supervisor->config, stage->kind);
+  const int status = stage->wait_status;
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+    const bool done = supervisor_run_is_done(supervisor);
+    if (stage->kind == PLM_KIND_PACKER) {
+      return restart == PLM_RESTART_ALWAYS ? PLM_EVENT_DIED : PLM_EVENT_ENDED;
+    }
+    if (done) return PLM_EVENT_ENDED;
+    return restart == PLM_RESTART_NO ? PLM_EVENT_DIED_OUT : PLM_EVENT_DIED;
+  }
+  if (WIFEXITED(status) && (WEXITSTATUS(status) == 2 || WEXITSTATUS(status) == 4)) {
+    return PLM_EVENT_DIED_OUT;
+  }
+  return restart == PLM_RESTART_NO ? PLM_EVENT_DIED_OUT : PLM_EVENT_DIED;
+}
+
+static double jitter(void)
+{
+  uint32_t random = 0;
+  if (getrandom(&random, sizeof random, 0) != sizeof random) return 0.0;
+  return (double)random * 0x1p-32;
+}
+
+static void ended_by_itself(struct plm_supervisor *supervisor, struct supervised *stage)
+{
+  char name[64], how[96];
+  int64_t delay_ms = 0;
+  enum plm_stage_event event = classify(supervisor, stage);
+  supervised_name(stage, name);
+  supervised_ending(stage, how);
+  const bool too_often = event == PLM_EVENT_DIED &&
+                         !plm_backoff_death(&stage->backoff, plm_clock_ms(), jitter(), &delay_ms);
+  if (too_often) event = PLM_EVENT_DIED_OUT;
+  move(stage, event);
+  if (event == PLM_EVENT_DIED) {
+    stage->due_ms = plm_clock_ms() + delay_ms;
+    screen_say(supervisor, "%s %s; starting it again in %.1f s", name, how,
+               (double)delay_ms / 1000.0);
+  } else if (event == PLM_EVENT_DIED_OUT) {
+    screen_say(supervisor, "%s %s%s", name, how,
+               too_often ? ", the fifth time in ten minutes: giving up" : "");
+    supervisor_note_failure(supervisor, stage, how);
+  }
+}
+
+/* Nothing of the stage is left. */
+static void ended(struct plm_supervisor *supervisor, struct supervised *stage)
+{
+  stage->ending = false;
+  stage->kill_ms = 0;
+  close_ready(stage);
+  if (stage->state != PLM_STAGE_STOPPING) {
+    ended_by_itself(supervisor, stage);
+    return;
+  }
+  const bool clean = WIFEXITED(stage->wait_status) && WEXITSTATUS(stage->wait_status) == 0;
+  const bool told = WIFSIGNALED(stage->wait_status) && WTERMSIG(stage->wait_status) == SIGTERM;
+  move(stage, PLM_EVENT_ENDED);
+  if (!clean && !told && !stage->killed_by_us) { /* SIGTERM before its handler stood is no fault */
+    char name[64], how[96];
+    supervised_name(stage, name);
+    supervised_ending(stage, how);
+    screen_say(supervisor, "%s %s while it was stopping", name, how);
+  }
+}
+
+void supervised_reaped(struct plm_supervisor *supervisor, struct supervised *stage, int status)
+{
+  stage->pid = 0;
+  stage->wait_status = status;
+  if (plm_process_signal_all(kind_name(stage), stage->instance, 0, SIGTERM) == 0) {
+    ended(supervisor, stage);
+    return;
+  }
+  stage->ending = true;
+  if (stage->kill_ms == 0) stage->kill_ms = plm_clock_ms() + LEFTOVER_GRACE_MS;
+}
+
+static void time_is_up(struct plm_supervisor *supervisor, struct supervised *stage, int64_t now_ms)
+{
+  char name[64];
+  supervised_name(stage, name);
+  if (!stage->killed_by_us) {
+    screen_say(supervisor,
+               stage->ending ? "%s left processes behind: killing them"
+                             : "%s did not stop in time: killing it",
+               name);
+  }
+  stage->killed_by_us = true;
+  if (stage->pid > 0) kill(stage->pid, SIGKILL);
+  plm_process_signal_all(kind_name(stage), stage->instance, stage->pid, SIGKILL);
+  stage->kill_ms = now_ms + 1000;
+}
+
+void supervised_tick(struct plm_supervisor *supervisor, struct supervised *stage, int64_t now_ms)
+{
+  if (stage->ending && plm_process_find(kind_name(stage), stage->instance, 0, NULL, 0) == 0) {
+    ended(supervisor, stage);
+  }
+  if (stage->kill_ms != 0 && now_ms >= stage->kill_ms) time_is_up(supervisor, stage, now_ms);
+  if (stage->state == PLM_STAGE_BACKOFF && !supervisor->draining && now_ms >= stage->due_ms) {
+    stage->restarts++;
+    supervised_start(supervisor, stage);
+  }
+  if (stage->state == PLM_STAGE_STOPPED && stage->start_again && !supervisor->draining) {
+    stage->start_again = false;
+    stage->restarts++;
+    supervised_start(supervisor, stage);
+  }
+}

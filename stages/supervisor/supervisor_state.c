@@ -1,0 +1,41 @@
+/* The state table. */
+#include "stages/supervisor/supervisor_state.h"
+
+#include "common/base/status.h"
+
+/* clang-format off */
+#define S(name) PLM_STAGE_##name
+static const enum plm_stage_state table[PLM_STAGE_STATE_COUNT][PLM_STAGE_EVENT_COUNT] = {
+    /*                START        READY        STOP         ENDED        DIED         DIED_OUT */
+    [S(IDLE)]     = {S(STARTING), S(IDLE),     S(STOPPED),  S(IDLE),     S(IDLE),     S(IDLE)},
+    [S(STARTING)] = {S(STARTING), S(READY),    S(STOPPING), S(DONE),     S(BACKOFF),  S(FATAL)},
+    [S(READY)]    = {S(READY),    S(READY),    S(STOPPING), S(DONE),     S(BACKOFF),  S(FATAL)},
+    [S(BACKOFF)]  = {S(STARTING), S(BACKOFF),  S(STOPPED),  S(BACKOFF),  S(BACKOFF),  S(FATAL)},
+    [S(STOPPING)] = {S(STOPPING), S(STOPPING), S(STOPPING), S(STOPPED),  S(STOPPED),  S(STOPPED)},
+    [S(STOPPED)]  = {S(STARTING), S(STOPPED),  S(STOPPED),  S(STOPPED),  S(STOPPED),  S(STOPPED)},
+    [S(DONE)]     = {S(STARTING), S(DONE),     S(DONE),     S(DONE),     S(DONE),     S(DONE)},
+    [S(FATAL)]    = {S(STARTING), S(FATAL),    S(FATAL),    S(FATAL),    S(FATAL),    S(FATAL)},
+};
+#undef S
+/* clang-format on */
+
+enum plm_stage_state plm_stage_next(enum plm_stage_state state, enum plm_stage_event event)
+{
+  PLM_ASSERT((unsigned)state < PLM_STAGE_STATE_COUNT && (unsigned)event < PLM_STAGE_EVENT_COUNT);
+  return table[state][event];
+}
+
+const char *plm_stage_state_name(enum plm_stage_state state)
+{
+  static const char *const names[] = {
+#define PLM_STAGE_STATE_TEXT(name, text) text,
+      PLM_STAGE_STATES(PLM_STAGE_STATE_TEXT)
+#undef PLM_STAGE_STATE_TEXT
+  };
+  return names[state];
+}
+
+bool plm_stage_lives(enum plm_stage_state state)
+{
+  return state == PLM_STAGE_STARTING || state == PLM_STAGE_READY || state == PLM_STAGE_STOPPING;
+}

@@ -1,0 +1,62 @@
+/* The table of stages and their command lines. */
+#include "stages/supervisor/supervisor_table.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "common/run/run.h"
+
+static const char *const trainer_binds[] = {"feed", "announcements", NULL};
+static const char *const evaluator_binds[] = {"evaluation_feed", NULL};
+static const char *const nothing[] = {NULL};
+
+const struct plm_stage_kind plm_stage_kinds[PLM_KIND_COUNT] = {
+    [PLM_KIND_TRAINER] = {"trainer", "plm-trainer", 0, true, trainer_binds, 10.0},
+    [PLM_KIND_EVALUATOR] = {"evaluator", "plm-evaluator", 10, true, evaluator_binds, 10.0},
+    [PLM_KIND_PACKER] = {"packer", "plm-packer", 10, false, nothing, 5.0},
+};
+
+enum plm_stage_index plm_stage_kind_find(const char *name)
+{
+  for (int i = 0; i < PLM_KIND_COUNT; i++) {
+    if (strcmp(plm_stage_kinds[i].name, name) == 0) return (enum plm_stage_index)i;
+  }
+  return PLM_KIND_COUNT;
+}
+
+unsigned plm_stage_instances(const struct plm_config *config, enum plm_stage_index kind)
+{
+  return kind == PLM_KIND_PACKER ? config->packer_instances : 1;
+}
+
+enum plm_restart plm_stage_restart(const struct plm_config *config, enum plm_stage_index kind)
+{
+  switch (kind) {
+  case PLM_KIND_TRAINER: return config->trainer.restart;
+  case PLM_KIND_EVALUATOR: return config->evaluator.restart;
+  default: return config->packer_restart;
+  }
+}
+
+plm_status plm_stage_command_make(const char *program_directory, const char *run,
+                                  const char *fingerprint, enum plm_stage_index kind,
+                                  struct plm_stage_command *command, struct plm_error *error)
+{
+  *command = (struct plm_stage_command){0};
+  PLM_TRY(plm_path_join(command->program, program_directory, plm_stage_kinds[kind].program, error));
+  PLM_TRY(plm_path_join(command->config, run, PLM_RUN_CONFIG, error));
+  snprintf(command->run, sizeof command->run, "%s", run);
+  snprintf(command->fingerprint, sizeof command->fingerprint, "%s", fingerprint);
+  size_t used = 0;
+  command->argv[used++] = command->program;
+  command->argv[used++] = (char *)"-c";
+  command->argv[used++] = command->config;
+  command->argv[used++] = (char *)"--run";
+  command->argv[used++] = command->run;
+  if (kind == PLM_KIND_TRAINER && fingerprint[0] != '\0') {
+    command->argv[used++] = (char *)"--fingerprint";
+    command->argv[used++] = command->fingerprint;
+  }
+  command->argv[used] = NULL;
+  return PLM_OK;
+}

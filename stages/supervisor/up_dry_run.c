@@ -1,0 +1,211 @@
+/* Everything `up` would do, said instead of done. */
+#include "stages/supervisor/up_dry_run.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/statvfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cjson/cJSON.h>
+
+#include "common/base/json.h"
+#include "common/config/settings.h"
+#include "stages/supervisor/port_taken.h"
+
+enum { ANSWER_S = 20 }; /* for the trainer to plan its memory */
+
+static void say_graph(const struct plm_config *config, const bool chosen[PLM_KIND_COUNT])
+{
+  printf("graph\n");
+  printf("  corpus        %s\n", config->corpus != NULL ? config->corpus : "(the packers')");
+  if (chosen[PLM_KIND_PACKER]) printf("    -> packer x %u\n", config->packer_instances);
+  if (chosen[PLM_KIND_TRAINER]) {
+    printf("    -> trainer    feed %s, announcements %s\n", config->network.feed,
+           config->network.announcements);
+  }
+  if (chosen[PLM_KIND_EVALUATOR]) {
+    printf("    -> evaluator  feed %s\n", config->network.evaluation_feed);
+  }
+  printf("  run           %s\n", config->run);
+}
+
+static plm_status say_commands(const struct plm_command_context *context,
+                               const struct plm_config *config, const bool chosen[PLM_KIND_COUNT],
+                               const char *fingerprint, struct plm_error *error)
+{
+  static struct plm_stage_command command;
+  printf("command lines\n");
+  for (int kind = 0; kind < PLM_KIND_COUNT; kind++) {
+    if (!chosen[kind]) continue;
+    PLM_TRY(plm_stage_command_make(context->program_directory, config->run, fingerprint,
+                                   (enum plm_stage_index)kind, &command, error));
+    printf(" ");
+    for (size_t i = 0; command.argv[i] != NULL; i++) printf(" %s", command.argv[i]);
+    const unsigned count = plm_stage_instances(config, (enum plm_stage_index)kind);
+    if (count != 1) printf("   (x %u)", count);
+    printf("\n");
+  }
+  return PLM_OK;
+}
+
+static void say_ports(const struct plm_config *config, const bool chosen[PLM_KIND_COUNT])
+{
+  const struct {
+    const char *key, *endpoint;
+    enum plm_stage_index kind;
+  } binds[] = {{"network.feed", config->network.feed, PLM_KIND_TRAINER},
+               {"network.announcements", config->network.announcements, PLM_KIND_TRAINER},
+               {"network.evaluation_feed", config->network.evaluation_feed, PLM_KIND_EVALUATOR}};
+  printf("ports\n");
+  for (size_t i = 0; i < sizeof binds / sizeof binds[0]; i++) {
+    char owner[128];
+    if (!chosen[binds[i].kind]) continue;
+    const bool taken = plm_port_taken(binds[i].endpoint, owner);
+    printf("  %-24s %s: %s%s\n", binds[i].key, binds[i].endpoint, taken ? "in use by " : "free",
+           taken ? owner : "");
+  }
+}
+
+/* ---- memory and disk: the trainer knows ---------------------------------------------------- */
+
+/* The resolved configuration in memory, and what `plm-trainer --dry-run --json` says of it. */
+static char *ask_trainer(const struct plm_command_context *context, const struct plm_config *config,
+                         struct plm_error *error)
+{
+  char program[PLM_PATH_SIZE], path[64], *yaml, answer[8192];
+  if (plm_path_join(program, context->program_directory, "plm-trainer", error) != PLM_OK ||
+      plm_config_print(config, &yaml, error) != PLM_OK) {
+    return NULL;
+  }
+  int ends[2] = {-1, -1};
+  const int file = memfd_create("pipeline.yaml", 0);
+  const bool written =
+      file >= 0 && plm_file_write_all(file, yaml, strlen(yaml), "memory", error) == PLM_OK;
+  free(yaml);
+  snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+  if (!written || pipe(ends) != 0) {
+    if (file >= 0) close(file);
+    return NULL;
+  }
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(ends[1], STDOUT_FILENO);
+    close(ends[0]);
+    alarm(ANSWER_S);
+    execl(program, program, "-c", path, "--dry-run", "--json", "-q", (char *)NULL);
+    _exit(127);
+  }
+  close(ends[1]);
+  close(file);
+  size_t used = 0;
+  for (ssize_t size; used < sizeof answer - 1; used += (size_t)size) {
+    size = read(ends[0], answer + used, sizeof answer - 1 - used);
+    if (size <= 0) break;
+  }
+  answer[used] = '\0';
+  close(ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? strdup(answer) : NULL;
+}
+
+static double free_disk_bytes(const char *run)
+{
+  char path[PLM_PATH_SIZE];
+  struct statvfs info;
+  snprintf(path, sizeof path, "%s", run);
+  while (statvfs(path, &info) != 0) { /* the nearest folder that exists */
+    char *slash = strrchr(path, '/');
+    if (slash == NULL || slash == path) return 0.0;
+    *slash = '\0';
+  }
+  return (double)info.f_bavail * (double)info.f_frsize;
+}
+
+static void say_device(const cJSON *json)
+{
+  const bool cuda = strcmp(plm_json_string(json, "device", "cpu"), "cuda") == 0;
+  const double free_bytes = plm_json_number(json, "free_bytes", 0.0);
+  printf("  trainer       %.1f MB for %.0f parameters",
+         1e-6 * plm_json_number(json, cuda ? "device_bytes" : "total", 0.0),
+         plm_json_number(json, "parameter_count", 0.0));
+  if (cuda) printf(", on the CUDA device");
+  if (free_bytes > 0)
+    printf(" (%.1f MB are free)", 1e-6 * free_bytes);
+  else
+    printf(" (what is free is not known: %s)", plm_json_string(json, "unknown", "no answer"));
+  if (cuda) printf("; %.1f MB on the host", 1e-6 * plm_json_number(json, "host_bytes", 0.0));
+  const cJSON *fits = cJSON_GetObjectItemCaseSensitive(json, "fits");
+  const double largest = plm_json_number(json, "largest_micro_batch_tokens", 0.0);
+  if (fits != NULL && largest > 0)
+    printf("\n                %s; largest trainer.micro_batch_tokens that fits: %.0f",
+           cJSON_IsTrue(fits) ? "this fits" : "this does not fit", largest);
+  else if (fits != NULL)
+    printf("\n                no micro-batch fits");
+  printf("\n");
+}
+
+static void say_memory(const struct plm_command_context *context, const struct plm_config *config)
+{
+  struct plm_error error = {0};
+  char *answer = ask_trainer(context, config, &error);
+  cJSON *json = answer != NULL ? cJSON_Parse(answer) : NULL;
+  free(answer);
+  printf("memory\n");
+  if (json == NULL) {
+    printf("  unknown: plm-trainer did not say\n");
+    return;
+  }
+  say_device(json);
+  /* weights and moments as fp32, and the average where there is one */
+  const double files =
+      plm_json_number(json, "parameter_count", 0.0) * 4.0 * (config->trainer.ema > 0.0 ? 4.0 : 3.0);
+  const double kept = (double)config->trainer.checkpoint.keep_last +
+                      (double)config->trainer.checkpoint.keep_best +
+                      (double)config->trainer.checkpoint.max_unevaluated + 1.0;
+  const double every = (double)config->trainer.checkpoint.every;
+  const double published = every > 0.0 ? (double)config->trainer.steps / every + 2.0 : 2.0;
+  printf("disk\n  checkpoints   at most %.1f MB: %.1f MB each (%.1f MB are free)\n",
+         1e-6 * files * (kept < published ? kept : published), 1e-6 * files,
+         1e-6 * free_disk_bytes(config->run));
+  cJSON_Delete(json);
+}
+
+static void say_cores(const struct plm_config *config)
+{
+  char evaluator[16] = "auto";
+  if (config->evaluator.threads != 0) {
+    snprintf(evaluator, sizeof evaluator, "%u", config->evaluator.threads);
+  }
+  printf("cores\n  %ld here; trainer.threads %u%s, evaluator.threads %s\n",
+         sysconf(_SC_NPROCESSORS_ONLN), config->trainer.threads,
+         config->trainer.threads == 0 ? " (all)" : "", evaluator);
+}
+
+plm_status plm_dry_run(const struct plm_command_context *context, const struct plm_config *config,
+                       const bool chosen[PLM_KIND_COUNT], const char *fingerprint,
+                       const struct plm_prepared *prepared, struct plm_error *error)
+{
+  if (prepared->complete) {
+    printf("the run is complete at step %llu: only what is missing would be evaluated\n",
+           (unsigned long long)prepared->step);
+  } else if (prepared->resumes) {
+    printf("the run would resume; its newest checkpoint is step %llu\n",
+           (unsigned long long)prepared->step);
+  } else {
+    printf("a new run would start\n");
+  }
+  say_graph(config, chosen);
+  PLM_TRY(say_commands(context, config, chosen, fingerprint, error));
+  fflush(stdout);
+  say_memory(context, config);
+  say_cores(config);
+  say_ports(config, chosen);
+  return PLM_OK;
+}

@@ -1,0 +1,153 @@
+/* A corpus described. */
+#include "stages/views/corpus_summary.h"
+
+#include <cjson/cJSON.h>
+#include <stdio.h>
+
+#include "common/base/json.h"
+#include "common/base/progress.h"
+#include "common/corpus/tokenizer.h"
+
+enum { BAR_WIDTH = 40, FEW_DOCUMENTS = 256 };
+
+static void print_bar(double share_of_largest)
+{
+  const int cells = (int)(share_of_largest * BAR_WIDTH + 0.5);
+  for (int i = 0; i < cells; i++) putchar('#');
+  putchar('\n');
+}
+
+static void print_splits(const struct plm_corpus_info *info)
+{
+  char documents[32], residues[32], shortest[32], longest[32];
+  printf("\n%-7s %13s %17s %9s %9s %11s\n", "split", "documents", "residues", "shortest", "mean",
+         "longest");
+  for (int s = 0; s < PLM_SPLIT_COUNT; s++) {
+    const struct plm_corpus_split *split = &info->splits[s];
+    printf("%-7s %13s %17s %9s %9.1f %11s%s\n", plm_split_name((enum plm_split)s),
+           plm_format_count(split->documents, documents),
+           plm_format_count(split->residues, residues),
+           plm_format_count(split->length_min, shortest),
+           split->documents == 0 ? 0.0 : (double)split->residues / (double)split->documents,
+           plm_format_count(split->length_max, longest),
+           split->documents < FEW_DOCUMENTS ? "  (fewer than 256 documents)" : "");
+  }
+}
+
+static void print_lengths(const struct plm_corpus_info *info)
+{
+  uint64_t counts[PLM_HISTOGRAM_BINS] = {0}, largest = 0;
+  int first = PLM_HISTOGRAM_BINS, last = -1;
+  for (int bin = 0; bin < PLM_HISTOGRAM_BINS; bin++) {
+    for (int s = 0; s < PLM_SPLIT_COUNT; s++) counts[bin] += info->splits[s].histogram[bin];
+    if (counts[bin] > largest) largest = counts[bin];
+    if (counts[bin] == 0) continue;
+    if (bin < first) first = bin;
+    last = bin;
+  }
+  printf("\nlengths\n");
+  for (int bin = first; bin <= last; bin++) {
+    char from[32], to[32], count[32];
+    printf("%11s - %-11s %13s  ", plm_format_count(1ull << bin, from),
+           plm_format_count((2ull << bin) - 1, to), plm_format_count(counts[bin], count));
+    print_bar((double)counts[bin] / (double)largest);
+  }
+}
+
+static void print_composition(const struct plm_corpus_info *info)
+{
+  enum { MOST = 32 };
+  const struct plm_tokenizer *tokenizer = plm_tokenizer_of(info->tokenizer);
+  uint64_t counts[512] = {0}, total = 0, largest = 1;
+  for (uint32_t id = 0; id < tokenizer->vocab_size; id++) {
+    for (int s = 0; s < PLM_SPLIT_COUNT; s++) counts[id] += info->splits[s].composition[id];
+    total += counts[id];
+    if (counts[id] > largest) largest = counts[id];
+  }
+  printf("\ncomposition (entropy %.4f nats)\n", info->entropy);
+  for (int row = 0; row < MOST; row++) { /* the most frequent first */
+    uint32_t best = 0;
+    for (uint32_t id = 0; id < tokenizer->vocab_size; id++)
+      if (counts[id] > counts[best]) best = id;
+    if (counts[best] == 0) break;
+    printf("%7s %8.4f %%  ", plm_token_text(tokenizer, best),
+           100.0 * (double)counts[best] / (double)total);
+    print_bar((double)counts[best] / (double)largest);
+    counts[best] = 0;
+  }
+}
+
+void plm_corpus_summary_print(const char *directory,
+                              const struct plm_corpus_description *description)
+{
+  const struct plm_corpus_info *info = &description->info;
+  char hex[PLM_HASH_HEX_SIZE], size[32], documents[32];
+  plm_hash_to_hex(info->fingerprint, hex);
+  uint64_t residues = 0;
+  for (int s = 0; s < PLM_SPLIT_COUNT; s++) residues += info->splits[s].residues;
+  printf("%s\n", directory);
+  printf("fingerprint  %s\n", hex);
+  printf("tokenizer    %s\n", info->tokenizer == PLM_TOKENIZER_ESM ? "esm" : "byte");
+  printf("split        %s\n", info->clustered ? "by clusters" : "random split: homologues shared");
+  printf("size         %s bytes, %.2f bits a residue\n",
+         plm_format_count(description->files.size_bytes, size),
+         8.0 * (double)description->files.size_bytes / (double)residues);
+  for (size_t i = 0; i < description->source_count; i++)
+    printf("%-12s %s (%s documents)\n", i == 0 ? "sources" : "", description->sources[i].name,
+           plm_format_count(description->sources[i].documents, documents));
+  print_splits(info);
+  print_lengths(info);
+  print_composition(info);
+}
+
+static void add_counts(cJSON *object, const char *key, const uint64_t *counts, size_t count)
+{
+  cJSON *array = cJSON_AddArrayToObject(object, key);
+  for (size_t i = 0; i < count; i++)
+    cJSON_AddItemToArray(array, cJSON_CreateNumber((double)counts[i]));
+}
+
+static void add_splits(cJSON *root, const struct plm_corpus_info *info)
+{
+  const struct plm_tokenizer *tokenizer = plm_tokenizer_of(info->tokenizer);
+  cJSON *splits = cJSON_AddObjectToObject(root, "splits");
+  for (int s = 0; s < PLM_SPLIT_COUNT; s++) {
+    const struct plm_corpus_split *split = &info->splits[s];
+    cJSON *object = cJSON_AddObjectToObject(splits, plm_split_name((enum plm_split)s));
+    cJSON_AddNumberToObject(object, "documents", (double)split->documents);
+    cJSON_AddNumberToObject(object, "residues", (double)split->residues);
+    cJSON_AddNumberToObject(object, "length_min", (double)split->length_min);
+    cJSON_AddNumberToObject(object, "length_max", (double)split->length_max);
+    add_counts(object, "histogram", split->histogram, PLM_HISTOGRAM_BINS);
+    cJSON *composition = cJSON_AddObjectToObject(object, "composition");
+    for (uint32_t id = 0; id < tokenizer->vocab_size; id++)
+      if (split->composition[id] != 0)
+        cJSON_AddNumberToObject(composition, plm_token_text(tokenizer, id),
+                                (double)split->composition[id]);
+  }
+}
+
+plm_status plm_corpus_summary_json(const struct plm_corpus_description *description,
+                                   struct plm_error *error)
+{
+  const struct plm_corpus_info *info = &description->info;
+  char hex[PLM_HASH_HEX_SIZE];
+  plm_hash_to_hex(info->fingerprint, hex);
+  cJSON *root = cJSON_CreateObject();
+  cJSON_AddStringToObject(root, "fingerprint", hex);
+  cJSON_AddStringToObject(root, "tokenizer", info->tokenizer == PLM_TOKENIZER_ESM ? "esm" : "byte");
+  cJSON_AddNumberToObject(root, "format", info->format);
+  cJSON_AddBoolToObject(root, "clustered", info->clustered);
+  cJSON_AddNumberToObject(root, "entropy", info->entropy);
+  add_splits(root, info);
+  cJSON *sources = cJSON_AddArrayToObject(root, "sources");
+  for (size_t i = 0; i < description->source_count; i++) {
+    cJSON *source = cJSON_CreateObject();
+    cJSON_AddStringToObject(source, "name", description->sources[i].name);
+    cJSON_AddNumberToObject(source, "bytes", (double)description->sources[i].bytes);
+    cJSON_AddNumberToObject(source, "documents", (double)description->sources[i].documents);
+    cJSON_AddItemToArray(sources, source);
+  }
+  cJSON_AddNumberToObject(root, "size", (double)description->files.size_bytes);
+  return plm_json_print(root, error);
+}

@@ -1,0 +1,95 @@
+/* Curves out of lines. */
+#include "stages/views/metrics_curves.h"
+
+#include <cjson/cJSON.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/json.h"
+#include "common/metrics/metrics.h"
+
+struct reading {
+  struct plm_curves *curves;
+  const char *key;
+  bool failed;
+};
+
+/* NULL: more splits than there can be, not ours. */
+static struct plm_curve *curve_of(struct plm_curves *curves, const char *split)
+{
+  for (size_t i = 0; i < curves->count; i++)
+    if (strcmp(curves->list[i].split, split) == 0) return &curves->list[i];
+  if (curves->count == PLM_CURVE_SPLITS) return NULL;
+  struct plm_curve *curve = &curves->list[curves->count++];
+  *curve = (struct plm_curve){0};
+  snprintf(curve->split, sizeof curve->split, "%s", split);
+  return curve;
+}
+
+static bool make_room(struct plm_curve *curve)
+{
+  if (curve->count < curve->capacity) return true;
+  const size_t capacity = curve->capacity != 0 ? 2 * curve->capacity : 256;
+  double *x = realloc(curve->x, capacity * sizeof *x);
+  if (x == NULL) return false;
+  curve->x = x;
+  double *y = realloc(curve->y, capacity * sizeof *y);
+  if (y == NULL) return false;
+  curve->y = y;
+  curve->capacity = capacity;
+  return true;
+}
+
+static bool add_point(struct plm_curve *curve, double x, double y)
+{
+  size_t place = curve->count; /* nearly always the last */
+  while (place > 0 && curve->x[place - 1] >= x) place--;
+  if (place < curve->count && curve->x[place] == x) {
+    curve->y[place] = y;
+    return true;
+  }
+  if (!make_room(curve)) return false;
+  const size_t later = (curve->count - place) * sizeof *curve->x;
+  memmove(curve->x + place + 1, curve->x + place, later);
+  memmove(curve->y + place + 1, curve->y + place, later);
+  curve->x[place] = x;
+  curve->y[place] = y;
+  curve->count++;
+  return true;
+}
+
+static bool take_line(void *context, const cJSON *line)
+{
+  struct reading *reading = context;
+  const double step = plm_json_number(line, "step", NAN),
+               value = plm_json_number(line, reading->key, NAN),
+               baseline = plm_json_number(line, "baseline_entropy", NAN);
+  if (isfinite(baseline)) reading->curves->baseline = baseline;
+  if (!isfinite(step) || !isfinite(value)) return true;
+  struct plm_curve *curve = curve_of(reading->curves, plm_json_string(line, "split", ""));
+  reading->failed = curve != NULL && !add_point(curve, step, value);
+  return !reading->failed;
+}
+
+plm_status plm_curves_read(const char *path, const char *key, struct plm_curves *curves,
+                           struct plm_error *error)
+{
+  struct reading reading = {.curves = curves, .key = key};
+  *curves = (struct plm_curves){.baseline = NAN};
+  PLM_TRY(plm_metrics_each(path, take_line, &reading, error));
+  return reading.failed
+             ? plm_error_set(error, PLM_NO_MEMORY, "no memory for the curves of %s", path)
+             : PLM_OK;
+}
+
+void plm_curves_deinit(struct plm_curves *curves)
+{
+  for (size_t i = 0; i < curves->count; i++) {
+    free(curves->list[i].x);
+    free(curves->list[i].y);
+  }
+  *curves = (struct plm_curves){0};
+}

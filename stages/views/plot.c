@@ -1,0 +1,154 @@
+/* Braille plots: each character cell is 2 x 4 dots (Unicode U+2800 + bits). */
+#include "stages/views/plot.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MARGIN = 10, SERIES_COLORS = 6 };
+
+struct canvas {
+  int columns, rows;
+  uint8_t *dots;  /* (rows, columns) braille bits */
+  uint8_t *owner; /* series that drew last in the cell, from 1 */
+  double x0, x1, y0, y1;
+};
+
+static const int colors[SERIES_COLORS] = {36, 33, 35, 32, 34, 31};
+
+static void put_dot(struct canvas *canvas, int x, int y, int owner)
+{
+  static const uint8_t bits[4][2] = {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
+  if (x < 0 || y < 0 || x >= 2 * canvas->columns || y >= 4 * canvas->rows) return;
+  const int cell = (y / 4) * canvas->columns + x / 2;
+  canvas->dots[cell] |= bits[y % 4][x % 2];
+  canvas->owner[cell] = (uint8_t)owner;
+}
+
+static int dot_x(const struct canvas *canvas, double x)
+{
+  return (int)lround((x - canvas->x0) / (canvas->x1 - canvas->x0) * (2 * canvas->columns - 1));
+}
+
+static int dot_y(const struct canvas *canvas, double y)
+{
+  return (int)lround((canvas->y1 - y) / (canvas->y1 - canvas->y0) * (4 * canvas->rows - 1));
+}
+
+static void put_line(struct canvas *canvas, int x0, int y0, int x1, int y1, int owner)
+{
+  const int steps = abs(x1 - x0) > abs(y1 - y0) ? abs(x1 - x0) : abs(y1 - y0);
+  for (int i = 0; i <= steps; i++)
+    put_dot(canvas, x0 + (steps > 0 ? (x1 - x0) * i / steps : 0),
+            y0 + (steps > 0 ? (y1 - y0) * i / steps : 0), owner);
+}
+
+static bool usable(const struct plm_series *series, size_t i)
+{
+  return isfinite(series->x[i]) && isfinite(series->y[i]);
+}
+
+static void widen(double value, double *low, double *high)
+{
+  if (value < *low) *low = value;
+  if (value > *high) *high = value;
+}
+
+static bool find_range(struct canvas *canvas, const struct plm_series *series, size_t count,
+                       double level)
+{
+  canvas->x0 = canvas->y0 = INFINITY;
+  canvas->x1 = canvas->y1 = -INFINITY;
+  for (size_t s = 0; s < count; s++) {
+    for (size_t i = 0; i < series[s].count; i++) {
+      if (!usable(&series[s], i)) continue;
+      widen(series[s].x[i], &canvas->x0, &canvas->x1);
+      widen(series[s].y[i], &canvas->y0, &canvas->y1);
+    }
+  }
+  if (!isfinite(canvas->x0)) return false;
+  if (isfinite(level)) widen(level, &canvas->y0, &canvas->y1);
+  if (canvas->x1 == canvas->x0) canvas->x1 = canvas->x0 + 1;
+  if (canvas->y1 == canvas->y0) canvas->y1 = canvas->y0 + 1e-9 + fabs(canvas->y0) * 1e-3;
+  return true;
+}
+
+static void draw_series(struct canvas *canvas, const struct plm_series *series, int owner)
+{
+  bool drawn = false;
+  int last_x = 0, last_y = 0;
+  for (size_t i = 0; i < series->count; i++) {
+    if (!usable(series, i)) continue;
+    const int x = dot_x(canvas, series->x[i]), y = dot_y(canvas, series->y[i]);
+    if (drawn)
+      put_line(canvas, last_x, last_y, x, y, owner);
+    else
+      put_dot(canvas, x, y, owner);
+    drawn = true;
+    last_x = x;
+    last_y = y;
+  }
+}
+
+static void print_cell(FILE *out, unsigned dots, unsigned owner, bool color)
+{
+  const unsigned code = 0x2800u + dots;
+  const char text[4] = {(char)(0xE0 | code >> 12), (char)(0x80 | (code >> 6 & 0x3F)),
+                        (char)(0x80 | (code & 0x3F)), 0};
+  if (dots == 0)
+    fputc(' ', out);
+  else if (color && owner != 0)
+    fprintf(out, "\x1b[%dm%s\x1b[0m", colors[(owner - 1) % SERIES_COLORS], text);
+  else
+    fputs(text, out);
+}
+
+static void print_canvas(FILE *out, const struct canvas *canvas, bool color)
+{
+  for (int row = 0; row < canvas->rows; row++) {
+    const double y = canvas->y1 - (canvas->y1 - canvas->y0) * (row + 0.5) / (double)canvas->rows;
+    if (row % 3 == 0 || row == canvas->rows - 1)
+      fprintf(out, "%*.4g |", MARGIN - 2, y);
+    else
+      fprintf(out, "%*s |", MARGIN - 2, "");
+    for (int column = 0; column < canvas->columns; column++) {
+      const int cell = row * canvas->columns + column;
+      print_cell(out, canvas->dots[cell], canvas->owner[cell], color);
+    }
+    fputc('\n', out);
+  }
+  char first[32], last[32];
+  const int first_length = snprintf(first, sizeof first, "%g", canvas->x0);
+  snprintf(last, sizeof last, "%g", canvas->x1);
+  fprintf(out, "%*s%s%*s\n", MARGIN, "", first, canvas->columns - first_length, last);
+}
+
+void plm_plot_draw(FILE *out, const char *title, const struct plm_series *series, size_t count,
+                   double level, const char *level_label, int columns, int rows, bool color)
+{
+  struct canvas canvas = {.columns = columns > MARGIN + 20 ? columns - MARGIN : 20,
+                          .rows = rows > 8 ? rows - 3 : 5};
+  const size_t cells = (size_t)canvas.columns * (size_t)canvas.rows;
+  canvas.dots = calloc(cells, 1);
+  canvas.owner = calloc(cells, 1);
+  fprintf(out, "%*s%s", MARGIN, "", title);
+  for (size_t s = 0; s < count; s++) {
+    if (color)
+      fprintf(out, "  \x1b[%dm\xE2\x94\x80 %s\x1b[0m", colors[s % SERIES_COLORS], series[s].label);
+    else
+      fprintf(out, "  - %s", series[s].label);
+  }
+  if (isfinite(level)) fprintf(out, "  (.. %s %.4g)", level_label, level);
+  fputc('\n', out);
+  if (canvas.dots != NULL && canvas.owner != NULL && find_range(&canvas, series, count, level)) {
+    if (isfinite(level))
+      for (int x = 0; x < 2 * canvas.columns; x += 4) put_dot(&canvas, x, dot_y(&canvas, level), 0);
+    for (size_t s = 0; s < count; s++) draw_series(&canvas, &series[s], (int)s + 1);
+    print_canvas(out, &canvas, color);
+  } else {
+    fprintf(out, "%*sno numbers yet\n", MARGIN, "");
+  }
+  free(canvas.dots);
+  free(canvas.owner);
+}

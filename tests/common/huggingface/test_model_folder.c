@@ -1,0 +1,459 @@
+/* Folders that hold a model: checkpoints and exports are told apart, weights of every form are read
+ * alike, and what does not fit is named. */
+#include "tests/support/cmocka_all.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/file.h"
+#include "common/base/text.h"
+#include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/safetensors.h"
+#include "common/checkpoint/tensor_values.h"
+#include "common/huggingface/model_folder.h"
+#include "common/model/model.h"
+#include "tests/support/scratch.h"
+
+static struct plm_model_config model_of(enum plm_architecture architecture)
+{
+  return (struct plm_model_config){.architecture = architecture,
+                                   .hidden_size = 64,
+                                   .num_attention_heads = 2,
+                                   .num_hidden_layers = 2,
+                                   .num_unet_layers = 4,
+                                   .num_extra_layers = 1,
+                                   .expansion_ratio = 2,
+                                   .soft_logit_cap = 16,
+                                   .pattern = {PLM_ATTENTION_DOCUMENT},
+                                   .pattern_count = 1,
+                                   .window_start = 64,
+                                   .window_end = 64,
+                                   .max_length = 128,
+                                   .vocab_size = 33};
+}
+
+/* A model's parameters with values on the host. */
+struct weights {
+  struct plm_parameter *table;
+  size_t count, elements;
+  float *values;
+};
+
+static struct weights weights_of(const struct plm_model_config *model)
+{
+  struct weights weights;
+  assert_int_equal(
+      plm_model_parameters(model, &weights.table, &weights.count, &weights.elements, NULL), PLM_OK);
+  weights.values = calloc(weights.elements, sizeof *weights.values);
+  plm_model_initialise(weights.table, weights.count, 3, weights.values);
+  return weights;
+}
+
+static void weights_free(struct weights *weights)
+{
+  free(weights->table);
+  free(weights->values);
+}
+
+static void path_in(const char *folder, const char *name, char path[PLM_PATH_SIZE])
+{
+  assert_int_equal(plm_path_join(path, folder, name, NULL), PLM_OK);
+}
+
+static void put(const char *folder, const char *name, const char *text)
+{
+  char path[PLM_PATH_SIZE];
+  path_in(folder, name, path);
+  assert_int_equal(plm_file_write(path, text, strlen(text), 0600, NULL), PLM_OK);
+}
+
+static void drop(const char *folder, const char *name)
+{
+  char path[PLM_PATH_SIZE];
+  path_in(folder, name, path);
+  assert_int_equal(unlink(path), 0);
+}
+
+/* A folder as save_pretrained leaves it, weights of weights_of. */
+static void make_export(const char *name, const struct plm_model_config *model,
+                        char folder[PLM_PATH_SIZE])
+{
+  char path[PLM_PATH_SIZE], *config;
+  struct weights weights = weights_of(model);
+  snprintf(folder, PLM_PATH_SIZE, "%s", scratch_path(name));
+  assert_int_equal(plm_directory_make(folder, NULL), PLM_OK);
+  assert_int_equal(plm_checkpoint_config_print(model, 64, PLM_OBJECTIVE_CAUSAL, &config, NULL),
+                   PLM_OK);
+  put(folder, "config.json", config);
+  free(config);
+  path_in(folder, "model.safetensors", path);
+  assert_int_equal(
+      plm_checkpoint_write_weights(path, weights.table, weights.count, weights.values, NULL),
+      PLM_OK);
+  weights_free(&weights);
+}
+
+static void seal(const char *folder, const char *const *names, size_t count)
+{
+  struct plm_manifest manifest = {.step = 40, .count = count};
+  for (size_t i = 0; i < count; i++) {
+    char path[PLM_PATH_SIZE];
+    path_in(folder, names[i], path);
+    strcpy(manifest.files[i].name, names[i]);
+    assert_int_equal(plm_hash_file(path, &manifest.files[i].hash, &manifest.files[i].size, NULL),
+                     PLM_OK);
+  }
+  char *text = plm_manifest_print(&manifest);
+  put(folder, "MANIFEST", text);
+  free(text);
+}
+
+static void expect(const char *folder, plm_status status, const char *what, const char *hint)
+{
+  struct plm_model_folder found;
+  struct plm_error error = {0};
+  assert_int_equal(plm_model_folder_check(folder, &found, &error), status);
+  if (strstr(error.what, what) == NULL || strstr(error.hint, hint) == NULL)
+    fail_msg("\"%s\" (%s)", error.what, error.hint);
+}
+
+/* ---- kinds of folders ---------------------------------------------------------------------- */
+
+static void both_kinds_are_told_apart(void **state)
+{
+  (void)state;
+  static const char *const files[] = {"config.json", "ema.safetensors", "model.safetensors"};
+  const struct plm_model_config model = model_of(PLM_UNET);
+  char folder[PLM_PATH_SIZE], link[PLM_PATH_SIZE];
+  struct plm_model_folder found;
+  struct plm_error error;
+  make_export("kinds", &model, folder);
+  assert_int_equal(plm_model_folder_check(folder, &found, &error), PLM_OK);
+  assert_false(found.checkpoint);
+  assert_false(found.averaged);
+  assert_int_equal(found.window, 64);
+  assert_int_equal(found.objective, PLM_OBJECTIVE_CAUSAL);
+  assert_memory_equal(&found.model, &model, sizeof model);
+  assert_string_equal(plm_model_folder_weights(&found), "model.safetensors");
+
+  put(folder, "ema.safetensors", "averages");
+  expect(folder, PLM_CORRUPT, "without its MANIFEST", "checkpoints --verify");
+  seal(folder, files, 3);
+  snprintf(link, sizeof link, "%s", scratch_path("latest"));
+  assert_int_equal(symlink(folder, link), 0);
+  assert_int_equal(plm_model_folder_check(link, &found, &error), PLM_OK);
+  assert_true(found.checkpoint);
+  assert_int_equal(found.step, 40);
+  assert_string_equal(plm_model_folder_weights(&found), "ema.safetensors");
+  assert_null(strstr(found.directory, "latest"));
+  put(folder, "config.json", "{}");
+  expect(link, PLM_CORRUPT, "config.json has 2 bytes", "");
+}
+
+static void what_is_no_model_is_said(void **state)
+{
+  (void)state;
+  const struct plm_model_config model = model_of(PLM_TRANSFORMER);
+  char folder[PLM_PATH_SIZE], inner[PLM_PATH_SIZE];
+  expect(scratch_path("nowhere"), PLM_NOT_FOUND, "there is no such folder", "save_pretrained");
+  make_export("none", &model, folder);
+  drop(folder, "model.safetensors");
+  expect(folder, PLM_NOT_FOUND, "no weights", "save_pretrained");
+  put(folder, "pytorch_model.bin", "pickle");
+  expect(folder, PLM_NOT_FOUND, "no weights", "as safetensors");
+  put(folder, "trainer.json", "{}");
+  expect(folder, PLM_CORRUPT, "it has trainer.json) without its MANIFEST", "");
+  drop(folder, "config.json");
+  expect(folder, PLM_NOT_FOUND, "neither MANIFEST nor config.json", "");
+  path_in(folder, "checkpoints/latest", inner);
+  assert_int_equal(plm_directory_make(inner, NULL), PLM_OK);
+  expect(folder, PLM_NOT_FOUND, "neither MANIFEST nor config.json", "it is a run");
+  path_in(folder, "checkpoints", inner);
+  expect(inner, PLM_NOT_FOUND, "neither MANIFEST nor config.json", "it holds checkpoints");
+}
+
+/* ---- fitting ------------------------------------------------------------------------------- */
+
+static void another_model_is_named_by_its_keys(void **state)
+{
+  (void)state;
+  struct plm_model_folder folder = {.directory = "some/folder"};
+  struct plm_model_config other;
+  struct plm_error error;
+  struct plm_text notes = {0};
+#define CASE(architecture_, key, value, says)                                             \
+  do {                                                                                    \
+    folder.model = other = model_of(architecture_);                                       \
+    other.key = value;                                                                    \
+    assert_int_equal(plm_model_folder_fits(&folder, &other, &notes, &error), PLM_CONFIG); \
+    assert_string_equal(error.where, "some/folder");                                      \
+    assert_string_equal(error.what, "the weights are of another model: " says);           \
+    assert_null(notes.data);                                                              \
+  } while (0)
+  CASE(PLM_UNET, architecture, PLM_TRANSFORMER,
+       "model.architecture is \"unet\" there, \"transformer\" here");
+  CASE(PLM_UNET, hidden_size, 128, "model.hidden_size is 64 there, 128 here");
+  CASE(PLM_TRANSFORMER, num_attention_heads, 4, "model.num_attention_heads is 2 there, 4 here");
+  CASE(PLM_TRANSFORMER, num_hidden_layers, 3, "model.num_hidden_layers is 2 there, 3 here");
+  CASE(PLM_PATCH_UNET, num_unet_layers, 6, "model.num_unet_layers is 4 there, 6 here");
+  CASE(PLM_PATCH_UNET, num_extra_layers, 0, "model.num_extra_layers is 1 there, 0 here");
+  CASE(PLM_UNET, expansion_ratio, 6.5, "model.expansion_ratio is 2 there, 6.5 here");
+  CASE(PLM_UNET, tie_embeddings, true, "model.tie_embeddings is false there, true here");
+  CASE(PLM_UNET, vocab_size, 261, "data.tokenizer: its vocabulary is 33 there, 261 here");
+  CASE(PLM_PATCH_UNET, max_length, 2, "data.max_length is 128 there, 2 here");
+#undef CASE
+  /* two keys at once, and one that says nothing about a patch_unet */
+  folder.model = other = model_of(PLM_PATCH_UNET);
+  other.num_unet_layers = 6;
+  other.num_hidden_layers = 12;
+  other.tie_embeddings = true;
+  assert_int_equal(plm_model_folder_fits(&folder, &other, NULL, &error), PLM_CONFIG);
+  assert_string_equal(error.what,
+                      "the weights are of another model: model.num_unet_layers is 4 there, 6 here; "
+                      "model.tie_embeddings is false there, true here");
+}
+
+static void what_leaves_the_weights_alone_is_noted(void **state)
+{
+  (void)state;
+  struct plm_model_folder folder = {.model = model_of(PLM_TRANSFORMER)};
+  struct plm_model_config other = folder.model;
+  struct plm_text notes = {0};
+  assert_int_equal(plm_model_folder_fits(&folder, &other, &notes, NULL), PLM_OK);
+  assert_null(notes.data);
+  other.soft_logit_cap = 0;
+  other.max_length = 512;
+  other.pattern[0] |= PLM_ATTENTION_LOCAL;
+  other.window_end = 128;
+  assert_int_equal(plm_model_folder_fits(&folder, &other, &notes, NULL), PLM_OK);
+  assert_string_equal(notes.data, "soft_logit_cap was 16, is 0\nmax_length was 128, is 512\n"
+                                  "attention.pattern was [\"document\"], is [\"document+local\"]\n"
+                                  "attention.window.end was 64, is 128\n");
+  plm_text_deinit(&notes);
+}
+
+/* ---- weights ------------------------------------------------------------------------------- */
+
+/* A tensor each parameter, in one of the dtypes; *bytes holds their data. */
+static struct plm_tensor_info *tensors_of(const struct weights *weights, enum plm_dtype dtype,
+                                          unsigned char **bytes)
+{
+  const size_t item = dtype == PLM_F64 ? 8 : dtype == PLM_F32 ? 4 : 2;
+  struct plm_tensor_info *tensors = calloc(weights->count + 1, sizeof *tensors);
+  unsigned char *next = *bytes = calloc(weights->elements, item);
+  for (size_t i = 0; i < weights->count; i++) {
+    const struct plm_parameter *p = &weights->table[i];
+    tensors[i] = (struct plm_tensor_info){.name = p->name, .dtype = dtype, .rank = p->ndim};
+    tensors[i].shape[0] = (uint64_t)(p->ndim == 2 ? p->rows : p->cols);
+    tensors[i].shape[1] = p->ndim == 2 ? (uint64_t)p->cols : 0;
+    tensors[i].bytes = p->count * item;
+    tensors[i].data = next;
+    for (size_t k = 0; k < p->count; k++, next += item) {
+      const float value = weights->values[p->offset + k];
+      const double wide = value;
+      const uint16_t brief = plm_float_to_bf16(value);
+      if (dtype == PLM_F64) memcpy(next, &wide, 8);
+      if (dtype == PLM_F32) memcpy(next, &value, 4);
+      if (dtype == PLM_BF16) memcpy(next, &brief, 2);
+    }
+  }
+  return tensors;
+}
+
+static void every_float_dtype_is_read(void **state)
+{
+  (void)state;
+  static const enum plm_dtype dtypes[] = {PLM_F32, PLM_F64, PLM_BF16};
+  const struct plm_model_config model = model_of(PLM_PATCH_UNET);
+  struct weights weights = weights_of(&model);
+  float *again = calloc(weights.elements, sizeof *again);
+  struct plm_error error;
+  const char *path = scratch_path("dtypes.safetensors");
+  for (size_t d = 0; d < 3; d++) {
+    unsigned char *bytes;
+    struct plm_tensor_info *tensors = tensors_of(&weights, dtypes[d], &bytes);
+    assert_int_equal(plm_safetensors_write(path, tensors, weights.count, NULL, 0, &error), PLM_OK);
+    assert_int_equal(plm_checkpoint_read_weights(path, weights.table, weights.count, again, &error),
+                     PLM_OK);
+    for (size_t i = 0; i < weights.elements; i++) {
+      const float value = weights.values[i];
+      if (dtypes[d] == PLM_BF16)
+        assert_true(fabsf(again[i] - value) <= fabsf(value) * 0x1p-8F);
+      else
+        assert_true(again[i] == value);
+    }
+    tensors[2].dtype = PLM_I32; /* a shape of its own, so that the bytes agree */
+    if (dtypes[d] == PLM_F32) {
+      assert_int_equal(plm_safetensors_write(path, tensors, weights.count, NULL, 0, NULL), PLM_OK);
+      assert_int_equal(
+          plm_checkpoint_read_weights(path, weights.table, weights.count, again, &error),
+          PLM_FORMAT);
+      assert_non_null(strstr(error.what, "holds no floating-point numbers"));
+    }
+    if (dtypes[d] == PLM_BF16) {
+      tensors[2].dtype = PLM_BF16;
+      memcpy(bytes + ((const unsigned char *)tensors[2].data - bytes) + 6, "\x80\x7f", 2);
+      assert_int_equal(plm_safetensors_write(path, tensors, weights.count, NULL, 0, NULL), PLM_OK);
+      assert_int_equal(
+          plm_checkpoint_read_weights(path, weights.table, weights.count, again, &error),
+          PLM_FORMAT);
+      assert_non_null(strstr(error.what, "holds inf at element 3"));
+    }
+    free(tensors);
+    free(bytes);
+  }
+  free(again);
+  weights_free(&weights);
+}
+
+static void halves_are_what_they_stand_for(void **state)
+{
+  (void)state;
+  uint16_t *halves = malloc(65536 * sizeof *halves);
+  float *values = malloc(65536 * sizeof *values);
+  for (uint32_t i = 0; i < 65536; i++) halves[i] = (uint16_t)i;
+  struct plm_tensor_info tensor = {.name = "h", .dtype = PLM_F16, .data = halves};
+  assert_int_equal(plm_tensor_to_float(&tensor, 65536, values, NULL), PLM_OK);
+  for (uint32_t i = 0; i < 65536; i++) {
+    const int exponent = (int)(i >> 10 & 31), fraction = (int)(i & 1023);
+    const double sign = i & 0x8000 ? -1 : 1;
+    const double magnitude =
+        exponent == 0 ? ldexp(fraction, -24) : ldexp(1024 + fraction, exponent - 25);
+    if (exponent == 31 && fraction != 0)
+      assert_true(isnan(values[i]));
+    else if (exponent == 31)
+      assert_true(isinf(values[i]) && values[i] * sign > 0);
+    else
+      assert_true(values[i] == sign * magnitude && !signbit(values[i]) == !(i & 0x8000));
+  }
+  tensor.dtype = PLM_BF16;
+  assert_int_equal(plm_tensor_to_float(&tensor, 65536, values, NULL), PLM_OK);
+  for (uint32_t i = 0; i < 65536; i++)
+    if (!isnan(values[i])) assert_int_equal(plm_float_to_bf16(values[i]), i);
+  /* to the nearest, ties to even; beyond the largest, infinity */
+  assert_int_equal(plm_float_to_bf16(0x1.01p0F), 0x3f80);
+  assert_int_equal(plm_float_to_bf16(0x1.03p0F), 0x3f82);
+  assert_int_equal(plm_float_to_bf16(0x1.010002p0F), 0x3f81);
+  assert_int_equal(plm_float_to_bf16(-0x1.fffffep127F), 0xff80);
+  assert_int_equal(plm_float_to_bf16(NAN) & 0x7fc0, 0x7fc0);
+  free(halves);
+  free(values);
+}
+
+static void expect_weights(const char *path, const struct weights *weights, const char *says)
+{
+  struct plm_error error = {0};
+  float *again = calloc(weights->elements, sizeof *again);
+  const plm_status status =
+      plm_checkpoint_read_weights(path, weights->table, weights->count, again, &error);
+  if (says == NULL) {
+    assert_int_equal(status, PLM_OK);
+    assert_memory_equal(again, weights->values, weights->elements * sizeof *again);
+  } else if (status == PLM_OK || strstr(error.what, says) == NULL) {
+    fail_msg("\"%s\" instead of \"%s\"", error.what, says);
+  }
+  free(again);
+}
+
+static void shards_are_one_model(void **state)
+{
+  (void)state;
+  const struct plm_model_config model = model_of(PLM_TRANSFORMER);
+  struct weights weights = weights_of(&model);
+  unsigned char *bytes;
+  struct plm_tensor_info *tensors = tensors_of(&weights, PLM_F32, &bytes);
+  char folder[PLM_PATH_SIZE], path[PLM_PATH_SIZE];
+  make_export("shards", &model, folder);
+  drop(folder, "model.safetensors");
+  const size_t half = weights.count / 2;
+  path_in(folder, "a.safetensors", path);
+  assert_int_equal(plm_safetensors_write(path, tensors, half, NULL, 0, NULL), PLM_OK);
+  path_in(folder, "b.safetensors", path);
+  assert_int_equal(plm_safetensors_write(path, tensors + half, weights.count - half, NULL, 0, NULL),
+                   PLM_OK);
+  static const struct {
+    const char *first, *second; /* shard of tensor 0, of the others of the first half */
+    const char *says;
+  } cases[] = {
+      {"a.safetensors", "a.safetensors", NULL},
+      {"b.safetensors", "a.safetensors", "is not in b.safetensors"},
+      {"../shards/a.safetensors", "a.safetensors", "no name of a shard"},
+      {"c.safetensors", "a.safetensors", "cannot open"},
+      {NULL, "a.safetensors", "tensors, the index"},
+  };
+  path_in(folder, "model.safetensors", path);
+  for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+    struct plm_text index = {0};
+    plm_text_puts(&index, "{\"metadata\":{\"total_size\":1.5},\"weight_map\":{");
+    for (size_t i = cases[c].first == NULL; i < weights.count; i++)
+      plm_text_printf(&index, "%s\"%s\":\"%s\"", i == (cases[c].first == NULL) ? "" : ",",
+                      tensors[i].name,
+                      i == 0     ? cases[c].first
+                      : i < half ? cases[c].second
+                                 : "b.safetensors");
+    plm_text_puts(&index, "}}");
+    put(folder, "model.safetensors.index.json", index.data);
+    plm_text_deinit(&index);
+    expect(folder, PLM_OK, "", "");
+    expect_weights(path, &weights, cases[c].says);
+  }
+  put(folder, "model.safetensors.index.json", "{\"weight_map\":{}}");
+  expect_weights(path, &weights, "weight_map");
+  put(folder, "model.safetensors.index.json", "{\"weight_map\":{\"a\":1}}");
+  expect_weights(path, &weights, "has no shard");
+  put(folder, "model.safetensors.index.json", "[]");
+  expect_weights(path, &weights, "does not begin with {");
+  free(tensors);
+  free(bytes);
+  weights_free(&weights);
+}
+
+static void heads_come_with_their_models(void **state)
+{
+  (void)state;
+  struct plm_model_config model = model_of(PLM_UNET);
+  model.tie_embeddings = true;
+  struct weights weights = weights_of(&model);
+  unsigned char *bytes;
+  struct plm_tensor_info *tensors = tensors_of(&weights, PLM_F32, &bytes);
+  const char *path = scratch_path("head.safetensors");
+  assert_string_equal(tensors[0].name, "plm.embeddings.weight");
+  /* tied: the second matrix may be there again, if it is the same */
+  tensors[weights.count] = tensors[0];
+  tensors[weights.count].name = "lm_head.decoder.weight";
+  assert_int_equal(plm_safetensors_write(path, tensors, weights.count + 1, NULL, 0, NULL), PLM_OK);
+  expect_weights(path, &weights, NULL);
+  tensors[weights.count].data = bytes + 4;
+  assert_int_equal(plm_safetensors_write(path, tensors, weights.count + 1, NULL, 0, NULL), PLM_OK);
+  expect_weights(path, &weights, "tensor lm_head.decoder.weight is no parameter of the model");
+  /* AutoModel's: names without plm., no head */
+  size_t kept = 0;
+  for (size_t i = 0; i < weights.count; i++)
+    if (strncmp(tensors[i].name, "plm.", 4) == 0) {
+      tensors[kept] = tensors[i];
+      tensors[kept++].name += 4;
+    }
+  assert_int_equal(plm_safetensors_write(path, tensors, kept, NULL, 0, NULL), PLM_OK);
+  expect_weights(path, &weights, "weights of PLMModel alone, without the head");
+  free(tensors);
+  free(bytes);
+  weights_free(&weights);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(both_kinds_are_told_apart),
+      cmocka_unit_test(what_is_no_model_is_said),
+      cmocka_unit_test(another_model_is_named_by_its_keys),
+      cmocka_unit_test(what_leaves_the_weights_alone_is_noted),
+      cmocka_unit_test(every_float_dtype_is_read),
+      cmocka_unit_test(halves_are_what_they_stand_for),
+      cmocka_unit_test(shards_are_one_model),
+      cmocka_unit_test(heads_come_with_their_models),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,147 @@
+/* The emulated device's memory: one reserved range, closed to the host but while a kernel, a copy
+ * or a product runs: by a protection key where the processor has them, which costs no call of the
+ * system and is the running thread's own. Buffers lie one behind the other and never come again:
+ * tests are short. Behind each lies a page that nobody may write: NaN, of the signalling kind,
+ * which no computation leaves as they were. */
+#include <sys/mman.h>
+
+#include <map>
+
+#include "tests/emulation/emulation.h"
+
+namespace plm::emulation
+{
+
+#if defined(__SANITIZE_ADDRESS__)
+
+enum { ALIGNMENT = 256 };
+constexpr size_t RESERVED = (size_t)64 << 30;
+
+void *device_allocate(size_t bytes)
+{
+  void *buffer;
+  if (bytes > RESERVED) return nullptr; /* ASan would end the process */
+  if (posix_memalign(&buffer, ALIGNMENT, bytes > 0 ? bytes : 1) != 0) return nullptr;
+  memset(buffer, 0xff, bytes);
+  return buffer;
+}
+
+void device_release(void *buffer)
+{
+  free(buffer);
+}
+
+void device_size(uint64_t *free_bytes, uint64_t *total_bytes)
+{
+  *free_bytes = *total_bytes = RESERVED;
+}
+
+Reach::Reach()
+{
+}
+
+Reach::~Reach()
+{
+}
+
+#else
+
+namespace
+{
+
+constexpr size_t RESERVED = (size_t)64 << 30, PAGE = 4096;
+char *range;
+size_t used;
+std::map<const char *, size_t> buffers; /* their bytes */
+int key = -1;                           /* the range's, or -1: none */
+thread_local int reaching;              /* Reaches may be nested: a product inside a call */
+
+void set_open(bool open)
+{
+#ifdef PKEY_DISABLE_ACCESS
+  if (key >= 0) {
+    pkey_set(key, open ? 0 : PKEY_DISABLE_ACCESS);
+    return;
+  }
+#endif
+  if (used > 0 && mprotect(range, used, open ? PROT_READ | PROT_WRITE : PROT_NONE) != 0)
+    stop("mprotect");
+}
+
+void reserve()
+{
+  range = (char *)mmap(nullptr, RESERVED, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                       -1, 0);
+  if (range == MAP_FAILED) stop("no address space for the device's memory");
+#ifdef PKEY_DISABLE_ACCESS
+  key = pkey_alloc(0, PKEY_DISABLE_ACCESS);
+  if (key >= 0 && pkey_mprotect(range, RESERVED, PROT_READ | PROT_WRITE, key) != 0) {
+    pkey_free(key); /* a system that counts reserved memory */
+    key = -1;
+  }
+#endif
+}
+
+char behind(size_t i)
+{
+  return (char)(i % 2 != 0 ? 0xff : 0xa5);
+}
+
+/* Of a buffer, with the page behind it. */
+size_t room_for(size_t bytes)
+{
+  return (bytes + 2 * PAGE - 1) / PAGE * PAGE;
+}
+
+} // namespace
+
+void *device_allocate(size_t bytes)
+{
+  if (range == nullptr) reserve();
+  if (room_for(bytes) > RESERVED - used) return nullptr;
+  char *buffer = range + used;
+  used += room_for(bytes);
+  buffers[buffer] = bytes;
+  const Reach reach;
+  memset(buffer, 0xff, bytes);
+  for (size_t i = bytes; i < room_for(bytes); i++) buffer[i] = behind(i);
+  return buffer;
+}
+
+void device_release(void *released)
+{
+  const auto found = buffers.find((const char *)released);
+  if (released == nullptr) return;
+  if (found == buffers.end()) stop("a release of what is no buffer");
+  {
+    const Reach reach;
+    const char *buffer = found->first;
+    for (size_t i = found->second; i < room_for(found->second); i++)
+      if (buffer[i] != behind(i))
+        stop("a write %zu bytes behind a buffer of %zu bytes", i - found->second, found->second);
+  }
+  buffers.erase(found);
+  if (!buffers.empty()) return;
+  madvise(range, used, MADV_DONTNEED); /* the last one: the range begins anew */
+  used = 0;
+}
+
+void device_size(uint64_t *free_bytes, uint64_t *total_bytes)
+{
+  *free_bytes = RESERVED - used;
+  *total_bytes = RESERVED;
+}
+
+Reach::Reach()
+{
+  if (reaching++ == 0) set_open(true);
+}
+
+Reach::~Reach()
+{
+  if (--reaching == 0) set_open(false);
+}
+
+#endif
+
+} // namespace plm::emulation

@@ -1,0 +1,218 @@
+/* CUDA on the CPU, as far as kernels/cuda needs it, so that every kernel is checked on any
+ * machine, under sanitizers; for what sm_90a adds, see hopper.h; for the runtime's functions,
+ * runtime.h.
+ *
+ * A block's threads are fibers of one operating-system thread. Between two synchronisations a fiber
+ * runs alone, and which one runs next is drawn from a seed, so that a warp may be as far ahead of
+ * the others as barriers let it: where one is missing, the result is wrong, or depends on the seed,
+ * and a test that runs a kernel under several seeds sees it. Shared memory
+ * starts as NaN, ends where the launch said (the bytes behind it are poisoned under ASan), and so
+ * do registers that an asynchronous copy has not filled yet: copies are made when they are waited
+ * for, not before. Blocks run one after another, in an order drawn from the seed.
+ *
+ * What ends the process with a message: a barrier or a warp's operation that not all threads reach,
+ * misaligned vector access, more shared memory or threads than a device has.
+ *
+ * Rules for sources that run here: shared memory only through plm_shared<T>(), launches only
+ * through plm_launch(), instructions only through instructions.cuh.
+ */
+#ifndef PLM_TESTS_EMULATION_EMULATION_H
+#define PLM_TESTS_EMULATION_EMULATION_H
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <type_traits>
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __restrict__ __restrict
+#define __launch_bounds__(...)
+
+struct dim3 {
+  unsigned x, y, z;
+  constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_)
+  {
+  }
+};
+
+struct alignas(8) float2 {
+  float x, y;
+};
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
+struct alignas(8) uint2 {
+  unsigned x, y;
+};
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+static inline float2 make_float2(float x, float y)
+{
+  return {x, y};
+}
+static inline float4 make_float4(float x, float y, float z, float w)
+{
+  return {x, y, z, w};
+}
+
+namespace plm::emulation
+{
+
+/* What the running fiber knows of itself. */
+struct Self {
+  dim3 thread, block, grid_blocks, block_threads;
+  void *shared;
+  size_t shared_bytes;
+};
+extern Self *self;
+
+/* Runs body once for each thread of each block. */
+struct Body {
+  void (*call)(void *context);
+  void *context;
+};
+void run(dim3 grid, dim3 block, size_t shared_bytes, const Body &body);
+
+uint64_t order_seed(); /* what plm_cuda_emulation_order was told last */
+
+/* Device memory. Without ASan (which guards each buffer's ends instead) the host cannot touch it
+ * but through a Reach: code that reads a device pointer as if it were the host's ends with a fault.
+ */
+void *device_allocate(size_t bytes); /* NULL: none left; filled with NaN */
+void device_release(void *buffer);
+void device_size(uint64_t *free_bytes, uint64_t *total_bytes);
+class Reach
+{
+public:
+  Reach();
+  ~Reach();
+  Reach(const Reach &) = delete;
+};
+
+[[noreturn]] void stop(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* ---- what threads do together: each ends when all of the block, or of the warp, have come ---- */
+void block_barrier();
+/* The words that the warp's lanes brought (8 a lane), valid until the lane's second next call. */
+enum { LANES = 32, WORDS = 8 };
+typedef uint64_t Lanes[LANES][WORDS];
+const Lanes &warp_exchange(const char *what, const uint64_t *words, int count);
+/* The same; the last lane to come replaces all lanes' words by what compute makes of them. */
+const Lanes &warp_compute(const char *what, const uint64_t *words, int count,
+                          void (*compute)(Lanes &lanes));
+/* Of mma.m16n8k16 (instructions.cuh): words a[0..3], b[0..1] of each lane become the product's four
+ * elements, in double. */
+void multiply_fragments(Lanes &lanes);
+int lane();
+int thread();          /* of the block */
+void let_others_run(); /* once */
+/* Others run until the condition holds. What it depends on must change in the block alone. */
+void wait_until(const char *what, bool (*condition)(void *context), void *context);
+
+/* ---- asynchronous copies: made when waited for ---- */
+void copy_later(void *to, const void *from, int bytes, int valid_bytes);
+void copy_commit();
+void copy_wait(int groups_that_may_be_left);
+
+template <class T> static inline uint64_t to_word(T value)
+{
+  static_assert(sizeof value <= 8, "a lane's word");
+  uint64_t word = 0;
+  memcpy(&word, &value, sizeof value);
+  return word;
+}
+template <class T> static inline T from_word(uint64_t word)
+{
+  T value;
+  memcpy(&value, &word, sizeof value);
+  return value;
+}
+
+template <class T> static inline T shuffle(const char *what, T value, int from)
+{
+  const uint64_t word = to_word(value);
+  return from_word<T>(warp_exchange(what, &word, 1)[from & (LANES - 1)][0]);
+}
+
+} // namespace plm::emulation
+
+#define threadIdx (plm::emulation::self->thread)
+#define blockIdx (plm::emulation::self->block)
+#define blockDim (plm::emulation::self->block_threads)
+#define gridDim (plm::emulation::self->grid_blocks)
+
+static inline void __syncthreads()
+{
+  plm::emulation::block_barrier();
+}
+static inline void __syncwarp(unsigned = 0xffffffffu)
+{
+  const uint64_t nothing = 0;
+  plm::emulation::warp_exchange("__syncwarp", &nothing, 1);
+}
+template <class T> static inline T __shfl_xor_sync(unsigned, T value, int mask)
+{
+  return plm::emulation::shuffle("__shfl_xor_sync", value, plm::emulation::lane() ^ mask);
+}
+template <class T> static inline T __shfl_sync(unsigned, T value, int from)
+{
+  return plm::emulation::shuffle("__shfl_sync", value, from);
+}
+template <class T> static inline T __shfl_up_sync(unsigned, T value, unsigned by)
+{
+  const int lane = plm::emulation::lane(), from = lane - (int)by;
+  return plm::emulation::shuffle("__shfl_up_sync", value, from < 0 ? lane : from);
+}
+static inline unsigned __ballot_sync(unsigned, bool predicate)
+{
+  const uint64_t word = predicate;
+  const plm::emulation::Lanes &lanes = plm::emulation::warp_exchange("__ballot_sync", &word, 1);
+  unsigned bits = 0;
+  for (int i = 0; i < plm::emulation::LANES; i++) bits |= (unsigned)lanes[i][0] << i;
+  return bits;
+}
+static inline bool __any_sync(unsigned mask, bool predicate)
+{
+  return __ballot_sync(mask, predicate) != 0;
+}
+
+/* fibers are not interrupted */
+static inline int atomicAdd(int *at, int value)
+{
+  const int before = *at;
+  *at += value;
+  return before;
+}
+
+static inline int __popc(unsigned x)
+{
+  return __builtin_popcount(x);
+}
+static inline float __uint_as_float(unsigned x)
+{
+  return plm::emulation::from_word<float>(x);
+}
+static inline unsigned __float_as_uint(float x)
+{
+  return (unsigned)plm::emulation::to_word(x);
+}
+static inline unsigned __umulhi(unsigned a, unsigned b)
+{
+  return (unsigned)(((uint64_t)a * b) >> 32);
+}
+static inline float rsqrtf(float x)
+{
+  return 1.0f / sqrtf(x);
+}
+
+using std::max;
+using std::min;
+
+#endif

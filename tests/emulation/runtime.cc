@@ -1,0 +1,375 @@
+/* See runtime.h. */
+#include "tests/emulation/runtime.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "tests/emulation/emulation.h"
+
+namespace plm::emulation
+{
+
+namespace
+{
+
+enum { UNASKED_SHARED_BYTES = 48 << 10, MAX_SHARED_BYTES = 227 << 10 };
+
+constexpr size_t MOST_PINNED_BYTES = (size_t)64 << 30;
+
+std::vector<Stream *> streams;
+std::map<const char *, size_t> pinned;        /* buffers and their bytes */
+std::map<const void *, size_t> shared_limits; /* of kernels that asked */
+cudaError_t last_error = cudaSuccess;
+uint64_t draws;
+int copies_under_way; /* of pinned memory */
+
+/* splitmix64 of the order and the number of the draw */
+bool drawn()
+{
+  uint64_t x = order_seed() * 0x9e3779b97f4a7c15u + ++draws * 0xbf58476d1ce4e5b9u;
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+  return (x ^ x >> 31) & 1;
+}
+
+bool is_pinned(const void *buffer, size_t bytes)
+{
+  const char *begin = static_cast<const char *>(buffer);
+  const auto behind = pinned.upper_bound(begin);
+  if (behind == pinned.begin()) return false;
+  const auto at = std::prev(behind);
+  return begin + bytes <= at->first + at->second;
+}
+
+bool all_idle()
+{
+  return std::all_of(streams.begin(), streams.end(), [](Stream *each) { return each->idle(); });
+}
+
+/* What a runtime refuses, or spoils the graph with. */
+void forbid_captured(const char *what)
+{
+  for (const Stream *each : streams) {
+    if (each->capture != nullptr) stop("%s while a stream is captured", what);
+  }
+}
+
+cudaError_t result(cudaError_t code)
+{
+  if (code != cudaSuccess) last_error = code;
+  return code;
+}
+
+/* Pinned memory: the copy's until somebody waited for it. */
+void copy_pinned(Stream *stream, void *to, const void *from, size_t bytes, bool to_host)
+{
+  if (stream->capture != nullptr) stop("a copy of pinned memory in a stream that is captured");
+  if (all_idle() || (to_host && stream->idle())) {
+    const Reach reach;
+    memset(to, 0xff, bytes);
+  }
+  copies_under_way++;
+  const bool late = order_seed() <= 1 || drawn();
+  stream->add(
+      [=] {
+        const Reach reach;
+        memcpy(to, from, bytes);
+        copies_under_way--;
+      },
+      late);
+}
+
+/* Other memory: read before the call returns, and written. */
+void copy_pageable(Stream *stream, void *to, const void *from, size_t bytes, bool to_host)
+{
+  if (to_host) {
+    forbid_captured("a copy to pageable memory");
+    stream->finish();
+    const Reach reach;
+    memcpy(to, from, bytes);
+    return;
+  }
+  const char *begin = static_cast<const char *>(from);
+  const std::vector<char> staged(begin, begin + bytes);
+  stream->add([=] {
+    const Reach reach;
+    memcpy(to, staged.data(), bytes);
+  });
+}
+
+} // namespace
+
+void require_pinned(const void *host, size_t bytes)
+{
+  if (!is_pinned(host, bytes))
+    stop("a copy beside the computation of host memory that is not allocate_host's");
+}
+
+void require_shared(const void *kernel, size_t bytes)
+{
+  if (bytes > UNASKED_SHARED_BYTES && shared_limits[kernel] < bytes)
+    stop("a kernel with %zu bytes of shared memory that asked for %zu", bytes,
+         shared_limits[kernel]);
+}
+
+/* ---- streams ---- */
+
+void Stream::add(const Work &work)
+{
+  add(work, order_seed() > 1 && !pinned.empty() && drawn());
+}
+
+void Stream::add(const Work &work, bool late)
+{
+  if (capture != nullptr) return capture->works.push_back(work);
+  items.push_back({work, nullptr, 0});
+  sent++;
+  if (!late) finish(sent);
+}
+
+void Stream::follow(Stream *other, uint64_t count)
+{
+  items.push_back({nullptr, other, count});
+  sent++;
+}
+
+/* Items wait for earlier ones of other streams only, so this ends. */
+void Stream::finish(uint64_t count)
+{
+  while (done < count) {
+    const Item item = std::move(items.front());
+    items.pop_front();
+    if (item.other != nullptr) item.other->finish(item.count);
+    if (item.work) item.work();
+    done++;
+  }
+}
+
+void Stream::finish()
+{
+  finish(sent);
+}
+
+bool Stream::idle() const
+{
+  return std::none_of(items.begin(), items.end(), [](const Item &each) { return !!each.work; });
+}
+
+} // namespace plm::emulation
+
+using namespace plm::emulation;
+
+cudaError_t cudaGetLastError()
+{
+  return std::exchange(last_error, cudaSuccess);
+}
+
+cudaError_t cudaPeekAtLastError()
+{
+  return last_error;
+}
+
+const char *cudaGetErrorString(cudaError_t code)
+{
+  static const char *const texts[] = {"no error", "invalid argument", "out of memory"};
+  return texts[code];
+}
+
+cudaError_t cudaSetDevice(int device)
+{
+  return result(device == 0 ? cudaSuccess : cudaErrorInvalidValue);
+}
+
+cudaError_t cudaGetDevice(int *device)
+{
+  *device = 0;
+  return cudaSuccess;
+}
+
+cudaError_t cudaFuncSetAttribute(const void *kernel, cudaFuncAttribute, int value)
+{
+  if (value < 0 || value > MAX_SHARED_BYTES) return result(cudaErrorInvalidValue);
+  shared_limits[kernel] = (size_t)value;
+  return cudaSuccess;
+}
+
+cudaError_t cudaFuncGetName(const char **name, const void *)
+{
+  *name = "a kernel";
+  return cudaSuccess;
+}
+
+/* ---- memory ---- */
+
+cudaError_t cudaMalloc(void **buffer, size_t bytes)
+{
+  forbid_captured("an allocation");
+  void *made = device_allocate(bytes);
+  if (made == nullptr) return result(cudaErrorMemoryAllocation);
+  *buffer = made;
+  return cudaSuccess;
+}
+
+cudaError_t cudaFree(void *buffer)
+{
+  forbid_captured("a release");
+  for (Stream *each : streams) each->finish();
+  device_release(buffer);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMallocHost(void **buffer, size_t bytes)
+{
+  forbid_captured("an allocation of pinned memory");
+  void *made =
+      bytes <= MOST_PINNED_BYTES ? malloc(bytes) : nullptr; /* ASan would end the process */
+  if (made == nullptr) return result(cudaErrorMemoryAllocation);
+  memset(made, 0xff, bytes);
+  pinned[static_cast<char *>(made)] = bytes;
+  *buffer = made;
+  return cudaSuccess;
+}
+
+cudaError_t cudaFreeHost(void *buffer)
+{
+  forbid_captured("a release of pinned memory");
+  if (pinned.erase(static_cast<char *>(buffer)) == 0)
+    stop("host memory released that is not allocate_host's");
+  if (copies_under_way > 0) stop("host memory released while copies are under way");
+  free(buffer);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
+{
+  uint64_t free_now, total;
+  device_size(&free_now, &total);
+  *free_bytes = free_now, *total_bytes = total;
+  return cudaSuccess;
+}
+
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes *attributes, const void *pointer)
+{
+  attributes->type = is_pinned(pointer, 1) ? cudaMemoryTypeHost : cudaMemoryTypeUnregistered;
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream)
+{
+  const bool to_host = kind == cudaMemcpyDeviceToHost;
+  if (kind == cudaMemcpyDeviceToDevice)
+    stream->add([=] {
+      const Reach reach;
+      memcpy(to, from, bytes);
+    });
+  else if (is_pinned(to_host ? to : from, bytes))
+    copy_pinned(stream, to, from, bytes, to_host);
+  else
+    copy_pageable(stream, to, from, bytes, to_host);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void *buffer, int value, size_t bytes, cudaStream_t stream)
+{
+  stream->add([=] {
+    const Reach reach;
+    memset(buffer, value, bytes);
+  });
+  return cudaSuccess;
+}
+
+/* ---- streams and events ---- */
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
+{
+  *stream = new Stream;
+  streams.push_back(*stream);
+  return cudaSuccess;
+}
+
+/* Others may wait for what it did. */
+cudaError_t cudaStreamDestroy(cudaStream_t stream)
+{
+  for (Stream *each : streams) each->finish();
+  streams.erase(std::find(streams.begin(), streams.end(), stream));
+  delete stream;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream)
+{
+  if (stream->capture != nullptr) stop("a wait for a stream that is captured");
+  stream->finish();
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned)
+{
+  if (stream->capture != nullptr) stop("a wait for another stream's event in a captured one");
+  if (event->stream != nullptr) stream->follow(event->stream, event->count);
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned)
+{
+  *event = new Event();
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event)
+{
+  delete event;
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
+{
+  if (stream->capture != nullptr) stop("an event in a stream that is captured");
+  *event = {stream, stream->sent};
+  return cudaSuccess;
+}
+
+/* ---- graphs ---- */
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode)
+{
+  if (stream->capture != nullptr) stop("a second capture of a stream");
+  stream->capture = new Graph;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
+{
+  if (stream->capture == nullptr) stop("the end of a capture that was not begun");
+  *graph = std::exchange(stream->capture, nullptr);
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *executable, cudaGraph_t graph, unsigned)
+{
+  *executable = new Graph(*graph);
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph)
+{
+  delete graph;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream)
+{
+  if (stream->capture != nullptr) stop("a graph launched into a capture");
+  for (const Work &work : executable->works) stream->add(work);
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable)
+{
+  delete executable;
+  return cudaSuccess;
+}

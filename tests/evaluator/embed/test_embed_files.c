@@ -1,0 +1,487 @@
+/* The files of embed: pooling against sums by hand, the spool's windows, headers as the formats
+ * want them, the journal, and a partial file that is begun, gone on with, refused and finished. */
+#include "tests/support/cmocka_all.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/file.h"
+#include "common/checkpoint/safetensors.h"
+#include "evaluator/embed/embed_output.h"
+#include "evaluator/embed/pooling.h"
+#include "tests/support/must.h"
+#include "tests/support/scratch.h"
+
+/* ---- pooling --------------------------------------------------------------------------------- */
+
+static void pooling_is_over_the_residues(void **state)
+{
+  (void)state;
+  enum { D = 2 };
+  const float x[5][D] = {{9, -9}, {1, -4}, {2, -2}, {6, -3}, {90, 90}}; /* <cls>, residues, <eos> */
+  const float expected[] = {3, -3, 6, -2, 9, -9, (float)sqrt(14.0 / 3), (float)sqrt(2.0 / 3)};
+  struct plm_pooling pooling;
+  double scratch[2 * D];
+  float out[8];
+  assert_int_equal(plm_pooling_parse("mean,max,cls,std", &pooling, NULL), PLM_OK);
+  plm_pooling_run(&pooling, &x[0][0], 3, D, scratch, out);
+  for (int i = 0; i < 8; i++) assert_true(fabsf(out[i] - expected[i]) <= 1e-6f);
+  plm_pooling_run(&pooling, &x[0][0], 1, D, scratch, out); /* one residue */
+  for (int d = 0; d < D; d++) {
+    assert_true(out[d] == x[1][d] && out[D + d] == x[1][d]);
+    assert_true(out[3 * D + d] == 0);
+  }
+  memset(out, 0xff, sizeof out);
+  plm_pooling_run(&pooling, &x[0][0], 0, D, scratch, out); /* none: zeros beside <cls> */
+  for (int i = 0; i < 8; i++) assert_true(out[i] == (i / D == 2 ? x[0][i % D] : 0));
+}
+
+static void pooling_is_parsed_and_named(void **state)
+{
+  (void)state;
+  static const char *const wrong[] = {"", "mean,", ",mean", "Mean", "mean,mean", "mean max", "sum"};
+  char name[PLM_POOLING_NAME_SIZE];
+  struct plm_pooling pooling;
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    struct plm_error error = {0};
+    assert_int_equal(plm_pooling_parse(wrong[i], &pooling, &error), PLM_USAGE);
+    assert_non_null(strstr(error.what, "--pooling"));
+  }
+  static const char *const right[] = {"mean", "std,mean", "mean,cls,max,std"};
+  for (size_t i = 0; i < sizeof right / sizeof *right; i++) {
+    assert_int_equal(plm_pooling_parse(right[i], &pooling, NULL), PLM_OK);
+    assert_string_equal(plm_pooling_name(&pooling, name), right[i]);
+  }
+}
+
+/* ---- the spool ------------------------------------------------------------------------------- */
+
+static const struct {
+  const char *name;
+  uint32_t tokens;
+} sequences[] = {
+    {"sp|P1|A", 5},      {"a \"quoted\" \\ one", 3}, {"tab\there", 7},
+    {"na\xc3\xafve", 2}, {"bad\xff\xc3", 4},
+};
+enum { COUNT = sizeof sequences / sizeof *sequences, TOKENS = 21 };
+
+static uint8_t token(uint32_t i, uint32_t t)
+{
+  return (uint8_t)(i * 16 + t);
+}
+
+static struct plm_sequence_spool *small_spool(const char *beside)
+{
+  struct plm_sequence_spool *spool;
+  assert_int_equal(plm_sequence_spool_open(beside, 1, &spool, NULL), PLM_OK);
+  for (uint32_t i = 0; i < COUNT; i++) {
+    uint8_t tokens[8];
+    for (uint32_t t = 0; t < sequences[i].tokens; t++) tokens[t] = token(i, t);
+    assert_int_equal(plm_sequence_spool_add(spool, sequences[i].name, strlen(sequences[i].name),
+                                            tokens, sequences[i].tokens, NULL),
+                     PLM_OK);
+  }
+  assert_int_equal(plm_sequence_spool_finish(spool, NULL), PLM_OK);
+  assert_int_equal(plm_sequence_spool_count(spool), COUNT);
+  assert_int_equal(plm_sequence_spool_tokens(spool), TOKENS);
+  return spool;
+}
+
+/* Windows end at either limit, and a sequence longer than a window's tokens has one of its own. */
+static void windows_cover_everything_once(void **state)
+{
+  (void)state;
+  const uint32_t most = PLM_SPOOL_WINDOW_TOKENS;
+  const uint32_t long_ones[] = {most / 2, most / 2, 1, most + 3, 2};
+  const uint32_t shorts = PLM_SPOOL_WINDOW_SEQUENCES + 5;
+  const uint32_t counts[] = {2, 1, 1, PLM_SPOOL_WINDOW_SEQUENCES, 6};
+  uint16_t *tokens = must(malloc((most + 3) * sizeof *tokens));
+  struct plm_sequence_spool *spool;
+  assert_int_equal(plm_sequence_spool_open(scratch_path("w"), 2, &spool, NULL), PLM_OK);
+  for (uint32_t i = 0; i < 5 + shorts; i++) {
+    const uint32_t length = i < 5 ? long_ones[i] : 1 + i % 3;
+    for (uint32_t t = 0; t < length; t++) tokens[t] = (uint16_t)(i * 31 + t);
+    assert_int_equal(plm_sequence_spool_add(spool, "n", 1, tokens, length, NULL), PLM_OK);
+  }
+  assert_int_equal(plm_sequence_spool_finish(spool, NULL), PLM_OK);
+  struct plm_spool_window window = {0};
+  uint64_t first = 0, before = 0;
+  for (size_t w = 0;; w++) {
+    assert_int_equal(plm_sequence_spool_next(spool, &window, NULL), PLM_OK);
+    assert_int_equal(window.first, first);
+    assert_int_equal(window.tokens_before, before);
+    if (window.count == 0) break;
+    assert_true(w < 5);
+    assert_int_equal(window.count, counts[w]);
+    for (uint32_t k = 0; k < window.count; k++) {
+      const uint32_t i = (uint32_t)first + k;
+      const uint32_t length = i < 5 ? long_ones[i] : 1 + i % 3;
+      const uint16_t *kept = (const uint16_t *)window.token_data + window.starts[k];
+      assert_int_equal(window.lengths[k], length);
+      assert_int_equal(kept[0], (uint16_t)(i * 31));
+      assert_int_equal(kept[length - 1], (uint16_t)(i * 31 + length - 1));
+    }
+    first += window.count;
+    before += window.tokens;
+  }
+  assert_int_equal(first, 5 + shorts);
+  assert_int_equal(before, plm_sequence_spool_tokens(spool));
+  plm_spool_window_deinit(&window);
+  plm_sequence_spool_close(spool);
+  free(tokens);
+}
+
+static void fingerprints_see_names_lengths_and_tokens(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *names[2], *tokens[2];
+  } inputs[] = {
+      {{"a", "b"}, {"LAG", "V"}}, {{"a", "c"}, {"LAG", "V"}}, {{"a", "b"}, {"LAGV", "V"}},
+      {{"a", "b"}, {"LA", "GV"}}, {{"ab", ""}, {"LAG", "V"}}, {{"b", "a"}, {"V", "LAG"}},
+      {{"a", "b"}, {"LAG", "S"}},
+  };
+  enum { INPUTS = sizeof inputs / sizeof *inputs };
+  struct plm_hash hashes[INPUTS];
+  for (size_t i = 0; i < INPUTS; i++) {
+    struct plm_sequence_spool *spool;
+    assert_int_equal(plm_sequence_spool_open(scratch_path("f"), 1, &spool, NULL), PLM_OK);
+    for (int k = 0; k < 2; k++)
+      assert_int_equal(plm_sequence_spool_add(spool, inputs[i].names[k], strlen(inputs[i].names[k]),
+                                              inputs[i].tokens[k],
+                                              (uint32_t)strlen(inputs[i].tokens[k]), NULL),
+                       PLM_OK);
+    hashes[i] = plm_sequence_spool_fingerprint(spool);
+    for (size_t j = 0; j < i; j++) assert_false(plm_hash_equal(hashes[i], hashes[j]));
+    plm_sequence_spool_close(spool);
+  }
+}
+
+static void a_folder_that_is_not_there_is_named(void **state)
+{
+  (void)state;
+  struct plm_sequence_spool *spool;
+  struct plm_error error = {0};
+  assert_int_equal(plm_sequence_spool_open(scratch_path("nowhere/out"), 1, &spool, &error),
+                   PLM_NOT_FOUND);
+  assert_non_null(strstr(error.what, "nowhere"));
+}
+
+/* ---- the file -------------------------------------------------------------------------------- */
+
+static struct plm_embed_layout layout_of(enum plm_embed_kind kind, enum plm_embed_format format,
+                                         struct plm_sequence_spool *spool)
+{
+  struct plm_embed_layout layout = {
+      .kind = kind, .format = format, .pooling = "mean,max", .width = 3};
+  assert_int_equal(plm_embed_layout_plan(&layout, spool, NULL), PLM_OK);
+  return layout;
+}
+
+static struct plm_embed_journal journal_of(const struct plm_embed_layout *layout,
+                                           const struct plm_sequence_spool *spool)
+{
+  return (struct plm_embed_journal){.input = plm_sequence_spool_fingerprint(spool),
+                                    .checkpoint = {1, 2},
+                                    .config = {3, 4},
+                                    .options = "pooled mean,max fp32",
+                                    .bytes = layout->bytes};
+}
+
+static struct plm_embed_output *output_of(const char *path, const struct plm_embed_layout *layout,
+                                          struct plm_sequence_spool *spool,
+                                          struct plm_embed_journal *journal)
+{
+  struct plm_embed_output *output;
+  struct plm_error error = {0};
+  *journal = journal_of(layout, spool);
+  if (plm_embed_output_open(path, layout, spool, false, journal, &output, &error) != PLM_OK)
+    fail_msg("%s: %s", error.where, error.what);
+  return output;
+}
+
+/* Rows in some order, three floats each: 10 row + column. */
+static void put_rows(struct plm_embed_output *output, uint64_t begin, uint64_t end)
+{
+  for (uint64_t row = end; row-- > begin;) {
+    const float values[3] = {(float)(10 * row), (float)(10 * row + 1), (float)(10 * row + 2)};
+    assert_int_equal(plm_embed_output_put(output, row, values, 1, NULL), PLM_OK);
+  }
+}
+
+static void check_rows(const float *values, uint64_t first, uint64_t rows)
+{
+  for (uint64_t i = 0; i < 3 * rows; i++)
+    assert_true(values[i] == (float)(10 * (first + i / 3) + i % 3));
+}
+
+static void check_names(const char *json)
+{
+  static const char *const expected[COUNT] = {"sp|P1|A", "a \"quoted\" \\ one", "tab\there",
+                                              "na\xc3\xafve", "bad\xef\xbf\xbd\xef\xbf\xbd"};
+  cJSON *names = cJSON_Parse(json);
+  assert_int_equal(cJSON_GetArraySize(names), COUNT);
+  for (int i = 0; i < COUNT; i++)
+    assert_string_equal(cJSON_GetStringValue(cJSON_GetArrayItem(names, i)), expected[i]);
+  cJSON_Delete(names);
+}
+
+static char *beside(const char *path, const char *ending)
+{
+  static char name[PLM_PATH_SIZE];
+  snprintf(name, sizeof name, "%s%s", path, ending);
+  return name;
+}
+
+static void pooled_safetensors(void **state)
+{
+  (void)state;
+  const char *path = scratch_path("pooled.safetensors");
+  struct plm_sequence_spool *spool = small_spool(path);
+  const struct plm_embed_layout layout = layout_of(PLM_EMBED_POOLED, PLM_EMBED_SAFETENSORS, spool);
+  struct plm_embed_journal journal;
+  struct plm_embed_output *output = output_of(path, &layout, spool, &journal);
+  assert_int_equal(journal.sequences, 0);
+  put_rows(output, 0, COUNT);
+  assert_false(plm_file_exists(path));
+  assert_int_equal(plm_embed_output_finish(output, spool, NULL), PLM_OK);
+  plm_embed_output_close(output);
+  assert_false(plm_file_exists(beside(path, ".partial")));
+  assert_false(plm_file_exists(beside(path, ".journal")));
+  struct plm_safetensors *file;
+  assert_int_equal(plm_safetensors_open(path, &file, NULL), PLM_OK);
+  assert_int_equal(plm_safetensors_count(file), 1);
+  const struct plm_tensor_info *tensor = plm_safetensors_find(file, "embeddings");
+  assert_true(tensor->dtype == PLM_F32 && tensor->rank == 2);
+  assert_true(tensor->shape[0] == COUNT && tensor->shape[1] == 3);
+  check_rows(tensor->data, 0, COUNT);
+  check_names(plm_safetensors_metadata(file, "names"));
+  assert_string_equal(plm_safetensors_metadata(file, "pooling"), "mean,max");
+  plm_safetensors_close(file);
+  plm_sequence_spool_close(spool);
+}
+
+static void a_tensor_a_sequence(void **state)
+{
+  (void)state;
+  const char *path = scratch_path("tokens.safetensors");
+  struct plm_sequence_spool *spool = small_spool(path);
+  const struct plm_embed_layout layout =
+      layout_of(PLM_EMBED_PER_TOKEN, PLM_EMBED_SAFETENSORS, spool);
+  struct plm_embed_journal journal;
+  struct plm_embed_output *output = output_of(path, &layout, spool, &journal);
+  put_rows(output, 0, TOKENS);
+  assert_int_equal(plm_embed_output_finish(output, spool, NULL), PLM_OK);
+  plm_embed_output_close(output);
+  struct plm_safetensors *file;
+  assert_int_equal(plm_safetensors_open(path, &file, NULL), PLM_OK);
+  assert_int_equal(plm_safetensors_count(file), COUNT);
+  uint64_t first = 0;
+  for (uint32_t i = 0; i < COUNT; i++) {
+    char name[16];
+    snprintf(name, sizeof name, "%u", i);
+    const struct plm_tensor_info *tensor = plm_safetensors_find(file, name);
+    assert_true(tensor->shape[0] == sequences[i].tokens && tensor->shape[1] == 3);
+    check_rows(tensor->data, first, sequences[i].tokens);
+    first += sequences[i].tokens;
+  }
+  check_names(plm_safetensors_metadata(file, "names"));
+  plm_safetensors_close(file);
+  plm_sequence_spool_close(spool);
+}
+
+static void npy_and_its_names(void **state)
+{
+  (void)state;
+  const char *path = scratch_path("pooled.npy");
+  struct plm_sequence_spool *spool = small_spool(path);
+  const struct plm_embed_layout layout = layout_of(PLM_EMBED_POOLED, PLM_EMBED_NPY, spool);
+  struct plm_embed_journal journal;
+  struct plm_embed_output *output = output_of(path, &layout, spool, &journal);
+  put_rows(output, 0, COUNT);
+  assert_int_equal(plm_embed_output_finish(output, spool, NULL), PLM_OK);
+  plm_embed_output_close(output);
+  char *bytes;
+  size_t size;
+  assert_int_equal(plm_file_read(path, 1 << 16, &bytes, &size, NULL), PLM_OK);
+  assert_int_equal(size, 128 + COUNT * 3 * sizeof(float));
+  assert_memory_equal(bytes, "\x93NUMPY\x01\x00\x76\x00", 10);
+  assert_memory_equal(bytes + 10, "{'descr': '<f4', 'fortran_order': False, 'shape': (5, 3), }",
+                      59);
+  assert_int_equal(bytes[127], '\n');
+  check_rows((const float *)(const void *)(bytes + 128), 0, COUNT);
+  free(bytes);
+  assert_int_equal(plm_file_read(beside(path, ".names.json"), 1 << 16, &bytes, &size, NULL),
+                   PLM_OK);
+  check_names(bytes);
+  free(bytes);
+  plm_sequence_spool_close(spool);
+}
+
+static void formats_follow_the_name(void **state)
+{
+  (void)state;
+  enum plm_embed_format format;
+  struct plm_error error = {0};
+  assert_int_equal(plm_embed_format_of("a/b.npy", PLM_EMBED_POOLED, &format, NULL), PLM_OK);
+  assert_int_equal(format, PLM_EMBED_NPY);
+  assert_int_equal(plm_embed_format_of("b.safetensors", PLM_EMBED_LOGITS, &format, NULL), PLM_OK);
+  assert_int_equal(format, PLM_EMBED_SAFETENSORS);
+  assert_int_equal(plm_embed_format_of("b.npy", PLM_EMBED_PER_TOKEN, &format, &error), PLM_USAGE);
+  assert_int_equal(plm_embed_format_of("b.npz", PLM_EMBED_POOLED, &format, &error), PLM_USAGE);
+  assert_int_equal(plm_embed_format_of(".npy", PLM_EMBED_POOLED, &format, &error), PLM_USAGE);
+}
+
+/* More names than a header may hold: found before anything is computed, with the way out. */
+static void headers_have_a_limit(void **state)
+{
+  (void)state;
+  struct plm_sequence_spool *spool;
+  char name[4000];
+  memset(name, 'n', sizeof name);
+  assert_int_equal(plm_sequence_spool_open(scratch_path("many"), 1, &spool, NULL), PLM_OK);
+  for (int i = 0; i < 25100; i++)
+    assert_int_equal(plm_sequence_spool_add(spool, name, sizeof name, "\x05", 1, NULL), PLM_OK);
+  assert_int_equal(plm_sequence_spool_finish(spool, NULL), PLM_OK);
+  struct plm_embed_layout layout = {.pooling = "mean", .width = 3};
+  struct plm_error error = {0};
+  assert_int_equal(plm_embed_layout_plan(&layout, spool, &error), PLM_LIMIT);
+  assert_non_null(strstr(error.hint, ".npy"));
+  layout.format = PLM_EMBED_NPY;
+  assert_int_equal(plm_embed_layout_plan(&layout, spool, NULL), PLM_OK);
+  plm_sequence_spool_close(spool);
+}
+
+/* ---- going on -------------------------------------------------------------------------------- */
+
+static void a_run_goes_on_where_it_was_saved(void **state)
+{
+  (void)state;
+  const char *path = scratch_path("resume.safetensors");
+  struct plm_sequence_spool *spool = small_spool(path);
+  const struct plm_embed_layout layout = layout_of(PLM_EMBED_POOLED, PLM_EMBED_SAFETENSORS, spool);
+  struct plm_embed_journal journal;
+  struct plm_embed_output *output = output_of(path, &layout, spool, &journal), *second;
+  put_rows(output, 0, 2);
+  journal.windows = 1;
+  journal.batches = UINT64_MAX; /* all 64 bits */
+  journal.sequences = 2;
+  assert_int_equal(plm_embed_output_save(output, &journal, false, NULL), PLM_OK);
+  put_rows(output, 2, 3); /* after the last journal */
+
+  struct plm_error error = {0};
+  struct plm_embed_journal other = journal_of(&layout, spool);
+  assert_int_equal(plm_embed_output_open(path, &layout, spool, false, &other, &second, &error),
+                   PLM_BUSY);
+  plm_embed_output_close(output);
+
+  output = output_of(path, &layout, spool, &journal);
+  assert_int_equal(journal.windows, 1);
+  assert_true(journal.batches == UINT64_MAX);
+  assert_int_equal(journal.sequences, 2);
+  put_rows(output, 2, COUNT);
+  assert_int_equal(plm_embed_output_finish(output, spool, NULL), PLM_OK);
+  plm_embed_output_close(output);
+  struct plm_safetensors *file;
+  assert_int_equal(plm_safetensors_open(path, &file, NULL), PLM_OK);
+  check_rows(plm_safetensors_find(file, "embeddings")->data, 0, COUNT);
+  plm_safetensors_close(file);
+  plm_sequence_spool_close(spool);
+}
+
+static void another_run_is_refused_and_left_alone(void **state)
+{
+  (void)state;
+  const char *path = scratch_path("other.safetensors");
+  struct plm_sequence_spool *spool = small_spool(path);
+  const struct plm_embed_layout layout = layout_of(PLM_EMBED_POOLED, PLM_EMBED_SAFETENSORS, spool);
+  struct plm_embed_journal journal;
+  struct plm_embed_output *output = output_of(path, &layout, spool, &journal);
+  journal.sequences = 1;
+  assert_int_equal(plm_embed_output_save(output, &journal, false, NULL), PLM_OK);
+  plm_embed_output_close(output);
+
+  static const char *const says[] = {"sequences or names", "another checkpoint",
+                                     "another checkpoint", "pooled mean,max fp32", "bytes"};
+  for (int what = 0; what < 5; what++) {
+    struct plm_embed_journal wanted = journal_of(&layout, spool);
+    struct plm_error error = {0};
+    if (what == 0) wanted.input.low ^= 1;
+    if (what == 1) wanted.checkpoint.high ^= 1;
+    if (what == 2) wanted.config.low ^= 1;
+    if (what == 3) snprintf(wanted.options, sizeof wanted.options, "logits fp32");
+    if (what == 4) wanted.bytes++;
+    assert_int_equal(plm_embed_output_open(path, &layout, spool, false, &wanted, &output, &error),
+                     PLM_EXISTS);
+    if (strstr(error.what, says[what]) == NULL) fail_msg("%d says: %s", what, error.what);
+    assert_non_null(strstr(error.where, "other.safetensors.partial"));
+    assert_non_null(strstr(error.hint, "--resume never"));
+  }
+  output = output_of(path, &layout, spool, &journal); /* nothing was lost */
+  assert_int_equal(journal.sequences, 1);
+  plm_embed_output_close(output);
+
+  /* cut, or with a journal that is none: refused too; thrown away on demand */
+  assert_int_equal(truncate(beside(path, ".partial"), 100), 0);
+  struct plm_error error = {0};
+  journal = journal_of(&layout, spool);
+  assert_int_equal(plm_embed_output_open(path, &layout, spool, false, &journal, &output, &error),
+                   PLM_EXISTS);
+  assert_int_equal(plm_file_write(beside(path, ".journal"), "{}", 2, 0666, NULL), PLM_OK);
+  assert_int_equal(plm_embed_output_open(path, &layout, spool, false, &journal, &output, &error),
+                   PLM_EXISTS);
+  assert_int_equal(plm_embed_output_open(path, &layout, spool, true, &journal, &output, NULL),
+                   PLM_OK);
+  assert_int_equal(journal.sequences, 0);
+  plm_embed_output_close(output);
+
+  /* a journal whose partial file is gone says nothing */
+  assert_int_equal(unlink(beside(path, ".partial")), 0);
+  output = output_of(path, &layout, spool, &journal);
+  assert_int_equal(journal.sequences, 0);
+  plm_embed_output_close(output);
+  plm_sequence_spool_close(spool);
+}
+
+static void a_folder_in_the_way_is_found_at_once(void **state)
+{
+  (void)state;
+  const char *path = scratch_path("folder.safetensors");
+  struct plm_sequence_spool *spool = small_spool(path);
+  const struct plm_embed_layout layout = layout_of(PLM_EMBED_POOLED, PLM_EMBED_SAFETENSORS, spool);
+  struct plm_embed_journal journal = journal_of(&layout, spool);
+  struct plm_embed_output *output;
+  assert_int_equal(mkdir(path, 0777), 0);
+  assert_int_equal(plm_embed_output_open(path, &layout, spool, false, &journal, &output, NULL),
+                   PLM_EXISTS);
+  assert_false(plm_file_exists(beside(path, ".partial")));
+  plm_sequence_spool_close(spool);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(pooling_is_over_the_residues),
+      cmocka_unit_test(pooling_is_parsed_and_named),
+      cmocka_unit_test(windows_cover_everything_once),
+      cmocka_unit_test(fingerprints_see_names_lengths_and_tokens),
+      cmocka_unit_test(a_folder_that_is_not_there_is_named),
+      cmocka_unit_test(pooled_safetensors),
+      cmocka_unit_test(a_tensor_a_sequence),
+      cmocka_unit_test(npy_and_its_names),
+      cmocka_unit_test(formats_follow_the_name),
+      cmocka_unit_test(headers_have_a_limit),
+      cmocka_unit_test(a_run_goes_on_where_it_was_saved),
+      cmocka_unit_test(another_run_is_refused_and_left_alone),
+      cmocka_unit_test(a_folder_in_the_way_is_found_at_once),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

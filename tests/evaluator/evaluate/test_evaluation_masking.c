@@ -1,0 +1,177 @@
+/* Evaluation masks: a function of (document, seed, rate) alone, by the counters of the model's
+ * definition, whatever the packing; causal questions; and the history of what was reported. */
+#include "tests/support/cmocka_all.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/file.h"
+#include "common/base/philox.h"
+#include "evaluator/evaluate/masking.h"
+#include "evaluator/watch/history.h"
+#include "tests/support/scratch.h"
+
+enum { L = 64, DOCUMENTS = 6 };
+
+/* Two chunks with three documents each, tokens 4 + something; `shuffled` packs them otherwise. */
+struct packed {
+  uint8_t tokens[2 * L];
+  uint32_t begin[3];
+  struct plm_chunk_document documents[DOCUMENTS];
+  struct plm_batch batch;
+};
+
+static const uint32_t lengths[DOCUMENTS] = {20, 12, 30, 7, 25, 16};
+
+static void pack(struct packed *packed, const int order[DOCUMENTS])
+{
+  memset(packed->tokens, 1, sizeof packed->tokens); /* <pad> */
+  for (int chunk = 0; chunk < 2; chunk++) {
+    uint32_t start = 0;
+    packed->begin[chunk] = 3u * (unsigned)chunk;
+    for (int i = 0; i < 3; i++) {
+      const int number = order[3 * chunk + i];
+      const uint32_t tokens = lengths[number];
+      packed->documents[3 * chunk + i] =
+          (struct plm_chunk_document){(uint64_t)number, start, tokens, 0, tokens - 2};
+      uint8_t *out = packed->tokens + chunk * L + start;
+      out[0] = 0;
+      for (uint32_t t = 1; t + 1 < tokens; t++) out[t] = (uint8_t)(4 + (t * 7 + number) % 20);
+      out[tokens - 1] = 2;
+      start += tokens;
+    }
+    assert_true(start <= L);
+  }
+  packed->begin[2] = DOCUMENTS;
+  packed->batch = (struct plm_batch){.chunks = 2,
+                                     .max_length = L,
+                                     .token_bytes = 1,
+                                     .tokens = packed->tokens,
+                                     .document_begin = packed->begin,
+                                     .documents = packed->documents};
+}
+
+/* (document, position in it) of every masked token, as bits. */
+static void masked_places(const struct plm_question *question, const struct packed *packed,
+                          bool places[DOCUMENTS][L])
+{
+  memset(places, 0, sizeof(bool[DOCUMENTS][L]));
+  for (uint32_t row = 0; row < question->rows; row++) {
+    const uint32_t chunk = (uint32_t)question->positions[row] / L;
+    const uint32_t at = (uint32_t)question->positions[row] % L;
+    for (uint32_t d = packed->begin[chunk]; d < packed->begin[chunk + 1]; d++) {
+      const struct plm_chunk_document *document = &packed->documents[d];
+      if (at < document->start || at >= document->start + document->tokens) continue;
+      places[document->number][at - document->start] = true;
+      assert_int_equal(question->residues[row], document->residues);
+    }
+  }
+}
+
+static void masks_follow_the_document_not_the_packing(void **state)
+{
+  (void)state;
+  static const int first_order[] = {0, 1, 2, 3, 4, 5}, second_order[] = {5, 4, 0, 2, 3, 1};
+  struct packed first, second;
+  struct plm_question question;
+  bool expected[DOCUMENTS][L] = {{0}}, places[DOCUMENTS][L];
+  const uint64_t seed = 0x123456789abcdefu;
+  const double rate = 0.4;
+  pack(&first, first_order);
+  pack(&second, second_order);
+  for (uint32_t n = 0; n < DOCUMENTS; n++)
+    for (uint32_t x = 1; x + 1 < lengths[n]; x++)
+      expected[n][x] = (plm_philox(seed, x, n, 2).w[0] >> 8) < 6710887u; /* ceil(0.4 * 2^24) */
+  assert_int_equal(plm_question_init(&question, 2 * L, NULL), PLM_OK);
+  plm_question_masked(&question, &first.batch, plm_tokenizer_of(PLM_TOKENIZER_ESM), seed, rate);
+  masked_places(&question, &first, places);
+  assert_memory_equal(places, expected, sizeof places);
+  for (uint32_t row = 0; row < question.rows; row++) {
+    assert_int_equal(question.inputs[question.positions[row]], 32); /* <mask> */
+    assert_int_equal(question.labels[row], first.tokens[question.positions[row]]);
+    if (row > 0) assert_true(question.positions[row] > question.positions[row - 1]);
+  }
+  plm_question_masked(&question, &second.batch, plm_tokenizer_of(PLM_TOKENIZER_ESM), seed, rate);
+  masked_places(&question, &second, places);
+  assert_memory_equal(places, expected, sizeof places);
+  plm_question_deinit(&question);
+}
+
+static void causal_asks_for_the_next_token_of_the_document(void **state)
+{
+  (void)state;
+  static const int order[] = {0, 1, 2, 3, 4, 5};
+  struct packed packed;
+  struct plm_question question;
+  uint32_t rows = 0;
+  pack(&packed, order);
+  assert_int_equal(plm_question_init(&question, 2 * L, NULL), PLM_OK);
+  plm_question_causal(&question, &packed.batch);
+  for (int n = 0; n < DOCUMENTS; n++) rows += lengths[n] - 1; /* the last has no target */
+  assert_int_equal(question.rows, rows);
+  for (uint32_t row = 0; row < rows; row++)
+    assert_int_equal(question.labels[row], packed.tokens[question.positions[row] + 1]);
+  plm_question_deinit(&question);
+}
+
+static void history_reads_what_was_reported(void **state)
+{
+  (void)state;
+  static const char lines[] = "{\"v\":1,\"step\":100,\"split\":\"valid\",\"loss\":2}\n"
+                              "{\"v\":1,\"step\":0,\"split\":\"valid\",\"loss\":3}\n"
+                              "not JSON\n"
+                              "{\"v\":1,\"step\":200,\"skipped\":\"why\"}\n"
+                              "{\"v\":1,\"step\":0,\"split\":\"test\",\"loss\":3}\n"
+                              "{\"v\":1,\"step\":300,\"split\":\"valid\""; /* torn */
+  const char *path = scratch_path("evaluator.jsonl");
+  struct plm_history history = {0};
+  assert_int_equal(plm_file_write(path, lines, sizeof lines - 1, 0644, NULL), PLM_OK);
+  assert_int_equal(plm_history_read(&history, path, NULL), PLM_OK);
+  const unsigned valid = 1u << PLM_SPLIT_VALID, test = 1u << PLM_SPLIT_TEST;
+  assert_int_equal(history.count, 3);
+  assert_true(plm_history_settled(&history, 0, NULL, valid | test));
+  assert_true(plm_history_settled(&history, 100, NULL, valid));
+  assert_false(plm_history_settled(&history, 100, NULL, valid | test));
+  assert_true(plm_history_settled(&history, 200, NULL, valid));
+  assert_false(plm_history_settled(&history, 300, NULL, valid));
+  plm_history_deinit(&history);
+}
+
+static void a_step_with_other_weights_is_another_checkpoint(void **state)
+{
+  (void)state;
+  enum { VALID = 1u << PLM_SPLIT_VALID, TEST = 1u << PLM_SPLIT_TEST };
+  static const char lines[] =
+      "{\"step\":4,\"identity\":\"0000000000000000000000000000000a\",\"split\":\"valid\"}\n"
+      "{\"step\":4,\"identity\":\"0000000000000000000000000000000a\",\"split\":\"test\"}\n"
+      "{\"step\":4,\"identity\":\"0000000000000000000000000000000b\",\"split\":\"valid\"}\n"
+      "{\"step\":8,\"split\":\"valid\"}\n"
+      "{\"step\":9,\"identity\":\"0000000000000000000000000000000a\",\"split\":\"valid\"}\n"
+      "{\"step\":9,\"skipped\":\"why\"}\n";
+  const struct plm_hash a = {.low = 10}, b = {.low = 11};
+  const char *path = scratch_path("anew.jsonl");
+  struct plm_history history = {0};
+  assert_int_equal(plm_file_write(path, lines, sizeof lines - 1, 0644, NULL), PLM_OK);
+  assert_int_equal(plm_history_read(&history, path, NULL), PLM_OK);
+  assert_int_equal(plm_history_splits(&history, 4, &b), VALID); /* the last weights' alone */
+  assert_int_equal(plm_history_splits(&history, 4, &a), 0);
+  assert_true(plm_history_settled(&history, 4, &b, VALID));
+  assert_false(plm_history_settled(&history, 4, &b, VALID | TEST));
+  assert_false(plm_history_settled(&history, 4, &a, VALID));
+  assert_true(plm_history_settled(&history, 8, &a, VALID)); /* a line that names no weights */
+  assert_true(plm_history_settled(&history, 9, &b, VALID));
+  assert_int_equal(plm_history_splits(&history, 9, &a), 0); /* the skip was the last word */
+  plm_history_deinit(&history);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(masks_follow_the_document_not_the_packing),
+      cmocka_unit_test(causal_asks_for_the_next_token_of_the_document),
+      cmocka_unit_test(history_reads_what_was_reported),
+      cmocka_unit_test(a_step_with_other_weights_is_another_checkpoint),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,193 @@
+/* CSV as people's programs write it, read twice, and written again. */
+#include "tests/support/cmocka_all.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "evaluator/score/csv_file.h"
+#include "tests/support/scratch.h"
+
+static const char *write_file(const char *name, const void *bytes, size_t size)
+{
+  const char *path = scratch_path(name);
+  FILE *file = fopen(path, "wb");
+  assert_non_null(file);
+  assert_int_equal(fwrite(bytes, 1, size, file), size);
+  fclose(file);
+  return path;
+}
+
+/* All rows as "LINE[field|field]". */
+static void show(struct plm_csv_file *file, char *out)
+{
+  struct plm_csv_row row;
+  *out = '\0';
+  for (;;) {
+    assert_int_equal(plm_csv_next(file, &row, NULL), PLM_OK);
+    if (row.count == 0) break;
+    out += sprintf(out, "%llu[", (unsigned long long)row.line);
+    for (size_t i = 0; i < row.count; i++) {
+      assert_int_equal(strlen(row.fields[i].text), row.fields[i].size);
+      out += sprintf(out, "%s%s", i == 0 ? "" : "|", row.fields[i].text);
+    }
+    out += sprintf(out, "]");
+  }
+}
+
+static void reads_from(const char *path, const char *expected)
+{
+  char got[4096];
+  struct plm_csv_file *file;
+  assert_int_equal(plm_csv_open(path, &file, NULL), PLM_OK);
+  for (int round = 0; round < 2; round++) {
+    show(file, got);
+    assert_string_equal(got, expected);
+    assert_int_equal(plm_csv_rewind(file, NULL), PLM_OK);
+  }
+  plm_csv_close(file);
+}
+
+static void reads(const char *name, const char *text, const char *expected)
+{
+  reads_from(write_file(name, text, strlen(text)), expected);
+}
+
+static void rows_and_fields(void **state)
+{
+  (void)state;
+  reads("a.csv", "x,y\n1,2\n", "1[x|y]2[1|2]");
+  reads("a.csv", "x,y\r\n1,2\r\n", "1[x|y]2[1|2]");
+  reads("a.csv", "x,y\r1,2\r", "1[x|y]2[1|2]");
+  reads("a.csv", "x,y\n1,2", "1[x|y]2[1|2]");
+  reads("a.csv", "\xEF\xBB\xBFx,y\n1,2\n", "1[x|y]2[1|2]");
+  reads("a.csv", "\xEF\xBB\xBF\"x\",y\n", "1[x|y]");
+  reads("a.csv", "x,y\n\n\r\n1,2\n\n", "1[x|y]4[1|2]");
+  reads("a.csv", " x , y\t\n,\n\"\",\" \"\n", "1[ x | y\t]2[|]3[| ]");
+  reads("a.csv", "", "");
+  reads("a.csv", "\xEF\xBB\xBF", "");
+  reads("a.csv", "\n\n", "");
+}
+
+static void quotes(void **state)
+{
+  (void)state;
+  reads("a.csv", "\"a,b\",\"c \"\"d\"\"\"\n\"\"\"\",e\n", "1[a,b|c \"d\"]2[\"|e]");
+  reads("a.csv", "x,\"two\nlines\"\ny,\"and\r\ntwo\"\nz,1\n",
+        "1[x|two\nlines]3[y|and\r\ntwo]5[z|1]");
+}
+
+static void tabs_by_name(void **state)
+{
+  (void)state;
+  reads("a.tsv", "x\ty,z\n1\t2\n", "1[x|y,z]2[1|2]");
+}
+
+/* What the header has most of outside quotes; a name that ends in .tsv says it itself. */
+static void the_header_says_what_separates(void **state)
+{
+  (void)state;
+  reads("a.csv", "x;y\n1,5;2\n", "1[x|y]2[1,5|2]");
+  reads("a.csv", "\xEF\xBB\xBFx;y;z, really\r\n1;\"2;3\";\r\n", "1[x|y|z, really]2[1|2;3|]");
+  reads("a.csv", "\n\nx\ty\n1\t2;3,4,5\n", "3[x|y]4[1|2;3,4,5]");
+  reads("a.csv", "\"a;b;c\nd;e\",y\n1,2\n", "1[a;b;c\nd;e|y]3[1|2]");
+  reads("a.csv", "x\n1;2\n", "1[x]2[1;2]");
+  reads("a.tsv", "x;y;z\n1\t2\n", "1[x;y;z]2[1|2]");
+}
+
+static void refuses(const char *text, const char *where, const char *what)
+{
+  struct plm_csv_file *file;
+  struct plm_csv_row row;
+  struct plm_error error = {0};
+  assert_int_equal(plm_csv_open(write_file("bad.csv", text, strlen(text)), &file, NULL), PLM_OK);
+  plm_status status;
+  do status = plm_csv_next(file, &row, &error);
+  while (status == PLM_OK && row.count != 0);
+  assert_int_equal(status, PLM_FORMAT);
+  if (strstr(error.what, what) == NULL || strstr(error.where, where) == NULL)
+    fail_msg("%s: %s", error.where, error.what);
+  assert_true(error.hint[0] != '\0');
+  plm_csv_close(file);
+}
+
+static void malformed_rows_are_named(void **state)
+{
+  (void)state;
+  refuses("x,y\n1,\"2\" 3\n", "bad.csv:2", "a quote where none may be");
+  refuses("x,y\n1,2\n3,4\"5\n", "bad.csv:3", "a quote where none may be");
+  refuses("x,y\n1,\"2\n3,4\n", "bad.csv:2", "ends inside a quoted field");
+}
+
+/* A pipe cannot be read twice; it is copied. */
+static void a_pipe_is_read_twice(void **state)
+{
+  (void)state;
+  static const char text[] = "x,y\r\n1,\"2\n3\"\r\n";
+  int ends[2];
+  assert_int_equal(pipe(ends), 0);
+  assert_int_equal(write(ends[1], text, sizeof text - 1), sizeof text - 1);
+  close(ends[1]);
+  const int before = dup(STDIN_FILENO);
+  dup2(ends[0], STDIN_FILENO);
+  reads_from("-", "1[x|y]2[1|2\n3]");
+  if (before >= 0) dup2(before, STDIN_FILENO);
+  close(ends[0]);
+}
+
+static void long_files_cross_buffers(void **state)
+{
+  (void)state;
+  enum { ROWS = 60000 };
+  char *text = malloc(ROWS * 32), *at = text;
+  struct plm_csv_file *file;
+  struct plm_csv_row row;
+  assert_non_null(text);
+  for (int i = 0; i < ROWS; i++)
+    at += sprintf(at, "%d,\"%d\"\"\n\"%s", i, 7 * i, i % 3 ? "\r\n" : "\n");
+  assert_int_equal(plm_csv_open(write_file("long.csv", text, (size_t)(at - text)), &file, NULL),
+                   PLM_OK);
+  for (int i = 0; i < ROWS; i++) {
+    char expected[32];
+    assert_int_equal(plm_csv_next(file, &row, NULL), PLM_OK);
+    assert_int_equal(row.count, 2);
+    assert_int_equal(row.line, 2 * i + 1);
+    assert_int_equal(atoi(row.fields[0].text), i);
+    snprintf(expected, sizeof expected, "%d\"\n", 7 * i);
+    assert_string_equal(row.fields[1].text, expected);
+  }
+  assert_int_equal(plm_csv_next(file, &row, NULL), PLM_OK);
+  assert_int_equal(row.count, 0);
+  plm_csv_close(file);
+  free(text);
+}
+
+static void fields_are_quoted_where_they_must_be(void **state)
+{
+  (void)state;
+  struct plm_text out = {0};
+  static const char *const fields[] = {"plain", "a,b", "say \"it\"", "two\nlines", "", " x"};
+  for (size_t i = 0; i < 6; i++) {
+    if (i != 0) plm_text_puts(&out, ",");
+    plm_text_put_csv(&out, fields[i], strlen(fields[i]), ',');
+  }
+  assert_string_equal(out.data, "plain,\"a,b\",\"say \"\"it\"\"\",\"two\nlines\",, x");
+  plm_text_deinit(&out);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(rows_and_fields),
+      cmocka_unit_test(quotes),
+      cmocka_unit_test(tabs_by_name),
+      cmocka_unit_test(the_header_says_what_separates),
+      cmocka_unit_test(malformed_rows_are_named),
+      cmocka_unit_test(a_pipe_is_read_twice),
+      cmocka_unit_test(long_files_cross_buffers),
+      cmocka_unit_test(fields_are_quoted_where_they_must_be),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,251 @@
+/* Variants scored together, in batches that flush in the middle of everything, against each variant
+ * scored alone by the definition. */
+#include "tests/support/cmocka_all.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/philox.h"
+#include "evaluator/score/variant_scorer.h"
+#include "tests/support/model_case.h"
+#include "tests/support/must.h"
+
+enum { L = 32, CHUNKS = 2, VARIANTS = 150, V = 33, MOST = 80 };
+static const char letters[] = "LAGVSERTIDPKQNFYMHWC";
+
+static uint32_t draw(uint32_t *counter, uint32_t below)
+{
+  return plm_philox(99, (*counter)++, 0, 0).w[0] % below;
+}
+
+struct scene {
+  struct model_case c;
+  struct plm_inference inference;
+  uint8_t residues[MOST];
+  struct plm_wild_type wild_type;
+  struct plm_variant variants[VARIANTS];
+};
+
+static void open_scene(struct scene *scene, enum plm_architecture architecture, bool causal,
+                       uint32_t length)
+{
+  struct plm_model_config config = case_config(architecture, 6, L);
+  const struct plm_model_options options = {.max_chunks = CHUNKS};
+  uint32_t counter = length;
+  config.vocab_size = V;
+  config.pattern_count = 1;
+  config.pattern[0] = PLM_ATTENTION_DOCUMENT | (causal ? PLM_ATTENTION_CAUSAL : 0);
+  model_case_open(&scene->c, &config, &options, PLM_PRECISION_FP32, 5);
+  scene->inference =
+      (struct plm_inference){.config = config,
+                             .objective = causal ? PLM_OBJECTIVE_CAUSAL : PLM_OBJECTIVE_MLM,
+                             .tokenizer = plm_tokenizer_of(PLM_TOKENIZER_ESM),
+                             .window = scene->c.window,
+                             .max_chunks = CHUNKS,
+                             .ops = scene->c.ops,
+                             .model = scene->c.model,
+                             .masks = scene->c.masks};
+  for (uint32_t i = 0; i < length; i++) scene->residues[i] = (uint8_t)letters[draw(&counter, 20)];
+  scene->wild_type = (struct plm_wild_type){"wild", scene->residues, length, 1, PLM_TOKENIZER_ESM};
+  for (uint32_t v = 0; v < VARIANTS; v++) {
+    struct plm_variant *variant = &scene->variants[v];
+    const uint32_t span = length < L - 1 ? length : L - 1,
+                   begin = draw(&counter, length - span + 1);
+    *variant = (struct plm_variant){must(calloc(4, sizeof *variant->items)), 0, 4};
+    const uint32_t most = v % 28 == 0 ? 0 : 1 + v % 4;
+    uint32_t place = begin + draw(&counter, span);
+    for (uint32_t i = 0; i < most && place < begin + span; i++) {
+      const uint8_t mutant = (uint8_t)letters[draw(&counter, 20)], wild = scene->residues[place];
+      if (mutant != wild)
+        variant->items[variant->count++] = (struct plm_substitution){place, wild, mutant};
+      place += 1 + draw(&counter, 6);
+    }
+  }
+}
+
+static void close_scene(struct scene *scene)
+{
+  for (uint32_t v = 0; v < VARIANTS; v++) plm_variant_deinit(&scene->variants[v]);
+  model_case_close(&scene->c);
+}
+
+/* log p (tokens, V) of one sequence alone. */
+static void infer(struct scene *scene, const int32_t *tokens, uint32_t count, double *log_p)
+{
+  static float logits[L * V];
+  int32_t padded[L];
+  const uint32_t begin[2] = {0, 1};
+  const struct plm_chunk_document document = {.tokens = count, .residues = count};
+  const struct plm_batch batch = {
+      .chunks = 1, .max_length = L, .document_begin = begin, .documents = &document};
+  for (uint32_t t = 0; t < L; t++) padded[t] = t < count ? tokens[t] : 1;
+  assert_int_equal(
+      plm_inference_run(&scene->inference, &batch, padded, NULL, 0, NULL, logits, NULL), PLM_OK);
+  for (uint32_t t = 0; t < count; t++) {
+    double sum = 0;
+    for (uint32_t v = 0; v < V; v++) sum += exp((double)logits[t * V + v]);
+    for (uint32_t v = 0; v < V; v++) log_p[t * V + v] = (double)logits[t * V + v] - log(sum);
+  }
+}
+
+/* The wild type's tokens, and where the window around two of them begins. */
+static uint32_t window_of(const struct scene *scene, uint32_t a, uint32_t b, int32_t *tokens,
+                          uint32_t *begin)
+{
+  const uint32_t T = scene->wild_type.length + 2, length = T < L ? T : L;
+  int64_t first = (int64_t)(a + b + 1) / 2 - L / 2;
+  if (first > (int64_t)T - length) first = (int64_t)T - length;
+  if (first < 0) first = 0;
+  for (uint32_t t = 0; t < length; t++) {
+    const int64_t at = first + t;
+    tokens[t] = at == 0 ? 0
+                : at == T - 1
+                    ? 2
+                    : plm_tokenizer_encode(scene->inference.tokenizer, scene->residues[at - 1]);
+  }
+  *begin = (uint32_t)first;
+  return length;
+}
+
+static int32_t id(const struct scene *scene, uint8_t letter)
+{
+  return plm_tokenizer_encode(scene->inference.tokenizer, letter);
+}
+
+/* Items [first, first + count) of a variant masked together. */
+static double masked_score(struct scene *scene, const struct plm_substitution *items,
+                           uint32_t count)
+{
+  int32_t tokens[L];
+  uint32_t begin;
+  static double log_p[L * V];
+  double score = 0;
+  const uint32_t length =
+      window_of(scene, items[0].place + 1, items[count - 1].place + 1, tokens, &begin);
+  for (uint32_t i = 0; i < count; i++) tokens[items[i].place + 1 - begin] = 32;
+  infer(scene, tokens, length, log_p);
+  for (uint32_t i = 0; i < count; i++) {
+    const double *row = log_p + (items[i].place + 1 - begin) * V;
+    score += row[id(scene, items[i].mutant)] - row[id(scene, items[i].wild_type)];
+  }
+  return score;
+}
+
+static double likelihood(struct scene *scene, const struct plm_variant *variant, bool mutant)
+{
+  int32_t tokens[L];
+  uint32_t begin;
+  static double log_p[L * V];
+  double sum = 0;
+  const struct plm_substitution *items = variant->items;
+  const uint32_t length =
+      window_of(scene, items[0].place + 1, items[variant->count - 1].place + 1, tokens, &begin);
+  for (uint32_t i = 0; i < variant->count && mutant; i++)
+    tokens[items[i].place + 1 - begin] = id(scene, items[i].mutant);
+  infer(scene, tokens, length, log_p);
+  for (uint32_t t = 0; t + 1 < length; t++) sum += log_p[t * V + (uint32_t)tokens[t + 1]];
+  return sum;
+}
+
+static double alone(struct scene *scene, const struct plm_variant *variant, bool joint)
+{
+  double score = 0;
+  if (variant->count == 0) return 0;
+  if (scene->inference.objective == PLM_OBJECTIVE_CAUSAL)
+    return likelihood(scene, variant, true) - likelihood(scene, variant, false);
+  if (joint) return masked_score(scene, variant->items, variant->count);
+  for (uint32_t i = 0; i < variant->count; i++) score += masked_score(scene, &variant->items[i], 1);
+  return score;
+}
+
+static void compare(enum plm_architecture architecture, bool causal, uint32_t length)
+{
+  static struct scene scene;
+  static double scores[VARIANTS];
+  open_scene(&scene, architecture, causal, length);
+  for (int joint = 0; joint <= !causal; joint++) {
+    struct plm_variant_scorer *scorer;
+    double largest = 0;
+    assert_int_equal(plm_variant_scorer_open(&scene.inference, &scene.wild_type,
+                                             joint ? PLM_SCORE_JOINT : PLM_SCORE_ADDITIVE, &scorer,
+                                             NULL),
+                     PLM_OK);
+    for (uint32_t v = 0; v < VARIANTS; v++)
+      assert_int_equal(plm_variant_scorer_expect(scorer, &scene.variants[v], NULL), PLM_OK);
+    /* two calls, as of two blocks */
+    assert_int_equal(plm_variant_scorer_run(scorer, scene.variants, 100, scores, NULL), PLM_OK);
+    assert_int_equal(
+        plm_variant_scorer_run(scorer, scene.variants + 100, VARIANTS - 100, scores + 100, NULL),
+        PLM_OK);
+    for (uint32_t v = 0; v < VARIANTS; v++) {
+      const double expected = alone(&scene, &scene.variants[v], joint);
+      if (!(fabs(scores[v] - expected) <= 2e-4))
+        fail_msg("architecture %d, %u residues, variant %u of %u: %.7g, alone %.7g", architecture,
+                 length, v, scene.variants[v].count, scores[v], expected);
+      if (scene.variants[v].count == 0) assert_true(scores[v] == 0);
+      largest = fmax(largest, fabs(expected));
+    }
+    assert_true(largest > 0.1);
+    plm_variant_scorer_close(scorer);
+  }
+  close_scene(&scene);
+}
+
+static void masked_scores_are_those_of_each_variant_alone(void **state)
+{
+  (void)state;
+  for (int architecture = PLM_TRANSFORMER; architecture <= PLM_PATCH_UNET; architecture++) {
+    compare((enum plm_architecture)architecture, false, 10);
+    compare((enum plm_architecture)architecture, false, 75);
+  }
+  compare(PLM_UNET, false, L - 2);
+  compare(PLM_UNET, false, L - 1);
+}
+
+static void likelihoods_are_those_of_each_variant_alone(void **state)
+{
+  (void)state;
+  compare(PLM_TRANSFORMER, true, 10);
+  compare(PLM_UNET, true, L - 2);
+  compare(PLM_UNET, true, 75);
+}
+
+/* What a window holds, and what it does not. */
+static void positions_too_far_apart_are_refused(void **state)
+{
+  (void)state;
+  for (int causal = 0; causal <= 1; causal++) {
+    static struct scene scene;
+    struct plm_variant_scorer *scorer;
+    struct plm_error error = {0};
+    open_scene(&scene, PLM_UNET, causal, 75);
+    assert_int_equal(
+        plm_variant_scorer_open(&scene.inference, &scene.wild_type, PLM_SCORE_JOINT, &scorer, NULL),
+        PLM_OK);
+    for (uint32_t first = 0; first < 75; first++) {
+      for (uint32_t last = first + 1; last < 75; last++) {
+        struct plm_substitution items[] = {{first, 'A', 'L'}, {last, 'A', 'L'}};
+        const struct plm_variant variant = {items, 2, 2};
+        /* a causal model's needs a token in front, which for the first is <cls> */
+        const bool fits = last - first < L - (uint32_t)causal;
+        const plm_status status = plm_variant_scorer_expect(scorer, &variant, &error);
+        if (status != (fits ? PLM_OK : PLM_LIMIT))
+          fail_msg("causal %d, places %u and %u: status %d", causal, first, last, (int)status);
+        if (!fits) assert_non_null(strstr(error.what, "too far apart"));
+      }
+    }
+    plm_variant_scorer_close(scorer);
+    close_scene(&scene);
+  }
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(masked_scores_are_those_of_each_variant_alone),
+      cmocka_unit_test(likelihoods_are_those_of_each_variant_alone),
+      cmocka_unit_test(positions_too_far_apart_are_refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

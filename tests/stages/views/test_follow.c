@@ -1,0 +1,76 @@
+/* Following a metrics file: growth, torn lines, cuts, and a cut that grew beyond the old size
+ * before anyone looked. */
+#include "tests/support/cmocka_all.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include "stages/views/follow.h"
+#include "tests/support/scratch.h"
+
+static void append(const char *path, const char *text)
+{
+  FILE *file = fopen(path, "a");
+  assert_non_null(file);
+  fputs(text, file);
+  fclose(file);
+}
+
+static void expect(struct plm_follower *follower, const char *expected)
+{
+  const char *line;
+  assert_int_equal(plm_follower_next(follower, &line, NULL), PLM_OK);
+  if (expected == NULL)
+    assert_null(line);
+  else
+    assert_string_equal(line, expected);
+}
+
+static void lines_come_as_the_file_grows(void **state)
+{
+  (void)state;
+  const char *path = scratch_path("grow.jsonl");
+  struct plm_follower *follower;
+  assert_int_equal(plm_follower_open(path, &follower, NULL), PLM_OK);
+  expect(follower, NULL); /* not there yet */
+  append(path, "one\ntw");
+  expect(follower, "one");
+  expect(follower, NULL);
+  append(path, "o\n");
+  expect(follower, "two");
+  expect(follower, NULL);
+  plm_follower_close(follower);
+}
+
+static void a_cut_goes_back(void **state)
+{
+  (void)state;
+  const char *path = scratch_path("cut.jsonl");
+  struct plm_follower *follower;
+  append(path, "1\n2\n3\n4\n");
+  assert_int_equal(plm_follower_open(path, &follower, NULL), PLM_OK);
+  expect(follower, "1");
+  expect(follower, "2");
+  expect(follower, "3");
+  expect(follower, "4");
+  assert_int_equal(truncate(path, 4), 0); /* a resume after line 2 */
+  expect(follower, NULL);
+  append(path, "3\n");
+  expect(follower, "3");
+  assert_int_equal(truncate(path, 4), 0);
+  append(path, "x\ny\nz\n"); /* longer than before when next looked at */
+  expect(follower, "x");
+  expect(follower, "y");
+  expect(follower, "z");
+  expect(follower, NULL);
+  plm_follower_close(follower);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(lines_come_as_the_file_grows),
+      cmocka_unit_test(a_cut_goes_back),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
