@@ -72,6 +72,9 @@ const char *plm_on_resume_name(enum plm_on_resume resume); /* "free", "changes t
 void plm_setting_describe(const struct plm_setting *setting, char text[256]);
 /* A number's least (or most) value, whole numbers digit by digit. */
 void plm_setting_limit(const struct plm_setting *setting, bool most, char text[40]);
+/* Appends the reference of pipeline.yaml, which is doc/configuration.md: a Markdown table for each
+ * section. */
+void plm_settings_reference(struct plm_text *text);
 /* The value of config as YAML on one line. Caller frees; NULL: no memory. */
 char *plm_setting_print(const struct plm_setting *setting, const struct plm_config *config);
 

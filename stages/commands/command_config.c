@@ -1,5 +1,5 @@
-/* `plm-pipeline config`: the resolved configuration with each value's origin, or the manual of its
- * keys. */
+/* `plm-pipeline config`: the resolved configuration with each value's origin, or a description of
+ * all keys (--manual for a terminal, --reference as the page doc/configuration.md). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,6 +103,16 @@ static void print_manual(void)
   }
 }
 
+static plm_status print_reference(struct plm_error *error)
+{
+  struct plm_text text = {0};
+  plm_settings_reference(&text);
+  const bool failed = text.failed;
+  if (!failed) fputs(text.data, stdout);
+  plm_text_deinit(&text);
+  return failed ? plm_error_set(error, PLM_NO_MEMORY, "out of memory") : PLM_OK;
+}
+
 static plm_status show_config(const struct plm_command_context *context, struct plm_error *error)
 {
   struct plm_config config;
@@ -112,6 +122,7 @@ static plm_status show_config(const struct plm_command_context *context, struct 
     print_manual();
     return PLM_OK;
   }
+  if (plm_arguments_has(arguments, "reference")) return print_reference(error);
   const char *file = arguments->positional_count > 0 ? arguments->positionals[0] : NULL;
   PLM_TRY(plm_arguments_load_config(arguments, file, false, &config, error));
   const plm_status status = context->json ? print_json(&config, error) : print_yaml(&config, error);
@@ -121,6 +132,7 @@ static plm_status show_config(const struct plm_command_context *context, struct 
 
 static const struct plm_option options[] = {
     {.name = "manual", .help = "every key: meaning, type, default, range, on resume"},
+    {.name = "reference", .help = "the same as a Markdown page: doc/configuration.md"},
     {0},
 };
 

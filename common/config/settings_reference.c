@@ -1,0 +1,113 @@
+/* The reference of pipeline.yaml as a Markdown page, made from the table of settings. */
+#include <string.h>
+
+#include "common/base/text.h"
+#include "common/config/settings.h"
+
+static const char page_head[] =
+    "# Configuration reference\n"
+    "\n"
+    "<!-- Printed by `plm-pipeline config --reference` from common/config/settings.c. Do not edit\n"
+    "     this page; change the table there and print it again. -->\n"
+    "\n"
+    "All keys of `pipeline.yaml`, section by section. A key that the file leaves out has its\n"
+    "default. `plm-pipeline validate` reports every mistake of a file at once, and `plm-pipeline\n"
+    "config` prints each value with the place it comes from.\n"
+    "\n"
+    "A value comes from a flag (`--set trainer.steps=100`, `--run DIR`), else from an environment\n"
+    "variable (`PLM_TRAINER_STEPS=100`: `PLM_` and the key in capitals, with `_` for each dot),\n"
+    "else from the file, else from the default. Relative paths in the file start at the file's\n"
+    "folder; those in flags and variables start at the working directory.\n"
+    "\n"
+    "The column *On resume* says what happens if a value differs when a run is resumed:\n"
+    "\n"
+    "| On resume | Meaning |\n"
+    "|---|---|\n"
+    "| free | The change has no effect on what is trained. |\n"
+    "| changes the run | The change is allowed; it is reported and recorded. |\n"
+    "| refused | The run does not resume. Start a new run, with `trainer.init_from` if it should "
+    "begin with the old weights. |\n"
+    "| refused if its content differs | The path may change, but what it holds may not. |\n";
+
+/* Length of the part of a key that names its section: "trainer.clip" of "trainer.clip.norm". */
+static size_t section_length(const char *key)
+{
+  const char *dot = strrchr(key, '.');
+  return dot != NULL ? (size_t)(dot - key) : 0;
+}
+
+static bool same_section(const char *key, const char *other)
+{
+  const size_t length = section_length(key);
+  return section_length(other) == length && strncmp(key, other, length) == 0;
+}
+
+/* A cell: `|` would end it. */
+static void put_cell(struct plm_text *text, const char *cell)
+{
+  for (const char *c = cell; *c != '\0'; c++) {
+    if (*c == '|') plm_text_puts(text, "\\");
+    plm_text_append(text, c, 1);
+  }
+}
+
+static void put_range(struct plm_text *text, const struct plm_setting *setting)
+{
+  char least[40], most[40];
+  const bool above = (setting->flags & PLM_SETTING_ABOVE_MIN) != 0;
+  const bool below = (setting->flags & PLM_SETTING_BELOW_MAX) != 0;
+  const bool number = setting->max > setting->min;
+  if (number) {
+    plm_setting_limit(setting, false, least);
+    plm_setting_limit(setting, true, most);
+    if (above || below)
+      plm_text_printf(text, "%s %s, %s %s", above ? "above" : "at least", least,
+                      below ? "below" : "at most", most);
+    else
+      plm_text_printf(text, "%s to %s", least, most);
+  }
+  if (setting->count_max > setting->count_min)
+    plm_text_printf(text, "%s%u to %u entries", number ? "; " : "", setting->count_min,
+                    setting->count_max);
+}
+
+static void put_row(struct plm_text *text, const struct plm_setting *setting)
+{
+  char type[256];
+  plm_setting_describe(setting, type);
+  plm_text_printf(text, "| `%s` | ", setting->key);
+  put_cell(text, type);
+  plm_text_printf(text, " | %s | `%s` | ", setting->unit, setting->fallback);
+  put_range(text, setting);
+  plm_text_printf(text, " | %s | ", plm_on_resume_name(setting->resume));
+  put_cell(text, setting->help);
+  plm_text_puts(text, " |\n");
+}
+
+/* The section of row `first`, its first in the table. A section with subsections has rows on both
+ * sides of them, but one table on the page. */
+static void put_section(struct plm_text *text, const struct plm_setting *table, size_t count,
+                        size_t first)
+{
+  const size_t length = section_length(table[first].key);
+  if (length == 0)
+    plm_text_puts(text, "\n## Top level\n\n");
+  else
+    plm_text_printf(text, "\n## %.*s\n\n", (int)length, table[first].key);
+  plm_text_puts(text, "| Key | Type | Unit | Default | Range | On resume | Meaning |\n"
+                      "|---|---|---|---|---|---|---|\n");
+  for (size_t i = first; i < count; i++)
+    if (same_section(table[first].key, table[i].key)) put_row(text, &table[i]);
+}
+
+void plm_settings_reference(struct plm_text *text)
+{
+  size_t count;
+  const struct plm_setting *table = plm_settings(&count);
+  plm_text_puts(text, page_head);
+  for (size_t i = 0; i < count; i++) {
+    bool first = true;
+    for (size_t j = 0; j < i && first; j++) first = !same_section(table[i].key, table[j].key);
+    if (first) put_section(text, table, count, i);
+  }
+}
