@@ -6,27 +6,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-plm_status plm_scores_init(struct plm_scores *scores, uint32_t V, struct plm_error *error)
+plm_status plm_confusion_init(struct plm_confusion *confusion, uint32_t V, struct plm_error *error)
 {
-  *scores = (struct plm_scores){.V = V};
-  scores->confusion = calloc((size_t)V * V, sizeof *scores->confusion);
-  if (scores->confusion == NULL)
+  *confusion = (struct plm_confusion){.V = V};
+  confusion->counts = calloc((size_t)V * V, sizeof *confusion->counts);
+  if (confusion->counts == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "out of memory for a %u x %u table", V, V);
   return PLM_OK;
 }
 
-void plm_scores_deinit(struct plm_scores *scores)
+void plm_confusion_deinit(struct plm_confusion *confusion)
 {
-  free(scores->confusion);
-  *scores = (struct plm_scores){0};
+  free(confusion->counts);
+  *confusion = (struct plm_confusion){0};
 }
 
-void plm_scores_reset(struct plm_scores *scores)
+void plm_confusion_reset(struct plm_confusion *confusion)
 {
-  uint64_t *confusion = scores->confusion;
-  const uint32_t V = scores->V;
-  memset(confusion, 0, (size_t)V * V * sizeof *confusion);
-  *scores = (struct plm_scores){.V = V, .confusion = confusion};
+  uint64_t *counts = confusion->counts;
+  const uint32_t V = confusion->V;
+  memset(counts, 0, (size_t)V * V * sizeof *counts);
+  *confusion = (struct plm_confusion){.V = V, .counts = counts};
 }
 
 static int bin_of(uint32_t residues)
@@ -37,7 +37,7 @@ static int bin_of(uint32_t residues)
   return bin;
 }
 
-void plm_scores_bin_name(int bin, char name[32])
+void plm_confusion_bin_name(int bin, char name[32])
 {
   const unsigned begin = (unsigned)PLM_FIRST_LENGTH_BIN << (bin > 0 ? bin - 1 : 0);
   if (bin == 0)
@@ -60,19 +60,20 @@ static double row_loss(const float *logits, uint32_t V, int32_t label, uint32_t 
   return top + log(sum) - (double)logits[label];
 }
 
-void plm_scores_add(struct plm_scores *scores, const float *logits, const int32_t *labels,
-                    const uint32_t *residues, uint32_t rows)
+void plm_confusion_add(struct plm_confusion *confusion, const float *logits, const int32_t *labels,
+                       const uint32_t *residues, uint32_t rows)
 {
   for (uint32_t row = 0; row < rows; row++) {
     uint32_t best;
-    const double loss = row_loss(logits + (size_t)row * scores->V, scores->V, labels[row], &best);
+    const double loss =
+        row_loss(logits + (size_t)row * confusion->V, confusion->V, labels[row], &best);
     const int bin = bin_of(residues[row]);
-    scores->loss_sum += loss;
-    scores->bin_loss[bin] += loss;
-    scores->bin_rows[bin]++;
-    scores->confusion[(size_t)labels[row] * scores->V + best]++;
+    confusion->loss_sum += loss;
+    confusion->bin_loss[bin] += loss;
+    confusion->bin_rows[bin]++;
+    confusion->counts[(size_t)labels[row] * confusion->V + best]++;
   }
-  scores->rows += rows;
+  confusion->rows += rows;
 }
 
 /* F1 of one class and its precision, from its true, predicted and correct counts. */
@@ -83,20 +84,20 @@ static double class_f1(double truth, double predicted, double correct, double *p
   return *precision + recall > 0 ? 2 * *precision * recall / (*precision + recall) : 0.0;
 }
 
-struct plm_classification plm_scores_classification(const struct plm_scores *scores)
+struct plm_classification plm_confusion_classification(const struct plm_confusion *confusion)
 {
   struct plm_classification result = {0};
-  const uint32_t V = scores->V;
-  const double samples = (double)scores->rows;
+  const uint32_t V = confusion->V;
+  const double samples = (double)confusion->rows;
   double correct = 0, products = 0, predicted_squares = 0, truth_squares = 0;
-  if (scores->rows == 0) return result;
+  if (confusion->rows == 0) return result;
   for (uint32_t k = 0; k < V; k++) {
     double truth = 0, predicted = 0, precision;
     for (uint32_t j = 0; j < V; j++) {
-      truth += (double)scores->confusion[(size_t)k * V + j];
-      predicted += (double)scores->confusion[(size_t)j * V + k];
+      truth += (double)confusion->counts[(size_t)k * V + j];
+      predicted += (double)confusion->counts[(size_t)j * V + k];
     }
-    const double hits = (double)scores->confusion[(size_t)k * V + k];
+    const double hits = (double)confusion->counts[(size_t)k * V + k];
     const double f1 = class_f1(truth, predicted, hits, &precision);
     result.precision += truth / samples * precision;
     result.f1 += truth / samples * f1;

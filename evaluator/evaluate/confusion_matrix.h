@@ -17,29 +17,29 @@
 /* Lengths are binned by residues: [0, 64), [64, 128), … doubling, the last one open. */
 enum { PLM_LENGTH_BINS = 9, PLM_FIRST_LENGTH_BIN = 64 };
 
-struct plm_scores {
+struct plm_confusion {
   uint32_t V;
-  uint64_t *confusion; /* (V, V) */
-  double loss_sum;     /* nats over all rows */
+  uint64_t *counts; /* C (V, V) */
+  double loss_sum;  /* nats over all rows */
   uint64_t rows;
   double bin_loss[PLM_LENGTH_BINS];
   uint64_t bin_rows[PLM_LENGTH_BINS];
 };
 
-plm_status plm_scores_init(struct plm_scores *scores, uint32_t V, struct plm_error *error);
-void plm_scores_deinit(struct plm_scores *scores);
-void plm_scores_reset(struct plm_scores *scores);
+plm_status plm_confusion_init(struct plm_confusion *confusion, uint32_t V, struct plm_error *error);
+void plm_confusion_deinit(struct plm_confusion *confusion);
+void plm_confusion_reset(struct plm_confusion *confusion);
 
 /* Rows of capped logits (rows, V): cross-entropy in double, and the argmax (lowest id on a tie). */
-void plm_scores_add(struct plm_scores *scores, const float *logits, const int32_t *labels,
-                    const uint32_t *residues, uint32_t rows);
+void plm_confusion_add(struct plm_confusion *confusion, const float *logits, const int32_t *labels,
+                       const uint32_t *residues, uint32_t rows);
 
 struct plm_classification {
   double accuracy, precision, recall, f1, mcc;
 };
-struct plm_classification plm_scores_classification(const struct plm_scores *scores);
+struct plm_classification plm_confusion_classification(const struct plm_confusion *confusion);
 
 /* "<64", "64-127", …, ">=8192" */
-void plm_scores_bin_name(int bin, char name[32]);
+void plm_confusion_bin_name(int bin, char name[32]);
 
 #endif

@@ -1,4 +1,4 @@
-/* One evaluation: batches through the model, logits into scores. */
+/* One evaluation: batches through the model, their logits counted. */
 #include "evaluator/evaluate/evaluate.h"
 
 #include <cjson/cJSON.h>
@@ -16,7 +16,7 @@ enum { BATCH_TOKENS = 8192 }; /* of one forward pass */
 struct plm_evaluation {
   struct plm_inference *inference;
   struct plm_question question;
-  struct plm_scores scores;
+  struct plm_confusion confusion;
   float *logits; /* (max rows, V) */
 };
 
@@ -25,7 +25,7 @@ static plm_status take_buffers(struct plm_evaluation *evaluation, struct plm_err
   const struct plm_model_config *config = &evaluation->inference->config;
   const uint32_t tokens = evaluation->inference->max_chunks * config->max_length;
   PLM_TRY(plm_question_init(&evaluation->question, tokens, error));
-  PLM_TRY(plm_scores_init(&evaluation->scores, config->vocab_size, error));
+  PLM_TRY(plm_confusion_init(&evaluation->confusion, config->vocab_size, error));
   evaluation->logits = calloc((size_t)tokens * config->vocab_size, sizeof(float));
   if (evaluation->logits == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "out of memory for the logits of %u tokens", tokens);
@@ -51,7 +51,7 @@ void plm_evaluation_close(struct plm_evaluation *evaluation)
 {
   if (evaluation == NULL) return;
   free(evaluation->logits);
-  plm_scores_deinit(&evaluation->scores);
+  plm_confusion_deinit(&evaluation->confusion);
   plm_question_deinit(&evaluation->question);
   plm_inference_close(evaluation->inference);
   free(evaluation);
@@ -78,8 +78,8 @@ static bool is_causal(const struct plm_evaluation *evaluation) /* it predicts th
   return evaluation->inference->objective == PLM_OBJECTIVE_CAUSAL;
 }
 
-/* One batch at one rate: question, forward, scores. */
-static plm_status score_batch(struct plm_evaluation *evaluation, const struct plm_batch *batch,
+/* One batch at one rate: questions, forward pass, counts. */
+static plm_status count_batch(struct plm_evaluation *evaluation, const struct plm_batch *batch,
                               uint64_t seed, double rate, struct plm_error *error)
 {
   struct plm_question *question = &evaluation->question;
@@ -90,18 +90,18 @@ static plm_status score_batch(struct plm_evaluation *evaluation, const struct pl
   if (question->rows == 0) return PLM_OK;
   PLM_TRY(plm_inference_run(evaluation->inference, batch, question->inputs, question->positions,
                             question->rows, NULL, evaluation->logits, error));
-  plm_scores_add(&evaluation->scores, evaluation->logits, question->labels, question->residues,
-                 question->rows);
+  plm_confusion_add(&evaluation->confusion, evaluation->logits, question->labels,
+                    question->residues, question->rows);
   return PLM_OK;
 }
 
-/* The whole set at one rate, into evaluation->scores. */
+/* The whole set at one rate, into evaluation->confusion. */
 static plm_status run_rate(struct plm_evaluation *evaluation, const struct plm_chunk_source *source,
                            enum plm_split split, uint64_t seed, double rate,
                            bool (*stop)(void *context), void *stop_context, struct plm_error *error)
 {
   uint64_t chunks;
-  plm_scores_reset(&evaluation->scores);
+  plm_confusion_reset(&evaluation->confusion);
   PLM_TRY(source->begin(source->context, split, &chunks, error));
   if (chunks == 0) {
     plm_error_set(error, PLM_CONFIG, "the corpus has no documents in split %s",
@@ -117,7 +117,7 @@ static plm_status run_rate(struct plm_evaluation *evaluation, const struct plm_c
     const uint32_t most = evaluation->inference->max_chunks;
     const uint32_t count = left < most ? (uint32_t)left : most;
     PLM_TRY(source->next(source->context, count, &batch, error));
-    const plm_status status = score_batch(evaluation, &batch, seed, rate, error);
+    const plm_status status = count_batch(evaluation, &batch, seed, rate, error);
     source->release(source->context, &batch);
     if (status != PLM_OK) return status;
     done += count;
@@ -125,21 +125,23 @@ static plm_status run_rate(struct plm_evaluation *evaluation, const struct plm_c
   return PLM_OK;
 }
 
-static double mean_loss(const struct plm_scores *scores)
+static double mean_loss(const struct plm_confusion *confusion)
 {
-  return scores->rows > 0 ? scores->loss_sum / (double)scores->rows : NAN;
+  return confusion->rows > 0 ? confusion->loss_sum / (double)confusion->rows : NAN;
 }
 
-static void take_main_scores(const struct plm_scores *scores, struct plm_evaluation_result *result)
+static void take_main_rate(const struct plm_confusion *confusion,
+                           struct plm_evaluation_result *result)
 {
-  result->loss = mean_loss(scores);
+  result->loss = mean_loss(confusion);
   result->perplexity = exp(result->loss);
-  result->classification = plm_scores_classification(scores);
-  result->tokens = scores->rows;
+  result->classification = plm_confusion_classification(confusion);
+  result->tokens = confusion->rows;
   for (int bin = 0; bin < PLM_LENGTH_BINS; bin++) {
-    result->bin_rows[bin] = scores->bin_rows[bin];
-    result->bin_loss[bin] =
-        scores->bin_rows[bin] > 0 ? scores->bin_loss[bin] / (double)scores->bin_rows[bin] : NAN;
+    result->bin_rows[bin] = confusion->bin_rows[bin];
+    result->bin_loss[bin] = confusion->bin_rows[bin] > 0
+                                ? confusion->bin_loss[bin] / (double)confusion->bin_rows[bin]
+                                : NAN;
   }
 }
 
@@ -155,9 +157,9 @@ plm_status plm_evaluation_run(struct plm_evaluation *evaluation,
   for (uint32_t i = 0; i < rates; i++) {
     const double rate = i == 0 ? options->mask_rate : options->more_rates[i - 1];
     PLM_TRY(run_rate(evaluation, source, split, options->seed, rate, stop, stop_context, error));
-    if (i == 0) take_main_scores(&evaluation->scores, result);
+    if (i == 0) take_main_rate(&evaluation->confusion, result);
     result->rates[i] = rate;
-    result->rate_loss[i] = mean_loss(&evaluation->scores);
+    result->rate_loss[i] = mean_loss(&evaluation->confusion);
   }
   result->seconds = 1e-9 * (double)(plm_clock_ns() - started);
   return PLM_OK;
@@ -187,7 +189,7 @@ void plm_evaluation_report(const struct plm_evaluation_result *result, const cha
   for (int bin = 0; bin < PLM_LENGTH_BINS; bin++) {
     char name[32];
     if (result->bin_rows[bin] == 0) continue;
-    plm_scores_bin_name(bin, name);
+    plm_confusion_bin_name(bin, name);
     plm_metrics_number(by_length, name, result->bin_loss[bin]);
   }
 }

@@ -42,7 +42,7 @@ static void print_people(const struct plm_evaluate_request *request,
   for (int bin = 0; bin < PLM_LENGTH_BINS; bin++) {
     char name[32];
     if (result->bin_rows[bin] == 0) continue;
-    plm_scores_bin_name(bin, name);
+    plm_confusion_bin_name(bin, name);
     printf("%s: %.4f  ", name, result->bin_loss[bin]);
   }
   printf("\ntime         %.2f s\n", result->seconds);

@@ -20,25 +20,25 @@ static void a_worked_example(void **state)
   (void)state;
   static const int32_t truth[] = {0, 0, 0, 1, 1, 2};
   static const int predicted[] = {0, 0, 1, 1, 2, 2};
-  struct plm_scores scores;
+  struct plm_confusion confusion;
   float logits[6][3] = {{0}};
   uint32_t residues[6] = {10, 64, 127, 128, 9000, 20000};
   for (int i = 0; i < 6; i++) logits[i][predicted[i]] = 1.0f;
-  assert_int_equal(plm_scores_init(&scores, 3, NULL), PLM_OK);
-  plm_scores_add(&scores, logits[0], truth, residues, 6);
-  const struct plm_classification got = plm_scores_classification(&scores);
+  assert_int_equal(plm_confusion_init(&confusion, 3, NULL), PLM_OK);
+  plm_confusion_add(&confusion, logits[0], truth, residues, 6);
+  const struct plm_classification got = plm_confusion_classification(&confusion);
   near(got.accuracy, 4.0 / 6);
   near(got.recall, 4.0 / 6);
   near(got.precision, (3 * 1.0 + 2 * 0.5 + 1 * 0.5) / 6);
   near(got.f1, (3 * 0.8 + 2 * 0.5 + 1 * (2.0 / 3)) / 6);
   near(got.mcc, (4.0 * 6 - (2 * 3 + 2 * 2 + 2 * 1)) / sqrt((36.0 - 12) * (36.0 - 14)));
   const double hit = log(exp(1) + 2) - 1, miss = log(exp(1) + 2);
-  near(scores.loss_sum, 4 * hit + 2 * miss);
-  assert_int_equal(scores.bin_rows[0], 1);
-  assert_int_equal(scores.bin_rows[1], 2);
-  assert_int_equal(scores.bin_rows[2], 1);
-  assert_int_equal(scores.bin_rows[PLM_LENGTH_BINS - 1], 2);
-  plm_scores_deinit(&scores);
+  near(confusion.loss_sum, 4 * hit + 2 * miss);
+  assert_int_equal(confusion.bin_rows[0], 1);
+  assert_int_equal(confusion.bin_rows[1], 2);
+  assert_int_equal(confusion.bin_rows[2], 1);
+  assert_int_equal(confusion.bin_rows[PLM_LENGTH_BINS - 1], 2);
+  plm_confusion_deinit(&confusion);
 }
 
 /* Multi-class MCC by its definition over all pairs of indicator columns (Gorodkin's covariances).
@@ -70,7 +70,7 @@ static void random_tables_match_the_definition(void **state)
   static int32_t truth[rows];
   static int predicted[rows];
   static uint32_t residues[rows];
-  struct plm_scores whole, parts;
+  struct plm_confusion whole, parts;
   double loss = 0;
   for (int i = 0; i < rows; i++) {
     truth[i] = (int32_t)(plm_philox(1, (uint32_t)i, 0, 0).w[0] % V);
@@ -84,20 +84,20 @@ static void random_tables_match_the_definition(void **state)
     }
     loss += log(sum) - logits[i][truth[i]];
   }
-  assert_int_equal(plm_scores_init(&whole, V, NULL), PLM_OK);
-  assert_int_equal(plm_scores_init(&parts, V, NULL), PLM_OK);
-  plm_scores_add(&whole, logits[0], truth, residues, rows);
-  plm_scores_add(&parts, logits[0], truth, residues, 123);
-  plm_scores_add(&parts, logits[123], truth + 123, residues + 123, rows - 123);
-  near(plm_scores_classification(&whole).mcc, slow_mcc(truth, predicted, rows, V));
+  assert_int_equal(plm_confusion_init(&whole, V, NULL), PLM_OK);
+  assert_int_equal(plm_confusion_init(&parts, V, NULL), PLM_OK);
+  plm_confusion_add(&whole, logits[0], truth, residues, rows);
+  plm_confusion_add(&parts, logits[0], truth, residues, 123);
+  plm_confusion_add(&parts, logits[123], truth + 123, residues + 123, rows - 123);
+  near(plm_confusion_classification(&whole).mcc, slow_mcc(truth, predicted, rows, V));
   assert_true(fabs(whole.loss_sum - loss) < 1e-9);
   assert_true(whole.loss_sum == parts.loss_sum); /* same order of summation, same bits */
-  assert_memory_equal(whole.confusion, parts.confusion, sizeof(uint64_t) * V * V);
-  plm_scores_reset(&parts);
+  assert_memory_equal(whole.counts, parts.counts, sizeof(uint64_t) * V * V);
+  plm_confusion_reset(&parts);
   assert_int_equal(parts.rows, 0);
-  assert_true(plm_scores_classification(&parts).mcc == 0.0);
-  plm_scores_deinit(&whole);
-  plm_scores_deinit(&parts);
+  assert_true(plm_confusion_classification(&parts).mcc == 0.0);
+  plm_confusion_deinit(&whole);
+  plm_confusion_deinit(&parts);
 }
 
 static void one_class_alone_has_no_correlation(void **state)
@@ -106,23 +106,23 @@ static void one_class_alone_has_no_correlation(void **state)
   static const int32_t truth[] = {1, 1, 1};
   static const float logits[3][2] = {{0, 1}, {0, 1}, {0, 1}};
   static const uint32_t residues[3] = {1, 1, 1};
-  struct plm_scores scores;
-  assert_int_equal(plm_scores_init(&scores, 2, NULL), PLM_OK);
-  plm_scores_add(&scores, logits[0], truth, residues, 3);
-  near(plm_scores_classification(&scores).accuracy, 1.0);
-  near(plm_scores_classification(&scores).mcc, 0.0);
-  plm_scores_deinit(&scores);
+  struct plm_confusion confusion;
+  assert_int_equal(plm_confusion_init(&confusion, 2, NULL), PLM_OK);
+  plm_confusion_add(&confusion, logits[0], truth, residues, 3);
+  near(plm_confusion_classification(&confusion).accuracy, 1.0);
+  near(plm_confusion_classification(&confusion).mcc, 0.0);
+  plm_confusion_deinit(&confusion);
 }
 
 static void bins_have_names(void **state)
 {
   (void)state;
   char name[32];
-  plm_scores_bin_name(0, name);
+  plm_confusion_bin_name(0, name);
   assert_string_equal(name, "<64");
-  plm_scores_bin_name(1, name);
+  plm_confusion_bin_name(1, name);
   assert_string_equal(name, "64-127");
-  plm_scores_bin_name(PLM_LENGTH_BINS - 1, name);
+  plm_confusion_bin_name(PLM_LENGTH_BINS - 1, name);
   assert_string_equal(name, ">=8192");
 }
 
