@@ -11,28 +11,9 @@
 #include "common/base/log.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/huggingface/model_folder.h"
-#include "common/run/run.h"
+#include "evaluator/generate/generate_work.h"
 
 enum { MASKED_BATCH_TOKENS = 8192, CAUSAL_BATCH_TOKENS = 1, DEFAULT_STEPS = 20 };
-
-plm_status plm_generate_stop(struct plm_error *error)
-{
-  if (plm_stop_requested == 0) return PLM_OK;
-  return plm_error_set(error, PLM_INTERRUPTED, "generating was interrupted");
-}
-
-plm_status plm_generate_write(struct plm_generate_work *work, struct plm_generation *generation,
-                              struct plm_error *error)
-{
-  const plm_status status =
-      plm_fasta_writer_add(work->writer, generation->name, generation->text,
-                           plm_generation_residues(generation, work->inference->tokenizer), error);
-  plm_generation_free(generation);
-  work->sequences++;
-  plm_progress_update(&work->progress, work->sequences, work->total, work->residues,
-                      work->sequences, "sequences");
-  return status;
-}
 
 /* ---- options ----------------------------------------------------------------------------------*/
 
@@ -145,9 +126,6 @@ static plm_status work_on(const struct plm_generate_request *request,
   plm_sampler_init(&work->sampler, work->inference->tokenizer, causal, request->temperature,
                    request->top_p, request->seed);
   work->total = request->input == NULL ? request->count : 0;
-  work->longest = options.max_length;
-  if (request->input == NULL && request->max_tokens != 0 && request->max_tokens < work->longest)
-    work->longest = 1 + request->max_tokens;
   plm_progress_begin(&work->progress, "generate");
   work->progress.rate_unit = "residues";
   const uint32_t steps = request->steps != 0 ? request->steps : DEFAULT_STEPS;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "common/model/decode.h"
-#include "evaluator/generate/generate.h"
+#include "evaluator/generate/generate_work.h"
 
 enum {
   SLOTS = 64,       /* sequences at a time, where the cache is small enough */

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "common/inference/sequence_batch.h"
-#include "evaluator/generate/generate.h"
+#include "evaluator/generate/generate_work.h"
 
 enum { GROUP_SEQUENCES = 4096 }; /* those without masks take no room in the batch */
 
