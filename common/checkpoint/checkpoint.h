@@ -79,6 +79,19 @@ plm_status plm_checkpoint_read_weights(const char *path, const struct plm_parame
  * plm_model_weights_changed. */
 plm_status plm_checkpoint_load_weights(const char *directory, const char *file,
                                        struct plm_model *model, struct plm_error *error);
+
+/* What a weights file has besides the trunk. */
+enum plm_weights_head {
+  PLM_HEAD_LM,         /* the language model's head, lm_head.* */
+  PLM_HEAD_CLASSIFIER, /* classifier.*: a model fine-tuned to labels of sequences or of residues */
+  PLM_HEAD_NONE        /* nothing: transformers' AutoModel, whose names also lack "plm." */
+};
+/* As plm_checkpoint_load_weights, for hidden states only: the file may have any of these heads, and
+ * *head says which. Unless it is the language model's, the model's head is zero. */
+plm_status plm_checkpoint_load_trunk(const char *directory, const char *file,
+                                     struct plm_model *model, enum plm_weights_head *head,
+                                     struct plm_error *error);
+
 /* Host values (arena layout of `table`) as fp32 tensors under the names of model.md. */
 plm_status plm_checkpoint_write_weights(const char *path, const struct plm_parameter *table,
                                         size_t count, const float *values, struct plm_error *error);

@@ -1,5 +1,5 @@
-/* Weights of a folder into a model: every parameter must be there with its shape, and nothing
- * else. */
+/* Weights of a folder into a model: every parameter must be there with its shape, and nothing else.
+ * Only the trunk is wanted by some readers, which then also take weights that have another head. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,12 +23,12 @@ static plm_status check_finite(const struct plm_parameter *parameter, const floa
 
 /* One parameter's tensor into its place on the host. */
 static plm_status take_parameter(const struct plm_weight_files *weights,
-                                 const struct plm_parameter *parameter, float *values,
-                                 struct plm_error *error)
+                                 const struct plm_parameter *parameter, size_t prefix,
+                                 float *values, struct plm_error *error)
 {
   uint64_t shape[PLM_TENSOR_MAX_RANK] = {0};
   const int rank = plm_parameter_shape(parameter, shape);
-  const struct plm_tensor_info *tensor = plm_weight_files_find(weights, parameter->name);
+  const struct plm_tensor_info *tensor = plm_weight_files_find(weights, parameter->name + prefix);
   if (!tensor) return plm_error_set(error, PLM_FORMAT, "parameter %s is missing", parameter->name);
   if (tensor->rank != rank || memcmp(tensor->shape, shape, sizeof shape) != 0)
     return plm_error_set(error, PLM_FORMAT,
@@ -42,11 +42,43 @@ static plm_status take_parameter(const struct plm_weight_files *weights,
   return tensor->dtype == PLM_F32 ? PLM_OK : check_finite(parameter, place, error);
 }
 
-static bool is_parameter(const struct plm_parameter *table, size_t count, const char *name)
+/* What the tensors of `weights` are called and which of them belong to the model. */
+struct naming {
+  enum plm_weights_head head;
+  size_t prefix; /* bytes of a parameter's name that its tensor's name lacks */
+};
+
+static const char head_prefix[] = "lm_head.", trunk_prefix[] = "plm.";
+
+static bool starts_with(const char *name, const char *prefix)
 {
-  bool known = false;
-  for (size_t p = 0; p < count && !known; p++) known = strcmp(table[p].name, name) == 0;
-  return known;
+  return strncmp(name, prefix, strlen(prefix)) == 0;
+}
+
+/* transformers' AutoModel saves the trunk only, and its names without "plm."; a model that was
+ * fine-tuned to labels has a classifier instead of the head. */
+static struct naming naming_of(const struct plm_weight_files *weights)
+{
+  if (plm_weight_files_find(weights, "classifier.weight") != NULL)
+    return (struct naming){PLM_HEAD_CLASSIFIER, 0};
+  if (plm_weight_files_find(weights, "embeddings.weight") != NULL)
+    return (struct naming){PLM_HEAD_NONE, sizeof trunk_prefix - 1};
+  return (struct naming){PLM_HEAD_LM, 0};
+}
+
+/* Whether the file has to have this parameter. */
+static bool is_wanted(const struct naming *naming, const struct plm_parameter *parameter)
+{
+  return naming->head == PLM_HEAD_LM || !starts_with(parameter->name, head_prefix);
+}
+
+static bool is_parameter(const struct plm_parameter *table, size_t count,
+                         const struct naming *naming, const char *name)
+{
+  for (size_t p = 0; p < count; p++)
+    if (is_wanted(naming, &table[p]) && strcmp(table[p].name + naming->prefix, name) == 0)
+      return true;
+  return false;
 }
 
 /* A tied model's second matrix, as some tools write it: the embedding table once more. */
@@ -61,64 +93,77 @@ static bool is_tied_copy(const struct plm_weight_files *weights,
 
 static plm_status check_none_left(const struct plm_weight_files *weights,
                                   const struct plm_parameter *table, size_t count,
-                                  struct plm_error *error)
+                                  const struct naming *naming, struct plm_error *error)
 {
-  if (plm_weight_files_count(weights) == count) return PLM_OK;
+  size_t wanted = 0;
+  for (size_t p = 0; p < count; p++) wanted += is_wanted(naming, &table[p]);
+  if (plm_weight_files_count(weights) == wanted)
+    return PLM_OK; /* none is left, or one is missing */
   for (size_t i = 0; i < plm_weight_files_count(weights); i++) {
     const struct plm_tensor_info *tensor = plm_weight_files_at(weights, i);
-    if (!is_parameter(table, count, tensor->name) && !is_tied_copy(weights, tensor))
-      return plm_error_set(error, PLM_FORMAT, "tensor %.200s is no parameter of the model",
-                           tensor->name);
+    if (is_parameter(table, count, naming, tensor->name) || is_tied_copy(weights, tensor)) continue;
+    if (naming->head == PLM_HEAD_CLASSIFIER && starts_with(tensor->name, "classifier.")) continue;
+    return plm_error_set(error, PLM_FORMAT, "tensor %.200s is no parameter of the model",
+                         tensor->name);
   }
   return PLM_OK;
 }
 
-/* AutoModel saves the layers without the head, and their names without "plm."; a model that was
- * fine-tuned to labels has a readout of its own instead. */
-static plm_status check_head(const struct plm_weight_files *weights, struct plm_error *error)
+static plm_status no_head(enum plm_weights_head head, struct plm_error *error)
 {
-  if (plm_weight_files_find(weights, "classifier.weight") != NULL) {
-    plm_error_set(error, PLM_FORMAT, "weights of a classifier, without the head (lm_head.*)");
-    return plm_error_hint(error, "it works in Python, where model.embed_dataset embeds with it; "
-                                 "here a model with its head is wanted (AutoModelForMaskedLM)");
-  }
-  if (plm_weight_files_find(weights, "embeddings.weight") == NULL) return PLM_OK;
-  plm_error_set(error, PLM_FORMAT, "weights of PLMModel alone, without the head (lm_head.*)");
-  return plm_error_hint(error, "load the model with AutoModelForMaskedLM and save_pretrained that");
+  plm_error_set(error, PLM_FORMAT,
+                head == PLM_HEAD_CLASSIFIER
+                    ? "weights of a classifier, without the language model's head (lm_head.*)"
+                    : "weights of PLMModel only, without the language model's head (lm_head.*)");
+  return plm_error_hint(error,
+                        "`plm-pipeline embed` takes them; anything else needs the head: load "
+                        "the model with AutoModelForMaskedLM and save_pretrained that");
 }
 
 static plm_status take_all(const struct plm_weight_files *weights,
                            const struct plm_parameter *table, size_t count, float *values,
-                           struct plm_error *error)
+                           const struct naming *naming, struct plm_error *error)
 {
-  PLM_TRY(check_head(weights, error));
-  PLM_TRY(check_none_left(weights, table, count, error));
-  for (size_t i = 0; i < count; i++) PLM_TRY(take_parameter(weights, &table[i], values, error));
+  PLM_TRY(check_none_left(weights, table, count, naming, error));
+  for (size_t i = 0; i < count; i++)
+    if (is_wanted(naming, &table[i]))
+      PLM_TRY(take_parameter(weights, &table[i], naming->prefix, values, error));
   return PLM_OK;
+}
+
+/* head: what the file has. NULL: it must be the language model's. */
+static plm_status read_weights(const char *path, const struct plm_parameter *table, size_t count,
+                               float *values, enum plm_weights_head *head, struct plm_error *error)
+{
+  struct plm_weight_files *weights;
+  PLM_TRY(plm_weight_files_open(path, &weights, error));
+  const struct naming naming = naming_of(weights);
+  const plm_status status = head == NULL && naming.head != PLM_HEAD_LM
+                                ? no_head(naming.head, error)
+                                : take_all(weights, table, count, values, &naming, error);
+  plm_weight_files_close(weights);
+  if (status != PLM_OK) plm_error_where(error, "%s", path);
+  if (head != NULL) *head = naming.head;
+  return status;
 }
 
 plm_status plm_checkpoint_read_weights(const char *path, const struct plm_parameter *table,
                                        size_t count, float *values, struct plm_error *error)
 {
-  struct plm_weight_files *weights;
-  PLM_TRY(plm_weight_files_open(path, &weights, error));
-  const plm_status status = take_all(weights, table, count, values, error);
-  plm_weight_files_close(weights);
-  if (status != PLM_OK) plm_error_where(error, "%s", path);
-  return status;
+  return read_weights(path, table, count, values, NULL, error);
 }
 
-plm_status plm_checkpoint_load_weights(const char *directory, const char *file,
-                                       struct plm_model *model, struct plm_error *error)
+static plm_status load(const char *directory, const char *file, struct plm_model *model,
+                       enum plm_weights_head *head, struct plm_error *error)
 {
   char path[PLM_PATH_SIZE];
   size_t count;
   const struct plm_parameter *table = plm_model_table(model, &count);
   const size_t elements = plm_model_arena_elements(model);
   PLM_TRY(plm_path_join(path, directory, file, error));
-  float *values = calloc(elements, sizeof *values); /* gaps are zero */
+  float *values = calloc(elements, sizeof *values); /* zero: gaps, and a head that is missing */
   if (!values) return plm_error_set(error, PLM_NO_MEMORY, "no memory for %zu weights", elements);
-  plm_status status = plm_checkpoint_read_weights(path, table, count, values, error);
+  plm_status status = read_weights(path, table, count, values, head, error);
   if (status == PLM_OK) {
     struct plm_ops *ops = plm_model_ops(model);
     ops->upload(ops, plm_model_parameter_arena(model), values, elements * sizeof *values);
@@ -127,4 +172,17 @@ plm_status plm_checkpoint_load_weights(const char *directory, const char *file,
   }
   free(values);
   return status;
+}
+
+plm_status plm_checkpoint_load_weights(const char *directory, const char *file,
+                                       struct plm_model *model, struct plm_error *error)
+{
+  return load(directory, file, model, NULL, error);
+}
+
+plm_status plm_checkpoint_load_trunk(const char *directory, const char *file,
+                                     struct plm_model *model, enum plm_weights_head *head,
+                                     struct plm_error *error)
+{
+  return load(directory, file, model, head, error);
 }

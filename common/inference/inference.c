@@ -52,11 +52,13 @@ void plm_inference_close(struct plm_inference *inference)
 }
 
 static plm_status load(struct plm_inference *inference, const char *folder, const char *file,
-                       struct plm_error *error)
+                       bool trunk_only, struct plm_error *error)
 {
   struct plm_model_config config; /* the window moves from checkpoint to checkpoint */
   PLM_TRY(plm_checkpoint_config_read(folder, &config, &inference->window, NULL, error));
   inference->weights = strcmp(file, "ema.safetensors") == 0 ? "ema" : "model";
+  if (trunk_only)
+    return plm_checkpoint_load_trunk(folder, file, inference->model, &inference->head, error);
   return plm_checkpoint_load_weights(folder, file, inference->model, error);
 }
 
@@ -66,12 +68,13 @@ plm_status plm_inference_load(struct plm_inference *inference, const char *folde
   char ema[PLM_PATH_SIZE];
   PLM_TRY(plm_path_join(ema, folder, "ema.safetensors", error));
   return load(inference, folder, plm_file_exists(ema) ? "ema.safetensors" : "model.safetensors",
-              error);
+              false, error);
 }
 
-plm_status plm_inference_open_verified(const char *folder, const char *weights, struct plm_ops *ops,
-                                       uint32_t batch_tokens, struct plm_inference **inference,
-                                       struct plm_hash *identity, struct plm_error *error)
+static plm_status open_verified(const char *folder, const char *weights, bool trunk_only,
+                                struct plm_ops *ops, uint32_t batch_tokens,
+                                struct plm_inference **inference, struct plm_hash *identity,
+                                struct plm_error *error)
 {
   struct plm_model_folder found;
   struct plm_inference *opened;
@@ -79,7 +82,7 @@ plm_status plm_inference_open_verified(const char *folder, const char *weights, 
   PLM_TRY(plm_model_folder_check(folder, &found, error));
   PLM_TRY(plm_model_folder_choose(&found, weights, &file, error));
   PLM_TRY(plm_inference_open(found.directory, ops, batch_tokens, &opened, error));
-  plm_status status = load(opened, found.directory, file, error);
+  plm_status status = load(opened, found.directory, file, trunk_only, error);
   if (status == PLM_OK && identity != NULL)
     status = plm_model_folder_hash(&found, file, identity, error);
   if (status != PLM_OK) {
@@ -88,6 +91,20 @@ plm_status plm_inference_open_verified(const char *folder, const char *weights, 
   }
   *inference = opened;
   return PLM_OK;
+}
+
+plm_status plm_inference_open_verified(const char *folder, const char *weights, struct plm_ops *ops,
+                                       uint32_t batch_tokens, struct plm_inference **inference,
+                                       struct plm_hash *identity, struct plm_error *error)
+{
+  return open_verified(folder, weights, false, ops, batch_tokens, inference, identity, error);
+}
+
+plm_status plm_inference_open_trunk(const char *folder, const char *weights, struct plm_ops *ops,
+                                    uint32_t batch_tokens, struct plm_inference **inference,
+                                    struct plm_hash *identity, struct plm_error *error)
+{
+  return open_verified(folder, weights, true, ops, batch_tokens, inference, identity, error);
 }
 
 plm_status plm_inference_run(struct plm_inference *inference, const struct plm_batch *batch,

@@ -8,6 +8,7 @@
 
 #include "common/base/hash.h"
 #include "common/base/status.h"
+#include "common/checkpoint/checkpoint.h"
 #include "common/config/config.h"
 #include "common/corpus/tokenizer.h"
 #include "common/model/model.h"
@@ -17,10 +18,11 @@ struct plm_inference {
   struct plm_model_config config;
   enum plm_objective objective;
   const struct plm_tokenizer *tokenizer;
-  uint32_t window;     /* in force, tokens */
-  uint32_t max_chunks; /* of max_length tokens that a batch may have */
-  const char *weights; /* "ema" or "model", once loaded */
-  struct plm_ops *ops; /* borrowed */
+  uint32_t window;            /* in force, tokens */
+  uint32_t max_chunks;        /* of max_length tokens that a batch may have */
+  const char *weights;        /* "ema" or "model", once loaded */
+  enum plm_weights_head head; /* that the weights have */
+  struct plm_ops *ops;        /* borrowed */
   struct plm_model *model;
   struct plm_masks *masks;
 };
@@ -43,6 +45,14 @@ plm_status plm_inference_load(struct plm_inference *inference, const char *folde
 plm_status plm_inference_open_verified(const char *folder, const char *weights, struct plm_ops *ops,
                                        uint32_t batch_tokens, struct plm_inference **inference,
                                        struct plm_hash *identity, struct plm_error *error);
+
+/* The same for hidden states only: logits mean nothing unless `head` is the language model's. It
+ * also takes a model that was fine-tuned to labels (transformers'
+ * AutoModelForSequenceClassification and AutoModelForTokenClassification), whose classifier is not
+ * read, and AutoModel's, which has no head. */
+plm_status plm_inference_open_trunk(const char *folder, const char *weights, struct plm_ops *ops,
+                                    uint32_t batch_tokens, struct plm_inference **inference,
+                                    struct plm_hash *identity, struct plm_error *error);
 
 /* Masks of the batch, then the forward pass over inputs (B, L). hidden (B, L, D) and logits (rows,
  * V) are fp32 on the host, either may be NULL; positions (rows) ascending into B * L, NULL: all. */

@@ -46,9 +46,13 @@ static plm_status open_model(struct embed *embed, struct plm_ops *ops, struct pl
   const struct plm_embed_request *request = embed->request;
   struct plm_embed_journal *journal = &embed->journal;
   char path[PLM_PATH_SIZE];
-  PLM_TRY(plm_inference_open_verified(request->checkpoint, request->weights, ops,
-                                      request->batch_tokens, &embed->inference,
-                                      &journal->checkpoint, error));
+  const bool logits = request->kind == PLM_EMBED_LOGITS;
+  PLM_TRY((logits ? plm_inference_open_verified : plm_inference_open_trunk)(
+      request->checkpoint, request->weights, ops, request->batch_tokens, &embed->inference,
+      &journal->checkpoint, error));
+  if (embed->inference->head == PLM_HEAD_CLASSIFIER)
+    plm_info("%s is a classifier: its hidden states are embedded, and its classifier is ignored",
+             request->checkpoint);
   PLM_TRY(plm_path_join(path, request->checkpoint, "config.json", error));
   return plm_hash_file(path, &journal->config, NULL, error);
 }

@@ -437,7 +437,7 @@ static void heads_come_with_their_models(void **state)
       tensors[kept++].name += 4;
     }
   assert_int_equal(plm_safetensors_write(path, tensors, kept, NULL, 0, NULL), PLM_OK);
-  expect_weights(path, &weights, "weights of PLMModel alone, without the head");
+  expect_weights(path, &weights, "weights of PLMModel only, without the language model");
   free(tensors);
   free(bytes);
   weights_free(&weights);

@@ -7,6 +7,9 @@ import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from plm_testing import load, random_sequences, run, short_run, write_fasta
 from transformers import (
+    AutoModel,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
     AutoTokenizer,
     DataCollatorForLanguageModeling,
     Trainer,
@@ -72,6 +75,55 @@ def test_what_trainer_saved_comes_back(checkpoint, tmp_path, monkeypatch):
     run("embed", "three.fasta", *saved, "--output", "three.npy", "--pooling", "mean")
     expected = model.embed_dataset("three.fasta", pooling="mean")["embeddings"]
     np.testing.assert_allclose(np.load("three.npy"), expected, atol=1e-4)
+
+
+def embedded_alike(model, folder):
+    """C embeds with what was saved there, and gives the numbers of the model that was saved."""
+    write_fasta("some.fasta", SEQUENCES[:7])
+    for pooling in ("mean", "max"):
+        said = run("embed", "some.fasta", "--checkpoint", folder, "--output", f"{pooling}.npy",
+                   "--pooling", pooling)  # fmt: skip
+        expected = model.eval().embed_dataset("some.fasta", pooling=pooling)["embeddings"]
+        np.testing.assert_allclose(np.load(f"{pooling}.npy"), expected, atol=1e-4)
+    return said.stderr
+
+
+def test_a_classifier_that_trainer_saved_is_embedded(checkpoint, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tokenizer = load(checkpoint, AutoTokenizer)
+    set_seed(2)
+    model = load(checkpoint, AutoModelForSequenceClassification, num_labels=3)
+    data = [dict(tokenizer(x), label=i % 3) for i, x in enumerate(SEQUENCES)]
+    settings = dict(max_steps=4, save_steps=4, learning_rate=5e-3, use_cpu=True, report_to=[])
+    trainer = Trainer(
+        model=model,
+        args=TrainingArguments("labels", disable_tqdm=True, **settings),
+        train_dataset=data,
+        processing_class=tokenizer,
+    )
+    trainer.train()
+    assert "its classifier is ignored" in embedded_alike(model, "labels/checkpoint-4")
+    untrained = load(checkpoint).eval().embed_dataset("some.fasta", pooling="max")["embeddings"]
+    assert np.abs(np.load("max.npy") - untrained.numpy()).max() > 0.01, "the trunk was trained"
+    # what needs the language model's head says so
+    for command in (
+        ["embed", "some.fasta", "--logits", "--output", "logits.safetensors"],
+        ["score", "--wild-type", "MKTAYIAKQR", "M1A", "--output", "scores.csv"],
+        ["generate", "--length", "9", "--output", "made.fasta"],
+    ):
+        refused = run(*command, "--checkpoint", "labels/checkpoint-4", check=False)
+        assert refused.returncode == 1
+        assert "weights of a classifier, without the language model's head" in refused.stderr
+        assert "`plm-pipeline embed` takes them" in refused.stderr
+
+
+@pytest.mark.parametrize("auto_class", [AutoModelForTokenClassification, AutoModel])
+def test_a_trunk_of_another_class_is_embedded(checkpoint, auto_class, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    model = load(checkpoint, auto_class)
+    model.save_pretrained("saved", max_shard_size="100KB")  # in shards, as large models are saved
+    said = embedded_alike(model, "saved")
+    assert ("classifier" in said) == (auto_class is AutoModelForTokenClassification)
 
 
 def test_device_map_places_the_model(checkpoint):
