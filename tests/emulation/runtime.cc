@@ -2,6 +2,8 @@
 #include "tests/emulation/runtime.h"
 
 #include <algorithm>
+#include <cstdarg>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -57,6 +59,21 @@ void forbid_captured(const char *what)
   }
 }
 
+void trace(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void trace(const char *format, ...)
+{
+  const char *path = getenv("PLM_EMULATED_TRACE");
+  if (path == nullptr) return;
+  FILE *file = fopen(path, "a");
+  if (file == nullptr) stop("PLM_EMULATED_TRACE=%s cannot be opened", path);
+  va_list arguments;
+  va_start(arguments, format);
+  vfprintf(file, format, arguments);
+  va_end(arguments);
+  fputc('\n', file);
+  fclose(file);
+}
+
 cudaError_t result(cudaError_t code)
 {
   if (code != cudaSuccess) last_error = code;
@@ -71,6 +88,7 @@ void copy_pinned(Stream *stream, void *to, const void *from, size_t bytes, bool 
     const Reach reach;
     memset(to, 0xff, bytes);
   }
+  if (!to_host) trace("upload %zu overlaps %d", bytes, stream->overlaps());
   copies_under_way++;
   const bool late = order_seed() <= 1 || drawn();
   stream->add(
@@ -88,6 +106,7 @@ void copy_pageable(Stream *stream, void *to, const void *from, size_t bytes, boo
   if (to_host) {
     forbid_captured("a copy to pageable memory");
     stream->finish();
+    stream->host_waited();
     const Reach reach;
     memcpy(to, from, bytes);
     return;
@@ -120,6 +139,7 @@ void require_shared(const void *kernel, size_t bytes)
 void Stream::add(const Work &work)
 {
   add(work, order_seed() > 1 && !pinned.empty() && drawn());
+  computed = sent;
 }
 
 void Stream::add(const Work &work, bool late)
@@ -134,6 +154,16 @@ void Stream::follow(Stream *other, uint64_t count)
 {
   items.push_back({nullptr, other, count});
   sent++;
+  followed[other] = std::max(followed[other], count);
+}
+
+bool Stream::overlaps() const
+{
+  return std::any_of(streams.begin(), streams.end(), [this](const Stream *other) {
+    const auto found = followed.find(other);
+    const uint64_t waited = found == followed.end() ? 0 : found->second;
+    return other != this && other->computed > std::max(other->awaited, waited);
+  });
 }
 
 /* Items wait for earlier ones of other streams only, so this ends. */
@@ -216,7 +246,10 @@ cudaError_t cudaMalloc(void **buffer, size_t bytes)
 cudaError_t cudaFree(void *buffer)
 {
   forbid_captured("a release");
-  for (Stream *each : streams) each->finish();
+  for (Stream *each : streams) {
+    each->finish();
+    each->host_waited();
+  }
   device_release(buffer);
   return cudaSuccess;
 }
@@ -304,6 +337,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
   if (stream->capture != nullptr) stop("a wait for a stream that is captured");
   stream->finish();
+  stream->host_waited();
   return cudaSuccess;
 }
 
@@ -346,6 +380,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
 {
   if (stream->capture == nullptr) stop("the end of a capture that was not begun");
   *graph = std::exchange(stream->capture, nullptr);
+  trace("record %zu", (*graph)->works.size());
   return cudaSuccess;
 }
 
@@ -364,6 +399,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph)
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream)
 {
   if (stream->capture != nullptr) stop("a graph launched into a capture");
+  trace("replay %zu", executable->works.size());
   for (const Work &work : executable->works) stream->add(work);
   return cudaSuccess;
 }

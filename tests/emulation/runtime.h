@@ -10,6 +10,12 @@
  *
  * What ends the process with a message: pinned memory released while a copy is under way, and
  * whatever has no place while a stream is captured.
+ *
+ * If the environment's PLM_EMULATED_TRACE names a file, a line is appended to it for each
+ *   upload BYTES overlaps N   copy from pinned memory. N is 1 if another stream was sent kernels
+ * that neither the host nor the copy's stream has waited for, so that a device may run them during
+ * the copy, else 0. record WORKS              captured graph, of so many pieces of work replay
+ * WORKS              launched graph
  */
 #ifndef PLM_TESTS_EMULATION_RUNTIME_H
 #define PLM_TESTS_EMULATION_RUNTIME_H
@@ -18,6 +24,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <vector>
 
 namespace plm::emulation
@@ -38,6 +45,11 @@ public:
   void finish(uint64_t count); /* so many of what was sent */
   void finish();
   bool idle() const; /* nothing but waits is to be done */
+  void host_waited()
+  {
+    awaited = sent;
+  }
+  bool overlaps() const; /* something sent now may run beside kernels of another stream */
   uint64_t sent = 0;
   Graph *capture = nullptr;
 
@@ -49,6 +61,9 @@ private:
   };
   std::deque<Item> items; /* not done yet */
   uint64_t done = 0;
+  uint64_t computed = 0; /* items up to the last one that is neither pinned copy nor wait */
+  uint64_t awaited = 0;  /* items that the host has waited for */
+  std::map<const Stream *, uint64_t> followed; /* items of others that this one waits for */
 };
 
 struct Event {

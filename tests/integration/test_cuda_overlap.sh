@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# What makes training on a device fast and leaves no trace in the results: a step's input is copied to
+# the device while the step before it computes, and micro-batches and updates are replayed from
+# recordings. The emulated streams say what they were asked to do.
+. "$PLM_ROOT/tests/support/trainer.sh"
+. "$PLM_ROOT/tests/support/emulated_cuda.sh"
+export PLM_CUDA_LIBRARY=$emulated PLM_EMULATED_TRACE=$PLM_TMP/trace.log
+steps=4 # two micro-batches each
+
+start_packer "$PLM_TMP/run"
+run_trainer "$PLM_TMP/run" --set trainer.device=cuda || fail "the run ended with $?"
+kill "$packer_pid"
+
+# The largest upload is a step's input. The first step's has no step before it.
+block=$(awk '$1 == "upload" && $2 > most {most = $2} END {print most + 0}' trace.log)
+[ "$block" -gt 0 ] || fail "nothing was copied beside the computation"
+uploads=$(awk -v block="$block" '$1 == "upload" && $2 == block' trace.log)
+[ "$(wc -l <<<"$uploads")" -eq "$steps" ] || fail "inputs were not copied once a step: $uploads"
+tail -n +2 <<<"$uploads" | awk '$4 > 0 {found = 1} END {exit !found}' ||
+  fail "no step's input was copied while the step before it computed: $uploads"
+
+# Each shape of a micro-batch, and the update, is computed once as it is, then recorded, then replayed.
+records=$(grep -c '^record' trace.log)
+replays=$(grep -c '^replay' trace.log)
+[ "$records" -ge 1 ] || fail "nothing was recorded"
+! grep -E '^(record|replay) 0$' trace.log || fail "a recording is empty"
+# At least the updates of the steps after the first are replayed.
+[ "$replays" -ge $((steps - 1)) ] || fail "$replays replays in $steps steps"
+[ "$records" -lt "$replays" ] || fail "$records recordings for $replays replays"
