@@ -112,6 +112,6 @@ plm_status plm_inference_run(struct plm_inference *inference, const struct plm_b
                              float *hidden, float *logits, struct plm_error *error)
 {
   plm_model_attention_masks(inference->model, batch, inference->window, inference->masks);
-  return plm_model_infer(inference->model, batch, inputs, inference->masks, positions, rows, hidden,
-                         logits, error);
+  return plm_model_infer(inference->model, &(struct plm_masked_batch){batch, inference->masks},
+                         inputs, positions, rows, hidden, logits, error);
 }

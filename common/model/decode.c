@@ -11,7 +11,7 @@
 struct plm_decode {
   struct plm_model *model;
   struct plm_decode_options options;
-  int64_t H, K;
+  int64_t K;
   char *cache;          /* device */
   size_t part_bytes;    /* the keys, or the values, of one block */
   uint32_t *filled;     /* (slots) positions that are in the cache */
@@ -20,7 +20,6 @@ struct plm_decode {
   float *device_rotary;
   int32_t *numbers; /* host: tokens, slots, positions, then a key_begin for each entry */
   int32_t *device_numbers;
-  uint32_t rows; /* of the call */
 };
 
 static size_t part_bytes(const struct plm_model_config *config, size_t act_bytes,
@@ -98,7 +97,6 @@ plm_status plm_decode_open(struct plm_model *model, const struct plm_decode_opti
   if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for decoding");
   opened->model = model;
   opened->options = *options;
-  opened->H = config->num_attention_heads;
   opened->K = config->hidden_size / config->num_attention_heads;
   opened->part_bytes = part_bytes(config, model->act_bytes, options);
   const plm_status status = take_buffers(opened, error);
@@ -160,37 +158,10 @@ static void lay_out_rows(struct plm_decode *decode, const struct plm_decode_row 
     memcpy(decode->rotary + (count + n) * half, decode->sine + position * half,
            half * sizeof(float));
   }
-  decode->rows = count;
   ops->upload(ops, decode->model->tokens, tokens, count * sizeof *tokens);
   ops->upload(ops, decode->device_numbers, decode->numbers,
               (size_t)(3 + entries) * count * sizeof *tokens);
   ops->upload(ops, decode->device_rotary, decode->rotary, 2 * count * half * sizeof(float));
-}
-
-void plm_decode_attend(const struct plm_decode *decode, const struct model_block *block,
-                       const act *value_embedding)
-{
-  struct plm_model *model = decode->model;
-  struct plm_ops *ops = model->ops;
-  const int64_t H = decode->H, K = decode->K, count = decode->rows;
-  char *keys = decode->cache + 2 * (size_t)(block - model->blocks) * decode->part_bytes;
-  const struct plm_cached_rows rows = {.rows = count,
-                                       .H = H,
-                                       .K = K,
-                                       .row_stride = 3 * H * K,
-                                       .capacity = decode->options.capacity,
-                                       .scale = (float)(1.0 / sqrt((double)K)),
-                                       .slots = decode->device_numbers + count,
-                                       .positions = decode->device_numbers + 2 * count,
-                                       .key_begin = decode->device_numbers +
-                                                    (3 + block->shape.entry) * count};
-  /* one chunk of `count` positions, whose rotary tables are those of the rows */
-  ops->qkv_prepare_forward(ops, block->qkv, block->qkv_raw, value_embedding,
-                           model->parameters + block->places.value_mix, decode->device_rotary,
-                           decode->device_rotary + count * (K / 2), 1, count, H, K);
-  ops->attention_cached(ops, block->attended, keys, keys + decode->part_bytes, block->qkv,
-                        act_at(model, block->qkv, H * K), act_at(model, block->qkv, 2 * H * K),
-                        &rows);
 }
 
 static plm_status check_rows(const struct plm_decode *decode, const struct plm_decode_row *rows,
@@ -212,6 +183,26 @@ static plm_status check_rows(const struct plm_decode *decode, const struct plm_d
   return PLM_OK;
 }
 
+/* The rows that lay_out_rows has sent to the device, as the model's blocks take them. */
+static struct decode_pass decode_pass_of(const struct plm_decode *decode, uint32_t count)
+{
+  const int64_t H = decode->model->config.num_attention_heads, K = decode->K, N = count;
+  const int32_t *numbers = decode->device_numbers;
+  return (struct decode_pass){.rows = {.rows = N,
+                                       .H = H,
+                                       .K = K,
+                                       .row_stride = 3 * H * K,
+                                       .capacity = decode->options.capacity,
+                                       .scale = (float)(1.0 / sqrt((double)K)),
+                                       .slots = numbers + N,
+                                       .positions = numbers + 2 * N,
+                                       .key_begin = numbers + 3 * N},
+                              .cosine = decode->device_rotary,
+                              .sine = decode->device_rotary + N * (K / 2),
+                              .cache = decode->cache,
+                              .part_bytes = decode->part_bytes};
+}
+
 plm_status plm_decode_run(struct plm_decode *decode, const struct plm_decode_row *rows,
                           uint32_t row_count, const int32_t *wanted, uint32_t count, float *logits,
                           struct plm_error *error)
@@ -220,7 +211,8 @@ plm_status plm_decode_run(struct plm_decode *decode, const struct plm_decode_row
   struct plm_ops *ops = model->ops;
   PLM_TRY(check_rows(decode, rows, row_count, error));
   lay_out_rows(decode, rows, row_count);
-  struct model_pass pass = {.B = (int32_t)row_count, .L = 1, .decode = decode};
+  const struct decode_pass cached = decode_pass_of(decode, row_count);
+  struct model_pass pass = {.B = (int32_t)row_count, .L = 1, .decode = &cached};
   if (wanted == NULL) count = row_count;
   plm_model_pass_asks(model, &pass, wanted, count);
   plm_model_blocks_forward(model, &pass);

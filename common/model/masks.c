@@ -1,5 +1,5 @@
-/* Attention masks of a batch: built on the host in O(B L), once, before the forward pass, and
- * uploaded in one piece. Entries of the pattern that say the same share one mask. */
+/* Attention masks of a batch: built on the host in O(B L) before the forward pass, and uploaded in
+ * one piece. Equal entries of the pattern share one mask. */
 #include "common/model/masks.h"
 
 #include <stdlib.h>
@@ -15,16 +15,17 @@ struct plm_masks {
   uint32_t max_chunks;
   int levels;
   int kind_count;                /* distinct entries of the pattern */
-  uint8_t kinds[MAX_KINDS];      /* their plm_attention_kind bits */
-  uint8_t slot[PLM_MAX_PATTERN]; /* entry -> number in kinds */
-  int32_t *host, *device;        /* all masks, one after the other */
+  uint8_t kinds[MAX_KINDS];      /* the plm_attention_kind bits of each */
+  uint8_t slot[PLM_MAX_PATTERN]; /* pattern entry -> index into kinds */
+  int32_t *host, *device;        /* the values of all masks, one mask after the other */
   struct plm_interval_mask mask[MAX_LEVELS][MAX_KINDS];
   struct plm_mask_pairs pairs;
 };
 
-/* Where a mask's arrays lie, as offsets into its values. */
+/* The lengths of a mask's arrays, which follow each other in its values: four of `rows` values,
+ * then six of `tiles`. */
 struct mask_layout {
-  size_t rows, tiles; /* B * L, B * tiles */
+  size_t rows, tiles; /* B * L, B * ceil(L / PLM_MASK_TILE) */
 };
 
 static struct mask_layout layout_of(int32_t B, int32_t L)
@@ -69,20 +70,24 @@ static inline int64_t larger(int64_t a, int64_t b)
   return a > b ? a : b;
 }
 
-/* What a kind adds to the document's run, for a position of the level. */
+/* The restrictions of a pattern entry beyond the document itself. */
 struct kind_rule {
   bool causal;
-  int64_t window, block; /* 0: not in the conjunction */
+  int64_t window, block; /* positions of the level; 0: no such restriction */
 };
 
-/* Runs of one document whose real groups are [begin, end); returns its pairs. */
-static uint64_t document_runs(const struct kind_rule *rule, int64_t begin, int64_t end,
-                              int32_t *key_begin, int32_t *key_end, int32_t *query_begin,
-                              int32_t *query_end)
+/* The intervals of one chunk, an element for each of its L positions. */
+struct chunk_intervals {
+  int32_t *key_begin, *key_end, *query_begin, *query_end;
+};
+
+/* The intervals of one document whose real groups are [begin, end). Returns its allowed pairs. */
+static uint64_t document_intervals(const struct kind_rule *rule, int64_t begin, int64_t end,
+                                   const struct chunk_intervals *to)
 {
   uint64_t pairs = 0;
   for (int64_t i = begin; i < end; i++) {
-    int64_t first = begin, last = end; /* of the symmetric kinds: keys and queries alike */
+    int64_t first = begin, last = end; /* of the symmetric kinds: the same for keys and queries */
     if (rule->window > 0) {
       first = larger(first, i - rule->window + 1);
       last = smaller(last, i + rule->window);
@@ -92,21 +97,21 @@ static uint64_t document_runs(const struct kind_rule *rule, int64_t begin, int64
       first = larger(first, block_begin);
       last = smaller(last, block_begin + rule->block);
     }
-    key_begin[i] = (int32_t)first;
-    key_end[i] = (int32_t)(rule->causal ? i + 1 : last);
-    query_begin[i] = (int32_t)(rule->causal ? i : first);
-    query_end[i] = (int32_t)last;
-    pairs += (uint64_t)(key_end[i] - key_begin[i]);
+    to->key_begin[i] = (int32_t)first;
+    to->key_end[i] = (int32_t)(rule->causal ? i + 1 : last);
+    to->query_begin[i] = (int32_t)(rule->causal ? i : first);
+    to->query_end[i] = (int32_t)last;
+    pairs += (uint64_t)(to->key_end[i] - to->key_begin[i]);
   }
   return pairs;
 }
 
-/* One chunk: every document's real groups, then its runs. The groups of document d are those whose
- * last token has its id, so they begin with the group of its first token and end before the group
- * of the next document's first token, which the later document takes. */
-static uint64_t chunk_runs(const struct plm_chunk_document *documents, size_t count, int32_t length,
-                           int level, const struct kind_rule *rule, int32_t *key_begin,
-                           int32_t *key_end, int32_t *query_begin, int32_t *query_end)
+/* The intervals of one chunk of `length` groups. The groups of a document are those whose last
+ * token it has: they begin with the group of its first token, and end before the group of the next
+ * document's first token, which belongs to that later document. */
+static uint64_t chunk_intervals(const struct plm_chunk_document *documents, size_t count,
+                                int32_t length, int level, const struct kind_rule *rule,
+                                const struct chunk_intervals *to)
 {
   const int64_t group = (int64_t)1 << level;
   uint64_t pairs = 0;
@@ -115,14 +120,13 @@ static uint64_t chunk_runs(const struct plm_chunk_document *documents, size_t co
     const int64_t next = d + 1 < count ? (int64_t)(documents[d + 1].start >> level) : length;
     const int64_t end = (start + documents[d].tokens + group - 1) >> level;
     if (documents[d].tokens == 0) continue;
-    pairs += document_runs(rule, start >> level, smaller(smaller(end, next), length), key_begin,
-                           key_end, query_begin, query_end);
+    pairs += document_intervals(rule, start >> level, smaller(smaller(end, next), length), to);
   }
   return pairs;
 }
 
-/* Over the non-empty runs of one tile: [least begin, largest end); and what all have in common,
- * empty when one of the runs is empty. */
+/* Over the non-empty intervals of one tile: the range [least begin, largest end) that they touch,
+ * and their intersection, which is empty if one of the intervals is empty. */
 static void tile_range(const int32_t *begin, const int32_t *end, int32_t count, int32_t touched[2],
                        int32_t common[2])
 {
@@ -182,20 +186,22 @@ uint64_t plm_mask_build(const struct plm_batch *batch, int level, unsigned kinds
   const struct mask_layout layout = layout_of(B, L);
   const struct plm_interval_mask host = view(values, B, L);
   uint64_t pairs = 0;
-  memset(values, 0, 4 * layout.rows * sizeof *values); /* padding: empty runs */
+  memset(values, 0, 4 * layout.rows * sizeof *values); /* padding has empty intervals */
   for (int32_t c = 0; c < B; c++) {
     const uint32_t first = batch->document_begin[c];
     int32_t *at = values + (size_t)c * (size_t)L;
-    pairs += chunk_runs(batch->documents + first, batch->document_begin[c + 1] - first, L, level,
-                        &rule, at, at + layout.rows, at + 2 * layout.rows, at + 3 * layout.rows);
+    const struct chunk_intervals to = {at, at + layout.rows, at + 2 * layout.rows,
+                                       at + 3 * layout.rows};
+    pairs += chunk_intervals(batch->documents + first, batch->document_begin[c + 1] - first, L,
+                             level, &rule, &to);
     chunk_tiles(&host, values, c);
   }
   if (mask != NULL) *mask = view(views, B, L);
   return pairs;
 }
 
-/* Distinct entries of the pattern into kinds, and which of them an entry is into slot; returns
- * their number. `document` is always included. */
+/* Collects the distinct entries of the pattern in kinds, and for each entry its index there in
+ * slots. Returns how many are distinct. Every entry includes `document`. */
 static int find_kinds(const struct plm_model_config *config, uint8_t kinds[MAX_KINDS],
                       uint8_t slots[PLM_MAX_PATTERN])
 {
@@ -224,12 +230,15 @@ plm_status plm_masks_open(const struct plm_model_config *config, struct plm_ops 
 {
   *masks = NULL;
   if (config->pattern_count == 0 || config->pattern_count > PLM_MAX_PATTERN)
-    return plm_error_set(error, PLM_CONFIG, "attention.pattern has %u entries, wants 1 to %d",
+    return plm_error_set(error, PLM_CONFIG,
+                         "attention.pattern has %u entries; it must have 1 to %d",
                          config->pattern_count, PLM_MAX_PATTERN);
   const uint64_t positions = (uint64_t)max_chunks * config->max_length;
   if (positions == 0 || positions > INT32_MAX)
-    return plm_error_set(error, PLM_LIMIT, "%u chunks of %u positions: masks hold 1 to %d",
-                         max_chunks, config->max_length, INT32_MAX);
+    return plm_error_set(
+        error, PLM_LIMIT,
+        "%u chunks of %u positions are outside the limit for masks, 1 to %d positions", max_chunks,
+        config->max_length, INT32_MAX);
   struct plm_masks *m = calloc(1, sizeof *m);
   if (m == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for the attention masks");
   m->config = *config;
@@ -259,6 +268,12 @@ void plm_masks_close(struct plm_masks *masks)
   if (masks->device != NULL) masks->ops->release(masks->ops, masks->device);
   free(masks->host);
   free(masks);
+}
+
+bool plm_masks_fit(const struct plm_masks *masks, const struct plm_model_config *config)
+{
+  return config->max_length == masks->config.max_length &&
+         config->pattern_count == masks->config.pattern_count;
 }
 
 void plm_masks_build(const struct plm_masks *masks, const struct plm_batch *batch, uint32_t window,
@@ -300,15 +315,6 @@ void plm_masks_fill(struct plm_masks *masks, const struct plm_batch *batch, uint
   masks->ops->upload(masks->ops, masks->device, masks->host,
                      plm_masks_values(&masks->config, batch->chunks, batch->max_length) *
                          sizeof *masks->host);
-}
-
-void plm_model_attention_masks(const struct plm_model *model, const struct plm_batch *batch,
-                               uint32_t window, struct plm_masks *masks)
-{
-  const struct plm_model_config *config = plm_model_config(model);
-  PLM_ASSERT(config->max_length == masks->config.max_length);
-  PLM_ASSERT(config->pattern_count == masks->config.pattern_count);
-  plm_masks_fill(masks, batch, window);
 }
 
 uint64_t plm_masks_pairs(const struct plm_masks *masks, int level, int entry)

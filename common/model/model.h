@@ -1,6 +1,6 @@
 /* The model: transformer, unet, patch_unet, written once against struct plm_ops.
  *
- *   plm_model_attention_masks(model, batch, window, &masks)   once per batch, all levels
+ *   plm_model_attention_masks(model, batch, window, masks)   once per batch, all levels
  *   plm_model_forward(model, batch, masks, ...)               never builds a mask
  *
  * All buffers are planned and taken in plm_model_open. Names, shapes and formulas: model.md.
@@ -14,6 +14,7 @@
 
 #include "common/base/status.h"
 #include "common/config/config.h"
+#include "common/model/masks.h"
 #include "common/ops/ops.h"
 #include "common/plan/chunk.h"
 
@@ -89,19 +90,16 @@ float *plm_model_gradient_arena(struct plm_model *model);  /* device, fp32, accu
 void plm_model_weights_changed(struct plm_model *model);
 void plm_model_zero_gradients(struct plm_model *model);
 
-/* Masks of a batch on all levels, one for each (level, pattern entry). Owned by the model's caller:
- * opened once for max_chunks, refilled for each batch. */
-struct plm_masks;
-plm_status plm_masks_open(const struct plm_model_config *config, struct plm_ops *ops,
-                          uint32_t max_chunks, struct plm_masks **masks, struct plm_error *error);
-void plm_masks_close(struct plm_masks *masks);
-/* window: in force now, in tokens (model.md, schedules). Counts positions of the level at hand. */
+/* Fills masks, which were opened for the same configuration, for a batch (plm_masks_fill). window:
+ * the window in force, in tokens. */
 void plm_model_attention_masks(const struct plm_model *model, const struct plm_batch *batch,
                                uint32_t window, struct plm_masks *masks);
-/* Allowed query-key pairs of an attention layer on (level, pattern entry): for FLOPs. */
-uint64_t plm_masks_pairs(const struct plm_masks *masks, int level, int entry);
-/* The mask of a level and entry, for tests and benchmarks. */
-const struct plm_interval_mask *plm_masks_at(const struct plm_masks *masks, int level, int entry);
+
+/* A batch, and masks that were filled for it. */
+struct plm_masked_batch {
+  const struct plm_batch *batch;
+  const struct plm_masks *masks;
+};
 
 /* What the objective wants of a batch, on the host (trainer/objective.c, evaluator). */
 struct plm_targets {
@@ -130,14 +128,14 @@ struct plm_loss_result {
  * out of order or range: PLM_CORRUPT. Without rows, the loss and all gradients are 0. `masks` were
  * filled for this batch. Rows of padding are computed like others (model.md); the head runs on
  * labelled rows alone. A model serves one thread at a time. */
-plm_status plm_model_forward(struct plm_model *model, const struct plm_batch *batch,
-                             const struct plm_masks *masks, const struct plm_targets *targets,
-                             const struct plm_loss_options *loss, struct plm_loss_result *result,
-                             float *row_loss, struct plm_error *error);
+plm_status plm_model_forward(struct plm_model *model, const struct plm_masked_batch *input,
+                             const struct plm_targets *targets, const struct plm_loss_options *loss,
+                             struct plm_loss_result *result, float *row_loss,
+                             struct plm_error *error);
 /* Forward and backward, of a model open for training: the same loss, bit for bit, and d (loss_scale
  * * its sum) added to the gradient arena. Errors as plm_model_forward's; then nothing is added. */
-plm_status plm_model_gradients(struct plm_model *model, const struct plm_batch *batch,
-                               const struct plm_masks *masks, const struct plm_targets *targets,
+plm_status plm_model_gradients(struct plm_model *model, const struct plm_masked_batch *input,
+                               const struct plm_targets *targets,
                                const struct plm_loss_options *loss, float loss_scale,
                                struct plm_loss_result *result, float *row_loss,
                                struct plm_error *error);
@@ -161,10 +159,9 @@ void plm_model_train(struct plm_model *model, uint32_t chunks, uint32_t length,
 /* Inference: x after the last block, (B, L, D) as fp32 on the host; and capped logits
  * (rows, V) of the given positions (NULL positions: all). Either output may be NULL. Errors as
  * plm_model_forward's; the model need not be open for training. */
-plm_status plm_model_infer(struct plm_model *model, const struct plm_batch *batch,
-                           const int32_t *inputs, const struct plm_masks *masks,
-                           const int32_t *positions, uint32_t rows, float *hidden, float *logits,
-                           struct plm_error *error);
+plm_status plm_model_infer(struct plm_model *model, const struct plm_masked_batch *input,
+                           const int32_t *inputs, const int32_t *positions, uint32_t rows,
+                           float *hidden, float *logits, struct plm_error *error);
 
 /* Model FLOPs of a batch, forward and backward, as model.md counts them: tokens real tokens. */
 double plm_model_flops(const struct plm_model *model, const struct plm_masks *masks,

@@ -106,11 +106,19 @@ struct plm_model {
   float *rows_fp32; /* (B, L, D), infer's output in bf16 */
 };
 
+/* What the attention of incrementally decoded rows needs, besides the buffers of the blocks. */
+struct decode_pass {
+  struct plm_cached_rows rows; /* key_begin: of pattern entry 0; the other entries follow it */
+  const float *cosine, *sine;  /* (rows, K/2), device: the rotary angles of each row's position */
+  char *cache;                 /* device: (block, keys | values, slot, capacity, H * K) */
+  size_t part_bytes;           /* the keys, or the values, of one block */
+};
+
 /* What one pass works on. */
 struct model_pass {
   int32_t B, L;
   const struct plm_masks *masks;
-  struct plm_decode *decode; /* rows of incremental decoding (L is 1, no masks), else NULL */
+  const struct decode_pass *decode; /* incremental decoding (L is 1, no masks), else NULL */
   /* What the head reads (plm_model_pass_reads). */
   const int32_t *positions; /* (R) device, rows of the last hidden state, -1: none; NULL: all */
   int64_t R;
@@ -166,14 +174,10 @@ void plm_model_block_hidden(struct plm_model *model, const struct model_pass *pa
 /* Where a block's value embeddings come from; it has a table. */
 struct plm_value_table plm_model_value_table(const struct plm_model *model,
                                              const struct model_block *block);
-/* Value embeddings of a block into model->value_embedding. */
-void plm_model_value_embedding(struct plm_model *model, const struct model_pass *pass,
-                               const struct model_block *block);
-/* qkv_raw -> attended, of the rows of pass->decode. */
-void plm_decode_attend(const struct plm_decode *decode, const struct model_block *block,
-                       const act *value_embedding);
 /* All blocks: model->tokens -> the last hidden state. */
 void plm_model_blocks_forward(struct plm_model *model, const struct model_pass *pass);
+/* The output of the last block, or of the embeddings when there is no block. */
+const act *plm_model_last_hidden(const struct plm_model *model);
 /* Where the rows that the head reads lie, once plm_model_head_dense has run. */
 const act *plm_model_head_input(const struct plm_model *model, const struct model_pass *pass);
 /* Capped logits of the rows that the pass reads. */
@@ -187,11 +191,5 @@ void plm_model_train_rows(struct plm_model *model, const struct model_pass *pass
 struct plm_attention_shape plm_model_attention_shape(const struct plm_model *model,
                                                      const struct model_pass *pass,
                                                      const struct model_block *block);
-
-/* A batch that the model's buffers and masks can take, and ids below V; else an error. */
-plm_status plm_model_check_batch(const struct plm_model *model, const struct plm_batch *batch,
-                                 const int32_t *inputs, struct plm_error *error);
-plm_status plm_model_check_targets(const struct plm_model *model, const struct plm_batch *batch,
-                                   const struct plm_targets *targets, struct plm_error *error);
 
 #endif

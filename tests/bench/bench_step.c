@@ -192,11 +192,11 @@ static struct timing pass(struct trainee *t)
   struct plm_loss_result result;
   struct plm_error error = {0};
   struct timing took;
+  const struct plm_masked_batch input = {&load->batch, t->masks};
   uint64_t clock = now_ns();
   plm_model_attention_masks(t->model, &load->batch, load->batch.max_length, t->masks);
   took.masks_s = lap(&clock);
-  require(plm_model_gradients(t->model, &load->batch, t->masks, &load->targets, &loss, 1.0f,
-                              &result, NULL, &error),
+  require(plm_model_gradients(t->model, &input, &load->targets, &loss, 1.0f, &result, NULL, &error),
           &error);
   took.model_s = lap(&clock);
   return took;

@@ -68,8 +68,8 @@ double model_case_step(struct model_case *c, const struct case_batch *placed, fl
   struct plm_error error = {0};
   struct plm_loss_result result;
   plm_model_attention_masks(c->model, &placed->batch, c->window, c->masks);
-  succeed(plm_model_gradients(c->model, &placed->batch, c->masks, &placed->targets, &c->loss,
-                              loss_scale, &result, NULL, &error),
+  succeed(plm_model_gradients(c->model, &(struct plm_masked_batch){&placed->batch, c->masks},
+                              &placed->targets, &c->loss, loss_scale, &result, NULL, &error),
           &error);
   PLM_ASSERT(result.rows == placed->targets.rows);
   return result.loss;

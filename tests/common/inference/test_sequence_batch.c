@@ -148,8 +148,9 @@ static void infer(struct model_case *c, struct plm_sequence_batch *batch, float 
   const struct plm_batch *chunks = plm_sequence_batch_finish(batch);
   const int32_t *inputs = plm_sequence_batch_inputs(batch);
   plm_model_attention_masks(c->model, chunks, c->window, c->masks);
-  assert_int_equal(
-      plm_model_infer(c->model, chunks, inputs, c->masks, NULL, 0, hidden, logits, NULL), PLM_OK);
+  assert_int_equal(plm_model_infer(c->model, &(struct plm_masked_batch){chunks, c->masks}, inputs,
+                                   NULL, 0, hidden, logits, NULL),
+                   PLM_OK);
 }
 
 static double largest_difference(const float *a, const float *b, size_t count)

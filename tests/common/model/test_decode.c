@@ -47,8 +47,9 @@ static void full_pass(struct scene *scene)
   case_batch_place(&placed, &scene->documents, LENGTH, 1, true);
   float *all = malloc((size_t)SEQUENCES * LENGTH * V * sizeof *all);
   plm_model_attention_masks(scene->c.model, &placed.batch, scene->c.window, scene->c.masks);
-  assert_int_equal(plm_model_infer(scene->c.model, &placed.batch, placed.inputs, scene->c.masks,
-                                   NULL, 0, NULL, all, &error),
+  assert_int_equal(plm_model_infer(scene->c.model,
+                                   &(struct plm_masked_batch){&placed.batch, scene->c.masks},
+                                   placed.inputs, NULL, 0, NULL, all, &error),
                    PLM_OK);
   for (uint32_t i = 0; i < SEQUENCES; i++)
     memcpy(scene->expected + (size_t)scene->documents.begin[i] * V, all + (size_t)i * LENGTH * V,

@@ -255,19 +255,19 @@ static void inference_agrees_with_the_reference(void **state)
     float *hidden = malloc(N * D * sizeof(float)), *logits = malloc(N * V * sizeof(float));
     free(model_case_reference(&scene.c, &scene.placed, 0.0, REFERENCE_NO_FAULT, &loss,
                               expected_hidden, expected_logits));
+    const struct plm_masked_batch input = {&scene.placed.batch, scene.c.masks};
     plm_model_attention_masks(scene.c.model, &scene.placed.batch, scene.c.window, scene.c.masks);
-    assert_int_equal(plm_model_infer(scene.c.model, &scene.placed.batch, scene.placed.inputs,
-                                     scene.c.masks, scene.placed.positions, (uint32_t)R, hidden,
-                                     logits, &error),
+    assert_int_equal(plm_model_infer(scene.c.model, &input, scene.placed.inputs,
+                                     scene.placed.positions, (uint32_t)R, hidden, logits, &error),
                      PLM_OK);
     for (size_t i = 0; i < N * D; i++)
       assert_true(fabs((double)hidden[i] - expected_hidden[i]) < 1e-4);
     for (size_t i = 0; i < R * V; i++)
       assert_true(fabs((double)logits[i] - expected_logits[i]) < 1e-4);
     /* all positions at once: the same rows */
-    assert_int_equal(plm_model_infer(scene.c.model, &scene.placed.batch, scene.placed.inputs,
-                                     scene.c.masks, NULL, 0, NULL, logits, &error),
-                     PLM_OK);
+    assert_int_equal(
+        plm_model_infer(scene.c.model, &input, scene.placed.inputs, NULL, 0, NULL, logits, &error),
+        PLM_OK);
     for (size_t i = 0; i < R * V; i++)
       assert_true(fabs((double)logits[(size_t)scene.placed.positions[i / V] * V + i % V] -
                        expected_logits[i]) < 1e-4);
@@ -366,13 +366,13 @@ static void training_has_the_loss_of_evaluation(void **state)
     const struct case_batch *placed = &scene.placed;
     assert_true(placed->targets.rows <= MOST);
     plm_model_attention_masks(c->model, &placed->batch, c->window, c->masks);
+    const struct plm_masked_batch input = {&placed->batch, c->masks};
     for (int i = 0; i < 3; i++)
-      assert_int_equal(
-          i == 1 ? plm_model_gradients(c->model, &placed->batch, c->masks, &placed->targets,
-                                       &c->loss, 0.5f, &results[i], rows[i], &error)
-                 : plm_model_forward(c->model, &placed->batch, c->masks, &placed->targets, &c->loss,
-                                     &results[i], rows[i], &error),
-          PLM_OK);
+      assert_int_equal(i == 1 ? plm_model_gradients(c->model, &input, &placed->targets, &c->loss,
+                                                    0.5f, &results[i], rows[i], &error)
+                              : plm_model_forward(c->model, &input, &placed->targets, &c->loss,
+                                                  &results[i], rows[i], &error),
+                       PLM_OK);
     for (int i = 1; i < 3; i++) {
       assert_true(results[i].loss == results[0].loss && results[i].rows == results[0].rows);
       assert_memory_equal(rows[i], rows[0], placed->targets.rows * sizeof(float));
@@ -390,9 +390,10 @@ static void bad_batches_are_errors(void **state)
   open_scene(&scene, PLM_PATCH_UNET, true, PLM_PRECISION_FP32, 73);
   plm_model_attention_masks(scene.c.model, &scene.placed.batch, scene.c.window, scene.c.masks);
   struct plm_batch batch = scene.placed.batch;
+  const struct plm_masked_batch input = {&batch, scene.c.masks};
 #define FORWARD()                                                                               \
-  plm_model_forward(scene.c.model, &batch, scene.c.masks, &scene.placed.targets, &scene.c.loss, \
-                    &result, NULL, &error)
+  plm_model_forward(scene.c.model, &input, &scene.placed.targets, &scene.c.loss, &result, NULL, \
+                    &error)
   assert_int_equal(FORWARD(), PLM_OK);
   batch.chunks++;
   assert_int_equal(FORWARD(), PLM_LIMIT);

@@ -133,8 +133,8 @@ static void run(struct step_case *c)
     keep_targets(c, &targets, (size_t)first * L, (size_t)batch.chunks * L);
     plm_model_attention_masks(c->model, &batch, plm_schedule_window(&c->config.model, c->s),
                               c->masks);
-    succeed(plm_model_gradients(c->model, &batch, c->masks, &targets, &options, 1, &result, NULL,
-                                &error),
+    succeed(plm_model_gradients(c->model, &(struct plm_masked_batch){&batch, c->masks}, &targets,
+                                &options, 1, &result, NULL, &error),
             &error);
     c->loss += result.loss;
     c->count += (int64_t)count;

@@ -194,8 +194,8 @@ static void inference_agrees_with_the_cpu(void **state)
     results[i] = calloc(hidden + logits, sizeof(float));
     assert_non_null(results[i]);
     plm_model_attention_masks(c.model, &placed.batch, c.window, c.masks);
-    assert_int_equal(plm_model_infer(c.model, &placed.batch, placed.inputs, c.masks, NULL, 0,
-                                     results[i], results[i] + hidden, NULL),
+    assert_int_equal(plm_model_infer(c.model, &(struct plm_masked_batch){&placed.batch, c.masks},
+                                     placed.inputs, NULL, 0, results[i], results[i] + hidden, NULL),
                      PLM_OK);
     model_case_close(&c);
   }

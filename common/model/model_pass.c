@@ -1,0 +1,204 @@
+/* The entry points of a pass: a batch is checked, uploaded and run forward, backward or to logits.
+ */
+#include <string.h>
+
+#include "common/model/model_state.h"
+
+void plm_model_attention_masks(const struct plm_model *model, const struct plm_batch *batch,
+                               uint32_t window, struct plm_masks *masks)
+{
+  PLM_ASSERT(plm_masks_fit(masks, &model->config));
+  plm_masks_fill(masks, batch, window);
+}
+
+static plm_status check_batch(const struct plm_model *model, const struct plm_batch *batch,
+                              const int32_t *inputs, struct plm_error *error)
+{
+  const uint32_t V = model->config.vocab_size, L = batch->max_length;
+  if (batch->chunks == 0 || batch->chunks > model->options.max_chunks)
+    return plm_error_set(error, PLM_LIMIT, "a batch of %u chunks; the model takes 1 to %u",
+                         batch->chunks, model->options.max_chunks);
+  if (L == 0 || L > model->config.max_length || L % plm_architecture_group(&model->config) != 0)
+    return plm_error_set(error, PLM_LIMIT,
+                         "chunks of %u tokens; the model takes multiples of %u up to %u", L,
+                         plm_architecture_group(&model->config), model->config.max_length);
+  const size_t tokens = (size_t)batch->chunks * L;
+  for (size_t i = 0; i < tokens; i++)
+    if ((uint32_t)inputs[i] >= V)
+      return plm_error_set(error, PLM_CORRUPT, "token %d at %zu is outside the vocabulary of %u",
+                           inputs[i], i, V);
+  return PLM_OK;
+}
+
+static plm_status check_targets(const struct plm_model *model, const struct plm_batch *batch,
+                                const struct plm_targets *targets, struct plm_error *error)
+{
+  const int64_t tokens = (int64_t)batch->chunks * batch->max_length;
+  int64_t before = -1;
+  for (uint32_t i = 0; i < targets->rows; i++) {
+    const int32_t position = targets->positions[i], label = targets->labels[i];
+    if (position <= before || position >= tokens)
+      return plm_error_set(error, PLM_CORRUPT, "labelled position %d is out of order or range",
+                           position);
+    if ((uint32_t)label >= model->config.vocab_size)
+      return plm_error_set(error, PLM_CORRUPT, "label %d is outside the vocabulary of %u", label,
+                           model->config.vocab_size);
+    before = position;
+  }
+  return PLM_OK;
+}
+
+static struct model_pass start_pass(struct plm_model *model, const struct plm_masked_batch *input,
+                                    const int32_t *inputs)
+{
+  const struct plm_batch *batch = input->batch;
+  model->ops->upload(model->ops, model->tokens, inputs,
+                     (size_t)batch->chunks * batch->max_length * sizeof *inputs);
+  return (struct model_pass){
+      .B = (int32_t)batch->chunks, .L = (int32_t)batch->max_length, .masks = input->masks};
+}
+
+uint32_t plm_model_rows(const struct plm_ops *ops, uint64_t positions, uint64_t rows)
+{
+  enum { PARTS = 16 };
+  if (ops->record_begin == NULL) return (uint32_t)rows;
+  const uint64_t part = (positions + PARTS - 1) / PARTS, rounded = (rows + part - 1) / part * part;
+  return (uint32_t)(rounded < positions ? rounded : positions);
+}
+
+void plm_model_pass_reads(const struct plm_model *model, struct model_pass *pass,
+                          const int32_t *positions, int64_t R)
+{
+  pass->positions = positions;
+  pass->R = positions != NULL ? R : pass_rows(pass, 0);
+  pass->narrowed = NULL;
+  if (model->block_count == 0 || pass->R == 0 || 2 * pass->R > pass_rows(pass, 0)) return;
+  const struct model_block *last = &model->blocks[model->block_count - 1];
+  PLM_ASSERT(last->shape.level == 0);
+  if (last->shape.kind != PLM_BLOCK_BOTTLENECK) pass->narrowed = last;
+}
+
+void plm_model_pass_asks(struct plm_model *model, struct model_pass *pass, const int32_t *positions,
+                         size_t rows)
+{
+  if (positions == NULL) {
+    plm_model_pass_reads(model, pass, NULL, 0);
+    return;
+  }
+  const size_t R = plm_model_rows(model->ops, (uint64_t)pass_rows(pass, 0), rows);
+  int32_t *padded = model->host_positions;
+  memcpy(padded, positions, rows * sizeof *padded);
+  for (size_t i = rows; i < R; i++) padded[i] = -1;
+  model->ops->upload(model->ops, model->positions, padded, R * sizeof *padded);
+  plm_model_pass_reads(model, pass, model->positions, (int64_t)R);
+}
+
+/* The same with what the loss wants. */
+static plm_status start_targets(struct plm_model *model, const struct plm_masked_batch *input,
+                                const struct plm_targets *targets, struct model_pass *pass,
+                                struct plm_error *error)
+{
+  struct plm_ops *ops = model->ops;
+  const size_t rows = targets->rows;
+  PLM_TRY(check_batch(model, input->batch, targets->inputs, error));
+  PLM_TRY(check_targets(model, input->batch, targets, error));
+  *pass = start_pass(model, input, targets->inputs);
+  if (rows == 0) return PLM_OK;
+  plm_model_pass_asks(model, pass, targets->positions, rows);
+  ops->zero(ops, model->labels, (size_t)pass->R * sizeof(int32_t));
+  ops->zero(ops, model->label_weights, (size_t)pass->R * sizeof(float));
+  ops->upload(ops, model->labels, targets->labels, rows * sizeof(int32_t));
+  ops->upload(ops, model->label_weights, targets->weights, rows * sizeof(float));
+  return PLM_OK;
+}
+
+/* The losses of R rows to the host, and their sum. */
+static plm_status fetch_loss(struct plm_model *model, size_t R, struct plm_loss_result *result,
+                             float *row_loss, struct plm_error *error)
+{
+  struct plm_ops *ops = model->ops;
+  *result = (struct plm_loss_result){.rows = R};
+  if (R == 0) return ops->synchronize(ops, error);
+  float *rows = row_loss != NULL ? row_loss : model->host_row_loss;
+  ops->download(ops, rows, model->row_loss, R * sizeof(float));
+  PLM_TRY(ops->synchronize(ops, error));
+  for (size_t i = 0; i < R; i++) result->loss += (double)rows[i];
+  return PLM_OK;
+}
+
+plm_status plm_model_forward(struct plm_model *model, const struct plm_masked_batch *input,
+                             const struct plm_targets *targets, const struct plm_loss_options *loss,
+                             struct plm_loss_result *result, float *row_loss,
+                             struct plm_error *error)
+{
+  struct plm_ops *ops = model->ops;
+  struct model_pass pass;
+  PLM_TRY(start_targets(model, input, targets, &pass, error));
+  if (pass.R > 0) {
+    plm_model_blocks_forward(model, &pass);
+    plm_model_head_forward(model, &pass, loss->soft_cap);
+    ops->cross_entropy(ops, model->row_loss, model->logits, model->labels, model->label_weights,
+                       loss, pass.R, model->config.vocab_size);
+  }
+  return fetch_loss(model, targets->rows, result, row_loss, error);
+}
+
+plm_status plm_model_gradients(struct plm_model *model, const struct plm_masked_batch *input,
+                               const struct plm_targets *targets,
+                               const struct plm_loss_options *loss, float loss_scale,
+                               struct plm_loss_result *result, float *row_loss,
+                               struct plm_error *error)
+{
+  struct model_pass pass;
+  PLM_TRY(start_targets(model, input, targets, &pass, error));
+  plm_model_train_rows(model, &pass, loss, loss_scale);
+  return fetch_loss(model, targets->rows, result, row_loss, error);
+}
+
+struct plm_device_targets plm_model_device_targets(struct plm_model *model)
+{
+  return (struct plm_device_targets){model->tokens, model->positions, model->labels,
+                                     model->label_weights};
+}
+
+void plm_model_train(struct plm_model *model, uint32_t chunks, uint32_t length,
+                     const struct plm_masks *masks, uint32_t rows,
+                     const struct plm_loss_options *loss, double *loss_sum)
+{
+  struct model_pass pass = {.B = (int32_t)chunks, .L = (int32_t)length, .masks = masks};
+  PLM_ASSERT(chunks > 0 && chunks <= model->options.max_chunks);
+  PLM_ASSERT(length <= model->config.max_length && rows <= chunks * length);
+  if (rows == 0) return; /* neither loss nor gradient */
+  plm_model_pass_reads(model, &pass, model->positions, rows);
+  plm_model_train_rows(model, &pass, loss, 1);
+  model->ops->add_sum(model->ops, loss_sum, model->row_loss, rows);
+}
+
+plm_status plm_model_infer(struct plm_model *model, const struct plm_masked_batch *input,
+                           const int32_t *inputs, const int32_t *positions, uint32_t rows,
+                           float *hidden, float *logits, struct plm_error *error)
+{
+  struct plm_ops *ops = model->ops;
+  PLM_TRY(check_batch(model, input->batch, inputs, error));
+  struct model_pass pass = start_pass(model, input, inputs);
+  const int64_t N = pass_rows(&pass, 0), D = model->config.hidden_size;
+  if (positions == NULL) rows = (uint32_t)N;
+  if (rows > N)
+    return plm_error_set(error, PLM_LIMIT, "logits of %u positions of %ld", rows, (long)N);
+  for (uint32_t i = 0; positions != NULL && i < rows; i++)
+    if (positions[i] < 0 || positions[i] >= N)
+      return plm_error_set(error, PLM_CORRUPT, "position %d of %ld", positions[i], (long)N);
+  plm_model_pass_asks(model, &pass, positions, rows);
+  if (hidden != NULL) pass.narrowed = NULL; /* all rows are wanted */
+  plm_model_blocks_forward(model, &pass);
+  if (hidden != NULL) {
+    ops->act_to_float(ops, model->rows_fp32, plm_model_last_hidden(model), (size_t)(N * D));
+    ops->download(ops, hidden, model->rows_fp32, (size_t)(N * D) * sizeof(float));
+  }
+  if (logits != NULL && rows > 0) {
+    plm_model_head_forward(model, &pass, (float)model->config.soft_logit_cap);
+    ops->download(ops, logits, model->logits,
+                  (size_t)rows * model->config.vocab_size * sizeof(float));
+  }
+  return ops->synchronize(ops, error);
+}
