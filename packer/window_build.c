@@ -102,6 +102,10 @@ plm_status packed_window_build(struct packed_window *packed, struct plm_window *
   packed->max_length = parameters->max_length;
   PLM_TRY(plm_plan_window(plan, epoch, index, window, error));
   PLM_TRY(lay_out(packed, window, tokenizer, error));
-  return plm_assemble_scattered(cursor, split, plan, window, 0, window->group_count,
-                                packed->chunk_at, packed->bytes, error);
+  const struct plm_assembly assembly = {.split = split,
+                                        .plan = plan,
+                                        .window = window,
+                                        .tokens = packed->bytes,
+                                        .chunk_at = packed->chunk_at};
+  return plm_assemble_groups(cursor, &assembly, 0, window->group_count, error);
 }

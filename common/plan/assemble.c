@@ -1,5 +1,5 @@
-/* From a planned window to tokens: read groups in the window's reading order, translate each
- * piece into its place, pad to the next one. */
+/* From a planned window to tokens: the groups are read in the window's reading order, each piece of
+ * a document is translated into its place, and the space up to the next piece is padded. */
 #include "common/plan/assemble.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@ size_t plm_assemble_bytes(const struct plm_plan *plan, const struct plm_window *
   return (size_t)window->chunks * p->max_length * plm_tokenizer_of(p->tokenizer)->token_bytes;
 }
 
-/* Token `at` onwards, `count` times. */
+/* Writes `id` to `count` tokens from token `at`. */
 static void fill(void *tokens, uint32_t token_bytes, uint64_t at, uint64_t count, uint16_t id)
 {
   if (token_bytes == 1) {
@@ -23,7 +23,8 @@ static void fill(void *tokens, uint32_t token_bytes, uint64_t at, uint64_t count
   for (uint64_t i = 0; i < count; i++) wide[i] = id;
 }
 
-/* One piece at token `at`, and padding up to token `end`. residues: of its whole document. */
+/* Writes one piece at token `at`, and padding up to token `end`. residues: all residues of the
+ * piece's document. */
 static void write_piece(const struct plm_translator *translator,
                         const struct plm_chunk_document *piece, const uint8_t *residues,
                         void *tokens, uint64_t at, uint64_t end)
@@ -42,83 +43,85 @@ static void write_piece(const struct plm_translator *translator,
   fill(tokens, token_bytes, at, end - at, tokenizer->pad);
 }
 
-/* Pieces lie at random in the window's tables and in its tokens, which no near cache holds: what
- * will be needed soon is asked for here, and its table entry sooner still. (always_inline: gcc
- * takes a function that only prefetches for one that does nothing.) */
+/* The token of assembly->tokens where a chunk begins. */
+static uint64_t chunk_begin(const struct plm_assembly *assembly, uint32_t chunk)
+{
+  if (assembly->chunk_at != NULL) return assembly->chunk_at[chunk];
+  return (uint64_t)chunk * plm_plan_parameters(assembly->plan)->max_length;
+}
+
+/* The pieces of a group lie at random in the window's tables and in its tokens, so the caches do
+ * not hold them. This prefetches the tokens' place for a piece that comes soon, and the table's
+ * entry for one that comes later. (always_inline: gcc removes a call to a function that only
+ * prefetches, because it takes it for one without effect.) */
 __attribute__((always_inline)) static inline void
-look_ahead(const struct plm_window *window, uint32_t i, uint32_t end, const uint64_t *chunk_at,
-           uint32_t max_length, uint32_t token_bytes, const uint8_t *tokens)
+look_ahead(const struct plm_assembly *assembly, uint32_t i, uint32_t end, uint32_t token_bytes)
 {
   enum { TABLE_AHEAD = 16, TOKENS_AHEAD = 8, LINE = 64, BYTES_AHEAD = 8 * LINE };
+  const struct plm_window *window = assembly->window;
   if (i + TABLE_AHEAD < end)
     __builtin_prefetch(&window->documents[window->places[i + TABLE_AHEAD].document]);
   if (i + TOKENS_AHEAD >= end) return;
   const struct plm_window_place place = window->places[i + TOKENS_AHEAD];
   const struct plm_chunk_document *piece = &window->documents[place.document];
-  const uint64_t base =
-      chunk_at != NULL ? chunk_at[place.chunk] : (uint64_t)place.chunk * max_length;
-  const uint8_t *at = tokens + (base + piece->start) * token_bytes;
+  const uint64_t begin = chunk_begin(assembly, place.chunk) + piece->start;
+  const uint8_t *at = (const uint8_t *)assembly->tokens + begin * token_bytes;
   const uint64_t bytes = (uint64_t)piece->tokens * token_bytes;
   for (uint64_t byte = 0; byte < bytes && byte < BYTES_AHEAD; byte += LINE)
     __builtin_prefetch(at + byte, 1);
 }
 
-/* All pieces of one group; lengths are the whole split's. chunk_at: as in assemble.h, or NULL. */
-static plm_status write_group(const struct plm_translator *translator, const struct plm_plan *plan,
-                              const struct plm_window *window, uint32_t slot,
-                              const uint8_t *residues, size_t size, const uint64_t *chunk_at,
-                              void *tokens, struct plm_error *error)
+/* Writes all pieces of the group at window->groups[slot], whose documents' residues are given. */
+static plm_status write_group(const struct plm_translator *translator,
+                              const struct plm_assembly *assembly, uint32_t slot,
+                              const uint8_t *residues, size_t size, struct plm_error *error)
 {
-  const uint32_t max_length = plm_plan_parameters(plan)->max_length;
-  const uint32_t *lengths = plm_plan_lengths(plan);
+  const struct plm_window *window = assembly->window;
+  const uint32_t max_length = plm_plan_parameters(assembly->plan)->max_length;
+  const uint32_t *lengths = plm_plan_lengths(assembly->plan); /* of all documents of the split */
   const uint32_t end = window->group_begin[slot + 1];
   uint64_t document = window->groups[slot] * PLM_GROUP_DOCUMENTS, from = 0;
   for (uint32_t i = window->group_begin[slot]; i < end; i++) {
-    look_ahead(window, i, end, chunk_at, max_length, translator->tokenizer->token_bytes, tokens);
+    look_ahead(assembly, i, end, translator->tokenizer->token_bytes);
     const struct plm_window_place place = window->places[i];
     const struct plm_chunk_document *piece = &window->documents[place.document];
     while (document < piece->number) from += lengths[document++];
     if (from + piece->residues > size)
       return plm_error_set(error, PLM_CORRUPT,
-                           "group %llu holds %zu residues, fewer than its documents' lengths say",
+                           "group %llu holds %zu residues, fewer than the lengths of its documents "
+                           "add up to",
                            (unsigned long long)window->groups[slot], size);
-    const uint64_t base =
-        chunk_at != NULL ? chunk_at[place.chunk] : (uint64_t)place.chunk * max_length;
+    const uint64_t begin = chunk_begin(assembly, place.chunk);
     const bool last = place.document + 1 == window->chunk_begin[place.chunk + 1];
-    write_piece(translator, piece, residues + from, tokens, base + piece->start,
-                base + (last ? max_length : piece[1].start));
+    write_piece(translator, piece, residues + from, assembly->tokens, begin + piece->start,
+                begin + (last ? max_length : piece[1].start));
   }
   return PLM_OK;
 }
 
-plm_status plm_assemble_scattered(struct plm_corpus_cursor *cursor, enum plm_split split,
-                                  const struct plm_plan *plan, const struct plm_window *window,
-                                  uint32_t first, uint32_t count, const uint64_t *chunk_at,
-                                  void *tokens, struct plm_error *error)
+plm_status plm_assemble_groups(struct plm_corpus_cursor *cursor,
+                               const struct plm_assembly *assembly, uint32_t first, uint32_t count,
+                               struct plm_error *error)
 {
+  const struct plm_window *window = assembly->window;
   struct plm_translator translator;
   PLM_ASSERT(first <= window->group_count && count <= window->group_count - first);
-  plm_translator_init(&translator, plm_plan_parameters(plan)->tokenizer);
+  plm_translator_init(&translator, plm_plan_parameters(assembly->plan)->tokenizer);
   for (uint32_t slot = first; slot < first + count; slot++) {
     const uint8_t *residues;
     size_t size;
-    PLM_TRY(plm_corpus_group(cursor, split, window->groups[slot], &residues, &size, error));
-    PLM_TRY(write_group(&translator, plan, window, slot, residues, size, chunk_at, tokens, error));
+    PLM_TRY(
+        plm_corpus_group(cursor, assembly->split, window->groups[slot], &residues, &size, error));
+    PLM_TRY(write_group(&translator, assembly, slot, residues, size, error));
   }
   return PLM_OK;
-}
-
-plm_status plm_assemble_groups(struct plm_corpus_cursor *cursor, enum plm_split split,
-                               const struct plm_plan *plan, const struct plm_window *window,
-                               uint32_t first, uint32_t count, void *tokens,
-                               struct plm_error *error)
-{
-  return plm_assemble_scattered(cursor, split, plan, window, first, count, NULL, tokens, error);
 }
 
 plm_status plm_assemble_window(struct plm_corpus_cursor *cursor, enum plm_split split,
                                const struct plm_plan *plan, const struct plm_window *window,
                                void *tokens, struct plm_error *error)
 {
-  return plm_assemble_groups(cursor, split, plan, window, 0, window->group_count, tokens, error);
+  const struct plm_assembly assembly = {
+      .split = split, .plan = plan, .window = window, .tokens = tokens};
+  return plm_assemble_groups(cursor, &assembly, 0, window->group_count, error);
 }

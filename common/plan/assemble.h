@@ -1,5 +1,5 @@
-/* A planned window and a corpus to the window's tokens. Each group of documents is decompressed
- * once, and its residues go straight to their places in the chunks. */
+/* The tokens of a planned window, from the corpus. Each group of documents is decompressed once,
+ * and its residues go straight to their places in the chunks. */
 #ifndef PLM_COMMON_PLAN_ASSEMBLE_H
 #define PLM_COMMON_PLAN_ASSEMBLE_H
 
@@ -9,29 +9,31 @@
 #include "common/corpus/corpus.h"
 #include "common/plan/plan.h"
 
-/* Bytes of the window's tokens: chunks * max_length tokens, one byte each (esm) or two (byte). */
+/* The size of the window's tokens: chunks * max_length tokens of one byte (esm) or two (byte). */
 size_t plm_assemble_bytes(const struct plm_plan *plan, const struct plm_window *window);
 
-/* Fills tokens, (window->chunks, max_length) uint8 (esm) or uint16 (byte): in each chunk its
- * documents at their starts, <pad> everywhere else. The plan must be of this split of the cursor's
- * corpus. PLM_CORRUPT names the group whose residues are not what the lengths say. */
+/* Fills tokens, (window->chunks, max_length) uint8 (esm) or uint16 (byte): each chunk has its
+ * documents at their starts, and <pad> everywhere else. The plan must be of this split of the
+ * cursor's corpus. PLM_CORRUPT names the group whose residues do not match the lengths. */
 plm_status plm_assemble_window(struct plm_corpus_cursor *cursor, enum plm_split split,
                                const struct plm_plan *plan, const struct plm_window *window,
                                void *tokens, struct plm_error *error);
 
-/* The part of it that comes from the window's groups [first, first + count) of window->groups.
- * Parts write apart from each other: several threads, each with its own cursor, may share a
- * window. */
-plm_status plm_assemble_groups(struct plm_corpus_cursor *cursor, enum plm_split split,
-                               const struct plm_plan *plan, const struct plm_window *window,
-                               uint32_t first, uint32_t count, void *tokens,
-                               struct plm_error *error);
+/* A window to assemble, and the memory for its tokens. */
+struct plm_assembly {
+  enum plm_split split;
+  const struct plm_plan *plan; /* of this split */
+  const struct plm_window *window;
+  void *tokens;             /* uint8 or uint16 */
+  const uint64_t *chunk_at; /* the token of `tokens` where each chunk begins, so that a caller can
+                               leave room between chunks; NULL: chunk c begins at c * max_length */
+};
 
-/* The same with chunk c's tokens beginning at token chunk_at[c] of tokens, wherever that is: the
- * packer writes what it sends. */
-plm_status plm_assemble_scattered(struct plm_corpus_cursor *cursor, enum plm_split split,
-                                  const struct plm_plan *plan, const struct plm_window *window,
-                                  uint32_t first, uint32_t count, const uint64_t *chunk_at,
-                                  void *tokens, struct plm_error *error);
+/* Writes the part of the window that comes from the groups window->groups[first .. first + count).
+ * Different groups write to different bytes, so several threads, each with its own cursor, may
+ * share a window. Errors as plm_assemble_window's. */
+plm_status plm_assemble_groups(struct plm_corpus_cursor *cursor,
+                               const struct plm_assembly *assembly, uint32_t first, uint32_t count,
+                               struct plm_error *error);
 
 #endif

@@ -102,10 +102,11 @@ static void check_plan(struct plm_corpus *corpus, const struct plm_plan_paramete
                      PLM_OK);
     assert_memory_equal(got, expected, bytes);
     for (size_t i = bytes; i < bytes + 64; i++) assert_int_equal(got[i], 0xee);
-    memset(got, 0xee, bytes); /* in parts, the last first */
+    const struct plm_assembly assembly = {
+        .split = PLM_SPLIT_TRAIN, .plan = plan, .window = &window, .tokens = got};
+    memset(got, 0xee, bytes); /* once more, group by group from the last */
     for (uint32_t g = window.group_count; g-- > 0;)
-      assert_int_equal(
-          plm_assemble_groups(cursor, PLM_SPLIT_TRAIN, plan, &window, g, 1, got, &error), PLM_OK);
+      assert_int_equal(plm_assemble_groups(cursor, &assembly, g, 1, &error), PLM_OK);
     assert_memory_equal(got, expected, bytes);
     free(got);
     free(expected);
