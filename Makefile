@@ -104,8 +104,6 @@ CPU_OBJ := $(call object,$(CPU_SRC)) \
 STAGE_OBJ := $(call object,$(STAGE_SRC))
 EMULATED_OBJ := $(patsubst %,$(BUILD)/obj/emulated/%.o,$(CUDA_SRC) $(EMULATION_SRC))
 
-SUPPORT_OBJ := $(call object,$(TEST_SUPPORT_SRC))
-
 BIN := $(BUILD)/bin
 LIB := $(BUILD)/lib
 # CUDA=0, no nvcc, or sanitizers: without the CUDA backend.
@@ -216,11 +214,22 @@ $(BIN)/plm-trainer: $(call object,trainer/trainer_main.c) $(LIB)/libplm_trainer.
 $(BIN)/plm-evaluator: $(call object,evaluator/evaluator_main.c) $(LIB)/libplm_evaluator.a $(LIB)/libplm_common.a $(LIB)/libplm_cpu.a
 	$(link) $(COMPUTE_LIBS)
 
-ALL_ARCHIVES := $(foreach s,$(STAGES),$(LIB)/libplm_$(s).a) $(LIB)/libplm_common.a $(LIB)/libplm_cpu.a
-TEST_ARCHIVES := $(ALL_ARCHIVES) $(LIB)/libplm_cuda_emulated.a
-$(TEST_BIN) $(FUZZ_BIN) $(BENCH_BIN) $(GPU_BIN): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(SUPPORT_OBJ) $(TEST_ARCHIVES)
+$(LIB)/libplm_test_support.a: $(call object,$(TEST_SUPPORT_SRC))
+	$(archive)
+# Tests of what reads files and messages need neither operators nor the emulation, so `make
+# check-parsers` builds them under sanitizers within minutes.
+PARSER_TESTS := fuzz/% common/base/% common/config/% common/corpus/% common/metrics/% common/run/% \
+                common/sequences/% common/wire/% common/checkpoint/test_safetensors \
+                evaluator/score/test_csv_file evaluator/score/test_variant stages/views/%
+PARSER_BIN := $(filter $(PARSER_TESTS:%=$(BUILD)/tests/%),$(TEST_BIN) $(FUZZ_BIN))
+PARSER_ARCHIVES := $(foreach a,test_support stages evaluator common,$(LIB)/libplm_$(a).a)
+TEST_ARCHIVES := $(LIB)/libplm_test_support.a $(foreach s,$(STAGES),$(LIB)/libplm_$(s).a) \
+                 $(LIB)/libplm_common.a $(LIB)/libplm_cpu.a $(LIB)/libplm_cuda_emulated.a
+$(PARSER_BIN): $(PARSER_ARCHIVES)
+$(filter-out $(PARSER_BIN),$(TEST_BIN)) $(BENCH_BIN) $(GPU_BIN): $(TEST_ARCHIVES)
+$(TEST_BIN) $(FUZZ_BIN) $(BENCH_BIN) $(GPU_BIN): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o
 	$(link) $(COMPUTE_LIBS) -lcmocka -lstdc++
-$(TOOL_BIN): $(SUPPORT_OBJ) $(TEST_ARCHIVES)
+$(TOOL_BIN): $(TEST_ARCHIVES)
 	$(link) $(COMPUTE_LIBS) -lcmocka -lstdc++
 $(foreach t,$(TOOL_SRC),$(eval $(patsubst tests/%.c,$(BUILD)/tests/%,$(t)): $(call object,$(wildcard $(dir $(t))*.c))))
 
@@ -259,6 +268,31 @@ $(CUDA_LIBRARY): $(CUDA_OBJ) $(LIBRARY_OBJ)
 cuda: ## the CUDA backend alone (build/lib/libplm_cuda.so); an error without nvcc
 	@if [ -z "$(NVCC)" ]; then echo "cuda: no nvcc here: install the CUDA Toolkit, or set NVCC=PATH"; exit 1; fi
 	@$(MAKE) --no-print-directory $(CUDA_LIBRARY)
+
+# ---- installing ---------------------------------------------------------------------------------
+# DESTDIR is put before every path (for packages); programs find ../lib/libplm_cuda.so by themselves.
+PREFIX ?= /usr/local
+INSTALLED := $(DESTDIR)$(PREFIX)
+.PHONY: install install-files uninstall
+install: all install-files ## build and install into PREFIX (/usr/local); DESTDIR for packages
+install-files:
+	@install -d $(INSTALLED)/bin $(INSTALLED)/share/doc/plm-pipeline/doc
+	@install -m 755 $(PROGRAMS) $(INSTALLED)/bin
+	@if [ -e $(CUDA_LIBRARY) ]; then install -D -m 755 -t $(INSTALLED)/lib $(CUDA_LIBRARY); fi
+	@install -m 644 README.md LICENSE pipeline.yaml $(INSTALLED)/share/doc/plm-pipeline
+	@install -m 644 doc/*.md $(INSTALLED)/share/doc/plm-pipeline/doc
+	@install -d $(INSTALLED)/share/bash-completion/completions $(INSTALLED)/share/zsh/site-functions \
+	  $(INSTALLED)/share/fish/vendor_completions.d
+	@$(BIN)/plm-pipeline completion bash >$(INSTALLED)/share/bash-completion/completions/plm-pipeline
+	@$(BIN)/plm-pipeline completion zsh >$(INSTALLED)/share/zsh/site-functions/_plm-pipeline
+	@$(BIN)/plm-pipeline completion fish >$(INSTALLED)/share/fish/vendor_completions.d/plm-pipeline.fish
+	@echo "installed into $(INSTALLED): bin/plm-pipeline, plm-packer, plm-trainer, plm-evaluator"
+uninstall: ## remove what `make install` put there; the same PREFIX and DESTDIR
+	@rm -f $(patsubst %,$(INSTALLED)/bin/%,$(notdir $(PROGRAMS))) $(INSTALLED)/lib/libplm_cuda.so \
+	  $(INSTALLED)/share/bash-completion/completions/plm-pipeline \
+	  $(INSTALLED)/share/zsh/site-functions/_plm-pipeline \
+	  $(INSTALLED)/share/fish/vendor_completions.d/plm-pipeline.fish
+	@rm -rf $(INSTALLED)/share/doc/plm-pipeline
 
 # ---- dependencies -------------------------------------------------------------------------------
 .PHONY: deps
@@ -299,10 +333,10 @@ bench-cpu: all $(BENCH_BIN) venv ## this beside PyTorch: one table; OUT=FILE kee
 	  $(if $(QUICK),--quick) $(if $(OUT),--out $(OUT))
 
 # Under nine minutes on a machine with a GPU: tests, races, parity, a run, benchmarks; the report is in
-# tests/gpu/results. PREFIX=DIR: libraries that tests/gpu/pack.sh unpacked; OUT=DIR, MINUTES=M.
+# tests/gpu/results. LIBS=DIR: libraries that tests/gpu/pack.sh unpacked; OUT=DIR, MINUTES=M.
 .PHONY: gpu-check
-gpu-check: ## everything a GPU can say about this tree, on a machine with one; PREFIX=, OUT=, MINUTES=
-	@PYTHONDONTWRITEBYTECODE=1 python3 tests/gpu/gpu_check.py --build $(BUILD) $(if $(PREFIX),--prefix $(PREFIX)) \
+gpu-check: ## everything a GPU can say about this tree, on a machine with one; LIBS=, OUT=, MINUTES=
+	@PYTHONDONTWRITEBYTECODE=1 python3 tests/gpu/gpu_check.py --build $(BUILD) $(if $(LIBS),--libs $(LIBS)) \
 	  $(if $(OUT),--out $(OUT)) $(if $(MINUTES),--minutes $(MINUTES))
 
 # The shipped sequences, from FASTA to evaluated checkpoints. Without a GPU nvcc's minutes are saved.
@@ -330,16 +364,25 @@ $(BUILD)/lint.stamp: $(LINT_SRC) $(shell find common kernels $(STAGES) -name '*.
 	@touch $@
 
 .PHONY: sanitize
-sanitize: deps ## all tests under ASan + UBSan, then under TSan
+sanitize: deps ## all tests under ASan + UBSan, then under TSan: an hour or more
 	@$(MAKE) --no-print-directory SAN=address,undefined test
 	@$(MAKE) --no-print-directory SAN=thread test
 
+.PHONY: parser-tests check-parsers
+parser-tests: $(PARSER_BIN)
+check-parsers: deps ## what reads files and messages, and 5 s of each fuzzer, under ASan + UBSan
+	@$(MAKE) --no-print-directory -j$(JOBS) SAN=address,undefined parser-tests
+	@PLM_BUILD=build/asan PLM_FUZZ_SECONDS=5 PLM_VENV=$(or $(PLM_VENV),$(CURDIR)/build/venv) tests/support/run.sh \
+	  $(patsubst %,'^%$$',$(PARSER_BIN:$(BUILD)/tests/%=%))
+
 .PHONY: check
-check: ## everything before a merge: tidy, lint, tests
+check: ## what every change has to pass, as .ci/run does: tidy, lint, build, tests, check-parsers
 	@tests/support/deps.sh clang-format clang-tidy shellcheck
+	@$(MAKE) --no-print-directory deps venv
 	@$(MAKE) --no-print-directory tidy
 	@$(MAKE) --no-print-directory lint
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory -j$(JOBS) all
+	@$(MAKE) --no-print-directory check-parsers
 	@$(MAKE) --no-print-directory test
 
 .PHONY: clean

@@ -106,8 +106,8 @@ def build(check, part, until):
         return
     command = ["make", f"-j{os.cpu_count()}", f"CUDA_ARCHS={check.card.arch}", *targets(check)]
     dnnl = "/usr/include/oneapi/dnnl/dnnl.h"
-    prefix = check.options.prefix
-    if prefix is not None and (prefix / dnnl[1:]).exists():
+    libs = check.options.libs
+    if libs is not None and (libs / dnnl[1:]).exists():
         command.append("PRODUCTS=dnnl")
     library = os.path.relpath(check.device["PLM_CUDA_LIBRARY"], ROOT)
     cuda = check.runner.start_logged("build-cuda", [*command[:3], library, "V=1"], VERBOSE)

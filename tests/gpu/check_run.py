@@ -39,13 +39,13 @@ def environment(options):
 
     cuda = pathlib.Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"))
     put("PATH", cuda / "bin", cuda / "compute-sanitizer")
-    if options.prefix is not None:
-        prefix = options.prefix.resolve()
-        triplets = [folder.name for folder in (prefix / "usr" / "lib").glob("*-linux-gnu")]
-        include, library = prefix / "usr" / "include", prefix / "usr" / "lib"
-        libraries = [library / t for t in triplets] + [prefix / "lib" / t for t in triplets]
-        libraries += [library, prefix / "lib"]
-        put("PATH", prefix / "usr" / "bin", prefix / "bin")
+    if options.libs is not None:
+        libs = options.libs.resolve()
+        triplets = [folder.name for folder in (libs / "usr" / "lib").glob("*-linux-gnu")]
+        include, library = libs / "usr" / "include", libs / "usr" / "lib"
+        libraries = [library / t for t in triplets] + [libs / "lib" / t for t in triplets]
+        libraries += [library, libs / "lib"]
+        put("PATH", libs / "usr" / "bin", libs / "bin")
         put("CPATH", include, *(include / t for t in triplets))
         put("LIBRARY_PATH", *libraries)
         put("LD_LIBRARY_PATH", *libraries)

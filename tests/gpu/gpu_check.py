@@ -1,8 +1,8 @@
 """Everything a GPU can say about this tree, in one run of under nine minutes: see README.md.
 
-    gpu_check.py [--prefix DIR] [--out DIR] [--build DIR] [--minutes M] [--only PART]... [--rehearse]
+    gpu_check.py [--libs DIR] [--out DIR] [--build DIR] [--minutes M] [--only PART]... [--rehearse]
 
---prefix   an unpacked folder of tests/gpu/pack.sh, where the libraries are not installed
+--libs     an unpacked folder of tests/gpu/pack.sh, where the libraries are not installed
 --only     these parts alone (build is always made): see PARTS
 --rehearse runs every part at a tiny size without a GPU: the emulated backend and PyTorch on the CPU.
            Its report says so and means nothing else
@@ -146,7 +146,7 @@ def keep_logs(check):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--prefix", type=pathlib.Path)
+    parser.add_argument("--libs", type=pathlib.Path)
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "tests" / "gpu" / "results")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
     parser.add_argument("--minutes", type=float, default=8.6)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Packs the libraries that building and running need into a folder, for a machine with a GPU that has
-# neither them nor a network: `make gpu-check PREFIX=FOLDER` there. Needs apt-get and dpkg-deb; the
+# neither them nor a network: `make gpu-check LIBS=FOLDER` there. Needs apt-get and dpkg-deb; the
 # machine that unpacks it has at least this one's C library. About 45 MB.
 #
 #   tests/gpu/pack.sh FOLDER
