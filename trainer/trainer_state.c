@@ -56,7 +56,7 @@ void plm_trainer_state_deinit(struct plm_trainer_state *state)
 {
   plm_data_cursor_deinit(&state->cursor);
   cJSON_Delete(state->history);
-  free(state->plans);
+  free(state->algorithms);
   *state = (struct plm_trainer_state){0};
 }
 
@@ -81,12 +81,12 @@ static void put(cJSON *json, const struct field *field, const struct plm_trainer
   }
 }
 
-/* A string a line. */
-static void put_plans(cJSON *json, const char *plans)
+/* An array of strings, one for each line. */
+static void put_algorithms(cJSON *json, const char *algorithms)
 {
-  if (plans == NULL) return;
-  cJSON *lines = cJSON_AddArrayToObject(section_of(json, "resolved"), "plans");
-  for (const char *line = plans; *line != '\0';) {
+  if (algorithms == NULL) return;
+  cJSON *lines = cJSON_AddArrayToObject(section_of(json, "resolved"), "algorithms");
+  for (const char *line = algorithms; *line != '\0';) {
     const size_t length = strcspn(line, "\n");
     char *copy = strndup(line, length);
     cJSON_AddItemToArray(lines, cJSON_CreateString(copy != NULL ? copy : ""));
@@ -95,20 +95,22 @@ static void put_plans(cJSON *json, const char *plans)
   }
 }
 
-static plm_status get_plans(const cJSON *json, char **plans, struct plm_error *error)
+/* Older checkpoints name the field "plans". */
+static plm_status get_algorithms(const cJSON *json, char **algorithms, struct plm_error *error)
 {
-  const cJSON *lines =
-      cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(json, "resolved"), "plans");
+  const cJSON *resolved = cJSON_GetObjectItemCaseSensitive(json, "resolved");
+  const cJSON *lines = cJSON_GetObjectItemCaseSensitive(resolved, "algorithms");
+  if (lines == NULL) lines = cJSON_GetObjectItemCaseSensitive(resolved, "plans");
   const cJSON *line;
   struct plm_text text = {0};
   if (lines == NULL) return PLM_OK;
   if (!cJSON_IsArray(lines))
-    return plm_error_set(error, PLM_FORMAT, "trainer.json has no proper \"plans\"");
+    return plm_error_set(error, PLM_FORMAT, "trainer.json has no proper \"algorithms\"");
   cJSON_ArrayForEach(line, lines)
   {
     if (!cJSON_IsString(line)) {
       plm_text_deinit(&text);
-      return plm_error_set(error, PLM_FORMAT, "trainer.json has no proper \"plans\"");
+      return plm_error_set(error, PLM_FORMAT, "trainer.json has no proper \"algorithms\"");
     }
     plm_text_printf(&text, "%s\n", line->valuestring);
   }
@@ -116,7 +118,7 @@ static plm_status get_plans(const cJSON *json, char **plans, struct plm_error *e
     plm_text_deinit(&text);
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for trainer.json");
   }
-  *plans = text.data;
+  *algorithms = text.data;
   return PLM_OK;
 }
 
@@ -145,7 +147,7 @@ plm_status plm_trainer_state_print(const struct plm_trainer_state *state,
   cJSON_AddStringToObject(json, "run_id", hex);
   plm_metrics_integer(json, "seed", config->seed);
   for (size_t i = 0; i < FIELD_COUNT; i++) put(json, &fields[i], state);
-  put_plans(json, state->plans);
+  put_algorithms(json, state->algorithms);
   cJSON_AddItemToObject(json, "cursor", plm_data_cursor_to_json(&state->cursor));
   put_schedules(json, config, state->step);
   cJSON_AddItemToObject(json, "history",
@@ -210,7 +212,7 @@ static plm_status parse(const cJSON *json, struct plm_trainer_state *state, char
       return plm_error_set(error, PLM_FORMAT, "trainer.json has no proper \"%s\"", fields[i].name);
   if (!cJSON_IsString(yaml) || !cJSON_IsArray(history))
     return plm_error_set(error, PLM_FORMAT, "trainer.json has no configuration or no history");
-  PLM_TRY(get_plans(json, &state->plans, error));
+  PLM_TRY(get_algorithms(json, &state->algorithms, error));
   PLM_TRY(plm_data_cursor_from_json(&state->cursor,
                                     cJSON_GetObjectItemCaseSensitive(json, "cursor"), error));
   state->history = cJSON_Duplicate(history, 1);

@@ -19,7 +19,7 @@ struct plm_resolved {
   char processor[128];  /* model name: the same bits are promised on the same one */
   char version[32];     /* of the program */
   char build[32];       /* digest of its sources, compiler and flags */
-  char products[64];    /* the library of products and its version; "": the plans name it */
+  char products[64];    /* the library of products and its version; "": the algorithms name it */
 };
 
 struct cJSON;
@@ -32,8 +32,8 @@ struct plm_trainer_state {
   bool exact;                /* false once a resume could not take the resolved choices */
   uint64_t metrics_bytes;    /* length of trainer.jsonl */
   struct plm_resolved resolved;
-  char *plans; /* of products, as ops->export_plans has them: measured in the run's first step,
-                * owned; NULL: none */
+  char *algorithms; /* of products, as ops->export_algorithms prints them, measured in the run's
+                     * first step; owned; NULL if there are none */
   struct plm_data_cursor cursor;
   struct cJSON *history; /* array of {step, changes}: what resumes changed, and of {step, failed}:
                           * checkpoints that could not be published, and why */

@@ -6,27 +6,27 @@
 #include <string.h>
 
 #include "common/base/log.h"
-#include "trainer/plan_file.h"
+#include "trainer/algorithm_file.h"
 #include "trainer/resume.h"
 
 /* The text's first line. */
-static void head_of(const char *plans, char head[160])
+static void head_of(const char *algorithms, char head[160])
 {
-  snprintf(head, 160, "%.*s", (int)strcspn(plans, "\n"), plans);
+  snprintf(head, 160, "%.*s", (int)strcspn(algorithms, "\n"), algorithms);
 }
 
 static plm_status say_inexact(struct plm_trainer_state *state, struct plm_ops *ops,
                               struct plm_error *error)
 {
   char before[160], now[160], *today = NULL;
-  PLM_TRY(ops->export_plans(ops, &today, error));
-  head_of(state->plans, before);
+  PLM_TRY(ops->export_algorithms(ops, &today, error));
+  head_of(state->algorithms, before);
   head_of(today, now);
   free(today);
-  plm_resume_inexact(state, "the plan of a product", before,
+  plm_resume_inexact(state, "the algorithm of a product", before,
                      strcmp(before, now) == 0 ? "refused by the same library" : now);
-  free(state->plans);
-  state->plans = NULL;
+  free(state->algorithms);
+  state->algorithms = NULL;
   return PLM_OK;
 }
 
@@ -35,17 +35,17 @@ plm_status plm_tuning_begin(struct plm_trainer_state *state, struct plm_ops *ops
 {
   *tuning = false;
   if (ops->tune == NULL) {
-    free(state->plans); /* of another device, as resolved.device says */
-    state->plans = NULL;
+    free(state->algorithms); /* of another device, as resolved.device says */
+    state->algorithms = NULL;
     return PLM_OK;
   }
-  if (state->plans != NULL) {
-    const plm_status status = ops->import_plans(ops, state->plans, error);
+  if (state->algorithms != NULL) {
+    const plm_status status = ops->import_algorithms(ops, state->algorithms, error);
     if (status == PLM_OK) return PLM_OK;
     if (status != PLM_UNSUPPORTED) return status;
     PLM_TRY(say_inexact(state, ops, error));
   }
-  plm_plan_file_take(ops);
+  plm_algorithm_file_take(ops);
   *tuning = true;
   ops->tune(ops, true, NULL);
   return PLM_OK;
@@ -56,11 +56,11 @@ plm_status plm_tuning_end(struct plm_trainer_state *state, struct plm_ops *ops,
 {
   struct plm_ops_tuned tuned;
   ops->tune(ops, false, &tuned);
-  free(state->plans);
-  state->plans = NULL;
-  PLM_TRY(ops->export_plans(ops, &state->plans, error));
+  free(state->algorithms);
+  state->algorithms = NULL;
+  PLM_TRY(ops->export_algorithms(ops, &state->algorithms, error));
   if (tuned.products == 0) return PLM_OK;
   plm_info("tuned %u products in %.1f s", tuned.products, tuned.seconds);
-  plm_plan_file_keep(ops);
+  plm_algorithm_file_keep(ops);
   return PLM_OK;
 }

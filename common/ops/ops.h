@@ -138,7 +138,7 @@ struct plm_ops {
   const char *name; /* "cpu", "cuda" */
   const char
       *isa; /* "avx512", "avx2", "portable", "sm_90a": resolved choice, kept in trainer.json */
-  const char *products;  /* the library of products and its version; NULL: the plans name it */
+  const char *products;  /* the library of products and its version; NULL: the algorithms name it */
   const char *processor; /* model name of the device; NULL: the machine's processor */
   size_t act_bytes;      /* 4 or 2 */
   uint32_t threads;
@@ -346,17 +346,18 @@ struct plm_ops {
   void (*average_step)(struct plm_ops *ops, float *average, const float *w, size_t n,
                        const struct plm_update *update);
 
-  /* ---- plans of products; NULL where there are none (the CPU) ---- */
+  /* ---- algorithms of products; NULL if the backend has none (the CPU) ---- */
   /* on: a shape of a product that is met from here on is measured, once, and keeps the fastest
    * algorithm found; never while recording. off, as opened: a new shape gets the library's own
    * proposal, the same each time. so_far may be NULL. */
   void (*tune)(struct plm_ops *ops, bool on, struct plm_ops_tuned *so_far);
-  /* The measured plans as text: a line that names library, version, card and precision, then a line
-   * a plan. The caller frees *text. */
-  plm_status (*export_plans)(struct plm_ops *ops, char **text, struct plm_error *error);
-  /* Takes plans from such a text: their shapes are not measured again. PLM_UNSUPPORTED: they are of
-   * another library or card; PLM_FORMAT: no such text. The plans before the fault stay taken. */
-  plm_status (*import_plans)(struct plm_ops *ops, const char *text, struct plm_error *error);
+  /* The measured algorithms as text: a line that names library, version, card and precision, then
+   * a line for each algorithm. The caller frees *text. */
+  plm_status (*export_algorithms)(struct plm_ops *ops, char **text, struct plm_error *error);
+  /* Takes algorithms from such a text; their shapes are not measured again. PLM_UNSUPPORTED: they
+   * are for another library or card; PLM_FORMAT: not such a text. Algorithms before the fault stay
+   * taken. */
+  plm_status (*import_algorithms)(struct plm_ops *ops, const char *text, struct plm_error *error);
 };
 
 /* The CPU backend (kernels/cpu). precision: PLM_PRECISION_FP32 or _BF16 (config.h; AUTO picks bf16

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "kernels/cuda/attention.cuh"
-#include "kernels/cuda/product_plans.cuh"
+#include "kernels/cuda/product_algorithms.cuh"
 #include "kernels/cuda/relu2_products.cuh"
 #ifdef PLM_EMULATE
 #include "emulation/hopper.h"
@@ -160,7 +160,7 @@ plm_status choose_kernels(struct plm_cuda *cuda, struct plm_error *error)
   bool use, forced;
   PLM_TRY(choose(cuda, &attention, &cuda->attention_sm90, &forced, error));
   PLM_TRY(choose(cuda, &products, &use, &forced, error));
-  if (use) cuda->relu2 = forced ? PLM_RELU2_FUSED : PLM_RELU2_PLANNED;
+  if (use) cuda->relu2 = forced ? PLM_RELU2_FUSED : PLM_RELU2_TUNED;
 #ifndef PLM_EMULATE
   if (cuda->attention_sm90 || use) cuda->ops.isa = "sm_90a";
 #endif
@@ -181,7 +181,7 @@ plm_status open_backend(struct plm_cuda *cuda, struct plm_error *error)
   plm_cuda_linear_register(cuda);
   plm_cuda_optimizer_register(cuda);
   plm_cuda_muon_register(cuda);
-  plm_cuda_plans_register(cuda);
+  plm_cuda_algorithms_register(cuda);
   plm_cuda_targets_register(cuda);
   PLM_TRY(find_device(cuda, error));
   PLM_TRY(plm_cuda_streams_open(cuda, error));

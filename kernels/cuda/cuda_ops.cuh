@@ -12,12 +12,12 @@ extern "C" {
 }
 
 struct plm_cuda_products;
-struct plm_cuda_plans;
+struct plm_cuda_algorithms;
 struct plm_cuda_choices;
 
-/* Products with relu2 around them: by the library and a pass, as plans say (without one: likewise),
+/* Products with relu2 around them: by the library and a pass, as tuned (untuned shapes: likewise),
  * or by the kernel that has it in its epilogue. */
-enum plm_relu2_way { PLM_RELU2_LIBRARY, PLM_RELU2_PLANNED, PLM_RELU2_FUSED };
+enum plm_relu2_way { PLM_RELU2_LIBRARY, PLM_RELU2_TUNED, PLM_RELU2_FUSED };
 
 struct plm_cuda {
   struct plm_ops ops; /* first: plm_cuda_of */
@@ -35,7 +35,7 @@ struct plm_cuda {
   void *scratch; /* device */
   size_t scratch_bytes;
   struct plm_cuda_products *products;
-  struct plm_cuda_plans *plans; /* of products */
+  struct plm_cuda_algorithms *algorithms; /* of products */
   struct plm_cuda_choices *choices;
   struct plm_error error; /* the first one; sticky */
 };

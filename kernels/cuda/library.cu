@@ -22,12 +22,12 @@ static void unknown_size(struct plm_ops *, uint64_t *free_bytes, uint64_t *total
   *free_bytes = *total_bytes = 0;
 }
 
-static void close_plan(struct plm_ops *ops)
+static void close_bare(struct plm_ops *ops)
 {
   free(plm_cuda_of(ops));
 }
 
-static plm_status open_plan(size_t act_bytes, struct plm_ops **ops, struct plm_error *error)
+static plm_status open_bare(size_t act_bytes, struct plm_ops **ops, struct plm_error *error)
 {
   struct plm_cuda *cuda = static_cast<struct plm_cuda *>(calloc(1, sizeof *cuda));
   if (cuda == nullptr) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
@@ -37,7 +37,7 @@ static plm_status open_plan(size_t act_bytes, struct plm_ops **ops, struct plm_e
   cuda->ops.act_bytes = act_bytes;
   cuda->ops.threads = 1;
   cuda->ops.memory_size = unknown_size;
-  cuda->ops.close = close_plan;
+  cuda->ops.close = close_bare;
   *ops = &cuda->ops;
   return PLM_OK;
 }
@@ -51,7 +51,7 @@ const struct plm_backend_library *plm_backend_entry(void)
       PLM_BACKEND_INTERFACE,
       (uint64_t)PLM_CUDA_SCRATCH_BYTES + PLM_CUDA_PRODUCTS_BYTES,
       open_library,
-      open_plan,
+      open_bare,
   };
   return &library;
 }

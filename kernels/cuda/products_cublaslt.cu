@@ -5,7 +5,7 @@
  * split along K whose parts are added up in the output's type (INPLACE, OUTPUT_TYPE) rounds at each
  * part; one that keeps the parts in fp32 in the workspace and adds them in their order
  * (COMPUTE_TYPE) does not. */
-#include "kernels/cuda/product_plans.cuh"
+#include "kernels/cuda/product_algorithms.cuh"
 #include "kernels/cuda/relu2_products.cuh"
 
 #ifndef PLM_EMULATE
@@ -20,7 +20,7 @@ enum { WORKSPACE_BYTES = PLM_CUDA_PRODUCTS_BYTES, CANDIDATES = 12, RUNS = 3, TIM
 static constexpr float HOPELESS = 1.3f; /* of the best time: not timed on */
 static constexpr float AS_GOOD = 1.02f; /* of the best time: an earlier choice is kept */
 
-/* What a plan is made of. */
+/* The library's description of a product. */
 struct described {
   cublasLtMatmulDesc_t operation;
   cublasLtMatrixLayout_t a, b, c; /* of the column-major product */
@@ -36,16 +36,16 @@ struct plm_cuda_products {
 namespace
 {
 
-static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(struct plm_cuda_algorithm), "kept as words");
+static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(plm_cuda_algorithm::words), "kept as words");
 
 plm_status failed(struct plm_error *error, cublasStatus_t code, const char *what)
 {
   return plm_error_set(error, PLM_FAILURE, "cuBLASLt: %s: %s", what, cublasGetStatusString(code));
 }
 
-const struct described *described_of(const struct plm_cuda_plan *plan)
+const struct described *described_of(const struct plm_cuda_algorithm *algorithm)
 {
-  return static_cast<const struct described *>(plan->made);
+  return static_cast<const struct described *>(algorithm->made);
 }
 
 cublasStatus_t make_layout(cublasLtMatrixLayout_t *layout, cudaDataType_t type, int64_t rows,
@@ -89,14 +89,15 @@ cublasStatus_t describe(struct described *made, const struct plm_cuda_shape *s, 
   return code;
 }
 
-cublasStatus_t prefer(cublasLtMatmulPreference_t preference, const struct plm_cuda_plan *plan)
+cublasStatus_t prefer(cublasLtMatmulPreference_t preference,
+                      const struct plm_cuda_algorithm *algorithm)
 {
   static const cublasLtMatmulPreferenceAttributes_t alignments[] = {
       CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
       CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
   const size_t workspace = WORKSPACE_BYTES;
   const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-  const uint32_t alignment = (uint32_t)plan->alignment;
+  const uint32_t alignment = (uint32_t)algorithm->alignment;
   cublasStatus_t code = cublasLtMatmulPreferenceSetAttribute(
       preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
   if (code == CUBLAS_STATUS_SUCCESS)
@@ -109,30 +110,30 @@ cublasStatus_t prefer(cublasLtMatmulPreference_t preference, const struct plm_cu
   return code;
 }
 
-/* What the preference asked for, looked at again: a plan may come from a file. An algorithm that
- * does not say how it reduces has no such choice. */
-bool rounds_once(const cublasLtMatmulAlgo_t *algorithm)
+/* What the preference asked for, looked at again: the words may come from a file. An algorithm
+ * without this attribute has no choice of reduction. */
+bool rounds_once(const cublasLtMatmulAlgo_t *chosen)
 {
   uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_NONE;
   size_t written = 0;
-  cublasLtMatmulAlgoConfigGetAttribute(algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme,
+  cublasLtMatmulAlgoConfigGetAttribute(chosen, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme,
                                        sizeof scheme, &written);
   return scheme == CUBLASLT_REDUCTION_SCHEME_NONE ||
          scheme == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
 }
 
-/* The library's choices for a plan, its best guess first, at most CANDIDATES. */
-cublasStatus_t candidates(struct plm_cuda *cuda, const struct plm_cuda_plan *plan,
+/* The library's choices for a product, its best guess first, at most CANDIDATES. */
+cublasStatus_t candidates(struct plm_cuda *cuda, const struct plm_cuda_algorithm *algorithm,
                           cublasLtMatmulAlgo_t *algorithms, int *count)
 {
-  const struct described *made = described_of(plan);
+  const struct described *made = described_of(algorithm);
   cublasLtMatmulPreference_t preference;
   cublasLtMatmulHeuristicResult_t found[CANDIDATES];
   int total = 0;
   *count = 0;
   cublasStatus_t code = cublasLtMatmulPreferenceCreate(&preference);
   if (code != CUBLAS_STATUS_SUCCESS) return code;
-  code = prefer(preference, plan);
+  code = prefer(preference, algorithm);
   if (code == CUBLAS_STATUS_SUCCESS)
     code = cublasLtMatmulAlgoGetHeuristic(cuda->products->handle, made->operation, made->a, made->b,
                                           made->c, made->c, preference, CANDIDATES, found, &total);
@@ -144,19 +145,19 @@ cublasStatus_t candidates(struct plm_cuda *cuda, const struct plm_cuda_plan *pla
   return code;
 }
 
-void keep(struct plm_cuda_plan *plan, const cublasLtMatmulAlgo_t *algorithm)
+void keep(struct plm_cuda_algorithm *algorithm, const cublasLtMatmulAlgo_t *chosen)
 {
-  memcpy(&plan->algorithm, algorithm, sizeof plan->algorithm);
+  memcpy(algorithm->words, chosen, sizeof algorithm->words);
 }
 
-cublasStatus_t run(struct plm_cuda *cuda, const struct plm_cuda_plan *plan,
-                   const cublasLtMatmulAlgo_t *algorithm, const struct plm_cuda_operands *o)
+cublasStatus_t run(struct plm_cuda *cuda, const struct plm_cuda_algorithm *algorithm,
+                   const cublasLtMatmulAlgo_t *chosen, const struct plm_cuda_operands *o)
 {
-  const struct described *made = described_of(plan);
-  const bool add = plan->shape.add;
+  const struct described *made = described_of(algorithm);
+  const bool add = algorithm->shape.add;
   return cublasLtMatmul(cuda->products->handle, made->operation, &o->alpha, o->b, made->a, o->a,
-                        made->b, &o->beta, add ? o->addend : o->c, made->c, o->c, made->c,
-                        algorithm, cuda->products->workspace, WORKSPACE_BYTES, cuda->stream);
+                        made->b, &o->beta, add ? o->addend : o->c, made->c, o->c, made->c, chosen,
+                        cuda->products->workspace, WORKSPACE_BYTES, cuda->stream);
 }
 
 /* Milliseconds of `runs` runs, the median of `times`; negative: it does not run. */
@@ -183,14 +184,17 @@ template <class Run> float time_of(struct plm_cuda *cuda, int times, int runs, R
 
 /* The earliest of the library's choices that is as good as the best: so two measurings agree where
  * the times say nothing. */
-bool choose(struct plm_cuda *cuda, struct plm_cuda_plan *plan, const struct plm_cuda_operands *o)
+bool choose(struct plm_cuda *cuda, struct plm_cuda_algorithm *algorithm,
+            const struct plm_cuda_operands *o)
 {
   cublasLtMatmulAlgo_t algorithms[CANDIDATES];
   float taken[CANDIDATES], best = INFINITY;
   int count = 0;
-  if (candidates(cuda, plan, algorithms, &count) != CUBLAS_STATUS_SUCCESS) return false;
+  if (candidates(cuda, algorithm, algorithms, &count) != CUBLAS_STATUS_SUCCESS) return false;
   for (int i = 0; i < count; i++) {
-    const auto once = [&] { return run(cuda, plan, &algorithms[i], o) == CUBLAS_STATUS_SUCCESS; };
+    const auto once = [&] {
+      return run(cuda, algorithm, &algorithms[i], o) == CUBLAS_STATUS_SUCCESS;
+    };
     taken[i] = time_of(cuda, 1, 1, once); /* loads the kernel, warms up */
     if (taken[i] >= 0) taken[i] = time_of(cuda, 1, 1, once);
     if (taken[i] >= 0 && taken[i] <= HOPELESS * best) taken[i] = time_of(cuda, TIMES, RUNS, once);
@@ -198,7 +202,7 @@ bool choose(struct plm_cuda *cuda, struct plm_cuda_plan *plan, const struct plm_
   }
   for (int i = 0; i < count; i++)
     if (taken[i] >= 0 && taken[i] <= AS_GOOD * best) {
-      keep(plan, &algorithms[i]);
+      keep(algorithm, &algorithms[i]);
       return true;
     }
   return false;
@@ -213,65 +217,65 @@ size_t bytes_of_c(const struct plm_cuda *cuda, const struct plm_cuda_shape *s)
 
 } // namespace
 
-/* ---- plans ---- */
+/* ---- algorithms ---- */
 
 void plm_cuda_library_name(const struct plm_cuda *cuda, char name[128])
 {
   snprintf(name, 128, "cublasLt %zu, %s", cublasLtGetVersion(), cuda->products->card);
 }
 
-plm_status plm_cuda_plan_make(struct plm_cuda *cuda, struct plm_cuda_plan *plan,
-                              struct plm_error *error)
+plm_status plm_cuda_algorithm_make(struct plm_cuda *cuda, struct plm_cuda_algorithm *algorithm,
+                                   struct plm_error *error)
 {
   struct described *made = static_cast<struct described *>(calloc(1, sizeof *made));
-  plan->made = made;
+  algorithm->made = made;
   if (made == nullptr) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  const cublasStatus_t code = describe(made, &plan->shape, cuda->narrow);
+  const cublasStatus_t code = describe(made, &algorithm->shape, cuda->narrow);
   return code == CUBLAS_STATUS_SUCCESS ? PLM_OK : failed(error, code, "describing a product");
 }
 
-void plm_cuda_plan_release(struct plm_cuda_plan *plan)
+void plm_cuda_algorithm_release(struct plm_cuda_algorithm *algorithm)
 {
-  struct described *made = static_cast<struct described *>(plan->made);
+  struct described *made = static_cast<struct described *>(algorithm->made);
   if (made == nullptr) return;
   if (made->operation != nullptr) cublasLtMatmulDescDestroy(made->operation);
   if (made->a != nullptr) cublasLtMatrixLayoutDestroy(made->a);
   if (made->b != nullptr) cublasLtMatrixLayoutDestroy(made->b);
   if (made->c != nullptr) cublasLtMatrixLayoutDestroy(made->c);
   free(made);
-  plan->made = nullptr;
+  algorithm->made = nullptr;
 }
 
-plm_status plm_cuda_plan_propose(struct plm_cuda *cuda, struct plm_cuda_plan *plan,
-                                 struct plm_error *error)
+plm_status plm_cuda_algorithm_propose(struct plm_cuda *cuda, struct plm_cuda_algorithm *algorithm,
+                                      struct plm_error *error)
 {
   cublasLtMatmulAlgo_t algorithms[CANDIDATES];
   int count = 0;
-  const cublasStatus_t code = candidates(cuda, plan, algorithms, &count);
+  const cublasStatus_t code = candidates(cuda, algorithm, algorithms, &count);
   if (code != CUBLAS_STATUS_SUCCESS) return failed(error, code, "an algorithm for a product");
-  keep(plan, &algorithms[0]);
+  keep(algorithm, &algorithms[0]);
   return PLM_OK;
 }
 
 /* A sum into its own addend is measured beside it: into the backend's scratch, or memory taken for
  * the while. */
-bool plm_cuda_plan_measure(struct plm_cuda *cuda, struct plm_cuda_plan *plan,
-                           const struct plm_cuda_operands *operands)
+bool plm_cuda_algorithm_measure(struct plm_cuda *cuda, struct plm_cuda_algorithm *algorithm,
+                                const struct plm_cuda_operands *operands)
 {
   struct plm_cuda_operands o = *operands;
   void *taken = nullptr;
   if (cudaPeekAtLastError() != cudaSuccess) return false;
-  if (plan->shape.add && o.c == o.addend) {
-    const size_t bytes = bytes_of_c(cuda, &plan->shape);
+  if (algorithm->shape.add && o.c == o.addend) {
+    const size_t bytes = bytes_of_c(cuda, &algorithm->shape);
     if (bytes > cuda->scratch_bytes && cudaMalloc(&taken, bytes) != cudaSuccess) {
       cudaGetLastError();
       return false;
     }
     o.c = taken != nullptr ? taken : cuda->scratch;
   }
-  const bool chosen = choose(cuda, plan, &o);
+  const bool found = choose(cuda, algorithm, &o);
   if (taken != nullptr) cudaFree(taken);
-  return chosen;
+  return found;
 }
 
 bool plm_cuda_choice_measure(struct plm_cuda *cuda, const struct plm_relu2_product *p,
@@ -284,7 +288,7 @@ bool plm_cuda_choice_measure(struct plm_cuda *cuda, const struct plm_relu2_produ
       return (way == 0 || plm_cuda_product_sm90(cuda, p)) && cuda->error.status == PLM_OK &&
              cudaPeekAtLastError() == cudaSuccess;
     };
-    taken[way] = time_of(cuda, 1, 1, once); /* the library's plan is measured in it */
+    taken[way] = time_of(cuda, 1, 1, once); /* the library's own algorithm is measured in it */
     if (taken[way] >= 0) taken[way] = time_of(cuda, TIMES, RUNS, once);
     if (taken[way] < 0) return false;
   }
@@ -292,15 +296,15 @@ bool plm_cuda_choice_measure(struct plm_cuda *cuda, const struct plm_relu2_produ
   return true;
 }
 
-bool plm_cuda_plan_accepts(struct plm_cuda *cuda, const struct plm_cuda_plan *plan)
+bool plm_cuda_algorithm_accepts(struct plm_cuda *cuda, const struct plm_cuda_algorithm *algorithm)
 {
-  const struct described *made = described_of(plan);
-  cublasLtMatmulAlgo_t algorithm;
+  const struct described *made = described_of(algorithm);
+  cublasLtMatmulAlgo_t chosen;
   cublasLtMatmulHeuristicResult_t result = {};
-  memcpy(&algorithm, &plan->algorithm, sizeof algorithm);
+  memcpy(&chosen, algorithm->words, sizeof chosen);
   return cublasLtMatmulAlgoCheck(cuda->products->handle, made->operation, made->a, made->b, made->c,
-                                 made->c, &algorithm, &result) == CUBLAS_STATUS_SUCCESS &&
-         result.workspaceSize <= WORKSPACE_BYTES && rounds_once(&algorithm);
+                                 made->c, &chosen, &result) == CUBLAS_STATUS_SUCCESS &&
+         result.workspaceSize <= WORKSPACE_BYTES && rounds_once(&chosen);
 }
 
 /* ---- products ---- */
@@ -312,7 +316,7 @@ plm_status plm_cuda_products_open(struct plm_cuda *cuda, struct plm_error *error
       static_cast<struct plm_cuda_products *>(calloc(1, sizeof *products));
   cuda->products = products;
   if (products == nullptr) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  PLM_TRY(plm_cuda_plans_open(cuda, error));
+  PLM_TRY(plm_cuda_algorithms_open(cuda, error));
   const cublasStatus_t code = cublasLtCreate(&products->handle);
   if (code != CUBLAS_STATUS_SUCCESS) return failed(error, code, "opening it");
   cudaError_t failure = cudaGetDeviceProperties(&properties, cuda->device);
@@ -328,7 +332,7 @@ plm_status plm_cuda_products_open(struct plm_cuda *cuda, struct plm_error *error
 void plm_cuda_products_close(struct plm_cuda *cuda)
 {
   struct plm_cuda_products *products = cuda->products;
-  plm_cuda_plans_close(cuda);
+  plm_cuda_algorithms_close(cuda);
   if (products == nullptr) return;
   for (cudaEvent_t event : products->events)
     if (event != nullptr) cudaEventDestroy(event);
@@ -343,11 +347,11 @@ void plm_cuda_multiply(struct plm_cuda *cuda, const struct plm_cuda_shape *shape
   const struct plm_cuda_operands operands = {
       c, a, b, shape->add ? addend : nullptr, shape->alpha, shape->add ? shape->beta : 0};
   if (shape->M <= 0 || shape->N <= 0) return;
-  const struct plm_cuda_plan *plan = plm_cuda_plan_find(cuda, shape, &operands);
-  if (plan == nullptr) return;
-  cublasLtMatmulAlgo_t algorithm;
-  memcpy(&algorithm, &plan->algorithm, sizeof algorithm);
-  const cublasStatus_t code = run(cuda, plan, &algorithm, &operands);
+  const struct plm_cuda_algorithm *algorithm = plm_cuda_algorithm_find(cuda, shape, &operands);
+  if (algorithm == nullptr) return;
+  cublasLtMatmulAlgo_t chosen;
+  memcpy(&chosen, algorithm->words, sizeof chosen);
+  const cublasStatus_t code = run(cuda, algorithm, &chosen, &operands);
   struct plm_error *to = cuda->recording ? &cuda->recording_error : &cuda->error;
   if (code != CUBLAS_STATUS_SUCCESS && to->status == PLM_OK) failed(to, code, "a product");
 }

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "kernels/cuda/product_plans.cuh"
+#include "kernels/cuda/product_algorithms.cuh"
 
 namespace
 {
@@ -56,13 +56,13 @@ bool goes_fused(struct plm_cuda *cuda, const struct plm_relu2_product *p, plm_re
                           p->O};
   const struct choice *known = find(cuda, &choice);
   if (known != nullptr) return known->fused;
-  if (!plm_cuda_plans_measure(cuda) || cuda->choices->count == MAX_CHOICES) return choice.fused;
-  const double started = plm_cuda_plans_clock();
+  if (!plm_cuda_tuning_allowed(cuda) || cuda->choices->count == MAX_CHOICES) return choice.fused;
+  const double started = plm_cuda_tuning_clock();
   /* what reads its own result cannot be run again and again */
   if (!choice.fused && (p->out == p->hidden || p->out == p->a ||
                         !plm_cuda_choice_measure(cuda, p, library, &choice.fused)))
     return false;
-  plm_cuda_plans_measured(cuda, plm_cuda_plans_clock() - started);
+  plm_cuda_tuning_count(cuda, plm_cuda_tuning_clock() - started);
   keep(cuda, &choice);
   return choice.fused;
 }
@@ -145,9 +145,10 @@ plm_status plm_cuda_choice_import(struct plm_cuda *cuda, const char *line, struc
                          line);
   if (find(cuda, &choice) != nullptr) return PLM_OK;
   if (choice.fused ? cuda->relu2 == PLM_RELU2_LIBRARY : cuda->relu2 == PLM_RELU2_FUSED)
-    return plm_error_set(error, PLM_UNSUPPORTED,
-                         "the plans have relu2 %s products, which is not so here",
-                         choice.fused ? "fused with" : "apart from");
+    return plm_error_set(
+        error, PLM_UNSUPPORTED,
+        "the algorithms have relu2 %s products, which this device or PLM_CUDA_RELU2 does not allow",
+        choice.fused ? "fused with" : "apart from");
   keep(cuda, &choice);
   return PLM_OK;
 }

@@ -1,6 +1,6 @@
 /* The two products of the MLP that have relu2 around them: by the library with a pass over its
  * result, or on sm_90a by one kernel. Which one is a choice of the backend (plm_cuda.relu2) or of
- * each shape: measured where tuning is on, kept among the plans of products. */
+ * each shape: measured where tuning is on, kept among the algorithms of products. */
 #ifndef PLM_KERNELS_CUDA_RELU2_PRODUCTS_CUH
 #define PLM_KERNELS_CUDA_RELU2_PRODUCTS_CUH
 
@@ -23,7 +23,7 @@ typedef void (*plm_relu2_library)(struct plm_cuda *cuda, const struct plm_relu2_
 void plm_cuda_relu2_product(struct plm_cuda *cuda, const struct plm_relu2_product *p,
                             plm_relu2_library library);
 
-/* ---- choices, a line each in the text of plans: "relu2_forward N I O fused" ---- */
+/* ---- choices, a line each in the text of algorithms: "relu2_forward N I O fused" ---- */
 enum { PLM_CHOICE_BYTES = 128 }; /* of a line at most */
 plm_status plm_cuda_choices_open(struct plm_cuda *cuda, struct plm_error *error);
 void plm_cuda_choices_close(struct plm_cuda *cuda);

@@ -2,7 +2,7 @@
  * number of parts that K is cut into: each part is summed exactly and rounded to fp32, and the
  * parts are added in their order, so algorithms differ in their bits as a library's do. One part is
  * what is proposed; tuning draws a number, as timing would. */
-#include "kernels/cuda/product_plans.cuh"
+#include "kernels/cuda/product_algorithms.cuh"
 #include "kernels/cuda/relu2_products.cuh"
 
 #include <cstdio>
@@ -66,10 +66,10 @@ void check_apart(const void *c, int64_t c_bytes, const void *operand, int64_t by
 }
 
 template <class C, class T>
-void multiply_all(const struct plm_cuda_plan *plan, void *c, const void *a, const void *b,
+void multiply_all(const struct plm_cuda_algorithm *algorithm, void *c, const void *a, const void *b,
                   const void *addend)
 {
-  const struct plm_cuda_shape *s = &plan->shape;
+  const struct plm_cuda_shape *s = &algorithm->shape;
   const auto bytes = [&](int64_t rows, int64_t columns, int64_t ld, int64_t stride, size_t size) {
     return ((s->batch - 1) * stride + (rows - 1) * ld + columns) * (int64_t)size;
   };
@@ -81,7 +81,7 @@ void multiply_all(const struct plm_cuda_plan *plan, void *c, const void *a, cons
               s->transpose_b ? bytes(s->N, s->K, s->ldb, s->stride_b, sizeof(T))
                              : bytes(s->K, s->N, s->ldb, s->stride_b, sizeof(T)));
   for (int64_t i = 0; i < s->batch; i++)
-    multiply(s, (int64_t)plan->algorithm.words[0], static_cast<C *>(c) + i * s->stride_c,
+    multiply(s, (int64_t)algorithm->words[0], static_cast<C *>(c) + i * s->stride_c,
              static_cast<const T *>(a) + i * s->stride_a,
              static_cast<const T *>(b) + i * s->stride_b,
              s->add ? static_cast<const C *>(addend) + i * s->stride_c : nullptr);
@@ -97,25 +97,27 @@ void plm_cuda_emulation_tuning(uint64_t seed)
   tuning_seed = seed;
 }
 
-/* ---- plans ---- */
+/* ---- algorithms ---- */
 
 void plm_cuda_library_name(const struct plm_cuda *, char name[128])
 {
   snprintf(name, 128, "plain loops 1, emulated");
 }
 
-plm_status plm_cuda_plan_make(struct plm_cuda *, struct plm_cuda_plan *, struct plm_error *)
+plm_status plm_cuda_algorithm_make(struct plm_cuda *, struct plm_cuda_algorithm *,
+                                   struct plm_error *)
 {
   return PLM_OK;
 }
 
-void plm_cuda_plan_release(struct plm_cuda_plan *)
+void plm_cuda_algorithm_release(struct plm_cuda_algorithm *)
 {
 }
 
-plm_status plm_cuda_plan_propose(struct plm_cuda *, struct plm_cuda_plan *plan, struct plm_error *)
+plm_status plm_cuda_algorithm_propose(struct plm_cuda *, struct plm_cuda_algorithm *algorithm,
+                                      struct plm_error *)
 {
-  plan->algorithm = {{1}};
+  algorithm->words[0] = 1;
   return PLM_OK;
 }
 
@@ -130,11 +132,11 @@ static uint64_t draw(int64_t a, int64_t b, int64_t c)
   return drawn;
 }
 
-bool plm_cuda_plan_measure(struct plm_cuda *, struct plm_cuda_plan *plan,
-                           const struct plm_cuda_operands *)
+bool plm_cuda_algorithm_measure(struct plm_cuda *, struct plm_cuda_algorithm *algorithm,
+                                const struct plm_cuda_operands *)
 {
-  const struct plm_cuda_shape *s = &plan->shape;
-  plan->algorithm = {{1 + draw(s->M, s->N, s->K) % MOST_PARTS}};
+  const struct plm_cuda_shape *s = &algorithm->shape;
+  algorithm->words[0] = 1 + draw(s->M, s->N, s->K) % MOST_PARTS;
   return true;
 }
 
@@ -148,9 +150,9 @@ bool plm_cuda_choice_measure(struct plm_cuda *cuda, const struct plm_relu2_produ
   return true;
 }
 
-bool plm_cuda_plan_accepts(struct plm_cuda *, const struct plm_cuda_plan *plan)
+bool plm_cuda_algorithm_accepts(struct plm_cuda *, const struct plm_cuda_algorithm *algorithm)
 {
-  return plan->algorithm.words[0] >= 1 && plan->algorithm.words[0] <= MOST_PARTS;
+  return algorithm->words[0] >= 1 && algorithm->words[0] <= MOST_PARTS;
 }
 
 /* ---- products ---- */
@@ -160,12 +162,12 @@ plm_status plm_cuda_products_open(struct plm_cuda *cuda, struct plm_error *error
 {
   const char *seed = getenv("PLM_EMULATED_TUNING");
   if (seed != nullptr) tuning_seed = strtoull(seed, nullptr, 10);
-  return plm_cuda_plans_open(cuda, error);
+  return plm_cuda_algorithms_open(cuda, error);
 }
 
 void plm_cuda_products_close(struct plm_cuda *cuda)
 {
-  plm_cuda_plans_close(cuda);
+  plm_cuda_algorithms_close(cuda);
 }
 
 void plm_cuda_multiply(struct plm_cuda *cuda, const struct plm_cuda_shape *shape, void *c,
@@ -174,17 +176,17 @@ void plm_cuda_multiply(struct plm_cuda *cuda, const struct plm_cuda_shape *shape
   const bool narrow = cuda->narrow;
   const struct plm_cuda_operands operands = {
       c, a, b, shape->add ? addend : nullptr, shape->alpha, shape->beta};
-  const struct plm_cuda_plan *found = plm_cuda_plan_find(cuda, shape, &operands);
+  const struct plm_cuda_algorithm *found = plm_cuda_algorithm_find(cuda, shape, &operands);
   if (found == nullptr) return;
-  struct plm_cuda_plan plan = *found;
-  plan.shape = *shape;
+  struct plm_cuda_algorithm algorithm = *found;
+  algorithm.shape = *shape;
   plm_enqueue(cuda->stream, [=] {
     const plm::emulation::Reach reach;
     if (!narrow)
-      multiply_all<float, float>(&plan, c, a, b, addend);
-    else if (plan.shape.float_c)
-      multiply_all<float, plm_bf16>(&plan, c, a, b, addend);
+      multiply_all<float, float>(&algorithm, c, a, b, addend);
+    else if (algorithm.shape.float_c)
+      multiply_all<float, plm_bf16>(&algorithm, c, a, b, addend);
     else
-      multiply_all<plm_bf16, plm_bf16>(&plan, c, a, b, addend);
+      multiply_all<plm_bf16, plm_bf16>(&algorithm, c, a, b, addend);
   });
 }

@@ -157,8 +157,8 @@ static void another_build_or_library_is_inexact(void **unused)
   plm_config_deinit(&config);
 }
 
-/* Checkpoints of before say neither the build nor the library. */
-static void a_checkpoint_without_its_build_is_read(void **unused)
+/* Older checkpoints name neither the build nor the library, and call the algorithms plans. */
+static void an_older_checkpoint_is_read(void **unused)
 {
   (void)unused;
   struct plm_config config;
@@ -166,6 +166,8 @@ static void a_checkpoint_without_its_build_is_read(void **unused)
   char *text = NULL, *saved = NULL;
   assert_int_equal(plm_config_load_text(yaml, strlen(yaml), &config, NULL), PLM_OK);
   fill(&state, &config);
+  free(state.algorithms);
+  state.algorithms = strdup("head\nline\n");
   assert_int_equal(plm_trainer_state_print(&state, &config, (struct plm_hash){3, 4}, &text, NULL),
                    PLM_OK);
   cJSON *json = cJSON_Parse(text);
@@ -173,6 +175,9 @@ static void a_checkpoint_without_its_build_is_read(void **unused)
   cJSON *resolved = cJSON_GetObjectItem(json, "resolved");
   cJSON_DeleteItemFromObject(resolved, "build");
   cJSON_DeleteItemFromObject(resolved, "products");
+  cJSON *algorithms = cJSON_DetachItemFromObject(resolved, "algorithms");
+  assert_non_null(algorithms);
+  cJSON_AddItemToObject(resolved, "plans", algorithms);
   text = cJSON_Print(json);
   assert_int_equal(plm_file_write(scratch_path("trainer.json"), text, strlen(text), 0644, NULL),
                    PLM_OK);
@@ -182,6 +187,7 @@ static void a_checkpoint_without_its_build_is_read(void **unused)
   assert_int_equal(plm_trainer_state_read(scratch_directory(), &back, &saved, NULL), PLM_OK);
   assert_string_equal(back.resolved.build, "");
   assert_string_equal(back.resolved.version, "0.0.1");
+  assert_string_equal(back.algorithms, "head\nline\n");
   free(text);
   free(saved);
   cJSON_Delete(json);
@@ -195,7 +201,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(trainer_json_reads_back),
       cmocka_unit_test(another_build_or_library_is_inexact),
-      cmocka_unit_test(a_checkpoint_without_its_build_is_read),
+      cmocka_unit_test(an_older_checkpoint_is_read),
       cmocka_unit_test(wrong_trainer_json_is_named),
       cmocka_unit_test(grace_is_judged_by_the_last_step),
   };

@@ -1,6 +1,6 @@
-/* Plans of products from the first step into trainer.json and back, on the emulated CUDA backend,
- * where tuning draws algorithms that differ in their bits: a resume that takes the plans repeats
- * them, one that measured again would not. */
+/* Algorithms of products from the first step into trainer.json and back, on the emulated CUDA
+ * backend, where tuning draws algorithms that differ in their bits: a resume that takes the
+ * algorithms repeats them, one that measured again would not. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -106,7 +106,7 @@ static void resumes(struct plm_trainer_state *state, const float *before, size_t
   free(resumed);
 }
 
-static void a_resume_takes_the_plans(void **unused)
+static void a_resume_takes_the_algorithms(void **unused)
 {
   (void)unused;
   struct plm_trainer_state state, other;
@@ -140,7 +140,7 @@ static void a_resume_takes_the_fused_products(void **unused)
   for (uint64_t seed = 1; before == NULL; seed++) {
     assert_true(seed < 32);
     before = first_step(seed, &state, &config, &n);
-    if (strstr(state.plans, " fused\n") != NULL) break;
+    if (strstr(state.algorithms, " fused\n") != NULL) break;
     free(before);
     before = NULL;
     plm_trainer_state_deinit(&state);
@@ -162,7 +162,7 @@ static void a_resume_takes_the_fused_products(void **unused)
 }
 
 /* What is exported after a resume is what was taken. */
-static void plans_are_kept_as_they_are(void **unused)
+static void algorithms_are_kept_as_they_are(void **unused)
 {
   (void)unused;
   struct plm_trainer_state state;
@@ -173,8 +173,8 @@ static void plans_are_kept_as_they_are(void **unused)
   free(first_step(5, &state, &config, &n));
   struct plm_ops *ops = open_ops(2);
   assert_int_equal(plm_tuning_begin(&state, ops, &on, NULL), PLM_OK);
-  assert_int_equal(ops->export_plans(ops, &again, NULL), PLM_OK);
-  assert_string_equal(again, state.plans);
+  assert_int_equal(ops->export_algorithms(ops, &again, NULL), PLM_OK);
+  assert_string_equal(again, state.algorithms);
   assert_non_null(strchr(again, '\n')[1] != '\0' ? again : NULL);
   ops->close(ops);
   free(again);
@@ -190,7 +190,7 @@ static void change(char *text, const char *from, const char *to)
   memcpy(at, to, strlen(to));
 }
 
-static void plans_of_elsewhere_are_inexact(void **unused)
+static void algorithms_of_elsewhere_are_inexact(void **unused)
 {
   (void)unused;
   static const char *const changes[][2] = {
@@ -204,11 +204,11 @@ static void plans_of_elsewhere_are_inexact(void **unused)
     size_t n;
     bool on = false;
     free(first_step(1, &state, &config, &n));
-    change(state.plans, changes[i][0], changes[i][1]);
+    change(state.algorithms, changes[i][0], changes[i][1]);
     struct plm_ops *ops = open_ops(2);
     assert_int_equal(plm_tuning_begin(&state, ops, &on, NULL), PLM_OK);
     assert_false(state.exact);
-    assert_null(state.plans);
+    assert_null(state.algorithms);
     assert_true(on); /* measured anew */
     ops->close(ops);
     plm_trainer_state_deinit(&state);
@@ -216,7 +216,7 @@ static void plans_of_elsewhere_are_inexact(void **unused)
   }
 }
 
-static void damaged_plans_are_named(void **unused)
+static void damaged_algorithms_are_named(void **unused)
 {
   (void)unused;
   static const char *const damaged[] = {
@@ -228,23 +228,23 @@ static void damaged_plans_are_named(void **unused)
   for (size_t i = 0; i < sizeof damaged / sizeof *damaged; i++) {
     struct plm_error error = {0};
     struct plm_ops *ops = open_ops(1);
-    assert_int_equal(ops->import_plans(ops, damaged[i], &error), PLM_FORMAT);
+    assert_int_equal(ops->import_algorithms(ops, damaged[i], &error), PLM_FORMAT);
     assert_true(strlen(error.what) > 0);
     ops->close(ops);
   }
 }
 
-/* The CPU has no plans: what another device measured is dropped. */
-static void a_backend_without_plans_takes_none(void **unused)
+/* The CPU has no algorithms: what another device measured is dropped. */
+static void a_backend_without_algorithms_takes_none(void **unused)
 {
   (void)unused;
-  struct plm_trainer_state state = {.exact = true, .plans = strdup("head\n")};
+  struct plm_trainer_state state = {.exact = true, .algorithms = strdup("head\n")};
   struct plm_ops *ops;
   bool on = true;
   assert_int_equal(plm_ops_cpu_open(PLM_PRECISION_FP32, 1, NULL, &ops, NULL), PLM_OK);
   assert_int_equal(plm_tuning_begin(&state, ops, &on, NULL), PLM_OK);
   assert_false(on);
-  assert_null(state.plans);
+  assert_null(state.algorithms);
   ops->close(ops);
 }
 
@@ -256,7 +256,7 @@ static uint32_t lines_of(const char *text)
 }
 
 /* Evaluation meets ever new shapes: they come and go, what was measured stays. */
-static void measured_plans_outlive_many_shapes(void **unused)
+static void measured_algorithms_outlive_many_shapes(void **unused)
 {
   (void)unused;
   enum { SHAPES = 2500, MEASURED = 40, K = 8 };
@@ -269,11 +269,11 @@ static void measured_plans_outlive_many_shapes(void **unused)
   ops->linear_forward(ops, y, x, w, NULL, 1, K, K); /* met already */
   ops->tune(ops, false, &tuned);
   assert_int_equal(tuned.products, MEASURED);
-  assert_int_equal(ops->export_plans(ops, &before, NULL), PLM_OK);
+  assert_int_equal(ops->export_algorithms(ops, &before, NULL), PLM_OK);
   assert_int_equal(lines_of(before), MEASURED + 1);
   for (int64_t n = 1; n <= SHAPES; n++) ops->linear_forward(ops, y, x, w, NULL, n, 1, 1);
   assert_int_equal(ops->synchronize(ops, NULL), PLM_OK);
-  assert_int_equal(ops->export_plans(ops, &after, NULL), PLM_OK);
+  assert_int_equal(ops->export_algorithms(ops, &after, NULL), PLM_OK);
   assert_string_equal(before, after);
   free(before);
   free(after);
@@ -295,27 +295,27 @@ static void only_file(const char *directory, char path[512])
   assert_true(path[0] != '\0');
 }
 
-static void the_next_run_takes_the_plans_that_were_kept(void **unused)
+static void the_next_run_takes_the_algorithms_that_were_kept(void **unused)
 {
   (void)unused;
-  const char *cache = scratch_path("plans");
+  const char *cache = scratch_path("algorithms");
   struct plm_trainer_state state;
   struct plm_config config;
   size_t n;
   char file[512];
   float *runs[3];
-  assert_int_equal(setenv("PLM_PLAN_CACHE", cache, 1), 0);
+  assert_int_equal(setenv("PLM_ALGORITHM_CACHE", cache, 1), 0);
   for (uint64_t run = 0; run < 3; run++) {
     if (run == 2) { /* a damaged one costs a tuning */
       only_file(cache, file);
       assert_int_equal(plm_file_write(file, "nonsense", 8, 0644, NULL), PLM_OK);
     }
     runs[run] = first_step(run + 1, &state, &config, &n);
-    assert_true(state.exact && state.plans != NULL);
+    assert_true(state.exact && state.algorithms != NULL);
     plm_trainer_state_deinit(&state);
     plm_config_deinit(&config);
   }
-  assert_int_equal(setenv("PLM_PLAN_CACHE", "", 1), 0);
+  assert_int_equal(setenv("PLM_ALGORITHM_CACHE", "", 1), 0);
   assert_memory_equal(runs[0], runs[1], n * sizeof *runs[0]);
   assert_memory_not_equal(runs[0], runs[2], n * sizeof *runs[0]);
   for (int run = 0; run < 3; run++) free(runs[run]);
@@ -325,14 +325,14 @@ int main(void)
 {
   if (!device_case_watched()) return 77;
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_resume_takes_the_plans),
+      cmocka_unit_test(a_resume_takes_the_algorithms),
       cmocka_unit_test(a_resume_takes_the_fused_products),
-      cmocka_unit_test(plans_are_kept_as_they_are),
-      cmocka_unit_test(plans_of_elsewhere_are_inexact),
-      cmocka_unit_test(damaged_plans_are_named),
-      cmocka_unit_test(a_backend_without_plans_takes_none),
-      cmocka_unit_test(measured_plans_outlive_many_shapes),
-      cmocka_unit_test(the_next_run_takes_the_plans_that_were_kept),
+      cmocka_unit_test(algorithms_are_kept_as_they_are),
+      cmocka_unit_test(algorithms_of_elsewhere_are_inexact),
+      cmocka_unit_test(damaged_algorithms_are_named),
+      cmocka_unit_test(a_backend_without_algorithms_takes_none),
+      cmocka_unit_test(measured_algorithms_outlive_many_shapes),
+      cmocka_unit_test(the_next_run_takes_the_algorithms_that_were_kept),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

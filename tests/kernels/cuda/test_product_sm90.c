@@ -262,7 +262,7 @@ static void faults_are_seen(void **state)
 
 /* ---- choices ---- */
 
-static struct plm_ops *open_planned(uint64_t tuning)
+static struct plm_ops *open_tuning(uint64_t tuning)
 {
   unsetenv("PLM_CUDA_RELU2");
   plm_cuda_emulation_tuning(tuning);
@@ -286,51 +286,51 @@ static void both_ways(struct problem *library, struct problem *fused)
 }
 
 /* A device of 9.0 whose kernels agree: by the library until tuning finds the kernel faster; from
- * the plans of that, the same again. */
-static void tuning_chooses_and_plans_keep_it(void **state)
+ * the algorithms of that, the same again. */
+static void tuning_chooses_and_algorithms_keep_it(void **state)
 {
   (void)state;
   if (device_case_is_real()) skip();
   struct problem library, fused, p;
   struct plm_ops *ops;
   struct plm_error error = {0};
-  char *plans = NULL, *again = NULL;
+  char *algorithms = NULL, *again = NULL;
   uint64_t seed = 0;
   problem_init(&library, 40, 72, 136);
   problem_init(&fused, 40, 72, 136);
   problem_init(&p, 40, 72, 136);
   both_ways(&library, &fused);
   plm_cuda_emulation_capability(90, false);
-  ops = open_planned(0);
+  ops = open_tuning(0);
   run_on(&p, ops);
   assert_true(same(&p, &library)); /* not tuned */
   ops->close(ops);
   for (bool found = false; !found; seed++) { /* until the kernel is drawn */
     assert_true(seed < 64);
-    free(plans);
-    ops = open_planned(seed);
+    free(algorithms);
+    ops = open_tuning(seed);
     ops->tune(ops, true, NULL);
     run_on(&p, ops);
-    assert_int_equal(ops->export_plans(ops, &plans, NULL), PLM_OK);
-    found = strstr(plans, "relu2_forward 40 72 136 fused\n") != NULL &&
-            strstr(plans, "relu2_backward 40 72 136 fused\n") != NULL;
+    assert_int_equal(ops->export_algorithms(ops, &algorithms, NULL), PLM_OK);
+    found = strstr(algorithms, "relu2_forward 40 72 136 fused\n") != NULL &&
+            strstr(algorithms, "relu2_backward 40 72 136 fused\n") != NULL;
     assert_int_equal(found, same(&p, &fused));
     ops->close(ops);
   }
-  ops = open_planned(99);
-  assert_int_equal(ops->import_plans(ops, plans, NULL), PLM_OK);
+  ops = open_tuning(99);
+  assert_int_equal(ops->import_algorithms(ops, algorithms, NULL), PLM_OK);
   run_on(&p, ops);
   assert_true(same(&p, &fused));
-  assert_int_equal(ops->export_plans(ops, &again, NULL), PLM_OK);
-  assert_string_equal(plans, again);
+  assert_int_equal(ops->export_algorithms(ops, &again, NULL), PLM_OK);
+  assert_string_equal(algorithms, again);
   ops->close(ops);
   plm_cuda_emulation_capability(80, false);
-  ops = open_planned(99); /* where the kernel does not run */
-  assert_int_equal(ops->import_plans(ops, plans, &error), PLM_UNSUPPORTED);
+  ops = open_tuning(99); /* where the kernel does not run */
+  assert_int_equal(ops->import_algorithms(ops, algorithms, &error), PLM_UNSUPPORTED);
   assert_non_null(strstr(error.what, "relu2"));
   ops->close(ops);
   setenv("PLM_CUDA_RELU2", "fused", 1);
-  free(plans);
+  free(algorithms);
   free(again);
   problem_deinit(&library);
   problem_deinit(&fused);
@@ -343,15 +343,15 @@ static void a_forced_choice_is_kept(void **state)
   (void)state;
   if (device_case_is_real()) skip();
   struct problem p;
-  char *plans;
+  char *algorithms;
   problem_init(&p, 40, 72, 136);
   struct plm_ops *ops = device_case_open(PLM_PRECISION_BF16, 1);
   ops->tune(ops, true, NULL);
   run_on(&p, ops);
-  assert_int_equal(ops->export_plans(ops, &plans, NULL), PLM_OK);
-  assert_non_null(strstr(plans, "relu2_forward 40 72 136 fused\n"));
+  assert_int_equal(ops->export_algorithms(ops, &algorithms, NULL), PLM_OK);
+  assert_non_null(strstr(algorithms, "relu2_forward 40 72 136 fused\n"));
   ops->close(ops);
-  free(plans);
+  free(algorithms);
   problem_deinit(&p);
 }
 
@@ -365,12 +365,12 @@ static void damaged_choices_are_named(void **state)
   struct plm_ops *ops = device_case_open(PLM_PRECISION_BF16, 1);
   for (size_t i = 0; i < sizeof damaged / sizeof *damaged; i++) {
     struct plm_error error = {0};
-    char *plans, text[256];
-    assert_int_equal(ops->export_plans(ops, &plans, NULL), PLM_OK);
-    snprintf(text, sizeof text, "%s%s", plans, damaged[i]);
-    assert_int_equal(ops->import_plans(ops, text, &error), PLM_FORMAT);
+    char *algorithms, text[256];
+    assert_int_equal(ops->export_algorithms(ops, &algorithms, NULL), PLM_OK);
+    snprintf(text, sizeof text, "%s%s", algorithms, damaged[i]);
+    assert_int_equal(ops->import_algorithms(ops, text, &error), PLM_FORMAT);
     assert_non_null(strstr(error.what, "relu2_"));
-    free(plans);
+    free(algorithms);
   }
   ops->close(ops);
 }
@@ -381,21 +381,21 @@ static void a_device_is_checked(void **state)
   (void)state;
   if (device_case_is_real()) skip();
   struct problem library, fused, p;
-  char *plans;
+  char *algorithms;
   problem_init(&library, 40, 72, 136);
   problem_init(&fused, 40, 72, 136);
   problem_init(&p, 40, 72, 136);
   both_ways(&library, &fused);
   plm_cuda_emulation_capability(90, true);
-  struct plm_ops *ops = open_planned(1);
+  struct plm_ops *ops = open_tuning(1);
   ops->tune(ops, true, NULL);
   run_on(&p, ops);
-  assert_int_equal(ops->export_plans(ops, &plans, NULL), PLM_OK);
-  assert_null(strstr(plans, "relu2"));
+  assert_int_equal(ops->export_algorithms(ops, &algorithms, NULL), PLM_OK);
+  assert_null(strstr(algorithms, "relu2"));
   ops->close(ops);
   plm_cuda_emulation_capability(80, false);
   setenv("PLM_CUDA_RELU2", "fused", 1);
-  free(plans);
+  free(algorithms);
   problem_deinit(&library);
   problem_deinit(&fused);
   problem_deinit(&p);
@@ -426,7 +426,7 @@ int main(void)
       cmocka_unit_test(any_order_of_threads_gives_the_same_bits),
       cmocka_unit_test(what_is_no_number_stays_so),
       cmocka_unit_test(faults_are_seen),
-      cmocka_unit_test(tuning_chooses_and_plans_keep_it),
+      cmocka_unit_test(tuning_chooses_and_algorithms_keep_it),
       cmocka_unit_test(a_forced_choice_is_kept),
       cmocka_unit_test(damaged_choices_are_named),
       cmocka_unit_test(a_device_is_checked),

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Products' plans over a kill, on the emulated CUDA backend, where tuning finds what PLM_EMULATED_TUNING
-# draws: a resume that would measure other algorithms takes those of its checkpoint, and keeps the bits.
+# The algorithms of products survive a kill. On the emulated CUDA backend PLM_EMULATED_TUNING seeds what tuning
+# finds: a resume that would find other algorithms takes those of its checkpoint, and gives the same bits.
 . "$PLM_ROOT/tests/support/trainer.sh"
 export PLM_CUDA_LIBRARY=$PLM_BUILD/tests/lib/libplm_cuda_emulated.so
 not_under_tsan
@@ -15,8 +15,8 @@ start_packer "$whole" "$@"
 PLM_EMULATED_TUNING=1 run_trainer "$whole" "$@" || fail "the run ended with $?"
 kill "$packer_pid"
 says trainer.log 'tuned [0-9]* products'
-jq -e '.resolved.plans | length > 5' "$whole/checkpoints/latest/trainer.json" >/dev/null ||
-  fail "trainer.json has no plans"
+jq -e '.resolved.algorithms | length > 5' "$whole/checkpoints/latest/trainer.json" >/dev/null ||
+  fail "trainer.json has no algorithms"
 
 start_packer "$killed" "$@"
 PLM_EMULATED_TUNING=1 start_trainer "$killed" "$@"
@@ -36,4 +36,4 @@ PLM_EMULATED_TUNING=2 run_trainer "$other" "$@" || fail "the other run ended wit
 kill "$packer_pid"
 diff <(state_of "$whole" step_00000003) <(state_of "$other" step_00000003) >/dev/null &&
   fail "other algorithms give the same bits: the test is blind"
-echo "bit-identical with the checkpoint's plans, not with others"
+echo "bit-identical with the checkpoint's algorithms, not with others"
