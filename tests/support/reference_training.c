@@ -1,21 +1,36 @@
-/* The second implementation of objectives and optimizers. */
+/* The rules of training in double precision, one function each; see the header. */
 #include "tests/support/reference_training.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/philox.h"
+#include "tests/support/must.h"
 
-enum { CLS = 0, PAD = 1, EOS = 2, MASK = 32 };
-static const double whole = 16777216.0; /* 2^24 */
+/* ---- Philox --------------------------------------------------------------------------------- */
+
+struct reference_words reference_philox(uint64_t seed, uint32_t x, uint64_t y, uint32_t purpose)
+{
+  uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
+  struct reference_words c = {{x, (uint32_t)y, (uint32_t)(y >> 32), purpose}};
+  for (int round = 0; round < 10; round++) {
+    const uint64_t a = (uint64_t)c.w[0] * 0xD2511F53u, b = (uint64_t)c.w[2] * 0xCD9E8D57u;
+    c = (struct reference_words){{(uint32_t)(b >> 32) ^ c.w[1] ^ key[0], (uint32_t)b,
+                                  (uint32_t)(a >> 32) ^ c.w[3] ^ key[1], (uint32_t)a}};
+    key[0] += 0x9E3779B9u;
+    key[1] += 0xBB67AE85u;
+  }
+  return c;
+}
+
+/* ---- inputs and targets --------------------------------------------------------------------- */
 
 void reference_masks_open(struct reference_masks *masks, uint32_t places)
 {
-  *masks = (struct reference_masks){.inputs = calloc(places, sizeof(int32_t)),
-                                    .positions = calloc(places, sizeof(int32_t)),
-                                    .labels = calloc(places, sizeof(int32_t)),
-                                    .weights = calloc(places, sizeof(double))};
+  *masks = (struct reference_masks){.inputs = must(calloc(places, sizeof(int32_t))),
+                                    .positions = must(calloc(places, sizeof(int32_t))),
+                                    .labels = must(calloc(places, sizeof(int32_t))),
+                                    .weights = must(calloc(places, sizeof(double)))};
 }
 
 void reference_masks_close(struct reference_masks *masks)
@@ -26,183 +41,277 @@ void reference_masks_close(struct reference_masks *masks)
   free(masks->weights);
 }
 
-double reference_mask_rate(const struct plm_config *config, uint64_t s, uint32_t chunk_in_step,
+static bool is_causal(const struct reference_rules *rules)
+{
+  return rules->config->trainer.objective == PLM_OBJECTIVE_CAUSAL;
+}
+
+static bool is_mlm(const struct reference_rules *rules, uint64_t s)
+{
+  const struct plm_config_trainer *trainer = &rules->config->trainer;
+  return trainer->objective == PLM_OBJECTIVE_MLM ||
+         (trainer->objective == PLM_OBJECTIVE_MASKED_DIFFUSION &&
+          s < trainer->masking.mlm_warmup_steps);
+}
+
+double reference_mask_rate(const struct reference_rules *rules, uint64_t s, uint32_t chunk_in_step,
                            uint32_t chunks_of_step)
 {
-  const struct plm_config_masking *masking = &config->trainer.masking;
-  if (config->trainer.objective == PLM_OBJECTIVE_MLM || s < masking->mlm_warmup_steps) {
-    if (masking->mask_rate_steps == 0 || s >= masking->mask_rate_steps) return masking->mask_rate;
-    return masking->starting_mask_rate + (double)s / (double)masking->mask_rate_steps *
-                                             (masking->mask_rate - masking->starting_mask_rate);
+  const struct plm_config_masking *masking = &rules->config->trainer.masking;
+  if (is_causal(rules)) return 0;
+  if (is_mlm(rules, s)) {
+    const double start = masking->starting_mask_rate, end = masking->mask_rate;
+    const double steps = (double)masking->mask_rate_steps;
+    return (double)s >= steps ? end : start + (end - start) * ((double)s / steps);
   }
-  const uint32_t word = plm_philox(config->seed, 0, s, 1).w[0];
-  double u = (double)(word >> 8) / whole;
+  const bool next = rules->fault == REFERENCE_RULE_FAULT_RATE;
+  const uint32_t word = reference_philox(rules->config->seed, 0, s + next, 1).w[0];
+  double u = (word >> 8) * 0x1p-24;
   if (masking->rate_scope == PLM_RATE_CHUNK) u += (double)chunk_in_step / chunks_of_step;
-  return 0.001 + 0.999 * fmod(u, 1);
+  return 1e-3 + 0.999 * (u - floor(u));
 }
 
-void reference_masks_draw(const struct plm_config *config, const uint8_t *tokens, uint32_t chunks,
-                          uint32_t length, uint64_t first_chunk, uint64_t s, uint32_t first_in_step,
-                          uint32_t chunks_of_step, struct reference_masks *masks)
+static void add_target(struct reference_masks *masks, uint32_t position, int32_t label,
+                       double weight)
 {
-  const struct plm_config_masking *masking = &config->trainer.masking;
-  const double keep = masking->keep_fraction, random = masking->random_fraction;
-  const bool mlm = config->trainer.objective == PLM_OBJECTIVE_MLM || s < masking->mlm_warmup_steps;
+  masks->positions[masks->rows] = (int32_t)position;
+  masks->labels[masks->rows] = label;
+  masks->weights[masks->rows++] = weight;
+}
+
+/* Chunk b at a rate; returns how many of its tokens could be masked. */
+static uint64_t mask_chunk(const struct reference_rules *rules, const struct plm_batch *batch,
+                           uint32_t b, double rate, double weight, struct reference_masks *masks)
+{
+  const struct plm_config_masking *masking = &rules->config->trainer.masking;
+  const double random = masking->random_fraction, keep = masking->keep_fraction;
+  const uint32_t L = batch->max_length;
+  const uint64_t g = batch->first_chunk + b + (rules->fault == REFERENCE_RULE_FAULT_CHUNK);
+  uint64_t maskable = 0;
+  for (uint32_t i = 0; i < L; i++) {
+    int32_t *token = &masks->inputs[b * L + i];
+    if (*token == REFERENCE_CLS || *token == REFERENCE_PAD || *token == REFERENCE_EOS) continue;
+    maskable++;
+    const uint32_t x = i + (rules->fault == REFERENCE_RULE_FAULT_POSITION);
+    const struct reference_words draw = reference_philox(rules->config->seed, x, g, 0);
+    if ((draw.w[0] >> 8) >= ceil(rate * 0x1p24)) continue;
+    add_target(masks, b * L + i, *token, weight);
+    const uint32_t residue = draw.w[rules->fault == REFERENCE_RULE_FAULT_RESIDUE ? 3 : 2];
+    if ((draw.w[1] >> 8) < ceil((1 - random - keep) * 0x1p24))
+      *token = REFERENCE_MASK;
+    else if ((draw.w[1] >> 8) < ceil((1 - keep) * 0x1p24))
+      *token = 4 + (int32_t)((uint64_t)residue * 20 >> 32);
+  }
+  return maskable;
+}
+
+/* Each position predicts the next token of its document. */
+static void shift_chunk(const struct reference_rules *rules, const struct plm_batch *batch,
+                        uint32_t b, struct reference_masks *masks)
+{
+  const uint8_t *tokens = batch->tokens;
+  for (uint32_t d = batch->document_begin[b]; d < batch->document_begin[b + 1]; d++) {
+    const uint32_t first = b * batch->max_length + batch->documents[d].start;
+    for (uint32_t i = first; i + 1 < first + batch->documents[d].tokens; i++)
+      if (rules->fault != REFERENCE_RULE_FAULT_LAST_TARGET || tokens[i + 1] != REFERENCE_EOS)
+        add_target(masks, i, tokens[i + 1], 1);
+  }
+}
+
+void reference_masks_draw(const struct reference_rules *rules, const struct plm_batch *batch,
+                          uint64_t s, uint32_t first_in_step, uint32_t chunks_of_step,
+                          struct reference_masks *masks)
+{
+  const uint8_t *tokens = batch->tokens;
   uint64_t maskable = 0;
   masks->rows = 0;
-  for (uint32_t place = 0; place < chunks * length; place++) {
-    const uint8_t token = tokens[place];
-    masks->inputs[place] = token;
-    if (token == CLS || token == PAD || token == EOS) continue;
-    maskable++;
-    const uint32_t chunk = place / length;
-    const double rate = reference_mask_rate(config, s, first_in_step + chunk, chunks_of_step);
-    const struct plm_philox_words draw =
-        plm_philox(config->seed, place % length, first_chunk + chunk, 0);
-    if ((double)(draw.w[0] >> 8) >= rate * whole) continue; /* x < ceil(r): x < r */
-    masks->positions[masks->rows] = (int32_t)place;
-    masks->labels[masks->rows] = token;
-    masks->weights[masks->rows++] = mlm ? 1 : 1 / rate;
-    const double fate = draw.w[1] >> 8;
-    if (fate < (1 - random - keep) * whole)
-      masks->inputs[place] = MASK;
-    else if (fate < (1 - keep) * whole)
-      masks->inputs[place] = 4 + (int32_t)((uint64_t)draw.w[2] * 20 / 4294967296u);
+  for (uint32_t i = 0; i < batch->chunks * batch->max_length; i++) masks->inputs[i] = tokens[i];
+  for (uint32_t b = 0; b < batch->chunks; b++) {
+    const double rate = reference_mask_rate(rules, s, first_in_step + b, chunks_of_step);
+    if (is_causal(rules))
+      shift_chunk(rules, batch, b, masks);
+    else
+      maskable += mask_chunk(rules, batch, b, rate, is_mlm(rules, s) ? 1 : 1 / rate, masks);
   }
-  masks->count = mlm ? masks->rows : maskable;
+  masks->count = is_causal(rules) || is_mlm(rules, s) ? masks->rows : maskable;
 }
 
-/* ---- optimizers ---------------------------------------------------------------------------- */
+/* ---- schedules and clipping ----------------------------------------------------------------- */
 
-/* X (rows, cols), rows <= cols, in place: X <- a X + (b A + c A^2) X with A = X X^T, five times. */
-static void newton_schulz(double *x, int64_t rows, int64_t cols)
+double reference_rate_factor(const struct reference_rules *rules, uint64_t step)
 {
-  const double a = 3.4445, b = -4.7750, c = 2.0315;
-  double *gram = calloc((size_t)(rows * rows), sizeof(double));
-  double *mixed = calloc((size_t)(rows * rows), sizeof(double));
-  double *next = calloc((size_t)(rows * cols), sizeof(double));
-  for (int round = 0; round < 5; round++) {
-    for (int64_t i = 0; i < rows; i++)
-      for (int64_t j = 0; j < rows; j++) {
-        double sum = 0;
-        for (int64_t k = 0; k < cols; k++) sum += x[i * cols + k] * x[j * cols + k];
-        gram[i * rows + j] = sum;
-      }
-    for (int64_t i = 0; i < rows; i++)
-      for (int64_t j = 0; j < rows; j++) {
-        double sum = 0;
-        for (int64_t k = 0; k < rows; k++) sum += gram[i * rows + k] * gram[k * rows + j];
-        mixed[i * rows + j] = b * gram[i * rows + j] + c * sum;
-      }
-    for (int64_t i = 0; i < rows; i++)
-      for (int64_t j = 0; j < cols; j++) {
-        double sum = a * x[i * cols + j];
-        for (int64_t k = 0; k < rows; k++) sum += mixed[i * rows + k] * x[k * cols + j];
-        next[i * cols + j] = sum;
-      }
-    memcpy(x, next, (size_t)(rows * cols) * sizeof(double));
-  }
-  free(gram);
-  free(mixed);
-  free(next);
-}
-
-static void orthogonalise(double *g, int64_t rows, int64_t cols)
-{
-  double squares = 0;
-  for (int64_t i = 0; i < rows * cols; i++) squares += g[i] * g[i];
-  for (int64_t i = 0; i < rows * cols; i++) g[i] /= sqrt(squares) + 1e-7;
-  if (rows <= cols) {
-    newton_schulz(g, rows, cols);
-    return;
-  }
-  double *turned = malloc((size_t)(rows * cols) * sizeof(double));
-  for (int64_t i = 0; i < rows; i++)
-    for (int64_t j = 0; j < cols; j++) turned[j * rows + i] = g[i * cols + j];
-  newton_schulz(turned, cols, rows);
-  for (int64_t i = 0; i < rows; i++)
-    for (int64_t j = 0; j < cols; j++) g[i * cols + j] = turned[j * rows + i];
-  free(turned);
-}
-
-static double learning_rate_factor(const struct plm_config_trainer *trainer, uint64_t s)
-{
-  const struct plm_config_schedule *schedule = &trainer->schedule;
-  const double W = (double)schedule->warmup_steps, S = (double)trainer->steps, x = (double)s;
+  const struct plm_config_schedule *schedule = &rules->config->trainer.schedule;
+  const double s = (double)step, S = (double)rules->config->trainer.steps;
+  const double W = (double)schedule->warmup_steps, C = (double)schedule->cooldown_steps;
+  const double least = schedule->min_lr_fraction;
   double factor;
-  if (x < W)
-    factor = (x + 1) / W;
+  if (s < W)
+    factor = (s + 1) / W;
   else if (schedule->name == PLM_SCHEDULE_WSD)
-    factor =
-        schedule->cooldown_steps == 0 ? 1 : fmin(1, (S - x) / (double)schedule->cooldown_steps);
+    factor = C > 0 ? fmin(1, (S - s) / C) : 1;
   else if (schedule->name == PLM_SCHEDULE_LINEAR)
-    factor = (S - x) / (S - W);
+    factor = (S - s) / (S - W);
   else
-    factor = 0.5 * (1 + cos(acos(-1) * (x - W) / (S - W)));
-  return factor * (1 - schedule->min_lr_fraction) + schedule->min_lr_fraction;
+    factor = (1 + cos(M_PI * (s - W) / (S - W))) / 2;
+  return factor * (1 - least) + least;
 }
 
-static void muon(const struct plm_config_optimizer *options, struct reference_weights *weights,
-                 const double *gradient, uint64_t s, double lr)
+uint32_t reference_window(const struct plm_model_config *model, uint64_t s)
 {
-  const size_t count = (size_t)(weights->rows * weights->cols);
-  const double warm =
-      s < options->momentum_warmup_steps ? (double)s / (double)options->momentum_warmup_steps : 1;
-  const double m = 0.85 + (options->momentum - 0.85) * warm;
-  double *u = malloc(count * sizeof(double));
-  for (size_t i = 0; i < count; i++) {
-    weights->first[i] = m * weights->first[i] + (1 - m) * gradient[i];
-    u[i] = (1 - m) * gradient[i] + m * weights->first[i];
-  }
-  orthogonalise(u, weights->rows, weights->cols);
-  const double rows = (double)weights->rows, cols = (double)weights->cols;
-  const double scale = options->scale == PLM_MUON_MATCH_ADAMW
-                           ? 0.2 * sqrt(rows > cols ? rows : cols)
-                           : sqrt(rows > cols ? rows / cols : 1);
-  for (size_t i = 0; i < count; i++)
-    weights->w[i] = weights->w[i] * (1 - lr * options->weight_decay) - lr * scale * u[i];
-  free(u);
+  const double start = model->window_start, end = model->window_end;
+  if (s >= model->window_steps) return model->window_end;
+  const double w = start + (end - start) * (double)s / (double)model->window_steps;
+  return (uint32_t)fmax(128, 128 * floor(w / 128));
 }
 
-static void adam(const struct plm_config_optimizer *options, struct reference_weights *weights,
-                 const double *gradient, uint64_t updates, double lr)
+double reference_clip_factor(const struct reference_rules *rules, double norm)
 {
-  const double t = (double)updates + 1, *betas = options->betas;
-  const double decay = reference_is_hidden_matrix(weights) ? options->weight_decay : 0;
-  for (int64_t i = 0; i < weights->rows * weights->cols; i++) {
-    double *m = &weights->first[i], *v = &weights->second[i];
-    *m = betas[0] * *m + (1 - betas[0]) * gradient[i];
-    *v = betas[1] * *v + (1 - betas[1]) * gradient[i] * gradient[i];
-    const double mean = *m / (1 - pow(betas[0], t)), square = *v / (1 - pow(betas[1], t));
-    weights->w[i] = weights->w[i] * (1 - lr * decay) - lr * mean / (sqrt(square) + 1e-8);
-  }
+  const double most = rules->config->trainer.clip_norm;
+  return most > 0 ? fmin(1, most / (norm + 1e-6)) : 1;
+}
+
+/* ---- groups --------------------------------------------------------------------------------- */
+
+static bool is_embedding(const struct reference_weights *weights)
+{
+  return strstr(weights->name, "embeddings") != NULL;
+}
+
+static bool is_head(const struct reference_weights *weights)
+{
+  return strncmp(weights->name, "lm_head.", 8) == 0;
 }
 
 bool reference_is_hidden_matrix(const struct reference_weights *weights)
 {
-  return !weights->is_vector && strstr(weights->name, "embeddings") == NULL &&
-         strncmp(weights->name, "lm_head", 7) != 0;
+  return !weights->is_vector && !is_embedding(weights) && !is_head(weights);
 }
 
-static double configured_rate(const struct plm_config_optimizer *options,
-                              const struct reference_weights *weights)
+double reference_configured_rate(const struct reference_rules *rules,
+                                 const struct reference_weights *weights)
 {
-  if (reference_is_hidden_matrix(weights)) return options->lr_hidden;
-  if (strstr(weights->name, "embeddings") != NULL) return options->lr_embed;
-  return strncmp(weights->name, "lm_head", 7) == 0 ? options->lr_head : options->lr_scalar;
+  const struct plm_config_optimizer *options = &rules->config->trainer.optimizer;
+  return is_embedding(weights)                 ? options->lr_embed
+         : is_head(weights)                    ? options->lr_head
+         : reference_is_hidden_matrix(weights) ? options->lr_hidden
+                                               : options->lr_scalar;
 }
 
-void reference_update(const struct plm_config_trainer *trainer, struct reference_weights *weights,
+/* ---- Muon ----------------------------------------------------------------------------------- */
+
+/* out (m, n) = a (m, k) b (k, n), four rows of b at a time */
+static void product(double *restrict out, const double *restrict a, const double *restrict b,
+                    int64_t m, int64_t k, int64_t n)
+{
+  PLM_ASSERT(k % 4 == 0);
+  memset(out, 0, (size_t)(m * n) * sizeof *out);
+  for (int64_t i = 0; i < m; i++)
+    for (int64_t e = 0; e < k; e += 4) {
+      const double *x = a + i * k + e, *y = b + e * n;
+      for (int64_t j = 0; j < n; j++)
+        out[i * n + j] += x[0] * y[j] + x[1] * y[n + j] + x[2] * y[2 * n + j] + x[3] * y[3 * n + j];
+    }
+}
+
+static void transpose(double *out, const double *x, int64_t rows, int64_t cols)
+{
+  for (int64_t i = 0; i < rows; i++)
+    for (int64_t j = 0; j < cols; j++) out[j * rows + i] = x[i * cols + j];
+}
+
+/* x <- a x + b (x x^T) x + c (x x^T)^2 x, five times, on x / (|x| + 1e-7); rows <= cols */
+static void newton_schulz(double *x, int64_t rows, int64_t cols)
+{
+  const double a = 3.4445, b = -4.7750, c = 2.0315;
+  const int64_t count = rows * cols;
+  double *turned = must(malloc((size_t)count * sizeof *x));
+  double *bent = must(malloc((size_t)count * sizeof *x));
+  double *gram = must(malloc((size_t)(rows * rows) * sizeof *x));
+  double *square = must(malloc((size_t)(rows * rows) * sizeof *x));
+  double norm = 0;
+  for (int64_t i = 0; i < count; i++) norm += x[i] * x[i];
+  for (int64_t i = 0; i < count; i++) x[i] /= sqrt(norm) + 1e-7;
+  for (int round = 0; round < 5; round++) {
+    transpose(turned, x, rows, cols);
+    product(gram, x, turned, rows, cols, rows);
+    product(square, gram, gram, rows, rows, rows);
+    for (int64_t i = 0; i < rows * rows; i++) gram[i] = b * gram[i] + c * square[i];
+    product(bent, gram, x, rows, rows, cols);
+    for (int64_t i = 0; i < count; i++) x[i] = a * x[i] + bent[i];
+  }
+  free(turned);
+  free(bent);
+  free(gram);
+  free(square);
+}
+
+static void orthogonalise(double *x, int64_t rows, int64_t cols)
+{
+  if (rows <= cols) {
+    newton_schulz(x, rows, cols);
+    return;
+  }
+  double *turned = must(malloc((size_t)(rows * cols) * sizeof *x));
+  transpose(turned, x, rows, cols);
+  newton_schulz(turned, cols, rows);
+  transpose(x, turned, cols, rows);
+  free(turned);
+}
+
+static void muon(const struct reference_rules *rules, struct reference_weights *weights,
+                 const double *gradient, uint64_t s, double lr)
+{
+  const struct plm_config_optimizer *options = &rules->config->trainer.optimizer;
+  const int64_t count = weights->rows * weights->cols;
+  const double warm = (double)options->momentum_warmup_steps;
+  const double m = 0.85 + (options->momentum - 0.85) * (warm > 0 ? fmin(1, (double)s / warm) : 1);
+  double *u = must(malloc((size_t)count * sizeof *u));
+  for (int64_t e = 0; e < count; e++) {
+    weights->first[e] += (1 - m) * (gradient[e] - weights->first[e]);
+    u[e] = gradient[e] + m * (weights->first[e] - gradient[e]);
+    if (rules->fault == REFERENCE_RULE_FAULT_NESTEROV) u[e] = weights->first[e];
+  }
+  orthogonalise(u, weights->rows, weights->cols);
+  const double rows = (double)weights->rows, cols = (double)weights->cols;
+  const double scale = options->scale == PLM_MUON_MATCH_ADAMW ? 0.2 * sqrt(fmax(rows, cols))
+                                                              : sqrt(fmax(1, rows / cols));
+  for (int64_t e = 0; e < count; e++)
+    weights->w[e] = weights->w[e] * (1 - lr * options->weight_decay) - lr * scale * u[e];
+  free(u);
+}
+
+/* ---- Adam ----------------------------------------------------------------------------------- */
+
+static void adam(const struct reference_rules *rules, struct reference_weights *weights,
+                 const double *gradient, uint64_t updates, double lr)
+{
+  const struct plm_config_optimizer *options = &rules->config->trainer.optimizer;
+  const double beta1 = options->betas[0], beta2 = options->betas[1], t = (double)updates + 1;
+  const bool uncorrected = rules->fault == REFERENCE_RULE_FAULT_CORRECTION;
+  const double correction1 = uncorrected ? 1 : 1 - pow(beta1, t);
+  const double correction2 = uncorrected ? 1 : 1 - pow(beta2, t);
+  const double decay = reference_is_hidden_matrix(weights) ? options->weight_decay : 0;
+  for (int64_t e = 0; e < weights->rows * weights->cols; e++) {
+    const double g = gradient[e];
+    double *m = &weights->first[e], *v = &weights->second[e];
+    *m = beta1 * *m + (1 - beta1) * g;
+    *v = beta2 * *v + (1 - beta2) * g * g;
+    weights->w[e] = weights->w[e] * (1 - lr * decay) -
+                    lr * (*m / correction1) / (sqrt(*v / correction2) + 1e-8);
+  }
+}
+
+void reference_update(const struct reference_rules *rules, struct reference_weights *weights,
                       const double *gradient, uint64_t s, uint64_t updates)
 {
-  const double lr =
-      learning_rate_factor(trainer, s) * configured_rate(&trainer->optimizer, weights);
+  const struct plm_config_trainer *trainer = &rules->config->trainer;
+  const double lr = reference_rate_factor(rules, s) * reference_configured_rate(rules, weights);
   if (trainer->optimizer.name == PLM_OPTIMIZER_MUON && reference_is_hidden_matrix(weights))
-    muon(&trainer->optimizer, weights, gradient, s, lr);
+    muon(rules, weights, gradient, s, lr);
   else
-    adam(&trainer->optimizer, weights, gradient, updates, lr);
+    adam(rules, weights, gradient, updates, lr);
   if (weights->average == NULL) return;
   const double n = (double)updates, decay = fmin(trainer->ema, (1 + n) / (10 + n));
-  for (int64_t i = 0; i < weights->rows * weights->cols; i++)
-    weights->average[i] = decay * weights->average[i] + (1 - decay) * weights->w[i];
+  for (int64_t e = 0; e < weights->rows * weights->cols; e++)
+    weights->average[e] = decay * weights->average[e] + (1 - decay) * weights->w[e];
 }

@@ -1,4 +1,4 @@
-/* trainer/objective against a second implementation, written from model.md alone. */
+/* trainer/objective against the reference's rules (tests/support/reference_training.h). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,8 +55,8 @@ static void compare(const struct plm_config *config, uint64_t s, uint64_t first_
   uint64_t count;
   make_sample(&sample, first_chunk);
   reference_masks_open(&wanted, CHUNKS * LENGTH);
-  reference_masks_draw(config, sample.tokens, CHUNKS, LENGTH, first_chunk, s, first_in_step,
-                       chunks_of_step, &wanted);
+  const struct reference_rules rules = {.config = config};
+  reference_masks_draw(&rules, &sample.batch, s, first_in_step, chunks_of_step, &wanted);
   assert_int_equal(plm_objective_init(&objective, config, chunks_of_step, CHUNKS, &error), PLM_OK);
   assert_int_equal(
       plm_objective_targets(&objective, s, first_in_step, &sample.batch, &targets, &count, &error),
@@ -158,28 +158,8 @@ static void causal_predicts_within_documents(void **state)
   struct plm_config config = base_config(PLM_OBJECTIVE_CAUSAL);
   config.model.pattern[0] = PLM_ATTENTION_DOCUMENT | PLM_ATTENTION_CAUSAL;
   config.model.pattern_count = 1;
-  struct sample sample;
-  struct plm_objective_state objective;
-  struct plm_targets targets;
-  uint64_t count;
-  make_sample(&sample, 0);
-  assert_int_equal(plm_objective_init(&objective, &config, CHUNKS, CHUNKS, NULL), PLM_OK);
-  assert_int_equal(plm_objective_targets(&objective, 0, 0, &sample.batch, &targets, &count, NULL),
-                   PLM_OK);
-  uint32_t row = 0;
-  for (uint32_t c = 0; c < CHUNKS; c++)
-    for (uint32_t d = sample.begin[c]; d < sample.begin[c + 1]; d++)
-      for (uint32_t i = 0; i + 1 < sample.documents[d].tokens; i++, row++) {
-        const uint32_t place = c * LENGTH + sample.documents[d].start + i;
-        assert_int_equal(targets.positions[row], place);
-        assert_int_equal(targets.labels[row], sample.tokens[place + 1]);
-        assert_true(targets.weights[row] == 1);
-      }
-  assert_int_equal(targets.rows, row);
-  assert_int_equal(count, row);
-  for (uint32_t i = 0; i < CHUNKS * LENGTH; i++)
-    assert_int_equal(targets.inputs[i], sample.tokens[i]);
-  plm_objective_deinit(&objective);
+  compare(&config, 0, 0, 0, CHUNKS);
+  compare(&config, 7, 7 * CHUNKS, 0, CHUNKS);
 }
 
 static void causal_wants_a_causal_model(void **state)

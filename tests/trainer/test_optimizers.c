@@ -104,6 +104,7 @@ struct reference_arenas {
 static void update_reference(const struct machine *machine, struct reference_arenas *arenas,
                              uint64_t s, uint64_t updates)
 {
+  const struct reference_rules rules = {.config = &machine->config};
   for (size_t i = 0; i < machine->count; i++) {
     const struct plm_parameter *p = &machine->table[i];
     struct reference_weights weights = {.name = p->name,
@@ -114,7 +115,7 @@ static void update_reference(const struct machine *machine, struct reference_are
                                         .first = arenas->first + p->offset,
                                         .second = arenas->second + p->offset,
                                         .average = arenas->average + p->offset};
-    reference_update(&machine->config.trainer, &weights, arenas->gradient + p->offset, s, updates);
+    reference_update(&rules, &weights, arenas->gradient + p->offset, s, updates);
   }
 }
 

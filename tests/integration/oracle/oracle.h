@@ -1,27 +1,15 @@
-/* An independent trainer: a run done again in double precision from model.md's formulas, the run's
- * step_00000000, `trace` and the sequences. It shares no code with common/model, common/plan,
- * kernels/ or trainer/: the model and its gradients are tests/support/reference_model, the rest is
- * here. test_oracle.sh holds real runs against it.
+/* An independent trainer: trains a run again in double precision from the run's step_00000000,
+ * `trace` and the sequences. The model and its gradients are tests/support/reference_model, the
+ * rules of training tests/support/reference_training; this folder reads the files, rebuilds the
+ * chunks and makes the initial weights. It calls nothing of common/, kernels/ or trainer/.
+ * test_oracle.sh holds real runs against it.
  *
- * A planted fault makes it deviate from the page in one place, to show that the comparison sees
- * it. Everything ends the process on bad input: this is a test's tool. */
+ * Everything here ends the process on bad input. */
 #ifndef PLM_TESTS_INTEGRATION_ORACLE_H
 #define PLM_TESTS_INTEGRATION_ORACLE_H
 
 #include "tests/support/reference_model.h"
-
-enum oracle_fault {
-  ORACLE_NO_FAULT,
-  ORACLE_FAULT_SEED,        /* initial weights of the next seed */
-  ORACLE_FAULT_POSITION,    /* masks drawn one position further */
-  ORACLE_FAULT_CHUNK,       /* masks drawn for the next chunk of the run */
-  ORACLE_FAULT_RESIDUE,     /* random residues from word 3 */
-  ORACLE_FAULT_RATE,        /* masked_diffusion's draw of the next step */
-  ORACLE_FAULT_VALUE_MIX,   /* no gradient into the value embeddings */
-  ORACLE_FAULT_NESTEROV,    /* plain momentum */
-  ORACLE_FAULT_CORRECTION,  /* Adam without bias correction */
-  ORACLE_FAULT_LAST_TARGET, /* causal: no target for <eos> */
-};
+#include "tests/support/reference_training.h"
 
 struct oracle_parameter {
   char name[96];
@@ -41,9 +29,9 @@ struct cJSON;
 struct oracle {
   const char *run;        /* the run folder */
   struct cJSON *settings; /* of `plm-pipeline config --json` */
-  enum oracle_fault fault;
-  uint64_t seed;
-  struct plm_model_config model; /* of step_00000000/config.json */
+  struct plm_config
+      config; /* seed and trainer from settings, model from step_00000000/config.json */
+  struct reference_rules rules;
   struct oracle_parameter *parameters;
   size_t parameter_count;
   struct oracle_sequence *sequences; /* of the training split, by number */
@@ -59,10 +47,8 @@ struct oracle_step {
   uint8_t *tokens; /* (B, L) */
   struct plm_chunk_document *documents;
   uint32_t *document_begin;
-  int32_t *inputs, *positions, *labels;
-  float *weights;
-  uint32_t rows;
-  uint64_t count;   /* divisor of loss and gradients */
+  struct reference_masks masks;
+  float *weights;   /* of the masks' rows */
   double mask_rate; /* mean over the chunks */
   double padding_fraction;
 };
@@ -72,8 +58,6 @@ struct oracle_step {
 void oracle_die(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 void *oracle_memory(size_t count, size_t size); /* zeroed */
 double oracle_number(const struct oracle *o, const char *key);
-bool oracle_setting_is(const struct oracle *o, const char *key, const char *value);
-double oracle_beta(const struct oracle *o, int i);
 void oracle_read_settings(struct oracle *o, const char *path);
 void oracle_read_model(struct oracle *o);
 void oracle_read_sequences(struct oracle *o, const char *fasta);
@@ -87,24 +71,11 @@ void oracle_read_weights(const struct oracle *o, unsigned step, const char *file
 /* ---- oracle_model.c: parameters and their initial values ---- */
 
 void oracle_list_parameters(struct oracle *o);
-void oracle_initialise(struct oracle *o);
+void oracle_initialise(struct oracle *o, uint64_t seed);
 
-/* ---- oracle_batch.c: Philox, chunks, masks ---- */
+/* ---- oracle_batch.c: a step's chunks and masks ---- */
 
-struct oracle_words {
-  uint32_t w[4];
-};
-struct oracle_words oracle_philox(uint64_t seed, uint32_t x, uint64_t y, uint32_t purpose);
 void oracle_step_open(struct oracle *o, uint64_t s, struct oracle_step *step);
 void oracle_step_close(struct oracle_step *step);
-
-/* ---- oracle_update.c: schedules and optimizers ---- */
-
-double oracle_rate_factor(const struct oracle *o, uint64_t s);
-uint32_t oracle_window(const struct oracle *o, uint64_t s);
-/* "trainer.optimizer.lr_…" of the parameter's group */
-const char *oracle_rate_key(const struct oracle_parameter *parameter);
-/* Gradients are divided and clipped. */
-void oracle_update(struct oracle *o, uint64_t s);
 
 #endif

@@ -62,16 +62,56 @@ double oracle_number(const struct oracle *o, const char *key)
   return item->valuedouble;
 }
 
-bool oracle_setting_is(const struct oracle *o, const char *key, const char *value)
+/* Index of a setting's value among names, which end with NULL. */
+static unsigned choice(const struct oracle *o, const char *key, const char *const *names)
 {
   const cJSON *item = setting(o, key);
   if (!cJSON_IsString(item)) oracle_die("%s is not a name", key);
-  return strcmp(item->valuestring, value) == 0;
+  for (unsigned i = 0; names[i] != NULL; i++)
+    if (strcmp(item->valuestring, names[i]) == 0) return i;
+  oracle_die("%s is %s, which is not known here", key, item->valuestring);
 }
 
-double oracle_beta(const struct oracle *o, int i)
+/* In the order of the enumerations in common/config/config.h. */
+static const char *const objectives[] = {"mlm", "masked_diffusion", "causal", NULL},
+                         *const scopes[] = {"chunk", "batch", NULL},
+                         *const optimizers[] = {"muon", "adamw", NULL},
+                         *const scales[] = {"match_adamw", "spectral", NULL},
+                         *const shapes[] = {"wsd", "linear", "cosine", NULL};
+
+static void read_masking(const struct oracle *o, struct plm_config_masking *masking)
 {
-  return cJSON_GetArrayItem(setting(o, "trainer.optimizer.betas"), i)->valuedouble;
+  masking->mask_rate = oracle_number(o, "trainer.masking.mask_rate");
+  masking->starting_mask_rate = oracle_number(o, "trainer.masking.starting_mask_rate");
+  masking->mask_rate_steps = (uint64_t)oracle_number(o, "trainer.masking.mask_rate_steps");
+  masking->rate_scope = choice(o, "trainer.masking.rate_scope", scopes);
+  masking->random_fraction = oracle_number(o, "trainer.masking.random_fraction");
+  masking->keep_fraction = oracle_number(o, "trainer.masking.keep_fraction");
+  masking->mlm_warmup_steps = (uint64_t)oracle_number(o, "trainer.masking.mlm_warmup_steps");
+}
+
+static void read_optimizer(const struct oracle *o, struct plm_config_optimizer *optimizer)
+{
+  const cJSON *betas = setting(o, "trainer.optimizer.betas");
+  optimizer->name = choice(o, "trainer.optimizer.name", optimizers);
+  optimizer->lr_hidden = oracle_number(o, "trainer.optimizer.lr_hidden");
+  optimizer->lr_embed = oracle_number(o, "trainer.optimizer.lr_embed");
+  optimizer->lr_head = oracle_number(o, "trainer.optimizer.lr_head");
+  optimizer->lr_scalar = oracle_number(o, "trainer.optimizer.lr_scalar");
+  optimizer->momentum = oracle_number(o, "trainer.optimizer.momentum");
+  optimizer->momentum_warmup_steps =
+      (uint64_t)oracle_number(o, "trainer.optimizer.momentum_warmup_steps");
+  optimizer->scale = choice(o, "trainer.optimizer.scale", scales);
+  optimizer->weight_decay = oracle_number(o, "trainer.optimizer.weight_decay");
+  for (int i = 0; i < 2; i++) optimizer->betas[i] = cJSON_GetArrayItem(betas, i)->valuedouble;
+}
+
+static void read_schedule(const struct oracle *o, struct plm_config_schedule *schedule)
+{
+  schedule->name = choice(o, "trainer.schedule.name", shapes);
+  schedule->warmup_steps = (uint64_t)oracle_number(o, "trainer.schedule.warmup_steps");
+  schedule->cooldown_steps = (uint64_t)oracle_number(o, "trainer.schedule.cooldown_steps");
+  schedule->min_lr_fraction = oracle_number(o, "trainer.schedule.min_lr_fraction");
 }
 
 void oracle_read_settings(struct oracle *o, const char *path)
@@ -81,7 +121,16 @@ void oracle_read_settings(struct oracle *o, const char *path)
   o->settings = cJSON_Parse(text);
   if (o->settings == NULL) oracle_die("%s is not JSON", path);
   free(text);
-  o->seed = (uint64_t)oracle_number(o, "seed");
+  struct plm_config_trainer *trainer = &o->config.trainer;
+  o->config.seed = (uint64_t)oracle_number(o, "seed");
+  trainer->steps = (uint64_t)oracle_number(o, "trainer.steps");
+  trainer->objective = choice(o, "trainer.objective", objectives);
+  trainer->clip_norm = oracle_number(o, "trainer.clip.norm");
+  trainer->ema = oracle_number(o, "trainer.ema");
+  read_masking(o, &trainer->masking);
+  read_optimizer(o, &trainer->optimizer);
+  read_schedule(o, &trainer->schedule);
+  o->rules.config = &o->config;
 }
 
 /* ---- config.json ---------------------------------------------------------------------------- */
@@ -109,7 +158,7 @@ void oracle_read_model(struct oracle *o)
   cJSON *json = cJSON_Parse(text);
   if (json == NULL) oracle_die("%s is not JSON", path);
   free(text);
-  struct plm_model_config *model = &o->model;
+  struct plm_model_config *model = &o->config.model;
   const char *architecture = member(json, "architecture")->valuestring;
   model->architecture = strcmp(architecture, "transformer") == 0 ? PLM_TRANSFORMER
                         : strcmp(architecture, "unet") == 0      ? PLM_UNET

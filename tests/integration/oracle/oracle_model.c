@@ -45,8 +45,9 @@ static void add_block(struct oracle *o, const char *part, int i, int64_t width,
                       struct block_kind kind)
 {
   static const char *const products[] = {"query", "key", "value", "output"};
-  const int64_t D = o->model.hidden_size;
-  const int64_t F = 256 * (int64_t)ceil(floor(o->model.expansion_ratio * (double)width) / 256);
+  const int64_t D = o->config.model.hidden_size;
+  const int64_t F =
+      256 * (int64_t)ceil(floor(o->config.model.expansion_ratio * (double)width) / 256);
   for (int j = 0; kind.attention && j < 4; j++)
     add(o, width, width, "plm.%s.%d.attention.%s.weight", part, i, products[j]);
   if (kind.value_mix) add(o, 0, 2, "plm.%s.%d.attention.value_mix", part, i);
@@ -74,7 +75,7 @@ static int64_t level_width(const struct plm_model_config *model, int64_t k)
 
 static void list_patch_unet(struct oracle *o)
 {
-  const struct plm_model_config *model = &o->model;
+  const struct plm_model_config *model = &o->config.model;
   const int n = (int)model->num_unet_layers / 2;
   int v = 0; /* level of length 1 */
   while (model->max_length >> v > 1) v++;
@@ -102,18 +103,19 @@ static void list_patch_unet(struct oracle *o)
 
 static void list_unet(struct oracle *o)
 {
-  const int n = (int)o->model.num_hidden_layers / 2;
+  const int n = (int)o->config.model.num_hidden_layers / 2;
   for (int i = 0; i < n; i++) {
-    add_block(o, "encoder", i, o->model.hidden_size, full);
-    add_block(o, "decoder", i, o->model.hidden_size, full);
-    add(o, o->model.vocab_size, o->model.hidden_size, "plm.value_embeddings.%d.weight", i);
+    add_block(o, "encoder", i, o->config.model.hidden_size, full);
+    add_block(o, "decoder", i, o->config.model.hidden_size, full);
+    add(o, o->config.model.vocab_size, o->config.model.hidden_size,
+        "plm.value_embeddings.%d.weight", i);
   }
   add(o, 0, n, "plm.skip_weights");
 }
 
 void oracle_list_parameters(struct oracle *o)
 {
-  const struct plm_model_config *model = &o->model;
+  const struct plm_model_config *model = &o->config.model;
   const int64_t V = model->vocab_size, D = model->hidden_size;
   o->parameters = oracle_memory(MAX_PARAMETERS, sizeof *o->parameters);
   add(o, V, D, "plm.embeddings.weight");
@@ -133,7 +135,7 @@ void oracle_list_parameters(struct oracle *o)
 static double uniform(uint64_t seed, const char *name, int64_t element)
 {
   const uint32_t y = XXH32(name, strlen(name), 0);
-  const uint32_t word = oracle_philox(seed, (uint32_t)(element / 4), y, 3).w[element % 4];
+  const uint32_t word = reference_philox(seed, (uint32_t)(element / 4), y, 3).w[element % 4];
   return ((word >> 8) + 0.5) * 0x1p-24;
 }
 
@@ -163,9 +165,8 @@ static double initial_value(uint64_t seed, const struct oracle_parameter *p, int
   return 1 / sqrt((double)p->cols) * (2 * uniform(seed, p->name, element) - 1);
 }
 
-void oracle_initialise(struct oracle *o)
+void oracle_initialise(struct oracle *o, uint64_t seed)
 {
-  const uint64_t seed = o->seed + (o->fault == ORACLE_FAULT_SEED);
   for (size_t i = 0; i < o->parameter_count; i++) {
     struct oracle_parameter *p = &o->parameters[i];
     for (int64_t e = 0; e < p->count; e++) {

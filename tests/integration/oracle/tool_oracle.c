@@ -1,8 +1,10 @@
-/* tool_oracle RUN SETTINGS TRACE FASTA [--plant FAULT]: trains the run again, from model.md alone,
- * and compares: initial weights bit for bit, then each step's loss and exact metrics, then the last
- * checkpoint's weights (and their average). Exit 0: the same; 1: the first difference on stderr;
- * 2: it could not compare. SETTINGS is `plm-pipeline config --json` of the run, TRACE the lines of
- * `plm-pipeline trace --json` of all steps, FASTA the training split. */
+/* tool_oracle RUN SETTINGS TRACE FASTA [--plant FAULT]: trains a run again by the reference's rules
+ * and compares the initial weights bit for bit, each step's loss and exact metrics, and the last
+ * checkpoint's weights and their average.
+ *
+ * SETTINGS is the output of `plm-pipeline config --json` for the run, TRACE that of
+ * `plm-pipeline trace --json` for each step, FASTA the training split. Exits with 0 if all agrees,
+ * 1 after printing the first difference to stderr, 2 if it could not compare. */
 #include <cjson/cJSON.h>
 #include <math.h>
 #include <stdarg.h>
@@ -12,24 +14,32 @@
 
 #include "tests/integration/oracle/oracle.h"
 
-/* fp32 against double, relative. Of the mixes (a, b) and skip weights the first gradients of a unet
- * are next to nothing: while its blocks add nothing the norms cancel every scale, and Adam makes a
- * whole step of a rounding error. */
+/* Relative differences of fp32 from double precision. Mixes (a, b) and skip weights differ more: in
+ * the first steps of a unet its blocks add next to nothing, the norms cancel every scale, so these
+ * gradients are rounding errors, and Adam turns each into a step of full size. */
 static const double loss_tolerance = 1e-5, norm_tolerance = 1e-4;
-static const double weight_tolerance = 2e-3, mix_tolerance = 5e-2; /* of the way from the start */
+static const double weight_tolerance = 2e-3,
+                    mix_tolerance = 5e-2; /* of the distance from the start */
 
-static const char *const fault_names[] = {
-    [ORACLE_NO_FAULT] = "none",
-    [ORACLE_FAULT_SEED] = "seed",
-    [ORACLE_FAULT_POSITION] = "position",
-    [ORACLE_FAULT_CHUNK] = "chunk",
-    [ORACLE_FAULT_RESIDUE] = "residue",
-    [ORACLE_FAULT_RATE] = "rate",
-    [ORACLE_FAULT_VALUE_MIX] = "value-mix",
-    [ORACLE_FAULT_NESTEROV] = "nesterov",
-    [ORACLE_FAULT_CORRECTION] = "correction",
-    [ORACLE_FAULT_LAST_TARGET] = "last-target",
+/* What --plant makes wrong. */
+struct fault {
+  const char *name;
+  enum reference_rule_fault rule;
+  enum reference_fault model;
+  bool seed; /* initial weights of the next seed */
 };
+static const struct fault faults[] = {
+    {.name = "seed", .seed = true},
+    {.name = "position", .rule = REFERENCE_RULE_FAULT_POSITION},
+    {.name = "chunk", .rule = REFERENCE_RULE_FAULT_CHUNK},
+    {.name = "residue", .rule = REFERENCE_RULE_FAULT_RESIDUE},
+    {.name = "rate", .rule = REFERENCE_RULE_FAULT_RATE},
+    {.name = "value-mix", .model = REFERENCE_FAULT_VALUE_EMBEDDING},
+    {.name = "nesterov", .rule = REFERENCE_RULE_FAULT_NESTEROV},
+    {.name = "correction", .rule = REFERENCE_RULE_FAULT_CORRECTION},
+    {.name = "last-target", .rule = REFERENCE_RULE_FAULT_LAST_TARGET},
+};
+static struct fault planted;
 
 static void differs(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 
@@ -106,42 +116,56 @@ static double forward_and_backward(struct oracle *o, uint64_t s, const struct or
     memset(p->gradient, 0, (size_t)p->count * sizeof *p->gradient);
     parameters[i] = (struct reference_parameter){p->name, p->rows, p->cols, p->value, p->gradient};
   }
-  const struct plm_targets targets = {.inputs = step->inputs,
-                                      .rows = step->rows,
-                                      .positions = step->positions,
-                                      .labels = step->labels,
+  const struct plm_targets targets = {.inputs = step->masks.inputs,
+                                      .rows = step->masks.rows,
+                                      .positions = step->masks.positions,
+                                      .labels = step->masks.labels,
                                       .weights = step->weights};
   const struct plm_loss_options options = {
-      .soft_cap = (float)o->model.soft_logit_cap,
+      .soft_cap = (float)o->config.model.soft_logit_cap,
       .label_smoothing = (float)oracle_number(o, "trainer.loss.label_smoothing"),
       .z_loss = (float)oracle_number(o, "trainer.loss.z_loss")};
-  const double count = (double)step->count;
-  const double loss = reference_model_loss(&(struct reference_request){
-      .config = &o->model,
-      .parameters = parameters,
-      .parameter_count = o->parameter_count,
-      .batch = &step->batch,
-      .window = oracle_window(o, s),
-      .targets = &targets,
-      .loss = &options,
-      .loss_scale = 1 / count,
-      .fault = o->fault == ORACLE_FAULT_VALUE_MIX ? REFERENCE_FAULT_VALUE_EMBEDDING
-                                                  : REFERENCE_NO_FAULT});
+  const double count = (double)step->masks.count;
+  const double loss = reference_model_loss(
+      &(struct reference_request){.config = &o->config.model,
+                                  .parameters = parameters,
+                                  .parameter_count = o->parameter_count,
+                                  .batch = &step->batch,
+                                  .window = reference_window(&o->config.model, s),
+                                  .targets = &targets,
+                                  .loss = &options,
+                                  .loss_scale = 1 / count,
+                                  .fault = planted.model});
   free(parameters);
   return loss / count;
 }
 
 static double clip(struct oracle *o)
 {
-  const double most = oracle_number(o, "trainer.clip.norm");
   double squares = 0;
   for (size_t i = 0; i < o->parameter_count; i++)
     for (int64_t e = 0; e < o->parameters[i].count; e++)
       squares += pow(o->parameters[i].gradient[e], 2);
-  const double norm = sqrt(squares), factor = most > 0 ? fmin(1, most / (norm + 1e-6)) : 1;
+  const double norm = sqrt(squares), factor = reference_clip_factor(&o->rules, norm);
   for (size_t i = 0; i < o->parameter_count; i++)
     for (int64_t e = 0; e < o->parameters[i].count; e++) o->parameters[i].gradient[e] *= factor;
   return norm;
+}
+
+static void update(struct oracle *o, uint64_t s)
+{
+  for (size_t i = 0; i < o->parameter_count; i++) {
+    const struct oracle_parameter *p = &o->parameters[i];
+    struct reference_weights weights = {.name = p->name,
+                                        .rows = p->rows,
+                                        .cols = p->cols,
+                                        .is_vector = p->vector,
+                                        .w = p->value,
+                                        .first = p->first,
+                                        .second = p->second,
+                                        .average = p->average};
+    reference_update(&o->rules, &weights, p->gradient, s, s);
+  }
 }
 
 struct largest {
@@ -156,13 +180,14 @@ static void run_step(struct oracle *o, uint64_t s, const cJSON *line, struct lar
   oracle_step_open(o, s, &step);
   compare(s + 1, line, "step", (double)s + 1, 0);
   compare(s + 1, line, "tokens", (double)o->tokens, 0);
-  compare(s + 1, line, "window", oracle_window(o, s), 0);
+  compare(s + 1, line, "window", reference_window(&o->config.model, s), 0);
   compare(s + 1, line, "skipped_updates", 0, 0);
   compare(s + 1, line, "mask_rate", step.mask_rate, exact * step.batch.chunks);
   for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
     char key[64];
     snprintf(key, sizeof key, "trainer.optimizer.%s", groups[i]);
-    compare(s + 1, line, groups[i], oracle_number(o, key) * oracle_rate_factor(o, s), exact);
+    compare(s + 1, line, groups[i], oracle_number(o, key) * reference_rate_factor(&o->rules, s),
+            exact);
   }
   compare(s + 1, line, "padding_fraction", step.padding_fraction, 1e-12);
   const double loss = forward_and_backward(o, s, &step), norm = clip(o);
@@ -172,27 +197,36 @@ static void run_step(struct oracle *o, uint64_t s, const cJSON *line, struct lar
   const double seen_norm = cJSON_GetObjectItemCaseSensitive(line, "grad_norm")->valuedouble;
   largest->loss = fmax(largest->loss, fabs(seen_loss / loss - 1));
   largest->norm = fmax(largest->norm, fabs(seen_norm / norm - 1));
-  oracle_update(o, s);
+  update(o, s);
   oracle_step_close(&step);
 }
 
 static void check_philox(void)
 {
-  static const struct oracle_words known = {{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}};
-  const struct oracle_words words = oracle_philox(0, 0, 0, 0);
+  static const struct reference_words known = {{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}};
+  const struct reference_words words = reference_philox(0, 0, 0, 0);
   if (memcmp(&words, &known, sizeof known) != 0) oracle_die("Philox is wrong");
+}
+
+static void plant(const char *name)
+{
+  for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+    if (strcmp(faults[i].name, name) == 0) {
+      planted = faults[i];
+      return;
+    }
+  oracle_die("no fault is called %s", name);
 }
 
 int main(int argc, char **argv)
 {
-  static struct oracle o; /* lives until the process ends, and all that it holds */
+  static struct oracle o; /* it and all that it holds live until the process ends */
   char path[4096];
   size_t lines;
   if (argc != 5 && (argc != 7 || strcmp(argv[5], "--plant") != 0))
     oracle_die("usage: tool_oracle RUN SETTINGS TRACE FASTA [--plant FAULT]");
-  for (size_t i = 1; argc == 7 && i < sizeof fault_names / sizeof *fault_names; i++)
-    if (strcmp(fault_names[i], argv[6]) == 0) o.fault = (enum oracle_fault)i;
-  if (argc == 7 && o.fault == ORACLE_NO_FAULT) oracle_die("no fault is called %s", argv[6]);
+  if (argc == 7) plant(argv[6]);
+  o.rules.fault = planted.rule;
   check_philox();
   o.run = argv[1];
   oracle_read_settings(&o, argv[2]);
@@ -200,7 +234,7 @@ int main(int argc, char **argv)
   oracle_read_sequences(&o, argv[4]);
   oracle_read_model(&o);
   oracle_list_parameters(&o);
-  oracle_initialise(&o);
+  oracle_initialise(&o, o.config.seed + planted.seed);
   check_initial(&o);
 
   snprintf(path, sizeof path, "%s/trainer.jsonl", o.run);
