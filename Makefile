@@ -79,7 +79,8 @@ CUDA_SRC := $(shell find kernels/cuda -name '*.cu' | LC_ALL=C sort)
 EMULATION_SRC := $(shell find tests/emulation -name '*.cc' | LC_ALL=C sort)
 STAGES := packer trainer evaluator stages
 STAGE_SRC := $(filter-out %_main.c,$(call find_c,$(STAGES)))
-TEST_SUPPORT_SRC := $(call find_c,tests/support)
+TEST_FILTER_SRC := tests/support/test_filter.c
+TEST_SUPPORT_SRC := $(filter-out $(TEST_FILTER_SRC),$(call find_c,tests/support))
 TEST_SRC := $(shell find tests -name 'test_*.c' -not -path 'tests/gpu/*' | LC_ALL=C sort)
 FUZZ_SRC := $(shell find tests/fuzz -name 'fuzz_*.c' 2>/dev/null | LC_ALL=C sort)
 TOOL_SRC := $(shell find tests -name 'tool_*.c' -not -path 'tests/gpu/*' | LC_ALL=C sort)
@@ -227,6 +228,7 @@ TEST_ARCHIVES := $(LIB)/libplm_test_support.a $(foreach s,$(STAGES),$(LIB)/libpl
                  $(LIB)/libplm_common.a $(LIB)/libplm_cpu.a $(LIB)/libplm_cuda_emulated.a
 $(PARSER_BIN): $(PARSER_ARCHIVES)
 $(filter-out $(PARSER_BIN),$(TEST_BIN)) $(BENCH_BIN) $(GPU_BIN): $(TEST_ARCHIVES)
+$(TEST_BIN): $(call object,$(TEST_FILTER_SRC))
 $(TEST_BIN) $(FUZZ_BIN) $(BENCH_BIN) $(GPU_BIN): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o
 	$(link) $(COMPUTE_LIBS) -lcmocka -lstdc++
 $(TOOL_BIN): $(TEST_ARCHIVES)
