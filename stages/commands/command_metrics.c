@@ -2,6 +2,7 @@
  * terminal, lines of JSON when piped, CSV, curves; following a run through restarts and resumes. */
 #include <cjson/cJSON.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -212,6 +213,9 @@ static plm_status print_runs(struct view *view, bool follow, struct plm_error *e
     nanosleep(&pause, NULL);
   }
   for (size_t i = 0; i < view->run_count; i++) plm_follower_close(followers[i]);
+  if (status == PLM_OK && plm_stop_requested != 0) /* the usual end of -f needs no message */
+    status = plm_error_set(error, plm_stop_requested == SIGINT ? PLM_INTERRUPTED : PLM_TERMINATED,
+                           "%s", "");
   return status;
 }
 

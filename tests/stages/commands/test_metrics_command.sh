@@ -40,6 +40,49 @@ says err 'no metric "instance"'
 expect 2 plm-pipeline metrics --run run --keys ,
 says err 'names no field'
 
+# ---- -f: lines as they come, a shrunk file anew, until a signal ---------------------------------------
+# follow NAME COMMAND…: runs it in the background; its output goes to ./NAME, its process to $follower
+follow() {
+  local name=$1
+  shift
+  "$@" >"$name" 2>"$name.err" &
+  follower=$!
+}
+
+# holds FILE LINES…: the file has these lines and no other
+holds() { [ "$(tr -d '\r' <"$1")" = "$(printf '%s\n' "${@:2}")" ]; }
+
+# stops NAME SIGNAL CODE: the follower ends with this code, and says nothing of it
+stops() {
+  local code=0
+  kill -"$2" "$follower"
+  wait "$follower" || code=$?
+  [ "$code" -eq "$3" ] || fail "metrics -f ends with $code after SIG$2: $(cat "$1.err")"
+}
+
+line() { printf '{"v":1,"step":%d,"split":"valid","loss":%s}\n' "$1" "$2"; }
+
+mkdir grows
+follow json plm-pipeline metrics -f --run grows --keys step,loss # before the file exists
+line 100 2.5 >grows/evaluator.jsonl
+wait_for 30 holds json '{"step":100,"loss":2.5}'
+printf '{"v":1,"step":200,"spl' >>grows/evaluator.jsonl
+printf 'it":"valid","loss":2.25}\n' >>grows/evaluator.jsonl
+line 300 2.125 >>grows/evaluator.jsonl
+wait_for 30 holds json '{"step":100,"loss":2.5}' '{"step":200,"loss":2.25}' '{"step":300,"loss":2.125}'
+# a resume cuts the file and writes what follows anew
+truncate -s "$(head -n 1 grows/evaluator.jsonl | wc -c)" grows/evaluator.jsonl
+line 200 2.375 >>grows/evaluator.jsonl
+wait_for 30 holds json '{"step":100,"loss":2.5}' '{"step":200,"loss":2.25}' '{"step":300,"loss":2.125}' \
+  '{"step":200,"loss":2.375}'
+stops json INT 130
+
+follow csv plm-pipeline metrics -f --run grows --keys step,loss --csv
+wait_for 30 holds csv step,loss 100,2.5 200,2.375
+line 300 1.5 >>grows/evaluator.jsonl
+wait_for 30 holds csv step,loss 100,2.5 200,2.375 300,1.5
+stops csv TERM 143
+
 # ---- a terminal's table -----------------------------------------------------------------------------
 command -v script >/dev/null || { echo "no script(1): the table was not looked at"; exit 0; }
 table() { script -qec "$*" /dev/null </dev/null | tr -d '\r' >out; }
@@ -49,3 +92,12 @@ says out ' a-host.of.some.length:4711$'
 table plm-pipeline metrics --run run --keys step,loss,weights
 says out '^ +8 +-1.23457e-06 +ema$'
 says out '^ +12  skipped: does not verify'
+follow screen script -qefc 'echo $$ >pid; exec plm-pipeline metrics -f --run grows --keys step,loss' /dev/null
+wait_for 30 grep -qE '^ +300 +1.5' screen
+line 400 1.25 >>grows/evaluator.jsonl
+wait_for 30 grep -qE '^ +400 +1.25' screen
+[ "$(grep -c 'step' screen)" = 1 ] || fail "the head line is repeated: $(cat screen)"
+kill -INT "$(cat pid)"
+code=0
+wait "$follower" || code=$?
+[ "$code" -eq 130 ] || fail "metrics -f on a terminal ends with $code after SIGINT"
