@@ -44,7 +44,7 @@ export -f python_test
 
 one() {
   local name=$1 key=${1//\//_} started status
-  export PLM_TMP=$results/tmp-$key
+  export PLM_TMP=$results/tmp-${name##*/} # short: sockets lie in it, and a path of one has 107 bytes
   mkdir "$PLM_TMP"
   started=$(date +%s)
   if [[ $name == *.sh ]]; then set -- bash "$PLM_ROOT/tests/$name"
