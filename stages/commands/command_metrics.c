@@ -257,9 +257,15 @@ static plm_status plot_key(const struct view *view, const char *key, bool color,
     count += add_series(&curves[i], view->runs[i], &series[count], &labels[count]);
   }
   if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) != 0 || window.ws_col == 0) window.ws_col = 100;
-  if (status == PLM_OK)
-    plm_plot_draw(stdout, key, series, count, baseline, "composition alone",
-                  window.ws_col > 120 ? 120 : window.ws_col, 20, color);
+  const struct plm_plot plot = {.title = key,
+                                .series = series,
+                                .count = count,
+                                .level = baseline,
+                                .level_label = "composition alone",
+                                .columns = window.ws_col > 120 ? 120 : window.ws_col,
+                                .rows = 20,
+                                .color = color};
+  if (status == PLM_OK) plm_plot_draw(stdout, &plot);
   for (size_t i = 0; i < view->run_count; i++) plm_curves_deinit(&curves[i]);
   return status;
 }

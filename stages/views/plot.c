@@ -55,12 +55,12 @@ static void widen(double value, double *low, double *high)
   if (value > *high) *high = value;
 }
 
-static bool find_range(struct canvas *canvas, const struct plm_series *series, size_t count,
-                       double level)
+static bool find_range(struct canvas *canvas, const struct plm_plot *plot)
 {
+  const struct plm_series *series = plot->series;
   canvas->x0 = canvas->y0 = INFINITY;
   canvas->x1 = canvas->y1 = -INFINITY;
-  for (size_t s = 0; s < count; s++) {
+  for (size_t s = 0; s < plot->count; s++) {
     for (size_t i = 0; i < series[s].count; i++) {
       if (!usable(&series[s], i)) continue;
       widen(series[s].x[i], &canvas->x0, &canvas->x1);
@@ -68,7 +68,7 @@ static bool find_range(struct canvas *canvas, const struct plm_series *series, s
     }
   }
   if (!isfinite(canvas->x0)) return false;
-  if (isfinite(level)) widen(level, &canvas->y0, &canvas->y1);
+  if (isfinite(plot->level)) widen(plot->level, &canvas->y0, &canvas->y1);
   if (canvas->x1 == canvas->x0) canvas->x1 = canvas->x0 + 1;
   if (canvas->y1 == canvas->y0) canvas->y1 = canvas->y0 + 1e-9 + fabs(canvas->y0) * 1e-3;
   return true;
@@ -124,28 +124,34 @@ static void print_canvas(FILE *out, const struct canvas *canvas, bool color)
   fprintf(out, "%*s%s%*s\n", MARGIN, "", first, canvas->columns - first_length, last);
 }
 
-void plm_plot_draw(FILE *out, const char *title, const struct plm_series *series, size_t count,
-                   double level, const char *level_label, int columns, int rows, bool color)
+static void print_heading(FILE *out, const struct plm_plot *plot)
 {
-  struct canvas canvas = {.columns = columns > MARGIN + 20 ? columns - MARGIN : 20,
-                          .rows = rows > 8 ? rows - 3 : 5};
+  fprintf(out, "%*s%s", MARGIN, "", plot->title);
+  for (size_t s = 0; s < plot->count; s++) {
+    const char *label = plot->series[s].label;
+    if (plot->color)
+      fprintf(out, "  \x1b[%dm\xE2\x94\x80 %s\x1b[0m", colors[s % SERIES_COLORS], label);
+    else
+      fprintf(out, "  - %s", label);
+  }
+  if (isfinite(plot->level)) fprintf(out, "  (.. %s %.4g)", plot->level_label, plot->level);
+  fputc('\n', out);
+}
+
+void plm_plot_draw(FILE *out, const struct plm_plot *plot)
+{
+  struct canvas canvas = {.columns = plot->columns > MARGIN + 20 ? plot->columns - MARGIN : 20,
+                          .rows = plot->rows > 8 ? plot->rows - 3 : 5};
   const size_t cells = (size_t)canvas.columns * (size_t)canvas.rows;
   canvas.dots = calloc(cells, 1);
   canvas.owner = calloc(cells, 1);
-  fprintf(out, "%*s%s", MARGIN, "", title);
-  for (size_t s = 0; s < count; s++) {
-    if (color)
-      fprintf(out, "  \x1b[%dm\xE2\x94\x80 %s\x1b[0m", colors[s % SERIES_COLORS], series[s].label);
-    else
-      fprintf(out, "  - %s", series[s].label);
-  }
-  if (isfinite(level)) fprintf(out, "  (.. %s %.4g)", level_label, level);
-  fputc('\n', out);
-  if (canvas.dots != NULL && canvas.owner != NULL && find_range(&canvas, series, count, level)) {
-    if (isfinite(level))
-      for (int x = 0; x < 2 * canvas.columns; x += 4) put_dot(&canvas, x, dot_y(&canvas, level), 0);
-    for (size_t s = 0; s < count; s++) draw_series(&canvas, &series[s], (int)s + 1);
-    print_canvas(out, &canvas, color);
+  print_heading(out, plot);
+  if (canvas.dots != NULL && canvas.owner != NULL && find_range(&canvas, plot)) {
+    if (isfinite(plot->level))
+      for (int x = 0; x < 2 * canvas.columns; x += 4)
+        put_dot(&canvas, x, dot_y(&canvas, plot->level), 0);
+    for (size_t s = 0; s < plot->count; s++) draw_series(&canvas, &plot->series[s], (int)s + 1);
+    print_canvas(out, &canvas, plot->color);
   } else {
     fprintf(out, "%*sno numbers yet\n", MARGIN, "");
   }

@@ -13,9 +13,18 @@ struct plm_series {
   size_t count;
 };
 
-/* Draws all series on common axes, `columns` wide and `rows` high (labels included). Points that
- * are not finite are left out; a horizontal line is drawn at `level` when it is finite. */
-void plm_plot_draw(FILE *out, const char *title, const struct plm_series *series, size_t count,
-                   double level, const char *level_label, int columns, int rows, bool color);
+struct plm_plot {
+  const char *title;
+  const struct plm_series *series;
+  size_t count;            /* of the series */
+  double level;            /* a dotted horizontal line; NAN for none */
+  const char *level_label; /* in the heading */
+  int columns, rows;       /* of the whole drawing, labels included */
+  bool color;
+};
+
+/* Draws all series on common axes, under a heading with their labels. Points that are not finite
+ * are left out. */
+void plm_plot_draw(FILE *out, const struct plm_plot *plot);
 
 #endif
