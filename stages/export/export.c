@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/suggest.h"
 #include "common/base/text.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/parameter_shape.h"
@@ -16,7 +17,6 @@
 #include "common/run/run.h"
 #include "stages/export/card_facts.h"
 #include "stages/export/export_target.h"
-#include "stages/export/hub_license.h"
 #include "stages/export/model_card.h"
 
 /* What the steps of one export share. */
@@ -40,13 +40,45 @@ static plm_status check_stop(struct plm_error *error)
                        number == SIGINT ? "Ctrl-C" : "a signal");
 }
 
+/* ---- the request --------------------------------------------------------------------------- */
+
+/* https://huggingface.co/docs/hub/repositories-licenses: the Hub refuses a model card with another.
+ */
+/* clang-format off */
+static const char *const licenses[] = {
+  "apache-2.0", "mit", "openrail", "bigscience-openrail-m", "creativeml-openrail-m",
+  "bigscience-bloom-rail-1.0", "bigcode-openrail-m", "afl-3.0", "artistic-2.0", "bsl-1.0", "bsd",
+  "bsd-2-clause", "bsd-3-clause", "bsd-3-clause-clear", "c-uda", "cc", "cc0-1.0", "cc-by-2.0",
+  "cc-by-2.5", "cc-by-3.0", "cc-by-4.0", "cc-by-sa-3.0", "cc-by-sa-4.0", "cc-by-nc-2.0",
+  "cc-by-nc-3.0", "cc-by-nc-4.0", "cc-by-nd-4.0", "cc-by-nc-nd-3.0", "cc-by-nc-nd-4.0",
+  "cc-by-nc-sa-2.0", "cc-by-nc-sa-3.0", "cc-by-nc-sa-4.0", "cdla-sharing-1.0",
+  "cdla-permissive-1.0", "cdla-permissive-2.0", "wtfpl", "ecl-2.0", "epl-1.0", "epl-2.0",
+  "etalab-2.0", "eupl-1.1", "agpl-3.0", "gfdl", "gpl", "gpl-2.0", "gpl-3.0", "lgpl", "lgpl-2.1",
+  "lgpl-3.0", "isc", "lppl-1.3c", "ms-pl", "mpl-2.0", "odc-by", "odbl", "openrail++", "osl-3.0",
+  "postgresql", "ofl-1.1", "ncsa", "unlicense", "zlib", "pddl", "lgpl-lr", "unknown", "other",
+};
+/* clang-format on */
+
+static plm_status check_license(const char *license, struct plm_error *error)
+{
+  struct plm_suggestion suggestion = {.word = license};
+  for (size_t i = 0; i < sizeof licenses / sizeof *licenses; i++) {
+    if (strcmp(licenses[i], license) == 0) return PLM_OK;
+    plm_suggest(&suggestion, licenses[i]);
+  }
+  plm_error_set(error, PLM_USAGE, "the Hub knows no licence \"%.80s\"", license);
+  if (suggestion.best != NULL) return plm_error_hint(error, "did you mean %s?", suggestion.best);
+  return plm_error_hint(error, "its list: https://huggingface.co/docs/hub/repositories-licenses; "
+                               "any other licence is `other`, with a LICENSE file in the folder");
+}
+
 static plm_status check_request(const struct plm_export_request *request, struct plm_error *error)
 {
   const char *dtype = request->dtype;
   PLM_TRY(plm_model_weights_check(request->weights, error));
   if (dtype != NULL && strcmp(dtype, "float32") != 0 && strcmp(dtype, "bfloat16") != 0)
     return plm_error_set(error, PLM_USAGE, "--dtype is float32 or bfloat16, not \"%.40s\"", dtype);
-  return request->license != NULL ? plm_hub_license_check(request->license, error) : PLM_OK;
+  return request->license != NULL ? check_license(request->license, error) : PLM_OK;
 }
 
 plm_status plm_export_check(const struct plm_export_request *request, struct plm_error *error)
