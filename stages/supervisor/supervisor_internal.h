@@ -9,7 +9,6 @@
 #include "common/metrics/prometheus.h"
 #include "common/run/log_tail.h"
 #include "stages/supervisor/supervisor.h"
-#include "stages/supervisor/supervisor_backoff.h"
 #include "stages/supervisor/supervisor_socket.h"
 #include "stages/supervisor/supervisor_state.h"
 

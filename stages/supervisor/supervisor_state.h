@@ -1,8 +1,10 @@
-/* The states of a supervised stage, as one table: state and event give the next state. */
+/* The life of a supervised stage, as pure functions: a table in which state and event give the next
+ * state, and when a stage that died is started again. */
 #ifndef PLM_STAGES_SUPERVISOR_SUPERVISOR_STATE_H
 #define PLM_STAGES_SUPERVISOR_SUPERVISOR_STATE_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 /* name, what `ps` shows */
 #define PLM_STAGE_STATES(X) \
@@ -38,5 +40,26 @@ enum plm_stage_state plm_stage_next(enum plm_stage_state state, enum plm_stage_e
 const char *plm_stage_state_name(enum plm_stage_state state);
 /* A process may live in it. */
 bool plm_stage_lives(enum plm_stage_state state);
+
+/* ---- back-off: 1 s, doubling to 60 s, with jitter; five deaths within ten minutes are FATAL
+ * ------ */
+
+enum {
+  PLM_BACKOFF_FIRST_MS = 1000,
+  PLM_BACKOFF_MOST_MS = 60000,
+  PLM_BACKOFF_DEATHS = 5,
+  PLM_BACKOFF_WINDOW_MS = 600000,
+};
+
+struct plm_backoff {                     /* {0}: nobody died yet */
+  int64_t deaths_ms[PLM_BACKOFF_DEATHS]; /* a ring of the last ones */
+  uint32_t count;                        /* of all */
+  uint32_t in_a_row;                     /* doublings so far; forgotten after a window's quiet */
+};
+
+/* A death at now_ms (monotonic). false: the fifth within the window. Otherwise *delay_ms until the
+ * next start: the doubled time less up to a quarter of it, by jitter in [0, 1). */
+bool plm_backoff_death(struct plm_backoff *backoff, int64_t now_ms, double jitter,
+                       int64_t *delay_ms);
 
 #endif

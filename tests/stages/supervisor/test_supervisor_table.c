@@ -8,7 +8,6 @@
 #include "common/base/file.h"
 #include "common/base/text.h"
 #include "common/run/log_tail.h"
-#include "stages/supervisor/supervisor_backoff.h"
 #include "stages/supervisor/supervisor_state.h"
 #include "tests/support/scratch.h"
 
