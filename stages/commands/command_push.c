@@ -16,7 +16,7 @@
 #include "common/huggingface/model_folder.h"
 #include "common/run/run.h"
 #include "stages/commands/command.h"
-#include "stages/export/export_options.h"
+#include "stages/commands/export_options.h"
 
 static const struct plm_option options[] = {
     PLM_EXPORT_OPTIONS,

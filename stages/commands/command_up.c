@@ -14,7 +14,7 @@
 #include "common/corpus/corpus.h"
 #include "common/run/run.h"
 #include "stages/commands/command.h"
-#include "stages/supervisor/port_taken.h"
+#include "stages/supervisor/run_ports.h"
 #include "stages/supervisor/run_prepare.h"
 #include "stages/supervisor/supervisor.h"
 #include "stages/supervisor/supervisor_socket.h"
@@ -159,29 +159,16 @@ static void wait_for_earlier_stages(const struct plm_config *config)
 
 static plm_status check_ports(const struct plan *plan, struct plm_error *error)
 {
-  const struct plm_config_network *network = &plan->config.network;
-  const struct {
-    enum plm_stage_index kind;
-    const char *key, *endpoint;
-  } binds[] = {{PLM_KIND_TRAINER, "network.feed", network->feed},
-               {PLM_KIND_TRAINER, "network.announcements", network->announcements},
-               {PLM_KIND_EVALUATOR, "network.evaluation_feed", network->evaluation_feed}};
-  for (size_t i = 0; i < sizeof binds / sizeof binds[0]; i++) {
-    char owner[128];
-    if (!plan->chosen[binds[i].kind] || !plm_port_taken(binds[i].endpoint, owner)) continue;
-    plm_error_set(error, PLM_BUSY, "%s: %s is in use by %s", binds[i].key, binds[i].endpoint,
-                  owner);
-    return plm_error_hint(error, "stop it, or choose another port: --set %s=tcp://127.0.0.1:*",
-                          binds[i].key);
+  struct plm_run_port ports[PLM_RUN_PORTS];
+  const size_t count = plm_run_ports(&plan->config, plan->chosen, ports);
+  for (size_t i = 0; i < count; i++) {
+    if (!ports[i].taken) continue;
+    plm_error_set(error, PLM_BUSY, "%s: %s is in use by %s", ports[i].key, ports[i].address,
+                  ports[i].owner);
+    return plm_error_hint(error, "stop it, or choose another port: --set %s=%s", ports[i].key,
+                          ports[i].any);
   }
-  const char *metrics = plan->config.prometheus;
-  char endpoint[300], owner[128];
-  snprintf(endpoint, sizeof endpoint, "tcp://%s%s", metrics != NULL && metrics[0] == ':' ? "*" : "",
-           metrics != NULL ? metrics : "*:*");
-  if (!plm_port_taken(endpoint, owner)) return PLM_OK;
-  plm_error_set(error, PLM_BUSY, "metrics.prometheus: %s is in use by %s", metrics, owner);
-  return plm_error_hint(error, "stop it, or choose another port: --set "
-                               "metrics.prometheus=127.0.0.1:0");
+  return PLM_OK;
 }
 
 static plm_status supervise(const struct plm_command_context *context, struct plan *plan,
@@ -291,7 +278,9 @@ static plm_status up(const struct plm_command_context *context, struct plm_error
     struct plm_prepared prepared;
     status = plm_run_inspect(&plan.config, plan.mode, plan.resume_path, &prepared, error);
     if (status == PLM_OK) {
-      status = plm_dry_run(context, &plan.config, plan.chosen, plan.fingerprint, &prepared, error);
+      const struct plm_dry_run run = {&plan.config, context->program_directory, plan.fingerprint,
+                                      plan.chosen, &prepared};
+      status = plm_dry_run(&run, error);
     }
   } else if (plm_arguments_has(context->arguments, "detach") ||
              plm_arguments_has(context->arguments, "wait")) {

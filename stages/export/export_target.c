@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "common/base/hash.h"
+#include "common/base/leftovers.h"
 #include "common/checkpoint/safetensors.h"
-#include "common/run/leftovers.h"
 
 #define WEIGHTS "model.safetensors"
 

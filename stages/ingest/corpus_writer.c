@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "common/base/file.h"
+#include "common/base/leftovers.h"
 #include "common/base/log.h"
-#include "common/run/leftovers.h"
 #include "stages/ingest/corpus_store.h"
 #include "stages/ingest/group_compressor.h"
 

@@ -16,7 +16,7 @@
 
 #include "common/base/json.h"
 #include "common/config/settings.h"
-#include "stages/supervisor/port_taken.h"
+#include "stages/supervisor/run_ports.h"
 
 enum { ANSWER_S = 20 }; /* for the trainer to plan its memory */
 
@@ -35,52 +35,41 @@ static void say_graph(const struct plm_config *config, const bool chosen[PLM_KIN
   printf("  run           %s\n", config->run);
 }
 
-static plm_status say_commands(const struct plm_command_context *context,
-                               const struct plm_config *config, const bool chosen[PLM_KIND_COUNT],
-                               const char *fingerprint, struct plm_error *error)
+static plm_status say_commands(const struct plm_dry_run *run, struct plm_error *error)
 {
   static struct plm_stage_command command;
   printf("command lines\n");
   for (int kind = 0; kind < PLM_KIND_COUNT; kind++) {
-    if (!chosen[kind]) continue;
-    PLM_TRY(plm_stage_command_make(context->program_directory, config->run, fingerprint,
+    if (!run->chosen[kind]) continue;
+    PLM_TRY(plm_stage_command_make(run->program_directory, run->config->run, run->fingerprint,
                                    (enum plm_stage_index)kind, &command, error));
     printf(" ");
     for (size_t i = 0; command.argv[i] != NULL; i++) printf(" %s", command.argv[i]);
-    const unsigned count = plm_stage_instances(config, (enum plm_stage_index)kind);
+    const unsigned count = plm_stage_instances(run->config, (enum plm_stage_index)kind);
     if (count != 1) printf("   (x %u)", count);
     printf("\n");
   }
   return PLM_OK;
 }
 
-static void say_ports(const struct plm_config *config, const bool chosen[PLM_KIND_COUNT])
+static void say_ports(const struct plm_dry_run *run)
 {
-  const struct {
-    const char *key, *endpoint;
-    enum plm_stage_index kind;
-  } binds[] = {{"network.feed", config->network.feed, PLM_KIND_TRAINER},
-               {"network.announcements", config->network.announcements, PLM_KIND_TRAINER},
-               {"network.evaluation_feed", config->network.evaluation_feed, PLM_KIND_EVALUATOR}};
+  struct plm_run_port ports[PLM_RUN_PORTS];
+  const size_t count = plm_run_ports(run->config, run->chosen, ports);
   printf("ports\n");
-  for (size_t i = 0; i < sizeof binds / sizeof binds[0]; i++) {
-    char owner[128];
-    if (!chosen[binds[i].kind]) continue;
-    const bool taken = plm_port_taken(binds[i].endpoint, owner);
-    printf("  %-24s %s: %s%s\n", binds[i].key, binds[i].endpoint, taken ? "in use by " : "free",
-           taken ? owner : "");
-  }
+  for (size_t i = 0; i < count; i++)
+    printf("  %-24s %s: %s%s\n", ports[i].key, ports[i].address,
+           ports[i].taken ? "in use by " : "free", ports[i].owner);
 }
 
 /* ---- memory and disk: the trainer knows ---------------------------------------------------- */
 
 /* The resolved configuration in memory, and what `plm-trainer --dry-run --json` says of it. */
-static char *ask_trainer(const struct plm_command_context *context, const struct plm_config *config,
-                         struct plm_error *error)
+static char *ask_trainer(const struct plm_dry_run *run, struct plm_error *error)
 {
   char program[PLM_PATH_SIZE], path[64], *yaml, answer[8192];
-  if (plm_path_join(program, context->program_directory, "plm-trainer", error) != PLM_OK ||
-      plm_config_print(config, &yaml, error) != PLM_OK) {
+  if (plm_path_join(program, run->program_directory, "plm-trainer", error) != PLM_OK ||
+      plm_config_print(run->config, &yaml, error) != PLM_OK) {
     return NULL;
   }
   int ends[2] = {-1, -1};
@@ -151,10 +140,11 @@ static void say_device(const cJSON *json)
   printf("\n");
 }
 
-static void say_memory(const struct plm_command_context *context, const struct plm_config *config)
+static void say_memory(const struct plm_dry_run *run)
 {
+  const struct plm_config *config = run->config;
   struct plm_error error = {0};
-  char *answer = ask_trainer(context, config, &error);
+  char *answer = ask_trainer(run, &error);
   cJSON *json = answer != NULL ? cJSON_Parse(answer) : NULL;
   free(answer);
   printf("memory\n");
@@ -188,24 +178,20 @@ static void say_cores(const struct plm_config *config)
          config->trainer.threads == 0 ? " (all)" : "", evaluator);
 }
 
-plm_status plm_dry_run(const struct plm_command_context *context, const struct plm_config *config,
-                       const bool chosen[PLM_KIND_COUNT], const char *fingerprint,
-                       const struct plm_prepared *prepared, struct plm_error *error)
+plm_status plm_dry_run(const struct plm_dry_run *run, struct plm_error *error)
 {
-  if (prepared->complete) {
-    printf("the run is complete at step %llu: only what is missing would be evaluated\n",
-           (unsigned long long)prepared->step);
-  } else if (prepared->resumes) {
-    printf("the run would resume; its newest checkpoint is step %llu\n",
-           (unsigned long long)prepared->step);
-  } else {
+  const unsigned long long step = run->prepared->step;
+  if (run->prepared->complete)
+    printf("the run is complete at step %llu: only what is missing would be evaluated\n", step);
+  else if (run->prepared->resumes)
+    printf("the run would resume; its newest checkpoint is step %llu\n", step);
+  else
     printf("a new run would start\n");
-  }
-  say_graph(config, chosen);
-  PLM_TRY(say_commands(context, config, chosen, fingerprint, error));
+  say_graph(run->config, run->chosen);
+  PLM_TRY(say_commands(run, error));
   fflush(stdout);
-  say_memory(context, config);
-  say_cores(config);
-  say_ports(config, chosen);
+  say_memory(run);
+  say_cores(run->config);
+  say_ports(run);
   return PLM_OK;
 }

@@ -31,6 +31,7 @@ includes packer 'kernels|trainer|evaluator|stages|tests'
 includes trainer 'kernels|packer|evaluator|stages|tests'
 includes evaluator 'kernels|packer|trainer|stages|tests'
 includes stages 'kernels|packer|trainer|evaluator|tests'
+for room in supervisor ingest export views; do includes "stages/$room" stages/commands; done
 
 while IFS= read -r name; do complain "two files are called $name"; done < <(
   printf '%s\n' "${sources[@]}" | xargs -n1 basename | sort | uniq -d)

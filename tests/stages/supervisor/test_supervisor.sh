@@ -257,10 +257,11 @@ until_true "$pipeline" wait --ready --run part --timeout 1
 "$pipeline" down --run part
 wait "$supervisor"
 [ $? -eq 143 ] || fail "down of packers alone"
-"$pipeline" up --dry-run --run dry >dry.out 2>&1 || fail "dry run: $(cat dry.out)"
+"$pipeline" up --dry-run --run dry --set metrics.prometheus=127.0.0.1:0 >dry.out 2>&1 || fail "dry run: $(cat dry.out)"
 [ ! -e dry ] || fail "the dry run made a folder"
 grep -q "plm-trainer -c $PWD/dry/pipeline.yaml --run $PWD/dry" dry.out || fail "no command line"
 grep -q 'trainer  *5.0 MB for 1000 parameters' dry.out || fail "dry run: memory"
+grep -q 'metrics.prometheus  *127.0.0.1:0: free' dry.out || fail "dry run: ports"
 for word in graph memory disk cores ports; do grep -q "^$word" dry.out || fail "dry run: no $word"; done
 TRAINER=$train EVALUATOR=$judge up complete --resume never || fail "--resume never"
 [ -e complete/previous-1/DONE ] && [ -e complete/previous-1/pipeline.yaml ] ||

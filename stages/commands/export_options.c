@@ -1,5 +1,5 @@
 /* Options of `export` and `push`. */
-#include "stages/export/export_options.h"
+#include "stages/commands/export_options.h"
 
 #include <inttypes.h>
 #include <stdio.h>

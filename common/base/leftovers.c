@@ -1,5 +1,5 @@
 /* Leftovers: see leftovers.h. */
-#include "common/run/leftovers.h"
+#include "common/base/leftovers.h"
 
 #include <dirent.h>
 #include <fcntl.h>

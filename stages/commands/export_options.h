@@ -1,6 +1,6 @@
 /* What `export` and `push` share: how a checkpoint is named, and how it is exported. */
-#ifndef PLM_STAGES_EXPORT_EXPORT_OPTIONS_H
-#define PLM_STAGES_EXPORT_EXPORT_OPTIONS_H
+#ifndef PLM_STAGES_COMMANDS_EXPORT_OPTIONS_H
+#define PLM_STAGES_COMMANDS_EXPORT_OPTIONS_H
 
 #include "common/base/file.h"
 #include "common/base/status.h"

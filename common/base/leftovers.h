@@ -1,7 +1,7 @@
 /* Folders that a command writes before they get their name, and what of them a killed one left:
  * whoever writes into such a folder holds a lock on it, so one that can be locked is nobody's. */
-#ifndef PLM_COMMON_RUN_LEFTOVERS_H
-#define PLM_COMMON_RUN_LEFTOVERS_H
+#ifndef PLM_COMMON_BASE_LEFTOVERS_H
+#define PLM_COMMON_BASE_LEFTOVERS_H
 
 /* Locks a folder, without waiting and without following a link; -1: no folder, or somebody has it.
  * Closing the descriptor gives the lock back. */

@@ -1,0 +1,27 @@
+/* The ports that a run binds, and who has one already: asked before the stages start, which would
+ * otherwise fail on it one after another. */
+#ifndef PLM_STAGES_SUPERVISOR_RUN_PORTS_H
+#define PLM_STAGES_SUPERVISOR_RUN_PORTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "common/config/config.h"
+#include "stages/supervisor/supervisor_table.h"
+
+struct plm_run_port {
+  const char *key;     /* "network.feed" */
+  const char *address; /* its value in the configuration */
+  const char *any;     /* a value of the key that leaves the choice to the system */
+  bool taken;          /* it cannot be bound here; one that the system chooses never is */
+  char owner[128];     /* of a taken one: "pid 123 (plm-trainer)" or "another user's process" */
+};
+
+enum { PLM_RUN_PORTS = 4 };
+
+/* Fills ports with those that the chosen stages and metrics.prometheus bind, and returns how many
+ * there are. The texts are the configuration's. */
+size_t plm_run_ports(const struct plm_config *config, const bool chosen[PLM_KIND_COUNT],
+                     struct plm_run_port ports[PLM_RUN_PORTS]);
+
+#endif
