@@ -34,6 +34,8 @@
 enum plm_split { PLM_SPLIT_TRAIN, PLM_SPLIT_VALID, PLM_SPLIT_TEST, PLM_SPLIT_COUNT };
 enum {
   PLM_GROUP_DOCUMENTS = 256,
+  PLM_DOCUMENT_LIMIT = 1 << 28, /* residues of a document */
+  PLM_NAME_LIMIT = 4096,        /* bytes of a document's name */
   PLM_CORPUS_FORMAT = 1,
   PLM_HISTOGRAM_BINS = 32, /* bin b counts lengths in [2^b, 2^(b+1)) */
 };

@@ -1,4 +1,7 @@
-/* corpus.json: printed by one function, and read by parsing it, printing it again and comparing. */
+/* corpus.json: one function prints it. Reading parses the file, prints what was parsed, and
+ * compares the two texts. */
+#include "common/corpus/corpus_description.h"
+
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -9,6 +12,11 @@
 #include "common/base/file.h"
 #include "common/corpus/corpus_format.h"
 #include "common/corpus/tokenizer.h"
+
+enum {
+  EDGE_BYTES = 1 << 20,              /* at either end of data.mdb, hashed before opening it */
+  DESCRIPTION_LIMIT = 32 * (1 << 20) /* bytes of corpus.json */
+};
 
 static const char *const tokenizer_names[] = {"esm", "byte"};
 static const double largest_exact = 9007199254740992.0; /* 2^53: JSON numbers are doubles */
@@ -230,7 +238,7 @@ static bool take_description(const cJSON *root, struct plm_corpus_description *d
   return true;
 }
 
-/* Does the file say exactly what the writer would print? */
+/* The file must be exactly the text that the writer would print. */
 static plm_status compare_with_print(const struct plm_corpus_description *description,
                                      const char *bytes, size_t size, const char *path,
                                      struct plm_error *error)
@@ -276,7 +284,7 @@ plm_status plm_corpus_description_read(const char *directory,
   size_t size;
   *description = (struct plm_corpus_description){0};
   PLM_TRY(plm_path_join(path, directory, PLM_CORPUS_DESCRIPTION, error));
-  plm_status status = plm_file_read(path, PLM_DESCRIPTION_LIMIT, &bytes, &size, error);
+  plm_status status = plm_file_read(path, DESCRIPTION_LIMIT, &bytes, &size, error);
   if (status == PLM_NOT_FOUND) {
     plm_error_set(error, PLM_NOT_FOUND, "%s is not a corpus: it has no %s", directory,
                   PLM_CORPUS_DESCRIPTION);
@@ -301,7 +309,8 @@ static plm_status hash_range(int descriptor, const char *path, uint64_t begin, s
     const ssize_t got = pread(descriptor, buffer + used, size - used, (off_t)(begin + used));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return plm_error_errno(error, "cannot read %s", path);
-    if (got == 0) return plm_error_set(error, PLM_CORRUPT, "%s became shorter", path);
+    if (got == 0)
+      return plm_error_set(error, PLM_CORRUPT, "%s became shorter while it was read", path);
     used += (size_t)got;
   }
   *hash = plm_hash_bytes(buffer, size);
@@ -314,8 +323,8 @@ plm_status plm_corpus_edges(int descriptor, const char *path, struct plm_corpus_
   const off_t end = lseek(descriptor, 0, SEEK_END);
   if (end < 0) return plm_error_errno(error, "cannot read %s", path);
   files->size_bytes = (uint64_t)end;
-  const size_t edge = end < PLM_CORPUS_EDGE ? (size_t)end : PLM_CORPUS_EDGE;
-  char *buffer = malloc(PLM_CORPUS_EDGE);
+  const size_t edge = end < EDGE_BYTES ? (size_t)end : EDGE_BYTES;
+  char *buffer = malloc(EDGE_BYTES);
   if (buffer == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "out of memory while checking %s", path);
   plm_status status = hash_range(descriptor, path, 0, edge, buffer, &files->first, error);

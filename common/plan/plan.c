@@ -53,6 +53,33 @@ struct plm_hash plm_plan_hash(const struct plm_plan_parameters *p)
   return plm_hash_bytes(bytes, sizeof bytes);
 }
 
+struct plm_plan_parameters plm_plan_training(const struct plm_config *config)
+{
+  return (struct plm_plan_parameters){
+      .seed = config->seed,
+      .max_length = config->data.max_length,
+      .alignment = plm_config_alignment(config),
+      .window_groups = config->data.window_groups,
+      .packing = config->data.packing,
+      .truncate = config->data.truncate,
+      .tokenizer = config->data.tokenizer,
+      .shuffle = true,
+  };
+}
+
+struct plm_plan_parameters plm_plan_evaluation(const struct plm_config *config)
+{
+  return (struct plm_plan_parameters){
+      .max_length = config->data.max_length,
+      .alignment = plm_config_alignment(config),
+      .window_groups = config->data.window_groups,
+      .packing = PLM_PACKING_BEST_FIT,
+      .truncate = PLM_TRUNCATE_HEAD,
+      .tokenizer = config->data.tokenizer,
+      .token_limit = config->evaluator.max_tokens,
+  };
+}
+
 /* ---- opening ----------------------------------------------------------------------------------*/
 
 /* Documents 0, 1, 2 ... whose real tokens together stay within the limit. */

@@ -1,7 +1,7 @@
 /* FASTA: '>' and a header, then residues over any number of lines. */
 #include <string.h>
 
-#include "common/corpus/corpus_format.h"
+#include "common/corpus/corpus.h"
 #include "common/sequences/sequence_parts.h"
 
 static bool is_blank(uint8_t byte)

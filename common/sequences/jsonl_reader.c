@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/corpus/corpus_format.h"
+#include "common/corpus/corpus.h"
 #include "common/sequences/sequence_parts.h"
 
 /* What a line may hold besides the sequence, whose letters may each be written as \uXXXX. */

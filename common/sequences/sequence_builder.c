@@ -6,7 +6,7 @@
 #include <emmintrin.h>
 #endif
 
-#include "common/corpus/corpus_format.h"
+#include "common/corpus/corpus.h"
 #include "common/sequences/sequence_parts.h"
 
 enum { BLOCK = 64 };

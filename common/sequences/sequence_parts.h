@@ -1,8 +1,9 @@
-/* Inside of the sequence readers: lines from a stream, residues from lines, and the table of
- * formats. */
+/* The inside of the sequence readers, private to this folder: the record that is put together from
+ * pieces of lines, the reader's state, and the functions of the formats. */
 #ifndef PLM_COMMON_SEQUENCES_SEQUENCE_PARTS_H
 #define PLM_COMMON_SEQUENCES_SEQUENCE_PARTS_H
 
+#include "common/sequences/line_source.h"
 #include "common/sequences/sequence_reader.h"
 
 /* A record that is being put together. */
@@ -23,7 +24,6 @@ struct plm_sequence_builder {
 };
 
 void plm_sequence_builder_reset(struct plm_sequence_builder *builder);
-struct plm_line_piece;
 /* A piece of line number `line`. */
 void plm_sequence_builder_add(struct plm_sequence_builder *builder,
                               const struct plm_line_piece *piece, uint64_t line);
@@ -32,29 +32,6 @@ void plm_sequence_builder_add(struct plm_sequence_builder *builder,
  * were, line ends included, and in lines how many lines; 0 is always a right answer. */
 size_t plm_sequence_builder_add_lines(struct plm_sequence_builder *builder, const uint8_t *bytes,
                                       size_t size, uint64_t *lines);
-
-enum plm_line_result { PLM_LINE_PIECE, PLM_LINE_END, PLM_LINE_FAILED, PLM_LINE_AGAIN };
-
-/* Lines in pieces, as they lie in the stream's buffer: never copied, never too long. */
-struct plm_line_source {
-  struct plm_byte_stream *stream;
-  const uint8_t *bytes;
-  size_t at, size;
-  uint64_t line;    /* of the piece that was given last, from 1 */
-  bool inside_line; /* the last piece did not end its line */
-};
-struct plm_line_piece {
-  const uint8_t *bytes; /* without '\n'; a CR may be there */
-  size_t size;
-  bool begins, ends; /* the first piece of its line; its line ends with it */
-};
-enum plm_line_result plm_line_next(struct plm_line_source *source, struct plm_line_piece *piece,
-                                   struct plm_error *error);
-/* Nothing but spaces, tabs and CRs. */
-bool plm_line_is_blank(const void *bytes, size_t size);
-/* Looks at the next byte: -1 at the end. Leaves it there. */
-enum plm_line_result plm_line_peek(struct plm_line_source *source, int *byte,
-                                   struct plm_error *error);
 
 struct plm_sequence_reader {
   struct plm_line_source lines;

@@ -1,28 +1,21 @@
 /* From files to a spool. */
 #include "evaluator/embed/sequence_intake.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/log.h"
 #include "common/base/progress.h"
-#include "common/sequences/bad_record.h"
-#include "common/sequences/sequence_reader.h"
+#include "common/sequences/sequence_files.h"
 #include "evaluator/task.h"
 
-enum {
-  RECORDS_BETWEEN_LOOKS = 64,  /* at the clock */
-  LEAST_MAX_RESIDUES = 1 << 20 /* what a line of JSONL may hold in any case */
-};
+enum { LEAST_MAX_RESIDUES = 1 << 20 }; /* what a line of JSONL may hold in any case */
 
 struct intake {
   const struct plm_intake_options *options;
   struct plm_sequence_spool *spool;
   struct plm_intake_counts *counts;
-  struct plm_progress progress;
-  uint64_t bytes; /* of the files before this one, uncompressed */
-  void *tokens;   /* (max_length) of token_bytes */
+  void *tokens; /* (max_length) of token_bytes */
 };
 
 static void put_token(const struct intake *intake, uint32_t place, uint16_t token)
@@ -43,9 +36,11 @@ static void count_unknown(const struct intake *intake, const uint8_t *residues, 
   intake->counts->unknown_sequences += unknown > 0;
 }
 
-static plm_status take_record(struct intake *intake, const struct plm_sequence *sequence,
+static plm_status take_record(void *context, size_t file, const struct plm_sequence *sequence,
                               struct plm_error *error)
 {
+  (void)file;
+  struct intake *intake = context;
   const struct plm_tokenizer *tokenizer = intake->options->tokenizer;
   const uint32_t limit = intake->options->max_length;
   const bool whole = sequence->length + 2 <= limit;
@@ -61,62 +56,34 @@ static plm_status take_record(struct intake *intake, const struct plm_sequence *
                                 residues + 1 + whole, error);
 }
 
-static plm_status read_records(struct intake *intake, struct plm_sequence_reader *reader,
-                               struct plm_error *error)
+static plm_status stopped(void *context, struct plm_error *error)
 {
-  const struct plm_byte_stream *stream = plm_sequence_reader_stream(reader);
-  for (uint64_t records = 0;;) {
-    struct plm_sequence sequence;
-    struct plm_error local = {0}; /* a bad record is no failure yet */
-    plm_status status = PLM_OK;
-    PLM_TRY(plm_task_stopped(" while reading; nothing was written", error));
-    switch (plm_sequence_reader_next(reader, &sequence, &local)) {
-    case PLM_SEQUENCE_READ: status = take_record(intake, &sequence, &local); break;
-    case PLM_SEQUENCE_BAD:
-      status =
-          plm_bad_record(intake->options->strict, &intake->counts->bad, &intake->progress, &local);
-      break;
-    case PLM_SEQUENCE_FAILED: status = local.status; break;
-    case PLM_SEQUENCE_AGAIN: continue;
-    case PLM_SEQUENCE_END: return PLM_OK;
-    }
-    if (status != PLM_OK) {
-      if (error != NULL) *error = local;
-      return status;
-    }
-    if (++records % RECORDS_BETWEEN_LOOKS == 0)
-      plm_progress_update(&intake->progress, plm_byte_stream_consumed(stream),
-                          plm_byte_stream_total(stream),
-                          intake->bytes + plm_byte_stream_produced(stream),
-                          plm_sequence_spool_count(intake->spool), "sequences");
-  }
+  (void)context;
+  return plm_task_stopped(" while reading; nothing was written", error);
 }
 
-static plm_status read_file(struct intake *intake, const char *path, struct plm_error *error)
+static plm_status read_files(struct intake *intake, struct plm_error *error)
 {
   const struct plm_intake_options *options = intake->options;
-  const uint64_t bad_before = intake->counts->bad;
-  const uint64_t good_before = plm_sequence_spool_count(intake->spool);
-  const uint64_t most =
-      options->max_length > LEAST_MAX_RESIDUES ? options->max_length : LEAST_MAX_RESIDUES;
-  struct plm_byte_stream *stream;
-  struct plm_sequence_reader *reader;
-  PLM_TRY(plm_byte_stream_open(path, &stream, error));
-  PLM_TRY(plm_sequence_reader_open(stream, options->tokenizer->kind, most, &reader, error));
-  plm_sequence_reader_keep_heads(reader);
-  plm_status status = read_records(intake, reader, error);
-  const uint64_t produced = plm_byte_stream_produced(stream);
-  intake->bytes += produced;
-  if (status == PLM_OK && plm_sequence_spool_count(intake->spool) == good_before) {
-    const char *name = plm_byte_stream_name(stream);
-    if (produced == 0)
-      status = plm_error_set(error, PLM_FORMAT, "%s is empty", name);
-    else
-      status = plm_error_set(error, PLM_FORMAT, "%s has no good record, %" PRIu64 " bad", name,
-                             intake->counts->bad - bad_before);
-    plm_error_hint(error, "formats: .fasta .fa .faa .fas, .jsonl, .txt, each also .gz or .zst");
-  }
-  plm_sequence_reader_close(reader);
+  struct plm_progress progress;
+  struct plm_sequence_files files = {.paths = options->inputs,
+                                     .path_count = options->input_count,
+                                     .tokenizer = options->tokenizer->kind,
+                                     .max_residues = options->max_length > LEAST_MAX_RESIDUES
+                                                         ? options->max_length
+                                                         : LEAST_MAX_RESIDUES,
+                                     .keep_heads = true,
+                                     .strict = options->strict,
+                                     .progress = &progress,
+                                     .context = intake,
+                                     .take = take_record,
+                                     .stopped = stopped};
+  struct plm_sequence_file_counts counts;
+  PLM_TRY(plm_sequence_files_check(files.paths, files.path_count, &files.total_bytes, error));
+  plm_progress_begin(&progress, "read");
+  const plm_status status = plm_sequence_files_read(&files, &counts, NULL, error);
+  plm_progress_clear(&progress);
+  intake->counts->bad = counts.bad;
   return status;
 }
 
@@ -147,12 +114,8 @@ plm_status plm_sequence_intake(const struct plm_intake_options *options,
   PLM_ASSERT(options->max_length >= 2);
   intake.tokens = malloc((size_t)options->max_length * options->tokenizer->token_bytes);
   if (intake.tokens == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  plm_progress_begin(&intake.progress, "read");
-  plm_status status = PLM_OK;
-  for (size_t i = 0; i < options->input_count && status == PLM_OK; i++)
-    status = read_file(&intake, options->inputs[i], error);
+  plm_status status = read_files(&intake, error);
   if (status == PLM_OK) status = plm_sequence_spool_finish(spool, error);
-  plm_progress_clear(&intake.progress);
   if (status == PLM_OK) warn(&intake);
   free(intake.tokens);
   return status;

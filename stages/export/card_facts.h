@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "common/config/config.h"
-#include "common/corpus/corpus_format.h"
+#include "common/corpus/corpus_description.h"
 #include "common/huggingface/model_folder.h"
 
 struct cJSON;

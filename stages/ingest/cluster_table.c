@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/base/hash.h"
-#include "common/sequences/sequence_parts.h"
+#include "common/sequences/line_source.h"
 #include "stages/ingest/corpus_writer.h"
 #include "stages/ingest/pair_table.h"
 

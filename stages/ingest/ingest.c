@@ -4,18 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/progress.h"
-#include "common/sequences/bad_record.h"
-#include "common/sequences/sequence_reader.h"
+#include "common/sequences/sequence_files.h"
 #include "stages/ingest/cluster_table.h"
 #include "stages/ingest/pair_table.h"
 
 enum {
-  RECORDS_BETWEEN_LOOKS = 64, /* at the clock */
   FEW_DOCUMENTS = 256,
   INPUT_LIMIT = 1 << 16, /* files: corpus.json names each */
 };
@@ -28,7 +25,7 @@ struct ingest {
   struct plm_pair_table *seen;
   struct plm_corpus_source *sources;
   struct plm_progress progress;
-  uint64_t input_bytes, input_total; /* compressed, files before this one; all (0: unknown) */
+  uint64_t input_total; /* bytes of all files on disk; 0: unknown */
 };
 
 static double cpu_seconds(void)
@@ -37,31 +34,6 @@ static double cpu_seconds(void)
   getrusage(RUSAGE_SELF, &usage);
   return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
          1e-6 * (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
-}
-
-/* All files can be read, before anything is written. Sums their sizes for the progress bar. */
-static plm_status check_inputs(struct ingest *ingest, struct plm_error *error)
-{
-  bool known = true;
-  for (size_t i = 0; i < ingest->options->input_count; i++) {
-    const char *path = ingest->options->inputs[i];
-    struct plm_byte_stream *stream;
-    if (strcmp(path, "-") == 0) {
-      known = false;
-      continue;
-    }
-    struct stat information;
-    if (stat(path, &information) == 0 && S_ISFIFO(information.st_mode)) {
-      known = false; /* opening it twice would lose its writer */
-      continue;
-    }
-    PLM_TRY(plm_byte_stream_open(path, &stream, error));
-    if (plm_byte_stream_total(stream) == 0) known = false;
-    ingest->input_total += plm_byte_stream_total(stream);
-    plm_byte_stream_close(stream);
-  }
-  if (!known) ingest->input_total = 0;
-  return PLM_OK;
 }
 
 static enum plm_split choose_split(struct ingest *ingest, const struct plm_sequence *sequence,
@@ -86,10 +58,12 @@ static void say_too_long(struct ingest *ingest, const struct plm_sequence *seque
               (unsigned long long)ingest->options->max_residues);
 }
 
-/* A good record: dropped for its length or as a repeat, or added. */
-static plm_status take_record(struct ingest *ingest, const struct plm_sequence *sequence,
-                              struct plm_corpus_source *source, struct plm_error *error)
+/* A good record is dropped for its length or as a repeat, or becomes a document. */
+static plm_status take_record(void *context, size_t file, const struct plm_sequence *sequence,
+                              struct plm_error *error)
 {
+  struct ingest *ingest = context;
+  struct plm_corpus_source *source = &ingest->sources[file];
   struct plm_ingest_result *result = ingest->result;
   if (sequence->too_long) {
     if (result->too_long++ == 0) say_too_long(ingest, sequence, source->name);
@@ -114,69 +88,36 @@ static plm_status take_record(struct ingest *ingest, const struct plm_sequence *
                                sequence->name_size, sequence->residues, sequence->size, error);
 }
 
-static void show_progress(struct ingest *ingest, const struct plm_byte_stream *stream)
+static plm_status stopped(void *context, struct plm_error *error)
 {
-  plm_progress_update(&ingest->progress, ingest->input_bytes + plm_byte_stream_consumed(stream),
-                      ingest->input_total, ingest->result->bytes + plm_byte_stream_produced(stream),
-                      ingest->result->records, "sequences");
+  const struct ingest *ingest = context;
+  return plm_ingest_stopped(ingest->options->stop, error);
 }
 
-static plm_status read_records(struct ingest *ingest, struct plm_sequence_reader *reader,
-                               struct plm_corpus_source *source, uint64_t *good,
-                               struct plm_error *error)
-{
-  for (;;) {
-    struct plm_sequence sequence;
-    struct plm_error local = {0}; /* error may be NULL, and a bad record is no failure yet */
-    PLM_TRY(plm_ingest_stopped(ingest->options->stop, error));
-    plm_status status = PLM_OK;
-    switch (plm_sequence_reader_next(reader, &sequence, &local)) {
-    case PLM_SEQUENCE_READ:
-      (*good)++;
-      status = take_record(ingest, &sequence, source, &local);
-      break;
-    case PLM_SEQUENCE_BAD:
-      status =
-          plm_bad_record(ingest->options->strict, &ingest->result->bad, &ingest->progress, &local);
-      break;
-    case PLM_SEQUENCE_FAILED: status = local.status; break;
-    case PLM_SEQUENCE_AGAIN: continue;
-    case PLM_SEQUENCE_END: return PLM_OK;
-    }
-    if (status != PLM_OK) {
-      if (error != NULL) *error = local;
-      return status;
-    }
-    if (++ingest->result->records % RECORDS_BETWEEN_LOOKS == 0)
-      show_progress(ingest, plm_sequence_reader_stream(reader));
-  }
-}
-
-static plm_status read_file(struct ingest *ingest, size_t index, struct plm_error *error)
+/* Reads all files; the sizes that corpus.json states for them are known then. */
+static plm_status read_files(struct ingest *ingest, struct plm_error *error)
 {
   const struct plm_ingest_options *options = ingest->options;
-  const char *path = options->inputs[index];
-  struct plm_corpus_source *source = &ingest->sources[index];
-  struct plm_byte_stream *stream;
-  struct plm_sequence_reader *reader;
-  PLM_TRY(plm_byte_stream_open(path, &stream, error));
-  PLM_TRY(plm_sequence_reader_open(stream, options->writer.tokenizer, options->max_residues,
-                                   &reader, error));
-  const uint64_t bad_before = ingest->result->bad;
-  uint64_t good = 0;
-  plm_status status = read_records(ingest, reader, source, &good, error);
-  source->bytes = plm_byte_stream_produced(stream);
-  ingest->result->bytes += source->bytes;
-  ingest->input_bytes += plm_byte_stream_consumed(stream);
-  if (status == PLM_OK && good == 0) {
-    if (source->bytes == 0)
-      status = plm_error_set(error, PLM_FORMAT, "%s is empty", source->name);
-    else
-      status = plm_error_set(error, PLM_FORMAT, "%s has no good record, %llu bad", source->name,
-                             (unsigned long long)(ingest->result->bad - bad_before));
-    plm_error_hint(error, "formats: .fasta .fa .faa .fas, .jsonl, .txt, each also .gz or .zst");
-  }
-  plm_sequence_reader_close(reader);
+  struct plm_ingest_result *result = ingest->result;
+  const struct plm_sequence_files files = {.paths = options->inputs,
+                                           .path_count = options->input_count,
+                                           .tokenizer = options->writer.tokenizer,
+                                           .max_residues = options->max_residues,
+                                           .strict = options->strict,
+                                           .progress = &ingest->progress,
+                                           .total_bytes = ingest->input_total,
+                                           .context = ingest,
+                                           .take = take_record,
+                                           .stopped = stopped};
+  struct plm_sequence_file_counts counts;
+  uint64_t *bytes = calloc(options->input_count, sizeof *bytes);
+  if (bytes == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  const plm_status status = plm_sequence_files_read(&files, &counts, bytes, error);
+  for (size_t i = 0; i < options->input_count; i++) ingest->sources[i].bytes = bytes[i];
+  free(bytes);
+  result->records = counts.records;
+  result->bad = counts.bad;
+  result->bytes = counts.bytes;
   return status;
 }
 
@@ -223,7 +164,8 @@ static plm_status prepare(struct ingest *ingest, struct plm_error *error)
     ingest->seen = plm_pair_table_open(true);
     if (ingest->seen == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   }
-  PLM_TRY(check_inputs(ingest, error));
+  PLM_TRY(
+      plm_sequence_files_check(options->inputs, options->input_count, &ingest->input_total, error));
   if (options->clusters != NULL) {
     char count[32];
     PLM_TRY(plm_cluster_table_open(options->clusters, options->stop, &ingest->clusters, error));
@@ -240,10 +182,8 @@ static plm_status run(struct ingest *ingest, struct plm_error *error)
   PLM_TRY(prepare(ingest, error));
   plm_progress_begin(&ingest->progress, "ingest");
   uint64_t documents = 0;
-  for (size_t i = 0; i < options->input_count; i++) {
-    PLM_TRY(read_file(ingest, i, error));
-    documents += ingest->sources[i].documents;
-  }
+  PLM_TRY(read_files(ingest, error));
+  for (size_t i = 0; i < options->input_count; i++) documents += ingest->sources[i].documents;
   if (documents == 0)
     return plm_error_set(error, PLM_FORMAT,
                          "no sequence is left: %llu shorter than --min-length, %llu longer than "

@@ -2,7 +2,7 @@
 #ifndef PLM_STAGES_VIEWS_CORPUS_SUMMARY_H
 #define PLM_STAGES_VIEWS_CORPUS_SUMMARY_H
 
-#include "common/corpus/corpus_format.h"
+#include "common/corpus/corpus_description.h"
 
 /* Tables and bars on stdout. */
 void plm_corpus_summary_print(const char *directory,

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/corpus/corpus_format.h"
+#include "common/corpus/corpus.h"
 #include "common/sequences/sequence_reader.h"
 #include "tests/support/fuzz_seed.h"
 

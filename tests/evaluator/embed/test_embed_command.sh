@@ -74,7 +74,7 @@ says err 'taken as <unk>: 1, in 1 sequences'
 jq -e '.sequences == 5 and .bad_records == 2 and .cut == 2 and .unknown_residues == 1
        and .tokens == 6 + 6 + 5 + 256 + 256' out >/dev/null || fail "the summary: $(cat out)"
 embed_fails 1 'mixed.fasta:6: record "bad"' mixed.fasta --output strict.safetensors --strict
-says err 'leave --strict out'
+says err 'leave out --strict'
 nothing_left strict.safetensors
 
 # ---- mistakes ---------------------------------------------------------------------------------------

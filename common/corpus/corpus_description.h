@@ -1,0 +1,58 @@
+/* corpus.json: what is known of a corpus without opening its data.mdb.
+ *
+ * It holds the facts of struct plm_corpus_info and the sources that were ingested. Of data.mdb it
+ * holds the size and the XXH3-128 of its first and last MiB, of the whole file, of all `lengths`
+ * and of all `checks` (train, valid, test, as stored). It ends with the XXH3-128 of its own text
+ * without the 32 digits of that hash. A reader compares the file byte for byte with what
+ * plm_corpus_description_print prints of the same facts. */
+#ifndef PLM_COMMON_CORPUS_CORPUS_DESCRIPTION_H
+#define PLM_COMMON_CORPUS_CORPUS_DESCRIPTION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/hash.h"
+#include "common/base/status.h"
+#include "common/base/text.h"
+#include "common/corpus/corpus.h"
+
+#define PLM_CORPUS_DATA "data.mdb"
+#define PLM_CORPUS_DESCRIPTION "corpus.json"
+
+struct plm_corpus_source {
+  char *name;         /* of the file, as it was given to ingest */
+  uint64_t bytes;     /* of its text, decompressed */
+  uint64_t documents; /* of the corpus that came from it */
+};
+
+struct plm_corpus_files {
+  uint64_t size_bytes;
+  struct plm_hash first, last, whole, lengths, checks;
+};
+
+struct plm_corpus_description {
+  struct plm_corpus_info info;
+  struct plm_corpus_source *sources; /* owned */
+  size_t source_count;
+  struct plm_corpus_files files;
+};
+
+void plm_corpus_description_deinit(struct plm_corpus_description *description);
+
+/* Appends the text of corpus.json to text. Without `files`, that is the text of the record in
+ * `meta` instead, which leaves out what is known only once data.mdb is complete. */
+void plm_corpus_description_print(const struct plm_corpus_description *description, bool files,
+                                  struct plm_text *text);
+/* Reads and checks DIRECTORY/corpus.json. On success the caller deinits. PLM_NOT_FOUND: there is no
+ * corpus. PLM_CORRUPT. PLM_UNSUPPORTED: another version of the format. */
+plm_status plm_corpus_description_read(const char *directory,
+                                       struct plm_corpus_description *description,
+                                       struct plm_error *error);
+
+/* Compares the size and the first and last MiB of the data.mdb at path with what corpus.json
+ * states. PLM_CORRUPT: they differ. */
+plm_status plm_corpus_check_edges(const char *path, const struct plm_corpus_files *stated,
+                                  struct plm_error *error);
+
+#endif

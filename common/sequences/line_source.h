@@ -1,0 +1,41 @@
+/* The lines of a byte stream, in pieces that lie in the stream's own buffer: they are never copied,
+ * and a line may be of any length. */
+#ifndef PLM_COMMON_SEQUENCES_LINE_SOURCE_H
+#define PLM_COMMON_SEQUENCES_LINE_SOURCE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/sequences/byte_stream.h"
+
+/* {.stream = stream} begins. */
+struct plm_line_source {
+  struct plm_byte_stream *stream; /* borrowed */
+  const uint8_t *bytes;
+  size_t at, size;
+  uint64_t line;    /* of the last piece, from 1 */
+  bool inside_line; /* the last piece did not end its line */
+};
+
+struct plm_line_piece {
+  const uint8_t *bytes; /* without the '\n'; a CR before it is included */
+  size_t size;
+  bool begins, ends; /* it is the first piece of its line; it ends its line */
+};
+
+enum plm_line_result {
+  PLM_LINE_PIECE, /* *piece is valid until the next call */
+  PLM_LINE_END,
+  PLM_LINE_FAILED, /* error says why */
+  PLM_LINE_AGAIN,  /* a signal came; call again */
+};
+enum plm_line_result plm_line_next(struct plm_line_source *source, struct plm_line_piece *piece,
+                                   struct plm_error *error);
+/* The next byte, which is not consumed; -1 at the end (with PLM_LINE_END). */
+enum plm_line_result plm_line_peek(struct plm_line_source *source, int *byte,
+                                   struct plm_error *error);
+/* Whether there are only spaces, tabs and CRs. */
+bool plm_line_is_blank(const void *bytes, size_t size);
+
+#endif
