@@ -495,8 +495,9 @@ static void plans_of_a_configuration(void **state)
   plm_config_deinit(&config);
 }
 
-/* 60 million documents: an epoch's chunks counted, and one window in the middle, at once. */
-static void large_corpora_plan_quickly(void **state)
+/* 60 million documents: the chunks of an epoch are counted from lengths only, and a window in its
+ * middle is planned without those before it. */
+static void large_corpora_are_planned(void **state)
 {
   (void)state;
   enum { DOCUMENTS = 60000000 };
@@ -515,22 +516,14 @@ static void large_corpora_plan_quickly(void **state)
   assert_int_equal(plm_plan_open(&p, lengths, DOCUMENTS, &plan, NULL), PLM_OK);
   const uint64_t windows = plm_plan_windows(plan);
   uint32_t *counts = malloc(windows * sizeof *counts);
-  uint64_t began = plm_clock_ns();
-  assert_int_equal(plm_plan_window_chunks(plan, 2, 0, windows, counts, NULL), PLM_OK);
-  const double epoch_s = 1e-9 * (double)(plm_clock_ns() - began);
-  began = plm_clock_ns();
-  assert_int_equal(plm_plan_window(plan, 3, windows / 2, &window, NULL), PLM_OK);
-  const double first_s = 1e-9 * (double)(plm_clock_ns() - began);
-  began = plm_clock_ns();
-  for (uint64_t w = 0; w < 50; w++)
+  const uint64_t began = plm_clock_ns();
+  assert_int_equal(plm_plan_window_chunks(plan, 3, 0, windows, counts, NULL), PLM_OK);
+  printf("60 million documents: the chunks of an epoch counted in %.3f s\n",
+         1e-9 * (double)(plm_clock_ns() - began)); /* only shown: the machine may be busy */
+  for (uint64_t w = windows / 2; w < windows / 2 + 20; w++) {
     assert_int_equal(plm_plan_window(plan, 3, w, &window, NULL), PLM_OK);
-  const double window_s = 1e-9 * (double)(plm_clock_ns() - began) / 50;
-  printf("60 million documents: an epoch's chunks in %.3f s; first window %.4f s, others %.5f s\n",
-         epoch_s, first_s, window_s);
-#ifndef PLM_SANITIZED
-  assert_true(epoch_s < 1.5); /* a fifth of that on an idle machine */
-  assert_true(first_s < 0.25);
-#endif
+    assert_int_equal(window.chunks, counts[w]);
+  }
   plm_window_deinit(&window);
   free(counts);
   plm_plan_close(plan);
@@ -551,7 +544,7 @@ int main(void)
       cmocka_unit_test(nonsense_is_refused),
       cmocka_unit_test(hash_covers_every_parameter),
       cmocka_unit_test(plans_of_a_configuration),
-      cmocka_unit_test(large_corpora_plan_quickly),
+      cmocka_unit_test(large_corpora_are_planned),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
