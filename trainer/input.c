@@ -1,4 +1,4 @@
-/* The ring of inputs, and the thread that fills it. */
+/* The ring of inputs and the thread that fills it. */
 #include "trainer/input.h"
 
 #include <pthread.h>
@@ -12,20 +12,20 @@ struct plm_input {
   struct plm_input_options options;
   void *blocks[PLM_INPUT_RING];
   struct plm_input_slot slots[PLM_INPUT_RING];
-  uint64_t g;                  /* chunks of the run before the next step's */
-  uint64_t epoch, chunk;       /* where the feed stands; the thread's */
-  struct plm_hash fingerprint; /* of the corpus; zero: not known yet */
+  uint64_t g;                  /* chunks of the run before those of the next input */
+  uint64_t epoch, chunk;       /* position of the feed */
+  struct plm_hash fingerprint; /* of the corpus; zero if not known yet */
   volatile int stop;           /* polled by the feed's waits */
   pthread_t thread;
   bool started;
-  pthread_mutex_t mutex; /* guards all below */
+  pthread_mutex_t mutex; /* guards everything below */
   pthread_cond_t changed;
-  uint64_t filled, taken, released; /* slots, of the whole life */
-  bool ended;                       /* the thread has put its last one, maybe a failed one */
+  uint64_t filled, taken, released; /* slots since opening */
+  bool ended;                       /* the thread will fill no more */
 };
 
-/* Knows the sizes of the epochs that the batch comes from before the step changes anything: a wait
- * for them (the packers may be gone by now) can still be left on a stop signal. */
+/* Asks for the sizes of the epochs that the batch comes from. It is done here, before the step
+ * changes anything, because the packers may be gone and the wait must end on a stop signal. */
 static plm_status learn_epochs(struct plm_input *input, struct plm_input_slot *slot,
                                struct plm_error *error)
 {
@@ -58,13 +58,13 @@ plm_status plm_input_epoch_chunks(void *context, uint64_t epoch, uint64_t *chunk
 {
   const struct plm_input_slot *slot = context;
   if (epoch < slot->first_epoch || epoch - slot->first_epoch >= slot->epoch_count)
-    return plm_error_set(error, PLM_PROTOCOL, "epoch %llu is not of this batch",
+    return plm_error_set(error, PLM_PROTOCOL, "epoch %llu is not one of this batch",
                          (unsigned long long)epoch);
   *chunks = slot->epoch_chunks[epoch - slot->first_epoch];
   return PLM_OK;
 }
 
-/* Once: the first packer that was let in fixes the corpus. */
+/* The first packer that the feed accepted decides the corpus. */
 static plm_status learn_corpus(struct plm_input *input, struct plm_error *error)
 {
   static const struct plm_hash unknown = {0};
@@ -81,7 +81,7 @@ static plm_status fill(struct plm_input *input, struct plm_input_slot *slot, uin
   const struct plm_input_options *options = &input->options;
   PLM_TRY(
       plm_feed_next(options->feed, options->shape.step_chunks, &input->stop, &slot->batch, error));
-  slot->batch.first_chunk = input->g; /* g counts over the run, not over this feed */
+  slot->batch.first_chunk = input->g; /* counts over the run, not over this feed */
   slot->batch.chunk_ids = NULL;
   input->g += slot->batch.chunks;
   PLM_TRY(learn_corpus(input, error));
@@ -95,7 +95,7 @@ static bool stopping(const struct plm_input *input)
   return __atomic_load_n(&input->stop, __ATOMIC_RELAXED) != 0;
 }
 
-/* Fills slot after slot; an error is the last one's content. */
+/* Fills slot after slot. An error ends the thread and is left in the last slot. */
 static void *run(void *context)
 {
   struct plm_input *input = context;
@@ -216,7 +216,7 @@ plm_status plm_input_next(struct plm_input *input, const volatile int *stop,
     *slot = &input->slots[input->taken % PLM_INPUT_RING];
   pthread_mutex_unlock(&input->mutex);
   if (*slot == NULL) return plm_error_set(error, PLM_INTERRUPTED, "interrupted");
-  if ((*slot)->status != PLM_OK) { /* it stays in its place: asking again says the same */
+  if ((*slot)->status != PLM_OK) { /* the slot is not taken, so asking again gives the same error */
     if (error != NULL) *error = (*slot)->error;
     const plm_status status = (*slot)->status;
     *slot = NULL;

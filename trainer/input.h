@@ -1,9 +1,8 @@
-/* The input beside training: a thread receives the chunks of the steps to come and fills their
- * inputs, a ring ahead, so that a step finds its own ready. What the trainer still waits for is the
- * data wait of the metrics.
+/* Inputs of the steps to come. A thread receives chunks from the feed and fills a ring of inputs
+ * while training runs, so that a step usually finds its input ready. The time that the trainer
+ * still waits is the metric data_wait_s.
  *
- * Everything that a step needs of the feed comes through here: while the thread runs it alone
- * speaks to the feed, but for plm_feed_release.
+ * While the thread runs, only it calls the feed, except for plm_feed_release.
  */
 #ifndef PLM_TRAINER_INPUT_H
 #define PLM_TRAINER_INPUT_H
@@ -20,41 +19,42 @@
 enum { PLM_INPUT_RING = 2 };
 
 struct plm_input_options {
-  struct plm_feed *feed;                /* stands where cursor does */
-  struct plm_step_shape shape;          /* its parts are borrowed */
-  struct plm_ops *ops;                  /* for memory that copies reach fast */
-  const struct plm_data_cursor *cursor; /* where the run stands; read when opening alone */
-  uint64_t step, steps;                 /* the next step (from 0), and how many the run has */
+  struct plm_feed *feed;                /* positioned at cursor */
+  struct plm_step_shape shape;          /* what it points to is borrowed */
+  struct plm_ops *ops;                  /* allocates the host memory of the inputs */
+  const struct plm_data_cursor *cursor; /* position of the run; read only by plm_input_open */
+  uint64_t step, steps;                 /* the next step (from 0), and the run's number of steps */
 };
 
-/* One step's. */
+/* The input of one step. */
 struct plm_input_slot {
   struct plm_step_input input;
-  struct plm_batch batch;      /* of the feed; first_chunk counts over the run */
+  struct plm_batch batch;      /* the feed's; first_chunk counts over the run */
   struct plm_hash fingerprint; /* of the corpus it came from */
-  uint64_t first_epoch;        /* epoch_chunks[i]: chunks of epoch first_epoch + i, as far as */
-  uint64_t *epoch_chunks;      /* the batch goes into them */
+  uint64_t first_epoch;   /* the batch's chunks come from epoch_count epochs, from this one on */
+  uint64_t *epoch_chunks; /* (epoch_count) chunks of each of these epochs */
   size_t epoch_count, epoch_capacity;
-  plm_status status; /* why there is none, and */
+  plm_status status; /* not PLM_OK: there is no input, for the reason in error */
   struct plm_error error;
 };
 
 struct plm_input;
-/* Takes the ring's memory from ops and starts the thread. */
+/* Allocates the ring from ops and starts the thread. */
 plm_status plm_input_open(const struct plm_input_options *options, struct plm_input **input,
                           struct plm_error *error);
 void plm_input_close(struct plm_input *input); /* NULL is fine */
 
-/* The next step's, waiting for it; stop is polled. PLM_INTERRUPTED when it becomes nonzero; else
- * what plm_feed_next, plm_feed_epoch_chunks or plm_step_input_fill said, in their turn. */
+/* Waits for the next step's input. PLM_INTERRUPTED once *stop is nonzero; other errors are those of
+ * plm_feed_next, plm_feed_epoch_chunks and plm_step_input_fill for that step. */
 plm_status plm_input_next(struct plm_input *input, const volatile int *stop,
                           struct plm_input_slot **slot, struct plm_error *error);
-/* The one after those taken, if it is ready by now, else NULL. It stays in the ring. */
+/* The input that plm_input_next would return, if it is ready now, else NULL. It stays in the ring.
+ */
 const struct plm_input_slot *plm_input_peek(struct plm_input *input);
-/* Gives it back to the ring, its batch to the feed. */
+/* Returns the slot to the ring and its batch to the feed. */
 void plm_input_release(struct plm_input *input, struct plm_input_slot *slot);
 
-/* A plm_epoch_chunks whose context is a slot. */
+/* A plm_epoch_chunks (data_cursor.h) whose context is a slot. */
 plm_status plm_input_epoch_chunks(void *slot, uint64_t epoch, uint64_t *chunks,
                                   struct plm_error *error);
 

@@ -27,7 +27,8 @@ plm_status plm_objective_check(const struct plm_config *config, struct plm_error
   return PLM_OK;
 }
 
-/* 24-bit thresholds against (word >> 8): exact, the same on every machine. */
+/* A word is below the rate if its upper 24 bits are below this: integers, so every machine agrees.
+ */
 static uint32_t threshold(double rate)
 {
   return (uint32_t)ceil(fmin(fmax(rate, 0), 1) * 0x1p24);
@@ -93,7 +94,7 @@ void plm_objective_deinit(struct plm_objective_state *objective)
   *objective = (struct plm_objective_state){0};
 }
 
-/* t_i = 1e-3 + 0.999 frac(u + i/B): one draw a step, stratified over its chunks. */
+/* t_i = 1e-3 + 0.999 frac(u + i/B): u is drawn once a step and stratified over its chunks. */
 static double diffusion_rate(const struct plm_objective_state *objective, uint64_t s, uint32_t i)
 {
   if (objective->trainer->masking.rate_scope == PLM_RATE_BATCH) i = 0;
@@ -121,7 +122,7 @@ double plm_objective_mean_rate(const struct plm_objective_state *objective, uint
   return sum / objective->step_chunks;
 }
 
-/* The tokens of [begin, end) of a chunk that no document has: padding. */
+/* No document covers [begin, end) of the chunk, so it holds padding. */
 static plm_status check_padding(const struct plm_objective_state *objective,
                                 const struct plm_batch *batch, uint32_t chunk, uint32_t begin,
                                 uint32_t end, struct plm_error *error)
@@ -131,7 +132,7 @@ static plm_status check_padding(const struct plm_objective_state *objective,
                                          (size_t)chunk * batch->max_length + x);
     if (id != objective->masking.pad)
       return plm_error_set(error, PLM_CORRUPT,
-                           "token %d at place %u of chunk %u stands outside every document", id, x,
+                           "token %d at position %u of chunk %u lies outside every document", id, x,
                            chunk);
   }
   return PLM_OK;
@@ -147,26 +148,26 @@ static plm_status check_document(const struct plm_objective_state *objective,
                                          (size_t)chunk * batch->max_length + x);
     if (id >= vocabulary)
       return plm_error_set(error, PLM_CORRUPT,
-                           "token %d at place %u of chunk %u is outside the vocabulary of %d", id,
-                           x, chunk, vocabulary);
+                           "token %d at position %u of chunk %u is outside the vocabulary of %d",
+                           id, x, chunk, vocabulary);
   }
   return PLM_OK;
 }
 
-/* Documents lie inside their chunk, one after another, and hold tokens of the vocabulary; between
- * them is padding. */
+/* Documents must lie inside their chunk, one after another, and hold tokens of the vocabulary.
+ * Everything between them must be padding. */
 static plm_status check_chunk(const struct plm_objective_state *objective,
                               const struct plm_batch *batch, uint32_t chunk,
                               struct plm_error *error)
 {
-  uint32_t end = 0; /* of the document before */
+  uint32_t end = 0; /* of the previous document */
   for (uint32_t d = batch->document_begin[chunk]; d < batch->document_begin[chunk + 1]; d++) {
     const struct plm_chunk_document *document = &batch->documents[d];
     if (document->start < end || document->tokens > batch->max_length ||
         document->start > batch->max_length - document->tokens)
       return plm_error_set(error, PLM_CORRUPT,
-                           "document %llu (%u tokens at %u) overlaps another or leaves its chunk "
-                           "of %u",
+                           "document %llu (%u tokens from position %u) overlaps another one or "
+                           "leaves its chunk of %u tokens",
                            (unsigned long long)document->number, document->tokens, document->start,
                            batch->max_length);
     PLM_TRY(check_padding(objective, batch, chunk, end, document->start, error));
@@ -176,7 +177,7 @@ static plm_status check_chunk(const struct plm_objective_state *objective,
   return check_padding(objective, batch, chunk, end, batch->max_length, error);
 }
 
-/* Sets the bits of a chunk: all but those of positions whose successor is of the same document. */
+/* Sets a chunk's bits, except those of positions whose next token belongs to the same document. */
 static void mark_ends(const struct plm_batch *batch, uint32_t chunk, uint32_t *ends)
 {
   const size_t base = (size_t)chunk * batch->max_length;
@@ -201,10 +202,10 @@ static struct plm_chunk_draw draw_of(const struct plm_objective_state *objective
   };
 }
 
-/* Rows of a chunk; *may: tokens that could have been chosen. */
+/* Returns the rows of a chunk and adds its maskable tokens to *maskable. */
 static uint64_t count_rows(const struct plm_objective_state *objective,
                            const struct plm_batch *batch, uint32_t chunk,
-                           const struct plm_chunk_draw *draw, uint64_t *may)
+                           const struct plm_chunk_draw *draw, uint64_t *maskable)
 {
   const struct plm_masking *masking = &objective->masking;
   uint64_t rows = 0;
@@ -217,7 +218,7 @@ static uint64_t count_rows(const struct plm_objective_state *objective,
     for (uint32_t x = document->start; x < document->start + document->tokens; x++) {
       const int32_t id =
           plm_masking_token(masking, batch->tokens, (size_t)chunk * batch->max_length + x);
-      *may += plm_masking_may_choose(masking, id);
+      *maskable += plm_masking_may_choose(masking, id);
       rows += plm_masking_apply(masking, draw, x, id, -1).label >= 0;
     }
   }
@@ -231,22 +232,21 @@ size_t plm_objective_end_words(uint32_t chunks, uint32_t max_length)
 
 plm_status plm_objective_describe(const struct plm_objective_state *objective, uint64_t s,
                                   uint32_t batch_index, const struct plm_batch *batch,
-                                  struct plm_chunk_draw *draws, uint32_t *ends, uint64_t *rows,
-                                  uint64_t *count, struct plm_error *error)
+                                  struct plm_chunk_draw *draws, uint32_t *ends,
+                                  struct plm_objective_totals *totals, struct plm_error *error)
 {
   PLM_ASSERT(batch->max_length <= objective->max_length &&
              batch->token_bytes == objective->masking.token_bytes);
-  uint64_t chosen = 0, may = 0;
+  uint64_t chosen = 0, maskable = 0;
   memset(ends, 0, plm_objective_end_words(batch->chunks, batch->max_length) * sizeof *ends);
   for (uint32_t c = 0; c < batch->chunks; c++) {
     PLM_TRY(check_chunk(objective, batch, c, error));
     draws[c] = draw_of(objective, s, batch_index, batch, c);
-    chosen += count_rows(objective, batch, c, &draws[c], &may);
+    chosen += count_rows(objective, batch, c, &draws[c], &maskable);
     if (objective->masking.causal) mark_ends(batch, c, ends);
   }
   const bool by_rows = objective->masking.causal || plm_schedule_is_mlm(objective->trainer, s);
-  *rows = chosen;
-  *count = by_rows ? chosen : may;
+  *totals = (struct plm_objective_totals){.rows = chosen, .count = by_rows ? chosen : maskable};
   return PLM_OK;
 }
 
@@ -256,14 +256,15 @@ plm_status plm_objective_targets(struct plm_objective_state *objective, uint64_t
                                  struct plm_error *error)
 {
   PLM_ASSERT(batch->chunks <= objective->max_chunks);
-  uint64_t expected;
+  struct plm_objective_totals totals;
   PLM_TRY(plm_objective_describe(objective, s, batch_index, batch, objective->draws,
-                                 objective->ends, &expected, count, error));
+                                 objective->ends, &totals, error));
+  *count = totals.count;
   const uint32_t rows = (uint32_t)plm_masking_targets(
       &objective->masking, objective->draws, batch->tokens, objective->ends, batch->chunks,
       batch->max_length, objective->inputs, objective->positions, objective->labels,
-      objective->weights, (int64_t)expected);
-  PLM_ASSERT(rows == expected);
+      objective->weights, (int64_t)totals.rows);
+  PLM_ASSERT(rows == totals.rows);
   *targets = (struct plm_targets){.inputs = objective->inputs,
                                   .rows = rows,
                                   .positions = objective->positions,

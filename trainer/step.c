@@ -4,14 +4,14 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Steps in flight: one at work, one staged. */
+/* SLOTS: inputs on the device, one of the running step and one of the next. */
 enum { SLOTS = 2, MAX_RECORDED = 64 };
 static const uint64_t nothing_staged = UINT64_MAX;
 
-/* A micro-batch of these sizes, or (chunks 0) the update. */
+/* A micro-batch of these sizes; chunks is 0 for the update. */
 struct recorded {
   uint32_t chunks, rows;
-  struct plm_recording *recording; /* NULL: it has run once */
+  struct plm_recording *recording; /* NULL if it has run once and was not recorded yet */
 };
 
 struct plm_step {
@@ -20,11 +20,11 @@ struct plm_step {
   struct plm_step_shape shape;
   struct plm_micro_layout layout;
   char *slots[SLOTS];        /* device: inputs of whole steps */
-  uint64_t staged[SLOTS];    /* which step lies there */
-  char *micro;               /* device: the block of the micro-batch at work, at one address */
+  uint64_t staged[SLOTS];    /* step whose input is in the slot */
+  char *micro;               /* device: block of the running micro-batch, for recorded operators */
   struct plm_update *update; /* device */
-  struct plm_update *host;   /* where it comes from and goes to, for copies */
-  double flops;              /* of the step at work */
+  struct plm_update *host;   /* copied to update and back */
+  double flops;              /* of the running step */
   struct recorded recorded[MAX_RECORDED];
   int recorded_count;
 };
@@ -91,9 +91,9 @@ void plm_step_close(struct plm_step *step)
   free(step);
 }
 
-/* ---- what is recorded ---------------------------------------------------------------------- */
+/* ---- recorded operations ------------------------------------------------------------------- */
 
-/* Adds one micro-batch, whose block lies on the device, to the gradients and to the sums. */
+/* Adds the micro-batch in step->micro to the gradients and to the sums. */
 static void accumulate(struct plm_step *step, uint32_t chunks, uint32_t rows)
 {
   struct plm_ops *ops = step->ops;
@@ -110,7 +110,7 @@ static void accumulate(struct plm_step *step, uint32_t chunks, uint32_t rows)
                   &step->update->sums.loss);
 }
 
-/* From sums to an update, or to a skipped step. Order: model.md, "Order of a step". */
+/* Updates the weights from the sums, unless the device decides to skip the step. */
 static void apply(struct plm_step *step)
 {
   struct plm_ops *ops = step->ops;
@@ -128,7 +128,8 @@ static void call(struct plm_step *step, uint32_t chunks, uint32_t rows)
     apply(step);
 }
 
-/* As it is the first time (products are tuned then), recorded the second, replayed from there. */
+/* Runs directly the first time, when algorithms of products are measured; records the second time;
+ * replays from then on. */
 static plm_status run(struct plm_step *step, uint32_t chunks, uint32_t rows,
                       struct plm_error *error)
 {
@@ -168,8 +169,8 @@ static void begin(struct plm_step *step, const struct plm_step_input *input)
   const struct plm_config_trainer *trainer = step->parts.trainer;
   uint64_t rows = 0, count = 0;
   for (uint32_t i = 0; i < input->micro_count; i++) {
-    rows += input->micro[i].rows;
-    count += input->micro[i].count;
+    rows += input->micro[i].totals.rows;
+    count += input->micro[i].totals.count;
   }
   *step->host = (struct plm_update){0};
   struct plm_update_plan *plan = &step->host->plan;
@@ -191,11 +192,12 @@ static plm_status run_micro(struct plm_step *step, const struct plm_step_input *
   const uint32_t length = step->parts.max_length;
   plm_masks_place(step->parts.masks, micro->chunks, length, &micro->pairs);
   step->flops += plm_model_flops(step->parts.model, step->parts.masks, micro->real_tokens);
-  if (micro->rows == 0) return PLM_OK; /* neither loss nor gradient */
+  if (micro->totals.rows == 0) return PLM_OK; /* it adds neither loss nor gradient */
   step->ops->copy(step->ops, step->micro, step->slots[input->step % SLOTS] + i * step->layout.bytes,
                   step->layout.bytes);
   return run(step, micro->chunks,
-             plm_model_rows(step->ops, (uint64_t)micro->chunks * length, micro->rows), error);
+             plm_model_rows(step->ops, (uint64_t)micro->chunks * length, micro->totals.rows),
+             error);
 }
 
 plm_status plm_step_launch(struct plm_step *step, const struct plm_step_input *input,
@@ -204,11 +206,11 @@ plm_status plm_step_launch(struct plm_step *step, const struct plm_step_input *i
   begin(step, input);
   for (uint32_t i = 0; i < input->micro_count; i++) {
     if (i > 0 && give_up != NULL && give_up(context, i, input->micro_count))
-      return plm_error_set(error, PLM_INTERRUPTED, "step %llu was given up",
+      return plm_error_set(error, PLM_INTERRUPTED, "step %llu was abandoned",
                            (unsigned long long)input->step + 1);
     PLM_TRY(run_micro(step, input, i, error));
   }
-  step->ops->compute_follows(step->ops); /* a snapshot of the weights may still be on its way */
+  step->ops->compute_follows(step->ops); /* copies of the weights to a snapshot may be running */
   return run(step, 0, 0, error);
 }
 
@@ -219,8 +221,8 @@ plm_status plm_step_finish(struct plm_step *step, const struct plm_step_input *i
   *result = (struct plm_step_result){.window = input->window, .flops = step->flops};
   for (uint32_t i = 0; i < input->micro_count; i++) {
     const struct plm_micro_input *micro = &input->micro[i];
-    result->count += micro->count;
-    result->rows += micro->rows;
+    result->count += micro->totals.count;
+    result->rows += micro->totals.rows;
     result->real_tokens += micro->real_tokens;
     result->padded_tokens += (uint64_t)micro->chunks * step->parts.max_length;
   }

@@ -1,11 +1,12 @@
-/* One step of training, as the paper says it: for each micro-batch mask, forward, backward; then
- * divide by the step's count, check, clip, update.
+/* One step of training: mask, forward and backward for each micro-batch; then divide by the step's
+ * count, check, clip and update.
  *
- * Sums and counts run over the whole step, never means of means, so that any split into
- * micro-batches gives the same step up to rounding. Nothing inside a step waits for the host: what
- * it decides it decides on the device (common/ops/update.h). Where the backend can record, a
- * micro-batch and the update are recorded at their second time and replayed from then on; for that
- * the labelled rows are rounded up in number (plm_model_rows), so that few shapes are met.
+ * Sums and counts run over the whole step, so any split into micro-batches gives the same step up
+ * to rounding. Nothing inside a step waits for the host: whether to skip and how far to clip is
+ * decided on the device (common/ops/update.h). If the backend can record, a micro-batch and the
+ * update run normally the first time, are recorded the second time and replayed from then on.
+ * Recordings are kept by shape, so the number of labelled rows is rounded up (plm_model_rows) to
+ * keep shapes few. See doc/training.md#a-step.
  */
 #ifndef PLM_TRAINER_STEP_H
 #define PLM_TRAINER_STEP_H
@@ -20,7 +21,7 @@
 #include "trainer/optimizers.h"
 #include "trainer/step_input.h"
 
-/* What a step works with; all borrowed. */
+/* What steps work with. All pointers are borrowed. */
 struct plm_step_parts {
   const struct plm_config_trainer *trainer;
   struct plm_model *model;
@@ -33,40 +34,41 @@ struct plm_step_parts {
 };
 
 struct plm_step_result {
-  double loss;      /* mean by the objective's rule; NAN when nothing was chosen */
-  double grad_norm; /* of the mean gradient, before clipping; NAN as above */
-  double clip_norm; /* norm clipped to, 0: none */
-  uint64_t count;   /* the divisor */
+  double loss;      /* divided by count; NAN if no position had a label */
+  double grad_norm; /* of the gradient divided by count, before clipping; NAN as above */
+  double clip_norm; /* threshold of the norm; 0 if not clipped */
+  uint64_t count;   /* divisor of loss and gradient: plm_objective_totals */
   uint64_t rows;    /* positions with a label */
   uint64_t real_tokens, padded_tokens;
   double flops; /* model FLOPs, forward and backward */
   uint32_t window;
-  bool skipped; /* weights, moments, Adam's t and average stayed */
+  bool skipped; /* weights, moments, Adam's t and the average are unchanged */
 };
 
 struct plm_step;
 plm_status plm_step_open(const struct plm_step_parts *parts, struct plm_step **step,
                          struct plm_error *error);
 void plm_step_close(struct plm_step *step); /* NULL is fine */
-/* For who fills inputs (plm_step_input_fill). */
+/* For plm_step_input_fill. */
 struct plm_step_shape plm_step_shape(const struct plm_step *step);
-/* Bytes that opening takes: on the device, and of host memory for each input in flight. masks may
- * be NULL. */
+/* Bytes of device memory that plm_step_open takes, and of host memory for each input. shape->masks
+ * may be NULL. */
 void plm_step_memory(const struct plm_step_shape *shape, uint64_t *device, uint64_t *host);
 
-/* Copies an input to the device ahead of its launch, beside the computation; at most the next
- * step's. Launching does it where it was not done. */
+/* Copies an input to the device before its launch, while earlier steps may still compute. Only the
+ * running step's and the next one's inputs fit. Launching copies it if this was not called. */
 void plm_step_stage(struct plm_step *step, const struct plm_step_input *input);
 
-/* Asked before each micro-batch but the first: `done` of `total` are behind. True gives the step
- * up. */
+/* Asked before each micro-batch except the first, when `done` of `total` have been launched. True
+ * abandons the step. */
 typedef bool plm_step_give_up(void *context, uint32_t done, uint32_t total);
 
-/* Hands the input over; the computation may still be running when this returns. PLM_INTERRUPTED
- * when give_up (may be NULL) said so: the weights are untouched and nothing counts. */
+/* Launches the step; the computation may still be running when this returns. input must stay
+ * unchanged until plm_step_finish. PLM_INTERRUPTED if give_up (may be NULL) returned true: the
+ * weights are unchanged and the step does not count. */
 plm_status plm_step_launch(struct plm_step *step, const struct plm_step_input *input,
                            plm_step_give_up *give_up, void *context, struct plm_error *error);
-/* Waits for it. The input is free again. */
+/* Waits for the launched step and fills result. The input may be filled again. */
 plm_status plm_step_finish(struct plm_step *step, const struct plm_step_input *input,
                            struct plm_step_result *result, struct plm_error *error);
 

@@ -1,4 +1,4 @@
-/* Inputs of a step, filled on the host. */
+/* Fills the inputs of steps on the host. */
 #include "trainer/step_input.h"
 
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 #include "trainer/schedule.h"
 
-enum { ALIGNMENT = 256 }; /* bytes: of every part of a block */
+enum { ALIGNMENT = 256 }; /* bytes, of each part of a block */
 
 static size_t aligned(size_t bytes)
 {
@@ -80,8 +80,7 @@ static plm_status fill_micro(struct plm_micro_input *micro, const struct plm_ste
   *micro = (struct plm_micro_input){.chunks = batch->chunks,
                                     .real_tokens = plm_batch_real_tokens(batch)};
   PLM_TRY(plm_objective_describe(shape->objective, s, first, batch, (void *)(block + layout.draws),
-                                 (void *)(block + layout.ends), &micro->rows, &micro->count,
-                                 error));
+                                 (void *)(block + layout.ends), &micro->totals, error));
   memcpy(block + layout.tokens, batch->tokens,
          (size_t)batch->chunks * batch->max_length * batch->token_bytes);
   plm_masks_build(shape->masks, batch, window, (void *)(block + layout.masks), &micro->pairs);

@@ -1,8 +1,8 @@
-/* What one step takes from the host: tokens, draws of the masks, attention masks, micro-batch by
- * micro-batch in one block of memory, which then travels to the device in one piece.
+/* What one step takes from the host: tokens, draws of the masks and attention masks of each
+ * micro-batch, in one block of memory that is copied to the device as a whole.
  *
- * Filling is a pure function of (configuration, step, batch) and touches nothing but the input: it
- * runs ahead, beside the step before.
+ * An input is a pure function of (configuration, step, batch), and filling one writes to nothing
+ * else, so that it can be filled while an earlier step runs.
  */
 #ifndef PLM_TRAINER_STEP_INPUT_H
 #define PLM_TRAINER_STEP_INPUT_H
@@ -15,55 +15,56 @@
 #include "common/plan/chunk.h"
 #include "trainer/objective.h"
 
-/* Sizes and who fills; borrowed: objective, masks (as plm_masks_build uses them) and the model's
- * configuration. */
+/* Sizes of a step, and what fills its inputs. All pointers are borrowed. */
 struct plm_step_shape {
   const struct plm_model_config *model;
   const struct plm_objective_state *objective;
-  const struct plm_masks *masks;
+  const struct plm_masks *masks;                  /* for plm_masks_build */
   uint32_t step_chunks, micro_chunks, max_length; /* the last micro-batch may be smaller */
 };
 
-/* Places in the block of one micro-batch, bytes; the same for all, so that the device has one such
- * block at fixed addresses. */
+/* Offsets in the block of one micro-batch, in bytes. They are the same for every micro-batch, so
+ * that recorded operators find each one at the same addresses on the device. */
 struct plm_micro_layout {
   size_t tokens, draws, ends, masks;
-  size_t bytes; /* of the block */
+  size_t bytes; /* of the whole block */
 };
 
-/* What the host knows of a micro-batch. */
+/* What the host knows about a micro-batch. */
 struct plm_micro_input {
   uint32_t chunks;
-  uint64_t rows;  /* positions with a label */
-  uint64_t count; /* its part of the divisor */
-  uint64_t real_tokens;
+  struct plm_objective_totals totals;
+  uint64_t real_tokens; /* tokens of documents */
   struct plm_mask_pairs pairs;
 };
 
 struct plm_step_input {
-  uint64_t step;   /* s, from 0 */
-  uint32_t window; /* in force */
-  void *block;     /* plm_step_input_bytes, the caller's */
-  uint32_t micro_count;
-  struct plm_micro_input *micro; /* plm_step_micros, owned */
+  uint64_t step;                 /* s, from 0 */
+  uint32_t window;               /* sliding window of this step, tokens */
+  void *block;                   /* borrowed; the micro-batches one after another */
+  uint32_t micro_count;          /* in this step */
+  struct plm_micro_input *micro; /* (plm_step_micros), owned */
 };
 
+/* Micro-batches of a full step. */
 uint32_t plm_step_micros(const struct plm_step_shape *shape);
 struct plm_micro_layout plm_step_micro_layout(const struct plm_step_shape *shape);
-size_t plm_step_input_bytes(const struct plm_step_shape *shape); /* of a block */
+/* Bytes of a full step's block. */
+size_t plm_step_input_bytes(const struct plm_step_shape *shape);
 
-/* block: plm_step_input_bytes, aligned to 64, borrowed. */
+/* block: plm_step_input_bytes bytes, borrowed. */
 plm_status plm_step_input_init(struct plm_step_input *input, const struct plm_step_shape *shape,
                                void *block, struct plm_error *error);
 void plm_step_input_deinit(struct plm_step_input *input);
 
-/* Of step s (from 0), on a batch of step_chunks chunks (fewer are fine) whose chunk 0 is
- * batch->first_chunk of the run. PLM_CORRUPT as plm_objective_describe. */
+/* Fills the input of step s (from 0) from a batch of 1 to step_chunks chunks, whose first one is
+ * chunk batch->first_chunk of the run. Errors are those of plm_objective_describe. */
 plm_status plm_step_input_fill(struct plm_step_input *input, const struct plm_step_shape *shape,
                                uint64_t s, const struct plm_batch *batch, struct plm_error *error);
 
-/* Chunks [first, first + count) of a batch, as a batch of their own over the same memory. */
+/* Chunks [first, first + count) of a batch, as a batch over the same memory. */
 struct plm_batch plm_batch_slice(const struct plm_batch *batch, uint32_t first, uint32_t count);
+/* Tokens of the batch's documents; the rest is padding. */
 uint64_t plm_batch_real_tokens(const struct plm_batch *batch);
 
 #endif

@@ -64,7 +64,8 @@ static void check(const struct plm_batch *batch, unsigned kinds, uint32_t window
   struct choice sets[5];
   const size_t count = instruction_sets(sets);
   struct attention_case p;
-  attention_case_init(&p, batch, kinds, window, block, heads, K, cap, is_bf16);
+  attention_case_init(&p, batch, kinds, window, block, heads, K, is_bf16);
+  p.shape.soft_cap = cap;
   attention_case_reference(&p);
   for (size_t i = 0; i < count; i++) {
     run(&p, sets[i].kernels, 2);
@@ -150,7 +151,7 @@ static void padding_is_exactly_zero(void **state)
   const size_t count = instruction_sets(sets);
   struct attention_case p;
   mixed_batch();
-  attention_case_init(&p, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 2, 40, 0, false);
+  attention_case_init(&p, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 2, 40, false);
   for (size_t i = 0; i < count; i++) {
     run(&p, sets[i].kernels, 1);
     size_t empty = 0;
@@ -174,7 +175,7 @@ static void padding_is_never_read(void **state)
   const size_t count = instruction_sets(sets);
   struct attention_case p;
   mixed_batch();
-  attention_case_init(&p, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 24, 0, false);
+  attention_case_init(&p, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 24, false);
   attention_case_reference(&p);
   for (size_t r = 0; r < p.rows; r++)
     for (size_t c = 0; c < p.width; c++)
@@ -196,7 +197,7 @@ static void large_scores_do_not_overflow(void **state)
   struct attention_case p;
   attention_batch_begin(&sample, 1, 130);
   attention_batch_add(&sample, 0, 0, 130);
-  attention_case_init(&p, &sample.batch, PLM_ATTENTION_CAUSAL, 0, 0, 1, 16, 0, false);
+  attention_case_init(&p, &sample.batch, PLM_ATTENTION_CAUSAL, 0, 0, 1, 16, false);
   p.shape.scale = 40; /* scores of some hundreds, both signs, growing along the keys */
   for (size_t r = 0; r < p.rows; r++)
     for (size_t c = 0; c < p.width; c++) {
@@ -224,8 +225,8 @@ static void any_number_of_threads_gives_the_same_bits(void **state)
   for (size_t i = 0; i < count; i++)
     for (int is_bf16 = 0; is_bf16 < 2; is_bf16++) {
       struct attention_case one, other;
-      attention_case_init(&one, &sample.batch, PLM_ATTENTION_LOCAL, 40, 0, 3, 48, 0, is_bf16);
-      attention_case_init(&other, &sample.batch, PLM_ATTENTION_LOCAL, 40, 0, 3, 48, 0, is_bf16);
+      attention_case_init(&one, &sample.batch, PLM_ATTENTION_LOCAL, 40, 0, 3, 48, is_bf16);
+      attention_case_init(&other, &sample.batch, PLM_ATTENTION_LOCAL, 40, 0, 3, 48, is_bf16);
       run(&one, sets[i].kernels, 1);
       for (uint32_t threads = 2; threads <= 5; threads++) {
         const size_t bytes = one.rows * one.width * (is_bf16 ? 2 : 4);
@@ -254,14 +255,14 @@ static void packed_equals_separate(void **state)
       for (uint32_t d = 0, at = 0; d < 4; at += lengths[d++])
         attention_batch_add(&sample, 0, at, lengths[d]);
       attention_case_init(&packed, &sample.batch, kinds[m] | PLM_ATTENTION_DOCUMENT, 16, 0, 2, 32,
-                          0, false);
+                          false);
       run(&packed, sets[i].kernels, 2);
       for (uint32_t d = 0, at = 0; d < 4; at += lengths[d++]) {
         struct attention_case alone;
         attention_batch_begin(&sample, 1, 128);
         attention_batch_add(&sample, 0, 0, lengths[d]);
         attention_case_init(&alone, &sample.batch, kinds[m] | PLM_ATTENTION_DOCUMENT, 16, 0, 2, 32,
-                            0, false);
+                            false);
         for (size_t r = 0; r < lengths[d]; r++)
           for (size_t c = 0; c < alone.width; c++)
             for (int t = 0; t <= DOUT; t++)
@@ -299,7 +300,8 @@ static void the_reference_agrees_with_finite_differences(void **state)
   attention_batch_begin(&sample, 1, 12);
   attention_batch_add(&sample, 0, 0, 5);
   attention_batch_add(&sample, 0, 5, 6);
-  attention_case_init(&p, &sample.batch, PLM_ATTENTION_CAUSAL, 0, 0, 1, 16, 2.0f, false);
+  attention_case_init(&p, &sample.batch, PLM_ATTENTION_CAUSAL, 0, 0, 1, 16, false);
+  p.shape.soft_cap = 2;
   const size_t count = p.rows * p.width;
   double *gradient[3];
   reference_loss(&p);
@@ -330,7 +332,7 @@ static void any_intervals_will_do(void **state)
   const size_t count = instruction_sets(sets);
   struct attention_case p;
   attention_batch_begin(&sample, 1, 90);
-  attention_case_init(&p, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 2, 16, 0, false);
+  attention_case_init(&p, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 2, 16, false);
   for (int32_t q = 0; q < 90; q++) {
     const struct plm_philox_words draw = plm_philox(5, (uint32_t)q, 0, 92);
     if (draw.w[0] % 5 == 0) continue;
@@ -362,7 +364,7 @@ static void the_executed_area_is_near_the_allowed(void **state)
       at += tokens;
     }
   struct attention_case p;
-  attention_case_init(&p, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 16, 0, false);
+  attention_case_init(&p, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 16, false);
   for (size_t i = 0; i < count; i++) {
     struct plm_pool *pool;
     struct plm_attention *attention;

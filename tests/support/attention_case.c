@@ -99,8 +99,7 @@ double attention_case_normal(uint64_t seed, uint64_t i)
 }
 
 void attention_case_init(struct attention_case *p, const struct plm_batch *batch, unsigned kinds,
-                         uint32_t window, uint32_t block, int32_t heads, int32_t K, float cap,
-                         bool is_bf16)
+                         uint32_t window, uint32_t block, int32_t heads, int32_t K, bool is_bf16)
 {
   memset(p, 0, sizeof *p);
   p->shape = (struct plm_attention_shape){.B = (int32_t)batch->chunks,
@@ -108,8 +107,7 @@ void attention_case_init(struct attention_case *p, const struct plm_batch *batch
                                           .H = heads,
                                           .K = K,
                                           .row_stride = 3 * heads * K,
-                                          .scale = 1 / sqrtf((float)K),
-                                          .soft_cap = cap};
+                                          .scale = 1 / sqrtf((float)K)};
   p->bf16 = is_bf16;
   p->rows = (size_t)p->shape.B * (size_t)p->shape.L;
   p->width = (size_t)heads * (size_t)K;
@@ -286,7 +284,8 @@ void attention_case_run_on_cuda(struct attention_case *p, uint64_t order)
 
 static void init(struct attention_case *p, const struct attention_request *r)
 {
-  attention_case_init(p, r->batch, r->kinds, r->window, r->block, r->heads, r->K, r->cap, r->bf16);
+  attention_case_init(p, r->batch, r->kinds, r->window, r->block, r->heads, r->K, r->bf16);
+  p->shape.soft_cap = r->cap;
 }
 
 void attention_case_check_cuda(const struct attention_request *request)

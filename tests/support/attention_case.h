@@ -41,10 +41,10 @@ struct attention_case {
 /* Standard normal, the i-th of the seed. */
 double attention_case_normal(uint64_t seed, uint64_t i);
 
-/* The batch's mask of `kinds`, random tensors, results filled with NaN. */
+/* Builds the batch's mask of `kinds`, random tensors and results full of NaN. Scores are not capped
+ * unless the caller sets shape.soft_cap afterwards. */
 void attention_case_init(struct attention_case *p, const struct plm_batch *batch, unsigned kinds,
-                         uint32_t window, uint32_t block, int32_t heads, int32_t K, float cap,
-                         bool is_bf16);
+                         uint32_t window, uint32_t block, int32_t heads, int32_t K, bool is_bf16);
 void attention_case_deinit(struct attention_case *p);
 
 /* One element: row of (rows), column of (width). */

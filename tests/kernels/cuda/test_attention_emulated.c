@@ -140,7 +140,7 @@ static void large_logits(void **state)
         attention_batch_mixed(&sample);
       else
         small_batch();
-      attention_case_init(&p, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 16, 0, is_bf16);
+      attention_case_init(&p, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 16, is_bf16);
       if (below) {
         set_all(&p, Q, 0.0625f, 12);
         set_all(&p, K_, 0.0625f, -12);

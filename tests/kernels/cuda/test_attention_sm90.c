@@ -122,8 +122,8 @@ static void the_choice_is_the_environments(void **state)
   (void)state;
   struct attention_case forced, other;
   attention_batch_mixed(&sample);
-  attention_case_init(&forced, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 2, 64, 0, true);
-  attention_case_init(&other, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 2, 64, 0, true);
+  attention_case_init(&forced, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 2, 64, true);
+  attention_case_init(&other, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 2, 64, true);
   const size_t bytes = forced.rows * forced.width * 2;
   attention_case_run_on_cuda(&forced, 1);
   setenv("PLM_CUDA_ATTENTION", "mma", 1);
@@ -142,14 +142,14 @@ static void a_device_is_checked(void **state)
   struct attention_case forced, p;
   if (device_case_is_real()) skip();
   attention_batch_mixed(&sample);
-  attention_case_init(&forced, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 64, 0, true);
+  attention_case_init(&forced, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 64, true);
   const size_t bytes = forced.rows * forced.width * 2;
   for (int wrong = 0; wrong < 2; wrong++) {
     setenv("PLM_CUDA_ATTENTION", wrong ? "mma" : "sm90", 1);
     attention_case_run_on_cuda(&forced, 1);
     unsetenv("PLM_CUDA_ATTENTION");
     plm_cuda_emulation_capability(90, wrong);
-    attention_case_init(&p, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 64, 0, true);
+    attention_case_init(&p, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 64, true);
     attention_case_run_on_cuda(&p, 1);
     plm_cuda_emulation_capability(80, false);
     assert_memory_equal(p.data[DQ], forced.data[DQ], 3 * bytes);

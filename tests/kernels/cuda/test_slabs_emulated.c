@@ -26,7 +26,7 @@ enum { CHUNKS = 3, LENGTH = 66, HEADS = 2 };
 static void run_attention(struct attention_case *p, struct attention_batch *sample, bool is_bf16,
                           size_t scratch)
 {
-  attention_case_init(p, &sample->batch, PLM_ATTENTION_DOCUMENT, 0, 0, HEADS, 16, 0, is_bf16);
+  attention_case_init(p, &sample->batch, PLM_ATTENTION_DOCUMENT, 0, 0, HEADS, 16, is_bf16);
   struct plm_ops *ops = open_with(is_bf16 ? PLM_PRECISION_BF16 : PLM_PRECISION_FP32, scratch);
   attention_case_run_on(p, ops);
   ops->close(ops);
