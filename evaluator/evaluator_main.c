@@ -11,7 +11,9 @@
 #include "evaluator/watch/watch.h"
 
 static const struct plm_option options[] = {
-    {.name = "threads", .argument = "N", .help = "CPU threads (default all; one beside a trainer)"},
+    {.name = "threads",
+     .argument = "N",
+     .help = "CPU threads (default: all, or one beside a trainer on the CPU)"},
     {.name = "precision", .argument = "NAME", .help = "fp32 (default) or bf16"},
     {.name = "prometheus",
      .argument = "ADDRESS",
@@ -22,7 +24,8 @@ static const struct plm_option options[] = {
 static const struct plm_program *const tasks[] = {&plm_task_evaluate, &plm_task_embed,
                                                   &plm_task_generate, &plm_task_score, NULL};
 
-/* auto: the devices after those of the trainer's ranks; and on the CPU one thread beside it. */
+/* With device auto, takes the GPU after those of the trainer's ranks. The default is one thread, so
+ * that a trainer on the CPU is not slowed down; it is all threads if the trainer needs a GPU. */
 static struct plm_ops_request choose(const struct plm_config *config)
 {
   const bool beside = config->trainer.device != PLM_DEVICE_CUDA;
@@ -52,7 +55,7 @@ static plm_status watch(const struct plm_arguments *arguments, struct plm_error 
   return status;
 }
 
-/* The task that a word on the command line names; NULL: none. */
+/* The task of this name; NULL if there is none. */
 static const struct plm_program *find_task(const char *word)
 {
   for (size_t i = 0; tasks[i] != NULL; i++) {
@@ -68,9 +71,9 @@ int main(int argc, char **argv)
       .usage =
           "usage: plm-evaluator --run DIR [-c FILE]\n"
           "       plm-evaluator TASK [options]\n\n"
-          "Watches the checkpoints of a run and evaluates each once on held-out sequences; or\n"
-          "does one task with one checkpoint (`plm-evaluator TASK -h`): evaluate, embed,\n"
-          "generate, score.\n",
+          "Watches the checkpoints of a run and evaluates each once on held-out sequences, or\n"
+          "does one task with one checkpoint: evaluate, embed, generate or score\n"
+          "(`plm-evaluator TASK -h` shows its options).\n",
       .options = options,
       .run = watch,
   };

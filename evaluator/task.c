@@ -1,4 +1,4 @@
-/* What the tasks' command lines share. */
+/* Options that several tasks have. */
 #include "evaluator/task.h"
 
 #include <signal.h>

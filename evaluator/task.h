@@ -1,5 +1,5 @@
-/* The one-shot tasks of plm-evaluator: `plm-evaluator TASK …`, one file task_NAME.c each, entered
- * in the table of evaluator_main.c. */
+/* The tasks of plm-evaluator, `plm-evaluator TASK …`: each is a file task_NAME.c and an entry in
+ * the table of evaluator_main.c. */
 #ifndef PLM_EVALUATOR_TASK_H
 #define PLM_EVALUATOR_TASK_H
 
@@ -9,13 +9,14 @@
 extern const struct plm_program plm_task_evaluate, plm_task_embed, plm_task_generate,
     plm_task_score;
 
-/* Operators as --device, --threads and --precision (fp32 when not given) say; the request has what
- * holds without the first two: {0}, the device if there is one and all threads. */
+/* Opens the operators that --device, --threads and --precision ask for. Without --device and
+ * --threads the request decides ({0}: a GPU if there is one, and all threads); without --precision
+ * it is fp32. PLM_USAGE: a value that is none. */
 plm_status plm_task_open_ops(const struct plm_arguments *arguments, struct plm_ops_request request,
                              struct plm_ops **ops, struct plm_error *error);
 
-/* --NAME as a number in (low, high] or [low, high]; *value stays when it was not given. PLM_USAGE
- * with an example. */
+/* Reads option --NAME as a number in (low, high], or in [low, high] if low_included. *value is left
+ * alone if the option is not given. PLM_USAGE: not a number in that range. */
 plm_status plm_task_number(const struct plm_arguments *arguments, const char *name, double low,
                            bool low_included, double high, double *value, struct plm_error *error);
 

@@ -1,4 +1,4 @@
-/* Counts and the metrics that follow from them. */
+/* Counts predictions, and computes metrics from the counts. */
 #include "evaluator/evaluate/confusion_matrix.h"
 
 #include <math.h>
@@ -48,7 +48,7 @@ void plm_confusion_bin_name(int bin, char name[32])
     snprintf(name, 32, "%u-%u", begin, 2 * begin - 1);
 }
 
-/* Cross-entropy of one row in double; *best is its argmax. */
+/* The cross-entropy of one row, in double; *best becomes its argmax. */
 static double row_loss(const float *logits, uint32_t V, int32_t label, uint32_t *best)
 {
   *best = 0;
@@ -76,7 +76,7 @@ void plm_confusion_add(struct plm_confusion *confusion, const float *logits, con
   confusion->rows += rows;
 }
 
-/* F1 of one class and its precision, from its true, predicted and correct counts. */
+/* The F1 of one class, and its precision, from its true, predicted and correct counts. */
 static double class_f1(double truth, double predicted, double correct, double *precision)
 {
   const double recall = truth > 0 ? correct / truth : 0.0;

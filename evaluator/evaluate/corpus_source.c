@@ -1,9 +1,11 @@
-/* Chunks from a corpus opened in this process: window after window, in the plan's order. */
+/* The batches of a corpus: windows are packed and read one after another, and their chunks copied
+ * into the batch that the caller asked for. */
+#include "evaluator/evaluate/corpus_source.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/plan/assemble.h"
-#include "evaluator/evaluate/sources.h"
 
 struct plm_corpus_source {
   struct plm_corpus *corpus;
@@ -14,10 +16,10 @@ struct plm_corpus_source {
   struct plm_plan *plan;
   uint64_t next_window, windows;
   struct plm_window window;
-  uint32_t used; /* chunks of the window that were handed out */
+  uint32_t used; /* chunks of the window that have been handed out */
   void *window_tokens;
   size_t window_capacity;
-  /* the batch in the caller's hands */
+  /* the batch that the caller holds until release */
   void *tokens;
   uint32_t *document_begin;
   struct plm_chunk_document *documents;
@@ -101,7 +103,7 @@ static plm_status load_window(struct plm_corpus_source *state, struct plm_error 
   return PLM_OK;
 }
 
-/* Appends chunk `used` of the window to the batch. */
+/* Appends the next chunk of the window to the batch. */
 static plm_status copy_chunk(struct plm_corpus_source *state, struct plm_batch *batch,
                              struct plm_error *error)
 {
@@ -138,7 +140,8 @@ static plm_status next(void *context, uint32_t count, struct plm_batch *batch,
   while (batch->chunks < count) {
     if (state->used == state->window.chunks) {
       if (state->next_window == state->windows)
-        return plm_error_set(error, PLM_FAILURE, "the set ended after %u of %u chunks",
+        return plm_error_set(error, PLM_FAILURE,
+                             "the split ended after %u of the %u chunks that were asked for",
                              batch->chunks, count);
       PLM_TRY(load_window(state, error));
       continue;
@@ -157,7 +160,7 @@ static void release(void *context, struct plm_batch *batch)
   *batch = (struct plm_batch){0};
 }
 
-struct plm_chunk_source plm_source_of_corpus(struct plm_corpus_source *state)
+struct plm_chunk_source plm_source_of_corpus(struct plm_corpus_source *source)
 {
-  return (struct plm_chunk_source){state, begin, next, release};
+  return (struct plm_chunk_source){source, begin, next, release};
 }

@@ -1,4 +1,4 @@
-/* One evaluation: batches through the model, their logits counted. */
+/* Runs batches through the model and counts its predictions. */
 #include "evaluator/evaluate/evaluate.h"
 
 #include <cjson/cJSON.h>
@@ -11,7 +11,7 @@
 #include "common/metrics/metrics.h"
 #include "evaluator/evaluate/masking.h"
 
-enum { BATCH_TOKENS = 8192 }; /* of one forward pass */
+enum { BATCH_TOKENS = 8192 }; /* in one forward pass */
 
 struct plm_evaluation {
   struct plm_inference *inference;
@@ -73,12 +73,12 @@ plm_status plm_evaluation_load(struct plm_evaluation *evaluation, const char *ch
   return plm_inference_load(evaluation->inference, checkpoint, error);
 }
 
-static bool is_causal(const struct plm_evaluation *evaluation) /* it predicts the next token */
+static bool is_causal(const struct plm_evaluation *evaluation)
 {
   return evaluation->inference->objective == PLM_OBJECTIVE_CAUSAL;
 }
 
-/* One batch at one rate: questions, forward pass, counts. */
+/* Asks about one batch at one mask rate, and counts the answers. */
 static plm_status count_batch(struct plm_evaluation *evaluation, const struct plm_batch *batch,
                               uint64_t seed, double rate, struct plm_error *error)
 {
@@ -95,7 +95,7 @@ static plm_status count_batch(struct plm_evaluation *evaluation, const struct pl
   return PLM_OK;
 }
 
-/* The whole set at one rate, into evaluation->confusion. */
+/* Counts all of a split at one mask rate. */
 static plm_status run_rate(struct plm_evaluation *evaluation, const struct plm_chunk_source *source,
                            enum plm_split split, uint64_t seed, double rate,
                            bool (*stop)(void *context), void *stop_context, struct plm_error *error)
@@ -106,7 +106,7 @@ static plm_status run_rate(struct plm_evaluation *evaluation, const struct plm_c
   if (chunks == 0) {
     plm_error_set(error, PLM_CONFIG, "the corpus has no documents in split %s",
                   plm_split_name(split));
-    return plm_error_hint(error, "ingest more sequences, or with another --split; or evaluate "
+    return plm_error_hint(error, "ingest more sequences, ingest with another --split, or evaluate "
                                  "another split (evaluator.splits)");
   }
   for (uint64_t done = 0; done < chunks;) {

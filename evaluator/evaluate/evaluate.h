@@ -1,4 +1,5 @@
-/* One evaluation: a checkpoint's model over a set of chunks, into one line of metrics. */
+/* One evaluation: the model of a checkpoint predicts the tokens of a split, and the result is one
+ * line of metrics. */
 #ifndef PLM_EVALUATOR_EVALUATE_EVALUATE_H
 #define PLM_EVALUATOR_EVALUATE_EVALUATE_H
 
@@ -13,13 +14,13 @@
 #include "common/ops/ops.h"
 #include "evaluator/evaluate/confusion_matrix.h"
 
-/* Where chunks come from: the feed of a run, or a corpus opened directly (one-shot). */
+/* Where chunks come from: the feed of a run (feed_source.h), or a corpus (corpus_source.h). */
 struct plm_chunk_source {
   void *context;
-  /* Starts the set of a split from its beginning; *chunks is how many there are (0: empty). */
+  /* Goes to the beginning of a split. *chunks is how many chunks it has, 0 if it is empty. */
   plm_status (*begin)(void *context, enum plm_split split, uint64_t *chunks,
                       struct plm_error *error);
-  /* The next count chunks, valid until release. */
+  /* The next `count` chunks, valid until release. */
   plm_status (*next)(void *context, uint32_t count, struct plm_batch *batch,
                      struct plm_error *error);
   void (*release)(void *context, struct plm_batch *batch);
@@ -27,20 +28,21 @@ struct plm_chunk_source {
 
 struct plm_evaluation_options {
   double mask_rate;
-  const double *more_rates; /* for loss_by_mask_rate, beside mask_rate */
+  const double *more_rates; /* further mask rates, for loss_by_mask_rate only */
   uint32_t more_rate_count;
   uint64_t seed;
 };
 
-/* The machinery that is kept between checkpoints of one configuration: operators, model, masks and
- * buffers. */
+/* What is kept from one checkpoint of a configuration to the next: model, masks and buffers. */
 struct plm_evaluation;
-/* Opens for the checkpoint folder: its config.json decides the model; ops is borrowed. */
+/* Opens the model that config.json of a checkpoint folder describes, without weights. ops is
+ * borrowed. */
 plm_status plm_evaluation_open(const char *checkpoint, struct plm_ops *ops,
                                struct plm_evaluation **evaluation, struct plm_error *error);
-void plm_evaluation_close(struct plm_evaluation *evaluation);
+void plm_evaluation_close(struct plm_evaluation *evaluation); /* NULL is fine */
 const struct plm_model_config *plm_evaluation_model(const struct plm_evaluation *evaluation);
-/* Loads a (verified) checkpoint of the same configuration: EMA weights where there are any. */
+/* Loads the weights of a checkpoint of the same configuration: its EMA weights if it has any. The
+ * caller has verified the checkpoint. */
 plm_status plm_evaluation_load(struct plm_evaluation *evaluation, const char *checkpoint,
                                struct plm_error *error);
 const char *plm_evaluation_weights(const struct plm_evaluation *evaluation); /* "ema", "model" */
@@ -48,23 +50,23 @@ const char *plm_evaluation_weights(const struct plm_evaluation *evaluation); /* 
 struct plm_evaluation_result {
   double loss, perplexity;
   struct plm_classification classification;
-  uint64_t tokens;
+  uint64_t tokens; /* predicted at mask_rate */
   double rates[PLM_MAX_MASK_RATES + 1], rate_loss[PLM_MAX_MASK_RATES + 1];
-  uint32_t rate_count; /* 0 for causal models, which hide nothing */
-  double bin_loss[PLM_LENGTH_BINS];
+  uint32_t rate_count;              /* 0 for causal models, which mask nothing */
+  double bin_loss[PLM_LENGTH_BINS]; /* NaN for an empty bin */
   uint64_t bin_rows[PLM_LENGTH_BINS];
   double seconds;
 };
 
-/* Runs one split. stop (may be NULL) is polled between batches: PLM_INTERRUPTED. PLM_CONFIG
- * when the split has no documents. progress (may be NULL) is told chunks done and in all. */
+/* Evaluates one split. stop is polled between batches and may be NULL; PLM_INTERRUPTED if it
+ * returns true. PLM_CONFIG: the split has no documents. */
 plm_status plm_evaluation_run(struct plm_evaluation *evaluation,
                               const struct plm_chunk_source *source, enum plm_split split,
                               const struct plm_evaluation_options *options,
                               bool (*stop)(void *context), void *stop_context,
                               struct plm_evaluation_result *result, struct plm_error *error);
 
-/* The metrics of operations.md that an evaluation itself knows, appended to a line. */
+/* Appends the metrics of a result to a line of evaluator.jsonl (doc/inference.md#evaluate). */
 struct cJSON;
 void plm_evaluation_report(const struct plm_evaluation_result *result, const char *weights,
                            double baseline_entropy, struct cJSON *line);

@@ -10,8 +10,8 @@
 #include "common/huggingface/model_folder.h"
 #include "common/metrics/metrics.h"
 #include "common/run/run.h"
+#include "evaluator/evaluate/corpus_source.h"
 #include "evaluator/evaluate/evaluate.h"
-#include "evaluator/evaluate/sources.h"
 
 enum { SOURCE_TOKENS = 8192 };
 
@@ -33,7 +33,7 @@ static void print_people(const struct plm_evaluate_request *request,
     printf("model        %s\n", request->checkpoint);
   printf("split        %s of %s, %" PRIu64 " tokens predicted\n", request->split, request->corpus,
          result->tokens);
-  printf("loss         %.6f nats (composition alone: %.4f)\n", result->loss, entropy);
+  printf("loss         %.6f nats (composition only: %.4f)\n", result->loss, entropy);
   printf("perplexity   %.4f\n", result->perplexity);
   printf("accuracy     %.4f   precision %.4f   recall %.4f   f1 %.4f   mcc %.4f\n",
          result->classification.accuracy, result->classification.precision,
@@ -68,7 +68,7 @@ static plm_status print_json(const struct plm_evaluate_request *request,
   return plm_json_print(line, error);
 }
 
-/* The resources of one evaluation, released together. */
+/* What one evaluation opens. */
 struct once {
   struct plm_evaluation *evaluation;
   struct plm_corpus *corpus;

@@ -1,4 +1,4 @@
-/* `plm-pipeline evaluate`: one checkpoint, one corpus, no run. */
+/* `plm-pipeline evaluate`: one checkpoint on one split of a corpus, without a run. */
 #ifndef PLM_EVALUATOR_EVALUATE_EVALUATE_ONCE_H
 #define PLM_EVALUATOR_EVALUATE_EVALUATE_ONCE_H
 
@@ -10,15 +10,16 @@
 
 struct plm_evaluate_request {
   const char *checkpoint, *corpus;
-  const char *split; /* "valid" */
+  const char *split; /* "train", "valid" or "test" */
   double mask_rate;
   uint64_t max_tokens; /* 0: the whole split */
   uint64_t seed;
-  uint32_t alignment; /* 0: the model's own */
-  bool json;          /* one object on one line, else a table for people */
+  uint32_t alignment; /* of documents in a chunk, tokens; 0: what the model needs */
+  bool json;          /* print one JSON object on one line instead of a table */
 };
 
-/* Prints the result to stdout. */
+/* Prints the result to stdout. PLM_CONFIG: the corpus has another tokenizer than the model, or no
+ * documents in the split. PLM_INTERRUPTED: a stop signal. */
 plm_status plm_evaluate_once(const struct plm_evaluate_request *request, struct plm_ops *ops,
                              struct plm_error *error);
 

@@ -1,4 +1,4 @@
-/* Evaluation masks. */
+/* Chooses the tokens that a model is asked about. */
 #include "evaluator/evaluate/masking.h"
 
 #include <math.h>

@@ -1,9 +1,11 @@
-/* Which tokens an evaluation hides, and what it asks for: a pure function of (document,
- * evaluator.seed, rate), never of the run, the checkpoint, the packing or the batch.
+/* Which tokens an evaluation masks, and which tokens the model has to predict. Both depend only on
+ * the document, the seed and the mask rate, so all checkpoints and all ways of packing get the same
+ * questions.
  *
- * Masked objectives (model.md, purpose 2): x = position in the document with <cls> = 0, y = number
- * of the document in its split. A token is chosen if (w0 >> 8) < ceil(rate * 2^24) and becomes
- * <mask>; <cls>, <eos> and <pad> never. Causal: position i predicts token i + 1 of its document.
+ * Masked objectives draw from Philox with key = seed, x = the token's position in its document
+ * (<cls> is 0), y = the document's number in its split, purpose = 2. A token is chosen if (w0 >> 8)
+ * < ceil(rate * 2^24), and becomes <mask>. <cls>, <eos> and <pad> are never chosen. Causal:
+ * position i predicts token i + 1 of its document, and nothing is masked.
  */
 #ifndef PLM_EVALUATOR_EVALUATE_MASKING_H
 #define PLM_EVALUATOR_EVALUATE_MASKING_H
@@ -15,19 +17,20 @@
 #include "common/corpus/tokenizer.h"
 #include "common/plan/chunk.h"
 
-/* Buffers for one batch of at most max_tokens tokens; caller-owned, _init and _deinit. */
+/* The questions about one batch: what the model reads, and what it has to predict. Buffers are for
+ * at most max_tokens tokens. The caller owns it. */
 struct plm_question {
-  int32_t *inputs;    /* (B, L) */
-  int32_t *positions; /* (rows) ascending */
-  int32_t *labels;    /* (rows) */
-  uint32_t *residues; /* (rows) of the whole document: for loss_by_length */
+  int32_t *inputs;    /* (B, L) tokens, with masks */
+  int32_t *positions; /* (rows) into B * L, ascending */
+  int32_t *labels;    /* (rows) true tokens */
+  uint32_t *residues; /* (rows) length of the document, for loss_by_length */
   uint32_t rows;
 };
 plm_status plm_question_init(struct plm_question *question, uint32_t max_tokens,
                              struct plm_error *error);
 void plm_question_deinit(struct plm_question *question);
 
-/* ceil(rate * 2^24): the bound a 24-bit draw stays below. */
+/* ceil(rate * 2^24): a 24-bit draw below it chooses its token. */
 uint32_t plm_mask_threshold(double rate);
 
 void plm_question_masked(struct plm_question *question, const struct plm_batch *batch,

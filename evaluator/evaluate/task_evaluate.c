@@ -1,4 +1,4 @@
-/* `plm-evaluator evaluate`: its command line. */
+/* The command line of `plm-evaluator evaluate`. */
 #include "common/cli/task_options.h"
 #include "evaluator/evaluate/evaluate_once.h"
 #include "evaluator/task.h"

@@ -1,16 +1,21 @@
-/* The checkpoints a watcher has seen. */
+/* A sorted list of steps, and what the files of their checkpoints say. */
 #include "evaluator/watch/checkpoints_seen.h"
 
+#include <cjson/cJSON.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "common/checkpoint/checkpoint.h"
+
+enum { TRAINER_STATE_LIMIT = 1 << 26 /* bytes of trainer.json */ };
 
 struct plm_seen *plm_seen_at(struct plm_seen_list *list, uint64_t step)
 {
-  size_t place = list->count; /* new ones come last: look from there */
+  size_t place = list->count; /* steps usually come in ascending order: search backwards */
   while (place > 0 && list->items[place - 1].step >= step) place--;
   if (place < list->count && list->items[place].step == step) return &list->items[place];
   if (list->count == list->capacity) {
@@ -33,7 +38,7 @@ void plm_seen_deinit(struct plm_seen_list *list)
   *list = (struct plm_seen_list){0};
 }
 
-/* Without a MANIFEST: zeros. */
+/* All zero if there is no MANIFEST. */
 static struct plm_manifest_stamp stamp_of(const char *directory)
 {
   char path[PLM_PATH_SIZE];
@@ -76,4 +81,26 @@ struct plm_seen *plm_seen_look(struct plm_seen_list *list, const char *checkpoin
 const struct plm_hash *plm_seen_identity(const struct plm_seen *seen)
 {
   return seen->identified ? &seen->identity : NULL;
+}
+
+bool plm_seen_unpublished(const char *later_checkpoint, uint64_t step, char *why, size_t size)
+{
+  char path[PLM_PATH_SIZE], *text;
+  size_t length;
+  bool found = false;
+  if (plm_path_join(path, later_checkpoint, "trainer.json", NULL) != PLM_OK ||
+      plm_file_read(path, TRAINER_STATE_LIMIT, &text, &length, NULL) != PLM_OK)
+    return false;
+  cJSON *json = cJSON_ParseWithLength(text, length);
+  const cJSON *entry;
+  cJSON_ArrayForEach(entry, cJSON_GetObjectItemCaseSensitive(json, "history"))
+  {
+    const cJSON *failed = cJSON_GetObjectItemCaseSensitive(entry, "failed");
+    if (!cJSON_IsString(failed) || plm_json_number(entry, "step", -1.0) != (double)step) continue;
+    snprintf(why, size, "%s", failed->valuestring);
+    found = true;
+  }
+  cJSON_Delete(json);
+  free(text);
+  return found;
 }

@@ -1,4 +1,5 @@
-/* The checkpoints a watcher has seen: which wait, which vanished, which failed to verify. */
+/* The checkpoints that a watching evaluator has seen: which weights each step had, which of them
+ * failed to verify, and why a step that was due never appeared. */
 #ifndef PLM_EVALUATOR_WATCH_CHECKPOINTS_SEEN_H
 #define PLM_EVALUATOR_WATCH_CHECKPOINTS_SEEN_H
 
@@ -8,7 +9,7 @@
 
 #include "common/base/hash.h"
 
-/* A MANIFEST as the file system tells it: another one after a checkpoint was published anew. */
+/* How the file system describes a MANIFEST. It differs once the checkpoint is published again. */
 struct plm_manifest_stamp {
   uint64_t inode, size;
   int64_t seconds, nanoseconds;
@@ -17,24 +18,30 @@ struct plm_manifest_stamp {
 struct plm_seen {
   uint64_t step;
   struct plm_manifest_stamp stamp;
-  bool failed;     /* this very MANIFEST did not verify */
-  bool identified; /* a MANIFEST was read, this one or one before it */
-  struct plm_hash identity;
+  bool failed;     /* the checkpoint with this stamp did not verify or load */
+  bool identified; /* a MANIFEST has been read: the one with this stamp, or an earlier one */
+  struct plm_hash identity; /* XXH3-128 of the weights that it lists */
 };
 
-/* Caller-owned, {0} is empty; ascending steps. */
+/* In ascending order of steps. The caller owns it; {0} is empty, plm_seen_deinit frees it. */
 struct plm_seen_list {
   struct plm_seen *items;
   size_t count, capacity;
 };
 
-/* The item of a step, made when it is not there; NULL: out of memory. */
+/* The item of a step, which is added if it is missing. It is valid until the next one is added.
+ * NULL: out of memory. */
 struct plm_seen *plm_seen_at(struct plm_seen_list *list, uint64_t step);
-/* Looks at the checkpoint's MANIFEST: where it is another one than before, its identity is read
- * anew. NULL: out of memory. The item is valid until the next one is made. */
+/* As plm_seen_at, and reads the identity from the checkpoint's MANIFEST if that has changed since
+ * the last look. `checkpoints` is the folder of all checkpoints. */
 struct plm_seen *plm_seen_look(struct plm_seen_list *list, const char *checkpoints, uint64_t step);
-/* What is known of a step's weights; NULL: nothing. */
+/* The identity of the weights that the step had last; NULL if none was ever read. */
 const struct plm_hash *plm_seen_identity(const struct plm_seen *seen);
 void plm_seen_deinit(struct plm_seen_list *list);
+
+/* Whether the trainer failed to publish `step`, and why. The trainer records its failures in the
+ * trainer.json of later checkpoints; later_checkpoint is the folder of one. The reason goes into
+ * why, cut to size bytes. false if the file cannot be read or does not mention the step. */
+bool plm_seen_unpublished(const char *later_checkpoint, uint64_t step, char *why, size_t size);
 
 #endif

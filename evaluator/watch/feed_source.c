@@ -1,5 +1,5 @@
-/* Chunks from a run's packers. */
-#include "evaluator/evaluate/sources.h"
+/* Adapts the feed to what an evaluation reads. */
+#include "evaluator/watch/feed_source.h"
 
 static plm_status begin(void *context, enum plm_split split, uint64_t *chunks,
                         struct plm_error *error)
@@ -25,7 +25,7 @@ static void release(void *context, struct plm_batch *batch)
   plm_feed_release(state->feed, batch);
 }
 
-struct plm_chunk_source plm_source_of_feed(struct plm_feed_source *state)
+struct plm_chunk_source plm_source_of_feed(struct plm_feed_source *source)
 {
-  return (struct plm_chunk_source){state, begin, next, release};
+  return (struct plm_chunk_source){source, begin, next, release};
 }

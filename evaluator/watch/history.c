@@ -1,4 +1,4 @@
-/* What has been reported. */
+/* Entries sorted by step, filled from the lines of evaluator.jsonl. */
 #include "evaluator/watch/history.h"
 
 #include <cjson/cJSON.h>
@@ -7,7 +7,7 @@
 
 #include "common/metrics/metrics.h"
 
-/* Index of the first entry whose step is not below. */
+/* The index of the first entry with at least this step. */
 static size_t place_of(const struct plm_history *history, uint64_t step)
 {
   size_t low = 0, high = history->count;
@@ -21,7 +21,7 @@ static size_t place_of(const struct plm_history *history, uint64_t step)
   return low;
 }
 
-/* The entry of a step, made when it is not there. NULL: out of memory. */
+/* The entry of a step, which is added if it is missing. NULL: out of memory. */
 static struct plm_history_entry *entry_at(struct plm_history *history, uint64_t step)
 {
   const size_t place = place_of(history, step);

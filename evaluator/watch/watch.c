@@ -1,4 +1,5 @@
-/* The watching evaluator: scan, verify, evaluate, report, wait. */
+/* The loop of the watching evaluator: scan the folder of checkpoints, verify, evaluate and report
+ * what is new, wait. */
 #include "evaluator/watch/watch.h"
 
 #include <cjson/cJSON.h>
@@ -18,36 +19,35 @@
 #include "common/run/run.h"
 #include "common/wire/announce.h"
 #include "evaluator/evaluate/evaluate.h"
-#include "evaluator/evaluate/sources.h"
 #include "evaluator/watch/checkpoints_seen.h"
+#include "evaluator/watch/feed_source.h"
 #include "evaluator/watch/history.h"
-#include "evaluator/watch/unpublished.h"
 
 enum { POLL_MS = 200 };
 
 struct watch {
   const struct plm_config *config;
   struct plm_ops *ops;
-  unsigned splits; /* bits of the wanted ones */
+  unsigned splits; /* to evaluate, as bits */
   char checkpoints[PLM_PATH_SIZE], metrics_path[PLM_PATH_SIZE], trainer_path[PLM_PATH_SIZE];
   struct plm_lock *lock;
   struct plm_metrics_file *metrics;
-  struct plm_tensorboard *board; /* NULL: switched off */
+  struct plm_tensorboard *board; /* NULL if it is off */
   struct plm_feed *feed;
   struct plm_feed_run *feed_run;
-  struct plm_announcement_listener *listener; /* NULL: polling alone */
-  struct plm_evaluation *evaluation;          /* NULL before the first checkpoint */
+  struct plm_announcement_listener *listener; /* NULL: only polling */
+  struct plm_evaluation *evaluation;          /* NULL until the first checkpoint */
   struct plm_history history;
   struct plm_seen_list seen;
-  uint64_t lines; /* written so far */
+  uint64_t lines; /* written by this process */
   double baseline_entropy;
   pthread_t watchdog;
   bool watchdog_runs;
-  int closing;          /* atomic: the watchdog's end */
-  volatile int give_up; /* set by the watchdog, atomically; polled by waits inside the feed */
+  int closing;          /* atomic; ends the watchdog */
+  volatile int give_up; /* set atomically by the watchdog; polled while the feed waits */
 };
 
-/* No more ahead than twice the set: beyond its end the set only begins again. */
+/* Limits reading ahead to twice the evaluation set: beyond its end the set only repeats. */
 static uint64_t feed_credit(const struct plm_config *config)
 {
   const uint32_t token_bytes = plm_tokenizer_of(config->data.tokenizer)->token_bytes;
@@ -101,8 +101,8 @@ static plm_status open_outputs(struct watch *watch, struct plm_error *error)
   return plm_tensorboard_open(board, last, &watch->board, error);
 }
 
-/* Turns a stop signal into give_up once the time to finish in is over, even while the evaluation
- * waits for packers. */
+/* Sets give_up when the grace period after a stop signal is over, even while the evaluation waits
+ * for packers. */
 static void *watch_for_stop(void *context)
 {
   struct watch *watch = context;
@@ -172,7 +172,7 @@ static plm_status report_skip(struct watch *watch, uint64_t step, const char *wh
 
 static void add_lag(const struct watch *watch, uint64_t step, cJSON *line)
 {
-  cJSON *last = NULL; /* none: the trainer stands at step 0 */
+  cJSON *last = NULL; /* without a line the trainer is at step 0 */
   double lag = 0;
   if (plm_metrics_last(watch->trainer_path, &last, NULL) == PLM_OK) {
     const cJSON *trained = cJSON_GetObjectItemCaseSensitive(last, "step");
@@ -205,10 +205,10 @@ static void write_board(struct watch *watch, uint64_t step, const char *split,
         PLM_OK)
       plm_log_error(&error);
   }
-  (void)plm_tensorboard_flush(watch->board, NULL); /* JSONL is the truth */
+  (void)plm_tensorboard_flush(watch->board, NULL); /* may fail: evaluator.jsonl is the record */
 }
 
-/* The checkpoint that is evaluated. */
+/* The checkpoint that is being evaluated. */
 struct subject {
   uint64_t step;
   struct plm_hash identity;
@@ -236,14 +236,14 @@ static plm_status report(struct watch *watch, const struct subject *subject, enu
   watch->lines++;
   PLM_TRY(plm_history_add(&watch->history, step, &subject->identity, split, error));
   write_board(watch, step, plm_split_name(split), result);
-  plm_info("step %" PRIu64 " %s: loss %.4f (composition alone: %.4f), perplexity %.2f, accuracy "
+  plm_info("step %" PRIu64 " %s: loss %.4f (composition only: %.4f), perplexity %.2f, accuracy "
            "%.2f %%, %" PRIu64 " tokens, %.1f s",
            step, plm_split_name(split), result->loss, watch->baseline_entropy, result->perplexity,
            100 * result->classification.accuracy, result->tokens, result->seconds);
   return PLM_OK;
 }
 
-/* Composition over all splits, once, from the first packer. */
+/* Asks the first packer, once, for the composition of the corpus over all splits. */
 static plm_status learn_corpus(struct watch *watch, struct plm_error *error)
 {
   if (watch->baseline_entropy > 0) return PLM_OK;
@@ -269,7 +269,7 @@ static plm_status load_checkpoint(struct watch *watch, const char *directory,
   return plm_evaluation_load(watch->evaluation, directory, error);
 }
 
-/* The splits that are missing, with the weights that are loaded. */
+/* Evaluates the splits that are not yet reported, with the weights that are loaded. */
 static plm_status evaluate_checkpoint(struct watch *watch, const struct subject *subject,
                                       struct plm_error *error)
 {
@@ -295,8 +295,8 @@ static plm_status evaluate_checkpoint(struct watch *watch, const struct subject 
   return PLM_OK;
 }
 
-/* One checkpoint that is there: verify, evaluate, or say why not. Only what is wrong with the
- * checkpoint makes it skipped; what is wrong with the evaluation is the evaluator's own failure. */
+/* Verifies and evaluates one checkpoint. If the checkpoint itself is at fault, it is skipped; an
+ * error in the evaluation is the evaluator's own failure. */
 static plm_status take_checkpoint(struct watch *watch, uint64_t step, struct plm_error *error)
 {
   char name[PLM_CHECKPOINT_NAME_SIZE], directory[PLM_PATH_SIZE];
@@ -312,14 +312,14 @@ static plm_status take_checkpoint(struct watch *watch, uint64_t step, struct plm
   if (seen == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   seen->failed = true;
   const struct plm_history_entry *entry = plm_history_find(&watch->history, step);
-  if (entry != NULL && entry->skipped) return PLM_OK; /* said before a restart */
+  if (entry != NULL && entry->skipped) return PLM_OK; /* reported before a restart */
   char text[700];
   snprintf(text, sizeof text, "does not verify or load: %.600s", why.what);
   return report_skip(watch, step, text, error);
 }
 
-/* The first multiple of `every` after the newest step that was evaluated. Those before it were
- * asked for then, oldest first, and by the `every` of then: a resume may change it. */
+/* The first multiple of `every` after the newest step that was evaluated. Earlier ones were looked
+ * for when that step was, with the `every` of that time, which a resume may have changed. */
 static uint64_t first_due(const struct plm_history *history, uint64_t every)
 {
   for (size_t i = history->count; i-- > 0;)
@@ -329,20 +329,21 @@ static uint64_t first_due(const struct plm_history *history, uint64_t every)
 
 static const char deleted[] = "deleted before evaluation";
 
-/* A step that was due and is not there, though a later one is: deleted, by whomever, unless the
- * later one knows that it never was. */
+/* A step was due and is missing, but a later one exists: somebody deleted it, unless the later
+ * checkpoint records that it was never published. */
 static plm_status report_missing(struct watch *watch, uint64_t step, uint64_t later,
                                  struct plm_error *error)
 {
   char name[PLM_CHECKPOINT_NAME_SIZE], directory[PLM_PATH_SIZE], why[600], text[700];
   plm_checkpoint_name(later, name);
   PLM_TRY(plm_path_join(directory, watch->checkpoints, name, error));
-  const bool never = plm_unpublished(directory, step, why, sizeof why);
+  const bool never = plm_seen_unpublished(directory, step, why, sizeof why);
   snprintf(text, sizeof text, "not published: %s", never ? why : "");
   return report_skip(watch, step, never ? text : deleted, error);
 }
 
-/* Steps that were seen here, or due by checkpoint.every, and are gone unreported. */
+/* Reports steps that are gone without a report: those that were seen here, and those that were due
+ * according to checkpoint.every. */
 static plm_status report_deleted(struct watch *watch, const uint64_t *steps, size_t count,
                                  struct plm_error *error)
 {
@@ -367,7 +368,7 @@ static plm_status report_deleted(struct watch *watch, const uint64_t *steps, siz
   return PLM_OK;
 }
 
-/* One pass over the folder, oldest first. *again: something was reported, look again at once. */
+/* Looks at all checkpoints, oldest first. *again: something was reported, so look again at once. */
 static plm_status scan(struct watch *watch, bool *again, struct plm_error *error)
 {
   uint64_t *steps = NULL;
@@ -388,7 +389,7 @@ static plm_status scan(struct watch *watch, bool *again, struct plm_error *error
     const uint64_t lines = watch->lines;
     status = take_checkpoint(watch, steps[i], error);
     if (watch->lines != lines) {
-      *again = true; /* the folder has changed meanwhile: the oldest first */
+      *again = true; /* the folder may have changed since; start again with the oldest */
       break;
     }
   }
@@ -396,8 +397,8 @@ static plm_status scan(struct watch *watch, bool *again, struct plm_error *error
   return status;
 }
 
-/* DONE exists and everything up to its step has been reported: of what stands there now, which DONE
- * follows, not of what stood there at the last scan. */
+/* Whether DONE exists and everything is reported. The folder is listed again, because DONE is
+ * written after the last checkpoint, which the last scan may have missed. */
 static bool complete(struct watch *watch)
 {
   uint64_t step, *steps = NULL;
@@ -415,7 +416,7 @@ static bool complete(struct watch *watch)
   return all;
 }
 
-/* Announcements are a hint that saves the rest of a poll. */
+/* Waits for an announcement, or for the poll interval to pass. */
 static void wait_for_news(struct watch *watch)
 {
   struct plm_announcement message;
@@ -447,8 +448,9 @@ plm_status plm_watch(const struct plm_config *config, struct plm_ops *ops, struc
     if (complete(watch)) break;
     wait_for_news(watch);
   }
-  if (status == PLM_INTERRUPTED) { /* drained: the checkpoint stays unreported */
-    plm_info("stopped before the checkpoint was evaluated; it is evaluated at the next start");
+  if (status == PLM_INTERRUPTED) { /* the checkpoint stays unreported */
+    plm_info("stopped before the checkpoint was evaluated; it will be evaluated after the next "
+             "start");
     status = PLM_OK;
   }
   close_watch(watch);

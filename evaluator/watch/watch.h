@@ -1,6 +1,6 @@
-/* The watching evaluator of a run: every published checkpoint, oldest first, verified, evaluated
- * once on each split, reported in evaluator.jsonl and TensorBoard. It may start late, be killed
- * and come again: what is reported is the file itself. */
+/* The watching evaluator of a run: it verifies every published checkpoint, oldest first, evaluates
+ * it once on each split, and reports to evaluator.jsonl and TensorBoard. It may start late, and may
+ * be killed and restarted: what evaluator.jsonl reports is not evaluated again. */
 #ifndef PLM_EVALUATOR_WATCH_WATCH_H
 #define PLM_EVALUATOR_WATCH_WATCH_H
 
@@ -8,8 +8,9 @@
 #include "common/config/config.h"
 #include "common/ops/ops.h"
 
-/* Until DONE exists and every checkpoint is reported, or a stop signal. A checkpoint that is being
- * evaluated when the signal comes is finished within trainer.stop_timeout_s, else dropped. */
+/* Runs until DONE exists and every checkpoint is reported, or until a stop signal. When the signal
+ * comes, the current evaluation may take trainer.stop_timeout_s to finish; after that it is
+ * dropped. */
 plm_status plm_watch(const struct plm_config *config, struct plm_ops *ops, struct plm_error *error);
 
 #endif
