@@ -24,6 +24,13 @@ const char *plm_format_count(uint64_t count, char text[32])
   return text;
 }
 
+const char *plm_format_quantity(uint64_t count, const char *noun, char text[64])
+{
+  char number[32];
+  snprintf(text, 64, "%s %s%s", plm_format_count(count, number), noun, count == 1 ? "" : "s");
+  return text;
+}
+
 void plm_progress_begin(struct plm_progress *progress, const char *label)
 {
   const uint64_t now = plm_clock_ns();

@@ -28,5 +28,8 @@ void plm_progress_clear(struct plm_progress *progress);
 const char *plm_format_duration(double seconds, char text[32]);
 /* "1,234,567" into text (32 bytes), which is returned. */
 const char *plm_format_count(uint64_t count, char text[32]);
+/* "1 sequence" or "1,234 sequences" into text (64 bytes), which is returned. noun is singular, and
+ * its plural ends in s. */
+const char *plm_format_quantity(uint64_t count, const char *noun, char text[64]);
 
 #endif
