@@ -1126,7 +1126,7 @@ def parse_variant(text, wild_type, offset, protein):
         if wild_type[place] != old:
             raise ValueError(f"{part}: expected {old} at {number}, found {wild_type[place]}")
         if protein and new not in ESM_TOKENS:
-            raise ValueError(f"{part}: {new} is no letter that the model knows")
+            raise ValueError(f"{part}: the model does not know the letter {new}")
         if place in found:
             raise ValueError(f"{text}: position {number} is substituted twice")
         found[place] = (old, new)

@@ -1,4 +1,4 @@
-/* The loop over windows and batches. */
+/* The loop of `embed` over windows and batches. */
 #include "evaluator/embed/embed.h"
 
 #include <stdio.h>
@@ -25,14 +25,14 @@ struct embed {
   struct plm_embed_journal journal;
   struct plm_spool_window window;
   struct plm_sequence_batch *batch;
-  uint32_t *waiting; /* (window) sequences that no batch has taken, longest first */
+  uint32_t *waiting; /* (window) sequences that no batch has taken yet, longest first */
   uint32_t waiting_count;
-  uint32_t *taken;    /* (window) the batch's sequences, in the order of adding */
+  uint32_t *taken;    /* (window) the sequences of the batch, in the order they were added */
   int32_t *tokens;    /* (max_length) of one sequence */
   float *values;      /* (max_chunks * max_length, D or V) */
   float *pooled;      /* (layout.width) */
   double *scratch;    /* (2 D) */
-  uint64_t windows;   /* begun before this one */
+  uint64_t windows;   /* before this one */
   uint64_t tokens_at; /* of the sequences that are done */
   struct plm_progress progress;
   struct plm_embed_report report;
@@ -143,11 +143,12 @@ static void widen_tokens(struct embed *embed, uint32_t i)
     embed->tokens[t] = bytes == 1 ? narrow[t] : ((const uint16_t *)(const void *)narrow)[t];
 }
 
-/* The longest sequences that wait, and in the gaps that they leave the longest that fit. */
+/* Takes the longest waiting sequences, and fills the gaps that they leave with the longest that
+ * fit. */
 static void fill_batch(struct embed *embed)
 {
   const uint32_t *lengths = embed->window.lengths;
-  uint32_t kept = 0, taken = 0, refused = UINT32_MAX; /* the length that found no room last */
+  uint32_t kept = 0, taken = 0, refused = UINT32_MAX; /* the last length that did not fit */
   plm_sequence_batch_reset(embed->batch);
   for (uint32_t k = 0; k < embed->waiting_count; k++) {
     const uint32_t i = embed->waiting[k];
@@ -164,7 +165,8 @@ static void fill_batch(struct embed *embed)
   embed->waiting_count = kept;
 }
 
-/* The rows of sequence i of the window, from its first token's values on, into the file. */
+/* Writes the result of sequence i of the window. values (tokens, D or V) begin at its first token.
+ */
 static plm_status put_sequence(struct embed *embed, uint32_t i, const float *values,
                                struct plm_error *error)
 {
@@ -203,7 +205,7 @@ static plm_status run_batch(struct embed *embed, struct plm_error *error)
 
 /* ---- windows --------------------------------------------------------------------------------- */
 
-/* What a batch that was filled adds to what is done. */
+/* The tokens of the sequences in a filled batch. */
 static uint64_t batch_tokens(const struct embed *embed)
 {
   uint64_t tokens = 0;
@@ -222,7 +224,7 @@ static plm_status stopped(struct embed *embed, struct plm_error *error)
            plm_format_count(embed->journal.sequences, done),
            plm_format_count(plm_sequence_spool_count(embed->spool), all));
   plm_task_stopped(what, error);
-  plm_error_hint(error, "the same command goes on from there");
+  plm_error_hint(error, "the same command continues from there");
   return status;
 }
 
@@ -274,7 +276,7 @@ static plm_status run(struct embed *embed, struct plm_ops *ops, struct plm_error
 {
   const uint64_t started = plm_clock_ns();
   PLM_TRY(plm_embed_format_of(embed->request->output, embed->request->kind, &embed->layout.format,
-                              error)); /* before anything that takes time */
+                              error)); /* before anything that takes long */
   PLM_TRY(open_model(embed, ops, error));
   PLM_TRY(read_inputs(embed, error));
   PLM_TRY(open_output(embed, error));
@@ -282,7 +284,7 @@ static plm_status run(struct embed *embed, struct plm_ops *ops, struct plm_error
   embed->report.resumed = embed->journal.sequences;
   if (embed->report.resumed > 0) {
     char done[32], all[32];
-    plm_info("%s: going on after %s of %s sequences", embed->request->output,
+    plm_info("%s: continuing after %s of %s sequences", embed->request->output,
              plm_format_count(embed->report.resumed, done),
              plm_format_count(plm_sequence_spool_count(embed->spool), all));
   }
@@ -290,7 +292,7 @@ static plm_status run(struct embed *embed, struct plm_ops *ops, struct plm_error
   if (status == PLM_OK) status = plm_embed_output_finish(embed->output, embed->spool, error);
   plm_progress_clear(&embed->progress);
   if (status == PLM_NO_SPACE)
-    plm_error_hint(error, "what is done is kept: make room, and the same command goes on");
+    plm_error_hint(error, "what is done is kept; make room, and run the same command to continue");
   if (status != PLM_OK) return status;
   embed->report.seconds = 1e-9 * (double)(plm_clock_ns() - started);
   return PLM_OK;

@@ -1,10 +1,10 @@
-/* `embed`: hidden states, pooled or a token each, or logits of all sequences of a file, in its
- * order.
+/* `embed`: computes the hidden states of all sequences of the input, pooled or one for each token,
+ * or their logits, in the order of the input.
  *
- * The sequences are read once into a spool; windows of them are sorted by length and packed into
- * batches, whose rows go to their places in the file. Memory does not depend on their number. What
- * is computed in which batch is a function of the sequences, the model and the options, so a run
- * that was killed goes on at a batch and ends with the same bytes. */
+ * The sequences are read once into a spool. Windows of them are sorted by length and packed into
+ * batches, and the rows of a batch go to their places in the file. Memory does not depend on the
+ * number of sequences. Which batch computes what depends only on the sequences, the model and the
+ * options, so a run that was killed continues with the next batch and ends with the same bytes. */
 #ifndef PLM_EVALUATOR_EMBED_EMBED_H
 #define PLM_EVALUATOR_EMBED_EMBED_H
 
@@ -22,17 +22,17 @@ struct plm_embed_request {
   const char *weights;       /* NULL, "model" or "ema" */
   const char *const *inputs; /* "-" is standard input */
   size_t input_count;
-  const char *output; /* FILE.safetensors or FILE.npy; one that is there is replaced at the end */
+  const char *output; /* FILE.safetensors or FILE.npy; an existing file is replaced at the end */
   enum plm_embed_kind kind;
-  struct plm_pooling pooling; /* of PLM_EMBED_POOLED */
-  uint32_t batch_tokens;      /* of one forward pass, at least one chunk */
-  bool strict;                /* bad records are errors */
-  bool fresh;                 /* begin anew where a run was stopped */
-  bool json;                  /* the summary as an object on one line, else for people */
+  struct plm_pooling pooling; /* for PLM_EMBED_POOLED */
+  uint32_t batch_tokens;      /* in one forward pass, which has at least one chunk */
+  bool strict;                /* a bad record is an error */
+  bool fresh;                 /* discard what an earlier run has done */
+  bool json;                  /* print the summary as one JSON object on one line */
 };
 
-/* Prints a summary to stdout. PLM_INTERRUPTED, PLM_TERMINATED: stopped by a signal, in a state from
- * which the same request goes on. */
+/* Writes the file and prints a summary to stdout. PLM_INTERRUPTED, PLM_TERMINATED: a signal stopped
+ * it, and the same request continues from there. */
 plm_status plm_embed(const struct plm_embed_request *request, struct plm_ops *ops,
                      struct plm_error *error);
 

@@ -1,4 +1,4 @@
-/* The journal: one JSON object. */
+/* The journal is one JSON object. */
 #include "evaluator/embed/embed_journal.h"
 
 #include <cjson/cJSON.h>
@@ -11,9 +11,10 @@
 #include "common/base/file.h"
 #include "common/base/json.h"
 
-enum { VERSION = 2 /* of how sequences come into batches, too */, LIMIT_BYTES = 1 << 16 };
+/* VERSION also changes if sequences are packed into batches in another way. */
+enum { VERSION = 2, LIMIT_BYTES = 1 << 16 };
 
-/* Numbers stand as text: all 64 bits come back. */
+/* As text, because a JSON number does not hold all 64 bits. */
 static void add_count(cJSON *json, const char *name, uint64_t value)
 {
   char text[24];
@@ -33,7 +34,8 @@ static void fresh_name(const char *path, char fresh[PLM_PATH_SIZE])
   snprintf(fresh, PLM_PATH_SIZE, "%.*s.new", PLM_PATH_SIZE - 5, path);
 }
 
-/* Not plm_file_replace: a killed run leaves one file of a known name, which the next one takes. */
+/* Unlike plm_file_replace this uses a fixed name, so a killed run leaves at most one file, which
+ * the next run replaces. */
 static plm_status replace(const char *path, const char *text, struct plm_error *error)
 {
   char fresh[PLM_PATH_SIZE], folder[PLM_PATH_SIZE];
@@ -107,7 +109,7 @@ plm_status plm_embed_journal_read(struct plm_embed_journal *journal, const char 
   const bool good = json != NULL && take_all(json, journal);
   cJSON_Delete(json);
   if (good) return PLM_OK;
-  plm_error_set(error, PLM_FORMAT, "not a journal that this version of embed wrote");
+  plm_error_set(error, PLM_FORMAT, "this is not a journal that this version of embed wrote");
   return plm_error_where(error, "%s", path);
 }
 
@@ -129,11 +131,12 @@ plm_status plm_embed_journal_compare(const struct plm_embed_journal *found,
       !plm_hash_equal(found->config, wanted->config))
     return plm_error_set(error, PLM_EXISTS, "it was begun with another checkpoint");
   if (strcmp(found->options, wanted->options) != 0)
-    return plm_error_set(error, PLM_EXISTS, "it was begun as \"%s\", this would be \"%s\"",
-                         found->options, wanted->options);
+    return plm_error_set(error, PLM_EXISTS,
+                         "it was begun as \"%s\", but this command asks for \"%s\"", found->options,
+                         wanted->options);
   if (found->bytes != wanted->bytes)
     return plm_error_set(error, PLM_EXISTS,
-                         "its result has %" PRIu64 " bytes, this one's has %" PRIu64, found->bytes,
-                         wanted->bytes);
+                         "its result has %" PRIu64 " bytes, and that of this command %" PRIu64,
+                         found->bytes, wanted->bytes);
   return PLM_OK;
 }

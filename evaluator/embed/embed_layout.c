@@ -1,5 +1,5 @@
-/* Headers of safetensors and npy files, streamed: printed once to be counted and once to be
- * written, so that they are never held. */
+/* Headers of safetensors and npy files. They are generated twice, once to count their bytes and
+ * once to write them, so that they are never held in memory. */
 #include "evaluator/embed/embed_layout.h"
 
 #include <fcntl.h>
@@ -14,9 +14,9 @@
 
 enum { NPY_ALIGNMENT = 64, NPY_PREFIX = 10 /* magic, version, length of the rest */ };
 
-/* Where text goes: counted, and written when there is a descriptor. */
+/* Counts the bytes that are put into it, and writes them if it has a descriptor. */
 struct sink {
-  int descriptor; /* -1: counted alone */
+  int descriptor; /* -1: only count */
   const char *path;
   uint64_t bytes;
   char buffer[1 << 14];
@@ -48,8 +48,8 @@ static plm_status put_text(struct sink *sink, const char *text, struct plm_error
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* A character of a JSON string. Text that stands inside another string is escaped once more: depth
- * 2. */
+/* Puts a character of a JSON string. Its escapes are escaped again if the string is inside another
+ * one (depth 2). */
 static plm_status put_escaped(struct sink *sink, char character, int depth, struct plm_error *error)
 {
   char text[8];
@@ -84,7 +84,7 @@ static plm_status put_name(void *context, uint64_t number, const char *name, siz
       PLM_TRY(put_escaped(sink, name[i], names->depth, error));
     else if (length > 1)
       PLM_TRY(put(sink, name + i, length, error));
-    else /* JSON is UTF-8: the replacement character */
+    else /* not UTF-8, so JSON cannot hold it: the replacement character */
       PLM_TRY(put_text(sink, "\xef\xbf\xbd", error));
     i += length > 0 ? length : 1;
   }
@@ -117,7 +117,7 @@ static plm_status put_tensor(struct sink *sink, const char *name, uint64_t rows,
 struct tensors {
   struct sink *sink;
   uint32_t width;
-  uint64_t rows; /* so far */
+  uint64_t rows; /* of the tensors before */
 };
 
 static plm_status put_sequence(void *context, uint64_t number, uint32_t tokens,
@@ -154,7 +154,7 @@ static plm_status put_json(const struct plm_embed_layout *layout, struct sink *s
   return PLM_OK;
 }
 
-/* json_bytes: of the JSON, padding included. */
+/* json_bytes is the length of the JSON with its padding. */
 static plm_status put_safetensors(const struct plm_embed_layout *layout, uint64_t json_bytes,
                                   struct sink *sink, struct plm_sequence_spool *spool,
                                   struct plm_error *error)
@@ -167,7 +167,7 @@ static plm_status put_safetensors(const struct plm_embed_layout *layout, uint64_
 
 /* ---- npy ------------------------------------------------------------------------------------- */
 
-/* Source: numpy.lib.format, version 1.0. */
+/* The format is described in numpy.lib.format, version 1.0. */
 static plm_status put_npy(const struct plm_embed_layout *layout, struct sink *sink,
                           struct plm_error *error)
 {
@@ -216,12 +216,14 @@ plm_status plm_embed_format_of(const char *path, enum plm_embed_kind kind,
 {
   *format = ends_with(path, ".npy") ? PLM_EMBED_NPY : PLM_EMBED_SAFETENSORS;
   if (*format == PLM_EMBED_NPY && kind != PLM_EMBED_POOLED) {
-    plm_error_set(error, PLM_USAGE, "%.200s: npy holds one array, not one a sequence", path);
-    return plm_error_hint(error, "with --per-token or --logits name a .safetensors file");
+    plm_error_set(error, PLM_USAGE,
+                  "%.200s: an npy file holds one array, not one for each sequence", path);
+    return plm_error_hint(error, "with --per-token or --logits, name a .safetensors file");
   }
   if (*format == PLM_EMBED_SAFETENSORS && !ends_with(path, ".safetensors")) {
-    plm_error_set(error, PLM_USAGE, "--output %.200s has no format", path);
-    return plm_error_hint(error, "let its name end in .safetensors, or in .npy (pooled alone)");
+    plm_error_set(error, PLM_USAGE, "--output %.200s: the name does not say which format to write",
+                  path);
+    return plm_error_hint(error, "end the name in .safetensors, or for pooled embeddings in .npy");
   }
   return PLM_OK;
 }
@@ -232,7 +234,7 @@ plm_status plm_embed_layout_plan(struct plm_embed_layout *layout, struct plm_seq
   struct sink sink = {.descriptor = -1};
   layout->rows = layout->kind == PLM_EMBED_POOLED ? plm_sequence_spool_count(spool)
                                                   : plm_sequence_spool_tokens(spool);
-  layout->header_bytes = 8; /* of safetensors, while it is counted */
+  layout->header_bytes = 8; /* any value will do while the header is counted */
   PLM_TRY(put_header(layout, &sink, spool, error));
   layout->header_bytes = sink.bytes;
   layout->bytes = layout->header_bytes + layout->rows * layout->width * sizeof(float);
@@ -244,10 +246,9 @@ plm_status plm_embed_layout_plan(struct plm_embed_layout *layout, struct plm_seq
                 plm_sequence_spool_count(spool), sink.bytes / 1000000,
                 PLM_SAFETENSORS_HEADER_LIMIT / 1000000);
   return layout->kind == PLM_EMBED_POOLED
-             ? plm_error_hint(error, "write a .npy file (its names go into a file beside it), or "
+             ? plm_error_hint(error, "write a .npy file (its names go into a separate file), or "
                                      "split the input")
-             : plm_error_hint(error,
-                              "split the input: a tensor for each sequence needs many files");
+             : plm_error_hint(error, "split the input, and write several files");
 }
 
 plm_status plm_embed_layout_write_header(const struct plm_embed_layout *layout,

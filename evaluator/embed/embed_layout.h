@@ -1,10 +1,13 @@
-/* What lies where in the file of embeddings, and its header: fp32, little-endian, in the order of
- * the input.
+/* The layout of a file of embeddings, and its header. Values are fp32, little-endian, in the order
+ * of the input.
  *
- *   safetensors   pooled: one tensor `embeddings` (N, width). Otherwise one tensor a sequence,
- * named by its number from 0, (tokens, width). Metadata: `names`, a JSON array, and for pooled ones
- * `pooling`. The format allows a header of 100 MB. npy           version 1, (N, width), pooled
- * alone; the names go into a JSON file of their own
+ *   format       kind               tensors                      names of the sequences
+ *   safetensors  pooled             `embeddings` (N, width)      in the metadata, `names`
+ *   safetensors  per token, logits  `0`, `1`, … (tokens, width)  in the metadata, `names`
+ *   npy          pooled             one array (N, width)         in FILE.names.json
+ *
+ * Names are a JSON array. The metadata of pooled embeddings also has `pooling`. safetensors allows
+ * a header of 100 MB.
  */
 #ifndef PLM_EVALUATOR_EMBED_EMBED_LAYOUT_H
 #define PLM_EVALUATOR_EMBED_EMBED_LAYOUT_H
@@ -20,29 +23,29 @@ enum plm_embed_format { PLM_EMBED_SAFETENSORS, PLM_EMBED_NPY };
 struct plm_embed_layout {
   enum plm_embed_kind kind;
   enum plm_embed_format format;
-  const char *pooling; /* "mean,max" when pooled; borrowed */
-  uint32_t width;      /* floats a row */
-  uint64_t rows;       /* in the whole file: sequences, or their tokens */
-  uint64_t header_bytes, bytes;
+  const char *pooling;          /* for pooled, for example "mean,max"; borrowed */
+  uint32_t width;               /* floats in a row */
+  uint64_t rows;                /* in the file: sequences, or the tokens of all sequences */
+  uint64_t header_bytes, bytes; /* of the header, and of the whole file */
 };
 
-/* ".safetensors" or ".npy" at the end of path; PLM_USAGE otherwise, or when the format does not
- * hold that kind. */
+/* The format follows from the end of path, ".safetensors" or ".npy". PLM_USAGE: neither, or the
+ * format cannot hold that kind. */
 plm_status plm_embed_format_of(const char *path, enum plm_embed_kind kind,
                                enum plm_embed_format *format, struct plm_error *error);
 
-/* From kind, format, pooling and width: rows and bytes. PLM_LIMIT: the header would be larger than
- * the format allows. */
+/* Computes rows and bytes from kind, format, pooling, width and the sequences. PLM_LIMIT: the
+ * header would be larger than the format allows. */
 plm_status plm_embed_layout_plan(struct plm_embed_layout *layout, struct plm_sequence_spool *spool,
                                  struct plm_error *error);
-/* The header, at the beginning of the file behind descriptor; path is for errors. */
+/* Writes the header at the beginning of the open file. path is for error messages. */
 plm_status plm_embed_layout_write_header(const struct plm_embed_layout *layout,
                                          struct plm_sequence_spool *spool, int descriptor,
                                          const char *path, struct plm_error *error);
-/* Byte in the file where a row begins. */
+/* The offset in the file at which a row begins. */
 uint64_t plm_embed_layout_offset(const struct plm_embed_layout *layout, uint64_t row);
 
-/* The names alone as a JSON array, written and synced. */
+/* Writes the names as a JSON array, and syncs the file. */
 plm_status plm_embed_write_names(struct plm_sequence_spool *spool, const char *path,
                                  struct plm_error *error);
 

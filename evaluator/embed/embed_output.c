@@ -1,4 +1,4 @@
-/* FILE.partial, FILE.journal, FILE. */
+/* Writes FILE.partial and FILE.journal, and makes FILE of them. */
 #include "evaluator/embed/embed_output.h"
 
 #include <errno.h>
@@ -15,8 +15,8 @@
 #include "common/base/file.h"
 #include "common/base/log.h"
 
-static const uint64_t least_interval_ns = 200000000u; /* between two journals */
-enum { INTERVAL_PER_COST = 50 };
+static const uint64_t least_interval_ns = 200000000u; /* between two saves */
+enum { INTERVAL_PER_COST = 50 };                      /* so saving takes at most 2 % of the time */
 
 struct plm_embed_output {
   char path[PLM_PATH_SIZE], partial[PLM_PATH_SIZE], journal[PLM_PATH_SIZE];
@@ -40,8 +40,8 @@ static plm_status name_files(struct plm_embed_output *output, const char *path,
   return PLM_OK;
 }
 
-/* Opens and locks FILE.partial. The lock may come to us with a file that its former owner has just
- * renamed: then once more. */
+/* Opens and locks FILE.partial. If its former owner renamed the file between our open and our lock,
+ * this starts again. */
 static plm_status lock_partial(struct plm_embed_output *output, struct plm_error *error)
 {
   for (;;) {
@@ -64,7 +64,7 @@ static void remove_begun(const struct plm_embed_output *output)
   plm_embed_journal_remove(output->journal);
 }
 
-/* Room for all of it now, not a surprise after hours. */
+/* Allocates the whole file now, so that a full disk is not discovered after hours. */
 static plm_status take_room(struct plm_embed_output *output, struct plm_error *error)
 {
   const uint64_t bytes = output->layout->bytes;
@@ -74,11 +74,11 @@ static plm_status take_room(struct plm_embed_output *output, struct plm_error *e
   do result = fallocate(output->descriptor, 0, 0, (off_t)bytes);
   while (result != 0 && errno == EINTR);
   if (result != 0 && (errno == EOPNOTSUPP || errno == ENOSYS))
-    result = ftruncate(output->descriptor, (off_t)bytes); /* a file system without it */
+    result = ftruncate(output->descriptor, (off_t)bytes); /* this file system cannot allocate */
   if (result == 0) return PLM_OK;
   const plm_status status = plm_error_errno(error, "cannot write %s", output->path);
   if (status == PLM_NO_SPACE)
-    plm_error_hint(error, "the result has %.1f MB; nothing was written", 1e-6 * (double)bytes);
+    plm_error_hint(error, "the result needs %.1f MB; nothing was written", 1e-6 * (double)bytes);
   return status;
 }
 
@@ -97,7 +97,8 @@ static plm_status begin(struct plm_embed_output *output, struct plm_sequence_spo
   return status;
 }
 
-/* What FILE.journal says is there: PLM_OK to go on with it, PLM_NOT_FOUND to begin. */
+/* PLM_OK: FILE.partial can be continued from where *journal now is. PLM_NOT_FOUND: there is none.
+ */
 static plm_status look_for_begun(const struct plm_embed_output *output,
                                  struct plm_embed_journal *journal, struct plm_error *error)
 {
@@ -107,14 +108,14 @@ static plm_status look_for_begun(const struct plm_embed_output *output,
   if (status == PLM_NOT_FOUND) return status;
   if (fstat(output->descriptor, &information) != 0)
     return plm_error_errno(error, "cannot look at %s", output->partial);
-  if (information.st_size == 0) return PLM_NOT_FOUND; /* its partial file is gone */
+  if (information.st_size == 0) return PLM_NOT_FOUND; /* the journal has lost its file */
   if (status == PLM_OK) status = plm_embed_journal_compare(&found, journal, error);
   if (status == PLM_OK && (uint64_t)information.st_size != journal->bytes)
     status = plm_error_set(error, PLM_EXISTS, "it has %" PRIu64 " bytes instead of %" PRIu64,
                            (uint64_t)information.st_size, journal->bytes);
   if (status != PLM_OK) {
     plm_error_where(error, "%s", output->partial);
-    plm_error_hint(error, "finish it with the command that began it, throw it away with --resume "
+    plm_error_hint(error, "finish it with the command that began it, discard it with --resume "
                           "never, or write to another file");
     return PLM_EXISTS;
   }

@@ -1,4 +1,4 @@
-/* The summary. */
+/* Prints the summary of `embed`. */
 #include "evaluator/embed/embed_report.h"
 
 #include <cjson/cJSON.h>
@@ -48,18 +48,18 @@ plm_status plm_embed_report_print(const struct plm_embed_report *report,
                                   const struct plm_inference *inference, uint64_t sequences,
                                   uint64_t tokens, struct plm_error *error)
 {
-  char count[32], sum[32], rate[32];
+  char count[64], sum[64], rate[32];
   if (request->json)
     return print_json(report, request, layout, inference, sequences, tokens, error);
   if (plm_log_least() > PLM_LOG_INFO) return PLM_OK;
   printf("checkpoint   %s (weights: %s)\n", request->checkpoint, inference->weights);
-  printf("sequences    %s, %s tokens", plm_format_count(sequences, count),
-         plm_format_count(tokens, sum));
+  printf("sequences    %s, %s", plm_format_count(sequences, count),
+         plm_format_quantity(tokens, "token", sum));
   if (report->intake.cut > 0) printf(", %s cut", plm_format_count(report->intake.cut, count));
   if (report->intake.bad > 0)
-    printf("; %s bad records skipped", plm_format_count(report->intake.bad, count));
+    printf("; %s skipped", plm_format_quantity(report->intake.bad, "bad record", count));
   if (report->resumed > 0)
-    printf("; %s were done before", plm_format_count(report->resumed, count));
+    printf("; %s done by an earlier run", plm_format_count(report->resumed, count));
   printf("\noutput       %s: ", request->output);
   if (layout->kind == PLM_EMBED_POOLED)
     printf("%s x %u (%s)", plm_format_count(layout->rows, count), layout->width, layout->pooling);

@@ -1,4 +1,4 @@
-/* What embed says on stdout when it is done. */
+/* The summary that `embed` prints when it is done. */
 #ifndef PLM_EVALUATOR_EMBED_EMBED_REPORT_H
 #define PLM_EVALUATOR_EMBED_EMBED_REPORT_H
 
@@ -10,15 +10,15 @@
 
 struct plm_embed_report {
   struct plm_intake_counts intake;
-  uint64_t resumed;   /* sequences that an earlier run had done */
-  uint64_t tokens;    /* computed by this run */
-  uint64_t positions; /* that the model ran on for them, padding included */
+  uint64_t resumed;   /* sequences that an earlier run has done */
+  uint64_t tokens;    /* that this run has computed */
+  uint64_t positions; /* the same with padding */
   double seconds;
 };
 
-/* For people, or as one object on one line: output checkpoint weights kind pooling width sequences
- * tokens bytes bad_records cut unknown_residues padding_fraction resumed_sequences seconds
- * tokens_per_second. */
+/* Prints to stdout, for people or with request->json as one object on one line. Its keys: output,
+ * checkpoint, weights, kind, pooling, width, sequences, tokens, bytes, bad_records, cut,
+ * unknown_residues, resumed_sequences, padding_fraction, seconds, tokens_per_second. */
 plm_status plm_embed_report_print(const struct plm_embed_report *report,
                                   const struct plm_embed_request *request,
                                   const struct plm_embed_layout *layout,

@@ -18,9 +18,9 @@ static plm_status add_kind(const char *word, size_t length, struct plm_pooling *
     pooling->kinds[pooling->count++] = (enum plm_pooling_kind)kind;
     return PLM_OK;
   }
-  plm_error_set(error, PLM_USAGE, "--pooling \"%.*s\" is none of mean, cls, max, std",
+  plm_error_set(error, PLM_USAGE, "--pooling \"%.*s\" is not one of mean, cls, max and std",
                 (int)(length < 80 ? length : 80), word);
-  return plm_error_hint(error, "several are joined by commas: --pooling mean,max");
+  return plm_error_hint(error, "join several with commas: --pooling mean,max");
 }
 
 plm_status plm_pooling_parse(const char *text, struct plm_pooling *pooling, struct plm_error *error)

@@ -1,12 +1,12 @@
-/* From the hidden states of one sequence to one vector: mean, cls, max, std and their
- * concatenations (model.md, "Embeddings and inference").
+/* Pools the hidden states x (tokens, D) of one sequence into one vector. Its n residues are all
+ * tokens but <cls>, <eos> and <pad>:
  *
- * x is (tokens, D), n residues of it count: all but <cls>, <eos> and <pad>.
- *   mean  sum of x over the residues / n
- *   cls   x of <cls>
- *   max   largest of x over the residues
- *   std   sqrt(sum of (x - mean)^2 over the residues / n)
- * Without a residue mean, max and std are 0. */
+ *   mean   sum of x over the residues / n
+ *   cls    x of <cls>
+ *   max    largest x over the residues
+ *   std    sqrt(sum of (x - mean)^2 over the residues / n)
+ *
+ * Several are concatenated. mean, max and std of a sequence without residues are 0. */
 #ifndef PLM_EVALUATOR_EMBED_POOLING_H
 #define PLM_EVALUATOR_EMBED_POOLING_H
 
@@ -17,19 +17,19 @@
 enum plm_pooling_kind { PLM_POOL_MEAN, PLM_POOL_CLS, PLM_POOL_MAX, PLM_POOL_STD, PLM_POOL_COUNT };
 
 struct plm_pooling {
-  enum plm_pooling_kind kinds[PLM_POOL_COUNT]; /* in the order of the result */
+  enum plm_pooling_kind kinds[PLM_POOL_COUNT]; /* in the order of concatenation */
   uint32_t count;
 };
 
-/* "mean,max": each kind once at most. PLM_USAGE names what is wrong. */
+/* Parses, for example, "mean,max". PLM_USAGE: an unknown kind, or one that is named twice. */
 plm_status plm_pooling_parse(const char *text, struct plm_pooling *pooling,
                              struct plm_error *error);
-/* The text again, into name (PLM_POOLING_NAME_SIZE bytes), which is returned. */
+/* Writes the text that was parsed into name, and returns name. */
 enum { PLM_POOLING_NAME_SIZE = 32 };
 const char *plm_pooling_name(const struct plm_pooling *pooling, char name[PLM_POOLING_NAME_SIZE]);
 
-/* x (rows, width) are the rows of one sequence from <cls> on, of which `residues` from the second
- * on count; out has count * width floats. Sums are in double (scratch: 2 * width). */
+/* x (1 + residues, width or more rows) begins with <cls>, and the residues follow. out has count *
+ * width floats. Sums are computed in double, in scratch (2 * width). */
 void plm_pooling_run(const struct plm_pooling *pooling, const float *x, uint32_t residues,
                      uint32_t width, double *scratch, float *out);
 

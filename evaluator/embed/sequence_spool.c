@@ -1,4 +1,4 @@
-/* Unnamed files of tokens, lengths and names. */
+/* Keeps tokens, lengths and names in three unnamed files. */
 #include "evaluator/embed/sequence_spool.h"
 
 #include <errno.h>
@@ -19,8 +19,8 @@ struct plm_sequence_spool {
   struct plm_hasher *hasher;
 };
 
-/* A file without a name in the folder: where the file system has no O_TMPFILE, one whose name is
- * taken away at once. */
+/* Opens a file without a name in the folder. If the file system has no O_TMPFILE, the file gets a
+ * name, which is removed at once. */
 static plm_status open_unnamed(const char *folder, FILE **file, struct plm_error *error)
 {
   int descriptor = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
@@ -79,9 +79,11 @@ void plm_sequence_spool_close(struct plm_sequence_spool *spool)
 
 static plm_status cannot_keep(struct plm_error *error)
 {
-  const plm_status status = plm_error_errno(error, "cannot keep the sequences beside the result");
+  const plm_status status =
+      plm_error_errno(error, "cannot write the temporary copy of the sequences");
   if (status == PLM_NO_SPACE)
-    plm_error_hint(error, "the sequences take a byte a residue there while the command works");
+    plm_error_hint(error,
+                   "it needs one byte for each residue, beside the output, while the command runs");
   return status;
 }
 
@@ -92,7 +94,7 @@ plm_status plm_sequence_spool_add(struct plm_sequence_spool *spool, const char *
   const size_t bytes = (size_t)count * spool->token_bytes;
   PLM_ASSERT(count >= 1);
   plm_hasher_update(spool->hasher, name, name_size);
-  plm_hasher_update(spool->hasher, "\n", 1); /* no name has one */
+  plm_hasher_update(spool->hasher, "\n", 1); /* names contain none */
   plm_hasher_update(spool->hasher, &count, sizeof count);
   plm_hasher_update(spool->hasher, tokens, bytes);
   if (fwrite(tokens, 1, bytes, spool->token_file) != bytes ||
@@ -130,8 +132,9 @@ struct plm_hash plm_sequence_spool_fingerprint(const struct plm_sequence_spool *
 
 static plm_status cannot_read(FILE *file, struct plm_error *error)
 {
-  if (ferror(file)) return plm_error_errno(error, "cannot read the kept sequences again");
-  return plm_error_set(error, PLM_CORRUPT, "the kept sequences end too early");
+  if (ferror(file))
+    return plm_error_errno(error, "cannot read the temporary copy of the sequences");
+  return plm_error_set(error, PLM_CORRUPT, "the temporary copy of the sequences ends too early");
 }
 
 plm_status plm_sequence_spool_each_length(struct plm_sequence_spool *spool,

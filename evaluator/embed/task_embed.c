@@ -1,4 +1,4 @@
-/* `plm-evaluator embed`: its command line. */
+/* The command line of `plm-evaluator embed`. */
 #include <string.h>
 
 #include "common/cli/task_options.h"
@@ -15,7 +15,7 @@ static plm_status take_kind(const struct plm_arguments *arguments,
   const bool logits = plm_arguments_has(arguments, "logits");
   if (per_token + logits + (pooling != NULL) > 1) {
     plm_error_set(error, PLM_USAGE, "--pooling, --per-token and --logits exclude each other");
-    return plm_error_hint(error, "a file holds one kind: run the command once for each");
+    return plm_error_hint(error, "a file holds only one kind; run the command once for each");
   }
   request->kind = per_token ? PLM_EMBED_PER_TOKEN : logits ? PLM_EMBED_LOGITS : PLM_EMBED_POOLED;
   if (request->kind != PLM_EMBED_POOLED) return PLM_OK;
@@ -32,8 +32,8 @@ static plm_status take_request(const struct plm_arguments *arguments,
   PLM_TRY(plm_task_needs(arguments, plm_embed_options, "output",
                          "where the embeddings go, FILE.safetensors or FILE.npy", error));
   if (arguments->positional_count == 0) {
-    plm_error_set(error, PLM_USAGE, "no sequences: name a file, or - for stdin");
-    return plm_error_hint(error, "FASTA, JSONL or text, plain, .gz or .zst");
+    plm_error_set(error, PLM_USAGE, "no sequences are named: give a file, or - for stdin");
+    return plm_error_hint(error, "it may be FASTA, JSONL or text, plain, .gz or .zst");
   }
   if (resume != NULL && strcmp(resume, "auto") != 0 && strcmp(resume, "never") != 0)
     return plm_error_set(error, PLM_USAGE, "--resume is auto or never, not \"%.80s\"", resume);
@@ -68,7 +68,7 @@ static plm_status run(const struct plm_arguments *arguments, struct plm_error *e
 const struct plm_program plm_task_embed = {
     .name = "plm-evaluator embed",
     .usage = "usage: plm-evaluator embed --checkpoint DIR IN... --output FILE [options]\n\n"
-             "Embeddings of sequences as safetensors or npy, in the order of the input.\n",
+             "Writes embeddings of sequences as safetensors or npy, in the order of the input.\n",
     .options = plm_embed_options,
     .operands = (size_t)-1,
     .run = run,

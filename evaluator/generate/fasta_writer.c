@@ -1,4 +1,4 @@
-/* FASTA out: see fasta_writer.h. */
+/* Writes FASTA to a temporary file that is renamed, or to stdout. */
 #include "evaluator/generate/fasta_writer.h"
 
 #include <stdbool.h>

@@ -1,4 +1,5 @@
-/* `generate`: the checkpoint, the options that fit its model, the output. */
+/* `generate`: opens the checkpoint, checks that the options fit its model, generates, and reports.
+ */
 #include "evaluator/generate/generate.h"
 
 #include <cjson/cJSON.h>
@@ -20,18 +21,19 @@ enum { MASKED_BATCH_TOKENS = 8192, CAUSAL_BATCH_TOKENS = 1, DEFAULT_STEPS = 20 }
 static plm_status not_for(const char *option, const char *kind, const char *hint,
                           struct plm_error *error)
 {
-  plm_error_set(error, PLM_USAGE, "--%s is not for this checkpoint: its model is %s", option, kind);
+  plm_error_set(error, PLM_USAGE, "--%s does not apply to this checkpoint: its model is %s", option,
+                kind);
   return plm_error_hint(error, "%s", hint);
 }
 
 static plm_status check_causal(const struct plm_generate_request *request, struct plm_error *error)
 {
-  static const char kind[] = "causal and samples one token after another";
+  static const char kind[] = "causal, and samples one token after another";
   if (request->steps != 0)
-    return not_for("steps", kind, "leave it out; --max-tokens limits what is generated", error);
+    return not_for("steps", kind, "leave it out; --max-tokens limits how much is generated", error);
   if (request->length != 0)
     return not_for("length", kind,
-                   "leave it out; a sequence ends by itself, at --max-tokens or at max_length",
+                   "leave it out; a sequence ends by itself, after --max-tokens, or at max_length",
                    error);
   return PLM_OK;
 }
@@ -39,34 +41,36 @@ static plm_status check_causal(const struct plm_generate_request *request, struc
 static plm_status check_masked(const struct plm_generate_request *request, uint32_t max_length,
                                struct plm_error *error)
 {
-  static const char kind[] = "masked and fills <mask>";
+  static const char kind[] = "masked, and fills <mask>";
   if (request->max_tokens != 0)
     return not_for("max-tokens", kind,
-                   "leave it out; the masks of IN, or --length, say how much is generated", error);
+                   "leave it out; the masks of IN, or --length, determine how much is generated",
+                   error);
   if (request->input == NULL && request->length == 0) {
-    plm_error_set(error, PLM_USAGE, "this checkpoint's model fills masks: it wants sequences");
+    plm_error_set(error, PLM_USAGE, "this checkpoint's model fills masks, so it needs sequences");
     return plm_error_hint(error, "name a FASTA file with <mask> or _ in its sequences, or give "
-                                 "--length N for sequences that are masked all over");
+                                 "--length N for sequences that are completely masked");
   }
   if (request->input != NULL && request->length != 0)
-    return plm_error_set(error, PLM_USAGE, "--length is for a masked model without IN");
+    return plm_error_set(error, PLM_USAGE, "--length applies only without IN");
   if (request->length > max_length - 2) {
-    plm_error_set(error, PLM_USAGE, "--length %u: this model (max_length %u) takes up to %u",
+    plm_error_set(error, PLM_USAGE,
+                  "--length %u: this model (max_length %u) takes up to %u residues",
                   request->length, max_length, max_length - 2);
     return plm_error_hint(error, "shorten it, or use a model with a larger data.max_length");
   }
   return PLM_OK;
 }
 
-/* The masks of IN would be gone. */
+/* If the output were IN itself, its masks would be lost. */
 static plm_status check_places(const struct plm_generate_request *request, struct plm_error *error)
 {
   struct stat in, out;
   if (request->input == NULL || stat(request->input, &in) != 0 || !S_ISREG(in.st_mode) ||
       stat(request->output, &out) != 0 || in.st_dev != out.st_dev || in.st_ino != out.st_ino)
     return PLM_OK;
-  plm_error_set(error, PLM_USAGE, "--output %.200s is IN itself", request->output);
-  return plm_error_hint(error, "name another file");
+  plm_error_set(error, PLM_USAGE, "--output %.200s is the same file as IN", request->output);
+  return plm_error_hint(error, "name another output file");
 }
 
 /* ---- the work ---------------------------------------------------------------------------------*/
@@ -78,11 +82,11 @@ static plm_status check_found(const struct plm_generate_request *request,
   if (request->input != NULL && plm_generation_inputs(work->source) == 0)
     return plm_error_set(error, PLM_FORMAT, "%s has no sequences", request->input);
   if (causal || plm_generation_masked_inputs(work->source) > 0) return PLM_OK;
-  plm_error_set(error, PLM_FORMAT, "no sequence of %s has a mask: there is nothing to fill",
+  plm_error_set(error, PLM_FORMAT, "no sequence of %s has a mask, so there is nothing to fill",
                 request->input);
   if (work->inference->tokenizer->kind == PLM_TOKENIZER_BYTE)
-    return plm_error_hint(error, "write <mask> where a byte is to be chosen");
-  return plm_error_hint(error, "write <mask>, or _, where a residue is to be chosen");
+    return plm_error_hint(error, "write <mask> for each byte that the model should choose");
+  return plm_error_hint(error, "write <mask> or _ for each residue that the model should choose");
 }
 
 static plm_status report(const struct plm_generate_request *request,
@@ -90,12 +94,14 @@ static plm_status report(const struct plm_generate_request *request,
                          struct plm_error *error)
 {
   const uint64_t blanks = plm_fasta_writer_blanks(work->writer);
+  char sequences[64], residues[64];
   if (blanks > 0)
-    plm_warning("%" PRIu64 " line ends were generated; FASTA cannot hold them, so they are blanks",
+    plm_warning("FASTA cannot hold line ends, so generated ones were written as blanks: %" PRIu64,
                 blanks);
   if (!request->json) {
-    plm_info("%s: %" PRIu64 " sequences, %" PRIu64 " residues generated in %.1f s", request->output,
-             work->sequences, work->residues, seconds);
+    plm_info("%s: %s, %s generated in %.1f s", request->output,
+             plm_format_quantity(work->sequences, "sequence", sequences),
+             plm_format_quantity(work->residues, "residue", residues), seconds);
     return PLM_OK;
   }
   cJSON *line = cJSON_CreateObject();
@@ -147,7 +153,7 @@ plm_status plm_generate(const struct plm_generate_request *request, struct plm_o
   plm_status status =
       plm_checkpoint_config_read(request->checkpoint, &config, NULL, &objective, error);
   if (status != PLM_OK) {
-    struct plm_model_folder folder; /* which says what stands there instead */
+    struct plm_model_folder folder; /* its check explains what is there instead */
     PLM_TRY(plm_model_folder_check(request->checkpoint, &folder, error));
     return status;
   }

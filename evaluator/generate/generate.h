@@ -1,5 +1,6 @@
-/* `generate`: a masked model fills <mask>, a causal model continues prompts or starts from nothing.
- * How tokens are chosen: sampling.h. The same seed, input and options give the same output. */
+/* `generate`: a masked model fills <mask>, and a causal model continues prompts or starts from
+ * nothing. sampling.h says how tokens are chosen. The same seed, input and options give the same
+ * output. */
 #ifndef PLM_EVALUATOR_GENERATE_GENERATE_H
 #define PLM_EVALUATOR_GENERATE_GENERATE_H
 
@@ -11,17 +12,18 @@
 
 struct plm_generate_request {
   const char *weights;                     /* NULL, "model" or "ema" */
-  const char *checkpoint, *input, *output; /* input NULL: none; "-": standard streams */
+  const char *checkpoint, *input, *output; /* input NULL: none; "-" is a standard stream */
   double temperature, top_p;
   uint64_t seed, count;
-  uint32_t steps;      /* masked: passes; 0: not given */
-  uint32_t length;     /* masked, without input: residues; 0: not given */
-  uint32_t max_tokens; /* causal: generated at most; 0: not given */
-  bool json;
+  uint32_t steps;      /* masked: passes; 0 if not given */
+  uint32_t length;     /* masked, without input: residues; 0 if not given */
+  uint32_t max_tokens; /* causal: to generate at most; 0 if not given */
+  bool json;           /* report as one JSON object on stdout */
 };
 
-/* Writes request.output and says what it did: with json one object on stdout. PLM_USAGE for options
- * that the checkpoint's model has no use for. */
+/* Writes request->output and reports what was generated. PLM_USAGE: an option that does not apply
+ * to the checkpoint's model, or an output that is the input. PLM_FORMAT: an input without sequences
+ * or without masks. PLM_INTERRUPTED: a stop signal; there is no output then. */
 plm_status plm_generate(const struct plm_generate_request *request, struct plm_ops *ops,
                         struct plm_error *error);
 

@@ -1,21 +1,22 @@
-/* Sampling from a causal model. Every call of the decoder takes what is new of each live sequence:
- * a prompt's tokens, or the one that was sampled last. A sequence that ends leaves its slot to the
- * next; what ends early waits in a ring until it is its turn to be written. */
+/* Samples from a causal model. Each call of the decoder takes the tokens of each live sequence that
+ * it has not seen: those of the prompt, or the one that was sampled last. A sequence that ends
+ * leaves its slot to the next one. Sequences are written in order, so one that ends early waits in
+ * a ring for its turn. */
 #include <stdlib.h>
 
 #include "common/model/decode.h"
 #include "evaluator/generate/generate_work.h"
 
 enum {
-  SLOTS = 64,       /* sequences at a time, where the cache is small enough */
-  RING = 4 * SLOTS, /* the newest is at most so far from the oldest that is not written */
-  ROWS = 256        /* of one call, but no more than max_length */
+  SLOTS = 64,       /* sequences at a time, if the cache may be that large */
+  RING = 4 * SLOTS, /* sequences begun but not yet written */
+  ROWS = 256        /* tokens in one call, but no more than max_length */
 };
 static const uint64_t CACHE_BYTES = UINT64_C(1) << 30;
 
 struct slot {
-  struct plm_generation *generation; /* NULL: free */
-  uint32_t fed;                      /* tokens that are in the cache */
+  struct plm_generation *generation; /* NULL if the slot is free */
+  uint32_t fed;                      /* tokens that the cache has */
 };
 
 struct sampling {
@@ -24,12 +25,12 @@ struct sampling {
   struct plm_decode_options options;
   struct slot slots[SLOTS];
   uint32_t live;
-  bool exhausted; /* the source has no more */
+  bool exhausted; /* the source has no more sequences */
   struct plm_generation *ring[RING];
-  uint64_t written, taken; /* sequences: numbers below are written, taken from the source */
+  uint64_t written, taken; /* sequences so far: written, and taken from the source */
   struct plm_decode_row *rows;
-  int32_t wanted[SLOTS];  /* rows whose logits are needed, */
-  uint32_t asking[SLOTS]; /* and the slots that need them */
+  int32_t wanted[SLOTS];  /* rows whose logits are needed */
+  uint32_t asking[SLOTS]; /* the slots that need them */
   float *logits;
 };
 
@@ -49,8 +50,9 @@ static plm_status admit(struct sampling *sampling, struct plm_error *error)
   return PLM_OK;
 }
 
-/* The rows of a call: each live sequence has one at least. Returns how many; *count of them are the
- * last of their sequence so far. */
+/* Chooses the rows of a call, at least one for each live sequence, and returns their number. *count
+ * becomes the number of sequences whose last token is among them, so that their next one can be
+ * sampled. */
 static uint32_t lay_out(struct sampling *sampling, uint32_t *count)
 {
   uint32_t rows = 0, waiting = sampling->live;
@@ -83,7 +85,7 @@ static plm_status write_finished(struct sampling *sampling, struct plm_error *er
   }
 }
 
-/* The next token of a slot's sequence; at its end the sequence goes to the ring. */
+/* Samples the next token of a slot's sequence. If that ends it, it goes to the ring. */
 static void extend(struct sampling *sampling, uint32_t s, const float *logits)
 {
   struct plm_generate_work *work = sampling->work;
@@ -116,7 +118,7 @@ static plm_status run(struct sampling *sampling, struct plm_error *error)
   }
 }
 
-/* As many slots as the cache may have bytes for, no more than there are sequences. */
+/* As many slots as the cache has room for, but no more than there are sequences. */
 static uint32_t choose_slots(const struct plm_generate_work *work,
                              struct plm_decode_options options)
 {

@@ -1,12 +1,14 @@
-/* Filling masks: sequences are packed into one batch, which every pass runs anew with what has been
- * filled. */
+/* Fills masks: sequences are packed into one batch, and each pass runs that batch with what earlier
+ * passes have filled. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/inference/sequence_batch.h"
 #include "evaluator/generate/generate_work.h"
 
-enum { GROUP_SEQUENCES = 4096 }; /* those without masks take no room in the batch */
+enum {
+  GROUP_SEQUENCES = 4096
+}; /* at most, with those that have no masks and are not in the batch */
 
 struct group {
   struct plm_generate_work *work;
@@ -14,13 +16,13 @@ struct group {
   struct plm_generation *all[GROUP_SEQUENCES]; /* in the order of the output */
   struct plm_generation *masked[GROUP_SEQUENCES];
   uint32_t count, masked_count;
-  int32_t *inputs;    /* (B, L) as filled so far */
+  int32_t *inputs;    /* (B, L) tokens, filled so far */
   int32_t *positions; /* (rows) of the masks, sequence by sequence */
   float *logits;      /* (rows, V) */
   struct filling *fillings;
 };
 
-/* A mask of one sequence and what would stand there. */
+/* A mask of one sequence, and the token that was chosen for it. */
 struct filling {
   uint32_t t;
   struct plm_sampled sampled;
@@ -35,7 +37,7 @@ static int by_confidence(const void *left, const void *right)
   return a->t < b->t ? -1 : a->t > b->t;
 }
 
-/* Rows of all masks left, sequence by sequence. */
+/* Lists the rows of all masks that are left, sequence by sequence, and returns their number. */
 static uint32_t list_masks(struct group *group)
 {
   const int32_t mask = group->work->inference->tokenizer->mask;
@@ -49,7 +51,8 @@ static uint32_t list_masks(struct group *group)
   return rows;
 }
 
-/* One sequence's share of a pass: ceil(remaining / passes left) of its masks. */
+/* Fills ceil(remaining / passes left) masks of one sequence, the most confident ones. logits (masks
+ * left, V). */
 static void fill(struct group *group, uint32_t i, const float *logits, uint32_t pass,
                  uint32_t passes_left)
 {
@@ -97,7 +100,8 @@ static plm_status run_passes(struct group *group, uint32_t steps, struct plm_err
   return PLM_OK;
 }
 
-/* Fills and writes the group, in order; it is empty afterwards, whatever happens. */
+/* Fills and writes the sequences of the group, in order. Afterwards it is empty, even after an
+ * error. */
 static plm_status finish_group(struct group *group, uint32_t steps, struct plm_error *error)
 {
   plm_status status = PLM_OK;

@@ -1,4 +1,4 @@
-/* Sequences for `generate`: see generation.h. */
+/* Reads or makes the sequences that `generate` works on. */
 #include "evaluator/generate/generation.h"
 
 #include <inttypes.h>
@@ -9,14 +9,14 @@
 #include "common/run/run.h"
 #include "common/sequences/sequence_reader.h"
 
-/* How <mask> stands in byte text; the readers of proteins know it themselves. */
+/* How a mask is written in byte text. For proteins, the reader recognises masks itself. */
 static const char mask_text[] = "<mask>";
 enum { MASK_TEXT_SIZE = sizeof mask_text - 1 };
 
 struct plm_generation_source {
   struct plm_generation_options options;
-  struct plm_sequence_reader *reader; /* NULL without IN */
-  struct plm_generation record;       /* what copies are made of */
+  struct plm_sequence_reader *reader; /* NULL if there is no IN */
+  struct plm_generation record;       /* of which `count` copies are returned */
   uint64_t copies_left, number, inputs, masked_inputs;
 };
 
@@ -55,9 +55,9 @@ void plm_generation_set(struct plm_generation *generation, const struct plm_toke
                                 : (uint8_t)plm_token_text(tokenizer, (uint32_t)token)[0];
 }
 
-/* ---- what copies are made of ------------------------------------------------------------------*/
+/* ---- the record that is copied ----------------------------------------------------------------*/
 
-/* An empty record: <cls> alone, room for max_length tokens. */
+/* Begins a record that holds only <cls>. It has room for max_length tokens. */
 static void begin_record(struct plm_generation_source *source)
 {
   source->record.count = 1;
@@ -107,8 +107,8 @@ static plm_status too_long(const struct plm_generation_source *source, uint64_t 
   return plm_error_hint(error, "shorten it, or use a model with a larger data.max_length");
 }
 
-/* Residues of IN as tokens; max_length - 2 of them at most, which leaves room for <cls> and for
- * <eos> or the first token that is generated. */
+/* Encodes a sequence of IN. It may have max_length - 2 residues, which leaves room for <cls>, and
+ * for <eos> or the first generated token. */
 static plm_status encode(struct plm_generation_source *source, const struct plm_sequence *sequence,
                          struct plm_error *error)
 {
@@ -131,7 +131,7 @@ static plm_status encode(struct plm_generation_source *source, const struct plm_
   return PLM_OK;
 }
 
-/* The next of IN into the record; *more is false at its end. */
+/* Reads the next sequence of IN into the record; *more is false at the end. */
 static plm_status read_record(struct plm_generation_source *source, bool *more,
                               struct plm_error *error)
 {
@@ -156,7 +156,7 @@ static plm_status read_record(struct plm_generation_source *source, bool *more,
   return finish_record(source, error);
 }
 
-/* Without IN: <cls> alone, or masks all over; once. */
+/* Without IN there is one record: only <cls>, or nothing but masks. */
 static plm_status make_record(struct plm_generation_source *source, bool *more,
                               struct plm_error *error)
 {

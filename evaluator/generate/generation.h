@@ -1,4 +1,5 @@
-/* The sequences that `generate` works on: read from IN, or made up, each as often as asked for. */
+/* The sequences that `generate` works on: those of IN, or one that is made without IN. Each is
+ * returned as often as --count says. */
 #ifndef PLM_EVALUATOR_GENERATE_GENERATION_H
 #define PLM_EVALUATOR_GENERATE_GENERATION_H
 
@@ -8,46 +9,50 @@
 #include "common/base/status.h"
 #include "common/corpus/tokenizer.h"
 
-/* One sequence of the output. */
+/* One sequence of the output, complete or not yet. */
 struct plm_generation {
-  uint64_t number; /* in the output, from 0 */
+  uint64_t number; /* its place in the output, from 0 */
   char *name;
-  int32_t *tokens; /* <cls> residues, and <eos> where the model is masked */
-  uint8_t *text;   /* the residues as they are written: token t is text[t - 1] */
+  int32_t *tokens; /* <cls>, residues, and for a masked model <eos> */
+  uint8_t *text;   /* the residues as text: token t is text[t - 1] */
   uint32_t count;  /* tokens */
-  uint32_t end;    /* causal: tokens at most */
-  uint32_t masks;  /* still to be filled */
+  uint32_t end;    /* causal: tokens that it may have at most */
+  uint32_t masks;  /* that are still to be filled */
 };
 
 void plm_generation_free(struct plm_generation *generation); /* NULL is fine */
+/* Tokens other than <cls> and a final <eos>. */
 uint32_t plm_generation_residues(const struct plm_generation *generation,
                                  const struct plm_tokenizer *tokenizer);
-/* Token t (causal: t may be count, the next one) becomes `token`, in the text, too. */
+/* Sets token t, and the text accordingly. For a causal model t may be count: then the token is
+ * appended. */
 void plm_generation_set(struct plm_generation *generation, const struct plm_tokenizer *tokenizer,
                         uint32_t t, int32_t token);
 
 struct plm_generation_options {
-  const char *input; /* NULL: none. "-": standard input */
+  const char *input; /* IN: NULL if there is none; "-" is standard input */
   const struct plm_tokenizer *tokenizer;
   uint32_t max_length;
   bool causal;
-  uint64_t count;      /* sequences from each of IN's, or in all without IN */
-  uint32_t length;     /* masked model without IN: residues of each */
-  uint32_t max_tokens; /* causal: generated at most; 0: up to max_length */
+  uint64_t count;      /* copies of each sequence of IN, or of the one that is made */
+  uint32_t length;     /* masked model without IN: residues to generate */
+  uint32_t max_tokens; /* causal: to generate at most; 0: up to max_length */
 };
 
 struct plm_generation_source;
+/* max_length is above 2, count above 0, and length at most max_length - 2. PLM_NOT_FOUND and
+ * others: IN cannot be opened. */
 plm_status plm_generation_source_open(const struct plm_generation_options *options,
                                       struct plm_generation_source **source,
                                       struct plm_error *error);
 void plm_generation_source_close(struct plm_generation_source *source); /* NULL is fine */
 
-/* The next sequence, the caller's; NULL at the end. Names: NAME, NAME_1 … where there are several
- * of each or the model is causal, sample_1 … without IN. PLM_FORMAT, PLM_LIMIT: a record that is
- * bad or too long, with its place. */
+/* The next sequence, which the caller frees; NULL at the end. Its name is NAME, or NAME_1, …
+ * if count is above 1 or the model is causal, or sample_1, sample_2 … without IN. PLM_FORMAT,
+ * PLM_LIMIT: a record is malformed or too long; the error says where it is. */
 plm_status plm_generation_next(struct plm_generation_source *source,
                                struct plm_generation **generation, struct plm_error *error);
-/* Sequences of IN so far, and how many of them had a mask. */
+/* How many sequences were read or made so far, and how many of them had a mask. */
 uint64_t plm_generation_inputs(const struct plm_generation_source *source);
 uint64_t plm_generation_masked_inputs(const struct plm_generation_source *source);
 

@@ -1,4 +1,4 @@
-/* Choosing tokens: see sampling.h. */
+/* Chooses tokens by the rules of sampling.h. */
 #include "evaluator/generate/sampling.h"
 
 #include <math.h>
@@ -25,7 +25,7 @@ struct candidate {
   uint16_t id;
 };
 
-/* From the largest p, the lower id first. */
+/* The largest p first; on a tie, the lower id. */
 static int by_probability(const void *left, const void *right)
 {
   const struct candidate *a = left, *b = right;
@@ -33,7 +33,7 @@ static int by_probability(const void *left, const void *right)
   return (int)a->id - (int)b->id;
 }
 
-/* softmax(logits / T) of those that take part, sorted. */
+/* softmax(logits / T) over the candidates, sorted. */
 static void rank(const struct plm_sampler *sampler, const float *logits,
                  struct candidate candidates[PLM_GENERATED_IDS])
 {

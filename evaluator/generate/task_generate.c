@@ -1,4 +1,4 @@
-/* `plm-evaluator generate`: its command line. */
+/* The command line of `plm-evaluator generate`. */
 #include <string.h>
 
 #include "common/cli/task_options.h"
@@ -7,7 +7,8 @@
 
 enum { MOST = 1 << 30 };
 
-/* --NAME as a number of 1 or more; *value stays when it was not given. */
+/* Reads option --NAME as a number from 1 to MOST. *value is left alone if the option is not given.
+ */
 static plm_status take_count(const struct plm_arguments *arguments, const char *name,
                              uint32_t *value, struct plm_error *error)
 {
@@ -39,7 +40,8 @@ static plm_status run(const struct plm_arguments *arguments, struct plm_error *e
   PLM_TRY(plm_task_needs(arguments, plm_generate_options, "output",
                          "where the FASTA goes (- is standard output)", error));
   if (request.json && strcmp(request.output, "-") == 0)
-    return plm_error_set(error, PLM_USAGE, "--json and --output - both want standard output");
+    return plm_error_set(error, PLM_USAGE,
+                         "--json and --output - would both write to standard output");
   PLM_TRY(plm_task_number(arguments, "temperature", 0, true, 1e6, &request.temperature, error));
   PLM_TRY(plm_task_number(arguments, "top-p", 0, false, 1, &request.top_p, error));
   PLM_TRY(plm_arguments_u64(arguments, "seed", 0, &seed, error));
@@ -59,7 +61,7 @@ const struct plm_program plm_task_generate = {
     .name = "plm-evaluator generate",
     .usage = "usage: plm-evaluator generate --checkpoint DIR [IN] --output FILE [options]\n\n"
              "A masked model fills <mask> (or _) in the sequences of IN, or makes sequences of\n"
-             "--length residues; a causal model continues the sequences of IN, or starts anew.\n",
+             "--length residues. A causal model continues the sequences of IN, or starts anew.\n",
     .options = plm_generate_options,
     .operands = 1,
     .run = run,

@@ -1,5 +1,6 @@
-/* CSV rows, pulled from libcsv, which pushes. It is given a line at a time, so that a call
- * completes one row at most and lines can be counted. */
+/* Turns libcsv, which calls back for each field and row, into a reader that returns one row at a
+ * time. libcsv gets one line at a time, so that it completes at most one row, and lines can be
+ * counted. */
 #include "evaluator/score/csv_file.h"
 
 #include <csv.h>
@@ -16,24 +17,24 @@ enum { SPOOL_BYTES = 1 << 16, FIELD_LIMIT_BYTES = 1 << 24 };
 
 struct plm_csv_file {
   char *path;
-  bool tabs; /* by its name */
+  bool tabs; /* its name says that tabs separate fields */
   char delimiter;
-  struct plm_byte_stream *stream; /* of a file that can be opened again; else: */
-  FILE *spool;
+  struct plm_byte_stream *stream; /* of a file that can be opened again; else NULL */
+  FILE *spool;                    /* a copy of what cannot; else NULL */
   uint8_t *spool_bytes;
   struct csv_parser parser;
   bool parser_ready;
-  const uint8_t *bytes; /* read, not parsed yet */
+  const uint8_t *bytes; /* read but not yet parsed, from `at` */
   size_t at, size;
   bool started, ended;
-  uint64_t line;         /* lines begun */
-  bool after_return;     /* a CR came last: an LF belongs to it */
-  bool inside, complete; /* of a row */
-  bool failed;           /* a callback found no memory */
+  uint64_t line;         /* lines begun so far */
+  bool after_return;     /* the last byte was CR; an LF after it ends no further line */
+  bool inside, complete; /* a row has begun; it has ended */
+  bool failed;           /* a callback ran out of memory */
   uint64_t row_line;
-  struct plm_text text; /* the row's fields, each with its NUL */
+  struct plm_text text; /* the row's fields, each followed by NUL */
   struct plm_csv_field *fields;
-  size_t *begins; /* of the fields, in text */
+  size_t *begins; /* where each field begins in text */
   size_t field_count, field_capacity;
 };
 
@@ -81,7 +82,7 @@ static bool reopens(const char *path)
   return strcmp(path, "-") != 0 && stat(path, &information) == 0 && S_ISREG(information.st_mode);
 }
 
-/* The next bytes of the stream, whatever signals come that stop nothing. */
+/* The next bytes of the stream. Signals other than stop signals do not interrupt it. */
 static plm_status read_stream(struct plm_byte_stream *stream, const uint8_t **bytes, size_t *size,
                               struct plm_error *error)
 {
@@ -188,8 +189,8 @@ plm_status plm_csv_rewind(struct plm_csv_file *file, struct plm_error *error)
   return open_parser(file, error);
 }
 
-/* What the first line that is not empty has most of outside quotes; nothing: a comma. A line that
- * is longer than what was read at once shows enough of it. */
+/* The separator that the first nonempty line has most often outside quotes; a comma if it has none.
+ * If the line is longer than what was read at once, its beginning is enough. */
 static char find_delimiter(const uint8_t *bytes, size_t size)
 {
   static const char candidates[] = {',', ';', '\t'};
@@ -238,13 +239,14 @@ static plm_status malformed(const struct plm_csv_file *file, struct plm_error *e
   if (file->ended)
     plm_error_set(error, PLM_FORMAT, "the file ends inside a quoted field");
   else
-    plm_error_set(error, PLM_FORMAT, "a quote where none may be");
+    plm_error_set(error, PLM_FORMAT, "a quote stands where none may be");
   plm_error_where(error, "%s:%llu", file->path, (unsigned long long)file->row_line);
-  return plm_error_hint(error, "a field with quotes or separators stands in quotes, and its own "
-                               "quotes are doubled: \"a \"\"b\"\", c\"");
+  return plm_error_hint(error,
+                        "put a field that holds quotes or separators into quotes, and double "
+                        "the quotes inside it: \"a \"\"b\"\", c\"");
 }
 
-/* Parses to the end of the line at hand, or to the end of what was read. */
+/* Parses to the end of the current line, or to the end of what was read. */
 static plm_status parse_line(struct plm_csv_file *file, struct plm_error *error)
 {
   const uint8_t *begin = file->bytes + file->at;
@@ -264,9 +266,9 @@ static plm_status parse_line(struct plm_csv_file *file, struct plm_error *error)
   if (csv_parse(&file->parser, begin, size, take_field, take_end, file) != size)
     return malformed(file, error);
   if (csv_get_buffer_size(&file->parser) > FIELD_LIMIT_BYTES) {
-    plm_error_set(error, PLM_LIMIT, "a field of more than 16 MiB");
+    plm_error_set(error, PLM_LIMIT, "a field has more than 16 MiB");
     plm_error_where(error, "%s:%llu", file->path, (unsigned long long)file->row_line);
-    return plm_error_hint(error, "is a quote left open there?");
+    return plm_error_hint(error, "check whether a quote is left open there");
   }
   return PLM_OK;
 }

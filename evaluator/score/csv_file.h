@@ -1,7 +1,8 @@
-/* Reads CSV by RFC 4180 (libcsv, strict): quotes, line ends inside them, CRLF, a byte order mark;
- * plain, .gz or .zst. Fields are separated by what the first line has most of outside quotes:
- * commas, semicolons or tabs; of a name that ends in .tsv, by tabs. Blanks belong to fields, empty
- * lines are passed over. Memory is bounded by the longest row. */
+/* Reads CSV as RFC 4180 defines it (libcsv in its strict mode), plain, .gz or .zst: quoted fields,
+ * line ends inside quotes, CRLF, and a byte order mark. The separator is the comma, semicolon or
+ * tab that the first line has most often outside quotes; in a file whose name ends in .tsv it is
+ * the tab. Blanks belong to fields, and empty lines are skipped. Memory is bounded by the longest
+ * row. */
 #ifndef PLM_EVALUATOR_SCORE_CSV_FILE_H
 #define PLM_EVALUATOR_SCORE_CSV_FILE_H
 
@@ -18,19 +19,19 @@ struct plm_csv_field {
 
 /* Valid until the next call on its file. */
 struct plm_csv_row {
-  uint64_t line; /* where it begins, from 1 */
+  uint64_t line; /* where the row begins, from 1 */
   size_t count;
   const struct plm_csv_field *fields;
 };
 
 struct plm_csv_file;
 
-/* path "-" is standard input; it and pipes are copied to a temporary file, so that they can be read
- * twice. */
+/* path "-" is standard input. Standard input and pipes are copied to a temporary file, so that they
+ * can be read twice. */
 plm_status plm_csv_open(const char *path, struct plm_csv_file **file, struct plm_error *error);
 void plm_csv_close(struct plm_csv_file *file); /* NULL is fine */
 const char *plm_csv_name(const struct plm_csv_file *file);
-/* Known once a row was read. */
+/* Known once a row has been read. */
 char plm_csv_delimiter(const struct plm_csv_file *file);
 
 /* The next row; row->count is 0 at the end. PLM_FORMAT, with file and line: malformed CSV. */

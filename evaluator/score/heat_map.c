@@ -1,4 +1,4 @@
-/* The map, block by block. */
+/* Draws the map in blocks of as many columns as fit. */
 #include "evaluator/score/heat_map.h"
 
 #include <math.h>
@@ -20,11 +20,11 @@ static double largest(const double *scores, size_t count)
 {
   double most = 0;
   for (size_t i = 0; i < count; i++)
-    if (fabs(scores[i]) > most) most = fabs(scores[i]); /* false for NaN */
+    if (fabs(scores[i]) > most) most = fabs(scores[i]); /* a comparison with NaN is false */
   return most;
 }
 
-/* 0 for about nothing, to SHADES for the largest. */
+/* From 0, about as likely as the wild type, to SHADES for the largest score. */
 static int shade_of(double score, double most)
 {
   return most > 0 && !isnan(score) ? (int)lround(fabs(score) / most * SHADES) : 0;
@@ -53,7 +53,7 @@ static void draw_colored(FILE *out, double score, double most)
     fprintf(out, "\x1b[48;5;%dm ", score > 0 ? blue[shade - 1] : red[shade - 1]);
 }
 
-/* Numbers above every tenth column, then the residues. */
+/* Position numbers above every tenth column, then the residues. */
 static void draw_head(FILE *out, const struct plm_wild_type *wild_type, uint32_t begin,
                       uint32_t end)
 {

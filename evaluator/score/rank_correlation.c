@@ -1,4 +1,4 @@
-/* Ranks with ties, and their correlation. */
+/* Computes ranks with ties, and their correlation. */
 #include "evaluator/score/rank_correlation.h"
 
 #include <math.h>
@@ -15,7 +15,7 @@ static int by_value(const void *left, const void *right)
   return (a->value > b->value) - (a->value < b->value);
 }
 
-/* Ranks from 1; equal values share the mean of the ranks that they take up. */
+/* Ranks from 1. Equal values all get the mean of the ranks that they occupy. */
 static void rank(const double *values, size_t count, struct ranked *order, double *ranks)
 {
   for (size_t i = 0; i < count; i++) order[i] = (struct ranked){values[i], i};
@@ -29,7 +29,7 @@ static void rank(const double *values, size_t count, struct ranked *order, doubl
 
 static double pearson(const double *x, const double *y, size_t count)
 {
-  const double mean = 0.5 * (double)(count + 1); /* of ranks, ties or not */
+  const double mean = 0.5 * (double)(count + 1); /* the mean of ranks does not depend on ties */
   double xx = 0, yy = 0, xy = 0;
   for (size_t i = 0; i < count; i++) {
     xx += (x[i] - mean) * (x[i] - mean);
@@ -43,7 +43,8 @@ static double pearson(const double *x, const double *y, size_t count)
 plm_status plm_rank_correlate(const double *x, const double *y, size_t count,
                               struct plm_rank_correlation *correlation, struct plm_error *error)
 {
-  static const double quantile = 1.959963984540054; /* of the normal distribution, at 0.975 */
+  static const double quantile =
+      1.959963984540054; /* the 0.975 quantile of the normal distribution */
   *correlation = (struct plm_rank_correlation){count, NAN, NAN, NAN};
   if (count < 2) return PLM_OK;
   struct ranked *order = malloc(count * sizeof *order);

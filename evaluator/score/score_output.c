@@ -1,4 +1,4 @@
-/* Rows and objects, written as they come. */
+/* Writes rows and JSON objects as they come, so that memory does not grow with their number. */
 #include "evaluator/score/score_output.h"
 
 #include <cjson/cJSON.h>
@@ -13,7 +13,7 @@
 struct plm_score_output {
   const char *path; /* NULL: stdout */
   char temporary[PLM_PATH_SIZE];
-  FILE *csv; /* NULL: none */
+  FILE *csv; /* NULL if no CSV is written */
   bool json;
   size_t count;
 };
@@ -56,15 +56,15 @@ plm_status plm_score_output_open(const char *path, bool rows, bool json, const c
   return PLM_OK;
 }
 
-static plm_status add_json(struct plm_score_output *output, const char *mutant, size_t mutant_size,
-                           double score, double measured, struct plm_error *error)
+static plm_status add_json(struct plm_score_output *output, const struct plm_score_row *row,
+                           double score, struct plm_error *error)
 {
-  char *name = strndup(mutant, mutant_size), *text = NULL;
+  char *name = strndup(row->mutant, row->mutant_size), *text = NULL;
   cJSON *object = cJSON_CreateObject();
   bool whole = name != NULL && cJSON_AddStringToObject(object, "mutant", name) != NULL &&
                cJSON_AddNumberToObject(object, "score", score) != NULL;
-  if (whole && !isnan(measured))
-    whole = cJSON_AddNumberToObject(object, "measured", measured) != NULL;
+  if (whole && !isnan(row->measured))
+    whole = cJSON_AddNumberToObject(object, "measured", row->measured) != NULL;
   if (whole) text = cJSON_PrintUnformatted(object);
   cJSON_Delete(object);
   free(name);
@@ -74,19 +74,18 @@ static plm_status add_json(struct plm_score_output *output, const char *mutant, 
   return printed < 0 ? failed(output, error) : PLM_OK;
 }
 
-plm_status plm_score_output_add(struct plm_score_output *output, const char *fields,
-                                size_t fields_size, const char *mutant, size_t mutant_size,
-                                double score, double measured, double *written,
-                                struct plm_error *error)
+plm_status plm_score_output_add(struct plm_score_output *output, const struct plm_score_row *row,
+                                double *written, struct plm_error *error)
 {
   char number[64];
-  snprintf(number, sizeof number, "%.6f", score);
+  snprintf(number, sizeof number, "%.6f", row->score);
   *written = strtod(number, NULL) + 0.0;
   if (*written == 0) memcpy(number, "0.000000", sizeof "0.000000"); /* not -0 */
-  if (output->csv != NULL && (fwrite(fields, 1, fields_size, output->csv) != fields_size ||
-                              fprintf(output->csv, "%s\n", number) < 0))
+  if (output->csv != NULL &&
+      (fwrite(row->fields, 1, row->fields_size, output->csv) != row->fields_size ||
+       fprintf(output->csv, "%s\n", number) < 0))
     return failed(output, error);
-  if (output->json) PLM_TRY(add_json(output, mutant, mutant_size, *written, measured, error));
+  if (output->json) PLM_TRY(add_json(output, row, *written, error));
   output->count++;
   return PLM_OK;
 }

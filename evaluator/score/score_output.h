@@ -1,8 +1,11 @@
-/* What `score` writes: CSV rows into a file (through a temporary name) or on stdout, or one JSON
- * object on stdout:
- *   {"variants": [{"mutant", "score", "measured"}, …], "spearman": {"value", "low", "high",
- * "count"}} measured only where there is one; spearman only with measurements, its numbers null
- * where they do not exist. */
+/* What `score` writes: CSV rows into a file or on stdout, and with --json one object on stdout. A
+ * file is written under a temporary name and renamed when it is complete.
+ *
+ *   {"variants": [{"mutant": "A42G", "score": -1.25, "measured": 0.3}, …],
+ *    "spearman": {"value": 0.41, "low": 0.35, "high": 0.47, "count": 1200}}
+ *
+ * A variant has "measured" only if it was measured, and the object has "spearman" only if a column
+ * of measurements was named. Numbers of "spearman" that do not exist are null. */
 #ifndef PLM_EVALUATOR_SCORE_SCORE_OUTPUT_H
 #define PLM_EVALUATOR_SCORE_SCORE_OUTPUT_H
 
@@ -14,20 +17,28 @@
 
 struct plm_score_output;
 
-/* path NULL: CSV goes to stdout with rows, else nowhere. */
+/* header (header_size bytes) is the first line of the CSV. path is its file; if it is NULL, the CSV
+ * goes to stdout with `rows`, and nowhere without. */
 plm_status plm_score_output_open(const char *path, bool rows, bool json, const char *header,
                                  size_t header_size, struct plm_score_output **output,
                                  struct plm_error *error);
-/* fields: the row up to its score. *written is the score as it was written, with six decimals. */
-plm_status plm_score_output_add(struct plm_score_output *output, const char *fields,
-                                size_t fields_size, const char *mutant, size_t mutant_size,
-                                double score, double measured, double *written,
-                                struct plm_error *error);
-/* correlation may be NULL. The file has its name from here on. */
+
+/* One variant and its score. The texts are borrowed for the call. */
+struct plm_score_row {
+  const char *fields; /* the CSV row up to its score, with the last separator */
+  size_t fields_size;
+  const char *mutant;
+  size_t mutant_size;
+  double score, measured; /* measured: NaN if there is none */
+};
+/* *written is the score as it was written, with six decimals. */
+plm_status plm_score_output_add(struct plm_score_output *output, const struct plm_score_row *row,
+                                double *written, struct plm_error *error);
+/* Ends the output, and gives the file its name. correlation may be NULL. */
 plm_status plm_score_output_finish(struct plm_score_output *output,
                                    const struct plm_rank_correlation *correlation,
                                    struct plm_error *error);
-/* NULL is fine. Removes what was not finished. */
+/* Removes a file that was not finished. NULL is fine. */
 void plm_score_output_close(struct plm_score_output *output);
 
 #endif

@@ -1,5 +1,5 @@
-/* Two readings of the variants: the first checks all of them and says which positions come, the
- * second scores and writes, a block after another. */
+/* Reads the variants twice: first to check all of them and to learn which positions have to be
+ * masked, then to score and write them block by block. */
 #include "evaluator/score/score_variants.h"
 
 #include <math.h>
@@ -28,27 +28,28 @@ struct scoring {
   uint64_t variants, wrong;
   struct plm_numbering numbering;
   struct plm_error first_wrong;
-  /* of a block */
-  struct plm_variant *block; /* (BLOCK), their memory reused */
+  /* the block at hand */
+  struct plm_variant *block; /* (BLOCK); their memory is reused */
   double *scores, *measured; /* (BLOCK) */
-  struct plm_text fields;    /* in front of the scores, and the variants' texts */
-  size_t *ends;              /* (2, BLOCK) in fields: behind an entry's fields, behind its text */
-  /* pairs to compare */
+  struct plm_text fields;    /* of each entry: what its row has before the score, then its text */
+  size_t *ends;              /* (BLOCK, 2) offsets in fields: the end of either */
+  /* scores and measurements to compare */
   double *x, *y;
   size_t pairs, pair_capacity;
-  double *map; /* (wild type, PLM_HEAT_MAP_ROWS), for a plot */
+  double *map; /* (length of the wild type, PLM_HEAT_MAP_ROWS), for --plot; else NULL */
 };
 
 /* ---- checking ---- */
 
-static void log_without_hint(const struct plm_error *error) /* it comes once, at the end */
+static void
+log_without_hint(const struct plm_error *error) /* the hint is printed once, at the end */
 {
   struct plm_error shown = *error;
   shown.hint[0] = '\0';
   plm_log_error(&shown);
 }
 
-/* The first one waits: alone it is what the command ends with. */
+/* The first error waits: if it stays the only one of a single variant, the command ends with it. */
 static void report(struct scoring *scoring, struct plm_error *error)
 {
   plm_variant_source_where(scoring->source, error);
@@ -60,7 +61,7 @@ static void report(struct scoring *scoring, struct plm_error *error)
   if (scoring->wrong <= SHOWN_ERRORS) log_without_hint(error);
 }
 
-/* What one entry is: PLM_OK also when it is wrong, which is reported. */
+/* Checks one entry. If it is wrong, that is reported, and the result is PLM_OK all the same. */
 static plm_status check_entry(struct scoring *scoring, const struct plm_variant_entry *entry,
                               struct plm_variant *variant, struct plm_error *error)
 {
@@ -82,13 +83,13 @@ static plm_status explain(struct scoring *scoring, struct plm_error *error)
     *error = scoring->first_wrong;
   } else {
     if (scoring->wrong == 1) log_without_hint(&scoring->first_wrong);
-    plm_error_set(error, PLM_FORMAT, "%s of %s variants cannot be scored, so none was",
+    plm_error_set(error, PLM_FORMAT, "%s of %s variants cannot be scored, so none was scored",
                   plm_format_count(scoring->wrong, wrong),
                   plm_format_count(scoring->variants, all));
     memcpy(error->hint, scoring->first_wrong.hint, sizeof error->hint);
   }
   if (fits && fit != scoring->wild_type.first)
-    plm_error_hint(error, "all of them fit with --offset %lld", (long long)fit);
+    plm_error_hint(error, "all variants fit with --offset %lld", (long long)fit);
   return error->status;
 }
 
@@ -148,7 +149,7 @@ static void keep_in_map(struct scoring *scoring, const struct plm_variant *varia
 
 static plm_status draw_map(const struct scoring *scoring, struct plm_error *error)
 {
-  enum { COLUMNS = 100 }; /* where there is no terminal */
+  enum { COLUMNS = 100 }; /* if stdout is no terminal */
   struct winsize window = {0};
   if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) != 0 || window.ws_col == 0) window.ws_col = COLUMNS;
   plm_heat_map_draw(stdout, &scoring->wild_type, scoring->map, window.ws_col,
@@ -156,7 +157,7 @@ static plm_status draw_map(const struct scoring *scoring, struct plm_error *erro
   return fflush(stdout) == 0 ? PLM_OK : plm_error_errno(error, "cannot write stdout");
 }
 
-/* The next entries, as many as a block has; they were checked. */
+/* Reads the next entries, which have been checked, up to the size of a block. */
 static plm_status read_block(struct scoring *scoring, size_t *count, struct plm_error *error)
 {
   plm_text_clear(&scoring->fields);
@@ -184,10 +185,16 @@ static plm_status write_block(struct scoring *scoring, size_t count, struct plm_
   for (size_t i = 0; i < count; i++) {
     const char *text = scoring->fields.data;
     const size_t fields = scoring->ends[2 * i], end = scoring->ends[2 * i + 1];
+    const struct plm_score_row row = {
+        .fields = text + begin,
+        .fields_size = fields - begin,
+        .mutant = text + fields,
+        .mutant_size = end - fields,
+        .score = scoring->scores[i],
+        .measured = scoring->measured[i],
+    };
     double written;
-    PLM_TRY(plm_score_output_add(scoring->output, text + begin, fields - begin, text + fields,
-                                 end - fields, scoring->scores[i], scoring->measured[i], &written,
-                                 error));
+    PLM_TRY(plm_score_output_add(scoring->output, &row, &written, error));
     PLM_TRY(keep_pair(scoring, written, scoring->measured[i], error));
     if (scoring->map != NULL) keep_in_map(scoring, &scoring->block[i], written);
     begin = end;
@@ -217,27 +224,28 @@ static plm_status score_all(struct scoring *scoring, struct plm_error *error)
 
 static plm_status compare(struct scoring *scoring, struct plm_error *error)
 {
-  char variants[32], pairs[32];
+  char variants[64], pairs[64];
   const char *measured = scoring->request->source.measured;
   struct plm_rank_correlation correlation;
-  plm_format_count(scoring->variants, variants);
+  plm_format_quantity(scoring->variants, "variant", variants);
   if (measured == NULL) {
-    plm_info("%s variants of %s", variants, scoring->wild_type.name);
+    plm_info("%s of %s", variants, scoring->wild_type.name);
     return plm_score_output_finish(scoring->output, NULL, error);
   }
   PLM_TRY(plm_rank_correlate(scoring->x, scoring->y, scoring->pairs, &correlation, error));
   PLM_TRY(plm_score_output_finish(scoring->output, &correlation, error));
-  plm_format_count(scoring->pairs, pairs);
-  char interval[80] = ""; /* none for three pairs or fewer */
+  char interval[80] = ""; /* three pairs or fewer have none */
   if (!isnan(correlation.low))
     snprintf(interval, sizeof interval, ", 95 %% interval %.4f to %.4f", correlation.low,
              correlation.high);
   if (isnan(correlation.value))
-    plm_info("%s variants of %s; %s have a number in %s: too few, or all alike, for a correlation",
-             variants, scoring->wild_type.name, pairs, measured);
+    plm_info("%s of %s; no correlation with %s, which has %s: too few, or all alike", variants,
+             scoring->wild_type.name, measured,
+             plm_format_quantity(scoring->pairs, "number", pairs));
   else
-    plm_info("%s variants of %s; Spearman's correlation with %s (n = %s): %.4f%s", variants,
-             scoring->wild_type.name, measured, pairs, correlation.value, interval);
+    plm_info("%s of %s; Spearman's correlation with %s (n = %s): %.4f%s", variants,
+             scoring->wild_type.name, measured, plm_format_count(scoring->pairs, pairs),
+             correlation.value, interval);
   return PLM_OK;
 }
 
@@ -254,11 +262,12 @@ static plm_status open_all(struct scoring *scoring, struct plm_ops *ops, struct 
   if (inference->objective == PLM_OBJECTIVE_CAUSAL && request->masking_given) {
     plm_error_set(error, PLM_USAGE, "--masking: %s is a causal model, which masks nothing",
                   request->checkpoint);
-    return plm_error_hint(error, "leave --masking out: likelihoods are compared");
+    return plm_error_hint(
+        error, "leave --masking out: a causal model compares the likelihoods of whole sequences");
   }
   if (scan && tokenizer == PLM_TOKENIZER_BYTE) {
-    plm_error_set(error, PLM_USAGE, "--all: the model's letters are bytes, not amino acids");
-    return plm_error_hint(error, "name the variants");
+    plm_error_set(error, PLM_USAGE, "--all: this model's letters are bytes, not amino acids");
+    return plm_error_hint(error, "name the variants, or give them with --csv");
   }
   PLM_TRY(plm_wild_type_read(request->wild_type, tokenizer, request->first, &scoring->wild_type,
                              error));

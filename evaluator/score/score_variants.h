@@ -1,4 +1,5 @@
-/* `score`, whole: variants from a source, checked, scored, written, compared with measurements. */
+/* `score`: reads variants from a source, checks, scores and writes them, and compares the scores
+ * with measurements. */
 #ifndef PLM_EVALUATOR_SCORE_SCORE_VARIANTS_H
 #define PLM_EVALUATOR_SCORE_SCORE_VARIANTS_H
 
@@ -11,21 +12,21 @@
 struct plm_score_request {
   const char *checkpoint;
   const char *weights;   /* NULL, "model" or "ema" */
-  const char *wild_type; /* a file, or letters */
+  const char *wild_type; /* a file, or the letters themselves */
   int64_t first;         /* number of the wild type's first residue */
   struct plm_variant_source_request source;
   enum plm_score_masking masking;
-  bool masking_given; /* by the user: a causal model refuses it */
-  const char *output; /* CSV; NULL: stdout */
-  bool json;          /* an object on stdout; CSV only with output */
-  bool plot;          /* of all substitutions: a map on stdout; CSV only with output */
-  bool color;         /* of the map */
+  bool masking_given; /* the user chose it; then a causal model is refused */
+  const char *output; /* file for the CSV; NULL: stdout, unless json or plot */
+  bool json;          /* write an object to stdout */
+  bool plot;          /* draw a map of all substitutions on stdout */
+  bool color;         /* draw the map in colour */
 };
 
-/* Nothing is scored when a variant is wrong: up to twenty of what is wrong are printed, the error
- * returned counts them all. Scores are written with six decimals, and the correlation is that of
- * the numbers as written. Memory: one wild type's table and a block of variants; two numbers a
- * variant where there are measurements. */
+/* If a variant is wrong, nothing is scored: up to twenty errors are printed, and the error that is
+ * returned counts them all. Scores are written with six decimals, and the correlation is computed
+ * from the numbers as written. Memory: the table of one wild type, a block of variants, and two
+ * numbers for each measured variant. PLM_INTERRUPTED: a stop signal. */
 plm_status plm_score_variants(const struct plm_score_request *request, struct plm_ops *ops,
                               struct plm_error *error);
 

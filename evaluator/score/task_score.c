@@ -1,4 +1,4 @@
-/* `plm-evaluator score`: its command line. */
+/* The command line of `plm-evaluator score`. */
 #include <stdint.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 #include "evaluator/score/score_variants.h"
 #include "evaluator/task.h"
 
-/* Operands, --csv and --all: one of them. */
+/* The variants come from operands, --csv or --all, and only one of them may be given. */
 static plm_status choose_source(const struct plm_arguments *arguments,
                                 struct plm_variant_source_request *source, struct plm_error *error)
 {
@@ -19,7 +19,7 @@ static plm_status choose_source(const struct plm_arguments *arguments,
   source->added = plm_arguments_get(arguments, "score-column");
   if ((source->csv != NULL) + all + words != 1) {
     plm_error_set(error, PLM_USAGE,
-                  "which variants? One of: MUTATION..., --csv FILE, --all is needed");
+                  "give the variants in one of three ways: MUTATION..., --csv FILE or --all");
     return plm_error_hint(error, "for example A42G A42G:L7P, or --csv variants.csv, or --all");
   }
   const char *stray = source->csv != NULL         ? NULL
@@ -27,7 +27,8 @@ static plm_status choose_source(const struct plm_arguments *arguments,
                       : source->measured != NULL  ? "measured"
                                                   : NULL;
   if (stray != NULL)
-    return plm_error_set(error, PLM_USAGE, "--%s names a column, and needs --csv FILE", stray);
+    return plm_error_set(error, PLM_USAGE,
+                         "--%s names a column of a CSV file, so it needs --csv FILE", stray);
   if (source->mutations == NULL) source->mutations = "mutant";
   if (source->added == NULL) source->added = "score";
   return PLM_OK;
@@ -65,11 +66,12 @@ static plm_status run(const struct plm_arguments *arguments, struct plm_error *e
   PLM_TRY(choose_masking(arguments, &request, error));
   PLM_TRY(plm_arguments_color(arguments, &request.color, error));
   if (request.plot && (!plm_arguments_has(arguments, "all") || request.json))
-    return plm_error_set(error, PLM_USAGE, "--plot draws --all, and stands without --json");
+    return plm_error_set(error, PLM_USAGE, "--plot draws the result of --all, and excludes --json");
   PLM_TRY(plm_arguments_i64(arguments, "offset", 1, &first, error));
   request.first = first;
   if (first > 1000000000 || first < -1000000000)
-    return plm_error_set(error, PLM_USAGE, "--offset %lld is beyond 1000000000", first);
+    return plm_error_set(error, PLM_USAGE, "--offset %lld is not within -1000000000 to 1000000000",
+                         first);
   if (request.source.csv != NULL && strcmp(request.source.csv, "-") == 0 &&
       strcmp(request.wild_type, "-") == 0)
     return plm_error_set(error, PLM_USAGE, "--wild-type and --csv cannot both be standard input");
@@ -84,7 +86,7 @@ const struct plm_program plm_task_score = {
     .usage = "usage: plm-evaluator score --checkpoint DIR --wild-type FILE MUTATION... [options]\n"
              "       plm-evaluator score --checkpoint DIR --wild-type FILE --csv FILE [options]\n"
              "       plm-evaluator score --checkpoint DIR --wild-type FILE --all [options]\n\n"
-             "Scores substitutions by what a model expects at their positions.\n",
+             "Scores substitutions by how likely the model finds them at their positions.\n",
     .options = plm_score_options,
     .operands = SIZE_MAX,
     .run = run,

@@ -1,4 +1,4 @@
-/* Text to substitutions, checked against the wild type. */
+/* Parses variants, and checks them against the wild type. */
 #include "evaluator/score/variant.h"
 
 #include <ctype.h>
@@ -28,7 +28,7 @@ void plm_trim(const char **text, size_t *size)
   while (*size != 0 && isspace((unsigned char)(*text)[*size - 1])) (*size)--;
 }
 
-/* "A42G" in parts; false when it is something else. */
+/* Splits "A42G" into its parts; false if the text has another form. */
 static bool split(const char *text, size_t size, enum plm_tokenizer_kind tokenizer,
                   uint8_t *wild_type, int64_t *number, uint8_t *mutant)
 {
@@ -48,7 +48,7 @@ static bool split(const char *text, size_t size, enum plm_tokenizer_kind tokeniz
   return true;
 }
 
-/* The next part between colons, without blanks around it; false behind the last. */
+/* The next part between colons, without surrounding blanks; false after the last one. */
 static bool next_part(const char **rest, size_t *left, const char **part, size_t *size)
 {
   if (*rest == NULL) return false;
@@ -61,7 +61,7 @@ static bool next_part(const char **rest, size_t *left, const char **part, size_t
   return true;
 }
 
-/* What is neither "A42G" nor readable as another kind of mutation. */
+/* Explains why a text is no substitution: it is another kind of mutation, or none at all. */
 static plm_status not_a_substitution(const char *text, size_t size, struct plm_error *error)
 {
   static const char *const kinds[] = {"del", "ins", "dup", "fs", "ext", "Ter", "-", "*", "_"};
@@ -73,14 +73,16 @@ static plm_status not_a_substitution(const char *text, size_t size, struct plm_e
     if (strstr(copy, kinds[i]) == NULL || strpbrk(copy, "0123456789") == NULL) continue;
     plm_error_set(error, PLM_UNSUPPORTED,
                   "\"%s\": insertions, deletions and stops are not supported", copy);
-    return plm_error_hint(error, "leave such variants out; substitutions are scored, like A42G");
+    return plm_error_hint(error,
+                          "leave such variants out; only substitutions like A42G are scored");
   }
   if (size == 0)
-    plm_error_set(error, PLM_FORMAT, "no mutation where one should be");
+    plm_error_set(error, PLM_FORMAT, "a mutation is missing");
   else
     plm_error_set(error, PLM_FORMAT, "\"%s\" is not a substitution", copy);
-  return plm_error_hint(error, "write the residue, its position and the new residue, like A42G; "
-                               "several joined by colons: A42G:L7P");
+  return plm_error_hint(error,
+                        "write the residue, its position and the new residue, like A42G, and "
+                        "join several by colons: A42G:L7P");
 }
 
 static plm_status check_letters(const struct plm_wild_type *wild_type, int64_t number,
@@ -93,7 +95,7 @@ static plm_status check_letters(const struct plm_wild_type *wild_type, int64_t n
     plm_error_set(error, PLM_FORMAT,
                   "%c%lld%c: the wild type has positions %lld to %lld, and none numbered %lld",
                   claimed, shown, mutant, first, last, shown);
-    return plm_error_hint(error, "if its first residue has another number N, say --offset N");
+    return plm_error_hint(error, "if its first residue has another number N, give --offset N");
   }
   const uint8_t found = wild_type->residues[number - first];
   if (found != claimed) {
@@ -101,18 +103,18 @@ static plm_status check_letters(const struct plm_wild_type *wild_type, int64_t n
                   shown, mutant, claimed, shown, found);
     return plm_error_hint(error,
                           "is this the right wild type? If its first residue has a number N "
-                          "other than %lld, say --offset N",
+                          "other than %lld, give --offset N",
                           first);
   }
   if (plm_tokenizer_encode(tokenizer, mutant) == tokenizer->unk) {
-    plm_error_set(error, PLM_FORMAT, "%c%lld%c: %c is no letter that the model knows", claimed,
+    plm_error_set(error, PLM_FORMAT, "%c%lld%c: the model does not know the letter %c", claimed,
                   shown, mutant, mutant);
     return plm_error_hint(error, "the amino acids are ACDEFGHIKLMNPQRSTVWY");
   }
   return PLM_OK;
 }
 
-/* Into its place in the order; a place that is there already is an error. */
+/* Inserts a substitution in the order of places; check_twice looks for equal ones. */
 static plm_status insert(struct plm_variant *variant, const struct plm_substitution *item,
                          struct plm_error *error)
 {
@@ -141,7 +143,7 @@ static plm_status check_twice(const struct plm_wild_type *wild_type, struct plm_
     if (i != 0 && item[-1].place == item->place) {
       plm_error_set(error, PLM_FORMAT, "position %lld is substituted twice",
                     (long long)(wild_type->first + item->place));
-      return plm_error_hint(error, "a variant has one residue at a position");
+      return plm_error_hint(error, "a variant can have only one residue at a position");
     }
   }
   for (uint32_t i = 0; i < variant->count; i++)
@@ -193,7 +195,7 @@ plm_status plm_numbering_add(struct plm_numbering *numbering, enum plm_tokenizer
     if (!split(part, part_size, tokenizer, &claim.letter, &claim.number, &mutant)) continue;
     const struct claim *last = &numbering->claims[numbering->count];
     if (numbering->count != 0 && last[-1].number == claim.number && last[-1].letter == claim.letter)
-      continue; /* tables go through the substitutions of a position one by one */
+      continue; /* tables usually list all substitutions of a position together */
     numbering->claims[numbering->count++] = claim;
   }
   return PLM_OK;
@@ -216,7 +218,7 @@ bool plm_numbering_fit(const struct plm_numbering *numbering, const struct plm_w
 {
   bool found = false;
   if (numbering->count == 0) return false;
-  const int64_t number = numbering->claims[0].number; /* stands somewhere in the wild type */
+  const int64_t number = numbering->claims[0].number; /* try it at each place of the wild type */
   for (uint32_t place = 0; place < wild_type->length; place++) {
     if (!fits(numbering, wild_type, number - place)) continue;
     if (found) return false;

@@ -1,7 +1,7 @@
-/* Variants of a protein as text: `A42G` is the substitution of A at position 42 by G, and several
- * are joined by colons, `A42G:L7P`. Positions count from the number of the wild type's first
- * residue, 1 unless told otherwise, and may be negative: A-3G. Substitutions alone: what adds or
- * removes residues is refused.
+/* Variants of a protein as text. `A42G` means that G replaces A at position 42; several
+ * substitutions are joined by colons, `A42G:L7P`. Positions count from the number of the wild
+ * type's first residue, which is 1 by default, and may be negative: A-3G. Only substitutions are
+ * supported; insertions and deletions are refused.
  */
 #ifndef PLM_EVALUATOR_SCORE_VARIANT_H
 #define PLM_EVALUATOR_SCORE_VARIANT_H
@@ -13,50 +13,51 @@
 #include "common/base/status.h"
 #include "common/corpus/tokenizer.h"
 
-/* Borrowed by whoever scores its variants. */
+/* The protein that variants are compared with. */
 struct plm_wild_type {
   const char *name;        /* for messages */
   const uint8_t *residues; /* upper case for the esm tokenizer */
   uint32_t length;
-  int64_t first; /* the number of residues[0] */
+  int64_t first; /* the position number of residues[0] */
   enum plm_tokenizer_kind tokenizer;
 };
 
 struct plm_substitution {
   uint32_t place;            /* in the wild type, from 0 */
-  uint8_t wild_type, mutant; /* letters */
+  uint8_t wild_type, mutant; /* letters, before and after */
 };
 
-/* Caller-owned: {0} is the wild type itself; parse reuses the memory, _deinit frees. */
+/* The caller owns it. {0} is the wild type itself; parsing reuses the memory, _deinit frees it. */
 struct plm_variant {
-  struct plm_substitution *items; /* ascending by place; no place twice */
+  struct plm_substitution *items; /* in ascending order of places, none twice */
   uint32_t count, capacity;
 };
 void plm_variant_deinit(struct plm_variant *variant);
 
-/* Letters of esm become upper case, blanks around the text are dropped, and a substitution by the
- * same letter (A42A) is checked and left out: it changes nothing.
- * PLM_FORMAT: not a substitution, a position outside the wild type, another letter there than said,
- * a position twice, a letter that the tokenizer does not know. PLM_UNSUPPORTED: insertions,
- * deletions, stops. The message names what was expected and what is there. */
+/* With the esm tokenizer, letters become upper case. Blanks around each part are ignored. A
+ * substitution by the same letter (A42A) is checked and then left out, because it changes nothing.
+ * PLM_FORMAT: the text is no substitution, a position lies outside the wild type or has another
+ * letter, a position is named twice, or the tokenizer does not know the new letter.
+ * PLM_UNSUPPORTED: insertions, deletions and stops. The message says what was expected and what was
+ * found. */
 plm_status plm_variant_parse(const struct plm_wild_type *wild_type, const char *text, size_t size,
                              struct plm_variant *variant, struct plm_error *error);
 
-/* Blanks around text dropped: *text and *size are moved. */
+/* Moves *text and *size so that they leave out blanks at either end. */
 void plm_trim(const char **text, size_t *size);
 
-/* Gathers the letters that mutations claim, to find out whether another numbering fits them all:
- * the usual cause of a wild type that does not match. */
+/* The letters that mutations expect at their positions. If they do not match the wild type, the
+ * usual cause is another numbering, and this finds it. */
 struct plm_numbering {
-  struct claim *claims; /* distinct, at most PLM_NUMBERING_CLAIMS */
+  struct claim *claims; /* (count) */
   size_t count;
 };
-enum { PLM_NUMBERING_CLAIMS = 4096 };
+enum { PLM_NUMBERING_CLAIMS = 4096 }; /* at most; further ones are not looked at */
 void plm_numbering_deinit(struct plm_numbering *numbering);
-/* Adds what text claims, as far as it can be read. */
+/* Adds what a text expects. Parts that cannot be read are skipped. PLM_NO_MEMORY. */
 plm_status plm_numbering_add(struct plm_numbering *numbering, enum plm_tokenizer_kind tokenizer,
                              const char *text, size_t size, struct plm_error *error);
-/* The number of the first residue with which every claim is true; false when there is none or more
+/* The number of the first residue that makes all expectations true; false if there is none, or more
  * than one. */
 bool plm_numbering_fit(const struct plm_numbering *numbering, const struct plm_wild_type *wild_type,
                        int64_t *first);

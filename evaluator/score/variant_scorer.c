@@ -1,4 +1,5 @@
-/* Passes over copies of the wild type with masks or substitutions in it, packed into batches. */
+/* Runs the model on copies of the wild type that have masks or substitutions, packed into batches.
+ */
 #include "evaluator/score/variant_scorer.h"
 
 #include <math.h>
@@ -9,14 +10,20 @@
 #include "common/inference/sequence_batch.h"
 #include "common/run/run.h"
 
-/* A sequence of the batch, and whom its logits are for. */
+/* A sequence of the batch, and what its logits are for. */
 struct job {
-  enum { JOB_PLACE, JOB_SET, JOB_MUTANT, JOB_WILD } kind;
-  size_t first, count;     /* place in the wild type; variants, by `order` */
-  uint32_t begin;          /* of the window, in tokens of the wild type */
-  uint32_t index;          /* in the batch */
-  uint32_t row, row_count; /* in the batch's tokens: of the first logits wanted */
-  const uint32_t *places;  /* in the window, of the logits wanted; NULL: row_count in a row */
+  enum {
+    JOB_PLACE,  /* masked: one place, for the table */
+    JOB_SET,    /* masked: all places of variants that share them */
+    JOB_MUTANT, /* causal: one variant */
+    JOB_WILD    /* causal: the wild type, for the variants of one window */
+  } kind;
+  size_t first, count;    /* JOB_PLACE: the place, 1; else variants, as indices into `order` */
+  uint32_t begin;         /* of the window, in tokens of the wild type */
+  uint32_t index;         /* of the sequence in the batch */
+  uint32_t row;           /* of its first token in the batch */
+  uint32_t row_count;     /* logits wanted */
+  const uint32_t *places; /* (row_count) where they are wanted, in tokens of the window */
 };
 
 struct plm_variant_scorer {
@@ -26,17 +33,17 @@ struct plm_variant_scorer {
   uint32_t T, length; /* tokens of the wild type, and of a window */
   uint32_t V;
   int32_t *wild;   /* (T) */
-  int32_t *window; /* (length) being made */
-  uint8_t *wanted; /* (residues) 1: masked on its own, 2: its logits are known */
+  int32_t *window; /* (length) that is being made */
+  uint8_t *wanted; /* (residues) 1: to be masked on its own, 2: its logits are in the table */
   float *table;    /* (residues, V) logits of masked positions */
   struct plm_sequence_batch *batch;
   struct job *jobs; /* (capacity) */
   uint32_t job_count, job_capacity;
-  uint32_t *places; /* (tokens of a batch, and a window) of the jobs */
+  uint32_t *places; /* (tokens of a batch and of a window) of all jobs */
   uint32_t place_count;
   int32_t *rows; /* (tokens of a batch) */
   float *logits; /* (tokens of a batch, V) */
-  /* of one call */
+  /* of one call of plm_variant_scorer_run */
   const struct plm_variant *variants;
   size_t *order;
   double *scores;
@@ -46,7 +53,7 @@ struct plm_variant_scorer {
 
 /* ---- windows ---- */
 
-/* First token of the window around tokens a <= b. */
+/* The first token of the window around tokens a <= b. */
 static uint32_t window_begin(const struct plm_variant_scorer *scorer, uint32_t a, uint32_t b)
 {
   const uint32_t centre = (a + b + 1) / 2, half = scorer->inference->config.max_length / 2;
@@ -142,7 +149,7 @@ void plm_variant_scorer_close(struct plm_variant_scorer *scorer)
   free(scorer);
 }
 
-/* Whether a variant's positions are masked on their own. */
+/* Whether a variant's positions are masked one at a time. */
 static bool by_table(const struct plm_variant_scorer *scorer, const struct plm_variant *variant)
 {
   return !scorer->causal && (!scorer->joint || variant->count == 1);
@@ -160,7 +167,7 @@ plm_status plm_variant_scorer_expect(struct plm_variant_scorer *scorer,
     }
     return PLM_OK;
   }
-  /* a causal model has to see a token in front of the first substitution */
+  /* a causal model has to see at least one token before the first substitution */
   const uint32_t a = first_token(variant), b = last_token(variant),
                  begin = begin_of(scorer, variant);
   if (a < begin + scorer->causal || b >= begin + scorer->length) {
@@ -170,9 +177,9 @@ plm_status plm_variant_scorer_expect(struct plm_variant_scorer *scorer,
         "positions %lld and %lld are too far apart for the model's max_length of %u tokens",
         (long long)(first + a - 1), (long long)(first + b - 1),
         scorer->inference->config.max_length);
-    return plm_error_hint(error, scorer->causal
-                                     ? "leave the variant out, or use a model that sees further"
-                                     : "--masking additive looks at each position on its own");
+    return plm_error_hint(
+        error, scorer->causal ? "leave the variant out, or use a model with a larger max_length"
+                              : "--masking additive masks one position at a time");
   }
   scorer->work++;
   return PLM_OK;
@@ -196,7 +203,7 @@ static double preference(const struct plm_variant_scorer *scorer, const float *l
          (double)logits[plm_tokenizer_encode(tokenizer, item->wild_type)];
 }
 
-/* The token after the k-th of a job's rows, in the sequence that it ran. */
+/* The token after the k-th row of a job, in the sequence that it ran. */
 static int32_t token_after(const struct plm_variant_scorer *scorer, const struct job *job,
                            uint32_t k)
 {
@@ -231,7 +238,8 @@ static void take_mutant(struct plm_variant_scorer *scorer, const struct job *job
   scorer->scores[scorer->order[job->first]] += sum;
 }
 
-/* From the last token to the first: each variant is told the sum behind its first substitution. */
+/* Sums from the last token to the first, and subtracts from each variant the sum over the wild type
+ * from its first substitution on. */
 static void take_wild(struct plm_variant_scorer *scorer, const struct job *job, const float *logits)
 {
   double sum = 0;
@@ -288,20 +296,21 @@ static plm_status flush(struct plm_variant_scorer *scorer, struct plm_error *err
   return PLM_OK;
 }
 
-/* The window at job->begin of the wild type, for the caller to change. */
+/* Copies the window that begins at `begin` from the wild type, for the caller to change. */
 static int32_t *begin_window(struct plm_variant_scorer *scorer, uint32_t begin)
 {
   memcpy(scorer->window, scorer->wild + begin, scorer->length * sizeof *scorer->window);
   return scorer->window;
 }
 
-/* Room for the places of a job that will be added: a batch's rows are its tokens at most. */
+/* Where the places of the next job go. There is room, since a batch has no more rows than tokens.
+ */
 static uint32_t *begin_places(struct plm_variant_scorer *scorer)
 {
   return scorer->places + scorer->place_count;
 }
 
-/* Adds the window as a job whose row_count places were written behind begin_places. */
+/* Adds the window as a job. Its row_count places have been written to begin_places. */
 static plm_status add_job(struct plm_variant_scorer *scorer, struct job job,
                           struct plm_error *error)
 {
@@ -384,7 +393,7 @@ static int by_window(const void *left, const void *right, void *context)
   return (token_a > token_b) - (token_a < token_b);
 }
 
-/* The window as it stands; logits from the token in front of `token` on. */
+/* Adds the window as it is, with the logits from the token before `token` on. */
 static plm_status add_causal(struct plm_variant_scorer *scorer, struct job job, uint32_t token,
                              struct plm_error *error)
 {

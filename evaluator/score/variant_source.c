@@ -1,4 +1,4 @@
-/* The three sources. */
+/* Reads variants from the command line, from a CSV file, or makes all substitutions. */
 #include "evaluator/score/variant_source.h"
 
 #include <ctype.h>
@@ -13,15 +13,15 @@ struct plm_variant_source {
   struct plm_variant_source_request request;
   const struct plm_wild_type *wild_type;
   struct plm_csv_file *csv;
-  struct plm_text header;              /* its fields, written again */
-  size_t columns, mutations, measured; /* measured: SIZE_MAX for none */
-  uint64_t line;                       /* of the entry read last */
-  const char *column;                  /* what an error would be about; NULL: the whole row */
-  size_t next;                         /* text, or residue * 20 + letter */
+  struct plm_text header;              /* the fields of its header, as CSV */
+  size_t columns, mutations, measured; /* number, and two indices; measured: SIZE_MAX if none */
+  uint64_t line;                       /* of the last entry */
+  const char *column;                  /* that an error is about; NULL: the whole row */
+  size_t next;                         /* index of a text, or 20 * residue + letter */
   char text[48];
 };
 
-/* The column of that name; SIZE_MAX when there is none. */
+/* The index of the column of this name; SIZE_MAX if there is none. */
 static size_t find_column(const struct plm_csv_row *row, const char *name)
 {
   for (size_t i = 0; i < row->count; i++) {
@@ -64,7 +64,7 @@ static plm_status open_csv(struct plm_variant_source *source, struct plm_error *
   if (find_column(&row, request->added) != SIZE_MAX) {
     plm_error_set(error, PLM_CONFIG, "%s has a column \"%s\" already", plm_csv_name(source->csv),
                   request->added);
-    return plm_error_hint(error, "call the new one otherwise: --score-column NAME");
+    return plm_error_hint(error, "give the new column another name with --score-column NAME");
   }
   for (size_t i = 0; i < row.count; i++) {
     const char delimiter = plm_csv_delimiter(source->csv);
@@ -135,9 +135,10 @@ static plm_status parse_measured(const struct plm_csv_field *field, double *valu
   const double number = strtod(text, &end);
   if (end != text + size || !isfinite(number)) {
     plm_error_set(error, PLM_FORMAT, "the measured value \"%.80s\" is not a number", field->text);
-    return plm_error_hint(error, memchr(text, ',', size) != NULL
-                                     ? "write decimals with a point"
-                                     : "leave it empty, or write NA, where nothing was measured");
+    return plm_error_hint(error,
+                          memchr(text, ',', size) != NULL
+                              ? "write the number with a decimal point"
+                              : "leave the field empty, or write NA, if nothing was measured");
   }
   *value = number;
   return PLM_OK;
@@ -152,9 +153,9 @@ static plm_status next_row(struct plm_variant_source *source, struct plm_variant
   source->line = entry->row.line;
   source->column = NULL;
   if (entry->row.count != source->columns) {
-    plm_error_set(error, PLM_FORMAT, "%zu fields, where the header has %zu", entry->row.count,
-                  source->columns);
-    return plm_error_hint(error, "fields with separators in them stand in quotes");
+    plm_error_set(error, PLM_FORMAT, "the row has %zu fields, but the header has %zu",
+                  entry->row.count, source->columns);
+    return plm_error_hint(error, "put fields that hold separators into quotes");
   }
   entry->text = entry->row.fields[source->mutations].text;
   entry->size = entry->row.fields[source->mutations].size;
@@ -166,8 +167,8 @@ static plm_status next_row(struct plm_variant_source *source, struct plm_variant
   return PLM_OK;
 }
 
-/* The next of all substitutions: position by position, letters in alphabetical order. A gap in the
- * wild type has none. */
+/* The next of all substitutions: position by position, letters in alphabetical order. Gaps in the
+ * wild type are skipped. */
 static bool next_substitution(struct plm_variant_source *source)
 {
   const struct plm_wild_type *wild_type = source->wild_type;

@@ -1,5 +1,6 @@
-/* Where variants to score come from: words of the command line, a column of a CSV file, or every
- * single substitution of the wild type (a deep mutational scan). Read twice: to check, to score. */
+/* Where the variants to score come from: words of the command line, a column of a CSV file, or
+ * every single substitution of the wild type (a deep mutational scan). They are read twice, to
+ * check and to score. */
 #ifndef PLM_EVALUATOR_SCORE_VARIANT_SOURCE_H
 #define PLM_EVALUATOR_SCORE_VARIANT_SOURCE_H
 
@@ -9,40 +10,41 @@
 #include "evaluator/score/variant.h"
 
 struct plm_variant_source_request {
-  const char *csv;          /* or NULL: */
-  const char *const *texts; /* (text_count), else all substitutions */
+  const char *csv;          /* a file; NULL: texts */
+  const char *const *texts; /* (text_count); NULL: all substitutions */
   size_t text_count;
-  const char *mutations, *measured; /* columns; measured may be NULL */
-  const char *added;                /* the column of scores, which must not be there yet */
+  const char *mutations, *measured; /* names of columns; measured may be NULL */
+  const char *added;                /* name of the new column of scores */
 };
 
-/* A variant to be scored, valid until the next. */
+/* A variant to score. It is valid until the next one is read. */
 struct plm_variant_entry {
   const char *text;
   size_t size;
-  struct plm_csv_row row; /* of a CSV file */
-  double measured;        /* NaN: none */
+  struct plm_csv_row row; /* of a CSV file; else empty */
+  double measured;        /* NaN if there is none */
 };
 
 struct plm_variant_source;
-/* PLM_CONFIG: a CSV file without these columns, or with the added one. request and wild_type are
- * borrowed. */
+/* wild_type, and the texts that request points to, are borrowed. PLM_CONFIG: the CSV file lacks one
+ * of the columns, or already has the new one. PLM_FORMAT: it is empty. */
 plm_status plm_variant_source_open(const struct plm_variant_source_request *request,
                                    const struct plm_wild_type *wild_type,
                                    struct plm_variant_source **source, struct plm_error *error);
 void plm_variant_source_close(struct plm_variant_source *source); /* NULL is fine */
 
-/* *ended: there is none. PLM_FORMAT about one entry (*ended is false: reading may go on): a row
- * without as many fields as the header, a measured value that is no number. Other errors end it. */
+/* The next variant; *ended is true if there is none. PLM_FORMAT with *ended false concerns one
+ * entry, and reading may continue: the row has not as many fields as the header, or its measured
+ * value is no number. Other errors end the reading. */
 plm_status plm_variant_source_next(struct plm_variant_source *source,
                                    struct plm_variant_entry *entry, bool *ended,
                                    struct plm_error *error);
 plm_status plm_variant_source_rewind(struct plm_variant_source *source, struct plm_error *error);
 
-/* Names the place of the entry that was read last in error->where, for people. */
+/* Puts the place of the last entry (file, line and column) into error->where. */
 void plm_variant_source_where(const struct plm_variant_source *source, struct plm_error *error);
 
-/* The header of the output, and the fields in front of an entry's score. */
+/* Append to out the header line of the output, and the fields that precede an entry's score. */
 void plm_variant_source_header(const struct plm_variant_source *source, struct plm_text *out);
 void plm_variant_source_fields(const struct plm_variant_source *source,
                                const struct plm_variant_entry *entry, struct plm_text *out);

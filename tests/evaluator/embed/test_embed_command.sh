@@ -82,13 +82,13 @@ nothing_left strict.safetensors
 printf '>a\n1\n' >bad.fasta
 expect 2 plm-pipeline embed s.fasta --output x.npy && says err '\-\-checkpoint DIR is needed'
 embed_fails 2 '\-\-output FILE is needed' s.fasta
-embed_fails 2 'no sequences: name a file' --output x.npy
-embed_fails 2 '\-\-pooling "median" is none of mean, cls, max, std' s.fasta --output x.npy --pooling median
+embed_fails 2 'no sequences are named: give a file' --output x.npy
+embed_fails 2 '\-\-pooling "median" is not one of mean, cls, max and std' s.fasta --output x.npy --pooling median
 embed_fails 2 'exclude each other' s.fasta --output x.safetensors --logits --per-token
 embed_fails 2 'exclude each other' s.fasta --output x.safetensors --logits --pooling max
-embed_fails 2 'has no format' s.fasta --output x.pt
+embed_fails 2 'the name does not say which format to write' s.fasta --output x.pt
 says err '.safetensors'
-embed_fails 2 'npy holds one array' s.fasta --output x.npy --logits
+embed_fails 2 'an npy file holds one array' s.fasta --output x.npy --logits
 embed_fails 2 '\-\-resume is auto or never' s.fasta --output x.npy --resume maybe
 embed_fails 2 '\-\-batch-tokens' s.fasta --output x.npy --batch-tokens 0
 embed_fails 2 '\-\-precision is fp32 or bf16' s.fasta --output x.npy --precision int8
@@ -141,7 +141,7 @@ for case in "pooled.npy --pooling mean,cls,max,std" "tokens.safetensors --per-to
   if [ ! -e "$file" ]; then
     # shellcheck disable=SC2086
     expect 0 embed many.fasta --output "$file" $options --json
-    says err "going on after $before of 800 sequences"
+    says err "continuing after $before of 800 sequences"
     jq -e ".resumed_sequences == $before" out >/dev/null || fail "$file: $(cat out) after $before"
     [ "$before" -eq 0 ] || went_on=$((went_on + 1))
   fi
@@ -176,7 +176,7 @@ for signal in INT=130 TERM=143; do
   wait "$pid" || code=$?
   [ $code -eq "${signal#*=}" ] || fail "$signal ended with $code: $(cat err)"
   says err "stopped by .* after [0-9,]+ of 800 sequences"
-  says err 'the same command goes on from there'
+  says err 'the same command continues from there'
   advanced stop.npy $((before - 1)) || fail "the stop was not saved"
   embed_fails 1 'stop.npy.partial: it was begun with other sequences' s.fasta --output stop.npy
   embed_fails 1 'begun as "pooled mean fp32 npy' many.fasta --output stop.npy --pooling cls
@@ -184,7 +184,7 @@ for signal in INT=130 TERM=143; do
   embed_fails 1 'begun with another checkpoint' many.fasta --output stop.npy \
     --checkpoint run/checkpoints/step_00000000
   expect 0 embed many.fasta --output stop.npy
-  says err 'going on after'
+  says err 'continuing after'
   cmp stop.npy whole-early.npy || fail "a stopped run ended with other bytes"
 done
 
@@ -213,7 +213,7 @@ if unshare -rm mount -t tmpfs none full 2>/dev/null; then
     says err 'No space left on device'
     [ ! -s left ] || fail "a full disk left $(cat left)"
   done
-  says err 'the result has [0-9.]+ MB; nothing was written'
+  says err 'the result needs [0-9.]+ MB; nothing was written'
 else
   echo "no mount namespaces here: the full disk was not tried"
 fi

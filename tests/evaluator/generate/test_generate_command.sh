@@ -57,6 +57,9 @@ cmp out.fasta once.fasta || fail "standard streams"
 echo '{"name": "j", "sequence": "LA_V"}' >in.jsonl
 expect 0 generate --checkpoint $masked in.jsonl --count 2
 says out.fasta '^>j_2$'
+says err '2 sequences, 2 residues generated'
+expect 0 generate --checkpoint $masked in.jsonl
+says err ' 1 sequence, 1 residue generated'
 expect 0 generate --checkpoint $masked --length 12 --count 3 --json
 [ "$(jq -c '[.sequences, .residues, .weights, .objective, .output]' out)" = '[3,36,"model","mlm","out.fasta"]' ] ||
   fail "summary: $(cat out)"
@@ -84,18 +87,18 @@ says err '--output FILE is needed'
 wrong 1 'nowhere: there is no such folder' 'a model is' --checkpoint nowhere in.fasta
 wrong 1 'no model' 'its newest checkpoint is' --checkpoint "$(dirname "$(dirname $masked)")" in.fasta
 wrong 1 'missing.fasta' '.' --checkpoint $masked missing.fasta
-wrong 2 'wants sequences' '--length N' --checkpoint $masked
-wrong 1 'no sequence of plain.fasta has a mask' 'write <mask>, or _' --checkpoint $masked $plain
+wrong 2 'so it needs sequences' '--length N' --checkpoint $masked
+wrong 1 'no sequence of plain.fasta has a mask' 'write <mask> or _' --checkpoint $masked $plain
 wrong 1 'empty.fasta has no sequences' '.' --checkpoint $masked empty.fasta
 wrong 1 'bad.fasta:2' "character '1'" --checkpoint $masked bad.fasta
 wrong 1 '"a" has 256 residues; this model \(max_length 256\) takes up to 254' 'larger data.max_length' \
   --checkpoint $masked long.fasta
-wrong 2 '--max-tokens is not for this checkpoint: its model is masked' 'leave it out' \
+wrong 2 '--max-tokens does not apply to this checkpoint: its model is masked' 'leave it out' \
   --checkpoint $masked in.fasta --max-tokens 5
-wrong 2 '--length is for a masked model without IN' '.' --checkpoint $masked in.fasta --length 5
+wrong 2 '--length applies only without IN' '.' --checkpoint $masked in.fasta --length 5
 wrong 2 '--length 255: .* takes up to 254' 'shorten' --checkpoint $masked --length 255
-wrong 2 '--steps is not for this checkpoint: its model is causal' '--max-tokens' --checkpoint $causal --steps 3
-wrong 2 '--length is not for this checkpoint' 'ends by itself' --checkpoint $causal --length 3
+wrong 2 '--steps does not apply to this checkpoint: its model is causal' '--max-tokens' --checkpoint $causal --steps 3
+wrong 2 '--length does not apply to this checkpoint' 'ends by itself' --checkpoint $causal --length 3
 wrong 1 'prompt "a" has a mask' 'cannot fill masks' --checkpoint $causal few.fasta
 wrong 1 'continues prompts of up to 254' 'shorten it' --checkpoint $causal long.fasta
 wrong 2 '--temperature -1' '\[0, ' --checkpoint $masked in.fasta --temperature -1
@@ -104,10 +107,10 @@ wrong 2 '--steps 0' '1 to' --checkpoint $masked in.fasta --steps 0
 wrong 2 'option "--count" needs a whole number' '.' --checkpoint $masked in.fasta --count x
 wrong 2 'in2' '.' --checkpoint $masked in.fasta in2.fasta
 expect 2 plm-pipeline generate --checkpoint $masked in.fasta --output - --json
-says err 'both want standard output'
+says err 'would both write to standard output'
 cp in.fasta same.fasta
 expect 2 plm-pipeline generate --checkpoint $masked same.fasta --output ./same.fasta
-says err '--output ./same.fasta is IN itself'
+says err '--output ./same.fasta is the same file as IN'
 cmp in.fasta same.fasta || fail "IN was touched"
 expect 1 plm-pipeline generate --checkpoint $masked in.fasta --output missing/out.fasta
 says err 'missing/out.fasta'

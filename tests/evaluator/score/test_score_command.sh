@@ -59,6 +59,7 @@ expect 0 score --all --plot --color always --output scan.csv
 grep -q $'\x1b\\[48;5;' out || fail "no colours with --color always"
 [ "$(wc -l <scan.csv)" = $((1 + 19 * 20)) ] || fail "--plot --output wrote $(wc -l <scan.csv) lines"
 expect 0 score --precision bf16 A4G
+says err ' 1 variant of thing$'
 expect 0 score --json A4G K8E
 [ "$(jq -c '[.variants[].mutant], has("spearman")' out | tr '\n' ' ')" = '["A4G","K8E"] false ' ] ||
   fail "--json: $(cat out)"
@@ -83,13 +84,13 @@ score --csv - <tabs.txt >out 2>err || fail "tabs from a pipe: $(cat err)"
 printf 'mutant;dms\nA4G;1,5\n' >comma.csv
 expect 1 score --csv comma.csv --measured dms
 says err 'the measured value "1,5" is not a number'
-says err 'write decimals with a point'
+says err 'write the number with a decimal point'
 
 # ---- measurements without an order ----
 printf 'mutant,dms\nA4G,1\nK8E,1\nK8L,\nK8V,NA\n' >flat.csv
 expect 0 score --csv flat.csv --measured dms --json
 [ "$(jq -c .spearman out)" = '{"value":null,"low":null,"high":null,"count":2}' ] || fail "$(cat out)"
-says err '2 have a number in dms: too few, or all alike'
+says err '4 variants of thing; no correlation with dms, which has 2 numbers: too few, or all alike'
 
 # ---- wrong variants: all at once, nothing written ----
 cat >wrong.csv <<'END'
@@ -106,11 +107,11 @@ END
 expect 1 score --csv wrong.csv --measured dms --output wrong.out.csv
 says err 'error: wrong.csv:3: column mutant: G4A: expected G at position 4, found A$'
 says err 'error: wrong.csv:4: column mutant: K9E: expected K at position 9, found Q$'
-says err 'error: wrong.csv:6: 2 fields, where the header has 3$'
+says err 'error: wrong.csv:6: the row has 2 fields, but the header has 3$'
 says err 'error: wrong.csv:7: column mutant: "A4del": insertions, deletions and stops are not supported$'
 says err 'error: wrong.csv:8: column dms: the measured value "high" is not a number$'
 says err 'error: wrong.csv:9: column mutant: W99A: the wild type has positions 1 to 20, and none numbered 99$'
-says err '6 of 7 variants cannot be scored, so none was'
+says err '6 of 7 variants cannot be scored, so none was scored'
 [ "$(ls wrong.out.csv* 2>/dev/null)" = "" ] || fail "an output was begun"
 { echo mutant; printf "W1A\n%.0s" {1..50}; } >many.csv
 expect 1 score --csv many.csv
@@ -126,19 +127,19 @@ says err '1 of 2 variants cannot be scored'
 
 # a numbering that fits is found
 expect 1 score A14G K18E R20C
-says err 'all of them fit with --offset 11'
+says err 'all variants fit with --offset 11'
 expect 1 score A-2G K2E
-says err 'all of them fit with --offset -5'
+says err 'all variants fit with --offset -5'
 
 # ---- wrong command lines ----
 expect 2 score
-says err 'which variants\? One of: MUTATION..., --csv FILE, --all is needed'
+says err 'give the variants in one of three ways: MUTATION..., --csv FILE or --all'
 expect 2 score --all A4G
-says err 'which variants'
+says err 'give the variants in one of three ways'
 expect 2 score A4G --measured dms
-says err 'measured names a column, and needs --csv FILE'
+says err 'measured names a column of a CSV file, so it needs --csv FILE'
 expect 2 score A4G --plot
-says err 'plot draws --all'
+says err 'plot draws the result of --all'
 expect 2 score --all --plot --color blue
 says err 'option "--color" is auto, always or never'
 expect 2 score A4G --masking other

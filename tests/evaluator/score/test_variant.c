@@ -91,11 +91,11 @@ static void what_is_wrong_is_named(void **state)
   refuses("A11G", PLM_FORMAT, "positions 1 to 10, and none numbered 11");
   refuses("A0G", PLM_FORMAT, "none numbered 0");
   refuses("A99999999999999999999G", PLM_FORMAT, "not a substitution");
-  refuses("A4J", PLM_FORMAT, "J is no letter that the model knows");
+  refuses("A4J", PLM_FORMAT, "the model does not know the letter J");
   refuses("A4G:A4L", PLM_FORMAT, "position 4 is substituted twice");
   refuses("A4A:A4L", PLM_FORMAT, "position 4 is substituted twice");
-  refuses("", PLM_FORMAT, "no mutation");
-  refuses("A4G:", PLM_FORMAT, "no mutation");
+  refuses("", PLM_FORMAT, "a mutation is missing");
+  refuses("A4G:", PLM_FORMAT, "a mutation is missing");
   refuses("A4", PLM_FORMAT, "\"A4\" is not a substitution");
   refuses("4G", PLM_FORMAT, "not a substitution");
   refuses("A-4G", PLM_FORMAT, "A-4G: the wild type has positions 1 to 10, and none numbered -4");
