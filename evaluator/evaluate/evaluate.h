@@ -66,7 +66,7 @@ plm_status plm_evaluation_run(struct plm_evaluation *evaluation,
                               bool (*stop)(void *context), void *stop_context,
                               struct plm_evaluation_result *result, struct plm_error *error);
 
-/* Appends the metrics of a result to a line of evaluator.jsonl (doc/inference.md#evaluate). */
+/* Appends the metrics of a result to a line of evaluator.jsonl (doc/inference.md#metrics). */
 struct cJSON;
 void plm_evaluation_report(const struct plm_evaluation_result *result, const char *weights,
                            double baseline_entropy, struct cJSON *line);
