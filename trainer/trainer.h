@@ -1,8 +1,10 @@
 /* The trainer: one run, from its folder and configuration to DONE.
  *
- *   open   locks the run, finds where it stands, binds, takes all memory
- *   run    steps and publishes until the last step, a stop signal or an error
- *   close  waits for the writer and lets everything go
+ *   open   locks the run, finds its newest checkpoint, binds sockets, allocates all memory
+ *   run    trains and publishes until the last step, a stop signal or an error
+ *   close  waits for the writer and releases everything
+ *
+ * See doc/training.md.
  */
 #ifndef PLM_TRAINER_TRAINER_H
 #define PLM_TRAINER_TRAINER_H
@@ -27,7 +29,7 @@
 #include "trainer/step_report.h"
 #include "trainer/trainer_state.h"
 
-/* {0} to begin. */
+/* {0} before plm_trainer_open. */
 struct plm_trainer {
   const struct plm_config *config; /* borrowed */
   const char *run;                 /* its folder */
@@ -35,12 +37,12 @@ struct plm_trainer {
   struct plm_lock *lock;
   struct plm_trainer_state state;
   bool complete; /* nothing is left to train */
-  bool saved;    /* saved_step is in a checkpoint, or on its way there */
+  bool saved;    /* a checkpoint of saved_step is published or being written */
   uint64_t saved_step;
-  uint64_t failures_remembered; /* the publisher's, in state.history */
+  uint64_t failures_remembered; /* failures of the publisher that state.history contains */
 
   struct plm_ops *ops;
-  bool tuning; /* products are measured: until a step has met every shape */
+  bool tuning; /* algorithms of products are being measured, until a step has met every shape */
   struct plm_model *model;
   struct plm_masks *masks;
   struct plm_objective_state objective;
@@ -53,27 +55,37 @@ struct plm_trainer {
   struct plm_feed_run *feed_run;
   struct plm_announcer *announcer;
   struct plm_publisher *publisher;
-  bool snapshot_on_its_way; /* taken, but its copies were not waited for: not submitted yet */
+  bool snapshot_on_its_way; /* its copies may still run, so the writer does not have it yet */
   struct plm_step_report *report;
 
-  double last_step_s;       /* 0: none yet */
-  double checkpoint_s;      /* stall not yet written into a line */
-  uint64_t step_started_ns; /* of the step at work */
-  uint64_t last_look_ns;    /* when nobody had asked to stop */
+  double last_step_s;       /* duration of the previous step; 0 if there was none */
+  double checkpoint_s;      /* time lost to checkpoints since the last line of metrics */
+  uint64_t step_started_ns; /* of the running step */
+  uint64_t last_look_ns;    /* when we last saw that nobody had asked to stop */
 };
 
-/* fingerprint: of the corpus, zero when not known. On failure everything taken is released. */
+/* Borrows config. fingerprint: of the corpus, or zero to accept that of the first packer. On
+ * failure everything is released. */
 plm_status plm_trainer_open(struct plm_trainer *trainer, const struct plm_config *config,
                             struct plm_hash fingerprint, struct plm_error *error);
-/* PLM_OK: complete, or drained after a stop signal with everything published. */
+/* PLM_OK if the run is complete, or if a stop signal ended it and its state is published. */
 plm_status plm_trainer_run(struct plm_trainer *trainer, struct plm_error *error);
 void plm_trainer_close(struct plm_trainer *trainer);
 
-/* A part of opening: binds the feed at the run's position and the announcements, and says where in
- * endpoints.json. */
-plm_status plm_trainer_open_feed(struct plm_trainer *trainer, struct plm_error *error);
+/* What is known between two micro-batches after a stop signal. */
+struct plm_grace {
+  double limit_s;       /* trainer.stop_timeout_s */
+  double since_stop_s;  /* upper bound of the time since the signal */
+  double step_s;        /* the step has run for this long */
+  double last_step_s;   /* duration of the previous step; 0 if there was none */
+  double publish_s;     /* writing the last checkpoint took this long */
+  uint32_t done, total; /* micro-batches */
+};
+/* Whether too little time is left for the rest of the step, judged by the previous step or else by
+ * this step's pace so far, and for writing a checkpoint. */
+bool plm_grace_is_short(const struct plm_grace *grace);
 
-/* Prints the memory that a configuration takes, to stdout; touches nothing. */
+/* Prints the memory plan of a configuration to stdout. Creates and changes no file. */
 plm_status plm_trainer_dry_run(const struct plm_config *config, bool json, struct plm_error *error);
 
 /* Chunks of a step and of a micro-batch. */

@@ -7,9 +7,9 @@
 #include "trainer/trainer.h"
 
 static const struct plm_option options[] = {
-    {0, "fingerprint", "HEX", "corpus to train on; without it the first packer's"},
+    {0, "fingerprint", "HEX", "corpus to train on; by default that of the first packer"},
     {0, "prometheus", "ADDRESS", "serve this process's metrics there, for example 127.0.0.1:9464"},
-    {0, "dry-run", NULL, "print the memory plan and end; touches nothing"},
+    {0, "dry-run", NULL, "print the memory plan and exit; writes nothing"},
     {0},
 };
 
@@ -35,7 +35,7 @@ static plm_status train(const struct plm_config *config, const struct plm_argume
 static plm_status run(const struct plm_arguments *arguments, struct plm_error *error)
 {
   struct plm_config config;
-  signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is a failed write, not a death */
+  signal(SIGXFSZ, SIG_IGN); /* then a write beyond the limit of file sizes fails instead */
   PLM_TRY(plm_arguments_load_config(arguments, NULL, false, &config, error));
   const plm_status status =
       plm_arguments_has(arguments, "dry-run")

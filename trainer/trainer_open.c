@@ -1,14 +1,15 @@
-/* Opening a run: lock, resume, bind, memory; and closing it. */
+/* Opening a run (lock, resume, sockets, memory) and closing it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "common/base/log.h"
+#include "common/base/text.h"
 #include "common/checkpoint/checkpoint.h"
+#include "common/huggingface/model_folder.h"
 #include "common/ops/open.h"
 #include "common/plan/plan.h"
-#include "trainer/init_from.h"
 #include "trainer/memory_plan.h"
 #include "trainer/product_rate.h"
 #include "trainer/resume.h"
@@ -36,7 +37,8 @@ static plm_status check_configuration(const struct plm_config *config, struct pl
 
 /* ---- the folder ---------------------------------------------------------------------------- */
 
-/* A run that nobody started with `up` gets its pipeline.yaml from the trainer. */
+/* `plm-pipeline up` writes the run's pipeline.yaml; a trainer that was started without it does so
+ * here. */
 static plm_status write_configuration(const struct plm_config *config, struct plm_error *error)
 {
   char path[PLM_PATH_SIZE], *yaml = NULL;
@@ -61,7 +63,7 @@ static plm_status take_folder(struct plm_trainer *trainer, struct plm_error *err
 
 /* ---- where the run stands ------------------------------------------------------------------ */
 
-/* DONE says that step is the last one. It no longer holds when the steps were raised. */
+/* DONE says that the run is complete. It is removed if trainer.steps was raised since. */
 static plm_status check_done(struct plm_trainer *trainer, const char *directory,
                              struct plm_error *error)
 {
@@ -69,11 +71,13 @@ static plm_status check_done(struct plm_trainer *trainer, const char *directory,
   const uint64_t step = trainer->state.step;
   PLM_TRY(plm_path_join(path, trainer->run, PLM_RUN_DONE, error));
   if (step < trainer->config->trainer.steps) {
-    if (unlink(path) == 0) plm_info("the run goes on beyond step %llu", (unsigned long long)step);
+    if (unlink(path) == 0)
+      plm_info("trainer.steps was raised: the run continues after step %llu",
+               (unsigned long long)step);
     return PLM_OK;
   }
   trainer->complete = true;
-  if (!plm_file_exists(path)) { /* killed after its last publishing */
+  if (!plm_file_exists(path)) { /* the trainer was killed between its last checkpoint and DONE */
     struct plm_hash identity;
     PLM_TRY(plm_checkpoint_verify(directory, NULL, &identity, error));
     PLM_TRY(plm_done_write(trainer->run, step, identity, error));
@@ -82,7 +86,7 @@ static plm_status check_done(struct plm_trainer *trainer, const char *directory,
   return PLM_OK;
 }
 
-/* A kill between the publishing rename and that of `latest` leaves it one behind. */
+/* If a trainer is killed after it named a checkpoint, `latest` still names the one before. */
 static plm_status mend_latest(const struct plm_trainer *trainer, struct plm_error *error)
 {
   char checkpoints[PLM_PATH_SIZE], name[PLM_CHECKPOINT_NAME_SIZE];
@@ -101,9 +105,9 @@ static plm_status check_fingerprint(struct plm_data_cursor *cursor, struct plm_h
     char before[PLM_HASH_HEX_SIZE], now[PLM_HASH_HEX_SIZE];
     plm_hash_to_hex(cursor->fingerprint, before);
     plm_hash_to_hex(given, now);
-    plm_error_set(error, PLM_CONFIG, "the run was trained on corpus %s, this one is %s", before,
-                  now);
-    return plm_error_hint(error, "put the old corpus back, or start a run of its own with "
+    plm_error_set(error, PLM_CONFIG, "the run was trained on corpus %s, but this corpus is %s",
+                  before, now);
+    return plm_error_hint(error, "use the corpus that the run began with, or start a new run with "
                                  "trainer.init_from");
   }
   cursor->fingerprint = given;
@@ -128,10 +132,53 @@ static plm_status find_state(struct plm_trainer *trainer, struct plm_hash finger
   return check_fingerprint(&state->cursor, fingerprint, error);
 }
 
+/* ---- the feed and the announcements -------------------------------------------------------- */
+
+static plm_status tell_run_folder(struct plm_trainer *trainer, struct plm_error *error)
+{
+  const struct plm_config_network *network = &trainer->config->network;
+  const struct plm_feed_run_options options = {
+      .run = trainer->run,
+      .role = "trainer",
+      .feed = trainer->feed,
+      .other_key = "evaluation_feed",
+      .other_bind = network->evaluation_feed,
+      .other_address = network->evaluation_feed_address,
+  };
+  return plm_feed_run_open(&options, &trainer->feed_run, error);
+}
+
+static plm_status open_feed(struct plm_trainer *trainer, struct plm_error *error)
+{
+  const struct plm_config *config = trainer->config;
+  const struct plm_feed_options options = {
+      .endpoint = config->network.feed,
+      .keys = config->network.keys,
+      .role = "trainer",
+      .run_id = trainer->run_id,
+      .plan = plm_plan_training(config),
+      .split = PLM_SPLIT_TRAIN,
+      .fingerprint = trainer->state.cursor.fingerprint,
+      .credit_bytes = config->network.credit_bytes,
+      .wait_packers_s = config->network.wait_packers_s,
+  };
+  uint64_t epoch, chunk;
+  PLM_TRY(plm_feed_open(&options, &trainer->feed, error));
+  PLM_TRY(tell_run_folder(trainer, error));
+  plm_data_cursor_position(&trainer->state.cursor, &epoch, &chunk);
+  plm_feed_seek(trainer->feed, PLM_SPLIT_TRAIN, epoch, chunk);
+  PLM_TRY(plm_endpoint_write(trainer->run, "feed", plm_feed_bound(trainer->feed), error));
+  PLM_TRY(plm_announcer_open(config->network.announcements, config->network.keys,
+                             &trainer->announcer, error));
+  return plm_endpoint_write(trainer->run, "announcements", plm_announcer_bound(trainer->announcer),
+                            error);
+}
+
 /* ---- what computes ------------------------------------------------------------------------- */
 
-/* What a resume would take, and what there is: another instruction set where the processor lacks
- * the saved one, fp32 where the saved precision was chosen by another device. */
+/* Opens the backend of the request. If that is not supported here, falls back to another
+ * instruction set, and then, if trainer.precision is auto, to another precision than the saved one.
+ */
 static plm_status open_ops(const struct plm_config *config, struct plm_ops_request *request,
                            struct plm_ops **ops, struct plm_error *error)
 {
@@ -217,7 +264,7 @@ static plm_status open_model(struct plm_trainer *trainer, struct plm_error *erro
   return plm_step_open(&parts, &trainer->step, error);
 }
 
-/* Steps are prepared from here on. */
+/* From here on the inputs of steps are prepared. */
 static plm_status open_input(struct plm_trainer *trainer, struct plm_error *error)
 {
   const struct plm_input_options options = {
@@ -231,10 +278,51 @@ static plm_status open_input(struct plm_trainer *trainer, struct plm_error *erro
   return plm_input_open(&options, &trainer->input, error);
 }
 
+static void say_what_differs(const struct plm_text *notes)
+{
+  if (notes->length > 0)
+    plm_info("trainer.init_from: the weights were trained with other settings:\n%.*s",
+             (int)notes->length - 1, notes->data);
+}
+
+static plm_status load_folder(const struct plm_model_folder *folder, struct plm_model *model,
+                              struct plm_error *error)
+{
+  struct plm_text notes = {0};
+  plm_status status = plm_model_folder_fits(folder, plm_model_config(model), &notes, error);
+  if (status == PLM_OK) say_what_differs(&notes);
+  plm_text_deinit(&notes);
+  const char *file = plm_model_folder_weights(folder);
+  if (status == PLM_OK) status = plm_checkpoint_load_weights(folder->directory, file, model, error);
+  if (status != PLM_OK) return status;
+  if (folder->checkpoint)
+    plm_info("initial weights from %s (%s, step %llu)", folder->directory, file,
+             (unsigned long long)folder->step);
+  else
+    plm_info("initial weights from %s", folder->directory);
+  return PLM_OK;
+}
+
+/* trainer.init_from: loads the weights of a checkpoint or a Hugging Face folder of our model and
+ * nothing else. If the folder has EMA weights it takes those, so that a run starts from the weights
+ * that the evaluator saw, and a checkpoint and its export are the same start. PLM_CONFIG for every
+ * defect of the folder: starting again would not mend it. */
+static plm_status init_from(const char *directory, struct plm_model *model, struct plm_error *error)
+{
+  struct plm_model_folder folder;
+  plm_status status = plm_model_folder_check(directory, &folder, error);
+  if (status == PLM_OK) status = load_folder(&folder, model, error);
+  if (status == PLM_OK || status == PLM_NO_MEMORY) return status;
+  if (error->hint[0] == '\0')
+    plm_error_hint(error, "trainer.init_from must name a checkpoint or a Hugging Face folder of "
+                          "the same model");
+  return error->status = PLM_CONFIG;
+}
+
 static plm_status initialise_weights(struct plm_trainer *trainer, struct plm_error *error)
 {
   if (trainer->config->trainer.init_from != NULL) {
-    PLM_TRY(plm_init_from(trainer->config->trainer.init_from, trainer->model, error));
+    PLM_TRY(init_from(trainer->config->trainer.init_from, trainer->model, error));
   } else {
     size_t count;
     const struct plm_parameter *table = plm_model_table(trainer->model, &count);
@@ -294,8 +382,7 @@ static plm_status open_all(struct plm_trainer *trainer, struct plm_hash fingerpr
     plm_ready();
     return PLM_OK;
   }
-  PLM_TRY(
-      plm_trainer_open_feed(trainer, error)); /* early: packers connect while the model is made */
+  PLM_TRY(open_feed(trainer, error)); /* early, so that packers connect while the model is made */
   plm_ready();
   PLM_TRY(open_backend(trainer, resumed, error));
   PLM_TRY(open_model(trainer, error));

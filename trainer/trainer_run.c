@@ -1,10 +1,10 @@
-/* Training: step after step, a checkpoint now and then, until the end or until told to stop. */
+/* Training: steps and checkpoints until the last step, a stop signal or an error. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "trainer/grace.h"
 #include "trainer/trainer.h"
 #include "trainer/tuning.h"
 
@@ -15,13 +15,13 @@ static double seconds_since(uint64_t started_ns)
 
 /* ---- checkpoints --------------------------------------------------------------------------- */
 
-/* Steps run on a device while this thread goes on. */
+/* Whether steps run on a device while this thread continues. */
 static bool computes_beside(const struct plm_trainer *trainer)
 {
   return trainer->ops->record_begin != NULL;
 }
 
-/* The snapshot taken before, once its copies are done, to the writer. */
+/* Waits for the copies of the pending snapshot, if there is one, and gives it to the writer. */
 static void hand_over_snapshot(struct plm_trainer *trainer)
 {
   struct plm_error error = {0};
@@ -35,8 +35,8 @@ static void hand_over_snapshot(struct plm_trainer *trainer)
   trainer->checkpoint_s += seconds_since(started);
 }
 
-/* The state as it stands, into the snapshot, beside the computation; waits for the writer first.
- * What the host waits here is counted as a stall. */
+/* Starts copying the state into the snapshot, after waiting until the writer has released it. The
+ * time spent here is counted in checkpoint_s. */
 static struct plm_snapshot *take_snapshot(struct plm_trainer *trainer)
 {
   hand_over_snapshot(trainer);
@@ -59,8 +59,8 @@ static struct plm_snapshot *take_snapshot(struct plm_trainer *trainer)
   return snapshot;
 }
 
-/* A checkpoint that could not be published leaves its trace in the next one that can: nobody else
- * could tell it from one that was deleted. The writer is idle while the snapshot is ours. */
+/* Records in the state's history that a checkpoint could not be published; otherwise nobody could
+ * tell it from a deleted one. The writer is idle, because the trainer owns the snapshot. */
 static plm_status remember_failure(struct plm_trainer *trainer, struct plm_error *error)
 {
   const struct plm_publisher_outcome outcome = plm_publisher_outcome(trainer->publisher, false);
@@ -70,8 +70,9 @@ static plm_status remember_failure(struct plm_trainer *trainer, struct plm_error
                                             outcome.error.what, error);
 }
 
-/* trainer.json states the length of trainer.jsonl, so the step's line is written by now. Where the
- * next step runs beside the copies, the writer gets the snapshot then. */
+/* Completes the snapshot by trainer.json. This states the length of trainer.jsonl, so the step's
+ * line is written first. On a device the copies may still run; then the writer gets the snapshot
+ * during the next step. */
 static void submit_snapshot(struct plm_trainer *trainer, struct plm_snapshot *snapshot)
 {
   struct plm_error error = {0};
@@ -91,8 +92,8 @@ static void submit_snapshot(struct plm_trainer *trainer, struct plm_snapshot *sn
   if (!computes_beside(trainer)) hand_over_snapshot(trainer);
 }
 
-/* Failed checkpoints end the run when there are too many of them in a row, or when the run belongs
- * to another trainer by now. */
+/* Too many failed checkpoints in a row end the run, and so does another trainer that has taken the
+ * lock. With `wait`, waits for the writer, and any failure is an error. */
 static plm_status check_checkpoints(struct plm_trainer *trainer, bool wait, struct plm_error *error)
 {
   const struct plm_publisher_outcome outcome = plm_publisher_outcome(trainer->publisher, wait);
@@ -108,7 +109,7 @@ static plm_status check_checkpoints(struct plm_trainer *trainer, bool wait, stru
   return plm_error_hint(error, "the checkpoint before them is intact; the run resumes from it");
 }
 
-/* Publishes the state as it stands, unless it is published already, and waits for it. */
+/* Publishes the current state unless that has happened, and waits until it is published. */
 static plm_status publish_now(struct plm_trainer *trainer, struct plm_error *error)
 {
   if (!trainer->saved || trainer->saved_step != trainer->state.step)
@@ -119,12 +120,21 @@ static plm_status publish_now(struct plm_trainer *trainer, struct plm_error *err
 
 /* ---- one step ------------------------------------------------------------------------------ */
 
-/* Between micro-batches: does a stop signal leave the time to finish? */
+bool plm_grace_is_short(const struct plm_grace *grace)
+{
+  const double pace_s = grace->done == 0 ? 0 : grace->step_s * grace->total / grace->done;
+  const double expected_s = grace->last_step_s > 0 ? grace->last_step_s : pace_s;
+  const double left_s = fmax(0, expected_s - grace->step_s);
+  return grace->since_stop_s + left_s + grace->publish_s > grace->limit_s;
+}
+
+/* Between micro-batches: abandons the step if too little of the grace time is left for it. */
 static bool give_up(void *context, uint32_t done, uint32_t total)
 {
   struct plm_trainer *trainer = context;
   const double limit_s = trainer->config->trainer.stop_timeout_s;
-  /* A device runs behind: where a step is long beside the grace time, it is waited for. */
+  /* The device runs behind this thread. If a step may take long compared with the grace time, wait
+   * for the device, so that `done` tells how far the step is. */
   if (computes_beside(trainer) && !(trainer->last_step_s > 0 && trainer->last_step_s < limit_s / 4))
     trainer->ops->synchronize(trainer->ops, NULL);
   const uint64_t now = plm_clock_ns();
@@ -142,12 +152,12 @@ static bool give_up(void *context, uint32_t done, uint32_t total)
       .total = total,
   };
   if (!plm_grace_is_short(&grace)) return false;
-  plm_info("step %llu is given up after %u of %u micro-batches: trainer.stop_timeout_s is %g",
+  plm_info("step %llu is abandoned after %u of %u micro-batches: trainer.stop_timeout_s is %g",
            (unsigned long long)trainer->state.step + 1, done, total, grace.limit_s);
   return true;
 }
 
-/* While the step runs. */
+/* What the host does while the device runs the step. */
 static void meanwhile(struct plm_trainer *trainer)
 {
   hand_over_snapshot(trainer);
@@ -161,7 +171,7 @@ static plm_status compute(struct plm_trainer *trainer, struct plm_input_slot *sl
   struct plm_trainer_state *state = &trainer->state;
   static const struct plm_hash unknown = {0};
   PLM_ASSERT(slot->input.step == state->step && slot->batch.first_chunk == state->cursor.chunks);
-  if (plm_hash_equal(state->cursor.fingerprint, unknown)) /* the first packer fixes the corpus */
+  if (plm_hash_equal(state->cursor.fingerprint, unknown)) /* the first packer decides the corpus */
     state->cursor.fingerprint = slot->fingerprint;
   trainer->step_started_ns = trainer->last_look_ns = plm_clock_ns();
   PLM_TRY(plm_step_launch(trainer->step, &slot->input, give_up, trainer, error));
@@ -224,7 +234,7 @@ static plm_status one_step(struct plm_trainer *trainer, struct plm_error *error)
   struct plm_step_result result;
   const uint64_t started = plm_clock_ns();
   plm_status status = plm_input_next(trainer->input, &plm_stop_requested, &slot, error);
-  if (status == PLM_NOT_FOUND) /* an empty split: starting again mends nothing */
+  if (status == PLM_NOT_FOUND) /* the split is empty, which a restart would not change */
     status = error->status = PLM_CONFIG;
   if (status != PLM_OK) return status;
   const double data_wait_s = seconds_since(started);
@@ -269,7 +279,7 @@ plm_status plm_trainer_run(struct plm_trainer *trainer, struct plm_error *error)
              (unsigned long long)trainer->state.step);
     return PLM_OK;
   }
-  /* No packer, or packers that disagree: what was learnt so far is kept. */
+  /* No packer, or packers that disagree: publish what was learnt so far. */
   struct plm_error ignored = {0};
   if (status == PLM_TIMEOUT || status == PLM_CORRUPT) publish_now(trainer, &ignored);
   return status;

@@ -26,7 +26,7 @@ wait "$trainer_pid"
 check_drained $?
 [ "$(lines_of "$run/trainer.jsonl")" -ge 13 ] || fail "lines are missing"
 
-# No grace at all: the step at work is given up between its micro-batches.
+# No grace at all: the running step is abandoned between its micro-batches.
 start_trainer "$run" --set trainer.stop_timeout_s=0
 until_lines "$run" 33
 kill -USR1 "$trainer_pid"
@@ -71,10 +71,10 @@ for seconds in 0.5 2 8 30; do
   kill -TERM "$trainer_pid"
   wait "$trainer_pid"
   check_drained $?
-  grep -q "step 1 is given up after .* of 1024 micro-batches" "$PLM_TMP/trainer.log" && break
+  grep -q "step 1 is abandoned after .* of 1024 micro-batches" "$PLM_TMP/trainer.log" && break
 done
-grep -q "step 1 is given up after .* of 1024 micro-batches" "$PLM_TMP/trainer.log" ||
-  fail "the long step was not given up"
+grep -q "step 1 is abandoned after .* of 1024 micro-batches" "$PLM_TMP/trainer.log" ||
+  fail "the long step was not abandoned"
 
 # Killed: TensorBoard's curves reach at least the checkpoint that a resume goes on from.
 killed=$PLM_TMP/killed

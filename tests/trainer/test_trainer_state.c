@@ -8,8 +8,8 @@
 #include "common/plan/plan.h"
 #include "tests/support/cmocka_all.h"
 #include "tests/support/scratch.h"
-#include "trainer/grace.h"
 #include "trainer/resume.h"
+#include "trainer/trainer.h"
 #include "trainer/trainer_state.h"
 
 static const char yaml[] =
