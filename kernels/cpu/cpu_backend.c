@@ -7,6 +7,7 @@
 
 #include "common/config/config.h"
 #include "kernels/cpu/product.h"
+#include "kernels/cpu/row_product.h"
 
 void *plm_cpu_workspace(struct plm_cpu *cpu, size_t bytes)
 {
@@ -23,6 +24,7 @@ static void cpu_close(struct plm_ops *ops)
   struct plm_cpu *cpu = plm_cpu_of(ops);
   plm_cpu_attention_unregister(cpu);
   plm_pool_close(cpu->pool);
+  plm_row_products_close(cpu->row_products);
   plm_products_close(cpu->products);
   free(cpu->workspace);
   free(cpu);
@@ -144,6 +146,7 @@ plm_status plm_ops_cpu_open(int precision, uint32_t threads, const char *isa, st
   plm_cpu_targets_register(cpu);
   plm_status status = plm_pool_open(cpu->ops.threads, &cpu->pool, error);
   if (status == PLM_OK) status = plm_products_open(cpu->ops.threads, &cpu->products, error);
+  if (status == PLM_OK) status = plm_row_products_open(cpu->products, &cpu->row_products, error);
   if (status == PLM_OK) status = plm_cpu_attention_register(cpu, error);
   if (status != PLM_OK) {
     cpu_close(&cpu->ops);

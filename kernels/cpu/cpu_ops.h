@@ -18,7 +18,8 @@ enum { PLM_CPU_THREADS_LIMIT = 256 };
 
 enum plm_isa { PLM_ISA_PORTABLE, PLM_ISA_AVX2, PLM_ISA_AVX512, PLM_ISA_COUNT };
 
-struct plm_products; /* product.h: cached matrix products */
+struct plm_products;     /* product.h: cached matrix products */
+struct plm_row_products; /* row_product.h */
 
 /* ops->context of the CPU backend. */
 struct plm_cpu {
@@ -28,6 +29,7 @@ struct plm_cpu {
   struct plm_pool *pool;
   struct plm_cpu_vector vector; /* the kernels of this isa and precision */
   struct plm_products *products;
+  struct plm_row_products *row_products;
   void *workspace; /* of one operator's call: partial sums, conversions */
   size_t workspace_bytes;
   struct plm_error error; /* sticky, reported by ops->synchronize */

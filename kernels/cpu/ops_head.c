@@ -7,19 +7,21 @@
 #include <string.h>
 
 #include "kernels/cpu/cpu_ops.h"
-#include "kernels/cpu/product.h"
+#include "kernels/cpu/row_product.h"
 
 enum { ROWS_TILE = 64, COLUMNS_TILE = 64, DEPTH_TILE = 256, LOSS_TILE = 256, CAP_TILE = 16384 };
-/* Rows whose GELU and logits are kept at a time: whole tiles, and whole depths of dw. */
+/* Rows whose GELU and logits are kept at a time, at most: whole tiles. */
 enum { TRAINED_ROWS = 4096 };
 
 struct head_job {
   struct plm_cpu *cpu;
   const float *w, *bias;
   const void *h;
-  float *logits, *widened; /* widened: bf16 alone, ROWS_TILE x D or DEPTH_TILE x COLUMNS_TILE */
+  float *logits, *widened; /* widened: bf16 only, a tile of rows x D or DEPTH_TILE x COLUMNS_TILE */
   int64_t widened_stride;  /* of a thread */
   int64_t N, D, V;
+  struct plm_row_plan plan;
+  char *padding; /* of the last rows' product */
 
   /* training: of the rows at hand, N of them */
   struct plm_loss_rows loss;
@@ -38,17 +40,32 @@ static int64_t smaller(int64_t a, int64_t b)
   return a < b ? a : b;
 }
 
-/* Lays the workspace out: a buffer a thread and w as fp32, both of bf16 alone, and `more` floats,
- * which it returns; NULL when memory ran out. At least one float in all. */
+/* Plans the logits of N rows. False after an error. */
+static bool plan_rows(struct head_job *job)
+{
+  const struct plm_product_shape shape = {
+      .N = job->V, .K = job->D, .lda = job->D, .ldb = job->D, .ldc = job->V, .transpose_b = 1};
+  struct plm_row_family *family = plm_row_family_get(job->cpu->row_products, &shape);
+  if (family == NULL) return false;
+  plm_row_plan_init(&job->plan, family, job->N, ROWS_TILE);
+  return true;
+}
+
+/* Lays the workspace out: what the plan pads, a buffer for each thread and w as fp32 (bf16 only),
+ * and `more` floats, which it returns. NULL without memory. */
 static float *lay_out(struct head_job *job, int64_t more)
 {
   struct plm_cpu *cpu = job->cpu;
-  const int64_t rows = ROWS_TILE * job->D, columns = DEPTH_TILE * COLUMNS_TILE;
+  const int64_t padding = (int64_t)(plm_row_plan_padding(&job->plan) / sizeof(float));
+  const int64_t rows = job->plan.tile * job->D, columns = DEPTH_TILE * COLUMNS_TILE;
   job->widened_stride = rows > columns ? rows : columns;
   const int64_t widened = cpu->bf16 ? cpu->ops.threads * job->widened_stride : 0;
-  const int64_t weights = cpu->bf16 ? job->V * job->D : 0, floats = widened + weights + more;
-  float *space = plm_cpu_workspace(cpu, (size_t)floats * sizeof *space);
+  const int64_t weights = cpu->bf16 ? job->V * job->D : 0;
+  const int64_t floats = padding + widened + weights + more;
+  float *space = plm_cpu_workspace(cpu, (size_t)(floats > 0 ? floats : 1) * sizeof *space);
   if (space == NULL) return NULL;
+  job->padding = (char *)space;
+  space += padding;
   job->widened = space;
   if (cpu->bf16) {
     cpu->vector.to_float(space + widened, job->w, weights);
@@ -68,23 +85,17 @@ static void multiply(const struct head_job *job, float *logits, const void *h, i
     cpu->vector.to_float(widened, h, count * job->D);
     wide = widened;
   }
-  const struct plm_product_shape shape = {.M = count,
-                                          .N = job->V,
-                                          .K = job->D,
-                                          .lda = job->D,
-                                          .ldb = job->D,
-                                          .ldc = job->V,
-                                          .transpose_b = 1};
-  plm_product_run_float(&shape, logits, wide, job->w);
+  plm_row_plan_run(&job->plan, thread, (char *)logits, (const char *)wide, (const char *)job->w,
+                   count, job->padding);
   cpu->vector.add_bias(logits, job->bias, count, job->V);
 }
 
 static void logits_tile(void *context, int64_t tile, uint32_t thread)
 {
   const struct head_job *job = context;
-  const int64_t begin = tile * ROWS_TILE;
+  const int64_t begin = tile * job->plan.tile;
   multiply(job, job->logits + begin * job->V, plm_act_at(job->cpu, job->h, begin * job->D),
-           smaller(ROWS_TILE, job->N - begin), thread);
+           smaller(job->plan.tile, job->N - begin), thread);
 }
 
 static void logits_forward(struct plm_ops *ops, float *logits, const act *h, const act *w,
@@ -98,8 +109,8 @@ static void logits_forward(struct plm_ops *ops, float *logits, const act *h, con
                          .N = N,
                          .D = D,
                          .V = V};
-  if (job.cpu->bf16 && lay_out(&job, 0) == NULL) return;
-  plm_pool_tiles(job.cpu->pool, tiles_of(N, ROWS_TILE), logits_tile, &job);
+  if (!plan_rows(&job) || lay_out(&job, 0) == NULL) return;
+  plm_pool_tiles(job.cpu->pool, tiles_of(N, job.plan.tile), logits_tile, &job);
 }
 
 /* A tile of rows from dense to row_loss and ddense; leaves GELU and dlogits for dw. */
@@ -107,7 +118,7 @@ static void train_tile(void *context, int64_t tile, uint32_t thread)
 {
   const struct head_job *job = context;
   const struct plm_cpu *cpu = job->cpu;
-  const int64_t begin = tile * ROWS_TILE, count = smaller(ROWS_TILE, job->N - begin);
+  const int64_t begin = tile * job->plan.tile, count = smaller(job->plan.tile, job->N - begin);
   const int64_t place = begin * job->D, elements = count * job->D;
   const void *dense = plm_act_at(cpu, job->dense, place);
   void *gelu = plm_act_at_mutable(cpu, job->gelu, place);
@@ -166,17 +177,18 @@ static void head_train(struct plm_ops *ops, float *row_loss, act *ddense, float 
                        const struct plm_loss_options *options)
 {
   const int64_t N = rows->N, D = rows->D, V = rows->V;
-  const int64_t kept = smaller(N, TRAINED_ROWS), tiles = tiles_of(N, ROWS_TILE);
   struct head_job job = {
       .cpu = plm_cpu_of(ops), .w = rows->w, .bias = rows->bias, .D = D, .V = V, .dw = dw, .N = N};
-  if (N <= 0) return;
+  if (N <= 0 || !plan_rows(&job)) return;
+  const int64_t tile = job.plan.tile, whole = TRAINED_ROWS / tile * tile;
+  const int64_t kept = smaller(N, whole), tiles = tiles_of(N, tile);
   float *const space = lay_out(&job, (tiles + kept) * V + kept * D);
   if (space == NULL) return;
   job.gelu = space; /* in bf16 half of it */
   job.logits = space + kept * D;
   float *const sums = job.logits + kept * V;
-  for (int64_t begin = 0; begin < N; begin += TRAINED_ROWS) {
-    job.N = smaller(TRAINED_ROWS, N - begin);
+  for (int64_t begin = 0; begin < N; begin += whole) {
+    job.N = smaller(whole, N - begin);
     job.loss = (struct plm_loss_rows){.labels = rows->labels + begin,
                                       .weights = rows->weights + begin,
                                       .loss_scale = loss_scale,
@@ -185,8 +197,8 @@ static void head_train(struct plm_ops *ops, float *row_loss, act *ddense, float 
     job.dense = plm_act_at(job.cpu, rows->dense, begin * D);
     job.ddense = plm_act_at_mutable(job.cpu, ddense, begin * D);
     job.row_loss = row_loss + begin;
-    job.column_sums = sums + begin / ROWS_TILE * V;
-    plm_pool_tiles(job.cpu->pool, tiles_of(job.N, ROWS_TILE), train_tile, &job);
+    job.column_sums = sums + begin / tile * V;
+    plm_pool_tiles(job.cpu->pool, tiles_of(job.N, tile), train_tile, &job);
     plm_pool_tiles(job.cpu->pool, tiles_of(D, COLUMNS_TILE), dw_tile, &job);
   }
   for (int64_t v = 0; v < V; v++) {

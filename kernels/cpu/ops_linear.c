@@ -1,19 +1,17 @@
 /* Products of the model: Linear forward, and backward by input (by weight: ops_linear_weight.c).
  *
- * Rows (tokens) are cut into tiles of fixed heights (taller ones where there are many rows, which
- * is faster), so a row's bits do not depend on the threads, and few shapes are ever planned
- * whatever the number of rows: full tiles, one tile of a multiple of 32 rows, and for bf16 (whose
- * plans are costly) one of 32 rows for the last few, padded with zeros in the workspace.
+ * Rows (tokens) are cut into tiles that the threads share; row_product.c keeps a row's bits
+ * independent of the tile it is in. Tiles are taller if there are many rows, which is faster.
  *
- * Rows that are but one tile (decoding, deep levels of a patch_unet) would leave all threads but
- * one idle: their columns are cut instead, in pieces of a fixed width.
+ * If all rows fit into one tile (decoding, deep levels of a patch_unet), only one thread would have
+ * work: the columns are cut instead, into pieces of a fixed width.
  */
 #include <string.h>
 
 #include "kernels/cpu/cpu_ops.h"
-#include "kernels/cpu/product.h"
+#include "kernels/cpu/row_product.h"
 
-enum { ROWS_TILE = 256, ROWS_TILE_LARGE = 512, LARGE = 4096, ROWS_LAST = 32, COLUMNS_PIECE = 256 };
+enum { ROWS_TILE = 256, ROWS_TILE_LARGE = 512, LARGE = 4096, COLUMNS_PIECE = 256 };
 
 /* What happens to rows of a product while they are in the cache: nothing, or relu2's passes. */
 struct finish {
@@ -33,178 +31,145 @@ static void finish_row(const struct plm_cpu *cpu, const struct finish *finish, c
 struct tiles_job {
   struct plm_cpu *cpu;
   struct finish finish;
-  const struct plm_product *full, *rest, *last;
+  struct plm_row_plan plan;
   char *C;
   const char *A, *B, *residual;
   int64_t a_stride, c_stride; /* bytes between rows */
-  int64_t rows, tile_rows;    /* all of them; those of a full tile */
-  int64_t rest_rows;          /* those of the tile after the full ones */
-  int64_t C_width, A_width;   /* bytes of a row */
-  char *padded;               /* ROWS_LAST rows of A, then of C */
+  int64_t rows;
+  char *padding; /* of the last rows */
 };
-
-/* C's rows [begin, begin + count) before a product that adds to them. */
-static void copy_residual(const struct tiles_job *job, int64_t begin, int64_t count)
-{
-  if (job->residual == NULL || job->residual == job->C) return;
-  memcpy(job->C + begin * job->c_stride, job->residual + begin * job->c_stride,
-         (size_t)(count * job->c_stride));
-}
-
-static void run_padded(const struct tiles_job *job, int64_t begin, uint32_t thread)
-{
-  const int64_t count = job->rows - begin;
-  char *A = job->padded, *C = job->padded + ROWS_LAST * job->A_width;
-  memset(job->padded, 0, (size_t)(ROWS_LAST * (job->A_width + job->C_width)));
-  for (int64_t i = 0; i < count; i++) {
-    memcpy(A + i * job->A_width, job->A + (begin + i) * job->a_stride, (size_t)job->A_width);
-    memcpy(C + i * job->C_width, job->C + (begin + i) * job->c_stride, (size_t)job->C_width);
-  }
-  plm_product_run(job->last, thread, C, A, job->B);
-  for (int64_t i = 0; i < count; i++)
-    memcpy(job->C + (begin + i) * job->c_stride, C + i * job->C_width, (size_t)job->C_width);
-}
-
-static void multiply_tile(const struct tiles_job *job, int64_t tile, uint32_t thread)
-{
-  const int64_t full_tiles = job->rows / job->tile_rows;
-  const int64_t begin = tile * job->tile_rows;
-  if (tile < full_tiles) {
-    copy_residual(job, begin, job->tile_rows);
-    plm_product_run(job->full, thread, job->C + begin * job->c_stride,
-                    job->A + begin * job->a_stride, job->B);
-    return;
-  }
-  copy_residual(job, begin, job->rows - begin);
-  if (job->rest_rows > 0)
-    plm_product_run(job->rest, thread, job->C + begin * job->c_stride,
-                    job->A + begin * job->a_stride, job->B);
-  if (begin + job->rest_rows < job->rows) run_padded(job, begin + job->rest_rows, thread);
-}
 
 static void run_tile(void *context, int64_t tile, uint32_t thread)
 {
   const struct tiles_job *job = context;
-  const int64_t begin = tile * job->tile_rows, left = job->rows - begin;
-  const int64_t rows = left < job->tile_rows ? left : job->tile_rows;
-  multiply_tile(job, tile, thread);
-  finish_row(job->cpu, &job->finish, job->C, begin * job->C_width,
-             rows * job->C_width / (int64_t)job->cpu->ops.act_bytes);
+  const int64_t begin = tile * job->plan.tile, left = job->rows - begin;
+  const int64_t rows = left < job->plan.tile ? left : job->plan.tile;
+  char *C = job->C + begin * job->c_stride;
+  if (job->residual != NULL && job->residual != job->C)
+    memcpy(C, job->residual + begin * job->c_stride, (size_t)(rows * job->c_stride));
+  plm_row_plan_run(&job->plan, thread, C, job->A + begin * job->a_stride, job->B, rows,
+                   job->padding);
+  finish_row(job->cpu, &job->finish, job->C, begin * job->c_stride,
+             rows * job->c_stride / (int64_t)job->cpu->ops.act_bytes);
 }
 
-/* C_MN (=, +=, = residual +) A_MK B, shape.M rows; A's and C's rows are contiguous. */
-static void multiply_rows(struct plm_cpu *cpu, struct plm_product_shape shape, void *C,
-                          const void *A, const void *B, const void *residual, struct finish finish)
+/* C_MN (=, +=, = residual +) A_MK B, `rows` rows. */
+static void multiply_rows(struct plm_cpu *cpu, struct plm_row_family *family, struct tiles_job *job)
 {
-  const int64_t in_bytes = shape.half ? 2 : 4, out_bytes = shape.half_output ? 2 : 4;
+  plm_row_plan_init(&job->plan, family, job->rows,
+                    job->rows >= LARGE ? ROWS_TILE_LARGE : ROWS_TILE);
+  const size_t padding = plm_row_plan_padding(&job->plan);
+  if (padding > 0) {
+    job->padding = plm_cpu_workspace(cpu, padding);
+    if (job->padding == NULL) return;
+  }
+  plm_pool_tiles(cpu->pool, (job->rows + job->plan.tile - 1) / job->plan.tile, run_tile, job);
+}
+
+/* ---- one tile of rows, cut along its columns ---- */
+struct columns_job {
+  const struct tiles_job *tiles;
+  const struct plm_product *piece, *last;
+  struct plm_product_shape shape; /* of the whole */
+  int64_t height;                 /* of a piece: the rows and padding */
+  int64_t pieces;
+  const char *A; /* height rows */
+  char *C;       /* each piece's own, dense */
+  char *slices;  /* each thread's columns of B, or NULL */
+};
+
+static const char *columns_of_B(const struct columns_job *job, int64_t first, int64_t columns,
+                                uint32_t thread)
+{
+  const struct plm_product_shape *s = &job->shape;
+  const int64_t bytes = (int64_t)job->tiles->cpu->ops.act_bytes;
+  const char *B = job->tiles->B + first * (s->transpose_b ? s->ldb : 1) * bytes;
+  if (job->slices == NULL) return B;
+  char *slice = job->slices + thread * s->K * COLUMNS_PIECE * bytes;
+  for (int64_t k = 0; k < s->K; k++)
+    memcpy(slice + k * columns * bytes, B + k * s->ldb * bytes, (size_t)(columns * bytes));
+  return slice;
+}
+
+static void run_columns(void *context, int64_t piece, uint32_t thread)
+{
+  const struct columns_job *job = context;
+  const struct tiles_job *tiles = job->tiles;
+  const int64_t bytes = (int64_t)tiles->cpu->ops.act_bytes, first = piece * COLUMNS_PIECE;
+  const bool is_last = piece + 1 == job->pieces;
+  const int64_t columns = is_last ? job->shape.N - first : COLUMNS_PIECE;
+  const int64_t width = columns * bytes;
+  char *C = job->C + job->height * first * bytes;
+  const char *start = tiles->residual != NULL ? tiles->residual : tiles->C;
+  if (job->shape.accumulate) {
+    for (int64_t row = 0; row < tiles->rows; row++)
+      memcpy(C + row * width, start + row * tiles->c_stride + first * bytes, (size_t)width);
+    memset(C + tiles->rows * width, 0, (size_t)((job->height - tiles->rows) * width));
+  }
+  plm_product_run(is_last ? job->last : job->piece, thread, C, job->A,
+                  columns_of_B(job, first, columns, thread));
+  for (int64_t row = 0; row < tiles->rows; row++) {
+    const int64_t place = row * tiles->c_stride + first * bytes;
+    memcpy(tiles->C + place, C + row * width, (size_t)width);
+    finish_row(tiles->cpu, &tiles->finish, tiles->C, place, columns);
+  }
+}
+
+/* False if the rows cannot be cut so with the same bits. */
+static bool multiply_columns(struct plm_cpu *cpu, struct plm_row_family *family,
+                             const struct tiles_job *tiles, const struct plm_product_shape *shape)
+{
+  const size_t bytes = cpu->ops.act_bytes;
+  const int64_t pieces = (shape->N + COLUMNS_PIECE - 1) / COLUMNS_PIECE;
+  const int64_t before_last = (pieces - 1) * COLUMNS_PIECE;
+  struct columns_job job = {.tiles = tiles,
+                            .shape = *shape,
+                            .height = plm_row_height(family, tiles->rows),
+                            .pieces = pieces,
+                            .A = tiles->A};
+  job.piece = plm_row_piece(family, job.height, 0, COLUMNS_PIECE);
+  job.last = plm_row_piece(family, job.height, before_last, shape->N - before_last);
+  if (job.piece == NULL || job.last == NULL) return false;
+  const size_t A_used = (size_t)(tiles->rows * shape->K) * bytes;
+  const size_t A_bytes = job.height != tiles->rows ? (size_t)(job.height * shape->K) * bytes : 0;
+  const size_t C_bytes = (size_t)(job.height * shape->N) * bytes;
+  const size_t slices = plm_row_piece_is_sliced(shape)
+                            ? cpu->ops.threads * (size_t)shape->K * COLUMNS_PIECE * bytes
+                            : 0;
+  char *space = plm_cpu_workspace(cpu, A_bytes + C_bytes + slices);
+  if (space == NULL) return true;
+  if (A_bytes > 0) {
+    memcpy(space, tiles->A, A_used);
+    memset(space + A_used, 0, A_bytes - A_used);
+    job.A = space;
+  }
+  job.C = space + A_bytes;
+  if (slices > 0) job.slices = space + A_bytes + C_bytes;
+  plm_pool_tiles(cpu->pool, pieces, run_columns, &job);
+  return true;
+}
+
+/* C_MN (=, +=, = residual +) A_MK B; A's and C's rows are contiguous. */
+static void multiply(struct plm_cpu *cpu, struct plm_product_shape shape, void *C, const void *A,
+                     const void *B, const void *residual, struct finish finish)
+{
+  const int64_t bytes = (int64_t)cpu->ops.act_bytes;
   struct tiles_job job = {.cpu = cpu,
                           .finish = finish,
                           .C = C,
                           .A = A,
                           .B = B,
                           .residual = residual,
-                          .a_stride = shape.lda * in_bytes,
-                          .c_stride = shape.ldc * out_bytes,
-                          .rows = shape.M,
-                          .A_width = shape.K * in_bytes,
-                          .C_width = shape.N * out_bytes};
-  job.tile_rows = job.rows >= LARGE ? ROWS_TILE_LARGE : ROWS_TILE;
-  const int64_t after = job.rows % job.tile_rows;
-  job.rest_rows = shape.half ? after / ROWS_LAST * ROWS_LAST : after;
+                          .a_stride = shape.K * bytes,
+                          .c_stride = shape.N * bytes,
+                          .rows = shape.M};
   if (residual != NULL) shape.accumulate = 1;
-  if (job.rows >= job.tile_rows) {
-    shape.M = job.tile_rows;
-    job.full = plm_products_get(cpu->products, &shape);
-  }
-  if (job.rest_rows > 0) {
-    shape.M = job.rest_rows;
-    job.rest = plm_products_get(cpu->products, &shape);
-  }
-  if (job.rest_rows < after) {
-    shape.M = ROWS_LAST;
-    shape.lda = shape.K;
-    shape.ldc = shape.N;
-    job.last = plm_products_get(cpu->products, &shape);
-    job.padded = plm_cpu_workspace(cpu, (size_t)(ROWS_LAST * (job.A_width + job.C_width)));
-    if (job.padded == NULL) return;
-  }
-  plm_pool_tiles(cpu->pool, (job.rows + job.tile_rows - 1) / job.tile_rows, run_tile, &job);
-}
-
-/* ---- one tile of rows, cut along its columns ---- */
-struct columns_job {
-  const struct plm_cpu *cpu;
-  struct finish finish;
-  const struct plm_product *piece, *last;
-  char *C;
-  int64_t rows, width; /* of C */
-  const char *A, *B;
-  int64_t pieces, C_step, B_step; /* bytes from a piece to the next */
-};
-
-static void run_columns(void *context, int64_t piece, uint32_t thread)
-{
-  const struct columns_job *job = context;
-  const struct plm_product *product = piece + 1 < job->pieces ? job->piece : job->last;
-  plm_product_run(product, thread, job->C + piece * job->C_step, job->A,
-                  job->B + piece * job->B_step);
-  const int64_t left = job->width - piece * COLUMNS_PIECE;
-  const int64_t row_bytes = job->width * (int64_t)job->cpu->ops.act_bytes;
-  for (int64_t row = 0; row < job->rows; row++)
-    finish_row(job->cpu, &job->finish, job->C, row * row_bytes + piece * job->C_step,
-               left < COLUMNS_PIECE ? left : COLUMNS_PIECE);
-}
-
-/* C (=, +=, = residual +) A B. Rows of bf16 are padded to a multiple of ROWS_LAST, as those of
- * other tiles. */
-static void multiply_columns(struct plm_cpu *cpu, struct plm_product_shape shape, char *C,
-                             const char *A, const char *B, const char *residual,
-                             struct finish finish)
-{
-  const int64_t bytes = (int64_t)cpu->ops.act_bytes, rows = shape.M;
-  const size_t A_bytes = (size_t)(rows * shape.K * bytes);
-  const size_t C_bytes = (size_t)(rows * shape.N * bytes);
-  const int64_t planned = shape.half ? (rows + ROWS_LAST - 1) / ROWS_LAST * ROWS_LAST : rows;
-  struct columns_job job = {.cpu = cpu,
-                            .finish = finish,
-                            .rows = rows,
-                            .width = shape.N,
-                            .C = C,
-                            .A = A,
-                            .B = B,
-                            .pieces = (shape.N + COLUMNS_PIECE - 1) / COLUMNS_PIECE,
-                            .C_step = COLUMNS_PIECE * bytes,
-                            .B_step = COLUMNS_PIECE * (shape.transpose_b ? shape.ldb : 1) * bytes};
-  if (planned != rows) {
-    const size_t A_padded = (size_t)(planned * shape.K * bytes);
-    const size_t C_padded = (size_t)(planned * shape.N * bytes);
-    char *padded = plm_cpu_workspace(cpu, A_padded + C_padded);
-    if (padded == NULL) return;
-    memset(padded, 0, A_padded + C_padded);
-    memcpy(padded, A, A_bytes);
-    job.A = padded;
-    job.C = padded + A_padded;
-  }
-  if (residual != NULL) shape.accumulate = 1;
-  const char *start = residual != NULL ? residual : C;
-  if (shape.accumulate && start != job.C) memcpy(job.C, start, C_bytes);
-  const int64_t columns = shape.N;
-  shape.M = planned;
-  shape.N = COLUMNS_PIECE;
-  job.piece = plm_products_get(cpu->products, &shape);
-  shape.N = columns - (job.pieces - 1) * COLUMNS_PIECE;
-  job.last = plm_products_get(cpu->products, &shape);
-  plm_pool_tiles(cpu->pool, job.pieces, run_columns, &job);
-  if (job.C != C) memcpy(C, job.C, C_bytes);
-}
-
-static void multiply(struct plm_cpu *cpu, struct plm_product_shape shape, void *C, const void *A,
-                     const void *B, const void *residual, struct finish finish)
-{
-  if (shape.M <= ROWS_TILE && shape.N > COLUMNS_PIECE)
-    multiply_columns(cpu, shape, C, A, B, residual, finish);
-  else
-    multiply_rows(cpu, shape, C, A, B, residual, finish);
+  struct plm_row_family *family = plm_row_family_get(cpu->row_products, &shape);
+  if (family == NULL) return;
+  if (shape.M <= ROWS_TILE && shape.N > COLUMNS_PIECE &&
+      multiply_columns(cpu, family, &job, &shape))
+    return;
+  multiply_rows(cpu, family, &job);
 }
 
 static void forward(struct plm_cpu *cpu, act *y, const act *x, const act *w, const act *residual,

@@ -8,6 +8,7 @@
 
 #include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/product.h"
+#include "kernels/cpu/row_product.h"
 
 enum { HUGE_PAGE = 2 << 20, LINE = 64 };
 
@@ -83,7 +84,8 @@ static plm_status synchronize(struct plm_ops *ops, struct plm_error *error)
     if (error != NULL) *error = cpu->error;
     return cpu->error.status;
   }
-  return plm_products_error(cpu->products, error);
+  const plm_status status = plm_row_products_error(cpu->row_products, error);
+  return status != PLM_OK ? status : plm_products_error(cpu->products, error);
 }
 
 /* What the system could give without swapping, and all there is. */

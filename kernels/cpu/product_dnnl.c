@@ -309,14 +309,23 @@ void plm_products_close(struct plm_products *products)
   free(products);
 }
 
+/* oneDNN is asked, not the processor: ONEDNN_MAX_CPU_ISA may hide what the processor has. */
 bool plm_products_have_half(void)
 {
-#if defined(__x86_64__)
-  return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-         __builtin_cpu_supports("avx512dq");
-#else
-  return true;
-#endif
+  enum { SIDE = 64 };
+  const struct plm_product_shape shape = {.M = SIDE,
+                                          .N = SIDE,
+                                          .K = SIDE,
+                                          .lda = SIDE,
+                                          .ldb = SIDE,
+                                          .ldc = SIDE,
+                                          .half = 1,
+                                          .half_output = 1};
+  struct plm_products *products;
+  if (plm_products_open(1, &products, NULL) != PLM_OK) return false;
+  const bool has = plm_products_get(products, &shape) != NULL;
+  plm_products_close(products);
+  return has;
 }
 
 plm_status plm_products_error(const struct plm_products *products, struct plm_error *error)

@@ -1,0 +1,390 @@
+/* See row_product.h. */
+#include "kernels/cpu/row_product.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A height of a family, of all columns or a piece of them, that was compared with the unit. */
+struct variant {
+  struct variant *next;
+  int64_t rows, first, columns;
+  const struct plm_product *product; /* NULL: its bits are others */
+};
+
+struct plm_row_family {
+  struct plm_row_family *next;
+  struct plm_row_products *owner;
+  struct plm_product_shape shape; /* M = 0 */
+  int64_t unit;
+  const struct plm_product *unit_product;
+  struct variant *variants;
+  char *expected; /* the probe's row of C */
+};
+
+struct plm_row_products {
+  struct plm_products *products;
+  struct plm_row_family *families;
+  struct plm_error error;
+};
+
+/* Units in the order in which they are tried. Rows are aligned to 16 or 32 in most kernels and to
+ * 6 in oneDNN's of AVX2. One row is right in any library that repeats itself. */
+static const int64_t UNITS_BF16[] = {32, 48, 64, 16, 1}, UNITS_FLOAT[] = {32, 48, 16, 1};
+/* fp32: heights for fewer rows than a unit. (A bf16 product is costly to plan: only its unit.) */
+static const int64_t SMALL[] = {1, 2, 4, 6, 8, 12, 16, 24};
+
+enum { COUNT_BF16 = 5, COUNT_FLOAT = 4, COUNT_SMALL = 8 };
+
+static int64_t in_bytes(const struct plm_product_shape *shape)
+{
+  return shape->half ? 2 : 4;
+}
+
+static int64_t out_bytes(const struct plm_product_shape *shape)
+{
+  return shape->half_output ? 2 : 4;
+}
+
+plm_status plm_row_products_open(struct plm_products *products, struct plm_row_products **rows,
+                                 struct plm_error *error)
+{
+  *rows = calloc(1, sizeof **rows);
+  if (*rows == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for products");
+  (*rows)->products = products;
+  return PLM_OK;
+}
+
+static void free_family(struct plm_row_family *family)
+{
+  for (struct variant *v = family->variants, *next; v != NULL; v = next) {
+    next = v->next;
+    free(v);
+  }
+  free(family->expected);
+  free(family);
+}
+
+void plm_row_products_close(struct plm_row_products *rows)
+{
+  if (rows == NULL) return;
+  for (struct plm_row_family *f = rows->families, *next; f != NULL; f = next) {
+    next = f->next;
+    free_family(f);
+  }
+  free(rows);
+}
+
+plm_status plm_row_products_error(const struct plm_row_products *rows, struct plm_error *error)
+{
+  if (rows->error.status != PLM_OK && error != NULL) *error = rows->error;
+  return rows->error.status;
+}
+
+/* ---- the probe ----
+ * A's row is antisymmetric and B's rows are symmetric: a[K-1-k] = -a[k], B[K-1-k] = B[k]. A row of
+ * C would be zero but for the roundings of its sums, so these are all that is left of it, and
+ * another order of summation shows even in bf16. (A mirror image, not a repetition: a library that
+ * adds up each half of K by itself would give exact zeros.) */
+enum { RING = 65521 }; /* a prime: no stride of B repeats within it */
+
+struct probe {
+  char *A, *B, *C;
+  char *start; /* C's row before, of products that add to it */
+};
+
+static void put(char *to, int64_t at, int64_t bytes, float value)
+{
+  uint32_t bits;
+  memcpy(&bits, &value, sizeof bits);
+  const uint16_t upper = (uint16_t)(bits >> 16);
+  if (bytes == 2)
+    memcpy(to + at * 2, &upper, sizeof upper);
+  else
+    memcpy(to + at * 4, &value, sizeof value);
+}
+
+/* Of either sign and many sizes, so that sums are rounded. */
+static float next_value(uint64_t *state)
+{
+  *state ^= *state << 13;
+  *state ^= *state >> 7;
+  *state ^= *state << 17;
+  const float magnitude = 1 + (float)(*state >> 41) * 0x1p-23f;
+  const float scale = 1.0f / (float)(1 << (*state % 12));
+  return (*state >> 12 & 1) != 0 ? magnitude * scale : -magnitude * scale;
+}
+
+static void fill_row(char *row, int64_t K, int64_t bytes, uint64_t *state)
+{
+  for (int64_t k = 0; k < K / 2; k++) {
+    const float value = next_value(state);
+    put(row, k, bytes, value);
+    put(row, K - 1 - k, bytes, -value);
+  }
+  if (K % 2 != 0) put(row, K / 2, bytes, next_value(state) * 0x1p-20f);
+}
+
+/* B as stored: K rows of N, or N rows of K. */
+static void fill_B(char *B, const struct plm_product_shape *s, const char *ring)
+{
+  const int64_t bytes = in_bytes(s), outer = s->transpose_b ? s->N : s->K;
+  const int64_t width = s->transpose_b ? s->K : s->N, mirror = s->K - 1;
+  for (int64_t i = 0; i < outer; i++)
+    for (int64_t j = 0; j < width; j++) {
+      int64_t row = i, column = j;
+      if (s->transpose_b && column > mirror / 2) column = mirror - column;
+      if (!s->transpose_b && row > mirror / 2) row = mirror - row;
+      memcpy(B + (i * s->ldb + j) * bytes, ring + (row * width + column) % RING * bytes,
+             (size_t)bytes);
+    }
+}
+
+static void free_probe(struct probe *probe)
+{
+  free(probe->A);
+  free(probe->B);
+  free(probe->C);
+  free(probe->start);
+}
+
+static void *get_lines(int64_t bytes)
+{
+  enum { LINE = 64 };
+  return aligned_alloc(LINE, (size_t)(bytes / LINE + 1) * LINE);
+}
+
+/* `rows` copies of the row in A and, for products that add, in C; `columns` of B from `first`. */
+static bool make_probe(struct probe *probe, const struct plm_product_shape *s, int64_t rows,
+                       int64_t first, int64_t columns)
+{
+  uint64_t state = 88172645463325252u;
+  const int64_t in = in_bytes(s), out = out_bytes(s);
+  char *ring = malloc((size_t)(RING * in));
+  *probe = (struct probe){.A = get_lines(rows * s->K * in),
+                          .B = get_lines((s->transpose_b ? s->N : s->K) * s->ldb * in),
+                          .C = get_lines(rows * columns * out),
+                          .start = get_lines(s->N * out)};
+  const bool good = ring != NULL && probe->A != NULL && probe->B != NULL && probe->C != NULL &&
+                    probe->start != NULL;
+  if (good) {
+    for (int64_t i = 0; i < RING; i++) put(ring, i, in, next_value(&state));
+    fill_row(probe->A, s->K, in, &state);
+    fill_B(probe->B, s, ring);
+    for (int64_t i = 0; i < s->N; i++) put(probe->start, i, out, next_value(&state) * 0x1p-20f);
+    for (int64_t i = 1; i < rows; i++)
+      memcpy(probe->A + i * s->K * in, probe->A, (size_t)(s->K * in));
+    for (int64_t i = 0; i < rows; i++)
+      memcpy(probe->C + i * columns * out, probe->start + first * out, (size_t)(columns * out));
+  } else {
+    free_probe(probe);
+  }
+  free(ring);
+  return good;
+}
+
+bool plm_row_piece_is_sliced(const struct plm_product_shape *shape)
+{
+  /* oneDNN's fast kernels of bf16 take dense operands only */
+  return shape->half && !shape->transpose_b;
+}
+
+/* Shape of `rows` by some of the columns; C dense. */
+static struct plm_product_shape shape_of(const struct plm_row_family *family, int64_t rows,
+                                         int64_t columns)
+{
+  struct plm_product_shape shape = family->shape;
+  shape.M = rows;
+  if (columns == shape.N) return shape;
+  if (plm_row_piece_is_sliced(&shape)) shape.ldb = columns;
+  shape.N = shape.ldc = columns;
+  return shape;
+}
+
+/* B of columns from `first`, in place. */
+static void slice(char *B, const struct plm_product_shape *s, int64_t first, int64_t columns)
+{
+  const int64_t bytes = in_bytes(s), rows = s->transpose_b ? columns : s->K;
+  const int64_t from = first * (s->transpose_b ? s->ldb : 1) * bytes;
+  if (columns == s->N) return;
+  if (!plm_row_piece_is_sliced(s)) {
+    memmove(B, B + from,
+            (size_t)((rows - 1) * s->ldb + (s->transpose_b ? s->K : columns)) * (size_t)bytes);
+    return;
+  }
+  for (int64_t k = 0; k < s->K; k++)
+    memmove(B + k * columns * bytes, B + from + k * s->ldb * bytes, (size_t)(columns * bytes));
+}
+
+/* Runs the product on the probe. True if all rows of C are the same, and the expected ones. Without
+ * expected ones, they become those. */
+static bool agrees(struct plm_row_family *family, const struct plm_product *product, int64_t rows,
+                   int64_t first, int64_t columns)
+{
+  struct plm_row_products *owner = family->owner;
+  const int64_t row_bytes = columns * out_bytes(&family->shape);
+  struct probe probe;
+  if (!make_probe(&probe, &family->shape, rows, first, columns)) {
+    plm_error_set(&owner->error, PLM_NO_MEMORY, "no memory to examine a product of %lld x %lld",
+                  (long long)family->shape.K, (long long)family->shape.N);
+    return false;
+  }
+  slice(probe.B, &family->shape, first, columns);
+  plm_product_run(product, 0, probe.C, probe.A, probe.B);
+  const char *expected =
+      family->expected != NULL ? family->expected + first * out_bytes(&family->shape) : probe.C;
+  bool same = true;
+  for (int64_t i = 0; same && i < rows; i++)
+    same = memcmp(probe.C + i * row_bytes, expected, (size_t)row_bytes) == 0;
+  if (same && family->expected == NULL) {
+    family->expected = malloc((size_t)row_bytes);
+    if (family->expected != NULL) memcpy(family->expected, probe.C, (size_t)row_bytes);
+    same = family->expected != NULL;
+  }
+  free_probe(&probe);
+  return same;
+}
+
+/* ---- families ---- */
+static bool choose_unit(struct plm_row_family *family)
+{
+  const int64_t *units = family->shape.half ? UNITS_BF16 : UNITS_FLOAT;
+  const int count = family->shape.half ? COUNT_BF16 : COUNT_FLOAT;
+  for (int i = 0; i < count; i++) {
+    const struct plm_product_shape shape = shape_of(family, units[i], family->shape.N);
+    const struct plm_product *product = plm_products_get(family->owner->products, &shape);
+    if (product == NULL) return false;
+    if (!agrees(family, product, units[i], 0, shape.N)) continue;
+    family->unit = units[i];
+    family->unit_product = product;
+    return true;
+  }
+  if (family->owner->error.status == PLM_OK)
+    plm_error_set(&family->owner->error, PLM_FAILURE,
+                  "the library of products gives other bits in each call");
+  return false;
+}
+
+struct plm_row_family *plm_row_family_get(struct plm_row_products *rows,
+                                          const struct plm_product_shape *shape)
+{
+  struct plm_product_shape key = *shape;
+  key.M = 0;
+  PLM_ASSERT(key.lda == key.K && key.ldc == key.N && !key.transpose_a);
+  for (struct plm_row_family *f = rows->families; f != NULL; f = f->next)
+    if (memcmp(&f->shape, &key, sizeof key) == 0) return f;
+  struct plm_row_family *family = calloc(1, sizeof *family);
+  if (family == NULL) {
+    plm_error_set(&rows->error, PLM_NO_MEMORY, "no memory for a product");
+    return NULL;
+  }
+  family->owner = rows;
+  family->shape = key;
+  if (!choose_unit(family)) {
+    free_family(family);
+    return NULL;
+  }
+  family->next = rows->families;
+  rows->families = family;
+  return family;
+}
+
+/* NULL: its bits are others. */
+static const struct plm_product *variant(struct plm_row_family *family, int64_t rows, int64_t first,
+                                         int64_t columns)
+{
+  const bool whole = columns == family->shape.N;
+  if (rows == family->unit && whole) return family->unit_product;
+  for (const struct variant *v = family->variants; v != NULL; v = v->next)
+    if (v->rows == rows && v->first == first && v->columns == columns) return v->product;
+  const struct plm_product_shape shape = shape_of(family, rows, columns);
+  const struct plm_product *product = plm_products_get(family->owner->products, &shape);
+  if (product != NULL && !agrees(family, product, rows, first, columns)) product = NULL;
+  struct variant *fresh = malloc(sizeof *fresh);
+  if (fresh == NULL) return NULL;
+  *fresh = (struct variant){family->variants, rows, first, columns, product};
+  family->variants = fresh;
+  return product;
+}
+
+/* The smallest height for fewer rows than a unit. */
+static struct plm_row_run smallest(struct plm_row_family *family, int64_t rows)
+{
+  for (int i = 0; !family->shape.half && i < COUNT_SMALL && SMALL[i] < family->unit; i++) {
+    if (SMALL[i] < rows) continue;
+    const struct plm_product *product = variant(family, SMALL[i], 0, family->shape.N);
+    if (product != NULL) return (struct plm_row_run){SMALL[i], product};
+  }
+  return (struct plm_row_run){family->unit, family->unit_product};
+}
+
+int64_t plm_row_height(struct plm_row_family *family, int64_t rows)
+{
+  if (rows < family->unit) return smallest(family, rows).rows;
+  return (rows + family->unit - 1) / family->unit * family->unit;
+}
+
+const struct plm_product *plm_row_piece(struct plm_row_family *family, int64_t height,
+                                        int64_t first, int64_t columns)
+{
+  return variant(family, height, first, columns);
+}
+
+/* ---- plans ---- */
+static struct plm_row_run run_of(struct plm_row_family *family, int64_t rows)
+{
+  const struct plm_product *product = rows > 0 ? variant(family, rows, 0, family->shape.N) : NULL;
+  return (struct plm_row_run){product != NULL ? rows : 0, product};
+}
+
+void plm_row_plan_init(struct plm_row_plan *plan, struct plm_row_family *family, int64_t rows,
+                       int64_t tile)
+{
+  const int64_t unit = family->unit, units = tile / unit > 0 ? tile / unit : 1;
+  *plan = (struct plm_row_plan){.shape = family->shape, .tile = units * unit};
+  const int64_t after = rows % plan->tile;
+  if (rows >= plan->tile) plan->runs[0] = run_of(family, plan->tile);
+  plan->runs[1] = run_of(family, after / unit * unit);
+  plan->runs[2] = (struct plm_row_run){unit, family->unit_product};
+  if (after % unit > 0) plan->last = smallest(family, after % unit);
+}
+
+size_t plm_row_plan_padding(const struct plm_row_plan *plan)
+{
+  const struct plm_product_shape *s = &plan->shape;
+  return (size_t)(plan->last.rows * (s->K * in_bytes(s) + s->N * out_bytes(s)));
+}
+
+static void run_padded(const struct plm_row_plan *plan, uint32_t thread, char *C, const char *A,
+                       const char *B, int64_t rows, char *padding)
+{
+  const size_t A_row = (size_t)(plan->shape.K * in_bytes(&plan->shape));
+  const size_t C_row = (size_t)(plan->shape.N * out_bytes(&plan->shape));
+  const size_t used = (size_t)rows, height = (size_t)plan->last.rows;
+  char *C_padded = padding + height * A_row;
+  memcpy(padding, A, used * A_row);
+  memset(padding + used * A_row, 0, (height - used) * A_row);
+  memcpy(C_padded, C, used * C_row);
+  memset(C_padded + used * C_row, 0, (height - used) * C_row);
+  plm_product_run(plan->last.product, thread, C_padded, padding, B);
+  memcpy(C, C_padded, used * C_row);
+}
+
+void plm_row_plan_run(const struct plm_row_plan *plan, uint32_t thread, char *C, const char *A,
+                      const char *B, int64_t rows, char *padding)
+{
+  const int64_t A_row = plan->shape.K * in_bytes(&plan->shape);
+  const int64_t C_row = plan->shape.N * out_bytes(&plan->shape);
+  for (int i = 0; i < 3; i++) {
+    const struct plm_row_run *run = &plan->runs[i];
+    for (; run->rows > 0 && rows >= run->rows; rows -= run->rows) {
+      plm_product_run(run->product, thread, C, A, B);
+      A += run->rows * A_row;
+      C += run->rows * C_row;
+    }
+  }
+  if (rows == 0) return;
+  if (rows == plan->last.rows)
+    plm_product_run(plan->last.product, thread, C, A, B);
+  else
+    run_padded(plan, thread, C, A, B, rows, padding);
+}
