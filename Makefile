@@ -79,7 +79,7 @@ CUDA_SRC := $(shell find kernels/cuda -name '*.cu' | LC_ALL=C sort)
 EMULATION_SRC := $(shell find tests/emulation -name '*.cc' | LC_ALL=C sort)
 STAGES := packer trainer evaluator stages
 STAGE_SRC := $(filter-out %_main.c,$(call find_c,$(STAGES)))
-TEST_FILTER_SRC := tests/support/test_filter.c
+TEST_FILTER_SRC := tests/support/filter_tests.c
 TEST_SUPPORT_SRC := $(filter-out $(TEST_FILTER_SRC),$(call find_c,tests/support))
 TEST_SRC := $(shell find tests -name 'test_*.c' -not -path 'tests/gpu/*' | LC_ALL=C sort)
 FUZZ_SRC := $(shell find tests/fuzz -name 'fuzz_*.c' 2>/dev/null | LC_ALL=C sort)
@@ -342,7 +342,6 @@ gpu-check: ## everything a GPU can say about this tree, on a machine with one; L
 	  $(if $(OUT),--out $(OUT)) $(if $(MINUTES),--minutes $(MINUTES))
 
 # The shipped sequences, from FASTA to evaluated checkpoints. Without a GPU nvcc's minutes are saved.
-DEMO_CORPUS := data/sample.corpus
 .PHONY: demo
 demo: deps ## the main job on the sequences that ship: ingest, train, evaluate, show
 	@$(MAKE) --no-print-directory -j$(JOBS) all $(if $(wildcard /dev/nvidia0),,CUDA=0)
