@@ -1,4 +1,4 @@
-/* plm-pipeline: finds the command, parses its options, runs it, turns its status into an exit
+/* plm-pipeline: finds the command, parses its options, runs it, and turns its status into an exit
  * code. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,9 +13,10 @@ static const char program[] = "plm-pipeline";
 
 static void print_overview(void)
 {
-  plm_help_text("usage: plm-pipeline COMMAND [OPTIONS]\n\n"
-                "From sequences to evaluated checkpoints of a protein language model.\n\ncommands:",
-                0);
+  plm_help_text(
+      "usage: plm-pipeline COMMAND [OPTIONS]\n\n"
+      "Trains protein language models: from sequences to evaluated checkpoints.\n\ncommands:",
+      0);
   for (size_t i = 0; plm_commands[i] != NULL; i++) {
     printf("  %-12s ", plm_commands[i]->name);
     plm_help_text(plm_commands[i]->summary, 15);
@@ -23,9 +24,11 @@ static void print_overview(void)
   printf("\noptions of every command:\n");
   plm_options_help(plm_common_options);
   putchar('\n');
-  plm_help_text("`plm-pipeline COMMAND -h` says more. Exit codes: 0 done, 1 failed, 2 usage or "
-                "configuration, 3 not running, 4 time-out, 130 and 143 interrupted.",
-                0);
+  plm_help_text(
+      "`plm-pipeline COMMAND -h` says more about a command. Exit codes: 0 done, 1 failed, 2 wrong "
+      "usage or configuration, 3 the run is not running, 4 timed out, 130 or 143 "
+      "stopped by a signal.",
+      0);
 }
 
 static void print_command_help(const struct plm_command *command)
@@ -48,7 +51,8 @@ static void print_command_help(const struct plm_command *command)
   plm_options_help(plm_common_options);
 }
 
-/* Index of the first word that is neither a common option nor its value; argc when none is. */
+/* The index of the first word that is neither an option nor the value of a common option; argc if
+ * there is none. */
 static int find_command(int argc, char **argv)
 {
   for (int i = 1; i < argc; i++) {

@@ -1,6 +1,6 @@
-/* A command of plm-pipeline. Each lives in stages/commands/command_NAME.c as one `const struct
- * plm_command plm_command_NAME`, and stands in the table of stages/commands/command_table.c, which
- * drives dispatch, help, completion and the manual. */
+/* A command of plm-pipeline. Each is one `const struct plm_command plm_command_NAME`, usually in
+ * stages/commands/command_NAME.c, and is entered in the table of command_table.c, which drives
+ * dispatch, help and completion. */
 #ifndef PLM_STAGES_COMMANDS_COMMAND_H
 #define PLM_STAGES_COMMANDS_COMMAND_H
 
@@ -13,49 +13,50 @@
 struct plm_command_context {
   const struct plm_arguments *arguments;
   const char *config_path;          /* -c, PLM_CONFIG or "./pipeline.yaml"; may not exist */
-  bool config_given;                /* by the user: then it must exist */
+  bool config_given;                /* by -c or PLM_CONFIG */
   const char *run;                  /* --run or NULL */
   bool json, quiet, verbose, color; /* color: resolved for stdout */
-  const char *program_directory;    /* where plm-pipeline and its siblings lie */
+  const char *program_directory;    /* of plm-pipeline and the stages' programs */
 };
 
 struct plm_command {
   const char *name;
   const char *operands;             /* "IN... --corpus DIR": for the usage line */
-  const char *summary;              /* one line */
-  const char *details;              /* paragraphs for --help and the manual; may be NULL */
-  const struct plm_option *options; /* NULL-name terminated, beside plm_common_options */
-  /* Prints its results; the status becomes the exit code, an error is printed by main. Narrative
-   * failures that were already printed leave error->what empty. */
+  const char *summary;              /* one line, with a verb */
+  const char *details;              /* paragraphs for --help; may be NULL */
+  const struct plm_option *options; /* beside plm_common_options; ends with a NULL name */
+  /* Prints the results. The status becomes the exit code, and main prints the error, unless
+   * error->what is empty because everything has been said. */
   plm_status (*run)(const struct plm_command_context *context, struct plm_error *error);
 };
 
 /* All commands, in the order of the help; NULL-terminated. */
 extern const struct plm_command *const plm_commands[];
-const struct plm_command *plm_command_find(const char *name); /* NULL: unknown */
+const struct plm_command *plm_command_find(const char *name); /* NULL if unknown */
 
-/* The folder of the run that a command is about: --run, else the configuration's, absolute. With
- * --run no configuration is read. */
+/* The absolute path of the run folder that a command is about: --run, else the configuration's
+ * `run`. With --run, no configuration is read. */
 plm_status plm_command_run_folder(const struct plm_command_context *context,
                                   char path[PLM_PATH_SIZE], struct plm_error *error);
 
-/* The configuration of that run as it was started (its own pipeline.yaml, without the environment);
- * before its first start, the one at hand. */
+/* The configuration that the run was last started with, from its own pipeline.yaml and without the
+ * environment. A run that has never started has none: without --run, the configuration at hand is
+ * read instead. The caller deinits *config. */
 plm_status plm_command_run_config(const struct plm_command_context *context,
                                   struct plm_config *config, struct plm_error *error);
-/* RUN/pipeline.yaml of a run folder; PLM_NOT_FOUND when it has none. */
+/* Reads RUN/pipeline.yaml; PLM_NOT_FOUND if there is none. The caller deinits *config. */
 plm_status plm_command_read_run(const char *run, struct plm_config *config,
                                 struct plm_error *error);
 
-/* PLM_USAGE when more than `most` operands were given. */
+/* PLM_USAGE if more than `most` operands were given. */
 plm_status plm_command_operands(const struct plm_command_context *context, size_t most,
                                 struct plm_error *error);
 
-/* "packer=4", of `up --scale` and `scale`. */
+/* Reads "packer=4", as `scale` and `up --scale` take it. PLM_USAGE beyond 256 packers. */
 plm_status plm_command_parse_scale(const char *text, unsigned *packers, struct plm_error *error);
 
-/* A run's exit code as a status, so that main ends with it. It has been explained: error->what is
- * empty. */
+/* The status that makes main end with a run's exit code. error->what is empty: whoever ended the
+ * run has explained it. */
 plm_status plm_command_status_of_code(int code, struct plm_error *error);
 
 #endif

@@ -1,6 +1,6 @@
-/* `plm-pipeline checkpoints [DIR...]`: what a run has published: step, size, identity, the
- * evaluator's loss and what keeps each; with --verify every byte is checked. A DIR is a run, its
- * checkpoints folder, or one checkpoint. */
+/* `plm-pipeline checkpoints [DIR...]`: lists the checkpoints that a run has published, with step,
+ * size, identity, the evaluator's loss and the reasons why each is kept; --verify checks every
+ * byte. A DIR is a run, its folder of checkpoints, or one checkpoint. */
 #include <cjson/cJSON.h>
 #include <math.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 #include "stages/commands/command.h"
 
 static const struct plm_option options[] = {
-    {.name = "verify", .help = "check every byte; exit 1 when something is wrong"},
+    {.name = "verify", .help = "check every byte; exit with 1 if something is wrong"},
     {0},
 };
 
@@ -24,14 +24,14 @@ struct row {
   uint64_t step;
   uint64_t bytes;
   bool identified;
-  struct plm_hash identity; /* as its MANIFEST says */
-  struct plm_error problem; /* status PLM_OK: none found (so far) */
+  struct plm_hash identity; /* from its MANIFEST */
+  struct plm_error problem; /* status PLM_OK if none was found */
 };
 
 struct listing {
-  char run[PLM_PATH_SIZE]; /* "" for a checkpoint on its own */
+  char run[PLM_PATH_SIZE]; /* "" for a single checkpoint or a folder outside a run */
   struct row *rows;
-  struct plm_retained *retained; /* a row each */
+  struct plm_retained *retained; /* one for each row */
   size_t count;
 };
 
@@ -44,7 +44,7 @@ static void listing_deinit(struct listing *listing)
 
 /* ---- gathering --------------------------------------------------------------------------------*/
 
-/* What the MANIFEST says; a bad one is the row's problem. */
+/* Reads the MANIFEST. If it is bad, that becomes the row's problem. */
 static void read_row(struct row *row, bool verify)
 {
   struct plm_manifest *manifest = malloc(sizeof *manifest);
@@ -84,7 +84,7 @@ static plm_status gather_folder(const char *folder, bool verify, struct listing 
     status = plm_path_join(row->path, folder, name, error);
     row->step = steps[i];
     if (status == PLM_OK) read_row(row, verify);
-    row->step = steps[i]; /* the folder's, whatever its MANIFEST says */
+    row->step = steps[i]; /* the folder's name counts, whatever its MANIFEST says */
     listing->retained[i] = (struct plm_retained){
         .step = steps[i], .loss = NAN, .identified = row->identified, .identity = row->identity};
   }
@@ -97,8 +97,8 @@ static plm_status gather_folder(const char *folder, bool verify, struct listing 
   return status;
 }
 
-/* The evaluator's losses, and by the run's rules what keeps each checkpoint. A run whose
- * configuration can't be read shows neither. */
+/* Adds the evaluator's losses and, by the run's rules, the reasons why each checkpoint is kept. If
+ * the run's configuration cannot be read, both are left out. */
 static plm_status gather_reasons(struct listing *listing, struct plm_error *error)
 {
   struct plm_config config;
@@ -155,7 +155,7 @@ static plm_status gather(const char *directory, bool verify, struct listing *lis
     return gather_reasons(listing, error);
   }
   snprintf(listing->run, sizeof listing->run, "%s", directory);
-  if (!holds(directory, PLM_RUN_CHECKPOINTS)) return PLM_OK; /* not a step yet */
+  if (!holds(directory, PLM_RUN_CHECKPOINTS)) return PLM_OK; /* no checkpoint yet */
   PLM_TRY(plm_path_join(folder, directory, PLM_RUN_CHECKPOINTS, error));
   PLM_TRY(gather_folder(folder, verify, listing, error));
   return gather_reasons(listing, error);
@@ -273,10 +273,10 @@ static plm_status run(const struct plm_command_context *context, struct plm_erro
 const struct plm_command plm_command_checkpoints = {
     .name = "checkpoints",
     .operands = "[DIR...]",
-    .summary = "list a run's checkpoints: step, size, identity, loss, what keeps each",
-    .details = "DIR is a run, a folder of checkpoints or one checkpoint; without any, the run of "
-               "the configuration. The loss is the evaluator's on its first split. With --verify "
-               "every byte is checked; what is wrong is named and the exit code is 1.",
+    .summary = "list a run's checkpoints: step, size, identity, loss, why each is kept",
+    .details = "DIR is a run, a folder of checkpoints or one checkpoint; the default is the "
+               "configuration's run. The loss is the evaluator's, on its first split. --verify "
+               "checks every byte, names what is damaged, and then exits with 1.",
     .options = options,
     .run = run,
 };

@@ -1,5 +1,5 @@
-/* `plm-pipeline completion SHELL`: completion scripts, from the tables of commands, options and
- * settings. */
+/* `plm-pipeline completion SHELL`: prints completion scripts, made from the tables of commands,
+ * options and settings. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,14 +22,15 @@ static void print_keys(const char *separator)
   for (size_t i = 0; i < count; i++) printf("%s%s=", i > 0 ? separator : "", table[i].key);
 }
 
-/* ---- what may stand where, from the help's own words --------------------------------------- */
+/* ---- what can be completed where, read from the words of the help -------------------------- */
 
 struct completions {
   bool files;
-  char words[96]; /* a blank before each */
+  char words[96]; /* each with a blank before it */
 };
 
-/* "FILE", "[STAGE...]", "auto|never|PATH": capitals name a kind of thing, the rest is literal. */
+/* Reads "FILE", "[STAGE...]" or "auto|never|PATH": words in capitals name a kind of thing, others
+ * are literal. */
 static void add_alternatives(const char *text, size_t size, struct completions *completions)
 {
   static const char *const paths[] = {"DIR", "FILE", "FILE.tsv", "PATH", "IN"};
@@ -53,7 +54,7 @@ static void add_alternatives(const char *text, size_t size, struct completions *
   }
 }
 
-/* Of a command's operands; its options and their arguments, which stand there too, aside. */
+/* Reads a command's operands, and passes over the options and their arguments among them. */
 static struct completions operand_completions(const char *operands)
 {
   struct completions completions = {0};
@@ -85,7 +86,7 @@ static void print_pattern(const struct plm_option *option, const char *separator
   if (option->letter != 0) printf("|-%c", option->letter);
 }
 
-/* Options before the command that take an argument of their own. */
+/* Finds the command, past the options before it and their arguments. */
 static void bash_find_command(void)
 {
   const char *separator = "";
@@ -147,7 +148,8 @@ static void bash(void)
 
 /* ---- zsh ------------------------------------------------------------------------------------ */
 
-/* Text inside single quotes; what is in `escaped` gets a backslash. */
+/* Prints text inside single quotes: `quote` for a single quote, and a backslash before each
+ * character of `escaped`. */
 static void print_quoted(const char *text, const char *escaped, const char *quote)
 {
   for (; *text != '\0'; text++) {
@@ -160,13 +162,13 @@ static void print_quoted(const char *text, const char *escaped, const char *quot
   }
 }
 
-/* In a specification for _arguments. */
+/* Prints text inside a specification for _arguments. */
 static void print_in_zsh(const char *text)
 {
   print_quoted(text, "[]:\\", "'\\''");
 }
 
-/* An action of _arguments. That of an option ends at a colon. */
+/* Prints an action of _arguments. In an option's specification a colon would end it. */
 static void zsh_action(const struct completions *completions, bool option)
 {
   const char *words = completions->words + (completions->words[0] == ' ');
@@ -205,7 +207,7 @@ static void zsh_options(const struct plm_option *options)
   }
 }
 
-/* The words behind the command are completed as if it were a program. */
+/* Completes the words after the command as if the command were a program. */
 static void zsh_commands(void)
 {
   for (size_t i = 0; plm_commands[i] != NULL; i++) {
@@ -214,7 +216,7 @@ static void zsh_commands(void)
     zsh_options(plm_commands[i]->options);
     zsh_options(plm_common_options);
     if (completions.files || completions.words[0] != '\0') {
-      const bool open = strchr(completions.words, '=') != NULL; /* "packer=" goes on */
+      const bool open = strchr(completions.words, '=') != NULL; /* "packer=" wants a number next */
       printf(" \\\n      '*:operand:");
       if (open)
         printf("compadd -S \"\" --%s", completions.words);
@@ -281,7 +283,8 @@ static void fish_options(const char *command, const struct plm_option *options)
   }
 }
 
-/* Which command stands there, behind options and their arguments; and whether it is this one. */
+/* Defines __plm_pipeline_command, which finds the command past options and their arguments, and
+ * __plm_pipeline_in, which tells whether it is the given one. */
 static void fish_find_command(void)
 {
   printf("function __plm_pipeline_command\n  set -l skip 1\n"
@@ -331,19 +334,21 @@ static plm_status completion(const struct plm_command_context *context, struct p
     shells[i].print();
     return PLM_OK;
   }
-  return plm_error_set(error, PLM_USAGE, "the shell is bash, zsh or fish, not \"%.80s\"", shell);
+  if (shell[0] == '\0')
+    return plm_error_set(error, PLM_USAGE, "which shell? Name bash, zsh or fish");
+  return plm_error_set(error, PLM_USAGE, "\"%.80s\" is not bash, zsh or fish", shell);
 }
 
 const struct plm_command plm_command_completion = {
     .name = "completion",
     .operands = "bash|zsh|fish",
-    .summary = "a completion script for a shell",
+    .summary = "print a completion script for bash, zsh or fish",
     .details =
+        "Put this line into the shell's start-up file:\n\n"
         "  bash: source <(plm-pipeline completion bash)\n"
-        "  zsh:  source <(plm-pipeline completion zsh), after compinit\n"
+        "  zsh: source <(plm-pipeline completion zsh), after compinit\n"
         "  fish: plm-pipeline completion fish | source\n\n"
-        "in the shell's start-up file; or the script as a file where the shell looks for it: for "
-        "zsh as _plm-pipeline in a folder of $fpath, for fish as plm-pipeline.fish in "
-        "~/.config/fish/completions.",
+        "Or save the script where the shell looks for it: for zsh as _plm-pipeline in a folder of "
+        "$fpath, for fish as plm-pipeline.fish in ~/.config/fish/completions.",
     .run = completion,
 };

@@ -30,7 +30,7 @@ static void origin_text(const struct plm_config *config, size_t i, char text[PLM
   }
 }
 
-/* plm_config_print's text is a line a key, in the table's order: each gets its comment. */
+/* plm_config_print writes one line for each key, in the table's order; each gets a comment. */
 static plm_status print_yaml(const struct plm_config *config, struct plm_error *error)
 {
   enum { COMMENT_COLUMN = 48 };
@@ -40,7 +40,7 @@ static plm_status print_yaml(const struct plm_config *config, struct plm_error *
   rest = yaml;
   while ((line = strsep(&rest, "\n")) != NULL && rest != NULL) {
     const size_t length = strlen(line);
-    if (length == 0 || line[length - 1] == ':') { /* a section's head */
+    if (length == 0 || line[length - 1] == ':') { /* the heading of a section */
       puts(line);
       continue;
     }
@@ -60,9 +60,9 @@ static plm_status print_json(const struct plm_config *config, struct plm_error *
     char origin[PLM_PATH_SIZE];
     char *value = plm_setting_print(&table[i], config);
     cJSON *entry = cJSON_AddObjectToObject(object, table[i].key);
-    /* numbers, booleans, null and quoted strings are JSON already; words and lists of them not */
+    /* numbers, booleans, null and quoted strings are JSON already; plain words are not */
     cJSON *parsed = value != NULL ? cJSON_Parse(value) : NULL;
-    if (cJSON_IsNumber(parsed)) { /* digit by digit: a double keeps not all of a seed's */
+    if (cJSON_IsNumber(parsed)) { /* digit by digit: a double cannot hold every seed */
       cJSON_Delete(parsed);
       parsed = cJSON_CreateRaw(value);
     }
@@ -79,7 +79,7 @@ static plm_status print_json(const struct plm_config *config, struct plm_error *
   return PLM_OK;
 }
 
-/* The manual: every key with type, default, range, unit and what a change means on resume. */
+/* Every key with its type, unit, default, range, and what changing it means on resume. */
 static void print_manual(void)
 {
   size_t count;
@@ -131,7 +131,8 @@ static plm_status show_config(const struct plm_command_context *context, struct 
 }
 
 static const struct plm_option options[] = {
-    {.name = "manual", .help = "every key: meaning, type, default, range, on resume"},
+    {.name = "manual",
+     .help = "describe every key: meaning, type, default, range, effect on resume"},
     {.name = "reference", .help = "the same as a Markdown page: doc/configuration.md"},
     {0},
 };
@@ -139,10 +140,11 @@ static const struct plm_option options[] = {
 const struct plm_command plm_command_config = {
     .name = "config",
     .operands = "[FILE]",
-    .summary = "the resolved configuration and where each value comes from",
-    .details = "Values come from a flag (--set, --run), a PLM_* variable, the file or the default, "
-               "in this\norder of precedence. The output is a configuration again. With --json an "
-               "object of\n{\"value\", \"origin\"} by key.",
+    .summary = "show the resolved configuration and where each value comes from",
+    .details = "A value comes from an option (--set, --run), a PLM_* environment variable, the "
+               "file or the default; the first of these that gives one wins. The output is itself "
+               "a valid configuration. --json prints an object that maps each key to {\"value\", "
+               "\"origin\"}.",
     .options = options,
     .run = show_config,
 };

@@ -1,4 +1,4 @@
-/* Commands that ask a running supervisor: down, restart, scale, wait. */
+/* The commands that make a request of a running supervisor: down, restart, scale, wait. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,8 +10,8 @@
 #include "stages/supervisor/supervisor_socket.h"
 #include "stages/supervisor/supervisor_table.h"
 
-/* Sends the request (deleted) to the run's supervisor; *reply is the caller's. A refusal is an
- * error. */
+/* Sends the request to the run's supervisor and deletes it. The caller deletes *reply. A refusal
+ * is an error. */
 static plm_status ask(const struct plm_command_context *context, cJSON *request, int timeout_ms,
                       cJSON **reply, struct plm_error *error)
 {
@@ -24,15 +24,17 @@ static plm_status ask(const struct plm_command_context *context, cJSON *request,
   if (status == PLM_OK) status = plm_socket_ask(run, text, timeout_ms, line, error);
   cJSON_free(text);
   if (status == PLM_TIMEOUT) {
-    plm_error_set(error, PLM_TIMEOUT, "not within %d s", timeout_ms / 1000);
-    return plm_error_hint(error, "the run goes on: `plm-pipeline ps --run %s`", run);
+    plm_error_set(error, PLM_TIMEOUT, "the run did not get there within %d s", timeout_ms / 1000);
+    return plm_error_hint(
+        error, "it is still running; `plm-pipeline ps --run %s` shows what it does", run);
   }
   if (status != PLM_OK) return status;
   *reply = cJSON_Parse(line);
   if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(*reply, "ok"))) return PLM_OK;
   const cJSON *reason = cJSON_GetObjectItemCaseSensitive(*reply, "error");
   plm_error_set(error, PLM_FAILURE, "%s",
-                cJSON_IsString(reason) ? reason->valuestring : "the supervisor did not understand");
+                cJSON_IsString(reason) ? reason->valuestring
+                                       : "the supervisor did not understand the request");
   cJSON_Delete(*reply);
   return PLM_FAILURE;
 }
@@ -72,15 +74,16 @@ static plm_status down(const struct plm_command_context *context, struct plm_err
 }
 
 static const struct plm_option down_options[] = {
-    {0, "kill", NULL, "kill at once instead of draining"},
-    {0, "timeout", "SECONDS", "how long to wait for the end; then exit code 4"},
+    {0, "kill", NULL, "kill all stages at once, without a last checkpoint"},
+    {0, "timeout", "SECONDS", "wait at most so long for the end, then exit with 4"},
     {0, NULL, NULL, NULL},
 };
 
 const struct plm_command plm_command_down = {
     .name = "down",
-    .summary = "stop a run in order: the trainer publishes, packers end last",
-    .details = "Returns when no process of the run is left; 3 when it is not running.",
+    .summary = "stop a run: the trainer saves a checkpoint, the packers stop last",
+    .details =
+        "Returns once no process of the run is left. Exits with 3 if the run is not running.",
     .options = down_options,
     .run = down,
 };
@@ -97,9 +100,9 @@ static plm_status restart(const struct plm_command_context *context, struct plm_
     snprintf(kind, sizeof kind, "%.*s", (int)strcspn(name, "."), name);
     if (plm_stage_kind_find(kind) == PLM_KIND_COUNT) {
       cJSON_Delete(request);
-      plm_error_set(error, PLM_USAGE, "\"%.80s\" is no stage", name);
-      return plm_error_hint(error, "stages are trainer, evaluator, packer, or one of several: "
-                                   "packer.1");
+      plm_error_set(error, PLM_USAGE, "\"%.80s\" is not a stage", name);
+      return plm_error_hint(
+          error, "the stages are trainer, evaluator and packer; packer.1 names one packer");
     }
     cJSON_AddItemToArray(names, cJSON_CreateString(name));
   }
@@ -112,8 +115,8 @@ const struct plm_command plm_command_restart = {
     .name = "restart",
     .operands = "[STAGE...]",
     .summary = "stop stages in order and start them again",
-    .details = "STAGE is trainer, evaluator, packer, or one of several: packer.1. All by default. "
-               "Also\nstarts a stage that was given up.",
+    .details = "STAGE is trainer, evaluator, packer, or one instance such as packer.1; the default "
+               "is all of them. A stage that the supervisor had given up on is started again, too.",
     .run = restart,
 };
 
@@ -125,7 +128,7 @@ static plm_status scale(const struct plm_command_context *context, struct plm_er
   cJSON *reply;
   PLM_TRY(plm_command_operands(context, 1, error));
   if (context->arguments->positional_count == 0) {
-    return plm_error_set(error, PLM_USAGE, "scale needs packer=N");
+    return plm_error_set(error, PLM_USAGE, "how many packers? Say packer=N");
   }
   PLM_TRY(plm_command_parse_scale(context->arguments->positionals[0], &packers, error));
   cJSON *request = request_of("scale");
@@ -181,14 +184,14 @@ static plm_status wait_for(const struct plm_command_context *context, struct plm
 }
 
 static const struct plm_option wait_options[] = {
-    {0, "ready", NULL, "until every stage is ready, not until the end"},
-    {0, "timeout", "SECONDS", "then exit code 4"},
+    {0, "ready", NULL, "wait until every stage is ready instead of until the end"},
+    {0, "timeout", "SECONDS", "wait at most so long, then exit with 4"},
     {0, NULL, NULL, NULL},
 };
 
 const struct plm_command plm_command_wait = {
     .name = "wait",
-    .summary = "wait for the end of a run; its exit code is this one's",
+    .summary = "wait until a run ends, and exit with its code",
     .options = wait_options,
     .run = wait_for,
 };

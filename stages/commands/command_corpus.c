@@ -1,4 +1,4 @@
-/* `plm-pipeline corpus DIR`: what is inside, whether it is whole, and back to FASTA. */
+/* `plm-pipeline corpus DIR`: shows what a corpus holds, verifies it, or writes it back as FASTA. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,11 +8,11 @@
 #include "stages/views/corpus_summary.h"
 
 static const struct plm_option options[] = {
-    {0, "verify", NULL, "read all of it and check every byte"},
+    {0, "verify", NULL, "read the whole corpus and check every byte"},
     {0, "fasta", NULL, "write the sequences to stdout, in their order"},
-    {0, "split", "NAME", "with --fasta: train, valid or test alone"},
-    {0, "cache", "DIR", "read a copy on a local disk, made when it is not there"},
-    {0, "allow-remote", NULL, "read over a network file system"},
+    {0, "split", "NAME", "with --fasta: only train, valid or test"},
+    {0, "cache", "DIR", "read a copy of the corpus in DIR on a local disk; make it if need be"},
+    {0, "allow-remote", NULL, "allow a corpus on a network file system"},
     {0, NULL, NULL, NULL},
 };
 
@@ -85,7 +85,7 @@ static plm_status summarise(const char *directory, bool json, struct plm_error *
     plm_corpus_summary_print(directory, &description);
   for (int s = 0; status == PLM_OK && s < PLM_SPLIT_COUNT; s++) {
     const uint64_t documents = description.info.splits[s].documents;
-    if (documents != 0 && documents < 256) /* none at all is a choice */
+    if (documents != 0 && documents < 256) /* none at all is a choice, not a mishap */
       plm_warning("split %s has only %llu documents", plm_split_name((enum plm_split)s),
                   (unsigned long long)documents);
   }
@@ -105,11 +105,11 @@ static plm_status run(const struct plm_command_context *context, struct plm_erro
   if (arguments->positional_count == 0)
     return plm_error_set(error, PLM_USAGE, "which corpus? Name its folder");
   PLM_TRY(plm_command_operands(context, 1, error));
-  if (split != NULL && !fasta) return plm_error_set(error, PLM_USAGE, "--split belongs to --fasta");
+  if (split != NULL && !fasta) return plm_error_set(error, PLM_USAGE, "--split needs --fasta");
   const char *directory = arguments->positionals[0];
   if (plm_arguments_has(arguments, "verify")) {
     PLM_TRY(verify(directory, error));
-    plm_info("%s: every byte is what ingest wrote", directory);
+    plm_info("%s: every byte is as ingest wrote it", directory);
   }
   if (fasta) return write_fasta(directory, &reading, split, error);
   return summarise(directory, context->json, error);
@@ -118,10 +118,10 @@ static plm_status run(const struct plm_command_context *context, struct plm_erro
 const struct plm_command plm_command_corpus = {
     .name = "corpus",
     .operands = "DIR",
-    .summary = "what is inside a corpus; --verify reads all of it, --fasta writes it back",
-    .details = "Prints documents and residues of each split, lengths, composition, its entropy and "
-               "the\nfingerprint, which stands for the documents and their order. --verify exits 1 "
-               "when a single\nbit differs from what ingest wrote.",
+    .summary = "show what a corpus holds; --verify checks every byte, --fasta writes it back",
+    .details = "Prints the documents and residues of each split, the lengths, the composition and "
+               "its entropy, and the fingerprint, which identifies the documents and their order. "
+               "--verify exits with 1 if a single bit differs from what ingest wrote.",
     .options = options,
     .run = run,
 };

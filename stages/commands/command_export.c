@@ -1,4 +1,4 @@
-/* `plm-pipeline export`: a checkpoint as a Hugging Face folder, with a model card. */
+/* `plm-pipeline export`: writes a checkpoint as a Hugging Face folder with a model card. */
 #include <cjson/cJSON.h>
 #include <stdio.h>
 
@@ -13,8 +13,10 @@
 static const struct plm_option options[] = {
     PLM_EXPORT_OPTIONS,
     {.name = "output", .argument = "DIR", .help = "the folder to write"},
-    {.name = "name", .argument = "NAME", .help = "of the model, in its card (default: DIR's)"},
-    {.name = "force", .help = "move aside what stands at DIR"},
+    {.name = "name",
+     .argument = "NAME",
+     .help = "name of the model in its card (default: that of DIR)"},
+    {.name = "force", .help = "move anything else that exists at DIR aside"},
     {0},
 };
 
@@ -51,14 +53,15 @@ static plm_status run(const struct plm_command_context *context, struct plm_erro
   PLM_TRY(plm_command_operands(context, 0, error));
   request.output = plm_arguments_get(arguments, "output");
   if (request.output == NULL || request.output[0] == '\0')
-    return plm_error_set(error, PLM_USAGE, "--output DIR says where the folder goes");
+    return plm_error_set(error, PLM_USAGE, "where shall the folder go? Say --output DIR");
   PLM_TRY(plm_export_source(context, source, error));
   request.source = source;
   plm_stop_signals_install();
   PLM_TRY(plm_export(&request, &result, error));
-  if (result.moved[0] != '\0') plm_info("what stood there is now %s", result.moved);
+  if (result.moved[0] != '\0') plm_info("the earlier folder is now %s", result.moved);
   if (request.license == NULL)
-    plm_info("README.md names no licence: --license ID, or fill it in before others use the model");
+    plm_info(
+        "README.md names no licence: give --license ID, or fill it in before others use the model");
   if (context->json) return print_json(&result, error);
   if (!context->quiet) print_people(&result);
   return PLM_OK;
@@ -66,14 +69,15 @@ static plm_status run(const struct plm_command_context *context, struct plm_erro
 
 const struct plm_command plm_command_export = {
     .name = "export",
-    .operands = "--checkpoint DIR --output DIR",
-    .summary = "a checkpoint as a Hugging Face folder, with a model card",
+    .operands = "[--checkpoint DIR] --output DIR",
+    .summary = "export a checkpoint as a Hugging Face folder with a model card",
     .details =
-        "The folder holds weights, configuration, tokenizer, the model's code and README.md, and\n"
-        "nothing of the optimizer or the run. It opens with AutoModelForMaskedLM, AutoModel and\n"
-        "AutoTokenizer (trust_remote_code=True). The card's metrics are the evaluator's.\n\n"
-        "DIR is written beside its place and renamed. An earlier export that nobody changed is\n"
-        "replaced; anything else stays, unless --force moves it aside.",
+        "The folder holds the weights, the configuration, the tokenizer, the model's code and "
+        "README.md, but nothing of the optimizer or the run. AutoModelForMaskedLM, AutoModel and "
+        "AutoTokenizer open it with trust_remote_code=True. The metrics in the card are the "
+        "evaluator's.\n\n"
+        "The folder is written beside DIR and then renamed. An earlier export at DIR is replaced "
+        "if nobody changed it; anything else stays, unless --force moves it aside.",
     .options = options,
     .run = run,
 };

@@ -1,5 +1,5 @@
-/* `plm-pipeline evaluate` and what else a checkpoint is used for. plm-pipeline links no operators,
- * so it becomes `plm-evaluator TASK` with the options that it was given. */
+/* `plm-pipeline evaluate`, `embed`, `generate` and `score`. plm-pipeline links no operators, so it
+ * becomes `plm-evaluator TASK` with the options that it was given. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include "common/cli/task_options.h"
 #include "stages/commands/command.h"
 
-/* The command line again, option by option, behind plm-evaluator's name and the task. */
+/* Writes the command line again, option by option, after plm-evaluator's name and the task. */
 static plm_status exec_evaluator(const struct plm_command_context *context, const char *task,
                                  struct plm_error *error)
 {
@@ -52,9 +52,8 @@ const struct plm_command plm_command_evaluate = {
     .name = "evaluate",
     .operands = "--checkpoint DIR --corpus DIR",
     .summary = "evaluate one checkpoint on a split, without a run",
-    .details =
-        "With --json one object on one line, with the evaluator's metrics under the names of "
-        "evaluator.jsonl.",
+    .details = "--json prints one object on one line, with the same metrics and names as a line of "
+               "evaluator.jsonl.",
     .options = plm_evaluate_options,
     .run = evaluate,
 };
@@ -67,22 +66,24 @@ static plm_status embed(const struct plm_command_context *context, struct plm_er
 const struct plm_command plm_command_embed = {
     .name = "embed",
     .operands = "--checkpoint DIR IN... --output FILE",
-    .summary = "embeddings of sequences as safetensors or npy",
+    .summary = "compute embeddings of sequences, as safetensors or npy",
     .details =
-        "IN is FASTA, JSONL or text, plain, .gz or .zst, or - for stdin. The result has its order. "
-        "A bad record is reported and skipped (--strict stops); letters outside the alphabet "
-        "become <unk>; a sequence longer than the model's max_length is cut to its first "
-        "max_length tokens, <eos> not among them. <mask> is no residue here: generate fills "
-        "it.\n\n"
-        "Pooled: one tensor \"embeddings\" (N, width) over the residues, without <cls> and <eos>. "
-        "--per-token\nand --logits: one tensor a sequence, named by its number from 0, with <cls> "
-        "and <eos>. fp32.\nThe metadata \"names\" is a JSON array; beside FILE.npy the names are "
-        "in FILE.npy.names.json.\n\n"
-        "A FILE that is there is replaced once the new one is whole. A run that was stopped or "
-        "killed leaves\nFILE.partial and FILE.journal: the same command goes on from there and "
-        "ends "
-        "with the same bytes.\nMemory does not depend on the number of sequences; while it works, "
-        "they take a byte a residue on\ndisk beside FILE.",
+        "IN is FASTA, JSONL or text, plain, .gz or .zst, or - for stdin. The output keeps the "
+        "order "
+        "of the input. A bad record is reported and skipped, unless --strict is given; letters "
+        "outside the alphabet become <unk>; a sequence longer than the model's max_length is cut "
+        "to its first max_length tokens, without <eos>. A record with <mask> is bad here; "
+        "`generate` "
+        "fills masks.\n\n"
+        "With pooling there is one tensor \"embeddings\" of shape (N, width), computed over the "
+        "residues without <cls> and <eos>. With --per-token or --logits there is one tensor for "
+        "each sequence, named by its number from 0, and <cls> and <eos> are included. Values are "
+        "fp32. The metadata \"names\" is a JSON array; for an npy the names are in "
+        "FILE.npy.names.json.\n\n"
+        "An existing FILE is replaced once the new one is complete. If the command is stopped or "
+        "killed, it leaves FILE.partial and FILE.journal; the same command continues from there "
+        "and writes the same bytes. Memory does not grow with the number of sequences, but while "
+        "the command works they take one byte for each residue on disk, beside FILE.",
     .options = plm_embed_options,
     .run = embed,
 };
@@ -97,10 +98,11 @@ const struct plm_command plm_command_generate = {
     .operands = "--checkpoint DIR [IN] --output FILE",
     .summary = "fill masks, or sample new sequences",
     .details =
-        "A masked model fills <mask> (or _) in the sequences of IN (FASTA, JSONL or text), the "
-        "residues\nit is surest of first, in --steps passes; without IN it makes --count sequences "
-        "of --length.\nA causal model continues each sequence of IN, or starts anew, to an end, "
-        "--max-tokens or\nmax_length. The same seed gives the same sequences.",
+        "A masked model fills <mask> (or _) in the sequences of IN (FASTA, JSONL or text) in "
+        "--steps passes, the residues it is surest of first. Without IN it makes --count "
+        "sequences of --length residues. A causal model continues each sequence of IN, or starts "
+        "from nothing without IN, until it writes an end, or up to --max-tokens or max_length. "
+        "The same seed gives the same sequences.",
     .options = plm_generate_options,
     .run = generate,
 };
@@ -115,16 +117,17 @@ const struct plm_command plm_command_score = {
     .operands = "--checkpoint DIR --wild-type FILE MUTATION...|--csv FILE|--all",
     .summary = "score variants of a protein, and compare with measurements",
     .details =
-        "A variant is one substitution, A42G, or several, A42G:L7P; positions count from 1, or "
-        "from --offset. Its score is the log-probability of the new residues minus that of the "
-        "wild type's, each position masked on its own (--masking joint: a variant's together); a "
-        "causal model's, the log-likelihood of the variant minus the wild type's. Higher is "
-        "likelier to be tolerated.\n\n"
-        "A CSV file, whose fields its header line separates by commas, semicolons or tabs, keeps "
-        "its columns and gains one, `score`. With --measured COLUMN Spearman's "
-        "rank correlation is printed on stderr. With --json one object with `variants` and "
-        "`spearman`. Wild types longer than the model's max_length are seen through a window "
-        "around each position.",
+        "A variant is one substitution, such as A42G, or several, such as A42G:L7P. Positions "
+        "count from 1, or from --offset. A masked model scores it by the log-probability of the "
+        "new residues minus that of the old ones, with each position masked separately "
+        "(--masking joint masks all positions of a variant together); a causal model scores it "
+        "by the log-likelihood of the variant minus that of the wild type. A higher score means "
+        "that the variant is more likely to be tolerated.\n\n"
+        "A CSV file keeps its columns and gains the column `score`; its header line decides "
+        "whether commas, semicolons or tabs separate the fields. With --measured COLUMN, "
+        "Spearman's rank correlation is printed to stderr. --json prints one object with "
+        "`variants` and `spearman`. If the wild type is longer than the model's max_length, the "
+        "model sees a window around each position.",
     .options = plm_score_options,
     .run = score,
 };

@@ -1,4 +1,4 @@
-/* `plm-pipeline ingest IN... --corpus DIR`. */
+/* `plm-pipeline ingest IN... --corpus DIR`: turns files of sequences into a corpus. */
 #include <string.h>
 
 #include "common/base/log.h"
@@ -11,14 +11,15 @@
 static const struct plm_option options[] = {
     {0, "corpus", "DIR", "the corpus to make"},
     {0, "split", "NAME=SHARE,...", "default train=0.98,valid=0.01,test=0.01"},
-    {0, "clusters", "FILE.tsv", "representative and member a line: a cluster stays in one split"},
-    {0, "deduplicate", NULL, "drop repeated sequences (16 bytes of memory a sequence)"},
+    {0, "clusters", "FILE.tsv",
+     "lines of representative and member: each cluster stays in one split"},
+    {0, "deduplicate", NULL, "drop repeated sequences (takes up to 25 bytes of memory for each)"},
     {0, "min-length", "N", "drop sequences with fewer residues (default 1)"},
     {0, "max-residues", "N", "drop sequences with more residues (default 1048576)"},
     {0, "tokenizer", "NAME", "esm (default) for proteins, byte for any other text"},
     {0, "strict", NULL, "stop at the first bad record instead of skipping it"},
-    {0, "force", NULL, "replace the corpus in DIR, once the new one is whole"},
-    {0, "threads", "N", "threads that compress (default: one a core)"},
+    {0, "force", NULL, "replace the corpus in DIR once the new one is complete"},
+    {0, "threads", "N", "threads that compress (default: one for each core)"},
     {0, NULL, NULL, NULL},
 };
 
@@ -30,11 +31,12 @@ static plm_status take_numbers(const struct plm_arguments *arguments,
   PLM_TRY(plm_arguments_u64(arguments, "max-residues", 1 << 20, &max_residues, error));
   PLM_TRY(plm_arguments_u64(arguments, "threads", 0, &threads, error));
   if (max_residues == 0 || max_residues > PLM_DOCUMENT_LIMIT)
-    return plm_error_set(error, PLM_USAGE, "--max-residues is 1 to %d", PLM_DOCUMENT_LIMIT);
+    return plm_error_set(error, PLM_USAGE, "--max-residues must be from 1 to %d",
+                         PLM_DOCUMENT_LIMIT);
   if (min_length > max_residues)
     return plm_error_set(error, PLM_USAGE, "--min-length %llu is above --max-residues %llu",
                          min_length, max_residues);
-  if (threads > 256) return plm_error_set(error, PLM_USAGE, "--threads is 0 to 256");
+  if (threads > 256) return plm_error_set(error, PLM_USAGE, "--threads must be from 0 to 256");
   ingest->min_length = min_length;
   ingest->max_residues = max_residues;
   ingest->writer.threads = (unsigned)threads;
@@ -57,7 +59,7 @@ static plm_status take_options(const struct plm_arguments *arguments,
   if (ingest->input_count == 0)
     return plm_error_set(error, PLM_USAGE, "nothing to ingest: name files, or - for stdin");
   if (ingest->writer.directory == NULL || ingest->writer.directory[0] == '\0')
-    return plm_error_set(error, PLM_USAGE, "--corpus DIR says where the corpus goes");
+    return plm_error_set(error, PLM_USAGE, "where shall the corpus go? Say --corpus DIR");
   PLM_TRY(plm_split_rule_parse(split != NULL ? split : "train=0.98,valid=0.01,test=0.01",
                                &ingest->splits, error));
   if (tokenizer == NULL || strcmp(tokenizer, "esm") == 0)
@@ -65,11 +67,12 @@ static plm_status take_options(const struct plm_arguments *arguments,
   else if (strcmp(tokenizer, "byte") == 0)
     ingest->writer.tokenizer = PLM_TOKENIZER_BYTE;
   else
-    return plm_error_set(error, PLM_USAGE, "--tokenizer is esm or byte, not \"%.40s\"", tokenizer);
+    return plm_error_set(error, PLM_USAGE, "--tokenizer must be esm or byte, not \"%.40s\"",
+                         tokenizer);
   return take_numbers(arguments, ingest, error);
 }
 
-/* What became of the records, and how fast. */
+/* Says what became of the records, and how fast. */
 static void narrate(const struct plm_ingest_result *result, const char *directory)
 {
   const struct {
@@ -77,19 +80,19 @@ static void narrate(const struct plm_ingest_result *result, const char *director
     const char *what;
   } dropped[] = {
       {result->bad, "bad records skipped"},
-      {result->too_short, "sequences shorter than --min-length dropped"},
-      {result->too_long, "sequences longer than --max-residues dropped"},
+      {result->too_short, "sequences shorter than --min-length, dropped"},
+      {result->too_long, "sequences longer than --max-residues, dropped"},
       {result->duplicates, "repeated sequences dropped"},
   };
   char count[32], residues[32];
   for (size_t i = 0; i < sizeof dropped / sizeof dropped[0]; i++)
     if (dropped[i].count != 0)
-      plm_info("%s %s", plm_format_count(dropped[i].count, count), dropped[i].what);
+      plm_info("%s: %s", dropped[i].what, plm_format_count(dropped[i].count, count));
   for (int s = 0; s < PLM_SPLIT_COUNT; s++)
     plm_info("%s: %s documents, %s residues", plm_split_name((enum plm_split)s),
              plm_format_count(result->info.splits[s].documents, count),
              plm_format_count(result->info.splits[s].residues, residues));
-  plm_info("%s: %.1f MB in %.2f s, %.0f MB/s (%.0f MB/s a core)", directory,
+  plm_info("%s: %.1f MB in %.2f s, %.0f MB/s (%.0f MB/s per core)", directory,
            1e-6 * (double)result->bytes, result->seconds,
            1e-6 * (double)result->bytes / result->seconds,
            1e-6 * (double)result->bytes / result->cpu_seconds);
@@ -114,19 +117,20 @@ static plm_status run(const struct plm_command_context *context, struct plm_erro
 const struct plm_command plm_command_ingest = {
     .name = "ingest",
     .operands = "IN... --corpus DIR",
-    .summary = "sequences into a corpus: FASTA, JSONL or text, plain, .gz or .zst, or - for stdin",
+    .summary =
+        "turn sequences into a corpus: FASTA, JSONL or text, plain, .gz or .zst, or - for stdin",
     .details =
-        "The format comes from the name (.fasta .fa .faa .fas, .jsonl, .txt; before .gz or .zst),\n"
-        "from the first byte for - and other names. JSONL has \"sequence\" and optionally "
-        "\"name\"; "
-        "text is\none sequence a line. Letters become upper case; blanks, empty lines and one * at "
-        "the end are\ndropped; letters outside the alphabet become <unk>; any other character "
-        "makes "
-        "a record bad.\n\n"
-        "A sequence always lands in the same split, by its hash. For proteins that leaves "
-        "homologues on\nboth sides: --clusters keeps each cluster in one split.\n\n"
-        "The corpus is written beside DIR, read back, compared, and renamed: DIR holds a whole "
-        "corpus or\nnothing. Meanwhile it takes twice its size on the disk.",
+        "The name of a file tells its format (.fasta .fa .faa .fas, .jsonl or .txt, then .gz or "
+        ".zst); for - and other names, the first byte does. An object of JSONL has \"sequence\" "
+        "and "
+        "optionally \"name\"; text has one sequence on each line. Letters become upper case; "
+        "blanks, empty lines and one * at the end are dropped; letters outside the alphabet become "
+        "<unk>. Any other character makes a record bad: it is reported and skipped.\n\n"
+        "The hash of a sequence decides its split, so that it is always the same. Homologous "
+        "proteins end up on both sides of such a split; --clusters keeps each cluster in one "
+        "split.\n\n"
+        "The corpus is written beside DIR, read back, compared and then renamed, so that DIR holds "
+        "a complete corpus or nothing. This takes twice its size on the disk meanwhile.",
     .options = options,
     .run = run,
 };

@@ -1,4 +1,4 @@
-/* `plm-pipeline keys DIR [--client NAME]`: CURVE keys for the feeds and the announcements. */
+/* `plm-pipeline keys DIR [--client NAME]`: makes CURVE keys for the feeds and the announcements. */
 #include <cjson/cJSON.h>
 #include <stdio.h>
 
@@ -9,7 +9,7 @@
 static const struct plm_option options[] = {
     {.name = "client",
      .argument = "NAME",
-     .help = "also a pair for a packer's host: clients/NAME.key and clients/NAME.pub"},
+     .help = "also make a pair for a packer's host: clients/NAME.key and clients/NAME.pub"},
     {0},
 };
 
@@ -28,30 +28,31 @@ static plm_status run(const struct plm_command_context *context, struct plm_erro
   const char *client = plm_arguments_get(context->arguments, "client");
   int made;
   if (context->arguments->positional_count != 1)
-    return plm_error_set(error, PLM_USAGE, "keys needs one folder");
+    return plm_error_set(error, PLM_USAGE, "keys needs the folder to write to: DIR");
   const char *directory = context->arguments->positionals[0];
   PLM_TRY(plm_keys_write(directory, client, &made, error));
   if (context->json) return print_json(directory, client, made, error);
   printf("%s: server.key server.pub", directory);
   if (client != NULL) printf(" clients/%s.key clients/%s.pub", client, client);
-  printf("%s\n", made == 0 ? " (all there already)" : "");
+  printf("%s\n", made == 0 ? " (all of them exist already)" : "");
   if (client != NULL)
-    printf("give a packer's host two files, clients/%s.key and server.pub, and start it with "
-           "--keys DIR\nto shut it out: remove clients/%s.pub\n",
+    printf("Copy clients/%s.key and server.pub to the packer's host, and start the packer with "
+           "--keys DIR.\nTo shut it out later, remove clients/%s.pub.\n",
            client, client);
   else
-    printf("set network.keys to this folder; a pair for each packer's host: --client NAME\n");
+    printf("Set network.keys to this folder. `--client NAME` makes a pair for a packer's host.\n");
   return PLM_OK;
 }
 
 const struct plm_command plm_command_keys = {
     .name = "keys",
     .operands = "DIR [--client NAME]",
-    .summary = "make CURVE keys for consumers and packers",
+    .summary = "make CURVE keys, with which packers on other hosts can join",
     .details =
-        "Writes server.key and server.pub, and with --client a pair under clients/; secret\n"
-        "keys have mode 0600, keys that are there stay as they are. Whoever has a key under\n"
-        "clients/*.pub may join the run; the list is read again whenever somebody knocks.",
+        "Writes server.key and server.pub and, with --client, a pair in clients/. Existing keys "
+        "are "
+        "kept; secret keys have mode 0600. A packer may join the run if its public key is among "
+        "clients/*.pub, which is read again whenever one connects.",
     .options = options,
     .run = run,
 };

@@ -1,4 +1,4 @@
-/* `plm-pipeline logs`: what the stages said, also after the run. */
+/* `plm-pipeline logs`: prints what the stages logged, during the run and afterwards. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -17,17 +17,17 @@ enum { LOGS_MAX = 300, FOLLOW_US = 100000 };
 struct log {
   char name[64]; /* "trainer.0" */
   struct plm_tail tail;
-  struct plm_text lines; /* read, not yet printed; each with its NUL */
-  size_t printed;        /* bytes of them */
-  bool exhausted;        /* nothing more was there in this pass */
-  char
-      time[PLM_LOG_TIME_SIZE]; /* of the next line; a line without one has that of the one before */
+  struct plm_text lines; /* read but not yet printed, each with its NUL */
+  size_t printed;        /* how many bytes of them have been printed */
+  bool exhausted;        /* this pass found no more */
+  /* Of the next line. A line that does not begin with a time belongs to the one before it. */
+  char time[PLM_LOG_TIME_SIZE];
 };
 
 struct logs {
   struct log *list; /* LOGS_MAX of them */
   size_t count;
-  size_t last; /* that was printed from */
+  size_t last; /* the log that the last line came from */
   bool prefixed, color;
   char folder[PLM_PATH_SIZE];
 };
@@ -58,14 +58,14 @@ static bool is_known(const struct logs *logs, const char *name)
   return false;
 }
 
-/* Adds the logs that are new; lines: how many of their last lines to show, all when negative. */
+/* Adds the logs that are new. lines: how many of their last lines to show; all if negative. */
 static plm_status find_logs(struct logs *logs, const struct plm_arguments *arguments, long lines,
                             struct plm_error *error)
 {
   const size_t before = logs->count;
   DIR *folder = opendir(logs->folder);
   if (folder == NULL) {
-    plm_error_errno(error, "no logs in %s", logs->folder);
+    plm_error_errno(error, "there are no logs in %s", logs->folder);
     return plm_error_hint(error, "start a run with `plm-pipeline up`, or name one with --run DIR");
   }
   for (const struct dirent *item; (item = readdir(folder)) != NULL;) {
@@ -109,7 +109,7 @@ static void keep_line(void *context, const char *line)
   plm_text_append(&log->lines, line, strlen(line) + 1);
 }
 
-/* The log's next line, NULL: none for now; reads on piece by piece. */
+/* The log's next line, or NULL if there is none for now. Reads the file piece by piece. */
 static const char *next_line(struct log *log)
 {
   if (log->printed == log->lines.length) {
@@ -125,8 +125,8 @@ static const char *next_line(struct log *log)
   return line;
 }
 
-/* Prints what came, in the order of time; lines later than `until` (NULL: none is) wait for the
- * next pass, which may find earlier ones of other logs. false: there was nothing. */
+/* Prints new lines in the order of their time. Lines later than `until` (if not NULL) wait for the
+ * next pass, which may find earlier ones in other logs. Returns false if there was nothing new. */
 static bool print_new(struct logs *logs, const char *until)
 {
   bool any = false;
@@ -134,7 +134,8 @@ static bool print_new(struct logs *logs, const char *until)
   for (;;) {
     struct log *first = NULL;
     for (size_t i = 0; i < logs->count; i++) {
-      struct log *log = &logs->list[(logs->last + i) % logs->count]; /* at a tie it goes on */
+      struct log *log =
+          &logs->list[(logs->last + i) % logs->count]; /* on a tie, the same log goes on */
       if (next_line(log) == NULL) continue;
       any = true;
       if (first == NULL || strcmp(log->time, first->time) < 0) first = log;
@@ -161,7 +162,7 @@ static plm_status print_logs(const struct plm_command_context *context, const ch
 {
   PLM_TRY(find_logs(logs, context->arguments, lines, error));
   if (logs->count == 0 && context->arguments->positional_count > 0) {
-    return plm_error_set(error, PLM_NOT_FOUND, "no log of \"%.80s\" in %s",
+    return plm_error_set(error, PLM_NOT_FOUND, "there is no log of \"%.80s\" in %s",
                          context->arguments->positionals[0], logs->folder);
   }
   const bool follow = plm_arguments_has(context->arguments, "follow");
@@ -169,7 +170,7 @@ static plm_status print_logs(const struct plm_command_context *context, const ch
   if (!follow) print_new(logs, NULL);
   while (follow) {
     char now[PLM_LOG_TIME_SIZE];
-    const bool running = is_running(run); /* asked before the last look */
+    const bool running = is_running(run); /* asked before the last look at the logs */
     plm_log_time_now(now);
     PLM_TRY(find_logs(logs, context->arguments, -1, error));
     const bool any = print_new(logs, running ? now : NULL);
@@ -202,18 +203,19 @@ static plm_status show_logs(const struct plm_command_context *context, struct pl
 }
 
 static const struct plm_option options[] = {
-    {'f', "follow", NULL, "go on with what comes, until the run ends"},
-    {0, "tail", "N", "only the last N lines of each"},
+    {'f', "follow", NULL, "go on printing lines as they come, until the run ends"},
+    {0, "tail", "N", "print only the last N lines of each log"},
     {0, NULL, NULL, NULL},
 };
 
 const struct plm_command plm_command_logs = {
     .name = "logs",
     .operands = "[STAGE...]",
-    .summary = "what the stages said; also after the run",
+    .summary = "show what the stages logged, during the run and afterwards",
     .details =
-        "STAGE is trainer, evaluator, packer, one of several (packer.1), or supervisor. Lines "
-        "of several are merged by their time, which every line begins with (UTC).",
+        "STAGE is trainer, evaluator, packer, supervisor, or one instance such as packer.1; the "
+        "default is all of them. The lines of several logs are merged by the time (UTC) that each "
+        "line begins with. The supervisor has a log only if the run is in the background.",
     .options = options,
     .run = show_logs,
 };

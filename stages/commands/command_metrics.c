@@ -1,5 +1,5 @@
-/* `plm-pipeline metrics`: the metrics files as people and programs want them: a table on a
- * terminal, lines of JSON when piped, CSV, curves; following a run through restarts and resumes. */
+/* `plm-pipeline metrics`: shows the metrics files as a table on a terminal, as lines of JSON when
+ * piped, as CSV or as curves, and follows a run through restarts and resumes. */
 #include <cjson/cJSON.h>
 #include <math.h>
 #include <signal.h>
@@ -12,6 +12,7 @@
 
 #include "common/base/file.h"
 #include "common/base/json.h"
+#include "common/base/log.h"
 #include "common/base/text.h"
 #include "common/metrics/metrics.h"
 #include "common/run/run.h"
@@ -23,17 +24,17 @@
 enum { MAX_RUNS = 16, MAX_KEYS = 32, KEYS_SIZE = 512, POLL_MS = 200, COLUMN = 12 };
 
 static const struct plm_option options[] = {
-    {'f', "follow", NULL, "go on as lines come, through restarts and resumes"},
-    {0, "keys", "A,B,...", "these fields alone"},
-    {0, "csv", NULL, "comma-separated values with a head line"},
-    {0, "plot", NULL, "draw the curves (of --keys, default loss)"},
+    {'f', "follow", NULL, "go on printing lines as they come, until Ctrl-C"},
+    {0, "keys", "A,B,...", "show only these fields"},
+    {0, "csv", NULL, "print comma-separated values with a header line"},
+    {0, "plot", NULL, "draw the curve of each field of --keys (default loss)"},
     {0, NULL, NULL, NULL},
 };
 
 static const struct {
   const char *name, *file;
   enum plm_metric_stage stage;
-  const char *columns; /* of the table */
+  const char *columns; /* of the table and the CSV, without --keys */
 } stages[] = {
     {"evaluator", PLM_RUN_EVALUATOR_METRICS, PLM_STAGE_EVALUATOR,
      "step,split,loss,baseline_entropy,perplexity,accuracy,mcc,tokens,seconds,lag_steps"},
@@ -52,7 +53,7 @@ struct view {
   char keys_text[KEYS_SIZE];
   const char *keys[MAX_KEYS];
   int key_count;
-  bool all_keys; /* JSON without --keys: lines as they are */
+  bool all_keys; /* no --keys: lines of JSON are printed as they are */
   const char *runs[MAX_RUNS];
   size_t run_count;
   unsigned printed;
@@ -73,7 +74,7 @@ static plm_status split_keys(struct view *view, const char *list, struct plm_err
   return PLM_OK;
 }
 
-/* A word of --keys that no line can have. */
+/* Refuses a word of --keys that is no metric of the stage. */
 static plm_status check_keys(const struct view *view, struct plm_error *error)
 {
   for (int i = 0; i < view->key_count; i++) {
@@ -87,12 +88,13 @@ static plm_status check_keys(const struct view *view, struct plm_error *error)
         sprintf(known + strlen(known), "%s%s", known[0] != '\0' ? " " : "", table[f].name);
     plm_error_set(error, PLM_USAGE, "the %s has no metric \"%s\"", stages[view->stage].name,
                   view->keys[i]);
-    return plm_error_hint(error, "it has %s", known);
+    return plm_error_hint(error, "its metrics are %s", known);
   }
   return PLM_OK;
 }
 
-/* Text that the value itself or `number` holds; "" for what has no place in a column. */
+/* The value as text, which the value itself or `number` holds; "" for objects, which no column can
+ * show. */
 static const char *text_of(const cJSON *value, char number[64], int digits)
 {
   if (cJSON_IsString(value)) return value->valuestring;
@@ -102,7 +104,8 @@ static const char *text_of(const cJSON *value, char number[64], int digits)
   return number;
 }
 
-/* Columns of a field: its name fits, with two spaces before it. A longer word pushes the rest. */
+/* The width of a field's column: its name fits, after two spaces. A longer value shifts the rest.
+ */
 static int width_of(const char *key)
 {
   const int name = (int)strlen(key) + 2;
@@ -141,7 +144,7 @@ static void print_head(struct view *view)
   putchar('\n');
 }
 
-/* Numbers as the stages print them: cJSON's own printing keeps 15 digits of some. */
+/* Copies numbers as the stages print them; cJSON's own printing keeps only 15 digits of some. */
 static void add_exact(cJSON *to, const char *name, const cJSON *value)
 {
   if (cJSON_IsNumber(value)) {
@@ -167,7 +170,7 @@ static plm_status print_selected_json(const struct view *view, const cJSON *json
 static void print_line(struct view *view, const char *line)
 {
   cJSON *json = cJSON_Parse(line);
-  if (!cJSON_IsObject(json)) { /* not ours: a damaged line is passed over */
+  if (!cJSON_IsObject(json)) { /* a damaged line is passed over */
     cJSON_Delete(json);
     return;
   }
@@ -225,7 +228,7 @@ static const char *last_part(const char *path)
   return slash != NULL ? slash + 1 : path;
 }
 
-/* The curves of one run, to those there are. labels: room for one each. */
+/* Adds the curves of one run; labels has room for one label each. Returns how many there were. */
 static size_t add_series(const struct plm_curves *curves, const char *run,
                          struct plm_series *series, char (*labels)[64])
 {
@@ -277,7 +280,7 @@ static plm_status collect_runs(const struct plm_command_context *context, struct
   for (size_t i = 0; i < arguments->value_count; i++) {
     if (strcmp(arguments->values[i].option->name, "run") != 0) continue;
     if (view->run_count == MAX_RUNS)
-      return plm_error_set(error, PLM_USAGE, "more than %d runs", MAX_RUNS);
+      return plm_error_set(error, PLM_USAGE, "--run is given more than %d times", MAX_RUNS);
     view->runs[view->run_count++] = arguments->values[i].value;
   }
   if (view->run_count == 0) {
@@ -287,7 +290,7 @@ static plm_status collect_runs(const struct plm_command_context *context, struct
   for (size_t i = 0; i < view->run_count; i++) {
     if (plm_file_exists(view->runs[i])) continue;
     plm_error_set(error, PLM_NOT_FOUND, "there is no run folder %s", view->runs[i]);
-    return plm_error_hint(error, "start one with `plm-pipeline up`, or name it with --run DIR");
+    return plm_error_hint(error, "start a run with `plm-pipeline up`, or name one with --run DIR");
   }
   return PLM_OK;
 }
@@ -300,8 +303,8 @@ static plm_status choose_stage(const struct plm_arguments *arguments, struct vie
     view->stage = (int)i;
     if (strcmp(stages[i].name, name) == 0) return PLM_OK;
   }
-  return plm_error_set(error, PLM_USAGE, "\"%s\" is not a stage: evaluator, trainer or packer",
-                       name);
+  return plm_error_set(error, PLM_USAGE,
+                       "\"%s\" is not a stage; the stages are evaluator, trainer and packer", name);
 }
 
 static plm_status show(const struct plm_command_context *context, struct view *view,
@@ -318,7 +321,12 @@ static plm_status show(const struct plm_command_context *context, struct view *v
   if (keys == NULL) keys = plot ? "loss" : stages[view->stage].columns;
   PLM_TRY(split_keys(view, keys, error));
   if (!view->all_keys) PLM_TRY(check_keys(view, error));
-  if (!plot) return print_runs(view, plm_arguments_has(arguments, "follow"), error);
+  if (!plot) {
+    PLM_TRY(print_runs(view, plm_arguments_has(arguments, "follow"), error));
+    if (view->printed == 0 && !context->quiet)
+      plm_info("no metrics of the %s yet in %s", stages[view->stage].name, view->runs[0]);
+    return PLM_OK;
+  }
   for (int i = 0; i < view->key_count; i++)
     PLM_TRY(plot_key(view, view->keys[i], context->color, error));
   return PLM_OK;
@@ -337,9 +345,10 @@ static plm_status run(const struct plm_command_context *context, struct plm_erro
 const struct plm_command plm_command_metrics = {
     .name = "metrics",
     .operands = "[STAGE] [-f] [--keys A,B] [--csv | --plot] [--run DIR]...",
-    .summary = "show the evaluator's (default), trainer's or packer's metrics",
-    .details = "On a terminal a table, when piped or with --json lines of JSON. -f goes on as "
-               "lines come and survives restarts and resumes. Several --run overlay in --plot.",
+    .summary = "show the metrics of the evaluator (default), the trainer or the packers",
+    .details = "Prints a table on a terminal, and lines of JSON when piped or with --json. STAGE "
+               "is evaluator, trainer or packer. -f follows the file through restarts and resumes. "
+               "--plot overlays the curves of several --run.",
     .options = options,
     .run = run,
 };

@@ -23,7 +23,7 @@ static void age_text(double seconds, char text[32])
     snprintf(text, 32, "%ld h %02ld min", s / 3600, s / 60 % 60);
 }
 
-/* tokens/s and what waits, "" where nobody said anything of it */
+/* Tokens a second and the queue's length; "" if the row does not have them. */
 static void rate_text(const cJSON *row, char rate[32], char queue[32])
 {
   rate[0] = queue[0] = '\0';
@@ -67,10 +67,11 @@ static plm_status ask_supervisor(const char *run, cJSON **stages, struct plm_err
   cJSON_Delete(json);
   if (cJSON_IsArray(*stages)) return PLM_OK;
   cJSON_Delete(*stages);
-  return plm_error_set(error, PLM_PROTOCOL, "the supervisor's answer has no stages");
+  return plm_error_set(error, PLM_PROTOCOL, "the supervisor's answer lists no stages");
 }
 
-/* No supervisor: what was started by hand. not_running stays the answer when nothing was. */
+/* Without a supervisor: the stages that were started by hand. Returns not_running if there are
+ * none. */
 static plm_status look_into_folder(const char *run, cJSON **stages, plm_status not_running)
 {
   cJSON *rows = cJSON_CreateArray();
@@ -111,7 +112,7 @@ static plm_status ps(const struct plm_command_context *context, struct plm_error
     const bool clear = watch && !context->json && isatty(STDOUT_FILENO);
     if (clear) fputs("\033[H\033[J", stdout);
     const plm_status status = show(context, run, error);
-    if (status == PLM_NOT_RUNNING && shown) { /* watched to its end */
+    if (status == PLM_NOT_RUNNING && shown) { /* it was watched to its end */
       *error = (struct plm_error){0};
       return PLM_OK;
     }
@@ -123,20 +124,22 @@ static plm_status ps(const struct plm_command_context *context, struct plm_error
 }
 
 static const struct plm_option options[] = {
-    {0, "watch", NULL, "again every second, until the run ends"},
+    {0, "watch", NULL, "show them again every second, until the run ends"},
     {0, NULL, NULL, NULL},
 };
 
 const struct plm_command plm_command_ps = {
     .name = "ps",
-    .summary = "the stages of a running run: state, process, restarts, age, rate, queue",
+    .summary = "show the stages of a run: state, process, restarts, age, rate, queue",
     .details =
-        "Packers that joined from elsewhere are listed, too; without a supervisor, what was "
-        "started by hand.\nWith --json an array of {stage, instance, node, pid, state, ready, "
-        "restarts, age_s}; rate (tokens/s) and queue as well where they are known: of packers, "
-        "requests "
-        "that wait for their window (and standby); of the trainer, real tokens; of the evaluator, "
-        "predicted tokens and checkpoints that wait. Exit code 3 when the run is not running.",
+        "Packers that joined from other hosts are listed as well. Without a supervisor, the "
+        "stages that were started by hand are listed. Exits with 3 if the run is not running.\n\n"
+        "RATE is in thousands of tokens a second: those that a packer serves, that the trainer "
+        "trains on (padding excluded), or that the evaluator predicted in its last evaluation. "
+        "QUEUE is the number of requests that wait at a packer, or of checkpoints that wait for "
+        "the evaluator. A packer on standby has the next window ready.\n\n"
+        "--json prints an array of {stage, instance, node, pid, state, ready, restarts, age_s}, "
+        "with rate, queue and standby where they are known.",
     .options = options,
     .run = ps,
 };

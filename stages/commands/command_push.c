@@ -1,6 +1,6 @@
-/* `plm-pipeline push`: a checkpoint, or an exported folder, to the Hugging Face Hub. The upload is
- * `hf upload`, which knows the Hub, logins and retries; this finds it and gives it its arguments.
- */
+/* `plm-pipeline push`: uploads a checkpoint or an exported folder to the Hugging Face Hub. The work
+ * is done by `hf upload`, which knows the Hub, logins and retries; this finds `hf` and gives it its
+ * arguments. */
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <signal.h>
@@ -20,18 +20,20 @@
 
 static const struct plm_option options[] = {
     PLM_EXPORT_OPTIONS,
-    {.name = "folder", .argument = "DIR", .help = "an exported folder, instead of a checkpoint"},
-    {.name = "private", .help = "make a private repository, if there is none yet"},
-    {.name = "revision", .argument = "NAME", .help = "the branch to upload to (default main)"},
-    {.name = "message", .argument = "TEXT", .help = "of the commit"},
-    {.name = "create-pr", .help = "as a pull request"},
-    {.name = "dry-run", .help = "print the commands, do nothing"},
+    {.name = "folder",
+     .argument = "DIR",
+     .help = "upload this exported folder instead of a checkpoint"},
+    {.name = "private", .help = "make the repository private, if it does not exist yet"},
+    {.name = "revision", .argument = "NAME", .help = "the branch to upload to (default: main)"},
+    {.name = "message", .argument = "TEXT", .help = "message of the commit"},
+    {.name = "create-pr", .help = "open a pull request instead of a commit"},
+    {.name = "dry-run", .help = "print the commands; upload nothing"},
     {0},
 };
 
 enum { ARGUMENTS_MAX = 16 };
 
-/* `hf upload REPO FOLDER . …`. Nothing secret: hf has its own login, or HF_TOKEN. */
+/* `hf upload REPO FOLDER . …`. It holds no secret: hf has its own login, or reads HF_TOKEN. */
 static size_t fill_command(const struct plm_arguments *arguments, const char *repository,
                            const char *folder, const char *message,
                            const char *command[ARGUMENTS_MAX])
@@ -54,7 +56,7 @@ static size_t fill_command(const struct plm_arguments *arguments, const char *re
   return used;
 }
 
-/* For a shell: quoted where it is not plain. */
+/* Writes a word as a shell reads it, quoted if it is not plain. */
 static void put_word(struct plm_text *text, const char *word)
 {
   static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -113,8 +115,8 @@ static plm_status check_repository(const char *repository, struct plm_error *err
       strchr("-.", repository[0]) == NULL && strchr("-.", name[0]) == NULL &&
       strstr(repository, "..") == NULL && strstr(repository, "--") == NULL)
     return PLM_OK;
-  plm_error_set(error, PLM_USAGE, "\"%.200s\" is no repository of the Hub", repository);
-  return plm_error_hint(error, "OWNER/NAME, of letters, digits, - _ and .");
+  plm_error_set(error, PLM_USAGE, "\"%.200s\" is not a name that the Hub allows", repository);
+  return plm_error_hint(error, "it is OWNER/NAME, made of letters, digits, - _ and .");
 }
 
 /* ---- uploading ----------------------------------------------------------------------------- */
@@ -122,19 +124,19 @@ static plm_status check_repository(const char *repository, struct plm_error *err
 static void become(const char *const *command, bool json)
 {
   for (int number = 1; number < NSIG; number++) signal(number, SIG_DFL);
-  if (json) dup2(STDERR_FILENO, STDOUT_FILENO); /* stdout is for the one line at the end */
+  if (json) dup2(STDERR_FILENO, STDOUT_FILENO); /* stdout is kept for the one line at the end */
   execvp(command[0], (char *const *)command);
   fprintf(stderr, "plm-pipeline: cannot run %s: %s\n", command[0], strerror(errno));
   _exit(127);
 }
 
-/* A stop signal goes on to hf; what hf then does is waited for. */
+/* Waits for hf, and passes a stop signal on to it. */
 static plm_status wait_for(pid_t child, struct plm_error *error)
 {
   int state = 0;
   bool passed_on = false;
   while (waitpid(child, &state, 0) < 0) {
-    if (errno != EINTR) return plm_error_errno(error, "waiting for hf");
+    if (errno != EINTR) return plm_error_errno(error, "cannot wait for hf");
     if (plm_stop_requested != 0 && !passed_on) {
       kill(child, SIGTERM);
       passed_on = true;
@@ -147,14 +149,15 @@ static plm_status wait_for(pid_t child, struct plm_error *error)
   plm_error_set(error, PLM_FAILURE, "`hf upload` %s %d",
                 WIFSIGNALED(state) ? "was ended by signal" : "ended with",
                 WIFSIGNALED(state) ? WTERMSIG(state) : WEXITSTATUS(state));
-  return plm_error_hint(error, "its own message is above; `hf auth login` or HF_TOKEN lets it in");
+  return plm_error_hint(error,
+                        "its own message is above; to log in, use `hf auth login` or set HF_TOKEN");
 }
 
 static plm_status upload(const char *const *command, bool json, struct plm_error *error)
 {
   fflush(stdout);
   const pid_t child = fork();
-  if (child < 0) return plm_error_errno(error, "starting hf");
+  if (child < 0) return plm_error_errno(error, "cannot start hf");
   if (child == 0) become(command, json);
   return wait_for(child, error);
 }
@@ -162,7 +165,7 @@ static plm_status upload(const char *const *command, bool json, struct plm_error
 static plm_status report(const struct plm_command_context *context, const char *repository,
                          struct plm_error *error)
 {
-  if (!context->json) return PLM_OK; /* hf has said it */
+  if (!context->json) return PLM_OK; /* hf has reported it */
   cJSON *json = cJSON_CreateObject();
   cJSON_AddStringToObject(json, "repository", repository);
   cJSON_AddBoolToObject(json, "uploaded", true);
@@ -171,7 +174,7 @@ static plm_status report(const struct plm_command_context *context, const char *
 
 /* ---- from a checkpoint, from a folder ------------------------------------------------------ */
 
-/* Exported into a folder of its own, which is gone afterwards. */
+/* Exports into a temporary folder, uploads that, and removes it. */
 static plm_status push_checkpoint(const struct plm_command_context *context, const char *repository,
                                   const char *source, struct plm_error *error)
 {
@@ -199,7 +202,8 @@ static plm_status push_checkpoint(const struct plm_command_context *context, con
   return status == PLM_OK ? removed : status;
 }
 
-/* *folder may become a path in buffer: a name that begins with a dash would be an option to hf. */
+/* *folder may be changed to a path in buffer, because hf would take a name that begins with a dash
+ * for an option. */
 static plm_status check_folder(const struct plm_command_context *context, const char **folder,
                                char buffer[PLM_PATH_SIZE], struct plm_error *error)
 {
@@ -207,7 +211,8 @@ static plm_status check_folder(const struct plm_command_context *context, const 
   struct plm_model_folder found;
   for (size_t i = 0; i < sizeof of_checkpoints / sizeof *of_checkpoints; i++)
     if (plm_arguments_has(context->arguments, of_checkpoints[i]))
-      return plm_error_set(error, PLM_USAGE, "either --folder, which is uploaded as it is, or --%s",
+      return plm_error_set(error, PLM_USAGE,
+                           "--folder is uploaded as it is and does not go together with --%s",
                            of_checkpoints[i]);
   if ((*folder)[0] == '-') {
     PLM_TRY(plm_path_join(buffer, ".", *folder, error));
@@ -215,11 +220,12 @@ static plm_status check_folder(const struct plm_command_context *context, const 
   }
   PLM_TRY(plm_model_folder_check(*folder, &found, error));
   if (!found.checkpoint) return PLM_OK;
-  plm_error_set(error, PLM_USAGE, "%s is a checkpoint, with its optimizer's state", *folder);
-  return plm_error_hint(error, "--checkpoint DIR exports it first");
+  plm_error_set(error, PLM_USAGE, "%s is a checkpoint, which includes the optimizer's state",
+                *folder);
+  return plm_error_hint(error, "use --checkpoint DIR, which exports it first");
 }
 
-/* The commands that somebody may run elsewhere: nothing of ours lies about for them. What the first
+/* Prints commands that can also be run elsewhere, so they use no temporary folder. What the first
  * would refuse is refused here. */
 static plm_status print_commands(const struct plm_command_context *context, const char *repository,
                                  const char *source, const char *folder, struct plm_error *error)
@@ -259,7 +265,7 @@ static plm_status run(const struct plm_command_context *context, struct plm_erro
   const char *command[ARGUMENTS_MAX];
   char source[PLM_PATH_SIZE];
   if (arguments->positional_count != 1)
-    return plm_error_set(error, PLM_USAGE, "push needs one repository: OWNER/NAME");
+    return plm_error_set(error, PLM_USAGE, "push needs the name of one repository: OWNER/NAME");
   const char *repository = arguments->positionals[0];
   const char *given = plm_arguments_get(arguments, "message");
   PLM_TRY(check_repository(repository, error));
@@ -272,8 +278,8 @@ static plm_status run(const struct plm_command_context *context, struct plm_erro
   if (!on_path("hf")) {
     PLM_TRY(print_commands(context, repository, source, folder, error));
     plm_error_set(error, PLM_NOT_FOUND, "nothing was uploaded: the command `hf` is not on PATH");
-    return plm_error_hint(error, "`pip install -U huggingface_hub` brings it; or run the above "
-                                 "where it is");
+    return plm_error_hint(error, "install it with `pip install -U huggingface_hub`, or run the "
+                                 "commands above where it is installed");
   }
   plm_stop_signals_install();
   if (folder == NULL) {
@@ -288,11 +294,12 @@ static plm_status run(const struct plm_command_context *context, struct plm_erro
 const struct plm_command plm_command_push = {
     .name = "push",
     .operands = "REPO [--checkpoint DIR | --folder DIR]",
-    .summary = "a checkpoint to the Hugging Face Hub, by `hf upload`",
+    .summary = "upload a checkpoint to the Hugging Face Hub with `hf upload`",
     .details =
-        "A checkpoint is exported into a temporary folder first (see `export`); --folder uploads\n"
-        "one that is there. The login is hf's: `hf auth login`, or HF_TOKEN. Without the command\n"
-        "`hf`, and with --dry-run, the commands are printed and nothing is uploaded.",
+        "A checkpoint is first exported into a temporary folder (see `export`); --folder uploads "
+        "an "
+        "existing export. To log in, use `hf auth login` or set HF_TOKEN. With --dry-run, or if "
+        "the command `hf` is not installed, the commands are printed and nothing is uploaded.",
     .options = options,
     .run = run,
 };

@@ -1,5 +1,5 @@
-/* `plm-pipeline runs [DIR]`: every run below a folder, with what a person asks first: is it going,
- * how far is it, how good, how fast. */
+/* `plm-pipeline runs [DIR]`: lists the runs in a folder, with what a person asks first: is it
+ * running, how far is it, how good, how fast? */
 #include <cjson/cJSON.h>
 #include <dirent.h>
 #include <errno.h>
@@ -22,7 +22,7 @@ struct run_summary {
 };
 
 struct last_loss {
-  char split[16]; /* the first one reported, which is the first of evaluator.splits */
+  char split[16]; /* the first that was reported, which is the first of evaluator.splits */
   double value;
 };
 
@@ -99,7 +99,7 @@ static void print_row(const char *name, const struct run_summary *summary)
   putchar('\n');
 }
 
-/* A run folder is one that holds the configuration it was started with. */
+/* A run folder holds the configuration that the run was started with. */
 static bool is_run(const char *directory)
 {
   char path[PLM_PATH_SIZE];
@@ -142,14 +142,14 @@ static plm_status run(const struct plm_command_context *context, struct plm_erro
   }
   free(entries);
   if (status == PLM_OK && shown == 0 && !context->json)
-    fprintf(stderr, "no runs in %s\n", directory);
+    fprintf(stderr, "plm-pipeline: there are no runs in %s\n", directory);
   return status;
 }
 
 const struct plm_command plm_command_runs = {
     .name = "runs",
     .operands = "[DIR]",
-    .summary = "list the runs below a folder (default: runs)",
+    .summary = "list the runs in a folder (default: runs)",
     .options = options,
     .run = run,
 };

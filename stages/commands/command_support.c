@@ -1,4 +1,4 @@
-/* What several commands need: the run they are about, checks of operands. */
+/* What several commands need: the run they are about, and checks of operands. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,8 @@ plm_status plm_command_run_folder(const struct plm_command_context *context,
 {
   if (context->run != NULL) {
     char here[PLM_PATH_SIZE];
-    if (getcwd(here, sizeof here) == NULL) return plm_error_errno(error, "working directory");
+    if (getcwd(here, sizeof here) == NULL)
+      return plm_error_errno(error, "cannot find the working directory");
     return plm_path_join(path, here, context->run, error);
   }
   struct plm_config config;
@@ -65,7 +66,7 @@ plm_status plm_command_parse_scale(const char *text, unsigned *packers, struct p
       return PLM_OK;
     }
   }
-  return plm_error_set(error, PLM_USAGE, "scale needs packer=N, N from 0 to 256, not \"%.80s\"",
+  return plm_error_set(error, PLM_USAGE, "expected packer=N with N from 0 to 256, found \"%.80s\"",
                        text);
 }
 

@@ -1,9 +1,9 @@
-/* The table of commands: the one place where a new command is entered. */
+/* The table of commands: the one place in which a new command is entered. */
 #include <string.h>
 
 #include "stages/commands/command.h"
 
-/* clang-format off: a command a line */
+/* clang-format off: one command on each line */
 #define COMMANDS(X) \
   X(ingest)         \
   X(corpus)         \

@@ -1,5 +1,5 @@
-/* `plm-pipeline trace --step N`: the documents that step N trained on, in the order of the batch. A
- * pure function of the run's configuration and the corpus: no packer is asked. */
+/* `plm-pipeline trace --step N`: lists the documents that step N trained on, in the order of the
+ * batch. They follow from the run's configuration and the corpus, so no packer is asked. */
 #include <cjson/cJSON.h>
 #include <stdio.h>
 
@@ -11,7 +11,7 @@
 static const struct plm_option options[] = {
     {.name = "step",
      .argument = "N",
-     .help = "the step that leads to checkpoint N; the first is 1"},
+     .help = "the step; the first is 1, and step N leads to checkpoint N"},
     {0},
 };
 
@@ -101,7 +101,7 @@ static plm_status run(const struct plm_command_context *context, struct plm_erro
   PLM_TRY(plm_command_operands(context, 0, error));
   PLM_TRY(plm_arguments_u64(context->arguments, "step", 0, &step, error));
   if (step == 0) {
-    plm_error_set(error, PLM_USAGE, "trace needs --step N");
+    plm_error_set(error, PLM_USAGE, "which step? Say --step N");
     return plm_error_hint(error, "the first step is 1");
   }
   if (step > UINT32_MAX) return plm_error_set(error, PLM_USAGE, "--step %llu is too large", step);
@@ -124,11 +124,12 @@ static plm_status run(const struct plm_command_context *context, struct plm_erro
 const struct plm_command plm_command_trace = {
     .name = "trace",
     .operands = "--step N",
-    .summary = "the documents of a step",
+    .summary = "list the documents that a step trained on",
     .details = "Prints the chunks of step N in the order of the batch, and for each chunk its "
-               "documents: number in the training split, first token in the chunk, tokens (<cls> "
-               "and <eos> included), first residue in the document, and name. Reads the run's "
-               "pipeline.yaml and the corpus; with --json, an object a line for each chunk.",
+               "documents: number in the training split; start, the first token in the chunk; "
+               "length in tokens, <cls> and <eos> included; offset, the first residue within the "
+               "document; and name. Reads the run's pipeline.yaml and the corpus. --json prints an "
+               "object on one line for each chunk.",
     .options = options,
     .run = run,
 };

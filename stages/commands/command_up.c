@@ -1,4 +1,4 @@
-/* `plm-pipeline up`: start or resume a run, in the foreground or behind. */
+/* `plm-pipeline up`: starts or resumes a run, in the foreground or in the background. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -23,15 +23,18 @@
 enum { EARLIER_EXTRA_S = 5, EARLIER_PAUSE_US = 50000 };
 
 static const struct plm_option options[] = {
-    {'d', "detach", NULL, "run behind; lines go to the run's logs alone"},
-    {0, "wait", NULL, "with -d (which it implies): return when every stage is ready"},
-    {0, "scale", "packer=N", "packers to start instead of packer.instances"},
-    {0, "resume", "auto|never|PATH", "default auto; PATH: a checkpoint of this run"},
-    {0, "dry-run", NULL, "graph, command lines, memory, disk, cores, ports; touches nothing"},
+    {'d', "detach", NULL, "run in the background; the stages' lines go to the run's logs only"},
+    {0, "wait", NULL, "run in the background, and return once every stage is ready"},
+    {0, "scale", "packer=N", "start N packers, whatever packer.instances says"},
+    {0, "resume", "auto|never|PATH",
+     "auto (default): go on from the newest checkpoint; never: start anew; PATH: go on from this "
+     "checkpoint of the run"},
+    {0, "dry-run", NULL,
+     "print graph, command lines, memory, disk, cores and ports; change nothing"},
     {0, NULL, NULL, NULL},
 };
 
-/* What the command line and the files say before anything starts. */
+/* What the command line and the files ask for, known before anything starts. */
 struct plan {
   struct plm_config config;
   bool chosen[PLM_KIND_COUNT];
@@ -42,7 +45,7 @@ struct plan {
 
 /* ---- the command line ---------------------------------------------------------------------- */
 
-/* Operands are stages; the first one that is none is the configuration's file. */
+/* Operands are stages, but the first may be the configuration file. */
 static plm_status read_operands(const struct plm_arguments *arguments, const char **file,
                                 bool chosen[PLM_KIND_COUNT], struct plm_error *error)
 {
@@ -54,11 +57,12 @@ static plm_status read_operands(const struct plm_arguments *arguments, const cha
     if (kind != PLM_KIND_COUNT) {
       chosen[kind] = true;
       named++;
-    } else if (*file == NULL && i == 0) {
+    } else if (i == 0 && (strpbrk(word, "./") != NULL || plm_file_exists(word))) {
       *file = word;
     } else {
-      plm_error_set(error, PLM_USAGE, "\"%.200s\" is no stage", word);
-      return plm_error_hint(error, "stages are trainer, evaluator and packer");
+      plm_error_set(error, PLM_USAGE, "\"%.200s\" is not a stage%s", word,
+                    i == 0 ? ", and there is no such file" : "");
+      return plm_error_hint(error, "the stages are trainer, evaluator and packer");
     }
   }
   for (int kind = 0; kind < PLM_KIND_COUNT && named == 0; kind++) chosen[kind] = true;
@@ -89,7 +93,8 @@ static plm_status read_fingerprint(struct plan *plan, struct plm_error *error)
   plm_hash_to_hex(info->fingerprint, plan->fingerprint);
   plm_status status = PLM_OK;
   if (info->tokenizer != plan->config.data.tokenizer) {
-    status = plm_error_set(error, PLM_CONFIG, "data.tokenizer is not the corpus's own (%s)",
+    status = plm_error_set(error, PLM_CONFIG,
+                           "data.tokenizer differs from the tokenizer of the corpus %s",
                            plan->config.corpus);
   }
   plm_corpus_close(corpus);
@@ -114,15 +119,15 @@ static plm_status read_plan(const struct plm_command_context *context, struct pl
 
 /* ---- running ------------------------------------------------------------------------------- */
 
-/* A complete run: only what is missing is evaluated. */
+/* A complete run only evaluates the checkpoints that have no metrics yet. */
 static void only_evaluate(struct plan *plan, const struct plm_prepared *prepared)
 {
   plan->chosen[PLM_KIND_TRAINER] = false;
-  plm_info("the run is complete at step %llu; evaluating what is missing",
+  plm_info("the run is complete at step %llu; evaluating the checkpoints that were not",
            (unsigned long long)prepared->step);
 }
 
-/* From here on the lines of a run behind go to its log. */
+/* From here on, a run in the background writes its lines to its log. */
 static plm_status open_behind(const struct plan *plan, struct plm_error *error)
 {
   char logs[PLM_PATH_SIZE], path[PLM_PATH_SIZE];
@@ -139,7 +144,7 @@ static plm_status open_behind(const struct plan *plan, struct plm_error *error)
   return PLM_OK;
 }
 
-/* A supervisor that was killed leaves stages that are still publishing; theirs are the locks. */
+/* The stages of a supervisor that was killed may still be publishing; they hold these locks. */
 static void wait_for_earlier_stages(const struct plm_config *config)
 {
   static const char *const writers[] = {"trainer", "evaluator"};
@@ -150,7 +155,9 @@ static void wait_for_earlier_stages(const struct plm_config *config)
     bool said = false;
     while (plm_lock_holder(config->run, writers[i], &holder, NULL) == PLM_OK &&
            plm_clock_ms() < until_ms) {
-      if (!said) plm_info("waiting for an earlier %s to end (process %d)", writers[i], holder.pid);
+      if (!said)
+        plm_info("waiting for the %s of an earlier start to end (process %d)", writers[i],
+                 holder.pid);
       said = true;
       usleep(EARLIER_PAUSE_US);
     }
@@ -182,7 +189,7 @@ static plm_status supervise(const struct plm_command_context *context, struct pl
   plm_status status =
       plm_run_prepare(&plan->config, plan->mode, plan->resume_path, &prepared, error);
   if (status == PLM_OK && prepared.complete && !plan->chosen[PLM_KIND_EVALUATOR]) {
-    plm_info("complete at step %llu", (unsigned long long)prepared.step);
+    plm_info("the run is complete at step %llu", (unsigned long long)prepared.step);
     plm_lock_release(lock);
     *exit_code = 0;
     return PLM_OK;
@@ -205,16 +212,16 @@ static plm_status supervise(const struct plm_command_context *context, struct pl
   return status;
 }
 
-/* ---- behind -------------------------------------------------------------------------------- */
+/* ---- in the background --------------------------------------------------------------------- */
 
-/* The child's life: an error before the start goes to the parent as text, its exit code by wait. */
+/* The child's life. The parent waits for its exit code; an error before the start is printed to the
+ * caller's stderr, although the lines of the run already go to its log. */
 static _Noreturn void live_behind(const struct plm_command_context *context, struct plan *plan,
                                   int pipe_end)
 {
   struct plm_error error = {0};
   int exit_code = 1;
   setsid();
-  /* what is wrong with the start is still said on the caller's stderr */
   const int callers = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
   const plm_status status = supervise(context, plan, true, pipe_end, &exit_code, &error);
   if (status != PLM_OK) {
@@ -297,9 +304,12 @@ const struct plm_command plm_command_up = {
     .name = "up",
     .operands = "[FILE] [STAGE...]",
     .summary = "start or resume a run: trainer, evaluator and packers",
-    .details = "In the foreground, with every stage's lines; Ctrl-C stops in order (the trainer "
-               "publishes a\ncheckpoint first), a second one kills. Exit codes: 0 complete and "
-               "evaluated, 130 after\nCtrl-C, 143 after SIGTERM or `down`, else a failure's.",
+    .details = "Runs in the foreground and prints the lines of every stage. Ctrl-C stops the run "
+               "in order: "
+               "the trainer saves a checkpoint, then the others stop. A second Ctrl-C kills "
+               "them.\n\nSTAGE is trainer, evaluator or packer; the default is all of them. "
+               "Exit codes: 0 if the run is complete and evaluated, 130 after Ctrl-C, 143 after "
+               "SIGTERM or `down`, else that of the stage that failed.",
     .options = options,
     .run = up,
 };

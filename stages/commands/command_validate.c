@@ -1,4 +1,4 @@
-/* `plm-pipeline validate`: everything that is wrong with a configuration, at once. */
+/* `plm-pipeline validate`: reports all mistakes of a configuration at once. */
 #include <stdio.h>
 #include <string.h>
 
@@ -29,7 +29,7 @@ static plm_status validate(const struct plm_command_context *context, struct plm
   PLM_TRY(plm_arguments_overrides(context->arguments, &overrides, &count, error));
   const plm_status status = plm_config_load(path, overrides, count, &config, &problems, error);
   plm_arguments_overrides_free(overrides, count);
-  if (problems != NULL) { /* the result of this command, and still an error */
+  if (problems != NULL) { /* the result of this command, so that main has nothing to add */
     plm_error_set(error, status, "%s", "");
     if (context->json)
       PLM_TRY(print_json(problems, error));
@@ -51,7 +51,7 @@ static plm_status validate(const struct plm_command_context *context, struct plm
 const struct plm_command plm_command_validate = {
     .name = "validate",
     .operands = "[FILE]",
-    .summary = "check a configuration; all errors at once, with line and column",
-    .details = "With --json an array of the errors' texts. Exit code 2 when there is one.",
+    .summary = "check a configuration; all mistakes at once, with line and column",
+    .details = "Exits with 2 if there are mistakes. --json prints them as an array of texts.",
     .run = validate,
 };

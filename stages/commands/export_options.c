@@ -1,4 +1,4 @@
-/* Options of `export` and `push`. */
+/* The options of `export` and `push`, read. */
 #include "stages/commands/export_options.h"
 
 #include <inttypes.h>
@@ -8,8 +8,8 @@
 #include "common/checkpoint/checkpoint.h"
 #include "common/run/run.h"
 
-static plm_status of_run(const struct plm_command_context *context, char path[PLM_PATH_SIZE],
-                         struct plm_error *error)
+static plm_status find_in_run(const struct plm_command_context *context, char path[PLM_PATH_SIZE],
+                              struct plm_error *error)
 {
   char run[PLM_PATH_SIZE], checkpoints[PLM_PATH_SIZE], name[PLM_CHECKPOINT_NAME_SIZE];
   unsigned long long given;
@@ -18,7 +18,8 @@ static plm_status of_run(const struct plm_command_context *context, char path[PL
   PLM_TRY(plm_path_join(checkpoints, run, PLM_RUN_CHECKPOINTS, error));
   if (!plm_file_exists(checkpoints)) {
     plm_error_set(error, PLM_NOT_FOUND, "there are no checkpoints in %s", run);
-    return plm_error_hint(error, "--checkpoint DIR or --run DIR says what to export");
+    return plm_error_hint(error,
+                          "name a checkpoint with --checkpoint DIR, or a run with --run DIR");
   }
   if (plm_arguments_has(context->arguments, "step")) {
     PLM_TRY(plm_arguments_u64(context->arguments, "step", 0, &given, error));
@@ -31,16 +32,17 @@ static plm_status of_run(const struct plm_command_context *context, char path[PL
   if (plm_file_exists(path)) return PLM_OK;
   plm_error_set(error, PLM_NOT_FOUND, "the run has no checkpoint of step %" PRIu64, step);
   plm_error_where(error, "%s", run);
-  return plm_error_hint(error, "`plm-pipeline checkpoints` lists those it has");
+  return plm_error_hint(error, "`plm-pipeline checkpoints` lists the ones it has");
 }
 
 plm_status plm_export_source(const struct plm_command_context *context, char path[PLM_PATH_SIZE],
                              struct plm_error *error)
 {
   const char *given = plm_arguments_get(context->arguments, "checkpoint");
-  if (given == NULL) return of_run(context, path, error);
+  if (given == NULL) return find_in_run(context, path, error);
   if (context->run != NULL || plm_arguments_has(context->arguments, "step"))
-    return plm_error_set(error, PLM_USAGE, "either --checkpoint, or --run and --step");
+    return plm_error_set(error, PLM_USAGE,
+                         "--checkpoint does not go together with --run or --step");
   if (strlen(given) >= PLM_PATH_SIZE)
     return plm_error_set(error, PLM_LIMIT, "the path %.200s… is too long", given);
   snprintf(path, PLM_PATH_SIZE, "%s", given);

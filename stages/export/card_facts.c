@@ -1,4 +1,4 @@
-/* Where a model comes from: trainer.json, evaluator.jsonl, corpus.json. */
+/* The origin of a model, read from trainer.json, evaluator.jsonl and corpus.json. */
 #include "stages/export/card_facts.h"
 
 #include <cjson/cJSON.h>
@@ -49,26 +49,27 @@ static plm_status gather_training(struct plm_card_facts *facts, struct plm_error
 
 /* ---- the corpus ---------------------------------------------------------------------------- */
 
-/* The corpus may have moved, or be another one by now: then the card says its fingerprint alone. */
+/* If the corpus has moved or been replaced, the card gives only its fingerprint. */
 static void gather_corpus(struct plm_card_facts *facts)
 {
   char hex[PLM_HASH_HEX_SIZE];
   struct plm_error why = {0};
   if (!facts->trained || facts->config.corpus == NULL) return;
   if (plm_corpus_description_read(facts->config.corpus, &facts->corpus, &why) != PLM_OK) {
-    plm_info("the card says little about the corpus: %s", why.what);
+    plm_info("the model card says little about the corpus: %s", why.what);
     return;
   }
   plm_hash_to_hex(facts->corpus.info.fingerprint, hex);
   facts->corpus_known = strcmp(hex, facts->fingerprint) == 0;
   if (facts->corpus_known) return;
-  plm_info("the card says little about the corpus: %s is another one by now", facts->config.corpus);
+  plm_info("the model card says little about the corpus: %s has changed since",
+           facts->config.corpus);
   plm_corpus_description_deinit(&facts->corpus);
 }
 
 /* ---- the evaluator's lines ----------------------------------------------------------------- */
 
-/* Whether a line is of this checkpoint and these weights. */
+/* Whether a line is about this checkpoint and these weights. */
 static bool is_ours(const struct plm_card_facts *facts, const cJSON *line)
 {
   char hex[PLM_HASH_HEX_SIZE];
@@ -79,7 +80,7 @@ static bool is_ours(const struct plm_card_facts *facts, const cJSON *line)
          cJSON_HasObjectItem(line, "loss");
 }
 
-/* The last line of a split stays. */
+/* Keeps the last line of each split. */
 static bool take_line(void *context, const cJSON *line)
 {
   struct plm_card_facts *facts = context;
@@ -94,8 +95,8 @@ static bool take_line(void *context, const cJSON *line)
   return true;
 }
 
-/* RUN/evaluator.jsonl of RUN/checkpoints/step_N. A checkpoint that was carried elsewhere has none.
- */
+/* Reads RUN/evaluator.jsonl of a checkpoint RUN/checkpoints/step_N. A copy of a checkpoint
+ * elsewhere has none. */
 static plm_status gather_evaluations(struct plm_card_facts *facts, struct plm_error *error)
 {
   char path[PLM_PATH_SIZE];
@@ -106,7 +107,8 @@ static plm_status gather_evaluations(struct plm_card_facts *facts, struct plm_er
   PLM_TRY(plm_path_join(path, facts->folder->directory, "../../" PLM_RUN_EVALUATOR_METRICS, error));
   PLM_TRY(plm_metrics_each(path, take_line, facts, error));
   if (cJSON_GetArraySize(facts->evaluations) == 0)
-    plm_info("the card has no metrics: the evaluator has not reported the %s weights of step %llu",
+    plm_info("the model card has no metrics: the evaluator has not reported the %s weights of step "
+             "%llu",
              facts->weights, (unsigned long long)facts->folder->step);
   return PLM_OK;
 }

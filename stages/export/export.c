@@ -22,7 +22,7 @@
 /* What the steps of one export share. */
 struct export
 {
-  const char *weights_file; /* of the folder: model.safetensors or ema.safetensors */
+  const char *weights_file; /* model.safetensors or ema.safetensors */
   const struct plm_export_request *request;
   struct plm_export_result *result;
   struct plm_model_folder folder;
@@ -42,8 +42,7 @@ static plm_status check_stop(struct plm_error *error)
 
 /* ---- the request --------------------------------------------------------------------------- */
 
-/* https://huggingface.co/docs/hub/repositories-licenses: the Hub refuses a model card with another.
- */
+/* From https://huggingface.co/docs/hub/repositories-licenses. The Hub refuses any other. */
 /* clang-format off */
 static const char *const licenses[] = {
   "apache-2.0", "mit", "openrail", "bigscience-openrail-m", "creativeml-openrail-m",
@@ -66,10 +65,10 @@ static plm_status check_license(const char *license, struct plm_error *error)
     if (strcmp(licenses[i], license) == 0) return PLM_OK;
     plm_suggest(&suggestion, licenses[i]);
   }
-  plm_error_set(error, PLM_USAGE, "the Hub knows no licence \"%.80s\"", license);
+  plm_error_set(error, PLM_USAGE, "\"%.80s\" is not in the Hub's list of licences", license);
   if (suggestion.best != NULL) return plm_error_hint(error, "did you mean %s?", suggestion.best);
-  return plm_error_hint(error, "its list: https://huggingface.co/docs/hub/repositories-licenses; "
-                               "any other licence is `other`, with a LICENSE file in the folder");
+  return plm_error_hint(error, "see https://huggingface.co/docs/hub/repositories-licenses; for any "
+                               "other licence, give `other` and add a LICENSE file to the folder");
 }
 
 static plm_status check_request(const struct plm_export_request *request, struct plm_error *error)
@@ -77,7 +76,8 @@ static plm_status check_request(const struct plm_export_request *request, struct
   const char *dtype = request->dtype;
   PLM_TRY(plm_model_weights_check(request->weights, error));
   if (dtype != NULL && strcmp(dtype, "float32") != 0 && strcmp(dtype, "bfloat16") != 0)
-    return plm_error_set(error, PLM_USAGE, "--dtype is float32 or bfloat16, not \"%.40s\"", dtype);
+    return plm_error_set(error, PLM_USAGE, "--dtype must be float32 or bfloat16, not \"%.40s\"",
+                         dtype);
   return request->license != NULL ? check_license(request->license, error) : PLM_OK;
 }
 
@@ -110,7 +110,7 @@ static plm_status write_text(const struct export *export, const char *name, cons
   return plm_file_write(path, text, strlen(text), 0644, error);
 }
 
-/* As a checkpoint's, but for the dtype. */
+/* The config.json of a checkpoint, with the dtype of this export. */
 static plm_status write_config(const struct export *export, struct plm_error *error)
 {
   const struct plm_model_folder *folder = &export->folder;
@@ -166,7 +166,7 @@ static void round_all(const float *values, size_t count, uint16_t *rounded)
   for (size_t i = 0; i < count; i++) rounded[i] = plm_float_to_bf16(values[i]);
 }
 
-/* The list of the other files is the weights' metadata: they come last. */
+/* The weights come last, because their metadata lists the other files. */
 static plm_status write_tensors(const struct export *export, const void *values,
                                 enum plm_dtype dtype, struct plm_error *error)
 {

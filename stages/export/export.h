@@ -1,6 +1,6 @@
-/* A checkpoint (or a Hugging Face folder of our model) as a Hugging Face folder of its own:
- * weights, config.json, modeling_plm.py, tokenizer and model card; no optimizer, nothing of the
- * run. */
+/* Writes a checkpoint, or a Hugging Face folder of our model, as a new Hugging Face folder:
+ * weights, config.json, modeling_plm.py, tokenizer and model card, but nothing of the optimizer or
+ * the run. */
 #ifndef PLM_STAGES_EXPORT_EXPORT_H
 #define PLM_STAGES_EXPORT_EXPORT_H
 
@@ -12,30 +12,34 @@
 
 struct plm_export_request {
   const char *source;  /* the folder to export */
-  const char *output;  /* the folder to be */
-  const char *weights; /* "ema", "model"; NULL: EMA weights where there are any */
-  const char *dtype;   /* "float32", "bfloat16"; NULL: float32 */
-  const char *license; /* of the Hub's list, or NULL */
-  const char *name;    /* of the model; NULL: the output's */
-  bool force;          /* what stands at output is moved aside */
+  const char *output;  /* the folder to write */
+  const char *weights; /* "ema" or "model"; NULL: EMA weights if there are any */
+  const char *dtype;   /* "float32" or "bfloat16"; NULL: float32 */
+  const char *license; /* from the Hub's list, or NULL */
+  const char *name;    /* of the model; NULL: the name of the output folder */
+  bool force;          /* move anything else at output aside */
 };
 
 struct plm_export_result {
   char output[PLM_PATH_SIZE]; /* absolute */
-  char moved[PLM_PATH_SIZE];  /* what stood there went here; "" for nothing */
-  bool checkpoint;            /* the source was one, of this step */
+  char moved[PLM_PATH_SIZE];  /* where the folder at output was moved; "" if there was none */
+  bool checkpoint;            /* the source was a checkpoint, of this step */
   uint64_t step, parameters, bytes;
   const char *weights, *dtype;
-  bool evaluated; /* the card has metrics */
+  bool evaluated; /* the card shows metrics */
 };
 
-/* What can be said without writing anything: the choices of the request, and whether its source has
- * such weights. Errors as plm_export's. */
+/* Checks what can be checked without writing: the choices of the request, and whether the source
+ * has the weights. The errors are those of plm_export. */
 plm_status plm_export_check(const struct plm_export_request *request, struct plm_error *error);
 
-/* PLM_USAGE: an unknown choice; PLM_NOT_FOUND: no such weights; PLM_EXISTS: output is taken; what
- * plm_model_folder_check says of the source; PLM_INTERRUPTED, PLM_TERMINATED: a stop signal.
- * Nothing is left behind unless it is PLM_OK. */
+/* Exports. On an error, nothing is left behind.
+ *
+ * - PLM_USAGE: an unknown choice
+ * - PLM_NOT_FOUND: the source does not have these weights
+ * - PLM_EXISTS: something else is at output
+ * - PLM_INTERRUPTED, PLM_TERMINATED: a stop signal
+ * - any error of plm_model_folder_check, about the source */
 plm_status plm_export(const struct plm_export_request *request, struct plm_export_result *result,
                       struct plm_error *error);
 

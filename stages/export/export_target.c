@@ -1,4 +1,4 @@
-/* Where an export goes, and what may be replaced there. */
+/* The folder of an export, and what it may replace. */
 #include "stages/export/export_target.h"
 
 #include <cjson/cJSON.h>
@@ -62,7 +62,7 @@ plm_status plm_export_target_list(const struct plm_export_target *target, char *
   return status;
 }
 
-/* The list in the weights' metadata; NULL when they are not of an export. */
+/* The list in the weights' metadata; NULL if they are not those of an export. */
 static cJSON *list_of(const char *directory)
 {
   char path[PLM_PATH_SIZE];
@@ -76,7 +76,7 @@ static cJSON *list_of(const char *directory)
   return list;
 }
 
-/* Whether one entry of the folder is as the list has it. */
+/* Whether an entry of the folder is still as the list says. */
 static bool unchanged(const char *directory, const char *name, const cJSON *list)
 {
   char path[PLM_PATH_SIZE], hex[PLM_HASH_HEX_SIZE];
@@ -93,24 +93,26 @@ static bool unchanged(const char *directory, const char *name, const cJSON *list
   return strcmp(hex, listed) == 0;
 }
 
-/* PLM_OK: an export as it was written. PLM_EXISTS says what it is instead. */
+/* PLM_OK if the folder is an unchanged export; else PLM_EXISTS, which says what it is. */
 static plm_status check_earlier(const char *directory, struct dirent **entries, int count,
                                 struct plm_error *error)
 {
   cJSON *list = list_of(directory);
   if (list == NULL)
-    return plm_error_set(error, PLM_EXISTS, "the folder exists and is no export of ours");
+    return plm_error_set(error, PLM_EXISTS,
+                         "the folder exists and is not an export by plm-pipeline");
   plm_status status = PLM_OK;
   for (int i = 0; i < count && status == PLM_OK; i++)
     if (!unchanged(directory, entries[i]->d_name, list))
-      status = plm_error_set(error, PLM_EXISTS,
-                             "an earlier export is there, but %.200s was changed or added since",
-                             entries[i]->d_name);
+      status =
+          plm_error_set(error, PLM_EXISTS,
+                        "the folder is an earlier export, but %.200s was changed or added since",
+                        entries[i]->d_name);
   cJSON_Delete(list);
   return status;
 }
 
-/* ---- what stands there --------------------------------------------------------------------- */
+/* ---- what exists at its place -------------------------------------------------------------- */
 
 static plm_status check_never(const char *directory, struct plm_error *error)
 {
@@ -124,7 +126,7 @@ static plm_status check_never(const char *directory, struct plm_error *error)
   };
   for (size_t i = 0; i < sizeof never / sizeof *never; i++)
     if (holds(directory, never[i].name))
-      return plm_error_set(error, PLM_EXISTS, "no export goes there: %s", never[i].what);
+      return plm_error_set(error, PLM_EXISTS, "the folder cannot be replaced: %s", never[i].what);
   return PLM_OK;
 }
 
@@ -147,11 +149,12 @@ static plm_status look(struct plm_export_target *target, bool force, struct plm_
   free_entries(entries, count);
   if (target->aside) return PLM_OK;
   if (status == PLM_EXISTS)
-    plm_error_hint(error, "give another --output, or --force, which moves the folder aside");
+    plm_error_hint(error, "choose another --output, or move the folder aside with --force");
   return status;
 }
 
-/* The place with links followed, the parent made. *name is its last part. */
+/* Finds the place, with links followed, and makes its parent folder. *name becomes its last part.
+ */
 static plm_status find_place(const char *output, struct plm_export_target *target,
                              char parent[PLM_PATH_SIZE], const char **name, struct plm_error *error)
 {
@@ -159,13 +162,13 @@ static plm_status find_place(const char *output, struct plm_export_target *targe
   PLM_TRY(plm_path_join(path, output[0] == '/' ? "" : ".", output, error));
   for (size_t end = strlen(path); end > 1 && path[end - 1] == '/'; end--) path[end - 1] = '\0';
   char *real = realpath(path, NULL);
-  if (real == NULL && errno == ENOENT) { /* its parent has to be, then */
+  if (real == NULL && errno == ENOENT) { /* then its parent is made */
     char *slash = strrchr(path, '/');
     char last[PLM_PATH_SIZE];
     snprintf(last, sizeof last, "%s", slash + 1);
     *slash = '\0';
     if (strcmp(last, ".") == 0 || strcmp(last, "..") == 0)
-      return plm_error_set(error, PLM_USAGE, "\"%.200s\" names no folder", output);
+      return plm_error_set(error, PLM_USAGE, "\"%.200s\" does not name a folder", output);
     PLM_TRY(plm_directory_make(path[0] == '\0' ? "/" : path, error));
     real = realpath(path[0] == '\0' ? "/" : path, NULL);
     if (real == NULL) return plm_error_errno(error, "cannot open %s", path);
@@ -183,7 +186,7 @@ static plm_status find_place(const char *output, struct plm_export_target *targe
   char *slash = strrchr(parent, '/');
   *name = target->final + (slash - parent) + 1;
   slash[slash == parent ? 1 : 0] = '\0';
-  if (**name == '\0') return plm_error_set(error, PLM_EXISTS, "no export goes to /");
+  if (**name == '\0') return plm_error_set(error, PLM_EXISTS, "an export cannot go to /");
   return PLM_OK;
 }
 
@@ -208,7 +211,7 @@ static plm_status make_temporary(struct plm_export_target *target, const char *p
     return status;
   }
   target->lock = plm_leftovers_lock(target->temporary);
-  const mode_t mask = umask(0); /* mkdtemp made it for us alone */
+  const mode_t mask = umask(0); /* mkdtemp made it for this user only */
   umask(mask);
   if (chmod(target->temporary, 0777 & ~mask) != 0)
     return plm_error_errno(error, "cannot change the mode of %s", target->temporary);
@@ -240,7 +243,7 @@ void plm_export_target_abandon(struct plm_export_target *target)
   unlock(target);
 }
 
-/* ---- giving the name ----------------------------------------------------------------------- */
+/* ---- renaming ------------------------------------------------------------------------------ */
 
 static plm_status move_aside(const char *final, char *moved, struct plm_error *error)
 {
@@ -250,7 +253,7 @@ static plm_status move_aside(const char *final, char *moved, struct plm_error *e
     if (rename(final, moved) == 0) return PLM_OK;
     return plm_error_errno(error, "cannot rename %s to %s", final, moved);
   }
-  return plm_error_set(error, PLM_LIMIT, "too many %s.previous-N", final);
+  return plm_error_set(error, PLM_LIMIT, "there are too many folders %s.previous-N", final);
 }
 
 plm_status plm_export_target_publish(struct plm_export_target *target, char *moved,
@@ -265,7 +268,8 @@ plm_status plm_export_target_publish(struct plm_export_target *target, char *mov
   if (target->aside) PLM_TRY(move_aside(target->final, moved, error));
   if (target->earlier &&
       renameat2(AT_FDCWD, target->temporary, AT_FDCWD, target->final, RENAME_EXCHANGE) == 0)
-    PLM_TRY(plm_path_remove(target->temporary, error)); /* that is the earlier one now */
+    PLM_TRY(plm_path_remove(target->temporary,
+                            error)); /* after the exchange, this is the earlier one */
   else {
     if (target->earlier) PLM_TRY(plm_path_remove(target->final, error));
     if (rename(target->temporary, target->final) != 0)

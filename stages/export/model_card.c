@@ -1,4 +1,4 @@
-/* The card's text, section by section. */
+/* The text of the model card, section by section. */
 #include "stages/export/model_card.h"
 
 #include <cjson/cJSON.h>
@@ -13,12 +13,11 @@
 #include "common/config/names.h"
 #include "common/corpus/tokenizer.h"
 
-/* Metrics of the evaluator under the names of https://huggingface.co/metrics where they have one.
- */
+/* The evaluator's metrics, under the names of https://huggingface.co/metrics if they have one. */
 static const struct {
   const char *field, *type, *name;
 } metrics[] = {
-    {"loss", "loss", "Cross-entropy (nats a token)"},
+    {"loss", "loss", "Cross-entropy (nats per token)"},
     {"perplexity", "perplexity", "Perplexity"},
     {"accuracy", "accuracy", "Accuracy"},
     {"precision", "precision", "Precision (support-weighted)"},
@@ -38,14 +37,14 @@ static bool is_protein(const struct plm_card_facts *facts)
   return facts->folder->model.vocab_size == plm_tokenizer_of(PLM_TOKENIZER_ESM)->vocab_size;
 }
 
-/* The last part of a path: the rest of it is the trainer's own affair. */
+/* The last part of a path; the rest is of no interest to others. */
 static const char *base_name(const char *path)
 {
   const char *slash = strrchr(path, '/');
   return slash != NULL && slash[1] != '\0' ? slash + 1 : path;
 }
 
-/* As a double-quoted scalar of YAML, or a string of Python: both take JSON's form. */
+/* Writes a string as JSON does, which is also a YAML scalar and a Python string. */
 static void put_quoted(struct plm_text *text, const char *string)
 {
   cJSON *value = cJSON_CreateString(string);
@@ -58,7 +57,7 @@ static void put_quoted(struct plm_text *text, const char *string)
   cJSON_Delete(value);
 }
 
-/* Text of a Markdown table's cell: a bar would end it. */
+/* Writes the text of a cell of a Markdown table, in which a bar would end the cell. */
 static void put_cell(struct plm_text *text, const char *string)
 {
   for (; *string != '\0'; string++) {
@@ -86,7 +85,7 @@ static void put_dataset(const struct plm_card_facts *facts, const char *split,
   plm_text_puts(text, "\n");
 }
 
-/* The share of masked tokens that a line's loss belongs to; NULL where nothing was masked. */
+/* The mask rate that a line's loss belongs to; NULL if nothing was masked. */
 static const char *mask_rate_of(const cJSON *line)
 {
   const double loss = plm_json_number(line, "loss", NAN);
@@ -96,7 +95,7 @@ static const char *mask_rate_of(const cJSON *line)
   return NULL;
 }
 
-/* What was evaluated of the split. */
+/* Writes how much of the split was evaluated. */
 static void put_arguments(const struct plm_card_facts *facts, const cJSON *line,
                           struct plm_text *text)
 {
@@ -137,11 +136,11 @@ static void put_head(const struct plm_card_facts *facts, struct plm_text *text)
   plm_text_puts(text, "---\nlibrary_name: transformers\n");
   if (facts->license != NULL)
     plm_text_printf(text, "license: %s\n", facts->license);
-  else /* a value of the Hub's list, which wants the field */
-    plm_text_puts(text, "# to be chosen, from "
+  else /* the Hub requires a licence from its list */
+    plm_text_puts(text, "# to be chosen from "
                         "https://huggingface.co/docs/hub/repositories-licenses\n"
                         "license: unknown\n");
-  /* what the pipeline of that name can load: no AutoModelForCausalLM is mapped */
+  /* the pipeline that can load the model: it is no AutoModelForCausalLM */
   plm_text_printf(text, "pipeline_tag: %s\n",
                   is_causal(facts) ? "feature-extraction" : "fill-mask");
   if (!is_causal(facts)) plm_text_puts(text, "mask_token: \"<mask>\"\n");
@@ -172,14 +171,14 @@ static void put_introduction(const struct plm_card_facts *facts, struct plm_text
   char count[32];
   plm_text_puts(text, "# ");
   put_cell(text, facts->name);
-  plm_text_printf(text, "\n\nA %s of %s parameters (`%s`), trained by plm-pipeline ",
-                  is_protein(facts) ? "protein language model" : "language model of bytes",
+  plm_text_printf(text, "\n\nA %s with %s parameters (`%s`), trained by plm-pipeline ",
+                  is_protein(facts) ? "protein language model" : "byte-level language model",
                   plm_format_count(facts->parameters, count),
                   plm_architecture_name(facts->folder->model.architecture));
   switch (facts->folder->objective) {
-  case PLM_OBJECTIVE_MLM: plm_text_puts(text, "to fill in masked tokens.\n"); break;
+  case PLM_OBJECTIVE_MLM: plm_text_puts(text, "to predict masked tokens.\n"); break;
   case PLM_OBJECTIVE_MASKED_DIFFUSION:
-    plm_text_puts(text, "to fill in any share of masked tokens (masked diffusion).\n");
+    plm_text_puts(text, "to predict masked tokens at any mask rate (masked diffusion).\n");
     break;
   case PLM_OBJECTIVE_CAUSAL: plm_text_puts(text, "to predict the next token.\n"); break;
   }
@@ -190,11 +189,12 @@ static void put_snippet(const struct plm_card_facts *facts, struct plm_text *tex
 {
   const bool protein = is_protein(facts);
   const char *start = protein ? "MKTAYIAKQR" : "The quick brown ";
-  plm_text_printf(text,
-                  "## Use\n\nThe model's code comes with it, hence `trust_remote_code`.\n\n"
-                  "```python\n%sfrom transformers import AutoModelForMaskedLM, AutoTokenizer\n\n"
-                  "name = ",
-                  is_causal(facts) ? "" : "import torch\n");
+  plm_text_printf(
+      text,
+      "## Use\n\nThe folder includes the model's code, so `trust_remote_code=True` is needed.\n\n"
+      "```python\n%sfrom transformers import AutoModelForMaskedLM, AutoTokenizer\n\n"
+      "name = ",
+      is_causal(facts) ? "" : "import torch\n");
   put_quoted(text, facts->name);
   plm_text_puts(
       text, "  # this folder, or its name on the Hub\n"
@@ -203,7 +203,7 @@ static void put_snippet(const struct plm_card_facts *facts, struct plm_text *tex
             "\n");
   if (is_causal(facts)) {
     plm_text_printf(text,
-                    "# two ways to go on\n"
+                    "# two continuations of a sequence\n"
                     "batch = tokenizer(\"%s\", return_tensors=\"pt\")\n"
                     "tokens = model.generate(**batch, count=2, temperature=0.8, "
                     "max_new_tokens=20, seed=1)\n"
@@ -211,7 +211,7 @@ static void put_snippet(const struct plm_card_facts *facts, struct plm_text *tex
                     start);
   } else {
     plm_text_printf(text,
-                    "# the likeliest token in place of <mask>\n"
+                    "# the most likely token in place of <mask>\n"
                     "batch = tokenizer(\"%s<mask>%s\", return_tensors=\"pt\")\n"
                     "with torch.no_grad():\n"
                     "    logits = model(**batch).logits\n"
@@ -224,11 +224,12 @@ static void put_snippet(const struct plm_card_facts *facts, struct plm_text *tex
       "# an embedding of each sequence: the mean over its residues\n"
       "batch = tokenizer([\"%s\", \"%s\"], padding=True, return_tensors=\"pt\")\n"
       "print(model.get_embeddings(**batch, pooling=\"mean\").shape)\n```\n\n"
-      "`model.embed_dataset` takes files of sequences, `model.generate` %s. The model "
-      "itself cuts sequences to\ntheir first %u tokens, without `<eos>`, as `plm-pipeline embed` "
-      "does; the tokenizer's `truncation=True` would put `<eos>`\nin the last one's place.\n\n",
+      "`model.embed_dataset` embeds whole files of sequences, and `model.generate` %s. The model "
+      "cuts sequences to their\nfirst %u tokens, without `<eos>`, as `plm-pipeline embed` does. "
+      "Do not use the tokenizer's `truncation=True`, which\nputs `<eos>` in the place of the last "
+      "token.\n\n",
       start, protein ? "ISFVKSHFSRQLEERLGLIEVQ" : "fox",
-      is_causal(facts) ? "writes new ones" : "fills masks by and by",
+      is_causal(facts) ? "writes new sequences" : "fills masks step by step",
       facts->folder->model.max_length);
 }
 
@@ -255,7 +256,7 @@ static void put_widths(const struct plm_model_config *model, struct plm_text *te
   for (uint32_t level = 0; level < model->num_unet_layers / 2 && used < sizeof widths; level++)
     used += (size_t)snprintf(widths + used, sizeof widths - used, "%s%u", level == 0 ? "" : ", ",
                              plm_model_config_width(model, level));
-  row(text, "layers", "%u in encoder and decoder, %u at full length", model->num_unet_layers,
+  row(text, "layers", "%u in the encoder and decoder, %u at full length", model->num_unet_layers,
       model->num_extra_layers);
   row(text, "widths by level", "%s", widths);
 }
@@ -274,23 +275,23 @@ static void put_architecture(const struct plm_card_facts *facts, struct plm_text
   else
     row(text, "layers", "%u", model->num_hidden_layers);
   row(text, "attention heads", "%u", model->num_attention_heads);
-  row(text, "MLP width over width", "%g", model->expansion_ratio);
+  row(text, "MLP expansion ratio", "%g", model->expansion_ratio);
   for (uint32_t i = 0; i < model->pattern_count && used < sizeof pattern; i++) {
     char name[64];
     plm_attention_kind_name(model->pattern[i], name);
     used +=
         (size_t)snprintf(pattern + used, sizeof pattern - used, "%s%s", i == 0 ? "" : ", ", name);
   }
-  row(text, "attention masks, in turn", "%s", pattern);
+  row(text, "attention masks, cycled over the layers", "%s", pattern);
   row(text, "sliding window", "%u tokens", facts->folder->window);
-  row(text, "longest sequence", "%u tokens, `<cls>` and `<eos>` included", model->max_length);
+  row(text, "longest sequence", "%u tokens, including `<cls>` and `<eos>`", model->max_length);
   row(text, "vocabulary", "%u tokens (%s)", model->vocab_size,
-      is_protein(facts) ? "amino acids, as ESM-2" : "bytes");
+      is_protein(facts) ? "amino acids, as in ESM-2" : "bytes");
   row(text, "logits bounded to", model->soft_logit_cap > 0 ? "±%g" : "unbounded",
       model->soft_logit_cap);
   row(text, "head tied to the embeddings", "%s", model->tie_embeddings ? "yes" : "no");
   row(text, "weights", "%s, %s",
-      strcmp(facts->weights, "ema") == 0 ? "moving average of the trained ones" : "as trained",
+      strcmp(facts->weights, "ema") == 0 ? "moving average of the trained weights" : "as trained",
       facts->dtype);
   plm_text_puts(text, "\n");
 }
@@ -307,7 +308,8 @@ static void put_corpus(const struct plm_card_facts *facts, struct plm_text *text
         plm_format_count(info->splits[s].documents, documents),
         plm_format_count(info->splits[s].residues, residues));
   row(text, "split", "%s",
-      info->clustered ? "by clusters: homologues on one side" : "random split: homologues shared");
+      info->clustered ? "by clusters: homologues are in one split"
+                      : "random split: homologues shared");
 }
 
 static void put_training(const struct plm_card_facts *facts, struct plm_text *text)
@@ -319,12 +321,12 @@ static void put_training(const struct plm_card_facts *facts, struct plm_text *te
   plm_text_puts(text, "## Training\n\n| | |\n|---|---|\n");
   row(text, "objective", "`%s`", plm_objective_name(trainer->objective));
   if (trainer->objective == PLM_OBJECTIVE_MLM)
-    row(text, "masked", "%g %% of the tokens", 100 * trainer->masking.mask_rate);
+    row(text, "mask rate", "%g %%", 100 * trainer->masking.mask_rate);
   row(text, "steps", "%s of %s", plm_format_count(facts->folder->step, a),
       plm_format_count(trainer->steps, b));
   row(text, "tokens seen", "%s", plm_format_count(facts->tokens, a));
-  row(text, "tokens in a step", "%s, padding included", plm_format_count(trainer->batch_tokens, a));
-  row(text, "optimizer", "%s, learning rates %g (matrices), %g (embeddings), %g (head)",
+  row(text, "tokens per step", "%s, including padding", plm_format_count(trainer->batch_tokens, a));
+  row(text, "optimizer", "%s; learning rates %g (matrices), %g (embeddings), %g (head)",
       plm_optimizer_names[trainer->optimizer.name], trainer->optimizer.lr_hidden,
       trainer->optimizer.lr_embed, trainer->optimizer.lr_head);
   row(text, "schedule", "%s, %s steps of warm-up", plm_schedule_names[trainer->schedule.name],
@@ -355,16 +357,16 @@ static void put_how_evaluated(const struct plm_card_facts *facts, struct plm_tex
 {
   const char *rate = is_causal(facts) ? NULL : mask_rate_of(facts->evaluations->child);
   char count[32];
-  plm_text_puts(text, "\n\nOver the sequences of each split in their order");
+  plm_text_puts(text, "\n\nEvaluated on the sequences of each split in their order");
   if (facts->trained && facts->config.evaluator.max_tokens > 0)
     plm_text_printf(text, ", up to %s tokens",
                     plm_format_count(facts->config.evaluator.max_tokens, count));
   if (rate != NULL) plm_text_printf(text, ", %g %% of them masked", 100 * strtod(rate, NULL));
   plm_text_puts(text, ".");
   if (facts->corpus_known && !facts->corpus.info.clustered)
-    plm_text_puts(text, " Random split: homologues shared. Sequences related to those of the "
-                        "training set are among them, so the figures say little about families "
-                        "that the model has not seen.");
+    plm_text_puts(text, " Random split: homologues shared. The split contains relatives of "
+                        "training sequences, so these figures say little about families that the "
+                        "model has not seen.");
   if (strcmp(facts->dtype, "float32") != 0)
     plm_text_printf(text, " Measured in float32, before the weights were rounded to %s.",
                     facts->dtype);
@@ -383,7 +385,8 @@ static void put_evaluation(const struct plm_card_facts *facts, struct plm_text *
     plm_text_puts(text, "---:|");
   for (size_t i = 0; i < METRICS; i++)
     put_row_of_metrics(lines, metrics[i].name, metrics[i].field, 4, text);
-  put_row_of_metrics(lines, "Entropy of the composition alone (nats)", "baseline_entropy", 4, text);
+  put_row_of_metrics(lines, "Baseline: entropy of the composition (nats per token)",
+                     "baseline_entropy", 4, text);
   put_row_of_metrics(lines, "Tokens predicted", "tokens", 0, text);
   put_how_evaluated(facts, text);
 }

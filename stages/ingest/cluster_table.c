@@ -1,4 +1,4 @@
-/* Reading clusters. */
+/* Reading and finding clusters. */
 #include "stages/ingest/cluster_table.h"
 
 #include <stdlib.h>
@@ -19,7 +19,8 @@ static plm_status bad_line(const struct plm_line_source *source, const char *wha
                            struct plm_error *error)
 {
   plm_error_set(error, PLM_FORMAT, "%s", what);
-  plm_error_hint(error, "a line is REPRESENTATIVE, tab, MEMBER: what `mmseqs createtsv` writes");
+  plm_error_hint(error,
+                 "a line is REPRESENTATIVE, a tab and MEMBER, as `mmseqs createtsv` writes it");
   return plm_error_where(error, "%s:%llu", plm_byte_stream_name(source->stream),
                          (unsigned long long)source->line);
 }
@@ -30,18 +31,18 @@ static plm_status take_line(struct plm_cluster_table *table, const struct plm_li
   if (size != 0 && line[size - 1] == '\r') size--;
   if (size == 0) return PLM_OK;
   const char *tab = memchr(line, '\t', size);
-  if (tab == NULL) return bad_line(source, "no tab in this line", error);
+  if (tab == NULL) return bad_line(source, "this line has no tab", error);
   const char *member = tab + 1;
   const char *end = memchr(member, '\t', size - (size_t)(member - line));
   const size_t length = (size_t)((end != NULL ? end : line + size) - member);
-  if (tab == line || length == 0) return bad_line(source, "an empty name in this line", error);
+  if (tab == line || length == 0) return bad_line(source, "this line has an empty name", error);
   const uint64_t representative = plm_hash64_bytes(line, (size_t)(tab - line));
   uint64_t second = representative;
   bool found;
   PLM_TRY(
       plm_pair_table_add(table->pairs, plm_hash64_bytes(member, length), &second, &found, error));
   if (found && second != representative)
-    return bad_line(source, "its member already is in another cluster", error);
+    return bad_line(source, "the member of this line is already in another cluster", error);
   return PLM_OK;
 }
 
@@ -79,7 +80,7 @@ plm_status plm_cluster_table_open(const char *path, const volatile int *stop,
   if (status == PLM_OK) status = plm_byte_stream_open(path, &source.stream, error);
   if (status == PLM_OK) status = read_lines(opened, &source, stop, line, error);
   if (status == PLM_OK && plm_pair_table_count(opened->pairs) == 0)
-    status = plm_error_set(error, PLM_FORMAT, "%s holds no cluster", path);
+    status = plm_error_set(error, PLM_FORMAT, "%s holds no clusters", path);
   plm_byte_stream_close(source.stream);
   free(line);
   if (status != PLM_OK)

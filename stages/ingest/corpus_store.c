@@ -1,4 +1,4 @@
-/* LMDB, for writing. */
+/* Writing to LMDB. */
 #include "stages/ingest/corpus_store.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 #include "common/base/file.h"
 #include "stages/ingest/corpus_writer.h"
 
-/* A transaction keeps its dirty pages in memory until it commits. */
+/* Bounded, because a transaction keeps its dirty pages in memory until it commits. */
 static const size_t transaction_bytes = 32 << 20;
 static const size_t map_slack_bytes = 16 << 20;
 static const size_t map_start_bytes = 256 << 20;
@@ -29,7 +29,7 @@ struct plm_corpus_store {
   size_t map_bytes, pending_bytes, limit_bytes;
 };
 
-/* LMDB calls a short write EIO: is it the disk that is full? */
+/* LMDB reports a short write as EIO; this tells whether the disk is full. */
 static bool disk_is_full(const struct plm_corpus_store *store)
 {
   struct statvfs information;
@@ -43,7 +43,8 @@ static plm_status store_error(const struct plm_corpus_store *store, int code, co
   if (code == ENOSPC || code == EDQUOT || (code == EIO && disk_is_full(store))) {
     plm_error_set(error, PLM_NO_SPACE, "cannot %s %s: %s", what, store->path,
                   strerror(code == EIO ? ENOSPC : code));
-    return plm_error_hint(error, "ingest needs twice the finished corpus while it writes");
+    return plm_error_hint(error,
+                          "while it writes, ingest needs twice the size of the finished corpus");
   }
   return plm_error_set(error, code == ENOMEM ? PLM_NO_MEMORY : PLM_IO, "cannot %s %s: %s", what,
                        store->path, mdb_strerror(code));
@@ -57,10 +58,11 @@ static plm_status commit(struct plm_corpus_store *store, struct plm_error *error
   return code == 0 ? PLM_OK : store_error(store, code, "write", error);
 }
 
-/* Makes a transaction with room for a record of size bytes; the map grows between transactions. */
+/* Makes sure that the transaction has room for a record of size bytes. The map can only grow
+ * between transactions. */
 static plm_status begin(struct plm_corpus_store *store, size_t size, struct plm_error *error)
 {
-  const size_t needed = size + size / 64 + (64 << 10); /* with its pages' heads and the tree */
+  const size_t needed = size + size / 64 + (64 << 10); /* with page headers and the tree */
   if (store->transaction != NULL && store->pending_bytes + needed > store->limit_bytes)
     PLM_TRY(commit(store, error));
   if (store->transaction == NULL) {
@@ -107,7 +109,7 @@ plm_status plm_corpus_store_open(const char *directory, struct plm_corpus_store 
   int code = mdb_env_create(&opened->environment);
   if (code == 0) code = mdb_env_set_maxdbs(opened->environment, PLM_CORPUS_DATABASES);
   if (code == 0) code = mdb_env_set_mapsize(opened->environment, opened->map_bytes);
-  /* nobody else opens it, and it is worthless until it is compacted: no locks, no fsync */
+  /* no locks, no fsync: nobody else opens it, and it is worthless until it is compacted */
   if (code == 0)
     code = mdb_env_open(opened->environment, directory, MDB_NOLOCK | MDB_NOSYNC | MDB_NOMETASYNC,
                         0666);
@@ -178,13 +180,13 @@ struct compaction {
   int pipe_in, code;
 };
 
-/* LMDB writes its compacted copy into the pipe. Closing it tells the other end. */
+/* LMDB writes its compacted copy to the pipe. Closing the pipe tells the other end. */
 static void *copy_into_pipe(void *argument)
 {
   struct compaction *compaction = argument;
   sigset_t pipe_signal;
   sigemptyset(&pipe_signal);
-  sigaddset(&pipe_signal, SIGPIPE); /* an error code will do */
+  sigaddset(&pipe_signal, SIGPIPE); /* the error code EPIPE is enough */
   pthread_sigmask(SIG_BLOCK, &pipe_signal, NULL);
   compaction->code =
       mdb_env_copyfd2(compaction->store->environment, compaction->pipe_in, MDB_CP_COMPACT);
@@ -192,7 +194,7 @@ static void *copy_into_pipe(void *argument)
   return NULL;
 }
 
-/* From the pipe into the file and the hash, until LMDB closes its end or a signal stops it. */
+/* Copies from the pipe to the file and the hash until LMDB closes its end or a signal stops it. */
 static plm_status drain_pipe(int pipe_out, int file, const char *path, const volatile int *stop,
                              struct plm_hasher *hasher, struct plm_error *error)
 {
@@ -211,7 +213,7 @@ static plm_status drain_pipe(int pipe_out, int file, const char *path, const vol
   return status;
 }
 
-/* Through a pipe, because a copy straight into the file could not be stopped. */
+/* Copies through a pipe, because a copy straight to the file could not be stopped. */
 static plm_status copy_compacted(struct plm_corpus_store *store, int file, const char *path,
                                  const volatile int *stop, struct plm_hasher *hasher,
                                  struct plm_error *error)
@@ -219,7 +221,7 @@ static plm_status copy_compacted(struct plm_corpus_store *store, int file, const
   int ends[2];
   pthread_t thread;
   if (pipe2(ends, O_CLOEXEC) != 0) return plm_error_errno(error, "cannot make a pipe");
-  (void)fcntl(ends[0], F_SETPIPE_SZ, PIPE_BYTES); /* fewer turns; smaller works, too */
+  (void)fcntl(ends[0], F_SETPIPE_SZ, PIPE_BYTES); /* for fewer turns; a smaller pipe also works */
   struct compaction compaction = {.store = store, .pipe_in = ends[1]};
   if (pthread_create(&thread, NULL, copy_into_pipe, &compaction) != 0) {
     close(ends[0]);
@@ -227,7 +229,7 @@ static plm_status copy_compacted(struct plm_corpus_store *store, int file, const
     return plm_error_set(error, PLM_FAILURE, "cannot start a thread");
   }
   const plm_status status = drain_pipe(ends[0], file, path, stop, hasher, error);
-  close(ends[0]); /* if that was early, LMDB's write ends with EPIPE */
+  close(ends[0]); /* if this is early, LMDB's write fails with EPIPE */
   pthread_join(thread, NULL);
   if (status != PLM_OK) return status;
   return compaction.code == 0 ? PLM_OK : store_error(store, compaction.code, "compact", error);
@@ -250,7 +252,7 @@ plm_status plm_corpus_store_compact(struct plm_corpus_store *store, const char *
   if (close(file) != 0 && status == PLM_OK)
     status = plm_error_errno(error, "cannot close %s", path);
   if (status == PLM_NO_SPACE)
-    plm_error_hint(error, "ingest needs twice the finished corpus while it writes");
+    plm_error_hint(error, "while it writes, ingest needs twice the size of the finished corpus");
   return status;
 }
 

@@ -1,4 +1,4 @@
-/* From documents to a finished corpus. */
+/* Turning documents into a finished corpus. */
 #include "stages/ingest/corpus_writer.h"
 
 #include <fcntl.h>
@@ -18,20 +18,20 @@
 /* A table of `lengths` or `checks` that is written block by block. */
 struct block {
   void *data;
-  uint64_t records; /* written */
-  uint32_t entries; /* in data */
+  uint64_t records; /* written so far */
+  uint32_t entries; /* in data, not yet written */
 };
 
 struct split_writer {
   struct plm_group_job open; /* the group that is being filled */
-  uint64_t groups;           /* written */
+  uint64_t groups;           /* written so far */
   struct block lengths, checks;
   struct plm_hasher *hasher;
 };
 
 struct plm_corpus_writer {
   char directory[PLM_PATH_SIZE], temporary[PLM_PATH_SIZE];
-  int temporary_lock; /* descriptor of the temporary folder, locked while we live; -1 */
+  int temporary_lock; /* descriptor of the temporary folder, which is locked through it; or -1 */
   bool force, finished;
   struct plm_corpus_description description;
   struct split_writer splits[PLM_SPLIT_COUNT];
@@ -50,7 +50,7 @@ plm_status plm_ingest_stopped(const volatile int *stop, struct plm_error *error)
 
 /* ---- the folders ----------------------------------------------------------------------------- */
 
-/* The part after the last slash, and in parent what is before it ("." for nothing). */
+/* Returns the part after the last slash; parent receives the part before it, or ".". */
 static const char *split_path(const char *path, char parent[PLM_PATH_SIZE])
 {
   const char *slash = strrchr(path, '/');
@@ -70,8 +70,9 @@ static plm_status check_target(const char *directory, bool force, struct plm_err
   const bool corpus = S_ISDIR(information.st_mode) && plm_file_exists(description);
   if (corpus && force) return PLM_OK;
   if (S_ISDIR(information.st_mode) && rmdir(directory) == 0) return PLM_OK; /* it was empty */
-  plm_error_set(error, PLM_EXISTS, "%s exists%s", directory, corpus ? "" : " and is no corpus");
-  return plm_error_hint(error, corpus ? "--force replaces it" : "choose another --corpus DIR");
+  plm_error_set(error, PLM_EXISTS, "%s exists%s", directory, corpus ? "" : " and is not a corpus");
+  return plm_error_hint(error, corpus ? "replace it with --force, or choose another --corpus DIR"
+                                      : "choose another --corpus DIR");
 }
 
 static plm_status make_folders(struct plm_corpus_writer *writer, const char *directory,
@@ -187,7 +188,8 @@ static plm_status flush_checks(struct plm_corpus_writer *writer, enum plm_split 
                      &writer->splits[split].checks, error);
 }
 
-/* A compressed group into the store, its documents into the counts and the fingerprint. */
+/* Writes a compressed group to the store, and adds its documents to the counts and the
+ * fingerprint. */
 static plm_status write_group(struct plm_corpus_writer *writer, const struct plm_group_job *job,
                               struct plm_error *error)
 {
@@ -218,7 +220,7 @@ static plm_status write_group(struct plm_corpus_writer *writer, const struct plm
   return PLM_OK;
 }
 
-/* Writes the groups that are compressed; waits for all of them when told to. */
+/* Writes the groups that have been compressed; if `all`, waits for those that have not. */
 static plm_status drain(struct plm_corpus_writer *writer, bool all, struct plm_error *error)
 {
   struct plm_group_job *job;
@@ -297,7 +299,7 @@ static plm_status copy_sources(struct plm_corpus_writer *writer,
   return PLM_OK;
 }
 
-/* The `meta` record, then data.mdb; the environment under construction goes. */
+/* Writes the `meta` record, then data.mdb, and removes the environment under construction. */
 static plm_status compact(struct plm_corpus_writer *writer, const char *data,
                           const volatile int *stop, struct plm_error *error)
 {
@@ -339,7 +341,8 @@ static plm_status describe(struct plm_corpus_writer *writer, const char *data,
   return status;
 }
 
-/* Into place. With --force the old corpus stands until the new one takes its name. */
+/* Renames the folder into place. With --force, the old corpus stays until the new one takes its
+ * name. */
 static plm_status publish(struct plm_corpus_writer *writer, struct plm_error *error)
 {
   char parent[PLM_PATH_SIZE];
@@ -356,7 +359,7 @@ static plm_status publish(struct plm_corpus_writer *writer, struct plm_error *er
                            writer->directory);
   writer->finished = true;
   PLM_TRY(plm_directory_sync(parent, error));
-  return plm_path_remove(writer->temporary, error); /* the old one by now */
+  return plm_path_remove(writer->temporary, error); /* after the exchange, this is the old one */
 }
 
 plm_status plm_corpus_writer_finish(struct plm_corpus_writer *writer,

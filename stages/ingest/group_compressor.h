@@ -1,7 +1,7 @@
-/* Compresses groups of documents on worker threads, in order: what goes in first comes out first.
+/* Compresses groups of documents on worker threads. The first group in is the first one out.
  *
- * One thread submits and takes. A job's buffers are grown as needed and kept for the next job;
- * bytes in flight are bounded, so that memory does not depend on the corpus. */
+ * One thread submits and takes. A job's buffers grow as needed and are kept for the next job. The
+ * bytes in flight are bounded, so that memory does not depend on the size of the corpus. */
 #ifndef PLM_STAGES_INGEST_GROUP_COMPRESSOR_H
 #define PLM_STAGES_INGEST_GROUP_COMPRESSOR_H
 
@@ -18,16 +18,16 @@ struct plm_bytes {
   uint8_t *data;
   size_t size, capacity;
 };
-/* Room for size more bytes; PLM_NO_MEMORY. */
+/* Makes room for size more bytes. PLM_NO_MEMORY. */
 plm_status plm_bytes_reserve(struct plm_bytes *bytes, size_t size, struct plm_error *error);
 
 struct plm_group_job {
   enum plm_split split;
   uint32_t documents;
   uint32_t lengths[PLM_GROUP_DOCUMENTS];
-  struct plm_bytes residues; /* one after another */
+  struct plm_bytes residues; /* of all documents, one after the other */
   struct plm_bytes names;    /* joined by '\n' */
-  /* what the worker makes of them */
+  /* filled by the worker */
   struct plm_bytes group_frame, names_frame;
   struct plm_group_check check;
   uint64_t composition[512];
@@ -36,21 +36,21 @@ struct plm_group_job {
 };
 
 struct plm_group_compressor;
-/* threads >= 1. */
+/* threads must be at least 1. */
 plm_status plm_group_compressor_open(enum plm_tokenizer_kind tokenizer, unsigned threads,
                                      struct plm_group_compressor **compressor,
                                      struct plm_error *error);
 void plm_group_compressor_close(struct plm_group_compressor *compressor); /* NULL is fine */
 
-/* May another group of so many bytes be submitted now? If not, take one first. */
+/* Whether another group of so many bytes may be submitted now. If not, take one first. */
 bool plm_group_compressor_has_room(const struct plm_group_compressor *compressor, size_t bytes);
-/* Swaps the caller's job for an empty one and queues it. Only when there is room. */
+/* Queues the caller's job and leaves an empty one in its place. There must be room. */
 void plm_group_compressor_submit(struct plm_group_compressor *compressor,
                                  struct plm_group_job *job);
-/* The oldest job, waiting for it; NULL when there is none. Valid until _release, which must come
- * before the next _take. */
+/* Waits for the oldest job and returns it, or NULL if there is none. It is valid until _release,
+ * which must come before the next _take. */
 struct plm_group_job *plm_group_compressor_take(struct plm_group_compressor *compressor);
-/* The oldest job if it is done, else NULL. */
+/* The oldest job if it is done, else NULL. Else like _take. */
 struct plm_group_job *plm_group_compressor_poll(struct plm_group_compressor *compressor);
 void plm_group_compressor_release(struct plm_group_compressor *compressor);
 

@@ -1,4 +1,4 @@
-/* The loop from records to documents, and what is said about it. */
+/* The loop that turns records into documents, and the reports about it. */
 #include "stages/ingest/ingest.h"
 
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 
 enum {
   FEW_DOCUMENTS = 256,
-  INPUT_LIMIT = 1 << 16, /* files: corpus.json names each */
+  INPUT_LIMIT = 1 << 16, /* files; corpus.json names each */
 };
 
 struct ingest {
@@ -25,7 +25,7 @@ struct ingest {
   struct plm_pair_table *seen;
   struct plm_corpus_source *sources;
   struct plm_progress progress;
-  uint64_t input_total; /* bytes of all files on disk; 0: unknown */
+  uint64_t input_total; /* bytes of all files on disk; 0 if unknown */
 };
 
 static double cpu_seconds(void)
@@ -50,8 +50,8 @@ static void say_too_long(struct ingest *ingest, const struct plm_sequence *seque
                          const char *file)
 {
   plm_progress_clear(&ingest->progress);
-  plm_warning("%s:%llu: \"%.*s\" has %llu residues, more than --max-residues %llu: skipped, as are "
-              "all such",
+  plm_warning("%s:%llu: \"%.*s\" has %llu residues, more than --max-residues %llu; all such "
+              "sequences are skipped",
               file, (unsigned long long)sequence->line,
               (int)(sequence->name_size < 80 ? sequence->name_size : 80), sequence->name,
               (unsigned long long)sequence->length,
@@ -94,7 +94,7 @@ static plm_status stopped(void *context, struct plm_error *error)
   return plm_ingest_stopped(ingest->options->stop, error);
 }
 
-/* Reads all files; the sizes that corpus.json states for them are known then. */
+/* Reads all files. Afterwards, the sizes that corpus.json states are known. */
 static plm_status read_files(struct ingest *ingest, struct plm_error *error)
 {
   const struct plm_ingest_options *options = ingest->options;
@@ -128,7 +128,7 @@ static void show_verification(void *context, uint64_t done, uint64_t total)
   plm_progress_update(&ingest->progress, done, total, done, ingest->result->records, "sequences");
 }
 
-/* Where a corpus deserves a second look. */
+/* Warns if the corpus deserves a second look. */
 static void warn(const struct ingest *ingest)
 {
   const struct plm_ingest_result *result = ingest->result;
@@ -142,17 +142,17 @@ static void warn(const struct ingest *ingest)
                   (unsigned long long)documents);
   }
   if (result->without_cluster != 0)
-    plm_warning("%s sequences are in no cluster of %s: each stands for itself",
-                plm_format_count(result->without_cluster, count), ingest->options->clusters);
+    plm_warning("sequences in no cluster of %s: %s; each counts as a cluster of its own",
+                ingest->options->clusters, plm_format_count(result->without_cluster, count));
 }
 
 static plm_status prepare(struct ingest *ingest, struct plm_error *error)
 {
   const struct plm_ingest_options *options = ingest->options;
   if (options->input_count > INPUT_LIMIT) {
-    plm_error_set(error, PLM_LIMIT, "%zu files are more than %d", options->input_count,
+    plm_error_set(error, PLM_LIMIT, "%zu files are too many; %d is the limit", options->input_count,
                   INPUT_LIMIT);
-    return plm_error_hint(error, "join them: cat FILES | plm-pipeline ingest - --corpus DIR");
+    return plm_error_hint(error, "join them: cat FILES... | plm-pipeline ingest - --corpus DIR");
   }
   ingest->sources = calloc(options->input_count, sizeof *ingest->sources);
   if (ingest->sources == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
@@ -160,7 +160,7 @@ static plm_status prepare(struct ingest *ingest, struct plm_error *error)
     ingest->sources[i].name =
         (char *)(strcmp(options->inputs[i], "-") == 0 ? "stdin" : options->inputs[i]);
   if (options->deduplicate) {
-    plm_info("--deduplicate holds 16 bytes a sequence in memory (at most 25 with free places)");
+    plm_info("--deduplicate takes 16 to 25 bytes of memory for each sequence");
     ingest->seen = plm_pair_table_open(true);
     if (ingest->seen == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   }
@@ -169,7 +169,7 @@ static plm_status prepare(struct ingest *ingest, struct plm_error *error)
   if (options->clusters != NULL) {
     char count[32];
     PLM_TRY(plm_cluster_table_open(options->clusters, options->stop, &ingest->clusters, error));
-    plm_info("%s: %s members of clusters", options->clusters,
+    plm_info("%s: %s sequences in clusters", options->clusters,
              plm_format_count(plm_cluster_table_members(ingest->clusters), count));
   }
   return plm_corpus_writer_open(&options->writer, &ingest->writer, error);
@@ -204,7 +204,7 @@ plm_status plm_ingest(const struct plm_ingest_options *options, struct plm_inges
   const uint64_t start_ns = plm_clock_ns();
   const double start_cpu = cpu_seconds();
   plm_status status = run(&ingest, error);
-  /* whatever a signal interrupted: the signal is the reason */
+  /* whatever a signal interrupted, the signal is the reason */
   if (status != PLM_OK && options->stop != NULL && *options->stop != 0)
     status = plm_ingest_stopped(options->stop, error);
   plm_progress_clear(&ingest.progress);

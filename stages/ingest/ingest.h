@@ -1,4 +1,4 @@
-/* Ingest: sequences of any number of files into one new corpus. */
+/* Ingest: turns the sequences of any number of files into one new corpus. */
 #ifndef PLM_STAGES_INGEST_INGEST_H
 #define PLM_STAGES_INGEST_INGEST_H
 
@@ -12,24 +12,26 @@
 
 struct plm_ingest_options {
   struct plm_corpus_writer_options writer;
-  const char *const *inputs; /* paths, "-" is standard input */
+  const char *const *inputs; /* paths; "-" is standard input */
   size_t input_count;
   struct plm_split_rule splits;
   const char *clusters; /* path or NULL */
   bool deduplicate, strict;
   uint64_t min_length, max_residues;
-  const volatile int *stop; /* a signal's number ends it; may be NULL */
+  const volatile int *stop; /* ends ingest when it holds a signal's number; may be NULL */
 };
 
 struct plm_ingest_result {
   struct plm_corpus_info info;
   uint64_t bytes;   /* of input, uncompressed */
-  uint64_t records; /* read, whatever became of them */
+  uint64_t records; /* that were read, good or bad */
   uint64_t bad, too_short, too_long, duplicates, without_cluster;
-  double seconds, cpu_seconds; /* of everything; of all threads */
+  double seconds, cpu_seconds; /* in total; of all threads */
 };
 
-/* Narrates on stderr. On any error no corpus is there. */
+/* Reports on stderr. On an error no new corpus is left, and an existing one stays as it was.
+ * PLM_USAGE, PLM_EXISTS, PLM_FORMAT, PLM_LIMIT; PLM_INTERRUPTED or PLM_TERMINATED after a signal.
+ */
 plm_status plm_ingest(const struct plm_ingest_options *options, struct plm_ingest_result *result,
                       struct plm_error *error);
 

@@ -1,4 +1,4 @@
-/* Open addressing in 256 pieces, chosen by the first number's top byte. */
+/* Open addressing in 256 pieces, which the top byte of the first number chooses. */
 #include "stages/ingest/pair_table.h"
 
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 enum { PIECES = 256, START_CAPACITY = 64 };
 
 struct pair {
-  uint64_t first, second; /* first 0: a free place */
+  uint64_t first, second; /* a place is free if first is 0 */
 };
 
 struct piece {
@@ -33,7 +33,7 @@ void plm_pair_table_close(struct plm_pair_table *table)
   free(table);
 }
 
-/* Where the pair stands, or the free place for it. The piece is never full. */
+/* The place of the pair, or the free place for it. A piece is never full. */
 static struct pair *locate(const struct plm_pair_table *table, const struct piece *piece,
                            uint64_t first, uint64_t second)
 {
@@ -49,7 +49,8 @@ static struct pair *locate(const struct plm_pair_table *table, const struct piec
 static bool grow(const struct plm_pair_table *table, struct piece *piece)
 {
   const struct piece old = *piece;
-  /* by a quarter: at most 85 % full, 64 % after growing, 25 bytes a pair at worst */
+  /* by a quarter: a piece is at most 86 % full, and at least 66 % after growing: up to 25 bytes a
+   * pair */
   piece->capacity = old.capacity == 0 ? START_CAPACITY : old.capacity + old.capacity / 4 + 1;
   piece->pairs = calloc(piece->capacity, sizeof *piece->pairs);
   if (piece->pairs == NULL) {
@@ -66,7 +67,7 @@ static bool grow(const struct plm_pair_table *table, struct piece *piece)
 plm_status plm_pair_table_add(struct plm_pair_table *table, uint64_t first, uint64_t *second,
                               bool *found, struct plm_error *error)
 {
-  if (first == 0) first = 1; /* 0 marks free places; hashes lose nothing by it */
+  if (first == 0) first = 1; /* 0 marks free places; for hashes the loss does not matter */
   struct piece *piece = &table->pieces[first >> 56];
   if (piece->count >= piece->capacity - piece->capacity / 7 - (piece->capacity == 0 ? 0 : 1) &&
       !grow(table, piece))

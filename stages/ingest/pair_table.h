@@ -1,6 +1,6 @@
-/* A set of pairs of 64-bit numbers, 16 bytes each plus a quarter at most for free places: hashes
- * of sequences seen, or members of clusters with their representatives. Grows piece by piece, so
- * that growing never needs the whole table twice. */
+/* A set of pairs of 64-bit numbers: hashes of the sequences seen so far, or members of clusters
+ * with their representatives. A pair takes 16 bytes, or up to 25 with the free places. The table
+ * grows piece by piece, so that growing never needs twice its memory. */
 #ifndef PLM_STAGES_INGEST_PAIR_TABLE_H
 #define PLM_STAGES_INGEST_PAIR_TABLE_H
 
@@ -11,13 +11,15 @@
 
 struct plm_pair_table;
 
-/* NULL without memory. both: a pair is found by both numbers; else by the first alone. */
+/* NULL if there is no memory. both: a pair is found by both numbers, else by the first only. */
 struct plm_pair_table *plm_pair_table_open(bool both);
 void plm_pair_table_close(struct plm_pair_table *table); /* NULL is fine */
-/* Adds the pair unless it is there; *found says which, and *second is the one that stands there. */
+/* Adds the pair unless it is in the table, which *found tells. *second becomes the second number of
+ * the pair in the table. PLM_NO_MEMORY. */
 plm_status plm_pair_table_add(struct plm_pair_table *table, uint64_t first, uint64_t *second,
                               bool *found, struct plm_error *error);
-/* The second number that stands with first; false when there is none. For tables by the first. */
+/* Finds the second number of the pair with this first one; false if there is none. Only for tables
+ * whose pairs are found by the first number. */
 bool plm_pair_table_find(const struct plm_pair_table *table, uint64_t first, uint64_t *second);
 uint64_t plm_pair_table_count(const struct plm_pair_table *table);
 

@@ -1,4 +1,4 @@
-/* Fractions to splits. */
+/* Choosing splits by fractions. */
 #include "stages/ingest/split_rule.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* What a run folder tells of its processes: locks say who trains and evaluates, the peers files of
- * both say which packers serve them and how fast. */
+/* What a run folder tells about its processes: the locks say who trains and evaluates, and the
+ * peers files say which packers serve them and how fast. */
 #include "stages/supervisor/ps_rows.h"
 
 #include <math.h>
@@ -17,7 +17,7 @@
 #include "common/metrics/metrics.h"
 #include "common/run/run.h"
 
-/* They hold a lock of this name and write a peers file of this name. */
+/* Each holds a lock and writes a peers file of its name. */
 static const char *const consumers[] = {"trainer", "evaluator"};
 
 static cJSON *add_row(cJSON *rows, const char *stage, unsigned instance, const char *node,
@@ -67,7 +67,7 @@ void plm_ps_add_by_hand(const char *run, struct cJSON *rows)
     if (has_stage(rows, consumers[i]) ||
         plm_lock_holder(run, consumers[i], &holder, NULL) != PLM_OK)
       continue;
-    char *peers = NULL; /* written from when the feed is bound */
+    char *peers = NULL; /* the file exists once the feed is bound */
     const bool ready = plm_peers_read(run, consumers[i], &peers, NULL) == PLM_OK;
     free(peers);
     add_row(rows, consumers[i], 0, holder.host, holder.pid, ready ? "ready" : "starting", ready,
@@ -77,7 +77,8 @@ void plm_ps_add_by_hand(const char *run, struct cJSON *rows)
 
 /* ---- metrics ------------------------------------------------------------------------------- */
 
-/* The last line of a metrics file, if a process that is age_s old wrote it. The caller deletes. */
+/* The last line of a metrics file, or NULL if it is older than a process of age age_s. The caller
+ * deletes it. */
 static cJSON *line_of(const char *run, const char *file, double age_s, double *line_age_s)
 {
   char path[PLM_PATH_SIZE];
@@ -122,7 +123,8 @@ static void add_evaluator_metrics(const char *run, cJSON *row, double age_s)
   if (seconds > 0.0)
     cJSON_AddNumberToObject(row, "rate", plm_json_number(line, "tokens", 0.0) / seconds);
   cJSON_Delete(line);
-  /* the oldest first: what is after the last report waits, whichever process wrote that */
+  /* checkpoints are evaluated in order: those after the last report wait, whichever process wrote
+   * it */
   if (plm_path_join(path, run, PLM_RUN_EVALUATOR_METRICS, NULL) == PLM_OK)
     (void)plm_metrics_last(path, &last, NULL);
   cJSON_AddNumberToObject(row, "queue",
@@ -172,7 +174,7 @@ static unsigned next_instance(const cJSON *rows)
   return (unsigned)next;
 }
 
-/* A packer tells each consumer its rate over both, and the queue of that consumer alone. */
+/* A packer tells each consumer its total rate, but only the queue of that consumer. */
 static void add_counters(cJSON *row, const cJSON *peer)
 {
   const bool known = cJSON_HasObjectItem(row, "rate");

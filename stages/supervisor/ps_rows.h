@@ -1,21 +1,23 @@
-/* Rows of `ps` that the supervisor's table does not have: from the locks and the peers files of the
- * run folder. A row: {stage, instance, node, pid, state, ready, restarts, age_s}; once known also
- * {rate, queue}: tokens/s, and what waits. Packers that serve somebody have standby as well. */
+/* What `ps` knows beyond the supervisor's table, from the locks, the metrics and the peers files of
+ * the run folder. A row is {stage, instance, node, pid, state, ready, restarts, age_s}. Once they
+ * are known, rate (tokens a second) and queue are added; packers that serve a consumer also get
+ * standby. */
 #ifndef PLM_STAGES_SUPERVISOR_PS_ROWS_H
 #define PLM_STAGES_SUPERVISOR_PS_ROWS_H
 
 struct cJSON;
 
-/* The trainer and the evaluator that hold the run's locks, where rows has none of them: started by
- * hand, or left by a supervisor that was killed. */
+/* Adds the trainer and the evaluator that hold the run's locks, unless rows has one already. They
+ * were started by hand, or a supervisor that was killed left them. */
 void plm_ps_add_by_hand(const char *run, struct cJSON *rows);
-/* Into the rows of the trainer and the evaluator what their metrics files say since the row's
- * process started: the trainer's real tokens/s (falling while no step ends); the evaluator's
- * predicted tokens/s of the last evaluation, queue: checkpoints that wait for theirs. */
+/* Adds to the rows of the trainer and the evaluator what their metrics files have reported since
+ * the row's process started. The trainer's rate counts real tokens, and falls while no step ends.
+ * The evaluator's is the rate of predicted tokens in its last evaluation; its queue is the number
+ * of checkpoints that wait for evaluation. */
 void plm_ps_add_metrics(const char *run, struct cJSON *rows);
-/* rate (tokens/s), queue (requests that wait for their window) and standby into the rows of
- * packers, and rows in state "joined" for those that have none: they came from elsewhere. Their
- * instances are numbered after the rows' own. */
+/* Adds rate, queue (requests that wait for their window) and standby to the rows of packers. A
+ * packer without a row was not started by this supervisor: it gets one with the state "joined", and
+ * is numbered after the others. */
 void plm_ps_add_packers(const char *run, struct cJSON *rows);
 
 #endif

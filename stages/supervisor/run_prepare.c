@@ -21,7 +21,7 @@
 
 enum { CONFIG_LIMIT = 1 << 20, METRICS_LIMIT = 1 << 30 };
 
-/* ---- looking ------------------------------------------------------------------------------- */
+/* ---- inspecting ---------------------------------------------------------------------------- */
 
 static plm_status list_checkpoints(const char *run, uint64_t **steps, size_t *count,
                                    struct plm_error *error)
@@ -34,7 +34,7 @@ static plm_status list_checkpoints(const char *run, uint64_t **steps, size_t *co
   return plm_checkpoint_list(folder, steps, count, error);
 }
 
-/* The run's checkpoint at PATH, checked. */
+/* Verifies the checkpoint at path, which must be one of this run. */
 static plm_status find_checkpoint(const struct plm_config *config, const char *path, uint64_t *step,
                                   struct plm_error *error)
 {
@@ -42,9 +42,9 @@ static plm_status find_checkpoint(const struct plm_config *config, const char *p
   struct stat given, ours;
   struct plm_hash identity;
   if (stat(path, &given) != 0) {
-    plm_error_set(error, PLM_USAGE,
-                  "--resume %.200s is neither auto, never nor a checkpoint folder", path);
-    return plm_error_hint(error, "`plm-pipeline checkpoints` lists those of the run");
+    plm_error_set(error, PLM_USAGE, "--resume needs auto, never or a checkpoint folder, not %.200s",
+                  path);
+    return plm_error_hint(error, "`plm-pipeline checkpoints` lists the checkpoints of the run");
   }
   PLM_TRY(plm_checkpoint_verify(path, step, &identity, error));
   plm_checkpoint_name(*step, name);
@@ -53,12 +53,12 @@ static plm_status find_checkpoint(const struct plm_config *config, const char *p
   if (stat(own, &ours) == 0 && given.st_ino == ours.st_ino && given.st_dev == ours.st_dev) {
     return PLM_OK;
   }
-  plm_error_set(error, PLM_USAGE, "%s is no checkpoint of this run (%s)", path, config->run);
+  plm_error_set(error, PLM_USAGE, "%s is not a checkpoint of this run (%s)", path, config->run);
   return plm_error_hint(error, "to start another run from its weights, set trainer.init_from");
 }
 
-/* Another path may hold the same documents. Where the old one is gone the trainer decides: its
- * checkpoint knows the fingerprint. */
+/* Another path may hold the same documents. If the old corpus is gone, the trainer decides, since
+ * its checkpoint knows the fingerprint. */
 static plm_status check_corpus(const char *before, const char *now, struct plm_error *error)
 {
   const char *const paths[2] = {before, now};
@@ -73,14 +73,14 @@ static plm_status check_corpus(const char *before, const char *now, struct plm_e
   }
   if (plm_hash_equal(fingerprints[0], fingerprints[1])) return PLM_OK;
   plm_error_set(error, PLM_CONFIG,
-                "corpus changed from %s to %s, whose documents differ; that "
-                "makes it another run",
+                "corpus changed from %s to %s, which holds other documents; this "
+                "would be another run",
                 before, now);
-  return plm_error_hint(error, "put the old corpus back, or start a run of its own (run: …) with "
+  return plm_error_hint(error, "put the old corpus back, or start another run (run: …) with "
                                "trainer.init_from: CHECKPOINT");
 }
 
-/* Against the configuration that the run was started with last. */
+/* Compares with the configuration that the run was last started with. */
 static plm_status check_before(const struct plm_config *config, struct plm_error *error)
 {
   char path[PLM_PATH_SIZE], *text;
@@ -96,15 +96,15 @@ static plm_status check_before(const struct plm_config *config, struct plm_error
   status = check_corpus(before.corpus, config->corpus, error);
   if (status == PLM_OK) status = plm_config_check_resume(&before, config, &changes, error);
   if (status == PLM_OK && changes.length > 0) {
-    plm_info("the resumed run changes:\n%.*s", (int)changes.length - 1, changes.data);
+    plm_info("the resumed run differs from before:\n%.*s", (int)changes.length - 1, changes.data);
   }
   plm_text_deinit(&changes);
   plm_config_deinit(&before);
   return status;
 }
 
-/* DONE, and the checkpoint it names is there and whole: else the run goes on from the one before.
- */
+/* Whether DONE covers all steps and the checkpoint that it names is valid. If not, the run goes on
+ * from an earlier checkpoint. */
 static bool is_complete(const struct plm_config *config, uint64_t *step)
 {
   char folder[PLM_PATH_SIZE], path[PLM_PATH_SIZE], name[PLM_CHECKPOINT_NAME_SIZE];
@@ -120,7 +120,7 @@ static bool is_complete(const struct plm_config *config, uint64_t *step)
          plm_hash_equal(standing, identity);
 }
 
-/* What the trainer of a fresh run would say of trainer.init_from, before anybody starts. */
+/* Checks trainer.init_from as the trainer of a fresh run would, but before any stage starts. */
 static plm_status check_first_weights(const struct plm_config *config, struct plm_error *error)
 {
   struct plm_model_folder folder;
@@ -209,8 +209,7 @@ static bool is_later(const char *line, uint64_t step)
   return later;
 }
 
-/* Lines after `step` go to previous/NAME; first they are written there, then the file is replaced.
- */
+/* Moves lines after `step` to previous/NAME. They are written there before the file is replaced. */
 static plm_status move_lines(const char *run, const char *previous, const char *name, uint64_t step,
                              struct plm_error *error)
 {
@@ -251,7 +250,7 @@ static plm_status move_later(const char *run, const char *previous, uint64_t ste
   PLM_TRY(plm_directory_make(aside, error));
   PLM_TRY(move_one(run, previous, PLM_RUN_DONE, error));
   PLM_TRY(list_checkpoints(run, &steps, &count, error));
-  /* the newest first: an interrupted move leaves a run that simply ends earlier */
+  /* newest first, so that an interrupted move leaves a run that simply ends earlier */
   for (size_t i = count; i-- > 0 && steps[i] > step && status == PLM_OK;) {
     plm_checkpoint_name(steps[i], name);
     status = move_one(folder, aside, name, error);
@@ -275,10 +274,10 @@ static plm_status move_aside(const char *run, enum plm_resume_mode mode, uint64_
 {
   char previous[PLM_PATH_SIZE], path[PLM_PATH_SIZE];
   PLM_TRY(plm_path_join(path, run, PLM_RUN_CONFIG, error));
-  if (!plm_file_exists(path)) return PLM_OK; /* nothing was ever started here */
+  if (!plm_file_exists(path)) return PLM_OK; /* no run was ever started here */
   PLM_TRY(make_previous(run, previous, error));
-  plm_info("moving %s to %s", mode == PLM_RESUME_NEVER ? "the earlier run" : "what came later",
-           previous);
+  plm_info("moving %s to %s",
+           mode == PLM_RESUME_NEVER ? "the earlier run" : "everything after that step", previous);
   return mode == PLM_RESUME_NEVER ? move_everything(run, previous, error)
                                   : move_later(run, previous, step, error);
 }

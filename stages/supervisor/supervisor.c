@@ -1,4 +1,4 @@
-/* The supervisor's loop: one poll over signals, readiness, the control socket and its clients. */
+/* The supervisor's loop: one poll for signals, readiness, the control socket and its clients. */
 #include "stages/supervisor/supervisor.h"
 
 #include <errno.h>
@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -30,17 +31,18 @@ static plm_status open_signals(struct plm_supervisor *supervisor, struct plm_err
   for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
     struct sigaction action;
     sigaction(numbers[i], NULL, &action);
-    /* nohup wants it ignored; a blocked signal would reach us all the same */
+    /* under nohup, SIGHUP is ignored; if it were blocked, signalfd would still deliver it */
     if (numbers[i] != SIGHUP || action.sa_handler != SIG_IGN) sigaddset(&set, numbers[i]);
   }
   signal(SIGPIPE, SIG_IGN);
-  if (sigprocmask(SIG_BLOCK, &set, NULL) != 0) return plm_error_errno(error, "signals");
+  if (sigprocmask(SIG_BLOCK, &set, NULL) != 0)
+    return plm_error_errno(error, "cannot receive signals");
   supervisor->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-  if (supervisor->signal_fd < 0) return plm_error_errno(error, "signals");
+  if (supervisor->signal_fd < 0) return plm_error_errno(error, "cannot receive signals");
   return PLM_OK;
 }
 
-/* Endpoints of an earlier start would send packers to the wrong place. */
+/* The endpoints of an earlier start would send packers to the wrong place. */
 static void forget_endpoints(struct plm_supervisor *supervisor)
 {
   for (int kind = 0; kind < PLM_KIND_COUNT; kind++) {
@@ -72,7 +74,7 @@ static void reap(struct plm_supervisor *supervisor)
     int status;
     const pid_t pid = waitpid(-1, &status, WNOHANG);
     if (pid <= 0) return;
-    for (size_t i = 0; i < supervisor->count; i++) { /* an adopted orphan is nobody's main */
+    for (size_t i = 0; i < supervisor->count; i++) { /* an adopted orphan is no main process */
       if (supervisor->stages[i].pid == pid) {
         supervised_reaped(supervisor, &supervisor->stages[i], status);
       }
@@ -95,7 +97,7 @@ static size_t fill(struct plm_supervisor *supervisor, struct pollfd items[POLL_M
   size_t used = 0;
   items[used++] = (struct pollfd){.fd = supervisor->signal_fd, .events = POLLIN};
   items[used++] = (struct pollfd){.fd = supervisor->listen_fd, .events = POLLIN};
-  for (size_t i = 0; i < CLIENTS_MAX; i++) { /* poll ignores -1 */
+  for (size_t i = 0; i < CLIENTS_MAX; i++) { /* poll ignores a descriptor of -1 */
     items[used++] = (struct pollfd){.fd = supervisor->clients[i].descriptor, .events = POLLIN};
   }
   for (size_t i = 0; i < supervisor->count; i++) {
@@ -111,9 +113,10 @@ static size_t fill(struct plm_supervisor *supervisor, struct pollfd items[POLL_M
 static void turn(struct plm_supervisor *supervisor)
 {
   static struct pollfd items[POLL_MAX];
-  const size_t stages = supervisor->count; /* a request may add some */
+  const size_t stages = supervisor->count; /* a request may add stages */
   const size_t used = fill(supervisor, items);
-  if (poll(items, used, TICK_MS) < 0 && errno != EINTR) plm_warning("poll failed");
+  if (poll(items, used, TICK_MS) < 0 && errno != EINTR)
+    plm_warning("the supervisor cannot poll: %s", strerror(errno));
   for (size_t i = 0; i < stages; i++) {
     const struct pollfd *item = &items[2 + CLIENTS_MAX + i];
     if (item->revents != 0) supervised_readable(supervisor, &supervisor->stages[i]);
@@ -137,7 +140,7 @@ static void turn(struct plm_supervisor *supervisor)
 
 /* ---- the end ------------------------------------------------------------------------------- */
 
-/* What `checkpoints/latest` names. */
+/* The step of the checkpoint that `checkpoints/latest` points to. */
 static bool latest_step(const char *run, uint64_t *step)
 {
   char path[PLM_PATH_SIZE], name[PLM_CHECKPOINT_NAME_SIZE];
@@ -148,12 +151,12 @@ static bool latest_step(const char *run, uint64_t *step)
   return plm_checkpoint_parse_name(name, step);
 }
 
-/* After a drain: where `up` will go on. */
+/* After a stop by a signal: says where `up` will go on. */
 static void say_stopped(struct plm_supervisor *supervisor)
 {
   uint64_t step;
   if (latest_step(supervisor->run, &step))
-    screen_say(supervisor, "stopped; `plm-pipeline up` goes on from step %llu",
+    screen_say(supervisor, "stopped; `plm-pipeline up` will go on from step %llu",
                (unsigned long long)step);
   else
     screen_say(supervisor, "stopped before the first checkpoint");
@@ -161,11 +164,12 @@ static void say_stopped(struct plm_supervisor *supervisor)
 
 static void conclude(struct plm_supervisor *supervisor)
 {
-  plm_endpoint_remove(supervisor->run, "packers"); /* a stage started by hand later has others */
+  plm_endpoint_remove(supervisor->run,
+                      "packers"); /* a stage that is started by hand later may have packers */
   const int failure_code = supervisor_judge_failures(supervisor);
   supervisor->exit_code = supervisor->drain_signal != 0 ? supervisor->drain_signal : failure_code;
   screen_close(supervisor);
-  /* a run that was stopped has not failed for want of a packer */
+  /* a run that was stopped did not fail for lack of packers */
   if (failure_code == 0 && supervisor->drain_signal != 0) plm_text_clear(&supervisor->failure);
   if (supervisor->failure.length > 0) {
     fprintf(stderr, "plm-pipeline: %s", supervisor->failure.data);
@@ -174,7 +178,7 @@ static void conclude(struct plm_supervisor *supervisor)
   struct plm_hash identity;
   if (supervisor->exit_code == 0 &&
       plm_done_read(supervisor->run, &step, &identity, NULL) == PLM_OK) {
-    screen_say(supervisor, "complete at step %llu", (unsigned long long)step);
+    screen_say(supervisor, "the run is complete at step %llu", (unsigned long long)step);
   } else if (supervisor->drain_signal != 0 && supervisor->failure.length == 0) {
     say_stopped(supervisor);
   }

@@ -1,5 +1,5 @@
-/* The supervisor: starts the stages of a run, keeps them alive, shows what they say, stops them in
- * order. One process, one thread, one loop. */
+/* The supervisor: starts the stages of a run, keeps them alive, shows what they log, and stops them
+ * in order. It is one process with one thread and one loop. */
 #ifndef PLM_STAGES_SUPERVISOR_SUPERVISOR_H
 #define PLM_STAGES_SUPERVISOR_SUPERVISOR_H
 
@@ -12,16 +12,17 @@
 struct plm_supervisor_options {
   const struct plm_config *config;
   const char *program_directory;
-  const char *fingerprint;     /* hex, "" without a corpus here */
+  const char *fingerprint;     /* of the corpus, in hex; "" if there is none here */
   bool chosen[PLM_KIND_COUNT]; /* which stages to run */
-  bool detached;               /* no terminal: lines stay in the log files */
+  bool detached;               /* in the background: the stages' lines stay in their logs */
   bool color, quiet;
-  int started_fd; /* a byte is written when the control socket answers; -1: none */
+  int started_fd; /* receives a byte once the control socket answers, and is closed; -1: none */
 };
 
-/* Runs until the run is complete and evaluated, was stopped, or failed; *exit_code is `up`'s: 0, 1,
+/* Runs until the run is complete and evaluated, was stopped, or failed. *exit_code is `up`'s: 0, 1,
  * 2, 4, 130 or 143. The caller holds supervisor.lock and has prepared the run folder
- * (stages/supervisor/run_prepare.h). An error is one of the supervisor itself: the socket. */
+ * (run_prepare.h). Only failures of the supervisor itself are errors here: signals, the control
+ * socket, the address of metrics.prometheus. */
 plm_status plm_supervise(const struct plm_supervisor_options *options, int *exit_code,
                          struct plm_error *error);
 

@@ -26,53 +26,52 @@ struct supervised {
   enum plm_stage_index kind;
   unsigned instance;
   enum plm_stage_state state;
-  pid_t pid;       /* 0: its main process is gone or was never made */
-  bool ending;     /* the main process is reaped, something it started still lives */
-  int wait_status; /* of waitpid */
-  int ready_fd;    /* -1: closed */
+  pid_t pid;       /* of its main process; 0 if that is gone or was never started */
+  bool ending;     /* the main process was reaped, but processes that it started still live */
+  int wait_status; /* from waitpid */
+  int ready_fd;    /* -1 if closed */
   unsigned restarts;
   struct plm_backoff backoff;
   int64_t started_ms;
-  int64_t due_ms;    /* BACKOFF: the next start */
-  int64_t kill_ms;   /* STOPPING, or ending: SIGKILL then; 0: never */
-  bool start_again;  /* `restart`: once it has stopped */
-  bool removed;      /* `scale`: gone from `ps` once it has stopped */
-  bool killed_by_us; /* SIGKILL after its time was up: no failure of its own */
+  int64_t due_ms;    /* in BACKOFF: when it is started again */
+  int64_t kill_ms;   /* when it gets SIGKILL, if it is stopping or ending; 0: never */
+  bool start_again;  /* by `restart`, once it has stopped */
+  bool removed;      /* by `scale`: `ps` no longer shows it once it has stopped */
+  bool killed_by_us; /* it got SIGKILL from us, so its end is no failure */
   struct plm_tail tail;
-  uint64_t log_start; /* of this process in its log file */
-  unsigned
-      failed_as; /* FATAL: the how manieth of the run to fail for good, from 1; 0: it did not */
+  uint64_t log_start;   /* where the lines of its present process begin in its log file */
+  unsigned failed_as;   /* order of this permanent failure within the run, from 1; 0: none */
   char failed_how[256]; /* "exited with 2" */
 };
 
 enum client_wait { CLIENT_ASKS, CLIENT_WAITS_END, CLIENT_WAITS_READY };
 
 struct client {
-  int descriptor; /* -1: free */
+  int descriptor; /* -1 if this place is free */
   enum client_wait waits;
   size_t used;
   char line[CLIENT_LINE_SIZE];
 };
 
-/* The status line's sources. */
+/* What is shown in the foreground. */
 struct screen {
-  bool on_terminal; /* a status line is drawn */
+  bool on_terminal; /* a live line is drawn below the others */
   bool color;
   bool lines; /* the stages' lines are shown */
-  bool drawn;
+  bool drawn; /* the live line is on the screen */
   struct plm_tail trainer, evaluator;
   uint64_t step;
   double loss, tokens_per_second, step_ms;
   char evaluation[128];
 };
 
-/* The source of a computing stage's metrics: its JSONL file. */
+/* The source of the trainer's or the evaluator's metrics: its JSONL file. */
 struct exported {
   struct plm_tail tail;
-  bool counted; /* what comes now is this start's */
+  bool counted; /* new lines were written since `up` started, so they advance counters */
 };
 
-/* metrics.prometheus; http NULL: not asked for. */
+/* metrics.prometheus; http is NULL if it is not set. */
 struct exporter {
   struct plm_http *http;
   struct plm_prometheus *metrics;
@@ -86,12 +85,12 @@ struct plm_supervisor {
   struct supervised *stages; /* SUPERVISED_MAX of them */
   size_t count;
   bool draining, killing;
-  int exit_code;           /* once draining */
-  int drain_signal;        /* 130 or 143, 0: the run ended by itself */
-  unsigned signals;        /* SIGINT, SIGTERM, `down` so far */
-  bool packers_fatal;      /* said so in endpoints.json */
-  unsigned failures;       /* stages that failed for good so far */
-  struct plm_text failure; /* once it has ended: what failed, for people; empty: nothing */
+  int exit_code;           /* set at the end */
+  int drain_signal;        /* 130 or 143; 0 if the run ends by itself */
+  unsigned signals;        /* SIGINT, SIGTERM and `down` so far */
+  bool packers_fatal;      /* endpoints.json says so */
+  unsigned failures;       /* permanent failures so far */
+  struct plm_text failure; /* set at the end: what failed, for people; empty if nothing did */
   int signal_fd, listen_fd;
   char socket_path[PLM_SOCKET_PATH_SIZE];
   struct client clients[CLIENTS_MAX];
@@ -99,62 +98,68 @@ struct plm_supervisor {
   struct exporter exporter;
 };
 
-/* supervisor_stage.c: one instance. What goes wrong with it becomes its state and is said: no
- * errors to return. */
-/* Idle; at most SUPERVISED_MAX. */
+/* supervisor_stage.c: one instance. These functions return no errors: what goes wrong with a stage
+ * becomes its state and is reported. */
+/* Adds an idle instance; there may be SUPERVISED_MAX at most. */
 struct supervised *supervised_add(struct plm_supervisor *supervisor, enum plm_stage_index kind,
                                   unsigned instance);
 void supervised_start(struct plm_supervisor *supervisor, struct supervised *stage);
-/* SIGTERM, and SIGKILL when the stage's time is up; at once stopped is one that does not live. */
+/* Sends SIGTERM, and SIGKILL when the stage's time is up. A stage without a process has stopped at
+ * once. */
 void supervised_stop(struct plm_supervisor *supervisor, struct supervised *stage);
-/* SIGKILL, to all that the stage started, too. */
+/* Sends SIGKILL to the stage and to all processes that it started. */
 void supervised_kill(struct supervised *stage);
-/* ready_fd has its line, or was closed without one. */
+/* Called when ready_fd has a line, or was closed without one. */
 void supervised_readable(struct plm_supervisor *supervisor, struct supervised *stage);
-/* The main process is gone, with waitpid's status; the stage has ended when its children are. */
+/* Called when the main process is gone, with waitpid's status. The stage ends once its other
+ * processes are gone, too. */
 void supervised_reaped(struct plm_supervisor *supervisor, struct supervised *stage, int status);
-/* Deadlines: back-off over, stop time over, leftovers gone. */
+/* Called each turn: acts when the back-off or the stop time is over, or when the last processes are
+ * gone. */
 void supervised_tick(struct plm_supervisor *supervisor, struct supervised *stage, int64_t now_ms);
 
-/* supervisor_policy.c: what the states of all instances mean for the run */
-/* Once a turn: begins the end of a run that is over, goes on with one that is stopping. */
+/* supervisor_policy.c: what the states of all instances mean for the run. */
+/* Called each turn: begins to stop a run that is over, and continues to stop one that is stopping.
+ */
 void supervisor_decide(struct plm_supervisor *supervisor);
-/* Begins to stop all stages in order. signal_code: 130 or 143, the second of them kills; 0: the run
- * ended by itself. */
+/* Begins to stop all stages in order. signal_code is 130 or 143 for a signal, of which the second
+ * kills all stages, or 0 if the run ends by itself. */
 void supervisor_drain(struct plm_supervisor *supervisor, int signal_code);
-/* Stopping, and no stage lives. */
+/* Whether the run was stopped and no stage is left. */
 bool supervisor_finished(const struct plm_supervisor *supervisor);
-/* The run has its last checkpoint (DONE). */
+/* Whether the run has its last checkpoint (DONE). */
 bool supervisor_run_is_done(const struct plm_supervisor *supervisor);
 
-/* supervisor_requests.c: the control socket */
+/* supervisor_requests.c: the control socket. */
 void supervisor_accept(struct plm_supervisor *supervisor);
 void supervisor_client_readable(struct plm_supervisor *supervisor, struct client *client);
-/* Answers those who wait for all stages to be ready, when they are; for the end, with exit_code. */
+/* _ready answers the clients that wait for all stages to be ready, if they are; _end answers those
+ * that wait for the end, with exit_code, and hangs up on the others. */
 void supervisor_answer_ready(struct plm_supervisor *supervisor);
 void supervisor_answer_end(struct plm_supervisor *supervisor);
 
-/* supervisor_prometheus.c: the run's metrics over HTTP, of all stages together. */
+/* supervisor_prometheus.c: serves the metrics of all stages over HTTP. */
 plm_status exporter_open(struct plm_supervisor *supervisor, struct plm_error *error);
 void exporter_started(struct plm_supervisor *supervisor, const struct supervised *stage);
-/* New lines of the stages' files; and, after a poll of what plm_http_fill gave, the clients. */
+/* Reads new lines of the stages' files, and serves HTTP clients after a poll of the descriptors
+ * that plm_http_fill gave. */
 void exporter_update(struct plm_supervisor *supervisor);
 void exporter_close(struct plm_supervisor *supervisor);
 
-/* supervisor_report.c: words */
+/* supervisor_report.c: words. */
 void supervised_name(const struct supervised *stage, char name[64]);
 void supervised_ending(const struct supervised *stage, char text[96]);
 void supervisor_note_failure(struct plm_supervisor *supervisor, struct supervised *stage,
                              const char *how);
-/* At the end: the code that the stages' failures give the run (0: none that matters to it), and
- * supervisor->failure, the root cause first. */
+/* Called at the end: fills supervisor->failure, with the root cause first, and returns the exit
+ * code that the failures give the run, 0 if none of them fails it. */
 int supervisor_judge_failures(struct plm_supervisor *supervisor);
 
-/* supervisor_screen.c: what the person sees */
+/* supervisor_screen.c: what a person sees. */
 void screen_open(struct plm_supervisor *supervisor);
 void screen_say(struct plm_supervisor *supervisor, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* Lines of stages that came, and the status line. */
+/* Prints new lines of the stages, and draws the live line. */
 void screen_update(struct plm_supervisor *supervisor);
 void screen_close(struct plm_supervisor *supervisor);
 

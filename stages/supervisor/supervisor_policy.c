@@ -1,5 +1,4 @@
-/* What the stages' states mean for the run: when it is complete, when it has failed, in which order
- * it stops. */
+/* What the states of the stages mean for the run: when it is over, and in which order it stops. */
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/run/run.h"
@@ -12,7 +11,7 @@ bool supervisor_run_is_done(const struct plm_supervisor *supervisor)
   return plm_done_read(supervisor->run, &step, &identity, NULL) == PLM_OK;
 }
 
-/* No instance of a kind lives, and none will be started again. */
+/* Whether no instance of a kind lives and none will be started again. */
 static bool all_over(const struct plm_supervisor *supervisor, enum plm_stage_index kind)
 {
   for (size_t i = 0; i < supervisor->count; i++) {
@@ -57,19 +56,20 @@ void supervisor_drain(struct plm_supervisor *supervisor, int signal_code)
 {
   if (signal_code != 0) supervisor->signals++;
   if (supervisor->signals >= 2 && !supervisor->killing) {
-    screen_say(supervisor, "a second signal: killing all stages");
+    screen_say(supervisor, "second signal: killing all stages");
     supervisor->killing = true;
   }
   if (supervisor->draining) return;
   supervisor->draining = true;
   supervisor->drain_signal = signal_code;
   if (signal_code != 0 && !supervisor->killing) {
-    screen_say(supervisor, "stopping: the trainer publishes, then the evaluator and the packers "
-                           "end; a second signal kills");
+    screen_say(supervisor, "stopping: the trainer saves a checkpoint, then the evaluator and the "
+                           "packers stop; a second signal kills them");
   }
 }
 
-/* With none of ours left the trainer waits less long; it reads this beside the endpoints. */
+/* Without a packer of the supervisor's, the trainer waits less long for one. It reads this in
+ * endpoints.json. */
 static void tell_packers_are_fatal(struct plm_supervisor *supervisor)
 {
   const size_t fatal = how_many(supervisor, PLM_KIND_PACKER, PLM_STAGE_FATAL);
@@ -82,11 +82,11 @@ static void tell_packers_are_fatal(struct plm_supervisor *supervisor)
   } else if (plm_endpoint_write(supervisor->run, "packers", "fatal", &error) != PLM_OK) {
     plm_log_error(&error);
   } else {
-    screen_say(supervisor, "no packer of this run is left; others may still join");
+    screen_say(supervisor, "all packers of this run have failed for good; others may still join");
   }
 }
 
-/* Is there anything to wait for? */
+/* Whether there is nothing left to wait for. */
 static bool is_over(const struct plm_supervisor *supervisor)
 {
   if (any_fatal(supervisor, PLM_KIND_TRAINER)) return true;
@@ -96,7 +96,7 @@ static bool is_over(const struct plm_supervisor *supervisor)
   return all_over(supervisor, PLM_KIND_TRAINER) && all_over(supervisor, PLM_KIND_EVALUATOR);
 }
 
-/* Stops kind after kind, each when the one before is gone. */
+/* Stops one kind after the other, each once the one before it is gone. */
 static void continue_drain(struct plm_supervisor *supervisor)
 {
   for (int kind = 0; kind < PLM_KIND_COUNT; kind++) {

@@ -1,4 +1,4 @@
-/* Starting processes, and finding all that came of them. */
+/* Starting processes, and finding all their descendants. */
 #include "stages/supervisor/supervisor_process.h"
 
 #include <dirent.h>
@@ -18,7 +18,8 @@
 
 plm_status plm_process_adopt(struct plm_error *error)
 {
-  if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) return plm_error_errno(error, "adopting orphans");
+  if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0)
+    return plm_error_errno(error, "cannot adopt orphaned processes");
   return PLM_OK;
 }
 
@@ -29,7 +30,7 @@ static void mark_text(char text[128], const char *stage, unsigned instance, pid_
 
 /* ---- starting ------------------------------------------------------------------------------ */
 
-/* In the child, between fork and exec. Returns only when something failed, with errno set. */
+/* Runs in the child, between fork and exec. Returns only if something failed, with errno set. */
 static void become(const struct plm_process_start *start, pid_t supervisor, int log, int ready)
 {
   char text[128];
@@ -37,8 +38,9 @@ static void become(const struct plm_process_start *start, pid_t supervisor, int 
   sigemptyset(&none);
   for (int number = 1; number < NSIG; number++) signal(number, SIG_DFL);
   sigprocmask(SIG_SETMASK, &none, NULL);
-  setsid(); /* a terminal's Ctrl-C is for the supervisor alone */
-  /* After fork: the setting does not survive it. Had the supervisor died before, getppid knows. */
+  setsid(); /* Ctrl-C on the terminal is for the supervisor only */
+  /* This must come after fork, which clears the setting. getppid tells if the supervisor has died
+   * in the meantime. */
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != supervisor) _exit(143);
   if (start->nice != 0) {
@@ -49,7 +51,7 @@ static void become(const struct plm_process_start *start, pid_t supervisor, int 
   setenv(PLM_PROCESS_MARK, text, 1);
   snprintf(text, sizeof text, "%u", start->instance);
   setenv("PLM_INSTANCE", text, 1);
-  setenv(PLM_LOG_TIMES, "1", 1); /* `logs` merges by them */
+  setenv(PLM_LOG_TIMES, "1", 1); /* `logs` merges lines by their times */
   const int nothing = open("/dev/null", O_RDONLY);
   if (nothing < 0 || dup2(nothing, STDIN_FILENO) < 0 || dup2(log, STDOUT_FILENO) < 0 ||
       dup2(log, STDERR_FILENO) < 0) {
@@ -61,7 +63,7 @@ static void become(const struct plm_process_start *start, pid_t supervisor, int 
   execv(start->argv[0], start->argv);
 }
 
-/* Both ends close on exec; the writer's flag is taken off in the child that it is for. */
+/* All ends close on exec; `become` clears the flag of the end that its program keeps. */
 static bool open_pipes(int ready[2], int failure[2])
 {
   if (pipe2(ready, O_CLOEXEC) != 0) return false;
@@ -98,7 +100,7 @@ plm_status plm_process_start(const struct plm_process_start *start, pid_t *pid, 
   close(log);
   close(pipes[1]);
   close(failure[1]);
-  /* end of file: exec closed it, the program runs */
+  /* end of file means that exec closed the pipe: the program runs */
   const bool failed =
       child < 0 || read(failure[0], &failed_errno, sizeof failed_errno) == sizeof failed_errno;
   close(failure[0]);
@@ -128,7 +130,7 @@ static bool read_stat(pid_t pid, struct entry *entry)
   close(file);
   if (size <= 0) return false;
   text[size] = '\0';
-  /* "PID (NAME) STATE PARENT": the name may hold anything, so from its last parenthesis on */
+  /* "PID (NAME) STATE PARENT": the name may hold anything, so look for the last parenthesis */
   const char *rest = strrchr(text, ')');
   char state;
   int parent;
@@ -175,8 +177,8 @@ static bool is_marked(pid_t pid, const char *mark)
   return found;
 }
 
-/* The process above pid (or itself) that is `pid_of_stage` or a child of the supervisor; 0: it does
- * not descend from us. */
+/* The ancestor of pid, or pid itself, that is `pid_of_stage` or a child of the supervisor; 0 if pid
+ * does not descend from the supervisor. */
 static pid_t top_of(const struct entry *entries, size_t count, pid_t pid, pid_t pid_of_stage,
                     pid_t supervisor)
 {

@@ -1,5 +1,5 @@
-/* Processes of stages: made so that they die with the supervisor and can be found with all that
- * they started, whatever groups and sessions it put itself into. */
+/* Processes of stages: they are started so that they die with the supervisor, and so that every
+ * process they start in turn can be found, whatever groups and sessions it moves to. */
 #ifndef PLM_STAGES_SUPERVISOR_SUPERVISOR_PROCESS_H
 #define PLM_STAGES_SUPERVISOR_SUPERVISOR_PROCESS_H
 
@@ -8,33 +8,34 @@
 
 #include "common/base/status.h"
 
-/* This process adopts orphans below it, so that nothing of a stage escapes. Once, before the first
- * stage is made. */
+/* Makes this process adopt orphans among its descendants, so that no process of a stage escapes.
+ * Called once, before the first stage is started. */
 plm_status plm_process_adopt(struct plm_error *error);
 
-/* Variable that marks every process of a stage, inherited by its children: "PID.stage.instance",
- * PID the supervisor's. */
+/* The environment variable that marks every process of a stage: "PID.stage.instance", with the PID
+ * of the supervisor. Children inherit it. */
 #define PLM_PROCESS_MARK "PLM_SUPERVISED"
 
 struct plm_process_start {
   char *const *argv;
   const char *stage; /* "trainer" */
   unsigned instance;
-  const char *log_path; /* appended to: standard output and error */
+  const char *log_path; /* standard output and error are appended to it */
   int nice;
 };
 
-/* fork, then in the child: own session, SIGTERM when this process dies (getppid checked), niceness,
- * log, PLM_READY_FD, exec. *ready is the reading end, non-blocking. A program that cannot be run is
- * an error here, not an exit code. */
+/* Starts a process with its own session, niceness and log, which receives SIGTERM if this process
+ * dies. *ready is the non-blocking reading end of the pipe whose writing end PLM_READY_FD names. A
+ * program that cannot be run is an error here, not an exit code. */
 plm_status plm_process_start(const struct plm_process_start *start, pid_t *pid, int *ready,
                              struct plm_error *error);
 
-/* Processes below this one that belong to the stage, by descent from pid (0: gone already) or by
- * mark; at most `room` into pids. Returns how many there are. Zombies do not count. */
+/* Finds the descendants of this process that belong to the stage, by descent from pid (0 if that is
+ * gone already) or by their mark. Writes at most `room` of them to pids and returns how many there
+ * are. Zombies do not count. */
 size_t plm_process_find(const char *stage, unsigned instance, pid_t pid, pid_t *pids, size_t room);
 
-/* Sends the signal to all that plm_process_find finds; returns how many. */
+/* Sends the signal to all processes that plm_process_find finds, and returns how many there are. */
 size_t plm_process_signal_all(const char *stage, unsigned instance, pid_t pid, int number);
 
 #endif

@@ -1,6 +1,6 @@
-/* metrics.prometheus: one listener for the whole run. Trainer and evaluator are known by their
- * JSONL files, packers by what their
- * consumers say of them, restarts by the supervisor itself. */
+/* metrics.prometheus: one listener for the whole run. The metrics of the trainer and the evaluator
+ * come from their JSONL files, those of the packers from the peers files of their consumers, and
+ * readiness and restarts from the supervisor itself. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,8 +38,8 @@ static void take_line(void *context, const char *text)
   cJSON_Delete(line);
 }
 
-/* From the last line on, which sets gauges alone: nobody's process wrote it since `up`, or it was
- * counted before a resume cut the file. */
+/* Begins at the last line, which sets only gauges: it was written before `up`, or it was counted
+ * before a resume cut the file. */
 static void begin(struct exported *file)
 {
   file->tail.offset = plm_tail_find(file->tail.path, 0, 1);
@@ -58,9 +58,9 @@ static void read_file(struct exporter *exporter, int kind)
   file->counted = true;
 }
 
-/* ---- what the files do not say ------------------------------------------------------------- */
+/* ---- packers, readiness and restarts ------------------------------------------------------- */
 
-/* Its number when it is one of ours, else host:pid. */
+/* The packer's number if this supervisor started it, else host:pid. */
 static void name_packer(const struct plm_supervisor *supervisor, const cJSON *packer,
                         char instance[96])
 {
@@ -117,9 +117,10 @@ static void page(void *context, struct plm_text *text)
 {
   struct plm_supervisor *supervisor = context;
   struct plm_prometheus *metrics = supervisor->exporter.metrics;
-  plm_prometheus_forget(metrics, PLM_STAGE_PACKER, NULL); /* all of it is in these files */
+  plm_prometheus_forget(metrics, PLM_STAGE_PACKER,
+                        NULL); /* the peers files have all of them again */
   set_packers(supervisor, "evaluator");
-  set_packers(supervisor, "trainer"); /* a packer's counters are over both */
+  set_packers(supervisor, "trainer"); /* a packer tells both its total */
   for (size_t i = 0; i < supervisor->count; i++) {
     const struct supervised *stage = &supervisor->stages[i];
     char instance[16];
@@ -161,7 +162,7 @@ void exporter_started(struct plm_supervisor *supervisor, const struct supervised
   struct exporter *exporter = &supervisor->exporter;
   char instance[16];
   if (exporter->metrics == NULL || stage->kind == PLM_KIND_PACKER) return;
-  read_file(exporter, (int)stage->kind); /* the last lines of the one before */
+  read_file(exporter, (int)stage->kind); /* the last lines of the process before */
   snprintf(instance, sizeof instance, "%u", stage->instance);
   plm_prometheus_started(exporter->metrics, sources[stage->kind].stage, instance);
 }

@@ -1,4 +1,4 @@
-/* Words about stages: names, how one ended, the root cause. */
+/* Words about stages: their names, how one ended, and the root cause of a failure. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,10 +15,10 @@ void supervised_ending(const struct supervised *stage, char text[96])
 {
   const int status = stage->wait_status;
   if (WIFSIGNALED(status)) {
-    snprintf(text, 96, "was ended by signal %d (%s)", WTERMSIG(status),
+    snprintf(text, 96, "was killed by signal %d (%s)", WTERMSIG(status),
              strsignal(WTERMSIG(status)));
   } else if (WEXITSTATUS(status) == 0) {
-    snprintf(text, 96, "ended without finishing");
+    snprintf(text, 96, "ended before the run was complete");
   } else {
     snprintf(text, 96, "exited with %d", WEXITSTATUS(status));
   }
@@ -38,7 +38,7 @@ static bool is_fatal(const struct supervised *stage)
   return stage->state == PLM_STAGE_FATAL && stage->failed_as != 0;
 }
 
-/* 2 and 4 are the run's, whatever else is a runtime failure. */
+/* The run's exit code for this failure: 2 and 4 are passed on, all others become 1. */
 static int code_of(const struct supervised *stage)
 {
   const int status = stage->wait_status;
@@ -46,7 +46,7 @@ static int code_of(const struct supervised *stage)
   return exited && (WEXITSTATUS(status) == 2 || WEXITSTATUS(status) == 4) ? WEXITSTATUS(status) : 1;
 }
 
-/* Nobody packs any more, and that is why a stage ended: it waited for packers as long as it may. */
+/* Whether all packers failed and a stage therefore gave up waiting for them (exit code 4). */
 static bool starved(const struct plm_supervisor *supervisor)
 {
   bool waited = false;
@@ -59,8 +59,8 @@ static bool starved(const struct plm_supervisor *supervisor)
   return waited;
 }
 
-/* Whether its failure is one of the run. Of packers it is when the run is of packers alone, or
- * ended because none was left. */
+/* Whether the failure of a stage is a failure of the run. That of a packer is one if the run has
+ * only packers, or if it ended because none was left. */
 static bool fails_run(const struct plm_supervisor *supervisor, const struct supervised *stage)
 {
   const bool *chosen = supervisor->options.chosen;
@@ -69,7 +69,7 @@ static bool fails_run(const struct plm_supervisor *supervisor, const struct supe
   return (!chosen[PLM_KIND_TRAINER] && !chosen[PLM_KIND_EVALUATOR]) || starved(supervisor);
 }
 
-/* Those that fail the run come first, then by time. */
+/* Failures that fail the run come first; otherwise the order is that of time. */
 static bool comes_before(const struct plm_supervisor *supervisor, const struct supervised *a,
                          const struct supervised *b)
 {
@@ -77,7 +77,8 @@ static bool comes_before(const struct plm_supervisor *supervisor, const struct s
   return fails_a != fails_b ? fails_a : a->failed_as < b->failed_as;
 }
 
-/* The fatal stage that comes next after `last` (NULL: the first); NULL: none. */
+/* The failed stage that comes next after `last`, or the first one if `last` is NULL. NULL if there
+ * is none. */
 static const struct supervised *next_failure(const struct plm_supervisor *supervisor,
                                              const struct supervised *last)
 {
@@ -115,7 +116,7 @@ static void describe(struct plm_text *text, const char *as_what, const struct su
 int supervisor_judge_failures(struct plm_supervisor *supervisor)
 {
   int code = 0;
-  bool by_trainer = false; /* the trainer's code is the run's, whoever failed first */
+  bool by_trainer = false; /* the trainer's code wins, whichever stage failed first */
   unsigned told = 0, untold = 0;
   for (const struct supervised *stage = next_failure(supervisor, NULL); stage != NULL;
        stage = next_failure(supervisor, stage)) {
@@ -125,13 +126,13 @@ int supervisor_judge_failures(struct plm_supervisor *supervisor)
       by_trainer = stage->kind == PLM_KIND_TRAINER;
     }
     if (told < FAILURES_TOLD) {
-      const char *const as_what = !fails ? "warning" : told == 0 ? "failed" : "failed, too";
+      const char *const as_what = !fails ? "warning" : told == 0 ? "failed" : "also failed";
       describe(&supervisor->failure, as_what, stage, told == 0);
       told++;
     } else {
       untold++;
     }
   }
-  if (untold > 0) plm_text_printf(&supervisor->failure, "and %u more\n", untold);
+  if (untold > 0) plm_text_printf(&supervisor->failure, "and %u more stages failed\n", untold);
   return code;
 }

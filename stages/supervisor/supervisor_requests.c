@@ -1,4 +1,4 @@
-/* Requests over the control socket: ps, down, restart, scale, wait. */
+/* The requests over the control socket: ps, down, restart, scale, wait. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static void hang_up(struct client *client)
   client->descriptor = -1;
 }
 
-/* Sends the reply, deletes it and hangs up. A client that does not read loses it. */
+/* Sends the reply, deletes it and hangs up. A client that does not read loses the reply. */
 static void answer(struct client *client, cJSON *reply)
 {
   char *text = cJSON_PrintUnformatted(reply);
@@ -87,7 +87,7 @@ static void request_down(struct plm_supervisor *supervisor, struct client *clien
 {
   const bool now = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(request, "kill"));
   if (!supervisor->draining) supervisor_drain(supervisor, 143);
-  while (now && !supervisor->killing) supervisor_drain(supervisor, 143); /* as signals do */
+  while (now && !supervisor->killing) supervisor_drain(supervisor, 143); /* as two signals */
   client->waits = CLIENT_WAITS_END;
 }
 
@@ -112,7 +112,7 @@ static void request_restart(struct plm_supervisor *supervisor, struct client *cl
   const cJSON *names = cJSON_GetObjectItemCaseSensitive(request, "stages");
   size_t found = 0;
   if (supervisor->draining) {
-    refuse(client, "the run is stopping");
+    refuse(client, "the run is stopping already");
     return;
   }
   for (size_t i = 0; i < supervisor->count; i++) {
@@ -129,12 +129,12 @@ static void request_restart(struct plm_supervisor *supervisor, struct client *cl
     }
   }
   if (found == 0)
-    refuse(client, "no such stage");
+    refuse(client, "the run has no such stage");
   else
     answer(client, agree());
 }
 
-/* The instance with this number, or a new one. NULL: no room. */
+/* The packer with this number, or a new one; NULL if there is no room. */
 static struct supervised *packer_at(struct plm_supervisor *supervisor, unsigned instance)
 {
   for (size_t i = 0; i < supervisor->count; i++) {
@@ -150,11 +150,11 @@ static void request_scale(struct plm_supervisor *supervisor, struct client *clie
 {
   const cJSON *wanted = cJSON_GetObjectItemCaseSensitive(request, "packer");
   if (supervisor->draining) {
-    refuse(client, "the run is stopping");
+    refuse(client, "the run is stopping already");
     return;
   }
   if (!cJSON_IsNumber(wanted) || wanted->valuedouble < 0 || wanted->valuedouble > 256) {
-    refuse(client, "scale needs packer=N, N from 0 to 256");
+    refuse(client, "expected packer=N with N from 0 to 256");
     return;
   }
   const unsigned count = (unsigned)wanted->valueint;
@@ -228,11 +228,11 @@ void supervisor_client_readable(struct plm_supervisor *supervisor, struct client
   char *room = client->line + client->used;
   const ssize_t size = read(client->descriptor, room, sizeof client->line - 1 - client->used);
   if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (size <= 0) { /* gone: a `wait` that was interrupted */
+  if (size <= 0) { /* the client is gone, for example a `wait` that was interrupted */
     hang_up(client);
     return;
   }
-  if (client->waits != CLIENT_ASKS) return; /* said what it wanted already */
+  if (client->waits != CLIENT_ASKS) return; /* it has made its request */
   client->used += (size_t)size;
   client->line[client->used] = '\0';
   char *end = strchr(client->line, '\n');

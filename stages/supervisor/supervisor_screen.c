@@ -1,5 +1,5 @@
-/* What a person sees of a run in the foreground: the stages' lines with their names before them,
- * and on a terminal one live line below. */
+/* What a person sees of a run in the foreground: the lines of the stages, each after the stage's
+ * name, and on a terminal one live line below them. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -45,7 +45,7 @@ void screen_say(struct plm_supervisor *supervisor, const char *format, ...)
   va_list arguments;
   erase(&supervisor->screen);
   char time[PLM_LOG_TIME_SIZE] = "";
-  if (supervisor->options.detached) plm_log_time_now(time); /* into a file like the stages' */
+  if (supervisor->options.detached) plm_log_time_now(time); /* as in the logs of the stages */
   fprintf(stderr, "%splm-pipeline: ", time);
   va_start(arguments, format);
   vfprintf(stderr, format, arguments);
@@ -97,12 +97,12 @@ static void evaluator_line(void *context, const char *line)
   const double loss = plm_json_number(json, "loss", (double)NAN),
                step = plm_json_number(json, "step", (double)NAN);
   if (cJSON_IsString(split) && isfinite(loss) && step >= 0.0) {
-    snprintf(screen->evaluation, sizeof screen->evaluation, " | step %.0f %.16s loss %.4f", step,
-             split->valuestring, loss);
+    snprintf(screen->evaluation, sizeof screen->evaluation, " | %.16s loss %.4f at step %.0f",
+             split->valuestring, loss, step);
     const double accuracy = plm_json_number(json, "accuracy", (double)NAN);
     const size_t used = strlen(screen->evaluation);
     if (isfinite(accuracy)) {
-      snprintf(screen->evaluation + used, sizeof screen->evaluation - used, " accuracy %.3f",
+      snprintf(screen->evaluation + used, sizeof screen->evaluation - used, ", accuracy %.3f",
                accuracy);
     }
   }

@@ -1,4 +1,4 @@
-/* The control socket: path, server's end, client's end. */
+/* The control socket: its path, the server's end, the client's end. */
 #include "stages/supervisor/supervisor_socket.h"
 
 #include <errno.h>
@@ -27,7 +27,8 @@ static plm_status socket_folder(char folder[64], struct plm_error *error)
   if (mkdir(folder, 0700) != 0 && errno != EEXIST) return plm_error_errno(error, "%s", folder);
   if (lstat(folder, &info) != 0) return plm_error_errno(error, "%s", folder);
   if (!S_ISDIR(info.st_mode) || info.st_uid != getuid() || (info.st_mode & 077) != 0) {
-    plm_error_set(error, PLM_FAILURE, "%s is not a folder of ours alone (mode 0700)", folder);
+    plm_error_set(error, PLM_FAILURE, "the folder %s must belong to you and have mode 0700",
+                  folder);
     return plm_error_hint(error, "remove it, or set XDG_RUNTIME_DIR");
   }
   return PLM_OK;
@@ -39,8 +40,8 @@ plm_status plm_socket_path(const char *run, char path[PLM_SOCKET_PATH_SIZE],
   char folder[64], hex[PLM_HASH_HEX_SIZE];
   char *real = realpath(run, NULL);
   if (real == NULL) {
-    plm_error_set(error, PLM_NOT_RUNNING, "no run in %s", run);
-    return plm_error_hint(error, "name one with --run DIR, or its configuration with -c FILE");
+    plm_error_set(error, PLM_NOT_RUNNING, "there is no run in %s", run);
+    return plm_error_hint(error, "name a run with --run DIR, or its configuration with -c FILE");
   }
   plm_hash_to_hex(plm_hash_bytes(real, strlen(real)), hex);
   free(real);
@@ -60,15 +61,15 @@ plm_status plm_socket_listen(const char *path, int *descriptor, struct plm_error
 {
   const struct sockaddr_un address = address_of(path);
   const int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (listener < 0) return plm_error_errno(error, "control socket");
-  unlink(path); /* of a supervisor that was killed: the lock says that none lives */
+  if (listener < 0) return plm_error_errno(error, "cannot make the control socket");
+  unlink(path); /* left by a supervisor that was killed; the lock shows that none lives */
   const mode_t before = umask(0177);
   const bool bound = bind(listener, (const struct sockaddr *)&address, sizeof address) == 0;
   const int bind_errno = errno;
   umask(before);
   if (!bound || listen(listener, 16) != 0) {
     if (!bound) errno = bind_errno;
-    plm_error_errno(error, "control socket %s", path);
+    plm_error_errno(error, "cannot listen on the control socket %s", path);
     close(listener);
     return PLM_IO;
   }
@@ -111,7 +112,7 @@ plm_status plm_socket_ask(const char *run, const char *request, int timeout_ms,
   PLM_TRY(plm_socket_path(run, path, error));
   const struct sockaddr_un address = address_of(path);
   const int descriptor = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (descriptor < 0) return plm_error_errno(error, "control socket");
+  if (descriptor < 0) return plm_error_errno(error, "cannot make the control socket");
   plm_status status = PLM_OK;
   if (connect(descriptor, (const struct sockaddr *)&address, sizeof address) != 0) {
     status = plm_error_set(error, PLM_NOT_RUNNING, "%s is not running", run);

@@ -1,4 +1,4 @@
-/* One instance of a stage: started, watched, stopped, classified when it ended. */
+/* One instance of a stage: starting it, watching it, stopping it, and judging how it ended. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -27,7 +27,7 @@ struct supervised *supervised_add(struct plm_supervisor *supervisor, enum plm_st
   struct stat info;
   *stage = (struct supervised){.kind = kind, .instance = instance, .ready_fd = -1};
   snprintf(file, sizeof file, "%s.%u.log", kind_name(stage), instance);
-  /* run paths are shorter than PLM_PATH_SIZE by far: prepared before */
+  /* run paths are far shorter than PLM_PATH_SIZE, and plm_run_prepare has joined them before */
   PLM_ASSERT(plm_path_join(folder, supervisor->run, PLM_RUN_LOGS, NULL) == PLM_OK &&
              plm_path_join(path, folder, file, NULL) == PLM_OK);
   plm_tail_init(&stage->tail, path, stat(path, &info) == 0 ? (uint64_t)info.st_size : 0);
@@ -50,13 +50,13 @@ static void could_not_start(struct plm_supervisor *supervisor, struct supervised
 {
   move(stage, PLM_EVENT_START);
   move(stage, PLM_EVENT_DIED_OUT);
-  stage->started_ms = 0; /* how an earlier process of it ended says nothing of this */
+  stage->started_ms = 0; /* how an earlier process ended does not matter here */
   supervisor_note_failure(supervisor, stage, error->what);
 }
 
 void supervised_start(struct plm_supervisor *supervisor, struct supervised *stage)
 {
-  static struct plm_stage_command command; /* large, and one thread */
+  static struct plm_stage_command command; /* static because it is large; there is one thread */
   struct plm_error error = {0};
   struct stat info;
   plm_status status =
@@ -105,7 +105,7 @@ void supervised_kill(struct supervised *stage)
   move(stage, PLM_EVENT_STOP);
   if (stage->pid > 0) kill(stage->pid, SIGKILL);
   plm_process_signal_all(kind_name(stage), stage->instance, stage->pid, SIGKILL);
-  stage->kill_ms = plm_clock_ms() + 1000; /* again, for what was forked meanwhile */
+  stage->kill_ms = plm_clock_ms() + 1000; /* again, for processes that were forked meanwhile */
 }
 
 void supervised_readable(struct plm_supervisor *supervisor, struct supervised *stage)
@@ -122,13 +122,13 @@ void supervised_readable(struct plm_supervisor *supervisor, struct supervised *s
     }
     close_ready(stage);
   } else if (size <= 0) {
-    close_ready(stage); /* closed without a line: its exit will say why */
+    close_ready(stage); /* it closed without a line; its exit will tell why */
   }
 }
 
 /* ---- ends ---------------------------------------------------------------------------------- */
 
-/* What an end that nobody ordered means, before the policy is asked. */
+/* Whether a stage that ended by itself was done, is to be started again, or has failed for good. */
 static enum plm_stage_event classify(const struct plm_supervisor *supervisor,
                                      const struct supervised *stage)
 {
@@ -168,16 +168,15 @@ static void ended_by_itself(struct plm_supervisor *supervisor, struct supervised
   move(stage, event);
   if (event == PLM_EVENT_DIED) {
     stage->due_ms = plm_clock_ms() + delay_ms;
-    screen_say(supervisor, "%s %s; starting it again in %.1f s", name, how,
-               (double)delay_ms / 1000.0);
+    screen_say(supervisor, "%s %s; restarting it in %.1f s", name, how, (double)delay_ms / 1000.0);
   } else if (event == PLM_EVENT_DIED_OUT) {
     screen_say(supervisor, "%s %s%s", name, how,
-               too_often ? ", the fifth time in ten minutes: giving up" : "");
+               too_often ? ", for the fifth time in ten minutes: giving up" : "");
     supervisor_note_failure(supervisor, stage, how);
   }
 }
 
-/* Nothing of the stage is left. */
+/* Called when no process of the stage is left. */
 static void ended(struct plm_supervisor *supervisor, struct supervised *stage)
 {
   stage->ending = false;
@@ -190,7 +189,8 @@ static void ended(struct plm_supervisor *supervisor, struct supervised *stage)
   const bool clean = WIFEXITED(stage->wait_status) && WEXITSTATUS(stage->wait_status) == 0;
   const bool told = WIFSIGNALED(stage->wait_status) && WTERMSIG(stage->wait_status) == SIGTERM;
   move(stage, PLM_EVENT_ENDED);
-  if (!clean && !told && !stage->killed_by_us) { /* SIGTERM before its handler stood is no fault */
+  if (!clean && !told &&
+      !stage->killed_by_us) { /* being ended by our SIGTERM, before it was handled, is no failure */
     char name[64], how[96];
     supervised_name(stage, name);
     supervised_ending(stage, how);
@@ -216,8 +216,8 @@ static void time_is_up(struct plm_supervisor *supervisor, struct supervised *sta
   supervised_name(stage, name);
   if (!stage->killed_by_us) {
     screen_say(supervisor,
-               stage->ending ? "%s left processes behind: killing them"
-                             : "%s did not stop in time: killing it",
+               stage->ending ? "%s left processes behind; killing them"
+                             : "%s did not stop in time; killing it",
                name);
   }
   stage->killed_by_us = true;

@@ -50,7 +50,7 @@ bool plm_backoff_death(struct plm_backoff *backoff, int64_t now_ms, double jitte
   }
   backoff->deaths_ms[slot] = now_ms;
   backoff->count++;
-  /* the oldest of the last five now stands in the slot after this one */
+  /* the slot after this one now holds the oldest of the last five */
   const int64_t oldest = backoff->deaths_ms[backoff->count % PLM_BACKOFF_DEATHS];
   if (backoff->count >= PLM_BACKOFF_DEATHS && now_ms - oldest <= PLM_BACKOFF_WINDOW_MS) {
     return false;

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* name, what `ps` shows */
+/* name, and what `ps` shows */
 #define PLM_STAGE_STATES(X) \
   X(IDLE, "idle")           \
   X(STARTING, "starting")   \
@@ -25,20 +25,20 @@ enum plm_stage_state {
 };
 
 enum plm_stage_event {
-  PLM_EVENT_START,    /* a process was made */
-  PLM_EVENT_READY,    /* it wrote its line */
-  PLM_EVENT_STOP,     /* it was told to stop, or shall not be started */
-  PLM_EVENT_ENDED,    /* nothing of it is left, as it should be */
-  PLM_EVENT_DIED,     /* nothing of it is left, and it is to be started again later */
-  PLM_EVENT_DIED_OUT, /* nothing of it is left, and it is not to be started again */
+  PLM_EVENT_START,    /* its process was started */
+  PLM_EVENT_READY,    /* it reported that it is ready */
+  PLM_EVENT_STOP,     /* it was told to stop, or is not to be started */
+  PLM_EVENT_ENDED,    /* all its processes are gone, as intended */
+  PLM_EVENT_DIED,     /* all its processes are gone; it is to be started again later */
+  PLM_EVENT_DIED_OUT, /* all its processes are gone; it is not to be started again */
   PLM_STAGE_EVENT_COUNT
 };
 
-/* The next state. An event that means nothing in a state leaves it (a READY that arrives while
- * stopping). */
+/* The next state. An event that has no meaning in a state does not change it, for example a READY
+ * that arrives while the stage is stopping. */
 enum plm_stage_state plm_stage_next(enum plm_stage_state state, enum plm_stage_event event);
 const char *plm_stage_state_name(enum plm_stage_state state);
-/* A process may live in it. */
+/* Whether the stage may have a living process in this state. */
 bool plm_stage_lives(enum plm_stage_state state);
 
 /* ---- back-off: 1 s, doubling to 60 s, with jitter; five deaths within ten minutes are FATAL
@@ -51,14 +51,15 @@ enum {
   PLM_BACKOFF_WINDOW_MS = 600000,
 };
 
-struct plm_backoff {                     /* {0}: nobody died yet */
-  int64_t deaths_ms[PLM_BACKOFF_DEATHS]; /* a ring of the last ones */
-  uint32_t count;                        /* of all */
-  uint32_t in_a_row;                     /* doublings so far; forgotten after a window's quiet */
+struct plm_backoff {                     /* {0}: no death yet */
+  int64_t deaths_ms[PLM_BACKOFF_DEATHS]; /* a ring of the times of the last deaths */
+  uint32_t count;                        /* of all deaths */
+  uint32_t in_a_row;                     /* doublings so far; 0 again after a quiet window */
 };
 
-/* A death at now_ms (monotonic). false: the fifth within the window. Otherwise *delay_ms until the
- * next start: the doubled time less up to a quarter of it, by jitter in [0, 1). */
+/* Records a death at now_ms (monotonic). Returns false if it is the fifth within the window.
+ * Otherwise *delay_ms is the time until the next start: the doubled time, shortened by up to a
+ * quarter of it, in proportion to jitter in [0, 1). */
 bool plm_backoff_death(struct plm_backoff *backoff, int64_t now_ms, double jitter,
                        int64_t *delay_ms);
 

@@ -1,4 +1,4 @@
-/* The table of stages and their command lines. */
+/* The table of stages, and their command lines. */
 #include "stages/supervisor/supervisor_table.h"
 
 #include <stdio.h>
@@ -11,9 +11,9 @@ static const char *const evaluator_binds[] = {"evaluation_feed", NULL};
 static const char *const nothing[] = {NULL};
 
 const struct plm_stage_kind plm_stage_kinds[PLM_KIND_COUNT] = {
-    [PLM_KIND_TRAINER] = {"trainer", "plm-trainer", 0, true, trainer_binds, 10.0},
-    [PLM_KIND_EVALUATOR] = {"evaluator", "plm-evaluator", 10, true, evaluator_binds, 10.0},
-    [PLM_KIND_PACKER] = {"packer", "plm-packer", 10, false, nothing, 5.0},
+    [PLM_KIND_TRAINER] = {"trainer", "plm-trainer", 0, trainer_binds, 10.0},
+    [PLM_KIND_EVALUATOR] = {"evaluator", "plm-evaluator", 10, evaluator_binds, 10.0},
+    [PLM_KIND_PACKER] = {"packer", "plm-packer", 10, nothing, 5.0},
 };
 
 enum plm_stage_index plm_stage_kind_find(const char *name)

@@ -1,5 +1,5 @@
-/* The stages of a run: program, place in the shutdown, niceness, restart policy. One row a stage.
- */
+/* The kinds of stages of a run: program, place in the shutdown, niceness, restart policy. One row
+ * for each kind. */
 #ifndef PLM_STAGES_SUPERVISOR_SUPERVISOR_TABLE_H
 #define PLM_STAGES_SUPERVISOR_SUPERVISOR_TABLE_H
 
@@ -12,16 +12,15 @@ enum plm_stage_index { PLM_KIND_TRAINER, PLM_KIND_EVALUATOR, PLM_KIND_PACKER, PL
 
 struct plm_stage_kind {
   const char *name;    /* "trainer" */
-  const char *program; /* "plm-trainer", beside plm-pipeline */
+  const char *program; /* "plm-trainer", in the folder of plm-pipeline */
   int nice;
-  bool computes;            /* links operators: waits passively beside the trainer if nice */
-  const char *const *binds; /* keys of endpoints.json that it writes; NULL-terminated */
-  double stop_s;            /* beyond trainer.stop_timeout_s, before it is killed */
+  const char *const *binds; /* the keys of endpoints.json that it writes; NULL-terminated */
+  double stop_s;            /* added to trainer.stop_timeout_s before it is killed */
 };
 
-/* In the order of the shutdown. */
+/* In the order in which they are stopped. */
 extern const struct plm_stage_kind plm_stage_kinds[PLM_KIND_COUNT];
-/* PLM_KIND_COUNT: unknown. */
+/* PLM_KIND_COUNT if the name is unknown. */
 enum plm_stage_index plm_stage_kind_find(const char *name);
 
 unsigned plm_stage_instances(const struct plm_config *config, enum plm_stage_index kind);
@@ -29,7 +28,7 @@ enum plm_restart plm_stage_restart(const struct plm_config *config, enum plm_sta
 
 enum { PLM_STAGE_ARGUMENTS = 10 };
 
-/* The command line of a stage of this run. */
+/* The command line of a stage. */
 struct plm_stage_command {
   char program[PLM_PATH_SIZE];
   char config[PLM_PATH_SIZE];
@@ -37,7 +36,7 @@ struct plm_stage_command {
   char fingerprint[64];
   char *argv[PLM_STAGE_ARGUMENTS]; /* into the fields above; NULL-terminated */
 };
-/* fingerprint: hex, or "" when there is no corpus here. */
+/* fingerprint: of the corpus, in hex; "" if there is none here. PLM_LIMIT if a path is too long. */
 plm_status plm_stage_command_make(const char *program_directory, const char *run,
                                   const char *fingerprint, enum plm_stage_index kind,
                                   struct plm_stage_command *command, struct plm_error *error);

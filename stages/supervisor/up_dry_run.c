@@ -1,4 +1,4 @@
-/* Everything `up` would do, said instead of done. */
+/* Prints everything that `up` would do. */
 #include "stages/supervisor/up_dry_run.h"
 
 #include <errno.h>
@@ -18,12 +18,12 @@
 #include "common/config/settings.h"
 #include "stages/supervisor/run_ports.h"
 
-enum { ANSWER_S = 20 }; /* for the trainer to plan its memory */
+enum { ANSWER_S = 20 }; /* time for the trainer to plan its memory */
 
 static void say_graph(const struct plm_config *config, const bool chosen[PLM_KIND_COUNT])
 {
   printf("graph\n");
-  printf("  corpus        %s\n", config->corpus != NULL ? config->corpus : "(the packers')");
+  printf("  corpus        %s\n", config->corpus != NULL ? config->corpus : "(that of the packers)");
   if (chosen[PLM_KIND_PACKER]) printf("    -> packer x %u\n", config->packer_instances);
   if (chosen[PLM_KIND_TRAINER]) {
     printf("    -> trainer    feed %s, announcements %s\n", config->network.feed,
@@ -62,9 +62,10 @@ static void say_ports(const struct plm_dry_run *run)
            ports[i].taken ? "in use by " : "free", ports[i].owner);
 }
 
-/* ---- memory and disk: the trainer knows ---------------------------------------------------- */
+/* ---- memory and disk, which the trainer plans ---------------------------------------------- */
 
-/* The resolved configuration in memory, and what `plm-trainer --dry-run --json` says of it. */
+/* Writes the resolved configuration to memory and returns what `plm-trainer --dry-run --json` says
+ * about it, or NULL. The caller frees it. */
 static char *ask_trainer(const struct plm_dry_run *run, struct plm_error *error)
 {
   char program[PLM_PATH_SIZE], path[64], *yaml, answer[8192];
@@ -128,7 +129,7 @@ static void say_device(const cJSON *json)
   if (free_bytes > 0)
     printf(" (%.1f MB are free)", 1e-6 * free_bytes);
   else
-    printf(" (what is free is not known: %s)", plm_json_string(json, "unknown", "no answer"));
+    printf(" (free memory is unknown: %s)", plm_json_string(json, "unknown", "no answer"));
   if (cuda) printf("; %.1f MB on the host", 1e-6 * plm_json_number(json, "host_bytes", 0.0));
   const cJSON *fits = cJSON_GetObjectItemCaseSensitive(json, "fits");
   const double largest = plm_json_number(json, "largest_micro_batch_tokens", 0.0);
@@ -149,11 +150,11 @@ static void say_memory(const struct plm_dry_run *run)
   free(answer);
   printf("memory\n");
   if (json == NULL) {
-    printf("  unknown: plm-trainer did not say\n");
+    printf("  unknown: plm-trainer did not answer\n");
     return;
   }
   say_device(json);
-  /* weights and moments as fp32, and the average where there is one */
+  /* weights and moments in fp32, and the average of the weights if there is one */
   const double files =
       plm_json_number(json, "parameter_count", 0.0) * 4.0 * (config->trainer.ema > 0.0 ? 4.0 : 3.0);
   const double kept = (double)config->trainer.checkpoint.keep_last +
@@ -182,9 +183,11 @@ plm_status plm_dry_run(const struct plm_dry_run *run, struct plm_error *error)
 {
   const unsigned long long step = run->prepared->step;
   if (run->prepared->complete)
-    printf("the run is complete at step %llu: only what is missing would be evaluated\n", step);
+    printf(
+        "the run is complete at step %llu; only checkpoints without metrics would be evaluated\n",
+        step);
   else if (run->prepared->resumes)
-    printf("the run would resume; its newest checkpoint is step %llu\n", step);
+    printf("the run would resume; its newest checkpoint is that of step %llu\n", step);
   else
     printf("a new run would start\n");
   say_graph(run->config, run->chosen);

@@ -1,4 +1,4 @@
-/* A corpus described. */
+/* The description of a corpus, printed. */
 #include "stages/views/corpus_summary.h"
 
 #include <cjson/cJSON.h>
@@ -89,7 +89,7 @@ void plm_corpus_summary_print(const char *directory,
   printf("fingerprint  %s\n", hex);
   printf("tokenizer    %s\n", info->tokenizer == PLM_TOKENIZER_ESM ? "esm" : "byte");
   printf("split        %s\n", info->clustered ? "by clusters" : "random split: homologues shared");
-  printf("size         %s bytes, %.2f bits a residue\n",
+  printf("size         %s bytes, %.2f bits per residue\n",
          plm_format_count(description->files.size_bytes, size),
          8.0 * (double)description->files.size_bytes / (double)residues);
   for (size_t i = 0; i < description->source_count; i++)

@@ -1,4 +1,4 @@
-/* What `plm-pipeline corpus` prints of a corpus, for people and as JSON. */
+/* What `plm-pipeline corpus` prints about a corpus, for people and as JSON. */
 #ifndef PLM_STAGES_VIEWS_CORPUS_SUMMARY_H
 #define PLM_STAGES_VIEWS_CORPUS_SUMMARY_H
 
@@ -7,8 +7,9 @@
 /* Tables and bars on stdout. */
 void plm_corpus_summary_print(const char *directory,
                               const struct plm_corpus_description *description);
-/* One object on one line: fingerprint, tokenizer, format, clustered, entropy (nats), splits.NAME
- * .{documents, residues, length_min, length_max, histogram, composition}, sources, size. */
+/* Prints one object on one line: fingerprint, tokenizer, format, clustered, entropy (nats),
+ * sources, size (bytes), and splits.NAME with documents, residues, length_min, length_max,
+ * histogram and composition. */
 plm_status plm_corpus_summary_json(const struct plm_corpus_description *description,
                                    struct plm_error *error);
 

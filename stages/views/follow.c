@@ -1,5 +1,6 @@
-/* Following a metrics file. Where each line read so far stood, and a hash of it, tell whether the
- * file is still the one that was read: a cut followed by new lines can leave it longer. */
+/* Following a metrics file. The place and a hash of each line read so far tell whether the file
+ * still holds it; its size does not, because new lines after a cut can make it longer than before.
+ */
 #include "stages/views/follow.h"
 
 #include <errno.h>
@@ -20,11 +21,12 @@ struct line_place {
 struct plm_follower {
   char path[PLM_PATH_SIZE];
   FILE *file;
-  struct line_place *places; /* of the lines that were read */
+  struct line_place *places; /* of the lines read so far */
   size_t count, capacity;
   char *line;
   size_t line_capacity;
-  struct stat seen; /* the file when it was last looked back at: no need to while it is the same */
+  struct stat
+      seen; /* of the file when its lines were last checked; unchanged, they need no check */
 };
 
 plm_status plm_follower_open(const char *path, struct plm_follower **follower,
@@ -53,14 +55,15 @@ static uint64_t end_of(const struct plm_follower *follower)
   return last->begin + last->size;
 }
 
-/* Past what stdio has buffered: the file may have been cut and written anew. */
+/* Also drops what stdio has buffered, since the file may have been cut and written anew. */
 static bool go_to(struct plm_follower *follower, uint64_t place)
 {
   clearerr(follower->file);
   return fflush(follower->file) == 0 && fseeko(follower->file, (off_t)place, SEEK_SET) == 0;
 }
 
-/* Reads a whole line at the file's position: its size with the newline, 0 when there is none. */
+/* Reads a whole line at the file's position. Returns its size with the newline, or 0 if there is
+ * none. */
 static uint64_t read_line(struct plm_follower *follower)
 {
   const ssize_t size = getline(&follower->line, &follower->line_capacity, follower->file);
@@ -89,7 +92,7 @@ static plm_status remember(struct plm_follower *follower, uint64_t begin, uint64
   return PLM_OK;
 }
 
-/* True when the file is another one than at the last call, by size or time. */
+/* Whether the file's size or time differs from that at the last call. */
 static bool changed(struct plm_follower *follower)
 {
   struct stat now;
@@ -101,7 +104,7 @@ static bool changed(struct plm_follower *follower)
   return !same;
 }
 
-/* Drops what is no longer in the file, and stands behind what still is. */
+/* Forgets the lines that the file no longer holds, and goes to the end of those that it does. */
 static plm_status look_back(struct plm_follower *follower, struct plm_error *error)
 {
   while (follower->count > 0 && !still_there(follower, &follower->places[follower->count - 1]))
@@ -122,7 +125,7 @@ plm_status plm_follower_next(struct plm_follower *follower, const char **line,
   if (changed(follower)) PLM_TRY(look_back(follower, error));
   const uint64_t size = read_line(follower);
   if (ferror(follower->file)) return plm_error_errno(error, "cannot read %s", follower->path);
-  if (size == 0) { /* part of a line may have been read: the next one begins before it */
+  if (size == 0) { /* part of a line may have been read; go back to its beginning */
     return go_to(follower, end_of(follower))
                ? PLM_OK
                : plm_error_errno(error, "cannot seek in %s", follower->path);

@@ -1,4 +1,4 @@
-/* Curves out of lines. */
+/* Making curves of lines. */
 #include "stages/views/metrics_curves.h"
 
 #include <cjson/cJSON.h>
@@ -17,7 +17,7 @@ struct reading {
   bool failed;
 };
 
-/* NULL: more splits than there can be, not ours. */
+/* NULL if there are more splits than a file of ours can have. */
 static struct plm_curve *curve_of(struct plm_curves *curves, const char *split)
 {
   for (size_t i = 0; i < curves->count; i++)
@@ -45,7 +45,7 @@ static bool make_room(struct plm_curve *curve)
 
 static bool add_point(struct plm_curve *curve, double x, double y)
 {
-  size_t place = curve->count; /* nearly always the last */
+  size_t place = curve->count; /* nearly always at the end */
   while (place > 0 && curve->x[place - 1] >= x) place--;
   if (place < curve->count && curve->x[place] == x) {
     curve->y[place] = y;

@@ -1,4 +1,4 @@
-/* A metric over steps, read from a metrics file: what `metrics --plot` draws. */
+/* A metric over steps, read from a metrics file for `metrics --plot`. */
 #ifndef PLM_STAGES_VIEWS_METRICS_CURVES_H
 #define PLM_STAGES_VIEWS_METRICS_CURVES_H
 
@@ -6,11 +6,11 @@
 
 #include "common/base/status.h"
 
-enum { PLM_CURVE_SPLITS = 4 }; /* more than there are */
+enum { PLM_CURVE_SPLITS = 4 }; /* more than a corpus has */
 
-/* Ascending steps, one point each. */
+/* One point for each step, in ascending order. */
 struct plm_curve {
-  char split[16]; /* "" where lines have none: the trainer's */
+  char split[16]; /* "" if the lines have none, as the trainer's */
   double *x, *y;
   size_t count, capacity;
 };
@@ -19,11 +19,11 @@ struct plm_curve {
 struct plm_curves {
   struct plm_curve list[PLM_CURVE_SPLITS];
   size_t count;
-  double baseline; /* the last line's baseline_entropy; NAN: none has it */
+  double baseline; /* baseline_entropy of the last line that has it, else NAN */
 };
 
-/* A curve a split. Of several lines of one step the last counts: the checkpoint was published anew.
- * A missing file gives none. PLM_NO_MEMORY. */
+/* Reads one curve for each split. If a step has several lines, because its checkpoint was published
+ * anew, the last one counts. A missing file gives no curves. PLM_NO_MEMORY. */
 plm_status plm_curves_read(const char *path, const char *key, struct plm_curves *curves,
                            struct plm_error *error);
 void plm_curves_deinit(struct plm_curves *curves);

@@ -1,4 +1,4 @@
-/* Braille plots: each character cell is 2 x 4 dots (Unicode U+2800 + bits). */
+/* Plots with braille characters (U+2800 + bits): each cell has 2 x 4 dots. */
 #include "stages/views/plot.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@ enum { MARGIN = 10, SERIES_COLORS = 6 };
 struct canvas {
   int columns, rows;
   uint8_t *dots;  /* (rows, columns) braille bits */
-  uint8_t *owner; /* series that drew last in the cell, from 1 */
+  uint8_t *owner; /* (rows, columns) the series that drew last in the cell, from 1 */
   double x0, x1, y0, y1;
 };
 
@@ -153,7 +153,7 @@ void plm_plot_draw(FILE *out, const struct plm_plot *plot)
     for (size_t s = 0; s < plot->count; s++) draw_series(&canvas, &plot->series[s], (int)s + 1);
     print_canvas(out, &canvas, plot->color);
   } else {
-    fprintf(out, "%*sno numbers yet\n", MARGIN, "");
+    fprintf(out, "%*sno values yet\n", MARGIN, "");
   }
   free(canvas.dots);
   free(canvas.owner);

@@ -1,5 +1,5 @@
-/* Curves in a terminal: points over an axis of steps, drawn with braille dots, a mark and colour a
- * series. */
+/* Curves in a terminal, drawn with braille dots over an axis of steps, each series in its own
+ * colour. */
 #ifndef PLM_STAGES_VIEWS_PLOT_H
 #define PLM_STAGES_VIEWS_PLOT_H
 

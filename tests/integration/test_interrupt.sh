@@ -21,7 +21,7 @@ step=$(tail -n 1 stopped/trainer.jsonl | jq .step)
 [ "$step" -lt 60 ] || fail "it was over before it was interrupted"
 expect 0 plm-pipeline checkpoints stopped --verify
 [ -d "$(printf 'stopped/checkpoints/step_%08d' "$step")" ] || fail "no checkpoint at the step it stopped"
-grep -q "stopped; .plm-pipeline up. goes on from step $step\$" up.err || fail "where it goes on is not said"
+grep -q "stopped; .plm-pipeline up. will go on from step $step\$" up.err || fail "where it goes on is not said"
 [ ! -e stopped/DONE ] || fail "DONE on an unfinished run"
 
 expect 0 plm-pipeline up pipeline.yaml --run stopped "${long[@]}"

@@ -10,7 +10,7 @@ sha256sum run/checkpoints/step_00000012/{model,optimizer}.safetensors >whole.sum
 exact_metrics run/trainer.jsonl >whole.exact
 
 expect 2 plm-pipeline up pipeline.yaml --run run --resume nonsense
-says err 'nonsense is neither auto, never nor a checkpoint'
+says err 'needs auto, never or a checkpoint folder, not nonsense'
 [ ! -e run/previous-1 ] || fail "an error moved files"
 
 expect 0 plm-pipeline up pipeline.yaml --run run --resume run/checkpoints/step_00000004

@@ -129,8 +129,8 @@ done >some/one/evaluator.jsonl
 # ---- without a run ----
 expect 3 'is not running' "$pipeline" ps --run .
 expect 3 'no run in' "$pipeline" down --run nowhere
-expect 1 'no logs in' "$pipeline" logs --run nowhere
-expect 2 'is no stage' "$pipeline" restart trainr --run nowhere
+expect 1 'there are no logs in' "$pipeline" logs --run nowhere
+expect 2 'is not a stage' "$pipeline" restart trainr --run nowhere
 
 # ---- logs of several stages: in the order of time, a line without one stays with the one before ----
 mkdir -p spoken/logs

@@ -52,7 +52,7 @@ sed -i 's/seed: 5/seed: 6/' pipeline.yaml
 [ "$("$plm" trace --step 1 | grep -c '^epoch 0, chunk ')" -eq 128 ] || fail "the table"
 
 code=0; "$plm" trace 2>message || code=$?
-[ "$code" -eq 2 ] && grep -q 'trace needs --step' message || fail "no step: exit $code"
+[ "$code" -eq 2 ] && grep -q 'Say --step N' message || fail "no step: exit $code"
 code=0; "$plm" trace --step 0 2>message || code=$?
 [ "$code" -eq 2 ] || fail "step 0: exit $code"
 rm -r corpus

@@ -249,7 +249,7 @@ def test_a_card_without_a_licence_says_so(runs):
     result = export(runs / "plain" / "checkpoints" / "latest")
     assert "names no licence" in result.stderr
     assert ModelCard.load("exported/README.md").data.license == "unknown"
-    assert "# to be chosen, from https" in pathlib.Path("exported/README.md").read_text()
+    assert "# to be chosen from https" in pathlib.Path("exported/README.md").read_text()
     for license, says in (("apache-2", "did you mean apache-2.0?"), ("my own", "`other`")):
         result = export(
             runs / "plain" / "checkpoints" / "latest", "no", "--license", license, check=False
@@ -310,7 +310,7 @@ def test_only_an_untouched_export_is_replaced(runs):
     os.remove("exported/notes.txt")
     weights = load_file("exported/model.safetensors")  # as save_pretrained would
     save_file(weights, "exported/model.safetensors", metadata={"format": "pt"})
-    refused("no export of ours")
+    refused("not an export by plm-pipeline")
     export(checkpoint, "exported", "--force")
     assert load_file("exported.previous-1/model.safetensors").keys() == weights.keys()
     assert not [name for name in os.listdir() if name.startswith(".")]
@@ -324,7 +324,7 @@ def test_places_that_are_never_taken(runs):
         (runs / "plain", "it is a run"),
         (runs / "corpus", "it is a corpus"),
         ("file", "not a folder"),
-        ("/", "no export goes to /"),
+        ("/", "an export cannot go to /"),
     ):
         result = export(checkpoint, place, "--force", check=False)
         assert result.returncode == 1 and says in result.stderr, result.stderr
@@ -457,13 +457,13 @@ def test_commands_are_printed_without_hf(runs, recorder):
 def test_push_is_asked_for_sensibly(runs):
     checkpoint = runs / "plain" / "checkpoints" / "latest"
     for words, says in (
-        ((), "push needs one repository"),
-        (("a b", "--checkpoint", checkpoint), "no repository of the Hub"),
-        (("a/b/c", "--checkpoint", checkpoint), "no repository of the Hub"),
-        (("--", "-a/b"), "no repository of the Hub"),
-        (("a/b", "--folder", checkpoint), "--checkpoint DIR exports it first"),
-        (("a/b", "--folder", "x", "--checkpoint", checkpoint), "either --folder"),
-        (("a/b", "--folder", "x", "--license", "mit"), "either --folder"),
+        ((), "push needs the name of one repository"),
+        (("a b", "--checkpoint", checkpoint), "not a name that the Hub allows"),
+        (("a/b/c", "--checkpoint", checkpoint), "not a name that the Hub allows"),
+        (("--", "-a/b"), "not a name that the Hub allows"),
+        (("a/b", "--folder", checkpoint), "use --checkpoint DIR, which exports it first"),
+        (("a/b", "--folder", "x", "--checkpoint", checkpoint), "--folder is uploaded as it is"),
+        (("a/b", "--folder", "x", "--license", "mit"), "--folder is uploaded as it is"),
         (("a/b", "--checkpoint", checkpoint, "--license", "mitt"), '"mitt"'),
         (("a/b", "--checkpoint", checkpoint, "--dtype", "bf16"), "float32 or bfloat16"),
     ):

@@ -167,7 +167,7 @@ wait "$waiting"
 [ $? -eq 143 ] || fail "wait does not end with the run's 143"
 "$pipeline" ps --run behind 2>/dev/null
 [ $? -eq 3 ] || fail "ps of a stopped run does not end with 3"
-grep -q 'was ended by signal 9' behind/logs/supervisor.log || fail "the log behind"
+grep -q 'was killed by signal 9' behind/logs/supervisor.log || fail "the log behind"
 nobody_left behind
 
 # ---- exits 2 and 4 are never retried, and are up's ----
@@ -188,7 +188,7 @@ grep -q 'failed: evaluator.0' blind.out && [ -e blind/DONE ] || fail "training d
 # a trainer that ends without DONE is started again
 TRAINER='[ -e "$run/again" ] || { touch "$run/again"; exit 0; }; '$train EVALUATOR=$judge up again
 [ $? -eq 0 ] || fail "a trainer that ended early: $(cat again.out)"
-grep -q 'ended without finishing; starting it again' again.out || fail "it does not say so"
+grep -q 'ended before the run was complete; restarting it' again.out || fail "it does not say so"
 # a packer that gives up does not end a run that completes; the trainer is told
 TRAINER='for i in {1..100}; do grep "\"packers\":.*\"fatal\"" "$run/endpoints.json" >"$run/told" && break
 sleep 0.1; done; '$train EVALUATOR=$judge PACKER='exit 2' up lonely
@@ -211,7 +211,7 @@ grep -q '^warning: packer.1 exited with 2' fatal.out || fail "the packer is not 
 TRAINER='until_read fatal "$run/endpoints.json"; exit 4' EVALUATOR=$forever PACKER='echo no corpus; exit 2' up starved
 [ $? -eq 4 ] || fail "starved: $(cat starved.out)"
 grep -q '^plm-pipeline: failed: packer.0 exited with 2' starved.out || fail "starved: $(cat starved.out)"
-grep -q '^failed, too: trainer.0 exited with 4' starved.out || fail "starved: $(cat starved.out)"
+grep -q '^also failed: trainer.0 exited with 4' starved.out || fail "starved: $(cat starved.out)"
 nobody_left failed
 
 # ---- stubborn stages and what they leave behind ----
@@ -280,6 +280,6 @@ wait "$dying"
 [ $? -eq 1 ] || fail "five deaths do not end with 1: $(cat dying.out)"
 grep -q 'the fifth time in ten minutes: giving up' dying.out || fail "five deaths: $(cat dying.out)"
 [ "$(grep -c 'trainer.0 started' dying/events)" = 5 ] || fail "five starts: $(cat dying/events)"
-grep -q 'failed: trainer.0 was ended by signal 9' dying.out || fail "no root cause of five deaths"
+grep -q 'failed: trainer.0 was killed by signal 9' dying.out || fail "no root cause of five deaths"
 nobody_left "the end"
 [ "$failures" -eq 0 ]
