@@ -189,24 +189,24 @@ static void print_size(uint64_t bytes)
   double value = (double)bytes;
   size_t unit = 0;
   while (value >= 1000 && unit + 1 < sizeof units / sizeof *units) value /= 1000, unit++;
-  printf("%8.*f %-2s", unit == 0 ? 0 : 1, value, units[unit]);
+  printf("%6.*f %-2s", unit == 0 ? 0 : 1, value, units[unit]);
 }
 
 static void print_row(const struct row *row, const struct plm_retained *retained, bool verified)
 {
   char hex[PLM_HASH_HEX_SIZE];
-  printf("%10llu ", (unsigned long long)row->step);
+  printf("%8llu ", (unsigned long long)row->step);
   if (row->problem.status != PLM_OK) {
     printf(" damaged: %s\n", row->problem.what);
     return;
   }
   plm_hash_to_hex(row->identity, hex);
   print_size(row->bytes);
-  printf("  %s ", hex);
+  printf(" %s ", hex);
   if (isnan(retained->loss))
-    printf("%9s ", "-");
+    printf("%8s ", "-");
   else
-    printf("%9.5f ", retained->loss);
+    printf("%8.5f ", retained->loss);
   if (verified) printf(" verified ");
   const char *separator = " ";
   for (int bit = 0; bit < PLM_KEPT_COUNT; bit++) {
@@ -221,7 +221,7 @@ static void print_listing(const struct listing *listing, const char *directory, 
 {
   printf("%s%s\n", directory, listing->count == 0 ? ": no checkpoints" : "");
   if (listing->count == 0) return;
-  printf("%10s %11s  %-32s %9s %s %s\n", "step", "size", "identity", "loss",
+  printf("%8s %9s %-32s %8s %s %s\n", "step", "size", "identity", "loss",
          verified ? "         " : "", "kept by");
   for (size_t i = 0; i < listing->count; i++)
     print_row(&listing->rows[i], &listing->retained[i], verified);

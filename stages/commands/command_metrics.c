@@ -34,12 +34,12 @@ static const struct plm_option options[] = {
 static const struct {
   const char *name, *file;
   enum plm_metric_stage stage;
-  const char *columns; /* of the table and the CSV, without --keys */
+  const char *columns; /* without --keys: all in CSV, in a table those that fit */
 } stages[] = {
     {"evaluator", PLM_RUN_EVALUATOR_METRICS, PLM_STAGE_EVALUATOR,
-     "step,split,loss,baseline_entropy,perplexity,accuracy,mcc,tokens,seconds,lag_steps"},
+     "step,split,loss,perplexity,accuracy,baseline_entropy,mcc,tokens,seconds,lag_steps"},
     {"trainer", PLM_RUN_TRAINER_METRICS, PLM_STAGE_TRAINER,
-     "step,loss,lr_hidden,grad_norm,mask_rate,tokens,tokens_per_second,step_ms,data_wait_ms,"
+     "step,loss,lr_hidden,tokens_per_second,tokens,grad_norm,mask_rate,step_ms,data_wait_ms,"
      "checkpoint_ms"},
     {"packer", PLM_RUN_PACKER_METRICS, PLM_STAGE_PACKER,
      "windows,documents_per_second,tokens_per_second,padding_fraction,queue,packer"},
@@ -110,6 +110,22 @@ static int width_of(const char *key)
 {
   const int name = (int)strlen(key) + 2;
   return name > COLUMN ? name : COLUMN;
+}
+
+/* The width of the terminal, 0 if that is unknown. */
+static int terminal_width(void)
+{
+  struct winsize window;
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 ? window.ws_col : 0;
+}
+
+/* Leaves out the last columns that do not fit the terminal. */
+static void fit_columns(struct view *view)
+{
+  const int room = terminal_width();
+  int width = 0, fit = 0;
+  while (fit < view->key_count && (width += width_of(view->keys[fit])) <= room) fit++;
+  if (room > 0 && fit > 0) view->key_count = fit;
 }
 
 static void print_row(const struct view *view, const cJSON *json)
@@ -248,7 +264,6 @@ static plm_status plot_key(const struct view *view, const char *key, bool color,
   struct plm_curves curves[MAX_RUNS] = {0};
   struct plm_series series[MAX_RUNS * PLM_CURVE_SPLITS];
   char labels[MAX_RUNS * PLM_CURVE_SPLITS][64];
-  struct winsize window = {0};
   size_t count = 0;
   plm_status status = PLM_OK;
   double baseline = NAN;
@@ -259,13 +274,15 @@ static plm_status plot_key(const struct view *view, const char *key, bool color,
     if (strcmp(key, "loss") == 0 && isfinite(curves[i].baseline)) baseline = curves[i].baseline;
     count += add_series(&curves[i], view->runs[i], &series[count], &labels[count]);
   }
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) != 0 || window.ws_col == 0) window.ws_col = 100;
+  const int width = terminal_width();
   const struct plm_plot plot = {.title = key,
                                 .series = series,
                                 .count = count,
                                 .level = baseline,
                                 .level_label = "composition alone",
-                                .columns = window.ws_col > 120 ? 120 : window.ws_col,
+                                .columns = width == 0    ? 100
+                                           : width > 120 ? 120
+                                                         : width,
                                 .rows = 20,
                                 .color = color};
   if (status == PLM_OK) plm_plot_draw(stdout, &plot);
@@ -321,6 +338,7 @@ static plm_status show(const struct plm_command_context *context, struct view *v
   if (keys == NULL) keys = plot ? "loss" : stages[view->stage].columns;
   PLM_TRY(split_keys(view, keys, error));
   if (!view->all_keys) PLM_TRY(check_keys(view, error));
+  if (view->all_keys && view->form == FORM_TABLE) fit_columns(view);
   if (!plot) {
     PLM_TRY(print_runs(view, plm_arguments_has(arguments, "follow"), error));
     if (view->printed == 0 && !context->quiet)
@@ -347,7 +365,8 @@ const struct plm_command plm_command_metrics = {
     .operands = "[STAGE] [-f] [--keys A,B] [--csv | --plot] [--run DIR]...",
     .summary = "show the metrics of the evaluator (default), the trainer or the packers",
     .details = "Prints a table on a terminal, and lines of JSON when piped or with --json. STAGE "
-               "is evaluator, trainer or packer. -f follows the file through restarts and resumes. "
+               "is evaluator, trainer or packer. A table has the columns that fit; --keys chooses "
+               "others, and --csv prints all. -f follows the file through restarts and resumes. "
                "--plot overlays the curves of several --run.",
     .options = options,
     .run = run,

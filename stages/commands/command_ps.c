@@ -20,7 +20,7 @@ static void age_text(double seconds, char text[32])
   else if (s < 3600)
     snprintf(text, 32, "%ld min", s / 60);
   else
-    snprintf(text, 32, "%ld h %02ld min", s / 3600, s / 60 % 60);
+    snprintf(text, 32, "%ldh%02ldm", s / 3600, s / 60 % 60);
 }
 
 /* Tokens a second and the queue's length; "" if the row does not have them. */
@@ -38,8 +38,8 @@ static void rate_text(const cJSON *row, char rate[32], char queue[32])
 static void print_table(const cJSON *stages, bool color)
 {
   const cJSON *row;
-  printf("%-12s %-16s %8s  %-9s %-5s %8s  %-10s %10s %6s\n", "STAGE", "NODE", "PID", "STATE",
-         "READY", "RESTARTS", "AGE", "RATE", "QUEUE");
+  printf("%-11s %-10s %7s %-9s %-5s %8s %8s %9s %5s\n", "STAGE", "NODE", "PID", "STATE", "READY",
+         "RESTARTS", "AGE", "RATE", "QUEUE");
   cJSON_ArrayForEach(row, stages)
   {
     char name[64], age[32], rate[32], queue[32];
@@ -50,7 +50,7 @@ static void print_table(const cJSON *stages, bool color)
              plm_json_number(row, "instance", 0.0));
     age_text(plm_json_number(row, "age_s", 0.0), age);
     rate_text(row, rate, queue);
-    printf("%-12s %-16s %8.0f  %s%-9s%s %-5s %8.0f  %-10s %10s %6s\n", name,
+    printf("%-11s %-10s %7.0f %s%-9s%s %-5s %8.0f %8s %9s %5s\n", name,
            plm_json_string(row, "node", ""), plm_json_number(row, "pid", 0.0), color ? paint : "",
            state, color ? "\033[0m" : "",
            cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(row, "ready")) ? "yes" : "no",

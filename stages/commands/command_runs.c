@@ -91,7 +91,7 @@ static void print_cell(double value, int width, int digits)
 
 static void print_row(const char *name, const struct run_summary *summary)
 {
-  printf("%-28.28s %-9s", name, summary->state);
+  printf("%-26.26s %-9s", name, summary->state);
   print_cell(summary->step, 9, 0);
   print_cell(summary->loss, 11, 4);
   print_cell(summary->valid_loss, 11, 4);
@@ -132,7 +132,7 @@ static plm_status run(const struct plm_command_context *context, struct plm_erro
     if (status == PLM_OK && is_run(path)) {
       status = summarise(path, &summary, error);
       if (shown++ == 0 && !context->json)
-        printf("%-28s %-9s%9s%11s%11s%13s\n", "run", "state", "step", "loss", "valid", "tokens/s");
+        printf("%-26s %-9s%9s%11s%11s%13s\n", "run", "state", "step", "loss", "valid", "tokens/s");
       if (status == PLM_OK && context->json)
         status = print_json(name, path, &summary, error);
       else if (status == PLM_OK)

@@ -63,11 +63,17 @@ static void print_line(void *context, const char *line)
 {
   const struct printing *printing = context;
   struct screen *screen = &printing->supervisor->screen;
+  const char *program = plm_stage_kinds[printing->stage->kind].program;
+  const size_t length = strlen(program);
   char name[64];
   supervised_name(printing->stage, name);
+  line += plm_log_time_length(line);
+  /* the stage's name tells the program's, too */
+  if (strncmp(line, program, length) == 0 && strncmp(line + length, ": ", 2) == 0)
+    line += length + 2;
   erase(screen);
   fprintf(stderr, "%s%-11s |%s %s\n", screen->color ? colors[printing->stage->kind] : "", name,
-          screen->color ? "\033[0m" : "", line + plm_log_time_length(line));
+          screen->color ? "\033[0m" : "", line);
 }
 
 /* ---- the live line ------------------------------------------------------------------------- */
@@ -124,7 +130,7 @@ static void draw(struct plm_supervisor *supervisor)
     const uint64_t steps = supervisor->config->trainer.steps;
     const double left_s =
         steps > screen->step ? (double)(steps - screen->step) * screen->step_ms / 1000.0 : 0.0;
-    snprintf(line, sizeof line, "step %llu/%llu  loss %.4f  %.1fk tokens/s  ETA %d:%02d:%02d%s",
+    snprintf(line, sizeof line, "step %llu/%llu  loss %.4f  %.1fk tokens/s  %d:%02d:%02d left%s",
              (unsigned long long)screen->step, (unsigned long long)steps, screen->loss,
              screen->tokens_per_second / 1000.0, (int)(left_s / 3600.0), (int)(left_s / 60.0) % 60,
              (int)left_s % 60, screen->evaluation);

@@ -92,6 +92,9 @@ says out ' a-host.of.some.length:4711$'
 table plm-pipeline metrics --run run --keys step,loss,weights
 says out '^ +8 +-1.23457e-06 +ema$'
 says out '^ +12  skipped: does not verify'
+table 'stty cols 80; plm-pipeline metrics --run run' # no line is wider than the terminal
+says out '^ +step +split +loss +perplexity +accuracy +baseline_entropy$'
+says out '^ +8 +valid +-1.23457e-06 '
 follow screen script -qefc 'echo $$ >pid; exec plm-pipeline metrics -f --run grows --keys step,loss' /dev/null
 wait_for 30 grep -qE '^ +300 +1.5' screen
 line 400 1.25 >>grows/evaluator.jsonl

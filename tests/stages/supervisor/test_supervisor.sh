@@ -49,6 +49,7 @@ until_read() { # REGEX FILE: at most ten seconds
 }
 trap stopped TERM
 echo "$stage says hello"
+[ "$stage" != trainer ] || echo "plm-trainer: trains"
 event started
 echo >&"$PLM_READY_FD"
 eval "exec $PLM_READY_FD>&-"
@@ -103,11 +104,12 @@ export TRAINER=$train
 up complete
 [ $? -eq 0 ] || fail "a complete run: $(cat complete.out)"
 grep -q 'trainer.0 *| trainer says hello' complete.out || fail "no prefixed line"
+grep -q '^trainer.0 *| trains$' complete.out || fail "the name of the program is repeated"
 grep -q 'complete at step 3' complete.out || fail "complete at step 3 is not said"
 grep -q evaluated complete/events || fail "the evaluator was not waited for"
 [ "$(tail -n 1 complete/events)" = 'packer.0 stopped' ] || fail "packers do not stop last"
 grep -qx 'packer says hello' complete/logs/packer.0.log || fail "no log of the packer"
-[ "$("$pipeline" logs --run complete trainer)" = 'trainer says hello' ] || fail "logs trainer"
+[ "$("$pipeline" logs --run complete trainer | head -n 1)" = 'trainer says hello' ] || fail "logs trainer"
 "$pipeline" logs --run complete -f --tail 1 | grep 'packer.0 *| packer says' >/dev/null ||
   fail "logs -f after the run"
 "$pipeline" config complete/pipeline.yaml >/dev/null || fail "the run's pipeline.yaml"
