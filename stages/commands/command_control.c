@@ -128,7 +128,7 @@ static plm_status scale(const struct plm_command_context *context, struct plm_er
   cJSON *reply;
   PLM_TRY(plm_command_operands(context, 1, error));
   if (context->arguments->positional_count == 0) {
-    return plm_error_set(error, PLM_USAGE, "how many packers? Say packer=N");
+    return plm_error_set(error, PLM_USAGE, "packer=N is needed: the number of packers");
   }
   PLM_TRY(plm_command_parse_scale(context->arguments->positionals[0], &packers, error));
   cJSON *request = request_of("scale");

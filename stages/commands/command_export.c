@@ -53,7 +53,7 @@ static plm_status run(const struct plm_command_context *context, struct plm_erro
   PLM_TRY(plm_command_operands(context, 0, error));
   request.output = plm_arguments_get(arguments, "output");
   if (request.output == NULL || request.output[0] == '\0')
-    return plm_error_set(error, PLM_USAGE, "where shall the folder go? Say --output DIR");
+    return plm_error_set(error, PLM_USAGE, "--output DIR is needed: the folder to write");
   PLM_TRY(plm_export_source(context, source, error));
   request.source = source;
   plm_stop_signals_install();

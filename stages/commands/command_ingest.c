@@ -59,7 +59,7 @@ static plm_status take_options(const struct plm_arguments *arguments,
   if (ingest->input_count == 0)
     return plm_error_set(error, PLM_USAGE, "nothing to ingest: name files, or - for stdin");
   if (ingest->writer.directory == NULL || ingest->writer.directory[0] == '\0')
-    return plm_error_set(error, PLM_USAGE, "where shall the corpus go? Say --corpus DIR");
+    return plm_error_set(error, PLM_USAGE, "--corpus DIR is needed: the folder of the new corpus");
   PLM_TRY(plm_split_rule_parse(split != NULL ? split : "train=0.98,valid=0.01,test=0.01",
                                &ingest->splits, error));
   if (tokenizer == NULL || strcmp(tokenizer, "esm") == 0)

@@ -279,7 +279,7 @@ static plm_status plot_key(const struct view *view, const char *key, bool color,
                                 .series = series,
                                 .count = count,
                                 .level = baseline,
-                                .level_label = "composition alone",
+                                .level_label = "composition only",
                                 .columns = width == 0    ? 100
                                            : width > 120 ? 120
                                                          : width,

@@ -101,7 +101,7 @@ static plm_status run(const struct plm_command_context *context, struct plm_erro
   PLM_TRY(plm_command_operands(context, 0, error));
   PLM_TRY(plm_arguments_u64(context->arguments, "step", 0, &step, error));
   if (step == 0) {
-    plm_error_set(error, PLM_USAGE, "which step? Say --step N");
+    plm_error_set(error, PLM_USAGE, "--step N is needed: the number of the step");
     return plm_error_hint(error, "the first step is 1");
   }
   if (step > UINT32_MAX) return plm_error_set(error, PLM_USAGE, "--step %llu is too large", step);

@@ -18,7 +18,7 @@ enum { STEPS = 5, OUTPUT_SIZE = 1 << 16 };
 
 static char run_folder[PLM_PATH_SIZE], program[PLM_PATH_SIZE];
 
-/* Runs the program; stdout and stderr together into output; returns its exit code. */
+/* Runs the program, writes its stdout and stderr to output, and returns its exit code. */
 static int pipeline(const char *arguments, char output[OUTPUT_SIZE])
 {
   char command[4 * PLM_PATH_SIZE];
@@ -75,7 +75,7 @@ static int make_run(void **state)
   const char *bin = getenv("PLM_BIN");
   if (bin != NULL) {
     snprintf(program, sizeof program, "%s/plm-pipeline", bin);
-  } else { /* by hand, from the tree's root */
+  } else { /* if the test is run by hand, from the root of the tree */
     snprintf(program, sizeof program, "build/bin/plm-pipeline");
   }
   snprintf(run_folder, sizeof run_folder, "%s", scratch_path("run"));
@@ -146,7 +146,7 @@ static void verifies_runs_and_single_checkpoints(void **state)
   snprintf(arguments, sizeof arguments, "checkpoints --verify --json '%s'", one);
   assert_int_equal(pipeline(arguments, output), 1);
   assert_non_null(strstr(output, "\"valid\":false"));
-  snprintf(arguments, sizeof arguments, "checkpoints '%s'", one); /* a list reads MANIFESTs alone */
+  snprintf(arguments, sizeof arguments, "checkpoints '%s'", one); /* a list reads only MANIFESTs */
   assert_int_equal(pipeline(arguments, output), 0);
   write_text(one, "config.json", "{}\n");
   snprintf(arguments, sizeof arguments, "checkpoints --verify '%s/'", one);

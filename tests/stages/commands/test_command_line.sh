@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# plm-pipeline's command line: help, suggestions, exit codes, validate, config.
+# The command line of plm-pipeline: help, suggestions, exit codes, validate, config, runs, logs.
 set -uo pipefail
 pipeline=${PLM_BIN:?}/plm-pipeline
 cd "${PLM_TMP:-$(mktemp -d)}" || exit 1
@@ -10,7 +10,7 @@ fail() {
   failures=$((failures + 1))
 }
 
-# expect CODE PATTERN COMMAND...: exit code and a line (grep -F) of its output
+# expect CODE PATTERN COMMAND...: checks the exit code, and that a line of the output has the words
 expect() {
   local code=$1 pattern=$2 output status
   shift 2
@@ -24,7 +24,7 @@ expect 0 'plm-pipeline ' "$pipeline" --version
 expect 0 'commands:' "$pipeline" -h
 expect 0 'usage: plm-pipeline up' "$pipeline" up -h
 expect 0 'usage: plm-pipeline up' "$pipeline" help up
-# no line is wider than the terminal, whoever speaks
+# no line of any help is wider than the terminal
 too_wide() { COLUMNS=60 "$@" -h | awk 'length > 60 { print FILENAME $0; wide = 1 } END { exit !wide }'; }
 commands=$("$pipeline" -h | sed -n '/^commands:/,/^$/s/^  \([a-z0-9]\+\) .*/\1/p')
 grep -qx trace <<<"$commands" || fail "commands of the help: $commands"
@@ -44,7 +44,7 @@ expect 2 'option "--json" takes no value' "$pipeline" config --json=1
 expect 2 'option "--color" is auto, always or never' "$pipeline" config --color blue
 expect 2 'option "--set" needs KEY=VALUE' "$pipeline" config --set trainer.steps
 
-# ---- validate: all errors at once, in the file's order, exactly ----
+# ---- validate: all mistakes at once, in the order of the file ----
 cat >wrong.yaml <<'Y'
 trainer:
   steps: 0
@@ -78,7 +78,7 @@ for address in 127.0.0.1 127.0.0.1: 127.0.0.1:65536 http://localhost:9464 9464; 
   expect 2 'metrics.prometheus: expected HOST:PORT' "$pipeline" config wrong.yaml --set "metrics.prometheus=$address"
 done
 echo 'seed: 7' >pipeline.yaml
-# whole numbers digit by digit
+# whole numbers are printed digit by digit
 ! "$pipeline" config --manual | awk 'length > 100 { wide = 1 } END { exit !wide }' || fail "the manual is too wide"
 expect 0 'a whole number; default 1; from 0, to 18446744073709551615' "$pipeline" config --manual
 "$pipeline" config --json --set seed=18446744073709551614 | grep '"value":.18446744073709551614,' >/dev/null ||
@@ -92,7 +92,7 @@ done
 echo 'model: {attention: {pattern: [block], block: 32}}' >block.yaml
 expect 0 'boundaries of `block` belong to the chunk' "$pipeline" validate block.yaml
 
-# ---- config: values, origins, precedence; its output is a configuration ----
+# ---- config: values, origins, precedence; the output is itself a configuration ----
 expect 0 '# pipeline.yaml:1:7' "$pipeline" config
 expect 0 '# PLM_SEED' env PLM_SEED=8 "$pipeline" config
 expect 0 '# --set' env PLM_SEED=8 "$pipeline" config --set seed=9
@@ -116,7 +116,7 @@ done
 expect 2 'not an empty word' "$pipeline" up --dry-run --run ''
 expect 2 'not an empty word' "$pipeline" ps -c=
 
-# ---- runs: the validation loss is that of the first split reported ----
+# ---- runs: the validation loss is that of the first split that was reported ----
 mkdir -p some/one
 echo '{"v":1,"step":5,"loss":3.25,"tokens_per_second":10}' >some/one/trainer.jsonl
 echo "version: 1" >some/one/pipeline.yaml
@@ -127,12 +127,14 @@ done >some/one/evaluator.jsonl
   fail "runs --json: $("$pipeline" runs some --json)"
 
 # ---- without a run ----
+expect 2 '"trainr" is not a stage, and there is no such file' "$pipeline" up trainr
 expect 3 'is not running' "$pipeline" ps --run .
+expect 0 'no metrics of the trainer yet' "$pipeline" metrics trainer --run .
 expect 3 'no run in' "$pipeline" down --run nowhere
 expect 1 'there are no logs in' "$pipeline" logs --run nowhere
 expect 2 'is not a stage' "$pipeline" restart trainr --run nowhere
 
-# ---- logs of several stages: in the order of time, a line without one stays with the one before ----
+# ---- logs of several stages: in the order of time; a line without a time follows the one before ----
 mkdir -p spoken/logs
 cat >spoken/logs/trainer.0.log <<'L'
 2026-11-21T10:00:00.100Z plm-trainer: one
@@ -155,7 +157,7 @@ done
 [ "$("$pipeline" logs --run spoken --tail 1 trainer packer | sed 's/.* //' | tr '\n' ' ')" = 'four six ' ] ||
   fail "logs --tail"
 
-# ---- a choice of metrics reads back equal ----
+# ---- numbers of chosen metrics read back equal ----
 mkdir -p exact
 echo '{"v":1,"step":3,"split":"valid","loss":3.4822020729255136,"perplexity":32.531279509444396,"loss_by_length":{"<64":2.6390065879100657}}' \
   >exact/evaluator.jsonl

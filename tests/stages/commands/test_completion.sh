@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# plm-pipeline completion: what bash, zsh and fish offer, asked of the shells themselves; zsh and fish
-# where they are installed.
+# plm-pipeline completion: what bash, zsh and fish offer is asked of the shells themselves; zsh and fish
+# are left out if they are not installed.
 . "$PLM_ROOT/tests/support/lib.sh"
 pipeline=$PLM_BIN/plm-pipeline
 echo 'seed: 7' >pipeline.yaml
@@ -36,9 +36,10 @@ completes 'pipeline.yaml' plm-pipeline runs pipeline.y
 expect 2 plm-pipeline completion csh
 says err 'bash, zsh or fish'
 
-# ---- zsh and fish: the same words, asked of the shells ----
+# ---- zsh and fish: the same words ----
 
-# An interactive zsh with the script, and TAB at the end of a line; what compadd is given it prints.
+# An interactive zsh with the script, in which TAB is pressed at the end of a line. It prints what
+# compadd is given.
 cat >offers.zsh <<'Z'
 zmodload zsh/zpty
 zpty z zsh -f -i
@@ -65,7 +66,7 @@ Z
 offers_zsh() { timeout 60 zsh -f offers.zsh "${2:-compinit -u -D; source completion.zsh}" "$1"; }
 offers_fish() { timeout 60 fish -N -c "source completion.fish; complete -C '$1'" | cut -f 1 | tr -d /; }
 
-# offers LINE WANTED: the words offered, sorted, with the cursor at the end of LINE
+# offers LINE WANTED: checks the words that are offered at the end of LINE, sorted
 offers() {
   local got
   got=$("offers_$shell" "$1" | LC_ALL=C sort -u | xargs)

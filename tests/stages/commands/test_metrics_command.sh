@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# `plm-pipeline metrics`: what a stage writes has a column, words and numbers come out whole.
+# `plm-pipeline metrics`: every field of a stage has a column, words and numbers come out whole, -f
+# follows the file, and a table fits the terminal.
 . "$PLM_ROOT/tests/support/lib.sh"
 mkdir run
 cat >run/packers.jsonl <<'END'
@@ -13,7 +14,7 @@ cat >run/trainer.jsonl <<'END'
 {"v":1,"step":9,"loss":2.5,"exact":false}
 END
 
-# ---- the default columns are fields that the lines have --------------------------------------------
+# ---- the default columns are metrics of the stage --------------------------------------------------
 for stage in trainer evaluator packer; do
   expect 0 plm-pipeline metrics "$stage" --run run --csv
   expect 0 plm-pipeline metrics "$stage" --run run --keys "$(head -n 1 out)"
@@ -24,7 +25,7 @@ windows,documents_per_second,tokens_per_second,padding_fraction,queue,packer
 3,12.5,4096,0.25,0,a-host.of.some.length:4711
 END
 
-# ---- words ------------------------------------------------------------------------------------------
+# ---- fields that are words --------------------------------------------------------------------------
 expect 0 plm-pipeline metrics --run run --csv --keys step,checkpoint,skipped
 diff - out <<'END' || fail "words in CSV"
 step,checkpoint,skipped
@@ -40,8 +41,8 @@ says err 'no metric "instance"'
 expect 2 plm-pipeline metrics --run run --keys ,
 says err 'names no field'
 
-# ---- -f: lines as they come, a shrunk file anew, until a signal ---------------------------------------
-# follow NAME COMMAND…: runs it in the background; its output goes to ./NAME, its process to $follower
+# ---- -f: prints lines as they come, reads a shrunk file anew, and ends with a signal ------------------
+# follow NAME COMMAND…: runs it in the background, with the output in ./NAME; its process is $follower
 follow() {
   local name=$1
   shift
@@ -49,10 +50,10 @@ follow() {
   follower=$!
 }
 
-# holds FILE LINES…: the file has these lines and no other
+# holds FILE LINES…: the file has exactly these lines
 holds() { [ "$(tr -d '\r' <"$1")" = "$(printf '%s\n' "${@:2}")" ]; }
 
-# stops NAME SIGNAL CODE: the follower ends with this code, and says nothing of it
+# stops NAME SIGNAL CODE: after the signal, the follower ends with this code
 stops() {
   local code=0
   kill -"$2" "$follower"
@@ -83,7 +84,7 @@ line 300 1.5 >>grows/evaluator.jsonl
 wait_for 30 holds csv step,loss 100,2.5 200,2.375 300,1.5
 stops csv TERM 143
 
-# ---- a terminal's table -----------------------------------------------------------------------------
+# ---- the table on a terminal ------------------------------------------------------------------------
 command -v script >/dev/null || { echo "no script(1): the table was not looked at"; exit 0; }
 table() { script -qec "$*" /dev/null </dev/null | tr -d '\r' >out; }
 table plm-pipeline metrics packer --run run

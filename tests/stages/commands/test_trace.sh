@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `plm-pipeline trace` on the sample: an epoch's steps name every document of the split once, under
-# the names it was ingested with, wherever the reading begins.
+# `plm-pipeline trace` on the sample: the steps of an epoch name every document of the split once, by
+# the name it was ingested with, whichever step is asked for first.
 set -euo pipefail
 tmp=${PLM_TMP:-$(mktemp -d)}
 [ -n "${PLM_TMP:-}" ] || trap 'rm -rf "$tmp"' EXIT
@@ -43,7 +43,7 @@ awk '/^>/ {if (n != "") print i++, n, length(s); n = substr($1, 2); s = ""; next
 jq -r '.documents[] | "\(.index) \(.name) \(.length)"' epoch.jsonl | sort -n >got
 cmp expected got || fail "names or lengths differ"
 
-# a step alone, from the run's own configuration, is the same; the file at hand may change
+# a single step is the same when it comes from the run's own configuration; the file at hand may differ
 mkdir run
 "$plm" config >run/pipeline.yaml
 sed -i 's/seed: 5/seed: 6/' pipeline.yaml
@@ -52,7 +52,7 @@ sed -i 's/seed: 5/seed: 6/' pipeline.yaml
 [ "$("$plm" trace --step 1 | grep -c '^epoch 0, chunk ')" -eq 128 ] || fail "the table"
 
 code=0; "$plm" trace 2>message || code=$?
-[ "$code" -eq 2 ] && grep -q 'Say --step N' message || fail "no step: exit $code"
+[ "$code" -eq 2 ] && grep -q -- '--step N is needed' message || fail "no step: exit $code"
 code=0; "$plm" trace --step 0 2>message || code=$?
 [ "$code" -eq 2 ] || fail "step 0: exit $code"
 rm -r corpus

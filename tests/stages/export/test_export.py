@@ -1,4 +1,4 @@
-"""`plm-pipeline export` and `push`: what transformers and the Hub's library make of the folder."""
+"""`plm-pipeline export` and `push`: transformers and the Hub's library read the folder."""
 
 import ast
 import contextlib
@@ -105,7 +105,7 @@ def test_weights_are_chosen(runs):
         done = json.loads(export(checkpoint, kind, "--weights", kind, "--json").stdout)
         assert (done["weights"], done["step"], done["dtype"]) == (kind, 4, "float32")
         assert done["output"] == str(pathlib.Path(kind).resolve())
-        assert done["evaluated"] == (kind == "ema")  # those are what the evaluator judged
+        assert done["evaluated"] == (kind == "ema")  # the evaluator has evaluated those
         found, expected = load_file(f"{kind}/model.safetensors"), load_file(checkpoint / file)
         assert found.keys() == expected.keys()
         assert all(torch.equal(found[key], expected[key]) for key in expected)
@@ -209,7 +209,7 @@ def test_the_card_is_a_model_card(runs, name):
 
 
 def test_the_export_is_evaluated_as_the_checkpoint(runs):
-    """`evaluate` reads either folder, and says of both what the run's evaluator said."""
+    """`evaluate` reads both folders, and its metrics are those of the run's evaluator."""
     checkpoint = runs / "patched" / "checkpoints" / "latest"
     export(checkpoint)
     load(checkpoint).save_pretrained("saved", max_shard_size="1MB")
@@ -279,12 +279,12 @@ def test_the_snippet_runs(runs, name):
         assert len(said) > 0
 
 
-# ---- what stands there --------------------------------------------------------------------------
+# ---- what exists at the output ------------------------------------------------------------------
 
 
 def test_only_an_untouched_export_is_replaced(runs):
     checkpoint = runs / "plain" / "checkpoints" / "latest"
-    os.mkdir("exported")  # an empty folder is as good as none
+    os.mkdir("exported")  # an empty folder may be used
     export(checkpoint)
     export(checkpoint, "exported", "--dtype", "bfloat16")
     assert load("exported").dtype == torch.bfloat16
@@ -382,7 +382,7 @@ exit "${HF_EXIT:-0}"
 
 @pytest.fixture
 def recorder(tmp_path, monkeypatch):
-    """An `hf` that writes down what it was asked. The real one would need the Hub."""
+    """An `hf` that records its arguments. The real one would need the Hub."""
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "hf").write_text(RECORDER)
     (tmp_path / "bin" / "hf").chmod(0o755)
@@ -481,7 +481,7 @@ def test_push_is_asked_for_sensibly(runs):
 
 
 def test_the_real_hf_understands_the_command(runs):
-    """Offline, it gets as far as the network, not as a mistake in its arguments."""
+    """Offline, it fails at the network, not because of its arguments."""
     export(runs / "plain" / "checkpoints" / "latest")
     words = ("--private", "--revision", "v1", "--message", "a message", "--create-pr")
     dry = run("push", "me/model", "--folder", "exported", *words, "--dry-run")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `plm-pipeline ingest` and `corpus` from the outside: round trips, bad input, options, signals,
-# a full disk. Each check names itself when it fails.
+# `plm-pipeline ingest` and `corpus`, run as programs: round trips, bad input, options, signals, a
+# full disk. Each check names itself if it fails.
 set -uo pipefail
 : "${PLM_ROOT:?}" "${PLM_BIN:?}" "${PLM_TMP:?}"
 cd "$PLM_TMP" || exit 1
@@ -9,11 +9,11 @@ sample=$PLM_ROOT/tests/data/sample.fasta.gz
 failures=0
 
 fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
-# succeeds ARGS...: output in out, narration in err
+# succeeds ARGS...: the output goes to out, the report to err
 succeeds() {
   "$pipeline" "$@" >out 2>err </dev/null || fail "'$*' ended with $?: $(tail -n 3 err)"
 }
-# fails CODE PATTERN ARGS...: the exit code, the message, and nothing left behind
+# fails CODE PATTERN ARGS...: checks the exit code, the message, and that nothing is left behind
 fails() {
   local code=$1 pattern=$2 status
   shift 2
@@ -27,7 +27,7 @@ fails() {
 nothing_left() { [ -e c ] && fail "$1 left a corpus"; rm -rf c; }
 sequences() { grep -v '^>' | sort; }
 
-# ---- the sample, in every packing, comes back; the fingerprint knows nothing of the packing -----
+# ---- the sample comes back from every compression, with the same fingerprint ---------------------
 zcat "$sample" >s.fasta
 zstd -q s.fasta -o s.fa.zst
 split -l 1000 --additional-suffix=.fasta s.fasta part.
@@ -58,7 +58,7 @@ for split in train valid test; do "$pipeline" corpus c --fasta --split $split 2>
   cmp -s - back.fasta || fail "the splits are not the whole"
 succeeds corpus c --verify
 
-# what --json says is what the FASTA says
+# --json agrees with the FASTA
 "$pipeline" corpus c --json >json 2>/dev/null
 [ "$(wc -l <json)" -eq 1 ] || fail "--json is not one line"
 [ "$(jq '[.splits[].documents] | add' json)" -eq 2000 ] || fail "documents"
@@ -89,7 +89,7 @@ rm -rf c
 succeeds ingest s.fasta --corpus c --split test=1
 [ "$("$pipeline" corpus c --json 2>/dev/null | jq .splits.test.documents)" -eq 2000 ] || fail "test=1"
 
-# clusters of ten: by the whole name or the accession; each in one split
+# clusters of ten, found by the whole name or the accession; each is in one split
 rm -rf c
 grep '^>' s.fasta | awk '{sub(/^>/,"",$1); split($1,p,"|"); id=(NR%2)?p[2]:$1
   if((NR-1)%10==0)rep=id; printf "%s\t%s\n",rep,id}' | gzip >clusters.tsv.gz
@@ -188,7 +188,7 @@ succeeds ingest prose.txt --corpus c --tokenizer byte --split train=1
   cmp -s - <(printf '>prose.txt:1\nOne line, as it is.\n>prose.txt:3\n  Another *\n') || fail "byte"
 rm -rf c
 
-# ---- signals: 130 and 143, nothing left; a killed one's leftovers go at the next start ----------
+# ---- signals: 130 and 143, and nothing is left; after SIGKILL the next start removes the rest ----
 stop_with() { # SIGNAL CODE
   mkfifo pipe
   # the reader must not hold the pipe's writing end itself
@@ -216,7 +216,7 @@ compgen -G 'c.tmp*' >/dev/null && fail "the next ingest left $(echo c.tmp*)"
 rm -rf c
 
 # ---- a full disk --------------------------------------------------------------------------------
-# in a mount namespace of its own: full while groups are written, and full while they are compacted
+# in a separate mount namespace: full while groups are written, and full while they are compacted
 full='mount -t tmpfs -o size=$2 none full && "$0" ingest "$1" --corpus full/c 2>err >out'
 full+='; code=$?; ls -A full >left; exit $code'
 mkdir full

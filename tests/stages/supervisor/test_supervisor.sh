@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# The supervisor with small real processes as stages: a copy of plm-pipeline finds its siblings
-# beside itself, here scripts whose behaviour variables choose. Order of the shutdown, exit codes,
-# restarts, root cause, control socket, nothing left behind.
+# The supervisor with small real processes as stages. A copy of plm-pipeline finds the programs of the
+# stages in its own folder; here they are scripts, and variables choose what they do. Checks the order
+# of the shutdown, exit codes, restarts, the root cause, the control socket, and that no process is
+# left behind.
 set -uo pipefail
 : "${PLM_BIN:?}"
 cd "${PLM_TMP:-$(mktemp -d)}" || exit 1
@@ -16,7 +17,7 @@ fail() {
   failures=$((failures + 1))
 }
 
-# until COMMAND...: at most ten seconds
+# until_true COMMAND...: waits until it succeeds, at most ten seconds
 until_true() {
   local i
   for ((i = 0; i < 100; i++)); do
@@ -29,7 +30,7 @@ until_true() {
 
 cat >bin/stage <<'S'
 #!/usr/bin/env bash
-# Every stage: $RUN, its name and number, ready, a line in $RUN/events at start and stop.
+# Every stage says hello, reports that it is ready, and writes a line to $run/events at start and stop.
 while [ $# -gt 0 ]; do
   case $1 in
     --run) run=$2 ;;
@@ -64,7 +65,7 @@ network: {feed: 'ipc://f', evaluation_feed: 'ipc://e', announcements: 'ipc://a'}
 trainer: {stop_timeout_s: 2}
 Y
 
-# What the stages do: shell text.
+# What the stages do, as shell text.
 forever='while :; do sleep 0.05; done'
 train='until_read packer.0 "$run/events"; sleep 0.3; echo "{\"step\":3,\"identity\":\"99aa06d3014798d86001c324468d497f\"}" >"$run/DONE"'
 judge='while [ ! -e "$run/DONE" ]; do sleep 0.05; done; sleep 0.2; event evaluated'
@@ -93,7 +94,7 @@ nobody_left() {
   [ -z "$left" ] || fail "$1: processes are left: $left"
 }
 
-# five deaths in ten minutes: takes its time, so it runs beside the rest
+# five deaths in ten minutes: this takes a while, so it runs beside the rest
 export TRAINER='kill -KILL $$'
 mkdir dying-runtime
 XDG_RUNTIME_DIR=$PWD/dying-runtime begin dying
@@ -139,7 +140,7 @@ grep -q 'stopped before the first checkpoint' interrupted.out || fail "the end i
   'trainer evaluator packer ' ] || fail "order of the stop: $(cat interrupted/events)"
 nobody_left interrupted
 
-# ---- down: 143; behind; a killed packer comes back; scale, restart ----
+# ---- in the background: a killed packer comes back; scale, restart; down ends with 143 ----
 "$pipeline" up --wait --run behind 2>behind.out || fail "up --wait: $(cat behind.out)"
 pid_of() { "$pipeline" ps --run behind --json | jq ".[] | select(.stage == \"$1\" and .instance == $2).pid"; }
 field_is() { [ "$("$pipeline" ps --run behind --json | jq -r ".[] | select(.stage == \"$1\" and .instance == $2).$3")" = "$4" ]; }
@@ -172,7 +173,7 @@ wait "$waiting"
 grep -q 'was killed by signal 9' behind/logs/supervisor.log || fail "the log behind"
 nobody_left behind
 
-# ---- exits 2 and 4 are never retried, and are up's ----
+# ---- a stage that exits with 2 or 4 is not restarted, and `up` exits with the same code ----
 for code in 2 4; do
   TRAINER="echo before it fails; exit $code" up failed$code
   [ $? -eq "$code" ] || fail "a trainer's exit $code is not up's"
@@ -183,21 +184,21 @@ for code in 2 4; do
 done
 TRAINER='exit 3' up no --set trainer.restart=no
 [ $? -eq 1 ] || fail "restart: no"
-# an evaluator that fails lets training go on; the run ends with the reason
+# training goes on after the evaluator has failed; the run ends with the reason
 TRAINER=$train EVALUATOR='exit 2' up blind
 [ $? -eq 2 ] || fail "the evaluator's exit 2 is not up's"
 grep -q 'failed: evaluator.0' blind.out && [ -e blind/DONE ] || fail "training did not go on"
-# a trainer that ends without DONE is started again
+# a trainer that ends without DONE is restarted
 TRAINER='[ -e "$run/again" ] || { touch "$run/again"; exit 0; }; '$train EVALUATOR=$judge up again
 [ $? -eq 0 ] || fail "a trainer that ended early: $(cat again.out)"
 grep -q 'ended before the run was complete; restarting it' again.out || fail "it does not say so"
-# a packer that gives up does not end a run that completes; the trainer is told
+# packers that fail for good do not fail a run that completes; the trainer is told
 TRAINER='for i in {1..100}; do grep "\"packers\":.*\"fatal\"" "$run/endpoints.json" >"$run/told" && break
 sleep 0.1; done; '$train EVALUATOR=$judge PACKER='exit 2' up lonely
 [ $? -eq 0 ] || fail "packers given up: $(cat lonely.out)"
 [ -s lonely/told ] || fail "the trainer is not told"
-jq -e 'has("packers") | not' lonely/endpoints.json >/dev/null || fail "it is said after the end, too"
-# what ends the run is the root cause, not a packer that was given up before and could be spared
+jq -e 'has("packers") | not' lonely/endpoints.json >/dev/null || fail "it is still said after the end"
+# the root cause is what ends the run, not a packer that failed earlier and could be spared
 up_beside() { # up_beside RUN TRAINER: packer.1 gives up at once, the trainer later
   TRAINER='until_read "packer.1 exited" "$run.out"; echo the cause; '$2 EVALUATOR=$forever \
     PACKER='[ "$PLM_INSTANCE" = 0 ] || { echo a packer less; exit 2; }; '$forever \
@@ -209,7 +210,7 @@ grep '^plm-pipeline: failed' fatal.out | grep 'failed: trainer.0 exited with 3' 
   fail "the root cause: $(cat fatal.out)"
 grep -A 1 '^plm-pipeline: failed' fatal.out | grep '| trainer says hello' >/dev/null || fail "not its lines"
 grep -q '^warning: packer.1 exited with 2' fatal.out || fail "the packer is not told: $(cat fatal.out)"
-# with no packer left the trainer ends with 4: theirs is the root cause, the run's code the trainer's
+# with no packer left, the trainer ends with 4: that is the run's code, but the packers are the root cause
 TRAINER='until_read fatal "$run/endpoints.json"; exit 4' EVALUATOR=$forever PACKER='echo no corpus; exit 2' up starved
 [ $? -eq 4 ] || fail "starved: $(cat starved.out)"
 grep -q '^plm-pipeline: failed: packer.0 exited with 2' starved.out || fail "starved: $(cat starved.out)"
@@ -225,12 +226,12 @@ kill -TERM "$supervisor" # a second signal kills
 wait "$supervisor"
 [ $? -eq 143 ] || fail "SIGTERM does not end with 143"
 nobody_left stubborn
-# a stage's own children, in sessions of their own, belong to it
+# the children of a stage belong to it, whatever sessions they moved to
 TRAINER='setsid sleep 1000 & setsid bash -c "setsid sleep 1000 & wait" & sleep 0.2; '$train \
   EVALUATOR=$judge up orphans
 [ $? -eq 0 ] || fail "orphans: $(cat orphans.out)"
 nobody_left orphans
-# the supervisor killed: its stages end by themselves, and the run can be started again
+# when the supervisor is killed, its stages end by themselves, and the run can be started again
 "$pipeline" up -d --run beheaded 2>/dev/null || fail "up -d"
 until_true "$pipeline" wait --ready --run beheaded --timeout 1
 kill -KILL "$(jq .pid beheaded/supervisor.lock)"
@@ -240,7 +241,7 @@ nobody() { [ -z "$(those_left)" ]; }
 until_true nobody
 TRAINER=$train EVALUATOR=$judge up beheaded || fail "a run whose supervisor was killed"
 
-# a packer that joined from elsewhere, as the trainer reports it
+# a packer on another host has joined, as the trainer reports it
 TRAINER='while :; do
   echo "[{\"host\":\"node7\",\"pid\":5,\"rate\":12,\"queue\":1,\"age_s\":3}]" >"$run/fresh"
   mv "$run/fresh" "$run/peers.trainer.json"
@@ -258,7 +259,7 @@ until_true "$pipeline" wait --ready --run part --timeout 1
 [ "$("$pipeline" ps --run part --json | jq -c '[.[].stage]')" = '["packer"]' ] || fail "up packer"
 "$pipeline" down --run part
 wait "$supervisor"
-[ $? -eq 143 ] || fail "down of packers alone"
+[ $? -eq 143 ] || fail "down of a run with only packers"
 "$pipeline" up --dry-run --run dry --set metrics.prometheus=127.0.0.1:0 >dry.out 2>&1 || fail "dry run: $(cat dry.out)"
 [ ! -e dry ] || fail "the dry run made a folder"
 grep -q "plm-trainer -c $PWD/dry/pipeline.yaml --run $PWD/dry" dry.out || fail "no command line"
@@ -269,7 +270,7 @@ TRAINER=$train EVALUATOR=$judge up complete --resume never || fail "--resume nev
 [ -e complete/previous-1/DONE ] && [ -e complete/previous-1/pipeline.yaml ] ||
   fail "nothing was moved aside"
 
-# ---- an endpoint in use is named, with who has it ----
+# ---- an endpoint that is in use is named, with its owner ----
 "$pipeline" up -d --run first 2>/dev/null || fail "up -d"
 socket=$(echo "$PWD"/plm-*.sock) # its control socket is one that somebody listens on
 up second --set "network.feed=ipc://$socket"

@@ -1,4 +1,5 @@
-/* The supervisor's pure parts: the state table, the back-off, the tail of a file. */
+/* The pure parts of the supervisor: the state table and the back-off; and the tail of a log file.
+ */
 #include "tests/support/cmocka_all.h"
 
 #include <stdio.h>
@@ -14,7 +15,7 @@
 static void delays_double_to_a_minute(void **state)
 {
   (void)state;
-  /* deaths far enough apart that five never fall into ten minutes, near enough to double */
+  /* far enough apart that five deaths never fall into ten minutes, but near enough to double */
   static const int64_t expected[] = {1000, 2000, 4000, 8000, 16000, 32000, 60000, 60000};
   struct plm_backoff backoff = {0};
   int64_t now_ms = 5, delay_ms;
@@ -57,7 +58,7 @@ static void stages_go_through_their_states(void **state)
   assert_int_equal(AFTER(PLM_EVENT_START, PLM_EVENT_DIED, PLM_EVENT_START), PLM_STAGE_STARTING);
   assert_int_equal(AFTER(PLM_EVENT_START, PLM_EVENT_DIED, PLM_EVENT_STOP), PLM_STAGE_STOPPED);
   assert_int_equal(AFTER(PLM_EVENT_START, PLM_EVENT_STOP, PLM_EVENT_READY), PLM_STAGE_STOPPING);
-  /* however it dies while it is stopping, it has stopped: no restart in a drain */
+  /* however it dies while it is stopping, it has stopped and is not restarted */
   assert_int_equal(AFTER(PLM_EVENT_START, PLM_EVENT_STOP, PLM_EVENT_DIED), PLM_STAGE_STOPPED);
   assert_int_equal(AFTER(PLM_EVENT_START, PLM_EVENT_STOP, PLM_EVENT_DIED_OUT), PLM_STAGE_STOPPED);
   assert_int_equal(AFTER(PLM_EVENT_START, PLM_EVENT_READY, PLM_EVENT_ENDED), PLM_STAGE_DONE);
@@ -69,7 +70,7 @@ static void only_three_states_have_a_process(void **state)
   (void)state;
   for (int s = 0; s < PLM_STAGE_STATE_COUNT; s++) {
     const enum plm_stage_state from = (enum plm_stage_state)s;
-    /* an end of the process leaves none of the states that have one */
+    /* after the end of the process, the stage is in no state that has one */
     for (int e = PLM_EVENT_ENDED; e <= PLM_EVENT_DIED_OUT; e++) {
       assert_false(plm_stage_lives(plm_stage_next(from, (enum plm_stage_event)e)));
     }

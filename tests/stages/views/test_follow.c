@@ -1,5 +1,5 @@
-/* Following a metrics file: growth, torn lines, cuts, and a cut that grew beyond the old size
- * before anyone looked. */
+/* Following a metrics file: growth, torn lines, cuts, and a file that was cut and has grown beyond
+ * its old size before the next look. */
 #include "tests/support/cmocka_all.h"
 
 #include <stdio.h>
@@ -58,7 +58,7 @@ static void a_cut_goes_back(void **state)
   append(path, "3\n");
   expect(follower, "3");
   assert_int_equal(truncate(path, 4), 0);
-  append(path, "x\ny\nz\n"); /* longer than before when next looked at */
+  append(path, "x\ny\nz\n"); /* longer than before at the next look */
   expect(follower, "x");
   expect(follower, "y");
   expect(follower, "z");

@@ -1,4 +1,5 @@
-/* What `metrics --plot` draws: a curve a split, a point a step, the last line of a step. */
+/* What `metrics --plot` draws: one curve for each split, one point for each step, from its last
+ * line. */
 #include "tests/support/cmocka_all.h"
 
 #include <math.h>
