@@ -1,12 +1,10 @@
 /* Options that several tasks have. */
 #include "evaluator/task.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/config/names.h"
-#include "common/run/run.h"
 
 static plm_status take_device(const struct plm_arguments *arguments, enum plm_device *device,
                               struct plm_error *error)
@@ -49,12 +47,4 @@ plm_status plm_task_number(const struct plm_arguments *arguments, const char *na
                          low_included ? '[' : '(', low, high);
   *value = number;
   return PLM_OK;
-}
-
-plm_status plm_task_stopped(const char *what_follows, struct plm_error *error)
-{
-  const int number = plm_stop_requested;
-  if (number == 0) return PLM_OK;
-  return plm_error_set(error, number == SIGINT ? PLM_INTERRUPTED : PLM_TERMINATED,
-                       "stopped by %s%s", number == SIGINT ? "Ctrl-C" : "a signal", what_follows);
 }

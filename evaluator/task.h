@@ -20,8 +20,4 @@ plm_status plm_task_open_ops(const struct plm_arguments *arguments, struct plm_o
 plm_status plm_task_number(const struct plm_arguments *arguments, const char *name, double low,
                            bool low_included, double high, double *value, struct plm_error *error);
 
-/* PLM_OK until a stop signal came; then PLM_INTERRUPTED or PLM_TERMINATED, "stopped by Ctrl-C" or
- * "stopped by a signal" and what follows. */
-plm_status plm_task_stopped(const char *what_follows, struct plm_error *error);
-
 #endif

@@ -6,6 +6,7 @@
 #include "common/base/log.h"
 #include "common/cli/program.h"
 #include "common/run/run.h"
+#include "common/run/stop.h"
 #include "common/wire/security.h"
 #include "packer/packer_server.h"
 

@@ -5,6 +5,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/run/stop.h"
 #include "trainer/trainer.h"
 #include "trainer/tuning.h"
 

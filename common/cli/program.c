@@ -7,6 +7,7 @@
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/run/run.h"
+#include "common/run/stop.h"
 
 static plm_status run_program(const struct plm_program *program,
                               const struct plm_arguments *arguments, struct plm_error *error)

@@ -72,10 +72,4 @@ plm_status plm_done_read(const char *run, uint64_t *step, struct plm_hash *ident
  * variable is absent. Call once the stage can work. */
 void plm_ready(void);
 
-/* Stop signals: SIGTERM, SIGUSR1 and SIGINT set a flag, a second one kills. SIGPIPE is ignored. To
- * be called by the main thread: the handler has a stack of its own there alone. */
-void plm_stop_signals_install(void);
-/* Written by the main thread's handler: other threads load it atomically. */
-extern volatile int plm_stop_requested; /* the signal's number, 0 before */
-
 #endif

@@ -11,6 +11,7 @@
 #include "common/base/progress.h"
 #include "common/inference/inference.h"
 #include "common/inference/sequence_batch.h"
+#include "common/run/stop.h"
 #include "evaluator/embed/embed_output.h"
 #include "evaluator/embed/embed_report.h"
 #include "evaluator/embed/sequence_intake.h"
@@ -216,14 +217,14 @@ static uint64_t batch_tokens(const struct embed *embed)
 
 static plm_status stopped(struct embed *embed, struct plm_error *error)
 {
-  const plm_status status = plm_task_stopped("", NULL);
+  const plm_status status = plm_stop_check("", NULL);
   if (status == PLM_OK) return PLM_OK;
   char done[32], all[32], what[128];
   PLM_TRY(plm_embed_output_save(embed->output, &embed->journal, false, error));
   snprintf(what, sizeof what, " after %s of %s sequences",
            plm_format_count(embed->journal.sequences, done),
            plm_format_count(plm_sequence_spool_count(embed->spool), all));
-  plm_task_stopped(what, error);
+  plm_stop_check(what, error);
   plm_error_hint(error, "the same command continues from there");
   return status;
 }

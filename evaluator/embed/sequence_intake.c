@@ -6,6 +6,7 @@
 
 #include "common/base/log.h"
 #include "common/base/progress.h"
+#include "common/run/stop.h"
 #include "common/sequences/sequence_files.h"
 #include "evaluator/task.h"
 
@@ -59,7 +60,7 @@ static plm_status take_record(void *context, size_t file, const struct plm_seque
 static plm_status stopped(void *context, struct plm_error *error)
 {
   (void)context;
-  return plm_task_stopped(" while reading; nothing was written", error);
+  return plm_stop_check(" while reading; nothing was written", error);
 }
 
 static plm_status read_files(struct intake *intake, struct plm_error *error)

@@ -98,7 +98,7 @@ static plm_status count_batch(struct plm_evaluation *evaluation, const struct pl
 /* Counts all of a split at one mask rate. */
 static plm_status run_rate(struct plm_evaluation *evaluation, const struct plm_chunk_source *source,
                            enum plm_split split, uint64_t seed, double rate,
-                           bool (*stop)(void *context), void *stop_context, struct plm_error *error)
+                           plm_evaluation_stop *stop, void *stop_context, struct plm_error *error)
 {
   uint64_t chunks;
   plm_confusion_reset(&evaluation->confusion);
@@ -110,8 +110,7 @@ static plm_status run_rate(struct plm_evaluation *evaluation, const struct plm_c
                                  "another split (evaluator.splits)");
   }
   for (uint64_t done = 0; done < chunks;) {
-    if (stop != NULL && stop(stop_context))
-      return plm_error_set(error, PLM_INTERRUPTED, "the evaluation was interrupted");
+    if (stop != NULL) PLM_TRY(stop(stop_context, error));
     struct plm_batch batch;
     const uint64_t left = chunks - done;
     const uint32_t most = evaluation->inference->max_chunks;
@@ -148,7 +147,7 @@ static void take_main_rate(const struct plm_confusion *confusion,
 plm_status plm_evaluation_run(struct plm_evaluation *evaluation,
                               const struct plm_chunk_source *source, enum plm_split split,
                               const struct plm_evaluation_options *options,
-                              bool (*stop)(void *context), void *stop_context,
+                              plm_evaluation_stop *stop, void *stop_context,
                               struct plm_evaluation_result *result, struct plm_error *error)
 {
   const uint64_t started = plm_clock_ns();

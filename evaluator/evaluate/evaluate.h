@@ -58,12 +58,14 @@ struct plm_evaluation_result {
   double seconds;
 };
 
-/* Evaluates one split. stop is polled between batches and may be NULL; PLM_INTERRUPTED if it
- * returns true. PLM_CONFIG: the split has no documents. */
+/* Polled between batches; any status but PLM_OK ends the evaluation with it. */
+typedef plm_status plm_evaluation_stop(void *context, struct plm_error *error);
+
+/* Evaluates one split. stop may be NULL. PLM_CONFIG: the split has no documents. */
 plm_status plm_evaluation_run(struct plm_evaluation *evaluation,
                               const struct plm_chunk_source *source, enum plm_split split,
                               const struct plm_evaluation_options *options,
-                              bool (*stop)(void *context), void *stop_context,
+                              plm_evaluation_stop *stop, void *stop_context,
                               struct plm_evaluation_result *result, struct plm_error *error);
 
 /* Appends the metrics of a result to a line of evaluator.jsonl (doc/inference.md#metrics). */

@@ -9,16 +9,16 @@
 #include "common/base/log.h"
 #include "common/huggingface/model_folder.h"
 #include "common/metrics/metrics.h"
-#include "common/run/run.h"
+#include "common/run/stop.h"
 #include "evaluator/evaluate/corpus_source.h"
 #include "evaluator/evaluate/evaluate.h"
 
 enum { SOURCE_TOKENS = 8192 };
 
-static bool interrupted(void *context)
+static plm_status check_stop(void *context, struct plm_error *error)
 {
   (void)context;
-  return plm_stop_requested != 0;
+  return plm_stop_check("", error);
 }
 
 static void print_people(const struct plm_evaluate_request *request,
@@ -116,7 +116,7 @@ static plm_status run_once(struct once *once, const struct plm_evaluate_request 
   struct plm_evaluation_result result;
   enum plm_split split;
   PLM_TRY(plm_split_parse(request->split, &split, error));
-  PLM_TRY(plm_evaluation_run(once->evaluation, &source, split, &options, interrupted, NULL, &result,
+  PLM_TRY(plm_evaluation_run(once->evaluation, &source, split, &options, check_stop, NULL, &result,
                              error));
   if (!plm_corpus_info(once->corpus)->clustered) plm_info("random split: homologues shared");
   if (request->json) return print_json(request, folder, &result, weights, entropy, error);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "common/model/decode.h"
+#include "common/run/stop.h"
 #include "evaluator/generate/generate_work.h"
 
 enum {
@@ -106,7 +107,7 @@ static plm_status run(struct sampling *sampling, struct plm_error *error)
   const size_t V = sampling->work->inference->tokenizer->vocab_size;
   for (;;) {
     uint32_t count;
-    PLM_TRY(plm_generate_stop(error));
+    PLM_TRY(plm_stop_check("", error));
     PLM_TRY(admit(sampling, error));
     if (sampling->live == 0) return PLM_OK;
     const uint32_t rows = lay_out(sampling, &count);

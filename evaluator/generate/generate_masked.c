@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/inference/sequence_batch.h"
+#include "common/run/stop.h"
 #include "evaluator/generate/generate_work.h"
 
 enum {
@@ -87,7 +88,7 @@ static plm_status run_passes(struct group *group, uint32_t steps, struct plm_err
   for (uint32_t pass = 0; pass < steps; pass++) {
     const uint32_t rows = list_masks(group);
     if (rows == 0) break;
-    PLM_TRY(plm_generate_stop(error));
+    PLM_TRY(plm_stop_check("", error));
     PLM_TRY(plm_inference_run(inference, batch, group->inputs, group->positions, rows, NULL,
                               group->logits, error));
     const float *logits = group->logits;
@@ -121,7 +122,7 @@ static plm_status run(struct group *group, uint32_t steps, struct plm_error *err
 {
   for (;;) {
     struct plm_generation *generation;
-    PLM_TRY(plm_generate_stop(error));
+    PLM_TRY(plm_stop_check("", error));
     PLM_TRY(plm_generation_next(group->work->source, &generation, error));
     if (generation == NULL) return finish_group(group, steps, error);
     const bool masked = generation->masks > 0;

@@ -1,13 +1,5 @@
-/* The steps that both ways of generating take: writing a finished sequence, and stopping. */
+/* The step that both ways of generating take: writing a finished sequence. */
 #include "evaluator/generate/generate_work.h"
-
-#include "common/run/run.h"
-
-plm_status plm_generate_stop(struct plm_error *error)
-{
-  if (plm_stop_requested == 0) return PLM_OK;
-  return plm_error_set(error, PLM_INTERRUPTED, "generating was interrupted");
-}
 
 plm_status plm_generate_write(struct plm_generate_work *work, struct plm_generation *generation,
                               struct plm_error *error)

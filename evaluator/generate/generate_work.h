@@ -34,7 +34,5 @@ plm_status plm_generate_causal(struct plm_generate_work *work, struct plm_error 
 /* Writes a finished sequence, frees it (even if writing fails) and updates the progress line. */
 plm_status plm_generate_write(struct plm_generate_work *work, struct plm_generation *generation,
                               struct plm_error *error);
-/* PLM_INTERRUPTED after a stop signal. */
-plm_status plm_generate_stop(struct plm_error *error);
 
 #endif

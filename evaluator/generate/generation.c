@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/run/run.h"
+#include "common/run/stop.h"
 #include "common/sequences/sequence_reader.h"
 
 /* How a mask is written in byte text. For proteins, the reader recognises masks itself. */
@@ -139,8 +139,7 @@ static plm_status read_record(struct plm_generation_source *source, bool *more,
   *more = false;
   enum plm_sequence_result result;
   do {
-    if (plm_stop_requested != 0)
-      return plm_error_set(error, PLM_INTERRUPTED, "generating was interrupted");
+    PLM_TRY(plm_stop_check("", error));
     result = plm_sequence_reader_next(source->reader, &sequence, error);
   } while (result == PLM_SEQUENCE_AGAIN);
   if (result == PLM_SEQUENCE_END) return PLM_OK;

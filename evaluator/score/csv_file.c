@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "common/run/run.h"
+#include "common/run/stop.h"
 #include "common/sequences/byte_stream.h"
 
 enum { SPOOL_BYTES = 1 << 16, FIELD_LIMIT_BYTES = 1 << 24 };
@@ -88,9 +88,7 @@ static plm_status read_stream(struct plm_byte_stream *stream, const uint8_t **by
 {
   plm_status status;
   do {
-    if (plm_stop_requested != 0)
-      return plm_error_set(error, PLM_INTERRUPTED, "interrupted while reading %s",
-                           plm_byte_stream_name(stream));
+    PLM_TRY(plm_stop_check(" while reading", error));
     status = plm_byte_stream_read(stream, bytes, size, error);
   } while (status == PLM_AGAIN);
   return status;

@@ -8,7 +8,7 @@
 
 #include "common/base/progress.h"
 #include "common/inference/sequence_batch.h"
-#include "common/run/run.h"
+#include "common/run/stop.h"
 
 /* A sequence of the batch, and what its logits are for. */
 struct job {
@@ -266,7 +266,7 @@ static plm_status flush(struct plm_variant_scorer *scorer, struct plm_error *err
                                                 [JOB_MUTANT] = take_mutant,
                                                 [JOB_WILD] = take_wild};
   if (scorer->job_count == 0) return PLM_OK;
-  if (plm_stop_requested != 0) return plm_error_set(error, PLM_INTERRUPTED, "interrupted");
+  PLM_TRY(plm_stop_check("", error));
   const struct plm_batch *chunks = plm_sequence_batch_finish(scorer->batch);
   uint32_t rows = 0;
   for (uint32_t j = 0; j < scorer->job_count; j++)

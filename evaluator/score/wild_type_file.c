@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "common/base/file.h"
-#include "common/run/run.h"
+#include "common/run/stop.h"
 #include "common/sequences/sequence_reader.h"
 
 /* What letters on the command line are called in messages; the ending makes them a text file. */
@@ -47,7 +47,7 @@ static plm_status next_sequence(struct plm_sequence_reader *reader, struct plm_s
 {
   enum plm_sequence_result result;
   do {
-    if (plm_stop_requested != 0) return plm_error_set(error, PLM_INTERRUPTED, "interrupted");
+    PLM_TRY(plm_stop_check(" while reading", error));
     result = plm_sequence_reader_next(reader, sequence, error);
   } while (result == PLM_SEQUENCE_AGAIN);
   *ended = result == PLM_SEQUENCE_END;

@@ -17,6 +17,7 @@
 #include "common/feed/feed_run.h"
 #include "common/metrics/metrics.h"
 #include "common/run/run.h"
+#include "common/run/stop.h"
 #include "common/wire/announce.h"
 #include "evaluator/evaluate/evaluate.h"
 #include "evaluator/watch/checkpoints_seen.h"
@@ -151,10 +152,11 @@ static void close_watch(struct watch *watch)
   plm_seen_deinit(&watch->seen);
 }
 
-static bool must_give_up(void *context)
+static plm_status check_give_up(void *context, struct plm_error *error)
 {
   struct watch *watch = context;
-  return __atomic_load_n(&watch->give_up, __ATOMIC_ACQUIRE) != 0;
+  if (__atomic_load_n(&watch->give_up, __ATOMIC_ACQUIRE) == 0) return PLM_OK;
+  return plm_error_set(error, PLM_INTERRUPTED, "the evaluation was given up");
 }
 
 static plm_status report_skip(struct watch *watch, uint64_t step, const char *why,
@@ -289,7 +291,7 @@ static plm_status evaluate_checkpoint(struct watch *watch, const struct subject 
     if (!((watch->splits & ~reported) & 1u << split)) continue;
     struct plm_evaluation_result result;
     PLM_TRY(plm_evaluation_run(watch->evaluation, &source, (enum plm_split)split, &evaluation,
-                               must_give_up, watch, &result, error));
+                               check_give_up, watch, &result, error));
     PLM_TRY(report(watch, subject, (enum plm_split)split, &result, error));
   }
   return PLM_OK;

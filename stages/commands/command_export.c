@@ -6,7 +6,7 @@
 #include "common/base/log.h"
 #include "common/base/progress.h"
 #include "common/metrics/metrics.h"
-#include "common/run/run.h"
+#include "common/run/stop.h"
 #include "stages/commands/command.h"
 #include "stages/commands/export_options.h"
 

@@ -3,7 +3,7 @@
 
 #include "common/base/log.h"
 #include "common/base/progress.h"
-#include "common/run/run.h"
+#include "common/run/stop.h"
 #include "stages/commands/command.h"
 #include "stages/ingest/ingest.h"
 #include "stages/views/corpus_summary.h"
@@ -100,7 +100,7 @@ static void narrate(const struct plm_ingest_result *result, const char *director
 
 static plm_status run(const struct plm_command_context *context, struct plm_error *error)
 {
-  struct plm_ingest_options ingest = {.stop = &plm_stop_requested};
+  struct plm_ingest_options ingest = {0};
   struct plm_ingest_result result;
   PLM_TRY(take_options(context->arguments, &ingest, error));
   plm_stop_signals_install();

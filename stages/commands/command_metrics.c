@@ -2,7 +2,6 @@
  * piped, as CSV or as curves, and follows a run through restarts and resumes. */
 #include <cjson/cJSON.h>
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +15,7 @@
 #include "common/base/text.h"
 #include "common/metrics/metrics.h"
 #include "common/run/run.h"
+#include "common/run/stop.h"
 #include "stages/commands/command.h"
 #include "stages/views/follow.h"
 #include "stages/views/metrics_curves.h"
@@ -233,8 +233,7 @@ static plm_status print_runs(struct view *view, bool follow, struct plm_error *e
   }
   for (size_t i = 0; i < view->run_count; i++) plm_follower_close(followers[i]);
   if (status == PLM_OK && plm_stop_requested != 0) /* the usual end of -f needs no message */
-    status = plm_error_set(error, plm_stop_requested == SIGINT ? PLM_INTERRUPTED : PLM_TERMINATED,
-                           "%s", "");
+    status = plm_error_set(error, plm_stop_status(plm_stop_requested), "%s", "");
   return status;
 }
 

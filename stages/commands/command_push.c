@@ -8,13 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/text.h"
 #include "common/huggingface/model_folder.h"
-#include "common/run/run.h"
+#include "common/run/stop.h"
 #include "stages/commands/command.h"
 #include "stages/commands/export_options.h"
 
@@ -31,7 +32,7 @@ static const struct plm_option options[] = {
     {0},
 };
 
-enum { ARGUMENTS_MAX = 16 };
+enum { ARGUMENTS_MAX = 16, POLL_MS = 20 };
 
 /* `hf upload REPO FOLDER . …`. It holds no secret: hf has its own login, or reads HF_TOKEN. */
 static size_t fill_command(const struct plm_arguments *arguments, const char *repository,
@@ -130,22 +131,24 @@ static void become(const char *const *command, bool json)
   _exit(127);
 }
 
-/* Waits for hf, and passes a stop signal on to it. */
+/* Waits for hf, and passes a stop signal on to it. It polls, because a signal that came just before
+ * a blocking waitpid would go unnoticed until hf ended. */
 static plm_status wait_for(pid_t child, struct plm_error *error)
 {
   int state = 0;
   bool passed_on = false;
-  while (waitpid(child, &state, 0) < 0) {
-    if (errno != EINTR) return plm_error_errno(error, "cannot wait for hf");
+  for (pid_t ended = 0; ended == 0;) {
+    const struct timespec pause = {.tv_nsec = POLL_MS * 1000000L};
     if (plm_stop_requested != 0 && !passed_on) {
       kill(child, SIGTERM);
       passed_on = true;
     }
+    ended = waitpid(child, &state, WNOHANG);
+    if (ended < 0) return plm_error_errno(error, "cannot wait for hf");
+    if (ended == 0) nanosleep(&pause, NULL); /* a signal ends it early */
   }
-  if (plm_stop_requested != 0)
-    return plm_error_set(error, plm_stop_requested == SIGINT ? PLM_INTERRUPTED : PLM_TERMINATED,
-                         "the upload was stopped");
   if (WIFEXITED(state) && WEXITSTATUS(state) == 0) return PLM_OK;
+  PLM_TRY(plm_stop_check(" during the upload", error));
   plm_error_set(error, PLM_FAILURE, "`hf upload` %s %d",
                 WIFSIGNALED(state) ? "was ended by signal" : "ended with",
                 WIFSIGNALED(state) ? WTERMSIG(state) : WEXITSTATUS(state));

@@ -14,7 +14,7 @@
 #include "common/checkpoint/safetensors.h"
 #include "common/checkpoint/tensor_values.h"
 #include "common/corpus/tokenizer.h"
-#include "common/run/run.h"
+#include "common/run/stop.h"
 #include "stages/export/card_facts.h"
 #include "stages/export/export_target.h"
 #include "stages/export/model_card.h"
@@ -30,15 +30,6 @@ struct export
   struct plm_parameter *table;
   size_t count, elements;
 };
-
-static plm_status check_stop(struct plm_error *error)
-{
-  const int number = plm_stop_requested;
-  if (number == 0) return PLM_OK;
-  return plm_error_set(error, number == SIGINT ? PLM_INTERRUPTED : PLM_TERMINATED,
-                       "stopped by %s; nothing was exported",
-                       number == SIGINT ? "Ctrl-C" : "a signal");
-}
 
 /* ---- the request --------------------------------------------------------------------------- */
 
@@ -223,9 +214,9 @@ static plm_status write_folder(struct export *export, const float *values, struc
   PLM_TRY(write_config(export, error));
   PLM_TRY(write_tokenizer_and_code(export, error));
   PLM_TRY(write_card(export, error));
-  PLM_TRY(check_stop(error));
+  PLM_TRY(plm_stop_check("; nothing was exported", error));
   PLM_TRY(write_weights(export, values, error));
-  PLM_TRY(check_stop(error));
+  PLM_TRY(plm_stop_check("; nothing was exported", error));
   return plm_export_target_publish(&export->target, export->result->moved, error);
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/base/hash.h"
+#include "common/run/stop.h"
 #include "common/sequences/line_source.h"
 #include "stages/ingest/corpus_writer.h"
 #include "stages/ingest/pair_table.h"
@@ -47,12 +48,12 @@ static plm_status take_line(struct plm_cluster_table *table, const struct plm_li
 }
 
 static plm_status read_lines(struct plm_cluster_table *table, struct plm_line_source *source,
-                             const volatile int *stop, char *line, struct plm_error *error)
+                             char *line, struct plm_error *error)
 {
   size_t used = 0;
   for (;;) {
     struct plm_line_piece piece;
-    PLM_TRY(plm_ingest_stopped(stop, error));
+    PLM_TRY(plm_stop_check("", error));
     const enum plm_line_result result = plm_line_next(source, &piece, error);
     if (result == PLM_LINE_AGAIN) continue;
     if (result == PLM_LINE_FAILED) return error == NULL ? PLM_FAILURE : error->status;
@@ -66,8 +67,8 @@ static plm_status read_lines(struct plm_cluster_table *table, struct plm_line_so
   }
 }
 
-plm_status plm_cluster_table_open(const char *path, const volatile int *stop,
-                                  struct plm_cluster_table **table, struct plm_error *error)
+plm_status plm_cluster_table_open(const char *path, struct plm_cluster_table **table,
+                                  struct plm_error *error)
 {
   *table = NULL;
   struct plm_line_source source = {0};
@@ -78,7 +79,7 @@ plm_status plm_cluster_table_open(const char *path, const volatile int *stop,
   if (opened == NULL || line == NULL || opened->pairs == NULL)
     status = plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   if (status == PLM_OK) status = plm_byte_stream_open(path, &source.stream, error);
-  if (status == PLM_OK) status = read_lines(opened, &source, stop, line, error);
+  if (status == PLM_OK) status = read_lines(opened, &source, line, error);
   if (status == PLM_OK && plm_pair_table_count(opened->pairs) == 0)
     status = plm_error_set(error, PLM_FORMAT, "%s holds no clusters", path);
   plm_byte_stream_close(source.stream);

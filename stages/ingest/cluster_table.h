@@ -11,9 +11,10 @@
 
 struct plm_cluster_table;
 
-/* The file may be plain, .gz or .zst. PLM_FORMAT names file and line. stop: see ingest.h. */
-plm_status plm_cluster_table_open(const char *path, const volatile int *stop,
-                                  struct plm_cluster_table **table, struct plm_error *error);
+/* The file may be plain, .gz or .zst. PLM_FORMAT names file and line. Ends when a stop signal came.
+ */
+plm_status plm_cluster_table_open(const char *path, struct plm_cluster_table **table,
+                                  struct plm_error *error);
 void plm_cluster_table_close(struct plm_cluster_table *table); /* NULL is fine */
 uint64_t plm_cluster_table_members(const struct plm_cluster_table *table);
 

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "common/base/file.h"
+#include "common/run/stop.h"
 #include "stages/ingest/corpus_writer.h"
 
 /* Bounded, because a transaction keeps its dirty pages in memory until it commits. */
@@ -195,8 +196,8 @@ static void *copy_into_pipe(void *argument)
 }
 
 /* Copies from the pipe to the file and the hash until LMDB closes its end or a signal stops it. */
-static plm_status drain_pipe(int pipe_out, int file, const char *path, const volatile int *stop,
-                             struct plm_hasher *hasher, struct plm_error *error)
+static plm_status drain_pipe(int pipe_out, int file, const char *path, struct plm_hasher *hasher,
+                             struct plm_error *error)
 {
   plm_status status = PLM_OK;
   char *buffer = malloc(PIPE_BYTES);
@@ -207,7 +208,7 @@ static plm_status drain_pipe(int pipe_out, int file, const char *path, const vol
     if (got < 0 && errno != EINTR) status = plm_error_errno(error, "cannot read a pipe");
     if (got > 0) plm_hasher_update(hasher, buffer, (size_t)got);
     if (got > 0) status = plm_file_write_all(file, buffer, (size_t)got, path, error);
-    if (status == PLM_OK) status = plm_ingest_stopped(stop, error);
+    if (status == PLM_OK) status = plm_stop_check("", error);
   }
   free(buffer);
   return status;
@@ -215,8 +216,7 @@ static plm_status drain_pipe(int pipe_out, int file, const char *path, const vol
 
 /* Copies through a pipe, because a copy straight to the file could not be stopped. */
 static plm_status copy_compacted(struct plm_corpus_store *store, int file, const char *path,
-                                 const volatile int *stop, struct plm_hasher *hasher,
-                                 struct plm_error *error)
+                                 struct plm_hasher *hasher, struct plm_error *error)
 {
   int ends[2];
   pthread_t thread;
@@ -228,7 +228,7 @@ static plm_status copy_compacted(struct plm_corpus_store *store, int file, const
     close(ends[1]);
     return plm_error_set(error, PLM_FAILURE, "cannot start a thread");
   }
-  const plm_status status = drain_pipe(ends[0], file, path, stop, hasher, error);
+  const plm_status status = drain_pipe(ends[0], file, path, hasher, error);
   close(ends[0]); /* if this is early, LMDB's write fails with EPIPE */
   pthread_join(thread, NULL);
   if (status != PLM_OK) return status;
@@ -236,15 +236,14 @@ static plm_status copy_compacted(struct plm_corpus_store *store, int file, const
 }
 
 plm_status plm_corpus_store_compact(struct plm_corpus_store *store, const char *path,
-                                    const volatile int *stop, struct plm_hash *hash,
-                                    struct plm_error *error)
+                                    struct plm_hash *hash, struct plm_error *error)
 {
   PLM_TRY(commit(store, error));
   const int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (file < 0) return plm_error_errno(error, "cannot create %s", path);
   struct plm_hasher *hasher = plm_hasher_open();
   plm_status status = hasher == NULL ? plm_error_set(error, PLM_NO_MEMORY, "out of memory")
-                                     : copy_compacted(store, file, path, stop, hasher, error);
+                                     : copy_compacted(store, file, path, hasher, error);
   if (status == PLM_OK) *hash = plm_hasher_digest(hasher);
   plm_hasher_close(hasher);
   if (status == PLM_OK && fsync(file) != 0)

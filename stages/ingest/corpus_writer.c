@@ -2,7 +2,6 @@
 #include "stages/ingest/corpus_writer.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +11,7 @@
 #include "common/base/file.h"
 #include "common/base/leftovers.h"
 #include "common/base/log.h"
+#include "common/run/stop.h"
 #include "stages/ingest/corpus_store.h"
 #include "stages/ingest/group_compressor.h"
 
@@ -38,15 +38,6 @@ struct plm_corpus_writer {
   struct plm_group_compressor *compressor;
   struct plm_corpus_store *store;
 };
-
-plm_status plm_ingest_stopped(const volatile int *stop, struct plm_error *error)
-{
-  const int number = stop == NULL ? 0 : *stop;
-  if (number == 0) return PLM_OK;
-  return plm_error_set(error, number == SIGINT ? PLM_INTERRUPTED : PLM_TERMINATED,
-                       "stopped by %s; no corpus was written",
-                       number == SIGINT ? "Ctrl-C" : "a signal");
-}
 
 /* ---- the folders ----------------------------------------------------------------------------- */
 
@@ -301,7 +292,7 @@ static plm_status copy_sources(struct plm_corpus_writer *writer,
 
 /* Writes the `meta` record, then data.mdb, and removes the environment under construction. */
 static plm_status compact(struct plm_corpus_writer *writer, const char *data,
-                          const volatile int *stop, struct plm_error *error)
+                          struct plm_error *error)
 {
   struct plm_corpus_files *files = &writer->description.files;
   struct plm_text text = {0};
@@ -314,7 +305,7 @@ static plm_status compact(struct plm_corpus_writer *writer, const char *data,
   PLM_TRY(status);
   PLM_TRY(plm_corpus_store_hash(writer->store, PLM_RECORD_LENGTHS, &files->lengths, error));
   PLM_TRY(plm_corpus_store_hash(writer->store, PLM_RECORD_CHECKS, &files->checks, error));
-  PLM_TRY(plm_corpus_store_compact(writer->store, data, stop, &files->whole, error));
+  PLM_TRY(plm_corpus_store_compact(writer->store, data, &files->whole, error));
   plm_corpus_store_close(writer->store);
   writer->store = NULL;
   PLM_TRY(plm_path_join(build, writer->temporary, "build", error));
@@ -365,22 +356,22 @@ static plm_status publish(struct plm_corpus_writer *writer, struct plm_error *er
 plm_status plm_corpus_writer_finish(struct plm_corpus_writer *writer,
                                     const struct plm_corpus_source *sources, size_t source_count,
                                     void (*progress)(void *, uint64_t done, uint64_t total),
-                                    void *context, const volatile int *stop,
-                                    struct plm_corpus_info *info, struct plm_error *error)
+                                    void *context, struct plm_corpus_info *info,
+                                    struct plm_error *error)
 {
   PLM_ASSERT(!writer->finished);
   char data[PLM_PATH_SIZE];
   PLM_TRY(plm_path_join(data, writer->temporary, PLM_CORPUS_DATA, error));
   PLM_TRY(copy_sources(writer, sources, source_count, error));
   PLM_TRY(flush_all(writer, error));
-  PLM_TRY(plm_ingest_stopped(stop, error));
-  PLM_TRY(compact(writer, data, stop, error));
-  PLM_TRY(plm_ingest_stopped(stop, error));
+  PLM_TRY(plm_stop_check("", error));
+  PLM_TRY(compact(writer, data, error));
+  PLM_TRY(plm_stop_check("", error));
   PLM_TRY(describe(writer, data, error));
-  PLM_TRY(plm_ingest_stopped(stop, error));
+  PLM_TRY(plm_stop_check("", error));
   PLM_TRY(plm_corpus_verify_written(writer->temporary, &writer->description.info, progress, context,
                                     error));
-  PLM_TRY(plm_ingest_stopped(stop, error));
+  PLM_TRY(plm_stop_check("", error));
   PLM_TRY(publish(writer, error));
   if (info != NULL) *info = writer->description.info;
   return PLM_OK;

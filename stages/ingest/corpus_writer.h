@@ -37,19 +37,15 @@ plm_status plm_corpus_writer_add(struct plm_corpus_writer *writer, enum plm_spli
                                  size_t size, struct plm_error *error);
 
 /* Compacts, describes, verifies and renames. sources are copied. progress (may be NULL) is called
- * while verifying. stop (may be NULL) is checked between the steps: PLM_INTERRUPTED or
- * PLM_TERMINATED if it holds a signal's number. info (may be NULL) receives the description of what
- * was written. */
+ * while verifying. A stop signal is noticed between the steps and while compacting. info (may be
+ * NULL) receives the description of what was written. */
 plm_status plm_corpus_writer_finish(struct plm_corpus_writer *writer,
                                     const struct plm_corpus_source *sources, size_t source_count,
                                     void (*progress)(void *, uint64_t done, uint64_t total),
-                                    void *context, const volatile int *stop,
-                                    struct plm_corpus_info *info, struct plm_error *error);
+                                    void *context, struct plm_corpus_info *info,
+                                    struct plm_error *error);
 
 /* Releases everything. Unless _finish succeeded, nothing is left on the disk. NULL is fine. */
 void plm_corpus_writer_close(struct plm_corpus_writer *writer);
-
-/* PLM_INTERRUPTED or PLM_TERMINATED if *stop holds a signal's number, else PLM_OK. */
-plm_status plm_ingest_stopped(const volatile int *stop, struct plm_error *error);
 
 #endif

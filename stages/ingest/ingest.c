@@ -8,6 +8,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/progress.h"
+#include "common/run/stop.h"
 #include "common/sequences/sequence_files.h"
 #include "stages/ingest/cluster_table.h"
 #include "stages/ingest/pair_table.h"
@@ -90,8 +91,8 @@ static plm_status take_record(void *context, size_t file, const struct plm_seque
 
 static plm_status stopped(void *context, struct plm_error *error)
 {
-  const struct ingest *ingest = context;
-  return plm_ingest_stopped(ingest->options->stop, error);
+  (void)context;
+  return plm_stop_check("", error);
 }
 
 /* Reads all files. Afterwards, the sizes that corpus.json states are known. */
@@ -168,7 +169,7 @@ static plm_status prepare(struct ingest *ingest, struct plm_error *error)
       plm_sequence_files_check(options->inputs, options->input_count, &ingest->input_total, error));
   if (options->clusters != NULL) {
     char count[32];
-    PLM_TRY(plm_cluster_table_open(options->clusters, options->stop, &ingest->clusters, error));
+    PLM_TRY(plm_cluster_table_open(options->clusters, &ingest->clusters, error));
     plm_info("%s: %s sequences in clusters", options->clusters,
              plm_format_count(plm_cluster_table_members(ingest->clusters), count));
   }
@@ -191,7 +192,7 @@ static plm_status run(struct ingest *ingest, struct plm_error *error)
                          (unsigned long long)result->too_short,
                          (unsigned long long)result->too_long);
   PLM_TRY(plm_corpus_writer_finish(ingest->writer, ingest->sources, options->input_count,
-                                   show_verification, ingest, options->stop, &result->info, error));
+                                   show_verification, ingest, &result->info, error));
   warn(ingest);
   return PLM_OK;
 }
@@ -204,9 +205,9 @@ plm_status plm_ingest(const struct plm_ingest_options *options, struct plm_inges
   const uint64_t start_ns = plm_clock_ns();
   const double start_cpu = cpu_seconds();
   plm_status status = run(&ingest, error);
-  /* whatever a signal interrupted, the signal is the reason */
-  if (status != PLM_OK && options->stop != NULL && *options->stop != 0)
-    status = plm_ingest_stopped(options->stop, error);
+  /* After a signal, any failure is blamed on the signal. */
+  if (status != PLM_OK && plm_stop_requested != 0)
+    status = plm_stop_check("; no corpus was written", error);
   plm_progress_clear(&ingest.progress);
   plm_corpus_writer_close(ingest.writer);
   plm_cluster_table_close(ingest.clusters);

@@ -18,7 +18,6 @@ struct plm_ingest_options {
   const char *clusters; /* path or NULL */
   bool deduplicate, strict;
   uint64_t min_length, max_residues;
-  const volatile int *stop; /* ends ingest when it holds a signal's number; may be NULL */
 };
 
 struct plm_ingest_result {

@@ -16,6 +16,7 @@
 #include "common/base/log.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/run/run.h"
+#include "common/run/stop.h"
 #include "stages/supervisor/supervisor_internal.h"
 #include "stages/supervisor/supervisor_process.h"
 
@@ -87,7 +88,7 @@ static void read_signals(struct plm_supervisor *supervisor)
   struct signalfd_siginfo info;
   while (read(supervisor->signal_fd, &info, sizeof info) == sizeof info) {
     if (info.ssi_signo == SIGCHLD) continue;
-    supervisor_drain(supervisor, info.ssi_signo == SIGINT ? 130 : 143);
+    supervisor_drain(supervisor, (int)info.ssi_signo);
   }
   reap(supervisor);
 }
@@ -167,7 +168,9 @@ static void conclude(struct plm_supervisor *supervisor)
   plm_endpoint_remove(supervisor->run,
                       "packers"); /* a stage that is started by hand later may have packers */
   const int failure_code = supervisor_judge_failures(supervisor);
-  supervisor->exit_code = supervisor->drain_signal != 0 ? supervisor->drain_signal : failure_code;
+  supervisor->exit_code = supervisor->drain_signal != 0
+                              ? plm_status_exit_code(plm_stop_status(supervisor->drain_signal))
+                              : failure_code;
   screen_close(supervisor);
   /* a run that was stopped did not fail for lack of packers */
   if (failure_code == 0 && supervisor->drain_signal != 0) plm_text_clear(&supervisor->failure);

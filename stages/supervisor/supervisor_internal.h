@@ -86,7 +86,7 @@ struct plm_supervisor {
   size_t count;
   bool draining, killing;
   int exit_code;           /* set at the end */
-  int drain_signal;        /* 130 or 143; 0 if the run ends by itself */
+  int drain_signal;        /* the signal that stopped the run; 0: none */
   unsigned signals;        /* SIGINT, SIGTERM and `down` so far */
   bool packers_fatal;      /* endpoints.json says so */
   unsigned failures;       /* permanent failures so far */
@@ -122,9 +122,9 @@ void supervised_tick(struct plm_supervisor *supervisor, struct supervised *stage
 /* Called each turn: begins to stop a run that is over, and continues to stop one that is stopping.
  */
 void supervisor_decide(struct plm_supervisor *supervisor);
-/* Begins to stop all stages in order. signal_code is 130 or 143 for a signal, of which the second
- * kills all stages, or 0 if the run ends by itself. */
-void supervisor_drain(struct plm_supervisor *supervisor, int signal_code);
+/* Begins to stop all stages in order. signal_number is SIGTERM for `down`, and 0 if the run ends by
+ * itself. The second signal kills all stages. */
+void supervisor_drain(struct plm_supervisor *supervisor, int signal_number);
 /* Whether the run was stopped and no stage is left. */
 bool supervisor_finished(const struct plm_supervisor *supervisor);
 /* Whether the run has its last checkpoint (DONE). */

@@ -52,17 +52,17 @@ static bool present(const struct plm_supervisor *supervisor, enum plm_stage_inde
   return false;
 }
 
-void supervisor_drain(struct plm_supervisor *supervisor, int signal_code)
+void supervisor_drain(struct plm_supervisor *supervisor, int signal_number)
 {
-  if (signal_code != 0) supervisor->signals++;
+  if (signal_number != 0) supervisor->signals++;
   if (supervisor->signals >= 2 && !supervisor->killing) {
     screen_say(supervisor, "second signal: killing all stages");
     supervisor->killing = true;
   }
   if (supervisor->draining) return;
   supervisor->draining = true;
-  supervisor->drain_signal = signal_code;
-  if (signal_code != 0 && !supervisor->killing) {
+  supervisor->drain_signal = signal_number;
+  if (signal_number != 0 && !supervisor->killing) {
     screen_say(supervisor, "stopping: the trainer saves a checkpoint, then the evaluator and the "
                            "packers stop; a second signal kills them");
   }

@@ -42,7 +42,7 @@ static void become(const struct plm_process_start *start, pid_t supervisor, int 
   /* This must come after fork, which clears the setting. getppid tells if the supervisor has died
    * in the meantime. */
   prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (getppid() != supervisor) _exit(143);
+  if (getppid() != supervisor) _exit(plm_status_exit_code(PLM_TERMINATED));
   if (start->nice != 0) {
     setpriority(PRIO_PROCESS, 0, start->nice);
     setenv("OMP_WAIT_POLICY", "passive", 1);

@@ -1,5 +1,6 @@
 /* The requests over the control socket: ps, down, restart, scale, wait. */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -86,8 +87,8 @@ static void request_down(struct plm_supervisor *supervisor, struct client *clien
                          const cJSON *request)
 {
   const bool now = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(request, "kill"));
-  if (!supervisor->draining) supervisor_drain(supervisor, 143);
-  while (now && !supervisor->killing) supervisor_drain(supervisor, 143); /* as two signals */
+  if (!supervisor->draining) supervisor_drain(supervisor, SIGTERM);
+  while (now && !supervisor->killing) supervisor_drain(supervisor, SIGTERM); /* as two signals */
   client->waits = CLIENT_WAITS_END;
 }
 

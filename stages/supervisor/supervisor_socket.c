@@ -14,6 +14,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/hash.h"
+#include "common/run/stop.h"
 
 static plm_status socket_folder(char folder[64], struct plm_error *error)
 {
@@ -87,7 +88,10 @@ static plm_status read_reply(int descriptor, int timeout_ms, char reply[PLM_SOCK
     int64_t left = timeout_ms < 0 ? -1 : deadline_ms - plm_clock_ms();
     if (timeout_ms >= 0 && left < 0) left = 0;
     const int ready = poll(&item, 1, (int)left);
-    if (ready < 0 && errno == EINTR) return plm_error_set(error, PLM_INTERRUPTED, "interrupted");
+    if (ready < 0 && errno == EINTR) {
+      PLM_TRY(plm_stop_check("", error));
+      continue;
+    }
     if (ready == 0) return plm_error_set(error, PLM_TIMEOUT, "no answer in %d ms", timeout_ms);
     const ssize_t size = read(descriptor, reply + used, PLM_SOCKET_LINE_SIZE - 1 - used);
     if (size <= 0) break;

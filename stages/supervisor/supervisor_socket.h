@@ -9,6 +9,7 @@
 #include <stddef.h>
 
 #include "common/base/status.h"
+#include "common/run/stop.h"
 
 enum { PLM_SOCKET_PATH_SIZE = 108, PLM_SOCKET_LINE_SIZE = 1 << 17 };
 
@@ -24,7 +25,7 @@ plm_status plm_socket_path(const char *run, char path[PLM_SOCKET_PATH_SIZE],
 plm_status plm_socket_listen(const char *path, int *descriptor, struct plm_error *error);
 
 /* Sends the request (without newline) and reads the reply. timeout_ms < 0 waits for ever.
- * PLM_NOT_RUNNING if nobody listens, PLM_TIMEOUT, PLM_INTERRUPTED after a signal. */
+ * PLM_NOT_RUNNING if nobody listens, PLM_TIMEOUT, the status of plm_stop_check after a signal. */
 plm_status plm_socket_ask(const char *run, const char *request, int timeout_ms,
                           char reply[PLM_SOCKET_LINE_SIZE], struct plm_error *error);
 

@@ -9,7 +9,7 @@
 
 #include "common/config/config.h"
 #include "common/ops/ops.h"
-#include "common/run/run.h"
+#include "common/run/stop.h"
 #include "tests/support/cmocka_all.h"
 
 enum { N = 256, I = 64, O = 192, CHILDREN = 40 };

@@ -62,7 +62,7 @@ static void write_example(const char *directory, const struct example *example, 
                        PLM_OK);
     }
   }
-  if (plm_corpus_writer_finish(writer, &source, 1, NULL, NULL, NULL, NULL, &error) != PLM_OK)
+  if (plm_corpus_writer_finish(writer, &source, 1, NULL, NULL, NULL, &error) != PLM_OK)
     fail_msg("%s: %s", error.where, error.what);
   plm_corpus_writer_close(writer);
 }

@@ -35,8 +35,7 @@ static void make_corpus(const char *directory, enum plm_tokenizer_kind tokenizer
                                            residues, size, &error),
                      PLM_OK);
   }
-  const plm_status status =
-      plm_corpus_writer_finish(writer, NULL, 0, NULL, NULL, NULL, NULL, &error);
+  const plm_status status = plm_corpus_writer_finish(writer, NULL, 0, NULL, NULL, NULL, &error);
   if (status != PLM_OK) fail_msg("%s", error.what);
   plm_corpus_writer_close(writer);
 }

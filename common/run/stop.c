@@ -1,0 +1,62 @@
+/* Stop signals: the flag, and what a stop is called. */
+#include "common/run/stop.h"
+
+#include <signal.h>
+
+volatile int plm_stop_requested;
+
+static void note_stop(int number)
+{
+  if (__atomic_load_n(&plm_stop_requested, __ATOMIC_RELAXED) != 0) { /* a second signal kills */
+    signal(number, SIG_DFL);
+    raise(number);
+  }
+  __atomic_store_n(&plm_stop_requested, number, __ATOMIC_RELEASE);
+}
+
+/* While one of oneDNN 2.6's generated fp32 products runs, rsp points into a buffer on the heap: a
+ * handler that ran on that stack would overwrite what lies before the buffer. Only the main thread
+ * needs this, because all other threads block signals. */
+static void use_separate_stack(void)
+{
+  enum { SIZE = 1 << 16 }; /* the registers of AVX-512 and AMX take 11 kB */
+  static _Alignas(64) unsigned char bytes[SIZE];
+  const stack_t stack = {.ss_sp = bytes, .ss_size = SIZE};
+  stack_t present;
+  /* A sanitizer may already have set one. */
+  if (sigaltstack(NULL, &present) == 0 && (present.ss_flags & SS_DISABLE))
+    sigaltstack(&stack, NULL);
+}
+
+void plm_stop_signals_install(void)
+{
+  struct sigaction action = {.sa_handler = note_stop, .sa_flags = SA_ONSTACK};
+  use_separate_stack();
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGTERM, &action, NULL);
+  sigaction(SIGUSR1, &action, NULL);
+  sigaction(SIGINT, &action, NULL);
+  signal(SIGPIPE, SIG_IGN);
+}
+
+plm_status plm_stop_status(int signal_number)
+{
+  return signal_number == SIGINT ? PLM_INTERRUPTED : PLM_TERMINATED;
+}
+
+static const char *name_of(int signal_number)
+{
+  switch (signal_number) {
+  case SIGINT: return "Ctrl-C";
+  case SIGUSR1: return "SIGUSR1";
+  default: return "SIGTERM";
+  }
+}
+
+plm_status plm_stop_check(const char *consequence, struct plm_error *error)
+{
+  const int number = __atomic_load_n(&plm_stop_requested, __ATOMIC_ACQUIRE);
+  if (number == 0) return PLM_OK;
+  return plm_error_set(error, plm_stop_status(number), "stopped by %s%s", name_of(number),
+                       consequence);
+}

@@ -1,0 +1,26 @@
+/* Stop signals: the one rule by which every program and command stops. SIGINT, SIGTERM and SIGUSR1
+ * set a flag; work polls it and returns a status that names the signal. A command that did not
+ * complete exits with 130 after SIGINT and with 143 after the other two. A stage that drained
+ * exits with 0. A command that has nothing to tidy up installs no handler and dies of the signal
+ * itself, which a shell reports with the same numbers. */
+#ifndef PLM_COMMON_RUN_STOP_H
+#define PLM_COMMON_RUN_STOP_H
+
+#include "common/base/status.h"
+
+/* From here on SIGINT, SIGTERM and SIGUSR1 set plm_stop_requested; a second one of them kills.
+ * SIGPIPE is ignored. Call it on the main thread: only there does the handler get its own stack. */
+void plm_stop_signals_install(void);
+
+/* The number of the first stop signal; 0 until it came. Written by the handler; threads other than
+ * the main one load it atomically. */
+extern volatile int plm_stop_requested;
+
+/* PLM_OK until a stop signal came; afterwards plm_stop_status of it, with the message "stopped by
+ * Ctrl-C" or "stopped by SIGTERM" followed by consequence ("; nothing was written", or ""). */
+plm_status plm_stop_check(const char *consequence, struct plm_error *error);
+
+/* PLM_INTERRUPTED (exit code 130) for SIGINT, PLM_TERMINATED (143) for any other signal. */
+plm_status plm_stop_status(int signal_number);
+
+#endif
