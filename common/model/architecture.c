@@ -7,7 +7,7 @@
 
 #include "common/base/status.h"
 
-/* v: halvings after which one position is left. */
+/* v: after so many halvings one position is left. */
 static int halvings(const struct plm_model_config *config)
 {
   int v = 0;
@@ -47,7 +47,7 @@ int plm_architecture_attention_levels(const struct plm_model_config *config)
 {
   if (config->architecture != PLM_PATCH_UNET) return 1;
   const int n = (int)half(config), v = halvings(config);
-  /* Extra layers attend at level 0 even where every layer of the U is a bottleneck. */
+  /* Extra layers attend on level 0 even if every layer of the U is a bottleneck. */
   const int levels = n < v ? n : v;
   return levels > 0 ? levels : 1;
 }
@@ -67,7 +67,7 @@ uint32_t plm_architecture_hidden(const struct plm_model_config *config, uint32_t
   return (uint32_t)(256.0 * ceil(floor(config->expansion_ratio * (double)width) / 256.0));
 }
 
-/* Block i of the U: encoder i, or decoder i - n. */
+/* Block i of the U: encoder block i, or decoder block i - n. */
 static void unet_block(const struct plm_model_config *config, uint32_t i,
                        struct plm_block_shape *block)
 {

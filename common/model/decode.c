@@ -1,5 +1,6 @@
-/* Rows of incremental decoding through the model's own blocks: see decode.h. The cache holds
- * prepared keys and values: (block, keys | values, slot, head, position, K). */
+/* Incremental decoding: see decode.h. The rows run through the blocks of model_forward.c. The cache
+ * holds keys and values as qkv_prepare leaves them: (block, keys | values, slot, head, position,
+ * K). */
 #include "common/model/decode.h"
 
 #include <math.h>
@@ -14,11 +15,11 @@ struct plm_decode {
   int64_t K;
   char *cache;          /* device */
   size_t part_bytes;    /* the keys, or the values, of one block */
-  uint32_t *filled;     /* (slots) positions that are in the cache */
-  float *cosine, *sine; /* host, of all positions: (capacity, K/2) */
-  float *rotary;        /* host: the rows' cosines, then sines (rows, K/2) */
+  uint32_t *filled;     /* (slots) how many positions are in the cache */
+  float *cosine, *sine; /* host, (capacity, K/2): of all positions */
+  float *rotary;        /* host, (rows, K/2) twice: the rows' cosines, then their sines */
   float *device_rotary;
-  int32_t *numbers; /* host: tokens, slots, positions, then a key_begin for each entry */
+  int32_t *numbers; /* host, arrays of `rows`: tokens, slots, positions, key_begin of each entry */
   int32_t *device_numbers;
 };
 
@@ -48,7 +49,7 @@ static plm_status check_model(const struct plm_model *model, struct plm_error *e
                          model->ops->name);
   if (config->architecture == PLM_PATCH_UNET)
     return plm_error_set(error, PLM_UNSUPPORTED,
-                         "a patch_unet merges tokens with later ones: it cannot be decoded");
+                         "a patch_unet merges tokens with later ones, so it cannot be decoded");
   for (uint32_t e = 0; e < config->pattern_count; e++) {
     if (config->pattern[e] & PLM_ATTENTION_CAUSAL) continue;
     char name[64];
@@ -123,8 +124,8 @@ void plm_decode_close(struct plm_decode *decode)
   free(decode);
 }
 
-/* First position that the row at `position` sees (attention.md); rows stand in chunks of their own.
- */
+/* The first position that the row at `position` sees. Each sequence counts as the only one in its
+ * chunk (doc/model.md#attention-masks). */
 static uint32_t first_key(const struct plm_decode *decode, uint32_t entry, uint32_t position)
 {
   const struct plm_model_config *config = &decode->model->config;
@@ -139,7 +140,7 @@ static uint32_t first_key(const struct plm_decode *decode, uint32_t entry, uint3
   return first;
 }
 
-/* Numbers and rotary tables of the rows, on their way to the device. */
+/* Uploads the tokens, slots, positions, first keys and rotary angles of the rows. */
 static void lay_out_rows(struct plm_decode *decode, const struct plm_decode_row *rows,
                          uint32_t count)
 {

@@ -1,7 +1,8 @@
-/* Initial weights: Philox counters of purpose 3, on the host, in double, rounded once (model.md).
+/* Initial weights: drawn by Philox with purpose 3, computed on the host in double and rounded once.
  *
- * Element e of parameter NAME takes word e mod 4 of the counter (e / 4, XXH32(NAME)), so any
- * element of any parameter can be computed alone and the layout of the arena plays no part. */
+ * Element e of parameter NAME takes word e mod 4 of the counter (e / 4, XXH32(NAME)). Any element
+ * can therefore be computed without the others, and the layout of the arena does not matter.
+ * doc/model.md#initialisation */
 #include <math.h>
 #include <string.h>
 
@@ -9,7 +10,7 @@
 #include "common/base/philox.h"
 #include "common/model/model.h"
 
-/* U in (0, 1): never 0, so that its logarithm is finite. */
+/* Uniform in (0, 1). It is never 0, so its logarithm is finite. */
 static double open_unit(uint32_t word)
 {
   return ((double)(word >> 8) + 0.5) * 0x1p-24;
@@ -66,7 +67,7 @@ void plm_model_initialise(const struct plm_parameter *table, size_t count, uint6
     case PLM_INIT_UNIFORM: fill_uniform(parameter, seed, place); break;
     case PLM_INIT_NORMAL: fill_normal(parameter, seed, place); break;
     }
-    /* the gap up to the next parameter's aligned place */
+    /* the gap before the next parameter, whose offset is aligned */
     const size_t end = parameter->offset + parameter->count;
     const size_t next = i + 1 < count ? table[i + 1].offset : (end + 15) / 16 * 16;
     memset(values + end, 0, (next - end) * sizeof *values);

@@ -1,4 +1,4 @@
-/* struct plm_model: opening, closing, what it holds, what it costs. */
+/* struct plm_model: opening and closing it, its memory, its parameters and its FLOPs. */
 #include "common/model/model.h"
 
 #include <math.h>
@@ -56,7 +56,7 @@ static void resolve_block(struct plm_model *model, uint32_t i)
       block->table = (int)t;
 }
 
-/* The parts that depend on the configuration alone. */
+/* Fills in what depends only on the configuration. */
 static plm_status resolve(struct plm_model *model, struct plm_error *error)
 {
   const struct plm_model_config *config = &model->config;
@@ -70,7 +70,7 @@ static plm_status resolve(struct plm_model *model, struct plm_error *error)
   model->tables = calloc(model->table_total, sizeof *model->tables);
   if (model->blocks == NULL || model->tables == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for the model's description");
-  uint32_t tables = 0; /* the embedding comes first */
+  uint32_t tables = 0; /* the embedding is the first of its group */
   for (size_t i = 0; i < model->table_count; i++)
     if (model->table[i].group == PLM_GROUP_EMBED)
       model->tables[tables++] =
@@ -102,7 +102,7 @@ static plm_status create(const struct plm_model_config *config, size_t act_bytes
     plm_model_close(made);
     return status;
   }
-  plm_model_plan(made);
+  plm_model_lay_out(made);
   *model = made;
   return PLM_OK;
 }
@@ -129,7 +129,8 @@ plm_status plm_model_memory(const struct plm_model_config *config, size_t act_by
   return PLM_OK;
 }
 
-/* cos and sin of position * 10000^(-2i/K), in double, rounded once. */
+/* cos and sin of position * 10000^(-2i/K) (Su et al. 2021, RoFormer), computed in double and
+ * rounded once. */
 static plm_status upload_rotary(struct plm_model *model, struct plm_error *error)
 {
   const size_t most = (size_t)model->config.max_length * 64; /* K <= 128 */
@@ -180,8 +181,8 @@ static plm_status allocate(struct plm_model *model, struct plm_error *error)
   model->host_row_loss = calloc(rows, sizeof *model->host_row_loss);
   model->host_positions = calloc(rows, sizeof *model->host_positions);
   if (model->host_row_loss == NULL || model->host_positions == NULL)
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory for the losses of rows");
-  plm_model_plan(model);
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory for the rows of the head");
+  plm_model_lay_out(model);
   for (uint32_t i = 1; i < model->table_total && model->options.training; i++)
     model->tables[i].gradient = model->gradients + model->tables[i].place;
   ops->zero(ops, model->parameters, memory.parameters);
@@ -270,7 +271,7 @@ void plm_model_weights_changed(struct plm_model *model)
       ops->norm_rows_forward(ops, table->vectors, rows, V, table->width);
     else
       ops->copy(ops, table->vectors, rows, (size_t)V * row_bytes);
-    /* <mask> is the last token of every tokenizer */
+    /* <mask> is the last token of each tokenizer */
     if (model->config.token_dropout)
       ops->zero(ops, table->vectors + (V - 1) * table->width, row_bytes);
   }

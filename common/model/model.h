@@ -3,7 +3,7 @@
  *   plm_model_attention_masks(model, batch, window, masks)   once per batch, all levels
  *   plm_model_forward(model, batch, masks, ...)               never builds a mask
  *
- * All buffers are planned and taken in plm_model_open. Names, shapes and formulas: model.md.
+ * plm_model_open allocates all buffers. Names, shapes and formulas: doc/model.md
  */
 #ifndef PLM_COMMON_MODEL_MODEL_H
 #define PLM_COMMON_MODEL_MODEL_H
@@ -18,19 +18,19 @@
 #include "common/ops/ops.h"
 #include "common/plan/chunk.h"
 
-/* Which optimizer group a parameter belongs to, by name and rank. */
+/* The optimizer group of a parameter, which follows from its name and rank. */
 enum plm_parameter_group {
   PLM_GROUP_HIDDEN, /* matrices that are neither embedding nor head: Muon, weight decay */
   PLM_GROUP_EMBED,  /* embeddings and value embeddings */
   PLM_GROUP_HEAD,   /* lm_head.* */
-  PLM_GROUP_SCALAR, /* a, b, s */
+  PLM_GROUP_SCALAR, /* value_mix (a), input_mix (b), skip_weights (s) */
   PLM_GROUP_COUNT
 };
 
 enum plm_initialiser {
   PLM_INIT_ZERO,
   PLM_INIT_ONE,     /* skip weights */
-  PLM_INIT_UNIFORM, /* U(-1/sqrt(in), 1/sqrt(in)), in = cols */
+  PLM_INIT_UNIFORM, /* U(-1/sqrt(cols), 1/sqrt(cols)) */
   PLM_INIT_NORMAL,  /* N(0, 1) */
   PLM_INIT_HALF,    /* value_mix: [0.5, 0.5] */
   PLM_INIT_ONE_ZERO /* input_mix: [1, 0] */
@@ -42,37 +42,38 @@ struct plm_parameter {
   int ndim;           /* 1 or 2 */
   enum plm_parameter_group group;
   enum plm_initialiser initialiser;
-  bool decay;    /* matrices only */
-  size_t offset; /* elements, into the parameter, gradient and weight arenas */
+  bool decay;    /* whether weight decay applies: matrices of PLM_GROUP_HIDDEN */
+  size_t offset; /* elements, in the parameter, gradient and weight arenas */
   size_t count;  /* rows * cols */
 };
 
-/* The table of a configuration, in the order of the file; parameters of one fused product (query,
- * key, value) are adjacent. offset is aligned to 16 elements. Caller frees *table. PLM_CONFIG when
- * plm_model_config_check finds fault. */
+/* Lists the parameters of a configuration in the order of model.safetensors. Parameters of one
+ * fused product (query, key, value) are adjacent. Offsets are multiples of 16 elements. The caller
+ * frees *table. PLM_CONFIG: plm_model_config_check rejects the configuration. */
 plm_status plm_model_parameters(const struct plm_model_config *config, struct plm_parameter **table,
                                 size_t *count, size_t *arena_elements, struct plm_error *error);
 
-/* Initial weights on the host by the Philox counters of model.md, purpose 3: all of `values`
- * (arena_elements floats, gaps zero). */
+/* Draws the initial weights on the host (doc/model.md#initialisation). Fills all arena_elements
+ * floats of `values`; the gaps between parameters become 0. */
 void plm_model_initialise(const struct plm_parameter *table, size_t count, uint64_t seed,
                           float *values);
 
 struct plm_model;
 
 struct plm_model_options {
-  uint32_t max_chunks; /* B at most in one forward pass (a micro-batch) */
-  bool training;       /* keep what backward needs, hold gradients */
+  uint32_t max_chunks; /* the largest B of a pass (a micro-batch) */
+  bool training;       /* keep what the backward pass reads, and hold gradients */
   enum plm_recompute recompute;
 };
 
-/* Takes parameters (fp32), weights as used, gradients, activations and workspace from ops. */
+/* Allocates parameters (fp32), weights as used (bf16, unless the precision is fp32), gradients (for
+ * training), activations and workspace through ops, which is borrowed. The parameters are 0. */
 plm_status plm_model_open(const struct plm_model_config *config, struct plm_ops *ops,
                           const struct plm_model_options *options, struct plm_model **model,
                           struct plm_error *error);
 void plm_model_close(struct plm_model *model);
 
-/* Bytes by purpose, without taking anything: for --dry-run. */
+/* Bytes by purpose, computed without allocating them, for --dry-run. */
 struct plm_model_memory {
   uint64_t parameters, weights, gradients, activations, workspace;
 };
@@ -86,7 +87,8 @@ const struct plm_parameter *plm_model_table(const struct plm_model *model, size_
 size_t plm_model_arena_elements(const struct plm_model *model);
 float *plm_model_parameter_arena(struct plm_model *model); /* device, fp32 master */
 float *plm_model_gradient_arena(struct plm_model *model);  /* device, fp32, accumulated */
-/* After the parameter arena changed: rounds the weights as used, normalises tables. */
+/* To be called after the parameter arena has changed: rounds the weights as used, and normalises
+ * the embedding table. */
 void plm_model_weights_changed(struct plm_model *model);
 void plm_model_zero_gradients(struct plm_model *model);
 
@@ -101,69 +103,71 @@ struct plm_masked_batch {
   const struct plm_masks *masks;
 };
 
-/* What the objective wants of a batch, on the host (trainer/objective.c, evaluator). */
+/* What a pass shall predict of a batch, on the host. */
 struct plm_targets {
   const int32_t *inputs;    /* (B, L) token ids after masking */
-  uint32_t rows;            /* positions with a label: the head runs on these alone, and where
-                               they are at most half of all, the last block behind its attention */
+  uint32_t rows;            /* positions with a label; the head runs only on these */
   const int32_t *positions; /* (rows) ascending, into B * L */
   const int32_t *labels;    /* (rows) in [0, V) */
   const float *weights;     /* (rows) */
 };
 
-/* The rows that a pass over `positions` positions runs on for `rows` labelled ones: where the
- * backend records passes, up to the next sixteenth of the positions, so that few shapes are met.
- * Those above `rows` have position -1, and count for nothing. */
+/* The number of rows that the head runs on if `rows` of `positions` positions are labelled. A
+ * backend that records passes needs few different shapes, so there it is rounded up to a multiple
+ * of a sixteenth of the positions. The additional rows have position -1 and do not count. */
 uint32_t plm_model_rows(const struct plm_ops *ops, uint64_t positions, uint64_t rows);
 
 struct plm_loss_result {
-  double loss; /* sum over rows of weight * cross-entropy (with smoothing and z-loss) */
+  double loss; /* the sum over rows of weight * (cross-entropy, with smoothing and z-loss) */
   uint64_t rows;
 };
 
-/* Forward; with a loss (and row_loss, host, may be NULL).
+/* Runs the model forward and computes the loss. row_loss (rows, host) may be NULL.
  *
- * A batch has at most max_chunks chunks of at most config.max_length tokens, a multiple of
- * plm_architecture_group(): else PLM_LIMIT. Inputs and labels outside the vocabulary, positions
- * out of order or range: PLM_CORRUPT. Without rows, the loss and all gradients are 0. `masks` were
- * filled for this batch. Rows of padding are computed like others (model.md); the head runs on
- * labelled rows alone. A model serves one thread at a time. */
+ * PLM_LIMIT: the batch has more than max_chunks chunks, or chunks of more than config.max_length
+ * tokens or not of a multiple of plm_architecture_group(). PLM_CORRUPT: inputs or labels outside
+ * the vocabulary, positions out of range or not ascending. Without rows the loss is 0. Rows of
+ * padding are computed like all others; the head runs only on labelled rows. Only one thread at a
+ * time may use a model. */
 plm_status plm_model_forward(struct plm_model *model, const struct plm_masked_batch *input,
                              const struct plm_targets *targets, const struct plm_loss_options *loss,
                              struct plm_loss_result *result, float *row_loss,
                              struct plm_error *error);
-/* Forward and backward, of a model open for training: the same loss, bit for bit, and d (loss_scale
- * * its sum) added to the gradient arena. Errors as plm_model_forward's; then nothing is added. */
+/* Runs a model that is open for training forward and backward: computes the same loss, bit for bit,
+ * and adds the gradient of loss_scale * loss to the gradient arena. Errors as plm_model_forward's;
+ * in these cases nothing is added. */
 plm_status plm_model_gradients(struct plm_model *model, const struct plm_masked_batch *input,
                                const struct plm_targets *targets,
                                const struct plm_loss_options *loss, float loss_scale,
                                struct plm_loss_result *result, float *row_loss,
                                struct plm_error *error);
 
-/* A training pass over what already lies on the device: where ops->choose_targets puts the targets
- * of a batch of `chunks` chunks of `length` tokens. */
+/* The model's buffers for targets on the device: ops->choose_targets writes them, and
+ * plm_model_train reads them. */
 struct plm_device_targets {
   int32_t *inputs;             /* (B, L) */
   int32_t *positions, *labels; /* (rows), room for B L */
   float *weights;
 };
 struct plm_device_targets plm_model_device_targets(struct plm_model *model);
-/* Forward and backward: the gradient of the summed loss is added to the gradient arena, the loss to
- * *loss_sum (device). The head runs on `rows` rows, of which those with position -1 count for
- * nothing. Shapes must be as plm_model_forward checks them. Asynchronous: errors show when ops is
- * synchronised; it can be recorded (ops.h). */
+/* Runs forward and backward over targets that lie on the device: adds the gradient of the summed
+ * loss to the gradient arena, and the loss to *loss_sum (device). The head runs on `rows` rows;
+ * those with position -1 do not count. The caller guarantees the limits that plm_model_forward
+ * checks. Asynchronous: errors are reported when ops is synchronised. The pass can be recorded
+ * (ops.h). */
 void plm_model_train(struct plm_model *model, uint32_t chunks, uint32_t length,
                      const struct plm_masks *masks, uint32_t rows,
                      const struct plm_loss_options *loss, double *loss_sum);
 
-/* Inference: x after the last block, (B, L, D) as fp32 on the host; and capped logits
- * (rows, V) of the given positions (NULL positions: all). Either output may be NULL. Errors as
- * plm_model_forward's; the model need not be open for training. */
+/* Inference. hidden receives x after the last block, (B, L, D) fp32 on the host; logits receives
+ * the capped logits (rows, V) of the given positions (NULL: of all). Either may be NULL. Errors as
+ * plm_model_forward's. The model need not be open for training. */
 plm_status plm_model_infer(struct plm_model *model, const struct plm_masked_batch *input,
                            const int32_t *inputs, const int32_t *positions, uint32_t rows,
                            float *hidden, float *logits, struct plm_error *error);
 
-/* Model FLOPs of a batch, forward and backward, as model.md counts them: tokens real tokens. */
+/* The model FLOPs of a batch with `tokens` real tokens, forward and backward
+ * (doc/model.md#flops). */
 double plm_model_flops(const struct plm_model *model, const struct plm_masks *masks,
                        uint64_t tokens);
 

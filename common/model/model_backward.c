@@ -1,6 +1,7 @@
-/* Training: the head with its loss and gradients, and the backward pass, in which each function
- * undoes one of model_forward.c, in the opposite order. `dx` is the gradient of the residual stream
- * at the place reached: model->stream[0]. */
+/* Training: the head with its loss and gradients, and the backward pass. Each function here is the
+ * counterpart of one in model_forward.c, and they run in the opposite order. `dx`, which is
+ * model->stream[0], is the gradient of the residual stream at the point that the pass has reached.
+ */
 #include "common/model/model_state.h"
 
 static float *gradient(const struct plm_model *model, size_t place)
@@ -8,7 +9,7 @@ static float *gradient(const struct plm_model *model, size_t place)
   return model->gradients + place;
 }
 
-/* d out -> d y; a bottleneck leaves the gradient of its one norm to block_mix_backward. */
+/* d out -> d y. A bottleneck has only one norm, whose backward is in block_mix_backward. */
 static void block_mlp_backward(struct plm_model *model, const struct model_pass *pass,
                                const struct model_block *block)
 {
@@ -27,7 +28,7 @@ static void block_mlp_backward(struct plm_model *model, const struct model_pass 
     ops->norm_backward(ops, dx, model->norm_gradient, block->y, N, D);
 }
 
-/* N rows of a gradient to their places among all, 0 elsewhere. */
+/* Scatters the rows of a gradient to their positions among all rows; the other rows become 0. */
 static void widen(struct plm_model *model, const struct model_pass *pass, act *all, const act *rows,
                   int64_t D)
 {
@@ -36,7 +37,7 @@ static void widen(struct plm_model *model, const struct model_pass *pass, act *a
   ops->scatter_rows(ops, all, rows, pass->positions, pass->R, D);
 }
 
-/* The gradient of a narrowed block's rows becomes one of all rows. */
+/* Turns dx of the rows that the head reads into dx of all rows. */
 static void widen_stream(struct plm_model *model, const struct model_pass *pass, int64_t D)
 {
   act *rows = model->stream[0];
@@ -45,7 +46,8 @@ static void widen_stream(struct plm_model *model, const struct model_pass *pass,
   model->stream[1] = rows;
 }
 
-/* d y -> d attended; dx stays, the residual's path. */
+/* d y -> d attended. dx stays as it is: it is also the gradient of mixed along the residual path.
+ */
 static void block_output_backward(struct plm_model *model, const struct model_pass *pass,
                                   const struct model_block *block)
 {
@@ -95,16 +97,16 @@ static void block_attention_backward(struct plm_model *model, const struct model
                              D, 3 * D, false);
 }
 
-/* Whether the gradient that the output of block i has from a skip is added where the block after
- * it leaves the other one; else there where block i begins. */
+/* The output of block i may be read by the next block and by a skip. This tells where the skip's
+ * gradient is added: in the backward of the next block's mix (true), or before that of block i. */
 static bool skip_joins_behind(const struct plm_model *model, uint32_t i)
 {
   return model->blocks[i].skipped_by >= 0 && model->blocks[i + 1].shape.source == PLM_SOURCE_SAME;
 }
 
-/* d mixed and d h -> d x; x0's share to its level's gradient. The skip's gradient stays
- * in the buffer of x, whose last reader this is, until the encoder block that it belongs to is
- * reached. */
+/* d mixed and d h -> d x; adds to the gradient of x0 on the block's level. The skip's gradient is
+ * left in the buffer of x, which nobody reads after this, until the pass reaches the encoder block
+ * whose output the skip is. */
 static void block_mix_backward(struct plm_model *model, const struct model_pass *pass, uint32_t i)
 {
   struct plm_ops *ops = model->ops;
@@ -140,7 +142,7 @@ static void block_mix_backward(struct plm_model *model, const struct model_pass 
   }
 }
 
-/* d x -> d output of the block before, in stream[0]. */
+/* d x -> the gradient of the output of the block before, in stream[0]. */
 static void block_input_backward(struct plm_model *model, const struct model_pass *pass,
                                  const struct model_block *block)
 {
@@ -182,8 +184,8 @@ static void blocks_backward(struct plm_model *model, const struct model_pass *pa
   }
 }
 
-/* Labelled rows' hidden state -> their loss, and the gradient of the last block's output: of these
- * rows where it is narrowed, else of all, 0 in the others. */
+/* Computes the loss of the labelled rows and the gradient of the last block's output. If that block
+ * is narrowed, the gradient has only these rows; otherwise all, of which the others are 0. */
 static void head_train(struct plm_model *model, const struct model_pass *pass,
                        const struct plm_loss_options *loss, float loss_scale)
 {
@@ -210,7 +212,8 @@ static void head_train(struct plm_model *model, const struct model_pass *pass,
   if (pass->narrowed == NULL) widen_stream(model, pass, D);
 }
 
-/* Gradients of x0 at every level and of the stream's start -> tables, through their norm. */
+/* The gradients of x0 on all levels and of the first block's input -> the embedding, through its
+ * norm. */
 static void tables_backward(struct plm_model *model, const struct model_pass *pass)
 {
   struct plm_ops *ops = model->ops;
@@ -226,7 +229,7 @@ static void tables_backward(struct plm_model *model, const struct model_pass *pa
                                pass_rows(pass, level), D, V, level);
   }
   for (uint32_t i = 0; i < model->table_total && model->config.token_dropout; i++) {
-    const struct token_table *table = &model->tables[i]; /* <mask>'s row is no parameter then */
+    const struct token_table *table = &model->tables[i]; /* <mask> has no vector then */
     ops->zero(ops, table->gradient + (V - 1) * table->width, (size_t)table->width * sizeof(float));
   }
   ops->norm_rows_backward(ops, gradient(model, embedding->place), embedding->gradient,

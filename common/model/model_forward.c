@@ -42,7 +42,7 @@ struct plm_mix plm_model_mix(const struct plm_model *model, const struct model_b
   return mix;
 }
 
-/* mixed = b0 (x + s skip) + b1 p, h = norm(mixed); a plain block: h = norm(x). */
+/* x -> mixed and h; in a plain block, x -> h */
 void plm_model_block_mix(struct plm_model *model, const struct model_pass *pass,
                          const struct model_block *block)
 {
@@ -61,7 +61,7 @@ void plm_model_block_mix(struct plm_model *model, const struct model_pass *pass,
   ops->mix_norm_forward(ops, block->mixed, block->h, &mix, N, D);
 }
 
-/* qkv_raw -> attended, of whole chunks. */
+/* qkv_raw -> attended, for whole chunks. */
 static void attend(struct plm_model *model, const struct model_pass *pass,
                    const struct model_block *block)
 {
@@ -142,7 +142,7 @@ void plm_model_block_attention(struct plm_model *model, const struct model_pass 
   block_output(model, pass, block);
 }
 
-/* y -> hidden = relu(Wup norm(y))^2; a bottleneck's mix has made the norm. */
+/* y -> hidden; in a bottleneck, the mix has computed h2 already */
 void plm_model_block_hidden(struct plm_model *model, const struct model_pass *pass,
                             const struct model_block *block)
 {
@@ -154,7 +154,7 @@ void plm_model_block_hidden(struct plm_model *model, const struct model_pass *pa
                             D, F);
 }
 
-/* The output of the block before in the block's shape, where it is not: merge or expand. */
+/* The block before may stand on another level; then merge or expand makes x of its output. */
 static void block_input(struct plm_model *model, const struct model_pass *pass,
                         const struct model_block *block)
 {
@@ -163,7 +163,8 @@ static void block_input(struct plm_model *model, const struct model_pass *pass,
   const int64_t shallow = plm_architecture_width(&model->config, shape->resample);
   const int64_t deep = plm_architecture_width(&model->config, shape->resample + 1);
   const bool merge = shape->source == PLM_SOURCE_MERGE;
-  /* both multiply the deeper level's rows */
+  /* Either product has the rows of the deeper level, which views two rows of the shallower level as
+   * one of twice the width. */
   model->ops->linear_forward(
       model->ops, block->x, block->source, model_weight(model, block->places.resample), NULL,
       pass_rows(pass, shape->resample + 1), merge ? 2 * shallow : deep, merge ? deep : 2 * shallow);

@@ -93,7 +93,7 @@ void plm_model_pass_asks(struct plm_model *model, struct model_pass *pass, const
   plm_model_pass_reads(model, pass, model->positions, (int64_t)R);
 }
 
-/* The same with what the loss wants. */
+/* Checks and uploads a batch with its targets, and sets up the pass. */
 static plm_status start_targets(struct plm_model *model, const struct plm_masked_batch *input,
                                 const struct plm_targets *targets, struct model_pass *pass,
                                 struct plm_error *error)
@@ -112,7 +112,7 @@ static plm_status start_targets(struct plm_model *model, const struct plm_masked
   return PLM_OK;
 }
 
-/* The losses of R rows to the host, and their sum. */
+/* Downloads the losses of R rows, and adds them up in double. */
 static plm_status fetch_loss(struct plm_model *model, size_t R, struct plm_loss_result *result,
                              float *row_loss, struct plm_error *error)
 {
@@ -184,10 +184,14 @@ plm_status plm_model_infer(struct plm_model *model, const struct plm_masked_batc
   const int64_t N = pass_rows(&pass, 0), D = model->config.hidden_size;
   if (positions == NULL) rows = (uint32_t)N;
   if (rows > N)
-    return plm_error_set(error, PLM_LIMIT, "logits of %u positions of %ld", rows, (long)N);
+    return plm_error_set(error, PLM_LIMIT,
+                         "logits of %u positions were asked for, but the batch has %ld", rows,
+                         (long)N);
   for (uint32_t i = 0; positions != NULL && i < rows; i++)
     if (positions[i] < 0 || positions[i] >= N)
-      return plm_error_set(error, PLM_CORRUPT, "position %d of %ld", positions[i], (long)N);
+      return plm_error_set(error, PLM_CORRUPT,
+                           "position %d is outside the %ld positions of the batch", positions[i],
+                           (long)N);
   plm_model_pass_asks(model, &pass, positions, rows);
   if (hidden != NULL) pass.narrowed = NULL; /* all rows are wanted */
   plm_model_blocks_forward(model, &pass);

@@ -1,4 +1,5 @@
-/* The parameter table: names, shapes, groups, initialisers and places, as model.md lists them. */
+/* The parameter table: names, shapes, groups, initialisers and offsets.
+ * doc/model.md#parameters */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +34,7 @@ static void append(struct builder *builder, const struct plm_parameter *paramete
   builder->elements += (entry->count + ALIGN_ELEMENTS - 1) / ALIGN_ELEMENTS * ALIGN_ELEMENTS;
 }
 
-/* A Linear's weight, (out, in). */
+/* The weight of a Linear, (out, in). */
 static void append_matrix(struct builder *builder, const char *prefix, const char *name,
                           int64_t rows, int64_t cols, enum plm_initialiser initialiser)
 {
@@ -73,7 +74,7 @@ static void append_block(struct builder *builder, const struct plm_model_config 
   const int64_t D = block->width, F = block->hidden;
   const char *prefix = block->prefix;
   if (block->kind != PLM_BLOCK_BOTTLENECK) {
-    /* adjacent: one product makes q, k and v */
+    /* These three are adjacent, so that one product computes q, k and v. */
     append_matrix(builder, prefix, "attention.query.weight", D, D, PLM_INIT_UNIFORM);
     append_matrix(builder, prefix, "attention.key.weight", D, D, PLM_INIT_UNIFORM);
     append_matrix(builder, prefix, "attention.value.weight", D, D, PLM_INIT_UNIFORM);
@@ -91,7 +92,7 @@ static void append_block(struct builder *builder, const struct plm_model_config 
   append_matrix(builder, prefix, "mlp.down.weight", D, F, PLM_INIT_ZERO);
 }
 
-/* The Linear between the block before and this one. */
+/* The Linear of the merge or expand before a block. */
 static void append_resample(struct builder *builder, const struct plm_model_config *config,
                             const struct plm_block_shape *block)
 {
@@ -138,7 +139,7 @@ plm_status plm_model_parameters(const struct plm_model_config *config, struct pl
   append_table(&builder, "plm.embeddings.weight", config->vocab_size, config->hidden_size);
   for (uint32_t i = 0; i < blocks; i++) {
     plm_architecture_block(config, i, &block);
-    /* the decoder of `unet` uses the encoder's tables */
+    /* The decoder of `unet` uses the tables of the encoder. */
     const bool shared = config->architecture == PLM_UNET && block.skip >= 0;
     if (block.value_table[0] != '\0' && !shared)
       append_table(&builder, block.value_table, config->vocab_size, block.width);

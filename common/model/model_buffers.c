@@ -1,0 +1,257 @@
+/* The layout of a model's buffers: which ones each block has for itself until its backward pass,
+ * and which ones all blocks share. It is computed twice: to count bytes, and to set pointers.
+ *
+ *   recompute: none    a block keeps everything that its backward pass reads
+ *   recompute: mlp     h2 and hidden are shared; the backward pass computes them again from y
+ *   recompute: block   everything but the block's input and output is shared and computed again
+ *   inference          as `block`, but the residual stream alternates between two buffers, and only
+ *                      outputs that a skip will read are kept
+ */
+#include <string.h>
+
+#include "common/model/model_state.h"
+
+enum { ALIGN_BYTES = 256 };
+
+static void *take(struct plm_arena *arena, size_t bytes)
+{
+  void *place = (void *)(arena->base + arena->used_bytes);
+  arena->used_bytes += (bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
+  return place;
+}
+
+struct layout {
+  struct plm_model *model;
+  size_t act_bytes;
+  act *slot[2];               /* inference: the residual stream's two buffers */
+  size_t largest_rows_width;  /* elements: the largest N_k D_k of the blocks */
+  size_t largest_rows_hidden; /* elements: the largest N_k F */
+  struct model_block shared;  /* the buffers that blocks share */
+};
+
+/* The rows of a level in the largest batch. */
+static size_t level_rows(const struct plm_model *model, int level)
+{
+  return (size_t)model->options.max_chunks * (model->config.max_length >> level);
+}
+
+static act *take_act(struct layout *layout, struct plm_arena *arena, size_t elements)
+{
+  return take(arena, elements * layout->act_bytes);
+}
+
+static void measure(struct layout *layout)
+{
+  const struct plm_model *model = layout->model;
+  size_t *width = &layout->largest_rows_width, *hidden = &layout->largest_rows_hidden;
+  *width = level_rows(model, 0) * model->config.hidden_size;
+  for (uint32_t i = 0; i < model->block_count; i++) {
+    const struct plm_block_shape *shape = &model->blocks[i].shape;
+    const size_t rows = level_rows(model, shape->level);
+    if (rows * shape->width > *width) *width = rows * shape->width;
+    if (rows * shape->hidden > *hidden) *hidden = rows * shape->hidden;
+  }
+}
+
+/* A buffer for the residual stream other than `live`, which is still to be read. */
+static act *take_stream(struct layout *layout, const act *live, size_t elements)
+{
+  if (layout->model->options.training)
+    return take_act(layout, &layout->model->activations, elements);
+  return layout->slot[0] == live ? layout->slot[1] : layout->slot[0];
+}
+
+static void place_attention(struct layout *layout, struct plm_arena *arena,
+                            struct model_block *block, size_t n, size_t rows)
+{
+  block->h = take_act(layout, arena, n);
+  block->qkv_raw = take_act(layout, arena, 3 * n);
+  block->qkv = take_act(layout, arena, 3 * n);
+  block->attended = take_act(layout, arena, n);
+  block->lse = take(arena, rows * layout->model->config.num_attention_heads * sizeof(float));
+}
+
+static void place_mlp(struct layout *layout, struct plm_arena *arena, struct model_block *block,
+                      size_t rows_width, size_t rows_hidden)
+{
+  block->h2 = take_act(layout, arena, rows_width);
+  block->hidden = take_act(layout, arena, rows_hidden);
+}
+
+/* The shared buffers, large enough for every block. */
+static void place_shared(struct layout *layout)
+{
+  struct plm_model *model = layout->model;
+  struct plm_arena *arena = &model->activations;
+  const bool training = model->options.training;
+  const size_t n = layout->largest_rows_width;
+  if (!training)
+    for (int i = 0; i < 2; i++) layout->slot[i] = take_act(layout, arena, n);
+  if (!training || model->options.recompute == PLM_RECOMPUTE_BLOCK) {
+    layout->shared.mixed = take_act(layout, arena, n);
+    layout->shared.p = take_act(layout, arena, n);
+    layout->shared.y = take_act(layout, arena, n);
+    place_attention(layout, arena, &layout->shared, n, level_rows(model, 0));
+  }
+  if (!training || model->options.recompute != PLM_RECOMPUTE_NONE)
+    place_mlp(layout, arena, &layout->shared, n, layout->largest_rows_hidden);
+}
+
+static void place_input(struct layout *layout, uint32_t i)
+{
+  struct plm_model *model = layout->model;
+  struct model_block *block = &model->blocks[i];
+  const size_t n = level_rows(model, block->shape.level) * block->shape.width;
+  block->source = i == 0 ? model->x0[0] : model->blocks[i - 1].out;
+  block->x = block->source;
+  if (block->shape.source != PLM_SOURCE_SAME) block->x = take_stream(layout, block->source, n);
+}
+
+static void place_block(struct layout *layout, uint32_t i)
+{
+  struct plm_model *model = layout->model;
+  struct model_block *block = &model->blocks[i];
+  struct plm_arena *arena = &model->activations;
+  const size_t rows = level_rows(model, block->shape.level);
+  const size_t n = rows * block->shape.width, hidden = rows * block->shape.hidden;
+  const bool training = model->options.training;
+  const enum plm_recompute recompute = model->options.recompute;
+
+  place_input(layout, i);
+  if (training && recompute != PLM_RECOMPUTE_BLOCK) {
+    if (block->shape.kind != PLM_BLOCK_PLAIN) block->mixed = take_act(layout, arena, n);
+    if (block->projects) block->p = take_act(layout, arena, n);
+    if (block->shape.kind != PLM_BLOCK_BOTTLENECK) {
+      place_attention(layout, arena, block, n, rows);
+      block->y = take_act(layout, arena, n);
+    }
+  } else {
+    block->mixed = layout->shared.mixed;
+    block->p = layout->shared.p;
+    block->h = layout->shared.h;
+    block->qkv_raw = layout->shared.qkv_raw;
+    block->qkv = layout->shared.qkv;
+    block->attended = layout->shared.attended;
+    block->lse = layout->shared.lse;
+    block->y = layout->shared.y;
+  }
+  if (training && recompute == PLM_RECOMPUTE_NONE) {
+    place_mlp(layout, arena, block, n, hidden);
+  } else {
+    block->h2 = layout->shared.h2;
+    block->hidden = layout->shared.hidden;
+  }
+  if (block->shape.kind == PLM_BLOCK_PLAIN) block->mixed = block->x;
+  if (block->shape.kind == PLM_BLOCK_BOTTLENECK) {
+    block->y = block->mixed;
+    block->h = block->h2;
+  }
+  block->out = !training && block->skipped_by >= 0 ? take_act(layout, arena, n)
+                                                   : take_stream(layout, block->x, n);
+}
+
+static void place_logits(struct layout *layout, struct plm_arena *arena)
+{
+  struct plm_model *model = layout->model;
+  const size_t rows = level_rows(model, 0);
+  model->head_gelu = take_act(layout, arena, rows * model->config.hidden_size);
+  model->logits = take(arena, rows * model->config.vocab_size * sizeof(float));
+}
+
+static void place_head(struct layout *layout)
+{
+  struct plm_model *model = layout->model;
+  struct plm_arena *arena = &model->activations;
+  const size_t rows = level_rows(model, 0);
+  const size_t n = rows * model->config.hidden_size;
+  model->positions = take(arena, rows * sizeof(int32_t));
+  model->labels = take(arena, rows * sizeof(int32_t));
+  model->label_weights = take(arena, rows * sizeof(float));
+  model->row_loss = take(arena, rows * sizeof(float));
+  model->head_x = take_act(layout, arena, n);
+  model->head_attended = take_act(layout, arena, (rows + 1) / 2 * model->config.hidden_size);
+  model->head_norm = take_act(layout, arena, n);
+  model->head_dense = take_act(layout, arena, n);
+  if (!model->options.training) place_logits(layout, arena);
+}
+
+/* The rotary tables, which never change, and the token tables, which follow the weights. */
+static void place_tables(struct plm_model *model)
+{
+  struct plm_arena *arena = &model->workspace;
+  const uint32_t H = model->config.num_attention_heads;
+  for (int level = 0; level < plm_architecture_attention_levels(&model->config); level++) {
+    const size_t pairs = (size_t)(model->config.max_length >> level) *
+                         (plm_architecture_width(&model->config, level) / H / 2);
+    model->rotary[level].cosine = take(arena, pairs * sizeof(float));
+    model->rotary[level].sine = take(arena, pairs * sizeof(float));
+  }
+  for (uint32_t i = 0; i < model->table_total; i++) {
+    struct token_table *table = &model->tables[i];
+    const size_t bytes = (size_t)table->width * model->config.vocab_size * sizeof(float);
+    table->vectors = take(arena, bytes);
+    if (i == 0 && model->options.training) table->gradient = take(arena, bytes);
+  }
+}
+
+static size_t larger(size_t a, size_t b)
+{
+  return a > b ? a : b;
+}
+
+/* The backward passes of the head, of an MLP and of an attention layer never run at the same time,
+ * and neither does inference with a model that is open for training. So their buffers overlap. */
+static void place_workspace(struct layout *layout)
+{
+  struct plm_model *model = layout->model;
+  struct plm_arena *arena = &model->workspace;
+  const size_t n = layout->largest_rows_width;
+  const size_t outputs = level_rows(model, 0) * model->config.hidden_size;
+  if (!model->options.training) {
+    model->value_embedding = take_act(layout, arena, n);
+    model->rows_fp32 = take(arena, outputs * sizeof(float));
+    return;
+  }
+  for (int i = 0; i < 2; i++) model->stream[i] = take_act(layout, arena, n);
+  for (int level = 0; level < model->levels; level++)
+    if (model->config.architecture != PLM_TRANSFORMER)
+      model->x0_gradient[level] =
+          take_act(layout, arena, level_rows(model, level) * model->config.hidden_size);
+  model->norm_gradient = take_act(layout, arena, n);
+
+  const size_t start = arena->used_bytes;
+  for (int i = 0; i < 2; i++) model->row_gradient[i] = take_act(layout, arena, outputs);
+  size_t end = arena->used_bytes;
+  arena->used_bytes = start;
+  model->hidden_gradient = take_act(layout, arena, layout->largest_rows_hidden);
+  end = larger(end, arena->used_bytes);
+  arena->used_bytes = start;
+  model->attended_gradient = take_act(layout, arena, n);
+  model->qkv_gradient = take_act(layout, arena, 3 * n);
+  model->value_embedding = take_act(layout, arena, n);
+  model->value_gradient = take_act(layout, arena, n);
+  model->projection_gradient =
+      model->attended_gradient; /* no longer read when the block's input is reached */
+  end = larger(end, arena->used_bytes);
+  arena->used_bytes = start;
+  model->rows_fp32 = take(arena, outputs * sizeof(float));
+  place_logits(layout, arena);
+  arena->used_bytes = larger(end, arena->used_bytes);
+}
+
+void plm_model_lay_out(struct plm_model *model)
+{
+  struct layout layout = {.model = model, .act_bytes = model->act_bytes};
+  model->activations.used_bytes = 0;
+  model->workspace.used_bytes = 0;
+  measure(&layout);
+  model->tokens = take(&model->activations, level_rows(model, 0) * sizeof(int32_t));
+  for (int level = 0; level < model->levels; level++)
+    model->x0[level] = take_act(&layout, &model->activations,
+                                level_rows(model, level) * model->config.hidden_size);
+  place_shared(&layout);
+  for (uint32_t i = 0; i < model->block_count; i++) place_block(&layout, i);
+  place_head(&layout);
+  place_tables(model);
+  place_workspace(&layout);
+}
