@@ -1,24 +1,25 @@
-/* The corpus: LMDB, written once by `plm-pipeline ingest`, immutable. Reader and format.
+/* Reads a corpus: an LMDB environment that `plm-pipeline ingest` wrote once and that never changes.
+ * doc/data.md#corpus
  *
- * A corpus is a folder: `data.mdb` (one LMDB environment) and `corpus.json`. For each split there
- * are named databases `SPLIT.groups`, `SPLIT.lengths`, `SPLIT.names`; `meta` is one for all.
- *   groups   uint64 big-endian group index -> one zstd frame (content size and checksum on) of the
- *            residues of 256 documents, one after another
- *   lengths  uint64 big-endian block index -> uint32 little-endian lengths in residues, 65,536 a
- *            block; all that planning needs
- *   names    as groups; identifiers joined by '\n'
- *   checks   uint64 big-endian block index -> for each of 8,192 groups XXH3-64 of its frame in
- *            `groups` and of that in `names`: another record under a key is found, too
+ * A corpus is a folder with `data.mdb` (the LMDB environment) and `corpus.json`. Each split has the
+ * named databases `SPLIT.groups`, `SPLIT.lengths`, `SPLIT.names` and `SPLIT.checks`; `meta` belongs
+ * to all splits. Keys are uint64, big-endian.
+ *   groups   group -> one zstd frame, with content size and checksum, of the residues of 256
+ *            documents, one after another
+ *   lengths  block -> 65,536 lengths in residues, uint32 little-endian; planning needs only these
+ *   names    group -> one zstd frame of the names of 256 documents, joined by '\n'
+ *   checks   block -> for each of 8,192 groups, the XXH3-64 of its frame in `groups` and of that in
+ *            `names`; a valid frame under the wrong key is thereby found as well
  *   meta     format version, counts, alphabet, histogram, composition, sources, fingerprint
  * A document's number is its place in its split, from 0, in the order of ingest. Residues are
- * stored as upper-case letters (esm) or bytes as they are (byte).
+ * upper-case letters (esm) or the bytes of the text as it was (byte).
  *
- * The fingerprint (XXH3-128) covers, split by split in the order train, valid, test: group size
- * and each document's length and residues; not names, not compressed bytes. corpus_format.h has
- * its bytes and those of corpus.json.
+ * The fingerprint (XXH3-128) covers the group size and the length and residues of each document, of
+ * train, valid and test in this order. It does not cover names and compressed bytes.
+ * corpus_format.h defines it to the byte.
  *
- * Threads: one handle may be read by many threads at once; each uses its own plm_corpus_cursor.
- * An environment is opened once in a process and never used across fork.
+ * Many threads may read one handle at once, each with its own plm_corpus_cursor. An environment is
+ * opened once in a process and never used across fork.
  */
 #ifndef PLM_COMMON_CORPUS_CORPUS_H
 #define PLM_COMMON_CORPUS_CORPUS_H
@@ -55,24 +56,24 @@ struct plm_corpus_info {
   uint32_t format;
   enum plm_tokenizer_kind tokenizer;
   struct plm_corpus_split splits[PLM_SPLIT_COUNT];
-  double entropy; /* nats, of the residues' composition over all splits */
-  bool clustered; /* false: "random split: homologues shared" */
+  double entropy; /* in nats, of the composition of all residues */
+  bool clustered; /* a cluster is in one split; if not, homologues are in several */
   struct plm_hash fingerprint;
 };
 
-/* Entropy in nats of counts[0..count). 0 for an empty table. */
+/* The entropy in nats of counts[0..count), 0 if all are 0. */
 double plm_composition_entropy(const uint64_t *counts, size_t count);
 
 struct plm_corpus;
 
 struct plm_corpus_options {
-  bool allow_remote;     /* read over a network file system */
-  const char *cache_dir; /* copy once to local disk, verified, shared by this host; or NULL */
+  bool allow_remote;     /* a network file system is not refused */
+  const char *cache_dir; /* reads a verified copy in this local folder, made if missing; or NULL */
 };
 
-/* Checks corpus.json, file sizes, first and last MiB before opening, the hash of `lengths` after.
- * Installs the handler that ends the process with
- * "corpus file changed or unreadable: PATH" when the file changes under the map. */
+/* Checks corpus.json and the size and the first and last MiB of data.mdb before opening it, and the
+ * hashes of `lengths` and `checks` afterwards. Installs the handler that ends the process with
+ * "corpus file changed or unreadable: PATH" if the file changes while it is mapped. */
 plm_status plm_corpus_open(const char *directory, const struct plm_corpus_options *options,
                            struct plm_corpus **corpus, struct plm_error *error);
 void plm_corpus_close(struct plm_corpus *corpus);
@@ -82,29 +83,30 @@ const char *plm_corpus_path(const struct plm_corpus *corpus);
 /* Lengths in residues of all documents of a split; owned by the corpus. */
 const uint32_t *plm_corpus_lengths(const struct plm_corpus *corpus, enum plm_split split);
 
-/* A cursor decompresses groups; one a thread. */
+/* A cursor decompresses groups. Each thread needs its own. */
 struct plm_corpus_cursor;
 plm_status plm_corpus_cursor_open(struct plm_corpus *corpus, struct plm_corpus_cursor **cursor,
                                   struct plm_error *error);
 void plm_corpus_cursor_close(struct plm_corpus_cursor *cursor);
 
-/* The residues of group `group`: documents one after another, boundaries from the lengths. Valid
- * until the next call on this cursor. PLM_CORRUPT names the record. */
+/* The residues of a group, document after document; the lengths tell their boundaries. Valid until
+ * the next call on this cursor. PLM_CORRUPT names the record. */
 plm_status plm_corpus_group(struct plm_corpus_cursor *cursor, enum plm_split split, uint64_t group,
                             const uint8_t **residues, size_t *size, struct plm_error *error);
 /* Asks the kernel for groups that will be read soon. */
 void plm_corpus_prefetch(struct plm_corpus *corpus, enum plm_split split, uint64_t group,
                          uint64_t count);
 
-/* One document: its residues (own decompression unless the cursor holds its group already). */
+/* The residues of one document. Its group is decompressed unless the cursor already holds it. */
 plm_status plm_corpus_document(struct plm_corpus_cursor *cursor, enum plm_split split,
                                uint64_t number, const uint8_t **residues, size_t *size,
                                struct plm_error *error);
-/* Its name, NUL-terminated, valid until the next call. */
+/* The name of a document, NUL-terminated, valid until the next call. */
 plm_status plm_corpus_name(struct plm_corpus_cursor *cursor, enum plm_split split, uint64_t number,
                            const char **name, struct plm_error *error);
 
-/* Reads and hashes everything: file hashes, every record, fingerprint. progress may be NULL. */
+/* Reads everything, and checks the hashes of the files, every record and the fingerprint. progress
+ * may be NULL. */
 plm_status plm_corpus_verify(const char *directory,
                              void (*progress)(void *context, uint64_t done, uint64_t total),
                              void *context, struct plm_error *error);

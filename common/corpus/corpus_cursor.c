@@ -1,4 +1,5 @@
-/* Reading records: found by LMDB, trusted only once their check is right. */
+/* Reads groups and names. LMDB finds a record, which is trusted only after its check was compared.
+ */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -8,7 +9,7 @@
 #include "common/corpus/corpus_guard.h"
 #include "common/corpus/corpus_handle.h"
 
-/* What a cursor holds decompressed. */
+/* A decompressed group. */
 struct held_group {
   bool valid;
   enum plm_split split;
@@ -22,7 +23,7 @@ struct plm_corpus_cursor {
   MDB_txn *transaction;
   ZSTD_DCtx *context;
   struct held_group residues, names;
-  uint32_t name_begin[PLM_GROUP_DOCUMENTS + 1]; /* of the names held */
+  uint32_t name_begin[PLM_GROUP_DOCUMENTS + 1]; /* offsets in names.bytes */
 };
 
 plm_status plm_corpus_cursor_open(struct plm_corpus *corpus, struct plm_corpus_cursor **cursor,
@@ -73,8 +74,8 @@ static plm_status make_room(struct held_group *held, size_t size, struct plm_err
   return PLM_OK;
 }
 
-/* Lets go of the pages of a record that was read: they stay in the page cache, but a process that
- * reads a whole corpus does not end up with all of it resident. */
+/* Releases the pages of a record that was read. They stay in the page cache, but a process that
+ * reads a whole corpus does not keep all of it resident. */
 static void let_go(const MDB_val *value)
 {
   const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
@@ -83,8 +84,8 @@ static void let_go(const MDB_val *value)
   if (begin < end) (void)madvise((void *)begin, end - begin, MADV_DONTNEED);
 }
 
-/* Decompresses a record into held: its check first, so that neither a flipped bit nor another
- * record under this key gets to the decompressor; then content size at most limit. Called under
+/* Decompresses a record of at most `limit` bytes into held. Its check is compared first, so that
+ * neither a flipped bit nor a record under the wrong key reaches the decompressor. The caller holds
  * the guard. */
 static plm_status decompress(struct plm_corpus_cursor *cursor, enum plm_record_kind kind,
                              size_t limit, struct held_group *held, struct plm_error *error)
@@ -103,14 +104,14 @@ static plm_status decompress(struct plm_corpus_cursor *cursor, enum plm_record_k
   } else {
     content = ZSTD_getFrameContentSize(value.mv_data, value.mv_size);
     if (content == ZSTD_CONTENTSIZE_UNKNOWN || content == ZSTD_CONTENTSIZE_ERROR || content > limit)
-      damage = "states no size or a wrong one";
+      damage = "states no content size, or a wrong one";
   }
   if (damage == NULL) {
     PLM_TRY(make_room(held, (size_t)content + 1, error));
     held->size = ZSTD_decompressDCtx(cursor->context, held->bytes, held->capacity, value.mv_data,
                                      value.mv_size);
     if (ZSTD_isError(held->size)) damage = ZSTD_getErrorName(held->size);
-    let_go(&value); /* its check was right: these are pages of the map */
+    let_go(&value); /* its check was right, so these really are pages of the map */
   }
   if (damage != NULL)
     return plm_corpus_record_error(corpus, held->split, kind, held->group, damage, error);
@@ -182,12 +183,12 @@ plm_status plm_corpus_document(struct plm_corpus_cursor *cursor, enum plm_split 
   return PLM_OK;
 }
 
-/* Cuts the names held at their line ends. */
+/* Splits the names at their line ends. */
 static plm_status index_names(struct plm_corpus_cursor *cursor, uint32_t count,
                               struct plm_error *error)
 {
   struct held_group *held = &cursor->names;
-  held->bytes[held->size] = '\n'; /* make_room left a byte */
+  held->bytes[held->size] = '\n'; /* decompress left room for it */
   uint32_t found = 0;
   size_t begin = 0;
   while (found < count && begin <= held->size) {
@@ -232,10 +233,10 @@ void plm_corpus_prefetch(struct plm_corpus *corpus, enum plm_split split, uint64
     MDB_val value;
     if (plm_corpus_record(corpus, corpus->prefetch_transaction, split, PLM_RECORD_GROUPS, g, &value,
                           NULL) != PLM_OK)
-      break; /* the read itself will say what is wrong */
+      break; /* reading it will report the error */
     const uintptr_t begin = (uintptr_t)value.mv_data & ~(page - 1);
     const uintptr_t end = (uintptr_t)value.mv_data + value.mv_size;
-    (void)madvise((void *)begin, end - begin, MADV_WILLNEED); /* advice: failing costs time alone */
+    (void)madvise((void *)begin, end - begin, MADV_WILLNEED); /* if it fails, only time is lost */
   }
   plm_corpus_guard_leave();
   pthread_mutex_unlock(&corpus->prefetch_lock);

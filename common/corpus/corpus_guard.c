@@ -1,4 +1,4 @@
-/* SIGBUS, SIGSEGV and SIGFPE inside reads of a corpus. */
+/* Handlers of SIGBUS, SIGSEGV and SIGFPE during reads of a corpus: see corpus_guard.h. */
 #include "common/corpus/corpus_guard.h"
 
 #include <pthread.h>
@@ -15,12 +15,12 @@ static struct sigaction previous[SIGNAL_COUNT];
 
 _Noreturn void plm_corpus_guard_die(const char *path)
 {
-  /* a signal handler: write() alone */
+  /* Signal handlers call this, so it may use only write and _exit. */
   static const char message[] = "error: corpus file changed or unreadable: ";
   const bool told = write(STDERR_FILENO, message, sizeof message - 1) > 0 &&
                     write(STDERR_FILENO, path, strlen(path)) > 0 &&
                     write(STDERR_FILENO, "\n", 1) > 0;
-  (void)told; /* nobody to tell that nobody could be told */
+  (void)told; /* there is no other way to report it */
   _exit(1);
 }
 
@@ -28,7 +28,7 @@ static void handle(int number, siginfo_t *information, void *context)
 {
   (void)information, (void)context;
   if (guarded_path != NULL) plm_corpus_guard_die(guarded_path);
-  /* not ours: the instruction runs again under whatever stood here before */
+  /* Not during a read: the instruction runs again, with the handler that was there before. */
   for (int i = 0; i < SIGNAL_COUNT; i++)
     if (signals[i] == number) sigaction(number, &previous[i], NULL);
 }
@@ -54,7 +54,7 @@ void plm_corpus_guard_install(void)
 void plm_corpus_guard_enter(const char *path)
 {
   guarded_path = path;
-  __asm__ volatile("" ::: "memory"); /* no read of the map moves out */
+  __asm__ volatile("" ::: "memory"); /* the compiler must not move reads of the map before this */
 }
 
 void plm_corpus_guard_leave(void)

@@ -1,19 +1,19 @@
-/* Reads of the map end in a message, never in a silent crash.
+/* Turns a crash in a read of the map into a message.
  *
- * LMDB trusts its file. When the file is cut or changed under the map, a read ends in SIGBUS, or a
- * damaged page sends LMDB to an address that is not there (or lets it divide by 0). Every read of
- * the map happens between _enter and _leave; a SIGBUS, SIGSEGV or SIGFPE of the thread in between
- * ends the process with exit code 1 and "corpus file changed or unreadable: PATH" on stderr.
- * Signals elsewhere go where they went before. */
+ * LMDB trusts its file. If the file is truncated or changed while it is mapped, a read may raise
+ * SIGBUS, and a damaged page may send LMDB to an invalid address or make it divide by 0. Every read
+ * of the map happens between _enter and _leave. A SIGBUS, SIGSEGV or SIGFPE of the thread in
+ * between ends the process with exit code 1 and "corpus file changed or unreadable: PATH" on
+ * stderr. Signals at other times go to the handlers that were there before. */
 #ifndef PLM_COMMON_CORPUS_CORPUS_GUARD_H
 #define PLM_COMMON_CORPUS_CORPUS_GUARD_H
 
-/* Installs the handlers where they are not in force; every opening of a corpus does. */
+/* Installs the handlers unless they are in place. Opening a corpus calls it. */
 void plm_corpus_guard_install(void);
-/* path must stay until _leave. They do not nest. */
+/* path must stay valid until _leave. Calls do not nest. */
 void plm_corpus_guard_enter(const char *path);
 void plm_corpus_guard_leave(void);
-/* The message and exit by hand, for LMDB's failed assertions. */
+/* Prints the message and exits; also called if an assertion of LMDB fails. */
 _Noreturn void plm_corpus_guard_die(const char *path);
 
 #endif

@@ -1,4 +1,4 @@
-/* Inside of struct plm_corpus; for the files of the reader alone. */
+/* The inside of struct plm_corpus, private to common/corpus. */
 #ifndef PLM_COMMON_CORPUS_CORPUS_HANDLE_H
 #define PLM_COMMON_CORPUS_CORPUS_HANDLE_H
 
@@ -21,16 +21,16 @@ struct plm_corpus {
   MDB_txn *prefetch_transaction;
 };
 
-/* Groups of so many documents, and the documents of group g. */
+/* The number of groups that so many documents make, and the number of documents in one of them. */
 uint64_t plm_corpus_group_count(uint64_t documents);
 uint32_t plm_corpus_group_documents(uint64_t documents, uint64_t group);
 
-/* An error of LMDB in words; the file is named. */
+/* Reports an error code of LMDB: "WHAT PATH: reason". */
 plm_status plm_corpus_lmdb_error(int code, const char *path, const char *what,
                                  struct plm_error *error);
 
-/* The record under a key. The caller must be between guard_enter and _leave, as for all uses of
- * the value. PLM_CORRUPT when it is missing. */
+/* The record under a key. The call, and every use of the value, must be between
+ * plm_corpus_guard_enter and _leave. PLM_CORRUPT: it is missing. */
 plm_status plm_corpus_record(const struct plm_corpus *corpus, MDB_txn *transaction,
                              enum plm_split split, enum plm_record_kind kind, uint64_t index,
                              MDB_val *value, struct plm_error *error);
@@ -40,11 +40,11 @@ plm_status plm_corpus_record_error(const struct plm_corpus *corpus, enum plm_spl
                                    enum plm_record_kind kind, uint64_t index, const char *what,
                                    struct plm_error *error);
 
-/* Is path on a network or user-space file system? Its kind, or NULL for a local one. */
+/* The kind of the network or user-space file system that path is on; NULL for a local one. */
 const char *plm_corpus_remote_kind(const char *path);
 
-/* The local copy of directory's corpus in cache_dir, made when it is not there yet; local
- * receives its path. Shared between processes of the host. */
+/* Finds or makes the copy of directory's corpus in cache_dir, which all processes of the host
+ * share. local receives its path. */
 plm_status plm_corpus_cache(const char *directory, const char *cache_dir, char local[PLM_PATH_SIZE],
                             struct plm_error *error);
 

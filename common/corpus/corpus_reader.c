@@ -1,4 +1,4 @@
-/* Opening a corpus: everything that planning needs is read and checked here, once. */
+/* Opens a corpus: everything that planning needs is read and checked once. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "common/corpus/corpus_guard.h"
 #include "common/corpus/corpus_handle.h"
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tables are mapped as they are stored");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tables are copied as they are stored");
 
 uint64_t plm_corpus_group_count(uint64_t documents)
 {
@@ -92,7 +92,8 @@ static int open_databases(struct plm_corpus *corpus, MDB_txn *transaction)
       unsigned flags;
       plm_corpus_database_name((enum plm_split)s, (enum plm_record_kind)kind, name);
       code = mdb_dbi_open(transaction, name, 0, database);
-      /* ours have none: others mean a damaged page, and would change how keys compare */
+      /* Our databases have no flags. Others would mean a damaged page, and could change how keys
+       * are compared. */
       if (code == 0) code = mdb_dbi_flags(transaction, *database, &flags);
       if (code == 0 && flags != 0) code = MDB_INCOMPATIBLE;
     }
@@ -100,7 +101,7 @@ static int open_databases(struct plm_corpus *corpus, MDB_txn *transaction)
   return code;
 }
 
-/* The environment and its databases; the map is exactly the file. */
+/* Opens the environment and its databases, with a map of exactly the file's size. */
 static int open_environment(struct plm_corpus *corpus)
 {
   MDB_txn *transaction = NULL;
@@ -127,7 +128,8 @@ static int open_environment(struct plm_corpus *corpus)
   return code;
 }
 
-/* Reads all records of `lengths` or `checks` of a split: count entries, block a record. */
+/* Reads all records of `lengths` or `checks` of a split: count entries, of which a record has
+ * block. */
 static plm_status read_table(const struct plm_corpus *corpus, enum plm_split split,
                              enum plm_record_kind kind, size_t entry_bytes, uint64_t block,
                              uint64_t count, uint8_t *out, struct plm_error *error)
@@ -154,7 +156,8 @@ static plm_status read_tables(struct plm_corpus *corpus, struct plm_hasher *leng
   for (int s = 0; s < PLM_SPLIT_COUNT; s++) {
     const uint64_t documents = corpus->description.info.splits[s].documents;
     const uint64_t groups = plm_corpus_group_count(documents);
-    /* a description that lies must not make us take all the memory: a group has a record */
+    /* Each group has a record, so a wrong count of documents is found before memory is allocated
+     * for it. */
     if (groups > corpus->description.files.size_bytes)
       return plm_error_set(error, PLM_CORRUPT, "%s is too small for its %llu documents",
                            corpus->data_path, (unsigned long long)documents);
@@ -173,7 +176,8 @@ static plm_status read_tables(struct plm_corpus *corpus, struct plm_hasher *leng
   return PLM_OK;
 }
 
-/* `lengths` and `checks` are what ingest wrote: from here on a record that lies is found. */
+/* Reads `lengths` and `checks` and compares their hashes. After this, any other wrong record is
+ * found by its check. */
 static plm_status load_tables(struct plm_corpus *corpus, struct plm_error *error)
 {
   struct plm_hasher *lengths = plm_hasher_open(), *checks = plm_hasher_open();
@@ -196,7 +200,8 @@ static plm_status load_tables(struct plm_corpus *corpus, struct plm_error *error
   return status;
 }
 
-/* Their sums are the description's; finds the largest group, which cursors make room for. */
+/* Compares the sums of the lengths with the description, and finds the largest group, for which
+ * cursors allocate memory. */
 static plm_status check_lengths(struct plm_corpus *corpus, struct plm_error *error)
 {
   for (int s = 0; s < PLM_SPLIT_COUNT; s++) {
@@ -214,13 +219,14 @@ static plm_status check_lengths(struct plm_corpus *corpus, struct plm_error *err
       if (group > corpus->largest_group_bytes) corpus->largest_group_bytes = group;
     }
     if (total != split->residues)
-      return plm_error_set(error, PLM_CORRUPT, "%s: the lengths of %s sum to another number",
-                           corpus->data_path, plm_split_name((enum plm_split)s));
+      return plm_error_set(error, PLM_CORRUPT,
+                           "%s: the lengths of %s do not add up to its residues", corpus->data_path,
+                           plm_split_name((enum plm_split)s));
   }
   return PLM_OK;
 }
 
-/* The record of `meta` repeats corpus.json: the two belong together. */
+/* The record in `meta` repeats corpus.json, so it shows whether the two files belong together. */
 static plm_status check_meta(const struct plm_corpus *corpus, struct plm_error *error)
 {
   struct plm_text text = {0};

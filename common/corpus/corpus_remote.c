@@ -1,4 +1,4 @@
-/* Corpora on other machines' disks: recognising them, and a verified copy on this one's. */
+/* Corpora on network file systems: recognises them, and keeps verified copies on a local disk. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -25,7 +25,7 @@ static const struct {
 const char *plm_corpus_remote_kind(const char *path)
 {
   struct statfs information;
-  if (statfs(path, &information) != 0) return NULL; /* opening it will say why */
+  if (statfs(path, &information) != 0) return NULL; /* opening it will report the error */
   for (size_t i = 0; i < sizeof remote_kinds / sizeof remote_kinds[0]; i++)
     if (remote_kinds[i].magic == (uint32_t)information.f_type) return remote_kinds[i].kind;
   return NULL;
@@ -53,7 +53,7 @@ static plm_status copy_descriptor(int from, int to, const char *source, const ch
   return status;
 }
 
-/* Copies a file and compares its hash. */
+/* Copies a file, and compares its hash with the expected one. */
 static plm_status copy_file(const char *source, const char *target, struct plm_hash expected,
                             struct plm_error *error)
 {
@@ -78,8 +78,8 @@ static plm_status copy_file(const char *source, const char *target, struct plm_h
   return status;
 }
 
-/* Both files into the folder temporary; the text of corpus.json is printed, as it was compared
- * with the print when it was read. */
+/* Copies both files into the folder `temporary`. corpus.json is printed from the description: when
+ * it was read, it was equal to that text. */
 static plm_status copy_corpus(const char *directory, const char *temporary,
                               const struct plm_corpus_description *description,
                               struct plm_error *error)
@@ -100,7 +100,7 @@ static plm_status copy_corpus(const char *directory, const char *temporary,
   return status;
 }
 
-/* Under the cache's lock: is the copy there and its edges right? Else it is made. */
+/* Makes the copy unless it is there with the right size. The caller holds the cache's lock. */
 static plm_status fill_cache(const char *directory, const char *local,
                              const struct plm_corpus_description *description,
                              struct plm_error *error)
@@ -137,7 +137,7 @@ plm_status plm_corpus_cache(const char *directory, const char *cache_dir, char l
   }
   struct plm_corpus_description description;
   PLM_TRY(plm_corpus_description_read(directory, &description, error));
-  /* named by the bytes of data.mdb: another corpus is another copy, the same one is shared */
+  /* The hash of data.mdb names the copy, so that equal corpora share it. */
   char hex[PLM_HASH_HEX_SIZE], lock_path[PLM_PATH_SIZE];
   plm_hash_to_hex(description.files.whole, hex);
   int lock = -1;

@@ -1,4 +1,5 @@
-/* What a corpus counts of itself: lengths, composition, entropy, fingerprint; names and keys. */
+/* Statistics of a corpus (lengths, composition, entropy), its fingerprint, and the names of splits,
+ * databases and keys. */
 #include <endian.h>
 #include <math.h>
 #include <stdio.h>
@@ -27,8 +28,8 @@ plm_status plm_split_parse(const char *name, enum plm_split *split, struct plm_e
     *split = (enum plm_split)s;
     return PLM_OK;
   }
-  return plm_error_set(error, PLM_USAGE, "no split is called \"%.40s\": train, valid or test",
-                       name);
+  return plm_error_set(error, PLM_USAGE,
+                       "no split is called \"%.40s\"; there are train, valid and test", name);
 }
 
 void plm_corpus_database_name(enum plm_split split, enum plm_record_kind kind,
@@ -67,8 +68,8 @@ void plm_corpus_count_length(struct plm_corpus_split *split, uint64_t length)
   split->histogram[63 - __builtin_clzll(length)]++;
 }
 
-/* totals[byte] += how often it is there. Eight bytes a load, eight tables: equal neighbours would
- * otherwise wait for each other. */
+/* Adds to totals[byte] how often each byte occurs. Eight bytes are loaded at once and counted in
+ * eight tables, because equal neighbours in one table would have to wait for each other. */
 static void count_any(const uint8_t *bytes, size_t size, uint64_t totals[256])
 {
   enum { TABLES = 8, BLOCK = 1 << 30 }; /* a block cannot overflow 32 bits */
@@ -94,7 +95,7 @@ static void count_any(const uint8_t *bytes, size_t size, uint64_t totals[256])
 #if defined(__x86_64__)
 enum { TOGETHER = 7, ROUNDS = 255 /* of 32 bytes, before a count could overflow a byte */ };
 
-/* The same of seven bytes alone, at most ROUNDS vectors. */
+/* Adds the counts of seven bytes, in at most ROUNDS vectors, to totals. */
 __attribute__((target("avx2"))) static void count_seven(const uint8_t *bytes, size_t vectors,
                                                         const char *which, uint64_t totals[256])
 {
@@ -119,8 +120,8 @@ __attribute__((target("avx2"))) static void count_seven(const uint8_t *bytes, si
   }
 }
 
-/* The same for residues: each letter in turn, over bytes that stay in the first-level cache. What
- * is no letter of theirs is counted as a NUL. */
+/* The same for residues with AVX2: counts each letter in turn, over bytes that stay in the
+ * first-level cache. All other bytes are counted as NUL, which is <unk> as they are. */
 static void count_protein(const uint8_t *bytes, size_t size, uint64_t totals[256])
 {
   static const char letters[] = "LAGVSERTIDPKQNFYMHWCXBUZO.-_";
@@ -146,9 +147,9 @@ static bool has_bit_planes(void)
          __builtin_cpu_supports("gfni");
 }
 
-/* Bit by bit: 64 bytes become eight words of 64 bits, word j holding bit j of each byte. Where the
- * words agree with a letter's bits, the letter is. The low five bits tell the bytes 0x40..0x5f
- * apart: lane l of sums[g] counts 0x40 + 8 g + l. */
+/* The same with AVX-512: 64 bytes are transposed into eight words of 64 bits, of which word j holds
+ * bit j of each byte. A letter is at the places where all words agree with its bits. The low five
+ * bits distinguish the bytes 0x40..0x5f: lane l of sums[g] counts 0x40 + 8 g + l. */
 BIT_PLANES static void count_bit_planes(const uint8_t *bytes, size_t size, uint64_t totals[256])
 {
   const __m512i lane = _mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0);
@@ -156,7 +157,7 @@ BIT_PLANES static void count_bit_planes(const uint8_t *bytes, size_t size, uint6
   uint8_t transposed[64];
   for (int i = 0; i < 64; i++) transposed[i] = (uint8_t)(i % 8 * 8 + i / 8);
   const __m512i order = _mm512_loadu_si512(transposed);
-  __m512i unlike[3], sums[4]; /* unlike: where the lane's number has no such bit */
+  __m512i unlike[3], sums[4]; /* unlike[j]: all ones in lanes whose number has bit j clear */
   for (int j = 0; j < 3; j++)
     unlike[j] =
         _mm512_movm_epi64((__mmask8)~_mm512_test_epi64_mask(lane, _mm512_set1_epi64(1 << j)));
@@ -165,7 +166,8 @@ BIT_PLANES static void count_bit_planes(const uint8_t *bytes, size_t size, uint6
     const __m512i here = _mm512_loadu_si512(bytes);
     const __m512i high = _mm512_and_si512(here, _mm512_set1_epi8((char)0xe0));
     if (_mm512_cmpneq_epi8_mask(high, _mm512_set1_epi8(0x40)) != 0) {
-      for (int i = 0; i < 64; i++) totals[bytes[i]]++; /* a gap: rare */
+      for (int i = 0; i < 64; i++)
+        totals[bytes[i]]++; /* a byte outside 0x40..0x5f, such as a gap, is rare */
       continue;
     }
     const __m512i planes =

@@ -1,4 +1,4 @@
-/* `corpus --verify`: every byte of the files, every record, every count. */
+/* `corpus --verify`: checks every byte of the files, every record and every count. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "common/corpus/corpus_handle.h"
 
 struct verification {
-  bool composition; /* count the residues, too */
+  bool composition; /* also count the residues by letter */
   void (*progress)(void *context, uint64_t done, uint64_t total);
   void *context;
   uint64_t done, total;
@@ -58,7 +58,7 @@ static plm_status verify_file(const char *path, const struct plm_corpus_files *f
   return status;
 }
 
-/* Reads group g of a split with its names; adds to the counts and the split's digest. */
+/* Reads group g of a split with its names, and adds it to the counts and to the split's digest. */
 static plm_status verify_group(struct plm_corpus_cursor *cursor, const struct plm_corpus *corpus,
                                enum plm_split s, uint64_t g, bool composition,
                                struct plm_corpus_split *counted, struct plm_hasher *hasher,
@@ -102,8 +102,7 @@ static plm_status verify_records(struct plm_corpus *corpus, struct plm_corpus_cu
     digests[s] = (struct plm_split_digest){stated->documents, plm_hasher_digest(hasher)};
     if (memcmp(&counted, stated, sizeof counted) != 0)
       return plm_error_set(error, PLM_CORRUPT,
-                           "%s: the statistics of %s are not those of its "
-                           "documents",
+                           "%s: the statistics of %s are not those of its documents",
                            corpus->directory, plm_split_name((enum plm_split)s));
   }
   if (!plm_hash_equal(plm_corpus_fingerprint(digests), info->fingerprint))
@@ -112,7 +111,7 @@ static plm_status verify_records(struct plm_corpus *corpus, struct plm_corpus_cu
   return PLM_OK;
 }
 
-/* The records, of a corpus whose data.mdb was hashed already. */
+/* Checks the records of a corpus whose data.mdb was hashed already. */
 static plm_status verify_opened(const char *directory, struct verification *verification,
                                 struct plm_error *error)
 {

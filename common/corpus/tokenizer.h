@@ -1,8 +1,8 @@
-/* Tokenizers: `esm`, 33 tokens, and `byte`, 256 bytes and the same specials after them.
+/* The tokenizers: `esm` for proteins, and `byte` for any other text.
  *
- * esm ids 0..32: <cls> <pad> <eos> <unk> L A G V S E R T I D P K Q N F Y M H W C X B U Z O . -
- * <null_1> <mask>. byte: id = byte for 0..255, then 256 <cls>, 257 <pad>, 258 <eos>, 259 <unk>,
- * 260 <mask>; vocab_size 261.
+ * esm has 33 tokens, ids 0..32: <cls> <pad> <eos> <unk> L A G V S E R T I D P K Q N F Y M H W C X B
+ * U Z O . - <null_1> <mask>. byte has 261: a byte is its own id, followed by 256 <cls>, 257 <pad>,
+ * 258 <eos>, 259 <unk>, 260 <mask>.
  */
 #ifndef PLM_COMMON_CORPUS_TOKENIZER_H
 #define PLM_COMMON_CORPUS_TOKENIZER_H
@@ -16,20 +16,20 @@
 struct plm_tokenizer {
   enum plm_tokenizer_kind kind;
   uint32_t vocab_size;
-  uint32_t token_bytes; /* 1 for esm, 2 for byte: how tokens travel */
+  uint32_t token_bytes; /* of a token in chunks and messages: 1 for esm, 2 for byte */
   uint16_t cls, pad, eos, unk, mask;
-  uint16_t first_random, random_count; /* a random residue is first + draw below count */
+  uint16_t first_random, random_count; /* the ids that masking may draw as a random token */
 };
 
 const struct plm_tokenizer *plm_tokenizer_of(enum plm_tokenizer_kind kind);
-/* "<cls>", "L"; of a byte that does not print "<0x0a>", which is valid until the thread's next
- * call. */
+/* The text of a token: "<cls>", "L", or "<0x0a>" for a byte that is not printable. That of a byte
+ * is valid until the thread's next call. */
 const char *plm_token_text(const struct plm_tokenizer *tokenizer, uint32_t id);
 
-/* Residue byte (upper case for esm) to id; <unk> for a letter outside the alphabet. */
+/* The id of a residue (upper case for esm); <unk> for a letter outside the alphabet. */
 uint16_t plm_tokenizer_encode(const struct plm_tokenizer *tokenizer, uint8_t residue);
-/* `<cls> residues <eos>` is the caller's; this maps residues alone. out has count entries of
- * token_bytes each. */
+/* Encodes count residues into out, count tokens of token_bytes each. Adds neither <cls> nor <eos>.
+ */
 void plm_tokenizer_encode_all(const struct plm_tokenizer *tokenizer, const uint8_t *residues,
                               size_t count, void *out);
 

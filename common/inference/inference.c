@@ -1,4 +1,4 @@
-/* A checkpoint opened for use. */
+/* A checkpoint opened for inference: see inference.h. */
 #include "common/inference/inference.h"
 
 #include <stdlib.h>
@@ -54,7 +54,7 @@ void plm_inference_close(struct plm_inference *inference)
 static plm_status load(struct plm_inference *inference, const char *folder, const char *file,
                        bool trunk_only, struct plm_error *error)
 {
-  struct plm_model_config config; /* the window moves from checkpoint to checkpoint */
+  struct plm_model_config config; /* not needed; the window differs between checkpoints */
   PLM_TRY(plm_checkpoint_config_read(folder, &config, &inference->window, NULL, error));
   inference->weights = strcmp(file, "ema.safetensors") == 0 ? "ema" : "model";
   if (trunk_only)

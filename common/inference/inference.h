@@ -1,5 +1,5 @@
-/* A checkpoint opened for use: its model with its weights, masks for a batch, its tokenizer and the
- * window in force. What evaluation, embed, score and generate have in common. */
+/* A checkpoint opened for inference: its model with weights, masks for a batch, its tokenizer and
+ * the window in force. The evaluator, embed, score and generate share it. */
 #ifndef PLM_COMMON_INFERENCE_INFERENCE_H
 #define PLM_COMMON_INFERENCE_INFERENCE_H
 
@@ -18,8 +18,8 @@ struct plm_inference {
   struct plm_model_config config;
   enum plm_objective objective;
   const struct plm_tokenizer *tokenizer;
-  uint32_t window;            /* in force, tokens */
-  uint32_t max_chunks;        /* of max_length tokens that a batch may have */
+  uint32_t window;            /* the window in force, in tokens */
+  uint32_t max_chunks;        /* the largest batch, in chunks of max_length tokens */
   const char *weights;        /* "ema" or "model", once loaded */
   enum plm_weights_head head; /* that the weights have */
   struct plm_ops *ops;        /* borrowed */
@@ -27,21 +27,22 @@ struct plm_inference {
   struct plm_masks *masks;
 };
 
-/* The model that config.json of a folder describes, for batches of at most batch_tokens tokens (one
- * chunk at least), without weights. PLM_CONFIG, PLM_FORMAT: its config.json. */
+/* Opens the model that a folder's config.json describes, without weights, for batches of at most
+ * batch_tokens tokens, but at least one chunk. ops is borrowed. PLM_CONFIG, PLM_FORMAT: something
+ * is wrong with config.json. */
 plm_status plm_inference_open(const char *folder, struct plm_ops *ops, uint32_t batch_tokens,
                               struct plm_inference **inference, struct plm_error *error);
 void plm_inference_close(struct plm_inference *inference); /* NULL is fine */
 
-/* Weights and window of a (verified) folder of the same configuration: EMA weights where there are
- * any. */
+/* Loads the weights and the window of a verified folder with the same configuration: the EMA
+ * weights if it has them. */
 plm_status plm_inference_load(struct plm_inference *inference, const char *folder,
                               struct plm_error *error);
 
-/* _open and _load of a checkpoint (verified first) or of a Hugging Face folder of our model without
- * a MANIFEST, as `export` and transformers write it. weights: NULL, or the user's choice
- * as plm_model_folder_choose takes it. identity (may be NULL) receives the XXH3-128
- * of the weights file that is used. */
+/* Opens and loads a checkpoint, which is verified first, or a Hugging Face folder of our model,
+ * which has no MANIFEST, as `export` and transformers write it. weights is the user's choice as
+ * plm_model_folder_choose takes it, or NULL. identity (may be NULL) receives the XXH3-128 of the
+ * weights file. */
 plm_status plm_inference_open_verified(const char *folder, const char *weights, struct plm_ops *ops,
                                        uint32_t batch_tokens, struct plm_inference **inference,
                                        struct plm_hash *identity, struct plm_error *error);
@@ -54,8 +55,9 @@ plm_status plm_inference_open_trunk(const char *folder, const char *weights, str
                                     uint32_t batch_tokens, struct plm_inference **inference,
                                     struct plm_hash *identity, struct plm_error *error);
 
-/* Masks of the batch, then the forward pass over inputs (B, L). hidden (B, L, D) and logits (rows,
- * V) are fp32 on the host, either may be NULL; positions (rows) ascending into B * L, NULL: all. */
+/* Builds the masks of the batch and runs the model over inputs (B, L). hidden (B, L, D) and logits
+ * (rows, V) are fp32 on the host; either may be NULL. logits is of `positions` (rows), which ascend
+ * in B * L; NULL: of all. */
 plm_status plm_inference_run(struct plm_inference *inference, const struct plm_batch *batch,
                              const int32_t *inputs, const int32_t *positions, uint32_t rows,
                              float *hidden, float *logits, struct plm_error *error);

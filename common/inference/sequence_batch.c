@@ -1,4 +1,4 @@
-/* Token sequences into the chunks of one batch, best fit. */
+/* Packs token sequences into the chunks of one batch by best fit: see sequence_batch.h. */
 #include "common/inference/sequence_batch.h"
 
 #include <stdlib.h>
@@ -12,16 +12,16 @@ struct place {
 
 struct plm_sequence_batch {
   uint32_t max_chunks, max_length, alignment;
-  bool alone; /* one sequence a chunk */
+  bool alone; /* each chunk takes only one sequence */
   int32_t pad;
-  uint32_t chunks;      /* begun */
-  uint32_t *used;       /* (max_chunks) tokens, up to the next sequence's start */
-  struct place *places; /* (count) in the order of adding */
+  uint32_t chunks;      /* in use */
+  uint32_t *used;       /* (max_chunks): where the next sequence of a chunk would start */
+  struct place *places; /* (count), in the order of adding */
   uint32_t count, capacity;
   uint32_t *document_begin;             /* (max_chunks + 1) */
-  struct plm_chunk_document *documents; /* (capacity) by chunk */
-  int32_t *wide;                        /* (max_chunks, max_length) as sequences are added */
-  int32_t *inputs;                      /* (chunks, L) as finished */
+  struct plm_chunk_document *documents; /* (capacity), chunk by chunk */
+  int32_t *wide;                        /* (max_chunks, max_length): the tokens that were added */
+  int32_t *inputs;                      /* (chunks, L): the tokens of the finished batch */
   struct plm_batch batch;
 };
 
@@ -72,20 +72,21 @@ void plm_sequence_batch_reset(struct plm_sequence_batch *batch)
   batch->count = 0;
 }
 
-/* Up to where the next sequence may begin. */
+/* Rounds up to the alignment. */
 static uint32_t aligned(const struct plm_sequence_batch *batch, uint32_t count)
 {
   return (count + batch->alignment - 1) / batch->alignment * batch->alignment;
 }
 
-/* Alone in a chunk as long as the first one, it would leave more than a quarter of it empty. */
+/* Whether a sequence with its own chunk would leave more than a quarter of it empty, if all chunks
+ * are as long as the first. */
 static bool is_wasteful(const struct plm_sequence_batch *batch, uint32_t count)
 {
   return batch->alone && batch->chunks > 0 &&
          4 * (uint64_t)aligned(batch, count) < 3 * (uint64_t)batch->used[0];
 }
 
-/* The fullest chunk that has room; a new one when none has; max_chunks when there is none left. */
+/* The fullest chunk that has room, or else a new one; max_chunks if there is none. */
 static uint32_t find_chunk(const struct plm_sequence_batch *batch, uint32_t count)
 {
   if (is_wasteful(batch, count)) return batch->max_chunks;
@@ -111,7 +112,7 @@ bool plm_sequence_batch_add(struct plm_sequence_batch *batch, const int32_t *tok
   const uint32_t start = batch->used[chunk], after = start + count;
   int32_t *row = batch->wide + (size_t)chunk * batch->max_length;
   memcpy(row + start, tokens, count * sizeof *tokens);
-  /* max_length is a multiple of the alignment: the next start lies within the chunk or at its end
+  /* max_length is a multiple of the alignment, so the next start is at most the end of the chunk.
    */
   const uint32_t next = aligned(batch, after);
   for (uint32_t t = after; t < next; t++) row[t] = batch->pad;
@@ -125,7 +126,8 @@ uint32_t plm_sequence_batch_count(const struct plm_sequence_batch *batch)
   return batch->count;
 }
 
-/* Counting sort by chunk; within one the order of adding is that of ascending start. */
+/* Counting sort by chunk. Within a chunk the order of adding is already that of ascending starts.
+ */
 static void list_documents(struct plm_sequence_batch *batch)
 {
   uint32_t *begin = batch->document_begin;

@@ -1,8 +1,9 @@
-/* Token sequences packed into the chunks of one batch, for inference: each sequence is a document
- * of its own that starts at the model's alignment, so results do not depend on who its neighbours
- * are (but for rounding), and no time goes into padding. Where `block` stands in the attention
- * pattern, whose boundaries count from the chunk's beginning, a sequence has a chunk of its own,
- * and one of less than three quarters of the first one's length waits for another batch.
+/* Packs token sequences into the chunks of one batch, for inference. Each sequence is a document
+ * that starts at a multiple of the model's alignment, so its result does not depend on its
+ * neighbours, except for rounding, and little time is spent on padding. If the attention pattern
+ * has `block`, whose boundaries are counted from the beginning of the chunk, each sequence gets its
+ * own chunk; a sequence shorter than three quarters of the first one is then left for another
+ * batch.
  *
  *   plm_sequence_batch_reset(batch);
  *   while (there are more && plm_sequence_batch_add(batch, tokens, count)) …
@@ -22,28 +23,29 @@
 
 struct plm_sequence_batch;
 
-/* For at most max_chunks chunks of config->max_length tokens; pad fills the gaps. */
+/* A batch of at most max_chunks chunks of config->max_length tokens. pad is the id of <pad>. */
 plm_status plm_sequence_batch_open(const struct plm_model_config *config, uint16_t pad,
                                    uint32_t max_chunks, struct plm_sequence_batch **batch,
                                    struct plm_error *error);
 void plm_sequence_batch_close(struct plm_sequence_batch *batch); /* NULL is fine */
 
 void plm_sequence_batch_reset(struct plm_sequence_batch *batch);
-/* Copies a sequence of 1 <= count <= max_length tokens (<cls> and <eos> included) into the chunk
- * that it fills best. False, and nothing added, when no chunk has room. Best given longest first.
- */
+/* Copies a sequence of 1 to max_length tokens, including <cls> and <eos>, into the fullest chunk
+ * that has room for it. False: no chunk has room, and nothing was added. Packing is best if the
+ * longest sequences are added first. */
 bool plm_sequence_batch_add(struct plm_sequence_batch *batch, const int32_t *tokens,
                             uint32_t count);
 /* Whether plm_sequence_batch_add would take a sequence of count tokens now. */
 bool plm_sequence_batch_has_room(const struct plm_sequence_batch *batch, uint32_t count);
 uint32_t plm_sequence_batch_count(const struct plm_sequence_batch *batch);
 
-/* The batch, valid until the next reset: as many chunks as were begun, as long as the fullest one,
- * rounded up to the alignment. Documents are numbered by the order of adding. */
+/* The batch, valid until the next reset. It has as many chunks as are in use, all as long as the
+ * fullest one, which is a multiple of the alignment. Documents are numbered in the order of adding.
+ */
 const struct plm_batch *plm_sequence_batch_finish(struct plm_sequence_batch *batch);
-/* After _finish: its tokens (B, L). */
+/* After _finish: the tokens of the batch, (B, L). */
 const int32_t *plm_sequence_batch_inputs(const struct plm_sequence_batch *batch);
-/* After _finish: row in (B * L) of the first token of the i-th sequence added. */
+/* After _finish: the row, in B * L, of the first token of the i-th sequence that was added. */
 uint32_t plm_sequence_batch_row(const struct plm_sequence_batch *batch, uint32_t i);
 
 #endif

@@ -1,13 +1,13 @@
-/* Chunks of a window without packing its documents: best fit over a histogram of sizes, next fit by
- * the lengths alone. What SIZES is answered from, and how a running chunk number finds its window.
- */
+/* Counts the chunks of windows without packing them: best fit from a histogram of sizes, next fit
+ * from the lengths in order. The packer answers SIZES with these counts, and by them the number of
+ * a chunk in the run is mapped to its window. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/plan/packing.h"
 #include "common/plan/plan_internal.h"
 
-/* Sizes of a document's pieces into the histogram. */
+/* Adds the sizes of the pieces of documents [begin, end) to the histogram. */
 static void count_sizes(const struct plm_plan *plan, uint64_t begin, uint64_t end,
                         uint32_t *histogram)
 {
@@ -47,7 +47,7 @@ static uint64_t count_next_fit(const struct plm_plan *plan, const uint64_t *grou
     group_documents(plan, groups[i], &begin, &end);
     for (uint64_t d = begin; d < end; d++) {
       uint64_t tokens = document_tokens(plan, d);
-      if (tokens > max_length) { /* whole chunks, which leave no room */
+      if (tokens > max_length) { /* it fills whole chunks */
         chunks += split ? tokens / max_length : 1;
         tokens = split ? tokens % max_length : 0;
         room = 0;
@@ -85,7 +85,7 @@ plm_status plm_plan_window_chunks(const struct plm_plan *plan, uint64_t epoch, u
                                 ? count_best_fit(plan, groups, group_count, &rooms, histogram)
                                 : count_next_fit(plan, groups, group_count, capacity);
     if (chunks >= INT32_MAX) {
-      status = plm_error_set(error, PLM_LIMIT, "window %llu has too many chunks",
+      status = plm_error_set(error, PLM_LIMIT, "window %llu has too many chunks to count",
                              (unsigned long long)(first + w));
       goto done;
     }

@@ -1,6 +1,6 @@
-/* Bin packing of a window: best-fit decreasing and the seed's next-fit. Best fit needs the chunk
- * with the least sufficient room; rooms are small integers, so a bitmap over them (with a summary
- * word for each 64) answers that in a few instructions. */
+/* Bin packing of a window: best fit decreasing, and next fit. Best fit looks for the chunk with the
+ * least sufficient room. Rooms are small integers, so a bitmap over them, with a summary bit for
+ * each of its words, answers that in a few instructions. */
 #include "common/plan/packing.h"
 
 #include <stdbool.h>
@@ -57,13 +57,13 @@ static void room_remove(struct plm_rooms *rooms, uint32_t room)
     rooms->summary[room / 4096] &= ~(UINT64_C(1) << (room / 64 % 64));
 }
 
-/* Bits of word from bit `from` (0..64) up. */
+/* The bits of word from bit `from` (0..64) up. */
 static uint64_t bits_from(uint64_t word, uint32_t from)
 {
   return from >= 64 ? 0 : word & (~UINT64_C(0) << from);
 }
 
-/* The least room >= units that some chunk has; 0 when none has (units >= 1). */
+/* The least room >= units (>= 1) that a chunk has; 0 if none has. */
 static uint32_t room_find(const struct plm_rooms *rooms, uint32_t units)
 {
   uint32_t word = units / 64;
@@ -81,7 +81,7 @@ static uint32_t room_find(const struct plm_rooms *rooms, uint32_t units)
   return word * 64 + (uint32_t)__builtin_ctzll(bits);
 }
 
-/* order: items by descending size, equal ones in window order. */
+/* Puts the items into order by descending size, equal ones in window order. */
 static void sort_descending(struct plm_rooms *rooms, const uint32_t *units, uint32_t count,
                             uint32_t *order)
 {
@@ -105,7 +105,7 @@ uint32_t plm_pack_best_fit(struct plm_rooms *rooms, const uint32_t *units, uint3
     if (room == 0) {
       chunk = chunks++;
       room = rooms->capacity;
-    } else { /* the last chunk that came to this room */
+    } else { /* the chunk that reached this room last */
       chunk = rooms->first[room];
       rooms->first[room] = next[chunk];
       if (next[chunk] == NO_CHUNK) room_remove(rooms, room);
@@ -156,8 +156,8 @@ uint64_t plm_pack_best_fit_count(struct plm_rooms *rooms, const uint32_t *histog
   for (uint32_t size = capacity; size >= 1; size--) {
     uint32_t items = histogram[size];
     while (items > 0) {
-      /* A chunk that was chosen stays the best while it has room for another of this size: it
-       * takes `each` of them. */
+      /* A chunk that was chosen stays the best one as long as it has room for another item of this
+       * size, so it takes `each` of them. */
       const uint32_t found = room_find(rooms, size);
       const uint32_t room = found ? found : capacity;
       const uint32_t each = room / size;

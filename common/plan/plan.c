@@ -36,7 +36,7 @@ plm_status plm_plan_parameters_check(const struct plm_plan_parameters *p, struct
   if (p->tokenizer != PLM_TOKENIZER_ESM && p->tokenizer != PLM_TOKENIZER_BYTE)
     return plm_error_set(error, PLM_CONFIG, "unknown data.tokenizer %d", (int)p->tokenizer);
   if (p->token_limit != 0 && p->shuffle)
-    return plm_error_set(error, PLM_CONFIG, "a plan with a token limit is not shuffled");
+    return plm_error_set(error, PLM_CONFIG, "a plan with a token limit cannot be shuffled");
   return PLM_OK;
 }
 
@@ -82,7 +82,7 @@ struct plm_plan_parameters plm_plan_evaluation(const struct plm_config *config)
 
 /* ---- opening ----------------------------------------------------------------------------------*/
 
-/* Documents 0, 1, 2 ... whose real tokens together stay within the limit. */
+/* The number of documents, from the first, whose real tokens together stay within the limit. */
 static uint64_t documents_within(const struct plm_plan_parameters *p, const uint32_t *lengths,
                                  uint64_t documents)
 {
@@ -174,7 +174,7 @@ uint64_t plm_plan_windows(const struct plm_plan *plan)
 
 /* ---- groups -----------------------------------------------------------------------------------*/
 
-/* The epoch's permutation; call with the lock held. */
+/* The permutation of an epoch. The caller holds the lock. */
 static const uint32_t *permutation_of(struct plm_plan *plan, uint64_t epoch)
 {
   for (int i = 0; i < CACHED_EPOCHS; i++)
@@ -202,7 +202,7 @@ uint32_t plm_plan_window_groups(const struct plm_plan *plan, uint64_t epoch, uin
     return count;
   }
   pthread_mutex_lock(plan->lock);
-  /* the cache is the one thing in a plan that changes */
+  /* The cache, which the lock protects, is the only part of a plan that changes. */
   const uint32_t *permuted = permutation_of((struct plm_plan *)plan, epoch);
   for (uint32_t i = 0; i < count; i++) out[i] = permuted[first + i];
   pthread_mutex_unlock(plan->lock);
@@ -214,11 +214,12 @@ uint32_t plm_plan_window_groups(const struct plm_plan *plan, uint64_t epoch, uin
 plm_status plm_plan_check_place(const struct plm_plan *plan, uint64_t epoch, uint64_t first,
                                 uint64_t count, struct plm_error *error)
 {
-  if (epoch > UINT32_MAX || plan->windows > UINT32_MAX) /* counters of the draws hold 32 bits */
-    return plm_error_set(error, PLM_LIMIT, "epoch %llu of %llu windows is beyond what is planned",
+  if (epoch > UINT32_MAX || plan->windows > UINT32_MAX) /* the counters of the draws have 32 bits */
+    return plm_error_set(error, PLM_LIMIT,
+                         "epoch %llu with %llu windows: a plan numbers at most 2^32 of each",
                          (unsigned long long)epoch, (unsigned long long)plan->windows);
   if (count > plan->windows || first > plan->windows - count)
-    return plm_error_set(error, PLM_NOT_FOUND, "window %llu of an epoch of %llu",
+    return plm_error_set(error, PLM_NOT_FOUND, "window %llu does not exist: an epoch has %llu",
                          (unsigned long long)(first + count - 1),
                          (unsigned long long)plan->windows);
   return PLM_OK;

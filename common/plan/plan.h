@@ -1,30 +1,35 @@
-/* The plan: chunk (epoch, c) is a pure function of document lengths, these parameters and the seed.
+/* The plan: chunk c of an epoch is a pure function of the lengths of the documents, the parameters
+ * below and the seed. doc/data.md#plan
  *
- * Epoch e: a seeded permutation of the split's groups; window_groups consecutive entries of the
- * permuted list are a window (the last may be smaller). Within a window documents (or pieces) are
- * packed, then documents within a chunk and chunks within the window are shuffled. The chunks of
- * the epoch are the windows' chunks in order. Shuffles are Fisher-Yates on Philox draws (purposes
- * 4 to 7), bounded by multiply-shift of 64-bit draws. Any window is computed alone.
+ * In each epoch the groups of the split are permuted. window_groups consecutive groups of the
+ * permuted list are a window; the last one may be smaller. Within a window the documents (or pieces
+ * of them) are packed into chunks; then the documents within each chunk, and the chunks within the
+ * window, are shuffled. The chunks of the epoch are the chunks of its windows in order. Any window
+ * can be computed without the others.
  *
- * Without shuffle (evaluation): groups, documents and chunks keep their order, there is one epoch
- * that repeats, and token_limit (0: none) takes documents 0, 1, 2 ... of the split up to that many
- * real tokens.
+ * Without shuffle (evaluation), groups, documents and chunks keep their order, and all epochs are
+ * the same. A token_limit then restricts the plan to the first documents of the split, up to that
+ * many real tokens.
  *
- * The tokens of a document are `<cls> residues <eos>`. One of more than max_length tokens becomes
- *   head         its first max_length tokens (no <eos>)
- *   random_crop  max_length tokens from a place drawn for (epoch, document): 0, or 2 and above. 1
- *                is left out so that offset alone tells where a piece begins
- *   split        pieces of max_length tokens and a last one of what is left
- * A piece with offset 0 therefore begins with <cls>, any other with the residue at its offset; it
- * ends with <eos> if its tokens reach the document's end (plm_piece_begin says it in code).
+ * The tokens of a document are `<cls> residues <eos>`. If they are more than max_length, truncate
+ * decides what becomes of them:
+ *   head         the first max_length tokens, without <eos>
+ *   random_crop  max_length tokens from a place drawn for (epoch, document). The place is 0, or 2
+ *                and above: 1 is left out, so that a piece's offset tells where it begins
+ *   split        pieces of max_length tokens, and a last one of what is left
+ * A piece with offset 0 begins with <cls>, any other with the residue at its offset (see
+ * plm_piece_begin). A piece that reaches the end of its document ends with <eos>.
  *
- * Draws: Philox counter (x, y, purpose), two 64-bit draws a block (low word first), draw d in block
- * x = d / 2. Groups: y = epoch. Documents and chunks: y = epoch * 2^32 + window, draws running over
- * the window's chunks in the order of packing, in each of which the documents stand in window order
- * (that of the groups' permutation). Crops: x = epoch, y = document. Fisher-Yates goes
- * from the last element down.
+ * Draws are Philox words at the counter (x, y, purpose). A shuffle takes two 64-bit draws from each
+ * counter, the one of words 0 and 1 first, so that draw d comes from x = d / 2. Fisher-Yates goes
+ * from the last element down, and a draw is bounded by the high half of its product with the bound.
+ *   groups      purpose 4, y = epoch
+ *   documents   purpose 5, y = epoch * 2^32 + window; the draws run on over the chunks in the order
+ *               of packing, in each of which the documents start in window order
+ *   chunks      purpose 6, y = epoch * 2^32 + window
+ *   crops       purpose 7, x = epoch, y = document; one draw
  *
- * Threads: a plan may be used by many threads at once; window computations are independent.
+ * Many threads may use a plan at once.
  */
 #ifndef PLM_COMMON_PLAN_PLAN_H
 #define PLM_COMMON_PLAN_PLAN_H
@@ -47,55 +52,57 @@ enum {
 struct plm_plan_parameters {
   uint64_t seed;
   uint32_t max_length;
-  uint32_t alignment; /* resolved, >= 1 */
+  uint32_t alignment; /* data.document_alignment, with `auto` resolved; >= 1 */
   uint32_t window_groups;
   enum plm_packing packing;
   enum plm_truncate truncate;
   enum plm_tokenizer_kind tokenizer;
   bool shuffle;
-  uint64_t token_limit; /* real tokens, 0: none; only without shuffle */
+  uint64_t token_limit; /* real tokens; 0: no limit; only without shuffle */
 };
 
-/* Hash over plan_version and all parameters: the same plan on both ends of a feed. */
+/* The hash of PLM_PLAN_VERSION and all parameters, by which both ends of a feed compare their
+ * plans. */
 struct plm_hash plm_plan_hash(const struct plm_plan_parameters *parameters);
-/* The plan that the trainer consumes, and the evaluator's: truncated head, best fit, no shuffle,
- * seed 0 (nothing is drawn), up to evaluator.max_tokens. */
+/* The plan that the trainer consumes, and the one that the evaluator consumes: truncate head, best
+ * fit, no shuffle, seed 0 (nothing is drawn), up to evaluator.max_tokens. */
 struct plm_plan_parameters plm_plan_training(const struct plm_config *config);
 struct plm_plan_parameters plm_plan_evaluation(const struct plm_config *config);
-/* PLM_CONFIG when they make no sense. */
+/* PLM_CONFIG: a parameter is out of range, or two do not go together. */
 plm_status plm_plan_parameters_check(const struct plm_plan_parameters *parameters,
                                      struct plm_error *error);
 
 struct plm_plan;
-/* lengths (residues of each document of the split) is borrowed and must outlive the plan.
- * PLM_NOT_FOUND: the split is empty. PLM_CONFIG: token_limit admits not even document 0. */
+/* lengths has the residues of each document of the split; it is borrowed and must outlive the plan.
+ * PLM_NOT_FOUND: the split is empty. PLM_CONFIG: document 0 has more tokens than token_limit.
+ * PLM_LIMIT: too many documents. */
 plm_status plm_plan_open(const struct plm_plan_parameters *parameters, const uint32_t *lengths,
                          uint64_t documents, struct plm_plan **plan, struct plm_error *error);
 void plm_plan_close(struct plm_plan *plan); /* NULL is fine */
 
 const struct plm_plan_parameters *plm_plan_parameters(const struct plm_plan *plan);
-const uint32_t *plm_plan_lengths(const struct plm_plan *plan); /* as given to _open */
+const uint32_t *plm_plan_lengths(const struct plm_plan *plan); /* as given to plm_plan_open */
 uint64_t plm_plan_documents(const struct plm_plan *plan);      /* of an epoch, within token_limit */
-uint64_t plm_plan_windows(const struct plm_plan *plan); /* of an epoch; the same for every epoch */
+uint64_t plm_plan_windows(const struct plm_plan *plan);        /* the same in every epoch */
 
-/* Where a document (or piece) of window order stands in the window's chunks. */
+/* Where a document (or piece) is in the chunks of its window. */
 struct plm_window_place {
   uint32_t chunk;
-  uint32_t document; /* index into documents */
+  uint32_t document; /* index into plm_window.documents */
 };
 
-/* One window, packed. Chunk c holds documents[chunk_begin[c] .. chunk_begin[c+1]), ascending
- * start. Caller-owned, {0} to begin, may be filled again and again (memory is kept and grows to
- * the largest window); _deinit frees. */
+/* One packed window. Chunk c holds documents[chunk_begin[c] .. chunk_begin[c+1]) with ascending
+ * start. The caller owns it and begins with {0}. It may be filled again and again; its memory is
+ * kept and grows with the largest window. plm_window_deinit frees it. */
 struct plm_window {
-  uint64_t epoch, window; /* which one this is */
+  uint64_t epoch, window; /* of the plan */
   uint32_t chunks;
   uint32_t document_count; /* documents and pieces */
   uint32_t *chunk_begin;
   struct plm_chunk_document *documents;
   uint32_t group_count;
-  uint64_t *groups;                /* (group_count) in reading order */
-  struct plm_window_place *places; /* (document_count) in reading order: group after group */
+  uint64_t *groups;                /* (group_count), in the order in which they are to be read */
+  struct plm_window_place *places; /* (document_count), of the documents in that order */
   uint32_t *group_begin;           /* (group_count + 1) into places */
   uint64_t real_tokens;
   struct plm_window_scratch *scratch_; /* private */
@@ -104,17 +111,17 @@ plm_status plm_plan_window(const struct plm_plan *plan, uint64_t epoch, uint64_t
                            struct plm_window *out, struct plm_error *error);
 void plm_window_deinit(struct plm_window *window);
 
-/* Chunks of windows [first, first + count), as plm_plan_window would give, much faster: lengths
- * alone are read. counts has count places. */
+/* The number of chunks of each of the windows [first, first + count), into counts. It is the number
+ * that plm_plan_window gives, but computed much faster, from the histogram of the lengths. */
 plm_status plm_plan_window_chunks(const struct plm_plan *plan, uint64_t epoch, uint64_t first,
                                   uint64_t count, uint32_t *counts, struct plm_error *error);
 
-/* Groups (in reading order) that the window's documents come from; out has window_groups places.
- * Returns their count. */
+/* The groups that the window's documents come from, in reading order, into out, which has room for
+ * window_groups of them. Returns their number. */
 uint32_t plm_plan_window_groups(const struct plm_plan *plan, uint64_t epoch, uint64_t window,
                                 uint64_t *out);
 
-/* First token of a piece in its document's `<cls> residues <eos>`. */
+/* The index of a piece's first token in its document's `<cls> residues <eos>`. */
 static inline uint64_t plm_piece_begin(const struct plm_chunk_document *piece)
 {
   return piece->offset == 0 ? 0 : (uint64_t)piece->offset + 1;

@@ -1,4 +1,4 @@
-/* What the files of common/plan share and nobody else sees. */
+/* The inside of struct plm_plan, private to common/plan. */
 #ifndef PLM_COMMON_PLAN_PLAN_INTERNAL_H
 #define PLM_COMMON_PLAN_PLAN_INTERNAL_H
 
@@ -22,17 +22,18 @@ struct plm_plan {
   uint64_t documents;
   uint32_t groups;
   uint64_t windows;
-  uint32_t alignment_shift; /* units = tokens rounded up >> shift */
-  pthread_mutex_t *lock;    /* of permutations: a cache, refilled in turn */
+  uint32_t alignment_shift; /* a unit is 2^shift tokens */
+  pthread_mutex_t *lock;    /* protects the permutations, a cache whose oldest entry is replaced */
   struct permutation permutations[CACHED_EPOCHS];
   int oldest;
 };
 
-/* Whether windows [first, first + count) of the epoch exist and fit the counters of the draws. */
+/* PLM_NOT_FOUND: a window of [first, first + count) does not exist. PLM_LIMIT: epoch or window
+ * exceed the counters of the draws. */
 plm_status plm_plan_check_place(const struct plm_plan *plan, uint64_t epoch, uint64_t first,
                                 uint64_t count, struct plm_error *error);
 
-/* Documents of a group: [begin, end). */
+/* The documents of a group that the plan takes: [begin, end). */
 static inline void group_documents(const struct plm_plan *plan, uint64_t group, uint64_t *begin,
                                    uint64_t *end)
 {

@@ -1,6 +1,5 @@
-/* Which documents a chunk of the run holds: the running chunk number g to its epoch, its place in
- * it and its documents. Step N (from 1) of a run with B chunks a step trains on the chunks
- * g = (N - 1) * B ... N * B - 1, in this order. */
+/* Finds the documents of any chunk of a run, by the chunk's number g in the run. Step N (from 1) of
+ * a run with B chunks a step trains on the chunks (N - 1) * B to N * B - 1, in this order. */
 #ifndef PLM_COMMON_PLAN_TRACE_H
 #define PLM_COMMON_PLAN_TRACE_H
 
@@ -8,7 +7,8 @@
 
 #include "common/plan/plan.h"
 
-struct plm_trace; /* remembers where the last chunk was found: ascending g is quickest */
+/* It remembers the last epoch and window, so asking for ascending g is fastest. */
+struct plm_trace;
 /* The plan is borrowed and must outlive the trace. */
 plm_status plm_trace_open(const struct plm_plan *plan, struct plm_trace **trace,
                           struct plm_error *error);
@@ -16,7 +16,7 @@ void plm_trace_close(struct plm_trace *trace); /* NULL is fine */
 
 struct plm_traced_chunk {
   uint64_t epoch;
-  uint64_t chunk;                             /* in its epoch */
+  uint64_t chunk;                             /* its index in the epoch */
   const struct plm_chunk_document *documents; /* ascending start; valid until the next call */
   uint32_t count;
 };

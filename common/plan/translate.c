@@ -1,6 +1,7 @@
-/* Residues to tokens. A byte of a protein corpus lies in 0x20..0x5f (letters, '.', '-'): with AVX2
- * four shuffles of sixteen ids, one for each high half of the byte, look up 32 residues at once;
- * with AVX-512's VBMI one permutation of 64 ids looks up 64. Byte corpora are widened. */
+/* Residues to tokens. The residues of a protein corpus (letters, '.', '-') are bytes from 0x20 to
+ * 0x5f. With AVX2, four shuffles of sixteen ids, one for each high half of a byte, look up 32
+ * residues at once; with AVX-512 VBMI, one permutation of 64 ids looks up 64. The bytes of a byte
+ * corpus are their own ids and are only widened. */
 #include "common/plan/translate.h"
 
 #include <string.h>
@@ -55,7 +56,7 @@ __attribute__((target("avx2"))) static void esm_avx2(const struct plm_translator
     _mm256_storeu_si256(
         (__m256i *)(void *)(ids + i),
         lookup(rows, unknown, _mm256_loadu_si256((const __m256i *)(const void *)(in + i))));
-  /* the rest, overlapping what was done */
+  /* The rest is done with the last 32 residues, some of them for the second time. */
   const size_t last = count - 32;
   _mm256_storeu_si256(
       (__m256i *)(void *)(ids + last),
@@ -64,15 +65,15 @@ __attribute__((target("avx2"))) static void esm_avx2(const struct plm_translator
 
 #define VBMI __attribute__((target("avx512f,avx512bw,avx512vbmi")))
 
-/* ids: of the bytes 0x20..0x5f, in their order. An index is a byte's low six bits, so that those of
- * 0x40..0x5f come first. */
+/* translator->rows has the ids of the bytes 0x20..0x5f in their order. The permutation's index is
+ * the low six bits of a byte, which puts 0x40..0x5f first. */
 VBMI static void esm_vbmi(const struct plm_translator *translator, const uint8_t *in, size_t count,
                           void *out)
 {
   uint8_t *ids = out;
   const __m512i unknown = _mm512_set1_epi8((char)translator->tokenizer->unk);
   __m512i table = _mm512_loadu_si512(translator->rows);
-  table = _mm512_shuffle_i64x2(table, table, 0x4e); /* its halves change places */
+  table = _mm512_shuffle_i64x2(table, table, 0x4e); /* swaps the halves */
   for (size_t i = 0; i < count; i += 64) {
     const size_t left = count - i;
     const __mmask64 there = left < 64 ? ((__mmask64)1 << left) - 1 : ~(__mmask64)0;
@@ -98,7 +99,7 @@ __attribute__((target("avx2"))) static void byte_avx2(const struct plm_translato
 #endif
 
 #if defined(__x86_64__)
-/* What the rows do not hold must be unknown. */
+/* The vector forms take all bytes outside the rows as unknown, so they must be. */
 static bool rows_hold_all(const struct plm_translator *translator)
 {
   for (int byte = 0; byte < 256; byte++)

@@ -1,6 +1,7 @@
-/* One window: gather (its groups' documents become pieces), pack (pieces to chunks), shuffle
- * (within chunks, then chunks), emit (starts and places). Memory is kept in the caller's
- * plm_window, so that after the first windows nothing is allocated. */
+/* Plans one window in four steps: gather turns the documents of its groups into pieces, packing
+ * assigns pieces to chunks, then pieces within chunks and the chunks are shuffled, and emit
+ * computes starts and places. Memory is kept in the caller's plm_window, so that nothing is
+ * allocated after the first windows. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +9,7 @@
 #include "common/plan/plan_internal.h"
 #include "common/plan/shuffle.h"
 
-/* What the packing of one window needs besides its result; kept with the result. */
+/* Memory for packing a window, kept together with the result. */
 struct plm_window_scratch {
   struct plm_rooms rooms;
   uint32_t group_capacity; /* of the window's groups and group_begin */
@@ -19,7 +20,7 @@ struct plm_window_scratch {
 
 /* ---- gathering --------------------------------------------------------------------------------*/
 
-/* Pieces that the documents of the groups make. */
+/* The number of pieces that the documents of the groups become. */
 static uint64_t count_pieces(const struct plm_plan *plan, const uint64_t *groups, uint32_t count)
 {
   const uint64_t max_length = plan->parameters.max_length;
@@ -42,7 +43,7 @@ static struct plm_chunk_document piece_at(const struct plm_plan *plan, uint64_t 
                                      .residues = plan->lengths[document]};
 }
 
-/* Where a crop of max_length tokens begins: 0 or 2 .. tokens - max_length. */
+/* The token at which a crop begins: 0, or 2 to tokens - max_length. */
 static uint64_t crop_begin(const struct plm_plan *plan, uint64_t epoch, uint64_t document,
                            uint64_t tokens)
 {
@@ -51,7 +52,7 @@ static uint64_t crop_begin(const struct plm_plan *plan, uint64_t epoch, uint64_t
   return draw == 0 ? 0 : draw + 1;
 }
 
-/* Writes the pieces of one document; returns their count. */
+/* Writes the pieces of one document, and returns their number. */
 static uint32_t document_pieces(const struct plm_plan *plan, uint64_t epoch, uint64_t document,
                                 struct plm_chunk_document *out)
 {
@@ -188,7 +189,8 @@ static void gather(const struct plm_plan *plan, uint64_t epoch, struct plm_windo
   out->document_count = count;
 }
 
-/* order: pieces chunk by chunk, in a chunk by window order; begin: (chunks + 1). */
+/* Sorts the pieces by chunk, and by window order within a chunk, into order; begin (chunks + 1) is
+ * where each chunk begins in it. */
 static void sort_by_chunk(struct plm_window_scratch *scratch, uint32_t count, uint32_t chunks)
 {
   uint32_t *begin = scratch->begin;
@@ -196,11 +198,12 @@ static void sort_by_chunk(struct plm_window_scratch *scratch, uint32_t count, ui
   for (uint32_t i = 0; i < count; i++) begin[scratch->chunk_of[i] + 1]++;
   for (uint32_t c = 0; c < chunks; c++) begin[c + 1] += begin[c];
   for (uint32_t i = 0; i < count; i++) scratch->order[begin[scratch->chunk_of[i]]++] = i;
-  memmove(begin + 1, begin, chunks * sizeof *begin); /* each had moved on to its end */
+  memmove(begin + 1, begin, chunks * sizeof *begin); /* each had advanced to its end */
   begin[0] = 0;
 }
 
-/* chunk_order (in scratch->next, free by now): new place -> chunk as packed. */
+/* Shuffles pieces and chunks. chunk_order, the packed chunk at each new place, reuses
+ * scratch->next, which packing no longer needs. */
 static void shuffle_window(const struct plm_plan *plan, uint64_t epoch, uint64_t window,
                            struct plm_window_scratch *scratch, uint32_t chunks)
 {

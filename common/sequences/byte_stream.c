@@ -1,4 +1,4 @@
-/* Decompressing input. */
+/* Decompression of the input: see byte_stream.h. */
 #include "common/sequences/byte_stream.h"
 
 #include <errno.h>
@@ -26,7 +26,7 @@ struct plm_byte_stream {
   int descriptor;
   const uint8_t *memory; /* instead of a descriptor */
   size_t memory_left;
-  enum stream_format format, expected; /* expected: by the name, or unknown */
+  enum stream_format format, expected; /* expected: by the name, if it says */
   uint8_t *input, *output;
   size_t input_at, input_size;
   bool input_ended;
@@ -114,7 +114,7 @@ void plm_byte_stream_close(struct plm_byte_stream *stream)
   free(stream);
 }
 
-/* More input behind what is left; less than a full buffer is fine. */
+/* Reads more input, after what is left of the last. It need not fill the buffer. */
 static plm_status refill(struct plm_byte_stream *stream, struct plm_error *error)
 {
   const size_t left = stream->input_size - stream->input_at;
@@ -153,7 +153,7 @@ static bool is_zstd(const uint8_t *bytes, size_t size)
 static plm_status start_decompressor(struct plm_byte_stream *stream, struct plm_error *error)
 {
   if (stream->format == FORMAT_GZIP) {
-    /* 16: a gzip header and its checksum are required */
+    /* + 16: a gzip header and checksum are required */
     if (inflateInit2(&stream->inflater, 15 + 16) != Z_OK)
       return plm_error_set(error, PLM_NO_MEMORY, "out of memory for zlib");
     stream->inflater_open = true;
@@ -165,7 +165,7 @@ static plm_status start_decompressor(struct plm_byte_stream *stream, struct plm_
   return PLM_OK;
 }
 
-/* Other compressions end here: their bytes would be taken for bad lines of text. */
+/* Refuses other compressions, whose bytes would otherwise be taken for bad lines of text. */
 static plm_status refuse_others(const struct plm_byte_stream *stream, struct plm_error *error)
 {
   static const struct {
@@ -185,9 +185,10 @@ static plm_status refuse_others(const struct plm_byte_stream *stream, struct plm
         memcmp(stream->input, others[i].magic, others[i].size) != 0 ||
         (i == 0 && memcmp(stream->input + 4, "1AY&SY", 6) != 0))
       continue;
-    plm_error_set(error, PLM_FORMAT, "%s is compressed by %s, which is not read", stream->name,
+    plm_error_set(error, PLM_FORMAT, "%s is compressed by %s, which is not supported", stream->name,
                   others[i].name);
-    return plm_error_hint(error, "`%s %s` writes what can be read, from a pipe, too: IN is then -",
+    return plm_error_hint(error,
+                          "decompress it first, or pipe it: `%s %s` into a command that reads -",
                           others[i].tool, stream->name);
   }
   return PLM_OK;
@@ -207,7 +208,8 @@ static plm_status recognise(struct plm_byte_stream *stream, struct plm_error *er
       stream->input_size != 0) {
     plm_error_set(error, PLM_FORMAT, "%s is not a %s file", stream->name,
                   stream->expected == FORMAT_GZIP ? "gzip" : "zstd");
-    return plm_error_hint(error, "is the download whole? Otherwise rename it after what it holds");
+    return plm_error_hint(
+        error, "the download may be incomplete; otherwise rename the file after its contents");
   }
   return start_decompressor(stream, error);
 }
@@ -230,7 +232,8 @@ static plm_status cut_off(const struct plm_byte_stream *stream, struct plm_error
   return plm_error_hint(error, "fetch the file again");
 }
 
-/* Between two members: zeros pad (tapes, tar), another member follows, anything else is damage. */
+/* Between members: zeros are padding (tapes, tar), and another member may follow. Anything else is
+ * damage. */
 static plm_status next_gzip_member(struct plm_byte_stream *stream, struct plm_error *error)
 {
   while (stream->input_at < stream->input_size && stream->input[stream->input_at] == 0)
@@ -238,7 +241,7 @@ static plm_status next_gzip_member(struct plm_byte_stream *stream, struct plm_er
   const size_t left = stream->input_size - stream->input_at;
   if (left == 0 || (left < 2 && !stream->input_ended)) return PLM_OK;
   if (!is_gzip(stream->input + stream->input_at, left))
-    return damaged(stream, "bytes that belong to no member", error);
+    return damaged(stream, "bytes after a gzip member that belong to no other", error);
   inflateReset(&stream->inflater);
   stream->in_member = true;
   return PLM_OK;

@@ -1,6 +1,6 @@
-/* A file, standard input or memory as a stream of bytes, decompressed: gzip (all its members) and
- * zstd (all its frames) are recognised by their first bytes; bzip2, xz, zip and lz4, too, and
- * refused (PLM_FORMAT). Bounded memory. */
+/* A file, standard input or memory as a stream of decompressed bytes. gzip (with all members) and
+ * zstd (with all frames) are recognised by their first bytes. bzip2, xz, zip and lz4 are recognised
+ * as well, and refused with PLM_FORMAT. Memory is bounded. */
 #ifndef PLM_COMMON_SEQUENCES_BYTE_STREAM_H
 #define PLM_COMMON_SEQUENCES_BYTE_STREAM_H
 
@@ -11,21 +11,22 @@
 
 struct plm_byte_stream;
 
-/* path "-" is standard input. A name that ends in .gz or .zst must hold that. */
+/* path "-" is standard input. A file whose name ends in .gz or .zst must be compressed that way. */
 plm_status plm_byte_stream_open(const char *path, struct plm_byte_stream **stream,
                                 struct plm_error *error);
-/* Bytes in memory, which must stay; name stands in messages. */
+/* Reads bytes in memory, which must stay valid. name is the name for messages. */
 plm_status plm_byte_stream_open_memory(const char *name, const void *bytes, size_t size,
                                        struct plm_byte_stream **stream, struct plm_error *error);
 void plm_byte_stream_close(struct plm_byte_stream *stream); /* NULL is fine */
 
-/* The next bytes, valid until the next call; *size is 0 at the end. PLM_CORRUPT: damaged or cut
- * compressed data. PLM_AGAIN: a signal came while waiting for bytes; call again. */
+/* The next bytes, valid until the next call; *size is 0 at the end. PLM_CORRUPT: the compressed
+ * data is damaged or cut off. PLM_AGAIN: a signal came while waiting for bytes; call again. */
 plm_status plm_byte_stream_read(struct plm_byte_stream *stream, const uint8_t **bytes, size_t *size,
                                 struct plm_error *error);
 
 const char *plm_byte_stream_name(const struct plm_byte_stream *stream); /* "stdin" for "-" */
-/* Bytes consumed of the file, its size (0: unknown, a pipe), and bytes handed out. */
+/* The bytes of the file that were consumed, its size (0: unknown, as of a pipe), and the
+ * decompressed bytes that were handed out. */
 uint64_t plm_byte_stream_consumed(const struct plm_byte_stream *stream);
 uint64_t plm_byte_stream_total(const struct plm_byte_stream *stream);
 uint64_t plm_byte_stream_produced(const struct plm_byte_stream *stream);

@@ -1,4 +1,4 @@
-/* FASTA: '>' and a header, then residues over any number of lines. */
+/* FASTA: a header that begins with '>', then residues on any number of lines. */
 #include <string.h>
 
 #include "common/corpus/corpus.h"
@@ -9,7 +9,7 @@ static bool is_blank(uint8_t byte)
   return byte == ' ' || byte == '\t' || byte == '\r';
 }
 
-/* The first word of a header, which may come in pieces; blanks may stand before it. */
+/* Takes the first word of a header, which may come in pieces and may have blanks before it. */
 static void take_name(struct plm_sequence_reader *reader, const uint8_t *bytes, size_t size)
 {
   if (reader->name_complete) return;
@@ -23,7 +23,7 @@ static void take_name(struct plm_sequence_reader *reader, const uint8_t *bytes, 
   char *name = reader->name + reader->name_size;
   memcpy(name, bytes, word);
   for (char *nul; (nul = memchr(name, '\0', word)) != NULL;)
-    *nul = '?'; /* it would end the name early wherever it is shown */
+    *nul = '?'; /* it would end the name early wherever it is printed */
   reader->name_size += word;
 }
 
@@ -45,7 +45,8 @@ static enum plm_sequence_result not_fasta(const struct plm_sequence_reader *read
   else
     plm_error_set(error, PLM_FORMAT, "not FASTA: the file begins with byte 0x%02x instead of '>'",
                   (unsigned)byte);
-  plm_error_hint(error, "FASTA begins with '>NAME'; name plain text .txt and JSON lines .jsonl");
+  plm_error_hint(
+      error, "FASTA begins with '>NAME'; files of plain text are named .txt, of JSON lines .jsonl");
   plm_error_where(error, "%s:%llu", plm_byte_stream_name(reader->lines.stream),
                   (unsigned long long)reader->lines.line + 1);
   return PLM_SEQUENCE_FAILED;
@@ -56,7 +57,7 @@ static enum plm_sequence_result failed(enum plm_line_result result)
   return result == PLM_LINE_AGAIN ? PLM_SEQUENCE_AGAIN : PLM_SEQUENCE_FAILED;
 }
 
-/* Up to the first '>'; only blank lines may come before. */
+/* Skips blank lines up to the first '>'; anything else is an error. */
 static enum plm_sequence_result find_first(struct plm_sequence_reader *reader,
                                            struct plm_error *error)
 {
@@ -75,7 +76,7 @@ static enum plm_sequence_result find_first(struct plm_sequence_reader *reader,
   }
 }
 
-/* A header's line, or a piece of it. */
+/* Reads the line of a header, or a piece of it. */
 static enum plm_line_result read_header(struct plm_sequence_reader *reader, struct plm_error *error)
 {
   struct plm_line_piece piece;
@@ -93,7 +94,7 @@ static enum plm_line_result read_header(struct plm_sequence_reader *reader, stru
   return PLM_LINE_PIECE;
 }
 
-/* Lines that need no second look, straight from the buffer. */
+/* Takes whole lines of letters directly from the buffer. */
 static void take_plain_lines(struct plm_sequence_reader *reader)
 {
   struct plm_line_source *source = &reader->lines;
@@ -104,7 +105,7 @@ static void take_plain_lines(struct plm_sequence_reader *reader)
   source->line += lines;
 }
 
-/* Residues up to the next header: PLM_LINE_END when the record is complete. */
+/* Reads residues up to the next header. PLM_LINE_END: the record is complete. */
 static enum plm_line_result read_residues(struct plm_sequence_reader *reader,
                                           struct plm_error *error)
 {

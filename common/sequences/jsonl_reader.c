@@ -1,4 +1,4 @@
-/* JSONL: an object a line, with `sequence` and optionally `name`. */
+/* JSON lines: each line is an object with `sequence` and optionally `name`. */
 #include <cjson/cJSON.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +6,8 @@
 #include "common/corpus/corpus.h"
 #include "common/sequences/sequence_parts.h"
 
-/* What a line may hold besides the sequence, whose letters may each be written as \uXXXX. */
+/* The length limit of a line: each residue may be written as \uXXXX, and other fields have a MiB.
+ */
 static const size_t other_fields_bytes = 1 << 20;
 static const size_t bytes_a_residue = 6;
 
@@ -34,7 +35,7 @@ static bool keep(struct plm_sequence_reader *reader, const struct plm_line_piece
   return true;
 }
 
-/* A NUL, written as \u0000 or as it is, would cut a string short without a word. */
+/* cJSON would silently end a string at a NUL, whether it is a byte or written as \u0000. */
 static bool has_nul(const char *line, size_t size)
 {
   return memchr(line, '\0', size) != NULL || memmem(line, size, "\\u0000", 6) != NULL;
@@ -56,7 +57,8 @@ static enum plm_sequence_result take_object(struct plm_sequence_reader *reader, 
   if (!cJSON_IsObject(root)) return plm_sequence_bad(reader, line, error, "not a JSON object");
   if (name != NULL && !cJSON_IsNull(name)) {
     if (!cJSON_IsString(name) || has_control_character(name->valuestring))
-      return plm_sequence_bad(reader, line, error, "\"name\" is not a string of one line");
+      return plm_sequence_bad(reader, line, error,
+                              "\"name\" is not a string without control characters");
     const size_t size = strlen(name->valuestring);
     reader->name_too_long = size > PLM_NAME_LIMIT;
     reader->name_size = reader->name_too_long ? PLM_NAME_LIMIT : size;
@@ -64,12 +66,13 @@ static enum plm_sequence_result take_object(struct plm_sequence_reader *reader, 
   }
   if (reader->name_size == 0) plm_sequence_name_by_place(reader);
   if (!cJSON_IsString(residues))
-    return plm_sequence_bad(reader, line, error, "no string \"sequence\" in this object");
+    return plm_sequence_bad(reader, line, error, "this object has no string \"sequence\"");
   const struct plm_line_piece piece = {.bytes = (const uint8_t *)residues->valuestring,
                                        .size = strlen(residues->valuestring)};
   plm_sequence_builder_add(&reader->builder, &piece, line);
   const struct plm_line_piece end = {.bytes = piece.bytes, .size = 0};
-  plm_sequence_builder_add(&reader->builder, &end, line); /* a CR at its end is text */
+  plm_sequence_builder_add(&reader->builder, &end,
+                           line); /* so that a CR at its end counts as text */
   return plm_sequence_complete(reader, sequence, error);
 }
 
@@ -84,7 +87,8 @@ static enum plm_sequence_result take_line(struct plm_sequence_reader *reader,
                             "this line is too long for a sequence of at most %llu residues",
                             (unsigned long long)reader->builder.max_residues);
   if (has_nul(reader->line, reader->line_size))
-    return plm_sequence_bad(reader, reader->record_line, error, "a NUL character in this line");
+    return plm_sequence_bad(reader, reader->record_line, error,
+                            "this line contains a NUL character");
   cJSON *root = cJSON_ParseWithLength(reader->line, reader->line_size);
   if (root == NULL)
     return plm_sequence_bad(reader, reader->record_line, error, "not a JSON object");

@@ -1,4 +1,5 @@
-/* Residues from text, at memory speed: letters are the rule, everything else the exception. */
+/* Residues from text at the speed of memory: blocks of letters take fast paths, and everything else
+ * is looked at byte by byte. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +12,7 @@
 
 enum { BLOCK = 64 };
 
-/* 0: may not be there; 1: dropped; 2: the closing star; else what is stored. */
+/* 0: invalid; 1: dropped; 2: the closing star; otherwise the character that is stored. */
 static const uint8_t classes[256] = {
     [' '] = 1,   ['\t'] = 1,  ['\r'] = 1,  ['\v'] = 1,  ['\f'] = 1,  ['*'] = 2,   ['.'] = '.',
     ['-'] = '-', ['A'] = 'A', ['B'] = 'B', ['C'] = 'C', ['D'] = 'D', ['E'] = 'E', ['F'] = 'F',
@@ -34,7 +35,7 @@ void plm_sequence_builder_reset(struct plm_sequence_builder *builder)
   builder->bad = -1;
 }
 
-/* Room for size more, up to max_residues and a block; false without memory. */
+/* Makes room for size more residues and a block. False: out of memory. */
 static bool make_room(struct plm_sequence_builder *builder, size_t size)
 {
   const size_t needed = builder->size + size + BLOCK;
@@ -51,8 +52,8 @@ static bool make_room(struct plm_sequence_builder *builder, size_t size)
   return true;
 }
 
-/* Letters to upper case, 64 at a time; false when there is anything else among them. The loop has
- * a fixed count, so that the compiler makes vector code of it. */
+/* Copies 64 bytes in upper case. False: not all are letters. The loop has a fixed count, so that
+ * the compiler vectorises it. */
 static bool copy_letters(uint8_t *restrict out, const uint8_t *restrict in)
 {
   uint8_t other = 0;
@@ -64,13 +65,14 @@ static bool copy_letters(uint8_t *restrict out, const uint8_t *restrict in)
   return other == 0;
 }
 
-/* The same, and says which of the 64 are no letters: bit i for byte i. */
+/* The same. Returns which of the 64 bytes are not letters: bit i for byte i. */
 static uint64_t copy_and_mark(uint8_t *restrict out, const uint8_t *restrict in)
 {
   uint64_t others = 0;
 #if defined(__x86_64__)
   const __m128i upper_case = _mm_set1_epi8((char)0xdf), most = _mm_set1_epi8('Z' - 'A' - 128);
-  const __m128i to_least = _mm_set1_epi8((char)(128 - 'A')); /* A becomes -128, compares signed */
+  const __m128i to_least =
+      _mm_set1_epi8((char)(128 - 'A')); /* maps A to -128, for a signed comparison */
 #pragma GCC unroll 4
   for (int i = 0; i < BLOCK; i += 16) {
     const __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)(in + i));
@@ -89,8 +91,8 @@ static uint64_t copy_and_mark(uint8_t *restrict out, const uint8_t *restrict in)
   return others;
 }
 
-/* <mask> or _, where they are taken: true when the byte belongs to one. A <mask> may be broken by
- * blanks and line ends like any sequence. */
+/* Takes a byte of a <mask> or a _. False: the byte belongs to neither. Blanks and line ends may
+ * interrupt a <mask>, as any sequence. */
 static bool take_mask(struct plm_sequence_builder *builder, uint8_t byte, uint64_t line)
 {
   static const char text[] = "<mask>";
@@ -130,7 +132,7 @@ static void add_slowly(struct plm_sequence_builder *builder, const uint8_t *byte
   }
 }
 
-/* Fewer than a block: as one, filled up with letters that are not kept. Lines of 60 are the rule.
+/* Copies less than a block as one that is filled up with letters. Lines of 60 residues are common.
  */
 static bool add_letters(struct plm_sequence_builder *builder, const uint8_t *bytes, size_t size)
 {
@@ -145,7 +147,7 @@ static bool add_letters(struct plm_sequence_builder *builder, const uint8_t *byt
 static void add_bytes(struct plm_sequence_builder *builder, const uint8_t *bytes, size_t size,
                       uint64_t line)
 {
-  /* bytes beyond max_residues are checked and counted, not kept */
+  /* bytes beyond max_residues are checked and counted, but not kept */
   while (size != 0 && builder->bad < 0 && !builder->no_memory) {
     const size_t piece = size < 1 << 16 ? size : 1 << 16;
     const size_t before = builder->size;
@@ -186,7 +188,7 @@ size_t plm_sequence_builder_add_lines(struct plm_sequence_builder *builder, cons
     size = builder->max_residues - builder->length;
   if (size < BLOCK || !make_room(builder, size)) return 0;
   uint8_t *out = builder->residues + builder->size;
-  size_t at = 0, taken = 0, kept = 0; /* what is behind: of whole lines */
+  size_t at = 0, taken = 0, kept = 0; /* taken, kept: of whole lines */
   while (size - at >= BLOCK && (at != taken || bytes[at] != '>')) {
     const uint64_t others = copy_and_mark(out, bytes + at);
     const int letters = others == 0 ? BLOCK : __builtin_ctzll(others);

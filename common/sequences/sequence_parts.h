@@ -10,26 +10,27 @@
 struct plm_sequence_builder {
   enum plm_tokenizer_kind tokenizer;
   uint64_t max_residues;
-  bool keep_heads; /* of records beyond max_residues */
+  bool keep_heads; /* keep the first max_residues of longer records */
   uint8_t *residues;
   size_t size, capacity;
-  uint64_t length; /* residues seen, also those beyond max_residues */
-  bool star;       /* a `*` came: nothing may follow */
-  bool masks;      /* <mask> and _ are taken */
-  uint8_t matched; /* characters of a <mask> that has begun */
-  bool carriage;   /* byte tokenizer: a CR came last, which a line end would swallow */
-  int bad;         /* first character that may not be there, -1: none */
+  uint64_t length; /* all residues seen, including those beyond max_residues */
+  bool star;       /* a `*` was seen, so nothing may follow */
+  bool masks;      /* <mask> and _ are accepted */
+  uint8_t matched; /* characters seen of a <mask> that has begun */
+  bool carriage;   /* byte tokenizer: the last byte was a CR, which is dropped if the line ends */
+  int bad;         /* the first invalid character, -1 if none */
   uint64_t bad_line;
   bool no_memory;
 };
 
 void plm_sequence_builder_reset(struct plm_sequence_builder *builder);
-/* A piece of line number `line`. */
+/* Adds a piece of line number `line`. */
 void plm_sequence_builder_add(struct plm_sequence_builder *builder,
                               const struct plm_line_piece *piece, uint64_t line);
-/* The same, faster, for whole lines of nothing but letters, from the beginning of a line up to the
- * first that is another or begins with '>', or that may not be whole. Returns how many bytes that
- * were, line ends included, and in lines how many lines; 0 is always a right answer. */
+/* A fast path for whole lines that contain only letters. bytes begins with a line. It adds lines up
+ * to the first one that contains anything else, begins with '>' or may be incomplete. Returns the
+ * bytes that it has taken, including line ends, and in lines their number. It may take fewer, even
+ * none. */
 size_t plm_sequence_builder_add_lines(struct plm_sequence_builder *builder, const uint8_t *bytes,
                                       size_t size, uint64_t *lines);
 
@@ -38,9 +39,9 @@ struct plm_sequence_reader {
   struct plm_sequence_builder builder;
   enum plm_sequence_format format;
   bool format_known, begun, ended;
-  unsigned mark_bytes;   /* of a byte order mark, skipped */
-  const char *base_name; /* of the file, for records without a name */
-  char name[4096 + 32];  /* of the record being read */
+  unsigned mark_bytes;   /* of a byte order mark that were skipped */
+  const char *base_name; /* of the file, to name records without a name */
+  char name[4096 + 32];  /* of the current record */
   size_t name_size;
   bool name_complete, name_too_long;
   enum { FASTA_BEFORE, FASTA_HEADER, FASTA_RESIDUES } fasta_state;
@@ -50,18 +51,18 @@ struct plm_sequence_reader {
   bool line_too_long;
 };
 
-/* JSONL, text: the next piece of a line. An open line gets an empty last piece from the end of the
- * file. */
+/* The next piece of a line, for JSONL and text. If the last line has no line end, an empty last
+ * piece ends it. */
 enum plm_sequence_result plm_sequence_piece(struct plm_sequence_reader *reader,
                                             struct plm_line_piece *piece, struct plm_error *error);
 
-/* "FILE:LINE", blanks made '_': the name of a record that has none. */
+/* Names a record that has no name "FILE:LINE", with blanks replaced by '_'. */
 void plm_sequence_name_by_place(struct plm_sequence_reader *reader);
-/* The record in the builder is complete: checks it and hands it out, or says why it is bad. */
+/* Checks the record in the builder, which is complete, and hands it out or says why it is bad. */
 enum plm_sequence_result plm_sequence_complete(struct plm_sequence_reader *reader,
                                                struct plm_sequence *sequence,
                                                struct plm_error *error);
-/* PLM_SEQUENCE_BAD with the place and name of the record. */
+/* Fills error with the place and the name of the record. Returns PLM_SEQUENCE_BAD. */
 enum plm_sequence_result plm_sequence_bad(const struct plm_sequence_reader *reader, uint64_t line,
                                           struct plm_error *error, const char *format, ...)
     __attribute__((format(printf, 4, 5)));

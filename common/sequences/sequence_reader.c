@@ -72,10 +72,10 @@ enum plm_sequence_result plm_sequence_complete(struct plm_sequence_reader *reade
   if (builder->bad >= 0) {
     const int bad = builder->bad;
     if (bad == '<' && builder->masks)
-      return plm_sequence_bad(reader, builder->bad_line, error, "'<' begins nothing but <mask>");
+      return plm_sequence_bad(reader, builder->bad_line, error, "'<' may only begin <mask>");
     if (bad == '*')
       return plm_sequence_bad(reader, builder->bad_line, error,
-                              "'*' inside the sequence: only its last character may be one");
+                              "'*' is allowed only as the last character");
     if (isprint(bad))
       return plm_sequence_bad(reader, builder->bad_line, error, "character '%c' is not a residue",
                               bad);
@@ -106,7 +106,7 @@ static const struct {
     {".fas", PLM_FORMAT_FASTA},   {".jsonl", PLM_FORMAT_JSONL}, {".txt", PLM_FORMAT_TEXT},
 };
 
-/* By the name, .gz or .zst set aside. */
+/* The format by the name, without .gz or .zst. */
 static bool format_of_name(const char *name, enum plm_sequence_format *format)
 {
   size_t length = strlen(name);
@@ -129,14 +129,16 @@ static enum plm_line_result not_sequences(const struct plm_sequence_reader *read
   if (byte == '@')
     plm_error_set(error, PLM_FORMAT, "the first line begins with '@', as FASTQ does");
   else
-    plm_error_set(error, PLM_FORMAT, "not text: it begins with byte 0x%02x", (unsigned)byte);
-  plm_error_hint(error, "FASTA, JSON lines and plain text are read, and .gz and .zst of them");
+    plm_error_set(error, PLM_FORMAT, "this is not text: it begins with byte 0x%02x",
+                  (unsigned)byte);
+  plm_error_hint(error,
+                 "FASTA, JSON lines and plain text are supported, also compressed as .gz or .zst");
   plm_error_where(error, "%s:1", plm_byte_stream_name(reader->lines.stream));
   return PLM_LINE_FAILED;
 }
 
-/* Editors of some systems put U+FEFF before a text. Residues have no such character; of the byte
- * tokenizer's texts it is a part. */
+/* Skips U+FEFF, which some editors put before a text. For the byte tokenizer it is part of a plain
+ * text. */
 static enum plm_line_result skip_byte_order_mark(struct plm_sequence_reader *reader,
                                                  struct plm_error *error)
 {
@@ -144,7 +146,7 @@ static enum plm_line_result skip_byte_order_mark(struct plm_sequence_reader *rea
   if (reader->builder.tokenizer == PLM_TOKENIZER_BYTE &&
       (!reader->format_known || reader->format == PLM_FORMAT_TEXT))
     return PLM_LINE_PIECE;
-  while (reader->mark_bytes < 3) { /* they may come in pieces, or with a signal between */
+  while (reader->mark_bytes < 3) { /* the bytes may come in pieces, with a signal in between */
     int byte;
     const enum plm_line_result result = plm_line_peek(&reader->lines, &byte, error);
     if (result == PLM_LINE_FAILED || result == PLM_LINE_AGAIN) return result;
@@ -172,7 +174,7 @@ static enum plm_line_result format_of_content(struct plm_sequence_reader *reader
   return PLM_LINE_PIECE;
 }
 
-/* Before the first record: what lies before it, and its format. */
+/* Skips a byte order mark and decides on the format, before the first record. */
 static enum plm_line_result begin(struct plm_sequence_reader *reader, struct plm_error *error)
 {
   enum plm_line_result result = skip_byte_order_mark(reader, error);

@@ -1,11 +1,11 @@
-/* Reads sequences, one record after another, from FASTA, JSONL or plain text; see data.md's rules:
- * letters become upper case; CR, blanks, empty lines and one `*` at the end are dropped; a letter
- * outside the alphabet stays (it becomes <unk>); any other character makes the record bad.
- * With the byte tokenizer the text stays as it is, its line ends aside.
+/* Reads sequences, one record after another, from FASTA, JSON lines or plain text. Letters become
+ * upper case. CR, blanks, empty lines and one `*` at the end are dropped. A letter outside the
+ * alphabet stays, and becomes <unk> later. Any other character makes the record bad. With the byte
+ * tokenizer the text stays as it is, apart from its line ends. doc/data.md#reading-sequences
  *
- * The format comes from the name, or from the first byte for standard input and other names. A byte
- * order mark before it is skipped (in texts of the byte tokenizer it is a part of the text).
- * Memory is bounded by the longest record that is kept. */
+ * The format comes from the file's name; for standard input and other names, it comes from the
+ * first byte. A byte order mark is skipped, except in plain text for the byte tokenizer, of which
+ * it is a part. Memory is bounded by the longest record that is kept. */
 #ifndef PLM_COMMON_SEQUENCES_SEQUENCE_READER_H
 #define PLM_COMMON_SEQUENCES_SEQUENCE_READER_H
 
@@ -20,35 +20,35 @@
 enum plm_sequence_format { PLM_FORMAT_FASTA, PLM_FORMAT_JSONL, PLM_FORMAT_TEXT };
 
 struct plm_sequence {
-  const char *name; /* not NUL-terminated; FILE:LINE where the input has none */
+  const char *name; /* not NUL-terminated; FILE:LINE if the record has no name */
   size_t name_size;
   const uint8_t *residues;
-  size_t size;   /* stored residues: when too_long none, or max_residues where heads are kept */
-  uint64_t line; /* where it begins, from 1 */
-  bool too_long; /* more than max_residues; length says how many */
-  uint64_t length;
+  size_t size;     /* of residues; if too_long: 0, or max_residues if heads are kept */
+  uint64_t line;   /* on which it begins, from 1 */
+  bool too_long;   /* it has more than max_residues */
+  uint64_t length; /* all its residues */
 };
 
 enum plm_sequence_result {
   PLM_SEQUENCE_READ, /* *sequence is valid until the next call */
-  PLM_SEQUENCE_BAD,  /* error says what and where; reading goes on behind it */
+  PLM_SEQUENCE_BAD,  /* error says what is wrong and where; the next call continues after it */
   PLM_SEQUENCE_END,
-  PLM_SEQUENCE_FAILED, /* error: the file cannot be read further */
+  PLM_SEQUENCE_FAILED, /* error says why the file cannot be read further */
   PLM_SEQUENCE_AGAIN,  /* a signal came; call again */
 };
 
 struct plm_sequence_reader;
 
-/* Takes the stream over, also when it fails. max_residues >= 1. */
+/* Takes ownership of the stream, even if it fails. max_residues >= 1. */
 plm_status plm_sequence_reader_open(struct plm_byte_stream *stream,
                                     enum plm_tokenizer_kind tokenizer, uint64_t max_residues,
                                     struct plm_sequence_reader **reader, struct plm_error *error);
-/* Of a record that is too long, its first max_residues are kept. (In JSONL a line has to fit:
- * what one of max_residues residues may need, and 1 MiB.) Before the first record. */
+/* Keeps the first max_residues of a record that is too long. (A line of JSONL must still fit into
+ * what max_residues residues may need, and 1 MiB.) To be called before the first record. */
 void plm_sequence_reader_keep_heads(struct plm_sequence_reader *reader);
-/* Residues may be unknown: `<mask>`, or `_` for short, is kept as PLM_SEQUENCE_MASK. (With the byte
- * tokenizer, whose text stays as it is, it is the caller's to look for.) Before the first record.
- */
+/* Accepts unknown residues: `<mask>`, or `_` for short, is kept as PLM_SEQUENCE_MASK. (With the
+ * byte tokenizer the text stays as it is, and the caller looks for them.) To be called before the
+ * first record. */
 enum { PLM_SEQUENCE_MASK = '_' };
 void plm_sequence_reader_take_masks(struct plm_sequence_reader *reader);
 void plm_sequence_reader_close(

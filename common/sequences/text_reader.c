@@ -1,4 +1,4 @@
-/* Plain text: one sequence a line. */
+/* Plain text: each line that is not empty is a sequence. */
 #include "common/sequences/sequence_parts.h"
 
 enum plm_sequence_result plm_text_next(struct plm_sequence_reader *reader,

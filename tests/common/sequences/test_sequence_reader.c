@@ -94,9 +94,9 @@ static const struct reading readings[] = {
     {"names.fasta", ">\nL\n> \nA\n>sp|Q1|Q_X\tmore\nG\n> \tp7 more\nV\n> \r\nS\n",
      "names.fasta:1 L\nnames.fasta:3 A\nsp|Q1|Q_X G\np7 V\nnames.fasta:9 S\n", 0, 0},
     {"star.fasta", ">a\nLA*\n>b\nL*A\n>c\nLA**\n>d\nL\n*\n\n>e\n*\n",
-     "a LA\nbad star.fasta:4 record \"b\": '*' inside the sequence: only its last character may be "
-     "one\nbad star.fasta:6 record \"c\": '*' inside the sequence: only its last character may be "
-     "one\nd L\nbad star.fasta:11 record \"e\": empty sequence\n",
+     "a LA\nbad star.fasta:4 record \"b\": '*' is allowed only as the last character\nbad "
+     "star.fasta:6 record \"c\": '*' is allowed only as the last character\nd L\nbad star.fasta:11 "
+     "record \"e\": empty sequence\n",
      0, 0},
     {"bad.fasta", ">a\nLA\nG1V\n>b\nL\n>c\nL@\x01\n>d\n\x80\n",
      "bad bad.fasta:3 record \"a\": character '1' is not a residue\nb L\n"
@@ -122,16 +122,16 @@ static const struct reading readings[] = {
     {"bom.jsonl", "\xef\xbb\xbf{\"sequence\": \"LA\"}\n", "bom.jsonl:1 LA\n", 0, 0},
     {"unknown", "\xef\xbb\xbf\r\nLA\n", "unknown:2 LA\n", 0, 0},
     {"bom.txt", "\xef\xbb\xbflaw\n", "bom.txt:1 \xef\xbb\xbflaw\n", PLM_TOKENIZER_BYTE, 0},
-    {"half.fasta", "\xef\xbb>a\nLA\n", "failed half.fasta:1 not text: it begins with byte 0xef\n",
-     0, 0},
+    {"half.fasta", "\xef\xbb>a\nLA\n",
+     "failed half.fasta:1 this is not text: it begins with byte 0xef\n", 0, 0},
     {"unknown", "@r1\nGATTAGA\n+\nIIIIIII\n",
      "failed unknown:1 the first line begins with '@', as FASTQ does\n", 0, 0},
-    {"unknown", "\x01\nLA\n", "failed unknown:1 not text: it begins with byte 0x01\n", 0, 0},
+    {"unknown", "\x01\nLA\n", "failed unknown:1 this is not text: it begins with byte 0x01\n", 0,
+     0},
     {"unknown", "@r1\n", "unknown:1 @r1\n", PLM_TOKENIZER_BYTE, 0},
     {"t.txt", "lagv \r\n\n\r\nS E*\n>x\nL*L\n",
      "t.txt:1 LAGV\nt.txt:4 SE\nbad t.txt:5 record \"t.txt:5\": character '>' is not a "
-     "residue\nbad t.txt:6 record \"t.txt:6\": '*' inside the sequence: only its last character "
-     "may be one\n",
+     "residue\nbad t.txt:6 record \"t.txt:6\": '*' is allowed only as the last character\n",
      0, 0},
     {"t.txt", "Aa *\r\n\r\n\nb\rc\r\r\nlast", "t.txt:1 Aa *\nt.txt:4 b\rc\r\nt.txt:5 last\n",
      PLM_TOKENIZER_BYTE, 0},
@@ -146,13 +146,13 @@ static const struct reading readings[] = {
      "{\"sequence\":\"L1\",\"name\":\"y\"}\n{\"sequence\":\"L\\u0000A\"}\n"
      "{\"name\":7,\"sequence\":\"L\"}\n{\"name\":\"a\\nb\",\"sequence\":\"L\"}\n"
      "{\"name\":null,\"sequence\":\"\"}",
-     "a b LAGV\nj.jsonl:4 L\nbad j.jsonl:5 record \"x\": no string \"sequence\" in this object\n"
+     "a b LAGV\nj.jsonl:4 L\nbad j.jsonl:5 record \"x\": this object has no string \"sequence\"\n"
      "bad j.jsonl:6 not a JSON object\nbad j.jsonl:7 not a JSON object\n"
-     "bad j.jsonl:8 record \"j.jsonl:8\": no string \"sequence\" in this object\n"
+     "bad j.jsonl:8 record \"j.jsonl:8\": this object has no string \"sequence\"\n"
      "bad j.jsonl:9 record \"y\": character '1' is not a residue\n"
-     "bad j.jsonl:10 a NUL character in this line\n"
-     "bad j.jsonl:11 \"name\" is not a string of one line\n"
-     "bad j.jsonl:12 \"name\" is not a string of one line\n"
+     "bad j.jsonl:10 this line contains a NUL character\n"
+     "bad j.jsonl:11 \"name\" is not a string without control characters\n"
+     "bad j.jsonl:12 \"name\" is not a string without control characters\n"
      "bad j.jsonl:13 record \"j.jsonl:13\": empty sequence\n",
      0, 0},
     {"j.jsonl", "{\"sequence\": \"Text, as\\tit is \\u00e9\\r\"}\n",
@@ -161,16 +161,16 @@ static const struct reading readings[] = {
 
 #define LETTERS_64 "LAGVSERTIDPKQNFYLAGVSERTIDPKQNFYLAGVSERTIDPKQNFYLAGVSERTIDPKQNFY"
 
-/* Where masks are taken. */
+/* Readings with plm_sequence_reader_take_masks. */
 static const struct reading masked_readings[] = {
     {"mask.fasta", ">a\nLA_<mask>G<ma\r\n sk>*\n>b\n_\n>c\nL<mask\n>d\nLA<eos>\n>e\nL*_\n>f\nL>\n",
      "a LA__G_\nb _\nbad mask.fasta:6 record \"c\": it ends inside a <mask>\n"
-     "bad mask.fasta:9 record \"d\": '<' begins nothing but <mask>\n"
-     "bad mask.fasta:11 record \"e\": '*' inside the sequence: only its last character may be one\n"
+     "bad mask.fasta:9 record \"d\": '<' may only begin <mask>\n"
+     "bad mask.fasta:11 record \"e\": '*' is allowed only as the last character\n"
      "bad mask.fasta:13 record \"f\": character '>' is not a residue\n",
      0, 0},
     {"mask.txt", "<mas" LETTERS_64 "k>\n<mask>" LETTERS_64 "<mask>\n",
-     "bad mask.txt:1 record \"mask.txt:1\": '<' begins nothing but <mask>\nmask.txt:2 _" LETTERS_64
+     "bad mask.txt:1 record \"mask.txt:1\": '<' may only begin <mask>\nmask.txt:2 _" LETTERS_64
      "_\n",
      0, 0},
     {"mask.jsonl", "{\"sequence\": \"L_<mask>\"}\n", "mask.jsonl:1 L__\n", 0, 0},
@@ -218,13 +218,15 @@ static void other_compressions_are_refused(void **state)
     const char *name, *bytes, *said;
     size_t size;
   } others[] = {
-      {"a.fa.bz2", "BZh91AY&SY\nLA\n", "a.fa.bz2 is compressed by bzip2, which is not read", 14},
+      {"a.fa.bz2", "BZh91AY&SY\nLA\n", "a.fa.bz2 is compressed by bzip2, which is not supported",
+       14},
       {"a.fa.xz",
        "\xfd"
        "7zXZ\0\0\4\nLA\n",
-       "a.fa.xz is compressed by xz, which is not read", 12},
-      {"a.zip", "PK\3\4\24\0\0\0\nLA\n", "a.zip is compressed by zip, which is not read", 12},
-      {"a", "\x04\x22\x4d\x18\x64\x40\nL\nA\n", "a is compressed by lz4, which is not read", 11},
+       "a.fa.xz is compressed by xz, which is not supported", 12},
+      {"a.zip", "PK\3\4\24\0\0\0\nLA\n", "a.zip is compressed by zip, which is not supported", 12},
+      {"a", "\x04\x22\x4d\x18\x64\x40\nL\nA\n", "a is compressed by lz4, which is not supported",
+       11},
   };
   for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
     struct plm_byte_stream *stream;
