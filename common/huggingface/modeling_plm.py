@@ -1,25 +1,28 @@
 # Copyright The plm-pipeline authors. Licensed under the Apache License, Version 2.0.
 """Protein language models trained by plm-pipeline: transformer, unet and patch_unet.
 
-One self-contained file: AutoConfig, AutoModel and AutoModelForMaskedLM load a checkpoint folder with
-`trust_remote_code=True`, and to be fine-tuned AutoModelForSequenceClassification and
-AutoModelForTokenClassification, whose readout is new. Tensors are named with their shape: x_BLD is
-(batch, length, width).
+This file is self-contained. AutoConfig, AutoModel and AutoModelForMaskedLM load a checkpoint folder with
+`trust_remote_code=True`. For fine-tuning, so do AutoModelForSequenceClassification and
+AutoModelForTokenClassification, with a newly initialised readout. The names of tensors show their shape:
+x_BLD is (batch, length, width).
 
-A batch is either single sequences (input_ids and attention_mask, padded on the right) or packed
-chunks (input_ids and document_ids: the number of each token's document, increasing along the chunk,
--1 for padding). Documents never attend to each other. Sequences longer than max_length are cut to
-their first max_length tokens, with a warning; <eos> is not among them, as with `truncate: head` and in
-`plm-pipeline embed`. So the tokenizer should cut nothing: tokenizer(sequences, padding=True). With
-truncation=True it puts <eos> where a residue was, as all tokenizers of transformers do.
+A batch holds either single sequences (input_ids and attention_mask, padded on the right) or packed chunks
+(input_ids and document_ids: the number of each token's document, which increases along the chunk, and -1
+for padding). Documents never attend to each other.
+
+Sequences of more than max_length tokens are cut to their first max_length tokens, with a warning. They have
+no <eos> then, as with `truncate: head` in training and in `plm-pipeline embed`. So call the tokenizer without
+truncation, as tokenizer(sequences, padding=True): with truncation=True it would put <eos> in the place of a
+residue, as all tokenizers of transformers do.
 
     model.get_logits(input_ids, attention_mask)
-    model.get_embeddings(input_ids, attention_mask, pooling="mean,max")   # a row a sequence or document
+    model.get_embeddings(input_ids, attention_mask, pooling="mean,max")   # one row per sequence or document
     model.embed_dataset("proteins.fasta.gz", output="proteins.safetensors", pooling="mean")
-    model.score("MKTAYIAKQR", ["A4G", "A4G:K8E"])                         # substitutions
+    model.score("MKTAYIAKQR", ["A4G", "A4G:K8E"])                         # scores of substitutions
 
-Training it fast: fp32 weights under bf16 autocast, the whole model compiled, the masks built once a
-batch, outside of what is compiled. Keep the shape of the batch the same from step to step.
+To train it fast, use fp32 weights under bf16 autocast, compile the whole model, and build the masks once per
+batch, outside the compiled part. Keep the shape of the batch the same from step to step, so that nothing is
+compiled again.
 
     step = torch.compile(model, fullgraph=True)
     with torch.autocast("cuda", torch.bfloat16):
@@ -27,8 +30,8 @@ batch, outside of what is compiled. Keep the shape of the batch the same from st
         loss = step(input_ids, document_ids=document_ids, masks=masks, labels=labels).loss
     loss.backward()
 
-From top to bottom: configuration, masks, blocks, sequences and files, embeddings, generation,
-variants, models.
+The order of this file: configuration, masks, blocks, sequences and files, embeddings, generation, variants,
+models.
 """
 
 import bisect
@@ -69,7 +72,8 @@ MASK_KINDS = {"document", "causal", "local", "block"}
 
 
 class PLMConfig(PretrainedConfig):
-    """The `model:` keys of pipeline.yaml; max_length, vocab_size, the objective, the window in force."""
+    """The keys of `model:` in pipeline.yaml, and max_length, vocab_size, the objective and the current
+    window."""
 
     model_type = "plm"
 
@@ -125,7 +129,7 @@ class PLMConfig(PretrainedConfig):
         super().__init__(pad_token_id=pad_token_id, eos_token_id=eos_token_id, **kwargs)
 
     def _check(self):
-        """What plm-trainer refuses, too, is an error here: it would make another model, or none."""
+        """Refuses what plm-trainer refuses: configurations that make no model, or a different one."""
         D, H, pattern = self.hidden_size, self.num_attention_heads, self.attention["pattern"]
         for entry in pattern:
             if not MASK_KINDS.issuperset(entry.split("+")):
@@ -155,7 +159,7 @@ class PLMConfig(PretrainedConfig):
                 raise ValueError("objective causal: every entry of attention.pattern needs causal")
 
     def _get_generation_parameters(self):
-        """max_length is the model's own here, not a default of generation."""
+        """Here max_length belongs to the model; it is not a default for generation."""
         return {k: v for k, v in super()._get_generation_parameters().items() if k != "max_length"}
 
     @property
@@ -169,15 +173,15 @@ class PLMConfig(PretrainedConfig):
 
     @property
     def halvings(self):
-        """After as many, one position is left of max_length."""
+        """How often max_length can be halved until one position is left."""
         return self.max_length.bit_length() - 1
 
     def level_of(self, layer):
-        """Resolution of encoder layer `layer`: its length is L >> level."""
+        """The resolution of encoder layer `layer`, which works on L >> level positions."""
         return min(layer, self.halvings) if self.architecture == "patch_unet" else 0
 
     def is_bottleneck(self, layer):
-        """Layers at a resolution of one position have nothing to attend to."""
+        """Whether a layer works on a single position, so that it has nothing to attend to."""
         return self.architecture == "patch_unet" and layer >= self.halvings
 
     @property
@@ -186,7 +190,7 @@ class PLMConfig(PretrainedConfig):
 
     @property
     def document_alignment(self):
-        """Documents start at multiples of this, so that no merged group spans two of them."""
+        """Documents begin at multiples of this, so that no merged group spans two documents."""
         return 2**self.deepest_level
 
     def width_of(self, level):
@@ -205,7 +209,8 @@ class PLMConfig(PretrainedConfig):
         return any("block" in entry.split("+") for entry in self.attention["pattern"])
 
     def mask_entry(self, number):
-        """Mask kinds of the block that runs as `number`; `document` is always among them."""
+        """The mask kinds of the block that runs as `number`, joined by "+". `document` is always among
+        them."""
         pattern = self.attention["pattern"]
         kinds = {"document", *pattern[number % len(pattern)].split("+")}
         return "+".join(sorted(kinds))
@@ -213,15 +218,16 @@ class PLMConfig(PretrainedConfig):
 
 # ---- masks --------------------------------------------------------------------------------------
 #
-# Every mask lets a query attend to one run of keys [begin, end): so a mask is two integers a query,
-# whatever its kinds, and what attends to them is the same code for all.
+# Every mask, whatever its kinds, lets a query attend to one run of keys [begin, end). So a mask is two
+# integers per query, and the same code serves all kinds.
 
-FLEX_TILE = 128  # positions; below, a block mask has nothing to skip
+FLEX_TILE = 128  # positions; in a shorter sequence a block mask has nothing to skip
 
 
 class AttentionMasks:
-    """What the blocks need to know about a batch: `attention[level, entry]`, a block mask for
-    FlexAttention or a dense one (allowed (B, 1, L, L), real rows (B, 1, L, 1)); `rotary[level]`."""
+    """What the blocks need to know about a batch. `attention[level, entry]` is a block mask for
+    FlexAttention, or a pair of dense ones (allowed (B, 1, L, L), real rows (B, 1, L, 1)). `rotary[level]`
+    is (cos, sin)."""
 
     def __init__(self, attention, rotary):
         self.attention = attention
@@ -229,7 +235,7 @@ class AttentionMasks:
 
 
 def rotary_tables(length, head_width, device):
-    """cos and sin (L, K/2) of position * 10000^(-2i/K), computed in double and rounded once."""
+    """cos and sin (L, K/2) of position * 10000^(-2i/K), computed in double and rounded once to fp32."""
     frequency = 10000.0 ** (
         -torch.arange(0, head_width, 2, dtype=torch.float64, device=device) / head_width
     )
@@ -238,7 +244,7 @@ def rotary_tables(length, head_width, device):
 
 
 def key_runs(documents_BL, entry, window, block):
-    """The keys [begin, end) of each query, int32 (B, L) each; equal where there is none (padding)."""
+    """The keys [begin, end) of each query, as two int32 tensors (B, L). For padding both are 0."""
     L = documents_BL.shape[1]
     i = torch.arange(L, device=documents_BL.device, dtype=torch.int32).expand_as(documents_BL)
     change = documents_BL[:, 1:] != documents_BL[:, :-1]
@@ -258,8 +264,8 @@ def key_runs(documents_BL, entry, window, block):
 
 
 def dense_mask(begin_BL, end_BL):
-    """allowed (B, 1, L, L) and real (B, 1, L, 1). A padding row attends to itself, so that softmax has
-    something; what it gets is then multiplied by real, 0."""
+    """allowed (B, 1, L, L) and real (B, 1, L, 1). A padding row attends to itself, so that its softmax is
+    defined; its result is then multiplied by real, which is 0."""
     key = torch.arange(begin_BL.shape[1], device=begin_BL.device, dtype=torch.int32)
     real = begin_BL < end_BL
     allowed = (begin_BL[..., None] <= key) & (key < end_BL[..., None])
@@ -268,10 +274,10 @@ def dense_mask(begin_BL, end_BL):
 
 
 def block_mask(begin_BL, end_BL):
-    """FlexAttention's mask. Which tiles are touched, and which are full, follows from the least and the
-    largest ends of a tile's runs, so nothing of size L x L is made."""
+    """The mask for FlexAttention. Which tiles are touched, and which are full, follows from the smallest and
+    largest ends of the runs in a tile, so nothing of size L x L is made."""
     B, L = begin_BL.shape
-    padded = F.pad(torch.stack((begin_BL, end_BL)), (0, -L % FLEX_TILE))  # empty runs
+    padded = F.pad(torch.stack((begin_BL, end_BL)), (0, -L % FLEX_TILE))  # with empty runs
     begin, end = padded.view(2, B, -1, FLEX_TILE, 1).unbind(0)
     some = begin < end
     first = begin.masked_fill(~some, L).amin(2)
@@ -280,7 +286,7 @@ def block_mask(begin_BL, end_BL):
     touched = (tile + FLEX_TILE > first) & (tile < last)
     full = (tile >= begin.amax(2)) & (tile + FLEX_TILE <= end.amin(2)) & some.all(2)
 
-    def in_order(tiles):  # how many, and which: those first
+    def in_order(tiles):  # how many tiles are set, and all tiles, those that are set first
         order = torch.argsort(tiles.int(), dim=-1, descending=True, stable=True)
         return tiles.sum(-1, dtype=torch.int32)[:, None], order.int()[:, None]
 
@@ -297,7 +303,8 @@ def block_mask(begin_BL, end_BL):
 
 
 def check_documents(documents_BL, single):
-    """Documents are one run each, numbered upwards; a single sequence begins at the first position."""
+    """Checks that each document is one run, that their numbers increase along the chunk, and that a single
+    sequence begins at the first position."""
     before = F.pad(documents_BL[:, :-1], (1, 0), value=-1)
     starts = (documents_BL >= 0) & (documents_BL != before)
     wrong = starts & (documents_BL <= before.cummax(1).values)
@@ -308,13 +315,13 @@ def check_documents(documents_BL, single):
     row, position = wrong.nonzero()[0].tolist()
     if single:
         raise ValueError(
-            f"attention_mask of sequence {row} has a hole before position {position}: real tokens must "
+            f"attention_mask of sequence {row} has a hole before position {position}: the real tokens must "
             "be one run that begins at position 0 (pad on the right)"
         )
     raise ValueError(
         f"document_ids of chunk {row}: document {documents_BL[row, position]} begins at position "
-        f"{position}, after itself or after one with a larger number: a document is one run without a "
-        "hole, and numbers increase along the chunk"
+        f"{position}, after itself or after one with a larger number: a document must be one run without "
+        "a hole, and numbers must increase along the chunk"
     )
 
 
@@ -322,25 +329,27 @@ def check_documents(documents_BL, single):
 
 
 def norm(x):
-    """RMSNorm over the last axis, no weight, statistics in fp32."""
+    """RMSNorm over the last axis, without a weight; its statistics are in fp32."""
     x32 = x.float()
     return (x32 * torch.rsqrt(x32.square().mean(-1, keepdim=True) + EPS)).to(x.dtype)
 
 
 def rotate(x_BHLK, cos_LK, sin_LK):
-    """Halves are paired: (a, b) becomes (a cos + b sin, b cos - a sin)."""
+    """Rotates pairs of components, one from each half: (a, b) becomes (a cos + b sin, b cos - a sin)."""
     a, b = x_BHLK.float().chunk(2, dim=-1)
     return torch.cat((a * cos_LK + b * sin_LK, b * cos_LK - a * sin_LK), dim=-1).to(x_BHLK.dtype)
 
 
 @functools.cache
 def fused_flex_attention():
-    """FlexAttention is fast only as a compiled kernel: this one serves a model that is not compiled."""
+    """FlexAttention compiled on its own, for a model that is not compiled: it is fast only as a kernel."""
     return torch.compile(flex_attention)
 
 
 def attend(q_BHLK, k_BHLK, v_BHLK, mask):
-    if isinstance(mask, BlockMask):  # head widths from 16 on; the kernels round them up themselves
+    if isinstance(
+        mask, BlockMask
+    ):  # for head widths from 16 on; the kernels round them up themselves
         outside = q_BHLK.is_cuda and not torch.compiler.is_compiling()
         attention = fused_flex_attention() if outside else flex_attention
         return attention(q_BHLK, k_BHLK, v_BHLK, block_mask=mask)
@@ -385,8 +394,9 @@ class MLP(nn.Module):
 
 
 class Block(GradientCheckpointingLayer):
-    """Plain (transformer, extra layers), U-Net (mixes the input x0 in), or bottleneck (no attention).
-    `number` counts all blocks in the order they run and chooses the mask."""
+    """A plain block (transformer, extra layers), a block of a U-Net, which mixes the input x0 in, or a
+    bottleneck, which has no attention. `number` counts all blocks in the order they run; it chooses the
+    mask."""
 
     def __init__(self, config, number, level=0, plain=False, bottleneck=False):
         super().__init__()
@@ -412,7 +422,7 @@ class Block(GradientCheckpointingLayer):
 
 
 class Head(nn.Module):
-    """Logits, in fp32, with a soft cap."""
+    """Hidden states to logits, in fp32, with a soft cap."""
 
     def __init__(self, config):
         super().__init__()
@@ -437,7 +447,7 @@ NO_RESIDUE = re.compile(b"[^A-Za-z.-]")
 
 @functools.cache
 def esm_table():
-    """Byte to id: small letters are capitals, what is no residue is <unk>."""
+    """The token of each byte: small letters count as capitals, and what is no residue is <unk>."""
     table = bytearray([ESM_TOKENS.index("<unk>")] * 256)
     for token, text in enumerate(ESM_TOKENS):
         if len(text) == 1:
@@ -446,9 +456,12 @@ def esm_table():
 
 
 def encode(sequence, config):
-    """Token ids (int64) of a sequence with <cls> and <eos>, as the tokenizer of the folder gives them. In
-    bytes, as they come from files, no token is named: `<mask>` stands for its six characters."""
-    first = None if config.vocab_size == len(ESM_TOKENS) else 256  # byte: 0..255, then the specials
+    """The token ids (int64) of a sequence with <cls> and <eos>, as the tokenizer of the folder gives
+    them. In a str, texts like `<mask>` are tokens. In bytes, which come from files, they are just
+    characters."""
+    first = (
+        None if config.vocab_size == len(ESM_TOKENS) else 256
+    )  # byte vocabulary: 0..255, then specials
     specials = {t: i for i, t in enumerate(ESM_TOKENS) if len(t) > 1}
     if first is not None:
         order = ("<cls>", "<pad>", "<eos>", "<unk>", "<mask>")
@@ -469,7 +482,7 @@ def encode(sequence, config):
 
 
 def named_sequences(sequences, names=None):
-    """Two lists, of names and of sequences, from any collection of texts, or a dict: names to texts."""
+    """A list of names and a list of sequences, from a collection of texts or a dict from names to texts."""
     if isinstance(sequences, dict):
         names, sequences = (sequences if names is None else names), sequences.values()
     sequences = list(sequences)
@@ -483,10 +496,10 @@ def named_sequences(sequences, names=None):
 
 
 def read_fasta(path, protein=True, warn=True):
-    """(name, sequence in bytes) of each record that `plm-pipeline embed` takes. The name is the first word
-    of the header, else FILE:LINE. Of a protein blanks and a `*` that closes it are dropped; with anything
-    but letters, `-` and `.` in it, a record is bad. Bad and empty records are skipped, and a file without
-    a good one is an error. `.gz` is decompressed."""
+    """Yields (name, sequence in bytes) of each record, as `plm-pipeline embed` takes them. The name is
+    the first word of the header, or FILE:LINE. In a protein, blanks and a final `*` are dropped, and a
+    record with anything but letters, `-` and `.` is bad. Bad and empty records are skipped; a file
+    without a good record is an error. A `.gz` file is decompressed."""
     opener = gzip.open if str(path).endswith(".gz") else open
     good = bad = 0
     name, line_of_name, lines = None, 0, []
@@ -526,24 +539,24 @@ def read_fasta(path, protein=True, warn=True):
         warnings.warn(f"{path}: bad records skipped: {bad}", stacklevel=2)
 
 
-COMMIT_EVERY_S = 5.0  # how much work a killed `embed_dataset` may lose
+COMMIT_EVERY_S = 5.0  # how many seconds of work a killed `embed_dataset` may lose
 
 
 def npy_preamble(shape):
-    """What stands in front of the values of a .npy file (version 1.0), float32."""
+    """The header of an npy file (version 1.0) of float32 values."""
     text = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {tuple(shape)}, }}"
     text += " " * (-(len(text) + 11) % 64) + "\n"
     return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode()
 
 
 class TensorFile:
-    """A file written piece by piece and in any order: safetensors, or npy for one tensor, with the names
-    beside it in PATH.names.json, and in PATH.request.json what it holds, which safetensors says itself.
-    Until it is complete it is called PATH.part, and PATH.part.json says how far it got, so that another
-    process can go on.
+    """A file that is written piece by piece and in any order: safetensors, or npy for a single tensor.
+    Beside an npy file, PATH.names.json holds the names, and PATH.request.json says what the file holds;
+    safetensors has both in its metadata. An incomplete file is called PATH.part, and PATH.part.json says
+    how far it is, so that another process can continue.
 
-    shapes: name -> shape, all float32. request: identifies what is written; a file begun for another
-    request is begun anew. `done` is what the last `commit` said, None at the beginning."""
+    shapes maps names to shapes; all values are float32. request identifies what is written: a file that
+    was begun for another request is begun again. `done` is the argument of the last `commit`, or None."""
 
     LARGEST_HEADER = 100_000_000
 
@@ -563,8 +576,8 @@ class TensorFile:
             text += b" " * (-len(text) % 8)
             if len(text) > self.LARGEST_HEADER:
                 raise ValueError(
-                    f"{path}: the names of {len(shapes)} tensors take more than a safetensors header "
-                    "may have; embed the sequences in several files"
+                    f"{path}: the names of {len(shapes)} tensors need more than a safetensors header may "
+                    "hold; embed the sequences into several files"
                 )
             preamble = len(text).to_bytes(8, "little") + text
         self.data, self.request, self.done = len(preamble), request, None
@@ -581,7 +594,7 @@ class TensorFile:
 
     @staticmethod
     def is_complete(path, request):
-        """Whether `path` is a whole file written for `request`."""
+        """Whether `path` is a complete file that was written for `request`."""
         try:
             if Path(path).suffix == ".npy":
                 names, written = (
@@ -597,7 +610,7 @@ class TensorFile:
 
     @staticmethod
     def identity(path, names, request):
-        """Of an npy file and its names in JSON: another one in its place has another size or time."""
+        """Identifies an npy file and its names (JSON); another file in its place has another size or time."""
         state = os.stat(path)
         return {
             "request": request,
@@ -607,13 +620,13 @@ class TensorFile:
         }
 
     def write(self, name, rows, first_row=0):
-        """rows (n, width), float32, on the CPU, from row `first_row` of a tensor on."""
+        """Writes rows (n, width), float32 on the CPU, to a tensor, beginning at its row `first_row`."""
         values = rows.contiguous().view(-1)
         self.file.seek(self.data + self.begin[name] + 4 * first_row * rows.shape[-1])
         self.file.write(memoryview(values.numpy()).cast("B"))
 
     def commit(self, done):
-        """What was written is on the disk before the journal says so."""
+        """Syncs what was written, and only then notes `done` in the journal."""
         self.file.flush()
         os.fsync(self.file.fileno())
         temporary = Path(f"{self.journal}.tmp")
@@ -637,9 +650,10 @@ class TensorFile:
 
 
 def pack(lengths, alignment, tokens, row_length=None, alone=False):
-    """Batches of rows of (number, start), longest sequences first, until each of `lengths` has its place:
-    a row takes the longest that still fits (`alone`: one sequence). Rows are row_length long, or as long as
-    the batch's longest sequence, and a batch has as many as `tokens` holds."""
+    """Packs sequences of these lengths, and yields for each batch the length of its rows, and the rows:
+    lists of (number of the sequence, start). The longest sequences come first, and a row repeatedly takes
+    the longest one that still fits (with `alone`, only one). Rows have row_length tokens, or the length
+    of the longest sequence in the batch, and a batch has as many rows as `tokens` allows."""
     order = sorted(range(len(lengths)), key=lambda i: lengths[i])
     sizes = [-(-lengths[i] // alignment) * alignment for i in order]
     while order:
@@ -670,11 +684,11 @@ def pooling_kinds(pooling):
 
 
 def pool(hidden_TD, document_T, first_N, residue_T, pooling):
-    """Rows (N, D * kinds): document_T says which document each token belongs to (those of no document:
-    N), first_N where each begins. <cls>, <eos> and <pad> are no residues and do not count; std divides by
-    n; a document without residues gives zeros."""
+    """Pools hidden states into rows (N, D * number of kinds). document_T is the document of each token,
+    first_N the first token of each document, and residue_T tells which tokens are residues: <cls>, <eos> and
+    <pad> do not count. std divides by n. A document without residues gives zeros for mean, max and std."""
     N, D = len(first_N), hidden_TD.shape[-1]
-    here = torch.where(residue_T, document_T, N)  # row N takes what does not count
+    here = torch.where(residue_T, document_T, N)  # row N collects what does not count
     zeros = hidden_TD.new_zeros(N + 1, D)
     count = zeros[:, :1].index_add(0, here, torch.ones_like(hidden_TD[:, :1])).clamp(min=1)
     mean = zeros.index_add(0, here, hidden_TD) / count
@@ -697,18 +711,19 @@ class EmbeddingMixin:
 
     @torch.no_grad()
     def get_embeddings(self, input_ids, attention_mask=None, document_ids=None, pooling="mean"):
-        """Pooled embeddings, fp32: "mean", "cls", "max", "std" or several joined by commas. (B, width) for
-        single sequences, (documents, width) in the order of the chunks for packed ones."""
+        """Pooled embeddings in fp32. pooling is "mean", "cls", "max" or "std", or several joined by
+        commas. The result is (B, width) for single sequences; for packed chunks it is (documents, width),
+        in their order."""
         hidden = self.base_model(
             input_ids, attention_mask, document_ids, output_hidden_states=False, return_dict=True
         ).last_hidden_state.float()
         return self._pooled(hidden, input_ids, attention_mask, document_ids, pooling)
 
     def _pooled(self, hidden, input_ids, attention_mask, document_ids, pooling):
-        """Rows of sequences or documents from the trunk's last hidden state of these inputs."""
+        """Pools the trunk's last hidden state for these inputs: one row per sequence or document."""
         config, trunk = self.config, self.base_model
         B, L, D = hidden.shape
-        # the forward pass has warned and checked
+        # the forward pass has already warned and checked
         cut = [None if x is None else x[:, :L] for x in (input_ids, attention_mask, document_ids)]
         input_ids, documents = trunk._prepare(*cut, check=False)
         input_ids, documents = input_ids[:, :L], documents[:, :L]
@@ -736,24 +751,28 @@ class EmbeddingMixin:
         tokens_per_batch=16384,
         window=65536,
     ):
-        """Embeds many sequences: a list of them, a dict from names to them, or the path of a FASTA file
-        (.gz, too), whose bad records are skipped with a warning. In a list <mask> is the token, as in the
-        tokenizer; a file holds residues, or bytes, alone.
+        """Embeds many sequences: a list of them, a dict from names to sequences, or the path of a FASTA
+        file (also .gz), whose bad records are skipped with a warning. In a list, the text <mask> is the
+        token, as in the tokenizer; a file holds only residues, or bytes.
 
-        Returns {"embeddings": (N, width)}; with per_token or logits {"0": (tokens, width), "1": …}, a tensor
-        a sequence with <cls> and <eos>; float32, in the order of the input, as `plm-pipeline embed` gives
-        them. With output="x.safetensors" the tensors go there, with the names as a JSON array in the
-        metadata, and the path is returned: memory stays bounded, a call that was killed is continued by
-        the same call, and one that was complete is not repeated. Pooled ones may go to "x.npy", the names
-        to "x.npy.names.json" ("x.npy.request.json" serves to know it again).
+        Returns {"embeddings": (N, width)}, or with per_token or logits {"0": (tokens, width), "1": …},
+        one tensor per sequence, which includes <cls> and <eos>. Values are float32, in the order of the
+        input, and agree with those of `plm-pipeline embed`.
 
-        Sequences are packed by length, `window` at a time, into batches of tokens_per_batch."""
+        With output="x.safetensors" the tensors are written to that file, with the names as a JSON array
+        in its metadata, and the path is returned. Memory then stays bounded. If the call is killed, the
+        same call continues it; if the file is already complete, nothing is computed again. Pooled
+        embeddings may also go to "x.npy", with the names in "x.npy.names.json" and what the file holds in
+        "x.npy.request.json".
+
+        Sequences are sorted by length, `window` of them at a time, and packed into batches of at most
+        tokens_per_batch tokens."""
         config = self.config
         if output is not None and not str(output).endswith((".safetensors", ".npy")):
             raise ValueError(f'output "{output}" should be a .safetensors or .npy file')
         if str(output).endswith(".npy") and (per_token or logits):
             raise ValueError(
-                f"{output}: npy holds one array, not one a sequence: take .safetensors"
+                f"{output}: an npy file holds one array, not one for each sequence: use .safetensors"
             )
         if per_token and logits:
             raise ValueError("per_token and logits exclude each other: call embed_dataset twice")
@@ -763,7 +782,7 @@ class EmbeddingMixin:
         if path is None:
             names, sequences = named_sequences(sequences, names)
         elif not os.path.exists(path):
-            raise FileNotFoundError(f"{path}: no such file (a sequence goes into a list)")
+            raise FileNotFoundError(f"{path}: no such file (put a sequence into a list)")
 
         def records(warn=False):
             if path is not None:
@@ -791,7 +810,7 @@ class EmbeddingMixin:
         committed = time.monotonic()
         bar = logging.tqdm(total=len(found), unit=" sequences")
         batches = self._batches(records(), lengths, tokens_per_batch, window)
-        for number, (texts, room, rows) in enumerate(batches, 1):  # the same ones in every call
+        for number, (texts, room, rows) in enumerate(batches, 1):  # the same batches in every call
             if number > done:
                 for i, values in self._embed_batch(texts, room, rows, pooling, per_token, logits):
                     name, row = (str(i), 0) if per_token or logits else ("embeddings", i)
@@ -810,7 +829,7 @@ class EmbeddingMixin:
         return str(output)
 
     def _survey(self, records):
-        """Names and lengths (tokens) of all sequences, and a hash of them."""
+        """The names and lengths (in tokens) of all sequences, and a hash over them."""
         names, lengths, cut, digest = [], [], 0, hashlib.sha256()
         for name, sequence in records:
             text = sequence if isinstance(sequence, bytes) else sequence.encode()
@@ -821,17 +840,18 @@ class EmbeddingMixin:
             lengths.append(min(tokens, self.config.max_length))
         if cut:
             warnings.warn(
-                f"{cut} sequences are cut to the model's max_length of {self.config.max_length} tokens",
+                f"sequences cut to the model's max_length of {self.config.max_length} tokens: {cut}",
                 stacklevel=3,
             )
         return names, lengths, digest
 
     def _batches(self, records, lengths, tokens_per_batch, window):
-        """(the window's sequences by number, length of a row, rows of (number, start)), `window` sequences
-        at a time. On a GPU all rows have max_length: one shape, one kernel, which skips what is empty."""
+        """Yields (the sequences of the window by number, length of a row, rows of (number, start)) for each
+        batch, `window` sequences at a time. On a GPU all rows have max_length tokens, so that one compiled
+        kernel, which skips empty tiles, serves all of them."""
         row_length = self.config.max_length if self.device.type == "cuda" else None
         alignment = self.config.document_alignment
-        # blocks are counted from the beginning of a row, so every sequence begins there
+        # blocks are counted from the beginning of a row, so every sequence has to begin there
         alone = self.config.has_block_masks
         for begin in range(0, len(lengths), window):
             numbers = range(begin, min(begin + window, len(lengths)))
@@ -842,7 +862,7 @@ class EmbeddingMixin:
 
     @torch.no_grad()
     def _embed_batch(self, texts, room, rows, pooling, per_token, logits):
-        """[(number, its rows)] of a batch's sequences."""
+        """[(number, its rows)] for each sequence of a batch."""
         config = self.config
         ids = torch.full((len(rows), room), config.pad_token_id)
         documents = torch.full_like(ids, -1)
@@ -867,7 +887,7 @@ class EmbeddingMixin:
         return [(place[0], values[n : n + 1]) for n, place in enumerate(places)]
 
     def _fingerprint(self, digest, how):
-        """Of sequences, weights, configuration and the way of embedding."""
+        """A hash of the sequences, the weights, the configuration and the way of embedding."""
         model = digest.copy()
         model.update(
             json.dumps([how, self.device.type, self.config.to_dict()], default=str).encode()
@@ -884,13 +904,14 @@ class EmbeddingMixin:
 
 
 def philox_units(seed, x, y, purpose):
-    """Uniform draws in [0, 1), (w0 >> 8) * 2^-24 of Philox4x32-10 (Salmon et al. 2011): key = seed,
-    counter = (x, y low, y high, purpose). x and y are int64 tensors of one shape."""
+    """Uniform draws in [0, 1): (w0 >> 8) * 2^-24 for the first word of Philox4x32-10 (Salmon et al.
+    2011), with key = seed and counter = (x, y low, y high, purpose). x and y are int64 tensors of the
+    same shape."""
     low = 0xFFFFFFFF
     c = [x & low, y & low, y >> 32, torch.full_like(x, purpose & low)]
     key = [seed & low, seed >> 32 & low]
 
-    def product(factor, word):  # 32 x 32 bits to (high, low), by halves: int64 has a sign
+    def product(factor, word):  # 32 x 32 bits to (high, low), in two halves, since int64 has a sign
         lower = factor * (word & 0xFFFF)
         upper = factor * (word >> 16) + (lower >> 16)
         return upper >> 16, (upper << 16 | lower & 0xFFFF) & low
@@ -904,12 +925,13 @@ def philox_units(seed, x, y, purpose):
 
 
 def choose_tokens(logits_NV, u_N, allowed, temperature, top_p):
-    """Tokens (N) and their probabilities (N), of the ids `allowed` (ascending) alone.
+    """Chooses tokens (N) among the ids `allowed` (ascending), and returns them with their probabilities
+    (N).
 
-    Temperature 0: the most probable, the lowest id on a tie; its probability is that at temperature 1.
-    Else p = softmax(logits / temperature) in double, sorted from the largest, the lower id first on a
-    tie; the smallest prefix whose sum reaches top_p stays; taken is the first whose cumulative sum
-    exceeds u times the prefix's."""
+    Temperature 0 takes the most probable token, the lowest id on a tie; its probability is that at
+    temperature 1. Otherwise p = softmax(logits / temperature) in double is sorted from the largest down,
+    the lower id first on a tie. The shortest prefix whose sum reaches top_p is kept, and the token is the
+    first one whose cumulative sum exceeds u times the sum of the prefix."""
     allowed = torch.tensor(allowed, device=logits_NV.device)
     z = logits_NV.index_select(-1, allowed).double()
     p, order = (z / (temperature or 1.0)).softmax(-1).sort(dim=-1, descending=True, stable=True)
@@ -924,8 +946,8 @@ def choose_tokens(logits_NV, u_N, allowed, temperature, top_p):
 
 
 class CachedMask:
-    """What positions [start, start + T) of one layer may see of the keys and values of 0..start+T-1,
-    which it keeps: (B, H, capacity, K), taken at the first call."""
+    """The keys and values (B, H, capacity, K) of one layer, and which of them the current positions may
+    see. The buffers are allocated at the first call."""
 
     def __init__(self, capacity):
         self.capacity, self.keys, self.values = capacity, None, None
@@ -943,12 +965,14 @@ class CachedMask:
 
 
 class KeyValueCache(AttentionMasks):
-    """The masks of a causal model that takes sequences piece by piece: PLMModel asks for one a layer,
-    in the order in which layers run."""
+    """The masks of a causal model that reads sequences piece by piece. PLMModel asks for one mask per
+    layer, in the order in which the layers run."""
 
     def __init__(self, config, capacity, device):
         if any("causal" not in entry.split("+") for entry in config.attention["pattern"]):
-            raise ValueError("attention.pattern has an entry that sees later positions: no cache")
+            raise ValueError(
+                "attention.pattern has an entry that sees later positions, so there is no cache"
+            )
         self.config, self.device, self.end = config, device, 0
         self.layers = [CachedMask(capacity) for _ in range(config.num_hidden_layers)]
         width = config.hidden_size // config.num_attention_heads
@@ -956,7 +980,7 @@ class KeyValueCache(AttentionMasks):
         self.attention = self
 
     def advance(self, count):
-        """The next forward pass runs the next `count` positions."""
+        """Prepares the forward pass of the next `count` positions."""
         start, self.end, self.next_layer = self.end, self.end + count, 0
         q = torch.arange(start, self.end, device=self.device)[:, None]
         k = torch.arange(self.end, device=self.device)[None, :]
@@ -980,13 +1004,13 @@ class KeyValueCache(AttentionMasks):
         return layer
 
     def keep(self, rows):
-        """Sequences of the batch that go on."""
+        """Keeps only these sequences of the batch."""
         for layer in self.layers:
             layer.keep(rows)
 
 
 class Sampling:
-    """`generate` of PLMForMaskedLM: the tokens that `plm-pipeline generate` gives, draw by draw."""
+    """`generate` of PLMForMaskedLM, which draws the same tokens as `plm-pipeline generate`."""
 
     @torch.no_grad()
     def generate(
@@ -1002,27 +1026,29 @@ class Sampling:
         max_new_tokens=None,
         first_sequence=0,
     ):
-        """Token ids (sequences, length), padded with <pad>.
+        """Returns token ids (sequences, length), padded with <pad>.
 
-        A masked model fills the <mask> tokens of input_ids in `steps` (20) passes: pass t fills
-        ceil(remaining / (steps - t)) of a sequence's masks, those whose token is the most probable,
-        the lower position first on a tie. Without input_ids: `count` sequences of `length` residues,
-        all of them masked. A causal model continues prompts (<cls> and residues; a closing <eos> is
-        dropped), or <cls> alone, to <eos>, max_length or max_new_tokens. `count` sequences come from
-        each row of input_ids, side by side.
+        A masked model fills the <mask> tokens of input_ids in `steps` passes (20 by default). Pass t
+        fills ceil(remaining / (steps - t)) masks of a sequence, those whose chosen tokens are the most
+        probable, the lower position first on a tie. Without input_ids it makes `count` sequences of
+        `length` residues.
 
-        Generated are amino acids (bytes for a byte vocabulary), and <eos> by causal models. The draw
-        for a token is Philox with key = seed, x = its position, y = the number of its sequence in the
-        output (from first_sequence), purpose = 8 + 256 * pass (0 for causal models); how it is used:
-        choose_tokens. So a sequence does not depend on who is in the batch (but for rounding)."""
+        A causal model continues prompts (<cls> and residues; a final <eos> is dropped), or without
+        input_ids starts from <cls>. A sequence ends with <eos>, at max_length, or after max_new_tokens.
+
+        Each row of input_ids gives `count` consecutive sequences. Only amino acids are generated (bytes
+        with a byte vocabulary), and <eos> by causal models. The draw for a token is Philox with key =
+        seed, x = its position, y = the number of its sequence in the output (from first_sequence on) and
+        purpose = 8 + 256 * pass (pass 0 for causal models); choose_tokens says how it is used. So a
+        sequence does not depend on the others in the batch, except for rounding."""
         config = self.config
         causal = getattr(config, "objective", "mlm") == "causal"
         if not temperature >= 0 or not 0 < top_p <= 1 or count < 1:
-            raise ValueError("generate wants temperature >= 0, 0 < top_p <= 1 and count >= 1")
+            raise ValueError("generate needs temperature >= 0, 0 < top_p <= 1 and count >= 1")
         device = self.get_input_embeddings().weight.device
         if input_ids is None:
             if not causal and length is None:
-                raise ValueError("a masked model wants input_ids with <mask>, or length")
+                raise ValueError("a masked model needs input_ids with <mask>, or length")
             row = [config.cls_token_id]
             if not causal:
                 row += [config.mask_token_id] * length + [config.eos_token_id]
@@ -1034,10 +1060,12 @@ class Sampling:
         number = first_sequence + torch.arange(len(ids), device=ids.device)
         if causal:
             if steps is not None:
-                raise ValueError("steps are for masked models; this one predicts the next token")
+                raise ValueError(
+                    "steps applies only to masked models; this one predicts the next token"
+                )
             return self._sample(ids, number, max_new_tokens, temperature, top_p, seed)
         if max_new_tokens is not None:
-            raise ValueError("max_new_tokens is for causal models; this one fills <mask>")
+            raise ValueError("max_new_tokens applies only to causal models; this one fills <mask>")
         return self._unmask(ids, number, 20 if steps is None else steps, temperature, top_p, seed)
 
     def _generated_ids(self, causal):
@@ -1050,7 +1078,7 @@ class Sampling:
             raise ValueError(f"{ids.shape[1]} tokens are more than max_length {config.max_length}")
         masked = ids == config.mask_token_id
         if steps < 1 or not masked.any():
-            raise ValueError("generate wants steps >= 1 and input_ids that contain <mask>")
+            raise ValueError("generate needs steps >= 1 and input_ids that contain <mask>")
         for step in range(steps):
             rows, positions = masked.nonzero(as_tuple=True)
             if len(rows) == 0:
@@ -1072,13 +1100,15 @@ class Sampling:
         given = (prompts != config.pad_token_id) & (prompts != config.eos_token_id)
         lengths, columns = given.sum(1), torch.arange(prompts.shape[1], device=prompts.device)
         if (given != (columns < lengths[:, None])).any() or (lengths == 0).any():
-            raise ValueError("a prompt is <cls> and residues in one run from the first column on")
+            raise ValueError(
+                "a prompt must be <cls> and residues, in one run from the first column on"
+            )
         if lengths.max() >= config.max_length or (
             max_new_tokens is not None and max_new_tokens < 1
         ):
             raise ValueError(
-                "no token is left to generate: a prompt has up to "
-                f"max_length - 1 = {config.max_length - 1} tokens, max_new_tokens is at least 1"
+                "no token is left to generate: a prompt may have at most "
+                f"max_length - 1 = {config.max_length - 1} tokens, and max_new_tokens must be at least 1"
             )
         ends = lengths + (config.max_length if max_new_tokens is None else max_new_tokens)
         ends = ends.clamp(max=config.max_length)
@@ -1088,7 +1118,8 @@ class Sampling:
         cache = KeyValueCache(config, capacity, ids.device)
         live, position = torch.arange(len(ids), device=ids.device), 0
         while len(live) > 0:
-            # all live sequences stand at one position: up to the shortest prompt's end, then one by one
+            # all live sequences are at the same position: first they advance to the end of the shortest
+            # prompt, and then by one token at a time
             until = int(lengths[live].min()) if position == 0 else position + 1
             cache.advance(until - position)
             hidden = self.plm(ids[live, position:until], masks=cache).last_hidden_state
@@ -1109,8 +1140,8 @@ class Sampling:
 
 
 def parse_variant(text, wild_type, offset, protein):
-    """[(place from 0, wild-type letter, new letter)] of "A42G" or "A42G:L7P", ascending; substitutions
-    by the same letter are checked and left out. ValueError says what is wrong."""
+    """Parses "A42G" or "A42G:L7P" into [(place from 0, wild-type letter, new letter)], in ascending order.
+    Substitutions by the same letter are checked and then left out. A ValueError says what is wrong."""
     found = {}
     for part in text.strip().split(":"):
         match = re.fullmatch(r"([A-Za-z])(-?[0-9]+)([A-Za-z])", part.strip())
@@ -1134,35 +1165,36 @@ def parse_variant(text, wild_type, offset, protein):
 
 
 class VariantScoring:
-    """`score` of PLMForMaskedLM: the numbers of `plm-pipeline score`."""
+    """`score` of PLMForMaskedLM, which gives the numbers of `plm-pipeline score`."""
 
     @torch.no_grad()
     def score(self, wild_type, mutations, masking="additive", offset=1, batch_tokens=8192):
-        """Scores (variants) in double of variants like "A42G", several substitutions joined by colons,
-        "A42G:L7P"; positions count from `offset`, the number of the wild type's first residue.
+        """Returns the scores (variants), in double, of variants like "A42G" or, for several
+        substitutions, "A42G:L7P". Positions count from `offset`, which is the number of the wild type's
+        first residue.
 
-        x is the wild type as tokens, <cls> residues <eos>; S the substituted positions of a variant.
+        x is the wild type as tokens, <cls> residues <eos>; S is the set of a variant's substituted
+        positions.
 
         Masked models, "additive":
           score = sum over i in S of log p(mutant_i | x, i masked) - log p(wildtype_i | x, i masked)
-        Each position is masked on its own, the others are the wild type's: one pass a position, however
-        many the variants. "joint": all of S masked at once,
+        One position is masked at a time, and all others keep the wild type's residue, so each position
+        takes one pass, however many variants there are. "joint" masks all of S at once:
           score = sum over i in S of log p(mutant_i | x, S masked) - log p(wildtype_i | x, S masked)
-        the masked marginals of Meier et al., "Language models enable zero-shot prediction of the effects
-        of mutations on protein function", NeurIPS 2021; one pass a set of positions.
+        These are the masked marginals of Meier et al., "Language models enable zero-shot prediction of
+        the effects of mutations on protein function", NeurIPS 2021. Each set of positions takes one pass.
 
-        Causal models: score = log p(mutant sequence) - log p(wild type), sums over next-token
-        log-probabilities, <eos> included. Those in front of the first substitution are the same in both
-        and are left out.
+        Causal models: score = log p(mutant sequence) - log p(wild type), each a sum of next-token
+        log-probabilities, <eos> included. Terms before the first substitution are equal and are left out.
 
-        p is the softmax over the whole vocabulary of the capped logits. A variant without substitutions
-        scores 0.
+        p is the softmax of the capped logits over the whole vocabulary. An unchanged sequence scores 0.
 
-        A wild type of T > max_length tokens is seen through a window of max_length tokens, a slice of x:
-        <cls> is in it only when it begins at the first token, <eos> only when it ends at the last. With
-        a and b the tokens of the first and last position that the pass is about (additive: a = b), it
-        begins at token max(0, min((a + b + 1) // 2 - max_length // 2, T - max_length)). Positions that
-        do not fit into one window are refused (joint, causal)."""
+        If the wild type has T > max_length tokens, the model sees a window of max_length tokens, a slice
+        of x: <cls> is in it only if it begins at the first token, <eos> only if it ends at the last. If a
+        and b are the tokens of the first and last position of the pass (additive: a = b), the window
+        begins at token
+          max(0, min((a + b + 1) // 2 - max_length // 2, T - max_length))
+        With joint masking and causal models, positions that do not fit into one window are refused."""
         config = self.config
         if masking not in ("additive", "joint"):
             raise ValueError(f'masking is "additive" or "joint", not {masking!r}')
@@ -1172,7 +1204,7 @@ class VariantScoring:
             residues = b"".join(residues.upper().split()).removesuffix(b"*")
         if not residues or (protein and NO_RESIDUE.search(residues)):
             raise ValueError(f"wild_type {wild_type[:80]!r} is not a sequence of residues")
-        wild_type = residues.decode("latin-1")  # a character a position
+        wild_type = residues.decode("latin-1")  # one character for each position
         mutations = [mutations] if isinstance(mutations, str) else list(mutations)
         variants, wrong = [], []
         for text in mutations:
@@ -1192,8 +1224,8 @@ class VariantScoring:
         return self._score_marginals(x, variants, masking == "joint", offset, batch_tokens)
 
     def _window_begin(self, x, places, offset, seen_before=0):
-        """Where in x the window around places (ascending) begins; that many of its tokens come before
-        the first place."""
+        """Where in x the window around places (ascending) begins. At least seen_before of its tokens have to
+        come before the first place."""
         length = min(len(x), self.config.max_length)
         a, b = places[0] + 1, places[-1] + 1
         begin = max(0, min((a + b + 1) // 2 - self.config.max_length // 2, len(x) - length))
@@ -1205,7 +1237,8 @@ class VariantScoring:
         return begin
 
     def _log_probabilities(self, windows, batch_tokens):
-        """Each window and its log p (length, V) in double; windows of one length run in batches."""
+        """Yields each window and its log p (length, V) in double. Windows have the same length and run in
+        batches."""
         device, batch = self.get_input_embeddings().weight.device, []
 
         def run():
@@ -1222,7 +1255,7 @@ class VariantScoring:
             yield from run()
 
     def _score_marginals(self, x, variants, joint, offset, batch_tokens):
-        groups = []  # of each variant: the sets of places that are masked at once
+        groups = []  # for each variant, the sets of places that are masked at once
         for variant in variants:
             places = tuple(place for place, _, _ in variant)
             groups.append([places] if joint and places else [(place,) for place in places])
@@ -1237,7 +1270,7 @@ class VariantScoring:
                 window[torch.tensor(places) + 1 - begin] = self.config.mask_token_id
                 yield window
 
-        rows = {}  # log p (V) of each place, by the set that is masked
+        rows = {}  # for each set that is masked, log p (V) of each of its places
         for places, (_, log_p) in zip(
             begins, self._log_probabilities(copies(), batch_tokens), strict=True
         ):
@@ -1251,7 +1284,7 @@ class VariantScoring:
 
     def _score_likelihoods(self, x, variants, offset, batch_tokens):
         length = min(len(x), self.config.max_length)
-        begins = {}  # of the variants that change something
+        begins = {}  # for the variants that change something
         for i, variant in enumerate(variants):
             if variant:
                 places = [place for place, _, _ in variant]
@@ -1268,7 +1301,7 @@ class VariantScoring:
                 yield window
 
         def tails():
-            """Of each copy, by token: the sum of log p of this and all later tokens."""
+            """Yields for each copy, by token, the sum of log p of this and all later tokens."""
             for window, log_p in self._log_probabilities(copies(), batch_tokens):
                 each = log_p[:-1].gather(-1, window[1:, None])[:, 0]
                 yield F.pad(each.flip(0).cumsum(0).flip(0), (1, 0))
@@ -1287,7 +1320,7 @@ class VariantScoring:
 
 
 def refuse(unsupported):
-    """Arguments that other models of transformers take are an error here, never silently ignored."""
+    """Refuses arguments that other models of transformers take, rather than ignoring them silently."""
     for name, value in unsupported.items():
         if value is not None and value is not False:
             raise ValueError(f"{name} is not supported by plm models")
@@ -1304,12 +1337,12 @@ class PLMPreTrainedModel(PreTrainedModel, EmbeddingMixin):
     def resize_token_embeddings(
         self, new_num_tokens=None, pad_to_multiple_of=None, mean_resizing=True
     ):
-        """The vocabulary is fixed: value embeddings, token dropout and generation count on it."""
+        """The vocabulary is fixed, because value embeddings, token dropout and generation depend on it."""
         size, multiple = new_num_tokens or self.config.vocab_size, pad_to_multiple_of or 1
         if -(-size // multiple) * multiple != self.config.vocab_size:
             raise ValueError(
-                f"the vocabulary of plm models is fixed: {self.config.vocab_size} tokens, which cannot "
-                f"become {-(-size // multiple) * multiple}"
+                f"the vocabulary of plm models is fixed: it has {self.config.vocab_size} tokens, and cannot "
+                f"have {-(-size // multiple) * multiple}"
             )
         return self.get_input_embeddings()
 
@@ -1328,7 +1361,7 @@ class PLMPreTrainedModel(PreTrainedModel, EmbeddingMixin):
         elif isinstance(module, MLP):
             nn.init.zeros_(module.down.weight)
         elif isinstance(module, Block) and hasattr(module, "input_mix"):
-            # torch.nn.init passes over what was loaded; a copy has to look for itself
+            # torch.nn.init skips what was loaded from a file, but copy_ does not, so check here
             if not getattr(module.input_mix, "_is_hf_initialized", False):
                 with torch.no_grad():
                     module.input_mix.copy_(torch.tensor([1.0, 0.0]))
@@ -1339,7 +1372,7 @@ class PLMPreTrainedModel(PreTrainedModel, EmbeddingMixin):
 
 
 class PLMModel(PLMPreTrainedModel):
-    """Tokens to the last hidden state (before the head's norm)."""
+    """The trunk: from tokens to the last hidden state, before the norm of the head."""
 
     _keys_to_ignore_on_load_unexpected = [r"^lm_head\."]
 
@@ -1363,7 +1396,7 @@ class PLMModel(PLMPreTrainedModel):
             self.value_embeddings = nn.ModuleList(nn.Embedding(V, D) for _ in range(n))
         if config.architecture == "patch_unet":
 
-            def tables(layers):  # bottlenecks have none
+            def tables(layers):  # a bottleneck has none
                 return nn.ModuleDict(
                     {
                         str(j): nn.Embedding(V, config.width_of(levels[i]))
@@ -1398,14 +1431,14 @@ class PLMModel(PLMPreTrainedModel):
     # ---- what a batch needs before the blocks run
 
     def _prepare(self, input_ids, attention_mask, document_ids, check=True):
-        """Cuts to max_length, pads to whole groups of the deepest level, puts <pad> where there is
-        nothing; and the document of each position, -1 for padding."""
+        """Cuts input_ids to max_length, pads them to whole groups of the deepest level and puts <pad>
+        where there is no token. Returns them, and the document of each position, -1 for padding."""
         config = self.config
         for name, x in (("attention_mask", attention_mask), ("document_ids", document_ids)):
             if input_ids.dim() != 2 or (x is not None and x.shape != input_ids.shape):
                 what = "" if x is None else f" and {name} {tuple(x.shape)}"
                 raise ValueError(
-                    f"input_ids are {tuple(input_ids.shape)}{what}: (batch, length) is wanted"
+                    f"input_ids have shape {tuple(input_ids.shape)}{what}: it should be (batch, length)"
                 )
         if input_ids.shape[1] > config.max_length:
             warnings.warn(
@@ -1430,7 +1463,7 @@ class PLMModel(PLMPreTrainedModel):
         if attention_mask is not None:
             documents = documents.masked_fill(fit(attention_mask, 0) == 0, -1)
         input_ids = input_ids.masked_fill(documents < 0, config.pad_token_id)
-        # a check waits for the device: not in a training step there, nor inside a compiled graph
+        # a check waits for the device, so there is none in a training step on a GPU or in a compiled graph
         if (
             check
             and not torch.compiler.is_compiling()
@@ -1442,17 +1475,18 @@ class PLMModel(PLMPreTrainedModel):
                 and not 0 <= input_ids.min() <= input_ids.max() < config.vocab_size
             ):
                 raise ValueError(
-                    f"input_ids hold {input_ids.min()} to {input_ids.max()}, the vocabulary 0 to "
-                    f"{config.vocab_size - 1}"
+                    f"input_ids hold values from {input_ids.min()} to {input_ids.max()}, but the vocabulary "
+                    f"has 0 to {config.vocab_size - 1}"
                 )
         return input_ids, documents
 
     def get_attention_masks(
         self, input_ids, attention_mask=None, document_ids=None, dense=None, window=None
     ):
-        """All masks of a batch, on all levels, to be built once and passed to `forward`: block masks for
-        FlexAttention on a GPU, dense ones for scaled-dot-product attention on a CPU (dense=True/False
-        decides otherwise). `window` (tokens) overrides the configuration's."""
+        """All masks of a batch, on all levels. Build them once and pass them to `forward`. They are block
+        masks for FlexAttention on a GPU, and dense ones for scaled-dot-product attention on a CPU or for
+        short sequences; dense=True or False forces one form. `window` (in tokens) overrides the
+        configuration."""
         _, documents = self._prepare(input_ids, attention_mask, document_ids)
         return self._masks(documents, dense, window)
 
@@ -1462,7 +1496,9 @@ class PLMModel(PLMPreTrainedModel):
         blocks = [block for block in self.modules() if isinstance(block, Block)]
         masks, rotary = {}, {}
         for level in range(config.deepest_level + 1):
-            if level > 0:  # a group belongs to the later document, and is real when a token is
+            if (
+                level > 0
+            ):  # a group belongs to the later document; it is real if one of its tokens is
                 documents = torch.maximum(documents[:, 0::2], documents[:, 1::2])
             length = documents.shape[1]
             head_width = config.width_of(level) // config.num_attention_heads
@@ -1478,16 +1514,16 @@ class PLMModel(PLMPreTrainedModel):
     # ---- forward
 
     def _table(self, embedding):
-        """Rows of <mask> are 0 with token dropout."""
+        """The rows of a table. With token dropout the row of <mask> is 0."""
         if not self.config.token_dropout:
             return embedding.weight
         rows = torch.arange(self.config.vocab_size, device=embedding.weight.device)
         return embedding.weight.masked_fill((rows == self.config.mask_token_id)[:, None], 0.0)
 
     def _token_shares(self, input_ids):
-        """For each level, how much of a position is each token: (B, L >> level, V). Times a table, it is
-        the mean of the tokens' rows, and the table's gradient is a product, too."""
-        width = -(-self.config.vocab_size // 8) * 8  # products like multiples of 8
+        """For each level, the share of each token in each position: (B, L >> level, V). Its product with
+        a table is the mean of the tokens' rows, and so the gradient of the table is a product as well."""
+        width = -(-self.config.vocab_size // 8) * 8  # products are faster with multiples of 8
         tokens = torch.arange(width, device=input_ids.device)
         shares = [(input_ids[..., None] == tokens).to(self.embeddings.weight.dtype)]
         for _ in range(self.config.deepest_level):
@@ -1500,7 +1536,7 @@ class PLMModel(PLMPreTrainedModel):
         return shares_BLV @ F.pad(table_VD, (0, 0, 0, shares_BLV.shape[-1] - table_VD.shape[0]))
 
     def _value_embedding(self, side, number, level, shares):
-        """Of block `number` of the encoder or the decoder; None for a bottleneck."""
+        """The value embedding of block `number` of the encoder or decoder; None for a bottleneck."""
         if self.config.architecture == "unet":
             mirrored = self.config.unet_depth - 1 - number
             table = self.value_embeddings[number if side == "encoder" else mirrored]
@@ -1540,10 +1576,10 @@ class PLMModel(PLMPreTrainedModel):
         return_dict=None,
         **unsupported,
     ):
-        """`hidden_states` are the embeddings and what each block gives, in the order they run; those of
-        `patch_unet` have their own lengths and widths."""
+        """`hidden_states` are the embeddings and the output of each block, in the order they run. With
+        `patch_unet` the lengths and widths differ from level to level."""
         refuse(unsupported)
-        check = masks is None  # who built them has checked
+        check = masks is None  # otherwise get_attention_masks has checked
         given = input_ids
         input_ids, documents = self._prepare(given, attention_mask, document_ids, check)
         length = min(given.shape[1], self.config.max_length)
@@ -1569,7 +1605,8 @@ class PLMModel(PLMPreTrainedModel):
 
 
 class PLMWithReadout(PLMPreTrainedModel):
-    """What the heads share: a trunk, what each reads from it (`_read`), and the loss (`_loss`)."""
+    """What all models with a readout share: a trunk, how the readout reads it (`_read`), and a loss
+    (`_loss`)."""
 
     output_class = None
 
@@ -1588,8 +1625,8 @@ class PLMWithReadout(PLMPreTrainedModel):
         return_dict=None,
         **unsupported,
     ):
-        """logits, and with labels the loss: the mean over what has a label, or their sum over
-        num_items_in_batch. Their shapes are the class's."""
+        """Returns logits, and with labels the loss: the mean over everything that has a label, or the sum
+        divided by num_items_in_batch. The class says which shapes logits and labels have."""
         inputs = (input_ids, attention_mask, document_ids)
         hidden = self.plm(
             *inputs,
@@ -1608,18 +1645,18 @@ class PLMWithReadout(PLMPreTrainedModel):
         length = logits_BLV.shape[1]
         if min(labels_BL.shape[1], self.config.max_length) != length:
             raise ValueError(
-                f"labels are {tuple(labels_BL.shape)}, logits {tuple(logits_BLV.shape)}"
+                f"labels have shape {tuple(labels_BL.shape)}, but logits {tuple(logits_BLV.shape)}"
             )
-        labels = labels_BL[:, :length]  # input that was cut has more
+        labels = labels_BL[:, :length]  # there are more if the input was cut
         reduction = "mean" if count is None else "sum"
         loss = F.cross_entropy(logits_BLV.flatten(0, 1), labels.flatten(), reduction=reduction)
         return loss if count is None else loss / count
 
 
 class PLMForMaskedLM(Sampling, VariantScoring, PLMWithReadout):
-    """The model with its head: logits (B, L, V) of what stands at each position (or, trained with the
-    causal objective, of what comes next). labels (B, L): the token that a position's logits stand for, -100
-    where there is no target."""
+    """The trunk with the head of the language model. logits (B, L, V) predict the token at each position,
+    or the next token if the model was trained with the causal objective. labels (B, L) are the tokens
+    that the logits of each position should predict, and -100 where there is no target."""
 
     _tied_weights_keys = {"lm_head.decoder.weight": "plm.embeddings.weight"}
     output_class = MaskedLMOutput
@@ -1646,7 +1683,7 @@ class PLMForMaskedLM(Sampling, VariantScoring, PLMWithReadout):
 
 
 class PLMForClassification(PLMWithReadout):
-    """What the two below share: a linear readout of normalised states with config.num_labels outputs."""
+    """What both classifiers share: a linear readout of normalised states, with config.num_labels outputs."""
 
     _keys_to_ignore_on_load_unexpected = [r"^lm_head\."]
 
@@ -1661,10 +1698,10 @@ class PLMForClassification(PLMWithReadout):
 
 
 class PLMForSequenceClassification(PLMForClassification):
-    """A label, several, or numbers for each sequence, or for each document of packed chunks, from the mean
-    over its residues: logits (B, num_labels), or (documents, num_labels). config.problem_type: "regression"
-    (also where there is one label), "single_label_classification" (where labels are integers) or
-    "multi_label_classification"."""
+    """Predicts one label, several labels or numbers for each sequence, or for each document of packed
+    chunks, from the mean over its residues. logits (B, num_labels), or (documents, num_labels).
+    config.problem_type is "regression" (the default for one label), "single_label_classification" (the
+    default for integer labels) or "multi_label_classification"."""
 
     output_class = SequenceClassifierOutput
 
@@ -1675,7 +1712,7 @@ class PLMForSequenceClassification(PLMForClassification):
         return self._losses(logits, labels).sum() / (count or len(logits))
 
     def _losses(self, logits, labels):
-        """Of each sequence."""
+        """The loss of each sequence."""
         problem = self.config.problem_type
         if problem is None and self.config.num_labels == 1:
             problem = "regression"
@@ -1688,8 +1725,8 @@ class PLMForSequenceClassification(PLMForClassification):
 
 
 class PLMForTokenClassification(PLMForClassification):
-    """A label for each token: secondary structure, binding sites. logits (B, L, num_labels); labels (B, L),
-    -100 where there is none (<cls>, <eos>, <pad>)."""
+    """Predicts a label for each token, for example secondary structure or binding sites. logits are
+    (B, L, num_labels), and labels (B, L), with -100 where there is none (<cls>, <eos>, <pad>)."""
 
     output_class = TokenClassifierOutput
 

@@ -1,5 +1,5 @@
-"""torch.compile takes the exported model whole: forward and backward pass are one graph each, which
-serves every batch of the same shape."""
+"""torch.compile compiles the exported model as a whole: the forward and backward pass are one graph each,
+and they serve every batch of the same shape."""
 
 import contextlib
 
@@ -27,7 +27,7 @@ def make(architecture):
 
 
 def batch(packed, seed):
-    """Two chunks of 256 tokens with other documents for each seed, a third of the tokens chosen."""
+    """Two chunks of 256 tokens. Each seed gives other documents; a third of the tokens have labels."""
     draw = torch.Generator().manual_seed(seed)
     ids = torch.randint(4, 24, (2, LENGTH), generator=draw)
     chosen = torch.rand(ids.shape, generator=draw) < 0.3
@@ -52,7 +52,7 @@ def gradients(model, loss):
 
 @contextlib.contextmanager
 def one_graph():
-    """What is compiled here has no break, and is compiled once."""
+    """What is compiled here has no graph break, and is compiled only once."""
     torch._dynamo.reset()
     counters.clear()
     yield
@@ -62,7 +62,7 @@ def one_graph():
 
 @pytest.mark.parametrize("architecture", CASES)
 def test_a_training_step_is_one_graph(architecture):
-    """Packed chunks with masks built before, single sequences with masks built inside."""
+    """Packed chunks with masks that were built before, and single sequences with masks built inside."""
     model = make(architecture).train()
     for packed in (True, False):
         with one_graph():
@@ -78,7 +78,7 @@ def test_a_training_step_is_one_graph(architecture):
 
 
 def test_explain_finds_no_break():
-    """Without fullgraph, where a break would pass unnoticed; the masks are built inside."""
+    """Without fullgraph, which alone would report a break; the masks are built inside."""
     model = make("patch_unet").train()
     inputs, labels = batch(packed=True, seed=0)
     explained = torch._dynamo.explain(model)(**inputs, labels=labels)
@@ -122,7 +122,7 @@ def test_flex_attention_is_in_the_graph(monkeypatch):
                 torch.testing.assert_close(loss, expected, rtol=2e-3, atol=0)
                 pairs = zip(gradients(model, loss), gradients(model, expected), strict=True)
                 for (name, p), (a, b) in zip(model.named_parameters(), pairs, strict=True):
-                    # the few scalars are sums in which almost everything cancels
+                    # the gradients of scalars are sums in which almost everything cancels
                     assert (a - b).norm() <= (0.05 if p.ndim == 2 else 0.2) * b.norm(), name
         rows = [x for x in kept if isinstance(x, torch.Tensor) and x.numel() >= 2 * LENGTH * 64]
         assert len(rows) > 10 and {x.dtype for x in rows} == {torch.bfloat16}

@@ -1,5 +1,5 @@
-"""Embeddings by the exported model: pooling, and `embed_dataset` over lists and files, killed and
-continued."""
+"""Embeddings by the exported model: pooling, and `embed_dataset` with lists and files, also when it is killed
+and continued."""
 
 import gzip
 import json
@@ -79,14 +79,14 @@ def test_packed_documents_get_a_row_each(model):
 
 def test_a_list_gives_a_dict(model):
     expected = one_by_one(model)
-    with pytest.warns(UserWarning, match="1 sequences are cut"):
+    with pytest.warns(UserWarning, match="cut to the model's max_length of 64 tokens: 1$"):
         given = model.embed_dataset(SEQUENCES, pooling=POOLING, tokens_per_batch=300, window=37)
     assert list(given) == ["embeddings"] and given["embeddings"].dtype == torch.float32
     torch.testing.assert_close(given["embeddings"], expected, rtol=0, atol=2e-5)
 
 
 def test_collections_of_all_kinds():
-    """What has no length, what numpy and pandas have, names that are numbers; a dict has names and texts."""
+    """Generators, numpy arrays, names that are numbers, and dicts from names to texts."""
     model, texts = small_model("unet"), ["MKT", "ML", "WWWW"]
     expected = model.embed_dataset(texts)["embeddings"]
     for given in (
@@ -107,7 +107,7 @@ def test_collections_of_all_kinds():
         model.embed_dataset(texts, names=["a", "b"])
     with pytest.raises(TypeError, match="sequence 1 is nan, not text"):
         model.embed_dataset(["MKT", float("nan")])
-    with pytest.raises(FileNotFoundError, match="MKT: no such file .a sequence goes into a list"):
+    with pytest.raises(FileNotFoundError, match="MKT: no such file .put a sequence into a list"):
         model.embed_dataset("MKT")
 
 
@@ -129,7 +129,9 @@ def test_files_in_and_out():
     sequences = [*SEQUENCES[:60], "M", "W" * 90]
     names = [f"name{i} more" for i in range(62)]
     plain = write_fasta("in.fasta", sequences, names)
-    with gzip.open("in.fasta.gz", "wt") as file:  # over several lines, small letters, closing stars
+    with gzip.open(
+        "in.fasta.gz", "wt"
+    ) as file:  # several lines per record, small letters, and a final star
         for name, sequence in zip(names, sequences, strict=True):
             lines = [sequence[i : i + 7].lower() for i in range(0, len(sequence), 7)]
             file.write(f">{name}\n" + "\n".join(lines) + "*\n\n")
@@ -169,7 +171,7 @@ def test_a_complete_npy_is_known_again():
     assert written()
     sequences[3] += "W"
     assert written()
-    # what somebody else put there is not taken for it, nor what lost its names
+    # neither a file that somebody else wrote there, nor one whose names are lost, counts as complete
     numpy.save("x.npy", numpy.zeros_like(expected))
     assert written() and numpy.load("x.npy").any()
     with open("x.npy.names.json", "w") as file:
@@ -207,7 +209,7 @@ def test_a_killed_one_goes_on(monkeypatch):
     assert not os.path.exists("out.safetensors")
     done = json.load(open("out.safetensors.part.json"))["done"]
 
-    # the same call goes on: it computes no batch that the journal has
+    # the same call continues: it computes no batch that the journal lists
     model, computed = small_model("patch_unet", max_length=128), []
     inner = model._embed_batch
     monkeypatch.setattr(model, "_embed_batch", lambda *a: computed.append(1) or inner(*a))
@@ -237,7 +239,7 @@ def test_half_a_file_of_another_call_is_not_continued():
 
 
 def test_packing_leaves_no_room():
-    """Lengths of proteins: less than 3 % of what is computed is padding."""
+    """With lengths like those of proteins, less than 3 % of the computed positions are padding."""
     draw = random.Random(1)
     lengths = [min(1024, int(draw.lognormvariate(5.7, 0.6)) + 2) for _ in range(20000)]
     for alignment, row in ((1, None), (1, 1024), (32, None)):
@@ -261,7 +263,7 @@ def test_bad_calls_are_explained():
     model = small_model("unet")
     with pytest.raises(ValueError, match="should be a .safetensors or .npy file"):
         model.embed_dataset(["MK"], output="x.txt")
-    with pytest.raises(ValueError, match="npy holds one array"):
+    with pytest.raises(ValueError, match="an npy file holds one array"):
         model.embed_dataset(["MK"], output="x.npy", per_token=True)
     with pytest.raises(ValueError, match="exclude each other"):
         model.embed_dataset(["MK"], per_token=True, logits=True)

@@ -1,5 +1,5 @@
-"""A checkpoint goes on in the tools that users have: transformers' Trainer with its collator, gradient
-checkpointing, accelerate's device_map, LoRA by peft; and what Trainer saved comes back to C."""
+"""A checkpoint works in common tools: transformers' Trainer with its collator, gradient checkpointing,
+accelerate's device_map, LoRA by peft. What Trainer saved can be used in C again."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def checkpoint(request, tmp_path_factory):
 
 
 def finetune(folder, output, resume=None, **arguments):
-    """The model after 8 steps of Trainer, and the losses."""
+    """Returns the model after 8 steps of Trainer, and the losses."""
     tokenizer = load(folder, AutoTokenizer)
     set_seed(1)
     settings = dict(max_steps=8, per_device_train_batch_size=8, learning_rate=5e-3, logging_steps=1)
@@ -56,7 +56,7 @@ def test_trainer_trains_saves_and_resumes(checkpoint, tmp_path):
     again = load(tmp_path / "whole/checkpoint-8").eval()
     assert torch.equal(logits_of(again, tokenizer), expected)
     _, resumed = finetune(checkpoint, tmp_path / "resumed", tmp_path / "whole/checkpoint-4")
-    # Trainer masks anew within an epoch: the same sequences, other targets
+    # within an epoch Trainer draws new masks: the sequences are the same, but the targets differ
     np.testing.assert_allclose(resumed, losses, atol=0.15)
 
 
@@ -78,7 +78,7 @@ def test_what_trainer_saved_comes_back(checkpoint, tmp_path, monkeypatch):
 
 
 def embedded_alike(model, folder):
-    """C embeds with what was saved there, and gives the numbers of the model that was saved."""
+    """Checks that C embeds with the folder, and gives the numbers of the model that was saved there."""
     write_fasta("some.fasta", SEQUENCES[:7])
     for pooling in ("mean", "max"):
         said = run("embed", "some.fasta", "--checkpoint", folder, "--output", f"{pooling}.npy",

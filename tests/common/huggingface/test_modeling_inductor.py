@@ -1,5 +1,5 @@
-"""The exported model through PyTorch's real compiler: a training step, and FlexAttention's kernel, which
-reads the tiles of block masks (on a CPU it has a forward pass alone)."""
+"""The exported model with PyTorch's real compiler: a training step, and the kernel of FlexAttention, which
+reads the tiles of block masks (on a CPU it has only a forward pass)."""
 
 import pytest
 import torch

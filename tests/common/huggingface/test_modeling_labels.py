@@ -1,4 +1,4 @@
-"""A checkpoint learns labels: of sequences, of packed documents, of residues."""
+"""A checkpoint can learn labels of sequences, of packed documents and of residues."""
 
 import pytest
 import torch
@@ -15,7 +15,7 @@ SEQUENCES = random_sequences(8, longest=60)
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory):
-    """Of patch_unet, whose documents are aligned."""
+    """A checkpoint of patch_unet, whose documents are aligned."""
     folder = tmp_path_factory.mktemp("patch_unet")
     return short_run(folder, "patch_unet", settings={"trainer.steps": 2})
 
@@ -48,7 +48,7 @@ def test_sequences_are_classified(checkpoint, tmp_path):
     model.save_pretrained(tmp_path)
     again = load(tmp_path, AutoModelForSequenceClassification).eval()
     assert torch.equal(again(**batch).logits, model(**batch).logits)
-    # packed documents are the sequences
+    # packed documents give the same as single sequences
     rows = [tokenizer(x).input_ids for x in sequences[:3]]
     group = model.config.document_alignment
     rows = [row + [tokenizer.pad_token_id] * (-len(row) % group) for row in rows]

@@ -1,4 +1,4 @@
-"""Checkpoints of the C trainer open in transformers as if they had been born there."""
+"""Checkpoints of the C trainer open in transformers like models that were made there."""
 
 import json
 import pathlib
@@ -84,7 +84,7 @@ def test_the_configuration_is_the_runs(checkpoint, tmp_path):
 def test_saved_and_loaded_again_it_is_the_same(checkpoint, tmp_path):
     folder, _ = checkpoint
     model = load(folder)
-    with torch.no_grad():  # weights of one's own
+    with torch.no_grad():  # random weights
         model.lm_head.bias += torch.randn(33, generator=torch.Generator().manual_seed(0))
     model.save_pretrained(tmp_path)
     load(folder, AutoTokenizer).save_pretrained(tmp_path)
@@ -121,7 +121,7 @@ def test_in_other_precisions_and_places(checkpoint):
 
 
 def test_it_trains_with_the_tools_of_transformers(checkpoint):
-    """A collator's batch, gradient checkpointing: the same loss and gradients with and without."""
+    """A batch of a collator gives the same loss and gradients with and without gradient checkpointing."""
     from transformers import DataCollatorForLanguageModeling
 
     folder, _ = checkpoint
@@ -146,8 +146,8 @@ def test_it_trains_with_the_tools_of_transformers(checkpoint):
 
 @pytest.mark.parametrize("option", ["--pooling mean,std", "--per-token", "--logits"])
 def test_embed_dataset_writes_what_embed_writes(checkpoint, option, tmp_path, monkeypatch):
-    """The same names, shapes and metadata; the same numbers, from the exported folder (which has the
-    averaged weights where there are any, as `embed` takes them)."""
+    """The names, shapes and metadata are the same. So are the numbers if the exported folder is used: like
+    `embed`, it uses the EMA weights if there are any."""
     folder, _ = checkpoint
     monkeypatch.chdir(tmp_path)
     sequences = random_sequences(20, 1, 300, seed=5)
@@ -211,7 +211,7 @@ def test_fill_mask_and_tokenizer(checkpoint):
 
 
 def test_a_byte_vocabulary(tmp_path, monkeypatch):
-    """A token a byte: any text, back and forth; the specials come after the 256."""
+    """One token per byte: any text can be encoded and decoded. The special tokens follow the 256 bytes."""
     monkeypatch.chdir(tmp_path)
     texts = [f"Line {i}: naïve café, 蛋白质 α\t{{x}}!" for i in range(60)]
     pathlib.Path("in.txt").write_text("\n".join(texts) + "\n")

@@ -1,5 +1,5 @@
-"""The exported model's masks, in both forms, against the rules of attention taken literally; what they
-must bring about: documents packed together get what they get alone."""
+"""The masks of the exported model, in both forms, against a literal reading of the rules of attention; and
+what follows from them: packed documents get the same results as single sequences."""
 
 import warnings
 
@@ -22,7 +22,7 @@ ENTRIES = [
 
 
 def random_documents(length, alignment, seed):
-    """Chunks of documents, each at a multiple of the alignment, with gaps; the last one is empty."""
+    """Chunks of documents, each at a multiple of the alignment, with gaps. The last chunk is empty."""
     draw = torch.Generator().manual_seed(seed)
     documents = torch.full((4, length), -1)
     for b in range(3):
@@ -36,7 +36,7 @@ def random_documents(length, alignment, seed):
 
 
 def allowed_by_rules(documents, entry, window, block):
-    """(L, L) for one chunk, straight from the table of masks."""
+    """The mask (L, L) of one chunk, as the definitions of the mask kinds say."""
     L = len(documents)
     allowed = torch.zeros(L, L, dtype=torch.bool)
     for q in range(L):
@@ -58,14 +58,14 @@ def test_both_forms_follow_the_rules(entry):
     allowed, real = M.dense_mask(*runs)
     assert torch.equal(real[:, 0, :, 0], documents >= 0)
     assert torch.equal(allowed[:, 0] & real[:, 0], expected)
-    assert allowed.any(-1).all()  # softmax always has something
+    assert allowed.any(-1).all()  # so that each softmax is defined
 
     mask = M.block_mask(*runs)
     assert torch.equal(
         flex.create_mask(mask.mask_mod, 4, None, length, length, "cpu")[:, 0], expected
     )
-    # the tiles: what is not visited is not allowed, what is called full is, and both say so for the
-    # backward pass, too
+    # tiles that are not visited have nothing allowed, and full ones everything; the lists for the backward
+    # pass say the same
     padded = torch.nn.functional.pad(expected, (0, 84, 0, 84))
     tiles = padded.view(4, 3, 128, 3, 128).transpose(2, 3).reshape(4, 3, 3, -1)
 
@@ -92,7 +92,7 @@ def test_full_tiles_are_found():
 
 
 def test_levels_take_the_later_document():
-    """A pair of two documents belongs to the later one; a group is real when a token is."""
+    """A pair of two documents belongs to the later one. A group is real if one of its tokens is."""
     model = small_model("patch_unet", max_length=16)
     documents = torch.tensor([[0, 0, 0, 1, 1, 1, -1, -1, 2, -1, -1, -1, 3, 3, 3, 3]])
     masks = model.get_attention_masks(documents.clamp(min=5), document_ids=documents)
@@ -114,7 +114,7 @@ def attention(*pattern):
 
 
 def losses_and_gradients(model, inputs, target_of):
-    """Sum of squares of the real rows against fixed targets, and every gradient."""
+    """The sum of squared distances of the real rows from fixed targets, and every gradient."""
     hidden = model.get_logits(**inputs)
     real = inputs["document_ids"] >= 0
     loss = (hidden - target_of).square()[real].sum()
@@ -123,7 +123,7 @@ def losses_and_gradients(model, inputs, target_of):
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_packed_documents_are_as_alone(architecture):
-    """Logits, summed loss and every gradient; the same without packing, as single sequences."""
+    """Logits, summed loss and every gradient are the same for packed and for single sequences."""
     model = small_model(architecture, attention=attention("document", "causal", "local+causal"))
     align = model.config.document_alignment
     draw = torch.Generator().manual_seed(2)
@@ -158,8 +158,8 @@ def test_packed_documents_are_as_alone(architecture):
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_flex_attention_agrees_with_dense(architecture, monkeypatch):
-    """PyTorch's unfused FlexAttention, forward and backward (it declines gradients on a CPU only because
-    its compiled kernel has none there)."""
+    """PyTorch's unfused FlexAttention, forward and backward. It refuses gradients on a CPU only because its
+    compiled kernel has none there."""
     monkeypatch.setattr(flex, "_validate_device", lambda *tensors: None)
     model = small_model(
         architecture, attention=attention("document", "causal", "local", "block"), max_length=256
@@ -186,12 +186,13 @@ def test_a_window_can_be_given():
     assert wide.attention[0, "document+local"][0].all()
 
 
-# ---- what is refused, and what is mended --------------------------------------------------------------
+# ---- what is refused, and what is corrected ------------------------------------------------------------
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_padding_changes_nothing(architecture):
-    """A sequence gives the same alone, padded, with <pad> for an attention_mask, or any letters under 0."""
+    """A sequence gives the same result alone, padded, with <pad> instead of an attention_mask, and with any
+    tokens where the mask is 0."""
     model = small_model(architecture)
     ids = torch.tensor([[0, 7, 8, 9, 10, 11, 2]])
     expected = model(ids).logits
@@ -221,18 +222,20 @@ def test_what_is_wrong_is_said():
         model(ids, hole, documents)
     with pytest.raises(ValueError, match="chunk 0: document 1 begins at position 5"):
         model(ids, None, documents.flip(1))
-    with pytest.raises(ValueError, match="5 to 33, the vocabulary 0 to 32"):
+    with pytest.raises(ValueError, match="from 5 to 33, but the vocabulary has 0 to 32"):
         model(ids.index_fill(1, torch.tensor(2), 33))
-    with pytest.raises(ValueError, match=r"input_ids are \(10,\): \(batch, length\) is wanted"):
+    with pytest.raises(
+        ValueError, match=r"input_ids have shape \(10,\): it should be \(batch, length\)"
+    ):
         model(ids[0])
     with pytest.raises(
-        ValueError, match=r"\(2, 10\) and attention_mask \(2, 9\): \(batch, length\)"
+        ValueError, match=r"\(2, 10\) and attention_mask \(2, 9\): it should be \(batch, length\)"
     ):
         model(ids, hole[:, 1:])
     for labels in (torch.full((2, 11), 5), ids[:, 1:]):
-        with pytest.raises(ValueError, match=r"labels are .*logits \(2, 10, 33\)"):
+        with pytest.raises(ValueError, match=r"labels have shape .*, but logits \(2, 10, 33\)"):
             model(ids, labels=labels)
-    with pytest.raises(ValueError, match="fixed: 33 tokens, which cannot become 40"):
+    with pytest.raises(ValueError, match="fixed: it has 33 tokens, and cannot have 40"):
         model.resize_token_embeddings(pad_to_multiple_of=8)
     assert model.resize_token_embeddings(33) is model.plm.embeddings
     with pytest.raises(ValueError, match="inputs_embeds is not supported"):
@@ -254,7 +257,9 @@ def test_what_is_wrong_is_said():
     ):
         with pytest.raises(ValueError, match=says):
             small_model(**{"architecture": "unet", **keys})
-    short = small_model("unet", attention={"pattern": ["document", "local"]})  # the rest: defaults
+    short = small_model(
+        "unet", attention={"pattern": ["document", "local"]}
+    )  # other keys have their defaults
     assert short.config.window == short.config.max_length
     with pytest.raises(ValueError, match='architecture "resnet"'):
         small_model("resnet")

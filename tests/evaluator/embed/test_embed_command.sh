@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `plm-pipeline embed` at the command line: what it says and refuses, the same bytes from every kind of
-# input, and runs that are killed, stopped or in each other's way.
+# `plm-pipeline embed` at the command line: what it prints and refuses, that every kind of input gives the
+# same bytes, and runs that are killed, stopped or write the same file.
 . "$PLM_ROOT/tests/support/lib.sh"
 
 small_corpus corpus
@@ -14,18 +14,18 @@ embed_fails() { # EXIT REGEX ARGUMENTS…
   expect "$code" embed "$@"
   says err "$regex"
 }
-# traces FILE: what lies beside it, one a line
+# traces FILE: what lies beside it, one name per line
 traces() { find . -maxdepth 1 -name "$1.*" ! -name '*.names.json' -printf '%f\n'; }
-nothing_left() { # FILE: it never was
+nothing_left() { # FILE: neither it nor a trace of it exists
   [ ! -e "$1" ] || fail "there is a $1"
   [ -z "$(traces "$1")" ] || fail "left behind: $(traces "$1")"
 }
-finished() { # FILE: there, and nothing beside it
+finished() { # FILE: it exists, and nothing lies beside it
   [ -e "$1" ] || fail "there is no $1"
   [ -z "$(traces "$1")" ] || fail "left behind: $(traces "$1")"
 }
 
-# ---- what it takes and says -----------------------------------------------------------------------
+# ---- what it accepts and prints -----------------------------------------------------------------------
 small_fasta s.fasta 60 3
 expect 0 embed s.fasta --output plain.safetensors
 says out '^sequences    60, [0-9,]+ tokens$'
@@ -134,7 +134,7 @@ for case in "pooled.npy --pooling mean,cls,max,std" "tokens.safetensors --per-to
     until advanced "$file" "$before" || ! kill -0 "$pid" 2>/dev/null; do sleep 0.02; done
     kill -KILL "$pid" 2>/dev/null || true
     wait "$pid" 2>/dev/null || true
-    [ -e "$file" ] && break # too fast for this machine's clock: compared below all the same
+    [ -e "$file" ] && break # it finished before it could be killed; it is compared below all the same
     before=$(done_sequences "$file")
     [ -e "$file.partial" ] || fail "a killed run left no $file.partial"
   done
@@ -151,7 +151,7 @@ done
 
 [ $went_on -gt 0 ] || fail "no run was killed while it worked: give it more to do"
 
-# killed before anything was saved: nothing of it is on disk, or it begins anew
+# killed before anything was saved: the next run begins again
 for delay in 0.01 0.1 0.3; do
   start early.npy
   sleep $delay
@@ -162,7 +162,7 @@ expect 0 embed many.fasta --output early.npy
 expect 0 embed many.fasta --output whole-early.npy
 cmp early.npy whole-early.npy || fail "a run killed early ended with other bytes"
 
-# ---- stopped, refused, in each other's way ----------------------------------------------------------
+# ---- stopped, refused, and two writers of one file ----------------------------------------------------------
 for signal in INT=130 TERM=143; do
   rm -f stop.npy
   start stop.npy
@@ -188,7 +188,7 @@ for signal in INT=130 TERM=143; do
   cmp stop.npy whole-early.npy || fail "a stopped run ended with other bytes"
 done
 
-# an old result stays until the new one is whole; --resume never begins anew
+# an old result stays until the new one is complete; --resume never begins again
 cp plain.npy old.npy
 start old.npy
 wait_for 60 advanced old.npy 0
@@ -200,12 +200,12 @@ cmp old.npy plain.npy || fail "--resume never gives other bytes"
 finished old.npy
 
 # ---- a full disk ------------------------------------------------------------------------------------
-# in a mount namespace of its own
+# in a separate mount namespace
 # shellcheck disable=SC2016 # expanded in there
 full='mount -t tmpfs -o size=$1 none full && shift && "$@" >out 2>err; code=$?; ls -A full >left; exit $code'
 mkdir full
 if unshare -rm mount -t tmpfs none full 2>/dev/null; then
-  for size in 64k 500k; do # while reading, and when room is taken for the result
+  for size in 64k 500k; do # full while reading, and full when the result is allocated
     code=0
     unshare -rm bash -c "$full" bash $size "$PLM_BIN/plm-pipeline" embed --checkpoint "$checkpoint" \
       --threads 1 many.fasta --per-token --output full/x.safetensors || code=$?

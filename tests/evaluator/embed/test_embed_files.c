@@ -1,5 +1,6 @@
-/* The files of embed: pooling against sums by hand, the spool's windows, headers as the formats
- * want them, the journal, and a partial file that is begun, gone on with, refused and finished. */
+/* The files of embed: pooling against sums by hand, the windows of the spool, headers as the
+ * formats demand, the journal, and a partial file that is begun, continued, refused and finished.
+ */
 #include "tests/support/cmocka_all.h"
 
 #include <cjson/cJSON.h>
@@ -40,7 +41,7 @@ static void pooling_is_over_the_residues(void **state)
     assert_true(out[3 * D + d] == 0);
   }
   memset(out, 0xff, sizeof out);
-  plm_pooling_run(&pooling, &x[0][0], 0, D, scratch, out); /* none: zeros beside <cls> */
+  plm_pooling_run(&pooling, &x[0][0], 0, D, scratch, out); /* no residue: zeros, except for <cls> */
   for (int i = 0; i < 8; i++) assert_true(out[i] == (i / D == 2 ? x[0][i % D] : 0));
 }
 
@@ -95,7 +96,8 @@ static struct plm_sequence_spool *small_spool(const char *beside)
   return spool;
 }
 
-/* Windows end at either limit, and a sequence longer than a window's tokens has one of its own. */
+/* A window ends at either limit, and a sequence with more tokens than a window may have fills one.
+ */
 static void windows_cover_everything_once(void **state)
 {
   (void)state;
@@ -208,7 +210,7 @@ static struct plm_embed_output *output_of(const char *path, const struct plm_emb
   return output;
 }
 
-/* Rows in some order, three floats each: 10 row + column. */
+/* Writes rows of three floats, 10 * row + column, in some order. */
 static void put_rows(struct plm_embed_output *output, uint64_t begin, uint64_t end)
 {
   for (uint64_t row = end; row-- > begin;) {
@@ -340,7 +342,7 @@ static void formats_follow_the_name(void **state)
   assert_int_equal(plm_embed_format_of(".npy", PLM_EMBED_POOLED, &format, &error), PLM_USAGE);
 }
 
-/* More names than a header may hold: found before anything is computed, with the way out. */
+/* More names than a header may hold are refused before anything is computed, with a remedy. */
 static void headers_have_a_limit(void **state)
 {
   (void)state;
@@ -360,7 +362,7 @@ static void headers_have_a_limit(void **state)
   plm_sequence_spool_close(spool);
 }
 
-/* ---- going on -------------------------------------------------------------------------------- */
+/* ---- continuing ------------------------------------------------------------------------------ */
 
 static void a_run_goes_on_where_it_was_saved(void **state)
 {
@@ -372,10 +374,10 @@ static void a_run_goes_on_where_it_was_saved(void **state)
   struct plm_embed_output *output = output_of(path, &layout, spool, &journal), *second;
   put_rows(output, 0, 2);
   journal.windows = 1;
-  journal.batches = UINT64_MAX; /* all 64 bits */
+  journal.batches = UINT64_MAX; /* needs all 64 bits */
   journal.sequences = 2;
   assert_int_equal(plm_embed_output_save(output, &journal, false, NULL), PLM_OK);
-  put_rows(output, 2, 3); /* after the last journal */
+  put_rows(output, 2, 3); /* after the last save */
 
   struct plm_error error = {0};
   struct plm_embed_journal other = journal_of(&layout, spool);
@@ -425,11 +427,11 @@ static void another_run_is_refused_and_left_alone(void **state)
     assert_non_null(strstr(error.where, "other.safetensors.partial"));
     assert_non_null(strstr(error.hint, "--resume never"));
   }
-  output = output_of(path, &layout, spool, &journal); /* nothing was lost */
+  output = output_of(path, &layout, spool, &journal); /* the refusals have lost nothing */
   assert_int_equal(journal.sequences, 1);
   plm_embed_output_close(output);
 
-  /* cut, or with a journal that is none: refused too; thrown away on demand */
+  /* a truncated file and a broken journal are refused as well, and discarded on demand */
   assert_int_equal(truncate(beside(path, ".partial"), 100), 0);
   struct plm_error error = {0};
   journal = journal_of(&layout, spool);
@@ -443,7 +445,7 @@ static void another_run_is_refused_and_left_alone(void **state)
   assert_int_equal(journal.sequences, 0);
   plm_embed_output_close(output);
 
-  /* a journal whose partial file is gone says nothing */
+  /* a journal without its partial file is ignored */
   assert_int_equal(unlink(beside(path, ".partial")), 0);
   output = output_of(path, &layout, spool, &journal);
   assert_int_equal(journal.sequences, 0);

@@ -1,4 +1,4 @@
-/* Scores against worked examples and against their definitions, summed the slow way. */
+/* Metrics against worked examples, and against their definitions summed in a simple, slow way. */
 #include "tests/support/cmocka_all.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@ static void near(double got, double expected)
     fail_msg("%.17g is not %.17g", got, expected);
 }
 
-/* truth 0 0 0 1 1 2, predicted 0 0 1 1 2 2: sklearn gives these numbers. */
+/* For truth 0 0 0 1 1 2 and predictions 0 0 1 1 2 2 scikit-learn gives these numbers. */
 static void a_worked_example(void **state)
 {
   (void)state;
@@ -41,8 +41,7 @@ static void a_worked_example(void **state)
   plm_confusion_deinit(&confusion);
 }
 
-/* Multi-class MCC by its definition over all pairs of indicator columns (Gorodkin's covariances).
- */
+/* The multi-class MCC by its definition: Gorodkin's covariances over all indicator columns. */
 static double slow_mcc(const int32_t *truth, const int *predicted, int rows, int V)
 {
   double covariance[3] = {0}; /* xy, xx, yy */
@@ -91,7 +90,8 @@ static void random_tables_match_the_definition(void **state)
   plm_confusion_add(&parts, logits[123], truth + 123, residues + 123, rows - 123);
   near(plm_confusion_classification(&whole).mcc, slow_mcc(truth, predicted, rows, V));
   assert_true(fabs(whole.loss_sum - loss) < 1e-9);
-  assert_true(whole.loss_sum == parts.loss_sum); /* same order of summation, same bits */
+  assert_true(whole.loss_sum ==
+              parts.loss_sum); /* the order of summation is the same, and so are the bits */
   assert_memory_equal(whole.counts, parts.counts, sizeof(uint64_t) * V * V);
   plm_confusion_reset(&parts);
   assert_int_equal(parts.rows, 0);

@@ -1,20 +1,18 @@
-/* Evaluation masks: a function of (document, seed, rate) alone, by the counters of the model's
- * definition, whatever the packing; causal questions; and the history of what was reported. */
+/* Evaluation masks depend only on the document, the seed and the rate, whatever the packing, and
+ * follow the Philox counters of their definition. Causal questions. */
 #include "tests/support/cmocka_all.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/file.h"
 #include "common/base/philox.h"
 #include "evaluator/evaluate/masking.h"
-#include "evaluator/watch/history.h"
-#include "tests/support/scratch.h"
 
 enum { L = 64, DOCUMENTS = 6 };
 
-/* Two chunks with three documents each, tokens 4 + something; `shuffled` packs them otherwise. */
+/* Two chunks with three documents each, of tokens from 4 on. `shuffled` packs them in another
+ * order. */
 struct packed {
   uint8_t tokens[2 * L];
   uint32_t begin[3];
@@ -52,7 +50,7 @@ static void pack(struct packed *packed, const int order[DOCUMENTS])
                                      .documents = packed->documents};
 }
 
-/* (document, position in it) of every masked token, as bits. */
+/* Marks every masked token by its document and its position in the document. */
 static void masked_places(const struct plm_question *question, const struct packed *packed,
                           bool places[DOCUMENTS][L])
 {
@@ -108,61 +106,11 @@ static void causal_asks_for_the_next_token_of_the_document(void **state)
   pack(&packed, order);
   assert_int_equal(plm_question_init(&question, 2 * L, NULL), PLM_OK);
   plm_question_causal(&question, &packed.batch);
-  for (int n = 0; n < DOCUMENTS; n++) rows += lengths[n] - 1; /* the last has no target */
+  for (int n = 0; n < DOCUMENTS; n++) rows += lengths[n] - 1; /* the last token has no target */
   assert_int_equal(question.rows, rows);
   for (uint32_t row = 0; row < rows; row++)
     assert_int_equal(question.labels[row], packed.tokens[question.positions[row] + 1]);
   plm_question_deinit(&question);
-}
-
-static void history_reads_what_was_reported(void **state)
-{
-  (void)state;
-  static const char lines[] = "{\"v\":1,\"step\":100,\"split\":\"valid\",\"loss\":2}\n"
-                              "{\"v\":1,\"step\":0,\"split\":\"valid\",\"loss\":3}\n"
-                              "not JSON\n"
-                              "{\"v\":1,\"step\":200,\"skipped\":\"why\"}\n"
-                              "{\"v\":1,\"step\":0,\"split\":\"test\",\"loss\":3}\n"
-                              "{\"v\":1,\"step\":300,\"split\":\"valid\""; /* torn */
-  const char *path = scratch_path("evaluator.jsonl");
-  struct plm_history history = {0};
-  assert_int_equal(plm_file_write(path, lines, sizeof lines - 1, 0644, NULL), PLM_OK);
-  assert_int_equal(plm_history_read(&history, path, NULL), PLM_OK);
-  const unsigned valid = 1u << PLM_SPLIT_VALID, test = 1u << PLM_SPLIT_TEST;
-  assert_int_equal(history.count, 3);
-  assert_true(plm_history_settled(&history, 0, NULL, valid | test));
-  assert_true(plm_history_settled(&history, 100, NULL, valid));
-  assert_false(plm_history_settled(&history, 100, NULL, valid | test));
-  assert_true(plm_history_settled(&history, 200, NULL, valid));
-  assert_false(plm_history_settled(&history, 300, NULL, valid));
-  plm_history_deinit(&history);
-}
-
-static void a_step_with_other_weights_is_another_checkpoint(void **state)
-{
-  (void)state;
-  enum { VALID = 1u << PLM_SPLIT_VALID, TEST = 1u << PLM_SPLIT_TEST };
-  static const char lines[] =
-      "{\"step\":4,\"identity\":\"0000000000000000000000000000000a\",\"split\":\"valid\"}\n"
-      "{\"step\":4,\"identity\":\"0000000000000000000000000000000a\",\"split\":\"test\"}\n"
-      "{\"step\":4,\"identity\":\"0000000000000000000000000000000b\",\"split\":\"valid\"}\n"
-      "{\"step\":8,\"split\":\"valid\"}\n"
-      "{\"step\":9,\"identity\":\"0000000000000000000000000000000a\",\"split\":\"valid\"}\n"
-      "{\"step\":9,\"skipped\":\"why\"}\n";
-  const struct plm_hash a = {.low = 10}, b = {.low = 11};
-  const char *path = scratch_path("anew.jsonl");
-  struct plm_history history = {0};
-  assert_int_equal(plm_file_write(path, lines, sizeof lines - 1, 0644, NULL), PLM_OK);
-  assert_int_equal(plm_history_read(&history, path, NULL), PLM_OK);
-  assert_int_equal(plm_history_splits(&history, 4, &b), VALID); /* the last weights' alone */
-  assert_int_equal(plm_history_splits(&history, 4, &a), 0);
-  assert_true(plm_history_settled(&history, 4, &b, VALID));
-  assert_false(plm_history_settled(&history, 4, &b, VALID | TEST));
-  assert_false(plm_history_settled(&history, 4, &a, VALID));
-  assert_true(plm_history_settled(&history, 8, &a, VALID)); /* a line that names no weights */
-  assert_true(plm_history_settled(&history, 9, &b, VALID));
-  assert_int_equal(plm_history_splits(&history, 9, &a), 0); /* the skip was the last word */
-  plm_history_deinit(&history);
 }
 
 int main(void)
@@ -170,8 +118,6 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(masks_follow_the_document_not_the_packing),
       cmocka_unit_test(causal_asks_for_the_next_token_of_the_document),
-      cmocka_unit_test(history_reads_what_was_reported),
-      cmocka_unit_test(a_step_with_other_weights_is_another_checkpoint),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Which weights a checkpoint is used with: the averaged ones where there are any, or as --weights says.
+# Which weights of a checkpoint are used: the EMA weights if there are any, unless --weights chooses.
 . "$PLM_ROOT/tests/support/lib.sh"
 
 small_corpus corpus 120

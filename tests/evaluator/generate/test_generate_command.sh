@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `plm-pipeline generate` from the command line: what goes in and out, and every way to use it wrongly.
+# `plm-pipeline generate` at the command line: its input and output, and every way to use it wrongly.
 . "$PLM_ROOT/tests/support/lib.sh"
 
 small_corpus corpus 120
@@ -14,7 +14,7 @@ generate() {
   plm-pipeline generate --output out.fasta "$@"
 }
 
-# wrong BEGINNING-OF-MESSAGE HINT COMMAND…: exit 2 or 1, nothing written
+# wrong EXIT MESSAGE HINT ARGUMENTS…: generate fails so, and writes nothing
 wrong() {
   local code=$1 what=$2 hint=$3
   shift 3
@@ -26,7 +26,7 @@ wrong() {
   [ -z "$(find . -maxdepth 1 -name 'out.fasta.tmp-*')" ] || fail "a temporary file was left"
 }
 
-# ---- masked: residues stay, masks are filled, what has no mask passes through
+# ---- masked: residues stay, masks are filled, and a sequence without masks is copied
 cat >in.fasta <<'END'
 >first with a description
 MKV<mask><mask>LLA_
@@ -115,7 +115,7 @@ cmp in.fasta same.fasta || fail "IN was touched"
 expect 1 plm-pipeline generate --checkpoint $masked in.fasta --output missing/out.fasta
 says err 'missing/out.fasta'
 
-# interrupted, it leaves nothing
+# when it is interrupted, it leaves nothing
 plm-pipeline generate --checkpoint $causal --count 1000000 --output many.fasta -q 2>err &
 interrupted=$!
 there() { compgen -G 'many.fasta.tmp-*'; }
@@ -126,7 +126,7 @@ wait $interrupted || code=$?
 [ "$code" -eq 130 ] || fail "exit $code instead of 130"
 [ -z "$(compgen -G 'many.fasta*')" ] || fail "an interrupted run left $(compgen -G 'many.fasta*')"
 
-# a checkpoint that was damaged is not used
+# a damaged checkpoint is refused
 cp -r "$(readlink -f $masked)" damaged
 printf 'x' | dd of=damaged/model.safetensors bs=1 seek=5000 conv=notrunc status=none
 wrong 1 'model.safetensors' '.' --checkpoint damaged in.fasta

@@ -1,4 +1,4 @@
-/* The choice of tokens against its definition, worked out here in another way: by counting. */
+/* Checks the choice of tokens against its definition in another way, by counting. */
 #include <math.h>
 #include <string.h>
 
@@ -37,7 +37,7 @@ static void who_takes_part(void **state)
   assert_int_equal(sampler.ids[256], bytes->eos);
 }
 
-/* Logits of which those that may not be generated are far larger. */
+/* Logits in which tokens that may not be generated are by far the largest. */
 static void fill(float logits[33])
 {
   for (int i = 0; i < 33; i++) logits[i] = 30;
@@ -61,8 +61,8 @@ static void temperature_zero_takes_the_largest(void **state)
   }
 }
 
-/* Over a fine grid of draws each token is taken as often as its probability says; with top_p, none
- * beyond the smallest prefix that reaches it. */
+/* Over a fine grid of draws, each token is taken as often as its probability says. With top_p, no
+ * token outside the shortest prefix that reaches it is taken. */
 static void draws_follow_the_probabilities(void **state)
 {
   (void)state;
@@ -78,7 +78,7 @@ static void draws_follow_the_probabilities(void **state)
     bool kept[33] = {false};
     for (int i = 4; i < 24; i++) sum += p[i] = exp((double)logits[i] / T);
     for (int i = 4; i < 24; i++) p[i] /= sum;
-    while (kept_sum < top_p - 1e-12) { /* the next in the order */
+    while (kept_sum < top_p - 1e-12) { /* the next most probable */
       int best = -1;
       for (int i = 4; i < 24; i++)
         if (!kept[i] && (best < 0 || p[i] > p[best])) best = i;

@@ -1,4 +1,4 @@
-/* CSV as people's programs write it, read twice, and written again. */
+/* Reads CSV as common programs write it, twice, and writes it again. */
 #include "tests/support/cmocka_all.h"
 
 #include <fcntl.h>
@@ -20,7 +20,7 @@ static const char *write_file(const char *name, const void *bytes, size_t size)
   return path;
 }
 
-/* All rows as "LINE[field|field]". */
+/* All rows in the form "LINE[field|field]". */
 static void show(struct plm_csv_file *file, char *out)
 {
   struct plm_csv_row row;
@@ -85,7 +85,7 @@ static void tabs_by_name(void **state)
   reads("a.tsv", "x\ty,z\n1\t2\n", "1[x|y,z]2[1|2]");
 }
 
-/* What the header has most of outside quotes; a name that ends in .tsv says it itself. */
+/* The separator is what the header has most often outside quotes, except in a .tsv file. */
 static void the_header_says_what_separates(void **state)
 {
   (void)state;
@@ -121,7 +121,7 @@ static void malformed_rows_are_named(void **state)
   refuses("x,y\n1,\"2\n3,4\n", "bad.csv:2", "ends inside a quoted field");
 }
 
-/* A pipe cannot be read twice; it is copied. */
+/* A pipe cannot be read twice, so it is copied. */
 static void a_pipe_is_read_twice(void **state)
 {
   (void)state;

@@ -1,4 +1,4 @@
-/* The map of a scan: every score in its row and column, shades by size, blocks by width. */
+/* The map of a scan has every score in its row and column, shades by size, and blocks by width. */
 #include "tests/support/cmocka_all.h"
 
 #include <math.h>
@@ -61,10 +61,10 @@ static void scores_are_where_they_belong(void **state)
   assert_non_null(strstr(text, "\n  A  · · · · · ·\n"));
   assert_non_null(strstr(text, "\n  D █▓▒░        \n  E            +\n"));
   free(text);
-  text = draw(scores, 24, false); /* room for twice ten */
+  text = draw(scores, 24, false); /* room for two blocks of ten */
   assert_non_null(strstr(text, "\n    GAGAGAGAGAGA\n"));
   free(text);
-  text = draw(scores, 1, false); /* never less than ten */
+  text = draw(scores, 1, false); /* a block has at least ten columns */
   assert_non_null(strstr(text, "\n    7         \n    GAGAGAGAGA\n"));
   assert_non_null(strstr(text, "\n    17        \n    GA\n"));
   free(text);
@@ -75,7 +75,7 @@ static void scores_are_where_they_belong(void **state)
   free(text);
 }
 
-/* A scan in which nothing differs has no strongest shade. */
+/* If all scores are 0, there is no strongest shade. */
 static void nothing_is_drawn_as_nothing(void **state)
 {
   (void)state;

@@ -1,4 +1,5 @@
-/* Spearman's correlation: numbers that scipy.stats.spearmanr gives, ties, and what has none. */
+/* Spearman's correlation against numbers of scipy.stats.spearmanr, with ties, and where it is
+ * undefined. */
 #include "tests/support/cmocka_all.h"
 
 #include <math.h>
@@ -28,7 +29,8 @@ static void orders_count_and_not_distances(void **state)
   near(correlate(x, swapped, 5).value, 1 - 6.0 * 2 / (5 * 24)); /* 1 - 6 sum d^2 / (n (n^2-1)) */
 }
 
-/* Ranks 1.5 1.5 3 4.5 4.5 against 2 1 4 4 4: the textbook's formula does not hold with ties. */
+/* Ranks 1.5 1.5 3 4.5 4.5 against 2 1 4 4 4. With ties the formula 1 - 6 sum d^2 / … does not hold.
+ */
 static void ties_share_their_ranks(void **state)
 {
   (void)state;

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `plm-pipeline score` as people meet it: what it prints, and every wrong input with its message.
+# `plm-pipeline score` at the command line: what it prints, and every wrong input with its message.
 . "$PLM_ROOT/tests/support/lib.sh"
 
 small_corpus corpus 100
@@ -9,7 +9,7 @@ checkpoint=run/checkpoints/latest
 printf '>thing a protein\nMKTAYIAKQR\nQISFVKSHFS\n' >wild.fasta
 score() { plm-pipeline score --checkpoint "$checkpoint" --wild-type wild.fasta --threads 1 "$@"; }
 
-# near VARIANT OTHER: the score of VARIANT in ./out is that of OTHER in by_words, but for rounding
+# near VARIANT OTHER: the score of VARIANT in ./out is that of OTHER in by_words, except for rounding
 near() {
   awk -F, -v a="$1" -v b="$2" '
     $1 == a && FILENAME == "out" { x = $2; found++ }
@@ -64,16 +64,16 @@ expect 0 score --json A4G K8E
 [ "$(jq -c '[.variants[].mutant], has("spearman")' out | tr '\n' ' ')" = '["A4G","K8E"] false ' ] ||
   fail "--json: $(cat out)"
 
-# tabs by name; a column of another name; a column of that name already
+# tabs because of the name; a column with another name; a column that already exists
 printf 'what\tscore\nA4G\t1.5\nK8E\t2\n' >variants.tsv
 expect 2 score --csv variants.tsv --mutations what
 says err 'variants.tsv has a column "score" already'
 says err '--score-column NAME'
 expect 0 score --csv variants.tsv --mutations what --measured score --score-column model
 [ "$(head -n 1 out)" = $'what\tscore\tmodel' ] || fail "the header: $(head -n 1 out)"
-says err "Spearman's correlation with score \(n = 2\): -?1.0000$" # two have no interval
+says err "Spearman's correlation with score \(n = 2\): -?1.0000$" # there is no interval for two
 
-# semicolons and tabs as the header has them, from a pipe, too; decimals want a point
+# semicolons and tabs as in the header, also from a pipe; a number needs a decimal point
 printf 'mutant;dms\nA4G;1.5\nK8E;2\n' >semicolons.csv
 expect 0 score --csv semicolons.csv --measured dms
 grep -q '^A4G;1.5;-\?[0-9.]*$' out || fail "semicolons: $(cat out)"
@@ -86,13 +86,13 @@ expect 1 score --csv comma.csv --measured dms
 says err 'the measured value "1,5" is not a number'
 says err 'write the number with a decimal point'
 
-# ---- measurements without an order ----
+# ---- measurements that are all equal ----
 printf 'mutant,dms\nA4G,1\nK8E,1\nK8L,\nK8V,NA\n' >flat.csv
 expect 0 score --csv flat.csv --measured dms --json
 [ "$(jq -c .spearman out)" = '{"value":null,"low":null,"high":null,"count":2}' ] || fail "$(cat out)"
 says err '4 variants of thing; no correlation with dms, which has 2 numbers: too few, or all alike'
 
-# ---- wrong variants: all at once, nothing written ----
+# ---- wrong variants: all are reported, and nothing is written ----
 cat >wrong.csv <<'END'
 id,mutant,dms
 1,A4G,0.5
@@ -118,14 +118,14 @@ expect 1 score --csv many.csv
 [ "$(grep -c 'error: many.csv' err)" = 20 ] || fail "not twenty errors"
 says err '50 of 50 variants cannot be scored'
 
-# the only one is said once; one of several, too, beside how many there are
+# an error is printed once, both for a single variant and, with the count, for one of several
 expect 1 score C4G
 [ "$(grep -c 'C4G: expected C at position 4, found A' err)" = 1 ] || fail "said more than once: $(cat err)"
 expect 1 score A4G C4G
 [ "$(grep -c 'error: C4G: expected C at position 4, found A' err)" = 1 ] || fail "$(cat err)"
 says err '1 of 2 variants cannot be scored'
 
-# a numbering that fits is found
+# a numbering that fits all variants is found
 expect 1 score A14G K18E R20C
 says err 'all variants fit with --offset 11'
 expect 1 score A-2G K2E

@@ -1,4 +1,4 @@
-/* Variants as text: what is read, and every way in which it may be wrong. */
+/* Variants as text: what is accepted, and every way in which a variant may be wrong. */
 #include "tests/support/cmocka_all.h"
 
 #include <string.h>
@@ -58,7 +58,7 @@ static void other_numbering_and_other_text(void **state)
   shifted.first = 24;
   assert_int_equal(parse(&shifted, "M24A", &variant, NULL), PLM_OK);
   assert_int_equal(variant.items[0].place, 0);
-  shifted.first = -5; /* a tag in front of what is counted from 1 */
+  shifted.first = -5; /* a tag comes before the residue that has number 1 */
   assert_int_equal(parse(&shifted, "M-5A:I0L:R4K", &variant, NULL), PLM_OK);
   assert_int_equal(variant.count, 3);
   assert_int_equal(variant.items[1].place, 5);
@@ -110,7 +110,7 @@ static void what_is_wrong_is_named(void **state)
   refuses("A4-", PLM_UNSUPPORTED, "not supported");
 }
 
-/* Claims that fit one numbering alone give it away; none and two do not. */
+/* A numbering is found only if it is the only one that fits. */
 static void another_numbering_is_found(void **state)
 {
   (void)state;
@@ -127,7 +127,7 @@ static void another_numbering_is_found(void **state)
   assert_false(plm_numbering_fit(&numbering, &esm, &first));
   plm_numbering_deinit(&numbering);
   assert_int_equal(plm_numbering_add(&numbering, esm.tokenizer, "A50G", 4, NULL), PLM_OK);
-  assert_false(plm_numbering_fit(&numbering, &esm, &first)); /* A4 or A7 */
+  assert_false(plm_numbering_fit(&numbering, &esm, &first)); /* both A4 and A7 fit */
   plm_numbering_deinit(&numbering);
 }
 

@@ -1,5 +1,5 @@
-/* Variants scored together, in batches that flush in the middle of everything, against each variant
- * scored alone by the definition. */
+/* Compares variants that are scored together, in batches too small to hold them, with the
+ * definition applied to each variant separately. */
 #include "tests/support/cmocka_all.h"
 
 #include <math.h>
@@ -70,7 +70,7 @@ static void close_scene(struct scene *scene)
   model_case_close(&scene->c);
 }
 
-/* log p (tokens, V) of one sequence alone. */
+/* log p (tokens, V) of a single sequence. */
 static void infer(struct scene *scene, const int32_t *tokens, uint32_t count, double *log_p)
 {
   static float logits[L * V];
@@ -89,7 +89,7 @@ static void infer(struct scene *scene, const int32_t *tokens, uint32_t count, do
   }
 }
 
-/* The wild type's tokens, and where the window around two of them begins. */
+/* The tokens of the wild type, and where the window around two of them begins. */
 static uint32_t window_of(const struct scene *scene, uint32_t a, uint32_t b, int32_t *tokens,
                           uint32_t *begin)
 {
@@ -113,7 +113,7 @@ static int32_t id(const struct scene *scene, uint8_t letter)
   return plm_tokenizer_encode(scene->inference.tokenizer, letter);
 }
 
-/* Items [first, first + count) of a variant masked together. */
+/* The score of items [first, first + count) of a variant, masked together. */
 static double masked_score(struct scene *scene, const struct plm_substitution *items,
                            uint32_t count)
 {
@@ -173,7 +173,7 @@ static void compare(enum plm_architecture architecture, bool causal, uint32_t le
                      PLM_OK);
     for (uint32_t v = 0; v < VARIANTS; v++)
       assert_int_equal(plm_variant_scorer_expect(scorer, &scene.variants[v], NULL), PLM_OK);
-    /* two calls, as of two blocks */
+    /* two calls, as for two blocks */
     assert_int_equal(plm_variant_scorer_run(scorer, scene.variants, 100, scores, NULL), PLM_OK);
     assert_int_equal(
         plm_variant_scorer_run(scorer, scene.variants + 100, VARIANTS - 100, scores + 100, NULL),
@@ -211,7 +211,7 @@ static void likelihoods_are_those_of_each_variant_alone(void **state)
   compare(PLM_UNET, true, 75);
 }
 
-/* What a window holds, and what it does not. */
+/* Which pairs of positions fit into a window. */
 static void positions_too_far_apart_are_refused(void **state)
 {
   (void)state;
@@ -227,7 +227,7 @@ static void positions_too_far_apart_are_refused(void **state)
       for (uint32_t last = first + 1; last < 75; last++) {
         struct plm_substitution items[] = {{first, 'A', 'L'}, {last, 'A', 'L'}};
         const struct plm_variant variant = {items, 2, 2};
-        /* a causal model's needs a token in front, which for the first is <cls> */
+        /* a causal model needs a token before the first position; for residue 1 that is <cls> */
         const bool fits = last - first < L - (uint32_t)causal;
         const plm_status status = plm_variant_scorer_expect(scorer, &variant, &error);
         if (status != (fits ? PLM_OK : PLM_LIMIT))

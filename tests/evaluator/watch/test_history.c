@@ -1,0 +1,68 @@
+/* What a watching evaluator reads from evaluator.jsonl: which splits of which steps are reported,
+ * for which weights. */
+#include "tests/support/cmocka_all.h"
+
+#include "common/base/file.h"
+#include "evaluator/watch/history.h"
+#include "tests/support/scratch.h"
+
+static void history_reads_what_was_reported(void **state)
+{
+  (void)state;
+  static const char lines[] = "{\"v\":1,\"step\":100,\"split\":\"valid\",\"loss\":2}\n"
+                              "{\"v\":1,\"step\":0,\"split\":\"valid\",\"loss\":3}\n"
+                              "not JSON\n"
+                              "{\"v\":1,\"step\":200,\"skipped\":\"why\"}\n"
+                              "{\"v\":1,\"step\":0,\"split\":\"test\",\"loss\":3}\n"
+                              "{\"v\":1,\"step\":300,\"split\":\"valid\""; /* a torn line */
+  const char *path = scratch_path("evaluator.jsonl");
+  struct plm_history history = {0};
+  assert_int_equal(plm_file_write(path, lines, sizeof lines - 1, 0644, NULL), PLM_OK);
+  assert_int_equal(plm_history_read(&history, path, NULL), PLM_OK);
+  const unsigned valid = 1u << PLM_SPLIT_VALID, test = 1u << PLM_SPLIT_TEST;
+  assert_int_equal(history.count, 3);
+  assert_true(plm_history_settled(&history, 0, NULL, valid | test));
+  assert_true(plm_history_settled(&history, 100, NULL, valid));
+  assert_false(plm_history_settled(&history, 100, NULL, valid | test));
+  assert_true(plm_history_settled(&history, 200, NULL, valid));
+  assert_false(plm_history_settled(&history, 300, NULL, valid));
+  plm_history_deinit(&history);
+}
+
+static void a_step_with_other_weights_is_another_checkpoint(void **state)
+{
+  (void)state;
+  enum { VALID = 1u << PLM_SPLIT_VALID, TEST = 1u << PLM_SPLIT_TEST };
+  static const char lines[] =
+      "{\"step\":4,\"identity\":\"0000000000000000000000000000000a\",\"split\":\"valid\"}\n"
+      "{\"step\":4,\"identity\":\"0000000000000000000000000000000a\",\"split\":\"test\"}\n"
+      "{\"step\":4,\"identity\":\"0000000000000000000000000000000b\",\"split\":\"valid\"}\n"
+      "{\"step\":8,\"split\":\"valid\"}\n"
+      "{\"step\":9,\"identity\":\"0000000000000000000000000000000a\",\"split\":\"valid\"}\n"
+      "{\"step\":9,\"skipped\":\"why\"}\n";
+  const struct plm_hash a = {.low = 10}, b = {.low = 11};
+  const char *path = scratch_path("anew.jsonl");
+  struct plm_history history = {0};
+  assert_int_equal(plm_file_write(path, lines, sizeof lines - 1, 0644, NULL), PLM_OK);
+  assert_int_equal(plm_history_read(&history, path, NULL), PLM_OK);
+  assert_int_equal(plm_history_splits(&history, 4, &b), VALID); /* only the last weights count */
+  assert_int_equal(plm_history_splits(&history, 4, &a), 0);
+  assert_true(plm_history_settled(&history, 4, &b, VALID));
+  assert_false(plm_history_settled(&history, 4, &b, VALID | TEST));
+  assert_false(plm_history_settled(&history, 4, &a, VALID));
+  assert_true(
+      plm_history_settled(&history, 8, &a, VALID)); /* the line does not say which weights */
+  assert_true(plm_history_settled(&history, 9, &b, VALID));
+  assert_int_equal(plm_history_splits(&history, 9, &a),
+                   0); /* the last line says that it was skipped */
+  plm_history_deinit(&history);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(history_reads_what_was_reported),
+      cmocka_unit_test(a_step_with_other_weights_is_another_checkpoint),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
