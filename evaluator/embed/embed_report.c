@@ -66,7 +66,10 @@ plm_status plm_embed_report_print(const struct plm_embed_report *report,
   else
     printf("%s of %u for each token", layout->kind == PLM_EMBED_LOGITS ? "logits" : "vectors",
            layout->width);
-  printf(", %.1f MB\n", 1e-6 * (double)layout->bytes);
+  if (layout->bytes < 1000000)
+    printf(", %.1f kB\n", 1e-3 * (double)layout->bytes);
+  else
+    printf(", %.1f MB\n", 1e-6 * (double)layout->bytes);
   printf("padding      %.2f %%\n", 100.0 * padding_fraction(report));
   printf("time         %.2f s, %s tokens/s\n", report->seconds,
          plm_format_count((uint64_t)((double)report->tokens / report->seconds), rate));

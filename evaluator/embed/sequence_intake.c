@@ -1,4 +1,5 @@
-/* From files to a spool. */
+/* Reads sequences from files, encodes them as the model takes them, and puts them into the spool.
+ */
 #include "evaluator/embed/sequence_intake.h"
 
 #include <stdlib.h>
@@ -10,7 +11,7 @@
 #include "common/sequences/sequence_files.h"
 #include "evaluator/task.h"
 
-enum { LEAST_MAX_RESIDUES = 1 << 20 }; /* what a line of JSONL may hold in any case */
+enum { LEAST_MAX_RESIDUES = 1 << 20 }; /* a line of JSONL may always hold this many */
 
 struct intake {
   const struct plm_intake_options *options;
@@ -88,11 +89,11 @@ static plm_status read_files(struct intake *intake, struct plm_error *error)
   return status;
 }
 
-/* What the result does not show by itself. */
+/* Warns about what the result does not show. */
 static void warn(const struct intake *intake)
 {
   const struct plm_intake_counts *counts = intake->counts;
-  char number[32], sequences[32];
+  char number[32], sequences[64];
   if (counts->bad > 0)
     plm_warning("bad records skipped: %s", plm_format_count(counts->bad, number));
   if (counts->cut > 0)
@@ -101,9 +102,9 @@ static void warn(const struct intake *intake)
                 intake->options->max_length, intake->options->max_length,
                 plm_format_count(counts->cut, number));
   if (counts->unknown_residues > 0)
-    plm_warning("residues outside the alphabet, taken as <unk>: %s, in %s sequences",
+    plm_warning("residues outside the alphabet, taken as <unk>: %s, in %s",
                 plm_format_count(counts->unknown_residues, number),
-                plm_format_count(counts->unknown_sequences, sequences));
+                plm_format_quantity(counts->unknown_sequences, "sequence", sequences));
 }
 
 plm_status plm_sequence_intake(const struct plm_intake_options *options,

@@ -1,7 +1,8 @@
-/* Sequences of FASTA, JSONL or text files, as the model takes them, into a spool: `<cls> residues
- * <eos>`, a longer one cut as `head` (its first max_length tokens, no <eos>). Records are judged as
- * ingest judges them: bad ones are reported and skipped, a letter outside the alphabet is <unk>,
- * repeated names are kept. */
+/* Reads sequences of FASTA, JSONL or text files into a spool, encoded as the model takes them:
+ * `<cls> residues <eos>`. A longer sequence is cut to its first max_length tokens, without <eos>,
+ * as `truncate: head` does in training. Records are judged as ingest judges them: bad ones are
+ * reported and skipped, and a letter outside the alphabet becomes <unk>. Repeated names are kept.
+ */
 #ifndef PLM_EVALUATOR_EMBED_SEQUENCE_INTAKE_H
 #define PLM_EVALUATOR_EMBED_SEQUENCE_INTAKE_H
 
@@ -17,19 +18,20 @@ struct plm_intake_options {
   const char *const *inputs; /* paths, "-" is standard input */
   size_t input_count;
   const struct plm_tokenizer *tokenizer;
-  uint32_t max_length; /* tokens, of the model */
+  uint32_t max_length; /* of the model, in tokens */
   bool strict;         /* a bad record is an error */
 };
 
 struct plm_intake_counts {
   uint64_t bad;               /* records that were skipped */
   uint64_t cut;               /* sequences of more than max_length tokens */
-  uint64_t unknown_residues;  /* that became <unk> */
-  uint64_t unknown_sequences; /* that have such */
+  uint64_t unknown_residues;  /* residues that became <unk> */
+  uint64_t unknown_sequences; /* sequences with such residues */
 };
 
-/* Reads all files; says on stderr what was skipped, cut or unknown. PLM_FORMAT: a file without a
- * good record, or a bad one with `strict`. PLM_INTERRUPTED, PLM_TERMINATED: a stop signal. */
+/* Reads all files, and warns on stderr about what was skipped, cut or unknown. PLM_FORMAT: a file
+ * has no good record, or with `strict` a bad one. PLM_INTERRUPTED, PLM_TERMINATED: a stop signal.
+ */
 plm_status plm_sequence_intake(const struct plm_intake_options *options,
                                struct plm_sequence_spool *spool, struct plm_intake_counts *counts,
                                struct plm_error *error);

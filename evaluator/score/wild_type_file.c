@@ -1,4 +1,4 @@
-/* One sequence, from where it is. */
+/* Reads one sequence from a file or from the command line. */
 #include "evaluator/score/wild_type_file.h"
 
 #include <ctype.h>
@@ -10,7 +10,7 @@
 #include "common/run/stop.h"
 #include "common/sequences/sequence_reader.h"
 
-/* What letters on the command line are called in messages; the ending makes them a text file. */
+/* Messages call letters on the command line so; the ending makes the reader treat them as text. */
 #define LETTERS "--wild-type.txt"
 
 void plm_wild_type_deinit(struct plm_wild_type *wild_type)
@@ -62,7 +62,7 @@ static plm_status read_one(struct plm_sequence_reader *reader, struct plm_wild_t
   bool ended;
   PLM_TRY(next_sequence(reader, &sequence, &ended, error));
   if (ended || sequence.length == 0)
-    return plm_error_set(error, PLM_FORMAT, "%s: there is no sequence in it", file);
+    return plm_error_set(error, PLM_FORMAT, "%s has no sequence", file);
   if (sequence.too_long)
     return plm_error_set(error, PLM_LIMIT, "%s: a wild type has at most %d residues, not %llu",
                          file, PLM_WILD_TYPE_LIMIT, (unsigned long long)sequence.length);
@@ -77,8 +77,8 @@ static plm_status read_one(struct plm_sequence_reader *reader, struct plm_wild_t
   PLM_TRY(next_sequence(reader, &sequence, &ended, error));
   if (ended) return PLM_OK;
   plm_error_set(error, PLM_FORMAT, "%s has more than one sequence", file);
-  return plm_error_hint(error, "variants are scored against one wild type: give a file with it "
-                               "alone, or its letters");
+  return plm_error_hint(error, "variants are scored against one wild type: give a file with only "
+                               "that, or its letters");
 }
 
 plm_status plm_wild_type_read(const char *text, enum plm_tokenizer_kind tokenizer, int64_t first,

@@ -1,4 +1,5 @@
-/* The wild type that a command line names: a file with one sequence, or the sequence itself. */
+/* The wild type that a command line names: a file with one sequence, or the letters of the
+ * sequence. */
 #ifndef PLM_EVALUATOR_SCORE_WILD_TYPE_FILE_H
 #define PLM_EVALUATOR_SCORE_WILD_TYPE_FILE_H
 
@@ -6,10 +7,10 @@
 
 enum { PLM_WILD_TYPE_LIMIT = 1 << 20 }; /* residues */
 
-/* text is a file (FASTA, JSONL or text; plain, .gz or .zst; "-": standard input) where there is one
- * of that name, else letters. first is the number of the first residue. The caller deinits.
- * PLM_FORMAT: no sequence, more than one, one that cannot be read. PLM_NOT_FOUND: no such file, and
- * no letters. */
+/* If text names a file (FASTA, JSONL or text; plain, .gz or .zst; "-" is standard input), the
+ * sequence is read from it; otherwise text is the sequence. first is the number of its first
+ * residue. The caller frees it with _deinit. PLM_FORMAT: there is no sequence, more than one, or a
+ * malformed one. PLM_LIMIT: it is too long. PLM_NOT_FOUND: text is neither a file nor letters. */
 plm_status plm_wild_type_read(const char *text, enum plm_tokenizer_kind tokenizer, int64_t first,
                               struct plm_wild_type *wild_type, struct plm_error *error);
 void plm_wild_type_deinit(struct plm_wild_type *wild_type);

@@ -29,7 +29,7 @@ finished() { # FILE: it exists, and nothing lies beside it
 small_fasta s.fasta 60 3
 expect 0 embed s.fasta --output plain.safetensors
 says out '^sequences    60, [0-9,]+ tokens$'
-says out '^output       plain.safetensors: 60 x 64 \(mean\)'
+says out '^output       plain.safetensors: 60 x 64 \(mean\), 1[0-9].[0-9] kB$'
 says out '^padding      [0-9.]+ %$'
 [ ! -s err ] || fail "narration of a short clean run: $(cat err)"
 finished plain.safetensors
@@ -69,7 +69,7 @@ says err 'warning: mixed.fasta:6: record "bad": character .1. is not a residue: 
 says err 'warning: mixed.fasta:[0-9]+: record "empty": empty sequence: skipped'
 says err 'warning: bad records skipped: 2'
 says err "max_length of 256 tokens, cut to their first 256: 2"
-says err 'taken as <unk>: 1, in 1 sequences'
+says err 'taken as <unk>: 1, in 1 sequence$'
 [ "$(grep -c 'cut to' err)" -eq 1 ] || fail "more than one warning about long sequences"
 jq -e '.sequences == 5 and .bad_records == 2 and .cut == 2 and .unknown_residues == 1
        and .tokens == 6 + 6 + 5 + 256 + 256' out >/dev/null || fail "the summary: $(cat out)"

@@ -29,8 +29,7 @@ static void orders_count_and_not_distances(void **state)
   near(correlate(x, swapped, 5).value, 1 - 6.0 * 2 / (5 * 24)); /* 1 - 6 sum d^2 / (n (n^2-1)) */
 }
 
-/* Ranks 1.5 1.5 3 4.5 4.5 against 2 1 4 4 4. With ties the formula 1 - 6 sum d^2 / … does not hold.
- */
+/* Ranks 1.5 1.5 3 4.5 4.5 against 2 1 4 4 4: the formula above does not hold with ties. */
 static void ties_share_their_ranks(void **state)
 {
   (void)state;
