@@ -115,9 +115,9 @@ static plm_status no_head(enum plm_weights_head head, struct plm_error *error)
                 head == PLM_HEAD_CLASSIFIER
                     ? "weights of a classifier, without the language model's head (lm_head.*)"
                     : "weights of PLMModel only, without the language model's head (lm_head.*)");
-  return plm_error_hint(error,
-                        "`plm-pipeline embed` takes them; anything else needs the head: load "
-                        "the model with AutoModelForMaskedLM and save_pretrained that");
+  return plm_error_hint(
+      error, "they suffice for the hidden states of `plm-pipeline embed`; anything else "
+             "needs the head: load the model with AutoModelForMaskedLM and save_pretrained that");
 }
 
 static plm_status take_all(const struct plm_weight_files *weights,
