@@ -14,7 +14,7 @@ say() { printf '\n%s== %s%s\n' "$bold" "$*" "$plain"; }
 if [ ! -e "$corpus" ]; then
   say "1. sequences into a corpus: plm-pipeline ingest"
   mkdir -p data
-  "$bin/plm-pipeline" ingest -q tests/data/families.fasta.gz --corpus "$corpus" \
+  "$bin/plm-pipeline" ingest tests/data/families.fasta.gz --corpus "$corpus" \
     --split train=0.85,valid=0.13,test=0.02
 fi
 "$bin/plm-pipeline" corpus "$corpus"
@@ -24,7 +24,10 @@ say "2. train and evaluate: plm-pipeline up pipeline.yaml"
 
 say "3. the loss: plm-pipeline metrics --plot"
 "$bin/plm-pipeline" metrics trainer --plot
-"$bin/plm-pipeline" metrics --keys step,loss,baseline_entropy,perplexity,accuracy
+"$bin/plm-pipeline" metrics --csv --keys step,loss,perplexity,accuracy,baseline_entropy |
+  awk -F, 'NR == 1 { print "\n  step   validation loss   perplexity   accuracy"; next }
+           { printf "%6d %17.3f %12.1f %8.1f %%\n", $1, $2, $3, 100 * $4; composition = $5 }
+           END { printf "%6s %17.3f   a model that knows the composition only\n", "", composition }'
 
 say "4. proteins that it has not seen: plm-pipeline generate and score"
 tests/support/demo_proteins.sh runs/demo/checkpoints/latest "$corpus" tests/data/families.tsv
