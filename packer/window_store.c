@@ -4,11 +4,12 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
+
+#include "common/base/thread.h"
 
 enum { STORE_PLANS = 64, STORE_SPARE = 3, STORE_THREADS = 8 };
 #define STORE_ALIVE_LIMIT ((uint64_t)1 << 30) /* bytes held and not yet sent, all consumers */
@@ -363,24 +364,14 @@ plm_status window_store_open(struct plm_corpus *corpus, unsigned threads,
   made->worker_count = threads < 1 ? 1 : threads > STORE_THREADS ? STORE_THREADS : threads;
   plm_status status = PLM_OK;
   if (made->wake < 0) status = plm_error_errno(error, "cannot make an event descriptor");
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, &before); /* signals belong to the main thread */
-  sigset_t faults = all;
-  sigdelset(&faults, SIGBUS); /* the corpus's own handler must see it where it happens */
-  sigdelset(&faults, SIGSEGV);
-  pthread_sigmask(SIG_SETMASK, &faults, NULL);
   for (unsigned i = 0; i < made->worker_count && status == PLM_OK; i++) {
     struct worker *worker = &made->workers[i];
     worker->store = made;
     status = plm_corpus_cursor_open(corpus, &worker->cursor, error);
     if (status != PLM_OK) break;
-    if (pthread_create(&worker->thread, NULL, work, worker) != 0)
-      status = plm_error_set(error, PLM_NO_MEMORY, "cannot start a thread");
-    else
-      worker->started = true;
+    status = plm_thread_start(&worker->thread, "windows", work, worker, error);
+    worker->started = status == PLM_OK;
   }
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
   if (status != PLM_OK) {
     window_store_close(made);
     return status;

@@ -2,9 +2,10 @@
 #include "trainer/input.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
+
+#include "common/base/thread.h"
 
 enum { POLL_MS = 50 };
 
@@ -125,18 +126,12 @@ static void *run(void *context)
 static plm_status start_thread(struct plm_input *input, struct plm_error *error)
 {
   pthread_condattr_t attributes;
-  sigset_t all, before;
   pthread_condattr_init(&attributes);
   pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
   pthread_cond_init(&input->changed, &attributes);
   pthread_condattr_destroy(&attributes);
   pthread_mutex_init(&input->mutex, NULL);
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, &before); /* signals belong to the trainer's own thread */
-  const int failed = pthread_create(&input->thread, NULL, run, input);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
-  if (failed != 0)
-    return plm_error_set(error, PLM_NO_MEMORY, "cannot start the thread of the input");
+  PLM_TRY(plm_thread_start(&input->thread, "input", run, input, error));
   input->started = true;
   return PLM_OK;
 }

@@ -2,12 +2,12 @@
 #include "trainer/publish.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/thread.h"
 #include "trainer/retention_apply.h"
 
 enum owner { OWNER_NOBODY, OWNER_TRAINER, OWNER_WRITER };
@@ -87,9 +87,6 @@ static void write_snapshot(struct plm_publisher *publisher)
 static void *writer(void *argument)
 {
   struct plm_publisher *publisher = argument;
-  sigset_t all; /* signals are the main thread's */
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, NULL);
   pthread_mutex_lock(&publisher->mutex);
   for (;;) {
     while (publisher->owner != OWNER_WRITER && !publisher->closing)
@@ -147,16 +144,17 @@ plm_status plm_publisher_open(const struct plm_checkpoint_context *context, stru
   publisher->context = *context;
   publisher->announcer = announcer;
   publisher->ops = ops;
-  const plm_status status = take_snapshot_memory(publisher, sizes, error);
+  plm_status status = take_snapshot_memory(publisher, sizes, error);
   if (status != PLM_OK) {
     release(publisher);
     return status;
   }
   pthread_mutex_init(&publisher->mutex, NULL);
   pthread_cond_init(&publisher->changed, NULL);
-  if (pthread_create(&publisher->thread, NULL, writer, publisher) != 0) {
+  status = plm_thread_start(&publisher->thread, "publisher", writer, publisher, error);
+  if (status != PLM_OK) {
     release(publisher);
-    return plm_error_set(error, PLM_FAILURE, "cannot start the writer thread");
+    return status;
   }
   *out = publisher;
   return PLM_OK;

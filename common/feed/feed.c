@@ -3,7 +3,6 @@
 
 #include <cjson/cJSON.h>
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "common/base/thread.h"
 #include "common/feed/feed_internal.h"
 
 enum { WAIT_SLICE_MS = 100, BYE_LINGER_MS = 200 };
@@ -89,20 +89,16 @@ static void close_sockets(struct plm_feed *feed)
 static plm_status start_thread(struct plm_feed *feed, struct plm_error *error)
 {
   pthread_condattr_t attributes;
-  sigset_t all, before;
   pthread_condattr_init(&attributes);
   pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
   pthread_cond_init(&feed->changed, &attributes);
   pthread_condattr_destroy(&attributes);
   pthread_mutex_init(&feed->mutex, NULL);
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, &before); /* signals belong to the caller's threads */
-  const int failed = pthread_create(&feed->thread, NULL, feed_thread, feed);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
-  if (failed == 0) return PLM_OK;
+  const plm_status status = plm_thread_start(&feed->thread, "feed", feed_thread, feed, error);
+  if (status == PLM_OK) return PLM_OK;
   pthread_mutex_destroy(&feed->mutex);
   pthread_cond_destroy(&feed->changed);
-  return plm_error_set(error, PLM_NO_MEMORY, "cannot start the feed's thread");
+  return status;
 }
 
 plm_status plm_feed_open(const struct plm_feed_options *options, struct plm_feed **feed,

@@ -4,12 +4,12 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "common/base/log.h"
+#include "common/base/thread.h"
 #include "common/run/run.h"
 
 enum { ENDPOINT_SIZE = 512, EVERY_S = 1 };
@@ -110,19 +110,15 @@ static void release(struct plm_feed_run *feed_run)
 plm_status plm_feed_run_open(const struct plm_feed_run_options *options,
                              struct plm_feed_run **feed_run, struct plm_error *error)
 {
-  sigset_t all, before;
   struct plm_feed_run *made = calloc(1, sizeof *made);
   if (made == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   made->options = *options;
   init_mutex(made);
   tell(made);
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, &before); /* signals belong to the caller's threads */
-  const int failed = pthread_create(&made->thread, NULL, run_thread, made);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
-  if (failed != 0) {
+  const plm_status status = plm_thread_start(&made->thread, "feed-run", run_thread, made, error);
+  if (status != PLM_OK) {
     release(made);
-    return plm_error_set(error, PLM_NO_MEMORY, "cannot start a thread");
+    return status;
   }
   *feed_run = made;
   return PLM_OK;

@@ -3,7 +3,6 @@
 
 #include <cjson/cJSON.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -11,6 +10,7 @@
 
 #include "common/base/file.h"
 #include "common/base/log.h"
+#include "common/base/thread.h"
 #include "common/metrics/http.h"
 #include "common/metrics/prometheus.h"
 #include "common/run/log_tail.h"
@@ -53,17 +53,6 @@ static void *serve(void *context)
   }
 }
 
-/* The stage's signals are the main thread's. */
-static plm_status start(struct plm_exporter *exporter, struct plm_error *error)
-{
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, &before);
-  const int failed = pthread_create(&exporter->thread, NULL, serve, exporter);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
-  return failed == 0 ? PLM_OK : plm_error_set(error, PLM_FAILURE, "cannot start a thread");
-}
-
 plm_status plm_exporter_open(const char *address, const char *run, const char *file,
                              enum plm_metric_stage stage, struct plm_exporter **exporter,
                              struct plm_error *error)
@@ -85,7 +74,7 @@ plm_status plm_exporter_open(const char *address, const char *run, const char *f
   plm_tail_init(&made->tail, path, plm_tail_find(path, 0, 1));
   plm_tail_read(&made->tail, 0, take_line, made); /* where the run stands */
   made->counted = true;
-  PLM_TRY_GOTO(status, start(made, error), failed);
+  PLM_TRY_GOTO(status, plm_thread_start(&made->thread, "metrics", serve, made, error), failed);
   plm_info("metrics at http://%s/metrics", plm_http_address(made->http));
   *exporter = made;
   return PLM_OK;

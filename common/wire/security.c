@@ -4,7 +4,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +14,7 @@
 #include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
+#include "common/base/thread.h"
 
 enum { MAX_CLIENTS = 65536, LOG_EVERY_MS = 1000 };
 
@@ -244,15 +244,8 @@ plm_status plm_gate_open(void *context, const char *keys, struct plm_gate **gate
                            zmq_strerror(zmq_errno()));
     goto failed;
   }
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, &before); /* signals belong to the main thread */
-  const int failed_thread = pthread_create(&made->thread, NULL, gate_thread, made);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
-  if (failed_thread != 0) {
-    status = plm_error_set(error, PLM_NO_MEMORY, "cannot start a thread");
-    goto failed;
-  }
+  status = plm_thread_start(&made->thread, "keys", gate_thread, made, error);
+  if (status != PLM_OK) goto failed;
   plm_keypair_wipe(&pair);
   *gate = made;
   return PLM_OK;

@@ -13,6 +13,7 @@
 #include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
+#include "common/base/thread.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/feed/feed_run.h"
 #include "common/metrics/metrics.h"
@@ -130,8 +131,7 @@ static plm_status open_watch(struct watch *watch, struct plm_error *error)
   PLM_TRY(plm_directory_make(watch->config->run, error));
   PLM_TRY(open_outputs(watch, error));
   PLM_TRY(open_feed(watch, error));
-  if (pthread_create(&watch->watchdog, NULL, watch_for_stop, watch) != 0)
-    return plm_error_set(error, PLM_FAILURE, "cannot start a thread");
+  PLM_TRY(plm_thread_start(&watch->watchdog, "watchdog", watch_for_stop, watch, error));
   watch->watchdog_runs = true;
   return PLM_OK;
 }

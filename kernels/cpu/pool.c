@@ -2,10 +2,11 @@
 #include "kernels/cpu/pool.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
+
+#include "common/base/thread.h"
 
 /* About 20 us: longer than the gaps between the operators of a step, shorter than a time slice. */
 enum { SPINS = 2000 };
@@ -94,17 +95,18 @@ static void announce(struct plm_pool *pool)
   pthread_mutex_unlock(&pool->mutex);
 }
 
-static bool start_worker(struct plm_pool *pool, uint32_t index)
+static plm_status start_worker(struct plm_pool *pool, uint32_t index, struct plm_error *error)
 {
   struct worker_start *start = malloc(sizeof *start);
-  if (start == NULL) return false;
+  if (start == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for a thread");
   *start = (struct worker_start){pool, index};
-  if (pthread_create(&pool->workers[index - 1], NULL, worker_main, start) != 0) {
+  const plm_status status =
+      plm_thread_start(&pool->workers[index - 1], "compute", worker_main, start, error);
+  if (status != PLM_OK)
     free(start);
-    return false;
-  }
-  pool->started++;
-  return true;
+  else
+    pool->started++;
+  return status;
 }
 
 plm_status plm_pool_open(uint32_t threads, struct plm_pool **out, struct plm_error *error)
@@ -123,16 +125,11 @@ plm_status plm_pool_open(uint32_t threads, struct plm_pool **out, struct plm_err
   pthread_cond_init(&pool->begun, NULL);
   pthread_cond_init(&pool->finished, NULL);
 
-  /* signals belong to the thread that handles them, never to a worker */
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  bool good = true;
-  for (uint32_t i = 1; i < threads && good; i++) good = start_worker(pool, i);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
-  if (!good) {
+  plm_status status = PLM_OK;
+  for (uint32_t i = 1; i < threads && status == PLM_OK; i++) status = start_worker(pool, i, error);
+  if (status != PLM_OK) {
     plm_pool_close(pool);
-    return plm_error_set(error, PLM_FAILURE, "cannot start %u threads", threads);
+    return status;
   }
   *out = pool;
   return PLM_OK;

@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <lmdb.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/base/file.h"
+#include "common/base/thread.h"
 #include "common/run/stop.h"
 #include "stages/ingest/corpus_writer.h"
 
@@ -185,10 +185,6 @@ struct compaction {
 static void *copy_into_pipe(void *argument)
 {
   struct compaction *compaction = argument;
-  sigset_t pipe_signal;
-  sigemptyset(&pipe_signal);
-  sigaddset(&pipe_signal, SIGPIPE); /* the error code EPIPE is enough */
-  pthread_sigmask(SIG_BLOCK, &pipe_signal, NULL);
   compaction->code =
       mdb_env_copyfd2(compaction->store->environment, compaction->pipe_in, MDB_CP_COMPACT);
   close(compaction->pipe_in);
@@ -223,12 +219,13 @@ static plm_status copy_compacted(struct plm_corpus_store *store, int file, const
   if (pipe2(ends, O_CLOEXEC) != 0) return plm_error_errno(error, "cannot make a pipe");
   (void)fcntl(ends[0], F_SETPIPE_SZ, PIPE_BYTES); /* for fewer turns; a smaller pipe also works */
   struct compaction compaction = {.store = store, .pipe_in = ends[1]};
-  if (pthread_create(&thread, NULL, copy_into_pipe, &compaction) != 0) {
+  plm_status status = plm_thread_start(&thread, "compact", copy_into_pipe, &compaction, error);
+  if (status != PLM_OK) {
     close(ends[0]);
     close(ends[1]);
-    return plm_error_set(error, PLM_FAILURE, "cannot start a thread");
+    return status;
   }
-  const plm_status status = drain_pipe(ends[0], file, path, hasher, error);
+  status = drain_pipe(ends[0], file, path, hasher, error);
   close(ends[0]); /* if this is early, LMDB's write fails with EPIPE */
   pthread_join(thread, NULL);
   if (status != PLM_OK) return status;

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <zstd.h>
 
+#include "common/base/thread.h"
+
 enum {
   IN_FLIGHT_LIMIT = 64 << 20, /* bytes of residues queued; a larger group is queued by itself */
   KEPT_CAPACITY = 4 << 20,    /* a buffer that grew beyond this is freed after use */
@@ -138,10 +140,9 @@ plm_status plm_group_compressor_open(enum plm_tokenizer_kind tokenizer, unsigned
   if (opened->jobs == NULL || opened->done == NULL || opened->threads == NULL)
     status = plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   while (status == PLM_OK && opened->thread_count < threads) {
-    if (pthread_create(&opened->threads[opened->thread_count], NULL, work, opened) != 0)
-      status = plm_error_set(error, PLM_FAILURE, "cannot start a thread");
-    else
-      opened->thread_count++;
+    pthread_t *thread = &opened->threads[opened->thread_count];
+    status = plm_thread_start(thread, "compress", work, opened, error);
+    opened->thread_count += status == PLM_OK;
   }
   if (status != PLM_OK)
     plm_group_compressor_close(opened);
