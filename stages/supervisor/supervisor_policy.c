@@ -68,8 +68,8 @@ void supervisor_drain(struct plm_supervisor *supervisor, int signal_number)
   }
 }
 
-/* Without a packer of the supervisor's, the trainer waits less long for one. It reads this in
- * endpoints.json. */
+/* When all packers of the supervisor have failed, the trainer waits less long for others. It reads
+ * this in endpoints.json. */
 static void tell_packers_are_fatal(struct plm_supervisor *supervisor)
 {
   const size_t fatal = how_many(supervisor, PLM_KIND_PACKER, PLM_STAGE_FATAL);

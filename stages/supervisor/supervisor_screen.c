@@ -11,6 +11,7 @@
 
 #include "common/base/json.h"
 #include "common/base/log.h"
+#include "common/base/progress.h"
 #include "common/run/run.h"
 #include "stages/supervisor/supervisor_internal.h"
 
@@ -103,7 +104,7 @@ static void evaluator_line(void *context, const char *line)
   const double loss = plm_json_number(json, "loss", (double)NAN),
                step = plm_json_number(json, "step", (double)NAN);
   if (cJSON_IsString(split) && isfinite(loss) && step >= 0.0) {
-    snprintf(screen->evaluation, sizeof screen->evaluation, " | %.16s loss %.4f at step %.0f",
+    snprintf(screen->evaluation, sizeof screen->evaluation, " | %.16s %.4f at step %.0f",
              split->valuestring, loss, step);
     const double accuracy = plm_json_number(json, "accuracy", (double)NAN);
     const size_t used = strlen(screen->evaluation);
@@ -130,10 +131,11 @@ static void draw(struct plm_supervisor *supervisor)
     const uint64_t steps = supervisor->config->trainer.steps;
     const double left_s =
         steps > screen->step ? (double)(steps - screen->step) * screen->step_ms / 1000.0 : 0.0;
-    snprintf(line, sizeof line, "step %llu/%llu  loss %.4f  %.1fk tokens/s  %d:%02d:%02d left%s",
+    char left[32];
+    snprintf(line, sizeof line, "step %llu/%llu  loss %.4f  %.1fk tokens/s  %s left%s",
              (unsigned long long)screen->step, (unsigned long long)steps, screen->loss,
-             screen->tokens_per_second / 1000.0, (int)(left_s / 3600.0), (int)(left_s / 60.0) % 60,
-             (int)left_s % 60, screen->evaluation);
+             screen->tokens_per_second / 1000.0, plm_format_duration(left_s, left),
+             screen->evaluation);
   }
   if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1) {
     if (strlen(line) >= size.ws_col) line[size.ws_col - 1] = '\0';
