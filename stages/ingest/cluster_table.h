@@ -11,8 +11,7 @@
 
 struct plm_cluster_table;
 
-/* The file may be plain, .gz or .zst. PLM_FORMAT names file and line. Ends when a stop signal came.
- */
+/* The file may be plain, .gz or .zst. PLM_FORMAT names file and line. A stop signal ends it. */
 plm_status plm_cluster_table_open(const char *path, struct plm_cluster_table **table,
                                   struct plm_error *error);
 void plm_cluster_table_close(struct plm_cluster_table *table); /* NULL is fine */

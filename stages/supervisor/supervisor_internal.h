@@ -127,8 +127,6 @@ void supervisor_decide(struct plm_supervisor *supervisor);
 void supervisor_drain(struct plm_supervisor *supervisor, int signal_number);
 /* Whether the run was stopped and no stage is left. */
 bool supervisor_finished(const struct plm_supervisor *supervisor);
-/* Whether the run has its last checkpoint (DONE). */
-bool supervisor_run_is_done(const struct plm_supervisor *supervisor);
 
 /* supervisor_requests.c: the control socket. */
 void supervisor_accept(struct plm_supervisor *supervisor);

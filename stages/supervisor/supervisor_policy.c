@@ -1,15 +1,7 @@
 /* What the states of the stages mean for the run: when it is over, and in which order it stops. */
-#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/run/run.h"
 #include "stages/supervisor/supervisor_internal.h"
-
-bool supervisor_run_is_done(const struct plm_supervisor *supervisor)
-{
-  uint64_t step;
-  struct plm_hash identity;
-  return plm_done_read(supervisor->run, &step, &identity, NULL) == PLM_OK;
-}
 
 /* Whether no instance of a kind lives and none will be started again. */
 static bool all_over(const struct plm_supervisor *supervisor, enum plm_stage_index kind)

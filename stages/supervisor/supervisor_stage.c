@@ -128,6 +128,14 @@ void supervised_readable(struct plm_supervisor *supervisor, struct supervised *s
 
 /* ---- ends ---------------------------------------------------------------------------------- */
 
+/* Whether the run has its last checkpoint (DONE). */
+static bool run_is_done(const struct plm_supervisor *supervisor)
+{
+  uint64_t step;
+  struct plm_hash identity;
+  return plm_done_read(supervisor->run, &step, &identity, NULL) == PLM_OK;
+}
+
 /* Whether a stage that ended by itself was done, is to be started again, or has failed for good. */
 static enum plm_stage_event classify(const struct plm_supervisor *supervisor,
                                      const struct supervised *stage)
@@ -135,7 +143,7 @@ static enum plm_stage_event classify(const struct plm_supervisor *supervisor,
   const enum plm_restart restart = plm_stage_restart(supervisor->config, stage->kind);
   const int status = stage->wait_status;
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
-    const bool done = supervisor_run_is_done(supervisor);
+    const bool done = run_is_done(supervisor);
     if (stage->kind == PLM_KIND_PACKER) {
       return restart == PLM_RESTART_ALWAYS ? PLM_EVENT_DIED : PLM_EVENT_ENDED;
     }

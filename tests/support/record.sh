@@ -32,7 +32,7 @@ until [ "$(wc -l <"$run/trainer.jsonl" 2>/dev/null || echo 0)" -ge $((steps * 2 
   sleep 0.5
 done
 screen | draw up
-until [ -e "$run/DONE" ] && screen | grep '^plm-pipeline: ' >/dev/null; do sleep 0.5; done
+until [ -e "$run/DONE" ] && screen | grep 'the run is complete' >/dev/null; do sleep 0.5; done
 type_in 'clear'
 sleep 1
 type_in "plm-pipeline metrics trainer --plot"
