@@ -7,7 +7,7 @@
 #include "common/metrics/exporter.h"
 #include "common/ops/ops.h"
 #include "common/run/run.h"
-#include "evaluator/task.h"
+#include "evaluator/task/task.h"
 #include "evaluator/watch/watch.h"
 
 static const struct plm_option options[] = {

@@ -15,7 +15,6 @@
 #include "evaluator/embed/embed_output.h"
 #include "evaluator/embed/embed_report.h"
 #include "evaluator/embed/sequence_intake.h"
-#include "evaluator/task.h"
 
 struct embed {
   const struct plm_embed_request *request;

@@ -9,7 +9,6 @@
 #include "common/base/progress.h"
 #include "common/run/stop.h"
 #include "common/sequences/sequence_files.h"
-#include "evaluator/task.h"
 
 enum { LEAST_MAX_RESIDUES = 1 << 20 }; /* a line of JSONL may always hold this many */
 

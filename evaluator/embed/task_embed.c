@@ -3,7 +3,7 @@
 
 #include "common/cli/task_options.h"
 #include "evaluator/embed/embed.h"
-#include "evaluator/task.h"
+#include "evaluator/task/task.h"
 
 enum { BATCH_TOKENS = 8192, LARGEST_BATCH_TOKENS = 1 << 22 };
 

@@ -19,7 +19,7 @@ struct plm_evaluate_request {
 };
 
 /* Prints the result to stdout. PLM_CONFIG: the corpus has another tokenizer than the model, or no
- * documents in the split. PLM_INTERRUPTED: a stop signal. */
+ * documents in the split. PLM_INTERRUPTED, PLM_TERMINATED: a stop signal. */
 plm_status plm_evaluate_once(const struct plm_evaluate_request *request, struct plm_ops *ops,
                              struct plm_error *error);
 

@@ -1,7 +1,7 @@
 /* The command line of `plm-evaluator evaluate`. */
 #include "common/cli/task_options.h"
 #include "evaluator/evaluate/evaluate_once.h"
-#include "evaluator/task.h"
+#include "evaluator/task/task.h"
 
 static plm_status run(const struct plm_arguments *arguments, struct plm_error *error)
 {

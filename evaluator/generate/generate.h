@@ -23,7 +23,7 @@ struct plm_generate_request {
 
 /* Writes request->output and reports what was generated. PLM_USAGE: an option that does not apply
  * to the checkpoint's model, or an output that is the input. PLM_FORMAT: an input without sequences
- * or without masks. PLM_INTERRUPTED: a stop signal; there is no output then. */
+ * or without masks. PLM_INTERRUPTED, PLM_TERMINATED: a stop signal; there is no output then. */
 plm_status plm_generate(const struct plm_generate_request *request, struct plm_ops *ops,
                         struct plm_error *error);
 

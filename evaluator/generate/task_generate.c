@@ -3,7 +3,7 @@
 
 #include "common/cli/task_options.h"
 #include "evaluator/generate/generate.h"
-#include "evaluator/task.h"
+#include "evaluator/task/task.h"
 
 enum { MOST = 1 << 30 };
 

@@ -26,7 +26,7 @@ struct plm_score_request {
 /* If a variant is wrong, nothing is scored: up to twenty errors are printed, and the error that is
  * returned counts them all. Scores are written with six decimals, and the correlation is computed
  * from the numbers as written. Memory: the table of one wild type, a block of variants, and two
- * numbers for each measured variant. PLM_INTERRUPTED: a stop signal. */
+ * numbers for each measured variant. PLM_INTERRUPTED, PLM_TERMINATED: a stop signal. */
 plm_status plm_score_variants(const struct plm_score_request *request, struct plm_ops *ops,
                               struct plm_error *error);
 

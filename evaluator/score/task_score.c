@@ -4,7 +4,7 @@
 
 #include "common/cli/task_options.h"
 #include "evaluator/score/score_variants.h"
-#include "evaluator/task.h"
+#include "evaluator/task/task.h"
 
 /* The variants come from operands, --csv or --all, and only one of them may be given. */
 static plm_status choose_source(const struct plm_arguments *arguments,

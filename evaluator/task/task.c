@@ -1,5 +1,5 @@
 /* Options that several tasks have. */
-#include "evaluator/task.h"
+#include "evaluator/task/task.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* The tasks of plm-evaluator, `plm-evaluator TASK …`: each is a file task_NAME.c and an entry in
  * the table of evaluator_main.c. */
-#ifndef PLM_EVALUATOR_TASK_H
-#define PLM_EVALUATOR_TASK_H
+#ifndef PLM_EVALUATOR_TASK_TASK_H
+#define PLM_EVALUATOR_TASK_TASK_H
 
 #include "common/cli/program.h"
 #include "common/ops/open.h"
