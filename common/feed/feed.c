@@ -1,4 +1,4 @@
-/* The feed as its caller sees it: opening, the next chunks, positions, what is known of peers. */
+/* The feed as its caller uses it: opening, positions, the next chunks, and what is shown. */
 #include "common/feed/feed.h"
 
 #include <cjson/cJSON.h>
@@ -10,8 +10,9 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "common/base/thread.h"
-#include "common/feed/feed_internal.h"
+#include "common/feed/feed_loop.h"
+#include "common/feed/feed_ranges.h"
+#include "common/feed/feed_sizes.h"
 
 enum { WAIT_SLICE_MS = 100, BYE_LINGER_MS = 200 };
 
@@ -32,7 +33,6 @@ static plm_status fill(struct plm_feed *feed, const struct plm_feed_options *opt
                        struct plm_error *error)
 {
   PLM_TRY(plm_plan_parameters_check(&options->plan, error));
-  snprintf(feed->endpoint, sizeof feed->endpoint, "%s", options->endpoint);
   snprintf(feed->role, sizeof feed->role, "%s", options->role);
   feed->run_id = options->run_id;
   feed->plan = options->plan;
@@ -52,7 +52,7 @@ static plm_status fill(struct plm_feed *feed, const struct plm_feed_options *opt
   set_others(&feed->welcome, options->other_addresses, options->other_keys, options->other_count);
   if (getrandom(&feed->incarnation, sizeof feed->incarnation, 0) < 0)
     return plm_error_errno(error, "no random numbers");
-  feed->incarnation |= 1; /* 0 means unknown */
+  feed->incarnation |= 1; /* 0 stands for unknown */
   return PLM_OK;
 }
 
@@ -64,7 +64,7 @@ static plm_status open_sockets(struct plm_feed *feed, const struct plm_feed_opti
   if (feed->context == NULL || feed->wake < 0)
     return plm_error_errno(error, "cannot open the feed");
   PLM_TRY(plm_endpoint_check(options->endpoint, options->keys, error));
-  if (options->keys != NULL) /* before the first bind */
+  if (options->keys != NULL) /* the gate must stand before the first bind */
     PLM_TRY(plm_gate_open(feed->context, options->keys, &feed->gate, error));
   PLM_TRY(plm_socket_open(feed->context, ZMQ_ROUTER, PLM_WIRE_DATA_LIMIT, &feed->router, error));
   PLM_TRY(plm_socket_secure_server(feed->router, options->keys, error));
@@ -86,21 +86,6 @@ static void close_sockets(struct plm_feed *feed)
   if (feed->wake >= 0) close(feed->wake);
 }
 
-static plm_status start_thread(struct plm_feed *feed, struct plm_error *error)
-{
-  pthread_condattr_t attributes;
-  pthread_condattr_init(&attributes);
-  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-  pthread_cond_init(&feed->changed, &attributes);
-  pthread_condattr_destroy(&attributes);
-  pthread_mutex_init(&feed->mutex, NULL);
-  const plm_status status = plm_thread_start(&feed->thread, "feed", feed_thread, feed, error);
-  if (status == PLM_OK) return PLM_OK;
-  pthread_mutex_destroy(&feed->mutex);
-  pthread_cond_destroy(&feed->changed);
-  return status;
-}
-
 plm_status plm_feed_open(const struct plm_feed_options *options, struct plm_feed **feed,
                          struct plm_error *error)
 {
@@ -109,7 +94,7 @@ plm_status plm_feed_open(const struct plm_feed_options *options, struct plm_feed
   made->wake = -1;
   plm_status status = fill(made, options, error);
   if (status == PLM_OK) status = open_sockets(made, options, error);
-  if (status == PLM_OK) status = start_thread(made, error);
+  if (status == PLM_OK) status = feed_loop_start(made, error);
   if (status != PLM_OK) {
     close_sockets(made);
     free(made);
@@ -134,9 +119,7 @@ static void free_batches(struct feed_batch *batch)
 void plm_feed_close(struct plm_feed *feed)
 {
   if (feed == NULL) return;
-  atomic_store(&feed->closing, true);
-  feed_wake(feed);
-  pthread_join(feed->thread, NULL);
+  feed_loop_stop(feed);
   feed_ranges_clear(feed);
   close_sockets(feed);
   while (feed->spare != NULL) {
@@ -164,7 +147,7 @@ void plm_feed_others(struct plm_feed *feed, const char *const *addresses, const 
   set_others(&feed->welcome, addresses, keys, count);
   feed->welcome_anew = true;
   pthread_mutex_unlock(&feed->mutex);
-  feed_wake(feed);
+  feed_loop_wake(feed);
 }
 
 void plm_feed_packers_given_up(struct plm_feed *feed, bool given_up)
@@ -190,10 +173,10 @@ void plm_feed_seek(struct plm_feed *feed, enum plm_split split, uint64_t epoch, 
   pthread_mutex_lock(&feed->mutex);
   seek(feed, split, epoch, chunk);
   feed->handed_out = 0;
-  feed->wanted = true;                                                    /* packers may begin */
+  feed->wanted = true; /* the I/O thread may ask */
   if (feed->failed.status == PLM_NOT_FOUND) feed->failed.status = PLM_OK; /* another split */
   pthread_mutex_unlock(&feed->mutex);
-  feed_wake(feed);
+  feed_loop_wake(feed);
 }
 
 void plm_feed_position(const struct plm_feed *feed, uint64_t *epoch, uint64_t *chunk)
@@ -230,7 +213,8 @@ static void say_waiting(const struct plm_feed *feed, int64_t waited_ms)
                 feed->role, (long long)(waited_ms / 1000), feed->peer_count, feed->bound);
 }
 
-/* One slice of waiting for the I/O thread, with the mutex held; anything but PLM_OK ends it. */
+/* Waits for the I/O thread a little while, with the mutex held. Anything but PLM_OK ends the wait.
+ */
 static plm_status wait_slice(struct plm_feed *feed, struct waiting *waiting,
                              const volatile int *stop, struct plm_error *error)
 {
@@ -275,7 +259,7 @@ plm_status plm_feed_epoch_chunks(struct plm_feed *feed, enum plm_split split, ui
   feed->sizes_wanted = true;
   feed->sizes_split = split;
   feed->sizes_epoch = epoch;
-  feed_wake(feed);
+  feed_loop_wake(feed);
   struct feed_sizes *sizes;
   while (!(sizes = feed_sizes_of(feed, split, epoch))->complete && status == PLM_OK)
     status = wait_slice(feed, &waiting, stop, error);
@@ -309,7 +293,7 @@ static plm_status no_memory(struct plm_error *error)
   return plm_error_set(error, PLM_NO_MEMORY, "no memory for a batch");
 }
 
-/* A free batch with room for the tokens; documents grow as they come. */
+/* A free batch with room for the tokens. Its documents grow as they come. */
 static plm_status take_batch(struct plm_feed *feed, uint32_t chunks, struct feed_batch **taken,
                              struct plm_error *error)
 {
@@ -350,7 +334,7 @@ static plm_status grow_documents(struct feed_batch *batch, size_t more, struct p
   return PLM_OK;
 }
 
-/* Copies chunks [got, got + count) of the batch from a payload that was checked on arrival. */
+/* Fills chunks [got, got + count) of the batch from a payload that was checked on arrival. */
 static plm_status copy_chunks(const struct plm_feed *feed, struct feed_batch *batch, uint32_t got,
                               uint32_t count, const uint8_t *payload, size_t *used,
                               struct plm_error *error)
@@ -371,12 +355,12 @@ static plm_status copy_chunks(const struct plm_feed *feed, struct feed_batch *ba
   return PLM_OK;
 }
 
-/* Takes what the head range has; the mutex is held, but not while copying. */
+/* Takes what the head has. The mutex is held, but not while copying. */
 static plm_status take_head(struct plm_feed *feed, struct feed_batch *batch, uint32_t *got,
                             uint32_t chunks, struct plm_error *error)
 {
   struct feed_range *range = feed->head;
-  const uint32_t left = range->count - range->taken;
+  const uint32_t left = range->span.count - range->taken;
   const uint32_t count = left < chunks - *got ? left : chunks - *got;
   const uint8_t *payload = (const uint8_t *)zmq_msg_data(&range->payload) + range->taken_bytes;
   size_t used = 0;
@@ -391,13 +375,13 @@ static plm_status take_head(struct plm_feed *feed, struct feed_batch *batch, uin
   feed->chunk += count;
   feed->consumed_bytes += used;
   *got += count;
-  if (range->taken < range->count) return PLM_OK;
+  if (range->taken < range->span.count) return PLM_OK;
   if (range->last_of_epoch) {
     feed->epoch++;
     feed->chunk = 0;
   }
   feed_ranges_pop(feed);
-  feed_wake(feed);
+  feed_loop_wake(feed);
   return PLM_OK;
 }
 
@@ -412,7 +396,7 @@ plm_status plm_feed_next(struct plm_feed *feed, uint32_t chunks, const volatile 
   const uint64_t epoch = feed->epoch, chunk = feed->chunk;
   if (!feed->wanted) {
     feed->wanted = true;
-    feed_wake(feed);
+    feed_loop_wake(feed);
   }
   plm_status status = take_batch(feed, chunks, &taken, error);
   while (status == PLM_OK && got < chunks) {
@@ -428,15 +412,14 @@ plm_status plm_feed_next(struct plm_feed *feed, uint32_t chunks, const volatile 
   if (status != PLM_OK && got > 0) seek(feed, feed->split, epoch, chunk);
   if (status == PLM_OK) {
     taken->begin[chunks] = (uint32_t)taken->document_count;
-    taken->view = (struct plm_batch){.chunks = chunks,
-                                     .max_length = feed->plan.max_length,
-                                     .token_bytes = feed->tokenizer->token_bytes,
-                                     .tokens = taken->tokens,
-                                     .document_begin = taken->begin,
-                                     .documents = taken->documents,
-                                     .first_chunk = feed->handed_out};
+    *batch = (struct plm_batch){.chunks = chunks,
+                                .max_length = feed->plan.max_length,
+                                .token_bytes = feed->tokenizer->token_bytes,
+                                .tokens = taken->tokens,
+                                .document_begin = taken->begin,
+                                .documents = taken->documents,
+                                .first_chunk = feed->handed_out};
     feed->handed_out += chunks;
-    *batch = taken->view;
   }
   pthread_mutex_unlock(&feed->mutex);
   if (status != PLM_OK && taken != NULL)

@@ -1,9 +1,11 @@
-/* Two packers that give different bytes for the same chunks: a third decides, the odd one is
- * dropped and shown. With no third, or when the odd answer was consumed, the run can't go on. */
+/* Disputes: the packer that a third one contradicts is banned. If there is no third, or the wrong
+ * chunks were used already, the feed fails. */
+#include "common/feed/feed_dispute.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include "common/feed/feed_internal.h"
+#include "common/feed/feed_peers.h"
 
 void feed_dispute_close(struct plm_feed *feed)
 {
@@ -20,9 +22,9 @@ static void describe(const struct plm_feed *feed, const struct feed_dispute *dis
   (void)plm_error_set(error, PLM_CORRUPT,
                       "packers disagree on chunks %llu..%llu of epoch %llu (%s): %s sent %s, %s "
                       "sent %s; %s",
-                      (unsigned long long)dispute->chunk,
-                      (unsigned long long)(dispute->chunk + dispute->count - 1),
-                      (unsigned long long)dispute->epoch, plm_split_name(feed->split),
+                      (unsigned long long)dispute->span.first,
+                      (unsigned long long)(dispute->span.first + dispute->span.count - 1),
+                      (unsigned long long)dispute->span.epoch, plm_split_name(feed->split),
                       dispute->names[0], hash[0], dispute->names[1], hash[1], why);
   (void)plm_error_hint(error, "verify the corpus on both hosts: plm-pipeline corpus DIR --verify");
 }
@@ -40,11 +42,10 @@ static void ask_third(struct plm_feed *feed, int64_t now)
   const uint64_t excluded[2] = {dispute->sides[0].packer_id, dispute->sides[1].packer_id};
   struct feed_peer *peer = feed_peer_next(feed, excluded, 2);
   if (peer == NULL) {
-    give_up(feed, "no third packer is here to decide");
+    give_up(feed, "there is no third packer to decide");
     return;
   }
-  (void)feed_ask_send(feed, peer, &dispute->third, dispute->epoch, dispute->window,
-                      dispute->window_first, dispute->chunk, dispute->count, now);
+  (void)feed_peer_get(feed, peer, &dispute->span, now, &dispute->third);
 }
 
 static void name_of(struct plm_feed *feed, const struct feed_ask *ask, char name[96])
@@ -63,11 +64,7 @@ void feed_dispute_open(struct plm_feed *feed, const struct feed_answered *answer
   struct feed_dispute *dispute = &feed->dispute;
   struct plm_error error;
   dispute->open = true;
-  dispute->epoch = answered->epoch;
-  dispute->window = answered->window;
-  dispute->window_first = answered->window_first;
-  dispute->chunk = answered->chunk;
-  dispute->count = answered->count;
+  dispute->span = answered->span;
   dispute->sides[0] = answered->first;
   dispute->sides[1] = *ask;
   dispute->hashes[0] = answered->hash;
@@ -82,12 +79,13 @@ void feed_dispute_open(struct plm_feed *feed, const struct feed_answered *answer
   ask_third(feed, plm_clock_ms());
 }
 
-/* The range in question as long as nothing of it was handed out. */
+/* The range in question; NULL once some of it was handed out. */
 static struct feed_range *unused_range(struct plm_feed *feed)
 {
   for (struct feed_range *range = feed->head; range != NULL; range = range->next)
-    if (range->epoch == feed->dispute.epoch && range->first == feed->dispute.chunk &&
-        range->count == feed->dispute.count)
+    if (range->span.epoch == feed->dispute.span.epoch &&
+        range->span.first == feed->dispute.span.first &&
+        range->span.count == feed->dispute.span.count)
       return range->taken == 0 && !(feed->reading && range == feed->head) ? range : NULL;
   return NULL;
 }
@@ -96,8 +94,9 @@ static void drop_side(struct plm_feed *feed, int side)
 {
   struct feed_peer *peer = feed_peer_serial(feed, feed->dispute.sides[side].peer);
   plm_warning("packer %s gave wrong bytes for chunk %llu of epoch %llu", feed->dispute.names[side],
-              (unsigned long long)feed->dispute.chunk, (unsigned long long)feed->dispute.epoch);
-  if (peer != NULL) feed_peer_ban(feed, peer, "its chunks differ from two other packers'");
+              (unsigned long long)feed->dispute.span.first,
+              (unsigned long long)feed->dispute.span.epoch);
+  if (peer != NULL) feed_peer_ban(feed, peer, "its chunks differ from those of two other packers");
 }
 
 bool feed_dispute_answer(struct plm_feed *feed, const struct plm_message *message)
@@ -112,7 +111,9 @@ bool feed_dispute_answer(struct plm_feed *feed, const struct plm_message *messag
   } else if (plm_hash_equal(hash, dispute->hashes[1])) {
     struct feed_range *range = unused_range(feed);
     if (range == NULL) {
-      give_up(feed, "a third packer agrees with the second, and the first was used already");
+      give_up(
+          feed,
+          "a third packer agrees with the second, but the first one's chunks were used already");
       return true;
     }
     feed->in_flight += zmq_msg_size(&dispute->other) - range->bytes;
@@ -122,7 +123,7 @@ bool feed_dispute_answer(struct plm_feed *feed, const struct plm_message *messag
     range->real_tokens = dispute->other_tokens;
     drop_side(feed, 0);
   } else {
-    give_up(feed, "a third packer differs from both");
+    give_up(feed, "a third packer sent something else");
     return true;
   }
   feed_dispute_close(feed);
@@ -130,8 +131,15 @@ bool feed_dispute_answer(struct plm_feed *feed, const struct plm_message *messag
   return true;
 }
 
+void feed_dispute_nack(struct plm_feed *feed, const struct feed_peer *peer, uint64_t request)
+{
+  struct feed_ask *third = &feed->dispute.third;
+  if (third->request == request && third->peer == peer->serial) *third = (struct feed_ask){0};
+}
+
 void feed_dispute_tick(struct plm_feed *feed, int64_t now)
 {
-  if (feed->dispute.open && feed->failed.status == PLM_OK && feed->dispute.third.request == 0)
-    ask_third(feed, now);
+  const struct feed_ask *third = &feed->dispute.third;
+  if (!feed->dispute.open || feed->failed.status != PLM_OK) return;
+  if (third->request == 0 || feed_peer_serial(feed, third->peer) == NULL) ask_third(feed, now);
 }

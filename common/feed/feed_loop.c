@@ -1,26 +1,19 @@
-/* The feed's I/O thread: polls the ROUTER, its monitor and the caller's wake-ups, takes messages
- * apart, keeps time. It never trains or plans, so that peers are answered at all times. */
+/* The I/O thread polls the ROUTER, its monitor and the caller's wake-ups, dispatches messages and
+ * keeps time. It does nothing that takes long, so packers are answered whatever the caller does. */
+#include "common/feed/feed_loop.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "common/feed/feed_internal.h"
+#include "common/base/thread.h"
+#include "common/feed/feed_dispute.h"
+#include "common/feed/feed_peers.h"
+#include "common/feed/feed_ranges.h"
+#include "common/feed/feed_sizes.h"
 
 enum { MESSAGES_A_TURN = 64, TICK_MS = 20, IDLE_MS = 100 };
-
-void feed_wake(struct plm_feed *feed)
-{
-  const uint64_t one = 1;
-  const ssize_t ignored = write(feed->wake, &one, sizeof one);
-  (void)ignored; /* the counter being full wakes as well */
-}
-
-void feed_fail(struct plm_feed *feed, const struct plm_error *error)
-{
-  if (feed->failed.status == PLM_OK) feed->failed = *error;
-  pthread_cond_broadcast(&feed->changed);
-}
 
 static void count_invalid(struct plm_feed *feed, struct feed_peer *peer, const char *what)
 {
@@ -34,7 +27,7 @@ static void count_invalid(struct plm_feed *feed, struct feed_peer *peer, const c
     feed_peer_ban(feed, peer, "it breaks the protocol");
 }
 
-/* DATA is checked before the mutex is taken: it is most of the work. */
+/* DATA is checked without the mutex, because that is most of the work. */
 static plm_status check_data(const struct plm_feed *feed, struct plm_message *message,
                              uint64_t *real_tokens, struct plm_error *error)
 {
@@ -42,7 +35,7 @@ static plm_status check_data(const struct plm_feed *feed, struct plm_message *me
   if (!plm_hash_equal(header->plan, feed->plan_hash) ||
       header->max_length != feed->plan.max_length ||
       header->dtype != feed->tokenizer->token_bytes || header->count == 0)
-    return plm_error_set(error, PLM_PROTOCOL, "DATA of another plan");
+    return plm_error_set(error, PLM_PROTOCOL, "DATA is of another plan");
   const struct plm_data_shape shape = {feed->tokenizer, feed->plan.max_length, feed->plan.alignment,
                                        header->count};
   PLM_TRY(plm_data_check(&shape, zmq_msg_data(&message->payload), (size_t)header->payload_bytes,
@@ -57,7 +50,7 @@ static void rehello(struct plm_feed *feed, const struct plm_message *message)
   struct plm_header header = feed_header(feed, PLM_MESSAGE_REHELLO, NULL);
   header.packer = message->header.packer;
   (void)plm_message_send(feed->router, message->identity, message->identity_bytes, &header, NULL, 0,
-                         NULL); /* gone already: nothing to say */
+                         NULL); /* it may have left already */
 }
 
 static void take_pong(struct plm_feed *feed, struct feed_peer *peer, struct plm_message *message)
@@ -82,7 +75,7 @@ static void answer_ping(struct plm_feed *feed, struct feed_peer *peer)
   (void)feed_peer_send(feed, peer, &header, NULL, 0);
 }
 
-/* A message of a known peer in its right incarnation. */
+/* Takes a message of a peer that is here, in its present incarnation. */
 static void take_from_peer(struct plm_feed *feed, struct feed_peer *peer,
                            struct plm_message *message, uint64_t real_tokens,
                            struct plm_error *error)
@@ -92,10 +85,10 @@ static void take_from_peer(struct plm_feed *feed, struct feed_peer *peer,
   switch (message->header.type) {
   case PLM_MESSAGE_DATA:
     if (!feed_ranges_data(feed, peer, message, real_tokens))
-      count_invalid(feed, peer, "DATA does not answer what was asked");
+      count_invalid(feed, peer, "DATA is not what was asked for");
     break;
   case PLM_MESSAGE_SIZED:
-    if (!feed_sizes_answer(feed, message, error))
+    if (!feed_sizes_answer(feed, peer, message, error))
       feed->counters.dropped++;
     else if (error->status == PLM_PROTOCOL)
       count_invalid(feed, peer, error->what);
@@ -182,7 +175,7 @@ static void take_events(struct plm_feed *feed)
   pthread_mutex_unlock(&feed->mutex);
 }
 
-/* Sizes that plm_feed_epoch_chunks waits for. */
+/* Asks for the sizes that plm_feed_epoch_chunks waits for. */
 static void tend_sizes(struct plm_feed *feed, int64_t now)
 {
   if (!feed->sizes_wanted || feed->peer_count == 0) return;
@@ -200,7 +193,7 @@ static void say_bye(struct plm_feed *feed)
   }
 }
 
-void *feed_thread(void *argument)
+static void *run(void *argument)
 {
   struct plm_feed *feed = argument;
   while (!atomic_load(&feed->closing)) {
@@ -236,4 +229,33 @@ void *feed_thread(void *argument)
   say_bye(feed);
   pthread_mutex_unlock(&feed->mutex);
   return NULL;
+}
+
+void feed_loop_wake(struct plm_feed *feed)
+{
+  const uint64_t one = 1;
+  const ssize_t ignored = write(feed->wake, &one, sizeof one);
+  (void)ignored; /* it only fails when the counter is full, which wakes the thread as well */
+}
+
+plm_status feed_loop_start(struct plm_feed *feed, struct plm_error *error)
+{
+  pthread_condattr_t attributes;
+  pthread_condattr_init(&attributes);
+  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+  pthread_cond_init(&feed->changed, &attributes);
+  pthread_condattr_destroy(&attributes);
+  pthread_mutex_init(&feed->mutex, NULL);
+  const plm_status status = plm_thread_start(&feed->thread, "feed", run, feed, error);
+  if (status == PLM_OK) return PLM_OK;
+  pthread_mutex_destroy(&feed->mutex);
+  pthread_cond_destroy(&feed->changed);
+  return status;
+}
+
+void feed_loop_stop(struct plm_feed *feed)
+{
+  atomic_store(&feed->closing, true);
+  feed_loop_wake(feed);
+  pthread_join(feed->thread, NULL);
 }

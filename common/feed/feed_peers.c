@@ -1,8 +1,8 @@
-/* Packers at the door and inside: HELLO, WELCOME, REJECT, silence, and those that are dropped. */
+/* The packers of a feed: HELLO, WELCOME and REJECT, silence, and those that are dropped. */
+#include "common/feed/feed_peers.h"
+
 #include <stdio.h>
 #include <string.h>
-
-#include "common/feed/feed_internal.h"
 
 struct feed_peer *feed_peer_find(struct plm_feed *feed, const uint8_t *identity, size_t bytes)
 {
@@ -29,20 +29,6 @@ bool feed_peer_banned(const struct plm_feed *feed, const uint8_t *identity, size
   return false;
 }
 
-struct plm_header feed_header(const struct plm_feed *feed, enum plm_message_type type,
-                              const struct feed_peer *peer)
-{
-  return (struct plm_header){
-      .type = type,
-      .run_id = feed->run_id,
-      .consumer = feed->incarnation,
-      .packer = peer != NULL ? peer->incarnation : 0,
-      .plan = feed->plan_hash,
-      .max_length = feed->plan.max_length,
-      .dtype = feed->tokenizer->token_bytes,
-  };
-}
-
 bool feed_peer_send(struct plm_feed *feed, struct feed_peer *peer, struct plm_header *header,
                     const void *payload, size_t bytes)
 {
@@ -54,18 +40,33 @@ bool feed_peer_send(struct plm_feed *feed, struct feed_peer *peer, struct plm_he
   return false;
 }
 
+bool feed_peer_get(struct plm_feed *feed, struct feed_peer *peer, const struct feed_span *span,
+                   int64_t now, struct feed_ask *ask)
+{
+  uint8_t payload[16];
+  struct plm_header header = feed_header(feed, PLM_MESSAGE_GET, peer);
+  const struct plm_get get = {.deadline_ms = FEED_DEADLINE_MS,
+                              .window = (uint32_t)span->window,
+                              .window_first = span->window_first};
+  header.request = ++feed->next_request;
+  header.split = feed->split;
+  header.epoch = span->epoch;
+  header.first = span->first;
+  header.count = span->count;
+  const struct feed_ask made = {header.request, peer->serial, peer->packer_id, now};
+  if (!feed_peer_send(feed, peer, &header, payload, plm_get_encode(&get, payload))) return false;
+  *ask = made;
+  return true;
+}
+
 void feed_peer_gone(struct plm_feed *feed, struct feed_peer *peer, const char *why)
 {
-  const uint64_t serial = peer->serial;
   if (why != NULL) plm_info("packer %s is gone: %s", peer->name, why);
   peer->used = false;
-  feed->peer_count--;
-  feed->counters.peers = feed->peer_count;
-  if (feed->home == serial) feed->home = 0;
-  if (feed->prepared == serial) feed->prepared = 0;
-  feed_sizes_gone(feed, serial);
-  feed_ranges_gone(feed, serial);
-  if (feed->peer_count == 0) feed->progress_ms = plm_clock_ms();
+  feed->counters.peers = --feed->peer_count;
+  if (feed->home == peer->serial) feed->home = 0;
+  if (feed->prepared == peer->serial) feed->prepared = 0;
+  if (feed->peer_count == 0) feed->progress_ms = plm_clock_ms(); /* the wait for one begins */
 }
 
 void feed_peer_drop(struct plm_feed *feed, struct feed_peer *peer, const char *why)
@@ -76,7 +77,7 @@ void feed_peer_drop(struct plm_feed *feed, struct feed_peer *peer, const char *w
   banned->bytes = peer->identity_bytes;
   plm_warning("packer %s is dropped: %s", peer->name, why);
   (void)plm_message_send(feed->router, peer->identity, peer->identity_bytes, &header, why,
-                         strnlen(why, PLM_WIRE_TEXT), NULL); /* it may have left by itself */
+                         strnlen(why, PLM_WIRE_TEXT), NULL); /* it may have left already */
   feed->counters.refused++;
   feed_peer_gone(feed, peer, NULL);
 }
@@ -110,17 +111,17 @@ static void reject(struct plm_feed *feed, const struct plm_message *message, con
     plm_warning("refused packer %s: %s", name, why);
   }
   (void)plm_message_send(feed->router, message->identity, message->identity_bytes, &header, why,
-                         strlen(why), NULL); /* it asks again */
+                         strlen(why), NULL); /* if this is lost, it asks again */
 }
 
-/* Why it can't come in; "" when it can. */
+/* Why a packer is not let in; "" if it is. */
 static void objection(const struct plm_feed *feed, const struct plm_hello *hello, char why[256])
 {
   char ours[PLM_HASH_HEX_SIZE], theirs[PLM_HASH_HEX_SIZE];
   why[0] = '\0';
   if (hello->protocol_least > PLM_WIRE_VERSION || hello->protocol_most < PLM_WIRE_VERSION) {
-    snprintf(why, 256, "the packer speaks protocol %u to %u, this %s %d", hello->protocol_least,
-             hello->protocol_most, feed->role, PLM_WIRE_VERSION);
+    snprintf(why, 256, "the packer speaks protocols %u to %u, and this %s speaks %d",
+             hello->protocol_least, hello->protocol_most, feed->role, PLM_WIRE_VERSION);
   } else if (hello->tokenizer != feed->plan.tokenizer) {
     snprintf(why, 256, "the packer's corpus was made for another tokenizer than data.tokenizer");
   } else if (feed->fingerprint_known && !plm_hash_equal(hello->fingerprint, feed->fingerprint)) {
@@ -135,7 +136,7 @@ static void objection(const struct plm_feed *feed, const struct plm_hello *hello
   }
 }
 
-/* The corpus as the first packer describes it; from then on it is fixed. */
+/* The first packer that is let in fixes the corpus. */
 static void learn_corpus(struct plm_feed *feed, const struct plm_hello *hello)
 {
   if (feed->corpus_known) return;
@@ -154,7 +155,8 @@ static struct feed_peer *admit(struct plm_feed *feed, const struct plm_message *
 {
   const int64_t now = plm_clock_ms();
   struct feed_peer *peer = NULL;
-  for (int i = 0; i < FEED_PEERS; i++) { /* one connection a process: the newest */
+  for (int i = 0; i < FEED_PEERS;
+       i++) { /* the newest connection of a process replaces the others */
     struct feed_peer *other = &feed->peers[i];
     if (other->used && other->packer_id == hello->packer_id) feed_peer_gone(feed, other, NULL);
   }
@@ -229,7 +231,6 @@ static void ping(struct plm_feed *feed, struct feed_peer *peer, int64_t now)
   (void)feed_peer_send(feed, peer, &header, NULL, 0);
 }
 
-/* A connection was lost, nobody knows whose: sending finds out. */
 void feed_peers_probe(struct plm_feed *feed, int64_t now)
 {
   for (int i = 0; i < FEED_PEERS; i++)

@@ -1,9 +1,12 @@
-/* What is asked for: ranges of chunks ahead of use, as far as the credit reaches; whom they are
- * asked of; and what their answers become. */
+/* Ranges of chunks: asked for ahead of use, as far as the credit reaches, answered, compared. */
+#include "common/feed/feed_ranges.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/feed/feed_internal.h"
+#include "common/feed/feed_dispute.h"
+#include "common/feed/feed_peers.h"
+#include "common/feed/feed_sizes.h"
 
 /* ---- the list ----------------------------------------------------------------------------- */
 
@@ -46,44 +49,12 @@ void feed_ranges_clear(struct plm_feed *feed)
   feed_dispute_close(feed);
 }
 
-void feed_ranges_gone(struct plm_feed *feed, uint64_t peer)
-{
-  for (struct feed_range *range = feed->head; range != NULL; range = range->next) {
-    if (range->home == peer) range->home = 0;
-    for (int i = 0; i < FEED_ASKS; i++)
-      if (range->asks[i].peer == peer) range->asks[i] = (struct feed_ask){0};
-  }
-  for (int i = 0; i < FEED_HISTORY; i++)
-    if (feed->history[i].late.peer == peer) feed->history[i].late.request = 0;
-  if (feed->dispute.third.peer == peer) feed->dispute.third = (struct feed_ask){0};
-}
-
 /* ---- asking ------------------------------------------------------------------------------- */
-
-bool feed_ask_send(struct plm_feed *feed, struct feed_peer *peer, struct feed_ask *ask,
-                   uint64_t epoch, uint64_t window, uint64_t window_first, uint64_t first,
-                   uint32_t count, int64_t now)
-{
-  uint8_t payload[16];
-  struct plm_header header = feed_header(feed, PLM_MESSAGE_GET, peer);
-  const struct plm_get get = {
-      .deadline_ms = FEED_DEADLINE_MS, .window = (uint32_t)window, .window_first = window_first};
-  header.request = ++feed->next_request;
-  header.split = feed->split;
-  header.epoch = epoch;
-  header.first = first;
-  header.count = count;
-  const struct feed_ask made = {header.request, peer->serial, peer->packer_id, now};
-  if (!feed_peer_send(feed, peer, &header, payload, plm_get_encode(&get, payload))) return false;
-  *ask = made;
-  return true;
-}
 
 static void ask_range(struct plm_feed *feed, struct feed_range *range, struct feed_peer *peer,
                       int slot, int64_t now)
 {
-  if (feed_ask_send(feed, peer, &range->asks[slot], range->epoch, range->window,
-                    range->window_first, range->first, range->count, now))
+  if (feed_peer_get(feed, peer, &range->span, now, &range->asks[slot]))
     peer->outstanding += range->bytes;
 }
 
@@ -97,7 +68,7 @@ static void prepare(struct plm_feed *feed, struct feed_peer *peer, uint64_t epoc
   (void)feed_peer_send(feed, peer, &header, NULL, 0);
 }
 
-/* The window to ask from next gets a packer, the one after it a standby that has it ready. */
+/* Chooses a packer for the window to ask from next, and a standby that prepares the one after. */
 static void choose_home(struct plm_feed *feed, const struct feed_sizes *sizes)
 {
   struct feed_peer *home = feed_peer_serial(feed, feed->prepared);
@@ -114,7 +85,8 @@ static void choose_home(struct plm_feed *feed, const struct feed_sizes *sizes)
 
 static uint64_t chunk_bytes(const struct plm_feed *feed)
 {
-  const uint32_t documents = feed->plan.max_length / 128 + 2; /* an estimate */
+  const uint32_t documents =
+      feed->plan.max_length / 128 + 2; /* a guess of 128 residues a document */
   return plm_data_chunk_bytes(feed->tokenizer, feed->plan.max_length, documents);
 }
 
@@ -139,7 +111,7 @@ static bool empty_split(struct plm_feed *feed, const struct feed_sizes *sizes)
   return true;
 }
 
-/* Where (epoch, chunk) lies among the windows, once enough sizes are known. */
+/* Finds (epoch, chunk) among the windows, once enough sizes are known. */
 static void place_seek(struct plm_feed *feed, int64_t now)
 {
   struct feed_sizes *sizes = feed_sizes_of(feed, feed->split, feed->epoch);
@@ -163,13 +135,14 @@ static void place_seek(struct plm_feed *feed, int64_t now)
   feed->seeking = false;
 }
 
-/* The cursor stands in a window whose size, and whether another follows, is known. */
+/* Moves the place to ask from to the window that has it. False: that window's size, or whether
+ * another one follows it, is not known yet. */
 static bool place_cursor(struct plm_feed *feed, struct feed_sizes **found, int64_t now)
 {
   struct feed_sizes *sizes = feed_sizes_of(feed, feed->split, feed->ask_epoch);
   if (empty_split(feed, sizes)) return false;
   if (feed->ask_window < sizes->known &&
-      feed->ask_chunk == sizes->counts[feed->ask_window]) { /* through with it */
+      feed->ask_chunk == sizes->counts[feed->ask_window]) { /* all of it was asked for */
     feed->ask_window_first += sizes->counts[feed->ask_window++];
     feed->ask_chunk = 0;
     feed->home_chosen = false;
@@ -202,12 +175,12 @@ static void add_ranges(struct plm_feed *feed, int64_t now)
     if (feed->in_flight != 0 && feed->in_flight + bytes > feed->credit) return;
     if (!feed->home_chosen || feed_peer_serial(feed, feed->home) == NULL) choose_home(feed, sizes);
     struct feed_range *range = make_range(feed);
-    if (range == NULL) return; /* asked again at the next tick */
-    range->epoch = feed->ask_epoch;
-    range->window = feed->ask_window;
-    range->window_first = feed->ask_window_first;
-    range->first = feed->ask_window_first + feed->ask_chunk;
-    range->count = count;
+    if (range == NULL) return; /* the next turn tries again */
+    range->span = (struct feed_span){.epoch = feed->ask_epoch,
+                                     .window = feed->ask_window,
+                                     .window_first = feed->ask_window_first,
+                                     .first = feed->ask_window_first + feed->ask_chunk,
+                                     .count = count};
     range->bytes = bytes;
     range->home = feed->home;
     range->last_of_epoch = sizes->complete && feed->ask_window + 1 == sizes->known &&
@@ -221,7 +194,7 @@ static void add_ranges(struct plm_feed *feed, int64_t now)
 
 /* ---- time --------------------------------------------------------------------------------- */
 
-/* Half of the time that the credit lasts at the measured rate, at most FEED_LATE_MS. */
+/* Half the time for which the credit lasts at the measured rate, from 10 ms to FEED_LATE_MS. */
 static int64_t late_ms(const struct plm_feed *feed)
 {
   if (feed->rate <= 0) return FEED_LATE_MS;
@@ -259,13 +232,14 @@ static void tend_range(struct plm_feed *feed, struct feed_range *range, int64_t 
     for (int i = 0; peer != NULL && i < asked; i++)
       if (peer->packer_id == excluded[i]) peer = NULL;
     if (peer == NULL) peer = feed_peer_next(feed, excluded, asked);
-    if (peer == NULL) return; /* nobody else: it stays late */
+    if (peer == NULL) return; /* nobody else can be asked */
     feed->counters.retried++;
     ask_range(feed, range, peer, free_slot, now);
   }
 }
 
-/* The credit: two seconds (and a half) of what the caller takes, more while it has to wait. */
+/* The credit is what the caller takes in 2.5 seconds. It doubles while the caller has to wait, and
+ * shrinks slowly. */
 static void measure(struct plm_feed *feed, int64_t now)
 {
   const int64_t elapsed = now - feed->rate_ms;
@@ -306,20 +280,14 @@ static struct feed_range *find_ask(struct plm_feed *feed, uint64_t request, uint
   return NULL;
 }
 
-/* The other packers asked for this range may still answer: their answers are compared. */
+/* Remembers the other packers that were asked for this range: if they answer, too, it is compared.
+ */
 static void remember_others(struct plm_feed *feed, struct feed_range *range)
 {
   for (int i = 0; i < FEED_ASKS; i++) {
-    if (range->asks[i].request == 0) continue;
-    feed->history[feed->history_next++ % FEED_HISTORY] =
-        (struct feed_answered){.late = range->asks[i],
-                               .first = range->answered,
-                               .epoch = range->epoch,
-                               .window = range->window,
-                               .window_first = range->window_first,
-                               .chunk = range->first,
-                               .count = range->count,
-                               .hash = range->hash};
+    if (feed_peer_serial(feed, range->asks[i].peer) == NULL) continue;
+    feed->history[feed->history_next++ % FEED_HISTORY] = (struct feed_answered){
+        .late = range->asks[i], .first = range->answered, .span = range->span, .hash = range->hash};
     clear_ask(feed, &range->asks[i], range->bytes);
   }
 }
@@ -337,7 +305,7 @@ static void accept_answer(struct plm_feed *feed, struct feed_range *range, struc
   remember_others(feed, range);
   feed->in_flight = feed->in_flight - range->bytes + message->header.payload_bytes;
   range->bytes = message->header.payload_bytes;
-  feed->counters.chunks += range->count;
+  feed->counters.chunks += range->span.count;
   feed->counters.real_tokens += real_tokens;
   feed->counters.bytes += range->bytes;
   pthread_cond_broadcast(&feed->changed);
@@ -350,8 +318,14 @@ static void second_answer(struct plm_feed *feed, struct feed_answered *answered,
   feed->counters.duplicate++;
   answered->late.request = 0;
   if (plm_hash_equal(answered->hash, message->header.payload_hash)) return;
-  if (feed->dispute.open) return; /* one at a time: the packers in it are known */
+  if (feed->dispute.open) return; /* one at a time */
   feed_dispute_open(feed, answered, &late, message, real_tokens);
+}
+
+static bool has_span(const struct plm_header *header, const struct feed_span *span)
+{
+  return header->epoch == span->epoch && header->first == span->first &&
+         header->count == span->count;
 }
 
 bool feed_ranges_data(struct plm_feed *feed, struct feed_peer *peer, struct plm_message *message,
@@ -365,9 +339,7 @@ bool feed_ranges_data(struct plm_feed *feed, struct feed_peer *peer, struct plm_
   if (feed_dispute_answer(feed, message)) return true;
   struct feed_range *range = find_ask(feed, header->request, peer->serial, &ask);
   if (range != NULL) {
-    if (header->split != (uint32_t)feed->split || header->epoch != range->epoch ||
-        header->first != range->first || header->count != range->count)
-      return false;
+    if (header->split != (uint32_t)feed->split || !has_span(header, &range->span)) return false;
     accept_answer(feed, range, ask, message, real_tokens);
     return true;
   }
@@ -376,13 +348,11 @@ bool feed_ranges_data(struct plm_feed *feed, struct feed_peer *peer, struct plm_
     if (answered->late.request == 0 || answered->late.request != header->request ||
         answered->late.peer != peer->serial)
       continue;
-    if (header->epoch != answered->epoch || header->first != answered->chunk ||
-        header->count != answered->count)
-      return false;
+    if (!has_span(header, &answered->span)) return false;
     second_answer(feed, answered, message, real_tokens);
     return true;
   }
-  feed->counters.dropped++; /* asked before a seek, or given up since */
+  feed->counters.dropped++; /* it was asked for before a seek, or the request timed out */
   return true;
 }
 
@@ -405,14 +375,10 @@ void feed_ranges_nack(struct plm_feed *feed, struct feed_peer *peer,
     plm_warning("packer %s does not serve chunk %llu: %s", peer->name,
                 (unsigned long long)message->header.first, text);
   }
-  if (feed->dispute.third.request == message->header.request &&
-      feed->dispute.third.peer == peer->serial)
-    feed->dispute.third = (struct feed_ask){0};
-  for (int i = 0; i < FEED_EPOCHS; i++)
-    if (feed->sizes[i].request == message->header.request && feed->sizes[i].peer == peer->serial)
-      feed->sizes[i].sent_ms = now - FEED_WAITING_MS / 10 + FEED_RETRY_MS;
+  feed_dispute_nack(feed, peer, message->header.request);
+  feed_sizes_nack(feed, peer, message->header.request, now);
   if (range == NULL) return;
   clear_ask(feed, ask, range->bytes);
-  if (range->home == peer->serial) range->home = 0; /* somebody else, if there is one */
+  if (range->home == peer->serial) range->home = 0; /* another packer, if there is one */
   range->retry_ms = now + FEED_RETRY_MS;
 }

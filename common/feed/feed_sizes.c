@@ -1,10 +1,12 @@
-/* How many chunks each window of an epoch has: asked of packers a block at a time, in order. */
+/* The sizes of windows: asked of packers a block at a time, in order. */
+#include "common/feed/feed_sizes.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/feed/feed_internal.h"
+#include "common/feed/feed_peers.h"
 
-enum { WINDOWS_MOST = 1 << 24, CHUNKS_MOST = 1 << 28 };
+enum { WINDOWS_MOST = 1 << 24, CHUNKS_MOST = 1 << 28, AGAIN_MS = FEED_WAITING_MS / 10 };
 
 struct feed_sizes *feed_sizes_of(struct plm_feed *feed, enum plm_split split, uint64_t epoch)
 {
@@ -34,7 +36,9 @@ struct feed_sizes *feed_sizes_of(struct plm_feed *feed, enum plm_split split, ui
 void feed_sizes_ask(struct plm_feed *feed, struct feed_sizes *sizes, int64_t now)
 {
   if (sizes->complete) return;
-  if (sizes->request != 0 && now - sizes->sent_ms < FEED_WAITING_MS / 10) return;
+  if (sizes->request != 0 && feed_peer_serial(feed, sizes->peer) != NULL &&
+      now - sizes->sent_ms < AGAIN_MS)
+    return;
   struct feed_peer *peer = feed_peer_next(feed, NULL, 0);
   if (peer == NULL) return;
   struct plm_header header = feed_header(feed, PLM_MESSAGE_SIZES, peer);
@@ -49,10 +53,17 @@ void feed_sizes_ask(struct plm_feed *feed, struct feed_sizes *sizes, int64_t now
   sizes->sent_ms = now;
 }
 
-void feed_sizes_gone(struct plm_feed *feed, uint64_t peer)
+static bool is_asked(const struct feed_sizes *sizes, const struct feed_peer *peer, uint64_t request)
+{
+  return request != 0 && sizes->request == request && sizes->peer == peer->serial;
+}
+
+void feed_sizes_nack(struct plm_feed *feed, const struct feed_peer *peer, uint64_t request,
+                     int64_t now)
 {
   for (int i = 0; i < FEED_EPOCHS; i++)
-    if (feed->sizes[i].peer == peer) feed->sizes[i].request = 0;
+    if (is_asked(&feed->sizes[i], peer, request))
+      feed->sizes[i].sent_ms = now - AGAIN_MS + FEED_RETRY_MS;
 }
 
 static bool grow(struct feed_sizes *sizes, uint64_t windows)
@@ -66,13 +77,13 @@ static bool grow(struct feed_sizes *sizes, uint64_t windows)
   return true;
 }
 
-bool feed_sizes_answer(struct plm_feed *feed, const struct plm_message *message,
-                       struct plm_error *error)
+bool feed_sizes_answer(struct plm_feed *feed, const struct feed_peer *peer,
+                       const struct plm_message *message, struct plm_error *error)
 {
   const struct plm_header *header = &message->header;
   struct feed_sizes *sizes = NULL;
   for (int i = 0; i < FEED_EPOCHS; i++)
-    if (feed->sizes[i].used && feed->sizes[i].request == header->request && header->request != 0)
+    if (feed->sizes[i].used && is_asked(&feed->sizes[i], peer, header->request))
       sizes = &feed->sizes[i];
   if (sizes == NULL) return false;
   const uint8_t *bytes = zmq_msg_data((zmq_msg_t *)&message->payload);
@@ -80,13 +91,13 @@ bool feed_sizes_answer(struct plm_feed *feed, const struct plm_message *message,
       header->first != sizes->known || header->count > FEED_SIZES_BLOCK ||
       header->payload_bytes != 4 * (uint64_t)header->count ||
       sizes->known + header->count > WINDOWS_MOST) {
-    (void)plm_error_set(error, PLM_PROTOCOL, "SIZED does not answer what was asked");
+    (void)plm_error_set(error, PLM_PROTOCOL, "SIZED is not what was asked for");
     return true;
   }
   for (uint32_t i = 0; i < header->count; i++) {
     const uint32_t chunks = plm_data_read_count(bytes + 4 * (size_t)i);
     if (chunks == 0 || chunks > CHUNKS_MOST) {
-      (void)plm_error_set(error, PLM_PROTOCOL, "SIZED with a window of %u chunks", chunks);
+      (void)plm_error_set(error, PLM_PROTOCOL, "SIZED states a window of %u chunks", chunks);
       return true;
     }
   }

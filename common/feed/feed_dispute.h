@@ -1,0 +1,21 @@
+/* Two packers that sent different bytes for the same chunks: a third decides. The caller of each
+ * function holds the mutex. */
+#ifndef PLM_COMMON_FEED_FEED_DISPUTE_H
+#define PLM_COMMON_FEED_FEED_DISPUTE_H
+
+#include "common/feed/feed_state.h"
+
+/* answered is the answer in use, message the one to ask that differs; its payload is taken over. */
+void feed_dispute_open(struct plm_feed *feed, const struct feed_answered *answered,
+                       const struct feed_ask *ask, struct plm_message *message,
+                       uint64_t real_tokens);
+/* True: the message is the third packer's answer. */
+bool feed_dispute_answer(struct plm_feed *feed, const struct plm_message *message);
+/* Takes a NACK: if the third packer refuses, another is asked. */
+void feed_dispute_nack(struct plm_feed *feed, const struct feed_peer *peer, uint64_t request);
+/* Called each turn: asks a third packer, unless one that is here was asked. */
+void feed_dispute_tick(struct plm_feed *feed, int64_t now);
+/* Ends the dispute, if there is one. */
+void feed_dispute_close(struct plm_feed *feed);
+
+#endif

@@ -1,0 +1,22 @@
+/* The feed's failure and its messages' headers, which every file above needs. */
+#include "common/feed/feed_state.h"
+
+void feed_fail(struct plm_feed *feed, const struct plm_error *error)
+{
+  if (feed->failed.status == PLM_OK) feed->failed = *error;
+  pthread_cond_broadcast(&feed->changed);
+}
+
+struct plm_header feed_header(const struct plm_feed *feed, enum plm_message_type type,
+                              const struct feed_peer *peer)
+{
+  return (struct plm_header){
+      .type = type,
+      .run_id = feed->run_id,
+      .consumer = feed->incarnation,
+      .packer = peer != NULL ? peer->incarnation : 0,
+      .plan = feed->plan_hash,
+      .max_length = feed->plan.max_length,
+      .dtype = feed->tokenizer->token_bytes,
+  };
+}

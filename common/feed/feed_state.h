@@ -1,0 +1,227 @@
+/* The state that the files of the feed's consumer side share.
+ *
+ * Two threads use it: the caller's (feed.c) and the I/O thread (feed_loop.c). What stands below
+ * `mutex` in struct plm_feed is touched only while the mutex is held. What stands above it either
+ * never changes or belongs to the I/O thread, as the sockets do.
+ *
+ * Each file includes only the headers of those below it:
+ *
+ *   feed.c           the caller's functions
+ *   feed_loop.c      the I/O thread
+ *   feed_ranges.c    what is asked for, and what the answers become
+ *   feed_dispute.c   two packers that disagree   |   feed_sizes.c   how long the windows are
+ *   feed_peers.c     the packers that are here
+ *   feed_state.c
+ */
+#ifndef PLM_COMMON_FEED_FEED_STATE_H
+#define PLM_COMMON_FEED_FEED_STATE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/corpus/tokenizer.h"
+#include "common/feed/feed.h"
+#include "common/wire/data.h"
+#include "common/wire/socket.h"
+
+enum {
+  FEED_PEERS = 256,         /* packers at once */
+  FEED_BANNED = 64,         /* connections, and processes, remembered as dropped */
+  FEED_INVALID_MOST = 8,    /* invalid messages of a peer before it is banned */
+  FEED_ASKS = 3,            /* packers asked for one range */
+  FEED_HISTORY = 512,       /* answered ranges of which another answer may still come */
+  FEED_EPOCHS = 4,          /* epochs whose window sizes are remembered */
+  FEED_SIZES_BLOCK = 16,    /* windows in one SIZES */
+  FEED_SILENCE_MS = 3000,   /* a peer that was silent this long is gone */
+  FEED_PING_MS = 1000,      /* between two PINGs to a peer */
+  FEED_LATE_MS = 250,       /* longest wait for an answer before another packer is asked, too */
+  FEED_DEADLINE_MS = 10000, /* of a GET */
+  FEED_RETRY_MS = 100,      /* after a NACK */
+  FEED_GIVEN_UP_MS = 30000, /* longest wait for a packer after the run gave up its own */
+  FEED_WAITING_MS = 10000,  /* between two lines that say what the caller waits for */
+};
+#define FEED_RANGE_LEAST ((uint64_t)64 << 10) /* bytes of one GET */
+#define FEED_RANGE_MOST ((uint64_t)1 << 20)
+#define FEED_CREDIT_START ((uint64_t)4 << 20)
+
+/* A packer that was let in. */
+struct feed_peer {
+  bool used;
+  uint64_t serial; /* unique for the feed's life, unlike the place in the array */
+  uint8_t identity[PLM_WIRE_IDENTITY];
+  size_t identity_bytes;
+  char user[PLM_KEY_TEXT]; /* public key of its connection */
+  char name[96];           /* host:pid */
+  char host[64];
+  uint32_t pid;
+  uint64_t packer_id, incarnation; /* of the process, and of this connection */
+  int64_t heard_ms, pinged_ms, progress_ms, joined_ms;
+  uint64_t outstanding; /* bytes asked for */
+  uint32_t invalid;     /* messages */
+  struct plm_packer_counters counters;
+  double tokens_per_second;
+};
+
+/* Consecutive chunks of one window: [first, first + count) of the epoch. */
+struct feed_span {
+  uint64_t epoch, window, window_first; /* window_first: the window's first chunk in the epoch */
+  uint64_t first;
+  uint32_t count;
+};
+
+/* One GET on its way. Once its peer is gone, no answer can come. */
+struct feed_ask {
+  uint64_t request; /* 0: none */
+  uint64_t peer;    /* serial */
+  uint64_t packer_id;
+  int64_t sent_ms;
+};
+
+enum feed_range_state { RANGE_WANTED, RANGE_READY };
+
+/* A span that is asked for, then answered, then consumed. The list has the plan's order. */
+struct feed_range {
+  struct feed_range *next;
+  enum feed_range_state state;
+  struct feed_span span;
+  bool last_of_epoch;
+  uint64_t bytes; /* an estimate until the range is ready */
+  uint64_t home;  /* serial of the packer that serves the window */
+  struct feed_ask asks[FEED_ASKS];
+  int64_t retry_ms;  /* not asked for before */
+  zmq_msg_t payload; /* when ready */
+  struct plm_hash hash;
+  uint64_t real_tokens;
+  struct feed_ask answered; /* the ask whose answer the payload is */
+  uint32_t taken;           /* chunks handed out */
+  size_t taken_bytes;       /* of the payload */
+};
+
+/* A range that one packer answered while another had also been asked. */
+struct feed_answered {
+  struct feed_ask late; /* the one that may still answer */
+  struct feed_ask first;
+  struct feed_span span;
+  struct plm_hash hash;
+};
+
+/* Two answers that differ. Chunks are not handed out until a third packer has decided. */
+struct feed_dispute {
+  bool open;
+  struct feed_span span;
+  struct feed_ask sides[2]; /* 0: the answer in use, 1: the other */
+  struct plm_hash hashes[2];
+  char names[2][96];
+  zmq_msg_t other; /* payload of side 1 */
+  uint64_t other_tokens;
+  struct feed_ask third;
+};
+
+/* The sizes of an epoch's windows, as far as they are known. */
+struct feed_sizes {
+  bool used;
+  enum plm_split split;
+  uint64_t epoch;
+  uint64_t known;   /* windows [0, known) */
+  uint64_t chunks;  /* their sum */
+  bool complete;    /* the epoch has no more windows */
+  uint32_t *counts; /* chunks of each window */
+  uint64_t capacity;
+  uint64_t request, peer; /* the SIZES on its way, 0: none; serial of its packer */
+  int64_t sent_ms;
+  uint64_t used_at; /* the least recent place is taken for another epoch */
+};
+
+/* The memory behind one plm_batch. */
+struct feed_batch {
+  struct feed_batch *next;
+  void *tokens;
+  size_t token_capacity;
+  uint32_t *begin;
+  size_t begin_capacity;
+  struct plm_chunk_document *documents;
+  size_t document_capacity, document_count;
+};
+
+struct plm_feed {
+  /* never changes */
+  void *context, *router;
+  struct plm_gate *gate; /* NULL: without keys */
+  struct plm_monitor *monitor;
+  char bound[256];
+  char role[32];
+  struct plm_hash run_id, plan_hash;
+  struct plm_plan_parameters plan;
+  const struct plm_tokenizer *tokenizer;
+  uint64_t incarnation;
+  uint64_t credit_most;
+  int64_t wait_packers_ms;
+  int wake; /* eventfd: the caller changed something */
+  pthread_t thread;
+  atomic_bool closing;
+
+  /* the I/O thread's */
+  struct feed_banned {
+    uint8_t identity[PLM_WIRE_IDENTITY];
+    size_t bytes;
+  } banned[FEED_BANNED]; /* connections */
+  unsigned banned_next;
+  uint64_t banned_packers[FEED_BANNED]; /* processes that lied or broke the protocol */
+  unsigned banned_packers_next;
+  int64_t logged_refusal_ms, logged_invalid_ms, allowed_checked_ms;
+
+  pthread_mutex_t mutex;
+  pthread_cond_t changed;     /* something became ready or known, or failed */
+  struct plm_welcome welcome; /* plm_feed_others may change its peers */
+  bool welcome_anew;          /* and then all packers get it again */
+  bool packers_given_up;
+  struct plm_hash fingerprint;
+  bool fingerprint_known, corpus_known;
+  struct plm_feed_corpus corpus;
+  struct feed_peer peers[FEED_PEERS];
+  uint32_t peer_count;
+  uint64_t next_serial, next_request, rotation;
+
+  enum plm_split split;
+  uint64_t epoch, chunk; /* of the next chunk handed out */
+  bool seeking;          /* (epoch, chunk) must be placed among the windows before asking */
+  uint64_t ask_epoch, ask_window, ask_window_first;
+  uint32_t ask_chunk; /* next to ask for, within the window */
+  uint64_t home;      /* serial of the packer that serves ask_window */
+  uint64_t prepared;  /* serial of the standby, which prepares the next window */
+  bool home_chosen;
+  struct feed_range *head, **tail; /* ranges in order */
+  struct feed_range *spare;        /* free ranges */
+  uint64_t credit, in_flight;      /* bytes: allowed; asked for or ready */
+  struct feed_sizes sizes[FEED_EPOCHS];
+  bool sizes_wanted; /* plm_feed_epoch_chunks waits for those of sizes_split, sizes_epoch */
+  enum plm_split sizes_split;
+  uint64_t sizes_epoch;
+  struct feed_answered history[FEED_HISTORY];
+  unsigned history_next;
+  struct feed_dispute dispute;
+  bool wanted;             /* chunks may be asked for: the caller has called next or seek */
+  bool starved;            /* the caller has waited since the last measurement */
+  bool reading;            /* the caller copies from the head without the mutex */
+  struct plm_error failed; /* unless it is OK, every call ends with it */
+  int64_t progress_ms;     /* when the last DATA came, a packer joined or the last one left */
+
+  uint64_t consumed_bytes; /* by the caller since the start */
+  uint64_t rate_bytes;     /* consumed_bytes when the rate was last measured */
+  int64_t rate_ms;
+  double rate;         /* bytes a second */
+  uint64_t handed_out; /* chunks since the seek */
+  struct feed_batch *free_batches, *used_batches;
+  struct plm_feed_counters counters;
+};
+
+/* Ends all calls, now and later, with error, unless an earlier one does. The mutex is held. */
+void feed_fail(struct plm_feed *feed, const struct plm_error *error);
+/* What the headers of all messages to a packer have in common; peer is NULL for one that was not
+ * let in. */
+struct plm_header feed_header(const struct plm_feed *feed, enum plm_message_type type,
+                              const struct feed_peer *peer);
+
+#endif
