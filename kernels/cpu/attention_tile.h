@@ -57,7 +57,7 @@ size_t plm_attention_scratch_floats(int32_t length, int32_t K);
 extern const struct plm_attention_kernels plm_attention_kernels_avx512;
 extern const struct plm_attention_kernels plm_attention_kernels_avx512_bf16; /* with avx512_bf16 */
 extern const struct plm_attention_kernels
-    plm_attention_kernels_avx512_amx; /* plm_cpu_amx_ready() */
+    plm_attention_kernels_avx512_amx; /* with PLM_PROCESSOR_AMX */
 extern const struct plm_attention_kernels plm_attention_kernels_avx2;
 extern const struct plm_attention_kernels plm_attention_kernels_portable;
 

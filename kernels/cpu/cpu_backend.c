@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/config/config.h"
+#include "kernels/cpu/processor.h"
 #include "kernels/cpu/product.h"
 #include "kernels/cpu/row_product.h"
 
@@ -36,30 +37,18 @@ static const char *const isa_names[PLM_ISA_COUNT] = {
 
 static bool has_isa(enum plm_isa isa)
 {
-#if defined(__x86_64__)
-  switch (isa) {
-  case PLM_ISA_AVX512:
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-           __builtin_cpu_supports("avx512vl") && has_isa(PLM_ISA_AVX2);
-  case PLM_ISA_AVX2:
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-           __builtin_cpu_supports("bmi2");
-  default: return true;
-  }
-#else
-  return isa == PLM_ISA_PORTABLE;
-#endif
+  static const enum plm_processor_level needed[PLM_ISA_COUNT] = {
+      [PLM_ISA_PORTABLE] = PLM_PROCESSOR_PORTABLE,
+      [PLM_ISA_AVX2] = PLM_PROCESSOR_AVX2,
+      [PLM_ISA_AVX512] = PLM_PROCESSOR_AVX512,
+  };
+  return plm_processor_level() >= needed[isa];
 }
 
-/* bf16 by default: only where the processor multiplies it natively. */
-static bool has_native_half(void)
+/* `auto` is bf16 only if the processor multiplies it natively. */
+static bool has_native_bf16(void)
 {
-#if defined(__x86_64__)
-  return has_isa(PLM_ISA_AVX512) && __builtin_cpu_supports("avx512bf16");
-#else
-  return false;
-#endif
+  return plm_processor_level() >= PLM_PROCESSOR_AVX512_BF16;
 }
 
 static plm_status choose_isa(const char *name, enum plm_isa *isa, struct plm_error *error)
@@ -76,11 +65,11 @@ static plm_status choose_isa(const char *name, enum plm_isa *isa, struct plm_err
   return plm_error_set(error, PLM_UNSUPPORTED, "unknown instruction set \"%s\"", name);
 }
 
-/* The AVX-512 kernels of bf16 round by an instruction that came after AVX-512. */
+/* The bf16 kernels for AVX-512 need AVX512_BF16; without it, the AVX2 ones are used. */
 static void fill_vector(struct plm_cpu *cpu)
 {
 #if defined(__x86_64__)
-  const bool wide = cpu->isa == PLM_ISA_AVX512 && (!cpu->bf16 || has_native_half());
+  const bool wide = cpu->isa == PLM_ISA_AVX512 && (!cpu->bf16 || has_native_bf16());
   const bool middle = cpu->isa == PLM_ISA_AVX512 || cpu->isa == PLM_ISA_AVX2;
 #define FILL(part)                                         \
   if (wide)                                                \
@@ -109,6 +98,10 @@ plm_status plm_ops_cpu_open(int precision, uint32_t threads, const char *isa, st
 {
   *ops = NULL;
   enum plm_isa chosen = PLM_ISA_PORTABLE;
+  enum plm_processor_level level;
+  bool limited;
+  PLM_TRY(plm_processor_limit(&level, &limited, error));
+  if (limited) plm_products_limit(level);
   PLM_TRY(choose_isa(isa, &chosen, error));
   if (precision == PLM_PRECISION_BF16 && !plm_products_have_half()) {
     plm_error_set(error, PLM_UNSUPPORTED,
@@ -123,7 +116,7 @@ plm_status plm_ops_cpu_open(int precision, uint32_t threads, const char *isa, st
   if (cpu == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for the CPU backend");
   cpu->isa = chosen;
   const bool half =
-      precision == PLM_PRECISION_AUTO && has_native_half() && plm_products_have_half();
+      precision == PLM_PRECISION_AUTO && has_native_bf16() && plm_products_have_half();
   cpu->bf16 = precision == PLM_PRECISION_BF16 || half;
   cpu->ops.name = "cpu";
   cpu->ops.isa = isa_names[chosen];

@@ -1,7 +1,7 @@
 /* Attention's place in struct plm_ops. */
-#include "kernels/cpu/amx.h"
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/cpu_ops.h"
+#include "kernels/cpu/processor.h"
 
 static void attention_forward(struct plm_ops *ops, act *out, float *lse, const act *q, const act *k,
                               const act *v, const struct plm_interval_mask *mask,
@@ -32,9 +32,10 @@ plm_status plm_cpu_attention_register(struct plm_cpu *cpu, struct plm_error *err
   struct plm_attention *attention;
   const struct plm_attention_kernels *kernels = KERNELS[cpu->isa];
 #if defined(__x86_64__)
-  if (cpu->isa == PLM_ISA_AVX512 && __builtin_cpu_supports("avx512bf16"))
-    kernels = cpu->bf16 && plm_cpu_amx_ready() ? &plm_attention_kernels_avx512_amx
-                                               : &plm_attention_kernels_avx512_bf16;
+  const enum plm_processor_level level = plm_processor_level();
+  if (cpu->isa == PLM_ISA_AVX512 && level >= PLM_PROCESSOR_AVX512_BF16)
+    kernels = cpu->bf16 && level >= PLM_PROCESSOR_AMX ? &plm_attention_kernels_avx512_amx
+                                                      : &plm_attention_kernels_avx512_bf16;
 #endif
   PLM_TRY(plm_attention_open(kernels, cpu->pool, cpu->bf16, &attention, error));
   cpu->attention = attention;

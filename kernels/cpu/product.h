@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "common/base/status.h"
+#include "kernels/cpu/processor.h"
 
 struct plm_products;
 struct plm_product;
@@ -35,6 +36,10 @@ const char *plm_products_library(void);
 plm_status plm_products_open(uint32_t threads, struct plm_products **products,
                              struct plm_error *error);
 void plm_products_close(struct plm_products *products); /* NULL is fine */
+
+/* Keeps the library to a level's instructions, as far as it can be told; before the first _open of
+ * the process, without effect later. */
+void plm_products_limit(enum plm_processor_level level);
 
 /* Whether this processor runs bf16 products (not: whether they are faster). */
 bool plm_products_have_half(void);

@@ -27,6 +27,12 @@ const char *plm_products_library(void)
   return openblas_get_config != NULL ? openblas_get_config() : "CBLAS";
 }
 
+/* OpenBLAS has chosen its kernels when the program starts (OPENBLAS_CORETYPE). */
+void plm_products_limit(enum plm_processor_level level)
+{
+  (void)level;
+}
+
 plm_status plm_products_open(uint32_t threads, struct plm_products **products,
                              struct plm_error *error)
 {

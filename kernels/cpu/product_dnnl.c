@@ -269,6 +269,22 @@ const char *plm_products_library(void)
   return name;
 }
 
+void plm_products_limit(enum plm_processor_level level)
+{
+#if defined(__x86_64__)
+  static const dnnl_cpu_isa_t isas[PLM_PROCESSOR_LEVELS] = {
+      [PLM_PROCESSOR_PORTABLE] = dnnl_cpu_isa_sse41,
+      [PLM_PROCESSOR_AVX2] = dnnl_cpu_isa_avx2,
+      [PLM_PROCESSOR_AVX512] = dnnl_cpu_isa_avx512_core,
+      [PLM_PROCESSOR_AVX512_BF16] = dnnl_cpu_isa_avx512_core_bf16,
+      [PLM_PROCESSOR_AMX] = dnnl_cpu_isa_avx512_core_amx,
+  };
+  dnnl_set_max_cpu_isa(isas[level]);
+#else
+  (void)level;
+#endif
+}
+
 plm_status plm_products_open(uint32_t threads, struct plm_products **out, struct plm_error *error)
 {
   *out = NULL;
@@ -309,7 +325,8 @@ void plm_products_close(struct plm_products *products)
   free(products);
 }
 
-/* oneDNN is asked, not the processor: ONEDNN_MAX_CPU_ISA may hide what the processor has. */
+/* oneDNN is asked, not the processor: PLM_CPU_ISA or ONEDNN_MAX_CPU_ISA may hide what the latter
+ * has. */
 bool plm_products_have_half(void)
 {
   enum { SIDE = 64 };

@@ -17,8 +17,8 @@
 
 #include "common/base/philox.h"
 #include "common/model/masks.h"
-#include "kernels/cpu/amx.h"
 #include "kernels/cpu/attention.h"
+#include "kernels/cpu/processor.h"
 #include "tests/support/bench_rounds.h"
 #include "tests/support/bench_scene.h"
 
@@ -277,12 +277,12 @@ static const struct plm_attention_kernels *choose(const char **isa)
     if (__builtin_cpu_supports("avx2")) *isa = "avx2";
     if (__builtin_cpu_supports("avx512vl")) *isa = "avx512";
     if (__builtin_cpu_supports("avx512bf16")) *isa = "avx512_bf16";
-    if (plm_cpu_amx_ready()) *isa = "avx512_amx";
+    if (plm_processor_level() >= PLM_PROCESSOR_AMX) *isa = "avx512_amx";
   }
   if (*isa != NULL && strcmp(*isa, "avx2") == 0) return &plm_attention_kernels_avx2;
   if (*isa != NULL && strcmp(*isa, "avx512") == 0) return &plm_attention_kernels_avx512;
   if (*isa != NULL && strcmp(*isa, "avx512_bf16") == 0) return &plm_attention_kernels_avx512_bf16;
-  if (*isa != NULL && strcmp(*isa, "avx512_amx") == 0 && plm_cpu_amx_ready())
+  if (*isa != NULL && strcmp(*isa, "avx512_amx") == 0 && plm_processor_level() >= PLM_PROCESSOR_AMX)
     return &plm_attention_kernels_avx512_amx;
 #endif
   *isa = "portable";

@@ -12,8 +12,8 @@
 #include <cmocka.h>
 
 #include "common/base/philox.h"
-#include "kernels/cpu/amx.h"
 #include "kernels/cpu/attention.h"
+#include "kernels/cpu/processor.h"
 #include "tests/support/attention_case.h"
 
 /* ---- instruction sets ---- */
@@ -27,14 +27,13 @@ static size_t instruction_sets(struct choice sets[5])
   size_t n = 0;
   sets[n++] = (struct choice){"portable", &plm_attention_kernels_portable};
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-    sets[n++] = (struct choice){"avx2", &plm_attention_kernels_avx2};
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
+  const enum plm_processor_level level = plm_processor_level();
+  if (level >= PLM_PROCESSOR_AVX2) sets[n++] = (struct choice){"avx2", &plm_attention_kernels_avx2};
+  if (level >= PLM_PROCESSOR_AVX512)
     sets[n++] = (struct choice){"avx512", &plm_attention_kernels_avx512};
-  if (__builtin_cpu_supports("avx512bf16"))
+  if (level >= PLM_PROCESSOR_AVX512_BF16)
     sets[n++] = (struct choice){"avx512_bf16", &plm_attention_kernels_avx512_bf16};
-  if (plm_cpu_amx_ready())
+  if (level >= PLM_PROCESSOR_AMX)
     sets[n++] = (struct choice){"avx512_amx", &plm_attention_kernels_avx512_amx};
 #endif
   return n;

@@ -25,13 +25,14 @@ struct ops_case {
   int buffer_count, buffer_capacity;
 };
 
-/* Runs test on each instruction set and precision, with one and with three threads, each twice; not
- * where the tests are about a GPU. */
+/* Runs test on each instruction set and precision, with one and with three threads, each twice;
+ * only on the best instruction set if PLM_CPU_ISA limits the processor, and not at all if the tests
+ * are about a GPU. */
 void ops_case_each_cpu(void (*test)(struct ops_case *c));
 /* The same on the CUDA backend: emulated, under several orders of its threads, or as often on the
  * GPU; once where PLM_TEST_ONCE is set (a sanitizer watches). */
 void ops_case_each_cuda(void (*test)(struct ops_case *c));
-/* Both. */
+/* Both; only the CPU if PLM_CPU_ISA is set. */
 void ops_case_each(void (*test)(struct ops_case *c));
 
 /* What the case owns, at the end of one that was not run by these. */

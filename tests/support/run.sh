@@ -8,6 +8,9 @@
 # tests/**/test_*.py, run by pytest in the environment PLM_VENV (none: skipped). Exit 77 means skipped
 # (the last line of its output says why). The environment names PLM_BUILD (build folder), PLM_BIN
 # (programs), PLM_ROOT (source tree) and PLM_TMP (the test's own folder).
+#
+# Tests of what depends on the processor run again as NAME@LEVEL, with PLM_CPU_ISA=LEVEL, for each
+# lesser level that this processor can pretend to have (kernels/cpu/processor.h).
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1
 export PLM_ROOT=$PWD
@@ -29,6 +32,37 @@ names() {
   find tests \( -name 'test_*.sh' -o -name 'test_*.py' \) -not -path 'tests/gpu/*' -printf '%P\n'
 }
 
+# ---- processors ----
+at_each_level='^(kernels/test_ops_(products|rows|cached|optimizer)|common/model/test_(decode|model_.*)|golden/test_training\.py)$'
+
+has() { # does the processor have all of these?
+  local flag
+  for flag in "$@"; do grep -qsw "$flag" <<<"$processor" || return 1; done
+}
+
+# The levels of this processor, the best first; the best is what the tests use anyway.
+levels() {
+  local processor
+  processor=$(grep -m 1 '^flags' /proc/cpuinfo)
+  has avx2 fma bmi2 || { echo portable; return; }
+  if has avx512f avx512bw avx512cd avx512dq avx512vl; then
+    if has avx512_bf16; then
+      has amx_bf16 amx_tile && echo amx
+      echo avx512_bf16
+    fi
+    echo avx512
+  fi
+  echo avx2
+}
+
+lesser_levels() {
+  [ -z "${PLM_CPU_ISA:-}" ] || return 0
+  local level name
+  for level in $(levels | tail -n +2); do
+    names | grep -E "$at_each_level" | while read -r name; do echo "$name@$level"; done
+  done
+}
+
 # One process a file; a thread each, since tests run side by side. Nothing is fetched, and what
 # transformers keeps (code of checkpoints) goes into the test's own folder.
 python_test() {
@@ -47,9 +81,11 @@ one() {
   export PLM_TMP=$results/tmp-${name##*/} # short: sockets lie in it, and a path of one has 107 bytes
   mkdir "$PLM_TMP"
   started=$(date +%s)
-  if [[ $name == *.sh ]]; then set -- bash "$PLM_ROOT/tests/$name"
-  elif [[ $name == *.py ]]; then set -- bash -c 'python_test "$1"' python_test "$PLM_ROOT/tests/$name"
-  else set -- "$PLM_BUILD/tests/$name"; fi
+  local test=${name%@*}
+  [ "$test" = "$name" ] || export PLM_CPU_ISA=${name#*@}
+  if [[ $test == *.sh ]]; then set -- bash "$PLM_ROOT/tests/$test"
+  elif [[ $test == *.py ]]; then set -- bash -c 'python_test "$1"' python_test "$PLM_ROOT/tests/$test"
+  else set -- "$PLM_BUILD/tests/$test"; fi
   setsid --wait timeout -k 10 "$limit_s" "$@" >"$results/$key.log" 2>&1 </dev/null
   status=$?
   local took=$(($(date +%s) - started))
@@ -65,13 +101,18 @@ one() {
 export -f one
 
 pattern=$(IFS='|'; echo "$*")
-list=$(names | LC_ALL=C sort -u | grep -E -- "${pattern:-.}")
+list=$({ names; lesser_levels; } | LC_ALL=C sort -u | grep -E -- "${pattern:-.}")
 [ -n "$list" ] || { echo "no test matches '$pattern'" >&2; exit 2; }
 # scripts drive whole pipelines and take longest: first
-{ grep -E '\.(py|sh)$' <<<"$list"; grep -vE '\.(py|sh)$' <<<"$list"; } |
+{ grep -E '\.(py|sh)(@|$)' <<<"$list"; grep -vE '\.(py|sh)(@|$)' <<<"$list"; } |
   xargs -P "$jobs" -I{} bash -c 'one {}'
 
 count() { grep -lx "$1" "$results"/*.result 2>/dev/null | wc -l; }
 passed=$(count pass) failed=$(count fail) skipped=$(count skip)
+if [ -r /proc/cpuinfo ] && grep -q @ <<<"$list"; then
+  for level in amx avx512_bf16 avx512 avx2; do
+    levels | grep -qx "$level" || echo "not tested: $level, which this processor lacks"
+  done
+fi
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

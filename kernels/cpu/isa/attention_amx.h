@@ -1,6 +1,6 @@
 /* The products of attention_pairs.h in AMX tiles: an instruction multiplies 16 rows by 16 columns
  * along 16 pairs of bf16, summed in fp32. Included by isa/attention_tile.c alone, called where
- * plm_cpu_amx_ready().
+ * PLM_PROCESSOR_AMX.
  *
  * B's rows of pairs are what a tile wants; so are A's where a row lies together (S, dP, dV, dK). A
  * column of the scores (O, dQ) is turned first. Tiles are configured for exactly the rows and the

@@ -1,0 +1,62 @@
+/* PLM_CPU_ISA: a processor that pretends to be a lesser one. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/config/config.h"
+#include "common/ops/ops.h"
+#include "kernels/cpu/processor.h"
+#include "tests/support/cmocka_all.h"
+
+static plm_status open_cpu(const char *level, int precision, const char *isa, struct plm_ops **ops,
+                           struct plm_error *error)
+{
+  assert_int_equal(setenv("PLM_CPU_ISA", level, 1), 0);
+  *error = (struct plm_error){0};
+  return plm_ops_cpu_open(precision, 1, isa, ops, error);
+}
+
+static void lesser_levels_are_kept_to(void **state)
+{
+  (void)state;
+  struct plm_ops *ops;
+  struct plm_error error;
+  unsetenv("PLM_CPU_ISA");
+  const enum plm_processor_level best = plm_processor_level();
+  assert_int_equal(open_cpu("portable", PLM_PRECISION_AUTO, NULL, &ops, &error), PLM_OK);
+  assert_string_equal(ops->isa, "portable");
+  assert_int_equal(ops->act_bytes, 4);
+  ops->close(ops);
+  assert_int_equal(open_cpu("portable", PLM_PRECISION_AUTO, "avx2", &ops, &error), PLM_UNSUPPORTED);
+#if defined(__x86_64__)
+  /* the library of products pretends, too */
+  assert_int_equal(open_cpu("portable", PLM_PRECISION_BF16, NULL, &ops, &error), PLM_UNSUPPORTED);
+  assert_non_null(strstr(error.what, "no bf16 products"));
+#endif
+  for (int i = 0; i < PLM_PROCESSOR_LEVELS; i++) {
+    assert_int_equal(setenv("PLM_CPU_ISA", plm_processor_level_name(i), 1), 0);
+    if (i <= (int)best) assert_int_equal(plm_processor_level(), i);
+    if (i > (int)best)
+      assert_int_equal(
+          open_cpu(plm_processor_level_name(i), PLM_PRECISION_FP32, NULL, &ops, &error),
+          PLM_UNSUPPORTED);
+  }
+}
+
+static void unknown_levels_are_refused(void **state)
+{
+  (void)state;
+  struct plm_ops *ops;
+  struct plm_error error;
+  assert_int_equal(open_cpu("avx1024", PLM_PRECISION_FP32, NULL, &ops, &error), PLM_CONFIG);
+  assert_non_null(strstr(error.what, "PLM_CPU_ISA: unknown instruction set \"avx1024\""));
+  assert_non_null(strstr(error.hint, "avx512_bf16"));
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(lesser_levels_are_kept_to),
+      cmocka_unit_test(unknown_levels_are_refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
