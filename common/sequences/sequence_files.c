@@ -70,15 +70,15 @@ static plm_status read_records(const struct loop *loop, size_t file,
     struct plm_sequence sequence;
     struct plm_error local = {0}; /* error may be NULL, and a bad record may be no failure */
     plm_status status = PLM_OK;
-    PLM_TRY(files->stopped(files->context, error));
-    switch (plm_sequence_reader_next(reader, &sequence, &local)) {
+    switch (plm_sequence_reader_next_unless_stopped(reader, files->stop_consequence, &sequence,
+                                                    &local)) {
     case PLM_SEQUENCE_READ:
       ++*good;
       status = files->take(files->context, file, &sequence, &local);
       break;
     case PLM_SEQUENCE_BAD: status = skip_bad_record(loop, &local); break;
+    case PLM_SEQUENCE_AGAIN: /* it does not occur */
     case PLM_SEQUENCE_FAILED: status = local.status; break;
-    case PLM_SEQUENCE_AGAIN: continue;
     case PLM_SEQUENCE_END: return PLM_OK;
     }
     if (status != PLM_OK) {

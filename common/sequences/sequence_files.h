@@ -23,12 +23,12 @@ struct plm_sequence_files {
   struct plm_progress *progress; /* shown while reading; begun and cleared by the caller */
   uint64_t total_bytes;          /* of all files, as plm_sequence_files_check says; 0: unknown */
 
-  void *context; /* for the two functions below */
+  const char *stop_consequence; /* for the error after a stop signal, as plm_stop_check takes it */
+
+  void *context; /* for take */
   /* Takes a good record of paths[file]; the sequence is valid during the call. */
   plm_status (*take)(void *context, size_t file, const struct plm_sequence *sequence,
                      struct plm_error *error);
-  /* Asked before each record: the error to end with once a stop signal has come, else PLM_OK. */
-  plm_status (*stopped)(void *context, struct plm_error *error);
 };
 
 struct plm_sequence_file_counts {
@@ -38,14 +38,15 @@ struct plm_sequence_file_counts {
 };
 
 /* Opens and closes each file, so that a missing or unreadable one is reported before any work is
- * done; standard input and named pipes are left alone. total_bytes receives the sum of their sizes
+ * done; standard input and named pipes are not opened. total_bytes receives the sum of their sizes
  * on disk, 0 if one of them is unknown. */
 plm_status plm_sequence_files_check(const char *const *paths, size_t path_count,
                                     uint64_t *total_bytes, struct plm_error *error);
 
 /* Reads all files in order. counts is current during the calls of take, and after an error as well.
  * file_bytes (path_count, or NULL) receives the decompressed size of each file. PLM_FORMAT: a file
- * without a good record, or a bad record with `strict`. */
+ * without a good record, or a bad record with `strict`. PLM_INTERRUPTED, PLM_TERMINATED: a stop
+ * signal. */
 plm_status plm_sequence_files_read(const struct plm_sequence_files *files,
                                    struct plm_sequence_file_counts *counts, uint64_t *file_bytes,
                                    struct plm_error *error);

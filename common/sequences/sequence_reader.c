@@ -10,6 +10,7 @@
 #include <strings.h>
 
 #include "common/corpus/corpus.h"
+#include "common/run/stop.h"
 #include "common/sequences/sequence_parts.h"
 
 /* ---- records --------------------------------------------------------------------------------- */
@@ -238,6 +239,18 @@ enum plm_sequence_result plm_sequence_reader_next(struct plm_sequence_reader *re
     if (result == PLM_LINE_AGAIN) return PLM_SEQUENCE_AGAIN;
   }
   return readers[reader->format](reader, sequence, error);
+}
+
+enum plm_sequence_result plm_sequence_reader_next_unless_stopped(struct plm_sequence_reader *reader,
+                                                                 const char *consequence,
+                                                                 struct plm_sequence *sequence,
+                                                                 struct plm_error *error)
+{
+  for (;;) {
+    if (plm_stop_check(consequence, error) != PLM_OK) return PLM_SEQUENCE_FAILED;
+    const enum plm_sequence_result result = plm_sequence_reader_next(reader, sequence, error);
+    if (result != PLM_SEQUENCE_AGAIN) return result;
+  }
 }
 
 const struct plm_byte_stream *plm_sequence_reader_stream(const struct plm_sequence_reader *reader)

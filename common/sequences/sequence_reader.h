@@ -58,6 +58,13 @@ enum plm_sequence_result plm_sequence_reader_next(struct plm_sequence_reader *re
                                                   struct plm_sequence *sequence,
                                                   struct plm_error *error);
 
+/* The same, but goes on after signals until a stop signal has come: then PLM_SEQUENCE_FAILED with
+ * the error of plm_stop_check(consequence). error is not NULL. */
+enum plm_sequence_result plm_sequence_reader_next_unless_stopped(struct plm_sequence_reader *reader,
+                                                                 const char *consequence,
+                                                                 struct plm_sequence *sequence,
+                                                                 struct plm_error *error);
+
 const struct plm_byte_stream *plm_sequence_reader_stream(const struct plm_sequence_reader *reader);
 
 #endif

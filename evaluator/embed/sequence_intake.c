@@ -7,7 +7,6 @@
 
 #include "common/base/log.h"
 #include "common/base/progress.h"
-#include "common/run/stop.h"
 #include "common/sequences/sequence_files.h"
 
 enum { LEAST_MAX_RESIDUES = 1 << 20 }; /* a line of JSONL may always hold this many */
@@ -57,12 +56,6 @@ static plm_status take_record(void *context, size_t file, const struct plm_seque
                                 residues + 1 + whole, error);
 }
 
-static plm_status stopped(void *context, struct plm_error *error)
-{
-  (void)context;
-  return plm_stop_check(" while reading; nothing was written", error);
-}
-
 static plm_status read_files(struct intake *intake, struct plm_error *error)
 {
   const struct plm_intake_options *options = intake->options;
@@ -76,9 +69,9 @@ static plm_status read_files(struct intake *intake, struct plm_error *error)
                                      .keep_heads = true,
                                      .strict = options->strict,
                                      .progress = &progress,
+                                     .stop_consequence = " while reading; nothing was written",
                                      .context = intake,
-                                     .take = take_record,
-                                     .stopped = stopped};
+                                     .take = take_record};
   struct plm_sequence_file_counts counts;
   PLM_TRY(plm_sequence_files_check(files.paths, files.path_count, &files.total_bytes, error));
   plm_progress_begin(&progress, "read");

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/run/stop.h"
 #include "common/sequences/sequence_reader.h"
 
 /* How a mask is written in byte text. For proteins, the reader recognises masks itself. */
@@ -137,11 +136,8 @@ static plm_status read_record(struct plm_generation_source *source, bool *more,
 {
   struct plm_sequence sequence;
   *more = false;
-  enum plm_sequence_result result;
-  do {
-    PLM_TRY(plm_stop_check("", error));
-    result = plm_sequence_reader_next(source->reader, &sequence, error);
-  } while (result == PLM_SEQUENCE_AGAIN);
+  const enum plm_sequence_result result =
+      plm_sequence_reader_next_unless_stopped(source->reader, "", &sequence, error);
   if (result == PLM_SEQUENCE_END) return PLM_OK;
   if (result != PLM_SEQUENCE_READ) return error->status;
   free(source->record.name);

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "common/base/file.h"
-#include "common/run/stop.h"
 #include "common/sequences/sequence_reader.h"
 
 /* Messages call letters on the command line so; the ending makes the reader treat them as text. */
@@ -45,11 +44,8 @@ static plm_status open_reader(const char *text, enum plm_tokenizer_kind tokenize
 static plm_status next_sequence(struct plm_sequence_reader *reader, struct plm_sequence *sequence,
                                 bool *ended, struct plm_error *error)
 {
-  enum plm_sequence_result result;
-  do {
-    PLM_TRY(plm_stop_check(" while reading", error));
-    result = plm_sequence_reader_next(reader, sequence, error);
-  } while (result == PLM_SEQUENCE_AGAIN);
+  const enum plm_sequence_result result =
+      plm_sequence_reader_next_unless_stopped(reader, " while reading", sequence, error);
   *ended = result == PLM_SEQUENCE_END;
   return result == PLM_SEQUENCE_READ || *ended ? PLM_OK : error->status;
 }

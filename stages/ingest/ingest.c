@@ -89,12 +89,6 @@ static plm_status take_record(void *context, size_t file, const struct plm_seque
                                sequence->name_size, sequence->residues, sequence->size, error);
 }
 
-static plm_status stopped(void *context, struct plm_error *error)
-{
-  (void)context;
-  return plm_stop_check("", error);
-}
-
 /* Reads all files. Afterwards, the sizes that corpus.json states are known. */
 static plm_status read_files(struct ingest *ingest, struct plm_error *error)
 {
@@ -107,9 +101,9 @@ static plm_status read_files(struct ingest *ingest, struct plm_error *error)
                                            .strict = options->strict,
                                            .progress = &ingest->progress,
                                            .total_bytes = ingest->input_total,
+                                           .stop_consequence = "",
                                            .context = ingest,
-                                           .take = take_record,
-                                           .stopped = stopped};
+                                           .take = take_record};
   struct plm_sequence_file_counts counts;
   uint64_t *bytes = calloc(options->input_count, sizeof *bytes);
   if (bytes == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");

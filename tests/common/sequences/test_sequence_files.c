@@ -1,0 +1,142 @@
+/* The loop over files of sequences: what it counts and hands out, what it does with bad records and
+ * with files without a good one, and that a stop signal and an error of the caller end it. */
+#include "tests/support/cmocka_all.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/file.h"
+#include "common/base/text.h"
+#include "common/run/stop.h"
+#include "common/sequences/sequence_files.h"
+#include "tests/support/scratch.h"
+
+struct listener {
+  struct plm_text heard;  /* "FILE NAME RESIDUES" for each record, on a line */
+  const char *refused;    /* a name that take refuses */
+  const char *stopped_at; /* a name after which a stop signal comes */
+};
+
+static plm_status take(void *context, size_t file, const struct plm_sequence *sequence,
+                       struct plm_error *error)
+{
+  struct listener *listener = context;
+  plm_text_printf(&listener->heard, "%zu %.*s %.*s\n", file, (int)sequence->name_size,
+                  sequence->name, (int)sequence->size, (const char *)sequence->residues);
+  if (listener->refused != NULL && memcmp(sequence->name, listener->refused, 1) == 0)
+    return plm_error_set(error, PLM_LIMIT, "no more of this");
+  if (listener->stopped_at != NULL && memcmp(sequence->name, listener->stopped_at, 1) == 0)
+    plm_stop_requested = SIGTERM;
+  return PLM_OK;
+}
+
+static const char *write_file(const char *name, const char *text)
+{
+  const char *path = scratch_path(name);
+  assert_int_equal(plm_file_write(path, text, strlen(text), 0666, NULL), PLM_OK);
+  return path;
+}
+
+static struct plm_sequence_files files_of(const char *const *paths, size_t count,
+                                          struct plm_progress *progress, struct listener *listener)
+{
+  plm_progress_begin(progress, "read");
+  progress->silent = true;
+  return (struct plm_sequence_files){.paths = paths,
+                                     .path_count = count,
+                                     .tokenizer = PLM_TOKENIZER_ESM,
+                                     .max_residues = 4,
+                                     .progress = progress,
+                                     .stop_consequence = "; nothing was written",
+                                     .context = listener,
+                                     .take = take};
+}
+
+static void records_of_all_files_are_counted(void **state)
+{
+  (void)state;
+  const char *paths[] = {write_file("one.fasta", ">a\nLA\n>b\nL1\n>c\nLAGVL\n"),
+                         write_file("two.txt", "SE\n")};
+  struct listener listener = {.refused = NULL};
+  struct plm_progress progress;
+  struct plm_sequence_files files = files_of(paths, 2, &progress, &listener);
+  struct plm_sequence_file_counts counts;
+  uint64_t bytes[2], total;
+  struct plm_error error = {0};
+  assert_int_equal(plm_sequence_files_check(paths, 2, &total, &error), PLM_OK);
+  assert_int_equal(total, 24);
+  for (int heads = 0; heads < 2; heads++) {
+    listener.heard.length = 0;
+    files.keep_heads = heads == 1;
+    assert_int_equal(plm_sequence_files_read(&files, &counts, bytes, &error), PLM_OK);
+    assert_string_equal(listener.heard.data, heads == 1 ? "0 a LA\n0 c LAGV\n1 two.txt:1 SE\n"
+                                                        : "0 a LA\n0 c \n1 two.txt:1 SE\n");
+    assert_int_equal(counts.records, 4);
+    assert_int_equal(counts.bad, 1);
+    assert_int_equal(counts.bytes, 24);
+    assert_int_equal(bytes[0], 21);
+    assert_int_equal(bytes[1], 3);
+  }
+  files.strict = true;
+  assert_int_equal(plm_sequence_files_read(&files, &counts, bytes, &error), PLM_FORMAT);
+  assert_non_null(strstr(error.what, "character '1' is not a residue"));
+  assert_non_null(strstr(error.where, "one.fasta:4"));
+  plm_text_deinit(&listener.heard);
+}
+
+static void files_without_a_good_record_are_errors(void **state)
+{
+  (void)state;
+  static const struct {
+    const char *text, *what;
+  } cases[] = {{"", "bad.fasta is empty"}, {">a\n1\n>b\n2\n", "has no good record, 2 bad"}};
+  for (size_t i = 0; i < 2; i++) {
+    const char *paths[] = {write_file("bad.fasta", cases[i].text)};
+    struct listener listener = {.refused = NULL};
+    struct plm_progress progress;
+    const struct plm_sequence_files files = files_of(paths, 1, &progress, &listener);
+    struct plm_sequence_file_counts counts;
+    struct plm_error error = {0};
+    assert_int_equal(plm_sequence_files_read(&files, &counts, NULL, &error), PLM_FORMAT);
+    assert_non_null(strstr(error.what, cases[i].what));
+    assert_int_equal(plm_sequence_files_read(&files, &counts, NULL, NULL), PLM_FORMAT);
+  }
+  const char *missing[] = {write_file("good.fasta", ">a\nL\n"), scratch_path("missing.fasta")};
+  uint64_t total;
+  struct plm_error error = {0};
+  assert_int_not_equal(plm_sequence_files_check(missing, 2, &total, &error), PLM_OK);
+  assert_non_null(strstr(error.what, "missing.fasta"));
+}
+
+static void errors_and_stop_signals_end_it(void **state)
+{
+  (void)state;
+  const char *paths[] = {write_file("three.fasta", ">a\nL\n>b\nA\n>c\nG\n")};
+  struct listener listener = {.refused = "b"};
+  struct plm_progress progress;
+  const struct plm_sequence_files files = files_of(paths, 1, &progress, &listener);
+  struct plm_sequence_file_counts counts;
+  struct plm_error error = {0};
+  assert_int_equal(plm_sequence_files_read(&files, &counts, NULL, &error), PLM_LIMIT);
+  assert_string_equal(error.what, "no more of this");
+  assert_string_equal(listener.heard.data, "0 a L\n0 b A\n");
+  listener.heard.length = 0;
+  listener.refused = NULL;
+  listener.stopped_at = "b";
+  assert_int_equal(plm_sequence_files_read(&files, &counts, NULL, &error), PLM_TERMINATED);
+  assert_non_null(strstr(error.what, "; nothing was written"));
+  assert_string_equal(listener.heard.data, "0 a L\n0 b A\n");
+  plm_stop_requested = 0;
+  plm_text_deinit(&listener.heard);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(records_of_all_files_are_counted),
+      cmocka_unit_test(files_without_a_good_record_are_errors),
+      cmocka_unit_test(errors_and_stop_signals_end_it),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
