@@ -1,5 +1,5 @@
-/* Corpora, written by the real writer and read back: contents, limits, and damage of every kind.
- * Documents are a function of (seed, split, number), so that a reader's answer can be checked. */
+/* Corpora are written by ingest's writer and read back: contents, limits, and damage of every kind.
+ * Documents are a function of (seed, split, number), so that what is read can be checked. */
 #include "tests/support/cmocka_all.h"
 
 #include <fcntl.h>
@@ -67,8 +67,8 @@ static void write_example(const char *directory, const struct example *example, 
   plm_corpus_writer_close(writer);
 }
 
-/* Every document and name as it was written? PLM_OK also means: not one wrong byte. wrong counts
- * what was answered without an error and is not what was written. */
+/* Reads the documents and names. Returns an error if any read gave one. wrong counts what was read
+ * without an error but differs from what was written. */
 static plm_status read_all(const char *directory, const struct example *example, int *wrong,
                            struct plm_error *error)
 {
@@ -95,7 +95,8 @@ static plm_status read_all(const char *directory, const struct example *example,
       one = plm_corpus_name(cursor, (enum plm_split)s, d, &name, error);
       if (one == PLM_OK && strcmp(name, expected_name) != 0) (*wrong)++;
       if (one != PLM_OK) status = one;
-      if (status != PLM_OK) d += PLM_GROUP_DOCUMENTS / 2; /* the rest of the group says the same */
+      if (status != PLM_OK)
+        d += PLM_GROUP_DOCUMENTS / 2; /* the rest of the group gives the same error */
     }
   }
   plm_corpus_cursor_close(cursor);
@@ -155,7 +156,7 @@ struct reading_thread {
   pthread_t thread;
   struct plm_corpus *corpus;
   const struct example *example;
-  uint64_t first; /* each begins elsewhere */
+  uint64_t first; /* where this thread begins */
   int wrong;
 };
 
@@ -249,7 +250,7 @@ static void flip(const char *path, uint64_t bit)
   close(descriptor);
 }
 
-/* Hundreds of times: no fsync. */
+/* Without fsync, since it is called hundreds of times. */
 static void write_file(const char *path, const void *bytes, size_t size)
 {
   FILE *file = fopen(path, "w");
@@ -258,7 +259,7 @@ static void write_file(const char *path, const void *bytes, size_t size)
   assert_int_equal(fclose(file), 0);
 }
 
-/* verify finds a flip of any bit, and any truncation, of either file */
+/* plm_corpus_verify detects any flipped bit and any truncation of either file. */
 static void verify_finds_every_flip(void **state)
 {
   (void)state;
@@ -271,7 +272,7 @@ static void verify_finds_every_flip(void **state)
     size_t size;
     assert_int_equal(plm_path_join(path, directory, files[f], NULL), PLM_OK);
     assert_int_equal(plm_file_read(path, 1 << 30, &bytes, &size, NULL), PLM_OK);
-    /* all bits of corpus.json, a draw of data.mdb's */
+    /* all bits of corpus.json, and some of data.mdb */
     const uint64_t tries = f == 1 ? 8 * size : 600;
     for (uint64_t i = 0; i < tries; i++) {
       const uint64_t bit = f == 1 ? i : plm_philox(3, (uint32_t)i, 0, 902).w[0] % (8 * size);
@@ -293,8 +294,8 @@ static void verify_finds_every_flip(void **state)
   plm_path_remove(directory, NULL);
 }
 
-/* corpus.json made to agree with the damaged data.mdb as far as opening looks, so that the reader
- * gets past the file's edges and has to find the damage in what it reads. */
+/* Changes corpus.json so that it agrees with the edges of the damaged data.mdb. Opening then goes
+ * on, and the reader has to find the damage in what it reads. */
 static void forge_description(const char *directory, const struct plm_corpus_description *original)
 {
   char path[PLM_PATH_SIZE];
@@ -312,8 +313,8 @@ static void forge_description(const char *directory, const struct plm_corpus_des
 
 enum outcome { OUTCOME_RIGHT, OUTCOME_ERROR, OUTCOME_MESSAGE, OUTCOME_COUNT };
 
-/* Reads everything in a process of its own. Anything but a right answer, an error, or the message
- * of the guard fails the test. */
+/* Reads everything in a child process. Only correct data, an error or the guard's message is
+ * accepted. */
 static enum outcome read_in_child(const char *directory, const struct example *example,
                                   const char *log_path, unsigned long long bit)
 {
@@ -341,7 +342,7 @@ static enum outcome read_in_child(const char *directory, const struct example *e
   return OUTCOME_MESSAGE;
 }
 
-/* Of letters alone and of any bytes, in any number: more than the vectors' counters hold before
+/* Counts letters and arbitrary bytes, in sizes up to more than the vectors' counters hold before
  * they are added up. */
 static void residues_are_counted(void **state)
 {
@@ -354,7 +355,7 @@ static void residues_are_counted(void **state)
       const enum plm_tokenizer_kind kind = round % 2 ? PLM_TOKENIZER_BYTE : PLM_TOKENIZER_ESM;
       const struct plm_tokenizer *tokenizer = plm_tokenizer_of(kind);
       uint64_t counted[512] = {0}, expected[512] = {0};
-      counted[5] = expected[5] = 11; /* they add */
+      counted[5] = expected[5] = 11; /* counts are added */
       for (size_t i = 0; i < size; i++) {
         const uint32_t random = (uint32_t)(i * 2654435761u + size) >> 8;
         bytes[i] = random % 16 == 0 && round < 2        ? (uint8_t)(random >> 4)
@@ -369,7 +370,8 @@ static void residues_are_counted(void **state)
   free(bytes);
 }
 
-/* Even past the checks of opening, a flipped bit gives no wrong document, name or length. */
+/* Even if the checks on opening are bypassed, a flipped bit gives no wrong document, name or
+ * length. */
 static void a_reader_never_gives_wrong_documents(void **state)
 {
   (void)state;
@@ -391,7 +393,7 @@ static void a_reader_never_gives_wrong_documents(void **state)
   for (uint32_t i = 0; i < tries; i++) {
     const struct plm_philox_words words = plm_philox(11, i, 0, 903);
     uint64_t bit = words.w[0] % (8 * size);
-    /* half of them in the pages' heads and first entries, where LMDB's own numbers stand */
+    /* half of them in the first bytes of pages, where LMDB's own numbers are */
     if (i % 2 == 0) bit = words.w[1] % (size / 4096) * 4096 * 8 + words.w[2] % (8 * 64);
     flip(data, bit);
     forge_description(directory, &description);
@@ -400,12 +402,12 @@ static void a_reader_never_gives_wrong_documents(void **state)
   }
   print_message("%u right (the bit is in no record), %u errors, %u ends with the message\n",
                 outcomes[OUTCOME_RIGHT], outcomes[OUTCOME_ERROR], outcomes[OUTCOME_MESSAGE]);
-  assert_true(outcomes[OUTCOME_ERROR] > tries / 10); /* the forgery gets as far as the records */
+  assert_true(outcomes[OUTCOME_ERROR] > tries / 10); /* the forged description gets past opening */
   plm_corpus_description_deinit(&description);
   plm_path_remove(directory, NULL);
 }
 
-/* The file is cut while it is mapped: SIGBUS, and the message. */
+/* The file is truncated while it is mapped, which raises SIGBUS and must give the message. */
 static void a_cut_under_the_map_ends_with_the_message(void **state)
 {
   (void)state;
@@ -455,7 +457,7 @@ static void a_cache_is_filled_once_and_checked(void **state)
   struct plm_corpus *corpus;
   char data[PLM_PATH_SIZE], local[PLM_PATH_SIZE], local_data[PLM_PATH_SIZE];
   write_example(directory, &example, 1);
-  for (int i = 0; i < 2; i++) { /* the second opening finds it there */
+  for (int i = 0; i < 2; i++) { /* the second opening finds the copy */
     assert_int_equal(plm_corpus_open(directory, &options, &corpus, &error), PLM_OK);
     snprintf(local, sizeof local, "%s", plm_corpus_path(corpus));
     assert_int_equal(strncmp(local, cache, strlen(cache)), 0);
@@ -464,7 +466,7 @@ static void a_cache_is_filled_once_and_checked(void **state)
     if (i == 0) assert_int_equal(rename(data, scratch_path("moved")), 0);
   }
   assert_int_equal(rename(scratch_path("moved"), data), 0);
-  /* a copy that lost its end is made again */
+  /* a truncated copy is made again */
   plm_path_join(local_data, local, PLM_CORPUS_DATA, NULL);
   assert_int_equal(truncate(local_data, 4096), 0);
   assert_int_equal(plm_corpus_open(directory, &options, &corpus, &error), PLM_OK);

@@ -1,4 +1,4 @@
-/* Tokenizers against the alphabet written in the design, letter by letter. */
+/* The tokenizers against the alphabet, letter by letter. */
 #include "tests/support/cmocka_all.h"
 
 #include <string.h>

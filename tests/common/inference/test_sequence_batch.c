@@ -1,5 +1,5 @@
-/* Sequences packed for inference: everything that was added is where it is said to be, chunks are
- * well filled, and hidden states and logits are those of each sequence alone. */
+/* Sequences packed for inference: each is where the batch says it is, chunks are well filled, and
+ * hidden states and logits are those of each sequence in a batch of its own. */
 #include "tests/support/cmocka_all.h"
 
 #include <math.h>
@@ -20,7 +20,7 @@ static void sequence(uint32_t i, int32_t *tokens)
   for (uint32_t t = 0; t < lengths[i]; t++) tokens[t] = (int32_t)(2 + (t * 7 + i * 5) % 9);
 }
 
-/* Adds all that fit; added[k] is the k-th of them. */
+/* Adds all sequences that fit; added[k] is the index of the k-th of them. */
 static struct plm_sequence_batch *filled(const struct plm_model_config *config,
                                          uint32_t added[SEQUENCES])
 {
@@ -96,7 +96,8 @@ static void a_short_batch_is_no_longer_than_it_must_be(void **state)
   plm_sequence_batch_close(batch);
 }
 
-/* Blocks count from the chunk's beginning: behind another sequence they would fall elsewhere. */
+/* Blocks are counted from the beginning of the chunk, so after another sequence they would be
+ * elsewhere. */
 static void with_blocks_a_sequence_has_a_chunk_of_its_own(void **state)
 {
   (void)state;
@@ -118,11 +119,13 @@ static void with_blocks_a_sequence_has_a_chunk_of_its_own(void **state)
   plm_sequence_batch_close(batch);
 }
 
-/* Chunks are as long as the longest: what would leave much of one empty waits. */
+/* All chunks are as long as the longest, so a sequence that would leave much of one empty has to
+ * wait. */
 static void with_blocks_a_batch_is_of_like_lengths(void **state)
 {
   (void)state;
-  for (int patches = 0; patches < 2; patches++) { /* groups of four, where 13 is as good as 16 */
+  for (int patches = 0; patches < 2;
+       patches++) { /* with groups of four, 13 tokens take as much as 16 */
     struct plm_model_config config =
         case_config(patches == 1 ? PLM_PATCH_UNET : PLM_TRANSFORMER, 6, L);
     config.pattern[config.pattern_count++] = PLM_ATTENTION_DOCUMENT | PLM_ATTENTION_BLOCK;
@@ -130,7 +133,7 @@ static void with_blocks_a_batch_is_of_like_lengths(void **state)
     struct plm_sequence_batch *batch;
     assert_int_equal(plm_sequence_batch_open(&config, PAD, CHUNKS, &batch, NULL), PLM_OK);
     plm_sequence_batch_reset(batch);
-    assert_true(plm_sequence_batch_has_room(batch, 1)); /* nothing waits for an empty batch */
+    assert_true(plm_sequence_batch_has_room(batch, 1)); /* an empty batch takes any sequence */
     assert_true(plm_sequence_batch_add(batch, tokens, 16));
     assert_true(plm_sequence_batch_add(batch, tokens, 12));
     assert_int_equal(plm_sequence_batch_has_room(batch, 9), patches == 1);
@@ -141,7 +144,8 @@ static void with_blocks_a_batch_is_of_like_lengths(void **state)
   }
 }
 
-/* Hidden states (tokens, D) and logits (tokens, V) of one sequence, alone or where it lies. */
+/* Hidden states (tokens, D) and logits (tokens, V) of one sequence, from its own batch or a shared
+ * one. */
 static void infer(struct model_case *c, struct plm_sequence_batch *batch, float *hidden,
                   float *logits)
 {

@@ -1,6 +1,6 @@
-/* Incremental decoding: the cache gives the logits of the full pass at every position, for both
- * architectures, windows and blocks, in whatever portions rows come and whichever sequences they
- * come with; and the comparison notices a cache that is stale or a position that is off by one. */
+/* Incremental decoding gives the logits of the full pass at every position, for both architectures
+ * and with windows and blocks, whatever the portions of rows and the sequences beside them. The
+ * same comparison detects a stale cache and a position that is off by one. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +27,7 @@ static struct plm_model_config configuration(enum plm_architecture architecture)
   return config;
 }
 
-/* ---- a model, its sequences, and what the full pass says of them ---- */
+/* ---- a model, its sequences, and the logits of the full pass ---- */
 struct scene {
   struct model_case c;
   struct case_documents documents;
@@ -87,13 +87,13 @@ static struct plm_decode *open_decode(struct scene *scene)
 }
 
 /* ---- feeding ---- */
-struct feeder { /* of one slot */
+struct feeder { /* feeds the sequences of one slot */
   uint32_t sequence, position;
   bool live;
 };
 
-/* All sequences through the slots: each call takes up to `portion(turn)` tokens of every slot's
- * sequence; a slot that is done takes the next sequence. */
+/* Runs all sequences through the slots. Each call takes up to `portion(turn)` tokens of each slot's
+ * sequence; a slot whose sequence has ended takes the next one. */
 static void feed(struct scene *scene, uint32_t (*portion)(uint32_t turn))
 {
   const uint32_t V = vocabulary(scene);
@@ -124,7 +124,7 @@ static void feed(struct scene *scene, uint32_t (*portion)(uint32_t turn))
   plm_decode_close(decode);
 }
 
-/* Largest difference from the full pass; NaN where nothing was written. */
+/* The largest difference from the full pass; NaN if a logit was not written. */
 static double difference(const struct scene *scene)
 {
   const size_t size = (size_t)scene->documents.begin[SEQUENCES] * vocabulary(scene);
@@ -209,14 +209,14 @@ static void faulty_attention(struct plm_ops *ops, act *out, act *keys, act *valu
     changed.slots = numbers;
   }
   sound.attention_cached(ops, out, keys, values, q, k, v, &changed);
-  if (fault == STALE_CACHE) /* the sequence's own last key is lost again */
+  if (fault == STALE_CACHE) /* the key that was just stored is lost again */
     memset((float *)keys +
                (((int64_t)rows->slots[0] * rows->H) * rows->capacity + rows->positions[0]) *
                    rows->K,
            0, (size_t)rows->K * sizeof(float));
 }
 
-/* Every row after a prompt of four stands one position too far. */
+/* Every row after a prompt of four has the angle of the next position. */
 static void faulty_prepare(struct plm_ops *ops, act *out, const act *qkv, const act *vi,
                            const float *a, const float *cosine, const float *sine, int64_t B,
                            int64_t L, int64_t H, int64_t K)
@@ -235,7 +235,7 @@ static void faulty_prepare(struct plm_ops *ops, act *out, const act *qkv, const 
                             wrong ? turned[1] : sine, B, L, H, K);
 }
 
-/* A prompt of four from each, then one by one. */
+/* A prompt of four tokens from each sequence, then single tokens. */
 static uint32_t prompt_first(uint32_t turn)
 {
   return turn < SLOTS ? 4 : 1;
@@ -275,7 +275,7 @@ static void a_sequence_can_go_back(void **state)
   struct scene scene;
   open_scene(&scene, &config, PLM_PRECISION_FP32);
   struct plm_decode *decode = open_decode(&scene);
-  const int32_t *tokens = scene.documents.inputs; /* of sequence 0 */
+  const int32_t *tokens = scene.documents.inputs; /* those of sequence 0 come first */
   for (uint32_t i = 0; i < 12; i++)
     rows[i] = (struct plm_decode_row){1, i, i < 6 ? tokens[i] : (tokens[i] + 1) % (int32_t)V};
   assert_int_equal(plm_decode_run(decode, rows, 12, NULL, 0, scene.logits, &error), PLM_OK);

@@ -1,6 +1,5 @@
-/* Interval masks against a dense reference that follows the definition token by token: ids by the
- * larger of each pair, level after level, then one comparison for each (query, key) of each kind.
- */
+/* Interval masks against a dense reference that follows the definition: document ids are merged
+ * level by level, each pair taking the larger, and each (query, key) is compared for each kind. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +20,8 @@ struct sample {
   struct plm_chunk_document documents[MAX_DOCUMENTS];
 };
 
-/* Ids and real tokens of one chunk at a level: int32 id (-1 before the first document). */
+/* The document ids (-1 before the first document) of one chunk on a level, and which groups are
+ * real. */
 static void dense_level(const struct sample *sample, uint32_t chunk, int level, int32_t *ids,
                         uint8_t *real)
 {
@@ -52,7 +52,7 @@ static int dense_allowed(const int32_t *ids, const uint8_t *real, unsigned kinds
   return 1;
 }
 
-/* Ranges of the tiles, from the dense mask alone. */
+/* Checks the ranges of the tiles against the dense mask. */
 static void check_tiles(const struct plm_interval_mask *mask, const uint8_t *allowed, int32_t chunk)
 {
   const int32_t L = mask->L, tiles = (L + PLM_MASK_TILE - 1) / PLM_MASK_TILE;
@@ -73,7 +73,7 @@ static void check_tiles(const struct plm_interval_mask *mask, const uint8_t *all
       assert_int_equal(full, all); /* nothing forbidden is taken without a comparison */
       assert_true(!any_query || (k >= mask->tile_query_begin[at] && k < mask->tile_query_end[at]));
     }
-    /* and the ranges are tight: their ends are allowed for somebody */
+    /* The ranges are tight: some query of the tile is allowed each end. */
     int first = 0, last = 0, first_query = 0, last_query = 0;
     for (int32_t q = from; q < to; q++) {
       if (mask->tile_key_begin[at] == mask->tile_key_end[at]) continue;
@@ -115,7 +115,7 @@ static void check_mask(const struct sample *sample, int level, unsigned kinds, u
         allowed[q * L + k] = (uint8_t)want;
         expected += (uint64_t)want;
         assert_int_equal(k >= key_begin && k < key_end, want);
-        /* the key's run of queries is exact, not only a superset */
+        /* the interval of the key's queries is exact, not only a superset */
         assert_int_equal(q >= mask.query_begin[c * L + k] && q < mask.query_end[c * L + k], want);
       }
     }
@@ -144,8 +144,8 @@ static void add_document(struct sample *sample, uint32_t chunk, uint32_t start, 
   sample->documents[d] = (struct plm_chunk_document){.start = start, .tokens = tokens};
 }
 
-/* Random documents with starts at multiples of alignment, gaps of padding, perhaps padding ahead.
- */
+/* Random documents that start at multiples of alignment, with gaps of padding and sometimes padding
+ * before the first. */
 static void random_sample(struct sample *sample, uint64_t seed, uint32_t chunks, uint32_t length,
                           uint32_t alignment, uint32_t longest)
 {
@@ -154,7 +154,7 @@ static void random_sample(struct sample *sample, uint64_t seed, uint32_t chunks,
     uint32_t at = 0;
     for (uint32_t d = 0;; d++) {
       const struct plm_philox_words draw = plm_philox(seed, d, c, 90);
-      if (draw.w[0] % 4 == 0) at += draw.w[1] % 5; /* a hole */
+      if (draw.w[0] % 4 == 0) at += draw.w[1] % 5; /* a gap */
       at = (at + alignment - 1) / alignment * alignment;
       if (at >= length) break;
       uint32_t tokens = 1 + draw.w[2] % longest;
@@ -237,7 +237,8 @@ static void padding_alone_allows_nothing(void **state)
   all_kinds(&sample_, 2);
 }
 
-/* The trap: boundaries taken modulo the block repeat the first block's in every block. */
+/* A document boundary in a later block. If boundaries were taken modulo the block, every block
+ * would have those of the first. */
 static void a_document_boundary_inside_the_second_block(void **state)
 {
   (void)state;
@@ -260,8 +261,8 @@ static void a_document_boundary_inside_the_second_block(void **state)
   check_mask(&sample_, 0, kinds, 1, 16);
 }
 
-/* Alignment 1: the pair over a boundary goes to the later document, and a document that lies inside
- * one pair with its follower disappears from the merged level. */
+/* With alignment 1, a pair across a boundary belongs to the later document, and a document that
+ * shares its only pair with the next one disappears from the merged level. */
 static void a_merged_pair_takes_the_larger_document(void **state)
 {
   (void)state;
@@ -281,7 +282,7 @@ static void a_merged_pair_takes_the_larger_document(void **state)
   free(values);
 }
 
-/* ---- the set of a configuration, on host memory ---- */
+/* ---- all masks of a configuration, in host memory ---- */
 static plm_status host_allocate(struct plm_ops *ops, size_t bytes, void **buffer,
                                 struct plm_error *error)
 {

@@ -1,6 +1,6 @@
-/* The whole model's loss and the gradient of every parameter against the double-precision
- * reference, for the three architectures and their options; and that leaving out any backward path
- * in the reference makes the same comparison fail. */
+/* The model's loss and the gradient of every parameter against the reference in double precision,
+ * for the three architectures and their options. If any path of the reference's backward pass is
+ * left out, the same comparison must fail. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,10 +13,10 @@
 
 #include "tests/support/model_case.h"
 
-/* model.md: a gradient in fp32, of its norm. Matrices and tables stay below 4e-6. The gradients of
- * a, b and s are sums over all rows of terms that cancel (what follows is normalised), so how far
- * rounding shows depends on the weights; those drawn here leave a factor of two and more on every
- * instruction set. */
+/* The tolerance of a gradient in fp32, relative to its norm. Matrices and tables stay below 4e-6.
+ * The gradients of a, b and s are sums over all rows of terms that cancel, because a norm follows,
+ * so the effect of rounding depends on the weights. Those drawn here leave a factor of two or more
+ * on every instruction set. */
 static const double tolerance = 3e-5;
 
 static const uint32_t several[] = {13, 7, 20, 5, 3, 31, 9, 2, 0};
@@ -43,7 +43,7 @@ static void subject_close(struct subject *s)
   case_batch_free(&s->placed);
 }
 
-/* The largest relative difference over all parameters, and whose it is. */
+/* The largest relative difference over all parameters, and the name of that parameter. */
 static double worst(const struct subject *s, const float *gradients, const double *expected,
                     const char **name)
 {
@@ -131,7 +131,7 @@ static void patch_unet_of_one_level(void **state)
   check(&config);
 }
 
-/* v = 3: layers 3 and 4 of 5 are bottlenecks on one position. */
+/* v = 3: layers 3 and 4 of 5 are bottlenecks with one position. */
 static void patch_unet_with_bottlenecks(void **state)
 {
   (void)state;
@@ -212,7 +212,7 @@ static void odd_head_widths(void **state)
   check(&config);
 }
 
-/* Every fault must show in an architecture that has the path. */
+/* Every fault must be detected in an architecture that has the path. */
 static void a_fault_in_any_backward_path_is_seen(void **state)
 {
   (void)state;

@@ -1,6 +1,6 @@
-/* common/model: what must not change the result. Micro-batches give the same gradients up to
- * rounding; recomputation and repetition give the same bits; inference agrees with the reference;
- * a shorter chunk is taken; memory is what the plan says; bad batches are errors. */
+/* What must not change a model's result. Micro-batches give the same gradients except for rounding;
+ * recomputation and repetition give the same bits; inference agrees with the reference; shorter
+ * chunks are accepted; memory is what plm_model_memory says; bad batches are errors. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -31,7 +31,7 @@ static void place(struct case_batch *placed, const struct plm_model_config *conf
   case_batch_place(placed, &documents, config->max_length, 4, false);
 }
 
-/* The batch of `lengths` and a model that takes it at once. */
+/* A batch of documents of `lengths`, and a model that takes it as one. */
 struct scene {
   struct case_batch placed;
   struct model_case c;
@@ -65,7 +65,7 @@ static float *gradients_with(const struct plm_model_config *config, const struct
   return gradients;
 }
 
-/* Takes the batch. */
+/* Takes ownership of the batch. */
 static void all_recomputations_agree(const struct plm_model_config *config,
                                      struct case_batch *placed, int precision)
 {
@@ -110,7 +110,7 @@ static void recomputation_gives_the_same_bits_in_bf16(void **state)
   recomputation_gives_the_same_bits_in(PLM_PRECISION_BF16);
 }
 
-/* Bottlenecks have a path of their own through recomputation. */
+/* Recomputation handles bottlenecks separately. */
 static void recomputation_of_bottlenecks(void **state)
 {
   (void)state;
@@ -149,7 +149,7 @@ static void assert_close(const struct plm_model *model, const float *a, const fl
   }
 }
 
-/* The gradients that were added up since, and their loss, are those of the whole. */
+/* Compares the accumulated gradients and losses with those of the whole batch. */
 static void assert_sums_to(struct scene *scene, double loss, double sum, const float *whole)
 {
   float *summed = model_case_gradients(&scene->c);
@@ -215,8 +215,8 @@ static void label(struct case_batch *placed, uint32_t first, uint32_t step)
   }
 }
 
-/* With labels at most positions the last block works on all rows, with few on theirs alone
- * (plm_model_pass_reads): the gradients of three thirds are those of all. */
+/* With labels at most positions, the last block computes all rows; with few, only theirs
+ * (plm_model_pass_reads). The gradients of three thirds of the labels add up to those of all. */
 static void few_labels_sum_to_many(void **state)
 {
   (void)state;
@@ -237,8 +237,8 @@ static void few_labels_sum_to_many(void **state)
   }
 }
 
-/* Hidden states of real tokens and logits, of a model opened without training: its buffers are
- * laid out differently. */
+/* Hidden states and logits of a model that is not open for training, whose buffers are laid out
+ * differently. */
 static void inference_agrees_with_the_reference(void **state)
 {
   (void)state;
@@ -264,7 +264,7 @@ static void inference_agrees_with_the_reference(void **state)
       assert_true(fabs((double)hidden[i] - expected_hidden[i]) < 1e-4);
     for (size_t i = 0; i < R * V; i++)
       assert_true(fabs((double)logits[i] - expected_logits[i]) < 1e-4);
-    /* all positions at once: the same rows */
+    /* The logits of all positions have the same rows. */
     assert_int_equal(
         plm_model_infer(scene.c.model, &input, scene.placed.inputs, NULL, 0, NULL, logits, &error),
         PLM_OK);
@@ -279,7 +279,7 @@ static void inference_agrees_with_the_reference(void **state)
   }
 }
 
-/* One short sequence, padded to the alignment and not to max_length. */
+/* One short sequence, padded to the alignment instead of max_length. */
 static void a_shorter_chunk_gives_the_same_loss(void **state)
 {
   (void)state;
@@ -306,7 +306,7 @@ static void a_shorter_chunk_gives_the_same_loss(void **state)
   }
 }
 
-/* bf16 runs through the same code: near the reference, not equal to it. */
+/* bf16 runs through the same code. It must be near the reference, but not equal to it. */
 static void bf16_is_near_the_reference(void **state)
 {
   (void)state;
@@ -323,7 +323,7 @@ static void bf16_is_near_the_reference(void **state)
     if (fabs(loss - expected_loss) > 2e-2 * expected_loss)
       fail_msg("loss %.6g, reference %.6g", loss, expected_loss);
     for (size_t i = 0; i < count; i++) {
-      /* the sums behind a, b and s cancel */
+      /* the terms of the gradients of a, b and s cancel */
       const double limit = table[i].group == PLM_GROUP_SCALAR ? 0.25 : 0.08;
       const double relative = case_relative(&table[i], gradients, expected);
       if (!(relative <= limit)) fail_msg("%s differs by %.3g", table[i].name, relative);
@@ -349,8 +349,8 @@ static void no_labels_no_loss_no_gradient(void **state)
   close_scene(&scene);
 }
 
-/* The fused head of training has the bits of evaluation's, whose buffers it does without: before
- * and after. */
+/* The fused head of training gives the bits of the evaluation's head, before and after it ran,
+ * though it does not use the same buffers. */
 static void training_has_the_loss_of_evaluation(void **state)
 {
   (void)state;
@@ -444,7 +444,8 @@ static void memory_and_flops_are_those_of_the_plan(void **state)
   const struct plm_model_options options = {.max_chunks = placed.batch.chunks};
   model_case_open(&c, &config, &options, PLM_PRECISION_FP32, 79);
   plm_model_attention_masks(c.model, &placed.batch, c.window, c.masks);
-  double pairs = 0.0, tokens = 0.0; /* six blocks: three see documents, three also causally */
+  double pairs = 0.0,
+         tokens = 0.0; /* of six blocks, three see documents, and three are causal as well */
   for (size_t i = 0; lengths[i] != 0; i++) {
     pairs += 3.0 * lengths[i] * lengths[i] + 3.0 * lengths[i] * (lengths[i] + 1) / 2;
     tokens += lengths[i];

@@ -1,7 +1,7 @@
-/* Documents never mix: summed loss and every parameter gradient of documents packed into chunks
- * equal those of the same documents one a chunk, for all three architectures and for document,
- * causal and local masks and their conjunctions. With alignment 1 a patch_unet leaks, and the test
- * shows it. */
+/* Documents never mix: the summed loss and the gradients of documents packed into chunks equal
+ * those of the same documents in chunks of their own, for all three architectures, for document,
+ * causal and local masks, and for their conjunctions. With alignment 1 a patch_unet mixes
+ * documents, which the test detects. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -38,7 +38,8 @@ static struct outcome run(const struct plm_model_config *config,
   return outcome;
 }
 
-/* Largest relative difference of a gradient (or of the loss) between packed and separate. */
+/* The largest relative difference of the loss or a gradient between packed and separate documents.
+ */
 static double difference(const struct plm_model_config *config, uint32_t alignment, char worst[96])
 {
   static struct case_documents documents;

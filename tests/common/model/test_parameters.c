@@ -1,5 +1,5 @@
-/* common/model: names, shapes, places and initial values of the parameters, against what model.md
- * says, computed here a second time. */
+/* Names, shapes, offsets and initial values of the parameters, against values computed here
+ * independently from the description in doc/model.md#parameters. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -218,7 +218,7 @@ static void groups_follow_name_and_rank(void **state)
   free(f.table);
 }
 
-/* Philox4x32-10 a second time, from the paper's description. */
+/* A second implementation of Philox4x32-10, from the paper. */
 static void second_philox(uint64_t seed, const uint32_t counter[4], uint32_t out[4])
 {
   uint32_t c[4], k[2] = {(uint32_t)(seed & 0xffffffffu), (uint32_t)(seed >> 32)};
@@ -234,7 +234,7 @@ static void second_philox(uint64_t seed, const uint32_t counter[4], uint32_t out
   memcpy(out, c, sizeof c);
 }
 
-/* Element e of a parameter, by the page alone. */
+/* Element e of a parameter, as doc/model.md#initialisation describes it. */
 static float expected_value(const char *name, int64_t cols, int ndim, uint64_t seed, size_t e)
 {
   const char *zero[] = {"attention.output.weight", "mlp.down.weight", "lm_head.bias"};

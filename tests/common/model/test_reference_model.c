@@ -1,5 +1,5 @@
-/* The reference model's gradients against finite differences of its own loss: every parameter of
- * every architecture, a few elements each and a random direction. */
+/* The gradients of the reference model against finite differences of its own loss, for every
+ * parameter of every architecture: a few elements, and one direction. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

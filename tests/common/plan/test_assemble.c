@@ -1,5 +1,5 @@
-/* Tokens of windows from a real corpus, against documents read one by one; and the padding of the
- * sequences that ship with the project. */
+/* The tokens of windows of a real corpus against documents that are read one by one, and the
+ * padding of the sequences that ship with the project. */
 #include "tests/support/cmocka_all.h"
 
 #include <stdio.h>
@@ -48,7 +48,7 @@ static void put(void *tokens, uint32_t width, uint64_t at, uint16_t id)
     ((uint16_t *)tokens)[at] = id;
 }
 
-/* `<cls> residues <eos>` at position i of a document. */
+/* The token at position i of a document's `<cls> residues <eos>`. */
 static uint16_t token_of(const struct plm_tokenizer *tokenizer, const uint8_t *residues,
                          size_t size, uint64_t i)
 {
@@ -139,7 +139,7 @@ static void tokens_are_the_documents(void **state)
                                                    .shuffle = true};
           check_plan(corpus, &parameters);
         }
-    /* lengths that are not this corpus's */
+    /* lengths of another corpus */
     uint32_t lengths[DOCUMENTS];
     for (int d = 0; d < DOCUMENTS; d++) lengths[d] = 7 * LENGTH;
     const struct plm_plan_parameters parameters = {.max_length = LENGTH,

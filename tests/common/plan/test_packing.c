@@ -1,4 +1,4 @@
-/* Packing against references that are slow and obvious. */
+/* Packing and shuffles against slow and simple references. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@
 
 enum { MAX_ITEMS = 400 };
 
-/* Best fit by looking at every chunk: of equal room, the one changed last. */
+/* Best fit that looks at every chunk; of several with equal room, it takes the one changed last. */
 static uint32_t reference_best_fit(uint32_t capacity, const uint32_t *units, uint32_t count,
                                    uint32_t *chunk_of)
 {
@@ -39,7 +39,7 @@ static uint32_t reference_best_fit(uint32_t capacity, const uint32_t *units, uin
   return chunks;
 }
 
-/* Next fit by summing what stands in the last chunk. */
+/* Next fit that adds up the sizes in the last chunk. */
 static uint32_t reference_next_fit(uint32_t capacity, const uint32_t *units, uint32_t count,
                                    uint32_t *chunk_of)
 {
@@ -88,7 +88,7 @@ static void packings_match_references(void **state)
   }
 }
 
-/* Every order of four items comes up, about equally often. */
+/* Every order of four items occurs about equally often. */
 static void shuffle_is_uniform(void **state)
 {
   (void)state;
@@ -108,7 +108,8 @@ static void shuffle_is_uniform(void **state)
   assert_int_equal(orders, 24);
 }
 
-/* The draws of plan.h written out: two a block, low word first, high half of the product. */
+/* The draws as plan.h describes them: two for each counter, low word first, high half of the
+ * product. */
 static void draws_follow_their_counters(void **state)
 {
   (void)state;

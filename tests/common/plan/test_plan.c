@@ -1,4 +1,4 @@
-/* Properties of the plan: what every window of every epoch must be, for many parameters. */
+/* Properties that every window of every epoch must have, for many parameters of a plan. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,7 +27,7 @@ static struct plm_plan_parameters ordinary(void)
                                       .shuffle = true};
 }
 
-/* Lengths with everything in them: 0, 1, around max_length, multiples of it, very long. */
+/* Lengths of all kinds: 0, 1, around max_length, multiples of it, and very long ones. */
 static uint32_t *lengths_make(uint64_t documents, uint32_t max_length, uint64_t seed)
 {
   uint32_t *lengths = malloc(documents * sizeof *lengths);
@@ -50,7 +50,8 @@ static uint64_t minimum(uint64_t a, uint64_t b)
   return a < b ? a : b;
 }
 
-/* What one document's pieces must be, given all of an epoch. covered counts tokens seen. */
+/* Checks a piece of a document of `length` residues. covered counts the tokens of the document that
+ * were seen. */
 static void check_piece(const struct plm_plan_parameters *p, const struct plm_chunk_document *piece,
                         uint64_t length, uint64_t *covered)
 {
@@ -71,7 +72,7 @@ static void check_piece(const struct plm_plan_parameters *p, const struct plm_ch
   *covered += piece->tokens;
 }
 
-/* Chunks of one window: places, alignment, no overlap. */
+/* Checks the chunks of one window: starts, alignment, no overlap. */
 static void check_window(const struct plm_plan_parameters *p, const struct plm_window *window)
 {
   uint64_t real = 0;
@@ -95,7 +96,7 @@ static void check_window(const struct plm_plan_parameters *p, const struct plm_w
   assert_int_equal(real, window->real_tokens);
 }
 
-/* places leads from reading order to the chunks, group after group. */
+/* Checks that places lists the documents in reading order, group by group. */
 static void check_places(const struct plm_plan *plan, const struct plm_window *window)
 {
   uint64_t groups[PLM_PLAN_MAX_WINDOW_GROUPS / 64];
@@ -118,7 +119,8 @@ static void check_places(const struct plm_plan *plan, const struct plm_window *w
   }
 }
 
-/* A whole epoch: every document once (pieces cover it once), chunk counts as counted apart. */
+/* Checks a whole epoch: each document occurs once (its pieces cover it once), and the numbers of
+ * chunks are those of plm_plan_window_chunks. */
 static void check_epoch(const struct plm_plan *plan, uint64_t epoch, struct plm_window *window)
 {
   const struct plm_plan_parameters *p = plm_plan_parameters(plan);
@@ -175,7 +177,7 @@ static void every_document_once(void **state)
   plm_window_deinit(&window);
 }
 
-/* Memory of a window kept from larger plans must not matter. */
+/* The memory that a window keeps from larger plans must not matter. */
 static void small_and_large_chunks(void **state)
 {
   (void)state;
@@ -248,7 +250,7 @@ static void *sum_windows(void *argument)
   struct share *share = argument;
   struct plm_window window = {0};
   const uint64_t windows = plm_plan_windows(share->plan);
-  for (uint64_t i = 0; i < ROUNDS; i++) { /* each thread meets the epochs in another order */
+  for (uint64_t i = 0; i < ROUNDS; i++) { /* each thread takes the epochs in another order */
     const uint64_t round = (i * 7 + share->thread * 11) % ROUNDS;
     if (plm_plan_window(share->plan, round / 4, round % windows, &window, NULL) != PLM_OK) break;
     share->sums[round] =
@@ -281,7 +283,7 @@ static void threads_share_a_plan(void **state)
   free(lengths);
 }
 
-/* Share of chunks of epoch 0, window 0 that begin with the same document in another plan. */
+/* The share of chunks of window 0 of epoch 0 that begin with the same document in another plan. */
 static double sameness(const struct plm_plan_parameters *p, const struct plm_plan_parameters *q,
                        uint64_t other_epoch)
 {
@@ -313,11 +315,11 @@ static void epochs_and_seeds_differ(void **state)
   assert_true(sameness(&p, &q, 1) < 0.05);
   q.seed = p.seed + (UINT64_C(1) << 32);
   assert_true(sameness(&p, &q, 0) < 0.05);
-  p.shuffle = q.shuffle = false; /* one epoch that repeats, whatever the seed */
+  p.shuffle = q.shuffle = false; /* all epochs are the same, whatever the seed */
   assert_true(sameness(&p, &q, 9) == 1.0);
 }
 
-/* Without the chunk shuffle the first chunks would hold the longest documents. */
+/* If chunks were not shuffled, the first ones would hold the longest documents. */
 static void lengths_do_not_follow_order(void **state)
 {
   (void)state;
@@ -487,7 +489,7 @@ static void plans_of_a_configuration(void **state)
   assert_false(evaluation.shuffle);
   assert_int_equal(plm_plan_parameters_check(&training, NULL), PLM_OK);
   assert_int_equal(plm_plan_parameters_check(&evaluation, NULL), PLM_OK);
-  /* another run's evaluation sees the same set */
+  /* the evaluation of another run sees the same tokens */
   config.seed = 10;
   config.data.truncate = PLM_TRUNCATE_HEAD;
   const struct plm_plan_parameters again = plm_plan_evaluation(&config);

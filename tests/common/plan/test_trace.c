@@ -1,4 +1,4 @@
-/* The trace of a run's chunks against the epochs' windows written one after another. */
+/* The trace of a run's chunks against the windows of its epochs, one after another. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -52,7 +52,7 @@ static void chunks_follow_the_epochs(void **state)
     }
     begin_of[epoch + 1] = g;
   }
-  /* from the end, and by jumps */
+  /* backwards, and in jumps */
   assert_int_equal(plm_trace_open(plan, &backwards, NULL), PLM_OK);
   for (uint64_t epoch = EPOCHS; epoch-- > 0;) {
     assert_int_equal(plm_plan_window(plan, epoch, 0, &window, NULL), PLM_OK);

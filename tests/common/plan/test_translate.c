@@ -1,5 +1,5 @@
-/* Every form of the residue translator against the tokenizer: all bytes, all lengths around a
- * vector, nothing written beyond. */
+/* Every form of the translator against the tokenizer: all bytes, and all lengths around that of a
+ * vector, beyond which nothing is written. */
 #include "tests/support/cmocka_all.h"
 
 #include <stdlib.h>
@@ -24,7 +24,7 @@ static void check(const struct plm_translator *translator, const uint8_t *residu
 static void agrees_with_the_tokenizer(const struct plm_translator *translator)
 {
   for (size_t count = 0; count <= LONGEST; count++) {
-    uint8_t *residues = malloc(count + 1); /* exactly: a read beyond is seen by ASan */
+    uint8_t *residues = malloc(count + 1); /* so tight that ASan detects a read beyond it */
     struct plm_draws draws = plm_draws_begin(count, 0, 100);
     for (size_t i = 0; i < count; i++)
       residues[i] = count % 2 ? (uint8_t)plm_draws_below(&draws, 256)

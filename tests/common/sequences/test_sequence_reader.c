@@ -1,5 +1,5 @@
-/* The readers of sequences against tables of inputs, each read as plain, gzip (of several
- * members) and zstd, and with buffer borders at every place. */
+/* The sequence reader against tables of inputs. Each is read plain, as gzip with several members
+ * and as zstd, and with the ends of buffers at every place. */
 #include "tests/support/cmocka_all.h"
 
 #include <stdio.h>
@@ -11,7 +11,8 @@
 #include "common/base/text.h"
 #include "common/sequences/sequence_reader.h"
 
-/* Reads everything; a line a record: "NAME RESIDUES", "NAME long LENGTH", "bad WHERE WHAT". */
+/* Prints each record on a line: "NAME RESIDUES", "NAME long LENGTH", "bad WHERE WHAT" or "failed
+ * WHERE WHAT". */
 static void read_stream(struct plm_byte_stream *stream, enum plm_tokenizer_kind tokenizer,
                         uint64_t max_residues, bool masks, struct plm_text *out)
 {
@@ -59,7 +60,7 @@ struct packed {
   size_t size;
 };
 
-/* 0: as it is; 1: gzip in two members, cut at `cut`; 2: zstd in two frames. */
+/* 0: plain; 1: gzip with two members, split at `cut`; 2: zstd with two frames. */
 static void pack(const char *text, size_t size, int how, size_t cut, struct packed *packed)
 {
   uint8_t *out = packed->bytes;
@@ -209,8 +210,7 @@ static void inputs_read_as_they_should(void **state)
   check_readings(masked_readings, sizeof masked_readings / sizeof *masked_readings, true);
 }
 
-/* A cut gzip or zstd stream is an error wherever it is cut, never a short file. */
-/* What is compressed otherwise has bytes that happen to be letters between line ends. */
+/* Other compressions are refused, though some of their bytes are letters between line ends. */
 static void other_compressions_are_refused(void **state)
 {
   (void)state;
@@ -251,6 +251,7 @@ static void other_compressions_are_refused(void **state)
   plm_text_deinit(&out);
 }
 
+/* A truncated gzip or zstd stream is an error wherever it is cut, never a shorter file. */
 static void cut_streams_are_errors(void **state)
 {
   (void)state;
@@ -270,7 +271,7 @@ static void cut_streams_are_errors(void **state)
       const uint8_t *bytes;
       size_t size;
       plm_status status;
-      if (cut == first.size) continue; /* exactly between two members: whole as far as one sees */
+      if (cut == first.size) continue; /* between two members, where the rest cannot be missed */
       assert_int_equal(plm_byte_stream_open_memory("x.gz", packed.bytes, cut, &stream, NULL),
                        PLM_OK);
       do status = plm_byte_stream_read(stream, &bytes, &size, &error);
@@ -282,7 +283,7 @@ static void cut_streams_are_errors(void **state)
   }
 }
 
-/* A flipped bit behind the header is found by the checksum, or does not change the text. */
+/* A flipped bit after the header is detected by the checksum, or does not change the text. */
 static void flipped_gzip_is_found(void **state)
 {
   (void)state;
@@ -309,8 +310,8 @@ static void flipped_gzip_is_found(void **state)
   }
 }
 
-/* Lines and records across the borders of the reader's buffers: a CR LF, a header, a residue at
- * every distance from a border. */
+/* Lines and records across the ends of the reader's buffers: a CR LF, a header and a residue at
+ * every distance from an end. */
 static void buffer_borders_change_nothing(void **state)
 {
   (void)state;
@@ -330,7 +331,7 @@ static void buffer_borders_change_nothing(void **state)
     snprintf(expected, sizeof expected, "long long %zu\np|%zu LAGVSERT\nq ID\n", filler - 6, shift);
     assert_string_equal(out.data, expected);
     plm_text_deinit(&out);
-    /* and with text as it is, where the CR counts unless the line ends there */
+    /* The same with the byte tokenizer, which keeps a CR unless the line ends with it. */
     struct plm_text raw = {0};
     assert_int_equal(plm_byte_stream_open_memory("b.txt", text, size, &stream, NULL), PLM_OK);
     read_stream(stream, PLM_TOKENIZER_BYTE, 1000, false, &raw);
@@ -340,8 +341,8 @@ static void buffer_borders_change_nothing(void **state)
   free(text);
 }
 
-/* FASTA with lines of all lengths, most of letters alone, some with what may or may not be there.
- */
+/* FASTA with lines of all lengths. Most contain only letters; some contain other characters, valid
+ * or not. */
 static size_t random_fasta(uint32_t *random, char *text, size_t room)
 {
   static const char odd[] = " \r\t*>1.-\n@<_", letters[] = "LAGVsertIDPKQNFYMHWCxbuzoj";
@@ -359,10 +360,11 @@ static size_t random_fasta(uint32_t *random, char *text, size_t room)
     if (width % 11 == 0) text[size++] = '\r';
     text[size++] = '\n';
   }
-  return random[0] % 2 ? size : size - 1; /* the last line may have no end */
+  return random[0] % 2 ? size : size - 1; /* the last line may lack its line end */
 }
 
-/* What comes in long pieces is read as what comes in pieces too short for whole lines. */
+/* Long pieces give the same records as pieces that are too short for the fast path of whole lines.
+ */
 static void long_pieces_read_like_short_ones(void **state)
 {
   (void)state;
@@ -399,11 +401,12 @@ static void long_pieces_read_like_short_ones(void **state)
   free(text);
 }
 
-/* Of long records the head alone, in all formats, and what is bad behind it is still found. */
+/* Only the heads of long records are kept, in all formats; bad characters after them are still
+ * found. */
 static void heads_are_kept_on_demand(void **state)
 {
   static const struct {
-    const char *file, *input, *heads; /* a head a record, "" for a bad one */
+    const char *file, *input, *heads; /* the head of each record, "" for a bad one */
   } inputs[] = {
       {"a.fasta", ">p\nLAGV\nSE\nRT\n>q\nLAGVS\n>r\nIDPKQN1\n>s\nFY\n", "LAGVS LAGVS  FY "},
       {"a.jsonl", "{\"sequence\":\"LAGVSERT\"}\n{\"sequence\":\"idpkqn*\"}\n", "LAGVS IDPKQ "},
