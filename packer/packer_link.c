@@ -114,11 +114,14 @@ static void say_hello(struct packer_link *link, struct packer_context *context, 
                          plm_hello_encode(&context->hello, payload), NULL); /* again in a second */
 }
 
+/* A consumer that said BYE has ended, perhaps for good: that it is not there is no news. */
 static void say_waiting(struct packer_link *link, int64_t now)
 {
   if (now - link->opened_ms < HELLO_MS || !may_say(link, now)) return;
   if (link->connected)
     plm_warning("%s does not answer HELLO", link->endpoint);
+  else if (link->said_bye)
+    plm_debug("%s has not come back", link->endpoint);
   else
     plm_info("nobody listens at %s yet; trying again", link->endpoint);
 }
@@ -190,6 +193,7 @@ static bool take_welcome(struct packer_link *link, struct packer_context *contex
   link->plan_hash = message->header.plan;
   link->state = LINK_SERVING;
   link->served_before = true;
+  link->said_bye = false;
   link->backoff_ms = 0;
   link->said_ms = 0;
   link->ping_ms = now;
@@ -313,7 +317,8 @@ static bool take_message(struct packer_link *link, struct packer_context *contex
   case PLM_MESSAGE_PING: answer_ping(link, context, now); break;
   case PLM_MESSAGE_PONG: break;
   case PLM_MESSAGE_BYE:
-    plm_info("%s said BYE", link->endpoint);
+    plm_info("%s said BYE; this packer serves it again if it comes back", link->endpoint);
+    link->said_bye = true;
     retry_later(link, now);
     break;
   default: context->counters.invalid++; break;

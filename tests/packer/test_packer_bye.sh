@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# A packer whose trainer is complete says once that it was told BYE. It does not go on announcing
+# that it tries again; it serves a trainer that comes back.
+. "$PLM_ROOT/tests/support/lib.sh"
+
+small_corpus corpus
+small_config pipeline.yaml transformer
+short=(--set trainer.steps=2 --set trainer.schedule.warmup_steps=1
+  --set trainer.schedule.cooldown_steps=0 --set trainer.checkpoint.every=2)
+
+plm-packer -v -c pipeline.yaml 2>packer.err &
+packer=$!
+expect 0 plm-trainer -c pipeline.yaml "${short[@]}"
+wait_for 30 grep -q 'has not come back' packer.err
+says packer.err 'said BYE'
+grep 'trying again' packer.err && fail "it announces that it tries again"
+
+rm -r run
+expect 0 plm-trainer -c pipeline.yaml "${short[@]}"
+says packer.err 'serving .* again'
+kill "$packer"
+wait "$packer" || fail "the packer ended with $?"
