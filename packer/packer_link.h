@@ -54,7 +54,7 @@ struct packer_link {
   int64_t opened_ms, heard_ms, hello_ms, ping_ms, retry_ms, said_ms;
   int64_t backoff_ms;
   bool connected, served_before;
-  bool said_bye; /* the consumer did, and was not reached since */
+  bool said_bye;                             /* the consumer did, and was not reached since */
   struct link_request pending[LINK_PENDING]; /* in order of arrival */
   uint32_t pending_count;
   struct link_prepare prepare;
