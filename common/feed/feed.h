@@ -2,7 +2,7 @@
  *
  * It binds a ROUTER, lets packers in, asks them for chunks ahead of use (outstanding GETs are the
  * credit and the only queue), and hands out chunks in the order of the plan. An I/O thread answers
- * peers at all times, whatever the caller does. Protocol: data.md, "Feed".
+ * packers at all times, whatever the caller does. The protocol is in doc/feed.md.
  */
 #ifndef PLM_COMMON_FEED_FEED_H
 #define PLM_COMMON_FEED_FEED_H

@@ -1,4 +1,4 @@
-/* CURVE keys and who may come in (operations.md, "Security").
+/* CURVE keys and who may connect (doc/feed.md#keys).
  *
  * A folder of keys holds server.key, server.pub, clients/NAME.key and clients/NAME.pub, each one
  * line of z85 text (40 characters), the secret ones mode 0600. Consumers are CURVE servers;

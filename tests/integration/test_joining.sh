@@ -31,7 +31,7 @@ plm-trainer -c pipeline.yaml --run run "${long[@]}" >trainer.log 2>&1 </dev/null
 trainer=$!
 wait_for 20 endpoint run feed
 expect 0 plm-pipeline ps --run run
-says out "trainer\.0 .* $trainer  ready"
+says out "trainer\.0 .* $trainer +ready"
 plm-packer --corpus corpus --connect "$(endpoint run feed)" >packer.log 2>&1 </dev/null &
 packer=$!
 wait_for 20 row run ".stage == \"packer\" and .pid == $packer and .state == \"joined\" and .ready
