@@ -1,4 +1,4 @@
-/* See algorithm_file.h. */
+/* Reads and writes the file of tuned algorithms. */
 #include "trainer/algorithm_file.h"
 
 #include <stdio.h>

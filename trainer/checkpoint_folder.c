@@ -1,4 +1,4 @@
-/* Writing one checkpoint folder and giving it its name. */
+/* Writes a checkpoint folder and gives it its name. */
 #include "trainer/checkpoint_folder.h"
 
 #include <dirent.h>
@@ -89,7 +89,7 @@ static int is_regular_name(const struct dirent *entry)
   return strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
 }
 
-/* Hashes and fsyncs what lies in the folder, by name, and writes MANIFEST over it. */
+/* Hashes and syncs the files of the folder in the order of their names and writes MANIFEST. */
 static plm_status write_manifest(const char *folder, struct plm_manifest *manifest,
                                  struct plm_hash *hash, struct plm_error *error)
 {
@@ -131,8 +131,8 @@ static struct plm_hash hash_of(const struct plm_manifest *manifest, const char *
   return (struct plm_hash){0};
 }
 
-/* Something has the final name already. The same checkpoint, verified: *same, nothing is done.
- * Anything else becomes .bad-NAME. */
+/* Called if the final name exists. If it is the same checkpoint and verifies, *same is set.
+ * Anything else is renamed to .bad-NAME. */
 static plm_status make_way(const char *checkpoints, const char *name, const char *final,
                            struct plm_hash identity, bool *same, struct plm_error *error)
 {
@@ -151,10 +151,11 @@ static plm_status make_way(const char *checkpoints, const char *name, const char
     if (access(aside, F_OK) == 0) continue;
     if (rename(final, aside) != 0)
       return plm_error_errno(error, "cannot rename %s to %s", final, aside);
-    plm_warning("%s was another checkpoint or did not verify; it is now %s", final, bad);
+    plm_warning("%s was another checkpoint or did not verify; it was renamed to %s", final, bad);
     return PLM_OK;
   }
-  return plm_error_set(error, PLM_LIMIT, "too many .bad-%s beside it", name);
+  return plm_error_set(error, PLM_LIMIT, "there are too many folders .bad-%s in %s", name,
+                       checkpoints);
 }
 
 plm_status plm_checkpoint_folder_point_latest(const char *checkpoints, const char *name,

@@ -1,5 +1,5 @@
-/* One checkpoint on its way to the disk: from a snapshot in host memory to a folder with its final
- * name. Order and meaning: checkpoints.md, "Publishing". */
+/* Writes a snapshot in host memory as a checkpoint folder. The order of its steps is explained in
+ * doc/checkpoints.md. */
 #ifndef PLM_TRAINER_CHECKPOINT_FOLDER_H
 #define PLM_TRAINER_CHECKPOINT_FOLDER_H
 
@@ -15,18 +15,18 @@
 #include "trainer/clip.h"
 #include "trainer/optimizers.h"
 
-/* The state after `step` steps, on the host. */
+/* The state after `step` steps, in host memory. */
 struct plm_snapshot {
   uint64_t step;
-  float *weights;        /* arena layout of the parameter table */
-  float *average;        /* the same, or NULL */
+  float *weights;        /* at the offsets of the parameter table */
+  float *average;        /* likewise, or NULL */
   float *first, *second; /* the optimizer's arenas */
   double clip_norms[PLM_CLIP_HISTORY];
   uint32_t clip_count;
   char *trainer_json; /* malloc'd */
 };
 
-/* What stays the same from one checkpoint to the next; all borrowed. */
+/* What is the same for all checkpoints of a run. All pointers are borrowed. */
 struct plm_checkpoint_context {
   const char *run;
   const struct plm_config *config;
@@ -34,23 +34,24 @@ struct plm_checkpoint_context {
   size_t table_count;
   const struct plm_optimizer_tensor *tensors;
   size_t tensor_count;
-  struct plm_metrics_file *metrics; /* fsynced first: trainer.json states its length */
-  const struct plm_lock *lock;      /* read again just before the rename */
+  struct plm_metrics_file *metrics; /* synced first, because trainer.json states its length */
+  const struct plm_lock *lock;      /* checked again just before the rename */
 };
 
-/* Writes `.tmp-step_…`, fsyncs everything, renames, fsyncs the parent, moves `latest`. identity
- * receives the hash of model.safetensors, manifest that of MANIFEST. On failure the temporary
- * folder is removed and what stood before is intact. PLM_BUSY: another trainer has the lock. */
+/* Writes `.tmp-step_…`, syncs everything, renames it, syncs the parent folder and moves `latest`.
+ * identity receives the hash of model.safetensors, manifest that of MANIFEST. On failure the
+ * temporary folder is removed and earlier checkpoints are intact. PLM_BUSY if another trainer has
+ * the lock. */
 plm_status plm_checkpoint_folder_publish(const struct plm_checkpoint_context *context,
                                          const struct plm_snapshot *snapshot,
                                          struct plm_hash *identity, struct plm_hash *manifest,
                                          struct plm_error *error);
 
-/* latest -> NAME, replaced by rename. */
+/* Makes the link `latest` point to NAME, atomically. */
 plm_status plm_checkpoint_folder_point_latest(const char *checkpoints, const char *name,
                                               struct plm_error *error);
 
-/* Removes what an interrupted publishing or deletion left: `.tmp-*` under the folder. */
+/* Removes `.tmp-*` from the folder, which interrupted publishing or deletion leaves behind. */
 plm_status plm_checkpoint_folder_clean(const char *checkpoints, struct plm_error *error);
 
 #endif

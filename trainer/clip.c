@@ -41,25 +41,25 @@ double plm_clip_threshold(struct plm_clip *clip, double fixed_norm, double perce
   return plm_percentile(clip->scratch_, clip->count, percentile);
 }
 
-/* The history with the norm to come in it, sorted but for that one: see plm_update_clip. */
-struct plm_update_clip plm_clip_plan(struct plm_clip *clip, double fixed_norm, double percentile,
-                                     uint64_t s)
+/* Sorts the norms that the history will contain beside the unknown one: see plm_update_clip. */
+struct plm_update_clip plm_clip_prepare(struct plm_clip *clip, double fixed_norm, double percentile,
+                                        uint64_t s)
 {
-  struct plm_update_clip plan = {.fixed = fixed_norm};
-  if (percentile <= 0 || s + 1 < PLM_CLIP_FIRST_STEP) return plan;
+  struct plm_update_clip clipping = {.fixed = fixed_norm};
+  if (percentile <= 0 || s + 1 < PLM_CLIP_FIRST_STEP) return clipping;
   double *known = clip->scratch_;
-  uint32_t count = 0; /* the oldest gives way to the new one */
+  uint32_t count = 0; /* without the oldest one of a full ring, which the new one replaces */
   for (uint32_t i = 0; i < clip->count; i++)
     if (clip->count < PLM_CLIP_HISTORY || i != clip->next) known[count++] = clip->norms[i];
   qsort(known, count, sizeof *known, ascending);
   const double rank = rank_of(percentile, count + 1);
   const uint32_t k = (uint32_t)floor(rank);
-  plan.automatic = 1;
-  plan.below = k == 0 ? -INFINITY : known[k - 1];
-  plan.at = k < count ? known[k] : INFINITY;
-  plan.above = k + 1 < count ? known[k + 1] : INFINITY;
-  plan.fraction = k < count ? rank - (double)k : 0;
-  return plan;
+  clipping.automatic = 1;
+  clipping.below = k == 0 ? -INFINITY : known[k - 1];
+  clipping.at = k < count ? known[k] : INFINITY;
+  clipping.above = k + 1 < count ? known[k + 1] : INFINITY;
+  clipping.fraction = k < count ? rank - (double)k : 0;
+  return clipping;
 }
 
 uint32_t plm_clip_export(const struct plm_clip *clip, double *out)

@@ -1,4 +1,4 @@
-/* The consumed position in the data. */
+/* The position in the data plan, and its JSON. */
 #include "trainer/data_cursor.h"
 
 #include <cjson/cJSON.h>
@@ -45,7 +45,7 @@ static plm_status pass_epoch(struct plm_data_cursor *cursor, uint64_t total,
   return PLM_OK;
 }
 
-/* chain' = XXH3-128(chain, g, then chunk by chunk its document table and its tokens) */
+/* chain' = XXH3-128(chain, g, number of chunks, then each chunk's document table and tokens) */
 static void extend_chain(struct plm_data_cursor *cursor, const struct plm_batch *batch)
 {
   struct plm_hasher *hasher = cursor->hasher;
@@ -155,9 +155,9 @@ plm_status plm_data_cursor_check_plan(const struct plm_data_cursor *cursor, stru
                                       struct plm_error *error)
 {
   if (plm_hash_equal(plan, cursor->plan)) return PLM_OK;
-  plm_error_set(error, PLM_CONFIG, "the checkpoint was trained in another order of the data");
+  plm_error_set(error, PLM_CONFIG, "the checkpoint was trained on the data in another order");
   plm_error_hint(error,
-                 "seed and data: must be those the run began with; to start from its weights "
-                 "alone, use trainer.init_from in a new run");
+                 "seed and the keys of data: must be those that the run began with; to take only "
+                 "its weights, start a new run with trainer.init_from");
   return PLM_CONFIG;
 }

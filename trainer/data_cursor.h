@@ -1,7 +1,7 @@
-/* Where the run stands in the data: the consumed position, never the received one.
+/* The run's position in the data plan: what training has consumed, not what was received.
  *
- * It is all that a resume needs to go on in the plan, and a rolling hash over everything consumed
- * that tells two runs apart. Source: data.md, "The cursor in the checkpoint".
+ * A resume needs nothing else to continue with the next chunk. A rolling hash over everything
+ * consumed tells whether two runs saw the same data. See doc/training.md#the-cursor.
  */
 #ifndef PLM_TRAINER_DATA_CURSOR_H
 #define PLM_TRAINER_DATA_CURSOR_H
@@ -14,41 +14,42 @@
 #include "common/plan/chunk.h"
 
 struct plm_data_cursor {
-  struct plm_hash fingerprint; /* of the corpus; zero: no packer was seen yet */
-  struct plm_hash plan;        /* plm_plan_hash */
+  struct plm_hash fingerprint; /* of the corpus; zero before the first packer */
+  struct plm_hash plan;        /* plm_plan_hash of the data plan */
   uint64_t seed;
-  uint64_t chunks;        /* g: consumed over the whole run */
-  struct plm_hash chain;  /* XXH3-128 over every consumed batch and the chain before it */
-  uint64_t *epoch_totals; /* chunks of the epochs that were passed */
+  uint64_t chunks;        /* g: consumed by the whole run */
+  struct plm_hash chain;  /* XXH3-128 over the previous chain and the last consumed batch */
+  uint64_t *epoch_totals; /* (epoch_count) chunks of each finished epoch */
   size_t epoch_count, epoch_capacity;
   uint64_t passed;        /* sum of epoch_totals */
-  uint64_t current_total; /* chunks of the epoch the cursor is in; 0: not known yet */
+  uint64_t current_total; /* chunks of the cursor's epoch; 0 if not known yet */
   struct plm_hasher *hasher;
 };
 
+/* At the start of a run. plan is the hash of the data plan. */
 plm_status plm_data_cursor_init(struct plm_data_cursor *cursor, struct plm_hash plan, uint64_t seed,
                                 struct plm_error *error);
 void plm_data_cursor_deinit(struct plm_data_cursor *cursor);
 
-/* The next chunk's place. */
+/* Epoch of the next chunk, and its number in the epoch. */
 void plm_data_cursor_position(const struct plm_data_cursor *cursor, uint64_t *epoch,
                               uint64_t *chunk);
 
-/* Asks how many chunks an epoch has; a feed in production, a table in tests. */
+/* Says how many chunks an epoch has. */
 typedef plm_status plm_epoch_chunks(void *context, uint64_t epoch, uint64_t *chunks,
                                     struct plm_error *error);
 
-/* The batch is consumed: g, chain, and the epochs it passed. total is asked only of epochs of
- * which chunks were consumed. */
+/* Moves the cursor past a batch. total is called only for epochs that the batch has chunks of.
+ * PLM_PROTOCOL if such an epoch has no chunks. */
 plm_status plm_data_cursor_consume(struct plm_data_cursor *cursor, const struct plm_batch *batch,
                                    plm_epoch_chunks *total, void *context, struct plm_error *error);
 
 struct cJSON;
 struct cJSON *plm_data_cursor_to_json(const struct plm_data_cursor *cursor);
-/* Into an initialised cursor, its plan included. */
+/* Reads into an initialised cursor and replaces its data plan. PLM_FORMAT names a defect. */
 plm_status plm_data_cursor_from_json(struct plm_data_cursor *cursor, const struct cJSON *json,
                                      struct plm_error *error);
-/* PLM_CONFIG when the cursor counts in another plan than today's. */
+/* PLM_CONFIG if the cursor belongs to another data plan than this one. */
 plm_status plm_data_cursor_check_plan(const struct plm_data_cursor *cursor, struct plm_hash plan,
                                       struct plm_error *error);
 

@@ -1,4 +1,4 @@
-/* Plans of memory, and `plm-trainer --dry-run`. */
+/* The memory plan, and `plm-trainer --dry-run`. */
 #include "trainer/memory_plan.h"
 
 #include <cjson/cJSON.h>
@@ -60,17 +60,17 @@ plm_status plm_memory_plan(const struct plm_config *config, const struct plm_ops
   const uint64_t moments = optimizer - scratch;
   const struct plm_memory_row rows[] = {
       {"parameters", "parameters, fp32", memory.parameters, false},
-      {"weights", "weights as used", memory.weights, false},
+      {"weights", "weights, as products read them", memory.weights, false},
       {"gradients", "gradients, fp32", memory.gradients, false},
       {"optimizer", "moments and average", moments, false},
-      {"scratch", "the optimizer's scratch", scratch, false},
+      {"scratch", "scratch of the optimizer", scratch, false},
       {"activations", "activations", memory.activations, false},
       {"workspace", "workspace", memory.workspace, false},
       {"masks", "attention masks", masks, false},
-      {"inputs", "inputs of a step", device_inputs, false},
+      {"inputs", "inputs of two steps", device_inputs, false},
       {"inputs_host", "inputs and masks, host", host_inputs + masks, true},
       {"snapshot", "snapshot for checkpoints, host", arena_bytes + moments, true},
-      {"credit", "chunks on their way (at most), host", config->network.credit_bytes, true},
+      {"credit", "chunks in flight (at most), host", config->network.credit_bytes, true},
   };
   plan->count = sizeof rows / sizeof *rows;
   for (size_t i = 0; i < plan->count; i++) {
@@ -85,7 +85,7 @@ static bool on_cpu(const struct plm_ops *ops)
   return strcmp(ops->name, "cpu") == 0;
 }
 
-/* Of the memory that the device's buffers compete for. */
+/* Bytes of the memory that ops->memory_size speaks of. */
 static uint64_t needed(const struct plm_memory_plan *plan, const struct plm_ops *ops)
 {
   return plan->device_bytes + (on_cpu(ops) ? plan->host_bytes : 0);
@@ -111,11 +111,12 @@ static double gigabytes(uint64_t bytes)
   return 1e-9 * (double)bytes;
 }
 
-/* What to change; "" when nothing of it helps. */
+/* What to change so that it fits. */
 static void remedy(const struct plm_config *config, uint32_t largest, char text[256])
 {
-  const char *recompute =
-      config->trainer.recompute == PLM_RECOMPUTE_BLOCK ? "" : "trainer.recompute: block takes less";
+  const char *recompute = config->trainer.recompute == PLM_RECOMPUTE_BLOCK
+                              ? ""
+                              : "trainer.recompute: block takes less memory";
   if (largest > 0)
     snprintf(text, 256, "trainer.micro_batch_tokens: %llu fits%s%s",
              (unsigned long long)largest * config->data.max_length, *recompute != '\0' ? "; " : "",
@@ -134,26 +135,27 @@ plm_status plm_memory_check(const struct plm_config *config, struct plm_ops *ops
   uint32_t largest;
   char hint[256];
   ops->memory_size(ops, &free_bytes, &total_bytes);
-  if (free_bytes == 0) return PLM_OK; /* not known */
+  if (free_bytes == 0) return PLM_OK; /* unknown */
   PLM_TRY(plm_memory_plan(config, ops, micro_chunks, &plan, error));
   if (needed(&plan, ops) <= free_bytes) return PLM_OK;
   PLM_TRY(plm_memory_largest(config, ops, free_bytes, &largest, error));
   remedy(config, largest, hint);
   const double gb = gigabytes(needed(&plan, ops));
   if (on_cpu(ops)) {
-    plm_warning("training takes %.2f GB, %.2f GB are free: it may swap or be ended (%s)", gb,
-                gigabytes(free_bytes), hint);
+    plm_warning(
+        "training takes %.2f GB, but only %.2f GB are free: the system may swap or kill it (%s)",
+        gb, gigabytes(free_bytes), hint);
     return PLM_OK;
   }
   const struct plm_memory_row *most = &plan.rows[0];
   for (size_t i = 1; i < plan.count; i++)
     if (!plan.rows[i].host && plan.rows[i].bytes > most->bytes) most = &plan.rows[i];
-  plm_error_set(error, PLM_NO_MEMORY,
-                "training takes %.2f GB of the device's memory, of %s alone %.2f; %.2f of %.2f GB "
-                "are free",
-                gb, most->title, gigabytes(most->bytes), gigabytes(free_bytes),
-                gigabytes(total_bytes));
-  return plm_error_hint(error, "%s; `plm-pipeline up --dry-run` shows all", hint);
+  plm_error_set(
+      error, PLM_NO_MEMORY,
+      "training takes %.2f GB of the device's memory (%s: %.2f GB), but only %.2f of %.2f "
+      "GB are free",
+      gb, most->title, gigabytes(most->bytes), gigabytes(free_bytes), gigabytes(total_bytes));
+  return plm_error_hint(error, "%s; `plm-pipeline up --dry-run` shows the whole memory plan", hint);
 }
 
 /* ---- --dry-run ----------------------------------------------------------------------------- */
@@ -162,8 +164,8 @@ struct outlook {
   const struct plm_config *config;
   struct plm_ops_plan backend;
   struct plm_memory_plan plan;
-  uint64_t free_bytes, total_bytes; /* without what the backend has taken; 0: not known */
-  uint32_t largest;                 /* chunks of a micro-batch */
+  uint64_t free_bytes, total_bytes; /* 0 if unknown; the backend's own memory is not free */
+  uint32_t largest;                 /* chunks of the largest micro-batch that fits */
 };
 
 static void print_table(const struct outlook *o)
@@ -177,7 +179,8 @@ static void print_table(const struct outlook *o)
     printf("%-36s %12.1f MB\n", row->title, 1e-6 * (double)row->bytes);
   }
   if (o->backend.own_bytes > 0)
-    printf("%-36s %12.1f MB\n", "the CUDA backend's own", 1e-6 * (double)o->backend.own_bytes);
+    printf("%-36s %12.1f MB\n", "the CUDA backend's own memory",
+           1e-6 * (double)o->backend.own_bytes);
   if (on_cpu(ops)) {
     printf("%-36s %12.1f MB\n", "total", 1e-6 * (double)needed(&o->plan, ops));
   } else {
@@ -186,9 +189,11 @@ static void print_table(const struct outlook *o)
     printf("%-36s %12.1f MB\n", "total on the host", 1e-6 * (double)o->plan.host_bytes);
   }
   if (o->backend.partial)
-    printf("the optimizer's scratch and the backend's own are not counted: no CUDA backend here\n");
+    printf(
+        "not counted, because there is no CUDA backend here: scratch of the optimizer, memory of "
+        "the backend\n");
   if (o->total_bytes == 0) {
-    printf("the device's memory is not known: %s\n", o->backend.why.what);
+    printf("the size of the device's memory is unknown: %s\n", o->backend.why.what);
     return;
   }
   printf("%-36s %12.1f MB of %.1f\n", "free", 1e-6 * (double)o->free_bytes,

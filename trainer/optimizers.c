@@ -1,5 +1,5 @@
-/* Optimizers. One table, built when opening, says for each parameter which rule updates it and
- * where its moments lie; a step walks the table. */
+/* Optimizers. A table, built when opening, says for each parameter which rule updates it and where
+ * its moments are. */
 #include "trainer/optimizers.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@ static const double adam_eps = 1e-8;
 struct slot {
   const struct plm_parameter *parameter;
   enum rule rule;
-  size_t second_offset; /* of Adam's second moment; the first lies as the parameters do */
+  size_t second_offset; /* of Adam's second moment; the first moment has the parameter's offset */
 };
 
 struct plm_optimizer {
@@ -25,7 +25,7 @@ struct plm_optimizer {
   size_t slot_count;
   struct plm_optimizer_tensor *tensors;
   size_t tensor_count;
-  struct plm_muon_matrix *matrices; /* room for every slot */
+  struct plm_muon_matrix *matrices; /* (slot_count), the first matrix_count are used */
   struct plm_adam_tensor *adam;
   size_t matrix_count, adam_count;
   size_t arena_elements, second_elements;
@@ -54,7 +54,8 @@ struct plm_learning_rates plm_optimizer_rates(const struct plm_config_trainer *t
   }};
 }
 
-static size_t aligned(size_t count) /* as the parameters' offsets are */
+/* As the offsets of parameters are aligned. */
+static size_t aligned(size_t count)
 {
   return (count + 15) / 16 * 16;
 }
@@ -63,7 +64,7 @@ struct sizes {
   size_t second, scratch; /* elements */
 };
 
-/* matrices: room for count of them. */
+/* matrices: scratch for count of them. */
 static struct sizes sizes_of(const struct plm_config_trainer *trainer, const struct plm_ops *ops,
                              const struct plm_parameter *table, size_t count,
                              struct plm_muon_matrix *matrices)
@@ -119,7 +120,8 @@ static plm_status take(struct plm_ops *ops, size_t elements, float **buffer,
   return PLM_OK;
 }
 
-/* What an update walks over: fixed from here on, so that it can be recorded. */
+/* Makes the tables that an update passes to the operators. They stay the same, so that updates can
+ * be recorded. */
 static void describe(struct plm_optimizer *optimizer)
 {
   float *parameters = plm_model_parameter_arena(optimizer->model);
@@ -235,18 +237,19 @@ void plm_optimizer_start_average(struct plm_optimizer *optimizer)
                        optimizer->arena_elements * sizeof(float));
 }
 
-void plm_optimizer_plan(const struct plm_optimizer *optimizer, uint64_t s,
-                        struct plm_update_plan *plan)
+void plm_optimizer_prepare(const struct plm_optimizer *optimizer, uint64_t s,
+                           struct plm_update_inputs *inputs)
 {
   const struct plm_config_trainer *trainer = optimizer->trainer;
   const struct plm_learning_rates rates = plm_optimizer_rates(trainer, s);
   const double t = (double)optimizer->updates + 1;
   _Static_assert((int)PLM_GROUP_COUNT <= (int)PLM_UPDATE_RATES, "a rate for each group");
-  for (int group = 0; group < PLM_GROUP_COUNT; group++) plan->rate[group] = (float)rates.of[group];
-  plan->momentum = (float)plm_schedule_momentum(&trainer->optimizer, s);
-  plan->correction1 = (float)(1 - pow(trainer->optimizer.betas[0], t));
-  plan->correction2 = (float)(1 - pow(trainer->optimizer.betas[1], t));
-  plan->average_decay = (float)plm_schedule_ema_decay(trainer->ema, optimizer->updates);
+  for (int group = 0; group < PLM_GROUP_COUNT; group++)
+    inputs->rate[group] = (float)rates.of[group];
+  inputs->momentum = (float)plm_schedule_momentum(&trainer->optimizer, s);
+  inputs->correction1 = (float)(1 - pow(trainer->optimizer.betas[0], t));
+  inputs->correction2 = (float)(1 - pow(trainer->optimizer.betas[1], t));
+  inputs->average_decay = (float)plm_schedule_ema_decay(trainer->ema, optimizer->updates);
 }
 
 void plm_optimizer_update(struct plm_optimizer *optimizer, const struct plm_update *update)

@@ -1,5 +1,5 @@
-/* Measuring the rate of products: square ones on random values (a GPU is faster on zeros), as large
- * as it takes for one to last some milliseconds. */
+/* Measures the rate of square products of random values (a GPU is faster on zeros), doubling their
+ * width until one takes more than a millisecond. */
 #include "trainer/product_rate.h"
 
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static void product_close(struct product *p)
     if (p->buffers[i] != NULL) p->ops->release(p->ops, p->buffers[i]);
 }
 
-/* The first rows are drawn, the others follow by doubling. Values in (-1, 1). */
+/* Draws the first rows in (-1, 1) and copies them to the others. */
 static bool fill(struct product *p, char *buffer, uint32_t seed)
 {
   const size_t row = (size_t)p->side * p->ops->act_bytes, drawn = SMALLEST * row;
@@ -60,7 +60,7 @@ static bool product_open(struct product *p, struct plm_ops *ops, int64_t side)
   return true;
 }
 
-/* Seconds of one product; negative when the device reports an error. */
+/* Seconds of one product; negative if the device reports an error. */
 static double run(const struct product *p)
 {
   const uint64_t started = plm_clock_ns();
@@ -84,7 +84,7 @@ double plm_product_rate(struct plm_ops *ops)
     if (i > 0 && plm_clock_ms() - started_ms > BUDGET_MS) break;
     if (i == 0 || best_s > LONG_ENOUGH_S || side == LARGEST) continue;
     struct product larger;
-    if (!product_open(&larger, ops, 2 * side)) continue; /* no room */
+    if (!product_open(&larger, ops, 2 * side)) continue; /* no memory: stay with this one */
     product_close(&p);
     p = larger;
     side *= 2;

@@ -18,7 +18,7 @@ struct plm_publisher {
   struct plm_ops *ops;
   struct plm_snapshot snapshot;
   pthread_t thread;
-  pthread_mutex_t mutex; /* guards all below */
+  pthread_mutex_t mutex; /* guards everything below */
   pthread_cond_t changed;
   enum owner owner; /* of the snapshot */
   bool closing;
@@ -34,7 +34,7 @@ static void announce(struct plm_publisher *publisher, uint64_t step, struct plm_
   if (publisher->announcer != NULL) plm_announcer_send(publisher->announcer, &message);
 }
 
-/* Losing a deletion is no reason to lose a run. */
+/* A failure is only a warning: the checkpoint itself is published. */
 static void apply_retention(const struct plm_checkpoint_context *context, uint64_t step)
 {
   const struct plm_config *config = context->config;

@@ -1,4 +1,4 @@
-/* Resuming: from a verified folder back to the state of the step it was taken after. */
+/* Resuming from a checkpoint folder. */
 #include "trainer/resume.h"
 
 #include <stdio.h>
@@ -26,10 +26,10 @@ plm_status plm_resume_find(const char *run, bool *found, uint64_t *step,
   if (count == 0) return PLM_OK;
   const plm_status status = plm_checkpoint_newest(checkpoints, step, error);
   if (status == PLM_NOT_FOUND) {
-    plm_error_set(error, PLM_CORRUPT, "none of the %zu checkpoints of the run verifies", count);
+    plm_error_set(error, PLM_CORRUPT, "none of the run's %zu checkpoints verifies", count);
     plm_error_where(error, "%s", checkpoints);
-    plm_error_hint(error, "`plm-pipeline checkpoints --verify` says what is wrong; `up --resume "
-                          "never` moves them aside and starts anew");
+    plm_error_hint(error, "`plm-pipeline checkpoints --verify` says what is wrong; `plm-pipeline "
+                          "up --resume never` moves them aside and starts from scratch");
     return PLM_CORRUPT;
   }
   if (status != PLM_OK) return status;
@@ -69,8 +69,8 @@ plm_status plm_resume_read_state(const char *directory, const struct plm_config 
 void plm_resume_inexact(struct plm_trainer_state *state, const char *what, const char *before,
                         const char *now)
 {
-  plm_warning("the resume is not bit-exact: %s was %s, is %s (same data and masks, equal up to "
-              "rounding)",
+  plm_warning("the resume is not bit-exact: %s was %s, is %s (data and masks are the same, "
+              "results are equal up to rounding)",
               what, before, now);
   state->exact = false;
 }
@@ -99,7 +99,7 @@ void plm_resume_request(const struct plm_resolved *saved, const struct plm_confi
     request->precision = strcmp(saved->precision, plm_precision_name(PLM_PRECISION_BF16)) == 0
                              ? PLM_PRECISION_BF16
                              : PLM_PRECISION_FP32;
-  if (cuda) return; /* threads and instruction set are the CPU's */
+  if (cuda) return; /* threads and the instruction set only matter on the CPU */
   if (config->trainer.threads == 0) request->threads = saved->threads;
   request->isa = saved->isa;
 }
@@ -151,7 +151,7 @@ static plm_status load_clip(const struct plm_safetensors *file, struct plm_clip 
                             struct plm_error *error)
 {
   const struct plm_tensor_info *tensor = plm_safetensors_find(file, "clip.norms");
-  if (tensor == NULL) return PLM_OK; /* no norm was taken yet */
+  if (tensor == NULL) return PLM_OK; /* no step had a finite norm yet */
   if (tensor->bytes > sizeof clip->norms)
     return plm_error_set(error, PLM_FORMAT, "tensor clip.norms has more than %d entries",
                          PLM_CLIP_HISTORY);
@@ -162,8 +162,8 @@ static plm_status load_clip(const struct plm_safetensors *file, struct plm_clip 
   return PLM_OK;
 }
 
-/* The average travels through the model's parameter arena, the one place that loads files. When the
- * checkpoint has none (EMA was off), it starts at the weights. */
+/* Loads the average into the model's parameters, from where it is copied; only those can be read
+ * from a file. The caller loads the weights afterwards. */
 static plm_status load_average(const char *directory, struct plm_model *model,
                                struct plm_optimizer *optimizer, struct plm_error *error)
 {
@@ -193,7 +193,7 @@ plm_status plm_resume_load_tensors(const char *directory, struct plm_model *mode
   plm_safetensors_close(file);
   if (status == PLM_FORMAT) {
     plm_error_where(error, "%s", path);
-    plm_error_hint(error, "trainer.optimizer.name must be the one the run began with");
+    plm_error_hint(error, "trainer.optimizer.name must be the one that the run began with");
   }
   return status;
 }

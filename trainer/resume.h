@@ -1,4 +1,4 @@
-/* Where a run goes on: its newest valid checkpoint, and the state in it. */
+/* Resuming: the run's newest valid checkpoint and the state in it. */
 #ifndef PLM_TRAINER_RESUME_H
 #define PLM_TRAINER_RESUME_H
 
@@ -13,30 +13,32 @@
 #include "trainer/optimizers.h"
 #include "trainer/trainer_state.h"
 
-/* The newest checkpoint of a run that verifies. *found is false when the run has none at all.
- * PLM_CORRUPT when it has some and none verifies: nobody starts anew over a run's remains. */
+/* Finds the newest checkpoint of a run that verifies. *found is false if the run has no
+ * checkpoints. PLM_CORRUPT if it has some but none verifies, since a fresh start would overwrite
+ * them. */
 plm_status plm_resume_find(const char *run, bool *found, uint64_t *step,
                            char directory[PLM_PATH_SIZE], struct plm_error *error);
 
-/* trainer.json of that checkpoint into state (cursor initialised), checked against today's
- * configuration: PLM_CONFIG for a refused key; what changes the run is reported and remembered in
- * the state's history. */
+/* Reads the checkpoint's trainer.json into state, whose cursor is initialised, and compares its
+ * configuration with config: PLM_CONFIG if a key differs that a resume may not change. Other
+ * changes that affect the run are logged and added to the state's history. */
 plm_status plm_resume_read_state(const char *directory, const struct plm_config *config,
                                  struct plm_trainer_state *state, struct plm_error *error);
 
-/* What to open to go on as saved: the saved choices where today's configuration says auto or all,
- * else its own. request points into saved. */
+/* Changes the request so that the run continues as it was saved: where config says auto or all, the
+ * saved choice is taken. request then points into saved. */
 void plm_resume_request(const struct plm_resolved *saved, const struct plm_config *config,
                         struct plm_ops_request *request);
-/* What was opened beside the saved choices: a line for each that differs, and state->exact becomes
- * false. Of another device only the device is said. */
+/* Compares what was opened with the saved choices. For each difference plm_resume_inexact is
+ * called; on another device, differences that follow from that are left out. */
 void plm_resume_compare(struct plm_trainer_state *state, const struct plm_resolved *today);
 
-/* Says once why a resume is not exact, and marks the state. */
+/* Logs why the resume is not bit-exact and sets state->exact to false. */
 void plm_resume_inexact(struct plm_trainer_state *state, const char *what, const char *before,
                         const char *now);
 
-/* Weights, moments, average and clip history into their places. */
+/* Loads the checkpoint's weights, moments, average and clip history. Without ema.safetensors (EMA
+ * was off before) the average starts at the weights. */
 plm_status plm_resume_load_tensors(const char *directory, struct plm_model *model,
                                    struct plm_optimizer *optimizer, struct plm_clip *clip,
                                    struct plm_error *error);

@@ -1,4 +1,4 @@
-/* Retention: carrying the decision out in a run's folder. */
+/* Gathers a run's checkpoints, has retention decide and deletes. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,8 +9,8 @@
 #include "common/run/run.h"
 #include "trainer/retention_apply.h"
 
-/* A folder of ours has its final name, is no link, and its MANIFEST says the same step:
- * then the identity is filled in. */
+/* Whether this is a folder, not a link, whose MANIFEST has the step of its name. Only such folders
+ * are ever deleted. Fills in the identity. */
 static bool is_ours(const char *directory, struct plm_retained *checkpoint)
 {
   struct stat information;

@@ -1,12 +1,12 @@
-/* Schedules: learning rate, mask rate, window, momentum and averaging, each a function of the step
- * alone, so that a resume needs nothing but the step. */
+/* Schedules of the learning rate, mask rate, window, momentum and average. */
 #include "trainer/schedule.h"
 
 #include <math.h>
 
 static const double pi = 3.14159265358979323846;
 
-static double ramp(uint64_t s, uint64_t steps) /* 0 at the start, 1 from `steps` on */
+/* From 0 at the start to 1 at `steps` and later. */
+static double ramp(uint64_t s, uint64_t steps)
 {
   return s >= steps ? 1.0 : (double)s / (double)steps;
 }
@@ -14,7 +14,7 @@ static double ramp(uint64_t s, uint64_t steps) /* 0 at the start, 1 from `steps`
 static double shape_after_warmup(const struct plm_config_schedule *schedule, uint64_t steps,
                                  uint64_t s)
 {
-  if (s >= steps) return 0; /* past the end: only a run whose steps were lowered asks */
+  if (s >= steps) return 0; /* past the end, if trainer.steps was lowered */
   const double left = (double)(steps - s);
   if (schedule->name == PLM_SCHEDULE_WSD)
     return schedule->cooldown_steps == 0 ? 1.0 : fmin(1.0, left / (double)schedule->cooldown_steps);

@@ -173,11 +173,11 @@ static void begin(struct plm_step *step, const struct plm_step_input *input)
     count += input->micro[i].totals.count;
   }
   *step->host = (struct plm_update){0};
-  struct plm_update_plan *plan = &step->host->plan;
-  plan->count = rows == 0 ? NAN : (double)count;
-  plan->clip = plm_clip_plan(step->parts.clip, trainer->clip_norm, trainer->clip_auto_percentile,
-                             input->step);
-  plm_optimizer_plan(step->parts.optimizer, input->step, plan);
+  struct plm_update_inputs *inputs = &step->host->inputs;
+  inputs->count = rows == 0 ? NAN : (double)count;
+  inputs->clip = plm_clip_prepare(step->parts.clip, trainer->clip_norm,
+                                  trainer->clip_auto_percentile, input->step);
+  plm_optimizer_prepare(step->parts.optimizer, input->step, inputs);
   step->flops = 0;
   plm_step_stage(step, input);
   step->ops->upload_beside(step->ops, step->update, step->host, sizeof *step->host);
@@ -229,8 +229,8 @@ plm_status plm_step_finish(struct plm_step *step, const struct plm_step_input *i
   step->ops->download(step->ops, step->host, step->update, sizeof *step->host);
   PLM_TRY(step->ops->synchronize(step->ops, error));
   const struct plm_update update = *step->host;
-  result->loss = update.sums.loss / update.plan.count;
-  result->grad_norm = sqrt(update.sums.squares) / update.plan.count;
+  result->loss = update.sums.loss / update.inputs.count;
+  result->grad_norm = sqrt(update.sums.squares) / update.inputs.count;
   result->skipped = update.decision.skipped != 0;
   if (result->rows > 0)
     result->clip_norm =

@@ -1,4 +1,4 @@
-/* The reports of a step. */
+/* Writes the reports of steps. */
 #include "trainer/step_report.h"
 
 #include <cjson/cJSON.h>
@@ -14,14 +14,14 @@
 #include "common/base/progress.h"
 #include "common/run/run.h"
 
-enum { WAITING_LIMIT = 10000 /* lines */, PEOPLE_EVERY_MS = 5000, BOARD_EVERY_MS = 10000 };
+enum { WAITING_LIMIT = 10000 /* lines */, STDERR_EVERY_MS = 5000, BOARD_EVERY_MS = 10000 };
 
 struct plm_step_report {
   struct plm_metrics_file *file;
   struct plm_tensorboard *board; /* NULL: off */
-  cJSON *waiting;                /* array of lines the file could not take */
+  cJSON *waiting;                /* array of lines that could not be written yet */
   uint64_t last_step;
-  int64_t people_ms, board_ms; /* when each was last served */
+  int64_t stderr_ms, board_ms; /* when each was last written */
   bool warned;
 };
 
@@ -29,7 +29,7 @@ static plm_status cut(struct plm_metrics_file *file, uint64_t keep_bytes, struct
 {
   const uint64_t size = plm_metrics_size(file);
   if (size >= keep_bytes) return plm_metrics_cut(file, keep_bytes, error);
-  plm_warning("%s is shorter (%llu bytes) than its checkpoint knows (%llu); lines are missing",
+  plm_warning("%s has %llu bytes, but %llu when its checkpoint was written: lines are missing",
               PLM_RUN_TRAINER_METRICS, (unsigned long long)size, (unsigned long long)keep_bytes);
   return PLM_OK;
 }
@@ -128,12 +128,12 @@ static cJSON *build(const struct plm_step_line *line)
 
 static void end_board(struct plm_step_report *report, const struct plm_error *error)
 {
-  plm_warning("TensorBoard files end here: %s", error->what);
+  plm_warning("no more TensorBoard scalars are written: %s", error->what);
   plm_tensorboard_close(report->board);
   report->board = NULL;
 }
 
-/* Every number of the line but its step and time is a curve. */
+/* Every number of the line is a scalar, except its step and time. */
 static void write_board(struct plm_step_report *report, uint64_t step, const cJSON *json)
 {
   size_t count;
@@ -157,12 +157,12 @@ static void write_board(struct plm_step_report *report, uint64_t step, const cJS
   if (status != PLM_OK) end_board(report, &error);
 }
 
-static void tell_people(struct plm_step_report *report, const struct plm_step_line *line)
+static void print_line(struct plm_step_report *report, const struct plm_step_line *line)
 {
   const int64_t now = plm_clock_ms();
   const bool last = line->step == report->last_step;
-  if (report->people_ms != 0 && now - report->people_ms < PEOPLE_EVERY_MS && !last) return;
-  report->people_ms = now;
+  if (report->stderr_ms != 0 && now - report->stderr_ms < STDERR_EVERY_MS && !last) return;
+  report->stderr_ms = now;
   const double left_s = (double)(report->last_step - line->step) * line->step_s;
   char eta[64] = "", duration[32];
   if (!last) snprintf(eta, sizeof eta, ", %s left", plm_format_duration(left_s, duration));
@@ -187,14 +187,14 @@ plm_status plm_step_report_write(struct plm_step_report *report, const struct pl
   cJSON *json = build(line);
   if (json == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for a line of metrics");
   if (report->board != NULL) write_board(report, line->step, json);
-  tell_people(report, line);
+  print_line(report, line);
   cJSON_AddItemToArray(report->waiting, json);
   struct plm_error reason = {0};
   if (write_lines(report, &reason) == PLM_OK) {
     report->warned = false;
     return PLM_OK;
   }
-  if (!report->warned) plm_warning("metrics wait in memory: %s", reason.what);
+  if (!report->warned) plm_warning("metrics cannot be written and wait in memory: %s", reason.what);
   report->warned = true;
   if (cJSON_GetArraySize(report->waiting) <= WAITING_LIMIT) return PLM_OK;
   if (error != NULL) *error = reason;

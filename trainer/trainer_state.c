@@ -1,4 +1,4 @@
-/* trainer.json. */
+/* Prints and reads trainer.json. */
 #include "trainer/trainer_state.h"
 
 #include <cjson/cJSON.h>
@@ -15,8 +15,8 @@
 
 enum { STATE_FORMAT = 1, STATE_LIMIT = 1 << 26 /* bytes */ };
 
-/* One table says how the plain fields are named, where they live and of what kind they are.
- * KIND_LATER: a text that checkpoints of earlier builds lack; "" then. */
+/* The table of plain fields: name, member and kind. KIND_LATER is a text that checkpoints of
+ * earlier builds do not have; it is then "". */
 enum kind { KIND_U64, KIND_U32, KIND_BOOL, KIND_DOUBLE, KIND_TEXT, KIND_LATER };
 struct field {
   const char *section; /* NULL: top level */
@@ -122,7 +122,7 @@ static plm_status get_algorithms(const cJSON *json, char **algorithms, struct pl
   return PLM_OK;
 }
 
-/* For people and other programs; a resume computes them again from the step. */
+/* Only for readers of the file; a resume computes them again from the step. */
 static void put_schedules(cJSON *json, const struct plm_config *config, uint64_t step)
 {
   const uint64_t s = step == 0 ? 0 : step - 1;
@@ -237,7 +237,7 @@ plm_status plm_trainer_state_read(const char *directory, struct plm_trainer_stat
   return status;
 }
 
-/* A new entry at the history's end; NULL: no memory. */
+/* Appends an entry to the history; NULL if there is no memory. */
 static cJSON *add_entry(struct plm_trainer_state *state, uint64_t step)
 {
   if (state->history == NULL) state->history = cJSON_CreateArray();
@@ -270,8 +270,8 @@ plm_status plm_trainer_state_remember_failure(struct plm_trainer_state *state, u
   return plm_error_set(error, PLM_NO_MEMORY, "no memory for the history");
 }
 
-/* Virtual machines hide the model name, so the numbers behind it stand beside it. Keys of x86-64
- * and aarch64; the first processor's are taken. */
+/* Virtual machines may hide the model name, so the numbers behind it are added. The keys are those
+ * of x86-64 and aarch64; only the first processor's are read. */
 void plm_processor_name(char name[128])
 {
   static const char *const keys[] = {"model name", "cpu family",      "model",      "stepping",

@@ -1,4 +1,5 @@
-/* What a run remembers besides tensors: trainer.json of a checkpoint, and its two directions. */
+/* The state of a run apart from its tensors, written to and read from a checkpoint's trainer.json.
+ */
 #ifndef PLM_TRAINER_TRAINER_STATE_H
 #define PLM_TRAINER_TRAINER_STATE_H
 
@@ -10,54 +11,56 @@
 #include "common/config/config.h"
 #include "trainer/data_cursor.h"
 
-/* What is `auto`, `all` or measured: resolved once, before step 1, and kept for every resume. */
+/* What the configuration leaves open (`auto`, `all`) or is measured. Decided before step 1 and kept
+ * through resumes. */
 struct plm_resolved {
   char device[16], precision[8], isa[16];
   uint32_t threads, ranks;
   uint32_t step_chunks, micro_chunks;
-  double product_flops; /* rate of a large product on this machine; the divisor of mfu */
-  char processor[128];  /* model name: the same bits are promised on the same one */
+  double product_flops; /* plm_product_rate */
+  char processor[128];  /* model name; only on the same model a resume is bit-exact */
   char version[32];     /* of the program */
   char build[32];       /* digest of its sources, compiler and flags */
-  char products[64];    /* the library of products and its version; "": the algorithms name it */
+  char products[64];    /* library of products and its version; "" if the algorithms name it */
 };
 
 struct cJSON;
 struct plm_trainer_state {
-  uint64_t step;             /* steps made */
-  uint64_t updates;          /* those that updated the weights: Adam's t */
+  uint64_t step;             /* finished steps */
+  uint64_t updates;          /* those of them that updated the weights */
   uint64_t tokens;           /* real tokens consumed */
-  uint64_t skipped_updates;  /* steps that did not update */
-  uint32_t skipped_in_a_row; /* of them, the last ones */
-  bool exact;                /* false once a resume could not take the resolved choices */
+  uint64_t skipped_updates;  /* those of them that did not */
+  uint32_t skipped_in_a_row; /* how many of the last steps did not */
+  bool exact;                /* false after a resume that was not bit-exact */
   uint64_t metrics_bytes;    /* length of trainer.jsonl */
   struct plm_resolved resolved;
   char *algorithms; /* of products, as ops->export_algorithms prints them, measured in the run's
                      * first step; owned; NULL if there are none */
   struct plm_data_cursor cursor;
-  struct cJSON *history; /* array of {step, changes}: what resumes changed, and of {step, failed}:
-                          * checkpoints that could not be published, and why */
+  struct cJSON *history; /* array: {step, changes} for what a resume changed in the configuration,
+                          * {step, failed} for why a checkpoint could not be published */
 };
 
 /* state->cursor must be initialised. */
 void plm_trainer_state_deinit(struct plm_trainer_state *state);
 
-/* The text of trainer.json; config is the whole resolved configuration. Caller frees *text. */
+/* Prints trainer.json; config is the whole resolved configuration. The caller frees *text. */
 plm_status plm_trainer_state_print(const struct plm_trainer_state *state,
                                    const struct plm_config *config, struct plm_hash run_id,
                                    char **text, struct plm_error *error);
 
-/* Reads trainer.json of a checkpoint folder into state, whose cursor is initialised with the plan
- * of today. *configuration receives the YAML the run was trained with; caller frees. PLM_FORMAT
+/* Reads the trainer.json of a checkpoint folder into state, whose cursor is initialised.
+ * *configuration receives the YAML that the run was trained with; the caller frees it. PLM_FORMAT
  * names what is wrong. */
 plm_status plm_trainer_state_read(const char *directory, struct plm_trainer_state *state,
                                   char **configuration, struct plm_error *error);
 
-/* Adds an entry to the history: lines of changes, as plm_config_check_resume writes them. */
+/* Adds changes of the configuration to the history: lines as plm_config_check_resume writes them.
+ */
 plm_status plm_trainer_state_remember(struct plm_trainer_state *state, const char *changes,
                                       struct plm_error *error);
 
-/* Adds a checkpoint that could not be published. */
+/* Adds a checkpoint that could not be published to the history. */
 plm_status plm_trainer_state_remember_failure(struct plm_trainer_state *state, uint64_t step,
                                               const char *why, struct plm_error *error);
 

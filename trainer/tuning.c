@@ -1,4 +1,4 @@
-/* See tuning.h. */
+/* Switches tuning of products on and off and keeps what it finds. */
 #include "trainer/tuning.h"
 
 #include <stdio.h>

@@ -116,7 +116,7 @@ struct plm_adam_tensor {
   const float *g;
   size_t n;
   float weight_decay;
-  int32_t rate; /* which of plm_update_plan.rate */
+  int32_t rate; /* which of plm_update_inputs.rate */
 };
 
 struct plm_muon_matrix {

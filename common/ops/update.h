@@ -1,10 +1,10 @@
-/* What changes from step to step in an update of the weights, and what a step finds out about
- * itself. It lies in device memory: operators read it there, so that nothing inside a step waits
- * for the host, and what was recorded once (ops.h, recordings) serves every step.
+/* What differs from one update of the weights to the next. It is in device memory, where operators
+ * read and write it, so that nothing inside a step waits for the host and a recording (ops.h) can
+ * be replayed for every step.
  *
- *   plan      written by the host before the update
+ *   inputs    written by the host before the step
  *   sums      added up by the step's operators
- *   decision  made of both by ops->decide_update, before the first weight changes
+ *   decision  made from both by ops->decide_update, before any weight changes
  */
 #ifndef PLM_COMMON_OPS_UPDATE_H
 #define PLM_COMMON_OPS_UPDATE_H
@@ -20,20 +20,20 @@
 
 enum { PLM_UPDATE_RATES = 4 }; /* learning rates: one a group of parameters */
 
-/* The norm to clip to. `automatic`: a percentile of the norms so far and this step's own, which
- * the host does not know yet. Of n sorted values all but one are known; the k-th of them all is
- * the unknown one, held between its known neighbours, so three known values are enough: those
- * around ranks k and k + 1, between which the percentile is interpolated (trainer/clip.h). */
+/* The norm to clip to. If `automatic`, it is a percentile of the norms so far and this step's own
+ * norm, which the host does not know yet. The percentile is interpolated between ranks k and k + 1
+ * of these n sorted values. Rank k is the unknown norm clamped between the known values of ranks k
+ * - 1 and k, and rank k + 1 likewise, so three known values are enough (trainer/clip.h). */
 struct plm_update_clip {
   double fixed; /* 0: none */
   int32_t automatic;
-  double below, at, above; /* ranks k - 1, k, k + 1 of the known; -inf and inf beyond their ends */
-  double fraction;         /* of the way from rank k to k + 1 */
+  double below, at, above; /* known values of ranks k - 1, k, k + 1; -inf and inf beyond the ends */
+  double fraction;         /* between ranks k and k + 1 */
 };
 
-struct plm_update_plan {
+struct plm_update_inputs {
   double
-      count; /* the divisor of the step's sums; NaN when nothing was chosen: the step is skipped */
+      count; /* divisor of the step's sums; NaN if nothing was chosen, then the step is skipped */
   struct plm_update_clip clip;
   float rate[PLM_UPDATE_RATES];
   float momentum;                 /* Muon's */
@@ -47,18 +47,18 @@ struct plm_update_sums {
 };
 
 struct plm_update_decision {
-  double threshold;     /* norm clipped to, 0: none */
-  float gradient_scale; /* clipping over count */
-  int32_t skipped;      /* loss or gradient not finite: nothing is updated */
+  double threshold;     /* norm to clip to; 0 for no clipping */
+  float gradient_scale; /* factor of clipping, divided by count */
+  int32_t skipped;      /* loss or gradient is not finite: nothing is updated */
 };
 
 struct plm_update {
-  struct plm_update_plan plan;
+  struct plm_update_inputs inputs;
   struct plm_update_sums sums;
   struct plm_update_decision decision;
 };
 
-/* Source: model.md, order of a step. */
+/* Norm to clip to, once the gradient's norm is known. */
 PLM_HOST_AND_DEVICE static inline double plm_update_threshold(const struct plm_update_clip *clip,
                                                               double norm)
 {
@@ -77,11 +77,11 @@ PLM_HOST_AND_DEVICE static inline double plm_update_clip_factor(double threshold
 
 PLM_HOST_AND_DEVICE static inline void plm_update_decide(struct plm_update *update)
 {
-  const double count = update->plan.count;
+  const double count = update->inputs.count;
   const double norm = sqrt(update->sums.squares) / count, loss = update->sums.loss / count;
   struct plm_update_decision *decision = &update->decision;
   decision->skipped = !(fabs(norm) < INFINITY && fabs(loss) < INFINITY); /* NaN fails both */
-  decision->threshold = plm_update_threshold(&update->plan.clip, norm);
+  decision->threshold = plm_update_threshold(&update->inputs.clip, norm);
   decision->gradient_scale = (float)(plm_update_clip_factor(decision->threshold, norm) / count);
 }
 

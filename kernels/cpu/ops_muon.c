@@ -80,7 +80,7 @@ static double norm_of(struct plm_cpu *cpu, int thread, const float *x, int64_t n
 static void one_matrix(struct plm_cpu *cpu, int thread, const struct plm_muon_matrix *matrix,
                        float *scratch, const struct plm_update *step)
 {
-  const float lr = step->plan.rate[matrix->rate];
+  const float lr = step->inputs.rate[matrix->rate];
   const int64_t rows = matrix->rows, cols = matrix->cols, n = rows * cols;
   struct pass direction = {.cpu = cpu,
                            .thread = thread,
@@ -88,7 +88,7 @@ static void one_matrix(struct plm_cpu *cpu, int thread, const struct plm_muon_ma
                            .y = matrix->g,
                            .buffer = matrix->momentum,
                            .a = step->decision.gradient_scale,
-                           .c = step->plan.momentum,
+                           .c = step->inputs.momentum,
                            .n = n};
   run(&direction, nesterov_tile);
   const float factor = (float)(1 / (norm_of(cpu, thread, scratch, n) + 1e-7));

@@ -82,13 +82,13 @@ static void adam_step(struct plm_ops *ops, const struct plm_adam_tensor *tensors
                       .v = tensor->v,
                       .g = tensor->g,
                       .n = (int64_t)tensor->n,
-                      .adam = {.lr = update->plan.rate[tensor->rate],
+                      .adam = {.lr = update->inputs.rate[tensor->rate],
                                .beta1 = options->beta1,
                                .beta2 = options->beta2,
                                .eps = options->eps,
                                .weight_decay = tensor->weight_decay,
-                               .correction1 = update->plan.correction1,
-                               .correction2 = update->plan.correction2,
+                               .correction1 = update->inputs.correction1,
+                               .correction2 = update->inputs.correction2,
                                .gradient_scale = update->decision.gradient_scale}};
     plm_pool_tiles(job.cpu->pool, tiles_of(job.n), adam_tile, &job);
   }
@@ -108,7 +108,7 @@ static void average_step(struct plm_ops *ops, float *average, const float *w, si
   struct job job = {.cpu = plm_cpu_of(ops),
                     .w = average,
                     .g = w,
-                    .factor = update->plan.average_decay,
+                    .factor = update->inputs.average_decay,
                     .n = (int64_t)n};
   plm_pool_tiles(job.cpu->pool, tiles_of(job.n), average_tile, &job);
 }

@@ -39,7 +39,7 @@ __device__ __forceinline__ float look_ahead(float gradient, float kept, float mo
 /* The momentum, buf = lerp(buf, g, 1 - m), and a block's part of |look ahead|^2; y: the matrix. */
 __global__ void momentum_kernel(Batch batch, double *partial, const struct plm_update *update)
 {
-  const float scale = update->decision.gradient_scale, momentum = update->plan.momentum;
+  const float scale = update->decision.gradient_scale, momentum = update->inputs.momentum;
   if (update->decision.skipped) return;
   const float *g = batch.g[blockIdx.y];
   float *buffer = batch.momentum[blockIdx.y];
@@ -63,7 +63,7 @@ template <class T>
 __global__ void normalise_kernel(T *x, Batch batch, const double *partial, int parts,
                                  const struct plm_update *update)
 {
-  const float scale = update->decision.gradient_scale, momentum = update->plan.momentum;
+  const float scale = update->decision.gradient_scale, momentum = update->inputs.momentum;
   if (update->decision.skipped) return;
   const float *g = batch.g[blockIdx.y], *buffer = batch.momentum[blockIdx.y];
   const int t = (int)threadIdx.x;
@@ -81,7 +81,7 @@ __global__ void update_kernel(Batch batch, const T *x, const struct plm_update *
 {
   if (update->decision.skipped) return;
   const int y = (int)blockIdx.y;
-  const float lr = update->plan.rate[batch.rate[y]];
+  const float lr = update->inputs.rate[batch.rate[y]];
   const float kept = 1 - lr * batch.weight_decay[y], rate = lr * batch.scale[y];
   float *w = batch.w[y];
   const int64_t stride = (int64_t)gridDim.x * blockDim.x;

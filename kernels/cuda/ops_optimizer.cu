@@ -95,15 +95,15 @@ __global__ void adam_kernel(Tensors tensors)
   const struct plm_adam_options &o = tensors.options;
   const int64_t i = (int64_t)(blockIdx.x - tensors.first_block[low]) * THREADS + threadIdx.x;
   if (i >= (int64_t)t.n) return;
-  const float rate = update->plan.rate[t.rate];
+  const float rate = update->inputs.rate[t.rate];
   const float gradient = t.g[i] * update->decision.gradient_scale;
   const float first = o.beta1 * t.m[i] + (1 - o.beta1) * gradient;
   const float second = o.beta2 * t.v[i] + (1 - o.beta2) * gradient * gradient;
   t.m[i] = first;
   t.v[i] = second;
-  t.w[i] =
-      t.w[i] * (1 - rate * t.weight_decay) -
-      rate / update->plan.correction1 * first / (sqrtf(second / update->plan.correction2) + o.eps);
+  t.w[i] = t.w[i] * (1 - rate * t.weight_decay) -
+           rate / update->inputs.correction1 * first /
+               (sqrtf(second / update->inputs.correction2) + o.eps);
 }
 
 void adam_step(struct plm_ops *ops, const struct plm_adam_tensor *tensors, size_t count,
@@ -131,7 +131,7 @@ __global__ void average_kernel(float *average, const float *w, int64_t n,
 {
   const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n && !update->decision.skipped)
-    average[i] += (1 - update->plan.average_decay) * (w[i] - average[i]);
+    average[i] += (1 - update->inputs.average_decay) * (w[i] - average[i]);
 }
 
 void average_step(struct plm_ops *ops, float *average, const float *w, size_t n,

@@ -208,8 +208,8 @@ static double update(struct trainee *t)
   struct plm_error error = {0};
   uint64_t clock = now_ns();
   const double count = (double)t->load.targets.rows;
-  struct plm_update host = {.plan = {.count = count, .clip = {.fixed = 1}}};
-  plm_optimizer_plan(t->optimizer, t->updates, &host.plan);
+  struct plm_update host = {.inputs = {.count = count, .clip = {.fixed = 1}}};
+  plm_optimizer_prepare(t->optimizer, t->updates, &host.inputs);
   plm_optimizer_set_updates(t->optimizer, ++t->updates);
   t->ops->upload(t->ops, t->update, &host, sizeof host);
   t->ops->sum_squares(t->ops, &t->update->sums.squares, plm_model_gradient_arena(t->model),

@@ -76,12 +76,12 @@ jq -e '.device == "cuda" and (.fits | not) and .device_bytes > .total_bytes and
 largest=$(jq .largest_micro_batch_tokens large.json)
 expect 1 on_cuda plm-trainer -c pipeline.yaml --run large --set trainer.device=cuda --set data.max_length=1024 \
   --set trainer.batch_tokens=104857600 --set trainer.micro_batch_tokens=104857600
-says err 'training takes .* GB of the device.s memory, of activations alone .* are free'
+says err 'training takes .* GB of the device.s memory \(activations: .*\), but only .* are free'
 says err "trainer.micro_batch_tokens: $largest fits; trainer.recompute: block takes less"
 # Without a device the plan of one is made, and says what it does not know.
 expect 0 with missing.so plan
-says out 'not counted: no CUDA backend here'
-says out 'the device.s memory is not known: the CUDA backend is not there'
+says out 'not counted, because there is no CUDA backend here'
+says out 'the size of the device.s memory is unknown: the CUDA backend is not there'
 expect 0 with other.so plan --json
 jq -e '.device == "cuda" and .partial and .activations > 0 and (has("fits") | not)' out >/dev/null ||
   fail "the plan without a device"

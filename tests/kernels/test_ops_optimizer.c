@@ -21,13 +21,13 @@ static void adam_case(struct ops_case *c)
   float *w_float = ops_case_float(c, w, n), *m_float = ops_case_float(c, m, n);
   float *v_float = ops_case_float(c, v, n), *average = ops_case_float(c, w, n);
   const float *g_float = ops_case_float(c, g, n);
-  const struct plm_update host = {.plan = {.rate = {0, 0.01f},
-                                           .correction1 = 0.36f,
-                                           .correction2 = 0.0975f,
-                                           .average_decay = 0.99f},
+  const struct plm_update host = {.inputs = {.rate = {0, 0.01f},
+                                             .correction1 = 0.36f,
+                                             .correction2 = 0.0975f,
+                                             .average_decay = 0.99f},
                                   .decision = {.gradient_scale = 0.5f}};
   const struct plm_adam_options o = {.beta1 = 0.8f, .beta2 = 0.95f, .eps = 1e-8f};
-  const double lr = (double)host.plan.rate[1], decay = (double)0.1f;
+  const double lr = (double)host.inputs.rate[1], decay = (double)0.1f;
   double sum = 0, *ema = ops_case_zeros(c, n);
   for (int64_t i = 0; i < n; i++) {
     const double gradient = 0.5 * g[i], b1 = (double)o.beta1, b2 = (double)o.beta2;
@@ -35,8 +35,8 @@ static void adam_case(struct ops_case *c)
     m[i] = b1 * m[i] + (1 - b1) * gradient;
     v[i] = b2 * v[i] + (1 - b2) * gradient * gradient;
     w[i] -= lr * decay * w[i];
-    w[i] -= lr * (m[i] / (double)host.plan.correction1) /
-            (sqrt(v[i] / (double)host.plan.correction2) + (double)o.eps);
+    w[i] -= lr * (m[i] / (double)host.inputs.correction1) /
+            (sqrt(v[i] / (double)host.inputs.correction2) + (double)o.eps);
     ema[i] += 0.01 * w[i];
     sum += w[i] * w[i];
   }
@@ -85,7 +85,7 @@ static void skipped_case(struct ops_case *c)
   g[7] = NAN;
   const float *g_float = ops_case_float(c, g, n);
   const struct plm_update host = {
-      .plan = {.rate = {1, 1, 1, 1}, .correction1 = 1, .correction2 = 1},
+      .inputs = {.rate = {1, 1, 1, 1}, .correction1 = 1, .correction2 = 1},
       .decision = {.gradient_scale = 1, .skipped = 1}};
   const struct plm_update *update = ops_case_device(c, &host, sizeof host);
   const struct plm_adam_options options = {.beta1 = 0.8f, .beta2 = 0.9f, .eps = 1e-8f};
@@ -122,14 +122,14 @@ static struct plm_update_decision decide(struct ops_case *c, struct plm_update h
 
 static void decide_case(struct ops_case *c)
 {
-  struct plm_update update = {.plan = {.count = 4}, .sums = {.loss = 2, .squares = 64}};
+  struct plm_update update = {.inputs = {.count = 4}, .sums = {.loss = 2, .squares = 64}};
   struct plm_update_decision decision = decide(c, update); /* norm 2, no clipping */
   assert_true(!decision.skipped && decision.threshold == 0 && decision.gradient_scale == 0.25f);
-  update.plan.clip.fixed = 0.5;
+  update.inputs.clip.fixed = 0.5;
   decision = decide(c, update);
   assert_true(decision.threshold == 0.5);
   assert_true(decision.gradient_scale == (float)(0.5 / (2 + 1e-6) / 4));
-  update.plan.clip = (struct plm_update_clip){
+  update.inputs.clip = (struct plm_update_clip){
       .automatic = 1, .below = -INFINITY, .at = 1, .above = 3, .fraction = 0.5};
   decision = decide(c, update); /* of 1, 2 (its own) and 3: half way from 1 to 2 */
   assert_true(decision.threshold == 1.5);
@@ -142,7 +142,7 @@ static void decide_case(struct ops_case *c)
     broken.sums.squares = bad[i];
     assert_true(decide(c, broken).skipped);
   }
-  update.plan.count = NAN; /* nothing was chosen */
+  update.inputs.count = NAN; /* nothing was chosen */
   update.sums = (struct plm_update_sums){0};
   assert_true(decide(c, update).skipped);
 }
@@ -189,7 +189,7 @@ static void nothing_changes_nothing(void **state)
 
 static struct plm_update muon_update(void)
 {
-  return (struct plm_update){.plan = {.rate = {0.5f}, .momentum = 0.75f},
+  return (struct plm_update){.inputs = {.rate = {0.5f}, .momentum = 0.75f},
                              .decision = {.gradient_scale = 0.25f}};
 }
 
@@ -236,7 +236,7 @@ static void muon_batch_case(struct ops_case *c)
   double *w[COUNT], *momentum[COUNT];
   struct plm_muon_matrix matrices[COUNT];
   struct plm_update host = muon_update();
-  host.plan.rate[1] = 0.25f;
+  host.inputs.rate[1] = 0.25f;
   for (int i = 0; i < COUNT; i++) {
     const int shape = i % 8 == 3 ? 1 : i % 8 == 5 ? 2 : 0;
     const int64_t rows = sizes[shape][0], cols = sizes[shape][1], n = rows * cols;
@@ -251,7 +251,7 @@ static void muon_batch_case(struct ops_case *c)
                                            .weight_decay = (float)i / 256,
                                            .update_scale = 1 + (float)i / 64,
                                            .rate = i % 2};
-    const struct reference_muon exact = {(double)host.plan.rate[i % 2], 0.75, i / 256.0, 0.25,
+    const struct reference_muon exact = {(double)host.inputs.rate[i % 2], 0.75, i / 256.0, 0.25,
                                          1 + i / 64.0};
     reference_muon_step(w[i], momentum[i], g, rows, cols, &exact);
   }

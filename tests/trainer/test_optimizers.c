@@ -141,8 +141,8 @@ static void run_against_reference(const char *settings)
     ops->upload(ops, plm_model_gradient_arena(machine.model), values, bytes);
     double squares = 0;
     for (size_t e = 0; e < n; e++) squares += (double)values[e] * values[e];
-    struct plm_update host = {.plan = {.count = count}};
-    plm_optimizer_plan(machine.optimizer, s, &host.plan);
+    struct plm_update host = {.inputs = {.count = count}};
+    plm_optimizer_prepare(machine.optimizer, s, &host.inputs);
     ops->upload(ops, device, &host, sizeof host);
     ops->sum_squares(ops, &device->sums.squares, plm_model_gradient_arena(machine.model), n);
     ops->decide_update(ops, device);
