@@ -174,6 +174,8 @@ static plm_status compute(struct plm_trainer *trainer, struct plm_input_slot *sl
   PLM_ASSERT(slot->input.step == state->step && slot->batch.first_chunk == state->cursor.chunks);
   if (plm_hash_equal(state->cursor.fingerprint, unknown)) /* the first packer decides the corpus */
     state->cursor.fingerprint = slot->fingerprint;
+  plm_debug("step %llu begins: %u micro-batches", (unsigned long long)state->step + 1,
+            slot->input.micro_count);
   trainer->step_started_ns = trainer->last_look_ns = plm_clock_ns();
   PLM_TRY(plm_step_launch(trainer->step, &slot->input, give_up, trainer, error));
   meanwhile(trainer);

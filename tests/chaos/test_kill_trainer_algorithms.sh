@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The algorithms of products survive a kill. On the emulated CUDA backend PLM_EMULATED_TUNING seeds what tuning
-# finds: a resume that would find other algorithms takes those of its checkpoint, and gives the same bits.
+# The algorithms of products survive a kill. On the emulated CUDA backend PLM_EMULATED_TUNING seeds what
+# tuning finds: a resume that would find other algorithms takes those of its checkpoint and gives the same
+# bits.
 . "$PLM_ROOT/tests/support/trainer.sh"
 export PLM_CUDA_LIBRARY=$PLM_BUILD/tests/lib/libplm_cuda_emulated.so
 not_under_tsan
@@ -18,19 +19,14 @@ says trainer.log 'tuned [0-9]* products'
 jq -e '.resolved.algorithms | length > 5' "$whole/checkpoints/latest/trainer.json" >/dev/null ||
   fail "trainer.json has no algorithms"
 
-start_packer "$killed" "$@"
-PLM_EMULATED_TUNING=1 start_trainer "$killed" "$@"
-until_lines "$killed" 2 # so the first checkpoint is there
-kill -9 "$trainer_pid"
-wait "$trainer_pid" 2>/dev/null
-[ ! -e "$killed/DONE" ] || fail "the kill came too late"
+PLM_EMULATED_TUNING=1 start_and_kill "$killed" 2 "$@" # the first step is published by then
 : >trainer.log
 PLM_EMULATED_TUNING=2 run_trainer "$killed" "$@" || fail "the resumed run ended with $?"
 kill "$packer_pid"
 ! grep -E 'tuned|not bit-exact' trainer.log || fail "the resume measured again"
 same_run "$whole" "$killed" 3
 
-# What the resume would have found gives other bits: the test can see.
+# The algorithms that the resume would have found give other bits, so the test would notice them.
 start_packer "$other" "$@"
 PLM_EMULATED_TUNING=2 run_trainer "$other" "$@" || fail "the other run ended with $?"
 kill "$packer_pid"

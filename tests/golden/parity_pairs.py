@@ -1,9 +1,9 @@
-"""The eight pairs of architecture and objective that are held against PyTorch, as settings. Between
-them they use each thing that the model page says of masks, heads, losses, schedules and optimizers."""
+"""Settings of the eight pairs of architecture and objective that are compared with PyTorch. Together they
+use every mask, head, loss, schedule and optimizer of doc/model.md and doc/training.md."""
 
 COMMON = {
     "run": "run",
-    "seed": 55834574855,  # above 32 bits: both words of Philox' key count
+    "seed": 55834574855,  # above 32 bits, so that both words of Philox' key matter
     "corpus": "corpus",
     "network.feed": "tcp://127.0.0.1:*",
     "network.evaluation_feed": "tcp://127.0.0.1:*",
@@ -25,7 +25,7 @@ COMMON = {
     "trainer.precision": "fp32",
     "trainer.steps": 20,
     "trainer.batch_tokens": 512,  # eight chunks
-    "trainer.micro_batch_tokens": 128,  # four of two
+    "trainer.micro_batch_tokens": 128,  # four micro-batches of two chunks
     "trainer.masking.mask_rate": 0.3,
     "trainer.masking.starting_mask_rate": 0.3,
     "trainer.optimizer.momentum_warmup_steps": 10,
@@ -34,7 +34,7 @@ COMMON = {
     "trainer.schedule.warmup_steps": 5,
     "trainer.schedule.cooldown_steps": 8,
     "trainer.checkpoint.every": 20,
-    "trainer.restart": "no",  # a failure is the test's
+    "trainer.restart": "no",  # a failure must fail the test
 }
 
 PAIRS = {
@@ -114,7 +114,7 @@ PAIRS = {
 
 
 def settings_of(architecture, objective, **changes):
-    """Flat settings of a pair; changes have __ for every dot."""
+    """Flat settings of a pair; in the names of changes, __ stands for a dot."""
     return {
         **COMMON,
         "model.architecture": architecture,

@@ -1,6 +1,6 @@
-"""`plm-pipeline embed` and transformers give the same hidden states, logits and embeddings: real sequences of
-unequal length, longer than max_length, with unknown letters; packed by C, single, padded or packed in Python;
-at a trained checkpoint and at perturbed weights saved by transformers."""
+"""`plm-pipeline embed` and transformers give the same hidden states, logits and embeddings. The sequences are
+real, of unequal length, some longer than max_length, with unknown letters; C packs them, Python takes them
+single, padded or packed. The weights are a trained checkpoint's, and perturbed ones saved by transformers."""
 
 import functools
 import gzip
@@ -34,7 +34,7 @@ LIMIT = 1e-4
 
 @functools.cache
 def sequences():
-    """Real ones of all lengths; one residue; the borders of max_length; letters that are no residues."""
+    """Real sequences of all lengths, one residue, lengths around max_length, letters that are no residues."""
     records = gzip.open(SAMPLE, "rt").read().split(">")[1:]
     real = ["".join(record.split("\n")[1:]) for record in records[::80]]
     assert any(len(s) > MAX_LENGTH for s in real) and any(len(s) < 100 for s in real)
@@ -50,7 +50,7 @@ def tokenizer(folder):
 
 @pytest.fixture(scope="module", params=ARCHITECTURES)
 def trained(request, tmp_path_factory):
-    """A checkpoint of the C trainer; and a folder that transformers saved, at perturbed weights."""
+    """A checkpoint of the C trainer, and a folder with perturbed weights that transformers saved."""
     folder = tmp_path_factory.mktemp(request.param)
     checkpoint = short_run(folder, request.param)
     perturb(load(checkpoint)).save_pretrained(folder / "perturbed")
@@ -107,14 +107,14 @@ def test_hidden_states_logits_and_embeddings(trained, weights):
             torch.testing.assert_close(hidden[i], theirs[row, :length], rtol=0, atol=LIMIT)
             torch.testing.assert_close(logits[i], their_logits[row, :length], rtol=0, atol=LIMIT)
             torch.testing.assert_close(pooled[i], their_pooled[row], rtol=0, atol=LIMIT)
-    if weights == "perturbed":  # nothing is nearly constant, which would make this blind
+    if weights == "perturbed":  # nothing is nearly constant, so the comparison sees differences
         assert pooled.std(0).median() > 0.01 and torch.cat(logits).std() > 0.1
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("trained", ["unet"], indirect=True)
 def test_what_is_cut_has_no_eos(trained):
-    """The model cuts as `embed` does, to the first tokens; the tokenizer told to cut would keep <eos>."""
+    """The model cuts like `embed`, to the first tokens. A tokenizer that truncates would keep <eos>."""
     folder = trained["perturbed"]
     model, long = load(folder).eval(), max(sequences(), key=len)
     whole = tokenize(folder, [long]).input_ids
@@ -188,7 +188,7 @@ def test_embed_dataset_writes_the_same_file(trained):
 
 @pytest.mark.parametrize("trained", ["unet"], indirect=True)
 def test_records_are_judged_alike(trained):
-    """What is no sequence is skipped by both; names and blanks are read in one way."""
+    """Both skip what is no sequence, and read names and blanks the same way."""
     pathlib.Path("odd.fasta").write_text(
         ">a\nMK1T\n>b\nmk t-. a\n>c\nMK*T\n>d\nMKT**\n>e\nM\u00c4T\n>f x\r\nMK\r\n\r\nTA\r\n"
         ">g\nM<mask>\n>h\n*\n>\nMKV\n>i\nMK\tT\n>j\nMKT *\n> \tk name\nMKT\n>l\n"
@@ -228,7 +228,7 @@ def test_npy_holds_the_same_numbers(trained):
 
 @torch.no_grad()
 def test_text_of_bytes():
-    """The other tokenizer: two bytes a token on their way, every byte its own id."""
+    """The tokenizer `byte`: each byte is its own id, and tokens are sent as two bytes."""
     lines = [f"{i} bottles of bier, n\u00e4mlich {'so ' * (i % 90)}viele" for i in range(300)]
     pathlib.Path("text.txt").write_text("\n".join(lines) + "\n")
     run("ingest", "text.txt", "--corpus", "corpus", "--tokenizer", "byte", "-q")
@@ -252,7 +252,7 @@ def test_text_of_bytes():
             theirs = model.plm(ids).last_hidden_state[0]
             torch.testing.assert_close(file.get_tensor(str(i)), theirs, rtol=0, atol=LIMIT)
 
-    # a file holds bytes: what is a token's name elsewhere, what is no UTF-8, a line that ends in two CR
+    # a file contains bytes: names of tokens, invalid UTF-8, a line that ends in two CR
     pathlib.Path("odd.fasta").write_bytes(
         b">a\none <mask> and <pad>, <eos>\n>b\xff\xe9\nn\xe4mlich\r\r\n so\r\n\n>c \xc3\xa4\n *\n"
     )
@@ -270,17 +270,17 @@ def test_text_of_bytes():
             assert len(mine) == length
             torch.testing.assert_close(mine, theirs.get_tensor(str(i)), rtol=0, atol=LIMIT)
     listed = model.embed_dataset(["one <mask>"], per_token=True)
-    assert len(listed["0"]) == 7  # where the tokenizer's texts are tokens
+    assert len(listed["0"]) == 7  # the tokenizer reads names of tokens as one token
 
 
 @pytest.mark.parametrize("trained", ["unet"], indirect=True)
 def test_memory_does_not_grow_with_the_number_of_sequences(trained):
-    """30,000 names of 200 letters, 6 MB, pass through; neither they nor 12 MB of results stay."""
+    """30,000 names of 200 letters (6 MB) and 12 MB of results pass through without staying in memory."""
 
     def largest_memory(count):
         names = [f"{i:a<200}" for i in range(count)]
         fasta = write_fasta(f"{count}.fasta", ["M" for _ in names], names)
-        # a process counts what its parent had before exec, too: so from one that is small
+        # a process's peak memory includes its parent's before exec, so it is started from a small one
         small = "import os, sys; c = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ); "
         small += "_, status, usage = os.wait4(c, 0); print(status, usage.ru_maxrss)"
         words = ["embed", "--checkpoint", trained["trained"], fasta, "-q", "--threads", 1, "--json"]
@@ -307,7 +307,7 @@ def test_bf16_is_close(trained):
 @pytest.mark.filterwarnings("ignore:sequences of")
 @torch.no_grad()
 def test_blocks_of_attention_begin_with_the_sequence(trained):
-    """`block` counts from the start of a chunk, so a sequence may not lie behind another one."""
+    """`block` counts from the start of a chunk, so a sequence may not follow another one in its chunk."""
     model = load(trained["perturbed"])
     model.config.attention |= {"pattern": ["document", "block"], "block": 32}
     model.save_pretrained("block")

@@ -1,5 +1,5 @@
-"""`generate` of the exported model and `plm-pipeline generate` give the same tokens; the cache of keys
-and values gives the logits of the full pass."""
+"""The exported model's `generate` and `plm-pipeline generate` give the same tokens, and the cache of keys and
+values gives the logits of the full pass."""
 
 import importlib.util
 import json
@@ -39,8 +39,8 @@ MODELING = modeling()
 
 
 def make(architecture, objective="mlm", seed=1, **keys):
-    """A small model at weights where nothing is zero, and what stands around a mask matters for it:
-    attention and the head speak louder."""
+    """A small model without zero weights whose attention and head are amplified, so that the residues around
+    a mask matter."""
     torch.manual_seed(seed)
     settings = dict(hidden_size=64, num_attention_heads=2, num_hidden_layers=6, max_length=64)
     settings.update(num_unet_layers=6, num_extra_layers=1, objective=objective)
@@ -79,7 +79,7 @@ def random_ids(count, longest, seed=3):
 
 
 def cached_logits(model, ids, portions):
-    """Logits of ids, taken in pieces of these sizes."""
+    """Logits of ids that are passed in pieces of these sizes."""
     cache = MODELING.KeyValueCache(model.config, ids.shape[1], ids.device)
     pieces, at = [], 0
     with torch.no_grad():
@@ -114,7 +114,7 @@ def test_a_faulty_cache_is_noticed(monkeypatch):
     def lost(layer, k, v):
         had_keys = layer.keys is not None
         result = extend(layer, k, v)
-        if had_keys:  # zeros, because memory that was never written may hold NaN
+        if had_keys:  # zeros, because unwritten memory may contain NaN
             layer.keys[:, :, layer.end - 1] = 0
         return result
 
@@ -139,7 +139,7 @@ def test_draws_are_those_of_philox():
 def test_choosing_a_token():
     logits = torch.zeros(1, 33)
     logits[0, 4:8] = torch.tensor([2.0, 1.0, 2.0, 0.0])
-    logits[0, 0] = 50.0  # <cls> may not be generated
+    logits[0, 0] = 50.0  # <cls> must not be generated
     p = torch.softmax(logits[0, 4:24].double(), 0)
 
     def choose(u, temperature=1.0, top_p=1.0):
@@ -154,7 +154,7 @@ def test_choosing_a_token():
     assert choose(0.0)[0] == 4 and choose(p[0].item() + 1e-9)[0] == 6
     assert choose(2 * p[0].item() + 1e-9)[0] == 5
     assert choose(1 - 2**-24)[0] == 23
-    # 4 and 6 reach p0 + p2; a little more takes 5 in, too
+    # 4 and 6 reach p0 + p2; a little more also includes 5
     assert choose(1 - 2**-24, top_p=2 * p[0].item() - 1e-9)[0] == 6
     assert choose(1 - 2**-24, top_p=2 * p[0].item() + 1e-9)[0] == 5
     assert choose(1 - 2**-24, top_p=1e-9)[0] == 4
@@ -166,7 +166,7 @@ def test_unmasking_fills_by_confidence():
     filled = model.generate(ids, steps=2, temperature=0)
     kept = ids != 32
     assert (filled[kept] == ids[kept]).all() and ((filled[~kept] >= 4) & (filled[~kept] < 24)).all()
-    # the two most confident of row 0's three first, then the third in their light
+    # the two most confident of row 0's three masks first, then the third given those
     with torch.no_grad():
         p = model(ids, attention_mask=(ids != 1).long()).logits[..., 4:24].softmax(-1)
         confidence = p[0].amax(-1).masked_fill(kept[0], -1)
@@ -213,7 +213,7 @@ def decode(row):
 
 
 def save(model, folder):
-    """As transformers writes it; the C programs open it as it is."""
+    """A folder as transformers writes it, which the C programs open unchanged."""
     model.save_pretrained(folder)
     return folder
 
@@ -231,7 +231,7 @@ def flags(temperature, top_p, seed):
 
 
 def with_masks(sequences, seed=4):
-    """Each third or so of the residues becomes _; the first sequence wholly, the last not at all."""
+    """Replaces about a third of the residues by _: all of the first sequence's, none of the last one's."""
     draw = torch.Generator().manual_seed(seed)
     masked = ["_" * len(sequences[0])]
     for sequence in sequences[1:-1]:
@@ -260,7 +260,7 @@ def test_masked_models_give_the_same_tokens(architecture):
                 for m, c in zip(*pair, strict=True)
             )
             outputs.add(tuple(expected))
-    assert len(outputs) == 9  # each choice and number of steps says something else
+    assert len(outputs) == 9  # each choice and number of steps gives another output
 
 
 def test_masked_models_make_sequences_from_nothing():
@@ -272,7 +272,7 @@ def test_masked_models_make_sequences_from_nothing():
     assert c_generate(folder, "--length", 40, "--count", 3, "--seed", 6) == [
         (f"sample_{i + 1}", sequence) for i, sequence in enumerate(expected)
     ]
-    # several of each of IN's are numbered through
+    # several outputs for each input are numbered consecutively
     ids = torch.stack([encode("LAG_V___"), encode("____MKKK")])
     expected = [decode(row) for row in model.generate(ids, count=2, seed=6)]
     fasta = write_fasta("in.fasta", ["LAG_V___", "____MKKK"], ["a", "b"])
@@ -299,7 +299,7 @@ def test_causal_models_give_the_same_tokens(architecture):
         assert [sequence for _, sequence in got] == brief
         outputs.add(tuple(expected))
     assert len(outputs) == 3
-    # many from nothing: more than the decoder holds at a time, ending at different lengths
+    # many sequences without a start: more than the decoder's slots, of different lengths
     model = make(architecture, "causal", seed=2, tie_embeddings=True)
     with torch.no_grad():
         model.lm_head.bias[2] += 6

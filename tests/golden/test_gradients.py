@@ -1,7 +1,7 @@
-"""Gradients of the C trainer, in fp32, against autograd's through modeling_plm.py, in float64 (PyTorch's
-own fp32 is as far from it as ours), at weights where nothing is zero, with several documents a chunk:
-for all pairs of architecture and objective. Faults planted in PyTorch's backward pass must be seen, or
-the comparison would be blind."""
+"""Compares the C trainer's fp32 gradients with autograd's through modeling_plm.py in float64 (PyTorch's own
+fp32 is as far from it as ours), for all pairs of architecture and objective, with weights of which none
+is zero and several documents in each chunk. Faults planted in PyTorch's backward pass must be noticed;
+otherwise the comparison would be blind."""
 
 import functools
 import os
@@ -26,8 +26,8 @@ from plm_oracle import (
 from safetensors.numpy import load_file, save_file
 
 TOOL = pathlib.Path(os.environ["PLM_BUILD"]) / "tests/golden/parity/tool_gradients"
-TOLERANCE = 3e-5  # of a gradient's norm, model.md "Precision"
-STEP = 17  # from 0: all schedules are at their ends
+TOLERANCE = 3e-5  # relative to a gradient's norm
+STEP = 17  # from 0; all schedules have reached their ends
 
 
 def draw_batch(settings, alignment, seed=3):
@@ -49,7 +49,7 @@ def draw_batch(settings, alignment, seed=3):
 
 
 def c_gradients(config, model, batch):
-    """What tool_gradients makes of the same weights and chunks."""
+    """The gradients that tool_gradients computes from the same weights and chunks."""
     model.save_pretrained("weights")
     documents = [(b, *place) for b, places in enumerate(batch.documents) for place in places]
     tensors = {
@@ -79,7 +79,7 @@ def distances(c, gradients):
 
 @functools.cache
 def prepare(architecture, objective, alignment=None, **changes):
-    """(settings, batch, the C side's answer)"""
+    """(settings, batch, gradients of the C side)"""
     config = write_config("pipeline.yaml", settings_of(architecture, objective, **changes))
     settings = read_settings(config)
     model = make_model(settings, load_modeling())
@@ -89,7 +89,7 @@ def prepare(architecture, objective, alignment=None, **changes):
 
 
 def autograd(settings, batch, c, edits=()):
-    """Gradients at the same weights in float64, with the same targets, by a forward pass that agrees."""
+    """Gradients in float64 at the same weights, after checking that targets and loss agree."""
     model = make_model(settings, load_modeling("double_plm", edits, double=True)).double()
     loss, gradients, targets = Trainer(settings, model).gradients(STEP, batch)
     assert int(c["step.count"][0]) == targets.count
@@ -113,12 +113,13 @@ def test_every_gradient_is_autograds(architecture, objective):
 
 
 def test_with_bottlenecks_and_pairs_of_two_documents():
-    """Two layers below the level of one position, and documents that share merged groups (alignment 1)."""
+    """With two layers below the level of one position, and documents that share merged groups (alignment
+    1)."""
     changes = dict(model__num_unet_layers=12, data__max_length=16, data__document_alignment=1)
     check(*prepare("patch_unet", "mlm", alignment=1, **changes))
 
 
-# Each leaves the forward pass as it is and breaks one path of the backward pass.
+# Each edit keeps the forward pass and breaks one path of the backward pass.
 BLIND_NORM = """def blind(x):
     return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + EPS).detach()
 

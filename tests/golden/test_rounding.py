@@ -1,7 +1,8 @@
-"""bf16: each operator's error against float64 is at most twice that of PyTorch's bf16 (model.md,
-"Precision"), on the CPU and on the CUDA backend (emulated, or a GPU's with PLM_TEST_DEVICE=cuda).
+"""In bf16 each operator's error against float64 is at most twice that of PyTorch's bf16, on the CPU and on
+the CUDA backend (emulated, or on a GPU with PLM_TEST_DEVICE=cuda).
 
-Operands are rounded to bf16 before, so that all three compute from the same; gradients are autograd's.
+Operands are rounded to bf16 first, so that all three compute from the same. PyTorch's gradients are
+autograd's.
 """
 
 import functools
@@ -20,8 +21,8 @@ torch.set_num_threads(1)
 
 
 class Operands:
-    """What an operator reads: bf16 tensors, and fp32 parameters (as PyTorch's bf16 model has them, in
-    bf16 there), in the tool's order; the same in any of the three precisions."""
+    """What an operator reads, in the tool's order: bf16 tensors, and fp32 parameters, which PyTorch's bf16
+    model has in bf16. They are the same in any of the three precisions."""
 
     def __init__(self, seed):
         self.generator = torch.Generator().manual_seed(seed)
@@ -36,11 +37,11 @@ class Operands:
         return self.given(self.fill(*shape, deviation=deviation).bfloat16(), np.uint16)
 
     def number(self, *shape, deviation=1.0):
-        """A parameter: fp32 there, but of a value that bf16 has."""
+        """A parameter: fp32, with a value that bf16 can represent."""
         return self.given(self.fill(*shape, deviation=deviation).bfloat16().float(), None)
 
     def table(self, values):
-        """fp32 in a bf16 model, too."""
+        """A table, which is fp32 also in a bf16 model."""
         self.bytes += values.float().numpy().tobytes()
         return values.float().to(torch.promote_types(self.dtype, torch.float32))
 
@@ -124,7 +125,7 @@ def head(o, rows, width, tokens):
     bias, weights = o.number(tokens), o.number(rows)
     labels = 7 * torch.arange(rows) % tokens
     capped = 16 * torch.tanh(F.linear(F.gelu(x), w, bias) / 16)
-    wide = torch.promote_types(capped.dtype, torch.float32)  # as autocast has the loss
+    wide = torch.promote_types(capped.dtype, torch.float32)  # autocast computes the loss in fp32
     log_sum = capped.to(wide).logsumexp(-1)
     loss = F.cross_entropy(capped.to(wide), labels, reduction="none", label_smoothing=0.1)
     row_loss = weights.detach() * (loss + 1e-3 * log_sum.square())
@@ -152,7 +153,7 @@ CASES = [
 
 @functools.cache
 def pytorch(case):
-    """The operands' bytes, the exact results and PyTorch's in bf16."""
+    """The bytes of the operands, the exact results, and PyTorch's results in bf16."""
     operator, sizes = CASES[case][:2]
     exact, rounded = Operands(7), Operands(7)
     exact.dtype, rounded.dtype = torch.float64, torch.bfloat16

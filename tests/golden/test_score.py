@@ -1,6 +1,6 @@
-"""`plm-pipeline score` beside the exported model's `score`: the same numbers, for every architecture,
-masking and kind of variant; the exported model beside the definition, pass by pass; Spearman's
-correlation beside scipy's."""
+"""`plm-pipeline score` and the exported model's `score` give the same numbers for every architecture, masking
+and kind of variant. The exported model is compared with the definition, pass by pass, and Spearman's
+correlation with scipy's."""
 
 import csv
 import json
@@ -35,7 +35,7 @@ MASK = 32
 
 
 def make_model(architecture, objective="mlm", **model):
-    """A model of four steps in ./model, perturbed so that no part of it is idle."""
+    """A model after four steps in ./model, perturbed so that every part of it matters."""
     small_corpus()
     config = small_config(architecture, objective, **model)
     checkpoint = train(config, {"data.max_length": LENGTH})
@@ -49,7 +49,7 @@ def random_wild_type(length, seed):
 
 
 def random_variants(wild_type, count, seed, span, most=4):
-    """Distinct positions within a stretch of `span` residues, one to `most` of them."""
+    """One to `most` distinct positions within `span` residues."""
     draw, variants = random.Random(seed), []
     for _ in range(count):
         begin = draw.randrange(max(1, len(wild_type) - span + 1))
@@ -100,7 +100,7 @@ def test_masked_models(architecture):
         assert (additive - joint)[several].abs().max() > 1e-3
         assert (additive - joint)[~several].abs().max() == 0
 
-    # the definition, pass by pass
+    # the definition, one pass after another
     wild_type = random_wild_type(40, 5)
     tokens = [0, *(IDS[letter] for letter in wild_type), 2]
     a, b = (wild_type[6], 7, "C"), (wild_type[30], 31, "L")
@@ -117,7 +117,7 @@ def test_masked_models(architecture):
             expected[masking], abs=1e-5
         )
 
-    # one position of a long wild type: its window, by hand
+    # one position of a long wild type, with its window computed here
     wild_type = random_wild_type(150, 6)
     tokens = [0, *(IDS[letter] for letter in wild_type), 2]
     for position, begin in ((3, 0), (80, 80 - LENGTH // 2), (149, 152 - LENGTH)):
@@ -128,7 +128,7 @@ def test_masked_models(architecture):
         expected = float(row[IDS["W"]] - row[IDS[old]])
         assert model.score(wild_type, [f"{old}{position}W"])[0] == pytest.approx(expected, abs=1e-5)
 
-    # too far apart for one window
+    # positions too far apart for one window
     far = f"{wild_type[10]}11W:{wild_type[110]}111W"
     assert model.score(wild_type, [far]).isfinite().all()
     with pytest.raises(ValueError, match="too far apart"):
@@ -162,7 +162,7 @@ def test_causal_models():
     expected = likelihood(mutant) - likelihood(wild_type)
     assert model.score(wild_type, [text])[0] == pytest.approx(expected, abs=1e-4)
 
-    # the furthest that one window allows, and one more
+    # the largest distance in one window, and one more
     wild_type = random_wild_type(150, 6)
     near = f"{wild_type[40]}41W:{wild_type[40 + LENGTH - 2]}{41 + LENGTH - 2}W"
     far = f"{wild_type[40]}41W:{wild_type[40 + LENGTH - 1]}{41 + LENGTH - 1}W"
@@ -176,7 +176,7 @@ def test_causal_models():
 
 
 def test_an_assay():
-    """A table as assays come: a byte order mark, CRLF, quoted fields, ties, rows without a number."""
+    """A table like those of assays: byte order mark, CRLF, quoted fields, ties, rows without a number."""
     model = make_model("patch_unet")
     wild_type, draw = random_wild_type(90, 7), random.Random(8)
     write_fasta("wild.fasta", [wild_type], ["protein"])
@@ -220,7 +220,7 @@ def test_an_assay():
     )
     assert f"(n = {len(pairs)}): {theirs:.4f}" in result.stderr
 
-    # the same table through a pipe, to a pipe
+    # the same table from a pipe to a pipe
     with open("assay.csv") as table, open("scored.csv", newline="") as written:
         piped = subprocess.run(
             [BIN / "plm-pipeline", *map(str, command), "--csv", "-"],
@@ -258,7 +258,8 @@ def scores_by_file(text, variants):
 
 @torch.no_grad()
 def test_positions_are_counted_alike():
-    """Blanks and the closing star of a protein are no positions; of bytes every one is, `<mask>` six."""
+    """Blanks and the final star of a protein are no positions. With bytes each one is a position, `<mask>`
+    six of them."""
     model = make_model("transformer")
     odd = "MKT AYIA\tKQR *"
     ours = scores_by_file(odd.encode(), ["A4G", "R10L"])
@@ -273,6 +274,6 @@ def test_positions_are_counted_alike():
     model = small_model("unet", vocab_size=261, max_length=LENGTH, **specials)
     model.save_pretrained("model")
     odd = "b\u00e4r, <mask> <pad> says b"
-    variants = ["b1c", "m8n", "b25z"]  # the letters behind what has two bytes, and five
+    variants = ["b1c", "m8n", "b25z"]  # letters behind a character of two bytes, and the fifth
     ours = scores_by_file(odd.encode(), variants)
     assert model.score(odd, variants).tolist() == pytest.approx(ours, abs=TOLERANCE)

@@ -1,6 +1,6 @@
-"""Twenty optimizer steps of plm-trainer, fed by a packer, against the same steps in PyTorch: from the same
-weights, corpus and seed, every loss and the final weights, for all pairs of architecture and objective.
-Faults planted in PyTorch's training must be seen, or the comparison would be blind."""
+"""Compares twenty steps of plm-trainer, fed by a packer, with the same steps in PyTorch from the same
+weights, corpus and seed: every loss and the final weights, for all pairs of architecture and objective.
+Faults planted in PyTorch's training must be noticed; otherwise the comparison would be blind."""
 
 import functools
 import json
@@ -14,13 +14,13 @@ from plm_oracle import Trainer, load_modeling, make_model, read_batches, read_se
 from plm_testing import random_sequences, run, small_corpus
 from safetensors.torch import load_file
 
-LOSS = 1e-5  # model.md "Precision": losses over 20 steps
+LOSS = 1e-5  # largest difference of losses over 20 steps
 LOSS_BF16 = 2e-3
-WEIGHTS = 3e-4  # of the way that a tensor went in the twenty steps
+WEIGHTS = 3e-4  # relative to how far a tensor moved in the twenty steps
 
 
 class Case:
-    """A pair's run by the C trainer, and what PyTorch needs to do it again."""
+    """A run of the C trainer for one pair, and what PyTorch needs to repeat it."""
 
     def __init__(self, folder, architecture, objective, **changes):
         os.chdir(folder)
@@ -44,7 +44,7 @@ class Case:
         return make_model(self.settings, self.modeling)
 
     def follow(self, trainer, steps=20):
-        """For each step, PyTorch's metrics and the run's."""
+        """Yields PyTorch's metrics and the run's for each step."""
         for s in range(steps):
             yield trainer.step(s, self.batches[s]), self.lines[s]
 
@@ -59,14 +59,14 @@ def cases(tmp_path_factory):
 
 
 def check_weights(published, ours, start):
-    """The largest distance of a tensor, relative to the way it went."""
+    """Checks the distance of each tensor, relative to how far it moved."""
     assert set(published) == set(ours)
     off = {}
     for name, weights in ours.items():
         way = (weights - start[name]).double().norm()
         off[name] = ((published[name] - weights).double().norm() / way).item()
     worst = max(off, key=off.get)
-    print(f"final weights: the worst is {off[worst]:.1e} of its way off, {worst}")
+    print(f"final weights: {worst} is off by {off[worst]:.1e} of its distance from the start")
     assert off[worst] <= WEIGHTS, {n: d for n, d in off.items() if d > WEIGHTS}
 
 
@@ -98,8 +98,8 @@ BF16 = [("transformer", "causal"), ("unet", "masked_diffusion"), ("patch_unet", 
 
 @pytest.mark.parametrize("architecture, objective", BF16)
 def test_bf16_stays_near_fp32(cases, architecture, objective):
-    """Untied: with the head's matrix drawn from N(0, 1) logits are tens, and bf16 of whatever program is
-    some 1e-2 away from fp32."""
+    """The head is untied: with its matrix drawn from N(0, 1), logits would be tens, and bf16 in any program
+    about 1e-2 away from fp32."""
     changes = dict(trainer__precision="bf16", model__tie_embeddings=False)
     try:
         case = cases(architecture, objective, **changes)
@@ -151,7 +151,7 @@ class ClipWithoutThisStep(Trainer):
 
 
 class EveryNormTheSame(Trainer):
-    """gradients scaled up to the threshold, too"""
+    """small gradients are scaled up to the threshold"""
 
     def clip_factor(self, threshold, norm):
         return threshold / (norm + 1e-6) if threshold > 0 else 1
@@ -173,7 +173,7 @@ class NextRate(Trainer):
 
 
 class NoCorrection(Trainer):
-    """Adam's moments as they are"""
+    """Adam without bias correction"""
 
     def adam(self, name, g, lr):
         self.updates += 1000

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A run with device: cuda on the emulated backend: killed and resumed, the same bits; moved to the CPU,
-# it goes on, says so and is no longer exact.
+# A run with device: cuda on the emulated backend is killed and resumed: the bits are the same. Moved to
+# the CPU, it continues, says so and is no longer exact.
 . "$PLM_ROOT/tests/support/trainer.sh"
 . "$PLM_ROOT/tests/support/emulated_cuda.sh"
 export PLM_CUDA_LIBRARY=$emulated
@@ -10,14 +10,9 @@ start_packer "$whole"
 run_trainer "$whole" --set trainer.device=cuda || fail "the run ended with $?"
 kill "$packer_pid"
 
-start_packer "$killed"
-start_trainer "$killed" --set trainer.device=cuda
-until_lines "$killed" 3 # one step behind the checkpoint
-kill -9 "$trainer_pid"
-wait "$trainer_pid" 2>/dev/null
-[ ! -e "$killed/DONE" ] || fail "the kill came too late"
+start_and_kill "$killed" 3 --set trainer.device=cuda # one step after the checkpoint
 cp -r "$killed" "$moved"
-# auto takes the device that the run began on
+# `auto` takes the device that the run began on
 run_trainer "$killed" --set trainer.device=auto || fail "the resumed run ended with $?"
 kill "$packer_pid"
 same_run "$whole" "$killed" 4
@@ -25,7 +20,7 @@ jq -e '.exact and .resolved.device == "cuda" and .resolved.isa == "emulated"' \
   "$killed/checkpoints/latest/trainer.json" >/dev/null || fail "not exact on the device after the resume"
 ! grep 'not bit-exact' trainer.log || fail "an exact resume is called inexact"
 
-# Without the device: the CPU, with one line for the device and none for what follows from it.
+# Without the device: the CPU, with one line about the device and none about what follows from it.
 unset PLM_CUDA_LIBRARY
 start_packer "$moved"
 : >trainer.log

@@ -1,5 +1,6 @@
-/* A problem for attention: one batch's mask, seeded tensors in the precision under test and the
- * same as doubles, and the results that follow from the formulas, one query and head at a time. */
+/* A test case of attention: a batch's mask, seeded tensors in the tested precision and as doubles,
+ * and the results in double precision, computed from the formulas for one query and head at a time.
+ */
 #ifndef PLM_TESTS_SUPPORT_ATTENTION_CASE_H
 #define PLM_TESTS_SUPPORT_ATTENTION_CASE_H
 
@@ -10,7 +11,7 @@
 #include "common/model/masks.h"
 #include "kernels/cpu/attention.h"
 
-/* Documents in chunks, put together by hand. */
+/* Documents placed in chunks by the caller. */
 enum { ATTENTION_MAX_DOCUMENTS = 1024, ATTENTION_MAX_CHUNKS = 8 };
 struct attention_batch {
   struct plm_batch batch;
@@ -18,10 +19,11 @@ struct attention_batch {
   struct plm_chunk_document documents[ATTENTION_MAX_DOCUMENTS];
 };
 void attention_batch_begin(struct attention_batch *sample, uint32_t chunks, uint32_t length);
-/* The next document of a chunk, chunks in their order. */
+/* Adds a document. Chunks must come in order. */
 void attention_batch_add(struct attention_batch *sample, uint32_t chunk, uint32_t start,
                          uint32_t tokens);
-/* Documents that cross tiles of 64, a hole, padding at the end, a chunk of padding alone. */
+/* Documents that cross tiles of 64, a gap between documents, padding at the end, and a chunk of
+ * only padding. */
 void attention_batch_mixed(struct attention_batch *sample);
 
 enum attention_tensor { Q, K_, V, DOUT, OUT, DQ, DK, DV, ATTENTION_TENSORS };
@@ -34,11 +36,11 @@ struct attention_case {
   size_t rows, width; /* B * L, H * K */
   char *data[ATTENTION_TENSORS];
   float *lse;
-  double *exact[ATTENTION_TENSORS]; /* inputs as read, results of the reference; (rows, width) */
+  double *exact[ATTENTION_TENSORS]; /* inputs as stored, results of the reference; (rows, width) */
   double *exact_lse;
 };
 
-/* Standard normal, the i-th of the seed. */
+/* The i-th number of the seed, standard normal. */
 double attention_case_normal(uint64_t seed, uint64_t i);
 
 /* Builds the batch's mask of `kinds`, random tensors and results full of NaN. Scores are not capped
@@ -47,31 +49,31 @@ void attention_case_init(struct attention_case *p, const struct plm_batch *batch
                          uint32_t window, uint32_t block, int32_t heads, int32_t K, bool is_bf16);
 void attention_case_deinit(struct attention_case *p);
 
-/* One element: row of (rows), column of (width). */
+/* Gets or sets the element (row, column) of a tensor of (rows, width). */
 double attention_case_get(const struct attention_case *p, enum attention_tensor t, size_t row,
                           size_t column);
 void attention_case_set(struct attention_case *p, enum attention_tensor t, size_t row,
                         size_t column, float x);
 
-/* Where a tensor begins: q, k, v and their gradients lie side by side in one buffer each. */
+/* Where a tensor begins. q, k, v are columns of one buffer, and so are their gradients. */
 const void *attention_case_part(const struct attention_case *p, enum attention_tensor t);
 void *attention_case_part_mutable(struct attention_case *p, enum attention_tensor t);
 
-/* Forward and backward on this backend: the inputs, and what lies in the results before, go to its
- * memory; the results come back. */
+/* Runs forward and backward on a backend: copies inputs and the present contents of the results to
+ * its memory, and the results back. */
 void attention_case_run_on(struct attention_case *p, struct plm_ops *ops);
 
-/* The same on the CUDA backend of device_case_open, opened and closed. */
+/* The same on the CUDA backend, which is opened by device_case_open and closed again. */
 void attention_case_run_on_cuda(struct attention_case *p, uint64_t order);
 
-/* Adds to exact[OUT] and the exact gradients (zero at first) what the exact inputs give. */
+/* Adds the exact results to exact[OUT] and the exact gradients, which are zero at first. */
 void attention_case_reference(struct attention_case *p);
 
-/* Largest error of a tensor over its largest value. */
+/* Largest error of a tensor, divided by its largest value. */
 double attention_case_worst(const struct attention_case *p, enum attention_tensor t);
-/* The results against the reference's: fails with the tensor's name. */
+/* Compares the results with the reference's; fails the test with the tensor's name. */
 void attention_case_compare(const struct attention_case *p);
-/* A problem, of `heads` heads of K. */
+/* A test case with `heads` heads of width K. */
 struct attention_request {
   const struct plm_batch *batch;
   unsigned kinds;
@@ -81,12 +83,12 @@ struct attention_request {
   bool bf16;
 };
 
-/* A whole problem on the CUDA backend against the reference. */
+/* Compares a test case on the CUDA backend with the reference. */
 void attention_case_check_cuda(const struct attention_request *request);
-/* The same where rows without a key hold what must not be used: no output, no gradient there. How
- * many there are. */
+/* The same if rows without any key contain large values: they must get no output and no gradient.
+ * Returns the number of such rows. */
 size_t attention_case_check_padding(const struct attention_request *request);
-/* Orders 1 to `orders` of the emulation's threads give the same bits. */
+/* Checks that orders 1 to `orders` of the emulation's threads give the same bits. */
 void attention_case_check_orders(const struct attention_request *request, uint64_t orders);
 
 #endif

@@ -1,4 +1,4 @@
-/* Batches of benchmarks. */
+/* Makes batches for benchmarks. */
 #include "tests/support/bench_batch.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* A batch as the trainer gets it: the first chunks of the first window of an ingested corpus, real
- * sequences packed by the plan and masked by the objective. */
+/* A batch as the trainer gets it: the first chunks of the first window of an ingested corpus,
+ * packed by the data plan and masked by the objective. */
 #ifndef PLM_TESTS_SUPPORT_BENCH_BATCH_H
 #define PLM_TESTS_SUPPORT_BENCH_BATCH_H
 
@@ -14,14 +14,15 @@ struct bench_batch {
   struct bench_batch_memory *memory; /* private */
 };
 
-/* data.max_length, the alignment and trainer.masking come from the configuration. PLM_NOT_FOUND
- * when the window has fewer chunks. */
+/* data.max_length, the alignment and trainer.masking come from the configuration. PLM_NOT_FOUND if
+ * the window has fewer chunks. */
 plm_status bench_batch_open(const char *corpus, const struct plm_config *config, uint32_t chunks,
                             struct bench_batch *batch, struct plm_error *error);
 void bench_batch_close(struct bench_batch *batch);
 
-/* For a peer: int32 values B, L, then (B, L) input tokens after masking, labels (-100 where there
- * is none) and the place of each token's document in its chunk (-1 for padding). */
+/* Writes a file for PyTorch's side: int32 values B and L, then (B, L) input tokens after masking,
+ * labels
+ * (-100 if there is none) and the index of each token's document in its chunk (-1 for padding). */
 plm_status bench_batch_write(const struct bench_batch *batch, const char *path,
                              struct plm_error *error);
 

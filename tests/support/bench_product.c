@@ -1,4 +1,4 @@
-/* The product that shares are of. */
+/* Runs the product that benchmarks relate other rates to. */
 #include "tests/support/bench_product.h"
 
 #include <dlfcn.h>
@@ -22,7 +22,7 @@ void bench_product_open(struct bench_product *product, struct plm_ops *ops)
   void *wide;
   char threads[16];
   *product = (struct bench_product){.ops = ops, .host = must(malloc(3 * sizeof(float) * AREA))};
-  for (size_t i = 0; i < 2 * AREA; i++) /* Weyl's sequence: as good as random here */
+  for (size_t i = 0; i < 2 * AREA; i++) /* Weyl's sequence is random enough here */
     product->host[i] = (float)((uint32_t)i * 2654435769u) * 0x1p-32f - 0.5f;
   require(ops->allocate(ops, sizeof(float) * AREA, &wide, &error), &error);
   for (int i = 0; i < 3; i++)
@@ -34,7 +34,8 @@ void bench_product_open(struct bench_product *product, struct plm_ops *ops)
   ops->release(ops, wide);
   (void)snprintf(threads, sizeof threads, "%u", ops->threads);
   (void)setenv("OPENBLAS_NUM_THREADS", threads, 1);
-  void *library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL); /* stays: it has threads */
+  void *library =
+      dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL); /* never closed, since it has threads */
   if (library != NULL) *(void **)&product->sgemm = dlsym(library, "cblas_sgemm");
 }
 

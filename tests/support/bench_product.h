@@ -1,5 +1,5 @@
-/* The 2048^3 product that benchmarks measure shares of: the backend's, and OpenBLAS beside it where
- * that is installed. */
+/* The product of 2048 x 2048 matrices that benchmarks relate other rates to: the backend's, and
+ * that of OpenBLAS if it is installed. */
 #ifndef PLM_TESTS_SUPPORT_BENCH_PRODUCT_H
 #define PLM_TESTS_SUPPORT_BENCH_PRODUCT_H
 
@@ -12,13 +12,13 @@ enum { BENCH_PRODUCT_SIDE = 2048 };
 
 struct bench_product {
   struct plm_ops *ops;
-  float *host;     /* the operands, and room for OpenBLAS' result */
+  float *host;     /* operands, and the result of OpenBLAS */
   void *device[3]; /* operands and result in the backend's precision */
   void (*sgemm)(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha,
                 const float *a, int lda, const float *b, int ldb, float beta, float *c, int ldc);
 };
 
-/* Ends the program when there is no memory. OpenBLAS gets as many threads as ops has. */
+/* Ends the program if there is no memory. OpenBLAS gets as many threads as ops has. */
 void bench_product_open(struct bench_product *product, struct plm_ops *ops);
 void bench_product_close(struct bench_product *product);
 

@@ -1,4 +1,4 @@
-/* The rounds of a benchmark, on stdin and stdout. */
+/* Reads requests of the driver and prints answers. */
 #include "tests/support/bench_rounds.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* The machine and the corpus of benchmarks. */
+/* Describes the machine and makes corpora for benchmarks. */
 #include "tests/support/bench_scene.h"
 
 #include <math.h>

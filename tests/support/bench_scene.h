@@ -1,14 +1,14 @@
-/* What benchmarks say about the machine, and a corpus where none is given. */
+/* What benchmarks print about the machine, and their default corpora. */
 #ifndef PLM_TESTS_SUPPORT_BENCH_SCENE_H
 #define PLM_TESTS_SUPPORT_BENCH_SCENE_H
 
 /* Prints the processor, its cores and the load as one line. */
 void bench_machine(void);
 
-/* 200,000 random sequences with the lengths of proteins (log-normal, median 300) and the
- * composition of UniProt, ingested. NULL when that fails. */
+/* Ingests 200,000 random sequences with the lengths of proteins (log-normal, median 300) and the
+ * composition of UniProt and returns the corpus; NULL if that fails. */
 const char *bench_corpus(void);
-/* The 2,000 real sequences of tests/data (PLM_ROOT, else the working directory), ingested. */
+/* Ingests the real sequences of tests/data (under PLM_ROOT or the working directory). */
 const char *bench_sample_corpus(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* Material for the tests of common/model: see case_batch.h. */
+/* Makes batches and weights for tests of the model. */
 #include "tests/support/case_batch.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* cmocka wants these before its own header. */
+/* cmocka needs these headers before its own. */
 #ifndef PLM_TESTS_SUPPORT_CMOCKA_ALL_H
 #define PLM_TESTS_SUPPORT_CMOCKA_ALL_H
 

@@ -10,7 +10,7 @@
 #include "tests/support/must.h"
 
 enum { BLOCK = 1 << 21, MOST_ROUNDS = 64 };
-static const double ROUND_S = 0.02; /* beside which a wait is nothing */
+static const double ROUND_S = 0.02; /* long compared with a wait */
 
 static void require(plm_status status, const struct plm_error *error)
 {

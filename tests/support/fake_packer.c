@@ -1,4 +1,4 @@
-/* The fake packer's thread. */
+/* Runs the fake packer's thread. */
 #include "tests/support/fake_packer.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* A packer in a thread that speaks the protocol and serves chunks made up from their numbers; it
- * can be late, lie, or say anything at all. For what a real packer never does. */
+/* A packer in a thread, for what a real packer never does: it speaks the protocol, makes up chunks
+ * from their numbers, and can be late, lie, or send anything at all. */
 #ifndef PLM_TESTS_SUPPORT_FAKE_PACKER_H
 #define PLM_TESTS_SUPPORT_FAKE_PACKER_H
 
@@ -13,15 +13,15 @@
 enum { FAKE_WINDOWS = 40, FAKE_WINDOW_CHUNKS = 64 };
 
 struct fake_packer {
-  struct plm_feed_options options; /* of the feed it serves */
+  struct plm_feed_options options; /* of the feed that it serves */
   const char *endpoint;
   uint64_t id;
   /* may be changed at any time */
   atomic_int delay_ms;       /* before each DATA */
   atomic_bool deaf;          /* answers no GET */
-  atomic_bool lies;          /* another token in every chunk */
+  atomic_bool lies;          /* changes a token in every chunk */
   atomic_bool nacks;         /* refuses every GET */
-  atomic_int greatest;       /* GETs outstanding at once, seen while deaf */
+  atomic_int greatest;       /* largest number of outstanding GETs, seen while deaf */
   atomic_ullong asked_bytes; /* of all GETs seen while deaf, estimated without tables */
   atomic_int gets, prepares, welcomes, rejects, data;
   atomic_bool stop;
@@ -34,15 +34,15 @@ void fake_packer_start(struct fake_packer *packer, const struct plm_feed_options
                        const char *endpoint, uint64_t id);
 void fake_packer_stop(struct fake_packer *packer);
 
-/* One chunk as fake packers serve it: one document numbered by the chunk. */
+/* A chunk as fake packers serve it: one document, whose number is the chunk's. */
 void fake_chunk_tokens(const struct plm_feed_options *options, uint64_t epoch, uint64_t chunk,
                        uint8_t *tokens);
 uint32_t fake_chunk_length(const struct plm_feed_options *options, uint64_t chunk);
-/* Whether batch holds chunks first, first + 1, ... of the fake epoch order. */
+/* Whether batch contains chunks first, first + 1, ... of the fake order. */
 bool fake_batch_right(const struct plm_feed_options *options, const struct plm_batch *batch,
                       uint64_t epoch, uint64_t first);
 
-/* A HELLO header and payload, for peers made by hand. */
+/* A HELLO header and payload, for tests that speak the protocol themselves. */
 size_t fake_hello(const struct plm_feed_options *options, uint64_t id, uint64_t incarnation,
                   struct plm_header *header, uint8_t *payload);
 

@@ -52,7 +52,7 @@ static void fuzz_died(int number)
   raise(number);
 }
 
-/* A draw below bound (> 0) from this iteration's stream. */
+/* Draws a number below bound (> 0) from this iteration's stream. */
 static uint32_t fuzz_below(uint32_t bound)
 {
   const struct plm_philox_words words =
@@ -60,7 +60,7 @@ static uint32_t fuzz_below(uint32_t bound)
   return (uint32_t)((uint64_t)words.w[0] * bound >> 32);
 }
 
-/* Bytes that parsers tend to mind. */
+/* A byte that parsers treat specially, or any. */
 static uint8_t fuzz_byte(void)
 {
   static const uint8_t minded[] = {0,    1,   0x7f, 0x80, 0xff, '\n', '\r', ' ',
@@ -101,14 +101,14 @@ static void fuzz_mutate(uint8_t *input, size_t *size)
     for (uint32_t i = 0; i < count; i++) piece[i] = fuzz_byte();
     fuzz_insert(input, size, at, piece, count);
     break;
-  case 4: /* a piece repeated elsewhere */
+  case 4: /* a copied piece */
   {
     const size_t length = count < *size - at ? count : *size - at;
     memcpy(piece, input + at, length);
     fuzz_insert(input, size, *size == 0 ? 0 : fuzz_below((uint32_t)*size), piece, length);
     break;
   }
-  case 5: *size = at; break; /* cut */
+  case 5: *size = at; break; /* a shorter input */
   default:                   /* a little-endian number changed by a little */
     if (*size - at >= 4) {
       uint32_t number;
@@ -132,7 +132,7 @@ static void fuzz_once(uint8_t *input)
   }
   const uint32_t mutations = fuzz_below(16) == 0 ? 0 : 1 + fuzz_below(12);
   for (uint32_t i = 0; i < mutations; i++) fuzz_mutate(input, &size);
-  /* an exact allocation, so that a sanitizer sees the first byte past its end */
+  /* an exact allocation, so that a sanitizer notices a read of the first byte behind it */
   uint8_t *exact = malloc(size == 0 ? 1 : size);
   PLM_ASSERT(exact != NULL);
   memcpy(exact, input, size);

@@ -1,4 +1,4 @@
-/* What a fuzzer starts from; see tests/support/fuzz_main.h. */
+/* Seeds of a fuzzer; see tests/support/fuzz_main.h. */
 #ifndef PLM_TESTS_SUPPORT_FUZZ_SEED_H
 #define PLM_TESTS_SUPPORT_FUZZ_SEED_H
 

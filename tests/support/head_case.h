@@ -1,5 +1,5 @@
-/* The head's operators against double precision: what their tests on all backends and at the CUDA
- * kernels' edges share. */
+/* Tests of the head's operators against double precision, for all backends and for sizes at the
+ * limits of CUDA kernels. */
 #ifndef PLM_TESTS_SUPPORT_HEAD_CASE_H
 #define PLM_TESTS_SUPPORT_HEAD_CASE_H
 
@@ -7,15 +7,16 @@
 
 struct head_case {
   int64_t N, D, V;
-  double deviation; /* of what comes before GELU */
+  double deviation; /* of the input of GELU */
   struct plm_loss_options options;
 };
 
-/* Logits of seeded rows. */
+/* Checks logits of seeded rows. */
 void head_case_logits(struct ops_case *c, int64_t N, int64_t D, int64_t V);
-/* The loss of seeded logits of this deviation; every third row counts for nothing. */
+/* Checks the loss of seeded logits of this deviation; every third row has weight 0. */
 void head_case_loss(struct ops_case *c, int64_t N, int64_t V, const struct plm_loss_options *o,
                     double deviation);
-/* head_train: its losses have the bits of the operators one by one; gradients, which are added. */
+/* Checks head_train: its losses have the same bits as the single operators', and its gradients are
+ * added. */
 void head_case_train(struct ops_case *c, const struct head_case *head);
 #endif

@@ -1,4 +1,4 @@
-/* A small model and the reference at the same weights: see model_case.h. */
+/* Opens a small model and runs the reference at the same weights. */
 #include "tests/support/model_case.h"
 
 #include <stdlib.h>

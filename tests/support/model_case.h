@@ -1,5 +1,5 @@
-/* A small model, opened on the CPU (or on a GPU: device_case.h) at the weights of model.md's
- * gradient checks, and the reference at the same weights. Everything asserts: this is for tests. */
+/* A small model on the CPU (or on a GPU: device_case.h) with the weights of case_weights, and the
+ * reference with the same weights. Errors end the process. */
 #ifndef PLM_TESTS_SUPPORT_MODEL_CASE_H
 #define PLM_TESTS_SUPPORT_MODEL_CASE_H
 
@@ -18,21 +18,21 @@ struct model_case {
   float *weights; /* host, the whole arena */
 };
 
-/* Whether products of bf16 are here: of the processor, and of the library that was chosen. */
+/* Whether the processor and the library of products support bf16. */
 bool model_case_has_bf16(void);
-/* Opens with perturbed weights (seed). precision as plm_ops_cpu_open. */
+/* Opens a model with the weights of case_weights. precision as in plm_ops_cpu_open. */
 void model_case_open(struct model_case *c, const struct plm_model_config *config,
                      const struct plm_model_options *options, int precision, uint64_t seed);
-/* The same on a backend that was opened elsewhere; it closes with the case. */
+/* The same on a backend that the caller has opened; it is closed with the case. */
 void model_case_open_on(struct model_case *c, struct plm_ops *ops,
                         const struct plm_model_config *config,
                         const struct plm_model_options *options, uint64_t seed);
 void model_case_close(struct model_case *c);
-/* Masks, forward, backward with loss_scale; adds to the gradients. Returns the summed loss. */
+/* Runs forward and backward with loss_scale and adds to the gradients. Returns the summed loss. */
 double model_case_step(struct model_case *c, const struct case_batch *placed, float loss_scale);
 /* The gradient arena on the host; the caller frees. */
 float *model_case_gradients(struct model_case *c);
-/* step from zero gradients. */
+/* model_case_step from zero gradients; returns them as model_case_gradients does. */
 float *model_case_gradients_of(struct model_case *c, const struct case_batch *placed, double *loss);
 
 /* The reference's loss and gradients (in an arena of doubles, laid out as the model's) at the same

@@ -1,4 +1,4 @@
-/* Memory of tests: without it they end. */
+/* Ends a test that gets no memory. */
 #ifndef PLM_TESTS_SUPPORT_MUST_H
 #define PLM_TESTS_SUPPORT_MUST_H
 

@@ -52,7 +52,7 @@ static void *poisoned(struct ops_case *c, size_t bytes)
   return buffer;
 }
 
-/* What lies there now; the case owns the copy. */
+/* Copies a buffer to the host; the case owns the copy. */
 static const void *fetch(struct ops_case *c, const void *device, size_t bytes)
 {
   void *host = keep(c, bytes);
@@ -82,7 +82,7 @@ static uint64_t run_once(void (*test)(struct ops_case *c), struct plm_ops *ops)
 
 static void run_on(void (*test)(struct ops_case *c), const char *isa, int precision)
 {
-  static const uint32_t counts[] = {1, 3}; /* three share nothing evenly */
+  static const uint32_t counts[] = {1, 3}; /* three threads never share work evenly */
   uint64_t first = 0;
   for (int i = 0; i < 2; i++) {
     struct plm_ops *ops;
@@ -103,7 +103,7 @@ static void run_cuda(void (*test)(struct ops_case *c), int precision)
 {
   uint64_t first = 0;
   const uint64_t orders = getenv("PLM_TEST_ONCE") != NULL ? 1 : 3;
-  const char *only = getenv("PLM_TEST_SEED"); /* one order beside the first */
+  const char *only = getenv("PLM_TEST_SEED"); /* run only this order and the first */
   for (uint64_t order = 1; order <= orders; order++) {
     if (only != NULL && order > 1) order = strtoull(only, NULL, 10);
     struct plm_ops *ops = device_case_open(precision, order);
@@ -120,7 +120,7 @@ static void run_cuda(void (*test)(struct ops_case *c), int precision)
 
 void ops_case_each_cuda(void (*test)(struct ops_case *c))
 {
-#ifndef __SANITIZE_THREAD__ /* one operating-system thread: nothing for it */
+#ifndef __SANITIZE_THREAD__ /* the emulation is a single thread of the system */
   run_cuda(test, PLM_PRECISION_FP32);
   run_cuda(test, PLM_PRECISION_BF16);
 #else
@@ -148,7 +148,7 @@ void ops_case_each(void (*test)(struct ops_case *c))
 
 void ops_case_each_cpu(void (*test)(struct ops_case *c))
 {
-  if (device_case_is_real()) return; /* that run is about the device */
+  if (device_case_is_real()) return; /* such a run only tests the device */
   const char *limited = limited_isa();
   for (size_t i = 0; i < sizeof isas / sizeof *isas; i++) {
     if (limited != NULL && strcmp(limited, isas[i]) != 0) continue;
@@ -253,7 +253,8 @@ void ops_case_check_same(struct ops_case *c, const void *a, const void *b, size_
   assert_memory_equal(fetch(c, a, bytes), fetch(c, b, bytes), bytes);
 }
 
-/* half an ulp, relative, of the stored precision: an element may be twice as far off */
+/* rounding: half an ulp of the stored precision, relative; an element may be off by twice as much.
+ */
 static void compare(struct ops_case *c, const char *what, const double *got, const double *exact,
                     int64_t n, double rounding, double slack)
 {

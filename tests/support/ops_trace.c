@@ -10,12 +10,12 @@
 #include "tests/support/must.h"
 
 enum { MOST_ROWS = 256 };
-static struct plm_ops inner; /* as it was */
+static struct plm_ops inner; /* the operators without timing */
 static struct ops_trace_row rows[MOST_ROWS];
 static unsigned row_count, depth;
 static uint64_t began_ns;
 static double took_s;
-static double wait_s; /* what two waits and a launch take by themselves */
+static double wait_s; /* duration of two waits and a launch */
 
 static void begin(struct plm_ops *ops)
 {
@@ -60,7 +60,7 @@ static const char *shaped(const char *name, int64_t a, int64_t b, int64_t c)
   return text;
 }
 
-/* Allowed pairs of a mask, which lies on the device; the last one is remembered. */
+/* Allowed pairs of a mask in the device's memory; the last answer is remembered. */
 static double pairs_of(struct plm_ops *ops, const struct plm_interval_mask *mask)
 {
   static const int32_t *known;
@@ -220,8 +220,8 @@ TRACED(adam_step,
         const struct plm_adam_options *options, const struct plm_update *update),
        (ops, tensors, count, options, update), "adam_step", 0, 0)
 
-/* Momentum in fp32 read and written, gradient read, weights read and written; five steps of three
- * products on the short side. */
+/* Momentum is read and written, the gradient read, the weights read and written, all in fp32. There
+ * are five steps of three products. */
 static void traced_muon_step(struct plm_ops *ops, const struct plm_muon_matrix *matrices,
                              size_t count, float *scratch, const struct plm_update *update)
 {

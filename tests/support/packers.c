@@ -1,4 +1,4 @@
-/* Corpora and packer processes for tests. */
+/* Makes corpora and starts packers for tests. */
 #include "tests/support/packers.h"
 
 #include <errno.h>
@@ -36,7 +36,7 @@ pid_t packers_spawn(const char *const *argv, const char *log)
 {
   const pid_t pid = fork();
   if (pid != 0) return pid;
-  prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves nothing behind */
+  prctl(PR_SET_PDEATHSIG, SIGKILL); /* so that a failed test leaves no process behind */
   if (log != NULL) {
     const int file = open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
     dup2(file, STDERR_FILENO);

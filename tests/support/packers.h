@@ -1,5 +1,5 @@
-/* For tests of the feed: a corpus from generated sequences, packers as processes of their own,
- * and a running hash over the chunks a feed delivers. */
+/* For tests of the feed: a corpus of generated sequences, packer processes, and a hash over the
+ * chunks that a feed delivers. */
 #ifndef PLM_TESTS_SUPPORT_PACKERS_H
 #define PLM_TESTS_SUPPORT_PACKERS_H
 
@@ -10,25 +10,26 @@
 
 /* The program's path, from PLM_BIN or the default build folder. */
 const char *packers_program(const char *name);
-/* Runs argv (NULL-terminated), returns its exit status; output goes to `log` when not NULL. */
+/* Runs argv (NULL-terminated) and returns its exit status. Output goes to `log` unless it is NULL.
+ */
 int packers_run(const char *const *argv, const char *log);
 pid_t packers_spawn(const char *const *argv, const char *log);
 
-/* Ingests `documents` sequences drawn from seed into a corpus (made once for the same name); all
- * in train but a few. Aborts the test when that fails. */
+/* Ingests `documents` sequences drawn from seed into a corpus, nearly all of them into `train`. It
+ * is made once for each name. A failure ends the process. */
 const char *packers_corpus(const char *name, uint32_t documents, uint32_t seed);
 
 /* Starts plm-packer --corpus corpus --connect endpoint [--keys keys], stderr to `log` (NULL:
  * inherited). */
 pid_t packers_start(const char *corpus, const char *endpoint, const char *keys, const char *log);
-/* Sends signal, waits; the exit status, or 128 + signal. */
+/* Sends the signal and waits; returns the exit status, or 128 + signal. */
 int packers_stop(pid_t pid, int number);
 
-/* Options that suit the tests: 256 tokens, windows of 2 groups, feed on a free port. */
+/* Options for tests: chunks of 256 tokens, windows of 2 groups, the feed on a free port. */
 struct plm_feed_options packers_options(void);
-/* plm_feed_open; says why and aborts when it fails. */
+/* Opens a feed. A failure is printed and ends the process. */
 struct plm_feed *packers_feed(const struct plm_feed_options *options);
-/* Takes `batches` batches and hashes tables and tokens of each; aborts on an error. */
+/* Takes `batches` batches and hashes the tables and tokens of each. An error ends the process. */
 struct plm_hash packers_take(struct plm_feed *feed, uint32_t batches, uint32_t chunks);
 
 #endif

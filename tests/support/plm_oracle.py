@@ -1,9 +1,9 @@
-"""The training side of plm-pipeline in plain PyTorch, from the formulas of the design's model page
-alone: masks by Philox, objectives, schedules, clipping, Muon, Adam, averaged weights. The model itself
-is common/huggingface/modeling_plm.py.
+"""The rules of training in PyTorch, from the formulas of doc/training.md and doc/model.md: masks by
+Philox, objectives, schedules, clipping, Muon, Adam, averaged weights. The model is
+common/huggingface/modeling_plm.py. The same rules in C are tests/support/reference_training.c.
 
 Everything takes `settings`, a flat dict of the resolved configuration ("trainer.objective": "mlm"),
-and s, the step from 0. Rules are methods of Trainer, so that a test plants a fault by overriding one.
+and s, the step from 0. Rules are methods of Trainer, so a test can plant a fault by overriding one.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ transformers.utils.logging.disable_progress_bar()
 
 
 def write_config(path, settings):
-    """A pipeline.yaml (JSON is YAML) of flat settings."""
+    """Writes flat settings as a pipeline.yaml (JSON is YAML)."""
     tree = {"version": 1}
     for key, value in settings.items():
         *sections, name = key.split(".")
@@ -42,10 +42,10 @@ def write_config(path, settings):
 
 
 def read_settings(config):
-    """The resolved configuration, as `plm-pipeline config` has it: every key, flat."""
+    """Every key of the resolved configuration, as `plm-pipeline config` prints it, flat."""
     resolved = json.loads(run("config", "-c", config, "--json").stdout)
 
-    def plain(value):  # lists are printed as in the file
+    def plain(value):  # lists are printed as texts
         if not isinstance(value, str) or not value.startswith("["):
             return value
         items = [item.strip() for item in value.strip("[]").split(",") if item.strip()]
@@ -55,8 +55,8 @@ def read_settings(config):
 
 
 def load_modeling(name="modeling_plm", edits=(), double=False):
-    """modeling_plm.py as a module. edits, pairs (old, new), plant faults: each old text must stand in
-    the file exactly once. double: what it computes in fp32 on purpose is computed in double."""
+    """Loads modeling_plm.py as a module. edits are pairs (old, new) that plant faults; each old text must
+    occur exactly once. double: computes in double what the file computes in fp32 on purpose."""
     source = (ROOT / "common" / "huggingface" / "modeling_plm.py").read_text()
     for old, new in edits:
         assert source.count(old) == 1, (
@@ -74,7 +74,7 @@ def load_modeling(name="modeling_plm", edits=(), double=False):
 
 
 def make_model(settings, modeling, seed=0):
-    """A model of the configuration at weights where nothing is zero."""
+    """A model of the configuration with weights of which none is zero."""
     keys = {
         key.removeprefix("model."): value
         for key, value in settings.items()
@@ -101,7 +101,8 @@ def make_model(settings, modeling, seed=0):
 
 @dataclasses.dataclass
 class Batch:
-    """Chunks of a step: tokens (B, L) int64; of each chunk its documents [(start, tokens)]; g of chunk 0."""
+    """Chunks of a step: tokens (B, L) int64; the documents [(start, tokens)] of each chunk; the number of
+    chunk 0 in the run."""
 
     tokens: np.ndarray
     documents: list
@@ -133,9 +134,8 @@ def read_batches(config, settings, fasta):
                 assert name == document["name"]
                 whole = [CLS] + [TOKENS.get(letter, UNK) for letter in residues] + [EOS]
                 start, tokens = document["start"], document["length"]
-                first = document["offset"] + (
-                    document["offset"] > 0
-                )  # <cls> stands before residue 0
+                # <cls> comes before residue 0
+                first = document["offset"] + (document["offset"] > 0)
                 batch.tokens[b, start : start + tokens] = whole[first : first + tokens]
                 batch.documents[b].append((start, tokens))
         batches.append(batch)
@@ -144,8 +144,8 @@ def read_batches(config, settings, fasta):
 
 @dataclasses.dataclass
 class Targets:
-    """What a step shall predict: inputs (B, L); labels (B, L), -1 where there is none; weights (B, L);
-    the divisor of loss and gradients; the mean rate."""
+    """What a step has to predict: inputs (B, L); labels (B, L), -1 if there is none; weights (B, L); the
+    divisor of loss and gradients; the mean mask rate."""
 
     inputs: np.ndarray
     labels: np.ndarray
@@ -158,7 +158,7 @@ class Targets:
 
 
 def percentile(values, p):
-    """The p-th, between the two nearest."""
+    """The p-th percentile, interpolated between the two nearest values."""
     values = sorted(values)
     rank = p / 100 * (len(values) - 1)
     below = math.floor(rank)
@@ -167,7 +167,7 @@ def percentile(values, p):
 
 
 def group_of(name, parameter):
-    """The group that names a learning rate; "hidden" are the matrices that Muon takes and decay shrinks."""
+    """Group of a parameter, which decides its learning rate. Muon and weight decay apply to "hidden"."""
     if "embeddings" in name:
         return "embed"
     if name.startswith("lm_head."):
@@ -188,7 +188,7 @@ def newton_schulz(g):
 
 
 class Trainer:
-    """Trains `model` in place. step() returns the loss, before the update, as the metrics show it."""
+    """Trains `model` in place. step() returns the metrics, with the loss before the update."""
 
     def __init__(self, settings, model):
         self.settings = settings
@@ -210,7 +210,7 @@ class Trainer:
         return self["objective"] == "mlm" or warmup
 
     def rate(self, s, i, chunks):
-        """Of chunk i of the step's."""
+        """Mask rate of chunk i of the step's `chunks`."""
         if self["objective"] == "causal":
             return 0.0
         if self.is_mlm(s):
@@ -297,7 +297,7 @@ class Trainer:
     # -- the update
 
     def clip_norm(self, s, norm):
-        """What the gradient's norm is clipped to, 0: nothing."""
+        """The norm that the gradient is clipped to; 0 for no clipping."""
         self.norms = [*self.norms, norm][-1024:]
         if self["clip.auto_percentile"] > 0 and s + 1 >= 10:
             return percentile(self.norms, self["clip.auto_percentile"])
@@ -311,7 +311,7 @@ class Trainer:
         return 1 - lr * self["optimizer.weight_decay"] * hidden
 
     def orthogonalise(self, directions):
-        """{name: matrix}, each for itself: query, key and value are three."""
+        """Orthogonalises each matrix of {name: matrix}; query, key and value are three matrices."""
         return {name: newton_schulz(matrix) for name, matrix in directions.items()}
 
     def muon(self, s, gradients, lr):
@@ -354,7 +354,7 @@ class Trainer:
         self.updates += 1
 
     def gradients(self, s, batch):
-        """(loss, {name: gradient}), both divided by the step's count; and the targets."""
+        """(loss, {name: gradient}, targets); loss and gradients are divided by the step's count."""
         targets = self.targets(s, batch)
         self.model.zero_grad()
         loss = self.loss(s, batch, targets) / targets.count
@@ -366,7 +366,7 @@ class Trainer:
         return loss.item(), gradients, targets
 
     def step(self, s, batch):
-        """A line of metrics, as far as the run's must agree."""
+        """Makes a step; returns the metrics that the run's line must agree with."""
         loss, gradients, targets = self.gradients(s, batch)
         norm = math.sqrt(sum(g.double().square().sum().item() for g in gradients.values()))
         factor = self.clip_factor(self.clip_norm(s, norm), norm)

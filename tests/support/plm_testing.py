@@ -1,4 +1,4 @@
-"""What the Python tests share: the real programs, small corpora and runs, weights with nothing zero.
+"""Shared by the Python tests: running the programs, small corpora and runs, weights without zeros.
 
 A test runs in its own temporary folder (the working directory), which the runner removes.
 """
@@ -24,7 +24,7 @@ torch.set_num_threads(1)
 
 
 def run(*arguments, check=True, **options):
-    """plm-pipeline with arguments, in the working directory; its output is in .stdout and .stderr."""
+    """Runs plm-pipeline in the working directory; its output is in .stdout and .stderr."""
     command = [str(BIN / "plm-pipeline"), *map(str, arguments)]
     result = subprocess.run(
         command, capture_output=True, text=True, stdin=subprocess.DEVNULL, **options
@@ -126,7 +126,7 @@ def train(config="pipeline.yaml", settings=None):
 
 
 def short_run(folder, *architecture_and_objective, settings=None, **model):
-    """The last checkpoint of a small run in a folder of its own; `model` as small_config's."""
+    """Makes a small run in `folder` and returns its last checkpoint; `model` as in small_config."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         small_corpus()
@@ -134,8 +134,8 @@ def short_run(folder, *architecture_and_objective, settings=None, **model):
 
 
 def perturb(model, seed=0):
-    """Weights where nothing is zero (model.md, "Documents never mix"): N(0, 0.05^2) is added to every
-    zero-initialised matrix and the head's bias, N(0, 0.3^2) to a, b and s. In place; returns the model."""
+    """Makes all weights differ from zero: adds N(0, 0.05^2) to matrices that start at zero and to the
+    head's bias, N(0, 0.3^2) to the mixes a and b and the skip weights s. Returns the model."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, value in sorted(model.named_parameters()):
@@ -147,7 +147,7 @@ def perturb(model, seed=0):
 
 
 def load(folder, auto_class=None, **options):
-    """The folder by transformers, as a user would."""
+    """Loads the folder with transformers, as a user would."""
     from transformers import AutoModelForMaskedLM
 
     loader = auto_class or AutoModelForMaskedLM
@@ -165,7 +165,7 @@ def modeling():
 
 
 def small_model(architecture, seed=1, **keys):
-    """The exported model, small, at weights where nothing is zero; `keys` are those of its configuration."""
+    """A small exported model without zero weights; `keys` override those of its configuration."""
     settings = dict(hidden_size=64, num_attention_heads=2, num_hidden_layers=4, max_length=64)
     settings.update(num_unet_layers=6, num_extra_layers=1)
     settings.update(keys)

@@ -1,4 +1,4 @@
-/* The three architectures in plain double precision: see reference_model.h. */
+/* The three architectures in double precision. */
 #include "tests/support/reference_model.h"
 
 #include <math.h>
@@ -9,7 +9,8 @@
 
 struct level {
   int64_t length, width;
-  int32_t *ids; /* (B, length): the chunk's document, from 1; padding keeps the preceding one */
+  int32_t *ids; /* (B, length): number of the document in its chunk, from 1; padding has that before
+                   it */
   bool *real;
   struct tensor *x0;
 };
@@ -18,11 +19,11 @@ struct reference {
   const struct reference_request *request;
   const struct plm_model_config *config;
   struct tape *tape;
-  struct tensor **leaves; /* one a parameter, made when first asked for */
+  struct tensor **leaves; /* one for each parameter, made when it is first used */
   int64_t B, L, H;
   struct level levels[32];
   int level_count;
-  int executed; /* blocks so far, for the pattern */
+  int executed; /* blocks executed so far, for the attention pattern */
   struct tensor *embedding;
   void *scratch[512]; /* masks */
   size_t scratch_count;
@@ -31,7 +32,7 @@ struct reference {
 static struct tensor *parameter(struct reference *r, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* NULL when there is none of that name. */
+/* NULL if there is no parameter of this name. */
 static struct tensor *parameter(struct reference *r, const char *format, ...)
 {
   char name[128];
@@ -119,7 +120,7 @@ static bool *dense_mask(struct reference *r, const struct level *level, unsigned
   return allowed;
 }
 
-/* The embedding goes through norm, value embeddings don't. */
+/* The token embedding is normalised, value embeddings are not. */
 static struct tensor *token_table(struct reference *r, struct tensor *raw, bool normalised)
 {
   struct tensor *table = normalised ? tape_norm(r->tape, raw, false) : raw;

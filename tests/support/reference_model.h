@@ -1,6 +1,6 @@
-/* The model of model.md a second time: plain, in double precision, attention with dense masks made
- * from the document tables, gradients by a tape. An oracle for tiny sizes. It shares no code with
- * common/model; parameters are looked up by name. */
+/* The model of doc/model.md a second time, in double precision, as an oracle for tiny sizes:
+ * attention uses dense masks made from the document tables, gradients come from a tape. It shares
+ * no code with common/model and looks up parameters by name. */
 #ifndef PLM_TESTS_SUPPORT_REFERENCE_MODEL_H
 #define PLM_TESTS_SUPPORT_REFERENCE_MODEL_H
 
@@ -10,7 +10,7 @@
 struct reference_parameter {
   const char *name;
   int64_t rows, cols;
-  double *value, *gradient; /* gradient is added to; NULL where no gradient is wanted */
+  double *value, *gradient; /* gradient is added to; NULL if it is not needed */
 };
 
 struct reference_request {
@@ -18,16 +18,16 @@ struct reference_request {
   struct reference_parameter *parameters;
   size_t parameter_count;
   const struct plm_batch *batch;
-  uint32_t window; /* in force */
+  uint32_t window; /* sliding window, tokens */
   const struct plm_targets *targets;
   const struct plm_loss_options *loss;
-  double loss_scale; /* of the gradients; 0: forward alone */
+  double loss_scale; /* of the gradients; 0 for the forward pass only */
   enum reference_fault fault;
   double *hidden; /* (B, L, D) last hidden state, may be NULL */
   double *logits; /* (rows, V) capped, may be NULL */
 };
 
-/* The summed loss; parameter gradients of loss_scale times it are added. */
+/* Returns the summed loss and adds the gradients of loss_scale times this sum. */
 double reference_model_loss(const struct reference_request *request);
 
 #endif

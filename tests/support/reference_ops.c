@@ -1,4 +1,4 @@
-/* Plain double-precision operators, for the kernels' tests. */
+/* Operators in double precision, for tests of kernels. */
 #include "tests/support/reference_ops.h"
 
 #include <math.h>
@@ -48,7 +48,7 @@ void reference_norm(double *out, const double *x, int64_t N, int64_t D)
   }
 }
 
-/* By the full Jacobian: d y_j / d x_i = [i = j] / rms - x_i x_j / (D rms^3). */
+/* Uses the full Jacobian: d y_j / d x_i = [i = j] / rms - x_i x_j / (D rms^3). */
 void reference_norm_backward(double *dx, const double *dh, const double *x, int64_t N, int64_t D)
 {
   for (int64_t n = 0; n < N; n++) {
@@ -87,7 +87,7 @@ void reference_token_mean_backward(double *dtable, const double *dout, const int
         dtable[tokens[n * group + j] * D + i] += dout[n * D + i] / (double)group;
 }
 
-/* One head of q or k: norm, then the halves turned by the position's angles. */
+/* One head of q or k: norm, then rotation by the position's angles. */
 static void turn(double *out, const double *in, const double *cosine, const double *sine, int64_t K)
 {
   const double rms = root_mean_square(in, K);
@@ -148,7 +148,7 @@ static void attend_cached(double *out, const double *q, const double *keys, cons
 {
   double sum = 0;
   for (int64_t d = 0; d < K; d++) out[d] = 0;
-  for (int64_t i = begin; i < end; i++) { /* scores are small: no maximum is needed */
+  for (int64_t i = begin; i < end; i++) { /* scores are small, so no maximum is subtracted */
     double score = 0;
     for (int64_t d = 0; d < K; d++) score += q[d] * keys[i * K + d];
     const double weight = exp(score / sqrt((double)K));
@@ -225,7 +225,7 @@ static void add_product(double *out, double factor, const double *a, const doubl
         out[i * cols + j] += factor * a[i * inner + k] * b[k * cols + j];
 }
 
-/* x (rows x cols, rows <= cols) after one quintic step */
+/* One quintic step on x (rows x cols, rows <= cols), in place. */
 static void newton_schulz(double *x, int64_t rows, int64_t cols)
 {
   double *gram = calloc((size_t)(rows * rows), sizeof *gram);

@@ -1,5 +1,5 @@
-/* The operators of common/ops/ops.h in double precision, as plain loops written from model.md and
- * apart from the kernels. Shapes and meanings as there; gradients are written (=), never added. */
+/* The operators of common/ops/ops.h in double precision: plain loops that share no code with the
+ * kernels. Shapes and meanings are those of ops.h, but gradients are written, never added. */
 #ifndef PLM_TESTS_SUPPORT_REFERENCE_OPS_H
 #define PLM_TESTS_SUPPORT_REFERENCE_OPS_H
 
@@ -20,7 +20,7 @@ void reference_token_mean_backward(double *dtable, const double *dout, const int
                                    int64_t N, int64_t D, int64_t V, int level);
 
 struct reference_qkv {
-  const double *qkv, *vi; /* vi NULL: no mix */
+  const double *qkv, *vi; /* vi is NULL if there is no mix */
   double a[2];
   const double *cosine, *sine;
   int64_t B, L, H, K;
@@ -29,8 +29,8 @@ void reference_qkv_prepare(double *out, const struct reference_qkv *in);
 void reference_qkv_prepare_backward(double *dqkv_raw, double *dvi, double da[2], const double *dqkv,
                                     const struct reference_qkv *in);
 
-/* Row n's query over keys and values [begin, end) of its slot: caches (slots, H, capacity, K),
- * which hold the rows' own already. out (rows, HK). */
+/* Each row's query attends to keys and values [begin, end) of its slot. The caches (slots, H,
+ * capacity, K) already contain the rows' own keys and values. out is (rows, HK). */
 struct reference_cached {
   const double *q, *key_cache, *value_cache; /* q (rows, HK) */
   const int32_t *slots, *begin, *end;
@@ -49,7 +49,7 @@ struct reference_loss {
   double scale, soft_cap, label_smoothing, z_loss;
   int64_t N, V;
 };
-/* logits before the cap; dlogits by them */
+/* logits are those before the cap, and dlogits the gradient with respect to them */
 void reference_cross_entropy(double *row_loss, double *dlogits, const double *logits,
                              const struct reference_loss *loss);
 

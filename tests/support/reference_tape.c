@@ -1,4 +1,4 @@
-/* The operations of the reference tape: see reference_tape.h. */
+/* The operations of the reference tape, forward and backward. */
 #include "tests/support/reference_tape.h"
 
 #include <math.h>

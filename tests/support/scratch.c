@@ -1,4 +1,4 @@
-/* Temporary folders of test programs. */
+/* Makes and removes temporary folders of test programs. */
 #include "tests/support/scratch.h"
 
 #include <stdio.h>

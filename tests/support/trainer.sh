@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Functions for tests that drive plm-trainer and plm-packer by hand, without a supervisor. Sourced.
+# Functions for tests that drive plm-trainer and plm-packer without a supervisor. Sourced.
 . "${PLM_ROOT:?}/tests/support/lib.sh"
 set +e # these scripts look at exit codes themselves
 
@@ -12,7 +12,8 @@ fail() {
   exit 1
 }
 
-# trainer_config ARCHITECTURE [PRECISION]: $PLM_TMP/pipeline.yaml; with state of every kind to lose
+# trainer_config ARCHITECTURE [PRECISION]: writes $PLM_TMP/pipeline.yaml of a run whose checkpoints have
+# state of every kind
 trainer_config() {
   cat >"$PLM_TMP/pipeline.yaml" <<YAML
 version: 1
@@ -36,7 +37,7 @@ trainer:
 YAML
 }
 
-# start_packer RUN [ARG...]: in the background; its pid is in $packer_pid
+# start_packer RUN [ARG...]: starts one in the background; its pid is in $packer_pid
 # shellcheck disable=SC2034 # packer_pid is for who called
 start_packer() {
   local run=$1
@@ -46,7 +47,7 @@ start_packer() {
   packer_pid=$!
 }
 
-# start_trainer RUN [ARG...]: in the background; its pid is in $trainer_pid
+# start_trainer RUN [ARG...]: starts one in the background; its pid is in $trainer_pid
 start_trainer() {
   local run=$1
   shift
@@ -55,13 +56,13 @@ start_trainer() {
   trainer_pid=$!
 }
 
-# run_trainer RUN [ARG...]: to its end; the exit status is the trainer's
+# run_trainer RUN [ARG...]: runs one to its end and returns its exit status
 run_trainer() {
   start_trainer "$@"
   wait "$trainer_pid"
 }
 
-# run_undisturbed RUN: with a packer of its own, to its end; what disturbed runs are compared with
+# run_undisturbed RUN: a complete run with its own packer, which disturbed runs are compared with
 run_undisturbed() {
   start_packer "$1"
   run_trainer "$1" || fail "the undisturbed run ended with $?"
@@ -70,20 +71,41 @@ run_undisturbed() {
 
 lines_of() { if [ -e "$1" ]; then wc -l <"$1"; else echo 0; fi; }
 
-# until_lines RUN N: waits until trainer.jsonl has N lines; fails when the trainer ends before
+# until_lines RUN N: waits until trainer.jsonl has N lines; fails if the trainer ends before
 until_lines() {
   while [ "$(lines_of "$1/trainer.jsonl")" -lt "$2" ]; do
     kill -0 "$trainer_pid" 2>/dev/null || fail "the trainer ended before step $2"
   done
 }
 
-# Weights, average, moments and the consumed data of a checkpoint, as hashes.
+# start_and_kill RUN N [ARG...]: starts a packer and a trainer of a new run and kills the trainer when
+# trainer.jsonl has N lines. On a busy machine the run may be complete by then; it is then started
+# again. The packer keeps running; its pid is in $packer_pid.
+start_and_kill() {
+  local run=$1 lines=$2 attempt
+  shift 2
+  for attempt in 1 2 3 4 5 6 7 8; do
+    rm -rf "$run"
+    start_packer "$run" "$@"
+    start_trainer "$run" "$@"
+    until_lines "$run" "$lines"
+    kill -9 "$trainer_pid"
+    wait "$trainer_pid" 2>/dev/null
+    [ -e "$run/DONE" ] || return 0
+    echo "attempt $attempt: the kill came too late"
+    kill "$packer_pid"
+    wait "$packer_pid" 2>/dev/null
+  done
+  fail "the run was always complete before it was killed"
+}
+
+# state_of RUN NAME: hashes of a checkpoint's weights, average and moments, and its position in the data
 state_of() {
   (cd "$1/checkpoints/$2" && sha256sum model.safetensors ema.safetensors optimizer.safetensors \
     && jq -c '[.step, .counters, .cursor, .exact]' trainer.json)
 }
 
-# same_run A B STEP: exact metrics and the state after STEP are bit-identical
+# same_run A B STEP: fails unless exact metrics and the state after STEP are bit-identical
 same_run() {
   diff <(exact_metrics "$1/trainer.jsonl") <(exact_metrics "$2/trainer.jsonl") >"$PLM_TMP/difference.log" ||
     fail "exact metrics of $2 differ from those of $1: $(head -n 4 "$PLM_TMP/difference.log")"

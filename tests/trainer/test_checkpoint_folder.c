@@ -1,5 +1,5 @@
-/* Publishing one checkpoint: what is on the disk afterwards, when it succeeds and when it fails;
- * and retention on real folders. */
+/* Publishing a checkpoint: what is on the disk after success and after failure; and retention on
+ * real folders. */
 #include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
@@ -178,7 +178,7 @@ static void the_same_checkpoint_is_dropped_another_steps_aside(void **state)
   assert_int_equal(stat(path, &first), 0);
   assert_int_equal(publish(fixture, 7, &after), PLM_OK);
   assert_int_equal(stat(path, &second), 0);
-  assert_true(first.st_ino == second.st_ino); /* the old one still stands */
+  assert_true(first.st_ino == second.st_ino); /* the old one is still there */
   assert_int_equal(entries(fixture, ".tmp-") + entries(fixture, ".bad-"), 0);
 
   fixture->values[fixture->table[0].offset] += 1;
@@ -186,7 +186,7 @@ static void the_same_checkpoint_is_dropped_another_steps_aside(void **state)
   assert_false(plm_hash_equal(before, after));
   assert_true(holds(fixture, ".bad-step_00000007"));
 
-  /* the same weights, but the standing folder is damaged */
+  /* the same weights, but the existing folder is damaged */
   path_of(fixture, "step_00000007/trainer.json", path);
   assert_int_equal(plm_file_write(path, "{}", 2, 0644, NULL), PLM_OK);
   assert_int_equal(publish(fixture, 7, NULL), PLM_OK);
@@ -254,7 +254,7 @@ static void retention_deletes_only_what_is_ours(void **state)
   path_of(fixture, "step_00000000.mine", path);
   assert_int_equal(plm_directory_make(path, NULL), PLM_OK);
   path_of(fixture, "step_00000001/MANIFEST", path);
-  assert_int_equal(unlink(path), 0); /* whatever that is, it is no checkpoint of ours */
+  assert_int_equal(unlink(path), 0); /* without it the folder is not known to be ours */
   assert_int_equal(
       plm_retention_apply(fixture->run, &fixture->config.trainer.checkpoint, "valid", 4, NULL),
       PLM_OK);
@@ -266,7 +266,7 @@ static void retention_deletes_only_what_is_ours(void **state)
   assert_true(holds(fixture, "step_00000004"));
   assert_int_equal(entries(fixture, ".tmp-"), 0);
 
-  /* with an evaluator that has reported nothing, everything stays */
+  /* with an evaluator that has reported nothing, everything is kept */
   plm_path_join(path, fixture->run, PLM_RUN_EVALUATOR_METRICS, NULL);
   assert_int_equal(plm_file_write(path, "", 0, 0644, NULL), PLM_OK);
   assert_int_equal(publish(fixture, 5, NULL), PLM_OK);

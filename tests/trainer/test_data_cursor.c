@@ -1,5 +1,4 @@
-/* trainer/data_cursor: epochs passed, the chain over what was consumed, and the way through JSON.
- */
+/* trainer/data_cursor: finished epochs, the hash over what was consumed, and JSON. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -68,7 +67,8 @@ static void a_batch_spans_as_many_epochs_as_it_needs(void **state)
   expect_position(&cursor, 0, 2);
   consume(&cursor, 1, 1, &epochs);
   expect_position(&cursor, 1, 0);
-  assert_int_equal(epochs.highest_asked, 0); /* nothing is asked of an epoch not yet begun */
+  assert_int_equal(epochs.highest_asked,
+                   0); /* the size of an epoch is not asked for before it begins */
   consume(&cursor, 8, 1, &epochs);
   expect_position(&cursor, 3, 2);
   assert_int_equal(cursor.epoch_count, 3);

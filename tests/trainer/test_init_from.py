@@ -1,4 +1,4 @@
-"""trainer.init_from: a run begins with the weights of a checkpoint, or of what transformers saved."""
+"""trainer.init_from: a run starts from the weights of a checkpoint or of a folder that transformers saved."""
 
 import json
 import os
@@ -26,7 +26,7 @@ def source(tmp_path_factory):
 
 
 def begin(source, init_from, tied=False, **settings):
-    """A run of one step; the weights it published before it."""
+    """Makes a run of one step and returns the weights that it published before that step."""
     config = small_config(
         "patch_unet", corpus=source / "corpus", tie_embeddings=tied, run_name="heir"
     )

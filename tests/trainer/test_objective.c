@@ -9,7 +9,7 @@
 
 enum { LENGTH = 64, CHUNKS = 6, CLS = 0, PAD = 1, EOS = 2 };
 
-/* A batch with documents of several lengths, padding between and after them. */
+/* A batch with documents of several lengths and padding between and after them. */
 struct sample {
   uint8_t tokens[CHUNKS * LENGTH];
   uint32_t begin[CHUNKS + 1];
@@ -25,7 +25,7 @@ static void make_sample(struct sample *sample, uint64_t first_chunk)
   uint32_t count = 0;
   for (uint32_t c = 0; c < CHUNKS; c++) {
     for (uint32_t d = 0; d < 4; d++) {
-      if ((c + d) % 5 == 4) continue; /* some chunks hold fewer */
+      if ((c + d) % 5 == 4) continue; /* some chunks have fewer documents */
       uint8_t *at = sample->tokens + c * LENGTH + starts[d];
       for (uint32_t i = 0; i < sizes[d]; i++) at[i] = (uint8_t)(3 + (7 * c + 3 * d + 5 * i) % 26);
       at[0] = CLS;

@@ -1,6 +1,5 @@
-/* trainer/optimizers on the CPU backend against the formulas of model.md in
- * double precision: Muon with both scales, Adam, decay, the average, over
- * several steps. */
+/* trainer/optimizers on the CPU against the reference's rules in double precision, over several
+ * steps: Muon with both scales, Adam, decay, the average. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +12,7 @@
 
 enum { STEPS = 4 };
 
-/* Any numbers will do, as long as they are not special. */
+/* Any numbers that are not special. */
 static double draw(uint64_t stream, uint32_t i)
 {
   return plm_philox_unit(plm_philox(99, i, stream, 0).w[0]) - 0.5;
@@ -61,8 +60,7 @@ static void close_machine(struct machine *machine)
   plm_config_deinit(&machine->config);
 }
 
-/* Every parameter draws its own numbers; gradients get smaller with the step.
- */
+/* Draws numbers in (-size/2, size/2) for every parameter. */
 static void fill(const struct machine *machine, uint64_t stream, double size, float *values)
 {
   memset(values, 0, machine->arena * sizeof *values);
@@ -96,7 +94,7 @@ static double *zeros(size_t count)
   return values;
 }
 
-/* The arenas of the double-precision run. */
+/* Arenas of the reference. */
 struct reference_arenas {
   double *w, *first, *second, *average, *gradient;
 };
@@ -135,7 +133,7 @@ static void run_against_reference(const char *settings)
   for (size_t e = 0; e < n; e++) arenas.w[e] = arenas.average[e] = values[e];
 
   for (uint64_t update = 0; update < STEPS; update++) {
-    const uint64_t s = 3 * update; /* steps between were skipped: s and t part */
+    const uint64_t s = 3 * update; /* the steps between were skipped, so s and t differ */
     const double scale = 0.25, count = 4;
     fill(&machine, 2 + update, 1 + (double)update, values);
     ops->upload(ops, plm_model_gradient_arena(machine.model), values, bytes);
@@ -190,8 +188,7 @@ static void adamw_alone(void **state)
                         "lr_head: 0.003, lr_scalar: 0.004");
 }
 
-/* q, k and v each have a buffer and a direction of their own, and every state
- * tensor a place. */
+/* Query, key and value have separate momenta, and no two tensors of the state overlap. */
 static void tensors_cover_the_state(void **state)
 {
   (void)state;
@@ -229,7 +226,7 @@ static plm_status counting_allocate(struct plm_ops *ops, size_t bytes, void **bu
   return backend_allocate(ops, bytes, buffer, error);
 }
 
-/* What `up --dry-run` says is what opening takes, the scratch of every thread included. */
+/* The memory plan equals what opening allocates, including the scratch of every thread. */
 static void memory_is_known_before(void **state)
 {
   (void)state;
@@ -258,7 +255,7 @@ static void memory_is_known_before(void **state)
     close_machine(&machine);
   }
   assert_true(scratch[3] == 3 * scratch[1] &&
-              scratch[1] > 0); /* a small model: a matrix a thread */
+              scratch[1] > 0); /* a small model: each thread works on one matrix */
   assert_int_equal(bytes[3] - bytes[1], scratch[3] - scratch[1]);
 }
 

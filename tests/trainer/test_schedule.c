@@ -1,4 +1,4 @@
-/* trainer/schedule and trainer/clip against values worked out by hand from model.md. */
+/* trainer/schedule and trainer/clip against values computed by hand. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -116,7 +116,7 @@ static void automatic_clipping_starts_at_the_tenth_step(void **state)
   struct plm_clip clip = {0};
   for (uint64_t s = 0; s < 9; s++)
     assert_true(plm_clip_threshold(&clip, 0, 50, s, (double)s + 1) == 0);
-  assert_near(plm_clip_threshold(&clip, 0, 50, 9, 10), 5.5); /* 1..10, current included */
+  assert_near(plm_clip_threshold(&clip, 0, 50, 9, 10), 5.5); /* of 1 to 10, current norm included */
   assert_near(plm_clip_threshold(&clip, 0, 50, 10, INFINITY), 5.5);
   assert_int_equal(clip.count, 10);
   assert_near(plm_clip_threshold(&clip, 7, 0, 11, 1), 7);
@@ -131,7 +131,7 @@ static void history_is_the_last_1024_and_survives_a_save(void **state)
   for (uint64_t s = 0; s < 1500; s++)
     threshold = plm_clip_threshold(&clip, 0, 0.0001, s, (double)s);
   assert_int_equal(clip.count, PLM_CLIP_HISTORY);
-  assert_near(threshold, 476 + 1023 * 1e-6); /* the oldest left is 1500 - 1024 */
+  assert_near(threshold, 476 + 1023 * 1e-6); /* the oldest norm left is 1500 - 1024 */
   double saved[PLM_CLIP_HISTORY];
   const uint32_t count = plm_clip_export(&clip, saved);
   assert_true(saved[0] == 476 && saved[count - 1] == 1499);
@@ -141,8 +141,9 @@ static void history_is_the_last_1024_and_survives_a_save(void **state)
                 plm_clip_threshold(&restored, 0, 30, s, sin((double)s)));
 }
 
-/* What the device will make of a norm, planned before it is known, is what the history says after:
- * with a history that grows, that is full and forgets, with ties, and at both ends. */
+/* The threshold that the device computes from inputs prepared before the norm is known equals that
+ * of the history afterwards: while the history grows, when it is full, with ties, and at both ends.
+ */
 static void clipping_is_planned_ahead(void **state)
 {
   (void)state;

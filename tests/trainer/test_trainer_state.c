@@ -1,4 +1,4 @@
-/* trainer.json: written, read back, and what a wrong one is answered with; and the grace time. */
+/* trainer.json: written, read back, and errors in it; and the decision about the grace time. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -78,7 +78,7 @@ static void trainer_json_reads_back(void **unused)
   assert_true(cJSON_GetObjectItem(failure, "step")->valuedouble == 8.0);
   assert_string_equal(cJSON_GetObjectItem(failure, "failed")->valuestring, "no space");
 
-  /* the configuration inside is the whole one, whatever the environment says today */
+  /* the configuration inside is complete, so the environment has no influence */
   setenv("PLM_TRAINER_STEPS", "7", 1);
   assert_int_equal(plm_config_load_text(saved, strlen(saved), &before, &error), PLM_OK);
   unsetenv("PLM_TRAINER_STEPS");
@@ -127,14 +127,14 @@ static void grace_is_judged_by_the_last_step(void **unused)
   grace.last_step_s = 30;
   assert_false(plm_grace_is_short(&grace)); /* 1 + 20 */
   grace.publish_s = 6;
-  assert_true(plm_grace_is_short(&grace)); /* and the checkpoint */
+  assert_true(plm_grace_is_short(&grace)); /* and writing the checkpoint */
   grace = (struct plm_grace){.limit_s = 25, .step_s = 10, .done = 1, .total = 4};
-  assert_true(plm_grace_is_short(&grace)); /* the first step: by its own pace, 30 left */
+  assert_true(plm_grace_is_short(&grace)); /* the first step is judged by its own pace: 30 left */
   grace.done = 2;
   assert_false(plm_grace_is_short(&grace));
 }
 
-/* What the bits of a step hang on: a resume where it differs says so from there on. */
+/* A resume on another build, library or processor is marked as inexact. */
 static void another_build_or_library_is_inexact(void **unused)
 {
   (void)unused;
@@ -157,7 +157,7 @@ static void another_build_or_library_is_inexact(void **unused)
   plm_config_deinit(&config);
 }
 
-/* Older checkpoints name neither the build nor the library, and call the algorithms plans. */
+/* Older checkpoints do not name build and library, and call the algorithms plans. */
 static void an_older_checkpoint_is_read(void **unused)
 {
   (void)unused;

@@ -1,6 +1,6 @@
 /* Algorithms of products from the first step into trainer.json and back, on the emulated CUDA
- * backend, where tuning draws algorithms that differ in their bits: a resume that takes the
- * algorithms repeats them, one that measured again would not. */
+ * backend. Tuning draws algorithms there that round differently, so a resume that measured again
+ * would give other bits. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +34,8 @@ static struct plm_model_config model_config(void)
   return case_config(PLM_UNET, 2, LENGTH);
 }
 
-/* The gradients of one batch; closes ops unless tuning shall end into state first. */
+/* Returns the gradients of one batch and closes ops. If end is not NULL, ends tuning into it first.
+ */
 static float *gradients_on(struct plm_ops *ops, struct plm_trainer_state *end, size_t *elements)
 {
   const struct plm_model_config config = model_config();
@@ -63,7 +64,7 @@ static void open_state(struct plm_trainer_state *state, struct plm_config *confi
                    PLM_OK);
 }
 
-/* Through trainer.json into a state as a resume opens it. */
+/* Writes the state to trainer.json and reads it back, as a resume does. */
 static void reopen_state(struct plm_trainer_state *state, struct plm_config *config)
 {
   char *text, *saved;
@@ -79,7 +80,8 @@ static void reopen_state(struct plm_trainer_state *state, struct plm_config *con
   free(text);
 }
 
-/* A run's first step with these algorithms drawn: its gradients, and its state as resumed. */
+/* Makes a run's first step with algorithms drawn from `tuning`: its gradients, and its state after
+ * a resume. */
 static float *first_step(uint64_t tuning, struct plm_trainer_state *state,
                          struct plm_config *config, size_t *elements)
 {
@@ -93,7 +95,7 @@ static float *first_step(uint64_t tuning, struct plm_trainer_state *state,
   return gradients;
 }
 
-/* A resume from the state measures nothing, and gives the gradients of before. */
+/* Checks that a resume from the state measures nothing and gives the same gradients. */
 static void resumes(struct plm_trainer_state *state, const float *before, size_t n)
 {
   bool on = true;
@@ -125,8 +127,8 @@ static void a_resume_takes_the_algorithms(void **unused)
   plm_config_deinit(&other_config);
 }
 
-/* On a device of 9.0, where products with relu2 around them may be one kernel: a resume does what
- * the first step found, and says so where that is not possible. */
+/* On a device of capability 9.0 products and relu2 may be one kernel. A resume does what the first
+ * step chose, or says that it cannot. */
 static void a_resume_takes_the_fused_products(void **unused)
 {
   (void)unused;
@@ -134,7 +136,7 @@ static void a_resume_takes_the_fused_products(void **unused)
   struct plm_config config;
   size_t n;
   bool on = true;
-  assert_int_equal(setenv("PLM_CUDA_ATTENTION", "mma", 1), 0); /* not compared then */
+  assert_int_equal(setenv("PLM_CUDA_ATTENTION", "mma", 1), 0); /* then the two are not compared */
   plm_cuda_emulation_capability(90, false);
   float *before = NULL;
   for (uint64_t seed = 1; before == NULL; seed++) {
@@ -161,7 +163,7 @@ static void a_resume_takes_the_fused_products(void **unused)
   plm_config_deinit(&config);
 }
 
-/* What is exported after a resume is what was taken. */
+/* A resume exports the algorithms that it took. */
 static void algorithms_are_kept_as_they_are(void **unused)
 {
   (void)unused;
@@ -182,7 +184,7 @@ static void algorithms_are_kept_as_they_are(void **unused)
   plm_config_deinit(&config);
 }
 
-/* Replaces the first occurrence; of the same length. */
+/* Replaces the first occurrence by a text of the same length. */
 static void change(char *text, const char *from, const char *to)
 {
   char *at = strstr(text, from);
@@ -209,7 +211,7 @@ static void algorithms_of_elsewhere_are_inexact(void **unused)
     assert_int_equal(plm_tuning_begin(&state, ops, &on, NULL), PLM_OK);
     assert_false(state.exact);
     assert_null(state.algorithms);
-    assert_true(on); /* measured anew */
+    assert_true(on); /* measured again */
     ops->close(ops);
     plm_trainer_state_deinit(&state);
     plm_config_deinit(&config);
@@ -234,7 +236,7 @@ static void damaged_algorithms_are_named(void **unused)
   }
 }
 
-/* The CPU has no algorithms: what another device measured is dropped. */
+/* The CPU has no algorithms; those that another device measured are dropped. */
 static void a_backend_without_algorithms_takes_none(void **unused)
 {
   (void)unused;
@@ -255,7 +257,7 @@ static uint32_t lines_of(const char *text)
   return lines;
 }
 
-/* Evaluation meets ever new shapes: they come and go, what was measured stays. */
+/* Evaluation meets many shapes, which are forgotten again; measured ones are kept. */
 static void measured_algorithms_outlive_many_shapes(void **unused)
 {
   (void)unused;
@@ -266,7 +268,7 @@ static void measured_algorithms_outlive_many_shapes(void **unused)
   char *before, *after;
   ops->tune(ops, true, NULL);
   for (int64_t n = 1; n <= MEASURED; n++) ops->linear_forward(ops, y, x, w, NULL, n, K, K);
-  ops->linear_forward(ops, y, x, w, NULL, 1, K, K); /* met already */
+  ops->linear_forward(ops, y, x, w, NULL, 1, K, K); /* a shape that was met before */
   ops->tune(ops, false, &tuned);
   assert_int_equal(tuned.products, MEASURED);
   assert_int_equal(ops->export_algorithms(ops, &before, NULL), PLM_OK);
@@ -280,7 +282,7 @@ static void measured_algorithms_outlive_many_shapes(void **unused)
   ops->close(ops);
 }
 
-/* The only file of a folder, for a look at what was kept. */
+/* The path of the only file in a folder. */
 static void only_file(const char *directory, char path[512])
 {
   DIR *opened = opendir(directory);
@@ -306,7 +308,7 @@ static void the_next_run_takes_the_algorithms_that_were_kept(void **unused)
   float *runs[3];
   assert_int_equal(setenv("PLM_ALGORITHM_CACHE", cache, 1), 0);
   for (uint64_t run = 0; run < 3; run++) {
-    if (run == 2) { /* a damaged one costs a tuning */
+    if (run == 2) { /* after a damaged file products are tuned again */
       only_file(cache, file);
       assert_int_equal(plm_file_write(file, "nonsense", 8, 0644, NULL), PLM_OK);
     }

@@ -1,12 +1,16 @@
-/* tool_gradients CONFIG FOLDER BATCH OUTPUT: loss and gradients of one step as plm-trainer takes
- * them, micro-batch by micro-batch, for test_gradients.py to hold against PyTorch's.
+/* tool_gradients CONFIG FOLDER BATCH OUTPUT: computes loss and gradients of one step as plm-trainer
+ * does, one micro-batch after another. test_gradients.py compares them with PyTorch's.
  *
- * CONFIG is a pipeline.yaml, FOLDER holds the weights (model.safetensors). BATCH, a safetensors
- * file: "tokens" U8 (B, L); "documents" I32 (n, 3), chunk, first place and tokens of each; "step"
- * I64 (2), the step from 0 and g of chunk 0. OUTPUT, another: the summed gradient of each parameter
- * under its name, "step.loss" F64 (1) summed, "step.count" I64 (1) its divisor, "step.inputs" I32
- * (B, L) after masking, "step.labels" I32 (B, L), -1 where there is none, "step.weights" F32 (B,
- * L).
+ * CONFIG is a pipeline.yaml, FOLDER contains model.safetensors. BATCH is a safetensors file:
+ *   tokens     U8 (B, L)
+ *   documents  I32 (n, 3): chunk, first position and number of tokens of each document
+ *   step       I64 (2): the step from 0, and the number of chunk 0 in the run
+ * OUTPUT is another one: the summed gradient of each parameter under its name, and
+ *   step.loss     F64 (1), summed
+ *   step.count    I64 (1), its divisor
+ *   step.inputs   I32 (B, L), after masking
+ *   step.labels   I32 (B, L), -1 if there is none
+ *   step.weights  F32 (B, L)
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +34,7 @@ struct step_case {
   struct plm_objective_state objective;
   struct plm_batch batch;
   uint64_t s;
-  /* what is written */
+  /* results */
   double loss;
   int64_t count;
   int32_t *inputs, *labels; /* (B, L) */

@@ -1,9 +1,9 @@
-/* tool_rounding BACKEND OPERATOR SIZES: one operator in bf16 on the operands of standard input, its
- * results to standard output, for test_rounding.py to hold beside PyTorch's.
+/* tool_rounding BACKEND OPERATOR SIZES: runs one operator in bf16 on operands from standard input
+ * and writes its results to standard output. test_rounding.py compares them with PyTorch's.
  *
- * BACKEND is cpu or cuda (emulated, or a GPU: device_case.h). Operands and results follow each
- * other as raw bf16, parameters and their gradients as fp32, in the order in which the operator
- * below takes and gives them.
+ * BACKEND is cpu or cuda (emulated, or a GPU: device_case.h). Operands and results are raw bf16,
+ * parameters and their gradients fp32, in the order in which the operators below take and give
+ * them.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -236,7 +236,7 @@ int main(int argc, char **argv)
     ops = device_case_open(PLM_PRECISION_BF16, 1);
   } else if (argc < 3 || plm_ops_cpu_open(PLM_PRECISION_BF16, 1, NULL, &ops, &error) != PLM_OK) {
     plm_error_print("tool_rounding", &error);
-    return 77; /* no bf16 on this processor */
+    return 77; /* this processor has no bf16 */
   }
   for (size_t i = 0; i < sizeof operators / sizeof *operators; i++) {
     if (strcmp(argv[2], operators[i].name) != 0 || argc != 3 + operators[i].sizes) continue;

@@ -19,7 +19,7 @@ static uint32_t field(const cJSON *document, const char *name)
   return (uint32_t)item->valuedouble;
 }
 
-/* <cls> where the document begins, <eos> where it ends and there is room for it. */
+/* Writes a document's tokens to its chunk: <cls> if it begins here, <eos> if it ends here. */
 static struct plm_chunk_document place(const struct oracle *o, const cJSON *document,
                                        uint8_t *chunk)
 {

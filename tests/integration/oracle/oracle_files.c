@@ -1,4 +1,4 @@
-/* What the oracle reads: settings, config.json, FASTA, trace lines, safetensors. */
+/* Reads settings, config.json, FASTA, lines of `trace` and safetensors. */
 #include "tests/integration/oracle/oracle.h"
 
 #include <cjson/cJSON.h>
@@ -193,7 +193,7 @@ void oracle_read_sequences(struct oracle *o, const char *fasta)
   o->sequences = oracle_memory(size, sizeof *o->sequences);
   for (char *rest = text, *line; (line = strsep(&rest, "\n")) != NULL;) {
     if (*line == '>') {
-      length += o->sequence_count > 0; /* past the end of the one before */
+      length += o->sequence_count > 0; /* past the end of the previous sequence */
       o->sequences[o->sequence_count++] = (struct oracle_sequence){
           strndup(line + 1, strcspn(line + 1, " \t\r")), residues + length};
       continue;

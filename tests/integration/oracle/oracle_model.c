@@ -1,5 +1,4 @@
-/* Names and shapes of a configuration's parameters, and their initial values by Philox purpose 3.
- */
+/* Names and shapes of a configuration's parameters, and their initial values (Philox purpose 3). */
 #include "tests/integration/oracle/oracle.h"
 
 #include <math.h>
@@ -14,7 +13,7 @@ enum { MAX_PARAMETERS = 512 };
 static void add(struct oracle *o, int64_t rows, int64_t cols, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* rows 0: a vector */
+/* Adds a parameter; with rows 0 a vector. */
 static void add(struct oracle *o, int64_t rows, int64_t cols, const char *format, ...)
 {
   if (o->parameter_count == MAX_PARAMETERS) oracle_die("too many parameters");
@@ -77,7 +76,7 @@ static void list_patch_unet(struct oracle *o)
 {
   const struct plm_model_config *model = &o->config.model;
   const int n = (int)model->num_unet_layers / 2;
-  int v = 0; /* level of length 1 */
+  int v = 0; /* the level at which a chunk is one position */
   while (model->max_length >> v > 1) v++;
   for (int i = 0; i < n; i++) {
     const int deeper = i < v ? i : v, mirrored = n - 1 - i;

@@ -21,7 +21,7 @@ static const double loss_tolerance = 1e-5, norm_tolerance = 1e-4;
 static const double weight_tolerance = 2e-3,
                     mix_tolerance = 5e-2; /* of the distance from the start */
 
-/* What --plant makes wrong. */
+/* Faults that --plant can make. */
 struct fault {
   const char *name;
   enum reference_rule_fault rule;
@@ -81,7 +81,8 @@ static void check_initial(struct oracle *o)
   free(published);
 }
 
-/* Distance of the published weights from ours, of each tensor, relative to how far it moved. */
+/* Checks the distance of each published tensor from ours, relative to how far it moved; returns the
+ * largest one. */
 static double check_final(struct oracle *o, unsigned step, const char *file, bool average)
 {
   float **published = oracle_memory(o->parameter_count, sizeof *published);
