@@ -123,7 +123,7 @@ static plm_status read_plan(const struct plm_command_context *context, struct pl
 static void only_evaluate(struct plan *plan, const struct plm_prepared *prepared)
 {
   plan->chosen[PLM_KIND_TRAINER] = false;
-  plm_info("the run is complete at step %llu; evaluating the checkpoints that were not",
+  plm_info("the run is complete at step %llu; evaluating checkpoints without metrics",
            (unsigned long long)prepared->step);
 }
 

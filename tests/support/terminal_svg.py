@@ -15,6 +15,7 @@ import sys
 import xml.sax.saxutils as xml
 
 CELL, LINE, SIZE, PADDING = 8.4, 18, 14, 12
+NO_BREAK = "\u00a0"  # several blanks in a row would be drawn as one
 FONTS = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono','Liberation Mono',monospace"
 COLORS = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white")
 LIGHT = {
@@ -94,7 +95,7 @@ def draw_line(row, line):
             if not blank:
                 texts.append(
                     f'<text class="{kind}" x="{PADDING + first * CELL:.1f}" y="{top + 13.5:.1f}" '
-                    f'textLength="{len(text) * CELL:.1f}">{xml.escape(text)}</text>'
+                    f'textLength="{len(text) * CELL:.1f}">{xml.escape(text).replace(" ", NO_BREAK)}</text>'
                 )
         if character is None:
             break
@@ -121,7 +122,7 @@ def draw(text, columns=None):
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
             f'width="{width:.0f}" height="{height:.0f}">',
-            f"<style>text{{font:{SIZE}px {FONTS};white-space:pre}}.bold{{font-weight:bold}}"
+            f"<style>text{{font:{SIZE}px {FONTS}}}.bold{{font-weight:bold}}"
             f".dots{{fill:none;stroke-width:2.2;stroke-linecap:round}}{style(LIGHT)}"
             f"@media(prefers-color-scheme:dark){{{style(DARK)}}}</style>",
             f'<rect class="paper" x="0.5" y="0.5" width="{width - 1:.0f}" '

@@ -9,7 +9,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 def drawn(text, **options):
     root = tree.fromstring(terminal_svg.draw(text, **options))
-    texts = {element.text: element for element in root.iter(SVG + "text")}
+    texts = {element.text.replace("\u00a0", " "): element for element in root.iter(SVG + "text")}
     return root, texts, list(root.iter(SVG + "path"))
 
 
