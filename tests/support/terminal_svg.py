@@ -83,20 +83,29 @@ def dots(character, column, top):
     )
 
 
+def draw_text(first, top, run):
+    """A text of one run that begins in column `first`, without the blanks around it: renderers that
+    trim a text would shift it."""
+    text = "".join(cell[0] for cell in run)
+    first += len(text) - len(text.lstrip())
+    text = text.strip()
+    if not text:
+        return []
+    kind = run[0][1] + (" bold" if run[0][2] else "")
+    return [
+        f'<text class="{kind}" x="{PADDING + first * CELL:.1f}" y="{top + 13.5:.1f}" '
+        f'textLength="{len(text) * CELL:.1f}">{xml.escape(text).replace(" ", NO_BREAK)}</text>'
+    ]
+
+
 def draw_line(row, line):
     """The elements of one line: a path of dots for each color, a text for each run of one style."""
     top = PADDING + row * LINE
     paths, texts, run = {}, [], []
     for column, (character, color, bold) in enumerate([*line, (None, None, None)]):
         if run and (character is None or is_braille(character) or run[0][1:] != (color, bold)):
-            first, kind = column - len(run), run[0][1] + (" bold" if run[0][2] else "")
-            text = "".join(cell[0] for cell in run)
-            blank, run = not text.strip(), []
-            if not blank:
-                texts.append(
-                    f'<text class="{kind}" x="{PADDING + first * CELL:.1f}" y="{top + 13.5:.1f}" '
-                    f'textLength="{len(text) * CELL:.1f}">{xml.escape(text).replace(" ", NO_BREAK)}</text>'
-                )
+            texts += draw_text(column - len(run), top, run)
+            run = []
         if character is None:
             break
         if is_braille(character):
