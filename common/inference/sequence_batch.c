@@ -12,7 +12,7 @@ struct place {
 
 struct plm_sequence_batch {
   uint32_t max_chunks, max_length, alignment;
-  bool alone; /* each chunk takes only one sequence */
+  bool single; /* each chunk takes only one sequence */
   int32_t pad;
   uint32_t chunks;      /* in use */
   uint32_t *used;       /* (max_chunks): where the next sequence of a chunk would start */
@@ -36,7 +36,7 @@ plm_status plm_sequence_batch_open(const struct plm_model_config *config, uint16
   opened->max_length = config->max_length;
   opened->alignment = plm_architecture_group(config);
   for (uint32_t i = 0; i < config->pattern_count; i++)
-    opened->alone |= (config->pattern[i] & PLM_ATTENTION_BLOCK) != 0;
+    opened->single |= (config->pattern[i] & PLM_ATTENTION_BLOCK) != 0;
   opened->pad = pad;
   opened->capacity = (uint32_t)(tokens / opened->alignment);
   opened->used = calloc(max_chunks, sizeof *opened->used);
@@ -82,7 +82,7 @@ static uint32_t aligned(const struct plm_sequence_batch *batch, uint32_t count)
  * are as long as the first. */
 static bool is_wasteful(const struct plm_sequence_batch *batch, uint32_t count)
 {
-  return batch->alone && batch->chunks > 0 &&
+  return batch->single && batch->chunks > 0 &&
          4 * (uint64_t)aligned(batch, count) < 3 * (uint64_t)batch->used[0];
 }
 
@@ -91,7 +91,7 @@ static uint32_t find_chunk(const struct plm_sequence_batch *batch, uint32_t coun
 {
   if (is_wasteful(batch, count)) return batch->max_chunks;
   uint32_t best = batch->chunks;
-  for (uint32_t c = 0; c < batch->chunks && !batch->alone; c++) {
+  for (uint32_t c = 0; c < batch->chunks && !batch->single; c++) {
     const bool fits = batch->used[c] + count <= batch->max_length;
     if (fits && (best == batch->chunks || batch->used[c] > batch->used[best])) best = c;
   }

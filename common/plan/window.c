@@ -131,7 +131,7 @@ static plm_status reserve_pieces(struct plm_window *window, uint64_t pieces,
   struct plm_window_scratch *scratch = window->scratch_;
   if (pieces <= scratch->piece_capacity) return PLM_OK;
   if (pieces >= INT32_MAX)
-    return plm_error_set(error, PLM_LIMIT, "a window of %llu pieces is more than can be packed",
+    return plm_error_set(error, PLM_LIMIT, "a window has %llu pieces, more than can be packed",
                          (unsigned long long)pieces);
   free_pieces(window);
   const size_t count = pieces + pieces / 8; /* the next window may be a little larger */

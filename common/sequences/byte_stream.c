@@ -188,7 +188,7 @@ static plm_status refuse_others(const struct plm_byte_stream *stream, struct plm
     plm_error_set(error, PLM_FORMAT, "%s is compressed by %s, which is not supported", stream->name,
                   others[i].name);
     return plm_error_hint(error,
-                          "decompress it first, or pipe it: `%s %s` into a command that reads -",
+                          "run `%s %s` and pipe its output into this command, with - as the file",
                           others[i].tool, stream->name);
   }
   return PLM_OK;

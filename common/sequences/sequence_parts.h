@@ -3,6 +3,7 @@
 #ifndef PLM_COMMON_SEQUENCES_SEQUENCE_PARTS_H
 #define PLM_COMMON_SEQUENCES_SEQUENCE_PARTS_H
 
+#include "common/corpus/corpus.h"
 #include "common/sequences/line_source.h"
 #include "common/sequences/sequence_reader.h"
 
@@ -39,9 +40,9 @@ struct plm_sequence_reader {
   struct plm_sequence_builder builder;
   enum plm_sequence_format format;
   bool format_known, begun, ended;
-  unsigned mark_bytes;   /* of a byte order mark that were skipped */
-  const char *base_name; /* of the file, to name records without a name */
-  char name[4096 + 32];  /* of the current record */
+  unsigned mark_bytes;            /* of a byte order mark that were skipped */
+  const char *base_name;          /* of the file, to name records without a name */
+  char name[PLM_NAME_LIMIT + 32]; /* of the current record */
   size_t name_size;
   bool name_complete, name_too_long;
   enum { FASTA_BEFORE, FASTA_HEADER, FASTA_RESIDUES } fasta_state;
