@@ -144,7 +144,7 @@ def test_files_in_and_out():
         assert not [name for name in os.listdir() if ".part" in name]
     written = os.stat("out.safetensors").st_mtime_ns
     model.embed_dataset("in.fasta.gz", output="out.safetensors")
-    assert os.stat("out.safetensors").st_mtime_ns == written, "complete, and done again"
+    assert os.stat("out.safetensors").st_mtime_ns == written, "a complete file was written again"
     model.lm_head.bias.data += 1  # another model
     model.embed_dataset("in.fasta.gz", output="out.safetensors", logits=True)
     assert os.stat("out.safetensors").st_mtime_ns != written
@@ -163,7 +163,7 @@ def test_a_complete_npy_is_known_again():
         model.embed_dataset(sequences, output="x.npy", **options)
         return os.stat("x.npy").st_ino != before
 
-    assert written() and not written(), "complete, and done again"
+    assert written() and not written(), "a complete file was written again"
     expected = numpy.load("x.npy")
     assert written(pooling="max") and not written(pooling="max")
     assert written() and numpy.array_equal(numpy.load("x.npy"), expected)
@@ -205,7 +205,7 @@ def test_a_killed_one_goes_on(monkeypatch):
             break
         time.sleep(0.01)
     child.send_signal(signal.SIGKILL)
-    assert child.wait() == -signal.SIGKILL, "it was to be killed before its end"
+    assert child.wait() == -signal.SIGKILL, "it ended before it was killed"
     assert not os.path.exists("out.safetensors")
     done = json.load(open("out.safetensors.part.json"))["done"]
 

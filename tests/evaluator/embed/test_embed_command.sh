@@ -17,11 +17,11 @@ embed_fails() { # EXIT REGEX ARGUMENTS…
 # traces FILE: what lies beside it, one name per line
 traces() { find . -maxdepth 1 -name "$1.*" ! -name '*.names.json' -printf '%f\n'; }
 nothing_left() { # FILE: neither it nor a trace of it exists
-  [ ! -e "$1" ] || fail "there is a $1"
+  [ ! -e "$1" ] || fail "$1 exists"
   [ -z "$(traces "$1")" ] || fail "left behind: $(traces "$1")"
 }
 finished() { # FILE: it exists, and nothing lies beside it
-  [ -e "$1" ] || fail "there is no $1"
+  [ -e "$1" ] || fail "$1 does not exist"
   [ -z "$(traces "$1")" ] || fail "left behind: $(traces "$1")"
 }
 
@@ -31,7 +31,7 @@ expect 0 embed s.fasta --output plain.safetensors
 says out '^sequences    60, [0-9,]+ tokens$'
 says out '^output       plain.safetensors: 60 x 64 \(mean\), 1[0-9].[0-9] kB$'
 says out '^padding      [0-9.]+ %$'
-[ ! -s err ] || fail "narration of a short clean run: $(cat err)"
+[ ! -s err ] || fail "a short run without problems printed: $(cat err)"
 finished plain.safetensors
 
 gzip -k s.fasta
@@ -149,7 +149,7 @@ for case in "pooled.npy --pooling mean,cls,max,std" "tokens.safetensors --per-to
   finished "$file"
 done
 
-[ $went_on -gt 0 ] || fail "no run was killed while it worked: give it more to do"
+[ $went_on -gt 0 ] || fail "no run was killed while it worked; give it more sequences"
 
 # killed before anything was saved: the next run begins again
 for delay in 0.01 0.1 0.3; do
@@ -194,7 +194,7 @@ start old.npy
 wait_for 60 advanced old.npy 0
 kill -KILL "$pid"
 wait "$pid" 2>/dev/null || true
-cmp old.npy plain.npy || fail "the old result was touched"
+cmp old.npy plain.npy || fail "the old result was changed"
 expect 0 embed s.fasta --output old.npy --resume never --pooling max,std
 cmp old.npy plain.npy || fail "--resume never gives other bytes"
 finished old.npy

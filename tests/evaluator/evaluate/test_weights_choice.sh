@@ -14,8 +14,8 @@ embed() { # OUTPUT OPTIONS…
 embed default.safetensors
 embed ema.safetensors --weights ema
 embed model.safetensors --weights model
-cmp -s default.safetensors ema.safetensors || fail "the averaged weights are not the default"
-! cmp -s ema.safetensors model.safetensors || fail "--weights model gives the averaged weights"
+cmp -s default.safetensors ema.safetensors || fail "the EMA weights are not the default"
+! cmp -s ema.safetensors model.safetensors || fail "--weights model uses the EMA weights"
 
 for task in "embed --output x.safetensors corpus.fasta" "generate --output x.fasta --length 5" \
   "score --wild-type MKVLAG M1A"; do

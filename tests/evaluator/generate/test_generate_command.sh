@@ -51,9 +51,9 @@ expect 0 generate --checkpoint $masked in.fasta --seed 6 --steps 3
 # compressed, JSON lines, standard input and output
 zstd -q in.fasta
 expect 0 generate --checkpoint $masked in.fasta.zst --seed 5 --steps 3
-cmp out.fasta once.fasta || fail "zstd"
+cmp out.fasta once.fasta || fail "compressed input gives other sequences"
 plm-pipeline generate --checkpoint $masked - --output - --seed 5 --steps 3 -q <in.fasta >out.fasta
-cmp out.fasta once.fasta || fail "standard streams"
+cmp out.fasta once.fasta || fail "standard streams give other sequences"
 echo '{"name": "j", "sequence": "LA_V"}' >in.jsonl
 expect 0 generate --checkpoint $masked in.jsonl --count 2
 says out.fasta '^>j_2$'
@@ -63,7 +63,7 @@ says err ' 1 sequence, 1 residue generated'
 expect 0 generate --checkpoint $masked --length 12 --count 3 --json
 [ "$(jq -c '[.sequences, .residues, .weights, .objective, .output]' out)" = '[3,36,"model","mlm","out.fasta"]' ] ||
   fail "summary: $(cat out)"
-[ "$(grep -cE '^[A-Y]{12}$' out.fasta)" = 3 ] || fail "not three of 12: $(cat out.fasta)"
+[ "$(grep -cE '^[A-Y]{12}$' out.fasta)" = 3 ] || fail "there are not three sequences of 12 residues: $(cat out.fasta)"
 says out.fasta '^>sample_3$'
 
 # ---- causal
@@ -111,7 +111,7 @@ says err 'would both write to standard output'
 cp in.fasta same.fasta
 expect 2 plm-pipeline generate --checkpoint $masked same.fasta --output ./same.fasta
 says err '--output ./same.fasta is the same file as IN'
-cmp in.fasta same.fasta || fail "IN was touched"
+cmp in.fasta same.fasta || fail "IN was changed"
 expect 1 plm-pipeline generate --checkpoint $masked in.fasta --output missing/out.fasta
 says err 'missing/out.fasta'
 

@@ -22,17 +22,17 @@ near() {
 expect 0 score A4G 'a4g:k8e' K8E A4A
 says err '4 variants of thing'
 [ "$(head -n 1 out)" = mutant,score ] || fail "no header"
-[ "$(wc -l <out)" = 5 ] || fail "not a line a variant"
+[ "$(wc -l <out)" = 5 ] || fail "there is not one line for each variant"
 says out '^A4A,0\.000000$'
 says out '^a4g:k8e,-?[0-9]+\.[0-9]{6}$'
 cp out by_words
 printf 'mutant\nA4G\na4g:k8e\nK8E\nA4A\n' >four.csv
 expect 0 score --csv four.csv --output four.scored.csv -q
 [ ! -s out ] && [ ! -s err ] || fail "-q with --output prints"
-cmp four.scored.csv by_words || fail "the CSV says otherwise than the command line"
+cmp four.scored.csv by_words || fail "the scores of a CSV differ from those of the command line"
 gzip -k four.csv
 expect 0 score --csv four.csv.gz -q
-cmp out by_words || fail "a compressed CSV says otherwise"
+cmp out by_words || fail "the scores of a compressed CSV differ"
 expect 0 plm-pipeline score --checkpoint "$checkpoint" --wild-type mktayiakqrqisfvkshfs A4G
 near A4G A4G
 expect 0 score --offset 11 A14G
@@ -112,15 +112,15 @@ says err 'error: wrong.csv:7: column mutant: "A4del": insertions, deletions and 
 says err 'error: wrong.csv:8: column dms: the measured value "high" is not a number$'
 says err 'error: wrong.csv:9: column mutant: W99A: the wild type has positions 1 to 20, and none numbered 99$'
 says err '6 of 7 variants cannot be scored, so none was scored'
-[ "$(ls wrong.out.csv* 2>/dev/null)" = "" ] || fail "an output was begun"
+[ "$(ls wrong.out.csv* 2>/dev/null)" = "" ] || fail "an output file was created"
 { echo mutant; printf "W1A\n%.0s" {1..50}; } >many.csv
 expect 1 score --csv many.csv
-[ "$(grep -c 'error: many.csv' err)" = 20 ] || fail "not twenty errors"
+[ "$(grep -c 'error: many.csv' err)" = 20 ] || fail "twenty errors should be printed"
 says err '50 of 50 variants cannot be scored'
 
 # an error is printed once, both for a single variant and, with the count, for one of several
 expect 1 score C4G
-[ "$(grep -c 'C4G: expected C at position 4, found A' err)" = 1 ] || fail "said more than once: $(cat err)"
+[ "$(grep -c 'C4G: expected C at position 4, found A' err)" = 1 ] || fail "the error is not printed exactly once: $(cat err)"
 expect 1 score A4G C4G
 [ "$(grep -c 'error: C4G: expected C at position 4, found A' err)" = 1 ] || fail "$(cat err)"
 says err '1 of 2 variants cannot be scored'
