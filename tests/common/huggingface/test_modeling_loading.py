@@ -166,7 +166,7 @@ def test_embed_dataset_writes_what_embed_writes(checkpoint, option, tmp_path, mo
         *options,
     )
     keys = {"pooling": options[1]} if len(options) > 1 else {options[0][2:].replace("-", "_"): True}
-    with pytest.warns(UserWarning, match="are cut to the model's max_length of 256"):
+    with pytest.warns(UserWarning, match="cut to the model's max_length of 256"):
         model, report = load("exported", output_loading_info=True)
         assert_whole(report)
         model.embed_dataset(fasta, output="py.safetensors", tokens_per_batch=2048, **keys)
