@@ -1,4 +1,4 @@
-/* The packer's side of a connection: HELLO to BYE. */
+/* The packer's side of a connection, from HELLO to BYE. */
 #include "packer/packer_link.h"
 
 #include <string.h>
@@ -48,7 +48,7 @@ void packer_link_close(struct packer_link *link, bool bye)
   link->prepare.wanted = false;
 }
 
-/* Another socket and another incarnation, after a while that doubles. */
+/* Closes; a new socket with a new incarnation follows after a while, which doubles each time. */
 static void retry_later(struct packer_link *link, int64_t now)
 {
   packer_link_close(link, false);
@@ -71,7 +71,7 @@ void packer_link_rest(struct packer_link *link, const struct packer_link *instea
   link->retry_ms = now + BACKOFF_MOST_MS;
 }
 
-/* Once in a while, and at once when it is news. */
+/* Whether to log now: every ten seconds at most, and at once after WELCOME. */
 static bool may_say(struct packer_link *link, int64_t now)
 {
   if (link->said_ms != 0 && now - link->said_ms < SAY_MS) return false;
@@ -98,7 +98,7 @@ static void open_link(struct packer_link *link, struct packer_context *context, 
   }
   if (getrandom(&link->incarnation, sizeof link->incarnation, 0) < 0)
     link->incarnation ^= plm_clock_ns();
-  link->incarnation |= 1; /* 0 means unknown */
+  link->incarnation |= 1; /* 0 stands for unknown */
   link->consumer = 0;
   link->state = LINK_HELLO;
   link->opened_ms = link->heard_ms = now;
@@ -111,10 +111,11 @@ static void say_hello(struct packer_link *link, struct packer_context *context, 
   struct plm_header header = header_of(link, PLM_MESSAGE_HELLO);
   link->hello_ms = now;
   (void)plm_message_send(link->socket, NULL, 0, &header, payload,
-                         plm_hello_encode(&context->hello, payload), NULL); /* again in a second */
+                         plm_hello_encode(&context->hello, payload),
+                         NULL); /* repeated in a second */
 }
 
-/* A consumer that said BYE has ended, perhaps for good: that it is not there is no news. */
+/* A consumer that said BYE has ended, perhaps for good, so its absence is no news. */
 static void say_waiting(struct packer_link *link, int64_t now)
 {
   if (now - link->opened_ms < HELLO_MS || !may_say(link, now)) return;
@@ -146,12 +147,13 @@ void packer_link_tick(struct packer_link *link, struct packer_context *context, 
     return;
   }
   if (now - link->heard_ms > SILENCE_MS) {
-    plm_warning("%s is silent for 3 s: connecting anew", link->endpoint);
+    plm_warning("%s has been silent for 3 s; connecting again", link->endpoint);
     start_over(link, now);
   } else if (now - link->ping_ms >= PING_MS) {
     struct plm_header header = header_of(link, PLM_MESSAGE_PING);
     link->ping_ms = now;
-    (void)plm_message_send(link->socket, NULL, 0, &header, NULL, 0, NULL); /* silence will tell */
+    (void)plm_message_send(link->socket, NULL, 0, &header, NULL, 0,
+                           NULL); /* if it is lost, silence follows */
   }
 }
 
@@ -165,7 +167,8 @@ static void nack(struct packer_link *link, uint64_t request, uint64_t first,
   header.request = request;
   header.first = first;
   (void)plm_message_send(link->socket, NULL, 0, &header, payload,
-                         plm_nack_encode(reason, text, payload), NULL); /* it asks elsewhere */
+                         plm_nack_encode(reason, text, payload),
+                         NULL); /* if it is lost, the request times out */
 }
 
 static bool take_welcome(struct packer_link *link, struct packer_context *context,
@@ -180,7 +183,7 @@ static bool take_welcome(struct packer_link *link, struct packer_context *contex
       welcome.plan.tokenizer != context->hello.tokenizer) {
     context->counters.invalid++;
     if (may_say(link, now))
-      plm_warning("%s sent a WELCOME that makes no sense: %s", link->endpoint,
+      plm_warning("%s sent an invalid WELCOME: %s", link->endpoint,
                   error.what[0] != '\0' ? error.what : "another plan or tokenizer");
     return false;
   }
@@ -281,19 +284,19 @@ static void take_reject(struct packer_link *link, const struct plm_message *mess
   retry_later(link, now);
 }
 
-/* True for WELCOME. The socket may be closed afterwards. */
+/* True: it was WELCOME. The socket may be closed afterwards. */
 static bool take_message(struct packer_link *link, struct packer_context *context,
                          struct plm_message *message, int64_t now)
 {
   const struct plm_header *header = &message->header;
   const bool known = link->state == LINK_SERVING && header->consumer == link->consumer;
   if (header->packer != link->incarnation && header->type != PLM_MESSAGE_REHELLO) {
-    context->counters.invalid++; /* meant for an earlier incarnation of this packer */
+    context->counters.invalid++; /* it was meant for an earlier incarnation */
     return false;
   }
   if (link->state == LINK_SERVING && header->consumer != link->consumer &&
       header->type != PLM_MESSAGE_REJECT) {
-    plm_info("%s has started anew", link->endpoint);
+    plm_info("%s has restarted", link->endpoint);
     start_over(link, now);
     return false;
   }
@@ -337,7 +340,7 @@ static void take_events(struct packer_link *link, const struct packer_context *c
       link->heard_ms = now;
       link->hello_ms = 0;
     } else if (event == PLM_LINK_REFUSED) {
-      /* one that ends hangs up, too: after serving it is news the second time */
+      /* A consumer that ends hangs up as well, so after serving only the second time is logged. */
       if (!(link->served_before && link->backoff_ms == 0) && may_say(link, now))
         plm_warning("%s refuses this packer: %s%s", link->endpoint, reason,
                     context->keys == NULL ? "; this packer has no keys (--keys DIR)" : "");
@@ -414,7 +417,7 @@ static void send_range(struct packer_link *link, struct packer_context *context,
   counters->bytes += header.payload_bytes;
 }
 
-/* True when the request is answered, one way or another. */
+/* True: the request was answered, with DATA or NACK. */
 static bool serve_request(struct packer_link *link, struct packer_context *context,
                           const struct link_request *request, int64_t now)
 {
@@ -441,7 +444,7 @@ void packer_link_serve(struct packer_link *link, struct packer_context *context,
   if (link->state != LINK_SERVING) return;
   uint32_t kept = 0;
   uint64_t windows[STORE_WINDOWS];
-  uint32_t waiting = 0; /* distinct windows waited for: no more than the store can make */
+  uint32_t waiting = 0; /* different windows that requests wait for; the store cannot make more */
   for (uint32_t i = 0; i < link->pending_count; i++) {
     const struct link_request request = link->pending[i];
     const uint64_t key = request.window;

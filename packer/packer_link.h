@@ -1,5 +1,5 @@
-/* One consumer, as the packer sees it: a DEALER that says HELLO until it is welcome, what the
- * consumer asks for, and starting over when it falls silent, refuses or comes back another. */
+/* The packer's connection to one consumer: it says HELLO until it is let in, holds what the
+ * consumer asks for, and connects again if the consumer falls silent, refuses or restarts. */
 #ifndef PLM_PACKER_PACKER_LINK_H
 #define PLM_PACKER_PACKER_LINK_H
 
@@ -13,7 +13,8 @@ enum { LINK_PENDING = 4096 };
 
 enum link_state { LINK_CLOSED, LINK_HELLO, LINK_SERVING };
 
-struct link_request { /* a GET that waits for its window */
+/* A GET that waits for its window. */
+struct link_request {
   uint64_t request, epoch, first, window_first;
   uint32_t split, count, window;
   int64_t until_ms;
@@ -33,44 +34,45 @@ struct packer_context {
   struct window_store *store;
   struct plm_packer_counters counters;
   int64_t started_ms;
-  struct plm_error fatal; /* not OK: the corpus is damaged */
+  struct plm_error fatal; /* unless OK, the corpus is damaged */
 };
 
 struct packer_link {
   bool used;
-  const char *run_key; /* its endpoint follows endpoints.json under this key; or NULL */
-  const struct packer_link *told_by; /* whose WELCOME named it; or NULL */
-  const struct packer_link *same_as; /* rests while that one serves the same consumer; or NULL */
+  const char *run_key; /* its endpoint is that of this key in endpoints.json; or NULL */
+  const struct packer_link *told_by; /* the link whose WELCOME named the endpoint; or NULL */
+  const struct packer_link
+      *same_as; /* this link rests while that one serves the same consumer; or NULL */
   char endpoint[256];
-  char server_key[PLM_KEY_TEXT]; /* "" : server.pub */
+  char server_key[PLM_KEY_TEXT]; /* "": that of server.pub */
   void *socket;
   struct plm_monitor *monitor;
   enum link_state state;
   uint64_t incarnation, consumer;
-  uint64_t served_consumer; /* whose WELCOME came last, whatever became of the connection */
+  uint64_t served_consumer; /* that sent the last WELCOME, even if the connection is gone */
   struct plm_hash run_id, plan_hash;
   struct plm_welcome welcome;
   struct store_plan *plans[PLM_SPLIT_COUNT];
   int64_t opened_ms, heard_ms, hello_ms, ping_ms, retry_ms, said_ms;
   int64_t backoff_ms;
   bool connected, served_before;
-  bool said_bye;                             /* the consumer did, and was not reached since */
+  bool said_bye;                             /* the consumer did, and has not sent WELCOME since */
   struct link_request pending[LINK_PENDING]; /* in order of arrival */
   uint32_t pending_count;
   struct link_prepare prepare;
 };
 
-/* Opens, says HELLO, PING, notices silence. */
+/* Called each turn: opens the socket, says HELLO, sends PING, notices silence. */
 void packer_link_tick(struct packer_link *link, struct packer_context *context, int64_t now);
-/* Takes what the socket and its monitor have. True: a WELCOME came, link->welcome is new. */
+/* Takes what the socket and its monitor have. True: WELCOME came, and link->welcome is new. */
 bool packer_link_receive(struct packer_link *link, struct packer_context *context, int64_t now);
-/* Sends what is ready of what was asked for. */
+/* Answers the requests whose windows are ready. */
 void packer_link_serve(struct packer_link *link, struct packer_context *context, int64_t now);
 void packer_link_sizes(struct packer_link *link, const struct store_sizes *sizes);
-/* Closes without BYE a link to a consumer that `instead` reaches, too, and opens it again when that
- * one no longer serves. */
+/* Closes, without BYE, a link whose consumer `instead` already serves. It is opened again when that
+ * one no longer serves the consumer. */
 void packer_link_rest(struct packer_link *link, const struct packer_link *instead, int64_t now);
-/* BYE, when bye, and closes. */
+/* Closes the link. bye: says BYE to a consumer that is served. */
 void packer_link_close(struct packer_link *link, bool bye);
 
 #endif

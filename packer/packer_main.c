@@ -1,4 +1,4 @@
-/* plm-packer: serves packed chunks of a corpus to the consumers of a run. */
+/* plm-packer: serves packed chunks of a corpus to the trainer and the evaluator of a run. */
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,26 +11,30 @@
 #include "packer/packer_server.h"
 
 static const struct plm_option program_options[] = {
-    {.name = "corpus", .argument = "DIR", .help = "the corpus to serve (default: the file's)"},
+    {.name = "corpus",
+     .argument = "DIR",
+     .help = "the corpus to serve (default: corpus: in the configuration)"},
     {.name = "connect",
      .argument = "ENDPOINT,...",
-     .help = "a consumer of the run; the others are learnt from it (default: the run folder's "
-             "endpoints.json)"},
+     .help = "a consumer of the run, which names the others (default: endpoints.json in the run "
+             "folder)"},
     {.name = "keys",
      .argument = "DIR",
-     .help = "folder with NAME.key and server.pub (default: the file's network.keys)"},
+     .help = "folder with NAME.key and server.pub (default: network.keys)"},
     {.name = "cache",
      .argument = "DIR",
-     .help = "copy a corpus on a remote file system to this local folder first"},
+     .help = "first copy a corpus on a remote file system to this local folder"},
     {.name = "allow-remote", .help = "read a corpus on a remote file system in place"},
     {.name = "prometheus",
      .argument = "ADDRESS",
      .help = "serve this process's metrics there, for example 127.0.0.1:9464"},
-    {.name = "threads", .argument = "N", .help = "threads that plan and decompress (default: 2)"},
+    {.name = "threads",
+     .argument = "N",
+     .help = "threads that plan and decompress, at most 8 (default 2)"},
     {0},
 };
 
-/* "A,B" into the table; the text is cut in place. */
+/* Splits "A,B" in place, and checks each endpoint. */
 static plm_status split_endpoints(char *text, const char *keys, struct packer_options *options,
                                   struct plm_error *error)
 {
@@ -46,7 +50,7 @@ static plm_status split_endpoints(char *text, const char *keys, struct packer_op
   return PLM_OK;
 }
 
-/* The keys are there and readable before anything starts. */
+/* Checks before anything starts that the keys exist and can be read. */
 static plm_status check_keys(const char *keys, struct plm_error *error)
 {
   struct plm_keypair pair;
@@ -74,7 +78,8 @@ static plm_status serve(const struct plm_arguments *arguments, const struct plm_
   if (options.keys == NULL) options.keys = config->network.keys;
   if (directory == NULL) directory = config->corpus;
   if (directory == NULL)
-    return plm_error_set(error, PLM_USAGE, "which corpus? (--corpus DIR, or corpus: in the file)");
+    return plm_error_set(error, PLM_USAGE,
+                         "no corpus is named; use --corpus DIR, or corpus: in the configuration");
   PLM_TRY(plm_arguments_u64(arguments, "threads", 2, &threads, error));
   options.threads = threads > 8 ? 8 : (unsigned)threads;
   PLM_TRY(check_keys(options.keys, error));
@@ -82,7 +87,7 @@ static plm_status serve(const struct plm_arguments *arguments, const struct plm_
   if (connect != NULL) {
     endpoints = strdup(connect);
     if (endpoints == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-    /* joined from elsewhere: a run folder of the same name on this host is not the run's */
+    /* The run may be on another host, so a folder of its name here is not its run folder. */
     if (!plm_arguments_has(arguments, "run")) options.run = NULL;
   }
   plm_status status =
@@ -99,7 +104,7 @@ static plm_status serve(const struct plm_arguments *arguments, const struct plm_
 static plm_status run(const struct plm_arguments *arguments, struct plm_error *error)
 {
   struct plm_config config;
-  /* windows come and go: large buffers stay with the process instead of being mapped anew */
+  /* Windows come and go. Large buffers stay with the process instead of being mapped again. */
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, 256 << 20);
   PLM_TRY(plm_arguments_load_config(arguments, NULL, false, &config, error));
@@ -116,7 +121,7 @@ int main(int argc, char **argv)
           "usage: plm-packer --corpus DIR --connect tcp://HEAD:PORT [--keys DIR]\n"
           "       plm-packer -c pipeline.yaml [--run DIR]\n\n"
           "Serves packed chunks of a corpus to the trainer and the evaluator of a run, from any\n"
-          "host; holds no state, may come, go and be killed at any time.\n",
+          "host. It has no state, so it may be started, stopped and killed at any time.\n",
       .options = program_options,
       .more = "Exit codes: 0 drained (SIGTERM), 1 failed, 2 usage or configuration.\n",
       .run = run,

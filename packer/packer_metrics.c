@@ -1,4 +1,4 @@
-/* packers.jsonl. Several packers append to one file, each line with one write(). */
+/* packers.jsonl. Several packers append to the file, each line with one write(). */
 #include "packer/packer_metrics.h"
 
 #include <cjson/cJSON.h>
@@ -40,7 +40,7 @@ plm_status packer_metrics_open(const char *run, const struct plm_hello *who,
   return PLM_OK;
 }
 
-/* Not plm_metrics_open: it cuts a torn last line, which may be another packer's in the making. */
+/* plm_metrics_open will not do: it cuts a torn last line, which another packer may be writing. */
 static void append(struct packer_metrics *metrics, const char *text)
 {
   struct plm_error error = {0};
@@ -93,7 +93,7 @@ void packer_metrics_tick(struct packer_metrics *metrics, const struct plm_packer
 {
   if (metrics == NULL || now - metrics->written_ms < LINE_MS) return;
   if (counters->chunks == metrics->before.chunks) {
-    metrics->written_ms = now; /* idle: rates begin with the next request */
+    metrics->written_ms = now; /* idle time does not count in the rates */
     return;
   }
   write_line(metrics, counters, now);

@@ -1,4 +1,4 @@
-/* The packer's loop: one thread polls all consumers and the window store, and never plans. */
+/* The packer's loop: one thread polls all consumers and the window store. Others plan. */
 #include "packer/packer_server.h"
 
 #include <errno.h>
@@ -50,7 +50,8 @@ static void fill_hello(struct plm_hello *hello, const struct plm_corpus *corpus)
 
 /* ---- links -------------------------------------------------------------------------------- */
 
-/* NULL: the table is full, which it says. teller: whose WELCOME named the endpoint, or NULL. */
+/* The link to an endpoint, perhaps a new one; NULL, with a warning, if the table is full. teller:
+ * the link whose WELCOME named the endpoint, or NULL. */
 static struct packer_link *add_link(struct server *server, const char *endpoint, const char *key,
                                     const struct packer_link *teller)
 {
@@ -73,8 +74,8 @@ static struct packer_link *add_link(struct server *server, const char *endpoint,
   return made;
 }
 
-/* Where to connect to a consumer that was told as listening on every address of its host: at the
- * teller's, which is the one host that is known. Others are taken as they are. */
+/* Where to connect to a consumer that WELCOME named. If its address stands for every address of its
+ * host, the teller's host is used, since no other is known. */
 static void reach(const struct packer_link *teller, const char *told, char endpoint[256])
 {
   static const char *const everywhere[] = {"tcp://0.0.0.0:", "tcp://*:", "tcp://[::]:"};
@@ -97,8 +98,8 @@ static bool names(const struct packer_link *teller, const char *endpoint)
   return false;
 }
 
-/* A consumer that was reached by another address, too, keeps the newest connection of a process:
- * the older link rests, or each would push the other out for ever. */
+/* A consumer keeps only the newest connection of a process. If two links reach the same consumer,
+ * the older one rests; otherwise each would push the other out for ever. */
 static void rest_others(struct server *server, const struct packer_link *link, int64_t now)
 {
   for (int i = 0; i < PACKER_ENDPOINTS; i++) {
@@ -109,8 +110,8 @@ static void rest_others(struct server *server, const struct packer_link *link, i
   }
 }
 
-/* The run's other consumers, from a WELCOME. One that it named before and no longer names has moved
- * to another port. */
+/* Adds the run's other consumers that a WELCOME names. One that it named before and does not name
+ * now has moved to another port. */
 static void add_others(struct server *server, const struct packer_link *link)
 {
   for (int i = 0; i < PACKER_ENDPOINTS; i++) {
@@ -133,7 +134,7 @@ static void add_others(struct server *server, const struct packer_link *link)
   }
 }
 
-/* endpoints.json says where the run's consumers are; a port may change with their restart. */
+/* Follows endpoints.json: a consumer's port may change when it restarts. */
 static void follow_run(struct server *server, int64_t now)
 {
   if (server->options->endpoint_count != 0 || server->options->run == NULL ||
@@ -156,7 +157,7 @@ static void follow_run(struct server *server, int64_t now)
       const bool served = link->served_before;
       packer_link_close(link, false);
       link->used = false;
-      link = add_link(server, endpoint, NULL, NULL); /* or the one that a WELCOME told first */
+      link = add_link(server, endpoint, NULL, NULL); /* a WELCOME may have named it first */
       link->run_key = run_keys[k];
       link->served_before |= served;
     }
@@ -211,7 +212,7 @@ static void turn(struct server *server)
   }
   deliver_sizes(server);
   window_store_pass(context->store);
-  server->rotation++; /* another consumer first in each turn */
+  server->rotation++; /* each turn serves another consumer first */
   uint64_t queue = 0;
   for (uint32_t i = 0; i < PACKER_ENDPOINTS; i++) {
     struct packer_link *link = &server->links[(server->rotation + i) % PACKER_ENDPOINTS];
@@ -253,7 +254,8 @@ plm_status packer_serve(const struct packer_options *options, const volatile int
   packer_metrics_close(server.metrics, &server.context.counters, plm_clock_ms());
   for (int i = 0; server.links != NULL && i < PACKER_ENDPOINTS; i++)
     if (server.links[i].used) packer_link_close(&server.links[i], true);
-  if (server.context.zmq != NULL) zmq_ctx_term(server.context.zmq); /* sends BYE, frees buffers */
+  if (server.context.zmq != NULL)
+    zmq_ctx_term(server.context.zmq); /* sends BYE, and releases buffers */
   window_store_close(server.context.store);
   free(server.links);
   return status;

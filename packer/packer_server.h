@@ -1,4 +1,5 @@
-/* The feed server: connects to consumers, answers what they ask from the window store. */
+/* The packer as a server: it connects to consumers and answers their requests from the window
+ * store. */
 #ifndef PLM_PACKER_PACKER_SERVER_H
 #define PLM_PACKER_PACKER_SERVER_H
 
@@ -14,14 +15,15 @@ struct packer_options {
   struct plm_corpus *corpus;
   const char *endpoints[PACKER_ENDPOINTS]; /* given with --connect */
   uint32_t endpoint_count;
-  const char *run;  /* the run folder: endpoints.json is followed when none are given; or NULL */
-  const char *keys; /* folder with NAME.key and server.pub, or NULL */
+  const char
+      *run; /* the run folder, whose endpoints.json is followed if no endpoint is given; or NULL */
+  const char *keys;       /* folder with NAME.key and server.pub, or NULL */
   const char *prometheus; /* where to serve the packer's own metrics, or NULL */
   unsigned threads;       /* that plan and decompress */
 };
 
-/* Serves until *stop is nonzero: then says BYE and returns PLM_OK. PLM_CORRUPT: the corpus is
- * damaged (consumers were told). */
+/* Serves until *stop is nonzero, then says BYE and returns PLM_OK. PLM_CORRUPT: the corpus is
+ * damaged, and consumers were told so. */
 plm_status packer_serve(const struct packer_options *options, const volatile int *stop,
                         struct plm_error *error);
 

@@ -1,5 +1,5 @@
-/* A window to DATA's payload: the plan's tables first, then each group's residues straight to
- * their places. */
+/* Building a window's payload: the documents' tables first, then the residues of each group, which
+ * go straight to their places. */
 #include "packer/window_build.h"
 
 #include <stdlib.h>
@@ -57,7 +57,7 @@ static plm_status reserve_bytes(struct packed_window *packed, size_t bytes, stru
   return PLM_OK;
 }
 
-/* Where everything stands, and the documents' tables. */
+/* Computes where everything stands, and writes the tables of documents. */
 static plm_status lay_out(struct packed_window *packed, const struct plm_window *window,
                           const struct plm_tokenizer *tokenizer, struct plm_error *error)
 {

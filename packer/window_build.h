@@ -1,5 +1,5 @@
-/* One window as it goes over the wire: DATA's payload of all its chunks in one buffer, which GETs
- * cut ranges from and libzmq sends without a copy. */
+/* A window as it goes over the wire: the DATA payload of all its chunks in one buffer, from which
+ * GETs cut ranges, and which libzmq sends without a copy. */
 #ifndef PLM_PACKER_WINDOW_BUILD_H
 #define PLM_PACKER_WINDOW_BUILD_H
 
@@ -18,23 +18,23 @@ struct packed_window {
   uint32_t chunks;
   uint32_t max_length, token_bytes;
   size_t table_capacity;
-  uint64_t *offset;                           /* (chunks + 1) where each chunk begins in bytes */
-  uint64_t *tokens;                           /* (chunks + 1) real tokens before it */
-  uint64_t *documents;                        /* (chunks + 1) documents before it */
-  uint64_t *chunk_at;                         /* (chunks) where its tokens begin, in tokens */
-  void (*free)(struct packed_window *packed); /* of the last reference */
+  uint64_t *offset;                           /* (chunks + 1) first byte of each chunk */
+  uint64_t *tokens;                           /* (chunks + 1) real tokens before each chunk */
+  uint64_t *documents;                        /* (chunks + 1) documents before each chunk */
+  uint64_t *chunk_at;                         /* (chunks) place of its first token, in tokens */
+  void (*free)(struct packed_window *packed); /* called for the last reference */
   void *owner;
   struct packed_window *next;
 };
 
-/* Packs (epoch, window) into `packed`, whose buffers are used again and grow when they must.
- * window is the worker's scratch. PLM_CORRUPT names the record. */
+/* Packs window `index` of an epoch into `packed`, whose buffers are reused and grow if they must.
+ * window is scratch memory of the worker. PLM_CORRUPT names the record. */
 plm_status packed_window_build(struct packed_window *packed, struct plm_window *window,
                                struct plm_corpus_cursor *cursor, enum plm_split split,
                                const struct plm_plan *plan, uint64_t epoch, uint64_t index,
                                struct plm_error *error);
 void packed_window_hold(struct packed_window *packed);
-/* Any thread. */
+/* Any thread may release. */
 void packed_window_release(struct packed_window *packed);
 /* Frees buffers and struct. */
 void packed_window_free(struct packed_window *packed);

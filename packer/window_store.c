@@ -1,4 +1,4 @@
-/* The store of packed windows: three places, worker threads, buffers that come back when libzmq
+/* The store of packed windows: three places, worker threads, and buffers that come back once libzmq
  * has sent what was cut from them. */
 #include "packer/window_store.h"
 
@@ -12,7 +12,7 @@
 #include "common/base/thread.h"
 
 enum { STORE_PLANS = 64, STORE_SPARE = 3, STORE_THREADS = 8 };
-#define STORE_ALIVE_LIMIT ((uint64_t)1 << 30) /* bytes held and not yet sent, all consumers */
+#define STORE_ALIVE_LIMIT ((uint64_t)1 << 30) /* bytes of all buffers that live */
 
 struct store_window {
   struct store_plan *plan;
@@ -20,8 +20,8 @@ struct store_window {
   enum window_state state;
   struct packed_window *packed; /* WINDOW_READY */
   struct plm_error error;       /* WINDOW_FAILED */
-  uint64_t used_at;             /* the last pass in which it was asked for */
-  uint64_t order;               /* among those to make; 0: a worker has it */
+  uint64_t used_at;             /* last pass in which it was asked for */
+  uint64_t order;               /* of those to make, the lowest is next; 0: a worker has it */
   bool served;
 };
 
@@ -30,7 +30,7 @@ struct store_plan {
   enum plm_split split;
   struct plm_plan_parameters parameters;
   struct plm_hash hash;
-  pthread_mutex_t lock; /* of the opening */
+  pthread_mutex_t lock; /* held while it is opened */
   struct plm_plan *plan;
 };
 
@@ -45,12 +45,12 @@ struct worker {
 struct window_store {
   struct plm_corpus *corpus;
   int wake;
-  struct store_plan plans[STORE_PLANS]; /* the I/O thread's */
+  struct store_plan plans[STORE_PLANS]; /* the main thread's */
   uint64_t pass;
   struct worker workers[STORE_THREADS];
   unsigned worker_count;
 
-  pthread_mutex_t mutex; /* of everything below */
+  pthread_mutex_t mutex; /* guards everything below */
   pthread_cond_t work;
   bool closing;
   struct store_window windows[STORE_WINDOWS];
@@ -71,19 +71,19 @@ void window_store_woken(struct window_store *store)
 {
   uint64_t count;
   const ssize_t ignored = read(store->wake, &count, sizeof count);
-  (void)ignored; /* nothing there: nothing to forget */
+  (void)ignored; /* it fails if nobody woke it */
 }
 
 static void wake(struct window_store *store)
 {
   const uint64_t one = 1;
   const ssize_t ignored = write(store->wake, &one, sizeof one);
-  (void)ignored; /* a full counter wakes as well */
+  (void)ignored; /* it only fails when the counter is full, which wakes as well */
 }
 
 /* ---- buffers ------------------------------------------------------------------------------ */
 
-/* The last reference went: from libzmq's thread, or from here. */
+/* Takes a buffer back whose last reference is gone, perhaps in a thread of libzmq. */
 static void buffer_back(struct packed_window *packed)
 {
   struct window_store *store = packed->owner;
@@ -97,7 +97,7 @@ static void buffer_back(struct packed_window *packed)
   }
   pthread_mutex_unlock(&store->mutex);
   if (!keep) packed_window_free(packed);
-  wake(store); /* memory for another window */
+  wake(store); /* another window may have memory now */
 }
 
 static struct packed_window *take_buffer(struct window_store *store)
@@ -244,7 +244,7 @@ static void *work(void *argument)
   return NULL;
 }
 
-/* ---- the I/O thread's calls --------------------------------------------------------------- */
+/* ---- the main thread's calls --------------------------------------------------------------- */
 
 void window_store_pass(struct window_store *store)
 {
@@ -257,7 +257,7 @@ static bool evictable(const struct window_store *store, const struct store_windo
          (window->state != WINDOW_MAKING && window->used_at != store->pass);
 }
 
-/* The place of a window, or the one that it may have: mutex held. */
+/* The place that a window has, or could have. The mutex is held. */
 static struct store_window *find_place(struct window_store *store, const struct store_plan *plan,
                                        uint64_t epoch, uint64_t window, bool *found)
 {

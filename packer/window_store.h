@@ -1,8 +1,8 @@
-/* Windows ready to be sent, and the threads that make them.
+/* The windows that are ready to be sent, and the threads that make them.
  *
- * At most STORE_WINDOWS windows are held; beyond that only what libzmq has not sent yet, which the
- * consumers' credit bounds. One thread (the packer's I/O thread) calls everything here; worker
- * threads plan, decompress and translate.
+ * The store holds STORE_WINDOWS windows at most. Besides, buffers live until libzmq has sent what
+ * was cut from them, which the consumers' credit bounds. Only the packer's main thread calls these
+ * functions; worker threads plan, decompress and translate.
  */
 #ifndef PLM_PACKER_WINDOW_STORE_H
 #define PLM_PACKER_WINDOW_STORE_H
@@ -20,42 +20,43 @@ enum { STORE_WINDOWS = 3, STORE_SIZES = 64 };
 struct window_store;
 plm_status window_store_open(struct plm_corpus *corpus, unsigned threads,
                              struct window_store **store, struct plm_error *error);
-/* After the sockets are closed. */
+/* Call it after the ZeroMQ context is terminated. */
 void window_store_close(struct window_store *store);
-int window_store_wake(const struct window_store *store); /* readable when something finished */
+int window_store_wake(const struct window_store *store); /* readable once something is finished */
 void window_store_woken(struct window_store *store);
 
-/* A plan of a split, opened by the first worker that needs it; NULL: more than the store takes. */
+/* A plan of a split. The first worker that needs it opens it. NULL: the store has too many. */
 struct store_plan;
 struct store_plan *window_store_plan(struct window_store *store, enum plm_split split,
                                      const struct plm_plan_parameters *parameters,
                                      struct plm_hash hash);
 
 enum window_state { WINDOW_ABSENT, WINDOW_MAKING, WINDOW_READY, WINDOW_FAILED };
-/* How the window stands. An absent one is put to work with `make`, if a place is free or holds one
- * that nobody asked for in this pass. WINDOW_READY fills *packed, valid until the next call;
- * WINDOW_FAILED fills *error. */
+/* The state of a window. With `make`, an absent window is put to work if there is a place that is
+ * free or whose window nobody asked for in this pass. WINDOW_READY fills *packed, which is valid
+ * until the next call; WINDOW_FAILED fills *error. */
 enum window_state window_store_get(struct window_store *store, struct store_plan *plan,
                                    uint64_t epoch, uint64_t window, bool make,
                                    struct packed_window **packed, struct plm_error *error);
-/* Begins a pass over what is asked for: a window got since then is not replaced. */
+/* Begins a pass over the requests. Windows that are asked for in a pass are not replaced in it. */
 void window_store_pass(struct window_store *store);
-/* A window was sent from; true the first time. */
+/* Notes that something of a window was sent. True the first time. */
 bool window_store_served(struct window_store *store, const struct packed_window *packed);
-unsigned window_store_standby(struct window_store *store); /* ready and not yet sent from */
+unsigned
+window_store_standby(struct window_store *store); /* windows ready, of which nothing was sent */
 
-/* Chunk counts of windows, computed by a worker. */
+/* The chunk counts of windows, which a worker computes. */
 struct store_sizes {
   uint64_t owner, request; /* the caller's */
   struct store_plan *plan;
   uint64_t epoch, first;
-  uint32_t count; /* asked for; given: fewer where the epoch ends */
+  uint32_t count; /* asked for, then given: fewer if the epoch ends before */
   uint32_t *counts;
-  struct plm_error error; /* status PLM_OK: counts are there */
+  struct plm_error error; /* unless its status is PLM_OK, there are no counts */
 };
-/* False: too many outstanding. */
+/* False: too many are being computed. */
 bool window_store_ask_sizes(struct window_store *store, const struct store_sizes *ask);
-/* The next finished one; the caller frees counts. */
+/* The next that is finished; false: none is. The caller frees counts. */
 bool window_store_take_sizes(struct window_store *store, struct store_sizes *done);
 
 #endif

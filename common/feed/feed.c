@@ -203,12 +203,12 @@ static int64_t wait_limit_ms(const struct plm_feed *feed)
 static void say_waiting(const struct plm_feed *feed, int64_t waited_ms)
 {
   if (feed->peer_count == 0)
-    plm_warning("the %s has waited %lld s for a packer; they connect to %s (plm-packer --corpus "
+    plm_warning("the %s has waited %lld s for a packer; packers connect to %s (plm-packer --corpus "
                 "DIR --connect %s%s)",
                 feed->role, (long long)(waited_ms / 1000), feed->bound, feed->bound,
                 feed->gate != NULL ? " --keys DIR" : "");
   else
-    plm_warning("the %s has waited %lld s for chunks; %u packers are connected to %s, none "
+    plm_warning("the %s has waited %lld s for chunks; %u packers are connected to %s, but none "
                 "answers",
                 feed->role, (long long)(waited_ms / 1000), feed->peer_count, feed->bound);
 }

@@ -1,5 +1,5 @@
-/* The thread between a consumer's feed and its run folder. The folder may be on a slow file system:
- * nothing here holds the feed's lock, and no failure is more than a warning. */
+/* The thread between a consumer's feed and its run folder. The folder may be on a slow file system,
+ * so nothing here holds the feed's mutex, and a failure is only a warning. */
 #include "common/feed/feed_run.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@ enum { ENDPOINT_SIZE = 512, EVERY_S = 1 };
 
 struct plm_feed_run {
   struct plm_feed_run_options options;
-  char other[ENDPOINT_SIZE]; /* as packers were told; "": not known yet */
+  char other[ENDPOINT_SIZE]; /* what packers were told; "": nothing yet */
   bool complained;
   pthread_t thread;
   pthread_mutex_t mutex;
@@ -24,7 +24,7 @@ struct plm_feed_run {
   bool closing;
 };
 
-/* Where the configuration does not leave the port open it is known before the other is there. */
+/* The configuration states the other's address unless it leaves the port to the system. */
 static void find_other(const struct plm_feed_run_options *options, char address[ENDPOINT_SIZE])
 {
   const char *known = options->other_address;
@@ -67,7 +67,7 @@ static void tell(struct plm_feed_run *feed_run)
   tell_of_packers(feed_run);
 }
 
-/* True when it is time to close. */
+/* True: plm_feed_run_close was called. */
 static bool pause_until_next(struct plm_feed_run *feed_run)
 {
   struct timespec until;

@@ -1,5 +1,6 @@
-/* endpoints.json: what was really bound, for up, ps, the run's packers and tests; and DONE. Writers
- * merge under a lock on the run folder, readers see whole files. */
+/* endpoints.json, which says where the stages of a run are bound, and DONE. Writers of
+ * endpoints.json take a lock on the run folder; readers need none, because the file is replaced as
+ * a whole. */
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -40,7 +41,7 @@ static plm_status write_json(const char *path, const cJSON *json, unsigned mode,
   return status;
 }
 
-/* value NULL removes the key; keep leaves a key that is there already as it is */
+/* Sets a key, or removes it if value is NULL. With `keep`, an existing key is left as it is. */
 static plm_status merge(const char *run, const char *key, const char *value, bool keep,
                         struct plm_error *error)
 {
@@ -51,7 +52,7 @@ static plm_status merge(const char *run, const char *key, const char *value, boo
   plm_status status = PLM_OK;
   cJSON *json = NULL;
   if (flock(folder, LOCK_EX) != 0) status = plm_error_errno(error, "cannot lock %s", run);
-  /* a missing or damaged file is made anew: every stage writes its own key again at start */
+  /* A missing or damaged file is written anew: every stage writes its key when it starts. */
   if (status == PLM_OK && read_json(path, &json, NULL) != PLM_OK) json = cJSON_CreateObject();
   if (status == PLM_OK && !(keep && cJSON_HasObjectItem(json, key))) {
     cJSON_DeleteItemFromObjectCaseSensitive(json, key);
@@ -72,7 +73,7 @@ plm_status plm_endpoint_write(const char *run, const char *key, const char *valu
 
 void plm_endpoint_remove(const char *run, const char *key)
 {
-  (void)merge(run, key, NULL, false, NULL); /* the next start writes it again anyway */
+  (void)merge(run, key, NULL, false, NULL); /* the next start replaces it in any case */
 }
 
 plm_status plm_endpoint_read(const char *run, const char *key, char value[512],

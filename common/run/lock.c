@@ -1,6 +1,6 @@
-/* Locks of the run folder: one writer of each kind, whoever started it. The kernel holds the lock
- * (open file description), so it dies with the process; the file says who holds it, for people and
- * for the check before a publishing rename. */
+/* Locks of the run folder. The kernel holds a lock (open file description), so the lock dies with
+ * the process. The file says who holds it, for people and for the check before a checkpoint is
+ * renamed into place. */
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -121,7 +121,7 @@ plm_status plm_lock_check(const struct plm_lock *lock, struct plm_error *error)
 void plm_lock_release(struct plm_lock *lock)
 {
   if (lock == NULL) return;
-  if (lock->descriptor >= 0) close(lock->descriptor); /* the kernel's lock goes with it */
+  if (lock->descriptor >= 0) close(lock->descriptor); /* this releases the kernel's lock */
   free(lock);
 }
 

@@ -1,4 +1,4 @@
-/* Following log files. */
+/* Reading a growing log file piece by piece. */
 #include "common/run/log_tail.h"
 
 #include <fcntl.h>
@@ -81,7 +81,7 @@ uint64_t plm_tail_find(const char *path, uint64_t from, size_t lines)
     const size_t wanted = start - from < PIECE ? (size_t)(start - from) : PIECE;
     if (pread(file, piece, wanted, (off_t)(start - wanted)) != (ssize_t)wanted) break;
     for (size_t i = wanted; i-- > 0;) {
-      /* a newline that ends the file ends its last line, it begins none */
+      /* No line begins after a newline at the end of the file. */
       if (piece[i] != '\n' || start - wanted + i + 1 == size) continue;
       if (++seen == lines) {
         close(file);

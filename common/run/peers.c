@@ -1,6 +1,5 @@
-/* peers.ROLE.json: who serves a consumer's feed now, for `ps`. It is news, not a record: readers
- * see a whole file, nothing waits for the disk, and what was not renewed for a while is not told.
- */
+/* peers.ROLE.json: who serves a consumer's feed now, for `ps`. The file is replaced as a whole,
+ * never synced to disk, and ignored once it is stale. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,7 +24,7 @@ plm_status plm_peers_write(const char *run, const char *role, const char *json,
 {
   char path[PLM_PATH_SIZE], fresh[PLM_PATH_SIZE];
   PLM_TRY(peers_path(path, run, role, "", error));
-  PLM_TRY(peers_path(fresh, run, role, ".tmp", error)); /* one writer a role: its lock says so */
+  PLM_TRY(peers_path(fresh, run, role, ".tmp", error)); /* the role's lock allows one writer */
   const int file = open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (file < 0) return plm_error_errno(error, "cannot create %s", fresh);
   plm_status status = plm_file_write_all(file, json, strlen(json), fresh, error);
@@ -43,7 +42,7 @@ plm_status plm_peers_read(const char *run, const char *role, char **json, struct
   size_t size;
   PLM_TRY(peers_path(path, run, role, "", error));
   if (stat(path, &info) != 0 || time(NULL) - info.st_mtime > STALE_S)
-    return plm_error_set(error, PLM_NOT_FOUND, "no %s tells of its packers in %s", role, run);
+    return plm_error_set(error, PLM_NOT_FOUND, "no %s reports its packers in %s", role, run);
   return plm_file_read(path, PEERS_LIMIT, json, &size, error);
 }
 

@@ -1,6 +1,6 @@
-/* The checkpoint channel: PUB on the trainer's side, SUB on the evaluator's. A message is one
+/* Announcements: PUB in the trainer, SUB in the evaluator. A message is one
  * frame: u32 magic, u16 version, u16 length of the path, u64 step, u64[2] manifest hash (low,
- * high), the path, u64 XXH3-64 of what comes before; little-endian. */
+ * high), the path, u64 XXH3-64 of everything before; little-endian. */
 #include "common/wire/announce.h"
 
 #include <errno.h>
@@ -52,7 +52,7 @@ static size_t encode(const struct plm_announcement *message, uint8_t bytes[MESSA
   return HEAD_BYTES + length + HASH_BYTES;
 }
 
-/* The path is a hint from elsewhere: relative, without "..", printable. */
+/* A path must be relative, printable and without "..". */
 static bool path_valid(const uint8_t *path, size_t length)
 {
   if (length == 0 || path[0] == '/') return false;
@@ -118,7 +118,7 @@ void plm_announcer_send(struct plm_announcer *announcer, const struct plm_announ
   const size_t size = encode(message, bytes);
   pthread_mutex_lock(&announcer->mutex);
   (void)zmq_send(announcer->socket, bytes, size,
-                 ZMQ_DONTWAIT); /* a hint: the folder is the truth */
+                 ZMQ_DONTWAIT); /* if it is lost, the evaluator finds the folder */
   pthread_mutex_unlock(&announcer->mutex);
 }
 
@@ -171,7 +171,8 @@ plm_status plm_listener_wait(struct plm_announcement_listener *listener, int tim
     const int64_t left = until - plm_clock_ms();
     zmq_pollitem_t item = {listener->socket, 0, ZMQ_POLLIN, 0};
     const int ready = zmq_poll(&item, 1, left > 0 ? left : 0);
-    if (ready < 0 && zmq_errno() == EINTR) return PLM_AGAIN; /* a signal: the caller looks */
+    if (ready < 0 && zmq_errno() == EINTR)
+      return PLM_AGAIN; /* a signal, which the caller checks for */
     if (ready < 0)
       return plm_error_set(error, PLM_IO, "announcements: %s", zmq_strerror(zmq_errno()));
     if (ready == 0) return PLM_AGAIN;

@@ -1,4 +1,5 @@
-/* The checkpoint channel: the trainer publishes a hint over ZeroMQ PUB; the folder is the truth. */
+/* Announcements of checkpoints, from the trainer to the evaluator over ZeroMQ PUB and SUB. They are
+ * only hints: the checkpoints folder is the truth (doc/feed.md#announcements). */
 #ifndef PLM_COMMON_WIRE_ANNOUNCE_H
 #define PLM_COMMON_WIRE_ANNOUNCE_H
 
@@ -17,14 +18,14 @@ struct plm_announcer;
 plm_status plm_announcer_open(const char *endpoint, const char *keys,
                               struct plm_announcer **announcer, struct plm_error *error);
 const char *plm_announcer_bound(const struct plm_announcer *announcer);
-/* Thread-safe; never blocks. */
+/* Any thread may call it; it never blocks. */
 void plm_announcer_send(struct plm_announcer *announcer, const struct plm_announcement *message);
 void plm_announcer_close(struct plm_announcer *announcer);
 
 struct plm_announcement_listener;
 plm_status plm_listener_open(const char *endpoint, const char *keys,
                              struct plm_announcement_listener **listener, struct plm_error *error);
-/* Waits up to timeout_ms; PLM_AGAIN when nothing came. Malformed messages are dropped. */
+/* Waits up to timeout_ms. PLM_AGAIN: nothing came, or a signal. Malformed messages are dropped. */
 plm_status plm_listener_wait(struct plm_announcement_listener *listener, int timeout_ms,
                              struct plm_announcement *message, struct plm_error *error);
 void plm_listener_close(struct plm_announcement_listener *listener);

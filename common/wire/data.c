@@ -1,4 +1,4 @@
-/* DATA's payload: writing its tables and checking what a peer sent. */
+/* DATA's payload: writing its tables, and checking what a packer sent. */
 #include "common/wire/data.h"
 
 #include <endian.h>
@@ -49,7 +49,7 @@ void plm_data_write_count(uint32_t documents, uint8_t *bytes)
   write_u32(documents, bytes);
 }
 
-/* Loops over whole ranges so that the compiler vectorises them. */
+/* The loops have no early exit, so the compiler vectorises them. */
 static bool tokens_valid(const struct plm_tokenizer *tokenizer, const uint8_t *tokens, size_t count)
 {
   if (tokenizer->token_bytes == 1) {
@@ -99,14 +99,14 @@ static const char *check_chunk(const struct plm_data_shape *shape, const uint8_t
     if (document.start % shape->alignment != 0) return "a document is not aligned";
     if (document.offset > document.residues ||
         document.tokens > (uint64_t)document.residues - document.offset + 2)
-      return "a document holds more tokens than residues are left";
+      return "a document has more tokens than its residues allow";
     if (!padding_valid(shape->tokenizer, tokens, end, document.start))
-      return "something else than <pad> between documents";
+      return "something other than <pad> between documents";
     end = document.start + document.tokens;
     *real_tokens += document.tokens;
   }
   if (!padding_valid(shape->tokenizer, tokens, end, shape->max_length))
-    return "something else than <pad> after the last document";
+    return "something other than <pad> after the last document";
   if (!tokens_valid(shape->tokenizer, tokens, shape->max_length)) return "token out of range";
   return NULL;
 }

@@ -1,11 +1,11 @@
-/* DATA's payload, a chunk after another:
+/* DATA's payload. One chunk follows another:
  *
  *   u32 documents
- *   for each: u64 number, u32 start in the chunk, u32 tokens, u32 offset of its first residue in
- *             the whole document, u32 residues of the whole document
- *   max_length tokens of dtype bytes, padding <pad>
+ *   for each: u64 number, u32 first token in the chunk, u32 tokens, u32 first residue of this piece
+ *             in the whole document, u32 residues of the whole document
+ *   max_length tokens of dtype bytes; <pad> between and after the documents
  *
- * little-endian, without padding bytes between.
+ * Integers are little-endian, and nothing is padded to an alignment.
  */
 #ifndef PLM_COMMON_WIRE_DATA_H
 #define PLM_COMMON_WIRE_DATA_H
@@ -19,14 +19,14 @@
 
 enum { PLM_DATA_DOCUMENT_BYTES = 24 };
 
-/* What a consumer knows of the chunks it asked for. */
+/* What a consumer knows about the chunks that it asked for. */
 struct plm_data_shape {
   const struct plm_tokenizer *tokenizer;
   uint32_t max_length, alignment;
   uint32_t chunks;
 };
 
-/* Bytes of a chunk with this many documents. */
+/* Bytes of a chunk with that many documents. */
 static inline size_t plm_data_chunk_bytes(const struct plm_tokenizer *tokenizer,
                                           uint32_t max_length, uint32_t documents)
 {
@@ -39,9 +39,10 @@ void plm_data_read_document(const uint8_t *bytes, struct plm_chunk_document *doc
 uint32_t plm_data_read_count(const uint8_t *bytes);
 void plm_data_write_count(uint32_t documents, uint8_t *bytes);
 
-/* Walks the payload: every chunk complete, documents ascending without overlap, aligned, inside
- * the chunk, consistent with their whole document, every token in the vocabulary, <pad> between
- * and after documents, nothing left over. Sums the real tokens. PLM_PROTOCOL. */
+/* Checks a payload: every chunk is complete; documents ascend without overlap, are aligned, lie
+ * within the chunk and are consistent with their whole documents; every token is in the vocabulary;
+ * there is <pad> between and after documents; nothing is left over. Sums the real tokens.
+ * PLM_PROTOCOL names the chunk and what is wrong. */
 plm_status plm_data_check(const struct plm_data_shape *shape, const void *payload, size_t size,
                           uint64_t *real_tokens, struct plm_error *error);
 

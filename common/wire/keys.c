@@ -1,4 +1,4 @@
-/* Key files: making, reading, choosing. */
+/* Files of keys: writing, reading, and choosing one. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -56,7 +56,7 @@ static plm_status read_pair(const char *directory, const char *name, struct plm_
   return PLM_OK;
 }
 
-/* O_EXCL: a key is never overwritten. */
+/* O_EXCL, because a key must never be overwritten. */
 static plm_status write_key(const char *path, const char *text, mode_t mode,
                             struct plm_error *error)
 {
@@ -83,7 +83,7 @@ static plm_status write_pair(const char *directory, const char *name, int *made,
   struct plm_keypair pair;
   plm_status status;
   if (plm_file_exists(secret_path)) {
-    /* only a lost public half is written again */
+    /* A public half that was lost is written again. */
     snprintf(file, sizeof file, "%s.key", name);
     PLM_TRY(read_pair(directory, file, &pair, error));
     status = plm_file_exists(public_path) ? PLM_OK
@@ -92,7 +92,7 @@ static plm_status write_pair(const char *directory, const char *name, int *made,
     return status;
   }
   if (plm_file_exists(public_path)) {
-    (void)plm_error_set(error, PLM_EXISTS, "%s is here without its secret key", public_path);
+    (void)plm_error_set(error, PLM_EXISTS, "%s exists without its secret key", public_path);
     return plm_error_hint(error, "remove it, or bring %s back", secret_path);
   }
   if (zmq_curve_keypair(pair.public_text, pair.secret_text) != 0)
@@ -113,7 +113,7 @@ plm_status plm_keys_write(const char *directory, const char *client, int *made,
        strspn(client, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") !=
            strlen(client)))
     return plm_error_set(error, PLM_USAGE,
-                         "\"%s\" is no name for a client (letters, digits, . _ -)", client);
+                         "\"%s\" cannot be a client's name (letters, digits, . _ -)", client);
   char clients[PLM_PATH_SIZE];
   PLM_TRY(plm_path_join(clients, directory, "clients", error));
   PLM_TRY(plm_directory_make(clients, error));
@@ -130,7 +130,7 @@ plm_status plm_keys_server(const char *directory, struct plm_keypair *pair, stru
   return status;
 }
 
-/* The first NAME.key by name, one whose NAME.pub is beside it before one without. */
+/* The first NAME.key by name; those with a NAME.pub beside them come first. */
 static bool find_client(const char *directory, char name[256])
 {
   DIR *folder = opendir(directory);
@@ -164,8 +164,9 @@ plm_status plm_keys_client(const char *directory, struct plm_keypair *pair,
   plm_status status = read_key(directory, "server.pub", server_public, error);
   if (status != PLM_OK) {
     if (status == PLM_NOT_FOUND)
-      (void)plm_error_hint(error, "a packer needs server.pub and NAME.key: on the consumer's host "
-                                  "plm-pipeline keys DIR --client NAME, then copy the two");
+      (void)plm_error_hint(error,
+                           "a packer needs server.pub and NAME.key: on the consumer's host, run "
+                           "plm-pipeline keys DIR --client NAME and copy both files here");
     return status;
   }
   if (find_client(directory, name)) return read_pair(directory, name, pair, error);
@@ -174,6 +175,7 @@ plm_status plm_keys_client(const char *directory, struct plm_keypair *pair,
   status = read_pair(directory, "server.key", pair, error);
   if (status != PLM_NOT_FOUND) return status;
   (void)plm_error_set(error, PLM_NOT_FOUND, "no client key in %s", directory);
-  return plm_error_hint(error, "on the consumer's host: plm-pipeline keys DIR --client NAME; copy "
-                               "clients/NAME.key here");
+  return plm_error_hint(error,
+                        "on the consumer's host, run plm-pipeline keys DIR --client NAME and "
+                        "copy clients/NAME.key here");
 }

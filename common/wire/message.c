@@ -1,5 +1,5 @@
-/* Header and control payloads of the feed: encoding, and the strict decoding that stands between
- * a peer and everything else. */
+/* Encoding and strict decoding of the feed's headers and control payloads. Nothing else reads them
+ * before these checks. */
 #include "common/wire/message.h"
 
 #include <string.h>
@@ -47,7 +47,7 @@ static void put_text(struct writer *out, const char *text, size_t limit)
 struct reader {
   const uint8_t *bytes;
   size_t left;
-  bool bad; /* something was missing or out of range; sticky */
+  bool bad; /* something was missing or out of range; it stays set */
 };
 
 static uint64_t get(struct reader *in, unsigned bytes)
@@ -72,7 +72,7 @@ static struct plm_hash get_hash(struct reader *in)
   return hash;
 }
 
-/* An enum value or a flag below limit. */
+/* A value below limit: of an enum, a flag or a count. */
 static unsigned get_below(struct reader *in, unsigned bytes, unsigned limit)
 {
   const uint64_t value = get(in, bytes);
@@ -83,7 +83,7 @@ static unsigned get_below(struct reader *in, unsigned bytes, unsigned limit)
   return (unsigned)value;
 }
 
-/* Printable ASCII alone: it ends up in logs. */
+/* Only printable ASCII is valid, because these texts end up in logs. */
 static void get_text(struct reader *in, char *text, size_t size)
 {
   const size_t length = (size_t)get(in, 2);
@@ -225,7 +225,7 @@ plm_status plm_hello_decode(const void *bytes, size_t size, struct plm_hello *he
     hello->documents[split] = get(&in, 8);
     if (hello->documents[split] > UINT64_C(1) << 48) in.bad = true;
     const unsigned entries = get_below(&in, 2, 513);
-    unsigned next = 0; /* ascending, so that each token stands once */
+    unsigned next = 0; /* tokens ascend, so each stands once */
     for (unsigned i = 0; i < entries && !in.bad; i++) {
       const unsigned token = get_below(&in, 2, 512);
       const uint64_t count = get(&in, 8);

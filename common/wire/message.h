@@ -12,13 +12,9 @@
  *   128 u64 header hash: XXH3-64 of bytes 0..127
  *
  * first and count are a range of chunks of the epoch (GET, DATA, NACK) or of windows (SIZES,
- * SIZED, PREPARE). Whatever fails a check is dropped and counted by the receiver, never trusted.
+ * SIZED, PREPARE). A receiver drops and counts whatever fails a check.
  *
- * Payloads, beside DATA's (wire/data.h):
- *   SIZED  u32 chunks of each window; fewer than asked for: the epoch ends there
- *   GET    u32 milliseconds until the answer is worthless, u32 window, u64 first chunk of it
- *   NACK   u32 reason, text          REJECT  text
- *   the others: the structs below
+ * DATA's payload is described in wire/data.h, and all payloads in doc/feed.md#payloads.
  */
 #ifndef PLM_COMMON_WIRE_MESSAGE_H
 #define PLM_COMMON_WIRE_MESSAGE_H
@@ -34,9 +30,9 @@
 #include "common/plan/plan.h"
 
 enum {
-  PLM_WIRE_VERSION = 1, /* the protocol; HELLO carries the range a packer speaks */
+  PLM_WIRE_VERSION = 1, /* of the protocol; HELLO states the versions that a packer speaks */
   PLM_HEADER_BYTES = 136,
-  PLM_WIRE_PEERS = 8,      /* other consumers in WELCOME */
+  PLM_WIRE_PEERS = 8,      /* other consumers named in WELCOME */
   PLM_WIRE_SIZES = 4096,   /* windows in one SIZES */
   PLM_WIRE_TEXT = 512,     /* bytes of a reason */
   PLM_WIRE_IDENTITY = 256, /* bytes of a ROUTER's peer identity */
@@ -46,7 +42,7 @@ enum {
 #define PLM_WIRE_DATA_LIMIT ((size_t)64 << 20)    /* ZMQ_MAXMSGSIZE of a consumer */
 #define PLM_WIRE_CONTROL_LIMIT ((size_t)64 << 10) /* ZMQ_MAXMSGSIZE of a packer */
 
-/* name, least and greatest payload in bytes */
+/* Name, smallest and greatest payload in bytes. */
 #define PLM_MESSAGE_LIST(X)               \
   X(HELLO, 64, PLM_WIRE_CONTROL_LIMIT)    \
   X(WELCOME, 32, PLM_WIRE_CONTROL_LIMIT)  \
@@ -74,7 +70,7 @@ const char *plm_message_name(enum plm_message_type type);
 struct plm_header {
   enum plm_message_type type;
   struct plm_hash run_id;
-  uint64_t consumer, packer; /* incarnations; 0 in a HELLO for a consumer not heard yet */
+  uint64_t consumer, packer; /* incarnations; in a HELLO, 0 for a consumer that was not heard yet */
   uint64_t request;
   struct plm_hash plan;
   uint32_t split, max_length;
@@ -86,15 +82,15 @@ struct plm_header {
 };
 
 void plm_header_encode(const struct plm_header *header, uint8_t bytes[PLM_HEADER_BYTES]);
-/* PLM_PROTOCOL names the field that is wrong: size, magic, version, type, hash, split, dtype,
- * payload length outside the type's limits. */
+/* PLM_PROTOCOL names what is wrong: size, magic, version, hash, type, payload length for the type,
+ * split, dtype or count. */
 plm_status plm_header_decode(const void *bytes, size_t size, struct plm_header *header,
                              struct plm_error *error);
 
-/* What a packer says of itself and its corpus. */
+/* HELLO: what a packer says about itself and its corpus. */
 struct plm_hello {
   uint16_t protocol_least, protocol_most;
-  uint64_t packer_id; /* the same over reconnects of one process */
+  uint64_t packer_id; /* of the process; reconnecting does not change it */
   uint32_t pid;
   char host[64];
   enum plm_tokenizer_kind tokenizer;
@@ -106,12 +102,12 @@ struct plm_hello {
 
 struct plm_welcome {
   struct plm_plan_parameters plan;
-  uint32_t peers; /* the run's other consumers */
+  uint32_t peers; /* number of the run's other consumers */
   char address[PLM_WIRE_PEERS][256];
   char key[PLM_WIRE_PEERS][41]; /* z85, "" for none */
 };
 
-/* A packer's counters since it started, in PONG. */
+/* PONG of a packer: its counters since it started. queue and standby are present values. */
 struct plm_packer_counters {
   uint64_t windows, chunks, documents, tokens, padded_tokens, bytes, invalid, queue, standby,
       age_ms;
@@ -121,14 +117,15 @@ enum plm_nack_reason {
   PLM_NACK_NONE,
   PLM_NACK_RANGE,   /* no such split, window or chunk */
   PLM_NACK_EXPIRED, /* the deadline had passed */
-  PLM_NACK_BUSY,    /* more asked for than the packer's limits */
+  PLM_NACK_BUSY,    /* too many requests wait already */
   PLM_NACK_CORRUPT, /* its corpus is damaged */
   PLM_NACK_FAILED,
   PLM_NACK_COUNT
 };
 
-/* Encoders append to a caller's buffer of PLM_WIRE_CONTROL_LIMIT bytes and return the size;
- * decoders are strict (every byte accounted for, every value in range): PLM_PROTOCOL. */
+/* Encoders write to the start of the caller's buffer, which has room for the greatest payload of
+ * the type, and return the size. Decoders account for every byte and check every value:
+ * PLM_PROTOCOL. */
 size_t plm_hello_encode(const struct plm_hello *hello, uint8_t *bytes);
 plm_status plm_hello_decode(const void *bytes, size_t size, struct plm_hello *hello,
                             struct plm_error *error);
@@ -140,7 +137,7 @@ plm_status plm_counters_decode(const void *bytes, size_t size, struct plm_packer
                                struct plm_error *error);
 
 struct plm_get {
-  uint32_t deadline_ms; /* from its arrival */
+  uint32_t deadline_ms; /* after its arrival, the answer is worthless */
   uint32_t window;
   uint64_t window_first; /* chunks of the epoch before the window */
 };
@@ -149,7 +146,7 @@ plm_status plm_get_decode(const void *bytes, size_t size, struct plm_get *get,
                           struct plm_error *error);
 
 size_t plm_nack_encode(enum plm_nack_reason reason, const char *text, uint8_t *bytes);
-/* text has PLM_WIRE_TEXT + 1 places; unprintable bytes become '?'. */
+/* text has room for PLM_WIRE_TEXT + 1 bytes. Unprintable bytes become '?'. */
 plm_status plm_nack_decode(const void *bytes, size_t size, enum plm_nack_reason *reason, char *text,
                            struct plm_error *error);
 void plm_reject_decode(const void *bytes, size_t size, char *text);

@@ -1,4 +1,4 @@
-/* Socket monitors: what became of connections, and why a handshake failed. */
+/* Socket monitors: connections that were made or lost, and why a handshake failed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@ struct plm_monitor {
 plm_status plm_monitor_open(void *context, void *socket, struct plm_monitor **monitor,
                             struct plm_error *error)
 {
-  static unsigned long serial; /* names need to differ within a context only */
+  static unsigned long serial; /* names have to differ only within a context */
   char name[64];
   const int zero = 0;
   snprintf(name, sizeof name, "inproc://monitor-%lu",
@@ -45,7 +45,7 @@ static void explain_protocol(unsigned value, char reason[256])
   if (value == ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH)
     snprintf(reason, 256, "one side uses CURVE keys and the other does not");
   else if (value == ZMQ_PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC)
-    snprintf(reason, 256, "the keys do not belong together (server.pub of another run?)");
+    snprintf(reason, 256, "the keys do not match (server.pub of another run?)");
   else
     snprintf(reason, 256, "the handshake failed (ZMTP error 0x%x)", value);
 }

@@ -1,4 +1,4 @@
-/* Who listens on a port: /proc/net names the socket's inode, /proc/PID/fd its owner. */
+/* Who listens on a port: /proc/net has the socket's inode, and /proc/PID/fd its owner. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,8 @@
 
 #include "common/wire/socket.h"
 
-/* "  sl  local_address rem_address   st ... inode" with the port in hexadecimal, state 0A. */
+/* The columns are "sl local_address rem_address st ... inode"; ports are hexadecimal, and state 0A
+ * means listening. */
 static unsigned long tcp_inode(const char *table, unsigned port)
 {
   FILE *file = fopen(table, "re");
@@ -26,7 +27,8 @@ static unsigned long tcp_inode(const char *table, unsigned port)
   return found;
 }
 
-/* "Num RefCount Protocol Flags Type St Inode Path"; flag 0x10000 is a listener. */
+/* The columns are "Num RefCount Protocol Flags Type St Inode Path"; flag 0x10000 means listening.
+ */
 static unsigned long unix_inode(const char *path)
 {
   FILE *file = fopen("/proc/net/unix", "re");

@@ -1,4 +1,4 @@
-/* Who may come in: the rule for endpoints, CURVE on sockets, and the ZAP handler. */
+/* Who may connect: the rule for endpoints, CURVE on sockets, and the ZAP handler. */
 #include "common/wire/security.h"
 
 #include <dirent.h>
@@ -215,9 +215,9 @@ static void *gate_thread(void *argument)
   while (zap_receive(gate->socket, &request) && zap_answer(gate, &request)) continue;
   zmq_close(gate->socket);
   if (!atomic_load(&gate->closing)) {
-    /* without a handler libzmq would let every key in */
-    plm_log(PLM_LOG_ERROR, "the handler of CURVE keys stopped; ending rather than letting "
-                           "everybody in");
+    /* Without a handler libzmq would let every key in. */
+    plm_log(PLM_LOG_ERROR, "the handler of CURVE keys stopped; ending, because libzmq would "
+                           "let everybody in");
     _exit(1);
   }
   return NULL;
@@ -268,7 +268,7 @@ void plm_gate_close(struct plm_gate *gate)
 {
   if (gate == NULL) return;
   atomic_store(&gate->closing, true);
-  zmq_ctx_shutdown(gate->context); /* ends the handler's wait with ETERM */
+  zmq_ctx_shutdown(gate->context); /* the handler's wait ends with ETERM */
   pthread_join(gate->thread, NULL);
   free(gate->keys);
   free(gate);

@@ -38,7 +38,7 @@ plm_status plm_socket_open(void *context, int type, size_t message_limit, void *
   bool failed = false;
   for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
     failed |= zmq_setsockopt(*socket, options[i].option, options[i].value, options[i].size) != 0;
-  if (type == ZMQ_ROUTER) /* sending to a peer that left is an error, not silence */
+  if (type == ZMQ_ROUTER) /* otherwise a message to a peer that left is lost in silence */
     failed |= zmq_setsockopt(*socket, ZMQ_ROUTER_MANDATORY, &one, sizeof one) != 0;
   if (!failed) return PLM_OK;
   const plm_status status = zmq_failed(error, "cannot set a ZeroMQ option");
@@ -47,7 +47,7 @@ plm_status plm_socket_open(void *context, int type, size_t message_limit, void *
   return status;
 }
 
-/* libzmq unlinks an ipc path before it binds, so a living owner has to be asked first. */
+/* libzmq unlinks an ipc path before it binds, so look first whether somebody listens there. */
 static bool ipc_in_use(const char *path)
 {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -60,7 +60,7 @@ static bool ipc_in_use(const char *path)
   return used;
 }
 
-/* Only where it is asked for: an IPv4 endpoint stays written as one. */
+/* Only for IPv6 endpoints, because libzmq would otherwise print IPv4 ones in IPv6 form. */
 static void allow_ipv6(void *socket, const char *endpoint)
 {
   const int one = 1;
@@ -172,12 +172,12 @@ plm_status plm_message_receive(void *socket, bool router, struct plm_message *me
   const size_t size = zmq_msg_size(&message->payload);
   const char *wrong = NULL;
   if (zmq_msg_more(&message->payload))
-    wrong = "more frames than two";
+    wrong = "it has more than two frames";
   else if (size != message->header.payload_bytes)
-    wrong = "payload of another length than stated";
+    wrong = "its payload has another length than the header states";
   else if (!plm_hash_equal(plm_hash_bytes(zmq_msg_data(&message->payload), size),
                            message->header.payload_hash))
-    wrong = "payload hash does not match";
+    wrong = "the payload's hash does not match";
   if (wrong == NULL) return PLM_OK;
   zmq_msg_close(&message->payload);
   drain(socket);
