@@ -69,13 +69,13 @@ stops caught "$stopped" plm-pipeline evaluate --checkpoint $checkpoint --corpus 
 stops caught "$stopped; nothing was exported" plm-pipeline export --checkpoint $checkpoint --output made
 stops caught "$stopped" plm-pipeline push me/model --checkpoint $checkpoint
 stops caught '' plm-pipeline metrics -f
-# these have nothing to tidy up: the signal itself ends them
+# These have nothing to tidy up, so the signal itself ends them.
 stops any_moment '' plm-pipeline corpus corpus --verify
 stops any_moment '' plm-pipeline corpus corpus --fasta
 stops any_moment '' plm-pipeline checkpoints run --verify
 stops any_moment '' plm-pipeline logs -f
 
-# ---- a run that waits for packers: its followers, then itself, then the stages ----------------------
+# ---- commands that follow a run, then the run itself, then each stage ---------------------------------
 ready() { [ -s "$1/trainer.jsonl" ]; }
 for pair in INT=130 TERM=143; do
   rm -rf waits

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A packer whose trainer is complete says once that it was told BYE. It does not go on announcing
-# that it tries again; it serves a trainer that comes back.
+# A packer whose trainer is complete says once that it was told BYE, and does not announce that it
+# tries again. It serves a trainer that comes back.
 . "$PLM_ROOT/tests/support/lib.sh"
 
 small_corpus corpus

@@ -1,4 +1,5 @@
-/* Packers as processes, the feed in this one: the chunks are the plan's, whoever serves them. */
+/* The feed in this process, packers in others: the chunks are those of the plan, whoever serves
+ * them. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +16,7 @@
 
 enum { DOCUMENTS = 3000, CHUNKS = 5 };
 
-/* What the feed must deliver, computed here from the plan and the corpus alone. */
+/* What the feed must deliver, computed here from only the plan and the corpus. */
 static struct plm_hash expected(const struct plm_feed_options *options, const char *corpus_path,
                                 uint64_t skip, uint32_t batches, uint32_t chunks)
 {
@@ -87,7 +88,7 @@ static void serves_the_plan_over_tcp_and_ipc(void **state)
   (void)state;
   const char *corpus = packers_corpus("corpus", DOCUMENTS, 1);
   struct plm_feed_options options = packers_options();
-  /* about three epochs, so that batches span their borders */
+  /* about three epochs, so that some batches reach into the next */
   const struct plm_hash want = expected(&options, corpus, 0, 1500, CHUNKS);
   char ipc[256];
   snprintf(ipc, sizeof ipc, "ipc:///tmp/plm-test-%d.sock", (int)getpid());
@@ -118,14 +119,15 @@ static void wait_for_packer(struct plm_feed *feed, pid_t pid)
   assert_true(joined);
 }
 
-/* Two packers, each killed and started again and again, give what one gives undisturbed. */
+/* Two packers that are killed and restarted again and again give what one undisturbed packer gives.
+ */
 static void killed_packers_change_nothing(void **state)
 {
   (void)state;
   enum { ROUNDS = 10, BATCHES = 120 };
   const char *corpus = packers_corpus("corpus", DOCUMENTS, 1);
   struct plm_feed_options options = packers_options();
-  options.credit_bytes = 256 << 10; /* little ahead, so that kills hit what is asked for */
+  options.credit_bytes = 256 << 10; /* so little ahead that a kill hits what was asked for */
   struct plm_feed *feed = packers_feed(&options);
   pid_t packers[2];
   for (int i = 0; i < 2; i++) packers[i] = packers_start(corpus, plm_feed_bound(feed), NULL, NULL);
@@ -137,7 +139,7 @@ static void killed_packers_change_nothing(void **state)
     pid_t *victim = &packers[round % 2];
     assert_int_equal(packers_stop(*victim, SIGKILL), 128 + SIGKILL);
     *victim = packers_start(corpus, plm_feed_bound(feed), NULL, NULL);
-    if (round == ROUNDS / 2) { /* both at once */
+    if (round == ROUNDS / 2) { /* both at the same time */
       packers_stop(packers[0], SIGKILL);
       packers_stop(packers[1], SIGKILL);
       for (int i = 0; i < 2; i++)
@@ -145,14 +147,15 @@ static void killed_packers_change_nothing(void **state)
     }
   }
   struct plm_feed_counters counters;
-  for (int i = 0; i < 2; i++) wait_for_packer(feed, packers[i]); /* the last has hardly begun */
+  for (int i = 0; i < 2; i++)
+    wait_for_packer(feed, packers[i]); /* the last ones have just started */
   plm_feed_counters(feed, &counters);
   assert_int_equal(counters.invalid, 0);
   for (int i = 0; i < 2; i++) assert_int_equal(packers_stop(packers[i], SIGTERM), 0);
   plm_feed_close(feed);
 }
 
-/* A trainer that comes back on the same port, where it left off; the packers stay. */
+/* A trainer comes back on the same port and continues where it stopped; the packers stay. */
 static void consumer_restarts(void **state)
 {
   (void)state;
@@ -171,7 +174,7 @@ static void consumer_restarts(void **state)
   feed = packers_feed(&options);
   plm_feed_seek(feed, PLM_SPLIT_TRAIN, epoch, chunk);
   assert_true(plm_hash_equal(packers_take(feed, 100, CHUNKS), want));
-  /* the running count of chunks leads to the same place */
+  /* Seeking by the number of chunks since epoch 0 leads to the same place. */
   plm_feed_seek(feed, PLM_SPLIT_TRAIN, 0, 200 * CHUNKS);
   assert_true(plm_hash_equal(packers_take(feed, 100, CHUNKS), want));
   plm_feed_seek(feed, PLM_SPLIT_TRAIN, epoch, chunk);
@@ -202,7 +205,7 @@ static void tells_sizes_corpus_and_peers(void **state)
   char *peers = plm_feed_peers_json(feed);
   assert_non_null(strstr(peers, "\"pid\""));
   free(peers);
-  /* an empty split is an error of the stage that asks for it; the feed goes on with another */
+  /* Asking for an empty split is an error. The feed still works with another split. */
   struct plm_batch batch;
   plm_feed_seek(feed, PLM_SPLIT_TEST, 0, 0);
   assert_int_equal(plm_feed_next(feed, 1, NULL, &batch, &error), PLM_NOT_FOUND);
@@ -237,9 +240,9 @@ static void another_corpus_is_refused(void **state)
   assert_true(counters.refused >= 1);
   assert_int_equal(counters.peers, 1);
   assert_int_equal(packers_stop(first, SIGTERM), 0);
-  assert_int_equal(packers_stop(second, SIGTERM), 0); /* it keeps trying until it is told */
+  assert_int_equal(packers_stop(second, SIGTERM), 0); /* it kept trying until it was stopped */
   plm_feed_close(feed);
-  /* the same with the fingerprint known beforehand: nobody is let in */
+  /* If the fingerprint is known beforehand, no packer with another corpus is let in. */
   options.fingerprint = known.fingerprint;
   options.wait_packers_s = 1.0;
   feed = packers_feed(&options);
@@ -262,7 +265,7 @@ static void stops_when_told(void **state)
   plm_feed_close(feed);
 }
 
-/* A packer that knows the trainer only serves the evaluator, too. */
+/* A packer that was told only where the trainer is also serves the evaluator. */
 static void welcome_names_the_others(void **state)
 {
   (void)state;
@@ -282,7 +285,8 @@ static void welcome_names_the_others(void **state)
   const struct plm_hash trained = expected(&options, corpus, 0, 50, CHUNKS);
   const struct plm_hash evaluated = expected(&evaluation, corpus, 0, 100, 3);
   assert_true(plm_hash_equal(packers_take(first, 50, CHUNKS), trained));
-  assert_true(plm_hash_equal(packers_take(second, 100, 3), evaluated)); /* wraps around */
+  assert_true(
+      plm_hash_equal(packers_take(second, 100, 3), evaluated)); /* reaches into the next epoch */
   assert_int_equal(packers_stop(packer, SIGTERM), 0);
   plm_feed_close(first);
   plm_feed_close(second);
@@ -299,8 +303,10 @@ static size_t lines_with(const char *path, const char *text)
   return count;
 }
 
-/* A packer came by one name of the trainer's host, the evaluator tells it another; and it tells
- * that it listens on every address, which is at the trainer's host. One connection to each. */
+/* A packer reaches the trainer by its address, and the evaluator names the trainer in another way.
+ * The trainer names an evaluator that listens on every address. The packer keeps one connection to
+ * each.
+ */
 static void one_consumer_by_two_names(void **state)
 {
   (void)state;
@@ -321,17 +327,18 @@ static void one_consumer_by_two_names(void **state)
   assert_true(scratch_appears(log, "serving tcp://localhost:", 15000));
   const struct plm_hash want = expected(&options, corpus, 0, 50, CHUNKS);
   assert_true(plm_hash_equal(packers_take(first, 50, CHUNKS), want));
-  sleep(3); /* three PINGs: to a peer that was pushed out the answer is REHELLO */
+  sleep(3); /* three PINGs: a peer that was replaced would be answered with REHELLO */
   assert_true(plm_hash_equal(packers_take(second, 50, CHUNKS), want));
   assert_int_equal(packers_stop(packer, SIGTERM), 0);
-  assert_int_equal(lines_with(log, "serving tcp://"), 4); /* each by two names, once */
+  assert_int_equal(lines_with(log, "serving tcp://"),
+                   4); /* each consumer once under each of two names */
   assert_int_equal(lines_with(log, "again"), 0);
   assert_int_equal(lines_with(log, "0.0.0.0"), 0);
   plm_feed_close(first);
   plm_feed_close(second);
 }
 
-/* Without --connect: endpoints.json of the run folder, also when a port changes. */
+/* Without --connect, a packer follows endpoints.json in the run folder, even if a port changes. */
 static void follows_the_run_folder(void **state)
 {
   (void)state;

@@ -1,5 +1,5 @@
-/* A packer on another host joins with CURVE and serves. The other host is a network namespace, two
- * ends of a veth between; skipped where making one is not permitted. */
+/* A packer on another host joins with CURVE and serves. The other host is a network namespace,
+ * which a veth pair connects. Skipped if making one is not permitted. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@
 
 static char space[32], here[16], there[16], address_here[32], address_there[32];
 
-/* Words separated by blanks; quiet. */
+/* Runs a command of words separated by blanks, without its output. */
 static int run(const char *format, const char *a, const char *b, const char *c)
 {
   char text[512];
@@ -40,8 +40,8 @@ static void remove_space(void)
   run("ip netns delete %s%s%s", space, "", "");
 }
 
-/* A parent that outlives the test: whatever ends it, an assertion or a signal, the namespace goes.
- * Returns in the child, exits in the parent. */
+/* Forks. The test runs in the child; the parent waits and removes the namespace, whatever ended the
+ * test. Returns only in the child. */
 static void guard(void)
 {
   int status;
@@ -50,7 +50,7 @@ static void guard(void)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     return;
   }
-  signal(SIGTERM, SIG_IGN); /* the runner's time-out is for the group: the child ends by it */
+  signal(SIGTERM, SIG_IGN); /* the runner's time-out signals the group, and the child ends by it */
   signal(SIGINT, SIG_IGN);
   while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
@@ -64,7 +64,7 @@ static void name_space(void)
   snprintf(space, sizeof space, "plm-test-%u", id);
   snprintf(here, sizeof here, "plm%uh", id);
   snprintf(there, sizeof there, "plm%ut", id);
-  /* 192.0.2.0/24 and its siblings are for documentation: nobody's */
+  /* addresses reserved for documentation, which no host has */
   snprintf(address_here, sizeof address_here, "198.51.%u.%u", 100 + id % 2, 4 * (id % 60) + 1);
   snprintf(address_there, sizeof address_there, "198.51.%u.%u", 100 + id % 2, 4 * (id % 60) + 2);
 }
@@ -89,13 +89,13 @@ static void a_packer_elsewhere_joins_and_serves(void **state)
   assert_int_equal(plm_keys_write(keys, "node", NULL, &error), PLM_OK);
   struct plm_feed_options options = packers_options();
   struct plm_feed *feed;
-  /* one packer here, over loopback, says what is right */
+  /* A packer on this host gives the chunks that are right. */
   assert_int_equal(plm_feed_open(&options, &feed, &error), PLM_OK);
   pid_t packer = packers_start(corpus, plm_feed_bound(feed), NULL, NULL);
   const struct plm_hash want = packers_take(feed, 200, 8);
   assert_int_equal(packers_stop(packer, SIGTERM), 0);
   plm_feed_close(feed);
-  /* beyond loopback: only with keys */
+  /* Beyond loopback, keys are required. */
   snprintf(endpoint, sizeof endpoint, "tcp://%s:*", address_here);
   options.endpoint = endpoint;
   assert_int_equal(plm_feed_open(&options, &feed, &error), PLM_CONFIG);

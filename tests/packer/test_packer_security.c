@@ -1,5 +1,5 @@
-/* CURVE from end to end: nobody enters without a key that is on the list, and who is refused says
- * why within five seconds. */
+/* CURVE from end to end: only a key on the list lets a packer in, and a refused packer logs the
+ * reason within five seconds. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ static void copy_file(const char *from, const char *to, unsigned mode)
   free(bytes);
 }
 
-/* A packer's host: NAME.key and server.pub, nothing else. */
+/* What a packer's host has: NAME.key and server.pub, and nothing else. */
 static const char *client_folder(const char *name, const char *from)
 {
   static char folder[PLM_PATH_SIZE];
@@ -82,7 +82,7 @@ static void keys_are_written_once(void **state)
   assert_string_equal(server, first.public_text);
   assert_string_not_equal(second.secret_text, first.secret_text);
   assert_int_equal(plm_keys_write(keys, "../out", &made, &error), PLM_USAGE);
-  /* a secret that others can read is refused */
+  /* A secret key that others can read is refused. */
   const char *folder = client_folder("node", keys);
   char path[2 * PLM_PATH_SIZE];
   snprintf(path, sizeof path, "%s/node.key", folder);
@@ -102,7 +102,7 @@ static struct plm_feed *open_feed(double wait_s)
   return packers_feed(&options);
 }
 
-/* Nobody gets in: not one chunk, and the packer's log says why. */
+/* The packer gets nothing, and its log says why. */
 static void refused(const char *client_keys, const char *reason, const char *name)
 {
   struct plm_feed *feed = open_feed(1.5);
@@ -143,7 +143,7 @@ static void with_an_unknown_key(void **state)
 static void with_another_servers_key(void **state)
 {
   (void)state;
-  /* the whole folder of another run: its server.pub is not ours */
+  /* The keys are those of another run, with another server.pub. */
   refused(scratch_path("other-keys"), "server.pub of another run?", "server.log");
 }
 
@@ -162,14 +162,14 @@ static void with_the_right_key_until_revoked(void **state)
   plm_feed_release(feed, &batch);
   snprintf(list, sizeof list, "%s/clients/node.pub", keys);
   assert_int_equal(unlink(list), 0);
-  /* the one that is in is dropped; a stalled one meets the list when it comes back */
+  /* A packer that is connected is dropped; a stalled one is refused when it connects again. */
   assert_true(scratch_appears(log, " list", 15000));
   plm_feed_counters(feed, &counters);
   assert_int_equal(counters.peers, 0);
   assert_int_equal(packers_stop(packer, SIGTERM), 0);
   plm_feed_close(feed);
   refused(folder, "the key is not on the consumer's list", "revoked.log");
-  /* and back on the list, without anybody starting again */
+  /* Once its key is back on the list, it is let in without a restart. */
   feed = open_feed(30);
   const pid_t again = packers_start(corpus, plm_feed_bound(feed), folder, scratch_path("a.log"));
   assert_true(scratch_appears(scratch_path("a.log"), "not on the consumer's list", 15000));
@@ -194,7 +194,7 @@ static void announcements_use_them_as_well(void **state)
   assert_int_equal(plm_listener_open(bound, keys, &listeners[0], &error), PLM_OK);
   assert_int_equal(plm_listener_open(bound, NULL, &listeners[1], &error), PLM_OK);
   plm_status status = PLM_AGAIN;
-  for (int i = 0; i < 50 && status == PLM_AGAIN; i++) { /* a subscription takes a moment */
+  for (int i = 0; i < 50 && status == PLM_AGAIN; i++) { /* until the subscription has arrived */
     plm_announcer_send(announcer, &sent);
     status = plm_listener_wait(listeners[0], 100, &got, &error);
   }
@@ -207,7 +207,7 @@ static void announcements_use_them_as_well(void **state)
   plm_announcer_close(announcer);
 }
 
-/* Exit 2 and the fix, before anything is tried. */
+/* It exits with 2 and says what to do before it tries anything. */
 static void beyond_loopback_needs_keys(void **state)
 {
   (void)state;

@@ -1,4 +1,4 @@
-/* The feed against packers that are late, lie, talk nonsense or ask for too much. */
+/* The feed against packers that are late, lie, refuse, or send nonsense. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -34,7 +34,7 @@ static plm_status take(struct plm_feed *feed, const struct plm_feed_options *opt
   return PLM_OK;
 }
 
-/* A feed and the packers that serve it. */
+/* A feed, and the fake packers that serve it. */
 struct meeting {
   struct plm_feed_options options;
   struct fake_packer packers[3];
@@ -42,7 +42,7 @@ struct meeting {
   struct plm_feed *feed;
 };
 
-/* Until so many packers are there and the feed knows them. */
+/* Waits until the feed knows that many packers. */
 static void join(struct meeting *meeting, int count)
 {
   for (; meeting->count < count; meeting->count++)
@@ -51,7 +51,7 @@ static void join(struct meeting *meeting, int count)
   wait_peers(meeting->feed, (uint32_t)count);
 }
 
-/* credit_bytes 0: the default. */
+/* credit_bytes: 0 for the default. */
 static void meet(struct meeting *meeting, int count, uint64_t credit_bytes)
 {
   meeting->options = packers_options();
@@ -83,7 +83,8 @@ static void crosses_epochs(void **state)
   part(&meeting);
 }
 
-/* One answers nothing: the other is asked too, well before a silence of 3 s. */
+/* If one packer answers nothing, the other is asked long before the 3 s after which silence counts.
+ */
 static void standby_is_asked_when_one_is_late(void **state)
 {
   (void)state;
@@ -97,7 +98,7 @@ static void standby_is_asked_when_one_is_late(void **state)
   assert_true(plm_clock_ms() - begin < 9000);
   struct plm_feed_counters counters;
   plm_feed_counters(meeting.feed, &counters);
-  assert_true(meeting.packers[0].gets > 0); /* it was asked first for some */
+  assert_true(meeting.packers[0].gets > 0); /* some ranges were asked of it first */
   assert_true(meeting.packers[1].prepares > 0 || meeting.packers[0].prepares > 0);
   assert_true(counters.retried > 0);
   assert_int_equal(counters.duplicate, 0);
@@ -122,13 +123,14 @@ static void second_answers_are_dropped(void **state)
   part(&meeting);
 }
 
-/* Until two answers for one range differ: an honest late one and a lie, in either order. */
+/* Takes chunks until two answers for one range differ: an honest late one and a lie, in either
+ * order. */
 static plm_status provoke(bool third, struct plm_feed_counters *counters, struct plm_error *error)
 {
   struct meeting meeting;
   meet(&meeting, 2, 0);
   plm_status status = PLM_OK;
-  meeting.packers[0].delay_ms = 600; /* so late that the second is asked */
+  meeting.packers[0].delay_ms = 600; /* so late that the second is asked as well */
   meeting.packers[1].delay_ms = 0;
   meeting.packers[0].lies = true;
   if (third) join(&meeting, 3);
@@ -163,7 +165,7 @@ static void third_packer_decides(void **state)
   struct plm_feed_counters counters;
   struct plm_error error = {0};
   assert_int_equal(provoke(true, &counters, &error), PLM_OK);
-  assert_true(counters.refused > 0); /* the liar */
+  assert_true(counters.refused > 0); /* the one that lied */
 }
 
 static void credit_bounds_what_is_asked_for(void **state)
@@ -178,11 +180,11 @@ static void credit_bounds_what_is_asked_for(void **state)
   plm_feed_seek(feed, PLM_SPLIT_TRAIN, 0, 0);
   wait_peers(feed, 1);
   for (int i = 0; i < 500 && packer.asked_bytes < options.credit_bytes / 2; i++) usleep(20000);
-  usleep(200000); /* no more comes after that */
+  usleep(200000); /* nothing more comes after that */
   assert_true(packer.gets > 1);
   assert_true(packer.asked_bytes <= options.credit_bytes);
   assert_true(packer.asked_bytes >= options.credit_bytes / 2);
-  /* a batch larger than the credit arrives all the same */
+  /* A batch larger than the credit also arrives. */
   struct plm_error error = {0};
   packer.deaf = false;
   fake_packer_stop(&packer);
@@ -221,13 +223,13 @@ static void *raw_dealer(void *context, const char *endpoint)
 static void send_frames(void *socket, const uint8_t *header, size_t header_bytes,
                         const uint8_t *payload, size_t payload_bytes, int frames)
 {
-  const int blocking = 0; /* waits for the connection */
+  const int blocking = 0; /* sending waits for the connection */
   zmq_send(socket, header, header_bytes, frames > 1 ? ZMQ_SNDMORE : blocking);
   for (int i = 1; i < frames; i++)
     zmq_send(socket, payload, payload_bytes, i + 1 < frames ? ZMQ_SNDMORE : blocking);
 }
 
-/* Damaged copies of valid messages, wrong frame counts, noise: counted, dropped, never fatal. */
+/* Damaged copies of valid messages, wrong numbers of frames and noise are counted and dropped. */
 static void nonsense_is_counted_and_dropped(void **state)
 {
   (void)state;
@@ -270,7 +272,7 @@ static void nonsense_is_counted_and_dropped(void **state)
   part(&meeting);
 }
 
-/* Sends on a peer's own connection what it was not asked for. */
+/* Sends on a peer's connection what it was not asked for. */
 static void say(void *socket, const struct plm_feed_options *options, enum plm_message_type type,
                 uint64_t consumer, uint64_t packer, const void *payload, size_t size)
 {
@@ -314,7 +316,7 @@ static void wrong_incarnations_and_breaches(void **state)
   struct plm_header header;
   struct plm_feed_counters counters;
   uint64_t consumer = 0;
-  /* a stranger is told to introduce itself */
+  /* An unknown peer is told to say HELLO. */
   say(socket, &options, PLM_MESSAGE_PING, 1, 5, "", 0);
   assert_int_equal(hear(socket, &consumer), PLM_MESSAGE_REHELLO);
   const size_t size = fake_hello(&options, 77, 5, &header, payload);
@@ -323,7 +325,7 @@ static void wrong_incarnations_and_breaches(void **state)
   plm_header_encode(&header, bytes);
   send_frames(socket, bytes, sizeof bytes, payload, size, 2);
   assert_int_equal(hear(socket, &consumer), PLM_MESSAGE_WELCOME);
-  /* another incarnation of either side is not answered, but counted */
+  /* Messages of another incarnation of either side are counted and not answered. */
   plm_feed_counters(feed, &counters);
   const uint64_t dropped = counters.dropped;
   say(socket, &options, PLM_MESSAGE_PING, consumer ^ 2, 5, "", 0);
@@ -332,12 +334,12 @@ static void wrong_incarnations_and_breaches(void **state)
   assert_int_equal(hear(socket, NULL), PLM_MESSAGE_PONG);
   plm_feed_counters(feed, &counters);
   assert_int_equal(counters.dropped, dropped + 2);
-  /* whoever goes on breaking the protocol is dropped */
+  /* A peer that keeps breaking the protocol is dropped. */
   for (int i = 0; i < 8; i++) say(socket, &options, PLM_MESSAGE_GET, consumer, 5, payload, 16);
   assert_int_equal(hear(socket, NULL), PLM_MESSAGE_REJECT);
   plm_feed_counters(feed, &counters);
   assert_int_equal(counters.peers, 0);
-  /* and stays out, also by another door */
+  /* Its process is not let in again, on another connection either. */
   zmq_close(socket);
   socket = raw_dealer(context, plm_feed_bound(feed));
   send_frames(socket, bytes, sizeof bytes, payload, size, 2);
@@ -356,7 +358,7 @@ static void *stop_soon(void *stop)
   return NULL;
 }
 
-/* An interrupted batch leaves the position where it was: nothing is lost. */
+/* An interrupted call leaves the position where it was, so nothing is lost. */
 static void interruption_loses_nothing(void **state)
 {
   (void)state;
@@ -368,7 +370,7 @@ static void interruption_loses_nothing(void **state)
   pthread_t thread;
   meet(&meeting, 1, 128 << 10);
   assert_int_equal(take(meeting.feed, &meeting.options, 16, &error), PLM_OK);
-  meeting.packers[0].deaf = true; /* what is on its way still fills part of the batch */
+  meeting.packers[0].deaf = true; /* what was sent before still fills part of the batch */
   stop = 0;
   assert_int_equal(pthread_create(&thread, NULL, stop_soon, (void *)(uintptr_t)&stop), 0);
   assert_int_equal(plm_feed_next(meeting.feed, 2000, &stop, &batch, &error), PLM_INTERRUPTED);
@@ -400,7 +402,7 @@ static void a_port_in_use_names_its_owner(void **state)
   assert_int_equal(plm_feed_open(&options, &second, &error), PLM_BUSY);
   assert_non_null(strstr(error.what, "pid "));
   plm_feed_close(feed);
-  options.endpoint = "tcp://0.0.0.0:*"; /* beyond loopback, no keys */
+  options.endpoint = "tcp://0.0.0.0:*"; /* beyond loopback without keys */
   assert_int_equal(plm_feed_open(&options, &second, &error), PLM_CONFIG);
   assert_non_null(strstr(error.hint, "plm-pipeline keys"));
 }

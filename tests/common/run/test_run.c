@@ -1,6 +1,7 @@
-/* common/run: locks exclude and die with their holder; endpoints merge; DONE reads back. */
+/* common/run: locks, endpoints, DONE, readiness, and what a stop signal becomes. */
 #include "tests/support/cmocka_all.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 #include <unistd.h>
 
 #include "common/run/run.h"
+#include "common/run/stop.h"
 #include "tests/support/scratch.h"
 
 static void a_lock_excludes_and_names_its_holder(void **state)
@@ -25,7 +27,7 @@ static void a_lock_excludes_and_names_its_holder(void **state)
   assert_int_equal(plm_lock_holder(run, "trainer", &holder, &error), PLM_OK);
   assert_int_equal(holder.pid, getpid());
   assert_int_equal(plm_lock_check(first, &error), PLM_OK);
-  /* another writer's incarnation in the file, as a lock that was stolen leaves it */
+  /* The file names another incarnation, as after the lock was taken over. */
   assert_int_equal(plm_file_write(scratch_path("trainer.lock"),
                                   "{\"host\":\"x\",\"pid\":1,\"incarnation\":\"01\"}", 40, 0644,
                                   &error),
@@ -120,11 +122,39 @@ static void readiness_is_one_newline(void **state)
   snprintf(text, sizeof text, "%d", pipe_ends[1]);
   setenv("PLM_READY_FD", text, 1);
   plm_ready();
-  plm_ready(); /* once is enough, twice does no harm */
+  plm_ready(); /* calling it twice does no harm */
   assert_int_equal(read(pipe_ends[0], text, sizeof text), 1);
   assert_int_equal(text[0], '\n');
   assert_int_equal(read(pipe_ends[0], text, sizeof text), 0);
   close(pipe_ends[0]);
+}
+
+/* The handler runs in this process, so each signal has its own child. */
+static void a_stop_signal_has_a_status_and_a_name(void **state)
+{
+  (void)state;
+  static const struct {
+    int number;
+    plm_status status;
+    const char *what;
+  } cases[] = {{SIGINT, PLM_INTERRUPTED, "stopped by Ctrl-C; nothing was written"},
+               {SIGTERM, PLM_TERMINATED, "stopped by SIGTERM; nothing was written"},
+               {SIGUSR1, PLM_TERMINATED, "stopped by SIGUSR1; nothing was written"}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    int status = 0;
+    const pid_t child = fork();
+    if (child == 0) {
+      struct plm_error error = {0};
+      plm_stop_signals_install();
+      if (plm_stop_check("", &error) != PLM_OK) _exit(2);
+      raise(cases[i].number);
+      if (plm_stop_check("; nothing was written", &error) != cases[i].status) _exit(3);
+      _exit(strcmp(error.what, cases[i].what) == 0 ? 0 : 4);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+  }
 }
 
 int main(void)
@@ -136,6 +166,7 @@ int main(void)
       cmocka_unit_test(the_run_id_is_made_once),
       cmocka_unit_test(done_reads_back),
       cmocka_unit_test(readiness_is_one_newline),
+      cmocka_unit_test(a_stop_signal_has_a_status_and_a_name),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Headers and control payloads: what was encoded comes back, everything else is refused. */
+/* Headers and payloads: what was encoded is decoded again, and everything else is refused. */
 #include <string.h>
 
 #include "common/base/philox.h"
@@ -29,7 +29,7 @@ static struct plm_header some_header(void)
   };
 }
 
-/* The bytes themselves: other programs may read them one day. */
+/* The layout must never change within a version of the protocol. */
 static void header_layout_is_fixed(void **state)
 {
   (void)state;
@@ -79,7 +79,7 @@ static void header_round_trip_and_every_flipped_bit(void **state)
     assert_int_equal(plm_header_decode(bytes, size, &back, &error), PLM_PROTOCOL);
 }
 
-/* A right hash does not make a message right. */
+/* A matching hash does not make a message valid. */
 static void limits_hold_under_a_right_hash(void **state)
 {
   (void)state;
@@ -91,7 +91,7 @@ static void limits_hold_under_a_right_hash(void **state)
   wrong[1].split = PLM_SPLIT_COUNT;
   wrong[2].dtype = 3;
   wrong[3].payload_bytes = PLM_WIRE_DATA_LIMIT + 1;
-  wrong[4].type = PLM_MESSAGE_PING; /* has no payload */
+  wrong[4].type = PLM_MESSAGE_PING; /* it must not have a payload */
   wrong[5].count = PLM_WIRE_CHUNKS + 1;
   for (int i = 0; i < 6; i++) {
     plm_header_encode(&wrong[i], bytes);
@@ -144,7 +144,7 @@ static void hello_and_welcome_come_back(void **state)
     assert_int_equal(plm_welcome_decode(bytes, cut, &welcome_back, &error), PLM_PROTOCOL);
 }
 
-/* Two chunks; each way of breaking them is found. */
+/* Each way of damaging two chunks is found. */
 static void data_is_checked_before_use(void **state)
 {
   (void)state;
@@ -172,17 +172,17 @@ static void data_is_checked_before_use(void **state)
     uint8_t value;
   } breaks[] = {
       {0, 0},                     /* no documents */
-      {0, 3},                     /* more than there are */
-      {3, 255},                   /* far more */
+      {0, 3},                     /* more documents than there are */
+      {3, 255},                   /* far more documents */
       {4 + 8, 4},                 /* overlaps the next */
       {28 + 8, 9},                /* not aligned */
       {28 + 12, 9},               /* leaves the chunk */
       {28 + 12, 0},               /* empty */
-      {28 + 16, 101},             /* begins after its end */
+      {28 + 16, 101},             /* begins after the whole document's end */
       {4 + 12, 6},                /* more tokens than residues */
       {tokens + 2, 33},           /* no such token */
       {tokens + 6, 5},            /* not <pad> between documents */
-      {tokens + 15, 0},           /* nor after the last */
+      {tokens + 15, 0},           /* not <pad> after the last document */
       {chunk + tokens + 15, 255}, /* in the second chunk */
   };
   for (size_t i = 0; i < sizeof breaks / sizeof breaks[0]; i++) {
