@@ -1,10 +1,11 @@
-/* The algorithms of products, kept outside of runs: what one run has measured, the next takes. Runs
- * of one configuration on one card thus give the same bits, and later ones start without measuring.
+/* The algorithms of products, kept outside runs: what one run has measured, the next one takes.
+ * Runs of one configuration on one card thus give the same bits, and later ones start without
+ * measuring.
  *
  * There is one file for each library, version, card and precision. It lies in the folder that the
  * environment variable PLM_ALGORITHM_CACHE names (if it is empty, nothing is kept), else in
  * plm-pipeline/ under $XDG_CACHE_HOME or ~/.cache. If a file cannot be read, taken or written, a
- * warning is logged and the products are tuned; the run goes on. */
+ * warning is logged and the products are tuned; the run continues. */
 #ifndef PLM_TRAINER_ALGORITHM_FILE_H
 #define PLM_TRAINER_ALGORITHM_FILE_H
 

@@ -61,7 +61,7 @@ static plm_status take_folder(struct plm_trainer *trainer, struct plm_error *err
   return plm_run_id(trainer->run, &trainer->run_id, error);
 }
 
-/* ---- where the run stands ------------------------------------------------------------------ */
+/* ---- the state of the run ------------------------------------------------------------------ */
 
 /* DONE says that the run is complete. It is removed if trainer.steps was raised since. */
 static plm_status check_done(struct plm_trainer *trainer, const char *directory,
@@ -174,7 +174,8 @@ static plm_status open_feed(struct plm_trainer *trainer, struct plm_error *error
                             error);
 }
 
-/* ---- what computes ------------------------------------------------------------------------- */
+/* ---- backend, model, weights
+ * ------------------------------------------------------------------------- */
 
 /* Opens the backend of the request. If that is not supported here, falls back to another
  * instruction set, and then, if trainer.precision is auto, to another precision than the saved one.

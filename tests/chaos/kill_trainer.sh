@@ -1,10 +1,10 @@
 # shellcheck shell=bash
-# Kills a trainer of one architecture with SIGKILL at several moments, inside publishing among them,
-# and resumes it each time; sourced by a script for each architecture. The run must end up
-# bit-identical to one that nobody disturbed: kill_and_resume ARCHITECTURE [PRECISION].
+# kill_and_resume ARCHITECTURE [PRECISION]: kills a trainer with SIGKILL at several moments, some of them
+# during publishing, and resumes it each time. The run must end up bit-identical to an undisturbed one.
+# Sourced by a script for each architecture.
 . "$PLM_ROOT/tests/support/trainer.sh"
 
-# kill_while_publishing RUN NAME: as soon as .tmp-NAME is there. Says whether it was in time.
+# kill_while_publishing RUN NAME: kills as soon as .tmp-NAME exists; counts in $caught if it was in time
 kill_while_publishing() {
   local run=$1 name=$2
   while [ ! -e "$run/checkpoints/.tmp-$name" ]; do
@@ -15,7 +15,7 @@ kill_while_publishing() {
   wait "$trainer_pid" 2>/dev/null
   if [ -e "$run/checkpoints/.tmp-$name" ]; then
     caught=$((caught + 1))
-    [ -e "$run/checkpoints/$name" ] && fail "$name stands beside its unfinished self"
+    [ -e "$run/checkpoints/$name" ] && fail "$name exists beside .tmp-$name"
   fi
 }
 
@@ -50,10 +50,10 @@ kill_and_resume() {
     "kill_$1" "$run" "$2"
   done
   run_trainer "$run" || fail "the resumed run ended with $?"
-  [ "$caught" -ge 1 ] || fail "no kill came inside publishing"
+  [ "$caught" -ge 1 ] || fail "no kill came during publishing"
   [ -e "$run/DONE" ] || fail "DONE is missing"
   [ -z "$(find "$run/checkpoints" -name '.tmp-*')" ] || fail "unfinished folders are left"
   same_run "$reference" "$run" 60
   [ "$(readlink "$run/checkpoints/latest")" = step_00000060 ] || fail "latest is not step 60"
-  echo "$architecture: bit-identical after $caught kills inside publishing and others elsewhere"
+  echo "$architecture: bit-identical after $caught kills during publishing and others elsewhere"
 }

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# A failing fsync, a corrupt newest checkpoint: the checkpoint fails loudly, training goes on, and
-# what stood before is intact. (A full disk: test_full_disk.sh.)
+# A failing fsync makes a checkpoint fail with a message, training continues and earlier checkpoints are
+# intact. A corrupt newest checkpoint is passed over. (A full disk: test_full_disk.sh.)
 . "$PLM_ROOT/tests/support/trainer.sh"
 small_corpus corpus
 trainer_config transformer
 reference=$PLM_TMP/reference
 run_undisturbed "$reference"
 
-# ---- a failing fsync, by a library in front of libc's ------------------------------------------
+# ---- a failing fsync, by a library that is loaded first -----------------------------------------
 if [[ $(basename "$PLM_BUILD") == build ]] && command -v gcc >/dev/null; then
   cat >"$PLM_TMP/fsync.c" <<'C'
 #define _GNU_SOURCE
@@ -32,7 +32,7 @@ C
   LD_PRELOAD=$PLM_TMP/fsync.so start_trainer "$run" \
     --set trainer.checkpoint.max_failed_checkpoints=100
   until_lines "$run" 12
-  touch "$FSYNC_FAILS_WHILE" # the checkpoint of step 20 fails, perhaps its neighbours
+  touch "$FSYNC_FAILS_WHILE" # the checkpoint of step 20 fails, perhaps others near it
   while ! grep -q "checkpoint 20 FAILED" "$PLM_TMP/trainer.log"; do
     kill -0 "$trainer_pid" 2>/dev/null || fail "the trainer ended at a failed fsync"
   done
@@ -40,7 +40,7 @@ C
   wait "$trainer_pid" || fail "the run with a failed fsync ended with $?"
   [ ! -e "$run/checkpoints/step_00000020" ] || fail "a checkpoint without fsync was published"
   same_run "$reference" "$run" 60
-  # the evaluator tells it from one that was there and was deleted
+  # the evaluator distinguishes it from one that was deleted
   rm -r "$run/checkpoints/step_00000040"
   "$PLM_BIN/plm-evaluator" -c "$PLM_TMP/pipeline.yaml" --run "$run" --set evaluator.max_tokens=500 \
     >"$PLM_TMP/evaluator.log" 2>&1 || fail "the evaluator of a run with a failed fsync ended with $?"
@@ -48,7 +48,7 @@ C
   [[ $(skipped 20) == "not published: "*"Input/output error"* ]] || fail "step 20: $(skipped 20)"
   [ "$(skipped 40)" = "deleted before evaluation" ] || fail "step 40: $(skipped 40)"
 
-  # too many in a row end the run, and the last good one is intact
+  # too many failures in a row end the run, and the last good checkpoint is intact
   run=$PLM_TMP/fsync-for-ever
   kill "$packer_pid"
   start_packer "$run"
@@ -84,7 +84,7 @@ grep -q "$newest" "$PLM_TMP/trainer.log" || fail "nobody names the corrupt check
 same_run "$reference" "$run" 60
 kill "$packer_pid"
 
-# every one corrupt: nobody trains over it
+# if all are corrupt, no trainer starts over them
 for name in "$run"/checkpoints/step_*; do echo >>"$name/MANIFEST"; done
 rm "$run/DONE"
-! run_trainer "$run" || fail "a run without a valid checkpoint went on"
+! run_trainer "$run" || fail "a run without a valid checkpoint continued"

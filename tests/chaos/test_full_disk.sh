@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# A full disk: checkpoints fail loudly, training goes on, and what stood before is intact.
+# A full disk: checkpoints fail with a message, training continues, and earlier checkpoints are intact.
 #
-# The disk is a small tmpfs in a mount namespace of the script's own: it goes with the last process
-# that holds it, and no other test sees it.
+# The disk is a small tmpfs in a mount namespace of this script. It disappears with the last process that
+# uses it, and no other test sees it.
 # shellcheck disable=SC2086 # words of a command
 if [ "${1:-}" != inside ]; then
   for namespace in "unshare -rm" "unshare -m"; do

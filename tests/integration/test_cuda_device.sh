@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# device: cuda in the real programs, on the emulated backend: losses and embeddings as on the CPU, and
-# what is said when the backend cannot be had.
+# device: cuda in the real programs, on the emulated backend: losses and embeddings equal the CPU's, and
+# messages say why a backend cannot be used.
 . "$PLM_ROOT/tests/support/lib.sh"
 . "$PLM_ROOT/tests/support/emulated_cuda.sh"
 
@@ -37,7 +37,7 @@ paste <(floats cpu.npy) <(floats cuda.npy) |
 expect 2 embed gpu gpu.npy
 says err '--device is auto, cpu or cuda, not "gpu"'
 
-# ---- what is said ----
+# ---- messages about unusable backends ----
 version=$(plm-trainer --version | grep -oE '[0-9]+\.[0-9]+\.[0-9]+')
 LC_ALL=C sed "s/\x00$version\x00/\x00${version//[0-9]/x}\x00/g" "$emulated" >other.so
 echo "no library" >text.so
@@ -61,24 +61,24 @@ refused strange.so 'strange.so: this is no backend of plm-pipeline'
 refused other.so 'other.so: it is of another build than this program'
 says err 'run .make. again'
 
-# ---- the plan of memory ----
+# ---- the memory plan ----
 plan() { plm-trainer -c pipeline.yaml --set trainer.device=cuda --dry-run "$@"; }
 expect 0 on_cuda plan
 for row in 'parameters, fp32' 'gradients' 'moments' 'scratch' 'activations' 'workspace' 'own' 'snapshot' \
   'total on the device' 'free' 'largest trainer.micro_batch_tokens that fits: 128'; do says out "$row"; done
-# 64 GiB are the emulated device's
+# the emulated device has 64 GiB
 expect 0 on_cuda plan --json --set data.max_length=1024 --set trainer.batch_tokens=104857600 \
   --set trainer.micro_batch_tokens=104857600
 mv out large.json
 jq -e '.device == "cuda" and (.fits | not) and .device_bytes > .total_bytes and
   .total_bytes == 68719476736 and .largest_micro_batch_tokens > 1024 and .largest_micro_batch_tokens < 104857600' \
-  large.json >/dev/null || fail "the plan of too large a micro-batch: $(cat large.json)"
+  large.json >/dev/null || fail "the plan of a micro-batch that is too large: $(cat large.json)"
 largest=$(jq .largest_micro_batch_tokens large.json)
 expect 1 on_cuda plm-trainer -c pipeline.yaml --run large --set trainer.device=cuda --set data.max_length=1024 \
   --set trainer.batch_tokens=104857600 --set trainer.micro_batch_tokens=104857600
 says err 'training takes .* GB of the device.s memory \(activations: .*\), but only .* are free'
 says err "trainer.micro_batch_tokens: $largest fits; trainer.recompute: block takes less"
-# Without a device the plan of one is made, and says what it does not know.
+# Without a device the plan of one is printed, and says what it does not know.
 expect 0 with missing.so plan
 says out 'not counted, because there is no CUDA backend here'
 says out 'the size of the device.s memory is unknown: the CUDA backend is not there'
@@ -97,4 +97,4 @@ says out '^cpu$'
 if compgen -G '/dev/nvidia[0-9]*' >/dev/null || [ -e /dev/dxg ]; then exit 0; fi
 expect 0 device_of auto
 says out '^cpu$'
-[ ! -s err ] || fail "auto speaks where there is no device: $(cat err)"
+[ ! -s err ] || fail "auto prints something although there is no device: $(cat err)"

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# A step that a resume publishes anew with other weights is another checkpoint: it is evaluated
-# again, and readers take its last line. With the same weights it is the same: nothing is repeated.
+# If a resume publishes a step again with other weights, that is another checkpoint: it is evaluated
+# again, and readers take its last line. With the same weights nothing is repeated.
 . "$PLM_ROOT/tests/support/lib.sh"
 
 small_corpus corpus
 small_config pipeline.yaml patch_unet
 
-damage() { # damage STEP…: these do not verify, the run goes on from the one before
+damage() { # damage STEP…: these checkpoints no longer verify, so a resume takes an earlier one
   for step in "$@"; do
     printf 'x' | dd of="run/checkpoints/step_0000000$step/model.safetensors" bs=1 seek=5000 conv=notrunc status=none
   done
@@ -23,7 +23,7 @@ damage 4 8
 expect 0 plm-pipeline up pipeline.yaml --run run --set trainer.steps=8 --set trainer.optimizer.lr_hidden=0.05
 [ "$(steps)" = '[0,4,8,4,8]' ] || fail "other weights were not evaluated: $(steps)"
 jq -se '[.[] | select(.step == 4) | .identity] | unique | length == 2' run/evaluator.jsonl >/dev/null ||
-  fail "two checkpoints of one identity"
+  fail "two checkpoints have one identity"
 expect 0 plm-pipeline checkpoints run --json
 jq -s '[.[] | {step, identity, loss}] | group_by(.step) | map(.[-1])' run/evaluator.jsonl >last
 jq 'map({step, identity, loss})' out | cmp - last || fail "checkpoints shows another line's loss"

@@ -1,24 +1,24 @@
 #!/usr/bin/env bash
-# The evaluator by itself: it starts late and misses nothing, is killed and evaluates nothing twice,
-# passes over a corrupt checkpoint and takes it once it is whole, reports what was deleted before
-# its turn, and gives the same numbers with another number of threads and without a run.
+# The evaluator without a supervisor: it starts late and misses nothing, is killed and evaluates nothing twice, skips a
+# corrupt checkpoint and evaluates it once it is intact, reports checkpoints that were deleted before, and
+# gives the same numbers with another number of threads and without a run.
 . "$PLM_ROOT/tests/support/lib.sh"
 
 small_corpus corpus
 small_config pipeline.yaml patch_unet
 
-# A run without its evaluator: everything is published, nothing evaluated.
+# A run without an evaluator: everything is published, nothing is evaluated.
 plm-packer -c pipeline.yaml --run run >packer.log 2>&1 &
 packer=$!
 expect 0 plm-trainer -c pipeline.yaml --run run
 [ ! -s run/evaluator.jsonl ] || fail "somebody evaluated"
 cp -r run kept
 
-# One checkpoint is damaged, one is gone.
+# One checkpoint is damaged, one is deleted.
 printf 'x' | dd of=run/checkpoints/step_00000008/model.safetensors bs=1 seek=5000 conv=notrunc status=none
 rm -r run/checkpoints/step_00000004
 
-# Killed over and over while it works through them.
+# It is killed three times, if it has not finished by then.
 for _ in 1 2 3; do
   plm-evaluator -c pipeline.yaml --run run >>evaluator.log 2>&1 </dev/null &
   evaluator=$!
@@ -36,13 +36,13 @@ jq -se 'any(.[]; .step == 4 and .skipped == "deleted before evaluation")' run/ev
 cat err >>evaluator.log
 says evaluator.log 'step 8 is skipped: .*does not verify'
 
-# Published anew, it is evaluated; the others are not evaluated again.
+# The damaged one is intact again: it is evaluated, the others are not evaluated again.
 rm -r run/checkpoints/step_00000008
 cp -r kept/checkpoints/step_00000008 run/checkpoints/
 expect 0 plm-evaluator -c pipeline.yaml --run run
 jq -se '[.[] | select(.loss) | .step] | sort == [0, 8, 12]' run/evaluator.jsonl >/dev/null || fail "the mended one"
 
-# The same exact fields whatever the threads, and without a run.
+# The exact fields do not depend on the number of threads, nor on a run.
 plm-packer -c pipeline.yaml --run kept >packer2.log 2>&1 &
 packer2=$!
 expect 0 plm-evaluator -c pipeline.yaml --run kept --threads 2
@@ -59,15 +59,15 @@ jq -c "$exact" out >once.exact
 cmp one.exact once.exact || { diff one.exact once.exact >&2; fail "evaluate gives other numbers"; }
 [ "$(wc -l <out)" -eq 1 ] || fail "not one object on one line"
 
-# Another checkpoint.every after a resume: steps that were never due are not called deleted.
+# After a resume with another checkpoint.every, steps that were never due are not reported as deleted.
 expect 0 plm-pipeline up pipeline.yaml --run run --set trainer.steps=16 --set trainer.checkpoint.every=3
 jq -se '[.[].step] | unique == [0, 4, 8, 12, 15, 16]' run/evaluator.jsonl >/dev/null || fail "steps that never were"
 
-# The objective says what is evaluated, not the mask: masked tokens of a model that attends causally.
+# The objective decides what is evaluated, not the attention: here masked tokens of a causal model.
 expect 0 plm-pipeline up pipeline.yaml --run backwards --set trainer.steps=4 --set 'model.attention.pattern=[document+causal]'
 jq -se 'all(.[]; (.loss_by_mask_rate | keys) == ["0.15"])' backwards/evaluator.jsonl >/dev/null || fail "next tokens of an mlm run"
 
-# Clear errors.
+# Errors.
 PLM_CUDA_LIBRARY=missing.so expect 2 plm-evaluator --run backwards --set evaluator.device=cuda
 says err 'CUDA backend is not there'
 expect 1 plm-pipeline evaluate --checkpoint run/checkpoints --corpus corpus

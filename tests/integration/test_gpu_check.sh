@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `make gpu-check` without a GPU: every part at a tiny size, on the emulated backend, and its report.
-# It says that it is a rehearsal. With PyTorch where the environment has it.
+# `make gpu-check` without a GPU: every part at a tiny size on the emulated backend, and its report, which
+# says that it is a rehearsal. PyTorch's parts run if the environment has PyTorch.
 . "$PLM_ROOT/tests/support/lib.sh"
 export PYTHONDONTWRITEBYTECODE=1
 [ -e "$PLM_BUILD/tests/lib/libplm_cuda_emulated.so" ] || { echo "the emulated backend is not built"; exit 77; }
@@ -25,7 +25,7 @@ if [ -x "${PLM_VENV:-}/bin/python" ]; then
   says page '^\| doc-1024-128 \| FlexAttention compiled \| [0-9]'
 fi
 
-# A part that cannot run is reported, and the rest goes on: here the trainer is not what it was.
+# A part that cannot run is reported and the rest continues: here the trainer is a broken program.
 mkdir -p broken/bin broken/tests
 cp -r "$PLM_BUILD/tests/lib" "$PLM_BUILD/tests/gpu" broken/tests/
 for name in kernels common bench; do ln -s "$PLM_BUILD/tests/$name" "broken/tests/$name"; done

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Ctrl-C leaves a checkpoint and no process; the resumed run ends like an undisturbed one. Two runs
-# live side by side on one host.
+# Ctrl-C leaves a checkpoint and no process, and the resumed run ends like an undisturbed one. Two runs
+# share the host.
 . "$PLM_ROOT/tests/support/lib.sh"
 
 small_corpus corpus

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Real runs against an independent trainer (oracle/): from step_00000000, `trace` and the sequences
-# it gets the same weights, masks, schedules and losses over twenty steps, and the same final
-# weights, by the formulas of model.md alone. A fault planted in the oracle must be seen, each in
-# a run that has what it breaks: else the comparison would be blind.
+# Compares real runs with an independent trainer (oracle/). From step_00000000, `trace` and the sequences
+# it computes the same masks, schedules and losses over twenty steps, and the same final weights. A fault
+# planted in the oracle must be noticed, each in a run that uses what it breaks; otherwise the comparison
+# would be blind.
 . "$PLM_ROOT/tests/support/lib.sh"
 
 oracle=$PLM_BUILD/tests/integration/oracle/tool_oracle
 small_corpus corpus
 plm-pipeline corpus corpus --fasta --split train >train.fasta
 
-# train NAME: the trainer and a packer, to the end; NAME.yaml continues the lines here
+# train NAME: trains NAME.part, completed by the lines here, to the end
 train() {
   cat - "$1.part" >"$1.yaml" <<END
 version: 1
@@ -25,10 +25,10 @@ END
 
 follow() { "$oracle" "$1" "$1.settings" "$1.trace" train.fasta "${@:2}"; }
 
-# agrees NAME
+# agrees NAME: the oracle must find the same run
 agrees() { follow "$1" >out 2>err || fail "$1 $(cat err)"; echo "$1: $(cat out)"; }
 
-# sees NAME FAULT REGEX: the oracle with a planted fault finds the run different, and says where
+# sees NAME FAULT REGEX: the oracle with a planted fault must find a difference, and say where
 sees() {
   expect 1 follow "$1" --plant "$2"
   says err "^differs: $3"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The number of packers, and their deaths, change nothing: the same exact metrics and the same
-# final checkpoint from one packer, from two, and from two that are killed three times each.
+# Neither the number of packers nor their deaths change a run: one packer, two, and two that are killed
+# three times each give the same exact metrics and the same final checkpoint.
 . "$PLM_ROOT/tests/support/lib.sh"
 
 small_corpus corpus
@@ -13,7 +13,7 @@ expect 0 plm-pipeline up pipeline.yaml --run two "${common[@]}" --scale packer=2
 plm-pipeline up pipeline.yaml --run killed "${common[@]}" --scale packer=2 >up.out 2>up.err </dev/null &
 up=$!
 kills=0
-for _ in 1 2 3; do # a fifth death in ten minutes would end a packer for good
+for _ in 1 2 3; do # after a fifth death in ten minutes a packer is not started again
   pids=
   for _ in $(seq 100); do
     kill -0 "$up" 2>/dev/null || break 2

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The whole pipeline by its one command, for each architecture: every step in trainer.jsonl, every
-# checkpoint verified and evaluated once, DONE, and nobody left behind.
+# The whole pipeline by one command, for each architecture: every step is in trainer.jsonl, every
+# checkpoint verifies and is evaluated once, the run is done, and no process is left.
 . "$PLM_ROOT/tests/support/lib.sh"
 
 small_corpus corpus
@@ -24,14 +24,14 @@ for architecture in transformer unet patch_unet; do
   [ "$(grep -c '|' out)" -gt 10 ] && sed 's/^[^|]*| //' out | LC_ALL=C sort -cs -k 1,1 || fail "logs are not in the order of time"
   [ "$(sed 's/ .*//' out | sort -u | tr '\n' ' ')" = 'evaluator.0 packer.0 trainer.0 ' ] || fail "logs of all"
 
-  # again: complete, at once
+  # a second time: the run is complete already
   expect 0 plm-pipeline up "$architecture.yaml" --run "$run"
   cat out err >both
   says both 'complete at step 12'
   [ "$(jq -s length "$run/evaluator.jsonl")" -eq 4 ] || fail "evaluated twice"
 done
 
-# A complete run whose last checkpoint does not verify is not complete: it goes on from the one before.
+# A run whose last checkpoint does not verify is not complete: it continues from the one before.
 kept=$(md5sum <"$run/checkpoints/step_00000012/optimizer.safetensors")
 printf x | dd of="$run/checkpoints/step_00000012/optimizer.safetensors" bs=1 seek=5000 conv=notrunc status=none
 expect 0 plm-pipeline up "$architecture.yaml" --run "$run"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Prometheus: `up` serves all stages at one address, a stage started by hand its own.
+# Prometheus: `up` serves all stages at one address, and a stage without a supervisor its own.
 . "$PLM_ROOT/tests/support/lib.sh"
 
-# scrape ADDRESS [PATH]: the answer, its head included, to ./page
+# scrape ADDRESS [PATH]: writes the answer with its header to ./page
 scrape() {
   exec 7<>"/dev/tcp/${1%:*}/${1##*:}"
   printf 'GET %s HTTP/1.1\r\nHost: x\r\n\r\n' "${2:-/metrics}" >&7
@@ -10,12 +10,12 @@ scrape() {
   exec 7>&-
 }
 
-# value NAME STAGE: of the only instance in ./page
+# value NAME STAGE: the value in ./page of the stage's only instance
 value() {
   sed -n "s/^$1{stage=\"$2\",instance=\"0\",run=\"run\"[^}]*} //p" page
 }
 
-# well_formed: HELP and TYPE once a name, before its samples; counters and they alone end in _total
+# well_formed: each name has HELP and TYPE once, before its samples; exactly the counters end in _total
 well_formed() {
   sed '1,/^$/d' page | awk '
     $2 == "HELP" { if (help[$3]++) exit 1; next }
@@ -50,7 +50,7 @@ says page '^plm_evaluator_loss_by_mask_rate\{.*,split="valid",mask_rate="0.15"\}
 scrape "$address" /elsewhere
 says page '^HTTP/1.1 404'
 
-# ---- counters start at 0 with the process, positions go on ------------------------------------
+# ---- counters start at 0 with the process, positions continue ----------------------------------
 steps_before() { served plm_trainer_step trainer && [ "$(value plm_trainer_step trainer)" -gt 50 ]; }
 wait_for 30 steps_before
 kill -KILL "$(plm-pipeline ps --json | jq '.[] | select(.stage == "trainer") | .pid')"
@@ -67,7 +67,7 @@ says err 'metrics.prometheus: expected HOST:PORT'
 expect 0 plm-pipeline down
 [ "$(jq -r .prometheus run/endpoints.json)" = null ] || fail "the address outlived the run"
 
-# ---- by hand ------------------------------------------------------------------------------------
+# ---- without a supervisor ------------------------------------------------------------------------------
 plm-trainer --run hand --set run=hand --prometheus 127.0.0.1:0 2>trainer.log &
 plm-evaluator --run hand --prometheus 127.0.0.1:0 2>evaluator.log &
 plm-packer --run hand --prometheus 127.0.0.1:0 2>packer.log &
@@ -82,6 +82,6 @@ address=$(sed -n 's#.*http://\(.*\)/metrics#\1#p' evaluator.log)
 wait_for 20 by_hand plm_evaluator_evaluations_total evaluator
 well_formed
 
-# a port that no port is: not another one
+# an impossible port is refused, not replaced by another one
 expect 2 timeout 20 plm-packer --corpus corpus --connect tcp://127.0.0.1:1 --prometheus 127.0.0.1:99999
 says err 'no address to serve metrics on'

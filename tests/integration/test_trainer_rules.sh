@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# What a trainer refuses, reports and counts: changed keys, changed machines, another trainer, steps
-# without an update, no packers, micro-batches.
+# What a trainer refuses, reports and counts: changed keys, changed machines, another trainer, skipped
+# updates, no packers, micro-batches.
 . "$PLM_ROOT/tests/support/trainer.sh"
 small_corpus corpus
 trainer_config transformer
 log=$PLM_TMP/trainer.log
-# trainer_ends STATUS TEXT RUN [ARG...]: a trainer that ends with STATUS and says TEXT
+# trainer_ends STATUS TEXT RUN [ARG...]: a trainer must end with STATUS and log TEXT
 trainer_ends() {
   local wanted=$1 text=$2
   shift 2
@@ -32,7 +32,7 @@ jq -e '.history[0] | .step == 20 and (.changes | index("trainer.steps: 20 -> 30"
   "$run/checkpoints/step_00000030/trainer.json" >/dev/null || fail "the history does not tell"
 [ -z "$(jq -e 'select(.exact == false)' "$run/trainer.jsonl")" ] || fail "inexact without reason"
 
-# ---- choices that cannot be taken again ----------------------------------------------------------
+# ---- a resume that is not bit-exact --------------------------------------------------------------
 trainer_ends 0 "not bit-exact: threads was 2, is 1" "$run" --set trainer.steps=40 --set trainer.threads=1
 jq -s -e '(.[:30] | all(has("exact") | not)) and (.[30:] | all(.exact == false))' \
   "$run/trainer.jsonl" >/dev/null || fail "lines do not tell what is exact"
@@ -48,7 +48,7 @@ kill -9 "$first"
 wait "$first" 2>/dev/null
 kill "$packer_pid"
 
-# ---- weights alone, from another run ---------------------------------------------------------------
+# ---- only the weights of another run ---------------------------------------------------------------
 run=$PLM_TMP/heir
 start_packer "$run"
 trainer_ends 0 "initial weights from" "$run" --set trainer.steps=2 \
@@ -61,7 +61,7 @@ trainer_ends 2 "model.hidden_size is 64 there, 128 here" "$PLM_TMP/stranger" --s
 trainer_ends 2 "there is no such folder" "$PLM_TMP/nothing" \
   --set "trainer.init_from=$PLM_TMP/nowhere"
 
-# ---- steps that do not update ----------------------------------------------------------------------
+# ---- skipped updates -------------------------------------------------------------------------------
 run=$PLM_TMP/skips
 start_packer "$run"
 trainer_ends 1 "5 steps in a row were skipped" "$run" --set trainer.masking.mask_rate=0 \
@@ -71,7 +71,7 @@ jq -s -e 'length == 4 and all(.loss == null) and .[3].skipped_updates == 4' "$ru
   >/dev/null || fail "skipped steps are not counted"
 kill "$packer_pid"
 
-run=$PLM_TMP/some-skips # a chunk now and then has no chosen token: nothing moves there
+run=$PLM_TMP/some-skips # some steps have no chosen token and update nothing
 start_packer "$run"
 trainer_ends 0 complete "$run" --set trainer.masking.mask_rate=0.002 --set trainer.batch_tokens=128 \
   --set trainer.micro_batch_tokens=128 --set trainer.max_skipped_steps=60
@@ -103,7 +103,7 @@ run=$PLM_TMP/lonely
 trainer_ends 4 "packer" "$run" --set network.wait_packers_s=1
 [ -e "$run/checkpoints/step_00000000/MANIFEST" ] || fail "nothing was published"
 
-# ---- what it would take --------------------------------------------------------------------------------
+# ---- the memory plan ------------------------------------------------------------------------------------
 "$PLM_BIN/plm-trainer" -c "$PLM_TMP/pipeline.yaml" --run "$PLM_TMP/none" --dry-run --json |
   jq -e '.parameter_count > 10000 and .total > .activations' >/dev/null || fail "dry run"
 [ ! -e "$PLM_TMP/none" ] || fail "a dry run made a folder"

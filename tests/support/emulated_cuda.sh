@@ -1,13 +1,13 @@
 # shellcheck shell=bash
-# A corpus and a run small enough for the emulated CUDA backend, which takes seconds for a step.
-# Sourced after lib.sh. Leaves corpus/, pipeline.yaml and on_cuda COMMAND….
+# A corpus and a run that are small enough for the emulated CUDA backend. Sourced after lib.sh; makes
+# corpus/ and pipeline.yaml and defines on_cuda COMMAND…
 emulated=$PLM_BUILD/tests/lib/libplm_cuda_emulated.so
 not_under_tsan
 on_cuda() { PLM_CUDA_LIBRARY=$emulated "$@"; }
 
 small_fasta corpus.fasta 120
 plm-pipeline ingest corpus.fasta --corpus corpus --split train=0.8,valid=0.1,test=0.1 -q
-# lr_scalar: Adam divides a gradient by its own size, and that of a norm's input scale is rounding
+# lr_scalar is small: the gradient of a scale before a norm is only rounding, and Adam divides it by its size
 cat >pipeline.yaml <<END
 version: 1
 run: run
