@@ -104,8 +104,7 @@ static const char *text_of(const cJSON *value, char number[64], int digits)
   return number;
 }
 
-/* The width of a field's column: its name fits, after two spaces. A longer value shifts the rest.
- */
+/* The width of a field's column: its name after two spaces. A longer value shifts the rest. */
 static int width_of(const char *key)
 {
   const int name = (int)strlen(key) + 2;

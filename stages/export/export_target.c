@@ -153,8 +153,7 @@ static plm_status look(struct plm_export_target *target, bool force, struct plm_
   return status;
 }
 
-/* Finds the place, with links followed, and makes its parent folder. *name becomes its last part.
- */
+/* Finds the place, with links followed, and makes its parent folder. *name is its last part. */
 static plm_status find_place(const char *output, struct plm_export_target *target,
                              char parent[PLM_PATH_SIZE], const char **name, struct plm_error *error)
 {

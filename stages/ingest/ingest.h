@@ -29,8 +29,7 @@ struct plm_ingest_result {
 };
 
 /* Reports on stderr. On an error no new corpus is left, and an existing one stays as it was.
- * PLM_USAGE, PLM_EXISTS, PLM_FORMAT, PLM_LIMIT; PLM_INTERRUPTED or PLM_TERMINATED after a signal.
- */
+ * PLM_USAGE, PLM_EXISTS, PLM_FORMAT, PLM_LIMIT, or the status of plm_stop_check after a signal. */
 plm_status plm_ingest(const struct plm_ingest_options *options, struct plm_ingest_result *result,
                       struct plm_error *error);
 

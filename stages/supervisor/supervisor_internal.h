@@ -119,8 +119,7 @@ void supervised_reaped(struct plm_supervisor *supervisor, struct supervised *sta
 void supervised_tick(struct plm_supervisor *supervisor, struct supervised *stage, int64_t now_ms);
 
 /* supervisor_policy.c: what the states of all instances mean for the run. */
-/* Called each turn: begins to stop a run that is over, and continues to stop one that is stopping.
- */
+/* Called each turn: begins to stop a run that is over, or continues to stop one. */
 void supervisor_decide(struct plm_supervisor *supervisor);
 /* Begins to stop all stages in order. signal_number is SIGTERM for `down`, and 0 if the run ends by
  * itself. The second signal kills all stages. */

@@ -1,6 +1,6 @@
 /* Following a metrics file. The place and a hash of each line read so far tell whether the file
- * still holds it; its size does not, because new lines after a cut can make it longer than before.
- */
+ * still holds it. The size does not, because new lines after a cut can make the file longer than
+ * before. */
 #include "stages/views/follow.h"
 
 #include <errno.h>

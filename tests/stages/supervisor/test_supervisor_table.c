@@ -1,5 +1,4 @@
-/* The pure parts of the supervisor: the state table and the back-off; and the tail of a log file.
- */
+/* The pure parts of the supervisor, the state table and the back-off; the tail of a log file. */
 #include "tests/support/cmocka_all.h"
 
 #include <stdio.h>
