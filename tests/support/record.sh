@@ -26,15 +26,18 @@ draw() { python3 tests/support/terminal_svg.py --columns 100 >"doc/images/$1.svg
 
 tmux new-session -d -s "$session" -x 100 -y 24 -c "$folder" \
   "env -u NO_COLOR -u PROMPT_COMMAND PS1='$ ' bash --norc --noprofile"
-type_in "clear; plm-pipeline up $*"
-until [ "$(wc -l <"$run/trainer.jsonl" 2>/dev/null || echo 0)" -ge $((steps * 2 / 3)) ] && screen | grep ' | valid' >/dev/null; do
+type_in clear
+sleep 1
+type_in "plm-pipeline up $*"
+trained() { cat "$run/trainer.jsonl" 2>/dev/null | wc -l; }
+until [ "$(trained)" -ge $((steps * 2 / 3)) ] && screen | grep ' | valid' >/dev/null; do
   tmux has-session -t "$session"
   sleep 0.5
 done
 screen | draw up
 until [ -e "$run/DONE" ] && screen | grep 'the run is complete' >/dev/null; do sleep 0.5; done
-type_in 'clear'
+type_in clear
 sleep 1
 type_in "plm-pipeline metrics trainer --plot"
 until screen | grep " $steps\$" >/dev/null; do sleep 0.5; done
-screen | draw metrics-plot
+screen | grep -v '^\$ *$' | draw metrics-plot # without the next prompt
