@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/thread.h"
 #include "common/wire/data.h"
 
 uint32_t fake_chunk_length(const struct plm_feed_options *options, uint64_t chunk)
@@ -169,7 +170,7 @@ void fake_packer_start(struct fake_packer *packer, const struct plm_feed_options
   PLM_ASSERT(plm_socket_open(packer->context, ZMQ_DEALER, PLM_WIRE_CONTROL_LIMIT, &packer->socket,
                              &error) == PLM_OK);
   PLM_ASSERT(plm_socket_connect(packer->socket, endpoint, &error) == PLM_OK);
-  PLM_ASSERT(pthread_create(&packer->thread, NULL, run, packer) == 0);
+  PLM_ASSERT(plm_thread_start(&packer->thread, "fake packer", run, packer, NULL) == PLM_OK);
 }
 
 void fake_packer_stop(struct fake_packer *packer)

@@ -12,6 +12,7 @@
 
 #include "common/base/file.h"
 #include "common/base/philox.h"
+#include "common/base/thread.h"
 #include "common/corpus/corpus.h"
 #include "common/corpus/corpus_format.h"
 #include "common/corpus/tokenizer.h"
@@ -200,8 +201,9 @@ static void threads_read_one_corpus(void **state)
   assert_int_equal(plm_corpus_open(directory, NULL, &corpus, NULL), PLM_OK);
   for (uint64_t t = 0; t < THREADS; t++) {
     threads[t] = (struct reading_thread){.corpus = corpus, .example = &example, .first = 400 * t};
-    assert_int_equal(pthread_create(&threads[t].thread, NULL, read_with_own_cursor, &threads[t]),
-                     0);
+    assert_int_equal(
+        plm_thread_start(&threads[t].thread, "reader", read_with_own_cursor, &threads[t], NULL),
+        PLM_OK);
   }
   for (int t = 0; t < THREADS; t++) {
     pthread_join(threads[t].thread, NULL);

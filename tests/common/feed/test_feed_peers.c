@@ -7,6 +7,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/philox.h"
+#include "common/base/thread.h"
 #include "tests/support/cmocka_all.h"
 #include "tests/support/fake_packer.h"
 #include "tests/support/packers.h"
@@ -372,7 +373,8 @@ static void interruption_loses_nothing(void **state)
   assert_int_equal(take(meeting.feed, &meeting.options, 16, &error), PLM_OK);
   meeting.packers[0].deaf = true; /* what was sent before still fills part of the batch */
   stop = 0;
-  assert_int_equal(pthread_create(&thread, NULL, stop_soon, (void *)(uintptr_t)&stop), 0);
+  assert_int_equal(
+      plm_thread_start(&thread, "stop soon", stop_soon, (void *)(uintptr_t)&stop, &error), PLM_OK);
   assert_int_equal(plm_feed_next(meeting.feed, 2000, &stop, &batch, &error), PLM_INTERRUPTED);
   pthread_join(thread, NULL);
   plm_feed_position(meeting.feed, &epoch, &chunk);

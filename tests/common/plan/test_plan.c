@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "common/base/clock.h"
+#include "common/base/thread.h"
 #include "common/corpus/corpus.h"
 #include "common/plan/plan.h"
 #include "common/plan/shuffle.h"
@@ -272,7 +273,7 @@ static void threads_share_a_plan(void **state)
   assert_int_equal(plm_plan_open(&p, lengths, DOCUMENTS, &plan, NULL), PLM_OK);
   for (uint64_t t = 0; t < THREADS; t++) {
     shares[t] = (struct share){.plan = plan, .thread = t};
-    assert_int_equal(pthread_create(&threads[t], NULL, sum_windows, &shares[t]), 0);
+    assert_int_equal(plm_thread_start(&threads[t], "sum", sum_windows, &shares[t], NULL), PLM_OK);
   }
   for (int t = 0; t < THREADS; t++) pthread_join(threads[t], NULL);
   alone.plan = plan;
