@@ -15,7 +15,7 @@ struct plm_row_family {
   struct plm_row_family *next;
   struct plm_row_products *owner;
   struct plm_product_shape shape; /* M = 0 */
-  int64_t unit;
+  int64_t unit, tall;             /* tall: a height that agrees with the unit's */
   const struct plm_product *unit_product;
   struct variant *variants;
   char *expected; /* the probe's row of C */
@@ -29,11 +29,11 @@ struct plm_row_products {
 
 /* Units in the order in which they are tried. Rows are aligned to 16 or 32 in most kernels and to
  * 6 in oneDNN's of AVX2. One row is right in any library that repeats itself. */
-static const int64_t UNITS_BF16[] = {32, 48, 64, 16, 1}, UNITS_FLOAT[] = {32, 48, 16, 1};
+static const int64_t UNITS_BF16[] = {32, 64, 48, 128, 16, 1}, UNITS_FLOAT[] = {32, 48, 16, 1};
 /* fp32: heights for fewer rows than a unit. (A bf16 product is costly to plan: only its unit.) */
 static const int64_t SMALL[] = {1, 2, 4, 6, 8, 12, 16, 24};
 
-enum { COUNT_BF16 = 5, COUNT_FLOAT = 4, COUNT_SMALL = 8 };
+enum { COUNT_BF16 = 6, COUNT_FLOAT = 4, COUNT_SMALL = 8 };
 
 static int64_t in_bytes(const struct plm_product_shape *shape)
 {
@@ -245,22 +245,52 @@ static bool agrees(struct plm_row_family *family, const struct plm_product *prod
 }
 
 /* ---- families ---- */
+/* Makes `unit` the family's if its rows agree with each other. False otherwise, and after an error
+ * of planning. */
+static bool take_unit(struct plm_row_family *family, int64_t unit)
+{
+  const struct plm_product_shape shape = shape_of(family, unit, family->shape.N);
+  const struct plm_product *product = plm_products_get(family->owner->products, &shape);
+  free(family->expected);
+  family->expected = NULL;
+  family->unit = unit;
+  family->unit_product = product;
+  return product != NULL && agrees(family, product, unit, 0, shape.N);
+}
+
+/* The largest multiple of the unit, out of a few, whose product agrees with the unit's. */
+static int64_t tallest(struct plm_row_family *family)
+{
+  static const int64_t wanted[] = {256, 128, 64};
+  for (int i = 0; i < 3; i++) {
+    const int64_t rows = wanted[i] / family->unit * family->unit;
+    if (rows <= family->unit) break;
+    const struct plm_product_shape shape = shape_of(family, rows, family->shape.N);
+    const struct plm_product *product = plm_products_get(family->owner->products, &shape);
+    if (product != NULL && agrees(family, product, rows, 0, shape.N)) return rows;
+  }
+  return family->unit;
+}
+
+/* The unit that the tallest products agree with: tall ones are faster. */
 static bool choose_unit(struct plm_row_family *family)
 {
   const int64_t *units = family->shape.half ? UNITS_BF16 : UNITS_FLOAT;
   const int count = family->shape.half ? COUNT_BF16 : COUNT_FLOAT;
-  for (int i = 0; i < count; i++) {
-    const struct plm_product_shape shape = shape_of(family, units[i], family->shape.N);
-    const struct plm_product *product = plm_products_get(family->owner->products, &shape);
-    if (product == NULL) return false;
-    if (!agrees(family, product, units[i], 0, shape.N)) continue;
-    family->unit = units[i];
-    family->unit_product = product;
-    return true;
+  enum { ENOUGH = 240 }; /* the multiple of 48 below 256 */
+  int64_t best = 0;
+  for (int i = 0; i < count && family->tall < ENOUGH; i++) {
+    if (!take_unit(family, units[i])) continue;
+    const int64_t tall = tallest(family);
+    if (tall <= family->tall) continue;
+    family->tall = tall;
+    best = units[i];
   }
+  if (best > 0 && (family->unit == best || take_unit(family, best))) return true;
   if (family->owner->error.status == PLM_OK)
     plm_error_set(&family->owner->error, PLM_FAILURE,
-                  "the library of products gives other bits in each call");
+                  "a product of %lld x %lld has other bits in each call, or cannot be planned",
+                  (long long)family->shape.K, (long long)family->shape.N);
   return false;
 }
 
@@ -344,7 +374,8 @@ void plm_row_plan_init(struct plm_row_plan *plan, struct plm_row_family *family,
   const int64_t after = rows % plan->tile;
   if (rows >= plan->tile) plan->runs[0] = run_of(family, plan->tile);
   plan->runs[1] = run_of(family, after / unit * unit);
-  plan->runs[2] = (struct plm_row_run){unit, family->unit_product};
+  plan->runs[2] = run_of(family, rows >= family->tall ? family->tall : 0);
+  plan->runs[3] = (struct plm_row_run){unit, family->unit_product};
   if (after % unit > 0) plan->last = smallest(family, after % unit);
 }
 
@@ -374,7 +405,7 @@ void plm_row_plan_run(const struct plm_row_plan *plan, uint32_t thread, char *C,
 {
   const int64_t A_row = plan->shape.K * in_bytes(&plan->shape);
   const int64_t C_row = plan->shape.N * out_bytes(&plan->shape);
-  for (int i = 0; i < 3; i++) {
+  for (int i = 0; i < 4; i++) {
     const struct plm_row_run *run = &plan->runs[i];
     for (; run->rows > 0 && rows >= run->rows; rows -= run->rows) {
       plm_product_run(run->product, thread, C, A, B);

@@ -41,7 +41,7 @@ struct plm_row_run {
 struct plm_row_plan {
   struct plm_product_shape shape; /* M = 0 */
   int64_t tile;                   /* rows that are computed together */
-  struct plm_row_run runs[3];
+  struct plm_row_run runs[4];
   struct plm_row_run last;
 };
 
