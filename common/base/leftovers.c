@@ -1,4 +1,4 @@
-/* Leftovers: see leftovers.h. */
+/* Locking and removing temporary folders. */
 #include "common/base/leftovers.h"
 
 #include <dirent.h>

@@ -1,15 +1,16 @@
-/* Folders that a command writes before they get their name, and what of them a killed one left:
- * whoever writes into such a folder holds a lock on it, so one that can be locked is nobody's. */
+/* Temporary folders, which a command writes before they get their final name, and removing those
+ * that killed commands left. A command holds a lock on its folder, so one that can be locked is a
+ * leftover. */
 #ifndef PLM_COMMON_BASE_LEFTOVERS_H
 #define PLM_COMMON_BASE_LEFTOVERS_H
 
-/* Locks a folder, without waiting and without following a link; -1: no folder, or somebody has it.
- * Closing the descriptor gives the lock back. */
+/* Locks a folder without waiting and without following a link. Returns a descriptor, which releases
+ * the lock when it is closed, or -1 if this is not a folder or another process has locked it. */
 int plm_leftovers_lock(const char *path);
 
-/* Removes the folders in `parent` that are called PREFIX and then some of `letters` alone, and that
- * nobody has locked; says so, with the command that left them. Never fails: they are tried again.
- */
+/* Removes the folders in `parent` whose name is `prefix` followed only by characters of `letters`,
+ * if they are not locked. Logs each removal with the command that left the folder. Failures are
+ * ignored; the next call tries again. */
 void plm_leftovers_remove(const char *parent, const char *prefix, const char *letters,
                           const char *command);
 
