@@ -76,6 +76,8 @@ CPU_SRC := $(wildcard kernels/*.c) \
              $(call find_c,kernels/cpu))
 ISA_SRC := $(shell find kernels/cpu/isa -name '*.c' 2>/dev/null | LC_ALL=C sort)
 CUDA_SRC := $(shell find kernels/cuda -name '*.cu' | LC_ALL=C sort)
+# The CUDA library and the driver, which the emulation replaces (tests/emulation/*_plain.cc).
+DEVICE_ONLY := kernels/cuda/products_cublaslt.cu kernels/cuda/sm90/tile_maps.cu
 EMULATION_SRC := $(shell find tests/emulation -name '*.cc' | LC_ALL=C sort)
 STAGES := packer trainer evaluator stages
 STAGE_SRC := $(filter-out %_main.c,$(call find_c,$(STAGES)))
@@ -103,7 +105,7 @@ COMMON_OBJ := $(call object,$(COMMON_SRC))
 CPU_OBJ := $(call object,$(CPU_SRC)) \
            $(foreach i,$(ISAS),$(patsubst kernels/cpu/isa/%.c,$(BUILD)/obj/kernels/cpu/isa/%.$(i).o,$(ISA_SRC)))
 STAGE_OBJ := $(call object,$(STAGE_SRC))
-EMULATED_OBJ := $(patsubst %,$(BUILD)/obj/emulated/%.o,$(CUDA_SRC) $(EMULATION_SRC))
+EMULATED_OBJ := $(patsubst %,$(BUILD)/obj/emulated/%.o,$(filter-out $(DEVICE_ONLY),$(CUDA_SRC)) $(EMULATION_SRC))
 
 BIN := $(BUILD)/bin
 LIB := $(BUILD)/lib

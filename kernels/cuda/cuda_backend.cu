@@ -6,9 +6,6 @@
 #include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/product_algorithms.cuh"
 #include "kernels/cuda/relu2_products.cuh"
-#ifdef PLM_EMULATE
-#include "emulation/hopper.h"
-#endif
 
 extern "C" {
 #include "common/config/config.h"
@@ -20,7 +17,7 @@ namespace
 void close_backend(struct plm_ops *ops)
 {
   struct plm_cuda *cuda = plm_cuda_of(ops);
-  if (cuda->recording) { /* what was recorded is not wanted any more */
+  if (cuda->recording) { /* nobody will end it */
     struct plm_recording *recording = nullptr;
     ops->record_end(ops, &recording, nullptr);
     ops->release_recording(ops, recording);
@@ -31,24 +28,7 @@ void close_backend(struct plm_ops *ops)
   free(cuda);
 }
 
-#ifdef PLM_EMULATE
-constexpr size_t EMULATED_SCRATCH_BYTES = 1 << 20; /* enough for the shapes of tests */
-size_t scratch_bytes = EMULATED_SCRATCH_BYTES;
-int emulated_capability = 80;
-
-plm_status find_device(struct plm_cuda *cuda, struct plm_error *error)
-{
-  if (cuda->device != 0)
-    return plm_error_set(error, PLM_NOT_FOUND, "no CUDA device %d: there are fewer", cuda->device);
-  cuda->ops.isa = "emulated";
-  cuda->capability = emulated_capability;
-  cuda->multiprocessors = 3; /* blocks that take more than one piece of work */
-  return PLM_OK;
-}
-#else
-constexpr size_t scratch_bytes = PLM_CUDA_SCRATCH_BYTES;
-
-enum { OLDEST = 80 }; /* compute capability: bf16, cp.async */
+enum { OLDEST = 80 }; /* compute capability 8.0, for bf16 and cp.async */
 
 plm_status find_device(struct plm_cuda *cuda, struct plm_error *error)
 {
@@ -81,18 +61,18 @@ plm_status find_device(struct plm_cuda *cuda, struct plm_error *error)
   cuda->ops.isa = cuda->capability >= 90 ? "sm_90" : "sm_80";
   return PLM_OK;
 }
-#endif
 
 enum { HOPPER = 90, MAX_DEVICES = 64 };
 enum verdict { UNKNOWN, AGREES, DISAGREES };
 
-/* Kernels of sm_90a beside those that every device runs. */
+/* Kernels for sm_90a that replace those that run on every device. */
 struct sm90_kernels {
-  const char *variable;     /* of the environment, which forces one or the other */
-  const char *others, *own; /* what it may say */
-  const char *what, *instead;
+  const char *variable;     /* environment variable that forces a choice */
+  const char *others, *own; /* its values: the kernels for every device, and these */
+  const char *what;         /* for messages: what they compute … */
+  const char *instead;      /* … and what happens without them */
   plm_status (*check)(struct plm_cuda *cuda, struct plm_error *error);
-  enum verdict verdicts[MAX_DEVICES]; /* on each device, once a process */
+  enum verdict verdicts[MAX_DEVICES]; /* for each device; checked once in a process */
 };
 struct sm90_kernels attention = {
     "PLM_CUDA_ATTENTION",          "mma", "sm90", "attention", "attention runs on mma.sync",
@@ -105,8 +85,8 @@ struct sm90_kernels products = {"PLM_CUDA_RELU2",
                                 plm_cuda_product_sm90_check,
                                 {}};
 
-/* Whether they may be used. PLM_AGAIN: the device was left in an error, and the backend is to be
- * opened anew; then the verdict is known. */
+/* Whether the kernels agree with the others on this device. PLM_AGAIN: the check left the device in
+ * an error; the caller opens the backend again, and then the verdict is known. */
 plm_status check(struct plm_cuda *cuda, struct sm90_kernels *kernels, bool *agree,
                  struct plm_error *error)
 {
@@ -122,16 +102,17 @@ plm_status check(struct plm_cuda *cuda, struct sm90_kernels *kernels, bool *agre
                             kernels->others);
     }
     if (status != PLM_OK)
-      fprintf(stderr, "cuda: device %d: %s; of the sm_90a kernels: %s (%s)\n", cuda->device,
-              kernels->instead, found.what, found.where);
+      fprintf(stderr,
+              "cuda: device %d: %s, because the check of the sm_90a kernels failed: %s (%s)\n",
+              cuda->device, kernels->instead, found.what, found.where);
     if (status != PLM_OK && status != PLM_CORRUPT) return PLM_AGAIN;
   }
   *agree = *verdict == AGREES;
   return PLM_OK;
 }
 
-/* Forced by the environment; else used where they were written for, and compute what the others do.
- */
+/* The environment may force a choice. Otherwise the kernels are used on a device of compute
+ * capability 9.0 if they compute there what the others do. */
 plm_status choose(struct plm_cuda *cuda, struct sm90_kernels *kernels, bool *use, bool *forced,
                   struct plm_error *error)
 {
@@ -140,16 +121,16 @@ plm_status choose(struct plm_cuda *cuda, struct sm90_kernels *kernels, bool *use
   *forced = said != nullptr;
   *use = *forced && strcmp(said, kernels->own) == 0;
   if (*forced && !*use && strcmp(said, kernels->others) != 0) {
-    plm_error_set(error, PLM_CONFIG, "%s=%s", kernels->variable, said);
-    return plm_error_hint(error, "it is %s, %s, or not set", kernels->others, kernels->own);
+    plm_error_set(error, PLM_CONFIG, "%s=%s: no such choice", kernels->variable, said);
+    return plm_error_hint(error, "set it to %s or %s, or unset it", kernels->others, kernels->own);
   }
-#ifndef PLM_EMULATE
   if (*use && cuda->capability != HOPPER) {
-    plm_error_set(error, PLM_UNSUPPORTED, "%s=%s: device %d is not of 9.0", kernels->variable, said,
-                  cuda->device);
-    return plm_error_hint(error, "unset it: the device's own kernels are found");
+    plm_error_set(error, PLM_UNSUPPORTED,
+                  "%s=%s: device %d has compute capability %d.%d, and these kernels need 9.0",
+                  kernels->variable, said, cuda->device, cuda->capability / 10,
+                  cuda->capability % 10);
+    return plm_error_hint(error, "unset it: the backend chooses kernels for the device");
   }
-#endif
   if (!*forced && cuda->capability == HOPPER && cuda->narrow)
     return check(cuda, kernels, use, error);
   return PLM_OK;
@@ -161,9 +142,7 @@ plm_status choose_kernels(struct plm_cuda *cuda, struct plm_error *error)
   PLM_TRY(choose(cuda, &attention, &cuda->attention_sm90, &forced, error));
   PLM_TRY(choose(cuda, &products, &use, &forced, error));
   if (use) cuda->relu2 = forced ? PLM_RELU2_FUSED : PLM_RELU2_TUNED;
-#ifndef PLM_EMULATE
   if (cuda->attention_sm90 || use) cuda->ops.isa = "sm_90a";
-#endif
   return PLM_OK;
 }
 
@@ -186,7 +165,7 @@ plm_status open_backend(struct plm_cuda *cuda, struct plm_error *error)
   PLM_TRY(find_device(cuda, error));
   PLM_TRY(plm_cuda_streams_open(cuda, error));
   PLM_TRY(plm_cuda_products_open(cuda, error));
-  cuda->scratch_bytes = scratch_bytes;
+  cuda->scratch_bytes = plm_platform_scratch_bytes(PLM_CUDA_SCRATCH_BYTES);
   PLM_TRY(cuda->ops.allocate(&cuda->ops, cuda->scratch_bytes, &cuda->scratch, error));
   return choose_kernels(cuda, error);
 }
@@ -195,26 +174,17 @@ plm_status open_backend(struct plm_cuda *cuda, struct plm_error *error)
 
 plm_status plm_cuda_no_memory(struct plm_error *error, size_t bytes, const char *why)
 {
-  plm_error_set(error, PLM_NO_MEMORY, "device memory for a buffer of %zu bytes: %s", bytes, why);
-  return plm_error_hint(error, "a smaller batch needs less: --batch-tokens, or in training "
-                               "trainer.micro_batch_tokens; so does trainer.recompute: block. "
-                               "`plm-pipeline up --dry-run` adds it up");
+  plm_error_set(error, PLM_NO_MEMORY, "no device memory for a buffer of %zu bytes: %s", bytes, why);
+  return plm_error_hint(error, "use a smaller batch (--batch-tokens, or for training "
+                               "trainer.micro_batch_tokens) or trainer.recompute: block; "
+                               "`plm-pipeline up --dry-run` shows the memory that is needed");
 }
 
-#ifdef PLM_EMULATE
-extern "C" void plm_cuda_emulation_capability(int capability, bool wrong_products)
+void plm_cuda_forget_checks(void)
 {
-  emulated_capability = capability;
-  plm::emulation::wrong_products = wrong_products;
   for (struct sm90_kernels *kernels : {&attention, &products})
     for (enum verdict &verdict : kernels->verdicts) verdict = UNKNOWN;
 }
-
-extern "C" void plm_cuda_emulation_scratch(size_t bytes)
-{
-  scratch_bytes = bytes > 0 ? bytes : EMULATED_SCRATCH_BYTES;
-}
-#endif
 
 plm_status plm_ops_cuda_open(int precision, int device, struct plm_ops **ops,
                              struct plm_error *error)
@@ -228,12 +198,10 @@ plm_status plm_ops_cuda_open(int precision, int device, struct plm_ops **ops,
   cuda->ops.threads = 1;
   cuda->ops.close = close_backend;
   const plm_status status = open_backend(cuda, error);
-  if (status == PLM_TIMEOUT) return status; /* kernels that do not end: nor would the closing */
+  if (status == PLM_TIMEOUT) return status; /* closing would wait for the kernels, too, forever */
   if (status != PLM_OK) close_backend(&cuda->ops);
   if (status == PLM_AGAIN) {
-#ifndef PLM_EMULATE
-    cudaDeviceReset(); /* an error stays with the context */
-#endif
+    cudaDeviceReset(); /* the error would stay with the context */
     return plm_ops_cuda_open(precision, device, ops, error);
   }
   if (status != PLM_OK) return status;

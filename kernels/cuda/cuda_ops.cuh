@@ -59,29 +59,15 @@ template <class T> static inline int64_t plm_cuda_scratch_room(const struct plm_
 template <class T> static inline T *plm_cuda_scratch(struct plm_cuda *cuda, size_t count)
 {
   PLM_ASSERT(count * sizeof(T) <= cuda->scratch_bytes);
-#ifdef PLM_EMULATE
-  /* its end, where what reaches too far is found; and what the operator before left is gone */
-  const size_t bytes = count * sizeof(T);
-  char *scratch = static_cast<char *>(cuda->scratch) + (cuda->scratch_bytes - bytes) / 16 * 16;
-  plm_enqueue(cuda->stream, [=] {
-    const plm::emulation::Reach reach;
-    memset(scratch, 0xff, bytes);
-  });
-  return reinterpret_cast<T *>(scratch);
-#else
-  return static_cast<T *>(cuda->scratch);
-#endif
+  return static_cast<T *>(
+      plm_platform_scratch(cuda->stream, cuda->scratch, cuda->scratch_bytes, count * sizeof(T)));
 }
 
-/* The most parts that work is cut into, each of which takes as many turns as are left; so few under
- * the emulation that small shapes take several. */
+/* The largest number of parts into which work is cut; each part then takes several turns if there
+ * is more work. The emulation cuts it into so few that small shapes take several turns. */
 static constexpr int plm_most_parts(int most)
 {
-#ifdef PLM_EMULATE
-  return most < 3 ? most : 3;
-#else
-  return most;
-#endif
+  return PLM_EMULATED && most > 3 ? 3 : most;
 }
 
 static inline unsigned plm_blocks(int64_t n, int64_t each)
@@ -125,6 +111,8 @@ void plm_cuda_remember(struct plm_cuda *cuda, cudaError_t code, const char *what
 /* Of the kernel whose launch failed first since the last call, or ""; valid until the next. With
  * CUDA_LAUNCH_BLOCKING=1 it is what failed; else an earlier one may have. */
 const char *plm_cuda_failed_kernel(void);
+/* Makes the next opening of a backend check the kernels for sm_90a again. */
+void plm_cuda_forget_checks(void);
 bool plm_cuda_launches_block(void);
 
 void plm_cuda_memory_register(struct plm_cuda *cuda);

@@ -1,5 +1,5 @@
-/* Numbers of the CUDA kernels: bf16, 16-byte loads and stores of activations, and sums over a warp
- * and a block in a fixed order. */
+/* bf16, loads and stores of 16 bytes of activations, and sums over a warp or a block in a fixed
+ * order. */
 #ifndef PLM_KERNELS_CUDA_NUMBERS_CUH
 #define PLM_KERNELS_CUDA_NUMBERS_CUH
 
@@ -24,16 +24,10 @@ static __device__ __forceinline__ float to_float(plm_bf16 x)
 /* Rounds to nearest, ties to even. */
 static __device__ __forceinline__ plm_bf16 to_bf16(float x)
 {
-#ifdef PLM_EMULATE
-  const unsigned bits = __float_as_uint(x);
-  if (x != x) return {(uint16_t)(bits >> 16 | 0x40)};
-  return {(uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16)};
-#else
   const __nv_bfloat16 rounded = __float2bfloat16_rn(x);
   plm_bf16 result;
   result.bits = __bfloat16_as_ushort(rounded);
   return result;
-#endif
 }
 
 template <class T> static __device__ __forceinline__ T from_float(float x);
@@ -46,18 +40,14 @@ template <> __device__ __forceinline__ plm_bf16 from_float<plm_bf16>(float x)
   return to_bf16(x);
 }
 
-/* low is the first in memory, as mma's fragments and packed stores have it */
+/* `low` comes first in memory, as fragments of mma and packed stores expect. */
 static __device__ __forceinline__ unsigned pack_bf16(float low, float high)
 {
-#ifdef PLM_EMULATE
-  return (unsigned)to_bf16(low).bits | (unsigned)to_bf16(high).bits << 16;
-#else
   const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
   return *reinterpret_cast<const unsigned *>(&pair);
-#endif
 }
 
-/* VECTOR<T> elements are 16 bytes: what one load or store should move. */
+/* As many elements as 16 bytes hold, which one load or store moves. */
 template <class T> struct plm_vector {
   static constexpr int N = 16 / (int)sizeof(T);
   union {
@@ -69,7 +59,7 @@ template <class T> struct plm_vector {
   }
 };
 
-/* p is aligned to 16 bytes */
+/* p is aligned to 16 bytes. */
 template <class T> static __device__ __forceinline__ void load_vector(float *out, const T *p)
 {
   plm_vector<T> v;
@@ -85,7 +75,7 @@ template <class T> static __device__ __forceinline__ void store_vector(T *p, con
   *reinterpret_cast<uint4 *>(p) = v.words;
 }
 
-/* Every lane gets the sum; the order is a butterfly's, the same each time. */
+/* Every lane gets the sum. It is a butterfly, so the order is always the same. */
 static __device__ __forceinline__ float warp_sum(float x)
 {
 #pragma unroll
@@ -107,7 +97,7 @@ static __device__ __forceinline__ float warp_max(float x)
 }
 
 /* Every thread of the block (a multiple of 32 threads, at most 1,024) gets the sum. scratch: 33
- * values of shared memory, free again after the block's next barrier. */
+ * values of shared memory, which may be reused after the block's next barrier. */
 template <class T> static __device__ __forceinline__ T block_sum(T x, T *scratch)
 {
   const int lane = (int)threadIdx.x % PLM_WARP, warp = (int)threadIdx.x / PLM_WARP;

@@ -40,9 +40,7 @@ void copy_beside(struct plm_ops *ops, void *to, const void *from, size_t bytes, 
 {
   struct plm_cuda *cuda = plm_cuda_of(ops);
   if (bytes == 0 || plm_cuda_forbids(cuda, "a copy beside the computation")) return;
-#ifdef PLM_EMULATE
-  plm::emulation::require_pinned(to_host ? to : from, bytes); /* a device would make us wait */
-#endif
+  plm_platform_require_pinned(to_host ? to : from, bytes);
   plm_cuda_remember(cuda,
                     cudaMemcpyAsync(to, from, bytes,
                                     to_host ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice,

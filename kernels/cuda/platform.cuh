@@ -1,49 +1,79 @@
-/* Where the CUDA sources meet their compiler: nvcc, or the emulation that runs them on the CPU. The
- * launch, shared memory, and what a kernel file needs before anything else. */
+/* Where the CUDA sources meet their compiler: nvcc, or the host's compiler and the emulation that
+ * runs them on the CPU (tests/emulation). The two differ only in what this header, instructions.cuh
+ * and sm90/hopper.cuh declare, and in which files are compiled (the Makefile's DEVICE_ONLY). */
 #ifndef PLM_KERNELS_CUDA_PLATFORM_CUH
 #define PLM_KERNELS_CUDA_PLATFORM_CUH
 
 #ifdef PLM_EMULATE
-#include "emulation/emulation.h"
-#include "emulation/runtime.h"
+
+#include "emulation/emulated_platform.h"
+
 #else
+
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
 #include <cstdint>
 #include <type_traits>
+
+/* True under the emulation, where sizes are chosen so that small shapes take every path. */
+static constexpr bool PLM_EMULATED = false;
+
+/* The block's dynamic shared memory. */
+static __device__ __forceinline__ void *plm_platform_shared()
+{
+  extern __shared__ __align__(128) unsigned char plm_shared_bytes[];
+  return plm_shared_bytes;
+}
+
+template <class... Parameters, class... Arguments>
+static inline void plm_platform_launch(cudaStream_t stream, void (*kernel)(Parameters...),
+                                       dim3 grid, dim3 block, size_t shared_bytes,
+                                       Arguments... arguments)
+{
+  kernel<<<grid, block, shared_bytes, stream>>>(static_cast<Parameters>(arguments)...);
+}
+
+/* Bytes of a backend's scratch: `bytes`, or fewer under the emulation. */
+static inline size_t plm_platform_scratch_bytes(size_t bytes)
+{
+  return bytes;
+}
+
+/* Where `bytes` of a scratch of room_bytes begin. The emulation takes the end of the scratch, fills
+ * it with NaN, and so finds accesses beyond it and reads of what an earlier operator left. */
+static inline void *plm_platform_scratch(cudaStream_t stream, void *scratch, size_t room_bytes,
+                                         size_t bytes)
+{
+  (void)stream, (void)room_bytes, (void)bytes;
+  return scratch;
+}
+
+/* The emulation ends the process if these bytes of the host are not pinned: a device would make the
+ * caller wait for the copy. */
+static inline void plm_platform_require_pinned(const void *host, size_t bytes)
+{
+  (void)host, (void)bytes;
+}
+
 #endif
+
 typedef cudaStream_t plm_stream;
 
-/* The block's dynamic shared memory, as T. A kernel that keeps several arrays there divides it. */
+/* The block's dynamic shared memory, as T. A kernel that keeps several arrays in it divides it. */
 template <class T> static __device__ __forceinline__ T *plm_shared()
 {
-#ifdef PLM_EMULATE
-  return static_cast<T *>(plm::emulation::self->shared);
-#else
-  extern __shared__ __align__(128) unsigned char plm_shared_bytes[];
-  return reinterpret_cast<T *>(plm_shared_bytes);
-#endif
+  return static_cast<T *>(plm_platform_shared());
 }
 
-#ifdef PLM_EMULATE
-/* Launches and products come through here: work is a closure with its arguments by value. It runs
- * now, later, or when a recording of it is replayed; at once where the stream is NULL. */
-template <class Work> static inline void plm_enqueue(plm_stream stream, Work work)
-{
-  if (stream == nullptr)
-    work();
-  else
-    stream->add(work);
-}
-#endif
-/* launch.cu: a kernel that takes more shared memory than any may. Asks once for each kernel. */
+/* Allows a kernel more than 48 KiB of shared memory, as the runtime demands; once for each kernel
+ * and device (launch.cu). */
 void plm_cuda_allow_shared(const void *kernel, size_t bytes);
-/* Around each launch: for the name of the first kernel whose launch reported a failure. */
+/* Before and after each launch: they keep the name of the first kernel whose launch failed. */
 void plm_cuda_launching(const void *kernel);
 void plm_cuda_launched(const void *kernel);
 
-/* kernel<<<grid, block, shared_bytes, stream>>>(arguments…). Errors are sticky and found by
+/* kernel<<<grid, block, shared_bytes, stream>>>(arguments…). Errors are sticky and reported by
  * ops->synchronize. */
 template <class... Parameters, class... Arguments>
 static inline void plm_launch(plm_stream stream, void (*kernel)(Parameters...), dim3 grid,
@@ -52,17 +82,7 @@ static inline void plm_launch(plm_stream stream, void (*kernel)(Parameters...), 
   enum { WITHOUT_ASKING = 48 << 10 };
   if (shared_bytes > WITHOUT_ASKING) plm_cuda_allow_shared((const void *)kernel, shared_bytes);
   plm_cuda_launching((const void *)kernel);
-#ifdef PLM_EMULATE
-  plm::emulation::require_shared((const void *)kernel, shared_bytes);
-  plm_enqueue(stream, [=] {
-    auto body = [&] { kernel(static_cast<Parameters>(arguments)...); };
-    const plm::emulation::Body each = {
-        [](void *context) { (*static_cast<decltype(body) *>(context))(); }, &body};
-    plm::emulation::run(grid, block, shared_bytes, each);
-  });
-#else
-  kernel<<<grid, block, shared_bytes, stream>>>(static_cast<Parameters>(arguments)...);
-#endif
+  plm_platform_launch(stream, kernel, grid, block, shared_bytes, arguments...);
   plm_cuda_launched((const void *)kernel);
 }
 

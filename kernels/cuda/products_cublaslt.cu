@@ -8,8 +8,6 @@
 #include "kernels/cuda/product_algorithms.cuh"
 #include "kernels/cuda/relu2_products.cuh"
 
-#ifndef PLM_EMULATE
-
 #include <cublasLt.h>
 
 #include <cstdio>
@@ -355,5 +353,3 @@ void plm_cuda_multiply(struct plm_cuda *cuda, const struct plm_cuda_shape *shape
   struct plm_error *to = cuda->recording ? &cuda->recording_error : &cuda->error;
   if (code != CUBLAS_STATUS_SUCCESS && to->status == PLM_OK) failed(to, code, "a product");
 }
-
-#endif

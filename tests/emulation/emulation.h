@@ -62,6 +62,13 @@ static inline float4 make_float4(float x, float y, float z, float w)
   return {x, y, z, w};
 }
 
+struct __nv_bfloat16 {
+  uint16_t bits;
+};
+struct alignas(4) __nv_bfloat162 {
+  __nv_bfloat16 x, y;
+};
+
 namespace plm::emulation
 {
 
@@ -80,7 +87,11 @@ struct Body {
 };
 void run(dim3 grid, dim3 block, size_t shared_bytes, const Body &body);
 
-uint64_t order_seed(); /* what plm_cuda_emulation_order was told last */
+/* What controls.h was told. */
+uint64_t order_seed();
+uint64_t tuning_seed();
+size_t scratch_bytes();
+int device_capability(); /* 80 for 8.0 */
 
 /* Device memory. Without ASan (which guards each buffer's ends instead) the host cannot touch it
  * but through a Reach: code that reads a device pointer as if it were the host's ends with a fault.
@@ -202,6 +213,21 @@ static inline float __uint_as_float(unsigned x)
 static inline unsigned __float_as_uint(float x)
 {
   return (unsigned)plm::emulation::to_word(x);
+}
+/* Rounds to nearest, ties to even; NaN stays NaN. */
+static inline __nv_bfloat16 __float2bfloat16_rn(float x)
+{
+  const unsigned bits = __float_as_uint(x);
+  if (x != x) return {(uint16_t)(bits >> 16 | 0x40)};
+  return {(uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16)};
+}
+static inline unsigned short __bfloat16_as_ushort(__nv_bfloat16 x)
+{
+  return x.bits;
+}
+static inline __nv_bfloat162 __floats2bfloat162_rn(float x, float y)
+{
+  return {__float2bfloat16_rn(x), __float2bfloat16_rn(y)};
 }
 static inline unsigned __umulhi(unsigned a, unsigned b)
 {

@@ -12,10 +12,6 @@
 #include "tests/emulation/hopper.h"
 #include "tests/emulation/stack_switch.h"
 
-extern "C" {
-#include "kernels/cuda/cuda.h"
-}
-
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
 #define POISON(address, bytes) ASAN_POISON_MEMORY_REGION(address, bytes)
@@ -86,7 +82,6 @@ struct Scheduler {
   uint64_t random = 0x9e3779b97f4a7c15u;
 };
 Scheduler scheduler;
-uint64_t seed_of_launches = 1; /* of the orders */
 
 /* xorshift64*: the order needs no more. */
 unsigned draw(unsigned limit)
@@ -253,7 +248,7 @@ void live()
 
 void begin_launch(dim3 grid, dim3 block, unsigned threads, size_t shared_bytes)
 {
-  scheduler.random = seed_of_launches * 0x9e3779b97f4a7c15u + 1;
+  scheduler.random = order_seed() * 0x9e3779b97f4a7c15u + 1;
   scheduler.count = (int)threads;
   scheduler.warps.resize((threads + LANES - 1) / LANES);
   const size_t room = (shared_bytes + GUARD_BYTES + 127) / 128 * 128;
@@ -321,11 +316,6 @@ void stop(const char *format, ...)
   abort();
 }
 
-uint64_t order_seed()
-{
-  return seed_of_launches;
-}
-
 void run(dim3 grid, dim3 block, size_t shared_bytes, const Body &body)
 {
   const Reach reach;
@@ -341,7 +331,7 @@ void run(dim3 grid, dim3 block, size_t shared_bytes, const Body &body)
   for (unsigned i = 0; i < blocks; i++) order[i] = i;
   for (size_t i = blocks; i > 1; i--) std::swap(order[i - 1], order[draw((unsigned)i)]);
   for (const unsigned i : order) {
-    hopper_block_begins(threads, seed_of_launches);
+    hopper_block_begins(threads, order_seed());
     run_block(dim3(i % grid.x, i / grid.x % grid.y, i / grid.x / grid.y), shared_bytes);
     hopper_block_ends();
   }
@@ -440,8 +430,3 @@ void copy_wait(int groups_that_may_be_left)
 }
 
 } // namespace plm::emulation
-
-extern "C" void plm_cuda_emulation_order(uint64_t seed)
-{
-  plm::emulation::seed_of_launches = seed;
-}

@@ -12,8 +12,6 @@ extern "C" {
 namespace plm::emulation
 {
 
-bool wrong_products;
-
 namespace
 {
 
@@ -214,7 +212,7 @@ void compute(int first, size_t group, size_t index)
     for (int n = 0; n < product.n; n++) sums[n] = 0;
     for (int k = 0; k < STEP; k++)
       for (int n = 0; n < product.n; n++) sums[n] += a[row][k] * b[k][n];
-    if (wrong_products && row == 9) sums[3] = -sums[3];
+    if (wrong_products() && row == 9) sums[3] = -sums[3];
     float *values[4]; /* of the lanes that share the row */
     for (int pair = 0; pair < 4; pair++) {
       Thread &of = threads[(size_t)(first + row / 16 * LANES + row % 8 * 4 + pair)];

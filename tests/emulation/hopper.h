@@ -51,7 +51,7 @@ struct Product {
   bool b_transposed; /* b lies (k, n) in memory, else (n, k) */
   bool accumulate;
 };
-extern bool wrong_products; /* a device that computes something else */
+bool wrong_products(); /* plm_emulation_capability */
 void product_fence();
 void product_begin(const Product &product);
 void product_commit();

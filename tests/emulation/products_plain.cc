@@ -88,14 +88,8 @@ void multiply_all(const struct plm_cuda_algorithm *algorithm, void *c, const voi
 }
 
 enum { MOST_PARTS = 4 };
-uint64_t tuning_seed;
 
 } // namespace
-
-void plm_cuda_emulation_tuning(uint64_t seed)
-{
-  tuning_seed = seed;
-}
 
 /* ---- algorithms ---- */
 
@@ -121,10 +115,10 @@ plm_status plm_cuda_algorithm_propose(struct plm_cuda *, struct plm_cuda_algorit
   return PLM_OK;
 }
 
-/* The seed and the shape decide. */
+/* Depends only on the seed and the shape. */
 static uint64_t draw(int64_t a, int64_t b, int64_t c)
 {
-  uint64_t drawn = tuning_seed + 1;
+  uint64_t drawn = plm::emulation::tuning_seed() + 1;
   for (int64_t number : {a, b, c}) {
     drawn = (drawn ^ (uint64_t)number) * 0x9e3779b97f4a7c15;
     drawn ^= drawn >> 32;
@@ -157,11 +151,8 @@ bool plm_cuda_algorithm_accepts(struct plm_cuda *, const struct plm_cuda_algorit
 
 /* ---- products ---- */
 
-/* A program that loads the backend says by its environment what tuning shall find. */
 plm_status plm_cuda_products_open(struct plm_cuda *cuda, struct plm_error *error)
 {
-  const char *seed = getenv("PLM_EMULATED_TUNING");
-  if (seed != nullptr) tuning_seed = strtoull(seed, nullptr, 10);
   return plm_cuda_algorithms_open(cuda, error);
 }
 

@@ -208,9 +208,31 @@ const char *cudaGetErrorString(cudaError_t code)
   return texts[code];
 }
 
+cudaError_t cudaGetDeviceCount(int *count)
+{
+  *count = 1;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device)
+{
+  if (device != 0) return result(cudaErrorInvalidValue);
+  *properties = {};
+  strcpy(properties->name, "emulation");
+  properties->major = device_capability() / 10;
+  properties->minor = device_capability() % 10;
+  properties->multiProcessorCount = 3; /* so few that blocks take several pieces of work */
+  return cudaSuccess;
+}
+
 cudaError_t cudaSetDevice(int device)
 {
   return result(device == 0 ? cudaSuccess : cudaErrorInvalidValue);
+}
+
+cudaError_t cudaDeviceReset()
+{
+  return cudaSuccess;
 }
 
 cudaError_t cudaGetDevice(int *device)
@@ -339,6 +361,11 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
   stream->finish();
   stream->host_waited();
   return cudaSuccess;
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t stream)
+{
+  return cudaStreamSynchronize(stream);
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned)

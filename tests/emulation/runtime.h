@@ -3,7 +3,7 @@
  *
  * What a stream has to wait for of another is what events say, and no more: so a missing wait
  * shows. Copies from and to pinned memory are done as late as that allows. Other work is done at
- * once under the orders 0 and 1 (plm_cuda_emulation_order); under any other order it is drawn for
+ * once under the orders 0 and 1 (plm_emulation_order); under any other order it is drawn for
  * each piece of work whether it is done now or later, of what is no copy once there is pinned
  * memory. Pinned memory that a copy writes to is NaN until then, and so is a device buffer when
  * nothing else is under way.
@@ -82,12 +82,23 @@ typedef plm::emulation::Stream *cudaStream_t;
 typedef plm::emulation::Event *cudaEvent_t;
 typedef plm::emulation::Graph *cudaGraph_t, *cudaGraphExec_t;
 
-enum cudaError_t { cudaSuccess, cudaErrorInvalidValue, cudaErrorMemoryAllocation };
+enum { CUDART_VERSION = 12000 };
+enum cudaError_t {
+  cudaSuccess,
+  cudaErrorInvalidValue,
+  cudaErrorMemoryAllocation,
+  cudaErrorInsufficientDriver,
+  cudaErrorNotReady
+};
 enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
 enum cudaMemoryType { cudaMemoryTypeUnregistered, cudaMemoryTypeHost };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
 enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal };
 enum { cudaStreamNonBlocking, cudaEventDisableTiming };
+struct cudaDeviceProp {
+  char name[256];
+  int major, minor, multiProcessorCount;
+};
 struct cudaPointerAttributes {
   cudaMemoryType type;
 };
@@ -95,7 +106,10 @@ struct cudaPointerAttributes {
 cudaError_t cudaGetLastError();
 cudaError_t cudaPeekAtLastError();
 const char *cudaGetErrorString(cudaError_t code);
+cudaError_t cudaGetDeviceCount(int *count);
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device);
 cudaError_t cudaSetDevice(int device);
+cudaError_t cudaDeviceReset();
 cudaError_t cudaGetDevice(int *device);
 cudaError_t cudaFuncSetAttribute(const void *kernel, cudaFuncAttribute attribute, int value);
 cudaError_t cudaFuncGetName(const char **name, const void *kernel);
@@ -113,6 +127,7 @@ cudaError_t cudaMemsetAsync(void *buffer, int value, size_t bytes, cudaStream_t 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamQuery(cudaStream_t stream); /* all work has ended when it is asked */
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);

@@ -12,6 +12,7 @@
 
 #include "common/config/config.h"
 #include "kernels/cuda/cuda.h"
+#include "tests/emulation/controls.h"
 #include "tests/emulation/planted.h"
 #include "tests/support/device_case.h"
 
@@ -25,7 +26,7 @@ static void run(enum plm_planted fault, int order)
   struct plm_ops *ops;
   void *from, *to;
   for (int i = 0; i < N; i++) in[i] = (float)(i + 1);
-  plm_cuda_emulation_order((uint64_t)order);
+  plm_emulation_order((uint64_t)order);
   assert_int_equal(plm_ops_cuda_open(PLM_PRECISION_FP32, 0, &ops, NULL), PLM_OK);
   assert_int_equal(ops->allocate(ops, sizeof in, &from, NULL), PLM_OK);
   assert_int_equal(ops->allocate(ops, sizeof out, &to, NULL), PLM_OK);

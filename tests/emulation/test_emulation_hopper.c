@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "kernels/cuda/cuda.h"
+#include "tests/emulation/controls.h"
 #include "tests/emulation/planted_hopper.h"
 #include "tests/support/device_case.h"
 
@@ -58,7 +59,7 @@ static int right_results(enum plm_planted_hopper fault)
       }
   int right = 0;
   for (int order = 1; order <= ORDERS; order++) {
-    plm_cuda_emulation_order((uint64_t)order);
+    plm_emulation_order((uint64_t)order);
     plm_cuda_planted_hopper_run(fault, scores, sums, a, b);
     right += memcmp(scores, expected, sizeof scores) == 0 &&
              memcmp(sums, expected_sums, sizeof sums) == 0;

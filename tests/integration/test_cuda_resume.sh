@@ -16,7 +16,7 @@ cp -r "$killed" "$moved"
 run_trainer "$killed" --set trainer.device=auto || fail "the resumed run ended with $?"
 kill "$packer_pid"
 same_run "$whole" "$killed" 4
-jq -e '.exact and .resolved.device == "cuda" and .resolved.isa == "emulated"' \
+jq -e '.exact and .resolved.device == "cuda" and .resolved.processor == "emulation"' \
   "$killed/checkpoints/latest/trainer.json" >/dev/null || fail "not exact on the device after the resume"
 ! grep 'not bit-exact' trainer.log || fail "an exact resume is called inexact"
 

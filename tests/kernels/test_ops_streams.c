@@ -13,6 +13,7 @@
 
 #include "common/config/config.h"
 #include "kernels/cuda/cuda.h"
+#include "tests/emulation/controls.h"
 #include "tests/support/device_case.h"
 
 enum { ORDERS = 24, ROUNDS = 3 };
@@ -117,7 +118,7 @@ static int right_orders(enum fault fault)
   struct plm_ops *ops = device_case_open(PLM_PRECISION_FP32, 1);
   int right = 0;
   for (uint64_t order = 1; order <= ORDERS; order++) {
-    plm_cuda_emulation_order(order);
+    plm_emulation_order(order);
     right += runs_right(ops, fault);
   }
   ops->close(ops);
@@ -192,7 +193,7 @@ static void late_copies_are_seen_late(void **state)
   if (device_case_is_real()) skip();
   struct pipeline p;
   struct plm_ops *ops;
-  plm_cuda_emulation_order(1);
+  plm_emulation_order(1);
   assert_int_equal(plm_ops_cuda_open(PLM_PRECISION_FP32, 0, &ops, NULL), PLM_OK);
   begin_pipeline(&p, ops);
   ops->download_beside(ops, p.out, p.y, buffer_bytes);
@@ -361,7 +362,7 @@ static bool ends_the_process(void (*fault)(struct pipeline *p))
     struct pipeline p;
     struct plm_ops *ops;
     dup2(pipes[1], STDERR_FILENO);
-    plm_cuda_emulation_order(1);
+    plm_emulation_order(1);
     if (plm_ops_cuda_open(PLM_PRECISION_FP32, 0, &ops, NULL) != PLM_OK) _exit(1);
     begin_pipeline(&p, ops);
     fault(&p);

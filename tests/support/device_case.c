@@ -6,6 +6,7 @@
 
 #include "common/ops/open.h"
 #include "kernels/cuda/cuda.h"
+#include "tests/emulation/controls.h"
 #include "tests/support/cmocka_all.h"
 
 bool device_case_is_real(void)
@@ -35,7 +36,7 @@ static plm_status open_real(int precision, struct plm_ops **ops, struct plm_erro
 static plm_status open_emulated(int precision, uint64_t order, struct plm_ops **ops,
                                 struct plm_error *error)
 {
-  plm_cuda_emulation_order(order);
+  plm_emulation_order(order);
   return plm_ops_cuda_open(precision, 0, ops, error);
 }
 

@@ -10,6 +10,7 @@
 #include "common/config/config.h"
 #include "common/plan/plan.h"
 #include "kernels/cuda/cuda.h"
+#include "tests/emulation/controls.h"
 #include "tests/support/cmocka_all.h"
 #include "tests/support/device_case.h"
 #include "tests/support/model_case.h"
@@ -24,7 +25,7 @@ static const char yaml[] = "run: /tmp/r\nseed: 3\ncorpus: /tmp/c\n"
 static struct plm_ops *open_ops(uint64_t tuning)
 {
   struct plm_ops *ops;
-  plm_cuda_emulation_tuning(tuning);
+  plm_emulation_tuning(tuning);
   assert_int_equal(plm_ops_cuda_open(PLM_PRECISION_BF16, 0, &ops, NULL), PLM_OK);
   return ops;
 }
@@ -137,7 +138,7 @@ static void a_resume_takes_the_fused_products(void **unused)
   size_t n;
   bool on = true;
   assert_int_equal(setenv("PLM_CUDA_ATTENTION", "mma", 1), 0); /* then the two are not compared */
-  plm_cuda_emulation_capability(90, false);
+  plm_emulation_capability(90, false);
   float *before = NULL;
   for (uint64_t seed = 1; before == NULL; seed++) {
     assert_true(seed < 32);
@@ -158,7 +159,7 @@ static void a_resume_takes_the_fused_products(void **unused)
   ops->close(ops);
   assert_int_equal(unsetenv("PLM_CUDA_RELU2"), 0);
   assert_int_equal(unsetenv("PLM_CUDA_ATTENTION"), 0);
-  plm_cuda_emulation_capability(80, false);
+  plm_emulation_capability(80, false);
   plm_trainer_state_deinit(&state);
   plm_config_deinit(&config);
 }

@@ -27,9 +27,7 @@ struct plm_sm90_attention {
  * registers over a walk. */
 static __device__ __forceinline__ int plm_sm90_again(int i)
 {
-#ifndef PLM_EMULATE
   asm volatile("" : "+r"(i));
-#endif
   return i;
 }
 

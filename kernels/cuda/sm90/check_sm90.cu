@@ -4,9 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#ifndef PLM_EMULATE
 #include <unistd.h>
-#endif
 
 /* Of the norm of all, of the largest element. */
 static constexpr double WHOLE = 0.02, WORST = 0.06;
@@ -45,7 +43,6 @@ bool plm_sm90_close(const std::vector<uint16_t> &got, const std::vector<uint16_t
 
 plm_status plm_sm90_settle(struct plm_cuda *cuda, struct plm_error *error)
 {
-#ifndef PLM_EMULATE
   enum { SECONDS = 20 };
   cudaError_t code = cudaErrorNotReady;
   for (int i = 0; i < SECONDS * 1000 && code == cudaErrorNotReady; i++) {
@@ -54,8 +51,7 @@ plm_status plm_sm90_settle(struct plm_cuda *cuda, struct plm_error *error)
   }
   if (code == cudaErrorNotReady) {
     cudaGetLastError();
-    return plm_error_set(error, PLM_TIMEOUT, "they do not end");
+    return plm_error_set(error, PLM_TIMEOUT, "they did not end within %d s", SECONDS);
   }
-#endif
   return cuda->ops.synchronize(&cuda->ops, error);
 }

@@ -136,21 +136,6 @@ __device__ __forceinline__ uint4 *part_of_turn(unsigned char *piece, int turn)
       piece + part_at(turn * (PLM_WARP / ROW_LANES) + lane / ROW_LANES, lane % ROW_LANES));
 }
 
-/* A compiler that sinks loads to their use would make the epilogue wait for them. */
-__device__ __forceinline__ uint4 load_early(const plm_bf16 *at)
-{
-#ifdef PLM_EMULATE
-  return *reinterpret_cast<const uint4 *>(at);
-#else
-  uint4 v;
-  asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];\n"
-               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-               : "l"(at)
-               : "memory");
-  return v;
-#endif
-}
-
 typedef uint4 Held[PIECES * TURNS];
 
 __device__ __forceinline__ void load_hidden(Held &held, const Product &p, const Rows &rows)
@@ -159,7 +144,7 @@ __device__ __forceinline__ void load_hidden(Held &held, const Product &p, const 
   for (int i = 0; i < PIECES * TURNS; i++) {
     held[i] = uint4{0, 0, 0, 0};
     if (rows.inside(p, i / TURNS, i % TURNS))
-      held[i] = load_early(p.hidden + rows.element(p, i / TURNS, i % TURNS));
+      held[i] = load_now(p.hidden + rows.element(p, i / TURNS, i % TURNS));
   }
 }
 

@@ -1,6 +1,6 @@
-/* Whether the products of sm_90a compute on this device what the library and the pass over its
- * result do: a few shapes with tails, one with more tiles than multiprocessors. Run once, when the
- * first backend opens; they were written against the emulation. */
+/* Checks whether the products for sm_90a compute on this device what the library and a pass over
+ * its result compute, on a few shapes with tails, of which one has more tiles than there are
+ * multiprocessors. Runs when the first backend of a process opens. */
 #include "kernels/cuda/relu2_products.cuh"
 #include "kernels/cuda/sm90/check_sm90.cuh"
 
@@ -11,15 +11,9 @@ struct Shape {
   int64_t N, I, O;
 };
 const Shape shapes[] = {
-    {1, 8, 8},
-    {200, 136, 328},
-#ifdef PLM_EMULATE
-    {450, 24, 264},
-#else
-    {3000, 520, 1288},
-    {512, 768, 2048},
-#endif
-};
+    {1, 8, 8}, {200, 136, 328}, {450, 24, 264}, {3000, 520, 1288}, {512, 768, 2048}};
+/* The emulation has three multiprocessors, and no time for the last shapes. */
+constexpr int SHAPES = PLM_EMULATED ? 3 : sizeof shapes / sizeof *shapes;
 
 enum { X, DY, W, HIDDEN, GIVEN, OUT = GIVEN, DUP, BUFFERS };
 struct Tensors {
@@ -27,7 +21,7 @@ struct Tensors {
   void *at[BUFFERS] = {};
 };
 
-/* Values for what is given (hidden has no sign), NaN for the results. */
+/* Draws the inputs (hidden without signs) and fills the results with NaN. */
 plm_status fill(struct plm_ops *ops, Tensors &t, const Shape &s, struct plm_error *error)
 {
   const int64_t counts[BUFFERS] = {s.N * s.I, s.N * s.O, s.O * s.I,
@@ -39,7 +33,7 @@ plm_status fill(struct plm_ops *ops, Tensors &t, const Shape &s, struct plm_erro
     for (size_t j = 0; i == HIDDEN && j < values.size(); j++) values[j] &= 0x7fff;
     PLM_TRY(ops->allocate(ops, t.count[i] * 2, &t.at[i], error));
     ops->upload(ops, t.at[i], values.data(), t.count[i] * 2);
-    PLM_TRY(ops->synchronize(ops, error)); /* values go */
+    PLM_TRY(ops->synchronize(ops, error)); /* before `values` goes away */
   }
   return PLM_OK;
 }
@@ -80,10 +74,11 @@ plm_status plm_cuda_product_sm90_check(struct plm_cuda *cuda, struct plm_error *
 {
   plm_status status = PLM_OK;
   const enum plm_relu2_way chosen = cuda->relu2;
-  for (const Shape &shape : shapes) {
+  for (int i = 0; i < SHAPES; i++) {
+    const Shape &shape = shapes[i];
     Tensors t;
     status = check_shape(cuda, shape, t, error);
-    if (status == PLM_TIMEOUT) break; /* a release would wait, too */
+    if (status == PLM_TIMEOUT) break; /* a release would wait forever */
     for (void *buffer : t.at) {
       if (buffer != nullptr) cuda->ops.release(&cuda->ops, buffer);
     }

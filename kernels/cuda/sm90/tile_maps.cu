@@ -1,9 +1,8 @@
-/* Maps of tiles for the copy engine. */
+/* Maps of tiles for the copy engine, made by the driver. */
 #include "kernels/cuda/sm90/warpgroups.cuh"
 
 enum { MOST_RANK = 4 };
 
-#ifndef PLM_EMULATE
 namespace
 {
 
@@ -12,7 +11,7 @@ typedef CUresult (*encode_function)(CUtensorMap *, CUtensorMapDataType, cuuint32
                                     const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
                                     CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
 
-/* From the driver that is there: the shared object does not link libcuda. */
+/* The driver's function, found at run time: the shared object does not link libcuda. */
 encode_function find_encode()
 {
   void *function = nullptr;
@@ -21,32 +20,17 @@ encode_function find_encode()
   if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, since,
                                        cudaEnableDefault, &result) != cudaSuccess ||
       result != cudaDriverEntryPointSuccess) {
-    cudaGetLastError(); /* the caller has another way */
+    cudaGetLastError(); /* the caller uses other kernels */
     return nullptr;
   }
   return reinterpret_cast<encode_function>(function);
 }
 
 } // namespace
-#endif
 
 bool plm_sm90_map_tiles(plm_tile_map *map, const plm_bf16 *data, int rank, const int64_t *sizes,
                         const int64_t *strides, const int *box)
 {
-#ifdef PLM_EMULATE
-  if ((uintptr_t)data % 16 != 0) return false;
-  for (int i = 0; i < rank; i++)
-    if (sizes[i] < 1 || box[i] < 1 || box[i] > 256 || (i > 0 && strides[i] % 16 != 0)) return false;
-  map->base = reinterpret_cast<const char *>(data);
-  map->rank = rank;
-  for (int i = 0; i < MOST_RANK; i++) {
-    const bool is = i < rank;
-    map->size[i] = is ? sizes[i] : 1;
-    map->stride[i] = is ? strides[i] : 0;
-    map->box[i] = is ? box[i] : 1;
-  }
-  return true;
-#else
   static const encode_function encode = find_encode();
   if (encode == nullptr) return false;
   cuuint64_t global_sizes[MOST_RANK], global_strides[MOST_RANK - 1];
@@ -62,5 +46,4 @@ bool plm_sm90_map_tiles(plm_tile_map *map, const plm_bf16 *data, int rank, const
                 CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
                 CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
                 CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
-#endif
 }

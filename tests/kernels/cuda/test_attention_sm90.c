@@ -8,6 +8,7 @@
 
 #include "common/config/config.h"
 #include "kernels/cuda/cuda.h"
+#include "tests/emulation/controls.h"
 #include "tests/support/attention_case.h"
 #include "tests/support/device_case.h"
 
@@ -148,10 +149,10 @@ static void a_device_is_checked(void **state)
     setenv("PLM_CUDA_ATTENTION", wrong ? "mma" : "sm90", 1);
     attention_case_run_on_cuda(&forced, 1);
     unsetenv("PLM_CUDA_ATTENTION");
-    plm_cuda_emulation_capability(90, wrong);
+    plm_emulation_capability(90, wrong);
     attention_case_init(&p, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 64, true);
     attention_case_run_on_cuda(&p, 1);
-    plm_cuda_emulation_capability(80, false);
+    plm_emulation_capability(90, false);
     assert_memory_equal(p.data[DQ], forced.data[DQ], 3 * bytes);
     attention_case_deinit(&p);
   }
@@ -174,8 +175,9 @@ static void an_unknown_choice_is_refused(void **state)
 int main(void)
 {
   if (!device_case_watched()) return 77;
+  plm_emulation_capability(90, false);
   setenv("PLM_CUDA_ATTENTION", "sm90", 1);
-  setenv("PLM_CUDA_RELU2", "library", 1); /* which is not compared then */
+  setenv("PLM_CUDA_RELU2", "library", 1); /* a forced choice is not checked */
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_mask_kind),
       cmocka_unit_test(head_widths),

@@ -12,6 +12,7 @@
 #include "common/base/philox.h"
 #include "common/config/config.h"
 #include "kernels/cuda/cuda.h"
+#include "tests/emulation/controls.h"
 #include "tests/emulation/planted_hopper.h"
 #include "tests/support/device_case.h"
 #include "tests/support/must.h"
@@ -265,7 +266,7 @@ static void faults_are_seen(void **state)
 static struct plm_ops *open_tuning(uint64_t tuning)
 {
   unsetenv("PLM_CUDA_RELU2");
-  plm_cuda_emulation_tuning(tuning);
+  plm_emulation_tuning(tuning);
   return device_case_open(PLM_PRECISION_BF16, 1);
 }
 
@@ -300,7 +301,7 @@ static void tuning_chooses_and_algorithms_keep_it(void **state)
   problem_init(&fused, 40, 72, 136);
   problem_init(&p, 40, 72, 136);
   both_ways(&library, &fused);
-  plm_cuda_emulation_capability(90, false);
+  plm_emulation_capability(90, false);
   ops = open_tuning(0);
   run_on(&p, ops);
   assert_true(same(&p, &library)); /* not tuned */
@@ -324,11 +325,12 @@ static void tuning_chooses_and_algorithms_keep_it(void **state)
   assert_int_equal(ops->export_algorithms(ops, &again, NULL), PLM_OK);
   assert_string_equal(algorithms, again);
   ops->close(ops);
-  plm_cuda_emulation_capability(80, false);
+  plm_emulation_capability(80, false);
   ops = open_tuning(99); /* where the kernel does not run */
   assert_int_equal(ops->import_algorithms(ops, algorithms, &error), PLM_UNSUPPORTED);
   assert_non_null(strstr(error.what, "relu2"));
   ops->close(ops);
+  plm_emulation_capability(90, false);
   setenv("PLM_CUDA_RELU2", "fused", 1);
   free(algorithms);
   free(again);
@@ -386,14 +388,14 @@ static void a_device_is_checked(void **state)
   problem_init(&fused, 40, 72, 136);
   problem_init(&p, 40, 72, 136);
   both_ways(&library, &fused);
-  plm_cuda_emulation_capability(90, true);
+  plm_emulation_capability(90, true);
   struct plm_ops *ops = open_tuning(1);
   ops->tune(ops, true, NULL);
   run_on(&p, ops);
   assert_int_equal(ops->export_algorithms(ops, &algorithms, NULL), PLM_OK);
   assert_null(strstr(algorithms, "relu2"));
   ops->close(ops);
-  plm_cuda_emulation_capability(80, false);
+  plm_emulation_capability(90, false);
   setenv("PLM_CUDA_RELU2", "fused", 1);
   free(algorithms);
   problem_deinit(&library);
@@ -410,15 +412,28 @@ static void an_unknown_choice_is_refused(void **state)
   setenv("PLM_CUDA_RELU2", "both", 1);
   assert_int_equal(plm_ops_cuda_open(PLM_PRECISION_BF16, 0, &ops, &error), PLM_CONFIG);
   assert_non_null(strstr(error.what, "PLM_CUDA_RELU2=both"));
-  assert_non_null(strstr(error.hint, "library, fused"));
+  assert_non_null(strstr(error.hint, "library or fused"));
   setenv("PLM_CUDA_RELU2", "fused", 1);
+}
+
+static void a_device_without_the_kernels_is_refused(void **state)
+{
+  (void)state;
+  struct plm_ops *ops;
+  struct plm_error error = {0};
+  if (device_case_is_real()) skip();
+  plm_emulation_capability(80, false);
+  assert_int_equal(plm_ops_cuda_open(PLM_PRECISION_BF16, 0, &ops, &error), PLM_UNSUPPORTED);
+  assert_non_null(strstr(error.what, "PLM_CUDA_RELU2=fused"));
+  plm_emulation_capability(90, false);
 }
 
 int main(void)
 {
   if (!device_case_watched()) return 77;
+  plm_emulation_capability(90, false);
   setenv("PLM_CUDA_RELU2", "fused", 1);
-  setenv("PLM_CUDA_ATTENTION", "mma", 1); /* which is not compared then */
+  setenv("PLM_CUDA_ATTENTION", "mma", 1); /* a forced choice is not checked */
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(small_and_whole_tiles),
       cmocka_unit_test(tails),
@@ -431,6 +446,7 @@ int main(void)
       cmocka_unit_test(damaged_choices_are_named),
       cmocka_unit_test(a_device_is_checked),
       cmocka_unit_test(an_unknown_choice_is_refused),
+      cmocka_unit_test(a_device_without_the_kernels_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@
 
 #include "common/config/config.h"
 #include "kernels/cuda/cuda.h"
+#include "tests/emulation/controls.h"
 #include "tests/support/attention_case.h"
 #include "tests/support/device_case.h"
 #include "tests/support/head_case.h"
@@ -14,9 +15,9 @@
 static struct plm_ops *open_with(int precision, size_t scratch)
 {
   struct plm_ops *ops;
-  plm_cuda_emulation_scratch(scratch);
+  plm_emulation_scratch(scratch);
   assert_int_equal(plm_ops_cuda_open(precision, 0, &ops, NULL), PLM_OK);
-  plm_cuda_emulation_scratch(0);
+  plm_emulation_scratch(0);
   return ops;
 }
 

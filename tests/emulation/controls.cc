@@ -1,0 +1,74 @@
+/* The state behind controls.h, and how the rest of the emulation reads it. */
+#include "tests/emulation/emulation.h"
+#include "tests/emulation/hopper.h"
+#include "tests/emulation/runtime.h"
+
+extern "C" {
+#include "tests/emulation/controls.h"
+}
+#include "kernels/cuda/cuda_ops.cuh"
+
+namespace plm::emulation
+{
+
+namespace
+{
+
+constexpr size_t SCRATCH_BYTES = 1 << 20; /* enough for the shapes of tests */
+
+uint64_t order = 1, tuning;
+size_t scratch = SCRATCH_BYTES;
+int capability = 80;
+bool wrong;
+
+} // namespace
+
+uint64_t order_seed()
+{
+  return order;
+}
+
+uint64_t tuning_seed()
+{
+  const char *seed = getenv("PLM_EMULATED_TUNING");
+  return seed != nullptr ? strtoull(seed, nullptr, 10) : tuning;
+}
+
+size_t scratch_bytes()
+{
+  return scratch;
+}
+
+int device_capability()
+{
+  return capability;
+}
+
+bool wrong_products()
+{
+  return wrong;
+}
+
+} // namespace plm::emulation
+
+extern "C" void plm_emulation_order(uint64_t seed)
+{
+  plm::emulation::order = seed;
+}
+
+extern "C" void plm_emulation_tuning(uint64_t seed)
+{
+  plm::emulation::tuning = seed;
+}
+
+extern "C" void plm_emulation_scratch(size_t bytes)
+{
+  plm::emulation::scratch = bytes > 0 ? bytes : plm::emulation::SCRATCH_BYTES;
+}
+
+extern "C" void plm_emulation_capability(int capability, bool wrong_products)
+{
+  plm::emulation::capability = capability;
+  plm::emulation::wrong = wrong_products;
+  plm_cuda_forget_checks();
+}

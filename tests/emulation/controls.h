@@ -1,0 +1,27 @@
+/* What tests tell the emulation: the order in which it works, what tuning finds, how much scratch a
+ * backend has, and which device it pretends to be. */
+#ifndef PLM_TESTS_EMULATION_CONTROLS_H
+#define PLM_TESTS_EMULATION_CONTROLS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The seed of the order in which threads and blocks of later launches run and in which streams do
+ * their work (emulation/runtime.h). Seeds 0 and 1 make copies as late as possible; others draw. */
+void plm_emulation_order(uint64_t seed);
+
+/* The seed from which tuning draws the algorithms that it finds. The environment variable
+ * PLM_EMULATED_TUNING replaces it, for programs that load the emulated backend. */
+void plm_emulation_tuning(uint64_t seed);
+
+/* Bytes of scratch of backends that are opened later, so that operators work in slabs on small
+ * shapes; 0 restores the default. */
+void plm_emulation_scratch(size_t bytes);
+
+/* The device's compute capability: 80 (8.0) at first, or 90 (9.0). With wrong_products, the
+ * products of warpgroups give wrong results, which the backend's self-checks must notice. The next
+ * backend checks the kernels for sm_90a again. */
+void plm_emulation_capability(int capability, bool wrong_products);
+
+#endif
