@@ -131,7 +131,7 @@ plm_status choose(struct plm_cuda *cuda, struct sm90_kernels *kernels, bool *use
                   cuda->capability % 10);
     return plm_error_hint(error, "unset it: the backend chooses kernels for the device");
   }
-  if (!*forced && cuda->capability == HOPPER && cuda->narrow)
+  if (!*forced && cuda->capability == HOPPER && cuda->bf16)
     return check(cuda, kernels, use, error);
   return PLM_OK;
 }
@@ -191,10 +191,10 @@ plm_status plm_ops_cuda_open(int precision, int device, struct plm_ops **ops,
 {
   struct plm_cuda *cuda = static_cast<struct plm_cuda *>(calloc(1, sizeof *cuda));
   if (cuda == nullptr) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  cuda->narrow = precision == PLM_PRECISION_BF16;
+  cuda->bf16 = precision == PLM_PRECISION_BF16;
   cuda->device = device;
   cuda->ops.name = "cuda";
-  cuda->ops.act_bytes = cuda->narrow ? 2 : 4;
+  cuda->ops.act_bytes = cuda->bf16 ? 2 : 4;
   cuda->ops.threads = 1;
   cuda->ops.close = close_backend;
   const plm_status status = open_backend(cuda, error);

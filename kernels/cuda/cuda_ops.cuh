@@ -21,7 +21,7 @@ enum plm_relu2_way { PLM_RELU2_LIBRARY, PLM_RELU2_TUNED, PLM_RELU2_FUSED };
 
 struct plm_cuda {
   struct plm_ops ops; /* first: plm_cuda_of */
-  bool narrow;        /* activations are bf16 */
+  bool bf16;          /* activations are bf16, else fp32 */
   int device;
   char processor[128];             /* the device's name */
   int capability, multiprocessors; /* of the device; capability 90: 9.0 */
@@ -93,7 +93,7 @@ void plm_cuda_relu2_backward(struct plm_cuda *cuda, act *dx, const act *out, int
 /* Calls f with a null pointer of the activations' type: f(T *). */
 template <class F> static inline void plm_with_act(const struct plm_cuda *cuda, F f)
 {
-  if (cuda->narrow)
+  if (cuda->bf16)
     f(static_cast<plm_bf16 *>(nullptr));
   else
     f(static_cast<float *>(nullptr));

@@ -32,7 +32,7 @@ static plm_status open_bare(size_t act_bytes, struct plm_ops **ops, struct plm_e
   struct plm_cuda *cuda = static_cast<struct plm_cuda *>(calloc(1, sizeof *cuda));
   if (cuda == nullptr) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   plm_cuda_muon_register(cuda);
-  cuda->narrow = act_bytes == 2;
+  cuda->bf16 = act_bytes == 2;
   cuda->ops.name = "cuda";
   cuda->ops.act_bytes = act_bytes;
   cuda->ops.threads = 1;

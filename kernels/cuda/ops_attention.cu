@@ -60,13 +60,13 @@ struct plm_interval_mask chunks_of(const struct plm_interval_mask &all, int64_t 
 template <class P> P slab_of(const P &all, int64_t b, int64_t chunks, int64_t head, int64_t heads)
 {
   const struct plm_attention_shape &shape = all.shape;
-  const int64_t packed = b * shape.L * shape.row_stride + head * shape.K;
-  const int64_t narrow = (b * shape.L * shape.H + head) * shape.K;
+  const int64_t offset = b * shape.L * shape.row_stride + head * shape.K;
+  const int64_t out_offset = (b * shape.L * shape.H + head) * shape.K;
   P slab = all;
-  slab.q = moved(all.q, packed), slab.k = moved(all.k, packed), slab.v = moved(all.v, packed);
-  slab.dq = moved(all.dq, packed), slab.dk = moved(all.dk, packed);
-  slab.dv = moved(all.dv, packed);
-  slab.out = moved(all.out, narrow), slab.dout = moved(all.dout, narrow);
+  slab.q = moved(all.q, offset), slab.k = moved(all.k, offset), slab.v = moved(all.v, offset);
+  slab.dq = moved(all.dq, offset), slab.dk = moved(all.dk, offset);
+  slab.dv = moved(all.dv, offset);
+  slab.out = moved(all.out, out_offset), slab.dout = moved(all.dout, out_offset);
   slab.lse = moved(all.lse, (b * shape.H + head) * shape.L);
   slab.mask = chunks_of(all.mask, b, chunks);
   slab.shape.B = (int32_t)chunks;

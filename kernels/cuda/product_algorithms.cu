@@ -159,7 +159,7 @@ plm_status export_algorithms(struct plm_ops *ops, char **text, struct plm_error 
   if (out == nullptr)
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for the algorithms of products");
   plm_cuda_library_name(cuda, name);
-  size_t used = (size_t)snprintf(out, room, "%s, %s\n", name, cuda->narrow ? "bf16" : "fp32");
+  size_t used = (size_t)snprintf(out, room, "%s, %s\n", name, cuda->bf16 ? "bf16" : "fp32");
   for (int i = 0; i < table->count; i++) {
     const struct plm_cuda_algorithm *algorithm = &table->of[i];
     if (!algorithm->tuned) continue;
@@ -221,7 +221,7 @@ plm_status import_algorithms(struct plm_ops *ops, const char *text, struct plm_e
   struct plm_cuda *cuda = plm_cuda_of(ops);
   char name[128], today[160];
   plm_cuda_library_name(cuda, name);
-  const int length = snprintf(today, sizeof today, "%s, %s", name, cuda->narrow ? "bf16" : "fp32");
+  const int length = snprintf(today, sizeof today, "%s, %s", name, cuda->bf16 ? "bf16" : "fp32");
   const char *end = strchr(text, '\n');
   if (end == nullptr)
     return plm_error_set(error, PLM_FORMAT,

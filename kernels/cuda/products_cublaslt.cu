@@ -62,9 +62,9 @@ cublasStatus_t make_layout(cublasLtMatrixLayout_t *layout, cudaDataType_t type, 
   return code;
 }
 
-cublasStatus_t describe(struct described *made, const struct plm_cuda_shape *s, bool narrow)
+cublasStatus_t describe(struct described *made, const struct plm_cuda_shape *s, bool bf16)
 {
-  const cudaDataType_t in = narrow ? CUDA_R_16BF : CUDA_R_32F;
+  const cudaDataType_t in = bf16 ? CUDA_R_16BF : CUDA_R_32F;
   const cudaDataType_t out = s->float_c ? CUDA_R_32F : in;
   const cublasOperation_t of_b = s->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
   const cublasOperation_t of_a = s->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -228,7 +228,7 @@ plm_status plm_cuda_algorithm_make(struct plm_cuda *cuda, struct plm_cuda_algori
   struct described *made = static_cast<struct described *>(calloc(1, sizeof *made));
   algorithm->made = made;
   if (made == nullptr) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  const cublasStatus_t code = describe(made, &algorithm->shape, cuda->narrow);
+  const cublasStatus_t code = describe(made, &algorithm->shape, cuda->bf16);
   return code == CUBLAS_STATUS_SUCCESS ? PLM_OK : failed(error, code, "describing a product");
 }
 

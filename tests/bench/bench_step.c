@@ -264,11 +264,11 @@ static void print_summary(struct figures figures[2][SUBJECTS], uint32_t threads)
          by_processor_time ? "processor time" : "the clock");
   printf("%-12s %22s %22s %12s\n", "", "fp32", "bf16", "bf16 / fp32");
   for (int s = 0; s < SUBJECTS; s++) {
-    const struct figures *full = &figures[0][s], *half = &figures[1][s];
-    if (full->tokens_per_s == 0 || half->tokens_per_s == 0) continue;
+    const struct figures *fp32 = &figures[0][s], *bf16 = &figures[1][s];
+    if (fp32->tokens_per_s == 0 || bf16->tokens_per_s == 0) continue;
     printf("%-12s %9.0f tok/s %5.1f%% %9.0f tok/s %5.1f%% %10.2f x\n", subjects[s].name,
-           full->tokens_per_s, 100.0 * full->step_share, half->tokens_per_s,
-           100.0 * half->step_share, half->tokens_per_s / full->tokens_per_s);
+           fp32->tokens_per_s, 100.0 * fp32->step_share, bf16->tokens_per_s,
+           100.0 * bf16->step_share, bf16->tokens_per_s / fp32->tokens_per_s);
   }
 }
 
@@ -395,7 +395,7 @@ static void trace(const struct subject *subject, struct plm_ops *ops, const char
 struct arguments {
   enum plm_device device;
   bool trace;
-  bool chosen[SUBJECTS], any, full, half;
+  bool chosen[SUBJECTS], any, fp32, bf16;
   double budget_s;
   uint32_t threads, chunks;
   const char *corpus, *batch_path;
@@ -403,7 +403,7 @@ struct arguments {
 
 static struct arguments parse(int argc, char **argv)
 {
-  struct arguments a = {.device = PLM_DEVICE_CPU, .full = true, .half = true, .budget_s = 5.0};
+  struct arguments a = {.device = PLM_DEVICE_CPU, .fp32 = true, .bf16 = true, .budget_s = 5.0};
   for (int i = 1; i < argc; i++) {
     const char *value = i + 1 < argc ? argv[i + 1] : "";
     bool known = true, pair = true;
@@ -425,8 +425,8 @@ static struct arguments parse(int argc, char **argv)
               strcmp(argv[i], "fp32") == 0 || strcmp(argv[i], "bf16") == 0;
       if (strcmp(argv[i], "--trace") == 0) a.trace = true;
       if (strcmp(argv[i], "--cpu-time") == 0) by_processor_time = true;
-      if (strcmp(argv[i], "fp32") == 0) a.half = false;
-      if (strcmp(argv[i], "bf16") == 0) a.full = false;
+      if (strcmp(argv[i], "fp32") == 0) a.bf16 = false;
+      if (strcmp(argv[i], "bf16") == 0) a.fp32 = false;
       for (int s = 0; s < SUBJECTS; s++)
         if (strcmp(argv[i], subjects[s].name) == 0) known = a.any = a.chosen[s] = true;
     }
@@ -446,7 +446,7 @@ static void table(const struct arguments *a)
   for (int precision = 0; precision < 2; precision++) {
     struct plm_error error = {0};
     struct plm_ops *ops;
-    if (precision == 0 ? !a->full : !a->half) continue;
+    if (precision == 0 ? !a->fp32 : !a->bf16) continue;
     require(plm_ops_cpu_open(precision == 0 ? PLM_PRECISION_FP32 : PLM_PRECISION_BF16, a->threads,
                              NULL, &ops, &error),
             &error);
@@ -461,7 +461,7 @@ static void table(const struct arguments *a)
         figures[precision][s] = bench(&subjects[s], ops, a->corpus, rate, a->budget_s);
     ops->close(ops);
   }
-  if (a->full && a->half) print_summary(figures, clock_threads);
+  if (a->fp32 && a->bf16) print_summary(figures, clock_threads);
 }
 
 int main(int argc, char **argv)
@@ -476,7 +476,7 @@ int main(int argc, char **argv)
   int subject = -1;
   for (int s = 0; s < SUBJECTS; s++)
     if (a.chosen[s]) subject = s;
-  if (subject < 0 || a.full == a.half) {
+  if (subject < 0 || a.fp32 == a.bf16) {
     (void)fprintf(stderr, "bench_step: --rounds and --trace need one model and one precision\n");
     return 2;
   }
@@ -484,7 +484,7 @@ int main(int argc, char **argv)
   struct plm_ops *ops;
   const struct plm_ops_request request = {.device = a.device,
                                           .precision =
-                                              a.full ? PLM_PRECISION_FP32 : PLM_PRECISION_BF16,
+                                              a.fp32 ? PLM_PRECISION_FP32 : PLM_PRECISION_BF16,
                                           .threads = a.threads};
   require(plm_ops_open(&request, &ops, &error), &error);
   const struct subject *s = &subjects[subject];

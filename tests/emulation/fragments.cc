@@ -8,7 +8,7 @@ namespace plm::emulation
 namespace
 {
 
-double from_half(uint64_t bits)
+double from_bf16(uint64_t bits)
 {
   return (double)from_word<float>((bits & 0xffff) << 16);
 }
@@ -23,9 +23,9 @@ void multiply_fragments(Lanes &lanes)
     const uint64_t *words = lanes[lane];
     for (int half = 0; half < 2; half++) {
       for (int word = 0; word < 4; word++)
-        a[group + word % 2 * 8][pair + word / 2 * 8 + half] = from_half(words[word] >> 16 * half);
+        a[group + word % 2 * 8][pair + word / 2 * 8 + half] = from_bf16(words[word] >> 16 * half);
       for (int word = 0; word < 2; word++)
-        b[pair + word * 8 + half][group] = from_half(words[4 + word] >> 16 * half);
+        b[pair + word * 8 + half][group] = from_bf16(words[4 + word] >> 16 * half);
     }
   }
   for (int row = 0; row < 16; row++)

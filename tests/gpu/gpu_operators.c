@@ -375,7 +375,7 @@ static float rounded(float x)
 }
 
 /* Values of an operand as the host has them: floats, or int32. */
-static void *draw(const struct operand *o, uint64_t seed, bool narrow)
+static void *draw(const struct operand *o, uint64_t seed, bool bf16)
 {
   float *values = must(malloc((size_t)o->count * sizeof *values));
   int32_t *integers = (int32_t *)(void *)values;
@@ -389,7 +389,7 @@ static void *draw(const struct operand *o, uint64_t seed, bool narrow)
     else if (o->kind == TOKENS || o->kind == LABELS)
       integers[i] = (int32_t)(w.w[0] % V);
     else
-      values[i] = narrow && is_act(o) ? rounded(normal) : normal;
+      values[i] = bf16 && is_act(o) ? rounded(normal) : normal;
   }
   return values;
 }
@@ -402,14 +402,14 @@ static size_t bytes_of(const struct plm_ops *ops, const struct operand *o)
 static void *put(struct plm_ops *ops, const struct operand *o, const void *host)
 {
   if (!is_act(o) || ops->act_bytes == 4) return device_case_upload(ops, host, bytes_of(ops, o));
-  uint16_t *half = must(malloc((size_t)o->count * sizeof *half));
+  uint16_t *bf16 = must(malloc((size_t)o->count * sizeof *bf16));
   for (int64_t i = 0; i < o->count; i++) {
     uint32_t bits;
     memcpy(&bits, (const char *)host + 4 * i, sizeof bits);
-    half[i] = (uint16_t)(bits >> 16);
+    bf16[i] = (uint16_t)(bits >> 16);
   }
-  void *buffer = device_case_upload(ops, half, (size_t)o->count * sizeof *half);
-  free(half);
+  void *buffer = device_case_upload(ops, bf16, (size_t)o->count * sizeof *bf16);
+  free(bf16);
   return buffer;
 }
 
@@ -419,11 +419,11 @@ static float *get(struct plm_ops *ops, const struct operand *o, const void *buff
   float *values = must(malloc((size_t)o->count * sizeof *values));
   device_case_download(ops, raw, buffer, bytes_of(ops, o));
   for (int64_t i = 0; i < o->count; i++) {
-    uint16_t half;
+    uint16_t bf16;
     uint32_t bits;
     if (is_act(o) && ops->act_bytes == 2) {
-      memcpy(&half, raw + 2 * i, sizeof half);
-      bits = (uint32_t)half << 16;
+      memcpy(&bf16, raw + 2 * i, sizeof bf16);
+      bits = (uint32_t)bf16 << 16;
     } else {
       memcpy(&bits, raw + 4 * i, sizeof bits);
     }
@@ -515,13 +515,13 @@ static int compare_all(int precision)
   build_masks(sides, mask_buffers);
   const size_t count = fill(samples);
   for (size_t i = 0; i < count; i++) {
-    const bool narrow = precision == PLM_PRECISION_BF16;
-    double allowed = narrow ? samples[i].allowed_bf16 : samples[i].allowed_fp32;
+    const bool bf16 = precision == PLM_PRECISION_BF16;
+    double allowed = bf16 ? samples[i].allowed_bf16 : samples[i].allowed_fp32;
     const double worst = compare(&samples[i], sides, 100 * i + 1);
     const bool good = worst <= allowed;
     printf("%s\tN %lld, D %lld, F %lld, %lld x %lld\t%s\t%.2g\t%.2g\t%s\n", samples[i].name,
            (long long)N, (long long)D, (long long)F, (long long)H, (long long)K,
-           narrow ? "bf16" : "fp32", worst, allowed, good ? "good" : "WRONG");
+           bf16 ? "bf16" : "fp32", worst, allowed, good ? "good" : "WRONG");
     (void)fflush(stdout);
     wrong += !good;
   }

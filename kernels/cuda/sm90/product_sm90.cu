@@ -293,7 +293,7 @@ bool plm_cuda_product_sm90_takes(const struct plm_cuda *cuda, const struct plm_r
   const uintptr_t pointers =
       (uintptr_t)p->out | (uintptr_t)p->a | (uintptr_t)p->w | (uintptr_t)p->hidden;
   const int64_t most = INT32_MAX - ROWS; /* a tile's last row */
-  return cuda->narrow && pointers % 16 == 0 && p->N > 0 && p->I > 0 && p->O > 0 && p->I % 8 == 0 &&
+  return cuda->bf16 && pointers % 16 == 0 && p->N > 0 && p->I > 0 && p->O > 0 && p->I % 8 == 0 &&
          p->O % 8 == 0 && p->N <= most && p->I <= most / 2 && p->O <= most / 2 &&
          plm_blocks(p->N, ROWS) * (int64_t)plm_blocks(max(p->I, p->O), COLUMNS) <=
              INT32_MAX - GROUP - cuda->multiprocessors;

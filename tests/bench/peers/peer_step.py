@@ -18,10 +18,10 @@ def read_batch(path):
 class Step:
     def __init__(self, modeling, config, batch, precision):
         torch.manual_seed(1)
-        self.half = precision == "bf16"
+        self.bf16 = precision == "bf16"
         self.model = modeling.PLMForMaskedLM(modeling.PLMConfig(**config)).train()
         self.ids, self.labels, self.documents = read_batch(batch)
-        dtype = torch.bfloat16 if self.half else torch.float32
+        dtype = torch.bfloat16 if self.bf16 else torch.float32
         self.optimizer = Optimizer(self.model, dtype)
         self.compiled_model = torch.compile(self.model, fullgraph=True, dynamic=False)
         self.mask_builders = [
@@ -37,8 +37,8 @@ class Step:
 
     def _pass(self, model, build_masks):
         masks = build_masks(self.ids, self.documents)
-        half = torch.autocast("cpu", torch.bfloat16) if self.half else contextlib.nullcontext()
-        with half:
+        autocast = torch.autocast("cpu", torch.bfloat16) if self.bf16 else contextlib.nullcontext()
+        with autocast:
             loss = model(
                 self.ids, document_ids=self.documents, masks=masks, labels=self.labels
             ).loss

@@ -156,8 +156,8 @@ static void any_order_of_threads_gives_the_same_bits(void **state)
     const struct table table = table_of(&config);
     struct case_batch placed;
     place(&placed, &config);
-    for (int narrow = 0; narrow < 2; narrow++) {
-      const int precision = narrow ? PLM_PRECISION_BF16 : PLM_PRECISION_FP32;
+    for (int bf16 = 0; bf16 < 2; bf16++) {
+      const int precision = bf16 ? PLM_PRECISION_BF16 : PLM_PRECISION_FP32;
       float *gradients[2];
       double loss[2];
       for (int i = 0; i < 2; i++)
