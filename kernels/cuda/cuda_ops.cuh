@@ -81,10 +81,17 @@ static inline unsigned plm_blocks(int64_t n, int64_t each)
 void plm_cuda_add_partials(struct plm_cuda *cuda, float *out, const float *partial, int64_t parts,
                            int64_t count);
 
-/* token_mean_backward of level 0 of rounded scale * dout, whose rows lie row_stride apart. */
-void plm_cuda_token_backward(struct plm_cuda *cuda, float *dtable, const act *dout,
-                             int64_t row_stride, const float *scale, const int32_t *tokens,
-                             int64_t N, int64_t D, int64_t V);
+/* Gradients of rows that were looked up in a table of V rows of D floats. */
+struct plm_cuda_token_rows {
+  const act *dout;       /* N rows of D, row_stride elements apart */
+  const float *scale;    /* on the device: rounded *scale * dout is taken; NULL: dout itself */
+  const int32_t *tokens; /* 2^level for each row */
+  int64_t row_stride, N, D, V;
+  int level;
+};
+/* dtable (V, D) += for each token its rows' gradients / 2^level (token_mean_backward of ops.h). */
+void plm_cuda_token_backward(struct plm_cuda *cuda, float *dtable,
+                             const struct plm_cuda_token_rows *rows);
 
 /* x = relu(x)^2, and dx = dx times its slope, from what it gave. n elements, in place. */
 void plm_cuda_relu2(struct plm_cuda *cuda, act *x, int64_t n);

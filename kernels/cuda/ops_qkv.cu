@@ -491,7 +491,8 @@ void qkv_value_backward(struct plm_ops *ops, act *dqkv_raw, float *dtable, float
                                        B, L, H, K);
   const int64_t D = H * K;
   const act *dv = static_cast<const char *>(dqkv) + 2 * D * (int64_t)cuda->ops.act_bytes;
-  plm_cuda_token_backward(cuda, dtable, dv, 3 * D, a + 1, value->tokens, B * L, D, value->V);
+  const struct plm_cuda_token_rows rows = {dv, a + 1, value->tokens, 3 * D, B * L, D, value->V, 0};
+  plm_cuda_token_backward(cuda, dtable, &rows);
   run_backward(cuda, {dqkv_raw, nullptr, qkv, nullptr, dqkv},
                {value->table, value->tokens, a, cosine, sine, B, L, H, K}, da);
 }

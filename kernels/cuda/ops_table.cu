@@ -163,10 +163,19 @@ void token_mean_forward(struct plm_ops *ops, act *out, const float *table, const
   });
 }
 
-void run_backward(struct plm_cuda *cuda, float *dtable, const act *dout, int64_t row_stride,
-                  const float *scale, const int32_t *tokens, int64_t N, int64_t D, int64_t V,
-                  int level)
+void token_mean_backward(struct plm_ops *ops, float *dtable, const act *dout, const int32_t *tokens,
+                         int64_t N, int64_t D, int64_t V, int level)
 {
+  const struct plm_cuda_token_rows rows = {dout, nullptr, tokens, D, N, D, V, level};
+  plm_cuda_token_backward(plm_cuda_of(ops), dtable, &rows);
+}
+
+} // namespace
+
+void plm_cuda_token_backward(struct plm_cuda *cuda, float *dtable,
+                             const struct plm_cuda_token_rows *rows)
+{
+  const int64_t N = rows->N, D = rows->D, V = rows->V, row_stride = rows->row_stride;
   const size_t shared = (size_t)V * COLUMNS * sizeof(float);
   PLM_ASSERT(shared <= SHARED_BYTES);
   if (N <= 0) return;
@@ -181,26 +190,11 @@ void run_backward(struct plm_cuda *cuda, float *dtable, const act *dout, int64_t
     typedef std::remove_pointer_t<decltype(type)> T;
     const auto kernel = D % 2 == 0 && row_stride % 2 == 0 ? mean_backward_kernel<T, true>
                                                           : mean_backward_kernel<T, false>;
+    const Upper<T> dout = {static_cast<const T *>(rows->dout), row_stride, rows->scale};
     plm_launch(cuda->stream, kernel, dim3(slabs, plm_blocks(D, COLUMNS)), dim3(BACK_THREADS),
-               shared, partial, Upper<T>{static_cast<const T *>(dout), row_stride, scale}, tokens,
-               N, D, (int)V, level, slab_rows);
+               shared, partial, dout, rows->tokens, N, D, (int)V, rows->level, slab_rows);
   });
   plm_cuda_add_partials(cuda, dtable, partial, slabs, V * D);
-}
-
-void token_mean_backward(struct plm_ops *ops, float *dtable, const act *dout, const int32_t *tokens,
-                         int64_t N, int64_t D, int64_t V, int level)
-{
-  run_backward(plm_cuda_of(ops), dtable, dout, D, nullptr, tokens, N, D, V, level);
-}
-
-} // namespace
-
-void plm_cuda_token_backward(struct plm_cuda *cuda, float *dtable, const act *dout,
-                             int64_t row_stride, const float *scale, const int32_t *tokens,
-                             int64_t N, int64_t D, int64_t V)
-{
-  run_backward(cuda, dtable, dout, row_stride, scale, tokens, N, D, V, 0);
 }
 
 void plm_cuda_tokens_register(struct plm_cuda *cuda)
