@@ -20,8 +20,24 @@ uint64_t order = 1, tuning;
 size_t scratch = SCRATCH_BYTES;
 int capability = 80;
 bool wrong;
+struct plm_emulation_work work;
 
 } // namespace
+
+void count_multiply_adds(uint64_t count)
+{
+  work.multiply_adds += count;
+}
+
+void count_copied_bytes(uint64_t bytes)
+{
+  work.copied_bytes += bytes;
+}
+
+void count_exchange()
+{
+  work.exchanges++;
+}
 
 uint64_t order_seed()
 {
@@ -59,6 +75,11 @@ extern "C" void plm_emulation_order(uint64_t seed)
 extern "C" void plm_emulation_tuning(uint64_t seed)
 {
   plm::emulation::tuning = seed;
+}
+
+extern "C" struct plm_emulation_work plm_emulation_work(void)
+{
+  return plm::emulation::work;
 }
 
 extern "C" void plm_emulation_scratch(size_t bytes)

@@ -24,4 +24,12 @@ void plm_emulation_scratch(size_t bytes);
  * backend checks the kernels for sm_90a again. */
 void plm_emulation_capability(int capability, bool wrong_products);
 
+/* What all launches have done so far, for tests that a kernel does no more than it has to. */
+struct plm_emulation_work {
+  uint64_t multiply_adds; /* of matrix instructions */
+  uint64_t copied_bytes;  /* from global to shared memory, by asynchronous copies */
+  uint64_t exchanges;     /* shuffles, votes and other operations of a whole warp */
+};
+struct plm_emulation_work plm_emulation_work(void);
+
 #endif

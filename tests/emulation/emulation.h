@@ -93,6 +93,11 @@ uint64_t tuning_seed();
 size_t scratch_bytes();
 int device_capability(); /* 80 for 8.0 */
 
+/* Counts what the launches do (controls.h). */
+void count_multiply_adds(uint64_t count);
+void count_copied_bytes(uint64_t bytes);
+void count_exchange();
+
 /* Device memory. Without ASan (which guards each buffer's ends instead) the host cannot touch it
  * but through a Reach: code that reads a device pointer as if it were the host's ends with a fault.
  */

@@ -398,6 +398,7 @@ const Lanes &warp_compute(const char *what, const uint64_t *words, int count,
     warp.arrived = 0;
     memset(scheduler.states + first, READY, LANES);
     if (compute != nullptr) compute(lanes);
+    count_exchange();
   }
   give_way();
   return lanes;
@@ -408,6 +409,7 @@ void copy_later(void *to, const void *from, int bytes, int valid_bytes)
   if (((uintptr_t)to | (uintptr_t)from) % (uintptr_t)bytes != 0)
     stop("an asynchronous copy of %d bytes is not aligned", bytes);
   memset(to, 0xff, (size_t)bytes); /* nobody may read it before the wait */
+  count_copied_bytes((uint64_t)bytes);
   current().copies.push_back({to, from, bytes, valid_bytes});
 }
 

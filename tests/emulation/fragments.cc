@@ -31,6 +31,7 @@ void multiply_fragments(Lanes &lanes)
   for (int row = 0; row < 16; row++)
     for (int k = 0; k < 16; k++)
       for (int column = 0; column < 8; column++) d[row][column] += a[row][k] * b[k][column];
+  count_multiply_adds(16 * 16 * 8);
   for (int lane = 0; lane < LANES; lane++)
     for (int i = 0; i < 4; i++)
       lanes[lane][i] = to_word(d[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2]);

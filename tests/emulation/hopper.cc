@@ -207,6 +207,7 @@ void compute(int first, size_t group, size_t index)
   for (int k = 0; k < STEP; k++)
     for (int n = 0; n < product.n; n++)
       b[k][n] = (double)(product.b_transposed ? major_row(at, n, k) : major_k(at, n, k));
+  count_multiply_adds((uint64_t)ROWS * STEP * (uint64_t)product.n);
   double sums[256];
   for (int row = 0; row < ROWS; row++) {
     for (int n = 0; n < product.n; n++) sums[n] = 0;
@@ -288,6 +289,7 @@ void tile_copy(void *to, const TensorMap &map, uint64_t *barrier, const int at[4
   if (map.box[0] * 2 != 128) stop("a swizzled tile whose rows are not 128 bytes");
   if (shared_address(to) % SWIZZLE_BYTES != 0) stop("a tile that begins within the swizzle");
   memset(shared_pointer(shared_address(to), bytes), 0xff, bytes);
+  count_copied_bytes(bytes);
   Tile tile = {(char *)to, map, {at[0], at[1], at[2], at[3]}, bytes};
   if (planted == PLM_EVERYWHERE_TILE) tile.at[rank / 2] += 8;
   find_barrier(barrier).tiles.push_back(tile);

@@ -87,9 +87,10 @@ static void multiply_keys(const struct plm_attention_task *task, const struct ti
 }
 
 /* S^T of a block of keys: product, soft cap with its derivative, -inf where not allowed. */
-static void score_block(const struct plm_attention_task *task, const struct workspace *w,
+static void score_block(struct plm_attention_task *task, const struct workspace *w,
                         const struct tile *tile, int32_t first, int count, bool with_derivative)
 {
+  task->executed += (uint64_t)count * (uint64_t)(tile->vectors * LANES);
   multiply_keys(task, tile, w->k, w->k_pairs, w->q_columns, w->scores, first, count);
   if (task->soft_cap > 0) {
     const float cap = task->soft_cap * LOG2_E, inner = task->scale / task->soft_cap;
@@ -217,7 +218,6 @@ static void forward(struct plm_attention_task *task)
                                       .factor = w.statistics + 2 * TILE};
       run_product(task, &product, tile.count, width / LANES);
     }
-    task->executed += (uint64_t)(tile.end - tile.begin) * (uint64_t)(tile.vectors * LANES);
     finish_tile(task, &w, &tile);
   }
 }
@@ -307,7 +307,7 @@ static void make_slopes(const struct plm_attention_task *task, const struct work
 }
 
 /* The five products of one block of keys. */
-static void backward_block(const struct plm_attention_task *task, const struct workspace *w,
+static void backward_block(struct plm_attention_task *task, const struct workspace *w,
                            const struct tile *tile, int32_t first, int count)
 {
   const int width = padded_width(task->K), columns = width / LANES;
@@ -362,7 +362,6 @@ static void backward(struct plm_attention_task *task)
     if (tile.begin == tile.end) memset(w.result, 0, TILE * (size_t)width * sizeof(float));
     for (int32_t first = tile.begin; first < tile.end; first += BLOCK)
       backward_block(task, &w, &tile, first, tile.end - first < BLOCK ? tile.end - first : BLOCK);
-    task->executed += (uint64_t)(tile.end - tile.begin) * (uint64_t)(tile.vectors * LANES);
     store_rows(task->dq, w.result, tile.first, tile.count, task->row_stride, K, task->scale,
                task->bf16);
   }
