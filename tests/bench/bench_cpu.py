@@ -1,10 +1,11 @@
-"""One table, in one run: the C programs beside PyTorch on this machine's CPU.
+"""Compares the C programs with PyTorch on this machine's CPU, in one run and one table.
 
     bench_cpu.py [--quick] [--only PART]... [--model NAME]... [--threads N] [--build DIR] [--out FILE]
 
-Both sides of a row see the same tokens, documents, masks and threads and measure in turn, round
-after round; medians are compared and the spread of the rounds is printed. PyTorch runs eager and
-compiled and the faster counts. --quick shows in seconds that everything runs; its figures mean nothing.
+Both sides of a row use the same tokens, documents, masks and number of threads, and measure in turn,
+round after round. The table compares medians and shows the spread of the rounds. PyTorch runs eager
+and compiled, and the faster one counts. --quick shows within seconds that everything runs; its figures
+mean nothing.
 """
 
 import argparse
@@ -51,13 +52,17 @@ PARTS = {"step": step_rows, "attention": attention_rows, "packer": packer_rows, 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--only", action="append", choices=PARTS, help="these parts alone")
-    parser.add_argument("--model", action="append", choices=MODELS, help="steps of these alone")
+    parser.add_argument("--only", action="append", choices=PARTS, help="only these parts")
+    parser.add_argument(
+        "--model", action="append", choices=MODELS, help="steps of only these models"
+    )
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
-    parser.add_argument("--out", type=pathlib.Path, help="the table goes there, too")
+    parser.add_argument("--out", type=pathlib.Path, help="also write the table to this file")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # cleans up, too
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM)
+    )  # so that the cleanup runs
     folder = pathlib.Path(tempfile.mkdtemp(prefix="bench-cpu-"))
     bench = Bench(options, folder)
     began = time.monotonic()

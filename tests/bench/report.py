@@ -1,4 +1,4 @@
-"""The table of bench_cpu.py, and the machine."""
+"""The table of bench_cpu.py and the description of the machine."""
 
 import os
 import pathlib
@@ -21,7 +21,7 @@ def processor():
 
 
 def library_versions():
-    """Of the libraries that programs here link: Debian's packages."""
+    """The Debian packages of the product libraries that the programs link."""
     try:
         found = subprocess.run(
             ["dpkg-query", "-W", "-f", "${Package} ${Version}\n", "libdnnl*", "libopenblas0*"],
@@ -29,9 +29,9 @@ def library_versions():
             text=True,
         )
     except OSError:
-        return "libraries' versions unknown"
+        return "library versions unknown"
     packages = [line for line in found.stdout.splitlines() if len(line.split()) == 2]
-    return ", ".join(packages) or "neither oneDNN nor OpenBLAS installed as a package"
+    return ", ".join(packages) or "neither oneDNN nor OpenBLAS is installed as a package"
 
 
 class Report:
@@ -43,11 +43,11 @@ class Report:
         self.known.update(versions)
 
     def say(self, text):
-        """Progress, on stderr."""
+        """Prints progress on stderr."""
         print(text, file=sys.stderr, flush=True)
 
     def row(self, what, unit, ours, peer, peer_name, ratio, bar=None, met=None, spread=None):
-        """spread: (ours, peer) of the rounds, or None. bar: text; met: whether it is reached."""
+        """spread: (ours, peer) over the rounds, or None. bar: a text. met: whether it is reached."""
         self.rows.append((what, unit, ours, peer, peer_name, ratio, bar, met, spread))
         line = self._cells(self.rows[-1])
         self.say("  " + "  ".join(cell for cell in line if cell))
@@ -112,7 +112,7 @@ class Report:
             + f"; load {os.getloadavg()[1]:.1f} in 5 minutes; {took_s / 60:.1f} minutes",
         ]
         if self.quick:
-            lines.append("QUICK: shows that it runs; the figures mean nothing")
+            lines.append("QUICK: this only shows that the benchmark runs; the figures mean nothing")
         lines += ["", line_of(head), rule, *map(line_of, table[1:]), ""]
         lines += [f"- {note}" for note in self.notes]
         lines += [f"- FAILED: {failure}" for failure in self.failures]

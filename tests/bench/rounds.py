@@ -1,4 +1,4 @@
-"""Two sides that measure in turn: a C program under --rounds, and the PyTorch peers."""
+"""The two sides that measure in turn: a C program with --rounds, and the PyTorch peers."""
 
 import json
 import os
@@ -15,7 +15,7 @@ class PartyError(Exception):
 
 
 class Party:
-    """A process that answers each line on its stdin with a line of JSON."""
+    """A process that answers each line on its stdin with one line of JSON."""
 
     def __init__(self, command, environment=None):
         self.command = [str(word) for word in command]
@@ -43,7 +43,7 @@ class Party:
             self.process.stdin.write(line + "\n")
             self.process.stdin.flush()
         except BrokenPipeError:
-            pass  # _read says how it ended
+            pass  # _read reports how the process ended
         return self._read()
 
     def ask(self, verb, count=1):
@@ -66,13 +66,13 @@ class Party:
 
 
 class Peers(Party):
-    """All PyTorch peers. What a user would set for speed is set: the allocator keeps its memory instead
-    of giving pages back after each tensor, and code once compiled is kept for the next run."""
+    """The process of the PyTorch peers, with what a user would set for speed: the allocator keeps its
+    memory instead of giving pages back after each tensor, and compiled code is kept for later runs."""
 
     def __init__(self, threads, root, cache):
         super().__init__(
-            [sys.executable, HERE / "peers" / "peer_main.py", threads]
-            + [root / "common" / "huggingface" / "modeling_plm.py"],
+            [sys.executable, HERE / "peers" / "peer_main.py", "cpu"]
+            + [root / "common" / "huggingface" / "modeling_plm.py", threads],
             {
                 "GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=4294967296"
                 ":glibc.malloc.trim_threshold=17179869184",
@@ -85,20 +85,21 @@ class Peers(Party):
         )
 
     def open(self, role, **arguments):
-        self._write(json.dumps({"verb": "open", "role": role, **arguments}))
+        """Replaces the peer that was open before."""
+        self._write(json.dumps({"verb": "open", "name": "peer", "role": role, **arguments}))
 
     def ask(self, verb, count=1):
-        return self._write(json.dumps({"verb": verb, "count": count}))
+        return self._write(json.dumps({"verb": verb, "name": "peer", "count": count}))
 
 
 class Series:
-    """Figures of one thing, one a round."""
+    """One figure for each round."""
 
     def __init__(self):
         self.values = []
 
     def add(self, values):
-        """The median of a round."""
+        """Adds the median of a round's values."""
         if values:
             self.values.append(statistics.median(values))
 
@@ -108,7 +109,7 @@ class Series:
 
     @property
     def spread(self):
-        """(largest - smallest) / median, of the rounds."""
+        """(largest - smallest) / median of the rounds."""
         if not self.values:
             return None
         return (max(self.values) - min(self.values)) / self.median

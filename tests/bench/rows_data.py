@@ -1,4 +1,4 @@
-"""Rows of the data: the packer beside the seed's loader rule, embedding beside transformers."""
+"""Rows of the table: the packer against a common loader, embedding against transformers."""
 
 import gzip
 import subprocess
@@ -7,7 +7,7 @@ import time
 from rounds import Party, PartyError, Series
 
 MAX_LENGTH = 1024
-COPIES = 100  # of the sample's 2,000 sequences
+COPIES = 100  # of the sample
 LOADER = {"inline": "loader, in process", "worker": "loader, one worker"}
 
 
@@ -60,7 +60,7 @@ def packer_rows(bench):
         spread,
     )
     report.row(
-        "  beside the bar",
+        "  the same against a fixed bar",
         "Mtokens/s",
         mine.median,
         700,
@@ -81,8 +81,8 @@ def packer_rows(bench):
         mine <= 0.5,
     )
     report.note(
-        "the loader reads tokens made before, from memory; the packer reads, decompresses and "
-        "translates a corpus, packs best-fit and sends over TCP to a consumer that checks every byte"
+        "the loader takes its tokens from memory; the packer reads, decompresses and translates a "
+        "corpus, packs it best-fit and sends it over TCP to a consumer that checks every byte"
     )
 
 
@@ -106,7 +106,7 @@ def embed_rows(bench):
     pipeline = bench.programs / "plm-pipeline"
     known = subprocess.run([pipeline, "embed", "-h"], capture_output=True, text=True)
     if known.returncode != 0:
-        report.note("embedding: this plm-pipeline has no embed command, the row is left out")
+        report.note("embedding is left out, because this plm-pipeline has no embed command")
         return
     fasta = copies_of_sample(bench, bench.folder / "embed.fasta", 1)
     if bench.quick:
@@ -154,7 +154,7 @@ def measure_embed(bench, pipeline, fasta, checkpoint):
         except PartyError as error:
             bench.report.note(f"embedding: {verbs.pop(verb)}: {error}")
     if not verbs:
-        raise PartyError("no peer embeds")
+        raise PartyError("no peer can embed")
     ours()
     for _ in range(1 if bench.quick else 4):
         seconds["ours"].add([ours()])
@@ -174,5 +174,6 @@ def measure_embed(bench, pipeline, fasta, checkpoint):
         spread=(mine.spread, theirs.spread),
     )
     bench.report.note(
-        "embedding: ours with the program's start and the file written, transformers without imports"
+        "embedding: our time includes starting the program and writing the file; that of transformers does "
+        "not include imports"
     )

@@ -1,4 +1,4 @@
-"""Rows of the model: training steps, products, attention."""
+"""Rows of the table: training steps, products, attention."""
 
 import contextlib
 import subprocess
@@ -6,7 +6,7 @@ import time
 
 from rounds import Party, PartyError, Series
 
-# model: share of the product rate in fp32 that performance.md asks of it, chunks of a pass
+# model: the share of the fp32 product rate that it must reach, and the chunks of a pass
 MODELS = {
     "demo": (0.50, 8),
     "6x384": (0.65, 4),
@@ -15,12 +15,12 @@ MODELS = {
     "16x768-patch": (None, 1),
 }
 PRODUCT_FLOPS = 2 * 2048**3
-ROW_SECONDS = 20  # a row measures until then, at least two rounds
-SLOWER = 1.1  # eager is left out after the first round when compiled is faster by this
+ROW_SECONDS = 20  # a row measures for so long, and for at least two rounds
+SLOWER = 1.1  # eager is left out after the first round if compiled is faster by this factor
 
 
 class StepRounds:
-    """The rounds of one model and precision."""
+    """The rounds of one model in one precision."""
 
     def __init__(self, ours, peers, compiles):
         self.ours, self.peers = ours, peers
@@ -65,13 +65,13 @@ class StepRounds:
                 self.variants.remove("eager")
 
     def best(self):
-        """The faster of PyTorch's variants, of those that every round measured: one that was left out
-        after the first had that moment alone."""
+        """The faster of PyTorch's variants that all rounds measured. A variant that was left out after
+        the first round has only that one figure."""
         return min(self.variants, key=lambda name: self.passes[name].median)
 
 
 def step_figures(rounds, ready):
-    """Tokens a second of whole steps: passes as often as a step has them, and one update."""
+    """Tokens a second of whole steps, which are several passes and one update."""
     passes = ready["step_places"] / ready["places"]
     name = rounds.best()
     figures = {}
@@ -116,10 +116,10 @@ def step_rows(bench):
         best = [max(f[side]["product"] for f in all_figures) / 1e9 for side in ("ours", "peer")]
         report.row(f"product 2048^3 {precision}", "GFLOP/s", *best, "PyTorch mm", best[0] / best[1])
     report.note(
-        "a step is the passes of its batch and one update (norm, clipping, Muon and Adam, zeroing); "
-        "tokens are real ones. Shares are model FLOPs of whole steps over the faster of oneDNN and "
-        "OpenBLAS (fp32) in the same rounds; ours does not execute those of the last block's rows "
-        "without a label"
+        "a step is the passes of its batch and one update (norm, clipping, Muon and Adam, zeroing). "
+        "Tokens do not include padding. Shares are the model FLOPs of whole steps over the faster of "
+        "oneDNN and OpenBLAS (fp32) in the same rounds; ours skips the rows without a label in the "
+        "last block, whose FLOPs are counted"
     )
 
 
@@ -131,14 +131,14 @@ def measure_step(bench, corpus, model, precision, chunks):
         bench.peers.open("step", config=ours.ready["config"], batch=str(batch), precision=precision)
         rounds = StepRounds(ours, bench.peers, compiles=not bench.quick)
         rounds.warm(lambda text: bench.report.note(f"{model} {precision}: {text}"))
-        bench.report.say(f"  warm, the last variant after {rounds.warm_s:.0f} s")
+        bench.report.say(f"  warm; the last variant took {rounds.warm_s:.0f} s")
         rounds.run(ROW_SECONDS, bench.quick)
         figures = step_figures(rounds, ours.ready)
         if figures["passes"] > 1:
             bench.report.note(
-                f"{model} {precision}: {figures['passes']:.0f} passes of {ours.ready['places']:,} "
-                f"tokens and one update make the step of {ours.ready['step_places']:,}, both sides; "
-                f"the update is {figures['ours']['update_share']:.0%} of ours, "
+                f"{model} {precision}: on both sides a step of {ours.ready['step_places']:,} tokens is "
+                f"{figures['passes']:.0f} passes of {ours.ready['places']:,} and one update; "
+                f"the update takes {figures['ours']['update_share']:.0%} of ours, "
                 f"{figures['peer']['update_share']:.0%} of PyTorch's"
             )
         return figures
@@ -165,7 +165,7 @@ def add_step_rows(report, model, precision, figures, share_bar, fp32_speed):
     share = ours["flops"] / ours["product"]
     bar_text = f">= {share_bar:.0%}" if share_bar and precision == "fp32" else None
     report.row(
-        f"  of the product rate, {model} {precision}",
+        f"  share of the product rate, {model} {precision}",
         "share",
         ours["flops"] / 1e9,
         ours["product"] / 1e9,
@@ -179,7 +179,7 @@ def add_step_rows(report, model, precision, figures, share_bar, fp32_speed):
     elif model in fp32_speed:
         gain = ours["tokens_per_s"] / fp32_speed[model]
         report.row(
-            f"  bf16 beside fp32, {model}",
+            f"  bf16 over fp32, {model}",
             "tokens/s",
             ours["tokens_per_s"],
             fp32_speed[model],
@@ -252,7 +252,7 @@ def add_attention_rows(report, scene, ready, forward, both):
     ours = both["ours"].median
     for verb, bar in (("masked", 2.0), ("by_document", None)):
         if both[verb].median is None:
-            report.fail(f"attention {scene}", f"no figure of PyTorch {verb}")
+            report.fail(f"attention {scene}", f"PyTorch {verb} gave no figure")
             continue
         ratio = both[verb].median / ours
         report.row(
@@ -268,11 +268,9 @@ def add_attention_rows(report, scene, ready, forward, both):
         )
     if "flex" in forward and forward["flex"].median:
         flex, ours_s = forward["flex"].median, forward["ours"].median
-        report.row(
-            "  forward alone", "ms", 1e3 * ours_s, 1e3 * flex, "FlexAttention", flex / ours_s
-        )
+        report.row("  forward only", "ms", 1e3 * ours_s, 1e3 * flex, "FlexAttention", flex / ours_s)
     report.row(
-        "  executed beside allowed area",
+        "  executed over allowed area",
         "pairs",
         ready["executed"] * ready["pairs"],
         ready["pairs"],

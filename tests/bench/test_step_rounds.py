@@ -1,4 +1,4 @@
-"""What the benchmark makes of its rounds."""
+"""How the benchmark evaluates its rounds."""
 
 import pathlib
 import sys
@@ -8,7 +8,7 @@ from rows_model import StepRounds  # noqa: E402
 
 
 def test_a_variant_left_out_is_not_compared():
-    """Eager was left out after a first round in a quick moment; what all rounds measured is the peer."""
+    """Eager had one lucky round before it was left out; the peer is the variant that all rounds measured."""
     rounds = StepRounds(ours=None, peers=None, compiles=True)
     for seconds in (1.0, 1.6, 1.7):
         rounds.passes["compiled"].add([seconds])

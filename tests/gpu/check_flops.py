@@ -1,5 +1,6 @@
-"""Model FLOPs of a token, forward and backward: 6 a weight of every matrix on the level whose rows it
-multiplies, 12 D an allowed pair of each attention layer. The optimizer's are not counted."""
+"""Model FLOPs of a token, forward and backward: 6 for each weight of a matrix, divided by 2^level for the
+levels of a patch U-Net, and 12 D for each allowed pair of an attention layer. The optimizer is not
+counted."""
 
 import gzip
 import math
@@ -10,7 +11,7 @@ def mlp_width(width, ratio):
 
 
 def lengths(path, longest):
-    """Tokens of the proteins, with the two that frame them, cut at a chunk's length."""
+    """Tokens of each protein, with <cls> and <eos>, cut to the length of a chunk."""
     found, length = [], 0
     with gzip.open(path, "rt") as file:
         for line in file:
@@ -32,7 +33,7 @@ def width_of(model, level):
 
 
 def layers_of(model, longest):
-    """(level, width, has attention) of each block, and the sizes of merges and expands by level."""
+    """(level, width, has attention) of each block, and (level, weights) of each merge and expand."""
     width = model["hidden_size"]
     if model["architecture"] != "patch_unet":
         return [(0, width, True)] * model["num_hidden_layers"], []

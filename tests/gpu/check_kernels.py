@@ -1,4 +1,4 @@
-"""The part of gpu_check.py that says where a training step's time goes, operator by operator."""
+"""The part of gpu_check.py that measures the time of each operator in a training step."""
 
 import time
 
@@ -13,9 +13,10 @@ SHOWN = 24
 def kernels(check, part, until):
     quiet(check, until - 45)
     part.text(
-        "Each operator of a pass and of an update between two waits for the device, less what the "
-        "waits take; calls and ms are of a whole step. Bytes are the fewest that its arguments ask "
-        "for; the floor is the larger of bytes and operations over the measured ceilings."
+        "Each operator of a pass and of an update is timed between two waits for the device, less the "
+        "time of the waits. Calls and ms are for a whole step. Bytes are the fewest that the operator "
+        "must move. The floor is its bytes or operations at the measured ceilings, whichever takes "
+        "longer."
     )
     models = ["demo"] if check.rehearse else ["24x768", "16x768-patch"]
     for model in models:
@@ -29,8 +30,8 @@ def kernels(check, part, until):
 
 
 def trace(check, model, until):
-    """[(pass, update or whole; operator, calls, seconds, bytes, operations)]"""
-    device = "cpu" if check.rehearse else "cuda"  # the emulation is too slow for this one
+    """Rows of (pass, update or whole; operator, calls, seconds, bytes, operations)."""
+    device = "cpu" if check.rehearse else "cuda"  # a rehearsal: the emulation would be too slow
     chunks = 1 if check.rehearse else MICRO_CHUNKS
     command = [
         check.program("tests/bench/bench_step"),
@@ -76,9 +77,9 @@ def show(check, part, model, rows):
     part.text(f"**{model}**, a step of {STEP_TOKENS:,} tokens in {passes} passes")
     part.table(head, table)
     part.note(
-        f"the operators' sum is {number(1e3 * sum_s)} ms a step, their floors' "
-        f"{number(1e3 * floor_s) if floor_s else '-'} ms; without waits between them, passes and "
-        f"update take {number(1e3 * whole_s)} ms (masks not included)"
+        f"the operators take {number(1e3 * sum_s)} ms a step and their floors "
+        f"{number(1e3 * floor_s) if floor_s else '-'} ms; without waits between operators, the passes and "
+        f"the update take {number(1e3 * whole_s)} ms (without masks)"
     )
     for label, _, ms, *_ in table[:8]:
         part.bar(f"time by operator, {model}", label, float(ms.replace(",", "")), "ms a step")

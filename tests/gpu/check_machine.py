@@ -1,4 +1,4 @@
-"""The machine, and the build of what the other parts run."""
+"""Parts of gpu_check.py: the machine, and building what the other parts run."""
 
 import os
 import pathlib
@@ -12,7 +12,7 @@ from check_run import ROOT, python_environment
 FIELDS = (
     "name,driver_version,compute_cap,memory.total,clocks.sm,clocks.max.sm,clocks.mem,power.limit"
 )
-TESTS = [  # programs that run on a device (tests/support/device_case.h)
+TESTS = [  # test programs that can run on a device (tests/support/device_case.h)
     "kernels/test_ops_rows",
     "kernels/test_ops_products",
     "kernels/test_ops_cached",
@@ -27,7 +27,7 @@ TESTS = [  # programs that run on a device (tests/support/device_case.h)
     "kernels/test_ops_streams",
     "kernels/test_ops_targets",
 ]
-SM90_TESTS = [  # likewise, on one of compute capability 9.0 alone
+SM90_TESTS = [  # these need compute capability 9.0
     "kernels/cuda/test_attention_sm90",
     "kernels/cuda/test_product_sm90",
 ]
@@ -40,13 +40,13 @@ class Card:
 
 
 def ask(check, name, *command):
-    """stdout of a program, None when it is not here or fails."""
+    """The stdout of a program, or None if it is not installed or fails."""
     outcome = check.runner.run(name, command, 20)
     return outcome.text() if outcome.good else None
 
 
 def find_python(check):
-    """A Python that has PyTorch, and transformers, which the exported model imports."""
+    """A Python with PyTorch and with transformers, which the exported model imports."""
     for candidate in (os.environ.get("PLM_VENV", "") + "/bin/python", "python3", "python"):
         words = "import importlib.util as u, sys; sys.exit(not (u.find_spec('torch') and "
         words += "u.find_spec('transformers') and u.find_spec('numpy')))"
@@ -64,16 +64,18 @@ def machine(check, part, until):
             break
     part.note(f"{model}, {os.cpu_count()} cores; {platform.platform()}")
     check.python = find_python(check)
-    part.note("PyTorch and transformers: " + ("here" if check.python else "not here"))
+    part.note("PyTorch and transformers: " + ("found" if check.python else "not found"))
     commit = ask(check, "git", "git", "-C", ROOT, "describe", "--always", "--dirty", "--abbrev=12")
-    commit = commit.strip() if commit else "unknown (no git here)"
+    commit = commit.strip() if commit else "unknown (git does not answer)"
     when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
     if check.rehearse:
         check.card = Card("the emulation", None)
     else:
         text = ask(check, "nvidia-smi", "nvidia-smi", f"--query-gpu={FIELDS}", "--format=csv")
         if text is None:
-            part.verdict("a GPU", False, "nvidia-smi does not answer: run this where a GPU is")
+            part.verdict(
+                "a GPU", False, "nvidia-smi does not answer; run this on a machine with a GPU"
+            )
             return
         head, first = (line.split(", ") for line in text.strip().splitlines()[:2])
         part.table(head, [first])
@@ -102,7 +104,7 @@ def is_built(check):
 
 def build(check, part, until):
     if check.rehearse:
-        part.verdict("what make test has built is here", is_built(check))
+        part.verdict("`make tests` has built everything", is_built(check))
         return
     command = ["make", f"-j{os.cpu_count()}", f"CUDA_ARCHS={check.card.arch}", *targets(check)]
     dnnl = "/usr/include/oneapi/dnnl/dnnl.h"
@@ -130,7 +132,7 @@ VERBOSE = {"NVCC_APPEND_FLAGS": "-Xptxas -v"}
 
 
 def resources(part, log):
-    """Registers and spills of each kernel, from what ptxas says."""
+    """Registers and spills of each kernel, from the output of ptxas."""
     found, name = {}, None
     for line in log.splitlines():
         match = re.search(r"Compiling entry function '(\w+)' for 'sm_", line)
@@ -148,11 +150,11 @@ def resources(part, log):
             found[name]["registers"] = int(match[1])
             name = None
     if not found:
-        part.note("ptxas said nothing of registers")
+        part.note("ptxas did not report registers")
         return
     spilling = {name: of for name, of in found.items() if of["spilled"] > 0}
     part.note(
-        f"{len(found)} kernels; most registers {max(of['registers'] for of in found.values())}; "
+        f"{len(found)} kernels; at most {max(of['registers'] for of in found.values())} registers; "
         f"{len(spilling)} spill"
     )
     worst = sorted(found, key=lambda n: (-found[n]["spilled"], -found[n]["registers"]))[:12]
@@ -168,7 +170,7 @@ def resources(part, log):
 
 
 def plain(names):
-    """C++ names as they were written, without their arguments."""
+    """Demangled C++ names without their arguments."""
     try:
         text = subprocess.run(
             ["c++filt"], input="\n".join(names), capture_output=True, text=True, timeout=20

@@ -1,10 +1,10 @@
-"""The report of gpu_check.py: one Markdown page and its picture, written anew after each part."""
+"""The report of gpu_check.py: a Markdown page and its picture, rewritten after each part."""
 
 import json
 
 
 class Part:
-    """What one part found."""
+    """The findings of one part."""
 
     def __init__(self, title):
         self.title, self.state, self.seconds = title, "not run", 0.0
@@ -14,7 +14,7 @@ class Part:
         self.blocks.append(text)
 
     def note(self, text):
-        """One in a list."""
+        """Adds an item to the list of notes."""
         line = f"- {text}"
         if self.blocks and self.blocks[-1].startswith("- "):
             self.blocks[-1] += "\n" + line
@@ -22,7 +22,7 @@ class Part:
             self.blocks.append(line)
 
     def table(self, head, rows):
-        """Columns of numbers stand right: those whose cells all begin with a digit, or are empty."""
+        """Columns of numbers are right-aligned: all their cells begin with a digit or are empty."""
 
         def number(i):
             cells = [str(row[i]) for row in rows]
@@ -33,7 +33,7 @@ class Part:
         self.blocks.append("\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines))
 
     def verdict(self, what, good, detail=""):
-        """good: True, False, or None where it was left out."""
+        """good: True, False, or None if the check was left out."""
         self.verdicts.append((what, good, detail))
 
     def bar(self, group, label, value, unit):
@@ -77,14 +77,14 @@ class Report:
         lines = ["# GPU check", ""]
         if self.rehearsal:
             lines += [
-                "> **REHEARSAL. No GPU ran any of this.** The kernels ran under the emulation on a CPU,",
-                "> PyTorch on a CPU, everything at a tiny size: it shows that the check itself works.",
-                "> The figures mean nothing.",
+                "> **REHEARSAL. No GPU ran any of this.** The kernels ran under the emulation, and",
+                "> PyTorch on the CPU, at tiny sizes. It shows that the check itself works; the figures",
+                "> mean nothing.",
                 "",
             ]
-        lines += [*self.head, f"{self.took_s:.0f} s in all.", ""]
+        lines += [*self.head, f"The check took {self.took_s:.0f} s.", ""]
         summary = Part("")
-        summary.table(("part", "", "s", "found"), self.summary())
+        summary.table(("part", "state", "s", "found"), self.summary())
         lines += [summary.blocks[0], ""]
         if any(part.bars for part in self.parts):
             lines += [f"![figures]({self.name}.svg)", ""]
@@ -119,7 +119,7 @@ def number(value):
 
 
 def picture(parts, rehearsal):
-    """Bars, each group on its own scale."""
+    """An SVG of bars; each group has its own scale."""
     width, row, left, right = 900, 20, 330, 110
     out, y = [], 26
 
@@ -130,7 +130,7 @@ def picture(parts, rehearsal):
         )
 
     if rehearsal:
-        text(10, y, "REHEARSAL: no GPU ran this, the figures mean nothing", weight="bold")
+        text(10, y, "REHEARSAL: no GPU ran this; the figures mean nothing", weight="bold")
         y += 30
     for _, bars in parts:
         for group in dict.fromkeys(group for group, *_ in bars):

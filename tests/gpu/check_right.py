@@ -1,4 +1,4 @@
-"""Parts of gpu_check.py that say whether the device computes what it should."""
+"""Parts of gpu_check.py that check whether the device computes the right results."""
 
 import concurrent.futures
 import re
@@ -13,7 +13,7 @@ REHEARSED = ["kernels/test_ops_cached", "common/model/test_decode"]
 
 
 def side_by_side(jobs, count=6):
-    """Runs functions in threads; their results in order. What one raises is its result."""
+    """Runs functions in threads and returns their results in order. An exception is a result, too."""
 
     def guarded(job):
         try:
@@ -30,10 +30,10 @@ def side_by_side(jobs, count=6):
 
 def operators(check, part, until):
     part.text(
-        "The tests of `make test` with the device in place of the emulation: each operator and the "
-        "whole model, in fp32 and bf16, against double precision (bf16 models: against the CPU's "
-        "bf16); each three times with the same bits. Packed equals separate is "
-        "`test_model_packing` and, for attention, in the emulated test."
+        "Tests of `make test`, on the device instead of the emulation: each operator and the whole "
+        "model, in fp32 and bf16, against double precision (models in bf16: against the CPU's bf16), "
+        "and three runs must give the same bits. `test_model_packing` checks that packed documents "
+        "give the same as separate ones."
     )
     names = REHEARSED if check.rehearse else TESTS
     if not check.rehearse and check.card.arch == "90":
@@ -58,7 +58,7 @@ def operators(check, part, until):
 
 
 def compare(check, part, until):
-    """Every operator at the models' shapes, beside the CPU backend."""
+    """Compares every operator with the CPU backend, at the shapes of the models."""
     program = check.program("tests/gpu/gpu_operators")
     if not program.exists():
         return
@@ -68,13 +68,13 @@ def compare(check, part, until):
     rows = [line.split("\t") for line in outcome.text().splitlines() if line.count("\t") == 5]
     wrong = [row[0] for row in rows if row[5] != "good"]
     part.verdict(
-        "operators at the models' shapes beside the CPU backend",
+        "operators at the models' shapes against the CPU backend",
         outcome.good and bool(rows) and not wrong,
         f"{len(rows)} comparisons" + (f"; wrong: {', '.join(wrong)}" if wrong else "")
         if rows
         else outcome.why(),
     )
-    worst = {}  # of the shapes
+    worst = {}  # over the shapes
     for name, _, precision, error, allowed, _ in rows:
         before = worst.get((name, precision), ("0", allowed))
         worst[name, precision] = max(before, (error, allowed), key=lambda pair: float(pair[0]))
@@ -101,7 +101,7 @@ TOOLS = {  # tool: tests
 def sanitizer(check, part, until):
     tool = shutil.which("compute-sanitizer", path=check.runner.environment["PATH"])
     if tool is None:
-        part.verdict("memcheck, racecheck, synccheck", None, "compute-sanitizer is not here")
+        part.verdict("memcheck, racecheck, synccheck", None, "compute-sanitizer is not installed")
         return
 
     def one(which, name):
@@ -131,7 +131,7 @@ def sanitizer(check, part, until):
 
 
 def parity(check, part, until):
-    """The same run on the CPU and on the device, and on the device again."""
+    """Runs the same training on the CPU, on the device, and on the device again."""
     corpus = sample_corpus(check)
     steps = 2 if check.rehearse else 20
     architectures = ["unet"] if check.rehearse else ["transformer", "unet", "patch_unet"]
@@ -153,7 +153,7 @@ def parity(check, part, until):
     results = dict(zip(trainings, side_by_side(jobs, 1 if check.rehearse else 6), strict=True))
     rows = []
     for architecture in architectures:
-        # a few tokens a step: Muon makes much of roundings
+        # with few tokens a step, Muon amplifies differences of rounding
         bars = (1e-3, 2e-2) if check.rehearse else (1e-5, 2e-3)
         for precision, bar in zip(("fp32", "bf16"), bars, strict=True):
             of = {w: results[architecture, precision, w] for w in ("cpu", "cuda", "again")}
@@ -162,11 +162,11 @@ def parity(check, part, until):
                 part.verdict(f"{what} on the device", False, str(of["cuda"]))
                 continue
             if isinstance(of["cpu"], Exception):  # a CPU without bf16
-                part.verdict(f"{what} beside the CPU", None, str(of["cpu"]))
+                part.verdict(f"{what}, against the CPU", None, str(of["cpu"]))
             else:
                 pairs = zip(of["cpu"], of["cuda"], strict=True)
                 worst = max(abs(b["loss"] - a["loss"]) / abs(a["loss"]) for a, b in pairs)
-                part.verdict(f"{what} beside the CPU", worst <= bar, f"{worst:.2g} of {bar:g}")
+                part.verdict(f"{what}, against the CPU", worst <= bar, f"{worst:.2g} of {bar:g}")
                 ends = (f"{of['cpu'][-1]['loss']:.6f}", f"{of['cuda'][-1]['loss']:.6f}")
                 rows.append((what, *ends, f"{worst:.2g}", f"{bar:g}"))
             if isinstance(of["again"], Exception):
@@ -174,7 +174,7 @@ def parity(check, part, until):
             else:
                 one, two = (trainings[architecture, precision, w] for w in ("cuda", "again"))
                 difference = same(one, two)
-                part.verdict(f"{what}: twice the same bits", not difference, difference)
+                part.verdict(f"{what}: the same bits twice", not difference, difference)
     if rows:
         head = ("run", "last loss, CPU", "device", "largest difference, relative", "bar")
         part.table(head, rows)
@@ -184,7 +184,7 @@ def parity(check, part, until):
 
 
 def pipeline(check, part, until):
-    """Trainer killed with SIGKILL and resumed, beside one that nobody disturbed; and the scripts."""
+    """Kills a trainer with SIGKILL and resumes it, compares it with an undisturbed one, and runs scripts."""
     corpus = sample_corpus(check)
     jobs = [lambda: killed(check, corpus, until)]
     if not check.rehearse:
@@ -198,7 +198,7 @@ def pipeline(check, part, until):
         ]
     for verdict in side_by_side(jobs):
         if isinstance(verdict, Exception):
-            verdict = ("a run, killed and resumed", False, str(verdict))
+            verdict = ("a run that is killed and resumed", False, str(verdict))
         part.verdict(*verdict)
 
 
@@ -231,7 +231,7 @@ def killed(check, corpus, until):
 
 
 def script(check, name, until):
-    """A script of tests/ with its programs on the device."""
+    """Runs a script of tests/ with its programs on the device."""
     folder = check.folder / ("script-" + name.replace("/", "-"))
     folder.mkdir()
     extra = {
@@ -241,7 +241,7 @@ def script(check, name, until):
         "PLM_EVALUATOR_DEVICE": "cuda",
     }
     if shutil.which("jq", path=check.runner.environment["PATH"]) is None:
-        return f"`{name}` on the device", None, "jq is not here"
+        return f"`{name}` on the device", None, "jq is not installed"
     command = ["bash", ROOT / "tests" / name]
     outcome = check.runner.run(f"script-{name}", command, until - time.monotonic(), extra=extra)
     why = "" if outcome.good else f"{outcome.why()}: {outcome.end(2)}"

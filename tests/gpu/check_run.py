@@ -1,4 +1,4 @@
-"""How gpu_check.py runs programs: with a limit, in a process group of their own, output in a file."""
+"""How gpu_check.py runs programs: each with a time limit, in its own process group, with a log file."""
 
 import os
 import pathlib
@@ -30,7 +30,7 @@ class Outcome:
 
 
 def environment(options):
-    """What PREFIX, an unpacked folder of Debian packages, and CUDA's programs need to be found."""
+    """The environment in which programs find CUDA and LIBS, a folder of unpacked Debian packages."""
     values = dict(os.environ)
 
     def put(name, *folders):
@@ -55,7 +55,7 @@ def environment(options):
         PYTHONDONTWRITEBYTECODE="1",
         NO_COLOR="1",
     )
-    for name in list(values):  # settings of a user are not for these runs
+    for name in list(values):  # a user's settings must not change these runs
         if re.fullmatch(r"PLM_(TRAINER|MODEL|DATA|EVALUATOR|NETWORK|PACKER)_\w+", name):
             del values[name]
     values.pop("MAKEFLAGS", None)
@@ -64,12 +64,12 @@ def environment(options):
 
 
 def python_environment():
-    """PyTorch finds its own libraries: PREFIX's are older than those beside it may be."""
+    """PyTorch must find its own libraries; those in LIBS may be older."""
     return {"LD_LIBRARY_PATH": os.environ.get("LD_LIBRARY_PATH", "")}
 
 
 class Runner:
-    """Runs commands until a deadline; ends what is still at work when the check ends."""
+    """Runs commands until a deadline, and ends those that still run when the check ends."""
 
     def __init__(self, options, folder, deadline):
         self.environment = environment(options)
@@ -94,7 +94,7 @@ class Runner:
         return process
 
     def end(self, process, grace_s=3):
-        """Ends a process and its group."""
+        """Ends a process and its process group."""
         for number, wait_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, 20)):
             try:
                 os.killpg(process.pid, number)
@@ -106,7 +106,7 @@ class Runner:
                 continue
             break
         try:
-            os.killpg(process.pid, signal.SIGKILL)  # whoever it left
+            os.killpg(process.pid, signal.SIGKILL)  # processes that it left behind
         except (ProcessLookupError, PermissionError):
             pass
         with self.lock:
@@ -119,7 +119,7 @@ class Runner:
             self.end(process)
 
     def start_logged(self, name, command, extra=None, cwd=ROOT):
-        """Starts it; wait(limit_s) of what comes back gives its outcome."""
+        """Starts a command; wait(limit_s) of the result returns its Outcome."""
         return Running(
             self, self.logs / (re.sub(r"[^\w.-]+", "_", name) + ".log"), command, extra, cwd
         )
@@ -152,7 +152,7 @@ class Running:
         return self._ended(timed_out)
 
     def kill(self):
-        """As kill -9 does."""
+        """Sends SIGKILL."""
         if self.process is not None:
             self.process.kill()
             self._ended(False)
@@ -198,7 +198,7 @@ class Party:
             raise PartyError(f"ended: {self._last_words()}") from error
 
     def read(self, limit_s):
-        """The next line."""
+        """Returns the next line."""
         until = time.monotonic() + min(limit_s, self.runner.left())
         with self.more:
             while not self.lines:
@@ -211,7 +211,7 @@ class Party:
     def _last_words(self):
         self.log.flush()
         lines = pathlib.Path(self.log.name).read_text(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "silently"
+        return lines[-1] if lines else "without a message"
 
     def close(self):
         try:

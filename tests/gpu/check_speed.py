@@ -1,4 +1,4 @@
-"""Parts of gpu_check.py that measure, one after the other, beside PyTorch on the same card."""
+"""Parts of gpu_check.py that measure speed, one at a time, and compare with PyTorch on the same card."""
 
 import json
 import threading
@@ -34,7 +34,7 @@ TINY = {
     "num_unet_layers": 2,
     "num_extra_layers": 1,
 }
-SHRINK = "256"  # of the attention scenes in a rehearsal
+SHRINK = "256"  # divides the attention scenes of a rehearsal
 
 
 class Sizes:
@@ -48,16 +48,17 @@ class Sizes:
         return {**MODELS[name], **TINY} if check.rehearse else MODELS[name]
 
 
-# ---- the peers, who compile while others build and test ----
+# ---- the peers, which compile while other parts build and test ----
 
 
 class Peer:
-    """A process of PyTorch; what it is asked ahead is asked in a thread."""
+    """A PyTorch process. A thread sends it the requests that prepare it."""
 
     def __init__(self, check, name):
         device = "cpu" if check.rehearse else "cuda"
         modeling = ROOT / "common" / "huggingface" / "modeling_plm.py"
-        command = [check.python, ROOT / "tests" / "gpu" / "peers" / "gpu_peer.py", device, modeling]
+        main = ROOT / "tests" / "bench" / "peers" / "peer_main.py"
+        command = [check.python, main, device, modeling]
         cores = 1 if check.rehearse else 6
         extra = {
             **python_environment(),
@@ -82,7 +83,7 @@ class Peer:
         return answer
 
     def ahead(self, requests):
-        """Opens and warms each: (name, arguments of open)."""
+        """Opens and warms peers in a thread; requests are (name, arguments of open)."""
 
         def work():
             try:
@@ -103,11 +104,11 @@ class Peer:
         self.thread.start()
 
     def wait(self, until):
-        """Until it has done what was asked ahead. Raises where it has not."""
+        """Waits for ahead() to finish. Raises if it failed or did not finish in time."""
         self.thread.join(max(0.1, until - time.monotonic()))
         if self.thread.is_alive():
             self.party.close()
-            self.error = "PyTorch was still compiling when its time was over"
+            self.error = "PyTorch was still compiling when its time ran out"
         if self.error is not None:
             raise PartyError(f"PyTorch: {self.error}")
 
@@ -120,7 +121,7 @@ class PeersAhead:
             return
         sizes = Sizes(check)
         arguments = {
-            "role": "step",
+            "role": "gpu_step",
             "chunks": sizes.step_tokens // sizes.length,
             "micro_chunks": sizes.micro_chunks,
             "sample": str(SAMPLE),
@@ -133,7 +134,7 @@ class PeersAhead:
         self.steps.ahead(requests)
 
     def built(self):
-        """The masks of the attention scenes can be written now, and the peer compile."""
+        """Called after the build: writes the masks of the attention scenes and lets the peer compile."""
         check = self.check
         if check.python is None or "attention" not in self.chosen:
             return
@@ -147,13 +148,13 @@ class PeersAhead:
             scene = json.loads(line)
             name = scene.pop("scene")
             path = str(check.folder / f"{name}.mask")
-            requests.append((name, {"role": "attention", "path": path, **scene}))
+            requests.append((name, {"role": "gpu_attention", "path": path, **scene}))
         self.scenes = Peer(check, "attention")
         self.scenes.ahead(requests)
 
 
 def peer_of(check, which, until):
-    """The warm peer, or None where there is no PyTorch."""
+    """The warm peer, or None without PyTorch."""
     peer = getattr(check.peers, which)
     if peer is not None:
         peer.wait(until)
@@ -161,7 +162,7 @@ def peer_of(check, which, until):
 
 
 def quiet(check, until):
-    """Waits for the peers to have compiled: beside them nothing can be measured."""
+    """Waits until the peers have compiled; nothing can be measured while they do."""
     for which in ("steps", "scenes"):
         peer = getattr(check.peers, which)
         if peer is not None and peer.thread is not None:
@@ -226,7 +227,7 @@ def training(check, part, until, name, bar, ratio_bar):
     try:
         peer = measure_peer(check, part, name, until)
     except PartyError as error:
-        part.verdict("PyTorch beside it", None, str(error))
+        part.verdict("PyTorch on the same card", None, str(error))
     if peer is not None:
         rows += rows_of_peer(check, part, name, ours, peer, ratio_bar)
     if rows:
@@ -234,7 +235,7 @@ def training(check, part, until, name, bar, ratio_bar):
 
 
 def measure_ours(check, name, until):
-    """Figures of a run of the real trainer; the micro-batch halves until it fits."""
+    """Figures of a run of the real trainer. Halves the micro-batch until it fits into memory."""
     sizes = Sizes(check)
     micro_chunks, last = sizes.micro_chunks, None
     while micro_chunks >= 1:
@@ -271,7 +272,7 @@ def run_trainer(check, name, sizes, micro_tokens, until):
         lines = run.lines()
         figures = {"micro_tokens": micro_tokens, "model": model, "lines": lines}
         if len(lines) < first + 3:
-            raise PartyError(f"only {len(lines)} steps in time")
+            raise PartyError(f"only {len(lines)} steps within the time limit")
         figures["first_s"] = lines[0]["time"] - run.began
         figures["measured"] = lines[first:]
         resumed(run, figures, until)
@@ -281,7 +282,7 @@ def run_trainer(check, name, sizes, micro_tokens, until):
 
 
 def resumed(run, figures, until):
-    """Stopped with SIGTERM and started again: from the program's start to its first step's end."""
+    """Stops the trainer with SIGTERM, starts it again, and measures the time until its first step ends."""
     run.trainer.process.terminate()
     if not run.trainer.wait(until - time.monotonic()).good:
         return
@@ -308,9 +309,9 @@ def rows_of_ours(check, part, name, ours, bar):
     wait = sum(line["data_wait_ms"] for line in lines) / total_ms
     stall = sum(line["checkpoint_ms"] for line in lines) / total_ms
     part.note(
-        f"{len(lines)} steps of {lines[-1]['tokens'] / lines[-1]['step']:,.0f} real tokens, micro-"
-        f"batches of {ours['micro_tokens']:,}, real proteins, bf16, {Sizes(check).length} tokens a "
-        f"chunk; the real trainer and packer, a checkpoint every few steps"
+        f"{len(lines)} steps of {lines[-1]['tokens'] / lines[-1]['step']:,.0f} real tokens in micro-"
+        f"batches of {ours['micro_tokens']:,}: real proteins, bf16, chunks of {Sizes(check).length} "
+        f"tokens, the real trainer and packer, and a checkpoint every few steps"
     )
     part.bar(f"{name}, training", f"plm-trainer, {name}", speed, "tokens/s")
     if bar is not None:
@@ -327,16 +328,18 @@ def rows_of_ours(check, part, name, ours, bar):
     rows.append(("model FLOPs, TFLOP/s", number(flops / 1e12), "", "", ""))
     if check.tokens.get("flops"):
         share = flops / check.tokens["flops"]
-        rows.append(("of the measured product", f"{share:.1%}", "", "60 %", met(share >= 0.6)))
+        rows.append(
+            ("share of the measured product", f"{share:.1%}", "", "60 %", met(share >= 0.6))
+        )
         part.values["share of the product"] = share
     rows += [
         ("waiting for data", f"{wait:.2%}", "", "0.5 %", met(wait < 0.005)),
         ("waiting for checkpoints", f"{stall:.2%}", "", "1 %", met(stall < 0.01)),
-        ("from start to the first step's end, s", number(ours["first_s"]), "", "", ""),
+        ("from start to the end of the first step, s", number(ours["first_s"]), "", "", ""),
     ]
     if "resumed_s" in ours:
         good = met(ours["resumed_s"] < 3)
-        rows.append(("the same, resumed, s", number(ours["resumed_s"]), "", "3 s", good))
+        rows.append(("the same after a resume, s", number(ours["resumed_s"]), "", "3 s", good))
     part.values |= {"tokens_per_s": speed, "model_flops": flops, "data_wait": wait, "stall": stall}
     return rows
 
@@ -344,9 +347,9 @@ def rows_of_ours(check, part, name, ours, bar):
 def measure_peer(check, part, name, until):
     peer = peer_of(check, "steps", until - 20)
     if peer is None:
-        part.verdict("PyTorch beside it", None, "no PyTorch with transformers here")
+        part.verdict("PyTorch on the same card", None, "PyTorch or transformers is not installed")
         return None
-    warm = peer.answers.get(name, {"error": "it was not asked"})
+    warm = peer.answers.get(name, {"error": "it was not prepared"})
     if "error" in warm:
         raise PartyError(warm["error"])
     steps = 1 if check.rehearse else 4
@@ -361,22 +364,22 @@ def rows_of_peer(check, part, name, ours, peer, ratio_bar):
     speed = peer["tokens"] / middle
     versions = ", ".join(f"{key} {value}" for key, value in peer["versions"].items())
     part.note(
-        f"beside it: modeling_plm.py, {peer['how']} ({versions}), {peer['parameters']:,} parameters; "
-        f"bf16 weights and activations, fp32 master weights and moments, Muon and Adam, "
-        f"{peer.get('micro_tokens', 0):,} tokens a micro-batch, no padding; it compiled in "
-        f"{peer['warm_s']:.0f} s and held {peer['memory'] / 2**30:.0f} GiB"
+        f"PyTorch runs modeling_plm.py, {peer['how']} ({versions}), {peer['parameters']:,} parameters, "
+        f"with bf16 weights and activations, fp32 master weights and moments, Muon and Adam, "
+        f"{peer.get('micro_tokens', 0):,} tokens a micro-batch and no padding; it compiled in "
+        f"{peer['warm_s']:.0f} s and used {peer['memory'] / 2**30:.0f} GiB"
     )
     part.bar(f"{name}, training", "PyTorch, compiled", speed, "tokens/s")
     spread = f"{number(peer['tokens'] / most)} to {number(peer['tokens'] / least)}"
     good = "yes" if speed >= 300_000 else "NO"
     its_bar = ("300,000 tokens/s", good) if name == "unet" else ("", "")
-    rows = [("PyTorch beside it, tokens/s", number(speed), spread, *its_bar)]
+    rows = [("PyTorch on the same card, tokens/s", number(speed), spread, *its_bar)]
     part.values["peer tokens_per_s"] = speed
     if ours is not None:
         ratio = check.tokens[name] / speed
         part.values["ratio"] = ratio
         met = "yes" if ratio >= ratio_bar else "NO"
-        rows.append(("ours over PyTorch's", f"{ratio:.2f}x", "", f"{ratio_bar:g}x", met))
+        rows.append(("ours over PyTorch", f"{ratio:.2f}x", "", f"{ratio_bar:g}x", met))
     return rows
 
 
@@ -384,7 +387,7 @@ def rows_of_peer(check, part, name, ours, peer, ratio_bar):
 
 
 def attention(check, part, until):
-    peer, why = None, "no PyTorch here"
+    peer, why = None, "it is not installed"
     try:
         peer = peer_of(check, "scenes", until - 30)
     except PartyError as error:
@@ -416,22 +419,24 @@ def attention(check, part, until):
     if peer is None:
         part.note(f"PyTorch's attention was left out: {why}")
     part.text(
-        "TFLOP/s of the allowed pairs (4 K a pair and head forward, 10 K backward), bf16; spread of "
-        "the rounds of forward and backward together. Backward of PyTorch is of an existing graph."
+        "TFLOP/s count the allowed pairs in bf16: 4 K operations for a pair and a head forward, 10 K "
+        "backward. The spread is over rounds of forward and backward together. PyTorch's backward "
+        "runs on an existing graph."
     )
     if rows:
         head = ("scene", "which", "forward", "backward", "both", "spread of both", "ours over it")
         part.table(head, rows)
     part.note(
-        "Bars: documents of median 300, both: 1.5x FlexAttention; one document of 16k, head width "
-        "128, beside 648 forward and 561 backward TFLOP/s (FlashAttention-3 on an H100): 551 and 337"
+        "Bars: 1.5x FlexAttention for documents of median length 300, forward and backward; for one "
+        "document of 16k with heads of 128, 551 TFLOP/s forward and 337 backward (FlashAttention-3 "
+        "reaches 648 and 561 on an H100)"
     )
 
 
 def peer_scene(check, part, peer, scene, until):
     if peer is None:
         return {}
-    warm = peer.answers.get(scene, {"error": "it was not asked"})
+    warm = peer.answers.get(scene, {"error": "it was not prepared"})
     try:
         if "error" in warm:
             raise PartyError(warm["error"])

@@ -1,4 +1,4 @@
-"""Runs of the real programs for gpu_check.py: a packer and a trainer, and what they write."""
+"""Runs of the real packer and trainer for gpu_check.py, and what they write."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ ingesting = threading.Lock()
 
 
 def sample_corpus(check):
-    """The 2,000 proteins that ship, ingested once."""
+    """The proteins that ship with the sources, ingested once."""
     corpus = check.folder / "sample.corpus"
     with ingesting:
         if corpus.exists():
@@ -50,13 +50,13 @@ def settings(corpus, model, trainer, max_length, seed=7):
 
 
 class Training:
-    """One run, in a folder of its own."""
+    """One run in its own folder."""
 
     def __init__(self, check, name, values, device, precision):
         self.check, self.name = check, name
         self.run = check.folder / f"run-{name}"
         self.config = check.folder / f"{name}.yaml"
-        self.config.write_text(json.dumps(values, indent=1))  # YAML, too
+        self.config.write_text(json.dumps(values, indent=1))  # JSON is YAML, too
         self.extra = {"PLM_CUDA_LIBRARY": check.device["PLM_CUDA_LIBRARY"]}
         self.sets = ["--set", f"trainer.device={device}", "--set", f"trainer.precision={precision}"]
         self.packer = self.trainer = None
@@ -76,7 +76,7 @@ class Training:
         path = self.run / "trainer.jsonl"
         if not path.exists():
             return []
-        lines = path.read_text().split("\n")[:-1]  # the last may be half written
+        lines = path.read_text().split("\n")[:-1]  # the last line may be incomplete
         return [json.loads(line) for line in lines]
 
     def until_lines(self, count, until):
@@ -93,7 +93,7 @@ class Training:
             time.sleep(0.02)
 
     def finish(self, until):
-        """Waits for the last step; the lines of trainer.jsonl."""
+        """Waits for the end of the run and returns the lines of trainer.jsonl."""
         outcome = self.trainer.wait(until - time.monotonic())
         if not outcome.good:
             raise PartyError(f"{self.name}: trainer {outcome.why()}: {outcome.end(2)}")
@@ -114,14 +114,14 @@ class Training:
         return [{key: line.get(key) for key in EXACT.split()} for line in self.lines()]
 
     def weights(self):
-        """Hashes of the last checkpoint's tensors."""
+        """The last checkpoint's name and the hashes of its tensors."""
         last = sorted((self.run / "checkpoints").glob("step_*"))[-1]
         names = ("model.safetensors", "optimizer.safetensors")
         return [last.name] + [hashlib.sha256((last / n).read_bytes()).hexdigest() for n in names]
 
 
 def same(one, other):
-    """What differs between two runs, or nothing."""
+    """Describes the first difference between two runs; empty if there is none."""
     for a, b in zip(one.exact(), other.exact(), strict=False):
         if a != b:
             keys = [key for key in a if a[key] != b[key]]

@@ -1,14 +1,14 @@
-"""Everything a GPU can say about this tree, in one run of under nine minutes: see README.md.
+"""Checks and measures this source tree on a GPU, in one run of under nine minutes (doc/cuda.md).
 
     gpu_check.py [--libs DIR] [--out DIR] [--build DIR] [--minutes M] [--only PART]... [--rehearse]
 
---libs     an unpacked folder of tests/gpu/pack.sh, where the libraries are not installed
---only     these parts alone (build is always made): see PARTS
---rehearse runs every part at a tiny size without a GPU: the emulated backend and PyTorch on the CPU.
-           Its report says so and means nothing else
+--libs     a folder that tests/gpu/pack.sh made, if the libraries are not installed
+--only     runs only these parts (see PARTS); the build always runs
+--rehearse runs every part at a tiny size without a GPU, on the emulated backend and with PyTorch on
+           the CPU. The report says so; it shows only that the check itself works
 
-A part that fails or takes too long is reported, and the rest goes on. The report is written anew after
-each part: OUT/DATE-CARD.md with its picture and its figures.
+If a part fails or takes too long, the report says so and the other parts run. The report is rewritten
+after each part: OUT/DATE-CARD.md, with a picture (.svg) and the figures (.json).
 """
 
 import argparse
@@ -33,7 +33,7 @@ from check_run import ROOT, PartyError, Runner
 
 
 class Check:
-    """What the parts share."""
+    """What all parts share."""
 
     def __init__(self, options, folder):
         began = time.monotonic()
@@ -44,8 +44,8 @@ class Check:
         self.report = Report(options.out, "gpu-check", options.rehearse)
         self.writing = threading.Lock()
         self.card = None  # check_machine.Card
-        self.python = None  # that has PyTorch
-        self.tokens = {}  # figures that later parts compare with
+        self.python = None  # an interpreter with PyTorch
+        self.tokens = {}  # figures that later parts use
         library = "tests/lib/libplm_cuda_emulated.so" if self.rehearse else "lib/libplm_cuda.so"
         self.device = {
             "PLM_TEST_DEVICE": "cuda",
@@ -63,14 +63,14 @@ class Check:
             self.report.write(time.monotonic() - self.began)
 
     def part(self, title, function, limit_s, reserve_s=0):
-        """Runs one part, whatever happens in it; those after it keep their reserve."""
+        """Runs one part and catches its errors. Later parts keep reserve_s of the time."""
         part = self.report.add(title)
         self.run_part(part, function, min(limit_s, self.runner.left() - reserve_s))
 
     def run_part(self, part, function, limit_s):
         began = time.monotonic()
         left_s = self.runner.left()
-        limit_s = left_s if self.rehearse else min(limit_s, left_s)  # machines of tests are slow
+        limit_s = left_s if self.rehearse else min(limit_s, left_s)  # test machines are slow
         part.state = "running"
         print(f"{began - self.began:5.0f} s  {part.title}", file=sys.stderr, flush=True)
         try:
@@ -90,7 +90,7 @@ class Check:
         self.write()
 
     def together(self, parts, reserve_s):
-        """Parts that need no quiet machine, side by side."""
+        """Runs parts side by side that do not need a quiet machine."""
         most_s = self.runner.left() - reserve_s
         with concurrent.futures.ThreadPoolExecutor(len(parts) or 1) as pool:
             for title, function, limit_s in parts:
@@ -98,14 +98,14 @@ class Check:
                 pool.submit(self.run_part, part, function, min(limit_s, most_s))
 
 
-PARTS = {  # name: title, function, limit in seconds, seconds that are kept for it
+PARTS = {  # name: title, function, limit in seconds, seconds reserved for it
     "operators": ("Operators on the device", check_right.operators, 130, 0),
     "sanitizer": ("compute-sanitizer", check_right.sanitizer, 130, 0),
-    "parity": ("Training beside the CPU, and again", check_right.parity, 130, 0),
+    "parity": ("Training on the device and on the CPU", check_right.parity, 130, 0),
     "pipeline": ("The pipeline, killed and resumed", check_right.pipeline, 130, 0),
     "ceilings": ("Ceilings", check_speed.ceilings, 45, 15),
     "unet": ("Training: unet, 133 M", check_speed.unet, 110, 60),
-    "attention": ("Attention alone", check_speed.attention, 90, 40),
+    "attention": ("Attention", check_speed.attention, 90, 40),
     "patch": ("Training: patch_unet", check_speed.patch_unet, 80, 40),
     "kernels": ("Time by operator", check_kernels.kernels, 60, 30),
 }
@@ -127,17 +127,17 @@ def run(check):
     if not check_machine.is_built(check):
         return
     check.peers.built()
-    alone = [name for name in PARTS if name in chosen and name not in TOGETHER]
-    reserve_s = sum(PARTS[name][3] for name in alone)
+    one_by_one = [name for name in PARTS if name in chosen and name not in TOGETHER]
+    reserve_s = sum(PARTS[name][3] for name in one_by_one)
     check.together([PARTS[name][:3] for name in TOGETHER if name in chosen], reserve_s)
-    for name in alone:
+    for name in one_by_one:
         title, function, limit_s, needed_s = PARTS[name]
         reserve_s -= needed_s
         check.part(title, function, limit_s, reserve_s)
 
 
 def keep_logs(check):
-    """All logs in one file beside the report, not for the repository."""
+    """Writes all logs into one file beside the report. It is not committed."""
     with (check.options.out / f"{check.report.name}.log").open("wb") as whole:
         for log in sorted(check.runner.logs.iterdir()):
             whole.write(f"==== {log.name}\n".encode())
@@ -153,7 +153,9 @@ def main():
     parser.add_argument("--only", action="append", choices=PARTS)
     parser.add_argument("--rehearse", action="store_true")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # cleans up, too
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM)
+    )  # so that the cleanup runs
     folder = pathlib.Path(tempfile.mkdtemp(prefix="gpu-check-"))
     check = Check(options, folder)
     try:

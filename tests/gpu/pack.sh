@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Packs the libraries that building and running need into a folder, for a machine with a GPU that has
-# neither them nor a network: `make gpu-check LIBS=FOLDER` there. Needs apt-get and dpkg-deb; the
-# machine that unpacks it has at least this one's C library. About 45 MB.
+# neither these libraries nor a network; run `make gpu-check LIBS=FOLDER` there. Needs apt-get and
+# dpkg-deb. The other machine's C library must be at least as new as this one's. About 45 MB.
 #
 #   tests/gpu/pack.sh FOLDER
 set -euo pipefail
@@ -13,8 +13,8 @@ trap 'rm -rf "$debs"' EXIT
 packages=(liblmdb-dev libzmq3-dev libzstd-dev libyaml-dev libcjson-dev libxxhash-dev libdeflate-dev
   zlib1g-dev libcsv-dev libdnnl-dev libcmocka-dev jq)
 
-# What these need and a machine with a compiler does not surely have: two steps down the Depends, of
-# which the C and C++ runtimes, headers of libraries that are not used and OpenCL's choices go out.
+# The packages that these depend on, followed three times, without those that a machine with a compiler
+# has (the C and C++ runtimes) or that are not needed (headers of unused libraries, OpenCL).
 needs() {
   apt-cache depends --no-recommends --no-suggests --no-conflicts --no-breaks --no-replaces \
     --no-enhances "$@" | sed -n 's/^ *|\{0,1\}Depends: \([a-z0-9][a-z0-9.+-]*\)$/\1/p' | sort -u |
@@ -31,7 +31,7 @@ echo "pack: ${#all[@]} packages" >&2
 for deb in "$debs"/*.deb; do dpkg-deb -x "$deb" "$folder"; done
 (cd "$folder" && rm -rf usr/share etc var usr/lib/*/krb5)
 find "$folder" -name '*.a' -delete
-# links of absolute places follow into the folder
+# make absolute links relative, so that they point into the folder
 while IFS= read -r link; do
   target=$folder$(readlink "$link")
   if [ -e "$target" ]; then ln -sfnr "$target" "$link"; else rm "$link"; fi

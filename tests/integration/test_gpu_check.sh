@@ -11,8 +11,8 @@ TMPDIR=$PLM_TMP python3 "$PLM_ROOT/tests/gpu/gpu_check.py" --rehearse --build "$
   --minutes 14 >page 2>err || { cat err page; fail "the rehearsal failed"; }
 cmp -s page first/rehearsal.md || fail "the page is not what was printed"
 says page 'REHEARSAL. No GPU ran any of this'
-for part in Machine Build Operators compute-sanitizer 'Training beside' 'The pipeline' Ceilings \
-  'Training: unet' 'Attention alone' 'Training: patch_unet' 'Time by operator'; do
+for part in Machine Build Operators compute-sanitizer 'Training on the device' 'The pipeline' Ceilings \
+  'Training: unet' Attention 'Training: patch_unet' 'Time by operator'; do
   grep -qE "^\| $part.*\| done \|" page || fail "not done: $part"
 done
 says page 'killed with SIGKILL .* the same bits'
@@ -21,7 +21,7 @@ says page '^\| doc-1024-128 \| as chosen \| [0-9]'
 says page '^\| linear_forward [0-9x ]+\| [0-9]+ \| [0-9.]+ '
 for file in svg json; do [ -s "first/rehearsal.$file" ] || fail "no rehearsal.$file"; done
 if [ -x "${PLM_VENV:-}/bin/python" ]; then
-  says page '^\| PyTorch beside it, tokens/s \| [0-9]'
+  says page '^\| PyTorch on the same card, tokens/s \| [0-9]'
   says page '^\| doc-1024-128 \| FlexAttention compiled \| [0-9]'
 fi
 

@@ -1,5 +1,5 @@
-"""Attention of packed documents in PyTorch: scaled_dot_product_attention with a mask; and, to be fair
-to PyTorch, a call for each document, and FlexAttention compiled where it works on a CPU."""
+"""Attention of packed documents in PyTorch on a CPU: scaled_dot_product_attention with a mask and, to be
+fair to PyTorch, also with one call for each document, and compiled FlexAttention (forward only)."""
 
 import numpy as np
 import torch
@@ -8,8 +8,8 @@ from peer_timing import Laps
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 
-class Attention:
-    def __init__(self, documents, bf16):
+class Peer:
+    def __init__(self, host, documents, bf16):
         values = torch.from_numpy(np.fromfile(documents, dtype=np.int32).astype(np.int64))
         B, L, H, K = values[:4].tolist()
         self.documents = values[4:].view(B, L)
@@ -22,7 +22,7 @@ class Attention:
         same = (self.documents[:, None, :, None] == self.documents[:, None, None, :]) & (
             self.documents >= 0
         )[:, None, None, :]
-        # added to the scores: as a bool it would be converted in each call
+        # an additive mask: PyTorch would convert a boolean one in each call
         self.mask = torch.zeros(B, 1, L, L, dtype=dtype).masked_fill_(~same, float("-inf"))
         self.runs = [self._runs(row.tolist()) for row in self.documents]
         self.flex_compiled = torch.compile(flex_attention, fullgraph=True, dynamic=False)
@@ -70,7 +70,7 @@ class Attention:
         return self._both(self._documents, count)
 
     def flex(self, count):
-        """Forward alone: FlexAttention has no backward on a CPU."""
+        """Only forward: FlexAttention has no backward on a CPU."""
         forward_s, (q, k, v) = [], (x.detach() for x in (self.q, self.k, self.v))
         for _ in range(count):
             clock = Laps()

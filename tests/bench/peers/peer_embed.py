@@ -1,14 +1,14 @@
-"""Embeddings of a FASTA file by transformers, mean over the residues: as most people write it (sorted by
-length, batches of one budget of tokens padded to their longest), and by the model's own embed_dataset
-where it has one."""
+"""Mean embeddings of a FASTA file by transformers, in two ways: as most people write it (sequences sorted
+by length, in batches of a fixed number of tokens, padded to the longest), and by embed_dataset of
+modeling_plm.py."""
 
 import torch
 from peer_timing import timed
 from transformers import AutoModel, AutoTokenizer
 
 
-class Embed:
-    def __init__(self, checkpoint, fasta, batch_tokens=4096):
+class Peer:
+    def __init__(self, host, checkpoint, fasta, batch_tokens=4096):
         self.fasta, self.batch_tokens = fasta, batch_tokens
         self.model = AutoModel.from_pretrained(checkpoint, trust_remote_code=True).eval()
         self.tokenizer = AutoTokenizer.from_pretrained(checkpoint, trust_remote_code=True)
@@ -20,7 +20,7 @@ class Embed:
                 yield record.partition("\n")[2].replace("\n", "")
 
     def _batches(self, sequences):
-        """Numbers of the sequences of each batch, the longest first."""
+        """The indices of the sequences in each batch, longest sequences first."""
         order = sorted(range(len(sequences)), key=lambda i: -len(sequences[i]))
         at = 0
         while at < len(order):

@@ -1,8 +1,8 @@
-"""The seed's loader rule in PyTorch: documents go one after another into chunks of max_length tokens;
-one that does not fit pads the rest of the chunk and begins the next; a longer one is cut into a chunk
-of its own. Batches are (B, max_length) int32.
+"""A common loader in PyTorch: it puts documents one after another into chunks of max_length tokens. A
+document that does not fit into the rest of a chunk begins the next chunk, and the rest is padded; a
+document longer than a chunk is cut to one. Batches are (B, max_length) int32.
 
-It starts from what such loaders read: all tokens of the documents, tokenized before, in memory.
+It starts, as such loaders do, from all documents already tokenized and in memory.
 """
 
 import time
@@ -15,7 +15,7 @@ LETTERS = "LAGVSERTIDPKQNFYMHWCXBUZO"
 
 
 def tokenize(fasta):
-    """All documents of a FASTA file, <cls> and <eos> around each, as one uint8 tensor."""
+    """All documents of a FASTA file, each between <cls> and <eos>, as one uint8 tensor."""
     code = bytearray([3] * 256)
     for i, letter in enumerate(LETTERS):
         code[ord(letter)] = 4 + i
@@ -37,7 +37,7 @@ class Chunks(IterableDataset):
         self.begins, self.ends = begins.tolist(), ends.tolist()
 
     def __iter__(self):
-        """(batch, real tokens), again and again through the documents."""
+        """Yields (batch, number of real tokens), cycling through the documents forever."""
         L, tokens = self.max_length, self.tokens
         batch = torch.full((self.chunks, L), PAD, dtype=torch.int32)
         row = used = real = 0
@@ -55,12 +55,12 @@ class Chunks(IterableDataset):
                 real += length
 
 
-class Loader:
-    def __init__(self, fasta, max_length):
+class Peer:
+    def __init__(self, host, fasta, max_length):
         self.max_length = max_length
         dataset = Chunks(tokenize(fasta), max_length, (1 << 16) // max_length)
         self.here = iter(dataset)
-        # one worker process beside the consumer, as plm-packer is one beside the trainer
+        # one worker process, as plm-packer is one process beside the trainer
         loader = DataLoader(
             dataset, batch_size=None, num_workers=1, prefetch_factor=8, persistent_workers=True
         )
@@ -80,6 +80,6 @@ class Loader:
         return self._consume(self.here, count)
 
     def worker(self, count):
-        for _ in range(16):  # what waited was made at leisure
+        for _ in range(16):  # these were made before the clock started
             next(self.there)
         return self._consume(self.there, count)

@@ -1,8 +1,9 @@
 """The optimizer of a training step in plain PyTorch: Muon for the hidden matrices, Adam for the rest.
 
-Muon (Jordan et al. 2024): momentum as a running average, Nesterov, five Newton-Schulz steps on the
-short side, the update scaled by 0.2 sqrt(max(rows, cols)). Matrices of one shape are one batched
-product; elementwise work is folded into the products (baddbmm) or done by the foreach operators.
+Muon (Jordan et al. 2024): the momentum is a running average with Nesterov's look-ahead, five
+Newton-Schulz steps run on the shorter side, and the update is scaled by 0.2 sqrt(max(rows, cols)).
+Matrices of one shape share batched products; elementwise work is part of the products (baddbmm) or
+done by foreach operators.
 """
 
 import math
@@ -15,7 +16,7 @@ def hidden_matrix(name, parameter):
 
 
 def orthogonalise(G, dtype):
-    """The nearest orthogonal matrices of a batch, about: (N, rows, cols) -> the same in `dtype`."""
+    """Approximates the nearest orthogonal matrices: (N, rows, cols) -> the same shape in `dtype`."""
     tall = G.shape[1] > G.shape[2]
     X = (G / (G.norm(dim=(1, 2), keepdim=True) + 1e-7)).to(dtype)
     X = X.mT.contiguous() if tall else X
@@ -48,7 +49,7 @@ class Muon:
 
 
 class Optimizer:
-    """Clipping, Muon, Adam; and the gradients are gone."""
+    """One step clips, updates by Muon and Adam, and drops the gradients."""
 
     def __init__(self, model, dtype):
         named = list(model.named_parameters())

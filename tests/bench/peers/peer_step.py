@@ -1,4 +1,4 @@
-"""A training step of the exported model in PyTorch, on the very batch that the C program trains on."""
+"""A training step of the exported model in PyTorch on a CPU, on the batch that the C program trains on."""
 
 import contextlib
 
@@ -15,10 +15,11 @@ def read_batch(path):
     return values[2:].view(3, B, L)
 
 
-class Step:
-    def __init__(self, modeling, config, batch, precision):
+class Peer:
+    def __init__(self, host, config, batch, precision):
         torch.manual_seed(1)
         self.bf16 = precision == "bf16"
+        modeling = host.modeling
         self.model = modeling.PLMForMaskedLM(modeling.PLMConfig(**config)).train()
         self.ids, self.labels, self.documents = read_batch(batch)
         dtype = torch.bfloat16 if self.bf16 else torch.float32
@@ -48,7 +49,7 @@ class Step:
         return {"seconds": timed(lambda: self._pass(self.model, self._masks), count)}
 
     def compiled(self, count):
-        if len(self.mask_builders) > 1:  # the first time: which one is faster, once compiled
+        if len(self.mask_builders) > 1:  # at the first call, keep the faster one
             with torch.no_grad():
                 calls = [
                     lambda build=b: build(self.ids, self.documents) for b in self.mask_builders
@@ -59,7 +60,7 @@ class Step:
         return {"seconds": timed(lambda: self._pass(self.compiled_model, build), count)}
 
     def update(self, count):
-        """With clipping and zeroing; the gradients are put back for the next round."""
+        """Includes clipping and zeroing; puts the gradients back for the next round."""
         gradients = [p.grad for p in self.optimizer.parameters]
         seconds = []
         for _ in range(count):

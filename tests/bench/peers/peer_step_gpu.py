@@ -1,7 +1,8 @@
-"""A training step of the exported model on a GPU, compiled with FlexAttention, on real proteins.
+"""A training step of the exported model in PyTorch on a GPU, compiled, with FlexAttention, on real
+proteins.
 
-Weights as used, activations and gradients are bf16, master weights and moments fp32; Muon and Adam of
-tests/bench/peers. What is packed is cut where a chunk ends, so that there is no padding at all."""
+Weights, activations and gradients are bf16; master weights and moments are fp32. Documents are packed
+without gaps and cut at the end of a chunk, so there is no padding at all."""
 
 import copy
 import gzip
@@ -9,10 +10,10 @@ import statistics
 import time
 
 import torch
-from gpu_clock import wait
 from peer_muon import Optimizer
+from peer_timing import wait
 
-LETTERS = "LAGVSERTIDPKQNFYMHWCXBUZO"  # their tokens follow from 4 on
+LETTERS = "LAGVSERTIDPKQNFYMHWCXBUZO"  # their tokens are 4, 5, ...
 CLS, EOS, MASK, FIRST = 0, 2, 32, 4
 
 
@@ -29,7 +30,7 @@ def read_sequences(path):
 
 
 def pack(sequences, chunks, length, device):
-    """Tokens, documents and labels, (chunks, length) each; sequences come again when they end."""
+    """Tokens, documents and labels, each (chunks, length). Repeats the sequences as often as needed."""
     code = {letter: FIRST + i for i, letter in enumerate(LETTERS)}
     tokens, documents, need = [], [], chunks * length
     while len(tokens) < need:
@@ -48,14 +49,15 @@ def pack(sequences, chunks, length, device):
     return (x.to(device) for x in (ids.masked_fill(chosen, MASK), numbers, labels))
 
 
-class Step:
-    def __init__(self, modeling, device, config, chunks, micro_chunks, sample):
+class Peer:
+    def __init__(self, host, config, chunks, micro_chunks, sample):
+        modeling, device = host.modeling, host.device
         torch.manual_seed(1)
         self.device, self.micro_chunks = device, micro_chunks
         self.model = modeling.PLMForMaskedLM(modeling.PLMConfig(**config)).to(device).train()
         self.master = copy.deepcopy(self.model)
         if device == "cuda":
-            with torch.device("cuda"):  # the moments, too
+            with torch.device("cuda"):  # so that the moments are there, too
                 self.optimizer = Optimizer(self.master, torch.bfloat16)
         else:
             self.optimizer = Optimizer(self.master, torch.float32)
@@ -94,8 +96,8 @@ class Step:
         return loss
 
     def warm(self):
-        """Compiles, in the first of these ways that runs, and makes one step; with half the
-        micro-batch where memory is short."""
+        """Compiles in the first way that works, and takes one step. Halves the micro-batch as often as
+        memory runs out."""
         errors, ways = [], ["compiled in one graph", "compiled", "eager, FlexAttention compiled"]
         while ways:
             try:

@@ -1,6 +1,6 @@
-"""Attention alone in PyTorch on a GPU, on the masks of gpu_attention.c: FlexAttention compiled; where
-the mask is documents alone (causal or not), the fused attention for documents of many lengths
-(varlen_attn: FlashAttention, or cuDNN); for one document a chunk, FlashAttention and cuDNN."""
+"""Attention in PyTorch on a GPU, on the masks of gpu_attention.c: compiled FlexAttention; for masks of
+documents without a window also PyTorch's fused attention: varlen_attn for documents of many lengths,
+FlashAttention and cuDNN if each chunk is one document."""
 
 import contextlib
 import functools
@@ -9,15 +9,16 @@ import inspect
 import numpy as np
 import torch
 import torch.nn.functional as F
-from gpu_clock import measure
+from peer_timing import measure
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
 SECONDS = 0.3
 
 
-class Attention:
-    def __init__(self, modeling, device, path, causal, window, one_document):
+class Peer:
+    def __init__(self, host, path, causal, window, one_document):
+        modeling, device = host.modeling, host.device
         values = torch.from_numpy(np.fromfile(path, dtype=np.int32))
         B, L, H, K = values[:4].tolist()
         documents, begin, end = values[4:].view(3, B, L).to(device).unbind(0)
@@ -44,7 +45,7 @@ class Attention:
             self.variants["PyTorch varlen_attn"] = self._varlen(documents)
 
     def _block_mask(self, modeling, documents, begin, end):
-        """The exported model's tiles; inside them the simplest rule there is for this mask."""
+        """Takes the tiles from the exported model, and inside of tiles the simplest rule for the mask."""
         tiles = modeling.block_mask(begin, end)
         causal, window = self.causal, self.window
 
@@ -67,7 +68,7 @@ class Attention:
         )
 
     def _flex(self):
-        if self.device != "cuda":  # no backward there: the formula, to show that the rest works
+        if self.device != "cuda":  # a rehearsal: FlexAttention has no backward on a CPU
             q = torch.arange(self.q.shape[2])
             allowed = self.block_mask.mask_mod(
                 torch.arange(self.q.shape[0])[:, None, None], 0, q[:, None], q[None, :]
@@ -100,7 +101,7 @@ class Attention:
         from torch.nn.attention.varlen import varlen_attn
 
         options = {}
-        if self.causal:  # the name has changed between versions
+        if self.causal:  # the option's name differs between versions
             known = inspect.signature(varlen_attn).parameters
             options = {"window_size": (-1, 0)} if "window_size" in known else {"is_causal": True}
         self.inputs_of_varlen = rows
