@@ -1,25 +1,25 @@
 /* What the attention kernels share: their arguments, tiles in shared memory, fragments of products.
  *
- * bf16 runs on mma.m16n8k16 (sm_80 and up): a block has four warps and 64 rows, a warp 16 rows.
- * Tiles are (rows, KP) with KP the head width rounded up to 16 and zeros behind it; their rows
- * stand KP + 8 elements apart, so that the eight rows of a matrix load lie in different banks. Key
- * and query tiles begin where the mask's run begins, not at multiples of 64.
- */
+ * bf16 runs on mma.m16n8k16 (sm_80 and newer): a block has four warps and 64 rows, a warp 16 rows.
+ * Tiles are (rows, KP), where KP is the head width K rounded up to a multiple of 16 and columns
+ * from K on are 0. Rows are KP + 8 elements apart, so the eight rows of a matrix load lie in
+ * different banks. Tiles that are walked begin where the mask's range begins, not at multiples
+ * of 64. */
 #ifndef PLM_KERNELS_CUDA_ATTENTION_CUH
 #define PLM_KERNELS_CUDA_ATTENTION_CUH
 
 #include "kernels/cuda/cuda_ops.cuh"
 #include "kernels/cuda/instructions.cuh"
 
-/* One slab of a call (ops_attention.cu): chunks of the call's batch, and their first heads. */
+/* The arguments of one slab of a call (ops_attention.cu): some of its chunks and heads. */
 template <class T> struct plm_attention_of {
   const T *q, *k, *v, *dout;
   T *out, *dq, *dk, *dv;
   float *lse;         /* (B, H, L) */
-  const float *delta; /* (B, H, L) sum of dout out, for the way back */
+  const float *delta; /* (B, H, L) sum of dout * out, for the backward pass */
   struct plm_interval_mask mask;
   struct plm_attention_shape shape;
-  int32_t heads; /* that are computed: shape.H, or fewer of a single chunk */
+  int32_t heads; /* computed: shape.H, or fewer if the slab is a single chunk */
 };
 struct plm_attention : plm_attention_of<plm_bf16> {
 };
@@ -32,13 +32,14 @@ enum {
 static_assert((int)PLM_ATTENTION_ROWS == (int)PLM_MASK_TILE,
               "the mask's tiles are the blocks' rows");
 
-/* Where a block of a bf16 kernel works: 64 rows of one head of one chunk; and what of a fragment
- * its thread holds (the rows group and group + 8, the columns pair and pair + 1 of every eight). */
+/* Where a block of a bf16 kernel works (64 rows of one head of one chunk), and which part of a
+ * fragment this thread holds: rows group, group + 8, and columns pair, pair + 1 of every eight. */
 struct plm_attention_block {
-  int head, chunk, first; /* its first row, of the chunk's */
+  int head, chunk, first; /* first: its first row in the chunk */
   int warp, group, pair;
-  int64_t tile;           /* in the mask's arrays of tiles */
-  int64_t base, out_base; /* the head's first element in q, k, v, dq, dk, dv; in out, dout */
+  int64_t tile;     /* index in the mask's arrays of tiles */
+  int64_t base;     /* the head's first element in q, k, v, dq, dk, dv */
+  int64_t out_base; /* the same in out, dout */
 
   __device__ __forceinline__ explicit plm_attention_block(const plm_attention &p)
       : head((int)blockIdx.y), chunk((int)blockIdx.z), first((int)blockIdx.x * PLM_ATTENTION_ROWS),
@@ -49,12 +50,12 @@ struct plm_attention_block {
   {
   }
 
-  /* Of rows r = 0 and 1 that the thread's fragments hold. */
+  /* The rows in the chunk of the thread's fragments, r = 0 or 1. */
   __device__ __forceinline__ int row(int r) const
   {
     return first + warp * 16 + group + 8 * r;
   }
-  /* A row of the chunk in (B, L), and in (B, H, L). */
+  /* The index of a row of the chunk in (B, L), and in (B, H, L). */
   __device__ __forceinline__ int64_t of_chunk(const plm_attention &p, int row) const
   {
     return (int64_t)chunk * p.shape.L + row;
@@ -71,12 +72,12 @@ static constexpr float PLM_LN2 = 0.69314718055994530942f;
 template <int KP> struct plm_tile {
   static constexpr int LD = KP + 8;
 
-  /* Begins to copy rows [first, first + ROWS) of one head; rows outside [0, L) become zeros. */
+  /* Begins to copy rows [first, first + ROWS) of one head. Rows outside [0, L) become zeros. */
   template <int ROWS>
   static __device__ __forceinline__ void copy(plm_bf16 *tile, const plm_bf16 *head,
                                               int64_t row_stride, int first, int L, int K)
   {
-    const int pieces = K / 8; /* of 16 bytes, a row */
+    const int pieces = K / 8; /* of 16 bytes, in a row */
     for (int i = (int)threadIdx.x; i < ROWS * pieces; i += PLM_ATTENTION_THREADS) {
       const int row = i / pieces, piece = i % pieces, at = first + row;
       const bool inside = at >= 0 && at < L;
@@ -85,7 +86,7 @@ template <int KP> struct plm_tile {
     }
   }
 
-  /* Zeros behind the head width, once: copies never write there. */
+  /* Clears the columns from K on. Done once, since copies never write there. */
   template <int ROWS> static __device__ __forceinline__ void clear_margin(plm_bf16 *tile, int K)
   {
     const int margin = KP - K;
@@ -93,7 +94,7 @@ template <int KP> struct plm_tile {
       tile[i / margin * LD + K + i % margin] = plm_bf16{0};
   }
 
-  /* A operand: rows [row, row + 16), columns [16 step, 16 step + 16). */
+  /* Operand A: rows [row, row + 16), columns [16 step, 16 step + 16). */
   static __device__ __forceinline__ void load_a(unsigned a[4], const plm_bf16 *tile, int row,
                                                 int step)
   {
@@ -101,7 +102,7 @@ template <int KP> struct plm_tile {
     load_matrices(a, tile + (row + lane % 16) * LD + step * 16 + lane / 16 * 8);
   }
 
-  /* B operand of X Y^T: Y's rows [row, row + 16) are two tiles of columns, b[0..1] and b[2..3]. */
+  /* Operand B of X Y^T: rows [row, row + 16) of Y are two tiles of columns, b[0..1] and b[2..3]. */
   static __device__ __forceinline__ void load_b(unsigned b[4], const plm_bf16 *tile, int row,
                                                 int step)
   {
@@ -109,8 +110,8 @@ template <int KP> struct plm_tile {
     load_matrices(b, tile + (row + lane / 16 * 8 + lane % 8) * LD + step * 16 + lane / 8 % 2 * 8);
   }
 
-  /* B operand of X Y: Y's rows [row, row + 16) are summed over; columns [16 step, + 16) are two
-   * tiles of columns. */
+  /* Operand B of X Y: the sum is over rows [row, row + 16) of Y; columns [16 step, 16 step + 16)
+   * are two tiles of columns. */
   static __device__ __forceinline__ void load_b_transposed(unsigned b[4], const plm_bf16 *tile,
                                                            int row, int step)
   {
@@ -119,7 +120,7 @@ template <int KP> struct plm_tile {
   }
 };
 
-/* s (16, COLUMNS) += X Y^T of a warp: X's 16 rows from x_row, Y's COLUMNS rows from 0. */
+/* A warp computes s (16, COLUMNS) += X Y^T: 16 rows of X from x_row on, COLUMNS rows of Y. */
 template <int KP, int COLUMNS>
 static __device__ __forceinline__ void product_rows(float s[COLUMNS / 8][4], const plm_bf16 *x,
                                                     int x_row, const plm_bf16 *y)
@@ -137,7 +138,8 @@ static __device__ __forceinline__ void product_rows(float s[COLUMNS / 8][4], con
   }
 }
 
-/* o (16, KP) += P Y: P (16, COLUMNS) as accumulators, rounded to bf16; Y's COLUMNS rows from 0. */
+/* A warp computes o (16, KP) += P Y. P (16, COLUMNS) is in accumulators and is rounded to bf16; Y
+ * has COLUMNS rows. */
 template <int KP, int COLUMNS>
 static __device__ __forceinline__ void
 product_columns(float o[KP / 8][4], const float p[COLUMNS / 8][4], const plm_bf16 *y)
@@ -157,7 +159,7 @@ product_columns(float o[KP / 8][4], const float p[COLUMNS / 8][4], const plm_bf1
   }
 }
 
-/* The sum, or the largest, over the four lanes that share a row of a fragment. */
+/* The sum or the maximum over the four lanes that share a row of a fragment. */
 static __device__ __forceinline__ float quad_sum(float x)
 {
   x += __shfl_xor_sync(PLM_ALL_LANES, x, 1);
@@ -169,14 +171,14 @@ static __device__ __forceinline__ float quad_max(float x)
   return fmaxf(x, __shfl_xor_sync(PLM_ALL_LANES, x, 2));
 }
 
-/* A logit from a product: scaled, capped. */
+/* The logit of a product: scaled, and capped if cap > 0. */
 static __device__ __forceinline__ float plm_logit(float product, float scale, float cap)
 {
   const float x = product * scale;
   return cap > 0 ? cap * tanhf(x / cap) : x;
 }
 
-/* Writes a warp's 16 rows of accumulators, times a factor a row. */
+/* Writes a warp's 16 rows of accumulators. Rows group and group + 8 have their own factors. */
 template <int KP>
 static __device__ __forceinline__ void store_rows(plm_bf16 *head, int64_t row_stride, int first,
                                                   int L, int K, const float o[KP / 8][4],
@@ -219,12 +221,12 @@ void plm_cuda_attention_plain_backward(struct plm_cuda *cuda,
 /* bf16: attention_forward.cu, attention_backward.cu. */
 void plm_cuda_attention_forward(struct plm_cuda *cuda, const struct plm_attention *attention);
 void plm_cuda_attention_backward(struct plm_cuda *cuda, const struct plm_attention *attention);
-/* The same on sm_90a (sm90/attention_sm90.cu), where cuda->attention_sm90; false, and nothing done:
- * heads of 32 and narrower, or what lies where the copy engine does not reach. */
+/* The same on sm_90a (sm90/attention_sm90.cu), for backends with attention_sm90. They return false
+ * and do nothing for heads of 32 or narrower, and for tensors that TMA cannot address. */
 bool plm_cuda_attention_sm90_forward(struct plm_cuda *cuda, const struct plm_attention *attention);
 bool plm_cuda_attention_sm90_backward(struct plm_cuda *cuda, const struct plm_attention *attention);
-/* Compares the two on this device. PLM_CORRUPT: they differ; PLM_TIMEOUT: a kernel did not end, and
- * the stream is lost; others: the device's error, which stays with it. */
+/* Compares both on this device. PLM_CORRUPT: they differ. PLM_TIMEOUT: a kernel did not end, and
+ * the stream cannot be used any more. Other errors are the device's, and stay with its context. */
 plm_status plm_cuda_attention_sm90_check(struct plm_cuda *cuda, struct plm_error *error);
 
 #endif

@@ -1,11 +1,10 @@
-/* Attention backward in bf16, deterministic: one kernel for the gradients of keys and values, in
- * which a block owns 64 keys and walks their queries, and one for the queries', in which a block
- * owns 64 queries and walks their keys. Nothing is added up by atomics, at the price of the logits
- * computed twice.
+/* Attention backward in bf16, deterministic. In one kernel a block owns 64 keys and walks their
+ * queries for dK and dV; in the other a block owns 64 queries and walks their keys for dQ. No
+ * gradient is added up by atomics; the price is that the logits are computed twice.
  *
- * With P = softmax(S), dP = dout V^T, delta = sum dout out: dS = P (dP - delta), by the logit;
- * times 1 - (s / cap)^2 where logits are capped; times the scale for dQ = dS K and dK = dS^T Q; dV
- * = P^T dout (Dao 2023). */
+ * With P = softmax(S), dP = dout V^T and delta = sum(dout * out) over a head (Dao 2023):
+ *   dS = P (dP - delta), times 1 - (s / cap)^2 if logits are capped
+ *   dQ = scale dS K, dK = scale dS^T Q, dV = P^T dout */
 #include "kernels/cuda/attention.cuh"
 
 namespace
@@ -13,12 +12,12 @@ namespace
 
 enum { ROWS = PLM_ATTENTION_ROWS };
 
-/* Rows that a block walks at a time: fewer where heads are wide, for registers' sake. */
+/* Rows that a block walks at a time; fewer for wide heads, to save registers. */
 template <int KP> struct Walk {
   static constexpr int ROWS_AT_ONCE = KP <= 64 ? 64 : 32;
 };
 
-/* P and dS from products s = Q K^T and dp, of one pair. */
+/* Turns one pair's products s = Q K^T and dp into P and dS. */
 __device__ __forceinline__ void pair_gradient(float &s, float &dp, bool allowed, float lse,
                                               float delta, float scale, float cap)
 {
@@ -88,7 +87,7 @@ __global__ void __launch_bounds__(PLM_ATTENTION_THREADS) dq_kernel(plm_attention
                  p.shape.scale, p.shape.scale);
 }
 
-/* What a block keeps of the queries it walks. */
+/* What a block keeps of the queries that it walks. */
 template <int WALK> struct Queries {
   float lse[WALK], delta[WALK];
   int begin[WALK], end[WALK];
@@ -132,7 +131,7 @@ __global__ void __launch_bounds__(PLM_ATTENTION_THREADS) dkv_kernel(plm_attentio
     }
     copy_async_wait<0>();
     __syncthreads();
-    /* transposed: rows are keys, columns queries */
+    /* transposed: rows are keys, columns are queries */
     float s[WALK / 8][4] = {}, dp[WALK / 8][4] = {};
     product_rows<KP, WALK>(s, k_tile, own.warp * 16, q_tile);
     product_rows<KP, WALK>(dp, v_tile, own.warp * 16, dout_tile);

@@ -1,6 +1,6 @@
-/* Attention forward in bf16: online softmax over tiles of keys (Dao 2023, FlashAttention-2), each
- * query's keys one run. A block takes 64 queries of a head; while a tile of keys is worked on, the
- * next one is on its way. */
+/* Attention forward in bf16: online softmax over tiles of keys (Dao 2023, FlashAttention-2), where
+ * the keys of a query are one run. A block takes 64 queries of a head. While it works on a tile of
+ * keys, the next tile is being copied. */
 #include "kernels/cuda/attention.cuh"
 
 namespace
@@ -8,13 +8,13 @@ namespace
 
 enum { KEYS = 64 };
 
-/* The state of a warp's 16 queries; a lane holds rows group and group + 8. */
+/* The softmax's state of a warp's 16 queries; a lane holds rows group and group + 8. */
 struct Running {
   float most[2], sum[2];
   int begin[2], end[2]; /* runs of keys */
 };
 
-/* Logits to weights, in place; rescales what was accumulated. */
+/* Turns products into weights, in place, and rescales the accumulated output. */
 template <int KP>
 __device__ __forceinline__ void soften(float s[KEYS / 8][4], float o[KP / 8][4], Running &row,
                                        int first_key, bool full, float scale, float cap)
@@ -34,7 +34,7 @@ __device__ __forceinline__ void soften(float s[KEYS / 8][4], float o[KP / 8][4],
 #pragma unroll
   for (int r = 0; r < 2; r++) {
     most[r] = quad_max(most[r]);
-    /* no key so far: nothing to rescale, and no infinity minus infinity */
+    /* if there was no key so far, avoid infinity minus infinity */
     const float base = most[r] == -INFINITY ? 0 : most[r];
     const float factor = exp2_fast(row.most[r] - base);
     row.most[r] = most[r];
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(PLM_ATTENTION_THREADS) forward_kernel(plm_atte
     soften<KP>(s, o, row, key, key >= full_begin && key + KEYS <= full_end, p.shape.scale,
                p.shape.soft_cap);
     product_columns<KP, KEYS>(o, s, v_tiles + stage * TILE);
-    __syncthreads(); /* the next round copies over this stage's other one */
+    __syncthreads(); /* the next round overwrites the tiles of this stage */
   }
   copy_async_wait<0>();
 

@@ -1,12 +1,12 @@
-/* Attention in fp32 on plain multiply-adds, for checks, evaluation and embedding: a warp a query,
- * or on the way back a warp a key. Lanes take the elements of a head, so a sum over them is a
- * butterfly and loads are coalesced. */
+/* Attention in fp32 on plain multiply-adds, for checks, evaluation and embedding. A warp takes a
+ * query, or a key for dK and dV. The lanes hold the elements of a head, so loads are coalesced and
+ * a sum over a head is a butterfly. */
 #include "kernels/cuda/attention.cuh"
 
 namespace
 {
 
-enum { WARPS = 4, EACH = 4 /* elements of a head a lane, K <= 128 */ };
+enum { WARPS = 4, EACH = 4 /* elements of a head in a lane, K <= 128 */ };
 
 typedef plm_attention_of<float> Plain;
 
@@ -31,7 +31,7 @@ __device__ __forceinline__ float head_dot(const float x[EACH], const float y[EAC
   return warp_sum(sum);
 }
 
-/* Which row this warp has; false: none. */
+/* The row of this warp. Returns false if it has none. */
 __device__ __forceinline__ bool take_row(const struct plm_attention_shape &shape, int *b, int *head,
                                          int *row)
 {
@@ -67,7 +67,7 @@ __global__ void plain_forward_kernel(Plain p)
     p.lse[((int64_t)b * H + head) * L + row] = sum > 0 ? most + logf(sum) : INFINITY;
 }
 
-/* dS of one pair by the product q.k, and its weight. */
+/* Returns dS of one pair from the product q.k, and its weight. */
 __device__ __forceinline__ float plain_gradient(float product, float dp, float lse, float delta,
                                                 const struct plm_attention_shape &shape,
                                                 float *weight)
@@ -115,7 +115,8 @@ __global__ void plain_dkv_kernel(Plain p)
   load_head(v, p.v + base + (int64_t)row * p.shape.row_stride, K);
   for (int query = begin; query < end; query++) {
     const int64_t at = (int64_t)b * L + query, of_head = ((int64_t)b * H + head) * L + query;
-    if (row < p.mask.key_begin[at] || row >= p.mask.key_end[at]) continue; /* a superset's */
+    if (row < p.mask.key_begin[at] || row >= p.mask.key_end[at])
+      continue; /* [begin, end) may hold queries that do not see this key */
     float weight;
     load_head(q, p.q + base + (int64_t)query * p.shape.row_stride, K);
     load_head(dout, p.dout + (at * H + head) * K, K);

@@ -1,7 +1,7 @@
-/* Inside of the CUDA backend: its state, scratch memory, and what each file of operators registers.
+/* The inside of the CUDA backend: its state, its scratch memory, and the registration of operators.
  *
- * Reductions are two launches: blocks leave partial sums in scratch, a second kernel adds them in
- * their order; so the bits depend on shapes alone, never on timing. */
+ * A reduction is two launches: blocks leave partial sums in scratch, and a second kernel adds them
+ * in their order. The bits therefore depend only on shapes, never on timing. */
 #ifndef PLM_KERNELS_CUDA_CUDA_OPS_CUH
 #define PLM_KERNELS_CUDA_CUDA_OPS_CUH
 
@@ -15,21 +15,21 @@ struct plm_cuda_products;
 struct plm_cuda_algorithms;
 struct plm_cuda_choices;
 
-/* Products with relu2 around them: by the library and a pass, as tuned (untuned shapes: likewise),
- * or by the kernel that has it in its epilogue. */
+/* How products with relu2 are computed: by the library and a pass; as tuning found for the shape
+ * (by the library if it was not tuned); or by the kernel with relu2 in its epilogue. */
 enum plm_relu2_way { PLM_RELU2_LIBRARY, PLM_RELU2_TUNED, PLM_RELU2_FUSED };
 
 struct plm_cuda {
-  struct plm_ops ops; /* first: plm_cuda_of */
+  struct plm_ops ops; /* must be first: plm_cuda_of */
   bool bf16;          /* activations are bf16, else fp32 */
   int device;
   char processor[128];             /* the device's name */
-  int capability, multiprocessors; /* of the device; capability 90: 9.0 */
-  bool attention_sm90;             /* heads that kernels/cuda/sm90 takes go there */
+  int capability, multiprocessors; /* of the device; capability is 90 for 9.0 */
+  bool attention_sm90;             /* use kernels/cuda/sm90 for heads that it takes */
   enum plm_relu2_way relu2;        /* relu2_products.cuh */
-  plm_stream stream;               /* the computation's */
-  cudaStream_t copies;             /* of the copies beside it */
-  cudaEvent_t computed, copied;    /* how far each was when the other was told to follow */
+  plm_stream stream;               /* of the computation */
+  cudaStream_t copies;             /* of copies beside the computation */
+  cudaEvent_t computed, copied;    /* how far each stream was when the other was told to follow */
   bool recording;                  /* between record_begin and record_end */
   struct plm_error recording_error;
   void *scratch; /* device */
@@ -37,7 +37,7 @@ struct plm_cuda {
   struct plm_cuda_products *products;
   struct plm_cuda_algorithms *algorithms; /* of products */
   struct plm_cuda_choices *choices;
-  struct plm_error error; /* the first one; sticky */
+  struct plm_error error; /* the first error; sticky */
 };
 
 static inline struct plm_cuda *plm_cuda_of(struct plm_ops *ops)
@@ -46,9 +46,9 @@ static inline struct plm_cuda *plm_cuda_of(struct plm_ops *ops)
 }
 
 /* The scratch as T. An operator whose needs grow with its shape asks plm_cuda_scratch_room() and
- * works in slabs; the others need a few KiB. Used by one operator at a time: the stream orders
- * them. Its size is at least what one slab of any configuration's largest operator needs: (V, D +
- * 1) floats of the head and the token tables, 261 tokens at a width of 65,536. */
+ * works in slabs; the others need a few KiB. One operator uses it at a time; the stream orders
+ * them. It has room for one slab of the largest operator in any configuration: (V, D + 1) floats
+ * for the head and the token tables, with 261 tokens and a width of 65,536. */
 enum { PLM_CUDA_SCRATCH_BYTES = 72 << 20 };
 static_assert((int64_t)PLM_CUDA_SCRATCH_BYTES >= (int64_t)261 * 65537 * (int64_t)sizeof(float),
               "a slab of the widest head");
@@ -73,11 +73,11 @@ static constexpr int plm_most_parts(int most)
 static inline unsigned plm_blocks(int64_t n, int64_t each)
 {
   const int64_t blocks = (n + each - 1) / each;
-  PLM_ASSERT(blocks <= INT32_MAX); /* a grid's x at most */
+  PLM_ASSERT(blocks <= INT32_MAX); /* the limit of a grid's x */
   return (unsigned)blocks;
 }
 
-/* out[i] += (sum over parts, in their order, of partial[part * count + i]), i < count. */
+/* out[i] += the sum over parts, in their order, of partial[part * count + i], for i < count. */
 void plm_cuda_add_partials(struct plm_cuda *cuda, float *out, const float *partial, int64_t parts,
                            int64_t count);
 
@@ -93,11 +93,11 @@ struct plm_cuda_token_rows {
 void plm_cuda_token_backward(struct plm_cuda *cuda, float *dtable,
                              const struct plm_cuda_token_rows *rows);
 
-/* x = relu(x)^2, and dx = dx times its slope, from what it gave. n elements, in place. */
+/* x = relu(x)^2; dx *= the slope of relu2 where it gave `out`. n elements, in place. */
 void plm_cuda_relu2(struct plm_cuda *cuda, act *x, int64_t n);
 void plm_cuda_relu2_backward(struct plm_cuda *cuda, act *dx, const act *out, int64_t n);
 
-/* Calls f with a null pointer of the activations' type: f(T *). */
+/* Calls f with a null pointer of the activations' type, plm_bf16 * or float *. */
 template <class F> static inline void plm_with_act(const struct plm_cuda *cuda, F f)
 {
   if (cuda->bf16)
@@ -106,17 +106,18 @@ template <class F> static inline void plm_with_act(const struct plm_cuda *cuda, 
     f(static_cast<float *>(nullptr));
 }
 
-/* Streams of the device that is set; close also after a failed open. */
+/* Makes the streams on the current device. Close them also after a failed open. */
 plm_status plm_cuda_streams_open(struct plm_cuda *cuda, struct plm_error *error);
 void plm_cuda_streams_close(struct plm_cuda *cuda);
-/* Whether a recording is being made, during which `what` (an upload, …) has no place. It is kept
- * for record_end. */
+/* Returns whether a recording is being made, in which `what` (an upload, …) is not allowed. The
+ * error is kept for record_end. */
 bool plm_cuda_forbids(struct plm_cuda *cuda, const char *what);
 plm_status plm_cuda_no_memory(struct plm_error *error, size_t bytes, const char *why);
-/* Keeps the first failure in cuda->error, or the recording's: what follows it is its echo. */
+/* Keeps the first failure in cuda->error, or in the recording's error. Later failures are
+ * consequences of it. */
 void plm_cuda_remember(struct plm_cuda *cuda, cudaError_t code, const char *what);
-/* Of the kernel whose launch failed first since the last call, or ""; valid until the next. With
- * CUDA_LAUNCH_BLOCKING=1 it is what failed; else an earlier one may have. */
+/* The name of the kernel whose launch failed first since the last call, or ""; valid until the next
+ * call. Without CUDA_LAUNCH_BLOCKING=1 an earlier kernel may be the one that failed. */
 const char *plm_cuda_failed_kernel(void);
 /* Makes the next opening of a backend check the kernels for sm_90a again. */
 void plm_cuda_forget_checks(void);

@@ -1,4 +1,4 @@
-/* x Phi(x), exact (Hendrycks and Gimpel 2016), and its slope. */
+/* The exact GELU, x Phi(x) (Hendrycks and Gimpel 2016), and its slope. */
 #ifndef PLM_KERNELS_CUDA_GELU_CUH
 #define PLM_KERNELS_CUDA_GELU_CUH
 

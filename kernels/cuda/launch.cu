@@ -1,5 +1,5 @@
-/* What a launch needs beside <<<>>>: permission for large shared memory, and the name of the kernel
- * that failed. State is a thread's own: a backend is used by one thread at a time. */
+/* What a launch needs besides <<<>>>: permission for large shared memory, and the name of a kernel
+ * that failed. The state is per thread, since one thread at a time uses a backend. */
 #include "kernels/cuda/cuda_ops.cuh"
 
 #include <cstdio>
@@ -10,7 +10,7 @@
 namespace
 {
 
-enum { MOST = 64 }; /* kernels that are known to have asked; the others ask each time */
+enum { MOST = 64 }; /* kernels whose permission is remembered; others ask each time */
 
 struct Asked {
   const void *kernel;
@@ -20,7 +20,7 @@ struct Asked {
 thread_local Asked asked[MOST];
 thread_local int asked_count;
 thread_local const void *failed;
-thread_local const char *running; /* the runtime's string */
+thread_local const char *running; /* owned by the runtime */
 thread_local char failed_name[256];
 
 const char *name_of(const void *kernel)
@@ -31,8 +31,8 @@ const char *name_of(const void *kernel)
 
 } // namespace
 
-/* CUDA_LAUNCH_BLOCKING=1: a launch returns when its kernel has ended, so that a failure is this
- * kernel's and no earlier one's. */
+/* With CUDA_LAUNCH_BLOCKING=1 a launch returns when its kernel has ended, so a failure belongs to
+ * this kernel and not to an earlier one. */
 bool plm_cuda_launches_block(void)
 {
   static const char *const value = getenv("CUDA_LAUNCH_BLOCKING");
@@ -42,18 +42,18 @@ bool plm_cuda_launches_block(void)
 void plm_cuda_allow_shared(const void *kernel, size_t bytes)
 {
   int device = 0, i = 0;
-  if (cudaGetDevice(&device) != cudaSuccess) return; /* the launch will fail, too */
+  if (cudaGetDevice(&device) != cudaSuccess) return; /* the launch will report the error */
   while (i < asked_count && (asked[i].kernel != kernel || asked[i].device != device)) i++;
   if (i < asked_count && asked[i].bytes >= bytes) return;
   if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes) !=
       cudaSuccess)
-    return; /* kept as the last error, which the launch's check finds */
+    return; /* stays the last error, which plm_cuda_launched finds */
   if (i == MOST) return;
   asked[i] = {kernel, device, bytes};
   if (i == asked_count) asked_count++;
 }
 
-/* Asked before it fails: afterwards the runtime answers nothing but the failure. */
+/* The name must be asked for before the launch: after a failure the runtime only reports it. */
 void plm_cuda_launching(const void *kernel)
 {
   if (plm_cuda_launches_block() && failed == nullptr) running = name_of(kernel);

@@ -1,4 +1,4 @@
-/* The one symbol of the shared object. */
+/* The only symbol that the shared object exports. */
 #include <cstdlib>
 
 #include "kernels/cuda/products.cuh"

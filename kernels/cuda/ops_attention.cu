@@ -1,5 +1,5 @@
-/* The table's attention: which kernels run for a precision, delta for the way back, and slabs of
- * chunks or heads where all of them would outgrow a grid or the scratch. */
+/* The operators of attention: the choice of kernels, delta for the backward pass, and slabs of
+ * chunks or heads if all of them would outgrow a grid or the scratch. */
 #include "kernels/cuda/attention.cuh"
 
 namespace
@@ -74,7 +74,7 @@ template <class P> P slab_of(const P &all, int64_t b, int64_t chunks, int64_t he
   return slab;
 }
 
-/* Runs slabs of at most `room` (chunk, head, row)s: whole chunks, or heads of one. */
+/* Runs slabs of at most `room` rows of heads: whole chunks, or heads of one chunk. */
 template <class P, class Run> void each_slab(const P &all, int64_t room, Run run)
 {
   const int64_t B = all.shape.B, L = all.shape.L, H = all.shape.H;
@@ -91,9 +91,10 @@ template <class P, class Run> void each_slab(const P &all, int64_t room, Run run
       run(slab_of(all, b, 1, head, H - head < most ? H - head : most));
 }
 
-/* ---- the way back's delta ---- */
+/* ---- delta of the backward pass ---- */
 
-/* delta (B, H, L) = sum over a head of dout out, both (B, L, H, K): a warp a (row, head) */
+/* delta (B, H, L) = the sum over a head of dout * out, both (B, L, H, K). A warp takes a head of a
+ * row. */
 template <class T>
 __global__ void delta_kernel(float *delta, const T *dout, const T *out, int64_t tasks, int heads,
                              int L, int H, int K)
@@ -108,7 +109,7 @@ __global__ void delta_kernel(float *delta, const T *dout, const T *out, int64_t 
   if (threadIdx.x % PLM_WARP == 0) delta[(row / L * H + head) * L + row % L] = sum;
 }
 
-/* Into the scratch. */
+/* Computes delta in the scratch. */
 template <class P> const float *compute_delta(struct plm_cuda *cuda, const P &p)
 {
   const int64_t tasks = (int64_t)p.shape.B * p.shape.L * p.heads;

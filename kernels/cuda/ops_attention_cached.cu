@@ -1,11 +1,11 @@
-/* Attention of growing sequences against their caches of keys and values: the rows' keys and values
- * are stored first, then a warp takes a head of a row. */
+/* Attention of growing sequences to their caches of keys and values. One kernel stores the rows'
+ * keys and values, then a warp takes each head of a row. */
 #include "kernels/cuda/attention.cuh"
 
 namespace
 {
 
-enum { WARPS = 4, EACH = 4 /* elements of a head a lane, K <= 128 */ };
+enum { WARPS = 4, EACH = 4 /* elements of a head in a lane, K <= 128 */ };
 
 template <class T> struct Cached {
   T *out, *key_cache, *value_cache; /* out (rows, H, K); caches (slots, H, capacity, K) */
@@ -13,7 +13,7 @@ template <class T> struct Cached {
   struct plm_cached_rows rows;
 };
 
-/* Where position 0 of a head of a row's slot lies. */
+/* The index of position 0 of a head in a row's slot. */
 template <class T>
 __device__ __forceinline__ int64_t slot_head(const Cached<T> &p, int64_t row, int64_t head)
 {

@@ -1,5 +1,5 @@
 /* Operators on elements and rows: conversions, activations, the residual stream, gather and
- * scatter. Bound by memory: a thread moves 16 bytes at a time. */
+ * scatter. Memory bounds them, so a thread moves 16 bytes at a time. */
 #include "kernels/cuda/cuda_ops.cuh"
 #include "kernels/cuda/gelu.cuh"
 
@@ -8,9 +8,9 @@ namespace
 
 enum { THREADS = 256 };
 
-/* ---- one loop for all: body(i, count) handles elements i .. i + count, count = N or 1 ---- */
+/* ---- one loop for all ---- */
 
-/* out[i] = f(i) for vectors of N elements, the tail one by one */
+/* Calls body.vector(i) for N elements from i on, and body.single(i) for those of the tail. */
 template <int N, class Body> __device__ __forceinline__ void each_vector(int64_t n, Body body)
 {
   const int64_t at = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * N;
@@ -23,7 +23,7 @@ template <int N, class Body> __device__ __forceinline__ void each_vector(int64_t
 template <class From, class To> struct Convert {
   To *out;
   const From *in;
-  static constexpr int N = plm_vector<float>::N; /* 16 bytes of the wider of the two */
+  static constexpr int N = plm_vector<float>::N; /* 16 bytes of the wider type */
   __device__ void vector(int64_t i) const
   {
     struct alignas(N * sizeof(From)) Read {
@@ -47,7 +47,7 @@ struct Relu2 {
   {
     return x > 0 ? x * x : x != x ? x : 0;
   }
-  /* from the value */
+  /* The slope where the value is `out`. */
   static __device__ float slope(float out)
   {
     return 2 * sqrtf(out);
@@ -72,7 +72,7 @@ template <class F, class T> struct Activate {
   }
 };
 
-/* dx times relu2's slope, from what it gave */
+/* dx *= the slope of relu2, computed from its output */
 template <class T> struct Relu2Backward {
   T *dx;
   const T *out;

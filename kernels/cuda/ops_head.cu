@@ -1,12 +1,12 @@
-/* The head behind its dense product: GELU, logits over a narrow vocabulary, soft cap, cross-entropy
- * and the way back. V is 33 or 261, so the products are small: 3 V multiply-adds for each element
- * that is read and written, in fp32 on plain multiply-adds in both precisions.
+/* The head after its dense product: GELU, logits over a small vocabulary, soft cap, cross-entropy
+ * and the gradients. V is 33 or 261, so the products are small: 3 V multiply-adds for each element
+ * that is read and written. They run on plain fp32 multiply-adds in both precisions.
  *
- * In training a block takes tiles of rows. First a warp makes the logits of two rows at a time, its
- * lanes the columns, and their loss and gradient, which stay in shared memory. Then a thread owns
- * columns: it makes GELU and its slope again from what the block has just read, ddense, and what
- * the tile adds to its columns of dw. Those sums are the block's own in scratch, and stay in the
- * device's cache. */
+ * In training a block takes tiles of rows. First each warp computes the logits of two rows at a
+ * time, with its lanes along the columns, then their loss and gradients, which stay in shared
+ * memory. After that each thread owns columns: from what the block has just read it computes GELU
+ * and its slope again, then ddense, and what the tile adds to its columns of dw. Each block has its
+ * own sums for dw in scratch, which stay in the device's cache. */
 #include "kernels/cuda/gelu.cuh"
 #include "kernels/cuda/rows.cuh"
 
@@ -16,17 +16,17 @@ namespace
 enum {
   WARPS = 6,
   THREADS = WARPS * PLM_WARP,
-  PAIR = 2,        /* rows that a warp makes logits of at a time */
-  VOCABULARY = 36, /* of so many tokens: as many sums in a lane's registers, for each row */
-  COLUMNS = 4,     /* a thread's */
+  PAIR = 2,        /* rows whose logits a warp computes at a time */
+  VOCABULARY = 36, /* tokens at a time: sums in a lane's registers for each row */
+  COLUMNS = 4,     /* of a thread */
   WIDTH = THREADS * COLUMNS,
   GROUP = 6,   /* rows of ddense at a time */
   TOKENS = 12, /* rows of dw at a time */
   ROWS_STEP = PAIR * WARPS,
-  MOST_ROWS = 48,          /* of a tile: a multiple of ROWS_STEP and of GROUP */
-  SHARED_BYTES = 98 << 10, /* what any device allows a block; two of V = 33 in bf16 on most */
+  MOST_ROWS = 48,          /* in a tile: a multiple of ROWS_STEP and of GROUP */
+  SHARED_BYTES = 98 << 10, /* every device allows it; with V = 33 in bf16, two blocks fit on most */
   LOSS_WARPS = 8,
-  MOST_SLABS = plm_most_parts(264) /* two blocks for each of an H200's multiprocessors */
+  MOST_SLABS = plm_most_parts(264) /* two blocks on each multiprocessor of an H200 */
 };
 static_assert(ROWS_STEP % GROUP == 0 && MOST_ROWS % ROWS_STEP == 0, "whole groups in a tile");
 
@@ -35,8 +35,8 @@ __device__ __forceinline__ int lane_of_warp()
   return (int)threadIdx.x % PLM_WARP;
 }
 
-/* Lane i gets the warp's sum of value i, in values[0]. The order is a butterfly's, the same each
- * time. */
+/* Lane i gets in values[0] the sum over the warp of value i. It is a butterfly, so the order is
+ * always the same. */
 template <int HALF> __device__ __forceinline__ void share_sums(float *values)
 {
   const bool upper = (lane_of_warp() & HALF) != 0;
@@ -60,8 +60,7 @@ __device__ __forceinline__ void load_hidden(float *out, const T *x)
   }
 }
 
-/* logits (count, V), count 1 or 2, rows `stride` apart: of h, or of GELU of what lies there; by a
- * warp. */
+/* A warp computes logits (count, V) from h or GELU(h); count is 1 or 2, rows are `stride` apart. */
 template <class T, bool VECTOR, bool GELU>
 __device__ __forceinline__ void make_logits(float *logits, int stride, const T *h, int count,
                                             const T *w, const float *bias, int64_t D, int V)
@@ -140,13 +139,13 @@ __global__ void soft_cap_kernel(float *x, int64_t n, float cap)
 void soft_cap_forward(struct plm_ops *ops, float *logits, int64_t n, float cap)
 {
   struct plm_cuda *cuda = plm_cuda_of(ops);
-  if (!(cap > 0) || n <= 0) return; /* 0: no cap */
+  if (!(cap > 0) || n <= 0) return; /* a cap of 0 is none */
   plm_launch(cuda->stream, soft_cap_kernel, dim3(plm_blocks(n, THREADS)), dim3(THREADS), 0, logits,
              n, cap);
 }
 
-/* The loss of a row of capped logits, in lane 0, and lse in all lanes. With target t = (1 - e)
- * onehot + e / V: loss = lse - t.l + z lse^2. */
+/* Returns the loss of a row of capped logits in lane 0, and lse in all lanes. With the target
+ * t = (1 - e) onehot + e / V, the loss is lse - t.l + z lse^2. */
 __device__ __forceinline__ float loss_of_row(float *lse, const float *logits, int V, int label,
                                              float weight, const struct plm_loss_options &options)
 {
@@ -193,7 +192,7 @@ void cross_entropy(struct plm_ops *ops, float *row_loss, const float *logits, co
 template <class T> struct Training {
   float *row_loss;
   T *ddense;
-  float *dw, *dbias; /* of the blocks, (V, D) and (V) each */
+  float *dw, *dbias; /* for each block (V, D) and (V) */
   const T *dense, *w;
   const float *bias;
   const int32_t *labels;
@@ -201,17 +200,18 @@ template <class T> struct Training {
   float scale;
   struct plm_loss_options options;
   int64_t N, D;
-  int V, stride, rows; /* elements between rows of dlogits; rows of a tile */
+  int V, stride, rows; /* stride: elements between rows of dlogits; rows: of a tile */
 };
 
-/* dlogits of a row from its logits, in place, 0 behind them; returns the loss, in lane 0. By the
- * capped logit: (1 + 2 z lse) softmax - t; by the uncapped one times 1 - (l / c)^2. */
+/* Replaces a row of logits by its gradient, followed by zeros, and returns the loss in lane 0. The
+ * gradient by the capped logit l is (1 + 2 z lse) softmax - t; by the uncapped one, it is this
+ * times 1 - (l / c)^2. */
 template <class T>
 __device__ __forceinline__ float differentiate_row(float *logits, const Training<T> &t, int64_t n)
 {
   const int lane = lane_of_warp();
   const float weight = n < t.N ? t.weights[n] : 0;
-  __syncwarp(); /* other lanes have written them */
+  __syncwarp(); /* other lanes wrote the logits */
   if (weight == 0) {
     for (int v = lane; v < t.stride; v += PLM_WARP) logits[v] = 0;
     return 0;
@@ -228,7 +228,7 @@ __device__ __forceinline__ float differentiate_row(float *logits, const Training
   const float loss = loss_of_row(&lse, logits, t.V, label, weight, t.options);
   const float smoothing = t.options.label_smoothing, uniform = smoothing / (float)t.V;
   const float scale = weight * t.scale, slope = 1 + 2 * t.options.z_loss * lse;
-  __syncwarp(); /* all have read the label's */
+  __syncwarp(); /* all lanes have read the logit of the label */
   for (int v = lane; v < t.V; v += PLM_WARP) {
     const float value = logits[v], ratio = value * inverse;
     const float gradient = slope * expf(value - lse) - uniform - (v == label ? 1 - smoothing : 0);
@@ -237,7 +237,7 @@ __device__ __forceinline__ float differentiate_row(float *logits, const Training
   return loss;
 }
 
-/* COLUMNS elements, `count` of which exist; WHOLE: all, aligned to their size. */
+/* COLUMNS elements, of which `count` exist. If WHOLE, all exist and are aligned to their size. */
 template <class T> struct alignas(COLUMNS * sizeof(T)) Four {
   T elements[COLUMNS];
 };
@@ -265,8 +265,8 @@ __device__ __forceinline__ void store_four(T *p, const float *in, int64_t count)
   if constexpr (WHOLE) *reinterpret_cast<Four<T> *>(p) = four;
 }
 
-/* ddense of a tile from row `first` on, in the columns from j on, and GELU of them into the
- * thread's own places of the tile. */
+/* Computes ddense for a tile that begins at row `first`, in the columns from j on, and leaves GELU
+ * of them in the thread's own places of the tile. */
 template <class T, bool VECTOR>
 __device__ __forceinline__ void go_back(const Training<T> &t, T *gelu, const float *dlogits,
                                         int64_t first, int64_t j)
@@ -303,7 +303,7 @@ __device__ __forceinline__ void go_back(const Training<T> &t, T *gelu, const flo
   }
 }
 
-/* What a tile adds to the block's dw in the columns from j on; the block's first writes. */
+/* Adds a tile's part to the block's dw in the columns from j on. The block's first tile sets it. */
 template <class T, bool VECTOR>
 __device__ __forceinline__ void add_dw(const Training<T> &t, const T *gelu, const float *dlogits,
                                        int64_t j, bool is_first)
@@ -369,17 +369,17 @@ __global__ void __launch_bounds__(THREADS, 2) train_kernel(Training<T> t)
         if (lane_of_warp() == 0 && i < count) t.row_loss[n + i] = loss;
       }
     }
-    __syncthreads(); /* dlogits of the tile are there */
+    __syncthreads(); /* the tile's dlogits are complete */
     for (int64_t j = (int64_t)threadIdx.x * COLUMNS; j < t.D; j += WIDTH) {
       go_back<T, VECTOR>(t, gelu, dlogits, first, j);
       add_dw<T, VECTOR>(t, gelu, dlogits, j, is_first);
     }
     add_dbias(t.dbias + (int64_t)blockIdx.x * t.V, dlogits, t.rows, t.stride, t.V, is_first);
-    __syncthreads(); /* they are read */
+    __syncthreads(); /* the next tile overwrites dlogits */
   }
 }
 
-/* As many rows of a tile as shared memory has room for. */
+/* The rows of a tile for which shared memory has room. */
 template <class T> int rows_of_tile(int stride)
 {
   const size_t row_bytes = WIDTH * sizeof(T) + (size_t)stride * sizeof(float);

@@ -1,4 +1,4 @@
-/* Linear layers without bias: three products each, of the MLP with relu2 behind them. */
+/* Linear layers without bias: three products each, and those of the MLP with relu2. */
 #include "kernels/cuda/products.cuh"
 #include "kernels/cuda/relu2_products.cuh"
 

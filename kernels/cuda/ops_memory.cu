@@ -1,28 +1,29 @@
-/* Memory of the device, and errors. */
+/* Memory of the device, copies that wait, and errors. */
 #include "kernels/cuda/cuda_ops.cuh"
 
 void plm_cuda_remember(struct plm_cuda *cuda, cudaError_t code, const char *what)
 {
   if (code == cudaSuccess) return;
-  cudaGetLastError(); /* kept here from now on: no later launch is blamed for it */
+  cudaGetLastError(); /* cleared, so that no later launch is blamed for it */
   struct plm_error *error = cuda->recording ? &cuda->recording_error : &cuda->error;
   if (error->status != PLM_OK) return;
   const char *kernel = plm_cuda_failed_kernel();
   const bool launch = kernel[0] != 0;
   plm_error_set(error, code == cudaErrorMemoryAllocation ? PLM_NO_MEMORY : PLM_FAILURE,
-                "device %d: %s%s: %s", cuda->device, launch ? kernel : what,
-                launch && !plm_cuda_launches_block() ? ", or a kernel before it" : "",
+                "device %d: %s%s failed: %s", cuda->device, launch ? kernel : what,
+                launch && !plm_cuda_launches_block() ? ", or a kernel before it," : "",
                 cudaGetErrorString(code));
   if (!plm_cuda_launches_block() && error->status == PLM_FAILURE)
-    plm_error_hint(error, "with CUDA_LAUNCH_BLOCKING=1 in the environment the message names the "
-                          "kernel that failed");
+    plm_error_hint(error,
+                   "set CUDA_LAUNCH_BLOCKING=1 in the environment and run again: the message "
+                   "then names the kernel that failed");
 }
 
 bool plm_cuda_forbids(struct plm_cuda *cuda, const char *what)
 {
   if (cuda->recording && cuda->recording_error.status == PLM_OK)
-    plm_error_set(&cuda->recording_error, PLM_FAILURE, "device %d: %s while operators are recorded",
-                  cuda->device, what);
+    plm_error_set(&cuda->recording_error, PLM_FAILURE,
+                  "device %d: %s is not allowed while operators are recorded", cuda->device, what);
   return cuda->recording;
 }
 
@@ -51,7 +52,7 @@ void release(struct plm_ops *ops, void *buffer)
   plm_cuda_remember(cuda, cudaFree(buffer), "freeing memory");
 }
 
-/* Memory that is pinned is read after the call; other memory has been staged when it returns. */
+/* A copy from pinned memory reads it after the call; other memory is staged before it returns. */
 bool is_pinned(const void *host)
 {
   struct cudaPointerAttributes attributes;

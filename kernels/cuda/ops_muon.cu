@@ -1,10 +1,10 @@
-/* Muon (Jordan et al. 2024): the momentum's nearest orthogonal matrix by five quintic Newton-Schulz
- * steps X <- a X + (b A + c A^2) X with A = X X^T, the short side first. A tall matrix is not
- * transposed: there A = X^T X multiplies from the right. Products are bf16 with fp32 accumulation
- * when the backend is bf16, else fp32; each result is rounded once.
+/* Muon (Jordan et al. 2024): the orthogonal matrix nearest to the momentum, by five quintic
+ * Newton-Schulz steps X <- a X + (b A + c A^2) X with A = X X^T over the shorter side. A tall
+ * matrix is not transposed; there A = X^T X and multiplies from the right. Products are bf16 with
+ * fp32 accumulation if the backend is bf16, else fp32. Each result is rounded once.
  *
- * Matrices of one shape go together: a batch is one launch and one product each, three products a
- * step, with the sums b A + c A^2 and a X + … taken in the products themselves. */
+ * Matrices of one shape form batches: each launch and each product covers a batch. A step is three
+ * products, which also add b A and a X. */
 #include "kernels/cuda/products.cuh"
 
 namespace
@@ -14,29 +14,30 @@ enum {
   THREADS = 256,
   SUM_BLOCKS = plm_most_parts(128),
   STEPS = 5,
-  MOST = 32,   /* matrices of a batch: their addresses are kernel parameters */
-  ALIGNED = 64 /* elements: where each matrix of a batch begins */
+  MOST = 32,   /* matrices of a batch, whose addresses are kernel parameters */
+  ALIGNED = 64 /* elements; the matrices of a batch begin at multiples of it */
 };
 static constexpr float NEWTON_SCHULZ[3] = {3.4445f, -4.7750f, 2.0315f};
-static constexpr size_t MOST_BYTES = (size_t)256
-                                     << 20; /* of scratch, where one matrix needs less */
+static constexpr size_t MOST_BYTES =
+    (size_t)256 << 20; /* of scratch for a batch, unless one matrix needs more */
 
 struct Batch {
-  int64_t n;      /* elements of each */
-  int64_t stride; /* between their X */
+  int64_t n;      /* elements of a matrix */
+  int64_t stride; /* elements between their X */
   float *w[MOST], *momentum[MOST];
   const float *g[MOST];
   float weight_decay[MOST], scale[MOST];
   int rate[MOST];
 };
 
-/* Nesterov's look ahead from the momentum as kept: lerp(g, buf, m). */
+/* Nesterov's look-ahead from the stored momentum: lerp(g, buf, m). */
 __device__ __forceinline__ float look_ahead(float gradient, float kept, float momentum)
 {
   return gradient + momentum * (kept - gradient);
 }
 
-/* The momentum, buf = lerp(buf, g, 1 - m), and a block's part of |look ahead|^2; y: the matrix. */
+/* Updates the momentum, buf = lerp(buf, g, 1 - m), and leaves a block's part of |look-ahead|^2. The
+ * grid's y is the matrix. */
 __global__ void momentum_kernel(Batch batch, double *partial, const struct plm_update *update)
 {
   const float scale = update->decision.gradient_scale, momentum = update->inputs.momentum;
@@ -56,9 +57,8 @@ __global__ void momentum_kernel(Batch batch, double *partial, const struct plm_u
   if (threadIdx.x == 0) partial[blockIdx.y * gridDim.x + blockIdx.x] = sum;
 }
 
-/* X = G / (|G| + 1e-7), G made again from what was kept; every block adds the parts up, the same
- * way.
- */
+/* X = G / (|G| + 1e-7), where the look-ahead G is computed again. Every block adds up the parts of
+ * the norm, in the same order. */
 template <class T>
 __global__ void normalise_kernel(T *x, Batch batch, const double *partial, int parts,
                                  const struct plm_update *update)
@@ -102,7 +102,7 @@ int64_t side_of(const struct plm_muon_matrix *matrix)
   return matrix->rows < matrix->cols ? matrix->rows : matrix->cols;
 }
 
-/* Of one matrix: X twice, A and b A + c A^2. */
+/* Bytes for one matrix: two X, A, and b A + c A^2. */
 size_t scratch_bytes(const struct plm_muon_matrix *matrix, size_t act_bytes)
 {
   const int64_t side = side_of(matrix);
@@ -121,8 +121,8 @@ bool is_first_of_shape(const struct plm_muon_matrix *matrices, size_t i)
   return true;
 }
 
-/* Matrices of a batch, where `total` have the shape: as even as can be, so that there are few sizes
- * of batches. */
+/* How many of `total` matrices of a shape form a batch: sizes are as even as possible, so that
+ * there are few different ones. */
 size_t batch_size(const struct plm_muon_matrix *matrix, size_t total, size_t act_bytes)
 {
   size_t most = MOST_BYTES / scratch_bytes(matrix, act_bytes);
@@ -139,7 +139,7 @@ size_t count_alike(const struct plm_muon_matrix *matrices, size_t count, size_t 
   return total;
 }
 
-/* One step on a batch: x -> out. */
+/* One Newton-Schulz step on a batch, from x to out. */
 template <class T>
 void newton_schulz(struct plm_cuda *cuda, const struct plm_muon_matrix *matrix, int32_t count,
                    T *out, T *x, T *a, T *b)
@@ -188,7 +188,7 @@ void step_batch(struct plm_cuda *cuda, const struct plm_muon_matrix *matrix, con
   plm_launch(cuda->stream, update_kernel<T>, grid, dim3(THREADS), 0, batch, x, update);
 }
 
-/* All matrices of the shape of matrices[first], which is the first of it. */
+/* Updates all matrices with the shape of matrices[first], the first one of that shape. */
 template <class T>
 void step_shape(struct plm_cuda *cuda, const struct plm_muon_matrix *matrices, size_t count,
                 size_t first, float *scratch, const struct plm_update *update)

@@ -1,4 +1,5 @@
-/* RMSNorm and the block's input mix: a warp a row, statistics in fp32 (Zhang and Sennrich 2019). */
+/* RMSNorm (Zhang and Sennrich 2019) and the mix of a block's input. A warp works on a row;
+ * statistics are fp32. */
 #include "kernels/cuda/rows.cuh"
 
 namespace
@@ -7,7 +8,7 @@ namespace
 enum { WARPS = 8, MIX_BLOCKS = plm_most_parts(1024), MOST_HELD = 8, MOST_HELD_OF_EIGHT = 4 };
 static constexpr float EPS = 1e-6f;
 
-/* Row of this warp, and the stride to its next. */
+/* The first row of this warp, and the distance to its next one. */
 __device__ __forceinline__ int64_t first_row()
 {
   return (int64_t)blockIdx.x * WARPS + threadIdx.x / PLM_WARP;
@@ -89,10 +90,10 @@ __global__ void norm_backward_kernel(T *dx, const T *dh, const T *x, int64_t N, 
 
 template <class T> struct Mix {
   const T *x, *p, *skip;
-  const float *b, *s; /* s NULL: no skip */
+  const float *b, *s; /* s is NULL if there is no skip */
 };
 
-/* What the block's input is before the mix: x + s skip, of elements that a lane has. */
+/* A lane's elements of the block's input before the mix: x + s skip. */
 template <class C, bool SKIP, class T>
 __device__ __forceinline__ void load_input(float *out, const Mix<T> &mix, float s, int64_t at)
 {
@@ -124,7 +125,7 @@ __global__ void mix_forward_kernel(T *mixed, T *h, Mix<T> mix, int64_t N, int64_
       C::store(mixed + n * D + j, v);
     }
     const float inverse = rsqrtf(warp_sum(squares) / (float)D + EPS);
-    EACH_COLUMN(C, D) /* the same lane reads what it has written */
+    EACH_COLUMN(C, D) /* each lane reads what it wrote itself */
     {
       float v[C::N];
       C::load(v, mixed + n * D + j);
@@ -138,7 +139,7 @@ __global__ void mix_forward_kernel(T *mixed, T *h, Mix<T> mix, int64_t N, int64_
 template <class T> struct MixBackward {
   T *dx, *dp, *dskip;
   float *partial_b, *partial_s;        /* (blocks, 2), (blocks) */
-  const T *dmixed, *dh, *mixed, *more; /* more: the output's other gradient, NULL: none */
+  const T *dmixed, *dh, *mixed, *more; /* more: another gradient of the output, or NULL */
   Mix<T> mix;
   int64_t N, D;
 };
@@ -197,7 +198,7 @@ template <class T, bool VECTOR, bool SKIP> __global__ void mix_backward_kernel(M
         }
         C::store(m.dskip + row + j, w);
       }
-      if (m.more != nullptr) { /* which may be dskip: what was just written */
+      if (m.more != nullptr) { /* may be dskip, which was just written */
         C::load(w, m.more + row + j);
 #pragma unroll
         for (int i = 0; i < C::N; i++) g[i] += w[i];
@@ -208,7 +209,7 @@ template <class T, bool VECTOR, bool SKIP> __global__ void mix_backward_kernel(M
   leave_sums(m, sums);
 }
 
-/* ---- the same with the rows in registers ---- */
+/* ---- the same kernels with rows in registers ---- */
 
 __device__ __forceinline__ float inverse_of(float squares, int64_t D)
 {
@@ -229,7 +230,7 @@ __global__ void held_norm_forward_kernel(T *out, const T *x, int64_t N, int64_t 
   }
 }
 
-/* r and r^3 (dh . x) / D, as backward_factors */
+/* r and r^3 (dh . x) / D, as backward_factors returns them. */
 template <class R> __device__ __forceinline__ float2 held_factors(const R &d, const R &x, int64_t D)
 {
   const float squares = R::sum([&](int i, int k) { return x.at(i, k) * x.at(i, k); });
@@ -280,7 +281,7 @@ template <class T, int HELD, bool SKIP> __global__ void held_mix_backward_kernel
   typedef Row<T, HELD> R;
   constexpr int N = R::N;
   const float b0 = m.mix.b[0], b1 = m.mix.b[1], s = SKIP ? *m.mix.s : 0;
-  const bool own = SKIP && m.more == m.dskip; /* more is what will be written to dskip */
+  const bool own = SKIP && m.more == m.dskip; /* more is what this kernel writes to dskip */
   MixSums sums;
   for (int64_t n = first_row(); n < m.N; n += row_stride()) {
     const int64_t row = n * m.D;
@@ -389,7 +390,7 @@ template <class T> Mix<T> mix_of(const struct plm_mix *mix)
           static_cast<const T *>(mix->skip), mix->b, mix->s};
 }
 
-/* Calls f with whether there is a skip as a constant. */
+/* Calls f with whether there is a skip, as a compile-time constant. */
 template <class F> void with_skip(const struct plm_mix *mix, F f)
 {
   if (mix->skip != nullptr)

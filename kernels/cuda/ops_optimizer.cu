@@ -1,5 +1,5 @@
-/* The optimizer's passes over parameters, in fp32: sums, the step's decision, Adam, the moving
- * average. Muon is in ops_muon.cu. */
+/* The optimizer's passes over parameters in fp32: sums, the decision on a step, Adam, and the
+ * moving average. Muon is in ops_muon.cu. */
 #include "kernels/cuda/cuda_ops.cuh"
 
 namespace
@@ -17,7 +17,7 @@ __global__ void sum_squares_kernel(double *partial, const float *x, int64_t n)
   if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }
 
-/* Parts of a sum in their order, by one thread: they are few. sum = or sum += */
+/* One thread adds up the few parts of a sum in their order, and sets or adds to *sum. */
 __global__ void add_parts_kernel(double *sum, const double *partial, int parts, bool add)
 {
   double total = 0;
@@ -67,8 +67,8 @@ void decide_update(struct plm_ops *ops, struct plm_update *update)
   plm_launch(plm_cuda_of(ops)->stream, decide_kernel, dim3(1), dim3(1), 0, update);
 }
 
-/* Many tensors in one launch: blocks [first_block[i], first_block[i + 1]) work on tensor i. By
- * value, since a launch's arguments may have 4 KB. */
+/* Many tensors in one launch: blocks [first_block[i], first_block[i + 1]) work on tensor i. Passed
+ * by value; a launch's arguments may take 4 KB. */
 enum { TENSORS = 56 };
 struct Tensors {
   struct plm_adam_tensor of[TENSORS];
@@ -78,12 +78,14 @@ struct Tensors {
   const struct plm_update *update;
 };
 
-/* Kingma and Ba 2015, with decoupled decay (Loshchilov and Hutter 2019). */
+/* Adam (Kingma and Ba 2015) with decoupled weight decay (Loshchilov and Hutter 2019). */
 __global__ void adam_kernel(Tensors tensors)
 {
   const struct plm_update *update = tensors.update;
   if (update->decision.skipped) return;
-  int low = 0, high = tensors.count; /* the last tensor that begins at this block or before */
+  int low = 0,
+      high =
+          tensors.count; /* binary search for the last tensor that begins at or before this block */
   while (high - low > 1) {
     const int middle = (low + high) / 2;
     if (tensors.first_block[middle] <= blockIdx.x)

@@ -1,8 +1,8 @@
-/* Between the QKV product and attention: q and k normalised over the head width and rotated, the
- * value embedding mixed into v. A few lanes take a head of a row: each a vector of the head's first
- * half and the one that it is paired with (x_i, x_{i + K/2}), everything loaded before anything is
- * computed. Where half a head is no multiple of a vector, a warp takes the head and a lane two
- * neighbouring pairs (K is a multiple of 4). */
+/* Between the QKV product and attention: q and k are normalised over the head width and rotated,
+ * and the value embedding is mixed into v. A few lanes take a head of a row. Each lane holds a
+ * vector of the head's first half and the vector that it is paired with (x_i, x_{i + K/2});
+ * everything is loaded before anything is computed. If half a head is not a multiple of a vector, a
+ * warp takes the head and a lane holds two neighbouring pairs (K is a multiple of 4). */
 #include "kernels/cuda/cuda_ops.cuh"
 
 extern "C" {
@@ -15,7 +15,7 @@ namespace
 enum { WARPS = 8, MIX_BLOCKS = plm_most_parts(1024), PAIRS = 2 };
 static constexpr float EPS = 1e-6f;
 
-/* Two neighbouring elements, aligned to their size. */
+/* Loads and stores two neighbouring elements, aligned to their size. */
 template <class T> struct Pair;
 template <> struct Pair<float> {
   static __device__ __forceinline__ float2 load(const float *p)
@@ -39,7 +39,7 @@ template <> struct Pair<plm_bf16> {
   }
 };
 
-/* What a lane holds of one head of one row: elements i, i + 1 and i + K/2, i + K/2 + 1. */
+/* A lane's part of a head of a row: elements i, i + 1 and i + K/2, i + K/2 + 1. */
 struct Quad {
   float2 low, high;
 };
@@ -60,7 +60,7 @@ __device__ __forceinline__ float dot(const Quad &x, const Quad &y)
 {
   return x.low.x * y.low.x + x.low.y * y.low.y + x.high.x * y.high.x + x.high.y * y.high.y;
 }
-/* (a cos + b sin, b cos - a sin); sign -1 turns back */
+/* (a cos + b sin, b cos - a sin); with sign -1 the inverse rotation. */
 __device__ __forceinline__ Quad rotated(const Quad &x, float2 c, float2 s, float sign)
 {
   const float2 t = make_float2(s.x * sign, s.y * sign);
@@ -74,13 +74,13 @@ __device__ __forceinline__ Quad combined(float a, const Quad &x, float b, const 
 }
 
 template <class T> struct Prepare {
-  T *out;         /* forward: (N, 3 H K) prepared; backward: gradients of the raw products */
+  T *out;         /* forward: prepared (N, 3 H K); backward: gradients of the raw products */
   T *dvi;         /* backward */
   float *partial; /* backward: (blocks, 2) of da */
   const T *qkv, *vi;
-  const float *table; /* where vi is NULL and this is not: vi is this table's rows, rounded … */
-  const int32_t *tokens; /* … of these tokens */
-  const T *dqkv;         /* backward: gradients of the prepared */
+  const float *table;    /* if vi is NULL: the rows of this table are rounded and used … */
+  const int32_t *tokens; /* … for these tokens; NULL if there is no value embedding */
+  const T *dqkv;         /* backward: gradients of the prepared values */
   const float *a, *cosine, *sine;
   int64_t B, L, H, K;
 
@@ -90,7 +90,7 @@ template <class T> struct Prepare {
   }
 };
 
-/* A lane's quad of the value embedding of row n, at the head's first column. */
+/* A lane's quad of the value embedding of row n; `head` is the head's first column. */
 template <class T>
 __device__ __forceinline__ Quad load_value(const Prepare<T> &p, int64_t n, int64_t head, int i,
                                            int half)
@@ -126,7 +126,7 @@ template <class T> __global__ void forward_kernel(Prepare<T> p)
   }
 }
 
-/* A block's parts of da. */
+/* Leaves a block's part of da in p.partial. */
 template <class T>
 __device__ __forceinline__ void leave_sums(const Prepare<T> &p, float sum_v, float sum_vi)
 {
@@ -174,16 +174,16 @@ template <class T> __global__ void backward_kernel(Prepare<T> p)
   leave_sums(p, sum_v, sum_vi);
 }
 
-/* ---- vectors: LANES lanes a head ---- */
+/* ---- vectors: LANES lanes for a head ---- */
 
-/* A lane's elements i .. i + N and i + K/2 .. i + K/2 + N of a head, as they lie in memory. */
+/* A lane's elements [i, i + N) and [i + K/2, i + K/2 + N) of a head, in the layout of memory. */
 template <class T> struct Halves {
   static constexpr int N = plm_vector<T>::N;
   plm_vector<T> low, high;
 
   __device__ __forceinline__ void load(const T *head, int half, bool inside)
   {
-    if (!inside) return; /* 0 */
+    if (!inside) return; /* stays 0 */
     low.words = *reinterpret_cast<const uint4 *>(head);
     high.words = *reinterpret_cast<const uint4 *>(head + half);
   }
@@ -193,7 +193,7 @@ template <class T> struct Halves {
     *reinterpret_cast<uint4 *>(head) = low.words;
     *reinterpret_cast<uint4 *>(head + half) = high.words;
   }
-  /* pair k: (x_{i+k}, x_{i+k+K/2}) */
+  /* Pair k: (x_{i+k}, x_{i+k+K/2}). */
   __device__ __forceinline__ float2 at(int k) const
   {
     return make_float2(to_float(low.elements[k]), to_float(high.elements[k]));
@@ -216,7 +216,7 @@ template <class T> __device__ __forceinline__ float dot(const Halves<T> &x, cons
   return sum;
 }
 
-/* Every one of LANES neighbours gets their sum. */
+/* Each of LANES neighbouring lanes gets their sum. */
 template <int LANES> __device__ __forceinline__ float lanes_sum(float x)
 {
 #pragma unroll
@@ -224,10 +224,10 @@ template <int LANES> __device__ __forceinline__ float lanes_sum(float x)
   return x;
 }
 
-/* Where a lane works: its head of its row. */
+/* Where a lane works, and the rotation there. */
 template <class T> struct Place {
-  int64_t row, value; /* of the lane's first element in (N, 3 H K) and (N, H K) */
-  int64_t n, column;  /* the same as row of N and column of H K */
+  int64_t row, value; /* index of the lane's first element in (N, 3 H K) and (N, H K) */
+  int64_t n, column;  /* the same as a row of N and a column of H K */
   int half;
   bool inside;
   float c[Halves<T>::N], s[Halves<T>::N];
@@ -249,7 +249,7 @@ template <class T> struct Place {
   }
 };
 
-/* The lane's halves of the value embedding. */
+/* Loads the lane's part of the value embedding. */
 template <class T>
 __device__ __forceinline__ void load_wide_value(Halves<T> *vi, const Prepare<T> &p,
                                                 const Place<T> &at)
@@ -273,7 +273,7 @@ template <class T, int LANES> __global__ void wide_forward_kernel(Prepare<T> p)
   constexpr int N = Halves<T>::N, EACH = WARPS * PLM_WARP / LANES;
   const int64_t D = p.H * p.K, tasks = p.B * p.L * p.H;
   const int lane = (int)threadIdx.x % LANES;
-  /* whole warps stay in the loop: they shuffle */
+  /* whole warps stay in the loop, since all lanes take part in shuffles */
   for (int64_t first = (int64_t)blockIdx.x * EACH; first < tasks;
        first += (int64_t)gridDim.x * EACH) {
     const Place<T> at(p, first + threadIdx.x / LANES, lane);
@@ -308,7 +308,7 @@ template <class T, int LANES> __global__ void wide_forward_kernel(Prepare<T> p)
   }
 }
 
-/* dq or dk of a lane: turned back, then through the norm. */
+/* Turns a lane's gradient of q or k back, then takes it through the norm. */
 template <class T, int LANES>
 __device__ __forceinline__ void normed_backward(Halves<T> *d, const Halves<T> &x,
                                                 const Place<T> &at, float K)
@@ -370,7 +370,8 @@ template <class T, int LANES> __global__ void wide_backward_kernel(Prepare<T> p)
   leave_sums(p, sum_v, sum_vi);
 }
 
-/* f(number of lanes a head, as a constant; 0: not in whole vectors) */
+/* Calls f with the number of lanes for a head as a compile-time constant; 0 if half a head is not a
+ * multiple of a vector. */
 template <class T, class F> void with_lanes(int64_t K, F f)
 {
   const int64_t half = K / 2, vectors = half / plm_vector<T>::N;
@@ -387,13 +388,13 @@ int64_t heads_of_block(int lanes)
   return lanes > 0 ? WARPS * PLM_WARP / lanes : WARPS;
 }
 
-/* Pointers of activations come as the table has them. */
+/* Pointers to activations, as the operators get them. */
 struct Arguments {
   act *out, *dvi;
   const act *qkv, *vi, *dqkv;
 };
 
-/* What has no activations' type. */
+/* Arguments that do not depend on the activations' type. */
 struct Common {
   const float *table;
   const int32_t *tokens;
@@ -468,8 +469,8 @@ void qkv_prepare_backward(struct plm_ops *ops, act *dqkv_raw, act *dvi, float *d
                {nullptr, nullptr, a, cosine, sine, B, L, H, K}, da);
 }
 
-/* At full length a value embedding is a row of the table: read from there, and its gradient summed
- * from that of v, before it becomes that of the raw product. */
+/* At level 0 a value embedding is a row of the table and is read from there. Its gradient is summed
+ * from the gradient of v, before that is turned into the gradient of the raw product. */
 void qkv_value_forward(struct plm_ops *ops, act *out, const act *qkv,
                        const struct plm_value_table *value, const float *a, const float *cosine,
                        const float *sine, int64_t B, int64_t L, int64_t H, int64_t K)

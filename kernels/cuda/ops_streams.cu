@@ -1,5 +1,5 @@
-/* The second queue (copies beside the computation) and recordings. Two streams: events say what
- * follows what. A recording is a graph, captured from the computation's stream. */
+/* Copies beside the computation, and recordings. There are two streams, which events order. A
+ * recording is a graph that is captured from the computation's stream. */
 #include "kernels/cuda/cuda_ops.cuh"
 
 #include <cstdlib>
@@ -23,10 +23,10 @@ plm_status allocate_host(struct plm_ops *ops, size_t bytes, void **buffer, struc
   const cudaError_t code = cudaMallocHost(buffer, bytes > 0 ? bytes : 1);
   if (code == cudaSuccess) return PLM_OK;
   cudaGetLastError();
-  plm_error_set(error, PLM_NO_MEMORY, "pinned memory of the host, a buffer of %zu bytes: %s", bytes,
+  plm_error_set(error, PLM_NO_MEMORY, "no pinned host memory for a buffer of %zu bytes: %s", bytes,
                 cudaGetErrorString(code));
-  return plm_error_hint(error, "the host has too little free memory for what the device copies to "
-                               "and from: see `free -m` and the container's limit");
+  return plm_error_hint(error, "the host has too little free memory for the buffers of device "
+                               "copies; see `free -m` and the container's memory limit");
 }
 
 void release_host(struct plm_ops *ops, void *buffer)
@@ -58,7 +58,7 @@ void download_beside(struct plm_ops *ops, void *host, const void *device, size_t
   copy_beside(ops, host, device, bytes, true);
 }
 
-/* A wait keeps the event's state of its call, so one event serves all waits of a direction. */
+/* A wait uses the event's state at the call, so one event serves all waits in a direction. */
 void follow(struct plm_cuda *cuda, cudaStream_t stream, cudaStream_t ahead, cudaEvent_t event)
 {
   if (plm_cuda_forbids(cuda, "a wait")) return;
@@ -92,7 +92,7 @@ plm_status wait_copies(struct plm_ops *ops, struct plm_error *error)
 
 /* ---- recordings ---- */
 
-/* Other threads may allocate meanwhile: what is not safe is refused to this one alone. */
+/* ThreadLocal: unsafe calls are refused only in this thread; others may allocate meanwhile. */
 plm_status record_begin(struct plm_ops *ops, struct plm_error *error)
 {
   struct plm_cuda *cuda = plm_cuda_of(ops);
@@ -151,7 +151,8 @@ void release_recording(struct plm_ops *ops, struct plm_recording *recording)
 {
   struct plm_cuda *cuda = plm_cuda_of(ops);
   if (recording == nullptr || plm_cuda_forbids(cuda, "a release of a recording")) return;
-  plm_cuda_remember(cuda, cudaStreamSynchronize(cuda->stream), "a kernel"); /* it may be running */
+  plm_cuda_remember(cuda, cudaStreamSynchronize(cuda->stream),
+                    "a kernel"); /* the recording may be running */
   plm_cuda_remember(cuda, cudaGraphExecDestroy(recording->graph), "freeing a recording");
   free(recording);
 }
@@ -165,7 +166,7 @@ plm_status plm_cuda_streams_open(struct plm_cuda *cuda, struct plm_error *error)
   if (code == cudaSuccess) code = cudaEventCreateWithFlags(&cuda->computed, cudaEventDisableTiming);
   if (code == cudaSuccess) code = cudaEventCreateWithFlags(&cuda->copied, cudaEventDisableTiming);
   if (code == cudaSuccess) return PLM_OK;
-  return plm_error_set(error, PLM_FAILURE, "CUDA device %d: its streams: %s", cuda->device,
+  return plm_error_set(error, PLM_FAILURE, "CUDA device %d: no streams: %s", cuda->device,
                        cudaGetErrorString(code));
 }
 

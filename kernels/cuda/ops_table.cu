@@ -1,9 +1,9 @@
-/* Token tables: means over groups of 2^level tokens of a table's rows, and the way back.
+/* Token tables: the mean of a table's rows over groups of 2^level tokens, and its gradient.
  *
  * Backward, with few tokens and many rows: a block takes a slab of rows and some columns, and keeps
- * the sums of all V tokens for its columns in shared memory; a thread owns two columns, so nothing
- * collides and the order is that of the rows. Several rows are loaded before the first is added:
- * the sums are near, the rows are far. Slabs are added up in their order afterwards. */
+ * the sums of all V tokens for its columns in shared memory. A thread owns two columns, so there
+ * are no conflicts and the order is that of the rows. Several rows are loaded before the first is
+ * added, to hide the latency of global memory. The slabs are added up in their order afterwards. */
 #include "kernels/cuda/rows.cuh"
 
 namespace
@@ -12,17 +12,17 @@ namespace
 enum {
   THREADS = 128,
   WARPS = 8,
-  BACK_THREADS = 64, /* with OWNED columns each */
+  BACK_THREADS = 64, /* each owns OWNED columns */
   OWNED = 2,
   COLUMNS = BACK_THREADS * OWNED,
-  AHEAD = 8, /* rows */
+  AHEAD = 8, /* rows loaded at a time */
   SLAB_ROWS = 512,
   MAX_SLABS = plm_most_parts(512),
   SHARED_BYTES = 200 << 10,
   COUNTED_GROUP = 8
 };
 
-/* Short groups: a warp a row. */
+/* Short groups: a warp takes a row. */
 template <class T, bool VECTOR>
 __global__ void short_forward_kernel(T *out, const float *table, const int32_t *tokens, int64_t N,
                                      int64_t D, int level)
@@ -30,7 +30,7 @@ __global__ void short_forward_kernel(T *out, const float *table, const int32_t *
   typedef Columns<T, VECTOR> C;
   constexpr int PIECE = C::N < plm_vector<float>::N ? C::N : plm_vector<float>::N;
   typedef Columns<float, VECTOR> F;
-  static_assert(PIECE == F::N, "of the table, which is fp32");
+  static_assert(PIECE == F::N, "a vector of the table, which is fp32");
   const int64_t n = (int64_t)blockIdx.x * WARPS + threadIdx.x / PLM_WARP;
   const int group = 1 << level;
   const float share = 1.0f / (float)group;
@@ -54,8 +54,8 @@ __global__ void short_forward_kernel(T *out, const float *table, const int32_t *
   }
 }
 
-/* Long groups: a block a row. They are counted by token first, so that a row of the table is read
- * once. */
+/* Long groups: a block takes a row. It counts the tokens first, so that it reads a row of the table
+ * only once. */
 template <class T>
 __global__ void long_forward_kernel(T *out, const float *table, const int32_t *tokens, int64_t D,
                                     int V, int level)
@@ -77,7 +77,8 @@ __global__ void long_forward_kernel(T *out, const float *table, const int32_t *t
   }
 }
 
-/* Two neighbours of a row, the second possibly beyond it; EVEN: they are aligned as a pair. */
+/* Two neighbouring elements of a row; the second exists if `second`. If EVEN, they are aligned as a
+ * pair. */
 template <class T, bool EVEN> __device__ __forceinline__ float2 load_owned(const T *p, bool second)
 {
   if constexpr (EVEN) {
@@ -89,14 +90,14 @@ template <class T, bool EVEN> __device__ __forceinline__ float2 load_owned(const
   return make_float2(to_float(p[0]), second ? to_float(p[1]) : 0.0f);
 }
 
-/* Gradients of rows, as they lie: of `rounded(scale * x)` where there is a scale. */
+/* The gradients of rows: x, or rounded(*scale * x) if there is a scale. */
 template <class T> struct Upper {
   const T *x;
   int64_t row_stride;
-  const float *scale; /* NULL: 1 */
+  const float *scale; /* NULL: none */
 };
 
-/* partial (slabs, V, D) */
+/* Leaves the sums of each slab in partial (slabs, V, D). */
 template <class T, bool EVEN>
 __global__ void mean_backward_kernel(float *partial, Upper<T> dout, const int32_t *tokens,
                                      int64_t N, int64_t D, int V, int level, int64_t slab_rows)
@@ -114,7 +115,7 @@ __global__ void mean_backward_kernel(float *partial, Upper<T> dout, const int32_
   if (j >= D) return; /* no barrier below: a thread reads what it wrote itself */
   for (int64_t n = first; n < last; n += AHEAD) {
     float2 d[AHEAD];
-    int token[AHEAD]; /* the first of each group */
+    int token[AHEAD]; /* the first token of each group */
 #pragma unroll
     for (int a = 0; a < AHEAD; a++) {
       const bool inside = n + a < last;

@@ -1,6 +1,6 @@
-/* Targets of a step: tokens widened and masked, and the labelled positions brought together in
- * their order. The rule is common/ops/target_rule.h; a position's draw costs less than keeping it,
- * so it is made twice: to count, and to write. */
+/* The targets of a step: tokens are widened and masked, and the labelled positions are listed in
+ * their order. The rule is in common/ops/target_rule.h. Drawing a position costs less than storing
+ * the draw, so it is drawn twice: to count, and to write. */
 #include "kernels/cuda/cuda_ops.cuh"
 
 namespace
@@ -16,7 +16,8 @@ struct Targets {
   const struct plm_chunk_draw *draws;
   struct plm_masking masking;
   int64_t N, L, capacity;
-  int *block_rows; /* of each block; after the scan: of all blocks before it, and of all */
+  int *
+      block_rows; /* of each block; after the scan of all blocks before it, and at the end of all */
 };
 
 __device__ __forceinline__ struct plm_masked_token apply(const Targets &p, int64_t i)
@@ -26,8 +27,8 @@ __device__ __forceinline__ struct plm_masked_token apply(const Targets &p, int64
                            plm_masking_next(&p.masking, p.tokens, p.ends, (size_t)i));
 }
 
-/* Rows of the block before this thread's; *all: of the block. warp_rows: WARPS values of shared
- * memory. */
+/* Returns how many rows the threads of the block before this one have; *all: the whole block.
+ * warp_rows: WARPS values of shared memory. */
 __device__ __forceinline__ int rank_in_block(bool row, int *warp_rows, int *all)
 {
   const int lane = (int)threadIdx.x % PLM_WARP, warp = (int)threadIdx.x / PLM_WARP;
@@ -56,8 +57,8 @@ __global__ void mask_kernel(Targets p)
   if (threadIdx.x == 0) p.block_rows[blockIdx.x] = all;
 }
 
-/* One block: block_rows[i] becomes the sum of those before i, block_rows[blocks] that of all. Each
- * thread adds up a stretch, then what stands before it. */
+/* Runs as one block. block_rows[i] becomes the sum of the values before i, and block_rows[blocks]
+ * the sum of all. Each thread adds up a stretch, then the sum of the stretches before it. */
 __global__ void scan_kernel(int *block_rows, int blocks)
 {
   int *sums = plm_shared<int>();

@@ -15,7 +15,7 @@ enum {
   MAX_ALGORITHMS = 2048,
   MAX_TUNED = MAX_ALGORITHMS / 2,
   SLOTS = 2 * MAX_ALGORITHMS, /* a power of two */
-  NUMBERS = 15,               /* of a shape and its alignment */
+  NUMBERS = 15,               /* of a shape, and its alignment */
   LINE_BYTES = 512,
   HEX_DIGITS = 16, /* of a word */
   WORDS = sizeof(plm_cuda_algorithm::words) / sizeof(uint64_t)
@@ -44,7 +44,7 @@ void from_key(const struct key *key, struct plm_cuda_algorithm *algorithm)
   algorithm->alignment = n[14];
 }
 
-/* splitmix64's finisher, number after number */
+/* The finisher of splitmix64, applied number by number. */
 unsigned hash(const struct key *key)
 {
   uint64_t h = 0;
@@ -71,7 +71,7 @@ struct plm_cuda_algorithms {
 namespace
 {
 
-/* The slot of the key, or the free one where it belongs. */
+/* The slot of the key, or the free slot where it belongs. */
 int16_t *slot_of(struct plm_cuda_algorithms *table, const struct key *key)
 {
   unsigned at = hash(key);
@@ -118,7 +118,8 @@ struct plm_cuda_algorithm *add_algorithm(struct plm_cuda *cuda, const struct key
 
 void remove_last(struct plm_cuda_algorithms *table)
 {
-  *slot_of(table, &table->keys[table->count - 1]) = 0; /* the last of its run: it came last */
+  *slot_of(table, &table->keys[table->count - 1]) =
+      0; /* no later key probes past it, since it came last */
   plm_cuda_algorithm_release(&table->of[--table->count]);
 }
 
@@ -230,7 +231,7 @@ plm_status import_algorithms(struct plm_ops *ops, const char *text, struct plm_e
     return plm_error_set(error, PLM_UNSUPPORTED, "the algorithms are for %.*s, and this is %s",
                          (int)(end - text), text, today);
   for (const char *line = end + 1; *line != '\0'; line = strchr(line, '\n') + 1)
-    PLM_TRY(import_line(cuda, line, error)); /* so it ends in a newline */
+    PLM_TRY(import_line(cuda, line, error)); /* checks that the line ends in a newline */
   return PLM_OK;
 }
 

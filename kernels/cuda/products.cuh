@@ -5,25 +5,25 @@
 
 #include "kernels/cuda/cuda_ops.cuh"
 
-/* C (M, N) = alpha op(A) op(B) + beta addend. op(A) is (M, K), op(B) (K, N); a transposed operand
- * is stored (K, M) or (N, K). ld: elements between stored rows. batch products lie stride elements
- * apart. */
+/* C (M, N) = alpha op(A) op(B) + beta addend, where op(A) is (M, K) and op(B) is (K, N). A
+ * transposed operand is stored as (K, M) or (N, K). ld: elements between stored rows. The products
+ * of a batch are stride elements apart. */
 struct plm_cuda_shape {
   int64_t M, N, K;
   int64_t lda, ldb, ldc;
   bool transpose_a, transpose_b;
-  bool float_c;  /* C and the addend are fp32; else activations */
-  bool add;      /* there is an addend; it may be C itself */
-  int32_t batch; /* 1: one product */
+  bool float_c;  /* C and the addend are fp32, else activations */
+  bool add;      /* there is an addend, which may be C itself */
+  int32_t batch; /* number of products */
   int64_t stride_a, stride_b, stride_c;
   float alpha = 1, beta = 1;
 };
 
-/* Workspace of cuBLASLt, on the device. */
+/* The workspace of cuBLASLt on the device. */
 enum { PLM_CUDA_PRODUCTS_BYTES = 64 << 20 };
 plm_status plm_cuda_products_open(struct plm_cuda *cuda, struct plm_error *error);
 void plm_cuda_products_close(struct plm_cuda *cuda);
-/* Operands are activations: bf16 with fp32 accumulation, or fp32 without TF32. A failure is sticky
+/* A and B are activations: bf16 with fp32 accumulation, or fp32 without TF32. A failure is sticky
  * in cuda->error. */
 void plm_cuda_multiply(struct plm_cuda *cuda, const struct plm_cuda_shape *shape, void *c,
                        const void *a, const void *b, const void *addend);

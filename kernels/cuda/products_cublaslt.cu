@@ -1,10 +1,10 @@
 /* Products by cuBLASLt. A row-major C = A B is the column-major C^T = B^T A^T, so the operands are
- * handed over in the other order.
+ * passed in the opposite order.
  *
- * Which algorithms may serve: those that give the same bits each time and round once. A product
- * split along K whose parts are added up in the output's type (INPLACE, OUTPUT_TYPE) rounds at each
- * part; one that keeps the parts in fp32 in the workspace and adds them in their order
- * (COMPUTE_TYPE) does not. */
+ * Only algorithms are used that give the same bits each time and round once. A product that is
+ * split along K rounds at each part if the parts are added up in the output's type (INPLACE,
+ * OUTPUT_TYPE). It does not if the parts stay in fp32 in the workspace and are added in their order
+ * (COMPUTE_TYPE). */
 #include "kernels/cuda/product_algorithms.cuh"
 #include "kernels/cuda/relu2_products.cuh"
 
@@ -15,13 +15,13 @@
 #include <cstring>
 
 enum { WORKSPACE_BYTES = PLM_CUDA_PRODUCTS_BYTES, CANDIDATES = 12, RUNS = 3, TIMES = 5 };
-static constexpr float HOPELESS = 1.3f; /* of the best time: not timed on */
-static constexpr float AS_GOOD = 1.02f; /* of the best time: an earlier choice is kept */
+static constexpr float HOPELESS = 1.3f; /* times the best: not timed any further */
+static constexpr float AS_GOOD = 1.02f; /* times the best: as good as the best */
 
 /* The library's description of a product. */
 struct described {
   cublasLtMatmulDesc_t operation;
-  cublasLtMatrixLayout_t a, b, c; /* of the column-major product */
+  cublasLtMatrixLayout_t a, b, c; /* as column-major matrices */
 };
 
 struct plm_cuda_products {
@@ -49,7 +49,7 @@ const struct described *described_of(const struct plm_cuda_algorithm *algorithm)
 cublasStatus_t make_layout(cublasLtMatrixLayout_t *layout, cudaDataType_t type, int64_t rows,
                            int64_t columns, int64_t ld, int32_t batch, int64_t stride)
 {
-  /* row-major (rows, columns) is column-major (columns, rows) */
+  /* a row-major (rows, columns) is a column-major (columns, rows) */
   cublasStatus_t code =
       cublasLtMatrixLayoutCreate(layout, type, (uint64_t)columns, (uint64_t)rows, ld);
   if (code == CUBLAS_STATUS_SUCCESS && batch > 1) {
@@ -68,7 +68,7 @@ cublasStatus_t describe(struct described *made, const struct plm_cuda_shape *s, 
   const cudaDataType_t out = s->float_c ? CUDA_R_32F : in;
   const cublasOperation_t of_b = s->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
   const cublasOperation_t of_a = s->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
-  /* CUBLAS_COMPUTE_32F takes no TF32 for fp32 operands */
+  /* CUBLAS_COMPUTE_32F does not use TF32 for fp32 operands */
   cublasStatus_t code = cublasLtMatmulDescCreate(&made->operation, CUBLAS_COMPUTE_32F, CUDA_R_32F);
   if (code == CUBLAS_STATUS_SUCCESS)
     code = cublasLtMatmulDescSetAttribute(made->operation, CUBLASLT_MATMUL_DESC_TRANSA, &of_b,
@@ -108,8 +108,8 @@ cublasStatus_t prefer(cublasLtMatmulPreference_t preference,
   return code;
 }
 
-/* What the preference asked for, looked at again: the words may come from a file. An algorithm
- * without this attribute has no choice of reduction. */
+/* Whether an algorithm reduces as the preference demands; its words may come from a file. An
+ * algorithm without this attribute has no choice of reduction. */
 bool rounds_once(const cublasLtMatmulAlgo_t *chosen)
 {
   uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_NONE;
@@ -158,7 +158,7 @@ cublasStatus_t run(struct plm_cuda *cuda, const struct plm_cuda_algorithm *algor
                         cuda->products->workspace, WORKSPACE_BYTES, cuda->stream);
 }
 
-/* Milliseconds of `runs` runs, the median of `times`; negative: it does not run. */
+/* Milliseconds of a run: the median over `times` rounds of `runs` runs. Negative if it fails. */
 template <class Run> float time_of(struct plm_cuda *cuda, int times, int runs, Run once)
 {
   cudaEvent_t *events = cuda->products->events;
@@ -180,8 +180,8 @@ template <class Run> float time_of(struct plm_cuda *cuda, int times, int runs, R
   return taken[times / 2] / (float)runs;
 }
 
-/* The earliest of the library's choices that is as good as the best: so two measurings agree where
- * the times say nothing. */
+/* Keeps the earliest of the library's proposals that is as good as the best, so that noise changes
+ * the choice as rarely as possible. */
 bool choose(struct plm_cuda *cuda, struct plm_cuda_algorithm *algorithm,
             const struct plm_cuda_operands *o)
 {
@@ -193,7 +193,7 @@ bool choose(struct plm_cuda *cuda, struct plm_cuda_algorithm *algorithm,
     const auto once = [&] {
       return run(cuda, algorithm, &algorithms[i], o) == CUBLAS_STATUS_SUCCESS;
     };
-    taken[i] = time_of(cuda, 1, 1, once); /* loads the kernel, warms up */
+    taken[i] = time_of(cuda, 1, 1, once); /* loads the kernel and warms up */
     if (taken[i] >= 0) taken[i] = time_of(cuda, 1, 1, once);
     if (taken[i] >= 0 && taken[i] <= HOPELESS * best) taken[i] = time_of(cuda, TIMES, RUNS, once);
     if (taken[i] >= 0 && taken[i] < best) best = taken[i];
@@ -206,7 +206,7 @@ bool choose(struct plm_cuda *cuda, struct plm_cuda_algorithm *algorithm,
   return false;
 }
 
-/* Bytes that C spans. */
+/* The bytes from the first to the last element of C. */
 size_t bytes_of_c(const struct plm_cuda *cuda, const struct plm_cuda_shape *s)
 {
   const int64_t span = (s->batch - 1) * s->stride_c + (s->M - 1) * s->ldc + s->N;
@@ -250,13 +250,13 @@ plm_status plm_cuda_algorithm_propose(struct plm_cuda *cuda, struct plm_cuda_alg
   cublasLtMatmulAlgo_t algorithms[CANDIDATES];
   int count = 0;
   const cublasStatus_t code = candidates(cuda, algorithm, algorithms, &count);
-  if (code != CUBLAS_STATUS_SUCCESS) return failed(error, code, "an algorithm for a product");
+  if (code != CUBLAS_STATUS_SUCCESS) return failed(error, code, "no algorithm for a product");
   keep(algorithm, &algorithms[0]);
   return PLM_OK;
 }
 
-/* A sum into its own addend is measured beside it: into the backend's scratch, or memory taken for
- * the while. */
+/* A product whose addend is C itself writes elsewhere while it is measured: to the backend's
+ * scratch, or to memory that is allocated for it. */
 bool plm_cuda_algorithm_measure(struct plm_cuda *cuda, struct plm_cuda_algorithm *algorithm,
                                 const struct plm_cuda_operands *operands)
 {

@@ -30,7 +30,7 @@ struct plm_cuda_choices {
 namespace
 {
 
-/* Few shapes are measured, and the first are the most frequent. */
+/* A linear search: few shapes are measured, and the first are the most frequent. */
 const struct choice *find(const struct plm_cuda *cuda, const struct choice *wanted)
 {
   const struct plm_cuda_choices *choices = cuda->choices;
@@ -48,7 +48,7 @@ void keep(struct plm_cuda *cuda, const struct choice *choice)
   if (cuda->choices->count < MAX_CHOICES) cuda->choices->of[cuda->choices->count++] = *choice;
 }
 
-/* What is forced is kept, too: a resume without the force does the same. */
+/* A forced choice is kept, too, so that a resume without the environment variable does the same. */
 bool goes_fused(struct plm_cuda *cuda, const struct plm_relu2_product *p, plm_relu2_library library)
 {
   if (cuda->relu2 == PLM_RELU2_LIBRARY || !plm_cuda_product_sm90_takes(cuda, p)) return false;
@@ -58,7 +58,7 @@ bool goes_fused(struct plm_cuda *cuda, const struct plm_relu2_product *p, plm_re
   if (known != nullptr) return known->fused;
   if (!plm_cuda_tuning_allowed(cuda) || cuda->choices->count == MAX_CHOICES) return choice.fused;
   const double started = plm_cuda_tuning_clock();
-  /* what reads its own result cannot be run again and again */
+  /* a product that overwrites its own operand cannot be run several times */
   if (!choice.fused && (p->out == p->hidden || p->out == p->a ||
                         !plm_cuda_choice_measure(cuda, p, library, &choice.fused)))
     return false;
@@ -67,7 +67,7 @@ bool goes_fused(struct plm_cuda *cuda, const struct plm_relu2_product *p, plm_re
   return choice.fused;
 }
 
-/* A word and the blank, or the end of the line, behind it. */
+/* Skips a word and the character `end` after it. */
 bool take_word(const char **line, const char *word, char end)
 {
   const size_t length = strlen(word);
@@ -141,8 +141,8 @@ plm_status plm_cuda_choice_import(struct plm_cuda *cuda, const char *line, struc
 {
   struct choice choice;
   if (!parse(line, &choice))
-    return plm_error_set(error, PLM_FORMAT, "a choice of a product is not as it was written: %.60s",
-                         line);
+    return plm_error_set(error, PLM_FORMAT,
+                         "a line is not a choice between ways of a product: %.60s", line);
   if (find(cuda, &choice) != nullptr) return PLM_OK;
   if (choice.fused ? cuda->relu2 == PLM_RELU2_LIBRARY : cuda->relu2 == PLM_RELU2_FUSED)
     return plm_error_set(

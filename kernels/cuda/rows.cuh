@@ -1,13 +1,13 @@
-/* Rows of activations, a warp a row. A row that is short enough is held in the warp's registers, as
- * it lies in memory (16-byte vectors, the lanes taking turns), so that it is read once though a
- * statistic of it is wanted first; longer ones, and widths that are no multiple of a vector, are
- * read again. */
+/* Rows of activations; a warp works on a row. A row that is short enough is held in the warp's
+ * registers in the layout of memory (16-byte vectors, dealt to the lanes), so it is read only once
+ * although a statistic of it is needed first. Longer rows, and widths that are not a multiple of a
+ * vector, are read twice. */
 #ifndef PLM_KERNELS_CUDA_ROWS_CUH
 #define PLM_KERNELS_CUDA_ROWS_CUH
 
 #include "kernels/cuda/cuda_ops.cuh"
 
-/* VECTOR: widths are multiples of a vector, which is what one access moves; else an element is. */
+/* One access moves a vector if VECTOR (widths are multiples of it), else one element. */
 template <class T, bool VECTOR> struct Columns {
   static constexpr int N = VECTOR ? plm_vector<T>::N : 1;
   static __device__ __forceinline__ void load(float *out, const T *p)
@@ -26,11 +26,11 @@ template <class T, bool VECTOR> struct Columns {
   }
 };
 
-/* The columns j of this lane, C::N at a time. */
+/* Loops over the columns j of this lane, C::N at a time. */
 #define EACH_COLUMN(C, D) \
   for (int64_t j = (int64_t)(threadIdx.x % PLM_WARP) * C::N; j < (D); j += PLM_WARP * C::N)
 
-/* A row of at most HELD * 32 vectors in registers; 0 beyond D. */
+/* A row of at most HELD * 32 vectors in registers. Elements beyond D are 0. */
 template <class T, int HELD> struct Row {
   static constexpr int N = plm_vector<T>::N;
   plm_vector<T> vectors[HELD];
@@ -58,7 +58,7 @@ template <class T, int HELD> struct Row {
   {
     return to_float(vectors[i].elements[k]);
   }
-  /* element = f(element's place), rounded */
+  /* Sets each element to f(vector, index in it), rounded. */
   template <class F> __device__ __forceinline__ void fill(F f)
   {
 #pragma unroll
@@ -66,7 +66,7 @@ template <class T, int HELD> struct Row {
 #pragma unroll
       for (int k = 0; k < N; k++) vectors[i].elements[k] = from_float<T>(f(i, k));
   }
-  /* The lane's part of the sum of f over its elements, in their order. */
+  /* The lane's part of a sum: f over its elements, in their order. */
   template <class F> static __device__ __forceinline__ float sum(F f)
   {
     float total = 0;
@@ -78,8 +78,8 @@ template <class T, int HELD> struct Row {
   }
 };
 
-/* Calls f with HELD as a constant, of rows that may be held; f<0>: of those that are not: wider
- * than MOST vectors a lane, or no multiple of a vector. */
+/* Calls f with HELD as a compile-time constant, or with 0 if the row cannot be held: it is wider
+ * than MOST vectors for each lane, or not a multiple of a vector. */
 template <int HELD> struct plm_held {
   static constexpr int value = HELD;
 };

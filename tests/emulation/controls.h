@@ -1,5 +1,5 @@
-/* What tests tell the emulation: the order in which it works, what tuning finds, how much scratch a
- * backend has, and which device it pretends to be. */
+/* How tests control the emulation: the order in which it works, what tuning finds, how much scratch
+ * a backend has, and which device it pretends to be. */
 #ifndef PLM_TESTS_EMULATION_CONTROLS_H
 #define PLM_TESTS_EMULATION_CONTROLS_H
 

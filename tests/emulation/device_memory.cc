@@ -1,8 +1,9 @@
-/* The emulated device's memory: one reserved range, closed to the host but while a kernel, a copy
- * or a product runs: by a protection key where the processor has them, which costs no call of the
- * system and is the running thread's own. Buffers lie one behind the other and never come again:
- * tests are short. Behind each lies a page that nobody may write: NaN, of the signalling kind,
- * which no computation leaves as they were. */
+/* The emulated device's memory: one reserved range that is open to the host only while a kernel, a
+ * copy or a product runs. It is closed by a protection key if the processor has them, which needs
+ * no system call and applies to the running thread only; otherwise by mprotect. Buffers follow each
+ * other, and their addresses are not reused while any buffer exists. After each buffer there are
+ * one to two pages with a pattern of signalling NaN; a release checks that nobody has written
+ * there. */
 #include <sys/mman.h>
 
 #include <map>
@@ -52,9 +53,9 @@ namespace
 constexpr size_t RESERVED = (size_t)64 << 30, PAGE = 4096;
 char *range;
 size_t used;
-std::map<const char *, size_t> buffers; /* their bytes */
-int key = -1;                           /* the range's, or -1: none */
-thread_local int reaching;              /* Reaches may be nested: a product inside a call */
+std::map<const char *, size_t> buffers; /* and their bytes */
+int key = -1;                           /* of the range; -1 if there is none */
+thread_local int reaching;              /* Reaches that exist; they may be nested */
 
 void set_open(bool open)
 {
@@ -76,7 +77,7 @@ void reserve()
 #ifdef PKEY_DISABLE_ACCESS
   key = pkey_alloc(0, PKEY_DISABLE_ACCESS);
   if (key >= 0 && pkey_mprotect(range, RESERVED, PROT_READ | PROT_WRITE, key) != 0) {
-    pkey_free(key); /* a system that counts reserved memory */
+    pkey_free(key); /* a system that counts reserved memory as used */
     key = -1;
   }
 #endif
@@ -87,7 +88,7 @@ char behind(size_t i)
   return (char)(i % 2 != 0 ? 0xff : 0xa5);
 }
 
-/* Of a buffer, with the page behind it. */
+/* The room of a buffer with the pattern after it. */
 size_t room_for(size_t bytes)
 {
   return (bytes + 2 * PAGE - 1) / PAGE * PAGE;
@@ -112,17 +113,19 @@ void device_release(void *released)
 {
   const auto found = buffers.find((const char *)released);
   if (released == nullptr) return;
-  if (found == buffers.end()) stop("a release of what is no buffer");
+  if (found == buffers.end()) stop("a release of an address that is not a buffer");
   {
     const Reach reach;
     const char *buffer = found->first;
     for (size_t i = found->second; i < room_for(found->second); i++)
       if (buffer[i] != behind(i))
-        stop("a write %zu bytes behind a buffer of %zu bytes", i - found->second, found->second);
+        stop("a write %zu bytes beyond the end of a buffer of %zu bytes", i - found->second,
+             found->second);
   }
   buffers.erase(found);
   if (!buffers.empty()) return;
-  madvise(range, used, MADV_DONTNEED); /* the last one: the range begins anew */
+  madvise(range, used,
+          MADV_DONTNEED); /* the last buffer is gone, so the range is used from its begin again */
   used = 0;
 }
 

@@ -1,21 +1,22 @@
-/* CUDA on the CPU, as far as kernels/cuda needs it, so that every kernel is checked on any
- * machine, under sanitizers; for what sm_90a adds, see hopper.h; for the runtime's functions,
- * runtime.h.
+/* CUDA on the CPU, as far as kernels/cuda needs it, so that every kernel can be checked on any
+ * machine and under sanitizers. hopper.h adds sm_90a, runtime.h the functions of the runtime.
  *
- * A block's threads are fibers of one operating-system thread. Between two synchronisations a fiber
- * runs alone, and which one runs next is drawn from a seed, so that a warp may be as far ahead of
- * the others as barriers let it: where one is missing, the result is wrong, or depends on the seed,
- * and a test that runs a kernel under several seeds sees it. Shared memory
- * starts as NaN, ends where the launch said (the bytes behind it are poisoned under ASan), and so
- * do registers that an asynchronous copy has not filled yet: copies are made when they are waited
- * for, not before. Blocks run one after another, in an order drawn from the seed.
+ * The threads of a block are fibers of one operating-system thread. A fiber runs until it has to
+ * wait for others; which one runs next is drawn from a seed, and a warp may run as far ahead of the
+ * others as barriers let it. If a barrier is missing, the result is wrong or depends on the seed,
+ * which a test sees that runs a kernel under several seeds. Blocks run one after another, in an
+ * order drawn from the seed.
  *
- * What ends the process with a message: a barrier or a warp's operation that not all threads reach,
- * misaligned vector access, more shared memory or threads than a device has.
+ * Shared memory is NaN at first. It ends where the launch said; the bytes after it are a pattern
+ * that is checked, and are poisoned under ASan. Asynchronous copies are made when they are waited
+ * for, not earlier, and their targets are NaN until then.
  *
- * Rules for sources that run here: shared memory only through plm_shared<T>(), launches only
- * through plm_launch(), instructions only through instructions.cuh.
- */
+ * The process ends with a message if a barrier or an operation of a warp is not reached by all
+ * threads, if a vector access is misaligned, or if a kernel uses more shared memory or threads than
+ * a device has.
+ *
+ * Sources that run here use shared memory only through plm_shared<T>(), launch kernels only through
+ * plm_launch(), and use instructions only through instructions.cuh. */
 #ifndef PLM_TESTS_EMULATION_EMULATION_H
 #define PLM_TESTS_EMULATION_EMULATION_H
 
@@ -72,7 +73,7 @@ struct alignas(4) __nv_bfloat162 {
 namespace plm::emulation
 {
 
-/* What the running fiber knows of itself. */
+/* The position of the running fiber. */
 struct Self {
   dim3 thread, block, grid_blocks, block_threads;
   void *shared;
@@ -98,10 +99,10 @@ void count_multiply_adds(uint64_t count);
 void count_copied_bytes(uint64_t bytes);
 void count_exchange();
 
-/* Device memory. Without ASan (which guards each buffer's ends instead) the host cannot touch it
- * but through a Reach: code that reads a device pointer as if it were the host's ends with a fault.
+/* Device memory. The host can touch it only while a Reach exists; host code that follows a device
+ * pointer otherwise ends with a fault. Under ASan it does not, but the ends of buffers are guarded.
  */
-void *device_allocate(size_t bytes); /* NULL: none left; filled with NaN */
+void *device_allocate(size_t bytes); /* filled with NaN; NULL if there is no room */
 void device_release(void *buffer);
 void device_size(uint64_t *free_bytes, uint64_t *total_bytes);
 class Reach
@@ -114,25 +115,25 @@ public:
 
 [[noreturn]] void stop(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* ---- what threads do together: each ends when all of the block, or of the warp, have come ---- */
+/* ---- what threads do together: a call returns when all of the block or warp have come ---- */
 void block_barrier();
-/* The words that the warp's lanes brought (8 a lane), valid until the lane's second next call. */
+/* Returns the words (up to 8) that each lane brought, valid until the lane's next call but one. */
 enum { LANES = 32, WORDS = 8 };
 typedef uint64_t Lanes[LANES][WORDS];
 const Lanes &warp_exchange(const char *what, const uint64_t *words, int count);
-/* The same; the last lane to come replaces all lanes' words by what compute makes of them. */
+/* The same, but the last lane to come lets `compute` replace the words of all lanes. */
 const Lanes &warp_compute(const char *what, const uint64_t *words, int count,
                           void (*compute)(Lanes &lanes));
-/* Of mma.m16n8k16 (instructions.cuh): words a[0..3], b[0..1] of each lane become the product's four
- * elements, in double. */
+/* For mma.m16n8k16 (instructions.cuh): replaces the words a[0..3], b[0..1] of each lane by its four
+ * elements of the product, as doubles. */
 void multiply_fragments(Lanes &lanes);
 int lane();
-int thread();          /* of the block */
-void let_others_run(); /* once */
-/* Others run until the condition holds. What it depends on must change in the block alone. */
+int thread();          /* its number in the block */
+void let_others_run(); /* gives way once */
+/* Lets others run until the condition holds. It may depend only on what the block changes. */
 void wait_until(const char *what, bool (*condition)(void *context), void *context);
 
-/* ---- asynchronous copies: made when waited for ---- */
+/* ---- asynchronous copies, made when they are waited for ---- */
 void copy_later(void *to, const void *from, int bytes, int valid_bytes);
 void copy_commit();
 void copy_wait(int groups_that_may_be_left);
@@ -199,7 +200,7 @@ static inline bool __any_sync(unsigned mask, bool predicate)
   return __ballot_sync(mask, predicate) != 0;
 }
 
-/* fibers are not interrupted */
+/* Atomic, since fibers are not interrupted. */
 static inline int atomicAdd(int *at, int value)
 {
   const int before = *at;

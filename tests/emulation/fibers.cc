@@ -1,5 +1,5 @@
-/* The emulation's threads: fibers, a scheduler that draws who runs, barriers, exchanges in a warp
- * and late copies. See emulation.h. */
+/* The emulation's threads: fibers, a scheduler that draws which one runs, barriers, exchanges in a
+ * warp, and late copies. See emulation.h. */
 #include <algorithm>
 #include <cstdarg>
 #include <memory>
@@ -32,9 +32,9 @@ namespace
 enum {
   MAX_THREADS = 1024,
   STACK_BYTES = 256 << 10,
-  PAGE_BYTES = 4096, /* closed, at a stack's end */
+  PAGE_BYTES = 4096, /* closed, at the end of a stack */
   LINE_BYTES = 64,
-  LOCALS_BYTES = 4 << 10, /* of a stack, NaN when a thread begins: kernels take 1 to 3 KiB */
+  LOCALS_BYTES = 4 << 10, /* of a stack, NaN when a thread begins; kernels use 1 to 3 KiB */
   MAX_SHARED_BYTES = 227 << 10,
   GUARD_BYTES = 64,
   NOBODY = -1
@@ -51,39 +51,39 @@ enum State : uint8_t { READY, AT_BARRIER, IN_WARP, WAITING, DONE };
 
 struct Thread {
   Self self;
-  Stack *stack;                     /* NULL: it has not begun */
+  Stack *stack;                     /* NULL before the thread begins */
   const char *operation;            /* while IN_WARP or WAITING */
   bool (*condition)(void *context); /* what it is WAITING for */
   void *condition_context;
-  uint64_t exchanges;          /* of the warp so far: which half of the slots is in use */
-  std::vector<Copy> copies;    /* on their way, oldest first */
-  std::vector<size_t> commits; /* how many of the copies each group ends with */
+  uint64_t exchanges;          /* of the warp so far; says which of two slots is in use */
+  std::vector<Copy> copies;    /* under way, oldest first */
+  std::vector<size_t> commits; /* for each group: how many copies there are up to its end */
 };
 
 struct Warp {
   int arrived = 0;
-  const char *operation = nullptr; /* of those that have arrived */
+  const char *operation = nullptr; /* of the threads that have arrived */
   Lanes lanes[2];
 };
 
 struct Scheduler {
-  Stack own; /* of who launches */
+  Stack own; /* of the launching thread */
   std::vector<std::unique_ptr<Stack>> stacks;
-  std::vector<Stack *> idle; /* of stacks: no thread is on them */
+  std::vector<Stack *> idle; /* stacks without a thread */
   Thread threads[MAX_THREADS];
   State states[MAX_THREADS];
   std::vector<Warp> warps;
   int count = 0, running = NOBODY, at_barrier = 0, done = 0; /* threads */
   bool far_ahead = false;
-  int warp = 0;                                 /* the one whose turn it is … */
-  int turn[LANES], turn_count = 0, turn_at = 0; /* … and its threads that run in it */
+  int warp = 0;                                 /* whose turn it is … */
+  int turn[LANES], turn_count = 0, turn_at = 0; /* … and its threads that run in this turn */
   const Body *body = nullptr;
   char *shared = nullptr;
   uint64_t random = 0x9e3779b97f4a7c15u;
 };
 Scheduler scheduler;
 
-/* xorshift64*: the order needs no more. */
+/* xorshift64*, which is random enough for an order. */
 unsigned draw(unsigned limit)
 {
   uint64_t x = scheduler.random;
@@ -101,7 +101,7 @@ Thread &current()
 
 [[noreturn]] void report_deadlock()
 {
-  fprintf(stderr, "emulation: threads wait for each other for ever:\n");
+  fprintf(stderr, "emulation: threads wait for each other forever:\n");
   for (int i = 0; i < scheduler.count; i++) {
     static const char *const names[] = {"ready", "at __syncthreads", "in", "waits at", "ended"};
     const Thread *thread = &scheduler.threads[i];
@@ -112,13 +112,13 @@ Thread &current()
       continue;
     fprintf(stderr, "  thread %d %s %s\n", i, names[state], named ? thread->operation : "");
   }
-  stop("block (%u, %u, %u): a barrier or a warp's operation that not all threads reach",
+  stop("block (%u, %u, %u): not all threads reach a barrier or an operation of a warp",
        self->block.x, self->block.y, self->block.z);
 }
 
 /* ---- who runs next ---- */
 
-/* The turn of a warp: its threads that may run now, in an order that is drawn. */
+/* Makes the turn of a warp from its threads that can run now, in a drawn order. */
 void collect_ready(int warp)
 {
   const int last = std::min((warp + 1) * LANES, scheduler.count);
@@ -134,16 +134,17 @@ void collect_ready(int warp)
   scheduler.turn_at = 0;
 }
 
-/* Of which warp it is the turn. In half of the blocks a warp goes on for as long as it can, so that
- * it is as far ahead of the others as barriers let it be; in the others warps take turns, and who
- * comes next is drawn. */
+/* Draws which warp has the next turn. In half of the blocks a warp continues for as long as it can,
+ * and so gets as far ahead of the others as barriers allow. In the other blocks the next warp is
+ * drawn now and then. */
 void draw_turn()
 {
   const unsigned warps = (unsigned)scheduler.warps.size();
   if (!scheduler.far_ahead && draw(4) == 0) scheduler.warp = (int)draw(warps);
   collect_ready(scheduler.warp);
   if (scheduler.turn_count > 0) return;
-  const unsigned first = draw(warps); /* another one: any, and those behind it */
+  const unsigned first =
+      draw(warps); /* another warp: a drawn one, or the next after it that can run */
   for (unsigned i = 0; i < warps && scheduler.turn_count == 0; i++) {
     scheduler.warp = (int)((first + i) % warps);
     collect_ready(scheduler.warp);
@@ -151,7 +152,7 @@ void draw_turn()
   if (scheduler.turn_count == 0) report_deadlock();
 }
 
-/* NOBODY: all have ended. */
+/* Returns NOBODY if all threads have ended. */
 int next_thread()
 {
   if (scheduler.turn_at == scheduler.turn_count) {
@@ -161,11 +162,12 @@ int next_thread()
   return scheduler.turn[scheduler.turn_at++];
 }
 
-/* ---- stacks: a thread has one from its first instruction to its last ---- */
+/* ---- stacks: a thread has one from its first to its last instruction ---- */
 
 void live();
 
-/* Beginnings lie a few lines apart within their pages, or they would share lines of the cache. */
+/* Stacks begin at different lines of their pages; otherwise they would compete for the same lines
+ * of the cache. */
 std::unique_ptr<Stack> make_stack(size_t number)
 {
   const size_t bytes = STACK_BYTES + 2 * PAGE_BYTES;
@@ -190,7 +192,7 @@ Stack *idle_stack()
   return stack;
 }
 
-/* `next` runs from now on; its stack, NULL where it has yet to begin. */
+/* Makes `next` the running thread. Returns its stack, or NULL if it has not begun. */
 Stack *choose(int next)
 {
   if (next == NOBODY) return &scheduler.own;
@@ -206,13 +208,13 @@ void go_to(Stack &here, int next)
   if (stack != &here) stack_switch(here, *stack);
 }
 
-/* Until it is the running thread's turn again. */
+/* Returns when it is the calling thread's turn again. */
 void give_way()
 {
   go_to(*current().stack, next_thread());
 }
 
-/* What a kernel's locals find on the stack. Under ASan they lie elsewhere. */
+/* Fills the stack with NaN where a kernel's locals will be. Under ASan they are elsewhere. */
 __attribute__((noinline)) void fill_locals()
 {
 #if !defined(__SANITIZE_ADDRESS__)
@@ -222,14 +224,14 @@ __attribute__((noinline)) void fill_locals()
 #endif
 }
 
-/* What runs on a stack: one thread after the other. */
+/* Runs on a stack: one thread after the other. */
 void live()
 {
   for (;;) {
     fill_locals();
     scheduler.body->call(scheduler.body->context);
     Stack *here = current().stack;
-    current().copies.clear(); /* that nobody waited for: they never arrive */
+    current().copies.clear(); /* copies that nobody waited for never arrive */
     current().commits.clear();
     scheduler.states[scheduler.running] = DONE;
     scheduler.done++;
@@ -272,13 +274,14 @@ void end_launch(size_t shared_bytes)
   UNPOISON(scheduler.shared, room);
   for (size_t i = shared_bytes; i < room; i++) {
     if (scheduler.shared[i] != GUARD)
-      stop("a write %zu bytes behind %zu bytes of shared memory", i - shared_bytes, shared_bytes);
+      stop("a write %zu bytes beyond the end of %zu bytes of shared memory", i - shared_bytes,
+           shared_bytes);
   }
   free(scheduler.shared);
   self = nullptr;
 }
 
-/* Threads run until all have ended. */
+/* Runs the threads of a block until all have ended. */
 void run_block(dim3 at, size_t shared_bytes)
 {
   scheduler.done = scheduler.at_barrier = 0;
@@ -350,7 +353,7 @@ int thread()
 
 void let_others_run()
 {
-  give_way(); /* ready all the while */
+  give_way(); /* the thread stays ready */
 }
 
 void wait_until(const char *what, bool (*condition)(void *context), void *context)
@@ -408,7 +411,7 @@ void copy_later(void *to, const void *from, int bytes, int valid_bytes)
 {
   if (((uintptr_t)to | (uintptr_t)from) % (uintptr_t)bytes != 0)
     stop("an asynchronous copy of %d bytes is not aligned", bytes);
-  memset(to, 0xff, (size_t)bytes); /* nobody may read it before the wait */
+  memset(to, 0xff, (size_t)bytes); /* nobody may read the target before the wait */
   count_copied_bytes((uint64_t)bytes);
   current().copies.push_back({to, from, bytes, valid_bytes});
 }

@@ -1,5 +1,5 @@
-/* The matrix product of a warp, from its lanes' fragments: layouts of PTX ISA, "Matrix fragments
- * for mma.m16n8k16". Products of bf16 are exact in double, their sums of 16 nearly so. */
+/* The matrix product of a warp from the fragments of its lanes. Layouts: PTX ISA, "Matrix fragments
+ * for mma.m16n8k16". Products of bf16 are exact in double, and sums of 16 of them nearly so. */
 #include "tests/emulation/emulation.h"
 
 namespace plm::emulation

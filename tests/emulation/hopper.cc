@@ -1,6 +1,6 @@
 /* The emulation of sm_90a: see hopper.h. Descriptors, layouts and fragments: PTX ISA, "Asynchronous
- * Warpgroup Level Matrix Instructions"; the swizzle of 128 bytes exchanges pieces of 16 bytes
- * within 1,024: bits 4-6 of the address by bits 7-9. */
+ * Warpgroup Level Matrix Instructions". The swizzle of 128 bytes permutes pieces of 16 bytes within
+ * 1,024 bytes: it XORs bits 4-6 of the address with bits 7-9. */
 #include <map>
 #include <vector>
 
@@ -29,7 +29,7 @@ struct Barrier {
   unsigned arrivals, pending, bytes = 0;
   uint64_t phases = 0; /* completed */
   std::vector<Tile> tiles;
-  bool of_tiles = false; /* that have come */
+  bool of_tiles = false; /* whether copies complete at it */
 };
 std::map<const uint64_t *, Barrier> barriers;
 
@@ -38,11 +38,11 @@ struct Named {
   uint64_t times = 0;
 } named[NAMES];
 
-/* Accumulators of a thread while products on them are under way: the memory holds NaN. */
+/* The values of a thread's accumulators while products are under way; the memory holds NaN. */
 struct Accumulators {
   float *d;
   std::vector<float> values;
-  int products = 0; /* begun and not waited for */
+  int products = 0; /* that were begun and not waited for */
 };
 struct Begun {
   Product product;
@@ -51,16 +51,16 @@ struct Begun {
 struct Thread {
   bool fenced = false;
   std::vector<Begun> open;
-  std::vector<std::vector<Begun>> groups; /* committed, not waited for; oldest first */
+  std::vector<std::vector<Begun>> groups; /* that were committed and not waited for, oldest first */
   std::vector<Accumulators> accumulators;
 };
 struct Warpgroup {
   int arrived = 0;
-  uint64_t times = 0;   /* all have come */
-  uint64_t commits = 0; /* of its first thread */
-  size_t done = 0;      /* of the oldest groups: computed */
+  uint64_t times = 0;   /* how often all have met */
+  uint64_t commits = 0; /* of all its threads */
+  size_t done = 0;      /* how many of the oldest groups are computed */
 };
-/* Eight elements of a row that a warp stored and has not settled. */
+/* Eight elements of a row that a warp has stored and not settled. */
 struct Row {
   void *to;
   unsigned words[4];
@@ -94,7 +94,7 @@ float from_bf16(const char *p)
   return from_word<float>((uint64_t)bits << 16);
 }
 
-/* The tile as it lies in shared memory: rows of 128 bytes, one behind the other, swizzled. */
+/* Writes a tile to shared memory: consecutive rows of 128 bytes, swizzled. */
 void make_tile(const Tile &tile)
 {
   const TensorMap &map = tile.map;
@@ -118,7 +118,8 @@ void make_tile(const Tile &tile)
         }
 }
 
-/* Copies are made when nothing else is missing: as late as can be. */
+/* Ends the phase if all arrivals and bytes have come. Copies are made only now, as late as
+ * possible. */
 bool phase_ends(Barrier &barrier)
 {
   unsigned bytes = 0;
@@ -152,7 +153,7 @@ struct Descriptor {
   }
 };
 
-/* Element (row, k), k in the direction of memory: 8 rows of 128 bytes, then the stride. */
+/* Element (row, k) if k is contiguous: groups of 8 rows of 128 bytes are a stride apart. */
 float major_k(const Descriptor &at, int row, int k)
 {
   const uint64_t offset =
@@ -160,8 +161,8 @@ float major_k(const Descriptor &at, int row, int k)
   return from_bf16(shared_pointer(swizzle(at.start + offset), 2));
 }
 
-/* Element (row, k), rows in the direction of memory: 64 of them, then the leading offset; 8 k of
- * 128 bytes, then the stride. */
+/* Element (row, k) if rows are contiguous: groups of 64 rows are a leading offset apart, and groups
+ * of 8 k of 128 bytes are a stride apart. */
 float major_row(const Descriptor &at, int row, int k)
 {
   const uint64_t offset = (uint64_t)(row / 64) * at.leading + (uint64_t)(row % 64) * 2 +
@@ -226,7 +227,8 @@ void compute(int first, size_t group, size_t index)
   }
 }
 
-/* The warpgroup's threads meet; the last one computes the oldest groups, up to count of them. */
+/* Waits for all threads of the warpgroup. The last one to come computes the `count` oldest groups,
+ * as far as they are not computed yet. */
 void meet(const char *what, size_t count)
 {
   const int first = thread() / WARPGROUP * WARPGROUP;
@@ -299,7 +301,7 @@ void tile_copy(void *to, const TensorMap &map, uint64_t *barrier, const int at[4
 void barrier_init(uint64_t *barrier, unsigned arrivals)
 {
   if ((uintptr_t)barrier % 8 != 0 || arrivals == 0) stop("a barrier of %u arrivals", arrivals);
-  *barrier = arrivals; /* it must lie in shared memory */
+  *barrier = arrivals; /* touches the memory, so that a wrong address shows */
   Barrier state;
   state.arrivals = state.pending = arrivals;
   barriers[barrier] = state;
@@ -327,7 +329,7 @@ void barrier_wait(uint64_t *barrier, unsigned parity)
       "a barrier in shared memory",
       [](void *context) {
         const Wait *w = static_cast<const Wait *>(context);
-        /* the phase with this parity is over when the running one has the other */
+        /* the phase of this parity is over if the current one has the other parity */
         if ((w->barrier->phases & 1) != w->parity) return true;
         return phase_ends(*w->barrier);
       },
@@ -398,7 +400,7 @@ void product_commit()
   Thread &of = self_thread();
   of.groups.push_back(std::move(of.open));
   of.open.clear();
-  /* commits so far, the same number in each thread of the warpgroup */
+  /* how often the warpgroup has committed: the same number in each of its threads */
   Warpgroup &group = warpgroups[(size_t)(thread() / WARPGROUP)];
   const uint64_t number = group.commits / WARPGROUP;
   group.commits++;
@@ -410,8 +412,8 @@ void product_wait(int groups_that_may_be_left)
 {
   if (planted == PLM_EVERYWHERE_PRODUCT_WAIT) return;
   Thread &of = self_thread();
-  of.fenced = false; /* registers may be used from here on */
-  /* products take their time: others come and go meanwhile */
+  of.fenced = false; /* the registers may be used now, so the next product needs a fence */
+  /* products take time, in which other threads may run */
   const uint64_t number = warpgroups[(size_t)(thread() / WARPGROUP)].commits / WARPGROUP;
   for (int i = 0; i < 2 && drawn(number * 8 + 7); i++) let_others_run();
   const size_t left = (size_t)groups_that_may_be_left;
@@ -431,17 +433,17 @@ void product_wait(int groups_that_may_be_left)
     }
   }
   of.groups.erase(of.groups.begin(), of.groups.begin() + (long)count);
-  meet("wgmma.wait_group", 0); /* nobody begins anew before all have taken theirs */
+  meet("wgmma.wait_group", 0); /* nobody begins new products before all have taken their results */
   if (thread() % WARPGROUP == 0) warpgroups[(size_t)(thread() / WARPGROUP)].done -= count;
   meet("wgmma.wait_group", 0);
 }
 
-/* Words of a lane: its address, r[0..3]. Lane 4 i + j brings words j of rows i of the matrices. */
+/* A lane's words are its address and r[0..3]. Lane 4 i + j holds word j of row i of each matrix. */
 void matrices_store(void *row, const unsigned r[4])
 {
   if ((uintptr_t)row % 16 != 0) stop("stmatrix of a row that is not aligned");
   const uint64_t words[] = {(uint64_t)(uintptr_t)row, r[0], r[1], r[2], r[3]};
-  memset(row, 0xff, 16); /* what others have still to read they do not find */
+  memset(row, 0xff, 16); /* the old values are gone at once */
   warp_compute("stmatrix", words, 5, [](Lanes &lanes) {
     for (int i = 0; i < LANES; i++) {
       Row stored = {(void *)(uintptr_t)lanes[i][0], {}};
@@ -463,7 +465,7 @@ void matrices_settle()
 
 void hopper_block_begins(unsigned count, uint64_t seed)
 {
-  threads.resize(count); /* they wait for their products before they end */
+  threads.resize(count); /* groups and products are empty: hopper_block_ends has checked */
   for (Thread &each : threads) {
     each.fenced = false;
     each.accumulators.clear();

@@ -1,4 +1,4 @@
-/* Kernels with planted faults: see planted.h. */
+/* A kernel with planted faults: see planted.h. */
 extern "C" {
 #include "tests/emulation/planted.h"
 }

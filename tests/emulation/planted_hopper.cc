@@ -1,4 +1,4 @@
-/* Kernels of sm_90a's instructions with planted faults: see planted_hopper.h. */
+/* A kernel with sm_90a's instructions and planted faults: see planted_hopper.h. */
 extern "C" {
 #include "tests/emulation/planted_hopper.h"
 }
@@ -14,8 +14,8 @@ struct Outputs {
   float *scores, *sums;
 };
 
-/* Warpgroup 0 brings a and b, twice into the same tiles (the second time with rows 32 further, and
- * zeros behind them); warpgroup 1 multiplies. */
+/* Warpgroup 0 brings a and b twice into the same tiles (the second time from row 32 on, followed by
+ * zeros), and warpgroup 1 multiplies them. */
 __global__ void planted_kernel(plm_tile_map a, plm_tile_map b, Outputs out,
                                plm_planted_hopper fault)
 {

@@ -1,20 +1,20 @@
-/* A kernel of sm_90a's instructions with and without faults, for the test that shows which ones the
- * emulation finds: tiles brought by the copy engine, both kinds of products. */
+/* A kernel with sm_90a's instructions (tiles brought by the copy engine, both kinds of products),
+ * with and without faults, for the test that shows which faults the emulation finds. */
 #ifndef PLM_TESTS_EMULATION_PLANTED_HOPPER_H
 #define PLM_TESTS_EMULATION_PLANTED_HOPPER_H
 
 #include <stdint.h>
 
-/* Faults in every kernel of sm_90a from now on, as if its source had them. */
+/* Faults that every kernel for sm_90a has from now on, as if they were in its source. */
 enum plm_planted_everywhere {
   PLM_EVERYWHERE_SOUND,
   PLM_EVERYWHERE_FULL_WAIT,    /* nobody waits for tiles */
-  PLM_EVERYWHERE_EMPTY_WAIT,   /* nor for places that they go to */
-  PLM_EVERYWHERE_PRODUCT_WAIT, /* nor for products */
-  PLM_EVERYWHERE_TILE,         /* tiles of the rows behind */
-  PLM_EVERYWHERE_START,        /* descriptors of B begin 16 elements of the sum further */
-  PLM_EVERYWHERE_LEADING,      /* those of a turned B have another distance of columns */
-  PLM_EVERYWHERE_TURNED,       /* B is taken as it lies */
+  PLM_EVERYWHERE_EMPTY_WAIT,   /* nobody waits for stages to be free */
+  PLM_EVERYWHERE_PRODUCT_WAIT, /* nobody waits for products */
+  PLM_EVERYWHERE_TILE,         /* tiles begin 8 rows too far */
+  PLM_EVERYWHERE_START,        /* descriptors of B begin 16 elements of the sum too far */
+  PLM_EVERYWHERE_LEADING,      /* descriptors of a turned B have a wrong leading distance */
+  PLM_EVERYWHERE_TURNED,       /* a turned B is not turned */
   PLM_EVERYWHERE_FAULTS
 };
 void plm_cuda_planted_everywhere(enum plm_planted_everywhere fault);
@@ -22,21 +22,21 @@ void plm_cuda_planted_everywhere(enum plm_planted_everywhere fault);
 enum { PLM_PLANTED_SIDE = 64 };
 enum plm_planted_hopper {
   PLM_PLANTED_SOUND,
-  PLM_PLANTED_FULL_WAIT,     /* tiles are read before they came */
+  PLM_PLANTED_FULL_WAIT,     /* tiles are read before they have come */
   PLM_PLANTED_EARLY_RELEASE, /* tiles are freed while products read them */
   PLM_PLANTED_PRODUCT_WAIT,  /* accumulators are read before the wait */
-  /* and those that end the process */
-  PLM_PLANTED_FENCE,          /* none before products */
+  /* these end the process */
+  PLM_PLANTED_FENCE,          /* no fence before products */
   PLM_PLANTED_OPERAND,        /* A's registers change under a product */
   PLM_PLANTED_ACCUMULATOR,    /* accumulators change under a product */
   PLM_PLANTED_TILE_ALIGNMENT, /* a tile begins within the swizzle */
-  PLM_PLANTED_BYTES,          /* fewer are announced than come: nobody wakes */
+  PLM_PLANTED_BYTES,          /* fewer bytes are announced than come, so nobody wakes */
   PLM_PLANTED_NAMED,          /* half of a named barrier's threads stay away */
   PLM_PLANTED_RANK,           /* a copy of a matrix from a map of four dimensions */
   PLM_PLANTED_HOPPER_FAULTS
 };
-/* a, b (64, 64) bf16. With a_1 = a, and a_2 its rows from 32 on with zeros below them, so b:
- * scores[t] = a_t b_t^T; sums = sum over t of scores[t], rounded to bf16, b_t. */
+/* a and b are (64, 64) in bf16. With a_1 = a, a_2 = the rows of a from 32 on followed by zeros, and
+ * b_1, b_2 likewise: scores[t] = a_t b_t^T, and sums = the sum over t of bf16(scores[t]) b_t. */
 void plm_cuda_planted_hopper_run(enum plm_planted_hopper fault, float *scores, float *sums,
                                  const uint16_t *a, const uint16_t *b);
 

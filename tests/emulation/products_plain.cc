@@ -1,7 +1,7 @@
-/* Products under the emulation: plain loops, fp32 operands, rounded once. An "algorithm" is the
- * number of parts that K is cut into: each part is summed exactly and rounded to fp32, and the
- * parts are added in their order, so algorithms differ in their bits as a library's do. One part is
- * what is proposed; tuning draws a number, as timing would. */
+/* Products under the emulation: plain loops in double, rounded once. An "algorithm" is the number
+ * of parts into which K is cut. Each part is summed and rounded to fp32, and the parts are added in
+ * their order, so algorithms differ in their bits as a library's do. One part is the proposal;
+ * tuning draws a number, which may differ from run to run as with real timing. */
 #include "kernels/cuda/product_algorithms.cuh"
 #include "kernels/cuda/relu2_products.cuh"
 
@@ -13,7 +13,7 @@
 namespace
 {
 
-/* op(X) as doubles, row by row, which the loops below take in order. */
+/* op(X) as doubles, row by row, in the order in which the loops below read it. */
 template <class T>
 std::vector<double> widened(const T *x, int64_t rows, int64_t columns, int64_t ld, bool transposed)
 {
@@ -25,7 +25,7 @@ std::vector<double> widened(const T *x, int64_t rows, int64_t columns, int64_t l
   return wide;
 }
 
-/* sums[n] = row a (K) of op(A) with column n of op(B), k in [begin, end). */
+/* sums[n] = the sum over k in [begin, end) of a row of op(A) times column n of op(B). */
 void dot_columns(double *sums, const double *a, const double *b, int64_t N, int64_t begin,
                  int64_t end)
 {
@@ -58,11 +58,12 @@ void multiply(const struct plm_cuda_shape *s, int64_t parts, C *c, const T *a, c
   }
 }
 
-/* A library reads its operands while it writes the result. */
+/* Ends the process if the result overlaps an operand, since a library reads operands while it
+ * writes. */
 void check_apart(const void *c, int64_t c_bytes, const void *operand, int64_t bytes)
 {
   const char *x = static_cast<const char *>(c), *y = static_cast<const char *>(operand);
-  if (x < y + bytes && y < x + c_bytes) plm::emulation::stop("a product into its own operand");
+  if (x < y + bytes && y < x + c_bytes) plm::emulation::stop("a product writes to its own operand");
 }
 
 template <class C, class T>
@@ -134,7 +135,7 @@ bool plm_cuda_algorithm_measure(struct plm_cuda *, struct plm_cuda_algorithm *al
   return true;
 }
 
-/* Both run, as where they are timed. */
+/* Runs both ways, as a real measurement does. */
 bool plm_cuda_choice_measure(struct plm_cuda *cuda, const struct plm_relu2_product *p,
                              plm_relu2_library library, bool *fused)
 {

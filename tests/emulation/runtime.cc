@@ -23,12 +23,12 @@ constexpr size_t MOST_PINNED_BYTES = (size_t)64 << 30;
 
 std::vector<Stream *> streams;
 std::map<const char *, size_t> pinned;        /* buffers and their bytes */
-std::map<const void *, size_t> shared_limits; /* of kernels that asked */
+std::map<const void *, size_t> shared_limits; /* what kernels were allowed */
 cudaError_t last_error = cudaSuccess;
 uint64_t draws;
-int copies_under_way; /* of pinned memory */
+int copies_under_way; /* from or to pinned memory */
 
-/* splitmix64 of the order and the number of the draw */
+/* A bit of splitmix64 of the order and the number of the draw. */
 bool drawn()
 {
   uint64_t x = order_seed() * 0x9e3779b97f4a7c15u + ++draws * 0xbf58476d1ce4e5b9u;
@@ -51,7 +51,7 @@ bool all_idle()
   return std::all_of(streams.begin(), streams.end(), [](Stream *each) { return each->idle(); });
 }
 
-/* What a runtime refuses, or spoils the graph with. */
+/* For calls that a runtime refuses during a capture, or that would spoil the graph. */
 void forbid_captured(const char *what)
 {
   for (const Stream *each : streams) {
@@ -80,7 +80,7 @@ cudaError_t result(cudaError_t code)
   return code;
 }
 
-/* Pinned memory: the copy's until somebody waited for it. */
+/* A copy from or to pinned memory, which belongs to the copy until somebody has waited for it. */
 void copy_pinned(Stream *stream, void *to, const void *from, size_t bytes, bool to_host)
 {
   if (stream->capture != nullptr) stop("a copy of pinned memory in a stream that is captured");
@@ -100,7 +100,7 @@ void copy_pinned(Stream *stream, void *to, const void *from, size_t bytes, bool 
       late);
 }
 
-/* Other memory: read before the call returns, and written. */
+/* A copy from or to other memory, which is read or written before the call returns. */
 void copy_pageable(Stream *stream, void *to, const void *from, size_t bytes, bool to_host)
 {
   if (to_host) {
@@ -124,13 +124,13 @@ void copy_pageable(Stream *stream, void *to, const void *from, size_t bytes, boo
 void require_pinned(const void *host, size_t bytes)
 {
   if (!is_pinned(host, bytes))
-    stop("a copy beside the computation of host memory that is not allocate_host's");
+    stop("a copy beside the computation of host memory that allocate_host did not allocate");
 }
 
 void require_shared(const void *kernel, size_t bytes)
 {
   if (bytes > UNASKED_SHARED_BYTES && shared_limits[kernel] < bytes)
-    stop("a kernel with %zu bytes of shared memory that asked for %zu", bytes,
+    stop("a kernel is launched with %zu bytes of shared memory but was allowed %zu", bytes,
          shared_limits[kernel]);
 }
 
@@ -292,8 +292,8 @@ cudaError_t cudaFreeHost(void *buffer)
 {
   forbid_captured("a release of pinned memory");
   if (pinned.erase(static_cast<char *>(buffer)) == 0)
-    stop("host memory released that is not allocate_host's");
-  if (copies_under_way > 0) stop("host memory released while copies are under way");
+    stop("a release of host memory that allocate_host did not allocate");
+  if (copies_under_way > 0) stop("a release of host memory while copies are under way");
   free(buffer);
   return cudaSuccess;
 }
@@ -346,7 +346,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
   return cudaSuccess;
 }
 
-/* Others may wait for what it did. */
+/* Other streams may wait for what it did. */
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
   for (Stream *each : streams) each->finish();

@@ -1,22 +1,24 @@
-/* The CUDA runtime as far as kernels/cuda calls it, on the CPU, under its own names: memory,
- * streams, events, graphs.
+/* clang-format off */
+/* The functions of the CUDA runtime that kernels/cuda calls, on the CPU: memory, streams, events,
+ * graphs.
  *
- * What a stream has to wait for of another is what events say, and no more: so a missing wait
- * shows. Copies from and to pinned memory are done as late as that allows. Other work is done at
- * once under the orders 0 and 1 (plm_emulation_order); under any other order it is drawn for
- * each piece of work whether it is done now or later, of what is no copy once there is pinned
- * memory. Pinned memory that a copy writes to is NaN until then, and so is a device buffer when
- * nothing else is under way.
+ * A stream waits for another one only as far as events demand, so a missing wait changes results.
+ * Copies from and to pinned memory are done as late as events allow under the orders 0 and 1
+ * (plm_emulation_order), where other work is done at once. Under other orders it is drawn for each
+ * copy, and, once there is pinned memory, for each other piece of work, whether it is done now or
+ * later. Pinned memory that a copy will write is NaN until then; so is the device buffer of an
+ * upload if nothing else is under way.
  *
- * What ends the process with a message: pinned memory released while a copy is under way, and
- * whatever has no place while a stream is captured.
+ * The process ends with a message if pinned memory is released while a copy is under way, or if
+ * something is done that is not allowed while a stream is captured.
  *
- * If the environment's PLM_EMULATED_TRACE names a file, a line is appended to it for each
- *   upload BYTES overlaps N   copy from pinned memory. N is 1 if another stream was sent kernels
- * that neither the host nor the copy's stream has waited for, so that a device may run them during
- * the copy, else 0. record WORKS              captured graph, of so many pieces of work replay
- * WORKS              launched graph
- */
+ * If the environment variable PLM_EMULATED_TRACE names a file, lines are appended to it:
+ *   upload BYTES overlaps N   a copy from pinned memory; N is 1 if another stream was sent work that
+ *                             neither the host nor the copy's stream has waited for, so that a
+ *                             device may do it during the copy, else 0
+ *   record WORKS              a captured graph of so many pieces of work
+ *   replay WORKS              a launched graph */
+/* clang-format on */
 #ifndef PLM_TESTS_EMULATION_RUNTIME_H
 #define PLM_TESTS_EMULATION_RUNTIME_H
 
@@ -40,11 +42,11 @@ class Stream
 {
 public:
   void add(const Work &work);            /* a kernel, a product, … */
-  void add(const Work &work, bool late); /* late: not before somebody waits for it */
+  void add(const Work &work, bool late); /* late: done only when somebody waits for it */
   void follow(Stream *other, uint64_t count);
-  void finish(uint64_t count); /* so many of what was sent */
+  void finish(uint64_t count); /* does the first `count` of what was sent */
   void finish();
-  bool idle() const; /* nothing but waits is to be done */
+  bool idle() const; /* nothing is left to do, except waits */
   void host_waited()
   {
     awaited = sent;
@@ -55,11 +57,11 @@ public:
 
 private:
   struct Item {
-    Work work;     /* NULL: a wait … */
-    Stream *other; /* … for so many of this one's */
+    Work work;     /* NULL for a wait … */
+    Stream *other; /* … for the first `count` of this stream */
     uint64_t count;
   };
-  std::deque<Item> items; /* not done yet */
+  std::deque<Item> items; /* that are not done yet */
   uint64_t done = 0;
   uint64_t computed = 0; /* items up to the last one that is neither pinned copy nor wait */
   uint64_t awaited = 0;  /* items that the host has waited for */
@@ -68,12 +70,12 @@ private:
 
 struct Event {
   Stream *stream;
-  uint64_t count; /* how many were sent when it was recorded */
+  uint64_t count; /* what the stream had been sent when the event was recorded */
 };
 
-/* Ends the process when these bytes are not all pinned. */
+/* Ends the process if these bytes are not all pinned. */
 void require_pinned(const void *host, size_t bytes);
-/* Ends the process when the kernel may not have so much shared memory. */
+/* Ends the process if the kernel has not been allowed so much shared memory. */
 void require_shared(const void *kernel, size_t bytes);
 
 } // namespace plm::emulation
@@ -127,7 +129,8 @@ cudaError_t cudaMemsetAsync(void *buffer, int value, size_t bytes, cudaStream_t 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
-cudaError_t cudaStreamQuery(cudaStream_t stream); /* all work has ended when it is asked */
+cudaError_t cudaStreamQuery(
+    cudaStream_t stream); /* does all work first, so it never returns cudaErrorNotReady */
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);

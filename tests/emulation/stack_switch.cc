@@ -1,5 +1,5 @@
-/* See stack_switch.h. What a call keeps: System V ABI, AMD64 supplement, "Registers"; Procedure
- * Call Standard for the Arm 64-bit Architecture, "Machine Registers". */
+/* See stack_switch.h. What a call must preserve: System V ABI, AMD64 supplement, "Registers";
+ * Procedure Call Standard for the Arm 64-bit Architecture, "Machine Registers". */
 #include "tests/emulation/stack_switch.h"
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 #endif
 
 #ifndef PLM_STACKS_OF_UCONTEXT
-/* Saves the stack pointer in *from and goes on where `to` was saved. */
+/* Saves the stack pointer in *from and continues where `to` was saved. */
 extern "C" void plm_emulation_switch(void **from, void *to);
 #endif
 
@@ -98,10 +98,10 @@ namespace plm::emulation
 namespace
 {
 
-Stack *left, *entered; /* of the last switch */
+Stack *left, *entered; /* by the last switch */
 
-/* The sanitizers' side of a switch: before it, and on the other stack after it. What they add to a
- * function at its beginning and its end would see two stacks. */
+/* The sanitizers' side of a switch: before it, and after it on the other stack. These functions are
+ * not instrumented, since they begin on one stack and end on another. */
 #define PLM_UNSEEN __attribute__((no_sanitize_address, no_sanitize_thread))
 
 PLM_UNSEEN void leave(Stack &from, Stack &to)
@@ -153,8 +153,8 @@ static void prepare(Stack &stack, void *memory)
   makecontext(&stack.place, begin, 0);
 }
 #elif defined(__x86_64__)
-/* As plm_emulation_switch would have left it, had `begin` been called and the call's first
- * instruction were still to come: there the stack pointer is 8 beyond a multiple of 16. */
+/* Prepares the stack as plm_emulation_switch would have left it just before the first instruction
+ * of `begin`, where the stack pointer is 8 beyond a multiple of 16. */
 static void prepare(Stack &stack, void *memory)
 {
   struct Saved {

@@ -1,7 +1,8 @@
 /* Several stacks in one operating-system thread, of which one runs at a time. A switch saves what a
- * call keeps (registers, the rounding modes) and takes up the other's: by hand on x86-64 and
- * AArch64, else, or with -DPLM_STACKS_OF_UCONTEXT, by swapcontext, at two system calls a switch.
- * AddressSanitizer and ThreadSanitizer are told. */
+ * function call must preserve (registers and rounding modes) and restores that of the other stack.
+ * On x86-64 and AArch64 this is assembly; elsewhere, or with -DPLM_STACKS_OF_UCONTEXT, it is
+ * swapcontext, which takes two system calls. AddressSanitizer and ThreadSanitizer are told about
+ * switches. */
 #ifndef PLM_TESTS_EMULATION_STACK_SWITCH_H
 #define PLM_TESTS_EMULATION_STACK_SWITCH_H
 
@@ -20,22 +21,22 @@ namespace plm::emulation
 struct Stack {
   const void *bottom; /* its lowest address */
   size_t bytes;
-  void (*entry)(); /* NULL: the thread's own stack */
+  void (*entry)(); /* NULL for the thread's own stack */
 #ifdef PLM_STACKS_OF_UCONTEXT
   ucontext_t place;
 #else
-  void *place; /* its stack pointer, while another one runs */
+  void *place; /* its stack pointer while another stack runs */
 #endif
-  void *fake_stack; /* ASan's */
-  void *fiber;      /* TSan's */
+  void *fake_stack; /* of ASan */
+  void *fiber;      /* of TSan */
 };
 
 /* The stack that the caller runs on. */
 void stack_of_caller(Stack &own);
-/* A stack in this memory, which outlives it. The first switch to it calls entry, which must not
- * return. */
+/* Makes a stack in this memory, which must outlive it. The first switch to it calls entry, which
+ * must not return. */
 void stack_make(Stack &stack, void *memory, size_t bytes, void (*entry)());
-/* From the one that runs to another; returns when somebody switches back. */
+/* Switches from the running stack to another one. Returns when somebody switches back. */
 void stack_switch(Stack &from, Stack &to);
 
 } // namespace plm::emulation

@@ -1,6 +1,6 @@
-/* The emulation finds what it is for: a missing barrier, a copy that was not waited for, a write
- * beyond shared memory, threads that wait for each other for ever. A kernel without faults gives
- * the same result in any order of its threads. */
+/* The emulation finds the faults that it exists for: a missing barrier, a copy that was not waited
+ * for, a write beyond shared memory, threads that wait for each other forever. A kernel without
+ * faults gives the same result in any order of its threads. */
 #include "tests/support/cmocka_all.h"
 
 #include <math.h>
@@ -20,7 +20,7 @@ enum { N = PLM_PLANTED_VALUES, ORDERS = 8 };
 
 static float in[N], out[N];
 
-/* One launch on the device: in to out. */
+/* Launches the kernel once on the device, from `in` to `out`. */
 static void run(enum plm_planted fault, int order)
 {
   struct plm_ops *ops;
@@ -39,7 +39,7 @@ static void run(enum plm_planted fault, int order)
   ops->close(ops);
 }
 
-/* How many of the orders give the reversed values. */
+/* The number of orders that give the reversed values. */
 static int right_results(enum plm_planted fault)
 {
   int right = 0;
@@ -71,7 +71,7 @@ static void a_copy_that_was_not_waited_for_is_not_there(void **state)
   assert_true(isnan(out[0]));
 }
 
-/* The first value is written by both warps: the last one to come stays. */
+/* Both warps write the first value; it is that of the warp that comes last. */
 static void a_race_of_two_warps_shows(void **state)
 {
   (void)state;
@@ -131,7 +131,7 @@ static void threads_that_never_meet_end_the_process(void **state)
   ends_the_process(PLM_PLANTED_DIVERGENCE);
 }
 
-/* Under ASan the device's memory is the host's, with guarded ends instead. */
+/* Under ASan device memory is host memory with guarded ends. */
 static void the_host_cannot_read_the_devices_memory(void **state)
 {
   (void)state;

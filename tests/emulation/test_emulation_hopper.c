@@ -1,6 +1,6 @@
-/* The emulation of sm_90a's instructions computes what they are said to, in any order of threads,
- * and finds faults: what is read too early or freed too soon, what changes under way, barriers that
- * never end. */
+/* The emulation of sm_90a's instructions gives the right results in any order of threads, and finds
+ * faults: reads that are too early, stages that are freed too soon, registers that change under
+ * way, barriers that never complete. */
 #include "tests/support/cmocka_all.h"
 
 #include <stdio.h>
@@ -32,7 +32,7 @@ static float from_bf16(uint16_t x)
   return value;
 }
 
-/* Small whole numbers: every sum is exact. */
+/* Small integers, so that every sum is exact. */
 static void fill(void)
 {
   for (int i = 0; i < N * N; i++) {

@@ -1,11 +1,10 @@
-/* Where the attention kernels of sm_90a begin on the host: what they take, tensor maps, launches.
- */
+/* The host's side of attention on sm_90a: what the kernels take, tensor maps, launches. */
 #include "kernels/cuda/sm90/attention_sm90.cuh"
 
 namespace
 {
 
-/* The shape and pointers that the copy engine can address: 16-byte pieces. */
+/* Whether TMA can address the tensors (in pieces of 16 bytes), and the kernels take the shape. */
 bool takes(const plm_attention &p)
 {
   const plm_attention_shape &s = p.shape;
@@ -13,8 +12,8 @@ bool takes(const plm_attention &p)
   for (const plm_bf16 *pointer : pointers) {
     if ((uintptr_t)pointer % 16 != 0) return false;
   }
-  /* narrower heads would compute zeros for the most part; scale: the largest product has the
-   * largest logit */
+  /* narrower heads would mostly compute zeros; the kernels take the maximum over products, which is
+   * that over logits only if the scale is positive */
   return s.K > 32 && s.K <= 128 && s.K % 8 == 0 && s.row_stride % 8 == 0 && s.scale > 0;
 }
 

@@ -1,11 +1,10 @@
 /* What the attention kernels of sm_90a share: their arguments, the work that a block takes, and the
  * way of accumulators to memory.
  *
- * Of a block's warpgroups (warpgroups.cuh) the two that compute have a tile of the mask each, so
- * each knows its own range and passes over what it does not touch. That the tiles of the next piece
- * of work are on their way while one ends matters where documents are short and a piece lasts a few
- * microseconds.
- */
+ * Each of a block's two computing warpgroups (warpgroups.cuh) has one tile of the mask, so it knows
+ * its own range and skips what this tile does not touch. The tiles of the next piece of work are
+ * loaded while one ends; this matters for short documents, where a piece takes a few
+ * microseconds. */
 #ifndef PLM_KERNELS_CUDA_SM90_ATTENTION_SM90_CUH
 #define PLM_KERNELS_CUDA_SM90_ATTENTION_SM90_CUH
 
@@ -14,17 +13,17 @@
 
 struct plm_sm90_attention {
   plm_attention p;
-  int tiles;  /* of the mask, a chunk */
-  int pairs;  /* of tiles, a chunk */
+  int tiles;  /* of the mask in a chunk */
+  int pairs;  /* of tiles in a chunk */
   int items;  /* pairs of all heads and chunks */
-  int blocks; /* that share them: the grid, as an operand that needs no register */
-  /* log2 e times what turns a product into a logit; what turns it into the exponent of tanh; 1/cap
-   */
+  int blocks; /* the grid's size; a parameter needs no register */
+  /* factors: from a product to log2(e) times its logit, from a product to the exponent of tanh, and
+   * 1 / cap */
   float unit, cap_unit, inverse_cap;
 };
 
-/* The same number, as if it were another: what follows from it is computed again, not kept in
- * registers over a walk. */
+/* Returns i, but the compiler does not know that: values that depend on it are computed again
+ * instead of being kept in registers. */
 static __device__ __forceinline__ int plm_sm90_again(int i)
 {
   asm volatile("" : "+r"(i));
@@ -44,7 +43,7 @@ struct plm_sm90_item {
   }
 };
 
-/* [begin, end) of a tile's range in the mask's arrays; empty behind the chunk's end. */
+/* A tile's range [begin, end) in the mask's arrays; empty beyond the end of the chunk. */
 struct plm_sm90_range {
   int begin = 0, end = 0;
   __device__ __forceinline__ plm_sm90_range(const plm_sm90_attention &a, int chunk, int tile,
@@ -54,7 +53,7 @@ struct plm_sm90_range {
     begin = begins[(int64_t)chunk * a.tiles + tile];
     end = ends[(int64_t)chunk * a.tiles + tile];
   }
-  /* that of a piece of work: from the first to the last that either tile touches */
+  /* Extends the range to what either tile touches. */
   __device__ __forceinline__ void join(const plm_sm90_range &other)
   {
     if (other.end <= other.begin) return;
@@ -64,8 +63,8 @@ struct plm_sm90_range {
   }
 };
 
-/* Copies ROWS rows (by 64) of one head, KP columns, to a tile of halves: first the rows' first 64
- * columns, then the others. */
+/* Begins to copy ROWS rows (a multiple of 64) of one head, KP columns, to a tile of two halves:
+ * first the first 64 columns of all rows, then the others. */
 template <int KP, int ROWS>
 static __device__ __forceinline__ void load_rows(unsigned char *tile, const plm_tile_map *map,
                                                  uint64_t *barrier, const plm_sm90_item &item,
@@ -79,8 +78,7 @@ static __device__ __forceinline__ void load_rows(unsigned char *tile, const plm_
                 half * PLM_TILE_COLUMNS, item.head, row + r * PLM_TILE_ROWS, item.chunk);
 }
 
-/* s (64, ROWS) = X Y^T: X 64 rows from its descriptor on, Y ROWS rows, both KP columns in halves.
- */
+/* Begins s (64, ROWS) = X Y^T, with 64 rows of X, ROWS rows of Y, and KP columns in halves. */
 template <int KP, int ROWS>
 static __device__ __forceinline__ void begin_scores(float (&s)[ROWS / 2], unsigned x, unsigned y)
 {
@@ -92,8 +90,8 @@ static __device__ __forceinline__ void begin_scores(float (&s)[ROWS / 2], unsign
   }
 }
 
-/* d (64, KP) += P Y: P (64, ROWS) rounded in registers, Y ROWS rows; its descriptor's leading bytes
- * are ROWS rows. */
+/* Begins d (64, KP) += P Y, with P (64, ROWS) rounded in registers and ROWS rows of Y. The leading
+ * bytes of Y's descriptor are those of ROWS rows. */
 template <int KP, int ROWS>
 static __device__ __forceinline__ void begin_sums(float (&d)[KP / 2], const unsigned (&p)[ROWS / 4],
                                                   unsigned y)
@@ -103,8 +101,8 @@ static __device__ __forceinline__ void begin_sums(float (&d)[KP / 2], const unsi
     product_registers<KP>(d, p + 4 * step, y + step * PLM_ROWS_FURTHER);
 }
 
-/* plm_logit with a cap, without tanhf's branch, which would stand among products under way. Off by
- * about 1e-7 of the cap at most. */
+/* plm_logit with a cap, but without the branch of tanhf, which must not come between asynchronous
+ * products. The error is at most about 1e-7 of the cap. */
 static __device__ __forceinline__ float plm_sm90_capped(float product, const plm_sm90_attention &a)
 {
   const float e = exp2_fast(product * a.cap_unit);
@@ -119,8 +117,8 @@ static __device__ __forceinline__ void round_accumulators(unsigned (&p)[COUNT / 
   for (int i = 0; i < COUNT / 2; i++) p[i] = pack_bf16(s[2 * i], s[2 * i + 1]);
 }
 
-/* Writes a warpgroup's 64 rows of accumulators, times a factor a row: the four lanes of a row
- * exchange their pairs, so that each writes 16 bytes. */
+/* Writes a warpgroup's 64 rows of accumulators, times a factor for each row. The four lanes of a
+ * row exchange pairs, so that each lane writes 16 bytes. */
 template <int KP>
 static __device__ __forceinline__ void
 store_accumulators(plm_bf16 *head, int64_t row_stride, int first, int L, int K,
@@ -159,7 +157,7 @@ store_accumulators(plm_bf16 *head, int64_t row_stride, int first, int L, int K,
 }
 
 /* ---- the host's side: attention_sm90.cu ---- */
-/* A view of (B, L, heads of K) with rows row_stride elements apart. */
+/* Makes a map of (B, L, heads of K) whose rows are row_stride elements apart. */
 bool plm_sm90_map(plm_tile_map *map, const plm_bf16 *data, const plm_attention_shape *shape,
                   int64_t row_stride);
 

@@ -1,19 +1,19 @@
-/* Attention backward for sm_90a, deterministic: formulas and division into two kernels as in
- * attention_backward.cu. One owns keys and walks their queries for dK and dV; the other owns
- * queries and walks their keys for dQ. Each block's two workers own 64 rows each, which stay in
- * shared memory; what they walk comes 64 rows at a time through a ring of stages.
+/* Attention backward for sm_90a, deterministic, with the formulas and the two kernels of
+ * attention_backward.cu: one owns keys and walks their queries for dK and dV, the other owns
+ * queries and walks their keys for dQ. Each of a block's two workers owns 64 rows, which stay in
+ * shared memory; the rows that they walk come 64 at a time through a ring of stages.
  *
- * Products of a step run under the exponentials of the same step (its second scores) and of the
- * other worker. */
+ * The second product of a step runs during the exponentials of this step; products also run during
+ * the exponentials of the other worker. */
 #include "kernels/cuda/sm90/attention_sm90.cuh"
 
 namespace
 {
 
-enum { STEP = 64 }; /* rows that are walked at a time */
+enum { STEP = 64 }; /* rows walked at a time */
 
-/* What a stage holds beside its tiles, of the queries walked: lse times log2 e, delta, runs of
- * keys, and what all runs have in common. */
+/* What a stage holds besides its tiles, for the queries walked: lse times log2(e), delta, their
+ * runs of keys, and the intersection of these runs. */
 struct Queries {
   float lse[STEP], delta[STEP];
   int begin[STEP], end[STEP];
@@ -31,7 +31,7 @@ template <int KP> struct Backward {
     Queries queries[STAGES];
     Barriers barriers;
   };
-  /* two tensors each: q and dout, k and v */
+  /* for two tensors each: q and dout, k and v */
   static constexpr size_t TILES = (PLM_SM90_WORKERS + STAGES) * 2 * TILE;
   static constexpr size_t SHARED = PLM_SWIZZLE_BYTES + TILES + sizeof(Rest);
 
@@ -54,10 +54,10 @@ template <int KP> struct Backward {
 /* The tensors and ranges of one of the two kernels. */
 struct Sides {
   const plm_tile_map *owned[2], *walked[2];
-  const int32_t *begins, *ends; /* of the tiles owned: what they touch */
+  const int32_t *begins, *ends; /* what each owned tile touches */
 };
 
-/* The range of a piece of work. */
+/* The range of rows that a piece of work walks. */
 __device__ __forceinline__ plm_sm90_range range_of(const plm_sm90_attention &a,
                                                    const plm_sm90_item &item, const int32_t *begins,
                                                    const int32_t *ends)
@@ -67,7 +67,7 @@ __device__ __forceinline__ plm_sm90_range range_of(const plm_sm90_attention &a,
   return range;
 }
 
-/* The thread that brings tiles. */
+/* The role of the thread that loads tiles. */
 template <int KP>
 __device__ __forceinline__ void bring(Backward<KP> &at, const plm_sm90_attention &a,
                                       const Sides &sides)
@@ -87,7 +87,7 @@ __device__ __forceinline__ void bring(Backward<KP> &at, const plm_sm90_attention
       load_rows<KP, STEP>(tiles + B::TILE, sides.walked[1], full, item, row);
       ring.advance();
     };
-    /* the first step does not wait for the workers to be done with what they owned before */
+    /* the first step need not wait until the workers are done with what they owned before */
     if (range.begin < range.end) fill(range.begin);
 #pragma unroll 1
     for (int w = 0; w < PLM_SM90_WORKERS; w++) {
@@ -104,8 +104,8 @@ __device__ __forceinline__ void bring(Backward<KP> &at, const plm_sm90_attention
   }
 }
 
-/* A warp that brings a part of what Queries has: put(queries, item, row, end) of each step, then
- * its arrival. Three of them: the registers that are left would not do for all at once. */
+/* The role of a warp that loads one part of Queries: put(queries, item, row, end) for each step,
+ * then the arrival. Three warps do this, since one has too few registers for all parts. */
 template <int KP, class Put>
 __device__ __forceinline__ void bring_queries(Backward<KP> &at, const plm_sm90_attention &a,
                                               Put put)
@@ -126,7 +126,7 @@ __device__ __forceinline__ void bring_queries(Backward<KP> &at, const plm_sm90_a
   }
 }
 
-/* to[j] = factor from[row + j], of the piece's head, and what stands for rows behind the end */
+/* to[j] = factor * from[row + j] for the item's head; `beyond` for rows from `end` on. */
 __device__ __forceinline__ void put_values(float *to, const float *from, float factor, float beyond,
                                            const plm_attention &p, const plm_sm90_item &item,
                                            int row, int end)
@@ -134,7 +134,7 @@ __device__ __forceinline__ void put_values(float *to, const float *from, float f
 #pragma unroll
   for (int half = 0; half < STEP; half += PLM_WARP) {
     const int j = half + (int)threadIdx.x % PLM_WARP;
-    /* addresses are made anew each time: kept, they would not fit the registers */
+    /* addresses are computed again each time; there are no registers to keep them */
     const int of_head = plm_sm90_again(item.chunk * p.shape.H + item.head);
     const int64_t at = (int64_t)of_head * p.shape.L + plm_sm90_again(row + j);
     to[j] = row + j < end ? from[at] * factor : beyond;
@@ -177,12 +177,12 @@ template <int KP> struct Worker {
   {
     return tile_descriptor(at.owned + (worker * 2 + tensor) * B::TILE, 0);
   }
-  /* a stage's tensor, its columns summed over */
+  /* The stage's tensor, for a sum over its columns. */
   __device__ __forceinline__ unsigned walked(int tensor)
   {
     return tile_descriptor(at.walked + (ring.stage() * 2 + tensor) * B::TILE, 0);
   }
-  /* its rows summed over */
+  /* The same for a sum over its rows. */
   __device__ __forceinline__ unsigned walked_down(int tensor)
   {
     return tile_descriptor(at.walked + (ring.stage() * 2 + tensor) * B::TILE,
@@ -194,7 +194,7 @@ template <int KP> struct Worker {
     at.rest->barriers.walked.release(ring);
     ring.advance();
   }
-  /* Both scores of the stage, a group each. */
+  /* Begins both products of the stage; each is a group. */
   __device__ __forceinline__ void begin_both(float (&s)[STEP / 2], float (&dp)[STEP / 2], int of_s,
                                              int of_dp)
   {
@@ -206,7 +206,7 @@ template <int KP> struct Worker {
     begin_scores<KP, STEP>(dp, owned(of_dp), walked(of_dp));
     products_commit();
   }
-  /* d += p times a stage's tensor, a group. */
+  /* Begins d += p times a tensor of the stage, as a group. */
   __device__ __forceinline__ void begin_sum(float (&d)[KP / 2], unsigned (&p)[STEP / 4], int tensor)
   {
     products_hold(d);
@@ -215,8 +215,8 @@ template <int KP> struct Worker {
     begin_sums<KP, STEP>(d, p, walked_down(tensor));
     products_commit();
   }
-  /* Calls step(row, first) for the rows [begin, end) that touch own, of the stages that hold them
-   * from the range's begin on; passes over the others. */
+  /* Walks the stages, which hold `range` from its begin on. Calls step(row, release_before) for
+   * those that touch `own` and skips the others. release_before frees the previous stage. */
   template <class Step>
   __device__ __forceinline__ void walk(const plm_sm90_range &range, const plm_sm90_range &own,
                                        Step step)
@@ -241,14 +241,14 @@ template <int KP> struct Worker {
   }
 };
 
-/* s, a product or where logits are capped the logit, to the weight. Minus infinity where the mask
- * forbids: weight 0. */
+/* The weight of a pair. s is its product, or its logit if logits are capped, or minus infinity if
+ * the mask forbids it, which gives 0. */
 template <bool CAPPED>
 __device__ __forceinline__ float weight_of(float s, float lse, const plm_sm90_attention &a)
 {
   return exp2_fast(s * (CAPPED ? PLM_LOG2E : a.unit) - lse);
 }
-/* dS from dP and the weight, or where logits are capped the logit */
+/* dS from dP and s, which is the weight, or the logit if logits are capped. */
 template <bool CAPPED>
 __device__ __forceinline__ float gradient_of(float s, float dp, float lse, float delta,
                                              const plm_sm90_attention &a)
@@ -265,7 +265,7 @@ __device__ __forceinline__ void cap_logits(float (&s)[COUNT], const plm_sm90_att
   for (int j = 0; j < COUNT; j++) s[j] = plm_sm90_capped(s[j], a);
 }
 
-enum { FIRST, SECOND }; /* tensors of a pair: q and dout, k and v */
+enum { FIRST, SECOND }; /* of two tensors: q and dout, k and v */
 
 template <int KP, bool CAPPED>
 __device__ __forceinline__ void work_queries(Backward<KP> &at, const plm_sm90_attention &a,
@@ -336,8 +336,9 @@ __device__ __forceinline__ void work_queries(Backward<KP> &at, const plm_sm90_at
 template <int KP, bool CAPPED>
 __device__ __forceinline__ void work_keys(Backward<KP> &at, const plm_sm90_attention &a, int worker)
 {
-  /* dK and dV of wide heads leave no registers for dS beside the weights: dV's products end first.
-   * (So with a cap, where ptxas would serialise all products.) */
+  /* For wide heads dK and dV leave no registers for both dS and the weights, so the products of dV
+   * end before dS is computed. The same with a cap, where ptxas would otherwise serialise all
+   * products. */
   constexpr bool SHARING = KP > 64 || CAPPED;
   const plm_attention &p = a.p;
   const int L = p.shape.L, K = p.shape.K;
@@ -364,7 +365,7 @@ __device__ __forceinline__ void work_keys(Backward<KP> &at, const plm_sm90_atten
       products_hold(dk);
       products_hold(dv);
       release_before();
-      /* transposed: rows are keys, columns queries */
+      /* transposed: rows are keys, columns are queries */
       if (CAPPED) cap_logits(s, a);
       if (first < queries.common_begin || first + 64 > queries.common_end) {
 #pragma unroll
@@ -404,7 +405,7 @@ __device__ __forceinline__ void work_keys(Backward<KP> &at, const plm_sm90_atten
   }
 }
 
-/* KEYS: the workers own keys, else queries. */
+/* The workers own keys if KEYS, else queries. */
 template <int KP, bool CAPPED, bool KEYS>
 __global__ void __launch_bounds__(PLM_SM90_THREADS, 1)
     backward_kernel(const PLM_GRID_CONSTANT plm_tile_map q, const PLM_GRID_CONSTANT plm_tile_map k,

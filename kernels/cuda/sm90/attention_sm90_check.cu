@@ -1,6 +1,7 @@
-/* Whether the attention kernels of sm_90a compute on this device what those on mma.sync do: a few
- * shapes that take every way through them. Run once, when the first backend opens; they were
- * written against the emulation, and a device that disagrees trains on mma.sync instead. */
+/* Checks whether the attention kernels for sm_90a compute on this device what those on mma.sync
+ * compute, with a few shapes that take every path through them. Runs when the first backend of a
+ * process opens. The kernels were written against the emulation; if a device disagrees, it uses
+ * mma.sync. */
 #include <cmath>
 
 #include "kernels/cuda/attention.cuh"
@@ -10,18 +11,17 @@ namespace
 {
 
 struct Shape {
-  int L, H, K, document; /* documents of this length, one behind the other */
+  int L, H, K, document; /* consecutive documents have this length */
   bool causal;
   float cap;
 };
-/* short ranges of keys and long ones (over 512), both widths of tiles, with columns of zeros, caps
- */
+/* Short and long (over 512) ranges of keys, both widths of tiles, columns of zeros, caps. */
 const Shape shapes[] = {
     {330, 2, 64, 130, false, 0},  {330, 2, 128, 130, true, 0}, {700, 1, 64, 650, true, 0},
     {700, 1, 128, 650, false, 0}, {200, 2, 96, 90, true, 5},   {600, 1, 64, 580, false, 5},
 };
 
-constexpr double LSE = 2e-3; /* by which the two may differ */
+constexpr double LSE = 2e-3; /* the most by which lse may differ */
 
 enum { QKV, DOUT, OUT, GRADIENTS, BUFFERS };
 
@@ -31,9 +31,8 @@ struct Tensors {
   float *lse = nullptr;
 };
 
-/* The mask's arrays, as plm_mask_build makes them, of one chunk; what no document covers is
- * padding.
- */
+/* The mask's arrays for one chunk, as plm_mask_build makes them. Positions after the last whole
+ * document are padding. */
 struct Mask {
   int L, tiles;
   std::vector<int32_t> values;
@@ -85,7 +84,7 @@ struct Mask {
   }
 };
 
-/* Forward and backward on one of the two ways; the backward from out and lse of `given`. */
+/* Forward and backward in one of the two ways. The backward pass takes out and lse from `given`. */
 void compute(struct plm_cuda *cuda, bool sm90, const Tensors &t, const Tensors &given,
              const struct plm_interval_mask &mask, const struct plm_attention_shape &shape)
 {
@@ -104,13 +103,13 @@ void compute(struct plm_cuda *cuda, bool sm90, const Tensors &t, const Tensors &
 bool close(const std::vector<float> &got, const std::vector<float> &expected)
 {
   for (size_t i = 0; i < got.size(); i++) {
-    if (got[i] == expected[i]) continue; /* infinity, too */
+    if (got[i] == expected[i]) continue; /* also infinity */
     if (!(fabsf(got[i] - expected[i]) <= LSE)) return false;
   }
   return true;
 }
 
-/* Everything on the device that one shape needs; released by the caller, filled or not. */
+/* Allocates what a shape needs on the device. The caller releases it, also after an error. */
 plm_status allocate(struct plm_ops *ops, Tensors &t, size_t rows, size_t width, size_t heads,
                     struct plm_error *error)
 {
@@ -135,7 +134,7 @@ plm_status compare(struct plm_cuda *cuda, const Tensors t[2], size_t lse_count,
     }
     PLM_TRY(plm_sm90_settle(cuda, error));
     if (!plm_sm90_close(both[1], both[0]))
-      return plm_error_set(error, PLM_CORRUPT, "%s differs from mma.sync's", names[i]);
+      return plm_error_set(error, PLM_CORRUPT, "%s differs from that of mma.sync", names[i]);
   }
   std::vector<float> lse[2];
   for (int way = 0; way < 2; way++) {
@@ -143,7 +142,8 @@ plm_status compare(struct plm_cuda *cuda, const Tensors t[2], size_t lse_count,
     ops->download(ops, lse[way].data(), t[way].lse, lse_count * sizeof(float));
   }
   PLM_TRY(plm_sm90_settle(cuda, error));
-  if (!close(lse[1], lse[0])) return plm_error_set(error, PLM_CORRUPT, "lse differs");
+  if (!close(lse[1], lse[0]))
+    return plm_error_set(error, PLM_CORRUPT, "lse differs from that of mma.sync");
   return PLM_OK;
 }
 
@@ -186,7 +186,7 @@ plm_status plm_cuda_attention_sm90_check(struct plm_cuda *cuda, struct plm_error
     Tensors t[2];
     void *mask_values = nullptr;
     status = check_shape(cuda, shape, t, &mask_values, error);
-    if (status == PLM_TIMEOUT) break; /* a release would wait, too */
+    if (status == PLM_TIMEOUT) break; /* a release would wait forever */
     for (Tensors &each : t) {
       for (void *buffer : each.at) {
         if (buffer != nullptr) cuda->ops.release(&cuda->ops, buffer);

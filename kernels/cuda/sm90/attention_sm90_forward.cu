@@ -1,9 +1,10 @@
 /* Attention forward for sm_90a: online softmax over tiles of keys, after FlashAttention-3 (Shah et
- * al. 2024): tiles brought by the copy engine, wgmma, the sums of one tile's values run under the
- * next tile's softmax, and the two warpgroups take turns, one's products under the other's softmax.
+ * al. 2024). The copy engine brings tiles, products are wgmma, the sum over one tile's values runs
+ * during the next tile's softmax, and the two warpgroups take turns, so that the products of one
+ * run during the softmax of the other.
  *
- * Long ranges of keys go by 128 at a time, for the tensor cores' sake; ranges about the length of a
- * document by 64, for less of what the mask forbids. */
+ * Long ranges of keys are walked 128 keys at a time, which suits the tensor cores. Ranges of about
+ * the length of a document are walked 64 at a time, which wastes less on forbidden pairs. */
 #include "kernels/cuda/sm90/attention_sm90.cuh"
 
 namespace
@@ -13,7 +14,7 @@ enum { STAGE_KEYS = 128, LONG_RANGE = 512 };
 
 template <int KP> struct Forward {
   static constexpr int STAGES = KP == 64 ? 4 : 3;
-  static constexpr int Q_BYTES = 64 * KP * 2; /* of a warpgroup */
+  static constexpr int Q_BYTES = 64 * KP * 2; /* for a warpgroup */
   static constexpr int STAGE_BYTES = STAGE_KEYS * KP * 2;
   struct Barriers {
     plm_ring_barriers<STAGES> k, v;
@@ -33,20 +34,19 @@ template <int KP> struct Forward {
   }
 };
 
-/* The softmax's state of a thread's two rows. most in units of the products, or of capped logits.
- */
+/* The softmax's state of a thread's two rows. `most` is a product, or a capped logit. */
 struct Rows {
   float most[2], sum[2];
   int begin[2], end[2]; /* runs of keys */
 };
 
-/* log2 e times what turns rows' most into a logit */
+/* The factor from `most` to log2(e) times the logit. */
 template <bool CAPPED> __device__ __forceinline__ float unit_of(const plm_sm90_attention &a)
 {
   return CAPPED ? PLM_LOG2E : a.unit;
 }
 
-/* Products to weights, in place; factor: what to scale earlier sums by. */
+/* Turns products into weights, in place. Earlier sums must be scaled by `factor`. */
 template <int KEYS, bool CAPPED>
 __device__ __forceinline__ void soften(float (&s)[KEYS / 2], Rows &rows, float (&factor)[2],
                                        int first_key, bool full, const plm_sm90_attention &a)
@@ -70,7 +70,7 @@ __device__ __forceinline__ void soften(float (&s)[KEYS / 2], Rows &rows, float (
 #pragma unroll
     for (int i = 2 * r; i < KEYS / 2; i += 4) most = fmaxf(most, fmaxf(s[i], s[i + 1]));
     most = quad_max(most);
-    /* no key so far: nothing to rescale, and no infinity minus infinity */
+    /* if there was no key so far, avoid infinity minus infinity */
     const float base = most == -INFINITY ? 0 : most * unit;
     factor[r] = exp2_fast(rows.most[r] * unit - base);
     rows.most[r] = most;
@@ -92,7 +92,7 @@ __device__ __forceinline__ void rescale(float (&o)[KP / 2], const float (&factor
   for (int i = 0; i < KP / 2; i++) o[i] *= factor[i / 2 % 2];
 }
 
-/* One worker's way through the keys of a piece of work, KEYS at a time. */
+/* A worker's walk through the keys of a piece of work, KEYS at a time. */
 template <int KP, int KEYS, bool CAPPED> struct Walk {
   typedef Forward<KP> F;
   typedef plm_ring<F::STAGES> Ring;
@@ -102,7 +102,7 @@ template <int KP, int KEYS, bool CAPPED> struct Walk {
   int worker;
   unsigned q;
 
-  /* Where ranges are long the warpgroups take turns at beginning products. */
+  /* In long ranges the warpgroups take turns in beginning products. */
   __device__ __forceinline__ void take_turn()
   {
     if (KEYS == STAGE_KEYS) named_sync(PLM_BAR_TURN + worker, PLM_SM90_WORKERS * PLM_WARPGROUP);
@@ -190,7 +190,7 @@ template <int KP, int KEYS, bool CAPPED> struct Walk {
   }
 };
 
-/* The thread that brings tiles. */
+/* The role of the thread that loads tiles. */
 template <int KP>
 __device__ __forceinline__ void bring(Forward<KP> &at, const plm_sm90_attention &a,
                                       const plm_tile_map *q, const plm_tile_map *k,
@@ -217,7 +217,7 @@ __device__ __forceinline__ void bring(Forward<KP> &at, const plm_sm90_attention 
       else
         load_rows<KP, STAGE_KEYS / 2>(tile, map, full, item, key);
     };
-    /* the first keys do not wait for the workers to be done with the queries before */
+    /* the first keys need not wait until the workers are done with the previous queries */
     if (range.begin < range.end) load(at.barriers->k, at.k, k, range.begin);
     for (int w = 0; w < PLM_SM90_WORKERS; w++) {
       at.barriers->q[w].wait_empty(turn);
@@ -242,7 +242,8 @@ __device__ __forceinline__ void work(Forward<KP> &at, const plm_sm90_attention &
   const unsigned q = tile_descriptor(at.q + worker * F::Q_BYTES, 0);
   plm_ring<F::STAGES> ring;
   plm_ring<1> turn;
-  if (worker == 1) named_arrive(PLM_BAR_TURN, PLM_SM90_WORKERS * PLM_WARPGROUP); /* 0 begins */
+  if (worker == 1)
+    named_arrive(PLM_BAR_TURN, PLM_SM90_WORKERS * PLM_WARPGROUP); /* worker 0 begins */
   for (int i = (int)blockIdx.x; i < a.items; i += a.blocks, turn.advance()) {
     const plm_sm90_item item(a, i);
     const int32_t *begins = p.mask.tile_key_begin, *ends = p.mask.tile_key_end;
@@ -286,7 +287,9 @@ __device__ __forceinline__ void work(Forward<KP> &at, const plm_sm90_attention &
     store_accumulators<KP>(p.out + ((int64_t)item.chunk * L * H + item.head) * K, (int64_t)H * K,
                            first, L, K, o, factor[0], factor[1]);
   }
-  if (worker == 0) named_sync(PLM_BAR_TURN, PLM_SM90_WORKERS * PLM_WARPGROUP); /* the last turn */
+  if (worker == 0)
+    named_sync(PLM_BAR_TURN,
+               PLM_SM90_WORKERS * PLM_WARPGROUP); /* takes the turn that is left over */
 }
 
 template <int KP, bool CAPPED>

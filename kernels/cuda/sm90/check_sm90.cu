@@ -6,7 +6,7 @@
 
 #include <unistd.h>
 
-/* Of the norm of all, of the largest element. */
+/* The error of the whole over its norm, and of the worst element over the largest one. */
 static constexpr double WHOLE = 0.02, WORST = 0.06;
 
 void plm_sm90_draw(std::vector<uint16_t> &values, uint64_t seed)

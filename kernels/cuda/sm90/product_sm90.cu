@@ -1,13 +1,14 @@
-/* The products of the MLP for sm_90a, relu2 in the epilogue: tiles of 128 x 256 brought by the copy
- * engine, 64 of the sum at a time, four stages ahead; each of the two computing warpgroups holds 64
- * x 256 accumulators.
+/* The products of the MLP for sm_90a, with relu2 in the epilogue. A tile of the result is 128 x
+ * 256; each of the two workers holds 64 x 256 accumulators. The copy engine brings 64 of the sum at
+ * a time, up to four stages ahead.
  *
- * The first warpgroup begins a little earlier than the second, and stays so much ahead, as both
- * take as long for a tile: one's epilogue runs under the other's products. What the epilogue of the
- * backward pass reads of `hidden` is loaded before the tile's products and waits in registers.
+ * The first worker begins a little earlier than the second. Both take equally long for a tile, so
+ * it stays ahead, and the epilogue of one runs during the products of the other. What the epilogue
+ * of the backward pass needs of `hidden` is loaded before the tile's products and waits in
+ * registers.
  *
- * Results change places through shared memory that only their warp uses, so that 16 lanes write 256
- * bytes of a row. */
+ * Each warp rearranges its results through its own piece of shared memory, so that 16 lanes write
+ * 256 bytes of a row. */
 #include "kernels/cuda/relu2_products.cuh"
 #include "kernels/cuda/sm90/warpgroups.cuh"
 
@@ -16,21 +17,21 @@ namespace
 
 enum {
   ROWS = 128,               /* of a tile of the result */
-  COLUMNS = 256,            /* likewise */
-  DEPTH = PLM_TILE_COLUMNS, /* of the sum, a stage */
+  COLUMNS = 256,            /* of a tile of the result */
+  DEPTH = PLM_TILE_COLUMNS, /* of the sum in a stage */
   STAGES = 4,
   A_BYTES = ROWS * PLM_TILE_ROW_BYTES,
   B_BYTES = COLUMNS * DEPTH * 2,
   STAGE_BYTES = A_BYTES + B_BYTES,
-  GROUP = 16,          /* rows of tiles that are walked column by column */
+  GROUP = 16,          /* rows of tiles that form a group, walked column by column */
   HEAD_START = 2,      /* stages */
   WARP_ROWS = 16,      /* of a warp's accumulators */
-  PIECE_COLUMNS = 128, /* that a warp writes at a time */
+  PIECE_COLUMNS = 128, /* written by a warp at a time */
   PIECES = COLUMNS / PIECE_COLUMNS,
   PIECE_ROW_BYTES = PIECE_COLUMNS * 2,
   PIECE_BYTES = WARP_ROWS * PIECE_ROW_BYTES,
   ROW_LANES = PIECE_ROW_BYTES / 16,    /* 16 bytes each */
-  TURNS = PIECE_BYTES / 16 / PLM_WARP, /* of a warp's lanes, 16 bytes each, over a piece */
+  TURNS = PIECE_BYTES / 16 / PLM_WARP, /* in which the lanes, 16 bytes each, move a piece */
 };
 
 struct Product {
@@ -38,7 +39,7 @@ struct Product {
   const plm_bf16 *hidden;
   int M, N, K;
   int tile_rows, tile_columns, tiles, steps;
-  int blocks; /* the grid, as an operand that needs no register */
+  int blocks; /* the grid's size; a parameter needs no register */
 };
 
 struct Barriers {
@@ -51,8 +52,8 @@ static_assert(SHARED <= 227 << 10, "shared memory of a block");
 
 typedef plm_ring<STAGES> Ring;
 
-/* Where a tile begins in the result. Blocks take neighbouring numbers at a time: those of GROUP
- * rows of tiles and as few columns, whose operands L2 holds together. */
+/* Where a tile begins in the result. At any time blocks work on consecutive tiles, which are in
+ * GROUP rows and few columns, so that L2 holds their operands. */
 struct Place {
   int row, column;
   __device__ __forceinline__ Place(const Product &p, int tile)
@@ -65,10 +66,10 @@ struct Place {
   }
 };
 
-/* ---- the thread that brings tiles ---- */
+/* ---- the thread that loads tiles ---- */
 
-/* B forward: COLUMNS rows of w, DEPTH columns. Backward: DEPTH rows of w, COLUMNS columns, 64 by
- * 64. */
+/* Forward, B is COLUMNS rows and DEPTH columns of w. Backward, it is DEPTH rows and COLUMNS
+ * columns, copied 64 columns at a time. */
 template <bool BACKWARD>
 __device__ __forceinline__ void bring(unsigned char *shared, Barriers *barriers, const Product &p,
                                       const plm_tile_map *a, const plm_tile_map *w)
@@ -99,11 +100,11 @@ __device__ __forceinline__ void bring(unsigned char *shared, Barriers *barriers,
 
 /* ---- epilogue ---- */
 
-/* Of a warp: its 16 rows of the result, and which 16 bytes this lane moves of a piece: turn by turn
- * two rows further. */
+/* A warp's 16 rows of the result, and which 16 bytes of a piece this lane moves: each turn is two
+ * rows further. */
 struct Rows {
-  int row, column; /* this lane's, of the first turn and piece */
-  int64_t at;      /* element of both in the result */
+  int row, column; /* of this lane in the first turn and piece */
+  int64_t at;      /* their element in the result */
   __device__ __forceinline__ Rows(const Product &p, const Place &place, int worker)
   {
     const int warp = (int)threadIdx.x % PLM_WARPGROUP / PLM_WARP;
@@ -122,13 +123,13 @@ struct Rows {
   }
 };
 
-/* Bytes from a piece's start: 16-byte parts of a row change places by the row's number modulo 8, so
- * that neither rows nor columns meet in a bank. */
+/* The offset of a part of 16 bytes in a piece. The parts of a row are permuted by the row modulo 8,
+ * so that neither rows nor columns have bank conflicts. */
 __device__ __forceinline__ int part_at(int row, int part)
 {
   return row * PIECE_ROW_BYTES + ((part ^ (row & 7)) << 4);
 }
-/* What this lane moves of a piece in a turn */
+/* The part of a piece that this lane moves in a turn. */
 __device__ __forceinline__ uint4 *part_of_turn(unsigned char *piece, int turn)
 {
   const int lane = (int)threadIdx.x % PLM_WARP;
@@ -148,7 +149,7 @@ __device__ __forceinline__ void load_hidden(Held &held, const Product &p, const 
   }
 }
 
-/* Two sums times the slopes of relu2 where hidden is its two values. */
+/* Two sums times the slopes of relu2, where `hidden` packs its two values. */
 __device__ __forceinline__ unsigned through_relu2(float low, float high, unsigned hidden)
 {
   const float first = root_fast(__uint_as_float(hidden << 16));
@@ -181,7 +182,7 @@ __device__ __forceinline__ void finish(unsigned char *piece, const float (&d)[CO
         for (int j = 0; j < 4; j++)
           words[j] = through_relu2(sums[2 * j], sums[2 * j + 1], words[j]);
       } else {
-        /* x |x| has relu2's value where x is positive, and is negative elsewhere */
+        /* x |x| equals relu2(x) if x is positive, and is negative otherwise */
 #pragma unroll
         for (int j = 0; j < 4; j++)
           words[j] = pack_bf16_positive(sums[2 * j] * fabsf(sums[2 * j]),
@@ -196,7 +197,7 @@ __device__ __forceinline__ void finish(unsigned char *piece, const float (&d)[CO
       if (rows.inside(p, half, turn))
         *reinterpret_cast<uint4 *>(p.out + rows.element(p, half, turn)) = part;
     }
-    __syncwarp(); /* the piece is written again */
+    __syncwarp(); /* the next half overwrites the piece */
   }
 }
 
@@ -220,7 +221,7 @@ __device__ __forceinline__ void work(unsigned char *shared, Barriers *barriers, 
   const int warp = (int)threadIdx.x % PLM_WARPGROUP / PLM_WARP;
   unsigned char *piece = shared + PIECES_AT + (worker * PLM_SM90_WARPS + warp) * PIECE_BYTES;
   Ring ring;
-  /* the stage after which the second warpgroup may begin */
+  /* counts down to the stage after which the second worker may begin */
   int head_start = worker == 0 ? min((int)HEAD_START, p.steps) : 0;
   if (worker > 0) named_sync(PLM_BAR_TURN, PLM_SM90_WORKERS * PLM_WARPGROUP);
   for (int tile = (int)blockIdx.x; tile < p.tiles; tile += p.blocks) {
@@ -277,7 +278,7 @@ __global__ void __launch_bounds__(PLM_SM90_THREADS, 1)
 
 /* ---- the host's side ---- */
 
-/* A row-major matrix, by rows of boxes. */
+/* Makes a map of a row-major matrix, with boxes of box_rows rows. */
 bool map_matrix(plm_tile_map *map, const void *data, int64_t rows, int64_t columns, int box_rows)
 {
   const int64_t sizes[] = {columns, rows};
@@ -292,7 +293,7 @@ bool plm_cuda_product_sm90_takes(const struct plm_cuda *cuda, const struct plm_r
 {
   const uintptr_t pointers =
       (uintptr_t)p->out | (uintptr_t)p->a | (uintptr_t)p->w | (uintptr_t)p->hidden;
-  const int64_t most = INT32_MAX - ROWS; /* a tile's last row */
+  const int64_t most = INT32_MAX - ROWS; /* so that the last row of a tile is an int */
   return cuda->bf16 && pointers % 16 == 0 && p->N > 0 && p->I > 0 && p->O > 0 && p->I % 8 == 0 &&
          p->O % 8 == 0 && p->N <= most && p->I <= most / 2 && p->O <= most / 2 &&
          plm_blocks(p->N, ROWS) * (int64_t)plm_blocks(max(p->I, p->O), COLUMNS) <=

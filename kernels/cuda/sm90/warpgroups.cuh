@@ -1,10 +1,9 @@
-/* What the kernels of sm_90a share: a block's warpgroups, rings of stages, maps of tiles.
+/* What the kernels for sm_90a share: a block's warpgroups, rings of stages, maps of tiles.
  *
- * A block has three warpgroups: one brings tiles (one thread of it; it gives its registers away),
- * two compute, 64 rows each. Blocks are as many as multiprocessors and take one piece of work after
- * the other: while one ends, the tiles of the next are on their way. Which block takes what depends
- * on the shape alone.
- */
+ * A block has three warpgroups. In the first, one thread loads tiles, and the warpgroup gives its
+ * registers to the others. The other two are the workers; each computes 64 rows. There are as many
+ * blocks as multiprocessors, and each takes one piece of work after the other, so the tiles of the
+ * next piece are loaded while one ends. Which block takes what depends only on the shape. */
 #ifndef PLM_KERNELS_CUDA_SM90_WARPGROUPS_CUH
 #define PLM_KERNELS_CUDA_SM90_WARPGROUPS_CUH
 
@@ -13,20 +12,22 @@
 enum {
   PLM_SM90_WORKERS = 2, /* warpgroups that compute */
   PLM_SM90_THREADS = (PLM_SM90_WORKERS + 1) * PLM_WARPGROUP,
-  PLM_SM90_WARPS = PLM_WARPGROUP / PLM_WARP, /* of a warpgroup: arrivals at what it frees */
-  /* 168 a thread at the start: 65,536 by 384 threads, in eights; 24 + 2 * 240 is no more */
+  PLM_SM90_WARPS =
+      PLM_WARPGROUP / PLM_WARP, /* of a warpgroup: its arrivals when it frees a stage */
+  /* a thread starts with 168: 65,536 over 384 threads, rounded down to a multiple of 8; 24 + 2 *
+   * 240 is not more than 3 * 168 */
   PLM_SM90_BRINGER_REGISTERS = 24,
   PLM_SM90_WORKER_REGISTERS = 240,
 };
 
-/* Shared memory from where the swizzle begins. */
+/* Shared memory from its first multiple of the swizzle's period on. */
 static __device__ __forceinline__ unsigned char *plm_sm90_shared()
 {
   unsigned char *shared = plm_shared<unsigned char>();
   return shared + (0u - shared_address(shared)) % PLM_SWIZZLE_BYTES;
 }
 
-/* One of the stages of a ring, and the parity of its turn, in one register. */
+/* A stage of a ring and the parity of its turn, in one register. */
 template <int STAGES> struct plm_ring {
   enum { PARITY = 16 };
   int at = 0;
@@ -45,7 +46,8 @@ template <int STAGES> struct plm_ring {
   }
 };
 
-/* Barriers of a ring: full is what the bringer fills, empty what the workers free. */
+/* The barriers of a ring: `full` is for what the loading thread fills, `empty` for what the workers
+ * free. */
 template <int STAGES> struct plm_ring_barriers {
   uint64_t full[STAGES], empty[STAGES];
   __device__ __forceinline__ void init(unsigned fillers, unsigned users)
@@ -55,7 +57,7 @@ template <int STAGES> struct plm_ring_barriers {
       barrier_init(&empty[i], users);
     }
   }
-  /* the bringer: the stage is free (at first it is) */
+  /* Called by the loading thread; waits until the stage is free, as all are at first. */
   __device__ __forceinline__ void wait_empty(const plm_ring<STAGES> &at)
   {
     barrier_wait(&empty[at.stage()], at.parity() ^ 1);
@@ -64,7 +66,7 @@ template <int STAGES> struct plm_ring_barriers {
   {
     barrier_wait(&full[at.stage()], at.parity());
   }
-  /* a worker's warp, when all its lanes are done with the stage */
+  /* Called by each warp of a worker when it is done with the stage. */
   __device__ __forceinline__ void release(const plm_ring<STAGES> &at)
   {
     __syncwarp();
@@ -72,17 +74,17 @@ template <int STAGES> struct plm_ring_barriers {
   }
 };
 
-/* What thread t of a warpgroup holds of an accumulator's rows: this one and the eighth behind it.
- */
+/* The first of the two rows of an accumulator that this thread holds; the other is 8 further. */
 static __device__ __forceinline__ int plm_sm90_row()
 {
   return (int)threadIdx.x % PLM_WARPGROUP / PLM_WARP * 16 + (int)threadIdx.x % PLM_WARP / 4;
 }
 
 /* ---- the host's side: tile_maps.cu ---- */
-/* A view of global memory for copies of boxes: `rank` (2 or 4) sizes in elements, strides in bytes
- * (the first is an element's), the first one running fastest; box[0] is PLM_TILE_COLUMNS. Strides
- * and data are multiples of 16 bytes. False: the driver has no such maps, or refuses this one. */
+/* Makes a map of global memory for copies of boxes: `rank` (2 or 4) sizes in elements, strides in
+ * bytes (the first is that of an element), fastest dimension first; box[0] is PLM_TILE_COLUMNS. The
+ * data and the other strides are multiples of 16 bytes. Returns false if the driver cannot make
+ * such maps or refuses this one. */
 bool plm_sm90_map_tiles(plm_tile_map *map, const plm_bf16 *data, int rank, const int64_t *sizes,
                         const int64_t *strides, const int *box);
 
