@@ -1,5 +1,4 @@
-/* How fast windows are made of a corpus: planning, reading, and both with translation, on one
- * thread.
+/* How fast one thread makes windows from a corpus: planning, reading, and both with translation.
  *
  *   bench_assemble [CORPUS [MAX_LENGTH]] */
 #include <stdio.h>
@@ -48,7 +47,7 @@ static plm_status measure(const struct plm_plan *plan, struct plm_corpus_cursor 
         status = plm_error_set(error, PLM_NO_MEMORY, "no memory for %zu bytes of tokens", room);
         goto done;
       }
-      continue; /* not measured: pages are new */
+      continue; /* not measured, since its pages are new */
     }
     PLM_TRY_GOTO(status, plm_assemble_window(cursor, PLM_SPLIT_TRAIN, plan, &window, tokens, error),
                  done);

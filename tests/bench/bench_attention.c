@@ -1,5 +1,5 @@
-/* Attention, forward and backward, on packed documents: executed beside allowed area, and the rate
- * of allowed work beside that of the backend's fp32 product in the same run.
+/* Attention, forward and backward, on packed documents: the executed area over the allowed area,
+ * and the rate of allowed work over that of the backend's fp32 product in the same run.
  *
  *   bench_attention [THREADS [ISA]]
  *   bench_attention --rounds NAME DOCUMENTS [THREADS]
@@ -8,7 +8,7 @@
  * B, L, H, K, then (B, L) document numbers, -1 for padding) and then measures on demand
  * (tests/support/bench_rounds.h): forward and backward passes, masks included.
  *
- * Work counts 4 K operations a pair and head forward, 10 K backward (its five products). */
+ * Work counts 4 K operations for each pair and head forward, 10 K backward (its five products). */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ enum { CHUNKS = 8, MAX_DOCUMENTS = 8192 };
 
 struct scene {
   const char *name;
-  uint32_t length, median; /* tokens of a chunk; of a document, 0: one fills the chunk */
+  uint32_t length, median; /* tokens of a chunk; median of a document, or 0 if one fills it */
   int32_t heads, K;
   unsigned kinds;
   uint32_t window;
@@ -54,7 +54,7 @@ static double now_s(void)
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Best of some runs: other work on the machine only adds. */
+/* The best of some runs, since other work on the machine can only slow them down. */
 #define BEST_OF(seconds, statement)              \
   do {                                           \
     (seconds) = 1e30;                            \
@@ -94,7 +94,7 @@ static double product_rate(uint32_t threads)
 static struct plm_chunk_document documents[MAX_DOCUMENTS];
 static uint32_t document_begin[CHUNKS + 1];
 
-/* Log-normal lengths, as proteins have, cut where the chunk ends. */
+/* Log-normal lengths, like those of proteins, cut at the end of the chunk. */
 static struct plm_batch pack(const struct scene *scene)
 {
   uint32_t count = 0;

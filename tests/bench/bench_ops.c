@@ -1,5 +1,6 @@
-/* The CPU operators' rates, all threads, best of some runs: products in GFLOP/s beside the 2048^3
- * product of the same precision, passes over memory in GB/s beside memcpy in the same run.
+/* The rates of the CPU operators with all threads, best of some runs: products in GFLOP/s and as a
+ * share of the 2048^3 product in the same precision, passes over memory in GB/s and as a share of
+ * memcpy in the same run.
  *
  *   build/tests/bench/bench_ops [ISA]
  */
@@ -18,7 +19,7 @@ struct bench {
   struct plm_ops *ops;
   void *a, *b, *c, *d, *e; /* activations, at least as large as any operand */
   float *weights, *scalars;
-  int64_t N, I, O; /* of the product at hand; rows and width of a pass */
+  int64_t N, I, O; /* of the current product; rows and width of a pass */
 };
 
 static void stop(const struct plm_error *error)
@@ -112,7 +113,7 @@ static void run_norm_backward(struct bench *b)
   b->ops->norm_backward(b->ops, b->a, b->c, b->b, b->N, b->I);
 }
 
-/* b0, b1, s and their gradients are the first scalars. */
+/* The first scalars are b0, b1, s and their gradients. */
 static struct plm_mix mix_of(const struct bench *b, bool skip)
 {
   return (struct plm_mix){

@@ -1,21 +1,21 @@
-/* A training step: forward, backward and optimizer of the demo model and of U-Nets of
- * 6x384 and 24x768 with patch_unets beside them, in fp32 and bf16, on real sequences, as a share of
- * the machine's product rate (2048^3, the faster of the backend's product and OpenBLAS where it is
- * installed, same threads, same run).
+/* A training step (forward, backward and optimizer) of the demo model, of U-Nets of 6x384 and
+ * 24x768, and of patch_unets of their size, in fp32 and bf16, on real sequences. It is also shown
+ * as a share of the machine's product rate: 2048^3, with the same threads in the same run, by the
+ * backend or by OpenBLAS if it is installed and faster.
  *
  *   bench_step [MODEL]... [fp32|bf16] [--corpus DIR] [--seconds S] [--threads N] [--cpu-time]
  *   bench_step MODEL fp32|bf16 --rounds BATCH [--corpus DIR] [--chunks N] [--threads N]
  *   bench_step MODEL fp32|bf16 --trace [--device cuda] [--corpus DIR] [--chunks N]
  *
- * --cpu-time divides the process's processor time by its threads instead of taking the clock: on a
- * machine that others use, with --threads 1, it says what a quiet one would.
+ * --cpu-time takes the process's processor time over its threads instead of the clock; with
+ * --threads 1 on a busy machine, this gives the figures of a quiet one.
  * --rounds writes the batch to the file BATCH for a peer and then measures on demand
  * (tests/support/bench_rounds.h): passes (masks, forward, backward), updates, products.
- * --trace times each operator of a pass and of an update by itself (tests/support/ops_trace.h): a
- * line each, tabs between: pass or update, operator, calls, seconds, bytes, operations.
+ * --trace times each operator of a pass and of an update separately (tests/support/ops_trace.h). It
+ * prints a line for each, with tabs: pass or update, operator, calls, seconds, bytes, operations.
  *
- * Model FLOPs as model.md counts them; the optimizer's are not counted, its time is. The last table
- * is the one to quote: whole steps, fp32 beside bf16. */
+ * Model FLOPs do not count the optimizer, but its time counts. The last table, whole steps in fp32
+ * and bf16, is the one to quote. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +41,7 @@ struct subject {
   uint32_t max_length, micro_batch_tokens, batch_tokens;
 };
 
-/* The patch_unets: as many blocks and the width of the U-Net before them. */
+/* A patch_unet has as many blocks as the U-Net before it, and its width. */
 static const struct subject subjects[] = {
     {"demo", PLM_PATCH_UNET, 128, 4, 6, 1, 2.0, 512, 4096, 4096},
     {"6x384", PLM_UNET, 384, 6, 6, 0, 8.0 / 3.0, 1024, 4096, 16384},
@@ -69,7 +69,7 @@ static void require(plm_status status, const struct plm_error *error)
   exit(1);
 }
 
-/* FLOP/s; what was measured is printed. */
+/* Measures and prints the product rate; returns FLOP/s. */
 static double product_rate(struct plm_ops *ops)
 {
   static double blas_s = INFINITY;
@@ -174,7 +174,7 @@ static void trainee_close(struct trainee *t)
 }
 
 struct timing {
-  double masks_s, model_s; /* the second: forward and backward */
+  double masks_s, model_s; /* model_s: forward and backward */
 };
 
 static double lap(uint64_t *since)
@@ -202,7 +202,7 @@ static struct timing pass(struct trainee *t)
   return took;
 }
 
-/* With the gradients' norm and zeroing: what a step does once. */
+/* What a step does once: the norm of the gradients, the update, and zeroing. */
 static double update(struct trainee *t)
 {
   struct plm_error error = {0};
@@ -222,7 +222,7 @@ static double update(struct trainee *t)
 }
 
 struct figures {
-  double tokens_per_s, pass_share, step_share; /* the step's with masks and optimizer */
+  double tokens_per_s, pass_share, step_share; /* step_share includes masks and optimizer */
 };
 
 static struct figures bench(const struct subject *subject, struct plm_ops *ops, const char *corpus,
@@ -257,7 +257,7 @@ static struct figures bench(const struct subject *subject, struct plm_ops *ops, 
   return figures;
 }
 
-/* fp32 beside bf16, whole steps: tokens/s, share of the product rate, and bf16's gain. */
+/* Whole steps in fp32 and bf16: tokens/s, share of the product rate, and the gain of bf16. */
 static void print_summary(struct figures figures[2][SUBJECTS], uint32_t threads)
 {
   printf("\nwhole steps with the optimizer, %u threads, by %s\n", threads,
@@ -346,7 +346,7 @@ static int rounds(const struct subject *subject, struct plm_ops *ops, const char
     } else if (strcmp(request.verb, "product") == 0 || strcmp(request.verb, "blas") == 0) {
       answer_products(&product, request.count, request.verb[0] == 'b');
     } else {
-      (void)fprintf(stderr, "bench_step: no such verb: %s\n", request.verb);
+      (void)fprintf(stderr, "bench_step: unknown request: %s\n", request.verb);
       return 2;
     }
     bench_answer_end();
@@ -367,7 +367,7 @@ static void print_trace(const char *what, struct plm_ops *ops)
            rows[i].bytes, rows[i].flops);
 }
 
-/* And how long both take when nobody waits for each operator. */
+/* Also measures how long pass and update take without waiting for each operator. */
 static void trace(const struct subject *subject, struct plm_ops *ops, const char *corpus,
                   uint32_t chunks)
 {
@@ -431,7 +431,7 @@ static struct arguments parse(int argc, char **argv)
         if (strcmp(argv[i], subjects[s].name) == 0) known = a.any = a.chosen[s] = true;
     }
     if (!known) {
-      (void)fprintf(stderr, "bench_step: what is %s?\n", argv[i]);
+      (void)fprintf(stderr, "bench_step: unknown argument: %s\n", argv[i]);
       exit(2);
     }
     if (pair) i++;

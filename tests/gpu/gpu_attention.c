@@ -1,10 +1,12 @@
-/* Attention alone on a GPU, forward and backward, over document lengths, head widths and masks: a
- * line of JSON a scene, and for a peer its mask in FOLDER/NAME.mask: int32 values B, L, H, K, then
- * (B, L) document numbers (-1: padding), (B, L) first keys and (B, L) ends of keys.
+/* Attention on a GPU, forward and backward, over document lengths, head widths and masks. Prints a
+ * line of JSON for each scene, and writes its mask for a peer to FOLDER/NAME.mask: int32 values B,
+ * L, H, K, then (B, L) document numbers (-1 for padding), (B, L) first keys and (B, L) ends of
+ * keys.
  *
- *   gpu_attention FOLDER [SHRINK [masks]]    SHRINK divides lengths and chunks; masks: these alone
+ *   gpu_attention FOLDER [SHRINK [masks]]
  *
- * Work counts 4 K operations a pair and head forward, 10 K backward (its five products). */
+ * SHRINK divides lengths and chunks. With `masks` it writes only the masks and measures nothing.
+ * Work counts 4 K operations for each pair and head forward, 10 K backward (its five products). */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +21,7 @@
 
 struct scene {
   const char *name;
-  uint32_t chunks, length, median; /* median tokens of a document; 0: one fills the chunk */
+  uint32_t chunks, length, median; /* median tokens of a document; 0 if one fills the chunk */
   int32_t heads, K;
   unsigned kinds;
   uint32_t window;
@@ -56,7 +58,7 @@ struct stage {
   size_t part; /* bytes from q to k and from k to v in a row */
 };
 
-/* Log-normal lengths, as proteins have, cut where the chunk ends. */
+/* Log-normal lengths, like those of proteins, cut at the end of the chunk. */
 static void pack(struct stage *s, const struct scene *scene)
 {
   uint32_t count = 0;
@@ -137,7 +139,8 @@ static void both(void *context)
   backward(context);
 }
 
-/* Of a forward and a backward pass: two runs must give the same. */
+/* A hash of the gradients after a forward and a backward pass, which must repeat in a second run.
+ */
 static uint64_t digest(struct stage *s)
 {
   const size_t bytes = (size_t)s->shape.B * (size_t)s->shape.L * 3 * s->part;
@@ -198,7 +201,7 @@ static void measure(struct plm_ops *ops, const struct scene *scene)
   stage_close(&s);
 }
 
-/* For the peer, while another program measures: nothing on the device. */
+/* Writes the masks for the peer. It does not use the device, on which other parts may measure. */
 static void write_alone(const struct scene *scene, const char *folder)
 {
   struct stage s = {.shape = {.B = (int32_t)scene->chunks,
@@ -220,7 +223,7 @@ static void write_alone(const struct scene *scene, const char *folder)
 int main(int argc, char **argv)
 {
   if (argc < 2) {
-    (void)fprintf(stderr, "gpu_attention FOLDER [SHRINK]\n");
+    (void)fprintf(stderr, "usage: gpu_attention FOLDER [SHRINK [masks]]\n");
     return 2;
   }
   const uint32_t shrink = argc > 2 ? (uint32_t)atoi(argv[2]) : 1;

@@ -1,8 +1,11 @@
-/* Each operator at the shapes of the models on a device beside the CPU backend in fp32: the same
- * inputs (rounded to bf16 for bf16), |difference| / |result| of everything it writes. A line each,
- * tabs between: operator, shape, precision, error, allowed, good or WRONG.
+/* Compares each operator on a device, at the shapes of the models, with the CPU backend in fp32 on
+ * the same inputs (rounded to bf16 for bf16): |difference| / |result| of everything that it writes.
+ * Prints a line for each, with tabs: operator, shape, precision, error, allowed error, good or
+ * WRONG.
  *
- *   gpu_operators [TOKENS]    8192; fewer than 1024: small widths, too */
+ *   gpu_operators [TOKENS]
+ *
+ * TOKENS is 8192 if not given; below 1024 the widths are small, too. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,10 +17,10 @@
 #include "tests/support/device_case.h"
 #include "tests/support/must.h"
 
-/* Sizes of all samples: as in ops.h. */
+/* The sizes of all samples, named as in ops.h. */
 static int64_t N, D, F, B, L, H, K;
 enum { V = 33, MOST = 13, LEVEL = 2 };
-static struct plm_interval_mask masks[2]; /* of the two sides */
+static struct plm_interval_mask masks[2]; /* on the two sides */
 static struct plm_attention_shape shape;
 
 enum operand_kind { NONE, ACT, DECODER, FLOAT, TOKENS, LABELS, ROWS };
@@ -28,7 +31,7 @@ struct operand {
   int64_t count;
 };
 
-/* Activations; of a decoder so small that logits are some units. */
+/* Whether an operand is activations. A decoder's are so small that logits are of order 1. */
 static bool is_act(const struct operand *o)
 {
   return o->kind == ACT || o->kind == DECODER;
@@ -41,7 +44,7 @@ struct sample {
   struct operand operands[MOST];
 };
 
-/* ---- the calls: b are the operands in their order ---- */
+/* ---- the calls; b holds the operands in their order ---- */
 #define CALL(name) static void name(struct plm_ops *ops, void **b, __attribute__((unused)) int side)
 
 CALL(round_weights)
@@ -64,7 +67,7 @@ CALL(linear_relu2_forward)
   ops->linear_relu2_forward(ops, b[0], b[1], b[2], N, D, F);
 }
 
-/* from the hidden values of the side itself */
+/* each side takes its own hidden values */
 CALL(linear_relu2_backward_input)
 {
   ops->linear_relu2_forward(ops, b[1], b[2], b[3], N, D, F);
@@ -144,7 +147,7 @@ CALL(attention_forward)
                          part(ops, b[2], 2), &masks[side], &shape);
 }
 
-/* With the forward pass before it, whose out and lse it reads. */
+/* Runs the forward pass first, since the backward pass reads its out and lse. */
 CALL(attention_backward)
 {
   ops->attention_forward(ops, b[1], b[2], part(ops, b[4], 0), part(ops, b[4], 1),
@@ -196,7 +199,7 @@ CALL(head_train)
 
 /* ---- the samples ---- */
 
-/* Counts are those of the sizes above, so the table is filled when they are known. */
+/* Filled at run time, since counts depend on the sizes above. */
 static size_t fill(struct sample *s)
 {
   const int64_t x = N * D, wide = N * F, qkv = 3 * x, table = V * D;
@@ -241,12 +244,12 @@ static size_t fill(struct sample *s)
        {{ACT, OUT, x}, {ACT, OUT, x}, {ACT, IN, x}, {ACT, IN, x}, {FLOAT, IN, 2}}},
       {"mix_norm_backward",
        mix_norm_backward,
-       1e-4, /* two sums of all elements, near zero */
+       1e-4, /* two sums over all elements, which are near zero */
        2e-2,
        {{ACT, OUT, x},
         {ACT, BOTH, x},
         {FLOAT, BOTH, 2},
-        {ACT, IN, x}, /* what it is afterwards is the backend's affair */
+        {ACT, IN, x}, /* its value afterwards is undefined */
         {ACT, IN, x},
         {ACT, IN, x},
         {ACT, IN, x},
@@ -273,7 +276,7 @@ static size_t fill(struct sample *s)
         {ACT, IN, x},
         {ACT, IN, x},
         {ACT, IN, x},
-        {ACT, BOTH, x}, /* dskip, as the model has it */
+        {ACT, BOTH, x}, /* also dskip, as in the model */
         {ACT, IN, x},
         {FLOAT, IN, 2},
         {ACT, IN, x},
@@ -374,7 +377,7 @@ static float rounded(float x)
   return x;
 }
 
-/* Values of an operand as the host has them: floats, or int32. */
+/* Draws the values of an operand on the host: floats, or int32. */
 static void *draw(const struct operand *o, uint64_t seed, bool bf16)
 {
   float *values = must(malloc((size_t)o->count * sizeof *values));
@@ -433,7 +436,7 @@ static float *get(struct plm_ops *ops, const struct operand *o, const void *buff
   return values;
 }
 
-/* |a - b| / |b|; infinite where either has what is no number. Of lse, empty queries agree. */
+/* |a - b| / |b|; infinite if either has a value that is not finite, except lse of empty queries. */
 static double error_of(const float *a, const float *b, int64_t n)
 {
   double difference = 0, size = 0;
@@ -453,7 +456,8 @@ static double compare(const struct sample *s, struct plm_ops *const sides[2], ui
   for (int i = 0; i < MOST && s->operands[i].kind != NONE; i++) {
     const struct operand *o = &s->operands[i];
     void *values = draw(o, seed + (uint64_t)i, sides[1]->act_bytes == 2);
-    if (o->use == OUT) memset(values, 0xff, (size_t)o->count * 4); /* a NaN: must be written */
+    if (o->use == OUT)
+      memset(values, 0xff, (size_t)o->count * 4); /* NaN, so that unwritten elements show */
     for (int side = 0; side < 2; side++) buffers[side][i] = put(sides[side], o, values);
     free(values);
   }
@@ -471,7 +475,7 @@ static double compare(const struct sample *s, struct plm_ops *const sides[2], ui
   return worst;
 }
 
-/* Documents of several lengths, some padding at each chunk's end; on both sides. */
+/* Documents of several lengths with some padding at the end of each chunk, for both sides. */
 static void build_masks(struct plm_ops *const sides[2], void *buffers[2])
 {
   struct plm_chunk_document *documents = must(calloc((size_t)(N + 1), sizeof *documents));
@@ -539,7 +543,7 @@ int main(int argc, char **argv)
   L = small ? N / 2 : 1024;
   B = N / L;
   int wrong = 0;
-  for (int heads = 6; heads <= 12; heads += 6) { /* unet's heads, patch_unet's */
+  for (int heads = 6; heads <= 12; heads += 6) { /* the heads of unet and of patch_unet */
     D = small ? 32 : 768;
     F = small ? 64 : 2048;
     H = small ? 12 / heads : heads;

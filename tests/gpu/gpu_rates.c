@@ -1,7 +1,10 @@
-/* The ceilings of a GPU as this project's own backend reaches them: bytes a second of a copy,
- * FLOP/s of products, on random data. A line of JSON each.
+/* The ceilings of a GPU as this project's backend reaches them, on random data: bytes a second of a
+ * copy and FLOP/s of products. Prints a line of JSON for each.
  *
- *   gpu_rates [SIDE [MIB]]     of the products, a multiple of 256, 8192; of the copy, 4096 */
+ *   gpu_rates [SIDE [MIB]]
+ *
+ * SIDE is that of the products, a multiple of 256, by default 8192; MIB is the size of the copy, by
+ * default 4096. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,7 +88,7 @@ static void measure_product(struct plm_ops *ops, const char *what, int64_t N, in
   release(&w, 3);
 }
 
-/* The MLP's products with relu2 around them, one way of PLM_CUDA_RELU2, of width D and F. */
+/* Measures the MLP's products with relu2 for widths D and F, in one way of PLM_CUDA_RELU2. */
 static void measure_relu2(const char *way, int64_t N, int64_t D, int64_t F)
 {
   char name[128];
@@ -102,7 +105,7 @@ static void measure_relu2(const char *way, int64_t N, int64_t D, int64_t F)
                  (long long)N, (long long)D, (long long)F, way);
   print(name, "FLOP/s", flops, device_bench_measure(ops, relu2_product, &w, 1));
   ops->copy(ops, w.buffers[3], w.buffers[2], (size_t)(N * F) * 2);
-  w.I = F, w.O = D; /* backward through MLP down: (N, D) by (D, F) */
+  w.I = F, w.O = D; /* backward through the second product of the MLP: (N, D) by (D, F) */
   (void)snprintf(name, sizeof name, "bf16 product %lld x %lld x %lld, back through relu2, %s",
                  (long long)N, (long long)D, (long long)F, way);
   print(name, "FLOP/s", flops, device_bench_measure(ops, product_through_relu2, &w, 1));

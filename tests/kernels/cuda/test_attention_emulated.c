@@ -1,6 +1,6 @@
-/* Attention of the CUDA backend, emulated or on a GPU (device_case.h), against a dense masked
- * reference in double precision: mask kinds, head widths and lengths on both sides of the tiles'
- * edges; padding; the same bits in any order of threads. */
+/* Attention of the CUDA backend, emulated or on a GPU (device_case.h), compared with a dense masked
+ * reference in double precision: kinds of masks, head widths, lengths around the edges of tiles,
+ * padding, and the same bits in any order of threads. */
 #include "tests/support/cmocka_all.h"
 
 #include <math.h>
@@ -19,7 +19,7 @@ static void check(unsigned kinds, uint32_t window, uint32_t block, int32_t heads
       &(struct attention_request){&sample.batch, kinds, window, block, heads, K, cap, bf16});
 }
 
-/* The same in small, for fp32: its kernels know no tiles, and take a warp a query. */
+/* A smaller batch for fp32, whose kernels have no tiles and use a warp for each query. */
 static void small_batch(void)
 {
   attention_batch_begin(&sample, 3, 41);
@@ -68,7 +68,7 @@ static void lengths(void **state)
   }
 }
 
-/* Documents that begin and end where the tiles do, and a chunk that ends there. */
+/* Documents that begin and end at the edges of tiles, and a chunk that ends there. */
 static void documents_at_the_tiles_borders(void **state)
 {
   (void)state;
@@ -85,7 +85,7 @@ static void documents_at_the_tiles_borders(void **state)
   check(PLM_ATTENTION_DOCUMENT | PLM_ATTENTION_BLOCK, 0, 64, 1, 16, 0, true);
 }
 
-/* Tiles of keys of which every query but one sees all. */
+/* Tiles of keys that every query but one sees completely. */
 static void tiles_that_are_nearly_full(void **state)
 {
   (void)state;
@@ -114,8 +114,7 @@ static void padding_alone(void **state)
 {
   (void)state;
   attention_batch_begin(&sample, 2, 70);
-  for (int bf16 = 0; bf16 < 2; bf16++)
-    check(PLM_ATTENTION_DOCUMENT, 0, 0, 2, 16, 0, bf16);
+  for (int bf16 = 0; bf16 < 2; bf16++) check(PLM_ATTENTION_DOCUMENT, 0, 0, 2, 16, 0, bf16);
 }
 
 static void set_all(struct attention_case *p, enum attention_tensor t, float factor, float offset)
@@ -128,8 +127,8 @@ static void set_all(struct attention_case *p, enum attention_tensor t, float fac
     }
 }
 
-/* Logits of some hundreds: of both signs, and all far below 0, where no weight but the largest's
- * would be left without the subtraction. */
+/* Logits of several hundred: of both signs, and all far below 0, where all weights would vanish
+ * without subtracting the maximum. */
 static void large_logits(void **state)
 {
   (void)state;
@@ -149,7 +148,8 @@ static void large_logits(void **state)
       }
       attention_case_reference(&p);
       attention_case_run_on_cuda(&p, 1);
-      /* a logit's rounding is a weight's relative error; keys alike cancel where weights do not */
+      /* the rounding of a logit is the relative error of a weight; similar keys cancel in the
+       * gradients, but errors of weights do not */
       for (int t = OUT; t < ATTENTION_TENSORS; t++) {
         const double e = attention_case_worst(&p, (enum attention_tensor)t);
         if (!(e <= (bf16 ? 0.1 : 3e-4))) fail_msg("tensor %d, below %d: %g", t, below, e);
@@ -163,22 +163,18 @@ static void the_soft_cap_and_its_gradient(void **state)
 {
   (void)state;
   small_batch();
-  for (int bf16 = 0; bf16 < 2; bf16++)
-    check(PLM_ATTENTION_CAUSAL, 0, 0, 1, 32, 0.7f, bf16);
+  for (int bf16 = 0; bf16 < 2; bf16++) check(PLM_ATTENTION_CAUSAL, 0, 0, 1, 32, 0.7f, bf16);
   attention_batch_mixed(&sample);
   check(PLM_ATTENTION_DOCUMENT, 0, 0, 1, 32, 0.7f, true);
 }
 
-/* Rows of padding: no output, no gradient, and what lies there is not used. */
+/* Rows of padding have no output and no gradient, and their values are not used. */
 static void padding_is_exactly_zero_and_never_used(void **state)
 {
   (void)state;
   for (int bf16 = 0; bf16 < 2; bf16++) {
-    const struct attention_request request = {.batch = &sample.batch,
-                                              .kinds = PLM_ATTENTION_DOCUMENT,
-                                              .heads = 1,
-                                              .K = 24,
-                                              .bf16 = bf16};
+    const struct attention_request request = {
+        .batch = &sample.batch, .kinds = PLM_ATTENTION_DOCUMENT, .heads = 1, .K = 24, .bf16 = bf16};
     if (bf16)
       attention_batch_mixed(&sample);
     else

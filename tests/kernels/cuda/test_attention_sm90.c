@@ -1,5 +1,5 @@
-/* Attention for sm_90a (wgmma, TMA), emulated or on a GPU of compute capability 9.0, against the
- * dense masked reference in double precision. */
+/* Attention for sm_90a (wgmma, TMA), emulated or on a GPU of compute capability 9.0, compared with
+ * the dense masked reference in double precision. */
 #include "tests/support/cmocka_all.h"
 
 #include <math.h>
@@ -29,7 +29,7 @@ static void every_mask_kind(void **state)
   for (unsigned kinds = 1; kinds < 16; kinds += 6) check(kinds, 70, 90, 1, 128, 0);
 }
 
-/* 64 and 128 fill their tiles; columns beyond the others are zeros that the copies bring. */
+/* Heads of 64 and 128 fill their tiles. For the others the copies bring columns of zeros. */
 static void head_widths(void **state)
 {
   (void)state;
@@ -53,8 +53,8 @@ static void lengths(void **state)
   }
 }
 
-/* Ranges beyond 512 keys go 128 at a time, the two warpgroups in turns; where they are causal or
- * local the two have different ranges; and in one chunk there are ranges of both kinds. */
+/* Ranges of over 512 keys are walked 128 at a time, with the two warpgroups in turns. With causal
+ * and local masks the two have different ranges. The chunk has ranges of both kinds. */
 static void long_ranges(void **state)
 {
   (void)state;
@@ -89,7 +89,7 @@ static void the_soft_cap_and_its_gradient(void **state)
   check(PLM_ATTENTION_DOCUMENT, 0, 0, 1, 128, 2);
 }
 
-/* Rows of padding: no output, no gradient, and what lies there is not used. */
+/* Rows of padding have no output and no gradient, and their values are not used. */
 static void padding_is_exactly_zero_and_never_used(void **state)
 {
   (void)state;
@@ -117,7 +117,7 @@ static void any_order_of_threads_gives_the_same_bits(void **state)
   }
 }
 
-/* It is these kernels that ran: their roundings are not those of mma.sync's. */
+/* The forced kernels really ran: their roundings differ from those of mma.sync. */
 static void the_choice_is_the_environments(void **state)
 {
   (void)state;
@@ -135,8 +135,8 @@ static void the_choice_is_the_environments(void **state)
   attention_case_deinit(&other);
 }
 
-/* A device of 9.0 gets these kernels when they agree with the others, and keeps the others when its
- * products are wrong. */
+/* A device of 9.0 uses these kernels if they agree with the others, and the others if its products
+ * are wrong. */
 static void a_device_is_checked(void **state)
 {
   (void)state;

@@ -42,7 +42,7 @@ static void check_products(int32_t K)
   assert_int_equal(short_ones.multiply_adds * TILES, all.multiply_adds);
   assert_int_equal(causal.multiply_adds * TILES * TILES, all.multiply_adds * 36);
   assert_int_equal(local.multiply_adds * TILES, all.multiply_adds);
-  /* what a block owns is copied once, and two workgroups may share what they walk */
+  /* a block copies what it owns once, and two warpgroups share what they walk */
   assert_true(short_ones.copied_bytes * 2 < all.copied_bytes);
   assert_true(local.copied_bytes * 2 < all.copied_bytes);
   assert_true(causal.copied_bytes < all.copied_bytes);

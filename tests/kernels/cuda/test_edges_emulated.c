@@ -1,6 +1,7 @@
-/* Operators of the CUDA backend where kernels may go wrong at an edge: sizes around a vector, a
- * warp, a block, a slab of rows; more work than a grid has threads, so that each takes several
- * turns; values near overflow. All against double precision, in any order of threads. */
+/* Operators of the CUDA backend at the edges where kernels may go wrong: sizes around a vector, a
+ * warp, a block or a slab of rows; more work than a grid has threads, so that each takes several
+ * turns; values near overflow. All are compared with double precision, in several orders of
+ * threads. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,7 @@
 #include "tests/support/ops_case.h"
 #include "tests/support/reference_ops.h"
 
-/* ---- elements: the tail behind the last vector and the last block ---- */
+/* ---- elements: the tail after the last vector and the last block ---- */
 static void element_sizes(struct ops_case *c, int64_t n)
 {
   double *x = ops_case_values(c, n, 2), *y = ops_case_values(c, n, 1);
@@ -32,7 +33,8 @@ static void element_sizes(struct ops_case *c, int64_t n)
   ops_case_check_act(c, "relu2", out, exact, n, 1);
   for (int64_t i = 0; i < n; i++) exact[i] = reference_gelu(x[i]);
   c->ops->gelu_forward(c->ops, out, x_act, n);
-  ops_case_check_act(c, "gelu", out, exact, n, 64); /* far down its tail: x^2 roundings */
+  ops_case_check_act(c, "gelu", out, exact, n,
+                     64); /* in its far tail, where roundings grow with x^2 */
   for (int64_t i = 0; i < n; i++) exact[i] = x[i] + y[i];
   c->ops->add(c->ops, x_act, y_act, n);
   ops_case_check_act(c, "add", x_act, exact, n, 1);
@@ -96,7 +98,7 @@ static void norm_shape(struct ops_case *c, int64_t N, int64_t D, double deviatio
   reference_norm_backward(exact, dh, x, N, D);
   for (int64_t i = 0; i < n; i++) exact[i] += before[i];
   c->ops->norm_backward(c->ops, dx_act, dh_act, x_act, N, D);
-  /* few elements: one may be far below 1, and the gradient the difference of two large terms */
+  /* with few elements, one may be far below 1, and the gradient a difference of large terms */
   ops_case_check_act(c, "norm backward", dx_act, exact, n, D < 8 ? 1000 : 16);
 }
 
@@ -107,12 +109,12 @@ static void norm_case(struct ops_case *c)
     norm_shape(c, 1, widths[i], 1);
     norm_shape(c, 9, widths[i], 1);
   }
-  /* rows in 1, 2, 3, 4, 6, 8 vectors a lane, and beyond */
+  /* rows of 1, 2, 3, 4, 6 and 8 vectors for each lane, and longer ones */
   static const int64_t held[] = {384, 392, 640, 1024, 1028, 1032, 2048, 2056};
   for (size_t i = 0; i < sizeof held / sizeof *held; i++) norm_shape(c, 2, held[i], 1);
-  norm_shape(c, 3, 40, 1e15); /* squares near the end of fp32 */
-  norm_shape(c, 3, 40, 1e-3); /* eps counts */
-  norm_shape(c, 8, 24, 0);    /* padding's rows: eps alone */
+  norm_shape(c, 3, 40, 1e15); /* squares near the limit of fp32 */
+  norm_shape(c, 3, 40, 1e-3); /* eps matters */
+  norm_shape(c, 8, 24, 0);    /* rows of padding: only eps */
 }
 
 static void norms_of_any_width(void **state)
@@ -121,7 +123,7 @@ static void norms_of_any_width(void **state)
   ops_case_each_cuda(norm_case);
 }
 
-/* Three blocks of 8 rows are a round of the sums. */
+/* Three blocks of 8 rows are one round of the sums. */
 static void mix_case(struct ops_case *c)
 {
   static const int64_t held[] = {128, 256, 264, 384, 512, 520, 768, 1024, 1032};
@@ -177,8 +179,9 @@ static void qkv_shape(struct ops_case *c, int64_t B, int64_t L, int64_t H, int64
 static void qkv_case(struct ops_case *c)
 {
   for (int64_t K = 16; K <= 128; K += 8) qkv_shape(c, 2, 3, 3, K, 1);
-  for (int64_t K = 20; K <= 124; K += 52) qkv_shape(c, 1, 3, 5, K, 1); /* halves of no vectors */
-  qkv_shape(c, 1, 7, 2, 40, 1e-3);                                     /* eps counts */
+  for (int64_t K = 20; K <= 124; K += 52)
+    qkv_shape(c, 1, 3, 5, K, 1);   /* halves that are not whole vectors */
+  qkv_shape(c, 1, 7, 2, 40, 1e-3); /* eps matters */
   qkv_shape(c, 1, 300, 3, 16, 1);
   qkv_shape(c, 2, 33, 3, 128, 1);
   qkv_shape(c, 1, 25, 2, 28, 1);
@@ -196,7 +199,7 @@ static void table_shape(struct ops_case *c, int64_t N, int64_t D, int32_t V, int
   double *table = ops_case_values(c, V * D, 1), *dout = ops_case_values(c, N * D, 1);
   double *dtable = ops_case_zeros(c, V * D), *exact = ops_case_zeros(c, (N + V) * D);
   int32_t *tokens = ops_case_integers(c, N << level, V);
-  tokens[0] = V - 1; /* the last one, whatever was drawn */
+  tokens[0] = V - 1; /* so that the last token always occurs */
   const int32_t *tokens_device = ops_case_device(c, tokens, (size_t)(N << level) * sizeof *tokens);
   const float *table_float = ops_case_float(c, table, V * D);
   const void *dout_act = ops_case_act(c, dout, N * D);
@@ -217,10 +220,10 @@ static void tables_case(struct ops_case *c)
   table_shape(c, 1, 1, 33, 10);
   for (int64_t N = 511; N <= 513; N++) table_shape(c, N, 3, 5, 0);
   table_shape(c, 1030, 64, 33, 1); /* three slabs of 512 rows */
-  table_shape(c, 1700, 5, 33, 0);  /* at most three in the emulation: longer ones */
-  table_shape(c, 20, 131, 7, 0);   /* columns beyond a block's */
-  table_shape(c, 3, 8, 200, 0);    /* more shared memory than a kernel has unasked … */
-  table_shape(c, 3, 8, 260, 0);    /* … and more than this one asked for */
+  table_shape(c, 1700, 5, 33, 0); /* the emulation has at most three slabs, which are longer here */
+  table_shape(c, 20, 131, 7, 0);  /* more columns than a block has */
+  table_shape(c, 3, 8, 200, 0);   /* more shared memory than a kernel has without asking … */
+  table_shape(c, 3, 8, 260, 0);   /* … and more than this kernel has asked for so far */
 }
 
 static void tables_of_every_level(void **state)
@@ -254,8 +257,8 @@ static void loss_case(struct ops_case *c)
     head_case_loss(c, 7, widths[i], &plain, 2);
     head_case_loss(c, 9, widths[i], &capped, 2);
   }
-  head_case_loss(c, 8, 33, &plain, 100);  /* exp of a logit would overflow */
-  head_case_loss(c, 17, 33, &capped, 40); /* most of them at the cap */
+  head_case_loss(c, 8, 33, &plain, 100);  /* exp of a logit overflows */
+  head_case_loss(c, 17, 33, &capped, 40); /* most logits are at the cap */
 }
 
 static void losses_of_any_width(void **state)
@@ -264,9 +267,9 @@ static void losses_of_any_width(void **state)
   ops_case_each_cuda(loss_case);
 }
 
-/* Rows around a warp's two, a group of 6, a round of 12, a tile (12 to 48), and more tiles than the
- * emulation's three blocks; columns around a vector, a warp's round, a pass of 768; tokens around
- * the sums that a lane holds, and so many that tiles are shorter. */
+/* Rows: around the two of a warp, a group of 6, a round of 12 and a tile (12 to 48), and more tiles
+ * than the emulation's three blocks. Columns: around a vector, a round of a warp and a pass of 768.
+ * Tokens: around the sums that a lane holds, and so many that tiles are shorter. */
 static void train_case(struct ops_case *c)
 {
   const struct plm_loss_options plain = {0, 0, 0}, capped = {15, 0.1f, 1e-3f};
@@ -288,7 +291,7 @@ static void training_of_any_shape(void **state)
   ops_case_each_cuda(train_case);
 }
 
-/* A row of weight 0 does not count, whatever lies in it. */
+/* A row of weight 0 does not count, whatever its values are. */
 static void no_weight_case(struct ops_case *c)
 {
   enum { N = 9, V = 33 };

@@ -1,7 +1,8 @@
-/* The whole model on the CUDA backend, emulated or on a GPU (device_case.h): loss and every
- * parameter's gradient at the perturbed weights against the double-precision reference in fp32, and
- * in bf16 against the CPU's bf16; the same bits in any order of threads; hidden states and logits
- * of inference. The host never touches the device's memory: under emulation that is a fault. */
+/* The whole model on the CUDA backend, emulated or on a GPU (device_case.h). In fp32, the loss and
+ * the gradient of every parameter at perturbed weights are compared with the reference in double
+ * precision, in bf16 with the CPU's bf16. Any order of threads gives the same bits. Hidden states
+ * and logits of inference agree with the CPU. The host never touches device memory, which would be
+ * a fault under the emulation. */
 #include "tests/support/cmocka_all.h"
 
 #include <math.h>
@@ -32,7 +33,7 @@ static void place(struct case_batch *placed, const struct plm_model_config *conf
   case_batch_place(placed, &documents, config->max_length, 4, false);
 }
 
-/* Gradients of a backend; the caller frees. */
+/* The gradients on a backend; the caller frees them. */
 static float *gradients_on(struct plm_ops *ops, const struct plm_model_config *config,
                            const struct case_batch *placed, double *loss)
 {
@@ -87,7 +88,7 @@ static void fp32_agrees_with_double_precision(void **state)
   }
 }
 
-/* Both round at the same places, so they differ by far less than bf16 from the truth. */
+/* Both round at the same places, so they are much closer to each other than to exact results. */
 static void bf16_agrees_with_the_cpu(void **state)
 {
   (void)state;
@@ -115,7 +116,7 @@ static void bf16_agrees_with_the_cpu(void **state)
   }
 }
 
-/* Documents never mix (model.md): the same gradients whether they share chunks or not. */
+/* Documents never mix: gradients are the same whether documents share chunks or not. */
 static void packed_equals_separate(void **state)
 {
   (void)state;

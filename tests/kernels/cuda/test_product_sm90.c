@@ -1,5 +1,5 @@
-/* The MLP's products with relu2 in them for sm_90a (wgmma, TMA), emulated or on a GPU of compute
- * capability 9.0, against double precision; and how a backend chooses them. */
+/* The MLP's products with relu2 for sm_90a (wgmma, TMA), emulated or on a GPU of compute
+ * capability 9.0, compared with double precision; and how a backend chooses them. */
 #include "tests/support/cmocka_all.h"
 
 #include <math.h>
@@ -17,11 +17,11 @@
 #include "tests/support/device_case.h"
 #include "tests/support/must.h"
 
-enum { MARGIN = 64, CANARY = 0x4242 }; /* elements around a result that must stay */
+enum { MARGIN = 64, CANARY = 0x4242 }; /* elements around a result, which must not change */
 
 struct problem {
   int64_t N, I, O;
-  uint16_t *x, *dy, *w, *hidden, *up_out, *dup; /* the last two: with margins */
+  uint16_t *x, *dy, *w, *hidden, *up_out, *dup; /* the last two have margins */
 };
 
 static float number(uint16_t bits)
@@ -32,7 +32,7 @@ static float number(uint16_t bits)
   return x;
 }
 
-/* Multiples of 1/64 below 2, which bf16 holds exactly. */
+/* Multiples of 1/64 below 2, which are exact in bf16. */
 static uint16_t *draw(int64_t n, uint64_t seed, bool squares)
 {
   uint16_t *values = must(malloc((size_t)n * sizeof *values));
@@ -51,7 +51,7 @@ static uint16_t *result(int64_t n)
 {
   const size_t count = (size_t)n + (size_t)(2 * MARGIN);
   uint16_t *values = must(malloc(count * sizeof *values));
-  memset(values, 0xff, count * sizeof *values); /* NaN: must be written */
+  memset(values, 0xff, count * sizeof *values); /* NaN, so that unwritten elements show */
   for (size_t i = 0; i < MARGIN; i++) values[i] = values[count - 1 - i] = CANARY;
   return values;
 }
@@ -73,7 +73,7 @@ static void problem_deinit(struct problem *p)
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
 
-/* Both operators on this backend, which stays open. */
+/* Runs both operators on this backend, which stays open. */
 static void run_on(struct problem *p, struct plm_ops *ops)
 {
   const size_t sizes[] = {(size_t)(p->N * p->I),
@@ -98,7 +98,8 @@ static void run(struct problem *p, uint64_t order)
   ops->close(ops);
 }
 
-/* Half of a unit of bf16, which has 8 digits, and what sums of fp32 lose, times how they enter. */
+/* The allowed error: half a unit of bf16, which has 8 bits, and the rounding of fp32 sums times the
+ * slope by which they enter. */
 static bool close_to(uint16_t got, double exact, double magnitude, double slope)
 {
   const double half = exact != 0 ? ldexp(1, ilogb(exact) - 8) : 0;
@@ -181,8 +182,8 @@ static void small_and_whole_tiles(void **state)
   check(128, 256, 64);
 }
 
-/* A row more or less than a tile, half a tile, columns that end within one; sums that end within a
- * stage, and longer ones than there are stages. */
+/* One row more or less than a tile, half a tile, columns that end within a tile; sums that end
+ * within a stage, and sums longer than all stages. */
 static void tails(void **state)
 {
   (void)state;
@@ -192,13 +193,13 @@ static void tails(void **state)
   check(257, 40, 536);
 }
 
-/* More tiles than blocks, and more rows of them than are walked together; sums of one stage. */
+/* More tiles than blocks, and more rows of tiles than a group has; sums of one stage. */
 static void many_tiles(void **state)
 {
   (void)state;
   check(2200, 8, 264);
   check(300, 264, 520);
-  if (device_case_is_real()) check(18001, 72, 264); /* than a GPU has multiprocessors */
+  if (device_case_is_real()) check(18001, 72, 264); /* more tiles than a GPU has multiprocessors */
 }
 
 static void any_order_of_threads_gives_the_same_bits(void **state)
@@ -217,7 +218,7 @@ static void any_order_of_threads_gives_the_same_bits(void **state)
   problem_deinit(&other);
 }
 
-/* An infinity or NaN among the operands is one in the result, not a zero. */
+/* An infinity or NaN in the operands gives one in the result, not a zero. */
 static void what_is_no_number_stays_so(void **state)
 {
   (void)state;
@@ -234,7 +235,7 @@ static void what_is_no_number_stays_so(void **state)
   problem_deinit(&p);
 }
 
-/* The kernel with a fault in it is not right, whatever else it does. */
+/* A kernel with a planted fault gives wrong results or ends the process. */
 static void faults_are_seen(void **state)
 {
   (void)state;
@@ -252,7 +253,7 @@ static void faults_are_seen(void **state)
     }
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
-    /* how B lies is another matter in the forward pass */
+    /* these faults concern a turned B, which only the backward pass has */
     const bool backward = fault == PLM_EVERYWHERE_LEADING || fault == PLM_EVERYWHERE_TURNED;
     const int expected = fault == PLM_EVERYWHERE_SOUND ? 0 : backward ? 2 : 3;
     if (WIFEXITED(status) ? WEXITSTATUS(status) != expected : fault == PLM_EVERYWHERE_SOUND)
@@ -286,8 +287,8 @@ static void both_ways(struct problem *library, struct problem *fused)
   assert_false(same(library, fused));
 }
 
-/* A device of 9.0 whose kernels agree: by the library until tuning finds the kernel faster; from
- * the algorithms of that, the same again. */
+/* On a device of 9.0 whose kernels agree, the library computes products until tuning finds the
+ * kernel faster. A backend that imports these algorithms does the same. */
 static void tuning_chooses_and_algorithms_keep_it(void **state)
 {
   (void)state;
@@ -304,9 +305,9 @@ static void tuning_chooses_and_algorithms_keep_it(void **state)
   plm_emulation_capability(90, false);
   ops = open_tuning(0);
   run_on(&p, ops);
-  assert_true(same(&p, &library)); /* not tuned */
+  assert_true(same(&p, &library)); /* it is not tuned yet */
   ops->close(ops);
-  for (bool found = false; !found; seed++) { /* until the kernel is drawn */
+  for (bool found = false; !found; seed++) { /* until the kernel is chosen for both products */
     assert_true(seed < 64);
     free(algorithms);
     ops = open_tuning(seed);
@@ -326,7 +327,7 @@ static void tuning_chooses_and_algorithms_keep_it(void **state)
   assert_string_equal(algorithms, again);
   ops->close(ops);
   plm_emulation_capability(80, false);
-  ops = open_tuning(99); /* where the kernel does not run */
+  ops = open_tuning(99); /* on a device where the kernel does not run */
   assert_int_equal(ops->import_algorithms(ops, algorithms, &error), PLM_UNSUPPORTED);
   assert_non_null(strstr(error.what, "relu2"));
   ops->close(ops);
@@ -339,7 +340,7 @@ static void tuning_chooses_and_algorithms_keep_it(void **state)
   problem_deinit(&p);
 }
 
-/* What is forced while a run tunes holds for its resume, forced or not. */
+/* A choice that is forced while a run tunes is kept for its resume. */
 static void a_forced_choice_is_kept(void **state)
 {
   (void)state;
@@ -377,7 +378,7 @@ static void damaged_choices_are_named(void **state)
   ops->close(ops);
 }
 
-/* A device of 9.0 whose products are wrong keeps to the library, tuned or not. */
+/* On a device of 9.0 whose products are wrong the library is used, tuned or not. */
 static void a_device_is_checked(void **state)
 {
   (void)state;

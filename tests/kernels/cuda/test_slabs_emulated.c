@@ -1,5 +1,5 @@
-/* Operators of the CUDA backend whose scratch or grid would outgrow what there is work in slabs:
- * the same results as at once. */
+/* Operators of the CUDA backend that work in slabs, since their scratch or grid would be too large,
+ * give the same results as at once. */
 #include "tests/support/cmocka_all.h"
 
 #include <stdlib.h>
@@ -64,7 +64,7 @@ static void attention_in_slabs_gives_the_same_bits(void **state)
   }
 }
 
-/* Chunks of one token, which sees itself: what comes out is its value. */
+/* Each chunk is one token, which sees only itself, so the output is its value. */
 static void more_chunks_than_a_grid_has_layers(void **state)
 {
   (void)state;
@@ -98,7 +98,7 @@ static void more_chunks_than_a_grid_has_layers(void **state)
   ops->close(ops);
 }
 
-/* ---- sums over rows: whole numbers, so that no order of sums changes a bit ---- */
+/* ---- sums over rows of integers, which no order of sums changes ---- */
 enum { N = 1300, TOKENS = 5, D = 8 };
 
 static int whole(int i)
@@ -114,7 +114,7 @@ static void *to_device(struct plm_ops *ops, const void *values, size_t bytes)
   return buffer;
 }
 
-static const size_t slabs[] = {1, 2, 100}; /* that scratch has room for */
+static const size_t slabs[] = {1, 2, 100}; /* for which the scratch has room */
 enum { SLAB_BYTES = TOKENS * (D + 1) * sizeof(float) };
 
 static void token_sums_need_no_more_than_one_slab(void **state)
