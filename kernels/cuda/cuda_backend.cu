@@ -131,8 +131,7 @@ plm_status choose(struct plm_cuda *cuda, struct sm90_kernels *kernels, bool *use
                   cuda->capability % 10);
     return plm_error_hint(error, "unset it: the backend chooses kernels for the device");
   }
-  if (!*forced && cuda->capability == HOPPER && cuda->bf16)
-    return check(cuda, kernels, use, error);
+  if (!*forced && cuda->capability == HOPPER && cuda->bf16) return check(cuda, kernels, use, error);
   return PLM_OK;
 }
 
@@ -198,7 +197,7 @@ plm_status plm_ops_cuda_open(int precision, int device, struct plm_ops **ops,
   cuda->ops.threads = 1;
   cuda->ops.close = close_backend;
   const plm_status status = open_backend(cuda, error);
-  if (status == PLM_TIMEOUT) return status; /* closing would wait for the kernels, too, forever */
+  if (status == PLM_TIMEOUT) return status; /* closing would wait for the kernels forever */
   if (status != PLM_OK) close_backend(&cuda->ops);
   if (status == PLM_AGAIN) {
     cudaDeviceReset(); /* the error would stay with the context */

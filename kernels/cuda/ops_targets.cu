@@ -16,8 +16,7 @@ struct Targets {
   const struct plm_chunk_draw *draws;
   struct plm_masking masking;
   int64_t N, L, capacity;
-  int *
-      block_rows; /* of each block; after the scan of all blocks before it, and at the end of all */
+  int *block_rows; /* rows of each block; after the scan, rows of all blocks before it */
 };
 
 __device__ __forceinline__ struct plm_masked_token apply(const Targets &p, int64_t i)

@@ -1,5 +1,5 @@
-/* Matrix products of the CUDA backend: cuBLASLt with an algorithm kept for each shape; plain loops
- * under the emulation. All row-major. */
+/* Matrix products of the CUDA backend, all row-major: cuBLASLt with an algorithm for each shape, or
+ * plain loops under the emulation. */
 #ifndef PLM_KERNELS_CUDA_PRODUCTS_CUH
 #define PLM_KERNELS_CUDA_PRODUCTS_CUH
 

@@ -229,7 +229,8 @@ plm_status plm_cuda_algorithm_make(struct plm_cuda *cuda, struct plm_cuda_algori
   algorithm->made = made;
   if (made == nullptr) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   const cublasStatus_t code = describe(made, &algorithm->shape, cuda->bf16);
-  return code == CUBLAS_STATUS_SUCCESS ? PLM_OK : failed(error, code, "describing a product");
+  return code == CUBLAS_STATUS_SUCCESS ? PLM_OK
+                                       : failed(error, code, "a product cannot be described");
 }
 
 void plm_cuda_algorithm_release(struct plm_cuda_algorithm *algorithm)
@@ -250,7 +251,8 @@ plm_status plm_cuda_algorithm_propose(struct plm_cuda *cuda, struct plm_cuda_alg
   cublasLtMatmulAlgo_t algorithms[CANDIDATES];
   int count = 0;
   const cublasStatus_t code = candidates(cuda, algorithm, algorithms, &count);
-  if (code != CUBLAS_STATUS_SUCCESS) return failed(error, code, "no algorithm for a product");
+  if (code != CUBLAS_STATUS_SUCCESS)
+    return failed(error, code, "it has no algorithm for a product");
   keep(algorithm, &algorithms[0]);
   return PLM_OK;
 }
@@ -316,7 +318,7 @@ plm_status plm_cuda_products_open(struct plm_cuda *cuda, struct plm_error *error
   if (products == nullptr) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   PLM_TRY(plm_cuda_algorithms_open(cuda, error));
   const cublasStatus_t code = cublasLtCreate(&products->handle);
-  if (code != CUBLAS_STATUS_SUCCESS) return failed(error, code, "opening it");
+  if (code != CUBLAS_STATUS_SUCCESS) return failed(error, code, "it cannot be opened");
   cudaError_t failure = cudaGetDeviceProperties(&properties, cuda->device);
   for (cudaEvent_t &event : products->events)
     if (failure == cudaSuccess) failure = cudaEventCreate(&event);
@@ -351,5 +353,5 @@ void plm_cuda_multiply(struct plm_cuda *cuda, const struct plm_cuda_shape *shape
   memcpy(&chosen, algorithm->words, sizeof chosen);
   const cublasStatus_t code = run(cuda, algorithm, &chosen, &operands);
   struct plm_error *to = cuda->recording ? &cuda->recording_error : &cuda->error;
-  if (code != CUBLAS_STATUS_SUCCESS && to->status == PLM_OK) failed(to, code, "a product");
+  if (code != CUBLAS_STATUS_SUCCESS && to->status == PLM_OK) failed(to, code, "a product failed");
 }

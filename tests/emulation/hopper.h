@@ -1,16 +1,16 @@
 /* clang-format off */
 /* What sm_90a adds, on the CPU: barriers in shared memory, copies of tiles that complete at them,
  * asynchronous matrix products of a warpgroup, and named barriers. The semantics are those of the
- * PTX ISA (mbarrier, cp.async.bulk.tensor, wgmma). What the ISA leaves undefined ends the process here
- * or gives NaN:
+ * PTX ISA (mbarrier, cp.async.bulk.tensor, wgmma). What the ISA leaves undefined ends the process
+ * here or gives NaN:
  *   - The bytes of a tile are NaN from the start of its copy until somebody waits at its barrier.
  *   - Accumulators are NaN from the product until the wait for its group, and neither they nor A's
  *     registers may change in between. A product reads shared memory at its commit or at its wait,
  *     drawn from the seed; correct kernels give the same in both cases.
  *   - Matrices that a warp stores are NaN until it settles them.
- *   - The process ends with a message if there is no fence before the first product after a wait, if
- *     the threads of a warpgroup begin different products, if a tile does not begin at a multiple of
- *     the swizzle's period, or if work is under way at the end of a block. */
+ *   - The process ends with a message if there is no fence before the first product after a wait,
+ *     if the threads of a warpgroup begin different products, if a tile does not begin at a
+ *     multiple of the swizzle's period, or if work is under way at the end of a block. */
 /* clang-format on */
 #ifndef PLM_TESTS_EMULATION_HOPPER_H
 #define PLM_TESTS_EMULATION_HOPPER_H

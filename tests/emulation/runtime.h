@@ -13,9 +13,9 @@
  * something is done that is not allowed while a stream is captured.
  *
  * If the environment variable PLM_EMULATED_TRACE names a file, lines are appended to it:
- *   upload BYTES overlaps N   a copy from pinned memory; N is 1 if another stream was sent work that
- *                             neither the host nor the copy's stream has waited for, so that a
- *                             device may do it during the copy, else 0
+ *   upload BYTES overlaps N   a copy from pinned memory; N is 1 if another stream was sent work
+ *                             that neither the host nor the copy's stream has waited for, so that
+ *                             a device may do it during the copy, else 0
  *   record WORKS              a captured graph of so many pieces of work
  *   replay WORKS              a launched graph */
 /* clang-format on */
