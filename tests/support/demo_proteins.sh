@@ -4,7 +4,7 @@
 #   demo_proteins.sh CHECKPOINT CORPUS FAMILIES.tsv
 #
 # Hides every seventh residue of each validation sequence, lets `generate` fill them in, and prints the
-# share that is right by family and one protein in full; then the variant map of a stretch of it.
+# share that is correct by family and one protein in full; then the variant map of a stretch of it.
 set -euo pipefail
 plm=build/bin/plm-pipeline
 checkpoint=$1 corpus=$2 families=$3
@@ -40,7 +40,7 @@ awk -F'\t' -v protein="$work/protein" '
     } }
   function bar(share,  text, i) { for (i = 0; i < share * 40; i++) text = text "█"; return text }
   END {
-    printf "%-34s %9s %9s\n", "family", "sequences", "right"
+    printf "%-34s %9s %9s\n", "family", "sequences", "correct"
     for (group in all)
       printf "%-34s %9d %8.0f %%  %s\n", group, sequences[group], 100 * good[group] / all[group], bar(good[group] / all[group]) | "sort -t% -k1.46,1nr"
     close("sort -t% -k1.46,1nr")
