@@ -338,7 +338,7 @@ def test_bytes_are_generated_too():
     write_fasta("plain.fasta", ["no_mask"])
     words = ("--checkpoint", folder, "plain.fasta", "--output", "none.fasta")
     result = run("generate", *words, check=False)
-    assert result.returncode == 1 and "write <mask> where a byte" in result.stderr
+    assert result.returncode == 1 and "write <mask> for each byte" in result.stderr
 
 
 def test_threads_and_batches_change_nothing_here_and_the_summary_counts():
