@@ -9,7 +9,7 @@
 #include "common/base/text.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/safetensors.h"
-#include "common/config/names.h"
+#include "common/ops/device.h"
 #include "common/plan/plan.h"
 #include "common/run/run.h"
 
@@ -62,7 +62,7 @@ plm_status plm_resume_read_state(const char *directory, const struct plm_config 
   const plm_status status = compare_configurations(yaml, config, state, error);
   free(yaml);
   if (status != PLM_OK) return status;
-  const struct plm_plan_parameters plan = plm_plan_training(config);
+  const struct plm_plan_parameters plan = plm_config_training_plan(config);
   return plm_data_cursor_check_plan(&state->cursor, plm_plan_hash(&plan), error);
 }
 

@@ -119,7 +119,7 @@ static plm_status find_state(struct plm_trainer *trainer, struct plm_hash finger
 {
   const struct plm_config *config = trainer->config;
   struct plm_trainer_state *state = &trainer->state;
-  const struct plm_plan_parameters plan = plm_plan_training(config);
+  const struct plm_plan_parameters plan = plm_config_training_plan(config);
   PLM_TRY(plm_data_cursor_init(&state->cursor, plm_plan_hash(&plan), config->seed, error));
   state->exact = true;
   PLM_TRY(plm_resume_find(trainer->run, resumed, &trainer->saved_step, directory, error));
@@ -156,7 +156,7 @@ static plm_status open_feed(struct plm_trainer *trainer, struct plm_error *error
       .keys = config->network.keys,
       .role = "trainer",
       .run_id = trainer->run_id,
-      .plan = plm_plan_training(config),
+      .plan = plm_config_training_plan(config),
       .split = PLM_SPLIT_TRAIN,
       .fingerprint = trainer->state.cursor.fingerprint,
       .credit_bytes = config->network.credit_bytes,

@@ -13,8 +13,9 @@
 
 #include "common/base/hash.h"
 #include "common/base/status.h"
-#include "common/config/config.h"
+#include "common/corpus/tokenizer.h"
 #include "common/model/model.h"
+#include "common/model/model_config.h"
 
 enum { PLM_CHECKPOINT_FORMAT = 1, PLM_CHECKPOINT_NAME_SIZE = 32, PLM_MANIFEST_MAX_FILES = 64 };
 

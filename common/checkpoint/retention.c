@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/base/file.h"
+#include "common/config/config.h"
 #include "common/run/run.h"
 
 enum { REPORTS_LIMIT = 1 << 28 }; /* bytes of evaluator.jsonl */

@@ -13,7 +13,8 @@
 
 #include "common/base/hash.h"
 #include "common/base/status.h"
-#include "common/config/config.h"
+
+struct plm_config_checkpoint;
 
 /* Why a checkpoint stays: bits, and their names in the order of the bits. */
 enum plm_kept_by {

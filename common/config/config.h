@@ -15,31 +15,20 @@
 #include <stdint.h>
 
 #include "common/base/status.h"
+#include "common/corpus/tokenizer.h"
+#include "common/model/model_config.h"
+#include "common/ops/device.h"
+#include "common/plan/plan.h"
 
-enum plm_tokenizer_kind { PLM_TOKENIZER_ESM, PLM_TOKENIZER_BYTE };
-enum plm_packing { PLM_PACKING_BEST_FIT, PLM_PACKING_NEXT_FIT };
-enum plm_truncate { PLM_TRUNCATE_HEAD, PLM_TRUNCATE_RANDOM_CROP, PLM_TRUNCATE_SPLIT };
-enum plm_architecture { PLM_TRANSFORMER, PLM_UNET, PLM_PATCH_UNET };
-enum plm_device { PLM_DEVICE_AUTO, PLM_DEVICE_CPU, PLM_DEVICE_CUDA };
-enum plm_precision { PLM_PRECISION_AUTO, PLM_PRECISION_FP32, PLM_PRECISION_BF16 };
-enum plm_objective { PLM_OBJECTIVE_MLM, PLM_OBJECTIVE_MASKED_DIFFUSION, PLM_OBJECTIVE_CAUSAL };
+/* Choices of the stages, which common/ does not know. Those of tokenizers, plans, models and
+ * devices are declared by their modules. */
 enum plm_rate_scope { PLM_RATE_CHUNK, PLM_RATE_BATCH };
 enum plm_optimizer_name { PLM_OPTIMIZER_MUON, PLM_OPTIMIZER_ADAMW };
 enum plm_muon_scale { PLM_MUON_MATCH_ADAMW, PLM_MUON_SPECTRAL };
 enum plm_schedule_name { PLM_SCHEDULE_WSD, PLM_SCHEDULE_LINEAR, PLM_SCHEDULE_COSINE };
-enum plm_recompute { PLM_RECOMPUTE_NONE, PLM_RECOMPUTE_MLP, PLM_RECOMPUTE_BLOCK };
 enum plm_restart { PLM_RESTART_NO, PLM_RESTART_ON_FAILURE, PLM_RESTART_ALWAYS };
 
-/* Bits of one entry of attention.pattern; PLM_ATTENTION_DOCUMENT is always set. */
-enum plm_attention_kind {
-  PLM_ATTENTION_DOCUMENT = 1,
-  PLM_ATTENTION_CAUSAL = 2,
-  PLM_ATTENTION_LOCAL = 4,
-  PLM_ATTENTION_BLOCK = 8,
-};
-
 enum {
-  PLM_MAX_PATTERN = 64,    /* entries of attention.pattern */
   PLM_MAX_MASK_RATES = 16, /* entries of evaluator.mask_rates */
   PLM_MAX_SPLITS = 3,      /* train, valid, test */
 };
@@ -60,27 +49,6 @@ struct plm_config_data {
   enum plm_packing packing;
   uint32_t window_groups;
   enum plm_truncate truncate;
-};
-
-/* Everything of `model:`, plus what config.json of a checkpoint adds: max_length, vocab_size and
- * the window in force. This is all that plm_model_open needs to know of a model. */
-struct plm_model_config {
-  enum plm_architecture architecture;
-  uint32_t hidden_size;
-  uint32_t num_attention_heads;
-  uint32_t num_hidden_layers; /* transformer, unet */
-  uint32_t num_unet_layers;   /* patch_unet */
-  uint32_t num_extra_layers;  /* patch_unet */
-  double expansion_ratio;
-  double soft_logit_cap;
-  bool tie_embeddings;
-  bool token_dropout;
-  uint8_t pattern[PLM_MAX_PATTERN]; /* plm_attention_kind bits of each entry */
-  uint32_t pattern_count;
-  uint32_t window_start, window_end, window_steps; /* tokens, tokens, steps */
-  uint32_t block;                                  /* tokens; 0: none */
-  uint32_t max_length;                             /* from data.max_length */
-  uint32_t vocab_size;                             /* of the tokenizer */
 };
 
 struct plm_config_masking {
@@ -230,35 +198,9 @@ void plm_config_deinit(struct plm_config *config);
 plm_status plm_config_check_resume(const struct plm_config *before, const struct plm_config *now,
                                    struct plm_text *changes, struct plm_error *error);
 
-/* Names of enum values as they stand in the file, and back (PLM_FORMAT). */
-const char *plm_architecture_name(enum plm_architecture architecture);
-const char *plm_objective_name(enum plm_objective objective);
-const char *plm_precision_name(enum plm_precision precision);
-/* "document+causal" into name (64 bytes); and back. */
-void plm_attention_kind_name(unsigned kinds, char name[64]);
-plm_status plm_attention_kind_parse(const char *name, uint8_t *kinds, struct plm_error *error);
-
-/* model: as config.json holds it (the keys of pipeline.yaml under the same names, max_length,
- * vocab_size, window in force and the Hugging Face entries are added by common/checkpoint), and
- * back. cJSON objects; the caller deletes. */
-struct cJSON;
-struct cJSON *plm_model_config_to_json(const struct plm_model_config *model);
-plm_status plm_model_config_from_json(const struct cJSON *json, struct plm_model_config *model,
-                                      struct plm_error *error);
-/* The keys in which two models differ, in the order of config.json, with both values as JSON texts
- * (cut to fit). Returns how many. */
-enum { PLM_MODEL_KEYS = 32, PLM_MODEL_KEY_SIZE = 64, PLM_MODEL_VALUE_SIZE = 128 };
-struct plm_model_difference {
-  char key[PLM_MODEL_KEY_SIZE]; /* "hidden_size", "attention.window.end" */
-  char values[2][PLM_MODEL_VALUE_SIZE];
-};
-size_t plm_model_config_compare(const struct plm_model_config *a, const struct plm_model_config *b,
-                                struct plm_model_difference differences[PLM_MODEL_KEYS]);
-/* Width of level k of a patch_unet (D for the other architectures): unit = lcm(64, H),
- * unit * ceil(D*(n-1+k) / ((n-1)*unit)), at most the largest multiple of unit <= 128 H. */
-uint32_t plm_model_config_width(const struct plm_model_config *model, uint32_t level);
-/* What model.md calls a configuration error (widths, heads, K, even layers, …), independent of
- * how the struct was filled. */
-plm_status plm_model_config_check(const struct plm_model_config *model, struct plm_error *error);
+/* The two plans that a configuration asks for: the one that the trainer consumes, and the
+ * evaluator's (truncated head, best fit, no shuffle, seed 0, up to evaluator.max_tokens). */
+struct plm_plan_parameters plm_config_training_plan(const struct plm_config *config);
+struct plm_plan_parameters plm_config_evaluation_plan(const struct plm_config *config);
 
 #endif

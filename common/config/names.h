@@ -3,19 +3,10 @@
 #ifndef PLM_COMMON_CONFIG_NAMES_H
 #define PLM_COMMON_CONFIG_NAMES_H
 
-extern const char *const plm_tokenizer_names[];
-extern const char *const plm_packing_names[];
-extern const char *const plm_truncate_names[];
-extern const char *const plm_architecture_names[];
-extern const char *const plm_device_names[];
-extern const char *const plm_precision_names[];
-extern const char *const plm_objective_names[];
 extern const char *const plm_rate_scope_names[];
 extern const char *const plm_optimizer_names[];
 extern const char *const plm_muon_scale_names[];
 extern const char *const plm_schedule_names[];
-extern const char *const plm_recompute_names[];
 extern const char *const plm_restart_names[];
-extern const char *const plm_split_names[];
 
 #endif

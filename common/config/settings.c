@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/config/names.h"
+#include "common/corpus/corpus.h"
 
 #define AT(member) (ptrdiff_t) offsetof(struct plm_config, member)
 #define NUMBER(low, high) .min = (low), .max = (high)

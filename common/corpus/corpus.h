@@ -30,7 +30,7 @@
 
 #include "common/base/hash.h"
 #include "common/base/status.h"
-#include "common/config/config.h"
+#include "common/corpus/tokenizer.h"
 
 enum plm_split { PLM_SPLIT_TRAIN, PLM_SPLIT_VALID, PLM_SPLIT_TEST, PLM_SPLIT_COUNT };
 enum {
@@ -41,6 +41,7 @@ enum {
   PLM_HISTOGRAM_BINS = 32, /* bin b counts lengths in [2^b, 2^(b+1)) */
 };
 
+extern const char *const plm_split_names[]; /* NULL-terminated, in the order of the enum */
 const char *plm_split_name(enum plm_split split);
 plm_status plm_split_parse(const char *name, enum plm_split *split, struct plm_error *error);
 

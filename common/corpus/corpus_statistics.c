@@ -12,19 +12,19 @@
 #include "common/corpus/corpus_format.h"
 #include "common/corpus/tokenizer.h"
 
-static const char *const split_names[PLM_SPLIT_COUNT] = {"train", "valid", "test"};
+const char *const plm_split_names[] = {"train", "valid", "test", NULL};
 static const char *const record_names[PLM_RECORD_KINDS] = {"groups", "lengths", "names", "checks"};
 
 const char *plm_split_name(enum plm_split split)
 {
   PLM_ASSERT((unsigned)split < PLM_SPLIT_COUNT);
-  return split_names[split];
+  return plm_split_names[split];
 }
 
 plm_status plm_split_parse(const char *name, enum plm_split *split, struct plm_error *error)
 {
   for (int s = 0; s < PLM_SPLIT_COUNT; s++) {
-    if (strcmp(name, split_names[s]) != 0) continue;
+    if (strcmp(name, plm_split_names[s]) != 0) continue;
     *split = (enum plm_split)s;
     return PLM_OK;
   }

@@ -5,6 +5,8 @@
 
 #include "common/base/status.h"
 
+const char *const plm_tokenizer_names[] = {"esm", "byte", NULL};
+
 static const struct plm_tokenizer tokenizers[] = {
     [PLM_TOKENIZER_ESM] = {.kind = PLM_TOKENIZER_ESM,
                            .vocab_size = 33,

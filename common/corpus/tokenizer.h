@@ -11,7 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/config/config.h"
+enum plm_tokenizer_kind { PLM_TOKENIZER_ESM, PLM_TOKENIZER_BYTE };
+extern const char *const plm_tokenizer_names[]; /* "esm", "byte", NULL */
 
 struct plm_tokenizer {
   enum plm_tokenizer_kind kind;

@@ -12,7 +12,6 @@
 
 #include "common/base/hash.h"
 #include "common/base/status.h"
-#include "common/config/config.h"
 #include "common/corpus/corpus.h"
 #include "common/plan/plan.h"
 

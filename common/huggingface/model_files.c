@@ -7,8 +7,8 @@
 #include "common/base/strict_json.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/parameter_shape.h"
-#include "common/config/names.h"
 #include "common/corpus/tokenizer.h"
+#include "common/model/model_config.h"
 
 enum { CONFIG_LIMIT = 1 << 20, CONFIG_DEPTH = 16 };
 

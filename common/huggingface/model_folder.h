@@ -11,7 +11,7 @@
 #include "common/base/file.h"
 #include "common/base/hash.h"
 #include "common/base/status.h"
-#include "common/config/config.h"
+#include "common/model/model_config.h"
 
 struct plm_text;
 

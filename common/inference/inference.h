@@ -9,9 +9,9 @@
 #include "common/base/hash.h"
 #include "common/base/status.h"
 #include "common/checkpoint/checkpoint.h"
-#include "common/config/config.h"
 #include "common/corpus/tokenizer.h"
 #include "common/model/model.h"
+#include "common/model/model_config.h"
 #include "common/ops/ops.h"
 
 struct plm_inference {

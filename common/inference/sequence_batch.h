@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 #include "common/base/status.h"
-#include "common/config/config.h"
+#include "common/model/model_config.h"
 #include "common/plan/chunk.h"
 
 struct plm_sequence_batch;

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/config/config.h"
+#include "common/model/model_config.h"
 
 enum plm_block_kind {
   PLM_BLOCK_PLAIN,     /* attention and MLP */

@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #include "common/base/status.h"
-#include "common/config/config.h"
+#include "common/model/model_config.h"
 #include "common/ops/ops.h"
 #include "common/plan/chunk.h"
 

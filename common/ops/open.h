@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/config/config.h"
+#include "common/ops/device.h"
 #include "common/ops/ops.h"
 
 #define PLM_CUDA_LIBRARY "PLM_CUDA_LIBRARY"

@@ -23,6 +23,7 @@
 #include <stdint.h>
 
 #include "common/base/status.h"
+#include "common/ops/device.h"
 #include "common/ops/target_rule.h"
 #include "common/ops/update.h"
 
@@ -360,10 +361,10 @@ struct plm_ops {
   plm_status (*import_algorithms)(struct plm_ops *ops, const char *text, struct plm_error *error);
 };
 
-/* The CPU backend (kernels/cpu). precision: PLM_PRECISION_FP32 or _BF16 (config.h; AUTO picks bf16
+/* The CPU backend (kernels/cpu). precision: PLM_PRECISION_FP32 or _BF16 (AUTO picks bf16
  * where the processor has it). threads 0: all. isa NULL: the best the processor has, else one of
  * "avx512", "avx2", "portable" (PLM_UNSUPPORTED when it lacks it). */
-plm_status plm_ops_cpu_open(int precision, uint32_t threads, const char *isa, struct plm_ops **ops,
-                            struct plm_error *error);
+plm_status plm_ops_cpu_open(enum plm_precision precision, uint32_t threads, const char *isa,
+                            struct plm_ops **ops, struct plm_error *error);
 
 #endif

@@ -10,6 +10,9 @@
 
 /* ---- parameters -------------------------------------------------------------------------------*/
 
+const char *const plm_packing_names[] = {"best_fit", "next_fit", NULL};
+const char *const plm_truncate_names[] = {"head", "random_crop", "split", NULL};
+
 static bool power_of_two(uint64_t value)
 {
   return value != 0 && (value & (value - 1)) == 0;
@@ -51,33 +54,6 @@ struct plm_hash plm_plan_hash(const struct plm_plan_parameters *p)
   for (size_t i = 0; i < FIELDS; i++)
     for (size_t b = 0; b < 8; b++) bytes[i * 8 + b] = (uint8_t)(fields[i] >> (8 * b));
   return plm_hash_bytes(bytes, sizeof bytes);
-}
-
-struct plm_plan_parameters plm_plan_training(const struct plm_config *config)
-{
-  return (struct plm_plan_parameters){
-      .seed = config->seed,
-      .max_length = config->data.max_length,
-      .alignment = plm_config_alignment(config),
-      .window_groups = config->data.window_groups,
-      .packing = config->data.packing,
-      .truncate = config->data.truncate,
-      .tokenizer = config->data.tokenizer,
-      .shuffle = true,
-  };
-}
-
-struct plm_plan_parameters plm_plan_evaluation(const struct plm_config *config)
-{
-  return (struct plm_plan_parameters){
-      .max_length = config->data.max_length,
-      .alignment = plm_config_alignment(config),
-      .window_groups = config->data.window_groups,
-      .packing = PLM_PACKING_BEST_FIT,
-      .truncate = PLM_TRUNCATE_HEAD,
-      .tokenizer = config->data.tokenizer,
-      .token_limit = config->evaluator.max_tokens,
-  };
 }
 
 /* ---- opening ----------------------------------------------------------------------------------*/

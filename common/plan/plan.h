@@ -40,7 +40,7 @@
 
 #include "common/base/hash.h"
 #include "common/base/status.h"
-#include "common/config/config.h"
+#include "common/corpus/tokenizer.h"
 #include "common/plan/chunk.h"
 
 enum {
@@ -48,6 +48,12 @@ enum {
   PLM_PLAN_MAX_LENGTH = 1 << 20, /* tokens in a chunk */
   PLM_PLAN_MAX_WINDOW_GROUPS = 1 << 16,
 };
+
+enum plm_packing { PLM_PACKING_BEST_FIT, PLM_PACKING_NEXT_FIT };
+enum plm_truncate { PLM_TRUNCATE_HEAD, PLM_TRUNCATE_RANDOM_CROP, PLM_TRUNCATE_SPLIT };
+/* Their names in files: NULL-terminated, in the order of the enum. */
+extern const char *const plm_packing_names[];
+extern const char *const plm_truncate_names[];
 
 struct plm_plan_parameters {
   uint64_t seed;
@@ -64,10 +70,6 @@ struct plm_plan_parameters {
 /* The hash of PLM_PLAN_VERSION and all parameters, by which both ends of a feed compare their
  * plans. */
 struct plm_hash plm_plan_hash(const struct plm_plan_parameters *parameters);
-/* The plan that the trainer consumes, and the one that the evaluator consumes: truncate head, best
- * fit, no shuffle, seed 0 (nothing is drawn), up to evaluator.max_tokens. */
-struct plm_plan_parameters plm_plan_training(const struct plm_config *config);
-struct plm_plan_parameters plm_plan_evaluation(const struct plm_config *config);
 /* PLM_CONFIG: a parameter is out of range, or two do not go together. */
 plm_status plm_plan_parameters_check(const struct plm_plan_parameters *parameters,
                                      struct plm_error *error);

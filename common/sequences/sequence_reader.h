@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #include "common/base/status.h"
-#include "common/config/config.h"
+#include "common/corpus/tokenizer.h"
 #include "common/sequences/byte_stream.h"
 
 enum plm_sequence_format { PLM_FORMAT_FASTA, PLM_FORMAT_JSONL, PLM_FORMAT_TEXT };

@@ -98,7 +98,7 @@ static plm_status open_once(struct once *once, const struct plm_evaluate_request
                .window_groups = 64},
       .evaluator.max_tokens = request->max_tokens,
   };
-  const struct plm_plan_parameters parameters = plm_plan_evaluation(&config);
+  const struct plm_plan_parameters parameters = plm_config_evaluation_plan(&config);
   const uint32_t chunks = model->max_length < SOURCE_TOKENS ? SOURCE_TOKENS / model->max_length : 1;
   return plm_corpus_source_open(once->corpus, &parameters, chunks, &once->source, error);
 }

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/config/names.h"
+#include "common/ops/device.h"
 
 static plm_status take_device(const struct plm_arguments *arguments, enum plm_device *device,
                               struct plm_error *error)

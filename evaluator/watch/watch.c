@@ -66,7 +66,7 @@ static plm_status open_feed(struct watch *watch, struct plm_error *error)
       .endpoint = config->network.evaluation_feed,
       .keys = config->network.keys,
       .role = "evaluator",
-      .plan = plm_plan_evaluation(config),
+      .plan = plm_config_evaluation_plan(config),
       .split = PLM_SPLIT_VALID,
       .credit_bytes = feed_credit(config),
       .wait_packers_s = config->network.wait_packers_s,

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/config/config.h"
+#include "common/ops/device.h"
 #include "kernels/cpu/processor.h"
 #include "kernels/cpu/product.h"
 #include "kernels/cpu/row_product.h"
@@ -93,8 +93,8 @@ static uint32_t all_threads(void)
   return count < PLM_CPU_THREADS_LIMIT ? count : PLM_CPU_THREADS_LIMIT;
 }
 
-plm_status plm_ops_cpu_open(int precision, uint32_t threads, const char *isa, struct plm_ops **ops,
-                            struct plm_error *error)
+plm_status plm_ops_cpu_open(enum plm_precision precision, uint32_t threads, const char *isa,
+                            struct plm_ops **ops, struct plm_error *error)
 {
   *ops = NULL;
   enum plm_isa chosen = PLM_ISA_PORTABLE;

@@ -8,7 +8,7 @@
 #include "kernels/cuda/relu2_products.cuh"
 
 extern "C" {
-#include "common/config/config.h"
+#include "common/ops/device.h"
 }
 
 namespace

@@ -4,7 +4,7 @@
 #include "kernels/cuda/products.cuh"
 
 extern "C" {
-#include "common/config/config.h"
+#include "common/ops/device.h"
 #include "kernels/backend_library.h"
 
 __attribute__((visibility("default"))) const struct plm_backend_library *plm_backend_entry(void);

@@ -65,7 +65,7 @@ static plm_status trace_step(const struct plm_command_context *context,
                              const struct plm_config *config, uint64_t step,
                              struct plm_corpus *corpus, struct plm_error *error)
 {
-  const struct plm_plan_parameters parameters = plm_plan_training(config);
+  const struct plm_plan_parameters parameters = plm_config_training_plan(config);
   const uint64_t batch = config->trainer.batch_tokens / config->data.max_length;
   struct plm_corpus_cursor *cursor = NULL;
   struct plm_trace *trace = NULL;

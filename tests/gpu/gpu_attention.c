@@ -13,8 +13,9 @@
 #include <string.h>
 
 #include "common/base/philox.h"
-#include "common/config/config.h"
 #include "common/model/masks.h"
+#include "common/model/model_config.h"
+#include "common/ops/device.h"
 #include "tests/support/device_bench.h"
 #include "tests/support/device_case.h"
 #include "tests/support/must.h"

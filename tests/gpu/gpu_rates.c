@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/config/config.h"
+#include "common/ops/device.h"
 #include "tests/emulation/controls.h"
 #include "tests/support/device_bench.h"
 #include "tests/support/device_case.h"

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/config/config.h"
+#include "common/ops/device.h"
 #include "tests/support/cmocka_all.h"
 #include "tests/support/head_case.h"
 #include "tests/support/ops_case.h"

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "common/config/config.h"
+#include "common/ops/device.h"
 #include "tests/support/device_case.h"
 
 enum { L = 70, K = 16, H = 1, D = H * K, TILES = (L + PLM_MASK_TILE - 1) / PLM_MASK_TILE };

@@ -7,7 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/config/config.h"
+#include "common/ops/device.h"
 #include "common/ops/ops.h"
 #include "common/run/stop.h"
 #include "tests/support/cmocka_all.h"

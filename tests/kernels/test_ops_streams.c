@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/config/config.h"
+#include "common/ops/device.h"
 #include "kernels/cuda/cuda.h"
 #include "tests/emulation/controls.h"
 #include "tests/support/device_case.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "common/base/philox.h"
-#include "common/config/config.h"
+#include "common/ops/device.h"
 #include "tests/support/cmocka_all.h"
 #include "tests/support/device_case.h"
 

@@ -18,7 +18,7 @@ static plm_status assemble(const char *directory, const struct plm_config *confi
                            struct bench_batch_memory *memory, struct plm_error *error)
 {
   const struct plm_corpus_options options = {.allow_remote = true};
-  struct plm_plan_parameters parameters = plm_plan_training(config);
+  struct plm_plan_parameters parameters = plm_config_training_plan(config);
   struct plm_corpus *corpus = NULL;
   struct plm_corpus_cursor *cursor = NULL;
   struct plm_plan *plan = NULL;

@@ -7,7 +7,7 @@
 
 #include "common/base/hash.h"
 #include "common/base/philox.h"
-#include "common/config/config.h"
+#include "common/ops/device.h"
 #include "kernels/cpu/processor.h"
 #include "tests/support/cmocka_all.h"
 #include "tests/support/device_case.h"

@@ -18,7 +18,7 @@ static const char yaml[] =
 
 static void fill(struct plm_trainer_state *state, const struct plm_config *config)
 {
-  const struct plm_plan_parameters plan = plm_plan_training(config);
+  const struct plm_plan_parameters plan = plm_config_training_plan(config);
   *state = (struct plm_trainer_state){
       .step = 12,
       .updates = 11,
@@ -61,7 +61,7 @@ static void trainer_json_reads_back(void **unused)
   assert_int_equal(plm_file_write(scratch_path("trainer.json"), text, strlen(text), 0644, &error),
                    PLM_OK);
 
-  const struct plm_plan_parameters plan = plm_plan_training(&config);
+  const struct plm_plan_parameters plan = plm_config_training_plan(&config);
   assert_int_equal(plm_data_cursor_init(&back.cursor, plm_plan_hash(&plan), config.seed, &error),
                    PLM_OK);
   assert_int_equal(plm_trainer_state_read(scratch_directory(), &back, &saved, &error), PLM_OK);
@@ -181,7 +181,7 @@ static void an_older_checkpoint_is_read(void **unused)
   text = cJSON_Print(json);
   assert_int_equal(plm_file_write(scratch_path("trainer.json"), text, strlen(text), 0644, NULL),
                    PLM_OK);
-  const struct plm_plan_parameters plan = plm_plan_training(&config);
+  const struct plm_plan_parameters plan = plm_config_training_plan(&config);
   assert_int_equal(plm_data_cursor_init(&back.cursor, plm_plan_hash(&plan), config.seed, NULL),
                    PLM_OK);
   assert_int_equal(plm_trainer_state_read(scratch_directory(), &back, &saved, NULL), PLM_OK);

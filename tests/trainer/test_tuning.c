@@ -59,7 +59,7 @@ static float *gradients_on(struct plm_ops *ops, struct plm_trainer_state *end, s
 static void open_state(struct plm_trainer_state *state, struct plm_config *config)
 {
   assert_int_equal(plm_config_load_text(yaml, strlen(yaml), config, NULL), PLM_OK);
-  const struct plm_plan_parameters plan = plm_plan_training(config);
+  const struct plm_plan_parameters plan = plm_config_training_plan(config);
   *state = (struct plm_trainer_state){.exact = true};
   assert_int_equal(plm_data_cursor_init(&state->cursor, plm_plan_hash(&plan), config->seed, NULL),
                    PLM_OK);

@@ -10,6 +10,7 @@
 #include "common/base/file.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/safetensors.h"
+#include "common/config/config.h"
 #include "common/corpus/tokenizer.h"
 #include "tests/support/scratch.h"
 

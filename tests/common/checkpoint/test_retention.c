@@ -13,6 +13,7 @@
 
 #include "common/base/file.h"
 #include "common/checkpoint/retention.h"
+#include "common/config/config.h"
 
 /* One case: rules, checkpoints, and the steps that stay. Losses below 0 stand for none. */
 struct retention_case {

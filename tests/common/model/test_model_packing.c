@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "common/config/config.h"
 #include "tests/support/model_case.h"
 
 static const uint32_t lengths[] = {13, 7, 20, 5, 3, 31, 9, 2, 11, 6, 17, 4, 0};

@@ -12,6 +12,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/thread.h"
+#include "common/config/config.h"
 #include "common/corpus/corpus.h"
 #include "common/plan/plan.h"
 #include "common/plan/shuffle.h"
@@ -474,8 +475,8 @@ static void plans_of_a_configuration(void **state)
       {"evaluator.max_tokens", "1000"}};
   struct plm_config config;
   assert_int_equal(plm_config_load(NULL, overrides, 3, &config, NULL, NULL), PLM_OK);
-  const struct plm_plan_parameters training = plm_plan_training(&config);
-  const struct plm_plan_parameters evaluation = plm_plan_evaluation(&config);
+  const struct plm_plan_parameters training = plm_config_training_plan(&config);
+  const struct plm_plan_parameters evaluation = plm_config_evaluation_plan(&config);
   assert_int_equal(training.seed, 9);
   assert_int_equal(training.max_length, 256);
   assert_int_equal(training.alignment, plm_config_alignment(&config));
@@ -493,7 +494,7 @@ static void plans_of_a_configuration(void **state)
   /* the evaluation of another run sees the same tokens */
   config.seed = 10;
   config.data.truncate = PLM_TRUNCATE_HEAD;
-  const struct plm_plan_parameters again = plm_plan_evaluation(&config);
+  const struct plm_plan_parameters again = plm_config_evaluation_plan(&config);
   assert_true(plm_hash_equal(plm_plan_hash(&again), plm_plan_hash(&evaluation)));
   plm_config_deinit(&config);
 }

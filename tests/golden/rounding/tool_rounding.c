@@ -9,8 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/config/config.h"
 #include "common/model/masks.h"
+#include "common/model/model_config.h"
+#include "common/ops/device.h"
 #include "tests/support/device_case.h"
 #include "tests/support/must.h"
 

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "common/config/config.h"
+#include "common/model/model_config.h"
 #include "tests/support/attention_case.h"
 #include "tests/support/device_case.h"
 

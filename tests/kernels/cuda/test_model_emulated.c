@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/config/config.h"
+#include "common/model/model_config.h"
+#include "common/ops/device.h"
 #include "tests/support/device_case.h"
 #include "tests/support/model_case.h"
 

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "common/base/philox.h"
-#include "common/config/config.h"
+#include "common/ops/device.h"
 #include "kernels/cuda/cuda.h"
 #include "tests/emulation/controls.h"
 #include "tests/emulation/planted_hopper.h"

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/config/config.h"
+#include "common/model/model_config.h"
+#include "common/ops/device.h"
 #include "kernels/cuda/cuda.h"
 #include "tests/emulation/controls.h"
 #include "tests/support/attention_case.h"

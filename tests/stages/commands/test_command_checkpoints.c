@@ -11,6 +11,7 @@
 #include "common/base/file.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/safetensors.h"
+#include "common/config/config.h"
 #include "common/run/run.h"
 #include "tests/support/scratch.h"
 

@@ -4,7 +4,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "common/config/config.h"
+#include "common/model/model_config.h"
 
 struct comparison {
   struct plm_model_difference *differences;

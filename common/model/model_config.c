@@ -5,8 +5,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "common/config/config.h"
-#include "common/config/names.h"
+#include "common/model/model_config.h"
 
 enum { HEAD_WIDTH_MIN = 16, HEAD_WIDTH_MAX = 128, HEAD_WIDTH_STEP = 8, UNIT_BASE = 64 };
 

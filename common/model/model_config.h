@@ -1,0 +1,85 @@
+/* What a model is: the keys of `model:` in pipeline.yaml, which config.json of a checkpoint holds
+ * under the same names, and what it was trained to predict. */
+#ifndef PLM_COMMON_MODEL_MODEL_CONFIG_H
+#define PLM_COMMON_MODEL_MODEL_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/status.h"
+
+enum plm_architecture { PLM_TRANSFORMER, PLM_UNET, PLM_PATCH_UNET };
+enum plm_objective { PLM_OBJECTIVE_MLM, PLM_OBJECTIVE_MASKED_DIFFUSION, PLM_OBJECTIVE_CAUSAL };
+/* What the backward pass computes again instead of keeping it. */
+enum plm_recompute { PLM_RECOMPUTE_NONE, PLM_RECOMPUTE_MLP, PLM_RECOMPUTE_BLOCK };
+
+/* Bits of one entry of attention.pattern; PLM_ATTENTION_DOCUMENT is always set. */
+enum plm_attention_kind {
+  PLM_ATTENTION_DOCUMENT = 1,
+  PLM_ATTENTION_CAUSAL = 2,
+  PLM_ATTENTION_LOCAL = 4,
+  PLM_ATTENTION_BLOCK = 8,
+};
+
+enum { PLM_MAX_PATTERN = 64 }; /* entries of attention.pattern */
+
+/* All that plm_model_open needs to know of a model. */
+struct plm_model_config {
+  enum plm_architecture architecture;
+  uint32_t hidden_size;
+  uint32_t num_attention_heads;
+  uint32_t num_hidden_layers; /* transformer, unet */
+  uint32_t num_unet_layers;   /* patch_unet */
+  uint32_t num_extra_layers;  /* patch_unet */
+  double expansion_ratio;
+  double soft_logit_cap;
+  bool tie_embeddings;
+  bool token_dropout;
+  uint8_t pattern[PLM_MAX_PATTERN]; /* plm_attention_kind bits of each entry */
+  uint32_t pattern_count;
+  uint32_t window_start, window_end, window_steps; /* tokens, tokens, steps */
+  uint32_t block;                                  /* tokens; 0: none */
+  uint32_t max_length;                             /* from data.max_length */
+  uint32_t vocab_size;                             /* of the tokenizer */
+};
+
+/* Names of the values as files write them: NULL-terminated lists in the order of the enums. */
+extern const char *const plm_architecture_names[];
+extern const char *const plm_objective_names[];
+extern const char *const plm_recompute_names[];
+
+const char *plm_architecture_name(enum plm_architecture architecture);
+const char *plm_objective_name(enum plm_objective objective);
+/* Writes "document+causal" into name, and reads it back (PLM_FORMAT). */
+void plm_attention_kind_name(unsigned kinds, char name[64]);
+plm_status plm_attention_kind_parse(const char *name, uint8_t *kinds, struct plm_error *error);
+
+/* Checks what does not depend on how the struct was filled: widths, heads, layers, masks.
+ * PLM_CONFIG; error->where is the key below `model.` ("hidden_size", "attention.block"). */
+plm_status plm_model_config_check(const struct plm_model_config *model, struct plm_error *error);
+
+/* Width of level k of a patch_unet, the hidden size for the other architectures:
+ * unit * ceil(D (n-1+k) / ((n-1) unit)), unit = lcm(64, H), n = num_unet_layers / 2, but at most
+ * the largest multiple of unit that is <= 128 H. */
+uint32_t plm_model_config_width(const struct plm_model_config *model, uint32_t level);
+
+/* The model's part of config.json, and back. The Hugging Face entries are common/huggingface's.
+ * The caller deletes the cJSON object. */
+struct cJSON;
+struct cJSON *plm_model_config_to_json(const struct plm_model_config *model);
+/* PLM_FORMAT: a key is missing or has another type. PLM_CONFIG as plm_model_config_check. */
+plm_status plm_model_config_from_json(const struct cJSON *json, struct plm_model_config *model,
+                                      struct plm_error *error);
+
+enum { PLM_MODEL_KEYS = 32, PLM_MODEL_KEY_SIZE = 64, PLM_MODEL_VALUE_SIZE = 128 };
+struct plm_model_difference {
+  char key[PLM_MODEL_KEY_SIZE]; /* "hidden_size", "attention.window.end" */
+  char values[2][PLM_MODEL_VALUE_SIZE];
+};
+/* Lists the keys in which two models differ, in the order of config.json, each with both values as
+ * JSON texts (cut to fit). Returns their number. */
+size_t plm_model_config_compare(const struct plm_model_config *a, const struct plm_model_config *b,
+                                struct plm_model_difference differences[PLM_MODEL_KEYS]);
+
+#endif

@@ -1,0 +1,12 @@
+/* Names of devices and precisions. */
+#include "common/ops/device.h"
+
+#include <stddef.h>
+
+const char *const plm_device_names[] = {"auto", "cpu", "cuda", NULL};
+const char *const plm_precision_names[] = {"auto", "fp32", "bf16", NULL};
+
+const char *plm_precision_name(enum plm_precision precision)
+{
+  return plm_precision_names[precision];
+}
