@@ -1,11 +1,11 @@
-/* The resolved configuration: what pipeline.yaml, PLM_* variables and flags say together.
+/* The resolved configuration: pipeline.yaml, PLM_* variables, flags and defaults combined.
  *
- * One table (settings.c: key, type, unit, default, range, on-resume, help) drives parsing,
- * validation, `plm-pipeline config`, --set, the environment and the manual. This struct is where
- * its values land. Strings are owned by the struct (plm_config_deinit frees them).
+ * The table in settings.c (key, type, unit, default, range, on-resume, help) drives parsing,
+ * validation, `plm-pipeline config`, --set, the environment and doc/configuration.md. This struct
+ * holds the values. It owns its strings, which plm_config_deinit frees.
  *
- * Relative paths in the file are resolved against the file's folder, those from flags against
- * the working directory; after loading they are absolute.
+ * Relative paths in the file start at the file's folder, those from flags and variables at the
+ * working directory. After loading, all paths are absolute.
  */
 #ifndef PLM_COMMON_CONFIG_CONFIG_H
 #define PLM_COMMON_CONFIG_CONFIG_H
@@ -34,8 +34,8 @@ enum {
 };
 
 struct plm_config_network {
-  char *feed, *feed_address;                       /* bind; what others connect to */
-  char *evaluation_feed, *evaluation_feed_address; /* NULL address: the bind address */
+  char *feed, *feed_address;                       /* to bind; for others to connect to, */
+  char *evaluation_feed, *evaluation_feed_address; /* where NULL means the bound endpoint */
   char *announcements, *announcements_address;
   char *keys; /* folder of CURVE keys or NULL */
   double wait_packers_s;
@@ -131,10 +131,9 @@ struct plm_config {
   struct plm_config_trainer trainer;
   struct plm_config_evaluator evaluator;
   bool tensorboard;
-  char *prometheus; /* address or NULL */
-  uint32_t version; /* of the file's format: 1 */
-  /* where each value came from, one entry a row of the settings table: config/settings.h */
-  struct plm_config_origin *origins;
+  char *prometheus;                  /* address or NULL */
+  uint32_t version;                  /* of the file's format: 1 */
+  struct plm_config_origin *origins; /* where each value comes from, by row of the settings table */
 };
 
 enum plm_origin_kind {
@@ -148,28 +147,28 @@ struct plm_config_origin {
   uint32_t line, column; /* of the value in the file, from 1 */
 };
 
-/* One `--set key=value` or `--run DIR`: a key path ("trainer.steps") and YAML text of its value. */
+/* One `--set key=value` or `--run DIR`: a full key ("trainer.steps") and its value as YAML. */
 struct plm_config_override {
   const char *key;
   const char *value;
 };
 
-/* Reads path (NULL: defaults alone), applies PLM_* from the environment, then the overrides, and
- * checks everything. All errors are found, not only the first: when there is one the result is
- * PLM_CONFIG, *config is deinitialised and *problems (may be passed as NULL) holds the texts; the
- * caller prints (plm_config_problems_print) and frees them. On success *problems is NULL.
+/* Reads path (NULL: no file), applies PLM_* variables from the environment, then the overrides, and
+ * checks everything. All mistakes are found, not only the first. If there are any, the result is
+ * PLM_CONFIG, *config is deinitialised, and *problems (problems may be NULL) holds their texts,
+ * which the caller prints (plm_config_problems_print) and frees. On success *problems is NULL.
  *
- * A variable is PLM_ and the key in capitals with _ for every dot: PLM_TRAINER_STEPS=100. One that
- * begins with a section's name and is no key is an error; other PLM_* variables are not ours. Texts
- * of variables and overrides are YAML, but a string or path stands for itself, and a list may be
- * written without brackets. */
+ * A variable is named PLM_ and the key in capitals, with _ for each dot: PLM_TRAINER_STEPS=100. A
+ * variable that begins with a section's name but names no key is an error; any other PLM_* variable
+ * is ignored. Values of variables and overrides are YAML, with two exceptions: strings and paths
+ * are taken literally, and a list may be written without brackets. */
 struct plm_config_problems;
 struct plm_text;
 plm_status plm_config_load(const char *path, const struct plm_config_override *overrides,
                            size_t override_count, struct plm_config *config,
                            struct plm_config_problems **problems, struct plm_error *error);
-/* A configuration that plm_config_print gave, exactly: no environment, no overrides. Paths in it
- * are absolute. PLM_CONFIG has the first problem. */
+/* Reads a configuration that plm_config_print wrote, without environment or overrides. PLM_CONFIG
+ * reports the first problem. */
 plm_status plm_config_load_text(const char *yaml, size_t size, struct plm_config *config,
                                 struct plm_error *error);
 size_t plm_config_problems_count(const struct plm_config_problems *problems);
@@ -178,23 +177,23 @@ const char *plm_config_problem(const struct plm_config_problems *problems, size_
 void plm_config_problems_print(const struct plm_config_problems *problems); /* to stderr */
 void plm_config_problems_free(struct plm_config_problems *problems);
 
-/* The fully resolved configuration as YAML, every key, in the table's order, absolute paths.
- * Loading it again gives the same configuration. Caller frees *yaml. */
+/* The resolved configuration as YAML: every key in the order of the table, with absolute paths.
+ * Loading it again gives the same configuration. The caller frees *yaml. */
 plm_status plm_config_print(const struct plm_config *config, char **yaml, struct plm_error *error);
 
-/* Warnings about legal configurations that surprise, one a line, appended to text: what
- * `plm-pipeline validate` says beside "valid". */
+/* Appends warnings about a valid configuration that may surprise, one on each line:
+ * `plm-pipeline validate` prints them beside "valid". */
 void plm_config_advise(const struct plm_config *config, struct plm_text *text);
 
-/* data.document_alignment with `auto` resolved: 2^min(n-1, log2 max_length) for patch_unet with
- * 2n layers, else 1. */
+/* data.document_alignment with `auto` resolved: 2^min(n-1, log2 max_length) for a patch_unet of 2n
+ * layers, 1 for the other architectures. */
 uint32_t plm_config_alignment(const struct plm_config *config);
 
 void plm_config_deinit(struct plm_config *config);
 
-/* Compares the configuration a run was started with against today's, by the table's on-resume
- * column. changes (may be NULL) receives one line for each key that changes the run. PLM_CONFIG,
- * naming the key, when a refused key differs. */
+/* Compares the configuration that a run was started with against today's, by the on-resume column
+ * of the table. changes (may be NULL) receives a line for each key that changes the run.
+ * PLM_CONFIG, with the key's name, if a refused key differs. */
 plm_status plm_config_check_resume(const struct plm_config *before, const struct plm_config *now,
                                    struct plm_text *changes, struct plm_error *error);
 

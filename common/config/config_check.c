@@ -1,15 +1,12 @@
-/* What the settings must satisfy together: model.md's configuration errors, whole batches,
- * reachable endpoints. */
+/* Checks of settings that depend on each other: the shape of the model, whole batches, endpoints
+ * that other hosts can reach. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/text.h"
-#include "common/config/names.h"
 #include "common/config/problems.h"
 #include "common/config/settings.h"
-
-enum { ESM_VOCABULARY = 33, BYTE_VOCABULARY = 261 };
 
 static size_t row(const char *key)
 {
@@ -28,7 +25,7 @@ static bool given(const struct plm_loader *loader, const char *key)
   return loader->config->origins[row(key)].kind != PLM_ORIGIN_DEFAULT;
 }
 
-/* The place of the first key of the two that somebody wrote; without one, the message names it. */
+/* The place of `key`, or of `other` if only that one was given; {0} if neither was. */
 static struct plm_place place_of(const struct plm_loader *loader, const char *key,
                                  const char *other)
 {
@@ -36,7 +33,8 @@ static struct plm_place place_of(const struct plm_loader *loader, const char *ke
   return place.source == NULL && other != NULL ? loader->places[row(other)] : place;
 }
 
-/* What is wrong with the model may follow from another key than the one named. */
+/* The place to report for a key of the model. If the key has its default, the mistake follows from
+ * another key that was given. */
 static struct plm_place place_of_model(const struct plm_loader *loader, const char *key)
 {
   static const char *const causes[] = {"model.hidden_size", "model.num_attention_heads",
@@ -53,38 +51,47 @@ static struct plm_place place_of_model(const struct plm_loader *loader, const ch
   return place;
 }
 
+/* The setting behind a key of config.json. */
+static void setting_of(const char *key, char setting[64])
+{
+  if (strcmp(key, "max_length") == 0)
+    snprintf(setting, 64, "data.max_length");
+  else if (strcmp(key, "vocab_size") == 0)
+    snprintf(setting, 64, "data.tokenizer");
+  else
+    snprintf(setting, 64, "model.%s", key);
+}
+
+static bool model_key_known(void *context, const char *key)
+{
+  char setting[64];
+  setting_of(key, setting);
+  return !bad(context, setting);
+}
+
 static void check_model(struct plm_loader *loader)
 {
-  static const char *const keys[] = {"data.max_length",           "data.tokenizer",
-                                     "model.architecture",        "model.hidden_size",
-                                     "model.num_attention_heads", "model.num_hidden_layers",
-                                     "model.num_unet_layers",     "model.num_extra_layers",
-                                     "model.expansion_ratio",     "model.attention.pattern",
-                                     "model.attention.block"};
   struct plm_model_config *model = &loader->config->model;
-  const bool byte = loader->config->data.tokenizer == PLM_TOKENIZER_BYTE;
+  struct plm_model_fault faults[PLM_MODEL_MAX_FAULTS];
   model->max_length = loader->config->data.max_length;
-  model->vocab_size = byte ? BYTE_VOCABULARY : ESM_VOCABULARY;
-  for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-    if (bad(loader, keys[i])) return;
+  model->vocab_size = plm_tokenizer_of(loader->config->data.tokenizer)->vocab_size;
+  const size_t count = plm_model_config_faults(model, model_key_known, loader, faults);
+  for (size_t i = 0; i < count; i++) {
+    char setting[64];
+    setting_of(faults[i].key, setting);
+    plm_problems_add(loader->problems, place_of_model(loader, setting), "%s: %s", setting,
+                     faults[i].what);
   }
-  struct plm_error error = {0};
-  if (plm_model_config_check(model, &error) == PLM_OK) return;
-  /* where is the key alone: "hidden_size" */
-  char key[600];
-  snprintf(key, sizeof key, "model.%s", error.where);
-  plm_problems_add(loader->problems, place_of_model(loader, key), "%s: %s%s%s", key, error.what,
-                   error.hint[0] != '\0' ? "; " : "", error.hint);
 }
 
 static void check_objective(struct plm_loader *loader)
 {
   const struct plm_config *config = loader->config;
   if (config->trainer.objective != PLM_OBJECTIVE_CAUSAL || bad(loader, "trainer.objective")) return;
-  if (config->model.architecture == PLM_PATCH_UNET) {
+  if (config->model.architecture == PLM_PATCH_UNET && !bad(loader, "model.architecture")) {
     plm_problems_add(loader->problems, place_of(loader, "trainer.objective", NULL),
-                     "trainer.objective: causal does not go with patch_unet, where a merged pair "
-                     "shows a position its own label; use transformer or unet");
+                     "trainer.objective: causal cannot be combined with patch_unet, because a "
+                     "merged pair would show a position its own label; use transformer or unet");
   }
   if (bad(loader, "model.attention.pattern")) return;
   for (uint32_t i = 0; i < config->model.pattern_count; i++) {
@@ -94,63 +101,61 @@ static void check_objective(struct plm_loader *loader)
     plm_problems_add(loader->problems,
                      place_of(loader, "model.attention.pattern", "trainer.objective"),
                      "model.attention.pattern: the causal objective needs causal in every entry; "
-                     "write \"%s+causal\" for \"%s\"",
+                     "write \"%s+causal\" instead of \"%s\"",
                      name, name);
     return;
   }
 }
 
-/* What several ranks would make of the batch is of no interest then. */
 static void check_ranks(struct plm_loader *loader)
 {
   const uint32_t ranks = loader->config->trainer.ranks;
   if (bad(loader, "trainer.ranks") || ranks == 1) return;
   plm_problems_add(loader->problems, place_of(loader, "trainer.ranks", NULL),
-                   "trainer.ranks: %u, but this build trains in one process; use 1, and "
+                   "trainer.ranks: %u, but this build trains in one process; set it to 1, and use "
                    "trainer.threads for more cores",
                    ranks);
-  loader->bad[row("trainer.ranks")] = true;
 }
 
-/* Not given and no divisor of the batch: the largest below the default that is. */
-static void settle_micro_batch(struct plm_loader *loader, uint64_t share)
+/* If no micro-batch is given and the default does not divide the batch: the largest smaller one
+ * that does. */
+static void settle_micro_batch(struct plm_loader *loader)
 {
   struct plm_config_trainer *trainer = &loader->config->trainer;
-  const uint64_t length = loader->config->data.max_length;
+  const uint64_t length = loader->config->data.max_length, all = trainer->batch_tokens / length;
   uint64_t chunks = trainer->micro_batch_tokens / length;
-  if (chunks > share / length) chunks = share / length;
+  if (chunks > all) chunks = all;
   if (chunks == 0) chunks = 1;
-  while ((share / length) % chunks != 0) chunks--;
+  while (all % chunks != 0) chunks--;
   trainer->micro_batch_tokens = chunks * length;
 }
 
+/* The batch of one rank: check_ranks refuses any other number. */
 static void check_batch(struct plm_loader *loader)
 {
   const struct plm_config *config = loader->config;
   const struct plm_config_trainer *trainer = &config->trainer;
-  if (bad(loader, "data.max_length") || bad(loader, "trainer.batch_tokens") ||
-      bad(loader, "trainer.micro_batch_tokens") || bad(loader, "trainer.ranks")) {
-    return;
-  }
-  const uint64_t unit = (uint64_t)trainer->ranks * config->data.max_length;
-  if (trainer->batch_tokens % unit != 0) {
+  const uint32_t length = config->data.max_length;
+  if (bad(loader, "data.max_length")) return;
+  if (!bad(loader, "trainer.batch_tokens") && trainer->batch_tokens % length != 0) {
     plm_problems_add(loader->problems, place_of(loader, "trainer.batch_tokens", "data.max_length"),
-                     "trainer.batch_tokens: %llu is not a multiple of data.max_length (%u)%s",
-                     (unsigned long long)trainer->batch_tokens, config->data.max_length,
-                     trainer->ranks > 1 ? " times trainer.ranks" : "");
-    return;
+                     "trainer.batch_tokens: %llu is not a multiple of data.max_length (%u)",
+                     (unsigned long long)trainer->batch_tokens, length);
+    loader->bad[row("trainer.batch_tokens")] = true;
   }
-  const uint64_t share = trainer->batch_tokens / trainer->ranks;
-  if (!given(loader, "trainer.micro_batch_tokens")) settle_micro_batch(loader, share);
-  if (trainer->micro_batch_tokens % config->data.max_length != 0) {
+  if (bad(loader, "trainer.micro_batch_tokens")) return;
+  if (!given(loader, "trainer.micro_batch_tokens")) {
+    if (!bad(loader, "trainer.batch_tokens")) settle_micro_batch(loader);
+  } else if (trainer->micro_batch_tokens % length != 0) {
     plm_problems_add(loader->problems, place_of(loader, "trainer.micro_batch_tokens", NULL),
                      "trainer.micro_batch_tokens: %llu is not a multiple of data.max_length (%u)",
-                     (unsigned long long)trainer->micro_batch_tokens, config->data.max_length);
-  } else if (share % trainer->micro_batch_tokens != 0) {
+                     (unsigned long long)trainer->micro_batch_tokens, length);
+  } else if (!bad(loader, "trainer.batch_tokens") &&
+             trainer->batch_tokens % trainer->micro_batch_tokens != 0) {
     plm_problems_add(loader->problems, place_of(loader, "trainer.micro_batch_tokens", NULL),
-                     "trainer.micro_batch_tokens: %llu does not divide a rank's share of "
-                     "trainer.batch_tokens (%llu)",
-                     (unsigned long long)trainer->micro_batch_tokens, (unsigned long long)share);
+                     "trainer.micro_batch_tokens: %llu does not divide trainer.batch_tokens (%llu)",
+                     (unsigned long long)trainer->micro_batch_tokens,
+                     (unsigned long long)trainer->batch_tokens);
   }
 }
 
@@ -165,12 +170,12 @@ static void check_trainer(struct plm_loader *loader)
     plm_problems_add(
         loader->problems,
         place_of(loader, "trainer.masking.keep_fraction", "trainer.masking.random_fraction"),
-        "trainer.masking.keep_fraction: with random_fraction it exceeds 1");
+        "trainer.masking.keep_fraction: the sum of keep_fraction and random_fraction exceeds 1");
   }
   if (trainer->clip_norm > 0.0 && trainer->clip_auto_percentile > 0.0) {
     plm_problems_add(loader->problems, place_of(loader, "trainer.clip.auto_percentile", NULL),
-                     "trainer.clip.auto_percentile: trainer.clip.norm is set as well; choose one, "
-                     "set the other to 0");
+                     "trainer.clip.auto_percentile: trainer.clip.norm is set as well; set one of "
+                     "them to 0");
   }
 }
 
@@ -212,14 +217,14 @@ static void check_network(struct plm_loader *loader)
     const struct plm_place place = place_of(loader, binds[i].key, NULL);
     if (network->keys == NULL && !bad(loader, "network.keys") && !loopback(binds[i].endpoint)) {
       plm_problems_add(loader->problems, place,
-                       "%s: %s can be reached from other hosts, which needs CURVE keys; run "
+                       "%s: other hosts can reach %s, so CURVE keys are required; run "
                        "`plm-pipeline keys keys` and set network.keys: keys",
                        binds[i].key, binds[i].endpoint);
     }
     for (size_t j = 0; j < i; j++) {
       if (bad(loader, binds[j].key) || strcmp(binds[i].endpoint, binds[j].endpoint) != 0) continue;
       if (strncmp(binds[i].endpoint, "tcp", 3) == 0 && any_port(binds[i].endpoint)) continue;
-      plm_problems_add(loader->problems, place, "%s: the same endpoint as %s", binds[i].key,
+      plm_problems_add(loader->problems, place, "%s: is the same endpoint as %s", binds[i].key,
                        binds[j].key);
     }
   }
@@ -236,13 +241,32 @@ void plm_config_check(struct plm_loader *loader)
   check_network(loader);
 }
 
+/* masked_diffusion draws its mask rates itself. Only its first mlm_warmup_steps train as mlm. */
+static void advise_mask_rate(const struct plm_config *config, struct plm_text *text)
+{
+  static const char *const keys[] = {"trainer.masking.mask_rate",
+                                     "trainer.masking.starting_mask_rate",
+                                     "trainer.masking.mask_rate_steps"};
+  if (config->trainer.objective != PLM_OBJECTIVE_MASKED_DIFFUSION ||
+      config->trainer.masking.mlm_warmup_steps > 0)
+    return;
+  for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+    if (config->origins[row(keys[i])].kind == PLM_ORIGIN_DEFAULT) continue;
+    plm_text_printf(text,
+                    "%s: has no effect, since masked_diffusion draws its own mask rates and "
+                    "trainer.masking.mlm_warmup_steps is 0\n",
+                    keys[i]);
+  }
+}
+
 void plm_config_advise(const struct plm_config *config, struct plm_text *text)
 {
   const struct plm_model_config *model = &config->model;
+  advise_mask_rate(config, text);
   for (uint32_t i = 0; i < model->pattern_count; i++) {
     if ((model->pattern[i] & PLM_ATTENTION_BLOCK) == 0) continue;
-    plm_text_puts(text, "model.attention.pattern: the boundaries of `block` belong to the chunk, "
-                        "so packed documents are not computed as if each were alone\n");
+    plm_text_puts(text, "model.attention.pattern: `block` masks count from the beginning of the "
+                        "chunk, so a document's result depends on its place in the chunk\n");
     break;
   }
   struct plm_config settled = *config;
@@ -250,13 +274,14 @@ void plm_config_advise(const struct plm_config *config, struct plm_text *text)
   const uint32_t needed = plm_config_alignment(&settled);
   if (plm_config_alignment(config) < needed) {
     plm_text_printf(text,
-                    "data.document_alignment: %u is less than the %u that %s merges, so "
+                    "data.document_alignment: %u is less than the %u tokens that %s merges, so "
                     "neighbouring documents mix\n",
                     config->data.document_alignment, needed,
                     plm_architecture_names[model->architecture]);
   }
   if (config->corpus == NULL) {
-    plm_text_puts(text, "corpus: null; the corpus is the one of the first packer that joins\n");
+    plm_text_puts(text,
+                  "corpus: null, so the run takes the corpus of the first packer that joins\n");
   }
 }
 

@@ -1,5 +1,5 @@
-/* Loading: defaults, then the file, then PLM_* variables, then flags, each through the settings
- * table; every problem is collected with its place. */
+/* Loads a configuration: defaults, then the file, then PLM_* variables, then flags. Each value goes
+ * through the settings table, and every problem is collected with its place. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,12 +18,12 @@ extern char **environ;
 
 enum { FILE_LIMIT = 1 << 20, KEY_SIZE = 256, MESSAGE_SIZE = 512 };
 
-/* One text being read: the file, a variable, a flag. */
+/* The text being read: the file, a variable or a flag. */
 struct source {
   struct plm_loader *loader;
-  const char *name; /* in problems */
-  bool has_lines;   /* only a file's places have line and column */
-  const char *base; /* relative paths start there */
+  const char *name; /* as problems name it */
+  bool has_lines;   /* it is a file, so places have line and column */
+  const char *base; /* folder at which relative paths start */
   enum plm_origin_kind origin;
   yaml_document_t *document;
 };
@@ -95,7 +95,8 @@ static void store_node(const struct source *source, const struct plm_setting *se
     if (entry->type != YAML_SCALAR_NODE) {
       source->loader->bad[plm_setting_index(setting)] = true;
       plm_problems_add(source->loader->problems, place_of(source, entry->start_mark),
-                       "%s: expected %s, found a nested one", setting->key, expected);
+                       "%s: expected %s, found a list or section in the list", setting->key,
+                       expected);
       return;
     }
     scalars[value.count++] = scalar_of(entry);
@@ -105,15 +106,16 @@ static void store_node(const struct source *source, const struct plm_setting *se
 
 /* ---- sections ------------------------------------------------------------------------------ */
 
-/* The nearest key: first among the section's own (named without it; the word may be the beginning
- * of one), then anywhere. */
+/* The key most likely meant by a misspelt word, or NULL. Keys of the same section come first (the
+ * suggestion then leaves out the section, and the word may be the beginning of a key), then the
+ * same word in any other section. */
 static const char *suggest_key(const char *prefix, const char *word, char buffer[KEY_SIZE])
 {
   struct plm_suggestion near = {.word = word}, elsewhere = {.word = word};
   const size_t length = strlen(prefix), word_length = strlen(word);
   size_t count;
   const struct plm_setting *table = plm_settings(&count);
-  static char names[2][KEY_SIZE]; /* candidates must outlive the call to plm_suggest */
+  static char names[2][KEY_SIZE]; /* plm_suggest keeps the best candidate by reference */
   unsigned slot = 0;
   for (size_t i = 0; i < count; i++) {
     if (strncmp(table[i].key, prefix, length) != 0) continue;
@@ -163,7 +165,7 @@ static void walk_section(const struct source *source, const char *key, yaml_node
     walk(source, prefix, node);
     return;
   }
-  /* A section whose keys are all commented out reads as null. */
+  /* A section whose keys are all commented out is null. */
   if (node->type == YAML_SCALAR_NODE && node->data.scalar.length == 0 &&
       node->data.scalar.style == YAML_PLAIN_SCALAR_STYLE)
     return;
@@ -172,7 +174,7 @@ static void walk_section(const struct source *source, const char *key, yaml_node
                    node->type == YAML_SCALAR_NODE ? "a value" : "a list");
 }
 
-/* The earlier pair with the same key, or NULL. */
+/* The key of an earlier pair that has the same name, or NULL. */
 static const yaml_node_t *earlier(const struct source *source, const yaml_node_t *mapping,
                                   const yaml_node_pair_t *until, const char *word)
 {
@@ -202,7 +204,7 @@ static void walk(const struct source *source, const char *prefix, yaml_node_t *m
     snprintf(full, sizeof full, "%s%s", prefix, word);
     const yaml_node_t *first = earlier(source, mapping, pair, word);
     const struct plm_setting *setting = plm_setting_find(full);
-    /* "a.b" as one word would bypass the sections; it is no key. */
+    /* "a.b" as one word is not a key, though plm_setting_find would find it. */
     const bool dotted = strchr(word, '.') != NULL;
     if (first != NULL) {
       plm_problems_add(problems, place, "duplicate key \"%.80s\"; first on line %zu", word,
@@ -238,7 +240,7 @@ static void syntax_problem(const struct source *source, const yaml_parser_t *par
                    parser->problem != NULL ? parser->problem : "out of memory");
 }
 
-/* Parses text and hands its root to the walk below `key` ("" for the file). */
+/* Parses text, which is the value of `key`; "" for a whole file. */
 static void read_text(struct source *source, const char *text, size_t size, const char *key)
 {
   yaml_parser_t parser;
@@ -279,7 +281,7 @@ static void read_text(struct source *source, const char *text, size_t size, cons
       const yaml_node_t *more = yaml_document_get_root_node(&second);
       if (more != NULL) {
         plm_problems_add(source->loader->problems, place_of(source, more->start_mark),
-                         "a second YAML document; one is expected");
+                         "a second YAML document begins here; only one is expected");
       }
       yaml_document_delete(&second);
     }
@@ -289,8 +291,8 @@ static void read_text(struct source *source, const char *text, size_t size, cons
   yaml_parser_delete(&parser);
 }
 
-/* A variable's or a flag's text. Strings and paths stand for themselves; a list may come without
- * its brackets. */
+/* Reads the text of a variable or a flag. Strings and paths are taken literally, and a list may be
+ * written without brackets. */
 static void read_override(struct source *source, const char *key, const char *text)
 {
   const struct plm_setting *setting = plm_setting_find(key);
@@ -323,7 +325,7 @@ static void read_defaults(struct plm_loader *loader, const char *base)
     read_override(&source, table[i].key, table[i].fallback);
     loader->places[i] = (struct plm_place){0};
   }
-  PLM_ASSERT(loader->problems->count == 0); /* the table agrees with itself */
+  PLM_ASSERT(loader->problems->count == 0); /* each default fits its own row */
 }
 
 static void read_file(struct plm_loader *loader, const char *path, const char *base)
@@ -335,7 +337,7 @@ static void read_file(struct plm_loader *loader, const char *path, const char *b
   struct source source = {
       .loader = loader, .name = path, .has_lines = true, .base = base, .origin = PLM_ORIGIN_FILE};
   if (plm_file_read(path, FILE_LIMIT, &text, &size, &error) != PLM_OK) {
-    /* plm_file_read's text begins with the path, too */
+    /* the text of plm_file_read names the path already */
     plm_problems_add(loader->problems, (struct plm_place){0}, "%s", error.what);
     return;
   }
@@ -343,7 +345,8 @@ static void read_file(struct plm_loader *loader, const char *path, const char *b
   free(text);
 }
 
-/* The name of a variable or a flag ends with the call; cross-checks name the key instead. */
+/* Clears places that refer to the name of a variable or flag, which is about to go out of scope.
+ * Later checks then name only the key. */
 static void forget_source(struct plm_loader *loader, const char *name)
 {
   size_t count;

@@ -1,4 +1,4 @@
-/* The resolved configuration as YAML, and its end. */
+/* Printing a resolved configuration as YAML, and releasing it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,8 +6,8 @@
 #include "common/config/config.h"
 #include "common/config/settings.h"
 
-/* Prints the headers of the sections that begin between the key before and this one. Returns the
- * depth of the key. */
+/* Prints the heads of the sections that begin with `key`; `before` is the key printed last. Returns
+ * the depth of `key`. */
 static int open_sections(struct plm_text *text, const char *before, const char *key)
 {
   int depth = 0;

@@ -1,4 +1,5 @@
-/* Is this still the same run? The table's on-resume column, applied to two configurations. */
+/* Decides whether a configuration still describes the same run, by the on-resume column of the
+ * table. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,8 +23,9 @@ plm_status plm_config_check_resume(const struct plm_config *before, const struct
       status =
           plm_error_set(error, PLM_CONFIG, "%s changed from %s to %s, which makes it another run",
                         table[i].key, old_value, new_value);
-      plm_error_hint(error, "put the old value back, or start a run of its own (run: …) with "
-                            "trainer.init_from: CHECKPOINT, which takes over the weights alone");
+      plm_error_hint(error,
+                     "restore the old value, or start a new run (another `run:`) from the old "
+                     "weights with trainer.init_from: CHECKPOINT");
     } else if (strcmp(old_value, new_value) != 0 && changes != NULL) {
       plm_text_printf(changes, "%s: %s -> %s\n", table[i].key, old_value, new_value);
     }

@@ -1,5 +1,5 @@
-/* Names of the configuration's choices as they stand in the file; NULL-terminated, in the order of
- * the enums of config.h. */
+/* Names of the choices that config.h declares, as the file writes them: NULL-terminated, in the
+ * order of the enums. */
 #ifndef PLM_COMMON_CONFIG_NAMES_H
 #define PLM_COMMON_CONFIG_NAMES_H
 

@@ -32,7 +32,7 @@ void plm_problems_add(struct plm_config_problems *problems, struct plm_place pla
   plm_text_puts(&text, message);
   struct plm_problem *list =
       realloc(problems->list, (problems->count + 1) * sizeof *problems->list);
-  PLM_ASSERT(list != NULL && !text.failed); /* nothing sensible is left to say */
+  PLM_ASSERT(list != NULL && !text.failed); /* out of memory: nothing useful could be reported */
   problems->list = list;
   problems->list[problems->count++] =
       (struct plm_problem){.line = place.line, .column = place.column, .text = text.data};
@@ -40,7 +40,7 @@ void plm_problems_add(struct plm_config_problems *problems, struct plm_place pla
 
 void plm_problems_sort(struct plm_config_problems *problems)
 {
-  /* Insertion: stable, and the list is short and nearly in order. */
+  /* Insertion sort: it is stable, and the list is short and nearly sorted. */
   for (size_t i = 1; i < problems->count; i++) {
     const struct plm_problem moving = problems->list[i];
     size_t j = i;

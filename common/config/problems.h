@@ -1,4 +1,5 @@
-/* All that is wrong with a configuration, collected before anything is said. */
+/* The list of everything that is wrong with a configuration. It is collected in full before any of
+ * it is printed. */
 #ifndef PLM_COMMON_CONFIG_PROBLEMS_H
 #define PLM_COMMON_CONFIG_PROBLEMS_H
 
@@ -9,7 +10,7 @@
 #include "common/config/config.h"
 #include "common/config/settings.h"
 
-/* Where a value stands: a place in the file, a variable, a flag; {0} for a default. */
+/* Where a value comes from: a place in the file, a variable or a flag; {0} for a default. */
 struct plm_place {
   const char *source; /* "pipeline.yaml", "PLM_TRAINER_STEPS", "--set trainer.steps" */
   uint32_t line, column;
@@ -17,27 +18,27 @@ struct plm_place {
 
 struct plm_config_problems {
   struct plm_problem {
-    uint32_t line, column; /* for the order */
+    uint32_t line, column; /* for sorting */
     char *text;
   } * list;
   size_t count;
 };
 
 struct plm_config_problems *plm_problems_new(void);
-/* "SOURCE:LINE:COLUMN: text"; beyond 1,000 problems the rest is dropped. */
+/* Adds "SOURCE:LINE:COLUMN: text". After 1,000 problems, further ones are dropped. */
 void plm_problems_add(struct plm_config_problems *problems, struct plm_place place,
                       const char *format, ...) __attribute__((format(printf, 3, 4)));
 void plm_problems_sort(struct plm_config_problems *problems);
 
-/* What config_load.c and config_check.c share while a configuration is being made. */
+/* State that config_load.c and config_check.c share while a configuration is loaded. */
 struct plm_loader {
   struct plm_config *config;
   struct plm_config_problems *problems;
-  struct plm_place *places; /* one a setting */
-  bool *bad;                /* one a setting: its value was refused, so cross-checks skip it */
+  struct plm_place *places; /* of each setting */
+  bool *bad;                /* of each setting: its value was refused, so checks must not use it */
 };
 
-/* Cross-checks between settings (model.md, operations.md), reported at the value's place. */
+/* Checks settings that depend on each other and reports mistakes at the value's place. */
 void plm_config_check(struct plm_loader *loader);
 
 #endif

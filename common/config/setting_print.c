@@ -1,4 +1,4 @@
-/* Settings in words: what a row takes, how far it goes, and the value that a configuration has. */
+/* Settings as text: the type and limits of a row, and its value in a configuration. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

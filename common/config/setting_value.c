@@ -1,4 +1,4 @@
-/* Values of settings: from the words of the file into struct plm_config. */
+/* Checks the text of a value against its row and stores it in struct plm_config. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -43,7 +43,7 @@ static bool in_range(const struct plm_setting *setting, double value, const char
   return false;
 }
 
-/* Digits alone, no sign, no leading zero (YAML 1.1 would read it as octal). */
+/* Only digits: no sign, and no leading zero, which YAML 1.1 would read as octal. */
 static bool parse_whole(const char *text, uint64_t *value, bool *too_large)
 {
   *too_large = false;
@@ -103,8 +103,8 @@ static bool read_number(const struct plm_setting *setting, const struct plm_scal
                         double *number, char message[MESSAGE_SIZE])
 {
   if (scalar->quoted || !parse_number(scalar->text, number)) {
-    const struct plm_value alone = {.items = scalar, .count = 1};
-    if (setting->type == PLM_SETTING_DOUBLE) return wrong_type(setting, &alone, message);
+    const struct plm_value single = {.items = scalar, .count = 1};
+    if (setting->type == PLM_SETTING_DOUBLE) return wrong_type(setting, &single, message);
     snprintf(message, MESSAGE_SIZE, "expected a number, found \"%.80s\"", scalar->text);
     return false;
   }
@@ -155,7 +155,7 @@ static char *absolute_path(const char *base, const char *path)
   return joined;
 }
 
-/* HOST:PORT, a port or *. */
+/* HOST:PORT, where PORT is a number or *. */
 static bool valid_address(const char *text, bool any_host)
 {
   const char *colon = strrchr(text, ':');
@@ -166,7 +166,7 @@ static bool valid_address(const char *text, bool any_host)
   return parse_whole(colon + 1, &port, &too_large) && !too_large && port <= 65535;
 }
 
-/* A copy, ipc paths made absolute (an abstract name, ipc://@name, stays). */
+/* A copy of text, with the path of ipc:// made absolute. Abstract names (ipc://@name) are kept. */
 static char *read_endpoint(const char *base, const char *text, char message[MESSAGE_SIZE])
 {
   static const char ipc[] = "ipc://";
@@ -178,7 +178,8 @@ static char *read_endpoint(const char *base, const char *text, char message[MESS
     if (path != NULL && asprintf(&endpoint, "%s%s", ipc, path) < 0) endpoint = NULL;
     if (path != NULL && strlen(path) > IPC_PATH_LIMIT) {
       snprintf(message, MESSAGE_SIZE,
-               "the socket's path has %zu bytes, the system allows %d; choose a shorter one",
+               "the path of the socket has %zu bytes, but the system allows only %d; use a shorter "
+               "one",
                strlen(path), IPC_PATH_LIMIT);
       free(endpoint);
       endpoint = NULL;
@@ -205,8 +206,8 @@ static bool store_string(const struct plm_setting *setting, const struct plm_sca
   snprintf(message, MESSAGE_SIZE, "out of memory");
   if (is_null(scalar)) {
     if ((setting->flags & PLM_SETTING_NULLABLE) == 0) {
-      const struct plm_value alone = {.items = scalar, .count = 1};
-      return wrong_type(setting, &alone, message);
+      const struct plm_value single = {.items = scalar, .count = 1};
+      return wrong_type(setting, &single, message);
     }
   } else if (scalar->text[0] == '\0') {
     snprintf(message, MESSAGE_SIZE, "must not be empty");
@@ -222,7 +223,7 @@ static bool store_string(const struct plm_setting *setting, const struct plm_sca
       text = read_endpoint(base, scalar->text, message);
     if (text == NULL) return false;
     if (strlen(text) >= PLM_PATH_SIZE) {
-      snprintf(message, MESSAGE_SIZE, "longer than %d bytes", PLM_PATH_SIZE - 1);
+      snprintf(message, MESSAGE_SIZE, "must not be longer than %d bytes", PLM_PATH_SIZE - 1);
       free(text);
       return false;
     }
@@ -271,7 +272,7 @@ static bool store_splits(const struct plm_setting *setting, const struct plm_val
     const int split = choice_of(setting, value->items[i].text);
     if (split < 0) return no_such_choice(setting, value->items[i].text, message);
     if (seen[split]) {
-      snprintf(message, MESSAGE_SIZE, "\"%s\" stands there twice", value->items[i].text);
+      snprintf(message, MESSAGE_SIZE, "\"%s\" is listed twice", value->items[i].text);
       return false;
     }
     seen[split] = true;

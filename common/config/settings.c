@@ -1,4 +1,4 @@
-/* The settings table itself, and looking things up in it. */
+/* The table of settings, and lookups in it. */
 #include "common/config/settings.h"
 
 #include <ctype.h>

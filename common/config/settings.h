@@ -1,8 +1,8 @@
 /* The table of settings: key, type, unit, default, range, what a change means on resume, help.
  *
- * One row a key of pipeline.yaml. It drives parsing, validation, --set, PLM_* variables,
- * `plm-pipeline config`, the resume check and the manual; a new key is a new row. Rows of one
- * section stand together, in the order of the file.
+ * Each key of pipeline.yaml is one row. The table drives parsing, validation, --set, PLM_*
+ * variables, `plm-pipeline config`, the resume check and doc/configuration.md, so a new key needs
+ * only a new row. Rows are in the order of the file, and those of one section are adjacent.
  */
 #ifndef PLM_COMMON_CONFIG_SETTINGS_H
 #define PLM_COMMON_CONFIG_SETTINGS_H
@@ -21,28 +21,28 @@ enum plm_setting_type {
   PLM_SETTING_STRING,   /* char * */
   PLM_SETTING_PATH,     /* char *, made absolute */
   PLM_SETTING_ENDPOINT, /* char *, tcp://HOST:PORT or ipc://PATH (made absolute) */
-  PLM_SETTING_ADDRESS,  /* char *, HOST:PORT; an empty host or * is every one, * as port any */
-  PLM_SETTING_DOUBLES,  /* double[count_max], and how many where count_offset says */
-  PLM_SETTING_SPLITS,   /* char *[count_max], of choices, each once */
+  PLM_SETTING_ADDRESS,  /* char *, HOST:PORT; host "" or *: every interface; port *: any */
+  PLM_SETTING_DOUBLES,  /* double[count_max]; count_offset locates their number */
+  PLM_SETTING_SPLITS,   /* char *[count_max], each one of the choices, none twice */
   PLM_SETTING_PATTERN,  /* uint8_t[count_max] of plm_attention_kind bits */
 };
 
 enum plm_on_resume {
-  PLM_RESUME_FREE,    /* may change at will */
-  PLM_RESUME_CHANGES, /* allowed, changes the run; reported and kept as history */
-  PLM_RESUME_REFUSED, /* another run */
-  PLM_RESUME_CONTENT, /* a path that may change; another run when what lies there differs, which
-                         `up` and the trainer find out by the corpus's fingerprint */
+  PLM_RESUME_FREE,    /* may change */
+  PLM_RESUME_CHANGES, /* may change, but that changes the run: reported and kept in its history */
+  PLM_RESUME_REFUSED, /* must not change: it would be another run */
+  PLM_RESUME_CONTENT, /* a path that may change, but whose content must not: `up` and the trainer
+                         compare the fingerprint of the corpus */
 };
 
 enum plm_setting_flag {
-  PLM_SETTING_NULLABLE = 1,     /* null is allowed: NULL */
+  PLM_SETTING_NULLABLE = 1,     /* null is allowed and stored as NULL */
   PLM_SETTING_ABOVE_MIN = 2,    /* min itself is excluded */
   PLM_SETTING_BELOW_MAX = 4,    /* max itself is excluded */
-  PLM_SETTING_POWER_OF_TWO = 8, /* besides its word */
+  PLM_SETTING_POWER_OF_TWO = 8, /* the value is a power of two, or the row's word */
 };
 
-enum { PLM_NO_OFFSET = 0 }; /* the struct does not begin with a count */
+enum { PLM_NO_OFFSET = 0 }; /* never the offset of a count: the struct begins with a string */
 
 struct plm_setting {
   const char *key;
@@ -50,11 +50,11 @@ struct plm_setting {
   ptrdiff_t offset;           /* into struct plm_config */
   const char *unit;           /* "tokens", "" */
   const char *fallback;       /* the default, as YAML */
-  double min, max;            /* numbers, and the elements of PLM_SETTING_DOUBLES */
+  double min, max;            /* of a number, or of each element of PLM_SETTING_DOUBLES */
   unsigned flags;             /* plm_setting_flag */
-  const char *word;           /* a word of the file that is stored as 0: "auto", "null"; or NULL */
-  const char *const *choices; /* NULL-terminated; index = value */
-  ptrdiff_t count_offset;     /* lists: uint32_t; PLM_NO_OFFSET: exactly count_max */
+  const char *word;           /* "auto", "null": a word that is stored as 0; NULL: none */
+  const char *const *choices; /* NULL-terminated; the index is the value */
+  ptrdiff_t count_offset;     /* of a list's uint32_t count; PLM_NO_OFFSET: always count_max */
   unsigned count_min, count_max;
   enum plm_on_resume resume;
   const char *help;
@@ -63,39 +63,41 @@ struct plm_setting {
 const struct plm_setting *plm_settings(size_t *count);
 const struct plm_setting *plm_setting_find(const char *key); /* NULL: no such key */
 size_t plm_setting_index(const struct plm_setting *setting);
-/* A key is a section when it is the beginning of others: "trainer", "trainer.clip". */
+/* Whether key is a section, that is, the beginning of other keys: "trainer", "trainer.clip". */
 bool plm_setting_is_section(const char *key);
-/* "trainer.steps" to "PLM_TRAINER_STEPS". */
+/* The name of a key's environment variable: "PLM_TRAINER_STEPS" for "trainer.steps". */
 void plm_setting_variable(const char *key, char variable[96]);
 const char *plm_on_resume_name(enum plm_on_resume resume); /* "free", "changes the run", … */
-/* "whole number", "one of mlm, masked_diffusion, causal", …: for messages and help. */
+/* What values a row takes, for messages and help: "a whole number", "mlm, masked_diffusion or
+ * causal". */
 void plm_setting_describe(const struct plm_setting *setting, char text[256]);
-/* A number's least (or most) value, whole numbers digit by digit. */
+/* The row's minimum or maximum as text; whole numbers have all their digits. */
 void plm_setting_limit(const struct plm_setting *setting, bool most, char text[40]);
 /* Appends the reference of pipeline.yaml, which is doc/configuration.md: a Markdown table for each
  * section. */
 void plm_settings_reference(struct plm_text *text);
-/* The value of config as YAML on one line. Caller frees; NULL: no memory. */
+/* The row's value in config as YAML, on one line. The caller frees it; NULL: out of memory. */
 char *plm_setting_print(const struct plm_setting *setting, const struct plm_config *config);
 
-/* One value on its way into the configuration: a scalar, or a flow of scalars. */
+/* A value to be stored: a scalar or a list of scalars. */
 struct plm_scalar {
   const char *text;
-  bool quoted; /* a quoted scalar is a string, whatever it looks like */
+  bool quoted; /* then it is a string, even if it looks like a number */
   uint32_t line, column;
 };
 struct plm_value {
   bool is_list;
-  const struct plm_scalar *items; /* one, or `count` of a list */
+  const struct plm_scalar *items; /* (count); of a scalar, one */
   size_t count;
 };
 
-/* Checks type and range and stores. base: the folder relative paths start at. On failure nothing
- * is stored, message says why, and *culprit is the index of the offending item. */
+/* Checks a value's type and range and stores it. base is the folder at which relative paths start.
+ * If it returns false, nothing is stored, message says why, and *culprit is the index of the
+ * offending item. */
 bool plm_setting_store(const struct plm_setting *setting, const struct plm_value *value,
                        const char *base, struct plm_config *config, size_t *culprit,
                        char message[512]);
-/* Frees what the row holds. */
+/* Frees the strings of the row's value. */
 void plm_setting_release(const struct plm_setting *setting, struct plm_config *config);
 
 #endif

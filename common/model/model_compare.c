@@ -1,4 +1,4 @@
-/* In which keys two models differ: both as config.json would hold them, key by key. */
+/* Compares two models key by key, in the form in which config.json holds them. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,5 +1,6 @@
-/* struct plm_model_config alone: what makes one impossible, widths by level, and config.json. */
+/* A model's configuration: its checks, the widths of its levels, and its part of config.json. */
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -30,108 +31,155 @@ uint32_t plm_model_config_width(const struct plm_model_config *model, uint32_t l
   return (uint32_t)(wanted < most ? wanted : most);
 }
 
-static plm_status wrong(struct plm_error *error, const char *key, const char *hint)
+/* ---- checks -------------------------------------------------------------------------------- */
+
+struct checks {
+  const struct plm_model_config *model;
+  plm_model_key_known *known; /* NULL: all keys are */
+  void *context;
+  struct plm_model_fault *faults;
+  size_t count;
+};
+
+static void add_fault(struct checks *checks, const char *key, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static void add_fault(struct checks *checks, const char *key, const char *format, ...)
 {
-  plm_error_where(error, "%s", key);
-  if (hint != NULL) plm_error_hint(error, "%s", hint);
-  return PLM_CONFIG;
+  PLM_ASSERT(checks->count < PLM_MODEL_MAX_FAULTS);
+  struct plm_model_fault *fault = &checks->faults[checks->count++];
+  va_list arguments;
+  fault->key = key;
+  va_start(arguments, format);
+  vsnprintf(fault->what, sizeof fault->what, format, arguments);
+  va_end(arguments);
 }
 
-static plm_status check_head_width(uint32_t width, uint32_t heads, const char *what,
-                                   struct plm_error *error)
+/* Whether a rule on these keys (up to four, NULL at the end) can be checked: each value is known,
+ * and no other rule has found fault with it. */
+static bool checkable(const struct checks *checks, const char *const keys[4])
 {
-  const uint32_t head = width / heads;
-  if (width % heads == 0 && head % HEAD_WIDTH_STEP == 0 && head >= HEAD_WIDTH_MIN &&
-      head <= HEAD_WIDTH_MAX) {
-    return PLM_OK;
+  for (size_t k = 0; k < 4 && keys[k] != NULL; k++) {
+    if (checks->known != NULL && !checks->known(checks->context, keys[k])) return false;
+    for (size_t i = 0; i < checks->count; i++)
+      if (strcmp(checks->faults[i].key, keys[k]) == 0) return false;
   }
-  plm_error_set(error, PLM_CONFIG,
-                "%s%u over %u heads is not a head width of %d to %d in steps "
-                "of %d",
-                what, width, heads, HEAD_WIDTH_MIN, HEAD_WIDTH_MAX, HEAD_WIDTH_STEP);
-  return wrong(error, "hidden_size", NULL);
+  return true;
+}
+#define CHECKABLE(checks, ...) checkable(checks, (const char *const[4]){__VA_ARGS__})
+
+static void check_sizes(struct checks *checks)
+{
+  const struct plm_model_config *model = checks->model;
+  if (CHECKABLE(checks, "hidden_size") && model->hidden_size == 0)
+    add_fault(checks, "hidden_size", "must be above 0");
+  if (CHECKABLE(checks, "num_attention_heads") && model->num_attention_heads == 0)
+    add_fault(checks, "num_attention_heads", "must be above 0");
+  if (CHECKABLE(checks, "max_length") &&
+      (model->max_length < 2 || (model->max_length & (model->max_length - 1)) != 0))
+    add_fault(checks, "max_length", "%u is not a power of two", model->max_length);
+  if (CHECKABLE(checks, "vocab_size") && (model->vocab_size == 0 || model->vocab_size > 65536))
+    add_fault(checks, "vocab_size", "%u is not between 1 and 65536", model->vocab_size);
+  if (CHECKABLE(checks, "expansion_ratio", "hidden_size") &&
+      (!(model->expansion_ratio > 0.0) || model->expansion_ratio * model->hidden_size < 1.0 ||
+       model->expansion_ratio > 64.0))
+    add_fault(checks, "expansion_ratio", "%g leaves no MLP, or exceeds 64", model->expansion_ratio);
 }
 
-static plm_status check_patch_unet(const struct plm_model_config *model, struct plm_error *error)
+static void check_masks(struct checks *checks)
 {
-  const uint32_t heads = model->num_attention_heads, unit = width_unit(heads);
-  if (model->num_unet_layers < 2 || model->num_unet_layers % 2 != 0) {
-    plm_error_set(error, PLM_CONFIG, "%u is not even: encoder and decoder mirror each other",
-                  model->num_unet_layers);
-    return wrong(error, "num_unet_layers", NULL);
-  }
-  if (model->hidden_size % unit != 0) {
-    plm_error_set(error, PLM_CONFIG,
-                  "%u is not a multiple of %u, the least common multiple of %d "
-                  "and %u heads",
-                  model->hidden_size, unit, UNIT_BASE, heads);
-    return wrong(error, "hidden_size", NULL);
-  }
-  if (model->hidden_size > HEAD_WIDTH_MAX * heads) {
-    plm_error_set(error, PLM_CONFIG, "%u exceeds %d times %u heads", model->hidden_size,
-                  HEAD_WIDTH_MAX, heads);
-    return wrong(error, "hidden_size", "take more heads or a smaller width");
-  }
-  for (uint32_t level = 0; level < model->num_unet_layers / 2; level++) {
-    char what[64];
-    snprintf(what, sizeof what, "at level %u, width ", level);
-    PLM_TRY(check_head_width(plm_model_config_width(model, level), heads, what, error));
-  }
-  return PLM_OK;
-}
-
-static plm_status check_masks(const struct plm_model_config *model, struct plm_error *error)
-{
+  const struct plm_model_config *model = checks->model;
+  unsigned kinds = 0;
+  if (!CHECKABLE(checks, "attention.pattern")) return;
   if (model->pattern_count == 0 || model->pattern_count > PLM_MAX_PATTERN) {
-    plm_error_set(error, PLM_CONFIG, "%u entries, 1 to %d are possible", model->pattern_count,
-                  PLM_MAX_PATTERN);
-    return wrong(error, "attention.pattern", NULL);
+    add_fault(checks, "attention.pattern", "has %u entries; 1 to %d are possible",
+              model->pattern_count, PLM_MAX_PATTERN);
+    return;
   }
-  for (uint32_t i = 0; i < model->pattern_count; i++) {
-    if ((model->pattern[i] & PLM_ATTENTION_BLOCK) != 0 && model->block == 0) {
-      plm_error_set(error, PLM_CONFIG, "the pattern has a `block` mask, so this must be above 0");
-      return wrong(error, "attention.block", NULL);
-    }
-    if ((model->pattern[i] & PLM_ATTENTION_LOCAL) != 0 &&
-        (model->window_start == 0 || model->window_end == 0)) {
-      plm_error_set(error, PLM_CONFIG,
-                    "the pattern has a `local` mask, so start and end must be "
-                    "above 0");
-      return wrong(error, "attention.window.end", NULL);
-    }
+  for (uint32_t i = 0; i < model->pattern_count; i++) kinds |= model->pattern[i];
+  if ((kinds & PLM_ATTENTION_BLOCK) != 0 && CHECKABLE(checks, "attention.block") &&
+      model->block == 0)
+    add_fault(checks, "attention.block", "must be above 0, since the pattern has a `block` mask");
+  if ((kinds & PLM_ATTENTION_LOCAL) != 0 &&
+      CHECKABLE(checks, "attention.window.start", "attention.window.end") &&
+      (model->window_start == 0 || model->window_end == 0))
+    add_fault(checks, "attention.window.end",
+              "start and end must be above 0, since the pattern has a `local` mask");
+}
+
+static void check_layers(struct checks *checks)
+{
+  const struct plm_model_config *model = checks->model;
+  static const char mirror[] = "is not even, but encoder and decoder mirror each other";
+  if (!CHECKABLE(checks, "architecture")) return;
+  if (model->architecture == PLM_PATCH_UNET) {
+    if (CHECKABLE(checks, "num_unet_layers") &&
+        (model->num_unet_layers < 2 || model->num_unet_layers % 2 != 0))
+      add_fault(checks, "num_unet_layers", "%u %s", model->num_unet_layers, mirror);
+  } else if (CHECKABLE(checks, "num_hidden_layers")) {
+    if (model->num_hidden_layers == 0)
+      add_fault(checks, "num_hidden_layers", "must be above 0");
+    else if (model->architecture == PLM_UNET && model->num_hidden_layers % 2 != 0)
+      add_fault(checks, "num_hidden_layers", "%u %s", model->num_hidden_layers, mirror);
   }
-  return PLM_OK;
+}
+
+static void check_head_width(struct checks *checks, uint32_t width, const char *place)
+{
+  const uint32_t heads = checks->model->num_attention_heads, head = width / heads;
+  if (width % heads != 0 || head % HEAD_WIDTH_STEP != 0 || head < HEAD_WIDTH_MIN ||
+      head > HEAD_WIDTH_MAX)
+    add_fault(checks, "hidden_size",
+              "%s%u divided by %u heads is not a head width; these are the multiples of %d from %d "
+              "to %d",
+              place, width, heads, HEAD_WIDTH_STEP, HEAD_WIDTH_MIN, HEAD_WIDTH_MAX);
+}
+
+static void check_patch_widths(struct checks *checks)
+{
+  const struct plm_model_config *model = checks->model;
+  const uint32_t heads = model->num_attention_heads;
+  if (!CHECKABLE(checks, "architecture", "hidden_size", "num_attention_heads") ||
+      model->architecture != PLM_PATCH_UNET)
+    return;
+  const uint32_t unit = width_unit(heads);
+  if (model->hidden_size % unit != 0)
+    add_fault(checks, "hidden_size",
+              "%u is not a multiple of %u, the least common multiple of %d and %u heads",
+              model->hidden_size, unit, UNIT_BASE, heads);
+  else if (model->hidden_size > HEAD_WIDTH_MAX * heads)
+    add_fault(checks, "hidden_size",
+              "%u exceeds %d times %u heads; use more heads or a smaller width", model->hidden_size,
+              HEAD_WIDTH_MAX, heads);
+  const uint32_t levels = model->num_unet_layers / 2;
+  for (uint32_t level = 0; level < levels; level++) {
+    char place[64];
+    if (!CHECKABLE(checks, "hidden_size", "num_unet_layers")) return;
+    snprintf(place, sizeof place, "at level %u, width ", level);
+    check_head_width(checks, plm_model_config_width(model, level), place);
+  }
+}
+
+size_t plm_model_config_faults(const struct plm_model_config *model, plm_model_key_known *known,
+                               void *context, struct plm_model_fault faults[PLM_MODEL_MAX_FAULTS])
+{
+  struct checks checks = {.model = model, .known = known, .context = context, .faults = faults};
+  check_sizes(&checks);
+  check_masks(&checks);
+  check_layers(&checks);
+  check_patch_widths(&checks);
+  /* also the width of a patch_unet's first level, so the architecture need not be known */
+  if (CHECKABLE(&checks, "hidden_size", "num_attention_heads"))
+    check_head_width(&checks, model->hidden_size, "");
+  return checks.count;
 }
 
 plm_status plm_model_config_check(const struct plm_model_config *model, struct plm_error *error)
 {
-  if (model->hidden_size == 0 || model->num_attention_heads == 0) {
-    plm_error_set(error, PLM_CONFIG, "width and heads must be above 0");
-    return wrong(error, model->hidden_size == 0 ? "hidden_size" : "num_attention_heads", NULL);
-  }
-  if (model->max_length < 2 || (model->max_length & (model->max_length - 1)) != 0) {
-    plm_error_set(error, PLM_CONFIG, "%u is not a power of two", model->max_length);
-    return wrong(error, "max_length", NULL);
-  }
-  if (model->vocab_size == 0 || model->vocab_size > 65536) {
-    plm_error_set(error, PLM_CONFIG, "%u tokens are not 1 to 65536", model->vocab_size);
-    return wrong(error, "vocab_size", NULL);
-  }
-  if (!(model->expansion_ratio > 0.0) || model->expansion_ratio * model->hidden_size < 1.0 ||
-      model->expansion_ratio > 64.0) {
-    plm_error_set(error, PLM_CONFIG, "%g leaves no MLP, or exceeds 64", model->expansion_ratio);
-    return wrong(error, "expansion_ratio", NULL);
-  }
-  PLM_TRY(check_masks(model, error));
-  if (model->architecture == PLM_PATCH_UNET) return check_patch_unet(model, error);
-  if (model->num_hidden_layers == 0 ||
-      (model->architecture == PLM_UNET && model->num_hidden_layers % 2 != 0)) {
-    plm_error_set(error, PLM_CONFIG, "%u is not %s", model->num_hidden_layers,
-                  model->architecture == PLM_UNET ? "even: encoder and decoder mirror each other"
-                                                  : "above 0");
-    return wrong(error, "num_hidden_layers", NULL);
-  }
-  return check_head_width(model->hidden_size, model->num_attention_heads, "", error);
+  struct plm_model_fault faults[PLM_MODEL_MAX_FAULTS];
+  if (plm_model_config_faults(model, NULL, NULL, faults) == 0) return PLM_OK;
+  plm_error_set(error, PLM_CONFIG, "%s", faults[0].what);
+  plm_error_where(error, "%s", faults[0].key);
+  return PLM_CONFIG;
 }
 
 /* ---- config.json --------------------------------------------------------------------------- */
@@ -230,7 +278,7 @@ static plm_status attention_from_json(const cJSON *attention, struct plm_model_c
                                      error));
   }
   PLM_TRY(read_u32(window, "end", &model->window_end, error));
-  model->window_start = model->window_end; /* a config made in Python has no schedule */
+  model->window_start = model->window_end; /* a configuration made in Python has no schedule */
   if (cJSON_HasObjectItem(window, "start"))
     PLM_TRY(read_u32(window, "start", &model->window_start, error));
   if (cJSON_HasObjectItem(window, "steps"))

@@ -55,8 +55,20 @@ const char *plm_objective_name(enum plm_objective objective);
 void plm_attention_kind_name(unsigned kinds, char name[64]);
 plm_status plm_attention_kind_parse(const char *name, uint8_t *kinds, struct plm_error *error);
 
-/* Checks what does not depend on how the struct was filled: widths, heads, layers, masks.
- * PLM_CONFIG; error->where is the key below `model.` ("hidden_size", "attention.block"). */
+/* A rule that a model breaks. */
+struct plm_model_fault {
+  const char *key; /* as in config.json: "hidden_size", "attention.block" */
+  char what[256];  /* "65 divided by 4 heads is not a head width; ..." */
+};
+/* At most one fault a key, and one for each of them. */
+enum { PLM_MODEL_MAX_FAULTS = 12 };
+/* Whether the value of a key is known: a file may hold none that could be read. */
+typedef bool plm_model_key_known(void *context, const char *key);
+/* Finds every key at fault. Rules on a key that is not known, or that is at fault already, are left
+ * out. known may be NULL: all are. Returns the number of faults. */
+size_t plm_model_config_faults(const struct plm_model_config *model, plm_model_key_known *known,
+                               void *context, struct plm_model_fault faults[PLM_MODEL_MAX_FAULTS]);
+/* PLM_CONFIG with the first fault; error->where is its key. */
 plm_status plm_model_config_check(const struct plm_model_config *model, struct plm_error *error);
 
 /* Width of level k of a patch_unet, the hidden size for the other architectures:

@@ -1,5 +1,6 @@
-/* common/config: defaults are pipeline.yaml's, every problem is found with its place, printing and
- * loading again gives the same, precedence, resume. */
+/* common/config: the defaults equal the shipped pipeline.yaml, every problem is found with its
+ * place, a printed configuration loads as the same one, sources have their precedence, and a resume
+ * refuses what it must. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -53,7 +54,7 @@ static void defaults_equal_the_shipped_file(void **state)
   assert_int_equal(plm_config_load(path, NULL, 0, &shipped, NULL, NULL), PLM_OK);
   size_t count;
   const struct plm_setting *table = plm_settings(&count);
-  /* what the demo may set for itself: its run, corpus and sizes, and what it was tuned in */
+  /* the shipped file is the demo's, which has its own run, corpus and sizes and tuned rates */
   static const char *const own[] = {
       "run",
       "corpus",
@@ -81,7 +82,7 @@ static void defaults_equal_the_shipped_file(void **state)
   plm_config_deinit(&shipped);
 }
 
-/* One wrong text, and all that must be said of it. */
+/* A wrong file and all problems that must be reported. */
 struct wrong {
   const char *text;
   const char *problems[6];
@@ -118,7 +119,8 @@ static const struct wrong wrongs[] = {
      {"pipeline.yaml:1:8: model: expected a section (keys with values), found a value",
       "pipeline.yaml:2:7: data: expected a section (keys with values), found a list"}},
     {"- a\n", {"pipeline.yaml:1:1: expected keys with values, found a list"}},
-    {"seed: 1\n---\nseed: 2\n", {"pipeline.yaml:3:1: a second YAML document; one is expected"}},
+    {"seed: 1\n---\nseed: 2\n",
+     {"pipeline.yaml:3:1: a second YAML document begins here; only one is expected"}},
     {"data: {tokenizer: ems, max_length: 500}\n",
      {"pipeline.yaml:1:19: data.tokenizer: expected esm or byte, found \"ems\"; did you mean "
       "\"esm\"?",
@@ -127,41 +129,69 @@ static const struct wrong wrongs[] = {
      {"pipeline.yaml:2:35: model.attention.pattern: \"cusal\" is not document, causal, local, "
       "block, or these joined by +"}},
     {"model:\n  attention: {pattern: [block]}\n",
-     {"pipeline.yaml:2:24: model.attention.block: the pattern has a `block` mask, so this must be "
-      "above 0"}},
+     {"pipeline.yaml:2:24: model.attention.block: must be above 0, since the pattern has a `block` "
+      "mask"}},
     {"trainer: {objective: causal}\nmodel:\n  architecture: unet\n",
      {"pipeline.yaml:1:22: model.attention.pattern: the causal objective needs causal in every "
-      "entry; write \"document+causal\" for \"document\""}},
+      "entry; write \"document+causal\" instead of \"document\""}},
     {"trainer: {objective: causal}\nmodel:\n  attention: {pattern: [causal]}\n",
-     {"pipeline.yaml:1:22: trainer.objective: causal does not go with patch_unet, where a merged "
-      "pair shows a position its own label; use transformer or unet"}},
+     {"pipeline.yaml:1:22: trainer.objective: causal cannot be combined with patch_unet, because a "
+      "merged pair would show a position its own label; use transformer or unet"}},
     {"model:\n  num_unet_layers: 5\n",
-     {"pipeline.yaml:2:20: model.num_unet_layers: 5 is not even: encoder and decoder mirror each "
+     {"pipeline.yaml:2:20: model.num_unet_layers: 5 is not even, but encoder and decoder mirror "
+      "each "
       "other"}},
     {"model:\n  hidden_size: 100\n",
      {"pipeline.yaml:2:16: model.hidden_size: 100 is not a multiple of 64, the least common "
       "multiple of 64 and 4 heads"}},
     {"model: {architecture: transformer, hidden_size: 48}\n",
-     {"pipeline.yaml:1:49: model.hidden_size: 48 over 4 heads is not a head width of 16 to 128 in "
-      "steps of 8"}},
+     {"pipeline.yaml:1:49: model.hidden_size: 48 divided by 4 heads is not a head width; these are "
+      "the multiples of 8 from 16 to 128"}},
+    /* across keys and within them, all at once */
+    {"model: {hidden_size: 65, num_unet_layers: 5}\ndata: {max_length: 500}\ntrainer: {steps: 0}\n",
+     {"pipeline.yaml:1:22: model.hidden_size: 65 is not a multiple of 64, the least common "
+      "multiple "
+      "of 64 and 4 heads",
+      "pipeline.yaml:1:43: model.num_unet_layers: 5 is not even, but encoder and decoder mirror "
+      "each "
+      "other",
+      "pipeline.yaml:2:20: data.max_length: expected a power of two, found \"500\"",
+      "pipeline.yaml:3:18: trainer.steps: 0 is out of range: must be at least 1 and at most "
+      "1000000000000 steps"}},
+    {"model: {architecture: unett, hidden_size: 65, attention: {pattern: [block]}}\n",
+     {"pipeline.yaml:1:23: model.architecture: expected transformer, unet or patch_unet, found "
+      "\"unett\"; did you mean \"unet\"?",
+      "pipeline.yaml:1:43: model.hidden_size: 65 divided by 4 heads is not a head width; these are "
+      "the multiples of 8 from 16 to 128",
+      "pipeline.yaml:1:68: model.attention.block: must be above 0, since the pattern has a `block` "
+      "mask"}},
+    {"trainer: {ranks: 2, batch_tokens: 1000, micro_batch_tokens: 700}\n",
+     {"pipeline.yaml:1:18: trainer.ranks: 2, but this build trains in one process; set it to 1, "
+      "and "
+      "use trainer.threads for more cores",
+      "pipeline.yaml:1:35: trainer.batch_tokens: 1000 is not a multiple of data.max_length (512)",
+      "pipeline.yaml:1:61: trainer.micro_batch_tokens: 700 is not a multiple of data.max_length "
+      "(512)"}},
     {"trainer:\n  batch_tokens: 1000\n",
      {"pipeline.yaml:2:17: trainer.batch_tokens: 1000 is not a multiple of data.max_length (512)"}},
     {"trainer:\n  batch_tokens: 8192\n  micro_batch_tokens: 3072\n",
-     {"pipeline.yaml:3:23: trainer.micro_batch_tokens: 3072 does not divide a rank's share of "
-      "trainer.batch_tokens (8192)"}},
+     {"pipeline.yaml:3:23: trainer.micro_batch_tokens: 3072 does not divide trainer.batch_tokens "
+      "(8192)"}},
     {"trainer:\n  ranks: 2\n  micro_batch_tokens: 4096\n",
-     {"pipeline.yaml:2:10: trainer.ranks: 2, but this build trains in one process; use 1, and "
-      "trainer.threads for more cores"}},
+     {"pipeline.yaml:2:10: trainer.ranks: 2, but this build trains in one process; set it to 1, "
+      "and "
+      "use trainer.threads for more cores"}},
     {"network:\n  feed: tcp://0.0.0.0:5701\n",
-     {"pipeline.yaml:2:9: network.feed: tcp://0.0.0.0:5701 can be reached from other hosts, which "
-      "needs CURVE keys; run `plm-pipeline keys keys` and set network.keys: keys"}},
+     {"pipeline.yaml:2:9: network.feed: other hosts can reach tcp://0.0.0.0:5701, so CURVE keys "
+      "are "
+      "required; run `plm-pipeline keys keys` and set network.keys: keys"}},
     {"network:\n  feed: localhost\n  announcements: tcp://127.0.0.1:99999\n",
      {"pipeline.yaml:2:9: network.feed: expected tcp://HOST:PORT or ipc://PATH, found "
       "\"localhost\"",
       "pipeline.yaml:3:18: network.announcements: expected tcp://HOST:PORT or ipc://PATH, found "
       "\"tcp://127.0.0.1:99999\""}},
     {"evaluator: {splits: [valid, valid], mask_rates: [0.1, 0]}\n",
-     {"pipeline.yaml:1:29: evaluator.splits: \"valid\" stands there twice",
+     {"pipeline.yaml:1:29: evaluator.splits: \"valid\" is listed twice",
       "pipeline.yaml:1:55: evaluator.mask_rates: 0 is out of range: must be above 0 and at most "
       "1"}},
     {"run: null\n", {"pipeline.yaml:1:6: run: expected a path, found null"}},
@@ -195,8 +225,8 @@ static void a_missing_file_is_a_problem(void **state)
   plm_config_problems_free(problems);
 }
 
-/* Every row gets a value that differs from its default (trainer.ranks has one value alone); printed
- * and loaded it must come back. */
+/* Every row has a value other than its default, except trainer.ranks, which has only one. Printed
+ * and loaded again it must be the same. */
 static const char all_different[] =
     "run: 'some: folder \"x\"'\nseed: 18446744073709551615\ncorpus: null\n"
     "network: {feed: 'tcp://127.0.0.1:*', feed_address: tcp://127.0.0.1:9, evaluation_feed: "
@@ -347,6 +377,38 @@ static void defaults_follow_what_was_chosen(void **state)
   plm_config_deinit(&config);
 }
 
+/* Expects these warnings about a valid file; NULL: none. */
+static void expect_advice(const char *text, const char *expected)
+{
+  struct plm_config config;
+  struct plm_text advice = {0};
+  assert_int_equal(load_text(text, &config, NULL), PLM_OK);
+  plm_config_advise(&config, &advice);
+  if (expected == NULL) assert_int_equal(advice.length, 0);
+  if (expected != NULL) assert_string_equal(advice.data, expected);
+  plm_text_deinit(&advice);
+  plm_config_deinit(&config);
+}
+
+static void settings_without_effect_are_named(void **state)
+{
+  (void)state;
+  expect_advice("", NULL);
+  expect_advice("trainer: {masking: {mask_rate: 0.3}}\n", NULL);
+  expect_advice("trainer: {objective: masked_diffusion}\n", NULL);
+  expect_advice("trainer: {objective: masked_diffusion, masking: {mask_rate: 0.15, "
+                "starting_mask_rate: 0.1, mask_rate_steps: 10}}\n",
+                "trainer.masking.mask_rate: has no effect, since masked_diffusion draws its own "
+                "mask rates and trainer.masking.mlm_warmup_steps is 0\n"
+                "trainer.masking.starting_mask_rate: has no effect, since masked_diffusion draws "
+                "its own mask rates and trainer.masking.mlm_warmup_steps is 0\n"
+                "trainer.masking.mask_rate_steps: has no effect, since masked_diffusion draws its "
+                "own mask rates and trainer.masking.mlm_warmup_steps is 0\n");
+  expect_advice("trainer: {objective: masked_diffusion, masking: {mask_rate: 0.3, "
+                "mlm_warmup_steps: 5}}\n",
+                NULL);
+}
+
 static void a_resume_knows_what_may_change(void **state)
 {
   (void)state;
@@ -426,6 +488,7 @@ int main(void)
       cmocka_unit_test(values_land_in_their_fields),
       cmocka_unit_test(later_sources_win),
       cmocka_unit_test(defaults_follow_what_was_chosen),
+      cmocka_unit_test(settings_without_effect_are_named),
       cmocka_unit_test(a_resume_knows_what_may_change),
       cmocka_unit_test(the_reference_widths),
       cmocka_unit_test(a_model_goes_through_json),

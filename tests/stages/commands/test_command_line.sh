@@ -90,7 +90,9 @@ for command in 'plm-pipeline validate' 'plm-pipeline up --dry-run' 'plm-pipeline
   expect 2 'trainer.ranks: 2, but this build trains in one process' "$PLM_BIN"/$command --set trainer.ranks=2
 done
 echo 'model: {attention: {pattern: [block], block: 32}}' >block.yaml
-expect 0 'boundaries of `block` belong to the chunk' "$pipeline" validate block.yaml
+expect 0 '`block` masks count from the beginning of the chunk' "$pipeline" validate block.yaml
+echo 'trainer: {objective: masked_diffusion, masking: {mask_rate: 0.3}}' >diffusion.yaml
+expect 0 'trainer.masking.mask_rate: has no effect' "$pipeline" validate diffusion.yaml
 
 # ---- config: values, origins, precedence; the output is itself a configuration ----
 expect 0 '# pipeline.yaml:1:7' "$pipeline" config
