@@ -159,7 +159,7 @@ DIGEST := $(shell { cat $(DIGESTED); $(CC) -dumpfullversion; echo '$(OPTIMISE) $
 $(BUILD)/obj/trainer/trainer_open.o: $(DIGESTED)
 $(BUILD)/obj/trainer/trainer_open.o: ALL_CFLAGS += -DPLM_BUILD_DIGEST='"$(DIGEST)"'
 
-$(BUILD)/obj/common/huggingface/modeling_file.o: common/huggingface/modeling_plm.py
+$(BUILD)/obj/common/huggingface/modeling_source.o: common/huggingface/modeling_plm.py
 
 define isa_rule
 $(BUILD)/obj/kernels/cpu/isa/%.$(1).o: kernels/cpu/isa/%.c $(COMPILED_BY)

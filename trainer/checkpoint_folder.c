@@ -10,7 +10,9 @@
 
 #include "common/base/file.h"
 #include "common/base/log.h"
+#include "common/checkpoint/parameter_file.h"
 #include "common/checkpoint/safetensors.h"
+#include "common/huggingface/huggingface.h"
 #include "trainer/schedule.h"
 
 #define TEMPORARY_PREFIX ".tmp-"
@@ -28,7 +30,7 @@ static plm_status write_weights(const struct plm_checkpoint_context *context, co
 {
   char path[PLM_PATH_SIZE];
   PLM_TRY(plm_path_join(path, folder, name, error));
-  return plm_checkpoint_write_weights(path, context->table, context->table_count, values, error);
+  return plm_parameters_write(path, context->table, context->table_count, values, error);
 }
 
 static plm_status write_optimizer(const struct plm_checkpoint_context *context, const char *folder,
@@ -73,13 +75,13 @@ static plm_status write_files(const struct plm_checkpoint_context *context, cons
   PLM_TRY(write_weights(context, folder, "model.safetensors", snapshot->weights, error));
   if (snapshot->average != NULL)
     PLM_TRY(write_weights(context, folder, "ema.safetensors", snapshot->average, error));
-  PLM_TRY(plm_checkpoint_config_print(
+  PLM_TRY(plm_huggingface_config_print(
       &config->model, plm_schedule_checkpoint_window(&config->model, snapshot->step),
       config->trainer.objective, &config_json, error));
   const plm_status status = write_text(folder, "config.json", config_json, error);
   free(config_json);
   if (status != PLM_OK) return status;
-  PLM_TRY(plm_checkpoint_write_huggingface(folder, &config->model, config->data.tokenizer, error));
+  PLM_TRY(plm_huggingface_write(folder, &config->model, config->data.tokenizer, error));
   PLM_TRY(write_optimizer(context, folder, snapshot, error));
   return write_text(folder, "trainer.json", snapshot->trainer_json, error);
 }

@@ -8,6 +8,7 @@
 #include "common/base/log.h"
 #include "common/base/text.h"
 #include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/parameter_file.h"
 #include "common/checkpoint/safetensors.h"
 #include "common/ops/device.h"
 #include "common/plan/plan.h"
@@ -171,9 +172,9 @@ static plm_status load_average(const char *directory, struct plm_model *model,
   if (plm_optimizer_state(optimizer).average == NULL) return PLM_OK;
   PLM_TRY(plm_path_join(path, directory, "ema.safetensors", error));
   if (plm_file_exists(path))
-    PLM_TRY(plm_checkpoint_load_weights(directory, "ema.safetensors", model, error));
+    PLM_TRY(plm_parameters_load(directory, "ema.safetensors", model, error));
   else
-    PLM_TRY(plm_checkpoint_load_weights(directory, "model.safetensors", model, error));
+    PLM_TRY(plm_parameters_load(directory, "model.safetensors", model, error));
   plm_optimizer_start_average(optimizer);
   return PLM_OK;
 }
@@ -184,7 +185,7 @@ plm_status plm_resume_load_tensors(const char *directory, struct plm_model *mode
 {
   char path[PLM_PATH_SIZE];
   PLM_TRY(load_average(directory, model, optimizer, error));
-  PLM_TRY(plm_checkpoint_load_weights(directory, "model.safetensors", model, error));
+  PLM_TRY(plm_parameters_load(directory, "model.safetensors", model, error));
   PLM_TRY(plm_path_join(path, directory, "optimizer.safetensors", error));
   struct plm_safetensors *file = NULL;
   PLM_TRY(plm_safetensors_open(path, &file, error));

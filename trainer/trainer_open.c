@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/checkpoint/parameter_file.h"
 #include "common/base/log.h"
 #include "common/base/text.h"
 #include "common/checkpoint/checkpoint.h"
@@ -294,7 +295,7 @@ static plm_status load_folder(const struct plm_model_folder *folder, struct plm_
   if (status == PLM_OK) say_what_differs(&notes);
   plm_text_deinit(&notes);
   const char *file = plm_model_folder_weights(folder);
-  if (status == PLM_OK) status = plm_checkpoint_load_weights(folder->directory, file, model, error);
+  if (status == PLM_OK) status = plm_parameters_load(folder->directory, file, model, error);
   if (status != PLM_OK) return status;
   if (folder->checkpoint)
     plm_info("initial weights from %s (%s, step %llu)", folder->directory, file,

@@ -1,5 +1,6 @@
 /* Which kind of model folder lies there, and whether its weights fit a model. */
 #include "common/huggingface/model_folder.h"
+#include "common/huggingface/huggingface.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -7,7 +8,7 @@
 
 #include "common/base/text.h"
 #include "common/checkpoint/checkpoint.h"
-#include "common/checkpoint/weight_files.h"
+#include "common/checkpoint/tensor_shards.h"
 
 static bool holds(const char *directory, const char *name)
 {
@@ -83,8 +84,8 @@ plm_status plm_model_folder_check(const char *directory, struct plm_model_folder
   else
     PLM_TRY(check_export(real, error));
   folder->averaged = holds(real, "ema.safetensors");
-  return plm_checkpoint_config_read(real, &folder->model, &folder->window, &folder->objective,
-                                    error);
+  return plm_huggingface_config_read(real, &folder->model, &folder->window, &folder->objective,
+                                     error);
 }
 
 const char *plm_model_folder_weights(const struct plm_model_folder *folder)
@@ -116,15 +117,15 @@ plm_status plm_model_folder_choose(const struct plm_model_folder *folder, const 
 
 static plm_status hash_tensors(const char *path, struct plm_hash *hash, struct plm_error *error)
 {
-  struct plm_weight_files *files;
-  PLM_TRY(plm_weight_files_open(path, &files, error));
+  struct plm_tensor_shards *files;
+  PLM_TRY(plm_tensor_shards_open(path, &files, error));
   struct plm_hasher *hasher = plm_hasher_open();
-  for (size_t i = 0; hasher != NULL && i < plm_weight_files_count(files); i++) {
-    const struct plm_tensor_info *tensor = plm_weight_files_at(files, i);
+  for (size_t i = 0; hasher != NULL && i < plm_tensor_shards_count(files); i++) {
+    const struct plm_tensor_info *tensor = plm_tensor_shards_at(files, i);
     plm_hasher_update(hasher, tensor->name, strlen(tensor->name) + 1);
     plm_hasher_update(hasher, tensor->data, tensor->bytes);
   }
-  plm_weight_files_close(files);
+  plm_tensor_shards_close(files);
   if (hasher == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory to hash %s", path);
   *hash = plm_hasher_digest(hasher);
   plm_hasher_close(hasher);

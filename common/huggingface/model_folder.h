@@ -11,6 +11,7 @@
 #include "common/base/file.h"
 #include "common/base/hash.h"
 #include "common/base/status.h"
+#include "common/checkpoint/parameter_file.h"
 #include "common/model/model_config.h"
 
 struct plm_text;
@@ -33,7 +34,7 @@ plm_status plm_model_folder_check(const char *directory, struct plm_model_folder
                                   struct plm_error *error);
 
 /* The weights that are evaluated and exported: EMA weights where there are any. A file's name for
- * plm_checkpoint_load_weights. */
+ * plm_parameters_load. */
 const char *plm_model_folder_weights(const struct plm_model_folder *folder);
 /* A user's choice of weights: NULL, "model" or "ema". PLM_USAGE: another word. */
 plm_status plm_model_weights_check(const char *choice, struct plm_error *error);

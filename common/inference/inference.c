@@ -4,8 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/checkpoint/parameter_file.h"
+#include "common/huggingface/huggingface.h"
 #include "common/base/file.h"
-#include "common/checkpoint/checkpoint.h"
 #include "common/huggingface/model_folder.h"
 
 static const struct plm_tokenizer *tokenizer_of(uint32_t vocab_size)
@@ -17,8 +18,8 @@ static const struct plm_tokenizer *tokenizer_of(uint32_t vocab_size)
 static plm_status open_parts(struct plm_inference *inference, const char *folder,
                              uint32_t batch_tokens, struct plm_error *error)
 {
-  PLM_TRY(plm_checkpoint_config_read(folder, &inference->config, &inference->window,
-                                     &inference->objective, error));
+  PLM_TRY(plm_huggingface_config_read(folder, &inference->config, &inference->window,
+                                      &inference->objective, error));
   const uint32_t length = inference->config.max_length;
   inference->tokenizer = tokenizer_of(inference->config.vocab_size);
   inference->max_chunks = length < batch_tokens ? batch_tokens / length : 1;
@@ -55,11 +56,11 @@ static plm_status load(struct plm_inference *inference, const char *folder, cons
                        bool trunk_only, struct plm_error *error)
 {
   struct plm_model_config config; /* not needed; the window differs between checkpoints */
-  PLM_TRY(plm_checkpoint_config_read(folder, &config, &inference->window, NULL, error));
+  PLM_TRY(plm_huggingface_config_read(folder, &config, &inference->window, NULL, error));
   inference->weights = strcmp(file, "ema.safetensors") == 0 ? "ema" : "model";
   if (trunk_only)
-    return plm_checkpoint_load_trunk(folder, file, inference->model, &inference->head, error);
-  return plm_checkpoint_load_weights(folder, file, inference->model, error);
+    return plm_parameters_load_trunk(folder, file, inference->model, &inference->head, error);
+  return plm_parameters_load(folder, file, inference->model, error);
 }
 
 plm_status plm_inference_load(struct plm_inference *inference, const char *folder,

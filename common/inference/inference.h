@@ -8,7 +8,7 @@
 
 #include "common/base/hash.h"
 #include "common/base/status.h"
-#include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/parameter_file.h"
 #include "common/corpus/tokenizer.h"
 #include "common/model/model.h"
 #include "common/model/model_config.h"

@@ -9,6 +9,7 @@
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/base/progress.h"
+#include "common/checkpoint/parameter_file.h"
 #include "common/inference/inference.h"
 #include "common/inference/sequence_batch.h"
 #include "common/run/stop.h"

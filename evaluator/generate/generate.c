@@ -10,7 +10,7 @@
 #include "common/base/clock.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
-#include "common/checkpoint/checkpoint.h"
+#include "common/huggingface/huggingface.h"
 #include "common/huggingface/model_folder.h"
 #include "evaluator/generate/generate_work.h"
 
@@ -151,7 +151,7 @@ plm_status plm_generate(const struct plm_generate_request *request, struct plm_o
   struct plm_model_config config;
   enum plm_objective objective;
   plm_status status =
-      plm_checkpoint_config_read(request->checkpoint, &config, NULL, &objective, error);
+      plm_huggingface_config_read(request->checkpoint, &config, NULL, &objective, error);
   if (status != PLM_OK) {
     struct plm_model_folder folder; /* its check explains what is there instead */
     PLM_TRY(plm_model_folder_check(request->checkpoint, &folder, error));

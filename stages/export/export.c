@@ -9,11 +9,11 @@
 
 #include "common/base/suggest.h"
 #include "common/base/text.h"
-#include "common/checkpoint/checkpoint.h"
-#include "common/checkpoint/parameter_shape.h"
+#include "common/checkpoint/parameter_file.h"
 #include "common/checkpoint/safetensors.h"
 #include "common/checkpoint/tensor_values.h"
 #include "common/corpus/tokenizer.h"
+#include "common/huggingface/huggingface.h"
 #include "common/run/stop.h"
 #include "stages/export/card_facts.h"
 #include "stages/export/export_target.h"
@@ -106,8 +106,8 @@ static plm_status write_config(const struct export *export, struct plm_error *er
 {
   const struct plm_model_folder *folder = &export->folder;
   char *text;
-  PLM_TRY(
-      plm_checkpoint_config_print(&folder->model, folder->window, folder->objective, &text, error));
+  PLM_TRY(plm_huggingface_config_print(&folder->model, folder->window, folder->objective, &text,
+                                       error));
   cJSON *json = cJSON_Parse(text);
   free(text);
   cJSON_ReplaceItemInObjectCaseSensitive(json, "dtype", cJSON_CreateString(export->result->dtype));
@@ -124,7 +124,7 @@ static plm_status write_tokenizer_and_code(const struct export *export, struct p
   const struct plm_model_config *model = &export->folder.model;
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
     if (plm_tokenizer_of(kinds[i])->vocab_size == model->vocab_size)
-      return plm_checkpoint_write_huggingface(export->target.temporary, model, kinds[i], error);
+      return plm_huggingface_write(export->target.temporary, model, kinds[i], error);
   return plm_error_set(error, PLM_UNSUPPORTED, "no tokenizer of ours has %u tokens",
                        model->vocab_size);
 }
@@ -203,7 +203,7 @@ static plm_status read_weights(const struct export *export, float *values, struc
 {
   char path[PLM_PATH_SIZE];
   PLM_TRY(plm_path_join(path, export->folder.directory, export->weights_file, error));
-  return plm_checkpoint_read_weights(path, export->table, export->count, values, error);
+  return plm_parameters_read(path, export->table, export->count, values, error);
 }
 
 /* ---- the whole ----------------------------------------------------------------------------- */

@@ -9,9 +9,11 @@
 
 #include "common/base/file.h"
 #include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/parameter_file.h"
 #include "common/checkpoint/safetensors.h"
 #include "common/config/config.h"
 #include "common/corpus/tokenizer.h"
+#include "common/huggingface/huggingface.h"
 #include "tests/support/scratch.h"
 
 static const char *const names[] = {"config.json", "model.safetensors", "trainer.json"};
@@ -283,10 +285,11 @@ static void config_reads_back(void **state)
   enum plm_objective objective = PLM_OBJECTIVE_MLM;
   char *text, folder[PLM_PATH_SIZE];
   parent_make("config", folder);
-  assert_int_equal(plm_checkpoint_config_print(&model, 192, PLM_OBJECTIVE_CAUSAL, &text, &error),
+  assert_int_equal(plm_huggingface_config_print(&model, 192, PLM_OBJECTIVE_CAUSAL, &text, &error),
                    PLM_OK);
   write_file(folder, "config.json", text, strlen(text));
-  assert_int_equal(plm_checkpoint_config_read(folder, &again, &window, &objective, &error), PLM_OK);
+  assert_int_equal(plm_huggingface_config_read(folder, &again, &window, &objective, &error),
+                   PLM_OK);
   assert_int_equal(window, 192);
   assert_int_equal(objective, PLM_OBJECTIVE_CAUSAL);
   assert_memory_equal(&again, &model, sizeof model);
@@ -305,7 +308,8 @@ static void config_reads_back(void **state)
     snprintf(changed, sizeof changed, "%.*s%s%s", (int)(at - text), text, faults[i].to,
              at + strlen(faults[i].from));
     write_file(folder, "config.json", changed, strlen(changed));
-    assert_int_equal(plm_checkpoint_config_read(folder, &again, &window, NULL, &error), PLM_FORMAT);
+    assert_int_equal(plm_huggingface_config_read(folder, &again, &window, NULL, &error),
+                     PLM_FORMAT);
     assert_non_null(strstr(error.where, "config.json"));
   }
   cJSON *json = cJSON_Parse(text);
@@ -330,7 +334,7 @@ static void weights_are_written_under_their_names(void **state)
   float *values = calloc(elements, sizeof *values);
   plm_model_initialise(table, count, 5, values);
   const char *path = scratch_path("weights.safetensors");
-  assert_int_equal(plm_checkpoint_write_weights(path, table, count, values, &error), PLM_OK);
+  assert_int_equal(plm_parameters_write(path, table, count, values, &error), PLM_OK);
   assert_int_equal(plm_safetensors_open(path, &file, &error), PLM_OK);
   assert_string_equal(plm_safetensors_metadata(file, "format"), "pt");
   assert_int_equal(plm_safetensors_count(file), count);
@@ -348,23 +352,23 @@ static void weights_are_written_under_their_names(void **state)
   plm_safetensors_close(file);
 
   float *again = calloc(elements, sizeof *again);
-  assert_int_equal(plm_checkpoint_read_weights(path, table, count, again, &error), PLM_OK);
+  assert_int_equal(plm_parameters_read(path, table, count, again, &error), PLM_OK);
   assert_memory_equal(again, values, elements * sizeof *again);
   struct plm_parameter held = table[3]; /* a model that wants something else */
   strcpy(table[3].name, "plm.other.weight");
-  assert_int_equal(plm_checkpoint_read_weights(path, table, count, again, &error), PLM_FORMAT);
+  assert_int_equal(plm_parameters_read(path, table, count, again, &error), PLM_FORMAT);
   assert_string_equal(error.what, "parameter plm.other.weight is missing");
   assert_string_equal(error.where, path);
-  assert_int_equal(plm_checkpoint_read_weights(path, table, 3, again, &error), PLM_FORMAT);
-  assert_non_null(strstr(error.what, "no parameter of the model"));
+  assert_int_equal(plm_parameters_read(path, table, 3, again, &error), PLM_FORMAT);
+  assert_non_null(strstr(error.what, "is not a parameter of the model"));
   table[3] = held;
   table[3].cols += 1;
-  assert_int_equal(plm_checkpoint_read_weights(path, table, count, again, &error), PLM_FORMAT);
+  assert_int_equal(plm_parameters_read(path, table, count, again, &error), PLM_FORMAT);
   assert_non_null(strstr(error.what, "dimensions"));
   table[3] = held;
   const struct plm_parameter *last = &table[count - 1];
-  assert_int_equal(plm_checkpoint_write_weights(path, table, count - 1, values, &error), PLM_OK);
-  assert_int_equal(plm_checkpoint_read_weights(path, table, count, again, &error), PLM_FORMAT);
+  assert_int_equal(plm_parameters_write(path, table, count - 1, values, &error), PLM_OK);
+  assert_int_equal(plm_parameters_read(path, table, count, again, &error), PLM_FORMAT);
   char missing[160];
   snprintf(missing, sizeof missing, "parameter %s is missing", last->name);
   assert_string_equal(error.what, missing);
@@ -383,9 +387,8 @@ static void tokenizer_files_agree(void **state)
   parent_make("tokenizer", folder);
   for (int kind = 0; kind < 2; kind++) {
     const struct plm_tokenizer *tokenizer = plm_tokenizer_of((enum plm_tokenizer_kind)kind);
-    assert_int_equal(
-        plm_checkpoint_write_huggingface(folder, &model, (enum plm_tokenizer_kind)kind, NULL),
-        PLM_OK);
+    assert_int_equal(plm_huggingface_write(folder, &model, (enum plm_tokenizer_kind)kind, NULL),
+                     PLM_OK);
     path_in(folder, "tokenizer.json", path);
     assert_int_equal(plm_file_read(path, 1 << 20, &text, &size, NULL), PLM_OK);
     cJSON *json = cJSON_Parse(text);

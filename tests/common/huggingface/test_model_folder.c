@@ -11,8 +11,10 @@
 #include "common/base/file.h"
 #include "common/base/text.h"
 #include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/parameter_file.h"
 #include "common/checkpoint/safetensors.h"
 #include "common/checkpoint/tensor_values.h"
+#include "common/huggingface/huggingface.h"
 #include "common/huggingface/model_folder.h"
 #include "common/model/model.h"
 #include "tests/support/scratch.h"
@@ -85,14 +87,13 @@ static void make_export(const char *name, const struct plm_model_config *model,
   struct weights weights = weights_of(model);
   snprintf(folder, PLM_PATH_SIZE, "%s", scratch_path(name));
   assert_int_equal(plm_directory_make(folder, NULL), PLM_OK);
-  assert_int_equal(plm_checkpoint_config_print(model, 64, PLM_OBJECTIVE_CAUSAL, &config, NULL),
+  assert_int_equal(plm_huggingface_config_print(model, 64, PLM_OBJECTIVE_CAUSAL, &config, NULL),
                    PLM_OK);
   put(folder, "config.json", config);
   free(config);
   path_in(folder, "model.safetensors", path);
-  assert_int_equal(
-      plm_checkpoint_write_weights(path, weights.table, weights.count, weights.values, NULL),
-      PLM_OK);
+  assert_int_equal(plm_parameters_write(path, weights.table, weights.count, weights.values, NULL),
+                   PLM_OK);
   weights_free(&weights);
 }
 
@@ -276,7 +277,7 @@ static void every_float_dtype_is_read(void **state)
     unsigned char *bytes;
     struct plm_tensor_info *tensors = tensors_of(&weights, dtypes[d], &bytes);
     assert_int_equal(plm_safetensors_write(path, tensors, weights.count, NULL, 0, &error), PLM_OK);
-    assert_int_equal(plm_checkpoint_read_weights(path, weights.table, weights.count, again, &error),
+    assert_int_equal(plm_parameters_read(path, weights.table, weights.count, again, &error),
                      PLM_OK);
     for (size_t i = 0; i < weights.elements; i++) {
       const float value = weights.values[i];
@@ -288,18 +289,16 @@ static void every_float_dtype_is_read(void **state)
     tensors[2].dtype = PLM_I32; /* a shape of its own, so that the bytes agree */
     if (dtypes[d] == PLM_F32) {
       assert_int_equal(plm_safetensors_write(path, tensors, weights.count, NULL, 0, NULL), PLM_OK);
-      assert_int_equal(
-          plm_checkpoint_read_weights(path, weights.table, weights.count, again, &error),
-          PLM_FORMAT);
+      assert_int_equal(plm_parameters_read(path, weights.table, weights.count, again, &error),
+                       PLM_FORMAT);
       assert_non_null(strstr(error.what, "holds no floating-point numbers"));
     }
     if (dtypes[d] == PLM_BF16) {
       tensors[2].dtype = PLM_BF16;
       memcpy(bytes + ((const unsigned char *)tensors[2].data - bytes) + 6, "\x80\x7f", 2);
       assert_int_equal(plm_safetensors_write(path, tensors, weights.count, NULL, 0, NULL), PLM_OK);
-      assert_int_equal(
-          plm_checkpoint_read_weights(path, weights.table, weights.count, again, &error),
-          PLM_FORMAT);
+      assert_int_equal(plm_parameters_read(path, weights.table, weights.count, again, &error),
+                       PLM_FORMAT);
       assert_non_null(strstr(error.what, "holds inf at element 3"));
     }
     free(tensors);
@@ -348,7 +347,7 @@ static void expect_weights(const char *path, const struct weights *weights, cons
   struct plm_error error = {0};
   float *again = calloc(weights->elements, sizeof *again);
   const plm_status status =
-      plm_checkpoint_read_weights(path, weights->table, weights->count, again, &error);
+      plm_parameters_read(path, weights->table, weights->count, again, &error);
   if (says == NULL) {
     assert_int_equal(status, PLM_OK);
     assert_memory_equal(again, weights->values, weights->elements * sizeof *again);
@@ -428,7 +427,7 @@ static void heads_come_with_their_models(void **state)
   expect_weights(path, &weights, NULL);
   tensors[weights.count].data = bytes + 4;
   assert_int_equal(plm_safetensors_write(path, tensors, weights.count + 1, NULL, 0, NULL), PLM_OK);
-  expect_weights(path, &weights, "tensor lm_head.decoder.weight is no parameter of the model");
+  expect_weights(path, &weights, "tensor lm_head.decoder.weight is not a parameter of the model");
   /* AutoModel's: names without plm., no head */
   size_t kept = 0;
   for (size_t i = 0; i < weights.count; i++)
@@ -437,7 +436,7 @@ static void heads_come_with_their_models(void **state)
       tensors[kept++].name += 4;
     }
   assert_int_equal(plm_safetensors_write(path, tensors, kept, NULL, 0, NULL), PLM_OK);
-  expect_weights(path, &weights, "weights of PLMModel only, without the language model");
+  expect_weights(path, &weights, "saved from PLMModel, without the language model");
   free(tensors);
   free(bytes);
   weights_free(&weights);

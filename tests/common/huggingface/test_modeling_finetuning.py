@@ -113,8 +113,8 @@ def test_a_classifier_that_trainer_saved_is_embedded(checkpoint, tmp_path, monke
     ):
         refused = run(*command, "--checkpoint", "labels/checkpoint-4", check=False)
         assert refused.returncode == 1
-        assert "weights of a classifier, without the language model's head" in refused.stderr
-        assert "they suffice for the hidden states of `plm-pipeline embed`" in refused.stderr
+        assert "a classifier instead of the language model's head" in refused.stderr
+        assert "it suffices for the hidden states of `plm-pipeline embed`" in refused.stderr
 
 
 @pytest.mark.parametrize("auto_class", [AutoModelForTokenClassification, AutoModel])

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/parameter_file.h"
 #include "common/checkpoint/safetensors.h"
 #include "tests/support/must.h"
 #include "trainer/objective.h"
@@ -101,7 +101,7 @@ static void open_all(struct step_case *c, const char *config, const char *folder
   succeed(plm_ops_cpu_open(c->config.trainer.precision, 1, NULL, &c->ops, &error), &error);
   succeed(plm_model_open(&c->config.model, c->ops, &options, &c->model, &error), &error);
   succeed(plm_masks_open(&c->config.model, c->ops, micro, &c->masks, &error), &error);
-  succeed(plm_checkpoint_load_weights(folder, "model.safetensors", c->model, &error), &error);
+  succeed(plm_parameters_load(folder, "model.safetensors", c->model, &error), &error);
   succeed(plm_objective_init(&c->objective, &c->config, plm_trainer_step_chunks(&c->config), micro,
                              &error),
           &error);

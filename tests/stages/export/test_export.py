@@ -147,7 +147,7 @@ def test_a_classifier_has_no_head(runs):
     load(checkpoint, AutoModelForTokenClassification, num_labels=3).save_pretrained("labels")
     result = export("labels", check=False)
     assert result.returncode == 1 and not os.path.exists("exported")
-    assert "weights of a classifier, without the language model" in result.stderr
+    assert "a classifier instead of the language model" in result.stderr
     assert "AutoModelForMaskedLM" in result.stderr
 
 

@@ -1,9 +1,9 @@
-/* The tokenizer as Hugging Face's `tokenizers` and `transformers` read it: a token a character,
- * <cls> before and <eos> after.
+/* Writes the tokenizer in the form that Hugging Face's `tokenizers` and `transformers` read, and
+ * modeling_plm.py. Each character is one token, with <cls> before and <eos> after the text.
  *
- * esm: blanks are dropped and small letters become capitals, as ingest does. byte: each byte of the
- * text is one token; bytes stand in the vocabulary as the printable characters that ByteLevel maps
- * them to (33..126, 161..172 and 174..255 stay, the others follow from U+0100 on).
+ * esm: blanks are dropped and small letters become capitals, as in ingest. byte: each byte of the
+ * text is one token. The vocabulary lists bytes as the printable characters to which ByteLevel maps
+ * them: 33..126, 161..172 and 174..255 are kept, the others follow from U+0100 on.
  */
 #include <cjson/cJSON.h>
 #include <stdlib.h>
@@ -11,14 +11,13 @@
 
 #include "common/base/file.h"
 #include "common/base/text.h"
-#include "common/checkpoint/checkpoint.h"
 #include "common/corpus/tokenizer.h"
-#include "common/huggingface/modeling_file.h"
+#include "common/huggingface/huggingface.h"
 
 enum { TOKEN_TEXT_SIZE = 16 };
 
 struct special {
-  const char *role; /* in special_tokens_map.json */
+  const char *role; /* key in special_tokens_map.json */
   uint32_t id;
 };
 enum { SPECIALS = 5 };
@@ -39,7 +38,7 @@ static bool byte_stays(uint32_t byte)
   return (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
 }
 
-/* ByteLevel's character of a byte, as UTF-8. */
+/* The character to which ByteLevel maps a byte, as UTF-8. */
 static void byte_character(uint32_t byte, char text[TOKEN_TEXT_SIZE])
 {
   uint32_t code = byte;
@@ -76,7 +75,7 @@ static cJSON *typed(const char *type)
   return object;
 }
 
-/* {"type": "Sequence", NAME: []}; the array is returned in *list. */
+/* Returns {"type": "Sequence", NAME: []}, with the array in *list. */
 static cJSON *sequence(const char *name, cJSON **list)
 {
   cJSON *object = typed("Sequence");
@@ -127,7 +126,8 @@ static cJSON *added_tokens(const struct plm_tokenizer *tokenizer)
   return list;
 }
 
-/* Small letters to capitals, one replacement a letter: the library has no normalizer for it. */
+/* Turns small letters into capitals by one replacement for each, since the library has no
+ * normalizer that does so. */
 static cJSON *normalizer(const struct plm_tokenizer *tokenizer)
 {
   if (tokenizer->kind == PLM_TOKENIZER_BYTE) return cJSON_CreateNull();
@@ -277,11 +277,11 @@ static char *vocab_txt(const struct plm_model_config *model, const struct plm_to
 static char *modeling_py(const struct plm_model_config *model,
                          const struct plm_tokenizer *tokenizer)
 {
-  (void)model, (void)tokenizer; /* config.json says what this one file becomes */
-  return strdup(plm_modeling_file);
+  (void)model, (void)tokenizer; /* the same for every model: config.json holds the differences */
+  return strdup(plm_huggingface_modeling);
 }
 
-/* Every file with what makes its text (malloc'ed; NULL: out of memory). */
+/* Each file with the function that makes its text (malloc; NULL: out of memory). */
 static const struct {
   const char *name;
   char *(*text)(const struct plm_model_config *model, const struct plm_tokenizer *tokenizer);
@@ -293,10 +293,8 @@ static const struct {
     {"special_tokens_map.json", special_tokens_map_json},
 };
 
-plm_status plm_checkpoint_write_huggingface(const char *directory,
-                                            const struct plm_model_config *model,
-                                            enum plm_tokenizer_kind tokenizer,
-                                            struct plm_error *error)
+plm_status plm_huggingface_write(const char *directory, const struct plm_model_config *model,
+                                 enum plm_tokenizer_kind tokenizer, struct plm_error *error)
 {
   for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
     char path[PLM_PATH_SIZE];

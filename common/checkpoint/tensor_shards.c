@@ -1,5 +1,5 @@
 /* One safetensors file, or the shards of an index. */
-#include "common/checkpoint/weight_files.h"
+#include "common/checkpoint/tensor_shards.h"
 
 #include <cjson/cJSON.h>
 #include <stdio.h>
@@ -11,13 +11,13 @@
 
 enum { INDEX_LIMIT = 1 << 26 /* bytes */, INDEX_DEPTH = 8, MAX_SHARDS = 4096 };
 
-struct plm_weight_files {
+struct plm_tensor_shards {
   struct plm_safetensors **shards;
   char **names; /* of the shards; NULL for a single file */
   size_t count, tensors;
 };
 
-void plm_weight_files_close(struct plm_weight_files *files)
+void plm_tensor_shards_close(struct plm_tensor_shards *files)
 {
   if (files == NULL) return;
   for (size_t i = 0; i < files->count; i++) {
@@ -29,12 +29,12 @@ void plm_weight_files_close(struct plm_weight_files *files)
   free(files);
 }
 
-size_t plm_weight_files_count(const struct plm_weight_files *files)
+size_t plm_tensor_shards_count(const struct plm_tensor_shards *files)
 {
   return files->tensors;
 }
 
-const struct plm_tensor_info *plm_weight_files_at(const struct plm_weight_files *files, size_t i)
+const struct plm_tensor_info *plm_tensor_shards_at(const struct plm_tensor_shards *files, size_t i)
 {
   size_t shard = 0;
   for (; i >= plm_safetensors_count(files->shards[shard]); shard++)
@@ -42,8 +42,8 @@ const struct plm_tensor_info *plm_weight_files_at(const struct plm_weight_files 
   return plm_safetensors_at(files->shards[shard], i);
 }
 
-const struct plm_tensor_info *plm_weight_files_find(const struct plm_weight_files *files,
-                                                    const char *name)
+const struct plm_tensor_info *plm_tensor_shards_find(const struct plm_tensor_shards *files,
+                                                     const char *name)
 {
   const struct plm_tensor_info *found = NULL;
   for (size_t i = 0; i < files->count && found == NULL; i++)
@@ -62,7 +62,7 @@ static plm_status check_shard_name(const char *name, struct plm_error *error)
   return PLM_OK;
 }
 
-static plm_status shard_of(struct plm_weight_files *files, const char *directory, const char *name,
+static plm_status shard_of(struct plm_tensor_shards *files, const char *directory, const char *name,
                            size_t *shard, struct plm_error *error)
 {
   char path[PLM_PATH_SIZE];
@@ -84,7 +84,7 @@ static plm_status shard_of(struct plm_weight_files *files, const char *directory
   return PLM_OK;
 }
 
-static plm_status take_map(struct plm_weight_files *files, const char *directory, const cJSON *map,
+static plm_status take_map(struct plm_tensor_shards *files, const char *directory, const cJSON *map,
                            struct plm_error *error)
 {
   size_t entries = 0;
@@ -106,7 +106,7 @@ static plm_status take_map(struct plm_weight_files *files, const char *directory
   return PLM_OK;
 }
 
-static plm_status open_shards(struct plm_weight_files *files, const char *index_path,
+static plm_status open_shards(struct plm_tensor_shards *files, const char *index_path,
                               struct plm_error *error)
 {
   char directory[PLM_PATH_SIZE], *text;
@@ -136,7 +136,7 @@ static plm_status open_shards(struct plm_weight_files *files, const char *index_
   return status;
 }
 
-static plm_status open_single(struct plm_weight_files *files, const char *path,
+static plm_status open_single(struct plm_tensor_shards *files, const char *path,
                               struct plm_error *error)
 {
   files->shards = calloc(1, sizeof(struct plm_safetensors *));
@@ -147,11 +147,11 @@ static plm_status open_single(struct plm_weight_files *files, const char *path,
   return PLM_OK;
 }
 
-plm_status plm_weight_files_open(const char *path, struct plm_weight_files **files,
-                                 struct plm_error *error)
+plm_status plm_tensor_shards_open(const char *path, struct plm_tensor_shards **files,
+                                  struct plm_error *error)
 {
   char index[PLM_PATH_SIZE];
-  struct plm_weight_files *opened = calloc(1, sizeof *opened);
+  struct plm_tensor_shards *opened = calloc(1, sizeof *opened);
   *files = NULL;
   if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for %s", path);
   const bool sharded = !plm_file_exists(path) &&
@@ -160,7 +160,7 @@ plm_status plm_weight_files_open(const char *path, struct plm_weight_files **fil
   const plm_status status =
       sharded ? open_shards(opened, index, error) : open_single(opened, path, error);
   if (status != PLM_OK) {
-    plm_weight_files_close(opened);
+    plm_tensor_shards_close(opened);
     return status;
   }
   *files = opened;

@@ -1,18 +1,13 @@
-/* config.json and the weights of a checkpoint, as they are written. */
+/* config.json of a model folder, written and read. */
 #include <cjson/cJSON.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/file.h"
 #include "common/base/strict_json.h"
-#include "common/checkpoint/checkpoint.h"
-#include "common/checkpoint/parameter_shape.h"
-#include "common/corpus/tokenizer.h"
-#include "common/model/model_config.h"
+#include "common/huggingface/huggingface.h"
 
 enum { CONFIG_LIMIT = 1 << 20, CONFIG_DEPTH = 16 };
-
-/* ---- config.json ------------------------------------------------------------------------------*/
 
 static const struct plm_tokenizer *tokenizer_of_vocabulary(uint32_t vocab_size)
 {
@@ -22,7 +17,7 @@ static const struct plm_tokenizer *tokenizer_of_vocabulary(uint32_t vocab_size)
   return NULL;
 }
 
-/* What transformers wants to know besides the model's own keys. */
+/* Keys that transformers needs besides those of the model. */
 static void add_huggingface_keys(cJSON *json, const struct plm_model_config *model)
 {
   static const char *const auto_map[][2] = {
@@ -48,9 +43,9 @@ static void add_huggingface_keys(cJSON *json, const struct plm_model_config *mod
   cJSON_AddNumberToObject(json, "mask_token_id", tokenizer->mask);
 }
 
-plm_status plm_checkpoint_config_print(const struct plm_model_config *model, uint32_t window,
-                                       enum plm_objective objective, char **text,
-                                       struct plm_error *error)
+plm_status plm_huggingface_config_print(const struct plm_model_config *model, uint32_t window,
+                                        enum plm_objective objective, char **text,
+                                        struct plm_error *error)
 {
   cJSON *json = plm_model_config_to_json(model);
   cJSON_AddNumberToObject(json, "window", window);
@@ -68,7 +63,7 @@ plm_status plm_checkpoint_config_print(const struct plm_model_config *model, uin
   return *text ? PLM_OK : plm_error_set(error, PLM_NO_MEMORY, "no memory for config.json");
 }
 
-/* A config made in Python need not say it: then it is what the masked model's class suggests. */
+/* A configuration made in Python need not have an objective; PLMForMaskedLM then implies mlm. */
 static bool read_objective(const cJSON *json, enum plm_objective *objective)
 {
   const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, "objective");
@@ -95,18 +90,19 @@ static plm_status parse_config(const char *text, size_t size, struct plm_model_c
   if (status == PLM_OK &&
       (!plm_json_count(cJSON_GetObjectItemCaseSensitive(json, "window"), &in_force) ||
        in_force > UINT32_MAX))
-    status = plm_error_set(error, PLM_FORMAT, "\"window\" is missing or not a number of tokens");
+    status = plm_error_set(error, PLM_FORMAT, "\"window\" is missing or is not a number of tokens");
   if (status == PLM_OK && !read_objective(json, &learnt))
-    status = plm_error_set(error, PLM_FORMAT, "\"objective\" is not one that is known");
+    status =
+        plm_error_set(error, PLM_FORMAT, "\"objective\" is not mlm, masked_diffusion or causal");
   if (status == PLM_OK && window) *window = (uint32_t)in_force;
   if (status == PLM_OK && objective) *objective = learnt;
   cJSON_Delete(json);
   return status;
 }
 
-plm_status plm_checkpoint_config_read(const char *directory, struct plm_model_config *model,
-                                      uint32_t *window, enum plm_objective *objective,
-                                      struct plm_error *error)
+plm_status plm_huggingface_config_read(const char *directory, struct plm_model_config *model,
+                                       uint32_t *window, enum plm_objective *objective,
+                                       struct plm_error *error)
 {
   char path[PLM_PATH_SIZE], *text;
   size_t size;
@@ -115,36 +111,5 @@ plm_status plm_checkpoint_config_read(const char *directory, struct plm_model_co
   const plm_status status = parse_config(text, size, model, window, objective, error);
   free(text);
   if (status != PLM_OK) plm_error_where(error, "%s", path);
-  return status;
-}
-
-/* ---- weights ----------------------------------------------------------------------------------*/
-
-int plm_parameter_shape(const struct plm_parameter *parameter, uint64_t shape[PLM_TENSOR_MAX_RANK])
-{
-  if (parameter->ndim == 1) {
-    shape[0] = (uint64_t)parameter->cols;
-    return 1;
-  }
-  shape[0] = (uint64_t)parameter->rows;
-  shape[1] = (uint64_t)parameter->cols;
-  return 2;
-}
-
-plm_status plm_checkpoint_write_weights(const char *path, const struct plm_parameter *table,
-                                        size_t count, const float *values, struct plm_error *error)
-{
-  static const struct plm_metadata_entry metadata = {"format", "pt"};
-  struct plm_tensor_info *tensors = calloc(count, sizeof *tensors);
-  if (!tensors) return plm_error_set(error, PLM_NO_MEMORY, "no memory to write %s", path);
-  for (size_t i = 0; i < count; i++) {
-    tensors[i] = (struct plm_tensor_info){.name = table[i].name,
-                                          .dtype = PLM_F32,
-                                          .bytes = table[i].count * sizeof(float),
-                                          .data = values + table[i].offset};
-    tensors[i].rank = plm_parameter_shape(&table[i], tensors[i].shape);
-  }
-  const plm_status status = plm_safetensors_write(path, tensors, count, &metadata, 1, error);
-  free(tensors);
   return status;
 }

@@ -1,16 +1,48 @@
-/* Weights of a folder into a model: every parameter must be there with its shape, and nothing else.
- * Only the trunk is wanted by some readers, which then also take weights that have another head. */
+/* A model's parameters as tensors of a file: each must be there with its shape, and nothing else. A
+ * reader that needs only the trunk also takes weights with another head. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/file.h"
-#include "common/checkpoint/checkpoint.h"
-#include "common/checkpoint/parameter_shape.h"
+#include "common/checkpoint/parameter_file.h"
+#include "common/checkpoint/tensor_shards.h"
 #include "common/checkpoint/tensor_values.h"
-#include "common/checkpoint/weight_files.h"
 
-/* What another program rounded to 16 bits may have left their range. */
+int plm_parameter_shape(const struct plm_parameter *parameter, uint64_t shape[PLM_TENSOR_MAX_RANK])
+{
+  if (parameter->ndim == 1) {
+    shape[0] = (uint64_t)parameter->cols;
+    return 1;
+  }
+  shape[0] = (uint64_t)parameter->rows;
+  shape[1] = (uint64_t)parameter->cols;
+  return 2;
+}
+
+/* ---- writing -------------------------------------------------------------------------------- */
+
+plm_status plm_parameters_write(const char *path, const struct plm_parameter *table, size_t count,
+                                const float *values, struct plm_error *error)
+{
+  static const struct plm_metadata_entry metadata = {"format", "pt"};
+  struct plm_tensor_info *tensors = calloc(count, sizeof *tensors);
+  if (!tensors) return plm_error_set(error, PLM_NO_MEMORY, "no memory to write %s", path);
+  for (size_t i = 0; i < count; i++) {
+    tensors[i] = (struct plm_tensor_info){.name = table[i].name,
+                                          .dtype = PLM_F32,
+                                          .bytes = table[i].count * sizeof(float),
+                                          .data = values + table[i].offset};
+    tensors[i].rank = plm_parameter_shape(&table[i], tensors[i].shape);
+  }
+  const plm_status status = plm_safetensors_write(path, tensors, count, &metadata, 1, error);
+  free(tensors);
+  return status;
+}
+
+/* ---- reading -------------------------------------------------------------------------------- */
+
+/* A value that another program rounded to 16 bits may have overflowed. */
 static plm_status check_finite(const struct plm_parameter *parameter, const float *values,
                                struct plm_error *error)
 {
@@ -21,19 +53,19 @@ static plm_status check_finite(const struct plm_parameter *parameter, const floa
   return PLM_OK;
 }
 
-/* One parameter's tensor into its place on the host. */
-static plm_status take_parameter(const struct plm_weight_files *weights,
+/* Copies the tensor of a parameter to its place in the arena. */
+static plm_status take_parameter(const struct plm_tensor_shards *weights,
                                  const struct plm_parameter *parameter, size_t prefix,
                                  float *values, struct plm_error *error)
 {
   uint64_t shape[PLM_TENSOR_MAX_RANK] = {0};
   const int rank = plm_parameter_shape(parameter, shape);
-  const struct plm_tensor_info *tensor = plm_weight_files_find(weights, parameter->name + prefix);
+  const struct plm_tensor_info *tensor = plm_tensor_shards_find(weights, parameter->name + prefix);
   if (!tensor) return plm_error_set(error, PLM_FORMAT, "parameter %s is missing", parameter->name);
   if (tensor->rank != rank || memcmp(tensor->shape, shape, sizeof shape) != 0)
     return plm_error_set(error, PLM_FORMAT,
-                         "parameter %s has %d dimensions (%llu, %llu), the model's has %d (%llu, "
-                         "%llu)",
+                         "parameter %s has %d dimensions (%llu, %llu), but the model's has %d "
+                         "(%llu, %llu)",
                          parameter->name, tensor->rank, (unsigned long long)tensor->shape[0],
                          (unsigned long long)tensor->shape[1], rank, (unsigned long long)shape[0],
                          (unsigned long long)shape[1]);
@@ -42,7 +74,7 @@ static plm_status take_parameter(const struct plm_weight_files *weights,
   return tensor->dtype == PLM_F32 ? PLM_OK : check_finite(parameter, place, error);
 }
 
-/* What the tensors of `weights` are called and which of them belong to the model. */
+/* How a file names its tensors, and which of the parameters it has. */
 struct naming {
   enum plm_weights_head head;
   size_t prefix; /* bytes of a parameter's name that its tensor's name lacks */
@@ -57,11 +89,11 @@ static bool starts_with(const char *name, const char *prefix)
 
 /* transformers' AutoModel saves the trunk only, and its names without "plm."; a model that was
  * fine-tuned to labels has a classifier instead of the head. */
-static struct naming naming_of(const struct plm_weight_files *weights)
+static struct naming naming_of(const struct plm_tensor_shards *weights)
 {
-  if (plm_weight_files_find(weights, "classifier.weight") != NULL)
+  if (plm_tensor_shards_find(weights, "classifier.weight") != NULL)
     return (struct naming){PLM_HEAD_CLASSIFIER, 0};
-  if (plm_weight_files_find(weights, "embeddings.weight") != NULL)
+  if (plm_tensor_shards_find(weights, "embeddings.weight") != NULL)
     return (struct naming){PLM_HEAD_NONE, sizeof trunk_prefix - 1};
   return (struct naming){PLM_HEAD_LM, 0};
 }
@@ -81,29 +113,29 @@ static bool is_parameter(const struct plm_parameter *table, size_t count,
   return false;
 }
 
-/* A tied model's second matrix, as some tools write it: the embedding table once more. */
-static bool is_tied_copy(const struct plm_weight_files *weights,
+/* Some tools write the second matrix of a tied model, which equals its embedding table. */
+static bool is_tied_copy(const struct plm_tensor_shards *weights,
                          const struct plm_tensor_info *tensor)
 {
-  const struct plm_tensor_info *table = plm_weight_files_find(weights, "plm.embeddings.weight");
+  const struct plm_tensor_info *table = plm_tensor_shards_find(weights, "plm.embeddings.weight");
   return strcmp(tensor->name, "lm_head.decoder.weight") == 0 && table != NULL &&
          table->dtype == tensor->dtype && table->bytes == tensor->bytes &&
          memcmp(table->data, tensor->data, tensor->bytes) == 0;
 }
 
-static plm_status check_none_left(const struct plm_weight_files *weights,
+static plm_status check_none_left(const struct plm_tensor_shards *weights,
                                   const struct plm_parameter *table, size_t count,
                                   const struct naming *naming, struct plm_error *error)
 {
   size_t wanted = 0;
   for (size_t p = 0; p < count; p++) wanted += is_wanted(naming, &table[p]);
-  if (plm_weight_files_count(weights) == wanted)
-    return PLM_OK; /* none is left, or one is missing */
-  for (size_t i = 0; i < plm_weight_files_count(weights); i++) {
-    const struct plm_tensor_info *tensor = plm_weight_files_at(weights, i);
+  if (plm_tensor_shards_count(weights) == wanted)
+    return PLM_OK; /* nothing is left over, unless one is missing, which is found later */
+  for (size_t i = 0; i < plm_tensor_shards_count(weights); i++) {
+    const struct plm_tensor_info *tensor = plm_tensor_shards_at(weights, i);
     if (is_parameter(table, count, naming, tensor->name) || is_tied_copy(weights, tensor)) continue;
     if (naming->head == PLM_HEAD_CLASSIFIER && starts_with(tensor->name, "classifier.")) continue;
-    return plm_error_set(error, PLM_FORMAT, "tensor %.200s is no parameter of the model",
+    return plm_error_set(error, PLM_FORMAT, "tensor %.200s is not a parameter of the model",
                          tensor->name);
   }
   return PLM_OK;
@@ -111,16 +143,17 @@ static plm_status check_none_left(const struct plm_weight_files *weights,
 
 static plm_status no_head(enum plm_weights_head head, struct plm_error *error)
 {
-  plm_error_set(error, PLM_FORMAT,
-                head == PLM_HEAD_CLASSIFIER
-                    ? "weights of a classifier, without the language model's head (lm_head.*)"
-                    : "weights of PLMModel only, without the language model's head (lm_head.*)");
+  plm_error_set(
+      error, PLM_FORMAT,
+      head == PLM_HEAD_CLASSIFIER
+          ? "the file has a classifier instead of the language model's head (lm_head.*)"
+          : "the file was saved from PLMModel, without the language model's head (lm_head.*)");
   return plm_error_hint(
-      error, "they suffice for the hidden states of `plm-pipeline embed`; anything else "
-             "needs the head: load the model with AutoModelForMaskedLM and save_pretrained that");
+      error, "only `plm-pipeline embed` can use it; for everything else, load the model "
+             "with AutoModelForMaskedLM and use the folder that its save_pretrained writes");
 }
 
-static plm_status take_all(const struct plm_weight_files *weights,
+static plm_status take_all(const struct plm_tensor_shards *weights,
                            const struct plm_parameter *table, size_t count, float *values,
                            const struct naming *naming, struct plm_error *error)
 {
@@ -131,24 +164,25 @@ static plm_status take_all(const struct plm_weight_files *weights,
   return PLM_OK;
 }
 
-/* head: what the file has. NULL: it must be the language model's. */
+/* If head is NULL, the file must have the language model's head; otherwise *head says which it has.
+ */
 static plm_status read_weights(const char *path, const struct plm_parameter *table, size_t count,
                                float *values, enum plm_weights_head *head, struct plm_error *error)
 {
-  struct plm_weight_files *weights;
-  PLM_TRY(plm_weight_files_open(path, &weights, error));
+  struct plm_tensor_shards *weights;
+  PLM_TRY(plm_tensor_shards_open(path, &weights, error));
   const struct naming naming = naming_of(weights);
   const plm_status status = head == NULL && naming.head != PLM_HEAD_LM
                                 ? no_head(naming.head, error)
                                 : take_all(weights, table, count, values, &naming, error);
-  plm_weight_files_close(weights);
+  plm_tensor_shards_close(weights);
   if (status != PLM_OK) plm_error_where(error, "%s", path);
   if (head != NULL) *head = naming.head;
   return status;
 }
 
-plm_status plm_checkpoint_read_weights(const char *path, const struct plm_parameter *table,
-                                       size_t count, float *values, struct plm_error *error)
+plm_status plm_parameters_read(const char *path, const struct plm_parameter *table, size_t count,
+                               float *values, struct plm_error *error)
 {
   return read_weights(path, table, count, values, NULL, error);
 }
@@ -161,7 +195,7 @@ static plm_status load(const char *directory, const char *file, struct plm_model
   const struct plm_parameter *table = plm_model_table(model, &count);
   const size_t elements = plm_model_arena_elements(model);
   PLM_TRY(plm_path_join(path, directory, file, error));
-  float *values = calloc(elements, sizeof *values); /* zero: gaps, and a head that is missing */
+  float *values = calloc(elements, sizeof *values); /* gaps, and a head that is missing, are zero */
   if (!values) return plm_error_set(error, PLM_NO_MEMORY, "no memory for %zu weights", elements);
   plm_status status = read_weights(path, table, count, values, head, error);
   if (status == PLM_OK) {
@@ -174,13 +208,13 @@ static plm_status load(const char *directory, const char *file, struct plm_model
   return status;
 }
 
-plm_status plm_checkpoint_load_weights(const char *directory, const char *file,
-                                       struct plm_model *model, struct plm_error *error)
+plm_status plm_parameters_load(const char *directory, const char *file, struct plm_model *model,
+                               struct plm_error *error)
 {
   return load(directory, file, model, NULL, error);
 }
 
-plm_status plm_checkpoint_load_trunk(const char *directory, const char *file,
+plm_status plm_parameters_load_trunk(const char *directory, const char *file,
                                      struct plm_model *model, enum plm_weights_head *head,
                                      struct plm_error *error)
 {

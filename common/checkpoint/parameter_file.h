@@ -1,0 +1,46 @@
+/* A model's parameters in safetensors files, under the names of doc/model.md: writing them, reading
+ * them into host memory, loading them into a model. */
+#ifndef PLM_COMMON_CHECKPOINT_PARAMETER_FILE_H
+#define PLM_COMMON_CHECKPOINT_PARAMETER_FILE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/status.h"
+#include "common/checkpoint/safetensors.h"
+#include "common/model/model.h"
+
+/* Writes the shape of a parameter's tensor and returns its rank: (cols) for a vector, (rows, cols)
+ * for a matrix. */
+int plm_parameter_shape(const struct plm_parameter *parameter, uint64_t shape[PLM_TENSOR_MAX_RANK]);
+
+/* Writes and fsyncs `values` (host, in the arena layout of `table`) as fp32 tensors. */
+plm_status plm_parameters_write(const char *path, const struct plm_parameter *table, size_t count,
+                                const float *values, struct plm_error *error);
+
+/* Reads the tensors of a file, or of the shards of PATH.index.json if there is no such file, into
+ * `values` (host, in the arena layout of `table`; the gaps between parameters are not written).
+ * F32, BF16, F16 and F64 are converted to fp32. PLM_FORMAT if a parameter is missing, has another
+ * shape or another dtype, or if a tensor is left over. A tied model may store its table a second
+ * time as lm_head.decoder.weight. */
+plm_status plm_parameters_read(const char *path, const struct plm_parameter *table, size_t count,
+                               float *values, struct plm_error *error);
+
+/* Reads DIRECTORY/FILE as plm_parameters_read does, uploads it into the model's parameter arena and
+ * calls plm_model_weights_changed. */
+plm_status plm_parameters_load(const char *directory, const char *file, struct plm_model *model,
+                               struct plm_error *error);
+
+/* What a weights file has besides the trunk. */
+enum plm_weights_head {
+  PLM_HEAD_LM,         /* the language model's head, lm_head.* */
+  PLM_HEAD_CLASSIFIER, /* classifier.*: a model fine-tuned to labels of sequences or of residues */
+  PLM_HEAD_NONE        /* nothing: transformers' AutoModel, whose names also lack "plm." */
+};
+/* As plm_parameters_load, for readers that need only hidden states: the file may have any of these
+ * heads, and *head says which. Unless it is the language model's, the model's head is zero. */
+plm_status plm_parameters_load_trunk(const char *directory, const char *file,
+                                     struct plm_model *model, enum plm_weights_head *head,
+                                     struct plm_error *error);
+
+#endif

@@ -1,0 +1,32 @@
+/* The files that make a checkpoint a Hugging Face model folder: config.json, the tokenizer's files
+ * and the model in PyTorch. What they hold: doc/checkpoints.md#hugging-face. */
+#ifndef PLM_COMMON_HUGGINGFACE_HUGGINGFACE_H
+#define PLM_COMMON_HUGGINGFACE_HUGGINGFACE_H
+
+#include <stdint.h>
+
+#include "common/base/status.h"
+#include "common/corpus/tokenizer.h"
+#include "common/model/model_config.h"
+
+/* The text of config.json: the model, the window in force, the objective (which a causal mask alone
+ * does not tell), and model_type, architectures, auto_map, dtype, tie_word_embeddings and the ids
+ * of special tokens for transformers. The caller frees *text. */
+plm_status plm_huggingface_config_print(const struct plm_model_config *model, uint32_t window,
+                                        enum plm_objective objective, char **text,
+                                        struct plm_error *error);
+/* Reads config.json of a folder. window and objective may be NULL; without an objective it is mlm.
+ * PLM_FORMAT, PLM_CONFIG as plm_model_config_from_json. */
+plm_status plm_huggingface_config_read(const char *directory, struct plm_model_config *model,
+                                       uint32_t *window, enum plm_objective *objective,
+                                       struct plm_error *error);
+
+/* Writes and fsyncs the other files: modeling_plm.py, vocab.txt, tokenizer.json,
+ * tokenizer_config.json, special_tokens_map.json. */
+plm_status plm_huggingface_write(const char *directory, const struct plm_model_config *model,
+                                 enum plm_tokenizer_kind tokenizer, struct plm_error *error);
+
+/* The text of modeling_plm.py, NUL-terminated (modeling_source.c). */
+extern const char plm_huggingface_modeling[];
+
+#endif
