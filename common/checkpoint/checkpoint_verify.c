@@ -1,4 +1,4 @@
-/* Which checkpoints a folder holds, and whether each is whole. */
+/* Names of checkpoints, verifying one, and listing those of a folder. */
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -29,7 +29,7 @@ bool plm_checkpoint_parse_name(const char *name, uint64_t *step)
   return true;
 }
 
-/* The last part of a path, without slashes at its end. */
+/* The last part of a path, without trailing slashes. */
 static void last_part(const char *path, char part[PLM_CHECKPOINT_NAME_SIZE])
 {
   size_t end = strlen(path);
@@ -75,7 +75,7 @@ static plm_status check_file(const char *directory, const struct plm_manifest_fi
   PLM_TRY(plm_path_join(path, directory, file->name, error));
   if (lstat(path, &info) != 0) {
     if (errno == ENOENT) return plm_error_set(error, PLM_CORRUPT, "%s is missing", file->name);
-    return plm_error_errno(error, "cannot look at %s", file->name);
+    return plm_error_errno(error, "cannot stat %s", file->name);
   }
   if (!S_ISREG(info.st_mode))
     return plm_error_set(error, PLM_CORRUPT, "%s is not a regular file", file->name);
@@ -97,11 +97,11 @@ static plm_status check_folder(const char *directory, const struct plm_manifest 
   uint64_t step;
   last_part(directory, name);
   if (plm_checkpoint_parse_name(name, &step) && step != manifest->step)
-    return plm_error_set(error, PLM_CORRUPT, "the MANIFEST is of step %llu",
+    return plm_error_set(error, PLM_CORRUPT, "the MANIFEST is that of step %llu",
                          (unsigned long long)manifest->step);
   for (size_t i = 0; i < sizeof required / sizeof *required; i++)
     if (!listed(manifest, required[i]))
-      return plm_error_set(error, PLM_CORRUPT, "the MANIFEST lists no %s", required[i]);
+      return plm_error_set(error, PLM_CORRUPT, "the MANIFEST does not list %s", required[i]);
   PLM_TRY(check_nothing_else(directory, manifest, error));
   for (size_t i = 0; i < manifest->count; i++)
     PLM_TRY(check_file(directory, &manifest->files[i], error));
@@ -184,7 +184,7 @@ plm_status plm_checkpoint_newest(const char *checkpoints_directory, uint64_t *st
     plm_checkpoint_name(steps[count], name);
     status = plm_path_join(path, checkpoints_directory, name, &why);
     if (status == PLM_OK) status = plm_checkpoint_verify(path, step, NULL, &why);
-    if (status != PLM_OK) plm_warning("checkpoint %s is passed over: %s", path, why.what);
+    if (status != PLM_OK) plm_warning("skipping checkpoint %s: %s", path, why.what);
   }
   free(steps);
   if (status == PLM_OK) return PLM_OK;

@@ -1,4 +1,4 @@
-/* MANIFEST: what a checkpoint folder holds, as text with one form only.
+/* MANIFEST: the contents of a checkpoint folder, as a text that has exactly one valid form.
  *
  *   plm-checkpoint 1
  *   step 500
@@ -6,7 +6,7 @@
  *   ...
  *   manifest 00112233445566778899aabbccddeeff                       XXH3-128 of all lines above
  *
- * Parsing is therefore simple: read what is there, print it again, compare byte for byte.
+ * Parsing is therefore simple: read the values, print them again, compare byte for byte.
  */
 #include <ctype.h>
 #include <inttypes.h>
@@ -18,7 +18,7 @@
 #include "common/base/text.h"
 #include "common/checkpoint/checkpoint.h"
 
-enum { MANIFEST_LIMIT = 1 << 16 }; /* bytes; 64 lines are far below */
+enum { MANIFEST_LIMIT = 1 << 16 }; /* bytes; 64 lines need far fewer */
 
 char *plm_manifest_print(const struct plm_manifest *manifest)
 {
@@ -40,7 +40,7 @@ char *plm_manifest_print(const struct plm_manifest *manifest)
   return NULL;
 }
 
-/* A file's own name: no folder, nothing hidden, not the manifest itself. */
+/* A plain file name: without a folder, not hidden, and not the MANIFEST itself. */
 static bool name_is_plain(const char *name)
 {
   if (name[0] == '\0' || name[0] == '.' || strcmp(name, "MANIFEST") == 0) return false;
@@ -58,7 +58,7 @@ static plm_status parse_file_line(const char *line, struct plm_manifest *manifes
     return plm_error_set(error, PLM_LIMIT, "more than %d files", PLM_MANIFEST_MAX_FILES);
   if (sscanf(line, "%" SCNu64 " %32[0-9a-f] %63s", &file->size, hex, name) != 3 ||
       !name_is_plain(name))
-    return plm_error_set(error, PLM_CORRUPT, "not \"size hash name\": %.80s", line);
+    return plm_error_set(error, PLM_CORRUPT, "a line is not \"size hash name\": %.80s", line);
   for (size_t i = 0; i < manifest->count; i++)
     if (strcmp(manifest->files[i].name, name) == 0)
       return plm_error_set(error, PLM_CORRUPT, "%s is listed twice", name);
@@ -68,8 +68,7 @@ static plm_status parse_file_line(const char *line, struct plm_manifest *manifes
   return PLM_OK;
 }
 
-/* Fills manifest from a text that may be anything; whether it is canonical is the caller's check.
- */
+/* Fills manifest from an untrusted text. The caller checks that the text has the valid form. */
 static plm_status parse_lines(char *text, struct plm_manifest *manifest, struct plm_error *error)
 {
   char *rest = text;
@@ -82,12 +81,12 @@ static plm_status parse_lines(char *text, struct plm_manifest *manifest, struct 
     return plm_error_set(error, PLM_UNSUPPORTED, "format %d; this program reads format %d", format,
                          PLM_CHECKPOINT_FORMAT);
   if (!second || sscanf(second, "step %" SCNu64, &manifest->step) != 1)
-    return plm_error_set(error, PLM_CORRUPT, "no step");
+    return plm_error_set(error, PLM_CORRUPT, "it has no step");
   for (const char *line; (line = strsep(&rest, "\n")) != NULL;) {
     if (strncmp(line, "manifest ", 9) == 0) return PLM_OK;
     PLM_TRY(parse_file_line(line, manifest, error));
   }
-  return plm_error_set(error, PLM_CORRUPT, "it ends early");
+  return plm_error_set(error, PLM_CORRUPT, "it is incomplete");
 }
 
 plm_status plm_manifest_parse(const char *text, size_t size, struct plm_manifest *manifest,
@@ -105,7 +104,7 @@ plm_status plm_manifest_parse(const char *text, size_t size, struct plm_manifest
   char *printed = plm_manifest_print(manifest);
   if (!printed) return plm_error_set(error, PLM_NO_MEMORY, "no memory for a manifest");
   if (strlen(printed) != size || memcmp(printed, text, size) != 0)
-    status = plm_error_set(error, PLM_CORRUPT, "its bytes are not what was written");
+    status = plm_error_set(error, PLM_CORRUPT, "it is not as it was written");
   free(printed);
   return status;
 }

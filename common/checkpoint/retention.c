@@ -1,4 +1,4 @@
-/* Retention: the decision, and what it needs to know of the evaluator's reports. */
+/* Decides which checkpoints are kept, and reads the evaluator's reports for that. */
 #include "common/checkpoint/retention.h"
 
 #include <cjson/cJSON.h>
@@ -19,7 +19,7 @@ static bool among_best(const struct plm_retained *checkpoints, size_t count, siz
                        uint32_t keep_best)
 {
   if (isnan(checkpoints[i].loss)) return false;
-  size_t better = 0; /* a tie goes to the later one */
+  size_t better = 0; /* of two equal losses, the later checkpoint is better */
   for (size_t j = 0; j < count; j++)
     better += checkpoints[j].loss < checkpoints[i].loss ||
               (checkpoints[j].loss == checkpoints[i].loss && j > i);
@@ -63,7 +63,7 @@ static struct plm_retained *find(struct plm_retained *checkpoints, size_t count,
   return NULL;
 }
 
-/* Whether the line can be about these weights: lines that do not say which are. */
+/* Whether a line reports these weights. A line without an identity may be about any. */
 static bool is_about(const cJSON *report, const struct plm_retained *checkpoint)
 {
   struct plm_hash identity;

@@ -1,8 +1,9 @@
-/* Retention: which checkpoints stay and why. A pure function; trainer/retention_apply carries it
- * out, `plm-pipeline checkpoints` shows it.
+/* Retention: which checkpoints are kept, and why. The decision is a pure function;
+ * trainer/retention_apply.c carries it out, and `plm-pipeline checkpoints` shows it.
  *
- * Never deleted: the newest valid one, and folders that are not ours. While the run has an
- * evaluator, none that it has not reported, up to max_unevaluated; beyond that the oldest goes.
+ * The newest valid checkpoint is never deleted, nor is a folder that is not ours. While the run has
+ * an evaluator, up to max_unevaluated checkpoints that it has not reported are kept; if there are
+ * more, the oldest of them are deleted. doc/checkpoints.md#retention
  */
 #ifndef PLM_COMMON_CHECKPOINT_RETENTION_H
 #define PLM_COMMON_CHECKPOINT_RETENTION_H
@@ -16,9 +17,9 @@
 
 struct plm_config_checkpoint;
 
-/* Why a checkpoint stays: bits, and their names in the order of the bits. */
+/* Reasons to keep a checkpoint: bits, and their names in the order of the bits. */
 enum plm_kept_by {
-  PLM_KEPT_NEWEST = 1,      /* the newest valid one */
+  PLM_KEPT_NEWEST = 1,      /* it is the newest valid one */
   PLM_KEPT_LAST = 2,        /* keep_last */
   PLM_KEPT_BEST = 4,        /* keep_best */
   PLM_KEPT_EVERY = 8,       /* keep_every */
@@ -27,31 +28,32 @@ enum plm_kept_by {
 enum { PLM_KEPT_COUNT = 5 };
 extern const char *const plm_kept_names[PLM_KEPT_COUNT];
 
-/* One checkpoint, as the decision sees it. */
+/* What the decision needs to know of a checkpoint. */
 struct plm_retained {
   uint64_t step;
   bool identified; /* identity is known */
   struct plm_hash identity;
-  bool reported; /* the evaluator has a line for it, a loss or a skip */
-  double loss;   /* of its evaluation; NAN when there is none */
+  bool reported; /* the evaluator has written a line for it: a loss, or that it was skipped */
+  double loss;   /* of its evaluation; NAN if there is none */
   bool newest_valid;
   unsigned kept; /* out: plm_kept_by bits */
   bool remove;   /* out: no reason to keep it */
 };
 
-/* Fills `kept` and `remove` of `count` checkpoints, ascending by step. */
+/* Fills `kept` and `remove` of `count` checkpoints, which are in ascending order of step. */
 void plm_retention_decide(const struct plm_config_checkpoint *rules, bool has_evaluator,
                           struct plm_retained *checkpoints, size_t count);
 
-/* Reads evaluator.jsonl (missing: nothing reported) and fills reported and loss of each. loss is
- * that of `split`; the last line wins, a skip has none. Passed over are lines of another identity
- * (the step was published anew with other weights) and what is not JSON. */
+/* Fills `reported` and `loss` of each checkpoint from evaluator.jsonl; if there is no such file,
+ * nothing is reported. The loss is that of `split` in the last line that has one. Lines of another
+ * identity are ignored, because the step was published again with other weights, and so are lines
+ * that are not JSON. */
 plm_status plm_retention_read_reports(const char *path, const char *split,
                                       struct plm_retained *checkpoints, size_t count,
                                       struct plm_error *error);
 
-/* Whether an evaluator works on this run, or has, or is about to: its lock, its metrics, or a
- * supervisor (which always starts one). */
+/* Whether the run has an evaluator, had one, or is about to get one: its lock or its metrics exist,
+ * or a supervisor runs, which always starts one. */
 bool plm_retention_has_evaluator(const char *run);
 
 #endif

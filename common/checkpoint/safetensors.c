@@ -1,5 +1,5 @@
-/* safetensors: the reader checks every rule of the format before anyone sees a tensor; the writer
- * makes files that pass it. */
+/* safetensors: the reader checks every rule of the format before it hands out a tensor, and the
+ * writer makes files that pass these checks. */
 #include "common/checkpoint/safetensors.h"
 
 #include <cjson/cJSON.h>
@@ -22,7 +22,7 @@ enum {
   HEADER_DEPTH = 3, /* {name: {shape: []}} */
 };
 
-/* Every dtype of the format; those we don't compute with are PLM_DTYPE_OTHER. */
+/* Every dtype of the format. Those with which we do not compute are PLM_DTYPE_OTHER. */
 static const struct {
   const char *name;
   enum plm_dtype dtype;
@@ -54,7 +54,7 @@ static const struct {
 enum { DTYPE_COUNT = sizeof dtypes / sizeof *dtypes };
 
 struct plm_safetensors {
-  void *mapping; /* NULL: the bytes are the caller's */
+  void *mapping; /* NULL: the caller owns the bytes */
   size_t mapping_size;
   cJSON *header; /* owns the names */
   const cJSON *metadata;
@@ -81,24 +81,24 @@ static plm_status parse_dtype(const cJSON *entry, struct plm_tensor_info *info, 
                        dtype->valuestring);
 }
 
-/* elements * item_bits as bytes. Elements of less than a byte must fill whole ones. */
+/* Sets info->bytes to the size of the elements. Elements smaller than a byte must fill whole bytes.
+ */
 static plm_status count_bytes(struct plm_tensor_info *info, uint64_t elements, uint32_t item_bits,
                               struct plm_error *error)
 {
   uint64_t bits;
   if (__builtin_mul_overflow(elements, item_bits, &bits))
-    return plm_error_set(error, PLM_FORMAT, "tensor %.200s is larger than memory can be",
+    return plm_error_set(error, PLM_FORMAT, "tensor %.200s is larger than the address space",
                          info->name);
   if (bits % 8 != 0)
     return plm_error_set(error, PLM_FORMAT,
-                         "tensor %.200s ends within a byte: %llu elements of %u "
-                         "bits",
+                         "tensor %.200s does not fill its last byte: %llu elements of %u bits",
                          info->name, (unsigned long long)elements, item_bits);
   info->bytes = bits / 8;
   return PLM_OK;
 }
 
-/* An overflow on the way counts, even where a later extent is 0, as it does for the library. */
+/* An overflow is an error even if a later extent is 0, as in the reference library. */
 static plm_status parse_shape(const cJSON *entry, struct plm_tensor_info *info, uint32_t item_bits,
                               struct plm_error *error)
 {
@@ -112,10 +112,11 @@ static plm_status parse_shape(const cJSON *entry, struct plm_tensor_info *info, 
                            info->name, PLM_TENSOR_MAX_RANK);
     uint64_t *size = &info->shape[info->rank++];
     if (!plm_json_count(extent, size))
-      return plm_error_set(error, PLM_FORMAT, "the shape of tensor %.200s holds no counts",
+      return plm_error_set(error, PLM_FORMAT,
+                           "the shape of tensor %.200s holds something other than counts",
                            info->name);
     if (__builtin_mul_overflow(elements, *size, &elements))
-      return plm_error_set(error, PLM_FORMAT, "tensor %.200s is larger than memory can be",
+      return plm_error_set(error, PLM_FORMAT, "tensor %.200s is larger than the address space",
                            info->name);
   }
   return count_bytes(info, elements, item_bits, error);
@@ -134,9 +135,9 @@ static plm_status parse_offsets(const cJSON *entry, const unsigned char *data, u
     return plm_error_set(error, PLM_FORMAT, "tensor %.200s ends at byte %llu of %llu bytes of data",
                          info->name, (unsigned long long)end, (unsigned long long)data_size);
   if (end - begin != info->bytes)
-    return plm_error_set(error, PLM_FORMAT,
-                         "tensor %.200s has %llu bytes, its shape and dtype make %llu", info->name,
-                         (unsigned long long)(end - begin), (unsigned long long)info->bytes);
+    return plm_error_set(
+        error, PLM_FORMAT, "tensor %.200s has %llu bytes, but its shape and dtype need %llu",
+        info->name, (unsigned long long)(end - begin), (unsigned long long)info->bytes);
   info->data = data + begin;
   return PLM_OK;
 }
@@ -176,8 +177,7 @@ static int compare_place(const void *a, const void *b)
   return strcmp(x->name, y->name);
 }
 
-/* Sorted by place, tensors must follow each other without a gap, from the first byte to the last.
- */
+/* Sorts the tensors by place and checks that they cover the data without gaps or overlaps. */
 static plm_status check_cover(struct plm_safetensors *file, const unsigned char *data,
                               uint64_t data_size, struct plm_error *error)
 {
@@ -189,12 +189,12 @@ static plm_status check_cover(struct plm_safetensors *file, const unsigned char 
     if (begin != next)
       return plm_error_set(error, PLM_FORMAT,
                            begin < next ? "tensor %.200s overlaps the one before it"
-                                        : "a hole of unused bytes lies before tensor %.200s",
+                                        : "there are unused bytes before tensor %.200s",
                            info->name);
     next = begin + info->bytes;
   }
   if (next != data + data_size)
-    return plm_error_set(error, PLM_FORMAT, "%llu bytes after the last tensor belong to none",
+    return plm_error_set(error, PLM_FORMAT, "there are %llu unused bytes after the last tensor",
                          (unsigned long long)(data + data_size - next));
   return PLM_OK;
 }
@@ -237,20 +237,23 @@ static plm_status parse_bytes(struct plm_safetensors *file, const unsigned char 
   uint64_t header_size = 0;
   for (int i = 0; i < 8; i++) header_size |= (uint64_t)bytes[i] << (8 * i);
   if (header_size > HEADER_LIMIT)
-    return plm_error_set(error, PLM_LIMIT, "a header of %llu bytes is over the limit of %d",
+    return plm_error_set(error, PLM_LIMIT, "the header of %llu bytes exceeds the limit of %d",
                          (unsigned long long)header_size, HEADER_LIMIT);
   if (header_size > size - 8)
-    return plm_error_set(error, PLM_FORMAT, "the header of %llu bytes ends beyond the file's %zu",
+    return plm_error_set(error, PLM_FORMAT,
+                         "the header of %llu bytes does not fit into the file of %zu",
                          (unsigned long long)header_size, size);
   if (header_size % HEADER_ALIGNMENT != 0)
-    return plm_error_set(error, PLM_FORMAT, "the header of %llu bytes is not padded to %d",
+    return plm_error_set(error, PLM_FORMAT,
+                         "the header of %llu bytes is not padded to a multiple of %d",
                          (unsigned long long)header_size, HEADER_ALIGNMENT);
   const char *header = (const char *)bytes + 8;
   PLM_TRY(plm_json_parse(header, header_size, HEADER_DEPTH, PLM_JSON_COUNTS, &file->header, error));
-  size_t end = header_size; /* what pads it must be spaces */
+  size_t end = header_size; /* only spaces may pad the header */
   while (header[end - 1] == ' ') end--;
   if (header[end - 1] != '}')
-    return plm_error_set(error, PLM_FORMAT, "the header is padded with something else than spaces");
+    return plm_error_set(error, PLM_FORMAT,
+                         "the header is padded with something other than spaces");
   return parse_entries(file, bytes + 8 + header_size, size - 8 - header_size, error);
 }
 
@@ -282,13 +285,13 @@ static plm_status map_file(const char *path, void **mapping, size_t *size, struc
   const int descriptor = open(path, O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) return plm_error_errno(error, "cannot open %s", path);
   if (fstat(descriptor, &info) != 0) {
-    const plm_status status = plm_error_errno(error, "cannot look at %s", path);
+    const plm_status status = plm_error_errno(error, "cannot stat %s", path);
     close(descriptor);
     return status;
   }
   if (!S_ISREG(info.st_mode) || info.st_size == 0) {
     close(descriptor);
-    plm_error_set(error, PLM_FORMAT, "an empty file, or none at all");
+    plm_error_set(error, PLM_FORMAT, "it is empty or not a regular file");
     plm_error_where(error, "%s", path);
     return PLM_FORMAT;
   }
@@ -369,7 +372,7 @@ static const char *dtype_name(enum plm_dtype dtype, uint32_t *item_bytes)
   return NULL;
 }
 
-/* Digits, not the library's doubles. */
+/* A JSON number with all its digits, which cJSON's doubles would lose. */
 static cJSON *count_json(uint64_t count)
 {
   char digits[24];
@@ -389,7 +392,8 @@ static plm_status add_tensor(cJSON *header, const struct plm_tensor_info *info, 
                          info->name);
   if (info->name[0] == '\0' || strcmp(info->name, "__metadata__") == 0 ||
       cJSON_GetObjectItemCaseSensitive(header, info->name))
-    return plm_error_set(error, PLM_EXISTS, "a tensor can't have the name \"%s\" (again)",
+    return plm_error_set(error, PLM_EXISTS,
+                         "a tensor cannot have the name \"%s\", or it has been used already",
                          info->name);
   cJSON *entry = cJSON_AddObjectToObject(header, info->name);
   cJSON_AddStringToObject(entry, "dtype", dtype);
@@ -401,7 +405,7 @@ static plm_status add_tensor(cJSON *header, const struct plm_tensor_info *info, 
   return PLM_OK;
 }
 
-/* The header's text with its length before it, padded: *size bytes, which the caller frees. */
+/* Prints the header with its length and padding: *size bytes, which the caller frees. */
 static plm_status print_header(const struct plm_tensor_info *tensors, size_t count,
                                const struct plm_metadata_entry *metadata, size_t metadata_count,
                                char **bytes, size_t *size, struct plm_error *error)
@@ -425,12 +429,12 @@ static plm_status print_header(const struct plm_tensor_info *tensors, size_t cou
   const size_t padded = (length + HEADER_ALIGNMENT - 1) / HEADER_ALIGNMENT * HEADER_ALIGNMENT;
   if (padded > HEADER_LIMIT) {
     cJSON_free(text);
-    return plm_error_set(error, PLM_LIMIT, "a header of %zu bytes is over the limit", padded);
+    return plm_error_set(error, PLM_LIMIT, "a header of %zu bytes exceeds the limit", padded);
   }
   char *out = text ? malloc(8 + padded + 1) : NULL;
   if (out) {
     for (int i = 0; i < 8; i++) out[i] = (char)(padded >> (8 * i) & 0xff);
-    snprintf(out + 8, padded + 1, "%-*s", (int)padded, text); /* spaces behind the text */
+    snprintf(out + 8, padded + 1, "%-*s", (int)padded, text); /* padded with spaces */
   }
   cJSON_free(text);
   if (!out) return plm_error_set(error, PLM_NO_MEMORY, "no memory for a header");

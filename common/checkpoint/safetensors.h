@@ -1,7 +1,8 @@
-/* safetensors, by its specification: u64 little-endian header length (at most 100 MB), a JSON
- * header padded with spaces to 8 bytes, offsets relative to the data; no holes, no overlaps, no
- * duplicate names, every tensor's shape and dtype agreeing with its byte range. Reading checks all
- * of it before any use. Source: huggingface.co/docs/safetensors (format). */
+/* Reader and writer of safetensors files. A file begins with the length of its header (u64,
+ * little-endian, at most 100 MB) and a JSON header, padded with spaces to 8 bytes; the offsets in
+ * it are relative to the data that follows. Before any tensor is used, the reader checks that there
+ * are no holes, overlaps or duplicate names, and that the shape and dtype of each tensor match its
+ * byte range: doc/checkpoints.md#safetensors. Source: huggingface.co/docs/safetensors (format). */
 #ifndef PLM_COMMON_CHECKPOINT_SAFETENSORS_H
 #define PLM_COMMON_CHECKPOINT_SAFETENSORS_H
 
@@ -13,8 +14,8 @@
 enum plm_dtype { PLM_F32, PLM_F64, PLM_BF16, PLM_F16, PLM_I32, PLM_I64, PLM_U8, PLM_DTYPE_OTHER };
 enum {
   PLM_TENSOR_MAX_RANK = 8,
-  PLM_SAFETENSORS_HEADER_LIMIT = 100 * 1000 * 1000, /* bytes, of the format */
-  PLM_SAFETENSORS_ALIGNMENT = 8,                    /* of the header's end */
+  PLM_SAFETENSORS_HEADER_LIMIT = 100 * 1000 * 1000, /* bytes, set by the format */
+  PLM_SAFETENSORS_ALIGNMENT = 8,                    /* of the end of the header */
 };
 
 struct plm_tensor_info {
@@ -23,13 +24,14 @@ struct plm_tensor_info {
   int rank;
   uint64_t shape[PLM_TENSOR_MAX_RANK];
   uint64_t bytes;
-  const void *data; /* reader: mapped; writer: what to write */
+  const void *data; /* reader: in the mapped file; writer: the bytes to write */
 };
 
 struct plm_safetensors; /* a mapped file */
+/* Maps and checks a file. PLM_FORMAT, PLM_LIMIT: it breaks a rule, and error->where is path. */
 plm_status plm_safetensors_open(const char *path, struct plm_safetensors **file,
                                 struct plm_error *error);
-/* The parser alone, over bytes the caller owns: for the fuzzer and tests. name is for errors. */
+/* The same for bytes that the caller owns, for the fuzzer and tests. name is used in errors. */
 plm_status plm_safetensors_parse(const void *bytes, size_t size, const char *name,
                                  struct plm_safetensors **file, struct plm_error *error);
 void plm_safetensors_close(struct plm_safetensors *file);
@@ -42,7 +44,7 @@ const char *plm_safetensors_metadata(const struct plm_safetensors *file, const c
 struct plm_metadata_entry {
   const char *key, *value;
 };
-/* Writes and fsyncs path. Tensors keep their order. */
+/* Writes and fsyncs a file. The tensors keep their order. */
 plm_status plm_safetensors_write(const char *path, const struct plm_tensor_info *tensors,
                                  size_t count, const struct plm_metadata_entry *metadata,
                                  size_t metadata_count, struct plm_error *error);

@@ -1,4 +1,4 @@
-/* One safetensors file, or the shards of an index. */
+/* The tensors of one safetensors file, or of the shards of an index. */
 #include "common/checkpoint/tensor_shards.h"
 
 #include <cjson/cJSON.h>
@@ -53,12 +53,12 @@ const struct plm_tensor_info *plm_tensor_shards_find(const struct plm_tensor_sha
 
 /* ---- shards -------------------------------------------------------------------------------- */
 
-/* A shard lies beside its index: its name is no path. */
+/* A shard lies beside its index, so its name must not be a path. */
 static plm_status check_shard_name(const char *name, struct plm_error *error)
 {
   const size_t length = strlen(name);
   if (length == 0 || length > 255 || strchr(name, '/') != NULL || name[0] == '.')
-    return plm_error_set(error, PLM_FORMAT, "\"%.200s\" is no name of a shard", name);
+    return plm_error_set(error, PLM_FORMAT, "\"%.200s\" is not a valid name of a shard", name);
   return PLM_OK;
 }
 
@@ -89,7 +89,7 @@ static plm_status take_map(struct plm_tensor_shards *files, const char *director
 {
   size_t entries = 0;
   if (!cJSON_IsObject(map) || map->child == NULL)
-    return plm_error_set(error, PLM_FORMAT, "\"weight_map\" is missing, or not what it should be");
+    return plm_error_set(error, PLM_FORMAT, "\"weight_map\" is missing, empty or not an object");
   for (const cJSON *item = map->child; item != NULL; item = item->next, entries++) {
     size_t shard;
     if (!cJSON_IsString(item))
@@ -99,9 +99,9 @@ static plm_status take_map(struct plm_tensor_shards *files, const char *director
       return plm_error_set(error, PLM_FORMAT, "tensor %.200s is not in %.200s", item->string,
                            item->valuestring);
   }
-  /* each entry is a tensor of its own, so as many tensors as entries means the same ones */
+  /* each entry names another tensor, so equal counts mean that both list the same ones */
   if (files->tensors != entries)
-    return plm_error_set(error, PLM_FORMAT, "the shards have %zu tensors, the index %zu",
+    return plm_error_set(error, PLM_FORMAT, "the shards have %zu tensors, but the index lists %zu",
                          files->tensors, entries);
   return PLM_OK;
 }

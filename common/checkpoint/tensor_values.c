@@ -1,4 +1,4 @@
-/* Numbers of a tensor as fp32 and back. */
+/* Conversion of tensor elements to fp32 and back. */
 #include "common/checkpoint/tensor_values.h"
 
 #include <string.h>
@@ -14,7 +14,7 @@ static float float_of_half(uint16_t half)
 {
   const uint32_t sign = (uint32_t)(half & 0x8000) << 16, fraction = half & 0x3ff;
   const uint32_t exponent = half >> 10 & 0x1f;
-  if (exponent == 0) { /* subnormal: units of 2^-24, which fp32 holds exactly */
+  if (exponent == 0) { /* subnormal: a multiple of 2^-24, which fp32 represents exactly */
     const float magnitude = (float)fraction * 0x1p-24F;
     return sign != 0 ? -magnitude : magnitude;
   }
@@ -51,7 +51,7 @@ plm_status plm_tensor_to_float(const struct plm_tensor_info *tensor, size_t coun
     return PLM_OK;
   default: break;
   }
-  return plm_error_set(error, PLM_FORMAT, "tensor %.200s holds no floating-point numbers",
+  return plm_error_set(error, PLM_FORMAT, "tensor %.200s does not hold floating-point numbers",
                        tensor->name);
 }
 

@@ -1,4 +1,4 @@
-/* Numbers of a tensor as fp32 and back: what reading and writing weights in other dtypes need. */
+/* Conversion of tensor elements to fp32 and back, for weights in other dtypes. */
 #ifndef PLM_COMMON_CHECKPOINT_TENSOR_VALUES_H
 #define PLM_COMMON_CHECKPOINT_TENSOR_VALUES_H
 
@@ -8,12 +8,12 @@
 #include "common/base/status.h"
 #include "common/checkpoint/safetensors.h"
 
-/* Elements [0, count) of an F32, BF16, F16 or F64 tensor as fp32; only F64 is rounded. The data
- * need not be aligned. PLM_FORMAT for other dtypes. count: the tensor's elements. */
+/* Converts the `count` elements of an F32, BF16, F16 or F64 tensor to fp32; only F64 is rounded.
+ * The data need not be aligned. PLM_FORMAT for other dtypes. */
 plm_status plm_tensor_to_float(const struct plm_tensor_info *tensor, size_t count, float *values,
                                struct plm_error *error);
 
-/* Rounded to the nearest, ties to even, as PyTorch rounds; NaN stays NaN. */
+/* Rounds to the nearest bf16, ties to even, as PyTorch does. NaN stays NaN. */
 uint16_t plm_float_to_bf16(float value);
 
 #endif

@@ -1,4 +1,4 @@
-/* Which kind of model folder lies there, and whether its weights fit a model. */
+/* Opens a model folder of either kind, and checks whether its weights fit a model. */
 #include "common/huggingface/model_folder.h"
 #include "common/huggingface/huggingface.h"
 
@@ -16,37 +16,38 @@ static bool holds(const char *directory, const char *name)
   return plm_path_join(path, directory, name, NULL) == PLM_OK && plm_file_exists(path);
 }
 
-/* ---- what lies there ----------------------------------------------------------------------- */
+/* ---- opening ------------------------------------------------------------------------------- */
 
 static plm_status no_model(const char *directory, const char *what, struct plm_error *error)
 {
   plm_error_set(error, PLM_NOT_FOUND, "%s", what);
   plm_error_where(error, "%s", directory);
   if (holds(directory, "checkpoints/latest"))
-    plm_error_hint(error, "it is a run: its newest checkpoint is %.400s/checkpoints/latest",
+    plm_error_hint(error, "this is a run; its newest checkpoint is %.400s/checkpoints/latest",
                    directory);
   else if (holds(directory, "latest"))
-    plm_error_hint(error, "it holds checkpoints: the newest one is %.400s/latest", directory);
+    plm_error_hint(error, "this folder holds checkpoints; the newest one is %.400s/latest",
+                   directory);
   else if (holds(directory, "pytorch_model.bin"))
     plm_error_hint(error, "save the weights as safetensors (save_pretrained does by default)");
   else
-    plm_error_hint(error, "a model is a checkpoint (runs/NAME/checkpoints/step_…), or what "
+    plm_error_hint(error, "give a checkpoint (runs/NAME/checkpoints/step_…) or a folder that "
                           "`plm-pipeline export` or save_pretrained wrote");
   return PLM_NOT_FOUND;
 }
 
-/* A MANIFEST is written last, so a checkpoint without one was never published, or has lost it. */
+/* The MANIFEST is written last, so a checkpoint without one was never published or has lost it. */
 static plm_status check_no_remains(const char *directory, struct plm_error *error)
 {
   static const char *const of_checkpoints[] = {"trainer.json", "optimizer.safetensors",
                                                "ema.safetensors"};
   for (size_t i = 0; i < sizeof of_checkpoints / sizeof *of_checkpoints; i++) {
     if (!holds(directory, of_checkpoints[i])) continue;
-    plm_error_set(error, PLM_CORRUPT, "a checkpoint (it has %s) without its MANIFEST",
+    plm_error_set(error, PLM_CORRUPT, "this checkpoint (it has %s) has no MANIFEST",
                   of_checkpoints[i]);
     plm_error_where(error, "%s", directory);
-    return plm_error_hint(error, "take another checkpoint: `plm-pipeline checkpoints --verify` "
-                                 "says which ones are whole");
+    return plm_error_hint(error, "use another checkpoint; `plm-pipeline checkpoints --verify` "
+                                 "lists those that are intact");
   }
   return PLM_OK;
 }
@@ -54,14 +55,14 @@ static plm_status check_no_remains(const char *directory, struct plm_error *erro
 static plm_status check_export(const char *directory, struct plm_error *error)
 {
   if (!holds(directory, "config.json"))
-    return no_model(directory, "no model: neither MANIFEST nor config.json is there", error);
+    return no_model(directory, "there is no model: neither MANIFEST nor config.json exists", error);
   PLM_TRY(check_no_remains(directory, error));
   if (!holds(directory, "model.safetensors") && !holds(directory, "model.safetensors.index.json"))
-    return no_model(directory, "no weights: model.safetensors is not there", error);
+    return no_model(directory, "there are no weights: model.safetensors does not exist", error);
   return PLM_OK;
 }
 
-/* Symbolic links are followed once: `latest` moves on while a run goes on. */
+/* Symbolic links are resolved once, because `latest` changes during a run. */
 static plm_status resolve(const char *directory, char path[PLM_PATH_SIZE], struct plm_error *error)
 {
   char *real = realpath(directory, NULL);
@@ -96,7 +97,7 @@ const char *plm_model_folder_weights(const struct plm_model_folder *folder)
 plm_status plm_model_weights_check(const char *choice, struct plm_error *error)
 {
   if (choice == NULL || strcmp(choice, "model") == 0 || strcmp(choice, "ema") == 0) return PLM_OK;
-  return plm_error_set(error, PLM_USAGE, "--weights is model or ema, not \"%.80s\"", choice);
+  return plm_error_set(error, PLM_USAGE, "--weights must be model or ema, not \"%.80s\"", choice);
 }
 
 plm_status plm_model_folder_choose(const struct plm_model_folder *folder, const char *choice,
@@ -111,8 +112,8 @@ plm_status plm_model_folder_choose(const struct plm_model_folder *folder, const 
   }
   if (folder->averaged) return PLM_OK;
   plm_error_set(error, PLM_NOT_FOUND, "%s has no EMA weights", folder->directory);
-  return plm_error_hint(error, "leave --weights out, or --weights model; trainer.ema makes a run "
-                               "keep both");
+  return plm_error_hint(error, "omit --weights, or use --weights model; a run keeps EMA weights if "
+                               "trainer.ema is above 0");
 }
 
 static plm_status hash_tensors(const char *path, struct plm_hash *hash, struct plm_error *error)
@@ -141,12 +142,12 @@ plm_status plm_model_folder_hash(const struct plm_model_folder *folder, const ch
                                : hash_tensors(path, hash, error);
 }
 
-/* ---- whether it fits ----------------------------------------------------------------------- */
+/* ---- comparing with a model ---------------------------------------------------------------- */
 
 enum { OF_TRANSFORMER = 1 << PLM_TRANSFORMER, OF_UNET = 1 << PLM_UNET };
 enum { OF_PATCH_UNET = 1 << PLM_PATCH_UNET, OF_ALL = OF_TRANSFORMER | OF_UNET | OF_PATCH_UNET };
 
-/* Keys that say which parameters there are and how they are used, by architecture. */
+/* Keys that determine which parameters there are and how they are used, by architecture. */
 static const struct {
   const char *key, *setting;
   unsigned architectures;
@@ -171,7 +172,8 @@ static const char *setting_that_shapes(const char *key, enum plm_architecture ar
   return NULL;
 }
 
-/* The same parameters in the same order. Heads leave no trace in most shapes. */
+/* Whether both models have the same parameters in the same order. The number of heads is compared
+ * by itself, because most shapes do not depend on it. */
 static plm_status same_parameters(const struct plm_model_config *a,
                                   const struct plm_model_config *b, bool *same,
                                   struct plm_error *error)
@@ -200,16 +202,18 @@ static plm_status another_model(const struct plm_model_folder *folder,
   for (size_t i = 0; i < count; i++) {
     const char *setting = setting_that_shapes(differences[i].key, architecture);
     if (setting == NULL) continue;
-    plm_text_printf(&text, "%s%s is %s there, %s here", text.length == 0 ? "" : "; ", setting,
-                    differences[i].values[0], differences[i].values[1]);
-    if (strcmp(differences[i].key, "architecture") == 0) break; /* what follows means little */
+    plm_text_printf(&text, "%s%s is %s in the folder, %s here", text.length == 0 ? "" : "; ",
+                    setting, differences[i].values[0], differences[i].values[1]);
+    if (strcmp(differences[i].key, "architecture") == 0)
+      break; /* further differences follow from it */
   }
-  plm_error_set(error, PLM_CONFIG, "the weights are of another model: %s",
+  plm_error_set(error, PLM_CONFIG, "the weights belong to another model: %s",
                 text.data != NULL ? text.data : "its parameters have other names");
   plm_error_where(error, "%s", folder->directory);
   plm_text_deinit(&text);
-  return plm_error_hint(error, "give the new run the folder's values (its config.json), or take "
-                               "weights of the same shape");
+  return plm_error_hint(error,
+                        "give the new run the values in the folder's config.json, or use weights "
+                        "of the same shape");
 }
 
 plm_status plm_model_folder_fits(const struct plm_model_folder *folder,

@@ -1,7 +1,7 @@
-/* A folder that holds a model, in either of its forms: a checkpoint of a run (it has a MANIFEST,
- * which is verified before anything else is read), or a Hugging Face folder of our model without
- * one, as `plm-pipeline export` and transformers' save_pretrained write it. Whoever reads a model
- * that a user names begins here. */
+/* A folder that holds a model, in either of two forms: a checkpoint of a run, whose MANIFEST is
+ * verified before anything else is read, or a Hugging Face folder of this model without a MANIFEST,
+ * as `plm-pipeline export` and transformers' save_pretrained write it. Every command that reads a
+ * model which the user names begins here. doc/checkpoints.md#model-folders */
 #ifndef PLM_COMMON_HUGGINGFACE_MODEL_FOLDER_H
 #define PLM_COMMON_HUGGINGFACE_MODEL_FOLDER_H
 
@@ -17,29 +17,29 @@
 struct plm_text;
 
 struct plm_model_folder {
-  char directory[PLM_PATH_SIZE]; /* absolute, links followed (`latest` moves on) */
-  bool checkpoint;               /* it has a MANIFEST, and every byte is what was published */
-  uint64_t step;                 /* of a checkpoint; else 0 */
-  struct plm_hash identity;      /* of a checkpoint, XXH3-128 of model.safetensors; else zeros */
-  bool averaged;                 /* it has EMA weights beside the model's (checkpoints alone) */
+  char directory[PLM_PATH_SIZE]; /* absolute, with links resolved, since `latest` may change */
+  bool checkpoint;               /* it has a MANIFEST, and every byte is as published */
+  uint64_t step;                 /* of a checkpoint; otherwise 0 */
+  struct plm_hash identity;      /* XXH3-128 of a checkpoint's model.safetensors; otherwise 0 */
+  bool averaged;                 /* it has EMA weights as well (only checkpoints do) */
   struct plm_model_config model;
   uint32_t window; /* in force, tokens */
   enum plm_objective objective;
 };
 
-/* Looks at a folder and reads its config.json. PLM_NOT_FOUND: no folder, or no model in it;
- * PLM_CORRUPT: a checkpoint that does not verify or has lost its MANIFEST; PLM_FORMAT, PLM_CONFIG:
- * its config.json. The weights of an export are looked at when they are loaded. */
+/* Opens a folder: verifies a checkpoint and reads config.json. PLM_NOT_FOUND: there is no folder,
+ * or no model in it. PLM_CORRUPT: a checkpoint that does not verify or has no MANIFEST. PLM_FORMAT,
+ * PLM_CONFIG: a wrong config.json. The weights of an export are only checked when they are loaded.
+ */
 plm_status plm_model_folder_check(const char *directory, struct plm_model_folder *folder,
                                   struct plm_error *error);
 
-/* The weights that are evaluated and exported: EMA weights where there are any. A file's name for
- * plm_parameters_load. */
+/* The name of the weights file that is evaluated and exported: EMA weights if there are any. */
 const char *plm_model_folder_weights(const struct plm_model_folder *folder);
-/* A user's choice of weights: NULL, "model" or "ema". PLM_USAGE: another word. */
+/* Checks a user's choice of weights: NULL, "model" or "ema". PLM_USAGE: any other word. */
 plm_status plm_model_weights_check(const char *choice, struct plm_error *error);
-/* The file that a choice means in this folder. PLM_USAGE as above; PLM_NOT_FOUND: the folder has no
- * EMA weights. */
+/* The name of the file that a choice selects in this folder. PLM_USAGE as above; PLM_NOT_FOUND: the
+ * folder has no EMA weights. */
 plm_status plm_model_folder_choose(const struct plm_model_folder *folder, const char *choice,
                                    const char **file, struct plm_error *error);
 
@@ -48,10 +48,9 @@ plm_status plm_model_folder_choose(const struct plm_model_folder *folder, const 
 plm_status plm_model_folder_hash(const struct plm_model_folder *folder, const char *file,
                                  struct plm_hash *hash, struct plm_error *error);
 
-/* Whether the folder's weights fit a model: the same parameters with the same meaning. PLM_CONFIG
- * names the keys that are in the way, with both values. Keys that differ and leave the weights as
- * they are (soft_logit_cap, attention.…, max_length of a plain transformer) get one line each in
- * notes, which may be NULL. */
+/* Checks that the folder's weights fit a model: the same parameters with the same meaning.
+ * PLM_CONFIG names the keys that differ, with both values. Keys that may differ (soft_logit_cap,
+ * attention.*, max_length of a transformer) add a line each to notes, which may be NULL. */
 plm_status plm_model_folder_fits(const struct plm_model_folder *folder,
                                  const struct plm_model_config *model, struct plm_text *notes,
                                  struct plm_error *error);

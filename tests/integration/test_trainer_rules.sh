@@ -56,7 +56,7 @@ trainer_ends 0 "initial weights from" "$run" --set trainer.steps=2 \
 cmp "$run/checkpoints/step_00000000/model.safetensors" \
   "$PLM_TMP/run/checkpoints/step_00000030/ema.safetensors" || fail "other weights"
 kill "$packer_pid"
-trainer_ends 2 "model.hidden_size is 64 there, 128 here" "$PLM_TMP/stranger" --set model.hidden_size=128 \
+trainer_ends 2 "model.hidden_size is 64 in the folder, 128 here" "$PLM_TMP/stranger" --set model.hidden_size=128 \
   --set "trainer.init_from=$PLM_TMP/run/checkpoints/step_00000030"
 trainer_ends 2 "there is no such folder" "$PLM_TMP/nothing" \
   --set "trainer.init_from=$PLM_TMP/nowhere"

@@ -101,6 +101,6 @@ def test_what_does_not_fit_is_refused(source):
     assert "PLMModel only" in message and "AutoModelForMaskedLM" in message
     shutil.rmtree("refused")
     message = refused_at_once(source, f"trainer.init_from={checkpoint}", "model.num_unet_layers=4")
-    assert "model.num_unet_layers is 6 there, 4 here" in message
+    assert "model.num_unet_layers is 6 in the folder, 4 here" in message
     message = refused_at_once(source, f"trainer.init_from={source / 'untied'}")
-    assert "it is a run" in message
+    assert "this is a run" in message

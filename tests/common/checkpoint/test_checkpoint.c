@@ -202,7 +202,7 @@ static void damage_is_named(void **state)
   assert_int_equal(plm_checkpoint_verify(folder, &step, &identity, &error), PLM_OK);
 
   seal(folder, 13);
-  expect_broken(folder, PLM_CORRUPT, "the MANIFEST is of step 13");
+  expect_broken(folder, PLM_CORRUPT, "the MANIFEST is that of step 13");
   path_in(parent, "moved", other); /* an exported folder has any name */
   assert_int_equal(rename(folder, other), 0);
   assert_int_equal(plm_checkpoint_verify(other, &step, NULL, &error), PLM_OK);

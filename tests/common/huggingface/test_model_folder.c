@@ -141,7 +141,7 @@ static void both_kinds_are_told_apart(void **state)
   assert_string_equal(plm_model_folder_weights(&found), "model.safetensors");
 
   put(folder, "ema.safetensors", "averages");
-  expect(folder, PLM_CORRUPT, "without its MANIFEST", "checkpoints --verify");
+  expect(folder, PLM_CORRUPT, "has no MANIFEST", "checkpoints --verify");
   seal(folder, files, 3);
   snprintf(link, sizeof link, "%s", scratch_path("latest"));
   assert_int_equal(symlink(folder, link), 0);
@@ -166,14 +166,14 @@ static void what_is_no_model_is_said(void **state)
   put(folder, "pytorch_model.bin", "pickle");
   expect(folder, PLM_NOT_FOUND, "no weights", "as safetensors");
   put(folder, "trainer.json", "{}");
-  expect(folder, PLM_CORRUPT, "it has trainer.json) without its MANIFEST", "");
+  expect(folder, PLM_CORRUPT, "it has trainer.json) has no MANIFEST", "");
   drop(folder, "config.json");
   expect(folder, PLM_NOT_FOUND, "neither MANIFEST nor config.json", "");
   path_in(folder, "checkpoints/latest", inner);
   assert_int_equal(plm_directory_make(inner, NULL), PLM_OK);
   expect(folder, PLM_NOT_FOUND, "neither MANIFEST nor config.json", "it is a run");
   path_in(folder, "checkpoints", inner);
-  expect(inner, PLM_NOT_FOUND, "neither MANIFEST nor config.json", "it holds checkpoints");
+  expect(inner, PLM_NOT_FOUND, "neither MANIFEST nor config.json", "this folder holds checkpoints");
 }
 
 /* ---- fitting ------------------------------------------------------------------------------- */
@@ -191,20 +191,21 @@ static void another_model_is_named_by_its_keys(void **state)
     other.key = value;                                                                    \
     assert_int_equal(plm_model_folder_fits(&folder, &other, &notes, &error), PLM_CONFIG); \
     assert_string_equal(error.where, "some/folder");                                      \
-    assert_string_equal(error.what, "the weights are of another model: " says);           \
+    assert_string_equal(error.what, "the weights belong to another model: " says);        \
     assert_null(notes.data);                                                              \
   } while (0)
   CASE(PLM_UNET, architecture, PLM_TRANSFORMER,
        "model.architecture is \"unet\" there, \"transformer\" here");
-  CASE(PLM_UNET, hidden_size, 128, "model.hidden_size is 64 there, 128 here");
-  CASE(PLM_TRANSFORMER, num_attention_heads, 4, "model.num_attention_heads is 2 there, 4 here");
-  CASE(PLM_TRANSFORMER, num_hidden_layers, 3, "model.num_hidden_layers is 2 there, 3 here");
-  CASE(PLM_PATCH_UNET, num_unet_layers, 6, "model.num_unet_layers is 4 there, 6 here");
-  CASE(PLM_PATCH_UNET, num_extra_layers, 0, "model.num_extra_layers is 1 there, 0 here");
+  CASE(PLM_UNET, hidden_size, 128, "model.hidden_size is 64 in the folder, 128 here");
+  CASE(PLM_TRANSFORMER, num_attention_heads, 4,
+       "model.num_attention_heads is 2 in the folder, 4 here");
+  CASE(PLM_TRANSFORMER, num_hidden_layers, 3, "model.num_hidden_layers is 2 in the folder, 3 here");
+  CASE(PLM_PATCH_UNET, num_unet_layers, 6, "model.num_unet_layers is 4 in the folder, 6 here");
+  CASE(PLM_PATCH_UNET, num_extra_layers, 0, "model.num_extra_layers is 1 in the folder, 0 here");
   CASE(PLM_UNET, expansion_ratio, 6.5, "model.expansion_ratio is 2 there, 6.5 here");
-  CASE(PLM_UNET, tie_embeddings, true, "model.tie_embeddings is false there, true here");
-  CASE(PLM_UNET, vocab_size, 261, "data.tokenizer: its vocabulary is 33 there, 261 here");
-  CASE(PLM_PATCH_UNET, max_length, 2, "data.max_length is 128 there, 2 here");
+  CASE(PLM_UNET, tie_embeddings, true, "model.tie_embeddings is false in the folder, true here");
+  CASE(PLM_UNET, vocab_size, 261, "data.tokenizer: its vocabulary is 33 in the folder, 261 here");
+  CASE(PLM_PATCH_UNET, max_length, 2, "data.max_length is 128 in the folder, 2 here");
 #undef CASE
   /* two keys at once, and one that says nothing about a patch_unet */
   folder.model = other = model_of(PLM_PATCH_UNET);
@@ -212,9 +213,10 @@ static void another_model_is_named_by_its_keys(void **state)
   other.num_hidden_layers = 12;
   other.tie_embeddings = true;
   assert_int_equal(plm_model_folder_fits(&folder, &other, NULL, &error), PLM_CONFIG);
-  assert_string_equal(error.what,
-                      "the weights are of another model: model.num_unet_layers is 4 there, 6 here; "
-                      "model.tie_embeddings is false there, true here");
+  assert_string_equal(
+      error.what,
+      "the weights belong to another model: model.num_unet_layers is 4 in the folder, 6 here; "
+      "model.tie_embeddings is false in the folder, true here");
 }
 
 static void what_leaves_the_weights_alone_is_noted(void **state)
@@ -291,7 +293,7 @@ static void every_float_dtype_is_read(void **state)
       assert_int_equal(plm_safetensors_write(path, tensors, weights.count, NULL, 0, NULL), PLM_OK);
       assert_int_equal(plm_parameters_read(path, weights.table, weights.count, again, &error),
                        PLM_FORMAT);
-      assert_non_null(strstr(error.what, "holds no floating-point numbers"));
+      assert_non_null(strstr(error.what, "does not hold floating-point numbers"));
     }
     if (dtypes[d] == PLM_BF16) {
       tensors[2].dtype = PLM_BF16;

@@ -24,5 +24,5 @@ for task in "embed --output x.safetensors corpus.fasta" "generate --output x.fas
   says err 'has no EMA weights'
   # shellcheck disable=SC2086
   expect 2 plm-pipeline $task --checkpoint $plain --weights best
-  says err '[-]-weights is model or ema, not "best"'
+  says err '[-]-weights must be model or ema, not "best"'
 done

@@ -84,7 +84,7 @@ printf '>a\nL_\n' >few.fasta
 wrong 2 '--checkpoint DIR is needed' 'runs/demo' in.fasta
 expect 2 plm-pipeline generate --checkpoint $masked in.fasta
 says err '--output FILE is needed'
-wrong 1 'nowhere: there is no such folder' 'a model is' --checkpoint nowhere in.fasta
+wrong 1 'nowhere: there is no such folder' 'give a checkpoint' --checkpoint nowhere in.fasta
 wrong 1 'no model' 'its newest checkpoint is' --checkpoint "$(dirname "$(dirname $masked)")" in.fasta
 wrong 1 'missing.fasta' '.' --checkpoint $masked missing.fasta
 wrong 2 'so it needs sequences' '--length N' --checkpoint $masked

@@ -321,7 +321,7 @@ def test_places_that_are_never_taken(runs):
     pathlib.Path("file").write_text("text")
     for place, says in (
         (checkpoint, "it is a checkpoint"),
-        (runs / "plain", "it is a run"),
+        (runs / "plain", "this is a run"),
         (runs / "corpus", "it is a corpus"),
         ("file", "not a folder"),
         ("/", "an export cannot go to /"),
@@ -473,7 +473,7 @@ def test_push_is_asked_for_sensibly(runs):
             assert not result.stdout
     for words, says in (
         (("--checkpoint", "nowhere"), "nowhere: there is no such folder"),
-        (("--checkpoint", runs / "plain"), "it is a run: its newest checkpoint is"),
+        (("--checkpoint", runs / "plain"), "this is a run; its newest checkpoint is"),
         (("--checkpoint", checkpoint, "--weights", "ema"), "has no EMA weights"),
     ):
         result = run("push", "a/b", *words, "--dry-run", check=False)

@@ -106,8 +106,8 @@ def test_we_read_what_the_library_writes(dtype):
 # Where we are stricter than the library: what we say, and why.
 STRICTER = {
     "does not begin with {": "the format says it must; the library skips blanks",
-    "padded with something else than spaces": "the format says 0x20; the library takes any blank",
-    "is not padded to 8": "writers pad so that tensors are aligned; the library no longer asks",
+    "padded with something other than spaces": "the format says 0x20; the library takes any blank",
+    "is not padded to a multiple of 8": "writers pad so that tensors are aligned; the library no longer asks",
     "stands twice": "the format forbids it; the library's maps keep the last one",
     "is not an object of dtype, shape and data_offsets": "serde passes over more members, and takes "
     "an array for an object",
