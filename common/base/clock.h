@@ -1,4 +1,4 @@
-/* Clocks. Deadlines and durations are monotonic; wall time only stamps lines for people. */
+/* Clocks. Deadlines and durations use the monotonic one; wall time only marks lines for people. */
 #ifndef PLM_COMMON_BASE_CLOCK_H
 #define PLM_COMMON_BASE_CLOCK_H
 

@@ -1,4 +1,4 @@
-/* Files and folders. */
+/* Reading, writing, syncing and removing files and folders. */
 #include "common/base/file.h"
 
 #include <errno.h>

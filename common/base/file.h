@@ -10,39 +10,39 @@
 
 #define PLM_PATH_SIZE 4096
 
-/* "DIR/NAME" into path (PLM_PATH_SIZE bytes); PLM_LIMIT when it does not fit. An absolute name
- * stands for itself. */
+/* Writes "DIR/NAME" into path, or only NAME if it is absolute. PLM_LIMIT if it does not fit. */
 plm_status plm_path_join(char path[PLM_PATH_SIZE], const char *directory, const char *name,
                          struct plm_error *error);
 
-/* The folder that path lies in ("." without a slash) into parent; PLM_LIMIT when it does not fit.
- */
+/* Writes the folder of path into parent, "." if path has no slash. PLM_LIMIT if it does not fit. */
 plm_status plm_path_parent(char parent[PLM_PATH_SIZE], const char *path, struct plm_error *error);
 
-/* The whole file, NUL-terminated for convenience; the caller frees *bytes. PLM_LIMIT when it is
- * larger than limit_bytes. */
+/* Reads a whole file and adds a NUL, which *size does not count. The caller frees *bytes. PLM_LIMIT
+ * if the file is larger than limit_bytes. */
 plm_status plm_file_read(const char *path, size_t limit_bytes, char **bytes, size_t *size,
                          struct plm_error *error);
 
-/* All of it, or an error; EINTR and short writes are handled. path only names it in errors. */
+/* Writes all bytes or fails; EINTR and short writes are handled. path is only used in errors. */
 plm_status plm_file_write_all(int descriptor, const void *bytes, size_t size, const char *path,
                               struct plm_error *error);
 
-/* Creates (truncates) path with these bytes and mode, and fsyncs the file. */
+/* Creates or truncates path, writes the bytes and fsyncs the file. */
 plm_status plm_file_write(const char *path, const void *bytes, size_t size, unsigned mode,
                           struct plm_error *error);
 
-/* As above, through "PATH.tmp-PID", rename and fsync of the folder: readers see old or new. */
+/* As plm_file_write, but through "PATH.tmp-PID", a rename and an fsync of the folder, so that a
+ * reader sees either the old file or the new one. */
 plm_status plm_file_replace(const char *path, const void *bytes, size_t size, unsigned mode,
                             struct plm_error *error);
 
 plm_status plm_file_sync(const char *path, struct plm_error *error);      /* fsync a file */
 plm_status plm_directory_sync(const char *path, struct plm_error *error); /* fsync a folder */
 
-/* mkdir -p; an existing folder is fine. */
+/* Creates a folder and those above it, as mkdir -p does. An existing folder is not an error. */
 plm_status plm_directory_make(const char *path, struct plm_error *error);
 
-/* rm -r, never following symbolic links; a missing path is fine. */
+/* Removes a file or a folder with its contents, without following symbolic links. A missing path is
+ * not an error. */
 plm_status plm_path_remove(const char *path, struct plm_error *error);
 
 bool plm_file_exists(const char *path);

@@ -1,4 +1,4 @@
-/* XXH3 through libxxhash. */
+/* XXH3 by libxxhash. */
 #include "common/base/hash.h"
 
 #include <errno.h>
@@ -10,10 +10,10 @@
 #include <xxhash.h>
 #if defined(__x86_64__) && __has_include(<xxh_x86dispatch.h>)
 #include <immintrin.h>
-#include <xxh_x86dispatch.h> /* AVX2 and AVX-512, chosen at run time, for the functions below */
+#include <xxh_x86dispatch.h> /* chooses AVX2 or AVX-512 at run time for the functions below */
 
-/* That code may leave the upper halves of the vector registers in use (libxxhash 0.8.1's AVX-512
- * does), which makes all SSE code that follows wait for them. */
+/* libxxhash may leave the upper halves of the vector registers dirty (AVX-512 in 0.8.1 does), which
+ * slows down all SSE code that follows. */
 __attribute__((target("avx"))) static void clear_upper_halves(void)
 {
   _mm256_zeroupper();

@@ -1,5 +1,5 @@
-/* XXH3-128 as the project uses it: streaming, and 32 lower-case hex digits in the canonical
- * (big-endian) order that `xxhsum -H2` prints. */
+/* XXH3 hashes, of bytes, streams and files. As text, a 128-bit hash is 32 lower-case hex digits in
+ * the canonical (big-endian) order that `xxhsum -H2` prints. */
 #ifndef PLM_COMMON_BASE_HASH_H
 #define PLM_COMMON_BASE_HASH_H
 
@@ -15,7 +15,7 @@ struct plm_hash {
   uint64_t low, high;
 };
 
-/* Streaming state; opaque. NULL from _open means out of memory. */
+/* The state of a stream. NULL from _open means out of memory. */
 struct plm_hasher;
 struct plm_hasher *plm_hasher_open(void);
 void plm_hasher_reset(struct plm_hasher *hasher);
@@ -29,10 +29,10 @@ uint32_t plm_hash32_name(const char *name);                /* XXH32(name, seed 0
 bool plm_hash_equal(struct plm_hash a, struct plm_hash b);
 
 void plm_hash_to_hex(struct plm_hash hash, char hex[PLM_HASH_HEX_SIZE]);
-/* PLM_FORMAT unless hex is exactly 32 lower-case hex digits. */
+/* PLM_FORMAT if hex is not exactly 32 lower-case hex digits. */
 plm_status plm_hash_from_hex(const char *hex, struct plm_hash *hash, struct plm_error *error);
 
-/* Hash and size of a whole file, read in bounded pieces. */
+/* Hash and size (size_bytes may be NULL) of a file, which is read in pieces of bounded size. */
 plm_status plm_hash_file(const char *path, struct plm_hash *hash, uint64_t *size_bytes,
                          struct plm_error *error);
 

@@ -1,4 +1,4 @@
-/* Members of JSON objects, and a line on stdout. */
+/* Reading members of JSON objects, and printing one to stdout. */
 #include "common/base/json.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Steps with cJSON that several programs make. */
+/* Small helpers around cJSON. */
 #ifndef PLM_COMMON_BASE_JSON_H
 #define PLM_COMMON_BASE_JSON_H
 
@@ -6,12 +6,12 @@
 
 struct cJSON;
 
-/* A member of an object; `otherwise` where it is missing or of another type. The string is the
- * object's. */
+/* A member of an object, or `otherwise` if it is missing or has another type. The object owns the
+ * string. */
 double plm_json_number(const struct cJSON *object, const char *name, double otherwise);
 const char *plm_json_string(const struct cJSON *object, const char *name, const char *otherwise);
 
-/* Prints json as one line to stdout and deletes it, also when it fails (PLM_NO_MEMORY). */
+/* Prints json on one line of stdout and deletes it, even if it fails (PLM_NO_MEMORY). */
 plm_status plm_json_print(struct cJSON *json, struct plm_error *error);
 
 #endif

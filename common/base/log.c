@@ -1,4 +1,4 @@
-/* Log lines on stderr. */
+/* Messages on stderr. */
 #include "common/base/log.h"
 
 #include <stdarg.h>
@@ -62,7 +62,7 @@ void plm_log(enum plm_log_level level, const char *format, ...)
   if (used > (int)sizeof line - 2) used = (int)sizeof line - 2;
   line[used++] = '\n';
   ssize_t ignored = write(STDERR_FILENO, line, (size_t)used);
-  (void)ignored; /* nowhere is left to report that stderr is gone */
+  (void)ignored; /* if stderr is gone, this cannot be reported */
 }
 
 void plm_log_error(const struct plm_error *error)

@@ -1,5 +1,5 @@
-/* Narration on stderr, one line a call: "plm-trainer: warning: text". Results go to stdout, never
- * through here. Thread-safe; a line is written by one write(). */
+/* Messages on stderr, one line for each call: "plm-trainer: warning: text". Results go to stdout
+ * instead. Thread-safe: each line is one write(). */
 #ifndef PLM_COMMON_BASE_LOG_H
 #define PLM_COMMON_BASE_LOG_H
 
@@ -7,9 +7,9 @@
 
 enum plm_log_level { PLM_LOG_DEBUG, PLM_LOG_INFO, PLM_LOG_WARNING, PLM_LOG_ERROR };
 
-/* Program name (kept by reference) and least level shown; the default is "plm" and INFO.
- * -q is WARNING, -v is DEBUG. With PLM_LOG_TIMES in the environment, as the supervisor sets it for
- * log files, lines begin with their time. */
+/* Sets the program's name (kept by reference) and the lowest level that is shown; the default is
+ * "plm" and INFO. -q means WARNING, -v means DEBUG. If PLM_LOG_TIMES is in the environment, where
+ * the supervisor puts it for log files, each line begins with the time. */
 void plm_log_init(const char *program, enum plm_log_level least);
 enum plm_log_level plm_log_least(void);
 
@@ -20,15 +20,16 @@ void plm_log(enum plm_log_level level, const char *format, ...)
 #define plm_info(...) plm_log(PLM_LOG_INFO, __VA_ARGS__)
 #define plm_warning(...) plm_log(PLM_LOG_WARNING, __VA_ARGS__)
 
-/* The time before a line: "2026-11-21T19:10:20.123Z " (UTC). Compared as text, earlier is less. */
+/* The time at the beginning of a line, "2026-11-21T19:10:20.123Z " (UTC). Times compare as texts.
+ */
 #define PLM_LOG_TIMES "PLM_LOG_TIMES"
-enum { PLM_LOG_TIME_SIZE = 26 }; /* with the space and the NUL */
+enum { PLM_LOG_TIME_SIZE = 26 }; /* bytes, with the space and the NUL */
 void plm_log_time_now(char time[PLM_LOG_TIME_SIZE]);
-/* Bytes of the time that the line begins with; 0: none. */
+/* Length of the time with which a line begins, 0 if it has none. */
 size_t plm_log_time_length(const char *line);
 
 struct plm_error;
-/* An error as narration: "program: error: where: what (hint)". */
+/* Prints an error as one line: "program: error: where: what (hint)". */
 void plm_log_error(const struct plm_error *error);
 
 #endif

@@ -1,10 +1,11 @@
-/* Philox4x32-10, the counter-based generator behind every random choice of a run.
+/* Philox4x32-10, the counter-based generator of every random choice in a run.
  *
  * Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011. Known answer:
  * key 0, counter 0 gives 6627e8d5 e169c58d bc57ac4c 9b00dbd8.
  *
- * Key = (seed low, seed high); counter = (x, y low, y high, purpose), so a draw is a pure function
- * of what it is for: the same on every machine, after every resume, in any order of evaluation.
+ * Key = (seed low, seed high), counter = (x, y low, y high, purpose). A draw is therefore a pure
+ * function of its purpose and place: the same on every machine, after every resume and in any
+ * order.
  */
 #ifndef PLM_COMMON_BASE_PHILOX_H
 #define PLM_COMMON_BASE_PHILOX_H
@@ -22,7 +23,7 @@ enum plm_philox_purpose {
   PLM_PURPOSE_DIFFUSION_RATE = 1,  /* x = 0, y = step from 0 */
   PLM_PURPOSE_EVALUATION_MASK = 2, /* x = position in the document, y = document */
   PLM_PURPOSE_WEIGHTS = 3,         /* x = element / 4, y = XXH32(name) */
-  PLM_PURPOSE_GROUPS = 4,          /* shuffles of the plan, common/plan */
+  PLM_PURPOSE_GROUPS = 4,          /* this and the next: common/plan/plan.h */
   PLM_PURPOSE_DOCUMENTS = 5,
   PLM_PURPOSE_CHUNKS = 6,
   PLM_PURPOSE_CROPS = 7,

@@ -1,4 +1,4 @@
-/* The progress bar. */
+/* The progress bar, and numbers for people. */
 #include "common/base/progress.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Error texts and exit codes, all from PLM_STATUS_LIST. */
+/* Texts and exit codes of PLM_STATUS_LIST, and filling struct plm_error. */
 #include "common/base/status.h"
 
 #include <errno.h>
@@ -28,7 +28,7 @@ int plm_status_exit_code(plm_status status)
 plm_status(plm_error_set)(struct plm_error *error, plm_status status, const char *format, ...)
 {
   if (error == NULL) return status;
-  char text[sizeof error->what]; /* a caller may quote error->what in the new text */
+  char text[sizeof error->what]; /* the arguments may include error->what */
   va_list arguments;
   va_start(arguments, format);
   vsnprintf(text, sizeof text, format, arguments);

@@ -1,9 +1,10 @@
-/* Errors: every fallible function returns a plm_status and fills the caller's struct plm_error.
+/* Errors: every function that can fail returns a plm_status and fills the caller's struct
+ * plm_error.
  *
- * One list makes the enum, the texts and the exit codes. An error says what happened, where
- * (file, line, key, record, endpoint) and how to mend it. Data, files and peers never reach an
- * assertion: they end in one of these. Programmer errors always reach PLM_ASSERT, which stays on
- * in production.
+ * One list defines the enum, the texts and the exit codes. An error says what happened, where
+ * (file, line, key, record, endpoint) and how to mend it. Wrong data, files and peers are always
+ * errors of this kind, never assertions. PLM_ASSERT is for mistakes of the program and stays on in
+ * production.
  */
 #ifndef PLM_COMMON_BASE_STATUS_H
 #define PLM_COMMON_BASE_STATUS_H
@@ -11,7 +12,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 
-/* name, exit code of a program that ends with it, text */
+/* name, exit code of a program that ends with this status, text */
 #define PLM_STATUS_LIST(X)                      \
   X(OK, 0, "success")                           \
   X(FAILURE, 1, "failure")                      \
@@ -41,20 +42,20 @@ typedef enum {
       PLM_STATUS_COUNT
 } plm_status;
 
-/* Caller-owned; holds no memory of its own. Zero-initialise with {0}. */
+/* The caller owns it; it holds no allocated memory. Initialise it with {0}. */
 struct plm_error {
   plm_status status;
   char what[512];  /* what happened, with the offending value */
-  char where[512]; /* file:line, record, key or endpoint; "" when there is none */
-  char hint[512];  /* how to mend it; "" when there is nothing to say */
+  char where[512]; /* file:line, record, key or endpoint; "" if there is none */
+  char hint[512];  /* how to mend it; "" if there is nothing to say */
 };
 
-/* Text of a status ("corrupt data"), and the exit code a program ends with. */
+/* The text of a status ("corrupt data"), and the exit code of a program that ends with it. */
 const char *plm_status_text(plm_status status);
 int plm_status_exit_code(plm_status status);
 
-/* Fills error (which may be NULL) and returns status, so that `return plm_error_set(...)` works.
- * Clears where and hint. */
+/* Fills error (may be NULL), clears where and hint, and returns status, for
+ * `return plm_error_set(...)`. */
 plm_status plm_error_set(struct plm_error *error, plm_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -73,7 +74,7 @@ plm_status plm_error_hint(struct plm_error *error, const char *format, ...)
 /* Prints "program: where: what\n  hint" to stderr. */
 void plm_error_print(const char *program, const struct plm_error *error);
 
-/* Propagate: returns from the calling function, or jumps to its one cleanup label. */
+/* Passes an error on: returns from the calling function, or jumps to its cleanup label. */
 #define PLM_TRY(call)                                      \
   do {                                                     \
     plm_status plm_try_status_ = (call);                   \
@@ -86,15 +87,15 @@ void plm_error_print(const char *program, const struct plm_error *error);
     if ((status_variable) != PLM_OK) goto label;   \
   } while (0)
 
-/* Programmer errors only. Never compiled out. */
+/* For mistakes of the program only; never compiled out. */
 #define PLM_ASSERT(condition)                                            \
   do {                                                                   \
     if (!(condition)) plm_assert_failed(#condition, __FILE__, __LINE__); \
   } while (0)
 void plm_assert_failed(const char *condition, const char *file, int line) __attribute__((noreturn));
 
-/* The analyser reads one file at a time and cannot see that these never return PLM_OK. Each name
- * inside its own macro stands for the function. */
+/* The static analyser reads one file at a time and cannot know that these never return PLM_OK. A
+ * name within its own macro means the function. */
 #ifdef __clang_analyzer__
 #define plm_error_set(error, status, ...) (plm_error_set(error, status, __VA_ARGS__), (status))
 #define plm_error_errno(...) (plm_error_errno(__VA_ARGS__), PLM_IO)

@@ -1,4 +1,4 @@
-/* Strictness around cJSON: a scan of the bytes before it, a look at the keys after it. */
+/* Strict parsing with cJSON: a scan of the bytes before it, a check of the keys after it. */
 #include "common/base/strict_json.h"
 
 #include <cjson/cJSON.h>
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/utf8.h"
+#include "common/base/text.h"
 
 struct scanner {
   const unsigned char *text;
@@ -20,7 +20,7 @@ static plm_status refuse(const struct scanner *scan, const char *what, struct pl
   return plm_error_set(error, PLM_FORMAT, "byte %zu of the JSON: %s", scan->at, what);
 }
 
-/* cJSON takes \uXXXX that is not of hexadecimal digits for U+0000, and ends the string there. */
+/* cJSON reads \uXXXX with other than hexadecimal digits as U+0000 and ends the string there. */
 static plm_status scan_escape(struct scanner *scan, struct plm_error *error)
 {
   const unsigned char *here = scan->text + scan->at;
@@ -31,8 +31,7 @@ static plm_status scan_escape(struct scanner *scan, struct plm_error *error)
   }
   size_t digits = 0;
   while (digits < 4 && left > 2 + digits && isxdigit(here[2 + digits])) digits++;
-  if (left < 2 || here[1] != 'u' || digits < 4)
-    return refuse(scan, "an escape that JSON does not have", error);
+  if (left < 2 || here[1] != 'u' || digits < 4) return refuse(scan, "an invalid escape", error);
   if (memcmp(here + 2, "0000", 4) == 0) return refuse(scan, "U+0000 in a string", error);
   scan->at += 6;
   return PLM_OK;
@@ -53,7 +52,7 @@ static plm_status scan_string(struct scanner *scan, struct plm_error *error)
     if (length == 0) return refuse(scan, "invalid UTF-8", error);
     scan->at += length;
   }
-  if (scan->at >= scan->size) return refuse(scan, "a string without an end", error);
+  if (scan->at >= scan->size) return refuse(scan, "an unterminated string", error);
   scan->at++;
   return PLM_OK;
 }
@@ -70,7 +69,8 @@ static size_t digits_at(const struct scanner *scan, size_t at)
   return count;
 }
 
-/* A number by RFC 8259's grammar; a count is at most 16 digits without sign, point or exponent. */
+/* A number by the grammar of RFC 8259. A count has at most 16 digits and no sign, point or
+ * exponent. */
 static plm_status scan_number(struct scanner *scan, struct plm_error *error)
 {
   const size_t begin = scan->at;
@@ -79,11 +79,12 @@ static plm_status scan_number(struct scanner *scan, struct plm_error *error)
   bool integer = true;
   if (text[at] == '-') at++, integer = false;
   const size_t whole = digits_at(scan, at);
-  if (whole == 0 || (whole > 1 && text[at] == '0')) return refuse(scan, "a bad number", error);
+  if (whole == 0 || (whole > 1 && text[at] == '0'))
+    return refuse(scan, "a malformed number", error);
   at += whole;
   if (at < scan->size && text[at] == '.') {
     const size_t fraction = digits_at(scan, at + 1);
-    if (fraction == 0) return refuse(scan, "a bad number", error);
+    if (fraction == 0) return refuse(scan, "a malformed number", error);
     at += 1 + fraction;
     integer = false;
   }
@@ -91,7 +92,7 @@ static plm_status scan_number(struct scanner *scan, struct plm_error *error)
     at++;
     if (at < scan->size && (text[at] == '+' || text[at] == '-')) at++;
     const size_t exponent = digits_at(scan, at);
-    if (exponent == 0) return refuse(scan, "a bad number", error);
+    if (exponent == 0) return refuse(scan, "a malformed number", error);
     at += exponent;
     integer = false;
   }
@@ -116,16 +117,16 @@ static plm_status scan_all(struct scanner *scan, struct plm_error *error)
     } else if (is_digit(c) || c == '-') {
       PLM_TRY(scan_number(scan, error));
     } else if (c == '{' || c == '[') {
-      if (++scan->depth > scan->max_depth) return refuse(scan, "nested too deep", error);
+      if (++scan->depth > scan->max_depth) return refuse(scan, "nested too deeply", error);
       scan->at++;
     } else if (c == '}' || c == ']') {
-      if (scan->depth-- == 0) return refuse(scan, "a bracket too many", error);
+      if (scan->depth-- == 0) return refuse(scan, "an unmatched closing bracket", error);
       scan->at++;
     } else if ((c >= 'a' && c <= 'z') || c == ':' || c == ',' || c == ' ' || c == '\n' ||
                c == '\r' || c == '\t') {
-      scan->at++; /* literals are cJSON's to check */
+      scan->at++; /* cJSON checks the literals */
     } else {
-      return refuse(scan, "a character that JSON does not have there", error);
+      return refuse(scan, "an unexpected character", error);
     }
   }
   return PLM_OK;
@@ -147,12 +148,12 @@ static plm_status check_keys(const cJSON *object, struct plm_error *error)
   qsort(names, used, sizeof *names, compare_names);
   for (size_t i = 1; i < used && status == PLM_OK; i++)
     if (strcmp(names[i - 1], names[i]) == 0)
-      status = plm_error_set(error, PLM_FORMAT, "the name \"%.200s\" stands twice", names[i]);
+      status = plm_error_set(error, PLM_FORMAT, "the key \"%.200s\" occurs twice", names[i]);
   free(names);
   return status;
 }
 
-/* No object in the tree has a key twice. Depth is bounded by the scan before. */
+/* Checks that no object in the tree has a key twice. The scan has bounded the depth. */
 static plm_status check_tree(const cJSON *value, struct plm_error *error)
 {
   if (cJSON_IsObject(value)) PLM_TRY(check_keys(value, error));
@@ -176,12 +177,12 @@ plm_status plm_json_parse(const char *text, size_t size, unsigned max_depth,
   cJSON *parsed = cJSON_ParseWithLengthOpts(text, size, &end, false);
   if (!parsed) {
     scan.at = end ? (size_t)(end - text) : 0;
-    return refuse(&scan, "not JSON from here on", error);
+    return refuse(&scan, "invalid JSON", error);
   }
   while (end < text + size && (*end == ' ' || *end == '\n' || *end == '\r' || *end == '\t')) end++;
   scan.at = (size_t)(end - text);
   plm_status status = PLM_OK;
-  if (end != text + size) status = refuse(&scan, "more after the object's end", error);
+  if (end != text + size) status = refuse(&scan, "something follows the object", error);
   if (status == PLM_OK) status = check_tree(parsed, error);
   if (status != PLM_OK) {
     cJSON_Delete(parsed);

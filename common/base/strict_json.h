@@ -1,6 +1,6 @@
-/* JSON from files that others may have written: cJSON parses it, and this refuses first what cJSON
- * would let pass (control bytes, invalid UTF-8, U+0000 in strings, sloppy numbers, deep nesting)
- * and afterwards what it can't see (duplicate keys). */
+/* Parses untrusted JSON. cJSON does the parsing; before it, a scan refuses what cJSON would accept
+ * (control bytes, invalid UTF-8, U+0000 in strings, malformed numbers, deep nesting), and after it,
+ * duplicate keys are refused. */
 #ifndef PLM_COMMON_BASE_STRICT_JSON_H
 #define PLM_COMMON_BASE_STRICT_JSON_H
 
@@ -14,16 +14,16 @@ struct cJSON;
 
 enum plm_json_numbers {
   PLM_JSON_ANY_NUMBER,
-  PLM_JSON_COUNTS, /* non-negative integers up to 2^53 and nothing else, as a format may demand */
+  PLM_JSON_COUNTS, /* only non-negative integers up to 2^53 */
 };
 
-/* One object from exactly these bytes, nothing but blanks after it. The caller cJSON_Deletes
- * *object. Errors are PLM_FORMAT (or PLM_NO_MEMORY); the caller adds where. */
+/* Parses one object, which only blanks may follow. The caller frees *object with cJSON_Delete.
+ * PLM_FORMAT, PLM_NO_MEMORY; the caller adds `where`. */
 plm_status plm_json_parse(const char *text, size_t size, unsigned max_depth,
                           enum plm_json_numbers numbers, struct cJSON **object,
                           struct plm_error *error);
 
-/* A count that a double holds exactly; false for anything else. */
+/* Reads an integer from 0 to 2^53, which a double represents exactly; false for anything else. */
 bool plm_json_count(const struct cJSON *value, uint64_t *count);
 
 #endif

@@ -1,4 +1,4 @@
-/* Nearest names, for misspelt keys, options, commands and values. */
+/* Finds the nearest name, for misspelt keys, options, commands and values. */
 #include "common/base/suggest.h"
 
 #include <limits.h>
@@ -15,7 +15,7 @@ unsigned plm_edit_distance(const char *a, const char *b)
 {
   const size_t rows = strlen(a), columns = strlen(b);
   if (rows > LONGEST || columns > LONGEST) return UINT_MAX;
-  unsigned cost[3][LONGEST + 1]; /* the row before last, the last, this one */
+  unsigned cost[3][LONGEST + 1]; /* this row and the two above it */
   for (size_t j = 0; j <= columns; j++) cost[0][j] = (unsigned)j;
   for (size_t i = 1; i <= rows; i++) {
     unsigned *row = cost[i % 3];

@@ -1,20 +1,22 @@
-/* "did you mean …": the nearest of a set of names. */
+/* "did you mean ...": finds the nearest of a set of names. */
 #ifndef PLM_COMMON_BASE_SUGGEST_H
 #define PLM_COMMON_BASE_SUGGEST_H
 
-/* Collects candidates one by one; best is NULL while none is near enough. {.word = "lr_rate"}. */
+/* Collects candidates one by one. Initialise it with {.word = "lr_rate"}; best stays NULL until a
+ * candidate is near enough. */
 struct plm_suggestion {
   const char *word;
   const char *best; /* kept by reference */
   unsigned distance, prefix;
 };
 
-/* Near enough: at most half of the word's letters differ (two for short words). Of equally distant
- * names the one with the longer common beginning wins, then the first offered. */
+/* Offers a candidate. It is near enough if at most half of the word's letters differ (two for a
+ * word of fewer than four). Of equally near candidates, the one with the longer common beginning
+ * wins, then the first. */
 void plm_suggest(struct plm_suggestion *suggestion, const char *candidate);
 
-/* Edits (insert, delete, replace, swap of neighbours) between two names, up to 64 letters each;
- * longer ones are infinitely far. */
+/* The number of edits (insert, delete, replace, swap of neighbours) between two names of up to 64
+ * letters; UINT_MAX for longer ones. */
 unsigned plm_edit_distance(const char *a, const char *b);
 
 #endif

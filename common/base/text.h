@@ -1,5 +1,5 @@
-/* A growing string that remembers running out of memory, so that a long sequence of appends needs
- * one check at its end. Caller-owned: {0} is empty; _deinit frees. */
+/* A growing string. It remembers when it ran out of memory, so a long sequence of appends needs
+ * only one check at the end. The caller owns it: {0} is empty, _deinit frees it. */
 #ifndef PLM_COMMON_BASE_TEXT_H
 #define PLM_COMMON_BASE_TEXT_H
 
@@ -7,19 +7,23 @@
 #include <stddef.h>
 
 struct plm_text {
-  char *data;    /* NUL-terminated once anything was appended; NULL before */
+  char *data;    /* NUL-terminated; NULL until something is appended */
   size_t length; /* bytes without the NUL */
   size_t capacity;
-  bool failed; /* an append found no memory; the content is what fitted */
+  bool failed; /* an append ran out of memory and was left out */
 };
 
 void plm_text_append(struct plm_text *text, const void *bytes, size_t size);
 void plm_text_puts(struct plm_text *text, const char *string);
 void plm_text_printf(struct plm_text *text, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* A field of CSV (RFC 4180), quoted where it must be. */
+/* Appends a field of CSV (RFC 4180), quoted if it must be. */
 void plm_text_put_csv(struct plm_text *text, const char *field, size_t size, char delimiter);
 void plm_text_clear(struct plm_text *text); /* keeps the memory */
 void plm_text_deinit(struct plm_text *text);
+
+/* Length of the UTF-8 sequence (RFC 3629) at text, of which `left` > 0 bytes exist; 0 if there is
+ * no valid one. */
+size_t plm_utf8_length(const unsigned char *text, size_t left);
 
 #endif

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "common/base/file.h"
-#include "common/base/utf8.h"
+#include "common/base/text.h"
 #include "common/checkpoint/safetensors.h"
 
 enum { NPY_ALIGNMENT = 64, NPY_PREFIX = 10 /* magic, version, length of the rest */ };

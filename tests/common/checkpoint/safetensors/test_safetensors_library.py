@@ -108,7 +108,7 @@ STRICTER = {
     "does not begin with {": "the format says it must; the library skips blanks",
     "padded with something other than spaces": "the format says 0x20; the library takes any blank",
     "is not padded to a multiple of 8": "writers pad so that tensors are aligned; the library no longer asks",
-    "stands twice": "the format forbids it; the library's maps keep the last one",
+    "occurs twice": "the format forbids it; the library's maps keep the last one",
     "is not an object of dtype, shape and data_offsets": "serde passes over more members, and takes "
     "an array for an object",
     "an empty name": "no tensor can be asked for by it",
@@ -116,7 +116,7 @@ STRICTER = {
     "beyond 2\\^53": "counts pass through doubles",
     "U\\+0000 in a string": "names are C strings",
     "more than 8 dimensions": "no tensor of ours has so many",
-    "nested too deep": "within members that the library passes over",
+    "nested too deeply": "within members that the library passes over",
     "not a non-negative integer": "within members that the library passes over",
     "has no dtype": "serde takes an object for an enumeration's value",
     "more than 60 characters": "within members that the library passes over",
