@@ -1,4 +1,4 @@
-/* Parsing of the command line, from the tables of options. */
+/* Parses the command line by tables of options, and prints their help. */
 #include "common/cli/options.h"
 
 #include <errno.h>
@@ -14,9 +14,9 @@ const struct plm_option plm_common_options[] = {
     {'c', "config", "FILE", "the configuration (default ./pipeline.yaml)"},
     {0, "run", "DIR", "the run folder (default: the configuration's)"},
     {0, "set", "KEY=VALUE", "change one key of the configuration; may be repeated"},
-    {0, "json", NULL, "results as JSON"},
-    {'q', "quiet", NULL, "warnings and errors alone"},
-    {'v', "verbose", NULL, "say more"},
+    {0, "json", NULL, "print results as JSON"},
+    {'q', "quiet", NULL, "print only warnings and errors"},
+    {'v', "verbose", NULL, "print more messages"},
     {0, "color", "WHEN", "auto, always or never (NO_COLOR is respected)"},
     {'h', "help", NULL, "this help"},
     {0, "version", NULL, "print the version"},
@@ -67,14 +67,14 @@ static void add_value(struct plm_arguments *arguments, const struct plm_option *
       (struct plm_option_value){.option = option, .value = value};
 }
 
-/* `--run "$UNSET"` means no folder, least of all the one at hand. */
+/* The value of a path must not be empty: `--run "$UNSET"` must not mean the current folder. */
 static plm_status check_paths(const struct plm_arguments *arguments, struct plm_error *error)
 {
   for (size_t v = 0; v < arguments->value_count; v++) {
     const struct plm_option *option = arguments->values[v].option;
     if (option->argument == NULL || arguments->values[v].value[0] != '\0') continue;
     if (strncmp(option->argument, "DIR", 3) == 0 || strncmp(option->argument, "FILE", 4) == 0)
-      return plm_error_set(error, PLM_USAGE, "option \"--%s\" needs its %s, not an empty word",
+      return plm_error_set(error, PLM_USAGE, "option \"--%s\" needs its %s, but got an empty word",
                            option->name, option->argument);
   }
   return PLM_OK;
@@ -104,7 +104,8 @@ static plm_status parse_long(char **argv, int argc, int *i, const struct plm_opt
   return PLM_OK;
 }
 
-/* -abc: flags; the first letter that takes a value takes the rest, or the next word. */
+/* -abc is a cluster of flags. The first letter that takes a value takes the rest of the word or, if
+ * nothing is left of it, the next word. */
 static plm_status parse_letters(char **argv, int argc, int *i, const struct plm_option *table,
                                 struct plm_arguments *arguments, struct plm_error *error)
 {
@@ -219,7 +220,7 @@ plm_status plm_arguments_i64(const struct plm_arguments *arguments, const char *
 
 /* ---- help ---------------------------------------------------------------------------------- */
 
-/* The terminal's; elsewhere COLUMNS says. */
+/* The width of the terminal; without one, that in COLUMNS. */
 static int help_width(void)
 {
   enum { LEAST = 40, USUAL = 100 };
@@ -230,7 +231,7 @@ static int help_width(void)
   return width >= LEAST && width <= 1000 ? (int)width : USUAL;
 }
 
-/* The words of text from column on, wrapped to width; later lines begin at indent. */
+/* Prints the words of text from `column` on, wrapped to `width`; later lines begin at `indent`. */
 static void print_words(const char *text, size_t size, int indent, int column, int width)
 {
   const char *end = text + size;
@@ -254,7 +255,7 @@ static void print_words(const char *text, size_t size, int indent, int column, i
   putchar('\n');
 }
 
-/* Bytes up to where the text breaks: a line's end before an empty line or an indented one. */
+/* Length of the paragraph at text, which ends before an empty or an indented line. */
 static size_t paragraph_of(const char *text)
 {
   size_t size = 0;
@@ -279,7 +280,7 @@ plm_status plm_arguments_color(const struct plm_arguments *arguments, bool *colo
              terminal != NULL && strcmp(terminal, "dumb") != 0;
   } else {
     return plm_error_set(error, PLM_USAGE,
-                         "option \"--color\" is auto, always or never, not "
+                         "option \"--color\" must be auto, always or never, not "
                          "\"%.80s\"",
                          when);
   }

@@ -1,4 +1,4 @@
-/* From command-line options to a configuration: what all four programs do first. */
+/* Loads the configuration that command-line options select, as all four programs do first. */
 #include <stdlib.h>
 #include <string.h>
 

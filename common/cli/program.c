@@ -1,4 +1,4 @@
-/* The programs' common frame. */
+/* The main function of the stages' programs. */
 #include "common/cli/program.h"
 
 #include <stdio.h>

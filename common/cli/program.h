@@ -1,5 +1,5 @@
-/* What plm-packer, plm-trainer and plm-evaluator share as programs: options, help, version, log
- * level, stop signals, exit code; and the configuration that their options name. */
+/* The main function that plm-packer, plm-trainer and plm-evaluator share: options, help, version,
+ * log level, stop signals, exit code, and loading the configuration. */
 #ifndef PLM_COMMON_CLI_PROGRAM_H
 #define PLM_COMMON_CLI_PROGRAM_H
 
@@ -9,20 +9,19 @@
 
 struct plm_program {
   const char *name;  /* "plm-trainer" */
-  const char *usage; /* the lines before the options in --help */
+  const char *usage; /* text before the options in --help */
   const struct plm_option *options;
-  const char *more; /* the lines behind the options; NULL for none */
-  size_t operands;  /* words beside the options at most */
+  const char *more; /* text after the options; NULL: none */
+  size_t operands;  /* most words that may stand beside the options */
   plm_status (*run)(const struct plm_arguments *arguments, struct plm_error *error);
 };
 
-/* Parses, answers --help and --version, runs, prints the error; returns the exit code. Stop signals
- * are caught from the first moment. */
+/* Parses the options, answers --help and --version or runs the program, prints an error and returns
+ * the exit code. Stop signals are caught from the beginning. */
 int plm_program_main(const struct plm_program *program, int argc, char **argv);
 
-/* plm_arguments_load_config for a program that looks at a run from outside: without -c and
- * PLM_CONFIG, pipeline.yaml of the run folder given comes before ./pipeline.yaml. On PLM_OK the
- * caller deinits. */
+/* plm_arguments_load_config for a stage: without -c and PLM_CONFIG, the pipeline.yaml of the folder
+ * given by --run comes before ./pipeline.yaml. On PLM_OK the caller calls plm_config_deinit. */
 plm_status plm_program_config(const struct plm_arguments *arguments, struct plm_config *config,
                               struct plm_error *error);
 

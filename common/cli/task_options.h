@@ -1,6 +1,6 @@
 /* Options of the one-shot tasks of plm-evaluator: evaluate, embed, score, generate. plm-pipeline
- * has a command for each with the same table and becomes `plm-evaluator TASK` with what it was
- * given. Each table ends with a row without a name and stands beside plm_common_options. */
+ * has a command with the same table for each, which executes `plm-evaluator TASK` with its
+ * arguments. The last row of each table has no name; plm_common_options come on top. */
 #ifndef PLM_COMMON_CLI_TASK_OPTIONS_H
 #define PLM_COMMON_CLI_TASK_OPTIONS_H
 
@@ -9,7 +9,7 @@
 extern const struct plm_option plm_evaluate_options[], plm_embed_options[];
 extern const struct plm_option plm_generate_options[], plm_score_options[];
 
-/* PLM_USAGE when --NAME was not given; purpose ends the sentence "--NAME ARGUMENT is needed: ". */
+/* PLM_USAGE if --NAME is absent. The message is "--NAME ARGUMENT is needed: PURPOSE". */
 plm_status plm_task_needs(const struct plm_arguments *arguments, const struct plm_option *table,
                           const char *name, const char *purpose, struct plm_error *error);
 

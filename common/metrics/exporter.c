@@ -1,4 +1,4 @@
-/* A stage's own metrics over HTTP. */
+/* Serves the metrics of one stage over HTTP. */
 #include "common/metrics/exporter.h"
 
 #include <cjson/cJSON.h>
@@ -20,7 +20,7 @@ struct plm_exporter {
   struct plm_prometheus *metrics;
   struct plm_http *http;
   struct plm_tail tail;
-  bool counted; /* lines from here on are this process's */
+  bool counted; /* the lines read from now on are written by this process */
   int stop_fd;
   pthread_t thread;
 };
@@ -72,7 +72,7 @@ plm_status plm_exporter_open(const char *address, const char *run, const char *f
   PLM_TRY_GOTO(status, plm_http_open(address, page, made, &made->http, error), failed);
   plm_prometheus_started(made->metrics, stage, "0");
   plm_tail_init(&made->tail, path, plm_tail_find(path, 0, 1));
-  plm_tail_read(&made->tail, 0, take_line, made); /* where the run stands */
+  plm_tail_read(&made->tail, 0, take_line, made); /* the last line: where the run is */
   made->counted = true;
   PLM_TRY_GOTO(status, plm_thread_start(&made->thread, "metrics", serve, made, error), failed);
   plm_info("metrics at http://%s/metrics", plm_http_address(made->http));

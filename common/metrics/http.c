@@ -1,4 +1,4 @@
-/* The few lines of HTTP that a scraper needs. */
+/* The small part of HTTP that a scraper needs. */
 #include "common/metrics/http.h"
 
 #include <errno.h>
@@ -13,8 +13,8 @@
 
 enum { REQUEST_SIZE = 4096, DEADLINE_MS = 5000, BACKLOG = 8 };
 
-/* A connection: its request comes, its answer goes, then it is read until the other side has hung
- * up too, so that the kernel does not throw away what it has not read yet. */
+/* A connection. Its request is read and the answer sent; then it is read until the other side
+ * closes it, because closing it first could make the kernel discard the answer. */
 struct http_client {
   int descriptor; /* -1: free */
   size_t used;
@@ -48,13 +48,14 @@ static plm_status look_up(const char *address, struct addrinfo **found, struct p
     host++;
   }
   const char *port = strcmp(colon + 1, "*") == 0 ? "0" : colon + 1;
-  char *end; /* getaddrinfo takes any number, and its lowest 16 bits for the port */
+  char *end; /* getaddrinfo accepts any number and uses its lowest 16 bits */
   if (port[0] < '0' || port[0] > '9' || strtoul(port, &end, 10) > 65535 || *end != '\0') goto wrong;
   const bool everywhere = host[0] == '\0' || strcmp(host, "*") == 0;
   if (getaddrinfo(everywhere ? NULL : host, port, &hints, found) == 0) return PLM_OK;
 wrong:
-  plm_error_set(error, PLM_USAGE, "\"%.200s\" is no address to serve metrics on", address);
-  return plm_error_hint(error, "HOST:PORT, for example 127.0.0.1:9464");
+  plm_error_set(error, PLM_USAGE, "cannot serve metrics on \"%.200s\", which is not an address",
+                address);
+  return plm_error_hint(error, "use HOST:PORT, for example 127.0.0.1:9464");
 }
 
 static plm_status listen_on(const char *address, const struct addrinfo *found, int *descriptor,
@@ -73,7 +74,7 @@ static plm_status listen_on(const char *address, const struct addrinfo *found, i
   errno = reason;
   if (reason != EADDRINUSE) return plm_error_errno(error, "cannot serve metrics on %s", address);
   plm_error_set(error, PLM_BUSY, "cannot serve metrics on %s: the port is in use", address);
-  return plm_error_hint(error, "choose another port; 0 leaves the choice to the system");
+  return plm_error_hint(error, "choose another port, or 0 to let the system choose");
 }
 
 static void name_address(struct plm_http *http)
@@ -170,10 +171,10 @@ static void compose(struct plm_http *http, struct http_client *client)
   client->answered = true;
 }
 
-/* False: the connection is over. */
+/* Returns false if the connection is to be closed. */
 static bool read_request(struct plm_http *http, struct http_client *client)
 {
-  if (client->answered) client->used = 0; /* only its end is waited for */
+  if (client->answered) client->used = 0; /* only the end of the stream is of interest */
   char *room = client->request + client->used;
   const ssize_t size = read(client->descriptor, room, REQUEST_SIZE - 1 - client->used);
   if (size < 0) return errno == EAGAIN || errno == EINTR;

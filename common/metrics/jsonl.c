@@ -1,5 +1,5 @@
-/* Lines of JSON: the truth about a run. A line is written whole or, after a crash, is a torn last
- * line that the next opening cuts. */
+/* Writes metrics as lines of JSON. After a crash, the last line may be incomplete; the next opening
+ * cuts it off. */
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -32,7 +32,7 @@ void plm_metrics_number(cJSON *line, const char *name, double value)
     cJSON_AddNullToObject(line, name);
     return;
   }
-  char text[40]; /* the shortest of 15 and 17 digits that reads back equal */
+  char text[40]; /* 15 digits if they read back equal, otherwise 17 */
   snprintf(text, sizeof text, "%.15g", value);
   if (strtod(text, NULL) != value) snprintf(text, sizeof text, "%.17g", value);
   cJSON_AddRawToObject(line, name, text);
@@ -50,7 +50,7 @@ void plm_metrics_string(cJSON *line, const char *name, const char *value)
   cJSON_AddStringToObject(line, name, value);
 }
 
-/* Bytes up to and including the last newline, found from the end. */
+/* Finds the number of bytes up to and including the last newline, searching from the end. */
 static plm_status whole_lines(int descriptor, const char *path, uint64_t *size,
                               struct plm_error *error)
 {
@@ -99,14 +99,14 @@ plm_status plm_metrics_write(struct plm_metrics_file *file, cJSON *line, struct 
   if (text == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "out of memory for a line of %s", file->path);
   const size_t length = strlen(text);
-  text[length] = '\n'; /* in place of the NUL: one write, one line */
+  text[length] = '\n'; /* replaces the NUL, so that the line needs only one write */
   const plm_status status =
       plm_file_write_all(file->descriptor, text, length + 1, file->path, error);
   free(text);
   if (status == PLM_OK) file->size += length + 1;
-  /* part of a line may have reached the file: the next line must not follow it */
+  /* part of the line may have been written, and the next line must not follow it */
   else if (ftruncate(file->descriptor, (off_t)file->size) != 0)
-    plm_error_hint(error, "a torn line is left at the end of the file");
+    plm_error_hint(error, "an incomplete line remains at the end of the file");
   return status;
 }
 
@@ -127,7 +127,7 @@ plm_status plm_metrics_cut(struct plm_metrics_file *file, uint64_t size, struct 
   if (end < 0) return plm_error_errno(error, "cannot seek in %s", file->path);
   if ((uint64_t)end < size)
     return plm_error_set(error, PLM_CORRUPT,
-                         "%s has %lld bytes, fewer than the %" PRIu64 " that its checkpoint knows",
+                         "%s has %lld bytes, but the checkpoint was written when it had %" PRIu64,
                          file->path, (long long)end, size);
   if ((uint64_t)end != size && ftruncate(file->descriptor, (off_t)size) != 0)
     return plm_error_errno(error, "cannot cut %s", file->path);

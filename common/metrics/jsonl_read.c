@@ -1,4 +1,4 @@
-/* Reading metrics files: all lines, or the last one. */
+/* Reads metrics files: all lines or the last one. */
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 #include "common/metrics/metrics.h"
 
-enum { TAIL_BYTES = 1 << 16 }; /* no line is nearly as long */
+enum { TAIL_BYTES = 1 << 16 }; /* lines are much shorter */
 
 plm_status plm_metrics_each(const char *path, bool (*visit)(void *context, const cJSON *line),
                             void *context, struct plm_error *error)
@@ -20,7 +20,7 @@ plm_status plm_metrics_each(const char *path, bool (*visit)(void *context, const
   ssize_t length;
   bool going = true;
   while (going && (length = getline(&text, &capacity, file)) > 0) {
-    if (text[length - 1] != '\n') break; /* torn, or being written */
+    if (text[length - 1] != '\n') break; /* incomplete, or still being written */
     cJSON *line = cJSON_Parse(text);
     if (cJSON_IsObject(line)) going = visit(context, line);
     cJSON_Delete(line);
@@ -32,7 +32,7 @@ plm_status plm_metrics_each(const char *path, bool (*visit)(void *context, const
   return status;
 }
 
-/* The last line of bytes[0..size) that ends in a newline, as JSON; NULL when there is none. */
+/* Parses the last line of bytes[0..size) that ends with a newline; NULL if there is none. */
 static cJSON *last_line(char *bytes, size_t size)
 {
   char *end = memrchr(bytes, '\n', size);
@@ -55,6 +55,6 @@ plm_status plm_metrics_last(const char *path, cJSON **line, struct plm_error *er
   }
   free(bytes);
   fclose(file);
-  if (*line == NULL) return plm_error_set(error, PLM_NOT_FOUND, "%s has no whole line", path);
+  if (*line == NULL) return plm_error_set(error, PLM_NOT_FOUND, "%s has no complete line", path);
   return PLM_OK;
 }

@@ -1,5 +1,5 @@
-/* Samples are kept in one small table and printed family after family, in the order of the metrics'
- * table, so that HELP and TYPE stand once above all stages' and instances' values. */
+/* Keeps samples in one small table and prints them by family, in the order of the table of metrics,
+ * so that HELP and TYPE are printed once above the values of all instances. */
 #include "common/metrics/prometheus.h"
 
 #include <cjson/cJSON.h>
@@ -14,8 +14,8 @@ static const char *const stage_names[] = {[PLM_STAGE_TRAINER] = "trainer",
                                           [PLM_STAGE_EVALUATOR] = "evaluator",
                                           [PLM_STAGE_PACKER] = "packer"};
 
-/* What the metrics' table does not have. field: what each counted line adds (times scale); NULL:
- * set by plm_prometheus_set; "": a line adds 1. */
+/* Metrics that the table of metrics does not have. Each counted line adds scale times `field`; for
+ * "", it adds 1; for NULL, the value is set by plm_prometheus_set. */
 struct extra {
   const char *name;
   enum plm_metric_stage stage;
@@ -49,7 +49,7 @@ static const struct extra extras[] = {
 struct family {
   const char *name, *help;
   enum plm_metric_stage stage;
-  const struct extra *extra; /* NULL: a gauge of the metrics' table */
+  const struct extra *extra; /* NULL: a gauge from the table of metrics */
 };
 
 struct sample {
@@ -73,7 +73,8 @@ static bool is_shown(const struct plm_metric_field *field)
 {
   if (field->kind == PLM_METRIC_TEXT || strcmp(field->name, "time") == 0) return false;
   return field->stage != PLM_STAGE_PACKER ||
-         (strcmp(field->name, "windows") != 0 && /* a counter, and so are documents */
+         (strcmp(field->name, "windows") !=
+              0 && /* shown as counters: windows_total, documents_total */
           strcmp(field->name, "documents_per_second") != 0);
 }
 
@@ -95,7 +96,7 @@ static void add_families(struct plm_prometheus *metrics)
   }
 }
 
-/* family_count: none of this name. */
+/* Returns family_count if there is no family of this name. */
 static size_t find_family(const struct plm_prometheus *metrics, enum plm_metric_stage stage,
                           const char *name)
 {
@@ -130,7 +131,7 @@ void plm_prometheus_close(struct plm_prometheus *metrics)
 
 /* ---- samples ------------------------------------------------------------------------------- */
 
-/* The sample's value, made 0 when it is new; NULL when the table is full. */
+/* The value of a sample, which is created with 0 if needed; NULL if the table is full. */
 static double *sample_at(struct plm_prometheus *metrics, size_t family, const char *instance,
                          const char *label, const char *label_value)
 {
@@ -223,7 +224,7 @@ void plm_prometheus_line(struct plm_prometheus *metrics, enum plm_metric_stage s
   {
     if (cJSON_IsNumber(item)) {
       put(metrics, stage, instance, item->string, label, value, item->valuedouble);
-    } else if (cJSON_IsNull(item)) { /* no finite number */
+    } else if (cJSON_IsNull(item)) { /* was not finite */
       put(metrics, stage, instance, item->string, label, value, (double)NAN);
     } else if (cJSON_IsObject(item)) {
       const char *by = strstr(item->string, "mask_rate") != NULL ? "mask_rate" : "length";

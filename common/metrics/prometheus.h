@@ -1,8 +1,9 @@
 /* The metrics of a run in Prometheus' text format: samples by name and labels (`stage`, `instance`,
- * `run`), HELP and TYPE once a name. The names are `plm_STAGE_FIELD`, from the metrics' table.
+ * `run`), with HELP and TYPE once for each name. A name is `plm_STAGE_FIELD`, with the field from
+ * the table of metrics.
  *
- * Positions of the run and rates are gauges, the last line's values; counters (`_total`) belong to
- * a process of a stage and start at 0 with it. One thread at a time. */
+ * Positions of the run and rates are gauges with the values of the last line. Counters (`_total`)
+ * belong to a process of a stage and start at 0 with it. Not thread-safe. */
 #ifndef PLM_COMMON_METRICS_PROMETHEUS_H
 #define PLM_COMMON_METRICS_PROMETHEUS_H
 
@@ -13,23 +14,23 @@
 
 struct cJSON;
 struct plm_prometheus;
-/* run: the label's value, a run folder's name. The caller closes. */
+/* run: the value of the label `run`, the name of the run folder. */
 plm_status plm_prometheus_open(const char *run, struct plm_prometheus **metrics,
                                struct plm_error *error);
 void plm_prometheus_close(struct plm_prometheus *metrics); /* NULL is fine */
 
-/* A process of the stage started: its counters are 0. */
+/* A process of the stage has started: sets its counters to 0. */
 void plm_prometheus_started(struct plm_prometheus *metrics, enum plm_metric_stage stage,
                             const char *instance);
-/* A line of the stage's JSONL file. counted: it is this process's and adds to the counters; an
- * earlier one's only sets gauges. */
+/* Takes a line of the stage's JSONL file, which sets the gauges. counted: the current process wrote
+ * it, so it adds to the counters as well. */
 void plm_prometheus_line(struct plm_prometheus *metrics, enum plm_metric_stage stage,
                          const char *instance, const struct cJSON *line, bool counted);
-/* One value; name is the part after `plm_STAGE_`, of the metrics' table or of those in
- * prometheus.c. Others are passed over, so that a line may hold more. */
+/* Sets a value. name is the part after `plm_STAGE_`, from the table of metrics or from that in
+ * prometheus.c; other names are ignored. */
 void plm_prometheus_set(struct plm_prometheus *metrics, enum plm_metric_stage stage,
                         const char *instance, const char *name, double value);
-/* Everything of an instance that is gone for good; NULL: of all instances of the stage. */
+/* Drops all samples of an instance that will not return; NULL: of all instances of the stage. */
 void plm_prometheus_forget(struct plm_prometheus *metrics, enum plm_metric_stage stage,
                            const char *instance);
 

@@ -84,4 +84,4 @@ well_formed
 
 # an impossible port is refused, not replaced by another one
 expect 2 timeout 20 plm-packer --corpus corpus --connect tcp://127.0.0.1:1 --prometheus 127.0.0.1:99999
-says err 'no address to serve metrics on'
+says err 'cannot serve metrics on'

@@ -141,7 +141,7 @@ says err 'measured names a column of a CSV file, so it needs --csv FILE'
 expect 2 score A4G --plot
 says err 'plot draws the result of --all'
 expect 2 score --all --plot --color blue
-says err 'option "--color" is auto, always or never'
+says err 'option "--color" must be auto, always or never'
 expect 2 score A4G --masking other
 says err '"other"'
 expect 2 plm-pipeline score --wild-type wild.fasta A4G

@@ -41,7 +41,7 @@ expect 2 'unknown option "--dryrun"; did you mean "--dry-run"?' "$pipeline" up -
 expect 2 'unknown option "-Z"' "$pipeline" ps -Z
 expect 2 'option "--config" needs its FILE' "$pipeline" config --config
 expect 2 'option "--json" takes no value' "$pipeline" config --json=1
-expect 2 'option "--color" is auto, always or never' "$pipeline" config --color blue
+expect 2 'option "--color" must be auto, always or never' "$pipeline" config --color blue
 expect 2 'option "--set" needs KEY=VALUE' "$pipeline" config --set trainer.steps
 
 # ---- validate: all mistakes at once, in the order of the file ----
@@ -115,8 +115,8 @@ for option in -c --run --set --color; do # the last word, and no command yet
   expect 2 "\"$option\" needs its" "$pipeline" "$option"
 done
 
-expect 2 'not an empty word' "$pipeline" up --dry-run --run ''
-expect 2 'not an empty word' "$pipeline" ps -c=
+expect 2 'but got an empty word' "$pipeline" up --dry-run --run ''
+expect 2 'but got an empty word' "$pipeline" ps -c=
 
 # ---- runs: the validation loss is that of the first split that was reported ----
 mkdir -p some/one
