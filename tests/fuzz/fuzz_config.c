@@ -1,5 +1,5 @@
-/* Any text as a configuration: refused with problems, or accepted, and then printing it and loading
- * that gives the same again. */
+/* Fuzzes the configuration: any text is either refused with problems, or it is accepted, and then
+ * printing and loading it again gives the same. */
 #include "tests/support/fuzz_seed.h"
 
 #include <stdlib.h>

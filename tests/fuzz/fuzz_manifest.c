@@ -1,5 +1,5 @@
-/* The MANIFEST parser on anything: what it accepts is byte for byte what would be printed, and its
- * names stay inside the folder. */
+/* Fuzzes the MANIFEST parser: a text that it accepts is, byte for byte, what would be printed, and
+ * no name leads out of the folder. */
 #include "tests/support/fuzz_seed.h"
 
 #include <stdlib.h>
@@ -16,7 +16,7 @@ static const struct fuzz_seed fuzz_seeds[] = {
     {0},
 };
 
-/* Gives the text the hash it would have, so that most inputs get past that check. */
+/* Replaces the hash by the right one, so that most inputs pass that check. */
 static char *sealed(const uint8_t *bytes, size_t size, size_t *sealed_size)
 {
   static const char last[] = "\nmanifest ";

@@ -1,5 +1,5 @@
-/* The safetensors reader on anything: it refuses, or every tensor lies inside the bytes and can be
- * found by its name. */
+/* Fuzzes the safetensors reader: it either refuses the bytes, or every tensor lies within them and
+ * is found by its name. */
 #include "tests/support/fuzz_seed.h"
 
 #include <stdlib.h>
@@ -24,7 +24,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
   struct plm_safetensors *file;
   struct plm_error error = {0};
-  uint8_t *copy = malloc(size ? size : 1); /* of exactly this size: a read beyond it is seen */
+  uint8_t *copy =
+      malloc(size ? size : 1); /* of exactly this size, so that sanitizers see a read beyond it */
   if (!copy) return 0;
   memcpy(copy, bytes, size);
   if (plm_safetensors_parse(copy, size, "fuzz", &file, &error) != PLM_OK) {

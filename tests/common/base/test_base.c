@@ -34,7 +34,7 @@ static void hashes_go_to_hex_and_back(void **state)
   (void)state;
   char hex[PLM_HASH_HEX_SIZE];
   plm_hash_to_hex(plm_hash_bytes("", 0), hex);
-  assert_string_equal(hex, "99aa06d3014798d86001c324468d497f"); /* xxhsum -H2 of nothing */
+  assert_string_equal(hex, "99aa06d3014798d86001c324468d497f"); /* xxhsum -H2 of an empty file */
   struct plm_hash back;
   assert_int_equal(plm_hash_from_hex(hex, &back, NULL), PLM_OK);
   assert_true(plm_hash_equal(back, plm_hash_bytes("", 0)));

@@ -1,4 +1,4 @@
-/* Checkpoint folders: written, verified, listed, read; and every way to damage one is found. */
+/* Checkpoint folders are written, verified, listed and read, and every damage is found. */
 #include "tests/support/cmocka_all.h"
 
 #include <cjson/cJSON.h>
@@ -45,13 +45,13 @@ static void write_file(const char *folder, const char *name, const void *bytes, 
 {
   char path[PLM_PATH_SIZE];
   path_in(folder, name, path);
-  FILE *file = fopen(path, "w"); /* not plm_file_write: thousands of fsyncs */
+  FILE *file = fopen(path, "w"); /* plm_file_write would fsync thousands of times */
   assert_non_null(file);
   assert_int_equal(fwrite(bytes, 1, size, file), size);
   assert_int_equal(fclose(file), 0);
 }
 
-/* A MANIFEST over `names` as they lie in the folder. */
+/* Writes a MANIFEST of the files `names` as they are. */
 static void seal(const char *folder, uint64_t step)
 {
   struct plm_manifest manifest = {.step = step, .count = FILES};
@@ -67,7 +67,7 @@ static void seal(const char *folder, uint64_t step)
   free(text);
 }
 
-/* DIR/step_N with a few small files. */
+/* Makes DIR/step_N with a few small files. */
 static void make_checkpoint(const char *parent, uint64_t step, char folder[PLM_PATH_SIZE])
 {
   static const float values[4] = {1, 2, 3, 4};
@@ -132,7 +132,7 @@ static void manifests_have_one_form(void **state)
   assert_int_equal(again.count, 2);
   assert_string_equal(again.files[1].name, "model.safetensors");
   assert_int_equal(again.files[1].size, UINT64_C(1) << 40);
-  /* every other byte at every place, every truncation, one byte more */
+  /* another byte at every place, every truncation, and one byte too many */
   const size_t size = strlen(text);
   for (size_t i = 0; i < size; i++) {
     const char held = text[i];
@@ -148,7 +148,7 @@ static void manifests_have_one_form(void **state)
   assert_int_not_equal(plm_manifest_parse(longer, size + 1, &again, &error), PLM_OK);
   free(text);
 
-  /* consistent in itself, but not a manifest of ours */
+  /* the hash is right, but the contents are not valid */
   static const char *const bad[] = {"../escape", ".hidden", "MANIFEST", "a.json"};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     strcpy(manifest.files[1].name, bad[i]);
@@ -203,7 +203,7 @@ static void damage_is_named(void **state)
 
   seal(folder, 13);
   expect_broken(folder, PLM_CORRUPT, "the MANIFEST is that of step 13");
-  path_in(parent, "moved", other); /* an exported folder has any name */
+  path_in(parent, "moved", other); /* a copied folder may have any name */
   assert_int_equal(rename(folder, other), 0);
   assert_int_equal(plm_checkpoint_verify(other, &step, NULL, &error), PLM_OK);
   assert_int_equal(step, 13);
@@ -212,7 +212,7 @@ static void damage_is_named(void **state)
   assert_int_equal(plm_checkpoint_verify(other, &step, NULL, &error), PLM_NOT_FOUND);
 }
 
-/* Every bit of every file flipped, every file cut at every length. */
+/* Flips every bit of every file, and cuts every file at every length. */
 static void every_bit_counts(void **state)
 {
   (void)state;
@@ -354,7 +354,7 @@ static void weights_are_written_under_their_names(void **state)
   float *again = calloc(elements, sizeof *again);
   assert_int_equal(plm_parameters_read(path, table, count, again, &error), PLM_OK);
   assert_memory_equal(again, values, elements * sizeof *again);
-  struct plm_parameter held = table[3]; /* a model that wants something else */
+  struct plm_parameter held = table[3]; /* another model */
   strcpy(table[3].name, "plm.other.weight");
   assert_int_equal(plm_parameters_read(path, table, count, again, &error), PLM_FORMAT);
   assert_string_equal(error.what, "parameter plm.other.weight is missing");
@@ -377,7 +377,7 @@ static void weights_are_written_under_their_names(void **state)
   free(table);
 }
 
-/* Ids as tokenizer.json's vocabulary says, against the tokenizer itself. */
+/* Compares the ids in the vocabulary of tokenizer.json with the tokenizer. */
 static void tokenizer_files_agree(void **state)
 {
   (void)state;

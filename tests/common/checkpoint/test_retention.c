@@ -1,4 +1,4 @@
-/* common/checkpoint/retention: the decision over cases, and the reading of evaluator.jsonl. */
+/* common/checkpoint/retention: the decision in many cases, and reading evaluator.jsonl. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +15,7 @@
 #include "common/checkpoint/retention.h"
 #include "common/config/config.h"
 
-/* One case: rules, checkpoints, and the steps that stay. Losses below 0 stand for none. */
+/* A case: rules, checkpoints and the steps that must be kept. */
 struct retention_case {
   const char *name;
   struct plm_config_checkpoint rules;
@@ -169,14 +169,14 @@ static void reports_are_read_line_by_line(void **state)
   unlink(path);
   assert_true(checkpoints[0].reported && checkpoints[0].loss == 2.5);
   assert_true(checkpoints[1].reported && isnan(checkpoints[1].loss));
-  assert_false(checkpoints[2].reported); /* a torn line is no report yet */
+  assert_false(checkpoints[2].reported); /* an incomplete line is not a report */
   assert_true(checkpoints[3].reported && isnan(checkpoints[3].loss)); /* the last line counts */
   assert_int_equal(plm_retention_read_reports("/nonexistent/file", "valid", checkpoints, 3, NULL),
                    PLM_OK);
 }
 
-/* What was published anew has the report of its own weights alone. */
-static void reports_of_other_weights_are_passed_over(void **state)
+/* A checkpoint that was published again is only reported by lines about its own weights. */
+static void reports_of_other_weights_are_ignored(void **state)
 {
   (void)state;
   char path[] = "/tmp/plm-reports-XXXXXX";
@@ -204,7 +204,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(decisions_follow_the_rules),
       cmocka_unit_test(reports_are_read_line_by_line),
-      cmocka_unit_test(reports_of_other_weights_are_passed_over),
+      cmocka_unit_test(reports_of_other_weights_are_ignored),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

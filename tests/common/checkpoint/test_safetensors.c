@@ -1,4 +1,4 @@
-/* safetensors: written files read back; each rule of the format, broken once, is named. */
+/* safetensors: written files are read back, and each broken rule of the format is named. */
 #include "tests/support/cmocka_all.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "common/checkpoint/safetensors.h"
 #include "tests/support/scratch.h"
 
-/* A file from a header and data; the caller frees. */
+/* Makes a file of a header and data; the caller frees it. */
 static unsigned char *file_make(const char *header, size_t data_size, size_t *size)
 {
   const size_t length = strlen(header), padded = (length + 7) / 8 * 8;
@@ -236,7 +236,7 @@ static void files_read_back(void **state)
   assert_int_equal(plm_safetensors_write(path, twice, 1, NULL, 0, &error), PLM_UNSUPPORTED);
 }
 
-/* Every truncation of a file is refused, and so is every file that goes on. */
+/* Every truncation of a file is refused, and so is every file that is too long. */
 static void truncations_are_found(void **state)
 {
   (void)state;
@@ -245,7 +245,8 @@ static void truncations_are_found(void **state)
       file_make("{" T("a", "F32", "[4]", 0, 16) "," T("b", "U8", "[5]", 16, 21) "}", 21, &size);
   struct plm_safetensors *file;
   for (size_t cut = 0; cut < size; cut++) {
-    unsigned char *part = malloc(cut ? cut : 1); /* so that a read beyond is seen */
+    unsigned char *part =
+        malloc(cut ? cut : 1); /* of this size, so that sanitizers see a read beyond it */
     memcpy(part, bytes, cut);
     assert_int_not_equal(plm_safetensors_parse(part, cut, "x", &file, NULL), PLM_OK);
     free(part);

@@ -1,5 +1,5 @@
-/* Folders that hold a model: checkpoints and exports are told apart, weights of every form are read
- * alike, and what does not fit is named. */
+/* Model folders: checkpoints and exports are distinguished, weights are read in every form, and a
+ * model that does not fit is described. */
 #include "tests/support/cmocka_all.h"
 
 #include <math.h>
@@ -37,7 +37,7 @@ static struct plm_model_config model_of(enum plm_architecture architecture)
                                    .vocab_size = 33};
 }
 
-/* A model's parameters with values on the host. */
+/* The parameters of a model with values in host memory. */
 struct weights {
   struct plm_parameter *table;
   size_t count, elements;
@@ -79,7 +79,7 @@ static void drop(const char *folder, const char *name)
   assert_int_equal(unlink(path), 0);
 }
 
-/* A folder as save_pretrained leaves it, weights of weights_of. */
+/* Makes a folder as save_pretrained does, with the weights of weights_of. */
 static void make_export(const char *name, const struct plm_model_config *model,
                         char folder[PLM_PATH_SIZE])
 {
@@ -123,7 +123,7 @@ static void expect(const char *folder, plm_status status, const char *what, cons
 
 /* ---- kinds of folders ---------------------------------------------------------------------- */
 
-static void both_kinds_are_told_apart(void **state)
+static void both_kinds_are_distinguished(void **state)
 {
   (void)state;
   static const char *const files[] = {"config.json", "ema.safetensors", "model.safetensors"};
@@ -154,7 +154,7 @@ static void both_kinds_are_told_apart(void **state)
   expect(link, PLM_CORRUPT, "config.json has 2 bytes", "");
 }
 
-static void what_is_no_model_is_said(void **state)
+static void a_folder_without_a_model_is_explained(void **state)
 {
   (void)state;
   const struct plm_model_config model = model_of(PLM_TRANSFORMER);
@@ -207,7 +207,7 @@ static void another_model_is_named_by_its_keys(void **state)
   CASE(PLM_UNET, vocab_size, 261, "data.tokenizer: its vocabulary is 33 in the folder, 261 here");
   CASE(PLM_PATCH_UNET, max_length, 2, "data.max_length is 128 in the folder, 2 here");
 #undef CASE
-  /* two keys at once, and one that says nothing about a patch_unet */
+  /* two keys at once, and one that does not matter for a patch_unet */
   folder.model = other = model_of(PLM_PATCH_UNET);
   other.num_unet_layers = 6;
   other.num_hidden_layers = 12;
@@ -219,7 +219,7 @@ static void another_model_is_named_by_its_keys(void **state)
       "model.tie_embeddings is false in the folder, true here");
 }
 
-static void what_leaves_the_weights_alone_is_noted(void **state)
+static void keys_that_may_differ_are_noted(void **state)
 {
   (void)state;
   struct plm_model_folder folder = {.model = model_of(PLM_TRANSFORMER)};
@@ -240,7 +240,7 @@ static void what_leaves_the_weights_alone_is_noted(void **state)
 
 /* ---- weights ------------------------------------------------------------------------------- */
 
-/* A tensor each parameter, in one of the dtypes; *bytes holds their data. */
+/* Makes a tensor of each parameter, of the given dtype; *bytes holds their data. */
 static struct plm_tensor_info *tensors_of(const struct weights *weights, enum plm_dtype dtype,
                                           unsigned char **bytes)
 {
@@ -288,7 +288,7 @@ static void every_float_dtype_is_read(void **state)
       else
         assert_true(again[i] == value);
     }
-    tensors[2].dtype = PLM_I32; /* a shape of its own, so that the bytes agree */
+    tensors[2].dtype = PLM_I32; /* with another shape, so that the bytes match */
     if (dtypes[d] == PLM_F32) {
       assert_int_equal(plm_safetensors_write(path, tensors, weights.count, NULL, 0, NULL), PLM_OK);
       assert_int_equal(plm_parameters_read(path, weights.table, weights.count, again, &error),
@@ -310,7 +310,7 @@ static void every_float_dtype_is_read(void **state)
   weights_free(&weights);
 }
 
-static void halves_are_what_they_stand_for(void **state)
+static void half_precision_is_converted_exactly(void **state)
 {
   (void)state;
   uint16_t *halves = malloc(65536 * sizeof *halves);
@@ -334,7 +334,7 @@ static void halves_are_what_they_stand_for(void **state)
   assert_int_equal(plm_tensor_to_float(&tensor, 65536, values, NULL), PLM_OK);
   for (uint32_t i = 0; i < 65536; i++)
     if (!isnan(values[i])) assert_int_equal(plm_float_to_bf16(values[i]), i);
-  /* to the nearest, ties to even; beyond the largest, infinity */
+  /* rounded to the nearest, ties to even; infinity beyond the largest */
   assert_int_equal(plm_float_to_bf16(0x1.01p0F), 0x3f80);
   assert_int_equal(plm_float_to_bf16(0x1.03p0F), 0x3f82);
   assert_int_equal(plm_float_to_bf16(0x1.010002p0F), 0x3f81);
@@ -376,7 +376,7 @@ static void shards_are_one_model(void **state)
   assert_int_equal(plm_safetensors_write(path, tensors + half, weights.count - half, NULL, 0, NULL),
                    PLM_OK);
   static const struct {
-    const char *first, *second; /* shard of tensor 0, of the others of the first half */
+    const char *first, *second; /* the shard of tensor 0, and of the rest of the first half */
     const char *says;
   } cases[] = {
       {"a.safetensors", "a.safetensors", NULL},
@@ -422,7 +422,7 @@ static void heads_come_with_their_models(void **state)
   struct plm_tensor_info *tensors = tensors_of(&weights, PLM_F32, &bytes);
   const char *path = scratch_path("head.safetensors");
   assert_string_equal(tensors[0].name, "plm.embeddings.weight");
-  /* tied: the second matrix may be there again, if it is the same */
+  /* a tied model may store the second matrix if it equals the table */
   tensors[weights.count] = tensors[0];
   tensors[weights.count].name = "lm_head.decoder.weight";
   assert_int_equal(plm_safetensors_write(path, tensors, weights.count + 1, NULL, 0, NULL), PLM_OK);
@@ -430,7 +430,7 @@ static void heads_come_with_their_models(void **state)
   tensors[weights.count].data = bytes + 4;
   assert_int_equal(plm_safetensors_write(path, tensors, weights.count + 1, NULL, 0, NULL), PLM_OK);
   expect_weights(path, &weights, "tensor lm_head.decoder.weight is not a parameter of the model");
-  /* AutoModel's: names without plm., no head */
+  /* as AutoModel saves it: names without "plm.", no head */
   size_t kept = 0;
   for (size_t i = 0; i < weights.count; i++)
     if (strncmp(tensors[i].name, "plm.", 4) == 0) {
@@ -447,12 +447,12 @@ static void heads_come_with_their_models(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(both_kinds_are_told_apart),
-      cmocka_unit_test(what_is_no_model_is_said),
+      cmocka_unit_test(both_kinds_are_distinguished),
+      cmocka_unit_test(a_folder_without_a_model_is_explained),
       cmocka_unit_test(another_model_is_named_by_its_keys),
-      cmocka_unit_test(what_leaves_the_weights_alone_is_noted),
+      cmocka_unit_test(keys_that_may_differ_are_noted),
       cmocka_unit_test(every_float_dtype_is_read),
-      cmocka_unit_test(halves_are_what_they_stand_for),
+      cmocka_unit_test(half_precision_is_converted_exactly),
       cmocka_unit_test(shards_are_one_model),
       cmocka_unit_test(heads_come_with_their_models),
   };

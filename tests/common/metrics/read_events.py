@@ -1,4 +1,4 @@
-"""Prints what TensorBoard itself reads from a folder of event files: a line a tag."""
+"""Prints what TensorBoard reads from a folder of event files: a line for each tag."""
 
 import sys
 

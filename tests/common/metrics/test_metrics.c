@@ -1,4 +1,4 @@
-/* common/metrics: numbers read back equal, lines are whole, torn ones are cut. */
+/* common/metrics: numbers read back equal, lines are complete, incomplete ones are cut off. */
 #include "tests/support/cmocka_all.h"
 
 #include <cjson/cJSON.h>
@@ -36,7 +36,7 @@ static void numbers_read_back_equal(void **state)
   }
 }
 
-static void what_is_not_finite_becomes_null(void **state)
+static void non_finite_numbers_become_null(void **state)
 {
   (void)state;
   cJSON *line = plm_metrics_line();
@@ -56,7 +56,7 @@ static plm_status write_step(struct plm_metrics_file *file, uint64_t step)
   return plm_metrics_write(file, line, NULL);
 }
 
-static void torn_lines_are_cut(void **state)
+static void incomplete_lines_are_cut(void **state)
 {
   (void)state;
   struct plm_error error = {0};
@@ -64,7 +64,7 @@ static void torn_lines_are_cut(void **state)
   const char *path = scratch_path("torn.jsonl");
   char *bytes;
   size_t size;
-  /* one whole line, then a torn one longer than the piece that is searched at a time */
+  /* a complete line, then an incomplete one longer than the piece that is searched at a time */
   FILE *out = fopen(path, "w");
   fputs("{\"v\":1,\"step\":1}\n{\"v\":1,\"text\":\"", out);
   for (int i = 0; i < 10000; i++) fputc('x', out);
@@ -84,7 +84,7 @@ static void torn_lines_are_cut(void **state)
   free(bytes);
 }
 
-static void a_full_disk_leaves_whole_lines(void **state)
+static void a_full_disk_leaves_complete_lines(void **state)
 {
   (void)state;
   struct plm_error error = {0};
@@ -117,9 +117,9 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(numbers_read_back_equal),
-      cmocka_unit_test(what_is_not_finite_becomes_null),
-      cmocka_unit_test(torn_lines_are_cut),
-      cmocka_unit_test(a_full_disk_leaves_whole_lines),
+      cmocka_unit_test(non_finite_numbers_become_null),
+      cmocka_unit_test(incomplete_lines_are_cut),
+      cmocka_unit_test(a_full_disk_leaves_complete_lines),
       cmocka_unit_test(the_table_names_each_field_once),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

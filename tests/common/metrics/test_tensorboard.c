@@ -1,5 +1,5 @@
-/* TensorBoard files, read by the real TensorBoard: scalars come back, and after a resume the steps
- * beyond the resumed one are dropped. */
+/* TensorBoard reads the event files: scalars come back, and after a resume the steps after the
+ * resumed one are dropped. */
 #include "tests/support/cmocka_all.h"
 
 #include <stdio.h>
@@ -11,7 +11,8 @@
 
 static char python[4096];
 
-/* One start: scalars "loss" at steps first..last with value 100 * start + step. */
+/* Writes the events of one start: "loss" at steps first..last, with the value 100 * start + step.
+ */
 static void write_start(const char *directory, int64_t resumed, int start, int first, int last)
 {
   struct plm_error error = {0};

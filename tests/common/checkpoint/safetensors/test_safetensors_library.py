@@ -1,5 +1,5 @@
-"""Our safetensors reader and writer against the real library: files both ways, and which of many damaged
-files each of them takes."""
+"""Compares our safetensors reader and writer with the reference library: files in both directions, and
+which of many damaged files each of them accepts."""
 
 import json
 import os
@@ -22,17 +22,17 @@ METADATA = {"format": "pt", "a key": 'quo"ted \n', 'ключ "🧬"': "знач�
 
 
 def read(paths):
-    """What our reader says of each file."""
+    """What our reader reports for each file."""
     lines = "".join(f"{path}\n" for path in paths)
     result = subprocess.run([TOOL, "read"], input=lines, capture_output=True, text=True, check=True)
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
 def by_library(data):
-    """{name: (dtype, shape, bytes)}, or None when the library refuses."""
+    """{name: (dtype, shape, bytes)}, or None if the library refuses the file."""
     try:
         found = safetensors.deserialize(data)
-    except BaseException as error:  # a panic in Rust is no Exception
+    except BaseException as error:  # a panic in Rust is not an Exception
         assert type(error).__name__ == "SafetensorError", error
         return None
     return {name: (x["dtype"], x["shape"], bytes(x["data"])) for name, x in found}
@@ -59,7 +59,7 @@ def test_the_library_reads_what_we_write(dtype):
     assert by_library(written) == tensors
     with safetensors.safe_open("file.safetensors", "pt") as file:
         assert file.metadata() == METADATA
-    loaded = load_file("file.safetensors")  # as PyTorch sees it: dtype and numbers
+    loaded = load_file("file.safetensors")  # dtype and numbers as PyTorch sees them
     for name, (_, shape, data) in tensors.items():
         assert list(loaded[name].shape) == shape
         assert loaded[name].contiguous().flatten().view(torch.uint8).numpy().tobytes() == data
@@ -85,7 +85,7 @@ def test_we_read_what_the_library_writes(dtype):
     tensors = {}
     for name, shape in zip(NAMES, SHAPES, strict=True):
         if dtype == torch.float4_e2m1fn_x2 and not shape:
-            continue  # two to a byte: a scalar has no room for the other
+            continue  # two elements fill a byte, so a scalar cannot
         count = int(np.prod(shape, dtype=int)) * dtype.itemsize
         high = 2 if dtype == torch.bool else 256
         raw = torch.randint(0, high, (count,), dtype=torch.uint8, generator=draw)
@@ -103,23 +103,23 @@ def test_we_read_what_the_library_writes(dtype):
 
 # ---- damaged files ------------------------------------------------------------------------------
 
-# Where we are stricter than the library: what we say, and why.
+# Where our reader is stricter than the library: its message, and why.
 STRICTER = {
-    "does not begin with {": "the format says it must; the library skips blanks",
+    "does not begin with {": "the format requires it; the library skips blanks",
     "padded with something other than spaces": "the format says 0x20; the library takes any blank",
     "is not padded to a multiple of 8": "writers pad so that tensors are aligned; the library no longer asks",
     "occurs twice": "the format forbids it; the library's maps keep the last one",
-    "is not an object of dtype, shape and data_offsets": "serde passes over more members, and takes "
+    "is not an object of dtype, shape and data_offsets": "serde ignores further members, and takes "
     "an array for an object",
-    "an empty name": "no tensor can be asked for by it",
-    "__metadata__ is not an object": "serde takes null for an absent one",
+    "an empty name": "it could not be looked up",
+    "__metadata__ is not an object": "serde takes null as absent",
     "beyond 2\\^53": "counts pass through doubles",
     "U\\+0000 in a string": "names are C strings",
-    "more than 8 dimensions": "no tensor of ours has so many",
-    "nested too deeply": "within members that the library passes over",
-    "not a non-negative integer": "within members that the library passes over",
+    "more than 8 dimensions": "our tensors have fewer",
+    "nested too deeply": "in members that the library ignores",
+    "not a non-negative integer": "in members that the library ignores",
     "has no dtype": "serde takes an object for an enumeration's value",
-    "more than 60 characters": "within members that the library passes over",
+    "more than 60 characters": "in members that the library ignores",
 }
 
 
@@ -136,17 +136,17 @@ def packed(header, size=0, length=None, pad=True):
 
 
 def one(text, size=1):
-    """A file of one tensor."""
+    """A file with one tensor."""
     return packed(f'{{"a":{text}}}', size)
 
 
 def more(text):
-    """One whose entry has a member more."""
+    """A file whose entry has one more member."""
     return one(entry(more=f",{text}"))
 
 
 def broken_rules():
-    """Each rule of the format broken once, and what is at its edge: {name: file}."""
+    """Each rule of the format, broken and just kept: {name: file}."""
     a, two = entry(), f'{{"a":{entry()},"b":{entry(begin=1, end=2)}}}'
     good = packed(two, 2)
     shapes = {
@@ -276,7 +276,7 @@ def broken_rules():
 
 
 def bases():
-    """Headers and how much data they describe."""
+    """Headers with the size of the data they describe."""
     entries = [
         ("embed", entry("F32", "[2,3]", 0, 24)),
         ("é.bias", entry("BF16", "[4]", 24, 32)),
@@ -303,18 +303,18 @@ def changed(draw, header):
         header[at] ^= 1 << draw.randrange(8)
     elif kind == 1:
         header[at] = draw.choice(CHARACTERS)
-    elif kind == 2:  # a digit for another
+    elif kind == 2:  # another digit
         digits = [i for i, byte in enumerate(header) if chr(byte).isdigit()]
         if digits:
             header[draw.choice(digits)] = draw.choice(b"0123456789")
-    elif kind == 3:  # a piece twice
+    elif kind == 3:  # a piece repeated
         end = at + draw.randrange(1, 40)
         header[end:end] = header[at:end]
-    elif kind == 4:  # a piece less
+    elif kind == 4:  # a piece removed
         del header[at : at + draw.choice([1, 1, 2, 5, 20])]
     elif kind == 5:
         header.insert(at, draw.choice(b" \n\t\r"))
-    else:  # a word for another
+    else:  # another word
         return bytes(header).replace(draw.choice(WORDS), draw.choice(WORDS), 1) or b"{"
     return bytes(header) or b"{"
 
@@ -334,8 +334,8 @@ def mutated(draw, header, size):
 
 
 def compare(files):
-    """Holds our verdict on each file against the library's; returns the reasons why they differed and
-    how many each of them took."""
+    """Compares our verdict on each file with the library's. Returns the reasons for which they differed,
+    and how many files each of them accepted."""
     paths = []
     for i, data in enumerate(files.values()):
         paths.append(pathlib.Path(f"{i}.safetensors"))
@@ -360,7 +360,7 @@ def compare(files):
 def test_each_rule_broken_once():
     files = broken_rules()
     reasons, taken = compare(files)
-    missing = set(STRICTER) - reasons  # each difference is shown, none is only claimed
+    missing = set(STRICTER) - reasons  # every difference listed above occurs
     assert not missing
     assert taken[1] >= 10 and taken[0] >= taken[1] + len(STRICTER)
     assert len(files) - taken[0] > 60

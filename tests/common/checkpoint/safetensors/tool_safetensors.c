@@ -1,9 +1,13 @@
-/* The safetensors reader and writer for test_library.py, which holds them against the real library.
+/* clang-format off */
+/* The safetensors reader and writer for test_safetensors_library.py, which compares them with the
+ * reference library.
  *
- *   tool_safetensors read     a path a line on stdin: a JSON object a line on stdout, the tensors
- * in the order of their data, or {"error", "status"} tool_safetensors write OUT   a request as JSON
- * on stdin: {"tensors": [{"name", "dtype", "shape", "hex"}], "metadata": {…}}
+ *   tool_safetensors read        stdin: one path on each line; stdout: for each a line of JSON, the
+ *                                tensors in the order of their data or {"error", "status"}
+ *   tool_safetensors write OUT   stdin: {"tensors": [{"name", "dtype", "shape", "hex"}],
+ *                                "metadata": {...}}
  */
+/* clang-format on */
 #include <cjson/cJSON.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +25,7 @@ static void add_tensor(cJSON *list, const struct plm_tensor_info *tensor)
   cJSON_AddStringToObject(entry, "dtype", dtype_names[tensor->dtype]);
   cJSON *shape = cJSON_AddArrayToObject(entry, "shape");
   for (int i = 0; i < tensor->rank; i++) {
-    char digits[24]; /* all of them: cJSON prints 15 */
+    char digits[24]; /* all digits; cJSON would print 15 */
     snprintf(digits, sizeof digits, "%llu", (unsigned long long)tensor->shape[i]);
     cJSON_AddItemToArray(shape, cJSON_CreateRaw(digits));
   }
