@@ -27,6 +27,12 @@ enum plm_optimizer_name { PLM_OPTIMIZER_MUON, PLM_OPTIMIZER_ADAMW };
 enum plm_muon_scale { PLM_MUON_MATCH_ADAMW, PLM_MUON_SPECTRAL };
 enum plm_schedule_name { PLM_SCHEDULE_WSD, PLM_SCHEDULE_LINEAR, PLM_SCHEDULE_COSINE };
 enum plm_restart { PLM_RESTART_NO, PLM_RESTART_ON_FAILURE, PLM_RESTART_ALWAYS };
+/* Their names in the file: NULL-terminated, in the order of the enums. */
+extern const char *const plm_rate_scope_names[];
+extern const char *const plm_optimizer_names[];
+extern const char *const plm_muon_scale_names[];
+extern const char *const plm_schedule_names[];
+extern const char *const plm_restart_names[];
 
 enum {
   PLM_MAX_MASK_RATES = 16, /* entries of evaluator.mask_rates */

@@ -284,15 +284,3 @@ void plm_config_advise(const struct plm_config *config, struct plm_text *text)
                   "corpus: null, so the run takes the corpus of the first packer that joins\n");
   }
 }
-
-uint32_t plm_config_alignment(const struct plm_config *config)
-{
-  if (config->data.document_alignment != 0) return config->data.document_alignment;
-  if (config->model.architecture != PLM_PATCH_UNET) return 1;
-  const uint32_t deepest = config->model.num_unet_layers / 2 - 1;
-  uint32_t alignment = 1;
-  for (uint32_t level = 0; level < deepest && alignment < config->data.max_length; level++) {
-    alignment *= 2;
-  }
-  return alignment;
-}

@@ -1,5 +1,17 @@
-/* The two plans that a configuration asks for. */
+/* What the data path derives from a configuration: the alignment of documents and the two plans. */
 #include "common/config/config.h"
+
+uint32_t plm_config_alignment(const struct plm_config *config)
+{
+  if (config->data.document_alignment != 0) return config->data.document_alignment;
+  if (config->model.architecture != PLM_PATCH_UNET) return 1;
+  const uint32_t deepest = config->model.num_unet_layers / 2 - 1;
+  uint32_t alignment = 1;
+  for (uint32_t level = 0; level < deepest && alignment < config->data.max_length; level++) {
+    alignment *= 2;
+  }
+  return alignment;
+}
 
 struct plm_plan_parameters plm_config_training_plan(const struct plm_config *config)
 {

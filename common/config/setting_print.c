@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "common/base/text.h"
-#include "common/config/names.h"
 #include "common/config/settings.h"
 
 static const char *type_name(const struct plm_setting *setting)

@@ -7,7 +7,6 @@
 
 #include "common/base/file.h"
 #include "common/base/suggest.h"
-#include "common/config/names.h"
 #include "common/config/settings.h"
 
 enum { MESSAGE_SIZE = 512, IPC_PATH_LIMIT = 107 };

@@ -5,8 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/config/names.h"
 #include "common/corpus/corpus.h"
+
+const char *const plm_rate_scope_names[] = {"chunk", "batch", NULL};
+const char *const plm_optimizer_names[] = {"muon", "adamw", NULL};
+const char *const plm_muon_scale_names[] = {"match_adamw", "spectral", NULL};
+const char *const plm_schedule_names[] = {"wsd", "linear", "cosine", NULL};
+const char *const plm_restart_names[] = {"no", "on-failure", "always", NULL};
 
 #define AT(member) (ptrdiff_t) offsetof(struct plm_config, member)
 #define NUMBER(low, high) .min = (low), .max = (high)

@@ -9,9 +9,9 @@
 #include "common/corpus/tokenizer.h"
 #include "common/model/model_config.h"
 
-/* The text of config.json: the model, the window in force, the objective (which a causal mask alone
- * does not tell), and model_type, architectures, auto_map, dtype, tie_word_embeddings and the ids
- * of special tokens for transformers. The caller frees *text. */
+/* The text of config.json: the model, the window in force, the objective (which cannot be told
+ * from a causal mask), and model_type, architectures, auto_map, dtype, tie_word_embeddings and the
+ * ids of special tokens for transformers. The caller frees *text. */
 plm_status plm_huggingface_config_print(const struct plm_model_config *model, uint32_t window,
                                         enum plm_objective objective, char **text,
                                         struct plm_error *error);

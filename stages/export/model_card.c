@@ -10,7 +10,6 @@
 
 #include "common/base/json.h"
 #include "common/base/progress.h"
-#include "common/config/names.h"
 #include "common/corpus/tokenizer.h"
 
 /* The evaluator's metrics, under the names of https://huggingface.co/metrics if they have one. */
