@@ -4,10 +4,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/checkpoint/parameter_file.h"
 #include "common/base/log.h"
 #include "common/base/text.h"
 #include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/parameter_file.h"
 #include "common/huggingface/model_folder.h"
 #include "common/ops/open.h"
 #include "common/plan/plan.h"

@@ -136,9 +136,10 @@ static void broken_rules_are_named(void **state)
       {"{" T("a", "U8", "[01]", 0, 1) "}", 1, "a malformed number"},
       {"{" T("a", "U8", "[9007199254740993]", 0, 1) "}", 1, "beyond 2^53"},
       {"{" T("a", "U8", "[99999999999999999999]", 0, 1) "}", 1, "beyond 2^53"},
-      {"{" T("a", "U8", "[9007199254740992,9007199254740992]", 0, 1) "}", 1, "than memory can be"},
+      {"{" T("a", "U8", "[9007199254740992,9007199254740992]", 0, 1) "}", 1,
+       "than the address space"},
       {"{" T("a", "U8", "[9007199254740992,9007199254740992,0]", 0, 0) "}", 0, "memory can be"},
-      {"{" T("a", "F64", "[9007199254740992,1024]", 0, 0) "}", 0, "than memory can be"},
+      {"{" T("a", "F64", "[9007199254740992,1024]", 0, 0) "}", 0, "than the address space"},
       {"{" T("a", "U8", "[-0]", 0, 0) "}", 0, "not a non-negative integer"},
       {"{" T("a", "U8", "[true]", 0, 1) "}", 1, "holds something other than counts"},
       {"{" T("a", "F4", "[3]", 0, 2) "}", 2, "does not fill its last byte: 3 elements of 4 bits"},
@@ -174,9 +175,9 @@ static void broken_lengths_are_named(void **state)
       {0, 7, PLM_FORMAT, "too few"},
       {0, 8, PLM_FORMAT, "does not begin with {"},
       {16, 16, PLM_FORMAT, "does not fit into the file of 16"},
-      {2, 16, PLM_FORMAT, "not padded to 8"},
-      {100000001, 16, PLM_LIMIT, "over the limit"},
-      {UINT64_MAX, 16, PLM_LIMIT, "over the limit"},
+      {2, 16, PLM_FORMAT, "not padded to a multiple of 8"},
+      {100000001, 16, PLM_LIMIT, "exceeds the limit"},
+      {UINT64_MAX, 16, PLM_LIMIT, "exceeds the limit"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     unsigned char bytes[16] = {0};

@@ -171,7 +171,7 @@ static void a_folder_without_a_model_is_explained(void **state)
   expect(folder, PLM_NOT_FOUND, "neither MANIFEST nor config.json", "");
   path_in(folder, "checkpoints/latest", inner);
   assert_int_equal(plm_directory_make(inner, NULL), PLM_OK);
-  expect(folder, PLM_NOT_FOUND, "neither MANIFEST nor config.json", "it is a run");
+  expect(folder, PLM_NOT_FOUND, "neither MANIFEST nor config.json", "this is a run");
   path_in(folder, "checkpoints", inner);
   expect(inner, PLM_NOT_FOUND, "neither MANIFEST nor config.json", "this folder holds checkpoints");
 }
@@ -195,14 +195,14 @@ static void another_model_is_named_by_its_keys(void **state)
     assert_null(notes.data);                                                              \
   } while (0)
   CASE(PLM_UNET, architecture, PLM_TRANSFORMER,
-       "model.architecture is \"unet\" there, \"transformer\" here");
+       "model.architecture is \"unet\" in the folder, \"transformer\" here");
   CASE(PLM_UNET, hidden_size, 128, "model.hidden_size is 64 in the folder, 128 here");
   CASE(PLM_TRANSFORMER, num_attention_heads, 4,
        "model.num_attention_heads is 2 in the folder, 4 here");
   CASE(PLM_TRANSFORMER, num_hidden_layers, 3, "model.num_hidden_layers is 2 in the folder, 3 here");
   CASE(PLM_PATCH_UNET, num_unet_layers, 6, "model.num_unet_layers is 4 in the folder, 6 here");
   CASE(PLM_PATCH_UNET, num_extra_layers, 0, "model.num_extra_layers is 1 in the folder, 0 here");
-  CASE(PLM_UNET, expansion_ratio, 6.5, "model.expansion_ratio is 2 there, 6.5 here");
+  CASE(PLM_UNET, expansion_ratio, 6.5, "model.expansion_ratio is 2 in the folder, 6.5 here");
   CASE(PLM_UNET, tie_embeddings, true, "model.tie_embeddings is false in the folder, true here");
   CASE(PLM_UNET, vocab_size, 261, "data.tokenizer: its vocabulary is 33 in the folder, 261 here");
   CASE(PLM_PATCH_UNET, max_length, 2, "data.max_length is 128 in the folder, 2 here");
@@ -381,7 +381,7 @@ static void shards_are_one_model(void **state)
   } cases[] = {
       {"a.safetensors", "a.safetensors", NULL},
       {"b.safetensors", "a.safetensors", "is not in b.safetensors"},
-      {"../shards/a.safetensors", "a.safetensors", "no name of a shard"},
+      {"../shards/a.safetensors", "a.safetensors", "not a valid name of a shard"},
       {"c.safetensors", "a.safetensors", "cannot open"},
       {NULL, "a.safetensors", "tensors, the index"},
   };
