@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/file.h"
 #include "common/checkpoint/parameter_file.h"
 #include "common/huggingface/huggingface.h"
-#include "common/base/file.h"
 #include "common/huggingface/model_folder.h"
 
 static const struct plm_tokenizer *tokenizer_of(uint32_t vocab_size)

@@ -5,7 +5,8 @@
 enum plm_device { PLM_DEVICE_AUTO, PLM_DEVICE_CPU, PLM_DEVICE_CUDA };
 enum plm_precision { PLM_PRECISION_AUTO, PLM_PRECISION_FP32, PLM_PRECISION_BF16 };
 
-/* Names of the values as files and options write them: NULL-terminated, in the order of the enum. */
+/* Names of the values as files and options write them: NULL-terminated, in the order of the enum.
+ */
 extern const char *const plm_device_names[];
 extern const char *const plm_precision_names[];
 
