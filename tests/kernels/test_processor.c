@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/config/config.h"
+#include "common/ops/device.h"
 #include "common/ops/ops.h"
 #include "kernels/cpu/processor.h"
 #include "tests/support/cmocka_all.h"
