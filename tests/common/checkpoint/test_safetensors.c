@@ -138,7 +138,7 @@ static void broken_rules_are_named(void **state)
       {"{" T("a", "U8", "[99999999999999999999]", 0, 1) "}", 1, "beyond 2^53"},
       {"{" T("a", "U8", "[9007199254740992,9007199254740992]", 0, 1) "}", 1,
        "than the address space"},
-      {"{" T("a", "U8", "[9007199254740992,9007199254740992,0]", 0, 0) "}", 0, "memory can be"},
+      {"{" T("a", "U8", "[9007199254740992,9007199254740992,0]", 0, 0) "}", 0, "the address space"},
       {"{" T("a", "F64", "[9007199254740992,1024]", 0, 0) "}", 0, "than the address space"},
       {"{" T("a", "U8", "[-0]", 0, 0) "}", 0, "not a non-negative integer"},
       {"{" T("a", "U8", "[true]", 0, 1) "}", 1, "holds something other than counts"},
@@ -155,8 +155,8 @@ static void broken_rules_are_named(void **state)
       {"{" T("a", "U8", "[2]", 0, 2) "," T("b", "U8", "[2]", 1, 3) "}", 3, "overlaps"},
       {"{" T("a", "U8", "[1]", 0, 1) "," T("b", "U8", "[1]", 0, 1) "}", 1, "overlaps"},
       {"{" T("z", "U8", "[0]", 1, 1) "," T("a", "U8", "[2]", 0, 2) "}", 2, "overlaps"},
-      {"{" T("a", "U8", "[1]", 0, 1) "}", 2, "1 bytes after the last tensor"},
-      {"{}", 3, "3 bytes after the last tensor"},
+      {"{" T("a", "U8", "[1]", 0, 1) "}", 2, "1 unused bytes after the last tensor"},
+      {"{}", 3, "3 unused bytes after the last tensor"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
     expect(cases[i].header, cases[i].data_size, PLM_FORMAT, cases[i].says);

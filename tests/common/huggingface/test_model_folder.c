@@ -383,7 +383,7 @@ static void shards_are_one_model(void **state)
       {"b.safetensors", "a.safetensors", "is not in b.safetensors"},
       {"../shards/a.safetensors", "a.safetensors", "not a valid name of a shard"},
       {"c.safetensors", "a.safetensors", "cannot open"},
-      {NULL, "a.safetensors", "tensors, the index"},
+      {NULL, "a.safetensors", "tensors, but the index"},
   };
   path_in(folder, "model.safetensors", path);
   for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
