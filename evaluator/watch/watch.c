@@ -238,10 +238,9 @@ static plm_status report(struct watch *watch, const struct subject *subject, enu
   watch->lines++;
   PLM_TRY(plm_history_add(&watch->history, step, &subject->identity, split, error));
   write_board(watch, step, plm_split_name(split), result);
-  plm_info("step %" PRIu64 " %s: loss %.4f (composition only: %.4f), perplexity %.2f, accuracy "
-           "%.2f %%, %" PRIu64 " tokens, %.1f s",
+  plm_info("step %" PRIu64 " %s: loss %.4f (composition %.4f), perplexity %.2f, accuracy %.1f %%",
            step, plm_split_name(split), result->loss, watch->baseline_entropy, result->perplexity,
-           100 * result->classification.accuracy, result->tokens, result->seconds);
+           100 * result->classification.accuracy);
   return PLM_OK;
 }
 
