@@ -77,7 +77,7 @@ extern "C" void plm_emulation_tuning(uint64_t seed)
   plm::emulation::tuning = seed;
 }
 
-extern "C" struct plm_emulation_work plm_emulation_work(void)
+extern "C" struct plm_emulation_work plm_emulation_work_done(void)
 {
   return plm::emulation::work;
 }

@@ -30,6 +30,6 @@ struct plm_emulation_work {
   uint64_t copied_bytes;  /* from global to shared memory, by asynchronous copies */
   uint64_t exchanges;     /* shuffles, votes and other operations of a whole warp */
 };
-struct plm_emulation_work plm_emulation_work(void);
+struct plm_emulation_work plm_emulation_work_done(void);
 
 #endif

@@ -165,7 +165,7 @@ void plm_cuda_products_close(struct plm_cuda *cuda)
 void plm_cuda_multiply(struct plm_cuda *cuda, const struct plm_cuda_shape *shape, void *c,
                        const void *a, const void *b, const void *addend)
 {
-  const bool bf16 = cuda->bf16;
+  const bool in_bf16 = cuda->bf16;
   const struct plm_cuda_operands operands = {
       c, a, b, shape->add ? addend : nullptr, shape->alpha, shape->beta};
   const struct plm_cuda_algorithm *found = plm_cuda_algorithm_find(cuda, shape, &operands);
@@ -174,7 +174,7 @@ void plm_cuda_multiply(struct plm_cuda *cuda, const struct plm_cuda_shape *shape
   algorithm.shape = *shape;
   plm_enqueue(cuda->stream, [=] {
     const plm::emulation::Reach reach;
-    if (!bf16)
+    if (!in_bf16)
       multiply_all<float, float>(&algorithm, c, a, b, addend);
     else if (algorithm.shape.float_c)
       multiply_all<float, plm_bf16>(&algorithm, c, a, b, addend);

@@ -379,7 +379,7 @@ static float rounded(float x)
 }
 
 /* Draws the values of an operand on the host: floats, or int32. */
-static void *draw(const struct operand *o, uint64_t seed, bool bf16)
+static void *draw(const struct operand *o, uint64_t seed, bool in_bf16)
 {
   float *values = must(malloc((size_t)o->count * sizeof *values));
   int32_t *integers = (int32_t *)(void *)values;
@@ -393,7 +393,7 @@ static void *draw(const struct operand *o, uint64_t seed, bool bf16)
     else if (o->kind == TOKENS || o->kind == LABELS)
       integers[i] = (int32_t)(w.w[0] % V);
     else
-      values[i] = bf16 && is_act(o) ? rounded(normal) : normal;
+      values[i] = in_bf16 && is_act(o) ? rounded(normal) : normal;
   }
   return values;
 }
@@ -406,14 +406,14 @@ static size_t bytes_of(const struct plm_ops *ops, const struct operand *o)
 static void *put(struct plm_ops *ops, const struct operand *o, const void *host)
 {
   if (!is_act(o) || ops->act_bytes == 4) return device_case_upload(ops, host, bytes_of(ops, o));
-  uint16_t *bf16 = must(malloc((size_t)o->count * sizeof *bf16));
+  uint16_t *rounded_values = must(malloc((size_t)o->count * sizeof *rounded_values));
   for (int64_t i = 0; i < o->count; i++) {
     uint32_t bits;
     memcpy(&bits, (const char *)host + 4 * i, sizeof bits);
-    bf16[i] = (uint16_t)(bits >> 16);
+    rounded_values[i] = (uint16_t)(bits >> 16);
   }
-  void *buffer = device_case_upload(ops, bf16, (size_t)o->count * sizeof *bf16);
-  free(bf16);
+  void *buffer = device_case_upload(ops, rounded_values, (size_t)o->count * sizeof *rounded_values);
+  free(rounded_values);
   return buffer;
 }
 
@@ -423,11 +423,11 @@ static float *get(struct plm_ops *ops, const struct operand *o, const void *buff
   float *values = must(malloc((size_t)o->count * sizeof *values));
   device_case_download(ops, raw, buffer, bytes_of(ops, o));
   for (int64_t i = 0; i < o->count; i++) {
-    uint16_t bf16;
+    uint16_t pattern;
     uint32_t bits;
     if (is_act(o) && ops->act_bytes == 2) {
-      memcpy(&bf16, raw + 2 * i, sizeof bf16);
-      bits = (uint32_t)bf16 << 16;
+      memcpy(&pattern, raw + 2 * i, sizeof pattern);
+      bits = (uint32_t)pattern << 16;
     } else {
       memcpy(&bits, raw + 4 * i, sizeof bits);
     }
@@ -520,13 +520,13 @@ static int compare_all(int precision)
   build_masks(sides, mask_buffers);
   const size_t count = fill(samples);
   for (size_t i = 0; i < count; i++) {
-    const bool bf16 = precision == PLM_PRECISION_BF16;
-    double allowed = bf16 ? samples[i].allowed_bf16 : samples[i].allowed_fp32;
+    const bool in_bf16 = precision == PLM_PRECISION_BF16;
+    double allowed = in_bf16 ? samples[i].allowed_bf16 : samples[i].allowed_fp32;
     const double worst = compare(&samples[i], sides, 100 * i + 1);
     const bool good = worst <= allowed;
     printf("%s\tN %lld, D %lld, F %lld, %lld x %lld\t%s\t%.2g\t%.2g\t%s\n", samples[i].name,
            (long long)N, (long long)D, (long long)F, (long long)H, (long long)K,
-           bf16 ? "bf16" : "fp32", worst, allowed, good ? "good" : "WRONG");
+           in_bf16 ? "bf16" : "fp32", worst, allowed, good ? "good" : "WRONG");
     (void)fflush(stdout);
     wrong += !good;
   }

@@ -21,9 +21,9 @@ void plm_sm90_draw(std::vector<uint16_t> &values, uint64_t seed)
   }
 }
 
-static double number(uint16_t bf16)
+static double number(uint16_t pattern)
 {
-  const uint32_t bits = (uint32_t)bf16 << 16;
+  const uint32_t bits = (uint32_t)pattern << 16;
   float value;
   memcpy(&value, &bits, sizeof value);
   return value;

@@ -13,10 +13,10 @@
 static struct attention_batch sample;
 
 static void check(unsigned kinds, uint32_t window, uint32_t block, int32_t heads, int32_t K,
-                  float cap, bool bf16)
+                  float cap, bool in_bf16)
 {
   attention_case_check_cuda(
-      &(struct attention_request){&sample.batch, kinds, window, block, heads, K, cap, bf16});
+      &(struct attention_request){&sample.batch, kinds, window, block, heads, K, cap, in_bf16});
 }
 
 /* A smaller batch for fp32, whose kernels have no tiles and use a warp for each query. */
@@ -114,7 +114,8 @@ static void padding_alone(void **state)
 {
   (void)state;
   attention_batch_begin(&sample, 2, 70);
-  for (int bf16 = 0; bf16 < 2; bf16++) check(PLM_ATTENTION_DOCUMENT, 0, 0, 2, 16, 0, bf16);
+  for (int in_bf16 = 0; in_bf16 < 2; in_bf16++)
+    check(PLM_ATTENTION_DOCUMENT, 0, 0, 2, 16, 0, in_bf16);
 }
 
 static void set_all(struct attention_case *p, enum attention_tensor t, float factor, float offset)
@@ -132,14 +133,14 @@ static void set_all(struct attention_case *p, enum attention_tensor t, float fac
 static void large_logits(void **state)
 {
   (void)state;
-  for (int bf16 = 0; bf16 < 2; bf16++) {
+  for (int in_bf16 = 0; in_bf16 < 2; in_bf16++) {
     for (int below = 0; below < 2; below++) {
       struct attention_case p;
-      if (bf16)
+      if (in_bf16)
         attention_batch_mixed(&sample);
       else
         small_batch();
-      attention_case_init(&p, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 16, bf16);
+      attention_case_init(&p, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 16, in_bf16);
       if (below) {
         set_all(&p, Q, 0.0625f, 12);
         set_all(&p, K_, 0.0625f, -12);
@@ -152,7 +153,7 @@ static void large_logits(void **state)
        * gradients, but errors of weights do not */
       for (int t = OUT; t < ATTENTION_TENSORS; t++) {
         const double e = attention_case_worst(&p, (enum attention_tensor)t);
-        if (!(e <= (bf16 ? 0.1 : 3e-4))) fail_msg("tensor %d, below %d: %g", t, below, e);
+        if (!(e <= (in_bf16 ? 0.1 : 3e-4))) fail_msg("tensor %d, below %d: %g", t, below, e);
       }
       attention_case_deinit(&p);
     }
@@ -163,7 +164,8 @@ static void the_soft_cap_and_its_gradient(void **state)
 {
   (void)state;
   small_batch();
-  for (int bf16 = 0; bf16 < 2; bf16++) check(PLM_ATTENTION_CAUSAL, 0, 0, 1, 32, 0.7f, bf16);
+  for (int in_bf16 = 0; in_bf16 < 2; in_bf16++)
+    check(PLM_ATTENTION_CAUSAL, 0, 0, 1, 32, 0.7f, in_bf16);
   attention_batch_mixed(&sample);
   check(PLM_ATTENTION_DOCUMENT, 0, 0, 1, 32, 0.7f, true);
 }
@@ -172,10 +174,13 @@ static void the_soft_cap_and_its_gradient(void **state)
 static void padding_is_exactly_zero_and_never_used(void **state)
 {
   (void)state;
-  for (int bf16 = 0; bf16 < 2; bf16++) {
-    const struct attention_request request = {
-        .batch = &sample.batch, .kinds = PLM_ATTENTION_DOCUMENT, .heads = 1, .K = 24, .bf16 = bf16};
-    if (bf16)
+  for (int in_bf16 = 0; in_bf16 < 2; in_bf16++) {
+    const struct attention_request request = {.batch = &sample.batch,
+                                              .kinds = PLM_ATTENTION_DOCUMENT,
+                                              .heads = 1,
+                                              .K = 24,
+                                              .bf16 = in_bf16};
+    if (in_bf16)
       attention_batch_mixed(&sample);
     else
       small_batch();
@@ -187,8 +192,8 @@ static void padding_is_exactly_zero_and_never_used(void **state)
 static void any_order_of_threads_gives_the_same_bits(void **state)
 {
   (void)state;
-  for (int bf16 = 0; bf16 < 2; bf16++) {
-    if (bf16) {
+  for (int in_bf16 = 0; in_bf16 < 2; in_bf16++) {
+    if (in_bf16) {
       attention_batch_begin(&sample, 2, 100);
       attention_batch_add(&sample, 0, 0, 90);
       attention_batch_add(&sample, 1, 0, 30);
@@ -201,7 +206,7 @@ static void any_order_of_threads_gives_the_same_bits(void **state)
                                               .window = 40,
                                               .heads = 1,
                                               .K = 48,
-                                              .bf16 = bf16};
+                                              .bf16 = in_bf16};
     attention_case_check_orders(&request, 4);
   }
 }

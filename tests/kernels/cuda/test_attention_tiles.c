@@ -15,15 +15,15 @@ enum { TILES = 8, LENGTH = TILES * 64 };
 static struct attention_batch sample;
 
 /* Forward and backward of one chunk of LENGTH positions in documents of `tokens`. */
-static struct plm_emulation_work work_of(uint32_t tokens, unsigned kinds, int32_t K, bool bf16)
+static struct plm_emulation_work work_of(uint32_t tokens, unsigned kinds, int32_t K, bool in_bf16)
 {
   struct attention_case p;
   attention_batch_begin(&sample, 1, LENGTH);
   for (uint32_t at = 0; at < LENGTH; at += tokens) attention_batch_add(&sample, 0, at, tokens);
-  attention_case_init(&p, &sample.batch, kinds, 1, 0, 1, K, bf16);
-  const struct plm_emulation_work before = plm_emulation_work();
+  attention_case_init(&p, &sample.batch, kinds, 1, 0, 1, K, in_bf16);
+  const struct plm_emulation_work before = plm_emulation_work_done();
   attention_case_run_on_cuda(&p, 1);
-  const struct plm_emulation_work after = plm_emulation_work();
+  const struct plm_emulation_work after = plm_emulation_work_done();
   attention_case_deinit(&p);
   return (struct plm_emulation_work){after.multiply_adds - before.multiply_adds,
                                      after.copied_bytes - before.copied_bytes,

@@ -158,8 +158,8 @@ static void any_order_of_threads_gives_the_same_bits(void **state)
     const struct table table = table_of(&config);
     struct case_batch placed;
     place(&placed, &config);
-    for (int bf16 = 0; bf16 < 2; bf16++) {
-      const int precision = bf16 ? PLM_PRECISION_BF16 : PLM_PRECISION_FP32;
+    for (int in_bf16 = 0; in_bf16 < 2; in_bf16++) {
+      const int precision = in_bf16 ? PLM_PRECISION_BF16 : PLM_PRECISION_FP32;
       float *gradients[2];
       double loss[2];
       for (int i = 0; i < 2; i++)

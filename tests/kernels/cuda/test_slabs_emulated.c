@@ -25,11 +25,11 @@ static struct plm_ops *open_with(int precision, size_t scratch)
 /* ---- attention: delta, and chunks beyond a grid's z ---- */
 enum { CHUNKS = 3, LENGTH = 66, HEADS = 2 };
 
-static void run_attention(struct attention_case *p, struct attention_batch *sample, bool bf16,
+static void run_attention(struct attention_case *p, struct attention_batch *sample, bool in_bf16,
                           size_t scratch)
 {
-  attention_case_init(p, &sample->batch, PLM_ATTENTION_DOCUMENT, 0, 0, HEADS, 16, bf16);
-  struct plm_ops *ops = open_with(bf16 ? PLM_PRECISION_BF16 : PLM_PRECISION_FP32, scratch);
+  attention_case_init(p, &sample->batch, PLM_ATTENTION_DOCUMENT, 0, 0, HEADS, 16, in_bf16);
+  struct plm_ops *ops = open_with(in_bf16 ? PLM_PRECISION_BF16 : PLM_PRECISION_FP32, scratch);
   attention_case_run_on(p, ops);
   ops->close(ops);
 }
@@ -44,14 +44,14 @@ static void attention_in_slabs_gives_the_same_bits(void **state)
   attention_batch_add(&sample, 1, 50, 16);
   attention_batch_add(&sample, 2, 0, 9);
   attention_batch_add(&sample, 2, 60, 6);
-  for (int bf16 = 0; bf16 < 2; bf16++) {
+  for (int in_bf16 = 0; in_bf16 < 2; in_bf16++) {
     struct attention_case at_once, slabs;
-    run_attention(&at_once, &sample, bf16, 0);
+    run_attention(&at_once, &sample, in_bf16, 0);
     attention_case_reference(&at_once);
     attention_case_compare(&at_once);
     for (size_t i = 1; i < sizeof rows / sizeof *rows; i++) {
-      run_attention(&slabs, &sample, bf16, rows[i] * LENGTH * sizeof(float));
-      const size_t width = (size_t)HEADS * 16 * (bf16 ? 2 : 4);
+      run_attention(&slabs, &sample, in_bf16, rows[i] * LENGTH * sizeof(float));
+      const size_t width = (size_t)HEADS * 16 * (in_bf16 ? 2 : 4);
       assert_memory_equal(slabs.lse, at_once.lse, sizeof(float) * CHUNKS * LENGTH * HEADS);
       assert_memory_equal(slabs.data[OUT], at_once.data[OUT], CHUNKS * LENGTH * width);
       for (size_t row = 0; row < (size_t)CHUNKS * LENGTH; row++) /* the three gradients */
