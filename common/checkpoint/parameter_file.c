@@ -149,7 +149,7 @@ static plm_status no_head(enum plm_weights_head head, struct plm_error *error)
           ? "the file has a classifier instead of the language model's head (lm_head.*)"
           : "the file was saved from PLMModel, without the language model's head (lm_head.*)");
   return plm_error_hint(
-      error, "only `plm-pipeline embed` can use it; for everything else, load the model "
+      error, "only `plm-pipeline embed` without --logits can use it; otherwise load the model "
              "with AutoModelForMaskedLM and use the folder that its save_pretrained writes");
 }
 
