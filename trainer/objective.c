@@ -260,10 +260,17 @@ plm_status plm_objective_targets(struct plm_objective_state *objective, uint64_t
   PLM_TRY(plm_objective_describe(objective, s, batch_index, batch, objective->draws,
                                  objective->ends, &totals, error));
   *count = totals.count;
-  const uint32_t rows = (uint32_t)plm_masking_targets(
-      &objective->masking, objective->draws, batch->tokens, objective->ends, batch->chunks,
-      batch->max_length, objective->inputs, objective->positions, objective->labels,
-      objective->weights, (int64_t)totals.rows);
+  const struct plm_target_tokens from = {.tokens = batch->tokens,
+                                         .ends = objective->ends,
+                                         .draws = objective->draws,
+                                         .B = batch->chunks,
+                                         .L = batch->max_length};
+  const struct plm_target_rows to = {.inputs = objective->inputs,
+                                     .positions = objective->positions,
+                                     .labels = objective->labels,
+                                     .weights = objective->weights,
+                                     .capacity = (int64_t)totals.rows};
+  const uint32_t rows = (uint32_t)plm_masking_targets(&objective->masking, &from, &to);
   PLM_ASSERT(rows == totals.rows);
   *targets = (struct plm_targets){.inputs = objective->inputs,
                                   .rows = rows,

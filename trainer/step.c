@@ -102,10 +102,17 @@ static void accumulate(struct plm_step *step, uint32_t chunks, uint32_t rows)
   const struct plm_device_targets targets = plm_model_device_targets(step->parts.model);
   ops->copy(ops, plm_masks_device(step->parts.masks), step->micro + layout->masks,
             plm_masks_values(step->shape.model, chunks, length) * sizeof(int32_t));
-  ops->choose_targets(ops, targets.inputs, targets.positions, targets.labels, targets.weights,
-                      step->micro + layout->tokens, (const void *)(step->micro + layout->ends),
-                      (const void *)(step->micro + layout->draws), &step->parts.objective->masking,
-                      chunks, length, rows);
+  const struct plm_target_tokens from = {.tokens = step->micro + layout->tokens,
+                                         .ends = (const void *)(step->micro + layout->ends),
+                                         .draws = (const void *)(step->micro + layout->draws),
+                                         .B = chunks,
+                                         .L = length};
+  const struct plm_target_rows to = {.inputs = targets.inputs,
+                                     .positions = targets.positions,
+                                     .labels = targets.labels,
+                                     .weights = targets.weights,
+                                     .capacity = rows};
+  ops->choose_targets(ops, &to, &from, &step->parts.objective->masking);
   plm_model_train(step->parts.model, chunks, length, step->parts.masks, rows, &step->parts.loss,
                   &step->update->sums.loss);
 }

@@ -77,20 +77,18 @@ static void block_attention_backward(struct plm_model *model, const struct model
   const struct plm_attention_shape shape = plm_model_attention_shape(model, pass, block);
   act *dattended = model->attended_gradient, *dqkv = model->qkv_gradient;
   block_output_backward(model, pass, block);
-  ops->attention_backward(ops, dqkv, act_at(model, dqkv, D), act_at(model, dqkv, 2 * D), dattended,
-                          block->attended, block->lse, block->qkv, act_at(model, block->qkv, D),
-                          act_at(model, block->qkv, 2 * D),
+  const size_t part = (size_t)D * ops->act_bytes;
+  const struct plm_attention_inputs prepared = plm_attention_inputs_of(block->qkv, part);
+  const struct plm_attention_gradients gradients = plm_attention_gradients_of(dqkv, part);
+  ops->attention_backward(ops, &gradients, dattended, block->attended, block->lse, &prepared,
                           plm_masks_at(pass->masks, level, (int)block->shape.entry), &shape);
-  const float *mix = model->parameters + places->value_mix;
-  const float *cosine = model->rotary[level].cosine, *sine = model->rotary[level].sine;
+  const struct plm_qkv in = plm_model_qkv(model, pass, block);
   if (block->table >= 0) {
     const struct plm_value_table value = plm_model_value_table(model, block);
     ops->qkv_value_backward(ops, dqkv, model->tables[block->table].gradient,
-                            gradient(model, places->value_mix), dqkv, block->qkv_raw, &value, mix,
-                            cosine, sine, shape.B, shape.L, shape.H, shape.K);
+                            gradient(model, places->value_mix), dqkv, &in, &value);
   } else {
-    ops->qkv_prepare_backward(ops, dqkv, NULL, NULL, dqkv, block->qkv_raw, NULL, mix, cosine, sine,
-                              shape.B, shape.L, shape.H, shape.K);
+    ops->qkv_prepare_backward(ops, dqkv, NULL, NULL, dqkv, &in);
   }
   ops->linear_backward_weight(ops, gradient(model, places->qkv), dqkv, block->h, N, D, 3 * D);
   ops->linear_backward_input(ops, model->norm_gradient, dqkv, model_weight(model, places->qkv), N,

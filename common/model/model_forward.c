@@ -29,6 +29,20 @@ struct plm_attention_shape plm_model_attention_shape(const struct plm_model *mod
                                       .scale = (float)(1.0 / sqrt((double)K))};
 }
 
+struct plm_qkv plm_model_qkv(const struct plm_model *model, const struct model_pass *pass,
+                             const struct model_block *block)
+{
+  const struct plm_attention_shape shape = plm_model_attention_shape(model, pass, block);
+  return (struct plm_qkv){.qkv = block->qkv_raw,
+                          .a = model->parameters + block->places.value_mix,
+                          .cosine = model->rotary[block->shape.level].cosine,
+                          .sine = model->rotary[block->shape.level].sine,
+                          .B = shape.B,
+                          .L = shape.L,
+                          .H = shape.H,
+                          .K = shape.K};
+}
+
 struct plm_mix plm_model_mix(const struct plm_model *model, const struct model_block *block)
 {
   const struct block_places *places = &block->places;
@@ -66,22 +80,19 @@ static void attend(struct plm_model *model, const struct model_pass *pass,
                    const struct model_block *block)
 {
   struct plm_ops *ops = model->ops;
-  const float *mix = model->parameters + block->places.value_mix;
-  const int level = block->shape.level;
-  const int64_t D = block->shape.width;
   const struct plm_attention_shape shape = plm_model_attention_shape(model, pass, block);
-  const float *cosine = model->rotary[level].cosine, *sine = model->rotary[level].sine;
+  const struct plm_qkv in = plm_model_qkv(model, pass, block);
   if (block->table >= 0) {
     const struct plm_value_table value = plm_model_value_table(model, block);
-    ops->qkv_value_forward(ops, block->qkv, block->qkv_raw, &value, mix, cosine, sine, shape.B,
-                           shape.L, shape.H, shape.K);
+    ops->qkv_value_forward(ops, block->qkv, &in, &value);
   } else {
-    ops->qkv_prepare_forward(ops, block->qkv, block->qkv_raw, NULL, mix, cosine, sine, shape.B,
-                             shape.L, shape.H, shape.K);
+    ops->qkv_prepare_forward(ops, block->qkv, &in);
   }
-  ops->attention_forward(ops, block->attended, block->lse, block->qkv, act_at(model, block->qkv, D),
-                         act_at(model, block->qkv, 2 * D),
-                         plm_masks_at(pass->masks, level, (int)block->shape.entry), &shape);
+  const struct plm_attention_inputs prepared =
+      plm_attention_inputs_of(block->qkv, (size_t)block->shape.width * ops->act_bytes);
+  ops->attention_forward(ops, block->attended, block->lse, &prepared,
+                         plm_masks_at(pass->masks, block->shape.level, (int)block->shape.entry),
+                         &shape);
 }
 
 /* qkv_raw -> attended for rows of incremental decoding; their keys and values go to the cache. */
@@ -101,9 +112,16 @@ static void attend_cached(struct plm_model *model, const struct model_pass *pass
   char *keys = decode->cache + 2 * (size_t)(block - model->blocks) * decode->part_bytes;
   rows.key_begin += block->shape.entry * N;
   /* qkv_prepare sees the rows as one chunk of N positions, with each row's own rotary angles. */
-  ops->qkv_prepare_forward(ops, block->qkv, block->qkv_raw, value_embedding,
-                           model->parameters + block->places.value_mix, decode->cosine,
-                           decode->sine, 1, N, rows.H, rows.K);
+  const struct plm_qkv in = {.qkv = block->qkv_raw,
+                             .vi = value_embedding,
+                             .a = model->parameters + block->places.value_mix,
+                             .cosine = decode->cosine,
+                             .sine = decode->sine,
+                             .B = 1,
+                             .L = N,
+                             .H = rows.H,
+                             .K = rows.K};
+  ops->qkv_prepare_forward(ops, block->qkv, &in);
   ops->attention_cached(ops, block->attended, keys, keys + decode->part_bytes, block->qkv,
                         act_at(model, block->qkv, D), act_at(model, block->qkv, 2 * D), &rows);
 }

@@ -178,6 +178,10 @@ void plm_model_block_hidden(struct plm_model *model, const struct model_pass *pa
 /* The source of a block's value embeddings; the block has a value table. */
 struct plm_value_table plm_model_value_table(const struct plm_model *model,
                                              const struct model_block *block);
+/* What the block's raw queries, keys and values are prepared with, for whole chunks; without value
+ * embeddings. */
+struct plm_qkv plm_model_qkv(const struct plm_model *model, const struct model_pass *pass,
+                             const struct model_block *block);
 /* All blocks: model->tokens -> the last hidden state. */
 void plm_model_blocks_forward(struct plm_model *model, const struct model_pass *pass);
 /* The output of the last block, or of the embeddings when there is no block. */

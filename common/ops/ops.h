@@ -53,6 +53,39 @@ struct plm_attention_shape {
   float soft_cap;     /* 0: none */
 };
 
+/* Prepared queries, keys and values of one attention call: (B, L, H, K) each, rows row_stride
+ * elements apart. */
+struct plm_attention_inputs {
+  const act *q, *k, *v;
+};
+
+/* The gradients of these, rows row_stride elements apart as well. */
+struct plm_attention_gradients {
+  act *dq, *dk, *dv;
+};
+
+/* Of a row that holds q, k and v side by side, `part` bytes each. */
+static inline struct plm_attention_inputs plm_attention_inputs_of(const act *qkv, size_t part)
+{
+  const char *q = (const char *)qkv;
+  return (struct plm_attention_inputs){q, q + part, q + 2 * part};
+}
+
+static inline struct plm_attention_gradients plm_attention_gradients_of(act *dqkv, size_t part)
+{
+  char *dq = (char *)dqkv;
+  return (struct plm_attention_gradients){dq, dq + part, dq + 2 * part};
+}
+
+/* What the preparation of queries, keys and values reads. */
+struct plm_qkv {
+  const act *qkv;             /* (B, L, 3 H K) raw products */
+  const act *vi;              /* (B, L, H K) value embeddings; NULL: none */
+  const float *a;             /* 2: weights of v and of vi; unread without value embeddings */
+  const float *cosine, *sine; /* (L, K/2) */
+  int64_t B, L, H, K;
+};
+
 /* Rows of incremental decoding: row n is one token at positions[n] of the sequence whose keys and
  * values lie in slot slots[n] of a cache. Device pointers, (rows) each. */
 struct plm_cached_rows {
@@ -247,34 +280,29 @@ struct plm_ops {
   /* rotary tables (L, K/2) cos and sin, fp32, base 10000, computed in double and rounded once */
   /* qkv_N3D raw products -> prepared qkv (N, 3D): q, k: norm over K, then rotary; v: a0 v + a1 vi
    * when vi is not NULL. out may not alias in. */
-  void (*qkv_prepare_forward)(struct plm_ops *ops, act *out, const act *qkv, const act *vi,
-                              const float *a, const float *cosine, const float *sine, int64_t B,
-                              int64_t L, int64_t H, int64_t K);
+  void (*qkv_prepare_forward)(struct plm_ops *ops, act *out, const struct plm_qkv *in);
   /* dqkv_raw from dqkv (prepared); dvi = a1 dv, da += (sum dv v_raw, sum dv vi). dqkv_raw may be
-   * dqkv. vi NULL: no da, no dvi. */
+   * dqkv. in->vi NULL: no da, no dvi. */
   void (*qkv_prepare_backward)(struct plm_ops *ops, act *dqkv_raw, act *dvi, float *da,
-                               const act *dqkv, const act *qkv, const act *vi, const float *a,
-                               const float *cosine, const float *sine, int64_t B, int64_t L,
-                               int64_t H, int64_t K);
-  /* The same with vi from its table: token_mean_forward, then qkv_prepare; backward the other way,
-   * dtable += what token_mean_backward makes of dvi. The bits are those of these operators. */
-  void (*qkv_value_forward)(struct plm_ops *ops, act *out, const act *qkv,
-                            const struct plm_value_table *value, const float *a,
-                            const float *cosine, const float *sine, int64_t B, int64_t L, int64_t H,
-                            int64_t K);
+                               const act *dqkv, const struct plm_qkv *in);
+  /* The same with vi from its table (in->vi is not read): token_mean_forward, then qkv_prepare;
+   * backward the other way, dtable += what token_mean_backward makes of dvi. The bits are those of
+   * these operators. */
+  void (*qkv_value_forward)(struct plm_ops *ops, act *out, const struct plm_qkv *in,
+                            const struct plm_value_table *value);
   void (*qkv_value_backward)(struct plm_ops *ops, act *dqkv_raw, float *dtable, float *da,
-                             const act *dqkv, const act *qkv, const struct plm_value_table *value,
-                             const float *a, const float *cosine, const float *sine, int64_t B,
-                             int64_t L, int64_t H, int64_t K);
-  /* q, k, v point into prepared qkv (row_stride apart). out_N(HK), lse (B, H, L): +inf for a query
-   * with an empty run, whose output is exactly 0. */
-  void (*attention_forward)(struct plm_ops *ops, act *out, float *lse, const act *q, const act *k,
-                            const act *v, const struct plm_interval_mask *mask,
+                             const act *dqkv, const struct plm_qkv *in,
+                             const struct plm_value_table *value);
+  /* out_N(HK), lse (B, H, L): +inf for a query with an empty run, whose output is exactly 0. */
+  void (*attention_forward)(struct plm_ops *ops, act *out, float *lse,
+                            const struct plm_attention_inputs *in,
+                            const struct plm_interval_mask *mask,
                             const struct plm_attention_shape *shape);
-  /* dq, dk, dv row_stride apart as q, k, v; dout, out (N, HK) */
-  void (*attention_backward)(struct plm_ops *ops, act *dq, act *dk, act *dv, const act *dout,
-                             const act *out, const float *lse, const act *q, const act *k,
-                             const act *v, const struct plm_interval_mask *mask,
+  /* *to is written, where its pointers lead. dout, and out and lse of the forward: as there. */
+  void (*attention_backward)(struct plm_ops *ops, const struct plm_attention_gradients *to,
+                             const act *dout, const act *out, const float *lse,
+                             const struct plm_attention_inputs *in,
+                             const struct plm_interval_mask *mask,
                              const struct plm_attention_shape *shape);
 
   /* The same for rows of sequences that grow: each row's k and v go to its position in the caches
@@ -318,14 +346,12 @@ struct plm_ops {
                      const struct plm_loss_options *options);
 
   /* ---- targets ---- */
-  /* tokens (B, L) as they came -> inputs, and the labelled positions (of B L) in ascending order
-   * with their labels and weights. Rows from the last labelled one to `capacity`, which is at least
-   * their number (the host counts them beforehand), get position -1, label 0 and weight 0: rows
-   * that count for nothing. ends: a bit a position (target_rule.h). All on the device. */
-  void (*choose_targets)(struct plm_ops *ops, int32_t *inputs, int32_t *positions, int32_t *labels,
-                         float *weights, const void *tokens, const uint32_t *ends,
-                         const struct plm_chunk_draw *draws, const struct plm_masking *masking,
-                         int64_t B, int64_t L, int64_t capacity);
+  /* Chooses the inputs and the labelled positions of a micro-batch (plm_masking_targets of
+   * target_rule.h), all on the device. The host has counted the labelled rows beforehand, so they
+   * fit. The rows that remain up to to->capacity get position -1, label 0 and weight 0 and so do
+   * not count. */
+  void (*choose_targets)(struct plm_ops *ops, const struct plm_target_rows *to,
+                         const struct plm_target_tokens *from, const struct plm_masking *masking);
 
   /* ---- optimizer, fp32; `update` and sums lie on the device ---- */
   void (*sum_squares)(struct plm_ops *ops, double *sum, const float *x, size_t n); /* sum = */

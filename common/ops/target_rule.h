@@ -33,6 +33,22 @@ struct plm_chunk_draw {
   float weight;    /* of its rows in the loss */
 };
 
+/* The tokens of a micro-batch, and what decides on them. */
+struct plm_target_tokens {
+  const void *tokens;                 /* (B, L) of masking->token_bytes each */
+  const uint32_t *ends;               /* one bit for each position: plm_masking_ends */
+  const struct plm_chunk_draw *draws; /* (B) */
+  int64_t B, L;
+};
+
+/* Where the targets go. */
+struct plm_target_rows {
+  int32_t *inputs;             /* (B, L): what the model reads at each position */
+  int32_t *positions, *labels; /* (capacity): labelled positions of B L, ascending; their labels */
+  float *weights;              /* (capacity) */
+  int64_t capacity;            /* at most B L */
+};
+
 /* What becomes of one position. */
 struct plm_masked_token {
   int32_t input, label; /* label < 0: not a row */
@@ -89,11 +105,9 @@ PLM_HOST_AND_DEVICE static inline int32_t plm_masking_next(const struct plm_mask
                                                        : plm_masking_token(masking, tokens, i + 1);
 }
 
-/* The targets of (B, L) tokens on the host: all inputs, and the rows, at most capacity, whose
- * number is returned. */
-int64_t plm_masking_targets(const struct plm_masking *masking, const struct plm_chunk_draw *draws,
-                            const void *tokens, const uint32_t *ends, int64_t B, int64_t L,
-                            int32_t *inputs, int32_t *positions, int32_t *labels, float *weights,
-                            int64_t capacity);
+/* Writes the inputs of all positions and one row for each labelled position, on the host. Returns
+ * the number of rows, which must not exceed to->capacity. */
+int64_t plm_masking_targets(const struct plm_masking *masking, const struct plm_target_tokens *from,
+                            const struct plm_target_rows *to);
 
 #endif

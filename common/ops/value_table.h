@@ -5,28 +5,32 @@
 
 #include "common/ops/ops.h"
 
-static inline void plm_value_forward_in_parts(struct plm_ops *ops, act *out, const act *qkv,
-                                              const struct plm_value_table *value, const float *a,
-                                              const float *cosine, const float *sine, int64_t B,
-                                              int64_t L, int64_t H, int64_t K)
+static inline struct plm_qkv plm_value_embed(struct plm_ops *ops, const struct plm_qkv *in,
+                                             const struct plm_value_table *value)
 {
-  ops->token_mean_forward(ops, value->room, value->table, value->tokens, B * L, H * K, value->V,
-                          value->level);
-  ops->qkv_prepare_forward(ops, out, qkv, value->room, a, cosine, sine, B, L, H, K);
+  struct plm_qkv with_value = *in;
+  with_value.vi = value->room;
+  ops->token_mean_forward(ops, value->room, value->table, value->tokens, in->B * in->L,
+                          in->H * in->K, value->V, value->level);
+  return with_value;
+}
+
+static inline void plm_value_forward_in_parts(struct plm_ops *ops, act *out,
+                                              const struct plm_qkv *in,
+                                              const struct plm_value_table *value)
+{
+  const struct plm_qkv with_value = plm_value_embed(ops, in, value);
+  ops->qkv_prepare_forward(ops, out, &with_value);
 }
 
 static inline void plm_value_backward_in_parts(struct plm_ops *ops, act *dqkv_raw, float *dtable,
-                                               float *da, const act *dqkv, const act *qkv,
-                                               const struct plm_value_table *value, const float *a,
-                                               const float *cosine, const float *sine, int64_t B,
-                                               int64_t L, int64_t H, int64_t K)
+                                               float *da, const act *dqkv, const struct plm_qkv *in,
+                                               const struct plm_value_table *value)
 {
-  ops->token_mean_forward(ops, value->room, value->table, value->tokens, B * L, H * K, value->V,
-                          value->level);
-  ops->qkv_prepare_backward(ops, dqkv_raw, value->room_gradient, da, dqkv, qkv, value->room, a,
-                            cosine, sine, B, L, H, K);
-  ops->token_mean_backward(ops, dtable, value->room_gradient, value->tokens, B * L, H * K, value->V,
-                           value->level);
+  const struct plm_qkv with_value = plm_value_embed(ops, in, value);
+  ops->qkv_prepare_backward(ops, dqkv_raw, value->room_gradient, da, dqkv, &with_value);
+  ops->token_mean_backward(ops, dtable, value->room_gradient, value->tokens, in->B * in->L,
+                           in->H * in->K, value->V, value->level);
 }
 
 #endif

@@ -220,17 +220,18 @@ static void zero_uncovered(const struct plm_attention *a, char *rows, int32_t B,
   }
 }
 
-void plm_attention_forward(struct plm_attention *attention, act *out, float *lse, const act *q,
-                           const act *k, const act *v, const struct plm_interval_mask *mask,
+void plm_attention_forward(struct plm_attention *attention, act *out, float *lse,
+                           const struct plm_attention_inputs *in,
+                           const struct plm_interval_mask *mask,
                            const struct plm_attention_shape *shape)
 {
   struct call call = {.attention = attention,
                       .run = attention->kernels->forward,
                       .mask = mask,
                       .shape = shape,
-                      .q = q,
-                      .k = k,
-                      .v = v,
+                      .q = in->q,
+                      .k = in->k,
+                      .v = in->v,
                       .out = out,
                       .lse = lse};
   run_call(&call);
@@ -243,28 +244,29 @@ void plm_attention_forward(struct plm_attention *attention, act *out, float *lse
           lse[((int64_t)b * shape->H + h) * shape->L + p] = INFINITY;
 }
 
-void plm_attention_backward(struct plm_attention *attention, act *dq, act *dk, act *dv,
-                            const act *dout, const act *out, const float *lse, const act *q,
-                            const act *k, const act *v, const struct plm_interval_mask *mask,
+void plm_attention_backward(struct plm_attention *attention,
+                            const struct plm_attention_gradients *to, const act *dout,
+                            const act *out, const float *lse, const struct plm_attention_inputs *in,
+                            const struct plm_interval_mask *mask,
                             const struct plm_attention_shape *shape)
 {
   struct call call = {.attention = attention,
                       .run = attention->kernels->backward,
                       .mask = mask,
                       .shape = shape,
-                      .q = q,
-                      .k = k,
-                      .v = v,
+                      .q = in->q,
+                      .k = in->k,
+                      .v = in->v,
                       .dout = dout,
                       .out = (char *)(uintptr_t)out,
                       .lse = (float *)(uintptr_t)lse,
-                      .dq = dq,
-                      .dk = dk,
-                      .dv = dv};
+                      .dq = to->dq,
+                      .dk = to->dk,
+                      .dv = to->dv};
   run_call(&call);
   const int64_t bytes = attention->bf16 ? 2 : 4, stride = shape->row_stride * bytes;
   const int64_t width = call.out_stride * bytes;
-  zero_uncovered(attention, dq, shape->B, shape->L, stride, width, false);
-  zero_uncovered(attention, dk, shape->B, shape->L, stride, width, true);
-  zero_uncovered(attention, dv, shape->B, shape->L, stride, width, true);
+  zero_uncovered(attention, to->dq, shape->B, shape->L, stride, width, false);
+  zero_uncovered(attention, to->dk, shape->B, shape->L, stride, width, true);
+  zero_uncovered(attention, to->dv, shape->B, shape->L, stride, width, true);
 }

@@ -18,12 +18,14 @@ plm_status plm_attention_open(const struct plm_attention_kernels *kernels, struc
 void plm_attention_close(struct plm_attention *attention);
 
 /* As attention_forward and attention_backward of struct plm_ops. */
-void plm_attention_forward(struct plm_attention *attention, act *out, float *lse, const act *q,
-                           const act *k, const act *v, const struct plm_interval_mask *mask,
+void plm_attention_forward(struct plm_attention *attention, act *out, float *lse,
+                           const struct plm_attention_inputs *in,
+                           const struct plm_interval_mask *mask,
                            const struct plm_attention_shape *shape);
-void plm_attention_backward(struct plm_attention *attention, act *dq, act *dk, act *dv,
-                            const act *dout, const act *out, const float *lse, const act *q,
-                            const act *k, const act *v, const struct plm_interval_mask *mask,
+void plm_attention_backward(struct plm_attention *attention,
+                            const struct plm_attention_gradients *to, const act *dout,
+                            const act *out, const float *lse, const struct plm_attention_inputs *in,
+                            const struct plm_interval_mask *mask,
                             const struct plm_attention_shape *shape);
 
 /* Query-key pairs of all calls so far, over heads and both directions: computed (rounding to tiles

@@ -3,20 +3,21 @@
 #include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/processor.h"
 
-static void attention_forward(struct plm_ops *ops, act *out, float *lse, const act *q, const act *k,
-                              const act *v, const struct plm_interval_mask *mask,
+static void attention_forward(struct plm_ops *ops, act *out, float *lse,
+                              const struct plm_attention_inputs *in,
+                              const struct plm_interval_mask *mask,
                               const struct plm_attention_shape *shape)
 {
-  plm_attention_forward(plm_cpu_of(ops)->attention, out, lse, q, k, v, mask, shape);
+  plm_attention_forward(plm_cpu_of(ops)->attention, out, lse, in, mask, shape);
 }
 
-static void attention_backward(struct plm_ops *ops, act *dq, act *dk, act *dv, const act *dout,
-                               const act *out, const float *lse, const act *q, const act *k,
-                               const act *v, const struct plm_interval_mask *mask,
+static void attention_backward(struct plm_ops *ops, const struct plm_attention_gradients *to,
+                               const act *dout, const act *out, const float *lse,
+                               const struct plm_attention_inputs *in,
+                               const struct plm_interval_mask *mask,
                                const struct plm_attention_shape *shape)
 {
-  plm_attention_backward(plm_cpu_of(ops)->attention, dq, dk, dv, dout, out, lse, q, k, v, mask,
-                         shape);
+  plm_attention_backward(plm_cpu_of(ops)->attention, to, dout, out, lse, in, mask, shape);
 }
 
 static const struct plm_attention_kernels *const KERNELS[PLM_ISA_COUNT] = {

@@ -150,20 +150,25 @@ static bool multiply_columns(struct plm_cpu *cpu, struct plm_row_family *family,
 }
 
 /* C_MN (=, +=, = residual +) A_MK B; A's and C's rows are contiguous. */
-static void multiply(struct plm_cpu *cpu, struct plm_product_shape shape, void *C, const void *A,
-                     const void *B, const void *residual, struct finish finish)
+struct operands {
+  void *C;
+  const void *A, *B, *residual;
+  struct finish finish;
+};
+
+static void multiply(struct plm_cpu *cpu, struct plm_product_shape shape, const struct operands *of)
 {
   const int64_t bytes = (int64_t)cpu->ops.act_bytes;
   struct tiles_job job = {.cpu = cpu,
-                          .finish = finish,
-                          .C = C,
-                          .A = A,
-                          .B = B,
-                          .residual = residual,
+                          .finish = of->finish,
+                          .C = of->C,
+                          .A = of->A,
+                          .B = of->B,
+                          .residual = of->residual,
                           .a_stride = shape.K * bytes,
                           .c_stride = shape.N * bytes,
                           .rows = shape.M};
-  if (residual != NULL) shape.accumulate = 1;
+  if (of->residual != NULL) shape.accumulate = 1;
   struct plm_row_family *family = plm_row_family_get(cpu->row_products, &shape);
   if (family == NULL) return;
   if (shape.M <= ROWS_TILE && shape.N > COLUMNS_PIECE &&
@@ -172,58 +177,64 @@ static void multiply(struct plm_cpu *cpu, struct plm_product_shape shape, void *
   multiply_rows(cpu, family, &job);
 }
 
-static void forward(struct plm_cpu *cpu, act *y, const act *x, const act *w, const act *residual,
-                    int64_t N, int64_t I, int64_t O, struct finish finish)
+static struct plm_product_shape forward_shape(const struct plm_cpu *cpu, int64_t N, int64_t I,
+                                              int64_t O)
 {
-  const struct plm_product_shape shape = {.M = N,
-                                          .N = O,
-                                          .K = I,
-                                          .lda = I,
-                                          .ldb = I,
-                                          .ldc = O,
-                                          .transpose_b = 1,
-                                          .half = cpu->bf16,
-                                          .half_output = cpu->bf16};
-  multiply(cpu, shape, y, x, w, residual, finish);
+  return (struct plm_product_shape){.M = N,
+                                    .N = O,
+                                    .K = I,
+                                    .lda = I,
+                                    .ldb = I,
+                                    .ldc = O,
+                                    .transpose_b = 1,
+                                    .half = cpu->bf16,
+                                    .half_output = cpu->bf16};
 }
 
 static void linear_forward(struct plm_ops *ops, act *y, const act *x, const act *w,
                            const act *residual, int64_t N, int64_t I, int64_t O)
 {
-  forward(plm_cpu_of(ops), y, x, w, residual, N, I, O, (struct finish){0});
+  struct plm_cpu *cpu = plm_cpu_of(ops);
+  const struct operands of = {.C = y, .A = x, .B = w, .residual = residual};
+  multiply(cpu, forward_shape(cpu, N, I, O), &of);
 }
 
 static void linear_relu2_forward(struct plm_ops *ops, act *hidden, const act *x, const act *w,
                                  int64_t N, int64_t I, int64_t O)
 {
-  forward(plm_cpu_of(ops), hidden, x, w, NULL, N, I, O, (struct finish){.relu2 = true});
+  struct plm_cpu *cpu = plm_cpu_of(ops);
+  const struct operands of = {.C = hidden, .A = x, .B = w, .finish = {.relu2 = true}};
+  multiply(cpu, forward_shape(cpu, N, I, O), &of);
 }
 
-static void backward_input(struct plm_cpu *cpu, act *dx, const act *dy, const act *w, int64_t N,
-                           int64_t I, int64_t O, bool accumulate, struct finish finish)
+static struct plm_product_shape backward_shape(const struct plm_cpu *cpu, int64_t N, int64_t I,
+                                               int64_t O)
 {
-  const struct plm_product_shape shape = {.M = N,
-                                          .N = I,
-                                          .K = O,
-                                          .lda = O,
-                                          .ldb = I,
-                                          .ldc = I,
-                                          .half = cpu->bf16,
-                                          .half_output = cpu->bf16,
-                                          .accumulate = accumulate};
-  multiply(cpu, shape, dx, dy, w, NULL, finish);
+  return (struct plm_product_shape){.M = N,
+                                    .N = I,
+                                    .K = O,
+                                    .lda = O,
+                                    .ldb = I,
+                                    .ldc = I,
+                                    .half = cpu->bf16,
+                                    .half_output = cpu->bf16};
 }
 
 static void linear_backward_input(struct plm_ops *ops, act *dx, const act *dy, const act *w,
                                   int64_t N, int64_t I, int64_t O, bool accumulate)
 {
-  backward_input(plm_cpu_of(ops), dx, dy, w, N, I, O, accumulate, (struct finish){0});
+  struct plm_cpu *cpu = plm_cpu_of(ops);
+  struct plm_product_shape shape = backward_shape(cpu, N, I, O);
+  shape.accumulate = accumulate;
+  multiply(cpu, shape, &(struct operands){.C = dx, .A = dy, .B = w});
 }
 
 static void linear_relu2_backward_input(struct plm_ops *ops, act *dup, const act *dy, const act *w,
                                         const act *hidden, int64_t N, int64_t I, int64_t O)
 {
-  backward_input(plm_cpu_of(ops), dup, dy, w, N, I, O, false, (struct finish){.hidden = hidden});
+  struct plm_cpu *cpu = plm_cpu_of(ops);
+  const struct operands of = {.C = dup, .A = dy, .B = w, .finish = {.hidden = hidden}};
+  multiply(cpu, backward_shape(cpu, N, I, O), &of);
 }
 
 void plm_cpu_linear_register(struct plm_cpu *cpu)

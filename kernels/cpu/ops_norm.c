@@ -170,17 +170,26 @@ static void qkv_tile(void *context, int64_t tile, uint32_t thread)
   job->cpu->vector.qkv_forward(job->out, job->a, job->b, &rows);
 }
 
-static void qkv_prepare_forward(struct plm_ops *ops, act *out, const act *qkv, const act *vi,
-                                const float *a, const float *cosine, const float *sine, int64_t B,
-                                int64_t L, int64_t H, int64_t K)
+static struct plm_qkv_rows qkv_rows(const struct plm_qkv *in)
 {
-  PLM_ASSERT(K % 2 == 0 && K <= PLM_HEAD_WIDTH_LIMIT);
-  struct job job = {.cpu = plm_cpu_of(ops), .out = out, .a = qkv, .b = vi, .N = B * L};
-  job.rows = (struct plm_qkv_rows){.L = L, .H = H, .K = K, .cosine = cosine, .sine = sine};
-  if (vi != NULL) {
-    job.rows.a0 = a[0];
-    job.rows.a1 = a[1];
+  PLM_ASSERT(in->K % 2 == 0 && in->K <= PLM_HEAD_WIDTH_LIMIT);
+  struct plm_qkv_rows rows = {
+      .L = in->L, .H = in->H, .K = in->K, .cosine = in->cosine, .sine = in->sine};
+  if (in->vi != NULL) {
+    rows.a0 = in->a[0];
+    rows.a1 = in->a[1];
   }
+  return rows;
+}
+
+static void qkv_prepare_forward(struct plm_ops *ops, act *out, const struct plm_qkv *in)
+{
+  struct job job = {.cpu = plm_cpu_of(ops),
+                    .out = out,
+                    .a = in->qkv,
+                    .b = in->vi,
+                    .N = in->B * in->L,
+                    .rows = qkv_rows(in)};
   run(&job, qkv_tile);
 }
 
@@ -194,23 +203,18 @@ static void qkv_back_tile(void *context, int64_t tile, uint32_t thread)
 }
 
 static void qkv_prepare_backward(struct plm_ops *ops, act *dqkv_raw, act *dvi, float *da,
-                                 const act *dqkv, const act *qkv, const act *vi, const float *a,
-                                 const float *cosine, const float *sine, int64_t B, int64_t L,
-                                 int64_t H, int64_t K)
+                                 const act *dqkv, const struct plm_qkv *in)
 {
-  PLM_ASSERT(K % 2 == 0 && K <= PLM_HEAD_WIDTH_LIMIT);
   struct job job = {.cpu = plm_cpu_of(ops),
                     .out = dqkv_raw,
                     .out2 = dvi,
                     .a = dqkv,
-                    .b = qkv,
-                    .c = vi,
-                    .N = B * L};
-  job.rows = (struct plm_qkv_rows){.L = L, .H = H, .K = K, .cosine = cosine, .sine = sine};
+                    .b = in->qkv,
+                    .c = in->vi,
+                    .N = in->B * in->L,
+                    .rows = qkv_rows(in)};
   float *totals[SUMS] = {NULL};
-  if (vi != NULL) {
-    job.rows.a0 = a[0];
-    job.rows.a1 = a[1];
+  if (in->vi != NULL) {
     totals[0] = da;
     totals[1] = da + 1;
   }

@@ -122,8 +122,8 @@ template <class P> const float *compute_delta(struct plm_cuda *cuda, const P &p)
 
 /* ---- the table's functions ---- */
 
-void attention_forward(struct plm_ops *ops, act *out, float *lse, const act *q, const act *k,
-                       const act *v, const struct plm_interval_mask *mask,
+void attention_forward(struct plm_ops *ops, act *out, float *lse,
+                       const struct plm_attention_inputs *in, const struct plm_interval_mask *mask,
                        const struct plm_attention_shape *shape)
 {
   struct plm_cuda *cuda = plm_cuda_of(ops);
@@ -131,9 +131,9 @@ void attention_forward(struct plm_ops *ops, act *out, float *lse, const act *q, 
   plm_with_act(cuda, [&](auto *type) {
     typedef std::remove_pointer_t<decltype(type)> T;
     typename Operands<T>::type p = {};
-    p.q = static_cast<const T *>(q);
-    p.k = static_cast<const T *>(k);
-    p.v = static_cast<const T *>(v);
+    p.q = static_cast<const T *>(in->q);
+    p.k = static_cast<const T *>(in->k);
+    p.v = static_cast<const T *>(in->v);
     p.out = static_cast<T *>(out);
     p.lse = lse;
     p.mask = *mask, p.shape = *shape;
@@ -141,9 +141,9 @@ void attention_forward(struct plm_ops *ops, act *out, float *lse, const act *q, 
   });
 }
 
-void attention_backward(struct plm_ops *ops, act *dq, act *dk, act *dv, const act *dout,
-                        const act *out, const float *lse, const act *q, const act *k, const act *v,
-                        const struct plm_interval_mask *mask,
+void attention_backward(struct plm_ops *ops, const struct plm_attention_gradients *to,
+                        const act *dout, const act *out, const float *lse,
+                        const struct plm_attention_inputs *in, const struct plm_interval_mask *mask,
                         const struct plm_attention_shape *shape)
 {
   struct plm_cuda *cuda = plm_cuda_of(ops);
@@ -151,14 +151,14 @@ void attention_backward(struct plm_ops *ops, act *dq, act *dk, act *dv, const ac
   plm_with_act(cuda, [&](auto *type) {
     typedef std::remove_pointer_t<decltype(type)> T;
     typename Operands<T>::type p = {};
-    p.q = static_cast<const T *>(q);
-    p.k = static_cast<const T *>(k);
-    p.v = static_cast<const T *>(v);
+    p.q = static_cast<const T *>(in->q);
+    p.k = static_cast<const T *>(in->k);
+    p.v = static_cast<const T *>(in->v);
     p.out = static_cast<T *>(const_cast<act *>(out));
     p.dout = static_cast<const T *>(dout);
-    p.dq = static_cast<T *>(dq);
-    p.dk = static_cast<T *>(dk);
-    p.dv = static_cast<T *>(dv);
+    p.dq = static_cast<T *>(to->dq);
+    p.dk = static_cast<T *>(to->dk);
+    p.dv = static_cast<T *>(to->dv);
     p.lse = const_cast<float *>(lse);
     p.mask = *mask, p.shape = *shape;
     each_slab(p, plm_cuda_scratch_room<float>(cuda), [&](auto slab) {

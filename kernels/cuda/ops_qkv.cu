@@ -388,114 +388,124 @@ int64_t heads_of_block(int lanes)
   return lanes > 0 ? WARPS * PLM_WARP / lanes : WARPS;
 }
 
-/* Pointers to activations, as the operators get them. */
+/* What the operators get. The gradients are those of the backward pass. */
 struct Arguments {
+  struct plm_qkv in;
   act *out, *dvi;
-  const act *qkv, *vi, *dqkv;
+  const act *dqkv;
+  const float *table;    /* NULL: the value embeddings are in.vi, if there are any */
+  const int32_t *tokens; /* of the table */
 };
 
-/* Arguments that do not depend on the activations' type. */
-struct Common {
-  const float *table;
-  const int32_t *tokens;
-  const float *a, *cosine, *sine;
-  int64_t B, L, H, K;
-};
-
-template <class T> Prepare<T> prepared(const Arguments &arguments, const Common &c)
+template <class T> Prepare<T> prepared(const Arguments &arguments)
 {
+  const struct plm_qkv &in = arguments.in;
   Prepare<T> p = {};
   p.out = static_cast<T *>(arguments.out);
   p.dvi = static_cast<T *>(arguments.dvi);
-  p.qkv = static_cast<const T *>(arguments.qkv);
-  p.vi = static_cast<const T *>(arguments.vi);
+  p.qkv = static_cast<const T *>(in.qkv);
+  p.vi = static_cast<const T *>(in.vi);
   p.dqkv = static_cast<const T *>(arguments.dqkv);
-  p.table = c.table, p.tokens = c.tokens;
-  p.a = c.a, p.cosine = c.cosine, p.sine = c.sine;
-  p.B = c.B, p.L = c.L, p.H = c.H, p.K = c.K;
+  p.table = arguments.table, p.tokens = arguments.tokens;
+  p.a = in.a, p.cosine = in.cosine, p.sine = in.sine;
+  p.B = in.B, p.L = in.L, p.H = in.H, p.K = in.K;
   return p;
 }
 
-void run_forward(struct plm_cuda *cuda, const Arguments &arguments, const Common &c)
+void run_forward(struct plm_cuda *cuda, const Arguments &arguments)
 {
-  PLM_ASSERT(c.K % (2 * PAIRS) == 0 && c.K <= 2 * PAIRS * PLM_WARP);
-  if (c.B * c.L <= 0) return;
+  const struct plm_qkv &in = arguments.in;
+  PLM_ASSERT(in.K % (2 * PAIRS) == 0 && in.K <= 2 * PAIRS * PLM_WARP);
+  if (in.B * in.L <= 0) return;
   plm_with_act(cuda, [&](auto *type) {
     typedef std::remove_pointer_t<decltype(type)> T;
-    with_lanes<T>(c.K, [&](auto lanes) {
+    with_lanes<T>(in.K, [&](auto lanes) {
       auto kernel = forward_kernel<T>;
       if constexpr (lanes.value > 0) kernel = wide_forward_kernel<T, lanes.value>;
       plm_launch(cuda->stream, kernel,
-                 dim3(plm_blocks(c.B * c.L * c.H, heads_of_block(lanes.value))),
-                 dim3(WARPS * PLM_WARP), 0, prepared<T>(arguments, c));
+                 dim3(plm_blocks(in.B * in.L * in.H, heads_of_block(lanes.value))),
+                 dim3(WARPS * PLM_WARP), 0, prepared<T>(arguments));
     });
   });
 }
 
-void run_backward(struct plm_cuda *cuda, const Arguments &arguments, const Common &c, float *da)
+void run_backward(struct plm_cuda *cuda, const Arguments &arguments, float *da)
 {
-  PLM_ASSERT(c.K % (2 * PAIRS) == 0 && c.K <= 2 * PAIRS * PLM_WARP);
-  if (c.B * c.L <= 0) return;
+  const struct plm_qkv &in = arguments.in;
+  PLM_ASSERT(in.K % (2 * PAIRS) == 0 && in.K <= 2 * PAIRS * PLM_WARP);
+  if (in.B * in.L <= 0) return;
   unsigned blocks = 0;
   float *partial = plm_cuda_scratch<float>(cuda, 2 * MIX_BLOCKS);
   plm_with_act(cuda, [&](auto *type) {
     typedef std::remove_pointer_t<decltype(type)> T;
-    Prepare<T> p = prepared<T>(arguments, c);
+    Prepare<T> p = prepared<T>(arguments);
     p.partial = partial;
-    with_lanes<T>(c.K, [&](auto lanes) {
+    with_lanes<T>(in.K, [&](auto lanes) {
       auto kernel = backward_kernel<T>;
       if constexpr (lanes.value > 0) kernel = wide_backward_kernel<T, lanes.value>;
-      blocks = min(plm_blocks(c.B * c.L * c.H, heads_of_block(lanes.value)), (unsigned)MIX_BLOCKS);
+      blocks =
+          min(plm_blocks(in.B * in.L * in.H, heads_of_block(lanes.value)), (unsigned)MIX_BLOCKS);
       plm_launch(cuda->stream, kernel, dim3(blocks), dim3(WARPS * PLM_WARP), 33 * sizeof(float), p);
     });
   });
-  if (arguments.vi != nullptr || c.table != nullptr)
+  if (in.vi != nullptr || arguments.table != nullptr)
     plm_cuda_add_partials(cuda, da, partial, blocks, 2);
 }
 
-void qkv_prepare_forward(struct plm_ops *ops, act *out, const act *qkv, const act *vi,
-                         const float *a, const float *cosine, const float *sine, int64_t B,
-                         int64_t L, int64_t H, int64_t K)
+void qkv_prepare_forward(struct plm_ops *ops, act *out, const struct plm_qkv *in)
 {
-  run_forward(plm_cuda_of(ops), {out, nullptr, qkv, vi, nullptr},
-              {nullptr, nullptr, a, cosine, sine, B, L, H, K});
+  Arguments arguments = {};
+  arguments.in = *in;
+  arguments.out = out;
+  run_forward(plm_cuda_of(ops), arguments);
 }
 
 void qkv_prepare_backward(struct plm_ops *ops, act *dqkv_raw, act *dvi, float *da, const act *dqkv,
-                          const act *qkv, const act *vi, const float *a, const float *cosine,
-                          const float *sine, int64_t B, int64_t L, int64_t H, int64_t K)
+                          const struct plm_qkv *in)
 {
-  run_backward(plm_cuda_of(ops), {dqkv_raw, dvi, qkv, vi, dqkv},
-               {nullptr, nullptr, a, cosine, sine, B, L, H, K}, da);
+  Arguments arguments = {};
+  arguments.in = *in;
+  arguments.out = dqkv_raw;
+  arguments.dvi = dvi;
+  arguments.dqkv = dqkv;
+  run_backward(plm_cuda_of(ops), arguments, da);
+}
+
+Arguments with_table(const struct plm_qkv *in, const struct plm_value_table *value, act *out)
+{
+  Arguments arguments = {};
+  arguments.in = *in;
+  arguments.in.vi = nullptr;
+  arguments.out = out;
+  arguments.table = value->table;
+  arguments.tokens = value->tokens;
+  return arguments;
 }
 
 /* At level 0 a value embedding is a row of the table and is read from there. Its gradient is summed
  * from the gradient of v, before that is turned into the gradient of the raw product. */
-void qkv_value_forward(struct plm_ops *ops, act *out, const act *qkv,
-                       const struct plm_value_table *value, const float *a, const float *cosine,
-                       const float *sine, int64_t B, int64_t L, int64_t H, int64_t K)
+void qkv_value_forward(struct plm_ops *ops, act *out, const struct plm_qkv *in,
+                       const struct plm_value_table *value)
 {
-  if (value->level > 0)
-    return plm_value_forward_in_parts(ops, out, qkv, value, a, cosine, sine, B, L, H, K);
-  run_forward(plm_cuda_of(ops), {out, nullptr, qkv, nullptr, nullptr},
-              {value->table, value->tokens, a, cosine, sine, B, L, H, K});
+  if (value->level > 0) return plm_value_forward_in_parts(ops, out, in, value);
+  run_forward(plm_cuda_of(ops), with_table(in, value, out));
 }
 
 void qkv_value_backward(struct plm_ops *ops, act *dqkv_raw, float *dtable, float *da,
-                        const act *dqkv, const act *qkv, const struct plm_value_table *value,
-                        const float *a, const float *cosine, const float *sine, int64_t B,
-                        int64_t L, int64_t H, int64_t K)
+                        const act *dqkv, const struct plm_qkv *in,
+                        const struct plm_value_table *value)
 {
   struct plm_cuda *cuda = plm_cuda_of(ops);
   if (value->level > 0)
-    return plm_value_backward_in_parts(ops, dqkv_raw, dtable, da, dqkv, qkv, value, a, cosine, sine,
-                                       B, L, H, K);
-  const int64_t D = H * K;
+    return plm_value_backward_in_parts(ops, dqkv_raw, dtable, da, dqkv, in, value);
+  const int64_t D = in->H * in->K;
   const act *dv = static_cast<const char *>(dqkv) + 2 * D * (int64_t)cuda->ops.act_bytes;
-  const struct plm_cuda_token_rows rows = {dv, a + 1, value->tokens, 3 * D, B * L, D, value->V, 0};
+  const struct plm_cuda_token_rows rows = {
+      dv, in->a + 1, value->tokens, 3 * D, in->B * in->L, D, value->V, 0};
   plm_cuda_token_backward(cuda, dtable, &rows);
-  run_backward(cuda, {dqkv_raw, nullptr, qkv, nullptr, dqkv},
-               {value->table, value->tokens, a, cosine, sine, B, L, H, K}, da);
+  Arguments arguments = with_table(in, value, dqkv_raw);
+  arguments.dqkv = dqkv;
+  run_backward(cuda, arguments, da);
 }
 
 } // namespace

@@ -9,21 +9,19 @@ namespace
 enum { THREADS = 256, WARPS = THREADS / PLM_WARP, SCAN_THREADS = 1024 };
 
 struct Targets {
-  int32_t *inputs, *positions, *labels;
-  float *weights;
-  const void *tokens;
-  const uint32_t *ends;
-  const struct plm_chunk_draw *draws;
+  struct plm_target_rows to;
+  struct plm_target_tokens from;
   struct plm_masking masking;
-  int64_t N, L, capacity;
+  int64_t N;
   int *block_rows; /* rows of each block; after the scan, rows of all blocks before it */
 };
 
 __device__ __forceinline__ struct plm_masked_token apply(const Targets &p, int64_t i)
 {
-  return plm_masking_apply(&p.masking, &p.draws[i / p.L], (uint32_t)(i % p.L),
-                           plm_masking_token(&p.masking, p.tokens, (size_t)i),
-                           plm_masking_next(&p.masking, p.tokens, p.ends, (size_t)i));
+  const struct plm_target_tokens &from = p.from;
+  return plm_masking_apply(&p.masking, &from.draws[i / from.L], (uint32_t)(i % from.L),
+                           plm_masking_token(&p.masking, from.tokens, (size_t)i),
+                           plm_masking_next(&p.masking, from.tokens, from.ends, (size_t)i));
 }
 
 /* Returns how many rows the threads of the block before this one have; *all: the whole block.
@@ -49,7 +47,7 @@ __global__ void mask_kernel(Targets p)
   struct plm_masked_token token = {0, -1};
   if (i < p.N) {
     token = apply(p, i);
-    p.inputs[i] = token.input;
+    p.to.inputs[i] = token.input;
   }
   int all;
   rank_in_block(token.label >= 0, plm_shared<int>(), &all);
@@ -90,31 +88,27 @@ __global__ void rows_kernel(Targets p)
   if (i < p.N) token = apply(p, i);
   const int64_t row =
       p.block_rows[blockIdx.x] + rank_in_block(token.label >= 0, plm_shared<int>(), &all);
-  if (token.label >= 0 && row < p.capacity) {
-    p.positions[row] = (int32_t)i;
-    p.labels[row] = token.label;
-    p.weights[row] = p.draws[i / p.L].weight;
+  if (token.label >= 0 && row < p.to.capacity) {
+    p.to.positions[row] = (int32_t)i;
+    p.to.labels[row] = token.label;
+    p.to.weights[row] = p.from.draws[i / p.from.L].weight;
   }
-  if (i >= p.block_rows[gridDim.x] && i < p.capacity) {
-    p.positions[i] = -1;
-    p.labels[i] = 0;
-    p.weights[i] = 0;
+  if (i >= p.block_rows[gridDim.x] && i < p.to.capacity) {
+    p.to.positions[i] = -1;
+    p.to.labels[i] = 0;
+    p.to.weights[i] = 0;
   }
 }
 
-void choose_targets(struct plm_ops *ops, int32_t *inputs, int32_t *positions, int32_t *labels,
-                    float *weights, const void *tokens, const uint32_t *ends,
-                    const struct plm_chunk_draw *draws, const struct plm_masking *masking,
-                    int64_t B, int64_t L, int64_t capacity)
+void choose_targets(struct plm_ops *ops, const struct plm_target_rows *to,
+                    const struct plm_target_tokens *from, const struct plm_masking *masking)
 {
   struct plm_cuda *cuda = plm_cuda_of(ops);
-  const int64_t N = B * L;
+  const int64_t N = from->B * from->L;
   if (N <= 0) return;
-  PLM_ASSERT(capacity <= N);
+  PLM_ASSERT(to->capacity <= N);
   const unsigned blocks = plm_blocks(N, THREADS);
-  const Targets p = {inputs, positions, labels,   weights,
-                     tokens, ends,      draws,    *masking,
-                     N,      L,         capacity, plm_cuda_scratch<int>(cuda, (size_t)blocks + 1)};
+  const Targets p = {*to, *from, *masking, N, plm_cuda_scratch<int>(cuda, (size_t)blocks + 1)};
   plm_launch(cuda->stream, mask_kernel, dim3(blocks), dim3(THREADS), WARPS * sizeof(int), p);
   plm_launch(cuda->stream, scan_kernel, dim3(1), dim3(SCAN_THREADS), SCAN_THREADS * sizeof(int),
              p.block_rows, (int)blocks);

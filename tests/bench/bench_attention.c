@@ -190,15 +190,15 @@ static uint64_t masks(struct stage *s, const struct scene *scene)
 
 static void forward(struct stage *s)
 {
-  plm_attention_forward(s->attention, s->out, s->lse, s->qkv, s->qkv + s->part,
-                        s->qkv + 2 * s->part, &s->mask, &s->shape);
+  const struct plm_attention_inputs in = plm_attention_inputs_of(s->qkv, s->part);
+  plm_attention_forward(s->attention, s->out, s->lse, &in, &s->mask, &s->shape);
 }
 
 static void backward(struct stage *s)
 {
-  plm_attention_backward(s->attention, s->dqkv, s->dqkv + s->part, s->dqkv + 2 * s->part, s->dout,
-                         s->out, s->lse, s->qkv, s->qkv + s->part, s->qkv + 2 * s->part, &s->mask,
-                         &s->shape);
+  const struct plm_attention_inputs in = plm_attention_inputs_of(s->qkv, s->part);
+  const struct plm_attention_gradients to = plm_attention_gradients_of(s->dqkv, s->part);
+  plm_attention_backward(s->attention, &to, s->dout, s->out, s->lse, &in, &s->mask, &s->shape);
 }
 
 static void measure(const struct scene *scene, const struct plm_attention_kernels *kernels,

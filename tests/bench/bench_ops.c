@@ -144,16 +144,27 @@ static void run_skip_mix_backward(struct bench *b)
   mix_backward(b, true);
 }
 
+static struct plm_qkv raw_qkv(const struct bench *b)
+{
+  return (struct plm_qkv){.qkv = b->b,
+                          .cosine = b->weights,
+                          .sine = b->weights,
+                          .B = b->N / 1024,
+                          .L = 1024,
+                          .H = b->I / 3 / 64,
+                          .K = 64};
+}
+
 static void run_qkv(struct bench *b)
 {
-  b->ops->qkv_prepare_forward(b->ops, b->a, b->b, NULL, NULL, b->weights, b->weights, b->N / 1024,
-                              1024, b->I / 3 / 64, 64);
+  const struct plm_qkv in = raw_qkv(b);
+  b->ops->qkv_prepare_forward(b->ops, b->a, &in);
 }
 
 static void run_qkv_backward(struct bench *b)
 {
-  b->ops->qkv_prepare_backward(b->ops, b->a, NULL, NULL, b->a, b->b, NULL, NULL, b->weights,
-                               b->weights, b->N / 1024, 1024, b->I / 3 / 64, 64);
+  const struct plm_qkv in = raw_qkv(b);
+  b->ops->qkv_prepare_backward(b->ops, b->a, NULL, NULL, b->a, &in);
 }
 
 static const struct {

@@ -122,16 +122,16 @@ static void stage_close(struct stage *s)
 static void forward(void *context)
 {
   struct stage *s = context;
-  s->ops->attention_forward(s->ops, s->out, s->lse, s->qkv, s->qkv + s->part, s->qkv + 2 * s->part,
-                            &s->mask, &s->shape);
+  const struct plm_attention_inputs in = plm_attention_inputs_of(s->qkv, s->part);
+  s->ops->attention_forward(s->ops, s->out, s->lse, &in, &s->mask, &s->shape);
 }
 
 static void backward(void *context)
 {
   struct stage *s = context;
-  s->ops->attention_backward(s->ops, s->dqkv, s->dqkv + s->part, s->dqkv + 2 * s->part, s->dout,
-                             s->out, s->lse, s->qkv, s->qkv + s->part, s->qkv + 2 * s->part,
-                             &s->mask, &s->shape);
+  const struct plm_attention_inputs in = plm_attention_inputs_of(s->qkv, s->part);
+  const struct plm_attention_gradients to = plm_attention_gradients_of(s->dqkv, s->part);
+  s->ops->attention_backward(s->ops, &to, s->dout, s->out, s->lse, &in, &s->mask, &s->shape);
 }
 
 static void both(void *context)

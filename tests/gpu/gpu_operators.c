@@ -129,33 +129,34 @@ CALL(token_mean_backward)
 
 CALL(qkv_prepare_forward)
 {
-  ops->qkv_prepare_forward(ops, b[0], b[1], b[2], b[3], b[4], b[5], B, L, H, K);
+  const struct plm_qkv in = {b[1], b[2], b[3], b[4], b[5], B, L, H, K};
+  ops->qkv_prepare_forward(ops, b[0], &in);
 }
 
 CALL(qkv_prepare_backward)
 {
-  ops->qkv_prepare_backward(ops, b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], B, L, H, K);
+  const struct plm_qkv in = {b[4], b[5], b[6], b[7], b[8], B, L, H, K};
+  ops->qkv_prepare_backward(ops, b[0], b[1], b[2], b[3], &in);
 }
 
-static char *part(struct plm_ops *ops, void *qkv, int which)
+static size_t part(const struct plm_ops *ops)
 {
-  return (char *)qkv + (size_t)(which * H * K) * ops->act_bytes;
+  return (size_t)(H * K) * ops->act_bytes;
 }
 
 CALL(attention_forward)
 {
-  ops->attention_forward(ops, b[0], b[1], part(ops, b[2], 0), part(ops, b[2], 1),
-                         part(ops, b[2], 2), &masks[side], &shape);
+  const struct plm_attention_inputs in = plm_attention_inputs_of(b[2], part(ops));
+  ops->attention_forward(ops, b[0], b[1], &in, &masks[side], &shape);
 }
 
 /* Runs the forward pass first, since the backward pass reads its out and lse. */
 CALL(attention_backward)
 {
-  ops->attention_forward(ops, b[1], b[2], part(ops, b[4], 0), part(ops, b[4], 1),
-                         part(ops, b[4], 2), &masks[side], &shape);
-  ops->attention_backward(ops, part(ops, b[0], 0), part(ops, b[0], 1), part(ops, b[0], 2), b[3],
-                          b[1], b[2], part(ops, b[4], 0), part(ops, b[4], 1), part(ops, b[4], 2),
-                          &masks[side], &shape);
+  const struct plm_attention_inputs in = plm_attention_inputs_of(b[4], part(ops));
+  const struct plm_attention_gradients to = plm_attention_gradients_of(b[0], part(ops));
+  ops->attention_forward(ops, b[1], b[2], &in, &masks[side], &shape);
+  ops->attention_backward(ops, &to, b[3], b[1], b[2], &in, &masks[side], &shape);
 }
 
 CALL(gelu_forward)

@@ -46,12 +46,13 @@ static struct plm_attention_area run(struct attention_case *p,
   struct plm_attention *attention;
   assert_int_equal(plm_pool_open(threads, &pool, NULL), PLM_OK);
   assert_int_equal(plm_attention_open(kernels, pool, p->bf16, &attention, NULL), PLM_OK);
-  plm_attention_forward(attention, p->data[OUT], p->lse, attention_case_part(p, Q),
-                        attention_case_part(p, K_), attention_case_part(p, V), &p->mask, &p->shape);
-  plm_attention_backward(attention, attention_case_part_mutable(p, DQ),
-                         attention_case_part_mutable(p, DK), attention_case_part_mutable(p, DV),
-                         p->data[DOUT], p->data[OUT], p->lse, attention_case_part(p, Q),
-                         attention_case_part(p, K_), attention_case_part(p, V), &p->mask,
+  const struct plm_attention_inputs in = {attention_case_part(p, Q), attention_case_part(p, K_),
+                                          attention_case_part(p, V)};
+  const struct plm_attention_gradients to = {attention_case_part_mutable(p, DQ),
+                                             attention_case_part_mutable(p, DK),
+                                             attention_case_part_mutable(p, DV)};
+  plm_attention_forward(attention, p->data[OUT], p->lse, &in, &p->mask, &p->shape);
+  plm_attention_backward(attention, &to, p->data[DOUT], p->data[OUT], p->lse, &in, &p->mask,
                          &p->shape);
   const struct plm_attention_area area = plm_attention_area(attention);
   plm_attention_close(attention);

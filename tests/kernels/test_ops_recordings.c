@@ -110,15 +110,15 @@ static void call_operators(struct scene *s)
 {
   struct plm_ops *ops = s->ops;
   const size_t part = D * ops->act_bytes;
-  char *qkv = s->qkv, *dqkv = s->dqkv;
+  const struct plm_attention_inputs in = plm_attention_inputs_of(s->qkv, part);
+  const struct plm_attention_gradients to = plm_attention_gradients_of(s->dqkv, part);
   struct plm_attention_shape shape = s->shape; /* ends before the replay */
   struct plm_interval_mask mask = s->mask;
   ops->zero(ops, s->dw, sizeof(float) * 3 * D * D);
   ops->norm_forward(ops, s->h, s->x, L, D);
   ops->linear_forward(ops, s->qkv, s->h, s->w, NULL, L, D, 3 * D);
-  ops->attention_forward(ops, s->out, s->lse, qkv, qkv + part, qkv + 2 * part, &mask, &shape);
-  ops->attention_backward(ops, dqkv, dqkv + part, dqkv + 2 * part, s->h, s->out, s->lse, qkv,
-                          qkv + part, qkv + 2 * part, &mask, &shape);
+  ops->attention_forward(ops, s->out, s->lse, &in, &mask, &shape);
+  ops->attention_backward(ops, &to, s->h, s->out, s->lse, &in, &mask, &shape);
   ops->linear_backward_weight(ops, s->dw, s->dqkv, s->h, L, D, 3 * D);
   ops->linear_backward_input(ops, s->dx, s->dqkv, s->w, L, D, 3 * D, false);
   ops->copy(ops, s->h, s->dx, L * D * ops->act_bytes);

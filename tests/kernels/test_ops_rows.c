@@ -249,16 +249,16 @@ static void qkv_shape(struct ops_case *c, int64_t B, int64_t L, int64_t H, int64
   void *out = ops_case_empty_act(c, N * 3 * D);
   double *exact = ops_case_zeros(c, N * 3 * D);
   reference_qkv_prepare(exact, &in);
-  c->ops->qkv_prepare_forward(c->ops, out, qkv_act, mix ? vi_act : NULL, a_float, cosine_float,
-                              sine_float, B, L, H, K);
+  const struct plm_qkv given = {
+      qkv_act, mix ? vi_act : NULL, a_float, cosine_float, sine_float, B, L, H, K};
+  c->ops->qkv_prepare_forward(c->ops, out, &given);
   ops_case_check_act(c, "qkv", out, exact, N * 3 * D, 4);
 
   double *dqkv = ops_case_values(c, N * 3 * D, 1), *dvi = ops_case_zeros(c, N * D), da[2];
   void *dqkv_act = ops_case_act(c, dqkv, N * 3 * D), *dvi_act = ops_case_empty_act(c, N * D);
   float *da_float = ops_case_float(c, none, 2);
   reference_qkv_prepare_backward(exact, dvi, da, dqkv, &in);
-  c->ops->qkv_prepare_backward(c->ops, dqkv_act, mix ? dvi_act : NULL, da_float, dqkv_act, qkv_act,
-                               mix ? vi_act : NULL, a_float, cosine_float, sine_float, B, L, H, K);
+  c->ops->qkv_prepare_backward(c->ops, dqkv_act, mix ? dvi_act : NULL, da_float, dqkv_act, &given);
   ops_case_check_act(c, "dqkv", dqkv_act, exact, N * 3 * D, 8);
   if (!mix) return;
   ops_case_check_act(c, "dvi", dvi_act, dvi, N * D, 1);
@@ -314,13 +314,13 @@ static void value_shape(struct ops_case *c, int64_t L, int64_t K, int level)
     mixes[i] = ops_case_float(c, da, 2);
   }
   c->ops->token_mean_forward(c->ops, vi, table_float, tokens, N, D, V, level);
-  c->ops->qkv_prepare_forward(c->ops, out[0], qkv_act, vi, a_float, turns, turns, B, L, H, K);
-  c->ops->qkv_prepare_backward(c->ops, d[0], dvi, mixes[0], d[0], qkv_act, vi, a_float, turns,
-                               turns, B, L, H, K);
+  const struct plm_qkv in = {qkv_act, vi, a_float, turns, turns, B, L, H, K};
+  c->ops->qkv_prepare_forward(c->ops, out[0], &in);
+  c->ops->qkv_prepare_backward(c->ops, d[0], dvi, mixes[0], d[0], &in);
   c->ops->token_mean_backward(c->ops, dtable[0], dvi, tokens, N, D, V, level);
-  c->ops->qkv_value_forward(c->ops, out[1], qkv_act, &value, a_float, turns, turns, B, L, H, K);
-  c->ops->qkv_value_backward(c->ops, d[1], dtable[1], mixes[1], d[1], qkv_act, &value, a_float,
-                             turns, turns, B, L, H, K);
+  const struct plm_qkv without = {qkv_act, NULL, a_float, turns, turns, B, L, H, K};
+  c->ops->qkv_value_forward(c->ops, out[1], &without, &value);
+  c->ops->qkv_value_backward(c->ops, d[1], dtable[1], mixes[1], d[1], &without, &value);
   ops_case_check_same(c, out[0], out[1], (size_t)(N * 3 * D) * bytes);
   ops_case_check_same(c, d[0], d[1], (size_t)(N * 3 * D) * bytes);
   ops_case_check_same(c, dtable[0], dtable[1], (size_t)(V * D) * sizeof(float));

@@ -109,13 +109,15 @@ static void check(struct ops_case *c, struct scene *scene, uint64_t s, uint32_t 
   int32_t *positions = ops_case_device(c, objective.labels, capacity * sizeof *positions);
   int32_t *labels = ops_case_device(c, objective.inputs, capacity * sizeof *labels);
   float *weights = ops_case_device(c, objective.inputs, capacity * sizeof *weights);
-  c->ops->choose_targets(
-      c->ops, inputs, positions, labels, weights,
-      ops_case_device(c, scene->tokens, tokens * scene->batch.token_bytes),
-      ops_case_device(c, objective.ends,
-                      plm_objective_end_words(scene->chunks, scene->length) * sizeof(uint32_t)),
-      ops_case_device(c, objective.draws, scene->chunks * sizeof *objective.draws),
-      &objective.masking, scene->chunks, scene->length, capacity);
+  const size_t end_words = plm_objective_end_words(scene->chunks, scene->length);
+  const struct plm_target_tokens from = {
+      .tokens = ops_case_device(c, scene->tokens, tokens * scene->batch.token_bytes),
+      .ends = ops_case_device(c, objective.ends, end_words * sizeof *objective.ends),
+      .draws = ops_case_device(c, objective.draws, scene->chunks * sizeof *objective.draws),
+      .B = scene->chunks,
+      .L = scene->length};
+  const struct plm_target_rows to = {inputs, positions, labels, weights, capacity};
+  c->ops->choose_targets(c->ops, &to, &from, &objective.masking);
   for (uint32_t i = wanted.rows; i < capacity; i++) {
     objective.positions[i] = -1;
     objective.labels[i] = 0;

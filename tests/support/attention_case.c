@@ -184,10 +184,10 @@ void attention_case_run_on(struct attention_case *p, struct plm_ops *ops)
       .mask = device_case_upload(ops, p->mask_values,
                                  plm_mask_values(p->shape.B, p->shape.L) * sizeof(int32_t))};
   const struct plm_interval_mask mask = mask_on(p, b.mask);
-  ops->attention_forward(ops, b.out, b.lse, b.qkv, b.qkv + part, b.qkv + 2 * part, &mask,
-                         &p->shape);
-  ops->attention_backward(ops, b.dqkv, b.dqkv + part, b.dqkv + 2 * part, b.dout, b.out, b.lse,
-                          b.qkv, b.qkv + part, b.qkv + 2 * part, &mask, &p->shape);
+  const struct plm_attention_inputs in = plm_attention_inputs_of(b.qkv, part);
+  const struct plm_attention_gradients to = plm_attention_gradients_of(b.dqkv, part);
+  ops->attention_forward(ops, b.out, b.lse, &in, &mask, &p->shape);
+  ops->attention_backward(ops, &to, b.dout, b.out, b.lse, &in, &mask, &p->shape);
   device_case_download(ops, p->data[OUT], b.out, bytes);
   device_case_download(ops, p->data[DQ], b.dqkv, 3 * bytes);
   device_case_download(ops, p->lse, b.lse, lse_bytes);

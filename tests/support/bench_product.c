@@ -9,6 +9,10 @@
 
 enum { SIDE = BENCH_PRODUCT_SIDE, AREA = SIDE * SIDE };
 
+typedef void sgemm_function(int order, int transpose_a, int transpose_b, int m, int n, int k,
+                            float alpha, const float *a, int lda, const float *b, int ldb,
+                            float beta, float *c, int ldc);
+
 static void require(plm_status status, const struct plm_error *error)
 {
   if (status == PLM_OK) return;
@@ -36,7 +40,7 @@ void bench_product_open(struct bench_product *product, struct plm_ops *ops)
   (void)setenv("OPENBLAS_NUM_THREADS", threads, 1);
   void *library =
       dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL); /* never closed, since it has threads */
-  if (library != NULL) *(void **)&product->sgemm = dlsym(library, "cblas_sgemm");
+  if (library != NULL) product->sgemm = dlsym(library, "cblas_sgemm");
 }
 
 void bench_product_close(struct bench_product *product)
@@ -64,6 +68,7 @@ void bench_product_run_blas(struct bench_product *product)
 {
   enum { ROW_MAJOR = 101, AS_IT_IS = 111, TRANSPOSED = 112 };
   float *a = product->host, *b = a + AREA, *c = b + AREA;
-  product->sgemm(ROW_MAJOR, AS_IT_IS, TRANSPOSED, SIDE, SIDE, SIDE, 1.0f, a, SIDE, b, SIDE, 0.0f, c,
-                 SIDE);
+  sgemm_function *sgemm;
+  *(void **)&sgemm = product->sgemm;
+  sgemm(ROW_MAJOR, AS_IT_IS, TRANSPOSED, SIDE, SIDE, SIDE, 1.0f, a, SIDE, b, SIDE, 0.0f, c, SIDE);
 }

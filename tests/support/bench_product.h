@@ -14,8 +14,7 @@ struct bench_product {
   struct plm_ops *ops;
   float *host;     /* operands, and the result of OpenBLAS */
   void *device[3]; /* operands and result in the backend's precision */
-  void (*sgemm)(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha,
-                const float *a, int lda, const float *b, int ldb, float beta, float *c, int ldc);
+  void *sgemm;     /* cblas_sgemm of OpenBLAS; NULL if it is not installed */
 };
 
 /* Ends the program if there is no memory. OpenBLAS gets as many threads as ops has. */

@@ -77,6 +77,11 @@ static double pairs_of(struct plm_ops *ops, const struct plm_interval_mask *mask
   return pairs;
 }
 
+static double qkv_elements(const struct plm_qkv *in)
+{
+  return (double)(in->B * in->L * in->H * in->K);
+}
+
 #define A ((double)inner.act_bytes)
 #define ND ((double)N * (double)D)
 
@@ -148,41 +153,33 @@ TRACED(token_mean_backward,
         int64_t D, int64_t V, int level),
        (ops, dtable, dout, tokens, N, D, V, level), "token_mean_backward",
        A *ND + 4.0 * (double)(N << level), 0)
-TRACED(qkv_prepare_forward,
-       (struct plm_ops * ops, act *out, const act *qkv, const act *vi, const float *a,
-        const float *cosine, const float *sine, int64_t B, int64_t L, int64_t H, int64_t K),
-       (ops, out, qkv, vi, a, cosine, sine, B, L, H, K), "qkv_prepare_forward",
-       A *(double)(B *L *H *K) * (vi != NULL ? 7 : 6), 0)
+TRACED(qkv_prepare_forward, (struct plm_ops * ops, act *out, const struct plm_qkv *in),
+       (ops, out, in), "qkv_prepare_forward", qkv_elements(in) * A * (in->vi != NULL ? 7 : 6), 0)
 TRACED(qkv_prepare_backward,
-       (struct plm_ops * ops, act *dqkv_raw, act *dvi, float *da, const act *dqkv, const act *qkv,
-        const act *vi, const float *a, const float *cosine, const float *sine, int64_t B, int64_t L,
-        int64_t H, int64_t K),
-       (ops, dqkv_raw, dvi, da, dqkv, qkv, vi, a, cosine, sine, B, L, H, K), "qkv_prepare_backward",
-       A *(double)(B *L *H *K) * (vi != NULL ? 11 : 8), 0)
+       (struct plm_ops * ops, act *dqkv_raw, act *dvi, float *da, const act *dqkv,
+        const struct plm_qkv *in),
+       (ops, dqkv_raw, dvi, da, dqkv, in), "qkv_prepare_backward",
+       qkv_elements(in) * A * (in->vi != NULL ? 11 : 8), 0)
 TRACED(qkv_value_forward,
-       (struct plm_ops * ops, act *out, const act *qkv, const struct plm_value_table *value,
-        const float *a, const float *cosine, const float *sine, int64_t B, int64_t L, int64_t H,
-        int64_t K),
-       (ops, out, qkv, value, a, cosine, sine, B, L, H, K), "qkv_value_forward",
-       6 * A * (double)(B * L * H * K), 0)
+       (struct plm_ops * ops, act *out, const struct plm_qkv *in,
+        const struct plm_value_table *value),
+       (ops, out, in, value), "qkv_value_forward", 6 * A * qkv_elements(in), 0)
 TRACED(qkv_value_backward,
        (struct plm_ops * ops, act *dqkv_raw, float *dtable, float *da, const act *dqkv,
-        const act *qkv, const struct plm_value_table *value, const float *a, const float *cosine,
-        const float *sine, int64_t B, int64_t L, int64_t H, int64_t K),
-       (ops, dqkv_raw, dtable, da, dqkv, qkv, value, a, cosine, sine, B, L, H, K),
-       "qkv_value_backward", 9 * A * (double)(B * L * H * K), 0)
+        const struct plm_qkv *in, const struct plm_value_table *value),
+       (ops, dqkv_raw, dtable, da, dqkv, in, value), "qkv_value_backward", 9 * A * qkv_elements(in),
+       0)
 TRACED(attention_forward,
-       (struct plm_ops * ops, act *out, float *lse, const act *q, const act *k, const act *v,
+       (struct plm_ops * ops, act *out, float *lse, const struct plm_attention_inputs *in,
         const struct plm_interval_mask *mask, const struct plm_attention_shape *shape),
-       (ops, out, lse, q, k, v, mask, shape),
-       shaped("attention_forward", shape->L, shape->H, shape->K),
+       (ops, out, lse, in, mask, shape), shaped("attention_forward", shape->L, shape->H, shape->K),
        4 * A * (double)shape->B * shape->L * shape->H * shape->K,
        4.0 * pairs_of(ops, mask) * shape->H * shape->K)
 TRACED(attention_backward,
-       (struct plm_ops * ops, act *dq, act *dk, act *dv, const act *dout, const act *out,
-        const float *lse, const act *q, const act *k, const act *v,
+       (struct plm_ops * ops, const struct plm_attention_gradients *to, const act *dout,
+        const act *out, const float *lse, const struct plm_attention_inputs *in,
         const struct plm_interval_mask *mask, const struct plm_attention_shape *shape),
-       (ops, dq, dk, dv, dout, out, lse, q, k, v, mask, shape),
+       (ops, to, dout, out, lse, in, mask, shape),
        shaped("attention_backward", shape->L, shape->H, shape->K),
        8 * A * (double)shape->B * shape->L * shape->H * shape->K,
        10.0 * pairs_of(ops, mask) * shape->H * shape->K)

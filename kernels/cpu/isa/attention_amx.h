@@ -59,11 +59,15 @@ static void amx_release(void)
   amx_configured = 0;
 }
 
-/* One or two vectors of a row block: C (+)= A B. */
-FORCE_INLINE void amx_block(const float *a, int64_t a_row, const float *b, int64_t b_stride,
-                            float *c, int64_t c_stride, int depth, bool add, const bool two)
+/* C (+)= A B of a block of rows: rows of A a_row words apart; B and C from vector `at` on. */
+FORCE_INLINE void amx_block(const struct product *p, const float *a, int64_t a_row, float *c_rows,
+                            int at, const bool two)
 {
-  if (add) {
+  const int64_t b_stride = p->b_stride, c_stride = p->c_stride;
+  const float *b = p->b + at * LANES;
+  float *c = c_rows + at * LANES;
+  int depth = p->depth;
+  if (p->mode != PRODUCT_SET) {
     AMX_LOAD(0, c, c_stride);
     if (two) AMX_LOAD(1, c + LANES, c_stride);
   } else {
@@ -127,12 +131,8 @@ static void product_run_amx(const struct product *p, int rows, int vectors)
         }
     amx_configure(count, last);
     int v = 0;
-    for (; v + 2 <= vectors; v += 2)
-      amx_block(a, a_row, p->b + v * LANES, p->b_stride, c + v * LANES, p->c_stride, p->depth,
-                p->mode != PRODUCT_SET, true);
-    if (v < vectors)
-      amx_block(a, a_row, p->b + v * LANES, p->b_stride, c + v * LANES, p->c_stride, p->depth,
-                p->mode != PRODUCT_SET, false);
+    for (; v + 2 <= vectors; v += 2) amx_block(p, a, a_row, c, v, true);
+    if (v < vectors) amx_block(p, a, a_row, c, v, false);
   }
 }
 #endif

@@ -89,14 +89,12 @@ void compute(struct plm_cuda *cuda, bool sm90, const Tensors &t, const Tensors &
              const struct plm_interval_mask &mask, const struct plm_attention_shape &shape)
 {
   struct plm_ops *ops = &cuda->ops;
-  const size_t width = (size_t)shape.H * (size_t)shape.K;
-  plm_bf16 *qkv = static_cast<plm_bf16 *>(given.at[QKV]);
-  plm_bf16 *gradients = static_cast<plm_bf16 *>(t.at[GRADIENTS]);
+  const size_t part = (size_t)shape.H * (size_t)shape.K * sizeof(plm_bf16);
+  const struct plm_attention_inputs in = plm_attention_inputs_of(given.at[QKV], part);
+  const struct plm_attention_gradients to = plm_attention_gradients_of(t.at[GRADIENTS], part);
   cuda->attention_sm90 = sm90;
-  ops->attention_forward(ops, t.at[OUT], t.lse, qkv, qkv + width, qkv + 2 * width, &mask, &shape);
-  ops->attention_backward(ops, gradients, gradients + width, gradients + 2 * width, given.at[DOUT],
-                          given.at[OUT], given.lse, qkv, qkv + width, qkv + 2 * width, &mask,
-                          &shape);
+  ops->attention_forward(ops, t.at[OUT], t.lse, &in, &mask, &shape);
+  ops->attention_backward(ops, &to, given.at[DOUT], given.at[OUT], given.lse, &in, &mask, &shape);
   cuda->attention_sm90 = false;
 }
 

@@ -217,22 +217,24 @@ static void faulty_attention(struct plm_ops *ops, act *out, act *keys, act *valu
 }
 
 /* Every row after a prompt of four has the angle of the next position. */
-static void faulty_prepare(struct plm_ops *ops, act *out, const act *qkv, const act *vi,
-                           const float *a, const float *cosine, const float *sine, int64_t B,
-                           int64_t L, int64_t H, int64_t K)
+static void faulty_prepare(struct plm_ops *ops, act *out, const struct plm_qkv *in)
 {
   static float turned[2][ROWS * 64];
-  const int64_t half = K / 2;
-  const bool wrong = fault == ROTARY_OFF_BY_ONE && L <= SLOTS; /* single rows */
-  for (int64_t n = 0; wrong && n < L; n++)
+  struct plm_qkv changed = *in;
+  const int64_t half = in->K / 2;
+  const bool wrong = fault == ROTARY_OFF_BY_ONE && in->L <= SLOTS; /* single rows */
+  for (int64_t n = 0; wrong && n < in->L; n++)
     for (int64_t i = 0; i < half; i++) {
-      const double step = pow(10000.0, -2.0 * (double)i / (double)K);
-      const double c = cosine[n * half + i], s = sine[n * half + i];
+      const double step = pow(10000.0, -2.0 * (double)i / (double)in->K);
+      const double c = in->cosine[n * half + i], s = in->sine[n * half + i];
       turned[0][n * half + i] = (float)(c * cos(step) - s * sin(step));
       turned[1][n * half + i] = (float)(s * cos(step) + c * sin(step));
     }
-  sound.qkv_prepare_forward(ops, out, qkv, vi, a, wrong ? turned[0] : cosine,
-                            wrong ? turned[1] : sine, B, L, H, K);
+  if (wrong) {
+    changed.cosine = turned[0];
+    changed.sine = turned[1];
+  }
+  sound.qkv_prepare_forward(ops, out, &changed);
 }
 
 /* A prompt of four tokens from each sequence, then single tokens. */

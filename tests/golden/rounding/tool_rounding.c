@@ -132,8 +132,9 @@ static void qkv(void)
   const act *dqkv = take_act(3 * n);
   act *out = fresh(6 * n), *draw = fresh(6 * n), *dvi = fresh(2 * n);
   float *da = fresh(8);
-  ops->qkv_prepare_forward(ops, out, in, vi, a, cosine, sine, B, L, H, K);
-  ops->qkv_prepare_backward(ops, draw, dvi, da, dqkv, in, vi, a, cosine, sine, B, L, H, K);
+  const struct plm_qkv from = {in, vi, a, cosine, sine, B, L, H, K};
+  ops->qkv_prepare_forward(ops, out, &from);
+  ops->qkv_prepare_backward(ops, draw, dvi, da, dqkv, &from);
   give(out, 6 * n);
   give(draw, 6 * n);
   give(dvi, 2 * n);
@@ -165,15 +166,15 @@ static void attention(void)
                                             .K = (int32_t)K,
                                             .row_stride = (int32_t)(3 * H * K),
                                             .scale = (float)(1 / __builtin_sqrt((double)K))};
-  const int64_t part = 2 * H * K;
-  const char *in = take_act(3 * n);
+  const size_t part = (size_t)(2 * H * K);
+  const struct plm_attention_inputs in = plm_attention_inputs_of(take_act(3 * n), part);
   const act *dout = take_act(n);
   act *out = fresh(2 * n);
-  char *din = fresh(6 * n);
+  act *din = fresh(6 * n);
+  const struct plm_attention_gradients to = plm_attention_gradients_of(din, part);
   float *lse = fresh(4 * B * H * L);
-  ops->attention_forward(ops, out, lse, in, in + part, in + 2 * part, &mask, &shape);
-  ops->attention_backward(ops, din, din + part, din + 2 * part, dout, out, lse, in, in + part,
-                          in + 2 * part, &mask, &shape);
+  ops->attention_forward(ops, out, lse, &in, &mask, &shape);
+  ops->attention_backward(ops, &to, dout, out, lse, &in, &mask, &shape);
   give(out, 2 * n);
   give(din, 6 * n);
   free(begin);

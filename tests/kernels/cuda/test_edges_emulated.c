@@ -161,15 +161,14 @@ static void qkv_shape(struct ops_case *c, int64_t B, int64_t L, int64_t H, int64
   void *out = ops_case_empty_act(c, N * 3 * D), *dvi_act = ops_case_empty_act(c, N * D);
   double *exact = ops_case_zeros(c, N * 3 * D);
   reference_qkv_prepare(exact, &in);
-  c->ops->qkv_prepare_forward(c->ops, out, qkv_act, vi_act, a_float, cosine_float, sine_float, B, L,
-                              H, K);
+  const struct plm_qkv given = {qkv_act, vi_act, a_float, cosine_float, sine_float, B, L, H, K};
+  c->ops->qkv_prepare_forward(c->ops, out, &given);
   ops_case_check_act(c, "qkv", out, exact, N * 3 * D, 8);
   double *dqkv = ops_case_values(c, N * 3 * D, 1), *dvi = ops_case_zeros(c, N * D);
   void *dqkv_act = ops_case_act(c, dqkv, N * 3 * D);
   float *da_float = ops_case_float(c, none, 2);
   reference_qkv_prepare_backward(exact, dvi, da, dqkv, &in);
-  c->ops->qkv_prepare_backward(c->ops, dqkv_act, dvi_act, da_float, dqkv_act, qkv_act, vi_act,
-                               a_float, cosine_float, sine_float, B, L, H, K);
+  c->ops->qkv_prepare_backward(c->ops, dqkv_act, dvi_act, da_float, dqkv_act, &given);
   ops_case_check_act(c, "dqkv", dqkv_act, exact, N * 3 * D, 16);
   ops_case_check_act(c, "dvi", dvi_act, dvi, N * D, 2);
   ops_case_check_float(c, "da", da_float, da, 2, 10 * sqrt((double)(N * D)));

@@ -88,7 +88,8 @@ static void more_chunks_than_a_grid_has_layers(void **state)
   const struct plm_interval_mask mask = {B,     1,    zeros, ends,  zeros, ends,
                                          zeros, ends, zeros, zeros, zeros, ends};
   const struct plm_attention_shape shape = {B, 1, 1, K, K, 0.25f, 0};
-  ops->attention_forward(ops, out, lse, qkv, qkv, qkv, &mask, &shape);
+  const struct plm_attention_inputs in = {qkv, qkv, qkv};
+  ops->attention_forward(ops, out, lse, &in, &mask, &shape);
   memset(host, 0, sizeof(float) * B * K);
   ops->download(ops, host, out, sizeof(float) * B * K);
   for (int64_t i = 0; i < (int64_t)B * K; i++) assert_true(host[i] == (float)(i % 1000003));
