@@ -175,7 +175,7 @@ $(BUILD)/obj/emulated/%.o: % $(COMPILED_BY)
 	$(call say,CXX,$< [emulated])
 	$(Q)$(CCACHE) $(CXX) $(OPTIMISE) $(ALL_CXXFLAGS) -MMD -MP -x c++ -c $< -o $@
 
-archive = @mkdir -p $(@D); rm -f $@; ar rcs $@ $^
+archive = @mkdir -p $(@D); rm -f $@; $(AR) rcs $@ $^
 $(LIB)/libplm_common.a: $(COMMON_OBJ)
 	$(archive)
 $(LIB)/libplm_cpu.a: $(CPU_OBJ)
@@ -197,7 +197,7 @@ $(EMULATED_LIBRARY): $(EMULATED_OBJ) $(LIBRARY_OBJ)
 	$(Q)$(CXX) -shared -o $@ $^ $(if $(SAN),,-Wl,-z,defs) $(ALL_LDFLAGS)
 define stage_rule
 $(LIB)/libplm_$(1).a: $(call object,$(filter-out %_main.c,$(call find_c,$(1))))
-	@mkdir -p $$(@D); rm -f $$@; ar rcs $$@ $$^
+	@mkdir -p $$(@D); rm -f $$@; $(AR) rcs $$@ $$^
 endef
 $(foreach s,$(STAGES),$(eval $(call stage_rule,$(s))))
 
@@ -318,6 +318,10 @@ test: deps $(if $(filter 0,$(PYTHON)),,venv) ## install what is missing, build, 
 	@$(MAKE) -j$(JOBS) tests
 	@PLM_BUILD=$(BUILD) PLM_VENV=$(if $(filter 0,$(PYTHON)),,$(or $(PLM_VENV),$(CURDIR)/build/venv)) tests/support/run.sh $(TESTS)
 
+.PHONY: test-processors
+test-processors: deps ## operators and a short training run as other processors, under qemu; TESTS=pattern chooses
+	@JOBS=$(JOBS) tests/processors/processors.sh $(TESTS)
+
 FUZZ_SECONDS ?= 60
 .PHONY: fuzz
 fuzz: $(FUZZ_BIN) ## run every fuzzer for FUZZ_SECONDS (60) each; SAN=address,undefined finds more
@@ -395,4 +399,4 @@ clean: ## remove build/
 .PHONY: help
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | LC_ALL=C sort | \
-	  awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+	  awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'

@@ -24,6 +24,11 @@ struct ops_case {
   int buffer_count, buffer_capacity;
 };
 
+/* True if PLM_TEST_QUICK is set, which is for processors that qemu emulates (make test-processors).
+ * The functions below then run a test once for each precision and number of threads, only with the
+ * best instruction set, and not on the CUDA backend; tests may leave out their largest shapes. */
+bool ops_case_quick(void);
+
 /* Runs test for each instruction set and precision, with one and with three threads, each twice. If
  * PLM_CPU_ISA limits the processor, only for the best instruction set that is left. Does nothing if
  * the tests are about a GPU. */
