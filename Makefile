@@ -1,13 +1,12 @@
 # plm-pipeline. `make help` lists the targets.
 #
-# Sources are found, not listed: a .c file under common/, kernels/cpu/, packer/, trainer/,
-# evaluator/ or stages/ is built; a tests/**/test_*.c is a test program; a tests/**/test_*.sh is a
-# test script, a tests/**/test_*.py a Python test, and a tests/**/tool_*.c with the files of its
-# folder a program that scripts run.
-# Files under kernels/cpu/isa/ are compiled once for each instruction set. Files of kernels/cuda/ are
-# compiled for the CPU, too, where the emulation runs them (tests/emulation/): for the tests.
+# Sources are found, not listed. Every .c file under common/, kernels/cpu/, packer/, trainer/, evaluator/
+# and stages/ is built. Under tests/, a test_*.c file is a test program, a test_*.sh file a test script,
+# a test_*.py file a Python test, and a tool_*.c file with the other files of its folder a program that
+# scripts run; tests/gpu/gpu_*.c are the programs of `make gpu-check`.
 #
-# A tests/gpu/gpu_*.c is a program of `make gpu-check`.
+# Files under kernels/cpu/isa/ are compiled once for each instruction set. For the tests, the files of
+# kernels/cuda/ are also compiled for the CPU, where the emulation in tests/emulation/ runs them.
 #
 #   make SAN=address,undefined …   the same targets under sanitizers, in build/asan
 #   make SAN=thread …              in build/tsan
@@ -55,14 +54,14 @@ endif
 ALL_LDFLAGS += -fsanitize=$(SAN)
 endif
 
-# What the programs and libplm_cuda.so must agree on: a digest of what both are compiled with.
+# The programs and libplm_cuda.so must be compiled with the same headers: both carry their digest.
 INTERFACE_HEADERS := $(sort $(wildcard common/ops/*.h)) common/base/status.h kernels/backend_library.h
 INTERFACE := $(shell cat $(INTERFACE_HEADERS) | sha256sum | cut -c1-16)
 INTERFACE_FLAG := -DPLM_BACKEND_INTERFACE='"$(INTERFACE)"'
 
-# What every program links, and what only those that compute do.
+# Libraries that every program links, and those that only trainer and evaluator link.
 BASE_LIBS := -lzmq -llmdb -lzstd -lyaml -lcjson -lxxhash -ldeflate -lz -lm
-# oneDNN where its headers are, else a CBLAS (fp32 alone); `make PRODUCTS=cblas BUILD=…` says which.
+# oneDNN if its headers are installed, else a CBLAS (fp32 only); `make PRODUCTS=cblas BUILD=…` chooses.
 PRODUCTS ?= $(if $(wildcard /usr/include/oneapi/dnnl/dnnl.h),dnnl,cblas)
 PRODUCT_LIBS_dnnl := -ldnnl -lgomp
 PRODUCT_LIBS_cblas := -lopenblas
@@ -95,7 +94,7 @@ ISAS := avx512 avx2 portable
 else
 ISAS := portable
 endif
-# bf16's instructions are used by the bf16 kernels alone (kernels/cpu/cpu_backend.c, fill_vector)
+# Only the bf16 kernels use the bf16 instructions (kernels/cpu/cpu_backend.c).
 ISA_FLAGS_avx512 := -march=x86-64-v4 -mavx512bf16 -mprefer-vector-width=512
 ISA_FLAGS_avx2 := -march=x86-64-v3
 ISA_FLAGS_portable :=
@@ -109,7 +108,7 @@ EMULATED_OBJ := $(patsubst %,$(BUILD)/obj/emulated/%.o,$(filter-out $(DEVICE_ONL
 
 BIN := $(BUILD)/bin
 LIB := $(BUILD)/lib
-# CUDA=0, no nvcc, or sanitizers: without the CUDA backend.
+# The CUDA backend is left out with CUDA=0, without nvcc, and under sanitizers.
 NVCC ?= $(firstword $(wildcard $(CUDA_HOME:%=%/bin/nvcc)) $(shell command -v nvcc 2>/dev/null) \
           $(wildcard /usr/local/cuda/bin/nvcc))
 CUDA ?= $(if $(NVCC),$(if $(SAN),0,1),0)
@@ -123,16 +122,16 @@ GPU_BIN := $(patsubst tests/%.c,$(BUILD)/tests/%,$(GPU_SRC))
 
 # ---- building -----------------------------------------------------------------------------------
 .PHONY: all
-all: $(PROGRAMS) $(if $(filter-out 0,$(CUDA)),$(CUDA_LIBRARY)) ## build the four programs into build/bin, and the CUDA backend where nvcc is (CUDA=0: without)
+all: $(PROGRAMS) $(if $(filter-out 0,$(CUDA)),$(CUDA_LIBRARY)) ## build the four programs into build/bin, and the CUDA backend if nvcc is found (CUDA=0 leaves it out)
 
-# Optimised harder than the rest: the operators, and what tests compute again in double precision.
+# The operators, and what tests compute again in double precision, are compiled with -O3.
 $(BUILD)/obj/kernels/%.o: OPTIMISE := -O3
 $(BUILD)/obj/tests/support/reference_%.o $(BUILD)/obj/tests/integration/oracle/%.o: OPTIMISE := -O3
 $(BUILD)/obj/emulated/tests/emulation/%.o: OPTIMISE := -O3
-# Loops over every token that comes in: vectorised from -O3 on.
+# This one has loops over every received token, which GCC vectorises from -O3 on.
 $(BUILD)/obj/common/wire/data.o: OPTIMISE := -O3
 
-# What objects are compiled with; touched when it changes, so that they are compiled again.
+# These files hold the flags. A file is written when its flags change, so that objects are compiled again.
 keep = @mkdir -p $(@D); printf '%s\n' "$$FLAGS" | cmp -s - $@ || printf '%s\n' "$$FLAGS" >$@
 COMPILING := $(CC) $(CXX) $(OPTIMISE) $(ALL_CFLAGS) $(ALL_CXXFLAGS)
 $(BUILD)/obj/flags: export FLAGS = $(COMPILING)
@@ -146,14 +145,14 @@ $(BUILD)/obj/%.o: %.c $(COMPILED_BY)
 	$(call say,CC,$<)
 	$(Q)$(CCACHE) $(CC) $(OPTIMISE) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
 
-# of all these headers, whichever of them each includes: the digest is in each
+# The digest is compiled into these objects, so they depend on all of the headers.
 $(BUILD)/obj/kernels/backend.o $(BUILD)/obj/emulated/kernels/cuda/library.cu.o \
 $(BUILD)/obj/cuda/kernels/cuda/library.cu.o: $(INTERFACE_HEADERS)
 $(BUILD)/obj/kernels/backend.o: ALL_CFLAGS += $(INTERFACE_FLAG)
 $(BUILD)/obj/emulated/kernels/cuda/library.cu.o: ALL_CXXFLAGS += $(INTERFACE_FLAG)
 $(BUILD)/obj/cuda/kernels/cuda/library.cu.o: NVCC_FLAGS += $(INTERFACE_FLAG)
 
-# what changes a step's bits: a resume by another build says so
+# Anything here may change the bits of a step. A resume by another build reports that.
 DIGESTED := $(sort $(shell find common kernels trainer -name '*.[ch]' -o -name '*.cu*' -o -name '*.cc'))
 DIGEST := $(shell { cat $(DIGESTED); $(CC) -dumpfullversion; echo '$(OPTIMISE) $(ALL_CFLAGS) $(PRODUCTS)'; } | sha256sum | cut -c1-16)
 $(BUILD)/obj/trainer/trainer_open.o: $(DIGESTED)
@@ -183,13 +182,13 @@ $(LIB)/libplm_cpu.a: $(CPU_OBJ)
 $(LIB)/libplm_cuda_emulated.a: $(EMULATED_OBJ)
 	$(archive)
 
-# A shared backend has its own copy of the error functions and needs nothing of the program's.
+# A shared backend has its own copy of the error functions, so it needs no symbol of the program.
 $(BUILD)/obj/library/%.o: %.c $(COMPILED_BY)
 	@mkdir -p $(@D)
 	$(call say,CC,$< [library])
 	$(Q)$(CCACHE) $(CC) $(OPTIMISE) $(ALL_CFLAGS) -fPIC -fvisibility=hidden -MMD -MP -c $< -o $@
 LIBRARY_OBJ := $(BUILD)/obj/library/common/base/status.o
-# The emulated backend as programs load it (PLM_CUDA_LIBRARY).
+# The emulated backend, in the form that programs load (PLM_CUDA_LIBRARY).
 EMULATED_LIBRARY := $(BUILD)/tests/lib/libplm_cuda_emulated.so
 $(EMULATED_LIBRARY): $(EMULATED_OBJ) $(LIBRARY_OBJ)
 	$(call say,LD,$@)
@@ -219,8 +218,8 @@ $(BIN)/plm-evaluator: $(call object,evaluator/evaluator_main.c) $(LIB)/libplm_ev
 
 $(LIB)/libplm_test_support.a: $(call object,$(TEST_SUPPORT_SRC))
 	$(archive)
-# Tests of what reads files and messages need neither operators nor the emulation, so `make
-# check-parsers` builds them under sanitizers within minutes.
+# Tests of parsers need neither operators nor the emulation, so `make check-parsers` builds them under
+# sanitizers within minutes.
 PARSER_TESTS := fuzz/% common/base/% common/config/% common/corpus/% common/metrics/% common/run/% \
                 common/sequences/% common/wire/% common/checkpoint/test_safetensors \
                 evaluator/score/test_csv_file evaluator/score/test_variant stages/views/%
@@ -240,12 +239,12 @@ $(foreach t,$(TOOL_SRC),$(eval $(patsubst tests/%.c,$(BUILD)/tests/%,$(t)): $(ca
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
 
 # ---- CUDA: a shared object that programs load at run time, on machines with nvcc ----------------
-# make CUDA_ARCHS="80 90"; PTX of the last one for the devices that come after.
+# CUDA_ARCHS chooses the architectures. The last one is also compiled to PTX, for later devices.
 CUDA_ARCHS ?= 80 90
 gencode = $(foreach a,$(1),-gencode arch=compute_$(a),code=sm_$(a))
 CUDA_GENCODE := $(call gencode,$(CUDA_ARCHS)) \
                 -gencode arch=compute_$(lastword $(CUDA_ARCHS)),code=compute_$(lastword $(CUDA_ARCHS))
-# Instructions that sm_90a alone has.
+# Instructions that only sm_90a has.
 CUDA_GENCODE_sm90 := $(call gencode,90a)
 NVCC_FLAGS := -std=c++17 -O3 -lineinfo -I. -DPLM_VERSION='"$(VERSION)"' \
               -Xcompiler -fPIC,-fvisibility=hidden,-Wall
@@ -269,7 +268,7 @@ $(CUDA_LIBRARY): $(CUDA_OBJ) $(LIBRARY_OBJ)
 	$(Q)$(NVCC) -shared -o $@ $^ -lcublasLt -lcublas -Xlinker -z,defs -Xlinker --as-needed \
 	  -Xlinker -rpath,$(dir $(realpath $(NVCC)))../lib64
 .PHONY: cuda
-cuda: ## the CUDA backend alone (build/lib/libplm_cuda.so); an error without nvcc
+cuda: ## build only the CUDA backend (build/lib/libplm_cuda.so); needs nvcc
 	@if [ -z "$(NVCC)" ]; then echo "cuda: no nvcc here: install the CUDA Toolkit, or set NVCC=PATH"; exit 1; fi
 	@$(MAKE) --no-print-directory $(CUDA_LIBRARY)
 
@@ -304,17 +303,17 @@ deps: ## install the Debian packages that the build and the tests need
 	@tests/support/deps.sh
 
 .PHONY: venv
-venv: ## the Python environment of the tests (build/venv)
+venv: ## make the Python environment of the tests (build/venv)
 	@tests/support/venv.sh
 
 # ---- running ------------------------------------------------------------------------------------
 .PHONY: test tests
-# Without libplm_cuda.so: no test loads it where no GPU is (`make check` compiles it, gpu-check runs
-# it), and nvcc takes longer than the whole suite's compilation. The emulated one is tested.
+# Tests do not need libplm_cuda.so: without a GPU they load the emulated backend instead. `make check`
+# compiles it, and `make gpu-check` runs it.
 tests: $(PROGRAMS) $(EMULATED_LIBRARY) $(TEST_BIN) $(FUZZ_BIN) $(TOOL_BIN) $(BENCH_BIN) $(GPU_BIN) ## build all test programs
-# PYTHON=0 leaves out PyTorch and what needs it: those tests are reported as skipped
+# PYTHON=0 leaves out PyTorch; the tests that need it are reported as skipped.
 PYTHON ?= 1
-test: deps $(if $(filter 0,$(PYTHON)),,venv) ## install what is missing, build, run every test; TESTS=pattern chooses, PYTHON=0 without PyTorch
+test: deps $(if $(filter 0,$(PYTHON)),,venv) ## install what is missing, build, run every test; TESTS=PATTERN chooses, PYTHON=0 leaves out PyTorch
 	@$(MAKE) -j$(JOBS) tests
 	@PLM_BUILD=$(BUILD) PLM_VENV=$(if $(filter 0,$(PYTHON)),,$(or $(PLM_VENV),$(CURDIR)/build/venv)) tests/support/run.sh $(TESTS)
 
@@ -330,37 +329,37 @@ fuzz: $(FUZZ_BIN) ## run every fuzzer for FUZZ_SECONDS (60) each; SAN=address,un
 	done
 
 .PHONY: bench
-bench: all $(BENCH_BIN) ## run the benchmarks; each prints a table and the machine
+bench: all $(BENCH_BIN) ## run the benchmarks; each prints the machine and a table
 	@for bench in $(BENCH_BIN); do echo "== $$bench"; $$bench || exit 1; done
 
-# About ten minutes, more at the first run, which compiles PyTorch's side; QUICK=1: seconds, and the
-# figures mean nothing.
+# Takes about ten minutes, and more on the first run, when PyTorch compiles its side. With QUICK=1 it
+# takes seconds, and the figures mean nothing.
 .PHONY: bench-cpu
-bench-cpu: all $(BENCH_BIN) venv ## this beside PyTorch: one table; OUT=FILE keeps it, QUICK=1 only shows that it runs
+bench-cpu: all $(BENCH_BIN) venv ## compare with PyTorch on the CPU; OUT=FILE keeps the table, QUICK=1 only shows that it runs
 	@$(or $(PLM_VENV),build/venv)/bin/python tests/bench/bench_cpu.py --build $(BUILD) \
 	  $(if $(QUICK),--quick) $(if $(OUT),--out $(OUT))
 
-# Under nine minutes on a machine with a GPU: tests, races, parity, a run, benchmarks; the report is in
-# tests/gpu/results. LIBS=DIR: libraries that tests/gpu/pack.sh unpacked; OUT=DIR, MINUTES=M.
+# Takes less than nine minutes: tests, races, parity, a run, benchmarks. The report is in OUT
+# (tests/gpu/results). LIBS is a folder of libraries that tests/gpu/pack.sh unpacked; MINUTES a limit.
 .PHONY: gpu-check
-gpu-check: ## everything a GPU can say about this tree, on a machine with one; LIBS=, OUT=, MINUTES=
+gpu-check: ## on a machine with a GPU: test and measure everything on it; LIBS=, OUT=, MINUTES=
 	@PYTHONDONTWRITEBYTECODE=1 python3 tests/gpu/gpu_check.py --build $(BUILD) $(if $(LIBS),--libs $(LIBS)) \
 	  $(if $(OUT),--out $(OUT)) $(if $(MINUTES),--minutes $(MINUTES))
 
-# The shipped sequences, from FASTA to evaluated checkpoints. Without a GPU nvcc's minutes are saved.
+# Without a GPU, the demo does not wait for nvcc.
 .PHONY: demo
-demo: deps ## the main job on the sequences that ship: ingest, train, evaluate, show
+demo: deps ## install what is missing, build, train on the shipped protein families, show what was learnt
 	@$(MAKE) --no-print-directory -j$(JOBS) all $(if $(wildcard /dev/nvidia0),,CUDA=0)
 	@tests/support/demo.sh
 
 # ---- keeping the house in order -----------------------------------------------------------------
 .PHONY: tidy
-tidy: ## formatting, includes between floors, file names, lengths
+tidy: ## check formatting, includes between layers, file names, lengths, parameters, references to doc/
 	@tests/support/tidy.sh
 
 .PHONY: lint
-lint: $(BUILD)/lint.stamp ## clang-tidy over every source file
-# not kernels/cpu/isa: vectors of GCC that clang does not take
+lint: $(BUILD)/lint.stamp ## run clang-tidy on every source file
+# kernels/cpu/isa uses vector extensions of GCC that clang does not know.
 LINT_SRC := $(COMMON_SRC) $(CPU_SRC) $(call find_c,$(STAGES))
 $(BUILD)/lint.stamp: $(LINT_SRC) $(shell find common kernels $(STAGES) -name '*.h') .clang-tidy
 	@mkdir -p $(@D)
@@ -371,19 +370,19 @@ $(BUILD)/lint.stamp: $(LINT_SRC) $(shell find common kernels $(STAGES) -name '*.
 	@touch $@
 
 .PHONY: sanitize
-sanitize: deps ## all tests under ASan + UBSan, then under TSan: an hour or more
+sanitize: deps ## run all tests under ASan and UBSan, then under TSan (an hour or more)
 	@$(MAKE) --no-print-directory SAN=address,undefined test
 	@$(MAKE) --no-print-directory SAN=thread test
 
 .PHONY: parser-tests check-parsers
 parser-tests: $(PARSER_BIN)
-check-parsers: deps ## what reads files and messages, and 5 s of each fuzzer, under ASan + UBSan
+check-parsers: deps ## test the parsers, and run each fuzzer for 5 s, under ASan and UBSan
 	@$(MAKE) --no-print-directory -j$(JOBS) SAN=address,undefined parser-tests
 	@PLM_BUILD=build/asan PLM_FUZZ_SECONDS=5 PLM_VENV=$(or $(PLM_VENV),$(CURDIR)/build/venv) tests/support/run.sh \
 	  $(patsubst %,'^%$$',$(PARSER_BIN:$(BUILD)/tests/%=%))
 
 .PHONY: check
-check: ## what every change has to pass, as .ci/run does: tidy, lint, build, tests, check-parsers
+check: ## everything a change has to pass: tidy, lint, build, check-parsers, test
 	@tests/support/deps.sh clang-format clang-tidy shellcheck
 	@$(MAKE) --no-print-directory deps venv
 	@$(MAKE) --no-print-directory tidy
@@ -397,6 +396,6 @@ clean: ## remove build/
 	rm -rf build
 
 .PHONY: help
-help: ## this list
+help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | LC_ALL=C sort | \
 	  awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
