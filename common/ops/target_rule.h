@@ -1,7 +1,7 @@
-/* From tokens as they came to what a step shall predict: one rule, used by the operator
- * choose_targets of every backend and by the host, which counts beforehand.
+/* How the targets of a step follow from its tokens: the one rule that the operator choose_targets
+ * of every backend uses, and the host, which counts the targets beforehand.
  *
- * Source: model.md, "Objectives". Draws come from Philox keyed by (seed, chunk of the run,
+ * Source: doc/model.md#objectives. Draws come from Philox keyed by (seed, chunk of the run,
  * position), so the mask is the same on every backend, bit for bit, after any resume, for any
  * number of packers or micro-batches.
  */

@@ -1,5 +1,5 @@
-/* choose_targets on every backend against the host's own targets (trainer/objective.c), which
- * test_objective.c holds against model.md: the same mask, bit for bit. */
+/* choose_targets on every backend gives the same mask, bit for bit, as the host's own targets
+ * (trainer/objective.c), which test_objective.c compares with doc/model.md#objectives. */
 #include <stdlib.h>
 #include <string.h>
 

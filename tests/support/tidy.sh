@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The rules of the house that no compiler checks: formatting, who may include whom, unique file
-# names, line and file lengths, no unfinished marks. Prints each offence; exit 1 when there is one.
+# names, line and file lengths, numbers of parameters, references to the manual, no unfinished marks.
+# Prints each offence; exit 1 if there is one.
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1
 offences=0
@@ -20,9 +21,9 @@ else
   echo "tidy: clang-format is not installed; formatting was not checked" >&2
 fi
 
-# Three floors: common knows nobody, kernels know common, a stage knows both and no other stage.
+# Three layers: common/ includes nobody above it, kernels/ includes common/, a stage includes both but no other stage.
 includes() { # FOLDER REGEX-OF-FORBIDDEN
-  while IFS= read -r line; do complain "a floor crossed: $line"; done < <(
+  while IFS= read -r line; do complain "an include against the layers: $line"; done < <(
     git grep -nE "#include \"($2)/" -- "$1" || true)
 }
 includes common 'kernels|packer|trainer|evaluator|stages|tests'
@@ -31,7 +32,16 @@ includes packer 'kernels|trainer|evaluator|stages|tests'
 includes trainer 'kernels|packer|evaluator|stages|tests'
 includes evaluator 'kernels|packer|trainer|stages|tests'
 includes stages 'kernels|packer|trainer|evaluator|tests'
-for room in supervisor ingest export views; do includes "stages/$room" stages/commands; done
+# Folders of the stages: nothing includes the commands, and the evaluator's tasks do not include each other.
+for room in supervisor ingest export views; do includes "stages/$room" 'stages/commands'; done
+for room in embed generate score; do
+  includes "evaluator/$room" "$(printf 'evaluator/%s\n' embed generate score evaluate watch | grep -v "/$room" | paste -sd'|')"
+done
+# The folders of common depend on each other without circles.
+while IFS= read -r line; do complain "a circle of folders in common: ${line#tsort: }"; done < <(
+  git grep -oE '#include "common/[a-z]+/' -- common |
+    sed -nE 's|^common/([a-z]+)/[^:]*:#include "common/([a-z]+)/|\1 \2|p' |
+    awk '$1 != $2' | sort -u | tsort 2>&1 >/dev/null)
 
 while IFS= read -r name; do complain "two files are called $name"; done < <(
   printf '%s\n' "${sources[@]}" | xargs -n1 basename | sort | uniq -d)
@@ -45,6 +55,11 @@ done < <(wc -l "${sources[@]}")
 
 while IFS= read -r line; do complain "unfinished: $line"; done < <(
   git grep -nwE 'TODO|FIXME|XXX' -- '*.c' '*.h' '*.cu' '*.cuh' '*.cc' '*.py' Makefile README.md || true)
+
+while IFS= read -r line; do complain "$line"; done < <(
+  printf '%s\n' "${sources[@]}" | grep -v '^tests/emulation/' | xargs awk -f tests/support/tidy_parameters.awk)
+
+. tests/support/tidy_manual.sh
 
 for file in "${sources[@]}"; do
   head -n 1 "$file" | grep -qE '^(/\*|//)' || complain "$file: its first line does not say why it exists"
