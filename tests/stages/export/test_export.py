@@ -321,7 +321,7 @@ def test_places_that_are_never_taken(runs):
     pathlib.Path("file").write_text("text")
     for place, says in (
         (checkpoint, "it is a checkpoint"),
-        (runs / "plain", "this is a run"),
+        (runs / "plain", "it is a run"),
         (runs / "corpus", "it is a corpus"),
         ("file", "not a folder"),
         ("/", "an export cannot go to /"),
