@@ -74,7 +74,9 @@ lines_of() { if [ -e "$1" ]; then wc -l <"$1"; else echo 0; fi; }
 # until_lines RUN N: waits until trainer.jsonl has N lines; fails if the trainer ends before
 until_lines() {
   while [ "$(lines_of "$1/trainer.jsonl")" -lt "$2" ]; do
-    kill -0 "$trainer_pid" 2>/dev/null || fail "the trainer ended before step $2"
+    kill -0 "$trainer_pid" 2>/dev/null && continue
+    # it may have written the last lines between the two looks
+    [ "$(lines_of "$1/trainer.jsonl")" -ge "$2" ] || fail "the trainer ended before step $2"
   done
 }
 
