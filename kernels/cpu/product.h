@@ -17,8 +17,7 @@
 struct plm_products;
 struct plm_product;
 
-/* C_MN = A_MK B_KN, row-major; ld: elements between rows as stored. Compared bytewise: start from
- * {0}. */
+/* C_MN = A_MK B_KN, row-major; ld: elements between rows as stored. */
 struct plm_product_shape {
   int64_t M, N, K;
   int64_t lda, ldb, ldc;
@@ -27,8 +26,15 @@ struct plm_product_shape {
   uint8_t half;        /* A and B are bf16, else float */
   uint8_t half_output; /* C is bf16, else float; only with half */
   uint8_t accumulate;  /* C += */
-  uint8_t reserved[3];
 };
+
+static inline bool plm_product_shape_equal(const struct plm_product_shape *a,
+                                           const struct plm_product_shape *b)
+{
+  return a->M == b->M && a->N == b->N && a->K == b->K && a->lda == b->lda && a->ldb == b->ldb &&
+         a->ldc == b->ldc && a->transpose_a == b->transpose_a && a->transpose_b == b->transpose_b &&
+         a->half == b->half && a->half_output == b->half_output && a->accumulate == b->accumulate;
+}
 
 /* The library's name and version: the bits of its products may change with it. */
 const char *plm_products_library(void);

@@ -2,7 +2,6 @@
  * and by itself where oneDNN's headers are missing. */
 #include <cblas.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "kernels/cpu/product.h"
 
@@ -73,7 +72,7 @@ const struct plm_product *plm_products_get(struct plm_products *products,
                          (uint64_t)shape->K * 65537 + (uint64_t)shape->lda;
   struct plm_product **bucket = &products->buckets[mixed % BUCKETS];
   for (struct plm_product *p = *bucket; p != NULL; p = p->next)
-    if (memcmp(&p->shape, shape, sizeof *shape) == 0) return p;
+    if (plm_product_shape_equal(&p->shape, shape)) return p;
   struct plm_product *product = calloc(1, sizeof *product);
   if (product == NULL) {
     plm_error_set(&products->error, PLM_NO_MEMORY, "no memory for a product");

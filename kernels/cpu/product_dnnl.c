@@ -196,11 +196,14 @@ static void free_product(struct plm_product *product)
   free(product);
 }
 
-static uint32_t bucket_of(const struct plm_product_shape *shape)
+static uint32_t bucket_of(const struct plm_product_shape *s)
 {
-  uint64_t h = 1469598103934665603u; /* FNV-1a */
-  const unsigned char *bytes = (const unsigned char *)shape;
-  for (size_t i = 0; i < sizeof *shape; i++) h = (h ^ bytes[i]) * 1099511628211u;
+  const uint64_t flags = s->transpose_a | (uint64_t)s->transpose_b << 1 | (uint64_t)s->half << 2 |
+                         (uint64_t)s->half_output << 3 | (uint64_t)s->accumulate << 4;
+  const uint64_t fields[] = {(uint64_t)s->M,   (uint64_t)s->N,   (uint64_t)s->K, (uint64_t)s->lda,
+                             (uint64_t)s->ldb, (uint64_t)s->ldc, flags};
+  uint64_t h = 1469598103934665603u; /* FNV-1a, a field at a time */
+  for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) h = (h ^ fields[i]) * 1099511628211u;
   return (uint32_t)(h >> 32) % BUCKETS;
 }
 
@@ -209,7 +212,7 @@ const struct plm_product *plm_products_get(struct plm_products *products,
 {
   struct plm_product **bucket = &products->buckets[bucket_of(shape)];
   for (struct plm_product *p = *bucket; p != NULL; p = p->next)
-    if (memcmp(&p->shape, shape, sizeof *shape) == 0) return p;
+    if (plm_product_shape_equal(&p->shape, shape)) return p;
   keep_to_one_thread();
   dnnl_status_t status = dnnl_out_of_memory;
   struct plm_product *product = calloc(1, sizeof *product);

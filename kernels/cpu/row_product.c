@@ -301,7 +301,7 @@ struct plm_row_family *plm_row_family_get(struct plm_row_products *rows,
   key.M = 0;
   PLM_ASSERT(key.lda == key.K && key.ldc == key.N && !key.transpose_a);
   for (struct plm_row_family *f = rows->families; f != NULL; f = f->next)
-    if (memcmp(&f->shape, &key, sizeof key) == 0) return f;
+    if (plm_product_shape_equal(&f->shape, &key)) return f;
   struct plm_row_family *family = calloc(1, sizeof *family);
   if (family == NULL) {
     plm_error_set(&rows->error, PLM_NO_MEMORY, "no memory for a product");
