@@ -4,7 +4,8 @@
  * the thread pool; the pool runs a tile on one thread; the arithmetic of a tile is a vector kernel
  * (isa/) that is compiled once for each instruction set and chosen when the backend opens.
  * A tile's extent depends on the shape alone, never on the number of threads, and partial sums are
- * combined in the order of the tiles, so that any number of threads gives the same bits.
+ * combined in the order of the tiles, so that any number of threads gives the same bits. The
+ * exception is the gradient of weights in bf16 (ops_linear_weight.c).
  */
 #ifndef PLM_KERNELS_CPU_CPU_OPS_H
 #define PLM_KERNELS_CPU_CPU_OPS_H

@@ -1,5 +1,6 @@
-/* Linear backward by weight: dw_OI += dy_NO^T x_NI. Each thread has a share of O, and adds up the
- * tokens in pieces, in their order: the same bits with any number of threads.
+/* Linear backward by weight: dw_OI += dy_NO^T x_NI. Each thread computes a share of O and adds up
+ * the tokens in pieces, in their order. The same number of threads gives the same bits. Another
+ * number gives other shares: in bf16, oneDNN may then choose another kernel, with other bits.
  *
  * fp32: dy is read along the tokens, a line of the cache from each row. Where its rows are a power
  * of two apart those lines fall into the same few places of the cache, and where they are far apart
