@@ -12,8 +12,9 @@
  *   unless the comment says accumulate.
  * - Reductions have a fixed order for a given backend, shape, precision and thread count: the same
  *   inputs give the same bits.
- * - Nothing allocates after opening, except through ops->allocate by the caller. Operators do not
- *   fail; a device error is sticky and reported by ops->synchronize.
+ * - An operator may allocate memory when it first meets a shape, and never again for that shape.
+ * - Operators return no status. One that fails (no memory, an error of the device or of a library)
+ *   leaves its results undefined; ops->synchronize reports the first such error from then on.
  */
 #ifndef PLM_COMMON_OPS_OPS_H
 #define PLM_COMMON_OPS_OPS_H

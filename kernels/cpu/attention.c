@@ -25,6 +25,7 @@ struct plm_attention {
   struct plm_attention_segment *segments;
   size_t segment_count, segment_capacity;
   uint64_t allowed;
+  struct plm_error error; /* the first; kept */
 };
 
 plm_status plm_attention_open(const struct plm_attention_kernels *kernels, struct plm_pool *pool,
@@ -73,27 +74,48 @@ size_t plm_attention_scratch_floats(int32_t length, int32_t K)
          + 4 * (size_t)length * width;                           /* K, V, dK, dV */
 }
 
-/* ---- scratch: grows with the shapes seen, then stays ---- */
-static void reserve_scratch(struct plm_attention *a, int32_t longest, int32_t K)
+plm_status plm_attention_error(const struct plm_attention *attention, struct plm_error *error)
 {
-  const size_t floats = plm_attention_scratch_floats(longest, K);
-  if (floats <= a->scratch_floats) return;
+  if (attention->error.status != PLM_OK && error != NULL) *error = attention->error;
+  return attention->error.status;
+}
+
+/* ---- scratch: grows when a larger shape is met, and is kept ---- */
+static bool fail_without_memory(struct plm_attention *a, size_t bytes)
+{
+  if (a->error.status == PLM_OK)
+    plm_error_set(&a->error, PLM_NO_MEMORY, "no memory for the scratch of attention (%zu bytes)",
+                  bytes);
+  return false;
+}
+
+static bool reserve_scratch(struct plm_attention *a, int32_t longest, int32_t K)
+{
+  const size_t floats = plm_attention_scratch_floats(longest, K), bytes = floats * sizeof(float);
+  if (floats <= a->scratch_floats) return true;
+  a->scratch_floats = 0;
   for (uint32_t i = 0; i < a->threads; i++) {
     void *scratch = NULL;
     free(a->workers[i].scratch);
-    PLM_ASSERT(posix_memalign(&scratch, SCRATCH_ALIGNMENT, floats * sizeof(float)) == 0);
+    a->workers[i].scratch = NULL;
+    if (posix_memalign(&scratch, SCRATCH_ALIGNMENT, bytes) != 0)
+      return fail_without_memory(a, bytes);
     a->workers[i].scratch = scratch;
   }
   a->scratch_floats = floats;
+  return true;
 }
 
-static void reserve_segments(struct plm_attention *a, size_t count)
+static bool reserve_segments(struct plm_attention *a, size_t count)
 {
-  if (count <= a->segment_capacity) return;
+  const size_t bytes = count * sizeof *a->segments;
+  if (count <= a->segment_capacity) return true;
   free(a->segments);
-  a->segments = malloc(count * sizeof *a->segments);
-  PLM_ASSERT(a->segments != NULL);
+  a->segment_capacity = 0;
+  a->segments = malloc(bytes);
+  if (a->segments == NULL) return fail_without_memory(a, bytes);
   a->segment_capacity = count;
+  return true;
 }
 
 /* ---- segments ---- */
@@ -121,13 +143,13 @@ static void chunk_segments(struct plm_attention *a, const struct plm_interval_ma
   }
 }
 
-/* All segments of a call; returns the keys of the longest. */
+/* Finds all segments of a call and returns the number of keys of the longest. Their memory has been
+ * reserved. */
 static int32_t find_segments(struct plm_attention *a, const struct plm_interval_mask *mask,
                              int32_t heads)
 {
   const uint64_t before = a->allowed;
   int32_t longest = 0;
-  reserve_segments(a, (size_t)mask->B * (size_t)mask->L);
   a->segment_count = 0;
   for (int32_t chunk = 0; chunk < mask->B; chunk++) chunk_segments(a, mask, chunk);
   a->allowed = before + (a->allowed - before) * (uint64_t)heads;
@@ -188,7 +210,8 @@ static void run_piece(void *context, int64_t piece, uint32_t thread)
   worker->executed += task.executed;
 }
 
-static void run_call(struct call *call)
+/* Returns false, and computes nothing, if there is no memory. */
+static bool run_call(struct call *call)
 {
   const struct plm_attention_shape *shape = call->shape;
   struct plm_attention *a = call->attention;
@@ -196,8 +219,10 @@ static void run_call(struct call *call)
   PLM_ASSERT(shape->K >= 16 && shape->K <= 128 && shape->K % 8 == 0);
   PLM_ASSERT(call->mask->B == shape->B && call->mask->L == shape->L);
   call->out_stride = (int64_t)shape->H * shape->K;
-  reserve_scratch(a, find_segments(a, call->mask, shape->H), shape->K);
+  if (!reserve_segments(a, (size_t)shape->B * (size_t)shape->L)) return false;
+  if (!reserve_scratch(a, find_segments(a, call->mask, shape->H), shape->K)) return false;
   plm_pool_tiles(a->pool, (int64_t)a->segment_count * shape->H, run_piece, call);
+  return true;
 }
 
 /* Writes zeros to the rows that no segment covers, as queries or as keys: padding. */
@@ -234,7 +259,7 @@ void plm_attention_forward(struct plm_attention *attention, act *out, float *lse
                       .v = in->v,
                       .out = out,
                       .lse = lse};
-  run_call(&call);
+  if (!run_call(&call)) return;
   const int64_t width = call.out_stride * (attention->bf16 ? 2 : 4);
   zero_uncovered(attention, out, shape->B, shape->L, width, width, false);
   for (int32_t b = 0; b < shape->B; b++)
@@ -263,7 +288,7 @@ void plm_attention_backward(struct plm_attention *attention,
                       .dq = to->dq,
                       .dk = to->dk,
                       .dv = to->dv};
-  run_call(&call);
+  if (!run_call(&call)) return;
   const int64_t bytes = attention->bf16 ? 2 : 4, stride = shape->row_stride * bytes;
   const int64_t width = call.out_stride * bytes;
   zero_uncovered(attention, to->dq, shape->B, shape->L, stride, width, false);

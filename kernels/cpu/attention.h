@@ -10,8 +10,8 @@
 
 struct plm_attention;
 
-/* The operator of one backend. Scratch is taken at the first call of a larger shape than before
- * (the first step of a run) and kept. */
+/* The operator of one backend. It allocates scratch when it meets a larger shape than before, and
+ * keeps it. */
 plm_status plm_attention_open(const struct plm_attention_kernels *kernels, struct plm_pool *pool,
                               bool is_bf16, struct plm_attention **attention,
                               struct plm_error *error);
@@ -27,6 +27,9 @@ void plm_attention_backward(struct plm_attention *attention,
                             const act *out, const float *lse, const struct plm_attention_inputs *in,
                             const struct plm_interval_mask *mask,
                             const struct plm_attention_shape *shape);
+
+/* PLM_OK unless a call found no memory; that call did nothing. */
+plm_status plm_attention_error(const struct plm_attention *attention, struct plm_error *error);
 
 /* Query-key pairs of all calls so far, over heads and both directions: computed (rounding to tiles
  * included) and allowed by the masks. */

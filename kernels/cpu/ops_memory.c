@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "kernels/cpu/attention.h"
 #include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/product.h"
 #include "kernels/cpu/row_product.h"
@@ -84,7 +85,8 @@ static plm_status synchronize(struct plm_ops *ops, struct plm_error *error)
     if (error != NULL) *error = cpu->error;
     return cpu->error.status;
   }
-  const plm_status status = plm_row_products_error(cpu->row_products, error);
+  plm_status status = plm_attention_error(cpu->attention, error);
+  if (status == PLM_OK) status = plm_row_products_error(cpu->row_products, error);
   return status != PLM_OK ? status : plm_products_error(cpu->products, error);
 }
 

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include <cmocka.h>
 
@@ -400,9 +401,44 @@ static void keys_that_no_query_sees_are_not_computed(void **state)
   }
 }
 
+/* The address space is limited, so that the first call's scratch cannot be allocated. */
+static void missing_memory_is_an_error(void **state)
+{
+  (void)state;
+#ifdef PLM_SANITIZED
+  skip(); /* sanitizers need address space themselves */
+#endif
+  struct plm_pool *pool;
+  struct plm_attention *attention;
+  struct attention_case p;
+  struct plm_error error = {0};
+  struct rlimit limit;
+  attention_batch_begin(&sample, 1, 4096);
+  attention_batch_add(&sample, 0, 0, 4096);
+  attention_case_init(&p, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 128, false);
+  assert_int_equal(plm_pool_open(2, &pool, NULL), PLM_OK);
+  assert_int_equal(
+      plm_attention_open(&plm_attention_kernels_portable, pool, false, &attention, NULL), PLM_OK);
+  assert_int_equal(plm_attention_error(attention, &error), PLM_OK);
+  assert_int_equal(getrlimit(RLIMIT_AS, &limit), 0);
+  const struct rlimit none = {.rlim_cur = 1 << 20, .rlim_max = limit.rlim_max};
+  const struct plm_attention_inputs in = {attention_case_part(&p, Q), attention_case_part(&p, K_),
+                                          attention_case_part(&p, V)};
+  assert_int_equal(setrlimit(RLIMIT_AS, &none), 0);
+  plm_attention_forward(attention, p.data[OUT], p.lse, &in, &p.mask, &p.shape);
+  assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
+  assert_int_equal(plm_attention_error(attention, &error), PLM_NO_MEMORY);
+  assert_non_null(strstr(error.what, "no memory for the scratch of attention"));
+  plm_attention_close(attention);
+  plm_pool_close(pool);
+  attention_case_deinit(&p);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(
+          missing_memory_is_an_error), /* first: the heap has no large free block yet */
       cmocka_unit_test(every_mask_kind),
       cmocka_unit_test(every_head_width),
       cmocka_unit_test(every_length),
