@@ -138,7 +138,7 @@ static void check_patch_widths(struct checks *checks)
 {
   const struct plm_model_config *model = checks->model;
   const uint32_t heads = model->num_attention_heads;
-  if (!CHECKABLE(checks, "architecture", "hidden_size", "num_attention_heads") ||
+  if (!CHECKABLE(checks, "architecture", "hidden_size", "num_attention_heads") || heads == 0 ||
       model->architecture != PLM_PATCH_UNET)
     return;
   const uint32_t unit = width_unit(heads);

@@ -34,8 +34,9 @@ typedef uint16_t bf16; /* bit pattern */
 struct plm_ops;
 struct plm_recording; /* the backend's own */
 
-/* One attention mask on one level: each query a run of keys, each key a run of queries
- * (attention.md). begin/end are positions in the chunk's level. Empty run: begin == end == 0. */
+/* One attention mask on one level: each query sees an interval of keys, and each key is seen by an
+ * interval of queries (doc/model.md#attention-masks). begin and end are positions in the chunk's
+ * level. An empty interval has begin == end == 0. */
 struct plm_interval_mask {
   int32_t B, L;
   const int32_t *key_begin, *key_end;     /* (B, L) for query q */

@@ -264,11 +264,11 @@ static void print_summary(struct figures figures[2][SUBJECTS], uint32_t threads)
          by_processor_time ? "processor time" : "the clock");
   printf("%-12s %22s %22s %12s\n", "", "fp32", "bf16", "bf16 / fp32");
   for (int s = 0; s < SUBJECTS; s++) {
-    const struct figures *fp32 = &figures[0][s], *bf16 = &figures[1][s];
-    if (fp32->tokens_per_s == 0 || bf16->tokens_per_s == 0) continue;
+    const struct figures *fp32 = &figures[0][s], *in_bf16 = &figures[1][s];
+    if (fp32->tokens_per_s == 0 || in_bf16->tokens_per_s == 0) continue;
     printf("%-12s %9.0f tok/s %5.1f%% %9.0f tok/s %5.1f%% %10.2f x\n", subjects[s].name,
-           fp32->tokens_per_s, 100.0 * fp32->step_share, bf16->tokens_per_s,
-           100.0 * bf16->step_share, bf16->tokens_per_s / fp32->tokens_per_s);
+           fp32->tokens_per_s, 100.0 * fp32->step_share, in_bf16->tokens_per_s,
+           100.0 * in_bf16->step_share, in_bf16->tokens_per_s / fp32->tokens_per_s);
   }
 }
 
