@@ -1,6 +1,6 @@
-/* Cuts a call of attention into independent pieces of work, a head of a segment each, and runs
- * them on the thread pool. A piece reads and writes rows of its own alone and is computed by one
- * thread in a fixed order, so any number of threads gives the same bits, without atomics. */
+/* Cuts a call of attention into independent pieces of work, each one head of one segment, and runs
+ * them on the thread pool. No two pieces share a row of a head, and one thread computes a piece in
+ * a fixed order. Any number of threads therefore gives the same bits, without atomics. */
 #include "kernels/cpu/attention.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@ enum { SCRATCH_ALIGNMENT = 64 };
 struct worker {
   float *scratch;
   uint64_t executed;
-  char apart[SCRATCH_ALIGNMENT]; /* workers' counters on cache lines of their own */
+  char apart[SCRATCH_ALIGNMENT]; /* keeps the workers' counters on different cache lines */
 };
 
 struct plm_attention {
@@ -25,7 +25,7 @@ struct plm_attention {
   struct plm_attention_segment *segments;
   size_t segment_count, segment_capacity;
   uint64_t allowed;
-  struct plm_error error; /* the first; kept */
+  struct plm_error error; /* the first error; kept */
 };
 
 plm_status plm_attention_open(const struct plm_attention_kernels *kernels, struct plm_pool *pool,
@@ -80,7 +80,7 @@ plm_status plm_attention_error(const struct plm_attention *attention, struct plm
   return attention->error.status;
 }
 
-/* ---- scratch: grows when a larger shape is met, and is kept ---- */
+/* ---- scratch: grows when a call has a larger shape than before, and is kept ---- */
 static bool fail_without_memory(struct plm_attention *a, size_t bytes)
 {
   if (a->error.status == PLM_OK)
@@ -119,8 +119,9 @@ static bool reserve_segments(struct plm_attention *a, size_t count)
 }
 
 /* ---- segments ---- */
-/* Appends the segments of one chunk. Queries with an empty run are in none, or inside one. Runs
- * that begin before an earlier segment's end join it, so segments share no key. */
+/* Appends the segments of one chunk. A query that sees no key starts no segment, but may lie inside
+ * one. A run of keys that begins before the end of an earlier segment is merged with that segment,
+ * so segments share no key. */
 static void chunk_segments(struct plm_attention *a, const struct plm_interval_mask *mask,
                            int32_t chunk)
 {
@@ -143,8 +144,8 @@ static void chunk_segments(struct plm_attention *a, const struct plm_interval_ma
   }
 }
 
-/* Finds all segments of a call and returns the number of keys of the longest. Their memory has been
- * reserved. */
+/* Finds all segments of a call and returns the number of keys of the longest one. The caller has
+ * reserved the memory (reserve_segments). */
 static int32_t find_segments(struct plm_attention *a, const struct plm_interval_mask *mask,
                              int32_t heads)
 {
@@ -167,7 +168,7 @@ struct call {
   const struct plm_interval_mask *mask;
   const struct plm_attention_shape *shape;
   const char *q, *k, *v, *dout;
-  char *out, *dq, *dk, *dv; /* out is read only by the backward */
+  char *out, *dq, *dk, *dv; /* the backward pass only reads out */
   float *lse;
   int64_t out_stride;
 };
@@ -210,7 +211,7 @@ static void run_piece(void *context, int64_t piece, uint32_t thread)
   worker->executed += task.executed;
 }
 
-/* Returns false, and computes nothing, if there is no memory. */
+/* Returns false without computing anything if there is no memory. */
 static bool run_call(struct call *call)
 {
   const struct plm_attention_shape *shape = call->shape;
@@ -225,7 +226,8 @@ static bool run_call(struct call *call)
   return true;
 }
 
-/* Writes zeros to the rows that no segment covers, as queries or as keys: padding. */
+/* Writes zeros to the rows that no segment covers (padding). `keys` selects whether the segments'
+ * ranges of keys or their ranges of queries count as covered. */
 static void zero_uncovered(const struct plm_attention *a, char *rows, int32_t B, int32_t L,
                            int64_t stride_bytes, int64_t width_bytes, bool keys)
 {

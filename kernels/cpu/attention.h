@@ -1,5 +1,5 @@
-/* Attention on the CPU: a call's segments on the thread pool. ops_attention.c puts it into struct
- * plm_ops; tests and benchmarks may drive it by themselves, for any instruction set.
+/* Attention on the CPU: runs the segments of a call on the thread pool. ops_attention.c registers
+ * it in struct plm_ops; tests and benchmarks may also call it directly, for any instruction set.
  */
 #ifndef PLM_KERNELS_CPU_ATTENTION_H
 #define PLM_KERNELS_CPU_ATTENTION_H
@@ -10,14 +10,14 @@
 
 struct plm_attention;
 
-/* The operator of one backend. It allocates scratch when it meets a larger shape than before, and
- * keeps it. */
+/* Opens the attention operator of one backend. `kernels` and `pool` must outlive it. It allocates
+ * scratch when a call's shape is larger than any before, and keeps it until it is closed. */
 plm_status plm_attention_open(const struct plm_attention_kernels *kernels, struct plm_pool *pool,
                               bool is_bf16, struct plm_attention **attention,
                               struct plm_error *error);
 void plm_attention_close(struct plm_attention *attention);
 
-/* As attention_forward and attention_backward of struct plm_ops. */
+/* Same contracts as attention_forward and attention_backward of struct plm_ops. */
 void plm_attention_forward(struct plm_attention *attention, act *out, float *lse,
                            const struct plm_attention_inputs *in,
                            const struct plm_interval_mask *mask,
@@ -28,11 +28,13 @@ void plm_attention_backward(struct plm_attention *attention,
                             const struct plm_interval_mask *mask,
                             const struct plm_attention_shape *shape);
 
-/* PLM_OK unless a call found no memory; that call did nothing. */
+/* Returns PLM_OK, or the first error if a call could not allocate its scratch. Such a call computes
+ * nothing. The error is kept. */
 plm_status plm_attention_error(const struct plm_attention *attention, struct plm_error *error);
 
-/* Query-key pairs of all calls so far, over heads and both directions: computed (rounding to tiles
- * included) and allowed by the masks. */
+/* Counts query-key pairs over all calls so far, all heads, and forward and backward calls:
+ * `executed` were computed, including the rounding up to tiles; `allowed` are those that the masks
+ * allow. */
 struct plm_attention_area {
   uint64_t executed, allowed;
 };

@@ -1,6 +1,7 @@
 /* The vector kernels: the arithmetic of one tile, for one instruction set and one precision of the
- * activations. Formulas and shapes are those of common/ops/ops.h; scalars (a, b, s) come by value,
- * and reductions return the tile's own sum. void pointers are activations (float or bf16).
+ * activations. Formulas and shapes are those of common/ops/ops.h. Scalars (a, b, s) are passed by
+ * value, and a reduction returns the sum of its tile only. void pointers point to activations
+ * (float or bf16).
  */
 #ifndef PLM_KERNELS_CPU_CPU_VECTOR_H
 #define PLM_KERNELS_CPU_CPU_VECTOR_H
@@ -16,7 +17,7 @@ struct plm_cpu_adam {
   float correction1, correction2, gradient_scale;
 };
 
-/* Token tables have at most this many rows (a byte vocabulary has 260). */
+/* Most rows of a token table (a byte vocabulary has 260), and the largest width of a head. */
 enum { PLM_TABLE_ROWS_LIMIT = 4096, PLM_HEAD_WIDTH_LIMIT = 256 };
 
 struct plm_qkv_rows { /* rows [begin, end) of (B * L, 3 H K) */
@@ -25,12 +26,12 @@ struct plm_qkv_rows { /* rows [begin, end) of (B * L, 3 H K) */
   float a0, a1;
 };
 
-struct plm_mix_rows { /* plm_mix of a tile */
+struct plm_mix_rows { /* the rows of a struct plm_mix that belong to a tile */
   const void *x, *p, *skip;
   float b[2], s;
 };
 
-struct plm_mix_row_gradients { /* plm_mix_gradients of a tile, without the sums: db, ds */
+struct plm_mix_row_gradients { /* likewise of plm_mix_gradients, without the sums db and ds */
   void *dx, *dp, *dskip;
   const void *more, *dmixed, *dh, *mixed;
 };
@@ -41,15 +42,15 @@ struct plm_token_groups { /* N groups of 2^level tokens */
   int level;
 };
 
-struct plm_attended_keys { /* of one head: keys and values (count, K) */
+struct plm_attended_keys { /* of one head: keys and values are (count, K) */
   const void *q, *keys, *values;
-  float *scores; /* (count) scratch */
+  float *scores; /* (count), scratch */
   int64_t count, K;
   float scale;
 };
 
 struct plm_loss_rows {
-  const float *logits; /* (N, V) capped */
+  const float *logits; /* (N, V), after the soft cap */
   const int32_t *labels;
   const float *weights;
   float loss_scale;
@@ -64,7 +65,7 @@ struct plm_cpu_vector {
   void (*relu2_forward)(void *x, int64_t n);                    /* x = relu(x)^2 */
   void (*relu2_backward)(void *dx, const void *out, int64_t n); /* dx *= 2 sqrt(out) */
   void (*gelu_forward)(void *out, const void *x, int64_t n);
-  /* dx may be dout where activations are floats */
+  /* dx may be dout if activations are floats */
   void (*gelu_backward)(void *dx, const float *dout, const void *x, int64_t n);
   void (*add)(void *x, const void *y, int64_t n);
 
@@ -81,20 +82,20 @@ struct plm_cpu_vector {
   void (*qkv_backward)(void *dqkv_raw, void *dvi, float da[2], const void *dqkv, const void *qkv,
                        const void *vi, const struct plm_qkv_rows *rows);
 
-  /* out_K = softmax(scale q keys^T) values of one query */
+  /* out_K = softmax(scale q keys^T) values, for one query */
   void (*attend)(void *out, const struct plm_attended_keys *keys);
 
   /* ---- token tables ---- */
   /* groups [begin, end) */
   void (*token_mean_forward)(void *out, const float *table, const struct plm_token_groups *groups,
                              int64_t begin, int64_t end);
-  /* columns [begin, end) of all groups, in the groups' order */
+  /* columns [begin, end) of all groups, in the order of the groups */
   void (*token_mean_backward)(float *dtable, const void *dout,
                               const struct plm_token_groups *groups, int64_t begin, int64_t end);
 
   /* ---- head, fp32 ---- */
   void (*add_bias)(float *x, const float *bias, int64_t N, int64_t V);   /* x_NV += bias_V */
-  void (*column_sums)(float *out, const float *x, int64_t N, int64_t V); /* = */
+  void (*column_sums)(float *out, const float *x, int64_t N, int64_t V); /* out_V = */
   void (*soft_cap)(float *x, int64_t n, float cap);
   void (*cross_entropy)(float *row_loss, float *dlogits, const struct plm_loss_rows *rows);
 
@@ -105,18 +106,20 @@ struct plm_cpu_vector {
   void (*ema)(float *average, const float *w, float decay, int64_t n);
   /* buf = lerp(buf, scale g, 1 - m); out = lerp(scale g, buf, m) */
   void (*nesterov)(float *out, float *buffer, const float *g, float scale, float m, int64_t n);
-  /* out = x factor, rounded to bf16 or kept: the iterates of Newton-Schulz */
+  /* out = x factor, as activations: the iterates of Newton-Schulz */
   void (*scale_to)(void *out, const float *x, float factor, int64_t n);
-  /* out = a x + c y; x and out activations, y fp32 */
+  /* out = a x + c y; x and out are activations, y is fp32 */
   void (*combine)(void *out, const void *x, const float *y, float a, float c, int64_t n);
-  /* out (cols, rows) = in (rows, cols)^T; elements between rows */
+  /* out (cols, rows) = in (rows, cols)^T; strides are elements between rows */
   void (*transpose)(void *out, int64_t out_stride, const void *in, int64_t in_stride, int64_t rows,
                     int64_t cols);
   /* w = w (1 - decay) - rate u */
   void (*decay_update)(float *w, const void *u, float decay, float rate, int64_t n);
 };
 
-/* Each fills its part for one instruction set; the files of isa/ define them. */
+/* Each function sets one part of the kernels for one instruction set; the files in isa/ define
+ * them.
+ */
 #define PLM_CPU_VECTOR_FILLS(X) \
   X(elementwise) X(norm) X(qkv) X(attend) X(table) X(loss) X(optimizer)
 #define PLM_CPU_DECLARE_FILL(part, isa) \

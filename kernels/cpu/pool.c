@@ -1,4 +1,5 @@
-/* The operators' thread pool: a generation counter starts a job, a countdown ends it. */
+/* The thread pool of the operators: a new generation starts a job, a countdown of workers ends it.
+ */
 #include "kernels/cpu/pool.h"
 
 #include <pthread.h>
@@ -8,7 +9,8 @@
 
 #include "common/base/thread.h"
 
-/* About 20 us: longer than the gaps between the operators of a step, shorter than a time slice. */
+/* About 20 us, which is longer than the gaps between the operators of a step and shorter than a
+ * time slice. */
 enum { SPINS = 2000 };
 
 struct plm_pool {
@@ -18,7 +20,7 @@ struct plm_pool {
 
   pthread_mutex_t mutex;
   pthread_cond_t begun, finished;
-  _Alignas(64) atomic_uint generation; /* a new value: a new job, or the end */
+  _Alignas(64) atomic_uint generation; /* a new value means a new job, or the end */
   _Alignas(64) atomic_uint pending;    /* workers that have not finished the job */
   _Alignas(64) atomic_llong next_tile;
   bool stopping;
@@ -86,7 +88,7 @@ static void *worker_main(void *argument)
   }
 }
 
-/* Publishes the job (or the end) under the mutex, so that no waiter misses it. */
+/* Announces a job, or the end, under the mutex, so that no waiting thread misses it. */
 static void announce(struct plm_pool *pool)
 {
   pthread_mutex_lock(&pool->mutex);

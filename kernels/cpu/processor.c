@@ -1,4 +1,4 @@
-/* Asks the processor, Linux and PLM_CPU_ISA which instructions may be used. */
+/* Finds out from the processor, Linux and PLM_CPU_ISA which instructions may be used. */
 #include "kernels/cpu/processor.h"
 
 #include <stdlib.h>
@@ -16,14 +16,14 @@ static const char *const NAMES[PLM_PROCESSOR_LEVELS] = {
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Linux 5.16 */
+/* Headers older than Linux 5.16 lack it. */
 #ifndef ARCH_REQ_XCOMP_PERM
 #define ARCH_REQ_XCOMP_PERM 0x1023
 #endif
 
 static bool has_amx(void)
 {
-  enum { LEAF = 7, AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24, TILE_DATA = 18 /* XSAVE's feature */ };
+  enum { LEAF = 7, AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24, TILE_DATA = 18 /* the XSAVE feature */ };
   unsigned a, b, c, d;
   if (!__get_cpuid_count(LEAF, 0, &a, &b, &c, &d)) return false;
   if ((d & AMX_BF16) == 0 || (d & AMX_TILE) == 0) return false;
