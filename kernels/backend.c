@@ -1,4 +1,4 @@
-/* Finding the CUDA backend's shared object, and choosing between it and the CPU. */
+/* Finds the shared object of the CUDA backend, and chooses between that backend and the CPU. */
 #include "common/ops/open.h"
 
 #include <dlfcn.h>
@@ -17,7 +17,7 @@
 
 /* ---- is there a device? -------------------------------------------------------------------- */
 
-/* Device nodes of NVIDIA's driver: discrete cards, WSL, Jetson. */
+/* True if a device node of the NVIDIA driver exists: of a discrete card, WSL or Jetson. */
 static bool device_node(void)
 {
   static const char *const patterns[] = {"/dev/nvidia[0-9]*", "/dev/dxg", "/dev/nvhost-gpu"};
@@ -30,8 +30,8 @@ static bool device_node(void)
   return found;
 }
 
-/* The backend brings half a gigabyte of cuBLAS with it: it is not loaded only to learn that the
- * driver is not there. */
+/* True if the library of the NVIDIA driver is installed. Checking it first avoids loading the
+ * backend, which loads half a gigabyte of cuBLAS, on machines without a driver. */
 static bool driver_library(void)
 {
   void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
@@ -53,7 +53,7 @@ static plm_status library_path(char path[PLM_PATH_SIZE], struct plm_error *error
   const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
   if (length < 0) return plm_error_errno(error, "/proc/self/exe");
   program[length] = '\0';
-  for (int i = 0; i < 2; i++) { /* the program's name, its folder's */
+  for (int i = 0; i < 2; i++) { /* cut off the program's name, then its folder's name */
     char *slash = strrchr(program, '/');
     if (slash != NULL) *slash = '\0';
   }
@@ -74,7 +74,7 @@ static plm_status check_library(const struct plm_backend_library *library, struc
 static plm_status load(const char *path, const struct plm_backend_library **library,
                        struct plm_error *error)
 {
-  char absolute[PATH_MAX]; /* the loader looks for a name without a slash elsewhere */
+  char absolute[PATH_MAX]; /* dlopen would search other folders for a name without a slash */
   if (realpath(path, absolute) == NULL) {
     plm_error_set(error, PLM_NOT_FOUND, "the CUDA backend is not there");
     return plm_error_hint(error,
@@ -123,7 +123,7 @@ static plm_status open_cuda(const struct plm_ops_request *request, struct plm_op
 
 /* ---- choosing ------------------------------------------------------------------------------ */
 
-/* True when CUDA was opened. */
+/* Returns true if CUDA was opened. Warns if a device seems present but cannot be used. */
 static bool try_cuda(const struct plm_ops_request *request, struct plm_ops **ops)
 {
   struct plm_error error = {0};
@@ -132,7 +132,8 @@ static bool try_cuda(const struct plm_ops_request *request, struct plm_ops **ops
   if (!named && !node && !driver_library()) return false;
   const plm_status status = open_cuda(request, ops, &error);
   if (status == PLM_OK) return true;
-  /* no device of this number; or only a driver's library, and no backend: nothing to speak of */
+  /* No warning is needed if no device has this number, or if the backend is missing and there is no
+   * other sign of a device than the library of the driver. */
   const bool usual = status == PLM_NOT_FOUND && (error.where[0] == '\0' || (!node && !named));
   if (!usual)
     plm_warning("on the CPU, the CUDA device is not used: %s%s%s%s%s%s", error.where,
@@ -157,7 +158,7 @@ plm_status plm_ops_open(const struct plm_ops_request *request, struct plm_ops **
 
 /* ---- planning ------------------------------------------------------------------------------ */
 
-/* Where not even the library is. */
+/* Operations to plan with if the library of the CUDA backend is missing. */
 static size_t no_scratch(const struct plm_ops *ops, const struct plm_muon_matrix *matrices,
                          size_t count)
 {

@@ -53,7 +53,7 @@ struct plm_attention_kernels {
   void (*backward)(struct plm_attention_task *task);
 };
 
-/* Floats of scratch that one thread needs for segments of up to `length` keys and heads of width K.
+/* Floats of scratch that a thread needs for segments of up to `length` keys and heads of width K.
  */
 size_t plm_attention_scratch_floats(int32_t length, int32_t K);
 

@@ -1,4 +1,4 @@
-/* The CPU backend: opening (instruction set, precision, threads), memory, closing. */
+/* Opens and closes the CPU backend: chooses instruction set, precision and number of threads. */
 #include "kernels/cpu/cpu_ops.h"
 
 #include <sched.h>
@@ -45,7 +45,7 @@ static bool has_isa(enum plm_isa isa)
   return plm_processor_level() >= needed[isa];
 }
 
-/* `auto` is bf16 only if the processor multiplies it natively. */
+/* Precision `auto` selects bf16 only if the processor multiplies bf16 natively. */
 static bool has_native_bf16(void)
 {
   return plm_processor_level() >= PLM_PROCESSOR_AVX512_BF16;

@@ -31,7 +31,7 @@ struct plm_mix_rows { /* the rows of a struct plm_mix that belong to a tile */
   float b[2], s;
 };
 
-struct plm_mix_row_gradients { /* likewise of plm_mix_gradients, without the sums db and ds */
+struct plm_mix_row_gradients { /* the same of plm_mix_gradients, without the sums db and ds */
   void *dx, *dp, *dskip;
   const void *more, *dmixed, *dh, *mixed;
 };
@@ -117,9 +117,7 @@ struct plm_cpu_vector {
   void (*decay_update)(float *w, const void *u, float decay, float rate, int64_t n);
 };
 
-/* Each function sets one part of the kernels for one instruction set; the files in isa/ define
- * them.
- */
+/* Each function, defined in isa/, sets one part of the kernels for one instruction set. */
 #define PLM_CPU_VECTOR_FILLS(X) \
   X(elementwise) X(norm) X(qkv) X(attend) X(table) X(loss) X(optimizer)
 #define PLM_CPU_DECLARE_FILL(part, isa) \

@@ -1,23 +1,25 @@
-/* Newton-Schulz in blocks. A block of a product goes to a small buffer and from there, while it is
- * in the cache, rounded or combined, to where it belongs. Of the symmetric products the blocks up
- * to the diagonal are computed and their transposes stored beside them.
+/* Newton-Schulz in blocks. A block of a product is computed into a small buffer. While it is in the
+ * cache, it is rounded or combined with another matrix and stored in its place. For the symmetric
+ * products, only the blocks on and below the diagonal are computed; their transposes are stored
+ * above it.
  *
- * The iterate is kept with its long side first, X_LS. What the product library does fast decides
- * the rest. fp32: anything but a transposed second factor, so A = X^T X and X B as they stand.
- * bf16: dense rows along the depth in both factors, so there the transpose X_SL is kept, too, for
- * A = X_SL X_SL^T; A and B are their own transposes.
+ * The iterate X_LS is stored with its long side first. The other layouts follow from what the
+ * product library does fast. In fp32, every product is fast unless its second factor is transposed,
+ * so A = X_LS^T X_LS and X_LS B are computed directly. In bf16, products are fast if the rows of
+ * both factors are dense along the depth, so the transpose X_SL is stored as well, for
+ * A = X_SL X_SL^T. A and B are symmetric and need no transpose.
  */
 #include "kernels/cpu/newton_schulz.h"
 
 #include "kernels/cpu/product.h"
 
 static const float polynomial[3] = {3.4445f, -4.7750f, 2.0315f};
-/* Blocks: rows and columns at most. Of the symmetric products in fp32 they may be small. */
+/* Limits of a block's rows and columns. Small blocks suffice for the symmetric products in fp32. */
 enum { STEPS = 5, GRAIN = 16, LINE = 16 };
 enum { SYMMETRIC_FLOAT = 96, SYMMETRIC_HALF = 192, HEIGHT = 256, WIDTH = 384, BAND = 64 };
-enum { BLOCK = HEIGHT * WIDTH /* floats of a thread's buffer */ };
+enum { BLOCK = HEIGHT * WIDTH /* floats in the buffer of a thread */ };
 
-struct cut { /* n in `count` pieces of `step`, the last may be less */
+struct cut { /* n cut into `count` pieces of `step`; the last piece may be smaller */
   int64_t n, step, count;
 };
 
@@ -33,11 +35,11 @@ static int64_t piece_of(const struct cut *cut, int64_t i)
   return i + 1 < cut->count ? cut->step : cut->n - i * cut->step;
 }
 
-/* A product cut into blocks of C; operands dense. */
+/* A product whose result C is cut into blocks. The operands are dense. */
 struct blocks {
   struct cut rows, cols;
-  struct plm_product_shape shape;           /* of the whole */
-  const struct plm_product *products[2][2]; /* [last row][last column] */
+  struct plm_product_shape shape;           /* of the whole product */
+  const struct plm_product *products[2][2]; /* [is last row][is last column] of blocks */
 };
 
 static struct blocks plan_blocks(struct plm_cpu *cpu, struct plm_product_shape shape,
@@ -89,9 +91,9 @@ struct iteration {
   int thread;
   int64_t S, L;
   struct plan plan;
-  float *buffers;      /* BLOCK floats a thread */
-  act *X_LS, *next_LS; /* the iterate, and room for the one after it */
-  act *X_SL;           /* its transpose, in bf16 */
+  float *buffers;      /* BLOCK floats for each thread */
+  act *X_LS, *next_LS; /* the iterate, and space for the next one */
+  act *X_SL;           /* its transpose, used in bf16 */
   act *A_SS, *B_SS;
   bool last_step, wide;
 };
@@ -109,7 +111,7 @@ static void run(struct iteration *it, int64_t tiles, plm_pool_tile function)
     for (int64_t i = 0; i < tiles; i++) function(it, i, (uint32_t)it->thread);
 }
 
-/* Block (i, j) of C = A B into the thread's buffer, which is returned. */
+/* Computes block (i, j) of C = A B into the buffer of the thread, and returns the buffer. */
 static float *multiply(const struct iteration *it, const struct blocks *blocks, uint32_t thread,
                        int64_t i, int64_t j, const act *A, const act *B)
 {
@@ -122,7 +124,7 @@ static float *multiply(const struct iteration *it, const struct blocks *blocks, 
   return C;
 }
 
-/* The tile-th block on or below the diagonal. */
+/* Indices of the tile-th block on or below the diagonal, counted along the rows of blocks. */
 static void triangle(int64_t tile, int64_t *i, int64_t *j)
 {
   *i = 0;
@@ -130,7 +132,8 @@ static void triangle(int64_t tile, int64_t *i, int64_t *j)
   *j = tile;
 }
 
-/* Block (i, j) of out_SS, rows as `C` or as b A + c C, and its transpose at (j, i). */
+/* Stores block (i, j) of out_SS, and its transpose at (j, i). The block is C if A is NULL,
+ * otherwise b A + c C. */
 static void store_symmetric(const struct iteration *it, const struct blocks *blocks, int64_t i,
                             int64_t j, act *out, const act *A, const float *C)
 {
@@ -169,7 +172,7 @@ static void square_block(void *context, int64_t tile, uint32_t thread)
   store_symmetric(it, &it->plan.square, i, j, it->B_SS, it->A_SS, C);
 }
 
-/* a X + X B; in bf16 its transpose, too, unless nobody will read it. */
+/* Computes a block of a X + X B. In bf16, also stores its transpose if that will be read. */
 static void apply_block(void *context, int64_t tile, uint32_t thread)
 {
   const struct iteration *it = context;
@@ -200,7 +203,7 @@ static void step(struct iteration *it)
   it->next_LS = before;
 }
 
-/* ---- what is done once a matrix: bands of rows ---- */
+/* ---- passes done once per matrix, over bands of rows ---- */
 struct bands {
   const struct plm_cpu *cpu;
   act *out;
@@ -281,7 +284,7 @@ const act *plm_newton_schulz(struct plm_cpu *cpu, int thread, int64_t rows, int6
   struct bands start = {
       .cpu = cpu, .out = own, .direction = direction, .factor = factor, .rows = rows, .cols = cols};
   run_bands(thread, &start, scale_band);
-  /* the direction's memory holds an iterate in fp32, or two in bf16 */
+  /* the memory of `direction` holds one iterate in fp32, or two in bf16 */
   act *first = direction, *second = half ? plm_act_at_mutable(cpu, direction, n) : own;
   if (wide || half) transpose(cpu, thread, first, own, rows, cols);
   it.X_LS = wide ? first : own;

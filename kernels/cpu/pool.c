@@ -1,5 +1,4 @@
-/* The thread pool of the operators: a new generation starts a job, a countdown of workers ends it.
- */
+/* Thread pool of the operators: a new generation starts a job, a countdown of workers ends it. */
 #include "kernels/cpu/pool.h"
 
 #include <pthread.h>

@@ -1,9 +1,9 @@
-/* Matrix products on one thread: fp32 and bf16 by oneDNN, or fp32 alone by a CBLAS. The operators
- * cut a product into tiles and run the tiles on the pool; the library's own threads are kept out of
- * it, so that a tile's bits do not depend on how many there are.
+/* Matrix products on one thread: fp32 and bf16 by oneDNN, or only fp32 by a CBLAS. The operators
+ * cut a product into tiles and run the tiles on the pool. The library may not use threads of its
+ * own, so the bits of a tile do not depend on the number of threads.
  *
- * A product is planned once for a shape (_get, by the pool's caller) and then runs on any thread
- * without allocating.
+ * The pool's caller plans a product once for each shape (_get). Then it runs on any thread without
+ * allocating memory.
  */
 #ifndef PLM_KERNELS_CPU_PRODUCT_H
 #define PLM_KERNELS_CPU_PRODUCT_H
@@ -17,7 +17,7 @@
 struct plm_products;
 struct plm_product;
 
-/* C_MN = A_MK B_KN, row-major; ld: elements between rows as stored. */
+/* C_MN = A_MK B_KN, row-major. lda, ldb and ldc: elements between the starts of stored rows. */
 struct plm_product_shape {
   int64_t M, N, K;
   int64_t lda, ldb, ldc;
@@ -36,33 +36,35 @@ static inline bool plm_product_shape_equal(const struct plm_product_shape *a,
          a->half == b->half && a->half_output == b->half_output && a->accumulate == b->accumulate;
 }
 
-/* The library's name and version: the bits of its products may change with it. */
+/* Name and version of the library. The bits of its products may differ between versions. */
 const char *plm_products_library(void);
 
 plm_status plm_products_open(uint32_t threads, struct plm_products **products,
                              struct plm_error *error);
 void plm_products_close(struct plm_products *products); /* NULL is fine */
 
-/* Keeps the library to a level's instructions, as far as it can be told; before the first _open of
- * the process, without effect later. */
+/* Restricts the library to the instructions of a level, if the library supports that. Must be
+ * called before the process's first product; it may have no effect later. */
 void plm_products_limit(enum plm_processor_level level);
 
-/* Whether this processor runs bf16 products (not: whether they are faster). */
+/* Whether the library can compute bf16 products on this processor, even if they are slower. */
 bool plm_products_have_half(void);
 
-/* Errors of planning are kept: the product is then skipped. PLM_OK when there was none. */
+/* Returns the latest error of planning, or PLM_OK. Running a product that could not be planned does
+ * nothing. */
 plm_status plm_products_error(const struct plm_products *products, struct plm_error *error);
 
-/* The plan of a shape, made at its first use. NULL after an error. Not thread-safe, except that any
- * number of threads may ask together for shapes that were planned before. */
+/* Returns the plan of a shape, which it makes at the first call. NULL after an error. `products`
+ * owns the plan. Any number of threads may ask at once for shapes that were already planned;
+ * otherwise it is not thread-safe. */
 const struct plm_product *plm_products_get(struct plm_products *products,
                                            const struct plm_product_shape *shape);
 
-/* On the pool's thread `thread`. NULL product: nothing happens. */
+/* Runs a product on the pool's thread `thread`. Does nothing if `product` is NULL. */
 void plm_product_run(const struct plm_product *product, uint32_t thread, void *C, const void *A,
                      const void *B);
 
-/* A plain fp32 product that needs no plan: for shapes that change from call to call. */
+/* Runs an fp32 product without a plan, for shapes that change from call to call. */
 void plm_product_run_float(const struct plm_product_shape *shape, float *C, const float *A,
                            const float *B);
 

@@ -1,5 +1,5 @@
-/* Products by a CBLAS, for machines without oneDNN: fp32 alone. Built by `make PRODUCTS=cblas`,
- * and by itself where oneDNN's headers are missing. */
+/* Products by a CBLAS, only in fp32, for machines without oneDNN. `make PRODUCTS=cblas` builds it;
+ * so does plain `make` if the headers of oneDNN are missing. */
 #include <cblas.h>
 #include <stdlib.h>
 
@@ -17,7 +17,8 @@ struct plm_products {
   struct plm_error error;
 };
 
-/* OpenBLAS has threads of its own; other libraries lack the call and are told by their users. */
+/* OpenBLAS starts its own threads unless told otherwise. Other libraries lack this function; their
+ * users must limit them to one thread. */
 void openblas_set_num_threads(int count) __attribute__((weak));
 char *openblas_get_config(void) __attribute__((weak));
 
@@ -26,7 +27,8 @@ const char *plm_products_library(void)
   return openblas_get_config != NULL ? openblas_get_config() : "CBLAS";
 }
 
-/* OpenBLAS has chosen its kernels when the program starts (OPENBLAS_CORETYPE). */
+/* Has no effect: OpenBLAS has chosen its kernels when the program starts. The environment variable
+ * OPENBLAS_CORETYPE overrides that choice. */
 void plm_products_limit(enum plm_processor_level level)
 {
   (void)level;

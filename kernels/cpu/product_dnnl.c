@@ -1,5 +1,6 @@
-/* Products by oneDNN (product_cblas.c serves where there is none). This file alone knows its C API,
- * which version 3 changed: descriptors became opaque and operation descriptors went away. */
+/* Products by oneDNN (product_cblas.c replaces this file if oneDNN is missing). Only this file
+ * knows its C API, which version 3 changed: memory descriptors became opaque, and operation
+ * descriptors were removed. */
 #include "kernels/cpu/product.h"
 
 #include <omp.h>
@@ -15,15 +16,15 @@ struct plm_product {
   struct plm_product_shape shape;
   struct plm_product *next; /* in its bucket */
   struct plm_products *owner;
-  dnnl_primitive_t primitive;   /* NULL: plain fp32, by dnnl_sgemm */
-  dnnl_memory_t (*memories)[4]; /* for each thread: A, B, C, scratch */
+  dnnl_primitive_t primitive;   /* NULL for fp32, which dnnl_sgemm computes */
+  dnnl_memory_t (*memories)[4]; /* for each thread: A, B, C and scratch */
 };
 
 struct plm_products {
   uint32_t threads;
   dnnl_engine_t engine;
-  dnnl_stream_t *streams; /* one a thread */
-  void **scratch;         /* one a thread, as large as the largest plan needs */
+  dnnl_stream_t *streams; /* one for each thread */
+  void **scratch;         /* one for each thread, of the size that the largest plan needs */
   size_t scratch_bytes;
   struct plm_product *buckets[BUCKETS];
   struct plm_error error;
@@ -95,7 +96,8 @@ static dnnl_status_t plan_matmul(dnnl_primitive_desc_t *plan, dnnl_engine_t engi
 }
 #endif
 
-/* oneDNN asks OpenMP how many threads it may use; each of ours says one, once. */
+/* oneDNN asks OpenMP how many threads it may use. The answer is set for each calling thread, so
+ * each of our threads sets it to one at its first product. */
 static void keep_to_one_thread(void)
 {
   static __thread bool said;
@@ -135,7 +137,7 @@ static dnnl_status_t make_plan(dnnl_primitive_desc_t *plan, dnnl_engine_t engine
   return status;
 }
 
-/* All threads' scratch at least `bytes`. */
+/* Grows the scratch of every thread to at least `bytes`. */
 static dnnl_status_t grow_scratch(struct plm_products *products, size_t bytes)
 {
   if (bytes <= products->scratch_bytes) return dnnl_success;
@@ -202,7 +204,7 @@ static uint32_t bucket_of(const struct plm_product_shape *s)
                          (uint64_t)s->half_output << 3 | (uint64_t)s->accumulate << 4;
   const uint64_t fields[] = {(uint64_t)s->M,   (uint64_t)s->N,   (uint64_t)s->K, (uint64_t)s->lda,
                              (uint64_t)s->ldb, (uint64_t)s->ldc, flags};
-  uint64_t h = 1469598103934665603u; /* FNV-1a, a field at a time */
+  uint64_t h = 1469598103934665603u; /* FNV-1a over whole fields instead of bytes */
   for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) h = (h ^ fields[i]) * 1099511628211u;
   return (uint32_t)(h >> 32) % BUCKETS;
 }
@@ -328,8 +330,8 @@ void plm_products_close(struct plm_products *products)
   free(products);
 }
 
-/* oneDNN is asked, not the processor: PLM_CPU_ISA or ONEDNN_MAX_CPU_ISA may hide what the latter
- * has. */
+/* Plans a bf16 product instead of asking the processor, because PLM_CPU_ISA or ONEDNN_MAX_CPU_ISA
+ * may keep oneDNN from using what the processor has. */
 bool plm_products_have_half(void)
 {
   enum { SIDE = 64 };

@@ -1,24 +1,25 @@
-/* See row_product.h. */
+/* Finds out by probing which products give a row the same bits, and plans rows with only those.
+ * row_product.h describes the method. */
 #include "kernels/cpu/row_product.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* A height of a family, of all columns or a piece of them, that was compared with the unit. */
+/* A product of a family, with all columns or some of them, that was compared with the unit. */
 struct variant {
   struct variant *next;
   int64_t rows, first, columns;
-  const struct plm_product *product; /* NULL: its bits are others */
+  const struct plm_product *product; /* NULL if its bits differ */
 };
 
 struct plm_row_family {
   struct plm_row_family *next;
   struct plm_row_products *owner;
   struct plm_product_shape shape; /* M = 0 */
-  int64_t unit, tall;             /* tall: a height that agrees with the unit's */
+  int64_t unit, tall;             /* tall: a height whose bits agree with the unit */
   const struct plm_product *unit_product;
   struct variant *variants;
-  char *expected; /* the probe's row of C */
+  char *expected; /* the row of C that the probe gives */
 };
 
 struct plm_row_products {
@@ -27,10 +28,11 @@ struct plm_row_products {
   struct plm_error error;
 };
 
-/* Units in the order in which they are tried. Rows are aligned to 16 or 32 in most kernels and to
- * 6 in oneDNN's of AVX2. One row is right in any library that repeats itself. */
+/* Units in the order in which they are tried. Most kernels compute 16 or 32 rows together, those of
+ * oneDNN for AVX2 compute 6. A unit of one row works with any library that is deterministic. */
 static const int64_t UNITS_BF16[] = {32, 64, 48, 128, 16, 1}, UNITS_FLOAT[] = {32, 48, 16, 1};
-/* fp32: heights for fewer rows than a unit. (A bf16 product is costly to plan: only its unit.) */
+/* Heights for fewer rows than a unit in fp32. In bf16 only the unit is used, because each product
+ * is costly to plan. */
 static const int64_t SMALL[] = {1, 2, 4, 6, 8, 12, 16, 24};
 
 enum { COUNT_BF16 = 6, COUNT_FLOAT = 4, COUNT_SMALL = 8 };
@@ -81,15 +83,15 @@ plm_status plm_row_products_error(const struct plm_row_products *rows, struct pl
 }
 
 /* ---- the probe ----
- * A's row is antisymmetric and B's rows are symmetric: a[K-1-k] = -a[k], B[K-1-k] = B[k]. A row of
- * C would be zero but for the roundings of its sums, so these are all that is left of it, and
- * another order of summation shows even in bf16. (A mirror image, not a repetition: a library that
- * adds up each half of K by itself would give exact zeros.) */
-enum { RING = 65521 }; /* a prime: no stride of B repeats within it */
+ * The row of A is antisymmetric and the rows of B are symmetric: a[K-1-k] = -a[k], B[K-1-k] = B[k].
+ * Without rounding, a row of C would be zero. Only the rounding errors of its sums remain, so a
+ * different order of summation shows even in bf16. (The halves mirror each other. If they repeated
+ * each other, a library that sums each half of K separately would give exact zeros.) */
+enum { RING = 65521 }; /* a prime, so that no stride of B repeats within it */
 
 struct probe {
   char *A, *B, *C;
-  char *start; /* C's row before, of products that add to it */
+  char *start; /* the row of C before the product, if the product adds to it */
 };
 
 static void put(char *to, int64_t at, int64_t bytes, float value)
@@ -103,7 +105,7 @@ static void put(char *to, int64_t at, int64_t bytes, float value)
     memcpy(to + at * 4, &value, sizeof value);
 }
 
-/* Of either sign and many sizes, so that sums are rounded. */
+/* A pseudorandom value of either sign. The magnitudes vary widely, so that sums are rounded. */
 static float next_value(uint64_t *state)
 {
   *state ^= *state << 13;
@@ -124,7 +126,7 @@ static void fill_row(char *row, int64_t K, int64_t bytes, uint64_t *state)
   if (K % 2 != 0) put(row, K / 2, bytes, next_value(state) * 0x1p-20f);
 }
 
-/* B as stored: K rows of N, or N rows of K. */
+/* Fills B as it is stored: K rows of N elements, or N rows of K if it is transposed. */
 static void fill_B(char *B, const struct plm_product_shape *s, const char *ring)
 {
   const int64_t bytes = in_bytes(s), outer = s->transpose_b ? s->N : s->K;
@@ -153,7 +155,8 @@ static void *get_lines(int64_t bytes)
   return aligned_alloc(LINE, (size_t)(bytes / LINE + 1) * LINE);
 }
 
-/* `rows` copies of the row in A and, for products that add, in C; `columns` of B from `first`. */
+/* Makes a probe with `rows` copies of the row in A. B has all columns; C has `rows` copies of the
+ * columns [first, first + columns) of `start`, for products that add to C. */
 static bool make_probe(struct probe *probe, const struct plm_product_shape *s, int64_t rows,
                        int64_t first, int64_t columns)
 {
@@ -184,11 +187,11 @@ static bool make_probe(struct probe *probe, const struct plm_product_shape *s, i
 
 bool plm_row_piece_is_sliced(const struct plm_product_shape *shape)
 {
-  /* oneDNN's fast kernels of bf16 take dense operands only */
+  /* the fast bf16 kernels of oneDNN take only dense operands */
   return shape->half && !shape->transpose_b;
 }
 
-/* Shape of `rows` by some of the columns; C dense. */
+/* Shape of the product of `rows` rows by `columns` columns, with a dense C. */
 static struct plm_product_shape shape_of(const struct plm_row_family *family, int64_t rows,
                                          int64_t columns)
 {
@@ -200,7 +203,7 @@ static struct plm_product_shape shape_of(const struct plm_row_family *family, in
   return shape;
 }
 
-/* B of columns from `first`, in place. */
+/* Reduces B in place to the columns [first, first + columns). */
 static void slice(char *B, const struct plm_product_shape *s, int64_t first, int64_t columns)
 {
   const int64_t bytes = in_bytes(s), rows = s->transpose_b ? columns : s->K;
@@ -215,8 +218,9 @@ static void slice(char *B, const struct plm_product_shape *s, int64_t first, int
     memmove(B + k * columns * bytes, B + from + k * s->ldb * bytes, (size_t)(columns * bytes));
 }
 
-/* Runs the product on the probe. True if all rows of C are the same, and the expected ones. Without
- * expected ones, they become those. */
+/* Runs the product on the probe. Returns true if all rows of C equal the expected row. If the
+ * family has no expected row yet, the rows must equal each other, and the first becomes the
+ * expected row. */
 static bool agrees(struct plm_row_family *family, const struct plm_product *product, int64_t rows,
                    int64_t first, int64_t columns)
 {
@@ -245,8 +249,8 @@ static bool agrees(struct plm_row_family *family, const struct plm_product *prod
 }
 
 /* ---- families ---- */
-/* Makes `unit` the family's if its rows agree with each other. False otherwise, and after an error
- * of planning. */
+/* Sets the family's unit. Returns false if the rows of its product differ from each other, or if
+ * the product cannot be planned or examined. */
 static bool take_unit(struct plm_row_family *family, int64_t unit)
 {
   const struct plm_product_shape shape = shape_of(family, unit, family->shape.N);
@@ -258,7 +262,7 @@ static bool take_unit(struct plm_row_family *family, int64_t unit)
   return product != NULL && agrees(family, product, unit, 0, shape.N);
 }
 
-/* The largest multiple of the unit, out of a few, whose product agrees with the unit's. */
+/* The largest of a few multiples of the unit whose product agrees with that of the unit. */
 static int64_t tallest(struct plm_row_family *family)
 {
   static const int64_t wanted[] = {256, 128, 64};
@@ -272,12 +276,12 @@ static int64_t tallest(struct plm_row_family *family)
   return family->unit;
 }
 
-/* The unit that the tallest products agree with: tall ones are faster. */
+/* Chooses the unit with which the tallest products agree, because tall products are faster. */
 static bool choose_unit(struct plm_row_family *family)
 {
   const int64_t *units = family->shape.half ? UNITS_BF16 : UNITS_FLOAT;
   const int count = family->shape.half ? COUNT_BF16 : COUNT_FLOAT;
-  enum { ENOUGH = 240 }; /* the multiple of 48 below 256 */
+  enum { ENOUGH = 240 }; /* the largest multiple of 48 below 256 */
   int64_t best = 0;
   for (int i = 0; i < count && family->tall < ENOUGH; i++) {
     if (!take_unit(family, units[i])) continue;
@@ -318,7 +322,7 @@ struct plm_row_family *plm_row_family_get(struct plm_row_products *rows,
   return family;
 }
 
-/* NULL: its bits are others. */
+/* The product of `rows` rows by some of the columns. NULL if its bits differ, or after an error. */
 static const struct plm_product *variant(struct plm_row_family *family, int64_t rows, int64_t first,
                                          int64_t columns)
 {
@@ -336,7 +340,7 @@ static const struct plm_product *variant(struct plm_row_family *family, int64_t 
   return product;
 }
 
-/* The smallest height for fewer rows than a unit. */
+/* The product with the smallest height that holds `rows` rows, which are fewer than a unit. */
 static struct plm_row_run smallest(struct plm_row_family *family, int64_t rows)
 {
   for (int i = 0; !family->shape.half && i < COUNT_SMALL && SMALL[i] < family->unit; i++) {

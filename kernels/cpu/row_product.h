@@ -1,14 +1,14 @@
 /* Products C_MN = A_MK B_KN in which the bits of a row of C depend only on that row of A and on B,
- * never on M or on the row's place: evaluation, embed and decoding give a sequence the same result
- * whatever shares its batch.
+ * never on M or on the position of the row. Evaluation, embed and decoding therefore give a
+ * sequence the same result whatever else is in its batch.
  *
- * The libraries promise no such thing. They choose kernels by M and N, and the kernels of a
- * matrix's last rows may add up K in another order. Which shapes agree differs between libraries,
- * their versions and instruction sets, so it is found out: when a shape is met for the first time,
- * its product is run on copies of one row (the probe), chosen so that any other order of summation
- * shows in the result. A family of products (all that differ only in M) has a unit, a number of
- * rows whose product gives all copies the same bits; products of other heights, and of some of the
- * columns, are used only if they give those bits, too.
+ * The libraries do not guarantee this. They choose kernels by M and N, and the kernels for the last
+ * rows of a matrix may sum over K in a different order. Which shapes agree depends on the library,
+ * its version and the instruction set, so it is tested: when a shape is used for the first time,
+ * its product runs on copies of one row (the probe), which is chosen so that a different order of
+ * summation changes the result. All products that differ only in M form a family. Its unit is a
+ * number of rows whose product gives all copies the same bits. Products of other heights, and
+ * products of only some of the columns, are used only if they give the same bits as the unit.
  */
 #ifndef PLM_KERNELS_CPU_ROW_PRODUCT_H
 #define PLM_KERNELS_CPU_ROW_PRODUCT_H
@@ -18,53 +18,56 @@
 struct plm_row_products; /* all families of a backend */
 struct plm_row_family;
 
-/* `products` must outlive it. */
+/* `products` must outlive *rows. */
 plm_status plm_row_products_open(struct plm_products *products, struct plm_row_products **rows,
                                  struct plm_error *error);
 void plm_row_products_close(struct plm_row_products *rows); /* NULL is fine */
 
-/* PLM_OK unless a probe found no memory; the product was then skipped. */
+/* Returns the kept error, or PLM_OK. PLM_NO_MEMORY: there was no memory for a family or a probe.
+ * PLM_FAILURE: no height of a product can be planned and gives repeatable bits. */
 plm_status plm_row_products_error(const struct plm_row_products *rows, struct plm_error *error);
 
-/* The family of a shape, whose M is ignored; A's and C's rows must be contiguous (lda = K, ldc = N,
- * A not transposed). NULL after an error, which plm_row_products_error or plm_products_error
- * reports. Called by the pool's caller, as plm_products_get. */
+/* Returns the family of a shape, whose M is ignored. The rows of A and C must be contiguous
+ * (lda = K, ldc = N, A not transposed). Returns NULL after an error, which plm_row_products_error
+ * or plm_products_error reports. `rows` owns the family. Only the pool's caller may call this. */
 struct plm_row_family *plm_row_family_get(struct plm_row_products *rows,
                                           const struct plm_product_shape *shape);
 
-/* How a number of rows is computed: each run as often as it fits, in their order, and the rows
- * that are then left, padded with zeros. */
+/* How a number of rows is computed: the runs in their order, each as often as it fits, and then
+ * `last` for the remaining rows, padded with zeros if there are fewer than last.rows. */
 struct plm_row_run {
-  int64_t rows; /* 0: no such run */
+  int64_t rows; /* 0: the run is not used */
   const struct plm_product *product;
 };
 struct plm_row_plan {
   struct plm_product_shape shape; /* M = 0 */
-  int64_t tile;                   /* rows that are computed together */
+  int64_t tile;                   /* rows of a call of plm_row_plan_run */
   struct plm_row_run runs[4];
   struct plm_row_run last;
 };
 
-/* Plans `rows` rows in tiles of about `tile`. */
+/* Plans `rows` rows in tiles of about `tile` rows, a multiple of the unit. Only the pool's caller
+ * may call this, and plm_row_height and plm_row_piece. */
 void plm_row_plan_init(struct plm_row_plan *plan, struct plm_row_family *family, int64_t rows,
                        int64_t tile);
 
-/* Bytes that plm_row_plan_run needs for the padded rows. */
+/* Bytes that plm_row_plan_run needs for the padded rows of A and C. */
 size_t plm_row_plan_padding(const struct plm_row_plan *plan);
 
-/* Computes `rows` rows on the pool's thread `thread`: a tile or the rows after the last whole tile.
- * Only the call with the last rows uses `padding`. */
+/* Computes `rows` rows on the pool's thread `thread`: either a whole tile, or the rows after the
+ * last whole tile. Only the latter uses `padding` (plm_row_plan_padding bytes). */
 void plm_row_plan_run(const struct plm_row_plan *plan, uint32_t thread, char *C, const char *A,
                       const char *B, int64_t rows, char *padding);
 
-/* Rows that a product of at least `rows` of them needs; the others must be padding. */
+/* Smallest height of a product that holds `rows` rows. The caller pads the rows above `rows`. */
 int64_t plm_row_height(struct plm_row_family *family, int64_t rows);
 
-/* The product of `height` rows by the columns [first, first + columns) of B alone, into a dense C
- * of that width. sliced: B must be a dense copy of those columns; otherwise it lies as in the
- * whole. NULL if its bits differ from those of the whole rows. */
+/* The product of `height` rows by only the columns [first, first + columns) of B, into a dense C of
+ * that width. If plm_row_piece_is_sliced, B must be a dense copy of those columns; otherwise it
+ * points to the first of those columns within the whole B. Returns NULL if its bits differ from
+ * those of the whole rows, or after an error. */
 const struct plm_product *plm_row_piece(struct plm_row_family *family, int64_t height,
                                         int64_t first, int64_t columns);
-bool plm_row_piece_is_sliced(const struct plm_product_shape *shape); /* sliced */
+bool plm_row_piece_is_sliced(const struct plm_product_shape *shape);
 
 #endif
