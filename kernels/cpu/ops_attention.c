@@ -1,4 +1,4 @@
-/* Attention's place in struct plm_ops. */
+/* Registers attention in struct plm_ops, with the kernels that suit the processor. */
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/processor.h"

@@ -1,22 +1,22 @@
-/* Attention against a cache of keys and values: first every row's own key and value are stored,
- * then each head of each row is a piece of work of its own, computed by one thread in the order of
- * the keys; any number of threads gives the same bits. */
+/* Attention over a cache of keys and values. First the key and the value of every row are stored in
+ * the cache. Then one thread computes each head of each row, in the order of the keys, so any
+ * number of threads gives the same bits. */
 #include <string.h>
 
 #include "kernels/cpu/cpu_ops.h"
 
-enum { SCORES_APART = 16 }; /* floats: threads' scratch on cache lines of their own */
+enum { SCORES_APART = 16 }; /* floats that keep the threads' scratch on different cache lines */
 
 struct job {
   struct plm_cpu *cpu;
   const struct plm_cached_rows *rows;
   act *out, *key_cache, *value_cache;
   const act *q, *k, *v;
-  float *scores;          /* of each thread */
-  int64_t scores_of_each; /* floats */
+  float *scores;          /* scratch of all threads */
+  int64_t scores_of_each; /* floats per thread */
 };
 
-/* Where a head's keys or values of row n's sequence begin in a cache, elements. */
+/* The element of a cache at which the keys or values of a head begin, for the sequence of row n. */
 static int64_t cache_place(const struct plm_cached_rows *rows, int64_t n, int64_t head)
 {
   return ((int64_t)rows->slots[n] * rows->H + head) * rows->capacity * rows->K;

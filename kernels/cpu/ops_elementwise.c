@@ -1,9 +1,9 @@
-/* Operators over n elements, or over rows without a reduction along them: tiles of elements. */
+/* Operators over n elements, or over rows that are not reduced. Tiles are ranges of either. */
 #include <string.h>
 
 #include "kernels/cpu/cpu_ops.h"
 
-/* Elements of a tile: its operands stay in the second-level cache. */
+/* Elements and rows of a tile, chosen so that its operands stay in the second-level cache. */
 enum { TILE = 16384, ROWS_TILE = 64 };
 
 struct job {
@@ -18,7 +18,7 @@ static int64_t tiles_of(int64_t n)
   return (n + TILE - 1) / TILE;
 }
 
-/* The tile's operands: A and OUT are activations, COUNT elements. */
+/* Defines the operands of a tile: `out` and `a`, both activations of `count` elements. */
 #define TILE_OF(job, tile)                                                 \
   const int64_t begin = (tile)*TILE;                                       \
   const int64_t count = (job)->n - begin < TILE ? (job)->n - begin : TILE; \

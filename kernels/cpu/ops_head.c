@@ -1,8 +1,9 @@
-/* The head's operators: logits, soft cap, cross-entropy, and all of it with the way back.
+/* Operators of the head: logits, soft cap, cross-entropy, and head_train, which does all of these
+ * together with the backward pass.
  *
- * The vocabulary is narrow, so its products are small; they run in fp32 in both precisions (bf16
- * operands are widened, which is exact), on shapes that need no plan: the number of rows changes
- * every step.
+ * The vocabulary is narrow, so the products are small. They run in fp32 in both precisions (bf16
+ * operands are widened, which is exact), because fp32 products need no costly plan and the number
+ * of rows changes in every step.
  */
 #include <string.h>
 
@@ -10,7 +11,7 @@
 #include "kernels/cpu/row_product.h"
 
 enum { ROWS_TILE = 64, COLUMNS_TILE = 64, DEPTH_TILE = 256, LOSS_TILE = 256, CAP_TILE = 16384 };
-/* Rows whose GELU and logits are kept at a time, at most: whole tiles. */
+/* Most rows whose GELU and logits are stored at a time, rounded down to whole tiles. */
 enum { TRAINED_ROWS = 4096 };
 
 struct head_job {
@@ -18,16 +19,16 @@ struct head_job {
   const float *w, *bias;
   const void *h;
   float *logits, *widened; /* widened: bf16 only, a tile of rows x D or DEPTH_TILE x COLUMNS_TILE */
-  int64_t widened_stride;  /* of a thread */
+  int64_t widened_stride;  /* floats of a thread's buffer in widened */
   int64_t N, D, V;
   struct plm_row_plan plan;
-  char *padding; /* of the last rows' product */
+  char *padding; /* for the product of the last rows */
 
-  /* training: of the rows at hand, N of them */
+  /* training only: the N rows that are being processed */
   struct plm_loss_rows loss;
   const void *dense;
   void *gelu, *ddense;
-  float *row_loss, *dw, *column_sums; /* sums: V for each tile of rows */
+  float *row_loss, *dw, *column_sums; /* column_sums: V for each tile of rows */
 };
 
 static int64_t tiles_of(int64_t n, int64_t tile)
@@ -40,7 +41,7 @@ static int64_t smaller(int64_t a, int64_t b)
   return a < b ? a : b;
 }
 
-/* Plans the logits of N rows. False after an error. */
+/* Plans the logits of N rows. Returns false after an error. */
 static bool plan_rows(struct head_job *job)
 {
   const struct plm_product_shape shape = {
@@ -51,8 +52,8 @@ static bool plan_rows(struct head_job *job)
   return true;
 }
 
-/* Lays the workspace out: what the plan pads, a buffer for each thread and w as fp32 (bf16 only),
- * and `more` floats, which it returns. NULL without memory. */
+/* Divides the workspace into the padding of the plan, in bf16 a buffer for each thread and a copy
+ * of w as fp32, and `more` floats. Returns the latter, or NULL if there is no memory. */
 static float *lay_out(struct head_job *job, int64_t more)
 {
   struct plm_cpu *cpu = job->cpu;
@@ -74,7 +75,7 @@ static float *lay_out(struct head_job *job, int64_t more)
   return space + widened + weights;
 }
 
-/* logits of `count` rows of h, a tile's at most */
+/* Computes the logits of `count` rows of h, at most a tile. */
 static void multiply(const struct head_job *job, float *logits, const void *h, int64_t count,
                      uint32_t thread)
 {
@@ -113,7 +114,8 @@ static void logits_forward(struct plm_ops *ops, float *logits, const act *h, con
   plm_pool_tiles(job.cpu->pool, tiles_of(N, job.plan.tile), logits_tile, &job);
 }
 
-/* A tile of rows from dense to row_loss and ddense; leaves GELU and dlogits for dw. */
+/* Computes row_loss and ddense of a tile of rows from dense. Leaves GELU in job->gelu and dlogits
+ * in job->logits, from which dw_tile computes dw. */
 static void train_tile(void *context, int64_t tile, uint32_t thread)
 {
   const struct head_job *job = context;
@@ -143,7 +145,7 @@ static void train_tile(void *context, int64_t tile, uint32_t thread)
   cpu->vector.gelu_backward(ddense, dgelu, dense, elements);
 }
 
-/* Columns of dw, over all rows in their order. */
+/* Adds to a tile of columns of dw the products of all rows, in their order. */
 static void dw_tile(void *context, int64_t tile, uint32_t thread)
 {
   const struct head_job *job = context;
@@ -184,7 +186,7 @@ static void head_train(struct plm_ops *ops, float *row_loss, act *ddense, float 
   const int64_t kept = smaller(N, whole), tiles = tiles_of(N, tile);
   float *const space = lay_out(&job, (tiles + kept) * V + kept * D);
   if (space == NULL) return;
-  job.gelu = space; /* in bf16 half of it */
+  job.gelu = space; /* bf16 uses only half of its floats */
   job.logits = space + kept * D;
   float *const sums = job.logits + kept * V;
   for (int64_t begin = 0; begin < N; begin += whole) {

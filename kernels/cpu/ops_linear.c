@@ -1,10 +1,11 @@
-/* Products of the model: Linear forward, and backward by input (by weight: ops_linear_weight.c).
+/* Linear products of the model: forward, and the gradient of the input. The gradient of the weights
+ * is in ops_linear_weight.c.
  *
- * Rows (tokens) are cut into tiles that the threads share; row_product.c keeps a row's bits
- * independent of the tile it is in. Tiles are taller if there are many rows, which is faster.
+ * Rows (tokens) are cut into tiles that the threads share. row_product.c makes the bits of a row
+ * independent of its tile. If there are many rows, tiles are taller, which is faster.
  *
- * If all rows fit into one tile (decoding, deep levels of a patch_unet), only one thread would have
- * work: the columns are cut instead, into pieces of a fixed width.
+ * If all rows fit into one tile (in decoding and in the deep levels of a patch_unet), only one
+ * thread would have work. The columns are then cut instead, into pieces of a fixed width.
  */
 #include <string.h>
 
@@ -13,10 +14,10 @@
 
 enum { ROWS_TILE = 256, ROWS_TILE_LARGE = 512, LARGE = 4096, COLUMNS_PIECE = 256 };
 
-/* What happens to rows of a product while they are in the cache: nothing, or relu2's passes. */
+/* What is done to the rows of a product while they are cached: nothing, or a pass of relu2. */
 struct finish {
   bool relu2;
-  const char *hidden; /* backward: what relu2 gave, as C lies */
+  const char *hidden; /* backward only: the output of relu2, with the layout of C */
 };
 
 static void finish_row(const struct plm_cpu *cpu, const struct finish *finish, char *C,
@@ -36,7 +37,7 @@ struct tiles_job {
   const char *A, *B, *residual;
   int64_t a_stride, c_stride; /* bytes between rows */
   int64_t rows;
-  char *padding; /* of the last rows */
+  char *padding; /* for the last rows */
 };
 
 static void run_tile(void *context, int64_t tile, uint32_t thread)
@@ -53,7 +54,7 @@ static void run_tile(void *context, int64_t tile, uint32_t thread)
              rows * job->c_stride / (int64_t)job->cpu->ops.act_bytes);
 }
 
-/* C_MN (=, +=, = residual +) A_MK B, `rows` rows. */
+/* C_MN (=, +=, = residual +) A_MK B, with M = job->rows, in tiles of rows. */
 static void multiply_rows(struct plm_cpu *cpu, struct plm_row_family *family, struct tiles_job *job)
 {
   plm_row_plan_init(&job->plan, family, job->rows,
@@ -70,12 +71,12 @@ static void multiply_rows(struct plm_cpu *cpu, struct plm_row_family *family, st
 struct columns_job {
   const struct tiles_job *tiles;
   const struct plm_product *piece, *last;
-  struct plm_product_shape shape; /* of the whole */
-  int64_t height;                 /* of a piece: the rows and padding */
+  struct plm_product_shape shape; /* of the whole product */
+  int64_t height;                 /* of a piece: rows and padding */
   int64_t pieces;
-  const char *A; /* height rows */
-  char *C;       /* each piece's own, dense */
-  char *slices;  /* each thread's columns of B, or NULL */
+  const char *A; /* `height` rows */
+  char *C;       /* a dense block for each piece */
+  char *slices;  /* for each thread, its columns of B; NULL if B is used in place */
 };
 
 static const char *columns_of_B(const struct columns_job *job, int64_t first, int64_t columns,
@@ -115,7 +116,7 @@ static void run_columns(void *context, int64_t piece, uint32_t thread)
   }
 }
 
-/* False if the rows cannot be cut so with the same bits. */
+/* Returns false, having done nothing, if pieces of columns would not give the same bits. */
 static bool multiply_columns(struct plm_cpu *cpu, struct plm_row_family *family,
                              const struct tiles_job *tiles, const struct plm_product_shape *shape)
 {
@@ -149,7 +150,7 @@ static bool multiply_columns(struct plm_cpu *cpu, struct plm_row_family *family,
   return true;
 }
 
-/* C_MN (=, +=, = residual +) A_MK B; A's and C's rows are contiguous. */
+/* Operands of C_MN (=, +=, = residual +) A_MK B. The rows of A and C are contiguous. */
 struct operands {
   void *C;
   const void *A, *B, *residual;

@@ -1,14 +1,18 @@
-/* Linear backward by weight: dw_OI += dy_NO^T x_NI. Each thread computes a share of O and adds up
- * the tokens in pieces, in their order. The same number of threads gives the same bits. Another
- * number gives other shares: in bf16, oneDNN may then choose another kernel, with other bits.
+/* Gradient of the weights of a Linear: dw_OI += dy_NO^T x_NI. Each thread computes a share of O and
+ * sums over the tokens in pieces, in their order. The same number of threads gives the same bits.
+ * A different number changes the shares; in bf16, oneDNN may then choose a different kernel, which
+ * gives different bits.
  *
- * fp32: dy is read along the tokens, a line of the cache from each row. Where its rows are a power
- * of two apart those lines fall into the same few places of the cache, and where they are far apart
- * each is another page: so a piece of dy is copied to a dense panel first. (Two cores of a Xeon,
- * 2,048 tokens, GFLOP/s without and with: O = 2,048 81 and 123, 2,304 110 and 132.)
- * bf16: the library rearranges dy itself, and the deeper a product the better: each reads and
- * writes all of dw. Plans are costly, so depths are few: a multiple of DEPTH_TILE, one of
- * DEPTH_LAST, and DEPTH_LAST for the last few tokens, padded.
+ * fp32: dy is read along the tokens, one cache line from each row. If the rows are a power of two
+ * apart, these lines compete for the same few sets of the cache; if the rows are far apart, each
+ * line is in a different page. Therefore a piece of dy is first copied into a dense panel. Measured
+ * on two cores of a Xeon with 2,048 tokens, without and with the panel: 81 and 123 GFLOP/s for
+ * O = 2,048, 110 and 132 GFLOP/s for O = 2,304.
+ *
+ * bf16: the library rearranges dy itself. Deep products are faster, because each product reads and
+ * writes all of dw. Plans are costly, so there are at most three depths: the largest multiple of
+ * DEPTH_TILE, then the largest multiple of DEPTH_LAST, and DEPTH_LAST for the remaining tokens,
+ * which are padded.
  */
 #include <string.h>
 
@@ -16,7 +20,7 @@
 #include "kernels/cpu/product.h"
 
 enum {
-  SHARE = 16, /* shares of O are multiples of this many rows of dw */
+  SHARE = 16, /* shares of O begin at multiples of this many rows of dw */
   PANEL_ROWS = 512,
   PANEL_DEPTH = 256,
   PANEL_GAP = 16, /* floats between the rows of a panel */
@@ -29,12 +33,12 @@ struct float_job {
   float *dw;
   const float *dy, *x;
   int64_t N, I, O;
-  float *panels; /* one a thread */
+  float *panels; /* one for each thread */
 };
 
 enum { PANEL = PANEL_DEPTH * (PANEL_ROWS + PANEL_GAP) };
 
-/* Rows [begin, begin + rows) of dw. */
+/* Adds the products of all tokens to rows [begin, begin + rows) of dw. */
 static void add_panel(const struct float_job *job, float *panel, int64_t begin, int64_t rows)
 {
   struct plm_product_shape shape = {.M = rows,
@@ -76,12 +80,12 @@ enum { HALF = 2 }; /* bytes of an activation */
 
 struct half_job {
   struct plm_cpu *cpu;
-  const struct plm_product *(*pieces)[3]; /* for each share of O: whole, rest, last */
+  const struct plm_product *(*pieces)[3]; /* for each share of O: whole, rest and last */
   float *dw;
   const char *dy, *x;
-  const char *dy_last, *x_last; /* the last few tokens, padded; NULL: none */
+  const char *dy_last, *x_last; /* the last tokens, padded; NULL if there are none */
   int64_t N, I, O;
-  int64_t whole, rest; /* tokens of the first product, and of the one after it */
+  int64_t whole, rest; /* tokens of the first and of the second product */
 };
 
 static void half_share(void *context, uint32_t index, uint32_t count)
@@ -114,7 +118,8 @@ static const struct plm_product *half_piece(const struct half_job *job, int64_t 
   return plm_products_get(job->cpu->products, &shape);
 }
 
-/* The tokens after the rest, padded with zeros to DEPTH_LAST, which add nothing. */
+/* Copies the last tokens and pads them to DEPTH_LAST with zeros, which add nothing. Returns false
+ * if there is no memory. */
 static bool pad_last(struct half_job *job, int64_t last)
 {
   const int64_t begin = job->N - last;

@@ -1,5 +1,6 @@
-/* Memory of the CPU backend: the device's is the host's. Copies beside the computation are done at
- * once, so nothing waits; recordings it has none, as a step's calls cost nothing here. */
+/* Memory of the CPU backend. Device memory is host memory, so copies beside the computation are
+ * done at once and nothing has to wait for them. There are no recordings, because calling the
+ * operators of a step costs almost nothing here. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,7 @@ static plm_status allocate(struct plm_ops *ops, size_t bytes, void **buffer,
   *buffer = aligned_alloc(alignment, rounded);
   if (*buffer == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for a buffer of %zu bytes", bytes);
-  if (bytes >= HUGE_PAGE) madvise(*buffer, rounded, MADV_HUGEPAGE); /* advice: may fail */
+  if (bytes >= HUGE_PAGE) madvise(*buffer, rounded, MADV_HUGEPAGE); /* advice, which may fail */
   return PLM_OK;
 }
 
@@ -48,7 +49,7 @@ enum { MEMORY_TILE = 1 << 20 };
 
 struct memory_job {
   char *to;
-  const char *from; /* NULL: zeros */
+  const char *from; /* NULL means zeros */
   size_t bytes;
 };
 
@@ -90,7 +91,7 @@ static plm_status synchronize(struct plm_ops *ops, struct plm_error *error)
   return status != PLM_OK ? status : plm_products_error(cpu->products, error);
 }
 
-/* What the system could give without swapping, and all there is. */
+/* The memory that the system can provide without swapping, and its total memory. */
 static void memory_size(struct plm_ops *ops, uint64_t *free_bytes, uint64_t *total_bytes)
 {
   (void)ops;
@@ -106,7 +107,7 @@ static void memory_size(struct plm_ops *ops, uint64_t *free_bytes, uint64_t *tot
   fclose(file);
 }
 
-/* ---- copies beside the computation, at once ---- */
+/* ---- copies beside the computation, which are done at once ---- */
 static void nothing(struct plm_ops *ops)
 {
   (void)ops;

@@ -1,9 +1,9 @@
-/* Muon (Jordan et al. 2024): the momentum, with Nesterov's look ahead, made orthogonal by
- * Newton-Schulz, is the update.
+/* Muon (Jordan et al. 2024): the update is the Nesterov momentum, made orthogonal by Newton-Schulz.
  *
- * A large matrix is worked on by all threads, one after the other. Of small ones each thread takes
- * one whole: their products are too short to be shared out, and a thread waits for the others once
- * instead of twenty times a matrix. Both ways cut into the same tiles, so the same bits.
+ * All threads work together on a large matrix, and the large matrices follow one after the other. A
+ * small matrix is done by one thread if there are enough of them, because its products are too
+ * short to be shared. The threads then wait for each other once per call instead of about twenty
+ * times per matrix. Both ways use the same tiles, so they give the same bits.
  */
 #include <math.h>
 
@@ -13,9 +13,9 @@
 
 enum { TILE = 32768, SUM_TILE = 65536, SMALL = 512 * 1024 /* elements */ };
 
-struct pass { /* one elementwise pass */
+struct pass { /* one elementwise pass over a matrix */
   struct plm_cpu *cpu;
-  int thread; /* the one it runs on, or PLM_CPU_ALL */
+  int thread; /* index of the thread it runs on, or PLM_CPU_ALL */
   void *out;
   const void *x;
   const float *y;
@@ -54,20 +54,21 @@ static void update_tile(void *context, int64_t tile, uint32_t thread)
                                  pass->a, pass->c, count);
 }
 
-/* Whole cache lines: threads' scratch lies side by side. */
+/* Rounds up to whole cache lines, because the scratch of the threads is adjacent. */
 static int64_t lines(int64_t floats)
 {
   return (floats + 15) / 16 * 16;
 }
 
-/* Of one matrix, worked on by `threads` of them: its direction, and what Newton-Schulz needs. */
+/* Floats of scratch for a matrix that `threads` threads work on: its direction, and the scratch of
+ * Newton-Schulz. */
 static size_t floats_of(const struct plm_muon_matrix *matrix, uint32_t threads)
 {
   return (size_t)lines(matrix->rows * matrix->cols) +
          plm_newton_schulz_scratch(matrix->rows, matrix->cols, threads);
 }
 
-/* Frobenius norm; sums of fixed tiles in their order, as ops->sum_squares adds them. */
+/* Frobenius norm. The sums of fixed tiles are added in their order, as ops->sum_squares does. */
 static double norm_of(struct plm_cpu *cpu, int thread, const float *x, int64_t n)
 {
   if (thread == PLM_CPU_ALL) return sqrt(plm_cpu_sum_squares(cpu, x, (size_t)n));
@@ -108,7 +109,7 @@ struct batch {
   const struct plm_muon_matrix *matrices;
   const struct plm_update *update;
   float *scratch;
-  size_t stride; /* of a thread's scratch */
+  size_t stride; /* floats between the scratch of two threads */
 };
 
 static bool is_small(const struct plm_muon_matrix *matrix)
@@ -116,12 +117,12 @@ static bool is_small(const struct plm_muon_matrix *matrix)
   return matrix->rows * matrix->cols <= SMALL;
 }
 
-/* How a call is split: small matrices go to the threads, one whole to each, where there are enough.
- */
+/* How a call is split. If there are at least as many small matrices as threads, each small matrix
+ * is done by one thread. */
 struct split {
-  bool together;
-  size_t stride; /* floats of the largest of those that go together */
-  size_t alone;  /* of the largest of the others */
+  bool together; /* whether each small matrix is done by one thread, several at a time */
+  size_t stride; /* floats of scratch for the largest matrix done by one thread */
+  size_t alone;  /* floats of scratch for the largest of the other matrices */
 };
 
 static struct split split_of(const struct plm_ops *ops, const struct plm_muon_matrix *matrices,
@@ -157,7 +158,7 @@ static void small_tile(void *context, int64_t tile, uint32_t thread)
                batch->update);
 }
 
-/* Plans the small matrices' products, which threads then only look up. */
+/* Plans the products of the small matrices, so that threads only look them up. */
 static bool plan_small(struct plm_cpu *cpu, const struct plm_muon_matrix *matrices, size_t count)
 {
   for (size_t i = 0; i < count; i++)

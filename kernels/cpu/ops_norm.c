@@ -1,5 +1,5 @@
-/* Operators that reduce along a row: norm, mix and norm, QKV prepare. Tiles of rows; the sums over
- * all rows (db, da) are each tile's, added in the order of the tiles. */
+/* Operators that reduce along a row: norm, mix and norm, QKV prepare. They run on tiles of rows.
+ * Sums over all rows (db, ds, da) are computed per tile and added in the order of the tiles. */
 #include "common/ops/value_table.h"
 #include "kernels/cpu/cpu_ops.h"
 
@@ -9,7 +9,7 @@ struct job {
   struct plm_cpu *cpu;
   void *out, *out2;
   const void *a, *b, *c;
-  float (*sums)[SUMS]; /* of a tile */
+  float (*sums)[SUMS]; /* of each tile */
   int64_t N, D;
   struct plm_qkv_rows rows;
   struct plm_mix_rows mix;
@@ -33,7 +33,8 @@ static void run(struct job *job, plm_pool_tile function)
   plm_pool_tiles(job->cpu->pool, tiles_of(job->N), function, job);
 }
 
-/* Runs with sums of each tile, and adds them to what totals points to, where it is not NULL. */
+/* Runs `function`, which stores the sums of each tile in job->sums. Adds their totals to
+ * *totals[j], unless totals[j] is NULL. */
 static void run_with_sums(struct job *job, plm_pool_tile function, float *const totals[SUMS])
 {
   const int64_t tiles = tiles_of(job->N);
@@ -75,7 +76,7 @@ static void norm_backward(struct plm_ops *ops, act *dx, const act *dh, const act
   run(&job, norm_back_tile);
 }
 
-/* The embedding tables have a row for each token of the vocabulary: too few to share out. */
+/* The embedding tables have one row per token of the vocabulary, too few to share among threads. */
 static void norm_rows_forward(struct plm_ops *ops, float *out, const float *x, int64_t N, int64_t D)
 {
   plm_cpu_of(ops)->vector.norm_rows_forward(out, x, N, D);

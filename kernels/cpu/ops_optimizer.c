@@ -1,4 +1,4 @@
-/* The optimizer's passes over parameters: tiles of elements. Muon is in ops_muon.c. */
+/* The optimizer's passes over parameters, in tiles of elements. Muon is in ops_muon.c. */
 #include "kernels/cpu/cpu_ops.h"
 
 enum { TILE = 65536 };

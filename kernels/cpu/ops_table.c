@@ -1,5 +1,6 @@
-/* Token tables. Forward: tiles of groups. Backward: tiles of columns, each of which sees all groups
- * in their order, so there is nothing to combine and no atomic. */
+/* Token tables. The forward pass runs on tiles of groups. The backward pass runs on tiles of
+ * columns, each of which adds all groups in their order, so it needs neither partial sums nor
+ * atomics. */
 #include "kernels/cpu/cpu_ops.h"
 
 enum { GROUPS_TILE = 64, COLUMNS_TILE = 64 };

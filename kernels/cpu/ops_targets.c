@@ -1,4 +1,4 @@
-/* Targets of a step: the rule of common/ops/target_rule.h over all positions, in their order. */
+/* Targets of a step: applies the rule of common/ops/target_rule.h to all positions, in order. */
 #include "kernels/cpu/cpu_ops.h"
 
 static void choose_targets(struct plm_ops *ops, const struct plm_target_rows *to,

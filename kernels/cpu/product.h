@@ -44,7 +44,7 @@ plm_status plm_products_open(uint32_t threads, struct plm_products **products,
 void plm_products_close(struct plm_products *products); /* NULL is fine */
 
 /* Restricts the library to the instructions of a level, if the library supports that. Must be
- * called before the process's first product; it may have no effect later. */
+ * called before the first plm_products_open of the process; later calls have no effect. */
 void plm_products_limit(enum plm_processor_level level);
 
 /* Whether the library can compute bf16 products on this processor, even if they are slower. */

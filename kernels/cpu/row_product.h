@@ -59,7 +59,7 @@ size_t plm_row_plan_padding(const struct plm_row_plan *plan);
 void plm_row_plan_run(const struct plm_row_plan *plan, uint32_t thread, char *C, const char *A,
                       const char *B, int64_t rows, char *padding);
 
-/* Smallest height of a product that holds `rows` rows. The caller pads the rows above `rows`. */
+/* Height of the product to use for `rows` rows. The caller pads the rows that it lacks. */
 int64_t plm_row_height(struct plm_row_family *family, int64_t rows);
 
 /* The product of `height` rows by only the columns [first, first + columns) of B, into a dense C of
