@@ -1,4 +1,4 @@
-/* Names of devices and precisions. */
+/* The names by which files and options call devices and precisions. */
 #include "common/ops/device.h"
 
 #include <stddef.h>

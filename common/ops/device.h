@@ -1,12 +1,11 @@
-/* On what and in which precision a process computes, as users choose it. */
+/* The device and the precision in which a process computes, as users choose them. */
 #ifndef PLM_COMMON_OPS_DEVICE_H
 #define PLM_COMMON_OPS_DEVICE_H
 
 enum plm_device { PLM_DEVICE_AUTO, PLM_DEVICE_CPU, PLM_DEVICE_CUDA };
 enum plm_precision { PLM_PRECISION_AUTO, PLM_PRECISION_FP32, PLM_PRECISION_BF16 };
 
-/* Names of the values as files and options write them: NULL-terminated, in the order of the enum.
- */
+/* Names of the values in files and options, in the order of the enum and terminated by NULL. */
 extern const char *const plm_device_names[];
 extern const char *const plm_precision_names[];
 

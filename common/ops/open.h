@@ -1,9 +1,10 @@
-/* Opening what computes (kernels/backend.c): the CPU backend, linked in, or the CUDA backend, a
- * shared object that is loaded where it is wanted and a device may be.
+/* Opens a backend (kernels/backend.c): the CPU backend, which is linked into the program, or the
+ * CUDA backend, a shared object that is loaded only if it is asked for or a device may exist.
  *
- * libplm_cuda.so is looked for in ../lib/ from the program's own folder, as `make` builds it and as
- * an installation (PREFIX/bin, PREFIX/lib) has it; the environment variable PLM_CUDA_LIBRARY names
- * another file, which is then taken to have its device. It stays loaded until the program ends. */
+ * libplm_cuda.so is looked for in ../lib/ relative to the program's folder, which is where `make`
+ * builds it and where an installation (PREFIX/bin, PREFIX/lib) puts it. The environment variable
+ * PLM_CUDA_LIBRARY names another file, and that file is then tried even if no device is found. The
+ * library stays loaded until the program ends. */
 #ifndef PLM_COMMON_OPS_OPEN_H
 #define PLM_COMMON_OPS_OPEN_H
 
@@ -17,28 +18,35 @@
 
 struct plm_ops_request {
   enum plm_device device;
-  enum plm_precision precision; /* auto: bf16 where the device computes in it, else fp32 */
-  uint32_t threads;             /* on the CPU; 0: all */
-  const char *isa;              /* on the CPU; NULL: the best */
-  int ordinal;                  /* which CUDA device, counted as CUDA counts */
+  enum plm_precision precision; /* auto: bf16 if the device computes in it, else fp32 */
+  uint32_t threads;             /* of the CPU backend; 0 for all */
+  const char *isa;              /* of the CPU backend; NULL for the best */
+  int ordinal;                  /* CUDA's number of the device */
 };
 
-/* auto: CUDA, else the CPU: silently where there is no device, with one line where there is one
- * that cannot be used. cuda: PLM_CONFIG when there is no library, one of another build, no device,
- * or one that is too old (or its driver). Otherwise as plm_ops_cpu_open, and PLM_NO_MEMORY. */
+/* Opens the backend that is asked for; the caller closes *ops with (*ops)->close.
+ *
+ * auto  CUDA if it can be used, else the CPU. If a device exists but cannot be used, a warning says
+ *       why; if there is none, nothing is said.
+ * cuda  PLM_CONFIG if there is no library, the library is from another build, there is no device,
+ *       or the device or its driver is too old.
+ *
+ * Other errors are those of plm_ops_cpu_open, and PLM_NO_MEMORY. */
 plm_status plm_ops_open(const struct plm_ops_request *request, struct plm_ops **ops,
                         struct plm_error *error);
 
-/* What plans of memory rest on. Where device: cuda cannot be opened, ops has name, act_bytes,
- * muon_scratch, memory_size (which says 0) and close alone. */
+/* What a plan of memory needs to know about a backend. If `device: cuda` is asked for and cannot be
+ * opened, ops serves only for planning: only name, act_bytes, muon_scratch, memory_size (which
+ * reports 0) and close may be used. */
 struct plm_ops_plan {
   struct plm_ops *ops;
-  uint64_t own_bytes;   /* of the device's memory, that the backend takes for itself when opened */
-  bool partial;         /* no library: own_bytes and muon_scratch are 0, not known */
-  struct plm_error why; /* of the opening that failed; status PLM_OK: it is open */
+  uint64_t own_bytes; /* device memory that the backend takes for itself when it is opened */
+  bool partial;       /* the library was not found, so own_bytes and muon_scratch are 0 (unknown) */
+  struct plm_error why; /* why opening failed; its status is PLM_OK if the backend is open */
 };
 
-/* plan->ops is the caller's to close. Errors as plm_ops_open, but for device: cuda. */
+/* The caller closes plan->ops. Errors are those of plm_ops_open, except that a failure to open
+ * `device: cuda` is no error but is reported in plan->why. */
 plm_status plm_ops_plan(const struct plm_ops_request *request, struct plm_ops_plan *plan,
                         struct plm_error *error);
 

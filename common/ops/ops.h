@@ -1,20 +1,23 @@
-/* struct plm_ops: the operator table. A backend (kernels/cpu, kernels/cuda) fills it; the model is
- * written once against it.
+/* The operator table, struct plm_ops: each backend (kernels/cpu, kernels/cuda) fills it in, so the
+ * model is written only once, against this table.
  *
  * Conventions
- * - `act` is a buffer of activations in the backend's precision: float or bf16, fixed when the
- *   backend is opened (ops->act_bytes). Everything else is fp32 unless said otherwise. Each
- *   operator computes in fp32 and rounds once.
- * - N rows (B * L_k), D width, F MLP width, V vocabulary, H heads, K head width, all row-major.
- * - Buffers come from ops->allocate and live on the device; parameters and scalars (a, b, s) are
- *   device pointers too, so that a captured graph stays valid.
- * - Gradients of parameters accumulate (+=) in fp32. Gradients of activations are written (=)
- *   unless the comment says accumulate.
- * - Reductions have a fixed order for a given backend, shape, precision and thread count: the same
- *   inputs give the same bits.
- * - An operator may allocate memory when it first meets a shape, and never again for that shape.
- * - Operators return no status. One that fails (no memory, an error of the device or of a library)
- *   leaves its results undefined; ops->synchronize reports the first such error from then on.
+ * - `act` is a buffer of activations in the backend's precision, float or bf16, which is fixed when
+ *   the backend is opened (ops->act_bytes). Everything else is fp32 unless a comment says
+ * otherwise. Operators compute in fp32 and round each result once, with the exceptions noted below.
+ * - Sizes: N rows (B * L of the level), D width, V vocabulary, H heads, K head width. For products,
+ *   I is the input width and O the output width. Suffixes give shapes: x_NI is (N, I). All arrays
+ *   are row-major.
+ * - Buffers come from ops->allocate and live on the device. Parameters and learned scalars (a, b,
+ * s) are also passed as device pointers, so that a recording stays valid when their values change.
+ * - Gradients of parameters are accumulated (+=) in fp32. Gradients of activations are overwritten
+ *   (=) unless the comment says +=.
+ * - The order of a reduction is fixed for a given backend, shape, precision and thread count, so
+ * the same inputs give the same bits.
+ * - An operator may allocate memory the first time it runs with a shape, but not on later runs with
+ *   the same shape.
+ * - Operators return no status. If one fails (out of memory, a device error, a library error), its
+ *   results are undefined and ops->synchronize reports the first such error from then on.
  */
 #ifndef PLM_COMMON_OPS_OPS_H
 #define PLM_COMMON_OPS_OPS_H
@@ -28,21 +31,24 @@
 #include "common/ops/target_rule.h"
 #include "common/ops/update.h"
 
-typedef void act;      /* activations: float or bf16 by ops->act_bytes */
+typedef void act;      /* activations: float if ops->act_bytes is 4, bf16 if it is 2 */
 typedef uint16_t bf16; /* bit pattern */
 
 struct plm_ops;
-struct plm_recording; /* the backend's own */
+struct plm_recording; /* defined by the backend */
 
-/* One attention mask on one level: each query sees an interval of keys, and each key is seen by an
- * interval of queries (doc/model.md#attention-masks). begin and end are positions in the chunk's
- * level. An empty interval has begin == end == 0. */
+/* One attention mask on one level (doc/model.md#attention-masks). Each query sees one interval
+ * [begin, end) of keys. The intervals of queries let a kernel start from the keys; they may include
+ * queries that do not see the key. begin and end are positions within the chunk at this level. An
+ * empty interval has begin == end == 0. */
 struct plm_interval_mask {
   int32_t B, L;
-  const int32_t *key_begin, *key_end;     /* (B, L) for query q */
-  const int32_t *query_begin, *query_end; /* (B, L) for key k: the superset run of its queries */
-  /* per tile of PLM_MASK_TILE queries: [min begin, max end) touched, [max begin, min end) full;
-   * and the same from the keys' side. (B, tiles) each. */
+  const int32_t *key_begin, *key_end;     /* (B, L): keys that each query sees */
+  const int32_t *query_begin, *query_end; /* (B, L): covers the queries that see each key */
+  /* (B, tiles) each. For each tile of PLM_MASK_TILE queries, tile_key_* is the interval of keys
+   * that any of its queries sees, [min begin, max end), and tile_full_* the interval that all of
+   * them see, [max begin, min end). For each tile of keys, tile_query_* is the interval of queries
+   * that may see any of them. */
   const int32_t *tile_key_begin, *tile_key_end, *tile_full_begin, *tile_full_end;
   const int32_t *tile_query_begin, *tile_query_end;
 };
@@ -52,7 +58,7 @@ struct plm_attention_shape {
   int32_t B, L, H, K;
   int32_t row_stride; /* elements between consecutive rows of q, k, v (3*H*K when packed) */
   float scale;        /* 1/sqrt(K) */
-  float soft_cap;     /* 0: none */
+  float soft_cap;     /* 0 for no cap */
 };
 
 /* Prepared queries, keys and values of one attention call: (B, L, H, K) each, rows row_stride
@@ -61,12 +67,13 @@ struct plm_attention_inputs {
   const act *q, *k, *v;
 };
 
-/* The gradients of these, rows row_stride elements apart as well. */
+/* Gradients of plm_attention_inputs, in the same layout. */
 struct plm_attention_gradients {
   act *dq, *dk, *dv;
 };
 
-/* Of a row that holds q, k and v side by side, `part` bytes each. */
+/* Pointers into rows that hold q, k and v side by side. `part` is the size in bytes of each of the
+ * three within a row. */
 static inline struct plm_attention_inputs plm_attention_inputs_of(const act *qkv, size_t part)
 {
   const char *q = (const char *)qkv;
@@ -79,67 +86,71 @@ static inline struct plm_attention_gradients plm_attention_gradients_of(act *dqk
   return (struct plm_attention_gradients){dq, dq + part, dq + 2 * part};
 }
 
-/* What the preparation of queries, keys and values reads. */
+/* Inputs of the preparation of queries, keys and values. */
 struct plm_qkv {
-  const act *qkv;             /* (B, L, 3 H K) raw products */
-  const act *vi;              /* (B, L, H K) value embeddings; NULL: none */
-  const float *a;             /* 2: weights of v and of vi; unread without value embeddings */
+  const act *qkv;             /* (B, L, 3 H K): the raw products */
+  const act *vi;              /* (B, L, H K): value embeddings; NULL if there are none */
+  const float *a;             /* (2): weights of v and vi; not read without value embeddings */
   const float *cosine, *sine; /* (L, K/2) */
   int64_t B, L, H, K;
 };
 
-/* Rows of incremental decoding: row n is one token at positions[n] of the sequence whose keys and
- * values lie in slot slots[n] of a cache. Device pointers, (rows) each. */
+/* Rows of incremental decoding. Row n is the token at positions[n] of the sequence whose keys and
+ * values are in slot slots[n] of the cache. The arrays are on the device and have `rows` elements
+ * each. */
 struct plm_cached_rows {
   int64_t rows, H, K;
   int64_t row_stride; /* elements between consecutive rows of q, k, v (3*H*K when packed) */
-  int64_t capacity;   /* positions of a slot */
+  int64_t capacity;   /* positions in a slot */
   float scale;        /* 1/sqrt(K) */
   const int32_t *slots, *positions, *key_begin;
 };
 
-/* A block's input, of rows (N, D). */
+/* Input of a block, x' = b0 (x + s skip) + b1 p. The arrays are (N, D). */
 struct plm_mix {
   const act *x, *p;
-  const float *b;  /* 2 */
-  const act *skip; /* NULL: no skip; may be x */
-  const float *s;  /* 1; with a skip */
+  const float *b;  /* (2) */
+  const act *skip; /* NULL if there is no skip connection; may equal x */
+  const float *s;  /* (1); read only if there is a skip connection */
 };
 
-/* Of G, the gradient of x', and g = b0 G, that of x + s skip. */
+/* Gradients of plm_mix. G is the gradient of x', and g = b0 G that of x + s skip. dskip and ds are
+ * used only if there is a skip connection. */
 struct plm_mix_gradients {
-  act *dx;         /* = g + more; may be dmixed */
+  act *dx;         /* = g + more; may equal dmixed */
   act *dp;         /* += b1 G */
-  float *db;       /* += sum G (x + s skip), sum G p */
-  act *dskip;      /* = s g; may be x or skip. It and ds: with a skip */
-  float *ds;       /* += sum g skip */
-  const act *more; /* what else x's gradient has, NULL: nothing; may be dskip, as written here */
+  float *db;       /* (2): += sum G (x + s skip), sum G p */
+  act *dskip;      /* = s g; may equal x or skip */
+  float *ds;       /* (1): += sum g skip */
+  const act *more; /* further part of dx, or NULL; if it equals dskip, the new value s g is added */
 };
 
-/* Where value embeddings come from: the mean over groups of 2^level tokens of a table's rows. All
- * on the device. The rooms, (N, HK) each, are the backend's to write. */
+/* Source of value embeddings: each is the mean of the table's rows for a group of 2^level tokens.
+ * All pointers are to device memory. room and room_gradient are scratch, (N, HK) each, which the
+ * backend may overwrite. */
 struct plm_value_table {
   const float *table;    /* (V, HK) */
-  const int32_t *tokens; /* N * 2^level */
+  const int32_t *tokens; /* (N * 2^level) */
   int64_t V;
   int level;
-  act *room, *room_gradient; /* the second: backward alone */
+  act *room, *room_gradient; /* room_gradient is used only by the backward operator */
 };
 
-/* How labels of the objective enter the loss. */
+/* Options of the loss and of the logits it is computed from. */
 struct plm_loss_options {
-  float soft_cap; /* c of the head, 0: none */
+  float soft_cap; /* c of the head; 0 for no cap */
   float label_smoothing;
   float z_loss;
 };
 
-/* The head behind its dense product, of N labelled rows. All on the device. */
+/* Inputs of the part of the head that follows its dense product, for N labelled rows. All pointers
+ * are to device memory. */
 struct plm_head_rows {
-  const act *dense;      /* (N, D), before GELU */
-  const act *w;          /* (V, D) the decoder */
+  const act *dense;      /* (N, D): input of GELU */
+  const act *w;          /* (V, D): the decoder's weight */
   const float *bias;     /* (V) */
-  const int32_t *labels; /* (N) in [0, V) */
-  const float *weights;  /* (N); 0: the row does not count */
+  const int32_t *labels; /* (N), in [0, V) */
+  const float *weights;  /* (N); a row of weight 0 does not count */
   int64_t N, D, V;
 };
 
@@ -148,11 +159,11 @@ struct plm_adam_options {
 };
 
 struct plm_adam_tensor {
-  float *w, *m, *v; /* n each */
+  float *w, *m, *v; /* (n) each */
   const float *g;
   size_t n;
   float weight_decay;
-  int32_t rate; /* which of plm_update_inputs.rate */
+  int32_t rate; /* index into plm_update_inputs.rate */
 };
 
 struct plm_muon_matrix {
@@ -164,61 +175,68 @@ struct plm_muon_matrix {
   int32_t rate;
 };
 
-/* What tuning has done since the backend was opened. */
+/* Totals of tuning since the backend was opened. */
 struct plm_ops_tuned {
-  uint32_t products; /* shapes of products measured */
+  uint32_t products; /* number of product shapes measured */
   double seconds;
 };
 
 struct plm_ops {
   const char *name; /* "cpu", "cuda" */
   const char
-      *isa; /* "avx512", "avx2", "portable", "sm_90a": resolved choice, kept in trainer.json */
-  const char *products;  /* the library of products and its version; NULL: the algorithms name it */
-  const char *processor; /* model name of the device; NULL: the machine's processor */
+      *isa; /* the instruction set in use, e.g. "avx512", "avx2", "sm_90a"; kept in trainer.json */
+  const char
+      *products; /* name and version of the product library; NULL if export_algorithms names it */
+  const char *processor; /* model name of the device; NULL for the machine's CPU */
   size_t act_bytes;      /* 4 or 2 */
   uint32_t threads;
-  void *context; /* the backend's own */
+  void *context; /* the backend's state */
 
   /* ---- memory ---- */
   plm_status (*allocate)(struct plm_ops *ops, size_t bytes, void **buffer, struct plm_error *error);
   void (*release)(struct plm_ops *ops, void *buffer);
-  /* The host's memory is the caller's again at once. */
+  /* The caller may reuse `host` as soon as the call returns. */
   void (*upload)(struct plm_ops *ops, void *device, const void *host, size_t bytes);
-  /* Waits for what was computed so far, and for the bytes. */
+  /* Waits for the computation queued so far and for the copy itself. */
   void (*download)(struct plm_ops *ops, void *host, const void *device, size_t bytes);
   void (*zero)(struct plm_ops *ops, void *buffer, size_t bytes);
   void (*copy)(struct plm_ops *ops, void *to, const void *from, size_t bytes);
   plm_status (*synchronize)(struct plm_ops *ops, struct plm_error *error);
-  /* Bytes of the device's memory, free now and in all; for the CPU the machine's. 0: unknown. */
+  /* Free and total bytes of the device's memory (of the machine's for the CPU); 0 if unknown. */
   void (*memory_size)(struct plm_ops *ops, uint64_t *free_bytes, uint64_t *total_bytes);
   void (*close)(struct plm_ops *ops);
 
-  /* ---- a second queue: copies beside the computation ---- */
-  /* Host memory that copies beside the computation reach (pinned on CUDA). */
+  /* ---- a second queue: copies that run in parallel with the computation ---- */
+  /* Host memory for these copies (pinned on CUDA). */
   plm_status (*allocate_host)(struct plm_ops *ops, size_t bytes, void **buffer,
                               struct plm_error *error);
   void (*release_host)(struct plm_ops *ops, void *buffer);
-  /* Copies done beside the computation, in the order of the calls, some time between the call and
-   * the wait. Host memory from allocate_host. Both ends belong to the copy until it was waited for.
-   * What is copied must have been computed before: after a synchronize, or a copies_follow. */
+  /* Queue a copy. Copies run in the order of the calls, at some time between the call and
+   * wait_copies. `host` must come from allocate_host. Until the copy has been waited for, the
+   * caller must not write its source or use its destination. The computation of the source must be
+   * complete or ordered before the copy: call synchronize or copies_follow first. */
   void (*upload_beside)(struct plm_ops *ops, void *device, const void *host, size_t bytes);
   void (*download_beside)(struct plm_ops *ops, void *host, const void *device, size_t bytes);
-  /* What is computed from here on begins when the copies so far are done. The host does not wait.
-   */
+  /* Computation queued after this call starts when the copies queued before it are complete. The
+   * host does not wait. */
   void (*compute_follows)(struct plm_ops *ops);
-  /* Copies from here on begin when what was computed so far is done. The host does not wait. */
+  /* Copies queued after this call start when the computation queued before it is complete. The host
+   * does not wait. */
   void (*copies_follow)(struct plm_ops *ops);
-  /* The host waits for the copies beside (synchronize waits for the computation). */
+  /* Waits on the host for the queued copies; synchronize waits for the computation. */
   plm_status (*wait_copies)(struct plm_ops *ops, struct plm_error *error);
 
   /* ---- recordings (CUDA graphs) ---- */
-  /* Operators called between record_begin and record_end are kept instead of done; replay does them
-   * with what then lies in device memory, pointers and scalars being what they were. In between no
-   * allocation, release, upload, download, copy beside, replay or wait, and no second record_begin:
-   * record_end reports such a call, and there is no recording then. It reports what an operator
-   * reported meanwhile, too. Operators of the recorded shapes have run before (the first run of a
-   * shape prepares it). All four NULL where the backend has none (the CPU). */
+  /* Operators called between record_begin and record_end are recorded instead of executed. replay
+   * executes them with the current contents of device memory; pointers and scalar arguments are
+   * those of the recorded calls.
+   *
+   * While recording, do not allocate, release, upload, download, queue a copy, replay, wait or call
+   * record_begin again. If such a call is made, or an operator fails, record_end reports the error
+   * and returns no recording. Every operator must have run once before with the shapes recorded,
+   * because the first run of a shape may allocate.
+   *
+   * All four are NULL if the backend cannot record (the CPU). */
   plm_status (*record_begin)(struct plm_ops *ops, struct plm_error *error);
   plm_status (*record_end)(struct plm_ops *ops, struct plm_recording **recording,
                            struct plm_error *error);
@@ -226,24 +244,24 @@ struct plm_ops {
   void (*release_recording)(struct plm_ops *ops, struct plm_recording *recording);
 
   /* ---- precision ---- */
-  /* weights as used: fp32 -> act (a plain copy in fp32), n elements */
+  /* Rounds n fp32 weights to the precision in which products read them (a plain copy in fp32). */
   void (*round_weights)(struct plm_ops *ops, act *out, const float *in, size_t n);
   void (*act_to_float)(struct plm_ops *ops, float *out, const act *in, size_t n);
 
-  /* ---- products: Linear without bias, weight (out, in) as used (act) ---- */
-  /* y_NO = x_NI w_OI^T, plus residual_NO when not NULL (y may be residual) */
+  /* ---- products: Linear without bias; weights are (out, in), already rounded to act ---- */
+  /* y_NO = x_NI w_OI^T, plus residual_NO if it is not NULL. y may equal residual. */
   void (*linear_forward)(struct plm_ops *ops, act *y, const act *x, const act *w,
                          const act *residual, int64_t N, int64_t I, int64_t O);
-  /* dx_NI = dy_NO w_OI; accumulate: dx += */
+  /* dx_NI = dy_NO w_OI, or dx_NI += dy_NO w_OI if `accumulate`. */
   void (*linear_backward_input)(struct plm_ops *ops, act *dx, const act *dy, const act *w,
                                 int64_t N, int64_t I, int64_t O, bool accumulate);
-  /* hidden_NO = relu(x_NI w_OI^T)^2 (So et al. 2021, Primer). bf16: rounded once, or the product,
-   * too, where the backend has a pass of its own for it. */
+  /* hidden_NO = relu(x_NI w_OI^T)^2 (So et al. 2021, Primer). In bf16 the result is rounded once if
+   * the backend fuses relu2 into the product; otherwise the product is rounded as well. */
   void (*linear_relu2_forward)(struct plm_ops *ops, act *hidden, const act *x, const act *w,
                                int64_t N, int64_t I, int64_t O);
-  /* dup_NI = (dy_NO w_OI) 2 sqrt(hidden_NI): through a Linear (O, I) and the relu2 before it. The
-   * root of what relu2 gave is its argument again (in fp32 to the bit, in bf16 nearer than the
-   * argument rounded would be), so nobody keeps that. */
+  /* dup_NI = (dy_NO w_OI) 2 sqrt(hidden_NI): backward through a Linear (O, I) and the relu2 before
+   * it. The square root of relu2's result recovers its positive part (bit for bit in fp32, and in
+   * bf16 more accurately than a rounded copy would), so the argument need not be stored. */
   void (*linear_relu2_backward_input)(struct plm_ops *ops, act *dup, const act *dy, const act *w,
                                       const act *hidden, int64_t N, int64_t I, int64_t O);
   /* dw_OI += dy_NO^T x_NI */
@@ -252,10 +270,10 @@ struct plm_ops {
 
   /* ---- norm: RMSNorm, no weight, eps 1e-6 (Zhang & Sennrich 2019) ---- */
   void (*norm_forward)(struct plm_ops *ops, act *out, const act *x, int64_t N, int64_t D);
-  /* dx += d norm(x) dh ; the norm's own statistics are recomputed */
+  /* dx += d norm(x) dh. The statistics of each row are computed again from x. */
   void (*norm_backward)(struct plm_ops *ops, act *dx, const act *dh, const act *x, int64_t N,
                         int64_t D);
-  /* the same on fp32 rows: the embedding table. dx += */
+  /* The same for fp32 rows, used for the embedding table; the backward operator does dx +=. */
   void (*norm_rows_forward)(struct plm_ops *ops, float *out, const float *x, int64_t N, int64_t D);
   void (*norm_rows_backward)(struct plm_ops *ops, float *dx, const float *dh, const float *x,
                              int64_t N, int64_t D);
@@ -263,135 +281,147 @@ struct plm_ops {
   /* ---- block input: x' = b0 (x + s skip) + b1 p, h = norm(x') ---- */
   void (*mix_norm_forward)(struct plm_ops *ops, act *mixed, act *h, const struct plm_mix *mix,
                            int64_t N, int64_t D);
-  /* G = dmixed (through the residual; what lies there afterwards is the backend's affair) + d
-   * norm(x') dh. */
+  /* G = dmixed + d norm(x') dh, where dmixed is the gradient that reaches x' through the residual
+   * connection. The contents of dmixed are undefined afterwards unless to->dx equals it. */
   void (*mix_norm_backward)(struct plm_ops *ops, const struct plm_mix_gradients *to, act *dmixed,
                             const act *dh, const act *mixed, const struct plm_mix *mix, int64_t N,
                             int64_t D);
 
-  /* ---- token tables: mean over groups of 2^level consecutive tokens of table rows ----
-   * out_ND[n] = mean_{j < 2^level} table[tokens[n*2^level + j]]; table fp32 (V, D).
-   * tokens int32, N*2^level of them. Used for x0 (normalised embeddings) and value embeddings. */
+  /* ---- token tables ---- */
+  /* Mean of the table rows of each group of 2^level consecutive tokens:
+   * out_ND[n] = mean_{j < 2^level} table[tokens[n*2^level + j]]. table is (V, D); tokens has
+   * N*2^level elements. Used for x0 (normalised embeddings) and for value embeddings. */
   void (*token_mean_forward)(struct plm_ops *ops, act *out, const float *table,
                              const int32_t *tokens, int64_t N, int64_t D, int64_t V, int level);
-  /* dtable += ; fixed order, no atomics */
+  /* dtable +=, in a fixed order without atomics */
   void (*token_mean_backward)(struct plm_ops *ops, float *dtable, const act *dout,
                               const int32_t *tokens, int64_t N, int64_t D, int64_t V, int level);
 
   /* ---- attention ---- */
-  /* rotary tables (L, K/2) cos and sin, fp32, base 10000, computed in double and rounded once */
-  /* qkv_N3D raw products -> prepared qkv (N, 3D): q, k: norm over K, then rotary; v: a0 v + a1 vi
-   * when vi is not NULL. out may not alias in. */
+  /* Prepares the raw products in->qkv: q and k are normalised over K and then rotated; v becomes
+   * a0 v + a1 vi if vi is not NULL. The rotary tables have base 10000 and are computed in double
+   * and rounded once. out (B, L, 3 H K) must not overlap the inputs. */
   void (*qkv_prepare_forward)(struct plm_ops *ops, act *out, const struct plm_qkv *in);
-  /* dqkv_raw from dqkv (prepared); dvi = a1 dv, da += (sum dv v_raw, sum dv vi). dqkv_raw may be
-   * dqkv. in->vi NULL: no da, no dvi. */
+  /* Computes dqkv_raw from dqkv, the gradient of the prepared values; dvi = a1 dv and
+   * da += (sum dv v_raw, sum dv vi). dqkv_raw may equal dqkv. If in->vi is NULL, da and dvi are not
+   * used. */
   void (*qkv_prepare_backward)(struct plm_ops *ops, act *dqkv_raw, act *dvi, float *da,
                                const act *dqkv, const struct plm_qkv *in);
-  /* The same with vi from its table (in->vi is not read): token_mean_forward, then qkv_prepare;
-   * backward the other way, dtable += what token_mean_backward makes of dvi. The bits are those of
-   * these operators. */
+  /* The same with vi computed from its table (in->vi is not read). Forward is token_mean_forward
+   * followed by qkv_prepare_forward; backward adds to dtable what token_mean_backward computes from
+   * dvi. The results have the same bits as those operators' results. */
   void (*qkv_value_forward)(struct plm_ops *ops, act *out, const struct plm_qkv *in,
                             const struct plm_value_table *value);
   void (*qkv_value_backward)(struct plm_ops *ops, act *dqkv_raw, float *dtable, float *da,
                              const act *dqkv, const struct plm_qkv *in,
                              const struct plm_value_table *value);
-  /* out_N(HK), lse (B, H, L): +inf for a query with an empty run, whose output is exactly 0. */
+  /* out is (B, L, H K) and lse is (B, H, L). A query that sees no key has out = 0 exactly and
+   * lse = +inf. */
   void (*attention_forward)(struct plm_ops *ops, act *out, float *lse,
                             const struct plm_attention_inputs *in,
                             const struct plm_interval_mask *mask,
                             const struct plm_attention_shape *shape);
-  /* *to is written, where its pointers lead. dout, and out and lse of the forward: as there. */
+  /* Overwrites the gradients that `to` points to. out and lse are the results of
+   * attention_forward; dout has the shape of out. */
   void (*attention_backward)(struct plm_ops *ops, const struct plm_attention_gradients *to,
                              const act *dout, const act *out, const float *lse,
                              const struct plm_attention_inputs *in,
                              const struct plm_interval_mask *mask,
                              const struct plm_attention_shape *shape);
 
-  /* The same for rows of sequences that grow: each row's k and v go to its position in the caches
-   * (slots, H, capacity, K), then its query sees the keys [key_begin, position] of its slot. So
-   * rows of one sequence may come together (a prompt); no position twice. out (rows, HK). */
+  /* Attention for incremental decoding. The k and v of every row are first stored at the row's
+   * position in the caches (slots, H, capacity, K); then each query sees the keys [key_begin,
+   * position] of its slot. One call may therefore hold several rows of a sequence (a prompt), but
+   * no position twice. out is (rows, H K). */
   void (*attention_cached)(struct plm_ops *ops, act *out, act *key_cache, act *value_cache,
                            const act *q, const act *k, const act *v,
                            const struct plm_cached_rows *rows);
 
-  /* ---- the head's activation: backward, dx may be dout ---- */
-  void (*gelu_forward)(struct plm_ops *ops, act *out, const act *x, int64_t n); /* exact, erf */
+  /* ---- activation of the head ---- */
+  void (*gelu_forward)(struct plm_ops *ops, act *out, const act *x,
+                       int64_t n); /* exact, with erf */
 
   /* ---- residual stream ---- */
   /* x += y, n elements */
   void (*add)(struct plm_ops *ops, act *x, const act *y, int64_t n);
-  /* A row -1 is no row: gathered as zeros, scattered nowhere. */
+  /* out[i] = x[rows[i]]. A row of -1 is gathered as zeros, and scatter_rows ignores it. */
   void (*gather_rows)(struct plm_ops *ops, act *out, const act *x, const int32_t *rows, int64_t N,
                       int64_t D);
-  /* out[rows[i]] += x[i]; rows are distinct */
+  /* out[rows[i]] += x[i]. The rows other than -1 must be distinct. */
   void (*scatter_rows)(struct plm_ops *ops, act *out, const act *x, const int32_t *rows, int64_t N,
                        int64_t D);
 
   /* ---- head ---- */
-  /* logits_NV (fp32, before the cap) = h_ND w_VD^T + bias */
+  /* logits_NV = h_ND w_VD^T + bias_V, in fp32 and before the soft cap */
   void (*logits_forward)(struct plm_ops *ops, float *logits, const act *h, const act *w,
                          const float *bias, int64_t N, int64_t D, int64_t V);
-  /* soft cap in place */
+  /* logits = cap tanh(logits / cap), in place */
   void (*soft_cap_forward)(struct plm_ops *ops, float *logits, int64_t n, float cap);
-  /* Per row: capped logits -> cross-entropy with label (smoothing, z-loss) times weight, into
-   * row_loss (fp32, N; weighted). labels int32 in [0, V); weights fp32, 0: the row does not count.
-   */
+  /* row_loss_N = weight times the cross-entropy of the label (with label smoothing and z-loss),
+   * from capped logits. Labels are in [0, V). A row of weight 0 has loss 0 and does not count. */
   void (*cross_entropy)(struct plm_ops *ops, float *row_loss, const float *logits,
                         const int32_t *labels, const float *weights,
                         const struct plm_loss_options *options, int64_t N, int64_t V);
-  /* The head for training, and back, at once: row_loss has the bits that gelu_forward,
-   * logits_forward, soft_cap_forward and cross_entropy make; ddense_ND, dw_VD += and dbias_V += are
-   * the gradients of loss_scale * the sum of row_loss. Neither GELU nor logits leave the operator;
-   * with GELU rounded to activations, and logits and their gradient fp32. ddense is not dense. */
+  /* Forward and backward of the head in one operator, for training. row_loss has the same bits as
+   * gelu_forward, logits_forward, soft_cap_forward and cross_entropy give. ddense_ND (=), dw_VD
+   * (+=) and dbias_V (+=) are the gradients of loss_scale * sum(row_loss). The results of GELU and
+   * the logits are not returned, so they need not be stored for all rows at once. GELU's results
+   * are rounded to act; the logits and their gradient are fp32. ddense must not equal dense. */
   void (*head_train)(struct plm_ops *ops, float *row_loss, act *ddense, float *dw, float *dbias,
                      const struct plm_head_rows *rows, float loss_scale,
                      const struct plm_loss_options *options);
 
   /* ---- targets ---- */
-  /* Chooses the inputs and the labelled positions of a micro-batch (plm_masking_targets of
-   * target_rule.h), all on the device. The host has counted the labelled rows beforehand, so they
-   * fit. The rows that remain up to to->capacity get position -1, label 0 and weight 0 and so do
-   * not count. */
+  /* Chooses the inputs and the labelled positions of a micro-batch on the device, by the rule of
+   * target_rule.h (plm_masking_targets). The host has counted the labelled rows before, so that
+   * they fit. The remaining rows up to to->capacity get position -1, label 0 and weight 0, so they
+   * do not count. */
   void (*choose_targets)(struct plm_ops *ops, const struct plm_target_rows *to,
                          const struct plm_target_tokens *from, const struct plm_masking *masking);
 
-  /* ---- optimizer, fp32; `update` and sums lie on the device ---- */
+  /* ---- optimizer, fp32; `update` and the sums are in device memory ---- */
   void (*sum_squares)(struct plm_ops *ops, double *sum, const float *x, size_t n); /* sum = */
   void (*add_sum)(struct plm_ops *ops, double *sum, const float *x, size_t n);     /* sum += */
-  /* plan and sums -> decision; everything below reads it, and changes nothing where it says
-   * skipped. */
+  /* Computes update->decision from the inputs and the sums. The operators below read it and change
+   * nothing if it says that the step is skipped. */
   void (*decide_update)(struct plm_ops *ops, struct plm_update *update);
   void (*adam_step)(struct plm_ops *ops, const struct plm_adam_tensor *tensors, size_t count,
                     const struct plm_adam_options *options, const struct plm_update *update);
-  /* Of each matrix: momentum EMA, Nesterov, five Newton-Schulz steps, decay and update. Matrices
-   * share no memory; which others are in the call does not change a matrix's bits, but where the
-   * backend multiplies equal shapes as one batch and the library has other kernels for it (CUDA).
-   * scratch: muon_scratch floats. */
+  /* For each matrix: an EMA of the gradient as momentum, Nesterov, five Newton-Schulz steps, weight
+   * decay and update. The matrices must not share memory. On the CPU, the result for a matrix does
+   * not depend on the other matrices in the call. CUDA multiplies matrices of equal shape as one
+   * batch, for which its library may choose other kernels, so the bits can differ. scratch has
+   * muon_scratch floats. */
   void (*muon_step)(struct plm_ops *ops, const struct plm_muon_matrix *matrices, size_t count,
                     float *scratch, const struct plm_update *update);
-  /* Floats of scratch that muon_step needs for these matrices, of which rows and cols are read. */
+  /* Number of scratch floats that muon_step needs for these matrices; reads only their rows and
+   * cols. */
   size_t (*muon_scratch)(const struct plm_ops *ops, const struct plm_muon_matrix *matrices,
                          size_t count);
   void (*average_step)(struct plm_ops *ops, float *average, const float *w, size_t n,
                        const struct plm_update *update);
 
-  /* ---- algorithms of products; NULL if the backend has none (the CPU) ---- */
-  /* on: a shape of a product that is met from here on is measured, once, and keeps the fastest
-   * algorithm found; never while recording. off, as opened: a new shape gets the library's own
-   * proposal, the same each time. so_far may be NULL. */
+  /* ---- choice of algorithms for products; NULL if the backend does not choose (the CPU) ---- */
+  /* Turns tuning on or off; it is off when a backend is opened. If it is on, each new product shape
+   * is measured once and keeps the fastest algorithm found; nothing is measured while recording. If
+   * it is off, a new shape gets the library's own proposal, which is always the same. so_far
+   * receives the totals and may be NULL. */
   void (*tune)(struct plm_ops *ops, bool on, struct plm_ops_tuned *so_far);
-  /* The measured algorithms as text: a line that names library, version, card and precision, then
-   * a line for each algorithm. The caller frees *text. */
+  /* Writes the measured algorithms as text: one line that names the library, its version, the card
+   * and the precision, then one line for each algorithm. The caller frees *text. */
   plm_status (*export_algorithms)(struct plm_ops *ops, char **text, struct plm_error *error);
-  /* Takes algorithms from such a text; their shapes are not measured again. PLM_UNSUPPORTED: they
-   * are for another library or card; PLM_FORMAT: not such a text. Algorithms before the fault stay
-   * taken. */
+  /* Reads algorithms from such a text; their shapes are not measured again. Returns PLM_UNSUPPORTED
+   * if the text is for another library, card or precision, and PLM_FORMAT if it is malformed.
+   * Algorithms read before the error remain in use. */
   plm_status (*import_algorithms)(struct plm_ops *ops, const char *text, struct plm_error *error);
 };
 
-/* The CPU backend (kernels/cpu). precision: PLM_PRECISION_FP32 or _BF16 (AUTO picks bf16
- * where the processor has it). threads 0: all. isa NULL: the best the processor has, else one of
- * "avx512", "avx2", "portable" (PLM_UNSUPPORTED when it lacks it). */
+/* Opens the CPU backend (kernels/cpu). PLM_PRECISION_AUTO selects bf16 if both the processor and
+ * the product library have native bf16, else fp32. threads 0 uses all processors available. isa is
+ * "avx512", "avx2" or "portable", or NULL for the best one that the processor has. Returns
+ * PLM_UNSUPPORTED if the processor lacks `isa` or bf16 was asked for and products cannot be
+ * computed in it, and PLM_LIMIT if `threads` is too large. The caller closes *ops with
+ * (*ops)->close. */
 plm_status plm_ops_cpu_open(enum plm_precision precision, uint32_t threads, const char *isa,
                             struct plm_ops **ops, struct plm_error *error);
 

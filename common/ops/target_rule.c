@@ -1,4 +1,4 @@
-/* The rule over all positions, in their order. */
+/* Applies the rule of target_rule.h to all positions of a micro-batch, in order, on the host. */
 #include "common/ops/target_rule.h"
 
 #include "common/base/status.h"

@@ -1,9 +1,9 @@
-/* How the targets of a step follow from its tokens: the one rule that the operator choose_targets
- * of every backend uses, and the host, which counts the targets beforehand.
+/* The rule that derives the targets of a step from its tokens. The operator choose_targets of every
+ * backend uses it, and so does the host, which counts the targets beforehand.
  *
- * Source: doc/model.md#objectives. Draws come from Philox keyed by (seed, chunk of the run,
- * position), so the mask is the same on every backend, bit for bit, after any resume, for any
- * number of packers or micro-batches.
+ * Source: doc/model.md#objectives. Random numbers come from Philox keyed by (seed, number of the
+ * chunk in the run, position). The mask is therefore the same, bit for bit, on every backend, after
+ * any resume, and for any number of packers or micro-batches.
  */
 #ifndef PLM_COMMON_OPS_TARGET_RULE_H
 #define PLM_COMMON_OPS_TARGET_RULE_H
@@ -15,43 +15,45 @@
 #include "common/base/philox.h"
 #include "common/ops/update.h"
 
-/* The same for all chunks of a run. Thresholds are 24-bit, against (word >> 8): exact. */
+/* Constants of a run. Thresholds are 24-bit integers that are compared with (word >> 8), so the
+ * comparison is exact. */
 struct plm_masking {
   uint64_t seed;
   uint32_t token_bytes; /* 1 or 2 */
-  int32_t causal;       /* each position predicts the next of its document; nothing is masked */
-  uint32_t to_mask, to_random; /* fate of a chosen token: below the first, below the second, else it
-                                  stays */
+  int32_t causal; /* each position predicts the next token of its document; nothing is masked */
+  uint32_t to_mask, to_random; /* a chosen token is masked below to_mask, replaced by a random one
+                                  below to_random, and else kept */
   int32_t cls, eos, pad, mask;
   uint32_t first_random, random_count;
 };
 
-/* Of one chunk. */
+/* What the rule needs to know about one chunk. */
 struct plm_chunk_draw {
-  uint64_t g;      /* its number in the run */
-  uint32_t choose; /* threshold of the rate */
-  float weight;    /* of its rows in the loss */
+  uint64_t g;      /* number of the chunk in the run */
+  uint32_t choose; /* threshold for the masking rate */
+  float weight;    /* weight of the chunk's rows in the loss */
 };
 
-/* The tokens of a micro-batch, and what decides on them. */
+/* The tokens of a micro-batch and what the choice of targets depends on. */
 struct plm_target_tokens {
-  const void *tokens;                 /* (B, L) of masking->token_bytes each */
-  const uint32_t *ends;               /* one bit for each position: plm_masking_ends */
+  const void *tokens;                 /* (B, L), masking->token_bytes each */
+  const uint32_t *ends;               /* one bit per position, see plm_masking_ends */
   const struct plm_chunk_draw *draws; /* (B) */
   int64_t B, L;
 };
 
-/* Where the targets go. */
+/* Results of the rule. */
 struct plm_target_rows {
-  int32_t *inputs;             /* (B, L): what the model reads at each position */
-  int32_t *positions, *labels; /* (capacity): labelled positions of B L, ascending; their labels */
-  float *weights;              /* (capacity) */
-  int64_t capacity;            /* at most B L */
+  int32_t *inputs; /* (B, L): what the model reads at each position */
+  int32_t *positions,
+      *labels;      /* (capacity): labelled positions in [0, B L), ascending, and their labels */
+  float *weights;   /* (capacity) */
+  int64_t capacity; /* at most B L */
 };
 
-/* What becomes of one position. */
+/* The result for one position. */
 struct plm_masked_token {
-  int32_t input, label; /* label < 0: not a row */
+  int32_t input, label; /* label < 0: the position is not labelled */
 };
 
 PLM_HOST_AND_DEVICE static inline bool plm_masking_may_choose(const struct plm_masking *masking,
@@ -60,8 +62,8 @@ PLM_HOST_AND_DEVICE static inline bool plm_masking_may_choose(const struct plm_m
   return id != masking->cls && id != masking->eos && id != masking->pad;
 }
 
-/* Position x of a chunk, its token, and for causal the next one (`next` < 0: it is the last of its
- * document, or padding). */
+/* Applies the rule to position x of a chunk. `id` is the token there. `next` is read only if
+ * `causal`: it is the next token, or < 0 if the position is the last of its document or padding. */
 PLM_HOST_AND_DEVICE static inline struct plm_masked_token
 plm_masking_apply(const struct plm_masking *masking, const struct plm_chunk_draw *draw, uint32_t x,
                   int32_t id, int32_t next)
@@ -91,7 +93,8 @@ PLM_HOST_AND_DEVICE static inline int32_t plm_masking_token(const struct plm_mas
   return masking->token_bytes == 1 ? ((const uint8_t *)tokens)[i] : ((const uint16_t *)tokens)[i];
 }
 
-/* Bit i of `ends`: position i (of B L) is the last of its document, or padding. */
+/* Says whether position i, in [0, B L), is the last of its document or padding (bit i of `ends`).
+ */
 PLM_HOST_AND_DEVICE static inline bool plm_masking_ends(const uint32_t *ends, size_t i)
 {
   return (ends[i / 32] >> (i % 32) & 1) != 0;
@@ -105,7 +108,7 @@ PLM_HOST_AND_DEVICE static inline int32_t plm_masking_next(const struct plm_mask
                                                        : plm_masking_token(masking, tokens, i + 1);
 }
 
-/* Writes the inputs of all positions and one row for each labelled position, on the host. Returns
+/* Writes, on the host, the inputs of all positions and one row for each labelled position. Returns
  * the number of rows, which must not exceed to->capacity. */
 int64_t plm_masking_targets(const struct plm_masking *masking, const struct plm_target_tokens *from,
                             const struct plm_target_rows *to);

@@ -1,10 +1,10 @@
-/* What differs from one update of the weights to the next. It is in device memory, where operators
- * read and write it, so that nothing inside a step waits for the host and a recording (ops.h) can
- * be replayed for every step.
+/* The values that differ from one update of the weights to the next. They are in device memory,
+ * where operators read and write them, so that no part of a step waits for the host and one
+ * recording (ops.h) can be replayed for every step.
  *
  *   inputs    written by the host before the step
  *   sums      added up by the step's operators
- *   decision  made from both by ops->decide_update, before any weight changes
+ *   decision  computed from both by ops->decide_update before any weight changes
  */
 #ifndef PLM_COMMON_OPS_UPDATE_H
 #define PLM_COMMON_OPS_UPDATE_H
@@ -18,38 +18,39 @@
 #define PLM_HOST_AND_DEVICE
 #endif
 
-enum { PLM_UPDATE_RATES = 4 }; /* learning rates: one a group of parameters */
+enum { PLM_UPDATE_RATES = 4 }; /* learning rates, one for each group of parameters */
 
-/* The norm to clip to. If `automatic`, it is a percentile of the norms so far and this step's own
+/* The norm to clip to. If `automatic`, it is a percentile of the norms so far and of this step's
  * norm, which the host does not know yet. The percentile is interpolated between ranks k and k + 1
- * of these n sorted values. Rank k is the unknown norm clamped between the known values of ranks k
- * - 1 and k, and rank k + 1 likewise, so three known values are enough (trainer/clip.h). */
+ * of these sorted values. Rank k of all values is the unknown norm clamped between the known values
+ * of ranks k - 1 and k; rank k + 1 is found in the same way. Three known values are therefore
+ * enough (trainer/clip.h). */
 struct plm_update_clip {
-  double fixed; /* 0: none */
+  double fixed; /* 0 for no clipping; used unless `automatic` */
   int32_t automatic;
-  double below, at, above; /* known values of ranks k - 1, k, k + 1; -inf and inf beyond the ends */
-  double fraction;         /* between ranks k and k + 1 */
+  double below, at, above; /* known values of ranks k - 1, k, k + 1; -inf or inf beyond the ends */
+  double fraction;         /* position between ranks k and k + 1 */
 };
 
 struct plm_update_inputs {
   double
-      count; /* divisor of the step's sums; NaN if nothing was chosen, then the step is skipped */
+      count; /* divisor of the step's sums; NaN if no row was chosen, so that the step is skipped */
   struct plm_update_clip clip;
   float rate[PLM_UPDATE_RATES];
-  float momentum;                 /* Muon's */
-  float correction1, correction2; /* Adam's 1 - beta^t */
+  float momentum;                 /* of Muon */
+  float correction1, correction2; /* of Adam: 1 - beta1^t and 1 - beta2^t */
   float average_decay;            /* of the running average of the weights */
 };
 
 struct plm_update_sums {
-  double loss;    /* over rows */
-  double squares; /* of the accumulated gradient */
+  double loss;    /* summed over rows */
+  double squares; /* squared norm of the accumulated gradient */
 };
 
 struct plm_update_decision {
   double threshold;     /* norm to clip to; 0 for no clipping */
-  float gradient_scale; /* factor of clipping, divided by count */
-  int32_t skipped;      /* loss or gradient is not finite: nothing is updated */
+  float gradient_scale; /* factor of clipping divided by count */
+  int32_t skipped;      /* loss or gradient norm is not finite, so nothing is updated */
 };
 
 struct plm_update {
@@ -58,7 +59,7 @@ struct plm_update {
   struct plm_update_decision decision;
 };
 
-/* Norm to clip to, once the gradient's norm is known. */
+/* The norm to clip to, given the gradient's norm. */
 PLM_HOST_AND_DEVICE static inline double plm_update_threshold(const struct plm_update_clip *clip,
                                                               double norm)
 {
@@ -69,7 +70,7 @@ PLM_HOST_AND_DEVICE static inline double plm_update_threshold(const struct plm_u
   return lower + (upper - lower) * clip->fraction;
 }
 
-/* min(1, c/(norm + 1e-6)); 1 when threshold is 0 */
+/* min(1, threshold/(norm + 1e-6)), or 1 if threshold is 0 */
 PLM_HOST_AND_DEVICE static inline double plm_update_clip_factor(double threshold, double norm)
 {
   return threshold > 0 ? fmin(1.0, threshold / (norm + 1e-6)) : 1;

@@ -1,5 +1,5 @@
-/* QKV prepare with the value embedding from its table, made of the operators it stands for: for
- * backends, or levels, that have no kernel of their own for it. */
+/* qkv_value_forward and qkv_value_backward (ops.h) composed of simpler operators, for backends or
+ * levels that have no fused kernel. */
 #ifndef PLM_COMMON_OPS_VALUE_TABLE_H
 #define PLM_COMMON_OPS_VALUE_TABLE_H
 
