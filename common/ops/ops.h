@@ -3,17 +3,17 @@
  *
  * Conventions
  * - `act` is a buffer of activations in the backend's precision, float or bf16, which is fixed when
- *   the backend is opened (ops->act_bytes). Everything else is fp32 unless a comment says
- * otherwise. Operators compute in fp32 and round each result once, with the exceptions noted below.
+ *   the backend is opened (ops->act_bytes). Everything else is fp32 unless a comment says so.
+ *   Operators compute in fp32 and round each result once, with the exceptions noted below.
  * - Sizes: N rows (B * L of the level), D width, V vocabulary, H heads, K head width. For products,
  *   I is the input width and O the output width. Suffixes give shapes: x_NI is (N, I). All arrays
  *   are row-major.
- * - Buffers come from ops->allocate and live on the device. Parameters and learned scalars (a, b,
- * s) are also passed as device pointers, so that a recording stays valid when their values change.
+ * - Buffers come from ops->allocate and live on the device. Parameters and learned scalars such as
+ *   a, b and s are also device pointers, so that a recording stays valid when they change.
  * - Gradients of parameters are accumulated (+=) in fp32. Gradients of activations are overwritten
  *   (=) unless the comment says +=.
- * - The order of a reduction is fixed for a given backend, shape, precision and thread count, so
- * the same inputs give the same bits.
+ * - The order of a reduction is fixed for a given backend, shape, precision and thread count.
+ *   The same inputs therefore give the same bits.
  * - An operator may allocate memory the first time it runs with a shape, but not on later runs with
  *   the same shape.
  * - Operators return no status. If one fails (out of memory, a device error, a library error), its
@@ -185,8 +185,7 @@ struct plm_ops {
   const char *name; /* "cpu", "cuda" */
   const char
       *isa; /* the instruction set in use, e.g. "avx512", "avx2", "sm_90a"; kept in trainer.json */
-  const char
-      *products; /* name and version of the product library; NULL if export_algorithms names it */
+  const char *products;  /* product library and its version; NULL: see export_algorithms */
   const char *processor; /* model name of the device; NULL for the machine's CPU */
   size_t act_bytes;      /* 4 or 2 */
   uint32_t threads;
@@ -338,8 +337,8 @@ struct plm_ops {
                            const struct plm_cached_rows *rows);
 
   /* ---- activation of the head ---- */
-  void (*gelu_forward)(struct plm_ops *ops, act *out, const act *x,
-                       int64_t n); /* exact, with erf */
+  /* the exact GELU, with erf */
+  void (*gelu_forward)(struct plm_ops *ops, act *out, const act *x, int64_t n);
 
   /* ---- residual stream ---- */
   /* x += y, n elements */

@@ -44,11 +44,10 @@ struct plm_target_tokens {
 
 /* Results of the rule. */
 struct plm_target_rows {
-  int32_t *inputs; /* (B, L): what the model reads at each position */
-  int32_t *positions,
-      *labels;      /* (capacity): labelled positions in [0, B L), ascending, and their labels */
-  float *weights;   /* (capacity) */
-  int64_t capacity; /* at most B L */
+  int32_t *inputs;             /* (B, L): what the model reads at each position */
+  int32_t *positions, *labels; /* (capacity): ascending, in [0, B L); their labels */
+  float *weights;              /* (capacity) */
+  int64_t capacity;            /* at most B L */
 };
 
 /* The result for one position. */
@@ -93,8 +92,7 @@ PLM_HOST_AND_DEVICE static inline int32_t plm_masking_token(const struct plm_mas
   return masking->token_bytes == 1 ? ((const uint8_t *)tokens)[i] : ((const uint16_t *)tokens)[i];
 }
 
-/* Says whether position i, in [0, B L), is the last of its document or padding (bit i of `ends`).
- */
+/* Reads bit i of `ends`: whether position i, in [0, B L), ends its document or is padding. */
 PLM_HOST_AND_DEVICE static inline bool plm_masking_ends(const uint32_t *ends, size_t i)
 {
   return (ends[i / 32] >> (i % 32) & 1) != 0;

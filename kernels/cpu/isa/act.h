@@ -1,5 +1,5 @@
-/* Activations in a template: a file names ACT_HALF (0 or 1), includes this and then its kernels;
- * both precisions are the same source. ACT(f) is f's name for this precision. */
+/* Lets both precisions of activations share one source. A file defines ACT_HALF as 0 (float) or 1
+ * (bf16), includes this header and then its kernels. ACT(f) is the name of f in that precision. */
 #include "kernels/cpu/isa/simd.h"
 
 #undef ACT

@@ -1,4 +1,5 @@
-/* Attention of one query over the keys and values of a cache: scores, softmax, weighted sum. */
+/* Attention of one query over the keys and values of a cache, for incremental decoding: scores,
+ * softmax, weighted sum. */
 #include "kernels/cpu/cpu_vector.h"
 
 enum { KEYS_AT_ONCE = 4, VECTORS_AT_ONCE = 4 };

@@ -1,4 +1,4 @@
-/* One query's attention in one precision; included by attend.c for each. */
+/* The attention of one query in one precision; attend.c includes it once for each. */
 
 /* scores[i] = scale q . key i */
 static void ACT(score_keys)(const struct plm_attended_keys *keys)
@@ -26,7 +26,7 @@ static void ACT(score_keys)(const struct plm_attended_keys *keys)
   }
 }
 
-/* Scores become e^(score - largest); returns their sum. */
+/* Replaces the scores by e^(score - largest) and returns the sum of the results. */
 static float ACT(exponents)(const struct plm_attended_keys *keys)
 {
   float largest = keys->scores[0];

@@ -1,4 +1,5 @@
-/* Elementwise vector kernels: conversions, activations of MLP and head, the residual stream. */
+/* Elementwise vector kernels: conversions, the activation functions of the MLP and the head, and
+ * the residual stream. */
 #include "kernels/cpu/cpu_vector.h"
 
 #define ACT_HALF 0

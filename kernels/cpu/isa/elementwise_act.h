@@ -1,4 +1,4 @@
-/* Elementwise kernels of one precision; included by elementwise.c for each. */
+/* The elementwise kernels in one precision; elementwise.c includes it once for each. */
 static void ACT(from_float)(void *out, const float *in, int64_t n)
 {
   for (int64_t i = 0; i < n; i += SIMD_WIDTH)
@@ -15,7 +15,7 @@ static void ACT(relu2_forward)(void *x, int64_t n)
 {
   for (int64_t i = 0; i < n; i += SIMD_WIDTH) {
     const vfloat value = act_load((const ACT_TYPE *)x + i, n - i);
-    /* comparing this way round lets a NaN through */
+    /* a NaN fails this comparison and is therefore kept */
     const vfloat positive = vselect(value <= 0.0f, vset(0), value);
     act_store((ACT_TYPE *)x + i, positive * positive, n - i);
   }

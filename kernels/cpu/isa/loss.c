@@ -1,4 +1,4 @@
-/* The head's last steps in fp32: bias, soft cap, softmax cross-entropy and its gradient. */
+/* The last steps of the head, in fp32: bias, soft cap, softmax cross-entropy and its gradient. */
 #include <math.h>
 
 #include "kernels/cpu/cpu_vector.h"
@@ -24,7 +24,7 @@ static void soft_cap(float *x, int64_t n, float cap)
     vstore_float(x + i, cap * vtanh(vload_float(x + i, n - i) * inverse), n - i);
 }
 
-/* lse = log sum e^l, and sum l beside it. */
+/* Returns lse = log sum e^l and stores sum l in *total. */
 static float log_sum_exp(const float *logits, int64_t V, float *total)
 {
   vfloat most = vset(-INFINITY), sum = {0}, exps = {0};
@@ -48,8 +48,9 @@ static float log_sum_exp(const float *logits, int64_t V, float *total)
   return maximum + (float)log((double)vsum(exps));
 }
 
-/* With target t = (1 - e) onehot + e / V: loss = lse - t.l + z lse^2, and by the capped logit
- * (1 + 2 z lse) softmax - t; by the uncapped one times 1 - (l / c)^2. */
+/* Loss and gradient of one row, for the target t = (1 - e) onehot + e / V with label smoothing e:
+ * loss = lse - t.l + z lse^2. Its gradient by the capped logits is (1 + 2 z lse) softmax - t; by
+ * the uncapped logits it is that times 1 - (l / c)^2. */
 static void one_row(float *row_loss, float *dlogits, const struct plm_loss_rows *rows, int64_t n)
 {
   const struct plm_loss_options *options = rows->options;

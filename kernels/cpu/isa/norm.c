@@ -1,4 +1,5 @@
-/* RMSNorm and the mix before it (Zhang and Sennrich 2019: x / sqrt(mean x^2 + eps), no weight). */
+/* RMSNorm, x / sqrt(mean x^2 + eps) without a weight (Zhang and Sennrich 2019), and the mix before
+ * it. */
 #include "kernels/cpu/cpu_vector.h"
 
 #define PLM_NORM_EPSILON 1e-6f

@@ -1,4 +1,4 @@
-/* Row norms of one precision; included by norm.c for each. */
+/* The norms of rows in one precision; norm.c includes it once for each. */
 static float ACT(inverse_rms)(const ACT_TYPE *x, int64_t D)
 {
   vfloat sum = {0};
@@ -20,7 +20,7 @@ static void ACT(norm_forward)(void *out, const void *x, int64_t N, int64_t D)
   }
 }
 
-/* With r = 1 / rms: d norm(x) dh = r dh - x r^3 sum(dh x) / D. Sets r and the second factor. */
+/* d norm(x) dh = r dh - x r^3 sum(dh x) / D with r = 1 / rms. Sets r and r^3 sum(dh x) / D. */
 static void ACT(norm_slopes)(float *r, float *along, const ACT_TYPE *dh, const ACT_TYPE *x,
                              int64_t D)
 {
@@ -48,7 +48,7 @@ static void ACT(norm_backward)(void *dx, const void *dh, const void *x, int64_t 
   }
 }
 
-/* The block's input before the mix, from element i of a row on: x + s skip. */
+/* x + s skip, the first operand of the mix, for the vector of elements from i on. */
 static inline vfloat ACT(mix_input)(const struct plm_mix_rows *mix, int64_t i, int64_t left)
 {
   const vfloat x = act_load((const ACT_TYPE *)mix->x + i, left);
@@ -67,11 +67,11 @@ static void ACT(mix_norm_forward)(void *mixed, void *h, const struct plm_mix_row
                 mix->b[0] * ACT(mix_input)(mix, n * D + i, D - i) +
                     mix->b[1] * act_load(p_row + i, D - i),
                 D - i);
-    ACT(norm_forward)((ACT_TYPE *)h + n * D, m_row, 1, D); /* of x' as stored */
+    ACT(norm_forward)((ACT_TYPE *)h + n * D, m_row, 1, D); /* reads x' as rounded */
   }
 }
 
-/* One row: its part of the sums. */
+/* Computes the gradients of the row at element `at` and adds its part of db and ds to the sums. */
 static void ACT(mix_norm_backward_row)(const struct plm_mix_rows *mix,
                                        const struct plm_mix_row_gradients *to, int64_t at,
                                        int64_t D, vfloat sums[3])
@@ -95,17 +95,18 @@ static void ACT(mix_norm_backward_row)(const struct plm_mix_rows *mix,
     act_store(dp_row + i, act_load(dp_row + i, left) + mix->b[1] * gradient, left);
     if (skip_row != NULL) {
       sums[2] += dx * act_load(skip_row + i, left);
-      act_store(dskip_row + i, mix->s * dx, left); /* after x and skip, which it may be */
+      act_store(dskip_row + i, mix->s * dx,
+                left); /* after reading x and skip, which it may equal */
     }
-    if (more_row != NULL) dx += act_load(more_row + i, left); /* after dskip, which it may be */
-    act_store(dx_row + i, dx, left);                          /* after dmixed, which it may be */
+    if (more_row != NULL) dx += act_load(more_row + i, left); /* after dskip, which it may equal */
+    act_store(dx_row + i, dx, left);                          /* after dmixed, which it may equal */
   }
 }
 
 static void ACT(mix_norm_backward)(float sums[3], const struct plm_mix_rows *mix,
                                    const struct plm_mix_row_gradients *to, int64_t N, int64_t D)
 {
-  double totals[3] = {0, 0, 0}; /* rows cancel */
+  double totals[3] = {0, 0, 0}; /* double, because the parts of the rows largely cancel */
   for (int64_t n = 0; n < N; n++) {
     vfloat row[3] = {{0}, {0}, {0}};
     ACT(mix_norm_backward_row)(mix, to, n * D, D, row);

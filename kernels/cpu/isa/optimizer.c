@@ -1,9 +1,12 @@
-/* The optimizers' passes over parameters, in fp32, and the elementwise parts of Newton-Schulz. */
+/* The passes of the optimizers over parameters, in fp32, and the elementwise parts of
+ * Newton-Schulz.
+ */
 #include <string.h>
 
 #include "kernels/cpu/cpu_vector.h"
 
-/* Rows of 16 bytes of a square, interleaved with those half a square further. */
+/* A row of 16 bytes of a square block. The functions below transpose a block: each round
+ * interleaves every row with the row half a block further down. */
 typedef float lanes_float __attribute__((vector_size(16)));
 typedef uint16_t lanes_half __attribute__((vector_size(16)));
 
@@ -40,7 +43,7 @@ static inline void interleave_half(lanes_half r[8])
 
 static double sum_squares(const float *x, int64_t n)
 {
-  /* enough independent sums in double that the loop is bound by memory */
+  /* enough independent sums in double to make memory the limit of the loop */
   enum { LANES = 32 };
   double sums[LANES] = {0};
   int64_t i = 0;
@@ -52,7 +55,7 @@ static double sum_squares(const float *x, int64_t n)
   return sums[0];
 }
 
-/* Kingma and Ba 2015, with decoupled decay (Loshchilov and Hutter 2019). */
+/* Adam (Kingma and Ba 2015) with decoupled weight decay (Loshchilov and Hutter 2019). */
 static void adam(float *restrict w, float *restrict m, float *restrict v, const float *restrict g,
                  int64_t n, const struct plm_cpu_adam *options)
 {

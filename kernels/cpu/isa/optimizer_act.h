@@ -1,4 +1,5 @@
-/* The elementwise parts of Newton-Schulz in the precision of its products; included twice. */
+/* The elementwise parts of Newton-Schulz in the precision of its products; optimizer.c includes it
+ * once for each. */
 static void ACT(scale_to)(void *out, const float *x, float factor, int64_t n)
 {
   for (int64_t i = 0; i < n; i += SIMD_WIDTH)
@@ -13,8 +14,9 @@ static void ACT(combine)(void *out, const void *x, const float *y, float a, floa
   }
 }
 
-/* Squares of 16 bytes a row, each transposed by interleaving its rows with those half a square
- * further, log2(rows) times. Output rows are written from left to right. */
+/* Transposes square blocks whose rows have 16 bytes, by log2(rows) rounds of interleaving
+ * (optimizer.c). The inner loop walks down the input so that output rows are written from left to
+ * right. */
 static void ACT(transpose)(void *out, int64_t out_stride, const void *in, int64_t in_stride,
                            int64_t rows, int64_t cols)
 {

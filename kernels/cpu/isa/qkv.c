@@ -1,12 +1,12 @@
-/* QKV prepare: value mix, norm of q and k over the head width, rotary with halves paired (Su et al.
- * 2021). */
+/* Preparation of q, k and v: the norm of q and k over the head width, their rotary embedding (Su et
+ * al. 2021), which pairs element i with element i + K/2, and the mix of v with value embeddings. */
 #include "kernels/cpu/cpu_vector.h"
 
 #define PLM_NORM_EPSILON 1e-6f
 
 #define QKV_INLINE static inline __attribute__((always_inline))
 
-/* statement(K) with K a constant where it is a usual one */
+/* Runs statement(K); K is a compile-time constant if it is one of the usual widths. */
 #define FOR_HEAD_WIDTH(width, statement) \
   switch (width) {                       \
   case 32: statement(32); break;         \

@@ -1,5 +1,6 @@
-/* QKV prepare in one precision; included by qkv.c for each. Functions of a head are inlined for the
- * usual widths K (FOR_HEAD_WIDTH), where the head stays in registers. */
+/* The preparation of q, k and v in one precision; qkv.c includes it once for each. The functions
+ * for one head are inlined for each of the usual widths K (FOR_HEAD_WIDTH), so that the compiler
+ * can keep a head in registers. */
 QKV_INLINE float ACT(read_head)(float *x, const ACT_TYPE *from, int64_t K)
 {
   vfloat square = {0};
@@ -44,7 +45,7 @@ static void ACT(qkv_forward)(void *out, const void *qkv, const void *vi,
     ACT_TYPE *to = (ACT_TYPE *)out + n * 3 * D;
     const float *cosine = rows->cosine + n % rows->L * half;
     const float *sine = rows->sine + n % rows->L * half;
-    ACT(turn_heads)(to, in, cosine, sine, 2 * rows->H, rows->K); /* q's, then k's */
+    ACT(turn_heads)(to, in, cosine, sine, 2 * rows->H, rows->K); /* all heads of q, then of k */
     if (vi == NULL) {
       memcpy(to + 2 * D, in + 2 * D, (size_t)D * sizeof *to);
       continue;
@@ -58,7 +59,7 @@ static void ACT(qkv_forward)(void *out, const void *qkv, const void *vi,
   }
 }
 
-/* out may be dy */
+/* out may equal dy */
 QKV_INLINE void ACT(turn_head_back)(ACT_TYPE *out, const ACT_TYPE *dy, const ACT_TYPE *in,
                                     const float *cosine, const float *sine, int64_t K)
 {

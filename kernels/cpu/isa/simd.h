@@ -1,10 +1,10 @@
-/* One vector of floats in the width of the instruction set at hand, written with the compiler's
- * vector types: the same source is AVX-512, AVX2, SSE2 or NEON. Rows are walked in steps of
- * SIMD_WIDTH; `left` elements remain, and the last, partial step loads zeros beyond the end and
- * stores only what exists.
+/* Vectors of floats, as wide as the instruction set allows. They use the compiler's vector types,
+ * so that one source compiles to AVX-512, AVX2, SSE2 or NEON. Kernels walk a row in steps of
+ * SIMD_WIDTH and pass the number of elements that are left. The last step may be partial: it loads
+ * zeros beyond the end and stores only the elements that exist.
  *
- * The functions' accuracy is that of one or two roundings: the polynomials are minimax fits with
- * an error below half an ulp of float.
+ * The functions are accurate to one or two roundings: their polynomials are minimax fits with an
+ * error below half an ulp of float.
  */
 #ifndef PLM_KERNELS_CPU_ISA_SIMD_H
 #define PLM_KERNELS_CPU_ISA_SIMD_H
@@ -18,7 +18,7 @@
 
 #define SIMD_JOIN_(a, b) a##_##b
 #define SIMD_JOIN(a, b) SIMD_JOIN_(a, b)
-/* the name of a function in this instruction set: f -> f_avx512 */
+/* The name of a function in this instruction set, e.g. f -> f_avx512. */
 #define SIMD_NAME(name) SIMD_JOIN(name, PLM_ISA)
 
 #if defined(PLM_ISA_avx512)
@@ -40,7 +40,7 @@ static inline vfloat vset(float x)
 }
 
 /* ---- load and store ---- */
-/* The last, partial vector of a row goes through memory, apart from the loop's body. */
+/* Loads the last, partial vector of a row through memory; apart, to keep the loop's body short. */
 static inline vfloat vload_float_part(const float *from, int64_t left)
 {
   float lane[SIMD_WIDTH] = {0};
@@ -74,9 +74,9 @@ static inline vfloat vfrom_half(vhalf h)
   return (vfloat)(__builtin_convertvector(h, vuint) << 16);
 }
 
-/* To nearest, ties to even; a NaN stays a (quiet) NaN. In AVX-512 by the processor's instruction,
- * which takes subnormal floats for 0: the backend gives bf16 the AVX2 kernels where the processor
- * lacks it. */
+/* Rounds to nearest, ties to even; a NaN becomes a quiet NaN. AVX-512 uses an instruction of
+ * AVX512_BF16, which treats subnormal floats as 0. If the processor lacks that instruction, the
+ * backend uses the AVX2 kernels for bf16. */
 static inline vhalf vto_half(vfloat x)
 {
 #if defined(PLM_ISA_avx512)
@@ -129,7 +129,7 @@ static inline vfloat vabs(vfloat x)
   return (vfloat)((vint)x & 0x7fffffff);
 }
 
-/* the compiler's vector types have no root: it makes one instruction of this loop */
+/* Vector types have no square root; the compiler turns this loop into one instruction. */
 static inline vfloat vsqrt(vfloat x)
 {
   for (int i = 0; i < SIMD_WIDTH; i++) x[i] = __builtin_sqrtf(x[i]);
@@ -146,7 +146,7 @@ static inline vfloat vmin(vfloat a, vfloat b)
   return vselect(a < b, a, b);
 }
 
-/* always in the same order: halves onto halves */
+/* Sums of lanes, always in the same order: the upper half is added to the lower half. */
 typedef float vfloat4 __attribute__((vector_size(16)));
 typedef float vfloat8 __attribute__((vector_size(32)));
 
@@ -184,13 +184,14 @@ static inline float vmaximum(vfloat x)
 }
 
 /* ---- functions ---- */
-/* e^x: 2^n e^r with |r| <= ln 2 / 2; 0 below -103.97, inf above 88.73; NaN stays NaN */
+/* e^x as 2^n e^r with |r| <= ln 2 / 2. The result is 0 below -103.97 and inf above 88.73; NaN stays
+ * NaN. */
 static inline vfloat vexp(vfloat x)
 {
   const vfloat bounded = vmin(vmax(x, vset(-104.0f)), vset(89.0f));
-  const float shift = 0x1.8p23f; /* adding it rounds to an integer */
+  const float shift = 0x1.8p23f; /* adding and subtracting it rounds to an integer */
   const vfloat n = (bounded * 1.44269504f + shift) - shift;
-  vfloat r = bounded - n * 0.693145751953125f; /* ln 2 in two parts, the first exact times n */
+  vfloat r = bounded - n * 0.693145751953125f; /* ln 2 in two parts; n times the first is exact */
   r = r - n * 1.42860682e-6f;
   vfloat p = vset(0.001392618181f);
   p = p * r + 0.00836317763f;
@@ -198,7 +199,7 @@ static inline vfloat vexp(vfloat x)
   p = p * r + 0.16666577f;
   p = p * r + 0.5f;
   p = p * r * r + r + 1.0f;
-  /* 2^n in two factors, so that results below the normal range are right, too */
+  /* 2^n is applied as two factors so that subnormal results are right as well */
   const vint whole = __builtin_convertvector(n, vint);
   const vint half = whole >> 1;
   p *= (vfloat)((half + 127) << 23);
@@ -223,8 +224,9 @@ static inline vfloat vtanh(vfloat x)
   return vselect(size < 0.64f, p, (vfloat)((vint)far | sign));
 }
 
-/* The normal distribution's Phi(x), and e^(-x^2/2) beside it: Q(t) = e^(-t^2/2) u q(u) with
- * u = 1 / (1 + 3t/8), accurate relative to itself in the lower tail as well. */
+/* Returns Phi(x) of the normal distribution and stores e^(-x^2/2) in *bell. With t = |x|, the tail
+ * is Q(t) = e^(-t^2/2) u q(u), u = 1 / (1 + 3t/8), so the relative error is small in the lower tail
+ * as well. */
 static inline vfloat vnormal(vfloat x, vfloat *bell)
 {
   const vfloat t = vabs(x);

@@ -1,12 +1,13 @@
-/* Token tables: means over groups of tokens and their gradient, through the group's histogram. */
+/* Token tables: means over groups of tokens and their gradient, computed from histograms of tokens,
+ * so that each distinct token of a group is read only once. */
 #include "kernels/cpu/cpu_vector.h"
 
-/* The distinct tokens of a group in the order they appear, with their share of it. */
+/* The distinct tokens of a group, in order of appearance, and the share of each in the group. */
 struct histogram {
   int distinct;
   int32_t token[PLM_TABLE_ROWS_LIMIT];
   float share[PLM_TABLE_ROWS_LIMIT];
-  int32_t count[PLM_TABLE_ROWS_LIMIT]; /* by token; zero between groups */
+  int32_t count[PLM_TABLE_ROWS_LIMIT]; /* indexed by token; all zero between groups */
 };
 
 static void count_group(struct histogram *histogram, const struct plm_token_groups *groups,

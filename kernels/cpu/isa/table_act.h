@@ -1,4 +1,4 @@
-/* Token tables in one precision; included by table.c for each. */
+/* The token tables in one precision; table.c includes it once for each. */
 static void ACT(token_mean_forward)(void *out, const float *table,
                                     const struct plm_token_groups *groups, int64_t begin,
                                     int64_t end)
