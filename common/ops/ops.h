@@ -3,7 +3,7 @@
  *
  * Conventions
  * - `act` is a buffer of activations in the backend's precision, float or bf16, which is fixed when
- *   the backend is opened (ops->act_bytes). Everything else is fp32 unless a comment says so.
+ *   the backend is opened (ops->act_bytes). Everything else is fp32 unless noted otherwise.
  *   Operators compute in fp32 and round each result once, with the exceptions noted below.
  * - Sizes: N rows (B * L of the level), D width, V vocabulary, H heads, K head width. For products,
  *   I is the input width and O the output width. Suffixes give shapes: x_NI is (N, I). All arrays

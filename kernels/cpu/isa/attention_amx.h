@@ -1,13 +1,18 @@
-/* The products of attention_pairs.h in AMX tiles: an instruction multiplies 16 rows by 16 columns
- * along 16 pairs of bf16, summed in fp32. Included by isa/attention_tile.c alone, called where
- * PLM_PROCESSOR_AMX.
+/* The products of attention_pairs.h in AMX tiles: one instruction multiplies 16 rows by 16 columns
+ * along 16 pairs of bf16 and sums in fp32. Only isa/attention_tile.c includes this file; its
+ * functions are called only if the processor has PLM_PROCESSOR_AMX.
  *
- * B's rows of pairs are what a tile wants; so are A's where a row lies together (S, dP, dV, dK). A
- * column of the scores (O, dQ) is turned first. Tiles are configured for exactly the rows and the
- * depth at hand, so nothing beyond them is read: what lies there may be no number.
+ * The rows of pairs of B can be loaded into a tile as they are, and so can those of A if the pairs
+ * of a row are adjacent (S, dP, dV, dK). If A is transposed scores (O, dQ), it is turned first.
+ * Tiles are configured for exactly the rows and the depth of the product, so nothing beyond them is
+ * read: memory there may hold NaN.
  *
- * Tiles: 0 and 1 hold C, 2 holds A and 3 its last words, 4 and 5 hold B and 6 and 7 its last rows,
- * where the depth is no multiple of 16.
+ * Use of the tiles; the last words and rows are those beyond a multiple of 16 in depth:
+ *   0, 1  C
+ *   2     A
+ *   3     the last words of A
+ *   4, 5  B
+ *   6, 7  the last rows of B
  */
 #ifndef PLM_KERNELS_CPU_ISA_ATTENTION_AMX_H
 #define PLM_KERNELS_CPU_ISA_ATTENTION_AMX_H
@@ -16,11 +21,12 @@
 
 #if defined(PLM_ISA_avx512)
 enum {
-  AMX_SIDE = 16,                           /* rows of a tile; 32-bit words of a row */
-  AMX_TURNED = (BLOCK / 2 + 15) / 16 * 16, /* words of a turned row: pairs of a block's keys */
+  AMX_SIDE = 16,                           /* rows of a tile, and 32-bit words in a row */
+  AMX_TURNED = (BLOCK / 2 + 15) / 16 * 16, /* words in a turned row: pairs of keys of a block */
 };
 
-/* In assembly: GCC 12's intrinsics do not say that they read and write memory. */
+/* These are written in assembly because GCC 12's intrinsics do not declare that they access memory.
+ */
 #define AMX_ZERO(tile) __asm__ volatile("tilezero %%tmm" #tile ::)
 #define AMX_LOAD(tile, from, stride) \
   __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #tile ::"r"(from), "r"((stride)*4) : "memory")
@@ -34,11 +40,12 @@ struct amx_shapes {
   uint8_t rows[16];
 };
 
-/* What the thread's tiles are configured for: rows * 32 + last. 0: nothing. */
+/* The configuration of this thread's tiles as rows * 32 + last, or 0 if there is none. */
 static _Thread_local int amx_configured;
 
-/* For blocks of `rows` rows whose depth leaves `last` words (0..15) beyond whole tiles. Without
- * any, tiles 3, 6 and 7 may be as they are: products of a block then share a configuration. */
+/* Configures the tiles for blocks of `rows` rows whose depth leaves `last` words (0..15) beyond
+ * whole tiles. If `last` is 0, tiles 3, 6 and 7 are not used and keep any configuration, so that
+ * the products of a block can share one. */
 static void amx_configure(int rows, int last)
 {
   if (amx_configured / 32 == rows && (last == 0 || amx_configured % 32 == last)) return;
@@ -52,14 +59,15 @@ static void amx_configure(int rows, int last)
   amx_configured = rows * 32 + last;
 }
 
-/* The processor saves tiles in use with each switch of threads, so they are given back. */
+/* Releases the tiles, because tiles in use have to be saved at every switch of threads. */
 static void amx_release(void)
 {
   __asm__ volatile("tilerelease" ::);
   amx_configured = 0;
 }
 
-/* C (+)= A B of a block of rows: rows of A a_row words apart; B and C from vector `at` on. */
+/* C = A B, or C += A B unless the mode is PRODUCT_SET, for one block of rows and one vector or two
+ * of B and C, starting at vector `at`. Rows of A are a_row words apart. */
 FORCE_INLINE void amx_block(const struct product *p, const float *a, int64_t a_row, float *c_rows,
                             int at, const bool two)
 {
@@ -95,7 +103,7 @@ FORCE_INLINE void amx_block(const struct product *p, const float *a, int64_t a_r
   if (two) AMX_STORE(c + LANES, c_stride, 1);
 }
 
-/* 16 columns of words -> rows of AMX_TURNED. */
+/* Transposes 16 columns of `depth` words into rows that are AMX_TURNED words apart. */
 static void amx_turn(float *out, const float *columns, int64_t stride, int depth)
 {
   for (int k = 0; k < depth; k += AMX_SIDE) {
@@ -108,7 +116,8 @@ static void amx_turn(float *out, const float *columns, int64_t stride, int depth
   }
 }
 
-/* C of `rows` rows and `vectors` vectors; A's rows or its columns lie together. */
+/* Computes `rows` rows and `vectors` vectors of C. Either the rows or the columns of A are
+ * contiguous. */
 static void product_run_amx(const struct product *p, int rows, int vectors)
 {
   float turned[AMX_SIDE * AMX_TURNED] __attribute__((aligned(64)));

@@ -1,5 +1,5 @@
-/* A thread's scratch, the tiles of a segment, and the packing of Q, K, V and dO for the products.
- * Included by isa/attention_tile.c alone.
+/* The scratch of a thread, the tiles of a segment, and the packing of Q, K, V and dO for the
+ * products. Only isa/attention_tile.c includes this file.
  */
 #ifndef PLM_KERNELS_CPU_ISA_ATTENTION_PACK_H
 #define PLM_KERNELS_CPU_ISA_ATTENTION_PACK_H
@@ -10,30 +10,32 @@
 enum {
   TILE = PLM_ATTENTION_TILE_QUERIES,
   BLOCK = PLM_ATTENTION_TILE_KEYS,
-  COLUMNS = TILE / LANES, /* vectors of a tile */
+  COLUMNS = TILE / LANES, /* vectors in a tile */
 };
 
-/* Pieces of a thread's scratch; rows of width floats unless said otherwise. With pairs, k, v and
- * the rows of Q and dO are rows of interleaved pairs (attention_pairs.h), half as many; P and dS
- * take the places of S and dP: O reads P and dQ reads dS from (BLOCK / 2, TILE) pairs of keys, dV
- * and dK from (BLOCK, TILE) rows of bf16 that keep the distance of a row of floats. */
+/* Parts of a thread's scratch. `width` is padded_width(K); elements are floats.
+ *
+ * With pairs of bf16, k, v and the rows of Q and dO are rows of interleaved pairs
+ * (attention_pairs.h), so there are half as many of them. P and dS are written over S and dP. The
+ * products for O and dQ read P and dS as (BLOCK / 2, TILE) pairs of keys; those for dV and dK read
+ * them as (BLOCK, TILE) rows of bf16 that are as far apart as rows of floats. */
 struct workspace {
-  float *k_pairs, *v_pairs;      /* (keys of the segment, K / 2) pairs of bf16, as they came */
+  float *k_pairs, *v_pairs;      /* (keys of the segment, K / 2): pairs of bf16, copied unchanged */
   float *k, *v, *dk, *dv;        /* (keys of the segment, width) */
   float *q_columns, *do_columns; /* (K, TILE) */
   float *q_rows, *do_rows;       /* (TILE, width) */
   float *result;                 /* (TILE, width): O or dQ */
-  float *scores, *slopes;        /* (BLOCK, TILE): S then P; dP then dS */
-  float *derivative;             /* (BLOCK, TILE): of the soft cap; then dS in pairs of keys */
+  float *scores, *slopes;        /* (BLOCK, TILE): S, then P; dP, then dS */
+  float *derivative;             /* (BLOCK, TILE): of the soft cap, then dS in pairs of keys */
   float *statistics;             /* (4, TILE) */
 };
 
 struct tile {
-  int32_t first;                /* query */
+  int32_t first;                /* first query */
   int count;                    /* queries */
-  int vectors;                  /* columns in use */
-  int32_t begin, end;           /* keys that any of them sees */
-  int32_t full_begin, full_end; /* keys that all see */
+  int vectors;                  /* vectors in use */
+  int32_t begin, end;           /* keys that any of the queries sees */
+  int32_t full_begin, full_end; /* keys that all of them see */
   int32_t key_begin[TILE], key_end[TILE];
 };
 
@@ -67,7 +69,7 @@ static void lay_out(const struct plm_attention_task *task, struct workspace *w)
 #undef TAKE
 }
 
-/* rows of K activations -> rows of padded_width(K) floats */
+/* Widens rows of K activations to rows of padded_width(K) floats. */
 static void pack_rows(float *out, const void *in, int64_t first, int count, int64_t stride, int K,
                       bool is_bf16)
 {
@@ -97,8 +99,9 @@ FORCE_INLINE void transpose_square(vfloat x[LANES])
   }
 }
 
-/* count rows of `columns` 32-bit words, stride apart -> (columns, TILE); lanes from count on are 0
- * up to `vectors` vectors. Only moves: the words may be floats or pairs of bf16. */
+/* Transposes `count` rows of `columns` 32-bit words, `stride` apart, to (columns, TILE). The lanes
+ * beyond `count` in the first `vectors` vectors become 0. Words are only moved, so they may be
+ * floats or pairs of bf16. */
 static void transpose_rows(float *out, const float *rows, int64_t stride, int count, int vectors,
                            int columns)
 {
@@ -116,7 +119,8 @@ static void transpose_rows(float *out, const float *rows, int64_t stride, int co
     }
 }
 
-/* A tile's rows of Q or dO, packed as `rows` or as they came, to columns. */
+/* Transposes the rows of Q or dO of a tile. It reads the packed `rows`, or with pairs the
+ * activations themselves (`came`). */
 static void transpose_tile(const struct plm_attention_task *task, const struct tile *tile,
                            float *out, const float *rows, const void *came, int64_t stride)
 {
@@ -136,8 +140,8 @@ static void pack_pairs(float *out, const void *in, int64_t first, int count, int
 }
 #endif
 
-/* Keys of the segment as the products want them. With pairs, the forward pass multiplies V along
- * its keys, the backward pass K. */
+/* Packs the keys and values of the segment for the products. With pairs, the forward pass needs V
+ * interleaved along the keys (O = P V), and the backward pass K (dQ = dS K). */
 static void pack_keys(const struct plm_attention_task *task, const struct workspace *w,
                       bool backward)
 {
@@ -157,7 +161,7 @@ static void pack_keys(const struct plm_attention_task *task, const struct worksp
   pack_rows(w->v, task->v, s->key_begin, keys, task->row_stride, K, task->bf16);
 }
 
-/* Rows of Q and dO for the products along queries. */
+/* Packs the rows of Q and dO of a tile for the products along queries (dV, dK). */
 static void pack_tile(const struct plm_attention_task *task, const struct workspace *w,
                       const struct tile *tile)
 {
@@ -175,7 +179,7 @@ static void pack_tile(const struct plm_attention_task *task, const struct worksp
   pack_rows(w->do_rows, task->dout, tile->first, tile->count, task->out_stride, K, task->bf16);
 }
 
-/* Tiles of a segment: its queries in whole vectors, shared out evenly. */
+/* The number of tiles of a segment. Its queries are divided evenly among them, in whole vectors. */
 static int tiles_of(const struct plm_attention_segment *segment)
 {
   const int vectors = (segment->query_end - segment->query_begin + LANES - 1) / LANES;
@@ -202,7 +206,7 @@ static void describe_tile(const struct plm_attention_task *task, int number, int
     const int32_t end = real ? task->key_end[tile->first + i] : 0;
     tile->key_begin[i] = begin;
     tile->key_end[i] = end;
-    if (!real) continue; /* lanes beyond the tile are never stored: no need to mask them */
+    if (!real) continue; /* lanes beyond the tile are never stored, so they need no mask */
     if (begin > tile->full_begin) tile->full_begin = begin;
     if (end < tile->full_end) tile->full_end = end;
     if (begin == end) continue;
@@ -210,7 +214,7 @@ static void describe_tile(const struct plm_attention_task *task, int number, int
     if (end > tile->end) tile->end = end;
   }
   if (tile->begin > tile->end) tile->begin = tile->end;
-  /* pairs of keys count from the segment's first; the one more is masked */
+  /* Pairs of keys are counted from the segment's first key. If this adds a key, it is masked. */
   if (task->pairs && tile->begin < tile->end) tile->begin -= (tile->begin - s->key_begin) & 1;
 }
 

@@ -1,11 +1,11 @@
-/* The products of attention_product.h on pairs of bf16, summed in fp32: a word of A and of B holds
- * two neighbours in depth, and depth counts pairs. Included by isa/attention_tile.c alone, called
- * where the processor has avx512_bf16.
+/* The products of attention_product.h on pairs of bf16, summed in fp32. A word of A or B holds two
+ * elements that are neighbours in depth, and depth counts pairs. Only isa/attention_tile.c includes
+ * this file; its functions are called only if the processor has avx512_bf16.
  *
- * S and dP run along the head width, where neighbours lie side by side as they came. The other
- * products run along keys (O, dQ) or queries (dV, dK): there the rows of V, K, Q and dO are
- * interleaved two by two, and P and dS are rounded to bf16, as they are in every bf16
- * FlashAttention, two keys or two queries to a word.
+ * S and dP sum along the head width, where neighbours are adjacent in the activations already. The
+ * other products sum along keys (O, dQ) or queries (dV, dK). For these, the rows of V, K, Q and dO
+ * are interleaved in pairs, and P and dS are rounded to bf16, as is usual in bf16 FlashAttention,
+ * with two keys or two queries in a word.
  */
 #ifndef PLM_KERNELS_CPU_ISA_ATTENTION_PAIRS_H
 #define PLM_KERNELS_CPU_ISA_ATTENTION_PAIRS_H
@@ -44,7 +44,7 @@ PANEL(pairs, 2, ROWS_2)
 PANEL(pairs, 3, ROWS_3)
 PANEL(pairs, 4, ROWS_4)
 
-/* C of `rows` rows and `vectors` vectors. */
+/* Computes `rows` rows and `vectors` vectors of C. */
 static void product_run_pairs(const struct product *p, int rows, int vectors)
 {
   static product_panel *const panels[] = {NULL, pairs_panel_1, pairs_panel_2, pairs_panel_3,
@@ -52,13 +52,13 @@ static void product_run_pairs(const struct product *p, int rows, int vectors)
   run_panels(panels, p, rows, vectors);
 }
 
-/* Both rounded to bf16: `even` in the lower half, `odd` in the upper. */
+/* Rounds both to bf16, with `even` in the lower half of the result and `odd` in the upper half. */
 FORCE_INLINE __m512i narrow_two(vfloat even, vfloat odd)
 {
   return (__m512i)_mm512_cvtne2ps_pbh(odd, even);
 }
 
-/* Halves of bf16 -> pairs of one element of each half. */
+/* Forms pairs from one element of the lower half and one of the upper half. */
 FORCE_INLINE vfloat interleave(__m512i halves)
 {
   typedef uint16_t vwords __attribute__((vector_size(64)));
@@ -67,14 +67,15 @@ FORCE_INLINE vfloat interleave(__m512i halves)
   return (vfloat)_mm512_permutexvar_epi16((__m512i)order, halves);
 }
 
-/* The even half to one row of bf16, the odd half to another. */
+/* Stores the lower half to the row `even` and the upper half to the row `odd`. */
 FORCE_INLINE void store_two(float *even, float *odd, __m512i halves)
 {
   _mm256_storeu_si256((__m256i *)(void *)even, _mm512_castsi512_si256(halves));
   _mm256_storeu_si256((__m256i *)(void *)odd, _mm512_extracti64x4_epi64(halves, 1));
 }
 
-/* Rows 2i and 2i + 1 of `depth` bf16 -> row i of `width` pairs; what is missing is 0. */
+/* Interleaves rows 2i and 2i + 1 of `depth` bf16 into row i of `width` pairs. Missing elements are
+ * 0. */
 static void interleave_rows(float *out, const void *in, int64_t first, int count, int64_t stride,
                             int depth, int width)
 {

@@ -1,16 +1,20 @@
-/* Small matrix products for attention: C (rows x columns) from a broadcast operand A of any two
- * strides and a row operand B, blocked in registers. Included by isa/attention_tile.c alone.
+/* Small matrix products for attention, C = A B, blocked in registers. Elements of A are broadcast,
+ * so A may have any two strides; B and C are read and written by rows. Only isa/attention_tile.c
+ * includes this file.
  *
- * All of attention's five products have this form without copying a score: S^T = K Q^T and
- * dP^T = V dO^T broadcast K and V; O = P V and dQ = dS K broadcast a column of the scores (they lie
- * key-major, so the rows of a block are adjacent); dV = P^T dO and dK = dS^T Q broadcast a row.
+ * All products of attention have this form, so no scores need to be copied:
+ *   S^T = K Q^T, dP^T = V dO^T  broadcast K and V
+ *   O = P V, dQ = dS K          broadcast a column of the scores, which are stored key-major, so
+ *                               that the rows of a block are adjacent
+ *   dV = P^T dO, dK = dS^T Q    broadcast a row of the scores
  */
 #ifndef PLM_KERNELS_CPU_ISA_ATTENTION_PRODUCT_H
 #define PLM_KERNELS_CPU_ISA_ATTENTION_PRODUCT_H
 
 #include "kernels/cpu/isa/attention_vector.h"
 
-/* Registers of the accumulator: rows x vectors that leave room for a row of B and a broadcast. */
+/* Sizes of the accumulator: ROWS_n rows of n vectors are kept in registers, which leaves registers
+ * for a row of B and a broadcast element. */
 #if defined(PLM_ISA_avx512) || defined(__aarch64__)
 enum { MAX_VECTORS = 4 };
 #define ROWS_1 12
@@ -32,19 +36,19 @@ enum product_mode {
 };
 
 struct product {
-  const float *a; /* element (row, k) at row * a_row + k * a_depth */
+  const float *a; /* element (row, k) is at row * a_row + k * a_depth */
   int64_t a_row, a_depth;
-  const float *b; /* row k at k * b_stride */
+  const float *b; /* row k is at k * b_stride */
   int64_t b_stride;
-  float *c; /* row r at r * c_stride */
+  float *c; /* row r is at r * c_stride */
   int64_t c_stride;
   int depth;
   enum product_mode mode;
-  const float *factor; /* of each row, for PRODUCT_SCALE */
+  const float *factor; /* one for each row, for PRODUCT_SCALE */
 };
 
-/* A block of C, of whatever elements A and B are. rows and vectors are constants where these are
- * inlined, so that acc is registers. */
+/* The start and the end of a block of C, for any type of elements of A and B. After inlining, rows
+ * and vectors are constants, so that acc is kept in registers. */
 FORCE_INLINE void block_begin(vfloat (*acc)[4], const int rows, const int vectors)
 {
 #pragma GCC unroll 12
@@ -91,8 +95,8 @@ FORCE_INLINE void product_block(const struct product *p, const float *a, const f
   block_end(p, acc, c, factor, rows, vectors);
 }
 
-/* NAME_panel_VECTORS: one panel of so many vectors, all rows by NAME_block: as many at a time as
- * registers hold, then fewer. */
+/* Defines NAME_panel_VECTORS, which computes all rows of a panel of VECTORS vectors. It calls
+ * NAME_block for as many rows at a time as registers hold, and for fewer at the end. */
 #define PANEL(NAME, VECTORS, ROWS)                                                                 \
   static __attribute__((noinline)) void NAME##_panel_##VECTORS(const struct product *p,            \
                                                                const float *b, float *c, int rows) \
@@ -115,16 +119,17 @@ PANEL(product, 3, ROWS_3)
 PANEL(product, 4, ROWS_4)
 #endif
 
-/* One panel of B and C from vector 0 of theirs on. */
+/* Computes one panel, which starts at `b` and `c`. */
 typedef void product_panel(const struct product *p, const float *b, float *c, int rows);
 
-/* C of `rows` rows and `vectors` vectors by panels[0..MAX_VECTORS] of that many vectors. */
+/* Computes `rows` rows and `vectors` vectors of C. panels[n] computes n vectors, n <= MAX_VECTORS.
+ */
 static void run_panels(product_panel *const *panels, const struct product *p, int rows, int vectors)
 {
   for (int v = 0; v < vectors;) {
     int width = vectors - v;
     if (width > MAX_VECTORS) {
-      /* no panel of one vector where two halves do better */
+      /* two panels of half the width are faster than a wide one and a single vector */
       width = width == MAX_VECTORS + 1 ? (width + 1) / 2 : MAX_VECTORS;
     }
     panels[width](p, p->b + v * LANES, p->c + v * LANES, rows);

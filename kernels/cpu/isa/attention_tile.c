@@ -1,19 +1,20 @@
-/* Attention of one head of one segment, forward and backward: online softmax over blocks of keys,
- * tile by tile of queries (Dao et al., FlashAttention, 2022; Rabe & Staats 2021), in fp32.
+/* Attention of one head of one segment, forward and backward, in fp32. For each tile of queries, an
+ * online softmax runs over blocks of keys (Dao et al., FlashAttention, 2022; Rabe & Staats 2021).
  *
- * Scores lie key-major, S^T[key][query]: queries are the lanes of the vectors, so maxima and sums
- * of the softmax run down columns and need no shuffle, and every product is a row-times-broadcast
- * one (attention_product.h). Only a tile of Q (and of dO) is transposed.
+ * Scores are stored key-major, S^T[key][query], so the lanes of a vector are queries. The maxima
+ * and sums of the softmax then run down columns without shuffles, and every product multiplies rows
+ * by broadcast elements (attention_product.h). Only a tile of Q (and of dO) has to be transposed.
  *
- * Scores are the raw products (or log2 e times the capped ones); the factor that makes them powers
- * of two, exp(x) = 2^(x log2 e), is a fused multiplication of the exponent. K, V and the rows of Q
- * and dO are packed as float; bf16 is widened there, once.
+ * Scores are the raw products, or log2 e times the capped scores. Because exp(x) = 2^(x log2 e),
+ * the remaining factor is applied together with the subtraction of the maximum, as one fused
+ * multiply-add (exponent_factor). K, V and the rows of Q and dO are packed as floats; bf16 is
+ * widened once, during packing.
  *
- * Where the processor multiplies bf16 pairs ("pairs" below), activations are multiplied as they
- * are, S and dP exactly; softmax, its sums, lse and delta stay fp32, and P and dS are rounded to
- * bf16 for the products that follow. Beside PyTorch's bf16 attention on the CPU (2.15, L 300 to
- * 512, K 32 to 128) the error against float64 is then 0.6 to 1.0 times as large, root mean square.
- * Where it has AMX ("amx"), the same products run in its tiles.
+ * If the processor multiplies pairs of bf16 ("pairs" below), activations are multiplied without
+ * widening, and the products in S and dP are exact. The softmax, its sums, lse and delta stay fp32;
+ * P and dS are rounded to bf16 for the products that follow. The root mean square error against
+ * float64 is then 0.6 to 1.0 times that of PyTorch's bf16 attention on the CPU (2.15, L 300 to 512,
+ * K 32 to 128). If the processor has AMX ("amx"), the same products run in its tiles.
  */
 #include "kernels/cpu/attention_tile.h"
 
@@ -27,10 +28,10 @@
 
 #define LOG2_E 1.4426950408889634f
 #define LN_2 0.6931471805599453f
-/* The running maximum starts here: finite, so that (-inf) - maximum is no NaN. */
+/* Start of the running maximum. It is finite so that (-inf) - maximum is not NaN. */
 #define LOWEST (-1e30f)
 
-/* What turns a stored score into a power of two. */
+/* The factor that turns a stored score into an exponent of two. */
 static float exponent_factor(const struct plm_attention_task *task)
 {
   return task->soft_cap > 0 ? 1.0f : task->scale * LOG2_E;
@@ -53,20 +54,20 @@ static void run_product(const struct plm_attention_task *task, const struct prod
   product_run(product, rows, vectors);
 }
 
-/* Steps of a product along `count` keys or queries. */
+/* The depth of a product along `count` keys or queries. */
 static int depth_of(const struct plm_attention_task *task, int count)
 {
   return task->pairs ? (count + 1) / 2 : count;
 }
 
-/* Row of w->k or w->v at which key `first` stands. */
+/* The row of w->k or w->v that holds key `first`. */
 static int64_t key_row(const struct plm_attention_task *task, int32_t first)
 {
   const int64_t key = first - task->segment.key_begin;
   return task->pairs ? key / 2 : key;
 }
 
-/* C (count keys, TILE) = rows of K or V from key `first` on times columns of Q or dO. */
+/* out (count, TILE) = rows of K or V, from key `first` on, times columns of Q or dO. */
 static void multiply_keys(const struct plm_attention_task *task, const struct tile *tile,
                           const float *rows, const float *pairs, const float *columns, float *out,
                           int32_t first, int count)
@@ -86,7 +87,8 @@ static void multiply_keys(const struct plm_attention_task *task, const struct ti
   run_product(task, &product, count, tile->vectors);
 }
 
-/* S^T of a block of keys: product, soft cap with its derivative, -inf where not allowed. */
+/* Computes S^T of a block of keys: the product, the soft cap with its derivative if it is asked
+ * for, and -inf for keys that a query does not see. */
 static void score_block(struct plm_attention_task *task, const struct workspace *w,
                         const struct tile *tile, int32_t first, int count, bool with_derivative)
 {
@@ -114,7 +116,7 @@ static void score_block(struct plm_attention_task *task, const struct workspace 
   }
 }
 
-/* A column of scores becomes powers of two; returns their sums. */
+/* Replaces a column of scores by powers of two and returns their sums. */
 FORCE_INLINE vfloat powers(const struct plm_attention_task *task, float *column, int count,
                            float exponent, vfloat shift)
 {
@@ -142,8 +144,8 @@ FORCE_INLINE vfloat powers(const struct plm_attention_task *task, float *column,
   return sum;
 }
 
-/* Scores become probabilities against the running maximum; the old sums' factor goes to `factor`.
- */
+/* Replaces the scores by probabilities relative to the running maximum, before division by the sum.
+ * Writes to `factor` by what the earlier sums and results must be multiplied. */
 static void softmax_block(const struct plm_attention_task *task, const struct workspace *w,
                           int vectors, int count, float *factor)
 {
@@ -167,7 +169,8 @@ static void softmax_block(const struct plm_attention_task *task, const struct wo
   }
 }
 
-/* out = O / sum, lse = (max + log2 sum) ln 2; nothing allowed: 0 and +inf. */
+/* out = O / sum and lse = (max exponent + log2 sum) ln 2, or 0 and +inf for a query that sees no
+ * key. */
 static void finish_tile(struct plm_attention_task *task, const struct workspace *w,
                         const struct tile *tile)
 {
@@ -222,7 +225,8 @@ static void forward(struct plm_attention_task *task)
   }
 }
 
-/* Rows of Q, dO as they are and transposed; log2-sum-exp and sum(dO out) of each query. */
+/* Packs the rows of Q and dO and transposes them, and computes lse log2 e and delta = sum(dO out)
+ * of each query. */
 static void load_tile(const struct plm_attention_task *task, const struct workspace *w,
                       const struct tile *tile)
 {
@@ -247,7 +251,7 @@ static void load_tile(const struct plm_attention_task *task, const struct worksp
   }
 }
 
-/* P = 2^(S - lse), dS = P (dP - delta), times the soft cap's derivative. */
+/* P = 2^(S - lse) and dS = P (dP - delta), times the derivative of the soft cap if there is one. */
 static void slope_block(const struct plm_attention_task *task, const struct workspace *w,
                         int vectors, int count)
 {
@@ -268,8 +272,8 @@ static void slope_block(const struct plm_attention_task *task, const struct work
 }
 
 #if defined(PLM_ISA_avx512)
-/* The same with P and dS rounded, as rows of bf16 and (dS) in pairs of keys; in place, which is
- * safe because what is written lies at or before what has been read. */
+/* The same with P and dS rounded to bf16. Both are stored as rows of bf16, and dS also in pairs of
+ * keys. This works in place because results are written at or before elements already read. */
 static void slope_block_pairs(const struct plm_attention_task *task, const struct workspace *w,
                               int vectors, int count)
 {
@@ -306,7 +310,7 @@ static void make_slopes(const struct plm_attention_task *task, const struct work
   slope_block(task, w, vectors, count);
 }
 
-/* The five products of one block of keys. */
+/* Adds the gradients from one block of keys, by five products. */
 static void backward_block(struct plm_attention_task *task, const struct workspace *w,
                            const struct tile *tile, int32_t first, int count)
 {

@@ -1,6 +1,6 @@
-/* Vectors of floats for attention, in the width of the instruction set at hand: GCC's vector
- * extension, so that one source serves AVX-512, AVX2, SSE and NEON. Included by isa/attention_*.c
- * alone.
+/* Vectors of floats for attention, as wide as the instruction set allows. They use GCC's vector
+ * extension, so that one source serves AVX-512, AVX2, SSE and NEON. Only the attention files of
+ * this folder include this file.
  */
 #ifndef PLM_KERNELS_CPU_ISA_ATTENTION_VECTOR_H
 #define PLM_KERNELS_CPU_ISA_ATTENTION_VECTOR_H
@@ -56,7 +56,7 @@ FORCE_INLINE vint load_int(const int32_t *p)
   return *(const vint_unaligned *)p;
 }
 
-/* Lanes of yes where the comparison (0 or -1) holds, else of no. */
+/* Takes the lanes of `yes` where `condition` is -1 and those of `no` where it is 0. */
 FORCE_INLINE vfloat choose(vint condition, vfloat yes, vfloat no)
 {
   return (vfloat)((condition & (vint)yes) | (~condition & (vint)no));
@@ -68,7 +68,7 @@ FORCE_INLINE vfloat maximum(vfloat a, vfloat b)
   return _mm512_max_ps(a, b);
 }
 
-/* x where not key < limit, else 0: NaN keys keep x */
+/* 0 in lanes where key < limit, else x; a lane whose key is NaN keeps x */
 FORCE_INLINE vfloat zero_below(vfloat key, float limit, vfloat x)
 {
   return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(key, splat(limit), _CMP_NLT_UQ), x);
@@ -101,7 +101,7 @@ FORCE_INLINE vfloat widen(vhalf x)
   return (vfloat)(__builtin_convertvector(x, vuint) << 16);
 }
 
-/* Round to nearest even; a NaN stays one. */
+/* Rounds to nearest, ties to even; NaN stays NaN. */
 FORCE_INLINE vhalf narrow(vfloat x)
 {
   const vuint bits = (vuint)x;
@@ -110,7 +110,7 @@ FORCE_INLINE vhalf narrow(vfloat x)
   return __builtin_convertvector((vuint)choose(x == x, (vfloat)rounded, (vfloat)quiet), vhalf);
 }
 
-/* `count` elements (1..LANES) at element `at` of an activation row; lanes beyond them are 0. */
+/* Loads `count` elements (1..LANES) from element `at` on; the lanes beyond them are 0. */
 FORCE_INLINE vfloat load_act(const void *base, int64_t at, int count, bool is_bf16)
 {
   if (is_bf16) {
@@ -145,7 +145,7 @@ FORCE_INLINE void store_act(void *base, int64_t at, int count, bool is_bf16, vfl
     memcpy(p, &x, (size_t)count * sizeof *p);
 }
 
-/* (2^f - 1) / f on [-1/2, 1/2]: Remez in relative error of 2^f, 4.6e-9. */
+/* (2^f - 1) / f on [-1/2, 1/2]: a Remez fit, whose relative error in 2^f is 4.6e-9. */
 FORCE_INLINE vfloat exp2_slope(vfloat f)
 {
   vfloat q = splat(0.00015497533392387004f);
@@ -160,7 +160,7 @@ FORCE_INLINE vfloat exp2_slope(vfloat f)
 /* Adding it leaves the nearest integer in the low bits of the sum. */
 #define ROUNDING_MAGIC 12582912.0f
 
-/* 2^x for x <= 0 or small; exactly 0 below 2^-126, also of -inf; NaN stays NaN. */
+/* 2^x for x <= 0 or small x > 0. Exactly 0 for x < -126, also for -inf; NaN stays NaN. */
 FORCE_INLINE vfloat exp2_of(vfloat x)
 {
   const vfloat shifted = x + ROUNDING_MAGIC;
@@ -170,7 +170,8 @@ FORCE_INLINE vfloat exp2_of(vfloat x)
   return zero_below(x, -126.0f, result);
 }
 
-/* tanh through 2^y - 1, y = 2 x log2 e, split so that nothing cancels near 0. */
+/* tanh x = e / (e + 2) with e = 2^y - 1, y = 2 x log2 e; e is computed without cancellation near 0.
+ */
 FORCE_INLINE vfloat tanh_of(vfloat x)
 {
   vfloat y = x * 2.885390081777927f;

@@ -95,8 +95,7 @@ static void ACT(mix_norm_backward_row)(const struct plm_mix_rows *mix,
     act_store(dp_row + i, act_load(dp_row + i, left) + mix->b[1] * gradient, left);
     if (skip_row != NULL) {
       sums[2] += dx * act_load(skip_row + i, left);
-      act_store(dskip_row + i, mix->s * dx,
-                left); /* after reading x and skip, which it may equal */
+      act_store(dskip_row + i, mix->s * dx, left); /* after x and skip, which it may equal */
     }
     if (more_row != NULL) dx += act_load(more_row + i, left); /* after dskip, which it may equal */
     act_store(dx_row + i, dx, left);                          /* after dmixed, which it may equal */

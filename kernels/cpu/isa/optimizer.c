@@ -1,6 +1,5 @@
 /* The passes of the optimizers over parameters, in fp32, and the elementwise parts of
- * Newton-Schulz.
- */
+ * Newton-Schulz. */
 #include <string.h>
 
 #include "kernels/cpu/cpu_vector.h"

@@ -40,7 +40,8 @@ static inline vfloat vset(float x)
 }
 
 /* ---- load and store ---- */
-/* Loads the last, partial vector of a row through memory; apart, to keep the loop's body short. */
+/* Loads the last, partial vector of a row through memory. It is a separate function to keep the
+ * body of the loop short. */
 static inline vfloat vload_float_part(const float *from, int64_t left)
 {
   float lane[SIMD_WIDTH] = {0};

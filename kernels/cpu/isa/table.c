@@ -1,5 +1,5 @@
 /* Token tables: means over groups of tokens and their gradient, computed from histograms of tokens,
- * so that each distinct token of a group is read only once. */
+ * so that the row of each distinct token of a group is read only once. */
 #include "kernels/cpu/cpu_vector.h"
 
 /* The distinct tokens of a group, in order of appearance, and the share of each in the group. */
