@@ -46,7 +46,7 @@ struct plm_ops_plan {
 };
 
 /* The caller closes plan->ops. Errors are those of plm_ops_open, except that a failure to open
- * `device: cuda` is no error but is reported in plan->why. */
+ * `device: cuda` is reported in plan->why instead of as an error. */
 plm_status plm_ops_plan(const struct plm_ops_request *request, struct plm_ops_plan *plan,
                         struct plm_error *error);
 

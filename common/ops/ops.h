@@ -210,7 +210,7 @@ struct plm_ops {
   plm_status (*allocate_host)(struct plm_ops *ops, size_t bytes, void **buffer,
                               struct plm_error *error);
   void (*release_host)(struct plm_ops *ops, void *buffer);
-  /* Queue a copy. Copies run in the order of the calls, at some time between the call and
+  /* Queues a copy. Copies run in the order of the calls, at some time between the call and
    * wait_copies. `host` must come from allocate_host. Until the copy has been waited for, the
    * caller must not write its source or use its destination. The computation of the source must be
    * complete or ordered before the copy: call synchronize or copies_follow first. */

@@ -25,8 +25,7 @@ enum {
   AMX_TURNED = (BLOCK / 2 + 15) / 16 * 16, /* words in a turned row: pairs of keys of a block */
 };
 
-/* These are written in assembly because GCC 12's intrinsics do not declare that they access memory.
- */
+/* Written in assembly because GCC 12's intrinsics do not declare that they access memory. */
 #define AMX_ZERO(tile) __asm__ volatile("tilezero %%tmm" #tile ::)
 #define AMX_LOAD(tile, from, stride) \
   __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #tile ::"r"(from), "r"((stride)*4) : "memory")

@@ -122,7 +122,7 @@ PANEL(product, 4, ROWS_4)
 /* Computes one panel, which starts at `b` and `c`. */
 typedef void product_panel(const struct product *p, const float *b, float *c, int rows);
 
-/* Computes `rows` rows and `vectors` vectors of C. panels[n] computes n vectors, n <= MAX_VECTORS.
+/* Computes `rows` rows and `vectors` vectors of C; panels[n], n <= MAX_VECTORS, computes n vectors.
  */
 static void run_panels(product_panel *const *panels, const struct product *p, int rows, int vectors)
 {

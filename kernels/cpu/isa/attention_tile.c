@@ -145,7 +145,7 @@ FORCE_INLINE vfloat powers(const struct plm_attention_task *task, float *column,
 }
 
 /* Replaces the scores by probabilities relative to the running maximum, before division by the sum.
- * Writes to `factor` by what the earlier sums and results must be multiplied. */
+ * Writes to `factor` the values by which earlier sums and results must be multiplied. */
 static void softmax_block(const struct plm_attention_task *task, const struct workspace *w,
                           int vectors, int count, float *factor)
 {

@@ -170,8 +170,8 @@ FORCE_INLINE vfloat exp2_of(vfloat x)
   return zero_below(x, -126.0f, result);
 }
 
-/* tanh x = e / (e + 2) with e = 2^y - 1, y = 2 x log2 e; e is computed without cancellation near 0.
- */
+/* tanh x = e / (e + 2) with e = 2^y - 1 and y = 2 x log2 e. Splitting 2^y avoids cancellation in e
+ * near 0. */
 FORCE_INLINE vfloat tanh_of(vfloat x)
 {
   vfloat y = x * 2.885390081777927f;
