@@ -39,7 +39,7 @@ static size_t instruction_sets(struct choice sets[5])
     sets[n++] = (struct choice){"avx512_amx", &plm_attention_kernels_avx512_amx};
 #endif
   if (!ops_case_quick()) return n;
-  sets[0] = sets[n - 1]; /* only what this processor would use */
+  sets[0] = sets[n - 1]; /* the kernels that this processor would use */
   return 1;
 }
 
@@ -83,7 +83,8 @@ static void check(const struct plm_batch *batch, unsigned kinds, uint32_t window
 /* ---- batches ---- */
 static struct attention_batch sample;
 
-/* Documents of several sizes, a hole, padding at the end, a chunk of padding alone. */
+/* Documents of several sizes, a gap between two of them, padding at both ends, and a chunk of only
+ * padding. */
 static void mixed_batch(void)
 {
   attention_batch_begin(&sample, 3, 217);
@@ -175,7 +176,7 @@ static void padding_is_exactly_zero(void **state)
   attention_case_deinit(&p);
 }
 
-/* What lies in padding, NaN included, reaches nobody. */
+/* Values in padding, even NaN, must not affect any result. */
 static void padding_is_never_read(void **state)
 {
   (void)state;
@@ -206,7 +207,7 @@ static void large_scores_do_not_overflow(void **state)
   attention_batch_begin(&sample, 1, 130);
   attention_batch_add(&sample, 0, 0, 130);
   attention_case_init(&p, &sample.batch, PLM_ATTENTION_CAUSAL, 0, 0, 1, 16, false);
-  p.shape.scale = 40; /* scores of some hundreds, both signs, growing along the keys */
+  p.shape.scale = 40; /* scores of several hundred, of both signs, that grow along the keys */
   for (size_t r = 0; r < p.rows; r++)
     for (size_t c = 0; c < p.width; c++) {
       attention_case_set(&p, K_, r, c,
@@ -219,7 +220,7 @@ static void large_scores_do_not_overflow(void **state)
     for (size_t r = 0; r < p.rows; r++)
       assert_true(fabs(p.lse[r] - p.exact_lse[r]) <= 1e-6 * fabs(p.exact_lse[r]) + 1e-3);
     assert_true(attention_case_worst(&p, OUT) <
-                2e-3); /* rounding of such scores alone moves them */
+                2e-3); /* the rounding of such large scores changes the output */
   }
   attention_case_deinit(&p);
 }
@@ -248,7 +249,7 @@ static void any_number_of_threads_gives_the_same_bits(void **state)
     }
 }
 
-/* N documents in one chunk and each in a chunk of its own: the same bits, not only nearly. */
+/* Documents packed into one chunk must give exactly the same bits as each in a separate chunk. */
 static void packed_equals_separate(void **state)
 {
   (void)state;
@@ -289,7 +290,7 @@ static void packed_equals_separate(void **state)
     }
 }
 
-/* The reference's own gradients, by central differences of its own forward pass. */
+/* The loss whose central differences check the reference's gradients. */
 static double reference_loss(struct attention_case *p)
 {
   double loss = 0;
@@ -332,7 +333,8 @@ static void the_reference_agrees_with_finite_differences(void **state)
   attention_case_deinit(&p);
 }
 
-/* Runs that are no document's: a query that sees only later keys, an empty one inside a segment. */
+/* Key intervals that no document produces: queries that see only later keys, and queries without
+ * keys between others. */
 static void any_intervals_will_do(void **state)
 {
   (void)state;
@@ -356,7 +358,7 @@ static void any_intervals_will_do(void **state)
   attention_case_deinit(&p);
 }
 
-/* Query-key pairs computed by forward and backward over those that the mask allows. */
+/* The query-key pairs that the kernels compute, divided by those that the mask allows. */
 static double executed_of_allowed(unsigned kinds, const struct plm_attention_kernels *kernels)
 {
   struct attention_case p;
@@ -367,7 +369,8 @@ static double executed_of_allowed(unsigned kinds, const struct plm_attention_ker
   return (double)area.executed / (double)area.allowed;
 }
 
-/* Work follows the allowed area: documents of protein lengths in chunks of 1024. */
+/* With documents of protein lengths in chunks of 1024, the kernels compute hardly more pairs than
+ * the mask allows. */
 static void the_executed_area_is_near_the_allowed(void **state)
 {
   (void)state;
@@ -386,7 +389,7 @@ static void the_executed_area_is_near_the_allowed(void **state)
     assert_true(executed_of_allowed(PLM_ATTENTION_DOCUMENT, sets[i].kernels) <= 1.1);
 }
 
-/* Of a long document, a kernel computes only the keys that a tile of queries may see. */
+/* In a long document, a kernel computes only the keys that a tile of queries may see. */
 static void keys_that_no_query_sees_are_not_computed(void **state)
 {
   (void)state;
@@ -395,18 +398,18 @@ static void keys_that_no_query_sees_are_not_computed(void **state)
   attention_batch_begin(&sample, 1, 1024);
   attention_batch_add(&sample, 0, 0, 1024);
   for (size_t i = 0; i < count; i++) {
-    /* of all pairs, the causal mask allows half, and the window a fifth */
+    /* the causal mask allows half of all pairs, and the window a fifth */
     assert_true(executed_of_allowed(PLM_ATTENTION_CAUSAL, sets[i].kernels) <= 1.1);
     assert_true(executed_of_allowed(PLM_ATTENTION_LOCAL, sets[i].kernels) <= 1.5);
   }
 }
 
-/* The address space is limited, so that the first call's scratch cannot be allocated. */
+/* Limits the address space, so that the first call cannot allocate its scratch. */
 static void missing_memory_is_an_error(void **state)
 {
   (void)state;
 #ifdef PLM_SANITIZED
-  skip(); /* sanitizers need address space themselves */
+  skip(); /* sanitizers themselves need more address space */
 #endif
   struct plm_pool *pool;
   struct plm_attention *attention;
@@ -438,7 +441,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(
-          missing_memory_is_an_error), /* first: the heap has no large free block yet */
+          missing_memory_is_an_error), /* must be first: the heap has no large free block yet */
       cmocka_unit_test(every_mask_kind),
       cmocka_unit_test(every_head_width),
       cmocka_unit_test(every_length),

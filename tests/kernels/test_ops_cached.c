@@ -1,5 +1,5 @@
-/* Attention against a cache in double precision: rows of several sequences at several positions,
- * windows, prompts of many rows at once, head widths that do not fit the vectors. */
+/* Compares attention_cached with the reference in double precision: rows of several sequences at
+ * several positions, windows, prompts of many rows, and head widths that do not fit the vectors. */
 #include <math.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 
 enum { SLOTS = 3, CAPACITY = 75 };
 
-/* Rows of the call: slot, position, first key. The caches hold the positions before them. */
+/* A row of the call. begin is the first key that it sees; the caches hold the earlier positions. */
 struct row {
   int32_t slot, position, begin;
 };
@@ -68,7 +68,7 @@ static void call(struct ops_case *c, const struct row *table, int64_t rows, int6
   c->ops->attention_cached(c->ops, out, key_cache, value_cache, qkv_act, qkv_act + part,
                            qkv_act + 2 * part, &cached);
   ops_case_check_act(c, "cached attention", out, exact, rows * H * K, 12);
-  /* nothing but the rows' own places has changed */
+  /* only the places of these rows may have changed */
   ops_case_check_act(c, "key cache", key_cache, caches[0], size, 0);
   ops_case_check_act(c, "value cache", value_cache, caches[1], size, 0);
 }
@@ -86,7 +86,7 @@ static void rows_of_several_sequences(void **state)
   ops_case_each(single_rows_case);
 }
 
-/* 33 positions of one sequence, one of another; each key run ends at the row itself. */
+/* 33 rows of one sequence and one of another; the last key of each row is its own. */
 static void prompt_case(struct ops_case *c)
 {
   struct row table[34];
@@ -101,7 +101,7 @@ static void a_prompt_of_many_rows(void **state)
   ops_case_each(prompt_case);
 }
 
-/* A large score must not overflow, and the others must not be lost beside it. */
+/* Two large scores must not overflow, and the small difference between them must count. */
 static void large_scores_case(struct ops_case *c)
 {
   enum { K = 16 };
@@ -110,7 +110,8 @@ static void large_scores_case(struct ops_case *c)
     keys[d] = 40, qkv[d] = 40, qkv[K + d] = 40 - 0.03125 * (d == 0);
     values[d] = 1, qkv[2 * K + d] = 3;
   }
-  const double weight = exp(-0.03125 * 40 / 4); /* of the row's own key beside the first */
+  const double weight =
+      exp(-0.03125 * 40 / 4); /* of the row's own key, relative to the first key */
   void *key_cache = ops_case_act(c, keys, 2 * K), *value_cache = ops_case_act(c, values, 2 * K);
   const char *qkv_act = ops_case_act(c, qkv, 3 * K);
   void *out = ops_case_empty_act(c, K);
@@ -130,7 +131,7 @@ static void large_scores_case(struct ops_case *c)
   const double own = qkv[K] < 40 ? weight : 1; /* bf16 rounds the difference away */
   for (int d = 0; d < K; d++) exact[d] = (1 + 3 * own) / (1 + own);
   ops_case_check_act(c, "large scores", out, exact, K,
-                     8000); /* scores are 6400: rounded to 2^-11 */
+                     8000); /* floats near the scores, 6400, are 2^-11 apart */
 }
 
 static void large_scores(void **state)

@@ -1,5 +1,5 @@
-/* The optimizer's operators against their formulas in double precision: Adam, Muon, the average,
- * sums, and the decision of a step. */
+/* Compares the optimizer's operators (Adam, Muon, the weight average, the sums and the decision of
+ * a step) with their formulas in double precision. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "tests/support/ops_case.h"
 #include "tests/support/reference_ops.h"
 
-enum { TENSORS = 130 }; /* more than go into one launch */
+enum { TENSORS = 130 }; /* more than fit into one launch on CUDA */
 
 static void adam_case(struct ops_case *c)
 {
@@ -40,7 +40,7 @@ static void adam_case(struct ops_case *c)
     ema[i] += 0.01 * w[i];
     sum += w[i] * w[i];
   }
-  /* many tensors in one call: some of one element, an empty one, and the rest */
+  /* many tensors in one call, of different sizes, some of them empty */
   struct plm_adam_tensor tensors[TENSORS];
   size_t at = 0;
   for (int i = 0; i < TENSORS; i++) {
@@ -75,7 +75,8 @@ static void adam_case(struct ops_case *c)
   assert_true(fabs(got[1] - start - total) < 1e-7 * size);
 }
 
-/* Whatever the kernels computed on the way, a skipped step leaves every bit. */
+/* A skipped step must not change any bit of the weights or the state, even if the gradient has NaN.
+ */
 static void skipped_case(struct ops_case *c)
 {
   const int64_t n = 48 * 40;
@@ -123,7 +124,7 @@ static struct plm_update_decision decide(struct ops_case *c, struct plm_update h
 static void decide_case(struct ops_case *c)
 {
   struct plm_update update = {.inputs = {.count = 4}, .sums = {.loss = 2, .squares = 64}};
-  struct plm_update_decision decision = decide(c, update); /* norm 2, no clipping */
+  struct plm_update_decision decision = decide(c, update); /* the norm is 2; nothing is clipped */
   assert_true(!decision.skipped && decision.threshold == 0 && decision.gradient_scale == 0.25f);
   update.inputs.clip.fixed = 0.5;
   decision = decide(c, update);
@@ -131,7 +132,7 @@ static void decide_case(struct ops_case *c)
   assert_true(decision.gradient_scale == (float)(0.5 / (2 + 1e-6) / 4));
   update.inputs.clip = (struct plm_update_clip){
       .automatic = 1, .below = -INFINITY, .at = 1, .above = 3, .fraction = 0.5};
-  decision = decide(c, update); /* of 1, 2 (its own) and 3: half way from 1 to 2 */
+  decision = decide(c, update); /* this norm, 2, lies between 1 and 3 */
   assert_true(decision.threshold == 1.5);
   const double bad[] = {NAN, INFINITY, -INFINITY};
   for (int i = 0; i < 3; i++) {
@@ -142,7 +143,7 @@ static void decide_case(struct ops_case *c)
     broken.sums.squares = bad[i];
     assert_true(decide(c, broken).skipped);
   }
-  update.inputs.count = NAN; /* nothing was chosen */
+  update.inputs.count = NAN; /* no target was chosen */
   update.sums = (struct plm_update_sums){0};
   assert_true(decide(c, update).skipped);
 }
@@ -159,7 +160,7 @@ static void adam_matches(void **state)
   ops_case_each(adam_case);
 }
 
-/* Nothing to do: no operand is read or written, a sum is 0. */
+/* With no elements, nothing may change, except that sum_squares gives 0. */
 static void nothing_case(struct ops_case *c)
 {
   double one[1] = {1};
@@ -213,7 +214,7 @@ static void muon_shape(struct ops_case *c, int64_t rows, int64_t cols)
   reference_muon_step(w, momentum, g, rows, cols, &exact);
   c->ops->muon_step(c->ops, &matrix, 1, scratch, ops_case_device(c, &host, sizeof host));
   ops_case_check_float(c, "momentum", momentum_float, momentum, n, 4);
-  /* the five steps amplify the roundings of their products, some hundreds of times */
+  /* the five steps amplify the rounding errors of their products several hundred times */
   const double step = c->ops->act_bytes == 4 ? 1000 : 0x1p16 * 20;
   ops_case_check_float(c, "muon", w_float, w, n, step);
 }
@@ -224,11 +225,12 @@ static void muon_case(struct ops_case *c)
   muon_shape(c, 24, 100);
   muon_shape(c, 130, 48);
   muon_shape(c, 33, 71);
-  muon_shape(c, 150, 210); /* several blocks of the symmetric products in fp32 */
+  muon_shape(c, 150, 210); /* the symmetric products have several blocks in fp32 */
 }
 
-/* Many in one call, of several shapes in no order, one of them more often than a batch takes, and
- * more than two whole batches; each with its own decay, scale and rate; one without a gradient. */
+/* Many matrices in one call, with three shapes in mixed order. 37 have the same shape, which is
+ * more than a batch of the CUDA backend holds (32). Decay, scale and rate differ from matrix to
+ * matrix, and one matrix has a zero gradient. */
 static void muon_batch_case(struct ops_case *c)
 {
   enum { COUNT = 49, SHAPES = 3, STILL = 15 };
@@ -265,7 +267,7 @@ static void muon_batch_case(struct ops_case *c)
   }
 }
 
-/* Several in bf16, too, the last ones smaller, either way round. */
+/* Here the symmetric products have several blocks in bf16 as well, the last of them smaller. */
 static void large_muon_case(struct ops_case *c)
 {
   muon_shape(c, 410, 205);
@@ -280,12 +282,12 @@ static void muon_matches(void **state)
   ops_case_each_cpu(large_muon_case);
 }
 
-/* Matrices of which each thread takes one, and one too large for that. */
+/* Small matrices, which single threads update, and one so large that all threads share it. */
 enum { MATRICES = 7, MATRIX_ELEMENTS = 850000 };
 static const int64_t MATRIX_SIZES[MATRICES][2] = {{16, 16},  {24, 100},  {130, 48},  {150, 210},
                                                   {192, 64}, {410, 205}, {2, 300000}};
 
-/* All matrices' updated weights, in one call or one by one. */
+/* Updates the weights of all matrices, in one call or in one call for each. */
 static void muon_weights(int precision, uint32_t threads, bool together, float *weights)
 {
   struct plm_ops *ops;
@@ -328,15 +330,16 @@ static void muon_weights(int precision, uint32_t threads, bool together, float *
 static void matrices_are_the_same_together(void **state)
 {
   (void)state;
-  if (device_case_is_real()) skip(); /* this one is about the CPU's threads */
+  if (device_case_is_real()) skip(); /* this test is about the CPU's threads */
   float *alone = calloc(2 * MATRIX_ELEMENTS, sizeof *alone), *other = alone + MATRIX_ELEMENTS;
   assert_non_null(alone);
   for (int half = 0; half < 2; half++) {
     const int precision = half ? PLM_PRECISION_BF16 : PLM_PRECISION_FP32;
     struct plm_ops *ops;
-    if (plm_ops_cpu_open(precision, 1, NULL, &ops, NULL) != PLM_OK) continue; /* no bf16 here */
+    if (plm_ops_cpu_open(precision, 1, NULL, &ops, NULL) != PLM_OK)
+      continue; /* bf16 is not supported here */
     ops->close(ops);
-    muon_weights(precision, 3, false, alone); /* all threads on each */
+    muon_weights(precision, 3, false, alone); /* all threads share each matrix */
     for (uint32_t threads = 1; threads <= 3; threads++) {
       muon_weights(precision, threads, true, other);
       assert_memory_equal(alone, other, MATRIX_ELEMENTS * sizeof *alone);

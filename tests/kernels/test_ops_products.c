@@ -1,4 +1,4 @@
-/* Products, head and loss against double precision. */
+/* Compares products, the head and the loss with the reference in double precision. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@ static void linear_shape(struct ops_case *c, int64_t N, int64_t I, int64_t O)
   void *residual_act = ops_case_act(c, residual, N * O), *y = ops_case_empty_act(c, N * O);
   reference_linear(exact, x, w, N, I, O);
   c->ops->linear_forward(c->ops, y, x_act, w_act, NULL, N, I, O);
-  const double sum = fmax(8, sqrt((double)I)); /* sums of I roundings */
+  const double sum = fmax(8, sqrt((double)I)); /* each element is a sum of I products */
   ops_case_check_act(c, "linear", y, exact, N * O, sum);
   for (int64_t i = 0; i < N * O; i++) exact[i] += residual[i];
   c->ops->linear_forward(c->ops, y, x_act, w_act, residual_act, N, I, O);
@@ -29,7 +29,7 @@ static void linear_shape(struct ops_case *c, int64_t N, int64_t I, int64_t O)
   double *dy = ops_case_values(c, N * O, 1), *dx = ops_case_zeros(c, N * I);
   const void *dy_act = ops_case_act(c, dy, N * O);
   void *dx_act = ops_case_empty_act(c, N * I);
-  const double slack = fmax(8, sqrt((double)O)); /* sums of O roundings */
+  const double slack = fmax(8, sqrt((double)O)); /* each element is a sum of O products */
   reference_linear_backward_input(dx, dy, w, N, I, O);
   c->ops->linear_backward_input(c->ops, dx_act, dy_act, w_act, N, I, O, false);
   ops_case_check_act(c, "dx", dx_act, dx, N * I, slack);
@@ -43,11 +43,12 @@ static void linear_shape(struct ops_case *c, int64_t N, int64_t I, int64_t O)
   reference_linear_backward_weight(dw, dy, x, N, I, O);
   for (int64_t i = 0; i < O * I; i++) dw[i] += before[i];
   c->ops->linear_backward_weight(c->ops, dw_float, dy_act, x_act, N, I, O);
-  /* a sum of N roundings, in whatever order the library has */
+  /* each element is a sum of N products, whose order the library chooses */
   ops_case_check_loose(c, "dw", dw_float, dw, O * I, 16 + 4 * sqrt((double)N));
 }
 
-/* The MLP's two: hidden = relu(x w^T)^2, and back through the Linear behind it and the square. */
+/* The two fused operators of the MLP: hidden = relu(x w^T)^2, and the gradient back through the
+ * next linear layer and relu^2. */
 static void relu2_shape(struct ops_case *c, int64_t N, int64_t I, int64_t O)
 {
   double *x = ops_case_values(c, N * I, 1), *w = ops_case_values(c, O * I, 1 / sqrt((double)I));
@@ -57,7 +58,7 @@ static void relu2_shape(struct ops_case *c, int64_t N, int64_t I, int64_t O)
   reference_linear(exact, x, w, N, I, O);
   for (int64_t i = 0; i < N * O; i++) exact[i] = reference_relu2(exact[i]);
   c->ops->linear_relu2_forward(c->ops, hidden, x_act, w_act, N, I, O);
-  /* in bf16 the product may be rounded, too: 2^-8, doubled by the square */
+  /* in bf16 the product may be rounded as well, by up to 2^-8, which the square doubles */
   ops_case_check_act(c, "relu2", hidden, exact, N * O, c->ops->act_bytes == 2 ? 0x1p17 : 16);
 
   double *dy = ops_case_values(c, N * I, 1), *v = ops_case_values(c, I * O, 1);
@@ -79,7 +80,7 @@ static void relu2_case(struct ops_case *c)
   relu2_shape(c, 300, 40, 72);
 }
 
-/* Rows and columns as the CPU cuts them. */
+/* Shapes whose rows or columns the CPU backend splits. */
 static void cut_relu2_case(struct ops_case *c)
 {
   relu2_shape(c, 1, 24, 700);
@@ -104,12 +105,13 @@ static void small_linear_case(struct ops_case *c)
 
 static void tall_linear_case(struct ops_case *c)
 {
-  linear_shape(c, 300, 40, 72);  /* a full tile, a part, and a few rows */
-  linear_shape(c, 1160, 24, 40); /* deeper than one piece of dw */
-  linear_shape(c, 4129, 16, 8);  /* so many rows that tiles are taller */
+  linear_shape(c, 300, 40, 72);  /* a full tile of rows and a partial one */
+  linear_shape(c, 1160, 24, 40); /* the sum over rows, for dw, is split */
+  linear_shape(c, 4129, 16, 8);  /* enough rows for the taller tiles */
 }
 
-/* One row to one tile of them, with columns that are cut into pieces: forward, backward, both. */
+/* From one row to one full tile of rows. The columns are split in the forward pass, the backward
+ * pass or both. */
 static void wide_linear_case(struct ops_case *c)
 {
   linear_shape(c, 1, 24, 700);
@@ -128,8 +130,7 @@ static void linears_match(void **state)
   ops_case_each(tall_linear_case);
 }
 
-/* ---- a row's bits must not depend on the rows beside it: evaluation in other batches agrees ----
- */
+/* ---- the bits of a row must not depend on the other rows, so that all batchings agree ---- */
 struct rows_operands {
   int64_t N, I, O;
   const char *x, *dy, *w, *residual, *before;
@@ -186,8 +187,8 @@ static void rows_alone_case(struct ops_case *c)
   rows_alone(c, 300, 48, 40);
 }
 
-/* Shapes at which libraries change their kernels: columns that are cut, a depth of more than one
- * of the library's blocks, widths that are not aligned, widths below the smallest tile. */
+/* Shapes at which libraries switch kernels: split columns, depths of more than one block of the
+ * library, widths that are not aligned, and widths below the smallest tile. */
 static void cut_rows_alone_case(struct ops_case *c)
 {
   rows_alone(c, 300, 520, 776);
@@ -272,7 +273,7 @@ static void train_case(struct ops_case *c)
   head_case_train(c, &(struct head_case){31, 37, 5, 3, options[3]});
 }
 
-/* More rows than are kept at a time; the last, part tile behind whole ones. */
+/* More rows than the CPU backend processes at a time (4,096), the last tile a partial one. */
 static void many_rows_case(struct ops_case *c)
 {
   head_case_train(c, &(struct head_case){4096 + 300, 24, 33, 1, options[3]});
@@ -285,7 +286,8 @@ static void training_matches(void **state)
   ops_case_each_cpu(many_rows_case);
 }
 
-/* `auto` is bf16 only where both the processor and the products' library have it. */
+/* `auto` must choose a precision that the product library can multiply; it is bf16 only if both the
+ * processor and the library support that. */
 static void auto_multiplies(void **state)
 {
   (void)state;

@@ -1,5 +1,5 @@
-/* Recordings of the CUDA backend, emulated or real (PLM_TEST_DEVICE=cuda): a replay gives the bits
- * of the calls, with what lies in the operands' memory by then. */
+/* Recordings of the CUDA backend, emulated or real (PLM_TEST_DEVICE=cuda): a replay must give the
+ * same bits as the recorded calls would, on the values that the operands have at that time. */
 #include "tests/support/cmocka_all.h"
 
 #include <math.h>
@@ -10,19 +10,19 @@
 
 enum { L = 70, K = 16, H = 1, D = H * K, TILES = (L + PLM_MASK_TILE - 1) / PLM_MASK_TILE };
 
-/* A little of a model: device buffers, and what is read back of them. */
+/* A small part of a model in device buffers. */
 struct scene {
   struct plm_ops *ops;
   struct plm_interval_mask mask;
   struct plm_attention_shape shape;
-  int32_t *runs; /* the mask's, on the device */
+  int32_t *runs; /* the arrays of the mask, on the device */
   float *lse, *dw;
   void *x, *w, *h, *qkv, *out, *dqkv, *dx;
 };
 
 struct outcome {
   float dw[3 * D * D], lse[H * L];
-  uint16_t out[2 * L * D], dx[2 * L * D]; /* as much as fp32 needs */
+  uint16_t out[2 * L * D], dx[2 * L * D]; /* large enough for fp32 */
 };
 
 static void *device(struct plm_ops *ops, size_t bytes)
@@ -32,7 +32,7 @@ static void *device(struct plm_ops *ops, size_t bytes)
   return buffer;
 }
 
-/* Values that depend on the seed, as activations. */
+/* Fills a buffer of activations with values in [-1, 1) that depend on the seed. */
 static void set_values(struct plm_ops *ops, void *buffer, size_t count, uint32_t seed)
 {
   float values[3 * D * D + L * D];
@@ -47,7 +47,7 @@ static void set_values(struct plm_ops *ops, void *buffer, size_t count, uint32_t
   ops->release(ops, staging);
 }
 
-/* Every query sees the keys up to 5 before it. */
+/* Every query sees itself and the five keys before it. */
 static void set_mask(struct scene *s)
 {
   int32_t runs[4 * L + 6 * TILES] = {0}, *tiles = runs + (ptrdiff_t)4 * L;
@@ -62,7 +62,7 @@ static void set_mask(struct scene *s)
     const int32_t last = first + PLM_MASK_TILE < L ? first + PLM_MASK_TILE - 1 : L - 1;
     tiles[t] = runs[first];
     tiles[TILES + t] = runs[L + last];
-    tiles[4 * TILES + t] = runs[2 * L + first]; /* 2 and 3: no full tile */
+    tiles[4 * TILES + t] = runs[2 * L + first]; /* arrays 2 and 3 stay 0, since no tile is full */
     tiles[5 * TILES + t] = runs[3 * L + last];
   }
   s->runs = device(s->ops, sizeof runs);
@@ -112,7 +112,7 @@ static void call_operators(struct scene *s)
   const size_t part = D * ops->act_bytes;
   const struct plm_attention_inputs in = plm_attention_inputs_of(s->qkv, part);
   const struct plm_attention_gradients to = plm_attention_gradients_of(s->dqkv, part);
-  struct plm_attention_shape shape = s->shape; /* ends before the replay */
+  struct plm_attention_shape shape = s->shape; /* cleared below: a replay must not use it */
   struct plm_interval_mask mask = s->mask;
   ops->zero(ops, s->dw, sizeof(float) * 3 * D * D);
   ops->norm_forward(ops, s->h, s->x, L, D);
@@ -159,14 +159,14 @@ static void replays_are_the_calls(int precision, uint64_t order)
   assert_false(isnan(called[0].dw[0]) || called[0].dw[0] == 0);
 
   read_outcome(&s, &before);
-  set_values(s.ops, s.x, (size_t)L * D, 100); /* recording computes nothing */
+  set_values(s.ops, s.x, (size_t)L * D, 100); /* recording must not compute anything */
   assert_int_equal(s.ops->record_begin(s.ops, NULL), PLM_OK);
   call_operators(&s);
   assert_int_equal(s.ops->record_end(s.ops, &recording, NULL), PLM_OK);
   read_outcome(&s, &replayed);
   assert_memory_equal(&replayed, &before, sizeof before);
 
-  for (uint32_t i = 0; i < 3; i++) { /* what lies there now is what it computes with */
+  for (uint32_t i = 0; i < 3; i++) { /* a replay must use the present values */
     spoil(&s);
     set_values(s.ops, s.x, (size_t)L * D, 100 + i % 2);
     s.ops->replay(s.ops, recording);
@@ -186,7 +186,7 @@ static void a_recording_gives_the_bits_of_the_calls(void **state)
   }
 }
 
-/* What was being recorded when a backend closes goes with it. */
+/* A backend that is closed during a recording must release the unfinished recording. */
 static void an_open_recording_goes_with_its_backend(void **state)
 {
   (void)state;

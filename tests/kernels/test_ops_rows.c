@@ -1,5 +1,5 @@
-/* Operators on rows and elements against double precision: norm, mix, QKV prepare, token tables,
- * activations, the residual stream. */
+/* Compares the operators on rows and elements with the reference in double precision: norm, mix,
+ * QKV prepare, token tables, activations, and addition to the residual stream. */
 #include <math.h>
 #include <string.h>
 
@@ -27,7 +27,7 @@ static void gelu(struct ops_case *c, int64_t n)
   void *out = ops_case_empty_act(c, n);
   for (int64_t i = 0; i < n; i++) exact[i] = reference_gelu(x[i]);
   c->ops->gelu_forward(c->ops, out, x_act, n);
-  /* it has zeros, near which only the error beside what entered is bounded */
+  /* where GELU is near 0, only the error relative to its largest input is bounded */
   ops_case_check_act(c, "gelu", out, exact, n, 2 * fmax(1, largest(x, n) / largest(exact, n)));
 }
 
@@ -52,7 +52,7 @@ static void conversions_case(struct ops_case *c)
   float *back = ops_case_empty_float(c, n);
   c->ops->round_weights(c->ops, out, x_float, (size_t)n);
   const void *expected = ops_case_act(c, x, n);
-  /* to nearest, ties to even */
+  /* both must round to nearest, with ties to even */
   ops_case_check_same(c, out, expected, (size_t)n * c->ops->act_bytes);
   c->ops->act_to_float(c->ops, back, out, (size_t)n);
   ops_case_check_float(c, "act_to_float", back, x, n, 0);
@@ -76,7 +76,7 @@ static void special_values_case(struct ops_case *c)
   assert_true(isinf(got[1]) && got[1] > 0);
   assert_true(isinf(got[2]) && got[2] < 0);
   assert_true(got[3] == 0 && signbit(got[3]));
-  /* what is not finite stays visible to the step's finiteness check */
+  /* NaN and infinity must survive, so that the step's check for finite sums sees them */
   void *relu = ops_case_empty_act(c, N), *gelu = ops_case_empty_act(c, N);
   const void *one = ops_case_act(c, (double[]){1}, 1);
   c->ops->linear_relu2_forward(c->ops, relu, out, one, N, 1, 1);
@@ -189,8 +189,9 @@ static void wide_norm_case(struct ops_case *c)
   norm_rows_shape(c, 33, 129);
 }
 
-/* The CUDA backend holds a row in a warp's registers by its width: every size of it, rows that are
- * no whole vectors, and rows too wide for it. */
+/* The CUDA backend keeps a row in a warp's registers, with a kernel for each range of widths. Tests
+ * all of these kernels, rows that are not whole vectors, and rows that are too wide for registers.
+ */
 static void held_norm_case(struct ops_case *c)
 {
   static const int64_t widths[] = {8, 256, 264, 500, 768, 1024, 1536, 2048, 2056};
@@ -273,7 +274,7 @@ static void qkv_case(struct ops_case *c)
   qkv_shape(c, 3, 32, 1, 128, true);
 }
 
-/* The CUDA backend gives a head to 1 to 16 lanes, or to a warp. */
+/* On CUDA, 1 to 16 lanes share a head, depending on its width, or else a whole warp. */
 static void qkv_widths_case(struct ops_case *c)
 {
   static const int64_t widths[] = {8, 16, 24, 32, 40, 48, 64, 80, 96, 112, 128};
@@ -288,7 +289,8 @@ static void qkv_matches(void **state)
   ops_case_each(qkv_case);
 }
 
-/* With the value embedding from its table: the same bits as by the operators it stands for. */
+/* qkv_value_* read the value embedding from its table. They must give the same bits as the separate
+ * operators (token_mean_* and qkv_prepare_*) that they replace. */
 static void value_shape(struct ops_case *c, int64_t L, int64_t K, int level)
 {
   enum { B = 2, H = 3, V = 33 };

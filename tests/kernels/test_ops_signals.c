@@ -1,5 +1,5 @@
-/* A stop signal in the middle of a product changes nothing: not its result, not the memory beside
- * it. Children compute without end until the signal comes. */
+/* A stop signal in the middle of a product must change neither its result nor the memory around it.
+ * Child processes compute products until the signal arrives. */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ static void fill(float *values, size_t count)
   for (size_t i = 0; i < count; i++) values[i] = (float)((i * 2654435761u >> 7) % 2001) / 1000 - 1;
 }
 
-/* 0: stopped, with the products that it had before the signal. */
+/* Returns 0 if the signal ended the loop and all products had the same bits. */
 static int compute_until_stopped(int ready)
 {
   struct plm_error error = {0};

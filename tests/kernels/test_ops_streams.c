@@ -1,7 +1,7 @@
-/* Memory and copies beside the computation of the CUDA backend (emulated, or the real one under
- * PLM_TEST_DEVICE=cuda), and the copies of the CPU's. What is told to wait waits in any order of
- * the streams; a wait that is left out shows in some order of the emulation; what has no place in a
- * recording is reported. */
+/* Memory and copies beside the computation, on the CUDA backend (emulated, or real with
+ * PLM_TEST_DEVICE=cuda) and on the CPU. With all waits in place, results are right in any order of
+ * the streams; without one of them, they are wrong in some orders of the emulation. Calls that a
+ * recording cannot contain are reported. */
 #include "tests/support/cmocka_all.h"
 
 #include <math.h>
@@ -18,29 +18,29 @@
 
 enum { ORDERS = 24, ROUNDS = 3 };
 
-/* Values of a buffer: many on a device, whose copies shall take their time. */
+/* Values in a buffer: many on a real device, so that its copies take long enough to matter. */
 enum { FEW = 64, MANY = 1 << 23 };
 static int length = FEW;
 static size_t buffer_bytes = FEW * sizeof(float);
 
 /* ---- copies ---- */
 
-/* A pipeline as a trainer's: what comes in is uploaded beside the computation on what came before,
- * and what it makes goes out beside the computation of the next. */
+/* A pipeline like the trainer's: the next input is uploaded beside the present computation, and an
+ * output is downloaded beside the next one. Each fault leaves out one wait. */
 enum fault {
   NO_FAULT,
-  INPUT_NOT_WAITED_FOR,    /* computes before the upload is there */
-  INPUT_OVERWRITTEN,       /* uploads over what is still computed with */
+  INPUT_NOT_WAITED_FOR,    /* computes before the upload has arrived */
+  INPUT_OVERWRITTEN,       /* uploads over an input that is still in use */
   OUTPUT_NOT_COMPUTED,     /* downloads before the computation is done */
-  OUTPUT_NOT_WAITED_FOR,   /* reads the host's buffer before the download is there */
+  OUTPUT_NOT_WAITED_FOR,   /* reads the host's buffer before the download has arrived */
   OUTPUT_OVERWRITTEN,      /* computes the next output before the last one is downloaded */
   HOST_BUFFER_OVERWRITTEN, /* fills the host's buffer before it is uploaded */
 };
 
 struct pipeline {
   struct plm_ops *ops;
-  float *in[2], *out;    /* the host's; rounds take turns with the inputs */
-  void *x, *y;           /* the device's: input, output */
+  float *in[2], *out;    /* on the host; rounds alternate between the inputs */
+  void *x, *y;           /* input and output on the device */
   float results[ROUNDS]; /* the last value of each output */
 };
 
@@ -84,7 +84,7 @@ static void end_pipeline(struct pipeline *p)
   p->ops->release_host(p->ops, p->out);
 }
 
-/* Round r gives 2 (r + 1), and sees to the next one's input. */
+/* Round r computes 2 (r + 1) and uploads the input of the next round. */
 static void one_round(struct pipeline *p, int r, enum fault fault)
 {
   struct plm_ops *ops = p->ops;
@@ -100,7 +100,7 @@ static void one_round(struct pipeline *p, int r, enum fault fault)
   if (fault != INPUT_OVERWRITTEN) feed(p, r + 1, fault);
 }
 
-/* Whether all rounds' results are right. */
+/* Whether the results of all rounds are right. */
 static bool runs_right(struct plm_ops *ops, enum fault fault)
 {
   struct pipeline p;
@@ -134,7 +134,7 @@ static void what_waits_is_right_in_any_order(void **state)
 static void each_missing_wait_shows(void **state)
 {
   (void)state;
-  if (device_case_is_real()) skip(); /* it may be quick enough all the same */
+  if (device_case_is_real()) skip(); /* a real device may be fast enough to hide the fault */
   for (enum fault fault = INPUT_NOT_WAITED_FOR; fault <= HOST_BUFFER_OVERWRITTEN; fault++) {
     const int right = right_orders(fault);
     if (right > ORDERS - 3) fail_msg("fault %d is seen in %d orders only", fault, ORDERS - right);
@@ -158,7 +158,7 @@ static void the_cpu_copies_at_once(void **state)
   ops->close(ops);
 }
 
-/* So many bytes, and none behind them. */
+/* zero and copy must write exactly as many bytes as they are told to. */
 static void zeros_and_copies_end_where_they_say(void **state)
 {
   (void)state;
@@ -186,7 +186,8 @@ static void zeros_and_copies_end_where_they_say(void **state)
   ops->close(ops);
 }
 
-/* Under the order that is the default, what comes late is as late as may be. */
+/* In order 1 of the emulation, copies happen as late as possible, so that a test sees what a
+ * missing wait would do. */
 static void late_copies_are_seen_late(void **state)
 {
   (void)state;
@@ -198,7 +199,7 @@ static void late_copies_are_seen_late(void **state)
   begin_pipeline(&p, ops);
   ops->download_beside(ops, p.out, p.y, buffer_bytes);
   assert_true(isnan(p.out[0]));
-  assert_int_equal(ops->synchronize(ops, NULL), PLM_OK); /* waits for the computation alone */
+  assert_int_equal(ops->synchronize(ops, NULL), PLM_OK); /* waits only for the computation */
   assert_true(isnan(p.out[0]));
   assert_int_equal(ops->wait_copies(ops, NULL), PLM_OK);
   assert_true(p.out[0] == 0);
@@ -207,12 +208,12 @@ static void late_copies_are_seen_late(void **state)
   ops->upload_beside(ops, p.x, p.in[0], buffer_bytes);
   ops->download(ops, p.out, p.x, buffer_bytes);
   assert_true(isnan(p.out[0]));
-  fill(p.in[0], 4); /* too early */
+  fill(p.in[0], 4); /* before the upload has read it */
   ops->compute_follows(ops);
   ops->download(ops, p.out, p.x, buffer_bytes);
   assert_true(p.out[0] == 4);
 
-  /* the host's memory is the caller's again after an upload that is not beside */
+  /* after a plain upload, the caller may change the host's memory at once */
   fill(p.in[0], 5);
   ops->upload(ops, p.x, p.in[0], buffer_bytes);
   fill(p.in[0], 6);
@@ -222,7 +223,7 @@ static void late_copies_are_seen_late(void **state)
   ops->close(ops);
 }
 
-/* ---- what has no place in a recording is reported at its end ---- */
+/* ---- calls that a recording cannot contain are reported at its end ---- */
 enum misuse {
   UPLOAD,
   DOWNLOAD,
@@ -242,7 +243,7 @@ enum misuse {
   MISUSES
 };
 
-/* Calls that return a status return this recording's error at once. */
+/* Calls that return a status must return the error at once. */
 static void misuse(struct pipeline *p, enum misuse what, struct plm_recording *recording)
 {
   struct plm_ops *ops = p->ops;
@@ -299,7 +300,8 @@ static void what_has_no_place_is_reported(void **state)
   ops->close(ops);
 }
 
-/* Too much, and nothing: an error each time, and the backend goes on. */
+/* A request for too much memory is an error that leaves the backend usable. Requests for 0 bytes
+ * and releases of NULL succeed. */
 static void allocations_report_what_is_not_there(void **state)
 {
   (void)state;
@@ -327,7 +329,7 @@ static void allocations_report_what_is_not_there(void **state)
   ops->close(ops);
 }
 
-/* ---- what ends the process under the emulation ---- */
+/* ---- mistakes for which the emulation ends the process ---- */
 static void copy_of_other_memory(struct pipeline *p)
 {
   static float other[FEW];
@@ -350,7 +352,7 @@ static void nothing(struct pipeline *p)
   (void)p;
 }
 
-/* Whether it does, with the emulation's message. */
+/* Whether the mistake ends a child process with a message of the emulation. */
 static bool ends_the_process(void (*fault)(struct pipeline *p))
 {
   char message[4096];
@@ -395,7 +397,7 @@ int main(void)
   if (device_case_is_real()) length = MANY, buffer_bytes = MANY * sizeof(float);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_cpu_copies_at_once),
-#ifndef __SANITIZE_THREAD__ /* one operating-system thread: nothing for it */
+#ifndef __SANITIZE_THREAD__ /* the emulation is a single operating-system thread */
       cmocka_unit_test(what_waits_is_right_in_any_order),
       cmocka_unit_test(each_missing_wait_shows),
       cmocka_unit_test(zeros_and_copies_end_where_they_say),

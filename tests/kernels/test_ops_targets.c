@@ -1,5 +1,5 @@
-/* choose_targets on every backend gives the same mask, bit for bit, as the host's own targets
- * (trainer/objective.c), which test_objective.c compares with doc/model.md#objectives. */
+/* choose_targets must give the same targets on every backend, bit for bit, as the host's code does
+ * (trainer/objective.c), which test_objective.c checks against doc/model.md#objectives. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,7 +70,7 @@ static void open_scene(struct scene *scene, uint32_t chunks, uint32_t length, ui
       .tokens = scene->tokens,
       .document_begin = scene->begin,
       .documents = scene->documents,
-      .first_chunk = 0xfffffffdu, /* g passes 32 bits on the way */
+      .first_chunk = 0xfffffffdu, /* chunk numbers pass 32 bits within the batch */
   };
   fill(scene, longest);
 }
@@ -92,7 +92,7 @@ static void same(struct ops_case *c, const char *what, const void *device, const
   free(got);
 }
 
-/* spare: rows beyond the labelled ones. */
+/* `spare` is the number of rows for which there is room beyond the labelled ones. */
 static void check(struct ops_case *c, struct scene *scene, uint64_t s, uint32_t spare)
 {
   struct plm_objective_state objective;
@@ -153,7 +153,7 @@ static void masked_case(struct ops_case *c)
   each_shape(c, &scene);
   scene.config.trainer.masking =
       (struct plm_config_masking){.mask_rate = 1, .starting_mask_rate = 1};
-  scene.config.data.tokenizer = PLM_TOKENIZER_BYTE; /* two bytes a token */
+  scene.config.data.tokenizer = PLM_TOKENIZER_BYTE; /* its token ids take two bytes */
   each_shape(c, &scene);
 }
 
@@ -173,14 +173,15 @@ static void causal_case(struct ops_case *c)
   each_shape(c, &scene);
 }
 
-/* So many blocks of positions that the scan of their counts takes several each. */
+/* So many blocks of positions that, on CUDA, a thread of the scan adds up the counts of several. */
 static void large_case(struct ops_case *c)
 {
   struct scene scene = {
       .config = {.data = {.tokenizer = PLM_TOKENIZER_ESM},
                  .trainer = {.objective = PLM_OBJECTIVE_MLM,
                              .masking = {.mask_rate = 0.15, .starting_mask_rate = 0.15}}}};
-  if (c->ops->act_bytes == 2) return; /* no activation is involved */
+  if (c->ops->act_bytes == 2)
+    return; /* the operator has no activations, so this would repeat fp32 */
   open_scene(&scene, 66, 4096, 4096);
   check(c, &scene, 3, 1000);
   close_scene(&scene);

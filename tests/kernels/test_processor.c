@@ -1,4 +1,4 @@
-/* PLM_CPU_ISA: a processor that pretends to be a lesser one. */
+/* PLM_CPU_ISA makes the program treat the processor as one with fewer instruction sets. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,7 +28,7 @@ static void lesser_levels_are_kept_to(void **state)
   ops->close(ops);
   assert_int_equal(open_cpu("portable", PLM_PRECISION_AUTO, "avx2", &ops, &error), PLM_UNSUPPORTED);
 #if defined(__x86_64__)
-  /* the library of products pretends, too */
+  /* the limit holds for the product library as well */
   assert_int_equal(open_cpu("portable", PLM_PRECISION_BF16, NULL, &ops, &error), PLM_UNSUPPORTED);
   assert_non_null(strstr(error.what, "no bf16 products"));
 #endif

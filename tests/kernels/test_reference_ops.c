@@ -1,5 +1,5 @@
-/* The reference operators' gradients against central differences of their own forward passes: what
- * the kernels are compared with is itself right. */
+/* Checks the gradients of the reference operators, to which kernels are compared, by central
+ * differences of the operators' own forward passes. */
 #include <math.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "tests/support/cmocka_all.h"
 #include "tests/support/reference_ops.h"
 
-/* value(x) is a weighted sum of an operator's outputs; gradient is what its backward says. */
+/* value(x) is a weighted sum of an operator's outputs; `gradient` comes from its backward pass. */
 static void check(const char *what, double (*value)(const double *x), double *x,
                   const double *gradient, int64_t n)
 {
