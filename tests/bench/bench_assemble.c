@@ -1,4 +1,5 @@
-/* How fast one thread makes windows from a corpus: planning, reading, and both with translation.
+/* Measures how fast one thread makes windows from a corpus: planning, reading groups, and reading
+ * together with translation.
  *
  *   bench_assemble [CORPUS [MAX_LENGTH]] */
 #include <stdio.h>
@@ -47,7 +48,7 @@ static plm_status measure(const struct plm_plan *plan, struct plm_corpus_cursor 
         status = plm_error_set(error, PLM_NO_MEMORY, "no memory for %zu bytes of tokens", room);
         goto done;
       }
-      continue; /* not measured, since its pages are new */
+      continue; /* not measured, since the new buffer causes page faults */
     }
     PLM_TRY_GOTO(status, plm_assemble_window(cursor, PLM_SPLIT_TRAIN, plan, &window, tokens, error),
                  done);

@@ -1,5 +1,6 @@
-/* Attention, forward and backward, on packed documents: the executed area over the allowed area,
- * and the rate of allowed work over that of the backend's fp32 product in the same run.
+/* Measures attention, forward and backward, on packed documents. Prints the computed query-key
+ * pairs divided by the allowed ones, and the rate of the allowed work, also as a share of the rate
+ * of the backend's fp32 product in the same run.
  *
  *   bench_attention [THREADS [ISA]]
  *   bench_attention --rounds NAME DOCUMENTS [THREADS]
@@ -8,7 +9,8 @@
  * B, L, H, K, then (B, L) document numbers, -1 for padding) and then measures on demand
  * (tests/support/bench_rounds.h): forward and backward passes, masks included.
  *
- * Work counts 4 K operations for each pair and head forward, 10 K backward (its five products). */
+ * For each pair and head, the work is 4 K operations forward (two products) and 10 K backward (five
+ * products). */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +28,8 @@ enum { CHUNKS = 8, MAX_DOCUMENTS = 8192 };
 
 struct scene {
   const char *name;
-  uint32_t length, median; /* tokens of a chunk; median of a document, or 0 if one fills it */
+  uint32_t length,
+      median; /* tokens of a chunk; of the median document, or 0 if one document fills a chunk */
   int32_t heads, K;
   unsigned kinds;
   uint32_t window;
@@ -94,7 +97,8 @@ static double product_rate(uint32_t threads)
 static struct plm_chunk_document documents[MAX_DOCUMENTS];
 static uint32_t document_begin[CHUNKS + 1];
 
-/* Log-normal lengths, like those of proteins, cut at the end of the chunk. */
+/* Fills the chunks with documents of log-normal lengths, like those of proteins. The last document
+ * of a chunk is cut at its end. */
 static struct plm_batch pack(const struct scene *scene)
 {
   uint32_t count = 0;
@@ -181,7 +185,7 @@ static void stage_close(struct stage *s)
   free(s->lse);
 }
 
-/* Returns the allowed pairs. */
+/* Builds the masks; returns the number of allowed pairs. */
 static uint64_t masks(struct stage *s, const struct scene *scene)
 {
   return plm_mask_build(&s->batch, 0, scene->kinds, scene->window, 0, s->values, s->values,
@@ -230,7 +234,7 @@ static bool write_documents(const struct stage *s, const char *path)
   for (uint32_t c = 0; c < CHUNKS && good; c++)
     for (uint32_t d = document_begin[c]; d < document_begin[c + 1]; d++)
       for (uint32_t i = 0; i < documents[d].tokens && good; i++)
-        good = fwrite(&d, sizeof d, 1, file) == 1; /* documents fill their chunk */
+        good = fwrite(&d, sizeof d, 1, file) == 1; /* there is no padding */
   return file != NULL && fclose(file) == 0 && good;
 }
 
@@ -292,7 +296,7 @@ static const struct plm_attention_kernels *choose(const char **isa)
 int main(int argc, char **argv)
 {
   const bool in_rounds = argc > 3 && strcmp(argv[1], "--rounds") == 0;
-  const int at = in_rounds ? 4 : 1; /* of THREADS */
+  const int at = in_rounds ? 4 : 1; /* position of THREADS */
   const uint32_t threads = argc > at ? (uint32_t)atoi(argv[at]) : 1;
   const char *isa = argc > at + 1 ? argv[at + 1] : NULL;
   const struct plm_attention_kernels *kernels = choose(&isa);

@@ -1,6 +1,6 @@
-/* The rates of the CPU operators with all threads, best of some runs: products in GFLOP/s and as a
- * share of the 2048^3 product in the same precision, passes over memory in GB/s and as a share of
- * memcpy in the same run.
+/* Measures the CPU operators with all threads and prints the best of several runs: products in
+ * GFLOP/s and as a share of the 2048^3 product in the same precision, passes over memory in GB/s
+ * and as a share of memcpy in the same run.
  *
  *   build/tests/bench/bench_ops [ISA]
  */
@@ -19,7 +19,7 @@ struct bench {
   struct plm_ops *ops;
   void *a, *b, *c, *d, *e; /* activations, at least as large as any operand */
   float *weights, *scalars;
-  int64_t N, I, O; /* of the current product; rows and width of a pass */
+  int64_t N, I, O; /* sizes of the current product; N and I are rows and width of a pass */
 };
 
 static void stop(const struct plm_error *error)
@@ -92,7 +92,7 @@ static void bench_products(struct bench *b)
   }
 }
 
-/* ---- passes: name, activations read and written per element ---- */
+/* ---- passes over memory ---- */
 static void run_copy(struct bench *b)
 {
   b->ops->copy(b->ops, b->a, b->b, (size_t)(b->N * b->I) * b->ops->act_bytes);
@@ -170,7 +170,7 @@ static void run_qkv_backward(struct bench *b)
 static const struct {
   const char *name;
   void (*run)(struct bench *b);
-  int operands; /* activations moved for each element */
+  int operands; /* activations read and written for each element */
 } passes[] = {
     {"copy (memcpy)", run_copy, 2},
     {"gelu forward", run_gelu, 2},

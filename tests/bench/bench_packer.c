@@ -1,11 +1,12 @@
-/* Tokens a second of one plm-packer process, from LMDB to a TCP consumer that checks, copies and
- * discards them. Prints a table and the machine.
+/* Measures the tokens a second that one plm-packer process delivers from LMDB to a TCP consumer,
+ * which checks, copies and discards them. Prints the machine and a table.
  *
  *   bench_packer [CORPUS]      PLM_BENCH_SECONDS=3
  *   bench_packer --rounds CORPUS MAX_LENGTH
  *
- * Without CORPUS it makes one of random sequences with the lengths of proteins. --rounds measures
- * on demand (tests/support/bench_rounds.h), for as many seconds as the request's count says. */
+ * Without CORPUS, it makes a corpus of random sequences with the lengths of proteins. With
+ * --rounds, it measures on demand (tests/support/bench_rounds.h), for as many seconds as the count
+ * of the request says. */
 #include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
@@ -34,7 +35,7 @@ struct measured {
   double consumer_cores;
 };
 
-/* The first batches are not counted, since they were made before the clock started. */
+/* Does not count the batches of the first warm_s seconds, which may have been made in advance. */
 static plm_status consume(struct plm_feed *feed, uint32_t max_length, double warm_s, double seconds,
                           struct measured *measured, struct plm_error *error)
 {
@@ -131,7 +132,7 @@ static int rounds(const char *corpus, uint32_t max_length)
 int main(int argc, char **argv)
 {
   plm_log_init("bench_packer", PLM_LOG_ERROR);
-  mallopt(M_MMAP_THRESHOLD, 1 << 30); /* or each message, of a MiB, would get new pages */
+  mallopt(M_MMAP_THRESHOLD, 1 << 30); /* otherwise, each message (1 MiB) would get new pages */
   mallopt(M_TRIM_THRESHOLD, 256 << 20);
   if (argc == 4 && strcmp(argv[1], "--rounds") == 0)
     return rounds(argv[2], (uint32_t)strtoul(argv[3], NULL, 10));

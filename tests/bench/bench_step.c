@@ -1,21 +1,21 @@
-/* A training step (forward, backward and optimizer) of the demo model, of U-Nets of 6x384 and
- * 24x768, and of patch_unets of their size, in fp32 and bf16, on real sequences. It is also shown
- * as a share of the machine's product rate: 2048^3, with the same threads in the same run, by the
- * backend or by OpenBLAS if it is installed and faster.
+/* Measures a training step (forward, backward and optimizer) of the demo model, of U-Nets of 6x384
+ * and 24x768, and of patch_unets of the same widths, in fp32 and bf16, on real sequences. The rate
+ * is also shown as a share of the machine's product rate: that of 2048^3 with the same threads in
+ * the same run, by the backend, or by OpenBLAS if it is installed and faster.
  *
  *   bench_step [MODEL]... [fp32|bf16] [--corpus DIR] [--seconds S] [--threads N] [--cpu-time]
  *   bench_step MODEL fp32|bf16 --rounds BATCH [--corpus DIR] [--chunks N] [--threads N]
  *   bench_step MODEL fp32|bf16 --trace [--device cuda] [--corpus DIR] [--chunks N]
  *
- * --cpu-time takes the process's processor time over its threads instead of the clock; with
- * --threads 1 on a busy machine, this gives the figures of a quiet one.
+ * --cpu-time measures the CPU time of the process, divided by its threads, instead of elapsed time.
+ * With --threads 1 on a busy machine, this gives the figures of a quiet one.
  * --rounds writes the batch to the file BATCH for a peer and then measures on demand
  * (tests/support/bench_rounds.h): passes (masks, forward, backward), updates, products.
  * --trace times each operator of a pass and of an update separately (tests/support/ops_trace.h). It
  * prints a line for each, with tabs: pass or update, operator, calls, seconds, bytes, operations.
  *
- * Model FLOPs do not count the optimizer, but its time counts. The last table, whole steps in fp32
- * and bf16, is the one to quote. */
+ * The operations of the optimizer are not counted, but the time of a step includes it. The last
+ * table, whole steps in fp32 and bf16, is the one to quote. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +41,7 @@ struct subject {
   uint32_t max_length, micro_batch_tokens, batch_tokens;
 };
 
-/* A patch_unet has as many blocks as the U-Net before it, and its width. */
+/* A patch_unet has the same width as the U-Net before it. */
 static const struct subject subjects[] = {
     {"demo", PLM_PATCH_UNET, 128, 4, 6, 1, 2.0, 512, 4096, 4096},
     {"6x384", PLM_UNET, 384, 6, 6, 0, 8.0 / 3.0, 1024, 4096, 16384},
@@ -174,7 +174,7 @@ static void trainee_close(struct trainee *t)
 }
 
 struct timing {
-  double masks_s, model_s; /* model_s: forward and backward */
+  double masks_s, model_s; /* model_s is for forward and backward */
 };
 
 static double lap(uint64_t *since)
@@ -202,7 +202,7 @@ static struct timing pass(struct trainee *t)
   return took;
 }
 
-/* What a step does once: the norm of the gradients, the update, and zeroing. */
+/* The part that a step does only once: the norm of the gradients, the update, and zeroing. */
 static double update(struct trainee *t)
 {
   struct plm_error error = {0};
@@ -367,7 +367,7 @@ static void print_trace(const char *what, struct plm_ops *ops)
            rows[i].bytes, rows[i].flops);
 }
 
-/* Also measures how long pass and update take without waiting for each operator. */
+/* Also measures how long a pass and an update take without a wait for each operator. */
 static void trace(const struct subject *subject, struct plm_ops *ops, const char *corpus,
                   uint32_t chunks)
 {

@@ -110,8 +110,7 @@ static void large_scores_case(struct ops_case *c)
     keys[d] = 40, qkv[d] = 40, qkv[K + d] = 40 - 0.03125 * (d == 0);
     values[d] = 1, qkv[2 * K + d] = 3;
   }
-  const double weight =
-      exp(-0.03125 * 40 / 4); /* of the row's own key, relative to the first key */
+  const double weight = exp(-0.03125 * 40 / 4); /* of the own key, relative to the first */
   void *key_cache = ops_case_act(c, keys, 2 * K), *value_cache = ops_case_act(c, values, 2 * K);
   const char *qkv_act = ops_case_act(c, qkv, 3 * K);
   void *out = ops_case_empty_act(c, K);

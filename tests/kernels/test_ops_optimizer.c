@@ -75,8 +75,7 @@ static void adam_case(struct ops_case *c)
   assert_true(fabs(got[1] - start - total) < 1e-7 * size);
 }
 
-/* A skipped step must not change any bit of the weights or the state, even if the gradient has NaN.
- */
+/* A skipped step must not change any bit of weights or state, even if a gradient is NaN. */
 static void skipped_case(struct ops_case *c)
 {
   const int64_t n = 48 * 40;
@@ -336,8 +335,7 @@ static void matrices_are_the_same_together(void **state)
   for (int half = 0; half < 2; half++) {
     const int precision = half ? PLM_PRECISION_BF16 : PLM_PRECISION_FP32;
     struct plm_ops *ops;
-    if (plm_ops_cpu_open(precision, 1, NULL, &ops, NULL) != PLM_OK)
-      continue; /* bf16 is not supported here */
+    if (plm_ops_cpu_open(precision, 1, NULL, &ops, NULL) != PLM_OK) continue; /* no bf16 here */
     ops->close(ops);
     muon_weights(precision, 3, false, alone); /* all threads share each matrix */
     for (uint32_t threads = 1; threads <= 3; threads++) {

@@ -190,8 +190,7 @@ static void wide_norm_case(struct ops_case *c)
 }
 
 /* The CUDA backend keeps a row in a warp's registers, with a kernel for each range of widths. Tests
- * all of these kernels, rows that are not whole vectors, and rows that are too wide for registers.
- */
+ * all these kernels, rows that are not whole vectors, and rows too wide for registers. */
 static void held_norm_case(struct ops_case *c)
 {
   static const int64_t widths[] = {8, 256, 264, 500, 768, 1024, 1536, 2048, 2056};

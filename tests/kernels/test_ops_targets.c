@@ -180,8 +180,7 @@ static void large_case(struct ops_case *c)
       .config = {.data = {.tokenizer = PLM_TOKENIZER_ESM},
                  .trainer = {.objective = PLM_OBJECTIVE_MLM,
                              .masking = {.mask_rate = 0.15, .starting_mask_rate = 0.15}}}};
-  if (c->ops->act_bytes == 2)
-    return; /* the operator has no activations, so this would repeat fp32 */
+  if (c->ops->act_bytes == 2) return; /* it would repeat fp32, without activations */
   open_scene(&scene, 66, 4096, 4096);
   check(c, &scene, 3, 1000);
   close_scene(&scene);

@@ -1,4 +1,4 @@
-/* Runs the product that benchmarks relate other rates to. */
+/* Runs the product to whose rate benchmarks relate other rates. */
 #include "tests/support/bench_product.h"
 
 #include <dlfcn.h>
@@ -26,7 +26,7 @@ void bench_product_open(struct bench_product *product, struct plm_ops *ops)
   void *wide;
   char threads[16];
   *product = (struct bench_product){.ops = ops, .host = must(malloc(3 * sizeof(float) * AREA))};
-  for (size_t i = 0; i < 2 * AREA; i++) /* Weyl's sequence is random enough here */
+  for (size_t i = 0; i < 2 * AREA; i++) /* a Weyl sequence is random enough here */
     product->host[i] = (float)((uint32_t)i * 2654435769u) * 0x1p-32f - 0.5f;
   require(ops->allocate(ops, sizeof(float) * AREA, &wide, &error), &error);
   for (int i = 0; i < 3; i++)
@@ -38,8 +38,8 @@ void bench_product_open(struct bench_product *product, struct plm_ops *ops)
   ops->release(ops, wide);
   (void)snprintf(threads, sizeof threads, "%u", ops->threads);
   (void)setenv("OPENBLAS_NUM_THREADS", threads, 1);
-  void *library =
-      dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL); /* never closed, since it has threads */
+  void *library = dlopen("libopenblas.so.0",
+                         RTLD_NOW | RTLD_LOCAL); /* never closed, since its threads keep running */
   if (library != NULL) product->sgemm = dlsym(library, "cblas_sgemm");
 }
 

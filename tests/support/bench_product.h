@@ -1,5 +1,5 @@
-/* The product of 2048 x 2048 matrices that benchmarks relate other rates to: the backend's, and
- * that of OpenBLAS if it is installed. */
+/* The product of 2048 x 2048 matrices to whose rate benchmarks relate other rates, by the backend,
+ * and by OpenBLAS if it is installed. */
 #ifndef PLM_TESTS_SUPPORT_BENCH_PRODUCT_H
 #define PLM_TESTS_SUPPORT_BENCH_PRODUCT_H
 

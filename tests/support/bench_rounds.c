@@ -1,4 +1,4 @@
-/* Reads requests of the driver and prints answers. */
+/* Reads the requests of the driver and prints the answers. */
 #include "tests/support/bench_rounds.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* See device_bench.h. */
+/* Makes random operands on a GPU and measures operators there; see device_bench.h. */
 #include "tests/support/device_bench.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@
 #include "tests/support/must.h"
 
 enum { BLOCK = 1 << 21, MOST_ROUNDS = 64 };
-static const double ROUND_S = 0.02; /* long compared with a wait */
+static const double ROUND_S = 0.02; /* much longer than a wait for the device */
 
 static void require(plm_status status, const struct plm_error *error)
 {
@@ -49,7 +49,7 @@ void *device_bench_random(struct plm_ops *ops, size_t count, size_t bytes, uint6
   const size_t drawn = count < BLOCK ? (count + 1) & ~(size_t)1 : BLOCK;
   char *host = must(malloc(drawn * bytes));
   char *buffer = device_bench_buffer(ops, count * bytes);
-  for (size_t i = 0; i < drawn; i += 2) { /* Box and Muller */
+  for (size_t i = 0; i < drawn; i += 2) { /* the Box-Muller transform */
     const struct plm_philox_words words = plm_philox(seed, (uint32_t)i, 0, 97);
     const double r = sqrt(-2 * log(plm_philox_unit(words.w[0]) + 0x1p-25));
     const double turn = 6.283185307179586 * plm_philox_unit(words.w[1]);
@@ -57,7 +57,7 @@ void *device_bench_random(struct plm_ops *ops, size_t count, size_t bytes, uint6
     put(host + (i + 1) * bytes, (float)(r * sin(turn)), bytes);
   }
   ops->upload(ops, buffer, host, (count < drawn ? count : drawn) * bytes);
-  for (size_t done = drawn; done < count;) { /* doubling */
+  for (size_t done = drawn; done < count;) { /* fills the rest with copies of the beginning */
     const size_t more = count - done < done ? count - done : done;
     ops->copy(ops, buffer + done * bytes, buffer, more * bytes);
     done += more;

@@ -1,4 +1,4 @@
-/* For benchmarks on a GPU: random operands, and times of operators that run one after another. */
+/* For benchmarks on a GPU: random operands, and the times of operators that run back to back. */
 #ifndef PLM_TESTS_SUPPORT_DEVICE_BENCH_H
 #define PLM_TESTS_SUPPORT_DEVICE_BENCH_H
 
@@ -6,9 +6,9 @@
 
 #include "common/ops/ops.h"
 
-/* Normal random numbers on the device, float (bytes 4) or bf16 (bytes 2), since a GPU is faster on
- * zeros. They repeat after a few million. Release with ops->release. Ends the program if there is
- * no memory. */
+/* Normal random numbers on the device, as float (bytes = 4) or bf16 (bytes = 2). They matter
+ * because a GPU is faster on zeros. They repeat after a few million. Release them with
+ * ops->release. Ends the program if there is no memory. */
 void *device_bench_random(struct plm_ops *ops, size_t count, size_t bytes, uint64_t seed);
 /* A buffer with undefined contents. */
 void *device_bench_buffer(struct plm_ops *ops, size_t bytes);
@@ -16,12 +16,12 @@ void *device_bench_buffer(struct plm_ops *ops, size_t bytes);
 void device_bench_wait(struct plm_ops *ops);
 
 struct device_bench_time {
-  double median_s, least_s, most_s; /* of one call, among the rounds */
-  unsigned rounds, calls;           /* calls a round */
+  double median_s, least_s, most_s; /* time of one call, averaged over a round */
+  unsigned rounds, calls;           /* calls in each round */
 };
 
-/* Measures rounds of calls; the device is only waited for before and after a round. Three calls
- * before them warm up. Takes about `seconds` and makes at least three rounds. */
+/* Measures rounds of calls and waits for the device only at the end of a round. Three calls warm up
+ * first. Takes about `seconds`, but makes at least 3 and at most 64 rounds. */
 struct device_bench_time device_bench_measure(struct plm_ops *ops, void (*call)(void *context),
                                               void *context, double seconds);
 
