@@ -28,8 +28,7 @@ enum { CHUNKS = 8, MAX_DOCUMENTS = 8192 };
 
 struct scene {
   const char *name;
-  uint32_t length,
-      median; /* tokens of a chunk; of the median document, or 0 if one document fills a chunk */
+  uint32_t length, median; /* tokens of a chunk and of the median document; 0: one fills a chunk */
   int32_t heads, K;
   unsigned kinds;
   uint32_t window;

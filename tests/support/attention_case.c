@@ -1,4 +1,4 @@
-/* Attention's tensors for one batch, and its formulas in double precision. */
+/* Makes the tensors of attention for one batch, and computes the results in double precision. */
 #include "tests/support/attention_case.h"
 
 #include <math.h>
@@ -54,7 +54,7 @@ static float from_bf16(uint16_t x)
   return value;
 }
 
-/* A row has three parts: q, k, v or their gradients, as in the model. */
+/* As in the model, a row of the buffers has three parts: q, k and v, or their gradients. */
 static size_t element(const struct attention_case *p, enum attention_tensor t, size_t row,
                       size_t column)
 {
@@ -118,7 +118,7 @@ void attention_case_init(struct attention_case *p, const struct plm_batch *batch
   p->data[DQ] = p->data[DK] = p->data[DV] = malloc(3 * bytes);
   p->data[OUT] = malloc(bytes);
   p->data[DOUT] = malloc(bytes);
-  memset(p->data[DQ], 0xff, 3 * bytes); /* NaN, so that what is not written is noticed */
+  memset(p->data[DQ], 0xff, 3 * bytes); /* NaN, so that a missing write is noticed */
   memset(p->data[OUT], 0xff, bytes);
   p->lse = malloc(p->rows * (size_t)heads * sizeof(float));
   memset(p->lse, 0xff, p->rows * (size_t)heads * sizeof(float));
@@ -249,7 +249,7 @@ void attention_case_reference(struct attention_case *p)
 double attention_case_worst(const struct attention_case *p, enum attention_tensor t)
 {
   double error = 0,
-         size = 1; /* at least 1, the size of the inputs, since some gradients are exactly 0 */
+         size = 1; /* at least 1, as large as the inputs, since some gradients are exactly 0 */
   for (size_t r = 0; r < p->rows; r++)
     for (size_t c = 0; c < p->width; c++) {
       const double exact = p->exact[t][r * p->width + c],

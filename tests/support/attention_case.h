@@ -40,7 +40,7 @@ struct attention_case {
   double *exact_lse;
 };
 
-/* The i-th number of the seed, standard normal. */
+/* The i-th standard normal number of the stream of this seed. */
 double attention_case_normal(uint64_t seed, uint64_t i);
 
 /* Builds the batch's mask of `kinds`, random tensors and results full of NaN. Scores are not capped
@@ -66,10 +66,10 @@ void attention_case_run_on(struct attention_case *p, struct plm_ops *ops);
 /* The same on the CUDA backend, which is opened by device_case_open and closed again. */
 void attention_case_run_on_cuda(struct attention_case *p, uint64_t order);
 
-/* Adds the exact results to exact[OUT] and the exact gradients, which are zero at first. */
+/* Adds the exact output and gradients to `exact`, where they are zero at first; sets exact_lse. */
 void attention_case_reference(struct attention_case *p);
 
-/* Largest error of a tensor, divided by its largest value. */
+/* The largest error of a tensor, divided by its largest magnitude or 1, whichever is larger. */
 double attention_case_worst(const struct attention_case *p, enum attention_tensor t);
 /* Compares the results with the reference's; fails the test with the tensor's name. */
 void attention_case_compare(const struct attention_case *p);
@@ -85,7 +85,7 @@ struct attention_request {
 
 /* Compares a test case on the CUDA backend with the reference. */
 void attention_case_check_cuda(const struct attention_request *request);
-/* The same if rows without any key contain large values: they must get no output and no gradient.
+/* The same with large values in the rows that have no keys, whose output and gradients must be 0.
  * Returns the number of such rows. */
 size_t attention_case_check_padding(const struct attention_request *request);
 /* Checks that orders 1 to `orders` of the emulation's threads give the same bits. */

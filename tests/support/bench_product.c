@@ -38,8 +38,8 @@ void bench_product_open(struct bench_product *product, struct plm_ops *ops)
   ops->release(ops, wide);
   (void)snprintf(threads, sizeof threads, "%u", ops->threads);
   (void)setenv("OPENBLAS_NUM_THREADS", threads, 1);
-  void *library = dlopen("libopenblas.so.0",
-                         RTLD_NOW | RTLD_LOCAL); /* never closed, since its threads keep running */
+  /* never closed, since its threads keep running */
+  void *library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
   if (library != NULL) product->sgemm = dlsym(library, "cblas_sgemm");
 }
 

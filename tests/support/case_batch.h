@@ -1,6 +1,6 @@
 /* For tests of the model: small configurations, documents that are drawn once and can be placed in
- * chunks in different ways, and weights of which none is zero, so that gradient checks see every
- * path. Errors end the process. */
+ * chunks in different ways, and weights that are not zero, so that gradient checks see every path.
+ * Errors end the process. */
 #ifndef PLM_TESTS_SUPPORT_CASE_BATCH_H
 #define PLM_TESTS_SUPPORT_CASE_BATCH_H
 
@@ -16,7 +16,7 @@ struct case_documents {
   float weights[CASE_MAX_TOKENS];
 };
 
-/* Lengths include <cls> and <eos>; 0 ends the list. */
+/* The lengths include <cls> and <eos>; a length of 0 ends the list. */
 void case_documents_draw(struct case_documents *documents, const uint32_t *lengths,
                          uint32_t vocab_size, uint64_t seed);
 
@@ -35,7 +35,7 @@ struct case_batch {
  * `separate`, one document in each chunk. */
 void case_batch_place(struct case_batch *placed, const struct case_documents *documents,
                       uint32_t max_length, uint32_t alignment, bool separate);
-/* Chunks [first, first + chunks) of another batch, as a micro-batch. */
+/* Makes a micro-batch of the chunks [first, first + chunks) of another batch. */
 void case_batch_part(struct case_batch *part, const struct case_batch *whole, uint32_t first,
                      uint32_t chunks);
 void case_batch_free(struct case_batch *placed);

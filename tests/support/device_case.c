@@ -1,4 +1,4 @@
-/* See device_case.h. */
+/* Opens the CUDA backend, emulated or real, for tests; see device_case.h. */
 #include "tests/support/device_case.h"
 
 #include <stdlib.h>

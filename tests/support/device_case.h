@@ -1,4 +1,4 @@
-/* The CUDA backend that tests open: the emulation (tests/emulation), which is linked, or, with
+/* Opens the CUDA backend for tests: the emulation (tests/emulation) that is linked to them or, with
  * PLM_TEST_DEVICE=cuda (make gpu-check), the shared object that PLM_CUDA_LIBRARY names, on this
  * machine's GPU. */
 #ifndef PLM_TESTS_SUPPORT_DEVICE_CASE_H
@@ -11,15 +11,16 @@
 
 bool device_case_is_real(void);
 
-/* False under ThreadSanitizer, which is printed: the emulation is a single thread of the operating
- * system. A test of only the emulation then exits with 77. */
+/* False under ThreadSanitizer, which has nothing to check, since the emulation is a single thread
+ * of the operating system. Prints this reason. A test of only the emulation then exits with 77. */
 bool device_case_watched(void);
 
-/* Opens the backend; the caller closes it. order: of the emulation's threads (1, 2, ...). Fails the
- * test if the device cannot be opened. */
+/* Opens the backend; the caller closes it. `order` (1, 2, ...) chooses the order of the emulation's
+ * threads. Fails the test if the device cannot be opened. */
 struct plm_ops *device_case_open(int precision, uint64_t order);
 
-/* Copies bytes to a new buffer on the device, and back. An error fails the test. */
+/* _upload copies bytes to a new buffer on the device, _download copies them back. An error fails
+ * the test. */
 void *device_case_upload(struct plm_ops *ops, const void *host, size_t bytes);
 void device_case_download(struct plm_ops *ops, void *host, const void *device, size_t bytes);
 

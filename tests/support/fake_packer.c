@@ -1,4 +1,4 @@
-/* Runs the fake packer's thread. */
+/* The thread of the fake packer, which answers the feed that it is connected to. */
 #include "tests/support/fake_packer.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Linked into every test program: PLM_TEST_FILTER chooses which of its tests run, by cmocka's
- * pattern (* and ?), so that one test can be run, or debugged, without the others. */
+/* Linked into every test program, so that one test can be run, or debugged, without the others:
+ * only tests whose names match PLM_TEST_FILTER, a pattern of cmocka's (* and ?), are run. */
 #include <stdlib.h>
 
 #include "tests/support/cmocka_all.h"

@@ -7,10 +7,11 @@
  * with "tests/support/fuzz_seed.h" at the top. The function must end the process (abort, a failed
  * assertion, a sanitizer's report) when something is wrong, and keep no state between calls.
  *
- * Each input is a pure function of (seed, iteration), so a failure is replayed by what it prints.
+ * Each input is a pure function of (seed, iteration). A failure prints both, so that it can be
+ * replayed.
  *   PLM_FUZZ_SECONDS    how long to run, default 3
- *   PLM_FUZZ_SEED       default: from the clock; printed
- *   PLM_FUZZ_ITERATION  only this one
+ *   PLM_FUZZ_SEED       the seed, default from the clock; printed
+ *   PLM_FUZZ_ITERATION  runs only this iteration
  *   fuzz_X FILE…        runs the files as inputs instead
  * -DPLM_LIBFUZZER leaves main() to libFuzzer. */
 #ifndef PLM_TESTS_SUPPORT_FUZZ_MAIN_H
@@ -60,7 +61,7 @@ static uint32_t fuzz_below(uint32_t bound)
   return (uint32_t)((uint64_t)words.w[0] * bound >> 32);
 }
 
-/* A byte that parsers treat specially, or any. */
+/* Draws a byte, half of the time one that parsers treat specially. */
 static uint8_t fuzz_byte(void)
 {
   static const uint8_t minded[] = {0,    1,   0x7f, 0x80, 0xff, '\n', '\r', ' ',
@@ -132,7 +133,7 @@ static void fuzz_once(uint8_t *input)
   }
   const uint32_t mutations = fuzz_below(16) == 0 ? 0 : 1 + fuzz_below(12);
   for (uint32_t i = 0; i < mutations; i++) fuzz_mutate(input, &size);
-  /* an exact allocation, so that a sanitizer notices a read of the first byte behind it */
+  /* an allocation of the exact size, so that a sanitizer notices a read beyond its end */
   uint8_t *exact = malloc(size == 0 ? 1 : size);
   PLM_ASSERT(exact != NULL);
   memcpy(exact, input, size);

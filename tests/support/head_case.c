@@ -1,4 +1,4 @@
-/* See head_case.h. */
+/* Runs the head's operators on seeded operands and checks the results; see head_case.h. */
 #include "tests/support/head_case.h"
 
 #include <math.h>
@@ -16,7 +16,7 @@ static double *weights_of(struct ops_case *c, int64_t N)
 static int32_t *labels_of(struct ops_case *c, int64_t N, int64_t V)
 {
   int32_t *labels = ops_case_integers(c, N, (int32_t)V);
-  if (N > 0) labels[0] = (int32_t)V - 1; /* the last label always occurs */
+  if (N > 0) labels[0] = (int32_t)V - 1; /* so that the last label always occurs */
   return labels;
 }
 
@@ -50,7 +50,7 @@ void head_case_loss(struct ops_case *c, int64_t N, int64_t V, const struct plm_l
   ops_case_check_float(c, "loss", got, row_loss, N, 16);
 }
 
-/* Operands of head_train on host and device, and its expected results. */
+/* The operands of head_train on the host, and its expected results. */
 struct expected {
   double *dense, *w, *bias, *weights;
   int32_t *labels;
@@ -59,7 +59,7 @@ struct expected {
 
 static const float SCALE = 0.25f;
 
-/* Computes the expected results from GELU's rounded output. */
+/* Computes the expected results from the rounded output of GELU. */
 static void expect(struct ops_case *c, const struct head_case *head, const double *gelu,
                    struct expected *e)
 {
@@ -120,7 +120,7 @@ void head_case_train(struct ops_case *c, const struct head_case *head)
   c->ops->head_train(c->ops, row_loss, ddense, dw, dbias, &rows, SCALE, o);
   ops_case_check_same(c, row_loss, alone, (size_t)N * sizeof *row_loss);
   ops_case_check_float(c, "loss in training", row_loss, e.row_loss, N, 16);
-  /* the rounding of a logit is an absolute error of the gradient */
+  /* the rounding error of a logit becomes an absolute error of the gradient */
   ops_case_check_act(c, "ddense", ddense, e.ddense, N * D, 64);
   ops_case_check_float(c, "dw of the head", dw, e.dw, V * D, 64);
   ops_case_check_float(c, "dbias", dbias, e.dbias, V, 64);

@@ -1,11 +1,11 @@
-/* See mix_case.h. */
+/* Runs mix_norm on seeded operands and checks the results; see mix_case.h. */
 #include "tests/support/mix_case.h"
 
 #include <math.h>
 
 #include "tests/support/reference_ops.h"
 
-/* The same operands on the host. */
+/* The operands on the host. */
 struct rows {
   double *x, *p, *skip, *dmixed, *dh, *dp, *more;
   double b[2], s, db[2], ds;
@@ -15,7 +15,7 @@ struct results {
   double *dx, *dskip;
 };
 
-/* Computes the expected results from `mixed` as it was stored. */
+/* Computes the expected results from `mixed` as the backend stored it. */
 static void expect(struct ops_case *c, struct rows *r, struct results *e, const double *mixed,
                    int64_t N, int64_t D, enum mix_case_kind kind)
 {
@@ -57,7 +57,8 @@ static void backward(struct ops_case *c, struct rows *r, const struct plm_mix *m
   c->ops->mix_norm_backward(c->ops, &to, dmixed, dh, mixed, mix, N, D);
   const double *written = kind == MIX_OWN_SKIP ? ops_case_read(c, to.dskip, n) : NULL;
   for (int64_t i = 0; written != NULL && i < n; i++) exact.dx[i] += written[i];
-  /* with few elements one may be far below 1, and its gradient the difference of two large terms */
+  /* a short row may be far smaller than 1; its gradient is then the difference of two large terms
+   */
   const double slack = D < 8 ? 1000 : 24;
   ops_case_check_act(c, "mix dx", to.dx, exact.dx, n, slack);
   ops_case_check_act(c, "mix dp", to.dp, r->dp, n, slack);

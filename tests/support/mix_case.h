@@ -5,14 +5,14 @@
 
 #include "tests/support/ops_case.h"
 
-/* What is mixed and which buffers are the same, as in the model. */
+/* What is mixed, and which operands share a buffer, in the combinations that the model uses. */
 enum mix_case_kind {
-  MIX_ALONE,    /* no skip; dx is its own buffer */
-  MIX_IN_PLACE, /* dx is dmixed, here and in all below */
-  MIX_MORE,     /* with another part of the output's gradient */
+  MIX_ALONE,    /* no skip; dx has a separate buffer */
+  MIX_IN_PLACE, /* dx is dmixed, as in all kinds below */
+  MIX_MORE,     /* `more`, another gradient, is added to dx */
   MIX_SKIP,     /* with a skip; dskip is x */
   MIX_SKIP_AND_MORE,
-  MIX_OWN_SKIP, /* x is the skip, and the other part is the skip's gradient */
+  MIX_OWN_SKIP, /* x is also the skip, and `more` is dskip */
   MIX_KINDS
 };
 

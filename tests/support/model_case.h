@@ -30,9 +30,9 @@ void model_case_open_on(struct model_case *c, struct plm_ops *ops,
 void model_case_close(struct model_case *c);
 /* Runs forward and backward with loss_scale and adds to the gradients. Returns the summed loss. */
 double model_case_step(struct model_case *c, const struct case_batch *placed, float loss_scale);
-/* The gradient arena on the host; the caller frees. */
+/* Copies the gradient arena to the host; the caller frees it. */
 float *model_case_gradients(struct model_case *c);
-/* model_case_step from zero gradients; returns them as model_case_gradients does. */
+/* Zeroes the gradients, runs a step and returns them as model_case_gradients does. */
 float *model_case_gradients_of(struct model_case *c, const struct case_batch *placed, double *loss);
 
 /* The reference's loss and gradients (in an arena of doubles, laid out as the model's) at the same

@@ -1,4 +1,4 @@
-/* Ends a test that gets no memory. */
+/* Ends a test or benchmark if an allocation fails. */
 #ifndef PLM_TESTS_SUPPORT_MUST_H
 #define PLM_TESTS_SUPPORT_MUST_H
 

@@ -1,4 +1,4 @@
-/* See ops_case.h. */
+/* Runs tests of operators on every backend and compares results; see ops_case.h. */
 #include "tests/support/ops_case.h"
 
 #include <math.h>
@@ -46,7 +46,7 @@ static void *poisoned(struct ops_case *c, size_t bytes)
 {
   void *host = malloc(bytes > 0 ? bytes : 1);
   assert_non_null(host);
-  memset(host, 0xff, bytes); /* a NaN in either precision */
+  memset(host, 0xff, bytes); /* NaN in both precisions */
   void *buffer = ops_case_device(c, host, bytes);
   free(host);
   return buffer;
@@ -87,7 +87,7 @@ static uint64_t run_once(void (*test)(struct ops_case *c), struct plm_ops *ops)
 
 static void run_on(void (*test)(struct ops_case *c), const char *isa, int precision)
 {
-  static const uint32_t counts[] = {1, 3}; /* three threads never share work evenly */
+  static const uint32_t counts[] = {1, 3}; /* three threads seldom share the work evenly */
   uint64_t first = 0;
   for (int i = 0; i < 2; i++) {
     struct plm_ops *ops;
@@ -109,7 +109,7 @@ static void run_cuda(void (*test)(struct ops_case *c), int precision)
 {
   uint64_t first = 0;
   const uint64_t orders = getenv("PLM_TEST_ONCE") != NULL ? 1 : 3;
-  const char *only = getenv("PLM_TEST_SEED"); /* run only this order and the first */
+  const char *only = getenv("PLM_TEST_SEED"); /* the only order to run besides the first */
   for (uint64_t order = 1; order <= orders; order++) {
     if (only != NULL && order > 1) order = strtoull(only, NULL, 10);
     struct plm_ops *ops = device_case_open(precision, order);
@@ -126,7 +126,7 @@ static void run_cuda(void (*test)(struct ops_case *c), int precision)
 
 void ops_case_each_cuda(void (*test)(struct ops_case *c))
 {
-#ifndef __SANITIZE_THREAD__ /* the emulation is a single thread of the system */
+#ifndef __SANITIZE_THREAD__ /* the emulation is a single operating-system thread */
   if (ops_case_quick()) return;
   run_cuda(test, PLM_PRECISION_FP32);
   run_cuda(test, PLM_PRECISION_BF16);
@@ -135,8 +135,8 @@ void ops_case_each_cuda(void (*test)(struct ops_case *c))
 #endif
 }
 
-/* With PLM_CPU_ISA or PLM_TEST_QUICK, the best that there is: the others' vector kernels are tested
- * without them. */
+/* With PLM_CPU_ISA or PLM_TEST_QUICK, the best instruction set of the processor, the only one to
+ * test; otherwise NULL, since all are tested. */
 static const char *limited_isa(void)
 {
   static const char *const of_level[PLM_PROCESSOR_LEVELS] = {"portable", "avx2", "avx512", "avx512",
@@ -156,7 +156,7 @@ void ops_case_each(void (*test)(struct ops_case *c))
 
 void ops_case_each_cpu(void (*test)(struct ops_case *c))
 {
-  if (device_case_is_real()) return; /* such a run only tests the device */
+  if (device_case_is_real()) return; /* such a run tests only the GPU */
   const char *limited = limited_isa();
   for (size_t i = 0; i < sizeof isas / sizeof *isas; i++) {
     if (limited != NULL && strcmp(limited, isas[i]) != 0) continue;
@@ -261,8 +261,8 @@ void ops_case_check_same(struct ops_case *c, const void *a, const void *b, size_
   assert_memory_equal(fetch(c, a, bytes), fetch(c, b, bytes), bytes);
 }
 
-/* rounding: half an ulp of the stored precision, relative; an element may be off by twice as much.
- */
+/* `rounding` is the largest relative error of one rounding to the stored precision; twice as much
+ * is allowed. */
 static void compare(struct ops_case *c, const char *what, const double *got, const double *exact,
                     int64_t n, double rounding, double slack)
 {

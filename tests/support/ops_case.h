@@ -1,10 +1,11 @@
-/* For tests of operators: every CPU backend that this machine can open, the CUDA backend (emulated
- * or on a GPU: device_case.h), seeded operands both in the backend's memory and as doubles, and
- * comparisons that know the precision. A digest of all results must be the same in a second run,
- * with any number of threads, and in any order in which the emulation runs them.
+/* For tests of operators. Runs a test on every CPU backend that this machine can open and on the
+ * CUDA backend (emulated or on a GPU: device_case.h). Makes seeded operands, both in the backend's
+ * memory and as doubles, and compares results with tolerances that fit the precision. A digest of
+ * the results must be the same in a second run, with any number of threads, and in any order in
+ * which the emulation runs its threads.
  *
- * Operators only get buffers in the backend's memory: those of _device, _act, _float, _empty_act
- * and _empty_float. The host reads them through _read and the checks. */
+ * Operators get only buffers in the backend's memory: those of _device, _act, _float, _empty_act
+ * and _empty_float. The host reads them with _read and the checks. */
 #ifndef PLM_TESTS_SUPPORT_OPS_CASE_H
 #define PLM_TESTS_SUPPORT_OPS_CASE_H
 
@@ -36,10 +37,10 @@ void ops_case_each_cpu(void (*test)(struct ops_case *c));
 /* Runs test on the CUDA backend: emulated, in several orders of its threads, or as often on the
  * GPU. Only once if PLM_TEST_ONCE is set, for sanitizers. */
 void ops_case_each_cuda(void (*test)(struct ops_case *c));
-/* Both; only the CPU if PLM_CPU_ISA is set. */
+/* Runs test on the CPU and on the CUDA backend; only on the CPU if PLM_CPU_ISA is set. */
 void ops_case_each(void (*test)(struct ops_case *c));
 
-/* Releases what the case owns, if it was not run by the functions above. */
+/* Releases what the case owns. Only needed for a case that the functions above do not run. */
 void ops_case_release(struct ops_case *c);
 
 /* n seeded values on the host, normal with this deviation; the case owns them. */
@@ -47,10 +48,10 @@ double *ops_case_values(struct ops_case *c, int64_t n, double deviation);
 int32_t *ops_case_integers(struct ops_case *c, int64_t n, int32_t limit); /* [0, limit) */
 double *ops_case_zeros(struct ops_case *c, int64_t n);
 
-/* A copy in the backend's memory. */
+/* Makes a copy in the backend's memory. */
 void *ops_case_device(struct ops_case *c, const void *host, size_t bytes);
-/* Copies values as activations or floats to the backend's memory; values are rounded to what is
- * stored. */
+/* Copies values as activations or floats to the backend's memory, and rounds `values` in the same
+ * way. */
 void *ops_case_act(struct ops_case *c, double *values, int64_t n);
 float *ops_case_float(struct ops_case *c, double *values, int64_t n);
 void *ops_case_empty_act(struct ops_case *c,
@@ -62,8 +63,8 @@ double *ops_case_read(struct ops_case *c, const void *values, int64_t n);
 /* Checks that two buffers have the same bytes. */
 void ops_case_check_same(struct ops_case *c, const void *a, const void *b, size_t bytes);
 
-/* got against exact, n elements. An element may be off by `ulps` roundings of the result's
- * precision, plus slack (in roundings of float) of the largest magnitude that entered it. */
+/* Compare n elements of got with exact. An element may be off by two roundings of the stored
+ * precision, relative to its exact value, plus slack * 2^-24 of the largest exact magnitude. */
 void ops_case_check_act(struct ops_case *c, const char *what, const void *got, const double *exact,
                         int64_t n, double slack);
 void ops_case_check_float(struct ops_case *c, const char *what, const float *got,

@@ -1,4 +1,4 @@
-/* See ops_trace.h. */
+/* Replaces the operators of a backend by ones that measure them; see ops_trace.h. */
 #include "tests/support/ops_trace.h"
 
 #include <math.h>
@@ -10,12 +10,12 @@
 #include "tests/support/must.h"
 
 enum { MOST_ROWS = 256 };
-static struct plm_ops inner; /* the operators without timing */
+static struct plm_ops inner; /* the original operators */
 static struct ops_trace_row rows[MOST_ROWS];
 static unsigned row_count, depth;
 static uint64_t began_ns;
 static double took_s;
-static double wait_s; /* duration of two waits and a launch */
+static double wait_s; /* shortest time of a small launch and the wait for it */
 
 static void begin(struct plm_ops *ops)
 {
@@ -60,7 +60,7 @@ static const char *shaped(const char *name, int64_t a, int64_t b, int64_t c)
   return text;
 }
 
-/* Allowed pairs of a mask in the device's memory; the last answer is remembered. */
+/* The number of pairs that a mask in the device's memory allows. Remembers its last answer. */
 static double pairs_of(struct plm_ops *ops, const struct plm_interval_mask *mask)
 {
   static const int32_t *known;
@@ -217,8 +217,8 @@ TRACED(adam_step,
         const struct plm_adam_options *options, const struct plm_update *update),
        (ops, tensors, count, options, update), "adam_step", 0, 0)
 
-/* Momentum is read and written, the gradient read, the weights read and written, all in fp32. There
- * are five steps of three products. */
+/* Counts a read of the gradient, and a read and a write of momentum and weights, in fp32. Each of
+ * the five steps has three products. */
 static void traced_muon_step(struct plm_ops *ops, const struct plm_muon_matrix *matrices,
                              size_t count, float *scratch, const struct plm_update *update)
 {

@@ -8,19 +8,19 @@
 
 #include "common/feed/feed.h"
 
-/* The program's path, from PLM_BIN or the default build folder. */
+/* The path of a program in the folder PLM_BIN, or in the default build folder. */
 const char *packers_program(const char *name);
 /* Runs argv (NULL-terminated) and returns its exit status. Output goes to `log` unless it is NULL.
  */
 int packers_run(const char *const *argv, const char *log);
 pid_t packers_spawn(const char *const *argv, const char *log);
 
-/* Ingests `documents` sequences drawn from seed into a corpus, nearly all of them into `train`. It
- * is made once for each name. A failure ends the process. */
+/* Ingests `documents` sequences drawn from seed into a corpus, nearly all of them into `train`,
+ * unless a corpus of this name was made before. A failure ends the process. */
 const char *packers_corpus(const char *name, uint32_t documents, uint32_t seed);
 
-/* Starts plm-packer --corpus corpus --connect endpoint [--keys keys], stderr to `log` (NULL:
- * inherited). */
+/* Starts plm-packer --corpus corpus --connect endpoint [--keys keys]. Its output goes to `log`
+ * unless that is NULL. */
 pid_t packers_start(const char *corpus, const char *endpoint, const char *keys, const char *log);
 /* Sends the signal and waits; returns the exit status, or 128 + signal. */
 int packers_stop(pid_t pid, int number);

@@ -1,4 +1,4 @@
-/* The three architectures in double precision. */
+/* Computes the three architectures in double precision, as an oracle for tests. */
 #include "tests/support/reference_model.h"
 
 #include <math.h>
@@ -9,8 +9,7 @@
 
 struct level {
   int64_t length, width;
-  int32_t *ids; /* (B, length): number of the document in its chunk, from 1; padding has that before
-                   it */
+  int32_t *ids; /* (B, length): document in its chunk, from 1; padding repeats the last */
   bool *real;
   struct tensor *x0;
 };
@@ -120,7 +119,7 @@ static bool *dense_mask(struct reference *r, const struct level *level, unsigned
   return allowed;
 }
 
-/* The token embedding is normalised, value embeddings are not. */
+/* The token embedding is normalised; value embeddings are not. */
 static struct tensor *token_table(struct reference *r, struct tensor *raw, bool normalised)
 {
   struct tensor *table = normalised ? tape_norm(r->tape, raw, false) : raw;
@@ -157,7 +156,7 @@ static struct tensor *attention(struct reference *r, struct tensor *h, const cha
   return tape_linear(t, out, parameter(r, "%sattention.output.weight", prefix), false);
 }
 
-/* A plain block has no input_mix, a bottleneck no query. */
+/* A plain block has no input mix, and a bottleneck has no attention. */
 static struct tensor *block(struct reference *r, struct tensor *x, const char *prefix, int k,
                             struct tensor *value_table)
 {

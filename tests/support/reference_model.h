@@ -10,7 +10,7 @@
 struct reference_parameter {
   const char *name;
   int64_t rows, cols;
-  double *value, *gradient; /* gradient is added to; NULL if it is not needed */
+  double *value, *gradient; /* the call adds to gradient, which may be NULL */
 };
 
 struct reference_request {
@@ -21,7 +21,7 @@ struct reference_request {
   uint32_t window; /* sliding window, tokens */
   const struct plm_targets *targets;
   const struct plm_loss_options *loss;
-  double loss_scale; /* of the gradients; 0 for the forward pass only */
+  double loss_scale; /* of the gradients; 0 runs only the forward pass */
   enum reference_fault fault;
   double *hidden; /* (B, L, D) last hidden state, may be NULL */
   double *logits; /* (rows, V) capped, may be NULL */

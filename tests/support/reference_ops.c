@@ -1,4 +1,4 @@
-/* Operators in double precision, for tests of kernels. */
+/* Computes the operators in double precision, for tests of kernels. */
 #include "tests/support/reference_ops.h"
 
 #include <math.h>
@@ -258,7 +258,8 @@ void reference_muon_step(double *w, double *momentum, const double *g, int64_t r
     momentum[i] = o->momentum * momentum[i] + (1 - o->momentum) * gradient;
     const double u = (1 - o->momentum) * gradient + o->momentum * momentum[i];
     norm += u * u;
-    x[rows <= cols ? i : i % cols * rows + i / cols] = u; /* the short side first */
+    x[rows <= cols ? i : i % cols * rows + i / cols] =
+        u; /* transposed if needed, so that rows <= cols */
   }
   for (int64_t i = 0; i < n; i++) x[i] /= sqrt(norm) + 1e-7;
   for (int step = 0; step < 5; step++) newton_schulz(x, low, high);

@@ -323,7 +323,7 @@ struct tensor *tape_rows(struct tape *tape, struct tensor *x, const int32_t *row
   return &o->out;
 }
 
-/* sign +1: (a cos + b sin, b cos - a sin); -1: its transpose */
+/* Rotates by (a cos + b sin, b cos - a sin) if sign is 1, or by the transpose if it is -1. */
 static void rotate(double *out, const double *in, int64_t rows, int64_t L, int64_t H, int64_t K,
                    double sign)
 {
@@ -392,7 +392,7 @@ static void attention_backward(struct operation *o)
   free(dp);
 }
 
-/* One query's softmax over its allowed keys, into p. */
+/* Replaces the scores p of one query by their softmax over its allowed keys. */
 static void softmax_row(double *p, const bool *allowed, int64_t L)
 {
   double largest = -INFINITY, sum = 0.0;

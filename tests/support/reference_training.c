@@ -79,7 +79,7 @@ static void add_target(struct reference_masks *masks, uint32_t position, int32_t
   masks->weights[masks->rows++] = weight;
 }
 
-/* Chunk b at a rate; returns how many of its tokens could be masked. */
+/* Masks chunk b at this rate. Returns how many of its tokens could have been masked. */
 static uint64_t mask_chunk(const struct reference_rules *rules, const struct plm_batch *batch,
                            uint32_t b, double rate, double weight, struct reference_masks *masks)
 {

@@ -1,9 +1,10 @@
-/* The rules of training a second time, in double precision and straight from the formulas of
- * doc/training.md and doc/model.md: Philox, masks, objectives, schedules, clipping, Muon, Adam and
- * the average. Unit tests hold trainer/ against it, and tests/integration/oracle trains whole runs
- * with it. It shares no code with trainer/, kernels/ or common/, only the configuration's types.
+/* A second implementation of the rules of training, in double precision and straight from the
+ * formulas of doc/training.md and doc/model.md: Philox, masks, objectives, schedules, clipping,
+ * Muon, Adam and the average. Unit tests compare trainer/ with it, and tests/integration/oracle
+ * trains whole runs with it. It shares only the types of the configuration with trainer/, kernels/
+ * and common/, no code.
  *
- * The same rules in PyTorch are tests/support/plm_oracle.py.
+ * tests/support/plm_oracle.py has the same rules in PyTorch.
  *
  * A planted fault makes one rule deviate, so that a test can show that its comparison would notice.
  */
@@ -29,7 +30,7 @@ enum reference_rule_fault {
   REFERENCE_RULE_FAULT_LAST_TARGET, /* causal: no target for <eos> */
 };
 
-/* What the rules depend on. Of config they read seed, data.max_length and trainer. */
+/* What the rules depend on. They read only seed, data.max_length and trainer of config. */
 struct reference_rules {
   const struct plm_config *config; /* borrowed */
   enum reference_rule_fault fault;
@@ -68,19 +69,19 @@ void reference_masks_close(struct reference_masks *masks);
  * 0 for causal. */
 double reference_mask_rate(const struct reference_rules *rules, uint64_t s, uint32_t chunk_in_step,
                            uint32_t chunks_of_step);
-/* Of a batch of one-byte esm tokens in step s. Its chunk 0 is chunk first_in_step of the step and
- * chunk batch->first_chunk of the run. */
+/* Draws inputs and targets for a batch of one-byte esm tokens in step s. Chunk 0 of the batch is
+ * chunk first_in_step of the step and chunk batch->first_chunk of the run. */
 void reference_masks_draw(const struct reference_rules *rules, const struct plm_batch *batch,
                           uint64_t s, uint32_t first_in_step, uint32_t chunks_of_step,
                           struct reference_masks *masks);
 
 /* ---- schedules and clipping ---- */
 
-/* Factor of every learning rate in step s. */
+/* The factor of all learning rates in step s. */
 double reference_rate_factor(const struct reference_rules *rules, uint64_t s);
-/* Sliding window of step s, tokens. */
+/* The sliding window of step s, in tokens. */
 uint32_t reference_window(const struct plm_model_config *model, uint64_t s);
-/* What a gradient of this norm is multiplied by under trainer.clip.norm. */
+/* The factor by which trainer.clip.norm scales a gradient of this norm. */
 double reference_clip_factor(const struct reference_rules *rules, double norm);
 
 /* ---- optimizers ---- */
@@ -92,13 +93,13 @@ struct reference_weights {
   bool is_vector;
   double *w, *first, *second, *average; /* average may be NULL */
 };
-/* A matrix that is neither an embedding nor of the head. */
+/* True for a matrix that belongs neither to an embedding nor to the head. */
 bool reference_is_hidden_matrix(const struct reference_weights *weights);
-/* trainer.optimizer.lr_… of the parameter's group. */
+/* The learning rate trainer.optimizer.lr_… of the parameter's group. */
 double reference_configured_rate(const struct reference_rules *rules,
                                  const struct reference_weights *weights);
-/* The update of step s (from 0) after `updates` earlier ones. gradient is divided by the step's
- * count and clipped. The sides of a hidden matrix are multiples of 4. */
+/* Applies the update of step s (from 0), after `updates` earlier ones. The caller has divided the
+ * gradient by the step's count and clipped it. The sides of a hidden matrix are multiples of 4. */
 void reference_update(const struct reference_rules *rules, struct reference_weights *weights,
                       const double *gradient, uint64_t s, uint64_t updates);
 

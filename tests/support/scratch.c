@@ -1,4 +1,4 @@
-/* Makes and removes temporary folders of test programs. */
+/* Makes and removes the temporary folder of a test program. */
 #include "tests/support/scratch.h"
 
 #include <stdio.h>
