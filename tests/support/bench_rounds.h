@@ -1,7 +1,6 @@
 /* Lets a benchmark take turns with a peer. It prints one line of JSON that describes what it
  * measures, and then answers each line "VERB COUNT" on stdin with a line of JSON, until stdin ends.
- * In this way a driver (tests/bench/rounds.py) can compare the two on a machine whose speed drifts.
- */
+ * In this way tests/bench/rounds.py can compare the two on a machine whose speed drifts. */
 #ifndef PLM_TESTS_SUPPORT_BENCH_ROUNDS_H
 #define PLM_TESTS_SUPPORT_BENCH_ROUNDS_H
 

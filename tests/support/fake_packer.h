@@ -1,6 +1,5 @@
 /* A packer in a thread, for tests of what a real packer never does. It speaks the protocol, makes
- * up chunks from their numbers, and can be late, stay silent, refuse requests or send wrong tokens.
- */
+ * up chunks from their numbers, and can be late, stay silent, refuse GETs or send wrong tokens. */
 #ifndef PLM_TESTS_SUPPORT_FAKE_PACKER_H
 #define PLM_TESTS_SUPPORT_FAKE_PACKER_H
 
@@ -22,7 +21,7 @@ struct fake_packer {
   atomic_bool deaf;          /* answers no GET */
   atomic_bool lies;          /* changes a token in every chunk */
   atomic_bool nacks;         /* refuses every GET */
-  atomic_int greatest;       /* largest number of outstanding GETs, seen while deaf */
+  atomic_int greatest;       /* not used */
   atomic_ullong asked_bytes; /* bytes of tokens in all GETs seen while deaf */
   atomic_int gets, prepares, welcomes, rejects, data;
   atomic_bool stop;
@@ -35,8 +34,7 @@ void fake_packer_start(struct fake_packer *packer, const struct plm_feed_options
                        const char *endpoint, uint64_t id);
 void fake_packer_stop(struct fake_packer *packer);
 
-/* The tokens of a chunk as fake packers serve it: one document, whose number is that of the chunk.
- */
+/* The tokens of a chunk as fake packers serve it: one document with the number of the chunk. */
 void fake_chunk_tokens(const struct plm_feed_options *options, uint64_t epoch, uint64_t chunk,
                        uint8_t *tokens);
 uint32_t fake_chunk_length(const struct plm_feed_options *options, uint64_t chunk);

@@ -57,8 +57,7 @@ static void backward(struct ops_case *c, struct rows *r, const struct plm_mix *m
   c->ops->mix_norm_backward(c->ops, &to, dmixed, dh, mixed, mix, N, D);
   const double *written = kind == MIX_OWN_SKIP ? ops_case_read(c, to.dskip, n) : NULL;
   for (int64_t i = 0; written != NULL && i < n; i++) exact.dx[i] += written[i];
-  /* a short row may be far smaller than 1; its gradient is then the difference of two large terms
-   */
+  /* a short row may be close to 0; its gradient is then the difference of two large terms */
   const double slack = D < 8 ? 1000 : 24;
   ops_case_check_act(c, "mix dx", to.dx, exact.dx, n, slack);
   ops_case_check_act(c, "mix dp", to.dp, r->dp, n, slack);

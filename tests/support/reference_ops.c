@@ -258,8 +258,7 @@ void reference_muon_step(double *w, double *momentum, const double *g, int64_t r
     momentum[i] = o->momentum * momentum[i] + (1 - o->momentum) * gradient;
     const double u = (1 - o->momentum) * gradient + o->momentum * momentum[i];
     norm += u * u;
-    x[rows <= cols ? i : i % cols * rows + i / cols] =
-        u; /* transposed if needed, so that rows <= cols */
+    x[rows <= cols ? i : i % cols * rows + i / cols] = u; /* transposed if tall */
   }
   for (int64_t i = 0; i < n; i++) x[i] /= sqrt(norm) + 1e-7;
   for (int step = 0; step < 5; step++) newton_schulz(x, low, high);
