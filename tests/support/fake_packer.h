@@ -21,7 +21,6 @@ struct fake_packer {
   atomic_bool deaf;          /* answers no GET */
   atomic_bool lies;          /* changes a token in every chunk */
   atomic_bool nacks;         /* refuses every GET */
-  atomic_int greatest;       /* not used */
   atomic_ullong asked_bytes; /* bytes of tokens in all GETs seen while deaf */
   atomic_int gets, prepares, welcomes, rejects, data;
   atomic_bool stop;
