@@ -384,7 +384,7 @@ check-parsers: deps ## test the parsers, and run each fuzzer for 5 s, under ASan
 .PHONY: check
 check: ## everything a change has to pass: tidy, lint, build, check-parsers, test
 	@tests/support/deps.sh clang-format clang-tidy shellcheck
-	@$(MAKE) --no-print-directory deps venv
+	@$(MAKE) --no-print-directory venv
 	@$(MAKE) --no-print-directory tidy
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory -j$(JOBS) all

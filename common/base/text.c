@@ -99,3 +99,9 @@ size_t plm_utf8_length(const unsigned char *text, size_t left)
   }
   return 0;
 }
+
+bool plm_text_ends_with(const char *string, const char *ending)
+{
+  const size_t length = strlen(string), tail = strlen(ending);
+  return length >= tail && strcmp(string + length - tail, ending) == 0;
+}

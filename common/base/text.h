@@ -22,6 +22,8 @@ void plm_text_put_csv(struct plm_text *text, const char *field, size_t size, cha
 void plm_text_clear(struct plm_text *text); /* keeps the memory */
 void plm_text_deinit(struct plm_text *text);
 
+bool plm_text_ends_with(const char *string, const char *ending);
+
 /* Length of the UTF-8 sequence (RFC 3629) at text, of which `left` > 0 bytes exist; 0 if there is
  * no valid one. */
 size_t plm_utf8_length(const unsigned char *text, size_t left);

@@ -11,6 +11,8 @@
 #include <zlib.h>
 #include <zstd.h>
 
+#include "common/base/text.h"
+
 enum {
   INPUT_BYTES = 1 << 18,
   OUTPUT_BYTES = 1 << 19,
@@ -37,12 +39,6 @@ struct plm_byte_stream {
   ZSTD_DCtx *zstd;
   uint64_t consumed, total, produced;
 };
-
-static bool ends_with(const char *text, const char *ending)
-{
-  const size_t length = strlen(text), tail = strlen(ending);
-  return length >= tail && strcmp(text + length - tail, ending) == 0;
-}
 
 static plm_status stream_make(const char *name, struct plm_byte_stream **stream,
                               struct plm_error *error)
@@ -87,8 +83,8 @@ plm_status plm_byte_stream_open(const char *path, struct plm_byte_stream **strea
     opened->total = (uint64_t)information.st_size;
     (void)posix_fadvise(opened->descriptor, 0, 0, POSIX_FADV_SEQUENTIAL);
   }
-  if (ends_with(path, ".gz")) opened->expected = FORMAT_GZIP;
-  if (ends_with(path, ".zst")) opened->expected = FORMAT_ZSTD;
+  if (plm_text_ends_with(path, ".gz")) opened->expected = FORMAT_GZIP;
+  if (plm_text_ends_with(path, ".zst")) opened->expected = FORMAT_ZSTD;
   return PLM_OK;
 }
 

@@ -7,8 +7,8 @@
 
 enum { MOST = 1 << 30 };
 
-/* Reads option --NAME as a number from 1 to MOST. *value is left alone if the option is not given.
- */
+/* Reads option --NAME as a number from 1 to MOST. *value is not changed if the option is
+ * not given. */
 static plm_status take_count(const struct plm_arguments *arguments, const char *name,
                              uint32_t *value, struct plm_error *error)
 {

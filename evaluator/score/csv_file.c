@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "common/base/text.h"
 #include "common/run/stop.h"
 #include "common/sequences/byte_stream.h"
 
@@ -70,12 +71,6 @@ static void take_end(int byte, void *context)
   file->complete = true;
 }
 
-static bool ends_with(const char *text, const char *ending)
-{
-  const size_t length = strlen(text), tail = strlen(ending);
-  return length >= tail && strcmp(text + length - tail, ending) == 0;
-}
-
 static bool reopens(const char *path)
 {
   struct stat information;
@@ -126,7 +121,8 @@ static plm_status open_input(struct plm_csv_file *file, const char *path, struct
 {
   file->path = strdup(strcmp(path, "-") == 0 ? "stdin" : path);
   if (file->path == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  file->tabs = ends_with(path, ".tsv") || ends_with(path, ".tsv.gz") || ends_with(path, ".tsv.zst");
+  file->tabs = plm_text_ends_with(path, ".tsv") || plm_text_ends_with(path, ".tsv.gz") ||
+               plm_text_ends_with(path, ".tsv.zst");
   PLM_TRY(plm_byte_stream_open(path, &file->stream, error));
   if (!reopens(path)) PLM_TRY(fill_spool(file, error));
   return plm_csv_rewind(file, error);

@@ -15,8 +15,8 @@ extern const struct plm_program plm_task_evaluate, plm_task_embed, plm_task_gene
 plm_status plm_task_open_ops(const struct plm_arguments *arguments, struct plm_ops_request request,
                              struct plm_ops **ops, struct plm_error *error);
 
-/* Reads option --NAME as a number in (low, high], or in [low, high] if low_included. *value is left
- * alone if the option is not given. PLM_USAGE: not a number in that range. */
+/* Reads option --NAME as a number in (low, high], or in [low, high] if low_included. *value is not
+ * changed if the option is not given. PLM_USAGE: not a number in that range. */
 plm_status plm_task_number(const struct plm_arguments *arguments, const char *name, double low,
                            bool low_included, double high, double *value, struct plm_error *error);
 
