@@ -13,8 +13,8 @@ enum { RATE_MS = 1000 };
 struct packer_exporter {
   struct plm_http *http;
   struct plm_prometheus *metrics;
-  struct plm_packer_counters counters; /* at this turn */
-  uint64_t rate_tokens;                /* when the rate was last measured */
+  struct plm_packer_counters counters; /* at the current tick */
+  uint64_t rate_tokens;                /* tokens when the rate was last measured */
   int64_t rate_ms;
   double tokens_per_second;
 };

@@ -48,7 +48,8 @@ void packer_link_close(struct packer_link *link, bool bye)
   link->prepare.wanted = false;
 }
 
-/* Closes; a new socket with a new incarnation follows after a while, which doubles each time. */
+/* Closes the link. A new socket with a new incarnation is opened after a delay, which doubles each
+ * time. */
 static void retry_later(struct packer_link *link, int64_t now)
 {
   packer_link_close(link, false);
@@ -98,7 +99,7 @@ static void open_link(struct packer_link *link, struct packer_context *context, 
   }
   if (getrandom(&link->incarnation, sizeof link->incarnation, 0) < 0)
     link->incarnation ^= plm_clock_ns();
-  link->incarnation |= 1; /* 0 stands for unknown */
+  link->incarnation |= 1; /* 0 means unknown */
   link->consumer = 0;
   link->state = LINK_HELLO;
   link->opened_ms = link->heard_ms = now;
@@ -115,7 +116,7 @@ static void say_hello(struct packer_link *link, struct packer_context *context, 
                          NULL); /* repeated in a second */
 }
 
-/* A consumer that said BYE has ended, perhaps for good, so its absence is no news. */
+/* A consumer that said BYE has ended, perhaps for good, so its absence is not worth a message. */
 static void say_waiting(struct packer_link *link, int64_t now)
 {
   if (now - link->opened_ms < HELLO_MS || !may_say(link, now)) return;
@@ -153,7 +154,7 @@ void packer_link_tick(struct packer_link *link, struct packer_context *context, 
     struct plm_header header = header_of(link, PLM_MESSAGE_PING);
     link->ping_ms = now;
     (void)plm_message_send(link->socket, NULL, 0, &header, NULL, 0,
-                           NULL); /* if it is lost, silence follows */
+                           NULL); /* if it is lost, the silence is noticed above */
   }
 }
 
@@ -291,7 +292,7 @@ static bool take_message(struct packer_link *link, struct packer_context *contex
   const struct plm_header *header = &message->header;
   const bool known = link->state == LINK_SERVING && header->consumer == link->consumer;
   if (header->packer != link->incarnation && header->type != PLM_MESSAGE_REHELLO) {
-    context->counters.invalid++; /* it was meant for an earlier incarnation */
+    context->counters.invalid++; /* meant for an earlier incarnation */
     return false;
   }
   if (link->state == LINK_SERVING && header->consumer != link->consumer &&
@@ -444,7 +445,8 @@ void packer_link_serve(struct packer_link *link, struct packer_context *context,
   if (link->state != LINK_SERVING) return;
   uint32_t kept = 0;
   uint64_t windows[STORE_WINDOWS];
-  uint32_t waiting = 0; /* different windows that requests wait for; the store cannot make more */
+  uint32_t waiting =
+      0; /* different windows that requests wait for, at most as many as the store holds */
   for (uint32_t i = 0; i < link->pending_count; i++) {
     const struct link_request request = link->pending[i];
     const uint64_t key = request.window;

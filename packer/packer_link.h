@@ -1,5 +1,5 @@
-/* The packer's connection to one consumer: it says HELLO until it is let in, holds what the
- * consumer asks for, and connects again if the consumer falls silent, refuses or restarts. */
+/* The packer's connection to one consumer: it says HELLO until it receives WELCOME, queues the
+ * consumer's requests, and connects again if the consumer falls silent, refuses or restarts. */
 #ifndef PLM_PACKER_PACKER_LINK_H
 #define PLM_PACKER_PACKER_LINK_H
 
@@ -39,24 +39,23 @@ struct packer_context {
 
 struct packer_link {
   bool used;
-  const char *run_key; /* its endpoint is that of this key in endpoints.json; or NULL */
+  const char *run_key; /* the key of endpoints.json that its endpoint is from; or NULL */
   const struct packer_link *told_by; /* the link whose WELCOME named the endpoint; or NULL */
-  const struct packer_link
-      *same_as; /* this link rests while that one serves the same consumer; or NULL */
+  const struct packer_link *same_as; /* the link that serves this consumer instead; or NULL */
   char endpoint[256];
   char server_key[PLM_KEY_TEXT]; /* "": that of server.pub */
   void *socket;
   struct plm_monitor *monitor;
   enum link_state state;
   uint64_t incarnation, consumer;
-  uint64_t served_consumer; /* that sent the last WELCOME, even if the connection is gone */
+  uint64_t served_consumer; /* the one that sent the last WELCOME, even if it has disconnected */
   struct plm_hash run_id, plan_hash;
   struct plm_welcome welcome;
   struct store_plan *plans[PLM_SPLIT_COUNT];
   int64_t opened_ms, heard_ms, hello_ms, ping_ms, retry_ms, said_ms;
   int64_t backoff_ms;
   bool connected, served_before;
-  bool said_bye;                             /* the consumer did, and has not sent WELCOME since */
+  bool said_bye; /* the consumer said BYE and has not sent WELCOME since */
   struct link_request pending[LINK_PENDING]; /* in order of arrival */
   uint32_t pending_count;
   struct link_prepare prepare;
@@ -69,8 +68,8 @@ bool packer_link_receive(struct packer_link *link, struct packer_context *contex
 /* Answers the requests whose windows are ready. */
 void packer_link_serve(struct packer_link *link, struct packer_context *context, int64_t now);
 void packer_link_sizes(struct packer_link *link, const struct store_sizes *sizes);
-/* Closes, without BYE, a link whose consumer `instead` already serves. It is opened again when that
- * one no longer serves the consumer. */
+/* Closes, without BYE, a link whose consumer `instead` already serves. The link is opened again
+ * when `instead` no longer serves the consumer. */
 void packer_link_rest(struct packer_link *link, const struct packer_link *instead, int64_t now);
 /* Closes the link. bye: says BYE to a consumer that is served. */
 void packer_link_close(struct packer_link *link, bool bye);

@@ -104,7 +104,8 @@ static plm_status serve(const struct plm_arguments *arguments, const struct plm_
 static plm_status run(const struct plm_arguments *arguments, struct plm_error *error)
 {
   struct plm_config config;
-  /* Windows come and go. Large buffers stay with the process instead of being mapped again. */
+  /* Windows are allocated and freed all the time. Keep large buffers in the process, so that the
+   * kernel need not map and zero them again. */
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, 256 << 20);
   PLM_TRY(plm_arguments_load_config(arguments, NULL, false, &config, error));

@@ -5,8 +5,8 @@
 #include "common/wire/message.h"
 
 struct packer_metrics;
-/* Lines go to packers.jsonl in the run folder. The folder need not exist yet; until it does, they
- * are lost. */
+/* Lines go to packers.jsonl in the run folder. The folder need not exist yet, but lines written
+ * before it does are lost. */
 plm_status packer_metrics_open(const char *run, const struct plm_hello *who,
                                struct packer_metrics **metrics, struct plm_error *error);
 /* Writes a line if one is due and something was served since the last. metrics may be NULL. */

@@ -1,4 +1,5 @@
-/* The packer's loop: one thread polls all consumers and the window store. Others plan. */
+/* The packer's loop: one thread polls all consumers and the window store. The store's worker
+ * threads plan and build the windows. */
 #include "packer/packer_server.h"
 
 #include <errno.h>
@@ -99,7 +100,7 @@ static bool names(const struct packer_link *teller, const char *endpoint)
 }
 
 /* A consumer keeps only the newest connection of a process. If two links reach the same consumer,
- * the older one rests; otherwise each would push the other out for ever. */
+ * the older one rests; otherwise each would keep disconnecting the other. */
 static void rest_others(struct server *server, const struct packer_link *link, int64_t now)
 {
   for (int i = 0; i < PACKER_ENDPOINTS; i++) {
@@ -110,8 +111,8 @@ static void rest_others(struct server *server, const struct packer_link *link, i
   }
 }
 
-/* Adds the run's other consumers that a WELCOME names. One that it named before and does not name
- * now has moved to another port. */
+/* Adds the run's other consumers that a WELCOME names, and drops those that an earlier WELCOME
+ * named and this one does not: they have moved to another port. */
 static void add_others(struct server *server, const struct packer_link *link)
 {
   for (int i = 0; i < PACKER_ENDPOINTS; i++) {
@@ -212,7 +213,7 @@ static void turn(struct server *server)
   }
   deliver_sizes(server);
   window_store_pass(context->store);
-  server->rotation++; /* each turn serves another consumer first */
+  server->rotation++; /* each turn begins with another consumer */
   uint64_t queue = 0;
   for (uint32_t i = 0; i < PACKER_ENDPOINTS; i++) {
     struct packer_link *link = &server->links[(server->rotation + i) % PACKER_ENDPOINTS];

@@ -15,11 +15,10 @@ struct packer_options {
   struct plm_corpus *corpus;
   const char *endpoints[PACKER_ENDPOINTS]; /* given with --connect */
   uint32_t endpoint_count;
-  const char
-      *run; /* the run folder, whose endpoints.json is followed if no endpoint is given; or NULL */
-  const char *keys;       /* folder with NAME.key and server.pub, or NULL */
+  const char *run;  /* run folder, or NULL; its endpoints.json is used if no endpoint is given */
+  const char *keys; /* folder with NAME.key and server.pub, or NULL */
   const char *prometheus; /* where to serve the packer's own metrics, or NULL */
-  unsigned threads;       /* that plan and decompress */
+  unsigned threads;       /* workers that plan and decompress */
 };
 
 /* Serves until *stop is nonzero, then says BYE and returns PLM_OK. PLM_CORRUPT: the corpus is

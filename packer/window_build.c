@@ -1,5 +1,5 @@
-/* Building a window's payload: the documents' tables first, then the residues of each group, which
- * go straight to their places. */
+/* Building a window's payload: first the tables of documents, then the residues of each group,
+ * which are decoded directly into their places. */
 #include "packer/window_build.h"
 
 #include <stdlib.h>
@@ -57,7 +57,7 @@ static plm_status reserve_bytes(struct packed_window *packed, size_t bytes, stru
   return PLM_OK;
 }
 
-/* Computes where everything stands, and writes the tables of documents. */
+/* Computes the position of everything, and writes the tables of documents. */
 static plm_status lay_out(struct packed_window *packed, const struct plm_window *window,
                           const struct plm_tokenizer *tokenizer, struct plm_error *error)
 {

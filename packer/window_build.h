@@ -21,13 +21,13 @@ struct packed_window {
   uint64_t *offset;                           /* (chunks + 1) first byte of each chunk */
   uint64_t *tokens;                           /* (chunks + 1) real tokens before each chunk */
   uint64_t *documents;                        /* (chunks + 1) documents before each chunk */
-  uint64_t *chunk_at;                         /* (chunks) place of its first token, in tokens */
+  uint64_t *chunk_at;                         /* (chunks) offset of its first token, in tokens */
   void (*free)(struct packed_window *packed); /* called for the last reference */
   void *owner;
   struct packed_window *next;
 };
 
-/* Packs window `index` of an epoch into `packed`, whose buffers are reused and grow if they must.
+/* Packs window `index` of an epoch into `packed`, whose buffers are reused and grow if necessary.
  * window is scratch memory of the worker. PLM_CORRUPT names the record. */
 plm_status packed_window_build(struct packed_window *packed, struct plm_window *window,
                                struct plm_corpus_cursor *cursor, enum plm_split split,

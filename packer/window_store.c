@@ -1,5 +1,5 @@
-/* The store of packed windows: three places, worker threads, and buffers that come back once libzmq
- * has sent what was cut from them. */
+/* The store of packed windows: three slots, worker threads, and buffers that are reused once libzmq
+ * has sent all messages that point into them. */
 #include "packer/window_store.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include "common/base/thread.h"
 
 enum { STORE_PLANS = 64, STORE_SPARE = 3, STORE_THREADS = 8 };
-#define STORE_ALIVE_LIMIT ((uint64_t)1 << 30) /* bytes of all buffers that live */
+#define STORE_ALIVE_LIMIT ((uint64_t)1 << 30) /* total bytes of all live buffers */
 
 struct store_window {
   struct store_plan *plan;
@@ -20,8 +20,8 @@ struct store_window {
   enum window_state state;
   struct packed_window *packed; /* WINDOW_READY */
   struct plm_error error;       /* WINDOW_FAILED */
-  uint64_t used_at;             /* last pass in which it was asked for */
-  uint64_t order;               /* of those to make, the lowest is next; 0: a worker has it */
+  uint64_t used_at;             /* last pass in which it was requested */
+  uint64_t order;               /* workers take the lowest first; 0: a worker has taken it */
   bool served;
 };
 
@@ -71,19 +71,19 @@ void window_store_woken(struct window_store *store)
 {
   uint64_t count;
   const ssize_t ignored = read(store->wake, &count, sizeof count);
-  (void)ignored; /* it fails if nobody woke it */
+  (void)ignored; /* it fails if nobody has called wake() */
 }
 
 static void wake(struct window_store *store)
 {
   const uint64_t one = 1;
   const ssize_t ignored = write(store->wake, &one, sizeof one);
-  (void)ignored; /* it only fails when the counter is full, which wakes as well */
+  (void)ignored; /* it only fails if the counter is full, and then the descriptor is readable */
 }
 
 /* ---- buffers ------------------------------------------------------------------------------ */
 
-/* Takes a buffer back whose last reference is gone, perhaps in a thread of libzmq. */
+/* Takes back a buffer whose last reference was released, perhaps by a thread of libzmq. */
 static void buffer_back(struct packed_window *packed)
 {
   struct window_store *store = packed->owner;
@@ -257,7 +257,7 @@ static bool evictable(const struct window_store *store, const struct store_windo
          (window->state != WINDOW_MAKING && window->used_at != store->pass);
 }
 
-/* The place that a window has, or could have. The mutex is held. */
+/* The slot that holds a window (*found), or one that it could take, or NULL. The mutex is held. */
 static struct store_window *find_place(struct window_store *store, const struct store_plan *plan,
                                        uint64_t epoch, uint64_t window, bool *found)
 {

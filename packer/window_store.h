@@ -1,8 +1,9 @@
 /* The windows that are ready to be sent, and the threads that make them.
  *
- * The store holds STORE_WINDOWS windows at most. Besides, buffers live until libzmq has sent what
- * was cut from them, which the consumers' credit bounds. Only the packer's main thread calls these
- * functions; worker threads plan, decompress and translate.
+ * The store holds STORE_WINDOWS windows at most. The buffer of a replaced window lives on until
+ * libzmq has sent the messages that point into it; the consumers' credit bounds how many there are.
+ * Only the packer's main thread calls these functions; worker threads plan, decompress and
+ * translate.
  */
 #ifndef PLM_PACKER_WINDOW_STORE_H
 #define PLM_PACKER_WINDOW_STORE_H
@@ -32,31 +33,31 @@ struct store_plan *window_store_plan(struct window_store *store, enum plm_split 
                                      struct plm_hash hash);
 
 enum window_state { WINDOW_ABSENT, WINDOW_MAKING, WINDOW_READY, WINDOW_FAILED };
-/* The state of a window. With `make`, an absent window is put to work if there is a place that is
- * free or whose window nobody asked for in this pass. WINDOW_READY fills *packed, which is valid
+/* The state of a window. With `make`, workers are told to make an absent window if a slot is free
+ * or holds a window that nobody requested in this pass. WINDOW_READY fills *packed, which is valid
  * until the next call; WINDOW_FAILED fills *error. */
 enum window_state window_store_get(struct window_store *store, struct store_plan *plan,
                                    uint64_t epoch, uint64_t window, bool make,
                                    struct packed_window **packed, struct plm_error *error);
-/* Begins a pass over the requests. Windows that are asked for in a pass are not replaced in it. */
+/* Begins a pass over the requests. Windows that are requested in a pass are not replaced in it. */
 void window_store_pass(struct window_store *store);
-/* Notes that something of a window was sent. True the first time. */
+/* Notes that a part of a window was sent. True the first time. */
 bool window_store_served(struct window_store *store, const struct packed_window *packed);
-unsigned
-window_store_standby(struct window_store *store); /* windows ready, of which nothing was sent */
+/* The number of ready windows that nothing was sent from. */
+unsigned window_store_standby(struct window_store *store);
 
 /* The chunk counts of windows, which a worker computes. */
 struct store_sizes {
   uint64_t owner, request; /* the caller's */
   struct store_plan *plan;
   uint64_t epoch, first;
-  uint32_t count; /* asked for, then given: fewer if the epoch ends before */
+  uint32_t count; /* windows requested; in the answer, fewer if the epoch ends before */
   uint32_t *counts;
   struct plm_error error; /* unless its status is PLM_OK, there are no counts */
 };
-/* False: too many are being computed. */
+/* False: too many requests for sizes are open. */
 bool window_store_ask_sizes(struct window_store *store, const struct store_sizes *ask);
-/* The next that is finished; false: none is. The caller frees counts. */
+/* Takes a finished request; false: there is none. The caller frees counts. */
 bool window_store_take_sizes(struct window_store *store, struct store_sizes *done);
 
 #endif

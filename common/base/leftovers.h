@@ -1,6 +1,6 @@
-/* Temporary folders, which a command writes before they get their final name, and removing those
- * that killed commands left. A command holds a lock on its folder, so one that can be locked is a
- * leftover. */
+/* Temporary folders that a command fills before it renames them, and the removal of those that
+ * killed commands left behind. A command holds a lock on its folder, so a folder that can be locked
+ * is a leftover. */
 #ifndef PLM_COMMON_BASE_LEFTOVERS_H
 #define PLM_COMMON_BASE_LEFTOVERS_H
 

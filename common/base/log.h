@@ -20,7 +20,7 @@ void plm_log(enum plm_log_level level, const char *format, ...)
 #define plm_info(...) plm_log(PLM_LOG_INFO, __VA_ARGS__)
 #define plm_warning(...) plm_log(PLM_LOG_WARNING, __VA_ARGS__)
 
-/* The time at the beginning of a line, "2026-11-21T19:10:20.123Z " (UTC). Times compare as texts.
+/* The time at the beginning of a line, "2026-11-21T19:10:20.123Z " (UTC). strcmp orders such times.
  */
 #define PLM_LOG_TIMES "PLM_LOG_TIMES"
 enum { PLM_LOG_TIME_SIZE = 26 }; /* bytes, with the space and the NUL */

@@ -17,8 +17,7 @@ struct plm_progress {
 /* The caller may set rate_unit and done_before afterwards. */
 void plm_progress_begin(struct plm_progress *progress, const char *label);
 /* Shows `done` of `total` units of work (total 0: unknown), the rate of `rated` since the beginning
- * and `items` with their `unit`. Cheap: at most ten times a second it does more than look at the
- * clock. */
+ * and `items` with their `unit`. It may be called often: most calls only read the clock. */
 void plm_progress_update(struct plm_progress *progress, uint64_t done, uint64_t total,
                          uint64_t rated, uint64_t items, const char *unit);
 /* Removes the bar: before other lines are printed, and at the end. */

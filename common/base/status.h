@@ -2,8 +2,8 @@
  * plm_error.
  *
  * One list defines the enum, the texts and the exit codes. An error says what happened, where
- * (file, line, key, record, endpoint) and how to mend it. Wrong data, files and peers are always
- * errors of this kind, never assertions. PLM_ASSERT is for mistakes of the program and stays on in
+ * (file, line, key, record, endpoint) and how to fix it. Bad data, files and peers always lead to
+ * such an error, never to an assertion. PLM_ASSERT is for programming errors and stays on in
  * production.
  */
 #ifndef PLM_COMMON_BASE_STATUS_H
@@ -47,7 +47,7 @@ struct plm_error {
   plm_status status;
   char what[512];  /* what happened, with the offending value */
   char where[512]; /* file:line, record, key or endpoint; "" if there is none */
-  char hint[512];  /* how to mend it; "" if there is nothing to say */
+  char hint[512];  /* how to fix it; "" if there is nothing to say */
 };
 
 /* The text of a status ("corrupt data"), and the exit code of a program that ends with it. */
@@ -87,15 +87,15 @@ void plm_error_print(const char *program, const struct plm_error *error);
     if ((status_variable) != PLM_OK) goto label;   \
   } while (0)
 
-/* For mistakes of the program only; never compiled out. */
+/* For programming errors only; never compiled out. */
 #define PLM_ASSERT(condition)                                            \
   do {                                                                   \
     if (!(condition)) plm_assert_failed(#condition, __FILE__, __LINE__); \
   } while (0)
 void plm_assert_failed(const char *condition, const char *file, int line) __attribute__((noreturn));
 
-/* The static analyser reads one file at a time and cannot know that these never return PLM_OK. A
- * name within its own macro means the function. */
+/* The static analyser reads one file at a time and cannot know that these never return PLM_OK.
+ * Inside its own macro, each name refers to the function. */
 #ifdef __clang_analyzer__
 #define plm_error_set(error, status, ...) (plm_error_set(error, status, __VA_ARGS__), (status))
 #define plm_error_errno(...) (plm_error_errno(__VA_ARGS__), PLM_IO)

@@ -11,7 +11,7 @@ struct plm_suggestion {
 };
 
 /* Offers a candidate. It is near enough if at most half of the word's letters differ (two for a
- * word of fewer than four). Of equally near candidates, the one with the longer common beginning
+ * word of fewer than four). Of equally near candidates, the one with the longer common prefix
  * wins, then the first. */
 void plm_suggest(struct plm_suggestion *suggestion, const char *candidate);
 

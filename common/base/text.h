@@ -17,15 +17,15 @@ void plm_text_append(struct plm_text *text, const void *bytes, size_t size);
 void plm_text_puts(struct plm_text *text, const char *string);
 void plm_text_printf(struct plm_text *text, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* Appends a field of CSV (RFC 4180), quoted if it must be. */
+/* Appends a field of CSV (RFC 4180), quoted if necessary. */
 void plm_text_put_csv(struct plm_text *text, const char *field, size_t size, char delimiter);
 void plm_text_clear(struct plm_text *text); /* keeps the memory */
 void plm_text_deinit(struct plm_text *text);
 
 bool plm_text_ends_with(const char *string, const char *ending);
 
-/* Length of the UTF-8 sequence (RFC 3629) at text, of which `left` > 0 bytes exist; 0 if there is
- * no valid one. */
+/* Length of the UTF-8 sequence (RFC 3629) at text, which has `left` > 0 bytes; 0 if no valid
+ * sequence begins there. */
 size_t plm_utf8_length(const unsigned char *text, size_t left);
 
 #endif

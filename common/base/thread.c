@@ -25,7 +25,7 @@ plm_status plm_thread_start(pthread_t *thread, const char *name, void *(*body)(v
   int failed = pthread_attr_init(&attributes);
   if (failed == 0) {
     failed = pthread_attr_setstacksize(&attributes, PLM_THREAD_STACK_BYTES);
-    /* The thread inherits the mask. Blocking in its body would leave it open to signals before. */
+    /* The thread inherits the mask. If its body blocked the signals, one could arrive before. */
     block_signals(&before);
     if (failed == 0) failed = pthread_create(thread, &attributes, body, context);
     pthread_sigmask(SIG_SETMASK, &before, NULL);

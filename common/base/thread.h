@@ -1,4 +1,4 @@
-/* Starting a thread: the one way in which every module does it. */
+/* Starting a thread. Every module starts its threads this way. */
 #ifndef PLM_COMMON_BASE_THREAD_H
 #define PLM_COMMON_BASE_THREAD_H
 

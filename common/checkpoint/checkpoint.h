@@ -1,5 +1,5 @@
-/* Checkpoint folders: their names, their MANIFEST, verifying and listing them. Writing one beside
- * training is trainer/publish.c. The format: doc/checkpoints.md.
+/* Checkpoint folders: their names, their MANIFEST, verifying and listing them. trainer/publish.c
+ * writes them while training goes on. The format is described in doc/checkpoints.md.
  *
  * A checkpoint exists if and only if its folder has its final name (step_00000500) and its
  * MANIFEST verifies. Readers verify before they load.
@@ -31,8 +31,8 @@ struct plm_manifest {
   size_t count;
   struct plm_manifest_file files[PLM_MANIFEST_MAX_FILES]; /* in the order written */
 };
-/* The only valid text of a manifest (its form: manifest.c), with its own hash. The caller frees it;
- * NULL: out of memory. */
+/* The only valid text of a manifest, including its hash; manifest.c shows the format. The caller
+ * frees it; NULL: out of memory. */
 char *plm_manifest_print(const struct plm_manifest *manifest);
 /* PLM_CORRUPT unless the text is, byte for byte, what plm_manifest_print gives for its contents;
  * PLM_UNSUPPORTED for another format version, PLM_LIMIT if it is too long. */

@@ -84,7 +84,7 @@ static plm_status check_file(const char *directory, const struct plm_manifest_fi
                          (unsigned long long)info.st_size, (unsigned long long)file->size);
   PLM_TRY(plm_hash_file(path, &hash, &size, error));
   if (size != file->size || !plm_hash_equal(hash, file->hash))
-    return plm_error_set(error, PLM_CORRUPT, "%s is not what was written (XXH3-128 differs)",
+    return plm_error_set(error, PLM_CORRUPT, "%s differs from what was written (XXH3-128)",
                          file->name);
   return PLM_OK;
 }

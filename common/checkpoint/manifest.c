@@ -104,7 +104,7 @@ plm_status plm_manifest_parse(const char *text, size_t size, struct plm_manifest
   char *printed = plm_manifest_print(manifest);
   if (!printed) return plm_error_set(error, PLM_NO_MEMORY, "no memory for a manifest");
   if (strlen(printed) != size || memcmp(printed, text, size) != 0)
-    status = plm_error_set(error, PLM_CORRUPT, "it is not as it was written");
+    status = plm_error_set(error, PLM_CORRUPT, "it was changed after it was written");
   free(printed);
   return status;
 }

@@ -1,5 +1,5 @@
-/* A model's parameters as tensors of a file: each must be there with its shape, and nothing else. A
- * reader that needs only the trunk also takes weights with another head. */
+/* A model's parameters as tensors of a file: each must be present with its shape, and there must be
+ * no others. A reader that needs only the trunk also accepts weights with another head. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,7 +74,7 @@ static plm_status take_parameter(const struct plm_tensor_shards *weights,
   return tensor->dtype == PLM_F32 ? PLM_OK : check_finite(parameter, place, error);
 }
 
-/* How a file names its tensors, and which of the parameters it has. */
+/* How a file names its tensors, and which parameters it has. */
 struct naming {
   enum plm_weights_head head;
   size_t prefix; /* bytes of a parameter's name that its tensor's name lacks */
@@ -87,8 +87,8 @@ static bool starts_with(const char *name, const char *prefix)
   return strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
-/* transformers' AutoModel saves the trunk only, and its names without "plm."; a model that was
- * fine-tuned to labels has a classifier instead of the head. */
+/* transformers' AutoModel saves only the trunk, under names without "plm."; a model that was
+ * fine-tuned to predict labels has a classifier instead of the head. */
 static struct naming naming_of(const struct plm_tensor_shards *weights)
 {
   if (plm_tensor_shards_find(weights, "classifier.weight") != NULL)
@@ -130,7 +130,7 @@ static plm_status check_none_left(const struct plm_tensor_shards *weights,
   size_t wanted = 0;
   for (size_t p = 0; p < count; p++) wanted += is_wanted(naming, &table[p]);
   if (plm_tensor_shards_count(weights) == wanted)
-    return PLM_OK; /* nothing is left over, unless one is missing, which is found later */
+    return PLM_OK; /* no tensor is left over unless one is missing, and that is found later */
   for (size_t i = 0; i < plm_tensor_shards_count(weights); i++) {
     const struct plm_tensor_info *tensor = plm_tensor_shards_at(weights, i);
     if (is_parameter(table, count, naming, tensor->name) || is_tied_copy(weights, tensor)) continue;
@@ -164,7 +164,8 @@ static plm_status take_all(const struct plm_tensor_shards *weights,
   return PLM_OK;
 }
 
-/* If head is NULL, the file must have the language model's head; otherwise *head says which it has.
+/* If head is NULL, the file must have the language model's head; otherwise *head says which head it
+ * has.
  */
 static plm_status read_weights(const char *path, const struct plm_parameter *table, size_t count,
                                float *values, enum plm_weights_head *head, struct plm_error *error)
@@ -195,7 +196,7 @@ static plm_status load(const char *directory, const char *file, struct plm_model
   const struct plm_parameter *table = plm_model_table(model, &count);
   const size_t elements = plm_model_arena_elements(model);
   PLM_TRY(plm_path_join(path, directory, file, error));
-  float *values = calloc(elements, sizeof *values); /* gaps, and a head that is missing, are zero */
+  float *values = calloc(elements, sizeof *values); /* the gaps, and a missing head, stay zero */
   if (!values) return plm_error_set(error, PLM_NO_MEMORY, "no memory for %zu weights", elements);
   plm_status status = read_weights(path, table, count, values, head, error);
   if (status == PLM_OK) {

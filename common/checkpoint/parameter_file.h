@@ -34,7 +34,8 @@ plm_status plm_parameters_load(const char *directory, const char *file, struct p
 /* What a weights file has besides the trunk. */
 enum plm_weights_head {
   PLM_HEAD_LM,         /* the language model's head, lm_head.* */
-  PLM_HEAD_CLASSIFIER, /* classifier.*: a model fine-tuned to labels of sequences or of residues */
+  PLM_HEAD_CLASSIFIER, /* classifier.*: a model fine-tuned to predict labels of sequences or of
+                          residues */
   PLM_HEAD_NONE        /* nothing: transformers' AutoModel, whose names also lack "plm." */
 };
 /* As plm_parameters_load, for readers that need only hidden states: the file may have any of these

@@ -19,7 +19,7 @@ static bool among_best(const struct plm_retained *checkpoints, size_t count, siz
                        uint32_t keep_best)
 {
   if (isnan(checkpoints[i].loss)) return false;
-  size_t better = 0; /* of two equal losses, the later checkpoint is better */
+  size_t better = 0; /* if two losses are equal, the later checkpoint is better */
   for (size_t j = 0; j < count; j++)
     better += checkpoints[j].loss < checkpoints[i].loss ||
               (checkpoints[j].loss == checkpoints[i].loss && j > i);

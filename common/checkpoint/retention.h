@@ -28,7 +28,7 @@ enum plm_kept_by {
 enum { PLM_KEPT_COUNT = 5 };
 extern const char *const plm_kept_names[PLM_KEPT_COUNT];
 
-/* What the decision needs to know of a checkpoint. */
+/* What the decision needs to know about a checkpoint. */
 struct plm_retained {
   uint64_t step;
   bool identified; /* identity is known */
@@ -45,9 +45,9 @@ void plm_retention_decide(const struct plm_config_checkpoint *rules, bool has_ev
                           struct plm_retained *checkpoints, size_t count);
 
 /* Fills `reported` and `loss` of each checkpoint from evaluator.jsonl; if there is no such file,
- * nothing is reported. The loss is that of `split` in the last line that has one. Lines of another
- * identity are ignored, because the step was published again with other weights, and so are lines
- * that are not JSON. */
+ * nothing is reported. The loss is that of `split` in the last line that has one. Lines with
+ * another identity are ignored, because the step was published again with other weights; so are
+ * lines that are not JSON. */
 plm_status plm_retention_read_reports(const char *path, const char *split,
                                       struct plm_retained *checkpoints, size_t count,
                                       struct plm_error *error);

@@ -22,7 +22,7 @@ enum {
   HEADER_DEPTH = 3, /* {name: {shape: []}} */
 };
 
-/* Every dtype of the format. Those with which we do not compute are PLM_DTYPE_OTHER. */
+/* Every dtype of the format. Those that this project does not compute with are PLM_DTYPE_OTHER. */
 static const struct {
   const char *name;
   enum plm_dtype dtype;
@@ -177,7 +177,7 @@ static int compare_place(const void *a, const void *b)
   return strcmp(x->name, y->name);
 }
 
-/* Sorts the tensors by place and checks that they cover the data without gaps or overlaps. */
+/* Sorts the tensors by offset and checks that they cover the data without gaps or overlaps. */
 static plm_status check_cover(struct plm_safetensors *file, const unsigned char *data,
                               uint64_t data_size, struct plm_error *error)
 {

@@ -99,7 +99,7 @@ static plm_status take_map(struct plm_tensor_shards *files, const char *director
       return plm_error_set(error, PLM_FORMAT, "tensor %.200s is not in %.200s", item->string,
                            item->valuestring);
   }
-  /* each entry names another tensor, so equal counts mean that both list the same ones */
+  /* every entry names a different tensor, so equal counts mean that both list the same ones */
   if (files->tensors != entries)
     return plm_error_set(error, PLM_FORMAT, "the shards have %zu tensors, but the index lists %zu",
                          files->tensors, entries);

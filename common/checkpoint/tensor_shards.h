@@ -1,5 +1,5 @@
 /* The tensors of a safetensors file, or of the shards into which transformers splits a large model:
- * FILE.index.json then says which shard has a tensor ({"weight_map": {tensor: shard}}). */
+ * FILE.index.json then says which shard holds each tensor ({"weight_map": {tensor: shard}}). */
 #ifndef PLM_COMMON_CHECKPOINT_TENSOR_SHARDS_H
 #define PLM_COMMON_CHECKPOINT_TENSOR_SHARDS_H
 

@@ -67,7 +67,7 @@ static void add_value(struct plm_arguments *arguments, const struct plm_option *
       (struct plm_option_value){.option = option, .value = value};
 }
 
-/* The value of a path must not be empty: `--run "$UNSET"` must not mean the current folder. */
+/* A path must not be empty: `--run "$UNSET"` must not mean the current folder. */
 static plm_status check_paths(const struct plm_arguments *arguments, struct plm_error *error)
 {
   for (size_t v = 0; v < arguments->value_count; v++) {

@@ -12,7 +12,7 @@ struct plm_program {
   const char *usage; /* text before the options in --help */
   const struct plm_option *options;
   const char *more; /* text after the options; NULL: none */
-  size_t operands;  /* most words that may stand beside the options */
+  size_t operands;  /* largest number of arguments that are not options */
   plm_status (*run)(const struct plm_arguments *arguments, struct plm_error *error);
 };
 

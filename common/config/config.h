@@ -4,8 +4,8 @@
  * validation, `plm-pipeline config`, --set, the environment and doc/configuration.md. This struct
  * holds the values. It owns its strings, which plm_config_deinit frees.
  *
- * Relative paths in the file start at the file's folder, those from flags and variables at the
- * working directory. After loading, all paths are absolute.
+ * Relative paths in the file are relative to the file's folder, those from flags and variables to
+ * the working directory. After loading, all paths are absolute.
  */
 #ifndef PLM_COMMON_CONFIG_CONFIG_H
 #define PLM_COMMON_CONFIG_CONFIG_H
@@ -20,8 +20,8 @@
 #include "common/ops/device.h"
 #include "common/plan/plan.h"
 
-/* Choices of the stages, which common/ does not know. Those of tokenizers, plans, models and
- * devices are declared by their modules. */
+/* Choices that only the stages act on. Those of tokenizers, plans, models and devices are declared
+ * by their modules. */
 enum plm_rate_scope { PLM_RATE_CHUNK, PLM_RATE_BATCH };
 enum plm_optimizer_name { PLM_OPTIMIZER_MUON, PLM_OPTIMIZER_ADAMW };
 enum plm_muon_scale { PLM_MUON_MATCH_ADAMW, PLM_MUON_SPECTRAL };
@@ -197,8 +197,8 @@ uint32_t plm_config_alignment(const struct plm_config *config);
 
 void plm_config_deinit(struct plm_config *config);
 
-/* Compares the configuration that a run was started with against today's, by the on-resume column
- * of the table. changes (may be NULL) receives a line for each key that changes the run.
+/* Compares the configuration that a run was started with to the current one, by the on-resume
+ * column of the table. changes (may be NULL) receives a line for each key that changes the run.
  * PLM_CONFIG, with the key's name, if a refused key differs. */
 plm_status plm_config_check_resume(const struct plm_config *before, const struct plm_config *now,
                                    struct plm_text *changes, struct plm_error *error);

@@ -117,8 +117,8 @@ static void check_ranks(struct plm_loader *loader)
                    ranks);
 }
 
-/* If no micro-batch is given and the default does not divide the batch: the largest smaller one
- * that does. */
+/* If no micro-batch is given and the default does not divide the batch, uses the largest smaller
+ * one that does. */
 static void settle_micro_batch(struct plm_loader *loader)
 {
   struct plm_config_trainer *trainer = &loader->config->trainer;
@@ -266,7 +266,7 @@ void plm_config_advise(const struct plm_config *config, struct plm_text *text)
   for (uint32_t i = 0; i < model->pattern_count; i++) {
     if ((model->pattern[i] & PLM_ATTENTION_BLOCK) == 0) continue;
     plm_text_puts(text, "model.attention.pattern: `block` masks count from the beginning of the "
-                        "chunk, so a document's result depends on its place in the chunk\n");
+                        "chunk, so a document's result depends on its position in the chunk\n");
     break;
   }
   struct plm_config settled = *config;

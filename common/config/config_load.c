@@ -23,7 +23,7 @@ struct source {
   struct plm_loader *loader;
   const char *name; /* as problems name it */
   bool has_lines;   /* it is a file, so places have line and column */
-  const char *base; /* folder at which relative paths start */
+  const char *base; /* folder that relative paths are relative to */
   enum plm_origin_kind origin;
   yaml_document_t *document;
 };
@@ -106,9 +106,9 @@ static void store_node(const struct source *source, const struct plm_setting *se
 
 /* ---- sections ------------------------------------------------------------------------------ */
 
-/* The key most likely meant by a misspelt word, or NULL. Keys of the same section come first (the
- * suggestion then leaves out the section, and the word may be the beginning of a key), then the
- * same word in any other section. */
+/* The key that a misspelt word most likely means, or NULL. Keys of the same section come first; the
+ * suggestion then leaves out the section, and the word may be a prefix of the key. After them comes
+ * the same word in any other section. */
 static const char *suggest_key(const char *prefix, const char *word, char buffer[KEY_SIZE])
 {
   struct plm_suggestion near = {.word = word}, elsewhere = {.word = word};
@@ -204,7 +204,7 @@ static void walk(const struct source *source, const char *prefix, yaml_node_t *m
     snprintf(full, sizeof full, "%s%s", prefix, word);
     const yaml_node_t *first = earlier(source, mapping, pair, word);
     const struct plm_setting *setting = plm_setting_find(full);
-    /* "a.b" as one word is not a key, though plm_setting_find would find it. */
+    /* "a.b" as one word is not a key, although plm_setting_find would find it. */
     const bool dotted = strchr(word, '.') != NULL;
     if (first != NULL) {
       plm_problems_add(problems, place, "duplicate key \"%.80s\"; first on line %zu", word,
@@ -240,7 +240,7 @@ static void syntax_problem(const struct source *source, const yaml_parser_t *par
                    parser->problem != NULL ? parser->problem : "out of memory");
 }
 
-/* Parses text, which is the value of `key`; "" for a whole file. */
+/* Parses text, the value of `key`. key is "" for a whole file. */
 static void read_text(struct source *source, const char *text, size_t size, const char *key)
 {
   yaml_parser_t parser;
@@ -337,7 +337,7 @@ static void read_file(struct plm_loader *loader, const char *path, const char *b
   struct source source = {
       .loader = loader, .name = path, .has_lines = true, .base = base, .origin = PLM_ORIGIN_FILE};
   if (plm_file_read(path, FILE_LIMIT, &text, &size, &error) != PLM_OK) {
-    /* the text of plm_file_read names the path already */
+    /* plm_file_read's message already names the path */
     plm_problems_add(loader->problems, (struct plm_place){0}, "%s", error.what);
     return;
   }

@@ -32,7 +32,7 @@ void plm_problems_add(struct plm_config_problems *problems, struct plm_place pla
   plm_text_puts(&text, message);
   struct plm_problem *list =
       realloc(problems->list, (problems->count + 1) * sizeof *problems->list);
-  PLM_ASSERT(list != NULL && !text.failed); /* out of memory: nothing useful could be reported */
+  PLM_ASSERT(list != NULL && !text.failed); /* without memory, nothing useful could be reported */
   problems->list = list;
   problems->list[problems->count++] =
       (struct plm_problem){.line = place.line, .column = place.column, .text = text.data};

@@ -62,7 +62,7 @@ void plm_setting_limit(const struct plm_setting *setting, bool most, char text[4
   const double value = most ? setting->max : setting->min;
   const bool whole = setting->type == PLM_SETTING_U32 || setting->type == PLM_SETTING_U64;
   if (whole && value >= 0x1p64)
-    snprintf(text, 40, "%" PRIu64, UINT64_MAX); /* the double nearest to it is one more */
+    snprintf(text, 40, "%" PRIu64, UINT64_MAX); /* the nearest double is UINT64_MAX + 1 */
   else if (whole)
     snprintf(text, 40, "%" PRIu64, (uint64_t)value);
   else

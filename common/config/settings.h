@@ -87,13 +87,13 @@ struct plm_scalar {
 };
 struct plm_value {
   bool is_list;
-  const struct plm_scalar *items; /* (count); of a scalar, one */
+  const struct plm_scalar *items; /* (count); a scalar has one */
   size_t count;
 };
 
-/* Checks a value's type and range and stores it. base is the folder at which relative paths start.
- * If it returns false, nothing is stored, message says why, and *culprit is the index of the
- * offending item. */
+/* Checks a value's type and range and stores it. base is the folder that relative paths are
+ * relative to. If it returns false, nothing is stored, message says why, and *culprit is the index
+ * of the offending item. */
 bool plm_setting_store(const struct plm_setting *setting, const struct plm_value *value,
                        const char *base, struct plm_config *config, size_t *culprit,
                        char message[512]);

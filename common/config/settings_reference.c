@@ -16,8 +16,8 @@ static const char page_head[] =
     "\n"
     "A value comes from a flag (`--set trainer.steps=100`, `--run DIR`), else from an environment\n"
     "variable (`PLM_TRAINER_STEPS=100`: `PLM_` and the key in capitals, with `_` for each dot),\n"
-    "else from the file, else from the default. Relative paths in the file start at the file's\n"
-    "folder; those in flags and variables start at the working directory.\n"
+    "else from the file, else from the default. Paths in the file are relative to the file's\n"
+    "folder; those in flags and variables are relative to the working directory.\n"
     "\n"
     "The column *On resume* says what happens if a value differs when a run is resumed:\n"
     "\n"
@@ -42,7 +42,7 @@ static bool same_section(const char *key, const char *other)
   return section_length(other) == length && strncmp(key, other, length) == 0;
 }
 
-/* A cell: `|` would end it. */
+/* Escapes `|`, which would end the cell. */
 static void put_cell(struct plm_text *text, const char *cell)
 {
   for (const char *c = cell; *c != '\0'; c++) {
@@ -84,8 +84,8 @@ static void put_row(struct plm_text *text, const struct plm_setting *setting)
   plm_text_puts(text, " |\n");
 }
 
-/* The section of row `first`, its first in the table. A section with subsections has rows on both
- * sides of them, but one table on the page. */
+/* Prints the section whose first row is `first`. A section may have rows before and after its
+ * subsections; on the page they form one table. */
 static void put_section(struct plm_text *text, const struct plm_setting *table, size_t count,
                         size_t first)
 {

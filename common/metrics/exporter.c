@@ -20,7 +20,7 @@ struct plm_exporter {
   struct plm_prometheus *metrics;
   struct plm_http *http;
   struct plm_tail tail;
-  bool counted; /* the lines read from now on are written by this process */
+  bool counted; /* the lines read from now on were written by this process */
   int stop_fd;
   pthread_t thread;
 };
@@ -72,7 +72,7 @@ plm_status plm_exporter_open(const char *address, const char *run, const char *f
   PLM_TRY_GOTO(status, plm_http_open(address, page, made, &made->http, error), failed);
   plm_prometheus_started(made->metrics, stage, "0");
   plm_tail_init(&made->tail, path, plm_tail_find(path, 0, 1));
-  plm_tail_read(&made->tail, 0, take_line, made); /* the last line: where the run is */
+  plm_tail_read(&made->tail, 0, take_line, made); /* the last line says how far the run has come */
   made->counted = true;
   PLM_TRY_GOTO(status, plm_thread_start(&made->thread, "metrics", serve, made, error), failed);
   plm_info("metrics at http://%s/metrics", plm_http_address(made->http));

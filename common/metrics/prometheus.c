@@ -14,8 +14,8 @@ static const char *const stage_names[] = {[PLM_STAGE_TRAINER] = "trainer",
                                           [PLM_STAGE_EVALUATOR] = "evaluator",
                                           [PLM_STAGE_PACKER] = "packer"};
 
-/* Metrics that the table of metrics does not have. Each counted line adds scale times `field`; for
- * "", it adds 1; for NULL, the value is set by plm_prometheus_set. */
+/* Metrics that are not in the table of metrics. Each counted line adds `scale` times the value of
+ * `field`, or 1 if field is "". If field is NULL, plm_prometheus_set sets the value. */
 struct extra {
   const char *name;
   enum plm_metric_stage stage;

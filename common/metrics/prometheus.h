@@ -26,7 +26,7 @@ void plm_prometheus_started(struct plm_prometheus *metrics, enum plm_metric_stag
  * it, so it adds to the counters as well. */
 void plm_prometheus_line(struct plm_prometheus *metrics, enum plm_metric_stage stage,
                          const char *instance, const struct cJSON *line, bool counted);
-/* Sets a value. name is the part after `plm_STAGE_`, from the table of metrics or from that in
+/* Sets a value. name is the part after `plm_STAGE_`, from the table of metrics or from `extras` in
  * prometheus.c; other names are ignored. */
 void plm_prometheus_set(struct plm_prometheus *metrics, enum plm_metric_stage stage,
                         const char *instance, const char *name, double value);

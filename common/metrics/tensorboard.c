@@ -26,7 +26,7 @@ struct plm_tensorboard {
   uint8_t buffer[BUFFER_BYTES];
 };
 
-/* A message under construction; never larger than its place: tags are limited. */
+/* A message under construction. It always fits, because tags are limited to TAG_LIMIT bytes. */
 struct message {
   size_t size;
   uint8_t bytes[TAG_LIMIT + 128];
@@ -132,7 +132,7 @@ static plm_status write_start(struct plm_tensorboard *board, int64_t resumed_ste
   if (resumed_step >= 0) {
     static const uint8_t session_start[] = {1 << 3, 1};
     struct message session = {0};
-    put_header(&session, resumed_step + 1); /* TensorBoard drops what is at or after it */
+    put_header(&session, resumed_step + 1); /* TensorBoard drops events at or after this step */
     put_bytes(&session, 7, session_start, sizeof session_start);
     PLM_TRY(write_record(board, &session, error));
   }
@@ -189,7 +189,8 @@ void plm_tensorboard_close(struct plm_tensorboard *board)
 {
   if (board == NULL) return;
   if (board->descriptor >= 0) {
-    (void)plm_tensorboard_flush(board, NULL); /* a view of the metrics; JSONL is the truth */
+    (void)plm_tensorboard_flush(
+        board, NULL); /* an error loses nothing: the JSONL files are authoritative */
     close(board->descriptor);
   }
   free(board);

@@ -25,7 +25,7 @@ void plm_tail_init(struct plm_tail *tail, const char *path, uint64_t offset);
  * limit_bytes at most (0: everything). True if anything was read. */
 bool plm_tail_read(struct plm_tail *tail, size_t limit_bytes,
                    void (*line)(void *context, const char *text), void *context);
-/* Calls line() for what stands after the last newline, if there is anything. */
+/* Calls line() for the text after the last newline, if there is any. */
 void plm_tail_flush(struct plm_tail *tail, void (*line)(void *context, const char *text),
                     void *context);
 

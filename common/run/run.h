@@ -21,13 +21,13 @@
 #define PLM_RUN_LOGS "logs"
 #define PLM_RUN_TENSORBOARD "tensorboard"
 
-/* Takes NAME.lock, of which there is one holder in a run. The kernel holds the lock (fcntl, open
- * file description) as long as the process lives; the file says who it is. PLM_BUSY names the
+/* Takes NAME.lock, which one process of a run can hold at a time. The kernel keeps the lock (fcntl,
+ * open file description) as long as that process lives; the file names it. PLM_BUSY names the
  * holder. */
 struct plm_lock;
 plm_status plm_lock_take(const char *run, const char *name, struct plm_lock **lock,
                          struct plm_error *error);
-/* PLM_BUSY if the file names another incarnation by now. */
+/* PLM_BUSY if the file now names another incarnation. */
 plm_status plm_lock_check(const struct plm_lock *lock, struct plm_error *error);
 void plm_lock_release(struct plm_lock *lock); /* NULL is fine */
 /* Who holds a lock. PLM_NOT_FOUND if nobody does. */
@@ -47,8 +47,8 @@ plm_status plm_endpoint_write(const char *run, const char *key, const char *valu
 plm_status plm_endpoint_read(const char *run, const char *key, char value[512],
                              struct plm_error *error);
 void plm_endpoint_remove(const char *run, const char *key);
-/* Whether the supervisor has given up all packers that it had ("packers": "fatal" beside the
- * endpoints). */
+/* Whether the supervisor has given up on all of its packers; endpoints.json then has "packers":
+ * "fatal". */
 bool plm_run_packers_given_up(const char *run);
 
 /* peers.trainer.json and peers.evaluator.json: who serves that consumer's feed now, as

@@ -1,4 +1,4 @@
-/* Stop signals: the flag, and what a stop is called. */
+/* Stop signals: the handler that sets the flag, and the status and message of a stop. */
 #include "common/run/stop.h"
 
 #include <signal.h>

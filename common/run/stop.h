@@ -12,11 +12,11 @@
  * SIGPIPE is ignored. Call it on the main thread: only there does the handler get its own stack. */
 void plm_stop_signals_install(void);
 
-/* The number of the first stop signal; 0 until it came. Written by the handler; threads other than
- * the main one load it atomically. */
+/* The number of the first stop signal; 0 until one arrives. Written by the handler; threads other
+ * than the main one load it atomically. */
 extern volatile int plm_stop_requested;
 
-/* PLM_OK until a stop signal came; afterwards plm_stop_status of it, with the message "stopped by
+/* PLM_OK until a stop signal arrives; afterwards its plm_stop_status, with the message "stopped by
  * Ctrl-C" or "stopped by SIGTERM" followed by consequence ("; nothing was written", or ""). */
 plm_status plm_stop_check(const char *consequence, struct plm_error *error);
 

@@ -118,7 +118,7 @@ void plm_announcer_send(struct plm_announcer *announcer, const struct plm_announ
   const size_t size = encode(message, bytes);
   pthread_mutex_lock(&announcer->mutex);
   (void)zmq_send(announcer->socket, bytes, size,
-                 ZMQ_DONTWAIT); /* if it is lost, the evaluator finds the folder */
+                 ZMQ_DONTWAIT); /* if it is lost, the evaluator still finds the folder */
   pthread_mutex_unlock(&announcer->mutex);
 }
 
@@ -172,7 +172,7 @@ plm_status plm_listener_wait(struct plm_announcement_listener *listener, int tim
     zmq_pollitem_t item = {listener->socket, 0, ZMQ_POLLIN, 0};
     const int ready = zmq_poll(&item, 1, left > 0 ? left : 0);
     if (ready < 0 && zmq_errno() == EINTR)
-      return PLM_AGAIN; /* a signal, which the caller checks for */
+      return PLM_AGAIN; /* interrupted by a signal; the caller checks the stop flag */
     if (ready < 0)
       return plm_error_set(error, PLM_IO, "announcements: %s", zmq_strerror(zmq_errno()));
     if (ready == 0) return PLM_AGAIN;

@@ -88,14 +88,14 @@ static const char *check_chunk(const struct plm_data_shape *shape, const uint8_t
                                uint32_t documents, uint64_t *real_tokens)
 {
   const uint8_t *tokens = table + (size_t)documents * PLM_DATA_DOCUMENT_BYTES;
-  uint32_t end = 0; /* of the document before */
+  uint32_t end = 0; /* of the previous document */
   for (uint32_t i = 0; i < documents; i++) {
     struct plm_chunk_document document;
     plm_data_read_document(table + (size_t)i * PLM_DATA_DOCUMENT_BYTES, &document);
     if (document.start < end) return "documents overlap or are out of order";
     if (document.tokens == 0 || document.tokens > shape->max_length ||
         document.start > shape->max_length - document.tokens)
-      return "a document leaves the chunk";
+      return "a document extends beyond the chunk";
     if (document.start % shape->alignment != 0) return "a document is not aligned";
     if (document.offset > document.residues ||
         document.tokens > (uint64_t)document.residues - document.offset + 2)

@@ -83,7 +83,7 @@ static plm_status write_pair(const char *directory, const char *name, int *made,
   struct plm_keypair pair;
   plm_status status;
   if (plm_file_exists(secret_path)) {
-    /* A public half that was lost is written again. */
+    /* If the public key was lost, it is derived from the secret key and written again. */
     snprintf(file, sizeof file, "%s.key", name);
     PLM_TRY(read_pair(directory, file, &pair, error));
     status = plm_file_exists(public_path) ? PLM_OK
@@ -93,7 +93,7 @@ static plm_status write_pair(const char *directory, const char *name, int *made,
   }
   if (plm_file_exists(public_path)) {
     (void)plm_error_set(error, PLM_EXISTS, "%s exists without its secret key", public_path);
-    return plm_error_hint(error, "remove it, or bring %s back", secret_path);
+    return plm_error_hint(error, "remove it, or restore %s", secret_path);
   }
   if (zmq_curve_keypair(pair.public_text, pair.secret_text) != 0)
     return plm_error_set(error, PLM_UNSUPPORTED, "this libzmq has no CURVE");

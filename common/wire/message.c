@@ -225,7 +225,7 @@ plm_status plm_hello_decode(const void *bytes, size_t size, struct plm_hello *he
     hello->documents[split] = get(&in, 8);
     if (hello->documents[split] > UINT64_C(1) << 48) in.bad = true;
     const unsigned entries = get_below(&in, 2, 513);
-    unsigned next = 0; /* tokens ascend, so each stands once */
+    unsigned next = 0; /* tokens ascend, so none is repeated */
     for (unsigned i = 0; i < entries && !in.bad; i++) {
       const unsigned token = get_below(&in, 2, 512);
       const uint64_t count = get(&in, 8);

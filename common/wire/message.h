@@ -70,7 +70,7 @@ const char *plm_message_name(enum plm_message_type type);
 struct plm_header {
   enum plm_message_type type;
   struct plm_hash run_id;
-  uint64_t consumer, packer; /* incarnations; in a HELLO, 0 for a consumer that was not heard yet */
+  uint64_t consumer, packer; /* incarnations; in a HELLO, consumer is 0 until it has been heard */
   uint64_t request;
   struct plm_hash plan;
   uint32_t split, max_length;
@@ -107,7 +107,7 @@ struct plm_welcome {
   char key[PLM_WIRE_PEERS][41]; /* z85, "" for none */
 };
 
-/* PONG of a packer: its counters since it started. queue and standby are present values. */
+/* A packer's PONG: its counters since it started. queue and standby are current values. */
 struct plm_packer_counters {
   uint64_t windows, chunks, documents, tokens, padded_tokens, bytes, invalid, queue, standby,
       age_ms;
@@ -117,7 +117,7 @@ enum plm_nack_reason {
   PLM_NACK_NONE,
   PLM_NACK_RANGE,   /* no such split, window or chunk */
   PLM_NACK_EXPIRED, /* the deadline had passed */
-  PLM_NACK_BUSY,    /* too many requests wait already */
+  PLM_NACK_BUSY,    /* too many requests are waiting */
   PLM_NACK_CORRUPT, /* its corpus is damaged */
   PLM_NACK_FAILED,
   PLM_NACK_COUNT

@@ -12,7 +12,7 @@ struct plm_monitor {
 plm_status plm_monitor_open(void *context, void *socket, struct plm_monitor **monitor,
                             struct plm_error *error)
 {
-  static unsigned long serial; /* names have to differ only within a context */
+  static unsigned long serial; /* names must be unique only within a context */
   char name[64];
   const int zero = 0;
   snprintf(name, sizeof name, "inproc://monitor-%lu",
@@ -72,8 +72,9 @@ enum plm_link_event plm_monitor_next(struct plm_monitor *monitor, char reason[25
   case ZMQ_EVENT_DISCONNECTED: return PLM_LINK_LOST;
   case ZMQ_EVENT_CONNECT_RETRIED: return PLM_LINK_RETRY;
   case ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL:
-    snprintf(reason, 256,
-             "the other side hung up in the handshake (other keys, or server.pub of another run?)");
+    snprintf(
+        reason, 256,
+        "the other side hung up during the handshake (other keys, or server.pub of another run?)");
     return PLM_LINK_REFUSED;
   case ZMQ_EVENT_HANDSHAKE_FAILED_AUTH:
     snprintf(reason, 256, "the key is not on the consumer's list (status %u)", value);

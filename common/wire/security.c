@@ -150,7 +150,7 @@ struct zap_request {
   int frames;
 };
 
-/* False when the socket ended. */
+/* False when the context has been shut down. */
 static bool zap_receive(void *socket, struct zap_request *request)
 {
   request->frames = 0;
@@ -216,8 +216,8 @@ static void *gate_thread(void *argument)
   zmq_close(gate->socket);
   if (!atomic_load(&gate->closing)) {
     /* Without a handler libzmq would let every key in. */
-    plm_log(PLM_LOG_ERROR, "the handler of CURVE keys stopped; ending, because libzmq would "
-                           "let everybody in");
+    plm_log(PLM_LOG_ERROR, "the ZAP handler that checks CURVE keys stopped; exiting, because "
+                           "libzmq would let every key in");
     _exit(1);
   }
   return NULL;
@@ -231,7 +231,7 @@ plm_status plm_gate_open(void *context, const char *keys, struct plm_gate **gate
   struct plm_gate *made = calloc(1, sizeof *made);
   plm_status status = PLM_OK;
   if (made == NULL || (made->keys = strdup(keys)) == NULL) {
-    status = plm_error_set(error, PLM_NO_MEMORY, "no memory for the handler of keys");
+    status = plm_error_set(error, PLM_NO_MEMORY, "no memory for the ZAP handler");
     goto failed;
   }
   made->context = context;
@@ -240,8 +240,8 @@ plm_status plm_gate_open(void *context, const char *keys, struct plm_gate **gate
   const int zero = 0;
   if (made->socket == NULL || zmq_setsockopt(made->socket, ZMQ_LINGER, &zero, sizeof zero) != 0 ||
       zmq_bind(made->socket, "inproc://zeromq.zap.01") != 0) {
-    status = plm_error_set(error, PLM_IO, "cannot start the handler of keys: %s",
-                           zmq_strerror(zmq_errno()));
+    status =
+        plm_error_set(error, PLM_IO, "cannot start the ZAP handler: %s", zmq_strerror(zmq_errno()));
     goto failed;
   }
   status = plm_thread_start(&made->thread, "keys", gate_thread, made, error);

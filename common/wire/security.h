@@ -5,8 +5,8 @@
  * Packers and listeners are clients with a NAME.key and server.pub. The keys in clients may
  * connect; the folder is read for every handshake.
  *
- * With CURVE but without a ZAP handler, libzmq lets every key in. So plm_gate_open starts the
- * handler before anything binds, and the process ends if the handler ever stops by itself.
+ * With CURVE but without a ZAP handler, libzmq lets every key in. plm_gate_open therefore starts
+ * the handler before anything binds, and the process exits if the handler ever stops by itself.
  */
 #ifndef PLM_COMMON_WIRE_SECURITY_H
 #define PLM_COMMON_WIRE_SECURITY_H

@@ -38,7 +38,7 @@ plm_status plm_socket_open(void *context, int type, size_t message_limit, void *
   bool failed = false;
   for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
     failed |= zmq_setsockopt(*socket, options[i].option, options[i].value, options[i].size) != 0;
-  if (type == ZMQ_ROUTER) /* otherwise a message to a peer that left is lost in silence */
+  if (type == ZMQ_ROUTER) /* otherwise a message to a peer that has left is silently dropped */
     failed |= zmq_setsockopt(*socket, ZMQ_ROUTER_MANDATORY, &one, sizeof one) != 0;
   if (!failed) return PLM_OK;
   const plm_status status = zmq_failed(error, "cannot set a ZeroMQ option");
@@ -47,7 +47,7 @@ plm_status plm_socket_open(void *context, int type, size_t message_limit, void *
   return status;
 }
 
-/* libzmq unlinks an ipc path before it binds, so look first whether somebody listens there. */
+/* libzmq unlinks an ipc path before it binds, so first check whether somebody listens there. */
 static bool ipc_in_use(const char *path)
 {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -174,7 +174,7 @@ plm_status plm_message_receive(void *socket, bool router, struct plm_message *me
   if (zmq_msg_more(&message->payload))
     wrong = "it has more than two frames";
   else if (size != message->header.payload_bytes)
-    wrong = "its payload has another length than the header states";
+    wrong = "the payload's length differs from the one in the header";
   else if (!plm_hash_equal(plm_hash_bytes(zmq_msg_data(&message->payload), size),
                            message->header.payload_hash))
     wrong = "the payload's hash does not match";

@@ -1,6 +1,6 @@
 /* ZeroMQ as the feed uses it: sockets with the project's options, monitors, and messages of two
- * frames. Debian's libzmq is built without draft options, so none is used. libzmq chooses routing
- * ids.
+ * frames. No draft option is used, because Debian builds libzmq without them. libzmq chooses the
+ * routing ids.
  */
 #ifndef PLM_COMMON_WIRE_SOCKET_H
 #define PLM_COMMON_WIRE_SOCKET_H
@@ -13,7 +13,8 @@
 #include "common/wire/message.h"
 #include "common/wire/security.h"
 
-/* Opens a socket with the options in doc/feed.md#sockets. message_limit: bytes of a message. */
+/* Opens a socket with the options in doc/feed.md#sockets. message_limit: the largest message
+ * accepted, in bytes. */
 plm_status plm_socket_open(void *context, int type, size_t message_limit, void **socket,
                            struct plm_error *error);
 /* Binds. bound receives the endpoint with its real port. PLM_BUSY names the process that holds the
@@ -21,9 +22,9 @@ plm_status plm_socket_open(void *context, int type, size_t message_limit, void *
 plm_status plm_socket_bind(void *socket, const char *endpoint, const char *keys, char bound[256],
                            struct plm_error *error);
 /* Removes the file of an ipc endpoint. Call it before the socket is closed: afterwards the file may
- * be a successor's. */
+ * belong to a successor. */
 void plm_socket_unbind(const char *bound);
-/* Begins to connect. libzmq tries until it succeeds. */
+/* Begins to connect. libzmq retries until it succeeds. */
 plm_status plm_socket_connect(void *socket, const char *endpoint, struct plm_error *error);
 
 /* A message that was received. */
@@ -36,8 +37,8 @@ struct plm_message {
 };
 
 /* Takes the next message without waiting. PLM_AGAIN: there is none. PLM_PROTOCOL: it was not a
- * valid message (frames, header, payload hash) and is gone; identity is filled. PLM_IO: the socket
- * is unusable. On PLM_OK the caller closes message->payload. */
+ * valid message (frames, header, payload hash) and was discarded; identity is filled. PLM_IO: the
+ * socket is unusable. On PLM_OK the caller closes message->payload. */
 plm_status plm_message_receive(void *socket, bool router, struct plm_message *message,
                                struct plm_error *error);
 
@@ -71,8 +72,8 @@ enum plm_link_event plm_monitor_next(struct plm_monitor *monitor, char reason[25
 /* Call it before the socket that it watches is closed. NULL is fine. */
 void plm_monitor_close(struct plm_monitor *monitor, void *socket);
 
-/* Who listens at an endpoint, for example "pid 4711 (redis-server)". False if that cannot be seen,
- * which is so for other users' processes. */
+/* Who listens at an endpoint, for example "pid 4711 (redis-server)". False if that cannot be seen;
+ * processes of other users cannot. */
 bool plm_port_owner(const char *endpoint, char owner[128]);
 
 #endif

@@ -187,7 +187,7 @@ static void damage_is_named(void **state)
   unlink(path);
 
   write_file(folder, "trainer.json", "{} ", 3);
-  expect_broken(folder, PLM_CORRUPT, "trainer.json is not what was written");
+  expect_broken(folder, PLM_CORRUPT, "trainer.json differs from what was written");
   write_file(folder, "trainer.json", "{}", 2);
   expect_broken(folder, PLM_CORRUPT, "trainer.json has 2 bytes, not 3");
   path_in(folder, "trainer.json", path);

@@ -142,7 +142,7 @@ static void verifies_runs_and_single_checkpoints(void **state)
   snprintf(one, sizeof one, "%.3000s/checkpoints/step_00000300", run_folder);
   write_text(one, "config.json", "{]\n");
   assert_int_equal(pipeline(arguments, output), 1);
-  assert_non_null(strstr(output, "step_00000300: config.json is not what was written"));
+  assert_non_null(strstr(output, "step_00000300: config.json differs from what was written"));
   assert_non_null(strstr(output, "1 checkpoint is damaged"));
   snprintf(arguments, sizeof arguments, "checkpoints --verify --json '%s'", one);
   assert_int_equal(pipeline(arguments, output), 1);
