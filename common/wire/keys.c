@@ -1,4 +1,4 @@
-/* Files of keys: writing, reading, and choosing one. */
+/* Files of keys: writing, reading, choosing one, and refusing those that others could change. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -18,6 +18,63 @@ void plm_keypair_wipe(struct plm_keypair *pair)
   explicit_bzero(pair, sizeof *pair);
 }
 
+/* Who can write to a folder of keys can admit himself, or put another consumer's key there. A
+ * missing path is no error here: reading it is. */
+static plm_status check_writers(const char *path, struct plm_error *error)
+{
+  struct stat about;
+  if (stat(path, &about) != 0) return PLM_OK;
+  const uid_t self = geteuid();
+  if (about.st_uid != self && about.st_uid != 0 && self != 0) {
+    (void)plm_error_set(error, PLM_CONFIG, "these keys belong to another user (uid %u)",
+                        (unsigned)about.st_uid);
+    (void)plm_error_where(error, "%s", path);
+    return plm_error_hint(error, "use keys of your own; plm-pipeline keys DIR makes them");
+  }
+  if ((about.st_mode & (S_IWGRP | S_IWOTH)) == 0) return PLM_OK;
+  (void)plm_error_set(error, PLM_CONFIG,
+                      "other users can write here (mode %03o), and so could admit themselves",
+                      about.st_mode & 0777u);
+  (void)plm_error_where(error, "%s", path);
+  return plm_error_hint(error, "look for keys that you did not make; then: chmod go-w %s", path);
+}
+
+/* Checks the folder, clients and the list of those that may connect. */
+static plm_status check_list(const char *directory, struct plm_error *error)
+{
+  char clients[PLM_PATH_SIZE], path[PLM_PATH_SIZE];
+  PLM_TRY(plm_path_join(clients, directory, "clients", error));
+  PLM_TRY(check_writers(directory, error));
+  PLM_TRY(check_writers(clients, error));
+  DIR *folder = opendir(clients);
+  if (folder == NULL) return PLM_OK;
+  plm_status status = PLM_OK;
+  const struct dirent *entry;
+  while (status == PLM_OK && (entry = readdir(folder)) != NULL) {
+    const size_t length = strlen(entry->d_name);
+    if (length < 5 || strcmp(entry->d_name + length - 4, ".pub") != 0) continue;
+    status = plm_path_join(path, clients, entry->d_name, error);
+    if (status == PLM_OK) status = check_writers(path, error);
+  }
+  closedir(folder);
+  return status;
+}
+
+/* Whatever the umask is, nobody else can write to a folder that is made here. */
+static plm_status make_private(const char *directory, struct plm_error *error)
+{
+  char path[PLM_PATH_SIZE], parent[PLM_PATH_SIZE];
+  if (snprintf(path, sizeof path, "%s", directory) >= (int)sizeof path)
+    return plm_error_set(error, PLM_LIMIT, "path %.200s is too long", directory);
+  for (size_t size = strlen(path); size > 1 && path[size - 1] == '/';) path[--size] = '\0';
+  PLM_TRY(plm_path_parent(parent, path, error));
+  PLM_TRY(plm_directory_make(parent, error));
+  if (mkdir(path, 0700) != 0 && errno != EEXIST)
+    return plm_error_errno(error, "cannot create folder %s", path);
+  PLM_TRY(plm_directory_make(path, error)); /* what exists must be a folder */
+  return check_writers(path, error);
+}
+
 static plm_status read_key(const char *directory, const char *name, char text[PLM_KEY_TEXT],
                            struct plm_error *error)
 {
@@ -25,6 +82,7 @@ static plm_status read_key(const char *directory, const char *name, char text[PL
   char *bytes;
   size_t size;
   PLM_TRY(plm_path_join(path, directory, name, error));
+  PLM_TRY(check_writers(path, error));
   PLM_TRY(plm_file_read(path, 256, &bytes, &size, error));
   while (size > 0 && (bytes[size - 1] == '\n' || bytes[size - 1] == '\r')) bytes[--size] = '\0';
   uint8_t raw[32];
@@ -116,7 +174,9 @@ plm_status plm_keys_write(const char *directory, const char *client, int *made,
                          "\"%s\" cannot be a client's name (letters, digits, . _ -)", client);
   char clients[PLM_PATH_SIZE];
   PLM_TRY(plm_path_join(clients, directory, "clients", error));
-  PLM_TRY(plm_directory_make(clients, error));
+  PLM_TRY(make_private(directory, error));
+  PLM_TRY(make_private(clients, error));
+  PLM_TRY(check_list(directory, error));
   PLM_TRY(write_pair(directory, "server", made, error));
   if (client != NULL) PLM_TRY(write_pair(clients, client, made, error));
   return PLM_OK;
@@ -124,6 +184,7 @@ plm_status plm_keys_write(const char *directory, const char *client, int *made,
 
 plm_status plm_keys_server(const char *directory, struct plm_keypair *pair, struct plm_error *error)
 {
+  PLM_TRY(check_list(directory, error));
   plm_status status = read_pair(directory, "server.key", pair, error);
   if (status == PLM_NOT_FOUND)
     (void)plm_error_hint(error, "make the keys: plm-pipeline keys %s", directory);
@@ -161,6 +222,7 @@ plm_status plm_keys_client(const char *directory, struct plm_keypair *pair,
                            char server_public[PLM_KEY_TEXT], struct plm_error *error)
 {
   char clients[PLM_PATH_SIZE], name[256];
+  PLM_TRY(check_writers(directory, error));
   plm_status status = read_key(directory, "server.pub", server_public, error);
   if (status != PLM_OK) {
     if (status == PLM_NOT_FOUND)

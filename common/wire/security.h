@@ -3,7 +3,8 @@
  * A folder of keys holds server.key, server.pub, clients/NAME.key and clients/NAME.pub. Each is one
  * line of z85 text (40 characters); secret files have mode 0600. Consumers are CURVE servers.
  * Packers and listeners are clients with a NAME.key and server.pub. The keys in clients may
- * connect; the folder is read for every handshake.
+ * connect; the folder is read for every handshake. Folders and keys that other users can write to,
+ * or that belong to another user, are refused with PLM_CONFIG, since who can add a key can connect.
  *
  * With CURVE but without a ZAP handler, libzmq lets every key in. plm_gate_open therefore starts
  * the handler before anything binds, and the process exits if the handler ever stops by itself.
@@ -19,7 +20,8 @@
 enum { PLM_KEY_TEXT = 41 }; /* 40 characters of z85 and the NUL */
 
 /* Writes server.key and server.pub if they are missing and, if client is not NULL, its pair in
- * clients. Never overwrites a key. made (may be NULL) receives the number of pairs written. */
+ * clients. Folders that it makes have mode 0700. Never overwrites a key. made (may be NULL)
+ * receives the number of pairs written. */
 plm_status plm_keys_write(const char *directory, const char *client, int *made,
                           struct plm_error *error);
 

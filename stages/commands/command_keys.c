@@ -50,9 +50,9 @@ const struct plm_command plm_command_keys = {
     .summary = "make CURVE keys, with which packers on other hosts can join",
     .details =
         "Writes server.key and server.pub and, with --client, a pair in clients/. Existing keys "
-        "are "
-        "kept; secret keys have mode 0600. A packer may join the run if its public key is among "
-        "clients/*.pub, which is read again whenever one connects.",
+        "are kept. Secret keys have mode 0600, and the folders that it makes have mode 0700. A "
+        "packer may join the run if its public key is among clients/*.pub, which is read again "
+        "whenever one connects.",
     .options = options,
     .run = run,
 };

@@ -94,6 +94,47 @@ static void keys_are_written_once(void **state)
                    PLM_NOT_FOUND);
 }
 
+/* Under umask 002, as where each user has a group of his own, `keys` makes folders to which nobody
+ * else can write. Folders and lists to which others can write are refused, with the remedy. */
+static void others_cannot_admit_themselves(void **state)
+{
+  (void)state;
+  char folder[PLM_PATH_SIZE];
+  struct plm_error error = {0};
+  struct plm_keypair pair;
+  char server[PLM_KEY_TEXT];
+  snprintf(folder, sizeof folder, "%s", scratch_path("shared-keys"));
+  const mode_t before = umask(002);
+  const char *const argv[] = {
+      packers_program("plm-pipeline"), "keys", folder, "--client", "node", NULL};
+  const int ended = packers_run(argv, scratch_path("shared.log"));
+  umask(before);
+  assert_int_equal(ended, 0);
+  static const char *const names[] = {"", "/clients", "/clients/node.pub"};
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    char path[2 * PLM_PATH_SIZE];
+    struct stat about;
+    snprintf(path, sizeof path, "%s%s", folder, names[i]);
+    assert_int_equal(stat(path, &about), 0);
+    const unsigned mode = about.st_mode & 0777u;
+    assert_int_equal(mode, i < 2 ? 0700 : 0644);
+    assert_int_equal(chmod(path, (mode_t)(mode | 020)), 0);
+    assert_int_equal(plm_keys_server(folder, &pair, &error), PLM_CONFIG);
+    assert_string_equal(error.where, path);
+    assert_non_null(strstr(error.what, "other users can write here"));
+    assert_non_null(strstr(error.hint, "chmod go-w "));
+    assert_non_null(strstr(error.hint, path));
+    assert_int_equal(chmod(path, (mode_t)mode), 0);
+    assert_int_equal(plm_keys_server(folder, &pair, &error), PLM_OK);
+  }
+  /* The client's side: who can write here could put another consumer's server.pub in its place. */
+  assert_int_equal(chmod(folder, 0770), 0);
+  assert_int_equal(plm_keys_client(folder, &pair, server, &error), PLM_CONFIG);
+  assert_int_equal(packers_run(argv, scratch_path("shared.log")), 2);
+  assert_int_equal(chmod(folder, 0700), 0);
+  assert_int_equal(plm_keys_client(folder, &pair, server, &error), PLM_OK);
+}
+
 static struct plm_feed *open_feed(double wait_s)
 {
   struct plm_feed_options options = packers_options();
@@ -236,6 +277,7 @@ int main(void)
   plm_log_init("test", PLM_LOG_ERROR);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(keys_are_written_once),
+      cmocka_unit_test(others_cannot_admit_themselves),
       cmocka_unit_test(without_a_key),
       cmocka_unit_test(with_an_unknown_key),
       cmocka_unit_test(with_another_servers_key),
