@@ -10,6 +10,7 @@
 #include "common/base/log.h"
 #include "common/model/masks.h"
 #include "common/ops/open.h"
+#include "trainer/step_chunks.h"
 #include "trainer/trainer.h"
 
 static plm_status count_parameters(const struct plm_config *config, uint64_t *parameters,

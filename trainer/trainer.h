@@ -88,8 +88,4 @@ bool plm_grace_is_short(const struct plm_grace *grace);
 /* Prints the memory plan of a configuration to stdout. Creates and changes no file. */
 plm_status plm_trainer_dry_run(const struct plm_config *config, bool json, struct plm_error *error);
 
-/* Chunks of a step and of a micro-batch. */
-uint32_t plm_trainer_step_chunks(const struct plm_config *config);
-uint32_t plm_trainer_micro_chunks(const struct plm_config *config);
-
 #endif

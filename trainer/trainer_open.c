@@ -14,20 +14,9 @@
 #include "trainer/memory_plan.h"
 #include "trainer/product_rate.h"
 #include "trainer/resume.h"
+#include "trainer/step_chunks.h"
 #include "trainer/trainer.h"
 #include "trainer/tuning.h"
-
-uint32_t plm_trainer_step_chunks(const struct plm_config *config)
-{
-  return (uint32_t)(config->trainer.batch_tokens / config->data.max_length);
-}
-
-uint32_t plm_trainer_micro_chunks(const struct plm_config *config)
-{
-  const uint32_t step = plm_trainer_step_chunks(config);
-  const uint64_t micro = config->trainer.micro_batch_tokens / config->data.max_length;
-  return micro == 0 ? 1 : micro < step ? (uint32_t)micro : step;
-}
 
 static plm_status check_configuration(const struct plm_config *config, struct plm_error *error)
 {
@@ -175,8 +164,7 @@ static plm_status open_feed(struct plm_trainer *trainer, struct plm_error *error
                             error);
 }
 
-/* ---- backend, model, weights
- * ------------------------------------------------------------------------- */
+/* ---- backend, model, weights --------------------------------------------------------------- */
 
 /* Opens the backend of the request. If that is not supported here, falls back to another
  * instruction set, and then, if trainer.precision is auto, to another precision than the saved one.

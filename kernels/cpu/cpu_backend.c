@@ -10,16 +10,6 @@
 #include "kernels/cpu/product.h"
 #include "kernels/cpu/row_product.h"
 
-void *plm_cpu_workspace(struct plm_cpu *cpu, size_t bytes)
-{
-  if (bytes <= cpu->workspace_bytes) return cpu->workspace;
-  free(cpu->workspace);
-  cpu->workspace_bytes = 0;
-  if (cpu->ops.allocate(&cpu->ops, bytes, &cpu->workspace, &cpu->error) != PLM_OK) return NULL;
-  cpu->workspace_bytes = bytes;
-  return cpu->workspace;
-}
-
 static void cpu_close(struct plm_ops *ops)
 {
   struct plm_cpu *cpu = plm_cpu_of(ops);

@@ -9,7 +9,6 @@ struct job {
   const float *g;
   float factor;
   struct plm_cpu_adam adam;
-  double *sums;
   int64_t n;
 };
 
@@ -23,29 +22,10 @@ static int64_t tiles_of(int64_t n)
   return (n + TILE - 1) / TILE;
 }
 
-static void sum_tile(void *context, int64_t tile, uint32_t thread)
-{
-  const struct job *job = context;
-  TILE_OF(job, tile);
-  job->sums[tile] = job->cpu->vector.sum_squares(job->g + begin, count);
-}
-
 static void sum_squares(struct plm_ops *ops, double *sum, const float *x, size_t n)
 {
   struct plm_cpu *cpu = plm_cpu_of(ops);
   *sum = plm_cpu_sum_squares(cpu, x, n);
-}
-
-double plm_cpu_sum_squares(struct plm_cpu *cpu, const float *x, size_t n)
-{
-  const int64_t tiles = tiles_of((int64_t)n);
-  double *sums = plm_cpu_workspace(cpu, (size_t)tiles * sizeof *sums);
-  if (sums == NULL) return 0;
-  struct job job = {.cpu = cpu, .g = x, .sums = sums, .n = (int64_t)n};
-  plm_pool_tiles(cpu->pool, tiles, sum_tile, &job);
-  double total = 0;
-  for (int64_t i = 0; i < tiles; i++) total += sums[i];
-  return total;
 }
 
 static void add_sum(struct plm_ops *ops, double *sum, const float *x, size_t n)

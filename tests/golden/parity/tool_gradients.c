@@ -21,7 +21,8 @@
 #include "tests/support/must.h"
 #include "trainer/objective.h"
 #include "trainer/schedule.h"
-#include "trainer/trainer.h"
+#include "trainer/step_chunks.h"
+#include "trainer/step_input.h"
 
 struct step_case {
   struct plm_config config;

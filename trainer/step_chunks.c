@@ -1,0 +1,14 @@
+/* Converts trainer.batch_tokens and trainer.micro_batch_tokens into chunks. */
+#include "trainer/step_chunks.h"
+
+uint32_t plm_trainer_step_chunks(const struct plm_config *config)
+{
+  return (uint32_t)(config->trainer.batch_tokens / config->data.max_length);
+}
+
+uint32_t plm_trainer_micro_chunks(const struct plm_config *config)
+{
+  const uint32_t step = plm_trainer_step_chunks(config);
+  const uint64_t micro = config->trainer.micro_batch_tokens / config->data.max_length;
+  return micro == 0 ? 1 : micro < step ? (uint32_t)micro : step;
+}

@@ -1,0 +1,16 @@
+/* The number of chunks in a step and in a micro-batch. */
+#ifndef PLM_TRAINER_STEP_CHUNKS_H
+#define PLM_TRAINER_STEP_CHUNKS_H
+
+#include <stdint.h>
+
+#include "common/config/config.h"
+
+/* Chunks of a step: whole chunks of data.max_length in trainer.batch_tokens. 0 if not even one
+ * fits, which the trainer refuses. */
+uint32_t plm_trainer_step_chunks(const struct plm_config *config);
+
+/* Chunks of a micro-batch: at least one, and at most those of a step. */
+uint32_t plm_trainer_micro_chunks(const struct plm_config *config);
+
+#endif
