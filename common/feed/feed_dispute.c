@@ -99,12 +99,16 @@ static void drop_side(struct plm_feed *feed, int side)
   if (peer != NULL) feed_peer_ban(feed, peer, "its chunks differ from those of two other packers");
 }
 
-bool feed_dispute_answer(struct plm_feed *feed, const struct plm_message *message)
+bool feed_dispute_asked(const struct plm_feed *feed, const struct feed_peer *peer, uint64_t request)
+{
+  const struct feed_ask *third = &feed->dispute.third;
+  return feed->dispute.open && third->request != 0 && third->request == request &&
+         third->peer == peer->serial;
+}
+
+void feed_dispute_answer(struct plm_feed *feed, const struct plm_message *message)
 {
   struct feed_dispute *dispute = &feed->dispute;
-  if (!dispute->open || dispute->third.request == 0 ||
-      dispute->third.request != message->header.request)
-    return false;
   const struct plm_hash hash = message->header.payload_hash;
   if (plm_hash_equal(hash, dispute->hashes[0])) {
     drop_side(feed, 1);
@@ -114,7 +118,7 @@ bool feed_dispute_answer(struct plm_feed *feed, const struct plm_message *messag
       give_up(
           feed,
           "a third packer agrees with the second, but the first one's chunks were used already");
-      return true;
+      return;
     }
     feed->in_flight += zmq_msg_size(&dispute->other) - range->bytes;
     range->bytes = zmq_msg_size(&dispute->other);
@@ -124,22 +128,22 @@ bool feed_dispute_answer(struct plm_feed *feed, const struct plm_message *messag
     drop_side(feed, 0);
   } else {
     give_up(feed, "a third packer sent something else");
-    return true;
+    return;
   }
   feed_dispute_close(feed);
   pthread_cond_broadcast(&feed->changed);
-  return true;
 }
 
 void feed_dispute_nack(struct plm_feed *feed, const struct feed_peer *peer, uint64_t request)
 {
-  struct feed_ask *third = &feed->dispute.third;
-  if (third->request == request && third->peer == peer->serial) *third = (struct feed_ask){0};
+  if (feed_dispute_asked(feed, peer, request)) feed->dispute.third.request = 0;
 }
 
 void feed_dispute_tick(struct plm_feed *feed, int64_t now)
 {
   const struct feed_ask *third = &feed->dispute.third;
   if (!feed->dispute.open || feed->failed.status != PLM_OK) return;
-  if (third->request == 0 || feed_peer_serial(feed, third->peer) == NULL) ask_third(feed, now);
+  const bool waiting = third->request != 0 && feed_peer_serial(feed, third->peer) != NULL;
+  const int64_t patience = waiting ? FEED_DEADLINE_MS + 1000 : FEED_RETRY_MS;
+  if (now - third->sent_ms > patience) ask_third(feed, now);
 }

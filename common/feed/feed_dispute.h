@@ -9,11 +9,14 @@
 void feed_dispute_open(struct plm_feed *feed, const struct feed_answered *answered,
                        const struct feed_ask *ask, struct plm_message *message,
                        uint64_t real_tokens);
-/* True: the message is the third packer's answer. */
-bool feed_dispute_answer(struct plm_feed *feed, const struct plm_message *message);
+/* Whether the request is the one that the third packer, which must be this peer, was sent. */
+bool feed_dispute_asked(const struct plm_feed *feed, const struct feed_peer *peer,
+                        uint64_t request);
+/* Takes the third packer's answer, whose chunks are those in dispute. */
+void feed_dispute_answer(struct plm_feed *feed, const struct plm_message *message);
 /* Takes a NACK: if the third packer refuses, another is asked. */
 void feed_dispute_nack(struct plm_feed *feed, const struct feed_peer *peer, uint64_t request);
-/* Called each turn: asks a third packer, unless one that is here was asked. */
+/* Called each turn: asks a third packer, or another one if the last has left or was too slow. */
 void feed_dispute_tick(struct plm_feed *feed, int64_t now);
 /* Ends the dispute, if there is one. */
 void feed_dispute_close(struct plm_feed *feed);

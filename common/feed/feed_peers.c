@@ -48,7 +48,7 @@ bool feed_peer_get(struct plm_feed *feed, struct feed_peer *peer, const struct f
   const struct plm_get get = {.deadline_ms = FEED_DEADLINE_MS,
                               .window = (uint32_t)span->window,
                               .window_first = span->window_first};
-  header.request = ++feed->next_request;
+  header.request = feed_request_id();
   header.split = feed->split;
   header.epoch = span->epoch;
   header.first = span->first;

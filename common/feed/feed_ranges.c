@@ -322,12 +322,6 @@ static void second_answer(struct plm_feed *feed, struct feed_answered *answered,
   feed_dispute_open(feed, answered, &late, message, real_tokens);
 }
 
-static bool has_span(const struct plm_header *header, const struct feed_span *span)
-{
-  return header->epoch == span->epoch && header->first == span->first &&
-         header->count == span->count;
-}
-
 bool feed_ranges_data(struct plm_feed *feed, struct feed_peer *peer, struct plm_message *message,
                       uint64_t real_tokens)
 {
@@ -336,10 +330,14 @@ bool feed_ranges_data(struct plm_feed *feed, struct feed_peer *peer, struct plm_
   const int64_t now = plm_clock_ms();
   peer->progress_ms = now;
   feed->progress_ms = now;
-  if (feed_dispute_answer(feed, message)) return true;
+  if (feed_dispute_asked(feed, peer, header->request)) {
+    if (!feed_span_is(feed, &feed->dispute.span, header)) return false;
+    feed_dispute_answer(feed, message);
+    return true;
+  }
   struct feed_range *range = find_ask(feed, header->request, peer->serial, &ask);
   if (range != NULL) {
-    if (header->split != (uint32_t)feed->split || !has_span(header, &range->span)) return false;
+    if (!feed_span_is(feed, &range->span, header)) return false;
     accept_answer(feed, range, ask, message, real_tokens);
     return true;
   }
@@ -348,7 +346,7 @@ bool feed_ranges_data(struct plm_feed *feed, struct feed_peer *peer, struct plm_
     if (answered->late.request == 0 || answered->late.request != header->request ||
         answered->late.peer != peer->serial)
       continue;
-    if (!has_span(header, &answered->span)) return false;
+    if (!feed_span_is(feed, &answered->span, header)) return false;
     second_answer(feed, answered, message, real_tokens);
     return true;
   }

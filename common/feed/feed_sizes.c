@@ -42,7 +42,7 @@ void feed_sizes_ask(struct plm_feed *feed, struct feed_sizes *sizes, int64_t now
   struct feed_peer *peer = feed_peer_next(feed, NULL, 0);
   if (peer == NULL) return;
   struct plm_header header = feed_header(feed, PLM_MESSAGE_SIZES, peer);
-  header.request = ++feed->next_request;
+  header.request = feed_request_id();
   header.split = sizes->split;
   header.epoch = sizes->epoch;
   header.first = sizes->known;

@@ -1,10 +1,27 @@
 /* The feed's failure and its messages' headers, which every file above needs. */
 #include "common/feed/feed_state.h"
 
+#include <sys/random.h>
+
 void feed_fail(struct plm_feed *feed, const struct plm_error *error)
 {
   if (feed->failed.status == PLM_OK) feed->failed = *error;
   pthread_cond_broadcast(&feed->changed);
+}
+
+uint64_t feed_request_id(void)
+{
+  uint64_t id = 0;
+  while (id == 0)
+    if (getrandom(&id, sizeof id, 0) != sizeof id) id = 0; /* a signal interrupted it */
+  return id;
+}
+
+bool feed_span_is(const struct plm_feed *feed, const struct feed_span *span,
+                  const struct plm_header *header)
+{
+  return header->split == (uint32_t)feed->split && header->epoch == span->epoch &&
+         header->first == span->first && header->count == span->count;
 }
 
 struct plm_header feed_header(const struct plm_feed *feed, enum plm_message_type type,

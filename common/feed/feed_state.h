@@ -182,7 +182,7 @@ struct plm_feed {
   struct plm_feed_corpus corpus;
   struct feed_peer peers[FEED_PEERS];
   uint32_t peer_count;
-  uint64_t next_serial, next_request, rotation;
+  uint64_t next_serial, rotation;
 
   enum plm_split split;
   uint64_t epoch, chunk; /* of the next chunk handed out */
@@ -219,6 +219,11 @@ struct plm_feed {
 
 /* Ends all calls, now and later, with error, unless an earlier one does. The mutex is held. */
 void feed_fail(struct plm_feed *feed, const struct plm_error *error);
+/* An id for a request. It cannot be guessed, so only the packer that was asked knows it. Not 0. */
+uint64_t feed_request_id(void);
+/* Whether a message is about exactly these chunks. */
+bool feed_span_is(const struct plm_feed *feed, const struct feed_span *span,
+                  const struct plm_header *header);
 /* What the headers of all messages to a packer have in common; peer is NULL for one that was not
  * let in. */
 struct plm_header feed_header(const struct plm_feed *feed, enum plm_message_type type,

@@ -112,6 +112,9 @@ static void answer(struct fake_packer *packer, const struct plm_header *header)
     break;
   case PLM_MESSAGE_GET:
     packer->gets++;
+    pthread_mutex_lock(&packer->mutex);
+    packer->last_get = *header;
+    pthread_mutex_unlock(&packer->mutex);
     if (packer->deaf) {
       packer->asked_bytes += (uint64_t)header->count * packer->options.plan.max_length;
       break;
@@ -133,6 +136,18 @@ static void answer(struct fake_packer *packer, const struct plm_header *header)
   }
 }
 
+static void forge(struct fake_packer *packer)
+{
+  struct fake_packer *victim = packer->forges;
+  if (victim == NULL) return;
+  pthread_mutex_lock(&victim->mutex);
+  const struct plm_header get = victim->last_get;
+  pthread_mutex_unlock(&victim->mutex);
+  if (get.request == packer->forged) return;
+  packer->forged = get.request;
+  send_data(packer, &get);
+}
+
 static void *run(void *argument)
 {
   struct fake_packer *packer = argument;
@@ -145,6 +160,7 @@ static void *run(void *argument)
       answer(packer, &message.header);
       zmq_msg_close(&message.payload);
     }
+    forge(packer);
     const int64_t now = plm_clock_ms();
     if (packer->welcomes == 0 && now - hello_ms > 50) {
       uint8_t payload[PLM_WIRE_CONTROL_LIMIT];
@@ -166,6 +182,7 @@ void fake_packer_start(struct fake_packer *packer, const struct plm_feed_options
   packer->options = *options;
   packer->id = id;
   packer->incarnation = 1000 + id;
+  pthread_mutex_init(&packer->mutex, NULL);
   packer->context = zmq_ctx_new();
   PLM_ASSERT(plm_socket_open(packer->context, ZMQ_DEALER, PLM_WIRE_CONTROL_LIMIT, &packer->socket,
                              &error) == PLM_OK);
@@ -179,4 +196,5 @@ void fake_packer_stop(struct fake_packer *packer)
   pthread_join(packer->thread, NULL);
   zmq_close(packer->socket);
   zmq_ctx_term(packer->context);
+  pthread_mutex_destroy(&packer->mutex);
 }

@@ -17,15 +17,19 @@ struct fake_packer {
   const char *endpoint;
   uint64_t id;
   /* a test may change these at any time */
-  atomic_int delay_ms;       /* before each DATA */
-  atomic_bool deaf;          /* answers no GET */
-  atomic_bool lies;          /* changes a token in every chunk */
-  atomic_bool nacks;         /* refuses every GET */
-  atomic_ullong asked_bytes; /* bytes of tokens in all GETs seen while deaf */
+  atomic_int delay_ms;                  /* before each DATA */
+  atomic_bool deaf;                     /* answers no GET */
+  atomic_bool lies;                     /* changes a token in every chunk */
+  atomic_bool nacks;                    /* refuses every GET */
+  _Atomic(struct fake_packer *) forges; /* answers that packer's GETs in its place */
+  atomic_ullong asked_bytes;            /* bytes of tokens in all GETs seen while deaf */
   atomic_int gets, prepares, welcomes, rejects, data;
   atomic_bool stop;
   void *context, *socket;
   uint64_t incarnation, consumer;
+  pthread_mutex_t mutex;      /* of last_get */
+  struct plm_header last_get; /* none while its request is 0 */
+  uint64_t forged;            /* the request that was last answered in another packer's place */
   pthread_t thread;
 };
 

@@ -124,49 +124,95 @@ static void second_answers_are_dropped(void **state)
   part(&meeting);
 }
 
-/* Takes chunks until two answers for one range differ: an honest late one and a lie, in either
- * order. */
-static plm_status provoke(bool third, struct plm_feed_counters *counters, struct plm_error *error)
+/* Two packers, of which the first lies and is late, so that the second is asked as well. */
+static void meet_a_liar(struct meeting *meeting)
 {
-  struct meeting meeting;
-  meet(&meeting, 2, 0);
+  meet(meeting, 2, 0);
+  meeting->packers[0].delay_ms = 600;
+  meeting->packers[0].lies = true;
+}
+
+/* Takes chunks until an error, or until a packer was banned. */
+static plm_status take_until_ban(struct meeting *meeting, struct plm_error *error)
+{
   plm_status status = PLM_OK;
-  meeting.packers[0].delay_ms = 600; /* so late that the second is asked as well */
-  meeting.packers[1].delay_ms = 0;
-  meeting.packers[0].lies = true;
-  if (third) join(&meeting, 3);
   const int64_t begin = plm_clock_ms();
-  memset(counters, 0, sizeof *counters);
-  while (status == PLM_OK && plm_clock_ms() - begin < 8000 && counters->peers + 1 != 3 &&
-         !(third && counters->refused > 0)) {
+  bool banned = false;
+  while (status == PLM_OK && !banned && plm_clock_ms() - begin < 20000) {
     struct plm_batch batch;
-    status = plm_feed_next(meeting.feed, 16, NULL, &batch, error);
-    if (status == PLM_OK) plm_feed_release(meeting.feed, &batch);
-    plm_feed_counters(meeting.feed, counters);
-    if (!third) counters->peers = 0;
+    status = plm_feed_next(meeting->feed, 16, NULL, &batch, error);
+    if (status == PLM_OK) plm_feed_release(meeting->feed, &batch);
+    for (int i = 0; i < meeting->count; i++) banned |= meeting->packers[i].rejects > 0;
   }
-  part(&meeting);
   return status;
 }
 
 static void disagreement_ends_the_run_without_a_third(void **state)
 {
   (void)state;
-  struct plm_feed_counters counters;
+  struct meeting meeting;
   struct plm_error error = {0};
-  assert_int_equal(provoke(false, &counters, &error), PLM_CORRUPT);
+  meet_a_liar(&meeting);
+  assert_int_equal(take_until_ban(&meeting, &error), PLM_CORRUPT);
   assert_non_null(strstr(error.what, "packers disagree on chunks"));
   assert_non_null(strstr(error.what, "fake:1 sent"));
   assert_non_null(strstr(error.what, "fake:2 sent"));
+  part(&meeting);
+}
+
+static void only_the_liar_is_banned(const struct meeting *meeting)
+{
+  assert_true(meeting->packers[0].rejects > 0);
+  assert_int_equal(meeting->packers[1].rejects, 0);
+  assert_int_equal(meeting->packers[2].rejects, 0);
 }
 
 static void third_packer_decides(void **state)
 {
   (void)state;
-  struct plm_feed_counters counters;
+  struct meeting meeting;
   struct plm_error error = {0};
-  assert_int_equal(provoke(true, &counters, &error), PLM_OK);
-  assert_true(counters.refused > 0); /* the one that lied */
+  meet_a_liar(&meeting);
+  join(&meeting, 3);
+  assert_int_equal(take_until_ban(&meeting, &error), PLM_OK);
+  only_the_liar_is_banned(&meeting);
+  part(&meeting);
+}
+
+/* The liar answers in the place of the third packer, whose request it knows. */
+static void a_third_verdict_cannot_be_forged(void **state)
+{
+  (void)state;
+  struct meeting meeting;
+  struct plm_error error = {0};
+  meet_a_liar(&meeting);
+  join(&meeting, 3);
+  meeting.packers[2].delay_ms = 1000;
+  meeting.packers[0].forges = &meeting.packers[2];
+  assert_int_equal(take_until_ban(&meeting, &error), PLM_OK);
+  only_the_liar_is_banned(&meeting);
+  part(&meeting);
+}
+
+/* Ids of requests differ in most of their bits: who sees one cannot guess the next. */
+static void request_ids_cannot_be_guessed(void **state)
+{
+  (void)state;
+  struct meeting meeting;
+  struct plm_error error = {0};
+  uint64_t before = 0;
+  meet(&meeting, 1, 128 << 10);
+  for (int i = 0; i < 4; i++) {
+    const int gets = meeting.packers[0].gets;
+    while (meeting.packers[0].gets == gets)
+      assert_int_equal(take(meeting.feed, &meeting.options, 64, &error), PLM_OK);
+    pthread_mutex_lock(&meeting.packers[0].mutex);
+    const uint64_t request = meeting.packers[0].last_get.request;
+    pthread_mutex_unlock(&meeting.packers[0].mutex);
+    assert_true(__builtin_popcountll(request ^ before) > 8);
+    before = request;
+  }
+  part(&meeting);
 }
 
 static void credit_bounds_what_is_asked_for(void **state)
@@ -418,6 +464,8 @@ int main(void)
       cmocka_unit_test(second_answers_are_dropped),
       cmocka_unit_test(disagreement_ends_the_run_without_a_third),
       cmocka_unit_test(third_packer_decides),
+      cmocka_unit_test(a_third_verdict_cannot_be_forged),
+      cmocka_unit_test(request_ids_cannot_be_guessed),
       cmocka_unit_test(credit_bounds_what_is_asked_for),
       cmocka_unit_test(nacks_are_asked_elsewhere),
       cmocka_unit_test(nonsense_is_counted_and_dropped),
