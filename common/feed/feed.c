@@ -52,7 +52,7 @@ static plm_status fill(struct plm_feed *feed, const struct plm_feed_options *opt
   set_others(&feed->welcome, options->other_addresses, options->other_keys, options->other_count);
   if (getrandom(&feed->incarnation, sizeof feed->incarnation, 0) < 0)
     return plm_error_errno(error, "no random numbers");
-  feed->incarnation |= 1; /* 0 stands for unknown */
+  feed->incarnation |= 1; /* 0 means unknown */
   return PLM_OK;
 }
 
@@ -64,7 +64,7 @@ static plm_status open_sockets(struct plm_feed *feed, const struct plm_feed_opti
   if (feed->context == NULL || feed->wake < 0)
     return plm_error_errno(error, "cannot open the feed");
   PLM_TRY(plm_endpoint_check(options->endpoint, options->keys, error));
-  if (options->keys != NULL) /* the gate must stand before the first bind */
+  if (options->keys != NULL) /* the gate must be open before the first bind */
     PLM_TRY(plm_gate_open(feed->context, options->keys, &feed->gate, error));
   PLM_TRY(plm_socket_open(feed->context, ZMQ_ROUTER, PLM_WIRE_DATA_LIMIT, &feed->router, error));
   PLM_TRY(plm_socket_secure_server(feed->router, options->keys, error));
@@ -173,7 +173,7 @@ void plm_feed_seek(struct plm_feed *feed, enum plm_split split, uint64_t epoch, 
   pthread_mutex_lock(&feed->mutex);
   seek(feed, split, epoch, chunk);
   feed->handed_out = 0;
-  feed->wanted = true; /* the I/O thread may ask */
+  feed->wanted = true; /* the I/O thread may now request chunks */
   if (feed->failed.status == PLM_NOT_FOUND) feed->failed.status = PLM_OK; /* another split */
   pthread_mutex_unlock(&feed->mutex);
   feed_loop_wake(feed);
@@ -213,8 +213,7 @@ static void say_waiting(const struct plm_feed *feed, int64_t waited_ms)
                 feed->role, (long long)(waited_ms / 1000), feed->peer_count, feed->bound);
 }
 
-/* Waits for the I/O thread a little while, with the mutex held. Anything but PLM_OK ends the wait.
- */
+/* Waits briefly for the I/O thread, with the mutex held. Anything but PLM_OK ends the wait. */
 static plm_status wait_slice(struct plm_feed *feed, struct waiting *waiting,
                              const volatile int *stop, struct plm_error *error)
 {
@@ -293,7 +292,8 @@ static plm_status no_memory(struct plm_error *error)
   return plm_error_set(error, PLM_NO_MEMORY, "no memory for a batch");
 }
 
-/* A free batch with room for the tokens. Its documents grow as they come. */
+/* Takes a free batch with room for the tokens. Its table of documents grows as chunks are copied.
+ */
 static plm_status take_batch(struct plm_feed *feed, uint32_t chunks, struct feed_batch **taken,
                              struct plm_error *error)
 {
@@ -355,7 +355,7 @@ static plm_status copy_chunks(const struct plm_feed *feed, struct feed_batch *ba
   return PLM_OK;
 }
 
-/* Takes what the head has. The mutex is held, but not while copying. */
+/* Takes the chunks that the first range has. The mutex is held, but released while copying. */
 static plm_status take_head(struct plm_feed *feed, struct feed_batch *batch, uint32_t *got,
                             uint32_t chunks, struct plm_error *error)
 {

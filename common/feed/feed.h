@@ -1,8 +1,8 @@
 /* The consumer's side of the feed: the trainer and the evaluator each open one.
  *
- * It binds a ROUTER, lets packers in, asks them for chunks ahead of use (what was asked for and not
- * used yet is the only queue), and hands out chunks in the order of the plan. An I/O thread answers
- * packers at all times, whatever the caller does. The protocol is in doc/feed.md.
+ * It binds a ROUTER, admits packers, requests chunks from them ahead of use (the chunks requested
+ * but not yet used are the only queue), and hands out chunks in the order of the plan. An I/O
+ * thread answers packers at all times, whatever the caller does. The protocol is in doc/feed.md.
  */
 #ifndef PLM_COMMON_FEED_FEED_H
 #define PLM_COMMON_FEED_FEED_H
@@ -22,11 +22,11 @@ struct plm_feed_options {
   struct plm_hash run_id; /* all stages and restarts of a run share it */
   struct plm_plan_parameters plan;
   enum plm_split split;
-  struct plm_hash fingerprint; /* of the corpus; zero: that of the first packer that is let in */
+  struct plm_hash fingerprint; /* of the corpus; zero: that of the first packer admitted */
   uint64_t credit_bytes;
   double wait_packers_s;
-  /* The run's other consumers, which WELCOME names: addresses, and public keys (each or all NULL).
-   */
+  /* The run's other consumers, which WELCOME names: their addresses and public keys. other_keys, or
+   * any key in it, may be NULL. */
   const char *const *other_addresses;
   const char *const *other_keys;
   uint32_t other_count;
@@ -39,18 +39,19 @@ plm_status plm_feed_open(const struct plm_feed_options *options, struct plm_feed
 /* Says BYE to all packers and joins the thread. NULL is fine. */
 void plm_feed_close(struct plm_feed *feed);
 
-/* Replaces the run's other consumers, for example once their ports are known. The packers that are
- * here get WELCOME again. keys may be NULL. Of more than 8 consumers, the first 8 are taken. */
+/* Replaces the run's other consumers, for example once their ports are known. All connected packers
+ * get WELCOME again. keys may be NULL. If there are more than 8 consumers, only the first 8 are
+ * named. */
 void plm_feed_others(struct plm_feed *feed, const char *const *addresses, const char *const *keys,
                      uint32_t count);
-/* Says whether the run's own packers are given up. While they are, the feed waits 30 s at most for
- * one that joins, or wait_packers_s if that is less. */
+/* Tells the feed whether the supervisor has given up on the run's own packers. If it has, the feed
+ * waits at most 30 s, or wait_packers_s if that is less, for another packer to join. */
 void plm_feed_packers_given_up(struct plm_feed *feed, bool given_up);
 
 const char *plm_feed_bound(const struct plm_feed *feed); /* endpoint with real port */
 
-/* Moves to a chunk of an epoch of a split; everything ahead is asked for again. A chunk beyond the
- * epoch's last one counts on into the next epoch. A new feed stands at (0, 0). */
+/* Moves to a chunk of an epoch of a split; everything ahead is requested again. A chunk number
+ * beyond the epoch's last chunk continues into the next epoch. A new feed is at (0, 0). */
 void plm_feed_seek(struct plm_feed *feed, enum plm_split split, uint64_t epoch, uint64_t chunk);
 
 /* Waits for the next `chunks` chunks, which may reach into the next epoch. batch points into
@@ -64,7 +65,7 @@ void plm_feed_release(struct plm_feed *feed, struct plm_batch *batch);
 
 /* Which chunk comes next. */
 void plm_feed_position(const struct plm_feed *feed, uint64_t *epoch, uint64_t *chunk);
-/* The number of chunks in an epoch of a split; asks packers and waits if it is not known yet.
+/* The number of chunks in an epoch of a split; if it is not known yet, asks packers and waits.
  * Errors are those of plm_feed_next. */
 plm_status plm_feed_epoch_chunks(struct plm_feed *feed, enum plm_split split, uint64_t epoch,
                                  const volatile int *stop, uint64_t *chunks,

@@ -1,5 +1,5 @@
-/* Disputes: the packer that a third one contradicts is banned. If there is no third, or the wrong
- * chunks were used already, the feed fails. */
+/* Disputes: the packer that a third one contradicts is banned. If there is no third packer, or the
+ * wrong chunks were already used, the feed fails. */
 #include "common/feed/feed_dispute.h"
 
 #include <stdio.h>
@@ -79,7 +79,7 @@ void feed_dispute_open(struct plm_feed *feed, const struct feed_answered *answer
   ask_third(feed, plm_clock_ms());
 }
 
-/* The range in question; NULL once some of it was handed out. */
+/* The disputed range; NULL once a part of it was handed out. */
 static struct feed_range *unused_range(struct plm_feed *feed)
 {
   for (struct feed_range *range = feed->head; range != NULL; range = range->next)

@@ -5,7 +5,8 @@
 
 #include "common/feed/feed_state.h"
 
-/* answered is the answer in use, message the one to ask that differs; its payload is taken over. */
+/* answered is the answer in use; message, which answers ask, differs from it. Takes over message's
+ * payload. */
 void feed_dispute_open(struct plm_feed *feed, const struct feed_answered *answered,
                        const struct feed_ask *ask, struct plm_message *message,
                        uint64_t real_tokens);
@@ -14,7 +15,7 @@ bool feed_dispute_asked(const struct plm_feed *feed, const struct feed_peer *pee
                         uint64_t request);
 /* Takes the third packer's answer, whose chunks are those in dispute. */
 void feed_dispute_answer(struct plm_feed *feed, const struct plm_message *message);
-/* Takes a NACK: if the third packer refuses, another is asked. */
+/* Takes a NACK: if the third packer refuses, another one is asked. */
 void feed_dispute_nack(struct plm_feed *feed, const struct feed_peer *peer, uint64_t request);
 /* Called each turn: asks a third packer, or another one if the last has left or was too slow. */
 void feed_dispute_tick(struct plm_feed *feed, int64_t now);

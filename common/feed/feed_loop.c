@@ -1,5 +1,5 @@
 /* The I/O thread polls the ROUTER, its monitor and the caller's wake-ups, dispatches messages and
- * keeps time. It does nothing that takes long, so packers are answered whatever the caller does. */
+ * handles timeouts. It never blocks for long, so packers are answered whatever the caller does. */
 #include "common/feed/feed_loop.h"
 
 #include <errno.h>
@@ -41,7 +41,7 @@ static plm_status check_data(const struct plm_feed *feed, struct plm_message *me
   PLM_TRY(plm_data_check(&shape, zmq_msg_data(&message->payload), (size_t)header->payload_bytes,
                          real_tokens, error));
   if (*real_tokens != header->real_tokens)
-    return plm_error_set(error, PLM_PROTOCOL, "DATA states another number of real tokens");
+    return plm_error_set(error, PLM_PROTOCOL, "DATA states a wrong number of real tokens");
   return PLM_OK;
 }
 
@@ -75,7 +75,7 @@ static void answer_ping(struct plm_feed *feed, struct feed_peer *peer)
   (void)feed_peer_send(feed, peer, &header, NULL, 0);
 }
 
-/* Takes a message of a peer that is here, in its present incarnation. */
+/* Takes a message from a connected peer in its current incarnation. */
 static void take_from_peer(struct plm_feed *feed, struct feed_peer *peer,
                            struct plm_message *message, uint64_t real_tokens,
                            struct plm_error *error)
@@ -235,7 +235,7 @@ void feed_loop_wake(struct plm_feed *feed)
 {
   const uint64_t one = 1;
   const ssize_t ignored = write(feed->wake, &one, sizeof one);
-  (void)ignored; /* it only fails when the counter is full, which wakes the thread as well */
+  (void)ignored; /* it only fails if the counter is full, and then the thread wakes as well */
 }
 
 plm_status feed_loop_start(struct plm_feed *feed, struct plm_error *error)

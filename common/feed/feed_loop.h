@@ -4,11 +4,11 @@
 
 #include "common/feed/feed_state.h"
 
-/* Starts the thread on sockets that are open. It answers packers until feed_loop_stop, which says
- * BYE to them and joins it. */
+/* Starts the thread; the sockets must be open. It answers packers until feed_loop_stop, which says
+ * BYE to them and joins the thread. */
 plm_status feed_loop_start(struct plm_feed *feed, struct plm_error *error);
 void feed_loop_stop(struct plm_feed *feed);
-/* The caller changed something: the thread looks at once. */
+/* Wakes the thread, because the caller changed something. */
 void feed_loop_wake(struct plm_feed *feed);
 
 #endif

@@ -111,10 +111,10 @@ static void reject(struct plm_feed *feed, const struct plm_message *message, con
     plm_warning("refused packer %s: %s", name, why);
   }
   (void)plm_message_send(feed->router, message->identity, message->identity_bytes, &header, why,
-                         strlen(why), NULL); /* if this is lost, it asks again */
+                         strlen(why), NULL); /* if this is lost, the packer says HELLO again */
 }
 
-/* Why a packer is not let in; "" if it is. */
+/* Says why a packer is refused; "" if it is admitted. */
 static void objection(const struct plm_feed *feed, const struct plm_hello *hello, char why[256])
 {
   char ours[PLM_HASH_HEX_SIZE], theirs[PLM_HASH_HEX_SIZE];
@@ -127,16 +127,16 @@ static void objection(const struct plm_feed *feed, const struct plm_hello *hello
   } else if (feed->fingerprint_known && !plm_hash_equal(hello->fingerprint, feed->fingerprint)) {
     plm_hash_to_hex(feed->fingerprint, ours);
     plm_hash_to_hex(hello->fingerprint, theirs);
-    snprintf(why, 256, "another corpus: its fingerprint is %s, this run's %s", theirs, ours);
+    snprintf(why, 256, "another corpus: its fingerprint is %s, this run's is %s", theirs, ours);
   } else if (packer_banned(feed, hello->packer_id)) {
     snprintf(why, 256, "it gave wrong chunks or broke the protocol before; see the %s's log",
              feed->role);
   } else if (feed->peer_count >= FEED_PEERS) {
-    snprintf(why, 256, "%d packers are here already", FEED_PEERS);
+    snprintf(why, 256, "%d packers are connected already", FEED_PEERS);
   }
 }
 
-/* The first packer that is let in fixes the corpus. */
+/* The first packer that is admitted determines the corpus. */
 static void learn_corpus(struct plm_feed *feed, const struct plm_hello *hello)
 {
   if (feed->corpus_known) return;

@@ -1,15 +1,15 @@
-/* The packers of a feed: who is let in, who is gone, and what is sent to them. The caller of each
+/* The packers of a feed: admitting them, forgetting them, and sending to them. The caller of each
  * function holds the mutex.
  *
- * A peer is known by its serial, which is never used again. Files above keep serials, and find out
- * that a packer is gone when feed_peer_serial does not know it any more. */
+ * A peer is identified by its serial, which is never reused. Other files keep serials rather than
+ * pointers; feed_peer_serial returns NULL once that packer is gone. */
 #ifndef PLM_COMMON_FEED_FEED_PEERS_H
 #define PLM_COMMON_FEED_FEED_PEERS_H
 
 #include "common/feed/feed_state.h"
 
 struct feed_peer *feed_peer_find(struct plm_feed *feed, const uint8_t *identity, size_t bytes);
-/* NULL: gone, or serial is 0. */
+/* NULL: the peer is gone, or serial is 0. */
 struct feed_peer *feed_peer_serial(struct plm_feed *feed, uint64_t serial);
 /* Whether this connection was dropped. */
 bool feed_peer_banned(const struct plm_feed *feed, const uint8_t *identity, size_t bytes);
@@ -20,7 +20,7 @@ void feed_peer_hello(struct plm_feed *feed, const struct plm_message *message);
 void feed_peer_gone(struct plm_feed *feed, struct feed_peer *peer, const char *why);
 /* Forgets a peer, tells it why with REJECT, and ignores its connection from now on. */
 void feed_peer_drop(struct plm_feed *feed, struct feed_peer *peer, const char *why);
-/* Drops a peer and lets its process in no more. */
+/* Drops a peer and refuses its process from now on. */
 void feed_peer_ban(struct plm_feed *feed, struct feed_peer *peer, const char *why);
 
 /* Called each turn: forgets silent peers, sends PING, drops those whose key was removed. */
@@ -36,7 +36,7 @@ bool feed_peer_send(struct plm_feed *feed, struct feed_peer *peer, struct plm_he
 /* Sends GET for the span and fills ask. False: as above, and ask is unchanged. */
 bool feed_peer_get(struct plm_feed *feed, struct feed_peer *peer, const struct feed_span *span,
                    int64_t now, struct feed_ask *ask);
-/* The next peer in turn that is none of the excluded packer ids; NULL: there is none. */
+/* The next peer in turn whose packer id is not excluded; NULL: there is none. */
 struct feed_peer *feed_peer_next(struct plm_feed *feed, const uint64_t *excluded, int count);
 
 #endif

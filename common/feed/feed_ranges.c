@@ -1,4 +1,5 @@
-/* Ranges of chunks: asked for ahead of use, as far as the credit reaches, answered, compared. */
+/* Ranges of chunks: requesting them ahead of use within the credit, taking answers, and comparing
+ * duplicate answers. */
 #include "common/feed/feed_ranges.h"
 
 #include <stdlib.h>
@@ -68,7 +69,8 @@ static void prepare(struct plm_feed *feed, struct feed_peer *peer, uint64_t epoc
   (void)feed_peer_send(feed, peer, &header, NULL, 0);
 }
 
-/* Chooses a packer for the window to ask from next, and a standby that prepares the one after. */
+/* Chooses a packer for the window to request from next, and a standby that prepares the window
+ * after it. */
 static void choose_home(struct plm_feed *feed, const struct feed_sizes *sizes)
 {
   struct feed_peer *home = feed_peer_serial(feed, feed->prepared);
@@ -111,7 +113,7 @@ static bool empty_split(struct plm_feed *feed, const struct feed_sizes *sizes)
   return true;
 }
 
-/* Finds (epoch, chunk) among the windows, once enough sizes are known. */
+/* Finds the window that contains (epoch, chunk), once enough sizes are known. */
 static void place_seek(struct plm_feed *feed, int64_t now)
 {
   struct feed_sizes *sizes = feed_sizes_of(feed, feed->split, feed->epoch);
@@ -135,14 +137,14 @@ static void place_seek(struct plm_feed *feed, int64_t now)
   feed->seeking = false;
 }
 
-/* Moves the place to ask from to the window that has it. False: that window's size, or whether
- * another one follows it, is not known yet. */
+/* Moves the position of the next request to the window that contains it. False: that window's size,
+ * or whether another window follows it, is not known yet. */
 static bool place_cursor(struct plm_feed *feed, struct feed_sizes **found, int64_t now)
 {
   struct feed_sizes *sizes = feed_sizes_of(feed, feed->split, feed->ask_epoch);
   if (empty_split(feed, sizes)) return false;
   if (feed->ask_window < sizes->known &&
-      feed->ask_chunk == sizes->counts[feed->ask_window]) { /* all of it was asked for */
+      feed->ask_chunk == sizes->counts[feed->ask_window]) { /* all of it was requested */
     feed->ask_window_first += sizes->counts[feed->ask_window++];
     feed->ask_chunk = 0;
     feed->home_chosen = false;
@@ -194,7 +196,9 @@ static void add_ranges(struct plm_feed *feed, int64_t now)
 
 /* ---- time --------------------------------------------------------------------------------- */
 
-/* Half the time for which the credit lasts at the measured rate, from 10 ms to FEED_LATE_MS. */
+/* Half the time for which the credit lasts at the measured rate, but between 10 ms and
+ * FEED_LATE_MS.
+ */
 static int64_t late_ms(const struct plm_feed *feed)
 {
   if (feed->rate <= 0) return FEED_LATE_MS;
@@ -238,8 +242,8 @@ static void tend_range(struct plm_feed *feed, struct feed_range *range, int64_t 
   }
 }
 
-/* The credit is what the caller takes in 2.5 seconds. It doubles while the caller has to wait, and
- * shrinks slowly. */
+/* Sets the credit to what the caller uses in 2.5 seconds. It doubles while the caller has to wait,
+ * and shrinks slowly. */
 static void measure(struct plm_feed *feed, int64_t now)
 {
   const int64_t elapsed = now - feed->rate_ms;
@@ -280,8 +284,8 @@ static struct feed_range *find_ask(struct plm_feed *feed, uint64_t request, uint
   return NULL;
 }
 
-/* Remembers the other packers that were asked for this range: if they answer, too, it is compared.
- */
+/* Remembers the other packers that were asked for this range: if they also answer, their answers
+ * are compared. */
 static void remember_others(struct plm_feed *feed, struct feed_range *range)
 {
   for (int i = 0; i < FEED_ASKS; i++) {

@@ -1,19 +1,19 @@
-/* What is asked for ahead of use, of whom, and what the answers become. The caller of each function
- * holds the mutex. */
+/* Ranges of chunks: which are requested ahead of use, from which packer, and what happens to the
+ * answers. The caller of each function holds the mutex. */
 #ifndef PLM_COMMON_FEED_FEED_RANGES_H
 #define PLM_COMMON_FEED_FEED_RANGES_H
 
 #include "common/feed/feed_state.h"
 
-/* Forgets everything that was asked for, as a seek does. */
+/* Forgets all requests, because the caller seeks. */
 void feed_ranges_clear(struct plm_feed *feed);
-/* Called each turn: measures the credit, asks for what fits into it, and asks a second packer for
- * what is late. */
+/* Called each turn: measures the credit, requests what fits into it, and requests late ranges from
+ * a second packer. */
 void feed_ranges_tick(struct plm_feed *feed, int64_t now);
-/* Removes the head, which was consumed. */
+/* Removes the first range, which was consumed. */
 void feed_ranges_pop(struct plm_feed *feed);
-/* Takes DATA whose payload was checked, and takes the payload over. False: it differs from what was
- * asked. */
+/* Takes DATA whose payload was checked, and takes over the payload. False: it is not what was
+ * requested. */
 bool feed_ranges_data(struct plm_feed *feed, struct feed_peer *peer, struct plm_message *message,
                       uint64_t real_tokens);
 void feed_ranges_nack(struct plm_feed *feed, struct feed_peer *peer,

@@ -16,7 +16,7 @@ enum { ENDPOINT_SIZE = 512, EVERY_S = 1 };
 
 struct plm_feed_run {
   struct plm_feed_run_options options;
-  char other[ENDPOINT_SIZE]; /* what packers were told; "": nothing yet */
+  char other[ENDPOINT_SIZE]; /* the address last told to the packers; "": none yet */
   bool complained;
   pthread_t thread;
   pthread_mutex_t mutex;
@@ -24,7 +24,8 @@ struct plm_feed_run {
   bool closing;
 };
 
-/* The configuration states the other's address unless it leaves the port to the system. */
+/* The configuration gives the other consumer's address, unless it lets the system choose the port.
+ */
 static void find_other(const struct plm_feed_run_options *options, char address[ENDPOINT_SIZE])
 {
   const char *known = options->other_address;
@@ -67,7 +68,7 @@ static void tell(struct plm_feed_run *feed_run)
   tell_of_packers(feed_run);
 }
 
-/* True: plm_feed_run_close was called. */
+/* Waits until the next round. True: plm_feed_run_close was called. */
 static bool pause_until_next(struct plm_feed_run *feed_run)
 {
   struct timespec until;

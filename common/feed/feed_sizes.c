@@ -1,4 +1,4 @@
-/* The sizes of windows: asked of packers a block at a time, in order. */
+/* The sizes of windows: packers are asked for them block by block, in order. */
 #include "common/feed/feed_sizes.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* The feed's failure and its messages' headers, which every file above needs. */
+/* Recording the feed's failure, and making message headers, for the other files of the feed. */
 #include "common/feed/feed_state.h"
 
 #include <sys/random.h>

@@ -1,17 +1,17 @@
 /* The state that the files of the feed's consumer side share.
  *
- * Two threads use it: the caller's (feed.c) and the I/O thread (feed_loop.c). What stands below
- * `mutex` in struct plm_feed is touched only while the mutex is held. What stands above it either
- * never changes or belongs to the I/O thread, as the sockets do.
+ * Two threads use it: the caller's (feed.c) and the I/O thread (feed_loop.c). The members below
+ * `mutex` in struct plm_feed are accessed only while the mutex is held. Those above it either never
+ * change or belong to the I/O thread, as the sockets do.
  *
  * Each file includes only the headers of those below it:
  *
  *   feed.c           the caller's functions
  *   feed_loop.c      the I/O thread
- *   feed_ranges.c    what is asked for, and what the answers become
+ *   feed_ranges.c    which chunks are requested, and what happens to the answers
  *   feed_dispute.c   two packers that disagree   |   feed_sizes.c   how long the windows are
- *   feed_peers.c     the packers that are here
- *   feed_state.c
+ *   feed_peers.c     the connected packers
+ *   feed_state.c     failure and message headers
  */
 #ifndef PLM_COMMON_FEED_FEED_STATE_H
 #define PLM_COMMON_FEED_FEED_STATE_H
@@ -31,25 +31,25 @@ enum {
   FEED_BANNED = 64,         /* connections, and processes, remembered as dropped */
   FEED_INVALID_MOST = 8,    /* invalid messages of a peer before it is banned */
   FEED_ASKS = 3,            /* packers asked for one range */
-  FEED_HISTORY = 512,       /* answered ranges of which another answer may still come */
+  FEED_HISTORY = 512,       /* answered ranges that another packer may still answer */
   FEED_EPOCHS = 4,          /* epochs whose window sizes are remembered */
   FEED_SIZES_BLOCK = 16,    /* windows in one SIZES */
   FEED_SILENCE_MS = 3000,   /* a peer that was silent this long is gone */
   FEED_PING_MS = 1000,      /* between two PINGs to a peer */
-  FEED_LATE_MS = 250,       /* longest wait for an answer before another packer is asked, too */
+  FEED_LATE_MS = 250,       /* longest wait for an answer before another packer is also asked */
   FEED_DEADLINE_MS = 10000, /* of a GET */
   FEED_RETRY_MS = 100,      /* after a NACK */
-  FEED_GIVEN_UP_MS = 30000, /* longest wait for a packer after the run gave up its own */
+  FEED_GIVEN_UP_MS = 30000, /* longest wait for a packer after the run gave up on its own */
   FEED_WAITING_MS = 10000,  /* between two lines that say what the caller waits for */
 };
 #define FEED_RANGE_LEAST ((uint64_t)64 << 10) /* bytes of one GET */
 #define FEED_RANGE_MOST ((uint64_t)1 << 20)
 #define FEED_CREDIT_START ((uint64_t)4 << 20)
 
-/* A packer that was let in. */
+/* A packer that was admitted. */
 struct feed_peer {
   bool used;
-  uint64_t serial; /* unique for the feed's life, unlike the place in the array */
+  uint64_t serial; /* unique for the feed's lifetime, unlike the index in the array */
   uint8_t identity[PLM_WIRE_IDENTITY];
   size_t identity_bytes;
   char user[PLM_KEY_TEXT]; /* public key of its connection */
@@ -58,7 +58,7 @@ struct feed_peer {
   uint32_t pid;
   uint64_t packer_id, incarnation; /* of the process, and of this connection */
   int64_t heard_ms, pinged_ms, progress_ms, joined_ms;
-  uint64_t outstanding; /* bytes asked for */
+  uint64_t outstanding; /* bytes requested */
   uint32_t invalid;     /* messages */
   struct plm_packer_counters counters;
   double tokens_per_second;
@@ -71,7 +71,7 @@ struct feed_span {
   uint32_t count;
 };
 
-/* One GET on its way. Once its peer is gone, no answer can come. */
+/* One GET that was sent. Once its peer is gone, no answer can come. */
 struct feed_ask {
   uint64_t request; /* 0: none */
   uint64_t peer;    /* serial */
@@ -81,7 +81,7 @@ struct feed_ask {
 
 enum feed_range_state { RANGE_WANTED, RANGE_READY };
 
-/* A span that is asked for, then answered, then consumed. The list has the plan's order. */
+/* A span that is requested, then answered, then consumed. The list is in the plan's order. */
 struct feed_range {
   struct feed_range *next;
   enum feed_range_state state;
@@ -90,7 +90,7 @@ struct feed_range {
   uint64_t bytes; /* an estimate until the range is ready */
   uint64_t home;  /* serial of the packer that serves the window */
   struct feed_ask asks[FEED_ASKS];
-  int64_t retry_ms;  /* not asked for before */
+  int64_t retry_ms;  /* earliest time of the next request */
   zmq_msg_t payload; /* when ready */
   struct plm_hash hash;
   uint64_t real_tokens;
@@ -129,9 +129,9 @@ struct feed_sizes {
   bool complete;    /* the epoch has no more windows */
   uint32_t *counts; /* chunks of each window */
   uint64_t capacity;
-  uint64_t request, peer; /* the SIZES on its way, 0: none; serial of its packer */
+  uint64_t request, peer; /* the SIZES that was sent, 0: none; serial of its packer */
   int64_t sent_ms;
-  uint64_t used_at; /* the least recent place is taken for another epoch */
+  uint64_t used_at; /* the least recently used entry is reused for another epoch */
 };
 
 /* The memory behind one plm_batch. */
@@ -175,7 +175,7 @@ struct plm_feed {
   pthread_mutex_t mutex;
   pthread_cond_t changed;     /* something became ready or known, or failed */
   struct plm_welcome welcome; /* plm_feed_others may change its peers */
-  bool welcome_anew;          /* and then all packers get it again */
+  bool welcome_anew;          /* they did, so all packers must get WELCOME again */
   bool packers_given_up;
   struct plm_hash fingerprint;
   bool fingerprint_known, corpus_known;
@@ -186,15 +186,15 @@ struct plm_feed {
 
   enum plm_split split;
   uint64_t epoch, chunk; /* of the next chunk handed out */
-  bool seeking;          /* (epoch, chunk) must be placed among the windows before asking */
+  bool seeking;          /* the window of (epoch, chunk) must be found before requesting */
   uint64_t ask_epoch, ask_window, ask_window_first;
-  uint32_t ask_chunk; /* next to ask for, within the window */
+  uint32_t ask_chunk; /* next chunk to request, within the window */
   uint64_t home;      /* serial of the packer that serves ask_window */
   uint64_t prepared;  /* serial of the standby, which prepares the next window */
   bool home_chosen;
   struct feed_range *head, **tail; /* ranges in order */
   struct feed_range *spare;        /* free ranges */
-  uint64_t credit, in_flight;      /* bytes: allowed; asked for or ready */
+  uint64_t credit, in_flight;      /* bytes: allowed in flight; requested or ready */
   struct feed_sizes sizes[FEED_EPOCHS];
   bool sizes_wanted; /* plm_feed_epoch_chunks waits for those of sizes_split, sizes_epoch */
   enum plm_split sizes_split;
@@ -202,10 +202,10 @@ struct plm_feed {
   struct feed_answered history[FEED_HISTORY];
   unsigned history_next;
   struct feed_dispute dispute;
-  bool wanted;             /* chunks may be asked for: the caller has called next or seek */
+  bool wanted;             /* chunks may be requested: the caller has called next or seek */
   bool starved;            /* the caller has waited since the last measurement */
   bool reading;            /* the caller copies from the head without the mutex */
-  struct plm_error failed; /* unless it is OK, every call ends with it */
+  struct plm_error failed; /* unless its status is PLM_OK, every call returns it */
   int64_t progress_ms;     /* when the last DATA came, a packer joined or the last one left */
 
   uint64_t consumed_bytes; /* by the caller since the start */
@@ -217,15 +217,16 @@ struct plm_feed {
   struct plm_feed_counters counters;
 };
 
-/* Ends all calls, now and later, with error, unless an earlier one does. The mutex is held. */
+/* Makes all current and later calls return error; an earlier failure takes precedence. The mutex is
+ * held. */
 void feed_fail(struct plm_feed *feed, const struct plm_error *error);
 /* An id for a request. It cannot be guessed, so only the packer that was asked knows it. Not 0. */
 uint64_t feed_request_id(void);
 /* Whether a message is about exactly these chunks. */
 bool feed_span_is(const struct plm_feed *feed, const struct feed_span *span,
                   const struct plm_header *header);
-/* What the headers of all messages to a packer have in common; peer is NULL for one that was not
- * let in. */
+/* The fields that the headers of all messages to a packer have in common; peer is NULL for a packer
+ * that was not admitted. */
 struct plm_header feed_header(const struct plm_feed *feed, enum plm_message_type type,
                               const struct feed_peer *peer);
 
