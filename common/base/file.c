@@ -77,6 +77,18 @@ plm_status plm_file_read(const char *path, size_t limit_bytes, char **bytes, siz
   return status;
 }
 
+plm_status plm_file_open_unnamed(const char *folder, int *descriptor, struct plm_error *error)
+{
+  *descriptor = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (*descriptor < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL)) {
+    char path[PLM_PATH_SIZE];
+    PLM_TRY(plm_path_join(path, folder, ".plm-unnamed-XXXXXX", error));
+    *descriptor = mkostemp(path, O_CLOEXEC);
+    if (*descriptor >= 0) unlink(path);
+  }
+  return *descriptor >= 0 ? PLM_OK : plm_error_errno(error, "cannot write into folder %s", folder);
+}
+
 plm_status plm_file_write_all(int descriptor, const void *bytes, size_t size, const char *path,
                               struct plm_error *error)
 {

@@ -35,6 +35,11 @@ plm_status plm_file_write(const char *path, const void *bytes, size_t size, unsi
 plm_status plm_file_replace(const char *path, const void *bytes, size_t size, unsigned mode,
                             struct plm_error *error);
 
+/* Opens a new file without a name in the folder, for reading and writing (0600). It disappears when
+ * it is closed. If the file system has no O_TMPFILE, the file gets a name, which is removed at
+ * once. */
+plm_status plm_file_open_unnamed(const char *folder, int *descriptor, struct plm_error *error);
+
 plm_status plm_file_sync(const char *path, struct plm_error *error);      /* fsync a file */
 plm_status plm_directory_sync(const char *path, struct plm_error *error); /* fsync a folder */
 

@@ -28,7 +28,9 @@ const struct plm_option plm_evaluate_options[] = {
 
 const struct plm_option plm_embed_options[] = {
     {.name = "checkpoint", .argument = "DIR", .help = "a checkpoint or an exported model"},
-    {.name = "output", .argument = "FILE", .help = "FILE.safetensors, or FILE.npy (pooled)"},
+    {.name = "output",
+     .argument = "FILE",
+     .help = "FILE.safetensors, or FILE.npy (pooled); - or a pipe gets safetensors"},
     {.name = "pooling",
      .argument = "KINDS",
      .help = "one vector for each sequence: mean (default), cls, max, std, or several: mean,max"},
@@ -46,9 +48,7 @@ const struct plm_option plm_embed_options[] = {
 
 const struct plm_option plm_generate_options[] = {
     {.name = "checkpoint", .argument = "DIR", .help = "a checkpoint or an exported model"},
-    {.name = "output",
-     .argument = "FILE",
-     .help = "the FASTA file to write (- is standard output)"},
+    {.name = "output", .argument = "FILE", .help = "the FASTA file to write; - is standard output"},
     {.name = "count",
      .argument = "N",
      .help = "sequences made from each one in IN, or in total without IN (default 1)"},
@@ -94,7 +94,9 @@ const struct plm_option plm_score_options[] = {
     {.name = "offset",
      .argument = "N",
      .help = "number of the first residue; may be negative (default 1)"},
-    {.name = "output", .argument = "FILE", .help = "the CSV file to write (default stdout)"},
+    {.name = "output",
+     .argument = "FILE",
+     .help = "the CSV file to write (default: -, standard output)"},
     {.name = "score-column",
      .argument = "NAME",
      .help = "name of the added column (default score)"},

@@ -10,6 +10,7 @@
 #include "common/base/log.h"
 #include "common/base/progress.h"
 #include "common/checkpoint/parameter_file.h"
+#include "common/cli/output_file.h"
 #include "common/inference/inference.h"
 #include "common/inference/sequence_batch.h"
 #include "common/run/stop.h"
@@ -69,7 +70,9 @@ static plm_status read_inputs(struct embed *embed, struct plm_error *error)
       .max_length = embed->inference->config.max_length,
       .strict = request->strict,
   };
-  PLM_TRY(plm_sequence_spool_open(request->output, tokenizer->token_bytes, &embed->spool, error));
+  char folder[PLM_PATH_SIZE];
+  PLM_TRY(plm_output_folder(request->output, folder, error));
+  PLM_TRY(plm_sequence_spool_open(folder, tokenizer->token_bytes, &embed->spool, error));
   PLM_TRY(plm_sequence_intake(&options, embed->spool, &embed->report.intake, error));
   embed->journal.input = plm_sequence_spool_fingerprint(embed->spool);
   return PLM_OK;
@@ -225,6 +228,7 @@ static plm_status stopped(struct embed *embed, struct plm_error *error)
            plm_format_count(embed->journal.sequences, done),
            plm_format_count(plm_sequence_spool_count(embed->spool), all));
   plm_stop_check(what, error);
+  if (plm_output_is_stream(embed->request->output)) return status;
   plm_error_hint(error, "the same command continues from there");
   return status;
 }
@@ -292,7 +296,7 @@ static plm_status run(struct embed *embed, struct plm_ops *ops, struct plm_error
   plm_status status = run_all(embed, error);
   if (status == PLM_OK) status = plm_embed_output_finish(embed->output, embed->spool, error);
   plm_progress_clear(&embed->progress);
-  if (status == PLM_NO_SPACE)
+  if (status == PLM_NO_SPACE && !plm_output_is_stream(embed->request->output))
     plm_error_hint(error, "what is done is kept; make room, and run the same command to continue");
   if (status != PLM_OK) return status;
   embed->report.seconds = 1e-9 * (double)(plm_clock_ns() - started);

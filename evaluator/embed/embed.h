@@ -22,7 +22,7 @@ struct plm_embed_request {
   const char *weights;       /* NULL, "model" or "ema" */
   const char *const *inputs; /* "-" is standard input */
   size_t input_count;
-  const char *output; /* FILE.safetensors or FILE.npy; an existing file is replaced at the end */
+  const char *output; /* FILE.safetensors or FILE.npy, or a stream (common/cli/output_file.h) */
   enum plm_embed_kind kind;
   struct plm_pooling pooling; /* for PLM_EMBED_POOLED */
   uint32_t batch_tokens;      /* in one forward pass, which has at least one chunk */

@@ -11,6 +11,7 @@
 #include "common/base/file.h"
 #include "common/base/text.h"
 #include "common/checkpoint/safetensors.h"
+#include "common/cli/output_file.h"
 
 enum { NPY_ALIGNMENT = 64, NPY_PREFIX = 10 /* magic, version, length of the rest */ };
 
@@ -219,6 +220,12 @@ plm_status plm_embed_format_of(const char *path, enum plm_embed_kind kind,
     plm_error_set(error, PLM_USAGE,
                   "%.200s: an npy file holds one array, not one for each sequence", path);
     return plm_error_hint(error, "with --per-token or --logits, name a .safetensors file");
+  }
+  if (plm_output_is_stream(path)) {
+    if (*format == PLM_EMBED_SAFETENSORS) return PLM_OK; /* whatever the name */
+    plm_error_set(error, PLM_USAGE, "%.200s: an npy has a second file with the names, beside it",
+                  path);
+    return plm_error_hint(error, "a pipe or a device gets safetensors, under another name");
   }
   if (*format == PLM_EMBED_SAFETENSORS && !ends_with(path, ".safetensors")) {
     plm_error_set(error, PLM_USAGE, "--output %.200s: the name does not say which format to write",

@@ -1,4 +1,4 @@
-/* Writes FILE.partial and FILE.journal, and makes FILE of them. */
+/* Writes FILE.partial and FILE.journal, and makes FILE of them; or a stream. */
 #include "evaluator/embed/embed_output.h"
 
 #include <errno.h>
@@ -14,6 +14,7 @@
 #include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
+#include "common/cli/output_file.h"
 
 static const uint64_t least_interval_ns = 200000000u; /* between two saves */
 enum { INTERVAL_PER_COST = 50 };                      /* so saving takes at most 2 % of the time */
@@ -22,7 +23,8 @@ struct plm_embed_output {
   char path[PLM_PATH_SIZE], partial[PLM_PATH_SIZE], journal[PLM_PATH_SIZE];
   char names[PLM_PATH_SIZE], names_partial[PLM_PATH_SIZE];
   const struct plm_embed_layout *layout;
-  int descriptor;
+  int descriptor;                 /* of FILE.partial, or of an unnamed file for a stream */
+  struct plm_output_file *stream; /* receives the unnamed file at the end; NULL if it is a file */
   uint64_t last_save_ns, save_cost_ns;
 };
 
@@ -123,14 +125,32 @@ static plm_status look_for_begun(const struct plm_embed_output *output,
   return PLM_OK;
 }
 
+/* Rows are written in any order, which a stream cannot take, so they go to an unnamed file first.
+ */
+static plm_status begin_stream(struct plm_embed_output *output, const char *path,
+                               struct plm_sequence_spool *spool, struct plm_embed_journal *journal,
+                               struct plm_error *error)
+{
+  char folder[PLM_PATH_SIZE];
+  PLM_TRY(plm_output_open(path, &output->stream, error));
+  PLM_TRY(plm_output_folder(path, folder, error));
+  PLM_TRY(plm_file_open_unnamed(folder, &output->descriptor, error));
+  snprintf(output->path, PLM_PATH_SIZE, "a temporary file in %.4000s", folder);
+  snprintf(output->partial, PLM_PATH_SIZE, "%s", output->path);
+  journal->windows = journal->batches = journal->sequences = 0;
+  PLM_TRY(take_room(output, error));
+  return plm_embed_layout_write_header(output->layout, spool, output->descriptor, output->partial,
+                                       error);
+}
+
 static plm_status open_output(struct plm_embed_output *output, const char *path,
                               struct plm_sequence_spool *spool, bool fresh,
                               struct plm_embed_journal *journal, struct plm_error *error)
 {
-  struct stat information;
-  if (stat(path, &information) == 0 && !S_ISREG(information.st_mode))
-    return plm_error_set(error, PLM_EXISTS, "%s exists and is not a file", path);
-  PLM_TRY(name_files(output, path, error));
+  if (plm_output_is_stream(path)) return begin_stream(output, path, spool, journal, error);
+  char target[PLM_PATH_SIZE];
+  PLM_TRY(plm_output_target(path, target, error));
+  PLM_TRY(name_files(output, target, error));
   PLM_TRY(lock_partial(output, error));
   const plm_status status = fresh ? PLM_NOT_FOUND : look_for_begun(output, journal, error);
   if (status != PLM_NOT_FOUND) return status;
@@ -159,6 +179,7 @@ void plm_embed_output_close(struct plm_embed_output *output)
 {
   if (output == NULL) return;
   if (output->descriptor >= 0) close(output->descriptor);
+  plm_output_close(output->stream);
   free(output);
 }
 
@@ -185,6 +206,7 @@ plm_status plm_embed_output_save(struct plm_embed_output *output,
                                  struct plm_error *error)
 {
   const uint64_t now = plm_clock_ns(), since = now - output->last_save_ns;
+  if (output->stream != NULL) return PLM_OK; /* it cannot be continued */
   if (due && (since < least_interval_ns || since < INTERVAL_PER_COST * output->save_cost_ns))
     return PLM_OK;
   if (fdatasync(output->descriptor) != 0)
@@ -206,10 +228,26 @@ static plm_status finish_names(struct plm_embed_output *output, struct plm_seque
   return status;
 }
 
+static plm_status copy_to_stream(struct plm_embed_output *output, struct plm_error *error)
+{
+  static char piece[1 << 16];
+  FILE *file = plm_output_stream(output->stream);
+  for (uint64_t at = 0; at < output->layout->bytes;) {
+    const ssize_t size = pread(output->descriptor, piece, sizeof piece, (off_t)at);
+    if (size < 0 && errno == EINTR) continue;
+    if (size <= 0) return plm_error_errno(error, "cannot read %s", output->partial);
+    if (fwrite(piece, 1, (size_t)size, file) != (size_t)size)
+      return plm_output_failed(output->stream, error);
+    at += (uint64_t)size;
+  }
+  return plm_output_finish(output->stream, error);
+}
+
 plm_status plm_embed_output_finish(struct plm_embed_output *output,
                                    struct plm_sequence_spool *spool, struct plm_error *error)
 {
   char folder[PLM_PATH_SIZE];
+  if (output->stream != NULL) return copy_to_stream(output, error);
   if (fsync(output->descriptor) != 0)
     return plm_error_errno(error, "cannot sync %s", output->partial);
   if (output->layout->format == PLM_EMBED_NPY) PLM_TRY(finish_names(output, spool, error));

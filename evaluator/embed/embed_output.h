@@ -1,6 +1,9 @@
 /* The file of embeddings while it is written. FILE.partial is allocated at once, and rows are
  * written to their places in any order; FILE.journal says which are there. When all are,
- * FILE.partial is renamed to FILE. A lock lets only one process write at a time. */
+ * FILE.partial is renamed to FILE. A lock lets only one process write at a time.
+ *
+ * If the output is a stream (common/cli/output_file.h), the rows go to an unnamed file, which is
+ * copied to the stream at the end; there is no journal. */
 #ifndef PLM_EVALUATOR_EMBED_EMBED_OUTPUT_H
 #define PLM_EVALUATOR_EMBED_EMBED_OUTPUT_H
 

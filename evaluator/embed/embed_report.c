@@ -7,6 +7,7 @@
 #include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/progress.h"
+#include "common/cli/output_file.h"
 #include "common/metrics/metrics.h"
 
 static const char *const kind_names[] = {"pooled", "per_token", "logits"};
@@ -52,26 +53,28 @@ plm_status plm_embed_report_print(const struct plm_embed_report *report,
   if (request->json)
     return print_json(report, request, layout, inference, sequences, tokens, error);
   if (plm_log_least() > PLM_LOG_INFO) return PLM_OK;
-  printf("checkpoint   %s (weights: %s)\n", request->checkpoint, inference->weights);
-  printf("sequences    %s, %s", plm_format_count(sequences, count),
-         plm_format_quantity(tokens, "token", sum));
-  if (report->intake.cut > 0) printf(", %s cut", plm_format_count(report->intake.cut, count));
+  FILE *to = plm_output_is_stdout(request->output) ? stderr : stdout;
+  fprintf(to, "checkpoint   %s (weights: %s)\n", request->checkpoint, inference->weights);
+  fprintf(to, "sequences    %s, %s", plm_format_count(sequences, count),
+          plm_format_quantity(tokens, "token", sum));
+  if (report->intake.cut > 0) fprintf(to, ", %s cut", plm_format_count(report->intake.cut, count));
   if (report->intake.bad > 0)
-    printf("; %s skipped", plm_format_quantity(report->intake.bad, "bad record", count));
+    fprintf(to, "; %s skipped", plm_format_quantity(report->intake.bad, "bad record", count));
   if (report->resumed > 0)
-    printf("; %s done by an earlier run", plm_format_count(report->resumed, count));
-  printf("\noutput       %s: ", request->output);
+    fprintf(to, "; %s done by an earlier run", plm_format_count(report->resumed, count));
+  fprintf(to, "\noutput       %s: ", plm_output_name(request->output));
   if (layout->kind == PLM_EMBED_POOLED)
-    printf("%s x %u (%s)", plm_format_count(layout->rows, count), layout->width, layout->pooling);
+    fprintf(to, "%s x %u (%s)", plm_format_count(layout->rows, count), layout->width,
+            layout->pooling);
   else
-    printf("%s of %u for each token", layout->kind == PLM_EMBED_LOGITS ? "logits" : "vectors",
-           layout->width);
+    fprintf(to, "%s of %u for each token", layout->kind == PLM_EMBED_LOGITS ? "logits" : "vectors",
+            layout->width);
   if (layout->bytes < 1000000)
-    printf(", %.1f kB\n", 1e-3 * (double)layout->bytes);
+    fprintf(to, ", %.1f kB\n", 1e-3 * (double)layout->bytes);
   else
-    printf(", %.1f MB\n", 1e-6 * (double)layout->bytes);
-  printf("padding      %.2f %%\n", 100.0 * padding_fraction(report));
-  printf("time         %.2f s, %s tokens/s\n", report->seconds,
-         plm_format_count((uint64_t)((double)report->tokens / report->seconds), rate));
+    fprintf(to, ", %.1f MB\n", 1e-6 * (double)layout->bytes);
+  fprintf(to, "padding      %.2f %%\n", 100.0 * padding_fraction(report));
+  fprintf(to, "time         %.2f s, %s tokens/s\n", report->seconds,
+          plm_format_count((uint64_t)((double)report->tokens / report->seconds), rate));
   return PLM_OK;
 }

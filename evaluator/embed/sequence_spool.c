@@ -1,8 +1,6 @@
 /* Keeps tokens, lengths and names in three unnamed files. */
 #include "evaluator/embed/sequence_spool.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,18 +17,10 @@ struct plm_sequence_spool {
   struct plm_hasher *hasher;
 };
 
-/* Opens a file without a name in the folder. If the file system has no O_TMPFILE, the file gets a
- * name, which is removed at once. */
 static plm_status open_unnamed(const char *folder, FILE **file, struct plm_error *error)
 {
-  int descriptor = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-  if (descriptor < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL)) {
-    char path[PLM_PATH_SIZE];
-    PLM_TRY(plm_path_join(path, folder, ".plm-spool-XXXXXX", error));
-    descriptor = mkostemp(path, O_CLOEXEC);
-    if (descriptor >= 0) unlink(path);
-  }
-  if (descriptor < 0) return plm_error_errno(error, "cannot write into folder %s", folder);
+  int descriptor;
+  PLM_TRY(plm_file_open_unnamed(folder, &descriptor, error));
   *file = fdopen(descriptor, "w+");
   if (*file == NULL) {
     close(descriptor);
@@ -40,11 +30,9 @@ static plm_status open_unnamed(const char *folder, FILE **file, struct plm_error
   return PLM_OK;
 }
 
-static plm_status open_files(struct plm_sequence_spool *spool, const char *beside,
+static plm_status open_files(struct plm_sequence_spool *spool, const char *folder,
                              struct plm_error *error)
 {
-  char folder[PLM_PATH_SIZE];
-  PLM_TRY(plm_path_parent(folder, beside, error));
   spool->hasher = plm_hasher_open();
   if (spool->hasher == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   PLM_TRY(open_unnamed(folder, &spool->token_file, error));
@@ -52,13 +40,13 @@ static plm_status open_files(struct plm_sequence_spool *spool, const char *besid
   return open_unnamed(folder, &spool->name_file, error);
 }
 
-plm_status plm_sequence_spool_open(const char *beside, uint32_t token_bytes,
+plm_status plm_sequence_spool_open(const char *folder, uint32_t token_bytes,
                                    struct plm_sequence_spool **spool, struct plm_error *error)
 {
   struct plm_sequence_spool *opened = calloc(1, sizeof *opened);
   if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   opened->token_bytes = token_bytes;
-  const plm_status status = open_files(opened, beside, error);
+  const plm_status status = open_files(opened, folder, error);
   if (status != PLM_OK) {
     plm_sequence_spool_close(opened);
     return status;

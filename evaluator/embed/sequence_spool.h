@@ -1,6 +1,6 @@
 /* A temporary copy of the input on disk, so that any number of sequences can be read again, in
  * windows and in bounded memory, even if they came from a pipe or a compressed file. Tokens,
- * lengths and names are in three unnamed files beside the result, which disappear with the process.
+ * lengths and names are in three unnamed files, which disappear with the process.
  */
 #ifndef PLM_EVALUATOR_EMBED_SEQUENCE_SPOOL_H
 #define PLM_EVALUATOR_EMBED_SEQUENCE_SPOOL_H
@@ -13,8 +13,8 @@
 
 struct plm_sequence_spool;
 
-/* The files are created in the folder of the file `beside`. token_bytes is 1 or 2. */
-plm_status plm_sequence_spool_open(const char *beside, uint32_t token_bytes,
+/* The files are created in the folder. token_bytes is 1 or 2. */
+plm_status plm_sequence_spool_open(const char *folder, uint32_t token_bytes,
                                    struct plm_sequence_spool **spool, struct plm_error *error);
 void plm_sequence_spool_close(struct plm_sequence_spool *spool); /* NULL is fine */
 

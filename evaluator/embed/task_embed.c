@@ -1,6 +1,7 @@
 /* The command line of `plm-evaluator embed`. */
 #include <string.h>
 
+#include "common/cli/output_file.h"
 #include "common/cli/task_options.h"
 #include "evaluator/embed/embed.h"
 #include "evaluator/task/task.h"
@@ -37,6 +38,10 @@ static plm_status take_request(const struct plm_arguments *arguments,
   }
   if (resume != NULL && strcmp(resume, "auto") != 0 && strcmp(resume, "never") != 0)
     return plm_error_set(error, PLM_USAGE, "--resume is auto or never, not \"%.80s\"", resume);
+  const char *output = plm_arguments_get(arguments, "output");
+  if (plm_output_is_stdout(output) && plm_arguments_has(arguments, "json"))
+    return plm_error_set(error, PLM_USAGE,
+                         "--json and --output %s would both write to standard output", output);
   PLM_TRY(plm_arguments_u64(arguments, "batch-tokens", BATCH_TOKENS, &batch_tokens, error));
   if (batch_tokens == 0 || batch_tokens > LARGEST_BATCH_TOKENS)
     return plm_error_set(error, PLM_USAGE, "--batch-tokens is 1 to %d", LARGEST_BATCH_TOKENS);
@@ -45,7 +50,7 @@ static plm_status take_request(const struct plm_arguments *arguments,
       .weights = plm_arguments_get(arguments, "weights"),
       .inputs = arguments->positionals,
       .input_count = arguments->positional_count,
-      .output = plm_arguments_get(arguments, "output"),
+      .output = output,
       .batch_tokens = (uint32_t)batch_tokens,
       .strict = plm_arguments_has(arguments, "strict"),
       .fresh = resume != NULL && strcmp(resume, "never") == 0,

@@ -10,6 +10,7 @@
 #include "common/base/clock.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
+#include "common/cli/output_file.h"
 #include "common/huggingface/huggingface.h"
 #include "common/huggingface/model_folder.h"
 #include "evaluator/generate/generate_work.h"
@@ -99,7 +100,7 @@ static plm_status report(const struct plm_generate_request *request,
     plm_warning("FASTA cannot hold line ends, so generated ones were written as blanks: %" PRIu64,
                 blanks);
   if (!request->json) {
-    plm_info("%s: %s, %s generated in %.1f s", request->output,
+    plm_info("%s: %s, %s generated in %.1f s", plm_output_name(request->output),
              plm_format_quantity(work->sequences, "sequence", sequences),
              plm_format_quantity(work->residues, "residue", residues), seconds);
     return PLM_OK;

@@ -1,6 +1,5 @@
 /* The command line of `plm-evaluator generate`. */
-#include <string.h>
-
+#include "common/cli/output_file.h"
 #include "common/cli/task_options.h"
 #include "evaluator/generate/generate.h"
 #include "evaluator/task/task.h"
@@ -39,9 +38,10 @@ static plm_status run(const struct plm_arguments *arguments, struct plm_error *e
                          "a checkpoint, for example runs/demo/checkpoints/latest", error));
   PLM_TRY(plm_task_needs(arguments, plm_generate_options, "output",
                          "where the FASTA goes (- is standard output)", error));
-  if (request.json && strcmp(request.output, "-") == 0)
+  if (request.json && plm_output_is_stdout(request.output))
     return plm_error_set(error, PLM_USAGE,
-                         "--json and --output - would both write to standard output");
+                         "--json and --output %s would both write to standard output",
+                         request.output);
   PLM_TRY(plm_task_number(arguments, "temperature", 0, true, 1e6, &request.temperature, error));
   PLM_TRY(plm_task_number(arguments, "top-p", 0, false, 1, &request.top_p, error));
   PLM_TRY(plm_arguments_u64(arguments, "seed", 0, &seed, error));

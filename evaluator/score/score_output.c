@@ -6,23 +6,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "common/base/file.h"
+#include "common/cli/output_file.h"
 
 struct plm_score_output {
-  const char *path; /* NULL: stdout */
-  char temporary[PLM_PATH_SIZE];
-  FILE *csv; /* NULL if no CSV is written */
+  struct plm_output_file *csv; /* NULL if no CSV is written */
   bool json;
   size_t count;
 };
 
-static plm_status failed(const struct plm_score_output *output, struct plm_error *error)
+static plm_status json_failed(struct plm_error *error)
 {
-  return plm_error_errno(error, "cannot write %s",
-                         output->path != NULL && output->csv != stdout ? output->temporary
-                                                                       : "stdout");
+  return plm_error_errno(error, "cannot write standard output");
 }
 
 plm_status plm_score_output_open(const char *path, bool rows, bool json, const char *header,
@@ -31,23 +26,15 @@ plm_status plm_score_output_open(const char *path, bool rows, bool json, const c
 {
   struct plm_score_output *opened = calloc(1, sizeof *opened);
   if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  opened->path = path;
   opened->json = json;
   plm_status status = PLM_OK;
-  if (path != NULL) {
-    const int size =
-        snprintf(opened->temporary, sizeof opened->temporary, "%s.tmp-%ld", path, (long)getpid());
-    if (size >= PLM_PATH_SIZE)
-      status = plm_error_set(error, PLM_LIMIT, "the path %.100s… is too long", path);
-    else if ((opened->csv = fopen(opened->temporary, "we")) == NULL)
-      status = failed(opened, error);
-  } else if (rows) {
-    opened->csv = stdout;
-  }
-  if (status == PLM_OK && opened->csv != NULL)
-    if (fwrite(header, 1, header_size, opened->csv) != header_size) status = failed(opened, error);
+  if (path != NULL || rows)
+    status = plm_output_open(path != NULL ? path : "-", &opened->csv, error);
+  if (status == PLM_OK && opened->csv != NULL &&
+      fwrite(header, 1, header_size, plm_output_stream(opened->csv)) != header_size)
+    status = plm_output_failed(opened->csv, error);
   if (status == PLM_OK && json && fputs("{\"variants\":[", stdout) == EOF)
-    status = failed(opened, error);
+    status = json_failed(error);
   if (status != PLM_OK) {
     plm_score_output_close(opened);
     return status;
@@ -71,7 +58,7 @@ static plm_status add_json(struct plm_score_output *output, const struct plm_sco
   if (text == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   const int printed = printf("%s%s", output->count == 0 ? "" : ",", text);
   cJSON_free(text);
-  return printed < 0 ? failed(output, error) : PLM_OK;
+  return printed < 0 ? json_failed(error) : PLM_OK;
 }
 
 plm_status plm_score_output_add(struct plm_score_output *output, const struct plm_score_row *row,
@@ -81,10 +68,12 @@ plm_status plm_score_output_add(struct plm_score_output *output, const struct pl
   snprintf(number, sizeof number, "%.6f", row->score);
   *written = strtod(number, NULL) + 0.0;
   if (*written == 0) memcpy(number, "0.000000", sizeof "0.000000"); /* not -0 */
-  if (output->csv != NULL &&
-      (fwrite(row->fields, 1, row->fields_size, output->csv) != row->fields_size ||
-       fprintf(output->csv, "%s\n", number) < 0))
-    return failed(output, error);
+  if (output->csv != NULL) {
+    FILE *csv = plm_output_stream(output->csv);
+    if (fwrite(row->fields, 1, row->fields_size, csv) != row->fields_size ||
+        fprintf(csv, "%s\n", number) < 0)
+      return plm_output_failed(output->csv, error);
+  }
   if (output->json) PLM_TRY(add_json(output, row, *written, error));
   output->count++;
   return PLM_OK;
@@ -98,8 +87,7 @@ static void add_number(cJSON *object, const char *name, double value)
     cJSON_AddNullToObject(object, name);
 }
 
-static plm_status finish_json(struct plm_score_output *output,
-                              const struct plm_rank_correlation *correlation,
+static plm_status finish_json(const struct plm_rank_correlation *correlation,
                               struct plm_error *error)
 {
   int printed = printf("]");
@@ -115,33 +103,20 @@ static plm_status finish_json(struct plm_score_output *output,
     printed = printf(",\"spearman\":%s", text);
     cJSON_free(text);
   }
-  return printed < 0 || puts("}") == EOF ? failed(output, error) : PLM_OK;
+  return printed < 0 || puts("}") == EOF || fflush(stdout) != 0 ? json_failed(error) : PLM_OK;
 }
 
 plm_status plm_score_output_finish(struct plm_score_output *output,
                                    const struct plm_rank_correlation *correlation,
                                    struct plm_error *error)
 {
-  if (output->json) PLM_TRY(finish_json(output, correlation, error));
-  if ((output->json || output->csv == stdout) && fflush(stdout) != 0) return failed(output, error);
-  if (output->path == NULL) return PLM_OK;
-  const bool whole = fflush(output->csv) == 0 && fsync(fileno(output->csv)) == 0;
-  if (!whole) return failed(output, error);
-  if (fclose(output->csv) != 0) {
-    output->csv = NULL;
-    return failed(output, error);
-  }
-  output->csv = NULL;
-  if (rename(output->temporary, output->path) != 0)
-    return plm_error_errno(error, "cannot write %s", output->path);
-  output->temporary[0] = '\0';
-  return PLM_OK;
+  if (output->json) PLM_TRY(finish_json(correlation, error));
+  return output->csv != NULL ? plm_output_finish(output->csv, error) : PLM_OK;
 }
 
 void plm_score_output_close(struct plm_score_output *output)
 {
   if (output == NULL) return;
-  if (output->csv != NULL && output->csv != stdout) fclose(output->csv);
-  if (output->temporary[0] != '\0') unlink(output->temporary);
+  plm_output_close(output->csv);
   free(output);
 }

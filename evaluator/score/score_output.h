@@ -1,5 +1,5 @@
-/* What `score` writes: CSV rows into a file or on stdout, and with --json one object on stdout. A
- * file is written under a temporary name and renamed when it is complete.
+/* What `score` writes: CSV rows to a file or a stream (common/cli/output_file.h), and with --json
+ * one object on stdout.
  *
  *   {"variants": [{"mutant": "A42G", "score": -1.25, "measured": 0.3}, …],
  *    "spearman": {"value": 0.41, "low": 0.35, "high": 0.47, "count": 1200}}
@@ -17,8 +17,8 @@
 
 struct plm_score_output;
 
-/* header (header_size bytes) is the first line of the CSV. path is its file; if it is NULL, the CSV
- * goes to stdout with `rows`, and nowhere without. */
+/* header (header_size bytes) is the first line of the CSV. path is that of
+ * --output; if it is NULL, the CSV goes to stdout with `rows`, and nowhere without. */
 plm_status plm_score_output_open(const char *path, bool rows, bool json, const char *header,
                                  size_t header_size, struct plm_score_output **output,
                                  struct plm_error *error);
@@ -34,7 +34,7 @@ struct plm_score_row {
 /* *written is the score as it was written, with six decimals. */
 plm_status plm_score_output_add(struct plm_score_output *output, const struct plm_score_row *row,
                                 double *written, struct plm_error *error);
-/* Ends the output, and gives the file its name. correlation may be NULL. */
+/* Completes the output. correlation may be NULL. */
 plm_status plm_score_output_finish(struct plm_score_output *output,
                                    const struct plm_rank_correlation *correlation,
                                    struct plm_error *error);

@@ -2,6 +2,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "common/cli/output_file.h"
 #include "common/cli/task_options.h"
 #include "evaluator/score/score_variants.h"
 #include "evaluator/task/task.h"
@@ -67,6 +68,10 @@ static plm_status run(const struct plm_arguments *arguments, struct plm_error *e
   PLM_TRY(plm_arguments_color(arguments, &request.color, error));
   if (request.plot && (!plm_arguments_has(arguments, "all") || request.json))
     return plm_error_set(error, PLM_USAGE, "--plot draws the result of --all, and excludes --json");
+  if (request.output != NULL && plm_output_is_stdout(request.output) &&
+      (request.json || request.plot))
+    return plm_error_set(error, PLM_USAGE, "%s and --output %s would both write to standard output",
+                         request.json ? "--json" : "--plot", request.output);
   PLM_TRY(plm_arguments_i64(arguments, "offset", 1, &first, error));
   request.first = first;
   if (first > 1000000000 || first < -1000000000)

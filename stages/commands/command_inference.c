@@ -80,7 +80,9 @@ const struct plm_command plm_command_embed = {
         "each sequence, named by its number from 0, and <cls> and <eos> are included. Values are "
         "fp32. The metadata \"names\" is a JSON array; for an npy the names are in "
         "FILE.npy.names.json.\n\n"
-        "An existing FILE is replaced once the new one is complete. If the command is stopped or "
+        "FILE may also be - (standard output), a pipe or a device, which receives safetensors at "
+        "the end. An existing regular file is replaced once the new one is complete. If the "
+        "command is stopped or "
         "killed, it leaves FILE.partial and FILE.journal; the same command continues from there "
         "and writes the same bytes. Memory does not grow with the number of sequences, but while "
         "the command works they take one byte for each residue on disk, beside FILE.",
@@ -102,7 +104,9 @@ const struct plm_command plm_command_generate = {
         "--steps passes, the residues it is surest of first. Without IN it makes --count "
         "sequences of --length residues. A causal model continues each sequence of IN, or starts "
         "from nothing without IN, until it writes an end, or up to --max-tokens or max_length. "
-        "The same seed gives the same sequences.",
+        "The same seed gives the same sequences.\n\n"
+        "An existing regular FILE is replaced once the new one is complete; a pipe or a device is "
+        "written.",
     .options = plm_generate_options,
     .run = generate,
 };
@@ -126,7 +130,9 @@ const struct plm_command plm_command_score = {
         "A CSV file keeps its columns and gains the column `score`; its header line decides "
         "whether commas, semicolons or tabs separate the fields. With --measured COLUMN, "
         "Spearman's rank correlation is printed to stderr. --json prints one object with "
-        "`variants` and `spearman`. If the wild type is longer than the model's max_length, the "
+        "`variants` and `spearman`. An existing regular file is replaced once the new one is "
+        "complete; a pipe or a device is written. If the wild type is longer than the model's "
+        "max_length, the "
         "model sees a window around each position.",
     .options = plm_score_options,
     .run = score,

@@ -79,10 +79,10 @@ static uint8_t token(uint32_t i, uint32_t t)
   return (uint8_t)(i * 16 + t);
 }
 
-static struct plm_sequence_spool *small_spool(const char *beside)
+static struct plm_sequence_spool *small_spool(void)
 {
   struct plm_sequence_spool *spool;
-  assert_int_equal(plm_sequence_spool_open(beside, 1, &spool, NULL), PLM_OK);
+  assert_int_equal(plm_sequence_spool_open(scratch_directory(), 1, &spool, NULL), PLM_OK);
   for (uint32_t i = 0; i < COUNT; i++) {
     uint8_t tokens[8];
     for (uint32_t t = 0; t < sequences[i].tokens; t++) tokens[t] = token(i, t);
@@ -107,7 +107,7 @@ static void windows_cover_everything_once(void **state)
   const uint32_t counts[] = {2, 1, 1, PLM_SPOOL_WINDOW_SEQUENCES, 6};
   uint16_t *tokens = must(malloc((most + 3) * sizeof *tokens));
   struct plm_sequence_spool *spool;
-  assert_int_equal(plm_sequence_spool_open(scratch_path("w"), 2, &spool, NULL), PLM_OK);
+  assert_int_equal(plm_sequence_spool_open(scratch_directory(), 2, &spool, NULL), PLM_OK);
   for (uint32_t i = 0; i < 5 + shorts; i++) {
     const uint32_t length = i < 5 ? long_ones[i] : 1 + i % 3;
     for (uint32_t t = 0; t < length; t++) tokens[t] = (uint16_t)(i * 31 + t);
@@ -155,7 +155,7 @@ static void fingerprints_see_names_lengths_and_tokens(void **state)
   struct plm_hash hashes[INPUTS];
   for (size_t i = 0; i < INPUTS; i++) {
     struct plm_sequence_spool *spool;
-    assert_int_equal(plm_sequence_spool_open(scratch_path("f"), 1, &spool, NULL), PLM_OK);
+    assert_int_equal(plm_sequence_spool_open(scratch_directory(), 1, &spool, NULL), PLM_OK);
     for (int k = 0; k < 2; k++)
       assert_int_equal(plm_sequence_spool_add(spool, inputs[i].names[k], strlen(inputs[i].names[k]),
                                               inputs[i].tokens[k],
@@ -172,7 +172,7 @@ static void a_folder_that_is_not_there_is_named(void **state)
   (void)state;
   struct plm_sequence_spool *spool;
   struct plm_error error = {0};
-  assert_int_equal(plm_sequence_spool_open(scratch_path("nowhere/out"), 1, &spool, &error),
+  assert_int_equal(plm_sequence_spool_open(scratch_path("nowhere"), 1, &spool, &error),
                    PLM_NOT_FOUND);
   assert_non_null(strstr(error.what, "nowhere"));
 }
@@ -247,7 +247,7 @@ static void pooled_safetensors(void **state)
 {
   (void)state;
   const char *path = scratch_path("pooled.safetensors");
-  struct plm_sequence_spool *spool = small_spool(path);
+  struct plm_sequence_spool *spool = small_spool();
   const struct plm_embed_layout layout = layout_of(PLM_EMBED_POOLED, PLM_EMBED_SAFETENSORS, spool);
   struct plm_embed_journal journal;
   struct plm_embed_output *output = output_of(path, &layout, spool, &journal);
@@ -275,7 +275,7 @@ static void a_tensor_a_sequence(void **state)
 {
   (void)state;
   const char *path = scratch_path("tokens.safetensors");
-  struct plm_sequence_spool *spool = small_spool(path);
+  struct plm_sequence_spool *spool = small_spool();
   const struct plm_embed_layout layout =
       layout_of(PLM_EMBED_PER_TOKEN, PLM_EMBED_SAFETENSORS, spool);
   struct plm_embed_journal journal;
@@ -304,7 +304,7 @@ static void npy_and_its_names(void **state)
 {
   (void)state;
   const char *path = scratch_path("pooled.npy");
-  struct plm_sequence_spool *spool = small_spool(path);
+  struct plm_sequence_spool *spool = small_spool();
   const struct plm_embed_layout layout = layout_of(PLM_EMBED_POOLED, PLM_EMBED_NPY, spool);
   struct plm_embed_journal journal;
   struct plm_embed_output *output = output_of(path, &layout, spool, &journal);
@@ -349,7 +349,7 @@ static void headers_have_a_limit(void **state)
   struct plm_sequence_spool *spool;
   char name[4000];
   memset(name, 'n', sizeof name);
-  assert_int_equal(plm_sequence_spool_open(scratch_path("many"), 1, &spool, NULL), PLM_OK);
+  assert_int_equal(plm_sequence_spool_open(scratch_directory(), 1, &spool, NULL), PLM_OK);
   for (int i = 0; i < 25100; i++)
     assert_int_equal(plm_sequence_spool_add(spool, name, sizeof name, "\x05", 1, NULL), PLM_OK);
   assert_int_equal(plm_sequence_spool_finish(spool, NULL), PLM_OK);
@@ -368,7 +368,7 @@ static void a_run_goes_on_where_it_was_saved(void **state)
 {
   (void)state;
   const char *path = scratch_path("resume.safetensors");
-  struct plm_sequence_spool *spool = small_spool(path);
+  struct plm_sequence_spool *spool = small_spool();
   const struct plm_embed_layout layout = layout_of(PLM_EMBED_POOLED, PLM_EMBED_SAFETENSORS, spool);
   struct plm_embed_journal journal;
   struct plm_embed_output *output = output_of(path, &layout, spool, &journal), *second;
@@ -403,7 +403,7 @@ static void another_run_is_refused_and_left_alone(void **state)
 {
   (void)state;
   const char *path = scratch_path("other.safetensors");
-  struct plm_sequence_spool *spool = small_spool(path);
+  struct plm_sequence_spool *spool = small_spool();
   const struct plm_embed_layout layout = layout_of(PLM_EMBED_POOLED, PLM_EMBED_SAFETENSORS, spool);
   struct plm_embed_journal journal;
   struct plm_embed_output *output = output_of(path, &layout, spool, &journal);
@@ -457,7 +457,7 @@ static void a_folder_in_the_way_is_found_at_once(void **state)
 {
   (void)state;
   const char *path = scratch_path("folder.safetensors");
-  struct plm_sequence_spool *spool = small_spool(path);
+  struct plm_sequence_spool *spool = small_spool();
   const struct plm_embed_layout layout = layout_of(PLM_EMBED_POOLED, PLM_EMBED_SAFETENSORS, spool);
   struct plm_embed_journal journal = journal_of(&layout, spool);
   struct plm_embed_output *output;

@@ -1,0 +1,197 @@
+/* Outputs of commands: files that are replaced, and streams that are written. */
+#include "common/cli/output_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/run/stop.h"
+
+enum { LINKS_MAX = 40 /* as the kernel has it */ };
+
+struct plm_output_file {
+  FILE *file; /* NULL once it is finished */
+  char name[PLM_PATH_SIZE], target[PLM_PATH_SIZE], temporary[PLM_PATH_SIZE];
+  bool replaces; /* it is a regular file, written as `temporary` and renamed to `target` */
+};
+
+/* ---- what a path means --------------------------------------------------------------------- */
+
+/* The number of the descriptor that the path names; -1 if it names none. */
+static int descriptor_of(const char *path)
+{
+  static const char *const folders[] = {"/dev/fd/", "/proc/self/fd/"};
+  if (strcmp(path, "-") == 0 || strcmp(path, "/dev/stdout") == 0) return STDOUT_FILENO;
+  if (strcmp(path, "/dev/stderr") == 0) return STDERR_FILENO;
+  for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+    const size_t length = strlen(folders[i]);
+    const char *digits = path + length;
+    if (strncmp(path, folders[i], length) != 0 || *digits < '0' || *digits > '9') continue;
+    char *end;
+    const long number = strtol(digits, &end, 10);
+    if (*end == '\0' && number <= 1 << 20) return (int)number;
+  }
+  return -1;
+}
+
+bool plm_output_is_stdout(const char *path)
+{
+  return descriptor_of(path) == STDOUT_FILENO;
+}
+
+bool plm_output_is_stream(const char *path)
+{
+  struct stat information;
+  return descriptor_of(path) >= 0 ||
+         (stat(path, &information) == 0 && !S_ISREG(information.st_mode) &&
+          !S_ISDIR(information.st_mode));
+}
+
+const char *plm_output_name(const char *path)
+{
+  return plm_output_is_stdout(path) ? "standard output" : path;
+}
+
+plm_status plm_output_target(const char *path, char target[PLM_PATH_SIZE], struct plm_error *error)
+{
+  struct stat information;
+  if (snprintf(target, PLM_PATH_SIZE, "%s", path) >= PLM_PATH_SIZE)
+    return plm_error_set(error, PLM_LIMIT, "the path %.200s is too long", path);
+  for (int links = 0; links < LINKS_MAX; links++) {
+    char link[PLM_PATH_SIZE], folder[PLM_PATH_SIZE];
+    const ssize_t size = readlink(target, link, sizeof link - 1);
+    if (size < 0) { /* it is no link */
+      if (stat(target, &information) == 0 && !S_ISREG(information.st_mode))
+        return plm_error_set(error, PLM_EXISTS, "%s exists and is not a file", path);
+      return PLM_OK;
+    }
+    link[size] = '\0';
+    PLM_TRY(plm_path_parent(folder, target, error));
+    PLM_TRY(plm_path_join(target, folder, link, error));
+  }
+  errno = ELOOP;
+  return plm_error_errno(error, "cannot write %s", path);
+}
+
+plm_status plm_output_folder(const char *path, char folder[PLM_PATH_SIZE], struct plm_error *error)
+{
+  char target[PLM_PATH_SIZE];
+  const char *temporary = getenv("TMPDIR");
+  if (!plm_output_is_stream(path)) {
+    PLM_TRY(plm_output_target(path, target, error));
+    return plm_path_parent(folder, target, error);
+  }
+  if (temporary == NULL || temporary[0] == '\0') temporary = "/tmp";
+  return plm_path_join(folder, temporary, ".", error);
+}
+
+/* ---- opening ------------------------------------------------------------------------------- */
+
+static plm_status open_descriptor(struct plm_output_file *output, int number,
+                                  struct plm_error *error)
+{
+  if (number == STDOUT_FILENO) {
+    output->file = stdout;
+    return PLM_OK;
+  }
+  const int copy = fcntl(number, F_DUPFD_CLOEXEC, 0);
+  if (copy >= 0 && (output->file = fdopen(copy, "w")) != NULL) return PLM_OK;
+  const plm_status status = plm_output_failed(output, error);
+  if (copy >= 0) close(copy);
+  return status;
+}
+
+static plm_status open_special(struct plm_output_file *output, struct plm_error *error)
+{
+  int descriptor;
+  do descriptor = open(output->name, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+  while (descriptor < 0 && errno == EINTR && plm_stop_check("", NULL) == PLM_OK);
+  if (descriptor >= 0 && (output->file = fdopen(descriptor, "w")) != NULL) return PLM_OK;
+  const plm_status status = plm_output_failed(output, error);
+  if (descriptor >= 0) close(descriptor);
+  return status;
+}
+
+static plm_status open_temporary(struct plm_output_file *output, struct plm_error *error)
+{
+  PLM_TRY(plm_output_target(output->name, output->target, error));
+  if (snprintf(output->temporary, PLM_PATH_SIZE, "%s.tmp-%ld", output->target, (long)getpid()) >=
+      PLM_PATH_SIZE)
+    return plm_error_set(error, PLM_LIMIT, "the path %.200s is too long", output->target);
+  output->file = fopen(output->temporary, "we");
+  if (output->file == NULL) return plm_output_failed(output, error);
+  output->replaces = true;
+  return PLM_OK;
+}
+
+static plm_status open_output(struct plm_output_file *output, const char *path,
+                              struct plm_error *error)
+{
+  const int number = descriptor_of(path);
+  const char *name = plm_output_name(path);
+  if (snprintf(output->name, PLM_PATH_SIZE, "%s", name) >= PLM_PATH_SIZE)
+    return plm_error_set(error, PLM_LIMIT, "the path %.200s is too long", path);
+  if (number >= 0) return open_descriptor(output, number, error);
+  if (plm_output_is_stream(path)) return open_special(output, error);
+  return open_temporary(output, error);
+}
+
+plm_status plm_output_open(const char *path, struct plm_output_file **output,
+                           struct plm_error *error)
+{
+  struct plm_output_file *opened = calloc(1, sizeof *opened);
+  if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  const plm_status status = open_output(opened, path, error);
+  if (status != PLM_OK) {
+    free(opened);
+    return status;
+  }
+  *output = opened;
+  return PLM_OK;
+}
+
+FILE *plm_output_stream(const struct plm_output_file *output)
+{
+  return output->file;
+}
+
+/* ---- the end ------------------------------------------------------------------------------- */
+
+plm_status plm_output_failed(const struct plm_output_file *output, struct plm_error *error)
+{
+  const int number = errno;
+  if (number == EINTR) PLM_TRY(plm_stop_check("", error));
+  errno = number;
+  return plm_error_errno(error, "cannot write %s", output->name);
+}
+
+static plm_status give_name(struct plm_output_file *output, struct plm_error *error)
+{
+  char folder[PLM_PATH_SIZE];
+  if (rename(output->temporary, output->target) != 0) return plm_output_failed(output, error);
+  output->replaces = false;
+  PLM_TRY(plm_path_parent(folder, output->target, error));
+  return plm_directory_sync(folder, error);
+}
+
+plm_status plm_output_finish(struct plm_output_file *output, struct plm_error *error)
+{
+  FILE *file = output->file;
+  if (fflush(file) != 0 || (output->replaces && fsync(fileno(file)) != 0))
+    return plm_output_failed(output, error);
+  if (file == stdout) return PLM_OK;
+  output->file = NULL;
+  if (fclose(file) != 0) return plm_output_failed(output, error);
+  return output->replaces ? give_name(output, error) : PLM_OK;
+}
+
+void plm_output_close(struct plm_output_file *output)
+{
+  if (output == NULL) return;
+  if (output->file != NULL && output->file != stdout) fclose(output->file);
+  if (output->replaces) unlink(output->temporary);
+  free(output);
+}

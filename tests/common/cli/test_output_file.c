@@ -1,0 +1,176 @@
+/* common/cli/output_file: files are replaced; what is no file is written and stays. */
+#include "tests/support/cmocka_all.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "common/base/file.h"
+#include "common/cli/output_file.h"
+#include "tests/support/scratch.h"
+
+static void write_words(const char *path, const char *words)
+{
+  struct plm_error error = {0};
+  struct plm_output_file *output;
+  if (plm_output_open(path, &output, &error) != PLM_OK) fail_msg("%s", error.what);
+  assert_true(fputs(words, plm_output_stream(output)) >= 0);
+  if (plm_output_finish(output, &error) != PLM_OK) fail_msg("%s", error.what);
+  plm_output_close(output);
+}
+
+static void assert_file(const char *path, const char *words)
+{
+  char *text;
+  size_t size;
+  assert_int_equal(plm_file_read(path, 1 << 20, &text, &size, NULL), PLM_OK);
+  assert_string_equal(text, words);
+  free(text);
+}
+
+static mode_t kind_of(const char *path)
+{
+  struct stat information;
+  assert_int_equal(lstat(path, &information), 0);
+  return information.st_mode & S_IFMT;
+}
+
+static void a_file_appears_complete_or_not_at_all(void **state)
+{
+  (void)state;
+  const char *path = scratch_path("file");
+  struct plm_output_file *output;
+  write_words(path, "first\n");
+  assert_int_equal(plm_output_open(path, &output, NULL), PLM_OK);
+  fputs("second\n", plm_output_stream(output));
+  fflush(plm_output_stream(output));
+  assert_file(path, "first\n");
+  plm_output_close(output); /* not finished */
+  assert_file(path, "first\n");
+  char temporary[PLM_PATH_SIZE];
+  snprintf(temporary, sizeof temporary, "%s.tmp-%ld", path, (long)getpid());
+  assert_false(plm_file_exists(temporary));
+  write_words(path, "third\n");
+  assert_file(path, "third\n");
+}
+
+static void a_link_stays(void **state)
+{
+  (void)state;
+  const char *link = scratch_path("link"), *target = scratch_path("target");
+  assert_int_equal(symlink("target", link), 0); /* to nothing yet */
+  write_words(link, "one\n");
+  assert_int_equal(kind_of(link), S_IFLNK);
+  assert_file(target, "one\n");
+  write_words(link, "two\n");
+  assert_int_equal(kind_of(link), S_IFLNK);
+  assert_file(target, "two\n");
+  struct plm_output_file *output;
+  assert_int_equal(symlink("circle", scratch_path("circle")), 0);
+  assert_int_equal(plm_output_open(scratch_path("circle"), &output, NULL), PLM_IO);
+}
+
+static void *read_all(void *path)
+{
+  char *text = NULL;
+  size_t size;
+  return plm_file_read(path, 1 << 20, &text, &size, NULL) == PLM_OK ? text : NULL;
+}
+
+static void a_pipe_is_written_and_stays(void **state)
+{
+  (void)state;
+  char pipe_path[PLM_PATH_SIZE], link[PLM_PATH_SIZE];
+  snprintf(pipe_path, sizeof pipe_path, "%s", scratch_path("pipe"));
+  snprintf(link, sizeof link, "%s", scratch_path("to-pipe"));
+  assert_int_equal(mkfifo(pipe_path, 0600), 0);
+  assert_int_equal(symlink("pipe", link), 0);
+  const char *const paths[] = {pipe_path, link};
+  for (size_t i = 0; i < 2; i++) {
+    pthread_t reader;
+    void *text;
+    assert_true(plm_output_is_stream(paths[i]));
+    assert_int_equal(pthread_create(&reader, NULL, read_all, pipe_path), 0);
+    write_words(paths[i], "through the pipe\n");
+    pthread_join(reader, &text);
+    assert_non_null(text);
+    assert_string_equal(text, "through the pipe\n");
+    free(text);
+    assert_int_equal(kind_of(pipe_path), S_IFIFO);
+  }
+  assert_int_equal(kind_of(link), S_IFLNK);
+}
+
+static void a_device_is_written_and_stays(void **state)
+{
+  (void)state;
+  char path[PLM_PATH_SIZE];
+  snprintf(path, sizeof path, "%s", scratch_path("null")); /* a device of this test's own */
+  if (mknod(path, S_IFCHR | 0600, makedev(1, 3)) != 0) skip();
+  const int opened = open(path, O_WRONLY | O_CLOEXEC);
+  if (opened < 0) skip(); /* devices do not work on this file system */
+  close(opened);
+  write_words(path, "into nothing\n");
+  assert_int_equal(kind_of(path), S_IFCHR);
+}
+
+static void standard_output_has_several_names(void **state)
+{
+  (void)state;
+  static const char *const names[] = {"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    struct plm_output_file *output;
+    assert_true(plm_output_is_stdout(names[i]));
+    assert_true(plm_output_is_stream(names[i]));
+    assert_string_equal(plm_output_name(names[i]), "standard output");
+    assert_int_equal(plm_output_open(names[i], &output, NULL), PLM_OK);
+    assert_ptr_equal(plm_output_stream(output), stdout);
+    assert_int_equal(plm_output_finish(output, NULL), PLM_OK);
+    plm_output_close(output);
+  }
+  assert_false(plm_output_is_stdout("/dev/fd/2"));
+  assert_false(plm_output_is_stdout("./-"));
+  assert_false(plm_output_is_stdout("/dev/fd/1x"));
+}
+
+static void a_descriptor_is_written_where_it_stands(void **state)
+{
+  (void)state;
+  char path[PLM_PATH_SIZE], name[64];
+  snprintf(path, sizeof path, "%s", scratch_path("redirected"));
+  const int descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  assert_int_equal(write(descriptor, "before\n", 7), 7);
+  snprintf(name, sizeof name, "/dev/fd/%d", descriptor);
+  write_words(name, "after\n");
+  close(descriptor);
+  assert_file(path, "before\nafter\n");
+}
+
+static void a_folder_is_refused_at_once(void **state)
+{
+  (void)state;
+  struct plm_error error = {0};
+  struct plm_output_file *output;
+  assert_int_equal(plm_output_open(scratch_directory(), &output, &error), PLM_EXISTS);
+  assert_non_null(strstr(error.what, "exists and is not a file"));
+  assert_int_equal(plm_output_open(scratch_path("nowhere/out"), &output, &error), PLM_NOT_FOUND);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_file_appears_complete_or_not_at_all),
+      cmocka_unit_test(a_link_stays),
+      cmocka_unit_test(a_pipe_is_written_and_stays),
+      cmocka_unit_test(a_device_is_written_and_stays),
+      cmocka_unit_test(standard_output_has_several_names),
+      cmocka_unit_test(a_descriptor_is_written_where_it_stands),
+      cmocka_unit_test(a_folder_is_refused_at_once),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
