@@ -35,30 +35,13 @@ names() {
 # ---- processors ----
 at_each_level='^(kernels/test_ops_(products|rows|cached|optimizer)|common/model/test_(decode|model_.*)|golden/test_training\.py)$'
 
-has() { # does the processor have all of these?
-  local flag
-  for flag in "$@"; do grep -qsw "$flag" <<<"$processor" || return 1; done
-}
-
-# The levels of this processor, the best first; the best is what the tests use anyway.
-levels() {
-  local processor
-  processor=$(grep -m 1 '^flags' /proc/cpuinfo)
-  has avx2 fma bmi2 || { echo portable; return; }
-  if has avx512f avx512bw avx512cd avx512dq avx512vl; then
-    if has avx512_bf16; then
-      has amx_bf16 amx_tile && echo amx
-      echo avx512_bf16
-    fi
-    echo avx512
-  fi
-  echo avx2
-}
+levels_tool=$PLM_BUILD/tests/processors/levels/tool_levels
 
 lesser_levels() {
-  [ -z "${PLM_CPU_ISA:-}" ] || return 0
+  [ -z "${PLM_CPU_ISA:-}" ] && [ -x "$levels_tool" ] || return 0
   local level name
-  for level in $(levels | tail -n +2); do
+  # the best level is what the tests use anyway
+  for level in $("$levels_tool" | sed -n 's/^has //p' | tail -n +2); do
     names | grep -E "$at_each_level" | while read -r name; do echo "$name@$level"; done
   done
 }
@@ -109,10 +92,10 @@ list=$({ names; lesser_levels; } | LC_ALL=C sort -u | grep -E -- "${pattern:-.}"
 
 count() { grep -lx "$1" "$results"/*.result 2>/dev/null | wc -l; }
 passed=$(count pass) failed=$(count fail) skipped=$(count skip)
-if [ -r /proc/cpuinfo ] && grep -q @ <<<"$list"; then
-  for level in amx avx512_bf16 avx512 avx2; do
-    levels | grep -qx "$level" || echo "not tested: $level, which this processor lacks"
-  done
+if [ ! -x "$levels_tool" ] && grep -qE "$at_each_level" <<<"$list"; then
+  echo "no test was repeated at lesser levels, because $levels_tool is not built"
+elif grep -q @ <<<"$list"; then
+  "$levels_tool" | sed -n 's/^lacks \(.*\)/not tested: \1, which this processor lacks/p'
 fi
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
