@@ -29,6 +29,14 @@ static struct plm_header header_of(const struct packer_link *link, enum plm_mess
 
 /* ---- opening and closing ------------------------------------------------------------------ */
 
+static void drop_plans(struct packer_link *link)
+{
+  for (int split = 0; split < PLM_SPLIT_COUNT; split++) {
+    window_store_drop_plan(link->store, link->plans[split]);
+    link->plans[split] = NULL;
+  }
+}
+
 void packer_link_close(struct packer_link *link, bool bye)
 {
   if (link->socket == NULL) return;
@@ -40,6 +48,7 @@ void packer_link_close(struct packer_link *link, bool bye)
   }
   plm_monitor_close(link->monitor, link->socket);
   zmq_close(link->socket);
+  drop_plans(link);
   link->monitor = NULL;
   link->socket = NULL;
   link->state = LINK_CLOSED;
@@ -189,6 +198,10 @@ static bool take_welcome(struct packer_link *link, struct packer_context *contex
     return false;
   }
   if (link->state == LINK_SERVING && link->consumer != message->header.consumer) return false;
+  if (!plm_hash_equal(link->plan_hash, message->header.plan)) { /* of another plan */
+    link->pending_count = 0;
+    link->prepare.wanted = false;
+  }
   if (link->state != LINK_SERVING)
     plm_info("serving %s%s", link->endpoint, link->served_before ? " again" : "");
   link->welcome = welcome;
@@ -201,6 +214,8 @@ static bool take_welcome(struct packer_link *link, struct packer_context *contex
   link->backoff_ms = 0;
   link->said_ms = 0;
   link->ping_ms = now;
+  drop_plans(link);
+  link->store = context->store;
   for (int split = 0; split < PLM_SPLIT_COUNT; split++)
     link->plans[split] =
         window_store_plan(context->store, (enum plm_split)split, &welcome.plan, link->plan_hash);
@@ -218,8 +233,8 @@ static void take_get(struct packer_link *link, struct packer_context *context,
     context->counters.invalid++;
     return;
   }
-  if (!plm_hash_equal(header->plan, link->plan_hash) || link->plans[header->split] == NULL ||
-      header->count == 0 || header->first < get.window_first)
+  if (!plm_hash_equal(header->plan, link->plan_hash) || header->count == 0 ||
+      header->first < get.window_first)
     nack(link, header->request, header->first, PLM_NACK_RANGE, "no such plan, split or chunk");
   else if (link->pending_count == LINK_PENDING)
     nack(link, header->request, header->first, PLM_NACK_BUSY, "too many requests");
@@ -238,7 +253,7 @@ static void take_sizes(struct packer_link *link, struct packer_context *context,
                                   .epoch = header->epoch,
                                   .first = header->first,
                                   .count = header->count};
-  if (ask.plan == NULL || header->count > PLM_WIRE_SIZES)
+  if (header->count > PLM_WIRE_SIZES)
     nack(link, header->request, header->first, PLM_NACK_RANGE, "no such windows");
   else if (!window_store_ask_sizes(context->store, &ask))
     nack(link, header->request, header->first, PLM_NACK_BUSY, "too many requests");
@@ -460,7 +475,7 @@ void packer_link_serve(struct packer_link *link, struct packer_context *context,
   }
   link->pending_count = kept;
   struct packed_window *packed;
-  if (link->prepare.wanted && waiting < STORE_WINDOWS && link->plans[link->prepare.split] != NULL &&
+  if (link->prepare.wanted && waiting < STORE_WINDOWS &&
       window_store_get(context->store, link->plans[link->prepare.split], link->prepare.epoch,
                        link->prepare.window, true, &packed, NULL) != WINDOW_ABSENT)
     link->prepare.wanted = false;

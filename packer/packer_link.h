@@ -51,7 +51,8 @@ struct packer_link {
   uint64_t served_consumer; /* the one that sent the last WELCOME, even if it has disconnected */
   struct plm_hash run_id, plan_hash;
   struct plm_welcome welcome;
-  struct store_plan *plans[PLM_SPLIT_COUNT];
+  struct window_store *store;                /* that holds the plans */
+  struct store_plan *plans[PLM_SPLIT_COUNT]; /* NULL unless the consumer is served */
   int64_t opened_ms, heard_ms, hello_ms, ping_ms, retry_ms, said_ms;
   int64_t backoff_ms;
   bool connected, served_before;

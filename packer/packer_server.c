@@ -18,6 +18,9 @@
 
 enum { TURN_MS = 100, RUN_FOLDER_MS = 500 };
 
+_Static_assert(PACKER_ENDPOINTS *PLM_SPLIT_COUNT <= STORE_PLANS_HELD,
+               "every consumer needs a plan for each split");
+
 static const char *const run_keys[] = {"feed", "evaluation_feed"};
 
 struct server {

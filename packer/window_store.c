@@ -11,7 +11,12 @@
 
 #include "common/base/thread.h"
 
-enum { STORE_PLANS = 64, STORE_SPARE = 3, STORE_THREADS = 8 };
+enum {
+  /* The workers may be busy with plans that nobody holds any more, so there is room for those. */
+  STORE_PLANS = STORE_PLANS_HELD + STORE_WINDOWS + STORE_SIZES + 1,
+  STORE_SPARE = 3,
+  STORE_THREADS = 8
+};
 #define STORE_ALIVE_LIMIT ((uint64_t)1 << 30) /* total bytes of all live buffers */
 
 struct store_window {
@@ -27,6 +32,9 @@ struct store_window {
 
 struct store_plan {
   bool used;
+  unsigned holders; /* of the main thread */
+  unsigned jobs;    /* windows being made, and sizes; guarded by the store's mutex */
+  uint64_t used_at;
   enum plm_split split;
   struct plm_plan_parameters parameters;
   struct plm_hash hash;
@@ -45,7 +53,8 @@ struct worker {
 struct window_store {
   struct plm_corpus *corpus;
   int wake;
-  struct store_plan plans[STORE_PLANS]; /* the main thread's */
+  struct store_plan plans[STORE_PLANS]; /* the main thread's, except jobs */
+  uint64_t plan_uses;
   uint64_t pass;
   struct worker workers[STORE_THREADS];
   unsigned worker_count;
@@ -117,22 +126,69 @@ static struct packed_window *take_buffer(struct window_store *store)
 
 /* ---- plans -------------------------------------------------------------------------------- */
 
+/* Forgets a plan that nobody uses, with the windows that were made from it. */
+static void close_plan(struct window_store *store, struct store_plan *plan)
+{
+  struct packed_window *old[STORE_WINDOWS] = {NULL};
+  pthread_mutex_lock(&store->mutex);
+  for (int i = 0; i < STORE_WINDOWS; i++) {
+    struct store_window *window = &store->windows[i];
+    if (window->state == WINDOW_ABSENT || window->plan != plan) continue;
+    old[i] = window->packed;
+    *window = (struct store_window){.state = WINDOW_ABSENT};
+  }
+  pthread_mutex_unlock(&store->mutex);
+  for (int i = 0; i < STORE_WINDOWS; i++)
+    if (old[i] != NULL) packed_window_release(old[i]);
+  plm_plan_close(plan->plan);
+  plan->plan = NULL;
+  plan->used = false;
+}
+
+/* A free place, or that of the least recently used plan that nobody uses. */
+static struct store_plan *plan_place(struct window_store *store)
+{
+  struct store_plan *place = NULL;
+  pthread_mutex_lock(&store->mutex);
+  for (int i = 0; i < STORE_PLANS; i++) {
+    struct store_plan *plan = &store->plans[i];
+    if (plan->used && (plan->holders > 0 || plan->jobs > 0)) continue;
+    if (place == NULL || (place->used && (!plan->used || plan->used_at < place->used_at)))
+      place = plan;
+  }
+  pthread_mutex_unlock(&store->mutex);
+  PLM_ASSERT(place != NULL); /* only the main thread adds holders and jobs */
+  return place;
+}
+
 struct store_plan *window_store_plan(struct window_store *store, enum plm_split split,
                                      const struct plm_plan_parameters *parameters,
                                      struct plm_hash hash)
 {
-  for (int i = 0; i < STORE_PLANS; i++) {
+  struct store_plan *found = NULL;
+  for (int i = 0; i < STORE_PLANS && found == NULL; i++) {
     struct store_plan *plan = &store->plans[i];
-    if (!plan->used) {
-      plan->used = true;
-      plan->split = split;
-      plan->parameters = *parameters;
-      plan->hash = hash;
-      return plan;
-    }
-    if (plan->split == split && plm_hash_equal(plan->hash, hash)) return plan;
+    if (plan->used && plan->split == split && plm_hash_equal(plan->hash, hash)) found = plan;
   }
-  return NULL;
+  if (found == NULL) {
+    found = plan_place(store);
+    if (found->used) close_plan(store, found);
+    found->used = true;
+    found->split = split;
+    found->parameters = *parameters;
+    found->hash = hash;
+  }
+  found->holders++;
+  found->used_at = ++store->plan_uses;
+  return found;
+}
+
+void window_store_drop_plan(struct window_store *store, struct store_plan *plan)
+{
+  if (plan == NULL) return;
+  PLM_ASSERT(plan->holders > 0);
+  plan->holders--;
+  plan->used_at = ++store->plan_uses;
 }
 
 static plm_status open_plan(struct window_store *store, struct store_plan *plan,
@@ -179,6 +235,7 @@ static void make_window(struct worker *worker, struct store_window *window)
   window->error.status = status;
   window->served = false;
   window->state = status == PLM_OK ? WINDOW_READY : WINDOW_FAILED;
+  plan->jobs--;
 }
 
 static void make_sizes(struct window_store *store, struct store_sizes *sizes)
@@ -230,6 +287,7 @@ static void *work(void *argument)
       make_sizes(store, &sizes);
       pthread_mutex_lock(&store->mutex);
       store->sizes_working--;
+      sizes.plan->jobs--;
       store->done[store->done_count++] = sizes;
     } else if (window != NULL) {
       window->order = 0; /* taken */
@@ -295,6 +353,7 @@ enum window_state window_store_get(struct window_store *store, struct store_plan
                                    .state = WINDOW_MAKING,
                                    .used_at = store->pass,
                                    .order = ++store->orders};
+    plan->jobs++;
     state = WINDOW_MAKING;
     pthread_cond_signal(&store->work);
   }
@@ -334,6 +393,7 @@ bool window_store_ask_sizes(struct window_store *store, const struct store_sizes
   if (room) {
     store->asked[store->asked_count] = *ask;
     store->asked[store->asked_count++].counts = NULL;
+    ask->plan->jobs++;
     pthread_cond_signal(&store->work);
   }
   pthread_mutex_unlock(&store->mutex);

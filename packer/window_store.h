@@ -16,7 +16,7 @@
 #include "common/plan/plan.h"
 #include "packer/window_build.h"
 
-enum { STORE_WINDOWS = 3, STORE_SIZES = 64 };
+enum { STORE_WINDOWS = 3, STORE_SIZES = 64, STORE_PLANS_HELD = 64 };
 
 struct window_store;
 plm_status window_store_open(struct plm_corpus *corpus, unsigned threads,
@@ -26,11 +26,14 @@ void window_store_close(struct window_store *store);
 int window_store_wake(const struct window_store *store); /* readable once something is finished */
 void window_store_woken(struct window_store *store);
 
-/* A plan of a split. The first worker that needs it opens it. NULL: the store has too many. */
+/* A plan of a split. The first worker that needs it opens it. The caller holds the plan until
+ * window_store_drop_plan. Plans that nobody holds stay open for the next run with the same
+ * parameters, until their place is needed. At most STORE_PLANS_HELD plans are held at once. */
 struct store_plan;
 struct store_plan *window_store_plan(struct window_store *store, enum plm_split split,
                                      const struct plm_plan_parameters *parameters,
                                      struct plm_hash hash);
+void window_store_drop_plan(struct window_store *store, struct store_plan *plan); /* NULL is fine */
 
 enum window_state { WINDOW_ABSENT, WINDOW_MAKING, WINDOW_READY, WINDOW_FAILED };
 /* The state of a window. With `make`, workers are told to make an absent window if a slot is free
