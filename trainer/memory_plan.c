@@ -8,6 +8,7 @@
 
 #include "common/base/json.h"
 #include "common/base/log.h"
+#include "common/base/size.h"
 #include "common/model/masks.h"
 #include "common/ops/open.h"
 #include "trainer/step_chunks.h"
@@ -76,8 +77,14 @@ plm_status plm_memory_plan(const struct plm_config *config, const struct plm_ops
   plan->count = sizeof rows / sizeof *rows;
   for (size_t i = 0; i < plan->count; i++) {
     plan->rows[i] = rows[i];
-    *(rows[i].host ? &plan->host_bytes : &plan->device_bytes) += rows[i].bytes;
+    uint64_t *total = rows[i].host ? &plan->host_bytes : &plan->device_bytes;
+    *total = plm_size_sum(*total, rows[i].bytes);
   }
+  if (plm_size_sum(plan->device_bytes, plan->host_bytes) == SIZE_MAX)
+    return plm_error_set(error, PLM_LIMIT,
+                         "the memory for micro-batches of %u chunks is larger than the address "
+                         "space",
+                         micro_chunks);
   return PLM_OK;
 }
 

@@ -53,7 +53,8 @@ static plm_status check_finite(const struct plm_parameter *parameter, const floa
   return PLM_OK;
 }
 
-/* Copies the tensor of a parameter to its place in the arena. */
+/* Copies the tensor of a parameter to its place in the arena. values NULL: only checks its shape.
+ */
 static plm_status take_parameter(const struct plm_tensor_shards *weights,
                                  const struct plm_parameter *parameter, size_t prefix,
                                  float *values, struct plm_error *error)
@@ -69,6 +70,7 @@ static plm_status take_parameter(const struct plm_tensor_shards *weights,
                          parameter->name, tensor->rank, (unsigned long long)tensor->shape[0],
                          (unsigned long long)tensor->shape[1], rank, (unsigned long long)shape[0],
                          (unsigned long long)shape[1]);
+  if (values == NULL) return PLM_OK;
   float *place = values + parameter->offset;
   PLM_TRY(plm_tensor_to_float(tensor, parameter->count, place, error));
   return tensor->dtype == PLM_F32 ? PLM_OK : check_finite(parameter, place, error);
@@ -186,6 +188,20 @@ plm_status plm_parameters_read(const char *path, const struct plm_parameter *tab
                                float *values, struct plm_error *error)
 {
   return read_weights(path, table, count, values, NULL, error);
+}
+
+plm_status plm_parameters_check(const char *directory, const char *file,
+                                const struct plm_model_config *config, struct plm_error *error)
+{
+  char path[PLM_PATH_SIZE];
+  struct plm_parameter *table;
+  size_t count, elements;
+  enum plm_weights_head head;
+  PLM_TRY(plm_path_join(path, directory, file, error));
+  PLM_TRY(plm_model_parameters(config, &table, &count, &elements, error));
+  const plm_status status = read_weights(path, table, count, NULL, &head, error);
+  free(table);
+  return status;
 }
 
 static plm_status load(const char *directory, const char *file, struct plm_model *model,

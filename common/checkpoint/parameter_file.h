@@ -26,6 +26,12 @@ plm_status plm_parameters_write(const char *path, const struct plm_parameter *ta
 plm_status plm_parameters_read(const char *path, const struct plm_parameter *table, size_t count,
                                float *values, struct plm_error *error);
 
+/* Checks that DIRECTORY/FILE has a tensor of the right shape for each parameter of the model, with
+ * any head, and reads no values. A model is only opened after this check: a config.json that fits
+ * no weights then costs no memory. Errors as plm_parameters_read's. */
+plm_status plm_parameters_check(const char *directory, const char *file,
+                                const struct plm_model_config *config, struct plm_error *error);
+
 /* Reads DIRECTORY/FILE as plm_parameters_read does, uploads it into the model's parameter arena and
  * calls plm_model_weights_changed. */
 plm_status plm_parameters_load(const char *directory, const char *file, struct plm_model *model,

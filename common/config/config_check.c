@@ -8,6 +8,8 @@
 #include "common/config/problems.h"
 #include "common/config/settings.h"
 
+enum { STEP_CHUNKS_MAX = 1 << 24 };
+
 static size_t row(const char *key)
 {
   const struct plm_setting *setting = plm_setting_find(key);
@@ -141,6 +143,14 @@ static void check_batch(struct plm_loader *loader)
     plm_problems_add(loader->problems, place_of(loader, "trainer.batch_tokens", "data.max_length"),
                      "trainer.batch_tokens: %llu is not a multiple of data.max_length (%u)",
                      (unsigned long long)trainer->batch_tokens, length);
+    loader->bad[row("trainer.batch_tokens")] = true;
+  } else if (!bad(loader, "trainer.batch_tokens") &&
+             trainer->batch_tokens / length > STEP_CHUNKS_MAX) {
+    plm_problems_add(
+        loader->problems, place_of(loader, "trainer.batch_tokens", "data.max_length"),
+        "trainer.batch_tokens: %llu tokens are %llu chunks; a step may have at most %d",
+        (unsigned long long)trainer->batch_tokens,
+        (unsigned long long)trainer->batch_tokens / length, STEP_CHUNKS_MAX);
     loader->bad[row("trainer.batch_tokens")] = true;
   }
   if (bad(loader, "trainer.micro_batch_tokens")) return;

@@ -24,7 +24,8 @@ const char *const plm_restart_names[] = {"no", "on-failure", "always", NULL};
     .fallback = fallback_, __VA_ARGS__                                            \
   }
 
-#define TOKENS_MAX 1099511627776.0 /* 2^40: batches and totals */
+#define TOKENS_MAX 1099511627776.0    /* 2^40: batches and totals */
+#define MICRO_TOKENS_MAX 2147483647.0 /* positions of a pass are counted in int32 */
 #define STEPS_MAX 1e12
 #define SEED_MAX 18446744073709551615.0
 
@@ -72,11 +73,11 @@ static const struct plm_setting settings[] = {
 
   ROW("data.tokenizer", CHOICE, data.tokenizer, "", "esm", .choices = plm_tokenizer_names, REFUSED,
       .help = "esm: amino acids, 33 tokens. byte: any text, 261 tokens."),
-  ROW("data.max_length", U32, data.max_length, "tokens", "512", NUMBER(2, 1048576),
+  ROW("data.max_length", U32, data.max_length, "tokens", "512", NUMBER(2, PLM_MODEL_MAX_LENGTH),
       .flags = PLM_SETTING_POWER_OF_TWO, REFUSED,
       .help = "Tokens in a chunk."),
   ROW("data.document_alignment", U32, data.document_alignment, "tokens", "auto",
-      NUMBER(1, 1048576), .flags = PLM_SETTING_POWER_OF_TWO, .word = "auto", REFUSED,
+      NUMBER(1, PLM_MODEL_MAX_LENGTH), .flags = PLM_SETTING_POWER_OF_TWO, .word = "auto", REFUSED,
       .help = "Documents start at multiples of this many tokens. auto: the number of tokens that "
               "the architecture merges."),
   ROW("data.packing", CHOICE, data.packing, "", "best_fit", .choices = plm_packing_names, REFUSED,
@@ -96,21 +97,29 @@ static const struct plm_setting settings[] = {
   ROW("model.architecture", CHOICE, model.architecture, "", "patch_unet",
       .choices = plm_architecture_names, REFUSED,
       .help = "Architecture of the model."),
-  ROW("model.hidden_size", U32, model.hidden_size, "", "128", NUMBER(16, 65536), REFUSED,
+  ROW("model.hidden_size", U32, model.hidden_size, "", "128",
+      NUMBER(16, PLM_MODEL_MAX_WIDTH), REFUSED,
       .help = "Width D of the residual stream at full length."),
-  ROW("model.num_attention_heads", U32, model.num_attention_heads, "", "4", NUMBER(1, 512), REFUSED,
+  ROW("model.num_attention_heads", U32, model.num_attention_heads, "", "4",
+      NUMBER(1, PLM_MODEL_MAX_HEADS), REFUSED,
       .help = "Attention heads H in every layer."),
-  ROW("model.num_hidden_layers", U32, model.num_hidden_layers, "", "6", NUMBER(1, 1024), REFUSED,
+  ROW("model.num_hidden_layers", U32, model.num_hidden_layers, "", "6",
+      NUMBER(1, PLM_MODEL_MAX_LAYERS), REFUSED,
       .help = "Blocks of transformer and unet; even for unet."),
-  ROW("model.num_unet_layers", U32, model.num_unet_layers, "", "6", NUMBER(2, 128), REFUSED,
+  ROW("model.num_unet_layers", U32, model.num_unet_layers, "", "6",
+      NUMBER(2, PLM_MODEL_MAX_UNET), REFUSED,
       .help = "Blocks of patch_unet's encoder and decoder together; even."),
-  ROW("model.num_extra_layers", U32, model.num_extra_layers, "", "1", NUMBER(0, 1024), REFUSED,
+  ROW("model.num_extra_layers", U32, model.num_extra_layers, "", "1",
+      NUMBER(0, PLM_MODEL_MAX_LAYERS), REFUSED,
       .help = "Plain blocks at full length after patch_unet's decoder."),
-  ROW("model.expansion_ratio", DOUBLE, model.expansion_ratio, "", "2.0", NUMBER(0, 64),
+  ROW("model.expansion_ratio", DOUBLE, model.expansion_ratio, "", "2.0",
+      NUMBER(0, PLM_MODEL_MAX_RATIO),
       .flags = PLM_SETTING_ABOVE_MIN, REFUSED,
       .help = "Width of the MLP as a multiple of D, before it is rounded up to a multiple of "
               "256."),
-  ROW("model.soft_logit_cap", DOUBLE, model.soft_logit_cap, "", "16.0", NUMBER(0, 1e6), REFUSED,
+  ROW("model.soft_logit_cap", DOUBLE, model.soft_logit_cap, "", "16.0",
+      NUMBER(0, PLM_MODEL_MAX_LOGIT_CAP),
+      REFUSED,
       .help = "Bounds the logits to plus or minus this value by tanh. 0: no bound."),
   ROW("model.tie_embeddings", BOOL, model.tie_embeddings, "", "false", REFUSED,
       .help = "Use the embedding table as the second matrix of the head."),
@@ -121,16 +130,17 @@ static const struct plm_setting settings[] = {
       .help = "Attention masks, repeated over the blocks. An entry is document, causal, local or "
               "block, or several of these joined by +."),
   ROW("model.attention.window.start", U32, model.window_start, "tokens", "512",
-      NUMBER(1, 1048576), CHANGES,
+      NUMBER(1, PLM_MODEL_MAX_LENGTH), CHANGES,
       .help = "Sliding window of local masks at step 1."),
   ROW("model.attention.window.end", U32, model.window_end, "tokens", "512",
-      NUMBER(1, 1048576), CHANGES,
+      NUMBER(1, PLM_MODEL_MAX_LENGTH), CHANGES,
       .help = "Sliding window of local masks after `steps` steps, and of every finished model."),
   ROW("model.attention.window.steps", U32, model.window_steps, "steps", "0",
       NUMBER(0, 4294967295.0), CHANGES,
       .help = "Steps over which the window changes from start to end. 0: it is `end` from step "
               "1."),
-  ROW("model.attention.block", U32, model.block, "tokens", "0", NUMBER(0, 1048576), REFUSED,
+  ROW("model.attention.block", U32, model.block, "tokens", "0",
+      NUMBER(0, PLM_MODEL_MAX_LENGTH), REFUSED,
       .help = "Length of the fixed blocks of block masks. 0: no block masks."),
 
   ROW("trainer.device", CHOICE, trainer.device, "", "auto", .choices = plm_device_names, CHANGES,
@@ -148,7 +158,7 @@ static const struct plm_setting settings[] = {
       CHANGES,
       .help = "Tokens in a step, over all ranks and micro-batches, padding included."),
   ROW("trainer.micro_batch_tokens", U64, trainer.micro_batch_tokens, "tokens", "4096",
-      NUMBER(2, TOKENS_MAX), CHANGES,
+      NUMBER(2, MICRO_TOKENS_MAX), CHANGES,
       .help = "Tokens in one forward pass on one rank. If it is not set and the default does not "
               "divide the batch, the largest smaller value that divides it is used."),
   ROW("trainer.objective", CHOICE, trainer.objective, "", "mlm", .choices = plm_objective_names,

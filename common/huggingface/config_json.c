@@ -1,5 +1,6 @@
 /* config.json of a model folder, written and read. */
 #include <cjson/cJSON.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -78,19 +79,31 @@ static bool read_objective(const cJSON *json, enum plm_objective *objective)
   return false;
 }
 
-static plm_status parse_config(const char *text, size_t size, struct plm_model_config *model,
-                               uint32_t *window, enum plm_objective *objective,
-                               struct plm_error *error)
+static bool has_local(const struct plm_model_config *model)
+{
+  for (uint32_t i = 0; i < model->pattern_count; i++)
+    if ((model->pattern[i] & PLM_ATTENTION_LOCAL) != 0) return true;
+  return false;
+}
+
+plm_status plm_huggingface_config_parse(const char *text, size_t size,
+                                        struct plm_model_config *model, uint32_t *window,
+                                        enum plm_objective *objective, struct plm_error *error)
 {
   enum plm_objective learnt = PLM_OBJECTIVE_MLM;
   cJSON *json;
-  uint64_t in_force;
+  uint64_t in_force = 0;
   PLM_TRY(plm_json_parse(text, size, CONFIG_DEPTH, PLM_JSON_ANY_NUMBER, &json, error));
   plm_status status = plm_model_config_from_json(json, model, error);
   if (status == PLM_OK &&
       (!plm_json_count(cJSON_GetObjectItemCaseSensitive(json, "window"), &in_force) ||
-       in_force > UINT32_MAX))
-    status = plm_error_set(error, PLM_FORMAT, "\"window\" is missing or is not a number of tokens");
+       in_force > PLM_MODEL_MAX_LENGTH))
+    status = plm_error_set(error, PLM_FORMAT,
+                           "\"window\" is missing or is not a number of tokens up to %d",
+                           PLM_MODEL_MAX_LENGTH);
+  if (status == PLM_OK && in_force == 0 && has_local(model))
+    status = plm_error_set(error, PLM_FORMAT,
+                           "\"window\" is 0, but attention.pattern has a `local` mask");
   if (status == PLM_OK && !read_objective(json, &learnt))
     status =
         plm_error_set(error, PLM_FORMAT, "\"objective\" is not mlm, masked_diffusion or causal");
@@ -98,6 +111,16 @@ static plm_status parse_config(const char *text, size_t size, struct plm_model_c
   if (status == PLM_OK && objective) *objective = learnt;
   cJSON_Delete(json);
   return status;
+}
+
+/* Puts the path before the key that a check named, and says what to do. */
+static void name_place(const char *path, struct plm_error *error)
+{
+  char key[64];
+  if (error == NULL) return;
+  snprintf(key, sizeof key, "%.60s", error->where);
+  plm_error_where(error, "%.400s%s%s", path, key[0] != '\0' ? ": " : "", key);
+  plm_error_hint(error, "use the config.json that was written with the weights");
 }
 
 plm_status plm_huggingface_config_read(const char *directory, struct plm_model_config *model,
@@ -108,8 +131,9 @@ plm_status plm_huggingface_config_read(const char *directory, struct plm_model_c
   size_t size;
   PLM_TRY(plm_path_join(path, directory, "config.json", error));
   PLM_TRY(plm_file_read(path, CONFIG_LIMIT, &text, &size, error));
-  const plm_status status = parse_config(text, size, model, window, objective, error);
+  const plm_status status =
+      plm_huggingface_config_parse(text, size, model, window, objective, error);
   free(text);
-  if (status != PLM_OK) plm_error_where(error, "%s", path);
+  if (status != PLM_OK) name_place(path, error);
   return status;
 }

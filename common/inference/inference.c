@@ -20,6 +20,7 @@ static plm_status open_parts(struct plm_inference *inference, const char *folder
 {
   PLM_TRY(plm_huggingface_config_read(folder, &inference->config, &inference->window,
                                       &inference->objective, error));
+  PLM_TRY(plm_parameters_check(folder, "model.safetensors", &inference->config, error));
   const uint32_t length = inference->config.max_length;
   inference->tokenizer = tokenizer_of(inference->config.vocab_size);
   inference->max_chunks = length < batch_tokens ? batch_tokens / length : 1;

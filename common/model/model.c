@@ -51,9 +51,10 @@ static void resolve_block(struct plm_model *model, uint32_t i)
         place_of(model, "plm.", "skip_weights") + (size_t)block->shape.skip_weight;
   block->table = -1;
   block->skipped_by = -1;
-  for (uint32_t t = 0; block->shape.value_table[0] != '\0' && t < model->table_total; t++)
-    if (model->tables[t].place == place_of(model, "", block->shape.value_table))
-      block->table = (int)t;
+  if (block->shape.value_table[0] == '\0') return;
+  const size_t table = place_of(model, "", block->shape.value_table);
+  for (uint32_t t = 0; t < model->table_total; t++)
+    if (model->tables[t].place == table) block->table = (int)t;
 }
 
 /* Fills in what depends only on the configuration. */
@@ -92,6 +93,10 @@ static plm_status create(const struct plm_model_config *config, size_t act_bytes
                          struct plm_error *error)
 {
   PLM_ASSERT(options->max_chunks > 0 && config->pattern_count > 0);
+  const uint64_t positions = (uint64_t)options->max_chunks * config->max_length;
+  if (positions > INT32_MAX)
+    return plm_error_set(error, PLM_LIMIT, "%u chunks of %u tokens exceed the limit of %d tokens",
+                         options->max_chunks, config->max_length, INT32_MAX);
   struct plm_model *made = calloc(1, sizeof *made);
   if (made == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for the model");
   made->config = *config;
@@ -103,6 +108,13 @@ static plm_status create(const struct plm_model_config *config, size_t act_bytes
     return status;
   }
   plm_model_lay_out(made);
+  if (made->activations.used_bytes == SIZE_MAX || made->workspace.used_bytes == SIZE_MAX) {
+    plm_model_close(made);
+    return plm_error_set(error, PLM_LIMIT,
+                         "the model's buffers for %u chunks of %u tokens are larger than the "
+                         "address space",
+                         options->max_chunks, config->max_length);
+  }
   *model = made;
   return PLM_OK;
 }

@@ -49,7 +49,8 @@ struct plm_parameter {
 
 /* Lists the parameters of a configuration in the order of model.safetensors. Parameters of one
  * fused product (query, key, value) are adjacent. Offsets are multiples of 16 elements. The caller
- * frees *table. PLM_CONFIG: plm_model_config_check rejects the configuration. */
+ * frees *table. PLM_CONFIG: plm_model_config_check rejects the configuration. PLM_LIMIT: the sizes
+ * overflow. */
 plm_status plm_model_parameters(const struct plm_model_config *config, struct plm_parameter **table,
                                 size_t *count, size_t *arena_elements, struct plm_error *error);
 
@@ -67,7 +68,8 @@ struct plm_model_options {
 };
 
 /* Allocates parameters (fp32), weights as used (bf16, unless the precision is fp32), gradients (for
- * training), activations and workspace through ops, which is borrowed. The parameters are 0. */
+ * training), activations and workspace through ops, which is borrowed. The parameters are 0.
+ * PLM_LIMIT: a pass has more than INT32_MAX positions, or the sizes overflow. */
 plm_status plm_model_open(const struct plm_model_config *config, struct plm_ops *ops,
                           const struct plm_model_options *options, struct plm_model **model,
                           struct plm_error *error);

@@ -9,14 +9,17 @@
  */
 #include <string.h>
 
+#include "common/base/size.h"
 #include "common/model/model_state.h"
 
 enum { ALIGN_BYTES = 256 };
 
+/* The limits of a configuration and of a pass keep every single size far below 2^64. Their sum over
+ * all blocks may exceed it, so sums saturate, and plm_model_open checks the result. */
 static void *take(struct plm_arena *arena, size_t bytes)
 {
   void *place = (void *)(arena->base + arena->used_bytes);
-  arena->used_bytes += (bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
+  arena->used_bytes = plm_size_sum(arena->used_bytes, plm_size_round_up(bytes, ALIGN_BYTES));
   return place;
 }
 
@@ -37,7 +40,7 @@ static size_t level_rows(const struct plm_model *model, int level)
 
 static act *take_act(struct layout *layout, struct plm_arena *arena, size_t elements)
 {
-  return take(arena, elements * layout->act_bytes);
+  return take(arena, plm_size_product(elements, layout->act_bytes));
 }
 
 static void measure(struct layout *layout)

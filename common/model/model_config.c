@@ -67,6 +67,39 @@ static bool checkable(const struct checks *checks, const char *const keys[4])
 }
 #define CHECKABLE(checks, ...) checkable(checks, (const char *const[4]){__VA_ARGS__})
 
+/* The first check: the others may then compute with the values that passed it. */
+static void check_limits(struct checks *checks)
+{
+  static const struct {
+    const char *key;
+    size_t offset;
+    uint32_t most;
+  } limits[] = {
+#define LIMIT(name, member, limit) {name, offsetof(struct plm_model_config, member), (limit)}
+      LIMIT("hidden_size", hidden_size, PLM_MODEL_MAX_WIDTH),
+      LIMIT("num_attention_heads", num_attention_heads, PLM_MODEL_MAX_HEADS),
+      LIMIT("num_hidden_layers", num_hidden_layers, PLM_MODEL_MAX_LAYERS),
+      LIMIT("num_unet_layers", num_unet_layers, PLM_MODEL_MAX_UNET),
+      LIMIT("num_extra_layers", num_extra_layers, PLM_MODEL_MAX_LAYERS),
+      LIMIT("max_length", max_length, PLM_MODEL_MAX_LENGTH),
+      LIMIT("vocab_size", vocab_size, PLM_MODEL_MAX_VOCABULARY),
+      LIMIT("attention.window.start", window_start, PLM_MODEL_MAX_LENGTH),
+      LIMIT("attention.window.end", window_end, PLM_MODEL_MAX_LENGTH),
+      LIMIT("attention.block", block, PLM_MODEL_MAX_LENGTH),
+#undef LIMIT
+  };
+  const char *model = (const char *)checks->model;
+  for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+    const uint32_t value = *(const uint32_t *)(model + limits[i].offset);
+    if (value > limits[i].most && CHECKABLE(checks, limits[i].key))
+      add_fault(checks, limits[i].key, "%u exceeds the limit of %u", value, limits[i].most);
+  }
+  const double cap = checks->model->soft_logit_cap;
+  if (CHECKABLE(checks, "soft_logit_cap") && !(cap >= 0.0 && cap <= PLM_MODEL_MAX_LOGIT_CAP))
+    add_fault(checks, "soft_logit_cap", "%g is not a number from 0 to %d", cap,
+              PLM_MODEL_MAX_LOGIT_CAP);
+}
+
 static void check_sizes(struct checks *checks)
 {
   const struct plm_model_config *model = checks->model;
@@ -77,12 +110,13 @@ static void check_sizes(struct checks *checks)
   if (CHECKABLE(checks, "max_length") &&
       (model->max_length < 2 || (model->max_length & (model->max_length - 1)) != 0))
     add_fault(checks, "max_length", "%u is not a power of two", model->max_length);
-  if (CHECKABLE(checks, "vocab_size") && (model->vocab_size == 0 || model->vocab_size > 65536))
-    add_fault(checks, "vocab_size", "%u is not between 1 and 65536", model->vocab_size);
+  if (CHECKABLE(checks, "vocab_size") && model->vocab_size == 0)
+    add_fault(checks, "vocab_size", "must be above 0");
   if (CHECKABLE(checks, "expansion_ratio", "hidden_size") &&
       (!(model->expansion_ratio > 0.0) || model->expansion_ratio * model->hidden_size < 1.0 ||
-       model->expansion_ratio > 64.0))
-    add_fault(checks, "expansion_ratio", "%g leaves no MLP, or exceeds 64", model->expansion_ratio);
+       model->expansion_ratio > PLM_MODEL_MAX_RATIO))
+    add_fault(checks, "expansion_ratio", "%g leaves no MLP, or exceeds %d", model->expansion_ratio,
+              PLM_MODEL_MAX_RATIO);
 }
 
 static void check_masks(struct checks *checks)
@@ -163,6 +197,7 @@ size_t plm_model_config_faults(const struct plm_model_config *model, plm_model_k
                                void *context, struct plm_model_fault faults[PLM_MODEL_MAX_FAULTS])
 {
   struct checks checks = {.model = model, .known = known, .context = context, .faults = faults};
+  check_limits(&checks);
   check_sizes(&checks);
   check_masks(&checks);
   check_layers(&checks);
@@ -254,7 +289,7 @@ static plm_status read_u32(const cJSON *json, const char *name, uint32_t *value,
   const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, name);
   if (!cJSON_IsNumber(item) || !(item->valuedouble >= 0.0) || item->valuedouble > 4294967295.0 ||
       floor(item->valuedouble) != item->valuedouble) {
-    return json_wrong(error, name, "a whole number");
+    return json_wrong(error, name, "a whole number below 2^32");
   }
   *value = (uint32_t)item->valuedouble;
   return PLM_OK;

@@ -24,6 +24,19 @@ enum plm_attention_kind {
 
 enum { PLM_MAX_PATTERN = 64 }; /* entries of attention.pattern */
 
+/* The largest values that a model may have. They hold for pipeline.yaml and for config.json, so
+ * that a file from elsewhere can neither take hours nor make a size overflow. */
+enum {
+  PLM_MODEL_MAX_WIDTH = 65536,     /* hidden_size; with it, every D_k */
+  PLM_MODEL_MAX_HEADS = 512,       /* num_attention_heads */
+  PLM_MODEL_MAX_LAYERS = 1024,     /* num_hidden_layers, num_extra_layers */
+  PLM_MODEL_MAX_UNET = 128,        /* num_unet_layers */
+  PLM_MODEL_MAX_LENGTH = 1 << 20,  /* max_length, attention.block, window: tokens */
+  PLM_MODEL_MAX_VOCABULARY = 1024, /* vocab_size; the tokenizers have 33 and 261 tokens */
+  PLM_MODEL_MAX_RATIO = 64,        /* expansion_ratio */
+  PLM_MODEL_MAX_LOGIT_CAP = 1000000,
+};
+
 /* All that plm_model_open needs to know of a model. */
 struct plm_model_config {
   enum plm_architecture architecture;
@@ -61,7 +74,7 @@ struct plm_model_fault {
   char what[256];  /* "65 divided by 4 heads is not a head width; ..." */
 };
 /* At most one fault a key, and one for each of them. */
-enum { PLM_MODEL_MAX_FAULTS = 12 };
+enum { PLM_MODEL_MAX_FAULTS = 16 };
 /* Whether the value of a key is known: a file may hold none that could be read. */
 typedef bool plm_model_key_known(void *context, const char *key);
 /* Finds every key at fault. Rules on a key that is not known, or that is at fault already, are left
@@ -80,7 +93,8 @@ uint32_t plm_model_config_width(const struct plm_model_config *model, uint32_t l
  * The caller deletes the cJSON object. */
 struct cJSON;
 struct cJSON *plm_model_config_to_json(const struct plm_model_config *model);
-/* PLM_FORMAT: a key is missing or has another type. PLM_CONFIG as plm_model_config_check. */
+/* PLM_FORMAT: a key is missing or has another type. PLM_CONFIG as plm_model_config_check, with the
+ * key in error->where. */
 plm_status plm_model_config_from_json(const struct cJSON *json, struct plm_model_config *model,
                                       struct plm_error *error);
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/size.h"
 #include "common/model/architecture.h"
 #include "common/model/model.h"
 
@@ -29,9 +30,10 @@ static void append(struct builder *builder, const struct plm_parameter *paramete
   }
   struct plm_parameter *entry = &builder->table[builder->count++];
   *entry = *parameter;
-  entry->count = (size_t)(entry->rows * entry->cols);
+  entry->count = plm_size_product((size_t)entry->rows, (size_t)entry->cols);
   entry->offset = builder->elements;
-  builder->elements += (entry->count + ALIGN_ELEMENTS - 1) / ALIGN_ELEMENTS * ALIGN_ELEMENTS;
+  builder->elements =
+      plm_size_sum(builder->elements, plm_size_round_up(entry->count, ALIGN_ELEMENTS));
 }
 
 /* The weight of a Linear, (out, in). */
@@ -155,6 +157,10 @@ plm_status plm_model_parameters(const struct plm_model_config *config, struct pl
   if (builder.out_of_memory) {
     free(builder.table);
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for the table of parameters");
+  }
+  if (plm_size_product(builder.elements, sizeof(double)) == SIZE_MAX) {
+    free(builder.table);
+    return plm_error_set(error, PLM_LIMIT, "the parameters are larger than the address space");
   }
   *table = builder.table;
   *count = builder.count;

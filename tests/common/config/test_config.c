@@ -177,6 +177,13 @@ static const struct wrong wrongs[] = {
     {"trainer:\n  batch_tokens: 8192\n  micro_batch_tokens: 3072\n",
      {"pipeline.yaml:3:23: trainer.micro_batch_tokens: 3072 does not divide trainer.batch_tokens "
       "(8192)"}},
+    {"data: {max_length: 2}\ntrainer: {batch_tokens: 1099511627776, micro_batch_tokens: "
+     "2147483648}\n",
+     {"pipeline.yaml:2:25: trainer.batch_tokens: 1099511627776 tokens are 549755813888 chunks; a "
+      "step may have at most 16777216",
+      "pipeline.yaml:2:60: trainer.micro_batch_tokens: 2147483648 is out of range: must be at "
+      "least "
+      "2 and at most 2147483647 tokens"}},
     {"trainer:\n  ranks: 2\n  micro_batch_tokens: 4096\n",
      {"pipeline.yaml:2:10: trainer.ranks: 2, but this build trains in one process; set it to 1, "
       "and "
