@@ -47,7 +47,18 @@ plm_status plm_socket_open(void *context, int type, size_t message_limit, void *
   return status;
 }
 
-/* libzmq unlinks an ipc path before it binds, so first check whether somebody listens there. */
+/* libzmq unlinks whatever is at an ipc path before it binds, so refuse anything but a socket. A
+ * name that begins with @ is an abstract one, which has no file. */
+static plm_status check_ipc_path(const char *path, struct plm_error *error)
+{
+  struct stat about;
+  if (path[0] == '@' || lstat(path, &about) != 0 || S_ISSOCK(about.st_mode)) return PLM_OK;
+  (void)plm_error_set(error, PLM_CONFIG,
+                      "cannot bind ipc://%s: a file that is not a socket is there", path);
+  return plm_error_hint(error, "choose a path where no file is, or move that file away");
+}
+
+/* For the same reason, first check whether somebody listens there. */
 static bool ipc_in_use(const char *path)
 {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -80,6 +91,7 @@ plm_status plm_socket_bind(void *socket, const char *endpoint, const char *keys,
 {
   PLM_TRY(plm_endpoint_check(endpoint, keys, error));
   const bool ipc = strncmp(endpoint, "ipc://", 6) == 0;
+  if (ipc) PLM_TRY(check_ipc_path(endpoint + 6, error));
   allow_ipv6(socket, endpoint);
   const bool used = ipc && ipc_in_use(endpoint + 6);
   if (used || zmq_bind(socket, endpoint) != 0) {
@@ -103,7 +115,8 @@ plm_status plm_socket_bind(void *socket, const char *endpoint, const char *keys,
 
 void plm_socket_unbind(const char *bound)
 {
-  if (strncmp(bound, "ipc://", 6) == 0) (void)unlink(bound + 6);
+  if (strncmp(bound, "ipc://", 6) == 0 && check_ipc_path(bound + 6, NULL) == PLM_OK)
+    (void)unlink(bound + 6);
 }
 
 /* ---- receiving ---------------------------------------------------------------------------- */

@@ -18,7 +18,8 @@
 plm_status plm_socket_open(void *context, int type, size_t message_limit, void **socket,
                            struct plm_error *error);
 /* Binds. bound receives the endpoint with its real port. PLM_BUSY names the process that holds the
- * port; PLM_CONFIG as in plm_endpoint_check. An ipc socket's file gets mode 0600. */
+ * port; PLM_CONFIG as in plm_endpoint_check, or if a file that is not a socket is at an ipc path.
+ * An ipc socket's file gets mode 0600. */
 plm_status plm_socket_bind(void *socket, const char *endpoint, const char *keys, char bound[256],
                            struct plm_error *error);
 /* Removes the file of an ipc endpoint. Call it before the socket is closed: afterwards the file may
