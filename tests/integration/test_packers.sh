@@ -1,41 +1,68 @@
 #!/usr/bin/env bash
 # Neither the number of packers nor their deaths change a run: one packer, two, and two that are killed
-# three times each give the same exact metrics and the same final checkpoint.
+# three times each give the same exact metrics and the same checkpoint. The runs come to no end, so that
+# every death is in the middle of one, however slow the machine is.
 . "$PLM_ROOT/tests/support/lib.sh"
 
 small_corpus corpus
 small_config pipeline.yaml patch_unet
-common=(--set trainer.steps=30 --set trainer.checkpoint.every=30 --set packer.restart=always)
+every=10
+endless=(--set trainer.steps=1000000 --set trainer.checkpoint.every="$every"
+  --set trainer.checkpoint.keep_last=100000 --set packer.restart=always)
 
-expect 0 plm-pipeline up pipeline.yaml --run one "${common[@]}"
-expect 0 plm-pipeline up pipeline.yaml --run two "${common[@]}" --scale packer=2
+start() { # RUN ARG…: a run in the background; its pid is in $up
+  local run=$1
+  shift
+  plm-pipeline up pipeline.yaml --run "$run" "${endless[@]}" "$@" >"$run.out" 2>"$run.err" </dev/null &
+  up=$!
+}
+stop() { # RUN PID: ends it
+  local status=0
+  kill -TERM "$2"
+  wait "$2" || status=$?
+  [ "$status" -eq 143 ] || { tail -n 40 "$1.err" >&2; fail "up on $1 ended with $status"; }
+}
+ready_packers() { # RUN: their pids, in order
+  plm-pipeline ps --run "$1" --json | jq -r '.[] | select(.stage == "packer" and .ready) | .pid' | sort -n
+}
+two_new_packers() { # are there two packers of the run `killed`, both started after those that were killed?
+  ready_packers killed >pids
+  [ "$(wc -l <pids)" -eq 2 ] && ! grep -qxf killed.pids pids
+}
+steps_of() { if [ -e "$1/trainer.jsonl" ]; then wc -l <"$1/trainer.jsonl"; else echo 0; fi; }
+beyond() { [ "$(steps_of "$1")" -gt "$2" ]; }
 
-plm-pipeline up pipeline.yaml --run killed "${common[@]}" --scale packer=2 >up.out 2>up.err </dev/null &
-up=$!
-kills=0
+start killed --scale packer=2
+echo none >killed.pids
 for _ in 1 2 3; do # after a fifth death in ten minutes a packer is not started again
-  pids=
-  for _ in $(seq 100); do
-    kill -0 "$up" 2>/dev/null || break 2
-    pids=$(plm-pipeline ps --run killed --json 2>/dev/null |
-      jq -r '.[] | select(.stage == "packer" and .ready) | .pid' 2>/dev/null || true)
-    [ -n "$pids" ] && break
-    sleep 0.1
-  done
-  for pid in $pids; do
-    kill -KILL "$pid" 2>/dev/null && kills=$((kills + 1))
-  done
-  sleep 0.3
+  wait_for 60 two_new_packers
+  wait_for 60 beyond killed "$(steps_of killed)"
+  xargs kill -KILL <pids || fail "a packer was gone before it was killed"
+  cat pids >>killed.pids
 done
-wait "$up" || { tail -n 40 up.err >&2; fail "up failed although packers restart"; }
-[ "$kills" -gt 0 ] || fail "no packer was ever killed"
+last=$(steps_of killed)
+compared=$(((last / every + 2) * every)) # what the trainer had received before the last deaths is used up
+checkpoint=checkpoints/step_$(printf %08d "$compared")
+wait_for 60 test -d "killed/$checkpoint"
+stop killed "$up"
 
-for run in one two killed; do exact_metrics "$run/trainer.jsonl" >"$run.exact"; done
+start one
+one=$up
+start two --scale packer=2
+two=$up
+for run in one two; do wait_for 120 test -d "$run/$checkpoint"; done
+stop one "$one"
+stop two "$two"
+
+for run in one two killed; do
+  head -n "$compared" "$run/trainer.jsonl" >$run.lines
+  exact_metrics $run.lines >$run.exact
+done
+[ "$(wc -l <one.exact)" -eq "$compared" ] || fail "the run has not one line a step"
 cmp one.exact two.exact || fail "two packers give other metrics than one"
 cmp one.exact killed.exact || fail "killed packers change the metrics"
 for run in two killed; do
   for file in model.safetensors optimizer.safetensors; do
-    cmp "one/checkpoints/step_00000030/$file" "$run/checkpoints/step_00000030/$file" ||
-      fail "$file differs in $run"
+    cmp "one/$checkpoint/$file" "$run/$checkpoint/$file" || fail "$file differs in $run"
   done
 done
