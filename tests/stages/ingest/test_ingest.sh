@@ -196,7 +196,10 @@ stop_with() { # SIGNAL CODE
   local child=$! status
   exec 3>pipe
   cat s.fasta >&3
-  for _ in $(seq 100); do compgen -G 'c.tmp-*/build/data.mdb' >/dev/null && break; sleep 0.05; done
+  until compgen -G 'c.tmp-*/build/data.mdb' >/dev/null; do
+    kill -0 "$child" || { fail "ingest ended before $1: $(cat err)"; break; }
+    sleep 0.05
+  done
   kill "-$1" "$child"
   wait "$child"
   status=$?
