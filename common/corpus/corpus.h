@@ -8,14 +8,14 @@
  *            documents, one after another
  *   lengths  block -> 65,536 lengths in residues, uint32 little-endian; planning needs only these
  *   names    group -> one zstd frame of the names of 256 documents, joined by '\n'
- *   checks   block -> for each of 8,192 groups, the XXH3-64 of its frame in `groups` and of that in
- *            `names`; a valid frame under the wrong key is thereby found as well
+ *   checks   block -> for each of 8,192 groups, the XXH3-64 of its frame in `groups` and of its
+ *            frame in `names`; this also finds a valid frame under the wrong key
  *   meta     format version, counts, alphabet, histogram, composition, sources, fingerprint
- * A document's number is its place in its split, from 0, in the order of ingest. Residues are
- * upper-case letters (esm) or the bytes of the text as it was (byte).
+ * A document's number is its position in its split, from 0, in the order of ingest. Residues are
+ * upper-case letters (esm) or the unchanged bytes of the text (byte).
  *
- * The fingerprint (XXH3-128) covers the group size and the length and residues of each document, of
- * train, valid and test in this order. It does not cover names and compressed bytes.
+ * The fingerprint (XXH3-128) covers the group size and, for train, valid and test in this order,
+ * the length and residues of each document. It covers neither names nor compressed bytes.
  * corpus_format.h defines it to the byte.
  *
  * Many threads may read one handle at once, each with its own plm_corpus_cursor. An environment is
@@ -58,7 +58,7 @@ struct plm_corpus_info {
   enum plm_tokenizer_kind tokenizer;
   struct plm_corpus_split splits[PLM_SPLIT_COUNT];
   double entropy; /* in nats, of the composition of all residues */
-  bool clustered; /* a cluster is in one split; if not, homologues are in several */
+  bool clustered; /* each cluster is in one split; if false, splits may share homologues */
   struct plm_hash fingerprint;
 };
 
@@ -69,7 +69,7 @@ struct plm_corpus;
 
 struct plm_corpus_options {
   bool allow_remote;     /* a network file system is not refused */
-  const char *cache_dir; /* reads a verified copy in this local folder, made if missing; or NULL */
+  const char *cache_dir; /* local folder for a verified copy, which is then read; or NULL */
 };
 
 /* Checks corpus.json and the size and the first and last MiB of data.mdb before opening it, and the
@@ -90,11 +90,11 @@ plm_status plm_corpus_cursor_open(struct plm_corpus *corpus, struct plm_corpus_c
                                   struct plm_error *error);
 void plm_corpus_cursor_close(struct plm_corpus_cursor *cursor);
 
-/* The residues of a group, document after document; the lengths tell their boundaries. Valid until
- * the next call on this cursor. PLM_CORRUPT names the record. */
+/* The residues of a group, document after document; their boundaries follow from the lengths. Valid
+ * until the next call on this cursor. PLM_CORRUPT names the record. */
 plm_status plm_corpus_group(struct plm_corpus_cursor *cursor, enum plm_split split, uint64_t group,
                             const uint8_t **residues, size_t *size, struct plm_error *error);
-/* Asks the kernel for groups that will be read soon. */
+/* Asks the kernel to read groups ahead that will be needed soon. */
 void plm_corpus_prefetch(struct plm_corpus *corpus, enum plm_split split, uint64_t group,
                          uint64_t count);
 

@@ -1,4 +1,4 @@
-/* Reads groups and names. LMDB finds a record, which is trusted only after its check was compared.
+/* Reads groups and names. A record that LMDB finds is trusted only if its hash matches its check.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -111,7 +111,7 @@ static plm_status decompress(struct plm_corpus_cursor *cursor, enum plm_record_k
     held->size = ZSTD_decompressDCtx(cursor->context, held->bytes, held->capacity, value.mv_data,
                                      value.mv_size);
     if (ZSTD_isError(held->size)) damage = ZSTD_getErrorName(held->size);
-    let_go(&value); /* its check was right, so these really are pages of the map */
+    let_go(&value); /* its check matched, so these pages are really in the map */
   }
   if (damage != NULL)
     return plm_corpus_record_error(corpus, held->split, kind, held->group, damage, error);
@@ -199,7 +199,7 @@ static plm_status index_names(struct plm_corpus_cursor *cursor, uint32_t count,
   }
   if (found != count || begin != held->size + 1)
     return plm_corpus_record_error(cursor->corpus, held->split, PLM_RECORD_NAMES, held->group,
-                                   "has another number of names", error);
+                                   "has a wrong number of names", error);
   held->valid = true;
   return PLM_OK;
 }

@@ -1,10 +1,10 @@
-/* corpus.json: what is known of a corpus without opening its data.mdb.
+/* corpus.json: what is known about a corpus without opening its data.mdb.
  *
- * It holds the facts of struct plm_corpus_info and the sources that were ingested. Of data.mdb it
- * holds the size and the XXH3-128 of its first and last MiB, of the whole file, of all `lengths`
- * and of all `checks` (train, valid, test, as stored). It ends with the XXH3-128 of its own text
- * without the 32 digits of that hash. A reader compares the file byte for byte with what
- * plm_corpus_description_print prints of the same facts. */
+ * It holds the facts of struct plm_corpus_info and the sources that were ingested. About data.mdb
+ * it states the size and five XXH3-128 hashes: of its first MiB, its last MiB, the whole file, all
+ * `lengths` and all `checks` (train, valid, test, as stored). It ends with the XXH3-128 of its own
+ * text without the 32 digits of that hash. A reader compares the file byte for byte with what
+ * plm_corpus_description_print prints from the same facts. */
 #ifndef PLM_COMMON_CORPUS_CORPUS_DESCRIPTION_H
 #define PLM_COMMON_CORPUS_CORPUS_DESCRIPTION_H
 
@@ -22,8 +22,8 @@
 
 struct plm_corpus_source {
   char *name;         /* of the file, as it was given to ingest */
-  uint64_t bytes;     /* of its text, decompressed */
-  uint64_t documents; /* of the corpus that came from it */
+  uint64_t bytes;     /* size of its text, decompressed */
+  uint64_t documents; /* number of the corpus's documents that came from it */
 };
 
 struct plm_corpus_files {
@@ -40,8 +40,8 @@ struct plm_corpus_description {
 
 void plm_corpus_description_deinit(struct plm_corpus_description *description);
 
-/* Appends the text of corpus.json to text. Without `files`, that is the text of the record in
- * `meta` instead, which leaves out what is known only once data.mdb is complete. */
+/* Appends the text of corpus.json to text. Without `files`, it appends the text of the record in
+ * `meta` instead, which omits what is known only once data.mdb is complete. */
 void plm_corpus_description_print(const struct plm_corpus_description *description, bool files,
                                   struct plm_text *text);
 /* Reads and checks DIRECTORY/corpus.json. On success the caller deinits. PLM_NOT_FOUND: there is no

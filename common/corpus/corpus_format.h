@@ -37,8 +37,8 @@ struct plm_group_check {
 };
 
 /* What the fingerprint covers of a split: the number of its documents, and the XXH3-128 of all its
- * groups in order, of each first the lengths of its documents (u32 little-endian), then their
- * residues. The fingerprint is the XXH3-128 of four fields of each split: u32 group size, u64
+ * groups in order, where each group is the lengths of its documents (u32 little-endian) followed by
+ * their residues. The fingerprint is the XXH3-128 of four fields of each split: u32 group size, u64
  * documents, and the digest's low and high u64, all little-endian. */
 struct plm_split_digest {
   uint64_t documents;

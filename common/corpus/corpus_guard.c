@@ -28,7 +28,7 @@ static void handle(int number, siginfo_t *information, void *context)
 {
   (void)information, (void)context;
   if (guarded_path != NULL) plm_corpus_guard_die(guarded_path);
-  /* Not during a read: the instruction runs again, with the handler that was there before. */
+  /* Not during a read: restore the previous handler; the instruction then runs again. */
   for (int i = 0; i < SIGNAL_COUNT; i++)
     if (signals[i] == number) sigaction(number, &previous[i], NULL);
 }

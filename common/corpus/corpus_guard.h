@@ -1,4 +1,4 @@
-/* Turns a crash in a read of the map into a message.
+/* Turns a crash while reading the map into a message.
  *
  * LMDB trusts its file. If the file is truncated or changed while it is mapped, a read may raise
  * SIGBUS, and a damaged page may send LMDB to an invalid address or make it divide by 0. Every read

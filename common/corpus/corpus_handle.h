@@ -21,7 +21,8 @@ struct plm_corpus {
   MDB_txn *prefetch_transaction;
 };
 
-/* The number of groups that so many documents make, and the number of documents in one of them. */
+/* The number of groups that `documents` documents make, and the number of documents in one of them.
+ */
 uint64_t plm_corpus_group_count(uint64_t documents);
 uint32_t plm_corpus_group_documents(uint64_t documents, uint64_t group);
 
@@ -35,12 +36,12 @@ plm_status plm_corpus_record(const struct plm_corpus *corpus, MDB_txn *transacti
                              enum plm_split split, enum plm_record_kind kind, uint64_t index,
                              MDB_val *value, struct plm_error *error);
 
-/* PLM_CORRUPT that names a record. */
+/* Fills error with PLM_CORRUPT and the record's name. */
 plm_status plm_corpus_record_error(const struct plm_corpus *corpus, enum plm_split split,
                                    enum plm_record_kind kind, uint64_t index, const char *what,
                                    struct plm_error *error);
 
-/* The kind of the network or user-space file system that path is on; NULL for a local one. */
+/* The name of the network or user-space file system that path is on; NULL for a local one. */
 const char *plm_corpus_remote_kind(const char *path);
 
 /* Finds or makes the copy of directory's corpus in cache_dir, which all processes of the host

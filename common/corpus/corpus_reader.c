@@ -92,7 +92,7 @@ static int open_databases(struct plm_corpus *corpus, MDB_txn *transaction)
       unsigned flags;
       plm_corpus_database_name((enum plm_split)s, (enum plm_record_kind)kind, name);
       code = mdb_dbi_open(transaction, name, 0, database);
-      /* Our databases have no flags. Others would mean a damaged page, and could change how keys
+      /* Our databases have no flags. A flag means that a page is damaged, and could change how keys
        * are compared. */
       if (code == 0) code = mdb_dbi_flags(transaction, *database, &flags);
       if (code == 0 && flags != 0) code = MDB_INCOMPATIBLE;
@@ -128,8 +128,8 @@ static int open_environment(struct plm_corpus *corpus)
   return code;
 }
 
-/* Reads all records of `lengths` or `checks` of a split: count entries, of which a record has
- * block. */
+/* Reads all records of `lengths` or `checks` of a split: `count` entries, `block` of them in each
+ * record. */
 static plm_status read_table(const struct plm_corpus *corpus, enum plm_split split,
                              enum plm_record_kind kind, size_t entry_bytes, uint64_t block,
                              uint64_t count, uint8_t *out, struct plm_error *error)
@@ -156,8 +156,8 @@ static plm_status read_tables(struct plm_corpus *corpus, struct plm_hasher *leng
   for (int s = 0; s < PLM_SPLIT_COUNT; s++) {
     const uint64_t documents = corpus->description.info.splits[s].documents;
     const uint64_t groups = plm_corpus_group_count(documents);
-    /* Each group has a record, so a wrong count of documents is found before memory is allocated
-     * for it. */
+    /* Each group has a record, so an impossible number of documents is found before memory is
+     * allocated for it. */
     if (groups > corpus->description.files.size_bytes)
       return plm_error_set(error, PLM_CORRUPT, "%s is too small for its %llu documents",
                            corpus->data_path, (unsigned long long)documents);

@@ -78,8 +78,8 @@ static plm_status copy_file(const char *source, const char *target, struct plm_h
   return status;
 }
 
-/* Copies both files into the folder `temporary`. corpus.json is printed from the description: when
- * it was read, it was equal to that text. */
+/* Copies both files into the folder `temporary`. corpus.json is printed from the description, which
+ * gives the text that was read. */
 static plm_status copy_corpus(const char *directory, const char *temporary,
                               const struct plm_corpus_description *description,
                               struct plm_error *error)
@@ -100,7 +100,7 @@ static plm_status copy_corpus(const char *directory, const char *temporary,
   return status;
 }
 
-/* Makes the copy unless it is there with the right size. The caller holds the cache's lock. */
+/* Makes the copy unless it exists with the right size. The caller holds the cache's lock. */
 static plm_status fill_cache(const char *directory, const char *local,
                              const struct plm_corpus_description *description,
                              struct plm_error *error)

@@ -29,7 +29,7 @@ plm_status plm_split_parse(const char *name, enum plm_split *split, struct plm_e
     return PLM_OK;
   }
   return plm_error_set(error, PLM_USAGE,
-                       "no split is called \"%.40s\"; there are train, valid and test", name);
+                       "no split is called \"%.40s\"; the splits are train, valid and test", name);
 }
 
 void plm_corpus_database_name(enum plm_split split, enum plm_record_kind kind,
@@ -69,7 +69,7 @@ void plm_corpus_count_length(struct plm_corpus_split *split, uint64_t length)
 }
 
 /* Adds to totals[byte] how often each byte occurs. Eight bytes are loaded at once and counted in
- * eight tables, because equal neighbours in one table would have to wait for each other. */
+ * eight tables, because increments of the same counter would have to wait for each other. */
 static void count_any(const uint8_t *bytes, size_t size, uint64_t totals[256])
 {
   enum { TABLES = 8, BLOCK = 1 << 30 }; /* a block cannot overflow 32 bits */
@@ -121,7 +121,9 @@ __attribute__((target("avx2"))) static void count_seven(const uint8_t *bytes, si
 }
 
 /* The same for residues with AVX2: counts each letter in turn, over bytes that stay in the
- * first-level cache. All other bytes are counted as NUL, which is <unk> as they are. */
+ * first-level cache. All other bytes are counted as NUL, because they become <unk> just as NUL
+ * does.
+ */
 static void count_protein(const uint8_t *bytes, size_t size, uint64_t totals[256])
 {
   static const char letters[] = "LAGVSERTIDPKQNFYMHWCXBUZO.-_";
@@ -147,9 +149,9 @@ static bool has_bit_planes(void)
          __builtin_cpu_supports("gfni");
 }
 
-/* The same with AVX-512: 64 bytes are transposed into eight words of 64 bits, of which word j holds
- * bit j of each byte. A letter is at the places where all words agree with its bits. The low five
- * bits distinguish the bytes 0x40..0x5f: lane l of sums[g] counts 0x40 + 8 g + l. */
+/* The same with AVX-512: 64 bytes are transposed into eight words of 64 bits; word j holds bit j of
+ * each byte. A letter occurs where all words agree with its bits. The low five bits distinguish the
+ * bytes 0x40..0x5f: lane l of sums[g] counts 0x40 + 8 g + l. */
 BIT_PLANES static void count_bit_planes(const uint8_t *bytes, size_t size, uint64_t totals[256])
 {
   const __m512i lane = _mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0);

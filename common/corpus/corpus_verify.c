@@ -111,7 +111,7 @@ static plm_status verify_records(struct plm_corpus *corpus, struct plm_corpus_cu
   return PLM_OK;
 }
 
-/* Checks the records of a corpus whose data.mdb was hashed already. */
+/* Checks the records of a corpus whose data.mdb has already been hashed. */
 static plm_status verify_opened(const char *directory, struct verification *verification,
                                 struct plm_error *error)
 {

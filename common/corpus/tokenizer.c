@@ -36,7 +36,7 @@ static const char *const esm_texts[33] = {
     "W",     "C",     "X",     "B",     "U", "Z", "O", ".", "-", "<null_1>", "<mask>",
 };
 
-/* The id + 1 of a residue; 0 stands for <unk>. It is the inverse of the one-letter texts above. */
+/* The id + 1 of each residue; 0 means <unk>. This is the inverse of the one-letter texts above. */
 static const uint8_t esm_ids[256] = {
     ['L'] = 5,  ['A'] = 6,  ['G'] = 7,  ['V'] = 8,  ['S'] = 9,  ['E'] = 10, ['R'] = 11,
     ['T'] = 12, ['I'] = 13, ['D'] = 14, ['P'] = 15, ['K'] = 16, ['Q'] = 17, ['N'] = 18,

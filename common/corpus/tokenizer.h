@@ -1,7 +1,7 @@
 /* The tokenizers: `esm` for proteins, and `byte` for any other text.
  *
  * esm has 33 tokens, ids 0..32: <cls> <pad> <eos> <unk> L A G V S E R T I D P K Q N F Y M H W C X B
- * U Z O . - <null_1> <mask>. byte has 261: a byte is its own id, followed by 256 <cls>, 257 <pad>,
+ * U Z O . - <null_1> <mask>. byte has 261: each byte is its own id, and then 256 <cls>, 257 <pad>,
  * 258 <eos>, 259 <unk>, 260 <mask>.
  */
 #ifndef PLM_COMMON_CORPUS_TOKENIZER_H
@@ -23,8 +23,8 @@ struct plm_tokenizer {
 };
 
 const struct plm_tokenizer *plm_tokenizer_of(enum plm_tokenizer_kind kind);
-/* The text of a token: "<cls>", "L", or "<0x0a>" for a byte that is not printable. That of a byte
- * is valid until the thread's next call. */
+/* The text of a token: "<cls>", "L", or "<0x0a>" for a byte that is not printable. The text of a
+ * byte is valid until the thread's next call. */
 const char *plm_token_text(const struct plm_tokenizer *tokenizer, uint32_t id);
 
 /* The id of a residue (upper case for esm); <unk> for a letter outside the alphabet. */

@@ -1,4 +1,4 @@
-/* config.json of a model folder, written and read. */
+/* Writes and reads config.json of a model folder. */
 #include <cjson/cJSON.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,7 +64,7 @@ plm_status plm_huggingface_config_print(const struct plm_model_config *model, ui
   return *text ? PLM_OK : plm_error_set(error, PLM_NO_MEMORY, "no memory for config.json");
 }
 
-/* A configuration made in Python need not have an objective; PLMForMaskedLM then implies mlm. */
+/* A configuration made in Python may have no objective; PLMForMaskedLM then implies mlm. */
 static bool read_objective(const cJSON *json, enum plm_objective *objective)
 {
   const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, "objective");

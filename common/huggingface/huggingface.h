@@ -1,5 +1,5 @@
 /* The files that make a checkpoint a Hugging Face model folder: config.json, the tokenizer's files
- * and the model in PyTorch. What they hold: doc/checkpoints.md#hugging-face. */
+ * and the model in PyTorch. doc/checkpoints.md#hugging-face describes them. */
 #ifndef PLM_COMMON_HUGGINGFACE_HUGGINGFACE_H
 #define PLM_COMMON_HUGGINGFACE_HUGGINGFACE_H
 
@@ -16,13 +16,13 @@
 plm_status plm_huggingface_config_print(const struct plm_model_config *model, uint32_t window,
                                         enum plm_objective objective, char **text,
                                         struct plm_error *error);
-/* Reads the text of a config.json. window and objective may be NULL; without an objective it is
+/* Reads the text of a config.json. window and objective may be NULL. A text without objective means
  * mlm. PLM_FORMAT, PLM_CONFIG as plm_model_config_from_json. */
 plm_status plm_huggingface_config_parse(const char *text, size_t size,
                                         struct plm_model_config *model, uint32_t *window,
                                         enum plm_objective *objective, struct plm_error *error);
-/* The same for the config.json of a folder. error->where is its path, and the key if one is wrong.
- */
+/* The same for the config.json of a folder. error->where is its path, followed by the key if one is
+ * wrong. */
 plm_status plm_huggingface_config_read(const char *directory, struct plm_model_config *model,
                                        uint32_t *window, enum plm_objective *objective,
                                        struct plm_error *error);

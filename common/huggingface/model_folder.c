@@ -36,7 +36,8 @@ static plm_status no_model(const char *directory, const char *what, struct plm_e
   return PLM_NOT_FOUND;
 }
 
-/* The MANIFEST is written last, so a checkpoint without one was never published or has lost it. */
+/* The MANIFEST is written last, so a checkpoint without one was never published, or its MANIFEST
+ * was removed. */
 static plm_status check_no_remains(const char *directory, struct plm_error *error)
 {
   static const char *const of_checkpoints[] = {"trainer.json", "optimizer.safetensors",

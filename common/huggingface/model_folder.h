@@ -1,7 +1,7 @@
 /* A folder that holds a model, in either of two forms: a checkpoint of a run, whose MANIFEST is
  * verified before anything else is read, or a Hugging Face folder of this model without a MANIFEST,
  * as `plm-pipeline export` and transformers' save_pretrained write it. Every command that reads a
- * model which the user names begins here. doc/checkpoints.md#model-folders */
+ * model named by the user begins here. doc/checkpoints.md#model-folders */
 #ifndef PLM_COMMON_HUGGINGFACE_MODEL_FOLDER_H
 #define PLM_COMMON_HUGGINGFACE_MODEL_FOLDER_H
 
@@ -29,12 +29,12 @@ struct plm_model_folder {
 
 /* Opens a folder: verifies a checkpoint and reads config.json. PLM_NOT_FOUND: there is no folder,
  * or no model in it. PLM_CORRUPT: a checkpoint that does not verify or has no MANIFEST. PLM_FORMAT,
- * PLM_CONFIG: a wrong config.json. The weights of an export are only checked when they are loaded.
+ * PLM_CONFIG: config.json is wrong. The weights of an export are only checked when they are loaded.
  */
 plm_status plm_model_folder_check(const char *directory, struct plm_model_folder *folder,
                                   struct plm_error *error);
 
-/* The name of the weights file that is evaluated and exported: EMA weights if there are any. */
+/* The name of the weights file to evaluate and export: the EMA weights if there are any. */
 const char *plm_model_folder_weights(const struct plm_model_folder *folder);
 /* Checks a user's choice of weights: NULL, "model" or "ema". PLM_USAGE: any other word. */
 plm_status plm_model_weights_check(const char *choice, struct plm_error *error);
@@ -43,8 +43,8 @@ plm_status plm_model_weights_check(const char *choice, struct plm_error *error);
 plm_status plm_model_folder_choose(const struct plm_model_folder *folder, const char *choice,
                                    const char **file, struct plm_error *error);
 
-/* XXH3-128 of one of its weights files; of shards, that of their tensors' names and data in turn.
- */
+/* XXH3-128 of one of its weights files. If the weights are in shards, it is the hash of the name
+ * and data of each tensor in turn. */
 plm_status plm_model_folder_hash(const struct plm_model_folder *folder, const char *file,
                                  struct plm_hash *hash, struct plm_error *error);
 

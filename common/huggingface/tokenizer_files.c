@@ -1,9 +1,10 @@
 /* Writes the tokenizer in the form that Hugging Face's `tokenizers` and `transformers` read, and
  * modeling_plm.py. Each character is one token, with <cls> before and <eos> after the text.
  *
- * esm: blanks are dropped and small letters become capitals, as in ingest. byte: each byte of the
- * text is one token. The vocabulary lists bytes as the printable characters to which ByteLevel maps
- * them: 33..126, 161..172 and 174..255 are kept, the others follow from U+0100 on.
+ * esm: blanks are dropped and lower-case letters become upper case, as in ingest. byte: each byte
+ * of the text is one token. The vocabulary lists bytes as the printable characters to which
+ * ByteLevel maps them: 33..126, 161..172 and 174..255 are kept, and the others are mapped to U+0100
+ * onwards.
  */
 #include <cjson/cJSON.h>
 #include <stdlib.h>
@@ -126,8 +127,8 @@ static cJSON *added_tokens(const struct plm_tokenizer *tokenizer)
   return list;
 }
 
-/* Turns small letters into capitals by one replacement for each, since the library has no
- * normalizer that does so. */
+/* Turns lower-case letters into upper case with one replacement for each, because the library has
+ * no normalizer for that. */
 static cJSON *normalizer(const struct plm_tokenizer *tokenizer)
 {
   if (tokenizer->kind == PLM_TOKENIZER_BYTE) return cJSON_CreateNull();

@@ -56,7 +56,7 @@ void plm_inference_close(struct plm_inference *inference)
 static plm_status load(struct plm_inference *inference, const char *folder, const char *file,
                        bool trunk_only, struct plm_error *error)
 {
-  struct plm_model_config config; /* not needed; the window differs between checkpoints */
+  struct plm_model_config config; /* not used: only the window differs between checkpoints */
   PLM_TRY(plm_huggingface_config_read(folder, &config, &inference->window, NULL, error));
   inference->weights = strcmp(file, "ema.safetensors") == 0 ? "ema" : "model";
   if (trunk_only)

@@ -21,7 +21,7 @@ struct plm_inference {
   uint32_t window;            /* the window in force, in tokens */
   uint32_t max_chunks;        /* the largest batch, in chunks of max_length tokens */
   const char *weights;        /* "ema" or "model", once loaded */
-  enum plm_weights_head head; /* that the weights have */
+  enum plm_weights_head head; /* the head that the weights have */
   struct plm_ops *ops;        /* borrowed */
   struct plm_model *model;
   struct plm_masks *masks;
@@ -48,16 +48,16 @@ plm_status plm_inference_open_verified(const char *folder, const char *weights, 
                                        struct plm_hash *identity, struct plm_error *error);
 
 /* The same for hidden states only: logits mean nothing unless `head` is the language model's. It
- * also takes a model that was fine-tuned to labels (transformers'
+ * also accepts a model that was fine-tuned to predict labels (transformers'
  * AutoModelForSequenceClassification and AutoModelForTokenClassification), whose classifier is not
- * read, and AutoModel's, which has no head. */
+ * read, and one that AutoModel saved, which has no head. */
 plm_status plm_inference_open_trunk(const char *folder, const char *weights, struct plm_ops *ops,
                                     uint32_t batch_tokens, struct plm_inference **inference,
                                     struct plm_hash *identity, struct plm_error *error);
 
 /* Builds the masks of the batch and runs the model over inputs (B, L). hidden (B, L, D) and logits
- * (rows, V) are fp32 on the host; either may be NULL. logits is of `positions` (rows), which ascend
- * in B * L; NULL: of all. */
+ * (rows, V) are fp32 on the host; either may be NULL. logits are for `positions` (rows), which
+ * ascend in B * L; NULL: for all. */
 plm_status plm_inference_run(struct plm_inference *inference, const struct plm_batch *batch,
                              const int32_t *inputs, const int32_t *positions, uint32_t rows,
                              float *hidden, float *logits, struct plm_error *error);

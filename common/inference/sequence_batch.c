@@ -16,11 +16,11 @@ struct plm_sequence_batch {
   int32_t pad;
   uint32_t chunks;      /* in use */
   uint32_t *used;       /* (max_chunks): where the next sequence of a chunk would start */
-  struct place *places; /* (count), in the order of adding */
+  struct place *places; /* (count), in the order in which sequences were added */
   uint32_t count, capacity;
   uint32_t *document_begin;             /* (max_chunks + 1) */
   struct plm_chunk_document *documents; /* (capacity), chunk by chunk */
-  int32_t *wide;                        /* (max_chunks, max_length): the tokens that were added */
+  int32_t *wide;                        /* (max_chunks, max_length): the tokens added so far */
   int32_t *inputs;                      /* (chunks, L): the tokens of the finished batch */
   struct plm_batch batch;
 };
@@ -78,7 +78,7 @@ static uint32_t aligned(const struct plm_sequence_batch *batch, uint32_t count)
   return (count + batch->alignment - 1) / batch->alignment * batch->alignment;
 }
 
-/* Whether a sequence with its own chunk would leave more than a quarter of it empty, if all chunks
+/* Whether a sequence in its own chunk would leave more than a quarter of it empty, if all chunks
  * are as long as the first. */
 static bool is_wasteful(const struct plm_sequence_batch *batch, uint32_t count)
 {
@@ -126,7 +126,7 @@ uint32_t plm_sequence_batch_count(const struct plm_sequence_batch *batch)
   return batch->count;
 }
 
-/* Counting sort by chunk. Within a chunk the order of adding is already that of ascending starts.
+/* Counting sort by chunk. Within a chunk, sequences were added in ascending order of their starts.
  */
 static void list_documents(struct plm_sequence_batch *batch)
 {

@@ -7,7 +7,7 @@
 
 #include "common/base/status.h"
 
-/* v: after so many halvings one position is left. */
+/* v: the number of halvings after which one position is left. */
 static int halvings(const struct plm_model_config *config)
 {
   int v = 0;

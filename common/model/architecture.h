@@ -1,6 +1,7 @@
 /* The blocks of a configuration: their kinds, levels and widths, and where each takes its input
  * from. These are pure functions of struct plm_model_config. The parameter table, the layout of the
- * buffers, the masks and the FLOPs ask them, so that only this file distinguishes architectures.
+ * buffers, the masks and the FLOPs are derived from them, so that little other code has to
+ * distinguish architectures.
  *
  * doc/model.md#architectures has the formulas. n = num_unet_layers / 2, v = log2(max_length).
  */
@@ -18,7 +19,7 @@ enum plm_block_kind {
   PLM_BLOCK_BOTTLENECK /* x0 and MLP, no attention */
 };
 
-/* How the output of the block before becomes this block's input x. */
+/* How the output of the previous block becomes this block's input x. */
 enum plm_block_source {
   PLM_SOURCE_SAME,  /* unchanged; block 0 takes the embeddings */
   PLM_SOURCE_MERGE, /* PatchMerge from the level above */

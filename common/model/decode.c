@@ -45,11 +45,12 @@ static plm_status check_model(const struct plm_model *model, struct plm_error *e
 {
   const struct plm_model_config *config = &model->config;
   if (model->ops->attention_cached == NULL)
-    return plm_error_set(error, PLM_UNSUPPORTED, "the %s backend has no attention against a cache",
+    return plm_error_set(error, PLM_UNSUPPORTED, "the %s backend has no cached attention",
                          model->ops->name);
   if (config->architecture == PLM_PATCH_UNET)
-    return plm_error_set(error, PLM_UNSUPPORTED,
-                         "a patch_unet merges tokens with later ones, so it cannot be decoded");
+    return plm_error_set(
+        error, PLM_UNSUPPORTED,
+        "a patch_unet merges tokens with later ones, so it cannot generate token by token");
   for (uint32_t e = 0; e < config->pattern_count; e++) {
     if (config->pattern[e] & PLM_ATTENTION_CAUSAL) continue;
     char name[64];
@@ -124,7 +125,7 @@ void plm_decode_close(struct plm_decode *decode)
   free(decode);
 }
 
-/* The first position that the row at `position` sees. Each sequence counts as the only one in its
+/* The first position that the row at `position` sees, as if its sequence were the only one in the
  * chunk (doc/model.md#attention-masks). */
 static uint32_t first_key(const struct plm_decode *decode, uint32_t entry, uint32_t position)
 {
@@ -184,7 +185,7 @@ static plm_status check_rows(const struct plm_decode *decode, const struct plm_d
   return PLM_OK;
 }
 
-/* The rows that lay_out_rows has sent to the device, as the model's blocks take them. */
+/* The rows that lay_out_rows uploaded, in the form that the model's blocks take. */
 static struct decode_pass decode_pass_of(const struct plm_decode *decode, uint32_t count)
 {
   const int64_t H = decode->model->config.num_attention_heads, K = decode->K, N = count;

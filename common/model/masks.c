@@ -70,7 +70,7 @@ static inline int64_t larger(int64_t a, int64_t b)
   return a > b ? a : b;
 }
 
-/* The restrictions of a pattern entry beyond the document itself. */
+/* What a pattern entry restricts besides the document. */
 struct kind_rule {
   bool causal;
   int64_t window, block; /* positions of the level; 0: no such restriction */
@@ -106,9 +106,9 @@ static uint64_t document_intervals(const struct kind_rule *rule, int64_t begin, 
   return pairs;
 }
 
-/* The intervals of one chunk of `length` groups. The groups of a document are those whose last
- * token it has: they begin with the group of its first token, and end before the group of the next
- * document's first token, which belongs to that later document. */
+/* The intervals of one chunk of `length` groups. The groups of a document begin with the group of
+ * its first token, and end before the group of the next document's first token, which belongs to
+ * that later document. */
 static uint64_t chunk_intervals(const struct plm_chunk_document *documents, size_t count,
                                 int32_t length, int level, const struct kind_rule *rule,
                                 const struct chunk_intervals *to)
@@ -125,8 +125,8 @@ static uint64_t chunk_intervals(const struct plm_chunk_document *documents, size
   return pairs;
 }
 
-/* Over the non-empty intervals of one tile: the range [least begin, largest end) that they touch,
- * and their intersection, which is empty if one of the intervals is empty. */
+/* Computes, for the intervals of one tile, the range [least begin, largest end) of the non-empty
+ * ones, and the intersection of all, which is empty if any interval is. */
 static void tile_range(const int32_t *begin, const int32_t *end, int32_t count, int32_t touched[2],
                        int32_t common[2])
 {

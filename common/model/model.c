@@ -283,7 +283,7 @@ void plm_model_weights_changed(struct plm_model *model)
       ops->norm_rows_forward(ops, table->vectors, rows, V, table->width);
     else
       ops->copy(ops, table->vectors, rows, (size_t)V * row_bytes);
-    /* <mask> is the last token of each tokenizer */
+    /* <mask> is the last token of every tokenizer */
     if (model->config.token_dropout)
       ops->zero(ops, table->vectors + (V - 1) * table->width, row_bytes);
   }

@@ -89,8 +89,8 @@ const struct plm_parameter *plm_model_table(const struct plm_model *model, size_
 size_t plm_model_arena_elements(const struct plm_model *model);
 float *plm_model_parameter_arena(struct plm_model *model); /* device, fp32 master */
 float *plm_model_gradient_arena(struct plm_model *model);  /* device, fp32, accumulated */
-/* To be called after the parameter arena has changed: rounds the weights as used, and normalises
- * the embedding table. */
+/* Call it after the parameter arena has changed: it rounds the weights as used, and normalises the
+ * embedding table. */
 void plm_model_weights_changed(struct plm_model *model);
 void plm_model_zero_gradients(struct plm_model *model);
 
@@ -105,7 +105,7 @@ struct plm_masked_batch {
   const struct plm_masks *masks;
 };
 
-/* What a pass shall predict of a batch, on the host. */
+/* What a pass is to predict for a batch, on the host. */
 struct plm_targets {
   const int32_t *inputs;    /* (B, L) token ids after masking */
   uint32_t rows;            /* positions with a label; the head runs only on these */
@@ -114,9 +114,9 @@ struct plm_targets {
   const float *weights;     /* (rows) */
 };
 
-/* The number of rows that the head runs on if `rows` of `positions` positions are labelled. A
- * backend that records passes needs few different shapes, so there it is rounded up to a multiple
- * of a sixteenth of the positions. The additional rows have position -1 and do not count. */
+/* The number of rows that the head runs on if `rows` of `positions` positions are labelled. For a
+ * backend that records passes, it is rounded up to a multiple of a sixteenth of the positions, so
+ * that there are few different shapes. The additional rows have position -1 and do not count. */
 uint32_t plm_model_rows(const struct plm_ops *ops, uint64_t positions, uint64_t rows);
 
 struct plm_loss_result {
@@ -136,8 +136,8 @@ plm_status plm_model_forward(struct plm_model *model, const struct plm_masked_ba
                              struct plm_loss_result *result, float *row_loss,
                              struct plm_error *error);
 /* Runs a model that is open for training forward and backward: computes the same loss, bit for bit,
- * and adds the gradient of loss_scale * loss to the gradient arena. Errors as plm_model_forward's;
- * in these cases nothing is added. */
+ * and adds the gradient of loss_scale * loss to the gradient arena. Errors are those of
+ * plm_model_forward; nothing is added then. */
 plm_status plm_model_gradients(struct plm_model *model, const struct plm_masked_batch *input,
                                const struct plm_targets *targets,
                                const struct plm_loss_options *loss, float loss_scale,
@@ -162,8 +162,8 @@ void plm_model_train(struct plm_model *model, uint32_t chunks, uint32_t length,
                      const struct plm_loss_options *loss, double *loss_sum);
 
 /* Inference. hidden receives x after the last block, (B, L, D) fp32 on the host; logits receives
- * the capped logits (rows, V) of the given positions (NULL: of all). Either may be NULL. Errors as
- * plm_model_forward's. The model need not be open for training. */
+ * the capped logits (rows, V) of the given positions (NULL: of all). Either may be NULL. Errors are
+ * those of plm_model_forward. The model need not be open for training. */
 plm_status plm_model_infer(struct plm_model *model, const struct plm_masked_batch *input,
                            const int32_t *inputs, const int32_t *positions, uint32_t rows,
                            float *hidden, float *logits, struct plm_error *error);

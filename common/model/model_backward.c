@@ -46,8 +46,8 @@ static void widen_stream(struct plm_model *model, const struct model_pass *pass,
   model->stream[1] = rows;
 }
 
-/* d y -> d attended. dx stays as it is: it is also the gradient of mixed along the residual path.
- */
+/* d y -> d attended. dx is not changed: it is also the gradient of mixed through the residual
+ * connection. */
 static void block_output_backward(struct plm_model *model, const struct model_pass *pass,
                                   const struct model_block *block)
 {
@@ -95,16 +95,17 @@ static void block_attention_backward(struct plm_model *model, const struct model
                              D, 3 * D, false);
 }
 
-/* The output of block i may be read by the next block and by a skip. This tells where the skip's
- * gradient is added: in the backward of the next block's mix (true), or before that of block i. */
+/* The output of block i may be read by the next block and by a skip connection. Returns where the
+ * skip's gradient is added: in the backward pass of the next block's mix (true), or before the
+ * backward pass of block i (false). */
 static bool skip_joins_behind(const struct plm_model *model, uint32_t i)
 {
   return model->blocks[i].skipped_by >= 0 && model->blocks[i + 1].shape.source == PLM_SOURCE_SAME;
 }
 
-/* d mixed and d h -> d x; adds to the gradient of x0 on the block's level. The skip's gradient is
- * left in the buffer of x, which nobody reads after this, until the pass reaches the encoder block
- * whose output the skip is. */
+/* d mixed and d h -> d x; adds to the gradient of x0 on the block's level. The skip's gradient
+ * stays in the buffer of x, which is not read any more, until the pass reaches the encoder block
+ * whose output the skip connection adds. */
 static void block_mix_backward(struct plm_model *model, const struct model_pass *pass, uint32_t i)
 {
   struct plm_ops *ops = model->ops;
@@ -140,7 +141,7 @@ static void block_mix_backward(struct plm_model *model, const struct model_pass 
   }
 }
 
-/* d x -> the gradient of the output of the block before, in stream[0]. */
+/* d x -> the gradient of the previous block's output, in stream[0]. */
 static void block_input_backward(struct plm_model *model, const struct model_pass *pass,
                                  const struct model_block *block)
 {
@@ -183,7 +184,8 @@ static void blocks_backward(struct plm_model *model, const struct model_pass *pa
 }
 
 /* Computes the loss of the labelled rows and the gradient of the last block's output. If that block
- * is narrowed, the gradient has only these rows; otherwise all, of which the others are 0. */
+ * is narrowed, the gradient has only the labelled rows; otherwise it has all rows, and those
+ * without a label are 0. */
 static void head_train(struct plm_model *model, const struct model_pass *pass,
                        const struct plm_loss_options *loss, float loss_scale)
 {

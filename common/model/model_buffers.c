@@ -1,5 +1,5 @@
-/* The layout of a model's buffers: which ones each block has for itself until its backward pass,
- * and which ones all blocks share. It is computed twice: to count bytes, and to set pointers.
+/* The layout of a model's buffers: which ones each block keeps until its backward pass, and which
+ * ones all blocks share. It is computed twice: to count bytes, and to set pointers.
  *
  *   recompute: none    a block keeps everything that its backward pass reads
  *   recompute: mlp     h2 and hidden are shared; the backward pass computes them again from y
@@ -56,7 +56,7 @@ static void measure(struct layout *layout)
   }
 }
 
-/* A buffer for the residual stream other than `live`, which is still to be read. */
+/* A buffer for the residual stream, other than `live`, which has yet to be read. */
 static act *take_stream(struct layout *layout, const act *live, size_t elements)
 {
   if (layout->model->options.training)
@@ -203,7 +203,7 @@ static size_t larger(size_t a, size_t b)
 }
 
 /* The backward passes of the head, of an MLP and of an attention layer never run at the same time,
- * and neither does inference with a model that is open for training. So their buffers overlap. */
+ * nor does inference with a model that is open for training. Their buffers therefore overlap. */
 static void place_workspace(struct layout *layout)
 {
   struct plm_model *model = layout->model;
@@ -234,7 +234,7 @@ static void place_workspace(struct layout *layout)
   model->value_embedding = take_act(layout, arena, n);
   model->value_gradient = take_act(layout, arena, n);
   model->projection_gradient =
-      model->attended_gradient; /* no longer read when the block's input is reached */
+      model->attended_gradient; /* no longer read once the pass reaches the block's input */
   end = larger(end, arena->used_bytes);
   arena->used_bytes = start;
   model->rows_fp32 = take(arena, outputs * sizeof(float));

@@ -1,4 +1,4 @@
-/* Compares two models key by key, in the form in which config.json holds them. */
+/* Compares two models key by key, as config.json holds them. */
 #include <stdio.h>
 #include <string.h>
 

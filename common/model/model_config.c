@@ -54,8 +54,8 @@ static void add_fault(struct checks *checks, const char *key, const char *format
   va_end(arguments);
 }
 
-/* Whether a rule on these keys (up to four, NULL at the end) can be checked: each value is known,
- * and no other rule has found fault with it. */
+/* Whether a rule on these keys (up to four, then NULL) can be checked: each value is known, and no
+ * other rule has rejected it. */
 static bool checkable(const struct checks *checks, const char *const keys[4])
 {
   for (size_t k = 0; k < 4 && keys[k] != NULL; k++) {

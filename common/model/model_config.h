@@ -1,5 +1,5 @@
-/* What a model is: the keys of `model:` in pipeline.yaml, which config.json of a checkpoint holds
- * under the same names, and what it was trained to predict. */
+/* A model's configuration: the keys of `model:` in pipeline.yaml, which a checkpoint's config.json
+ * holds under the same names; and the objective that it was trained for. */
 #ifndef PLM_COMMON_MODEL_MODEL_CONFIG_H
 #define PLM_COMMON_MODEL_MODEL_CONFIG_H
 
@@ -37,7 +37,7 @@ enum {
   PLM_MODEL_MAX_LOGIT_CAP = 1000000,
 };
 
-/* All that plm_model_open needs to know of a model. */
+/* Everything that plm_model_open needs to know about a model. */
 struct plm_model_config {
   enum plm_architecture architecture;
   uint32_t hidden_size;
@@ -57,7 +57,7 @@ struct plm_model_config {
   uint32_t vocab_size;                             /* of the tokenizer */
 };
 
-/* Names of the values as files write them: NULL-terminated lists in the order of the enums. */
+/* Names of the values in files: NULL-terminated lists in the order of the enums. */
 extern const char *const plm_architecture_names[];
 extern const char *const plm_objective_names[];
 extern const char *const plm_recompute_names[];
@@ -73,12 +73,12 @@ struct plm_model_fault {
   const char *key; /* as in config.json: "hidden_size", "attention.block" */
   char what[256];  /* "65 divided by 4 heads is not a head width; ..." */
 };
-/* At most one fault a key, and one for each of them. */
+/* The number of keys that can be at fault; each has at most one fault. */
 enum { PLM_MODEL_MAX_FAULTS = 16 };
-/* Whether the value of a key is known: a file may hold none that could be read. */
+/* Whether the value of a key is known; it is not if the file has a value that could not be read. */
 typedef bool plm_model_key_known(void *context, const char *key);
 /* Finds every key at fault. Rules on a key that is not known, or that is at fault already, are left
- * out. known may be NULL: all are. Returns the number of faults. */
+ * out. If known is NULL, all keys are known. Returns the number of faults. */
 size_t plm_model_config_faults(const struct plm_model_config *model, plm_model_key_known *known,
                                void *context, struct plm_model_fault faults[PLM_MODEL_MAX_FAULTS]);
 /* PLM_CONFIG with the first fault; error->where is its key. */
@@ -89,8 +89,8 @@ plm_status plm_model_config_check(const struct plm_model_config *model, struct p
  * the largest multiple of unit that is <= 128 H. */
 uint32_t plm_model_config_width(const struct plm_model_config *model, uint32_t level);
 
-/* The model's part of config.json, and back. The Hugging Face entries are common/huggingface's.
- * The caller deletes the cJSON object. */
+/* Convert a model to its part of config.json and back. common/huggingface adds the Hugging Face
+ * entries. The caller deletes the cJSON object. */
 struct cJSON;
 struct cJSON *plm_model_config_to_json(const struct plm_model_config *model);
 /* PLM_FORMAT: a key is missing or has another type. PLM_CONFIG as plm_model_config_check, with the

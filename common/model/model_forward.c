@@ -172,7 +172,7 @@ void plm_model_block_hidden(struct plm_model *model, const struct model_pass *pa
                             D, F);
 }
 
-/* The block before may stand on another level; then merge or expand makes x of its output. */
+/* If the previous block is on another level, a merge or expand turns its output into x. */
 static void block_input(struct plm_model *model, const struct model_pass *pass,
                         const struct model_block *block)
 {
@@ -181,8 +181,8 @@ static void block_input(struct plm_model *model, const struct model_pass *pass,
   const int64_t shallow = plm_architecture_width(&model->config, shape->resample);
   const int64_t deep = plm_architecture_width(&model->config, shape->resample + 1);
   const bool merge = shape->source == PLM_SOURCE_MERGE;
-  /* Either product has the rows of the deeper level, which views two rows of the shallower level as
-   * one of twice the width. */
+  /* Either product has as many rows as the deeper level: two rows of the shallower level are viewed
+   * as one row of twice the width. */
   model->ops->linear_forward(
       model->ops, block->x, block->source, model_weight(model, block->places.resample), NULL,
       pass_rows(pass, shape->resample + 1), merge ? 2 * shallow : deep, merge ? deep : 2 * shallow);

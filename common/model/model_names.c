@@ -1,4 +1,4 @@
-/* Names of architectures, objectives and attention masks, both ways. */
+/* Names of architectures, objectives and attention masks: printing and parsing them. */
 #include <stdio.h>
 #include <string.h>
 

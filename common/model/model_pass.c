@@ -185,7 +185,7 @@ plm_status plm_model_infer(struct plm_model *model, const struct plm_masked_batc
   if (positions == NULL) rows = (uint32_t)N;
   if (rows > N)
     return plm_error_set(error, PLM_LIMIT,
-                         "logits of %u positions were asked for, but the batch has %ld", rows,
+                         "logits of %u positions were requested, but the batch has %ld", rows,
                          (long)N);
   for (uint32_t i = 0; positions != NULL && i < rows; i++)
     if (positions[i] < 0 || positions[i] >= N)

@@ -1,8 +1,8 @@
 /* The inside of struct plm_model, private to common/model: where the parameters lie, what each
  * block keeps for its backward pass, and the buffers that all blocks share.
  *
- * The forward pass of one block, named as the fields of struct model_block. A plain block has no
- * mix: its mixed is x. A bottleneck has no attention: its y is mixed.
+ * The forward pass of one block, with the names of struct model_block's fields. A plain block has
+ * no mix, so its mixed is x. A bottleneck has no attention, so its y is mixed.
  *
  *   mixed   = b0 (x + s skip) + b1 p      without a skip: b0 x + b1 p; p is x0, or P x0
  *   h       = norm(mixed)
@@ -33,9 +33,9 @@ struct model_block {
   struct plm_block_shape shape;
   struct block_places places;
   int table;      /* index of its value table in model->tables, -1 if it has none */
-  int skipped_by; /* the block whose skip is this block's output, -1 if none */
+  int skipped_by; /* the block that adds this block's output as its skip, -1 if none */
   bool projects;  /* p = P x0 */
-  act *source;    /* the output of the block before */
+  act *source;    /* the previous block's output */
   act *x; /* its input, without the skip; the backward pass stores the skip's gradient here */
   act *p; /* P x0, if it projects */
   act *mixed, *h, *qkv_raw, *qkv, *attended, *y;
@@ -92,11 +92,11 @@ struct plm_model {
   /* the head's, for R labelled rows */
   int32_t *positions, *labels;
   float *label_weights, *row_loss;
-  act *
-      head_x; /* these rows of the last hidden state; if the last block is narrowed, of its mixed */
+  /* These rows of the last hidden state, or of the last block's mixed if that block is narrowed. */
+  act *head_x;
   act *head_attended; /* if the last block is narrowed, these rows of its attended (at most half) */
   act *head_norm, *head_dense;
-  act *head_gelu; /* this and logits are not used by training, whose head keeps neither */
+  act *head_gelu; /* this and logits are not used in training, because head_train keeps neither */
   float *logits;
   float *host_row_loss;
   int32_t *host_positions;
@@ -118,7 +118,7 @@ struct decode_pass {
   size_t part_bytes;           /* the keys, or the values, of one block */
 };
 
-/* What one pass works on. */
+/* The inputs of one pass. */
 struct model_pass {
   int32_t B, L;
   const struct plm_masks *masks;
@@ -135,7 +135,7 @@ static inline int64_t pass_rows(const struct model_pass *pass, int level)
   return (int64_t)pass->B * (pass->L >> level);
 }
 
-/* The rows that a block computes after its attention. */
+/* The number of rows that a block computes after its attention. */
 static inline int64_t block_rows(const struct model_pass *pass, const struct model_block *block)
 {
   return block == pass->narrowed ? pass->R : pass_rows(pass, block->shape.level);
@@ -156,13 +156,13 @@ static inline act *act_at(const struct plm_model *model, act *buffer, int64_t i)
  * As long as the bases are NULL, the pointers mean nothing. */
 void plm_model_lay_out(struct plm_model *model);
 
-/* Sets what the head will read: R rows of the last hidden state, whose positions lie on the device
- * (NULL: all rows). After the last block's attention the rows are independent of each other; if at
- * most half of them are read, that block continues with only those. */
+/* Sets what the head will read: R rows of the last hidden state, at `positions` (device memory;
+ * NULL: all rows). After the last block's attention, rows are independent of each other; if at most
+ * half of them are read, that block continues with only those. */
 void plm_model_pass_reads(const struct plm_model *model, struct model_pass *pass,
                           const int32_t *positions, int64_t R);
-/* The same for positions on the host: uploads them to model->positions, filled up with -1 to
- * plm_model_rows of them. */
+/* The same for positions on the host: uploads them to model->positions, padded with -1 to
+ * plm_model_rows elements. */
 void plm_model_pass_asks(struct plm_model *model, struct model_pass *pass, const int32_t *positions,
                          size_t rows);
 
@@ -178,7 +178,7 @@ void plm_model_block_hidden(struct plm_model *model, const struct model_pass *pa
 /* The source of a block's value embeddings; the block has a value table. */
 struct plm_value_table plm_model_value_table(const struct plm_model *model,
                                              const struct model_block *block);
-/* What the block's raw queries, keys and values are prepared with, for whole chunks; without value
+/* The inputs for preparing the block's queries, keys and values, for whole chunks and without value
  * embeddings. */
 struct plm_qkv plm_model_qkv(const struct plm_model *model, const struct model_pass *pass,
                              const struct model_block *block);

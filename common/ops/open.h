@@ -35,9 +35,9 @@ struct plm_ops_request {
 plm_status plm_ops_open(const struct plm_ops_request *request, struct plm_ops **ops,
                         struct plm_error *error);
 
-/* What a plan of memory needs to know about a backend. If `device: cuda` is asked for and cannot be
- * opened, ops serves only for planning: only name, act_bytes, muon_scratch, memory_size (which
- * reports 0) and close may be used. */
+/* What memory planning needs to know about a backend. If `device: cuda` is asked for and cannot be
+ * opened, ops can only be used for planning: only name, act_bytes, muon_scratch, memory_size (which
+ * reports 0) and close are set. */
 struct plm_ops_plan {
   struct plm_ops *ops;
   uint64_t own_bytes; /* device memory that the backend takes for itself when it is opened */

@@ -122,7 +122,7 @@ struct plm_mix_gradients {
   float *db;       /* (2): += sum G (x + s skip), sum G p */
   act *dskip;      /* = s g; may equal x or skip */
   float *ds;       /* (1): += sum g skip */
-  const act *more; /* further part of dx, or NULL; if it equals dskip, the new value s g is added */
+  const act *more; /* added to dx, or NULL; if it equals dskip, the new value s g is added */
 };
 
 /* Source of value embeddings: each is the mean of the table's rows for a group of 2^level tokens.
@@ -183,8 +183,7 @@ struct plm_ops_tuned {
 
 struct plm_ops {
   const char *name; /* "cpu", "cuda" */
-  const char
-      *isa; /* the instruction set in use, e.g. "avx512", "avx2", "sm_90a"; kept in trainer.json */
+  const char *isa;  /* instruction set in use: "avx512", "avx2", "sm_90a", ...; in trainer.json */
   const char *products;  /* product library and its version; NULL: see export_algorithms */
   const char *processor; /* model name of the device; NULL for the machine's CPU */
   size_t act_bytes;      /* 4 or 2 */

@@ -33,8 +33,7 @@ struct plm_update_clip {
 };
 
 struct plm_update_inputs {
-  double
-      count; /* divisor of the step's sums; NaN if no row was chosen, so that the step is skipped */
+  double count; /* divisor of the step's sums; NaN skips the step, because no row was chosen */
   struct plm_update_clip clip;
   float rate[PLM_UPDATE_RATES];
   float momentum;                 /* of Muon */

@@ -50,10 +50,10 @@ static uint64_t chunk_begin(const struct plm_assembly *assembly, uint32_t chunk)
   return (uint64_t)chunk * plm_plan_parameters(assembly->plan)->max_length;
 }
 
-/* The pieces of a group lie at random in the window's tables and in its tokens, so the caches do
- * not hold them. This prefetches the tokens' place for a piece that comes soon, and the table's
- * entry for one that comes later. (always_inline: gcc removes a call to a function that only
- * prefetches, because it takes it for one without effect.) */
+/* The pieces of a group are at random places in the window's tables and in its tokens, so they are
+ * rarely in a cache. This prefetches the tokens of a piece that comes soon, and the table entry of
+ * one that comes later. (always_inline: gcc removes calls to a function that only prefetches,
+ * because it considers that function free of side effects.) */
 __attribute__((always_inline)) static inline void
 look_ahead(const struct plm_assembly *assembly, uint32_t i, uint32_t end, uint32_t token_bytes)
 {

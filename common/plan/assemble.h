@@ -1,5 +1,5 @@
 /* The tokens of a planned window, from the corpus. Each group of documents is decompressed once,
- * and its residues go straight to their places in the chunks. */
+ * and its residues are written directly to their places in the chunks. */
 #ifndef PLM_COMMON_PLAN_ASSEMBLE_H
 #define PLM_COMMON_PLAN_ASSEMBLE_H
 
@@ -13,7 +13,7 @@
 size_t plm_assemble_bytes(const struct plm_plan *plan, const struct plm_window *window);
 
 /* Fills tokens, (window->chunks, max_length) uint8 (esm) or uint16 (byte): each chunk has its
- * documents at their starts, and <pad> everywhere else. The plan must be of this split of the
+ * documents at their starts, and <pad> everywhere else. The plan must be for this split of the
  * cursor's corpus. PLM_CORRUPT names the group whose residues do not match the lengths. */
 plm_status plm_assemble_window(struct plm_corpus_cursor *cursor, enum plm_split split,
                                const struct plm_plan *plan, const struct plm_window *window,
@@ -31,7 +31,7 @@ struct plm_assembly {
 
 /* Writes the part of the window that comes from the groups window->groups[first .. first + count).
  * Different groups write to different bytes, so several threads, each with its own cursor, may
- * share a window. Errors as plm_assemble_window's. */
+ * share a window. Errors are those of plm_assemble_window. */
 plm_status plm_assemble_groups(struct plm_corpus_cursor *cursor,
                                const struct plm_assembly *assembly, uint32_t first, uint32_t count,
                                struct plm_error *error);

@@ -15,7 +15,7 @@ struct plm_chunk_document {
   uint32_t residues; /* of the whole document */
 };
 
-/* A batch of chunks, as feeds deliver it and the model takes it. The pointers are borrowed. */
+/* A batch of chunks, as the feed delivers it and the model takes it. The pointers are borrowed. */
 struct plm_batch {
   uint32_t chunks;                            /* B */
   uint32_t max_length;                        /* L */
@@ -23,7 +23,7 @@ struct plm_batch {
   const void *tokens;                         /* (B, L), padding <pad> */
   const uint32_t *document_begin;             /* (B + 1) into documents */
   const struct plm_chunk_document *documents; /* of each chunk, by ascending start */
-  uint64_t first_chunk;      /* g of chunk 0: the chunks that the run consumed before it */
+  uint64_t first_chunk; /* g of chunk 0: the number of chunks that the run consumed before it */
   const uint64_t *chunk_ids; /* (B) g of each chunk; NULL: g of chunk i is first_chunk + i */
 };
 

@@ -1,6 +1,6 @@
 /* Counts the chunks of windows without packing them: best fit from a histogram of sizes, next fit
- * from the lengths in order. The packer answers SIZES with these counts, and by them the number of
- * a chunk in the run is mapped to its window. */
+ * from the lengths in order. The packer answers SIZES with these counts, which map the number of a
+ * chunk in the run to its window. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* Bin packing of a window: best fit decreasing, and next fit. Best fit looks for the chunk with the
- * least sufficient room. Rooms are small integers, so a bitmap over them, with a summary bit for
- * each of its words, answers that in a few instructions. */
+ * least room that is sufficient. Rooms are small integers, so a bitmap over them, with a summary
+ * bit for each of its words, finds it in a few instructions. */
 #include "common/plan/packing.h"
 
 #include <stdbool.h>
@@ -57,7 +57,7 @@ static void room_remove(struct plm_rooms *rooms, uint32_t room)
     rooms->summary[room / 4096] &= ~(UINT64_C(1) << (room / 64 % 64));
 }
 
-/* The bits of word from bit `from` (0..64) up. */
+/* The bits of word from bit `from` (0..64) upwards. */
 static uint64_t bits_from(uint64_t word, uint32_t from)
 {
   return from >= 64 ? 0 : word & (~UINT64_C(0) << from);
@@ -81,7 +81,7 @@ static uint32_t room_find(const struct plm_rooms *rooms, uint32_t units)
   return word * 64 + (uint32_t)__builtin_ctzll(bits);
 }
 
-/* Puts the items into order by descending size, equal ones in window order. */
+/* Fills order with the items by descending size; items of equal size keep their window order. */
 static void sort_descending(struct plm_rooms *rooms, const uint32_t *units, uint32_t count,
                             uint32_t *order)
 {
@@ -156,8 +156,8 @@ uint64_t plm_pack_best_fit_count(struct plm_rooms *rooms, const uint32_t *histog
   for (uint32_t size = capacity; size >= 1; size--) {
     uint32_t items = histogram[size];
     while (items > 0) {
-      /* A chunk that was chosen stays the best one as long as it has room for another item of this
-       * size, so it takes `each` of them. */
+      /* A chosen chunk remains the best one as long as it has room for another item of this size,
+       * so it takes `each` of them. */
       const uint32_t found = room_find(rooms, size);
       const uint32_t room = found ? found : capacity;
       const uint32_t each = room / size;

@@ -2,9 +2,12 @@
  *
  * Sizes are in units of `alignment` tokens, rounded up, from 1 to capacity. Chunks are numbered in
  * the order in which they are opened.
- *   best fit   Takes items by descending size, equal ones in window order. Each goes to the chunk
- * with the least sufficient room; of several, to the one that reached this room last. next fit
- * Takes items in window order. An item that does not fit closes the chunk.
+ *
+ * Best fit takes items by descending size, and items of equal size in window order. Each goes to
+ * the chunk with the least room that is sufficient; if there are several, to the one that reached
+ * this room last.
+ *
+ * Next fit takes items in window order. An item that does not fit closes the chunk.
  */
 #ifndef PLM_COMMON_PLAN_PACKING_H
 #define PLM_COMMON_PLAN_PACKING_H
@@ -13,13 +16,12 @@
 
 #include "common/base/status.h"
 
-/* Chunks by the room that is left in them. The least room of at least n is found in a few
- * operations on words. */
+/* Chunks by the room that is left in them. A few word operations find the least room >= n. */
 struct plm_rooms {
   uint32_t capacity;
   uint32_t word_count, summary_count;
-  uint32_t
-      *first; /* (capacity + 1), for each room: a chunk with it; when only counting, how many */
+  /* (capacity + 1): for each room, a chunk that has it; when only counting, how many chunks do. */
+  uint32_t *first;
   uint64_t *words;   /* bit r: a chunk has room r */
   uint64_t *summary; /* bit w: words[w] is not 0 */
   uint32_t *buckets; /* (capacity + 2) for the counting sort */

@@ -95,7 +95,7 @@ plm_status plm_plan_open(const struct plm_plan_parameters *parameters, const uin
   const uint64_t taken = documents_within(parameters, lengths, documents);
   if (taken == 0)
     return plm_error_set(error, PLM_CONFIG,
-                         "a limit of %llu tokens does not admit the first document (%u residues)",
+                         "a limit of %llu tokens is too small for the first document (%u residues)",
                          (unsigned long long)parameters->token_limit, lengths[0]);
   const uint64_t groups = (taken - 1) / PLM_GROUP_DOCUMENTS + 1;
   if (groups >= UINT32_MAX)
@@ -190,7 +190,8 @@ uint32_t plm_plan_window_groups(const struct plm_plan *plan, uint64_t epoch, uin
 plm_status plm_plan_check_place(const struct plm_plan *plan, uint64_t epoch, uint64_t first,
                                 uint64_t count, struct plm_error *error)
 {
-  if (epoch > UINT32_MAX || plan->windows > UINT32_MAX) /* the counters of the draws have 32 bits */
+  if (epoch > UINT32_MAX ||
+      plan->windows > UINT32_MAX) /* the counters of the random draws have 32 bits */
     return plm_error_set(error, PLM_LIMIT,
                          "epoch %llu with %llu windows: a plan numbers at most 2^32 of each",
                          (unsigned long long)epoch, (unsigned long long)plan->windows);

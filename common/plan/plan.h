@@ -11,23 +11,21 @@
  * the same. A token_limit then restricts the plan to the first documents of the split, up to that
  * many real tokens.
  *
- * The tokens of a document are `<cls> residues <eos>`. If they are more than max_length, truncate
- * decides what becomes of them:
+ * The tokens of a document are `<cls> residues <eos>`. If there are more than max_length, truncate
+ * decides which are used:
  *   head         the first max_length tokens, without <eos>
- *   random_crop  max_length tokens from a place drawn for (epoch, document). The place is 0, or 2
- *                and above: 1 is left out, so that a piece's offset tells where it begins
- *   split        pieces of max_length tokens, and a last one of what is left
+ *   random_crop  max_length tokens from a position drawn for (epoch, document). The position is
+ *                never 1, so that a piece's offset determines where the piece begins
+ *   split        all, in pieces of max_length tokens; the last piece may be shorter
  * A piece with offset 0 begins with <cls>, any other with the residue at its offset (see
  * plm_piece_begin). A piece that reaches the end of its document ends with <eos>.
  *
  * Draws are Philox words at the counter (x, y, purpose). A shuffle takes two 64-bit draws from each
- * counter, the one of words 0 and 1 first, so that draw d comes from x = d / 2. Fisher-Yates goes
- * from the last element down, and a draw is bounded by the high half of its product with the bound.
- *   groups      purpose 4, y = epoch
- *   documents   purpose 5, y = epoch * 2^32 + window; the draws run on over the chunks in the order
- *               of packing, in each of which the documents start in window order
- *   chunks      purpose 6, y = epoch * 2^32 + window
- *   crops       purpose 7, x = epoch, y = document; one draw
+ * counter, words 0 and 1 first, so that draw d comes from x = d / 2. Fisher-Yates goes from the
+ * last element down; the high half of draw * bound is uniform in [0, bound). groups      purpose 4,
+ * y = epoch documents   purpose 5, y = epoch * 2^32 + window; one sequence of draws for all chunks,
+ * in the order in which they were opened; a chunk's documents start in window order chunks purpose
+ * 6, y = epoch * 2^32 + window crops       purpose 7, x = epoch, y = document; one draw
  *
  * Many threads may use a plan at once.
  */
@@ -70,7 +68,7 @@ struct plm_plan_parameters {
 /* The hash of PLM_PLAN_VERSION and all parameters, by which both ends of a feed compare their
  * plans. */
 struct plm_hash plm_plan_hash(const struct plm_plan_parameters *parameters);
-/* PLM_CONFIG: a parameter is out of range, or two do not go together. */
+/* PLM_CONFIG: a parameter is out of range, or two exclude each other. */
 plm_status plm_plan_parameters_check(const struct plm_plan_parameters *parameters,
                                      struct plm_error *error);
 

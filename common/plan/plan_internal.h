@@ -33,7 +33,7 @@ struct plm_plan {
 plm_status plm_plan_check_place(const struct plm_plan *plan, uint64_t epoch, uint64_t first,
                                 uint64_t count, struct plm_error *error);
 
-/* The documents of a group that the plan takes: [begin, end). */
+/* The documents of a group that the plan covers: [begin, end). */
 static inline void group_documents(const struct plm_plan *plan, uint64_t group, uint64_t *begin,
                                    uint64_t *end)
 {

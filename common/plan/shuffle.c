@@ -1,5 +1,5 @@
-/* Seeded shuffles and bounded draws. They use only integers, so that every machine draws the same.
- */
+/* Seeded shuffles and bounded draws. They use only integers, so the draws are the same on every
+ * machine. */
 #include "common/plan/shuffle.h"
 
 static uint64_t bounded(uint64_t draw, uint64_t bound)

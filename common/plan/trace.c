@@ -1,16 +1,16 @@
-/* From the number of a chunk in the run to its documents: epochs before it are only counted, and
- * its window is packed. */
+/* From the number of a chunk in the run to its documents: the chunks of earlier epochs and windows
+ * are only counted; the chunk's own window is packed. */
 #include "common/plan/trace.h"
 
 #include <stdlib.h>
 
 struct plm_trace {
   const struct plm_plan *plan;
-  uint64_t epoch, epoch_begin; /* the epoch that counts is of, and g of its first chunk */
+  uint64_t epoch, epoch_begin; /* the epoch that `counts` describes, and g of its first chunk */
   uint64_t epoch_chunks;
   uint64_t windows;
   uint32_t *counts; /* (windows): the chunks of each window of the epoch */
-  bool packed;      /* window is valid, and is of window_epoch */
+  bool packed;      /* window is valid, and belongs to window_epoch */
   uint64_t window_epoch;
   struct plm_window window;
 };

@@ -7,7 +7,7 @@
 
 #include "common/plan/plan.h"
 
-/* It remembers the last epoch and window, so asking for ascending g is fastest. */
+/* A trace remembers the last epoch and window, so it is fastest for ascending g. */
 struct plm_trace;
 /* The plan is borrowed and must outlive the trace. */
 plm_status plm_trace_open(const struct plm_plan *plan, struct plm_trace **trace,

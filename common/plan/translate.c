@@ -1,7 +1,7 @@
 /* Residues to tokens. The residues of a protein corpus (letters, '.', '-') are bytes from 0x20 to
  * 0x5f. With AVX2, four shuffles of sixteen ids, one for each high half of a byte, look up 32
- * residues at once; with AVX-512 VBMI, one permutation of 64 ids looks up 64. The bytes of a byte
- * corpus are their own ids and are only widened. */
+ * residues at once; with AVX-512 VBMI, one permutation of 64 ids looks up 64. In a byte
+ * corpus, each byte is its own id and is only widened. */
 #include "common/plan/translate.h"
 
 #include <string.h>
@@ -56,7 +56,7 @@ __attribute__((target("avx2"))) static void esm_avx2(const struct plm_translator
     _mm256_storeu_si256(
         (__m256i *)(void *)(ids + i),
         lookup(rows, unknown, _mm256_loadu_si256((const __m256i *)(const void *)(in + i))));
-  /* The rest is done with the last 32 residues, some of them for the second time. */
+  /* The rest is covered by the last 32 residues; some of them are translated twice. */
   const size_t last = count - 32;
   _mm256_storeu_si256(
       (__m256i *)(void *)(ids + last),
@@ -99,7 +99,7 @@ __attribute__((target("avx2"))) static void byte_avx2(const struct plm_translato
 #endif
 
 #if defined(__x86_64__)
-/* The vector forms take all bytes outside the rows as unknown, so they must be. */
+/* The vector forms translate every byte outside the rows to <unk>, so this must be right. */
 static bool rows_hold_all(const struct plm_translator *translator)
 {
   for (int byte = 0; byte < 256; byte++)

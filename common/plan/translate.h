@@ -1,5 +1,6 @@
-/* Residues to tokens at the speed of memory; this is the packer's inner loop. The translator takes
- * the fastest form that the processor has. All forms give the tokens of plm_tokenizer_encode. */
+/* Residues to tokens at the speed of memory; this is the packer's inner loop. The translator uses
+ * the fastest form that the processor supports. All forms give the tokens of plm_tokenizer_encode.
+ */
 #ifndef PLM_COMMON_PLAN_TRANSLATE_H
 #define PLM_COMMON_PLAN_TRANSLATE_H
 

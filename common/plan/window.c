@@ -1,7 +1,7 @@
-/* Plans one window in four steps: gather turns the documents of its groups into pieces, packing
- * assigns pieces to chunks, then pieces within chunks and the chunks are shuffled, and emit
- * computes starts and places. Memory is kept in the caller's plm_window, so that nothing is
- * allocated after the first windows. */
+/* Plans one window in four steps: the documents of its groups are gathered as pieces, the pieces
+ * are packed into chunks, the pieces within chunks and the chunks are shuffled, and the starts and
+ * places are computed. Memory is kept in the caller's plm_window, so that nothing is allocated
+ * after the first windows. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -189,8 +189,8 @@ static void gather(const struct plm_plan *plan, uint64_t epoch, struct plm_windo
   out->document_count = count;
 }
 
-/* Sorts the pieces by chunk, and by window order within a chunk, into order; begin (chunks + 1) is
- * where each chunk begins in it. */
+/* Sorts the pieces by chunk, and by window order within a chunk, into `order`; begin (chunks + 1)
+ * says where each chunk begins there. */
 static void sort_by_chunk(struct plm_window_scratch *scratch, uint32_t count, uint32_t chunks)
 {
   uint32_t *begin = scratch->begin;
@@ -198,7 +198,7 @@ static void sort_by_chunk(struct plm_window_scratch *scratch, uint32_t count, ui
   for (uint32_t i = 0; i < count; i++) begin[scratch->chunk_of[i] + 1]++;
   for (uint32_t c = 0; c < chunks; c++) begin[c + 1] += begin[c];
   for (uint32_t i = 0; i < count; i++) scratch->order[begin[scratch->chunk_of[i]]++] = i;
-  memmove(begin + 1, begin, chunks * sizeof *begin); /* each had advanced to its end */
+  memmove(begin + 1, begin, chunks * sizeof *begin); /* each had been advanced to the chunk's end */
   begin[0] = 0;
 }
 

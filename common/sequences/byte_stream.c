@@ -28,7 +28,7 @@ struct plm_byte_stream {
   int descriptor;
   const uint8_t *memory; /* instead of a descriptor */
   size_t memory_left;
-  enum stream_format format, expected; /* expected: by the name, if it says */
+  enum stream_format format, expected; /* expected: what the file's name says, if anything */
   uint8_t *input, *output;
   size_t input_at, input_size;
   bool input_ended;
@@ -110,7 +110,7 @@ void plm_byte_stream_close(struct plm_byte_stream *stream)
   free(stream);
 }
 
-/* Reads more input, after what is left of the last. It need not fill the buffer. */
+/* Reads more input behind the bytes that are left. The buffer need not become full. */
 static plm_status refill(struct plm_byte_stream *stream, struct plm_error *error)
 {
   const size_t left = stream->input_size - stream->input_at;
@@ -161,7 +161,7 @@ static plm_status start_decompressor(struct plm_byte_stream *stream, struct plm_
   return PLM_OK;
 }
 
-/* Refuses other compressions, whose bytes would otherwise be taken for bad lines of text. */
+/* Refuses other compression formats, whose bytes would otherwise be taken for bad lines of text. */
 static plm_status refuse_others(const struct plm_byte_stream *stream, struct plm_error *error)
 {
   static const struct {
@@ -228,7 +228,7 @@ static plm_status cut_off(const struct plm_byte_stream *stream, struct plm_error
   return plm_error_hint(error, "fetch the file again");
 }
 
-/* Between members: zeros are padding (tapes, tar), and another member may follow. Anything else is
+/* After a member, zeros are padding (tapes, tar), and another member may follow. Anything else is
  * damage. */
 static plm_status next_gzip_member(struct plm_byte_stream *stream, struct plm_error *error)
 {
@@ -237,7 +237,7 @@ static plm_status next_gzip_member(struct plm_byte_stream *stream, struct plm_er
   const size_t left = stream->input_size - stream->input_at;
   if (left == 0 || (left < 2 && !stream->input_ended)) return PLM_OK;
   if (!is_gzip(stream->input + stream->input_at, left))
-    return damaged(stream, "bytes after a gzip member that belong to no other", error);
+    return damaged(stream, "the bytes after a gzip member are not another member", error);
   inflateReset(&stream->inflater);
   stream->in_member = true;
   return PLM_OK;

@@ -14,19 +14,19 @@ struct plm_byte_stream;
 /* path "-" is standard input. A file whose name ends in .gz or .zst must be compressed that way. */
 plm_status plm_byte_stream_open(const char *path, struct plm_byte_stream **stream,
                                 struct plm_error *error);
-/* Reads bytes in memory, which must stay valid. name is the name for messages. */
+/* Reads bytes in memory, which must stay valid. name is used in messages. */
 plm_status plm_byte_stream_open_memory(const char *name, const void *bytes, size_t size,
                                        struct plm_byte_stream **stream, struct plm_error *error);
 void plm_byte_stream_close(struct plm_byte_stream *stream); /* NULL is fine */
 
 /* The next bytes, valid until the next call; *size is 0 at the end. PLM_CORRUPT: the compressed
- * data is damaged or cut off. PLM_AGAIN: a signal came while waiting for bytes; call again. */
+ * data is damaged or cut off. PLM_AGAIN: a signal arrived while waiting for bytes; call again. */
 plm_status plm_byte_stream_read(struct plm_byte_stream *stream, const uint8_t **bytes, size_t *size,
                                 struct plm_error *error);
 
 const char *plm_byte_stream_name(const struct plm_byte_stream *stream); /* "stdin" for "-" */
-/* The bytes of the file that were consumed, its size (0: unknown, as of a pipe), and the
- * decompressed bytes that were handed out. */
+/* The number of bytes consumed from the file, the file's size (0: unknown, for example a pipe), and
+ * the number of decompressed bytes handed out. */
 uint64_t plm_byte_stream_consumed(const struct plm_byte_stream *stream);
 uint64_t plm_byte_stream_total(const struct plm_byte_stream *stream);
 uint64_t plm_byte_stream_produced(const struct plm_byte_stream *stream);

@@ -23,7 +23,7 @@ static void take_name(struct plm_sequence_reader *reader, const uint8_t *bytes, 
   char *name = reader->name + reader->name_size;
   memcpy(name, bytes, word);
   for (char *nul; (nul = memchr(name, '\0', word)) != NULL;)
-    *nul = '?'; /* it would end the name early wherever it is printed */
+    *nul = '?'; /* a NUL would end the name early wherever it is printed */
   reader->name_size += word;
 }
 
@@ -76,7 +76,7 @@ static enum plm_sequence_result find_first(struct plm_sequence_reader *reader,
   }
 }
 
-/* Reads the line of a header, or a piece of it. */
+/* Reads a header line, or a piece of it. */
 static enum plm_line_result read_header(struct plm_sequence_reader *reader, struct plm_error *error)
 {
   struct plm_line_piece piece;

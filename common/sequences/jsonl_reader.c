@@ -6,8 +6,8 @@
 #include "common/corpus/corpus.h"
 #include "common/sequences/sequence_parts.h"
 
-/* The length limit of a line: each residue may be written as \uXXXX, and other fields have a MiB.
- */
+/* The limit on the length of a line: each residue may be written as \uXXXX, and the other fields
+ * may take a MiB. */
 static const size_t other_fields_bytes = 1 << 20;
 static const size_t bytes_a_residue = 6;
 
@@ -72,7 +72,7 @@ static enum plm_sequence_result take_object(struct plm_sequence_reader *reader, 
   plm_sequence_builder_add(&reader->builder, &piece, line);
   const struct plm_line_piece end = {.bytes = piece.bytes, .size = 0};
   plm_sequence_builder_add(&reader->builder, &end,
-                           line); /* so that a CR at its end counts as text */
+                           line); /* so that a CR at the end is kept as text */
   return plm_sequence_complete(reader, sequence, error);
 }
 

@@ -9,7 +9,7 @@
 
 #include "common/sequences/byte_stream.h"
 
-/* {.stream = stream} begins. */
+/* Initialise it with {.stream = stream}. */
 struct plm_line_source {
   struct plm_byte_stream *stream; /* borrowed */
   const uint8_t *bytes;
@@ -21,7 +21,7 @@ struct plm_line_source {
 struct plm_line_piece {
   const uint8_t *bytes; /* without the '\n'; a CR before it is included */
   size_t size;
-  bool begins, ends; /* it is the first piece of its line; it ends its line */
+  bool begins, ends; /* it is the first piece of its line; it is the last one */
 };
 
 enum plm_line_result {
@@ -32,7 +32,7 @@ enum plm_line_result {
 };
 enum plm_line_result plm_line_next(struct plm_line_source *source, struct plm_line_piece *piece,
                                    struct plm_error *error);
-/* The next byte, which is not consumed; -1 at the end (with PLM_LINE_END). */
+/* Gives the next byte without consuming it; -1 at the end (with PLM_LINE_END). */
 enum plm_line_result plm_line_peek(struct plm_line_source *source, int *byte,
                                    struct plm_error *error);
 /* Whether there are only spaces, tabs and CRs. */

@@ -1,5 +1,5 @@
 /* Residues from text at the speed of memory: blocks of letters take fast paths, and everything else
- * is looked at byte by byte. */
+ * is examined byte by byte. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,8 +91,8 @@ static uint64_t copy_and_mark(uint8_t *restrict out, const uint8_t *restrict in)
   return others;
 }
 
-/* Takes a byte of a <mask> or a _. False: the byte belongs to neither. Blanks and line ends may
- * interrupt a <mask>, as any sequence. */
+/* Takes a byte of a <mask>, or a _. False: the byte belongs to neither. Blanks and line ends may
+ * interrupt a <mask>, as they may any sequence. */
 static bool take_mask(struct plm_sequence_builder *builder, uint8_t byte, uint64_t line)
 {
   static const char text[] = "<mask>";
@@ -132,7 +132,7 @@ static void add_slowly(struct plm_sequence_builder *builder, const uint8_t *byte
   }
 }
 
-/* Copies less than a block as one that is filled up with letters. Lines of 60 residues are common.
+/* Copies less than a block, padded with letters to a whole block: lines of 60 residues are common.
  */
 static bool add_letters(struct plm_sequence_builder *builder, const uint8_t *bytes, size_t size)
 {
@@ -188,7 +188,7 @@ size_t plm_sequence_builder_add_lines(struct plm_sequence_builder *builder, cons
     size = builder->max_residues - builder->length;
   if (size < BLOCK || !make_room(builder, size)) return 0;
   uint8_t *out = builder->residues + builder->size;
-  size_t at = 0, taken = 0, kept = 0; /* taken, kept: of whole lines */
+  size_t at = 0, taken = 0, kept = 0; /* taken, kept: bytes and residues of whole lines */
   while (size - at >= BLOCK && (at != taken || bytes[at] != '>')) {
     const uint64_t others = copy_and_mark(out, bytes + at);
     const int letters = others == 0 ? BLOCK : __builtin_ctzll(others);
@@ -210,7 +210,7 @@ void plm_sequence_builder_add(struct plm_sequence_builder *builder,
 {
   size_t size = piece->size;
   if (builder->tokenizer == PLM_TOKENIZER_BYTE) {
-    /* CR LF is a line end, a CR elsewhere is text; the two may lie in two pieces */
+    /* CR LF is a line end, and a CR elsewhere is text; CR and LF may be in different pieces */
     if (builder->carriage && !(size == 0 && piece->ends))
       add_bytes(builder, (const uint8_t *)"\r", 1, line);
     builder->carriage = size != 0 && piece->bytes[size - 1] == '\r';

@@ -8,7 +8,7 @@
 #include "common/base/log.h"
 
 enum {
-  RECORDS_BETWEEN_UPDATES = 64, /* of the progress line, which asks for the time */
+  RECORDS_BETWEEN_UPDATES = 64, /* of the progress line, which reads the clock */
   BAD_RECORDS_SHOWN = 20,
 };
 
@@ -27,7 +27,7 @@ plm_status plm_sequence_files_check(const char *const *paths, size_t path_count,
     struct stat information;
     const bool standard = strcmp(paths[i], "-") == 0;
     if (standard || (stat(paths[i], &information) == 0 && S_ISFIFO(information.st_mode))) {
-      known = false; /* opening a pipe twice would lose its writer */
+      known = false; /* opening and closing a pipe would disconnect its writer */
       continue;
     }
     struct plm_byte_stream *stream;
@@ -40,7 +40,8 @@ plm_status plm_sequence_files_check(const char *const *paths, size_t path_count,
   return PLM_OK;
 }
 
-/* error: what the reader said of the record. PLM_OK: it was counted and is skipped. */
+/* error holds what the reader said about the record. PLM_OK: the record was counted and is skipped.
+ */
 static plm_status skip_bad_record(const struct loop *loop, struct plm_error *error)
 {
   if (loop->files->strict)
@@ -68,7 +69,7 @@ static plm_status read_records(const struct loop *loop, size_t file,
   const struct plm_sequence_files *files = loop->files;
   for (;;) {
     struct plm_sequence sequence;
-    struct plm_error local = {0}; /* error may be NULL, and a bad record may be no failure */
+    struct plm_error local = {0}; /* error may be NULL, and a bad record need not be a failure */
     plm_status status = PLM_OK;
     switch (plm_sequence_reader_next_unless_stopped(reader, files->stop_consequence, &sequence,
                                                     &local)) {
@@ -77,7 +78,7 @@ static plm_status read_records(const struct loop *loop, size_t file,
       status = files->take(files->context, file, &sequence, &local);
       break;
     case PLM_SEQUENCE_BAD: status = skip_bad_record(loop, &local); break;
-    case PLM_SEQUENCE_AGAIN: /* it does not occur */
+    case PLM_SEQUENCE_AGAIN: /* never returned by _next_unless_stopped */
     case PLM_SEQUENCE_FAILED: status = local.status; break;
     case PLM_SEQUENCE_END: return PLM_OK;
     }

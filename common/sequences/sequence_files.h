@@ -1,4 +1,4 @@
-/* Reads the sequences of several files in a loop: the one that `ingest` and `embed` share.
+/* Reads the sequences of several files: the loop that `ingest` and `embed` share.
  *
  * A bad record is counted and skipped, and the first few are reported on stderr; with `strict` it
  * is an error. A file without a good record is an error. */

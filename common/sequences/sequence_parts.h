@@ -1,4 +1,4 @@
-/* The inside of the sequence readers, private to this folder: the record that is put together from
+/* The inside of the sequence readers, private to this folder: the record that is assembled from
  * pieces of lines, the reader's state, and the functions of the formats. */
 #ifndef PLM_COMMON_SEQUENCES_SEQUENCE_PARTS_H
 #define PLM_COMMON_SEQUENCES_SEQUENCE_PARTS_H
@@ -7,7 +7,7 @@
 #include "common/sequences/line_source.h"
 #include "common/sequences/sequence_reader.h"
 
-/* A record that is being put together. */
+/* A record that is being assembled. */
 struct plm_sequence_builder {
   enum plm_tokenizer_kind tokenizer;
   uint64_t max_residues;
@@ -17,7 +17,7 @@ struct plm_sequence_builder {
   uint64_t length; /* all residues seen, including those beyond max_residues */
   bool star;       /* a `*` was seen, so nothing may follow */
   bool masks;      /* <mask> and _ are accepted */
-  uint8_t matched; /* characters seen of a <mask> that has begun */
+  uint8_t matched; /* number of characters seen of a <mask> that has begun */
   bool carriage;   /* byte tokenizer: the last byte was a CR, which is dropped if the line ends */
   int bad;         /* the first invalid character, -1 if none */
   uint64_t bad_line;
@@ -30,8 +30,8 @@ void plm_sequence_builder_add(struct plm_sequence_builder *builder,
                               const struct plm_line_piece *piece, uint64_t line);
 /* A fast path for whole lines that contain only letters. bytes begins with a line. It adds lines up
  * to the first one that contains anything else, begins with '>' or may be incomplete. Returns the
- * bytes that it has taken, including line ends, and in lines their number. It may take fewer, even
- * none. */
+ * number of bytes taken, including line ends, and in *lines the number of lines. It may take fewer
+ * lines than it could, even none. */
 size_t plm_sequence_builder_add_lines(struct plm_sequence_builder *builder, const uint8_t *bytes,
                                       size_t size, uint64_t *lines);
 
@@ -40,7 +40,7 @@ struct plm_sequence_reader {
   struct plm_sequence_builder builder;
   enum plm_sequence_format format;
   bool format_known, begun, ended;
-  unsigned mark_bytes;            /* of a byte order mark that were skipped */
+  unsigned mark_bytes;            /* bytes of a byte order mark that were skipped */
   const char *base_name;          /* of the file, to name records without a name */
   char name[PLM_NAME_LIMIT + 32]; /* of the current record */
   size_t name_size;

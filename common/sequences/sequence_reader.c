@@ -107,7 +107,7 @@ static const struct {
     {".fas", PLM_FORMAT_FASTA},   {".jsonl", PLM_FORMAT_JSONL}, {".txt", PLM_FORMAT_TEXT},
 };
 
-/* The format by the name, without .gz or .zst. */
+/* The format that the name indicates, ignoring .gz or .zst. */
 static bool format_of_name(const char *name, enum plm_sequence_format *format)
 {
   size_t length = strlen(name);

@@ -4,8 +4,8 @@
  * tokenizer the text stays as it is, apart from its line ends. doc/data.md#reading-sequences
  *
  * The format comes from the file's name; for standard input and other names, it comes from the
- * first byte. A byte order mark is skipped, except in plain text for the byte tokenizer, of which
- * it is a part. Memory is bounded by the longest record that is kept. */
+ * first byte. A byte order mark is skipped, except in plain text for the byte tokenizer, where it
+ * is part of the text. Memory is bounded by the longest record that is kept. */
 #ifndef PLM_COMMON_SEQUENCES_SEQUENCE_READER_H
 #define PLM_COMMON_SEQUENCES_SEQUENCE_READER_H
 
@@ -23,7 +23,7 @@ struct plm_sequence {
   const char *name; /* not NUL-terminated; FILE:LINE if the record has no name */
   size_t name_size;
   const uint8_t *residues;
-  size_t size;     /* of residues; if too_long: 0, or max_residues if heads are kept */
+  size_t size;     /* number of residues; if too_long: 0, or max_residues if heads are kept */
   uint64_t line;   /* on which it begins, from 1 */
   bool too_long;   /* it has more than max_residues */
   uint64_t length; /* all its residues */
@@ -34,7 +34,7 @@ enum plm_sequence_result {
   PLM_SEQUENCE_BAD,  /* error says what is wrong and where; the next call continues after it */
   PLM_SEQUENCE_END,
   PLM_SEQUENCE_FAILED, /* error says why the file cannot be read further */
-  PLM_SEQUENCE_AGAIN,  /* a signal came; call again */
+  PLM_SEQUENCE_AGAIN,  /* a signal arrived; call again */
 };
 
 struct plm_sequence_reader;
@@ -44,10 +44,10 @@ plm_status plm_sequence_reader_open(struct plm_byte_stream *stream,
                                     enum plm_tokenizer_kind tokenizer, uint64_t max_residues,
                                     struct plm_sequence_reader **reader, struct plm_error *error);
 /* Keeps the first max_residues of a record that is too long. (A line of JSONL must still fit into
- * what max_residues residues may need, and 1 MiB.) To be called before the first record. */
+ * what max_residues residues may need, plus 1 MiB.) Call it before the first record. */
 void plm_sequence_reader_keep_heads(struct plm_sequence_reader *reader);
 /* Accepts unknown residues: `<mask>`, or `_` for short, is kept as PLM_SEQUENCE_MASK. (With the
- * byte tokenizer the text stays as it is, and the caller looks for them.) To be called before the
+ * byte tokenizer the text stays as it is, and the caller looks for them.) Call it before the
  * first record. */
 enum { PLM_SEQUENCE_MASK = '_' };
 void plm_sequence_reader_take_masks(struct plm_sequence_reader *reader);
@@ -58,8 +58,8 @@ enum plm_sequence_result plm_sequence_reader_next(struct plm_sequence_reader *re
                                                   struct plm_sequence *sequence,
                                                   struct plm_error *error);
 
-/* The same, but goes on after signals until a stop signal has come: then PLM_SEQUENCE_FAILED with
- * the error of plm_stop_check(consequence). error is not NULL. */
+/* The same, but continues after signals. After a stop signal it returns PLM_SEQUENCE_FAILED with
+ * the error of plm_stop_check(consequence). error must not be NULL. */
 enum plm_sequence_result plm_sequence_reader_next_unless_stopped(struct plm_sequence_reader *reader,
                                                                  const char *consequence,
                                                                  struct plm_sequence *sequence,
