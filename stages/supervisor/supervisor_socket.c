@@ -16,21 +16,28 @@
 #include "common/base/hash.h"
 #include "common/run/stop.h"
 
-static plm_status socket_folder(char folder[64], struct plm_error *error)
+/* Whoever else could write to the folder could put a socket of his own there. */
+static bool is_ours(const char *folder)
 {
   struct stat info;
+  return lstat(folder, &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == getuid() &&
+         (info.st_mode & 077) == 0;
+}
+
+static plm_status socket_folder(char folder[64], struct plm_error *error)
+{
   const char *runtime = getenv("XDG_RUNTIME_DIR");
-  if (runtime != NULL && runtime[0] == '/' && strlen(runtime) < 60 && access(runtime, W_OK) == 0) {
+  if (runtime != NULL && runtime[0] == '/' && strlen(runtime) < 60 && is_ours(runtime) &&
+      access(runtime, W_OK) == 0) {
     snprintf(folder, 64, "%s", runtime);
     return PLM_OK;
   }
   snprintf(folder, 64, "/tmp/plm-%u", (unsigned)getuid());
   if (mkdir(folder, 0700) != 0 && errno != EEXIST) return plm_error_errno(error, "%s", folder);
-  if (lstat(folder, &info) != 0) return plm_error_errno(error, "%s", folder);
-  if (!S_ISDIR(info.st_mode) || info.st_uid != getuid() || (info.st_mode & 077) != 0) {
+  if (!is_ours(folder)) {
     plm_error_set(error, PLM_FAILURE, "the folder %s must belong to you and have mode 0700",
                   folder);
-    return plm_error_hint(error, "remove it, or set XDG_RUNTIME_DIR");
+    return plm_error_hint(error, "remove it, or set XDG_RUNTIME_DIR to such a folder");
   }
   return PLM_OK;
 }
@@ -78,6 +85,21 @@ plm_status plm_socket_listen(const char *path, int *descriptor, struct plm_error
   return PLM_OK;
 }
 
+/* An answer of another user's process would be taken for the supervisor's. */
+static plm_status check_peer(int descriptor, const char *path, struct plm_error *error)
+{
+  struct ucred peer;
+  socklen_t size = sizeof peer;
+  if (getsockopt(descriptor, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
+    return plm_error_errno(error, "cannot see who listens on %s", path);
+  if (peer.uid == getuid()) return PLM_OK;
+  plm_error_set(error, PLM_FAILURE,
+                "process %d of another user (uid %u) listens on this run's control socket",
+                (int)peer.pid, (unsigned)peer.uid);
+  plm_error_where(error, "%s", path);
+  return plm_error_hint(error, "remove the socket, and find out how that user came to write there");
+}
+
 static plm_status read_reply(int descriptor, int timeout_ms, char reply[PLM_SOCKET_LINE_SIZE],
                              struct plm_error *error)
 {
@@ -121,7 +143,7 @@ plm_status plm_socket_ask(const char *run, const char *request, int timeout_ms,
   if (connect(descriptor, (const struct sockaddr *)&address, sizeof address) != 0) {
     status = plm_error_set(error, PLM_NOT_RUNNING, "%s is not running", run);
     plm_error_hint(error, "start it with `plm-pipeline up`");
-  } else {
+  } else if ((status = check_peer(descriptor, path, error)) == PLM_OK) {
     dprintf(descriptor, "%s\n", request);
     status = read_reply(descriptor, timeout_ms, reply, error);
   }

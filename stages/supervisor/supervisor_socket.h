@@ -14,9 +14,9 @@
 enum { PLM_SOCKET_PATH_SIZE = 108, PLM_SOCKET_LINE_SIZE = 1 << 17 };
 
 /* The path is $XDG_RUNTIME_DIR/plm-HASH.sock, where HASH is that of the run's real path. If the
- * variable is unset, not writable or longer than 59 bytes, it is /tmp/plm-UID/plm-HASH.sock; that
- * folder is made with mode 0700 and must belong to this user. PLM_NOT_RUNNING if the run folder
- * does not exist. */
+ * variable is unset or longer than 59 bytes, or does not name a writable folder of this user with
+ * mode 0700, it is /tmp/plm-UID/plm-HASH.sock; that folder is made with mode 0700 and must belong
+ * to this user. PLM_NOT_RUNNING if the run folder does not exist. */
 plm_status plm_socket_path(const char *run, char path[PLM_SOCKET_PATH_SIZE],
                            struct plm_error *error);
 
@@ -25,7 +25,8 @@ plm_status plm_socket_path(const char *run, char path[PLM_SOCKET_PATH_SIZE],
 plm_status plm_socket_listen(const char *path, int *descriptor, struct plm_error *error);
 
 /* Sends the request (without newline) and reads the reply. timeout_ms < 0 waits for ever.
- * PLM_NOT_RUNNING if nobody listens, PLM_TIMEOUT, the status of plm_stop_check after a signal. */
+ * PLM_NOT_RUNNING if nobody listens, PLM_FAILURE if another user's process does, PLM_TIMEOUT, the
+ * status of plm_stop_check after a signal. */
 plm_status plm_socket_ask(const char *run, const char *request, int timeout_ms,
                           char reply[PLM_SOCKET_LINE_SIZE], struct plm_error *error);
 

@@ -6,6 +6,7 @@
 set -uo pipefail
 : "${PLM_BIN:?}"
 cd "${PLM_TMP:-$(mktemp -d)}" || exit 1
+chmod 700 . # otherwise the control sockets would not lie here
 export XDG_RUNTIME_DIR=$PWD
 failures=0
 mkdir bin
@@ -96,7 +97,7 @@ nobody_left() {
 
 # five deaths in ten minutes: this takes a while, so it runs beside the rest
 export TRAINER='kill -KILL $$'
-mkdir dying-runtime
+mkdir -m 700 dying-runtime
 XDG_RUNTIME_DIR=$PWD/dying-runtime begin dying
 dying=$supervisor
 export TRAINER=$train
