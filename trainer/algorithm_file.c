@@ -45,7 +45,7 @@ void plm_algorithm_file_take(struct plm_ops *ops)
     plm_status status = plm_file_read(path, LIMIT_BYTES, &algorithms, &size, &error);
     if (status == PLM_OK) status = ops->import_algorithms(ops, algorithms, &error);
     if (status == PLM_OK)
-      plm_info("took the algorithms of products from %s", path);
+      plm_info("using the product algorithms in %s", path);
     else
       plm_warning("%s cannot be used, so products are tuned again: %s", path, error.what);
   }
@@ -64,6 +64,6 @@ void plm_algorithm_file_keep(struct plm_ops *ops)
       status = plm_file_replace(path, algorithms, strlen(algorithms), 0644, &error);
   }
   if (status != PLM_OK)
-    plm_warning("the algorithms of products could not be kept for later runs: %s", error.what);
+    plm_warning("the product algorithms could not be saved for later runs: %s", error.what);
   free(algorithms);
 }

@@ -41,7 +41,7 @@ double plm_clip_threshold(struct plm_clip *clip, double fixed_norm, double perce
   return plm_percentile(clip->scratch_, clip->count, percentile);
 }
 
-/* Sorts the norms that the history will contain beside the unknown one: see plm_update_clip. */
+/* Sorts the norms that the history will contain besides the unknown one: see plm_update_clip. */
 struct plm_update_clip plm_clip_prepare(struct plm_clip *clip, double fixed_norm, double percentile,
                                         uint64_t s)
 {

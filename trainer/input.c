@@ -25,8 +25,8 @@ struct plm_input {
   bool ended;                       /* the thread will fill no more */
 };
 
-/* Asks for the sizes of the epochs that the batch comes from. It is done here, before the step
- * changes anything, because the packers may be gone and the wait must end on a stop signal. */
+/* Asks for the sizes of the epochs that the batch comes from. This happens before the step changes
+ * anything, because the packers may be gone and a stop signal must be able to end the wait. */
 static plm_status learn_epochs(struct plm_input *input, struct plm_input_slot *slot,
                                struct plm_error *error)
 {
@@ -59,7 +59,7 @@ plm_status plm_input_epoch_chunks(void *context, uint64_t epoch, uint64_t *chunk
 {
   const struct plm_input_slot *slot = context;
   if (epoch < slot->first_epoch || epoch - slot->first_epoch >= slot->epoch_count)
-    return plm_error_set(error, PLM_PROTOCOL, "epoch %llu is not one of this batch",
+    return plm_error_set(error, PLM_PROTOCOL, "this batch has no chunks of epoch %llu",
                          (unsigned long long)epoch);
   *chunks = slot->epoch_chunks[epoch - slot->first_epoch];
   return PLM_OK;

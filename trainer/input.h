@@ -1,6 +1,6 @@
 /* Inputs of the steps to come. A thread receives chunks from the feed and fills a ring of inputs
- * while training runs, so that a step usually finds its input ready. The time that the trainer
- * still waits is the metric data_wait_s.
+ * while training runs, so that a step usually finds its input ready. The metric data_wait_ms is the
+ * time that the trainer still waits.
  *
  * While the thread runs, only it calls the feed, except for plm_feed_release.
  */

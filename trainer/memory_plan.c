@@ -65,7 +65,7 @@ plm_status plm_memory_plan(const struct plm_config *config, const struct plm_ops
       {"weights", "weights, as products read them", memory.weights, false},
       {"gradients", "gradients, fp32", memory.gradients, false},
       {"optimizer", "moments and average", moments, false},
-      {"scratch", "scratch of the optimizer", scratch, false},
+      {"scratch", "optimizer scratch", scratch, false},
       {"activations", "activations", memory.activations, false},
       {"workspace", "workspace", memory.workspace, false},
       {"masks", "attention masks", masks, false},
@@ -93,7 +93,7 @@ static bool on_cpu(const struct plm_ops *ops)
   return strcmp(ops->name, "cpu") == 0;
 }
 
-/* Bytes of the memory that ops->memory_size speaks of. */
+/* Bytes needed of the memory that ops->memory_size reports. */
 static uint64_t needed(const struct plm_memory_plan *plan, const struct plm_ops *ops)
 {
   return plan->device_bytes + (on_cpu(ops) ? plan->host_bytes : 0);
@@ -198,8 +198,8 @@ static void print_table(const struct outlook *o)
   }
   if (o->backend.partial)
     printf(
-        "not counted, because there is no CUDA backend here: scratch of the optimizer, memory of "
-        "the backend\n");
+        "not counted, because the CUDA backend was not found: optimizer scratch and the backend's "
+        "own memory\n");
   if (o->total_bytes == 0) {
     printf("the size of the device's memory is unknown: %s\n", o->backend.why.what);
     return;

@@ -24,7 +24,7 @@ struct plm_memory_plan {
   uint64_t device_bytes, host_bytes;
 };
 
-/* Memory for micro-batches of so many chunks on ops, which may come from plm_ops_plan. */
+/* Memory for micro-batches of micro_chunks chunks on ops, which may come from plm_ops_plan. */
 plm_status plm_memory_plan(const struct plm_config *config, const struct plm_ops *ops,
                            uint32_t micro_chunks, struct plm_memory_plan *plan,
                            struct plm_error *error);

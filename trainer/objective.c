@@ -27,14 +27,14 @@ plm_status plm_objective_check(const struct plm_config *config, struct plm_error
   return PLM_OK;
 }
 
-/* A word is below the rate if its upper 24 bits are below this: integers, so every machine agrees.
- */
+/* A random word is below the rate if its upper 24 bits are below this integer. Comparing integers
+ * gives the same result on every machine. */
 static uint32_t threshold(double rate)
 {
   return (uint32_t)ceil(fmin(fmax(rate, 0), 1) * 0x1p24);
 }
 
-/* Host memory of plm_objective_targets. */
+/* Allocates the host memory of plm_objective_targets. */
 static plm_status take_buffers(struct plm_objective_state *objective, struct plm_error *error)
 {
   const uint32_t chunks = objective->max_chunks;
@@ -167,7 +167,7 @@ static plm_status check_chunk(const struct plm_objective_state *objective,
         document->start > batch->max_length - document->tokens)
       return plm_error_set(error, PLM_CORRUPT,
                            "document %llu (%u tokens from position %u) overlaps another one or "
-                           "leaves its chunk of %u tokens",
+                           "extends beyond its chunk of %u tokens",
                            (unsigned long long)document->number, document->tokens, document->start,
                            batch->max_length);
     PLM_TRY(check_padding(objective, batch, chunk, end, document->start, error));

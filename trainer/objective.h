@@ -1,4 +1,4 @@
-/* Objectives: what the model has to predict of a batch of chunks (struct plm_targets).
+/* Objectives: what the model has to predict for a batch of chunks (struct plm_targets).
  *
  * Masks are drawn from Philox keyed by (seed, chunk of the run, position), so they do not depend on
  * micro-batches, packers or restarts. See doc/training.md#masks-and-objectives.
@@ -22,7 +22,7 @@ struct plm_objective_state {
   struct plm_masking masking;
   uint32_t max_length;
   uint32_t step_chunks; /* chunks of a step: B of masked diffusion */
-  uint32_t max_chunks;  /* of a call of plm_objective_targets */
+  uint32_t max_chunks;  /* largest batch of plm_objective_targets */
   /* buffers of plm_objective_targets; NULL if max_chunks is 0 */
   int32_t *inputs, *positions, *labels;
   float *weights;
@@ -48,7 +48,7 @@ double plm_objective_rate(const struct plm_objective_state *objective, uint64_t 
 /* Mean mask rate over the chunks of step s. */
 double plm_objective_mean_rate(const struct plm_objective_state *objective, uint64_t s);
 
-/* What the device will find in a micro-batch. */
+/* Totals of a micro-batch, counted on the host before the device chooses the targets. */
 struct plm_objective_totals {
   uint64_t rows;  /* positions with a label */
   uint64_t count; /* what they add to the divisor of the step's loss: chosen tokens (mlm), maskable
@@ -58,7 +58,7 @@ struct plm_objective_totals {
 /* Describes one micro-batch for ops->choose_targets: chunks [batch_index, batch_index +
  * batch->chunks) of step s (from 0). Writes draws (batch->chunks) and ends
  * (plm_objective_end_words). PLM_CORRUPT if a token lies outside the vocabulary or outside every
- * document, or a document leaves its chunk or overlaps another. */
+ * document, or a document extends beyond its chunk or overlaps another. */
 plm_status plm_objective_describe(const struct plm_objective_state *objective, uint64_t s,
                                   uint32_t batch_index, const struct plm_batch *batch,
                                   struct plm_chunk_draw *draws, uint32_t *ends,

@@ -54,7 +54,7 @@ struct plm_learning_rates plm_optimizer_rates(const struct plm_config_trainer *t
   }};
 }
 
-/* As the offsets of parameters are aligned. */
+/* Rounds up to the alignment of parameters' offsets. */
 static size_t aligned(size_t count)
 {
   return (count + 15) / 16 * 16;
@@ -64,7 +64,7 @@ struct sizes {
   size_t second, scratch; /* elements */
 };
 
-/* matrices: scratch for count of them. */
+/* matrices: scratch memory with room for count elements. */
 static struct sizes sizes_of(const struct plm_config_trainer *trainer, const struct plm_ops *ops,
                              const struct plm_parameter *table, size_t count,
                              struct plm_muon_matrix *matrices)

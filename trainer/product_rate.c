@@ -84,7 +84,7 @@ double plm_product_rate(struct plm_ops *ops)
     if (i > 0 && plm_clock_ms() - started_ms > BUDGET_MS) break;
     if (i == 0 || best_s > LONG_ENOUGH_S || side == LARGEST) continue;
     struct product larger;
-    if (!product_open(&larger, ops, 2 * side)) continue; /* no memory: stay with this one */
+    if (!product_open(&larger, ops, 2 * side)) continue; /* no memory: keep this size */
     product_close(&p);
     p = larger;
     side *= 2;

@@ -115,7 +115,7 @@ void plm_resume_compare(struct plm_trainer_state *state, const struct plm_resolv
   compare_text(state, "plm-trainer", saved->version, today->version);
   compare_text(state, "plm-trainer's build", saved->build, today->build);
   if (strcmp(saved->device, today->device) != 0) return;
-  compare_text(state, "library of products", saved->products, today->products);
+  compare_text(state, "product library", saved->products, today->products);
   compare_text(state, "instruction set", saved->isa, today->isa);
   compare_number(state, "threads", saved->threads, today->threads);
   compare_text(state, "processor", saved->processor, today->processor);

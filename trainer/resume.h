@@ -30,7 +30,7 @@ plm_status plm_resume_read_state(const char *directory, const struct plm_config 
 void plm_resume_request(const struct plm_resolved *saved, const struct plm_config *config,
                         struct plm_ops_request *request);
 /* Compares what was opened with the saved choices. For each difference plm_resume_inexact is
- * called; on another device, differences that follow from that are left out. */
+ * called. If the device differs, differences that follow from that are left out. */
 void plm_resume_compare(struct plm_trainer_state *state, const struct plm_resolved *today);
 
 /* Logs why the resume is not bit-exact and sets state->exact to false. */

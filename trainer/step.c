@@ -135,7 +135,7 @@ static void call(struct plm_step *step, uint32_t chunks, uint32_t rows)
     apply(step);
 }
 
-/* Runs directly the first time, when algorithms of products are measured; records the second time;
+/* Runs directly the first time, when product algorithms are measured; records the second time;
  * replays from then on. */
 static plm_status run(struct plm_step *step, uint32_t chunks, uint32_t rows,
                       struct plm_error *error)

@@ -21,7 +21,7 @@
 #include "trainer/optimizers.h"
 #include "trainer/step_input.h"
 
-/* What steps work with. All pointers are borrowed. */
+/* What a step needs. All pointers are borrowed. */
 struct plm_step_parts {
   const struct plm_config_trainer *trainer;
   struct plm_model *model;
@@ -55,8 +55,9 @@ struct plm_step_shape plm_step_shape(const struct plm_step *step);
  * may be NULL. */
 void plm_step_memory(const struct plm_step_shape *shape, uint64_t *device, uint64_t *host);
 
-/* Copies an input to the device before its launch, while earlier steps may still compute. Only the
- * running step's and the next one's inputs fit. Launching copies it if this was not called. */
+/* Copies an input to the device before its launch, while earlier steps may still compute. There is
+ * room only for the inputs of the running step and the next one. If this was not called, launching
+ * the step copies its input. */
 void plm_step_stage(struct plm_step *step, const struct plm_step_input *input);
 
 /* Asked before each micro-batch except the first, when `done` of `total` have been launched. True

@@ -42,7 +42,7 @@ struct plm_trainer {
   uint64_t failures_remembered; /* failures of the publisher that state.history contains */
 
   struct plm_ops *ops;
-  bool tuning; /* algorithms of products are being measured, until a step has met every shape */
+  bool tuning; /* product algorithms are being measured, until a step has met every shape */
   struct plm_model *model;
   struct plm_masks *masks;
   struct plm_objective_state objective;
@@ -55,7 +55,7 @@ struct plm_trainer {
   struct plm_feed_run *feed_run;
   struct plm_announcer *announcer;
   struct plm_publisher *publisher;
-  bool snapshot_on_its_way; /* its copies may still run, so the writer does not have it yet */
+  bool snapshot_on_its_way; /* copies into it may still run, so the writer does not have it yet */
   struct plm_step_report *report;
 
   double last_step_s;       /* duration of the previous step; 0 if there was none */

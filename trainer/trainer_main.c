@@ -7,7 +7,8 @@
 #include "trainer/trainer.h"
 
 static const struct plm_option options[] = {
-    {0, "fingerprint", "HEX", "corpus to train on; by default that of the first packer"},
+    {0, "fingerprint", "HEX",
+     "fingerprint of the corpus to train on (default: that of the first packer's corpus)"},
     {0, "prometheus", "ADDRESS", "serve this process's metrics there, for example 127.0.0.1:9464"},
     {0, "dry-run", NULL, "print the memory plan and exit; writes nothing"},
     {0},
@@ -52,7 +53,7 @@ int main(int argc, char **argv)
       .usage =
           "usage: plm-trainer [-c FILE] [--run DIR] [--set KEY=VALUE]... [OPTION]...\n\n"
           "Trains the model of pipeline.yaml on what packers send, and publishes checkpoints into\n"
-          "the run folder. Resumes from the newest one there.\n",
+          "the run folder. Resumes from the newest checkpoint there.\n",
       .options = options,
       .run = run,
   };

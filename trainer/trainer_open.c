@@ -76,7 +76,7 @@ static plm_status check_done(struct plm_trainer *trainer, const char *directory,
   return PLM_OK;
 }
 
-/* If a trainer is killed after it named a checkpoint, `latest` still names the one before. */
+/* If a trainer is killed after it named a checkpoint, `latest` still points to the previous one. */
 static plm_status mend_latest(const struct plm_trainer *trainer, struct plm_error *error)
 {
   char checkpoints[PLM_PATH_SIZE], name[PLM_CHECKPOINT_NAME_SIZE];
@@ -296,7 +296,7 @@ static plm_status load_folder(const struct plm_model_folder *folder, struct plm_
 /* trainer.init_from: loads the weights of a checkpoint or a Hugging Face folder of our model and
  * nothing else. If the folder has EMA weights it takes those, so that a run starts from the weights
  * that the evaluator saw, and a checkpoint and its export are the same start. PLM_CONFIG for every
- * defect of the folder: starting again would not mend it. */
+ * defect of the folder, because starting again would not help. */
 static plm_status init_from(const char *directory, struct plm_model *model, struct plm_error *error)
 {
   struct plm_model_folder folder;
@@ -357,7 +357,7 @@ static plm_status open_publisher(struct plm_trainer *trainer, struct plm_error *
                             error);
 }
 
-/* ---- the whole ----------------------------------------------------------------------------- */
+/* ---- opening and closing ------------------------------------------------------------------- */
 
 static plm_status open_all(struct plm_trainer *trainer, struct plm_hash fingerprint,
                            struct plm_error *error)

@@ -71,9 +71,9 @@ static plm_status remember_failure(struct plm_trainer *trainer, struct plm_error
                                             outcome.error.what, error);
 }
 
-/* Completes the snapshot by trainer.json. This states the length of trainer.jsonl, so the step's
- * line is written first. On a device the copies may still run; then the writer gets the snapshot
- * during the next step. */
+/* Completes the snapshot with trainer.json, which states the length of trainer.jsonl; the step's
+ * line is therefore written first. On a device, the copies may still run; the writer then gets the
+ * snapshot during the next step. */
 static void submit_snapshot(struct plm_trainer *trainer, struct plm_snapshot *snapshot)
 {
   struct plm_error error = {0};
@@ -110,7 +110,7 @@ static plm_status check_checkpoints(struct plm_trainer *trainer, bool wait, stru
   return plm_error_hint(error, "the checkpoint before them is intact; the run resumes from it");
 }
 
-/* Publishes the current state unless that has happened, and waits until it is published. */
+/* Publishes the current state, unless that was already done, and waits until it is published. */
 static plm_status publish_now(struct plm_trainer *trainer, struct plm_error *error)
 {
   if (!trainer->saved || trainer->saved_step != trainer->state.step)

@@ -105,12 +105,12 @@ static plm_status get_algorithms(const cJSON *json, char **algorithms, struct pl
   struct plm_text text = {0};
   if (lines == NULL) return PLM_OK;
   if (!cJSON_IsArray(lines))
-    return plm_error_set(error, PLM_FORMAT, "trainer.json has no proper \"algorithms\"");
+    return plm_error_set(error, PLM_FORMAT, "trainer.json has no valid \"algorithms\"");
   cJSON_ArrayForEach(line, lines)
   {
     if (!cJSON_IsString(line)) {
       plm_text_deinit(&text);
-      return plm_error_set(error, PLM_FORMAT, "trainer.json has no proper \"algorithms\"");
+      return plm_error_set(error, PLM_FORMAT, "trainer.json has no valid \"algorithms\"");
     }
     plm_text_printf(&text, "%s\n", line->valuestring);
   }
@@ -209,7 +209,7 @@ static plm_status parse(const cJSON *json, struct plm_trainer_state *state, char
     return plm_error_set(error, PLM_FORMAT, "trainer.json is not of format %d", STATE_FORMAT);
   for (size_t i = 0; i < FIELD_COUNT; i++)
     if (!get(json, &fields[i], state))
-      return plm_error_set(error, PLM_FORMAT, "trainer.json has no proper \"%s\"", fields[i].name);
+      return plm_error_set(error, PLM_FORMAT, "trainer.json has no valid \"%s\"", fields[i].name);
   if (!cJSON_IsString(yaml) || !cJSON_IsArray(history))
     return plm_error_set(error, PLM_FORMAT, "trainer.json has no configuration or no history");
   PLM_TRY(get_algorithms(json, &state->algorithms, error));

@@ -18,24 +18,24 @@ struct plm_resolved {
   uint32_t threads, ranks;
   uint32_t step_chunks, micro_chunks;
   double product_flops; /* plm_product_rate */
-  char processor[128];  /* model name; only on the same model a resume is bit-exact */
+  char processor[128];  /* model name; a resume is bit-exact only on the same model */
   char version[32];     /* of the program */
   char build[32];       /* digest of its sources, compiler and flags */
-  char products[64];    /* library of products and its version; "" if the algorithms name it */
+  char products[64];    /* product library and its version; "" if `algorithms` names it */
 };
 
 struct cJSON;
 struct plm_trainer_state {
   uint64_t step;             /* finished steps */
-  uint64_t updates;          /* those of them that updated the weights */
+  uint64_t updates;          /* finished steps that updated the weights */
   uint64_t tokens;           /* real tokens consumed */
-  uint64_t skipped_updates;  /* those of them that did not */
-  uint32_t skipped_in_a_row; /* how many of the last steps did not */
+  uint64_t skipped_updates;  /* finished steps that did not */
+  uint32_t skipped_in_a_row; /* number of steps since the last update */
   bool exact;                /* false after a resume that was not bit-exact */
   uint64_t metrics_bytes;    /* length of trainer.jsonl */
   struct plm_resolved resolved;
-  char *algorithms; /* of products, as ops->export_algorithms prints them, measured in the run's
-                     * first step; owned; NULL if there are none */
+  char *algorithms; /* product algorithms as ops->export_algorithms prints them, measured in the
+                     * run's first step; owned; NULL if there are none */
   struct plm_data_cursor cursor;
   struct cJSON *history; /* array: {step, changes} for what a resume changed in the configuration,
                           * {step, failed} for why a checkpoint could not be published */

@@ -1,6 +1,6 @@
-/* The algorithms of products over a run's life: measured in its first step, kept in trainer.json,
- * and taken from there by every resume, which then measures nothing. For a backend without
- * algorithms nothing is done. */
+/* The product algorithms of a run: measured in its first step, kept in trainer.json, and taken from
+ * there by every resume, which then measures nothing. A backend that does not choose algorithms
+ * (the CPU) needs none of this. */
 #ifndef PLM_TRAINER_TUNING_H
 #define PLM_TRAINER_TUNING_H
 
@@ -10,7 +10,7 @@
 #include "common/ops/ops.h"
 #include "trainer/trainer_state.h"
 
-/* Takes state->algorithms. If the backend refuses them, a line says so and state->exact becomes
+/* Takes state->algorithms. If the backend refuses them, a warning says so and state->exact becomes
  * false. If there are none or they were refused, takes those that earlier runs kept
  * (algorithm_file.h), switches tuning on and sets *tuning to true. */
 plm_status plm_tuning_begin(struct plm_trainer_state *state, struct plm_ops *ops, bool *tuning,

@@ -422,7 +422,7 @@ static void read_flag(struct plm_loader *loader, const struct plm_config_overrid
   forget_source(loader, name);
 }
 
-/* ---- the whole ----------------------------------------------------------------------------- */
+/* ---- loading ------------------------------------------------------------------------------- */
 
 static plm_status folder_of(const char *path, char folder[PLM_PATH_SIZE], char **absolute,
                             struct plm_error *error)

@@ -10,10 +10,10 @@ A batch holds either single sequences (input_ids and attention_mask, padded on t
 (input_ids and document_ids: the number of each token's document, which increases along the chunk, and -1
 for padding). Documents never attend to each other.
 
-Sequences of more than max_length tokens are cut to their first max_length tokens, with a warning. They have
-no <eos> then, as with `truncate: head` in training and in `plm-pipeline embed`. So call the tokenizer without
-truncation, as tokenizer(sequences, padding=True): with truncation=True it would put <eos> in the place of a
-residue, as all tokenizers of transformers do.
+Sequences of more than max_length tokens are cut to their first max_length tokens, with a warning. They then
+have no <eos>, as with `truncate: head` in training and in `plm-pipeline embed`. Therefore call the tokenizer
+without truncation: tokenizer(sequences, padding=True). With truncation=True, it would replace the last residue
+that fits by <eos>, as all tokenizers of transformers do.
 
     model.get_logits(input_ids, attention_mask)
     model.get_embeddings(input_ids, attention_mask, pooling="mean,max")   # one row per sequence or document
@@ -129,7 +129,7 @@ class PLMConfig(PretrainedConfig):
         super().__init__(pad_token_id=pad_token_id, eos_token_id=eos_token_id, **kwargs)
 
     def _check(self):
-        """Refuses what plm-trainer refuses: configurations that make no model, or a different one."""
+        """Refuses the configurations that plm-trainer refuses."""
         D, H, pattern = self.hidden_size, self.num_attention_heads, self.attention["pattern"]
         for entry in pattern:
             if not MASK_KINDS.issuperset(entry.split("+")):
@@ -209,8 +209,8 @@ class PLMConfig(PretrainedConfig):
         return any("block" in entry.split("+") for entry in self.attention["pattern"])
 
     def mask_entry(self, number):
-        """The mask kinds of the block that runs as `number`, joined by "+". `document` is always among
-        them."""
+        """The mask kinds of block `number`, counted in the order in which blocks run, joined by "+".
+        `document` is always among them."""
         pattern = self.attention["pattern"]
         kinds = {"document", *pattern[number % len(pattern)].split("+")}
         return "+".join(sorted(kinds))
@@ -218,8 +218,8 @@ class PLMConfig(PretrainedConfig):
 
 # ---- masks --------------------------------------------------------------------------------------
 #
-# Every mask, whatever its kinds, lets a query attend to one run of keys [begin, end). So a mask is two
-# integers per query, and the same code serves all kinds.
+# Every mask, whatever its kinds, lets a query attend to one interval of keys [begin, end). A mask is therefore
+# two integers per query, and the same code serves all kinds.
 
 FLEX_TILE = 128  # positions; in a shorter sequence a block mask has nothing to skip
 
@@ -286,7 +286,7 @@ def block_mask(begin_BL, end_BL):
     touched = (tile + FLEX_TILE > first) & (tile < last)
     full = (tile >= begin.amax(2)) & (tile + FLEX_TILE <= end.amin(2)) & some.all(2)
 
-    def in_order(tiles):  # how many tiles are set, and all tiles, those that are set first
+    def in_order(tiles):  # the number of set tiles, and all tiles with the set ones first
         order = torch.argsort(tiles.int(), dim=-1, descending=True, stable=True)
         return tiles.sum(-1, dtype=torch.int32)[:, None], order.int()[:, None]
 
@@ -316,12 +316,12 @@ def check_documents(documents_BL, single):
     if single:
         raise ValueError(
             f"attention_mask of sequence {row} has a hole before position {position}: the real tokens must "
-            "be one run that begins at position 0 (pad on the right)"
+            "be contiguous and begin at position 0 (pad on the right)"
         )
     raise ValueError(
         f"document_ids of chunk {row}: document {documents_BL[row, position]} begins at position "
-        f"{position}, after itself or after one with a larger number: a document must be one run without "
-        "a hole, and numbers must increase along the chunk"
+        f"{position}, after itself or after one with a larger number: a document must be contiguous, and "
+        "document numbers must increase along the chunk"
     )
 
 
@@ -342,7 +342,7 @@ def rotate(x_BHLK, cos_LK, sin_LK):
 
 @functools.cache
 def fused_flex_attention():
-    """FlexAttention compiled on its own, for a model that is not compiled: it is fast only as a kernel."""
+    """FlexAttention compiled on its own, for a model that is not compiled: it is fast only if compiled."""
     return torch.compile(flex_attention)
 
 
@@ -447,7 +447,7 @@ NO_RESIDUE = re.compile(b"[^A-Za-z.-]")
 
 @functools.cache
 def esm_table():
-    """The token of each byte: small letters count as capitals, and what is no residue is <unk>."""
+    """The token of each byte: lower-case letters count as upper case; what is not a residue is <unk>."""
     table = bytearray([ESM_TOKENS.index("<unk>")] * 256)
     for token, text in enumerate(ESM_TOKENS):
         if len(text) == 1:
@@ -517,7 +517,7 @@ def read_fasta(path, protein=True, warn=True):
         else:
             bad += 1
             if warn and bad <= 10:
-                why = "a character is no residue" if sequence else "empty sequence"
+                why = "a character is not a residue" if sequence else "empty sequence"
                 warnings.warn(
                     f'{path}:{line_of_name}: record "{name}": {why}: skipped', stacklevel=3
                 )
@@ -552,11 +552,11 @@ def npy_preamble(shape):
 class TensorFile:
     """A file that is written piece by piece and in any order: safetensors, or npy for a single tensor.
     Beside an npy file, PATH.names.json holds the names, and PATH.request.json says what the file holds;
-    safetensors has both in its metadata. An incomplete file is called PATH.part, and PATH.part.json says
-    how far it is, so that another process can continue.
+    safetensors has both in its metadata. An incomplete file is called PATH.part, and PATH.part.json records
+    how much of it is written, so that another process can continue.
 
     shapes maps names to shapes; all values are float32. request identifies what is written: a file that
-    was begun for another request is begun again. `done` is the argument of the last `commit`, or None."""
+    was begun for another request is started over. `done` is the argument of the last `commit`, or None."""
 
     LARGEST_HEADER = 100_000_000
 
@@ -610,7 +610,7 @@ class TensorFile:
 
     @staticmethod
     def identity(path, names, request):
-        """Identifies an npy file and its names (JSON); another file in its place has another size or time."""
+        """Identifies an npy file and its names (JSON): a file that replaced it has another size or time."""
         state = os.stat(path)
         return {
             "request": request,
@@ -911,7 +911,9 @@ def philox_units(seed, x, y, purpose):
     c = [x & low, y & low, y >> 32, torch.full_like(x, purpose & low)]
     key = [seed & low, seed >> 32 & low]
 
-    def product(factor, word):  # 32 x 32 bits to (high, low), in two halves, since int64 has a sign
+    def product(
+        factor, word
+    ):  # 32 x 32 bits to (high, low), in two halves, because int64 is signed
         lower = factor * (word & 0xFFFF)
         upper = factor * (word >> 16) + (lower >> 16)
         return upper >> 16, (upper << 16 | lower & 0xFFFF) & low
@@ -1029,8 +1031,8 @@ class Sampling:
         """Returns token ids (sequences, length), padded with <pad>.
 
         A masked model fills the <mask> tokens of input_ids in `steps` passes (20 by default). Pass t
-        fills ceil(remaining / (steps - t)) masks of a sequence, those whose chosen tokens are the most
-        probable, the lower position first on a tie. Without input_ids it makes `count` sequences of
+        fills ceil(remaining / (steps - t)) masks of each sequence: those whose chosen tokens are the most
+        probable; on a tie, those at lower positions. Without input_ids it makes `count` sequences of
         `length` residues.
 
         A causal model continues prompts (<cls> and residues; a final <eos> is dropped), or without
@@ -1039,8 +1041,8 @@ class Sampling:
         Each row of input_ids gives `count` consecutive sequences. Only amino acids are generated (bytes
         with a byte vocabulary), and <eos> by causal models. The draw for a token is Philox with key =
         seed, x = its position, y = the number of its sequence in the output (from first_sequence on) and
-        purpose = 8 + 256 * pass (pass 0 for causal models); choose_tokens says how it is used. So a
-        sequence does not depend on the others in the batch, except for rounding."""
+        purpose = 8 + 256 * pass (pass 0 for causal models); choose_tokens says how it is used. A sequence
+        therefore does not depend on the others in the batch, except for rounding."""
         config = self.config
         causal = getattr(config, "objective", "mlm") == "causal"
         if not temperature >= 0 or not 0 < top_p <= 1 or count < 1:
@@ -1101,7 +1103,7 @@ class Sampling:
         lengths, columns = given.sum(1), torch.arange(prompts.shape[1], device=prompts.device)
         if (given != (columns < lengths[:, None])).any() or (lengths == 0).any():
             raise ValueError(
-                "a prompt must be <cls> and residues, in one run from the first column on"
+                "a prompt must be <cls> and residues, contiguous from the first column on"
             )
         if lengths.max() >= config.max_length or (
             max_new_tokens is not None and max_new_tokens < 1
@@ -1165,7 +1167,7 @@ def parse_variant(text, wild_type, offset, protein):
 
 
 class VariantScoring:
-    """`score` of PLMForMaskedLM, which gives the numbers of `plm-pipeline score`."""
+    """`score` of PLMForMaskedLM, which gives the same numbers as `plm-pipeline score`."""
 
     @torch.no_grad()
     def score(self, wild_type, mutations, masking="additive", offset=1, batch_tokens=8192):

@@ -158,7 +158,7 @@ plm_status export_algorithms(struct plm_ops *ops, char **text, struct plm_error 
                       (size_t)plm_cuda_choices_count(cuda) * PLM_CHOICE_BYTES;
   char name[128], *out = static_cast<char *>(malloc(room));
   if (out == nullptr)
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory for the algorithms of products");
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory for the product algorithms");
   plm_cuda_library_name(cuda, name);
   size_t used = (size_t)snprintf(out, room, "%s, %s\n", name, cuda->bf16 ? "bf16" : "fp32");
   for (int i = 0; i < table->count; i++) {
@@ -226,7 +226,7 @@ plm_status import_algorithms(struct plm_ops *ops, const char *text, struct plm_e
   const char *end = strchr(text, '\n');
   if (end == nullptr)
     return plm_error_set(error, PLM_FORMAT,
-                         "the algorithms of products have no first line that names the library");
+                         "the product algorithms have no first line that names the library");
   if (end - text != length || memcmp(text, today, (size_t)length) != 0)
     return plm_error_set(error, PLM_UNSUPPORTED, "the algorithms are for %.*s, and this is %s",
                          (int)(end - text), text, today);

@@ -1,6 +1,6 @@
 /* The two products of the MLP that have relu2 after them or before them: by the library and a pass
  * over its result, or on sm_90a by one kernel. The choice is made for the backend (plm_cuda.relu2)
- * or for each shape: tuning measures it, and it is kept among the algorithms of products. */
+ * or for each shape: tuning measures it, and it is kept with the product algorithms. */
 #ifndef PLM_KERNELS_CUDA_RELU2_PRODUCTS_CUH
 #define PLM_KERNELS_CUDA_RELU2_PRODUCTS_CUH
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The algorithms of products survive a kill. On the emulated CUDA backend PLM_EMULATED_TUNING seeds what
+# The product algorithms survive a kill. On the emulated CUDA backend PLM_EMULATED_TUNING seeds what
 # tuning finds: a resume that would find other algorithms takes those of its checkpoint and gives the same
 # bits.
 . "$PLM_ROOT/tests/support/trainer.sh"

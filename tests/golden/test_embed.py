@@ -198,7 +198,7 @@ def test_records_are_judged_alike(trained):
     with pytest.warns(UserWarning) as warned:
         load(folder).embed_dataset("odd.fasta", output="theirs.safetensors")
     said = [str(warning.message) for warning in warned]
-    assert 'odd.fasta:1: record "a": a character is no residue: skipped' in said
+    assert 'odd.fasta:1: record "a": a character is not a residue: skipped' in said
     assert 'odd.fasta:17: record "h": empty sequence: skipped' in said
     assert said[-1] == "odd.fasta: bad records skipped: 7" and len(said) == 8
     with (

@@ -18,7 +18,7 @@ struct model_case {
   float *weights; /* host, the whole arena */
 };
 
-/* Whether the processor and the library of products support bf16. */
+/* Whether the processor and the product library support bf16. */
 bool model_case_has_bf16(void);
 /* Opens a model with the weights of case_weights. precision as in plm_ops_cpu_open. */
 void model_case_open(struct model_case *c, const struct plm_model_config *config,

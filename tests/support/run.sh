@@ -18,7 +18,7 @@ export PLM_BUILD=${PLM_BUILD:-build}
 case $PLM_BUILD in /*) ;; *) PLM_BUILD=$PLM_ROOT/$PLM_BUILD ;; esac
 export PLM_BIN=$PLM_BUILD/bin
 export CUDA_VISIBLE_DEVICES= # what is `auto` runs on the CPU; make gpu-check is about GPUs
-export PLM_ALGORITHM_CACHE= # tests keep no algorithms of products in the home folder
+export PLM_ALGORITHM_CACHE= # tests keep no product algorithms in the home folder
 export TSAN_OPTIONS=${TSAN_OPTIONS:-suppressions=$PLM_ROOT/tests/support/tsan.supp}
 jobs=${JOBS:-$(nproc)}
 limit_s=${PLM_TEST_LIMIT_S:-900}
