@@ -7,6 +7,7 @@
 
 #include "common/base/file.h"
 #include "common/base/suggest.h"
+#include "common/cli/program.h"
 #include "stages/commands/command.h"
 
 static const char program[] = "plm-pipeline";
@@ -132,6 +133,7 @@ int main(int argc, char **argv)
 {
   struct plm_error error = {0};
   struct plm_arguments arguments;
+  plm_program_begin();
   const int at = find_command(argc, argv);
   const struct plm_command *command = at < argc ? plm_command_find(argv[at]) : NULL;
   if (at < argc && command == NULL && strcmp(argv[at], "help") != 0) {

@@ -1,8 +1,10 @@
 /* The main function of the stages' programs. */
 #include "common/cli/program.h"
 
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
+#include <unistd.h>
 
 #include "common/base/file.h"
 #include "common/base/log.h"
@@ -34,15 +36,29 @@ static plm_status run_program(const struct plm_program *program,
   return program->run(arguments, error);
 }
 
+void plm_program_begin(void)
+{
+  for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; descriptor++) {
+    if (fcntl(descriptor, F_GETFD) >= 0) continue;
+    /* The lowest free descriptor is this one. Without /dev/null, nothing can be said. */
+    const int mode = descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY;
+    if (open("/dev/null", mode) != descriptor) _exit(plm_status_exit_code(PLM_FAILURE));
+  }
+  signal(SIGXFSZ, SIG_IGN);
+}
+
 int plm_program_main(const struct plm_program *program, int argc, char **argv)
 {
   struct plm_arguments arguments = {0};
   struct plm_error error = {0};
+  plm_program_begin();
   plm_stop_signals_install();
   plm_log_init(program->name, PLM_LOG_INFO);
   plm_status status = plm_arguments_parse(argc, argv, program->options, &arguments, &error);
   if (status == PLM_OK) status = run_program(program, &arguments, &error);
   plm_arguments_deinit(&arguments);
+  if (fflush(stdout) != 0 && status == PLM_OK)
+    status = plm_error_errno(&error, "cannot write standard output");
   if (status != PLM_OK && error.what[0] != '\0') plm_error_print(program->name, &error);
   return plm_status_exit_code(status);
 }

@@ -18,6 +18,7 @@
 
 #include "common/checkpoint/parameter_file.h"
 #include "common/checkpoint/safetensors.h"
+#include "common/cli/program.h"
 #include "tests/support/must.h"
 #include "trainer/objective.h"
 #include "trainer/schedule.h"
@@ -198,6 +199,7 @@ static void close_all(struct step_case *c)
 int main(int argc, char **argv)
 {
   struct step_case c = {0};
+  plm_program_begin();
   if (argc != 5) {
     fputs("usage: tool_gradients CONFIG FOLDER BATCH OUTPUT\n", stderr);
     return 2;

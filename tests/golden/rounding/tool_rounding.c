@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/cli/program.h"
 #include "common/model/masks.h"
 #include "common/model/model_config.h"
 #include "common/ops/device.h"
@@ -234,6 +235,7 @@ static const struct {
 int main(int argc, char **argv)
 {
   struct plm_error error = {0};
+  plm_program_begin();
   if (argc >= 3 && strcmp(argv[1], "cuda") == 0) {
     ops = device_case_open(PLM_PRECISION_BF16, 1);
   } else if (argc < 3 || plm_ops_cpu_open(PLM_PRECISION_BF16, 1, NULL, &ops, &error) != PLM_OK) {

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/cli/program.h"
 #include "tests/integration/oracle/oracle.h"
 
 /* Relative differences of fp32 from double precision. Mixes (a, b) and skip weights differ more: in
@@ -224,6 +225,7 @@ int main(int argc, char **argv)
   static struct oracle o; /* it and all that it holds live until the process ends */
   char path[4096];
   size_t lines;
+  plm_program_begin();
   if (argc != 5 && (argc != 7 || strcmp(argv[5], "--plant") != 0))
     oracle_die("usage: tool_oracle RUN SETTINGS TRACE FASTA [--plant FAULT]");
   if (argc == 7) plant(argv[6]);

@@ -15,6 +15,7 @@
 
 #include "common/base/json.h"
 #include "common/checkpoint/safetensors.h"
+#include "common/cli/program.h"
 
 static const char *const dtype_names[] = {"F32", "F64", "BF16", "F16", "I32", "I64", "U8", "other"};
 
@@ -136,6 +137,7 @@ static int write_file(const char *path)
 
 int main(int argc, char **argv)
 {
+  plm_program_begin();
   if (argc == 2 && strcmp(argv[1], "read") == 0) return read_all();
   if (argc == 3 && strcmp(argv[1], "write") == 0) return write_file(argv[2]);
   fprintf(stderr, "usage: tool_safetensors read | write OUT\n");
