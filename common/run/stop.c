@@ -2,16 +2,32 @@
 #include "common/run/stop.h"
 
 #include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/types.h>
+#include <unistd.h>
 
 volatile int plm_stop_requested;
 
-static void note_stop(int number)
+static int told;         /* SIGINT or SIGTERM has come; atomic */
+static pid_t supervisor; /* that started this process; 0: none */
+
+/* Batch systems and service managers signal every process of a job, so a stage gets the signal
+ * twice: from them, and from its supervisor, which stops its stages in order or dies. While the
+ * supervisor lives, only it kills, with SIGKILL. */
+static void note_stop(int number, siginfo_t *information, void *context)
 {
-  if (__atomic_load_n(&plm_stop_requested, __ATOMIC_RELAXED) != 0) { /* a second signal kills */
+  (void)context;
+  int none = 0;
+  const bool second = number != SIGUSR1 && __atomic_exchange_n(&told, 1, __ATOMIC_RELAXED) != 0;
+  const bool supervised =
+      supervisor != 0 && (information->si_pid == supervisor || getppid() == supervisor);
+  if (second && !supervised) {
     signal(number, SIG_DFL);
     raise(number);
   }
-  __atomic_store_n(&plm_stop_requested, number, __ATOMIC_RELEASE);
+  __atomic_compare_exchange_n(&plm_stop_requested, &none, number, false, __ATOMIC_RELEASE,
+                              __ATOMIC_RELAXED);
 }
 
 /* While one of oneDNN 2.6's generated fp32 products runs, rsp points into a buffer on the heap: a
@@ -30,7 +46,9 @@ static void use_separate_stack(void)
 
 void plm_stop_signals_install(void)
 {
-  struct sigaction action = {.sa_handler = note_stop, .sa_flags = SA_ONSTACK};
+  struct sigaction action = {.sa_sigaction = note_stop, .sa_flags = SA_ONSTACK | SA_SIGINFO};
+  const char *mark = getenv(PLM_SUPERVISED); /* begins with the supervisor's process */
+  supervisor = mark != NULL ? (pid_t)atol(mark) : 0;
   use_separate_stack();
   sigemptyset(&action.sa_mask);
   sigaction(SIGTERM, &action, NULL);

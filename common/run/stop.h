@@ -8,7 +8,13 @@
 
 #include "common/base/status.h"
 
-/* From here on SIGINT, SIGTERM and SIGUSR1 set plm_stop_requested; a second one of them kills.
+/* The environment variable with which the supervisor marks every process of a stage:
+ * "PID.stage.instance", with the PID of the supervisor. Children inherit it. */
+#define PLM_SUPERVISED "PLM_SUPERVISED"
+
+/* From here on SIGINT, SIGTERM and SIGUSR1 set plm_stop_requested. A second SIGINT or SIGTERM
+ * kills. SIGUSR1 never does and does not count: Slurm sends it ahead of the SIGTERM that ends a
+ * job. In a stage whose supervisor lives, no second signal kills, because the supervisor does that.
  * SIGPIPE is ignored. Call it on the main thread: only there does the handler get its own stack. */
 void plm_stop_signals_install(void);
 

@@ -122,7 +122,7 @@ void supervised_tick(struct plm_supervisor *supervisor, struct supervised *stage
 /* Called each turn: begins to stop a run that is over, or continues to stop one. */
 void supervisor_decide(struct plm_supervisor *supervisor);
 /* Begins to stop all stages in order. signal_number is SIGTERM for `down`, and 0 if the run ends by
- * itself. The second signal kills all stages. */
+ * itself. The second signal kills all stages; SIGUSR1 does not count (common/run/stop.h). */
 void supervisor_drain(struct plm_supervisor *supervisor, int signal_number);
 /* Whether the run was stopped and no stage is left. */
 bool supervisor_finished(const struct plm_supervisor *supervisor);

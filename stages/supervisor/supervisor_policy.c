@@ -1,4 +1,6 @@
 /* What the states of the stages mean for the run: when it is over, and in which order it stops. */
+#include <signal.h>
+
 #include "common/base/log.h"
 #include "common/run/run.h"
 #include "stages/supervisor/supervisor_internal.h"
@@ -46,7 +48,7 @@ static bool present(const struct plm_supervisor *supervisor, enum plm_stage_inde
 
 void supervisor_drain(struct plm_supervisor *supervisor, int signal_number)
 {
-  if (signal_number != 0) supervisor->signals++;
+  if (signal_number != 0 && signal_number != SIGUSR1) supervisor->signals++;
   if (supervisor->signals >= 2 && !supervisor->killing) {
     screen_say(supervisor, "second signal: killing all stages");
     supervisor->killing = true;

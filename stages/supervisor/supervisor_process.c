@@ -15,6 +15,7 @@
 
 #include "common/base/file.h"
 #include "common/base/log.h"
+#include "common/run/stop.h"
 
 plm_status plm_process_adopt(struct plm_error *error)
 {
@@ -48,7 +49,7 @@ static void become(const struct plm_process_start *start, pid_t supervisor, int 
     setenv("OMP_WAIT_POLICY", "passive", 1);
   }
   mark_text(text, start->stage, start->instance, supervisor);
-  setenv(PLM_PROCESS_MARK, text, 1);
+  setenv(PLM_SUPERVISED, text, 1);
   snprintf(text, sizeof text, "%u", start->instance);
   setenv("PLM_INSTANCE", text, 1);
   setenv(PLM_LOG_TIMES, "1", 1); /* `logs` merges lines by their times */
@@ -168,10 +169,10 @@ static bool is_marked(pid_t pid, const char *mark)
   bool found = false;
   snprintf(path, sizeof path, "/proc/%d/environ", (int)pid);
   if (plm_file_read(path, 1 << 22, &text, &size, NULL) != PLM_OK) return false;
-  const size_t name = strlen(PLM_PROCESS_MARK);
+  const size_t name = strlen(PLM_SUPERVISED);
   for (const char *c = text; c < text + size && !found; c += strlen(c) + 1) {
-    found = strncmp(c, PLM_PROCESS_MARK, name) == 0 && c[name] == '=' &&
-            strcmp(c + name + 1, mark) == 0;
+    found =
+        strncmp(c, PLM_SUPERVISED, name) == 0 && c[name] == '=' && strcmp(c + name + 1, mark) == 0;
   }
   free(text);
   return found;

@@ -12,10 +12,6 @@
  * Called once, before the first stage is started. */
 plm_status plm_process_adopt(struct plm_error *error);
 
-/* The environment variable that marks every process of a stage: "PID.stage.instance", with the PID
- * of the supervisor. Children inherit it. */
-#define PLM_PROCESS_MARK "PLM_SUPERVISED"
-
 struct plm_process_start {
   char *const *argv;
   const char *stage; /* "trainer" */

@@ -33,6 +33,17 @@ kill -USR1 "$trainer_pid"
 wait "$trainer_pid"
 check_drained $?
 
+# Slurm's sequence: SIGUSR1 ahead of the time limit, then SIGTERM. The trainer stands still while both are
+# sent, so that it has not ended in between.
+start_trainer "$run"
+until_lines "$run" 40
+kill -STOP "$trainer_pid"
+kill -USR1 "$trainer_pid"
+kill -TERM "$trainer_pid"
+kill -CONT "$trainer_pid"
+wait "$trainer_pid"
+check_drained $?
+
 # A stop while the trainer waits for a packer.
 kill -9 "$packer_pid"
 wait "$packer_pid" 2>/dev/null

@@ -157,6 +157,63 @@ static void a_stop_signal_has_a_status_and_a_name(void **state)
   }
 }
 
+/* Runs signals in a child one after the other; returns how it ended. */
+static int end_of(const int *numbers, size_t count, const char *supervisor)
+{
+  int status = 0;
+  const pid_t child = fork();
+  if (child == 0) {
+    if (supervisor != NULL) setenv(PLM_SUPERVISED, supervisor, 1);
+    plm_stop_signals_install();
+    for (size_t i = 0; i < count; i++) raise(numbers[i]);
+    _exit(plm_stop_requested);
+  }
+  assert_int_equal(waitpid(child, &status, 0), child);
+  return status;
+}
+
+static void a_second_signal_kills_unless_the_first_was_sigusr1(void **state)
+{
+  (void)state;
+  static const struct {
+    int numbers[3];
+    size_t count;
+    int killed_by; /* 0: it lives, and numbers[0] is the request */
+  } cases[] = {
+      {{SIGTERM}, 1, 0},
+      {{SIGTERM, SIGTERM}, 2, SIGTERM},
+      {{SIGINT, SIGTERM}, 2, SIGTERM},
+      {{SIGTERM, SIGINT}, 2, SIGINT},
+      {{SIGUSR1, SIGTERM}, 2, 0},
+      {{SIGUSR1, SIGUSR1, SIGTERM}, 3, 0},
+      {{SIGTERM, SIGUSR1}, 2, 0},
+      {{SIGUSR1, SIGTERM, SIGTERM}, 3, SIGTERM},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    const int status = end_of(cases[i].numbers, cases[i].count, NULL);
+    if (cases[i].killed_by != 0) {
+      assert_true(WIFSIGNALED(status));
+      assert_int_equal(WTERMSIG(status), cases[i].killed_by);
+    } else {
+      assert_true(WIFEXITED(status));
+      assert_int_equal(WEXITSTATUS(status), cases[i].numbers[0]);
+    }
+  }
+}
+
+static void a_stage_is_killed_by_its_supervisor_only(void **state)
+{
+  (void)state;
+  static const int twice[] = {SIGTERM, SIGTERM};
+  char mark[64];
+  snprintf(mark, sizeof mark, "%d.trainer.0", (int)getpid());
+  int status = end_of(twice, 2, mark);
+  assert_true(WIFEXITED(status));
+  assert_int_equal(WEXITSTATUS(status), SIGTERM);
+  status = end_of(twice, 2, "1.trainer.0"); /* another process is the parent: the supervisor died */
+  assert_true(WIFSIGNALED(status));
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -167,6 +224,8 @@ int main(void)
       cmocka_unit_test(done_reads_back),
       cmocka_unit_test(readiness_is_one_newline),
       cmocka_unit_test(a_stop_signal_has_a_status_and_a_name),
+      cmocka_unit_test(a_second_signal_kills_unless_the_first_was_sigusr1),
+      cmocka_unit_test(a_stage_is_killed_by_its_supervisor_only),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
