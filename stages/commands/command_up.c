@@ -214,23 +214,39 @@ static plm_status supervise(const struct plm_command_context *context, struct pl
 
 /* ---- in the background --------------------------------------------------------------------- */
 
-/* The child's life. The parent waits for its exit code; an error before the start is printed to the
- * caller's stderr, although the lines of the run already go to its log. */
+/* The child's life. It keeps nothing of the caller once its lines go to the run's log, so that
+ * whoever reads the caller's output sees its end. An error before the start is sent to the parent,
+ * which prints it; the pipe brings a newline instead once the stages are started. */
 static _Noreturn void live_behind(const struct plm_command_context *context, struct plan *plan,
                                   int pipe_end)
 {
   struct plm_error error = {0};
   int exit_code = 1;
   setsid();
-  const int callers = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
   const plm_status status = supervise(context, plan, true, pipe_end, &exit_code, &error);
   if (status != PLM_OK) {
-    if (callers >= 0) dup2(callers, STDERR_FILENO);
-    if (error.what[0] != '\0') plm_error_print("plm-pipeline", &error);
+    error.status = status;
+    const ssize_t sent = write(pipe_end, &error, sizeof error);
+    (void)sent; /* the parent also sees the exit code */
     exit_code = plm_status_exit_code(status);
   }
   plm_config_deinit(&plan->config);
   _exit(exit_code);
+}
+
+/* Reads what the child sends until it has started the stages (true) or ended (false). */
+static bool wait_for_start(int pipe_end, struct plm_error *error)
+{
+  struct plm_error sent;
+  size_t used = 0;
+  while (used < sizeof sent) {
+    const ssize_t got = read(pipe_end, (char *)&sent + used, sizeof sent - used);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    used += (size_t)got;
+  }
+  if (used == sizeof sent && error != NULL) *error = sent;
+  return used == 1;
 }
 
 static plm_status wait_until_ready(const char *run, struct plm_error *error)
@@ -251,7 +267,6 @@ static plm_status run_behind(const struct plm_command_context *context, struct p
                              struct plm_error *error)
 {
   int ends[2], child_status = 0;
-  char started = 0;
   fflush(NULL);
   if (pipe2(ends, O_CLOEXEC) != 0) return plm_error_errno(error, "pipe");
   const pid_t child = fork();
@@ -261,10 +276,11 @@ static plm_status run_behind(const struct plm_command_context *context, struct p
     live_behind(context, plan, ends[1]);
   }
   close(ends[1]);
-  const bool up = read(ends[0], &started, 1) == 1;
+  const bool up = wait_for_start(ends[0], error);
   close(ends[0]);
   if (!up) {
     waitpid(child, &child_status, 0);
+    if (error != NULL && error->what[0] != '\0') return error->status;
     return plm_command_status_of_code(WIFEXITED(child_status) ? WEXITSTATUS(child_status) : 1,
                                       error);
   }

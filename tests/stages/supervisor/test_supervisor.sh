@@ -141,6 +141,30 @@ grep -q 'stopped before the first checkpoint' interrupted.out || fail "the end i
   'trainer evaluator packer ' ] || fail "order of the stop: $(cat interrupted/events)"
 nobody_left interrupted
 
+# ---- Slurm's sequence: SIGUSR1 ahead of the time limit, then SIGTERM, is one stop and not two ----
+begin batch
+until_true "$pipeline" wait --ready --run batch --timeout 1
+kill -STOP "$supervisor"
+kill -USR1 "$supervisor"
+kill -TERM "$supervisor"
+kill -CONT "$supervisor"
+wait "$supervisor"
+[ $? -eq 143 ] || fail "SIGUSR1 and SIGTERM do not end with 143"
+! grep -q 'killing all stages' batch.out || fail "SIGTERM after SIGUSR1 kills: $(cat batch.out)"
+[ "$(grep -c stopped batch/events)" = 3 ] || fail "not all stages stopped in order: $(cat batch/events)"
+nobody_left batch
+
+# ---- in the background, with the output in a pipe: the pipe ends when the command does ----
+piped() { timeout 60 "$BASH" -c '"$@" 2>&1 | cat' piped "$pipeline" up --run piped "$@"; }
+piped -d >piped.out || fail "up -d in a pipe hangs: $(cat piped.out)"
+grep -q 'running in .*piped' piped.out || fail "up -d in a pipe: $(cat piped.out)"
+until_true "$pipeline" wait --ready --run piped --timeout 1
+piped -d >piped.out
+grep -q 'is process .* on ' piped.out || fail "the error of a second up -d is not printed: $(cat piped.out)"
+grep -q 'stop it first' piped.out || fail "the hint of a second up -d is not printed: $(cat piped.out)"
+"$pipeline" down --run piped 2>/dev/null || fail "down of a piped run"
+nobody_left piped
+
 # ---- in the background: a killed packer comes back; scale, restart; down ends with 143 ----
 "$pipeline" up --wait --run behind 2>behind.out || fail "up --wait: $(cat behind.out)"
 pid_of() { "$pipeline" ps --run behind --json | jq ".[] | select(.stage == \"$1\" and .instance == $2).pid"; }
