@@ -16,10 +16,11 @@ struct plm_program {
   plm_status (*run)(const struct plm_arguments *arguments, struct plm_error *error);
 };
 
-/* What every program does first, before it opens anything. A descriptor of 0, 1 and 2 that is closed
- * would be given to the next file, and messages would be written into that file; so each is opened
- * on /dev/null, in the mode in which reading or writing still fails as it does on a closed one.
- * SIGXFSZ is ignored: beyond the limit on the size of a file, a write fails with EFBIG instead. */
+/* What every program does first, before it opens anything. A descriptor of 0, 1 and 2 that is
+ * closed would be given to the next file, and messages would be written into that file; so each is
+ * opened on /dev/null, in the mode in which reading or writing still fails as it does on a closed
+ * one. SIGXFSZ is ignored: beyond the limit on the size of a file, a write fails with EFBIG
+ * instead. */
 void plm_program_begin(void);
 
 /* Parses the options, answers --help and --version or runs the program, prints an error and returns
