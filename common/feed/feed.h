@@ -13,6 +13,7 @@
 #include "common/base/hash.h"
 #include "common/base/status.h"
 #include "common/corpus/corpus.h"
+#include "common/feed/feed_report.h"
 #include "common/plan/plan.h"
 
 struct plm_feed_options {
@@ -72,12 +73,6 @@ plm_status plm_feed_epoch_chunks(struct plm_feed *feed, enum plm_split split, ui
                                  struct plm_error *error);
 
 /* What packers say about the corpus. plm_feed_corpus waits for the first packer. */
-struct plm_feed_corpus {
-  struct plm_hash fingerprint;
-  uint64_t documents[PLM_SPLIT_COUNT];
-  uint64_t composition[PLM_SPLIT_COUNT][512];
-  bool clustered;
-};
 plm_status plm_feed_corpus(struct plm_feed *feed, const volatile int *stop,
                            struct plm_feed_corpus *corpus, struct plm_error *error);
 
@@ -85,10 +80,6 @@ plm_status plm_feed_corpus(struct plm_feed *feed, const volatile int *stop,
  * padded_tokens, queue, standby, rate, age_s}. The caller frees it. NULL: out of memory. */
 char *plm_feed_peers_json(struct plm_feed *feed);
 
-struct plm_feed_counters {
-  uint64_t chunks, real_tokens, bytes, refused, dropped, invalid, duplicate, retried;
-  uint32_t peers;
-};
 void plm_feed_counters(struct plm_feed *feed, struct plm_feed_counters *counters);
 
 #endif

@@ -7,13 +7,13 @@
 
 #include "common/feed/feed_peers.h"
 
-void feed_dispute_close(struct plm_feed *feed)
+void feed_dispute_close(struct feed_state *feed)
 {
   if (feed->dispute.open) zmq_msg_close(&feed->dispute.other);
   memset(&feed->dispute, 0, sizeof feed->dispute);
 }
 
-static void describe(const struct plm_feed *feed, const struct feed_dispute *dispute,
+static void describe(const struct feed_state *feed, const struct feed_dispute *dispute,
                      struct plm_error *error, const char *why)
 {
   char hash[2][PLM_HASH_HEX_SIZE];
@@ -29,14 +29,14 @@ static void describe(const struct plm_feed *feed, const struct feed_dispute *dis
   (void)plm_error_hint(error, "verify the corpus on both hosts: plm-pipeline corpus DIR --verify");
 }
 
-static void give_up(struct plm_feed *feed, const char *why)
+static void give_up(struct feed_state *feed, const char *why)
 {
   struct plm_error error;
   describe(feed, &feed->dispute, &error, why);
   feed_fail(feed, &error);
 }
 
-static void ask_third(struct plm_feed *feed, int64_t now)
+static void ask_third(struct feed_state *feed, int64_t now)
 {
   struct feed_dispute *dispute = &feed->dispute;
   const uint64_t excluded[2] = {dispute->sides[0].packer_id, dispute->sides[1].packer_id};
@@ -48,7 +48,7 @@ static void ask_third(struct plm_feed *feed, int64_t now)
   (void)feed_peer_get(feed, peer, &dispute->span, now, &dispute->third);
 }
 
-static void name_of(struct plm_feed *feed, const struct feed_ask *ask, char name[96])
+static void name_of(struct feed_state *feed, const struct feed_ask *ask, char name[96])
 {
   const struct feed_peer *peer = feed_peer_serial(feed, ask->peer);
   if (peer != NULL)
@@ -57,7 +57,7 @@ static void name_of(struct plm_feed *feed, const struct feed_ask *ask, char name
     snprintf(name, 96, "a packer that left (%016llx)", (unsigned long long)ask->packer_id);
 }
 
-void feed_dispute_open(struct plm_feed *feed, const struct feed_answered *answered,
+void feed_dispute_open(struct feed_state *feed, const struct feed_answered *answered,
                        const struct feed_ask *ask, struct plm_message *message,
                        uint64_t real_tokens)
 {
@@ -76,11 +76,11 @@ void feed_dispute_open(struct plm_feed *feed, const struct feed_answered *answer
   dispute->other_tokens = real_tokens;
   describe(feed, dispute, &error, "a third packer is asked");
   plm_log_error(&error);
-  ask_third(feed, plm_clock_ms());
+  ask_third(feed, feed->now_ms);
 }
 
 /* The disputed range; NULL once a part of it was handed out. */
-static struct feed_range *unused_range(struct plm_feed *feed)
+static struct feed_range *unused_range(struct feed_state *feed)
 {
   for (struct feed_range *range = feed->head; range != NULL; range = range->next)
     if (range->span.epoch == feed->dispute.span.epoch &&
@@ -90,7 +90,7 @@ static struct feed_range *unused_range(struct plm_feed *feed)
   return NULL;
 }
 
-static void drop_side(struct plm_feed *feed, int side)
+static void drop_side(struct feed_state *feed, int side)
 {
   struct feed_peer *peer = feed_peer_serial(feed, feed->dispute.sides[side].peer);
   plm_warning("packer %s gave wrong bytes for chunk %llu of epoch %llu", feed->dispute.names[side],
@@ -99,14 +99,15 @@ static void drop_side(struct plm_feed *feed, int side)
   if (peer != NULL) feed_peer_ban(feed, peer, "its chunks differ from those of two other packers");
 }
 
-bool feed_dispute_asked(const struct plm_feed *feed, const struct feed_peer *peer, uint64_t request)
+bool feed_dispute_asked(const struct feed_state *feed, const struct feed_peer *peer,
+                        uint64_t request)
 {
   const struct feed_ask *third = &feed->dispute.third;
   return feed->dispute.open && third->request != 0 && third->request == request &&
          third->peer == peer->serial;
 }
 
-void feed_dispute_answer(struct plm_feed *feed, const struct plm_message *message)
+void feed_dispute_answer(struct feed_state *feed, const struct plm_message *message)
 {
   struct feed_dispute *dispute = &feed->dispute;
   const struct plm_hash hash = message->header.payload_hash;
@@ -131,15 +132,15 @@ void feed_dispute_answer(struct plm_feed *feed, const struct plm_message *messag
     return;
   }
   feed_dispute_close(feed);
-  pthread_cond_broadcast(&feed->changed);
+  feed->network.changed(feed->network.context);
 }
 
-void feed_dispute_nack(struct plm_feed *feed, const struct feed_peer *peer, uint64_t request)
+void feed_dispute_nack(struct feed_state *feed, const struct feed_peer *peer, uint64_t request)
 {
   if (feed_dispute_asked(feed, peer, request)) feed->dispute.third.request = 0;
 }
 
-void feed_dispute_tick(struct plm_feed *feed, int64_t now)
+void feed_dispute_tick(struct feed_state *feed, int64_t now)
 {
   const struct feed_ask *third = &feed->dispute.third;
   if (!feed->dispute.open || feed->failed.status != PLM_OK) return;

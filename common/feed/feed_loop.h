@@ -1,14 +1,41 @@
-/* The feed's I/O thread. */
+/* The feed's sockets and its I/O thread, which keeps the state machine going. */
 #ifndef PLM_COMMON_FEED_FEED_LOOP_H
 #define PLM_COMMON_FEED_FEED_LOOP_H
 
-#include "common/feed/feed_state.h"
+#include <pthread.h>
+#include <stdatomic.h>
 
-/* Starts the thread; the sockets must be open. It answers packers until feed_loop_stop, which says
- * BYE to them and joins the thread. */
+#include "common/feed/feed_batch.h"
+#include "common/feed/feed_machine.h"
+#include "common/wire/socket.h"
+
+struct plm_feed {
+  /* never changes */
+  void *context, *router;
+  struct plm_gate *gate; /* NULL: without keys */
+  struct plm_monitor *monitor;
+  char bound[256];
+  int64_t wait_packers_ms;
+  int wake; /* eventfd: the user changed something */
+  pthread_t thread;
+  atomic_bool closing;
+
+  int64_t logged_refusal_ms; /* the I/O thread's, as are the sockets */
+
+  pthread_mutex_t mutex; /* guards everything below */
+  pthread_cond_t changed;
+  bool packers_given_up;
+  struct feed_batches batches;
+  struct feed_state state;
+};
+
+/* The network of the state machine: feed's ROUTER. */
+struct feed_network feed_loop_network(struct plm_feed *feed);
+/* Starts the thread, which lets packers in and answers them until feed_loop_stop, which says BYE to
+ * them and joins it. */
 plm_status feed_loop_start(struct plm_feed *feed, struct plm_error *error);
 void feed_loop_stop(struct plm_feed *feed);
-/* Wakes the thread, because the caller changed something. */
+/* The user changed something: the thread looks at once. */
 void feed_loop_wake(struct plm_feed *feed);
 
 #endif

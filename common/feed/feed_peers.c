@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-struct feed_peer *feed_peer_find(struct plm_feed *feed, const uint8_t *identity, size_t bytes)
+struct feed_peer *feed_peer_find(struct feed_state *feed, const uint8_t *identity, size_t bytes)
 {
   for (int i = 0; i < FEED_PEERS; i++) {
     struct feed_peer *peer = &feed->peers[i];
@@ -14,14 +14,14 @@ struct feed_peer *feed_peer_find(struct plm_feed *feed, const uint8_t *identity,
   return NULL;
 }
 
-struct feed_peer *feed_peer_serial(struct plm_feed *feed, uint64_t serial)
+struct feed_peer *feed_peer_serial(struct feed_state *feed, uint64_t serial)
 {
   for (int i = 0; serial != 0 && i < FEED_PEERS; i++)
     if (feed->peers[i].used && feed->peers[i].serial == serial) return &feed->peers[i];
   return NULL;
 }
 
-bool feed_peer_banned(const struct plm_feed *feed, const uint8_t *identity, size_t bytes)
+bool feed_peer_banned(const struct feed_state *feed, const uint8_t *identity, size_t bytes)
 {
   for (int i = 0; i < FEED_BANNED; i++)
     if (feed->banned[i].bytes == bytes && memcmp(feed->banned[i].identity, identity, bytes) == 0)
@@ -29,18 +29,18 @@ bool feed_peer_banned(const struct plm_feed *feed, const uint8_t *identity, size
   return false;
 }
 
-bool feed_peer_send(struct plm_feed *feed, struct feed_peer *peer, struct plm_header *header,
+bool feed_peer_send(struct feed_state *feed, struct feed_peer *peer, struct plm_header *header,
                     const void *payload, size_t bytes)
 {
   struct plm_error error;
-  if (plm_message_send(feed->router, peer->identity, peer->identity_bytes, header, payload, bytes,
-                       &error) == PLM_OK)
+  if (feed->network.send(feed->network.context, peer->identity, peer->identity_bytes, header,
+                         payload, bytes, &error) == PLM_OK)
     return true;
   feed_peer_gone(feed, peer, error.what);
   return false;
 }
 
-bool feed_peer_get(struct plm_feed *feed, struct feed_peer *peer, const struct feed_span *span,
+bool feed_peer_get(struct feed_state *feed, struct feed_peer *peer, const struct feed_span *span,
                    int64_t now, struct feed_ask *ask)
 {
   uint8_t payload[16];
@@ -48,7 +48,7 @@ bool feed_peer_get(struct plm_feed *feed, struct feed_peer *peer, const struct f
   const struct plm_get get = {.deadline_ms = FEED_DEADLINE_MS,
                               .window = (uint32_t)span->window,
                               .window_first = span->window_first};
-  header.request = feed_request_id();
+  header.request = feed->network.draw(feed->network.context);
   header.split = feed->split;
   header.epoch = span->epoch;
   header.first = span->first;
@@ -59,36 +59,36 @@ bool feed_peer_get(struct plm_feed *feed, struct feed_peer *peer, const struct f
   return true;
 }
 
-void feed_peer_gone(struct plm_feed *feed, struct feed_peer *peer, const char *why)
+void feed_peer_gone(struct feed_state *feed, struct feed_peer *peer, const char *why)
 {
   if (why != NULL) plm_info("packer %s is gone: %s", peer->name, why);
   peer->used = false;
   feed->counters.peers = --feed->peer_count;
   if (feed->home == peer->serial) feed->home = 0;
   if (feed->prepared == peer->serial) feed->prepared = 0;
-  if (feed->peer_count == 0) feed->progress_ms = plm_clock_ms(); /* the wait for one begins */
+  if (feed->peer_count == 0) feed->progress_ms = feed->now_ms; /* the wait for one begins */
 }
 
-void feed_peer_drop(struct plm_feed *feed, struct feed_peer *peer, const char *why)
+void feed_peer_drop(struct feed_state *feed, struct feed_peer *peer, const char *why)
 {
   struct plm_header header = feed_header(feed, PLM_MESSAGE_REJECT, peer);
   struct feed_banned *banned = &feed->banned[feed->banned_next++ % FEED_BANNED];
   memcpy(banned->identity, peer->identity, peer->identity_bytes);
   banned->bytes = peer->identity_bytes;
   plm_warning("packer %s is dropped: %s", peer->name, why);
-  (void)plm_message_send(feed->router, peer->identity, peer->identity_bytes, &header, why,
-                         strnlen(why, PLM_WIRE_TEXT), NULL); /* it may have left already */
+  (void)feed->network.send(feed->network.context, peer->identity, peer->identity_bytes, &header,
+                           why, strnlen(why, PLM_WIRE_TEXT), NULL); /* it may have left already */
   feed->counters.refused++;
   feed_peer_gone(feed, peer, NULL);
 }
 
-void feed_peer_ban(struct plm_feed *feed, struct feed_peer *peer, const char *why)
+void feed_peer_ban(struct feed_state *feed, struct feed_peer *peer, const char *why)
 {
   feed->banned_packers[feed->banned_packers_next++ % FEED_BANNED] = peer->packer_id;
   feed_peer_drop(feed, peer, why);
 }
 
-static bool packer_banned(const struct plm_feed *feed, uint64_t packer_id)
+static bool packer_banned(const struct feed_state *feed, uint64_t packer_id)
 {
   const unsigned count =
       feed->banned_packers_next < FEED_BANNED ? feed->banned_packers_next : FEED_BANNED;
@@ -99,23 +99,24 @@ static bool packer_banned(const struct plm_feed *feed, uint64_t packer_id)
 
 /* ---- HELLO -------------------------------------------------------------------------------- */
 
-static void reject(struct plm_feed *feed, const struct plm_message *message, const char *name,
+static void reject(struct feed_state *feed, const struct plm_message *message, const char *name,
                    const char *why)
 {
   struct plm_header header = feed_header(feed, PLM_MESSAGE_REJECT, NULL);
   header.packer = message->header.packer;
-  const int64_t now = plm_clock_ms();
+  const int64_t now = feed->now_ms;
   feed->counters.refused++;
   if (now - feed->logged_refusal_ms >= 1000) {
     feed->logged_refusal_ms = now;
     plm_warning("refused packer %s: %s", name, why);
   }
-  (void)plm_message_send(feed->router, message->identity, message->identity_bytes, &header, why,
-                         strlen(why), NULL); /* if this is lost, the packer says HELLO again */
+  (void)feed->network.send(feed->network.context, message->identity, message->identity_bytes,
+                           &header, why, strlen(why),
+                           NULL); /* if this is lost, the packer says HELLO again */
 }
 
 /* Says why a packer is refused; "" if it is admitted. */
-static void objection(const struct plm_feed *feed, const struct plm_hello *hello, char why[256])
+static void objection(const struct feed_state *feed, const struct plm_hello *hello, char why[256])
 {
   char ours[PLM_HASH_HEX_SIZE], theirs[PLM_HASH_HEX_SIZE];
   why[0] = '\0';
@@ -137,7 +138,7 @@ static void objection(const struct plm_feed *feed, const struct plm_hello *hello
 }
 
 /* The first packer that is admitted determines the corpus. */
-static void learn_corpus(struct plm_feed *feed, const struct plm_hello *hello)
+static void learn_corpus(struct feed_state *feed, const struct plm_hello *hello)
 {
   if (feed->corpus_known) return;
   feed->fingerprint = hello->fingerprint;
@@ -147,13 +148,13 @@ static void learn_corpus(struct plm_feed *feed, const struct plm_hello *hello)
   feed->corpus.clustered = hello->clustered;
   memcpy(feed->corpus.documents, hello->documents, sizeof hello->documents);
   memcpy(feed->corpus.composition, hello->composition, sizeof hello->composition);
-  pthread_cond_broadcast(&feed->changed);
+  feed->network.changed(feed->network.context);
 }
 
-static struct feed_peer *admit(struct plm_feed *feed, const struct plm_message *message,
+static struct feed_peer *admit(struct feed_state *feed, const struct plm_message *message,
                                const struct plm_hello *hello)
 {
-  const int64_t now = plm_clock_ms();
+  const int64_t now = feed->now_ms;
   struct feed_peer *peer = NULL;
   for (int i = 0; i < FEED_PEERS;
        i++) { /* the newest connection of a process replaces the others */
@@ -179,7 +180,7 @@ static struct feed_peer *admit(struct plm_feed *feed, const struct plm_message *
   return peer;
 }
 
-static void welcome(struct plm_feed *feed, struct feed_peer *peer)
+static void welcome(struct feed_state *feed, struct feed_peer *peer)
 {
   uint8_t bytes[PLM_WIRE_CONTROL_LIMIT];
   struct plm_header header = feed_header(feed, PLM_MESSAGE_WELCOME, peer);
@@ -187,13 +188,13 @@ static void welcome(struct plm_feed *feed, struct feed_peer *peer)
   (void)feed_peer_send(feed, peer, &header, bytes, size);
 }
 
-void feed_peers_welcome(struct plm_feed *feed)
+void feed_peers_welcome(struct feed_state *feed)
 {
   for (int i = 0; i < FEED_PEERS; i++)
     if (feed->peers[i].used) welcome(feed, &feed->peers[i]);
 }
 
-void feed_peer_hello(struct plm_feed *feed, const struct plm_message *message)
+void feed_peer_hello(struct feed_state *feed, const struct plm_message *message)
 {
   struct plm_hello hello;
   struct plm_error error;
@@ -224,27 +225,27 @@ void feed_peer_hello(struct plm_feed *feed, const struct plm_message *message)
 
 /* ---- time --------------------------------------------------------------------------------- */
 
-static void ping(struct plm_feed *feed, struct feed_peer *peer, int64_t now)
+static void ping(struct feed_state *feed, struct feed_peer *peer, int64_t now)
 {
   struct plm_header header = feed_header(feed, PLM_MESSAGE_PING, peer);
   peer->pinged_ms = now;
   (void)feed_peer_send(feed, peer, &header, NULL, 0);
 }
 
-void feed_peers_probe(struct plm_feed *feed, int64_t now)
+void feed_peers_probe(struct feed_state *feed, int64_t now)
 {
   for (int i = 0; i < FEED_PEERS; i++)
     if (feed->peers[i].used) ping(feed, &feed->peers[i], now);
 }
 
-void feed_peers_tick(struct plm_feed *feed, int64_t now)
+void feed_peers_tick(struct feed_state *feed, int64_t now)
 {
-  const bool check_keys = feed->gate != NULL && now - feed->allowed_checked_ms >= 1000;
+  const bool check_keys = feed->network.allows != NULL && now - feed->allowed_checked_ms >= 1000;
   if (check_keys) feed->allowed_checked_ms = now;
   for (int i = 0; i < FEED_PEERS; i++) {
     struct feed_peer *peer = &feed->peers[i];
     if (!peer->used) continue;
-    if (check_keys && !plm_gate_allows(feed->gate, peer->user))
+    if (check_keys && !feed->network.allows(feed->network.context, peer->user))
       feed_peer_drop(feed, peer, "its key is no longer on the list");
     else if (now - peer->heard_ms > FEED_SILENCE_MS)
       feed_peer_gone(feed, peer, "silent for 3 s");
@@ -253,7 +254,7 @@ void feed_peers_tick(struct plm_feed *feed, int64_t now)
   }
 }
 
-struct feed_peer *feed_peer_next(struct plm_feed *feed, const uint64_t *excluded, int count)
+struct feed_peer *feed_peer_next(struct feed_state *feed, const uint64_t *excluded, int count)
 {
   for (int step = 0; step < FEED_PEERS; step++) {
     struct feed_peer *peer = &feed->peers[++feed->rotation % FEED_PEERS];

@@ -1,42 +1,42 @@
-/* The packers of a feed: admitting them, forgetting them, and sending to them. The caller of each
- * function holds the mutex.
+/* The packers of a feed: admitting them, forgetting them, and sending to them.
  *
  * A peer is identified by its serial, which is never reused. Other files keep serials rather than
- * pointers; feed_peer_serial returns NULL once that packer is gone. */
+ * pointers; feed_peer_serial returns NULL once that packer is gone.
+ */
 #ifndef PLM_COMMON_FEED_FEED_PEERS_H
 #define PLM_COMMON_FEED_FEED_PEERS_H
 
 #include "common/feed/feed_state.h"
 
-struct feed_peer *feed_peer_find(struct plm_feed *feed, const uint8_t *identity, size_t bytes);
+struct feed_peer *feed_peer_find(struct feed_state *feed, const uint8_t *identity, size_t bytes);
 /* NULL: the peer is gone, or serial is 0. */
-struct feed_peer *feed_peer_serial(struct plm_feed *feed, uint64_t serial);
+struct feed_peer *feed_peer_serial(struct feed_state *feed, uint64_t serial);
 /* Whether this connection was dropped. */
-bool feed_peer_banned(const struct plm_feed *feed, const uint8_t *identity, size_t bytes);
+bool feed_peer_banned(const struct feed_state *feed, const uint8_t *identity, size_t bytes);
 
 /* Answers HELLO with WELCOME or REJECT. */
-void feed_peer_hello(struct plm_feed *feed, const struct plm_message *message);
+void feed_peer_hello(struct feed_state *feed, const struct plm_message *message);
 /* Forgets a peer. why is logged; NULL: nothing is. */
-void feed_peer_gone(struct plm_feed *feed, struct feed_peer *peer, const char *why);
+void feed_peer_gone(struct feed_state *feed, struct feed_peer *peer, const char *why);
 /* Forgets a peer, tells it why with REJECT, and ignores its connection from now on. */
-void feed_peer_drop(struct plm_feed *feed, struct feed_peer *peer, const char *why);
+void feed_peer_drop(struct feed_state *feed, struct feed_peer *peer, const char *why);
 /* Drops a peer and refuses its process from now on. */
-void feed_peer_ban(struct plm_feed *feed, struct feed_peer *peer, const char *why);
+void feed_peer_ban(struct feed_state *feed, struct feed_peer *peer, const char *why);
 
 /* Called each turn: forgets silent peers, sends PING, drops those whose key was removed. */
-void feed_peers_tick(struct plm_feed *feed, int64_t now);
+void feed_peers_tick(struct feed_state *feed, int64_t now);
 /* Sends WELCOME to all again, after the run's other consumers changed. */
-void feed_peers_welcome(struct plm_feed *feed);
+void feed_peers_welcome(struct feed_state *feed);
 /* Sends PING to all. A connection was lost, and sending finds out whose. */
-void feed_peers_probe(struct plm_feed *feed, int64_t now);
+void feed_peers_probe(struct feed_state *feed, int64_t now);
 
 /* False: the peer has left, and is forgotten. */
-bool feed_peer_send(struct plm_feed *feed, struct feed_peer *peer, struct plm_header *header,
+bool feed_peer_send(struct feed_state *feed, struct feed_peer *peer, struct plm_header *header,
                     const void *payload, size_t bytes);
 /* Sends GET for the span and fills ask. False: as above, and ask is unchanged. */
-bool feed_peer_get(struct plm_feed *feed, struct feed_peer *peer, const struct feed_span *span,
+bool feed_peer_get(struct feed_state *feed, struct feed_peer *peer, const struct feed_span *span,
                    int64_t now, struct feed_ask *ask);
 /* The next peer in turn whose packer id is not excluded; NULL: there is none. */
-struct feed_peer *feed_peer_next(struct plm_feed *feed, const uint64_t *excluded, int count);
+struct feed_peer *feed_peer_next(struct feed_state *feed, const uint64_t *excluded, int count);
 
 #endif

@@ -11,7 +11,7 @@
 
 /* ---- the list ----------------------------------------------------------------------------- */
 
-static struct feed_range *make_range(struct plm_feed *feed)
+static struct feed_range *make_range(struct feed_state *feed)
 {
   struct feed_range *range = feed->spare;
   if (range != NULL)
@@ -22,7 +22,7 @@ static struct feed_range *make_range(struct plm_feed *feed)
   return range;
 }
 
-static void clear_ask(struct plm_feed *feed, struct feed_ask *ask, uint64_t bytes)
+static void clear_ask(struct feed_state *feed, struct feed_ask *ask, uint64_t bytes)
 {
   struct feed_peer *peer = feed_peer_serial(feed, ask->peer);
   if (ask->request != 0 && peer != NULL)
@@ -31,7 +31,7 @@ static void clear_ask(struct plm_feed *feed, struct feed_ask *ask, uint64_t byte
   ask->peer = 0;
 }
 
-void feed_ranges_pop(struct plm_feed *feed)
+void feed_ranges_pop(struct feed_state *feed)
 {
   struct feed_range *range = feed->head;
   feed->head = range->next;
@@ -43,7 +43,7 @@ void feed_ranges_pop(struct plm_feed *feed)
   feed->spare = range;
 }
 
-void feed_ranges_clear(struct plm_feed *feed)
+void feed_ranges_clear(struct feed_state *feed)
 {
   while (feed->head != NULL) feed_ranges_pop(feed);
   memset(feed->history, 0, sizeof feed->history);
@@ -52,14 +52,15 @@ void feed_ranges_clear(struct plm_feed *feed)
 
 /* ---- asking ------------------------------------------------------------------------------- */
 
-static void ask_range(struct plm_feed *feed, struct feed_range *range, struct feed_peer *peer,
+static void ask_range(struct feed_state *feed, struct feed_range *range, struct feed_peer *peer,
                       int slot, int64_t now)
 {
   if (feed_peer_get(feed, peer, &range->span, now, &range->asks[slot]))
     peer->outstanding += range->bytes;
 }
 
-static void prepare(struct plm_feed *feed, struct feed_peer *peer, uint64_t epoch, uint64_t window)
+static void prepare(struct feed_state *feed, struct feed_peer *peer, uint64_t epoch,
+                    uint64_t window)
 {
   struct plm_header header = feed_header(feed, PLM_MESSAGE_PREPARE, peer);
   header.split = feed->split;
@@ -71,7 +72,7 @@ static void prepare(struct plm_feed *feed, struct feed_peer *peer, uint64_t epoc
 
 /* Chooses a packer for the window to request from next, and a standby that prepares the window
  * after it. */
-static void choose_home(struct plm_feed *feed, const struct feed_sizes *sizes)
+static void choose_home(struct feed_state *feed, const struct feed_sizes *sizes)
 {
   struct feed_peer *home = feed_peer_serial(feed, feed->prepared);
   if (home == NULL) home = feed_peer_next(feed, NULL, 0);
@@ -85,14 +86,14 @@ static void choose_home(struct plm_feed *feed, const struct feed_sizes *sizes)
     prepare(feed, standby, feed->ask_epoch, feed->ask_window + 1);
 }
 
-static uint64_t chunk_bytes(const struct plm_feed *feed)
+static uint64_t chunk_bytes(const struct feed_state *feed)
 {
   const uint32_t documents =
       feed->plan.max_length / 128 + 2; /* a guess of 128 residues a document */
   return plm_data_chunk_bytes(feed->tokenizer, feed->plan.max_length, documents);
 }
 
-static uint32_t range_chunks(const struct plm_feed *feed, uint32_t left)
+static uint32_t range_chunks(const struct feed_state *feed, uint32_t left)
 {
   uint64_t bytes = feed->credit / 8;
   if (bytes < FEED_RANGE_LEAST) bytes = FEED_RANGE_LEAST;
@@ -102,7 +103,7 @@ static uint32_t range_chunks(const struct plm_feed *feed, uint32_t left)
   return chunks < left ? (uint32_t)chunks : left;
 }
 
-static bool empty_split(struct plm_feed *feed, const struct feed_sizes *sizes)
+static bool empty_split(struct feed_state *feed, const struct feed_sizes *sizes)
 {
   if (!sizes->complete || sizes->known != 0) return false;
   struct plm_error error;
@@ -114,7 +115,7 @@ static bool empty_split(struct plm_feed *feed, const struct feed_sizes *sizes)
 }
 
 /* Finds the window that contains (epoch, chunk), once enough sizes are known. */
-static void place_seek(struct plm_feed *feed, int64_t now)
+static void place_seek(struct feed_state *feed, int64_t now)
 {
   struct feed_sizes *sizes = feed_sizes_of(feed, feed->split, feed->epoch);
   if (empty_split(feed, sizes)) return;
@@ -139,7 +140,7 @@ static void place_seek(struct plm_feed *feed, int64_t now)
 
 /* Moves the position of the next request to the window that contains it. False: that window's size,
  * or whether another window follows it, is not known yet. */
-static bool place_cursor(struct plm_feed *feed, struct feed_sizes **found, int64_t now)
+static bool place_cursor(struct feed_state *feed, struct feed_sizes **found, int64_t now)
 {
   struct feed_sizes *sizes = feed_sizes_of(feed, feed->split, feed->ask_epoch);
   if (empty_split(feed, sizes)) return false;
@@ -160,7 +161,7 @@ static bool place_cursor(struct plm_feed *feed, struct feed_sizes **found, int64
   return sizes->complete || sizes->known > feed->ask_window + 1;
 }
 
-static void add_ranges(struct plm_feed *feed, int64_t now)
+static void add_ranges(struct feed_state *feed, int64_t now)
 {
   while (feed->peer_count != 0 && feed->failed.status == PLM_OK && !feed->dispute.open) {
     struct feed_sizes *sizes;
@@ -199,14 +200,14 @@ static void add_ranges(struct plm_feed *feed, int64_t now)
 /* Half the time for which the credit lasts at the measured rate, but between 10 ms and
  * FEED_LATE_MS.
  */
-static int64_t late_ms(const struct plm_feed *feed)
+static int64_t late_ms(const struct feed_state *feed)
 {
   if (feed->rate <= 0) return FEED_LATE_MS;
   const double half = 500.0 * (double)feed->credit / feed->rate;
   return half >= FEED_LATE_MS ? FEED_LATE_MS : half < 10 ? 10 : (int64_t)half;
 }
 
-static void tend_range(struct plm_feed *feed, struct feed_range *range, int64_t late, int64_t now)
+static void tend_range(struct feed_state *feed, struct feed_range *range, int64_t late, int64_t now)
 {
   int free_slot = -1, asked = 0;
   bool overdue = true;
@@ -244,7 +245,7 @@ static void tend_range(struct plm_feed *feed, struct feed_range *range, int64_t 
 
 /* Sets the credit to what the caller uses in 2.5 seconds. It doubles while the caller has to wait,
  * and shrinks slowly. */
-static void measure(struct plm_feed *feed, int64_t now)
+static void measure(struct feed_state *feed, int64_t now)
 {
   const int64_t elapsed = now - feed->rate_ms;
   if (elapsed < 250) return;
@@ -260,7 +261,7 @@ static void measure(struct plm_feed *feed, int64_t now)
   feed->starved = false;
 }
 
-void feed_ranges_tick(struct plm_feed *feed, int64_t now)
+void feed_ranges_tick(struct feed_state *feed, int64_t now)
 {
   measure(feed, now);
   if (!feed->wanted || feed->failed.status != PLM_OK) return;
@@ -272,7 +273,7 @@ void feed_ranges_tick(struct plm_feed *feed, int64_t now)
 
 /* ---- answers ------------------------------------------------------------------------------ */
 
-static struct feed_range *find_ask(struct plm_feed *feed, uint64_t request, uint64_t peer,
+static struct feed_range *find_ask(struct feed_state *feed, uint64_t request, uint64_t peer,
                                    struct feed_ask **ask)
 {
   for (struct feed_range *range = feed->head; range != NULL; range = range->next)
@@ -286,7 +287,7 @@ static struct feed_range *find_ask(struct plm_feed *feed, uint64_t request, uint
 
 /* Remembers the other packers that were asked for this range: if they also answer, their answers
  * are compared. */
-static void remember_others(struct plm_feed *feed, struct feed_range *range)
+static void remember_others(struct feed_state *feed, struct feed_range *range)
 {
   for (int i = 0; i < FEED_ASKS; i++) {
     if (feed_peer_serial(feed, range->asks[i].peer) == NULL) continue;
@@ -296,7 +297,7 @@ static void remember_others(struct plm_feed *feed, struct feed_range *range)
   }
 }
 
-static void accept_answer(struct plm_feed *feed, struct feed_range *range, struct feed_ask *ask,
+static void accept_answer(struct feed_state *feed, struct feed_range *range, struct feed_ask *ask,
                           struct plm_message *message, uint64_t real_tokens)
 {
   range->answered = *ask;
@@ -312,10 +313,10 @@ static void accept_answer(struct plm_feed *feed, struct feed_range *range, struc
   feed->counters.chunks += range->span.count;
   feed->counters.real_tokens += real_tokens;
   feed->counters.bytes += range->bytes;
-  pthread_cond_broadcast(&feed->changed);
+  feed->network.changed(feed->network.context);
 }
 
-static void second_answer(struct plm_feed *feed, struct feed_answered *answered,
+static void second_answer(struct feed_state *feed, struct feed_answered *answered,
                           struct plm_message *message, uint64_t real_tokens)
 {
   const struct feed_ask late = answered->late;
@@ -326,12 +327,12 @@ static void second_answer(struct plm_feed *feed, struct feed_answered *answered,
   feed_dispute_open(feed, answered, &late, message, real_tokens);
 }
 
-bool feed_ranges_data(struct plm_feed *feed, struct feed_peer *peer, struct plm_message *message,
+bool feed_ranges_data(struct feed_state *feed, struct feed_peer *peer, struct plm_message *message,
                       uint64_t real_tokens)
 {
   const struct plm_header *header = &message->header;
   struct feed_ask *ask;
-  const int64_t now = plm_clock_ms();
+  const int64_t now = feed->now_ms;
   peer->progress_ms = now;
   feed->progress_ms = now;
   if (feed_dispute_asked(feed, peer, header->request)) {
@@ -358,14 +359,14 @@ bool feed_ranges_data(struct plm_feed *feed, struct feed_peer *peer, struct plm_
   return true;
 }
 
-void feed_ranges_nack(struct plm_feed *feed, struct feed_peer *peer,
+void feed_ranges_nack(struct feed_state *feed, struct feed_peer *peer,
                       const struct plm_message *message)
 {
   enum plm_nack_reason reason;
   char text[PLM_WIRE_TEXT + 1];
   struct plm_error error;
   struct feed_ask *ask;
-  const int64_t now = plm_clock_ms();
+  const int64_t now = feed->now_ms;
   if (plm_nack_decode(zmq_msg_data((zmq_msg_t *)&message->payload),
                       (size_t)message->header.payload_bytes, &reason, text, &error) != PLM_OK) {
     feed->counters.invalid++;

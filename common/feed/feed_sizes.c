@@ -8,7 +8,7 @@
 
 enum { WINDOWS_MOST = 1 << 24, CHUNKS_MOST = 1 << 28, AGAIN_MS = FEED_WAITING_MS / 10 };
 
-struct feed_sizes *feed_sizes_of(struct plm_feed *feed, enum plm_split split, uint64_t epoch)
+struct feed_sizes *feed_sizes_of(struct feed_state *feed, enum plm_split split, uint64_t epoch)
 {
   static const struct feed_sizes empty;
   struct feed_sizes *oldest = &feed->sizes[0];
@@ -33,7 +33,7 @@ struct feed_sizes *feed_sizes_of(struct plm_feed *feed, enum plm_split split, ui
   return oldest;
 }
 
-void feed_sizes_ask(struct plm_feed *feed, struct feed_sizes *sizes, int64_t now)
+void feed_sizes_ask(struct feed_state *feed, struct feed_sizes *sizes, int64_t now)
 {
   if (sizes->complete) return;
   if (sizes->request != 0 && feed_peer_serial(feed, sizes->peer) != NULL &&
@@ -42,7 +42,7 @@ void feed_sizes_ask(struct plm_feed *feed, struct feed_sizes *sizes, int64_t now
   struct feed_peer *peer = feed_peer_next(feed, NULL, 0);
   if (peer == NULL) return;
   struct plm_header header = feed_header(feed, PLM_MESSAGE_SIZES, peer);
-  header.request = feed_request_id();
+  header.request = feed->network.draw(feed->network.context);
   header.split = sizes->split;
   header.epoch = sizes->epoch;
   header.first = sizes->known;
@@ -58,7 +58,7 @@ static bool is_asked(const struct feed_sizes *sizes, const struct feed_peer *pee
   return request != 0 && sizes->request == request && sizes->peer == peer->serial;
 }
 
-void feed_sizes_nack(struct plm_feed *feed, const struct feed_peer *peer, uint64_t request,
+void feed_sizes_nack(struct feed_state *feed, const struct feed_peer *peer, uint64_t request,
                      int64_t now)
 {
   for (int i = 0; i < FEED_EPOCHS; i++)
@@ -77,7 +77,7 @@ static bool grow(struct feed_sizes *sizes, uint64_t windows)
   return true;
 }
 
-bool feed_sizes_answer(struct plm_feed *feed, const struct feed_peer *peer,
+bool feed_sizes_answer(struct feed_state *feed, const struct feed_peer *peer,
                        const struct plm_message *message, struct plm_error *error)
 {
   const struct plm_header *header = &message->header;
@@ -113,6 +113,6 @@ bool feed_sizes_answer(struct plm_feed *feed, const struct feed_peer *peer,
   }
   sizes->request = 0;
   sizes->complete = header->count < FEED_SIZES_BLOCK;
-  pthread_cond_broadcast(&feed->changed);
+  feed->network.changed(feed->network.context);
   return true;
 }

@@ -1,30 +1,20 @@
 /* Recording the feed's failure, and making message headers, for the other files of the feed. */
 #include "common/feed/feed_state.h"
 
-#include <sys/random.h>
-
-void feed_fail(struct plm_feed *feed, const struct plm_error *error)
+void feed_fail(struct feed_state *feed, const struct plm_error *error)
 {
   if (feed->failed.status == PLM_OK) feed->failed = *error;
-  pthread_cond_broadcast(&feed->changed);
+  feed->network.changed(feed->network.context);
 }
 
-uint64_t feed_request_id(void)
-{
-  uint64_t id = 0;
-  while (id == 0)
-    if (getrandom(&id, sizeof id, 0) != sizeof id) id = 0; /* a signal interrupted it */
-  return id;
-}
-
-bool feed_span_is(const struct plm_feed *feed, const struct feed_span *span,
+bool feed_span_is(const struct feed_state *feed, const struct feed_span *span,
                   const struct plm_header *header)
 {
   return header->split == (uint32_t)feed->split && header->epoch == span->epoch &&
          header->first == span->first && header->count == span->count;
 }
 
-struct plm_header feed_header(const struct plm_feed *feed, enum plm_message_type type,
+struct plm_header feed_header(const struct feed_state *feed, enum plm_message_type type,
                               const struct feed_peer *peer)
 {
   return (struct plm_header){

@@ -1,13 +1,15 @@
-/* The state that the files of the feed's consumer side share.
+/* The state of a feed's consumer side, and the interface through which it reaches the world.
  *
- * Two threads use it: the caller's (feed.c) and the I/O thread (feed_loop.c). The members below
- * `mutex` in struct plm_feed are accessed only while the mutex is held. Those above it either never
- * change or belong to the I/O thread, as the sockets do.
+ * The state machine has neither sockets nor threads nor a clock: messages and the time are passed
+ * in, and it sends through struct feed_network. So it can be run on a simulated network and clock.
+ * Its caller allows one call at a time (the I/O thread and the user's thread share a mutex).
  *
  * Each file includes only the headers of those below it:
  *
- *   feed.c           the caller's functions
- *   feed_loop.c      the I/O thread
+ *   feed.c           the user's functions   |   feed_batch.c   the memory of batches
+ *   feed_loop.c      sockets, the clock, the I/O thread and the mutex
+ *   ---- the state machine: ----
+ *   feed_machine.c   messages, turns, and the chunks that are ready
  *   feed_ranges.c    which chunks are requested, and what happens to the answers
  *   feed_dispute.c   two packers that disagree   |   feed_sizes.c   how long the windows are
  *   feed_peers.c     the connected packers
@@ -16,13 +18,9 @@
 #ifndef PLM_COMMON_FEED_FEED_STATE_H
 #define PLM_COMMON_FEED_FEED_STATE_H
 
-#include <pthread.h>
-#include <stdatomic.h>
-
-#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/corpus/tokenizer.h"
-#include "common/feed/feed.h"
+#include "common/feed/feed_report.h"
 #include "common/wire/data.h"
 #include "common/wire/socket.h"
 
@@ -40,7 +38,7 @@ enum {
   FEED_DEADLINE_MS = 10000, /* of a GET */
   FEED_RETRY_MS = 100,      /* after a NACK */
   FEED_GIVEN_UP_MS = 30000, /* longest wait for a packer after the run gave up on its own */
-  FEED_WAITING_MS = 10000,  /* between two lines that say what the caller waits for */
+  FEED_WAITING_MS = 10000,  /* between two lines that say what the user waits for */
 };
 #define FEED_RANGE_LEAST ((uint64_t)64 << 10) /* bytes of one GET */
 #define FEED_RANGE_MOST ((uint64_t)1 << 20)
@@ -134,35 +132,33 @@ struct feed_sizes {
   uint64_t used_at; /* the least recently used entry is reused for another epoch */
 };
 
-/* The memory behind one plm_batch. */
-struct feed_batch {
-  struct feed_batch *next;
-  void *tokens;
-  size_t token_capacity;
-  uint32_t *begin;
-  size_t begin_capacity;
-  struct plm_chunk_document *documents;
-  size_t document_capacity, document_count;
+/* Where messages go, and what the state machine cannot know by itself. */
+struct feed_network {
+  void *context; /* passed to each function */
+  /* Sends without waiting, as plm_message_send does. PLM_NOT_FOUND: the peer has left. PLM_AGAIN:
+   * it does not read what it is sent. */
+  plm_status (*send)(void *context, const uint8_t *identity, size_t identity_bytes,
+                     struct plm_header *header, const void *payload, size_t payload_bytes,
+                     struct plm_error *error);
+  /* Whether a public key may still connect. NULL: connections have no keys. */
+  bool (*allows)(void *context, const char *user);
+  /* A number that nobody can guess, not 0. */
+  uint64_t (*draw)(void *context);
+  /* Something became ready or known, or failed. */
+  void (*changed)(void *context);
 };
 
-struct plm_feed {
+struct feed_state {
   /* never changes */
-  void *context, *router;
-  struct plm_gate *gate; /* NULL: without keys */
-  struct plm_monitor *monitor;
-  char bound[256];
+  struct feed_network network;
   char role[32];
   struct plm_hash run_id, plan_hash;
   struct plm_plan_parameters plan;
   const struct plm_tokenizer *tokenizer;
   uint64_t incarnation;
   uint64_t credit_most;
-  int64_t wait_packers_ms;
-  int wake; /* eventfd: the caller changed something */
-  pthread_t thread;
-  atomic_bool closing;
 
-  /* the I/O thread's */
+  int64_t now_ms; /* of the present call */
   struct feed_banned {
     uint8_t identity[PLM_WIRE_IDENTITY];
     size_t bytes;
@@ -172,11 +168,8 @@ struct plm_feed {
   unsigned banned_packers_next;
   int64_t logged_refusal_ms, logged_invalid_ms, allowed_checked_ms;
 
-  pthread_mutex_t mutex;
-  pthread_cond_t changed;     /* something became ready or known, or failed */
   struct plm_welcome welcome; /* plm_feed_others may change its peers */
   bool welcome_anew;          /* they did, so all packers must get WELCOME again */
-  bool packers_given_up;
   struct plm_hash fingerprint;
   bool fingerprint_known, corpus_known;
   struct plm_feed_corpus corpus;
@@ -202,32 +195,28 @@ struct plm_feed {
   struct feed_answered history[FEED_HISTORY];
   unsigned history_next;
   struct feed_dispute dispute;
-  bool wanted;             /* chunks may be requested: the caller has called next or seek */
-  bool starved;            /* the caller has waited since the last measurement */
-  bool reading;            /* the caller copies from the head without the mutex */
+  bool wanted;             /* chunks may be requested: the user has called next or seek */
+  bool starved;            /* the user has waited since the last measurement */
+  bool reading;            /* the user copies from the first range, while other calls are made */
   struct plm_error failed; /* unless its status is PLM_OK, every call returns it */
   int64_t progress_ms;     /* when the last DATA came, a packer joined or the last one left */
 
-  uint64_t consumed_bytes; /* by the caller since the start */
+  uint64_t consumed_bytes; /* by the user since the start */
   uint64_t rate_bytes;     /* consumed_bytes when the rate was last measured */
   int64_t rate_ms;
   double rate;         /* bytes a second */
   uint64_t handed_out; /* chunks since the seek */
-  struct feed_batch *free_batches, *used_batches;
   struct plm_feed_counters counters;
 };
 
-/* Makes all current and later calls return error; an earlier failure takes precedence. The mutex is
- * held. */
-void feed_fail(struct plm_feed *feed, const struct plm_error *error);
-/* An id for a request. It cannot be guessed, so only the packer that was asked knows it. Not 0. */
-uint64_t feed_request_id(void);
+/* Makes all current and later calls return error; an earlier failure takes precedence. */
+void feed_fail(struct feed_state *feed, const struct plm_error *error);
 /* Whether a message is about exactly these chunks. */
-bool feed_span_is(const struct plm_feed *feed, const struct feed_span *span,
+bool feed_span_is(const struct feed_state *feed, const struct feed_span *span,
                   const struct plm_header *header);
 /* The fields that the headers of all messages to a packer have in common; peer is NULL for a packer
  * that was not admitted. */
-struct plm_header feed_header(const struct plm_feed *feed, enum plm_message_type type,
+struct plm_header feed_header(const struct feed_state *feed, enum plm_message_type type,
                               const struct feed_peer *peer);
 
 #endif

@@ -1,0 +1,115 @@
+/* Batches: taken, filled from DATA, and given back for the next one. */
+#include "common/feed/feed_batch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/wire/data.h"
+
+static plm_status no_memory(struct plm_error *error)
+{
+  return plm_error_set(error, PLM_NO_MEMORY, "no memory for a batch");
+}
+
+plm_status feed_batch_take(struct feed_batches *batches, uint32_t chunks, uint32_t max_length,
+                           uint32_t token_bytes, struct feed_batch **taken, struct plm_error *error)
+{
+  const size_t bytes = (size_t)chunks * max_length * token_bytes;
+  struct feed_batch *batch = batches->free;
+  if (batch != NULL)
+    batches->free = batch->next;
+  else if ((batch = calloc(1, sizeof *batch)) == NULL)
+    return no_memory(error);
+  batch->next = batches->used;
+  batches->used = batch;
+  batch->max_length = max_length;
+  batch->token_bytes = token_bytes;
+  batch->document_count = 0;
+  *taken = batch;
+  if (bytes > batch->token_capacity) {
+    free(batch->tokens);
+    batch->token_capacity = 0;
+    const size_t rounded = (bytes + 63) & ~(size_t)63;
+    if ((batch->tokens = aligned_alloc(64, rounded)) == NULL) return no_memory(error);
+    batch->token_capacity = rounded;
+  }
+  if (chunks + 1 > batch->begin_capacity) {
+    uint32_t *begin = realloc(batch->begin, (chunks + 1) * sizeof *begin);
+    if (begin == NULL) return no_memory(error);
+    batch->begin = begin;
+    batch->begin_capacity = chunks + 1;
+  }
+  return PLM_OK;
+}
+
+static plm_status grow_documents(struct feed_batch *batch, size_t more, struct plm_error *error)
+{
+  if (batch->document_count + more <= batch->document_capacity) return PLM_OK;
+  const size_t capacity = 2 * (batch->document_count + more) + 64;
+  struct plm_chunk_document *documents = realloc(batch->documents, capacity * sizeof *documents);
+  if (documents == NULL) return no_memory(error);
+  batch->documents = documents;
+  batch->document_capacity = capacity;
+  return PLM_OK;
+}
+
+plm_status feed_batch_copy(struct feed_batch *batch, uint32_t got, uint32_t count,
+                           const uint8_t *payload, size_t *used, struct plm_error *error)
+{
+  const size_t token_bytes = (size_t)batch->max_length * batch->token_bytes;
+  const uint8_t *bytes = payload;
+  for (uint32_t i = 0; i < count; i++) {
+    const uint32_t documents = plm_data_read_count(bytes);
+    PLM_TRY(grow_documents(batch, documents, error));
+    bytes += 4;
+    batch->begin[got + i] = (uint32_t)batch->document_count;
+    for (uint32_t j = 0; j < documents; j++, bytes += PLM_DATA_DOCUMENT_BYTES)
+      plm_data_read_document(bytes, &batch->documents[batch->document_count++]);
+    memcpy((uint8_t *)batch->tokens + (got + i) * token_bytes, bytes, token_bytes);
+    bytes += token_bytes;
+  }
+  *used = (size_t)(bytes - payload);
+  return PLM_OK;
+}
+
+struct plm_batch feed_batch_view(struct feed_batch *batch, uint32_t chunks, uint64_t first_chunk)
+{
+  batch->begin[chunks] = (uint32_t)batch->document_count;
+  return (struct plm_batch){.chunks = chunks,
+                            .max_length = batch->max_length,
+                            .token_bytes = batch->token_bytes,
+                            .tokens = batch->tokens,
+                            .document_begin = batch->begin,
+                            .documents = batch->documents,
+                            .first_chunk = first_chunk};
+}
+
+void feed_batch_give(struct feed_batches *batches, const void *tokens)
+{
+  for (struct feed_batch **at = &batches->used; *at != NULL; at = &(*at)->next) {
+    struct feed_batch *found = *at;
+    if (found->tokens != tokens) continue;
+    *at = found->next;
+    found->next = batches->free;
+    batches->free = found;
+    return;
+  }
+}
+
+static void free_list(struct feed_batch *batch)
+{
+  while (batch != NULL) {
+    struct feed_batch *next = batch->next;
+    free(batch->tokens);
+    free(batch->begin);
+    free(batch->documents);
+    free(batch);
+    batch = next;
+  }
+}
+
+void feed_batches_deinit(struct feed_batches *batches)
+{
+  free_list(batches->free);
+  free_list(batches->used);
+}

@@ -1,0 +1,45 @@
+/* The memory behind the batches that a feed hands out. */
+#ifndef PLM_COMMON_FEED_FEED_BATCH_H
+#define PLM_COMMON_FEED_FEED_BATCH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/status.h"
+#include "common/corpus/tokenizer.h"
+#include "common/plan/plan.h"
+
+/* The memory of one batch. */
+struct feed_batch {
+  struct feed_batch *next;
+  uint32_t max_length, token_bytes;
+  void *tokens;
+  size_t token_capacity;
+  uint32_t *begin;
+  size_t begin_capacity;
+  struct plm_chunk_document *documents;
+  size_t document_capacity, document_count;
+};
+
+/* Initialise it with {0}. */
+struct feed_batches {
+  struct feed_batch *free, *used;
+};
+void feed_batches_deinit(struct feed_batches *batches);
+
+/* Takes a free batch with room for the tokens. Its table of documents grows as chunks are copied.
+ * PLM_NO_MEMORY; *taken may be set all the same, and is given back by feed_batch_give. */
+plm_status feed_batch_take(struct feed_batches *batches, uint32_t chunks, uint32_t max_length,
+                           uint32_t token_bytes, struct feed_batch **taken,
+                           struct plm_error *error);
+/* Gives back the batch with these tokens, if there is one. */
+void feed_batch_give(struct feed_batches *batches, const void *tokens);
+
+/* Fills chunks [got, got + count) of the batch from a payload of DATA that was checked. used: bytes
+ * of these chunks in the payload. */
+plm_status feed_batch_copy(struct feed_batch *batch, uint32_t got, uint32_t count,
+                           const uint8_t *payload, size_t *used, struct plm_error *error);
+/* The batch as the user gets it, once all its chunks are copied. first_chunk is as in plm_batch. */
+struct plm_batch feed_batch_view(struct feed_batch *batch, uint32_t chunks, uint64_t first_chunk);
+
+#endif

@@ -1,0 +1,66 @@
+/* A feed's consumer side as a state machine: its owner passes in what comes from the network, the
+ * time, and what the user wants. feed_loop.c owns one on real sockets, and the tests have one on a
+ * simulated network. */
+#ifndef PLM_COMMON_FEED_FEED_MACHINE_H
+#define PLM_COMMON_FEED_FEED_MACHINE_H
+
+#include "common/feed/feed_state.h"
+
+/* As in struct plm_feed_options. */
+struct feed_machine_options {
+  const char *role;
+  struct plm_hash run_id, fingerprint;
+  struct plm_plan_parameters plan;
+  enum plm_split split;
+  uint64_t credit_bytes;
+};
+
+/* Fills feed, which feed_machine_deinit empties. now is in milliseconds, here and below, and never
+ * goes back. */
+void feed_machine_init(struct feed_state *feed, const struct feed_machine_options *options,
+                       const struct feed_network *network, int64_t now);
+void feed_machine_deinit(struct feed_state *feed);
+
+/* ---- the network's side ------------------------------------------------------------------- */
+
+/* Checks DATA, which is most of the work, so it reads only what never changes in feed. Any other
+ * message is PLM_OK. Pass the result on to feed_machine_take. */
+plm_status feed_machine_check(const struct feed_state *feed, struct plm_message *message,
+                              uint64_t *real_tokens, struct plm_error *error);
+/* Takes a message, perhaps also its payload: an empty one is left then. wrong says what is wrong
+ * with DATA. */
+void feed_machine_take(struct feed_state *feed, struct plm_message *message,
+                       const struct plm_error *wrong, uint64_t real_tokens, int64_t now);
+/* Something arrived that is not a message of the feed. Only message's identity is read. */
+void feed_machine_invalid(struct feed_state *feed, const struct plm_message *message,
+                          const char *what, int64_t now);
+/* A connection was lost; it is not known whose. */
+void feed_machine_lost(struct feed_state *feed, int64_t now);
+/* Handles timeouts and requests chunks. Call it after messages, and at least every 100 ms. */
+void feed_machine_turn(struct feed_state *feed, int64_t now);
+/* Says BYE to all packers. */
+void feed_machine_bye(struct feed_state *feed);
+
+/* ---- the user's side ---------------------------------------------------------------------- */
+
+/* The run's other consumers; keys may be NULL. */
+void feed_machine_others(struct feed_state *feed, const char *const *addresses,
+                         const char *const *keys, uint32_t count);
+/* Moves to a chunk of an epoch. Everything requested is forgotten. */
+void feed_machine_seek(struct feed_state *feed, enum plm_split split, uint64_t epoch,
+                       uint64_t chunk);
+
+/* Chunks that are ready, in DATA's layout. */
+struct feed_ready {
+  uint32_t chunks;
+  const uint8_t *payload;
+};
+/* False: the next chunk is not ready. Otherwise ready is up to `most` chunks, which stay as they
+ * are until _end or _abandon, even while other calls are made. */
+bool feed_machine_begin(struct feed_state *feed, uint32_t most, struct feed_ready *ready);
+/* The chunks were used; they have that many bytes. True: more can be requested now. */
+bool feed_machine_end(struct feed_state *feed, const struct feed_ready *ready, size_t bytes);
+/* The chunks were not used; the next call of _begin gives them again. */
+void feed_machine_abandon(struct feed_state *feed);
+
+#endif
