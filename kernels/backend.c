@@ -66,9 +66,9 @@ static plm_status check_library(const struct plm_backend_library *library, struc
       strcmp(library->version, PLM_VERSION) == 0 &&
       strcmp(library->interface, PLM_BACKEND_INTERFACE) == 0)
     return PLM_OK;
-  plm_error_set(error, PLM_UNSUPPORTED, "it is of another build than this program");
-  return plm_error_hint(error, "run `make` again, with nvcc, so that programs and library are of "
-                               "one build");
+  plm_error_set(error, PLM_UNSUPPORTED, "it is from another build than this program");
+  return plm_error_hint(error, "run `make` again, with nvcc, so that the programs and the library "
+                               "are from the same build");
 }
 
 static plm_status load(const char *path, const struct plm_backend_library **library,
@@ -76,11 +76,10 @@ static plm_status load(const char *path, const struct plm_backend_library **libr
 {
   char absolute[PATH_MAX]; /* dlopen would search other folders for a name without a slash */
   if (realpath(path, absolute) == NULL) {
-    plm_error_set(error, PLM_NOT_FOUND, "the CUDA backend is not there");
+    plm_error_set(error, PLM_NOT_FOUND, "the CUDA backend was not found");
     return plm_error_hint(error,
-                          "`make` builds it where it finds nvcc (CUDA Toolkit); " PLM_CUDA_LIBRARY
-                          " names one that lies elsewhere; device: cpu "
-                          "does without");
+                          "`make` builds it if it finds nvcc (CUDA Toolkit); " PLM_CUDA_LIBRARY
+                          " can name one that is elsewhere; device: cpu does not need it");
   }
   void *handle = dlopen(absolute, RTLD_NOW | RTLD_LOCAL);
   if (handle == NULL) {
@@ -92,7 +91,7 @@ static plm_status load(const char *path, const struct plm_backend_library **libr
   *(void **)&entry = dlsym(handle, PLM_BACKEND_ENTRY);
   if (entry == NULL) {
     dlclose(handle);
-    plm_error_set(error, PLM_UNSUPPORTED, "this is no backend of plm-pipeline");
+    plm_error_set(error, PLM_UNSUPPORTED, "this is not a backend of plm-pipeline");
     return plm_error_hint(error, "run `make`, or see " PLM_CUDA_LIBRARY);
   }
   *library = entry();
@@ -136,7 +135,7 @@ static bool try_cuda(const struct plm_ops_request *request, struct plm_ops **ops
    * other sign of a device than the library of the driver. */
   const bool usual = status == PLM_NOT_FOUND && (error.where[0] == '\0' || (!node && !named));
   if (!usual)
-    plm_warning("on the CPU, the CUDA device is not used: %s%s%s%s%s%s", error.where,
+    plm_warning("using the CPU instead of the CUDA device: %s%s%s%s%s%s", error.where,
                 error.where[0] != '\0' ? ": " : "", error.what, error.hint[0] != '\0' ? " (" : "",
                 error.hint, error.hint[0] != '\0' ? ")" : "");
   return false;

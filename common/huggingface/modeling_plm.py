@@ -11,9 +11,9 @@ A batch holds either single sequences (input_ids and attention_mask, padded on t
 for padding). Documents never attend to each other.
 
 Sequences of more than max_length tokens are cut to their first max_length tokens, with a warning. They then
-have no <eos>, as with `truncate: head` in training and in `plm-pipeline embed`. Therefore call the tokenizer
-without truncation: tokenizer(sequences, padding=True). With truncation=True, it would replace the last residue
-that fits by <eos>, as all tokenizers of transformers do.
+have no <eos>, as with `truncate: head` in training and in `plm-pipeline embed`. Therefore call the
+tokenizer without truncation: tokenizer(sequences, padding=True). With truncation=True, it would replace the
+last residue that fits by <eos>, as all tokenizers of transformers do.
 
     model.get_logits(input_ids, attention_mask)
     model.get_embeddings(input_ids, attention_mask, pooling="mean,max")   # one row per sequence or document
@@ -218,8 +218,8 @@ class PLMConfig(PretrainedConfig):
 
 # ---- masks --------------------------------------------------------------------------------------
 #
-# Every mask, whatever its kinds, lets a query attend to one interval of keys [begin, end). A mask is therefore
-# two integers per query, and the same code serves all kinds.
+# Every mask, whatever its kinds, lets a query attend to one interval of keys [begin, end). A mask is
+# therefore two integers per query, and the same code serves all kinds.
 
 FLEX_TILE = 128  # positions; in a shorter sequence a block mask has nothing to skip
 

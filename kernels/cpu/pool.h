@@ -1,4 +1,5 @@
-/* A persistent pool of threads for the operators. It has one caller at a time, which works as well.
+/* A persistent pool of threads for the operators. It has one caller at a time, which does a share
+ * of the work.
  *
  * A waiting thread first spins briefly, because within a step the next operator follows in
  * microseconds. Then it sleeps on a condition variable, because other processes of the pipeline

@@ -292,9 +292,10 @@ static bool choose_unit(struct plm_row_family *family)
   }
   if (best > 0 && (family->unit == best || take_unit(family, best))) return true;
   if (family->owner->error.status == PLM_OK)
-    plm_error_set(&family->owner->error, PLM_FAILURE,
-                  "a product of %lld x %lld has other bits in each call, or cannot be planned",
-                  (long long)family->shape.K, (long long)family->shape.N);
+    plm_error_set(
+        &family->owner->error, PLM_FAILURE,
+        "a product of %lld x %lld gives different bits in each call, or cannot be planned",
+        (long long)family->shape.K, (long long)family->shape.N);
   return false;
 }
 

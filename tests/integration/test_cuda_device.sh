@@ -53,12 +53,12 @@ refused() { # LIBRARY REGEX
   says err "$2"
   expect 0 with "$1" device_of auto
   says out '^cpu$'
-  [ "$(grep -c 'on the CPU, the CUDA device is not used' err)" -eq 1 ] || fail "auto, $1: not one line"
+  [ "$(grep -c 'using the CPU instead of the CUDA device' err)" -eq 1 ] || fail "auto, $1: not one line"
 }
-refused missing.so 'missing.so: the CUDA backend is not there'
+refused missing.so 'missing.so: the CUDA backend was not found'
 refused text.so 'text.so: the CUDA backend cannot be loaded'
-refused strange.so 'strange.so: this is no backend of plm-pipeline'
-refused other.so 'other.so: it is of another build than this program'
+refused strange.so 'strange.so: this is not a backend of plm-pipeline'
+refused other.so 'other.so: it is from another build than this program'
 says err 'run .make. again'
 
 # ---- the memory plan ----
@@ -81,7 +81,7 @@ says err "trainer.micro_batch_tokens: $largest fits; trainer.recompute: block ta
 # Without a device the plan of one is printed, and says what it does not know.
 expect 0 with missing.so plan
 says out 'not counted, because there is no CUDA backend here'
-says out 'the size of the device.s memory is unknown: the CUDA backend is not there'
+says out 'the size of the device.s memory is unknown: the CUDA backend was not found'
 expect 0 with other.so plan --json
 jq -e '.device == "cuda" and .partial and .activations > 0 and (has("fits") | not)' out >/dev/null ||
   fail "the plan without a device"

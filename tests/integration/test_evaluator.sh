@@ -69,7 +69,7 @@ jq -se 'all(.[]; (.loss_by_mask_rate | keys) == ["0.15"])' backwards/evaluator.j
 
 # Errors.
 PLM_CUDA_LIBRARY=missing.so expect 2 plm-evaluator --run backwards --set evaluator.device=cuda
-says err 'CUDA backend is not there'
+says err 'CUDA backend was not found'
 expect 1 plm-pipeline evaluate --checkpoint run/checkpoints --corpus corpus
 expect 2 plm-pipeline evaluate --checkpoint run/checkpoints/step_00000012
 expect 2 plm-pipeline evaluate --checkpoint run/checkpoints/step_00000012 --corpus corpus --mask-rate 2
