@@ -9,6 +9,7 @@
 #include <sys/utsname.h>
 
 #include "common/base/file.h"
+#include "common/base/strict_json.h"
 #include "common/base/text.h"
 #include "common/metrics/metrics.h"
 #include "trainer/schedule.h"
@@ -229,9 +230,10 @@ plm_status plm_trainer_state_read(const char *directory, struct plm_trainer_stat
   size_t size;
   PLM_TRY(plm_path_join(path, directory, "trainer.json", error));
   PLM_TRY(plm_file_read(path, STATE_LIMIT, &text, &size, error));
-  cJSON *json = cJSON_ParseWithLength(text, size);
+  cJSON *json = NULL;
+  plm_status status = plm_json_parse(text, size, &plm_json_state_limits, &json, error);
   free(text);
-  const plm_status status = parse(json, state, configuration, error);
+  if (status == PLM_OK) status = parse(json, state, configuration, error);
   cJSON_Delete(json);
   if (status != PLM_OK) plm_error_where(error, "%s", path);
   return status;

@@ -8,6 +8,9 @@
 
 #include "common/base/text.h"
 
+const struct plm_json_limits plm_json_state_limits = {
+    .values = 1 << 20, .depth = 32, .numbers = PLM_JSON_ANY_NUMBER};
+
 struct scanner {
   const unsigned char *text;
   size_t size, at;
@@ -162,16 +165,34 @@ static plm_status check_tree(const cJSON *value, struct plm_error *error)
   return PLM_OK;
 }
 
-plm_status plm_json_parse(const char *text, size_t size, unsigned max_depth,
-                          enum plm_json_numbers numbers, cJSON **object, struct plm_error *error)
+/* Each value and key follows a bracket, a comma or a colon, except the first value. */
+size_t plm_json_values(const char *text, size_t size)
+{
+  size_t values = 1;
+  bool quoted = false;
+  for (size_t i = 0; i < size; i++) {
+    if (text[i] == '"')
+      quoted = !quoted;
+    else if (quoted)
+      i += text[i] == '\\';
+    else
+      values += text[i] == ',' || text[i] == ':' || text[i] == '[' || text[i] == '{';
+  }
+  return values;
+}
+
+static plm_status parse(const char *text, size_t size, const struct plm_json_limits *limits,
+                        cJSON **value, struct plm_error *error)
 {
   struct scanner scan = {.text = (const unsigned char *)text,
                          .size = size,
-                         .max_depth = max_depth,
-                         .numbers = numbers};
-  *object = NULL;
-  if (size == 0 || text[0] != '{')
-    return plm_error_set(error, PLM_FORMAT, "the JSON does not begin with {");
+                         .max_depth = limits->depth,
+                         .numbers = limits->numbers};
+  *value = NULL;
+  const size_t values = plm_json_values(text, size);
+  if (values > limits->values)
+    return plm_error_set(error, PLM_LIMIT, "the JSON has about %zu values; the limit is %zu",
+                         values, limits->values);
   PLM_TRY(scan_all(&scan, error));
   const char *end = NULL;
   cJSON *parsed = cJSON_ParseWithLengthOpts(text, size, &end, false);
@@ -188,8 +209,31 @@ plm_status plm_json_parse(const char *text, size_t size, unsigned max_depth,
     cJSON_Delete(parsed);
     return status;
   }
-  *object = parsed;
+  *value = parsed;
   return PLM_OK;
+}
+
+plm_status plm_json_parse(const char *text, size_t size, const struct plm_json_limits *limits,
+                          cJSON **object, struct plm_error *error)
+{
+  *object = NULL;
+  if (size == 0 || text[0] != '{')
+    return plm_error_set(error, PLM_FORMAT, "the JSON does not begin with {");
+  return parse(text, size, limits, object, error);
+}
+
+cJSON *plm_json_small(const char *text, size_t size)
+{
+  static const struct plm_json_limits small = {
+      .values = 1 << 16, .depth = 32, .numbers = PLM_JSON_ANY_NUMBER};
+  cJSON *value;
+  if (size == 0 || (text[0] != '{' && text[0] != '[')) return NULL;
+  return parse(text, size, &small, &value, NULL) == PLM_OK ? value : NULL;
+}
+
+cJSON *plm_json_line(const char *text)
+{
+  return plm_json_small(text, strlen(text));
 }
 
 bool plm_json_count(const cJSON *value, uint64_t *count)

@@ -1,6 +1,7 @@
 /* Parses untrusted JSON. cJSON does the parsing; before it, a scan refuses what cJSON would accept
  * (control bytes, invalid UTF-8, U+0000 in strings, malformed numbers, deep nesting), and after it,
- * duplicate keys are refused. */
+ * duplicate keys are refused. cJSON takes about 100 bytes for each value, so a text with more
+ * values than its reader expects is refused before any of them is stored. */
 #ifndef PLM_COMMON_BASE_STRICT_JSON_H
 #define PLM_COMMON_BASE_STRICT_JSON_H
 
@@ -17,11 +18,28 @@ enum plm_json_numbers {
   PLM_JSON_COUNTS, /* only non-negative integers up to 2^53 */
 };
 
+struct plm_json_limits {
+  size_t values;  /* at most so many, with keys */
+  unsigned depth; /* of nested objects and arrays */
+  enum plm_json_numbers numbers;
+};
+
+/* For trainer.json, whose history may be long. */
+extern const struct plm_json_limits plm_json_state_limits;
+
 /* Parses one object, which only blanks may follow. The caller frees *object with cJSON_Delete.
- * PLM_FORMAT, PLM_NO_MEMORY; the caller adds `where`. */
-plm_status plm_json_parse(const char *text, size_t size, unsigned max_depth,
-                          enum plm_json_numbers numbers, struct cJSON **object,
-                          struct plm_error *error);
+ * PLM_FORMAT, PLM_LIMIT, PLM_NO_MEMORY; the caller adds `where`. */
+plm_status plm_json_parse(const char *text, size_t size, const struct plm_json_limits *limits,
+                          struct cJSON **object, struct plm_error *error);
+
+/* Parses a small object or array, such as a line of a metrics file or a reply: at most 65,536
+ * values, nested at most 32 deep. NULL if it is anything else. The caller frees it with
+ * cJSON_Delete. */
+struct cJSON *plm_json_small(const char *text, size_t size);
+struct cJSON *plm_json_line(const char *text); /* the same for a whole string */
+
+/* How many values and keys a JSON text can have at most, from its commas, colons and brackets. */
+size_t plm_json_values(const char *text, size_t size);
 
 /* Reads an integer from 0 to 2^53, which a double represents exactly; false for anything else. */
 bool plm_json_count(const struct cJSON *value, uint64_t *count);

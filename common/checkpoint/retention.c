@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/base/file.h"
+#include "common/base/strict_json.h"
 #include "common/config/config.h"
 #include "common/run/run.h"
 
@@ -77,7 +78,7 @@ static bool is_about(const cJSON *report, const struct plm_retained *checkpoint)
 static void read_report(const char *line, size_t length, const char *split,
                         struct plm_retained *checkpoints, size_t count)
 {
-  cJSON *report = cJSON_ParseWithLength(line, length);
+  cJSON *report = plm_json_small(line, length);
   const cJSON *step = cJSON_GetObjectItemCaseSensitive(report, "step");
   struct plm_retained *checkpoint = cJSON_IsNumber(step) && step->valuedouble >= 0
                                         ? find(checkpoints, count, (uint64_t)step->valuedouble)

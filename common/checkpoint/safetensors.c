@@ -19,8 +19,13 @@
 enum {
   HEADER_LIMIT = PLM_SAFETENSORS_HEADER_LIMIT,
   HEADER_ALIGNMENT = PLM_SAFETENSORS_ALIGNMENT,
-  HEADER_DEPTH = 3, /* {name: {shape: []}} */
 };
+
+/* A tensor of two dimensions has 12 values: its name and object, three keys, the dtype, and two
+ * arrays of two. A header at this limit takes about 70 MB while it is read. */
+static const struct plm_json_limits header_limits = {.values = 16 * PLM_SAFETENSORS_MAX_TENSORS,
+                                                     .depth = 3, /* {name: {shape: []}} */
+                                                     .numbers = PLM_JSON_COUNTS};
 
 /* Every dtype of the format. Those that this project does not compute with are PLM_DTYPE_OTHER. */
 static const struct {
@@ -209,6 +214,9 @@ static plm_status parse_entries(struct plm_safetensors *file, const unsigned cha
                                 uint64_t data_size, struct plm_error *error)
 {
   const size_t entries = (size_t)cJSON_GetArraySize(file->header);
+  if (entries > PLM_SAFETENSORS_MAX_TENSORS)
+    return plm_error_set(error, PLM_LIMIT, "%zu tensors exceed the limit of %d", entries,
+                         PLM_SAFETENSORS_MAX_TENSORS);
   file->tensors = calloc(entries + 1, sizeof *file->tensors);
   file->by_name = calloc(entries + 1, sizeof(struct plm_tensor_info *));
   if (!file->tensors || !file->by_name)
@@ -248,7 +256,7 @@ static plm_status parse_bytes(struct plm_safetensors *file, const unsigned char 
                          "the header of %llu bytes is not padded to a multiple of %d",
                          (unsigned long long)header_size, HEADER_ALIGNMENT);
   const char *header = (const char *)bytes + 8;
-  PLM_TRY(plm_json_parse(header, header_size, HEADER_DEPTH, PLM_JSON_COUNTS, &file->header, error));
+  PLM_TRY(plm_json_parse(header, header_size, &header_limits, &file->header, error));
   size_t end = header_size; /* only spaces may pad the header */
   while (header[end - 1] == ' ') end--;
   if (header[end - 1] != '}')

@@ -16,6 +16,7 @@ enum {
   PLM_TENSOR_MAX_RANK = 8,
   PLM_SAFETENSORS_HEADER_LIMIT = 100 * 1000 * 1000, /* bytes, set by the format */
   PLM_SAFETENSORS_ALIGNMENT = 8,                    /* of the end of the header */
+  PLM_SAFETENSORS_MAX_TENSORS = 1 << 16,            /* that the reader takes */
 };
 
 struct plm_tensor_info {
@@ -28,7 +29,8 @@ struct plm_tensor_info {
 };
 
 struct plm_safetensors; /* a mapped file */
-/* Maps and checks a file. PLM_FORMAT, PLM_LIMIT: it breaks a rule, and error->where is path. */
+/* Maps and checks a file. PLM_FORMAT: it breaks a rule. PLM_LIMIT: it has more tensors than the
+ * reader takes, or a larger header than the format allows. error->where is path. */
 plm_status plm_safetensors_open(const char *path, struct plm_safetensors **file,
                                 struct plm_error *error);
 /* The same for bytes that the caller owns, for the fuzzer and tests. name is used in errors. */

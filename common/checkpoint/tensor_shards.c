@@ -9,7 +9,11 @@
 #include "common/base/file.h"
 #include "common/base/strict_json.h"
 
-enum { INDEX_LIMIT = 1 << 26 /* bytes */, INDEX_DEPTH = 8, MAX_SHARDS = 4096 };
+enum { INDEX_LIMIT = 1 << 26 /* bytes */, MAX_SHARDS = 4096 };
+static const struct plm_json_limits index_limits = {
+    .values = 2 * PLM_SAFETENSORS_MAX_TENSORS + 1024, /* a name and a shard for each tensor */
+    .depth = 8,
+    .numbers = PLM_JSON_ANY_NUMBER};
 
 struct plm_tensor_shards {
   struct plm_safetensors **shards;
@@ -124,8 +128,7 @@ static plm_status open_shards(struct plm_tensor_shards *files, const char *index
   plm_status status = PLM_OK;
   if (files->shards == NULL || files->names == NULL)
     status = plm_error_set(error, PLM_NO_MEMORY, "no memory for %d shards", MAX_SHARDS);
-  if (status == PLM_OK)
-    status = plm_json_parse(text, size, INDEX_DEPTH, PLM_JSON_ANY_NUMBER, &json, error);
+  if (status == PLM_OK) status = plm_json_parse(text, size, &index_limits, &json, error);
   if (status == PLM_OK)
     status =
         take_map(files, directory, cJSON_GetObjectItemCaseSensitive(json, "weight_map"), error);

@@ -13,10 +13,11 @@
 #include "common/config/config.h"
 #include "common/config/problems.h"
 #include "common/config/settings.h"
+#include "common/config/yaml_limits.h"
 
 extern char **environ;
 
-enum { FILE_LIMIT = 1 << 20, KEY_SIZE = 256, MESSAGE_SIZE = 512 };
+enum { KEY_SIZE = 256, MESSAGE_SIZE = 512 };
 
 /* The text being read: the file, a variable or a flag. */
 struct source {
@@ -146,6 +147,7 @@ static void unknown_key(const struct source *source, const char *prefix, const c
                         struct plm_place place)
 {
   char buffer[KEY_SIZE];
+  if (plm_problems_full(source->loader->problems)) return; /* a suggestion takes time */
   const char *suggestion = suggest_key(prefix, word, buffer);
   if (suggestion != NULL) {
     plm_problems_add(source->loader->problems, place, "unknown key \"%.80s\"; did you mean \"%s\"?",
@@ -240,11 +242,27 @@ static void syntax_problem(const struct source *source, const yaml_parser_t *par
                    parser->problem != NULL ? parser->problem : "out of memory");
 }
 
+/* A text that is too long is refused before it is parsed. */
+static bool within_limits(const struct source *source, const char *text, size_t size)
+{
+  struct plm_yaml_excess excess;
+  if (size > PLM_YAML_MAX_BYTES) {
+    plm_problems_add(source->loader->problems, (struct plm_place){.source = source->name},
+                     "%zu bytes exceed the limit of %d", size, PLM_YAML_MAX_BYTES);
+    return false;
+  }
+  if (!plm_yaml_exceeds(text, size, &excess)) return true;
+  const yaml_mark_t mark = {.line = excess.line, .column = excess.column};
+  plm_problems_add(source->loader->problems, place_of(source, mark), "%s", excess.what);
+  return false;
+}
+
 /* Parses text, the value of `key`. key is "" for a whole file. */
 static void read_text(struct source *source, const char *text, size_t size, const char *key)
 {
   yaml_parser_t parser;
   yaml_document_t document, second;
+  if (!within_limits(source, text, size)) return;
   if (!yaml_parser_initialize(&parser)) {
     plm_problems_add(source->loader->problems, (struct plm_place){.source = source->name},
                      "out of memory");
@@ -336,7 +354,7 @@ static void read_file(struct plm_loader *loader, const char *path, const char *b
   while (strncmp(path, "./", 2) == 0) path += 2;
   struct source source = {
       .loader = loader, .name = path, .has_lines = true, .base = base, .origin = PLM_ORIGIN_FILE};
-  if (plm_file_read(path, FILE_LIMIT, &text, &size, &error) != PLM_OK) {
+  if (plm_file_read(path, PLM_YAML_MAX_BYTES, &text, &size, &error) != PLM_OK) {
     /* plm_file_read's message already names the path */
     plm_problems_add(loader->problems, (struct plm_place){0}, "%s", error.what);
     return;

@@ -7,17 +7,22 @@
 
 #include "common/base/text.h"
 
-enum { MOST_PROBLEMS = 1000 };
+enum { MOST_PROBLEMS = 200 };
 
 struct plm_config_problems *plm_problems_new(void)
 {
   return calloc(1, sizeof(struct plm_config_problems));
 }
 
+bool plm_problems_full(const struct plm_config_problems *problems)
+{
+  return problems->count == MOST_PROBLEMS;
+}
+
 void plm_problems_add(struct plm_config_problems *problems, struct plm_place place,
                       const char *format, ...)
 {
-  if (problems->count == MOST_PROBLEMS) return;
+  if (plm_problems_full(problems)) return;
   struct plm_text text = {0};
   if (place.source != NULL && place.line > 0) {
     plm_text_printf(&text, "%s:%u:%u: ", place.source, place.line, place.column);

@@ -25,9 +25,10 @@ struct plm_config_problems {
 };
 
 struct plm_config_problems *plm_problems_new(void);
-/* Adds "SOURCE:LINE:COLUMN: text". After 1,000 problems, further ones are dropped. */
+/* Adds "SOURCE:LINE:COLUMN: text". After 200 problems, further ones are dropped. */
 void plm_problems_add(struct plm_config_problems *problems, struct plm_place place,
                       const char *format, ...) __attribute__((format(printf, 3, 4)));
+bool plm_problems_full(const struct plm_config_problems *problems);
 void plm_problems_sort(struct plm_config_problems *problems);
 
 /* State that config_load.c and config_check.c share while a configuration is loaded. */

@@ -10,12 +10,14 @@
 #include <unistd.h>
 
 #include "common/base/file.h"
+#include "common/base/strict_json.h"
 #include "common/corpus/corpus_format.h"
 #include "common/corpus/tokenizer.h"
 
 enum {
-  EDGE_BYTES = 1 << 20,              /* at either end of data.mdb, hashed before opening it */
-  DESCRIPTION_LIMIT = 32 * (1 << 20) /* bytes of corpus.json */
+  EDGE_BYTES = 1 << 20,               /* at either end of data.mdb, hashed before opening it */
+  DESCRIPTION_LIMIT = 32 * (1 << 20), /* bytes of corpus.json */
+  VALUES_LIMIT = 1 << 21              /* values in it: 300,000 sources */
 };
 
 static const char *const tokenizer_names[] = {"esm", "byte"};
@@ -257,7 +259,8 @@ static plm_status compare_with_print(const struct plm_corpus_description *descri
 static plm_status parse(const char *bytes, size_t size, const char *path,
                         struct plm_corpus_description *description, struct plm_error *error)
 {
-  cJSON *root = cJSON_ParseWithLength(bytes, size);
+  cJSON *root =
+      plm_json_values(bytes, size) <= VALUES_LIMIT ? cJSON_ParseWithLength(bytes, size) : NULL;
   plm_status status = PLM_OK;
   uint64_t format = 0;
   if (!cJSON_IsObject(root) || !take_u64(root, "format", &format))

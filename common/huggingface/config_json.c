@@ -8,7 +8,9 @@
 #include "common/base/strict_json.h"
 #include "common/huggingface/huggingface.h"
 
-enum { CONFIG_LIMIT = 1 << 20, CONFIG_DEPTH = 16 };
+enum { CONFIG_LIMIT = 1 << 20 };
+static const struct plm_json_limits config_limits = {
+    .values = 1 << 14, .depth = 16, .numbers = PLM_JSON_ANY_NUMBER};
 
 static const struct plm_tokenizer *tokenizer_of_vocabulary(uint32_t vocab_size)
 {
@@ -93,7 +95,7 @@ plm_status plm_huggingface_config_parse(const char *text, size_t size,
   enum plm_objective learnt = PLM_OBJECTIVE_MLM;
   cJSON *json;
   uint64_t in_force = 0;
-  PLM_TRY(plm_json_parse(text, size, CONFIG_DEPTH, PLM_JSON_ANY_NUMBER, &json, error));
+  PLM_TRY(plm_json_parse(text, size, &config_limits, &json, error));
   plm_status status = plm_model_config_from_json(json, model, error);
   if (status == PLM_OK &&
       (!plm_json_count(cJSON_GetObjectItemCaseSensitive(json, "window"), &in_force) ||

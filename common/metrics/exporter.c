@@ -10,6 +10,7 @@
 
 #include "common/base/file.h"
 #include "common/base/log.h"
+#include "common/base/strict_json.h"
 #include "common/base/thread.h"
 #include "common/metrics/http.h"
 #include "common/metrics/prometheus.h"
@@ -28,7 +29,7 @@ struct plm_exporter {
 static void take_line(void *context, const char *text)
 {
   struct plm_exporter *exporter = context;
-  cJSON *line = cJSON_Parse(text);
+  cJSON *line = plm_json_line(text);
   plm_prometheus_line(exporter->metrics, exporter->stage, "0", line, exporter->counted);
   cJSON_Delete(line);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/strict_json.h"
 #include "common/metrics/metrics.h"
 
 enum { TAIL_BYTES = 1 << 16 }; /* lines are much shorter */
@@ -21,7 +22,7 @@ plm_status plm_metrics_each(const char *path, bool (*visit)(void *context, const
   bool going = true;
   while (going && (length = getline(&text, &capacity, file)) > 0) {
     if (text[length - 1] != '\n') break; /* incomplete, or still being written */
-    cJSON *line = cJSON_Parse(text);
+    cJSON *line = plm_json_line(text);
     if (cJSON_IsObject(line)) going = visit(context, line);
     cJSON_Delete(line);
   }
@@ -39,7 +40,7 @@ static cJSON *last_line(char *bytes, size_t size)
   if (end == NULL) return NULL;
   *end = '\0';
   char *begin = memrchr(bytes, '\n', (size_t)(end - bytes));
-  return cJSON_Parse(begin != NULL ? begin + 1 : bytes);
+  return plm_json_line(begin != NULL ? begin + 1 : bytes);
 }
 
 plm_status plm_metrics_last(const char *path, cJSON **line, struct plm_error *error)

@@ -12,6 +12,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "common/base/strict_json.h"
 #include "common/run/run.h"
 
 enum { JSON_LIMIT = 1 << 16 };
@@ -21,7 +22,7 @@ static plm_status read_json(const char *path, cJSON **json, struct plm_error *er
   char *text;
   size_t size;
   PLM_TRY(plm_file_read(path, JSON_LIMIT, &text, &size, error));
-  *json = cJSON_Parse(text);
+  *json = plm_json_line(text);
   free(text);
   if (!cJSON_IsObject(*json)) {
     cJSON_Delete(*json);

@@ -11,6 +11,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "common/base/strict_json.h"
 #include "common/run/run.h"
 
 struct plm_lock {
@@ -35,7 +36,7 @@ static plm_status read_holder(const char *path, struct plm_lock_holder *holder,
   char *text;
   size_t size;
   PLM_TRY(plm_file_read(path, LOCK_TEXT_LIMIT, &text, &size, error));
-  cJSON *json = cJSON_Parse(text);
+  cJSON *json = plm_json_line(text);
   free(text);
   const cJSON *host = cJSON_GetObjectItemCaseSensitive(json, "host");
   const cJSON *pid = cJSON_GetObjectItemCaseSensitive(json, "pid");

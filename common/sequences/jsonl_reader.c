@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/strict_json.h"
 #include "common/corpus/corpus.h"
 #include "common/sequences/sequence_parts.h"
 
@@ -10,6 +11,7 @@
  * may take a MiB. */
 static const size_t other_fields_bytes = 1 << 20;
 static const size_t bytes_a_residue = 6;
+static const size_t values_limit = 1 << 16; /* each takes about 100 bytes */
 
 static bool keep(struct plm_sequence_reader *reader, const struct plm_line_piece *piece)
 {
@@ -89,6 +91,9 @@ static enum plm_sequence_result take_line(struct plm_sequence_reader *reader,
   if (has_nul(reader->line, reader->line_size))
     return plm_sequence_bad(reader, reader->record_line, error,
                             "this line contains a NUL character");
+  if (plm_json_values(reader->line, reader->line_size) > values_limit)
+    return plm_sequence_bad(reader, reader->record_line, error,
+                            "this line has more than %zu values", values_limit);
   cJSON *root = cJSON_ParseWithLength(reader->line, reader->line_size);
   if (root == NULL)
     return plm_sequence_bad(reader, reader->record_line, error, "not a JSON object");

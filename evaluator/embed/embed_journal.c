@@ -10,6 +10,7 @@
 
 #include "common/base/file.h"
 #include "common/base/json.h"
+#include "common/base/strict_json.h"
 
 /* VERSION also changes if sequences are packed into batches in another way. */
 enum { VERSION = 2, LIMIT_BYTES = 1 << 16 };
@@ -104,7 +105,7 @@ plm_status plm_embed_journal_read(struct plm_embed_journal *journal, const char 
   size_t size;
   *journal = (struct plm_embed_journal){0};
   PLM_TRY(plm_file_read(path, LIMIT_BYTES, &text, &size, error));
-  cJSON *json = cJSON_ParseWithLength(text, size);
+  cJSON *json = plm_json_small(text, size);
   free(text);
   const bool good = json != NULL && take_all(json, journal);
   cJSON_Delete(json);

@@ -9,6 +9,7 @@
 
 #include "common/base/file.h"
 #include "common/base/json.h"
+#include "common/base/strict_json.h"
 #include "common/checkpoint/checkpoint.h"
 
 enum { TRAINER_STATE_LIMIT = 1 << 26 /* bytes of trainer.json */ };
@@ -91,7 +92,8 @@ bool plm_seen_unpublished(const char *later_checkpoint, uint64_t step, char *why
   if (plm_path_join(path, later_checkpoint, "trainer.json", NULL) != PLM_OK ||
       plm_file_read(path, TRAINER_STATE_LIMIT, &text, &length, NULL) != PLM_OK)
     return false;
-  cJSON *json = cJSON_ParseWithLength(text, length);
+  cJSON *json;
+  (void)plm_json_parse(text, length, &plm_json_state_limits, &json, NULL);
   const cJSON *entry;
   cJSON_ArrayForEach(entry, cJSON_GetObjectItemCaseSensitive(json, "history"))
   {

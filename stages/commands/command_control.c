@@ -5,6 +5,7 @@
 #include <cjson/cJSON.h>
 
 #include "common/base/log.h"
+#include "common/base/strict_json.h"
 #include "common/run/run.h"
 #include "stages/commands/command.h"
 #include "stages/supervisor/supervisor_socket.h"
@@ -29,7 +30,7 @@ static plm_status ask(const struct plm_command_context *context, cJSON *request,
         error, "it is still running; `plm-pipeline ps --run %s` shows what it does", run);
   }
   if (status != PLM_OK) return status;
-  *reply = cJSON_Parse(line);
+  *reply = plm_json_line(line);
   if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(*reply, "ok"))) return PLM_OK;
   const cJSON *reason = cJSON_GetObjectItemCaseSensitive(*reply, "error");
   plm_error_set(error, PLM_FAILURE, "%s",

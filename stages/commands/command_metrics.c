@@ -12,6 +12,7 @@
 #include "common/base/file.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
+#include "common/base/strict_json.h"
 #include "common/base/text.h"
 #include "common/metrics/metrics.h"
 #include "common/run/run.h"
@@ -184,7 +185,7 @@ static plm_status print_selected_json(const struct view *view, const cJSON *json
 
 static void print_line(struct view *view, const char *line)
 {
-  cJSON *json = cJSON_Parse(line);
+  cJSON *json = plm_json_line(line);
   if (!cJSON_IsObject(json)) { /* a damaged line is passed over */
     cJSON_Delete(json);
     return;

@@ -6,6 +6,7 @@
 #include <cjson/cJSON.h>
 
 #include "common/base/json.h"
+#include "common/base/strict_json.h"
 #include "stages/commands/command.h"
 #include "stages/supervisor/ps_rows.h"
 #include "stages/supervisor/supervisor_socket.h"
@@ -62,7 +63,7 @@ static plm_status ask_supervisor(const char *run, cJSON **stages, struct plm_err
 {
   static char reply[PLM_SOCKET_LINE_SIZE];
   PLM_TRY(plm_socket_ask(run, "{\"command\":\"ps\"}", ASK_TIMEOUT_MS, reply, error));
-  cJSON *json = cJSON_Parse(reply);
+  cJSON *json = plm_json_line(reply);
   *stages = cJSON_DetachItemFromObjectCaseSensitive(json, "stages");
   cJSON_Delete(json);
   if (cJSON_IsArray(*stages)) return PLM_OK;

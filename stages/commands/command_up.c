@@ -11,6 +11,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/strict_json.h"
 #include "common/corpus/corpus.h"
 #include "common/run/run.h"
 #include "stages/commands/command.h"
@@ -253,7 +254,7 @@ static plm_status wait_until_ready(const char *run, struct plm_error *error)
 {
   static char reply[PLM_SOCKET_LINE_SIZE];
   PLM_TRY(plm_socket_ask(run, "{\"command\":\"wait\",\"ready\":true}", -1, reply, error));
-  cJSON *json = cJSON_Parse(reply);
+  cJSON *json = plm_json_line(reply);
   const cJSON *code = cJSON_GetObjectItemCaseSensitive(json, "exit");
   const cJSON *failure = cJSON_GetObjectItemCaseSensitive(json, "failure");
   if (cJSON_IsString(failure)) fprintf(stderr, "plm-pipeline: %s", failure->valuestring);

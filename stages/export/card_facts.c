@@ -8,6 +8,7 @@
 
 #include "common/base/json.h"
 #include "common/base/log.h"
+#include "common/base/strict_json.h"
 #include "common/metrics/metrics.h"
 #include "common/run/run.h"
 
@@ -39,9 +40,10 @@ static plm_status gather_training(struct plm_card_facts *facts, struct plm_error
   PLM_TRY(plm_path_join(path, facts->folder->directory, "trainer.json", error));
   if (!plm_file_exists(path)) return PLM_OK;
   PLM_TRY(plm_file_read(path, STATE_LIMIT, &text, &size, error));
-  cJSON *state = cJSON_ParseWithLength(text, size);
+  cJSON *state = NULL;
+  plm_status status = plm_json_parse(text, size, &plm_json_state_limits, &state, error);
   free(text);
-  const plm_status status = take_state(facts, state, error);
+  if (status == PLM_OK) status = take_state(facts, state, error);
   cJSON_Delete(state);
   if (status != PLM_OK) plm_error_where(error, "%s", path);
   return status;

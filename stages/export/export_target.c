@@ -13,6 +13,7 @@
 
 #include "common/base/hash.h"
 #include "common/base/leftovers.h"
+#include "common/base/strict_json.h"
 #include "common/checkpoint/safetensors.h"
 
 #define WEIGHTS "model.safetensors"
@@ -71,7 +72,7 @@ static cJSON *list_of(const char *directory)
       plm_safetensors_open(path, &weights, NULL) != PLM_OK)
     return NULL;
   const char *text = plm_safetensors_metadata(weights, PLM_EXPORT_KEY);
-  cJSON *list = text == NULL ? NULL : cJSON_Parse(text);
+  cJSON *list = text == NULL ? NULL : plm_json_line(text);
   plm_safetensors_close(weights);
   return list;
 }

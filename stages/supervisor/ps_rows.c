@@ -13,6 +13,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/json.h"
+#include "common/base/strict_json.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/metrics/metrics.h"
 #include "common/run/run.h"
@@ -195,7 +196,7 @@ void plm_ps_add_packers(const char *run, struct cJSON *rows)
   for (size_t i = 0; i < sizeof consumers / sizeof consumers[0]; i++) {
     char *text;
     if (plm_peers_read(run, consumers[i], &text, NULL) != PLM_OK) continue;
-    cJSON *peers = cJSON_Parse(text);
+    cJSON *peers = plm_json_line(text);
     const cJSON *peer;
     free(text);
     cJSON_ArrayForEach(peer, peers)

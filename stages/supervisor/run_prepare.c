@@ -13,6 +13,7 @@
 
 #include "common/base/file.h"
 #include "common/base/log.h"
+#include "common/base/strict_json.h"
 #include "common/base/text.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/corpus/corpus.h"
@@ -202,7 +203,7 @@ static plm_status move_everything(const char *run, const char *previous, struct 
 
 static bool is_later(const char *line, uint64_t step)
 {
-  cJSON *json = cJSON_Parse(line);
+  cJSON *json = plm_json_line(line);
   const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, "step");
   const bool later = cJSON_IsNumber(item) && item->valuedouble > (double)step;
   cJSON_Delete(json);

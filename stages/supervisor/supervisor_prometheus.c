@@ -10,6 +10,7 @@
 #include <cjson/cJSON.h>
 
 #include "common/base/json.h"
+#include "common/base/strict_json.h"
 #include "common/run/run.h"
 #include "stages/supervisor/supervisor_internal.h"
 
@@ -33,7 +34,7 @@ struct reading {
 static void take_line(void *context, const char *text)
 {
   const struct reading *reading = context;
-  cJSON *line = cJSON_Parse(text);
+  cJSON *line = plm_json_line(text);
   plm_prometheus_line(reading->metrics, reading->stage, "0", line, reading->counted);
   cJSON_Delete(line);
 }
@@ -107,7 +108,7 @@ static void set_packers(struct plm_supervisor *supervisor, const char *consumer)
   char *text;
   const cJSON *packer;
   if (plm_peers_read(supervisor->run, consumer, &text, NULL) != PLM_OK) return;
-  cJSON *packers = cJSON_Parse(text);
+  cJSON *packers = plm_json_line(text);
   free(text);
   cJSON_ArrayForEach(packer, packers) set_packer(supervisor, packer);
   cJSON_Delete(packers);

@@ -9,6 +9,7 @@
 #include <cjson/cJSON.h>
 
 #include "common/base/clock.h"
+#include "common/base/strict_json.h"
 #include "stages/supervisor/ps_rows.h"
 #include "stages/supervisor/supervisor_internal.h"
 
@@ -197,7 +198,7 @@ static const struct {
 
 static void serve(struct plm_supervisor *supervisor, struct client *client)
 {
-  cJSON *request = cJSON_Parse(client->line);
+  cJSON *request = plm_json_line(client->line);
   const cJSON *command = cJSON_GetObjectItemCaseSensitive(request, "command");
   bool served = false;
   for (size_t i = 0; i < sizeof requests / sizeof requests[0] && !served; i++) {

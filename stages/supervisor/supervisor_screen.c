@@ -12,6 +12,7 @@
 #include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/progress.h"
+#include "common/base/strict_json.h"
 #include "common/run/run.h"
 #include "stages/supervisor/supervisor_internal.h"
 
@@ -82,7 +83,7 @@ static void print_line(void *context, const char *line)
 static void trainer_line(void *context, const char *line)
 {
   struct screen *screen = context;
-  cJSON *json = cJSON_Parse(line);
+  cJSON *json = plm_json_line(line);
   const double step = plm_json_number(json, "step", (double)NAN),
                step_ms = plm_json_number(json, "step_ms", (double)NAN);
   if (json != NULL && step >= 0.0) {
@@ -99,7 +100,7 @@ static void trainer_line(void *context, const char *line)
 static void evaluator_line(void *context, const char *line)
 {
   struct screen *screen = context;
-  cJSON *json = cJSON_Parse(line);
+  cJSON *json = plm_json_line(line);
   const cJSON *split = cJSON_GetObjectItemCaseSensitive(json, "split");
   const double loss = plm_json_number(json, "loss", (double)NAN),
                step = plm_json_number(json, "step", (double)NAN);

@@ -15,6 +15,7 @@
 #include <cjson/cJSON.h>
 
 #include "common/base/json.h"
+#include "common/base/strict_json.h"
 #include "common/config/settings.h"
 #include "stages/supervisor/run_ports.h"
 
@@ -146,7 +147,7 @@ static void say_memory(const struct plm_dry_run *run)
   const struct plm_config *config = run->config;
   struct plm_error error = {0};
   char *answer = ask_trainer(run, &error);
-  cJSON *json = answer != NULL ? cJSON_Parse(answer) : NULL;
+  cJSON *json = answer != NULL ? plm_json_line(answer) : NULL;
   free(answer);
   printf("memory\n");
   if (json == NULL) {

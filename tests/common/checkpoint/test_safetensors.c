@@ -40,6 +40,38 @@ static void expect(const char *header, size_t data_size, plm_status expected, co
   "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" #begin "," #end \
   "]}"
 
+/* Prints a header of empty tensors; the caller frees it. */
+static char *header_of(size_t tensors)
+{
+  char *header = malloc(tensors * 64 + 3), *next = header;
+  assert_non_null(header);
+  *next++ = '{';
+  for (size_t i = 0; i < tensors; i++)
+    next += sprintf(next, "%s\"%zu\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}",
+                    i == 0 ? "" : ",", i);
+  snprintf(next, 2, "}");
+  return header;
+}
+
+static void headers_of_too_many_tensors_are_refused(void **state)
+{
+  (void)state;
+  static const struct {
+    size_t tensors;
+    plm_status status;
+    const char *says;
+  } cases[] = {
+      {PLM_SAFETENSORS_MAX_TENSORS, PLM_OK, NULL},
+      {PLM_SAFETENSORS_MAX_TENSORS + 1, PLM_LIMIT, "65537 tensors exceed the limit of 65536"},
+      {380000, PLM_LIMIT, "values; the limit is"}, /* 20 MB, which cJSON would make 800 MB of */
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char *header = header_of(cases[i].tensors);
+    expect(header, 0, cases[i].status, cases[i].says);
+    free(header);
+  }
+}
+
 static void good_files_pass(void **state)
 {
   (void)state;
@@ -273,9 +305,13 @@ static void missing_and_empty_files(void **state)
 int main(void)
 {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(good_files_pass),          cmocka_unit_test(broken_rules_are_named),
-      cmocka_unit_test(broken_lengths_are_named), cmocka_unit_test(files_read_back),
-      cmocka_unit_test(truncations_are_found),    cmocka_unit_test(missing_and_empty_files),
+      cmocka_unit_test(headers_of_too_many_tensors_are_refused),
+      cmocka_unit_test(good_files_pass),
+      cmocka_unit_test(broken_rules_are_named),
+      cmocka_unit_test(broken_lengths_are_named),
+      cmocka_unit_test(files_read_back),
+      cmocka_unit_test(truncations_are_found),
+      cmocka_unit_test(missing_and_empty_files),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,94 @@
+/* Configurations that are made to be slow: too deep, too long, with too many values, anchors or
+ * unknown keys. Each is refused at the first excess. */
+#include "tests/support/cmocka_all.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/file.h"
+#include "common/base/text.h"
+#include "common/config/config.h"
+#include "common/config/yaml_limits.h"
+#include "tests/support/scratch.h"
+
+/* Loads a text from a file and compares the first problem; returns the number of problems. */
+static size_t problems_of(const struct plm_text *text, const char *first)
+{
+  struct plm_config config;
+  struct plm_config_problems *problems = NULL;
+  const char *path = scratch_path("limits.yaml");
+  assert_false(text->failed);
+  assert_int_equal(plm_file_write(path, text->data, text->length, 0600, NULL), PLM_OK);
+  assert_int_equal(plm_config_load(path, NULL, 0, &config, &problems, NULL), PLM_CONFIG);
+  if (strstr(plm_config_problem(problems, 0), first) == NULL)
+    fail_msg("\"%s\", not \"%s\"", plm_config_problem(problems, 0), first);
+  const size_t count = plm_config_problems_count(problems);
+  plm_config_problems_free(problems);
+  return count;
+}
+
+static void repeat(struct plm_text *text, const char *piece, size_t count)
+{
+  for (size_t i = 0; i < count; i++) plm_text_puts(text, piece);
+}
+
+static void nesting_is_bounded(void **state)
+{
+  (void)state;
+  static const char *const pieces[] = {"[", "{a: ", "- "};
+  for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
+    struct plm_text text = {0};
+    repeat(&text, pieces[i], PLM_YAML_MAX_BYTES / 5);
+    assert_int_equal(problems_of(&text, "nested more than 16 deep"), 1);
+    plm_text_deinit(&text);
+  }
+}
+
+static void values_and_anchors_are_bounded(void **state)
+{
+  (void)state;
+  struct plm_text text = {0};
+  plm_text_puts(&text, "run: [");
+  repeat(&text, "1,", PLM_YAML_MAX_NODES);
+  assert_int_equal(problems_of(&text, "limits.yaml:1:16385: more than 8192 keys and values"), 1);
+  plm_text_clear(&text);
+  plm_text_puts(&text, "run: [");
+  for (int i = 0; i < PLM_YAML_MAX_NODES; i++) plm_text_printf(&text, "&a%d x,", i);
+  assert_int_equal(problems_of(&text, "more than 8192 keys and values"), 1);
+  plm_text_deinit(&text);
+}
+
+static void length_is_bounded(void **state)
+{
+  (void)state;
+  struct plm_text text = {0};
+  repeat(&text, "# a comment\n", PLM_YAML_MAX_BYTES / 12 + 1);
+  assert_int_equal(problems_of(&text, "larger than the limit of 131072 bytes"), 1);
+  struct plm_config config;
+  struct plm_error error = {0};
+  assert_int_equal(plm_config_load_text(text.data, text.length, &config, &error), PLM_CONFIG);
+  assert_non_null(strstr(error.what, "exceed the limit of 131072"));
+  plm_text_deinit(&text);
+}
+
+static void unknown_keys_are_reported_up_to_a_limit(void **state)
+{
+  (void)state;
+  struct plm_text text = {0};
+  for (int i = 0; i < PLM_YAML_MAX_NODES / 2 - 1; i++)
+    plm_text_printf(&text, "trainers_%d: 1\n", i);
+  assert_int_equal(problems_of(&text, "limits.yaml:1:1: unknown key \"trainers_0\""), 200);
+  plm_text_deinit(&text);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(nesting_is_bounded),
+      cmocka_unit_test(values_and_anchors_are_bounded),
+      cmocka_unit_test(length_is_bounded),
+      cmocka_unit_test(unknown_keys_are_reported_up_to_a_limit),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
