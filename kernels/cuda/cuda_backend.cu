@@ -43,7 +43,7 @@ plm_status find_device(struct plm_cuda *cuda, struct plm_error *error)
   }
   if (code != cudaSuccess || cuda->device >= count) {
     plm_error_set(error, PLM_NOT_FOUND, "no CUDA device %d: %s", cuda->device,
-                  code != cudaSuccess ? cudaGetErrorString(code) : "there are fewer");
+                  code != cudaSuccess ? cudaGetErrorString(code) : "there are not that many");
     return plm_error_hint(error, "see nvidia-smi; or set trainer.device: cpu");
   }
   code = cudaGetDeviceProperties(&properties, cuda->device);

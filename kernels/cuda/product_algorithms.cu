@@ -1,4 +1,4 @@
-/* See product_algorithms.cuh. */
+/* The table of product algorithms, tuning, and exporting them as text. */
 #include "kernels/cuda/product_algorithms.cuh"
 
 #include <chrono>

@@ -1,7 +1,7 @@
 /* How the library multiplies each shape of a product. An algorithm is found by a hash of the shape,
  * made when a product first has that shape, and kept. The table, the rules of tuning and the text
- * in which algorithms are exported are the same for cuBLASLt and for the emulation; what an
- * algorithm's words mean is the library's matter (second half of this header).
+ * in which algorithms are exported are the same for cuBLASLt and for the emulation; only the
+ * library (second half of this header) knows what an algorithm's words mean.
  *
  * An algorithm is either proposed or tuned. The proposed one is the library's first choice among
  * those that give the same bits each time: it depends only on the shape, the library and the card.

@@ -1,4 +1,4 @@
-/* See relu2_products.cuh. */
+/* Chooses how each product with relu2 is computed, and keeps the choices as text. */
 #include "kernels/cuda/relu2_products.cuh"
 
 #include <cstdio>
@@ -48,7 +48,7 @@ void keep(struct plm_cuda *cuda, const struct choice *choice)
   if (cuda->choices->count < MAX_CHOICES) cuda->choices->of[cuda->choices->count++] = *choice;
 }
 
-/* A forced choice is kept, too, so that a resume without the environment variable does the same. */
+/* A forced choice is also kept, so that a resume without the environment variable does the same. */
 bool goes_fused(struct plm_cuda *cuda, const struct plm_relu2_product *p, plm_relu2_library library)
 {
   if (cuda->relu2 == PLM_RELU2_LIBRARY || !plm_cuda_product_sm90_takes(cuda, p)) return false;
@@ -142,13 +142,13 @@ plm_status plm_cuda_choice_import(struct plm_cuda *cuda, const char *line, struc
   struct choice choice;
   if (!parse(line, &choice))
     return plm_error_set(error, PLM_FORMAT,
-                         "a line is not a choice between ways of a product: %.60s", line);
+                         "a line is not a choice for a product with relu2: %.60s", line);
   if (find(cuda, &choice) != nullptr) return PLM_OK;
   if (choice.fused ? cuda->relu2 == PLM_RELU2_LIBRARY : cuda->relu2 == PLM_RELU2_FUSED)
     return plm_error_set(
         error, PLM_UNSUPPORTED,
         "the algorithms have relu2 %s products, which this device or PLM_CUDA_RELU2 does not allow",
-        choice.fused ? "fused with" : "apart from");
+        choice.fused ? "fused with" : "separate from");
   keep(cuda, &choice);
   return PLM_OK;
 }

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 /* The seed of the order in which threads and blocks of later launches run and in which streams do
- * their work (emulation/runtime.h). Seeds 0 and 1 make copies as late as possible; others draw. */
+ * their work (runtime.h). Seeds 0 and 1 make copies as late as possible; others draw. */
 void plm_emulation_order(uint64_t seed);
 
 /* The seed from which tuning draws the algorithms that it finds. The environment variable

@@ -14,7 +14,7 @@ static inline void *plm_platform_shared()
 
 /* Launches and products pass through here. `work` is a closure that holds its arguments by value.
  * It runs at once if the stream is NULL, else now, later, or whenever a recording of it is replayed
- * (emulation/runtime.h). */
+ * (runtime.h). */
 template <class Work> static inline void plm_enqueue(cudaStream_t stream, Work work)
 {
   if (stream == nullptr)

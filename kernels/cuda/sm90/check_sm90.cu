@@ -1,4 +1,4 @@
-/* See check_sm90.cuh. */
+/* Random inputs, comparison and a bounded wait for the self-checks of the sm_90a kernels. */
 #include "kernels/cuda/sm90/check_sm90.cuh"
 
 #include <cmath>

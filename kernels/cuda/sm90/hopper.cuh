@@ -1,6 +1,7 @@
 /* The instructions of sm_90a, each as a function: inline PTX on the device (hopper_ptx.cuh), plain
- * C++ under the emulation (emulation/hopper.h). Semantics, layouts and descriptors: PTX ISA 8.x,
- * "mbarrier", "cp.async.bulk.tensor", "Asynchronous Warpgroup Level Matrix Instructions".
+ * C++ under the emulation (tests/emulation/emulated_hopper.h). Semantics, layouts and descriptors:
+ * PTX ISA 8.x, "mbarrier", "cp.async.bulk.tensor", "Asynchronous Warpgroup Level Matrix
+ * Instructions".
  *
  * Tiles in shared memory are rows of 64 bf16 (128 bytes) in the copy engine's swizzle: the 16-byte
  * pieces of a row are permuted by bits 7-9 of their address, so tiles must begin at multiples of
