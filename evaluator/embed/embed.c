@@ -34,8 +34,8 @@ struct embed {
   float *values;      /* (max_chunks * max_length, D or V) */
   float *pooled;      /* (layout.width) */
   double *scratch;    /* (2 D) */
-  uint64_t windows;   /* before this one */
-  uint64_t tokens_at; /* of the sequences that are done */
+  uint64_t windows;   /* number of windows before this one */
+  uint64_t tokens_at; /* tokens of the finished sequences */
   struct plm_progress progress;
   struct plm_embed_report report;
   char pooling[PLM_POOLING_NAME_SIZE];
@@ -275,7 +275,7 @@ static plm_status run_all(struct embed *embed, struct plm_error *error)
   }
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 static plm_status run(struct embed *embed, struct plm_ops *ops, struct plm_error *error)
 {
@@ -297,7 +297,8 @@ static plm_status run(struct embed *embed, struct plm_ops *ops, struct plm_error
   if (status == PLM_OK) status = plm_embed_output_finish(embed->output, embed->spool, error);
   plm_progress_clear(&embed->progress);
   if (status == PLM_NO_SPACE && !plm_output_is_stream(embed->request->output))
-    plm_error_hint(error, "what is done is kept; make room, and run the same command to continue");
+    plm_error_hint(error,
+                   "finished work is kept; free some space and run the same command to continue");
   if (status != PLM_OK) return status;
   embed->report.seconds = 1e-9 * (double)(plm_clock_ns() - started);
   return PLM_OK;

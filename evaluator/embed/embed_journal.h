@@ -13,12 +13,12 @@ struct plm_embed_journal {
   struct plm_hash input;      /* fingerprint of the sequences and their names */
   struct plm_hash checkpoint; /* of the weights file */
   struct plm_hash config;     /* of config.json */
-  char options[256];          /* those that decide the bytes, in words: "pooled mean fp32 …" */
+  char options[256];          /* those that affect the result, in words: "pooled mean fp32 …" */
   uint64_t bytes;             /* of the result */
-  /* how far it is */
-  uint64_t windows;   /* that are done */
-  uint64_t batches;   /* that are done of the next window */
-  uint64_t sequences; /* that are done altogether */
+  /* how much is written */
+  uint64_t windows;   /* finished */
+  uint64_t batches;   /* finished batches of the next window */
+  uint64_t sequences; /* finished in total */
 };
 
 /* Replaces the file atomically, and syncs it. */

@@ -118,7 +118,7 @@ static plm_status put_tensor(struct sink *sink, const char *name, uint64_t rows,
 struct tensors {
   struct sink *sink;
   uint32_t width;
-  uint64_t rows; /* of the tensors before */
+  uint64_t rows; /* of the preceding tensors */
 };
 
 static plm_status put_sequence(void *context, uint64_t number, uint32_t tokens,
@@ -195,7 +195,7 @@ static plm_status put_npy(const struct plm_embed_layout *layout, struct sink *si
   return put_text(sink, "\n", error);
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- planning and writing -------------------------------------------------------------------- */
 
 static plm_status put_header(const struct plm_embed_layout *layout, struct sink *sink,
                              struct plm_sequence_spool *spool, struct plm_error *error)
@@ -223,9 +223,10 @@ plm_status plm_embed_format_of(const char *path, enum plm_embed_kind kind,
   }
   if (plm_output_is_stream(path)) {
     if (*format == PLM_EMBED_SAFETENSORS) return PLM_OK; /* whatever the name */
-    plm_error_set(error, PLM_USAGE, "%.200s: an npy has a second file with the names, beside it",
-                  path);
-    return plm_error_hint(error, "a pipe or a device gets safetensors, under another name");
+    plm_error_set(error, PLM_USAGE,
+                  "%.200s: an npy file needs a second file beside it, for the names", path);
+    return plm_error_hint(
+        error, "a pipe or a device whose name does not end in .npy receives safetensors");
   }
   if (*format == PLM_EMBED_SAFETENSORS && !ends_with(path, ".safetensors")) {
     plm_error_set(error, PLM_USAGE, "--output %.200s: the name does not say which format to write",

@@ -109,7 +109,7 @@ static plm_status look_for_begun(const struct plm_embed_output *output,
   plm_status status = plm_embed_journal_read(&found, output->journal, error);
   if (status == PLM_NOT_FOUND) return status;
   if (fstat(output->descriptor, &information) != 0)
-    return plm_error_errno(error, "cannot look at %s", output->partial);
+    return plm_error_errno(error, "cannot stat %s", output->partial);
   if (information.st_size == 0) return PLM_NOT_FOUND; /* the journal has lost its file */
   if (status == PLM_OK) status = plm_embed_journal_compare(&found, journal, error);
   if (status == PLM_OK && (uint64_t)information.st_size != journal->bytes)

@@ -1,5 +1,5 @@
 /* The file of embeddings while it is written. FILE.partial is allocated at once, and rows are
- * written to their places in any order; FILE.journal says which are there. When all are,
+ * written to their places in any order; FILE.journal says which rows are written. Once all are,
  * FILE.partial is renamed to FILE. A lock lets only one process write at a time.
  *
  * If the output is a stream (common/cli/output_file.h), the rows go to an unnamed file, which is
@@ -16,8 +16,8 @@
 struct plm_embed_output;
 
 /* Begins the file, or continues one that was begun with the same journal->input, checkpoint,
- * config, options and bytes. journal's counts become what that one has done; otherwise they become
- * 0. With `fresh`, whatever was begun is discarded. layout is borrowed.
+ * config, options and bytes. Sets the counts in *journal to what is already written (0 for a new
+ * file). With `fresh`, whatever was begun is discarded. layout is borrowed.
  *
  * PLM_EXISTS: a different result was begun there. PLM_BUSY: another process is writing it.
  * PLM_NO_SPACE: there is no room for the whole file, and nothing is left behind. */

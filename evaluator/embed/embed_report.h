@@ -11,8 +11,8 @@
 struct plm_embed_report {
   struct plm_intake_counts intake;
   uint64_t resumed;   /* sequences that an earlier run has done */
-  uint64_t tokens;    /* that this run has computed */
-  uint64_t positions; /* the same with padding */
+  uint64_t tokens;    /* computed by this run */
+  uint64_t positions; /* the same, including padding */
   double seconds;
 };
 

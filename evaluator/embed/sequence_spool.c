@@ -70,8 +70,7 @@ static plm_status cannot_keep(struct plm_error *error)
   const plm_status status =
       plm_error_errno(error, "cannot write the temporary copy of the sequences");
   if (status == PLM_NO_SPACE)
-    plm_error_hint(error,
-                   "it needs one byte for each residue, beside the output, while the command runs");
+    plm_error_hint(error, "it needs a byte or two for each residue, in addition to the output");
   return status;
 }
 

@@ -141,8 +141,8 @@ static plm_status next(void *context, uint32_t count, struct plm_batch *batch,
     if (state->used == state->window.chunks) {
       if (state->next_window == state->windows)
         return plm_error_set(error, PLM_FAILURE,
-                             "the split ended after %u of the %u chunks that were asked for",
-                             batch->chunks, count);
+                             "the split ended after %u of the %u chunks requested", batch->chunks,
+                             count);
       PLM_TRY(load_window(state, error));
       continue;
     }

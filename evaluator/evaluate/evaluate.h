@@ -33,7 +33,7 @@ struct plm_evaluation_options {
   uint64_t seed;
 };
 
-/* What is kept from one checkpoint of a configuration to the next: model, masks and buffers. */
+/* What is reused from one checkpoint of a configuration to the next: model, masks and buffers. */
 struct plm_evaluation;
 /* Opens the model that config.json of a checkpoint folder describes, without weights. ops is
  * borrowed. */

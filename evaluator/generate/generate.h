@@ -17,7 +17,7 @@ struct plm_generate_request {
   uint64_t seed, count;
   uint32_t steps;      /* masked: passes; 0 if not given */
   uint32_t length;     /* masked, without input: residues; 0 if not given */
-  uint32_t max_tokens; /* causal: to generate at most; 0 if not given */
+  uint32_t max_tokens; /* causal: the most tokens to generate; 0 if not given */
   bool json;           /* report as one JSON object on stdout */
 };
 

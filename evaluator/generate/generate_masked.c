@@ -9,7 +9,7 @@
 
 enum {
   GROUP_SEQUENCES = 4096
-}; /* at most, with those that have no masks and are not in the batch */
+}; /* at most; this includes sequences without masks, which are not in the batch */
 
 struct group {
   struct plm_generate_work *work;

@@ -15,7 +15,7 @@ enum { MASK_TEXT_SIZE = sizeof mask_text - 1 };
 struct plm_generation_source {
   struct plm_generation_options options;
   struct plm_sequence_reader *reader; /* NULL if there is no IN */
-  struct plm_generation record;       /* of which `count` copies are returned */
+  struct plm_generation record;       /* `count` copies of it are returned */
   uint64_t copies_left, number, inputs, masked_inputs;
 };
 

@@ -1,5 +1,5 @@
-/* The sequences that `generate` works on: those of IN, or one that is made without IN. Each is
- * returned as often as --count says. */
+/* The sequences that `generate` works on: those of IN, or one that is made if there is no IN. Each
+ * is returned --count times. */
 #ifndef PLM_EVALUATOR_GENERATE_GENERATION_H
 #define PLM_EVALUATOR_GENERATE_GENERATION_H
 
@@ -16,8 +16,8 @@ struct plm_generation {
   int32_t *tokens; /* <cls>, residues, and for a masked model <eos> */
   uint8_t *text;   /* the residues as text: token t is text[t - 1] */
   uint32_t count;  /* tokens */
-  uint32_t end;    /* causal: tokens that it may have at most */
-  uint32_t masks;  /* that are still to be filled */
+  uint32_t end;    /* causal: the most tokens that it may have */
+  uint32_t masks;  /* number still to be filled */
 };
 
 void plm_generation_free(struct plm_generation *generation); /* NULL is fine */
@@ -36,7 +36,7 @@ struct plm_generation_options {
   bool causal;
   uint64_t count;      /* copies of each sequence of IN, or of the one that is made */
   uint32_t length;     /* masked model without IN: residues to generate */
-  uint32_t max_tokens; /* causal: to generate at most; 0: up to max_length */
+  uint32_t max_tokens; /* causal: the most tokens to generate; 0: up to max_length */
 };
 
 struct plm_generation_source;

@@ -5,12 +5,12 @@
  *
  * Draw: u = (w0 >> 8) * 2^-24, where w0 is the first Philox word for key = seed, x = position of
  * the token in its sequence (<cls> is 0), y = number of the sequence in the output (from 0), and
- * purpose = 8 + 256 * pass; a causal model has only pass 0. So a token does not depend on which
- * other sequences are generated.
+ * purpose = 8 + 256 * pass; a causal model has only pass 0. A token therefore does not depend
+ * on which other sequences are generated.
  *
  * Temperature T > 0: p = softmax(logits / T) in double, sorted from the largest down, the lower id
  * first on a tie. The shortest prefix whose sum reaches top_p is kept (nucleus sampling, Holtzman
- * et al. 2020), and the token is the first whose cumulative sum exceeds u times the sum of the
+ * et al. 2020), and the token is the first one whose cumulative sum exceeds u times the sum of the
  * prefix. T = 0 takes the most probable token, the lowest id on a tie; its p is that at T = 1.
  *
  * Unmasking (MaskGIT, Chang et al. 2022): the masks of a sequence are filled in N passes. Pass t =

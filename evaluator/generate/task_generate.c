@@ -15,7 +15,7 @@ static plm_status take_count(const struct plm_arguments *arguments, const char *
   if (!plm_arguments_has(arguments, name)) return PLM_OK;
   PLM_TRY(plm_arguments_u64(arguments, name, 0, &number, error));
   if (number < 1 || number > MOST)
-    return plm_error_set(error, PLM_USAGE, "--%s %llu is not in 1 to %d", name, number, MOST);
+    return plm_error_set(error, PLM_USAGE, "--%s %llu is not between 1 and %d", name, number, MOST);
   *value = (uint32_t)number;
   return PLM_OK;
 }

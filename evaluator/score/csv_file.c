@@ -29,7 +29,7 @@ struct plm_csv_file {
   size_t at, size;
   bool started, ended;
   uint64_t line;         /* lines begun so far */
-  bool after_return;     /* the last byte was CR; an LF after it ends no further line */
+  bool after_return;     /* the last byte was CR, so an LF after it belongs to the same line end */
   bool inside, complete; /* a row has begun; it has ended */
   bool failed;           /* a callback ran out of memory */
   uint64_t row_line;
@@ -233,7 +233,7 @@ static plm_status malformed(const struct plm_csv_file *file, struct plm_error *e
   if (file->ended)
     plm_error_set(error, PLM_FORMAT, "the file ends inside a quoted field");
   else
-    plm_error_set(error, PLM_FORMAT, "a quote stands where none may be");
+    plm_error_set(error, PLM_FORMAT, "a quote is not allowed here");
   plm_error_where(error, "%s:%llu", file->path, (unsigned long long)file->row_line);
   return plm_error_hint(error,
                         "put a field that holds quotes or separators into quotes, and double "

@@ -49,7 +49,7 @@ log_without_hint(const struct plm_error *error) /* the hint is printed once, at 
   plm_log_error(&shown);
 }
 
-/* The first error waits: if it stays the only one of a single variant, the command ends with it. */
+/* The first error is not printed at once: if it remains the only one, the command ends with it. */
 static void report(struct scoring *scoring, struct plm_error *error)
 {
   plm_variant_source_where(scoring->source, error);
@@ -61,7 +61,7 @@ static void report(struct scoring *scoring, struct plm_error *error)
   if (scoring->wrong <= SHOWN_ERRORS) log_without_hint(error);
 }
 
-/* Checks one entry. If it is wrong, that is reported, and the result is PLM_OK all the same. */
+/* Checks one entry. If it is wrong, that is reported, and the result is still PLM_OK. */
 static plm_status check_entry(struct scoring *scoring, const struct plm_variant_entry *entry,
                               struct plm_variant *variant, struct plm_error *error)
 {
@@ -239,7 +239,7 @@ static plm_status compare(struct scoring *scoring, struct plm_error *error)
     snprintf(interval, sizeof interval, ", 95 %% interval %.4f to %.4f", correlation.low,
              correlation.high);
   if (isnan(correlation.value))
-    plm_info("%s of %s; no correlation with %s, which has %s: too few, or all alike", variants,
+    plm_info("%s of %s; no correlation with %s, which has %s: too few, or all equal", variants,
              scoring->wild_type.name, measured,
              plm_format_quantity(scoring->pairs, "number", pairs));
   else
@@ -249,7 +249,7 @@ static plm_status compare(struct scoring *scoring, struct plm_error *error)
   return PLM_OK;
 }
 
-/* ---- all ---- */
+/* ---- opening and running ---- */
 
 static plm_status open_all(struct scoring *scoring, struct plm_ops *ops, struct plm_error *error)
 {

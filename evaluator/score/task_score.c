@@ -44,7 +44,8 @@ static plm_status choose_masking(const struct plm_arguments *arguments,
   if (masking == NULL || strcmp(masking, "additive") == 0) return PLM_OK;
   request->masking = PLM_SCORE_JOINT;
   if (strcmp(masking, "joint") == 0) return PLM_OK;
-  return plm_error_set(error, PLM_USAGE, "--masking is additive or joint, not \"%.80s\"", masking);
+  return plm_error_set(error, PLM_USAGE, "--masking must be additive or joint, not \"%.80s\"",
+                       masking);
 }
 
 static plm_status run(const struct plm_arguments *arguments, struct plm_error *error)
@@ -67,7 +68,8 @@ static plm_status run(const struct plm_arguments *arguments, struct plm_error *e
   PLM_TRY(choose_masking(arguments, &request, error));
   PLM_TRY(plm_arguments_color(arguments, &request.color, error));
   if (request.plot && (!plm_arguments_has(arguments, "all") || request.json))
-    return plm_error_set(error, PLM_USAGE, "--plot draws the result of --all, and excludes --json");
+    return plm_error_set(error, PLM_USAGE,
+                         "--plot needs --all, and cannot be combined with --json");
   if (request.output != NULL && plm_output_is_stdout(request.output) &&
       (request.json || request.plot))
     return plm_error_set(error, PLM_USAGE, "%s and --output %s would both write to standard output",

@@ -61,7 +61,7 @@ static bool next_part(const char **rest, size_t *left, const char **part, size_t
   return true;
 }
 
-/* Explains why a text is no substitution: it is another kind of mutation, or none at all. */
+/* Explains why a text is not a substitution: it is another kind of mutation, or none at all. */
 static plm_status not_a_substitution(const char *text, size_t size, struct plm_error *error)
 {
   static const char *const kinds[] = {"del", "ins", "dup", "fs", "ext", "Ter", "-", "*", "_"};

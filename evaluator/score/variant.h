@@ -36,23 +36,23 @@ void plm_variant_deinit(struct plm_variant *variant);
 
 /* With the esm tokenizer, letters become upper case. Blanks around each part are ignored. A
  * substitution by the same letter (A42A) is checked and then left out, because it changes nothing.
- * PLM_FORMAT: the text is no substitution, a position lies outside the wild type or has another
+ * PLM_FORMAT: the text is not a substitution, a position is outside the wild type or has another
  * letter, a position is named twice, or the tokenizer does not know the new letter.
  * PLM_UNSUPPORTED: insertions, deletions and stops. The message says what was expected and what was
  * found. */
 plm_status plm_variant_parse(const struct plm_wild_type *wild_type, const char *text, size_t size,
                              struct plm_variant *variant, struct plm_error *error);
 
-/* Moves *text and *size so that they leave out blanks at either end. */
+/* Adjusts *text and *size so that they exclude blanks at either end. */
 void plm_trim(const char **text, size_t *size);
 
-/* The letters that mutations expect at their positions. If they do not match the wild type, the
- * usual cause is another numbering, and this finds it. */
+/* The letters that mutations expect at their positions. If they do not match the wild type, its
+ * residues are usually numbered differently, and this finds the numbering. */
 struct plm_numbering {
   struct claim *claims; /* (count) */
   size_t count;
 };
-enum { PLM_NUMBERING_CLAIMS = 4096 }; /* at most; further ones are not looked at */
+enum { PLM_NUMBERING_CLAIMS = 4096 }; /* at most; further ones are ignored */
 void plm_numbering_deinit(struct plm_numbering *numbering);
 /* Adds what a text expects. Parts that cannot be read are skipped. PLM_NO_MEMORY. */
 plm_status plm_numbering_add(struct plm_numbering *numbering, enum plm_tokenizer_kind tokenizer,

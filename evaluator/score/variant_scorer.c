@@ -303,7 +303,7 @@ static int32_t *begin_window(struct plm_variant_scorer *scorer, uint32_t begin)
   return scorer->window;
 }
 
-/* Where the places of the next job go. There is room, since a batch has no more rows than tokens.
+/* Where the places of the next job go. There is room, because a batch has no more rows than tokens.
  */
 static uint32_t *begin_places(struct plm_variant_scorer *scorer)
 {
@@ -393,7 +393,7 @@ static int by_window(const void *left, const void *right, void *context)
   return (token_a > token_b) - (token_a < token_b);
 }
 
-/* Adds the window as it is, with the logits from the token before `token` on. */
+/* Adds the window unchanged, with the logits from the token before `token` onwards. */
 static plm_status add_causal(struct plm_variant_scorer *scorer, struct job job, uint32_t token,
                              struct plm_error *error)
 {
@@ -431,7 +431,7 @@ static plm_status run_causal(struct plm_variant_scorer *scorer, size_t count,
   return flush(scorer, error);
 }
 
-/* ---- all ---- */
+/* ---- scoring ---- */
 
 static double from_table(const struct plm_variant_scorer *scorer, const struct plm_variant *variant)
 {

@@ -16,7 +16,7 @@ struct plm_variant_source {
   struct plm_text header;              /* the fields of its header, as CSV */
   size_t columns, mutations, measured; /* number, and two indices; measured: SIZE_MAX if none */
   uint64_t line;                       /* of the last entry */
-  const char *column;                  /* that an error is about; NULL: the whole row */
+  const char *column;                  /* the column that an error is about; NULL: the whole row */
   size_t next;                         /* index of a text, or 20 * residue + letter */
   char text[48];
 };
@@ -62,7 +62,7 @@ static plm_status open_csv(struct plm_variant_source *source, struct plm_error *
   if (request->measured != NULL && source->measured == SIZE_MAX)
     return no_column(source, &row, request->measured, "measured", error);
   if (find_column(&row, request->added) != SIZE_MAX) {
-    plm_error_set(error, PLM_CONFIG, "%s has a column \"%s\" already", plm_csv_name(source->csv),
+    plm_error_set(error, PLM_CONFIG, "%s already has a column \"%s\"", plm_csv_name(source->csv),
                   request->added);
     return plm_error_hint(error, "give the new column another name with --score-column NAME");
   }

@@ -34,8 +34,8 @@ plm_status plm_variant_source_open(const struct plm_variant_source_request *requ
 void plm_variant_source_close(struct plm_variant_source *source); /* NULL is fine */
 
 /* The next variant; *ended is true if there is none. PLM_FORMAT with *ended false concerns one
- * entry, and reading may continue: the row has not as many fields as the header, or its measured
- * value is no number. Other errors end the reading. */
+ * entry, and reading may continue: the row does not have as many fields as the header, or its
+ * measured value is not a number. Other errors end the reading. */
 plm_status plm_variant_source_next(struct plm_variant_source *source,
                                    struct plm_variant_entry *entry, bool *ended,
                                    struct plm_error *error);

@@ -9,7 +9,8 @@
 #include "common/base/file.h"
 #include "common/sequences/sequence_reader.h"
 
-/* Messages call letters on the command line so; the ending makes the reader treat them as text. */
+/* The name that messages use for letters on the command line; its ending makes the reader treat
+ * them as text. */
 #define LETTERS "--wild-type.txt"
 
 void plm_wild_type_deinit(struct plm_wild_type *wild_type)

@@ -1,4 +1,4 @@
-/* The wild type that a command line names: a file with one sequence, or the letters of the
+/* The wild type given on the command line: a file with one sequence, or the letters of the
  * sequence. */
 #ifndef PLM_EVALUATOR_SCORE_WILD_TYPE_FILE_H
 #define PLM_EVALUATOR_SCORE_WILD_TYPE_FILE_H

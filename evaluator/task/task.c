@@ -16,7 +16,7 @@ static plm_status take_device(const struct plm_arguments *arguments, enum plm_de
     *device = (enum plm_device)i;
     return PLM_OK;
   }
-  return plm_error_set(error, PLM_USAGE, "--device is auto, cpu or cuda, not \"%.80s\"", name);
+  return plm_error_set(error, PLM_USAGE, "--device must be auto, cpu or cuda, not \"%.80s\"", name);
 }
 
 plm_status plm_task_open_ops(const struct plm_arguments *arguments, struct plm_ops_request request,
@@ -27,7 +27,8 @@ plm_status plm_task_open_ops(const struct plm_arguments *arguments, struct plm_o
   PLM_TRY(take_device(arguments, &request.device, error));
   PLM_TRY(plm_arguments_u64(arguments, "threads", request.threads, &threads, error));
   if (precision != NULL && strcmp(precision, "fp32") != 0 && strcmp(precision, "bf16") != 0)
-    return plm_error_set(error, PLM_USAGE, "--precision is fp32 or bf16, not \"%.80s\"", precision);
+    return plm_error_set(error, PLM_USAGE, "--precision must be fp32 or bf16, not \"%.80s\"",
+                         precision);
   const bool narrow = precision != NULL && strcmp(precision, "bf16") == 0;
   request.precision = narrow ? PLM_PRECISION_BF16 : PLM_PRECISION_FP32;
   request.threads = (uint32_t)threads;

@@ -11,7 +11,7 @@ extern const struct plm_program plm_task_evaluate, plm_task_embed, plm_task_gene
 
 /* Opens the operators that --device, --threads and --precision ask for. Without --device and
  * --threads the request decides ({0}: a GPU if there is one, and all threads); without --precision
- * it is fp32. PLM_USAGE: a value that is none. */
+ * it is fp32. PLM_USAGE: an option has an invalid value. */
 plm_status plm_task_open_ops(const struct plm_arguments *arguments, struct plm_ops_request request,
                              struct plm_ops **ops, struct plm_error *error);
 

@@ -49,7 +49,7 @@ struct watch {
   volatile int give_up; /* set atomically by the watchdog; polled while the feed waits */
 };
 
-/* Limits reading ahead to twice the evaluation set: beyond its end the set only repeats. */
+/* Limits reading ahead to twice the evaluation set, because beyond its end the set only repeats. */
 static uint64_t feed_credit(const struct plm_config *config)
 {
   const uint32_t token_bytes = plm_tokenizer_of(config->data.tokenizer)->token_bytes;
@@ -319,8 +319,9 @@ static plm_status take_checkpoint(struct watch *watch, uint64_t step, struct plm
   return report_skip(watch, step, text, error);
 }
 
-/* The first multiple of `every` after the newest step that was evaluated. Earlier ones were looked
- * for when that step was, with the `every` of that time, which a resume may have changed. */
+/* The first multiple of `every` after the newest step that was evaluated. Earlier multiples were
+ * looked for when that step was evaluated, with the `every` of that time, which a resume may have
+ * changed. */
 static uint64_t first_due(const struct plm_history *history, uint64_t every)
 {
   for (size_t i = history->count; i-- > 0;)

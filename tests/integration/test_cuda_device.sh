@@ -35,7 +35,7 @@ floats() { tail -c +129 "$1" | od -An -v -w4 -t f4; }
 paste <(floats cpu.npy) <(floats cuda.npy) |
   awk '{d = $1 - $2; if (d < 0) d = -d; if (!(d <= 1e-4)) exit 1}' || fail "embeddings differ by more than 1e-4"
 expect 2 embed gpu gpu.npy
-says err '--device is auto, cpu or cuda, not "gpu"'
+says err '--device must be auto, cpu or cuda, not "gpu"'
 
 # ---- messages about unusable backends ----
 version=$(plm-trainer --version | grep -oE '[0-9]+\.[0-9]+\.[0-9]+')

@@ -89,9 +89,9 @@ embed_fails 2 'exclude each other' s.fasta --output x.safetensors --logits --poo
 embed_fails 2 'the name does not say which format to write' s.fasta --output x.pt
 says err '.safetensors'
 embed_fails 2 'an npy file holds one array' s.fasta --output x.npy --logits
-embed_fails 2 '\-\-resume is auto or never' s.fasta --output x.npy --resume maybe
+embed_fails 2 '\-\-resume must be auto or never' s.fasta --output x.npy --resume maybe
 embed_fails 2 '\-\-batch-tokens' s.fasta --output x.npy --batch-tokens 0
-embed_fails 2 '\-\-precision is fp32 or bf16' s.fasta --output x.npy --precision int8
+embed_fails 2 '\-\-precision must be fp32 or bf16' s.fasta --output x.npy --precision int8
 embed_fails 1 'missing.fasta' missing.fasta --output x.npy
 embed_fails 1 'empty.fasta is empty' empty.fasta --output x.npy
 embed_fails 1 'bad.fasta has no good record, 1 bad' bad.fasta --output x.npy

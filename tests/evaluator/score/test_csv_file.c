@@ -116,8 +116,8 @@ static void refuses(const char *text, const char *where, const char *what)
 static void malformed_rows_are_named(void **state)
 {
   (void)state;
-  refuses("x,y\n1,\"2\" 3\n", "bad.csv:2", "a quote stands where none may be");
-  refuses("x,y\n1,2\n3,4\"5\n", "bad.csv:3", "a quote stands where none may be");
+  refuses("x,y\n1,\"2\" 3\n", "bad.csv:2", "a quote is not allowed here");
+  refuses("x,y\n1,2\n3,4\"5\n", "bad.csv:3", "a quote is not allowed here");
   refuses("x,y\n1,\"2\n3,4\n", "bad.csv:2", "ends inside a quoted field");
 }
 

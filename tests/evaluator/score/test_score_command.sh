@@ -67,7 +67,7 @@ expect 0 score --json A4G K8E
 # tabs because of the name; a column with another name; a column that already exists
 printf 'what\tscore\nA4G\t1.5\nK8E\t2\n' >variants.tsv
 expect 2 score --csv variants.tsv --mutations what
-says err 'variants.tsv has a column "score" already'
+says err 'variants.tsv already has a column "score"'
 says err '--score-column NAME'
 expect 0 score --csv variants.tsv --mutations what --measured score --score-column model
 [ "$(head -n 1 out)" = $'what\tscore\tmodel' ] || fail "the header: $(head -n 1 out)"
@@ -90,7 +90,7 @@ says err 'write the number with a decimal point'
 printf 'mutant,dms\nA4G,1\nK8E,1\nK8L,\nK8V,NA\n' >flat.csv
 expect 0 score --csv flat.csv --measured dms --json
 [ "$(jq -c .spearman out)" = '{"value":null,"low":null,"high":null,"count":2}' ] || fail "$(cat out)"
-says err '4 variants of thing; no correlation with dms, which has 2 numbers: too few, or all alike'
+says err '4 variants of thing; no correlation with dms, which has 2 numbers: too few, or all equal'
 
 # ---- wrong variants: all are reported, and nothing is written ----
 cat >wrong.csv <<'END'
