@@ -194,6 +194,14 @@ $(EMULATED_LIBRARY): $(EMULATED_OBJ) $(LIBRARY_OBJ)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CXX) -shared -o $@ $^ $(if $(SAN),,-Wl,-z,defs) $(ALL_LDFLAGS)
+# Loaded before the C library, it fails calls that touch the disk (doc/faults.md). Not under sanitizers,
+# which have to be loaded first.
+FAULTS_LIBRARY := $(BUILD)/tests/lib/faults.so
+FAULTS_OBJ := $(patsubst %.c,$(BUILD)/obj/library/%.o,$(wildcard tests/faults/fault_*.c))
+$(FAULTS_LIBRARY): $(FAULTS_OBJ)
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -shared -o $@ $^ $(ALL_LDFLAGS) -ldl
 define stage_rule
 $(LIB)/libplm_$(1).a: $(call object,$(filter-out %_main.c,$(call find_c,$(1))))
 	@mkdir -p $$(@D); rm -f $$@; $(AR) rcs $$@ $$^
@@ -310,7 +318,7 @@ venv: ## make the Python environment of the tests (build/venv)
 .PHONY: test tests
 # Tests do not need libplm_cuda.so: without a GPU they load the emulated backend instead. `make check`
 # compiles it, and `make gpu-check` runs it.
-tests: $(PROGRAMS) $(EMULATED_LIBRARY) $(TEST_BIN) $(FUZZ_BIN) $(TOOL_BIN) $(BENCH_BIN) $(GPU_BIN) ## build all test programs
+tests: $(PROGRAMS) $(EMULATED_LIBRARY) $(if $(SAN),,$(FAULTS_LIBRARY)) $(TEST_BIN) $(FUZZ_BIN) $(TOOL_BIN) $(BENCH_BIN) $(GPU_BIN) ## build all test programs
 # PYTHON=0 leaves out PyTorch; the tests that need it are reported as skipped.
 PYTHON ?= 1
 test: deps $(if $(filter 0,$(PYTHON)),,venv) ## install what is missing, build, run every test; TESTS=PATTERN chooses, PYTHON=0 leaves out PyTorch
@@ -320,6 +328,11 @@ test: deps $(if $(filter 0,$(PYTHON)),,venv) ## install what is missing, build, 
 .PHONY: test-processors
 test-processors: deps ## operators and a short training run as other processors, under qemu; TESTS=pattern chooses
 	@JOBS=$(JOBS) tests/processors/processors.sh $(TESTS)
+
+# FAULTS chooses scenarios and calls: FAULTS="trainer --call 137 --how EIO --keep" repeats one case.
+.PHONY: faults
+faults: $(PROGRAMS) $(FAULTS_LIBRARY) ## fail every call that touches the disk, one at a time, and cut the power at each (hours); FAULTS=
+	@PLM_BIN=$(BIN) PLM_FAULTS_LIBRARY=$(FAULTS_LIBRARY) python3 -B tests/faults/faults.py $(FAULTS)
 
 FUZZ_SECONDS ?= 60
 .PHONY: fuzz

@@ -1,0 +1,317 @@
+#!/usr/bin/env python3
+"""Fails each call that touches the disk, one at a time, and cuts the power at each (doc/faults.md).
+
+    tests/faults/faults.py [SCENARIO...] [--call N --how HOW] [--sample K] [--jobs J]
+
+Scenarios: trainer, evaluator, ingest, up. HOW is ENOSPC, EIO, EMFILE, lost or torn; the last two are
+power cuts. The environment names PLM_BIN (programs) and PLM_FAULTS_LIBRARY (faults.so).
+"""
+
+import argparse
+import concurrent.futures
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import fault_case
+from fault_case import CUTS, HOWS, Case, Failed, need, nothing_is_left, same
+
+STEPS = 3
+CONFIGURATION = f"""version: 1
+run: run
+seed: 11
+corpus: corpus
+network: {{feed: "tcp://127.0.0.1:*", evaluation_feed: "tcp://127.0.0.1:*", announcements: "tcp://127.0.0.1:*",
+          wait_packers_s: 60}}
+data: {{max_length: 64}}
+model: {{architecture: transformer, hidden_size: 32, num_attention_heads: 1, num_hidden_layers: 1}}
+trainer:
+  device: cpu
+  threads: 1
+  precision: fp32
+  steps: {STEPS}
+  batch_tokens: 64
+  micro_batch_tokens: 64
+  schedule: {{warmup_steps: 1, cooldown_steps: 1}}
+  ema: 0.9
+  checkpoint: {{every: 2, keep_last: 100, keep_best: 0}}
+evaluator: {{max_tokens: 300, threads: 1}}
+"""
+
+
+class Bench:
+    """What all cases share: programs, a corpus, a configuration, and the undisturbed results."""
+
+    def __init__(self, work):
+        root = Path(__file__).resolve().parents[2]
+        self.work = Path(work).resolve()
+        self.bin = Path(os.environ.get("PLM_BIN", root / "build/bin")).resolve()
+        self.library = Path(
+            os.environ.get("PLM_FAULTS_LIBRARY", self.bin.parent / "tests/lib/faults.so")
+        ).resolve()
+        self.environment = {
+            "OMP_NUM_THREADS": "1",
+            "NO_COLOR": "1",
+            "CUDA_VISIBLE_DEVICES": "",
+            "PLM_ALGORITHM_CACHE": "",
+        }
+        self.config = self.work / "pipeline.yaml"
+        self.corpus = self.work / "corpus"
+        self.fasta = self.work / "corpus.fasta"
+        self.config.write_text(CONFIGURATION)
+        self.fasta.write_text(
+            "".join(
+                f">s{i}\n{('LAGVSERTIDPKQNFYMHWC' * 4)[i % 17 : i % 17 + 20 + i % 29]}\n"
+                for i in range(90)
+            )
+        )
+        subprocess.run(
+            [self.bin / "plm-pipeline", *self.ingest_arguments(self.corpus)],
+            check=True,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def ingest_arguments(self, corpus):
+        split = "train=0.7,valid=0.2,test=0.1"
+        return ["ingest", str(self.fasta), "--corpus", str(corpus), "--split", split, "-q"]
+
+    def packer(self, case, faulty):
+        arguments = ("-c", self.config, "--corpus", self.corpus, "--run", case.run)
+        return case.start("plm-packer", *arguments, log="packer", counts="none", faulty=faulty)
+
+    def stage(self, program, case, faulty):
+        """Runs a trainer or an evaluator to its end, with a packer."""
+        packer = self.packer(case, faulty)
+        arguments = ("-c", self.config, "--run", case.run)
+        status = case.wait(case.start(program, *arguments, log="log", faulty=faulty))
+        if packer.poll() is None:
+            packer.terminate()
+        case.wait(packer)
+        return status
+
+
+class Trainer:
+    """A short run of plm-trainer; the evaluator is not there."""
+
+    program = "plm-trainer"
+
+    def prepare(self, bench, case):
+        pass
+
+    def run(self, bench, case, faulty):
+        return bench.stage("plm-trainer", case, faulty)
+
+    def check(self, bench, case):
+        case.checkpoints_verify()
+
+    def result(self, bench, case):
+        return fault_case.result_of_training(case.run, STEPS)
+
+
+class Evaluator:
+    """plm-evaluator on a complete run that nobody has evaluated."""
+
+    program = "plm-evaluator"
+
+    def prepare(self, bench, case):
+        trained = bench.work / "trained"
+        if not trained.exists():
+            made = Case(bench, "trained-case")
+            need(bench.stage("plm-trainer", made, False) == 0, "the run to evaluate failed")
+            shutil.copytree(made.run, trained, symlinks=True)
+            made.remove()
+        shutil.copytree(trained, case.run, symlinks=True)
+
+    def run(self, bench, case, faulty):
+        return bench.stage("plm-evaluator", case, faulty)
+
+    def check(self, bench, case):
+        case.checkpoints_verify()
+
+    def result(self, bench, case):
+        return fault_case.result_of_evaluation(case.run)
+
+
+class Ingest:
+    """plm-pipeline ingest."""
+
+    program = "plm-pipeline"
+
+    def prepare(self, bench, case):
+        pass
+
+    def run(self, bench, case, faulty):
+        arguments = bench.ingest_arguments(case.disk / "corpus")
+        if not faulty and (case.disk / "corpus").exists():
+            return 0
+        return case.wait(case.start("plm-pipeline", *arguments, log="log", faulty=faulty))
+
+    def check(self, bench, case):
+        if case.how not in CUTS:
+            left = [path.name for path in case.disk.iterdir() if path.name != "corpus"]
+            need(not left, f"left behind: {left}")
+
+    def result(self, bench, case):
+        arguments = ("corpus", case.disk / "corpus", "--verify", "--json")
+        (case.home / "summary").unlink(missing_ok=True)
+        need(
+            case.wait(case.start("plm-pipeline", *arguments, log="summary")) == 0,
+            "the corpus is damaged",
+        )
+        return {path.name: fault_case.digest(path) for path in (case.disk / "corpus").iterdir()}
+
+
+class Up:
+    """plm-pipeline up with all stages; the calls of the supervisor fail."""
+
+    program = "plm-pipeline"
+
+    def prepare(self, bench, case):
+        pass
+
+    def run(self, bench, case, faulty):
+        arguments = ("up", bench.config, "--run", case.run)
+        return case.wait(case.start("plm-pipeline", *arguments, log="log", faulty=faulty))
+
+    def check(self, bench, case):
+        case.checkpoints_verify()
+
+    def result(self, bench, case):
+        return {
+            **fault_case.result_of_training(case.run, STEPS),
+            **fault_case.result_of_evaluation(case.run),
+        }
+
+
+SCENARIOS = {"trainer": Trainer(), "evaluator": Evaluator(), "ingest": Ingest(), "up": Up()}
+
+
+def undisturbed(bench, name):
+    """Counts the calls, and keeps what a disturbed run has to reach."""
+    scenario = SCENARIOS[name]
+    case = Case(bench, f"{name}-whole")
+    scenario.prepare(bench, case)
+    status = scenario.run(bench, case, True)
+    need(status == 0, f"the undisturbed run ended with {status}: see {case.home}")
+    case.nobody_is_left()
+    count = max(call.number for call in case.calls())
+    reference = (count, scenario.result(bench, case), fault_case.names_below(case.disk))
+    case.remove()
+    return reference
+
+
+def disturbed(bench, name, reference, call, how):
+    """One case. Returns None, or what does not hold."""
+    scenario = SCENARIOS[name]
+    _, result, files = reference
+    # short, because the path of a socket has at most 107 bytes
+    case = Case(bench, f"{name[0]}{call}{how[:2]}", call, how)
+    try:
+        scenario.prepare(bench, case)
+        went_well = case.disturb(scenario.run(bench, case, True))
+        case.nobody_is_left()
+        scenario.check(bench, case)
+        if went_well and how in CUTS:
+            same(result, scenario.result(bench, case), "complete before the cut")
+        status = scenario.run(bench, case, False)
+        need(status == 0, f"the run after the fault ended with {status}")
+        case.nobody_is_left()
+        scenario.check(bench, case)
+        same(result, scenario.result(bench, case), "after the fault")
+        nothing_is_left(files, case.disk)
+    except (Failed, OSError, ValueError, KeyError) as failure:
+        return f"{describe(case, call)}: {failure}\n{last_lines(case)}"
+    finally:
+        case.kill_all()
+    case.remove()
+    return None
+
+
+def describe(case, number):
+    for call in case.calls():
+        if call.number == number:
+            return str(call)
+    return "after the end"
+
+
+def last_lines(case):
+    lines = []
+    for name in ("log", "packer", "verify"):
+        path = case.home / name
+        if path.exists():
+            text = path.read_text(errors="replace").splitlines()[-12:]
+            lines += [f"    {name}| {line}" for line in text]
+    return "\n".join(lines)
+
+
+def choose(counts, sample, call, how):
+    """The cases (scenario, call, how): one, all, or a sample spread evenly over all calls. The call
+    after the last one is a power cut after the end."""
+    if call is not None:
+        return [(name, call, how or "EIO") for name in counts]
+    every = [
+        (name, number, one)
+        for name, count in counts.items()
+        for number in range(1, count + 2)
+        for one in ([how] if how else HOWS)
+        if number <= count or one in CUTS
+    ]
+    if sample is None or sample >= len(every):
+        return every
+    # An odd stride through the list would favour some of the errors: they take turns instead.
+    chosen = []
+    for place in range(sample):
+        name, number, _ = every[place * len(every) // sample]
+        turn = how or HOWS[place % len(HOWS)]
+        chosen.append((name, min(number, counts[name]), turn))
+    return chosen
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("scenarios", nargs="*", choices=[*SCENARIOS, []], metavar="SCENARIO")
+    parser.add_argument("--call", type=int, help="only this call, from 1")
+    parser.add_argument("--how", choices=HOWS, help="only this fault")
+    parser.add_argument("--sample", type=int, help="as many cases, spread over all calls")
+    parser.add_argument("--jobs", type=int, default=2 * (os.cpu_count() or 1))
+    parser.add_argument("--keep", action="store_true", help="keep the folders of failed cases")
+    options = parser.parse_args()
+    started = time.monotonic()
+    work = tempfile.mkdtemp(prefix="f", dir=os.environ.get("PLM_TMP"))
+    bench = Bench(work)
+    need(bench.library.exists(), f"{bench.library} is missing: run make faults")
+    references = {name: undisturbed(bench, name) for name in options.scenarios or SCENARIOS}
+    counts = {name: reference[0] for name, reference in references.items()}
+    cases = choose(counts, options.sample, options.call, options.how)
+    print(", ".join(f"{name}: {count} calls" for name, count in counts.items()), flush=True)
+    failed = 0
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        running = {
+            pool.submit(disturbed, bench, name, references[name], call, how): (name, call, how)
+            for name, call, how in cases
+        }
+        for done, future in enumerate(concurrent.futures.as_completed(running), 1):
+            name, call, how = running[future]
+            if (what := future.result()) is not None:
+                failed += 1
+                print(f"FAILED {name} call {call} {how}: {what}")
+                print(
+                    f'  replay: make faults FAULTS="{name} --call {call} --how {how} --keep"',
+                    flush=True,
+                )
+            if done % max(1, len(cases) // 20) == 0:
+                print(f"{done} of {len(cases)}, {failed} failed", flush=True)
+    print(f"{len(cases)} faults, {failed} failed, {time.monotonic() - started:.0f} s")
+    if failed and options.keep:
+        print(f"kept: {work}")
+    else:
+        shutil.rmtree(work)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
