@@ -47,6 +47,7 @@ static plm_status status_of_errno(int number)
   case EDQUOT: return PLM_NO_SPACE;
   case ENOENT: return PLM_NOT_FOUND;
   case ENOMEM: return PLM_NO_MEMORY;
+  case EFBIG: return PLM_LIMIT;
   default: return PLM_IO;
   }
 }
@@ -59,7 +60,11 @@ plm_status(plm_error_errno)(struct plm_error *error, const char *format, ...)
   va_start(arguments, format);
   vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
-  return plm_error_set(error, status_of_errno(number), "%s: %s", text, strerror(number));
+  const plm_status status =
+      plm_error_set(error, status_of_errno(number), "%s: %s", text, strerror(number));
+  if (number != EFBIG) return status;
+  plm_error_hint(error, "raise this process's limit on the size of files: ulimit -f unlimited");
+  return status;
 }
 
 static plm_status fill(struct plm_error *error, char *field, size_t size, const char *format,

@@ -60,7 +60,8 @@ plm_status plm_error_set(struct plm_error *error, plm_status status, const char 
     __attribute__((format(printf, 3, 4)));
 
 /* The same with errno's text appended; ENOSPC and EDQUOT become PLM_NO_SPACE, ENOENT becomes
- * PLM_NOT_FOUND, ENOMEM becomes PLM_NO_MEMORY, everything else PLM_IO. */
+ * PLM_NOT_FOUND, ENOMEM becomes PLM_NO_MEMORY, EFBIG becomes PLM_LIMIT with a hint, everything else
+ * PLM_IO. */
 plm_status plm_error_errno(struct plm_error *error, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -30,7 +31,8 @@ struct plm_corpus_store {
   size_t map_bytes, pending_bytes, limit_bytes;
 };
 
-/* LMDB reports a short write as EIO; this tells whether the disk is full. */
+/* LMDB reports a short write as EIO or ENOSPC. These tell whether the disk is full, and whether the
+ * file has reached the limit on the size of files. */
 static bool disk_is_full(const struct plm_corpus_store *store)
 {
   struct statvfs information;
@@ -38,9 +40,23 @@ static bool disk_is_full(const struct plm_corpus_store *store)
          (uint64_t)information.f_bavail * information.f_frsize < store->limit_bytes;
 }
 
+static bool file_is_full(const struct plm_corpus_store *store)
+{
+  char path[PLM_PATH_SIZE];
+  struct rlimit limit;
+  uint64_t size;
+  return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+         plm_path_join(path, store->path, PLM_CORPUS_DATA, NULL) == PLM_OK &&
+         plm_file_size(path, &size, NULL) == PLM_OK && size >= limit.rlim_cur;
+}
+
 static plm_status store_error(const struct plm_corpus_store *store, int code, const char *what,
                               struct plm_error *error)
 {
+  if (code == EFBIG || ((code == EIO || code == ENOSPC) && file_is_full(store))) {
+    errno = EFBIG;
+    return plm_error_errno(error, "cannot %s %s", what, store->path);
+  }
   if (code == ENOSPC || code == EDQUOT || (code == EIO && disk_is_full(store))) {
     plm_error_set(error, PLM_NO_SPACE, "cannot %s %s: %s", what, store->path,
                   strerror(code == EIO ? ENOSPC : code));
