@@ -61,7 +61,8 @@ const struct plm_program plm_task_generate = {
     .name = "plm-evaluator generate",
     .usage = "usage: plm-evaluator generate --checkpoint DIR [IN] --output FILE [options]\n\n"
              "A masked model fills <mask> (or _) in the sequences of IN, or makes sequences of\n"
-             "--length residues. A causal model continues the sequences of IN, or starts anew.\n",
+             "--length residues. A causal model continues the sequences of IN, or starts from "
+             "nothing.\n",
     .options = plm_generate_options,
     .operands = 1,
     .run = run,

@@ -24,9 +24,9 @@ struct plm_command {
   const char *operands;             /* "IN... --corpus DIR": for the usage line */
   const char *summary;              /* one line, with a verb */
   const char *details;              /* paragraphs for --help; may be NULL */
-  const struct plm_option *options; /* beside plm_common_options; ends with a NULL name */
+  const struct plm_option *options; /* besides plm_common_options; ends with a NULL name */
   /* Prints the results. The status becomes the exit code, and main prints the error, unless
-   * error->what is empty because everything has been said. */
+   * error->what is empty because the command has already reported everything. */
   plm_status (*run)(const struct plm_command_context *context, struct plm_error *error);
 };
 

@@ -25,9 +25,10 @@ static plm_status ask(const struct plm_command_context *context, cJSON *request,
   if (status == PLM_OK) status = plm_socket_ask(run, text, timeout_ms, line, error);
   cJSON_free(text);
   if (status == PLM_TIMEOUT) {
-    plm_error_set(error, PLM_TIMEOUT, "the run did not get there within %d s", timeout_ms / 1000);
+    plm_error_set(error, PLM_TIMEOUT, "the request was not completed within %d s",
+                  timeout_ms / 1000);
     return plm_error_hint(
-        error, "it is still running; `plm-pipeline ps --run %s` shows what it does", run);
+        error, "the run continues; `plm-pipeline ps --run %s` shows what it is doing", run);
   }
   if (status != PLM_OK) return status;
   *reply = plm_json_line(line);
@@ -76,7 +77,7 @@ static plm_status down(const struct plm_command_context *context, struct plm_err
 
 static const struct plm_option down_options[] = {
     {0, "kill", NULL, "kill all stages at once, without a last checkpoint"},
-    {0, "timeout", "SECONDS", "wait at most so long for the end, then exit with 4"},
+    {0, "timeout", "SECONDS", "wait at most this long for the end, then exit with 4"},
     {0, NULL, NULL, NULL},
 };
 
@@ -117,7 +118,7 @@ const struct plm_command plm_command_restart = {
     .operands = "[STAGE...]",
     .summary = "stop stages in order and start them again",
     .details = "STAGE is trainer, evaluator, packer, or one instance such as packer.1; the default "
-               "is all of them. A stage that the supervisor had given up on is started again, too.",
+               "is all of them. This also starts stages that the supervisor had given up on.",
     .run = restart,
 };
 
@@ -186,7 +187,7 @@ static plm_status wait_for(const struct plm_command_context *context, struct plm
 
 static const struct plm_option wait_options[] = {
     {0, "ready", NULL, "wait until every stage is ready instead of until the end"},
-    {0, "timeout", "SECONDS", "wait at most so long, then exit with 4"},
+    {0, "timeout", "SECONDS", "wait at most this long, then exit with 4"},
     {0, NULL, NULL, NULL},
 };
 

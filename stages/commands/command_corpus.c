@@ -11,7 +11,8 @@ static const struct plm_option options[] = {
     {0, "verify", NULL, "read the whole corpus and check every byte"},
     {0, "fasta", NULL, "write the sequences to stdout, in their order"},
     {0, "split", "NAME", "with --fasta: only train, valid or test"},
-    {0, "cache", "DIR", "read a copy of the corpus in DIR on a local disk; make it if need be"},
+    {0, "cache", "DIR",
+     "read a copy of the corpus in DIR on a local disk; make it if it does not exist"},
     {0, "allow-remote", NULL, "allow a corpus on a network file system"},
     {0, NULL, NULL, NULL},
 };
@@ -85,7 +86,7 @@ static plm_status summarise(const char *directory, bool json, struct plm_error *
     plm_corpus_summary_print(directory, &description);
   for (int s = 0; status == PLM_OK && s < PLM_SPLIT_COUNT; s++) {
     const uint64_t documents = description.info.splits[s].documents;
-    if (documents != 0 && documents < 256) /* none at all is a choice, not a mishap */
+    if (documents != 0 && documents < 256) /* an empty split is intentional */
       plm_warning("split %s has only %llu documents", plm_split_name((enum plm_split)s),
                   (unsigned long long)documents);
   }
@@ -109,7 +110,7 @@ static plm_status run(const struct plm_command_context *context, struct plm_erro
   const char *directory = arguments->positionals[0];
   if (plm_arguments_has(arguments, "verify")) {
     PLM_TRY(verify(directory, error));
-    plm_info("%s: every byte is as ingest wrote it", directory);
+    plm_info("%s: intact; every byte was checked", directory);
   }
   if (fasta) return write_fasta(directory, &reading, split, error);
   return summarise(directory, context->json, error);

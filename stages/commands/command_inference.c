@@ -69,23 +69,21 @@ const struct plm_command plm_command_embed = {
     .summary = "compute embeddings of sequences, as safetensors or npy",
     .details =
         "IN is FASTA, JSONL or text, plain, .gz or .zst, or - for stdin. The output keeps the "
-        "order "
-        "of the input. A bad record is reported and skipped, unless --strict is given; letters "
-        "outside the alphabet become <unk>; a sequence longer than the model's max_length is cut "
-        "to its first max_length tokens, without <eos>. A record with <mask> is bad here; "
-        "`generate` "
-        "fills masks.\n\n"
+        "order of the input. A bad record is reported and skipped, unless --strict is given; "
+        "letters outside the alphabet become <unk>; a sequence longer than the model's max_length "
+        "is cut to its first max_length tokens, without <eos>. A record with <mask> is bad here; "
+        "`generate` fills masks.\n\n"
         "With pooling there is one tensor \"embeddings\" of shape (N, width), computed over the "
         "residues without <cls> and <eos>. With --per-token or --logits there is one tensor for "
         "each sequence, named by its number from 0, and <cls> and <eos> are included. Values are "
-        "fp32. The metadata \"names\" is a JSON array; for an npy the names are in "
+        "fp32. The metadata \"names\" is a JSON array; for an npy file the names are in "
         "FILE.npy.names.json.\n\n"
         "FILE may also be - (standard output), a pipe or a device, which receives safetensors at "
         "the end. An existing regular file is replaced once the new one is complete. If the "
-        "command is stopped or "
-        "killed, it leaves FILE.partial and FILE.journal; the same command continues from there "
-        "and writes the same bytes. Memory does not grow with the number of sequences, but while "
-        "the command works they take one byte for each residue on disk, beside FILE.",
+        "command is stopped or killed, it leaves FILE.partial and FILE.journal; the same command "
+        "continues from there and writes the same bytes. Memory does not grow with the number of "
+        "sequences, but while the command runs, it needs a byte or two for each residue on the "
+        "disk of FILE.",
     .options = plm_embed_options,
     .run = embed,
 };
@@ -101,12 +99,12 @@ const struct plm_command plm_command_generate = {
     .summary = "fill masks, or sample new sequences",
     .details =
         "A masked model fills <mask> (or _) in the sequences of IN (FASTA, JSONL or text) in "
-        "--steps passes, the residues it is surest of first. Without IN it makes --count "
-        "sequences of --length residues. A causal model continues each sequence of IN, or starts "
-        "from nothing without IN, until it writes an end, or up to --max-tokens or max_length. "
-        "The same seed gives the same sequences.\n\n"
+        "--steps passes, the most certain residues first. Without IN it makes --count sequences "
+        "of --length residues. A causal model continues each sequence of IN, or starts from "
+        "nothing without IN, until it generates an end, or up to --max-tokens or max_length. The "
+        "same seed gives the same sequences.\n\n"
         "An existing regular FILE is replaced once the new one is complete; a pipe or a device is "
-        "written.",
+        "written to.",
     .options = plm_generate_options,
     .run = generate,
 };
@@ -123,17 +121,16 @@ const struct plm_command plm_command_score = {
     .details =
         "A variant is one substitution, such as A42G, or several, such as A42G:L7P. Positions "
         "count from 1, or from --offset. A masked model scores it by the log-probability of the "
-        "new residues minus that of the old ones, with each position masked separately "
-        "(--masking joint masks all positions of a variant together); a causal model scores it "
-        "by the log-likelihood of the variant minus that of the wild type. A higher score means "
-        "that the variant is more likely to be tolerated.\n\n"
+        "new residues minus that of the old ones, with each position masked separately (--masking "
+        "joint masks all positions of a variant together); a causal model scores it by the "
+        "log-likelihood of the variant minus that of the wild type. A higher score means that the "
+        "variant is more likely to be tolerated.\n\n"
         "A CSV file keeps its columns and gains the column `score`; its header line decides "
         "whether commas, semicolons or tabs separate the fields. With --measured COLUMN, "
         "Spearman's rank correlation is printed to stderr. --json prints one object with "
         "`variants` and `spearman`. An existing regular file is replaced once the new one is "
-        "complete; a pipe or a device is written. If the wild type is longer than the model's "
-        "max_length, the "
-        "model sees a window around each position.",
+        "complete; a pipe or a device is written to. If the wild type is longer than the model's "
+        "max_length, the model sees a window around each position.",
     .options = plm_score_options,
     .run = score,
 };

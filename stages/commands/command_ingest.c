@@ -72,7 +72,7 @@ static plm_status take_options(const struct plm_arguments *arguments,
   return take_numbers(arguments, ingest, error);
 }
 
-/* Says what became of the records, and how fast. */
+/* Reports what happened to the records, and how fast. */
 static void narrate(const struct plm_ingest_result *result, const char *directory)
 {
   const struct {
@@ -120,7 +120,7 @@ const struct plm_command plm_command_ingest = {
     .summary =
         "turn sequences into a corpus: FASTA, JSONL or text, plain, .gz or .zst, or - for stdin",
     .details =
-        "The name of a file tells its format (.fasta .fa .faa .fas, .jsonl or .txt, then .gz or "
+        "A file's name determines its format (.fasta .fa .faa .fas, .jsonl or .txt, then .gz or "
         ".zst); for - and other names, the first byte does. An object of JSONL has \"sequence\" "
         "and "
         "optionally \"name\"; text has one sequence on each line. Letters become upper case; "
@@ -130,7 +130,7 @@ const struct plm_command plm_command_ingest = {
         "proteins end up on both sides of such a split; --clusters keeps each cluster in one "
         "split.\n\n"
         "The corpus is written beside DIR, read back, compared and then renamed, so that DIR holds "
-        "a complete corpus or nothing. This takes twice its size on the disk meanwhile.",
+        "a complete corpus or nothing. Until then, it needs twice its size on the disk.",
     .options = options,
     .run = run,
 };

@@ -34,7 +34,7 @@ static plm_status run(const struct plm_command_context *context, struct plm_erro
   if (context->json) return print_json(directory, client, made, error);
   printf("%s: server.key server.pub", directory);
   if (client != NULL) printf(" clients/%s.key clients/%s.pub", client, client);
-  printf("%s\n", made == 0 ? " (all of them exist already)" : "");
+  printf("%s\n", made == 0 ? " (all of them already exist)" : "");
   if (client != NULL)
     printf("Copy clients/%s.key and server.pub to the packer's host, and start the packer with "
            "--keys DIR.\nTo shut it out later, remove clients/%s.pub.\n",

@@ -135,7 +135,7 @@ static bool print_new(struct logs *logs, const char *until)
     struct log *first = NULL;
     for (size_t i = 0; i < logs->count; i++) {
       struct log *log =
-          &logs->list[(logs->last + i) % logs->count]; /* on a tie, the same log goes on */
+          &logs->list[(logs->last + i) % logs->count]; /* on a tie, the same log continues */
       if (next_line(log) == NULL) continue;
       any = true;
       if (first == NULL || strcmp(log->time, first->time) < 0) first = log;
@@ -203,7 +203,7 @@ static plm_status show_logs(const struct plm_command_context *context, struct pl
 }
 
 static const struct plm_option options[] = {
-    {'f', "follow", NULL, "go on printing lines as they come, until the run ends"},
+    {'f', "follow", NULL, "keep printing lines as they come, until the run ends"},
     {0, "tail", "N", "print only the last N lines of each log"},
     {0, NULL, NULL, NULL},
 };

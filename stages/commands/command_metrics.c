@@ -25,7 +25,7 @@
 enum { MAX_RUNS = 16, MAX_KEYS = 32, KEYS_SIZE = 512, POLL_MS = 200, COLUMN = 12 };
 
 static const struct plm_option options[] = {
-    {'f', "follow", NULL, "go on printing lines as they come, until Ctrl-C"},
+    {'f', "follow", NULL, "keep printing lines as they come, until Ctrl-C"},
     {0, "keys", "A,B,...", "show only these fields"},
     {0, "csv", NULL, "print comma-separated values with a header line"},
     {0, "plot", NULL, "draw the curve of each field of --keys (default loss)"},
@@ -75,7 +75,7 @@ static plm_status split_keys(struct view *view, const char *list, struct plm_err
   return PLM_OK;
 }
 
-/* Refuses a word of --keys that is no metric of the stage. */
+/* Refuses a word of --keys that is not a metric of the stage. */
 static plm_status check_keys(const struct view *view, struct plm_error *error)
 {
   for (int i = 0; i < view->key_count; i++) {
@@ -186,7 +186,7 @@ static plm_status print_selected_json(const struct view *view, const cJSON *json
 static void print_line(struct view *view, const char *line)
 {
   cJSON *json = plm_json_line(line);
-  if (!cJSON_IsObject(json)) { /* a damaged line is passed over */
+  if (!cJSON_IsObject(json)) { /* a damaged line is skipped */
     cJSON_Delete(json);
     return;
   }
@@ -195,7 +195,7 @@ static void print_line(struct view *view, const char *line)
   if (view->form == FORM_JSON && view->all_keys) {
     puts(line);
   } else if (view->form == FORM_JSON) {
-    (void)print_selected_json(view, json); /* without memory the line is passed over */
+    (void)print_selected_json(view, json); /* without memory the line is skipped */
   } else if (view->form == FORM_TABLE && cJSON_IsString(skipped)) {
     char number[64];
     const cJSON *step = cJSON_GetObjectItemCaseSensitive(json, "step");

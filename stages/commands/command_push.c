@@ -152,8 +152,8 @@ static plm_status wait_for(pid_t child, struct plm_error *error)
   plm_error_set(error, PLM_FAILURE, "`hf upload` %s %d",
                 WIFSIGNALED(state) ? "was ended by signal" : "ended with",
                 WIFSIGNALED(state) ? WTERMSIG(state) : WEXITSTATUS(state));
-  return plm_error_hint(error,
-                        "its own message is above; to log in, use `hf auth login` or set HF_TOKEN");
+  return plm_error_hint(
+      error, "see the message of hf above; to log in, use `hf auth login` or set HF_TOKEN");
 }
 
 static plm_status upload(const char *const *command, bool json, struct plm_error *error)
@@ -215,7 +215,7 @@ static plm_status check_folder(const struct plm_command_context *context, const 
   for (size_t i = 0; i < sizeof of_checkpoints / sizeof *of_checkpoints; i++)
     if (plm_arguments_has(context->arguments, of_checkpoints[i]))
       return plm_error_set(error, PLM_USAGE,
-                           "--folder is uploaded as it is and does not go together with --%s",
+                           "--folder is uploaded unchanged and cannot be combined with --%s",
                            of_checkpoints[i]);
   if ((*folder)[0] == '-') {
     PLM_TRY(plm_path_join(buffer, ".", *folder, error));

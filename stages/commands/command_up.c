@@ -28,8 +28,8 @@ static const struct plm_option options[] = {
     {0, "wait", NULL, "run in the background, and return once every stage is ready"},
     {0, "scale", "packer=N", "start N packers, whatever packer.instances says"},
     {0, "resume", "auto|never|PATH",
-     "auto (default): go on from the newest checkpoint; never: start anew; PATH: go on from this "
-     "checkpoint of the run"},
+     "auto (default): continue from the newest checkpoint; never: start over; PATH: continue from "
+     "this checkpoint of the run"},
     {0, "dry-run", NULL,
      "print graph, command lines, memory, disk, cores and ports; change nothing"},
     {0, NULL, NULL, NULL},
@@ -157,7 +157,7 @@ static void wait_for_earlier_stages(const struct plm_config *config)
     while (plm_lock_holder(config->run, writers[i], &holder, NULL) == PLM_OK &&
            plm_clock_ms() < until_ms) {
       if (!said)
-        plm_info("waiting for the %s of an earlier start to end (process %d)", writers[i],
+        plm_info("waiting for the %s of an earlier `up` to end (process %d)", writers[i],
                  holder.pid);
       said = true;
       usleep(EARLIER_PAUSE_US);
@@ -215,9 +215,9 @@ static plm_status supervise(const struct plm_command_context *context, struct pl
 
 /* ---- in the background --------------------------------------------------------------------- */
 
-/* The child's life. It keeps nothing of the caller once its lines go to the run's log, so that
- * whoever reads the caller's output sees its end. An error before the start is sent to the parent,
- * which prints it; the pipe brings a newline instead once the stages are started. */
+/* Runs the child. Once its lines go to the run's log, it keeps none of the caller's descriptors, so
+ * that whoever reads the caller's output sees its end. An error before the start is sent through
+ * the pipe to the parent, which prints it; once the stages are started, a newline is sent. */
 static _Noreturn void live_behind(const struct plm_command_context *context, struct plan *plan,
                                   int pipe_end)
 {

@@ -1,4 +1,4 @@
-/* The options of `export` and `push`, read. */
+/* Reads the options of `export` and `push`. */
 #include "stages/commands/export_options.h"
 
 #include <inttypes.h>
@@ -41,8 +41,7 @@ plm_status plm_export_source(const struct plm_command_context *context, char pat
   const char *given = plm_arguments_get(context->arguments, "checkpoint");
   if (given == NULL) return find_in_run(context, path, error);
   if (context->run != NULL || plm_arguments_has(context->arguments, "step"))
-    return plm_error_set(error, PLM_USAGE,
-                         "--checkpoint does not go together with --run or --step");
+    return plm_error_set(error, PLM_USAGE, "--checkpoint cannot be combined with --run or --step");
   if (strlen(given) >= PLM_PATH_SIZE)
     return plm_error_set(error, PLM_LIMIT, "the path %.200s… is too long", given);
   snprintf(path, PLM_PATH_SIZE, "%s", given);

@@ -20,8 +20,8 @@
    .help = "licence of the model: apache-2.0, cc-by-4.0, … (from the Hub's list)"}
 /* clang-format on */
 
-/* The folder that these options name: --checkpoint; else, of the run that --run or the
- * configuration names, the checkpoint of --step; else the newest checkpoint that verifies. */
+/* The folder that these options name: --checkpoint; or, in the run that --run or the configuration
+ * names, the checkpoint of --step, or without --step the newest checkpoint that verifies. */
 plm_status plm_export_source(const struct plm_command_context *context, char path[PLM_PATH_SIZE],
                              struct plm_error *error);
 

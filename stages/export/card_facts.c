@@ -115,7 +115,7 @@ static plm_status gather_evaluations(struct plm_card_facts *facts, struct plm_er
   return PLM_OK;
 }
 
-/* ---- the whole ----------------------------------------------------------------------------- */
+/* ---- gathering ----------------------------------------------------------------------------- */
 
 plm_status plm_card_facts_gather(struct plm_card_facts *facts, struct plm_error *error)
 {

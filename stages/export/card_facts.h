@@ -1,5 +1,5 @@
-/* What a model card tells about the origin of a model: gathered from the checkpoint, its run and
- * the corpus, as far as they are at hand. */
+/* What a model card says about the origin of a model: gathered from the checkpoint, its run and the
+ * corpus, as far as they exist. */
 #ifndef PLM_STAGES_EXPORT_CARD_FACTS_H
 #define PLM_STAGES_EXPORT_CARD_FACTS_H
 
@@ -32,8 +32,8 @@ struct plm_card_facts {
   struct cJSON *evaluations; /* array: the evaluator's last line for each split and these weights */
 };
 
-/* Fills the rest. What is missing is left out; what is damaged is an error, after which nothing
- * needs _deinit. */
+/* Fills the rest. Missing files are left out; a damaged file is an error, after which _deinit need
+ * not be called. */
 plm_status plm_card_facts_gather(struct plm_card_facts *facts, struct plm_error *error);
 void plm_card_facts_deinit(struct plm_card_facts *facts);
 

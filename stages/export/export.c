@@ -125,8 +125,7 @@ static plm_status write_tokenizer_and_code(const struct export *export, struct p
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
     if (plm_tokenizer_of(kinds[i])->vocab_size == model->vocab_size)
       return plm_huggingface_write(export->target.temporary, model, kinds[i], error);
-  return plm_error_set(error, PLM_UNSUPPORTED, "no tokenizer of ours has %u tokens",
-                       model->vocab_size);
+  return plm_error_set(error, PLM_UNSUPPORTED, "no tokenizer has %u tokens", model->vocab_size);
 }
 
 static plm_status write_card(const struct export *export, struct plm_error *error)
@@ -206,7 +205,7 @@ static plm_status read_weights(const struct export *export, float *values, struc
   return plm_parameters_read(path, export->table, export->count, values, error);
 }
 
-/* ---- the whole ----------------------------------------------------------------------------- */
+/* ---- exporting ----------------------------------------------------------------------------- */
 
 static plm_status write_folder(struct export *export, const float *values, struct plm_error *error)
 {

@@ -77,7 +77,7 @@ static cJSON *list_of(const char *directory)
   return list;
 }
 
-/* Whether an entry of the folder is still as the list says. */
+/* Whether an entry of the folder is still what the list says. */
 static bool unchanged(const char *directory, const char *name, const cJSON *list)
 {
   char path[PLM_PATH_SIZE], hex[PLM_HASH_HEX_SIZE];
@@ -177,7 +177,7 @@ static plm_status find_place(const char *output, struct plm_export_target *targe
     free(real);
     PLM_TRY(status);
   } else if (real == NULL) {
-    return plm_error_errno(error, "cannot look at %s", path);
+    return plm_error_errno(error, "cannot stat %s", path);
   } else {
     snprintf(target->final, sizeof target->final, "%s", real);
     free(real);

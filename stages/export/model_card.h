@@ -1,6 +1,6 @@
 /* The model card (README.md) of an export: a YAML head as the Hub expects it
- * (https://github.com/huggingface/hub-docs/blob/main/modelcard.md), a snippet that runs, what the
- * model is, how it was trained, and its metrics. */
+ * (https://github.com/huggingface/hub-docs/blob/main/modelcard.md), a snippet that runs, a
+ * description of the model and of its training, and its metrics. */
 #ifndef PLM_STAGES_EXPORT_MODEL_CARD_H
 #define PLM_STAGES_EXPORT_MODEL_CARD_H
 

@@ -126,7 +126,7 @@ plm_status plm_corpus_store_open(const char *directory, struct plm_corpus_store 
   int code = mdb_env_create(&opened->environment);
   if (code == 0) code = mdb_env_set_maxdbs(opened->environment, PLM_CORPUS_DATABASES);
   if (code == 0) code = mdb_env_set_mapsize(opened->environment, opened->map_bytes);
-  /* no locks, no fsync: nobody else opens it, and it is worthless until it is compacted */
+  /* no locks and no fsync: nobody else opens it, and it is of no use until it is compacted */
   if (code == 0)
     code = mdb_env_open(opened->environment, directory, MDB_NOLOCK | MDB_NOSYNC | MDB_NOMETASYNC,
                         0666);
@@ -233,7 +233,7 @@ static plm_status copy_compacted(struct plm_corpus_store *store, int file, const
   int ends[2];
   pthread_t thread;
   if (pipe2(ends, O_CLOEXEC) != 0) return plm_error_errno(error, "cannot make a pipe");
-  (void)fcntl(ends[0], F_SETPIPE_SZ, PIPE_BYTES); /* for fewer turns; a smaller pipe also works */
+  (void)fcntl(ends[0], F_SETPIPE_SZ, PIPE_BYTES); /* for fewer reads; a smaller pipe also works */
   struct compaction compaction = {.store = store, .pipe_in = ends[1]};
   plm_status status = plm_thread_start(&thread, "compact", copy_into_pipe, &compaction, error);
   if (status != PLM_OK) {

@@ -2,7 +2,7 @@
  *
  * Everything is first written to DIRECTORY.tmp-PID. Threads compress groups of documents, which are
  * appended to an LMDB environment. That is then compacted into data.mdb, described by corpus.json,
- * read back and compared, and the folder is renamed. Meanwhile this needs twice the corpus's size
+ * read back and compared, and the folder is renamed. Until then, this needs twice the corpus's size
  * on the disk. Memory holds at most 256 documents for each split and 64 MiB of residues in flight.
  * A writer must be used by one thread only. */
 #ifndef PLM_STAGES_INGEST_CORPUS_WRITER_H
@@ -30,7 +30,7 @@ struct plm_corpus_writer;
 plm_status plm_corpus_writer_open(const struct plm_corpus_writer_options *options,
                                   struct plm_corpus_writer **writer, struct plm_error *error);
 
-/* Adds one document, whose number is its place in its split. name has no '\n' and at most
+/* Adds one document, whose number is its position in its split. name has no '\n' and at most
  * PLM_NAME_LIMIT bytes; size is 1 to PLM_DOCUMENT_LIMIT. Name and residues are copied. */
 plm_status plm_corpus_writer_add(struct plm_corpus_writer *writer, enum plm_split split,
                                  const char *name, size_t name_size, const uint8_t *residues,

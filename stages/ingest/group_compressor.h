@@ -42,7 +42,7 @@ plm_status plm_group_compressor_open(enum plm_tokenizer_kind tokenizer, unsigned
                                      struct plm_error *error);
 void plm_group_compressor_close(struct plm_group_compressor *compressor); /* NULL is fine */
 
-/* Whether another group of so many bytes may be submitted now. If not, take one first. */
+/* Whether another group of `bytes` bytes may be submitted now. If not, take one first. */
 bool plm_group_compressor_has_room(const struct plm_group_compressor *compressor, size_t bytes);
 /* Queues the caller's job and leaves an empty one in its place. There must be room. */
 void plm_group_compressor_submit(struct plm_group_compressor *compressor,
@@ -50,7 +50,7 @@ void plm_group_compressor_submit(struct plm_group_compressor *compressor,
 /* Waits for the oldest job and returns it, or NULL if there is none. It is valid until _release,
  * which must come before the next _take. */
 struct plm_group_job *plm_group_compressor_take(struct plm_group_compressor *compressor);
-/* The oldest job if it is done, else NULL. Else like _take. */
+/* Like _take, but does not wait: returns NULL if the oldest job is not finished. */
 struct plm_group_job *plm_group_compressor_poll(struct plm_group_compressor *compressor);
 void plm_group_compressor_release(struct plm_group_compressor *compressor);
 

@@ -123,7 +123,7 @@ static void show_verification(void *context, uint64_t done, uint64_t total)
   plm_progress_update(&ingest->progress, done, total, done, ingest->result->records, "sequences");
 }
 
-/* Warns if the corpus deserves a second look. */
+/* Warns about things that may be mistakes. */
 static void warn(const struct ingest *ingest)
 {
   const struct plm_ingest_result *result = ingest->result;
@@ -137,7 +137,7 @@ static void warn(const struct ingest *ingest)
                   (unsigned long long)documents);
   }
   if (result->without_cluster != 0)
-    plm_warning("sequences in no cluster of %s: %s; each counts as a cluster of its own",
+    plm_warning("sequences in no cluster of %s: %s; each counts as its own cluster",
                 ingest->options->clusters, plm_format_count(result->without_cluster, count));
 }
 
@@ -199,7 +199,7 @@ plm_status plm_ingest(const struct plm_ingest_options *options, struct plm_inges
   const uint64_t start_ns = plm_clock_ns();
   const double start_cpu = cpu_seconds();
   plm_status status = run(&ingest, error);
-  /* After a signal, any failure is blamed on the signal. */
+  /* After a signal, any failure is attributed to the signal. */
   if (status != PLM_OK && plm_stop_requested != 0)
     status = plm_stop_check("; no corpus was written", error);
   plm_progress_clear(&ingest.progress);

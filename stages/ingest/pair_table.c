@@ -6,7 +6,7 @@
 enum { PIECES = 256, START_CAPACITY = 64 };
 
 struct pair {
-  uint64_t first, second; /* a place is free if first is 0 */
+  uint64_t first, second; /* a slot is free if first is 0 */
 };
 
 struct piece {
@@ -33,7 +33,7 @@ void plm_pair_table_close(struct plm_pair_table *table)
   free(table);
 }
 
-/* The place of the pair, or the free place for it. A piece is never full. */
+/* The slot of the pair, or the free slot for it. A piece is never full. */
 static struct pair *locate(const struct plm_pair_table *table, const struct piece *piece,
                            uint64_t first, uint64_t second)
 {
@@ -67,7 +67,7 @@ static bool grow(const struct plm_pair_table *table, struct piece *piece)
 plm_status plm_pair_table_add(struct plm_pair_table *table, uint64_t first, uint64_t *second,
                               bool *found, struct plm_error *error)
 {
-  if (first == 0) first = 1; /* 0 marks free places; for hashes the loss does not matter */
+  if (first == 0) first = 1; /* 0 marks free slots; merging the hashes 0 and 1 does not matter */
   struct piece *piece = &table->pieces[first >> 56];
   if (piece->count >= piece->capacity - piece->capacity / 7 - (piece->capacity == 0 ? 0 : 1) &&
       !grow(table, piece))

@@ -11,11 +11,11 @@
 
 struct plm_pair_table;
 
-/* NULL if there is no memory. both: a pair is found by both numbers, else by the first only. */
+/* NULL if there is no memory. both: a pair is found by both numbers, else only by the first. */
 struct plm_pair_table *plm_pair_table_open(bool both);
 void plm_pair_table_close(struct plm_pair_table *table); /* NULL is fine */
-/* Adds the pair unless it is in the table, which *found tells. *second becomes the second number of
- * the pair in the table. PLM_NO_MEMORY. */
+/* Adds the pair unless it is in the table; *found says whether it was. *second becomes the second
+ * number of the pair in the table. PLM_NO_MEMORY. */
 plm_status plm_pair_table_add(struct plm_pair_table *table, uint64_t first, uint64_t *second,
                               bool *found, struct plm_error *error);
 /* Finds the second number of the pair with this first one; false if there is none. Only for tables

@@ -1,7 +1,8 @@
 /* What `ps` knows beyond the supervisor's table, from the locks, the metrics and the peers files of
- * the run folder. A row is {stage, instance, node, pid, state, ready, restarts, age_s}. Once they
- * are known, rate (tokens a second) and queue are added; packers that serve a consumer also get
- * standby. */
+ * the run folder. A row is {stage, instance, node, pid, state, ready, restarts, age_s}. rate
+ * (tokens a second) and queue are added if they are known; packers that serve a consumer also get
+ * standby.
+ */
 #ifndef PLM_STAGES_SUPERVISOR_PS_ROWS_H
 #define PLM_STAGES_SUPERVISOR_PS_ROWS_H
 

@@ -1,4 +1,4 @@
-/* A port is tried by binding it and letting it go. */
+/* A port is tested by binding and releasing it. */
 #include "stages/supervisor/run_ports.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* The ports that a run binds, and who has one already: asked before the stages start, which would
- * otherwise fail on it one after another. */
+/* The ports that a run binds, and which process already uses one. They are checked before the
+ * stages start, because the stages would fail one after another. */
 #ifndef PLM_STAGES_SUPERVISOR_RUN_PORTS_H
 #define PLM_STAGES_SUPERVISOR_RUN_PORTS_H
 
@@ -13,8 +13,8 @@ struct plm_run_port {
   const char *key;     /* "network.feed" */
   const char *address; /* its value in the configuration */
   const char *any;     /* a value of the key that leaves the choice to the system */
-  bool taken;          /* it cannot be bound here; one that the system chooses never is */
-  char owner[128];     /* of a taken one: "pid 123 (plm-trainer)" or "another user's process" */
+  bool taken;          /* it cannot be bound here; never set if the system chooses the port */
+  char owner[128];     /* if taken: "pid 123 (plm-trainer)" or "another user's process" */
 };
 
 enum { PLM_RUN_PORTS = 4 };

@@ -104,8 +104,8 @@ static plm_status check_before(const struct plm_config *config, struct plm_error
   return status;
 }
 
-/* Whether DONE covers all steps and the checkpoint that it names is valid. If not, the run goes on
- * from an earlier checkpoint. */
+/* Whether DONE covers all steps and the checkpoint that it names is valid. If not, the run
+ * continues from an earlier checkpoint. */
 static bool is_complete(const struct plm_config *config, uint64_t *step)
 {
   char folder[PLM_PATH_SIZE], path[PLM_PATH_SIZE], name[PLM_CHECKPOINT_NAME_SIZE];

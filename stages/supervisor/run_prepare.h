@@ -9,14 +9,14 @@
 #include "common/config/config.h"
 
 enum plm_resume_mode {
-  PLM_RESUME_AUTO,  /* go on from the newest checkpoint that verifies */
-  PLM_RESUME_NEVER, /* start anew; everything moves to previous-N/ */
-  PLM_RESUME_PATH,  /* go on from this checkpoint; later ones and later lines move to previous-N/ */
+  PLM_RESUME_AUTO,  /* continue from the newest checkpoint that verifies */
+  PLM_RESUME_NEVER, /* start over; everything moves to previous-N/ */
+  PLM_RESUME_PATH,  /* continue from this checkpoint; what came later moves to previous-N/ */
 };
 
 struct plm_prepared {
   bool resumes;  /* there are checkpoints */
-  bool complete; /* DONE exists and names a valid checkpoint, and no more steps are asked for */
+  bool complete; /* DONE exists and names a valid checkpoint, and no more steps are required */
   uint64_t step; /* of DONE if complete, of the given checkpoint, or of the newest one by name */
 };
 
@@ -26,13 +26,14 @@ struct plm_prepared {
  * - of a fresh run, the folder of trainer.init_from (PLM_CONFIG);
  * - the checkpoint of PLM_RESUME_PATH (PLM_USAGE, or what plm_checkpoint_verify returns).
  *
- * What a resume changes is printed to stderr. path: of PLM_RESUME_PATH, else ignored. */
+ * What a resume changes is printed to stderr. path is the checkpoint for PLM_RESUME_PATH, and
+ * ignored otherwise. */
 plm_status plm_run_inspect(const struct plm_config *config, enum plm_resume_mode mode,
                            const char *path, struct plm_prepared *prepared,
                            struct plm_error *error);
 
-/* Calls plm_run_inspect. Then it makes the folders, moves aside what the mode says, removes a DONE
- * that is out of date, and writes pipeline.yaml. The caller holds supervisor.lock. */
+/* Calls plm_run_inspect, makes the folders, moves aside what the mode requires, removes an outdated
+ * DONE, and writes pipeline.yaml. The caller holds supervisor.lock. */
 plm_status plm_run_prepare(const struct plm_config *config, enum plm_resume_mode mode,
                            const char *path, struct plm_prepared *prepared,
                            struct plm_error *error);

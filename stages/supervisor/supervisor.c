@@ -75,7 +75,7 @@ static void reap(struct plm_supervisor *supervisor)
     int status;
     const pid_t pid = waitpid(-1, &status, WNOHANG);
     if (pid <= 0) return;
-    for (size_t i = 0; i < supervisor->count; i++) { /* an adopted orphan is no main process */
+    for (size_t i = 0; i < supervisor->count; i++) { /* an adopted orphan is not a main process */
       if (supervisor->stages[i].pid == pid) {
         supervised_reaped(supervisor, &supervisor->stages[i], status);
       }
@@ -152,12 +152,12 @@ static bool latest_step(const char *run, uint64_t *step)
   return plm_checkpoint_parse_name(name, step);
 }
 
-/* After a stop by a signal: says where `up` will go on. */
+/* After a stop by a signal: says where `up` will continue. */
 static void say_stopped(struct plm_supervisor *supervisor)
 {
   uint64_t step;
   if (latest_step(supervisor->run, &step))
-    screen_say(supervisor, "stopped; `plm-pipeline up` will go on from step %llu",
+    screen_say(supervisor, "stopped; `plm-pipeline up` will continue from step %llu",
                (unsigned long long)step);
   else
     screen_say(supervisor, "stopped before the first checkpoint");

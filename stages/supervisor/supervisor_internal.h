@@ -16,7 +16,7 @@ enum {
   SUPERVISED_MAX = 2 + 256, /* trainer, evaluator, packers */
   CLIENTS_MAX = 16,
   CLIENT_LINE_SIZE = 4096,
-  LEFTOVER_GRACE_MS = 5000, /* between SIGTERM and SIGKILL for what a stage left behind */
+  LEFTOVER_GRACE_MS = 5000, /* between SIGTERM and SIGKILL for processes that a stage left behind */
   FAILURE_LINES = 20,
   FAILURES_TOLD = 4,
 };
@@ -112,7 +112,7 @@ void supervised_kill(struct supervised *stage);
 /* Called when ready_fd has a line, or was closed without one. */
 void supervised_readable(struct plm_supervisor *supervisor, struct supervised *stage);
 /* Called when the main process is gone, with waitpid's status. The stage ends once its other
- * processes are gone, too. */
+ * processes are also gone. */
 void supervised_reaped(struct plm_supervisor *supervisor, struct supervised *stage, int status);
 /* Called each turn: acts when the back-off or the stop time is over, or when the last processes are
  * gone. */
@@ -143,7 +143,7 @@ void exporter_started(struct plm_supervisor *supervisor, const struct supervised
 void exporter_update(struct plm_supervisor *supervisor);
 void exporter_close(struct plm_supervisor *supervisor);
 
-/* supervisor_report.c: words. */
+/* supervisor_report.c: texts about stages and failures. */
 void supervised_name(const struct supervised *stage, char name[64]);
 void supervised_ending(const struct supervised *stage, char text[96]);
 void supervisor_note_failure(struct plm_supervisor *supervisor, struct supervised *stage,

@@ -1,4 +1,4 @@
-/* Words about stages: their names, how one ended, and the root cause of a failure. */
+/* Texts about stages: their names, how one ended, and the root cause of a failure. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -59,8 +59,8 @@ static bool starved(const struct plm_supervisor *supervisor)
   return waited;
 }
 
-/* Whether the failure of a stage is a failure of the run. That of a packer is one if the run has
- * only packers, or if it ended because none was left. */
+/* Whether the failure of a stage is a failure of the run. A packer's failure is one if the run has
+ * only packers, or if the run ended because no packer was left. */
 static bool fails_run(const struct plm_supervisor *supervisor, const struct supervised *stage)
 {
   const bool *chosen = supervisor->options.chosen;

@@ -114,7 +114,7 @@ static void request_restart(struct plm_supervisor *supervisor, struct client *cl
   const cJSON *names = cJSON_GetObjectItemCaseSensitive(request, "stages");
   size_t found = 0;
   if (supervisor->draining) {
-    refuse(client, "the run is stopping already");
+    refuse(client, "the run is already stopping");
     return;
   }
   for (size_t i = 0; i < supervisor->count; i++) {
@@ -152,7 +152,7 @@ static void request_scale(struct plm_supervisor *supervisor, struct client *clie
 {
   const cJSON *wanted = cJSON_GetObjectItemCaseSensitive(request, "packer");
   if (supervisor->draining) {
-    refuse(client, "the run is stopping already");
+    refuse(client, "the run is already stopping");
     return;
   }
   if (!cJSON_IsNumber(wanted) || wanted->valuedouble < 0 || wanted->valuedouble > 256) {
@@ -230,7 +230,7 @@ void supervisor_client_readable(struct plm_supervisor *supervisor, struct client
   char *room = client->line + client->used;
   const ssize_t size = read(client->descriptor, room, sizeof client->line - 1 - client->used);
   if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (size <= 0) { /* the client is gone, for example a `wait` that was interrupted */
+  if (size <= 0) { /* the client has left, for example a `wait` that was interrupted */
     hang_up(client);
     return;
   }

@@ -16,7 +16,7 @@
 #include "common/base/hash.h"
 #include "common/run/stop.h"
 
-/* Whoever else could write to the folder could put a socket of his own there. */
+/* Anyone else who can write to the folder could put their own socket there. */
 static bool is_ours(const char *folder)
 {
   struct stat info;
@@ -85,7 +85,7 @@ plm_status plm_socket_listen(const char *path, int *descriptor, struct plm_error
   return PLM_OK;
 }
 
-/* An answer of another user's process would be taken for the supervisor's. */
+/* Otherwise, an answer from another user's process would be taken for the supervisor's. */
 static plm_status check_peer(int descriptor, const char *path, struct plm_error *error)
 {
   struct ucred peer;

@@ -2,7 +2,7 @@
  *
  * A request is one line of JSON, {"command":"ps",…}, and so is the reply, {"ok":true,…} or
  * {"ok":false,"error":"…"}. The supervisor closes the connection after a reply. It answers `down`
- * and `wait` when the event that they wait for has happened. */
+ * and `wait` once the event that they wait for has happened. */
 #ifndef PLM_STAGES_SUPERVISOR_SUPERVISOR_SOCKET_H
 #define PLM_STAGES_SUPERVISOR_SUPERVISOR_SOCKET_H
 

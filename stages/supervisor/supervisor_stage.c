@@ -136,7 +136,8 @@ static bool run_is_done(const struct plm_supervisor *supervisor)
   return plm_done_read(supervisor->run, &step, &identity, NULL) == PLM_OK;
 }
 
-/* Whether a stage that ended by itself was done, is to be started again, or has failed for good. */
+/* Whether a stage that ended by itself was finished, must be started again, or failed permanently.
+ */
 static enum plm_stage_event classify(const struct plm_supervisor *supervisor,
                                      const struct supervised *stage)
 {
@@ -198,7 +199,7 @@ static void ended(struct plm_supervisor *supervisor, struct supervised *stage)
   const bool told = WIFSIGNALED(stage->wait_status) && WTERMSIG(stage->wait_status) == SIGTERM;
   move(stage, PLM_EVENT_ENDED);
   if (!clean && !told &&
-      !stage->killed_by_us) { /* being ended by our SIGTERM, before it was handled, is no failure */
+      !stage->killed_by_us) { /* it is no failure if our SIGTERM ended it before it was handled */
     char name[64], how[96];
     supervised_name(stage, name);
     supervised_ending(stage, how);

@@ -1,4 +1,4 @@
-/* The description of a corpus, printed. */
+/* Prints the description of a corpus. */
 #include "stages/views/corpus_summary.h"
 
 #include <cjson/cJSON.h>

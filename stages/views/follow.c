@@ -1,6 +1,6 @@
-/* Following a metrics file. The place and a hash of each line read so far tell whether the file
- * still holds it. The size does not, because new lines after a cut can make the file longer than
- * before. */
+/* Following a metrics file. The place and a hash of each line read so far show whether the file
+ * still holds it. The file's size does not, because new lines after a cut can make the file longer
+ * than before. */
 #include "stages/views/follow.h"
 
 #include <errno.h>
@@ -25,8 +25,7 @@ struct plm_follower {
   size_t count, capacity;
   char *line;
   size_t line_capacity;
-  struct stat
-      seen; /* of the file when its lines were last checked; unchanged, they need no check */
+  struct stat seen; /* of the file at the last check; while it is the same, no check is needed */
 };
 
 plm_status plm_follower_open(const char *path, struct plm_follower **follower,

@@ -1,4 +1,4 @@
-/* Making curves of lines. */
+/* Makes curves from lines of metrics. */
 #include "stages/views/metrics_curves.h"
 
 #include <cjson/cJSON.h>
@@ -17,7 +17,7 @@ struct reading {
   bool failed;
 };
 
-/* NULL if there are more splits than a file of ours can have. */
+/* NULL if there are more splits than a metrics file can have. */
 static struct plm_curve *curve_of(struct plm_curves *curves, const char *split)
 {
   for (size_t i = 0; i < curves->count; i++)

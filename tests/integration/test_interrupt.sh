@@ -23,7 +23,7 @@ interrupt() {
   step=$(tail -n 1 "$2/trainer.jsonl" | jq .step)
   expect 0 plm-pipeline checkpoints "$2" --verify
   [ -d "$(printf '%s/checkpoints/step_%08d' "$2" "$step")" ] || fail "$2 has no checkpoint at the step it stopped"
-  grep -q "stopped; .plm-pipeline up. will go on from step $step\$" "$3" || fail "where $2 goes on is not said"
+  grep -q "stopped; .plm-pipeline up. will continue from step $step\$" "$3" || fail "$2 does not say where it continues"
   [ ! -e "$2/DONE" ] || fail "DONE on the unfinished run $2"
 }
 
