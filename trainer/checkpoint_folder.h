@@ -35,7 +35,7 @@ struct plm_checkpoint_context {
   const struct plm_optimizer_tensor *tensors;
   size_t tensor_count;
   struct plm_metrics_file *metrics; /* synced first, because trainer.json states its length */
-  const struct plm_lock *lock;      /* checked again just before the rename */
+  struct plm_lock *lock;            /* checked again just before the rename */
 };
 
 /* Writes `.tmp-step_…`, syncs everything, renames it, syncs the parent folder and moves `latest`.

@@ -210,6 +210,7 @@ static plm_status report_step(struct plm_trainer *trainer, const struct plm_step
       .product_flops = state->resolved.product_flops,
   };
   trainer->checkpoint_s = 0;
+  PLM_TRY(plm_lock_watch(trainer->lock, error));
   return plm_step_report_write(trainer->report, &line, error);
 }
 

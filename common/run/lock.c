@@ -1,23 +1,29 @@
 /* Locks of the run folder. The kernel holds a lock (open file description), so the lock dies with
- * the process. The file says who holds it, for people and for the check before a checkpoint is
- * renamed into place. */
+ * the process. NAME.lock says who holds it, for people and for the check before a checkpoint is
+ * renamed into place. It is an easy file to remove, so the trainer and the evaluator also lock the
+ * metrics that they write: whoever removes NAME.lock does not let a second one in. */
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/log.h"
 #include "common/base/strict_json.h"
 #include "common/run/run.h"
 
 struct plm_lock {
-  int descriptor;
+  int descriptor, metrics; /* metrics: -1 for a stage that writes none */
   uint64_t incarnation;
-  char path[PLM_PATH_SIZE];
+  char name[64];
+  char path[PLM_PATH_SIZE], metrics_path[PLM_PATH_SIZE];
+  pthread_mutex_t mutex; /* checks replace descriptor */
 };
 
 enum { LOCK_TEXT_LIMIT = 4096 };
@@ -72,22 +78,45 @@ static plm_status write_holder(struct plm_lock *lock, struct plm_error *error)
   return plm_file_write_all(lock->descriptor, text, (size_t)size, lock->path, error);
 }
 
-static plm_status open_and_lock(struct plm_lock *lock, const char *name, struct plm_error *error)
+static plm_status taken(const struct plm_lock *lock, struct plm_error *error)
+{
+  struct plm_lock_holder holder;
+  if (errno != EAGAIN && errno != EACCES)
+    return plm_error_errno(error, "cannot lock %s", lock->path);
+  if (read_holder(lock->path, &holder, NULL) != PLM_OK)
+    plm_error_set(error, PLM_BUSY, "another %s has this run", lock->name);
+  else
+    plm_error_set(error, PLM_BUSY, "the %s of this run is process %d on %s", lock->name, holder.pid,
+                  holder.host);
+  plm_error_where(error, "%s", lock->path);
+  return plm_error_hint(error, "stop it first, or choose another folder with --run DIR");
+}
+
+static plm_status lock_metrics(struct plm_lock *lock, const char *run, struct plm_error *error)
+{
+  char file[80];
+  if (strcmp(lock->name, "trainer") != 0 && strcmp(lock->name, "evaluator") != 0) return PLM_OK;
+  snprintf(file, sizeof file, "%s.jsonl", lock->name);
+  PLM_TRY(plm_path_join(lock->metrics_path, run, file, error));
+  lock->metrics = open(lock->metrics_path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (lock->metrics < 0) return plm_error_errno(error, "cannot open %s", lock->metrics_path);
+  if (try_lock(lock->metrics)) return PLM_OK;
+  if (errno != EAGAIN && errno != EACCES)
+    return plm_error_errno(error, "cannot lock %s", lock->metrics_path);
+  plm_error_set(error, PLM_BUSY,
+                "another %s writes this file, although its %s.lock was removed while it runs",
+                lock->name, lock->name);
+  plm_error_where(error, "%s", lock->metrics_path);
+  return plm_error_hint(
+      error, "find it with `pgrep -a plm-%s` on each host of the run, and stop it", lock->name);
+}
+
+static plm_status open_and_lock(struct plm_lock *lock, const char *run, struct plm_error *error)
 {
   lock->descriptor = open(lock->path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (lock->descriptor < 0) return plm_error_errno(error, "cannot open %s", lock->path);
-  if (!try_lock(lock->descriptor)) {
-    if (errno != EAGAIN && errno != EACCES)
-      return plm_error_errno(error, "cannot lock %s", lock->path);
-    struct plm_lock_holder holder;
-    if (read_holder(lock->path, &holder, NULL) != PLM_OK)
-      plm_error_set(error, PLM_BUSY, "another %s has this run", name);
-    else
-      plm_error_set(error, PLM_BUSY, "the %s of this run is process %d on %s", name, holder.pid,
-                    holder.host);
-    plm_error_where(error, "%s", lock->path);
-    return plm_error_hint(error, "stop it first, or choose another folder with --run DIR");
-  }
+  if (!try_lock(lock->descriptor)) return taken(lock, error);
+  PLM_TRY(lock_metrics(lock, run, error));
   if (getrandom(&lock->incarnation, sizeof lock->incarnation, 0) != sizeof lock->incarnation)
     return plm_error_errno(error, "cannot draw a random incarnation");
   return write_holder(lock, error);
@@ -96,22 +125,78 @@ static plm_status open_and_lock(struct plm_lock *lock, const char *name, struct 
 plm_status plm_lock_take(const char *run, const char *name, struct plm_lock **lock,
                          struct plm_error *error)
 {
-  struct plm_lock *taken = calloc(1, sizeof *taken);
-  if (taken == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  taken->descriptor = -1;
-  plm_status status = lock_path(taken->path, run, name, error);
-  if (status == PLM_OK) status = open_and_lock(taken, name, error);
+  struct plm_lock *made = calloc(1, sizeof *made);
+  if (made == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  made->descriptor = made->metrics = -1;
+  pthread_mutex_init(&made->mutex, NULL);
+  snprintf(made->name, sizeof made->name, "%s", name);
+  plm_status status = lock_path(made->path, run, name, error);
+  if (status == PLM_OK) status = open_and_lock(made, run, error);
   if (status != PLM_OK) {
-    plm_lock_release(taken);
+    plm_lock_release(made);
     return status;
   }
-  *lock = taken;
+  *lock = made;
   return PLM_OK;
 }
 
-plm_status plm_lock_check(const struct plm_lock *lock, struct plm_error *error)
+/* ---- checks -------------------------------------------------------------------------------- */
+
+/* Whether path still names the open file. An error other than a missing file does not say that it
+ * does not: a network file system may be away for a moment. */
+static bool names(const char *path, int descriptor)
+{
+  struct stat named, open_file;
+  if (fstat(descriptor, &open_file) != 0) return true;
+  if (stat(path, &named) != 0) return errno != ENOENT && errno != ENOTDIR;
+  return named.st_dev == open_file.st_dev && named.st_ino == open_file.st_ino;
+}
+
+/* NAME.lock was removed, but nobody else can write the metrics, so nothing is lost: it is made
+ * anew. If somebody holds the new one, he is about to find the metrics locked, and the next check
+ * tries again. */
+static plm_status renew(struct plm_lock *lock, struct plm_error *error)
+{
+  const int descriptor = open(lock->path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (descriptor < 0) return plm_error_errno(error, "cannot open %s", lock->path);
+  if (!try_lock(descriptor)) {
+    close(descriptor);
+    return PLM_OK;
+  }
+  close(lock->descriptor);
+  lock->descriptor = descriptor;
+  plm_warning("%s was removed; it is made anew, because this %s still writes the run", lock->path,
+              lock->name);
+  return write_holder(lock, error);
+}
+
+static plm_status check_files(struct plm_lock *lock, struct plm_error *error)
+{
+  if (lock->metrics < 0) return PLM_OK;
+  if (!names(lock->metrics_path, lock->metrics)) {
+    plm_error_set(error, PLM_BUSY,
+                  "this file was removed or replaced while the %s writes it, so another %s may "
+                  "write the run",
+                  lock->name, lock->name);
+    plm_error_where(error, "%s", lock->metrics_path);
+    return plm_error_hint(error, "nothing more is written; `plm-pipeline up` resumes the run from "
+                                 "its newest checkpoint");
+  }
+  return names(lock->path, lock->descriptor) ? PLM_OK : renew(lock, error);
+}
+
+plm_status plm_lock_watch(struct plm_lock *lock, struct plm_error *error)
+{
+  pthread_mutex_lock(&lock->mutex);
+  const plm_status status = check_files(lock, error);
+  pthread_mutex_unlock(&lock->mutex);
+  return status;
+}
+
+plm_status plm_lock_check(struct plm_lock *lock, struct plm_error *error)
 {
   struct plm_lock_holder holder;
+  PLM_TRY(plm_lock_watch(lock, error));
   PLM_TRY(read_holder(lock->path, &holder, error));
   if (holder.incarnation != lock->incarnation)
     return plm_error_set(error, PLM_BUSY, "%s was taken over by process %d on %s", lock->path,
@@ -122,7 +207,10 @@ plm_status plm_lock_check(const struct plm_lock *lock, struct plm_error *error)
 void plm_lock_release(struct plm_lock *lock)
 {
   if (lock == NULL) return;
-  if (lock->descriptor >= 0) close(lock->descriptor); /* this releases the kernel's lock */
+  /* closing releases the kernel's locks */
+  if (lock->descriptor >= 0) close(lock->descriptor);
+  if (lock->metrics >= 0) close(lock->metrics);
+  pthread_mutex_destroy(&lock->mutex);
   free(lock);
 }
 

@@ -23,12 +23,17 @@
 
 /* Takes NAME.lock, which one process of a run can hold at a time. The kernel keeps the lock (fcntl,
  * open file description) as long as that process lives; the file names it. PLM_BUSY names the
- * holder. */
+ * holder. "trainer" and "evaluator" also lock the metrics file that they write, which is created if
+ * it is missing: removing NAME.lock does not let a second one in. */
 struct plm_lock;
 plm_status plm_lock_take(const char *run, const char *name, struct plm_lock **lock,
                          struct plm_error *error);
-/* PLM_BUSY if the file now names another incarnation. */
-plm_status plm_lock_check(const struct plm_lock *lock, struct plm_error *error);
+/* Called before each line of metrics; it costs two calls of stat. A NAME.lock that was removed is
+ * made anew. PLM_BUSY if the metrics file itself was removed or replaced. Any thread may call it.
+ */
+plm_status plm_lock_watch(struct plm_lock *lock, struct plm_error *error);
+/* As plm_lock_watch; also PLM_BUSY if NAME.lock now names another incarnation. */
+plm_status plm_lock_check(struct plm_lock *lock, struct plm_error *error);
 void plm_lock_release(struct plm_lock *lock); /* NULL is fine */
 /* Who holds a lock. PLM_NOT_FOUND if nobody does. */
 struct plm_lock_holder {

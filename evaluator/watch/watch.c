@@ -159,6 +159,19 @@ static plm_status check_give_up(void *context, struct plm_error *error)
   return plm_error_set(error, PLM_INTERRUPTED, "the evaluation was given up");
 }
 
+/* Takes line. */
+static plm_status write_line(struct watch *watch, cJSON *line, struct plm_error *error)
+{
+  const plm_status status = plm_lock_watch(watch->lock, error);
+  if (status != PLM_OK) {
+    cJSON_Delete(line);
+    return status;
+  }
+  PLM_TRY(plm_metrics_write(watch->metrics, line, error));
+  watch->lines++;
+  return PLM_OK;
+}
+
 static plm_status report_skip(struct watch *watch, uint64_t step, const char *why,
                               struct plm_error *error)
 {
@@ -167,8 +180,7 @@ static plm_status report_skip(struct watch *watch, uint64_t step, const char *wh
   plm_metrics_integer(line, "step", step);
   plm_metrics_string(line, "skipped", why);
   plm_metrics_number(line, "time", plm_clock_wall_s());
-  PLM_TRY(plm_metrics_write(watch->metrics, line, error));
-  watch->lines++;
+  PLM_TRY(write_line(watch, line, error));
   return plm_history_add_skip(&watch->history, step, error);
 }
 
@@ -234,8 +246,7 @@ static plm_status report(struct watch *watch, const struct subject *subject, enu
   plm_metrics_number(line, "seconds", result->seconds);
   add_lag(watch, step, line);
   plm_metrics_number(line, "time", plm_clock_wall_s());
-  PLM_TRY(plm_metrics_write(watch->metrics, line, error));
-  watch->lines++;
+  PLM_TRY(write_line(watch, line, error));
   PLM_TRY(plm_history_add(&watch->history, step, &subject->identity, split, error));
   write_board(watch, step, plm_split_name(split), result);
   plm_info("step %" PRIu64 " %s: loss %.4f (composition %.4f), perplexity %.2f, accuracy %.1f %%",

@@ -44,8 +44,27 @@ start_trainer "$run" --set trainer.steps=100000
 until_lines "$run" 42
 first=$trainer_pid
 trainer_ends 1 "is process $first" "$run"
-kill -9 "$first"
-wait "$first" 2>/dev/null
+says_first() { grep -q "\"pid\":$first," "$run/trainer.lock"; }
+for _ in 1 2 3; do # without its lock, the first one goes on alone and makes it anew
+  rm "$run/trainer.lock"
+  trainer_ends 1 "another trainer writes this file\|another trainer has this run\|is process $first" "$run"
+  lines=$(lines_of "$run/trainer.jsonl")
+  trainer_pid=$first
+  until_lines "$run" $((lines + 3))
+  wait_for 20 says_first
+done
+# without the lock and the metrics nobody can tell how many write: the first one stops before its next line
+rm "$run/trainer.lock"
+mv "$run/trainer.jsonl" "$PLM_TMP/moved.jsonl"
+wait "$first"
+status=$?
+[ "$status" -eq 1 ] || fail "a trainer without its files ends with $status"
+grep -q 'trainer.jsonl: this file was removed or replaced while the trainer writes it' "$log" ||
+  fail "a trainer whose files are gone does not say so"
+jq -s -e '[.[].step] == [range(1; length + 1)]' "$PLM_TMP/moved.jsonl" >/dev/null || fail "two trainers wrote lines"
+mv "$PLM_TMP/moved.jsonl" "$run/trainer.jsonl"
+trainer_ends 0 "complete at step" "$run" --set "trainer.steps=$(($(lines_of "$run/trainer.jsonl") + 20))"
+jq -s -e '[.[].step] == [range(1; length + 1)]' "$run/trainer.jsonl" >/dev/null || fail "the run does not resume"
 kill "$packer_pid"
 
 # ---- only the weights of another run ---------------------------------------------------------------

@@ -38,18 +38,62 @@ static void a_lock_excludes_and_names_its_holder(void **state)
   plm_lock_release(second);
 }
 
+static pid_t in_child(const char *name, plm_status wanted)
+{
+  const pid_t child = fork();
+  if (child == 0) {
+    struct plm_error error = {0};
+    struct plm_lock *lock;
+    _exit(plm_lock_take(scratch_directory(), name, &lock, &error) == wanted ? 0 : 1);
+  }
+  return child;
+}
+
+static bool holds(const char *name, plm_status wanted)
+{
+  int status;
+  assert_true(waitpid(in_child(name, wanted), &status, 0) > 0);
+  return status == 0;
+}
+
+/* Whoever removes NAME.lock does not let a second writer in. */
+static void a_removed_lock_is_made_anew(void **state)
+{
+  (void)state;
+  static const char *const names[] = {"trainer", "evaluator"};
+  for (int i = 0; i < 2; i++) {
+    struct plm_error error = {0};
+    struct plm_lock *lock;
+    struct plm_lock_holder holder;
+    char file[32], metrics[32];
+    snprintf(file, sizeof file, "%s.lock", names[i]);
+    snprintf(metrics, sizeof metrics, "%s.jsonl", names[i]);
+    assert_int_equal(plm_lock_take(scratch_directory(), names[i], &lock, &error), PLM_OK);
+    assert_int_equal(unlink(scratch_path(file)), 0);
+    assert_true(holds(names[i], PLM_BUSY)); /* it leaves a new lock without a holder */
+    assert_int_equal(plm_lock_watch(lock, &error), PLM_OK);
+    assert_int_equal(plm_lock_holder(scratch_directory(), names[i], &holder, &error), PLM_OK);
+    assert_int_equal(holder.pid, getpid());
+    assert_int_equal(unlink(scratch_path(file)), 0);
+    assert_int_equal(plm_lock_check(lock, &error), PLM_OK);
+    assert_true(holds(names[i], PLM_BUSY));
+    /* Without the metrics, too, nobody knows who else writes. */
+    assert_int_equal(unlink(scratch_path(metrics)), 0);
+    assert_int_equal(plm_lock_watch(lock, &error), PLM_BUSY);
+    assert_non_null(strstr(error.where, metrics));
+    assert_int_equal(unlink(scratch_path(file)), 0);
+    assert_true(holds(names[i], PLM_OK));
+    assert_int_equal(plm_lock_check(lock, &error), PLM_BUSY);
+    plm_lock_release(lock);
+  }
+}
+
 static void a_lock_dies_with_its_process(void **state)
 {
   (void)state;
   struct plm_error error = {0};
   struct plm_lock *lock;
-  const pid_t child = fork();
-  if (child == 0) {
-    _exit(plm_lock_take(scratch_directory(), "evaluator", &lock, &error) == PLM_OK ? 0 : 1);
-  }
-  int status;
-  assert_int_equal(waitpid(child, &status, 0), child);
-  assert_int_equal(status, 0);
+  assert_true(holds("evaluator", PLM_OK));
   assert_int_equal(plm_lock_take(scratch_directory(), "evaluator", &lock, &error), PLM_OK);
   plm_lock_release(lock);
 }
@@ -218,6 +262,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_lock_excludes_and_names_its_holder),
+      cmocka_unit_test(a_removed_lock_is_made_anew),
       cmocka_unit_test(a_lock_dies_with_its_process),
       cmocka_unit_test(endpoints_of_parallel_writers_are_all_kept),
       cmocka_unit_test(the_run_id_is_made_once),
