@@ -359,6 +359,14 @@ static plm_status open_publisher(struct plm_trainer *trainer, struct plm_error *
 
 /* ---- opening and closing ------------------------------------------------------------------- */
 
+/* What a trainer that was killed after its last checkpoint has left: nobody is bound any more. */
+static void remove_endpoints(const struct plm_trainer *trainer)
+{
+  plm_peers_remove(trainer->run, "trainer");
+  plm_endpoint_remove(trainer->run, "announcements");
+  plm_endpoint_remove(trainer->run, "feed");
+}
+
 static plm_status open_all(struct plm_trainer *trainer, struct plm_hash fingerprint,
                            struct plm_error *error)
 {
@@ -369,6 +377,7 @@ static plm_status open_all(struct plm_trainer *trainer, struct plm_hash fingerpr
   PLM_TRY(take_folder(trainer, error));
   PLM_TRY(find_state(trainer, fingerprint, directory, &resumed, error));
   if (trainer->complete) {
+    remove_endpoints(trainer);
     plm_ready();
     return PLM_OK;
   }

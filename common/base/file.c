@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -103,36 +104,71 @@ plm_status plm_file_write_all(int descriptor, const void *bytes, size_t size, co
   return PLM_OK;
 }
 
+static plm_status write_and_sync(int descriptor, const void *bytes, size_t size, const char *path,
+                                 struct plm_error *error)
+{
+  PLM_TRY(plm_file_write_all(descriptor, bytes, size, path, error));
+  return fsync(descriptor) == 0 ? PLM_OK : plm_error_errno(error, "cannot fsync %s", path);
+}
+
 plm_status plm_file_write(const char *path, const void *bytes, size_t size, unsigned mode,
                           struct plm_error *error)
 {
   const int descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, (mode_t)mode);
   if (descriptor < 0) return plm_error_errno(error, "cannot create %s", path);
-  plm_status status = plm_file_write_all(descriptor, bytes, size, path, error);
-  if (status == PLM_OK && fsync(descriptor) != 0)
-    status = plm_error_errno(error, "cannot fsync %s", path);
+  plm_status status = write_and_sync(descriptor, bytes, size, path, error);
   if (close(descriptor) != 0 && status == PLM_OK)
     status = plm_error_errno(error, "cannot close %s", path);
+  return status;
+}
+
+/* Whether the name still belongs to the file that is open. */
+static bool has_name(int descriptor, const char *path)
+{
+  struct stat opened, named;
+  return fstat(descriptor, &opened) == 0 && lstat(path, &named) == 0 &&
+         opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
+}
+
+/* Opens the temporary file and empties it. Its name is fixed, so that what a killed writer left is
+ * used again by the next one; a lock keeps other writers out until the file has its final name. */
+static plm_status open_temporary(const char *path, unsigned mode, int *descriptor,
+                                 struct plm_error *error)
+{
+  for (;;) {
+    *descriptor = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, (mode_t)mode);
+    if (*descriptor < 0) return plm_error_errno(error, "cannot create %s", path);
+    int locked;
+    do locked = flock(*descriptor, LOCK_EX);
+    while (locked != 0 && errno == EINTR);
+    if (locked != 0 || has_name(*descriptor, path)) break; /* not every file system has locks */
+    close(*descriptor);                                    /* another writer has just renamed it */
+  }
+  struct stat information;
+  plm_status status = PLM_OK;
+  if (fstat(*descriptor, &information) != 0 ||
+      ((information.st_mode & 0777 & ~mode) != 0 && fchmod(*descriptor, (mode_t)mode) != 0) ||
+      ftruncate(*descriptor, 0) != 0)
+    status = plm_error_errno(error, "cannot empty %s", path);
+  if (status != PLM_OK) close(*descriptor);
   return status;
 }
 
 plm_status plm_file_replace(const char *path, const void *bytes, size_t size, unsigned mode,
                             struct plm_error *error)
 {
-  char temporary[PLM_PATH_SIZE];
-  if (snprintf(temporary, sizeof temporary, "%s.tmp-%ld", path, (long)getpid()) >=
-      (int)sizeof temporary)
+  char temporary[PLM_PATH_SIZE], parent[PLM_PATH_SIZE];
+  int descriptor;
+  if (snprintf(temporary, sizeof temporary, "%s.tmp", path) >= (int)sizeof temporary)
     return plm_error_set(error, PLM_LIMIT, "path %.200s is too long", path);
-  plm_status status = plm_file_write(temporary, bytes, size, mode, error);
+  PLM_TRY(plm_path_parent(parent, path, error));
+  PLM_TRY(open_temporary(temporary, mode, &descriptor, error));
+  plm_status status = write_and_sync(descriptor, bytes, size, temporary, error);
   if (status == PLM_OK && rename(temporary, path) != 0)
     status = plm_error_errno(error, "cannot rename %s to %s", temporary, path);
-  if (status != PLM_OK) {
-    unlink(temporary);
-    return status;
-  }
-  char parent[PLM_PATH_SIZE];
-  PLM_TRY(plm_path_parent(parent, path, error));
-  return plm_directory_sync(parent, error);
+  if (status != PLM_OK) unlink(temporary);
+  close(descriptor); /* after fsync, this cannot lose anything; it releases the lock */
+  return status == PLM_OK ? plm_directory_sync(parent, error) : status;
 }
 
 static plm_status sync_path(const char *path, int flags, struct plm_error *error)

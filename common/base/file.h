@@ -30,8 +30,9 @@ plm_status plm_file_write_all(int descriptor, const void *bytes, size_t size, co
 plm_status plm_file_write(const char *path, const void *bytes, size_t size, unsigned mode,
                           struct plm_error *error);
 
-/* As plm_file_write, but through "PATH.tmp-PID", a rename and an fsync of the folder, so that a
- * reader sees either the old file or the new one. */
+/* As plm_file_write, but through "PATH.tmp", a rename and an fsync of the folder, so that a reader
+ * sees either the old file or the new one. Writers of the same path take turns. A killed writer
+ * leaves at most PATH.tmp, which the next one uses. */
 plm_status plm_file_replace(const char *path, const void *bytes, size_t size, unsigned mode,
                             struct plm_error *error);
 

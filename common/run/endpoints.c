@@ -42,6 +42,16 @@ static plm_status write_json(const char *path, const cJSON *json, unsigned mode,
   return status;
 }
 
+/* A missing or damaged file is written anew: every stage writes its key when it starts. One that
+ * cannot be read is left alone, because it has the keys of the other stages. */
+static plm_status read_or_begin(const char *path, cJSON **json, struct plm_error *error)
+{
+  const plm_status status = read_json(path, json, error);
+  if (status != PLM_NOT_FOUND && status != PLM_FORMAT) return status;
+  *json = cJSON_CreateObject();
+  return *json != NULL ? PLM_OK : plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+}
+
 /* Sets a key, or removes it if value is NULL. With `keep`, an existing key is left as it is. */
 static plm_status merge(const char *run, const char *key, const char *value, bool keep,
                         struct plm_error *error)
@@ -53,8 +63,7 @@ static plm_status merge(const char *run, const char *key, const char *value, boo
   plm_status status = PLM_OK;
   cJSON *json = NULL;
   if (flock(folder, LOCK_EX) != 0) status = plm_error_errno(error, "cannot lock %s", run);
-  /* A missing or damaged file is written anew: every stage writes its key when it starts. */
-  if (status == PLM_OK && read_json(path, &json, NULL) != PLM_OK) json = cJSON_CreateObject();
+  if (status == PLM_OK) status = read_or_begin(path, &json, error);
   if (status == PLM_OK && !(keep && cJSON_HasObjectItem(json, key))) {
     cJSON_DeleteItemFromObjectCaseSensitive(json, key);
     if (value != NULL && cJSON_AddStringToObject(json, key, value) == NULL)

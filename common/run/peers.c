@@ -50,4 +50,5 @@ void plm_peers_remove(const char *run, const char *role)
 {
   char path[PLM_PATH_SIZE];
   if (peers_path(path, run, role, "", NULL) == PLM_OK) unlink(path);
+  if (peers_path(path, run, role, ".tmp", NULL) == PLM_OK) unlink(path); /* of a killed writer */
 }

@@ -3,8 +3,12 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -65,6 +69,58 @@ static void files_are_replaced_whole(void **state)
   assert_int_equal(plm_file_read(path, 5, &bytes, &size, &error), PLM_NOT_FOUND);
 }
 
+static void a_killed_replacement_leaves_nothing_for_long(void **state)
+{
+  (void)state;
+  struct plm_error error = {0};
+  char path[PLM_PATH_SIZE], left[PLM_PATH_SIZE + 8], *bytes;
+  size_t size;
+  const char *folder = getenv("PLM_TMP") != NULL ? getenv("PLM_TMP") : "/tmp";
+  assert_int_equal(plm_path_join(path, folder, "replaced", &error), PLM_OK);
+  snprintf(left, sizeof left, "%s.tmp", path);
+  assert_int_equal(plm_file_write(left, "longer than the next", 20, 0644, &error), PLM_OK);
+  assert_int_equal(plm_file_replace(path, "next", 4, 0600, &error), PLM_OK);
+  assert_false(plm_file_exists(left));
+  assert_int_equal(plm_file_read(path, 100, &bytes, &size, &error), PLM_OK);
+  assert_string_equal(bytes, "next");
+  free(bytes);
+  struct stat information;
+  assert_int_equal(stat(path, &information), 0);
+  assert_int_equal(information.st_mode & 0777, 0600); /* not that of what was left */
+  assert_int_equal(plm_path_remove(path, &error), PLM_OK);
+}
+
+static void writers_of_one_path_take_turns(void **state)
+{
+  (void)state;
+  enum { writers = 4, rounds = 200 };
+  struct plm_error error = {0};
+  char path[PLM_PATH_SIZE], left[PLM_PATH_SIZE + 8], text[4096], *bytes;
+  size_t size;
+  const char *folder = getenv("PLM_TMP") != NULL ? getenv("PLM_TMP") : "/tmp";
+  assert_int_equal(plm_path_join(path, folder, "contested", &error), PLM_OK);
+  for (int i = 0; i < writers; i++) {
+    if (fork() != 0) continue;
+    memset(text, 'a' + i, sizeof text);
+    for (int round = 0; round < rounds; round++)
+      if (plm_file_replace(path, text, sizeof text, 0600, &error) != PLM_OK) _exit(1);
+    _exit(0);
+  }
+  for (int i = 0; i < writers; i++) {
+    int status;
+    assert_true(wait(&status) > 0);
+    assert_int_equal(status, 0);
+  }
+  assert_int_equal(plm_file_read(path, sizeof text, &bytes, &size, &error), PLM_OK);
+  assert_int_equal(size, sizeof text);
+  memset(text, bytes[0], sizeof text);
+  assert_memory_equal(bytes, text, sizeof text);
+  free(bytes);
+  snprintf(left, sizeof left, "%s.tmp", path);
+  assert_false(plm_file_exists(left));
+  assert_int_equal(plm_path_remove(path, &error), PLM_OK);
+}
+
 static void text_grows(void **state)
 {
   (void)state;
@@ -82,6 +138,8 @@ int main(void)
       cmocka_unit_test(philox_gives_the_known_answer),
       cmocka_unit_test(hashes_go_to_hex_and_back),
       cmocka_unit_test(files_are_replaced_whole),
+      cmocka_unit_test(a_killed_replacement_leaves_nothing_for_long),
+      cmocka_unit_test(writers_of_one_path_take_turns),
       cmocka_unit_test(text_grows),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Faults that once broke something, each at the calls that it concerned (doc/faults.md).
+[ -e "${PLM_BUILD:?}/tests/lib/faults.so" ] || { echo "no faults.so under sanitizers"; exit 77; }
+found() { # SCENARIO HOW REGEX-OF-CALLS
+  echo "== $*"
+  python3 -B "$PLM_ROOT/tests/faults/faults.py" "$1" --how "$2" --match "$3" --sample "${4:-6}" || exit 1
+}
+# A stage that could not read endpoints.json wrote it anew with only its own key, so packers no longer
+# found the trainer.
+found trainer EIO 'read run/endpoints.json$'
+# A process killed while it replaced a file left NAME.tmp-PID for ever.
+found trainer torn '(fsync|rename) run/[a-zA-Z.]*\.tmp'
+# A trainer killed at its end left its endpoints and its list of packers.
+found trainer torn 'run/(DONE|peers)' 3
