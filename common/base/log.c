@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/base/log_file.h"
 #include "common/base/status.h"
 
 static const char *program_name = "plm";
@@ -40,6 +41,7 @@ void plm_log_init(const char *program, enum plm_log_level least)
 {
   program_name = program;
   with_times = getenv(PLM_LOG_TIMES) != NULL;
+  plm_log_file_set(getenv(PLM_LOG_FILE));
   least_level = least;
 }
 
@@ -61,6 +63,7 @@ void plm_log(enum plm_log_level level, const char *format, ...)
   va_end(arguments);
   if (used > (int)sizeof line - 2) used = (int)sizeof line - 2;
   line[used++] = '\n';
+  plm_log_file_turn();
   ssize_t ignored = write(STDERR_FILENO, line, (size_t)used);
   (void)ignored; /* if stderr is gone, this cannot be reported */
 }

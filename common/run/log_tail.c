@@ -7,11 +7,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/log_file.h"
+
 enum { PIECE = 16384 };
 
 void plm_tail_init(struct plm_tail *tail, const char *path, uint64_t offset)
 {
   snprintf(tail->path, sizeof tail->path, "%s", path);
+  tail->inode = 0;
   tail->offset = offset;
   tail->partial_size = 0;
 }
@@ -44,52 +47,167 @@ static void take(struct plm_tail *tail, const char *bytes, size_t size,
   }
 }
 
-bool plm_tail_read(struct plm_tail *tail, size_t limit_bytes,
-                   void (*line)(void *context, const char *text), void *context)
+/* Opens log number `number` (0: the present one). Returns -1 if there is none. */
+static int open_log(const char *path, unsigned number, struct stat *info)
+{
+  char name[PLM_PATH_SIZE];
+  if (!plm_log_file_name(name, path, number)) return -1;
+  const int file = open(name, O_RDONLY | O_CLOEXEC);
+  if (file >= 0 && fstat(file, info) != 0) {
+    close(file);
+    return -1;
+  }
+  return file;
+}
+
+/* The number of the log with this inode; -1 if it is gone or the file is not rotated at all. */
+static int number_of(const char *path, uint64_t inode)
+{
+  char name[PLM_PATH_SIZE];
+  struct stat info;
+  for (unsigned number = 0; number <= PLM_LOG_FILES_KEPT; number++) {
+    if (plm_log_file_name(name, path, number) && stat(name, &info) == 0 &&
+        (uint64_t)info.st_ino == inode)
+      return (int)number;
+  }
+  return -1;
+}
+
+/* The number of the oldest log. */
+static int oldest(const char *path)
+{
+  char name[PLM_PATH_SIZE];
+  int number = 0;
+  while (number < PLM_LOG_FILES_KEPT && plm_log_file_name(name, path, (unsigned)number + 1) &&
+         plm_file_exists(name))
+    number++;
+  return number;
+}
+
+/* Opens the file that is to be read now. *rotated: it is not the present one, so after its end
+ * another follows. */
+static int open_current(struct plm_tail *tail, bool *rotated)
 {
   struct stat info;
-  char piece[PIECE];
-  bool any = false;
-  const int file = open(tail->path, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return false;
-  if (fstat(file, &info) == 0 && (uint64_t)info.st_size < tail->offset) {
+  int number, file;
+  for (;;) {
+    if (tail->inode == 0)
+      number = tail->offset == 0 ? oldest(tail->path) : 0;
+    else
+      number = number_of(tail->path, tail->inode);
+    file = open_log(tail->path, number > 0 ? (unsigned)number : 0, &info);
+    const bool moved = file < 0 || (uint64_t)info.st_ino != tail->inode;
+    if (tail->inode == 0 || number < 0 || !moved) break;
+    if (file >= 0) close(file); /* it was rotated between the two looks */
+  }
+  *rotated = number > 0;
+  if (file < 0) return -1;
+  const bool other = tail->inode != 0 && tail->inode != (uint64_t)info.st_ino;
+  char older[PLM_PATH_SIZE];
+  const bool lost = other && plm_log_file_name(older, tail->path, 1) && plm_file_exists(older);
+  if ((uint64_t)info.st_size < tail->offset || lost) {
     tail->offset = 0;
     tail->partial_size = 0;
   }
-  for (size_t total = 0; limit_bytes == 0 || total < limit_bytes;) {
-    const ssize_t size = pread(file, piece, sizeof piece, (off_t)tail->offset);
-    if (size <= 0) break;
-    tail->offset += (uint64_t)size;
-    total += (size_t)size;
-    take(tail, piece, (size_t)size, line, context);
-    any = true;
+  tail->inode = (uint64_t)info.st_ino;
+  return file;
+}
+
+/* After the end of a rotated file: goes to the start of the one that came after it. */
+static bool go_to_next(struct plm_tail *tail)
+{
+  struct stat info;
+  for (;;) {
+    const int number = number_of(tail->path, tail->inode);
+    if (number <= 0) return number < 0;
+    const int next = open_log(tail->path, (unsigned)number - 1, &info);
+    if (next < 0) return false; /* it is not made yet */
+    close(next);
+    if (number_of(tail->path, tail->inode) != number) continue; /* rotated meanwhile */
+    tail->inode = (uint64_t)info.st_ino;
+    tail->offset = 0;
+    return true;
   }
-  close(file);
+}
+
+bool plm_tail_read(struct plm_tail *tail, size_t limit_bytes,
+                   void (*line)(void *context, const char *text), void *context)
+{
+  char piece[PIECE];
+  bool any = false, rotated = true;
+  size_t total = 0;
+  while (rotated) {
+    const int file = open_current(tail, &rotated);
+    if (file < 0) return any;
+    ssize_t size = 1;
+    while (size > 0 && (limit_bytes == 0 || total < limit_bytes)) {
+      size = pread(file, piece, sizeof piece, (off_t)tail->offset);
+      if (size <= 0) break;
+      tail->offset += (uint64_t)size;
+      total += (size_t)size;
+      take(tail, piece, (size_t)size, line, context);
+      any = true;
+    }
+    close(file);
+    if (size > 0 || !rotated) return any;
+    plm_tail_flush(tail, line, context);
+    if (!go_to_next(tail)) return any;
+  }
   return any;
 }
 
-uint64_t plm_tail_find(const char *path, uint64_t from, size_t lines)
+/* plm_tail_find in an open file. *lines becomes the number of lines that were not found. */
+static uint64_t find_lines(int file, uint64_t from, size_t *lines)
 {
   struct stat info;
   char piece[PIECE];
-  const int file = open(path, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return from;
   uint64_t start = fstat(file, &info) == 0 ? (uint64_t)info.st_size : 0;
   const uint64_t size = start;
-  size_t seen = 0;
-  while (start > from && lines > 0) {
+  if (start <= from) return from;
+  while (start > from && *lines > 0) {
     const size_t wanted = start - from < PIECE ? (size_t)(start - from) : PIECE;
     if (pread(file, piece, wanted, (off_t)(start - wanted)) != (ssize_t)wanted) break;
     for (size_t i = wanted; i-- > 0;) {
       /* No line begins after a newline at the end of the file. */
       if (piece[i] != '\n' || start - wanted + i + 1 == size) continue;
-      if (++seen == lines) {
-        close(file);
-        return start - wanted + i + 1;
-      }
+      if (--*lines == 0) return start - wanted + i + 1;
     }
     start -= wanted;
   }
+  if (*lines > 0) --*lines; /* the first line has no newline before it */
+  return start;
+}
+
+uint64_t plm_tail_find(const char *path, uint64_t from, size_t lines)
+{
+  struct stat info;
+  const int file = open_log(path, 0, &info);
+  if (file < 0) return from;
+  const uint64_t start = find_lines(file, from, &lines);
   close(file);
-  return start < from ? from : start;
+  return start;
+}
+
+struct plm_tail_place plm_tail_end(const char *path)
+{
+  struct stat info;
+  if (stat(path, &info) != 0) return (struct plm_tail_place){0};
+  return (struct plm_tail_place){(uint64_t)info.st_ino, (uint64_t)info.st_size};
+}
+
+void plm_tail_init_last(struct plm_tail *tail, const char *path, struct plm_tail_place from,
+                        size_t lines)
+{
+  plm_tail_init(tail, path, 0);
+  for (unsigned number = 0; number <= PLM_LOG_FILES_KEPT; number++) {
+    struct stat info;
+    const int file = open_log(path, number, &info);
+    if (file < 0) return;
+    const bool first = (uint64_t)info.st_ino == from.inode;
+    const uint64_t least = first ? from.offset : 0;
+    tail->inode = (uint64_t)info.st_ino;
+    tail->offset = lines == SIZE_MAX ? least : find_lines(file, least, &lines);
+    close(file);
+    if (first || lines == 0) return;
+  }
 }

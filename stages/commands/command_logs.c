@@ -77,7 +77,8 @@ static plm_status find_logs(struct logs *logs, const struct plm_arguments *argum
     if (plm_path_join(path, logs->folder, item->d_name, error) != PLM_OK) continue;
     struct log *log = &logs->list[logs->count++];
     memcpy(log->name, name, sizeof name);
-    plm_tail_init(&log->tail, path, lines < 0 ? 0 : plm_tail_find(path, 0, (size_t)lines));
+    plm_tail_init_last(&log->tail, path, (struct plm_tail_place){0},
+                       lines < 0 ? SIZE_MAX : (size_t)lines);
   }
   closedir(folder);
   qsort(logs->list + before, logs->count - before, sizeof *logs->list, by_name);

@@ -11,6 +11,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/log_file.h"
 #include "common/base/strict_json.h"
 #include "common/corpus/corpus.h"
 #include "common/run/run.h"
@@ -134,6 +135,7 @@ static plm_status open_behind(const struct plan *plan, struct plm_error *error)
   char logs[PLM_PATH_SIZE], path[PLM_PATH_SIZE];
   PLM_TRY(plm_path_join(logs, plan->config.run, PLM_RUN_LOGS, error));
   PLM_TRY(plm_path_join(path, logs, "supervisor.log", error));
+  plm_log_file_turn_idle(path);
   const int log = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
   if (log < 0 || nothing < 0) return plm_error_errno(error, "%s", path);
@@ -142,6 +144,7 @@ static plm_status open_behind(const struct plan *plan, struct plm_error *error)
   dup2(log, STDERR_FILENO);
   close(log);
   close(nothing);
+  plm_log_file_set(path);
   return PLM_OK;
 }
 

@@ -39,7 +39,7 @@ struct supervised {
   bool removed;      /* by `scale`: `ps` no longer shows it once it has stopped */
   bool killed_by_us; /* it got SIGKILL from us, so its end is no failure */
   struct plm_tail tail;
-  uint64_t log_start;   /* where the lines of its present process begin in its log file */
+  struct plm_tail_place log_start; /* where the lines of its present process begin in its log */
   unsigned failed_as;   /* order of this permanent failure within the run, from 1; 0: none */
   char failed_how[256]; /* "exited with 2" */
 };

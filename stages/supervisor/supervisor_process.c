@@ -15,6 +15,7 @@
 
 #include "common/base/file.h"
 #include "common/base/log.h"
+#include "common/base/log_file.h"
 #include "common/run/stop.h"
 
 plm_status plm_process_adopt(struct plm_error *error)
@@ -53,6 +54,7 @@ static void become(const struct plm_process_start *start, pid_t supervisor, int 
   snprintf(text, sizeof text, "%u", start->instance);
   setenv("PLM_INSTANCE", text, 1);
   setenv(PLM_LOG_TIMES, "1", 1); /* `logs` merges lines by their times */
+  setenv(PLM_LOG_FILE, start->log_path, 1);
   const int nothing = open("/dev/null", O_RDONLY);
   if (nothing < 0 || dup2(nothing, STDIN_FILENO) < 0 || dup2(log, STDOUT_FILENO) < 0 ||
       dup2(log, STDERR_FILENO) < 0) {

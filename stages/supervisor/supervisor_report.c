@@ -105,8 +105,7 @@ static void describe(struct plm_text *text, const char *as_what, const struct su
   plm_text_printf(text, "%s: %s %s\n", as_what, name, stage->failed_how);
   if (with_lines) {
     static struct plm_tail tail;
-    plm_tail_init(&tail, stage->tail.path,
-                  plm_tail_find(stage->tail.path, stage->log_start, FAILURE_LINES));
+    plm_tail_init_last(&tail, stage->tail.path, stage->log_start, FAILURE_LINES);
     plm_tail_read(&tail, 0, add_line, text);
     plm_tail_flush(&tail, add_line, text);
   }

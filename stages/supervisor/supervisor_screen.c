@@ -11,6 +11,7 @@
 
 #include "common/base/json.h"
 #include "common/base/log.h"
+#include "common/base/log_file.h"
 #include "common/base/progress.h"
 #include "common/base/strict_json.h"
 #include "common/run/run.h"
@@ -47,7 +48,10 @@ void screen_say(struct plm_supervisor *supervisor, const char *format, ...)
   va_list arguments;
   erase(&supervisor->screen);
   char time[PLM_LOG_TIME_SIZE] = "";
-  if (supervisor->options.detached) plm_log_time_now(time); /* as in the logs of the stages */
+  if (supervisor->options.detached) { /* as in the logs of the stages */
+    plm_log_time_now(time);
+    plm_log_file_turn();
+  }
   fprintf(stderr, "%splm-pipeline: ", time);
   va_start(arguments, format);
   vfprintf(stderr, format, arguments);

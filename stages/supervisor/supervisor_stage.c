@@ -4,11 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/log_file.h"
 #include "common/run/run.h"
 #include "stages/supervisor/supervisor_internal.h"
 #include "stages/supervisor/supervisor_process.h"
@@ -24,13 +24,12 @@ struct supervised *supervised_add(struct plm_supervisor *supervisor, enum plm_st
   PLM_ASSERT(supervisor->count < SUPERVISED_MAX);
   struct supervised *stage = &supervisor->stages[supervisor->count++];
   char file[64], folder[PLM_PATH_SIZE], path[PLM_PATH_SIZE] = "";
-  struct stat info;
   *stage = (struct supervised){.kind = kind, .instance = instance, .ready_fd = -1};
   snprintf(file, sizeof file, "%s.%u.log", kind_name(stage), instance);
   /* run paths are far shorter than PLM_PATH_SIZE, and plm_run_prepare has joined them before */
   PLM_ASSERT(plm_path_join(folder, supervisor->run, PLM_RUN_LOGS, NULL) == PLM_OK &&
              plm_path_join(path, folder, file, NULL) == PLM_OK);
-  plm_tail_init(&stage->tail, path, stat(path, &info) == 0 ? (uint64_t)info.st_size : 0);
+  plm_tail_init_last(&stage->tail, path, (struct plm_tail_place){0}, 0);
   return stage;
 }
 
@@ -58,11 +57,11 @@ void supervised_start(struct plm_supervisor *supervisor, struct supervised *stag
 {
   static struct plm_stage_command command; /* static because it is large; there is one thread */
   struct plm_error error = {0};
-  struct stat info;
   plm_status status =
       plm_stage_command_make(supervisor->options.program_directory, supervisor->run,
                              supervisor->options.fingerprint, stage->kind, &command, &error);
-  stage->log_start = stat(stage->tail.path, &info) == 0 ? (uint64_t)info.st_size : 0;
+  plm_log_file_turn_idle(stage->tail.path);
+  stage->log_start = plm_tail_end(stage->tail.path);
   if (status == PLM_OK) {
     const struct plm_process_start start = {.argv = command.argv,
                                             .stage = kind_name(stage),
