@@ -9,9 +9,6 @@
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/common_interface_defs.h>
 #endif
-#ifdef __SANITIZE_THREAD__
-#include <sanitizer/tsan_interface.h>
-#endif
 
 #ifndef PLM_STACKS_OF_UCONTEXT
 /* Saves the stack pointer in *from and continues where `to` was saved. */
@@ -100,8 +97,8 @@ namespace
 
 Stack *left, *entered; /* by the last switch */
 
-/* The sanitizers' side of a switch: before it, and after it on the other stack. These functions are
- * not instrumented, since they begin on one stack and end on another. */
+/* What AddressSanitizer is told before a switch, and after it on the other stack. These functions
+ * are not instrumented, since they begin on one stack and end on another. */
 #define PLM_UNSEEN __attribute__((no_sanitize_address, no_sanitize_thread))
 
 PLM_UNSEEN void leave(Stack &from, Stack &to)
@@ -110,9 +107,6 @@ PLM_UNSEEN void leave(Stack &from, Stack &to)
   entered = &to;
 #ifdef __SANITIZE_ADDRESS__
   __sanitizer_start_switch_fiber(&from.fake_stack, to.bottom, to.bytes);
-#endif
-#ifdef __SANITIZE_THREAD__
-  __tsan_switch_to_fiber(to.fiber, 0);
 #endif
 }
 
@@ -138,9 +132,6 @@ PLM_UNSEEN void begin()
 void stack_of_caller(Stack &own)
 {
   own = {};
-#ifdef __SANITIZE_THREAD__
-  own.fiber = __tsan_get_current_fiber();
-#endif
 }
 
 #if defined(PLM_STACKS_OF_UCONTEXT)
@@ -190,9 +181,6 @@ void stack_make(Stack &stack, void *memory, size_t bytes, void (*entry)())
   stack.bottom = memory;
   stack.bytes = bytes;
   stack.entry = entry;
-#ifdef __SANITIZE_THREAD__
-  stack.fiber = __tsan_create_fiber(0);
-#endif
   prepare(stack, memory);
 }
 

@@ -1,8 +1,11 @@
 /* Several stacks in one operating-system thread, of which one runs at a time. A switch saves what a
  * function call must preserve (registers and rounding modes) and restores that of the other stack.
  * On x86-64 and AArch64 this is assembly; elsewhere, or with -DPLM_STACKS_OF_UCONTEXT, it is
- * swapcontext, which takes two system calls. AddressSanitizer and ThreadSanitizer are told about
- * switches. */
+ * swapcontext, which takes two system calls.
+ *
+ * AddressSanitizer is told about each switch. ThreadSanitizer is not: it sees one thread, which is
+ * what runs. The Makefile therefore compiles this code without ThreadSanitizer's record of function
+ * calls, which would have to be switched along with the stack. */
 #ifndef PLM_TESTS_EMULATION_STACK_SWITCH_H
 #define PLM_TESTS_EMULATION_STACK_SWITCH_H
 
@@ -28,7 +31,6 @@ struct Stack {
   void *place; /* its stack pointer while another stack runs */
 #endif
   void *fake_stack; /* of ASan */
-  void *fiber;      /* of TSan */
 };
 
 /* The stack that the caller runs on. */

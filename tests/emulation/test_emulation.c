@@ -14,7 +14,6 @@
 #include "kernels/cuda/cuda.h"
 #include "tests/emulation/controls.h"
 #include "tests/emulation/planted.h"
-#include "tests/support/device_case.h"
 
 enum { N = PLM_PLANTED_VALUES, ORDERS = 8 };
 
@@ -157,7 +156,6 @@ static void the_host_cannot_read_the_devices_memory(void **state)
 
 int main(void)
 {
-  if (!device_case_watched()) return 77;
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_right_kernel_is_right_in_any_order),
       cmocka_unit_test(a_missing_barrier_shows),

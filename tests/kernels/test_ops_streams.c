@@ -397,7 +397,6 @@ int main(void)
   if (device_case_is_real()) length = MANY, buffer_bytes = MANY * sizeof(float);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_cpu_copies_at_once),
-#ifndef __SANITIZE_THREAD__ /* the emulation is a single operating-system thread */
       cmocka_unit_test(what_waits_is_right_in_any_order),
       cmocka_unit_test(each_missing_wait_shows),
       cmocka_unit_test(zeros_and_copies_end_where_they_say),
@@ -405,7 +404,6 @@ int main(void)
       cmocka_unit_test(what_has_no_place_is_reported),
       cmocka_unit_test(allocations_report_what_is_not_there),
       cmocka_unit_test(wrong_host_memory_ends_the_process),
-#endif
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

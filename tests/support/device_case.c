@@ -15,16 +15,6 @@ bool device_case_is_real(void)
   return device != NULL && strcmp(device, "cuda") == 0;
 }
 
-bool device_case_watched(void)
-{
-#ifdef __SANITIZE_THREAD__
-  print_message("one operating-system thread: nothing for ThreadSanitizer\n");
-  return false;
-#else
-  return true;
-#endif
-}
-
 static plm_status open_real(int precision, struct plm_ops **ops, struct plm_error *error)
 {
   const struct plm_ops_request request = {.device = PLM_DEVICE_CUDA,

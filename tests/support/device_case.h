@@ -11,10 +11,6 @@
 
 bool device_case_is_real(void);
 
-/* False under ThreadSanitizer, which has nothing to check, since the emulation is a single thread
- * of the operating system. Prints this reason. A test of only the emulation then exits with 77. */
-bool device_case_watched(void);
-
 /* Opens the backend; the caller closes it. `order` (1, 2, ...) chooses the order of the emulation's
  * threads. Fails the test if the device cannot be opened. */
 struct plm_ops *device_case_open(int precision, uint64_t order);

@@ -126,13 +126,9 @@ static void run_cuda(void (*test)(struct ops_case *c), int precision)
 
 void ops_case_each_cuda(void (*test)(struct ops_case *c))
 {
-#ifndef __SANITIZE_THREAD__ /* the emulation is a single operating-system thread */
   if (ops_case_quick()) return;
   run_cuda(test, PLM_PRECISION_FP32);
   run_cuda(test, PLM_PRECISION_BF16);
-#else
-  (void)test;
-#endif
 }
 
 /* With PLM_CPU_ISA or PLM_TEST_QUICK, the best instruction set of the processor, the only one to

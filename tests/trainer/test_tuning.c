@@ -12,7 +12,6 @@
 #include "kernels/cuda/cuda.h"
 #include "tests/emulation/controls.h"
 #include "tests/support/cmocka_all.h"
-#include "tests/support/device_case.h"
 #include "tests/support/model_case.h"
 #include "tests/support/scratch.h"
 #include "trainer/tuning.h"
@@ -326,7 +325,6 @@ static void the_next_run_takes_the_algorithms_that_were_kept(void **unused)
 
 int main(void)
 {
-  if (!device_case_watched()) return 77;
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_resume_takes_the_algorithms),
       cmocka_unit_test(a_resume_takes_the_fused_products),

@@ -8,7 +8,6 @@
 
 #include "common/model/model_config.h"
 #include "tests/support/attention_case.h"
-#include "tests/support/device_case.h"
 
 static struct attention_batch sample;
 
@@ -213,7 +212,6 @@ static void any_order_of_threads_gives_the_same_bits(void **state)
 
 int main(void)
 {
-  if (!device_case_watched()) return 77;
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_mask_kind),
       cmocka_unit_test(head_widths),

@@ -82,7 +82,7 @@ static void in_fp32(void **state)
 
 int main(void)
 {
-  if (!device_case_watched() || device_case_is_real()) return 77;
+  if (device_case_is_real()) return 77;
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(on_every_device),
       cmocka_unit_test(on_sm90),

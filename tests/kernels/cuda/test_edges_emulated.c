@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "tests/support/cmocka_all.h"
-#include "tests/support/device_case.h"
 #include "tests/support/head_case.h"
 #include "tests/support/mix_case.h"
 #include "tests/support/ops_case.h"
@@ -314,7 +313,6 @@ static void rows_without_weight(void **state)
 
 int main(void)
 {
-  if (!device_case_watched()) return 77;
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(tails_of_vectors),      cmocka_unit_test(rows_of_any_width),
       cmocka_unit_test(norms_of_any_width),    cmocka_unit_test(mixes_of_more_rows_than_a_grid),

@@ -10,7 +10,6 @@
 #include "kernels/cuda/cuda.h"
 #include "tests/emulation/controls.h"
 #include "tests/support/attention_case.h"
-#include "tests/support/device_case.h"
 #include "tests/support/head_case.h"
 
 static struct plm_ops *open_with(int precision, size_t scratch)
@@ -164,7 +163,6 @@ static void head_sums_need_no_more_than_one_slab(void **state)
 
 int main(void)
 {
-  if (!device_case_watched()) return 77;
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(attention_in_slabs_gives_the_same_bits),
       cmocka_unit_test(more_chunks_than_a_grid_has_layers),
