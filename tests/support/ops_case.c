@@ -75,6 +75,11 @@ bool ops_case_quick(void)
   return getenv("PLM_TEST_QUICK") != NULL;
 }
 
+static bool only_once(void)
+{
+  return ops_case_quick() || getenv("PLM_TEST_ONCE") != NULL;
+}
+
 static uint64_t run_once(void (*test)(struct ops_case *c), struct plm_ops *ops)
 {
   struct ops_case c = {.ops = ops, .seed = 42};
@@ -97,7 +102,7 @@ static void run_on(void (*test)(struct ops_case *c), const char *isa, int precis
     assert_int_equal(status, PLM_OK);
     assert_string_equal(ops->isa, isa);
     const uint64_t once = run_once(test, ops);
-    const uint64_t again = ops_case_quick() ? once : run_once(test, ops);
+    const uint64_t again = only_once() ? once : run_once(test, ops);
     if (i == 0) first = once;
     assert_int_equal(once, first);
     assert_int_equal(again, first);
@@ -108,7 +113,7 @@ static void run_on(void (*test)(struct ops_case *c), const char *isa, int precis
 static void run_cuda(void (*test)(struct ops_case *c), int precision)
 {
   uint64_t first = 0;
-  const uint64_t orders = getenv("PLM_TEST_ONCE") != NULL ? 1 : 3;
+  const uint64_t orders = only_once() ? 1 : 3;
   const char *only = getenv("PLM_TEST_SEED"); /* the only order to run besides the first */
   for (uint64_t order = 1; order <= orders; order++) {
     if (only != NULL && order > 1) order = strtoull(only, NULL, 10);

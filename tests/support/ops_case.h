@@ -30,12 +30,12 @@ struct ops_case {
  * best instruction set, and not on the CUDA backend; tests may leave out their largest shapes. */
 bool ops_case_quick(void);
 
-/* Runs test for each instruction set and precision, with one and with three threads, each twice. If
- * PLM_CPU_ISA limits the processor, only for the best instruction set that is left. Does nothing if
- * the tests are about a GPU. */
+/* Runs test for each instruction set and precision, with one and with three threads, each twice
+ * (once if PLM_TEST_ONCE is set, for sanitizers). If PLM_CPU_ISA limits the processor, only for the
+ * best instruction set that is left. Does nothing if the tests are about a GPU. */
 void ops_case_each_cpu(void (*test)(struct ops_case *c));
 /* Runs test on the CUDA backend: emulated, in several orders of its threads, or as often on the
- * GPU. Only once if PLM_TEST_ONCE is set, for sanitizers. */
+ * GPU. Only once if PLM_TEST_ONCE is set. */
 void ops_case_each_cuda(void (*test)(struct ops_case *c));
 /* Runs test on the CPU and on the CUDA backend; only on the CPU if PLM_CPU_ISA is set. */
 void ops_case_each(void (*test)(struct ops_case *c));

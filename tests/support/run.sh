@@ -11,6 +11,10 @@
 #
 # Tests of what depends on the processor run again as NAME@LEVEL, with PLM_CPU_ISA=LEVEL, for each
 # lesser level that this processor can pretend to have (kernels/cpu/processor.h).
+#
+# With a sanitized build (build/asan, build/tsan), everything that sanitizers cannot see is left out:
+# repetitions that compare bits, the lesser levels (the operators' tests run the kernels of every
+# instruction set anyway), and Python tests that start no program.
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1
 export PLM_ROOT=$PWD
@@ -21,7 +25,10 @@ export CUDA_VISIBLE_DEVICES= # what is `auto` runs on the CPU; make gpu-check is
 export PLM_ALGORITHM_CACHE= # tests keep no product algorithms in the home folder
 export TSAN_OPTIONS=${TSAN_OPTIONS:-suppressions=$PLM_ROOT/tests/support/tsan.supp}
 jobs=${JOBS:-$(nproc)}
-limit_s=${PLM_TEST_LIMIT_S:-900}
+case ${PLM_BUILD##*/} in asan | tsan) sanitized=1 ;; *) sanitized= ;; esac
+[ -z "$sanitized" ] || export PLM_TEST_ONCE=1
+limit_s=${PLM_TEST_LIMIT_S:-${sanitized:+3600}}
+limit_s=${limit_s:-900}
 export limit_s
 results=$(mktemp -d)
 trap 'rm -rf "$results"' EXIT
@@ -32,13 +39,16 @@ names() {
   find tests \( -name 'test_*.sh' -o -name 'test_*.py' \) -not -path 'tests/gpu/*' -printf '%P\n'
 }
 
+only_python='^(bench/test_step_rounds|common/huggingface/test_modeling_(compile|embed|inductor|masks)|support/test_terminal_svg)\.py$'
+seen() { if [ -n "$sanitized" ]; then grep -vE "$only_python"; else cat; fi; }
+
 # ---- processors ----
 at_each_level='^(kernels/test_ops_(products|rows|cached|optimizer)|common/model/test_(decode|model_.*)|golden/test_training\.py)$'
 
 levels_tool=$PLM_BUILD/tests/processors/levels/tool_levels
 
 lesser_levels() {
-  [ -z "${PLM_CPU_ISA:-}" ] && [ -x "$levels_tool" ] || return 0
+  [ -z "${PLM_CPU_ISA:-}$sanitized" ] && [ -x "$levels_tool" ] || return 0
   local level name
   # the best level is what the tests use anyway
   for level in $("$levels_tool" | sed -n 's/^has //p' | tail -n +2); do
@@ -84,7 +94,7 @@ one() {
 export -f one
 
 pattern=$(IFS='|'; echo "$*")
-list=$({ names; lesser_levels; } | LC_ALL=C sort -u | grep -E -- "${pattern:-.}")
+list=$({ names | seen; lesser_levels; } | LC_ALL=C sort -u | grep -E -- "${pattern:-.}")
 [ -n "$list" ] || { echo "no test matches '$pattern'" >&2; exit 2; }
 # scripts drive whole pipelines and take longest: first
 { grep -E '\.(py|sh)(@|$)' <<<"$list"; grep -vE '\.(py|sh)(@|$)' <<<"$list"; } |
