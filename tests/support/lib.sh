@@ -64,6 +64,20 @@ wait_for() {
   done
 }
 
+# hold PID COMMAND…: lets the process run in short slices until the command succeeds, and leaves it
+# stopped (SIGSTOP). The process is stopped during each check, so it cannot outrun a slow one.
+# Returns 1 if the process ends first.
+hold() {
+  local pid=$1
+  shift
+  while kill -STOP "$pid" 2>/dev/null; do
+    "$@" && return 0
+    kill -CONT "$pid" 2>/dev/null || true
+    sleep 0.05
+  done
+  return 1
+}
+
 # not_under_tsan: of scripts that train on the emulated CUDA backend. ThreadSanitizer follows each of
 # the emulation's threads as one of its own: a step of 64 tokens takes a minute. Nothing is missed, for
 # they are one thread of the system; those of the programs are watched on the CPU.
