@@ -18,18 +18,26 @@
 
 static struct plm_ops *ops;
 static int64_t size[4];
+static void *buffers[32]; /* released at the end */
+static size_t buffer_count;
+
+static void *allocated(size_t bytes)
+{
+  void *device;
+  PLM_ASSERT(ops->allocate(ops, bytes, &device, NULL) == PLM_OK);
+  PLM_ASSERT(buffer_count < sizeof buffers / sizeof *buffers);
+  return buffers[buffer_count++] = device;
+}
 
 static void *taken(size_t bytes)
 {
-  void *host = must(malloc(bytes)), *device;
-  struct plm_error error = {0};
+  void *host = must(malloc(bytes)), *device = allocated(bytes);
   if (fread(host, 1, bytes, stdin) != bytes) {
     fprintf(stderr, "tool_rounding: standard input ends too early\n");
     exit(2);
   }
-  PLM_ASSERT(ops->allocate(ops, bytes, &device, &error) == PLM_OK);
   ops->upload(ops, device, host, bytes);
-  PLM_ASSERT(ops->synchronize(ops, &error) == PLM_OK);
+  PLM_ASSERT(ops->synchronize(ops, NULL) == PLM_OK);
   free(host);
   return device;
 }
@@ -44,8 +52,7 @@ static float *take_float(int64_t n)
 }
 static void *fresh(int64_t bytes)
 {
-  void *device;
-  PLM_ASSERT(ops->allocate(ops, (size_t)bytes, &device, NULL) == PLM_OK);
+  void *device = allocated((size_t)bytes);
   ops->zero(ops, device, (size_t)bytes);
   return device;
 }
@@ -246,6 +253,7 @@ int main(int argc, char **argv)
     if (strcmp(argv[2], operators[i].name) != 0 || argc != 3 + operators[i].sizes) continue;
     for (int s = 0; s < operators[i].sizes; s++) size[s] = strtoll(argv[3 + s], NULL, 10);
     operators[i].run();
+    while (buffer_count > 0) ops->release(ops, buffers[--buffer_count]);
     ops->close(ops);
     return 0;
   }
