@@ -4,7 +4,6 @@
 # bits.
 . "$PLM_ROOT/tests/support/trainer.sh"
 export PLM_CUDA_LIBRARY=$PLM_BUILD/tests/lib/libplm_cuda_emulated.so
-not_under_tsan
 whole=$PLM_TMP/whole killed=$PLM_TMP/killed other=$PLM_TMP/other
 small_corpus corpus
 trainer_config unet fp32

@@ -2,7 +2,6 @@
 # A corpus and a run that are small enough for the emulated CUDA backend. Sourced after lib.sh; makes
 # corpus/ and pipeline.yaml and defines on_cuda COMMAND…
 emulated=$PLM_BUILD/tests/lib/libplm_cuda_emulated.so
-not_under_tsan
 on_cuda() { PLM_CUDA_LIBRARY=$emulated "$@"; }
 
 small_fasta corpus.fasta 120

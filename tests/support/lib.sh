@@ -78,15 +78,6 @@ hold() {
   return 1
 }
 
-# not_under_tsan: of scripts that train on the emulated CUDA backend. ThreadSanitizer follows each of
-# the emulation's threads as one of its own: a step of 64 tokens takes a minute. Nothing is missed, for
-# they are one thread of the system; those of the programs are watched on the CPU.
-not_under_tsan() {
-  [ "$(basename "$PLM_BUILD")" != tsan ] && return
-  echo "training on the emulated backend takes too long under ThreadSanitizer"
-  exit 77
-}
-
 # small_fasta FILE SEQUENCES [SEED]: deterministic protein-like sequences of 20 to 219 residues
 small_fasta() {
   awk -v count="$2" -v seed="${3:-1}" 'BEGIN {
