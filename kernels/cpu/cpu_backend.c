@@ -93,7 +93,7 @@ plm_status plm_ops_cpu_open(enum plm_precision precision, uint32_t threads, cons
   PLM_TRY(plm_processor_limit(&level, &limited, error));
   if (limited) plm_products_limit(level);
   PLM_TRY(choose_isa(isa, &chosen, error));
-  if (precision == PLM_PRECISION_BF16 && !plm_products_have_half()) {
+  if (precision == PLM_PRECISION_BF16 && !plm_products_have_bf16()) {
     plm_error_set(error, PLM_UNSUPPORTED,
                   "this processor, or the library that this build computes products with, has no "
                   "bf16 products");
@@ -106,7 +106,7 @@ plm_status plm_ops_cpu_open(enum plm_precision precision, uint32_t threads, cons
   if (cpu == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for the CPU backend");
   cpu->isa = chosen;
   const bool half =
-      precision == PLM_PRECISION_AUTO && has_native_bf16() && plm_products_have_half();
+      precision == PLM_PRECISION_AUTO && has_native_bf16() && plm_products_have_bf16();
   cpu->bf16 = precision == PLM_PRECISION_BF16 || half;
   cpu->ops.name = "cpu";
   cpu->ops.isa = isa_names[chosen];

@@ -48,7 +48,7 @@ void plm_products_close(struct plm_products *products); /* NULL is fine */
 void plm_products_limit(enum plm_processor_level level);
 
 /* Whether the library can compute bf16 products on this processor, even if they are slower. */
-bool plm_products_have_half(void);
+bool plm_products_have_bf16(void);
 
 /* Returns the latest error of planning, or PLM_OK. Running a product that could not be planned does
  * nothing. */

@@ -55,7 +55,7 @@ void plm_products_close(struct plm_products *products)
   free(products);
 }
 
-bool plm_products_have_half(void)
+bool plm_products_have_bf16(void)
 {
   return false;
 }

@@ -332,7 +332,7 @@ void plm_products_close(struct plm_products *products)
 
 /* Plans a bf16 product instead of asking the processor, because PLM_CPU_ISA or ONEDNN_MAX_CPU_ISA
  * may keep oneDNN from using what the processor has. */
-bool plm_products_have_half(void)
+bool plm_products_have_bf16(void)
 {
   enum { SIDE = 64 };
   const struct plm_product_shape shape = {.M = SIDE,

@@ -224,7 +224,11 @@ static void muon_case(struct ops_case *c)
   muon_shape(c, 24, 100);
   muon_shape(c, 130, 48);
   muon_shape(c, 33, 71);
-  muon_shape(c, 150, 210); /* the symmetric products have several blocks in fp32 */
+  /* the symmetric products have several blocks in fp32 */
+  if (ops_case_quick())
+    muon_shape(c, 100, 130);
+  else
+    muon_shape(c, 150, 210);
 }
 
 /* Many matrices in one call, with three shapes in mixed order. 37 have the same shape, which is
@@ -266,9 +270,15 @@ static void muon_batch_case(struct ops_case *c)
   }
 }
 
-/* Here the symmetric products have several blocks in bf16 as well, the last of them smaller. */
+/* Here the symmetric products have several blocks in bf16 as well, the last of them smaller. The
+ * third product has several blocks in both precisions; in fp32, a quick run tests only this. */
 static void large_muon_case(struct ops_case *c)
 {
+  if (ops_case_quick() && c->ops->act_bytes == 4) {
+    muon_shape(c, 260, 24);
+    muon_shape(c, 24, 260);
+    return;
+  }
   muon_shape(c, 410, 205);
   muon_shape(c, 205, 410);
 }
@@ -281,10 +291,11 @@ static void muon_matches(void **state)
   ops_case_each_cpu(large_muon_case);
 }
 
-/* Small matrices, which single threads update, and one so large that all threads share it. */
-enum { MATRICES = 7, MATRIX_ELEMENTS = 850000 };
-static const int64_t MATRIX_SIZES[MATRICES][2] = {{16, 16},  {24, 100},  {130, 48},  {150, 210},
-                                                  {192, 64}, {410, 205}, {2, 300000}};
+/* Small matrices, which single threads update, and one so large that all threads share it. A quick
+ * run has only the first of them. */
+enum { MATRICES = 7, QUICK_MATRICES = 5, MATRIX_ELEMENTS = 850000 };
+static const int64_t MATRIX_SIZES[MATRICES][2] = {{16, 16},    {24, 100}, {130, 48}, {100, 130},
+                                                  {2, 300000}, {192, 64}, {410, 205}};
 
 /* Updates the weights of all matrices, in one call or in one call for each. */
 static void muon_weights(int precision, uint32_t threads, bool together, float *weights)
@@ -295,12 +306,13 @@ static void muon_weights(int precision, uint32_t threads, bool together, float *
   float *gradient = calloc(MATRIX_ELEMENTS, sizeof *gradient);
   assert_true(momentum != NULL && gradient != NULL);
   struct plm_muon_matrix matrices[MATRICES];
+  const int count = ops_case_quick() ? QUICK_MATRICES : MATRICES;
   int64_t at = 0;
   for (int64_t i = 0; i < MATRIX_ELEMENTS; i++) {
     weights[i] = 0;
     gradient[i] = (float)(i * 7919 % 1013) / 1013.0f - 0.5f;
   }
-  for (int i = 0; i < MATRICES; i++) {
+  for (int i = 0; i < count; i++) {
     const int64_t rows = MATRIX_SIZES[i][0], cols = MATRIX_SIZES[i][1];
     matrices[i] = (struct plm_muon_matrix){.w = weights + at,
                                            .momentum = momentum + at,
@@ -312,13 +324,13 @@ static void muon_weights(int precision, uint32_t threads, bool together, float *
     at += rows * cols;
   }
   assert_true(at <= MATRIX_ELEMENTS);
-  float *scratch = calloc(ops->muon_scratch(ops, matrices, MATRICES), sizeof *scratch);
+  float *scratch = calloc(ops->muon_scratch(ops, matrices, (size_t)count), sizeof *scratch);
   assert_non_null(scratch);
   const struct plm_update update = muon_update();
   if (together)
-    ops->muon_step(ops, matrices, MATRICES, scratch, &update);
+    ops->muon_step(ops, matrices, (size_t)count, scratch, &update);
   else
-    for (int i = 0; i < MATRICES; i++) ops->muon_step(ops, &matrices[i], 1, scratch, &update);
+    for (int i = 0; i < count; i++) ops->muon_step(ops, &matrices[i], 1, scratch, &update);
   assert_int_equal(ops->synchronize(ops, NULL), PLM_OK);
   ops->close(ops);
   free(momentum);

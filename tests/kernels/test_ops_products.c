@@ -119,6 +119,11 @@ static void wide_linear_case(struct ops_case *c)
   linear_shape(c, 32, 16, 512);
   linear_shape(c, 64, 40, 300);
   linear_shape(c, 200, 300, 16);
+  if (ops_case_quick()) {
+    linear_shape(c, 40, 264, 260);
+    linear_shape(c, 256, 16, 264);
+    return;
+  }
   linear_shape(c, 256, 264, 520);
 }
 
@@ -191,8 +196,13 @@ static void rows_alone_case(struct ops_case *c)
  * library, widths that are not aligned, and widths below the smallest tile. */
 static void cut_rows_alone_case(struct ops_case *c)
 {
-  rows_alone(c, 300, 520, 776);
-  rows_alone(c, 300, 136, 1352);
+  if (ops_case_quick()) {
+    rows_alone(c, 300, 520, 24);
+    rows_alone(c, 300, 24, 520);
+  } else {
+    rows_alone(c, 300, 520, 776);
+    rows_alone(c, 300, 136, 1352);
+  }
   rows_alone(c, 530, 49, 28);
   rows_alone(c, 300, 14, 16);
   rows_alone(c, 300, 200, 8);
