@@ -105,9 +105,9 @@ plm_status plm_ops_cpu_open(enum plm_precision precision, uint32_t threads, cons
   struct plm_cpu *cpu = calloc(1, sizeof *cpu);
   if (cpu == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for the CPU backend");
   cpu->isa = chosen;
-  const bool half =
+  const bool auto_bf16 =
       precision == PLM_PRECISION_AUTO && has_native_bf16() && plm_products_have_bf16();
-  cpu->bf16 = precision == PLM_PRECISION_BF16 || half;
+  cpu->bf16 = precision == PLM_PRECISION_BF16 || auto_bf16;
   cpu->ops.name = "cpu";
   cpu->ops.isa = isa_names[chosen];
   cpu->ops.products = plm_products_library();

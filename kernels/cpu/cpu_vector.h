@@ -121,7 +121,7 @@ struct plm_cpu_vector {
 #define PLM_CPU_VECTOR_FILLS(X) \
   X(elementwise) X(norm) X(qkv) X(attend) X(table) X(loss) X(optimizer)
 #define PLM_CPU_DECLARE_FILL(part, isa) \
-  void plm_cpu_fill_##part##_##isa(struct plm_cpu_vector *vector, bool half);
+  void plm_cpu_fill_##part##_##isa(struct plm_cpu_vector *vector, bool is_bf16);
 #define PLM_CPU_DECLARE_FILLS(part)    \
   PLM_CPU_DECLARE_FILL(part, portable) \
   PLM_CPU_DECLARE_FILL(part, avx2)     \

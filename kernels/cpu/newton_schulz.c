@@ -16,7 +16,7 @@
 static const float polynomial[3] = {3.4445f, -4.7750f, 2.0315f};
 /* Limits of a block's rows and columns. Small blocks suffice for the symmetric products in fp32. */
 enum { STEPS = 5, GRAIN = 16, LINE = 16 };
-enum { SYMMETRIC_FLOAT = 96, SYMMETRIC_HALF = 192, HEIGHT = 256, WIDTH = 384, BAND = 64 };
+enum { SYMMETRIC_FLOAT = 96, SYMMETRIC_BF16 = 192, HEIGHT = 256, WIDTH = 384, BAND = 64 };
 enum { BLOCK = HEIGHT * WIDTH /* floats in the buffer of a thread */ };
 
 struct cut { /* n cut into `count` pieces of `step`; the last piece may be smaller */
@@ -64,16 +64,16 @@ struct plan {
 static struct plan plan_of(struct plm_cpu *cpu, int64_t rows, int64_t cols)
 {
   const int64_t S = rows < cols ? rows : cols, L = rows < cols ? cols : rows;
-  const uint8_t half = cpu->bf16;
-  const struct cut side = cut_of(S, half ? SYMMETRIC_HALF : SYMMETRIC_FLOAT);
+  const uint8_t is_bf16 = cpu->bf16;
+  const struct cut side = cut_of(S, is_bf16 ? SYMMETRIC_BF16 : SYMMETRIC_FLOAT);
   const struct plm_product_shape of_x = {.K = L,
-                                         .lda = half ? L : S,
-                                         .ldb = half ? L : S,
-                                         .transpose_a = !half,
-                                         .transpose_b = half,
-                                         .half = half};
+                                         .lda = is_bf16 ? L : S,
+                                         .ldb = is_bf16 ? L : S,
+                                         .transpose_a = !is_bf16,
+                                         .transpose_b = is_bf16,
+                                         .is_bf16 = is_bf16};
   const struct plm_product_shape of_a = {
-      .K = S, .lda = S, .ldb = S, .transpose_b = half, .half = half};
+      .K = S, .lda = S, .ldb = S, .transpose_b = is_bf16, .is_bf16 = is_bf16};
   return (struct plan){
       .gram = plan_blocks(cpu, of_x, side, side),
       .square = plan_blocks(cpu, of_a, side, side),
@@ -269,7 +269,7 @@ size_t plm_newton_schulz_scratch(int64_t rows, int64_t cols, uint32_t threads)
 const act *plm_newton_schulz(struct plm_cpu *cpu, int thread, int64_t rows, int64_t cols,
                              float *direction, float factor, float *scratch)
 {
-  const bool wide = rows < cols, half = cpu->bf16;
+  const bool wide = rows < cols, is_bf16 = cpu->bf16;
   const int64_t n = rows * cols;
   struct iteration it = {.cpu = cpu,
                          .thread = thread,
@@ -285,17 +285,17 @@ const act *plm_newton_schulz(struct plm_cpu *cpu, int thread, int64_t rows, int6
       .cpu = cpu, .out = own, .direction = direction, .factor = factor, .rows = rows, .cols = cols};
   run_bands(thread, &start, scale_band);
   /* the memory of `direction` holds one iterate in fp32, or two in bf16 */
-  act *first = direction, *second = half ? plm_act_at_mutable(cpu, direction, n) : own;
-  if (wide || half) transpose(cpu, thread, first, own, rows, cols);
+  act *first = direction, *second = is_bf16 ? plm_act_at_mutable(cpu, direction, n) : own;
+  if (wide || is_bf16) transpose(cpu, thread, first, own, rows, cols);
   it.X_LS = wide ? first : own;
   it.X_SL = wide ? own : first;
-  it.next_LS = wide || half ? second : first;
+  it.next_LS = wide || is_bf16 ? second : first;
   for (int i = 0; i < STEPS; i++) {
     it.last_step = i + 1 == STEPS;
     step(&it);
   }
   if (!wide) return it.X_LS;
-  if (half) return it.X_SL;
+  if (is_bf16) return it.X_SL;
   transpose(cpu, thread, it.next_LS, it.X_LS, cols, rows);
   return it.next_LS;
 }

@@ -188,8 +188,8 @@ static struct plm_product_shape forward_shape(const struct plm_cpu *cpu, int64_t
                                     .ldb = I,
                                     .ldc = O,
                                     .transpose_b = 1,
-                                    .half = cpu->bf16,
-                                    .half_output = cpu->bf16};
+                                    .is_bf16 = cpu->bf16,
+                                    .bf16_output = cpu->bf16};
 }
 
 static void linear_forward(struct plm_ops *ops, act *y, const act *x, const act *w,
@@ -217,8 +217,8 @@ static struct plm_product_shape backward_shape(const struct plm_cpu *cpu, int64_
                                     .lda = O,
                                     .ldb = I,
                                     .ldc = I,
-                                    .half = cpu->bf16,
-                                    .half_output = cpu->bf16};
+                                    .is_bf16 = cpu->bf16,
+                                    .bf16_output = cpu->bf16};
 }
 
 static void linear_backward_input(struct plm_ops *ops, act *dx, const act *dy, const act *w,

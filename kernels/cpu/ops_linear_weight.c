@@ -76,9 +76,9 @@ static void add_float(struct plm_cpu *cpu, float *dw, const float *dy, const flo
 }
 
 /* ---- bf16 ---- */
-enum { HALF = 2 }; /* bytes of an activation */
+enum { BF16_BYTES = 2 }; /* bytes of an activation */
 
-struct half_job {
+struct bf16_job {
   struct plm_cpu *cpu;
   const struct plm_product *(*pieces)[3]; /* for each share of O: whole, rest and last */
   float *dw;
@@ -88,22 +88,23 @@ struct half_job {
   int64_t whole, rest; /* tokens of the first and of the second product */
 };
 
-static void half_share(void *context, uint32_t index, uint32_t count)
+static void bf16_share(void *context, uint32_t index, uint32_t count)
 {
-  const struct half_job *job = context;
+  const struct bf16_job *job = context;
   int64_t begin, end;
   plm_pool_share(job->O, SHARE, index, count, &begin, &end);
   if (begin == end) return;
   float *dw = job->dw + begin * job->I;
-  const char *dy = job->dy + begin * HALF;
+  const char *dy = job->dy + begin * BF16_BYTES;
   plm_product_run(job->pieces[index][0], index, dw, dy, job->x);
-  plm_product_run(job->pieces[index][1], index, dw, dy + job->whole * job->O * HALF,
-                  job->x + job->whole * job->I * HALF);
+  plm_product_run(job->pieces[index][1], index, dw, dy + job->whole * job->O * BF16_BYTES,
+                  job->x + job->whole * job->I * BF16_BYTES);
   if (job->dy_last != NULL)
-    plm_product_run(job->pieces[index][2], index, dw, job->dy_last + begin * HALF, job->x_last);
+    plm_product_run(job->pieces[index][2], index, dw, job->dy_last + begin * BF16_BYTES,
+                    job->x_last);
 }
 
-static const struct plm_product *half_piece(const struct half_job *job, int64_t depth, int64_t rows)
+static const struct plm_product *bf16_piece(const struct bf16_job *job, int64_t depth, int64_t rows)
 {
   if (depth == 0 || rows == 0) return NULL;
   const struct plm_product_shape shape = {.M = rows,
@@ -113,36 +114,36 @@ static const struct plm_product *half_piece(const struct half_job *job, int64_t 
                                           .ldb = job->I,
                                           .ldc = job->I,
                                           .transpose_a = 1,
-                                          .half = 1,
+                                          .is_bf16 = 1,
                                           .accumulate = 1};
   return plm_products_get(job->cpu->products, &shape);
 }
 
 /* Copies the last tokens and pads them to DEPTH_LAST with zeros, which add nothing. Returns false
  * if there is no memory. */
-static bool pad_last(struct half_job *job, int64_t last)
+static bool pad_last(struct bf16_job *job, int64_t last)
 {
   const int64_t begin = job->N - last;
-  const size_t dy_bytes = (size_t)(DEPTH_LAST * job->O * HALF);
-  const size_t x_bytes = (size_t)(DEPTH_LAST * job->I * HALF);
+  const size_t dy_bytes = (size_t)(DEPTH_LAST * job->O * BF16_BYTES);
+  const size_t x_bytes = (size_t)(DEPTH_LAST * job->I * BF16_BYTES);
   char *padded = plm_cpu_workspace(job->cpu, dy_bytes + x_bytes);
   if (padded == NULL) return false;
-  const size_t dy_used = (size_t)(last * job->O * HALF);
-  const size_t x_used = (size_t)(last * job->I * HALF);
-  memcpy(padded, job->dy + begin * job->O * HALF, dy_used);
+  const size_t dy_used = (size_t)(last * job->O * BF16_BYTES);
+  const size_t x_used = (size_t)(last * job->I * BF16_BYTES);
+  memcpy(padded, job->dy + begin * job->O * BF16_BYTES, dy_used);
   memset(padded + dy_used, 0, dy_bytes - dy_used);
-  memcpy(padded + dy_bytes, job->x + begin * job->I * HALF, x_used);
+  memcpy(padded + dy_bytes, job->x + begin * job->I * BF16_BYTES, x_used);
   memset(padded + dy_bytes + x_used, 0, x_bytes - x_used);
   job->dy_last = padded;
   job->x_last = padded + dy_bytes;
   return true;
 }
 
-static void add_half(struct plm_cpu *cpu, float *dw, const act *dy, const act *x, int64_t N,
+static void add_bf16(struct plm_cpu *cpu, float *dw, const act *dy, const act *x, int64_t N,
                      int64_t I, int64_t O)
 {
   const struct plm_product *pieces[PLM_CPU_THREADS_LIMIT][3];
-  struct half_job job = {.cpu = cpu,
+  struct bf16_job job = {.cpu = cpu,
                          .pieces = pieces,
                          .dw = dw,
                          .dy = dy,
@@ -156,12 +157,12 @@ static void add_half(struct plm_cpu *cpu, float *dw, const act *dy, const act *x
   for (uint32_t i = 0; i < cpu->ops.threads; i++) {
     int64_t begin, end;
     plm_pool_share(O, SHARE, i, cpu->ops.threads, &begin, &end);
-    pieces[i][0] = half_piece(&job, job.whole, end - begin);
-    pieces[i][1] = half_piece(&job, job.rest, end - begin);
-    pieces[i][2] = half_piece(&job, last > 0 ? DEPTH_LAST : 0, end - begin);
+    pieces[i][0] = bf16_piece(&job, job.whole, end - begin);
+    pieces[i][1] = bf16_piece(&job, job.rest, end - begin);
+    pieces[i][2] = bf16_piece(&job, last > 0 ? DEPTH_LAST : 0, end - begin);
   }
   if (last > 0 && !pad_last(&job, last)) return;
-  plm_pool_run(cpu->pool, half_share, &job);
+  plm_pool_run(cpu->pool, bf16_share, &job);
 }
 
 static void linear_backward_weight(struct plm_ops *ops, float *dw, const act *dy, const act *x,
@@ -169,7 +170,7 @@ static void linear_backward_weight(struct plm_ops *ops, float *dw, const act *dy
 {
   struct plm_cpu *cpu = plm_cpu_of(ops);
   if (cpu->bf16)
-    add_half(cpu, dw, dy, x, N, I, O);
+    add_bf16(cpu, dw, dy, x, N, I, O);
   else
     add_float(cpu, dw, dy, x, N, I, O);
 }

@@ -23,8 +23,8 @@ struct plm_product_shape {
   int64_t lda, ldb, ldc;
   uint8_t transpose_a; /* A is stored as (K, M) */
   uint8_t transpose_b; /* B is stored as (N, K) */
-  uint8_t half;        /* A and B are bf16, else float */
-  uint8_t half_output; /* C is bf16, else float; only with half */
+  uint8_t is_bf16;     /* A and B are bf16, else float */
+  uint8_t bf16_output; /* C is bf16, else float; only with is_bf16 */
   uint8_t accumulate;  /* C += */
 };
 
@@ -33,7 +33,8 @@ static inline bool plm_product_shape_equal(const struct plm_product_shape *a,
 {
   return a->M == b->M && a->N == b->N && a->K == b->K && a->lda == b->lda && a->ldb == b->ldb &&
          a->ldc == b->ldc && a->transpose_a == b->transpose_a && a->transpose_b == b->transpose_b &&
-         a->half == b->half && a->half_output == b->half_output && a->accumulate == b->accumulate;
+         a->is_bf16 == b->is_bf16 && a->bf16_output == b->bf16_output &&
+         a->accumulate == b->accumulate;
 }
 
 /* Name and version of the library. The bits of its products may differ between versions. */

@@ -69,7 +69,7 @@ plm_status plm_products_error(const struct plm_products *products, struct plm_er
 const struct plm_product *plm_products_get(struct plm_products *products,
                                            const struct plm_product_shape *shape)
 {
-  PLM_ASSERT(!shape->half);
+  PLM_ASSERT(!shape->is_bf16);
   const uint64_t mixed = (uint64_t)shape->M * 31 + (uint64_t)shape->N * 1009 +
                          (uint64_t)shape->K * 65537 + (uint64_t)shape->lda;
   struct plm_product **bucket = &products->buckets[mixed % BUCKETS];

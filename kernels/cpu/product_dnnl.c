@@ -36,9 +36,10 @@ typedef dnnl_memory_desc_t matrix_desc;
 typedef const_dnnl_memory_desc_t const_matrix_desc;
 
 static dnnl_status_t describe(matrix_desc *desc, const dnnl_dims_t dims, const dnnl_dims_t strides,
-                              bool half)
+                              bool is_bf16)
 {
-  return dnnl_memory_desc_create_with_strides(desc, 2, dims, half ? dnnl_bf16 : dnnl_f32, strides);
+  return dnnl_memory_desc_create_with_strides(desc, 2, dims, is_bf16 ? dnnl_bf16 : dnnl_f32,
+                                              strides);
 }
 
 static void forget(matrix_desc *desc)
@@ -66,9 +67,9 @@ typedef dnnl_memory_desc_t matrix_desc;
 typedef const dnnl_memory_desc_t *const_matrix_desc;
 
 static dnnl_status_t describe(matrix_desc *desc, const dnnl_dims_t dims, const dnnl_dims_t strides,
-                              bool half)
+                              bool is_bf16)
 {
-  return dnnl_memory_desc_init_by_strides(desc, 2, dims, half ? dnnl_bf16 : dnnl_f32, strides);
+  return dnnl_memory_desc_init_by_strides(desc, 2, dims, is_bf16 ? dnnl_bf16 : dnnl_f32, strides);
 }
 
 static void forget(matrix_desc *desc)
@@ -112,9 +113,9 @@ static dnnl_status_t describe_all(matrix_desc d[3], const struct plm_product_sha
   const dnnl_dims_t a_strides = {s->transpose_a ? 1 : s->lda, s->transpose_a ? s->lda : 1};
   const dnnl_dims_t b_strides = {s->transpose_b ? 1 : s->ldb, s->transpose_b ? s->ldb : 1};
   const dnnl_dims_t c_strides = {s->ldc, 1};
-  dnnl_status_t status = describe(&d[0], a, a_strides, s->half);
-  if (status == dnnl_success) status = describe(&d[1], b, b_strides, s->half);
-  if (status == dnnl_success) status = describe(&d[2], c, c_strides, s->half_output);
+  dnnl_status_t status = describe(&d[0], a, a_strides, s->is_bf16);
+  if (status == dnnl_success) status = describe(&d[1], b, b_strides, s->is_bf16);
+  if (status == dnnl_success) status = describe(&d[2], c, c_strides, s->bf16_output);
   return status;
 }
 
@@ -200,8 +201,9 @@ static void free_product(struct plm_product *product)
 
 static uint32_t bucket_of(const struct plm_product_shape *s)
 {
-  const uint64_t flags = s->transpose_a | (uint64_t)s->transpose_b << 1 | (uint64_t)s->half << 2 |
-                         (uint64_t)s->half_output << 3 | (uint64_t)s->accumulate << 4;
+  const uint64_t flags = s->transpose_a | (uint64_t)s->transpose_b << 1 |
+                         (uint64_t)s->is_bf16 << 2 | (uint64_t)s->bf16_output << 3 |
+                         (uint64_t)s->accumulate << 4;
   const uint64_t fields[] = {(uint64_t)s->M,   (uint64_t)s->N,   (uint64_t)s->K, (uint64_t)s->lda,
                              (uint64_t)s->ldb, (uint64_t)s->ldc, flags};
   uint64_t h = 1469598103934665603u; /* FNV-1a over whole fields instead of bytes */
@@ -221,12 +223,12 @@ const struct plm_product *plm_products_get(struct plm_products *products,
   if (product != NULL) {
     product->shape = *shape;
     product->owner = products;
-    status = shape->half ? make_primitive(product) : dnnl_success;
+    status = shape->is_bf16 ? make_primitive(product) : dnnl_success;
   }
   if (status != dnnl_success) {
     plm_error_set(&products->error, status == dnnl_out_of_memory ? PLM_NO_MEMORY : PLM_FAILURE,
                   "oneDNN cannot plan a %s product of %lld x %lld x %lld (its status %d)",
-                  shape->half ? "bf16" : "fp32", (long long)shape->M, (long long)shape->N,
+                  shape->is_bf16 ? "bf16" : "fp32", (long long)shape->M, (long long)shape->N,
                   (long long)shape->K, (int)status);
     if (product != NULL) free_product(product);
     return NULL;
@@ -341,8 +343,8 @@ bool plm_products_have_bf16(void)
                                           .lda = SIDE,
                                           .ldb = SIDE,
                                           .ldc = SIDE,
-                                          .half = 1,
-                                          .half_output = 1};
+                                          .is_bf16 = 1,
+                                          .bf16_output = 1};
   struct plm_products *products;
   if (plm_products_open(1, &products, NULL) != PLM_OK) return false;
   const bool has = plm_products_get(products, &shape) != NULL;

@@ -39,12 +39,12 @@ enum { COUNT_BF16 = 6, COUNT_FLOAT = 4, COUNT_SMALL = 8 };
 
 static int64_t in_bytes(const struct plm_product_shape *shape)
 {
-  return shape->half ? 2 : 4;
+  return shape->is_bf16 ? 2 : 4;
 }
 
 static int64_t out_bytes(const struct plm_product_shape *shape)
 {
-  return shape->half_output ? 2 : 4;
+  return shape->bf16_output ? 2 : 4;
 }
 
 plm_status plm_row_products_open(struct plm_products *products, struct plm_row_products **rows,
@@ -188,7 +188,7 @@ static bool make_probe(struct probe *probe, const struct plm_product_shape *s, i
 bool plm_row_piece_is_sliced(const struct plm_product_shape *shape)
 {
   /* the fast bf16 kernels of oneDNN take only dense operands */
-  return shape->half && !shape->transpose_b;
+  return shape->is_bf16 && !shape->transpose_b;
 }
 
 /* Shape of the product of `rows` rows by `columns` columns, with a dense C. */
@@ -279,8 +279,8 @@ static int64_t tallest(struct plm_row_family *family)
 /* Chooses the unit with which the tallest products agree, because tall products are faster. */
 static bool choose_unit(struct plm_row_family *family)
 {
-  const int64_t *units = family->shape.half ? UNITS_BF16 : UNITS_FLOAT;
-  const int count = family->shape.half ? COUNT_BF16 : COUNT_FLOAT;
+  const int64_t *units = family->shape.is_bf16 ? UNITS_BF16 : UNITS_FLOAT;
+  const int count = family->shape.is_bf16 ? COUNT_BF16 : COUNT_FLOAT;
   enum { ENOUGH = 240 }; /* the largest multiple of 48 below 256 */
   int64_t best = 0;
   for (int i = 0; i < count && family->tall < ENOUGH; i++) {
@@ -344,7 +344,7 @@ static const struct plm_product *variant(struct plm_row_family *family, int64_t 
 /* The product with the smallest height that holds `rows` rows, which are fewer than a unit. */
 static struct plm_row_run smallest(struct plm_row_family *family, int64_t rows)
 {
-  for (int i = 0; !family->shape.half && i < COUNT_SMALL && SMALL[i] < family->unit; i++) {
+  for (int i = 0; !family->shape.is_bf16 && i < COUNT_SMALL && SMALL[i] < family->unit; i++) {
     if (SMALL[i] < rows) continue;
     const struct plm_product *product = variant(family, SMALL[i], 0, family->shape.N);
     if (product != NULL) return (struct plm_row_run){SMALL[i], product};

@@ -344,8 +344,8 @@ static void matrices_are_the_same_together(void **state)
   if (device_case_is_real()) skip(); /* this test is about the CPU's threads */
   float *alone = calloc(2 * MATRIX_ELEMENTS, sizeof *alone), *other = alone + MATRIX_ELEMENTS;
   assert_non_null(alone);
-  for (int half = 0; half < 2; half++) {
-    const int precision = half ? PLM_PRECISION_BF16 : PLM_PRECISION_FP32;
+  for (int is_bf16 = 0; is_bf16 < 2; is_bf16++) {
+    const int precision = is_bf16 ? PLM_PRECISION_BF16 : PLM_PRECISION_FP32;
     struct plm_ops *ops;
     if (plm_ops_cpu_open(precision, 1, NULL, &ops, NULL) != PLM_OK) continue; /* no bf16 here */
     ops->close(ops);

@@ -37,9 +37,9 @@ static void put(char *at, float value, size_t bytes)
 {
   uint32_t bits;
   memcpy(&bits, &value, sizeof bits);
-  const uint16_t half = (uint16_t)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+  const uint16_t rounded = (uint16_t)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
   if (bytes == 2)
-    memcpy(at, &half, sizeof half);
+    memcpy(at, &rounded, sizeof rounded);
   else
     memcpy(at, &value, sizeof value);
 }

@@ -193,7 +193,7 @@ double *ops_case_zeros(struct ops_case *c, int64_t n)
   return keep(c, (size_t)n * sizeof(double));
 }
 
-static uint16_t to_half(double value)
+static bf16 to_bf16(double value)
 {
   const float single = (float)value;
   uint32_t bits;
@@ -202,9 +202,9 @@ static uint16_t to_half(double value)
   return (uint16_t)(bits >> 16);
 }
 
-static double from_half(uint16_t half)
+static double from_bf16(bf16 value)
 {
-  const uint32_t bits = (uint32_t)half << 16;
+  const uint32_t bits = (uint32_t)value << 16;
   float single;
   memcpy(&single, &bits, sizeof single);
   return (double)single;
@@ -229,8 +229,8 @@ void *ops_case_act(struct ops_case *c, double *values, int64_t n)
   uint16_t *out = malloc((size_t)n * sizeof *out);
   assert_non_null(out);
   for (int64_t i = 0; i < n; i++) {
-    out[i] = to_half(values[i]);
-    values[i] = from_half(out[i]);
+    out[i] = to_bf16(values[i]);
+    values[i] = from_bf16(out[i]);
   }
   void *device = ops_case_device(c, out, (size_t)n * sizeof *out);
   free(out);
@@ -253,7 +253,7 @@ double *ops_case_read(struct ops_case *c, const void *values, int64_t n)
   double *out = keep(c, (size_t)n * sizeof *out);
   for (int64_t i = 0; i < n; i++)
     out[i] = c->ops->act_bytes == 4 ? (double)((const float *)host)[i]
-                                    : from_half(((const uint16_t *)host)[i]);
+                                    : from_bf16(((const uint16_t *)host)[i]);
   return out;
 }
 

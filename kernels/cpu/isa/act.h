@@ -1,4 +1,4 @@
-/* Lets both precisions of activations share one source. A file defines ACT_HALF as 0 (float) or 1
+/* Lets both precisions of activations share one source. A file defines ACT_BF16 as 0 (float) or 1
  * (bf16), includes this header and then its kernels. ACT(f) is the name of f in that precision. */
 #include "kernels/cpu/isa/simd.h"
 
@@ -6,11 +6,11 @@
 #undef ACT_TYPE
 #undef act_load
 #undef act_store
-#if ACT_HALF
-#define ACT(name) name##_half
+#if ACT_BF16
+#define ACT(name) name##_bf16
 #define ACT_TYPE uint16_t
-#define act_load vload_half
-#define act_store vstore_half
+#define act_load vload_bf16
+#define act_store vstore_bf16
 #else
 #define ACT(name) name##_float
 #define ACT_TYPE float

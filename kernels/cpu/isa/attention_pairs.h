@@ -53,7 +53,7 @@ static void product_run_pairs(const struct product *p, int rows, int vectors)
 }
 
 /* Rounds both to bf16, with `even` in the lower half of the result and `odd` in the upper half. */
-FORCE_INLINE __m512i narrow_two(vfloat even, vfloat odd)
+FORCE_INLINE __m512i to_bf16_two(vfloat even, vfloat odd)
 {
   return (__m512i)_mm512_cvtne2ps_pbh(odd, even);
 }

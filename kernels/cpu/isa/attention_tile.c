@@ -129,7 +129,7 @@ FORCE_INLINE vfloat powers(const struct plm_attention_task *task, float *column,
       vfloat odd = {0};
       if (r + 1 < count) odd = exp2_of(load(column + (r + 1) * TILE) * exponent - shift);
       sum += even + odd;
-      store(column + r / 2 * TILE, interleave(narrow_two(even, odd)));
+      store(column + r / 2 * TILE, interleave(to_bf16_two(even, odd)));
     }
     return sum;
   }
@@ -289,8 +289,8 @@ static void slope_block_pairs(const struct plm_attention_task *task, const struc
         slope[i] = p[i] * (load(w->slopes + at + i * TILE) - delta);
         if (task->soft_cap > 0) slope[i] *= load(w->derivative + at + i * TILE);
       }
-      const __m512i slopes = narrow_two(slope[0], slope[1]);
-      store_two(w->scores + row, w->scores + row + TILE, narrow_two(p[0], p[1]));
+      const __m512i slopes = to_bf16_two(slope[0], slope[1]);
+      store_two(w->scores + row, w->scores + row + TILE, to_bf16_two(p[0], p[1]));
       store_two(w->slopes + row, w->slopes + row + TILE, slopes);
       store(w->derivative + r / 2 * TILE + v * LANES, interleave(slopes));
     }

@@ -24,10 +24,10 @@ enum { LANES = 4 };
 typedef float vfloat __attribute__((vector_size(LANES * 4)));
 typedef int32_t vint __attribute__((vector_size(LANES * 4)));
 typedef uint32_t vuint __attribute__((vector_size(LANES * 4)));
-typedef uint16_t vhalf __attribute__((vector_size(LANES * 2)));
+typedef uint16_t vbf16 __attribute__((vector_size(LANES * 2)));
 typedef float vfloat_unaligned __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
 typedef int32_t vint_unaligned __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
-typedef uint16_t vhalf_unaligned __attribute__((vector_size(LANES * 2), aligned(2), may_alias));
+typedef uint16_t vbf16_unaligned __attribute__((vector_size(LANES * 2), aligned(2), may_alias));
 
 #define FORCE_INLINE static inline __attribute__((always_inline))
 
@@ -96,18 +96,18 @@ FORCE_INLINE vfloat zero_below(vfloat key, float limit, vfloat x)
 #endif
 
 /* bf16 is the upper half of a float. */
-FORCE_INLINE vfloat widen(vhalf x)
+FORCE_INLINE vfloat from_bf16(vbf16 x)
 {
   return (vfloat)(__builtin_convertvector(x, vuint) << 16);
 }
 
 /* Rounds to nearest, ties to even; NaN stays NaN. */
-FORCE_INLINE vhalf narrow(vfloat x)
+FORCE_INLINE vbf16 to_bf16(vfloat x)
 {
   const vuint bits = (vuint)x;
   const vuint rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
   const vuint quiet = (bits >> 16) | 0x40;
-  return __builtin_convertvector((vuint)choose(x == x, (vfloat)rounded, (vfloat)quiet), vhalf);
+  return __builtin_convertvector((vuint)choose(x == x, (vfloat)rounded, (vfloat)quiet), vbf16);
 }
 
 /* Loads `count` elements (1..LANES) from element `at` on; the lanes beyond them are 0. */
@@ -115,10 +115,10 @@ FORCE_INLINE vfloat load_act(const void *base, int64_t at, int count, bool is_bf
 {
   if (is_bf16) {
     const uint16_t *p = (const uint16_t *)base + at;
-    if (count == LANES) return widen(*(const vhalf_unaligned *)p);
-    vhalf part = {0};
+    if (count == LANES) return from_bf16(*(const vbf16_unaligned *)p);
+    vbf16 part = {0};
     memcpy(&part, p, (size_t)count * sizeof *p);
-    return widen(part);
+    return from_bf16(part);
   }
   const float *p = (const float *)base + at;
   if (count == LANES) return load(p);
@@ -131,11 +131,11 @@ FORCE_INLINE void store_act(void *base, int64_t at, int count, bool is_bf16, vfl
 {
   if (is_bf16) {
     uint16_t *p = (uint16_t *)base + at;
-    const vhalf half = narrow(x);
+    const vbf16 rounded = to_bf16(x);
     if (count == LANES)
-      *(vhalf_unaligned *)p = half;
+      *(vbf16_unaligned *)p = rounded;
     else
-      memcpy(p, &half, (size_t)count * sizeof *p);
+      memcpy(p, &rounded, (size_t)count * sizeof *p);
     return;
   }
   float *p = (float *)base + at;

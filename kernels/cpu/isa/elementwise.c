@@ -2,18 +2,18 @@
  * the residual stream. */
 #include "kernels/cpu/cpu_vector.h"
 
-#define ACT_HALF 0
+#define ACT_BF16 0
 #include "kernels/cpu/isa/act.h"
 #include "kernels/cpu/isa/elementwise_act.h"
-#undef ACT_HALF
-#define ACT_HALF 1
+#undef ACT_BF16
+#define ACT_BF16 1
 #include "kernels/cpu/isa/act.h"
 #include "kernels/cpu/isa/elementwise_act.h"
 
-void SIMD_NAME(plm_cpu_fill_elementwise)(struct plm_cpu_vector *vector, bool half)
+void SIMD_NAME(plm_cpu_fill_elementwise)(struct plm_cpu_vector *vector, bool is_bf16)
 {
-  if (half)
-    fill_elementwise_half(vector);
+  if (is_bf16)
+    fill_elementwise_bf16(vector);
   else
     fill_elementwise_float(vector);
 }

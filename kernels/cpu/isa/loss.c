@@ -90,9 +90,9 @@ static void cross_entropy(float *row_loss, float *dlogits, const struct plm_loss
     one_row(row_loss + n, dlogits == NULL ? NULL : dlogits + n * rows->V, rows, n);
 }
 
-void SIMD_NAME(plm_cpu_fill_loss)(struct plm_cpu_vector *vector, bool half)
+void SIMD_NAME(plm_cpu_fill_loss)(struct plm_cpu_vector *vector, bool is_bf16)
 {
-  (void)half; /* logits and their gradient are fp32 in either precision */
+  (void)is_bf16; /* logits and their gradient are fp32 in either precision */
   vector->add_bias = add_bias;
   vector->column_sums = column_sums;
   vector->soft_cap = soft_cap;

@@ -4,11 +4,11 @@
 
 #define PLM_NORM_EPSILON 1e-6f
 
-#define ACT_HALF 0
+#define ACT_BF16 0
 #include "kernels/cpu/isa/act.h"
 #include "kernels/cpu/isa/norm_act.h"
-#undef ACT_HALF
-#define ACT_HALF 1
+#undef ACT_BF16
+#define ACT_BF16 1
 #include "kernels/cpu/isa/act.h"
 #include "kernels/cpu/isa/norm_act.h"
 
@@ -22,10 +22,10 @@ static void norm_rows_backward(float *dx, const float *dh, const float *x, int64
   norm_backward_float(dx, dh, x, N, D);
 }
 
-void SIMD_NAME(plm_cpu_fill_norm)(struct plm_cpu_vector *vector, bool half)
+void SIMD_NAME(plm_cpu_fill_norm)(struct plm_cpu_vector *vector, bool is_bf16)
 {
-  if (half)
-    fill_norm_half(vector);
+  if (is_bf16)
+    fill_norm_bf16(vector);
   else
     fill_norm_float(vector);
   vector->norm_rows_forward = norm_rows_forward;

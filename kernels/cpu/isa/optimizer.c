@@ -7,7 +7,7 @@
 /* A row of 16 bytes of a square block. The functions below transpose a block: each round
  * interleaves every row with the row half a block further down. */
 typedef float lanes_float __attribute__((vector_size(16)));
-typedef uint16_t lanes_half __attribute__((vector_size(16)));
+typedef uint16_t lanes_bf16 __attribute__((vector_size(16)));
 
 static inline void interleave_float(lanes_float r[4])
 {
@@ -20,10 +20,10 @@ static inline void interleave_float(lanes_float r[4])
   }
 }
 
-static inline void interleave_half(lanes_half r[8])
+static inline void interleave_bf16(lanes_bf16 r[8])
 {
   for (int round = 0; round < 3; round++) {
-    lanes_half before[8];
+    lanes_bf16 before[8];
     memcpy(before, r, sizeof before);
     for (int i = 0; i < 4; i++) {
       r[2 * i] = __builtin_shufflevector(before[i], before[i + 4], 0, 8, 1, 9, 2, 10, 3, 11);
@@ -32,11 +32,11 @@ static inline void interleave_half(lanes_half r[8])
   }
 }
 
-#define ACT_HALF 0
+#define ACT_BF16 0
 #include "kernels/cpu/isa/act.h"
 #include "kernels/cpu/isa/optimizer_act.h"
-#undef ACT_HALF
-#define ACT_HALF 1
+#undef ACT_BF16
+#define ACT_BF16 1
 #include "kernels/cpu/isa/act.h"
 #include "kernels/cpu/isa/optimizer_act.h"
 
@@ -84,10 +84,10 @@ static void nesterov(float *restrict out, float *restrict buffer, const float *r
   }
 }
 
-void SIMD_NAME(plm_cpu_fill_optimizer)(struct plm_cpu_vector *vector, bool half)
+void SIMD_NAME(plm_cpu_fill_optimizer)(struct plm_cpu_vector *vector, bool is_bf16)
 {
-  if (half)
-    fill_optimizer_half(vector);
+  if (is_bf16)
+    fill_optimizer_bf16(vector);
   else
     fill_optimizer_float(vector);
   vector->sum_squares = sum_squares;

@@ -17,18 +17,18 @@
   default: statement(width); break;      \
   }
 
-#define ACT_HALF 0
+#define ACT_BF16 0
 #include "kernels/cpu/isa/act.h"
 #include "kernels/cpu/isa/qkv_act.h"
-#undef ACT_HALF
-#define ACT_HALF 1
+#undef ACT_BF16
+#define ACT_BF16 1
 #include "kernels/cpu/isa/act.h"
 #include "kernels/cpu/isa/qkv_act.h"
 
-void SIMD_NAME(plm_cpu_fill_qkv)(struct plm_cpu_vector *vector, bool half)
+void SIMD_NAME(plm_cpu_fill_qkv)(struct plm_cpu_vector *vector, bool is_bf16)
 {
-  if (half)
-    fill_qkv_half(vector);
+  if (is_bf16)
+    fill_qkv_bf16(vector);
   else
     fill_qkv_float(vector);
 }

@@ -32,7 +32,7 @@
 typedef float vfloat __attribute__((vector_size(4 * SIMD_WIDTH)));
 typedef int32_t vint __attribute__((vector_size(4 * SIMD_WIDTH)));
 typedef uint32_t vuint __attribute__((vector_size(4 * SIMD_WIDTH)));
-typedef uint16_t vhalf __attribute__((vector_size(2 * SIMD_WIDTH)));
+typedef uint16_t vbf16 __attribute__((vector_size(2 * SIMD_WIDTH)));
 
 static inline vfloat vset(float x)
 {
@@ -70,7 +70,7 @@ static inline void vstore_float(float *to, vfloat x, int64_t left)
   for (int64_t i = 0; i < left; i++) to[i] = lane[i];
 }
 
-static inline vfloat vfrom_half(vhalf h)
+static inline vfloat vfrom_bf16(vbf16 h)
 {
   return (vfloat)(__builtin_convertvector(h, vuint) << 16);
 }
@@ -78,38 +78,38 @@ static inline vfloat vfrom_half(vhalf h)
 /* Rounds to nearest, ties to even; a NaN becomes a quiet NaN. AVX-512 uses an instruction of
  * AVX512_BF16, which treats subnormal floats as 0. If the processor lacks that instruction, the
  * backend uses the AVX2 kernels for bf16. */
-static inline vhalf vto_half(vfloat x)
+static inline vbf16 vto_bf16(vfloat x)
 {
 #if defined(PLM_ISA_avx512)
-  return (vhalf)_mm512_cvtneps_pbh((__m512)x);
+  return (vbf16)_mm512_cvtneps_pbh((__m512)x);
 #else
   const vuint bits = (vuint)x;
   const vuint rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
   const vuint is_nan = (vuint)(x != x);
-  return __builtin_convertvector((rounded & ~is_nan) | (0x7fc0u & is_nan), vhalf);
+  return __builtin_convertvector((rounded & ~is_nan) | (0x7fc0u & is_nan), vbf16);
 #endif
 }
 
-static inline vfloat vload_half_part(const uint16_t *from, int64_t left)
+static inline vfloat vload_bf16_part(const uint16_t *from, int64_t left)
 {
   uint16_t lane[SIMD_WIDTH] = {0};
-  vhalf h;
+  vbf16 h;
   for (int64_t i = 0; i < left; i++) lane[i] = from[i];
   memcpy(&h, lane, sizeof h);
-  return vfrom_half(h);
+  return vfrom_bf16(h);
 }
 
-static inline vfloat vload_half(const uint16_t *from, int64_t left)
+static inline vfloat vload_bf16(const uint16_t *from, int64_t left)
 {
-  if (__builtin_expect(left < SIMD_WIDTH, 0)) return vload_half_part(from, left);
-  vhalf h;
+  if (__builtin_expect(left < SIMD_WIDTH, 0)) return vload_bf16_part(from, left);
+  vbf16 h;
   memcpy(&h, from, sizeof h);
-  return vfrom_half(h);
+  return vfrom_bf16(h);
 }
 
-static inline void vstore_half(uint16_t *to, vfloat x, int64_t left)
+static inline void vstore_bf16(uint16_t *to, vfloat x, int64_t left)
 {
-  const vhalf h = vto_half(x);
+  const vbf16 h = vto_bf16(x);
   if (__builtin_expect(left >= SIMD_WIDTH, 1)) {
     memcpy(to, &h, sizeof h);
     return;

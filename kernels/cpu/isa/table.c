@@ -31,18 +31,18 @@ static void count_group(struct histogram *histogram, const struct plm_token_grou
   }
 }
 
-#define ACT_HALF 0
+#define ACT_BF16 0
 #include "kernels/cpu/isa/act.h"
 #include "kernels/cpu/isa/table_act.h"
-#undef ACT_HALF
-#define ACT_HALF 1
+#undef ACT_BF16
+#define ACT_BF16 1
 #include "kernels/cpu/isa/act.h"
 #include "kernels/cpu/isa/table_act.h"
 
-void SIMD_NAME(plm_cpu_fill_table)(struct plm_cpu_vector *vector, bool half)
+void SIMD_NAME(plm_cpu_fill_table)(struct plm_cpu_vector *vector, bool is_bf16)
 {
-  if (half)
-    fill_table_half(vector);
+  if (is_bf16)
+    fill_table_bf16(vector);
   else
     fill_table_float(vector);
 }
