@@ -12,6 +12,7 @@
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "kernels/backend_library.h"
+#include "kernels/cpu/processor.h"
 
 #define LIBRARY_NAME "libplm_cuda.so"
 
@@ -153,6 +154,11 @@ plm_status plm_ops_open(const struct plm_ops_request *request, struct plm_ops **
   }
   if (request->device == PLM_DEVICE_AUTO && try_cuda(request, ops)) return PLM_OK;
   return plm_ops_cpu_open(request->precision, request->threads, request->isa, ops, error);
+}
+
+const char *plm_ops_cpu_level(void)
+{
+  return plm_processor_level_name(plm_processor_level());
 }
 
 /* ---- planning ------------------------------------------------------------------------------ */

@@ -117,6 +117,9 @@ void plm_resume_compare(struct plm_trainer_state *state, const struct plm_resolv
   if (strcmp(saved->device, today->device) != 0) return;
   compare_text(state, "product library", saved->products, today->products);
   compare_text(state, "instruction set", saved->isa, today->isa);
+  /* checkpoints of earlier builds have no level; a different instruction set implies another one */
+  if (saved->level[0] != '\0' && strcmp(saved->isa, today->isa) == 0)
+    compare_text(state, "level of instructions (PLM_CPU_ISA)", saved->level, today->level);
   compare_number(state, "threads", saved->threads, today->threads);
   compare_text(state, "processor", saved->processor, today->processor);
 }

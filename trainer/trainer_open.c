@@ -195,6 +195,8 @@ static struct plm_resolved resolve_today(const struct plm_config *config, const 
                                .build = PLM_BUILD_DIGEST};
   snprintf(today.device, sizeof today.device, "%s", ops->name);
   snprintf(today.isa, sizeof today.isa, "%s", ops->isa);
+  if (strcmp(ops->name, "cpu") == 0)
+    snprintf(today.level, sizeof today.level, "%s", plm_ops_cpu_level());
   snprintf(today.precision, sizeof today.precision, "%s",
            plm_precision_name(ops->act_bytes == 2 ? PLM_PRECISION_BF16 : PLM_PRECISION_FP32));
   if (ops->products != NULL) snprintf(today.products, sizeof today.products, "%s", ops->products);

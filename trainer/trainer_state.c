@@ -48,6 +48,7 @@ static const struct field fields[] = {
     FIELD("resolved", "product_flops_per_second", KIND_DOUBLE, resolved.product_flops),
     FIELD("resolved", "processor", KIND_TEXT, resolved.processor),
     FIELD("resolved", "version", KIND_TEXT, resolved.version),
+    FIELD("resolved", "level", KIND_LATER, resolved.level),
     FIELD("resolved", "build", KIND_LATER, resolved.build),
     FIELD("resolved", "products", KIND_LATER, resolved.products),
 };

@@ -15,6 +15,7 @@
  * through resumes. */
 struct plm_resolved {
   char device[16], precision[8], isa[16];
+  char level[16]; /* of the CPU's instructions, which PLM_CPU_ISA may limit; "" on a GPU */
   uint32_t threads, ranks;
   uint32_t step_chunks, micro_chunks;
   double product_flops; /* plm_product_rate */

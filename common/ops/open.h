@@ -35,6 +35,10 @@ struct plm_ops_request {
 plm_status plm_ops_open(const struct plm_ops_request *request, struct plm_ops **ops,
                         struct plm_error *error);
 
+/* Name of the level of instructions that the CPU backend and its product library may use: that of
+ * the processor, or a lesser one that PLM_CPU_ISA names. See doc/processors.md#levels. */
+const char *plm_ops_cpu_level(void);
+
 /* What memory planning needs to know about a backend. If `device: cuda` is asked for and cannot be
  * opened, ops can only be used for planning: only name, act_bytes, muon_scratch, memory_size (which
  * reports 0) and close are set. */

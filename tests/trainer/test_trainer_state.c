@@ -29,7 +29,8 @@ static void fill(struct plm_trainer_state *state, const struct plm_config *confi
       .metrics_bytes = 4321,
       .resolved = {.device = "cpu",
                    .precision = "fp32",
-                   .isa = "avx2",
+                   .isa = "avx512",
+                   .level = "avx512_bf16",
                    .threads = 2,
                    .ranks = 1,
                    .step_chunks = 8,
@@ -134,7 +135,7 @@ static void grace_is_judged_by_the_last_step(void **unused)
   assert_false(plm_grace_is_short(&grace));
 }
 
-/* A resume on another build, library or processor is marked as inexact. */
+/* A resume on another build, library or level of instructions is marked as inexact. */
 static void another_build_or_library_is_inexact(void **unused)
 {
   (void)unused;
@@ -153,11 +154,20 @@ static void another_build_or_library_is_inexact(void **unused)
   strcpy(today.products, "oneDNN 3.2.0");
   plm_resume_compare(&state, &today);
   assert_false(state.exact);
+  state.exact = true;
+  today = state.resolved;
+  strcpy(today.level, "amx"); /* with the same vector kernels, "avx512" */
+  plm_resume_compare(&state, &today);
+  assert_false(state.exact);
+  state.exact = true;
+  state.resolved.level[0] = '\0'; /* an older checkpoint does not tell */
+  plm_resume_compare(&state, &today);
+  assert_true(state.exact);
   plm_trainer_state_deinit(&state);
   plm_config_deinit(&config);
 }
 
-/* Older checkpoints do not name build and library, and call the algorithms plans. */
+/* Older checkpoints do not name build, library and level, and call the algorithms plans. */
 static void an_older_checkpoint_is_read(void **unused)
 {
   (void)unused;
@@ -175,6 +185,7 @@ static void an_older_checkpoint_is_read(void **unused)
   cJSON *resolved = cJSON_GetObjectItem(json, "resolved");
   cJSON_DeleteItemFromObject(resolved, "build");
   cJSON_DeleteItemFromObject(resolved, "products");
+  cJSON_DeleteItemFromObject(resolved, "level");
   cJSON *algorithms = cJSON_DetachItemFromObject(resolved, "algorithms");
   assert_non_null(algorithms);
   cJSON_AddItemToObject(resolved, "plans", algorithms);
