@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# `up --resume never` and `--resume PATH` that are killed at any rename: the next `up` finishes the move,
+# and no checkpoint and no line of the metrics is lost.
+. "$PLM_ROOT/tests/support/lib.sh"
+[[ $(basename "$PLM_BUILD") == build ]] && command -v gcc >/dev/null || {
+  echo "no shim under sanitizers"
+  exit 77
+}
+
+small_corpus corpus
+small_config pipeline.yaml unet
+expect 0 plm-pipeline up pipeline.yaml
+mv run before
+
+# The stages of the runs that follow: the trainer has nothing to do.
+mkdir bin
+cp "$PLM_BIN/plm-pipeline" bin/
+printf '#!/bin/sh\necho >&$PLM_READY_FD\ncp done.json run/DONE\n' >bin/plm-trainer
+chmod +x bin/plm-trainer
+cp before/DONE done.json
+
+cat >kill.c <<'C'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdlib.h>
+int rename(const char *from, const char *to)
+{
+  static int count;
+  if (++count == atoi(getenv("KILL_AT_RENAME"))) raise(SIGKILL);
+  return ((int (*)(const char *, const char *))dlsym(RTLD_NEXT, "rename"))(from, to);
+}
+C
+gcc -shared -fPIC -o kill.so kill.c -ldl
+
+steps_in() { # FILE: the steps of its lines
+  if [ -e "$1" ]; then jq -r .step "$1" | tr '\n' ' '; fi
+}
+checkpoints_in() { (cd "$1/checkpoints" 2>/dev/null && echo step_*); }
+all_files() { # what must be somewhere: the same before and after
+  find "$1" -name trainer.jsonl -exec cat {} + | sort
+  find "$1" -name evaluator.jsonl -exec cat {} + | sort
+  find "$1" -name 'step_*' -printf '%f\n' | sort
+}
+all_files before >wanted
+
+# at_each_rename ARGUMENT… : up with these, killed at each rename; then up without them
+at_each_rename() {
+  local at code
+  for ((at = 1; at < 40; at++)); do
+    rm -rf run
+    cp -a before run
+    code=0
+    KILL_AT_RENAME=$at LD_PRELOAD=$PWD/kill.so bin/plm-pipeline up pipeline.yaml trainer "$@" \
+      >out 2>err </dev/null || code=$?
+    [ $code -eq 137 ] || break
+    bin/plm-pipeline up pipeline.yaml trainer >out 2>err </dev/null || fail "up after a kill at rename $at: $(cat err)"
+    [ -z "$(find run/previous-* -name 'MOVING*')" ] || fail "rename $at: the move is not finished"
+    all_files run | diff wanted - >difference || fail "rename $at: $(cat difference)"
+    "$check" || fail "rename $at: $(ls run run/previous-*)"
+  done
+  [ "$at" -gt 4 ] && [ "$code" -eq 0 ] || fail "killed at $at renames only, then $code: $(cat err)"
+}
+
+everything_moved() {
+  # a kill before the first rename of the move leaves the run as it was
+  [ ! -d run/previous-1/checkpoints ] || [ "$(checkpoints_in run/previous-1)" = "$(checkpoints_in before)" ] || return 1
+  [ ! -d run/previous-1/checkpoints ] || [ ! -e run/trainer.jsonl ]
+}
+check=everything_moved
+at_each_rename --resume never
+everything_moved && [ -d run/previous-1/checkpoints ] || fail "never moved nothing"
+
+later_moved() {
+  [ ! -e run/previous-1/trainer.jsonl ] ||
+    [ "$(steps_in run/trainer.jsonl)|$(steps_in run/previous-1/trainer.jsonl)" = '1 2 3 4 |5 6 7 8 9 10 11 12 ' ]
+}
+check=later_moved
+at_each_rename --resume run/checkpoints/step_00000004
+[ -e run/previous-1/trainer.jsonl ] || fail "--resume PATH moved no lines"
