@@ -127,7 +127,7 @@ GPU_BIN := $(patsubst tests/%.c,$(BUILD)/tests/%,$(GPU_SRC))
 .PHONY: all
 all: $(PROGRAMS) $(if $(filter-out 0,$(CUDA)),$(CUDA_LIBRARY)) ## build the four programs into build/bin, and the CUDA backend if nvcc is found (CUDA=0 leaves it out)
 
-# The operators, and what tests compute again in double precision, are compiled with -O3.
+# The operators, and the tests' reference computations in double precision, are compiled with -O3.
 $(BUILD)/obj/kernels/%.o: OPTIMISE := -O3
 $(BUILD)/obj/tests/support/reference_%.o $(BUILD)/obj/tests/integration/oracle/%.o: OPTIMISE := -O3
 $(BUILD)/obj/emulated/tests/emulation/%.o: OPTIMISE := -O3
@@ -197,8 +197,8 @@ $(EMULATED_LIBRARY): $(EMULATED_OBJ) $(LIBRARY_OBJ)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CXX) -shared -o $@ $^ $(if $(SAN),,-Wl,-z,defs) $(ALL_LDFLAGS)
-# Loaded before the C library, it fails calls that touch the disk (doc/faults.md). Not under sanitizers,
-# which have to be loaded first.
+# A preloaded library that makes calls that touch the disk fail (doc/faults.md). Not under sanitizers,
+# whose own libraries have to be loaded first.
 FAULTS_LIBRARY := $(BUILD)/tests/lib/faults.so
 FAULTS_OBJ := $(patsubst %.c,$(BUILD)/obj/library/%.o,$(wildcard tests/faults/fault_*.c))
 $(FAULTS_LIBRARY): $(FAULTS_OBJ)
@@ -301,7 +301,7 @@ install-files:
 	@$(BIN)/plm-pipeline completion zsh >$(INSTALLED)/share/zsh/site-functions/_plm-pipeline
 	@$(BIN)/plm-pipeline completion fish >$(INSTALLED)/share/fish/vendor_completions.d/plm-pipeline.fish
 	@echo "installed into $(INSTALLED): bin/plm-pipeline, plm-packer, plm-trainer, plm-evaluator"
-uninstall: ## remove what `make install` put there; the same PREFIX and DESTDIR
+uninstall: ## remove what `make install` installed; takes the same PREFIX and DESTDIR
 	@rm -f $(patsubst %,$(INSTALLED)/bin/%,$(notdir $(PROGRAMS))) $(INSTALLED)/lib/libplm_cuda.so \
 	  $(INSTALLED)/share/bash-completion/completions/plm-pipeline \
 	  $(INSTALLED)/share/zsh/site-functions/_plm-pipeline \
@@ -314,7 +314,7 @@ deps: ## install the Debian packages that the build and the tests need
 	@tests/support/deps.sh
 
 .PHONY: venv
-venv: ## make the Python environment of the tests (build/venv)
+venv: ## create the Python environment of the tests (build/venv)
 	@tests/support/venv.sh
 
 # ---- running ------------------------------------------------------------------------------------
@@ -329,7 +329,7 @@ test: deps $(if $(filter 0,$(PYTHON)),,venv) ## install what is missing, build, 
 	@PLM_BUILD=$(BUILD) PLM_VENV=$(if $(filter 0,$(PYTHON)),,$(or $(PLM_VENV),$(CURDIR)/build/venv)) tests/support/run.sh $(TESTS)
 
 .PHONY: test-processors
-test-processors: deps ## operators and a short training run as other processors, under qemu; TESTS=pattern chooses
+test-processors: deps ## test the operators and a short training run on other processors, emulated by qemu; TESTS=PATTERN chooses
 	@JOBS=$(JOBS) tests/processors/processors.sh $(TESTS)
 
 # FAULTS chooses scenarios and calls: FAULTS="trainer --call 137 --how EIO --keep" repeats one case.
@@ -348,15 +348,15 @@ fuzz: $(FUZZ_BIN) ## run every fuzzer for FUZZ_SECONDS (60) each; SAN=address,un
 bench: all $(BENCH_BIN) ## run the benchmarks; each prints the machine and a table
 	@for bench in $(BENCH_BIN); do echo "== $$bench"; $$bench || exit 1; done
 
-# Takes about ten minutes, and more on the first run, when PyTorch compiles its side. With QUICK=1 it
+# Takes about ten minutes, and more on the first run, when PyTorch compiles its kernels. With QUICK=1 it
 # takes seconds, and the figures mean nothing.
 .PHONY: bench-cpu
-bench-cpu: all $(BENCH_BIN) venv ## compare with PyTorch on the CPU; OUT=FILE keeps the table, QUICK=1 only shows that it runs
+bench-cpu: all $(BENCH_BIN) venv ## compare with PyTorch on the CPU; OUT=FILE saves the table, QUICK=1 only checks that it runs
 	@$(or $(PLM_VENV),build/venv)/bin/python tests/bench/bench_cpu.py --build $(BUILD) \
 	  $(if $(QUICK),--quick) $(if $(OUT),--out $(OUT))
 
 # Takes less than nine minutes: tests, races, parity, a run, benchmarks. The report is in OUT
-# (tests/gpu/results). LIBS is a folder of libraries that tests/gpu/pack.sh unpacked; MINUTES a limit.
+# (tests/gpu/results). LIBS is a folder of libraries that tests/gpu/pack.sh unpacked; MINUTES is a limit.
 .PHONY: gpu-check
 gpu-check: ## on a machine with a GPU: test and measure everything on it; LIBS=, OUT=, MINUTES=
 	@PYTHONDONTWRITEBYTECODE=1 python3 tests/gpu/gpu_check.py --build $(BUILD) $(if $(LIBS),--libs $(LIBS)) \
@@ -364,11 +364,11 @@ gpu-check: ## on a machine with a GPU: test and measure everything on it; LIBS=,
 
 # Without a GPU, the demo does not wait for nvcc.
 .PHONY: demo
-demo: deps ## install what is missing, build, train on the shipped protein families, show what was learnt
+demo: deps ## install what is missing, build, train on the bundled protein families, show what was learnt
 	@$(MAKE) --no-print-directory -j$(JOBS) all $(if $(wildcard /dev/nvidia0),,CUDA=0)
 	@tests/support/demo.sh
 
-# ---- keeping the house in order -----------------------------------------------------------------
+# ---- checking -----------------------------------------------------------------------------------
 .PHONY: tidy
 tidy: ## check formatting, includes between layers, file names, lengths, parameters, references to doc/
 	@tests/support/tidy.sh
@@ -398,7 +398,7 @@ check-parsers: deps ## test the parsers, and run each fuzzer for 5 s, under ASan
 	  $(patsubst %,'^%$$',$(PARSER_BIN:$(BUILD)/tests/%=%))
 
 .PHONY: check
-check: ## everything a change has to pass: tidy, lint, build, check-parsers, test
+check: ## everything that a change has to pass: tidy, lint, build, check-parsers, test
 	@tests/support/deps.sh clang-format clang-tidy shellcheck
 	@$(MAKE) --no-print-directory venv
 	@$(MAKE) --no-print-directory tidy

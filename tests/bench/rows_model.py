@@ -15,7 +15,7 @@ MODELS = {
     "16x768-patch": (None, 1),
 }
 PRODUCT_FLOPS = 2 * 2048**3
-ROW_SECONDS = 20  # a row measures for so long, and for at least two rounds
+ROW_SECONDS = 20  # a row is measured for this long, and for at least two rounds
 SLOWER = 1.1  # eager is left out after the first round if compiled is faster by this factor
 
 

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # A failing fsync makes a checkpoint fail with a message, training continues and earlier checkpoints are
-# intact. A corrupt newest checkpoint is passed over. (A full disk: test_full_disk.sh.)
+# intact. A corrupt newest checkpoint is skipped. (A full disk: test_full_disk.sh.)
 . "$PLM_ROOT/tests/support/trainer.sh"
 small_corpus corpus
 trainer_config transformer
 reference=$PLM_TMP/reference
 run_undisturbed "$reference"
 
-# ---- a failing fsync, by a library that is loaded first -----------------------------------------
+# ---- a failing fsync, injected by a preloaded library -------------------------------------------
 if [[ $(basename "$PLM_BUILD") == build ]] && command -v gcc >/dev/null; then
   cat >"$PLM_TMP/fsync.c" <<'C'
 #define _GNU_SOURCE
@@ -84,7 +84,7 @@ grep -q "$newest" "$PLM_TMP/trainer.log" || fail "nobody names the corrupt check
 same_run "$reference" "$run" 60
 kill "$packer_pid"
 
-# if all are corrupt, no trainer starts over them
+# if all checkpoints are corrupt, the trainer refuses to start
 for name in "$run"/checkpoints/step_*; do echo >>"$name/MANIFEST"; done
 rm "$run/DONE"
 ! run_trainer "$run" || fail "a run without a valid checkpoint continued"

@@ -33,8 +33,8 @@ kill -USR1 "$trainer_pid"
 wait "$trainer_pid"
 check_drained $?
 
-# Slurm's sequence: SIGUSR1 ahead of the time limit, then SIGTERM. The trainer stands still while both are
-# sent, so that it has not ended in between.
+# Slurm's sequence: SIGUSR1 before the time limit, then SIGTERM. The trainer is suspended while both are
+# sent, so that it cannot end in between.
 start_trainer "$run"
 until_lines "$run" 40
 kill -STOP "$trainer_pid"
@@ -60,7 +60,7 @@ check_drained $?
 
 start_packer "$run"
 run_trainer "$run" || fail "the resumed run ended with $?"
-for name in "$run"/checkpoints/step_*; do # those of the drains are extra
+for name in "$run"/checkpoints/step_*; do # each drain wrote one more
   [ -e "$reference/checkpoints/$(basename "$name")" ] || echo "drained at $(basename "$name")"
 done
 same_run "$reference" "$run" 60

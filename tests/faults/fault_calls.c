@@ -1,5 +1,5 @@
-/* faults.so: takes the place of the C library's calls that touch the disk. Each looks whether it is
- * about the watched folder, and if so, counts, fails or logs. See fault_log.h. */
+/* faults.so: replaces the C library's calls that touch the disk. A call about the watched folder is
+ * counted, logged or made to fail. See fault_log.h. */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -385,7 +385,7 @@ DIR *opendir(const char *path)
   return result;
 }
 
-/* The end of the list is no failure: errno tells. */
+/* NULL also means the end of the list; errno tells which. */
 #define READDIR(function, entry)                                            \
   struct entry *function(DIR *directory)                                    \
   {                                                                         \

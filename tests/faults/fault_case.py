@@ -1,4 +1,4 @@
-"""One disturbed run: the processes, the fault, and what has to hold afterwards."""
+"""One disturbed run: the processes, the fault, and the checks afterwards."""
 
 import hashlib
 import json
@@ -27,7 +27,7 @@ def need(holds, what):
 
 
 class Case:
-    """A folder `d` that is watched, beside it logs and a runtime folder."""
+    """A watched folder `d`, with logs and a runtime folder beside it."""
 
     def __init__(self, bench, name, call=0, how="EIO"):
         self.bench, self.call, self.how = bench, call, how
@@ -120,7 +120,7 @@ class Case:
     # ---- the fault ----
 
     def disturb(self, status):
-        """After the disturbed program has ended: applies a power cut. Says whether it went well."""
+        """After the disturbed program has ended: applies a power cut. Returns whether the exit code is 0."""
         if self.how not in CUTS:
             need(status in (0, 1), f"exit {status} after {self.how}")
             return status == 0
@@ -171,7 +171,7 @@ def digest(path):
 
 
 def result_of_training(run, step):
-    """What has to be bit-identical after a resume."""
+    """Everything that must be bit-identical after a resume."""
     folder = run / "checkpoints" / f"step_{step:08d}"
     need((run / "DONE").exists(), "DONE is missing")
     need(folder.is_dir(), f"{folder.name} is missing")

@@ -21,7 +21,7 @@ struct shared {
   long counted;
   long kept; /* names in FILE.kept */
   int ready;
-  int cut; /* the power is off: whoever comes next dies */
+  int cut; /* the power is off: the next caller dies */
 };
 
 static struct {
@@ -119,8 +119,8 @@ static void key_of(int descriptor, const struct stat *information, char key[64])
   snprintf(key, 64, "%lx.%lx", (long)information->st_ino, generation);
 }
 
-/* NAME KIND KEY MODE TARGET of an entry, or of the folder itself; false if it is gone or special.
- */
+/* Writes NAME KIND KEY MODE TARGET of an entry, or of the folder itself. Returns false if it is
+ * gone or special. */
 static bool describe(int directory, const char *name, char kind[2], char line[2 * PATH_MAX])
 {
   struct stat information;
@@ -240,7 +240,7 @@ static _Noreturn void cut_power(void)
 {
   walk(".", false);
   faults.shared->cut = 1;
-  die(); /* the mutex is robust: whoever waits for it finds `cut` */
+  die(); /* the mutex is robust: the next process to lock it sees `cut` */
 }
 
 /* ---- calls --------------------------------------------------------------------------------- */

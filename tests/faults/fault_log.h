@@ -28,19 +28,18 @@ struct fault_call {
   char path[PATH_MAX];  /* relative to the watched folder */
   char other[PATH_MAX]; /* second path of a rename or a link; target of a symbolic link */
   long number;
-  int error; /* the errno that the call has to fail with, or 0 */
+  int error; /* errno with which the call must fail, or 0 */
   bool half; /* a write that stores only the first half of its bytes */
 };
 
 /* Whether a path is in the watched folder. Follows a symbolic link at its end if asked to. Fills in
- * its form relative to the folder ("." for the folder itself). */
+ * the path relative to the folder ("." for the folder itself). */
 bool fault_path_is_watched(int directory, const char *path, bool follow, char relative[PATH_MAX]);
 bool fault_descriptor_is_watched(int descriptor, char relative[PATH_MAX]);
 
 /* Between fault_begin and fault_end no other watched call runs in any process, so the log has the
  * order of the calls. fault_begin numbers the call, decides whether it fails, and does not return
- * if the power is cut. fault_end logs the outcome (`failed` and errno) and leaves errno as it was.
- */
+ * if the power is cut. fault_end logs the outcome (`failed` and errno) and preserves errno. */
 void fault_begin(struct fault_call *call);
 void fault_end(const struct fault_call *call, bool failed);
 

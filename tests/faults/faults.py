@@ -96,7 +96,7 @@ class Bench:
 
 
 class Trainer:
-    """A short run of plm-trainer; the evaluator is not there."""
+    """A short run of plm-trainer, without an evaluator."""
 
     program = "plm-trainer"
 
@@ -192,7 +192,7 @@ SCENARIOS = {"trainer": Trainer(), "evaluator": Evaluator(), "ingest": Ingest(),
 
 
 def undisturbed(bench, name):
-    """Counts the calls, and keeps what a disturbed run has to reach."""
+    """Counts the calls, and keeps the result that a disturbed run must reach."""
     scenario = SCENARIOS[name]
     case = Case(bench, f"{name}-whole")
     scenario.prepare(bench, case)
@@ -273,7 +273,7 @@ def choose(calls, options):
     ]
     if sample is None or sample >= len(every):
         return every
-    # An odd stride through the list would favour some of the errors: they take turns instead.
+    # A stride through the whole list could miss some kinds of fault; so they take turns.
     chosen = []
     for place in range(sample):
         name, number, _ = every[place * len(every) // sample]

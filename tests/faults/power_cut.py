@@ -76,7 +76,7 @@ def _build_lost(durable, key, to):
 
 
 def _torn(durable, key, now):
-    """What was synced is there, as far as it was not overwritten; of the rest, the first half."""
+    """The synced bytes that were not overwritten, then the first half of the rest."""
     synced = _contents(durable, key)
     if now == synced:
         return now

@@ -51,7 +51,7 @@ def parent(path):
 
 
 def renames(log):
-    """Whatever gets its name by a rename was synced before, and its folder is synced afterwards."""
+    """A file or folder is synced before it gets its name by a rename; the folder above it, afterwards."""
     for place, call in enumerate(log.calls):
         name = PurePosixPath(call.other).name
         if call.name != "rename" or name.startswith(NEVER_SYNCED) or name.startswith(".tmp-delete"):

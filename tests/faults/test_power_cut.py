@@ -1,5 +1,5 @@
-"""faults.so itself: it fails the call that it was told to, and a power cut leaves what doc/faults.md
-says. The disturbed program is a few lines of Python."""
+"""faults.so itself: the requested call fails, and a power cut leaves what doc/faults.md says. The
+disturbed program is a few lines of Python."""
 
 import errno
 import os

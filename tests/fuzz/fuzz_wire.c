@@ -8,7 +8,7 @@
 #include "common/wire/message.h"
 #include "tests/support/fuzz_seed.h"
 
-/* Every 8 bytes of zeros decode as something; the header's seed carries a right hash. */
+/* This seed's hash is wrong; header() below corrects it. */
 static const uint8_t header_seed[1 + PLM_HEADER_BYTES] = {0, 'P', 'L', 'M', 'F', 1, 0, 11};
 static const uint8_t hello_seed[] = {
     1, 1, 0, 1, 0, 7, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 4, 0, 'h', 'o', 's', 't', 0, 0, 1, 0, 0,
@@ -34,7 +34,7 @@ static void header(const uint8_t *bytes, size_t size)
   uint8_t repaired[PLM_HEADER_BYTES], again[PLM_HEADER_BYTES];
   (void)plm_header_decode(bytes, size, &decoded, &error);
   if (size != PLM_HEADER_BYTES) return;
-  /* behind the hash, too: as a peer that computes it would get there */
+  /* again with the correct hash, which a hostile peer could compute as well */
   memcpy(repaired, bytes, sizeof repaired);
   const uint64_t hash = plm_hash64_bytes(repaired, PLM_HEADER_BYTES - 8);
   for (int i = 0; i < 8; i++) repaired[PLM_HEADER_BYTES - 8 + i] = (uint8_t)(hash >> (8 * i));

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Programs that are started with standard input, output or error closed: no file of theirs gets one of
-# these descriptors, so that no message is written into it.
+# Programs that are started with standard input, output or error closed: no file that they open gets one
+# of these descriptors, so that no message ends up in it.
 . "$PLM_ROOT/tests/support/lib.sh"
 
 small_corpus corpus

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The limit on the size of files (ulimit -f): a write beyond it is an error with a message, not the end by
+# The limit on the size of files (ulimit -f): a write beyond it is an error with a message, not death by
 # SIGXFSZ, and nothing is left behind.
 . "$PLM_ROOT/tests/support/lib.sh"
 
@@ -36,7 +36,7 @@ limited 8 plm-pipeline generate --checkpoint "$checkpoint" --length 50 --count 1
 limited 1 plm-pipeline score --checkpoint "$checkpoint" --wild-type LAGVSERT --all --output made.csv
 limited 100 plm-pipeline export --checkpoint "$checkpoint" --output made
 
-# ---- the stages: the evaluator ends with whole lines, the trainer's checkpoints fail; both go on later
+# ---- the stages: the evaluator ends with whole lines, the trainer's checkpoints fail; both resume
 lines=$(wc -l <run/evaluator.jsonl)
 whole() { jq -es . "$1" >/dev/null && [ -z "$(tail -c 1 "$1")" ]; }
 plm-packer -c pipeline.yaml 2>packer.log &

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Ctrl-C leaves a checkpoint and no process, and the resumed run has the bits of an undisturbed one. Two
-# runs share the host. Neither comes to its end, so that a slow machine cannot miss the moment to
-# interrupt: both are stopped when they have what is compared.
+# runs share the host. Both are longer than the test needs, so that a slow machine cannot miss the moment
+# to interrupt; they are stopped when they have what is compared.
 . "$PLM_ROOT/tests/support/lib.sh"
 
 small_corpus corpus

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Neither the number of packers nor their deaths change a run: one packer, two, and two that are killed
-# three times each give the same exact metrics and the same checkpoint. The runs come to no end, so that
-# every death is in the middle of one, however slow the machine is.
+# three times each give the same exact metrics and the same checkpoint. The runs are longer than the test
+# needs, so that every death is in the middle of one, however slow the machine is.
 . "$PLM_ROOT/tests/support/lib.sh"
 
 small_corpus corpus

@@ -18,7 +18,7 @@
 
 static char space[32], here[16], there[16], address_here[32], address_there[32];
 
-/* Runs a command of words separated by blanks, without its output. */
+/* Runs a command whose words are separated by blanks; its output is discarded. */
 static int run(const char *format, const char *a, const char *b, const char *c)
 {
   char text[512];
@@ -89,7 +89,7 @@ static void a_packer_elsewhere_joins_and_serves(void **state)
   assert_int_equal(plm_keys_write(keys, "node", NULL, &error), PLM_OK);
   struct plm_feed_options options = packers_options();
   struct plm_feed *feed;
-  /* A packer on this host gives the chunks that are right. */
+  /* The chunks of a packer on this host are the expected ones. */
   assert_int_equal(plm_feed_open(&options, &feed, &error), PLM_OK);
   pid_t packer = packers_start(corpus, plm_feed_bound(feed), NULL, NULL);
   const struct plm_hash want = packers_take(feed, 200, 8);

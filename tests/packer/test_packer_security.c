@@ -94,8 +94,9 @@ static void keys_are_written_once(void **state)
                    PLM_NOT_FOUND);
 }
 
-/* Under umask 002, as where each user has a group of his own, `keys` makes folders to which nobody
- * else can write. Folders and lists to which others can write are refused, with the remedy. */
+/* Under umask 002, which systems set if each user has their own group, `keys` makes folders to
+ * which nobody else can write. Folders and lists to which others can write are refused, with the
+ * remedy. */
 static void others_cannot_admit_themselves(void **state)
 {
   (void)state;

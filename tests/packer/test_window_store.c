@@ -70,7 +70,7 @@ static const struct packed_window *window_0(struct window_store *store, struct s
   return packed;
 }
 
-/* A packer serves hundreds of runs, one after the other, each with plans of its own. */
+/* A packer serves hundreds of runs, one after the other, each with its own plans. */
 static void serves_any_number_of_plans(void **state)
 {
   (void)state;

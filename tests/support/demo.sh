@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What `make demo` runs once everything is built: it ingests the shipped protein families, runs
+# What `make demo` runs once everything is built: it ingests the bundled protein families, runs
 # pipeline.yaml, and shows what the model has learnt. Called again, it resumes the run, or only shows
 # it when it is complete.
 set -euo pipefail

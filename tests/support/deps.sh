@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that building and testing need, when any is missing; packages named
-# as arguments beside them. PRODUCTS=cblas (`make PRODUCTS=cblas`): a BLAS in place of oneDNN.
+# Installs the Debian packages that building and testing need and those named as arguments, if any of
+# them is missing. PRODUCTS=cblas (`make PRODUCTS=cblas`) installs a BLAS instead of oneDNN.
 set -euo pipefail
 
 case ${PRODUCTS:-dnnl} in
@@ -22,7 +22,7 @@ done
 [ "${#missing[@]}" -eq 0 ] && exit 0
 
 if ! command -v apt-get >/dev/null; then
-  echo "deps: these packages are missing and apt-get is not here: ${missing[*]}" >&2
+  echo "deps: these packages are missing, and this system has no apt-get: ${missing[*]}" >&2
   echo "  install their equivalents with this system's package manager" >&2
   exit 1
 fi

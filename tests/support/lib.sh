@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # What test scripts share. Sourced:  . "$PLM_ROOT/tests/support/lib.sh"
 #
-# A script runs in $PLM_TMP; everything it starts is ended when it exits, and a check that fails
-# ends it with the place and what was wrong.
+# A script runs in $PLM_TMP. Everything it starts is ended when it exits. A check that fails ends the
+# script and prints the line and what was wrong.
 set -euo pipefail
 : "${PLM_ROOT:?}" "${PLM_BIN:?}" "${PLM_TMP:?}"
 export PATH=$PLM_BIN:$PATH

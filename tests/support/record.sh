@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Draws the terminal images of the README anew: trains as ./pipeline.yaml says, in a tmux of 100
+# Records the README's terminal images again: trains as ./pipeline.yaml says, in a tmux of 100
 # columns, and writes doc/images/up.svg (the screen of `up` after two thirds of the steps) and
 # doc/images/metrics-plot.svg. data/ must hold the corpus (`make demo` makes it); the run is temporary.
 #

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the tests in parallel, each in a process group and a temporary folder of its own that is
-# removed afterwards; prints a line for each, the output of those that fail, and a closing count.
+# Runs the tests in parallel, each in its own process group and its own temporary folder, which is
+# removed afterwards. Prints a line for each test, the output of those that fail, and a final count.
 #
 #   tests/support/run.sh [PATTERN...]    patterns are grep -E expressions on the tests' names
 #
@@ -9,11 +9,11 @@
 # (the last line of its output says why). The environment names PLM_BUILD (build folder), PLM_BIN
 # (programs), PLM_ROOT (source tree) and PLM_TMP (the test's own folder).
 #
-# Tests of what depends on the processor run again as NAME@LEVEL, with PLM_CPU_ISA=LEVEL, for each
-# lesser level that this processor can pretend to have (kernels/cpu/processor.h).
+# Tests of code that depends on the processor run again as NAME@LEVEL, with PLM_CPU_ISA=LEVEL, for each
+# lower level that this processor has (kernels/cpu/processor.h).
 #
 # With a sanitized build (build/asan, build/tsan), everything that sanitizers cannot see is left out:
-# repetitions that compare bits, the lesser levels (the operators' tests run the kernels of every
+# repetitions that compare bits, the lower levels (the operators' tests run the kernels of every
 # instruction set anyway), and Python tests that start no program.
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1
@@ -21,7 +21,7 @@ export PLM_ROOT=$PWD
 export PLM_BUILD=${PLM_BUILD:-build}
 case $PLM_BUILD in /*) ;; *) PLM_BUILD=$PLM_ROOT/$PLM_BUILD ;; esac
 export PLM_BIN=$PLM_BUILD/bin
-export CUDA_VISIBLE_DEVICES= # what is `auto` runs on the CPU; make gpu-check is about GPUs
+export CUDA_VISIBLE_DEVICES= # device `auto` is the CPU here; make gpu-check tests GPUs
 export PLM_ALGORITHM_CACHE= # tests keep no product algorithms in the home folder
 export TSAN_OPTIONS=${TSAN_OPTIONS:-suppressions=$PLM_ROOT/tests/support/tsan.supp}
 jobs=${JOBS:-$(nproc)}

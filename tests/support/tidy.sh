@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The rules of the house that no compiler checks: formatting, who may include whom, unique file
+# The project's rules that no compiler checks: formatting, who may include whom, unique file
 # names, line and file lengths, numbers of parameters, references to the manual, no unfinished marks.
 # Prints each offence; exit 1 if there is one.
 set -uo pipefail

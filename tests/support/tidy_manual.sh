@@ -20,5 +20,5 @@ while IFS=: read -r file line link; do
   case $link in http*|'#'*) continue ;; esac
   refer "$file:$line" "$(realpath -m --relative-to=. "$(dirname "$file")/${link%%#*}")$([ "${link%%#*}" = "$link" ] || echo "#${link#*#}")"
 done < <(git grep -noE '\]\([^)]+' -- '*.md')
-while IFS= read -r line; do complain "a page of no manual: $line"; done < <(
+while IFS= read -r line; do complain "a page that is not in the manual: $line"; done < <(
   git grep -nE '(^|[^a-z/_(.A-Z-])(model|data|attention|checkpoints|operations|performance|style|architecture|ranks)\.md([^a-z]|$)' -- '*.c' '*.h' '*.cu' '*.cuh' '*.cc' '*.py' '*.sh' Makefile || true)

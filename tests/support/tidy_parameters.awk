@@ -1,5 +1,5 @@
-# Functions with more than eight parameters, which belong in a struct: definitions and declarations, which
-# start in the first column, and entries of a table of functions, behind two spaces.
+# Functions with more than eight parameters, which belong in a struct. Looks at definitions and declarations,
+# which start in the first column, and at members of a table of functions, indented by two spaces.
 FNR == 1 { gathering = 0; comment = 0 }
 {
   line = $0

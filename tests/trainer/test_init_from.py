@@ -85,7 +85,7 @@ def refused(source, *arguments, dry=False):
 
 
 def refused_at_once(source, *arguments):
-    """Nobody has to start for it, and a rehearsal says it, too."""
+    """Refused before any stage starts, and with the same message by --dry-run."""
     message = refused(source, *arguments)
     assert "trainer.init_from: " in message and not os.path.exists("refused/logs")
     assert refused(source, *arguments, dry=True) == message

@@ -1,4 +1,4 @@
-/* Algorithms of products from the first step into trainer.json and back, on the emulated CUDA
+/* Product algorithms from the first step into trainer.json and back, on the emulated CUDA
  * backend. Tuning draws algorithms there that round differently, so a resume that measured again
  * would give other bits. */
 #include <dirent.h>

@@ -45,7 +45,7 @@ class Peer:
             self.variants["PyTorch varlen_attn"] = self._varlen(documents)
 
     def _block_mask(self, modeling, documents, begin, end):
-        """Takes the tiles from the exported model, and inside of tiles the simplest rule for the mask."""
+        """Takes the tiles from the exported model, and inside tiles the simplest rule for the mask."""
         tiles = modeling.block_mask(begin, end)
         causal, window = self.causal, self.window
 

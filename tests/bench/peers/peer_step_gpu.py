@@ -57,7 +57,7 @@ class Peer:
         self.model = modeling.PLMForMaskedLM(modeling.PLMConfig(**config)).to(device).train()
         self.master = copy.deepcopy(self.model)
         if device == "cuda":
-            with torch.device("cuda"):  # so that the moments are there, too
+            with torch.device("cuda"):  # so that the moments are also on the device
                 self.optimizer = Optimizer(self.master, torch.bfloat16)
         else:
             self.optimizer = Optimizer(self.master, torch.float32)

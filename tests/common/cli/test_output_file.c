@@ -1,4 +1,5 @@
-/* common/cli/output_file: files are replaced; what is no file is written and stays. */
+/* common/cli/output_file: a regular file is replaced; a pipe or a device is written to and stays.
+ */
 #include "tests/support/cmocka_all.h"
 
 #include <fcntl.h>
@@ -110,7 +111,7 @@ static void a_device_is_written_and_stays(void **state)
 {
   (void)state;
   char path[PLM_PATH_SIZE];
-  snprintf(path, sizeof path, "%s", scratch_path("null")); /* a device of this test's own */
+  snprintf(path, sizeof path, "%s", scratch_path("null")); /* not /dev/null itself */
   if (mknod(path, S_IFCHR | 0600, makedev(1, 3)) != 0) skip();
   const int opened = open(path, O_WRONLY | O_CLOEXEC);
   if (opened < 0) skip(); /* devices do not work on this file system */

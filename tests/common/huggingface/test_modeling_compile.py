@@ -78,7 +78,7 @@ def test_a_training_step_is_one_graph(architecture):
 
 
 def test_explain_finds_no_break():
-    """Without fullgraph, which alone would report a break; the masks are built inside."""
+    """Dynamo's own report, without fullgraph; the masks are built inside the graph."""
     model = make("patch_unet").train()
     inputs, labels = batch(packed=True, seed=0)
     explained = torch._dynamo.explain(model)(**inputs, labels=labels)

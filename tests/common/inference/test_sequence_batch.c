@@ -1,5 +1,5 @@
 /* Sequences packed for inference: each is where the batch says it is, chunks are well filled, and
- * hidden states and logits are those of each sequence in a batch of its own. */
+ * hidden states and logits are those that each sequence has in a separate batch. */
 #include "tests/support/cmocka_all.h"
 
 #include <math.h>

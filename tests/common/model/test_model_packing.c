@@ -1,5 +1,5 @@
 /* Documents never mix: the summed loss and the gradients of documents packed into chunks equal
- * those of the same documents in chunks of their own, for all three architectures, for document,
+ * those of the same documents in separate chunks, for all three architectures, for document,
  * causal and local masks, and for their conjunctions. With alignment 1 a patch_unet mixes
  * documents, which the test detects. */
 #include <math.h>

@@ -1,4 +1,4 @@
-/* common/run: locks, endpoints, DONE, readiness, and what a stop signal becomes. */
+/* common/run: locks, endpoints, DONE, readiness, and stop signals. */
 #include "tests/support/cmocka_all.h"
 
 #include <signal.h>

@@ -14,7 +14,7 @@ generate() {
   plm-pipeline generate --output out.fasta "$@"
 }
 
-# wrong EXIT MESSAGE HINT ARGUMENTS…: generate fails so, and writes nothing
+# wrong EXIT MESSAGE HINT ARGUMENTS…: generate fails with this code and message, and writes nothing
 wrong() {
   local code=$1 what=$2 hint=$3
   shift 3

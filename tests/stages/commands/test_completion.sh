@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# plm-pipeline completion: what bash, zsh and fish offer is asked of the shells themselves; zsh and fish
-# are left out if they are not installed.
+# plm-pipeline completion: asks bash, zsh and fish themselves what they would offer; zsh and fish are
+# skipped if they are not installed.
 . "$PLM_ROOT/tests/support/lib.sh"
 pipeline=$PLM_BIN/plm-pipeline
 echo 'seed: 7' >pipeline.yaml

@@ -41,7 +41,7 @@ says err 'no metric "instance"'
 expect 2 plm-pipeline metrics --run run --keys ,
 says err 'names no field'
 
-# ---- -f: prints lines as they come, reads a shrunk file anew, and ends with a signal ------------------
+# ---- -f: prints lines as they come, reads a shrunk file again, and ends with a signal ------------------
 # follow NAME COMMAND…: runs it in the background, with the output in ./NAME; its process is $follower
 follow() {
   local name=$1
@@ -71,7 +71,7 @@ printf '{"v":1,"step":200,"spl' >>grows/evaluator.jsonl
 printf 'it":"valid","loss":2.25}\n' >>grows/evaluator.jsonl
 line 300 2.125 >>grows/evaluator.jsonl
 wait_for 30 holds json '{"step":100,"loss":2.5}' '{"step":200,"loss":2.25}' '{"step":300,"loss":2.125}'
-# a resume cuts the file and writes what follows anew
+# a resume truncates the file and writes the following lines again
 truncate -s "$(head -n 1 grows/evaluator.jsonl | wc -c)" grows/evaluator.jsonl
 line 200 2.375 >>grows/evaluator.jsonl
 wait_for 30 holds json '{"step":100,"loss":2.5}' '{"step":200,"loss":2.25}' '{"step":300,"loss":2.125}' \

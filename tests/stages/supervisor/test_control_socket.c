@@ -1,4 +1,4 @@
-/* Where the control socket lies, and whose answers a command believes. */
+/* The path of the control socket, and whose answers a command trusts. */
 #include "tests/support/cmocka_all.h"
 
 #include <signal.h>

@@ -77,7 +77,7 @@ up() { # up RUN [ARGUMENT...]: in the foreground, output in RUN.out
   shift
   "$pipeline" up --run "$run" "$@" >"$run.out" 2>&1
 }
-begin() { # the same behind the script; $supervisor is its process
+begin() { # the same in the background; $supervisor is its process
   local run=$1
   shift
   "$pipeline" up --run "$run" "$@" >"$run.out" 2>&1 &
@@ -141,7 +141,7 @@ grep -q 'stopped before the first checkpoint' interrupted.out || fail "the end i
   'trainer evaluator packer ' ] || fail "order of the stop: $(cat interrupted/events)"
 nobody_left interrupted
 
-# ---- Slurm's sequence: SIGUSR1 ahead of the time limit, then SIGTERM, is one stop and not two ----
+# ---- Slurm's sequence: SIGUSR1 before the time limit, then SIGTERM, is one stop and not two ----
 begin batch
 until_true "$pipeline" wait --ready --run batch --timeout 1
 kill -STOP "$supervisor"
