@@ -213,13 +213,14 @@ static void *gate_thread(void *argument)
   struct plm_gate *gate = argument;
   struct zap_request request;
   while (zap_receive(gate->socket, &request) && zap_answer(gate, &request)) continue;
-  zmq_close(gate->socket);
   if (!atomic_load(&gate->closing)) {
-    /* Without a handler libzmq would let every key in. */
+    /* Without a handler libzmq would let every key in. As long as the handler's socket is open,
+     * handshakes wait for it, so it is not closed first. */
     plm_log(PLM_LOG_ERROR, "the ZAP handler that checks CURVE keys stopped; exiting, because "
                            "libzmq would let every key in");
     _exit(1);
   }
+  zmq_close(gate->socket);
   return NULL;
 }
 
