@@ -62,6 +62,12 @@ static plm_status delete_checkpoint(const char *folder, uint64_t step, struct pl
   return plm_path_remove(to, error);
 }
 
+/* A report that decides must survive a power cut, as the deletion does. */
+static plm_status sync_reports(const char *reports, struct plm_error *error)
+{
+  return plm_file_exists(reports) ? plm_file_sync(reports, error) : PLM_OK;
+}
+
 plm_status plm_retention_apply(const char *run, const struct plm_config_checkpoint *rules,
                                const char *split, uint64_t newest_valid, struct plm_error *error)
 {
@@ -74,6 +80,7 @@ plm_status plm_retention_apply(const char *run, const struct plm_config_checkpoi
   plm_status status = plm_retention_read_reports(reports, split, checkpoints, count, error);
   if (status == PLM_OK)
     plm_retention_decide(rules, plm_retention_has_evaluator(run), checkpoints, count);
+  if (status == PLM_OK) status = sync_reports(reports, error);
   for (size_t i = 0; i < count && status == PLM_OK; i++)
     if (checkpoints[i].remove) {
       status = delete_checkpoint(folder, checkpoints[i].step, error);

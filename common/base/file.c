@@ -191,6 +191,13 @@ plm_status plm_directory_sync(const char *path, struct plm_error *error)
   return sync_path(path, O_RDONLY | O_DIRECTORY, error);
 }
 
+plm_status plm_parent_sync(const char *path, struct plm_error *error)
+{
+  char parent[PLM_PATH_SIZE];
+  PLM_TRY(plm_path_parent(parent, path, error));
+  return access(parent, R_OK) == 0 ? plm_directory_sync(parent, error) : PLM_OK;
+}
+
 plm_status plm_directory_make(const char *path, struct plm_error *error)
 {
   char partial[PLM_PATH_SIZE];
@@ -200,7 +207,9 @@ plm_status plm_directory_make(const char *path, struct plm_error *error)
     const char kept = *slash;
     if (kept != '/' && kept != '\0') continue;
     *slash = '\0';
-    if (mkdir(partial, 0777) != 0 && errno != EEXIST)
+    if (mkdir(partial, 0777) == 0)
+      PLM_TRY(plm_parent_sync(partial, error));
+    else if (errno != EEXIST)
       return plm_error_errno(error, "cannot create folder %s", partial);
     if (kept == '\0') break;
     *slash = kept;

@@ -43,8 +43,13 @@ plm_status plm_file_open_unnamed(const char *folder, int *descriptor, struct plm
 
 plm_status plm_file_sync(const char *path, struct plm_error *error);      /* fsync a file */
 plm_status plm_directory_sync(const char *path, struct plm_error *error); /* fsync a folder */
+/* fsyncs the folder of path. Without it, a file that was just made may be missing after a power
+ * cut, although the file itself was synced. A folder that cannot be read cannot be synced, which is
+ * not an error. */
+plm_status plm_parent_sync(const char *path, struct plm_error *error);
 
-/* Creates a folder and those above it, as mkdir -p does. An existing folder is not an error. */
+/* Creates a folder and those above it, as mkdir -p does, and fsyncs the folder of each that it
+ * makes. An existing folder is not an error. */
 plm_status plm_directory_make(const char *path, struct plm_error *error);
 
 /* Removes a file or a folder with its contents, without following symbolic links. A missing path is

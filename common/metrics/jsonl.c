@@ -84,6 +84,7 @@ plm_status plm_metrics_open(const char *path, struct plm_metrics_file **file,
   if (opened->descriptor < 0) status = plm_error_errno(error, "cannot open %s", path);
   if (status == PLM_OK) status = whole_lines(opened->descriptor, path, &size, error);
   if (status == PLM_OK) status = plm_metrics_cut(opened, size, error);
+  if (status == PLM_OK) status = plm_parent_sync(path, error);
   if (status != PLM_OK) {
     plm_metrics_close(opened);
     return status;

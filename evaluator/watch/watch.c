@@ -159,7 +159,7 @@ static plm_status check_give_up(void *context, struct plm_error *error)
   return plm_error_set(error, PLM_INTERRUPTED, "the evaluation was given up");
 }
 
-/* Takes line. */
+/* Takes line. Retention deletes on its word, so it must survive a power cut. */
 static plm_status write_line(struct watch *watch, cJSON *line, struct plm_error *error)
 {
   const plm_status status = plm_lock_watch(watch->lock, error);
@@ -169,7 +169,7 @@ static plm_status write_line(struct watch *watch, cJSON *line, struct plm_error 
   }
   PLM_TRY(plm_metrics_write(watch->metrics, line, error));
   watch->lines++;
-  return PLM_OK;
+  return plm_metrics_sync(watch->metrics, error);
 }
 
 static plm_status report_skip(struct watch *watch, uint64_t step, const char *why,

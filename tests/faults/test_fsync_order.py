@@ -1,6 +1,7 @@
 """The order of the calls that make things durable, from the logs of undisturbed runs: contents before
 names, and a name before the next one that relies on it (doc/faults.md#order-of-fsyncs)."""
 
+import itertools
 import os
 from pathlib import Path, PurePosixPath
 
@@ -93,9 +94,23 @@ def publishing(log):
         previous = place
 
 
+def lasting(log):
+    """Folders and metrics of a run have entries that last, and retention may rely on reports."""
+    end = len(log.calls)
+    for place, call in enumerate(log.calls):
+        made = call.name == "mkdir" and "/.tmp-" not in call.path
+        made |= call.name == "create" and call.path in ("run/trainer.jsonl", "run/evaluator.jsonl")
+        if made and not log.synced_between(parent(call.path), place, end):
+            yield f"the folder of {call.path} is not synced after {call}"
+    reports = log.places(("write",), "run/evaluator.jsonl")
+    for place, following in itertools.pairwise([*reports, end]):
+        if not log.synced_between("run/evaluator.jsonl", place, following):
+            yield f"evaluator.jsonl is not synced after {log.calls[place]}"
+
+
 def rules(calls):
     log = Log(calls)
-    return [*renames(log), *publishing(log)]
+    return [*renames(log), *publishing(log), *lasting(log)]
 
 
 def is_sync_of(call, path):
@@ -112,7 +127,7 @@ def log_of(tmp_path, scenario):
 
 @pytest.mark.parametrize(
     ("scenario", "renamed", "synced"),
-    [("trainer", 3 + 3 + 1, 30), ("ingest", 1, 3), ("up", 3 + 3 + 1, 30)],
+    [("trainer", 3 + 3 + 1, 30), ("evaluator", 0, 3), ("ingest", 1, 3), ("up", 3 + 3 + 1, 30)],
 )
 def test_order(tmp_path, scenario, renamed, synced):
     calls = log_of(tmp_path, scenario)
@@ -122,6 +137,7 @@ def test_order(tmp_path, scenario, renamed, synced):
     assert len(paths) >= synced
     # the rules notice it if one of these is never synced
     relied_on = ("run/checkpoints", "run/DONE", "run/trainer.jsonl", "run/pipeline", "corpus")
+    relied_on += ("run/evaluator.jsonl",)
     for path in paths:
         if path.startswith(relied_on):
             assert rules([call for call in calls if not is_sync_of(call, path)]), path

@@ -1,12 +1,14 @@
 /* Publishing a checkpoint: what is on the disk after success and after failure; and retention on
  * real folders. */
 #include <dirent.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "common/base/file.h"
@@ -33,6 +35,47 @@ struct fixture {
   struct plm_checkpoint_context context;
   struct plm_snapshot snapshot;
 };
+
+/* ---- the order of fsyncs and renames ------------------------------------------------------- */
+
+/* "fsync PATH" and "rename PATH", as long as `record` is set. */
+static char events[512][PLM_PATH_SIZE + 16];
+static int event_count;
+static bool record;
+
+static void add_event(const char *what, const char *path)
+{
+  if (!record) return;
+  assert_true(event_count < 512);
+  snprintf(events[event_count++], sizeof events[0], "%s %s", what, path);
+}
+
+/* These take the place of libc's functions in this program. */
+int fsync(int descriptor)
+{
+  char link[64], path[PLM_PATH_SIZE];
+  snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
+  const ssize_t size = readlink(link, path, sizeof path - 1);
+  path[size > 0 ? size : 0] = '\0';
+  add_event("fsync", path);
+  return (int)syscall(SYS_fsync, descriptor);
+}
+
+int rename(const char *from, const char *to)
+{
+  add_event("rename", from);
+  return (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+
+/* When it happened for the first time, or -1. */
+static int when(const char *what, const char *folder, const char *name)
+{
+  char event[2 * PLM_PATH_SIZE];
+  snprintf(event, sizeof event, "%s %s%s%s", what, folder, name[0] != '\0' ? "/" : "", name);
+  for (int i = 0; i < event_count; i++)
+    if (strcmp(events[i], event) == 0) return i;
+  return -1;
+}
 
 static void path_of(const struct fixture *fixture, const char *name, char path[PLM_PATH_SIZE])
 {
@@ -208,7 +251,7 @@ static void a_failed_write_leaves_the_previous_one(void **state)
   assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
   const plm_status status = publish(fixture, 8, NULL);
   assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
-  assert_int_equal(status, PLM_IO);
+  assert_int_equal(status, PLM_LIMIT); /* EFBIG */
   assert_false(holds(fixture, "step_00000008"));
   assert_int_equal(entries(fixture, ".tmp-"), 0);
   expect_latest(fixture, "step_00000007");
@@ -276,6 +319,69 @@ static void retention_deletes_only_what_is_ours(void **state)
   assert_true(holds(fixture, "step_00000003"));
 }
 
+/* A power cut keeps what was synced. So the metrics and all files are synced before the folder gets
+ * its name, and a report before the checkpoint that it condemns is removed. */
+static void what_matters_is_synced_first(void **state)
+{
+  struct fixture *fixture = *state;
+  static const char *const files[] = {"model.safetensors", "ema.safetensors", "config.json",
+                                      "optimizer.safetensors", "trainer.json"};
+  static const char reports[] = "{\"v\":1,\"step\":0,\"skipped\":\"x\"}\n";
+  char path[PLM_PATH_SIZE], temporary[PLM_PATH_SIZE];
+  path_of(fixture, ".tmp-step_00000007", temporary);
+  event_count = 0;
+  record = true;
+  assert_int_equal(publish(fixture, 7, NULL), PLM_OK);
+  record = false;
+  const int renamed = when("rename", temporary, "");
+  const int manifest = when("fsync", temporary, "MANIFEST");
+  const int folder = when("fsync", temporary, "");
+  const int metrics = when("fsync", fixture->run, PLM_RUN_TRAINER_METRICS);
+  assert_true(metrics >= 0 && metrics < renamed);
+  assert_true(manifest >= 0 && manifest < folder && folder < renamed);
+  for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+    const int file = when("fsync", temporary, files[i]);
+    assert_true(file >= 0 && file < manifest);
+  }
+  char named[2 * PLM_PATH_SIZE];
+  snprintf(named, sizeof named, "fsync %s", fixture->checkpoints);
+  bool synced = false;
+  for (int i = renamed; i < event_count; i++) synced |= strcmp(events[i], named) == 0;
+  assert_true(synced);
+
+  for (uint64_t step = 0; step < 3; step++) assert_int_equal(publish(fixture, step, NULL), PLM_OK);
+  plm_path_join(path, fixture->run, PLM_RUN_EVALUATOR_METRICS, NULL);
+  assert_int_equal(plm_file_write(path, reports, strlen(reports), 0644, NULL), PLM_OK);
+  event_count = 0;
+  record = true;
+  assert_int_equal(
+      plm_retention_apply(fixture->run, &fixture->config.trainer.checkpoint, "valid", 7, NULL),
+      PLM_OK);
+  record = false;
+  const int reported = when("fsync", fixture->run, PLM_RUN_EVALUATOR_METRICS);
+  const int deleted = when("rename", fixture->checkpoints, "step_00000000");
+  assert_true(reported >= 0 && reported < deleted);
+}
+
+/* The folder of whatever is made is synced, too. */
+static void new_entries_are_synced(void **state)
+{
+  struct fixture *fixture = *state;
+  char folder[PLM_PATH_SIZE], path[PLM_PATH_SIZE];
+  struct plm_metrics_file *metrics;
+  struct plm_error error = {0};
+  snprintf(folder, sizeof folder, "%.4000s/one/two", fixture->run);
+  event_count = 0;
+  record = true;
+  assert_int_equal(plm_directory_make(folder, &error), PLM_OK);
+  assert_int_equal(plm_path_join(path, folder, "x.jsonl", NULL), PLM_OK);
+  assert_int_equal(plm_metrics_open(path, &metrics, &error), PLM_OK);
+  record = false;
+  plm_metrics_close(metrics);
+  const int first = when("fsync", fixture->run, ""), second = when("fsync", fixture->run, "one");
+  assert_true(first >= 0 && first < second && second < when("fsync", fixture->run, "one/two"));
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -286,6 +392,8 @@ int main(void)
       cmocka_unit_test_setup_teardown(a_lost_lock_stops_the_rename, setup, teardown),
       cmocka_unit_test_setup_teardown(leftovers_are_removed, setup, teardown),
       cmocka_unit_test_setup_teardown(retention_deletes_only_what_is_ours, setup, teardown),
+      cmocka_unit_test_setup_teardown(what_matters_is_synced_first, setup, teardown),
+      cmocka_unit_test_setup_teardown(new_entries_are_synced, setup, teardown),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
