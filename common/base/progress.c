@@ -27,7 +27,9 @@ const char *plm_format_count(uint64_t count, char text[32])
 const char *plm_format_quantity(uint64_t count, const char *noun, char text[64])
 {
   char number[32];
-  snprintf(text, 64, "%s %s%s", plm_format_count(count, number), noun, count == 1 ? "" : "s");
+  const size_t length = strlen(noun);
+  const char *plural = length > 0 && noun[length - 1] == 's' ? "es" : "s";
+  snprintf(text, 64, "%s %s%s", plm_format_count(count, number), noun, count == 1 ? "" : plural);
   return text;
 }
 
@@ -52,7 +54,7 @@ const char *plm_format_duration(double seconds, char text[32])
 }
 
 void plm_progress_update(struct plm_progress *progress, uint64_t done, uint64_t total,
-                         uint64_t rated, uint64_t items, const char *unit)
+                         uint64_t rated, uint64_t items, const char *noun)
 {
   if (progress->silent) return;
   const uint64_t now = plm_clock_ns();
@@ -60,7 +62,7 @@ void plm_progress_update(struct plm_progress *progress, uint64_t done, uint64_t 
   progress->last_ns = now;
   const double seconds = 1e-9 * (double)(now - progress->start_ns);
   const double share = total == 0 ? 0.0 : done >= total ? 1.0 : (double)done / (double)total;
-  char bar[BAR_WIDTH + 16] = "", rest[64] = "", left[32], count[32];
+  char bar[BAR_WIDTH + 16] = "", rest[64] = "", left[32], quantity[64];
   if (total != 0) {
     char cells[BAR_WIDTH + 1];
     const int full = (int)(share * BAR_WIDTH);
@@ -81,8 +83,8 @@ void plm_progress_update(struct plm_progress *progress, uint64_t done, uint64_t 
   else
     snprintf(rate, sizeof rate, "%s %s/s",
              plm_format_count((uint64_t)((double)rated / seconds), whole), progress->rate_unit);
-  snprintf(line, sizeof line, "%s%s  %s %s, %s%s", progress->label, bar,
-           plm_format_count(items, count), unit, rate, rest);
+  snprintf(line, sizeof line, "%s%s  %s, %s%s", progress->label, bar,
+           plm_format_quantity(items, noun, quantity), rate, rest);
   if (!progress->terminal) {
     plm_info("%s", line);
     return;

@@ -17,9 +17,10 @@ struct plm_progress {
 /* The caller may set rate_unit and done_before afterwards. */
 void plm_progress_begin(struct plm_progress *progress, const char *label);
 /* Shows `done` of `total` units of work (total 0: unknown), the rate of `rated` since the beginning
- * and `items` with their `unit`. It may be called often: most calls only read the clock. */
+ * and `items`, which noun names in the singular (plm_format_quantity). It may be called often: most
+ * calls only read the clock. */
 void plm_progress_update(struct plm_progress *progress, uint64_t done, uint64_t total,
-                         uint64_t rated, uint64_t items, const char *unit);
+                         uint64_t rated, uint64_t items, const char *noun);
 /* Removes the bar: before other lines are printed, and at the end. */
 void plm_progress_clear(struct plm_progress *progress);
 
@@ -27,8 +28,8 @@ void plm_progress_clear(struct plm_progress *progress);
 const char *plm_format_duration(double seconds, char text[32]);
 /* Writes "1,234,567" into text and returns it. */
 const char *plm_format_count(uint64_t count, char text[32]);
-/* "1 sequence" or "1,234 sequences" into text (64 bytes), which is returned. noun is singular, and
- * its plural ends in s. */
+/* "1 sequence" or "1,234 sequences" into text (64 bytes), which is returned. noun is singular; its
+ * plural ends in s, or in es after an s. */
 const char *plm_format_quantity(uint64_t count, const char *noun, char text[64]);
 
 #endif

@@ -15,7 +15,7 @@ const struct plm_option plm_common_options[] = {
     {0, "run", "DIR", "the run folder (default: the configuration's)"},
     {0, "set", "KEY=VALUE", "change one key of the configuration; may be repeated"},
     {0, "json", NULL, "print results as JSON"},
-    {'q', "quiet", NULL, "print only warnings and errors"},
+    {'q', "quiet", NULL, "print no progress or information, only results, warnings and errors"},
     {'v', "verbose", NULL, "print more messages"},
     {0, "color", "WHEN", "auto, always or never (NO_COLOR is respected)"},
     {'h', "help", NULL, "this help"},
@@ -74,7 +74,8 @@ static plm_status check_paths(const struct plm_arguments *arguments, struct plm_
     const struct plm_option *option = arguments->values[v].option;
     if (option->argument == NULL || arguments->values[v].value[0] != '\0') continue;
     if (strncmp(option->argument, "DIR", 3) == 0 || strncmp(option->argument, "FILE", 4) == 0)
-      return plm_error_set(error, PLM_USAGE, "option \"--%s\" needs its %s, but got an empty word",
+      return plm_error_set(error, PLM_USAGE,
+                           "option \"--%s\" needs an argument (%s), but got an empty word",
                            option->name, option->argument);
   }
   return PLM_OK;
@@ -98,7 +99,7 @@ static plm_status parse_long(char **argv, int argc, int *i, const struct plm_opt
   } else if (*i + 1 < argc) {
     add_value(arguments, option, argv[++*i]);
   } else {
-    return plm_error_set(error, PLM_USAGE, "option \"--%s\" needs its %s", option->name,
+    return plm_error_set(error, PLM_USAGE, "option \"--%s\" needs an argument: %s", option->name,
                          option->argument);
   }
   return PLM_OK;
@@ -124,7 +125,7 @@ static plm_status parse_letters(char **argv, int argc, int *i, const struct plm_
     } else if (*i + 1 < argc) {
       add_value(arguments, option, argv[++*i]);
     } else {
-      return plm_error_set(error, PLM_USAGE, "option \"-%c\" needs its %s", *letter,
+      return plm_error_set(error, PLM_USAGE, "option \"-%c\" needs an argument: %s", *letter,
                            option->argument);
     }
     return PLM_OK;

@@ -398,8 +398,7 @@ static void read_variable(struct plm_loader *loader, const char *entry, const ch
   size_t count;
   const struct plm_setting *table = plm_settings(&count);
   for (size_t i = 0; i < count; i++) {
-    plm_setting_variable(table[i].key, candidates[slot]);
-    if (strcmp(table[i].key, "version") == 0) continue;
+    if (!plm_setting_variable(table[i].key, candidates[slot])) continue;
     if (strcmp(candidates[slot], name) == 0) {
       read_override(&source, table[i].key, entry + length + 1);
       forget_source(loader, name);

@@ -348,12 +348,15 @@ bool plm_setting_is_section(const char *key)
   return false;
 }
 
-void plm_setting_variable(const char *key, char variable[96])
+bool plm_setting_variable(const char *key, char variable[96])
 {
+  variable[0] = '\0';
+  if (strcmp(key, "version") == 0) return false;
   int used = snprintf(variable, 96, "PLM_%s", key);
   for (int i = 0; i < used && i < 95; i++) {
     variable[i] = variable[i] == '.' ? '_' : (char)toupper((unsigned char)variable[i]);
   }
+  return true;
 }
 
 const char *plm_on_resume_name(enum plm_on_resume resume)

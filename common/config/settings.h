@@ -65,8 +65,9 @@ const struct plm_setting *plm_setting_find(const char *key); /* NULL: no such ke
 size_t plm_setting_index(const struct plm_setting *setting);
 /* Whether key is a section, that is, the beginning of other keys: "trainer", "trainer.clip". */
 bool plm_setting_is_section(const char *key);
-/* The name of a key's environment variable: "PLM_TRAINER_STEPS" for "trainer.steps". */
-void plm_setting_variable(const char *key, char variable[96]);
+/* The name of a key's environment variable: "PLM_TRAINER_STEPS" for "trainer.steps". False and ""
+ * for `version`, which belongs to the file. */
+bool plm_setting_variable(const char *key, char variable[96]);
 const char *plm_on_resume_name(enum plm_on_resume resume); /* "free", "changes the run", … */
 /* What values a row takes, for messages and help: "a whole number", "mlm, masked_diffusion or
  * causal". */

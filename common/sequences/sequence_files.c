@@ -59,7 +59,7 @@ static void show_progress(const struct loop *loop, const struct plm_byte_stream 
   plm_progress_update(loop->files->progress, loop->consumed + plm_byte_stream_consumed(stream),
                       loop->files->total_bytes,
                       loop->counts->bytes + plm_byte_stream_produced(stream), loop->counts->records,
-                      "sequences");
+                      "sequence");
 }
 
 static plm_status read_records(const struct loop *loop, size_t file,

@@ -251,7 +251,7 @@ static plm_status run_window(struct embed *embed, uint64_t batches_done, struct 
     journal->batches = batch + 1;
     journal->sequences += plm_sequence_batch_count(embed->batch);
     plm_progress_update(&embed->progress, embed->tokens_at, plm_sequence_spool_tokens(embed->spool),
-                        embed->report.tokens, journal->sequences, "sequences");
+                        embed->report.tokens, journal->sequences, "sequence");
     PLM_TRY(stopped(embed, error));
     PLM_TRY(plm_embed_output_save(embed->output, journal, true, error));
   }

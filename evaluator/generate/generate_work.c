@@ -10,6 +10,6 @@ plm_status plm_generate_write(struct plm_generate_work *work, struct plm_generat
   plm_generation_free(generation);
   work->sequences++;
   plm_progress_update(&work->progress, work->sequences, work->total, work->residues,
-                      work->sequences, "sequences");
+                      work->sequences, "sequence");
   return status;
 }

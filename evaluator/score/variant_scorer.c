@@ -289,7 +289,7 @@ static plm_status flush(struct plm_variant_scorer *scorer, struct plm_error *err
   scorer->passes += scorer->job_count;
   scorer->tokens_done += (uint64_t)scorer->job_count * scorer->length;
   plm_progress_update(&scorer->progress, scorer->work_done, scorer->work, scorer->tokens_done,
-                      scorer->passes, "passes");
+                      scorer->passes, "pass");
   scorer->job_count = 0;
   scorer->place_count = 0;
   plm_sequence_batch_reset(scorer->batch);

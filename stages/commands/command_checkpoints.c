@@ -8,11 +8,14 @@
 #include <string.h>
 
 #include "common/base/json.h"
+#include "common/base/progress.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/retention.h"
 #include "common/metrics/metrics.h"
 #include "common/run/run.h"
 #include "stages/commands/command.h"
+
+enum { IDENTITY_DIGITS = 12 };
 
 static const struct plm_option options[] = {
     {.name = "verify", .help = "check every byte; exit with 1 if something is wrong"},
@@ -192,22 +195,23 @@ static void print_size(uint64_t bytes)
   printf("%6.*f %-2s", unit == 0 ? 0 : 1, value, units[unit]);
 }
 
-static void print_row(const struct row *row, const struct plm_retained *retained, bool verified)
+/* A row has 80 columns at most, so it has only the first digits of the identity. What is wrong with
+ * a checkpoint goes to stderr. */
+static void print_row(const struct row *row, const struct plm_retained *retained)
 {
   char hex[PLM_HASH_HEX_SIZE];
   printf("%8llu ", (unsigned long long)row->step);
   if (row->problem.status != PLM_OK) {
-    printf(" damaged: %s\n", row->problem.what);
+    printf("  damaged\n");
     return;
   }
   plm_hash_to_hex(row->identity, hex);
   print_size(row->bytes);
-  printf(" %s ", hex);
+  printf(" %.*s ", IDENTITY_DIGITS, hex);
   if (isnan(retained->loss))
     printf("%8s ", "-");
   else
     printf("%8.5f ", retained->loss);
-  if (verified) printf(" verified ");
   const char *separator = " ";
   for (int bit = 0; bit < PLM_KEPT_COUNT; bit++) {
     if ((retained->kept >> bit & 1) == 0) continue;
@@ -219,12 +223,15 @@ static void print_row(const struct row *row, const struct plm_retained *retained
 
 static void print_listing(const struct listing *listing, const char *directory, bool verified)
 {
+  char count[64];
+  size_t valid = 0;
+  for (size_t i = 0; i < listing->count; i++) valid += listing->rows[i].problem.status == PLM_OK;
   printf("%s%s\n", directory, listing->count == 0 ? ": no checkpoints" : "");
   if (listing->count == 0) return;
-  printf("%8s %9s %-32s %8s %s %s\n", "step", "size", "identity", "loss",
-         verified ? "         " : "", "kept by");
-  for (size_t i = 0; i < listing->count; i++)
-    print_row(&listing->rows[i], &listing->retained[i], verified);
+  printf("%8s %9s %-*s %8s  %s\n", "step", "size", IDENTITY_DIGITS, "identity", "loss", "kept by");
+  for (size_t i = 0; i < listing->count; i++) print_row(&listing->rows[i], &listing->retained[i]);
+  if (verified && valid > 0)
+    printf("verified every byte of %s\n", plm_format_quantity(valid, "checkpoint", count));
 }
 
 /* ---- the command ------------------------------------------------------------------------------*/

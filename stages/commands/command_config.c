@@ -87,7 +87,7 @@ static void print_manual(void)
   for (size_t i = 0; i < count; i++) {
     char type[256], variable[96];
     plm_setting_describe(&table[i], type);
-    plm_setting_variable(table[i].key, variable);
+    const bool settable = plm_setting_variable(table[i].key, variable);
     printf("%s\n    ", table[i].key);
     plm_help_text(table[i].help, 4);
     printf("    %s%s%s; default %s", type, table[i].unit[0] != '\0' ? ", in " : "", table[i].unit,
@@ -99,7 +99,8 @@ static void print_manual(void)
       printf("; %s %s, %s %s", (table[i].flags & PLM_SETTING_ABOVE_MIN) != 0 ? "above" : "from",
              least, (table[i].flags & PLM_SETTING_BELOW_MAX) != 0 ? "below" : "to", most);
     }
-    printf("\n    %s; on resume: %s\n", variable, plm_on_resume_name(table[i].resume));
+    printf("\n    %s%son resume: %s\n", variable, settable ? "; " : "",
+           plm_on_resume_name(table[i].resume));
   }
 }
 

@@ -19,7 +19,7 @@ static const struct plm_option options[] = {
 
 static void show_progress(void *context, uint64_t done, uint64_t total)
 {
-  plm_progress_update(context, done, total, done, done, "bytes");
+  plm_progress_update(context, done, total, done, done, "byte");
 }
 
 static plm_status verify(const char *directory, struct plm_error *error)

@@ -120,7 +120,7 @@ static void show_verification(void *context, uint64_t done, uint64_t total)
 {
   struct ingest *ingest = context;
   ingest->progress.label = "verify";
-  plm_progress_update(&ingest->progress, done, total, done, ingest->result->records, "sequences");
+  plm_progress_update(&ingest->progress, done, total, done, ingest->result->records, "sequence");
 }
 
 /* Warns about things that may be mistakes. */

@@ -1,4 +1,5 @@
 /* common/base: Philox's known answer, hashes, growing strings, files. */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +16,9 @@
 #include "common/base/file.h"
 #include "common/base/hash.h"
 #include "common/base/philox.h"
+#include "common/base/progress.h"
 #include "common/base/text.h"
+#include "tests/support/scratch.h"
 
 static void philox_gives_the_known_answer(void **state)
 {
@@ -132,9 +135,43 @@ static void text_grows(void **state)
   plm_text_deinit(&text);
 }
 
+static void quantities_are_singular_or_plural(void **state)
+{
+  (void)state;
+  char text[64];
+  assert_string_equal(plm_format_quantity(0, "sequence", text), "0 sequences");
+  assert_string_equal(plm_format_quantity(1, "sequence", text), "1 sequence");
+  assert_string_equal(plm_format_quantity(1234, "sequence", text), "1,234 sequences");
+  assert_string_equal(plm_format_quantity(1, "pass", text), "1 pass");
+  assert_string_equal(plm_format_quantity(2, "pass", text), "2 passes");
+}
+
+static void a_bar_counts_one_in_the_singular(void **state)
+{
+  (void)state;
+  struct plm_progress progress;
+  char *text;
+  size_t size;
+  const char *path = scratch_path("progress");
+  const int file = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600), error = dup(STDERR_FILENO);
+  dup2(file, STDERR_FILENO);
+  plm_progress_begin(&progress, "read");
+  progress.terminal = false;
+  progress.last_ns = 0; /* long ago, so that the line is due */
+  plm_progress_update(&progress, 1, 2, 1, 1, "sequence");
+  dup2(error, STDERR_FILENO);
+  close(error);
+  close(file);
+  assert_int_equal(plm_file_read(path, 1000, &text, &size, NULL), PLM_OK);
+  assert_non_null(strstr(text, "read 50 %  1 sequence, "));
+  free(text);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(quantities_are_singular_or_plural),
+      cmocka_unit_test(a_bar_counts_one_in_the_singular),
       cmocka_unit_test(philox_gives_the_known_answer),
       cmocka_unit_test(hashes_go_to_hex_and_back),
       cmocka_unit_test(files_are_replaced_whole),

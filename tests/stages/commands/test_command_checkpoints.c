@@ -133,6 +133,25 @@ static void lists_what_keeps_each(void **state)
   assert_non_null(strstr(output, "newest, last, every"));
 }
 
+static void a_row_has_80_columns(void **state)
+{
+  (void)state;
+  char output[OUTPUT_SIZE], arguments[PLM_PATH_SIZE + 64], *rest = output, *line;
+  int rows = 0;
+  snprintf(arguments, sizeof arguments, "checkpoints --verify '%s'", run_folder);
+  assert_int_equal(pipeline(arguments, output), 0);
+  assert_non_null(strstr(output, "verified every byte of 5 checkpoints\n"));
+  while ((line = strsep(&rest, "\n")) != NULL) {
+    if (line[0] != ' ') continue;
+    assert_true(strlen(line) <= 80);
+    /* with the longest reasons that one checkpoint can have */
+    const char *kept = strstr(line, "newest, last, every");
+    if (kept != NULL) assert_true(kept - line + strlen("newest, last, every, not evaluated") <= 80);
+    rows++;
+  }
+  assert_int_equal(rows, STEPS + 1);
+}
+
 static void verifies_runs_and_single_checkpoints(void **state)
 {
   (void)state;
@@ -144,6 +163,7 @@ static void verifies_runs_and_single_checkpoints(void **state)
   assert_int_equal(pipeline(arguments, output), 1);
   assert_non_null(strstr(output, "step_00000300: config.json differs from what was written"));
   assert_non_null(strstr(output, "1 checkpoint is damaged"));
+  assert_non_null(strstr(output, "verified every byte of 4 checkpoints\n"));
   snprintf(arguments, sizeof arguments, "checkpoints --verify --json '%s'", one);
   assert_int_equal(pipeline(arguments, output), 1);
   assert_non_null(strstr(output, "\"valid\":false"));
@@ -171,6 +191,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(lists_what_keeps_each),
+      cmocka_unit_test(a_row_has_80_columns),
       cmocka_unit_test(verifies_runs_and_single_checkpoints),
       cmocka_unit_test(refuses_what_is_not_there),
   };

@@ -39,7 +39,7 @@ expect 2 'a command is needed' "$pipeline"
 expect 2 'unknown command "validat"; did you mean "validate"?' "$pipeline" validat
 expect 2 'unknown option "--dryrun"; did you mean "--dry-run"?' "$pipeline" up --dryrun
 expect 2 'unknown option "-Z"' "$pipeline" ps -Z
-expect 2 'option "--config" needs its FILE' "$pipeline" config --config
+expect 2 'option "--config" needs an argument: FILE' "$pipeline" config --config
 expect 2 'option "--json" takes no value' "$pipeline" config --json=1
 expect 2 'option "--color" must be auto, always or never' "$pipeline" config --color blue
 expect 2 'option "--set" needs KEY=VALUE' "$pipeline" config --set trainer.steps
@@ -106,13 +106,15 @@ env PLM_SEED=8 "$pipeline" config --json --set trainer.steps=5 >got
 sed 's/ *#.*//' first.yaml | diff - second || fail "config's output does not load as the same"
 grep -q 'betas: \[0.9, 0.95\]' second || fail "adamw's betas"
 expect 0 'PLM_TRAINER_STEPS; on resume: changes the run' "$pipeline" config --manual
+! "$pipeline" config --manual | grep -q PLM_VERSION || fail "PLM_VERSION is listed, but it sets nothing"
+expect 2 'option "--run" needs an argument (DIR), but got an empty word' "$pipeline" ps --run ''
 [ "$(cd / && "$pipeline" config "$OLDPWD/pipeline.yaml" | awk '$1 == "run:" {print $2}')" = \
   "$PWD/runs/demo" ] || fail "relative paths are not relative to the file's folder"
 [ "$("$pipeline" config --run here | awk '$1 == "run:" {print $2}')" = "$PWD/here" ] ||
   fail "--run is not relative to the working directory"
 
 for option in -c --run --set --color; do # the last word, and no command yet
-  expect 2 "\"$option\" needs its" "$pipeline" "$option"
+  expect 2 "\"$option\" needs an argument: " "$pipeline" "$option"
 done
 
 expect 2 'but got an empty word' "$pipeline" up --dry-run --run ''
