@@ -197,9 +197,7 @@ static void add_ranges(struct feed_state *feed, int64_t now)
 
 /* ---- time --------------------------------------------------------------------------------- */
 
-/* Half the time for which the credit lasts at the measured rate, but between 10 ms and
- * FEED_LATE_MS.
- */
+/* Half the time for which the credit lasts at the measured rate, from 10 ms to FEED_LATE_MS. */
 static int64_t late_ms(const struct feed_state *feed)
 {
   if (feed->rate <= 0) return FEED_LATE_MS;

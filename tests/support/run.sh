@@ -103,7 +103,7 @@ list=$({ names | seen; lesser_levels; } | LC_ALL=C sort -u | grep -E -- "${patte
 count() { grep -lx "$1" "$results"/*.result 2>/dev/null | wc -l; }
 passed=$(count pass) failed=$(count fail) skipped=$(count skip)
 if [ ! -x "$levels_tool" ] && grep -qE "$at_each_level" <<<"$list"; then
-  echo "no test was repeated at lesser levels, because $levels_tool is not built"
+  echo "no test was repeated at lower levels, because $levels_tool is not built"
 elif grep -q @ <<<"$list"; then
   "$levels_tool" | sed -n 's/^lacks \(.*\)/not tested: \1, which this processor lacks/p'
 fi
