@@ -223,8 +223,11 @@ plm_status plm_checkpoint_folder_clean(const char *checkpoints, struct plm_error
   DIR *directory = opendir(checkpoints);
   if (directory == NULL) return plm_error_errno(error, "cannot list %s", checkpoints);
   plm_status status = PLM_OK;
-  for (const struct dirent *entry; status == PLM_OK && (entry = readdir(directory)) != NULL;) {
+  const struct dirent *entry;
+  while (status == PLM_OK) {
     char path[PLM_PATH_SIZE];
+    status = plm_directory_next(directory, checkpoints, &entry, error);
+    if (status != PLM_OK || entry == NULL) break;
     if (strncmp(entry->d_name, TEMPORARY_PREFIX, strlen(TEMPORARY_PREFIX)) != 0) continue;
     status = plm_path_join(path, checkpoints, entry->d_name, error);
     if (status == PLM_OK) status = plm_path_remove(path, error);

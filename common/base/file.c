@@ -220,6 +220,15 @@ plm_status plm_directory_make(const char *path, struct plm_error *error)
   return PLM_OK;
 }
 
+plm_status plm_directory_next(DIR *folder, const char *path, const struct dirent **entry,
+                              struct plm_error *error)
+{
+  errno = 0;
+  *entry = readdir(folder);
+  if (*entry == NULL && errno != 0) return plm_error_errno(error, "cannot list %s", path);
+  return PLM_OK;
+}
+
 static int remove_entry(const char *path, const struct stat *information, int kind,
                         struct FTW *place)
 {

@@ -2,6 +2,7 @@
 #ifndef PLM_COMMON_BASE_FILE_H
 #define PLM_COMMON_BASE_FILE_H
 
+#include <dirent.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -51,6 +52,11 @@ plm_status plm_parent_sync(const char *path, struct plm_error *error);
 /* Creates a folder and those above it, as mkdir -p does, and fsyncs the folder of each that it
  * makes. An existing folder is not an error. */
 plm_status plm_directory_make(const char *path, struct plm_error *error);
+
+/* Reads the next entry of a folder; *entry is NULL at its end. An error is not mistaken for the
+ * end, which a loop over readdir alone would do. path is only used in errors. */
+plm_status plm_directory_next(DIR *folder, const char *path, const struct dirent **entry,
+                              struct plm_error *error);
 
 /* Removes a file or a folder with its contents, without following symbolic links. A missing path is
  * not an error. */

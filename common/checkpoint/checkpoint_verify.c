@@ -53,13 +53,15 @@ static plm_status check_nothing_else(const char *directory, const struct plm_man
 {
   DIR *folder = opendir(directory);
   if (!folder) return plm_error_errno(error, "cannot open the folder %s", directory);
-  plm_status status = PLM_OK;
-  for (const struct dirent *entry; status == PLM_OK && (entry = readdir(folder)) != NULL;) {
+  const struct dirent *entry;
+  plm_status status;
+  while ((status = plm_directory_next(folder, directory, &entry, error)) == PLM_OK && entry) {
     const char *name = entry->d_name;
     if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strcmp(name, "MANIFEST") == 0)
       continue;
-    if (!listed(manifest, name))
-      status = plm_error_set(error, PLM_CORRUPT, "%.200s is not in the MANIFEST", name);
+    if (listed(manifest, name)) continue;
+    status = plm_error_set(error, PLM_CORRUPT, "%.200s is not in the MANIFEST", name);
+    break;
   }
   closedir(folder);
   return status;
@@ -149,7 +151,11 @@ plm_status plm_checkpoint_list(const char *checkpoints_directory, uint64_t **ste
   DIR *folder = opendir(checkpoints_directory);
   if (!folder) return plm_error_errno(error, "cannot open the folder %s", checkpoints_directory);
   uint64_t *found = malloc(capacity * sizeof *found), step;
-  for (const struct dirent *entry; found && (entry = readdir(folder)) != NULL;) {
+  const struct dirent *entry;
+  plm_status status = PLM_OK;
+  while (found) {
+    status = plm_directory_next(folder, checkpoints_directory, &entry, error);
+    if (status != PLM_OK || entry == NULL) break;
     if (!plm_checkpoint_parse_name(entry->d_name, &step) ||
         !is_folder(checkpoints_directory, entry->d_name))
       continue;
@@ -162,9 +168,12 @@ plm_status plm_checkpoint_list(const char *checkpoints_directory, uint64_t **ste
     found[(*count)++] = step;
   }
   closedir(folder);
-  if (!found) {
+  if (!found)
+    status = plm_error_set(error, PLM_NO_MEMORY, "no memory to list %s", checkpoints_directory);
+  if (status != PLM_OK) {
+    free(found);
     *count = 0;
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory to list %s", checkpoints_directory);
+    return status;
   }
   qsort(found, *count, sizeof *found, compare_steps);
   *steps = found;

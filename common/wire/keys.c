@@ -50,7 +50,9 @@ static plm_status check_list(const char *directory, struct plm_error *error)
   if (folder == NULL) return PLM_OK;
   plm_status status = PLM_OK;
   const struct dirent *entry;
-  while (status == PLM_OK && (entry = readdir(folder)) != NULL) {
+  while (status == PLM_OK) {
+    status = plm_directory_next(folder, clients, &entry, error);
+    if (status != PLM_OK || entry == NULL) break;
     const size_t length = strlen(entry->d_name);
     if (length < 5 || strcmp(entry->d_name + length - 4, ".pub") != 0) continue;
     status = plm_path_join(path, clients, entry->d_name, error);

@@ -43,11 +43,20 @@ static plm_status open_signals(struct plm_supervisor *supervisor, struct plm_err
   return PLM_OK;
 }
 
+/* Whether a stage's endpoints are those of an earlier start: nobody else has started the stage. */
+static bool is_over(const struct plm_supervisor *supervisor, int kind)
+{
+  struct plm_lock_holder holder;
+  if (supervisor->options.chosen[kind]) return true;
+  return plm_lock_holder(supervisor->run, plm_stage_kinds[kind].name, &holder, NULL) ==
+         PLM_NOT_FOUND;
+}
+
 /* The endpoints of an earlier start would send packers to the wrong place. */
 static void forget_endpoints(struct plm_supervisor *supervisor)
 {
   for (int kind = 0; kind < PLM_KIND_COUNT; kind++) {
-    if (!supervisor->options.chosen[kind]) continue;
+    if (!is_over(supervisor, kind)) continue;
     const char *const *key = plm_stage_kinds[kind].binds;
     if (*key != NULL) plm_peers_remove(supervisor->run, plm_stage_kinds[kind].name);
     for (; *key != NULL; key++) plm_endpoint_remove(supervisor->run, *key);

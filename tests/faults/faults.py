@@ -3,7 +3,7 @@
 
     tests/faults/faults.py [SCENARIO...] [--call N | --match REGEX] [--how HOW] [--sample K] [--jobs J]
 
-Scenarios: trainer, evaluator, ingest, up. HOW is ENOSPC, EIO, EMFILE, lost or torn; the last two are
+Scenarios: trainer, resume, evaluator, ingest, up. HOW is ENOSPC, EIO, EMFILE, lost or torn; the last two are
 power cuts. The environment names PLM_BIN (programs) and PLM_FAULTS_LIBRARY (faults.so).
 """
 
@@ -80,6 +80,16 @@ class Bench:
         split = "train=0.7,valid=0.2,test=0.1"
         return ["ingest", str(self.fasta), "--corpus", str(corpus), "--split", split, "-q"]
 
+    def trained(self):
+        """A complete run that nobody has evaluated; made once, before cases run side by side."""
+        made = self.work / "trained"
+        if not made.exists():
+            case = Case(self, "trained-case")
+            need(self.stage("plm-trainer", case, False) == 0, "the run to prepare failed")
+            shutil.copytree(case.run, made, symlinks=True)
+            case.remove()
+        return made
+
     def packer(self, case, faulty):
         arguments = ("-c", self.config, "--corpus", self.corpus, "--run", case.run)
         return case.start("plm-packer", *arguments, log="packer", counts="none", faulty=faulty)
@@ -113,19 +123,26 @@ class Trainer:
         return fault_case.result_of_training(case.run, STEPS)
 
 
+class Resume(Trainer):
+    """plm-trainer on a run that was killed after its second checkpoint."""
+
+    def prepare(self, bench, case):
+        shutil.copytree(bench.trained(), case.run, symlinks=True)
+        checkpoints = case.run / "checkpoints"
+        shutil.rmtree(checkpoints / f"step_{STEPS:08d}")
+        (checkpoints / "latest").unlink()
+        (checkpoints / "latest").symlink_to("step_00000002")
+        (checkpoints / ".tmp-step_00000003").mkdir()
+        (case.run / "DONE").unlink()
+
+
 class Evaluator:
     """plm-evaluator on a complete run that nobody has evaluated."""
 
     program = "plm-evaluator"
 
     def prepare(self, bench, case):
-        trained = bench.work / "trained"
-        if not trained.exists():
-            made = Case(bench, "trained-case")
-            need(bench.stage("plm-trainer", made, False) == 0, "the run to evaluate failed")
-            shutil.copytree(made.run, trained, symlinks=True)
-            made.remove()
-        shutil.copytree(trained, case.run, symlinks=True)
+        shutil.copytree(bench.trained(), case.run, symlinks=True)
 
     def run(self, bench, case, faulty):
         return bench.stage("plm-evaluator", case, faulty)
@@ -188,7 +205,13 @@ class Up:
         }
 
 
-SCENARIOS = {"trainer": Trainer(), "evaluator": Evaluator(), "ingest": Ingest(), "up": Up()}
+SCENARIOS = {
+    "trainer": Trainer(),
+    "resume": Resume(),
+    "evaluator": Evaluator(),
+    "ingest": Ingest(),
+    "up": Up(),
+}
 
 
 def undisturbed(bench, name):
