@@ -332,7 +332,7 @@ test: deps $(if $(filter 0,$(PYTHON)),,venv) ## install what is missing, build, 
 test-processors: deps ## test the operators and a short training run on other processors, emulated by qemu; TESTS=PATTERN chooses
 	@JOBS=$(JOBS) tests/processors/processors.sh $(TESTS)
 
-# FAULTS chooses scenarios and calls: FAULTS="trainer --call 137 --how EIO --keep" repeats one case.
+# FAULTS chooses scenarios and calls: FAULTS="trainer --call CALL --how EIO" repeats one case.
 .PHONY: faults
 faults: $(PROGRAMS) $(FAULTS_LIBRARY) ## fail every call that touches the disk, one at a time, and cut the power at each (hours); FAULTS=
 	@PLM_BIN=$(BIN) PLM_FAULTS_LIBRARY=$(FAULTS_LIBRARY) python3 -B tests/faults/faults.py $(FAULTS)

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -17,6 +18,21 @@ HOWS = ("ENOSPC", "EIO", "EMFILE", *CUTS)
 NOT_EXACT = ("seconds", "lag_steps", "time")
 
 
+END = "end:#1"  # stands for a power cut after the program has ended
+
+
+def addresses(calls):
+    """CALL:PATTERN#N of every counted call: the N-th call of this name and path. A process id in a
+    path becomes a star."""
+    seen, found = {}, []
+    for call in calls:
+        if call.number:
+            pattern = f"{call.name}:{re.sub(r'[.]tmp-[0-9]+', '.tmp-*', call.path)}"
+            seen[pattern] = seen.get(pattern, 0) + 1
+            found.append(f"{pattern}#{seen[pattern]}")
+    return found
+
+
 class Failed(Exception):
     """Something does not hold after the fault."""
 
@@ -29,8 +45,10 @@ def need(holds, what):
 class Case:
     """A watched folder `d`, with logs and a runtime folder beside it."""
 
-    def __init__(self, bench, name, call=0, how="EIO"):
-        self.bench, self.call, self.how = bench, call, how
+    def __init__(self, bench, name, call="*:*#0", how="EIO"):
+        self.bench, self.how = bench, how
+        self.pattern, _, number = call.rpartition("#")
+        self.number = int(number)
         self.home = bench.work / name
         self.disk = self.home / "d"
         self.run = self.disk / "run"
@@ -50,7 +68,8 @@ class Case:
                 PLM_FAULTS_BELOW=str(self.disk),
                 PLM_FAULTS_LOG=str(self.log),
                 PLM_FAULTS_PROGRAM=program,
-                PLM_FAULTS_AT=str(self.call),
+                PLM_FAULTS_CALL=self.pattern,
+                PLM_FAULTS_AT=str(self.number),
                 PLM_FAULTS_HOW="cut" if self.how in CUTS else self.how,
             )
         return environment
@@ -124,8 +143,7 @@ class Case:
         if self.how not in CUTS:
             need(status in (0, 1), f"exit {status} after {self.how}")
             return status == 0
-        if status == 0 and self.call == 0 or status >= 0:
-            # The program ended before this call: the power is cut afterwards.
+        if status >= 0:  # the program ended before this call: the power is cut afterwards
             environment = self._environment("none", True)
             environment["PLM_FAULTS_AT"] = "now"
             subprocess.run(["true"], env=environment, check=False)
@@ -143,6 +161,9 @@ class Case:
         shutil.rmtree(self.home)
 
     # ---- checks ----
+
+    def reached(self):
+        return any(call.number == self.number for call in self.calls())
 
     def acknowledged(self):
         """Checkpoints that `latest` named before the fault: they are published for good."""

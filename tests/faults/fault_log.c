@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <linux/fs.h>
 #include <pthread.h>
 #include <signal.h>
@@ -26,7 +27,7 @@ struct shared {
 
 static struct {
   char below[PATH_MAX], log[PATH_MAX / 2];
-  const char *program;
+  const char *program, *call;
   long at;
   int error;
   bool cuts, now;
@@ -260,13 +261,22 @@ static void log_call(const struct fault_call *call, const char *outcome)
                             call->other, outcome));
 }
 
+static bool is_counted(const struct fault_call *call)
+{
+  char whole[PATH_MAX + 32];
+  if (faults.program != NULL && strcmp(program_invocation_short_name, faults.program) != 0)
+    return false;
+  if (faults.call == NULL) return true;
+  snprintf(whole, sizeof whole, "%s:%s", call->name, call->path);
+  return fnmatch(faults.call, whole, 0) == 0;
+}
+
 void fault_begin(struct fault_call *call)
 {
   const int before = errno;
   inside = true;
   lock();
-  if (faults.program == NULL || strcmp(program_invocation_short_name, faults.program) == 0)
-    call->number = ++faults.shared->counted;
+  if (is_counted(call)) call->number = ++faults.shared->counted;
   if (call->number != 0 && call->number == faults.at) {
     if (faults.cuts) {
       log_call(call, "cut");
@@ -327,6 +337,7 @@ __attribute__((constructor)) static void start(void)
   snprintf(faults.below, sizeof faults.below, "%s", below);
   snprintf(faults.log, sizeof faults.log, "%s", log);
   faults.program = getenv("PLM_FAULTS_PROGRAM");
+  faults.call = getenv("PLM_FAULTS_CALL");
   faults.now = at != NULL && strcmp(at, "now") == 0;
   faults.at = at == NULL || faults.now ? 0 : atol(at);
   faults.cuts = how != NULL && strcmp(how, "cut") == 0;

@@ -5,6 +5,7 @@
  *   PLM_FAULTS_BELOW    folder whose files are watched, without symbolic links in it
  *   PLM_FAULTS_LOG      file for the log; FILE.state and FILE.kept/ are beside it
  *   PLM_FAULTS_PROGRAM  the program whose calls are counted; all programs are logged
+ *   PLM_FAULTS_CALL     CALL:PATTERN: only these calls are counted (fnmatch); not set: all
  *   PLM_FAULTS_AT       number of the call that fails, from 1; 0 only counts; `now` cuts the power
  *                       as soon as the library is loaded
  *   PLM_FAULTS_HOW      ENOSPC, EIO, EMFILE or cut

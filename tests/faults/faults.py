@@ -222,18 +222,21 @@ def undisturbed(bench, name):
     status = scenario.run(bench, case, True)
     need(status == 0, f"the undisturbed run ended with {status}: see {case.home}")
     case.nobody_is_left()
-    calls = {call.number: str(call) for call in case.calls() if call.number}
-    reference = (calls, scenario.result(bench, case), fault_case.names_below(case.disk))
+    reference = (
+        fault_case.addresses(case.calls()),
+        scenario.result(bench, case),
+        fault_case.names_below(case.disk),
+    )
     case.remove()
     return reference
 
 
-def disturbed(bench, name, reference, call, how):
-    """One case. Returns None, or what does not hold."""
+def disturbed(bench, number, name, reference, call, how):
+    """One case. Returns what does not hold, or "", and whether the call was reached."""
     scenario = SCENARIOS[name]
     _, result, files = reference
     # short, because the path of a socket has at most 107 bytes
-    case = Case(bench, f"{name[0]}{call}{how[:2]}", call, how)
+    case = Case(bench, f"{name[0]}{number}{how[:2]}", call, how)
     try:
         scenario.prepare(bench, case)
         went_well = case.disturb(scenario.run(bench, case, True))
@@ -246,28 +249,20 @@ def disturbed(bench, name, reference, call, how):
         case.nobody_is_left()
         scenario.check(bench, case)
         same(result, scenario.result(bench, case), "after the fault")
-        nothing_is_left(files | tolerated(case, call), case.disk)
+        nothing_is_left(files | tolerated(case), case.disk)
     except (Failed, OSError, ValueError, KeyError) as failure:
-        return f"{describe(case, call)}: {failure}\n{last_lines(case)}"
+        return f"{failure}\n{last_lines(case)}", True
     finally:
         case.kill_all()
+    reached = call == fault_case.END or case.reached()
     case.remove()
-    return None
+    return "", reached
 
 
-def tolerated(case, number):
+def tolerated(case):
     """A file whose removal failed is left, if no later start looks at it: it is ignored once stale."""
-    for call in case.calls():
-        if call.number == number and call.name == "unlink" and "/peers." in call.path:
-            return {call.path}
-    return set()
-
-
-def describe(case, number):
-    for call in case.calls():
-        if call.number == number:
-            return str(call)
-    return "after the end"
+    name, _, path = case.pattern.partition(":")
+    return {path} if name == "unlink" and "/peers." in path else set()
 
 
 def last_lines(case):
@@ -281,35 +276,36 @@ def last_lines(case):
 
 
 def choose(calls, options):
-    """The cases (scenario, call, how): one, all, or a sample spread evenly over all calls. The call
-    after the last one is a power cut after the end."""
-    how, sample = options.how, options.sample
+    """The cases (scenario, call, how): one, all, or a sample spread evenly over all calls."""
+    hows = [options.how] if options.how else HOWS
     if options.call is not None:
-        return [(name, options.call, how or "EIO") for name in calls]
-    every = [
-        (name, number, one)
-        for name, descriptions in calls.items()
-        for number in range(1, len(descriptions) + 2)
-        for one in ([how] if how else HOWS)
-        if number in descriptions or one in CUTS
-        if re.search(options.match, descriptions.get(number, "after the end"))
+        return [(name, options.call, how) for name in calls for how in hows]
+    places = [
+        (name, call)
+        for name, found in calls.items()
+        for call in [*found, fault_case.END]
+        if re.search(options.match, call)
     ]
+    every = [
+        (name, call, how)
+        for name, call in places
+        for how in hows
+        if call != fault_case.END or how in CUTS
+    ]
+    sample = options.sample
     if sample is None or sample >= len(every):
         return every
     # A stride through the whole list could miss some kinds of fault; so they take turns.
-    chosen = []
-    for place in range(sample):
-        name, number, _ = every[place * len(every) // sample]
-        turn = how or HOWS[place % len(HOWS)]
-        chosen.append((name, min(number, len(calls[name])), turn))
-    return chosen
+    return [
+        (*places[turn * len(places) // sample], hows[turn % len(hows)]) for turn in range(sample)
+    ]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("scenarios", nargs="*", choices=[*SCENARIOS, []], metavar="SCENARIO")
-    parser.add_argument("--call", type=int, help="only this call, from 1")
-    parser.add_argument("--match", default="", help="only calls that match, as `rename .*/latest`")
+    parser.add_argument("--call", help="only this call, as a failure prints it: NAME:PATH#NUMBER")
+    parser.add_argument("--match", default="", help="only calls that match, as `rename:.*/step_`")
     parser.add_argument("--how", choices=HOWS, help="only this fault")
     parser.add_argument("--sample", type=int, help="as many cases, spread over all calls")
     parser.add_argument("--jobs", type=int, default=2 * (os.cpu_count() or 1))
@@ -324,24 +320,29 @@ def main():
     cases = choose(calls, options)
     need(cases, "no call matches")
     print(", ".join(f"{name}: {len(found)} calls" for name, found in calls.items()), flush=True)
-    failed = 0
+    failed = missed = 0
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         running = {
-            pool.submit(disturbed, bench, name, references[name], call, how): (name, call, how)
-            for name, call, how in cases
+            pool.submit(disturbed, bench, number, name, references[name], call, how): (
+                name,
+                call,
+                how,
+            )
+            for number, (name, call, how) in enumerate(cases)
         }
         for done, future in enumerate(concurrent.futures.as_completed(running), 1):
             name, call, how = running[future]
-            if (what := future.result()) is not None:
+            what, reached = future.result()
+            missed += not reached
+            if what:
                 failed += 1
-                print(f"FAILED {name} call {call} {how}: {what}")
-                print(
-                    f'  replay: make faults FAULTS="{name} --call {call} --how {how} --keep"',
-                    flush=True,
-                )
+                print(f"FAILED {name} {call} {how}: {what}")
+                arguments = f"{name} --call {call} --how {how} --keep"
+                print(f"  replay: make faults FAULTS='{arguments}'", flush=True)
             if done % max(1, len(cases) // 20) == 0:
                 print(f"{done} of {len(cases)}, {failed} failed", flush=True)
-    print(f"{len(cases)} faults, {failed} failed, {time.monotonic() - started:.0f} s")
+    seconds = time.monotonic() - started
+    print(f"{len(cases)} faults, {failed} failed, {missed} calls not reached, {seconds:.0f} s")
     if failed and options.keep:
         print(f"kept: {work}")
     else:

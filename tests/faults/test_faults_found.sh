@@ -3,12 +3,16 @@
 [ -e "${PLM_BUILD:?}/tests/lib/faults.so" ] || { echo "no faults.so under sanitizers"; exit 77; }
 found() { # SCENARIO HOW REGEX-OF-CALLS
   echo "== $*"
-  python3 -B "$PLM_ROOT/tests/faults/faults.py" "$1" --how "$2" --match "$3" --sample "${4:-6}" || exit 1
+  python3 -B "$PLM_ROOT/tests/faults/faults.py" "$1" --how "$2" --match "$3" || exit 1
 }
 # A stage that could not read endpoints.json wrote it anew with only its own key, so packers no longer
 # found the trainer.
-found trainer EIO 'read run/endpoints.json$'
+found trainer EIO 'open:run/endpoints.json#[1-4]$'
 # A process killed while it replaced a file left NAME.tmp-PID for ever.
-found trainer torn '(fsync|rename) run/[a-zA-Z.]*\.tmp'
+found trainer torn '(fsync|rename):run/(pipeline.yaml|endpoints.json).tmp#1$'
 # A trainer killed at its end left its endpoints and its list of packers.
-found trainer torn 'run/(DONE|peers)' 3
+found trainer torn '(fsync:run/DONE.tmp|unlink:run/peers)'
+# The same when only `up` looks at the complete run.
+found up torn 'end:'
+# An error while listing checkpoints was taken for the end of the list: steps were reported as deleted.
+found evaluator EIO 'readdir:run/checkpoints#[1-9]$'
