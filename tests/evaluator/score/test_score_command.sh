@@ -139,7 +139,7 @@ says err 'give the variants in one of three ways'
 expect 2 score A4G --measured dms
 says err 'measured names a column of a CSV file, so it needs --csv FILE'
 expect 2 score A4G --plot
-says err 'plot draws the result of --all'
+says err '--plot needs --all'
 expect 2 score --all --plot --color blue
 says err 'option "--color" must be auto, always or never'
 expect 2 score A4G --masking other
