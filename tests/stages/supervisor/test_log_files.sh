@@ -25,7 +25,7 @@ done
 
 # every file is read, in order, and what was followed is what is there
 plm-pipeline logs evaluator >all 2>err
-ls -r run/logs/evaluator.0.log* | xargs cat | diff - all || fail "logs prints something else than the files hold"
+find run/logs -name 'evaluator.0.log*' | sort -r | xargs cat | diff - all || fail "logs prints something else than the files hold"
 [ "$(grep -c 'step .* valid: loss' all)" -eq 4 ] || fail "evaluations are missing: $(cat all)"
 [ "$(grep -c 'evaluator.0 .*step .* valid: loss' followed)" -eq 4 ] || fail "logs -f lost lines: $(cat followed)"
 plm-pipeline logs evaluator --tail 3 >last 2>err
