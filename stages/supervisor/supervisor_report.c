@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 
 #include "stages/supervisor/supervisor_internal.h"
@@ -97,6 +98,12 @@ static void add_line(void *context, const char *line)
   plm_text_printf(context, "  | %.1000s\n", line);
 }
 
+static bool disk_is_full(const char *path)
+{
+  struct statvfs information;
+  return statvfs(path, &information) == 0 && information.f_bavail == 0;
+}
+
 static void describe(struct plm_text *text, const char *as_what, const struct supervised *stage,
                      bool with_lines)
 {
@@ -108,6 +115,9 @@ static void describe(struct plm_text *text, const char *as_what, const struct su
     plm_tail_init_last(&tail, stage->tail.path, stage->log_start, FAILURE_LINES);
     plm_tail_read(&tail, 0, add_line, text);
     plm_tail_flush(&tail, add_line, text);
+    if (disk_is_full(stage->tail.path))
+      plm_text_printf(text, "  the disk of %s is full, so its last lines may be missing\n",
+                      stage->tail.path);
   }
   plm_text_printf(text, "  log: %s\n", stage->tail.path);
 }
