@@ -19,12 +19,16 @@ struct plm_row_family {
   int64_t unit, tall;             /* tall: a height whose bits agree with the unit */
   const struct plm_product *unit_product;
   struct variant *variants;
-  char *expected; /* the row of C that the probe gives */
+  char *expected;      /* the row of C that the probe gives */
+  struct probe *probe; /* while the unit is chosen, so that it is filled once; otherwise NULL */
 };
 
 struct plm_row_products {
   struct plm_products *products;
   struct plm_row_family *families;
+  char *ring;          /* pseudorandom elements for probes */
+  int64_t ring_bytes;  /* of an element of the ring; 0 if there is none yet */
+  uint64_t ring_state; /* of the generator after the ring */
   struct plm_error error;
 };
 
@@ -35,7 +39,7 @@ static const int64_t UNITS_BF16[] = {32, 64, 48, 128, 16, 1}, UNITS_FLOAT[] = {3
  * is costly to plan. */
 static const int64_t SMALL[] = {1, 2, 4, 6, 8, 12, 16, 24};
 
-enum { COUNT_BF16 = 6, COUNT_FLOAT = 4, COUNT_SMALL = 8 };
+enum { COUNT_BF16 = 6, COUNT_FLOAT = 4, COUNT_SMALL = 8, TALLEST = 256 };
 
 static int64_t in_bytes(const struct plm_product_shape *shape)
 {
@@ -73,6 +77,7 @@ void plm_row_products_close(struct plm_row_products *rows)
     next = f->next;
     free_family(f);
   }
+  free(rows->ring);
   free(rows);
 }
 
@@ -91,7 +96,7 @@ enum { RING = 65521 }; /* a prime, so that no stride of B repeats within it */
 
 struct probe {
   char *A, *B, *C;
-  char *start; /* the row of C before the product, if the product adds to it */
+  char *start; /* the row of C before a product that adds to it */
 };
 
 static void put(char *to, int64_t at, int64_t bytes, float value)
@@ -126,19 +131,44 @@ static void fill_row(char *row, int64_t K, int64_t bytes, uint64_t *state)
   if (K % 2 != 0) put(row, K / 2, bytes, next_value(state) * 0x1p-20f);
 }
 
-/* Fills B as it is stored: K rows of N elements, or N rows of K if it is transposed. */
-static void fill_B(char *B, const struct plm_product_shape *s, const char *ring)
+/* Makes the ring that B is filled from, unless it exists. */
+static bool make_ring(struct plm_row_products *rows, int64_t bytes)
 {
-  const int64_t bytes = in_bytes(s), outer = s->transpose_b ? s->N : s->K;
-  const int64_t width = s->transpose_b ? s->K : s->N, mirror = s->K - 1;
-  for (int64_t i = 0; i < outer; i++)
-    for (int64_t j = 0; j < width; j++) {
-      int64_t row = i, column = j;
-      if (s->transpose_b && column > mirror / 2) column = mirror - column;
-      if (!s->transpose_b && row > mirror / 2) row = mirror - row;
-      memcpy(B + (i * s->ldb + j) * bytes, ring + (row * width + column) % RING * bytes,
-             (size_t)bytes);
-    }
+  if (rows->ring_bytes == bytes) return true;
+  free(rows->ring);
+  rows->ring_bytes = 0;
+  rows->ring = malloc((size_t)(RING * bytes));
+  if (rows->ring == NULL) return false;
+  rows->ring_state = 88172645463325252u;
+  for (int64_t i = 0; i < RING; i++) put(rows->ring, i, bytes, next_value(&rows->ring_state));
+  rows->ring_bytes = bytes;
+  return true;
+}
+
+/* Copies `count` elements of the ring from element `at` on. */
+static void copy_ring(char *to, const struct plm_row_products *rows, int64_t at, int64_t count)
+{
+  const int64_t bytes = rows->ring_bytes;
+  for (at %= RING; count > 0; at = 0) {
+    const int64_t part = count < RING - at ? count : RING - at;
+    memcpy(to, rows->ring + at * bytes, (size_t)(part * bytes));
+    to += part * bytes;
+    count -= part;
+  }
+}
+
+/* Fills B as it is stored: K rows of N elements, or N rows of K if it is transposed. */
+static void fill_B(char *B, const struct plm_product_shape *s, const struct plm_row_products *rows)
+{
+  const int64_t bytes = in_bytes(s), K = s->K, stride = s->ldb * bytes;
+  for (int64_t k = 0; !s->transpose_b && k < K; k++)
+    copy_ring(B + k * stride, rows, (k < K - 1 - k ? k : K - 1 - k) * s->N, s->N);
+  for (int64_t n = 0; s->transpose_b && n < s->N; n++) {
+    char *row = B + n * stride;
+    copy_ring(row, rows, n * K, (K + 1) / 2);
+    for (int64_t k = (K + 1) / 2; k < K; k++)
+      memcpy(row + k * bytes, row + (K - 1 - k) * bytes, (size_t)bytes);
+  }
 }
 
 static void free_probe(struct probe *probe)
@@ -155,34 +185,29 @@ static void *get_lines(int64_t bytes)
   return aligned_alloc(LINE, (size_t)(bytes / LINE + 1) * LINE);
 }
 
-/* Makes a probe with `rows` copies of the row in A. B has all columns; C has `rows` copies of the
- * columns [first, first + columns) of `start`, for products that add to C. */
-static bool make_probe(struct probe *probe, const struct plm_product_shape *s, int64_t rows,
-                       int64_t first, int64_t columns)
+/* Makes a probe with `rows` copies of the row in A, all columns of B, and space for C. */
+static bool make_probe(struct probe *probe, struct plm_row_products *owner,
+                       const struct plm_product_shape *s, int64_t rows)
 {
-  uint64_t state = 88172645463325252u;
   const int64_t in = in_bytes(s), out = out_bytes(s);
-  char *ring = malloc((size_t)(RING * in));
   *probe = (struct probe){.A = get_lines(rows * s->K * in),
                           .B = get_lines((s->transpose_b ? s->N : s->K) * s->ldb * in),
-                          .C = get_lines(rows * columns * out),
+                          .C = get_lines(rows * s->N * out),
                           .start = get_lines(s->N * out)};
-  const bool good = ring != NULL && probe->A != NULL && probe->B != NULL && probe->C != NULL &&
-                    probe->start != NULL;
-  if (good) {
-    for (int64_t i = 0; i < RING; i++) put(ring, i, in, next_value(&state));
-    fill_row(probe->A, s->K, in, &state);
-    fill_B(probe->B, s, ring);
-    for (int64_t i = 0; i < s->N; i++) put(probe->start, i, out, next_value(&state) * 0x1p-20f);
-    for (int64_t i = 1; i < rows; i++)
-      memcpy(probe->A + i * s->K * in, probe->A, (size_t)(s->K * in));
-    for (int64_t i = 0; i < rows; i++)
-      memcpy(probe->C + i * columns * out, probe->start + first * out, (size_t)(columns * out));
-  } else {
+  if (probe->A == NULL || probe->B == NULL || probe->C == NULL || probe->start == NULL ||
+      !make_ring(owner, in)) {
     free_probe(probe);
+    plm_error_set(&owner->error, PLM_NO_MEMORY, "no memory to examine a product of %lld x %lld",
+                  (long long)s->K, (long long)s->N);
+    return false;
   }
-  free(ring);
-  return good;
+  uint64_t state = owner->ring_state;
+  fill_row(probe->A, s->K, in, &state);
+  fill_B(probe->B, s, owner);
+  for (int64_t i = 0; i < s->N; i++) put(probe->start, i, out, next_value(&state) * 0x1p-20f);
+  for (int64_t i = 1; i < rows; i++)
+    memcpy(probe->A + i * s->K * in, probe->A, (size_t)(s->K * in));
+  return true;
 }
 
 bool plm_row_piece_is_sliced(const struct plm_product_shape *shape)
@@ -221,29 +246,34 @@ static void slice(char *B, const struct plm_product_shape *s, int64_t first, int
 /* Runs the product on the probe. Returns true if all rows of C equal the expected row. If the
  * family has no expected row yet, the rows must equal each other, and the first becomes the
  * expected row. */
+static bool run_probe(struct plm_row_family *family, const struct probe *probe,
+                      const struct plm_product *product, int64_t rows, int64_t first,
+                      int64_t columns)
+{
+  const int64_t out = out_bytes(&family->shape), row_bytes = columns * out;
+  for (int64_t i = 0; i < rows; i++)
+    memcpy(probe->C + i * row_bytes, probe->start + first * out, (size_t)row_bytes);
+  plm_product_run(product, 0, probe->C, probe->A, probe->B);
+  const char *expected = family->expected != NULL ? family->expected + first * out : probe->C;
+  for (int64_t i = 0; i < rows; i++)
+    if (memcmp(probe->C + i * row_bytes, expected, (size_t)row_bytes) != 0) return false;
+  if (family->expected != NULL) return true;
+  family->expected = malloc((size_t)row_bytes);
+  if (family->expected == NULL) return false;
+  memcpy(family->expected, probe->C, (size_t)row_bytes);
+  return true;
+}
+
+/* Whether a product of `rows` rows by the columns [first, first + columns) gives the expected row.
+ * Uses the family's probe while the unit is chosen, which is about whole rows. */
 static bool agrees(struct plm_row_family *family, const struct plm_product *product, int64_t rows,
                    int64_t first, int64_t columns)
 {
-  struct plm_row_products *owner = family->owner;
-  const int64_t row_bytes = columns * out_bytes(&family->shape);
+  if (family->probe != NULL) return run_probe(family, family->probe, product, rows, first, columns);
   struct probe probe;
-  if (!make_probe(&probe, &family->shape, rows, first, columns)) {
-    plm_error_set(&owner->error, PLM_NO_MEMORY, "no memory to examine a product of %lld x %lld",
-                  (long long)family->shape.K, (long long)family->shape.N);
-    return false;
-  }
+  if (!make_probe(&probe, family->owner, &family->shape, rows)) return false;
   slice(probe.B, &family->shape, first, columns);
-  plm_product_run(product, 0, probe.C, probe.A, probe.B);
-  const char *expected =
-      family->expected != NULL ? family->expected + first * out_bytes(&family->shape) : probe.C;
-  bool same = true;
-  for (int64_t i = 0; same && i < rows; i++)
-    same = memcmp(probe.C + i * row_bytes, expected, (size_t)row_bytes) == 0;
-  if (same && family->expected == NULL) {
-    family->expected = malloc((size_t)row_bytes);
-    if (family->expected != NULL) memcpy(family->expected, probe.C, (size_t)row_bytes);
-    same = family->expected != NULL;
-  }
+  const bool same = run_probe(family, &probe, product, rows, first, columns);
   free_probe(&probe);
   return same;
 }
@@ -265,7 +295,7 @@ static bool take_unit(struct plm_row_family *family, int64_t unit)
 /* The largest of a few multiples of the unit whose product agrees with that of the unit. */
 static int64_t tallest(struct plm_row_family *family)
 {
-  static const int64_t wanted[] = {256, 128, 64};
+  static const int64_t wanted[] = {TALLEST, 128, 64};
   for (int i = 0; i < 3; i++) {
     const int64_t rows = wanted[i] / family->unit * family->unit;
     if (rows <= family->unit) break;
@@ -277,7 +307,7 @@ static int64_t tallest(struct plm_row_family *family)
 }
 
 /* Chooses the unit with which the tallest products agree, because tall products are faster. */
-static bool choose_unit(struct plm_row_family *family)
+static bool compare_units(struct plm_row_family *family)
 {
   const int64_t *units = family->shape.is_bf16 ? UNITS_BF16 : UNITS_FLOAT;
   const int count = family->shape.is_bf16 ? COUNT_BF16 : COUNT_FLOAT;
@@ -297,6 +327,17 @@ static bool choose_unit(struct plm_row_family *family)
         "a product of %lld x %lld gives different bits in each call, or cannot be planned",
         (long long)family->shape.K, (long long)family->shape.N);
   return false;
+}
+
+static bool choose_unit(struct plm_row_family *family)
+{
+  struct probe probe;
+  if (!make_probe(&probe, family->owner, &family->shape, TALLEST)) return false;
+  family->probe = &probe;
+  const bool chosen = compare_units(family);
+  family->probe = NULL;
+  free_probe(&probe);
+  return chosen;
 }
 
 struct plm_row_family *plm_row_family_get(struct plm_row_products *rows,
