@@ -99,10 +99,11 @@ static void mixed_batch(void)
 static void every_mask_kind(void **state)
 {
   (void)state;
+  const int32_t heads = ops_case_quick() ? 1 : 2, K = ops_case_quick() ? 16 : 32;
   mixed_batch();
   for (unsigned kinds = 1; kinds < 16; kinds += 2)
     for (int is_bf16 = 0; is_bf16 < 2; is_bf16++)
-      check(&sample.batch, kinds, 23, 50, 2, 32, 0, is_bf16);
+      check(&sample.batch, kinds, 23, 50, heads, K, 0, is_bf16);
   check(&sample.batch, PLM_ATTENTION_DOCUMENT | PLM_ATTENTION_LOCAL, 1, 0, 1, 16, 0, false);
 }
 
@@ -146,10 +147,11 @@ static void hundreds_of_documents(void **state)
 static void the_soft_cap_and_its_gradient(void **state)
 {
   (void)state;
+  const int32_t heads = ops_case_quick() ? 1 : 2, K = ops_case_quick() ? 24 : 64;
   mixed_batch();
   for (int is_bf16 = 0; is_bf16 < 2; is_bf16++) {
-    check(&sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 2, 64, 0.7f, is_bf16);
-    check(&sample.batch, PLM_ATTENTION_CAUSAL, 0, 0, 2, 40, 30.0f, is_bf16);
+    check(&sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, heads, K, 0.7f, is_bf16);
+    check(&sample.batch, PLM_ATTENTION_CAUSAL, 0, 0, heads, 40, 30.0f, is_bf16);
   }
 }
 
