@@ -127,16 +127,18 @@ one() {
   else
     set -- "${qemu[@]}" "$PLM_EMULATED_BUILD/tests/$test"
   fi
-  setsid --wait timeout -k 10 "$limit_s" "$@" >"$results/$key.log" 2>&1 </dev/null && status=0 || status=$?
-  local took=$(($(date +%s) - started))
+  local cpu_s TIMEFORMAT=%0U
+  cpu_s=$({ time setsid --wait timeout -k 10 "$limit_s" "$@" >"$results/$key.log" 2>&1 </dev/null; } 2>&1) &&
+    status=0 || status=$?
+  local took="$(($(date +%s) - started)) s, $cpu_s s of processor time"
   rm -rf "$PLM_TMP"
   if [ "$status" -eq 0 ]; then
     local said=
     [ "$test" != training ] || said=": $(tail -n 1 "$results/$key.log")"
-    echo "ok      $name ($took s)$said"
+    echo "ok      $name ($took)$said"
     touch "$results/$key.passed"
   else
-    echo "FAILED  $name (exit $status, $took s)"
+    echo "FAILED  $name (exit $status, $took)"
     [ "$status" -ne 124 ] || echo "        stopped after $limit_s s"
     sed 's/^/        | /' "$results/$key.log" | tail -n 60
   fi
