@@ -4,11 +4,15 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "common/base/clock.h"
+#include "common/base/descriptors.h"
 #include "common/base/log.h"
 #include "common/base/thread.h"
 #include "trainer/retention_apply.h"
+
+enum { DESCRIPTOR_TRIES = 40, DESCRIPTOR_WAIT_MS = 250 };
 
 enum owner { OWNER_NOBODY, OWNER_TRAINER, OWNER_WRITER };
 
@@ -44,11 +48,41 @@ static void apply_retention(const struct plm_checkpoint_context *context, uint64
     plm_warning("old checkpoints could not be deleted: %s", error.what);
 }
 
-static void count_failure(struct plm_publisher_outcome *outcome, uint64_t step)
+/* Too few descriptors say nothing about the disk, so they do not count towards the
+ * failures in a row that end the run. */
+static void count_failure(struct plm_publisher_outcome *outcome, plm_status status, uint64_t step)
 {
-  outcome->failed_in_a_row++;
+  outcome->failed_in_a_row += status != PLM_NO_DESCRIPTORS;
   outcome->failures++;
   outcome->failed_step = step;
+}
+
+static bool is_closing(struct plm_publisher *publisher)
+{
+  pthread_mutex_lock(&publisher->mutex);
+  const bool closing = publisher->closing;
+  pthread_mutex_unlock(&publisher->mutex);
+  return closing;
+}
+
+/* Publishes with the descriptors that are reserved for it. If even those do not suffice, the
+ * connections that use them all are broken soon, so it is tried again. */
+static plm_status publish(struct plm_publisher *publisher, struct plm_hash *identity,
+                          struct plm_hash *manifest, struct plm_error *error)
+{
+  const struct timespec pause = {.tv_nsec = DESCRIPTOR_WAIT_MS * 1000000L};
+  plm_status status = PLM_NO_DESCRIPTORS;
+  for (int i = 0; i < DESCRIPTOR_TRIES && status == PLM_NO_DESCRIPTORS; i++) {
+    if (i == 1)
+      plm_warning("checkpoint %llu is tried again: %s",
+                  (unsigned long long)publisher->snapshot.step, error->what);
+    if (i > 0 && !is_closing(publisher)) (void)nanosleep(&pause, NULL);
+    plm_descriptors_lend();
+    status = plm_checkpoint_folder_publish(&publisher->context, &publisher->snapshot, identity,
+                                           manifest, error);
+    plm_descriptors_take_back();
+  }
+  return status;
 }
 
 static void write_snapshot(struct plm_publisher *publisher)
@@ -56,8 +90,7 @@ static void write_snapshot(struct plm_publisher *publisher)
   const uint64_t step = publisher->snapshot.step, started = plm_clock_ns();
   struct plm_hash identity = {0}, manifest = {0};
   struct plm_error error = {0};
-  const plm_status status = plm_checkpoint_folder_publish(&publisher->context, &publisher->snapshot,
-                                                          &identity, &manifest, &error);
+  const plm_status status = publish(publisher, &identity, &manifest, &error);
   if (status == PLM_OK) {
     announce(publisher, step, manifest);
     apply_retention(&publisher->context, step);
@@ -74,7 +107,7 @@ static void write_snapshot(struct plm_publisher *publisher)
     outcome->identity = identity;
     outcome->failed_in_a_row = 0;
   } else {
-    count_failure(outcome, step);
+    count_failure(outcome, status, step);
   }
   const uint32_t failed = outcome->failed_in_a_row;
   pthread_mutex_unlock(&publisher->mutex);
@@ -151,6 +184,7 @@ plm_status plm_publisher_open(const struct plm_checkpoint_context *context, stru
   }
   pthread_mutex_init(&publisher->mutex, NULL);
   pthread_cond_init(&publisher->changed, NULL);
+  plm_descriptors_reserve();
   status = plm_thread_start(&publisher->thread, "publisher", writer, publisher, error);
   if (status != PLM_OK) {
     release(publisher);
@@ -200,7 +234,7 @@ void plm_publisher_submit(struct plm_publisher *publisher)
 void plm_publisher_fail(struct plm_publisher *publisher, const struct plm_error *error)
 {
   pthread_mutex_lock(&publisher->mutex);
-  count_failure(&publisher->outcome, publisher->snapshot.step);
+  count_failure(&publisher->outcome, error->status, publisher->snapshot.step);
   publisher->outcome.status = error->status;
   publisher->outcome.error = *error;
   pthread_mutex_unlock(&publisher->mutex);

@@ -99,9 +99,9 @@ static plm_status check_checkpoints(struct plm_trainer *trainer, bool wait, stru
 {
   const struct plm_publisher_outcome outcome = plm_publisher_outcome(trainer->publisher, wait);
   if (outcome.status == PLM_OK) return PLM_OK;
-  if (outcome.status == PLM_BUSY) {
+  if (outcome.status == PLM_BUSY || (outcome.status == PLM_NO_DESCRIPTORS && wait)) {
     *error = outcome.error;
-    return PLM_BUSY;
+    return outcome.status;
   }
   if (outcome.failed_in_a_row < trainer->config->trainer.checkpoint.max_failed && !wait)
     return PLM_OK;

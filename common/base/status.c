@@ -47,6 +47,8 @@ static plm_status status_of_errno(int number)
   case EDQUOT: return PLM_NO_SPACE;
   case ENOENT: return PLM_NOT_FOUND;
   case ENOMEM: return PLM_NO_MEMORY;
+  case EMFILE:
+  case ENFILE: return PLM_NO_DESCRIPTORS;
   case EFBIG: return PLM_LIMIT;
   default: return PLM_IO;
   }

@@ -19,6 +19,7 @@
   X(IO, 1, "input/output error")                \
   X(NO_SPACE, 1, "no space left on the device") \
   X(NO_MEMORY, 1, "out of memory")              \
+  X(NO_DESCRIPTORS, 1, "too many open files")   \
   X(CORRUPT, 1, "corrupt data")                 \
   X(FORMAT, 1, "malformed input")               \
   X(NOT_FOUND, 1, "not found")                  \
@@ -60,8 +61,8 @@ plm_status plm_error_set(struct plm_error *error, plm_status status, const char 
     __attribute__((format(printf, 3, 4)));
 
 /* The same with errno's text appended; ENOSPC and EDQUOT become PLM_NO_SPACE, ENOENT becomes
- * PLM_NOT_FOUND, ENOMEM becomes PLM_NO_MEMORY, EFBIG becomes PLM_LIMIT with a hint, everything else
- * PLM_IO. */
+ * PLM_NOT_FOUND, ENOMEM becomes PLM_NO_MEMORY, EMFILE and ENFILE become PLM_NO_DESCRIPTORS, EFBIG
+ * becomes PLM_LIMIT with a hint, everything else PLM_IO. */
 plm_status plm_error_errno(struct plm_error *error, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "common/base/descriptors.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/run/run.h"
@@ -45,6 +46,7 @@ void plm_program_begin(void)
     if (open("/dev/null", mode) != descriptor) _exit(plm_status_exit_code(PLM_FAILURE));
   }
   signal(SIGXFSZ, SIG_IGN);
+  plm_descriptors_raise();
 }
 
 int plm_program_main(const struct plm_program *program, int argc, char **argv)

@@ -20,7 +20,7 @@ struct plm_program {
  * closed would be given to the next file, and messages would be written into that file; so each is
  * opened on /dev/null, in the mode in which reading or writing still fails as it does on a closed
  * one. SIGXFSZ is ignored: beyond the limit on the size of a file, a write fails with EFBIG
- * instead. */
+ * instead. The soft limit on descriptors is raised to the hard one. */
 void plm_program_begin(void);
 
 /* Parses the options, answers --help and --version or runs the program, prints an error and returns
