@@ -345,33 +345,32 @@ static bool take_message(struct packer_link *link, struct packer_context *contex
   return false;
 }
 
-static void take_events(struct packer_link *link, const struct packer_context *context, int64_t now)
+/* True: the connection was lost. */
+static bool take_events(struct packer_link *link, const struct packer_context *context, int64_t now)
 {
-  char reason[256];
-  enum plm_link_event event;
-  while (link->monitor != NULL &&
-         (event = plm_monitor_next(link->monitor, reason)) != PLM_LINK_NONE) {
-    if (event == PLM_LINK_CONNECTED) {
+  struct plm_link_report report;
+  while (link->monitor != NULL && plm_monitor_next(link->monitor, &report)) {
+    if (report.event == PLM_LINK_CONNECTED) {
       link->connected = true;
       link->heard_ms = now;
       link->hello_ms = 0;
-    } else if (event == PLM_LINK_REFUSED) {
+    } else if (report.event == PLM_LINK_REFUSED) {
       /* A consumer that ends hangs up as well, so after serving only the second time is logged. */
       if (!(link->served_before && link->backoff_ms == 0) && may_say(link, now))
-        plm_warning("%s refuses this packer: %s%s", link->endpoint, reason,
+        plm_warning("%s refuses this packer: %s%s", link->endpoint, report.reason,
                     context->keys == NULL ? "; this packer has no keys (--keys DIR)" : "");
       retry_later(link, now);
-    } else if (event == PLM_LINK_LOST) {
-      if (link->state == LINK_SERVING) plm_info("lost the connection to %s", link->endpoint);
-      start_over(link, now);
+    } else if (report.event == PLM_LINK_LOST) {
+      return true;
     }
   }
+  return false;
 }
 
 bool packer_link_receive(struct packer_link *link, struct packer_context *context, int64_t now)
 {
   bool welcomed = false;
-  take_events(link, context, now);
+  const bool lost = take_events(link, context, now);
   for (int i = 0; i < MESSAGES_A_TURN && link->socket != NULL; i++) {
     struct plm_message message;
     struct plm_error error;
@@ -386,6 +385,10 @@ bool packer_link_receive(struct packer_link *link, struct packer_context *contex
     if (may_say(link, now)) plm_warning("invalid message from %s: %s", link->endpoint, error.what);
     if (status != PLM_PROTOCOL) retry_later(link, now);
   }
+  if (lost && link->socket != NULL) { /* and the consumer did not say BYE before */
+    if (link->state == LINK_SERVING) plm_info("lost the connection to %s", link->endpoint);
+    start_over(link, now);
+  }
   return welcomed;
 }
 
@@ -397,13 +400,14 @@ static void sent(void *data, void *hint)
   packed_window_release(hint);
 }
 
-static void send_range(struct packer_link *link, struct packer_context *context,
+/* False: the consumer does not read yet what it was sent before. */
+static bool send_range(struct packer_link *link, struct packer_context *context,
                        const struct link_request *request, struct packed_window *packed)
 {
   const uint64_t begin = request->first - request->window_first;
   if (begin >= packed->chunks || request->count > packed->chunks - begin) {
     nack(link, request->request, request->first, PLM_NACK_RANGE, "beyond the window's chunks");
-    return;
+    return true;
   }
   const uint64_t end = begin + request->count;
   const uint8_t *bytes = packed->bytes + packed->offset[begin];
@@ -419,11 +423,13 @@ static void send_range(struct packer_link *link, struct packer_context *context,
   header.payload_bytes = packed->offset[end] - packed->offset[begin];
   if (header.payload_bytes > PLM_WIRE_DATA_LIMIT) {
     nack(link, request->request, request->first, PLM_NACK_RANGE, "too much for one message");
-    return;
+    return true;
   }
+  if (!plm_socket_can_send(link->socket)) return false;
   header.payload_hash = plm_hash_bytes(bytes, header.payload_bytes);
   packed_window_hold(packed);
-  if (plm_message_send_shared(link->socket, &header, bytes, sent, packed, NULL) != PLM_OK) return;
+  if (plm_message_send_shared(link->socket, &header, bytes, sent, packed, NULL) != PLM_OK)
+    return false;
   struct plm_packer_counters *counters = &context->counters;
   if (window_store_served(context->store, packed)) counters->windows++;
   counters->chunks += request->count;
@@ -431,6 +437,7 @@ static void send_range(struct packer_link *link, struct packer_context *context,
   counters->padded_tokens += (uint64_t)request->count * packed->max_length;
   counters->documents += packed->documents[end] - packed->documents[begin];
   counters->bytes += header.payload_bytes;
+  return true;
 }
 
 /* True: the request was answered, with DATA or NACK. */
@@ -445,7 +452,7 @@ static bool serve_request(struct packer_link *link, struct packer_context *conte
   }
   switch (window_store_get(context->store, link->plans[request->split], request->epoch,
                            request->window, true, &packed, &error)) {
-  case WINDOW_READY: send_range(link, context, request, packed); return true;
+  case WINDOW_READY: return send_range(link, context, request, packed);
   case WINDOW_FAILED:
     nack(link, request->request, request->first,
          error.status == PLM_CORRUPT ? PLM_NACK_CORRUPT : PLM_NACK_FAILED, error.what);

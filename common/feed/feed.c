@@ -13,12 +13,19 @@
 #include "common/feed/feed_loop.h"
 #include "common/feed/feed_sizes.h"
 
-enum { WAIT_SLICE_MS = 100, BYE_LINGER_MS = 200 };
+enum {
+  WAIT_SLICE_MS = 100,
+  BYE_LINGER_MS = 200,
+  /* Limits on connections. A stranger is one that has not sent a message yet. */
+  STRANGERS = 64,
+  STRANGER_BYTES = 128 << 10, /* HELLO and the handshake */
+  STRANGER_MS = 5000,
+  SILENCE_MS = 10000, /* of a connection; packers send PING once a second */
+};
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
-static plm_status open_machine(struct plm_feed *feed, const struct plm_feed_options *options,
-                               struct plm_error *error)
+static void open_machine(struct plm_feed *feed, const struct plm_feed_options *options)
 {
   const struct feed_network network = feed_loop_network(feed);
   const struct feed_machine_options machine = {.role = options->role,
@@ -27,17 +34,17 @@ static plm_status open_machine(struct plm_feed *feed, const struct plm_feed_opti
                                                .plan = options->plan,
                                                .split = options->split,
                                                .credit_bytes = options->credit_bytes};
-  PLM_TRY(plm_plan_parameters_check(&options->plan, error));
   feed->wait_packers_ms = (int64_t)(options->wait_packers_s * 1e3);
   feed_machine_init(&feed->state, &machine, &network, plm_clock_ms());
   feed_machine_others(&feed->state, options->other_addresses, options->other_keys,
                       options->other_count);
-  return PLM_OK;
 }
 
 static plm_status open_sockets(struct plm_feed *feed, const struct plm_feed_options *options,
                                struct plm_error *error)
 {
+  PLM_TRY(plm_plan_parameters_check(&options->plan, error));
+  const size_t data_most = feed_data_most(&options->plan);
   feed->context = zmq_ctx_new();
   feed->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (feed->context == NULL || feed->wake < 0)
@@ -45,10 +52,17 @@ static plm_status open_sockets(struct plm_feed *feed, const struct plm_feed_opti
   PLM_TRY(plm_endpoint_check(options->endpoint, options->keys, error));
   if (options->keys != NULL) /* the gate must be open before the first bind */
     PLM_TRY(plm_gate_open(feed->context, options->keys, &feed->gate, error));
-  PLM_TRY(plm_socket_open(feed->context, ZMQ_ROUTER, PLM_WIRE_DATA_LIMIT, &feed->router, error));
+  PLM_TRY(plm_socket_open(feed->context, ZMQ_ROUTER, data_most, &feed->router, error));
   PLM_TRY(plm_socket_secure_server(feed->router, options->keys, error));
   PLM_TRY(plm_monitor_open(feed->context, feed->router, &feed->monitor, error));
-  return plm_socket_bind(feed->router, options->endpoint, options->keys, feed->bound, error);
+  PLM_TRY(plm_socket_bind(feed->router, options->endpoint, options->keys, feed->bound, error));
+  const struct plm_door_limits limits = {.connections = FEED_PEERS + STRANGERS,
+                                         .strangers = STRANGERS,
+                                         .stranger_bytes = STRANGER_BYTES,
+                                         .message_bytes = data_most + PLM_HEADER_BYTES,
+                                         .stranger_ms = STRANGER_MS,
+                                         .silence_ms = SILENCE_MS};
+  return plm_door_open(feed->bound, &limits, &feed->door, error);
 }
 
 static void close_sockets(struct plm_feed *feed)
@@ -60,6 +74,7 @@ static void close_sockets(struct plm_feed *feed)
     zmq_setsockopt(feed->router, ZMQ_LINGER, &linger_ms, sizeof linger_ms);
     zmq_close(feed->router);
   }
+  plm_door_close(feed->door);
   plm_gate_close(feed->gate);
   if (feed->context != NULL) zmq_ctx_term(feed->context);
   if (feed->wake >= 0) close(feed->wake);
@@ -72,7 +87,7 @@ plm_status plm_feed_open(const struct plm_feed_options *options, struct plm_feed
   if (made == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for the feed");
   made->wake = -1;
   plm_status status = open_sockets(made, options, error);
-  if (status == PLM_OK) status = open_machine(made, options, error);
+  if (status == PLM_OK) open_machine(made, options);
   if (status == PLM_OK) status = feed_loop_start(made, error);
   if (status != PLM_OK) {
     close_sockets(made);

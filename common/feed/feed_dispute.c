@@ -92,11 +92,11 @@ static struct feed_range *unused_range(struct feed_state *feed)
 
 static void drop_side(struct feed_state *feed, int side)
 {
-  struct feed_peer *peer = feed_peer_serial(feed, feed->dispute.sides[side].peer);
   plm_warning("packer %s gave wrong bytes for chunk %llu of epoch %llu", feed->dispute.names[side],
               (unsigned long long)feed->dispute.span.first,
               (unsigned long long)feed->dispute.span.epoch);
-  if (peer != NULL) feed_peer_ban(feed, peer, "its chunks differ from those of two other packers");
+  feed_peer_ban(feed, feed->dispute.sides[side].packer_id,
+                "its chunks differ from those of two other packers");
 }
 
 bool feed_dispute_asked(const struct feed_state *feed, const struct feed_peer *peer,

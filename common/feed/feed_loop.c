@@ -24,6 +24,12 @@ static plm_status send_message(void *context, const uint8_t *identity, size_t id
                           error);
 }
 
+static void dismiss(void *context, int connection)
+{
+  const struct plm_feed *feed = context;
+  plm_door_dismiss(feed->door, connection, plm_clock_ms());
+}
+
 static bool allows(void *context, const char *user)
 {
   const struct plm_feed *feed = context;
@@ -50,6 +56,7 @@ struct feed_network feed_loop_network(struct plm_feed *feed)
 {
   return (struct feed_network){.context = feed,
                                .send = send_message,
+                               .dismiss = dismiss,
                                .allows = feed->gate != NULL ? allows : NULL,
                                .draw = draw,
                                .changed = changed};
@@ -68,13 +75,15 @@ static void take_message(struct plm_feed *feed, struct plm_message *message)
   zmq_msg_close(&message->payload);
 }
 
-static void take_messages(struct plm_feed *feed)
+/* True: all messages that had arrived were taken. */
+static bool take_messages(struct plm_feed *feed)
 {
   for (int i = 0; i < MESSAGES_A_TURN; i++) {
     struct plm_message message;
     struct plm_error error;
     const plm_status status = plm_message_receive(feed->router, true, &message, &error);
-    if (status == PLM_AGAIN) return;
+    if (status == PLM_AGAIN) return true;
+    plm_door_heard(feed->door, message.connection, plm_clock_ms());
     if (status == PLM_OK) {
       take_message(feed, &message);
       continue;
@@ -85,25 +94,36 @@ static void take_messages(struct plm_feed *feed)
     else
       feed_fail(&feed->state, &error);
     pthread_mutex_unlock(&feed->mutex);
-    if (status != PLM_PROTOCOL) return;
+    if (status != PLM_PROTOCOL) break;
   }
+  return false;
+}
+
+static void take_refusal(struct plm_feed *feed, const char *reason, int64_t now)
+{
+  pthread_mutex_lock(&feed->mutex);
+  feed->state.counters.refused++;
+  pthread_mutex_unlock(&feed->mutex);
+  if (now - feed->logged_refusal_ms < 1000) return;
+  feed->logged_refusal_ms = now;
+  plm_warning("refused a connection to the %s's feed: %s", feed->state.role, reason);
 }
 
 static void take_events(struct plm_feed *feed)
 {
-  char reason[256];
+  struct plm_link_report report;
   bool lost = false;
-  enum plm_link_event event;
-  while ((event = plm_monitor_next(feed->monitor, reason)) != PLM_LINK_NONE) {
+  while (plm_monitor_next(feed->monitor, &report)) {
     const int64_t now = plm_clock_ms();
-    lost |= event == PLM_LINK_LOST;
-    if (event != PLM_LINK_REFUSED) continue;
-    pthread_mutex_lock(&feed->mutex);
-    feed->state.counters.refused++;
-    pthread_mutex_unlock(&feed->mutex);
-    if (now - feed->logged_refusal_ms < 1000) continue;
-    feed->logged_refusal_ms = now;
-    plm_warning("refused a connection to the %s's feed: %s", feed->state.role, reason);
+    switch (report.event) {
+    case PLM_LINK_ACCEPTED: plm_door_accepted(feed->door, report.descriptor, now); break;
+    case PLM_LINK_LOST:
+      plm_door_left(feed->door, report.descriptor);
+      lost = true;
+      break;
+    case PLM_LINK_REFUSED: take_refusal(feed, report.reason, now); break;
+    default: break;
+    }
   }
   if (!lost) return;
   pthread_mutex_lock(&feed->mutex);
@@ -131,8 +151,9 @@ static void *run(void *argument)
     }
     uint64_t wakes;
     if (items[2].revents != 0 && read(feed->wake, &wakes, sizeof wakes) < 0) wakes = 0;
-    take_messages(feed);
     take_events(feed);
+    const bool drained = take_messages(feed);
+    plm_door_turn(feed->door, drained, plm_clock_ms());
     pthread_mutex_lock(&feed->mutex);
     feed_machine_turn(&feed->state, plm_clock_ms());
     pthread_mutex_unlock(&feed->mutex);

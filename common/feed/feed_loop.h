@@ -7,6 +7,7 @@
 
 #include "common/feed/feed_batch.h"
 #include "common/feed/feed_machine.h"
+#include "common/wire/door.h"
 #include "common/wire/socket.h"
 
 struct plm_feed {
@@ -14,6 +15,7 @@ struct plm_feed {
   void *context, *router;
   struct plm_gate *gate; /* NULL: without keys */
   struct plm_monitor *monitor;
+  struct plm_door *door; /* the I/O thread's */
   char bound[256];
   int64_t wait_packers_ms;
   int wake; /* eventfd: the user changed something */

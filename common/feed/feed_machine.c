@@ -31,7 +31,8 @@ void feed_machine_init(struct feed_state *feed, const struct feed_machine_option
   feed->split = options->split;
   feed->seeking = true;
   feed->tail = &feed->head;
-  feed->now_ms = feed->progress_ms = feed->rate_ms = now;
+  feed->now_ms = feed->progress_ms = feed->rate_ms = feed->log_filled_ms = now;
+  feed->log_left = FEED_LOG_MOST;
 }
 
 void feed_machine_deinit(struct feed_state *feed)
@@ -56,7 +57,7 @@ static void count_invalid(struct feed_state *feed, struct feed_peer *peer, const
     plm_warning("invalid message from %s: %s", peer != NULL ? peer->name : "an unknown peer", what);
   }
   if (peer != NULL && ++peer->invalid >= FEED_INVALID_MOST)
-    feed_peer_ban(feed, peer, "it breaks the protocol");
+    feed_peer_ban(feed, peer->packer_id, "it breaks the protocol");
 }
 
 plm_status feed_machine_check(const struct feed_state *feed, struct plm_message *message,
@@ -145,7 +146,7 @@ void feed_machine_take(struct feed_state *feed, struct plm_message *message,
     feed->counters.dropped++;
   } else if (header->type == PLM_MESSAGE_HELLO) {
     if (header->consumer != 0 && header->consumer != feed->incarnation) feed->counters.dropped++;
-    feed_peer_hello(feed, message);
+    if (!feed_peer_hello(feed, message)) count_invalid(feed, peer, "it is not a valid HELLO");
   } else if (peer == NULL) {
     feed->counters.dropped++;
     if (header->type != PLM_MESSAGE_BYE) rehello(feed, message);

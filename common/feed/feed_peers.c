@@ -36,6 +36,7 @@ bool feed_peer_send(struct feed_state *feed, struct feed_peer *peer, struct plm_
   if (feed->network.send(feed->network.context, peer->identity, peer->identity_bytes, header,
                          payload, bytes, &error) == PLM_OK)
     return true;
+  if (error.status == PLM_AGAIN) feed->network.dismiss(feed->network.context, peer->connection);
   feed_peer_gone(feed, peer, error.what);
   return false;
 }
@@ -61,7 +62,7 @@ bool feed_peer_get(struct feed_state *feed, struct feed_peer *peer, const struct
 
 void feed_peer_gone(struct feed_state *feed, struct feed_peer *peer, const char *why)
 {
-  if (why != NULL) plm_info("packer %s is gone: %s", peer->name, why);
+  if (why != NULL && feed_may_log(feed)) plm_info("packer %s is gone: %s", peer->name, why);
   peer->used = false;
   feed->counters.peers = --feed->peer_count;
   if (feed->home == peer->serial) feed->home = 0;
@@ -75,17 +76,20 @@ void feed_peer_drop(struct feed_state *feed, struct feed_peer *peer, const char 
   struct feed_banned *banned = &feed->banned[feed->banned_next++ % FEED_BANNED];
   memcpy(banned->identity, peer->identity, peer->identity_bytes);
   banned->bytes = peer->identity_bytes;
-  plm_warning("packer %s is dropped: %s", peer->name, why);
+  if (feed_may_log(feed)) plm_warning("packer %s is dropped: %s", peer->name, why);
   (void)feed->network.send(feed->network.context, peer->identity, peer->identity_bytes, &header,
                            why, strnlen(why, PLM_WIRE_TEXT), NULL); /* it may have left already */
   feed->counters.refused++;
+  feed->network.dismiss(feed->network.context, peer->connection);
   feed_peer_gone(feed, peer, NULL);
 }
 
-void feed_peer_ban(struct feed_state *feed, struct feed_peer *peer, const char *why)
+void feed_peer_ban(struct feed_state *feed, uint64_t packer_id, const char *why)
 {
-  feed->banned_packers[feed->banned_packers_next++ % FEED_BANNED] = peer->packer_id;
-  feed_peer_drop(feed, peer, why);
+  feed->banned_packers[feed->banned_packers_next++ % FEED_BANNED] = packer_id;
+  for (int i = 0; i < FEED_PEERS; i++)
+    if (feed->peers[i].used && feed->peers[i].packer_id == packer_id)
+      feed_peer_drop(feed, &feed->peers[i], why);
 }
 
 static bool packer_banned(const struct feed_state *feed, uint64_t packer_id)
@@ -168,6 +172,7 @@ static struct feed_peer *admit(struct feed_state *feed, const struct plm_message
   peer->serial = ++feed->next_serial;
   memcpy(peer->identity, message->identity, message->identity_bytes);
   peer->identity_bytes = message->identity_bytes;
+  peer->connection = message->connection;
   memcpy(peer->user, message->user, sizeof peer->user);
   snprintf(peer->name, sizeof peer->name, "%s:%u", hello->host, hello->pid);
   memcpy(peer->host, hello->host, sizeof peer->host);
@@ -194,33 +199,54 @@ void feed_peers_welcome(struct feed_state *feed)
     if (feed->peers[i].used) welcome(feed, &feed->peers[i]);
 }
 
-void feed_peer_hello(struct feed_state *feed, const struct plm_message *message)
+/* Whether HELLO on this connection was answered just now. A packer repeats it once a second. */
+static bool greeted(struct feed_state *feed, const struct plm_message *message)
+{
+  struct feed_greeted *greeted = NULL;
+  for (int i = 0; i < FEED_GREETED && greeted == NULL; i++)
+    if (feed->greeted[i].bytes == message->identity_bytes &&
+        memcmp(feed->greeted[i].identity, message->identity, message->identity_bytes) == 0)
+      greeted = &feed->greeted[i];
+  if (greeted == NULL) {
+    greeted = &feed->greeted[feed->greeted_next++ % FEED_GREETED];
+    memcpy(greeted->identity, message->identity, message->identity_bytes);
+    greeted->bytes = message->identity_bytes;
+  } else if (feed->now_ms - greeted->answered_ms < FEED_GREET_MS) {
+    return true;
+  }
+  greeted->answered_ms = feed->now_ms;
+  return false;
+}
+
+bool feed_peer_hello(struct feed_state *feed, const struct plm_message *message)
 {
   struct plm_hello hello;
   struct plm_error error;
   char why[256], name[96];
   void *payload = zmq_msg_data((zmq_msg_t *)&message->payload);
   if (plm_hello_decode(payload, zmq_msg_size(&message->payload), &hello, &error) != PLM_OK) {
-    feed->counters.invalid++;
-    return;
+    return false;
+  }
+  struct feed_peer *peer = feed_peer_find(feed, message->identity, message->identity_bytes);
+  if (peer != NULL && peer->incarnation != message->header.packer)
+    return false; /* a packer opens a new connection for a new incarnation */
+  if (greeted(feed, message)) {
+    feed->counters.dropped++;
+    return true;
   }
   snprintf(name, sizeof name, "%s:%u", hello.host, hello.pid);
   objection(feed, &hello, why);
   if (why[0] != '\0') {
     reject(feed, message, name, why);
-    return;
-  }
-  struct feed_peer *peer = feed_peer_find(feed, message->identity, message->identity_bytes);
-  if (peer != NULL && peer->incarnation != message->header.packer) {
-    feed_peer_gone(feed, peer, NULL);
-    peer = NULL;
+    return true;
   }
   if (peer == NULL) {
     learn_corpus(feed, &hello);
     peer = admit(feed, message, &hello);
-    plm_info("packer %s joined", peer->name);
+    if (feed_may_log(feed)) plm_info("packer %s joined", peer->name);
   }
   welcome(feed, peer);
+  return true;
 }
 
 /* ---- time --------------------------------------------------------------------------------- */

@@ -14,14 +14,15 @@ struct feed_peer *feed_peer_serial(struct feed_state *feed, uint64_t serial);
 /* Whether this connection was dropped. */
 bool feed_peer_banned(const struct feed_state *feed, const uint8_t *identity, size_t bytes);
 
-/* Answers HELLO with WELCOME or REJECT. */
-void feed_peer_hello(struct feed_state *feed, const struct plm_message *message);
+/* Answers HELLO with WELCOME or REJECT, at most once a second on a connection. False: the HELLO
+ * breaks the protocol. */
+bool feed_peer_hello(struct feed_state *feed, const struct plm_message *message);
 /* Forgets a peer. why is logged; NULL: nothing is. */
 void feed_peer_gone(struct feed_state *feed, struct feed_peer *peer, const char *why);
 /* Forgets a peer, tells it why with REJECT, and ignores its connection from now on. */
 void feed_peer_drop(struct feed_state *feed, struct feed_peer *peer, const char *why);
-/* Drops a peer and refuses its process from now on. */
-void feed_peer_ban(struct feed_state *feed, struct feed_peer *peer, const char *why);
+/* Refuses a process from now on, and drops it if it is connected. */
+void feed_peer_ban(struct feed_state *feed, uint64_t packer_id, const char *why);
 
 /* Called each turn: forgets silent peers, sends PING, drops those whose key was removed. */
 void feed_peers_tick(struct feed_state *feed, int64_t now);

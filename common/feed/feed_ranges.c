@@ -99,6 +99,9 @@ static uint32_t range_chunks(const struct feed_state *feed, uint32_t left)
   if (bytes < FEED_RANGE_LEAST) bytes = FEED_RANGE_LEAST;
   if (bytes > FEED_RANGE_MOST) bytes = FEED_RANGE_MOST;
   uint64_t chunks = bytes / chunk_bytes(feed);
+  const uint64_t worst =
+      plm_data_chunk_most(feed->tokenizer, feed->plan.max_length, feed->plan.alignment);
+  if (chunks > FEED_RANGE_MOST / worst) chunks = FEED_RANGE_MOST / worst; /* feed_data_most */
   if (chunks == 0) chunks = 1;
   return chunks < left ? (uint32_t)chunks : left;
 }

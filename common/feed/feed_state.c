@@ -7,6 +7,33 @@ void feed_fail(struct feed_state *feed, const struct plm_error *error)
   feed->network.changed(feed->network.context);
 }
 
+bool feed_may_log(struct feed_state *feed)
+{
+  const int64_t elapsed = feed->now_ms - feed->log_filled_ms;
+  const uint64_t more = elapsed < 0 ? 0 : (uint64_t)elapsed / FEED_LOG_EVERY_MS;
+  if (more > 0) {
+    feed->log_filled_ms = feed->now_ms;
+    feed->log_left =
+        more >= FEED_LOG_MOST - feed->log_left ? FEED_LOG_MOST : feed->log_left + (unsigned)more;
+  }
+  if (feed->log_left == 0) {
+    feed->log_omitted++;
+    return false;
+  }
+  feed->log_left--;
+  if (feed->log_omitted > 0)
+    plm_info("%llu lines about packers were not logged", (unsigned long long)feed->log_omitted);
+  feed->log_omitted = 0;
+  return true;
+}
+
+size_t feed_data_most(const struct plm_plan_parameters *plan)
+{
+  const size_t chunk =
+      plm_data_chunk_most(plm_tokenizer_of(plan->tokenizer), plan->max_length, plan->alignment);
+  return chunk > FEED_RANGE_MOST ? chunk : FEED_RANGE_MOST;
+}
+
 bool feed_span_is(const struct feed_state *feed, const struct feed_span *span,
                   const struct plm_header *header)
 {

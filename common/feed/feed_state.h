@@ -27,6 +27,10 @@
 enum {
   FEED_PEERS = 256,         /* packers at once */
   FEED_BANNED = 64,         /* connections, and processes, remembered as dropped */
+  FEED_GREETED = 512,       /* connections whose last HELLO is remembered */
+  FEED_GREET_MS = 900,      /* between two answers to HELLO on a connection */
+  FEED_LOG_MOST = 32,       /* lines about packers that may be logged at once */
+  FEED_LOG_EVERY_MS = 500,  /* and after these, one in this time */
   FEED_INVALID_MOST = 8,    /* invalid messages of a peer before it is banned */
   FEED_ASKS = 3,            /* packers asked for one range */
   FEED_HISTORY = 512,       /* answered ranges that another packer may still answer */
@@ -50,6 +54,7 @@ struct feed_peer {
   uint64_t serial; /* unique for the feed's lifetime, unlike the index in the array */
   uint8_t identity[PLM_WIRE_IDENTITY];
   size_t identity_bytes;
+  int connection;          /* as in its messages */
   char user[PLM_KEY_TEXT]; /* public key of its connection */
   char name[96];           /* host:pid */
   char host[64];
@@ -140,6 +145,8 @@ struct feed_network {
   plm_status (*send)(void *context, const uint8_t *identity, size_t identity_bytes,
                      struct plm_header *header, const void *payload, size_t payload_bytes,
                      struct plm_error *error);
+  /* Breaks a peer's connection soon: connection is that of its messages, -1 if it is unknown. */
+  void (*dismiss)(void *context, int connection);
   /* Whether a public key may still connect. NULL: connections have no keys. */
   bool (*allows)(void *context, const char *user);
   /* A number that nobody can guess, not 0. */
@@ -166,7 +173,16 @@ struct feed_state {
   unsigned banned_next;
   uint64_t banned_packers[FEED_BANNED]; /* processes that lied or broke the protocol */
   unsigned banned_packers_next;
+  struct feed_greeted {
+    uint8_t identity[PLM_WIRE_IDENTITY];
+    size_t bytes;
+    int64_t answered_ms;
+  } greeted[FEED_GREETED]; /* connections that said HELLO */
+  unsigned greeted_next;
   int64_t logged_refusal_ms, logged_invalid_ms, allowed_checked_ms;
+  int64_t log_filled_ms; /* when log_left was last raised */
+  unsigned log_left;     /* lines about packers that may be logged now */
+  uint64_t log_omitted;  /* and that were not logged since the last one */
 
   struct plm_welcome welcome; /* plm_feed_others may change its peers */
   bool welcome_anew;          /* they did, so all packers must get WELCOME again */
@@ -211,6 +227,10 @@ struct feed_state {
 
 /* Makes all current and later calls return error; an earlier failure takes precedence. */
 void feed_fail(struct feed_state *feed, const struct plm_error *error);
+/* Whether a line about a packer may be logged now. Peers can cause any number of them. */
+bool feed_may_log(struct feed_state *feed);
+/* The greatest payload of DATA that is asked for. */
+size_t feed_data_most(const struct plm_plan_parameters *plan);
 /* Whether a message is about exactly these chunks. */
 bool feed_span_is(const struct feed_state *feed, const struct feed_span *span,
                   const struct plm_header *header);

@@ -5,19 +5,34 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/clock.h"
+#include "common/base/thread.h"
+#include "common/wire/door.h"
 #include "common/wire/socket.h"
 
-enum { HEAD_BYTES = 32, HASH_BYTES = 8, VERSION = 1, MESSAGE_LIMIT = 1024 };
+enum {
+  HEAD_BYTES = 32,
+  HASH_BYTES = 8,
+  VERSION = 1,
+  MESSAGE_LIMIT = 1024,
+  SUBSCRIBERS = 32,
+  WATCH_MS = 100
+};
 #define MAGIC 0x414D4C50u /* "PLMA" */
 
 struct plm_announcer {
   void *context, *socket;
   struct plm_gate *gate;
+  struct plm_monitor *monitor;
+  struct plm_door *door; /* the thread's, as the monitor is */
+  pthread_t thread;
+  bool started;
+  atomic_bool closing;
   pthread_mutex_t mutex; /* of the socket */
   char bound[256];
 };
@@ -83,6 +98,37 @@ static bool decode(const uint8_t *bytes, size_t size, struct plm_announcement *m
 
 /* ---- the trainer's side ------------------------------------------------------------------- */
 
+/* Watches who connects. Subscribers say nothing after their subscription, so all are strangers. */
+static void *watch(void *argument)
+{
+  struct plm_announcer *announcer = argument;
+  while (!atomic_load(&announcer->closing)) {
+    struct plm_link_report report;
+    zmq_pollitem_t item = {plm_monitor_socket(announcer->monitor), 0, ZMQ_POLLIN, 0};
+    (void)zmq_poll(&item, 1, WATCH_MS);
+    const int64_t now = plm_clock_ms();
+    while (plm_monitor_next(announcer->monitor, &report)) {
+      if (report.event == PLM_LINK_ACCEPTED)
+        plm_door_accepted(announcer->door, report.descriptor, now);
+      if (report.event == PLM_LINK_LOST) plm_door_left(announcer->door, report.descriptor);
+    }
+    plm_door_turn(announcer->door, true, now);
+  }
+  return NULL;
+}
+
+static plm_status start_watching(struct plm_announcer *announcer, struct plm_error *error)
+{
+  static const struct plm_door_limits limits = {.connections = 2 * SUBSCRIBERS,
+                                                .strangers = SUBSCRIBERS,
+                                                .stranger_bytes = 64 << 10,
+                                                .message_bytes = MESSAGE_LIMIT};
+  PLM_TRY(plm_door_open(announcer->bound, &limits, &announcer->door, error));
+  PLM_TRY(plm_thread_start(&announcer->thread, "announcements", watch, announcer, error));
+  announcer->started = true;
+  return PLM_OK;
+}
+
 plm_status plm_announcer_open(const char *endpoint, const char *keys,
                               struct plm_announcer **announcer, struct plm_error *error)
 {
@@ -98,7 +144,10 @@ plm_status plm_announcer_open(const char *endpoint, const char *keys,
   if (status == PLM_OK)
     status = plm_socket_open(made->context, ZMQ_PUB, MESSAGE_LIMIT, &made->socket, error);
   if (status == PLM_OK) status = plm_socket_secure_server(made->socket, keys, error);
+  if (status == PLM_OK)
+    status = plm_monitor_open(made->context, made->socket, &made->monitor, error);
   if (status == PLM_OK) status = plm_socket_bind(made->socket, endpoint, keys, made->bound, error);
+  if (status == PLM_OK) status = start_watching(made, error);
   if (status != PLM_OK) {
     plm_announcer_close(made);
     return status;
@@ -126,6 +175,10 @@ void plm_announcer_close(struct plm_announcer *announcer)
 {
   if (announcer == NULL) return;
   const int linger_ms = 200;
+  atomic_store(&announcer->closing, true);
+  if (announcer->started) pthread_join(announcer->thread, NULL);
+  plm_monitor_close(announcer->monitor, announcer->socket);
+  plm_door_close(announcer->door);
   if (announcer->socket != NULL) {
     plm_socket_unbind(announcer->bound);
     zmq_setsockopt(announcer->socket, ZMQ_LINGER, &linger_ms, sizeof linger_ms);

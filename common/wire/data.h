@@ -34,6 +34,13 @@ static inline size_t plm_data_chunk_bytes(const struct plm_tokenizer *tokenizer,
          (size_t)max_length * tokenizer->token_bytes;
 }
 
+/* Bytes of the greatest chunk: a document at every place where one may begin. */
+static inline size_t plm_data_chunk_most(const struct plm_tokenizer *tokenizer, uint32_t max_length,
+                                         uint32_t alignment)
+{
+  return plm_data_chunk_bytes(tokenizer, max_length, (max_length + alignment - 1) / alignment);
+}
+
 void plm_data_write_document(const struct plm_chunk_document *document, uint8_t *bytes);
 void plm_data_read_document(const uint8_t *bytes, struct plm_chunk_document *document);
 uint32_t plm_data_read_count(const uint8_t *bytes);

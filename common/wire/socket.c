@@ -13,19 +13,36 @@ static plm_status zmq_failed(struct plm_error *error, const char *what)
   return plm_error_set(error, PLM_IO, "%s: %s", what, zmq_strerror(zmq_errno()));
 }
 
+/* Messages that libzmq keeps for a peer that does not read, or of a peer that we do not read yet.
+ */
+struct marks {
+  int send, receive;
+};
+
+static struct marks marks_of(int type)
+{
+  switch (type) {
+  case ZMQ_ROUTER: return (struct marks){.send = 8192, .receive = 64}; /* GETs; DATA of 1 MiB */
+  case ZMQ_DEALER: return (struct marks){.send = 1024, .receive = 1024};
+  default: return (struct marks){.send = 64, .receive = 64}; /* announcements */
+  }
+}
+
 plm_status plm_socket_open(void *context, int type, size_t message_limit, void **socket,
                            struct plm_error *error)
 {
   const int zero = 0, one = 1;
+  const struct marks marks = marks_of(type);
   const int64_t limit = (int64_t)message_limit;
-  const int reconnect_ms = 100, reconnect_most_ms = 2000, handshake_ms = 5000;
+  const int reconnect_ms = 100, reconnect_most_ms = 2000, handshake_ms = 3000, backlog = 128;
   const struct {
     int option;
     const void *value;
     size_t size;
   } options[] = {
-      {ZMQ_SNDHWM, &zero, sizeof zero},
-      {ZMQ_RCVHWM, &zero, sizeof zero},
+      {ZMQ_SNDHWM, &marks.send, sizeof marks.send},
+      {ZMQ_RCVHWM, &marks.receive, sizeof marks.receive},
+      {ZMQ_BACKLOG, &backlog, sizeof backlog},
       {ZMQ_LINGER, &zero, sizeof zero},
       {ZMQ_IMMEDIATE, &one, sizeof one},
       {ZMQ_MAXMSGSIZE, &limit, sizeof limit},
@@ -160,6 +177,7 @@ static plm_status receive_header(void *socket, struct plm_message *message, stru
     return status;
   }
   const bool more = zmq_msg_more(&frame) != 0;
+  message->connection = zmq_msg_get(&frame, ZMQ_SRCFD);
   const char *user = zmq_msg_gets(&frame, "User-Id");
   message->user[0] = '\0';
   if (user != NULL && strlen(user) < sizeof message->user) strcpy(message->user, user);
@@ -175,6 +193,7 @@ plm_status plm_message_receive(void *socket, bool router, struct plm_message *me
                                struct plm_error *error)
 {
   message->identity_bytes = 0;
+  message->connection = -1;
   if (router) PLM_TRY(receive_identity(socket, message, error));
   PLM_TRY(receive_header(socket, message, error));
   zmq_msg_init(&message->payload);
@@ -200,12 +219,19 @@ plm_status plm_message_receive(void *socket, bool router, struct plm_message *me
 
 /* ---- sending ------------------------------------------------------------------------------ */
 
+bool plm_socket_can_send(void *socket)
+{
+  int events = 0;
+  size_t size = sizeof events;
+  return zmq_getsockopt(socket, ZMQ_EVENTS, &events, &size) == 0 && (events & ZMQ_POLLOUT) != 0;
+}
+
 static plm_status send_failed(struct plm_error *error)
 {
   switch (zmq_errno()) {
   case EHOSTUNREACH: return plm_error_set(error, PLM_NOT_FOUND, "the peer has left");
   case EAGAIN:
-  case EINTR: return plm_error_set(error, PLM_AGAIN, "not connected");
+  case EINTR: return plm_error_set(error, PLM_AGAIN, "not connected, or the peer does not read");
   default: return zmq_failed(error, "send");
   }
 }

@@ -33,6 +33,7 @@ struct plm_message {
   uint8_t identity[PLM_WIRE_IDENTITY]; /* of a ROUTER's peer */
   size_t identity_bytes;
   struct plm_header header;
+  int connection;    /* its descriptor, for plm_door; -1: unknown */
   zmq_msg_t payload; /* initialised whenever _receive returned PLM_OK */
   char user[41];     /* the peer's public key, "" without CURVE */
 };
@@ -43,9 +44,11 @@ struct plm_message {
 plm_status plm_message_receive(void *socket, bool router, struct plm_message *message,
                                struct plm_error *error);
 
+/* Whether a DEALER is connected to a peer that has read enough of what it was sent. */
+bool plm_socket_can_send(void *socket);
 /* Fills in the header's payload length and hash, and sends it with a copy of payload, without
  * waiting. identity is that of a ROUTER's peer, else NULL. PLM_NOT_FOUND: the peer has left.
- * PLM_AGAIN: not connected. */
+ * PLM_AGAIN: not connected, or the peer's queue is full because it does not read. */
 plm_status plm_message_send(void *socket, const uint8_t *identity, size_t identity_bytes,
                             struct plm_header *header, const void *payload, size_t payload_bytes,
                             struct plm_error *error);
@@ -59,17 +62,23 @@ plm_status plm_message_send_shared(void *socket, const struct plm_header *header
 /* What a socket's monitor reports. */
 enum plm_link_event {
   PLM_LINK_NONE,
+  PLM_LINK_ACCEPTED,  /* a connection came in, at a socket that is bound */
   PLM_LINK_CONNECTED, /* the handshake succeeded */
   PLM_LINK_LOST,
   PLM_LINK_RETRY,   /* nobody listens there */
   PLM_LINK_REFUSED, /* the handshake failed: reason says why */
 };
+struct plm_link_report {
+  enum plm_link_event event;
+  int descriptor;   /* of the connection, for ACCEPTED and LOST; else -1 */
+  char reason[256]; /* for REFUSED */
+};
 struct plm_monitor;
 plm_status plm_monitor_open(void *context, void *socket, struct plm_monitor **monitor,
                             struct plm_error *error);
 void *plm_monitor_socket(const struct plm_monitor *monitor); /* to poll */
-/* The next event, without waiting. reason is filled for PLM_LINK_REFUSED. */
-enum plm_link_event plm_monitor_next(struct plm_monitor *monitor, char reason[256]);
+/* The next event, without waiting. False, and PLM_LINK_NONE: there is none. */
+bool plm_monitor_next(struct plm_monitor *monitor, struct plm_link_report *report);
 /* Call it before the socket that it watches is closed. NULL is fine. */
 void plm_monitor_close(struct plm_monitor *monitor, void *socket);
 

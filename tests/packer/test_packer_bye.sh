@@ -15,7 +15,7 @@ wait_for 30 grep -q 'has not come back' packer.err
 says packer.err 'said BYE'
 grep 'trying again' packer.err && fail "it announces that it tries again"
 
-rm -r run
+wait_for 10 rm -r run # the packer may be writing there
 expect 0 plm-trainer -c pipeline.yaml "${short[@]}"
 says packer.err 'serving .* again'
 kill "$packer"

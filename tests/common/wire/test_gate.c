@@ -98,11 +98,10 @@ static void pause_100_ms(void)
 
 static bool is_let_in(const struct client *client)
 {
-  char reason[256];
-  enum plm_link_event event;
+  struct plm_link_report report;
   bool connected = false;
-  while ((event = plm_monitor_next(client->monitor, reason)) != PLM_LINK_NONE)
-    connected |= event == PLM_LINK_CONNECTED;
+  while (plm_monitor_next(client->monitor, &report))
+    connected |= report.event == PLM_LINK_CONNECTED;
   return connected;
 }
 
