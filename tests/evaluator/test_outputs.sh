@@ -84,7 +84,7 @@ rm -f full
 
 mkfifo pipe.npy
 expect 2 run_task embed pipe.npy
-says err 'has a second file with the names'
+says err 'an npy file needs a second file beside it, for the names'
 expect 1 plm-pipeline export --checkpoint "$checkpoint" --output pipe.npy
 says err 'it exists and is not a folder'
 [ -p pipe.npy ] || fail "the pipe was replaced"

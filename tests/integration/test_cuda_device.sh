@@ -80,7 +80,7 @@ says err 'training takes .* GB of the device.s memory \(activations: .*\), but o
 says err "trainer.micro_batch_tokens: $largest fits; trainer.recompute: block takes less"
 # Without a device the plan of one is printed, and says what it does not know.
 expect 0 with missing.so plan
-says out 'not counted, because there is no CUDA backend here'
+says out 'not counted, because the CUDA backend was not found'
 says out 'the size of the device.s memory is unknown: the CUDA backend was not found'
 expect 0 with other.so plan --json
 jq -e '.device == "cuda" and .partial and .activations > 0 and (has("fits") | not)' out >/dev/null ||
