@@ -22,10 +22,13 @@
  *
  * Draws are Philox words at the counter (x, y, purpose). A shuffle takes two 64-bit draws from each
  * counter, words 0 and 1 first, so that draw d comes from x = d / 2. Fisher-Yates goes from the
- * last element down; the high half of draw * bound is uniform in [0, bound). groups      purpose 4,
- * y = epoch documents   purpose 5, y = epoch * 2^32 + window; one sequence of draws for all chunks,
- * in the order in which they were opened; a chunk's documents start in window order chunks purpose
- * 6, y = epoch * 2^32 + window crops       purpose 7, x = epoch, y = document; one draw
+ * last element down; the high half of draw * bound is uniform in [0, bound).
+ *
+ *   groups       purpose 4, y = epoch
+ *   documents    purpose 5, y = epoch * 2^32 + window. One sequence of draws serves all chunks, in
+ *                the order in which they were opened; each chunk's documents start in window order
+ *   chunks       purpose 6, y = epoch * 2^32 + window
+ *   crops        purpose 7, x = epoch, y = document; one draw
  *
  * Many threads may use a plan at once.
  */
