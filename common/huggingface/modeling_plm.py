@@ -770,6 +770,8 @@ class EmbeddingMixin:
         config = self.config
         if output is not None and not str(output).endswith((".safetensors", ".npy")):
             raise ValueError(f'output "{output}" should be a .safetensors or .npy file')
+        if output is not None and os.path.exists(output) and not os.path.isfile(output):
+            raise FileExistsError(f"{output} exists and is not a file, so it is not replaced")
         if str(output).endswith(".npy") and (per_token or logits):
             raise ValueError(
                 f"{output}: an npy file holds one array, not one for each sequence: use .safetensors"

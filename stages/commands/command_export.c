@@ -5,6 +5,7 @@
 #include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/progress.h"
+#include "common/cli/output_file.h"
 #include "common/metrics/metrics.h"
 #include "common/run/stop.h"
 #include "stages/commands/command.h"
@@ -54,6 +55,10 @@ static plm_status run(const struct plm_command_context *context, struct plm_erro
   request.output = plm_arguments_get(arguments, "output");
   if (request.output == NULL || request.output[0] == '\0')
     return plm_error_set(error, PLM_USAGE, "--output DIR is needed: the folder to write");
+  if (plm_output_is_stdout(request.output))
+    return plm_error_set(error, PLM_USAGE,
+                         "--output %s: an export is a folder and cannot go to standard output",
+                         request.output);
   PLM_TRY(plm_export_source(context, source, error));
   request.source = source;
   plm_stop_signals_install();

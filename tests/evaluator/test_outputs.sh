@@ -84,7 +84,12 @@ rm -f full
 
 mkfifo pipe.npy
 expect 2 run_task embed pipe.npy
-says err 'an npy file needs a second file beside it, for the names'
+says err 'needs a second file beside it, for the names'
 expect 1 plm-pipeline export --checkpoint "$checkpoint" --output pipe.npy
 says err 'it exists and is not a folder'
 [ -p pipe.npy ] || fail "the pipe was replaced"
+for name in - /dev/stdout; do
+  expect 2 plm-pipeline export --checkpoint "$checkpoint" --output $name
+  says err 'an export is a folder and cannot go to standard output'
+  [ ! -e ./- ] || fail "a folder was called -"
+done

@@ -1,6 +1,7 @@
 """Checkpoints of the C trainer open in transformers like models that were made there."""
 
 import json
+import os
 import pathlib
 
 import pytest
@@ -175,6 +176,17 @@ def test_embed_dataset_writes_what_embed_writes(checkpoint, option, tmp_path, mo
         assert json.loads(c.metadata()["names"]) == json.loads(py.metadata()["names"])
         for name in c.keys():
             torch.testing.assert_close(py.get_tensor(name), c.get_tensor(name), rtol=0, atol=1e-4)
+
+
+def test_embed_dataset_replaces_only_files(checkpoint, tmp_path):
+    model = load(checkpoint[0])
+    pipe, folder = tmp_path / "pipe.safetensors", tmp_path / "folder.npy"
+    os.mkfifo(pipe)
+    folder.mkdir()
+    for output in (pipe, folder):
+        with pytest.raises(FileExistsError, match="exists and is not a file"):
+            model.embed_dataset(["MKT"], output=output)
+    assert pipe.is_fifo() and folder.is_dir()
 
 
 def test_fill_mask_and_tokenizer(checkpoint):
