@@ -346,7 +346,7 @@ static bool take_message(struct packer_link *link, struct packer_context *contex
 }
 
 /* True: the connection was lost. */
-static bool take_events(struct packer_link *link, const struct packer_context *context, int64_t now)
+static bool take_events(struct packer_link *link, int64_t now)
 {
   struct plm_link_report report;
   while (link->monitor != NULL && plm_monitor_next(link->monitor, &report)) {
@@ -357,8 +357,7 @@ static bool take_events(struct packer_link *link, const struct packer_context *c
     } else if (report.event == PLM_LINK_REFUSED) {
       /* A consumer that ends hangs up as well, so after serving only the second time is logged. */
       if (!(link->served_before && link->backoff_ms == 0) && may_say(link, now))
-        plm_warning("%s refuses this packer: %s%s", link->endpoint, report.reason,
-                    context->keys == NULL ? "; this packer has no keys (--keys DIR)" : "");
+        plm_warning("%s refuses this packer: %s", link->endpoint, report.reason);
       retry_later(link, now);
     } else if (report.event == PLM_LINK_LOST) {
       return true;
@@ -370,7 +369,7 @@ static bool take_events(struct packer_link *link, const struct packer_context *c
 bool packer_link_receive(struct packer_link *link, struct packer_context *context, int64_t now)
 {
   bool welcomed = false;
-  const bool lost = take_events(link, context, now);
+  const bool lost = take_events(link, now);
   for (int i = 0; i < MESSAGES_A_TURN && link->socket != NULL; i++) {
     struct plm_message message;
     struct plm_error error;

@@ -20,7 +20,8 @@ static const struct plm_option program_options[] = {
              "folder)"},
     {.name = "keys",
      .argument = "DIR",
-     .help = "folder with NAME.key and server.pub (default: network.keys)"},
+     .help = "folder with NAME.key and server.pub (default: network.keys, otherwise the run's own "
+             "keys in the run folder)"},
     {.name = "cache",
      .argument = "DIR",
      .help = "first copy a corpus on a remote file system to this local folder"},
@@ -55,10 +56,43 @@ static plm_status check_keys(const char *keys, struct plm_error *error)
 {
   struct plm_keypair pair;
   char server[PLM_KEY_TEXT];
-  if (keys == NULL) return PLM_OK;
   plm_status status = plm_keys_client(keys, &pair, server, error);
   plm_keypair_wipe(&pair);
   if (status == PLM_NOT_FOUND || status == PLM_FORMAT) status = error->status = PLM_CONFIG;
+  return status;
+}
+
+/* Finds the keys: those of --keys, of network.keys, or the run's own. A run that is reached with
+ * --connect has made its keys already, if it is on this host at all. */
+static plm_status find_keys(const char *given, const struct plm_config *config,
+                            const struct packer_options *options, char keys[PLM_PATH_SIZE],
+                            struct plm_error *error)
+{
+  if (given == NULL && options->endpoint_count > 0) {
+    char own[PLM_PATH_SIZE];
+    PLM_TRY(plm_path_join(own, config->run, PLM_RUN_KEYS, error));
+    if (options->run == NULL || !plm_file_exists(own)) {
+      (void)plm_error_set(error, PLM_CONFIG, "no keys for %s, which lets only packers with keys in",
+                          options->endpoints[0]);
+      return plm_error_hint(error, "on the run's host, name its folder with --run DIR; on another "
+                                   "host, use --keys DIR with a NAME.key and the server.pub of the "
+                                   "run (plm-pipeline keys -h)");
+    }
+  }
+  PLM_TRY(plm_run_keys(config->run, given, keys, error));
+  return check_keys(keys, error);
+}
+
+static plm_status open_and_serve(const struct plm_arguments *arguments, const char *directory,
+                                 struct packer_options *options, struct plm_error *error)
+{
+  const struct plm_corpus_options opening = {
+      .allow_remote = plm_arguments_has(arguments, "allow-remote"),
+      .cache_dir = plm_arguments_get(arguments, "cache"),
+  };
+  PLM_TRY(plm_corpus_open(directory, &opening, &options->corpus, error));
+  const plm_status status = packer_serve(options, &plm_stop_requested, error);
+  plm_corpus_close(options->corpus);
   return status;
 }
 
@@ -66,23 +100,19 @@ static plm_status serve(const struct plm_arguments *arguments, const struct plm_
                         struct plm_error *error)
 {
   struct packer_options options = {.run = config->run};
-  const struct plm_corpus_options opening = {
-      .allow_remote = plm_arguments_has(arguments, "allow-remote"),
-      .cache_dir = plm_arguments_get(arguments, "cache"),
-  };
+  char keys[PLM_PATH_SIZE];
+  const char *given_keys = plm_arguments_get(arguments, "keys");
   const char *directory = plm_arguments_get(arguments, "corpus");
   const char *connect = plm_arguments_get(arguments, "connect");
   unsigned long long threads;
   options.prometheus = plm_arguments_get(arguments, "prometheus");
-  options.keys = plm_arguments_get(arguments, "keys");
-  if (options.keys == NULL) options.keys = config->network.keys;
+  if (given_keys == NULL) given_keys = config->network.keys;
   if (directory == NULL) directory = config->corpus;
   if (directory == NULL)
     return plm_error_set(error, PLM_USAGE,
                          "no corpus is named; use --corpus DIR, or corpus: in the configuration");
   PLM_TRY(plm_arguments_u64(arguments, "threads", 2, &threads, error));
   options.threads = threads > 8 ? 8 : (unsigned)threads;
-  PLM_TRY(check_keys(options.keys, error));
   char *endpoints = NULL;
   if (connect != NULL) {
     endpoints = strdup(connect);
@@ -91,12 +121,10 @@ static plm_status serve(const struct plm_arguments *arguments, const struct plm_
     if (!plm_arguments_has(arguments, "run")) options.run = NULL;
   }
   plm_status status =
-      endpoints != NULL ? split_endpoints(endpoints, options.keys, &options, error) : PLM_OK;
-  if (status == PLM_OK) status = plm_corpus_open(directory, &opening, &options.corpus, error);
-  if (status == PLM_OK) {
-    status = packer_serve(&options, &plm_stop_requested, error);
-    plm_corpus_close(options.corpus);
-  }
+      endpoints != NULL ? split_endpoints(endpoints, given_keys, &options, error) : PLM_OK;
+  if (status == PLM_OK) status = find_keys(given_keys, config, &options, keys, error);
+  options.keys = keys;
+  if (status == PLM_OK) status = open_and_serve(arguments, directory, &options, error);
   free(endpoints);
   return status;
 }
@@ -119,7 +147,7 @@ int main(int argc, char **argv)
   static const struct plm_program program = {
       .name = "plm-packer",
       .usage =
-          "usage: plm-packer --corpus DIR --connect tcp://HEAD:PORT [--keys DIR]\n"
+          "usage: plm-packer --corpus DIR --connect tcp://HEAD:PORT --keys DIR\n"
           "       plm-packer -c pipeline.yaml [--run DIR]\n\n"
           "Serves packed chunks of a corpus to the trainer and the evaluator of a run, from any\n"
           "host. It has no state, so it may be started, stopped and killed at any time.\n",

@@ -16,7 +16,7 @@ struct packer_options {
   const char *endpoints[PACKER_ENDPOINTS]; /* given with --connect */
   uint32_t endpoint_count;
   const char *run;  /* run folder, or NULL; its endpoints.json is used if no endpoint is given */
-  const char *keys; /* folder with NAME.key and server.pub, or NULL */
+  const char *keys; /* folder with NAME.key and server.pub */
   const char *prometheus; /* where to serve the packer's own metrics, or NULL */
   unsigned threads;       /* workers that plan and decompress */
 };

@@ -35,6 +35,7 @@ struct plm_trainer {
   const char *run;                 /* its folder */
   struct plm_hash run_id;
   struct plm_lock *lock;
+  char keys[PLM_PATH_SIZE]; /* the folder of CURVE keys */
   struct plm_trainer_state state;
   bool complete; /* nothing is left to train */
   bool saved;    /* a checkpoint of saved_step is published or being written */

@@ -48,6 +48,7 @@ static plm_status take_folder(struct plm_trainer *trainer, struct plm_error *err
   PLM_TRY(plm_lock_take(trainer->run, "trainer", &trainer->lock, error));
   PLM_TRY(plm_checkpoint_folder_clean(checkpoints, error));
   PLM_TRY(write_configuration(trainer->config, error));
+  PLM_TRY(plm_run_keys(trainer->run, trainer->config->network.keys, trainer->keys, error));
   return plm_run_id(trainer->run, &trainer->run_id, error);
 }
 
@@ -143,7 +144,7 @@ static plm_status open_feed(struct plm_trainer *trainer, struct plm_error *error
   const struct plm_config *config = trainer->config;
   const struct plm_feed_options options = {
       .endpoint = config->network.feed,
-      .keys = config->network.keys,
+      .keys = trainer->keys,
       .role = "trainer",
       .run_id = trainer->run_id,
       .plan = plm_config_training_plan(config),
@@ -158,8 +159,8 @@ static plm_status open_feed(struct plm_trainer *trainer, struct plm_error *error
   plm_data_cursor_position(&trainer->state.cursor, &epoch, &chunk);
   plm_feed_seek(trainer->feed, PLM_SPLIT_TRAIN, epoch, chunk);
   PLM_TRY(plm_endpoint_write(trainer->run, "feed", plm_feed_bound(trainer->feed), error));
-  PLM_TRY(plm_announcer_open(config->network.announcements, config->network.keys,
-                             &trainer->announcer, error));
+  PLM_TRY(
+      plm_announcer_open(config->network.announcements, trainer->keys, &trainer->announcer, error));
   return plm_endpoint_write(trainer->run, "announcements", plm_announcer_bound(trainer->announcer),
                             error);
 }

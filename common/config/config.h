@@ -43,7 +43,7 @@ struct plm_config_network {
   char *feed, *feed_address;                       /* to bind; for others to connect to, */
   char *evaluation_feed, *evaluation_feed_address; /* where NULL means the bound endpoint */
   char *announcements, *announcements_address;
-  char *keys; /* folder of CURVE keys or NULL */
+  char *keys; /* folder of CURVE keys; NULL: the run has keys of its own */
   double wait_packers_s;
   uint64_t credit_bytes;
 };

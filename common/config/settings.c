@@ -63,7 +63,8 @@ static const struct plm_setting settings[] = {
               "trainer bound."),
   ROW("network.keys", PATH, network.keys, "", "null", .flags = PLM_SETTING_NULLABLE, FREE,
       .help = "Folder of CURVE keys (`plm-pipeline keys`). Required if an endpoint can be reached "
-              "from other hosts. null: connections are not encrypted."),
+              "from other hosts. null: the run's own keys, which its first stage makes in the "
+              "folder `keys` of the run folder."),
   ROW("network.wait_packers_s", DOUBLE, network.wait_packers_s, "s", "600", NUMBER(0, 1e9), FREE,
       .help = "Longest time without any packer. After it the trainer publishes a checkpoint and "
               "ends with exit code 4."),

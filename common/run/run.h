@@ -20,6 +20,7 @@
 #define PLM_RUN_DONE "DONE"
 #define PLM_RUN_LOGS "logs"
 #define PLM_RUN_TENSORBOARD "tensorboard"
+#define PLM_RUN_KEYS "keys"
 
 /* Takes NAME.lock, which one process of a run can hold at a time. The kernel keeps the lock (fcntl,
  * open file description) as long as that process lives; the file names it. PLM_BUSY names the
@@ -55,6 +56,13 @@ void plm_endpoint_remove(const char *run, const char *key);
 /* Whether the supervisor has given up on all of its packers; endpoints.json then has "packers":
  * "fatal". */
 bool plm_run_packers_given_up(const char *run);
+
+/* The folder of CURVE keys that the run's sockets use: `configured` (network.keys) if it is not
+ * NULL, otherwise the run's own, RUN/keys. The first stage of the run makes these (and the run
+ * folder); stages that start together agree. The folders have mode 0700 and secret keys 0600.
+ * PLM_CONFIG if they are incomplete, belong to another user or can be changed by one. */
+plm_status plm_run_keys(const char *run, const char *configured, char keys[PLM_PATH_SIZE],
+                        struct plm_error *error);
 
 /* peers.trainer.json and peers.evaluator.json: who serves that consumer's feed now, as
  * plm_feed_peers_json prints it. The consumer, which holds the lock of the same name, writes it

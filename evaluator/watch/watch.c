@@ -32,6 +32,7 @@ struct watch {
   struct plm_ops *ops;
   unsigned splits; /* to evaluate, as bits */
   char checkpoints[PLM_PATH_SIZE], metrics_path[PLM_PATH_SIZE], trainer_path[PLM_PATH_SIZE];
+  char keys[PLM_PATH_SIZE]; /* the folder of CURVE keys */
   struct plm_lock *lock;
   struct plm_metrics_file *metrics;
   struct plm_tensorboard *board; /* NULL if it is off */
@@ -64,13 +65,14 @@ static plm_status open_feed(struct watch *watch, struct plm_error *error)
   const struct plm_config *config = watch->config;
   struct plm_feed_options options = {
       .endpoint = config->network.evaluation_feed,
-      .keys = config->network.keys,
+      .keys = watch->keys,
       .role = "evaluator",
       .plan = plm_config_evaluation_plan(config),
       .split = PLM_SPLIT_VALID,
       .credit_bytes = feed_credit(config),
       .wait_packers_s = config->network.wait_packers_s,
   };
+  PLM_TRY(plm_run_keys(config->run, config->network.keys, watch->keys, error));
   PLM_TRY(plm_run_id(config->run, &options.run_id, error));
   PLM_TRY(plm_feed_open(&options, &watch->feed, error));
   const struct plm_feed_run_options telling = {
@@ -436,7 +438,7 @@ static void wait_for_news(struct watch *watch)
   char endpoint[512];
   if (watch->listener == NULL &&
       plm_endpoint_read(watch->config->run, "announcements", endpoint, NULL) == PLM_OK &&
-      plm_listener_open(endpoint, watch->config->network.keys, &watch->listener, NULL) != PLM_OK)
+      plm_listener_open(endpoint, watch->keys, &watch->listener, NULL) != PLM_OK)
     watch->listener = NULL;
   if (watch->listener != NULL) {
     (void)plm_listener_wait(watch->listener, POLL_MS, &message, NULL);

@@ -67,7 +67,7 @@ static plm_status consume(struct plm_feed *feed, uint32_t max_length, double war
 
 static struct plm_feed *open_feed(uint32_t max_length)
 {
-  struct plm_feed_options options = packers_options();
+  struct plm_feed_options options = packers_keyed_options();
   struct plm_feed *feed;
   struct plm_error error = {0};
   options.plan.max_length = max_length;

@@ -31,7 +31,7 @@ trainer=$!
 wait_for 20 endpoint run feed
 expect 0 plm-pipeline ps --run run
 says out "trainer\.0 .* $trainer +ready"
-plm-packer --corpus corpus --connect "$(endpoint run feed)" >packer.log 2>&1 </dev/null &
+plm-packer --corpus corpus --connect "$(endpoint run feed)" --keys run/keys >packer.log 2>&1 </dev/null &
 packer=$!
 wait_for 20 row run ".stage == \"packer\" and .pid == $packer and .state == \"joined\" and .ready
   and .node == \"$(uname -n)\" and .restarts == 0 and .age_s > 0 and .rate > 0 and .queue >= 0"
@@ -62,7 +62,7 @@ wait "$packer" "$trainer" || fail "the trainer did not drain"
 plm-evaluator -c pipeline.yaml --run run "${long[@]}" >>evaluator.log 2>&1 </dev/null &
 evaluator=$!
 wait_for 20 endpoint run evaluation_feed
-plm-packer --corpus corpus --connect "$(endpoint run evaluation_feed)" >packer.log 2>&1 </dev/null &
+plm-packer --corpus corpus --connect "$(endpoint run evaluation_feed)" --keys run/keys >packer.log 2>&1 </dev/null &
 packer=$!
 wait_for 20 peer run evaluator "$packer"
 plm-trainer -c pipeline.yaml --run run "${long[@]}" >>trainer.log 2>&1 </dev/null &
@@ -78,7 +78,7 @@ wait_for 20 expect 3 plm-pipeline ps --run run
 plm-pipeline up pipeline.yaml --run given "${given_up[@]}" >up.log 2>&1 </dev/null &
 up=$!
 kill_packer given
-plm-packer --corpus corpus --connect "$(endpoint given feed)" >packer.log 2>&1 </dev/null &
+plm-packer --corpus corpus --connect "$(endpoint given feed)" --run given >packer.log 2>&1 </dev/null &
 packer=$!
 wait_for 20 row given ".stage == \"packer\" and .instance == 1 and .pid == $packer and .state == \"joined\""
 wait_for 20 peer given evaluator "$packer"

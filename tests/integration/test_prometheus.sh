@@ -83,5 +83,5 @@ wait_for 20 by_hand plm_evaluator_evaluations_total evaluator
 well_formed
 
 # an impossible port is refused, not replaced by another one
-expect 2 timeout 20 plm-packer --corpus corpus --connect tcp://127.0.0.1:1 --prometheus 127.0.0.1:99999
+expect 2 timeout 20 plm-packer --corpus corpus --connect tcp://127.0.0.1:1 --keys hand/keys --prometheus 127.0.0.1:99999
 says err 'cannot serve metrics on'

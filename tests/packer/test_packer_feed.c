@@ -87,7 +87,7 @@ static void serves_the_plan_over_tcp_and_ipc(void **state)
 {
   (void)state;
   const char *corpus = packers_corpus("corpus", DOCUMENTS, 1);
-  struct plm_feed_options options = packers_options();
+  struct plm_feed_options options = packers_keyed_options();
   /* about three epochs, so that some batches reach into the next */
   const struct plm_hash want = expected(&options, corpus, 0, 1500, CHUNKS);
   char ipc[256];
@@ -126,7 +126,7 @@ static void killed_packers_change_nothing(void **state)
   (void)state;
   enum { ROUNDS = 10, BATCHES = 120 };
   const char *corpus = packers_corpus("corpus", DOCUMENTS, 1);
-  struct plm_feed_options options = packers_options();
+  struct plm_feed_options options = packers_keyed_options();
   options.credit_bytes = 256 << 10; /* so little ahead that a kill hits what was asked for */
   struct plm_feed *feed = packers_feed(&options);
   pid_t packers[2];
@@ -160,7 +160,7 @@ static void consumer_restarts(void **state)
 {
   (void)state;
   const char *corpus = packers_corpus("corpus", DOCUMENTS, 1);
-  struct plm_feed_options options = packers_options();
+  struct plm_feed_options options = packers_keyed_options();
   const struct plm_hash want = expected(&options, corpus, 200 * CHUNKS, 100, CHUNKS);
   char endpoint[256];
   struct plm_feed *feed = packers_feed(&options);
@@ -187,7 +187,7 @@ static void tells_sizes_corpus_and_peers(void **state)
 {
   (void)state;
   const char *corpus = packers_corpus("corpus", DOCUMENTS, 1);
-  struct plm_feed_options options = packers_options();
+  struct plm_feed_options options = packers_keyed_options();
   struct plm_error error = {0};
   struct plm_feed *feed = packers_feed(&options);
   const pid_t packer = packers_start(corpus, plm_feed_bound(feed), NULL, NULL);
@@ -224,7 +224,7 @@ static void another_corpus_is_refused(void **state)
   char right[PLM_PATH_SIZE], wrong[PLM_PATH_SIZE];
   snprintf(right, sizeof right, "%s", packers_corpus("corpus", DOCUMENTS, 1));
   snprintf(wrong, sizeof wrong, "%s", packers_corpus("other", 300, 2));
-  struct plm_feed_options options = packers_options();
+  struct plm_feed_options options = packers_keyed_options();
   const struct plm_hash want = expected(&options, right, 0, 50, CHUNKS);
   struct plm_feed_corpus known;
   struct plm_error error = {0};
@@ -256,7 +256,7 @@ static void another_corpus_is_refused(void **state)
 static void stops_when_told(void **state)
 {
   (void)state;
-  struct plm_feed_options options = packers_options();
+  struct plm_feed_options options = packers_keyed_options();
   volatile int stop = SIGTERM;
   struct plm_error error = {0};
   struct plm_batch batch;
@@ -270,7 +270,7 @@ static void welcome_names_the_others(void **state)
 {
   (void)state;
   const char *corpus = packers_corpus("corpus", DOCUMENTS, 1);
-  struct plm_feed_options options = packers_options(), evaluation = packers_options();
+  struct plm_feed_options options = packers_keyed_options(), evaluation = packers_keyed_options();
   evaluation.role = "evaluator";
   evaluation.split = PLM_SPLIT_VALID;
   evaluation.plan.shuffle = false;
@@ -313,7 +313,7 @@ static void one_consumer_by_two_names(void **state)
   char trainer[64], evaluator[64];
   const char *others[] = {trainer, evaluator}, *log = scratch_path("names.log");
   const char *corpus = packers_corpus("corpus", DOCUMENTS, 1);
-  struct plm_feed_options options = packers_options(), evaluation = packers_options();
+  struct plm_feed_options options = packers_keyed_options(), evaluation = packers_keyed_options();
   evaluation.role = "evaluator";
   options.endpoint = "tcp://127.0.0.1:*";
   evaluation.endpoint = "tcp://127.0.0.1:*";
@@ -348,7 +348,10 @@ static void follows_the_run_folder(void **state)
   snprintf(run, sizeof run, "%s", scratch_path("run"));
   assert_int_equal(plm_directory_make(run, &error), PLM_OK);
   snprintf(set, sizeof set, "--run=%s", run);
+  char keys[PLM_PATH_SIZE];
+  assert_int_equal(plm_run_keys(run, NULL, keys, &error), PLM_OK);
   struct plm_feed_options options = packers_options();
+  options.keys = keys;
   const struct plm_hash want = expected(&options, corpus, 0, 50, CHUNKS);
   const char *const argv[] = {packers_program("plm-packer"), "--corpus", corpus, set, NULL};
   const pid_t packer = packers_spawn(argv, NULL);

@@ -87,7 +87,7 @@ static void a_packer_elsewhere_joins_and_serves(void **state)
   snprintf(corpus, sizeof corpus, "%s", packers_corpus("corpus", 1500, 4));
   snprintf(keys, sizeof keys, "%s", scratch_path("keys"));
   assert_int_equal(plm_keys_write(keys, "node", NULL, &error), PLM_OK);
-  struct plm_feed_options options = packers_options();
+  struct plm_feed_options options = packers_keyed_options();
   struct plm_feed *feed;
   /* The chunks of a packer on this host are the expected ones. */
   assert_int_equal(plm_feed_open(&options, &feed, &error), PLM_OK);
@@ -98,6 +98,7 @@ static void a_packer_elsewhere_joins_and_serves(void **state)
   /* Beyond loopback, keys are required. */
   snprintf(endpoint, sizeof endpoint, "tcp://%s:*", address_here);
   options.endpoint = endpoint;
+  options.keys = NULL;
   assert_int_equal(plm_feed_open(&options, &feed, &error), PLM_CONFIG);
   options.keys = keys;
   assert_int_equal(plm_feed_open(&options, &feed, &error), PLM_OK);

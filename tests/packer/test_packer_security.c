@@ -163,10 +163,21 @@ static void refused(const char *client_keys, const char *reason, const char *nam
   plm_feed_close(feed);
 }
 
+/* It exits with 2 and says where the keys may be. */
 static void without_a_key(void **state)
 {
   (void)state;
-  refused(NULL, "this packer has no keys (--keys DIR)", "none.log");
+  char *bytes;
+  size_t size;
+  const char *log = scratch_path("none.log");
+  const char *const argv[] = {packers_program("plm-packer"), "--corpus", corpus, "--connect",
+                              "tcp://127.0.0.1:5701",        NULL};
+  assert_int_equal(packers_run(argv, log), 2);
+  assert_int_equal(plm_file_read(log, 4096, &bytes, &size, NULL), PLM_OK);
+  assert_non_null(strstr(bytes, "no keys for tcp://127.0.0.1:5701"));
+  assert_non_null(strstr(bytes, "--run DIR"));
+  assert_non_null(strstr(bytes, "--keys DIR"));
+  free(bytes);
 }
 
 static void with_an_unknown_key(void **state)

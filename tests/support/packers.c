@@ -13,6 +13,7 @@
 
 #include "common/base/file.h"
 #include "common/base/philox.h"
+#include "common/wire/security.h"
 #include "tests/support/scratch.h"
 
 static _Noreturn void fail(const char *what, const struct plm_error *error)
@@ -86,13 +87,21 @@ const char *packers_corpus(const char *name, uint32_t documents, uint32_t seed)
   return path;
 }
 
+const char *packers_keys(void)
+{
+  static char path[PLM_PATH_SIZE];
+  struct plm_error error = {0};
+  if (path[0] != '\0') return path;
+  snprintf(path, sizeof path, "%s", scratch_path("packers-keys"));
+  if (plm_keys_write(path, "packer", NULL, &error) != PLM_OK) fail("keys", &error);
+  return path;
+}
+
 pid_t packers_start(const char *corpus, const char *endpoint, const char *keys, const char *log)
 {
-  const char *argv[10] = {packers_program("plm-packer"), "--corpus", corpus, "--connect", endpoint};
-  if (keys != NULL) {
-    argv[5] = "--keys";
-    argv[6] = keys;
-  }
+  const char *const argv[] = {
+      packers_program("plm-packer"),        "--corpus", corpus, "--connect", endpoint, "--keys",
+      keys != NULL ? keys : packers_keys(), NULL};
   return packers_spawn(argv, log);
 }
 
@@ -120,6 +129,13 @@ struct plm_feed_options packers_options(void)
       .credit_bytes = 8 << 20,
       .wait_packers_s = 30,
   };
+}
+
+struct plm_feed_options packers_keyed_options(void)
+{
+  struct plm_feed_options options = packers_options();
+  options.keys = packers_keys();
+  return options;
 }
 
 struct plm_feed *packers_feed(const struct plm_feed_options *options)

@@ -19,14 +19,19 @@ pid_t packers_spawn(const char *const *argv, const char *log);
  * unless a corpus of this name was made before. A failure ends the process. */
 const char *packers_corpus(const char *name, uint32_t documents, uint32_t seed);
 
-/* Starts plm-packer --corpus corpus --connect endpoint [--keys keys]. Its output goes to `log`
- * unless that is NULL. */
+/* A folder of keys, made by the first call. */
+const char *packers_keys(void);
+/* Starts plm-packer --corpus corpus --connect endpoint --keys keys (NULL: packers_keys). Its output
+ * goes to `log` unless that is NULL. */
 pid_t packers_start(const char *corpus, const char *endpoint, const char *keys, const char *log);
 /* Sends the signal and waits; returns the exit status, or 128 + signal. */
 int packers_stop(pid_t pid, int number);
 
-/* Options for tests: chunks of 256 tokens, windows of 2 groups, the feed on a free port. */
+/* Options for tests: chunks of 256 tokens, windows of 2 groups, the feed on a free port. Without
+ * keys, as fake packers need it. */
 struct plm_feed_options packers_options(void);
+/* The same with packers_keys, as real packers need it. */
+struct plm_feed_options packers_keyed_options(void);
 /* Opens a feed. A failure is printed and ends the process. */
 struct plm_feed *packers_feed(const struct plm_feed_options *options);
 /* Takes `batches` batches and hashes the tables and tokens of each. An error ends the process. */
