@@ -337,6 +337,11 @@ test-processors: deps ## test the operators and a short training run on other pr
 faults: $(PROGRAMS) $(FAULTS_LIBRARY) ## fail every call that touches the disk, one at a time, and cut the power at each (hours); FAULTS=
 	@PLM_BIN=$(BIN) PLM_FAULTS_LIBRARY=$(FAULTS_LIBRARY) python3 -B tests/faults/faults.py $(FAULTS)
 
+KILLS ?= 1000
+.PHONY: chaos
+chaos: $(PROGRAMS) ## whole runs while any process is killed, stopped or starved at random moments; SEED=, KILLS= (1000)
+	@PLM_BIN=$(BIN) python3 -B tests/faults/chaos.py --kills $(KILLS) $(if $(SEED),--seed $(SEED))
+
 FUZZ_SECONDS ?= 60
 .PHONY: fuzz
 fuzz: $(FUZZ_BIN) ## run every fuzzer for FUZZ_SECONDS (60) each; SAN=address,undefined finds more

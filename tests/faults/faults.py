@@ -47,7 +47,7 @@ evaluator: {{max_tokens: 300, threads: 1}}
 class Bench:
     """What all cases share: programs, a corpus, a configuration, and the undisturbed results."""
 
-    def __init__(self, work):
+    def __init__(self, work, configuration=CONFIGURATION):
         root = Path(__file__).resolve().parents[2]
         self.work = Path(work).resolve()
         self.bin = Path(os.environ.get("PLM_BIN", root / "build/bin")).resolve()
@@ -63,7 +63,7 @@ class Bench:
         self.config = self.work / "pipeline.yaml"
         self.corpus = self.work / "corpus"
         self.fasta = self.work / "corpus.fasta"
-        self.config.write_text(CONFIGURATION)
+        self.config.write_text(configuration)
         self.fasta.write_text(
             "".join(
                 f">s{i}\n{('LAGVSERTIDPKQNFYMHWC' * 4)[i % 17 : i % 17 + 20 + i % 29]}\n"
