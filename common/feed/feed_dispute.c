@@ -79,6 +79,12 @@ void feed_dispute_open(struct feed_state *feed, const struct feed_answered *answ
   ask_third(feed, feed->now_ms);
 }
 
+/* Whether the user has nothing of a range yet. */
+static bool is_unused(const struct feed_state *feed, const struct feed_range *range)
+{
+  return range->taken == 0 && !(feed->reading && range == feed->head);
+}
+
 /* The disputed range; NULL once a part of it was handed out. */
 static struct feed_range *unused_range(struct feed_state *feed)
 {
@@ -86,8 +92,23 @@ static struct feed_range *unused_range(struct feed_state *feed)
     if (range->span.epoch == feed->dispute.span.epoch &&
         range->span.first == feed->dispute.span.first &&
         range->span.count == feed->dispute.span.count)
-      return range->taken == 0 && !(feed->reading && range == feed->head) ? range : NULL;
+      return is_unused(feed, range) ? range : NULL;
   return NULL;
+}
+
+/* Requests again what a packer that was caught has answered, as far as nobody has used it. */
+static void distrust(struct feed_state *feed, uint64_t packer_id)
+{
+  for (struct feed_range *range = feed->head; range != NULL; range = range->next) {
+    if (range->state != RANGE_READY || range->answered.packer_id != packer_id ||
+        !is_unused(feed, range))
+      continue;
+    zmq_msg_close(&range->payload);
+    range->state = RANGE_WANTED;
+    range->answered = (struct feed_ask){0};
+  }
+  for (int i = 0; i < FEED_HISTORY; i++)
+    if (feed->history[i].first.packer_id == packer_id) feed->history[i] = (struct feed_answered){0};
 }
 
 static void drop_side(struct feed_state *feed, int side)
@@ -97,6 +118,7 @@ static void drop_side(struct feed_state *feed, int side)
               (unsigned long long)feed->dispute.span.epoch);
   feed_peer_ban(feed, feed->dispute.sides[side].packer_id,
                 "its chunks differ from those of two other packers");
+  distrust(feed, feed->dispute.sides[side].packer_id);
 }
 
 bool feed_dispute_asked(const struct feed_state *feed, const struct feed_peer *peer,
@@ -125,6 +147,7 @@ void feed_dispute_answer(struct feed_state *feed, const struct plm_message *mess
     range->bytes = zmq_msg_size(&dispute->other);
     zmq_msg_move(&range->payload, &dispute->other);
     range->hash = hash;
+    range->answered = dispute->sides[1];
     range->real_tokens = dispute->other_tokens;
     drop_side(feed, 0);
   } else {

@@ -1,0 +1,253 @@
+/* The feed's state machine against packers in memory, on a virtual clock, by the thousand.
+ *
+ * Whatever the network and the packers do, every chunk is handed out once, in order and with the
+ * right bytes; no honest packer is banned; a dispute bans the liar or ends the feed; and once the
+ * faults end, so does the run. PLM_TEST_SEED=N replays one seed, PLM_TEST_SEEDS=N runs that many.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/log.h"
+#include "common/wire/data.h"
+#include "tests/support/cmocka_all.h"
+#include "tests/support/simulated_network.h"
+
+enum { SEEDS = 300, MOST_MS = 180000 };
+
+struct run {
+  struct sim_world world;
+  struct feed_state *feed;
+  struct feed_machine_options options;
+  uint64_t epoch, chunk; /* that comes next */
+  uint64_t left;         /* chunks that the user still wants */
+  uint64_t lies;         /* chunks of the liar that were handed out before it was caught */
+  unsigned bans;         /* of the present feed */
+  bool disputed;
+  int64_t pause_until_ms;
+  uint64_t trace; /* of everything that happened */
+};
+
+struct outcome {
+  uint64_t trace, lies;
+  unsigned bans, feeds_failed;
+};
+
+#define REQUIRE(run, condition)                                                           \
+  do {                                                                                    \
+    if (!(condition)) {                                                                   \
+      print_error("seed %" PRIu64 ", after %" PRId64 " ms: %s\n"                          \
+                  "replay it with PLM_TEST_SEED=%" PRIu64 "\n",                           \
+                  (run)->world.seed, (run)->world.now_ms, #condition, (run)->world.seed); \
+      fail();                                                                             \
+    }                                                                                     \
+  } while (0)
+
+static void note(struct run *run, uint64_t value)
+{
+  run->trace = (run->trace ^ value) * UINT64_C(0x9e3779b97f4a7c15);
+  run->trace ^= run->trace >> 29;
+}
+
+/* ---- the user ----------------------------------------------------------------------------- */
+
+static bool banned(const struct feed_state *feed, uint64_t process)
+{
+  for (unsigned i = 0; i < feed->banned_packers_next && i < FEED_BANNED; i++)
+    if (feed->banned_packers[i] == process) return true;
+  return false;
+}
+
+static bool is_liar(const struct run *run, uint64_t process)
+{
+  return run->world.packers[process % 1000].liar;
+}
+
+/* Checks a chunk in DATA's layout. Returns its bytes. */
+static size_t check_chunk(struct run *run, const uint8_t *bytes)
+{
+  const uint32_t length = run->options.plan.max_length;
+  const uint32_t tokens = sim_chunk_tokens(&run->options.plan, run->epoch, run->chunk);
+  const uint8_t *at = bytes + 4 + PLM_DATA_DOCUMENT_BYTES;
+  struct plm_chunk_document document;
+  uint32_t wrong = 0, place = 0;
+  REQUIRE(run, plm_data_read_count(bytes) == 1);
+  plm_data_read_document(bytes + 4, &document);
+  REQUIRE(run, document.number == run->chunk);
+  REQUIRE(run, document.tokens == tokens);
+  for (uint32_t i = 0; i < tokens; i++)
+    if (at[i] != sim_token(run->epoch, run->chunk, i)) {
+      wrong++;
+      place = i;
+    }
+  if (wrong > 0) { /* only the liar's bytes may differ */
+    REQUIRE(run, wrong == 1 && place == SIM_LIE_PLACE);
+    REQUIRE(run, is_liar(run, run->feed->head->answered.packer_id));
+    run->lies++;
+  }
+  note(run, at[SIM_LIE_PLACE]);
+  if (++run->chunk == sim_epoch_chunks(run->epoch)) {
+    run->epoch++;
+    run->chunk = 0;
+  }
+  return 4 + PLM_DATA_DOCUMENT_BYTES + length;
+}
+
+static void take_chunks(struct run *run)
+{
+  struct feed_state *feed = run->feed;
+  struct feed_ready ready;
+  const uint32_t most = 1 + sim_below(&run->world, 40);
+  if (!feed_machine_begin(feed, most, &ready)) {
+    feed->starved = true;
+    return;
+  }
+  /* Nothing of a packer that was caught is handed out, unless part of it was before. */
+  REQUIRE(run, feed->head->taken > 0 || !banned(feed, feed->head->answered.packer_id));
+  REQUIRE(run, feed->epoch == run->epoch && feed->chunk == run->chunk);
+  REQUIRE(run, ready.chunks > 0 && ready.chunks <= most);
+  size_t used = 0;
+  for (uint32_t i = 0; i < ready.chunks; i++) used += check_chunk(run, ready.payload + used);
+  (void)feed_machine_end(feed, &ready, used);
+  run->left -= ready.chunks < run->left ? ready.chunks : run->left;
+  if (sim_below(&run->world, 10) == 0)
+    run->pause_until_ms = run->world.now_ms + sim_below(&run->world, 1500);
+}
+
+static void seek(struct run *run)
+{
+  run->epoch = sim_below(&run->world, 4);
+  run->chunk = sim_below(&run->world, 300);
+  feed_machine_seek(run->feed, PLM_SPLIT_TRAIN, run->epoch, run->chunk);
+  run->disputed = false;
+  while (run->chunk >= sim_epoch_chunks(run->epoch)) run->chunk -= sim_epoch_chunks(run->epoch++);
+}
+
+static void open_feed(struct run *run)
+{
+  const struct feed_network network = sim_network(&run->world);
+  feed_machine_init(run->feed, &run->options, &network, run->world.now_ms);
+  feed_machine_seek(run->feed, PLM_SPLIT_TRAIN, run->epoch, run->chunk);
+  run->feed->wanted = true;
+  run->bans = 0;
+  run->disputed = false;
+}
+
+static void restart(struct run *run)
+{
+  if (sim_below(&run->world, 2) == 0) feed_machine_bye(run->feed);
+  feed_machine_deinit(run->feed);
+  sim_break_all(&run->world);
+  for (uint64_t i = 0; i < run->world.connection_count; i++)
+    run->world.connections[i].consumer_open = false;
+  open_feed(run);
+}
+
+/* ---- a run -------------------------------------------------------------------------------- */
+
+static void check_bans(struct run *run)
+{
+  const struct feed_state *feed = run->feed;
+  for (unsigned i = run->bans; i < feed->banned_packers_next; i++)
+    REQUIRE(run, is_liar(run, feed->banned_packers[i % FEED_BANNED]));
+  /* A dispute ends with a ban, or with the feed. */
+  if (run->disputed && !feed->dispute.open && feed->failed.status == PLM_OK)
+    REQUIRE(run, feed->banned_packers_next > run->bans);
+  run->disputed = feed->dispute.open;
+  run->bans = feed->banned_packers_next;
+}
+
+static struct outcome run_seed(uint64_t seed)
+{
+  static struct feed_state feed;
+  struct run run = {.feed = &feed};
+  struct outcome outcome = {0};
+  run.options = (struct feed_machine_options){.role = "trainer",
+                                              .run_id = {1, 2},
+                                              .plan = {.seed = 7,
+                                                       .max_length = 4096,
+                                                       .alignment = 64,
+                                                       .window_groups = 2,
+                                                       .packing = PLM_PACKING_BEST_FIT,
+                                                       .truncate = PLM_TRUNCATE_HEAD,
+                                                       .tokenizer = PLM_TOKENIZER_ESM,
+                                                       .shuffle = true},
+                                              .split = PLM_SPLIT_TRAIN};
+  sim_open(&run.world, seed, &run.options.plan, run.options.run_id);
+  run.world.feed = &feed;
+  run.options.credit_bytes = (uint64_t)(64 + sim_below(&run.world, 2000)) << 10;
+  run.left = 100 + sim_below(&run.world, 500);
+  run.epoch = sim_below(&run.world, 3);
+  const int64_t begin = run.world.now_ms;
+  open_feed(&run);
+  while (run.left > 0) {
+    sim_step(&run.world);
+    feed_machine_turn(&feed, run.world.now_ms);
+    check_bans(&run);
+    outcome.bans += run.bans > 0;
+    note(&run, (uint64_t)run.world.now_ms);
+    if (feed.failed.status != PLM_OK) { /* the packers disagree, and nobody could decide */
+      REQUIRE(&run, feed.failed.status == PLM_CORRUPT);
+      outcome.feeds_failed++;
+      break;
+    }
+    if (run.world.now_ms >= run.pause_until_ms) take_chunks(&run);
+    if (run.world.now_ms < run.world.calm_ms) {
+      const uint32_t whim = sim_below(&run.world, 3000);
+      if (whim == 0) restart(&run);
+      if (whim == 1) seek(&run);
+    }
+    REQUIRE(&run, run.world.now_ms < begin + MOST_MS);
+  }
+  bool liar = false;
+  for (uint32_t i = 0; i < run.world.packer_count; i++) liar |= run.world.packers[i].liar;
+  REQUIRE(&run, liar || (run.lies == 0 && outcome.bans == 0 && outcome.feeds_failed == 0));
+  outcome.bans = outcome.bans > 0;
+  outcome.trace = run.trace;
+  outcome.lies = run.lies;
+  feed_machine_deinit(&feed);
+  sim_close(&run.world);
+  return outcome;
+}
+
+static uint64_t number_of(const char *variable, uint64_t otherwise)
+{
+  const char *text = getenv(variable);
+  return text != NULL && text[0] != '\0' ? strtoull(text, NULL, 10) : otherwise;
+}
+
+static void every_chunk_once_in_order(void **state)
+{
+  (void)state;
+  const uint64_t only = number_of("PLM_TEST_SEED", 0);
+  const uint64_t first = only != 0 ? only : 1;
+  const uint64_t count = only != 0 ? 1 : number_of("PLM_TEST_SEEDS", SEEDS);
+  uint64_t bans = 0, failed = 0, lies = 0;
+  for (uint64_t seed = first; seed < first + count; seed++) {
+    const struct outcome outcome = run_seed(seed);
+    bans += outcome.bans;
+    failed += outcome.feeds_failed;
+    lies += outcome.lies > 0;
+  }
+  print_message("%" PRIu64 " seeds: the liar was banned in %" PRIu64 ", had a lie used in %" PRIu64
+                "; %" PRIu64 " ended because nobody could decide\n",
+                count, bans, lies, failed);
+}
+
+static void a_seed_replays_exactly(void **state)
+{
+  (void)state;
+  for (uint64_t seed = 1; seed <= 10; seed++)
+    assert_true(run_seed(seed).trace == run_seed(seed).trace);
+}
+
+int main(void)
+{
+  plm_log_init("test", getenv("PLM_TEST_SEED") != NULL ? PLM_LOG_INFO : PLM_LOG_ERROR);
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_chunk_once_in_order),
+      cmocka_unit_test(a_seed_replays_exactly),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,542 @@
+/* The simulated network: a heap of events, packers that follow the protocol, and faults. */
+#include "tests/support/simulated_network.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/wire/data.h"
+
+enum {
+  HELLO_MS = 1000,
+  PING_MS = 1000,
+  SILENCE_MS = 3000,
+  BACKOFF_LEAST_MS = 500,
+  BACKOFF_MOST_MS = 10000,
+  DISMISS_MS = 5000,
+  STALL_MOST_MS = 8000,
+};
+
+enum event_kind { TO_CONSUMER, TO_PACKER, LOST_BY_PACKER, LOST_BY_CONSUMER };
+
+struct letter {
+  struct plm_header header;
+  size_t size;
+  uint8_t payload[];
+};
+
+struct sim_event {
+  int64_t at_ms;
+  uint64_t order; /* of events at the same time */
+  enum event_kind kind;
+  uint64_t connection;
+  struct letter *letter; /* or NULL */
+};
+
+/* ---- random numbers ----------------------------------------------------------------------- */
+
+uint64_t sim_draw(struct sim_world *world) /* splitmix64 */
+{
+  uint64_t z = world->state += UINT64_C(0x9e3779b97f4a7c15);
+  z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+  z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+  z ^= z >> 31;
+  return z != 0 ? z : 1;
+}
+
+uint32_t sim_below(struct sim_world *world, uint32_t limit)
+{
+  return (uint32_t)(((sim_draw(world) >> 32) * limit) >> 32);
+}
+
+static bool chance(struct sim_world *world, uint32_t percent)
+{
+  return sim_below(world, 100) < percent;
+}
+
+/* ---- the corpus --------------------------------------------------------------------------- */
+
+uint32_t sim_window_chunks(uint64_t epoch, uint64_t window)
+{
+  return 3 + (uint32_t)((epoch * 5 + window * 11) % 40);
+}
+
+uint64_t sim_epoch_chunks(uint64_t epoch)
+{
+  uint64_t chunks = 0;
+  for (uint64_t window = 0; window < SIM_WINDOWS; window++)
+    chunks += sim_window_chunks(epoch, window);
+  return chunks;
+}
+
+uint32_t sim_chunk_tokens(const struct plm_plan_parameters *plan, uint64_t epoch, uint64_t chunk)
+{
+  return plan->max_length - (uint32_t)((epoch * 3 + chunk) % 50);
+}
+
+uint8_t sim_token(uint64_t epoch, uint64_t chunk, uint32_t place)
+{
+  return (uint8_t)(4 + (epoch * 13 + chunk * 7 + place) % 20);
+}
+
+/* ---- events ------------------------------------------------------------------------------- */
+
+static bool earlier(const struct sim_event *a, const struct sim_event *b)
+{
+  return a->at_ms != b->at_ms ? a->at_ms < b->at_ms : a->order < b->order;
+}
+
+static void push(struct sim_world *world, struct sim_event event)
+{
+  if (world->event_count == world->event_capacity) {
+    world->event_capacity = 2 * world->event_capacity + 64;
+    world->events = realloc(world->events, world->event_capacity * sizeof *world->events);
+    PLM_ASSERT(world->events != NULL);
+  }
+  event.order = ++world->orders;
+  size_t at = world->event_count++;
+  for (; at > 0 && earlier(&event, &world->events[(at - 1) / 2]); at = (at - 1) / 2)
+    world->events[at] = world->events[(at - 1) / 2];
+  world->events[at] = event;
+}
+
+static struct sim_event pop(struct sim_world *world)
+{
+  const struct sim_event first = world->events[0];
+  const struct sim_event last = world->events[--world->event_count];
+  size_t at = 0;
+  for (;;) {
+    size_t child = 2 * at + 1;
+    if (child >= world->event_count) break;
+    if (child + 1 < world->event_count && earlier(&world->events[child + 1], &world->events[child]))
+      child++;
+    if (!earlier(&world->events[child], &last)) break;
+    world->events[at] = world->events[child];
+    at = child;
+  }
+  world->events[at] = last;
+  return first;
+}
+
+static struct sim_connection *connection_of(struct sim_world *world, uint64_t number)
+{
+  PLM_ASSERT(number > 0 && number <= world->connection_count);
+  return &world->connections[number - 1];
+}
+
+/* ---- sending ------------------------------------------------------------------------------ */
+
+static struct letter *write_letter(const struct plm_header *header, const void *payload,
+                                   size_t size)
+{
+  struct letter *letter = malloc(sizeof *letter + size);
+  PLM_ASSERT(letter != NULL);
+  letter->header = *header;
+  letter->header.payload_bytes = size;
+  letter->size = size;
+  if (size > 0) memcpy(letter->payload, payload, size);
+  return letter;
+}
+
+/* Posts a message that is sent after_ms from now. It arrives after those before it. */
+static void post(struct sim_world *world, enum event_kind kind, uint64_t number, int64_t after_ms,
+                 struct letter *letter)
+{
+  struct sim_connection *connection = connection_of(world, number);
+  int64_t *last = kind == TO_CONSUMER ? &connection->up_ms : &connection->down_ms;
+  int64_t at = world->now_ms + after_ms + sim_below(world, world->latency_ms + 1);
+  if (at < *last) at = *last;
+  *last = at;
+  if (connection->broken || connection->swallows) {
+    free(letter);
+    return;
+  }
+  push(world,
+       (struct sim_event){.at_ms = at, .kind = kind, .connection = number, .letter = letter});
+  if (world->now_ms < world->calm_ms && chance(world, world->twice_percent))
+    push(world, (struct sim_event){
+                    .at_ms = at,
+                    .kind = kind,
+                    .connection = number,
+                    .letter = write_letter(&letter->header, letter->payload, letter->size)});
+}
+
+static void break_connection(struct sim_world *world, uint64_t number)
+{
+  struct sim_connection *connection = connection_of(world, number);
+  if (connection->broken) return;
+  connection->broken = true;
+  push(world, (struct sim_event){.at_ms = world->now_ms + sim_below(world, 100),
+                                 .kind = LOST_BY_PACKER,
+                                 .connection = number});
+  push(world, (struct sim_event){.at_ms = world->now_ms + sim_below(world, 100),
+                                 .kind = LOST_BY_CONSUMER,
+                                 .connection = number});
+}
+
+void sim_break_all(struct sim_world *world)
+{
+  for (uint64_t number = 1; number <= world->connection_count; number++)
+    break_connection(world, number);
+}
+
+/* ---- the consumer's side ------------------------------------------------------------------ */
+
+static void dismiss(void *context, int number)
+{
+  struct sim_world *world = context;
+  struct sim_connection *connection = connection_of(world, (uint64_t)number);
+  if (connection->dismissed_ms == 0) connection->dismissed_ms = world->now_ms + DISMISS_MS;
+}
+
+static uint64_t draw(void *context)
+{
+  return sim_draw(context);
+}
+
+static void changed(void *context)
+{
+  (void)context;
+}
+
+static void deliver_to_consumer(struct sim_world *world, const struct sim_event *event)
+{
+  struct plm_message message = {.identity_bytes = sizeof event->connection,
+                                .header = event->letter->header,
+                                .connection = (int)event->connection};
+  struct plm_error wrong = {0};
+  uint64_t real_tokens;
+  memcpy(message.identity, &event->connection, sizeof event->connection);
+  PLM_ASSERT(zmq_msg_init_size(&message.payload, event->letter->size) == 0);
+  memcpy(zmq_msg_data(&message.payload), event->letter->payload, event->letter->size);
+  (void)feed_machine_check(world->feed, &message, &real_tokens, &wrong);
+  feed_machine_take(world->feed, &message, &wrong, real_tokens, world->now_ms);
+  zmq_msg_close(&message.payload);
+}
+
+/* ---- a packer ----------------------------------------------------------------------------- */
+
+static void say(struct sim_world *world, const struct sim_packer *packer,
+                const struct plm_header *header, int64_t after_ms, const void *payload, size_t size)
+{
+  struct plm_header filled = *header;
+  filled.run_id = packer->serving ? world->run_id : (struct plm_hash){0};
+  filled.consumer = packer->consumer;
+  filled.packer = packer->incarnation;
+  filled.payload_hash = plm_hash_bytes(payload, size);
+  post(world, TO_CONSUMER, packer->connection, after_ms, write_letter(&filled, payload, size));
+}
+
+static void say_hello(struct sim_world *world, struct sim_packer *packer)
+{
+  uint8_t payload[PLM_WIRE_CONTROL_LIMIT];
+  const struct plm_header header = {.type = PLM_MESSAGE_HELLO};
+  struct plm_hello hello = {.protocol_least = PLM_WIRE_VERSION,
+                            .protocol_most = PLM_WIRE_VERSION,
+                            .packer_id = packer->process,
+                            .pid = (uint32_t)packer->process,
+                            .host = "simulated",
+                            .tokenizer = world->plan.tokenizer,
+                            .fingerprint = {11, 22},
+                            .documents = {1000, 0, 0}};
+  packer->hello_ms = world->now_ms;
+  say(world, packer, &header, 0, payload, plm_hello_encode(&hello, payload));
+}
+
+static void close_packer(struct sim_world *world, struct sim_packer *packer, int64_t after_ms)
+{
+  if (packer->connection != 0) break_connection(world, packer->connection);
+  packer->connection = 0;
+  packer->serving = false;
+  packer->retry_ms = world->now_ms + after_ms;
+}
+
+static void back_off(struct sim_world *world, struct sim_packer *packer)
+{
+  packer->backoff_ms = packer->backoff_ms == 0 ? BACKOFF_LEAST_MS : 2 * packer->backoff_ms;
+  if (packer->backoff_ms > BACKOFF_MOST_MS) packer->backoff_ms = BACKOFF_MOST_MS;
+  close_packer(world, packer, packer->backoff_ms);
+}
+
+static void open_connection(struct sim_world *world, struct sim_packer *packer)
+{
+  world->connections =
+      realloc(world->connections, (world->connection_count + 1) * sizeof *world->connections);
+  PLM_ASSERT(world->connections != NULL);
+  world->connections[world->connection_count++] =
+      (struct sim_connection){.packer = (uint32_t)(packer - world->packers), .consumer_open = true};
+  packer->connection = world->connection_count;
+  packer->incarnation = sim_draw(world) | 1;
+  packer->consumer = 0;
+  packer->heard_ms = world->now_ms;
+  say_hello(world, packer);
+}
+
+static void answer_sizes(struct sim_world *world, const struct sim_packer *packer,
+                         const struct plm_header *asked)
+{
+  uint8_t payload[4 * SIM_WINDOWS];
+  struct plm_header header = *asked;
+  header.type = PLM_MESSAGE_SIZED;
+  header.count = asked->first >= SIM_WINDOWS ? 0 : (uint32_t)(SIM_WINDOWS - asked->first);
+  if (header.count > asked->count) header.count = asked->count;
+  for (uint32_t i = 0; i < header.count; i++)
+    plm_data_write_count(sim_window_chunks(asked->epoch, asked->first + i), payload + 4 * i);
+  say(world, packer, &header, 0, payload, 4 * (size_t)header.count);
+}
+
+static void answer_get(struct sim_world *world, const struct sim_packer *packer,
+                       const struct plm_header *asked)
+{
+  const uint32_t length = world->plan.max_length;
+  const size_t chunk_bytes = 4 + PLM_DATA_DOCUMENT_BYTES + length;
+  const bool lies = packer->liar && chance(world, packer->lie_percent);
+  const int64_t after_ms = sim_below(world, packer->service_ms + 1);
+  struct plm_header header = *asked;
+  if (world->now_ms < world->calm_ms && chance(world, packer->mute_percent)) return;
+  if (world->now_ms < world->calm_ms && chance(world, packer->nack_percent)) {
+    uint8_t payload[4 + PLM_WIRE_TEXT];
+    header.type = PLM_MESSAGE_NACK;
+    say(world, packer, &header, after_ms, payload,
+        plm_nack_encode(PLM_NACK_FAILED, "simulated", payload));
+    return;
+  }
+  uint8_t *payload = calloc(asked->count, chunk_bytes);
+  PLM_ASSERT(payload != NULL);
+  header.type = PLM_MESSAGE_DATA;
+  header.plan = plm_plan_hash(&world->plan);
+  header.max_length = length;
+  header.dtype = 1;
+  header.real_tokens = 0;
+  for (uint32_t i = 0; i < asked->count; i++) {
+    const uint64_t chunk = asked->first + i;
+    const uint32_t tokens = sim_chunk_tokens(&world->plan, asked->epoch, chunk);
+    const struct plm_chunk_document document = {chunk, 0, tokens, 0, tokens};
+    uint8_t *at = payload + i * chunk_bytes;
+    plm_data_write_count(1, at);
+    plm_data_write_document(&document, at + 4);
+    at += 4 + PLM_DATA_DOCUMENT_BYTES;
+    memset(at, plm_tokenizer_of(world->plan.tokenizer)->pad, length);
+    for (uint32_t place = 0; place < tokens; place++)
+      at[place] = sim_token(asked->epoch, chunk, place);
+    if (lies) at[SIM_LIE_PLACE] = sim_token(asked->epoch, chunk, SIM_LIE_PLACE + 1);
+    header.real_tokens += tokens;
+  }
+  say(world, packer, &header, after_ms, payload, asked->count * chunk_bytes);
+  free(payload);
+}
+
+/* The liar may know what the others are asked, and answer in their place. */
+static void forge(struct sim_world *world, const struct plm_header *asked)
+{
+  for (uint32_t i = 0; i < world->packer_count; i++) {
+    const struct sim_packer *packer = &world->packers[i];
+    if (packer->liar && packer->alive && packer->serving &&
+        packer->stalled_until_ms <= world->now_ms && chance(world, packer->forge_percent))
+      answer_get(world, packer, asked);
+  }
+}
+
+static plm_status send_to_packer(void *context, const uint8_t *identity, size_t identity_bytes,
+                                 struct plm_header *header, const void *payload, size_t size,
+                                 struct plm_error *error)
+{
+  struct sim_world *world = context;
+  uint64_t number;
+  PLM_ASSERT(identity_bytes == sizeof number);
+  memcpy(&number, identity, sizeof number);
+  if (!connection_of(world, number)->consumer_open)
+    return plm_error_set(error, PLM_NOT_FOUND, "the peer has left");
+  post(world, TO_PACKER, number, 0, write_letter(header, payload, size));
+  if (header->type == PLM_MESSAGE_GET) forge(world, header);
+  return PLM_OK;
+}
+
+static void deliver_to_packer(struct sim_world *world, struct sim_packer *packer,
+                              const struct letter *letter)
+{
+  const struct plm_header *header = &letter->header;
+  struct plm_header pong = *header;
+  packer->heard_ms = world->now_ms;
+  switch (header->type) {
+  case PLM_MESSAGE_WELCOME:
+    packer->consumer = header->consumer;
+    packer->serving = true;
+    packer->backoff_ms = 0;
+    packer->ping_ms = world->now_ms;
+    break;
+  case PLM_MESSAGE_REJECT:
+  case PLM_MESSAGE_BYE: back_off(world, packer); break;
+  case PLM_MESSAGE_REHELLO: close_packer(world, packer, 0); break;
+  case PLM_MESSAGE_SIZES: answer_sizes(world, packer, header); break;
+  case PLM_MESSAGE_GET: answer_get(world, packer, header); break;
+  case PLM_MESSAGE_PING: {
+    uint8_t payload[256];
+    const struct plm_packer_counters counters = {.age_ms = (uint64_t)world->now_ms};
+    pong.type = PLM_MESSAGE_PONG;
+    say(world, packer, &pong, 0, payload, plm_counters_encode(&counters, payload));
+    break;
+  }
+  default: break;
+  }
+}
+
+struct feed_network sim_network(struct sim_world *world)
+{
+  return (struct feed_network){.context = world,
+                               .send = send_to_packer,
+                               .dismiss = dismiss,
+                               .draw = draw,
+                               .changed = changed};
+}
+
+static void start_process(struct sim_world *world, uint32_t index)
+{
+  struct sim_packer *packer = &world->packers[index];
+  packer->alive = true;
+  packer->process = 1000 * ++world->processes + index;
+  packer->connection = 0;
+  packer->serving = false;
+  packer->stalled_until_ms = 0;
+  packer->backoff_ms = 0;
+  packer->retry_ms = world->now_ms + sim_below(world, 2000);
+}
+
+static void tend_packer(struct sim_world *world, struct sim_packer *packer)
+{
+  const int64_t now = world->now_ms;
+  if (!packer->alive || packer->stalled_until_ms > now) return;
+  if (packer->connection == 0) {
+    if (now >= packer->retry_ms) open_connection(world, packer);
+  } else if (now - packer->heard_ms > SILENCE_MS) {
+    if (packer->serving)
+      close_packer(world, packer, 0);
+    else
+      back_off(world, packer);
+  } else if (!packer->serving) {
+    if (now - packer->hello_ms >= HELLO_MS) say_hello(world, packer);
+  } else if (now - packer->ping_ms >= PING_MS) {
+    const struct plm_header header = {.type = PLM_MESSAGE_PING};
+    packer->ping_ms = now;
+    say(world, packer, &header, 0, "", 0);
+  }
+}
+
+/* ---- faults ------------------------------------------------------------------------------- */
+
+static void cause_fault(struct sim_world *world)
+{
+  const uint32_t index = sim_below(world, world->packer_count);
+  struct sim_packer *packer = &world->packers[index];
+  switch (sim_below(world, 5)) {
+  case 0:
+    if (packer->connection != 0) break_connection(world, packer->connection);
+    break;
+  case 1: /* neither side notices, except by silence */
+    if (packer->connection != 0) connection_of(world, packer->connection)->swallows = true;
+    break;
+  case 2: packer->stalled_until_ms = world->now_ms + sim_below(world, STALL_MOST_MS); break;
+  case 3:
+    if (packer->alive) close_packer(world, packer, 0);
+    packer->alive = false;
+    break;
+  default:
+    if (!packer->alive) start_process(world, index);
+    break;
+  }
+}
+
+/* From now on at least the honest packers serve. */
+static void calm_down(struct sim_world *world)
+{
+  for (uint32_t i = 0; i < world->packer_count; i++) {
+    world->packers[i].stalled_until_ms = 0;
+    if (!world->packers[i].alive) start_process(world, i);
+  }
+}
+
+/* ---- time --------------------------------------------------------------------------------- */
+
+static void deliver(struct sim_world *world, const struct sim_event *event)
+{
+  struct sim_connection *connection = connection_of(world, event->connection);
+  struct sim_packer *packer = &world->packers[connection->packer];
+  const bool packers_present = packer->alive && packer->connection == event->connection;
+  switch (event->kind) {
+  case TO_CONSUMER:
+    if (!connection->broken && !connection->swallows) deliver_to_consumer(world, event);
+    break;
+  case TO_PACKER:
+    if (connection->broken || connection->swallows || !packers_present) break;
+    if (packer->stalled_until_ms > world->now_ms) { /* it reads this later */
+      struct sim_event later = *event;
+      later.at_ms = packer->stalled_until_ms;
+      push(world, later);
+      return;
+    }
+    deliver_to_packer(world, packer, event->letter);
+    break;
+  case LOST_BY_PACKER:
+    if (packers_present) close_packer(world, packer, 0);
+    break;
+  default:
+    connection->consumer_open = false;
+    feed_machine_lost(world->feed, world->now_ms);
+    break;
+  }
+  free(event->letter);
+}
+
+void sim_step(struct sim_world *world)
+{
+  const int64_t before = world->now_ms;
+  int64_t next = before + 1 + sim_below(world, SIM_TURN_MS);
+  if (world->event_count > 0 && world->events[0].at_ms < next) next = world->events[0].at_ms;
+  world->now_ms = next > before ? next : before;
+  while (world->event_count > 0 && world->events[0].at_ms <= world->now_ms) {
+    const struct sim_event event = pop(world);
+    deliver(world, &event);
+  }
+  if (world->now_ms < world->calm_ms) {
+    if (chance(world, world->fault_percent)) cause_fault(world);
+  } else if (before < world->calm_ms) {
+    calm_down(world);
+  }
+  for (uint32_t i = 0; i < world->packer_count; i++) tend_packer(world, &world->packers[i]);
+  for (uint64_t number = 1; number <= world->connection_count; number++) {
+    const struct sim_connection *connection = connection_of(world, number);
+    if (connection->dismissed_ms != 0 && world->now_ms >= connection->dismissed_ms)
+      break_connection(world, number);
+  }
+}
+
+void sim_open(struct sim_world *world, uint64_t seed, const struct plm_plan_parameters *plan,
+              struct plm_hash run_id)
+{
+  static const uint32_t services[] = {2, 20, 200, 800};
+  *world = (struct sim_world){.seed = seed, .state = seed, .plan = *plan, .run_id = run_id};
+  world->now_ms = 1000000;
+  world->calm_ms = world->now_ms + 20000 + sim_below(world, 20000);
+  world->packer_count = 1 + sim_below(world, SIM_PACKERS);
+  world->fault_percent = sim_below(world, 4);
+  world->twice_percent = chance(world, 50) ? sim_below(world, 20) : 0;
+  world->latency_ms = services[sim_below(world, 3)];
+  for (uint32_t i = 0; i < world->packer_count; i++) {
+    world->packers[i] = (struct sim_packer){.service_ms = services[sim_below(world, 4)],
+                                            .nack_percent = chance(world, 20) ? 30 : 0,
+                                            .mute_percent = chance(world, 20) ? 10 : 0};
+    start_process(world, i);
+  }
+  if (world->packer_count > 1 && chance(world, 50)) {
+    struct sim_packer *packer = &world->packers[sim_below(world, world->packer_count)];
+    packer->liar = true;
+    packer->lie_percent = chance(world, 50) ? 100 : 20;
+    packer->forge_percent = chance(world, 50) ? 50 : 0;
+  }
+}
+
+void sim_close(struct sim_world *world)
+{
+  for (size_t i = 0; i < world->event_count; i++) free(world->events[i].letter);
+  free(world->events);
+  free(world->connections);
+}
