@@ -152,7 +152,7 @@ int main(int argc, char **argv)
           "Serves packed chunks of a corpus to the trainer and the evaluator of a run, from any\n"
           "host. It has no state, so it may be started, stopped and killed at any time.\n",
       .options = program_options,
-      .more = "Exit codes: 0 drained (SIGTERM), 1 failed, 2 usage or configuration.\n",
+      .more = "Exit codes: 0 stopped by a signal, 1 failed, 2 usage or configuration.\n",
       .run = run,
   };
   return plm_program_main(&program, argc, argv);

@@ -50,10 +50,9 @@ int main(int argc, char **argv)
 {
   static const struct plm_program program = {
       .name = "plm-trainer",
-      .usage =
-          "usage: plm-trainer [-c FILE] [--run DIR] [--set KEY=VALUE]... [OPTION]...\n\n"
-          "Trains the model of pipeline.yaml on what packers send, and publishes checkpoints into\n"
-          "the run folder. Resumes from the newest checkpoint there.\n",
+      .usage = "usage: plm-trainer [-c FILE] [--run DIR] [--set KEY=VALUE]... [OPTION]...\n\n"
+               "Trains the model of pipeline.yaml on the chunks that packers send, and publishes\n"
+               "checkpoints into the run folder. Resumes from the newest checkpoint there.\n",
       .options = options,
       .run = run,
   };

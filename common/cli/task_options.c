@@ -57,7 +57,7 @@ const struct plm_option plm_generate_options[] = {
      .help = "0 takes the most probable residue (default 1)"},
     {.name = "top-p",
      .argument = "P",
-     .help = "choose among the most probable residues whose sum reaches P (default 1)"},
+     .help = "choose among the most probable residues, up to a total of P (default 1)"},
     {.name = "seed", .argument = "N", .help = "seed of the random choices (default 0)"},
     {.name = "steps",
      .argument = "N",

@@ -70,7 +70,7 @@ static plm_status cannot_keep(struct plm_error *error)
   const plm_status status =
       plm_error_errno(error, "cannot write the temporary copy of the sequences");
   if (status == PLM_NO_SPACE)
-    plm_error_hint(error, "it needs a byte or two for each residue, in addition to the output");
+    plm_error_hint(error, "it needs one or two bytes for each residue, in addition to the output");
   return status;
 }
 

@@ -143,7 +143,7 @@ static plm_status scale(const struct plm_command_context *context, struct plm_er
 const struct plm_command plm_command_scale = {
     .name = "scale",
     .operands = "packer=N",
-    .summary = "change the number of packers of a running run",
+    .summary = "change the number of packers during a run",
     .run = scale,
 };
 

@@ -82,7 +82,7 @@ const struct plm_command plm_command_embed = {
         "the end. An existing regular file is replaced once the new one is complete. If the "
         "command is stopped or killed, it leaves FILE.partial and FILE.journal; the same command "
         "continues from there and writes the same bytes. Memory does not grow with the number of "
-        "sequences, but while the command runs, it needs a byte or two for each residue on the "
+        "sequences, but while the command runs, it needs one or two bytes for each residue on the "
         "disk of FILE.",
     .options = plm_embed_options,
     .run = embed,
@@ -99,10 +99,10 @@ const struct plm_command plm_command_generate = {
     .summary = "fill masks, or sample new sequences",
     .details =
         "A masked model fills <mask> (or _) in the sequences of IN (FASTA, JSONL or text) in "
-        "--steps passes, the most certain residues first. Without IN it makes --count sequences "
-        "of --length residues. A causal model continues each sequence of IN, or starts from "
-        "nothing without IN, until it generates an end, or up to --max-tokens or max_length. The "
-        "same seed gives the same sequences.\n\n"
+        "--steps passes, the most certain residues first. Without IN it generates --count "
+        "sequences of --length residues. A causal model continues each sequence of IN, or starts "
+        "from nothing without IN, until it generates <eos> or reaches --max-tokens or max_length. "
+        "The same seed gives the same sequences.\n\n"
         "An existing regular FILE is replaced once the new one is complete; a pipe or a device is "
         "written to.",
     .options = plm_generate_options,

@@ -9,7 +9,7 @@
 #include "stages/views/corpus_summary.h"
 
 static const struct plm_option options[] = {
-    {0, "corpus", "DIR", "the corpus to make"},
+    {0, "corpus", "DIR", "the corpus folder to write"},
     {0, "split", "NAME=SHARE,...", "default train=0.98,valid=0.01,test=0.01"},
     {0, "clusters", "FILE.tsv",
      "lines of representative and member: each cluster stays in one split"},
@@ -117,17 +117,15 @@ static plm_status run(const struct plm_command_context *context, struct plm_erro
 const struct plm_command plm_command_ingest = {
     .name = "ingest",
     .operands = "IN... --corpus DIR",
-    .summary =
-        "turn sequences into a corpus: FASTA, JSONL or text, plain, .gz or .zst, or - for stdin",
+    .summary = "turn FASTA, JSONL or text (plain, .gz, .zst, or - for stdin) into a corpus",
     .details =
         "A file's name determines its format (.fasta .fa .faa .fas, .jsonl or .txt, then .gz or "
         ".zst); for - and other names, the first byte does. An object of JSONL has \"sequence\" "
-        "and "
-        "optionally \"name\"; text has one sequence on each line. Letters become upper case; "
+        "and optionally \"name\"; text has one sequence on each line. Letters become upper case; "
         "blanks, empty lines and one * at the end are dropped; letters outside the alphabet become "
         "<unk>. Any other character makes a record bad: it is reported and skipped.\n\n"
-        "The hash of a sequence decides its split, so that it is always the same. Homologous "
-        "proteins end up on both sides of such a split; --clusters keeps each cluster in one "
+        "The hash of a sequence decides its split, so a sequence is always in the same one. "
+        "Homologous proteins may be in different splits; --clusters keeps each cluster in one "
         "split.\n\n"
         "The corpus is written beside DIR, read back, compared and then renamed, so that DIR holds "
         "a complete corpus or nothing. Until then, it needs twice its size on the disk.",

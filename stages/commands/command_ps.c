@@ -1,4 +1,4 @@
-/* `plm-pipeline ps`: the stages of a running run. */
+/* `plm-pipeline ps`: shows the stages while a run is running. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -125,7 +125,7 @@ static plm_status ps(const struct plm_command_context *context, struct plm_error
 }
 
 static const struct plm_option options[] = {
-    {0, "watch", NULL, "show them again every second, until the run ends"},
+    {0, "watch", NULL, "show the table again every second, until the run ends"},
     {0, NULL, NULL, NULL},
 };
 

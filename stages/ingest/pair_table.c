@@ -49,8 +49,8 @@ static struct pair *locate(const struct plm_pair_table *table, const struct piec
 static bool grow(const struct plm_pair_table *table, struct piece *piece)
 {
   const struct piece old = *piece;
-  /* by a quarter: a piece is at most 86 % full, and at least 66 % after growing: up to 25 bytes a
-   * pair */
+  /* Grows by a quarter. A piece is at most 86 % full, and at least 66 % after growing, so a pair
+   * takes up to 25 bytes. */
   piece->capacity = old.capacity == 0 ? START_CAPACITY : old.capacity + old.capacity / 4 + 1;
   piece->pairs = calloc(piece->capacity, sizeof *piece->pairs);
   if (piece->pairs == NULL) {
