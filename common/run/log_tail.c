@@ -73,31 +73,37 @@ static int number_of(const char *path, uint64_t inode)
   return -1;
 }
 
-/* The number of the oldest log. */
+/* The number of the oldest log. A rotation renames the oldest file first, so for a moment the
+ * numbers have a gap. */
 static int oldest(const char *path)
 {
   char name[PLM_PATH_SIZE];
-  int number = 0;
-  while (number < PLM_LOG_FILES_KEPT && plm_log_file_name(name, path, (unsigned)number + 1) &&
-         plm_file_exists(name))
-    number++;
-  return number;
+  int highest = 0;
+  for (unsigned number = 1; number <= PLM_LOG_FILES_KEPT; number++)
+    if (plm_log_file_name(name, path, number) && plm_file_exists(name)) highest = (int)number;
+  return highest;
 }
 
 /* Opens the file that is to be read now. *rotated: it is not the present one, so after its end
  * another follows. */
 static int open_current(struct plm_tail *tail, bool *rotated)
 {
+  const bool from_oldest = tail->inode == 0 && tail->offset == 0;
   struct stat info;
   int number, file;
   for (;;) {
-    if (tail->inode == 0)
-      number = tail->offset == 0 ? oldest(tail->path) : 0;
-    else
+    number = 0;
+    if (from_oldest)
+      number = oldest(tail->path);
+    else if (tail->inode != 0)
       number = number_of(tail->path, tail->inode);
     file = open_log(tail->path, number > 0 ? (unsigned)number : 0, &info);
-    const bool moved = file < 0 || (uint64_t)info.st_ino != tail->inode;
-    if (tail->inode == 0 || number < 0 || !moved) break;
+    bool moved = false;
+    if (from_oldest)
+      moved = oldest(tail->path) != number;
+    else if (tail->inode != 0 && number >= 0)
+      moved = file < 0 || (uint64_t)info.st_ino != tail->inode;
+    if (!moved) break;
     if (file >= 0) close(file); /* it was rotated between the two looks */
   }
   *rotated = number > 0;

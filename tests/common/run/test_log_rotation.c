@@ -96,6 +96,25 @@ static void a_reader_follows(void **state)
   assert_false(plm_tail_read(&tail, 0, expect_next, &collected));
 }
 
+static void a_reader_may_begin_during_a_rotation(void **state)
+{
+  (void)state;
+  enum { ROUNDS = 100, LINES = 300 };
+  static struct plm_tail tail;
+  for (int round = 0; round < ROUNDS; round++) {
+    char name[32], log[PLM_PATH_SIZE];
+    struct collected collected = {0};
+    snprintf(name, sizeof name, "begun%d.log", round);
+    snprintf(log, sizeof log, "%s", scratch_path(name));
+    plm_tail_init(&tail, log, 0);
+    const pid_t writer = start_writer(log, 0, LINES);
+    for (int pause = round; pause > 0; pause--) usleep(1);
+    while (collected.last_words == 0) plm_tail_read(&tail, 0, expect_next, &collected);
+    wait_for_writer(writer);
+    assert_int_equal(collected.next, LINES);
+  }
+}
+
 static void the_last_lines_may_lie_in_several_files(void **state)
 {
   (void)state;
@@ -148,6 +167,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(files_are_bounded_in_size_and_number),
       cmocka_unit_test(a_reader_follows),
+      cmocka_unit_test(a_reader_may_begin_during_a_rotation),
       cmocka_unit_test(the_last_lines_may_lie_in_several_files),
       cmocka_unit_test(an_idle_log_is_rotated_only_at_its_limit),
   };
