@@ -462,8 +462,8 @@ def test_push_is_asked_for_sensibly(runs):
         (("a/b/c", "--checkpoint", checkpoint), "not a name that the Hub allows"),
         (("--", "-a/b"), "not a name that the Hub allows"),
         (("a/b", "--folder", checkpoint), "use --checkpoint DIR, which exports it first"),
-        (("a/b", "--folder", "x", "--checkpoint", checkpoint), "--folder is uploaded as it is"),
-        (("a/b", "--folder", "x", "--license", "mit"), "--folder is uploaded as it is"),
+        (("a/b", "--folder", "x", "--checkpoint", checkpoint), "--folder is uploaded unchanged"),
+        (("a/b", "--folder", "x", "--license", "mit"), "--folder is uploaded unchanged"),
         (("a/b", "--checkpoint", checkpoint, "--license", "mitt"), '"mitt"'),
         (("a/b", "--checkpoint", checkpoint, "--dtype", "bf16"), "float32 or bfloat16"),
     ):
