@@ -7,7 +7,7 @@ export PYTHONDONTWRITEBYTECODE=1
 command -v python3 >/dev/null || { echo "no python3"; exit 77; }
 
 TMPDIR=$PLM_TMP python3 "$PLM_ROOT/tests/gpu/gpu_check.py" --rehearse --build "$PLM_BUILD" --out "$PLM_TMP/first" \
-  --minutes 14 >page 2>err || { cat err page; fail "the rehearsal failed"; }
+  --minutes $((${limit_s:-900} / 60 - 1)) >page 2>err || { cat err page; fail "the rehearsal failed"; }
 cmp -s page first/rehearsal.md || fail "the page is not what was printed"
 says page 'REHEARSAL. No GPU ran any of this'
 for part in Machine Build Operators compute-sanitizer 'Training on the device' 'The pipeline' Ceilings \
