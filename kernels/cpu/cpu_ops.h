@@ -6,7 +6,7 @@
  *
  * The extent of a tile depends only on the shape, never on the number of threads, and partial sums
  * are combined in the order of the tiles. Any number of threads therefore gives the same bits. The
- * only exception is the gradient of weights in bf16 (ops_linear_weight.c).
+ * only exception is the gradient of weights in fp32 (ops_linear_weight.c).
  */
 #ifndef PLM_KERNELS_CPU_CPU_OPS_H
 #define PLM_KERNELS_CPU_CPU_OPS_H

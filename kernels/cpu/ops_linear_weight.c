@@ -1,7 +1,7 @@
 /* Gradient of the weights of a Linear: dw_OI += dy_NO^T x_NI. Each thread computes a share of O and
- * sums over the tokens in pieces, in their order. The same number of threads gives the same bits.
- * A different number changes the shares; in bf16, oneDNN may then choose a different kernel, which
- * gives different bits.
+ * sums over the tokens in pieces, in their order. The number of threads changes the height of the
+ * shares. In bf16 the bits do not depend on it (test_ops_products.c). In fp32 they do with oneDNN's
+ * kernels for AVX2.
  *
  * fp32: dy is read along the tokens, one cache line from each row. If the rows are a power of two
  * apart, these lines compete for the same few sets of the cache; if the rows are far apart, each
@@ -27,6 +27,14 @@ enum {
   DEPTH_TILE = 1024,
   DEPTH_LAST = 128
 };
+
+/* Rows [*begin, *end) of dw in share `index` of `count`. The rows after the last multiple of SHARE
+ * belong to the last share, because oneDNN has another kernel for a product of one row. */
+static void share_of(int64_t O, uint32_t index, uint32_t count, int64_t *begin, int64_t *end)
+{
+  plm_pool_share(O / SHARE * SHARE, SHARE, index, count, begin, end);
+  if (index + 1 == count) *end = O;
+}
 
 /* ---- fp32 ---- */
 struct float_job {
@@ -61,7 +69,7 @@ static void float_share(void *context, uint32_t index, uint32_t count)
 {
   const struct float_job *job = context;
   int64_t begin, end;
-  plm_pool_share(job->O, SHARE, index, count, &begin, &end);
+  share_of(job->O, index, count, &begin, &end);
   for (; begin < end; begin += PANEL_ROWS)
     add_panel(job, job->panels + (int64_t)index * PANEL, begin,
               end - begin < PANEL_ROWS ? end - begin : PANEL_ROWS);
@@ -81,6 +89,7 @@ enum { BF16_BYTES = 2 }; /* bytes of an activation */
 struct bf16_job {
   struct plm_cpu *cpu;
   const struct plm_product *(*pieces)[3]; /* for each share of O: whole, rest and last */
+  uint32_t shares;
   float *dw;
   const char *dy, *x;
   const char *dy_last, *x_last; /* the last tokens, padded; NULL if there are none */
@@ -88,20 +97,25 @@ struct bf16_job {
   int64_t whole, rest; /* tokens of the first and of the second product */
 };
 
-static void bf16_share(void *context, uint32_t index, uint32_t count)
+static void bf16_share(const struct bf16_job *job, uint32_t share, uint32_t thread)
 {
-  const struct bf16_job *job = context;
   int64_t begin, end;
-  plm_pool_share(job->O, SHARE, index, count, &begin, &end);
+  share_of(job->O, share, job->shares, &begin, &end);
   if (begin == end) return;
   float *dw = job->dw + begin * job->I;
   const char *dy = job->dy + begin * BF16_BYTES;
-  plm_product_run(job->pieces[index][0], index, dw, dy, job->x);
-  plm_product_run(job->pieces[index][1], index, dw, dy + job->whole * job->O * BF16_BYTES,
+  plm_product_run(job->pieces[share][0], thread, dw, dy, job->x);
+  plm_product_run(job->pieces[share][1], thread, dw, dy + job->whole * job->O * BF16_BYTES,
                   job->x + job->whole * job->I * BF16_BYTES);
   if (job->dy_last != NULL)
-    plm_product_run(job->pieces[index][2], index, dw, job->dy_last + begin * BF16_BYTES,
+    plm_product_run(job->pieces[share][2], thread, dw, job->dy_last + begin * BF16_BYTES,
                     job->x_last);
+}
+
+static void bf16_shares(void *context, uint32_t index, uint32_t count)
+{
+  const struct bf16_job *job = context;
+  for (uint32_t share = index; share < job->shares; share += count) bf16_share(job, share, index);
 }
 
 static const struct plm_product *bf16_piece(const struct bf16_job *job, int64_t depth, int64_t rows)
@@ -139,12 +153,15 @@ static bool pad_last(struct bf16_job *job, int64_t last)
   return true;
 }
 
+/* A single thread has two shares as well: if one product had all columns of dy, oneDNN would choose
+ * a kernel for dense operands, which gives other bits. Two products take as long as one. */
 static void add_bf16(struct plm_cpu *cpu, float *dw, const act *dy, const act *x, int64_t N,
                      int64_t I, int64_t O)
 {
   const struct plm_product *pieces[PLM_CPU_THREADS_LIMIT][3];
   struct bf16_job job = {.cpu = cpu,
                          .pieces = pieces,
+                         .shares = cpu->ops.threads > 1 ? cpu->ops.threads : 2,
                          .dw = dw,
                          .dy = dy,
                          .x = x,
@@ -154,15 +171,15 @@ static void add_bf16(struct plm_cpu *cpu, float *dw, const act *dy, const act *x
                          .whole = N / DEPTH_TILE * DEPTH_TILE};
   const int64_t last = (N - job.whole) % DEPTH_LAST;
   job.rest = N - job.whole - last;
-  for (uint32_t i = 0; i < cpu->ops.threads; i++) {
+  for (uint32_t i = 0; i < job.shares; i++) {
     int64_t begin, end;
-    plm_pool_share(O, SHARE, i, cpu->ops.threads, &begin, &end);
+    share_of(O, i, job.shares, &begin, &end);
     pieces[i][0] = bf16_piece(&job, job.whole, end - begin);
     pieces[i][1] = bf16_piece(&job, job.rest, end - begin);
     pieces[i][2] = bf16_piece(&job, last > 0 ? DEPTH_LAST : 0, end - begin);
   }
   if (last > 0 && !pad_last(&job, last)) return;
-  plm_pool_run(cpu->pool, bf16_share, &job);
+  plm_pool_run(cpu->pool, bf16_shares, &job);
 }
 
 static void linear_backward_weight(struct plm_ops *ops, float *dw, const act *dy, const act *x,

@@ -43,8 +43,13 @@ static void linear_shape(struct ops_case *c, int64_t N, int64_t I, int64_t O)
   reference_linear_backward_weight(dw, dy, x, N, I, O);
   for (int64_t i = 0; i < O * I; i++) dw[i] += before[i];
   c->ops->linear_backward_weight(c->ops, dw_float, dy_act, x_act, N, I, O);
-  /* each element is a sum of N products, whose order the library chooses */
-  ops_case_check_loose(c, "dw", dw_float, dw, O * I, 16 + 4 * sqrt((double)N));
+  /* Each element is a sum of N products, whose order the library chooses. In fp32, oneDNN's kernels
+   * for AVX2 choose it by the height of a thread's share. */
+  const double dw_slack = 16 + 4 * sqrt((double)N);
+  if (c->ops->act_bytes == 2)
+    ops_case_check_float(c, "dw", dw_float, dw, O * I, dw_slack);
+  else
+    ops_case_check_loose(c, "dw", dw_float, dw, O * I, dw_slack);
 }
 
 /* The two fused operators of the MLP: hidden = relu(x w^T)^2, and the gradient back through the
