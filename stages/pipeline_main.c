@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "common/base/file.h"
+#include "common/base/log.h"
 #include "common/base/suggest.h"
 #include "common/cli/program.h"
 #include "stages/commands/command.h"

@@ -8,6 +8,7 @@
 
 #include "common/base/json.h"
 #include "common/base/log.h"
+#include "common/base/printable.h"
 #include "common/base/size.h"
 #include "common/model/masks.h"
 #include "common/ops/open.h"
@@ -201,7 +202,7 @@ static void print_table(const struct outlook *o)
         "not counted, because the CUDA backend was not found: optimizer scratch and the backend's "
         "own memory\n");
   if (o->total_bytes == 0) {
-    printf("the size of the device's memory is unknown: %s\n", o->backend.why.what);
+    plm_print(stdout, "the size of the device's memory is unknown: %s\n", o->backend.why.what);
     return;
   }
   printf("%-36s %12.1f MB of %.1f\n", "free", 1e-6 * (double)o->free_bytes,

@@ -14,7 +14,7 @@
 #include "common/metrics/metrics.h"
 #include "trainer/schedule.h"
 
-enum { STATE_FORMAT = 1, STATE_LIMIT = 1 << 26 /* bytes */ };
+enum { STATE_FORMAT = 1, STATE_LIMIT = 1 << 26, STATE_VALUES = 1 << 20 };
 
 /* The table of plain fields: name, member and kind. KIND_LATER is a text that checkpoints of
  * earlier builds do not have; it is then "". */
@@ -231,10 +231,9 @@ plm_status plm_trainer_state_read(const char *directory, struct plm_trainer_stat
   size_t size;
   PLM_TRY(plm_path_join(path, directory, "trainer.json", error));
   PLM_TRY(plm_file_read(path, STATE_LIMIT, &text, &size, error));
-  cJSON *json = NULL;
-  plm_status status = plm_json_parse(text, size, &plm_json_state_limits, &json, error);
+  cJSON *json = plm_json_bounded(text, size, STATE_VALUES);
   free(text);
-  if (status == PLM_OK) status = parse(json, state, configuration, error);
+  const plm_status status = parse(json, state, configuration, error);
   cJSON_Delete(json);
   if (status != PLM_OK) plm_error_where(error, "%s", path);
   return status;

@@ -2,8 +2,12 @@
 #include "common/base/json.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include <cjson/cJSON.h>
+
+#include "common/base/printable.h"
 
 double plm_json_number(const cJSON *object, const char *name, double otherwise)
 {
@@ -17,12 +21,24 @@ const char *plm_json_string(const cJSON *object, const char *name, const char *o
   return cJSON_IsString(item) ? item->valuestring : otherwise;
 }
 
+char *plm_json_text(const cJSON *json, bool indented)
+{
+  struct plm_text text = {0};
+  char *printed = indented ? cJSON_Print(json) : cJSON_PrintUnformatted(json);
+  if (printed == NULL) return NULL;
+  plm_text_put_json(&text, printed, strlen(printed));
+  cJSON_free(printed);
+  if (!text.failed) return text.data;
+  plm_text_deinit(&text);
+  return NULL;
+}
+
 plm_status plm_json_print(cJSON *json, struct plm_error *error)
 {
-  char *text = cJSON_PrintUnformatted(json);
+  char *text = plm_json_text(json, false);
   cJSON_Delete(json);
   if (text == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   puts(text);
-  cJSON_free(text);
+  free(text);
   return PLM_OK;
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "common/base/log_file.h"
+#include "common/base/printable.h"
 #include "common/base/status.h"
 
 static const char *program_name = "plm";
@@ -54,23 +55,49 @@ void plm_log(enum plm_log_level level, const char *format, ...)
 {
   static const char *const labels[] = {"debug: ", "", "warning: ", "error: "};
   if (level < least_level) return;
-  char line[2048], time[PLM_LOG_TIME_SIZE] = "";
+  char message[2048], line[2 * sizeof message], time[PLM_LOG_TIME_SIZE] = "";
   if (with_times) plm_log_time_now(time);
-  int used = snprintf(line, sizeof line, "%s%s: %s", time, program_name, labels[level]);
   va_list arguments;
   va_start(arguments, format);
-  used += vsnprintf(line + used, sizeof line - (size_t)used - 1, format, arguments);
+  vsnprintf(message, sizeof message, format, arguments);
   va_end(arguments);
-  if (used > (int)sizeof line - 2) used = (int)sizeof line - 2;
+  size_t used = (size_t)snprintf(line, 256, "%s%.100s: %s", time, program_name, labels[level]);
+  plm_printable(line + used, sizeof line - used - 1, message, PLM_PRINTABLE_LINES);
+  used += strlen(line + used);
   line[used++] = '\n';
   plm_log_file_turn();
-  ssize_t ignored = write(STDERR_FILENO, line, (size_t)used);
+  ssize_t ignored = write(STDERR_FILENO, line, used);
   (void)ignored; /* if stderr is gone, this cannot be reported */
+}
+
+/* The fields of an error quote foreign text, so none of them may begin another line. */
+struct printable_error {
+  char what[2 * sizeof((struct plm_error *)0)->what];
+  char where[2 * sizeof((struct plm_error *)0)->where];
+  char hint[2 * sizeof((struct plm_error *)0)->hint];
+};
+
+static struct printable_error printable(const struct plm_error *error)
+{
+  struct printable_error made;
+  const char *what = error->what[0] != '\0' ? error->what : plm_status_text(error->status);
+  plm_printable(made.what, sizeof made.what, what, PLM_PRINTABLE_LINE);
+  plm_printable(made.where, sizeof made.where, error->where, PLM_PRINTABLE_LINE);
+  plm_printable(made.hint, sizeof made.hint, error->hint, PLM_PRINTABLE_LINE);
+  return made;
 }
 
 void plm_log_error(const struct plm_error *error)
 {
-  plm_log(PLM_LOG_ERROR, "%s%s%s%s%s%s", error->where, error->where[0] != '\0' ? ": " : "",
-          error->what, error->hint[0] != '\0' ? " (" : "", error->hint,
-          error->hint[0] != '\0' ? ")" : "");
+  const struct printable_error made = printable(error);
+  plm_log(PLM_LOG_ERROR, "%s%s%s%s%s%s", made.where, made.where[0] != '\0' ? ": " : "", made.what,
+          made.hint[0] != '\0' ? " (" : "", made.hint, made.hint[0] != '\0' ? ")" : "");
+}
+
+void plm_error_print(const char *program, const struct plm_error *error)
+{
+  const struct printable_error made = printable(error);
+  fprintf(stderr, "%s: %s%s%s\n", program, made.where, made.where[0] != '\0' ? ": " : "",
+          made.what);
+  if (made.hint[0] != '\0') fprintf(stderr, "  %s\n", made.hint);
 }

@@ -1,5 +1,6 @@
 /* Messages on stderr, one line for each call: "plm-trainer: warning: text". Results go to stdout
- * instead. Thread-safe: each line is one write(). */
+ * instead. Thread-safe: each line is one write(). Everything is made printable (printable.h),
+ * because messages quote foreign text. */
 #ifndef PLM_COMMON_BASE_LOG_H
 #define PLM_COMMON_BASE_LOG_H
 
@@ -31,5 +32,7 @@ size_t plm_log_time_length(const char *line);
 struct plm_error;
 /* Prints an error as one line: "program: error: where: what (hint)". */
 void plm_log_error(const struct plm_error *error);
+/* Prints the error with which a program ends: "program: where: what\n  hint". */
+void plm_error_print(const char *program, const struct plm_error *error);
 
 #endif

@@ -96,13 +96,6 @@ plm_status(plm_error_hint)(struct plm_error *error, const char *format, ...)
   return status;
 }
 
-void plm_error_print(const char *program, const struct plm_error *error)
-{
-  fprintf(stderr, "%s: %s%s%s\n", program, error->where, error->where[0] != '\0' ? ": " : "",
-          error->what[0] != '\0' ? error->what : plm_status_text(error->status));
-  if (error->hint[0] != '\0') fprintf(stderr, "  %s\n", error->hint);
-}
-
 void plm_assert_failed(const char *condition, const char *file, int line)
 {
   fprintf(stderr, "%s:%d: assertion failed: %s\n", file, line, condition);

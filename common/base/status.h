@@ -73,9 +73,6 @@ plm_status plm_error_where(struct plm_error *error, const char *format, ...)
 plm_status plm_error_hint(struct plm_error *error, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Prints "program: where: what\n  hint" to stderr. */
-void plm_error_print(const char *program, const struct plm_error *error);
-
 /* Passes an error on: returns from the calling function, or jumps to its cleanup label. */
 #define PLM_TRY(call)                                      \
   do {                                                     \

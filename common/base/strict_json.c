@@ -8,9 +8,6 @@
 
 #include "common/base/text.h"
 
-const struct plm_json_limits plm_json_state_limits = {
-    .values = 1 << 20, .depth = 32, .numbers = PLM_JSON_ANY_NUMBER};
-
 struct scanner {
   const unsigned char *text;
   size_t size, at;
@@ -181,14 +178,16 @@ size_t plm_json_values(const char *text, size_t size)
   return values;
 }
 
-static plm_status parse(const char *text, size_t size, const struct plm_json_limits *limits,
-                        cJSON **value, struct plm_error *error)
+plm_status plm_json_parse(const char *text, size_t size, const struct plm_json_limits *limits,
+                          cJSON **object, struct plm_error *error)
 {
   struct scanner scan = {.text = (const unsigned char *)text,
                          .size = size,
                          .max_depth = limits->depth,
                          .numbers = limits->numbers};
-  *value = NULL;
+  *object = NULL;
+  if (size == 0 || text[0] != '{')
+    return plm_error_set(error, PLM_FORMAT, "the JSON does not begin with {");
   const size_t values = plm_json_values(text, size);
   if (values > limits->values)
     return plm_error_set(error, PLM_LIMIT, "the JSON has about %zu values; the limit is %zu",
@@ -209,31 +208,18 @@ static plm_status parse(const char *text, size_t size, const struct plm_json_lim
     cJSON_Delete(parsed);
     return status;
   }
-  *value = parsed;
+  *object = parsed;
   return PLM_OK;
 }
 
-plm_status plm_json_parse(const char *text, size_t size, const struct plm_json_limits *limits,
-                          cJSON **object, struct plm_error *error)
+cJSON *plm_json_bounded(const char *text, size_t size, size_t values)
 {
-  *object = NULL;
-  if (size == 0 || text[0] != '{')
-    return plm_error_set(error, PLM_FORMAT, "the JSON does not begin with {");
-  return parse(text, size, limits, object, error);
-}
-
-cJSON *plm_json_small(const char *text, size_t size)
-{
-  static const struct plm_json_limits small = {
-      .values = 1 << 16, .depth = 32, .numbers = PLM_JSON_ANY_NUMBER};
-  cJSON *value;
-  if (size == 0 || (text[0] != '{' && text[0] != '[')) return NULL;
-  return parse(text, size, &small, &value, NULL) == PLM_OK ? value : NULL;
+  return plm_json_values(text, size) <= values ? cJSON_ParseWithLength(text, size) : NULL;
 }
 
 cJSON *plm_json_line(const char *text)
 {
-  return plm_json_small(text, strlen(text));
+  return plm_json_bounded(text, strlen(text), 1 << 16);
 }
 
 bool plm_json_count(const cJSON *value, uint64_t *count)

@@ -24,22 +24,20 @@ struct plm_json_limits {
   enum plm_json_numbers numbers;
 };
 
-/* For trainer.json, whose history may be long. */
-extern const struct plm_json_limits plm_json_state_limits;
-
 /* Parses one object, which only blanks may follow. The caller frees *object with cJSON_Delete.
  * PLM_FORMAT, PLM_LIMIT, PLM_NO_MEMORY; the caller adds `where`. */
 plm_status plm_json_parse(const char *text, size_t size, const struct plm_json_limits *limits,
                           struct cJSON **object, struct plm_error *error);
 
-/* Parses a small object or array, such as a line of a metrics file or a reply: at most 65,536
- * values, nested at most 32 deep. NULL if it is anything else. The caller frees it with
- * cJSON_Delete. */
-struct cJSON *plm_json_small(const char *text, size_t size);
-struct cJSON *plm_json_line(const char *text); /* the same for a whole string */
-
 /* How many values and keys a JSON text can have at most, from its commas, colons and brackets. */
 size_t plm_json_values(const char *text, size_t size);
+
+/* Parses files and messages of our own, which may nevertheless have been changed: with cJSON and
+ * without the strict rules, but only if plm_json_values() is at most `values`. NULL: it is more,
+ * the text is not JSON, or there is no memory. The caller frees it with cJSON_Delete. */
+struct cJSON *plm_json_bounded(const char *text, size_t size, size_t values);
+/* The same for a line of a metrics file, a small file or a reply: at most 65,536 values. */
+struct cJSON *plm_json_line(const char *text);
 
 /* Reads an integer from 0 to 2^53, which a double represents exactly; false for anything else. */
 bool plm_json_count(const struct cJSON *value, uint64_t *count);

@@ -11,7 +11,10 @@
 #include "common/config/config.h"
 #include "common/run/run.h"
 
-enum { REPORTS_LIMIT = 1 << 28 }; /* bytes of evaluator.jsonl */
+enum {
+  REPORTS_LIMIT = 1 << 28, /* bytes of evaluator.jsonl */
+  REPORT_VALUES = 1 << 16  /* values in a line */
+};
 
 const char *const plm_kept_names[PLM_KEPT_COUNT] = {"newest", "last", "best", "every",
                                                     "not evaluated"};
@@ -78,7 +81,7 @@ static bool is_about(const cJSON *report, const struct plm_retained *checkpoint)
 static void read_report(const char *line, size_t length, const char *split,
                         struct plm_retained *checkpoints, size_t count)
 {
-  cJSON *report = plm_json_small(line, length);
+  cJSON *report = plm_json_bounded(line, length, REPORT_VALUES);
   const cJSON *step = cJSON_GetObjectItemCaseSensitive(report, "step");
   struct plm_retained *checkpoint = cJSON_IsNumber(step) && step->valuedouble >= 0
                                         ? find(checkpoints, count, (uint64_t)step->valuedouble)

@@ -4,7 +4,9 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "common/base/printable.h"
 #include "common/base/text.h"
 
 enum { MOST_PROBLEMS = 200 };
@@ -34,7 +36,7 @@ void plm_problems_add(struct plm_config_problems *problems, struct plm_place pla
   va_start(arguments, format);
   vsnprintf(message, sizeof message, format, arguments);
   va_end(arguments);
-  plm_text_puts(&text, message);
+  plm_text_put_printable(&text, message, strlen(message), PLM_PRINTABLE_LINE);
   struct plm_problem *list =
       realloc(problems->list, (problems->count + 1) * sizeof *problems->list);
   PLM_ASSERT(list != NULL && !text.failed); /* without memory, nothing useful could be reported */
@@ -73,7 +75,7 @@ const char *plm_config_problem(const struct plm_config_problems *problems, size_
 void plm_config_problems_print(const struct plm_config_problems *problems)
 {
   for (size_t i = 0; i < plm_config_problems_count(problems); i++) {
-    fprintf(stderr, "%s\n", problems->list[i].text);
+    plm_print(stderr, "%s\n", problems->list[i].text);
   }
 }
 

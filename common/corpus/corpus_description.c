@@ -259,8 +259,7 @@ static plm_status compare_with_print(const struct plm_corpus_description *descri
 static plm_status parse(const char *bytes, size_t size, const char *path,
                         struct plm_corpus_description *description, struct plm_error *error)
 {
-  cJSON *root =
-      plm_json_values(bytes, size) <= VALUES_LIMIT ? cJSON_ParseWithLength(bytes, size) : NULL;
+  cJSON *root = plm_json_bounded(bytes, size, VALUES_LIMIT);
   plm_status status = PLM_OK;
   uint64_t format = 0;
   if (!cJSON_IsObject(root) || !take_u64(root, "format", &format))

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "common/metrics/metrics.h"
 
 struct plm_metrics_file {
@@ -95,7 +96,7 @@ plm_status plm_metrics_open(const char *path, struct plm_metrics_file **file,
 
 plm_status plm_metrics_write(struct plm_metrics_file *file, cJSON *line, struct plm_error *error)
 {
-  char *text = line != NULL ? cJSON_PrintUnformatted(line) : NULL;
+  char *text = line != NULL ? plm_json_text(line, false) : NULL;
   cJSON_Delete(line);
   if (text == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "out of memory for a line of %s", file->path);

@@ -94,7 +94,7 @@ static enum plm_sequence_result take_line(struct plm_sequence_reader *reader,
   if (plm_json_values(reader->line, reader->line_size) > values_limit)
     return plm_sequence_bad(reader, reader->record_line, error,
                             "this line has more than %zu values", values_limit);
-  cJSON *root = cJSON_ParseWithLength(reader->line, reader->line_size);
+  cJSON *root = plm_json_bounded(reader->line, reader->line_size, values_limit);
   if (root == NULL)
     return plm_sequence_bad(reader, reader->record_line, error, "not a JSON object");
   const enum plm_sequence_result result = take_object(reader, root, sequence, error);

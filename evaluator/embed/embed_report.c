@@ -6,6 +6,7 @@
 
 #include "common/base/json.h"
 #include "common/base/log.h"
+#include "common/base/printable.h"
 #include "common/base/progress.h"
 #include "common/cli/output_file.h"
 #include "common/metrics/metrics.h"
@@ -54,7 +55,7 @@ plm_status plm_embed_report_print(const struct plm_embed_report *report,
     return print_json(report, request, layout, inference, sequences, tokens, error);
   if (plm_log_least() > PLM_LOG_INFO) return PLM_OK;
   FILE *to = plm_output_is_stdout(request->output) ? stderr : stdout;
-  fprintf(to, "checkpoint   %s (weights: %s)\n", request->checkpoint, inference->weights);
+  plm_print(to, "checkpoint   %s (weights: %s)\n", request->checkpoint, inference->weights);
   fprintf(to, "sequences    %s, %s", plm_format_count(sequences, count),
           plm_format_quantity(tokens, "token", sum));
   if (report->intake.cut > 0) fprintf(to, ", %s cut", plm_format_count(report->intake.cut, count));
@@ -62,7 +63,7 @@ plm_status plm_embed_report_print(const struct plm_embed_report *report,
     fprintf(to, "; %s skipped", plm_format_quantity(report->intake.bad, "bad record", count));
   if (report->resumed > 0)
     fprintf(to, "; %s done by an earlier run", plm_format_count(report->resumed, count));
-  fprintf(to, "\noutput       %s: ", plm_output_name(request->output));
+  plm_print(to, "\noutput       %s: ", plm_output_name(request->output));
   if (layout->kind == PLM_EMBED_POOLED)
     fprintf(to, "%s x %u (%s)", plm_format_count(layout->rows, count), layout->width,
             layout->pooling);

@@ -7,6 +7,7 @@
 
 #include "common/base/json.h"
 #include "common/base/log.h"
+#include "common/base/printable.h"
 #include "common/huggingface/model_folder.h"
 #include "common/metrics/metrics.h"
 #include "common/run/stop.h"
@@ -27,12 +28,12 @@ static void print_people(const struct plm_evaluate_request *request,
                          double entropy)
 {
   if (folder->checkpoint)
-    printf("checkpoint   %s (step %" PRIu64 ", weights: %s)\n", request->checkpoint, folder->step,
-           weights);
+    plm_print(stdout, "checkpoint   %s (step %" PRIu64 ", weights: %s)\n", request->checkpoint,
+              folder->step, weights);
   else
-    printf("model        %s\n", request->checkpoint);
-  printf("split        %s of %s, %" PRIu64 " tokens predicted\n", request->split, request->corpus,
-         result->tokens);
+    plm_print(stdout, "model        %s\n", request->checkpoint);
+  plm_print(stdout, "split        %s of %s, %" PRIu64 " tokens predicted\n", request->split,
+            request->corpus, result->tokens);
   printf("loss         %.6f nats (composition only: %.4f)\n", result->loss, entropy);
   printf("perplexity   %.4f\n", result->perplexity);
   printf("accuracy     %.4f   precision %.4f   recall %.4f   f1 %.4f   mcc %.4f\n",

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/base/printable.h"
 #include "common/cli/output_file.h"
 
 struct plm_fasta_writer {
@@ -30,7 +31,9 @@ plm_status plm_fasta_writer_add(struct plm_fasta_writer *writer, const char *nam
                                 const uint8_t *residues, size_t size, struct plm_error *error)
 {
   FILE *file = plm_output_stream(writer->output);
-  fprintf(file, ">%s\n", name);
+  putc('>', file);
+  plm_print_data(file, name);
+  putc('\n', file);
   for (size_t i = 0; i < size; i++) {
     const bool line_end = residues[i] == '\n' || residues[i] == '\r';
     putc_unlocked(line_end ? ' ' : residues[i], file);

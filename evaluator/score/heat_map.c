@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "common/base/printable.h"
+
 enum { MARGIN = 4, LEAST_COLUMNS = 10, SHADES = 8 };
 
 static const char order[PLM_HEAT_MAP_ROWS + 1] = "GAVLIMCPFYWSTNQHKRDE";
@@ -73,8 +75,8 @@ void plm_heat_map_draw(FILE *out, const struct plm_wild_type *wild_type, const d
   const double most = largest(scores, (size_t)length * PLM_HEAT_MAP_ROWS);
   const int room = (columns - MARGIN) / 10 * 10;
   const uint32_t width = (uint32_t)(room > LEAST_COLUMNS ? room : LEAST_COLUMNS);
-  fprintf(out, "%s, scores from %.2f (%s) to %.2f (%s)\n", wild_type->name, -most,
-          color ? "red" : "\u2588", most, color ? "blue" : "+");
+  plm_print(out, "%s, scores from %.2f (%s) to %.2f (%s)\n", wild_type->name, -most,
+            color ? "red" : "\u2588", most, color ? "blue" : "+");
   for (uint32_t begin = 0; begin < length; begin += width) {
     const uint32_t end = length - begin < width ? length : begin + width;
     draw_head(out, wild_type, begin, end);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/json.h"
 #include "common/cli/output_file.h"
 
 struct plm_score_output {
@@ -52,12 +53,12 @@ static plm_status add_json(struct plm_score_output *output, const struct plm_sco
                cJSON_AddNumberToObject(object, "score", score) != NULL;
   if (whole && !isnan(row->measured))
     whole = cJSON_AddNumberToObject(object, "measured", row->measured) != NULL;
-  if (whole) text = cJSON_PrintUnformatted(object);
+  if (whole) text = plm_json_text(object, false);
   cJSON_Delete(object);
   free(name);
   if (text == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   const int printed = printf("%s%s", output->count == 0 ? "" : ",", text);
-  cJSON_free(text);
+  free(text);
   return printed < 0 ? json_failed(error) : PLM_OK;
 }
 

@@ -12,7 +12,7 @@
 #include "common/base/strict_json.h"
 #include "common/checkpoint/checkpoint.h"
 
-enum { TRAINER_STATE_LIMIT = 1 << 26 /* bytes of trainer.json */ };
+enum { STATE_LIMIT = 1 << 26, STATE_VALUES = 1 << 20 }; /* bytes and values of trainer.json */
 
 struct plm_seen *plm_seen_at(struct plm_seen_list *list, uint64_t step)
 {
@@ -90,10 +90,9 @@ bool plm_seen_unpublished(const char *later_checkpoint, uint64_t step, char *why
   size_t length;
   bool found = false;
   if (plm_path_join(path, later_checkpoint, "trainer.json", NULL) != PLM_OK ||
-      plm_file_read(path, TRAINER_STATE_LIMIT, &text, &length, NULL) != PLM_OK)
+      plm_file_read(path, STATE_LIMIT, &text, &length, NULL) != PLM_OK)
     return false;
-  cJSON *json;
-  (void)plm_json_parse(text, length, &plm_json_state_limits, &json, NULL);
+  cJSON *json = plm_json_bounded(text, length, STATE_VALUES);
   const cJSON *entry;
   cJSON_ArrayForEach(entry, cJSON_GetObjectItemCaseSensitive(json, "history"))
   {

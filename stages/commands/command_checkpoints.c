@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/base/json.h"
+#include "common/base/printable.h"
 #include "common/base/progress.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/retention.h"
@@ -226,7 +227,7 @@ static void print_listing(const struct listing *listing, const char *directory, 
   char count[64];
   size_t valid = 0;
   for (size_t i = 0; i < listing->count; i++) valid += listing->rows[i].problem.status == PLM_OK;
-  printf("%s%s\n", directory, listing->count == 0 ? ": no checkpoints" : "");
+  plm_print(stdout, "%s%s\n", directory, listing->count == 0 ? ": no checkpoints" : "");
   if (listing->count == 0) return;
   printf("%8s %9s %-*s %8s  %s\n", "step", "size", IDENTITY_DIGITS, "identity", "loss", "kept by");
   for (size_t i = 0; i < listing->count; i++) print_row(&listing->rows[i], &listing->retained[i]);
@@ -248,7 +249,7 @@ static plm_status show(const struct plm_command_context *context, const char *di
     if (context->json) add_json(array, row, &listing.retained[i], verify);
     if (row->problem.status == PLM_OK) continue;
     ++*damaged;
-    fprintf(stderr, "%s: %s\n", row->path, row->problem.what);
+    plm_print(stderr, "%s: %s\n", row->path, row->problem.what);
   }
   listing_deinit(&listing);
   return status;

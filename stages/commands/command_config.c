@@ -6,6 +6,8 @@
 
 #include <cjson/cJSON.h>
 
+#include "common/base/json.h"
+#include "common/base/printable.h"
 #include "common/base/text.h"
 #include "common/config/settings.h"
 #include "stages/commands/command.h"
@@ -41,11 +43,11 @@ static plm_status print_yaml(const struct plm_config *config, struct plm_error *
   while ((line = strsep(&rest, "\n")) != NULL && rest != NULL) {
     const size_t length = strlen(line);
     if (length == 0 || line[length - 1] == ':') { /* the heading of a section */
-      puts(line);
+      plm_print(stdout, "%s\n", line);
       continue;
     }
     origin_text(config, i++, origin);
-    printf("%-*s # %s\n", COMMENT_COLUMN, line, origin);
+    plm_print(stdout, "%-*s # %s\n", COMMENT_COLUMN, line, origin);
   }
   free(yaml);
   return PLM_OK;
@@ -71,11 +73,11 @@ static plm_status print_json(const struct plm_config *config, struct plm_error *
     cJSON_AddStringToObject(entry, "origin", origin);
     free(value);
   }
-  char *text = cJSON_Print(object);
+  char *text = plm_json_text(object, true);
   cJSON_Delete(object);
   if (text == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   puts(text);
-  cJSON_free(text);
+  free(text);
   return PLM_OK;
 }
 

@@ -5,6 +5,7 @@
 #include <cjson/cJSON.h>
 
 #include "common/base/log.h"
+#include "common/base/printable.h"
 #include "common/base/strict_json.h"
 #include "common/run/run.h"
 #include "stages/commands/command.h"
@@ -179,7 +180,7 @@ static plm_status wait_for(const struct plm_command_context *context, struct plm
   if (status != PLM_OK) return status;
   const cJSON *code = cJSON_GetObjectItemCaseSensitive(reply, "exit");
   const cJSON *failure = cJSON_GetObjectItemCaseSensitive(reply, "failure");
-  if (cJSON_IsString(failure)) fprintf(stderr, "plm-pipeline: %s", failure->valuestring);
+  if (cJSON_IsString(failure)) plm_print(stderr, "plm-pipeline: %s", failure->valuestring);
   status = plm_command_status_of_code(cJSON_IsNumber(code) ? code->valueint : 0, error);
   cJSON_Delete(reply);
   return status;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/base/log.h"
+#include "common/base/printable.h"
 #include "common/base/progress.h"
 #include "stages/commands/command.h"
 #include "stages/views/corpus_summary.h"
@@ -43,7 +44,9 @@ static plm_status write_split(struct plm_corpus *corpus, struct plm_corpus_curso
     do {
       const char *name;
       PLM_TRY(plm_corpus_name(cursor, split, d, &name, error));
-      printf(">%s\n", name);
+      putchar('>');
+      plm_print_data(stdout, name);
+      putchar('\n');
       fwrite(residues, 1, lengths[d], stdout);
       putchar('\n');
       residues += lengths[d++];

@@ -4,6 +4,7 @@
 
 #include "common/base/json.h"
 #include "common/base/log.h"
+#include "common/base/printable.h"
 #include "common/base/progress.h"
 #include "common/cli/output_file.h"
 #include "common/metrics/metrics.h"
@@ -38,9 +39,9 @@ static plm_status print_json(const struct plm_export_result *result, struct plm_
 static void print_people(const struct plm_export_result *result)
 {
   char count[32];
-  printf("%s: %s parameters, %s weights in %s, %.1f MB", result->output,
-         plm_format_count(result->parameters, count), result->weights, result->dtype,
-         1e-6 * (double)result->bytes);
+  plm_print(stdout, "%s: %s parameters, %s weights in %s, %.1f MB", result->output,
+            plm_format_count(result->parameters, count), result->weights, result->dtype,
+            1e-6 * (double)result->bytes);
   if (result->checkpoint) printf(", step %llu", (unsigned long long)result->step);
   putchar('\n');
 }

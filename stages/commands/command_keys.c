@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "common/base/json.h"
+#include "common/base/printable.h"
 #include "common/wire/security.h"
 #include "stages/commands/command.h"
 
@@ -32,7 +33,7 @@ static plm_status run(const struct plm_command_context *context, struct plm_erro
   const char *directory = context->arguments->positionals[0];
   PLM_TRY(plm_keys_write(directory, client, &made, error));
   if (context->json) return print_json(directory, client, made, error);
-  printf("%s: server.key server.pub", directory);
+  plm_print(stdout, "%s: server.key server.pub", directory);
   if (client != NULL) printf(" clients/%s.key clients/%s.pub", client, client);
   printf("%s\n", made == 0 ? " (all of them already exist)" : "");
   if (client != NULL)

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "common/base/log.h"
+#include "common/base/printable.h"
 #include "common/base/text.h"
 #include "common/run/log_tail.h"
 #include "common/run/run.h"
@@ -99,7 +100,7 @@ static void print_line(void *context, const char *line)
     printf("%s%-11s |%s ", printing->logs->color ? paint : "", printing->log->name,
            printing->logs->color ? "\033[0m" : "");
   }
-  puts(line);
+  plm_print(stdout, "%s\n", line);
 }
 
 /* ---- merging by time ----------------------------------------------------------------------- */

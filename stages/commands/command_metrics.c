@@ -12,6 +12,7 @@
 #include "common/base/file.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
+#include "common/base/printable.h"
 #include "common/base/strict_json.h"
 #include "common/base/text.h"
 #include "common/metrics/metrics.h"
@@ -143,7 +144,7 @@ static void print_row(const struct view *view, const cJSON *json)
     if (i > 0) plm_text_puts(&row, ",");
     plm_text_put_csv(&row, text, strlen(text), ',');
   }
-  if (row.data != NULL) puts(row.data);
+  if (row.data != NULL) plm_print(stdout, "%s\n", row.data);
   plm_text_deinit(&row);
 }
 
@@ -153,9 +154,9 @@ static void print_head(struct view *view)
   if (view->form == FORM_TABLE && view->printed % 40 != 0) return;
   for (int i = 0; i < view->key_count; i++) {
     if (view->form == FORM_CSV)
-      printf("%s%s", i > 0 ? "," : "", view->keys[i]);
+      plm_print(stdout, "%s%s", i > 0 ? "," : "", view->keys[i]);
     else
-      printf("%*s", width_of(view->keys[i]), view->keys[i]);
+      plm_print(stdout, "%*s", width_of(view->keys[i]), view->keys[i]);
   }
   putchar('\n');
 }
@@ -183,6 +184,15 @@ static plm_status print_selected_json(const struct view *view, const cJSON *json
   return plm_json_print(chosen, NULL);
 }
 
+/* A line as its stage wrote it, with all digits. */
+static void print_whole_json(const char *line)
+{
+  struct plm_text text = {0};
+  plm_text_put_json(&text, line, strlen(line));
+  if (!text.failed) puts(text.data);
+  plm_text_deinit(&text);
+}
+
 static void print_line(struct view *view, const char *line)
 {
   cJSON *json = plm_json_line(line);
@@ -193,13 +203,14 @@ static void print_line(struct view *view, const char *line)
   const cJSON *skipped = cJSON_GetObjectItemCaseSensitive(json, "skipped");
   print_head(view);
   if (view->form == FORM_JSON && view->all_keys) {
-    puts(line);
+    print_whole_json(line);
   } else if (view->form == FORM_JSON) {
     (void)print_selected_json(view, json); /* without memory the line is skipped */
   } else if (view->form == FORM_TABLE && cJSON_IsString(skipped)) {
     char number[64];
     const cJSON *step = cJSON_GetObjectItemCaseSensitive(json, "step");
-    printf("%*s  skipped: %s\n", COLUMN, text_of(step, number, 15), skipped->valuestring);
+    plm_print(stdout, "%*s  skipped: %s\n", COLUMN, text_of(step, number, 15),
+              skipped->valuestring);
   } else {
     print_row(view, json);
   }

@@ -6,6 +6,7 @@
 #include <cjson/cJSON.h>
 
 #include "common/base/json.h"
+#include "common/base/printable.h"
 #include "common/base/strict_json.h"
 #include "stages/commands/command.h"
 #include "stages/supervisor/ps_rows.h"
@@ -43,17 +44,17 @@ static void print_table(const cJSON *stages, bool color)
          "RESTARTS", "AGE", "RATE", "QUEUE");
   cJSON_ArrayForEach(row, stages)
   {
-    char name[64], age[32], rate[32], queue[32];
-    const char *state = plm_json_string(row, "state", "");
+    char name[64], node[64], state[32], stage[32], age[32], rate[32], queue[32];
+    plm_printable(state, sizeof state, plm_json_string(row, "state", ""), PLM_PRINTABLE_LINE);
+    plm_printable(node, sizeof node, plm_json_string(row, "node", ""), PLM_PRINTABLE_LINE);
+    plm_printable(stage, sizeof stage, plm_json_string(row, "stage", ""), PLM_PRINTABLE_LINE);
     const bool fatal = strcmp(state, "fatal") == 0, ready = strcmp(state, "ready") == 0;
     const char *paint = ready ? "\033[32m" : (fatal ? "\033[31m" : "\033[33m");
-    snprintf(name, sizeof name, "%s.%.0f", plm_json_string(row, "stage", ""),
-             plm_json_number(row, "instance", 0.0));
+    snprintf(name, sizeof name, "%s.%.0f", stage, plm_json_number(row, "instance", 0.0));
     age_text(plm_json_number(row, "age_s", 0.0), age);
     rate_text(row, rate, queue);
-    printf("%-11s %-10s %7.0f %s%-9s%s %-5s %8.0f %8s %9s %5s\n", name,
-           plm_json_string(row, "node", ""), plm_json_number(row, "pid", 0.0), color ? paint : "",
-           state, color ? "\033[0m" : "",
+    printf("%-11s %-10s %7.0f %s%-9s%s %-5s %8.0f %8s %9s %5s\n", name, node,
+           plm_json_number(row, "pid", 0.0), color ? paint : "", state, color ? "\033[0m" : "",
            cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(row, "ready")) ? "yes" : "no",
            plm_json_number(row, "restarts", 0.0), age, rate, queue);
   }

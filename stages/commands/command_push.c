@@ -13,6 +13,7 @@
 
 #include "common/base/json.h"
 #include "common/base/log.h"
+#include "common/base/printable.h"
 #include "common/base/text.h"
 #include "common/huggingface/model_folder.h"
 #include "common/run/stop.h"
@@ -83,7 +84,7 @@ static plm_status print_words(const char *const *words, struct plm_error *error)
     if (i > 0) plm_text_puts(&text, " ");
     put_word(&text, words[i]);
   }
-  if (!text.failed) puts(text.data);
+  if (!text.failed) plm_print(stdout, "%s\n", text.data);
   const bool failed = text.failed;
   plm_text_deinit(&text);
   return failed ? plm_error_set(error, PLM_NO_MEMORY, "out of memory") : PLM_OK;

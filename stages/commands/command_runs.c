@@ -10,6 +10,7 @@
 
 #include "common/base/file.h"
 #include "common/base/json.h"
+#include "common/base/printable.h"
 #include "common/metrics/metrics.h"
 #include "common/run/run.h"
 #include "stages/commands/command.h"
@@ -91,7 +92,7 @@ static void print_cell(double value, int width, int digits)
 
 static void print_row(const char *name, const struct run_summary *summary)
 {
-  printf("%-26.26s %-9s", name, summary->state);
+  plm_print(stdout, "%-26.26s %-9s", name, summary->state);
   print_cell(summary->step, 9, 0);
   print_cell(summary->loss, 11, 4);
   print_cell(summary->valid_loss, 11, 4);
@@ -142,7 +143,7 @@ static plm_status run(const struct plm_command_context *context, struct plm_erro
   }
   free(entries);
   if (status == PLM_OK && shown == 0 && !context->json)
-    fprintf(stderr, "plm-pipeline: there are no runs in %s\n", directory);
+    plm_print(stderr, "plm-pipeline: there are no runs in %s\n", directory);
   return status;
 }
 

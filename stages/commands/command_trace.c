@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "common/base/json.h"
+#include "common/base/printable.h"
 #include "common/corpus/corpus.h"
 #include "common/plan/trace.h"
 #include "stages/commands/command.h"
@@ -55,8 +56,9 @@ static plm_status print_table(struct plm_corpus_cursor *cursor,
   for (uint32_t i = 0; i < chunk->count; i++) {
     const struct plm_chunk_document *document = &chunk->documents[i];
     PLM_TRY(plm_corpus_name(cursor, PLM_SPLIT_TRAIN, document->number, &name, error));
-    printf("%10llu  start %5u  length %5u  offset %6u  %s\n", (unsigned long long)document->number,
-           document->start, document->tokens, document->offset, name);
+    plm_print(stdout, "%10llu  start %5u  length %5u  offset %6u  %s\n",
+              (unsigned long long)document->number, document->start, document->tokens,
+              document->offset, name);
   }
   return PLM_OK;
 }

@@ -12,6 +12,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/log_file.h"
+#include "common/base/printable.h"
 #include "common/base/strict_json.h"
 #include "common/corpus/corpus.h"
 #include "common/run/run.h"
@@ -260,7 +261,7 @@ static plm_status wait_until_ready(const char *run, struct plm_error *error)
   cJSON *json = plm_json_line(reply);
   const cJSON *code = cJSON_GetObjectItemCaseSensitive(json, "exit");
   const cJSON *failure = cJSON_GetObjectItemCaseSensitive(json, "failure");
-  if (cJSON_IsString(failure)) fprintf(stderr, "plm-pipeline: %s", failure->valuestring);
+  if (cJSON_IsString(failure)) plm_print(stderr, "plm-pipeline: %s", failure->valuestring);
   const plm_status status =
       plm_command_status_of_code(cJSON_IsNumber(code) ? code->valueint : 0, error);
   cJSON_Delete(json);

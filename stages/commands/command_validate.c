@@ -5,6 +5,7 @@
 #include <cjson/cJSON.h>
 
 #include "common/base/json.h"
+#include "common/base/printable.h"
 #include "common/base/text.h"
 #include "stages/commands/command.h"
 
@@ -40,11 +41,12 @@ static plm_status validate(const struct plm_command_context *context, struct plm
   if (status != PLM_OK) return status;
   struct plm_text advice = {0};
   plm_config_advise(&config, &advice);
-  if (advice.length > 0) fprintf(stderr, "%s", advice.data);
+  if (advice.length > 0) plm_print(stderr, "%s", advice.data);
   plm_text_deinit(&advice);
   plm_config_deinit(&config);
   if (context->json) return print_json(NULL, error);
-  if (!context->quiet) printf("%s: valid\n", strncmp(path, "./", 2) == 0 ? path + 2 : path);
+  if (!context->quiet)
+    plm_print(stdout, "%s: valid\n", strncmp(path, "./", 2) == 0 ? path + 2 : path);
   return PLM_OK;
 }
 

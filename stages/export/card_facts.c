@@ -12,7 +12,7 @@
 #include "common/metrics/metrics.h"
 #include "common/run/run.h"
 
-enum { STATE_LIMIT = 1 << 26 /* bytes of trainer.json */ };
+enum { STATE_LIMIT = 1 << 26, STATE_VALUES = 1 << 20 }; /* bytes and values of trainer.json */
 
 /* ---- training ------------------------------------------------------------------------------ */
 
@@ -40,10 +40,9 @@ static plm_status gather_training(struct plm_card_facts *facts, struct plm_error
   PLM_TRY(plm_path_join(path, facts->folder->directory, "trainer.json", error));
   if (!plm_file_exists(path)) return PLM_OK;
   PLM_TRY(plm_file_read(path, STATE_LIMIT, &text, &size, error));
-  cJSON *state = NULL;
-  plm_status status = plm_json_parse(text, size, &plm_json_state_limits, &state, error);
+  cJSON *state = plm_json_bounded(text, size, STATE_VALUES);
   free(text);
-  if (status == PLM_OK) status = take_state(facts, state, error);
+  const plm_status status = take_state(facts, state, error);
   cJSON_Delete(state);
   if (status != PLM_OK) plm_error_where(error, "%s", path);
   return status;

@@ -14,6 +14,7 @@
 #include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
+#include "common/base/printable.h"
 #include "common/checkpoint/checkpoint.h"
 #include "common/run/run.h"
 #include "common/run/stop.h"
@@ -184,7 +185,7 @@ static void conclude(struct plm_supervisor *supervisor)
   /* a run that was stopped did not fail for lack of packers */
   if (failure_code == 0 && supervisor->drain_signal != 0) plm_text_clear(&supervisor->failure);
   if (supervisor->failure.length > 0) {
-    fprintf(stderr, "plm-pipeline: %s", supervisor->failure.data);
+    plm_print(stderr, "plm-pipeline: %s", supervisor->failure.data);
   }
   uint64_t step;
   struct plm_hash identity;

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 #include <cjson/cJSON.h>
 
 #include "common/base/clock.h"
+#include "common/base/json.h"
 #include "common/base/strict_json.h"
 #include "stages/supervisor/ps_rows.h"
 #include "stages/supervisor/supervisor_internal.h"
@@ -22,7 +24,7 @@ static void hang_up(struct client *client)
 /* Sends the reply, deletes it and hangs up. A client that does not read loses the reply. */
 static void answer(struct client *client, cJSON *reply)
 {
-  char *text = cJSON_PrintUnformatted(reply);
+  char *text = plm_json_text(reply, false);
   cJSON_Delete(reply);
   if (text != NULL) {
     struct plm_text line = {0};
@@ -34,7 +36,7 @@ static void answer(struct client *client, cJSON *reply)
     }
     plm_text_deinit(&line);
   }
-  cJSON_free(text);
+  free(text);
   hang_up(client);
 }
 

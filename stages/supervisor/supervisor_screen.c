@@ -12,6 +12,7 @@
 #include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/log_file.h"
+#include "common/base/printable.h"
 #include "common/base/progress.h"
 #include "common/base/strict_json.h"
 #include "common/run/run.h"
@@ -53,10 +54,11 @@ void screen_say(struct plm_supervisor *supervisor, const char *format, ...)
     plm_log_file_turn();
   }
   fprintf(stderr, "%splm-pipeline: ", time);
+  char message[2048];
   va_start(arguments, format);
-  vfprintf(stderr, format, arguments);
+  vsnprintf(message, sizeof message, format, arguments);
   va_end(arguments);
-  fputc('\n', stderr);
+  plm_print(stderr, "%s\n", message);
   fflush(stderr);
 }
 
@@ -78,8 +80,9 @@ static void print_line(void *context, const char *line)
   if (strncmp(line, program, length) == 0 && strncmp(line + length, ": ", 2) == 0)
     line += length + 2;
   erase(screen);
-  fprintf(stderr, "%s%-11s |%s %s\n", screen->color ? colors[printing->stage->kind] : "", name,
-          screen->color ? "\033[0m" : "", line);
+  fprintf(stderr, "%s%-11s |%s ", screen->color ? colors[printing->stage->kind] : "", name,
+          screen->color ? "\033[0m" : "");
+  plm_print(stderr, "%s\n", line);
 }
 
 /* ---- the live line ------------------------------------------------------------------------- */
@@ -109,8 +112,10 @@ static void evaluator_line(void *context, const char *line)
   const double loss = plm_json_number(json, "loss", (double)NAN),
                step = plm_json_number(json, "step", (double)NAN);
   if (cJSON_IsString(split) && isfinite(loss) && step >= 0.0) {
-    snprintf(screen->evaluation, sizeof screen->evaluation, " | %.16s %.4f at step %.0f",
-             split->valuestring, loss, step);
+    char name[17];
+    plm_printable(name, sizeof name, split->valuestring, PLM_PRINTABLE_LINE);
+    snprintf(screen->evaluation, sizeof screen->evaluation, " | %s %.4f at step %.0f", name, loss,
+             step);
     const double accuracy = plm_json_number(json, "accuracy", (double)NAN);
     const size_t used = strlen(screen->evaluation);
     if (isfinite(accuracy)) {

@@ -15,6 +15,7 @@
 #include <cjson/cJSON.h>
 
 #include "common/base/json.h"
+#include "common/base/printable.h"
 #include "common/base/strict_json.h"
 #include "common/config/settings.h"
 #include "stages/supervisor/run_ports.h"
@@ -24,16 +25,17 @@ enum { ANSWER_S = 20 }; /* time for the trainer to plan its memory */
 static void say_graph(const struct plm_config *config, const bool chosen[PLM_KIND_COUNT])
 {
   printf("graph\n");
-  printf("  corpus        %s\n", config->corpus != NULL ? config->corpus : "(that of the packers)");
+  plm_print(stdout, "  corpus        %s\n",
+            config->corpus != NULL ? config->corpus : "(that of the packers)");
   if (chosen[PLM_KIND_PACKER]) printf("    -> packer x %u\n", config->packer_instances);
   if (chosen[PLM_KIND_TRAINER]) {
-    printf("    -> trainer    feed %s, announcements %s\n", config->network.feed,
-           config->network.announcements);
+    plm_print(stdout, "    -> trainer    feed %s, announcements %s\n", config->network.feed,
+              config->network.announcements);
   }
   if (chosen[PLM_KIND_EVALUATOR]) {
-    printf("    -> evaluator  feed %s\n", config->network.evaluation_feed);
+    plm_print(stdout, "    -> evaluator  feed %s\n", config->network.evaluation_feed);
   }
-  printf("  run           %s\n", config->run);
+  plm_print(stdout, "  run           %s\n", config->run);
 }
 
 static plm_status say_commands(const struct plm_dry_run *run, struct plm_error *error)
@@ -45,7 +47,7 @@ static plm_status say_commands(const struct plm_dry_run *run, struct plm_error *
     PLM_TRY(plm_stage_command_make(run->program_directory, run->config->run, run->fingerprint,
                                    (enum plm_stage_index)kind, &command, error));
     printf(" ");
-    for (size_t i = 0; command.argv[i] != NULL; i++) printf(" %s", command.argv[i]);
+    for (size_t i = 0; command.argv[i] != NULL; i++) plm_print(stdout, " %s", command.argv[i]);
     const unsigned count = plm_stage_instances(run->config, (enum plm_stage_index)kind);
     if (count != 1) printf("   (x %u)", count);
     printf("\n");
@@ -59,8 +61,8 @@ static void say_ports(const struct plm_dry_run *run)
   const size_t count = plm_run_ports(run->config, run->chosen, ports);
   printf("ports\n");
   for (size_t i = 0; i < count; i++)
-    printf("  %-24s %s: %s%s\n", ports[i].key, ports[i].address,
-           ports[i].taken ? "in use by " : "free", ports[i].owner);
+    plm_print(stdout, "  %-24s %s: %s%s\n", ports[i].key, ports[i].address,
+              ports[i].taken ? "in use by " : "free", ports[i].owner);
 }
 
 /* ---- memory and disk, which the trainer plans ---------------------------------------------- */
@@ -130,13 +132,14 @@ static void say_device(const cJSON *json)
   if (free_bytes > 0)
     printf(" (%.1f MB are free)", 1e-6 * free_bytes);
   else
-    printf(" (free memory is unknown: %s)", plm_json_string(json, "unknown", "no answer"));
+    plm_print(stdout, " (free memory is unknown: %s)",
+              plm_json_string(json, "unknown", "no answer"));
   if (cuda) printf("; %.1f MB on the host", 1e-6 * plm_json_number(json, "host_bytes", 0.0));
   const cJSON *fits = cJSON_GetObjectItemCaseSensitive(json, "fits");
   const double largest = plm_json_number(json, "largest_micro_batch_tokens", 0.0);
   if (fits != NULL && largest > 0)
-    printf("\n                %s; largest trainer.micro_batch_tokens that fits: %.0f",
-           cJSON_IsTrue(fits) ? "this fits" : "this does not fit", largest);
+    plm_print(stdout, "\n                %s; largest trainer.micro_batch_tokens that fits: %.0f",
+              cJSON_IsTrue(fits) ? "this fits" : "this does not fit", largest);
   else if (fits != NULL)
     printf("\n                no micro-batch fits");
   printf("\n");
@@ -175,9 +178,9 @@ static void say_cores(const struct plm_config *config)
   if (config->evaluator.threads != 0) {
     snprintf(evaluator, sizeof evaluator, "%u", config->evaluator.threads);
   }
-  printf("cores\n  %ld here; trainer.threads %u%s, evaluator.threads %s\n",
-         sysconf(_SC_NPROCESSORS_ONLN), config->trainer.threads,
-         config->trainer.threads == 0 ? " (all)" : "", evaluator);
+  plm_print(stdout, "cores\n  %ld here; trainer.threads %u%s, evaluator.threads %s\n",
+            sysconf(_SC_NPROCESSORS_ONLN), config->trainer.threads,
+            config->trainer.threads == 0 ? " (all)" : "", evaluator);
 }
 
 plm_status plm_dry_run(const struct plm_dry_run *run, struct plm_error *error)

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "common/base/json.h"
+#include "common/base/printable.h"
 #include "common/base/progress.h"
 #include "common/corpus/tokenizer.h"
 
@@ -85,7 +86,7 @@ void plm_corpus_summary_print(const char *directory,
   plm_hash_to_hex(info->fingerprint, hex);
   uint64_t residues = 0;
   for (int s = 0; s < PLM_SPLIT_COUNT; s++) residues += info->splits[s].residues;
-  printf("%s\n", directory);
+  plm_print(stdout, "%s\n", directory);
   printf("fingerprint  %s\n", hex);
   printf("tokenizer    %s\n", info->tokenizer == PLM_TOKENIZER_ESM ? "esm" : "byte");
   printf("split        %s\n", info->clustered ? "by clusters" : "random split: homologues shared");
@@ -93,8 +94,9 @@ void plm_corpus_summary_print(const char *directory,
          plm_format_count(description->files.size_bytes, size),
          8.0 * (double)description->files.size_bytes / (double)residues);
   for (size_t i = 0; i < description->source_count; i++)
-    printf("%-12s %s (%s documents)\n", i == 0 ? "sources" : "", description->sources[i].name,
-           plm_format_count(description->sources[i].documents, documents));
+    plm_print(stdout, "%-12s %s (%s documents)\n", i == 0 ? "sources" : "",
+              description->sources[i].name,
+              plm_format_count(description->sources[i].documents, documents));
   print_splits(info);
   print_lengths(info);
   print_composition(info);

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/printable.h"
+
 enum { MARGIN = 10, SERIES_COLORS = 6 };
 
 struct canvas {
@@ -126,9 +128,10 @@ static void print_canvas(FILE *out, const struct canvas *canvas, bool color)
 
 static void print_heading(FILE *out, const struct plm_plot *plot)
 {
-  fprintf(out, "%*s%s", MARGIN, "", plot->title);
+  plm_print(out, "%*s%s", MARGIN, "", plot->title);
   for (size_t s = 0; s < plot->count; s++) {
-    const char *label = plot->series[s].label;
+    char label[256];
+    plm_printable(label, sizeof label, plot->series[s].label, PLM_PRINTABLE_LINE);
     if (plot->color)
       fprintf(out, "  \x1b[%dm\xE2\x94\x80 %s\x1b[0m", colors[s % SERIES_COLORS], label);
     else

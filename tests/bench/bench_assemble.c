@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "common/base/clock.h"
+#include "common/base/log.h"
 #include "common/plan/assemble.h"
 #include "tests/support/bench_scene.h"
 

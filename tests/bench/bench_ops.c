@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
+#include "common/base/log.h"
 #include "common/ops/device.h"
 #include "common/ops/ops.h"
 #include "tests/support/bench_scene.h"

@@ -23,6 +23,7 @@
 #include <time.h>
 
 #include "common/base/clock.h"
+#include "common/base/log.h"
 #include "common/model/model.h"
 #include "common/ops/open.h"
 #include "tests/support/bench_batch.h"

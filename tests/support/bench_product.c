@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/base/log.h"
 #include "tests/support/must.h"
 
 enum { SIDE = BENCH_PRODUCT_SIDE, AREA = SIDE * SIDE };

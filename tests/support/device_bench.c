@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
+#include "common/base/log.h"
 #include "common/base/philox.h"
 #include "tests/support/must.h"
 

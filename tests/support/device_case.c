@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/log.h"
 #include "common/ops/open.h"
 #include "kernels/cuda/cuda.h"
 #include "tests/emulation/controls.h"

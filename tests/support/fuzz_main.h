@@ -26,6 +26,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/file.h"
+#include "common/base/log.h"
 #include "common/base/philox.h"
 #include "tests/support/fuzz_seed.h"
 

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "common/base/log.h"
 #include "tests/support/device_case.h"
 #include "tests/support/must.h"
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/base/file.h"
+#include "common/base/log.h"
 #include "common/base/philox.h"
 #include "common/wire/security.h"
 #include "tests/support/scratch.h"

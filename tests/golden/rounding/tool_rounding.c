@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/log.h"
 #include "common/cli/program.h"
 #include "common/model/masks.h"
 #include "common/model/model_config.h"

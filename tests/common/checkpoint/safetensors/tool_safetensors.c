@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "common/base/json.h"
+#include "common/base/log.h"
 #include "common/checkpoint/safetensors.h"
 #include "common/cli/program.h"
 

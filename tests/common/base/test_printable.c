@@ -1,0 +1,160 @@
+/* Foreign text cannot control a terminal, and printed JSON is UTF-8. */
+#include "tests/support/cmocka_all.h"
+
+#include <fcntl.h>
+#include <pty.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include <cjson/cJSON.h>
+
+#include "common/base/json.h"
+#include "common/base/log.h"
+#include "common/base/printable.h"
+
+static const struct {
+  const char *text, *line, *lines;
+} cases[] = {
+    {"plain text", "plain text", "plain text"},
+    {"caf\u00e9 \u2713 \U0001F9EC", "caf\u00e9 \u2713 \U0001F9EC", "caf\u00e9 \u2713 \U0001F9EC"},
+    {"\033[31mred\033[0m", "\\x1b[31mred\\x1b[0m", "\\x1b[31mred\\x1b[0m"},
+    {"\033]0;title\a", "\\x1b]0;title\\x07", "\\x1b]0;title\\x07"},
+    {"a\nb\tc", "a\\x0ab\\x09c", "a\nb\tc"},
+    {"back\b\rover", "back\\x08\\x0dover", "back\\x08\\x0dover"},
+    {"\x7f", "\\x7f", "\\x7f"},
+    {"\xc2\x9b"
+     "31m",
+     "\\xc2\\x9b31m", "\\xc2\\x9b31m"}, /* CSI as one character */
+    {"\x9b"
+     "31m",
+     "\\x9b31m", "\\x9b31m"}, /* the same byte in Latin-1 */
+    {"\u202egnp.exe", "\\xe2\\x80\\xaegnp.exe", "\\xe2\\x80\\xaegnp.exe"},
+    {"\xff\xc3", "\\xff\\xc3", "\\xff\\xc3"},
+    {"\xed\xa0\x80", "\\xed\\xa0\\x80", "\\xed\\xa0\\x80"}, /* a surrogate */
+};
+
+static void unsafe_characters_are_written_as_numbers(void **state)
+{
+  (void)state;
+  char out[64];
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct plm_text text = {0};
+    assert_string_equal(plm_printable(out, sizeof out, cases[i].text, PLM_PRINTABLE_LINE),
+                        cases[i].line);
+    assert_string_equal(plm_printable(out, sizeof out, cases[i].text, PLM_PRINTABLE_LINES),
+                        cases[i].lines);
+    plm_text_put_printable(&text, cases[i].text, strlen(cases[i].text), PLM_PRINTABLE_LINE);
+    assert_string_equal(text.data, cases[i].line);
+    plm_text_deinit(&text);
+  }
+}
+
+static void characters_are_cut_whole(void **state)
+{
+  (void)state;
+  char out[8];
+  assert_string_equal(plm_printable(out, 4, "a\u2713b", PLM_PRINTABLE_LINE), "a");
+  assert_string_equal(plm_printable(out, 5, "a\u2713b", PLM_PRINTABLE_LINE), "a\u2713");
+  assert_string_equal(plm_printable(out, 5, "a\033", PLM_PRINTABLE_LINE), "a");
+  assert_string_equal(plm_printable(out, 6, "a\033", PLM_PRINTABLE_LINE), "a\\x1b");
+  assert_string_equal(plm_printable(out, 1, "a", PLM_PRINTABLE_LINE), "");
+}
+
+/* What a call prints on a descriptor, which is put back afterwards. */
+static int capture_begin(int descriptor, int *saved)
+{
+  int ends[2];
+  assert_int_equal(pipe(ends), 0);
+  *saved = dup(descriptor);
+  dup2(ends[1], descriptor);
+  close(ends[1]);
+  return ends[0];
+}
+
+static void capture_end(int descriptor, int saved, int end, char text[1024])
+{
+  dup2(saved, descriptor);
+  close(saved);
+  const ssize_t size = read(end, text, 1023);
+  text[size > 0 ? size : 0] = '\0';
+  close(end);
+}
+
+static void errors_and_log_lines_are_printable(void **state)
+{
+  (void)state;
+  struct plm_error error = {0};
+  char text[1024];
+  int saved;
+  plm_error_set(&error, PLM_FORMAT, "record \"%s\" is bad", "\033[2Jx\nforged: line");
+  plm_error_where(&error, "file\xff.fasta:3");
+  plm_error_hint(&error, "remove \a it");
+  int end = capture_begin(STDERR_FILENO, &saved);
+  plm_error_print("test", &error);
+  fflush(stderr);
+  capture_end(STDERR_FILENO, saved, end, text);
+  assert_string_equal(text,
+                      "test: file\\xff.fasta:3: record \"\\x1b[2Jx\\x0aforged: line\" is bad\n"
+                      "  remove \\x07 it\n");
+  plm_log_init("test", PLM_LOG_INFO);
+  end = capture_begin(STDERR_FILENO, &saved);
+  plm_log_error(&error);
+  plm_warning("skipping %s\n  as it is", "a\033[0mb");
+  capture_end(STDERR_FILENO, saved, end, text);
+  assert_string_equal(
+      text, "test: error: file\\xff.fasta:3: record \"\\x1b[2Jx\\x0aforged: line\" is bad "
+            "(remove \\x07 it)\ntest: warning: skipping a\\x1b[0mb\n  as it is\n");
+}
+
+static void printed_json_is_utf8(void **state)
+{
+  (void)state;
+  char text[1024];
+  int saved;
+  cJSON *json = cJSON_CreateObject();
+  cJSON_AddStringToObject(json, "name", "a\xff\x80z\033[0m\xc2\x9b\u202e\u00e9\x7f");
+  const int end = capture_begin(STDOUT_FILENO, &saved);
+  assert_int_equal(plm_json_print(json, NULL), PLM_OK);
+  fflush(stdout);
+  capture_end(STDOUT_FILENO, saved, end, text);
+  assert_string_equal(text, "{\"name\":\"a\ufffd\ufffdz\\u001b[0m\\u009b\\u202e\u00e9\\u007f\"}\n");
+}
+
+static void data_is_escaped_only_on_a_terminal(void **state)
+{
+  (void)state;
+  static const char name[] = "n\033[31m\xff";
+  char text[64] = "";
+  int terminal, shown;
+  struct termios raw;
+  if (openpty(&shown, &terminal, NULL, NULL, NULL) != 0) skip();
+  assert_int_equal(tcgetattr(terminal, &raw), 0);
+  cfmakeraw(&raw);
+  assert_int_equal(tcsetattr(terminal, TCSANOW, &raw), 0);
+  FILE *file = fdopen(terminal, "w");
+  plm_print_data(file, name);
+  fflush(file);
+  assert_int_equal(read(shown, text, sizeof text - 1), 13);
+  assert_string_equal(text, "n\\x1b[31m\\xff");
+  fclose(file);
+  close(shown);
+  file = tmpfile();
+  plm_print_data(file, name);
+  assert_int_equal(ftell(file), sizeof name - 1);
+  fclose(file);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(unsafe_characters_are_written_as_numbers),
+      cmocka_unit_test(characters_are_cut_whole),
+      cmocka_unit_test(errors_and_log_lines_are_printable),
+      cmocka_unit_test(printed_json_is_utf8),
+      cmocka_unit_test(data_is_escaped_only_on_a_terminal),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
