@@ -26,10 +26,12 @@ static plm_status take_state(struct plm_card_facts *facts, const cJSON *state,
   PLM_TRY(plm_config_load_text(yaml, strlen(yaml), &facts->config, error));
   facts->trained = true;
   facts->tokens = (uint64_t)plm_json_number(counters, "tokens", 0);
-  snprintf(facts->precision, sizeof facts->precision, "%s",
-           plm_json_string(resolved, "precision", ""));
-  snprintf(facts->fingerprint, sizeof facts->fingerprint, "%s",
-           plm_json_string(cursor, "fingerprint", ""));
+  const char *precision = plm_json_string(resolved, "precision", "");
+  const bool bf16 = strcmp(precision, "bf16") == 0;
+  snprintf(facts->precision, sizeof facts->precision, "%s", bf16 ? "bf16" : "fp32");
+  struct plm_hash fingerprint;
+  if (plm_hash_from_hex(plm_json_string(cursor, "fingerprint", ""), &fingerprint, NULL) == PLM_OK)
+    plm_hash_to_hex(fingerprint, facts->fingerprint);
   return PLM_OK;
 }
 
@@ -86,7 +88,10 @@ static bool take_line(void *context, const cJSON *line)
 {
   struct plm_card_facts *facts = context;
   const char *split = plm_json_string(line, "split", NULL);
-  if (split == NULL || !is_ours(facts, line)) return true;
+  enum plm_split known;
+  /* The card quotes the name, and the run may have been copied from anywhere. */
+  if (split == NULL || plm_split_parse(split, &known, NULL) != PLM_OK || !is_ours(facts, line))
+    return true;
   for (int i = cJSON_GetArraySize(facts->evaluations) - 1; i >= 0; i--) {
     const cJSON *before = cJSON_GetArrayItem(facts->evaluations, i);
     if (strcmp(plm_json_string(before, "split", ""), split) == 0)

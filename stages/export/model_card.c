@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "common/base/json.h"
+#include "common/base/printable.h"
 #include "common/base/progress.h"
 #include "common/corpus/tokenizer.h"
 
@@ -36,23 +37,28 @@ static bool is_protein(const struct plm_card_facts *facts)
   return facts->folder->model.vocab_size == plm_tokenizer_of(PLM_TOKENIZER_ESM)->vocab_size;
 }
 
-/* The last part of a path; the rest is of no interest to others. */
-static const char *base_name(const char *path)
+/* The last part of a path; the rest is of no interest to others. The path may come from a copied
+ * run, so whatever means something in Markdown, HTML or YAML is replaced. */
+static const char *base_name(const char *path, char name[256])
 {
   const char *slash = strrchr(path, '/');
-  return slash != NULL && slash[1] != '\0' ? slash + 1 : path;
+  plm_printable(name, 256, slash != NULL && slash[1] != '\0' ? slash + 1 : path,
+                PLM_PRINTABLE_LINE);
+  for (char *c = name; *c != '\0'; c++)
+    if (strchr("<>&|`*[]()\\!#\"'{}", *c) != NULL) *c = '_';
+  return name;
 }
 
 /* Writes a string as JSON does, which is also a YAML scalar and a Python string. */
 static void put_quoted(struct plm_text *text, const char *string)
 {
   cJSON *value = cJSON_CreateString(string);
-  char *printed = cJSON_PrintUnformatted(value);
+  char *printed = plm_json_text(value, false);
   if (printed != NULL)
     plm_text_puts(text, printed);
   else
     text->failed = true;
-  cJSON_free(printed);
+  free(printed);
   cJSON_Delete(value);
 }
 
@@ -70,8 +76,9 @@ static void put_cell(struct plm_text *text, const char *string)
 static void put_dataset(const struct plm_card_facts *facts, const char *split,
                         struct plm_text *text)
 {
-  const char *corpus = facts->config.corpus != NULL ? base_name(facts->config.corpus) : "corpus";
-  char name[300];
+  char name[300], base[256];
+  const char *corpus =
+      facts->config.corpus != NULL ? base_name(facts->config.corpus, base) : "corpus";
   snprintf(name, sizeof name, "%.200s, split %.20s%s", corpus, split,
            facts->corpus_known && !facts->corpus.info.clustered
                ? " (random split: homologues shared)"
@@ -84,25 +91,29 @@ static void put_dataset(const struct plm_card_facts *facts, const char *split,
   plm_text_puts(text, "\n");
 }
 
-/* The mask rate that a line's loss belongs to; NULL if nothing was masked. */
-static const char *mask_rate_of(const cJSON *line)
+/* The mask rate that a line's loss belongs to; NAN if nothing was masked. */
+static double mask_rate_of(const cJSON *line)
 {
   const double loss = plm_json_number(line, "loss", NAN);
   const cJSON *rates = cJSON_GetObjectItemCaseSensitive(line, "loss_by_mask_rate");
   for (const cJSON *rate = rates != NULL ? rates->child : NULL; rate != NULL; rate = rate->next)
-    if (cJSON_IsNumber(rate) && rate->valuedouble == loss) return rate->string;
-  return NULL;
+    if (cJSON_IsNumber(rate) && rate->valuedouble == loss) {
+      char *end;
+      const double value = strtod(rate->string, &end);
+      return *end == '\0' && value > 0 && value <= 1 ? value : (double)NAN;
+    }
+  return (double)NAN;
 }
 
 /* Writes how much of the split was evaluated. */
 static void put_arguments(const struct plm_card_facts *facts, const cJSON *line,
                           struct plm_text *text)
 {
-  const char *rate = is_causal(facts) ? NULL : mask_rate_of(line);
+  const double rate = is_causal(facts) ? (double)NAN : mask_rate_of(line);
   enum plm_split split;
   plm_text_printf(text, "          args:\n            predicted_tokens: %.0f\n",
                   plm_json_number(line, "tokens", 0));
-  if (rate != NULL) plm_text_printf(text, "            mask_rate: %s\n", rate);
+  if (!isnan(rate)) plm_text_printf(text, "            mask_rate: %g\n", rate);
   if (!facts->corpus_known ||
       plm_split_parse(plm_json_string(line, "split", ""), &split, NULL) != PLM_OK)
     return;
@@ -301,7 +312,8 @@ static void put_corpus(const struct plm_card_facts *facts, struct plm_text *text
   if (facts->fingerprint[0] != '\0') row(text, "corpus fingerprint", "`%s`", facts->fingerprint);
   if (!facts->corpus_known) return;
   const struct plm_corpus_info *info = &facts->corpus.info;
-  row(text, "corpus", "%s", base_name(facts->config.corpus));
+  char name[256];
+  row(text, "corpus", "%s", base_name(facts->config.corpus, name));
   for (int s = 0; s < PLM_SPLIT_COUNT; s++)
     row(text, plm_split_name((enum plm_split)s), "%s sequences, %s residues",
         plm_format_count(info->splits[s].documents, documents),
@@ -316,7 +328,7 @@ static void put_training(const struct plm_card_facts *facts, struct plm_text *te
   if (!facts->trained) return;
   const struct plm_config *config = &facts->config;
   const struct plm_config_trainer *trainer = &config->trainer;
-  char a[32], b[32];
+  char a[32], b[32], name[256];
   plm_text_puts(text, "## Training\n\n| | |\n|---|---|\n");
   row(text, "objective", "`%s`", plm_objective_name(trainer->objective));
   if (trainer->objective == PLM_OBJECTIVE_MLM)
@@ -332,7 +344,7 @@ static void put_training(const struct plm_card_facts *facts, struct plm_text *te
       plm_format_count(trainer->schedule.warmup_steps, a));
   if (trainer->ema > 0) row(text, "moving average", "decay %g", trainer->ema);
   if (trainer->init_from != NULL)
-    row(text, "started from", "the weights of %s", base_name(trainer->init_from));
+    row(text, "started from", "the weights of %s", base_name(trainer->init_from, name));
   row(text, "precision", "%s", facts->precision);
   row(text, "seed", "%llu", (unsigned long long)config->seed);
   put_corpus(facts, text);
@@ -354,13 +366,13 @@ static void put_row_of_metrics(const cJSON *lines, const char *name, const char 
 
 static void put_how_evaluated(const struct plm_card_facts *facts, struct plm_text *text)
 {
-  const char *rate = is_causal(facts) ? NULL : mask_rate_of(facts->evaluations->child);
+  const double rate = is_causal(facts) ? (double)NAN : mask_rate_of(facts->evaluations->child);
   char count[32];
   plm_text_puts(text, "\n\nEvaluated on the sequences of each split in their order");
   if (facts->trained && facts->config.evaluator.max_tokens > 0)
     plm_text_printf(text, ", up to %s tokens",
                     plm_format_count(facts->config.evaluator.max_tokens, count));
-  if (rate != NULL) plm_text_printf(text, ", %g %% of them masked", 100 * strtod(rate, NULL));
+  if (!isnan(rate)) plm_text_printf(text, ", %g %% of them masked", 100 * rate);
   plm_text_puts(text, ".");
   if (facts->corpus_known && !facts->corpus.info.clustered)
     plm_text_puts(text, " Random split: homologues shared. The split contains relatives of "

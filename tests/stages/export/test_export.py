@@ -236,6 +236,27 @@ def test_another_checkpoints_metrics_are_not_taken(runs):
     assert "## Evaluation" not in pathlib.Path("exported/README.md").read_text()
 
 
+def test_a_copied_run_puts_nothing_of_its_own_into_the_card(runs):
+    """The names of splits and the keys of mask rates come from a file that anybody may have made."""
+    folder = pathlib.Path("run")
+    shutil.copytree(runs / "patched", folder)
+    path = folder / "evaluator.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    more = "\n---\n# evil\n| <b>evil</b> |"
+
+    def card_of(changed):
+        path.write_text("".join(f"{json.dumps(line)}\n" for line in changed))
+        export(folder / "checkpoints" / "latest", "exported", "--force")
+        text = pathlib.Path("exported/README.md").read_text()
+        assert "evil" not in text
+        return ModelCard.load("exported/README.md").data
+
+    names = [{**line, "split": line["split"] + more} for line in lines]
+    assert card_of(names).eval_results is None
+    rates = [{**line, "loss_by_mask_rate": {"0.15" + more: line["loss"]}} for line in lines]
+    assert "mask_rate" not in card_of(rates).eval_results[0].dataset_args
+
+
 def test_a_split_by_clusters_is_told(runs):
     names = [line[1:].split()[0] for line in open(runs / "corpus.fasta") if line.startswith(">")]
     pathlib.Path("clusters.tsv").write_text("".join(f"{name}\t{name}\n" for name in names))
