@@ -97,7 +97,9 @@ static void print_line(void *context, const char *line)
   const struct printing *printing = context;
   if (printing->logs->prefixed) {
     const char *paint = colors[(unsigned char)printing->log->name[0] % 4];
-    printf("%s%-11s |%s ", printing->logs->color ? paint : "", printing->log->name,
+    char name[64];
+    plm_printable(name, sizeof name, printing->log->name, PLM_PRINTABLE_LINE);
+    printf("%s%-11s |%s ", printing->logs->color ? paint : "", name,
            printing->logs->color ? "\033[0m" : "");
   }
   plm_print(stdout, "%s\n", line);
