@@ -86,9 +86,11 @@ static void read_report(const char *line, size_t length, const char *split,
   struct plm_retained *checkpoint = cJSON_IsNumber(step) && step->valuedouble >= 0
                                         ? find(checkpoints, count, (uint64_t)step->valuedouble)
                                         : NULL;
-  if (checkpoint != NULL && is_about(report, checkpoint)) {
+  const bool skipped = cJSON_HasObjectItem(report, "skipped");
+  const bool unread = skipped && cJSON_IsFalse(cJSON_GetObjectItemCaseSensitive(report, "corrupt"));
+  if (checkpoint != NULL && !unread && is_about(report, checkpoint)) {
     checkpoint->reported = true;
-    if (cJSON_HasObjectItem(report, "skipped")) checkpoint->loss = NAN;
+    if (skipped) checkpoint->loss = NAN;
     const cJSON *name = cJSON_GetObjectItemCaseSensitive(report, "split");
     const cJSON *loss = cJSON_GetObjectItemCaseSensitive(report, "loss");
     if (cJSON_IsNumber(loss) && split != NULL && cJSON_IsString(name) &&

@@ -33,8 +33,10 @@ struct plm_retained {
   uint64_t step;
   bool identified; /* identity is known */
   struct plm_hash identity;
-  bool reported; /* the evaluator has written a line for it: a loss, or that it was skipped */
-  double loss;   /* of its evaluation; NAN if there is none */
+  /* The evaluator has written a line for it: a loss, or that it was skipped. A skip does not count
+   * if the checkpoint is intact and only could not be read ("corrupt": false). */
+  bool reported;
+  double loss; /* of its evaluation; NAN if there is none */
   bool newest_valid;
   unsigned kept; /* out: plm_kept_by bits */
   bool remove;   /* out: no reason to keep it */

@@ -60,6 +60,12 @@ static bool equal(const struct plm_manifest_stamp *a, const struct plm_manifest_
          a->nanoseconds == b->nanoseconds;
 }
 
+bool plm_seen_may_pass(plm_status status)
+{
+  return status == PLM_IO || status == PLM_NO_MEMORY || status == PLM_NO_SPACE ||
+         status == PLM_BUSY || status == PLM_TIMEOUT;
+}
+
 struct plm_seen *plm_seen_look(struct plm_seen_list *list, const char *checkpoints, uint64_t step)
 {
   char name[PLM_CHECKPOINT_NAME_SIZE], directory[PLM_PATH_SIZE];
@@ -68,15 +74,26 @@ struct plm_seen *plm_seen_look(struct plm_seen_list *list, const char *checkpoin
   if (seen == NULL || plm_path_join(directory, checkpoints, name, NULL) != PLM_OK) return seen;
   const struct plm_manifest_stamp stamp = stamp_of(directory);
   if (equal(&stamp, &seen->stamp)) return seen;
-  seen->stamp = stamp;
-  seen->failed = false;
   struct plm_manifest *manifest = malloc(sizeof *manifest);
   if (manifest == NULL) return NULL;
-  if (plm_manifest_read(directory, manifest, NULL, NULL) == PLM_OK &&
-      plm_manifest_identity(manifest, &seen->identity))
-    seen->identified = true;
+  const plm_status status = plm_manifest_read(directory, manifest, NULL, NULL);
+  if (status == PLM_OK && plm_manifest_identity(manifest, &seen->identity)) seen->identified = true;
   free(manifest);
+  if (plm_seen_may_pass(status)) return seen; /* the next look reads it again */
+  seen->stamp = stamp;
+  seen->failed = false;
+  seen->attempts = 0;
   return seen;
+}
+
+unsigned plm_seen_postpone(struct plm_seen *seen, int64_t now_ms)
+{
+  enum { ATTEMPTS = 10, LONGEST_S = 60 };
+  if (++seen->attempts >= ATTEMPTS) return 0;
+  const unsigned doubled_s = 1u << (seen->attempts - 1);
+  const unsigned wait_s = doubled_s < LONGEST_S ? doubled_s : LONGEST_S;
+  seen->retry_at_ms = now_ms + 1000 * (int64_t)wait_s;
+  return wait_s;
 }
 
 const struct plm_hash *plm_seen_identity(const struct plm_seen *seen)

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "common/base/hash.h"
+#include "common/base/status.h"
 
 /* How the file system describes a MANIFEST. It differs once the checkpoint is published again. */
 struct plm_manifest_stamp {
@@ -21,6 +22,8 @@ struct plm_seen {
   bool failed;     /* the checkpoint with this stamp did not verify or load */
   bool identified; /* a MANIFEST has been read: the one with this stamp, or an earlier one */
   struct plm_hash identity; /* XXH3-128 of the weights that it lists */
+  unsigned attempts;        /* that failed for a reason that may pass, since the last success */
+  int64_t retry_at_ms;      /* by the monotonic clock: no attempt before this */
 };
 
 /* In ascending order of steps. The caller owns it; {0} is empty, plm_seen_deinit frees it. */
@@ -35,6 +38,13 @@ struct plm_seen *plm_seen_at(struct plm_seen_list *list, uint64_t step);
 /* As plm_seen_at, and reads the identity from the checkpoint's MANIFEST if that has changed since
  * the last look. `checkpoints` is the folder of all checkpoints. */
 struct plm_seen *plm_seen_look(struct plm_seen_list *list, const char *checkpoints, uint64_t step);
+/* Whether an error in reading may pass: input/output, memory, a busy file. Missing descriptors are
+ * PLM_IO. */
+bool plm_seen_may_pass(plm_status status);
+/* Notes that the checkpoint could not be read, for a reason that may pass. Returns the seconds
+ * until the next attempt: 1, 2, 4 and so on up to 60; 0 after ten attempts in a row, which are all.
+ */
+unsigned plm_seen_postpone(struct plm_seen *seen, int64_t now_ms);
 /* The identity of the weights that the step had last; NULL if none was ever read. */
 const struct plm_hash *plm_seen_identity(const struct plm_seen *seen);
 void plm_seen_deinit(struct plm_seen_list *list);

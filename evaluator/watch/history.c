@@ -104,8 +104,9 @@ static bool read_line(void *context, const cJSON *line)
       cJSON_IsString(hex) && plm_hash_from_hex(hex->valuestring, &identity, NULL) == PLM_OK;
   enum plm_split which;
   plm_status status = PLM_OK;
+  const bool unread = cJSON_IsFalse(cJSON_GetObjectItemCaseSensitive(line, "corrupt"));
   if (cJSON_HasObjectItem(line, "skipped"))
-    status = plm_history_add_skip(history, step, NULL);
+    status = unread ? PLM_OK : plm_history_add_skip(history, step, NULL); /* to be tried again */
   else if (cJSON_IsString(split) && plm_split_parse(split->valuestring, &which, NULL) == PLM_OK)
     status = plm_history_add(history, step, identified ? &identity : NULL, which, NULL);
   return status == PLM_OK;

@@ -42,7 +42,8 @@ struct watch {
   struct plm_evaluation *evaluation;          /* NULL until the first checkpoint */
   struct plm_history history;
   struct plm_seen_list seen;
-  uint64_t lines; /* written by this process */
+  struct plm_seen listing; /* attempts to list the folder; not a checkpoint */
+  uint64_t lines;          /* written by this process */
   double baseline_entropy;
   pthread_t watchdog;
   bool watchdog_runs;
@@ -174,15 +175,21 @@ static plm_status write_line(struct watch *watch, cJSON *line, struct plm_error 
   return plm_metrics_sync(watch->metrics, error);
 }
 
-static plm_status report_skip(struct watch *watch, uint64_t step, const char *why,
+/* Why a step is not evaluated. Retention treats a checkpoint that is corrupt as reported, but not
+ * one that could not be read. */
+enum skip { SKIP_MISSING, SKIP_CORRUPT, SKIP_UNREAD };
+
+static plm_status report_skip(struct watch *watch, uint64_t step, enum skip kind, const char *why,
                               struct plm_error *error)
 {
   plm_warning("step %" PRIu64 " is skipped: %s", step, why);
   cJSON *line = plm_metrics_line();
   plm_metrics_integer(line, "step", step);
   plm_metrics_string(line, "skipped", why);
+  if (kind != SKIP_MISSING) cJSON_AddBoolToObject(line, "corrupt", kind == SKIP_CORRUPT);
   plm_metrics_number(line, "time", plm_clock_wall_s());
-  PLM_TRY(write_line(watch, line, error));
+  PLM_TRY(plm_metrics_write(watch->metrics, line, error));
+  watch->lines++;
   return plm_history_add_skip(&watch->history, step, error);
 }
 
@@ -309,6 +316,29 @@ static plm_status evaluate_checkpoint(struct watch *watch, const struct subject 
   return PLM_OK;
 }
 
+/* The checkpoint does not verify or load. If that may pass, it is tried again later. */
+static plm_status give_up_or_postpone(struct watch *watch, uint64_t step, plm_status status,
+                                      const struct plm_error *why, struct plm_error *error)
+{
+  struct plm_seen *seen = plm_seen_at(&watch->seen, step);
+  if (seen == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  if (plm_seen_may_pass(status)) {
+    const unsigned wait_s = plm_seen_postpone(seen, plm_clock_ms());
+    if (wait_s > 0) {
+      plm_warning("step %" PRIu64 " cannot be read; the next attempt is in %u s: %s", step, wait_s,
+                  why->what);
+      return PLM_OK;
+    }
+  }
+  seen->failed = true;
+  const struct plm_history_entry *entry = plm_history_find(&watch->history, step);
+  if (entry != NULL && entry->skipped) return PLM_OK; /* reported before a restart */
+  const bool corrupt = status == PLM_CORRUPT || status == PLM_FORMAT || status == PLM_NOT_FOUND;
+  char text[700];
+  snprintf(text, sizeof text, "does not verify or load: %.600s", why->what);
+  return report_skip(watch, step, corrupt ? SKIP_CORRUPT : SKIP_UNREAD, text, error);
+}
+
 /* Verifies and evaluates one checkpoint. If the checkpoint itself is at fault, it is skipped; an
  * error in the evaluation is the evaluator's own failure. */
 static plm_status take_checkpoint(struct watch *watch, uint64_t step, struct plm_error *error)
@@ -322,14 +352,7 @@ static plm_status take_checkpoint(struct watch *watch, uint64_t step, struct plm
   if (status == PLM_OK) status = load_checkpoint(watch, directory, &why);
   if (status == PLM_OK) return evaluate_checkpoint(watch, &subject, error);
   if (!plm_file_exists(directory)) return PLM_OK; /* the next scan reports it as deleted */
-  struct plm_seen *seen = plm_seen_at(&watch->seen, step);
-  if (seen == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  seen->failed = true;
-  const struct plm_history_entry *entry = plm_history_find(&watch->history, step);
-  if (entry != NULL && entry->skipped) return PLM_OK; /* reported before a restart */
-  char text[700];
-  snprintf(text, sizeof text, "does not verify or load: %.600s", why.what);
-  return report_skip(watch, step, text, error);
+  return give_up_or_postpone(watch, step, status, &why, error);
 }
 
 /* The first multiple of `every` after the newest step that was evaluated. Earlier multiples were
@@ -354,7 +377,7 @@ static plm_status report_missing(struct watch *watch, uint64_t step, uint64_t la
   PLM_TRY(plm_path_join(directory, watch->checkpoints, name, error));
   const bool never = plm_seen_unpublished(directory, step, why, sizeof why);
   snprintf(text, sizeof text, "not published: %s", never ? why : "");
-  return report_skip(watch, step, never ? text : deleted, error);
+  return report_skip(watch, step, SKIP_MISSING, never ? text : deleted, error);
 }
 
 /* Reports steps that are gone without a report: those that were seen here, and those that were due
@@ -370,7 +393,7 @@ static plm_status report_deleted(struct watch *watch, const uint64_t *steps, siz
     for (size_t j = 0; j < count && !there; j++) there = steps[j] == step;
     if (!there &&
         !plm_history_settled(&watch->history, step, plm_seen_identity(seen), watch->splits))
-      PLM_TRY(report_skip(watch, step, deleted, error));
+      PLM_TRY(report_skip(watch, step, SKIP_MISSING, deleted, error));
   }
   if (count == 0 || every == 0) return PLM_OK;
   size_t next = 0;
@@ -383,15 +406,33 @@ static plm_status report_deleted(struct watch *watch, const uint64_t *steps, siz
   return PLM_OK;
 }
 
+/* Lists the folder. If that fails for a reason that may pass, there is nothing to do until the next
+ * attempt, and *steps stays NULL. */
+static plm_status list_checkpoints(struct watch *watch, uint64_t **steps, size_t *count,
+                                   struct plm_error *error)
+{
+  *steps = NULL;
+  *count = 0;
+  if (watch->listing.attempts > 0 && plm_clock_ms() < watch->listing.retry_at_ms) return PLM_OK;
+  const plm_status status = plm_checkpoint_list(watch->checkpoints, steps, count, error);
+  if (status == PLM_NOT_FOUND) return PLM_OK; /* nothing is published yet */
+  if (status == PLM_OK) watch->listing.attempts = 0;
+  if (!plm_seen_may_pass(status)) return status;
+  const unsigned wait_s = plm_seen_postpone(&watch->listing, plm_clock_ms());
+  if (wait_s == 0) return status;
+  plm_warning("the next attempt is in %u s: %s", wait_s, error->what);
+  return PLM_OK;
+}
+
 /* Looks at all checkpoints, oldest first. *again: something was reported, so look again at once. */
 static plm_status scan(struct watch *watch, bool *again, struct plm_error *error)
 {
   uint64_t *steps = NULL;
   size_t count = 0;
   *again = false;
-  plm_status status = plm_checkpoint_list(watch->checkpoints, &steps, &count, error);
-  if (status == PLM_NOT_FOUND) return PLM_OK; /* nothing is published yet */
-  if (status == PLM_OK) status = report_deleted(watch, steps, count, error);
+  PLM_TRY(list_checkpoints(watch, &steps, &count, error));
+  if (steps == NULL) return PLM_OK;
+  plm_status status = report_deleted(watch, steps, count, error);
   for (size_t i = 0; i < count && status == PLM_OK && plm_stop_requested == 0; i++) {
     const struct plm_seen *seen = plm_seen_look(&watch->seen, watch->checkpoints, steps[i]);
     if (seen == NULL) {
@@ -401,6 +442,7 @@ static plm_status scan(struct watch *watch, bool *again, struct plm_error *error
     const unsigned reported =
         plm_history_splits(&watch->history, steps[i], plm_seen_identity(seen));
     if (seen->failed || (reported & watch->splits) == watch->splits) continue;
+    if (seen->attempts > 0 && plm_clock_ms() < seen->retry_at_ms) continue;
     const uint64_t lines = watch->lines;
     status = take_checkpoint(watch, steps[i], error);
     if (watch->lines != lines) {

@@ -10,6 +10,8 @@ found() { # SCENARIO HOW REGEX-OF-CALLS
 found trainer EIO 'open:run/endpoints.json#[1-4]$'
 # A process killed while it replaced a file left NAME.tmp-PID for ever.
 found trainer torn '(fsync|rename):run/(pipeline.yaml|endpoints.json).tmp#1$'
+# One input/output error while a checkpoint was read lost its evaluation.
+found evaluator EIO '(open|read):run/checkpoints/step'
 # A trainer killed at its end left its endpoints and its list of packers.
 found trainer torn '(fsync:run/DONE.tmp|unlink:run/peers)'
 # The same when only `up` looks at the complete run.

@@ -158,19 +158,22 @@ static void reports_are_read_line_by_line(void **state)
                              "{\"v\":1,\"step\":20,\"skipped\":\"deleted before evaluation\"}\n"
                              "{\"v\":1,\"step\":40,\"split\":\"valid\",\"loss\":2.2}\n"
                              "{\"v\":1,\"step\":40,\"skipped\":\"why\"}\n"
+                             "{\"v\":1,\"step\":50,\"skipped\":\"why\",\"corrupt\":true}\n"
+                             "{\"v\":1,\"step\":60,\"skipped\":\"why\",\"corrupt\":false}\n"
                              "{\"v\":1,\"step\":30,\"split\":\"valid\",\"loss\":2.4}";
   assert_int_equal(write(descriptor, text, sizeof text - 1), sizeof text - 1);
   close(descriptor);
-  struct plm_retained checkpoints[] = {{.step = 10, .loss = NAN},
-                                       {.step = 20, .loss = NAN},
-                                       {.step = 30, .loss = NAN},
-                                       {.step = 40, .loss = NAN}};
-  assert_int_equal(plm_retention_read_reports(path, "valid", checkpoints, 4, NULL), PLM_OK);
+  struct plm_retained checkpoints[] = {{.step = 10, .loss = NAN}, {.step = 20, .loss = NAN},
+                                       {.step = 30, .loss = NAN}, {.step = 40, .loss = NAN},
+                                       {.step = 50, .loss = NAN}, {.step = 60, .loss = NAN}};
+  assert_int_equal(plm_retention_read_reports(path, "valid", checkpoints, 6, NULL), PLM_OK);
   unlink(path);
   assert_true(checkpoints[0].reported && checkpoints[0].loss == 2.5);
   assert_true(checkpoints[1].reported && isnan(checkpoints[1].loss));
   assert_false(checkpoints[2].reported); /* an incomplete line is not a report */
   assert_true(checkpoints[3].reported && isnan(checkpoints[3].loss)); /* the last line counts */
+  assert_true(checkpoints[4].reported);
+  assert_false(checkpoints[5].reported); /* it could not be read, which may pass */
   assert_int_equal(plm_retention_read_reports("/nonexistent/file", "valid", checkpoints, 3, NULL),
                    PLM_OK);
 }

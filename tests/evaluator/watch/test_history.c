@@ -39,7 +39,9 @@ static void a_step_with_other_weights_is_another_checkpoint(void **state)
       "{\"step\":4,\"identity\":\"0000000000000000000000000000000b\",\"split\":\"valid\"}\n"
       "{\"step\":8,\"split\":\"valid\"}\n"
       "{\"step\":9,\"identity\":\"0000000000000000000000000000000a\",\"split\":\"valid\"}\n"
-      "{\"step\":9,\"skipped\":\"why\"}\n";
+      "{\"step\":9,\"skipped\":\"why\"}\n"
+      "{\"step\":10,\"skipped\":\"why\",\"corrupt\":true}\n"
+      "{\"step\":11,\"skipped\":\"why\",\"corrupt\":false}\n";
   const struct plm_hash a = {.low = 10}, b = {.low = 11};
   const char *path = scratch_path("anew.jsonl");
   struct plm_history history = {0};
@@ -55,6 +57,8 @@ static void a_step_with_other_weights_is_another_checkpoint(void **state)
   assert_true(plm_history_settled(&history, 9, &b, VALID));
   assert_int_equal(plm_history_splits(&history, 9, &a),
                    0); /* the last line says that it was skipped */
+  assert_true(plm_history_settled(&history, 10, &a, VALID));
+  assert_false(plm_history_settled(&history, 11, &a, VALID)); /* tried again after a restart */
   plm_history_deinit(&history);
 }
 
