@@ -14,6 +14,8 @@
 #include <unistd.h>
 
 #include "common/base/file.h"
+#include "common/base/map_guard.h"
+#include "common/base/printable.h"
 #include "common/base/strict_json.h"
 
 enum {
@@ -61,7 +63,8 @@ enum { DTYPE_COUNT = sizeof dtypes / sizeof *dtypes };
 struct plm_safetensors {
   void *mapping; /* NULL: the caller owns the bytes */
   size_t mapping_size;
-  cJSON *header; /* owns the names */
+  char path[512]; /* of the mapped file, printable and cut to fit, for the guard of the map */
+  cJSON *header;  /* owns the names */
   const cJSON *metadata;
   struct plm_tensor_info *tensors; /* in the order of their data */
   size_t count;
@@ -265,12 +268,11 @@ static plm_status parse_bytes(struct plm_safetensors *file, const unsigned char 
   return parse_entries(file, bytes + 8 + header_size, size - 8 - header_size, error);
 }
 
-static plm_status open_bytes(const void *bytes, size_t size, const char *name,
-                             struct plm_safetensors **file, struct plm_error *error)
+/* Parses the bytes into `made`, which becomes *file or is closed. */
+static plm_status parse_into(struct plm_safetensors *made, const void *bytes, size_t size,
+                             const char *name, struct plm_safetensors **file,
+                             struct plm_error *error)
 {
-  struct plm_safetensors *made = calloc(1, sizeof *made);
-  *file = NULL;
-  if (!made) return plm_error_set(error, PLM_NO_MEMORY, "no memory for %s", name);
   const plm_status status = parse_bytes(made, bytes, size, error);
   if (status != PLM_OK) {
     plm_safetensors_close(made);
@@ -284,7 +286,10 @@ static plm_status open_bytes(const void *bytes, size_t size, const char *name,
 plm_status plm_safetensors_parse(const void *bytes, size_t size, const char *name,
                                  struct plm_safetensors **file, struct plm_error *error)
 {
-  return open_bytes(bytes, size, name, file, error);
+  struct plm_safetensors *made = calloc(1, sizeof *made);
+  *file = NULL;
+  if (!made) return plm_error_set(error, PLM_NO_MEMORY, "no memory for %s", name);
+  return parse_into(made, bytes, size, name, file, error);
 }
 
 static plm_status map_file(const char *path, void **mapping, size_t *size, struct plm_error *error)
@@ -315,24 +320,26 @@ static plm_status map_file(const char *path, void **mapping, size_t *size, struc
 plm_status plm_safetensors_open(const char *path, struct plm_safetensors **file,
                                 struct plm_error *error)
 {
-  void *mapping = NULL;
-  size_t size = 0;
   *file = NULL;
-  PLM_TRY(map_file(path, &mapping, &size, error));
-  const plm_status status = open_bytes(mapping, size, path, file, error);
+  struct plm_safetensors *made = calloc(1, sizeof *made);
+  if (!made) return plm_error_set(error, PLM_NO_MEMORY, "no memory for %s", path);
+  const plm_status status = map_file(path, &made->mapping, &made->mapping_size, error);
   if (status != PLM_OK) {
-    munmap(mapping, size);
+    free(made);
     return status;
   }
-  (*file)->mapping = mapping;
-  (*file)->mapping_size = size;
-  return PLM_OK;
+  plm_printable(made->path, sizeof made->path, path, PLM_PRINTABLE_LINE);
+  plm_map_guard_add(made->mapping, made->mapping_size, made->path);
+  return parse_into(made, made->mapping, made->mapping_size, path, file, error);
 }
 
 void plm_safetensors_close(struct plm_safetensors *file)
 {
   if (!file) return;
-  if (file->mapping) munmap(file->mapping, file->mapping_size);
+  if (file->mapping) {
+    plm_map_guard_remove(file->mapping);
+    munmap(file->mapping, file->mapping_size);
+  }
   cJSON_Delete(file->header);
   free(file->tensors);
   free(file->by_name);
