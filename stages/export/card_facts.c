@@ -27,8 +27,8 @@ static plm_status take_state(struct plm_card_facts *facts, const cJSON *state,
   facts->trained = true;
   facts->tokens = (uint64_t)plm_json_number(counters, "tokens", 0);
   const char *precision = plm_json_string(resolved, "precision", "");
-  const bool bf16 = strcmp(precision, "bf16") == 0;
-  snprintf(facts->precision, sizeof facts->precision, "%s", bf16 ? "bf16" : "fp32");
+  const bool half = strcmp(precision, "bf16") == 0;
+  snprintf(facts->precision, sizeof facts->precision, "%s", half ? "bf16" : "fp32");
   struct plm_hash fingerprint;
   if (plm_hash_from_hex(plm_json_string(cursor, "fingerprint", ""), &fingerprint, NULL) == PLM_OK)
     plm_hash_to_hex(fingerprint, facts->fingerprint);
