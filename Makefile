@@ -235,7 +235,7 @@ PARSER_TESTS := fuzz/% common/base/% common/config/% common/corpus/% common/metr
                 common/sequences/% common/wire/% common/checkpoint/test_safetensors \
                 evaluator/score/test_csv_file evaluator/score/test_variant stages/views/%
 PARSER_BIN := $(filter $(PARSER_TESTS:%=$(BUILD)/tests/%),$(TEST_BIN) $(FUZZ_BIN))
-PARSER_ARCHIVES := $(foreach a,test_support stages evaluator common,$(LIB)/libplm_$(a).a)
+PARSER_ARCHIVES := $(foreach a,test_support stages evaluator trainer common,$(LIB)/libplm_$(a).a)
 TEST_ARCHIVES := $(LIB)/libplm_test_support.a $(foreach s,$(STAGES),$(LIB)/libplm_$(s).a) \
                  $(LIB)/libplm_common.a $(LIB)/libplm_cpu.a $(LIB)/libplm_cuda_emulated.a
 $(PARSER_BIN): $(PARSER_ARCHIVES)

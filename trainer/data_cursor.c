@@ -145,9 +145,9 @@ plm_status plm_data_cursor_from_json(struct plm_data_cursor *cursor, const struc
     if (!is_count(total))
       return plm_error_set(error, PLM_FORMAT, "an entry of epoch_totals is not a count");
     PLM_TRY(pass_epoch(cursor, (uint64_t)total->valuedouble, error));
+    if (cursor->passed > cursor->chunks) /* checked for each, so that the sum cannot overflow */
+      return plm_error_set(error, PLM_FORMAT, "epoch_totals exceed the chunks consumed");
   }
-  if (cursor->passed > cursor->chunks)
-    return plm_error_set(error, PLM_FORMAT, "epoch_totals exceed the chunks consumed");
   return PLM_OK;
 }
 

@@ -7,21 +7,26 @@
  * with "tests/support/fuzz_seed.h" at the top. The function must end the process (abort, a failed
  * assertion, a sanitizer's report) when something is wrong, and keep no state between calls.
  *
- * Each input is a pure function of (seed, iteration). A failure prints both, so that it can be
- * replayed.
+ * Inputs begin with one of fuzz_seeds or with a file of tests/fuzz/corpus/X. These files are run as
+ * they are, too; a finding is kept there. Each input is a pure function of (seed, iteration) and of
+ * these files. A failure prints both numbers, so that it can be replayed.
  *   PLM_FUZZ_SECONDS    how long to run, default 3
  *   PLM_FUZZ_SEED       the seed, default from the clock; printed
  *   PLM_FUZZ_ITERATION  runs only this iteration
+ *   PLM_FUZZ_MEMORY_MB  how much memory the process may take, default 1024: beyond it, allocations
+ *                       fail, or the sanitizer ends the process with a report
  *   fuzz_X FILE…        runs the files as inputs instead
  * -DPLM_LIBFUZZER leaves main() to libFuzzer. */
 #ifndef PLM_TESTS_SUPPORT_FUZZ_MAIN_H
 #define PLM_TESTS_SUPPORT_FUZZ_MAIN_H
 #ifndef PLM_LIBFUZZER
 
+#include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
@@ -30,19 +35,58 @@
 #include "common/base/philox.h"
 #include "tests/support/fuzz_seed.h"
 
-enum { FUZZ_INPUT_LIMIT = 1 << 16, FUZZ_ONE_INPUT_SECONDS = 20 };
+enum { FUZZ_INPUT_LIMIT = 1 << 16, FUZZ_ONE_INPUT_SECONDS = 20, FUZZ_FILES = 1024 };
 
 static unsigned long long fuzz_seed_value, fuzz_iteration;
 static uint32_t fuzz_draws;
 
 void __sanitizer_set_death_callback(void (*callback)(void)) __attribute__((weak));
 
+/* AddressSanitizer reserves terabytes of addresses, so it limits resident memory by itself. */
+const char *__asan_default_options(void);
+const char *__asan_default_options(void)
+{
+  return "hard_rss_limit_mb=1024:max_allocation_size_mb=512";
+}
+
+static struct fuzz_seed fuzz_kept[FUZZ_FILES]; /* the files of the corpus, by name */
+static size_t fuzz_kept_count, fuzz_file;      /* the file that is run as it is, from 1; else 0 */
+
+static int fuzz_is_file(const struct dirent *entry)
+{
+  return entry->d_name[0] != '.';
+}
+
+/* Reads tests/fuzz/corpus/X for the program fuzz_X. */
+static void fuzz_read_corpus(const char *program)
+{
+  char folder[PLM_PATH_SIZE], path[PLM_PATH_SIZE];
+  const char *root = getenv("PLM_ROOT"), *slash = strrchr(program, '/');
+  const char *name = slash != NULL ? slash + 1 : program;
+  struct dirent **entries;
+  snprintf(folder, sizeof folder, "%.2000s/tests/fuzz/corpus/%.200s", root != NULL ? root : ".",
+           strncmp(name, "fuzz_", 5) == 0 ? name + 5 : name);
+  const int count = scandir(folder, &entries, fuzz_is_file, alphasort);
+  for (int i = 0; i < count; i++) {
+    char *bytes;
+    size_t size;
+    if (fuzz_kept_count < FUZZ_FILES &&
+        plm_path_join(path, folder, entries[i]->d_name, NULL) == PLM_OK &&
+        plm_file_read(path, FUZZ_INPUT_LIMIT, &bytes, &size, NULL) == PLM_OK)
+      fuzz_kept[fuzz_kept_count++] = (struct fuzz_seed){bytes, size};
+    free(entries[i]);
+  }
+  if (count >= 0) free(entries);
+}
+
 static void fuzz_say_how_to_replay(void)
 {
   char line[160];
-  const int length = snprintf(line, sizeof line,
-                              "\nfuzz: replay with PLM_FUZZ_SEED=%llu PLM_FUZZ_ITERATION=%llu\n",
-                              fuzz_seed_value, fuzz_iteration);
+  int length = snprintf(line, sizeof line,
+                        "\nfuzz: replay with PLM_FUZZ_SEED=%llu PLM_FUZZ_ITERATION=%llu\n",
+                        fuzz_seed_value, fuzz_iteration);
+  if (fuzz_file != 0)
+    length = snprintf(line, sizeof line, "\nfuzz: it was file %zu of the corpus\n", fuzz_file);
   ssize_t ignored = write(STDERR_FILENO, line, (size_t)length);
   (void)ignored;
 }
@@ -121,20 +165,9 @@ static void fuzz_mutate(uint8_t *input, size_t *size)
   }
 }
 
-static void fuzz_once(uint8_t *input)
+/* In an allocation of the exact size, so that a sanitizer notices a read beyond its end. */
+static void fuzz_run(const void *input, size_t size)
 {
-  uint32_t seeds = 0;
-  while (fuzz_seeds[seeds].bytes != NULL) seeds++;
-  fuzz_draws = 0;
-  size_t size = 0;
-  if (seeds != 0) {
-    const struct fuzz_seed *seed = &fuzz_seeds[fuzz_below(seeds)];
-    size = seed->size < FUZZ_INPUT_LIMIT ? seed->size : FUZZ_INPUT_LIMIT;
-    memcpy(input, seed->bytes, size);
-  }
-  const uint32_t mutations = fuzz_below(16) == 0 ? 0 : 1 + fuzz_below(12);
-  for (uint32_t i = 0; i < mutations; i++) fuzz_mutate(input, &size);
-  /* an allocation of the exact size, so that a sanitizer notices a read beyond its end */
   uint8_t *exact = malloc(size == 0 ? 1 : size);
   PLM_ASSERT(exact != NULL);
   memcpy(exact, input, size);
@@ -144,10 +177,35 @@ static void fuzz_once(uint8_t *input)
   free(exact);
 }
 
+static void fuzz_once(uint8_t *input)
+{
+  uint32_t seeds = 0;
+  while (fuzz_seeds[seeds].bytes != NULL) seeds++;
+  fuzz_draws = 0;
+  size_t size = 0;
+  if (seeds + fuzz_kept_count != 0) {
+    const uint32_t drawn = fuzz_below(seeds + (uint32_t)fuzz_kept_count);
+    const struct fuzz_seed *seed = drawn < seeds ? &fuzz_seeds[drawn] : &fuzz_kept[drawn - seeds];
+    size = seed->size < FUZZ_INPUT_LIMIT ? seed->size : FUZZ_INPUT_LIMIT;
+    memcpy(input, seed->bytes, size);
+  }
+  const uint32_t mutations = fuzz_below(16) == 0 ? 0 : 1 + fuzz_below(12);
+  for (uint32_t i = 0; i < mutations; i++) fuzz_mutate(input, &size);
+  fuzz_run(input, size);
+}
+
 static unsigned long long fuzz_setting(const char *name, unsigned long long fallback)
 {
   const char *text = getenv(name);
   return text == NULL ? fallback : strtoull(text, NULL, 0);
+}
+
+static void fuzz_limit_memory(void)
+{
+  if (__sanitizer_set_death_callback != NULL) return; /* see __asan_default_options */
+  const rlim_t bytes = (rlim_t)fuzz_setting("PLM_FUZZ_MEMORY_MB", 1024) << 20;
+  const struct rlimit limit = {bytes, bytes};
+  (void)setrlimit(RLIMIT_AS, &limit);
 }
 
 static int fuzz_files(int count, char **paths)
@@ -183,6 +241,13 @@ int main(int argc, char **argv)
     signal(SIGBUS, fuzz_died);
     signal(SIGFPE, fuzz_died);
   }
+  fuzz_read_corpus(argv[0]);
+  fuzz_limit_memory();
+  for (size_t i = 0; i < fuzz_kept_count && only == UINT64_MAX; i++) {
+    fuzz_file = i + 1;
+    fuzz_run(fuzz_kept[i].bytes, fuzz_kept[i].size);
+  }
+  fuzz_file = 0;
   uint8_t *input = malloc(FUZZ_INPUT_LIMIT);
   PLM_ASSERT(input != NULL);
   if (only != UINT64_MAX) {
@@ -192,6 +257,7 @@ int main(int argc, char **argv)
     for (; plm_clock_ns() < end; fuzz_iteration++) fuzz_once(input);
   }
   free(input);
+  for (size_t i = 0; i < fuzz_kept_count; i++) free((void *)fuzz_kept[i].bytes);
   printf("fuzz: %llu inputs\n", fuzz_iteration);
   return 0;
 }

@@ -39,6 +39,12 @@ const char *scratch_path(const char *name)
   return path;
 }
 
+void scratch_write(const char *path, const void *bytes, size_t size)
+{
+  FILE *file = fopen(path, "we");
+  PLM_ASSERT(file != NULL && fwrite(bytes, 1, size, file) == size && fclose(file) == 0);
+}
+
 bool scratch_appears(const char *path, const char *text, int timeout_ms)
 {
   for (int waited = 0; waited <= timeout_ms; waited += 50) {

@@ -4,11 +4,15 @@
 #define PLM_TESTS_SUPPORT_SCRATCH_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 /* Returns the folder, the same at each call. Ends the process if it cannot be made. */
 const char *scratch_directory(void);
 /* "FOLDER/NAME"; valid until the eighth call after this one. */
 const char *scratch_path(const char *name);
+
+/* Writes a file there, without waiting for the disk. */
+void scratch_write(const char *path, const void *bytes, size_t size);
 
 /* Waits until a file contains the text; false if that takes longer than timeout_ms. */
 bool scratch_appears(const char *path, const char *text, int timeout_ms);
