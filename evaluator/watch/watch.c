@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
+#include "common/base/descriptors.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/base/thread.h"
@@ -497,10 +498,13 @@ plm_status plm_watch(const struct plm_config *config, struct plm_ops *ops, struc
   watch->config = config;
   watch->ops = ops;
   plm_status status = open_watch(watch, error);
+  plm_descriptors_reserve(); /* for reading checkpoints and writing reports */
   if (status == PLM_OK) plm_ready();
   while (status == PLM_OK && plm_stop_requested == 0) {
     bool again;
+    plm_descriptors_lend();
     status = scan(watch, &again, error);
+    plm_descriptors_take_back();
     if (status != PLM_OK || again) continue;
     if (complete(watch)) break;
     wait_for_news(watch);

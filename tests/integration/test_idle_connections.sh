@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# 1,300 connections that do nothing, to the feed and to the announcements of a trainer with 256
-# descriptors: every checkpoint is published and the run ends as usual.
+# 1,300 connections that do nothing, to each port of a trainer and an evaluator with 256 descriptors:
+# every checkpoint is published and evaluated, and the run ends as usual.
 . "$PLM_ROOT/tests/support/lib.sh"
 
 small_corpus corpus
@@ -13,6 +13,12 @@ small_config pipeline.yaml transformer
 ) &
 trainer=$!
 wait_for 30 jq -e '.feed and .announcements' run/endpoints.json
+(
+  ulimit -n 256
+  exec plm-evaluator -c pipeline.yaml 2>evaluator.err
+) &
+evaluator=$!
+wait_for 30 jq -e '.evaluation_feed' run/endpoints.json
 
 # crowd ENDPOINT: opens connections, and opens those again that are closed
 crowd() {
@@ -35,15 +41,23 @@ crowd() {
 }
 crowd "$(jq -r .feed run/endpoints.json)" 2>/dev/null &
 crowd "$(jq -r .announcements run/endpoints.json)" 2>/dev/null &
+crowd "$(jq -r .evaluation_feed run/endpoints.json)" 2>/dev/null &
 wait_for 30 grep -q 'broke a connection' trainer.err
+wait_for 30 grep -q 'broke a connection' evaluator.err
 
 plm-packer -c pipeline.yaml 2>packer.err &
 wait "$trainer" || {
   tail -n 20 trainer.err >&2
   fail "the trainer ended with $?"
 }
+wait "$evaluator" || {
+  tail -n 20 evaluator.err >&2
+  fail "the evaluator ended with $?"
+}
 for step in 1 2 3 4 5 6 7 8 9 10 11 12; do
   ! grep -q "checkpoint $step FAILED" trainer.err || fail "checkpoint $step failed"
+  [ "$(jq -s "map(select(.step == $step and .skipped == null)) | length" run/evaluator.jsonl)" -ge 1 ] ||
+    fail "checkpoint $step was not evaluated"
 done
 plm-pipeline checkpoints run --verify >/dev/null || fail "a checkpoint is damaged"
 [ -e run/DONE ] || fail "the run is not complete"

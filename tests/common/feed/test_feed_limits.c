@@ -262,7 +262,7 @@ static void hellos_without_reading_cost_little(void **state)
   bounded(deaf_hellos);
 }
 
-/* PINGs are answered, too. */
+/* PINGs are answered as well. */
 static void deaf_pings(void *context)
 {
   const struct attack *attack = context;
