@@ -43,7 +43,7 @@ struct plm_config_network {
   char *feed, *feed_address;                       /* to bind; for others to connect to, */
   char *evaluation_feed, *evaluation_feed_address; /* where NULL means the bound endpoint */
   char *announcements, *announcements_address;
-  char *keys; /* folder of CURVE keys; NULL: the run has keys of its own */
+  char *keys; /* folder of CURVE keys; NULL: the run's own keys */
   double wait_packers_s;
   uint64_t credit_bytes;
 };
@@ -203,7 +203,7 @@ void plm_config_deinit(struct plm_config *config);
 plm_status plm_config_check_resume(const struct plm_config *before, const struct plm_config *now,
                                    struct plm_text *changes, struct plm_error *error);
 
-/* The two plans that a configuration asks for: the one that the trainer consumes, and the
+/* The two plans of a configuration: the one that the trainer consumes, and the
  * evaluator's (truncated head, best fit, no shuffle, seed 0, up to evaluator.max_tokens). */
 struct plm_plan_parameters plm_config_training_plan(const struct plm_config *config);
 struct plm_plan_parameters plm_config_evaluation_plan(const struct plm_config *config);

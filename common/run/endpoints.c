@@ -42,7 +42,7 @@ static plm_status write_json(const char *path, const cJSON *json, unsigned mode,
   return status;
 }
 
-/* A missing or damaged file is written anew: every stage writes its key when it starts. One that
+/* A missing or damaged file is written again: every stage writes its key when it starts. One that
  * cannot be read is left alone, because it has the keys of the other stages. */
 static plm_status read_or_begin(const char *path, cJSON **json, struct plm_error *error)
 {

@@ -152,9 +152,9 @@ static bool names(const char *path, int descriptor)
   return named.st_dev == open_file.st_dev && named.st_ino == open_file.st_ino;
 }
 
-/* NAME.lock was removed, but nobody else can write the metrics, so nothing is lost: it is made
- * anew. If somebody holds the new one, he is about to find the metrics locked, and the next check
- * tries again. */
+/* NAME.lock was removed, but nobody else can write the metrics, so nothing is lost: creates it
+ * again. If another process holds the new file, it is about to find the metrics locked, and the
+ * next check tries again. */
 static plm_status renew(struct plm_lock *lock, struct plm_error *error)
 {
   const int descriptor = open(lock->path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
@@ -165,8 +165,8 @@ static plm_status renew(struct plm_lock *lock, struct plm_error *error)
   }
   close(lock->descriptor);
   lock->descriptor = descriptor;
-  plm_warning("%s was removed; it is made anew, because this %s still writes the run", lock->path,
-              lock->name);
+  plm_warning("%s was removed; it was created again, because this %s still writes the run",
+              lock->path, lock->name);
   return write_holder(lock, error);
 }
 

@@ -30,8 +30,8 @@ struct plm_lock;
 plm_status plm_lock_take(const char *run, const char *name, struct plm_lock **lock,
                          struct plm_error *error);
 /* Called before each line of metrics; it costs two calls of stat. A NAME.lock that was removed is
- * made anew. PLM_BUSY if the metrics file itself was removed or replaced. Any thread may call it.
- */
+ * created again. PLM_BUSY if the metrics file itself was removed or replaced. Any thread may call
+ * it. */
 plm_status plm_lock_watch(struct plm_lock *lock, struct plm_error *error);
 /* As plm_lock_watch; also PLM_BUSY if NAME.lock now names another incarnation. */
 plm_status plm_lock_check(struct plm_lock *lock, struct plm_error *error);

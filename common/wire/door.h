@@ -16,8 +16,8 @@
 #include "common/base/status.h"
 
 struct plm_door_limits {
-  uint32_t connections;    /* in all; fewer if the process may open few descriptors */
-  uint32_t strangers;      /* likewise; the oldest must leave first */
+  uint32_t connections;    /* at most in total; fewer if the process may open few descriptors */
+  uint32_t strangers;      /* at most; beyond it, the oldest is disconnected */
   uint64_t stranger_bytes; /* that a stranger may send */
   uint64_t message_bytes;  /* of the greatest message, headers included */
   int64_t stranger_ms;     /* after which a stranger must leave; 0: never */

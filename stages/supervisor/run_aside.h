@@ -1,7 +1,7 @@
 /* Moving the earlier state of a run to previous-N/ in its folder, for `up --resume never` and `up
  * --resume PATH`. A move takes many renames. previous-N/MOVING says what was to be moved until all
  * of them are on disk, so that one that was killed is finished by the next `up`; otherwise a
- * trainer that finds metrics but no checkpoint would start anew and cut them. */
+ * trainer that finds metrics but no checkpoint would start over and truncate them. */
 #ifndef PLM_STAGES_SUPERVISOR_RUN_ASIDE_H
 #define PLM_STAGES_SUPERVISOR_RUN_ASIDE_H
 

@@ -54,7 +54,7 @@ static uint64_t end_of(const struct plm_follower *follower)
   return last->begin + last->size;
 }
 
-/* Also drops what stdio has buffered, since the file may have been cut and written anew. */
+/* Also drops what stdio has buffered, since the file may have been truncated and written again. */
 static bool go_to(struct plm_follower *follower, uint64_t place)
 {
   clearerr(follower->file);

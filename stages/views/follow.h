@@ -1,5 +1,5 @@
-/* A reader that follows a metrics file as it grows, and goes back when it was cut: after a resume,
- * the lines after the checkpoint are written anew. */
+/* A reader that follows a metrics file as it grows, and goes back when it was truncated: after a
+ * resume, the lines after the checkpoint are written again. */
 #ifndef PLM_STAGES_VIEWS_FOLLOW_H
 #define PLM_STAGES_VIEWS_FOLLOW_H
 

@@ -23,7 +23,7 @@ struct plm_curves {
 };
 
 /* Reads one curve for each split. If a step has several lines, because its checkpoint was published
- * anew, the last one counts. A missing file gives no curves. PLM_NO_MEMORY. */
+ * again, the last one counts. A missing file gives no curves. PLM_NO_MEMORY. */
 plm_status plm_curves_read(const char *path, const char *key, struct plm_curves *curves,
                            struct plm_error *error);
 void plm_curves_deinit(struct plm_curves *curves);

@@ -84,7 +84,7 @@ says err 'No space left on device'
 nothing_unfinished "$run"
 make_room
 
-# ---- the supervisor: the disk fills up while the run is under way; what fails is named, and `up` goes on
+# ---- the supervisor: the disk fills up during the run; what fails is named, and `up` continues
 long=(--set trainer.steps=120 --set trainer.checkpoint.every=2 --set trainer.checkpoint.keep_last=10)
 plm-pipeline up pipeline.yaml --run "$run" "${long[@]}" --set trainer.restart=no \
   --set trainer.checkpoint.max_failed_checkpoints=2 >up.out 2>up.err </dev/null &

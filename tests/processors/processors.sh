@@ -41,7 +41,7 @@ chosen() {
 }
 
 # ---- building ----
-# An apt state of its own, which only knows arm64 and has nothing installed, finds and downloads the
+# A separate apt state, which only knows arm64 and has nothing installed, finds and downloads the
 # packages with all that they depend on.
 apt_arm() {
   apt-get -qq -o APT::Architecture=arm64 -o APT::Architectures::=arm64 -o APT::Sandbox::User= \

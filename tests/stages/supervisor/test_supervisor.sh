@@ -209,10 +209,10 @@ for code in 2 4; do
 done
 TRAINER='exit 3' up no --set trainer.restart=no
 [ $? -eq 1 ] || fail "restart: no"
-# training goes on after the evaluator has failed; the run ends with the reason
+# training continues after the evaluator has failed; the run ends with the reason
 TRAINER=$train EVALUATOR='exit 2' up blind
 [ $? -eq 2 ] || fail "the evaluator's exit 2 is not up's"
-grep -q 'failed: evaluator.0' blind.out && [ -e blind/DONE ] || fail "training did not go on"
+grep -q 'failed: evaluator.0' blind.out && [ -e blind/DONE ] || fail "training did not continue"
 # a trainer that ends without DONE is restarted
 TRAINER='[ -e "$run/again" ] || { touch "$run/again"; exit 0; }; '$train EVALUATOR=$judge up again
 [ $? -eq 0 ] || fail "a trainer that ended early: $(cat again.out)"
