@@ -391,7 +391,7 @@ $(BUILD)/lint.stamp: $(LINT_SRC) $(shell find common kernels $(STAGES) -name '*.
 	@touch $@
 
 .PHONY: sanitize
-sanitize: deps ## run all tests under ASan and UBSan, then under TSan (an hour or more)
+sanitize: deps ## run all tests under ASan and UBSan, then under TSan (takes hours)
 	@$(MAKE) --no-print-directory SAN=address,undefined test
 	@$(MAKE) --no-print-directory SAN=thread test
 
