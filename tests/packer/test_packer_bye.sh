@@ -13,7 +13,8 @@ packer=$!
 expect 0 plm-trainer -c pipeline.yaml "${short[@]}"
 wait_for 30 grep -q 'has not come back' packer.err
 says packer.err 'said BYE'
-grep 'trying again' packer.err && fail "it announces that it tries again"
+# Before the trainer listened, the packer may have said so.
+sed '1,/said BYE/d' packer.err | grep 'trying again' && fail "it announces that it tries again"
 
 wait_for 10 rm -r run # the packer may be writing there
 expect 0 plm-trainer -c pipeline.yaml "${short[@]}"
