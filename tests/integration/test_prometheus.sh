@@ -51,7 +51,7 @@ scrape "$address" /elsewhere
 says page '^HTTP/1.1 404'
 
 # ---- counters start at 0 with the process, positions continue ----------------------------------
-steps_before() { served plm_trainer_step trainer && [ "$(value plm_trainer_step trainer)" -gt 50 ]; }
+steps_before() { served plm_trainer_step trainer && [ "$(value plm_trainer_step trainer)" -gt 8 ]; } # beyond a checkpoint
 wait_for 30 steps_before
 kill -KILL "$(plm-pipeline ps --json | jq '.[] | select(.stage == "trainer") | .pid')"
 restarted() { served plm_trainer_restarts_total trainer && served plm_trainer_steps_total trainer; }
