@@ -31,8 +31,12 @@ STARVED = {
     "memory": resource.RLIMIT_AS,
     "disk": resource.RLIMIT_FSIZE,
 }
-# Libraries abort when memory ends.
-DEATHS = {"memory": (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS)}
+# Libraries abort when memory ends, and the dynamic loader exits with 127 if it lacks anything.
+LOADER = 127
+DEATHS = {
+    "memory": (-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS, LOADER),
+    "descriptors": (LOADER,),
+}
 
 
 def configuration():
@@ -68,7 +72,7 @@ class Stage:
         status = self.process.poll()
         if status is None:
             return
-        expected = (self.killed, *(-number for number in DEATHS.get(self.starved, ())))
+        expected = (self.killed, *DEATHS.get(self.starved, ()))
         need(
             status in (0, 1, 4) or status in expected,
             f"{self.name} ended with {status} (killed: {self.killed}, starved: {self.starved})",
