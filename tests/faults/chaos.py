@@ -161,6 +161,7 @@ class Chaos:
                     stage.process = None
                     self.absent.add(stage.name)
             elif action == "terminate":
+                stage.killed = -signal.SIGTERM  # it may not have begun to handle it
                 os.kill(pid, signal.SIGTERM)
             elif action == "stop":
                 os.kill(pid, signal.SIGSTOP)
