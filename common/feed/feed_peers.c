@@ -111,18 +111,21 @@ static void reject(struct feed_state *feed, const struct plm_message *message, c
   const int64_t now = feed->now_ms;
   feed->counters.refused++;
   if (now - feed->logged_refusal_ms >= 1000) {
+    char ours[PLM_HASH_HEX_SIZE] = "not known yet";
     feed->logged_refusal_ms = now;
-    plm_warning("refused packer %s: %s", name, why);
+    if (feed->fingerprint_known) plm_hash_to_hex(feed->fingerprint, ours);
+    plm_warning("refused packer %s: %s (the fingerprint of the run's corpus: %s)", name, why, ours);
   }
   (void)feed->network.send(feed->network.context, message->identity, message->identity_bytes,
                            &header, why, strlen(why),
                            NULL); /* if this is lost, the packer says HELLO again */
 }
 
-/* Says why a packer is refused; "" if it is admitted. */
+/* Says why a packer is refused; "" if it is admitted. The packer is told this, so it states nothing
+ * of the run that would help a stranger to be admitted. */
 static void objection(const struct feed_state *feed, const struct plm_hello *hello, char why[256])
 {
-  char ours[PLM_HASH_HEX_SIZE], theirs[PLM_HASH_HEX_SIZE];
+  char theirs[PLM_HASH_HEX_SIZE];
   why[0] = '\0';
   if (hello->protocol_least > PLM_WIRE_VERSION || hello->protocol_most < PLM_WIRE_VERSION) {
     snprintf(why, 256, "the packer speaks protocols %u to %u, and this %s speaks %d",
@@ -130,9 +133,8 @@ static void objection(const struct feed_state *feed, const struct plm_hello *hel
   } else if (hello->tokenizer != feed->plan.tokenizer) {
     snprintf(why, 256, "the packer's corpus was made for another tokenizer than data.tokenizer");
   } else if (feed->fingerprint_known && !plm_hash_equal(hello->fingerprint, feed->fingerprint)) {
-    plm_hash_to_hex(feed->fingerprint, ours);
     plm_hash_to_hex(hello->fingerprint, theirs);
-    snprintf(why, 256, "another corpus: its fingerprint is %s, this run's is %s", theirs, ours);
+    snprintf(why, 256, "another corpus than the run's: its fingerprint is %s", theirs);
   } else if (packer_banned(feed, hello->packer_id)) {
     snprintf(why, 256, "it gave wrong chunks or broke the protocol before; see the %s's log",
              feed->role);
