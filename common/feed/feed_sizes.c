@@ -1,6 +1,8 @@
-/* The sizes of windows: packers are asked for them block by block, in order. */
+/* The sizes of windows: packers are asked for them block by block, in order. Two packers are asked
+ * for each block if there are two, and a third one decides if they disagree. */
 #include "common/feed/feed_sizes.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,38 +35,7 @@ struct feed_sizes *feed_sizes_of(struct feed_state *feed, enum plm_split split, 
   return oldest;
 }
 
-void feed_sizes_ask(struct feed_state *feed, struct feed_sizes *sizes, int64_t now)
-{
-  if (sizes->complete) return;
-  if (sizes->request != 0 && feed_peer_serial(feed, sizes->peer) != NULL &&
-      now - sizes->sent_ms < AGAIN_MS)
-    return;
-  struct feed_peer *peer = feed_peer_next(feed, NULL, 0);
-  if (peer == NULL) return;
-  struct plm_header header = feed_header(feed, PLM_MESSAGE_SIZES, peer);
-  header.request = feed->network.draw(feed->network.context);
-  header.split = sizes->split;
-  header.epoch = sizes->epoch;
-  header.first = sizes->known;
-  header.count = FEED_SIZES_BLOCK;
-  if (!feed_peer_send(feed, peer, &header, NULL, 0)) return;
-  sizes->request = header.request;
-  sizes->peer = peer->serial;
-  sizes->sent_ms = now;
-}
-
-static bool is_asked(const struct feed_sizes *sizes, const struct feed_peer *peer, uint64_t request)
-{
-  return request != 0 && sizes->request == request && sizes->peer == peer->serial;
-}
-
-void feed_sizes_nack(struct feed_state *feed, const struct feed_peer *peer, uint64_t request,
-                     int64_t now)
-{
-  for (int i = 0; i < FEED_EPOCHS; i++)
-    if (is_asked(&feed->sizes[i], peer, request))
-      feed->sizes[i].sent_ms = now - AGAIN_MS + FEED_RETRY_MS;
-}
+/* ---- accepting answers --------------------------------------------------------------------- */
 
 static bool grow(struct feed_sizes *sizes, uint64_t windows)
 {
@@ -77,15 +48,159 @@ static bool grow(struct feed_sizes *sizes, uint64_t windows)
   return true;
 }
 
+static void accept(struct feed_state *feed, struct feed_sizes *sizes,
+                   const struct feed_sizes_ask *answer)
+{
+  struct plm_error error;
+  if (!grow(sizes, sizes->known + answer->count)) {
+    (void)plm_error_set(&error, PLM_NO_MEMORY, "no memory for the sizes of windows");
+    feed_fail(feed, &error);
+    return;
+  }
+  for (uint32_t i = 0; i < answer->count; i++) {
+    sizes->counts[sizes->known++] = answer->counts[i];
+    sizes->chunks += answer->counts[i];
+  }
+  sizes->complete = answer->count < FEED_SIZES_BLOCK;
+  memset(sizes->asks, 0, sizeof sizes->asks);
+  feed->network.changed(feed->network.context);
+}
+
+static bool same(const struct feed_sizes_ask *a, const struct feed_sizes_ask *b)
+{
+  return a->count == b->count && memcmp(a->counts, b->counts, a->count * sizeof *a->counts) == 0;
+}
+
+/* Two agree on `right`: whoever said something else is banned. */
+static void accept_majority(struct feed_state *feed, struct feed_sizes *sizes, int right)
+{
+  const struct feed_sizes_ask answer = sizes->asks[right];
+  for (int i = 0; i < FEED_ASKS; i++) {
+    const struct feed_sizes_ask *other = &sizes->asks[i];
+    if (!other->answered || same(other, &answer)) continue;
+    plm_warning("packer %s gave wrong sizes for windows %llu.. of epoch %llu", other->name,
+                (unsigned long long)sizes->known, (unsigned long long)sizes->epoch);
+    feed_peer_ban(feed, other->ask.packer_id,
+                  "its sizes of windows differ from those of two other packers");
+  }
+  accept(feed, sizes, &answer);
+}
+
+static void disagree(struct feed_state *feed, const struct feed_sizes *sizes,
+                     const struct feed_sizes_ask *const given[FEED_ASKS], int count)
+{
+  struct plm_error error;
+  (void)plm_error_set(&error, PLM_CORRUPT,
+                      "packers %s and %s disagree on how many chunks windows %llu.. of epoch %llu "
+                      "(%s) have; %s",
+                      given[0]->name, given[1]->name, (unsigned long long)sizes->known,
+                      (unsigned long long)sizes->epoch, plm_split_name(sizes->split),
+                      count > 2 ? "a third packer says something else"
+                                : "there is no third packer to decide");
+  (void)plm_error_hint(&error, "verify the corpus on both hosts: plm-pipeline corpus DIR --verify");
+  feed_fail(feed, &error);
+}
+
+/* Accepts, or fails, as soon as the answers allow it. One answer is enough if nobody else is here,
+ * or if nobody else answers for a second. */
+static void decide(struct feed_state *feed, struct feed_sizes *sizes)
+{
+  const struct feed_sizes_ask *given[FEED_ASKS];
+  uint64_t excluded[FEED_ASKS];
+  int count = 0;
+  for (int i = 0; i < FEED_ASKS; i++) {
+    if (!sizes->asks[i].answered) continue;
+    for (int j = 0; j < count; j++)
+      if (same(given[j], &sizes->asks[i])) {
+        accept_majority(feed, sizes, i);
+        return;
+      }
+    excluded[count] = sizes->asks[i].ask.packer_id;
+    given[count++] = &sizes->asks[i];
+  }
+  if (count == 0) return;
+  const bool alone = feed_peer_next(feed, excluded, count) == NULL;
+  if (count == 1 && (alone || feed->now_ms - given[0]->answered_ms >= AGAIN_MS))
+    accept(feed, sizes, given[0]);
+  else if (count == FEED_ASKS || (count > 1 && alone))
+    disagree(feed, sizes, given, count);
+}
+
+/* ---- asking -------------------------------------------------------------------------------- */
+
+static bool ask_peer(struct feed_state *feed, const struct feed_sizes *sizes,
+                     struct feed_peer *peer, int64_t now, struct feed_sizes_ask *made)
+{
+  struct plm_header header = feed_header(feed, PLM_MESSAGE_SIZES, peer);
+  header.request = feed->network.draw(feed->network.context);
+  header.split = sizes->split;
+  header.epoch = sizes->epoch;
+  header.first = sizes->known;
+  header.count = FEED_SIZES_BLOCK;
+  const struct feed_ask ask = {header.request, peer->serial, peer->packer_id, now};
+  *made = (struct feed_sizes_ask){.ask = ask};
+  snprintf(made->name, sizeof made->name, "%s", peer->name);
+  if (feed_peer_send(feed, peer, &header, NULL, 0)) return true;
+  *made = (struct feed_sizes_ask){0};
+  return false;
+}
+
+void feed_sizes_ask(struct feed_state *feed, struct feed_sizes *sizes, int64_t now)
+{
+  uint64_t excluded[FEED_ASKS];
+  int count = 0, answers = 0;
+  if (sizes->complete || feed->failed.status != PLM_OK) return;
+  decide(feed, sizes);
+  if (sizes->complete || feed->failed.status != PLM_OK) return;
+  for (int i = 0; i < FEED_ASKS; i++) {
+    struct feed_sizes_ask *asked = &sizes->asks[i];
+    if (asked->ask.request == 0) continue;
+    if (!asked->answered &&
+        (feed_peer_serial(feed, asked->ask.peer) == NULL || now - asked->ask.sent_ms >= AGAIN_MS)) {
+      *asked = (struct feed_sizes_ask){0};
+      continue;
+    }
+    answers += asked->answered;
+    excluded[count++] = asked->ask.packer_id;
+  }
+  for (int i = 0; i < FEED_ASKS && count < (answers > 1 ? FEED_ASKS : 2); i++) {
+    if (sizes->asks[i].ask.request != 0) continue;
+    struct feed_peer *peer = feed_peer_next(feed, excluded, count);
+    if (peer == NULL) return;
+    const uint64_t packer_id = peer->packer_id;
+    if (ask_peer(feed, sizes, peer, now, &sizes->asks[i])) excluded[count++] = packer_id;
+  }
+}
+
+static struct feed_sizes_ask *find_ask(struct feed_state *feed, const struct feed_peer *peer,
+                                       uint64_t request, struct feed_sizes **found)
+{
+  for (int i = 0; i < FEED_EPOCHS && request != 0; i++)
+    for (int j = 0; j < FEED_ASKS && feed->sizes[i].used; j++) {
+      struct feed_sizes_ask *asked = &feed->sizes[i].asks[j];
+      if (asked->answered || asked->ask.request != request || asked->ask.peer != peer->serial)
+        continue;
+      *found = &feed->sizes[i];
+      return asked;
+    }
+  return NULL;
+}
+
+void feed_sizes_nack(struct feed_state *feed, const struct feed_peer *peer, uint64_t request,
+                     int64_t now)
+{
+  struct feed_sizes *sizes;
+  struct feed_sizes_ask *asked = find_ask(feed, peer, request, &sizes);
+  if (asked != NULL) asked->ask.sent_ms = now - AGAIN_MS + FEED_RETRY_MS;
+}
+
 bool feed_sizes_answer(struct feed_state *feed, const struct feed_peer *peer,
                        const struct plm_message *message, struct plm_error *error)
 {
   const struct plm_header *header = &message->header;
-  struct feed_sizes *sizes = NULL;
-  for (int i = 0; i < FEED_EPOCHS; i++)
-    if (feed->sizes[i].used && is_asked(&feed->sizes[i], peer, header->request))
-      sizes = &feed->sizes[i];
-  if (sizes == NULL) return false;
+  struct feed_sizes *sizes;
+  struct feed_sizes_ask *asked = find_ask(feed, peer, header->request, &sizes);
+  if (asked == NULL) return false;
   const uint8_t *bytes = zmq_msg_data((zmq_msg_t *)&message->payload);
   if (header->split != (uint32_t)sizes->split || header->epoch != sizes->epoch ||
       header->first != sizes->known || header->count > FEED_SIZES_BLOCK ||
@@ -95,24 +210,16 @@ bool feed_sizes_answer(struct feed_state *feed, const struct feed_peer *peer,
     return true;
   }
   for (uint32_t i = 0; i < header->count; i++) {
-    const uint32_t chunks = plm_data_read_count(bytes + 4 * (size_t)i);
-    if (chunks == 0 || chunks > CHUNKS_MOST) {
-      (void)plm_error_set(error, PLM_PROTOCOL, "SIZED states a window of %u chunks", chunks);
+    asked->counts[i] = plm_data_read_count(bytes + 4 * (size_t)i);
+    if (asked->counts[i] == 0 || asked->counts[i] > CHUNKS_MOST) {
+      (void)plm_error_set(error, PLM_PROTOCOL, "SIZED states a window of %u chunks",
+                          asked->counts[i]);
       return true;
     }
   }
-  if (!grow(sizes, sizes->known + header->count)) {
-    (void)plm_error_set(error, PLM_NO_MEMORY, "no memory for the sizes of windows");
-    feed_fail(feed, error);
-    return true;
-  }
-  for (uint32_t i = 0; i < header->count; i++) {
-    const uint32_t chunks = plm_data_read_count(bytes + 4 * (size_t)i);
-    sizes->counts[sizes->known++] = chunks;
-    sizes->chunks += chunks;
-  }
-  sizes->request = 0;
-  sizes->complete = header->count < FEED_SIZES_BLOCK;
-  feed->network.changed(feed->network.context);
+  asked->count = header->count;
+  asked->answered = true;
+  asked->answered_ms = feed->now_ms;
+  decide(feed, sizes);
   return true;
 }

@@ -6,7 +6,8 @@
 
 /* What is known about an epoch, perhaps nothing yet. Valid until the next call. */
 struct feed_sizes *feed_sizes_of(struct feed_state *feed, enum plm_split split, uint64_t epoch);
-/* Asks a packer for the windows after those known, unless one was asked within the last second. */
+/* Asks two packers, if there are two, for the windows after those known, unless one was asked
+ * within the last second. */
 void feed_sizes_ask(struct feed_state *feed, struct feed_sizes *sizes, int64_t now);
 /* Takes SIZED. False: this peer was not asked for these sizes. PLM_PROTOCOL in error: the answer is
  * not valid. */

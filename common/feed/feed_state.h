@@ -132,8 +132,15 @@ struct feed_sizes {
   bool complete;    /* the epoch has no more windows */
   uint32_t *counts; /* chunks of each window */
   uint64_t capacity;
-  uint64_t request, peer; /* the SIZES that was sent, 0: none; serial of its packer */
-  int64_t sent_ms;
+  /* Who was asked for the next windows, and the answers that came. */
+  struct feed_sizes_ask {
+    struct feed_ask ask;
+    bool answered;
+    int64_t answered_ms;
+    uint32_t count;
+    uint32_t counts[FEED_SIZES_BLOCK];
+    char name[96]; /* of the packer */
+  } asks[FEED_ASKS];
   uint64_t used_at; /* the least recently used entry is reused for another epoch */
 };
 

@@ -107,7 +107,7 @@ static void answer(struct fake_packer *packer, const struct plm_header *header)
     reply.count = header->first >= FAKE_WINDOWS ? 0 : (uint32_t)(FAKE_WINDOWS - header->first);
     if (reply.count > header->count) reply.count = header->count;
     for (uint32_t i = 0; i < reply.count; i++)
-      plm_data_write_count(FAKE_WINDOW_CHUNKS, payload + 4 * i);
+      plm_data_write_count(FAKE_WINDOW_CHUNKS + packer->lies_sizes, payload + 4 * i);
     send_to(packer, &reply, payload, 4 * (size_t)reply.count);
     break;
   case PLM_MESSAGE_GET:

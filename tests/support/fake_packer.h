@@ -20,6 +20,7 @@ struct fake_packer {
   atomic_int delay_ms;                  /* before each DATA */
   atomic_bool deaf;                     /* answers no GET */
   atomic_bool lies;                     /* changes a token in every chunk */
+  atomic_bool lies_sizes;               /* states a chunk too many for every window */
   atomic_bool nacks;                    /* refuses every GET */
   _Atomic(struct fake_packer *) forges; /* answers that packer's GETs in its place */
   atomic_ullong asked_bytes;            /* bytes of tokens in all GETs seen while deaf */

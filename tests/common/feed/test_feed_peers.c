@@ -200,6 +200,40 @@ static void a_third_verdict_cannot_be_forged(void **state)
   part(&meeting);
 }
 
+/* Two packers, one of which states wrong sizes of windows; `third` adds one that decides. */
+static void meet_a_wrong_size(struct meeting *meeting, bool third)
+{
+  meet(meeting, 2, 0);
+  meeting->packers[0].lies_sizes = true;
+  if (third) join(meeting, 3);
+}
+
+static void a_wrong_size_ends_the_run_without_a_third(void **state)
+{
+  (void)state;
+  struct meeting meeting;
+  struct plm_error error = {0};
+  meet_a_wrong_size(&meeting, false);
+  assert_int_equal(take(meeting.feed, &meeting.options, 4, &error), PLM_CORRUPT);
+  assert_non_null(strstr(error.what, "disagree on how many chunks"));
+  assert_non_null(strstr(error.what, "no third packer"));
+  part(&meeting);
+}
+
+static void a_third_packer_decides_on_sizes(void **state)
+{
+  (void)state;
+  struct meeting meeting;
+  struct plm_error error = {0};
+  meet_a_wrong_size(&meeting, true);
+  while (meeting.packers[0].rejects == 0)
+    assert_int_equal(take(meeting.feed, &meeting.options, 64, &error), PLM_OK);
+  assert_int_equal(take(meeting.feed, &meeting.options, 4, &error), PLM_OK);
+  assert_int_equal(meeting.packers[1].rejects, 0);
+  assert_int_equal(meeting.packers[2].rejects, 0);
+  part(&meeting);
+}
+
 /* Ids of requests differ in most of their bits: who sees one cannot guess the next. */
 static void request_ids_cannot_be_guessed(void **state)
 {
@@ -471,6 +505,8 @@ int main(void)
       cmocka_unit_test(disagreement_ends_the_run_without_a_third),
       cmocka_unit_test(third_packer_decides),
       cmocka_unit_test(a_third_verdict_cannot_be_forged),
+      cmocka_unit_test(a_wrong_size_ends_the_run_without_a_third),
+      cmocka_unit_test(a_third_packer_decides_on_sizes),
       cmocka_unit_test(request_ids_cannot_be_guessed),
       cmocka_unit_test(credit_bounds_what_is_asked_for),
       cmocka_unit_test(nacks_are_asked_elsewhere),
