@@ -201,19 +201,42 @@ struct plm_tail_place plm_tail_end(const char *path)
   return (struct plm_tail_place){(uint64_t)info.st_ino, (uint64_t)info.st_size};
 }
 
-void plm_tail_init_last(struct plm_tail *tail, const char *path, struct plm_tail_place from,
-                        size_t lines)
+/* The inodes of the log and the files that it was rotated to; 0 for one that is missing. */
+static void list_inodes(const char *path, uint64_t inodes[PLM_LOG_FILES_KEPT + 1])
 {
-  plm_tail_init(tail, path, 0);
+  for (unsigned number = 0; number <= PLM_LOG_FILES_KEPT; number++) {
+    char name[PLM_PATH_SIZE];
+    struct stat info;
+    const bool there = plm_log_file_name(name, path, number) && stat(name, &info) == 0;
+    inodes[number] = there ? (uint64_t)info.st_ino : 0;
+  }
+}
+
+static void find_start(struct plm_tail *tail, struct plm_tail_place from, size_t lines)
+{
   for (unsigned number = 0; number <= PLM_LOG_FILES_KEPT; number++) {
     struct stat info;
-    const int file = open_log(path, number, &info);
-    if (file < 0) return;
+    const int file = open_log(tail->path, number, &info);
+    if (file < 0) continue; /* missing while logs are renamed */
     const bool first = (uint64_t)info.st_ino == from.inode;
     const uint64_t least = first ? from.offset : 0;
     tail->inode = (uint64_t)info.st_ino;
     tail->offset = lines == SIZE_MAX ? least : find_lines(file, least, &lines);
     close(file);
     if (first || lines == 0) return;
+  }
+}
+
+void plm_tail_init_last(struct plm_tail *tail, const char *path, struct plm_tail_place from,
+                        size_t lines)
+{
+  enum { TRIES = 100 };
+  uint64_t before[PLM_LOG_FILES_KEPT + 1], after[PLM_LOG_FILES_KEPT + 1];
+  for (int i = 0; i < TRIES; i++) { /* again if the log was rotated meanwhile */
+    plm_tail_init(tail, path, 0);
+    list_inodes(path, before);
+    find_start(tail, from, lines);
+    list_inodes(path, after);
+    if (memcmp(before, after, sizeof before) == 0) return;
   }
 }
