@@ -27,7 +27,7 @@ export TSAN_OPTIONS=${TSAN_OPTIONS:-suppressions=$PLM_ROOT/tests/support/tsan.su
 jobs=${JOBS:-$(nproc)}
 case ${PLM_BUILD##*/} in asan | tsan) sanitized=1 ;; *) sanitized= ;; esac
 [ -z "$sanitized" ] || export PLM_TEST_ONCE=1
-limit_s=${PLM_TEST_LIMIT_S:-${sanitized:+3600}}
+limit_s=${PLM_TEST_LIMIT_S:-${sanitized:+7200}}
 limit_s=${limit_s:-900}
 export limit_s
 results=$(mktemp -d)
