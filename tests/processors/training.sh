@@ -14,7 +14,8 @@ train() {
   shift 2
   # A slow machine takes its time to start; --set says so before anything else does.
   local set=(--set network.wait_packers_s=300 --set trainer.steps="$steps" --set trainer.threads=2
-    --set data.max_length=128 --set trainer.batch_tokens=256 --set trainer.micro_batch_tokens=128
+    --set model.num_unet_layers=2 --set data.max_length=128 --set trainer.batch_tokens=128
+    --set trainer.micro_batch_tokens=128
     --set trainer.checkpoint.every="$steps")
   "$@" "$bin/plm-packer" -c pipeline.yaml --corpus corpus --run "$run" "${set[@]}" >"$run.packer.log" 2>&1 &
   packer=$!
