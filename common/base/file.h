@@ -54,7 +54,7 @@ plm_status plm_parent_sync(const char *path, struct plm_error *error);
 plm_status plm_directory_make(const char *path, struct plm_error *error);
 
 /* Reads the next entry of a folder; *entry is NULL at its end. An error is not mistaken for the
- * end, which a loop over readdir alone would do. path is only used in errors. */
+ * end, as it is in a plain loop over readdir. path is only used in errors. */
 plm_status plm_directory_next(DIR *folder, const char *path, const struct dirent **entry,
                               struct plm_error *error);
 

@@ -119,10 +119,10 @@ static void decide(struct feed_state *feed, struct feed_sizes *sizes)
     given[count++] = &sizes->asks[i];
   }
   if (count == 0) return;
-  const bool alone = feed_peer_next(feed, excluded, count) == NULL;
-  if (count == 1 && (alone || feed->now_ms - given[0]->answered_ms >= AGAIN_MS))
+  const bool no_other = feed_peer_next(feed, excluded, count) == NULL;
+  if (count == 1 && (no_other || feed->now_ms - given[0]->answered_ms >= AGAIN_MS))
     accept(feed, sizes, given[0]);
-  else if (count == FEED_ASKS || (count > 1 && alone))
+  else if (count == FEED_ASKS || (count > 1 && no_other))
     disagree(feed, sizes, given, count);
 }
 

@@ -60,16 +60,21 @@ static int open_log(const char *path, unsigned number, struct stat *info)
   return file;
 }
 
-/* The number of the log with this inode; -1 if it is gone or the file is not rotated at all. */
-static int number_of(const char *path, uint64_t inode)
+/* The inode of log number `number`; 0 if it is missing. */
+static uint64_t inode_of(const char *path, unsigned number)
 {
   char name[PLM_PATH_SIZE];
   struct stat info;
-  for (unsigned number = 0; number <= PLM_LOG_FILES_KEPT; number++) {
-    if (plm_log_file_name(name, path, number) && stat(name, &info) == 0 &&
-        (uint64_t)info.st_ino == inode)
-      return (int)number;
-  }
+  const bool exists = plm_log_file_name(name, path, number) && stat(name, &info) == 0;
+  return exists ? (uint64_t)info.st_ino : 0;
+}
+
+/* The number of the log with this inode, which is not 0; -1 if it is gone or the file is not
+ * rotated at all. */
+static int number_of(const char *path, uint64_t inode)
+{
+  for (unsigned number = 0; number <= PLM_LOG_FILES_KEPT; number++)
+    if (inode_of(path, number) == inode) return (int)number;
   return -1;
 }
 
@@ -77,10 +82,9 @@ static int number_of(const char *path, uint64_t inode)
  * numbers have a gap. */
 static int oldest(const char *path)
 {
-  char name[PLM_PATH_SIZE];
   int highest = 0;
   for (unsigned number = 1; number <= PLM_LOG_FILES_KEPT; number++)
-    if (plm_log_file_name(name, path, number) && plm_file_exists(name)) highest = (int)number;
+    if (inode_of(path, number) != 0) highest = (int)number;
   return highest;
 }
 
@@ -109,8 +113,7 @@ static int open_current(struct plm_tail *tail, bool *rotated)
   *rotated = number > 0;
   if (file < 0) return -1;
   const bool other = tail->inode != 0 && tail->inode != (uint64_t)info.st_ino;
-  char older[PLM_PATH_SIZE];
-  const bool lost = other && plm_log_file_name(older, tail->path, 1) && plm_file_exists(older);
+  const bool lost = other && inode_of(tail->path, 1) != 0;
   if ((uint64_t)info.st_size < tail->offset || lost) {
     tail->offset = 0;
     tail->partial_size = 0;
@@ -204,12 +207,8 @@ struct plm_tail_place plm_tail_end(const char *path)
 /* The inodes of the log and the files that it was rotated to; 0 for one that is missing. */
 static void list_inodes(const char *path, uint64_t inodes[PLM_LOG_FILES_KEPT + 1])
 {
-  for (unsigned number = 0; number <= PLM_LOG_FILES_KEPT; number++) {
-    char name[PLM_PATH_SIZE];
-    struct stat info;
-    const bool there = plm_log_file_name(name, path, number) && stat(name, &info) == 0;
-    inodes[number] = there ? (uint64_t)info.st_ino : 0;
-  }
+  for (unsigned number = 0; number <= PLM_LOG_FILES_KEPT; number++)
+    inodes[number] = inode_of(path, number);
 }
 
 static void find_start(struct plm_tail *tail, struct plm_tail_place from, size_t lines)
