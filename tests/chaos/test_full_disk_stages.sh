@@ -3,16 +3,7 @@
 # left behind, and once there is room again the same command completes the run.
 #
 # The disk is a small tmpfs in a mount namespace of this script, as in test_full_disk.sh.
-# shellcheck disable=SC2086 # words of a command
-if [ "${1:-}" != inside ]; then
-  for namespace in "unshare -rm" "unshare -m"; do
-    if $namespace mount -t tmpfs none "${PLM_TMP:?}" 2>/dev/null; then
-      exec $namespace "$BASH" "$0" inside
-    fi
-  done
-  echo "no mount namespaces here"
-  exit 77
-fi
+. "${PLM_ROOT:?}/tests/support/own_mounts.sh"
 . "${PLM_ROOT:?}/tests/support/lib.sh"
 small_corpus corpus
 small_config pipeline.yaml transformer
