@@ -54,15 +54,6 @@ static int prepare(void **state)
   return packers_run(argv, scratch_path("keys.log"));
 }
 
-static unsigned mode_of(const char *name)
-{
-  char path[2 * PLM_PATH_SIZE];
-  struct stat about;
-  snprintf(path, sizeof path, "%s/%s", keys, name);
-  assert_int_equal(stat(path, &about), 0);
-  return about.st_mode & 0777u;
-}
-
 static void keys_are_written_once(void **state)
 {
   (void)state;
@@ -70,9 +61,9 @@ static void keys_are_written_once(void **state)
   struct plm_error error = {0};
   struct plm_keypair first, second;
   char server[PLM_KEY_TEXT];
-  assert_int_equal(mode_of("server.key"), 0600);
-  assert_int_equal(mode_of("clients/node.key"), 0600);
-  assert_int_equal(mode_of("server.pub"), 0644);
+  assert_int_equal(scratch_mode(keys, "server.key"), 0600);
+  assert_int_equal(scratch_mode(keys, "clients/node.key"), 0600);
+  assert_int_equal(scratch_mode(keys, "server.pub"), 0644);
   assert_int_equal(plm_keys_server(keys, &first, &error), PLM_OK);
   assert_int_equal(plm_keys_write(keys, "node", &made, &error), PLM_OK);
   assert_int_equal(made, 0);
@@ -163,21 +154,26 @@ static void refused(const char *client_keys, const char *reason, const char *nam
   plm_feed_close(feed);
 }
 
-/* It exits with 2 and says where the keys may be. */
+/* A packer without keys for the address exits with 2 before it tries anything, and its log has each
+ * of the texts. */
+static void exits_at_once(const char *address, const char *log, const char *const texts[])
+{
+  char *bytes;
+  size_t size;
+  const char *const argv[] = {
+      packers_program("plm-packer"), "--corpus", corpus, "--connect", address, NULL};
+  assert_int_equal(packers_run(argv, log), 2);
+  assert_int_equal(plm_file_read(log, 4096, &bytes, &size, NULL), PLM_OK);
+  for (size_t i = 0; texts[i] != NULL; i++) assert_non_null(strstr(bytes, texts[i]));
+  free(bytes);
+}
+
 static void without_a_key(void **state)
 {
   (void)state;
-  char *bytes;
-  size_t size;
-  const char *log = scratch_path("none.log");
-  const char *const argv[] = {packers_program("plm-packer"), "--corpus", corpus, "--connect",
-                              "tcp://127.0.0.1:5701",        NULL};
-  assert_int_equal(packers_run(argv, log), 2);
-  assert_int_equal(plm_file_read(log, 4096, &bytes, &size, NULL), PLM_OK);
-  assert_non_null(strstr(bytes, "no keys for tcp://127.0.0.1:5701"));
-  assert_non_null(strstr(bytes, "--run DIR"));
-  assert_non_null(strstr(bytes, "--keys DIR"));
-  free(bytes);
+  exits_at_once(
+      "tcp://127.0.0.1:5701", scratch_path("none.log"),
+      (const char *const[]){"no keys for tcp://127.0.0.1:5701", "--run DIR", "--keys DIR", NULL});
 }
 
 static void with_an_unknown_key(void **state)
@@ -260,19 +256,11 @@ static void announcements_use_them_as_well(void **state)
   plm_announcer_close(announcer);
 }
 
-/* It exits with 2 and says what to do before it tries anything. */
 static void beyond_loopback_needs_keys(void **state)
 {
   (void)state;
-  char *bytes;
-  size_t size;
-  const char *log = scratch_path("beyond.log");
-  const char *const argv[] = {packers_program("plm-packer"), "--corpus", corpus, "--connect",
-                              "tcp://192.0.2.1:5701",        NULL};
-  assert_int_equal(packers_run(argv, log), 2);
-  assert_int_equal(plm_file_read(log, 4096, &bytes, &size, NULL), PLM_OK);
-  assert_non_null(strstr(bytes, "plm-pipeline keys DIR"));
-  free(bytes);
+  exits_at_once("tcp://192.0.2.1:5701", scratch_path("beyond.log"),
+                (const char *const[]){"plm-pipeline keys DIR", NULL});
   const char *const missing[] = {packers_program("plm-packer"),
                                  "--corpus",
                                  corpus,

@@ -17,15 +17,6 @@
 #include "tests/support/packers.h"
 #include "tests/support/scratch.h"
 
-static unsigned mode_of(const char *folder, const char *name)
-{
-  char path[2 * PLM_PATH_SIZE];
-  struct stat about;
-  snprintf(path, sizeof path, "%s/%s", folder, name);
-  assert_int_equal(stat(path, &about), 0);
-  return about.st_mode & 07777u;
-}
-
 static void the_first_stage_makes_them(void **state)
 {
   (void)state;
@@ -37,10 +28,10 @@ static void the_first_stage_makes_them(void **state)
   assert_int_equal(plm_run_keys(run, NULL, keys, &error), PLM_OK);
   umask(before);
   assert_string_equal(keys, scratch_path("new/run/keys"));
-  assert_int_equal(mode_of(keys, ""), 0700);
-  assert_int_equal(mode_of(keys, "clients"), 0700);
-  assert_int_equal(mode_of(keys, "server.key"), 0600);
-  assert_int_equal(mode_of(keys, "clients/run.key"), 0600);
+  assert_int_equal(scratch_mode(keys, ""), 0700);
+  assert_int_equal(scratch_mode(keys, "clients"), 0700);
+  assert_int_equal(scratch_mode(keys, "server.key"), 0600);
+  assert_int_equal(scratch_mode(keys, "clients/run.key"), 0600);
   assert_int_equal(plm_keys_server(keys, &first, &error), PLM_OK);
   assert_int_equal(plm_run_keys(run, NULL, again, &error), PLM_OK);
   assert_int_equal(plm_keys_server(again, &second, &error), PLM_OK);

@@ -13,6 +13,24 @@ static void succeed(plm_status status, const struct plm_error *error)
   PLM_ASSERT(status == PLM_OK);
 }
 
+struct plm_model_config model_case_small(enum plm_architecture architecture)
+{
+  return (struct plm_model_config){.architecture = architecture,
+                                   .hidden_size = 64,
+                                   .num_attention_heads = 2,
+                                   .num_hidden_layers = 2,
+                                   .num_unet_layers = 4,
+                                   .num_extra_layers = 1,
+                                   .expansion_ratio = 2,
+                                   .soft_logit_cap = 16,
+                                   .pattern = {PLM_ATTENTION_DOCUMENT},
+                                   .pattern_count = 1,
+                                   .window_start = 64,
+                                   .window_end = 64,
+                                   .max_length = 128,
+                                   .vocab_size = 33};
+}
+
 bool model_case_has_bf16(void)
 {
   struct plm_ops *ops;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/file.h"
@@ -43,6 +44,18 @@ void scratch_write(const char *path, const void *bytes, size_t size)
 {
   FILE *file = fopen(path, "we");
   PLM_ASSERT(file != NULL && fwrite(bytes, 1, size, file) == size && fclose(file) == 0);
+}
+
+unsigned scratch_mode(const char *parent, const char *name)
+{
+  char path[2 * PLM_PATH_SIZE];
+  struct stat information;
+  snprintf(path, sizeof path, "%s/%s", parent, name);
+  if (stat(path, &information) != 0) {
+    perror(path);
+    exit(1);
+  }
+  return information.st_mode & 07777u;
 }
 
 bool scratch_appears(const char *path, const char *text, int timeout_ms)

@@ -14,6 +14,10 @@ const char *scratch_path(const char *name);
 /* Writes a file there, without waiting for the disk. */
 void scratch_write(const char *path, const void *bytes, size_t size);
 
+/* The permissions of FOLDER/NAME (or of the folder, if name is ""), with set-id and sticky bits.
+ * Ends the process if there is no such file. */
+unsigned scratch_mode(const char *folder, const char *name);
+
 /* Waits until a file contains the text; false if that takes longer than timeout_ms. */
 bool scratch_appears(const char *path, const char *text, int timeout_ms);
 

@@ -14,22 +14,8 @@
 #include "common/huggingface/model_folder.h"
 #include "common/inference/inference.h"
 #include "common/model/model.h"
+#include "tests/support/model_case.h"
 #include "tests/support/scratch.h"
-
-static const struct plm_model_config small = {.architecture = PLM_UNET,
-                                              .hidden_size = 64,
-                                              .num_attention_heads = 2,
-                                              .num_hidden_layers = 2,
-                                              .num_unet_layers = 4,
-                                              .num_extra_layers = 1,
-                                              .expansion_ratio = 2,
-                                              .soft_logit_cap = 16,
-                                              .pattern = {PLM_ATTENTION_DOCUMENT},
-                                              .pattern_count = 1,
-                                              .window_start = 64,
-                                              .window_end = 64,
-                                              .max_length = 128,
-                                              .vocab_size = 33};
 
 static const char *put(const char *folder, const char *name, const char *text)
 {
@@ -60,6 +46,7 @@ static void put_config(const char *folder, const struct plm_model_config *model,
 
 static void make_folder(const char *name, char folder[PLM_PATH_SIZE])
 {
+  const struct plm_model_config small = model_case_small(PLM_UNET);
   struct plm_parameter *table;
   size_t count, elements;
   snprintf(folder, PLM_PATH_SIZE, "%s", scratch_path(name));
@@ -98,6 +85,7 @@ static void sizes_beyond_the_limits_are_refused_by_name(void **state)
   };
   char folder[PLM_PATH_SIZE];
   struct plm_model_folder found;
+  const struct plm_model_config small = model_case_small(PLM_UNET);
   make_folder("limits", folder);
   struct plm_error error = {0};
   assert_int_equal(plm_model_folder_check(folder, &found, &error), PLM_OK);
@@ -114,7 +102,7 @@ static void sizes_beyond_the_limits_are_refused_by_name(void **state)
 static void a_window_of_local_masks_is_not_empty(void **state)
 {
   (void)state;
-  struct plm_model_config local = small;
+  struct plm_model_config local = model_case_small(PLM_UNET);
   struct plm_error error = {0};
   char folder[PLM_PATH_SIZE];
   local.pattern[0] |= PLM_ATTENTION_LOCAL;
@@ -134,7 +122,7 @@ static void weights_are_compared_before_a_model_is_opened(void **state)
   struct plm_error error = {0};
   char folder[PLM_PATH_SIZE];
   make_folder("large", folder);
-  struct plm_model_config large = small;
+  struct plm_model_config large = model_case_small(PLM_UNET);
   large.hidden_size = 65536;
   large.num_attention_heads = 512;
   large.num_hidden_layers = 1024;
@@ -151,7 +139,7 @@ static void weights_are_compared_before_a_model_is_opened(void **state)
 static void sums_of_sizes_do_not_wrap(void **state)
 {
   (void)state;
-  struct plm_model_config largest = small;
+  struct plm_model_config largest = model_case_small(PLM_UNET);
   struct plm_parameter *table;
   size_t count, elements;
   struct plm_model_memory memory;

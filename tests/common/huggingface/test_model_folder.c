@@ -17,25 +17,8 @@
 #include "common/huggingface/huggingface.h"
 #include "common/huggingface/model_folder.h"
 #include "common/model/model.h"
+#include "tests/support/model_case.h"
 #include "tests/support/scratch.h"
-
-static struct plm_model_config model_of(enum plm_architecture architecture)
-{
-  return (struct plm_model_config){.architecture = architecture,
-                                   .hidden_size = 64,
-                                   .num_attention_heads = 2,
-                                   .num_hidden_layers = 2,
-                                   .num_unet_layers = 4,
-                                   .num_extra_layers = 1,
-                                   .expansion_ratio = 2,
-                                   .soft_logit_cap = 16,
-                                   .pattern = {PLM_ATTENTION_DOCUMENT},
-                                   .pattern_count = 1,
-                                   .window_start = 64,
-                                   .window_end = 64,
-                                   .max_length = 128,
-                                   .vocab_size = 33};
-}
 
 /* The parameters of a model with values in host memory. */
 struct weights {
@@ -127,7 +110,7 @@ static void both_kinds_are_distinguished(void **state)
 {
   (void)state;
   static const char *const files[] = {"config.json", "ema.safetensors", "model.safetensors"};
-  const struct plm_model_config model = model_of(PLM_UNET);
+  const struct plm_model_config model = model_case_small(PLM_UNET);
   char folder[PLM_PATH_SIZE], link[PLM_PATH_SIZE];
   struct plm_model_folder found;
   struct plm_error error;
@@ -157,7 +140,7 @@ static void both_kinds_are_distinguished(void **state)
 static void a_folder_without_a_model_is_explained(void **state)
 {
   (void)state;
-  const struct plm_model_config model = model_of(PLM_TRANSFORMER);
+  const struct plm_model_config model = model_case_small(PLM_TRANSFORMER);
   char folder[PLM_PATH_SIZE], inner[PLM_PATH_SIZE];
   expect(scratch_path("nowhere"), PLM_NOT_FOUND, "there is no such folder", "save_pretrained");
   make_export("none", &model, folder);
@@ -187,7 +170,7 @@ static void another_model_is_named_by_its_keys(void **state)
   struct plm_text notes = {0};
 #define CASE(architecture_, key, value, says)                                             \
   do {                                                                                    \
-    folder.model = other = model_of(architecture_);                                       \
+    folder.model = other = model_case_small(architecture_);                               \
     other.key = value;                                                                    \
     assert_int_equal(plm_model_folder_fits(&folder, &other, &notes, &error), PLM_CONFIG); \
     assert_string_equal(error.where, "some/folder");                                      \
@@ -208,7 +191,7 @@ static void another_model_is_named_by_its_keys(void **state)
   CASE(PLM_PATCH_UNET, max_length, 2, "data.max_length is 128 in the folder, 2 here");
 #undef CASE
   /* two keys at once, and one that does not matter for a patch_unet */
-  folder.model = other = model_of(PLM_PATCH_UNET);
+  folder.model = other = model_case_small(PLM_PATCH_UNET);
   other.num_unet_layers = 6;
   other.num_hidden_layers = 12;
   other.tie_embeddings = true;
@@ -222,7 +205,7 @@ static void another_model_is_named_by_its_keys(void **state)
 static void keys_that_may_differ_are_noted(void **state)
 {
   (void)state;
-  struct plm_model_folder folder = {.model = model_of(PLM_TRANSFORMER)};
+  struct plm_model_folder folder = {.model = model_case_small(PLM_TRANSFORMER)};
   struct plm_model_config other = folder.model;
   struct plm_text notes = {0};
   assert_int_equal(plm_model_folder_fits(&folder, &other, &notes, NULL), PLM_OK);
@@ -270,7 +253,7 @@ static void every_float_dtype_is_read(void **state)
 {
   (void)state;
   static const enum plm_dtype dtypes[] = {PLM_F32, PLM_F64, PLM_BF16};
-  const struct plm_model_config model = model_of(PLM_PATCH_UNET);
+  const struct plm_model_config model = model_case_small(PLM_PATCH_UNET);
   struct weights weights = weights_of(&model);
   float *again = calloc(weights.elements, sizeof *again);
   struct plm_error error;
@@ -362,7 +345,7 @@ static void expect_weights(const char *path, const struct weights *weights, cons
 static void shards_are_one_model(void **state)
 {
   (void)state;
-  const struct plm_model_config model = model_of(PLM_TRANSFORMER);
+  const struct plm_model_config model = model_case_small(PLM_TRANSFORMER);
   struct weights weights = weights_of(&model);
   unsigned char *bytes;
   struct plm_tensor_info *tensors = tensors_of(&weights, PLM_F32, &bytes);
@@ -415,7 +398,7 @@ static void shards_are_one_model(void **state)
 static void heads_come_with_their_models(void **state)
 {
   (void)state;
-  struct plm_model_config model = model_of(PLM_UNET);
+  struct plm_model_config model = model_case_small(PLM_UNET);
   model.tie_embeddings = true;
   struct weights weights = weights_of(&model);
   unsigned char *bytes;
