@@ -139,9 +139,11 @@ static void *run(void *argument)
                               {plm_monitor_socket(feed->monitor), 0, ZMQ_POLLIN, 0},
                               {NULL, feed->wake, ZMQ_POLLIN, 0}};
     pthread_mutex_lock(&feed->mutex);
-    const long timeout = feed->state.head != NULL || feed->state.wanted ? TICK_MS : IDLE_MS;
+    bool busy = feed->state.head != NULL || feed->state.wanted;
     pthread_mutex_unlock(&feed->mutex);
-    if (zmq_poll(items, 3, timeout) < 0 && zmq_errno() != EINTR) {
+    /* What a connection may send until the door notices depends on how often the door looks. */
+    busy = busy || plm_door_connections(feed->door) > 0;
+    if (zmq_poll(items, 3, busy ? TICK_MS : IDLE_MS) < 0 && zmq_errno() != EINTR) {
       struct plm_error error;
       (void)plm_error_set(&error, PLM_IO, "poll: %s", zmq_strerror(zmq_errno()));
       pthread_mutex_lock(&feed->mutex);

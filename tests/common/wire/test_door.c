@@ -1,0 +1,265 @@
+/* A door's decisions, with real connections and a clock that the test sets. */
+#include "common/wire/door.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/base/log.h"
+#include "tests/support/cmocka_all.h"
+#include "tests/support/stranger.h"
+
+enum { WAIT_MS = 20000, MOST_LINKS = 8 };
+
+static const struct plm_door_limits limits = {.connections = 6,
+                                              .strangers = 3,
+                                              .stranger_bytes = 1000,
+                                              .message_bytes = 100000,
+                                              .stranger_ms = 5000,
+                                              .silence_ms = 10000};
+
+/* A listening socket with its door, and the connections to it. */
+struct scene {
+  int listener;
+  char endpoint[64];
+  struct plm_door *door;
+  int64_t now;
+  struct link {
+    int client, server;
+  } links[MOST_LINKS];
+  int count;
+};
+
+static int open_scene(void **state)
+{
+  static struct scene scene;
+  struct sockaddr_in address = {.sin_family = AF_INET};
+  socklen_t size = sizeof address;
+  struct plm_error error = {0};
+  memset(&scene, 0, sizeof scene);
+  scene.now = 1000000;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  scene.listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (bind(scene.listener, (struct sockaddr *)&address, size) != 0 ||
+      listen(scene.listener, MOST_LINKS) != 0 ||
+      getsockname(scene.listener, (struct sockaddr *)&address, &size) != 0)
+    return -1;
+  snprintf(scene.endpoint, sizeof scene.endpoint, "tcp://127.0.0.1:%u", ntohs(address.sin_port));
+  *state = &scene;
+  return plm_door_open(scene.endpoint, &limits, &scene.door, &error) == PLM_OK ? 0 : -1;
+}
+
+static int close_scene(void **state)
+{
+  struct scene *scene = *state;
+  for (int i = 0; i < scene->count; i++) {
+    close(scene->links[i].client);
+    close(scene->links[i].server);
+  }
+  plm_door_close(scene->door);
+  return close(scene->listener);
+}
+
+static struct link *enter(struct scene *scene)
+{
+  struct link *made = &scene->links[scene->count++];
+  made->client = stranger_connect(scene->endpoint);
+  made->server = accept(scene->listener, NULL, NULL);
+  assert_true(made->client >= 0 && made->server >= 0);
+  plm_door_accepted(scene->door, made->server, scene->now);
+  return made;
+}
+
+/* Sends bytes, which arrive before it returns. */
+static void send_bytes(const struct link *link, size_t size)
+{
+  static char bytes[16384], got[16384];
+  while (size > 0) {
+    const size_t part = size < sizeof bytes ? size : sizeof bytes;
+    assert_true(stranger_send(link->client, bytes, part));
+    assert_int_equal(recv(link->server, got, part, MSG_WAITALL), part);
+    size -= part;
+  }
+}
+
+static void turn_after(struct scene *scene, bool drained, int64_t milliseconds)
+{
+  scene->now += milliseconds;
+  plm_door_turn(scene->door, drained, scene->now);
+}
+
+/* Whether the door has broken the connection, by its own account and as the client sees it. */
+static void assert_broken(const struct scene *scene, const struct link *link, uint64_t broken)
+{
+  assert_int_equal(plm_door_broken(scene->door), broken);
+  assert_true(stranger_hung_up(link->client, WAIT_MS));
+}
+
+static void assert_kept(const struct scene *scene, const struct link *link, uint64_t broken)
+{
+  assert_int_equal(plm_door_broken(scene->door), broken);
+  assert_false(stranger_hung_up(link->client, 0));
+}
+
+static void the_oldest_stranger_makes_room(void **state)
+{
+  struct scene *scene = *state;
+  struct link *known = enter(scene);
+  plm_door_heard(scene->door, known->server, scene->now);
+  struct link *oldest = enter(scene);
+  enter(scene);
+  enter(scene);
+  assert_int_equal(plm_door_broken(scene->door), 0);
+  struct link *newest = enter(scene);
+  assert_broken(scene, oldest, 1);
+  assert_kept(scene, known, 1);
+  assert_kept(scene, newest, 1);
+  assert_int_equal(plm_door_connections(scene->door), 4);
+}
+
+static void all_connections_are_limited(void **state)
+{
+  struct scene *scene = *state;
+  for (int i = 0; i < 6; i++) plm_door_heard(scene->door, enter(scene)->server, scene->now);
+  assert_int_equal(plm_door_connections(scene->door), 6);
+  struct link *late = enter(scene);
+  assert_broken(scene, late, 1);
+  assert_int_equal(plm_door_connections(scene->door), 6);
+}
+
+static void a_stranger_may_send_little(void **state)
+{
+  struct scene *scene = *state;
+  struct link *link = enter(scene);
+  send_bytes(link, limits.stranger_bytes);
+  turn_after(scene, true, 1);
+  assert_kept(scene, link, 0);
+  send_bytes(link, 1);
+  turn_after(scene, true, 1);
+  assert_broken(scene, link, 1);
+}
+
+static void a_stranger_must_send_a_message(void **state)
+{
+  struct scene *scene = *state;
+  struct link *link = enter(scene);
+  turn_after(scene, true, limits.stranger_ms);
+  assert_kept(scene, link, 0);
+  turn_after(scene, true, 1);
+  assert_broken(scene, link, 1);
+}
+
+/* Bytes that one connection may send after its last whole message. */
+static size_t allowance(const struct link *link)
+{
+  int buffer = 0;
+  socklen_t size = sizeof buffer;
+  assert_int_equal(getsockopt(link->server, SOL_SOCKET, SO_RCVBUF, &buffer, &size), 0);
+  return 2 * (size_t)limits.message_bytes + (64 << 10) + (size_t)buffer;
+}
+
+static void a_message_must_end(void **state)
+{
+  struct scene *scene = *state;
+  struct link *link = enter(scene);
+  send_bytes(link, 500);
+  plm_door_heard(scene->door, link->server, scene->now);
+  send_bytes(link, limits.message_bytes);
+  turn_after(scene, true, 1);
+  assert_kept(scene, link, 0);
+  size_t sent = limits.message_bytes;
+  while (sent <= allowance(link)) { /* the kernel may enlarge the buffer meanwhile */
+    send_bytes(link, 100000);
+    sent += 100000;
+  }
+  turn_after(scene, true, 1);
+  assert_broken(scene, link, 1);
+}
+
+/* A connection that sends whole messages may send any number of bytes. */
+static void whole_messages_are_not_limited(void **state)
+{
+  struct scene *scene = *state;
+  struct link *link = enter(scene);
+  for (int i = 0; i < 200; i++) {
+    send_bytes(link, limits.message_bytes);
+    plm_door_heard(scene->door, link->server, scene->now);
+    turn_after(scene, true, 1);
+  }
+  assert_kept(scene, link, 0);
+}
+
+/* While messages wait to be received, bytes may belong to them; but not for ever. */
+static void bytes_are_checked_once_messages_are_received(void **state)
+{
+  struct scene *scene = *state;
+  struct link *link = enter(scene);
+  turn_after(scene, true, 0);
+  send_bytes(link, 2 * limits.stranger_bytes);
+  turn_after(scene, false, 1);
+  assert_kept(scene, link, 0);
+  turn_after(scene, false, 2000);
+  assert_broken(scene, link, 1);
+}
+
+static void silence_is_limited(void **state)
+{
+  struct scene *scene = *state;
+  struct link *link = enter(scene);
+  for (int i = 0; i < 5; i++) {
+    plm_door_heard(scene->door, link->server, scene->now);
+    turn_after(scene, true, limits.silence_ms);
+  }
+  assert_kept(scene, link, 0);
+  turn_after(scene, true, 1);
+  assert_broken(scene, link, 1);
+}
+
+static void a_dismissed_connection_leaves_within_five_seconds(void **state)
+{
+  struct scene *scene = *state;
+  struct link *link = enter(scene);
+  plm_door_heard(scene->door, link->server, scene->now);
+  plm_door_dismiss(scene->door, link->server, scene->now);
+  turn_after(scene, true, 5000);
+  assert_kept(scene, link, 0);
+  plm_door_heard(scene->door, link->server, scene->now); /* which does not save it */
+  turn_after(scene, true, 1);
+  assert_broken(scene, link, 1);
+}
+
+/* The program has closed the descriptor and opened another connection with the same number. */
+static void another_connection_with_the_same_number_is_not_broken(void **state)
+{
+  struct scene *scene = *state;
+  struct link *link = enter(scene), *other = enter(scene);
+  plm_door_left(scene->door, other->server);
+  plm_door_heard(scene->door, link->server, scene->now);
+  assert_int_equal(dup2(other->server, link->server), link->server);
+  turn_after(scene, true, limits.silence_ms + 1);
+  assert_int_equal(plm_door_connections(scene->door), 0);
+  assert_kept(scene, other, 1);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, open_scene, close_scene)
+
+int main(void)
+{
+  plm_log_init("test", PLM_LOG_ERROR);
+  const struct CMUnitTest tests[] = {
+      CASE(the_oldest_stranger_makes_room),
+      CASE(all_connections_are_limited),
+      CASE(a_stranger_may_send_little),
+      CASE(a_stranger_must_send_a_message),
+      CASE(a_message_must_end),
+      CASE(whole_messages_are_not_limited),
+      CASE(bytes_are_checked_once_messages_are_received),
+      CASE(silence_is_limited),
+      CASE(a_dismissed_connection_leaves_within_five_seconds),
+      CASE(another_connection_with_the_same_number_is_not_broken),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
