@@ -2,7 +2,6 @@
  * threads plan and build the windows. */
 #include "packer/packer_server.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -237,9 +236,9 @@ plm_status packer_serve(const struct packer_options *options, const volatile int
   server.context.started_ms = plm_clock_ms();
   fill_hello(&server.context.hello, options->corpus);
   server.links = calloc(PACKER_ENDPOINTS, sizeof *server.links);
-  server.context.zmq = zmq_ctx_new();
-  if (server.links == NULL || server.context.zmq == NULL)
+  if (server.links == NULL)
     status = plm_error_set(error, PLM_NO_MEMORY, "no memory for the packer");
+  if (status == PLM_OK) status = plm_context_open(&server.context.zmq, error);
   if (status == PLM_OK)
     status = window_store_open(options->corpus, options->threads, &server.context.store, error);
   if (status == PLM_OK && options->run != NULL)

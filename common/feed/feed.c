@@ -45,10 +45,9 @@ static plm_status open_sockets(struct plm_feed *feed, const struct plm_feed_opti
 {
   PLM_TRY(plm_plan_parameters_check(&options->plan, error));
   const size_t data_most = feed_data_most(&options->plan);
-  feed->context = zmq_ctx_new();
+  PLM_TRY(plm_context_open(&feed->context, error));
   feed->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (feed->context == NULL || feed->wake < 0)
-    return plm_error_errno(error, "cannot open the feed");
+  if (feed->wake < 0) return plm_error_errno(error, "cannot open the feed");
   PLM_TRY(plm_endpoint_check(options->endpoint, options->keys, error));
   if (options->keys != NULL) /* the gate must be open before the first bind */
     PLM_TRY(plm_gate_open(feed->context, options->keys, &feed->gate, error));

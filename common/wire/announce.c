@@ -135,9 +135,7 @@ plm_status plm_announcer_open(const char *endpoint, const char *keys,
   struct plm_announcer *made = calloc(1, sizeof *made);
   if (made == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for announcements");
   pthread_mutex_init(&made->mutex, NULL);
-  made->context = zmq_ctx_new();
-  plm_status status = PLM_OK;
-  if (made->context == NULL) status = plm_error_errno(error, "cannot open the announcements");
+  plm_status status = plm_context_open(&made->context, error);
   if (status == PLM_OK) status = plm_endpoint_check(endpoint, keys, error);
   if (status == PLM_OK && keys != NULL)
     status = plm_gate_open(made->context, keys, &made->gate, error);
@@ -197,9 +195,7 @@ plm_status plm_listener_open(const char *endpoint, const char *keys,
 {
   struct plm_announcement_listener *made = calloc(1, sizeof *made);
   if (made == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for announcements");
-  made->context = zmq_ctx_new();
-  plm_status status = PLM_OK;
-  if (made->context == NULL) status = plm_error_errno(error, "cannot open the announcements");
+  plm_status status = plm_context_open(&made->context, error);
   if (status == PLM_OK) status = plm_endpoint_check(endpoint, keys, error);
   if (status == PLM_OK)
     status = plm_socket_open(made->context, ZMQ_SUB, MESSAGE_LIMIT, &made->socket, error);

@@ -13,6 +13,11 @@
 #include "common/wire/message.h"
 #include "common/wire/security.h"
 
+/* Opens a context and starts its threads, which zmq_ctx_term ends. libzmq aborts the process if it
+ * lacks a descriptor while it starts them; this function returns PLM_NO_DESCRIPTORS instead. With
+ * the threads running, a socket that cannot be opened is an ordinary error. */
+plm_status plm_context_open(void **context, struct plm_error *error);
+
 /* Opens a socket with the options in doc/feed.md#sockets. message_limit: the largest message
  * accepted, in bytes. */
 plm_status plm_socket_open(void *context, int type, size_t message_limit, void **socket,
