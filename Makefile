@@ -18,6 +18,8 @@ MAKEFLAGS += --no-builtin-rules
 
 ifeq ($(SAN),thread)
 BUILD := build/tsan
+else ifneq ($(findstring fuzzer,$(SAN)),)
+BUILD := build/guided
 else ifneq ($(SAN),)
 BUILD := build/asan
 else
@@ -55,6 +57,9 @@ else
 ALL_CXXFLAGS += --param=tsan-instrument-func-entry-exit=0
 endif
 ALL_LDFLAGS += -fsanitize=$(SAN)
+ifneq ($(findstring fuzzer,$(SAN)),)
+ALL_CFLAGS += -DPLM_LIBFUZZER -Wno-string-conversion -Wno-unneeded-internal-declaration
+endif
 endif
 
 # The programs and libplm_cuda.so must be compiled with the same headers: both carry their digest.
@@ -157,7 +162,7 @@ $(BUILD)/obj/cuda/kernels/cuda/library.cu.o: NVCC_FLAGS += $(INTERFACE_FLAG)
 
 # Anything here may change the bits of a step. A resume by another build reports that.
 DIGESTED := $(sort $(shell find common kernels trainer -name '*.[ch]' -o -name '*.cu*' -o -name '*.cc'))
-DIGEST := $(shell { cat $(DIGESTED); $(CC) -dumpfullversion; echo '$(OPTIMISE) $(ALL_CFLAGS) $(PRODUCTS)'; } | sha256sum | cut -c1-16)
+DIGEST := $(shell { cat $(DIGESTED); $(CC) --version; echo '$(OPTIMISE) $(ALL_CFLAGS) $(PRODUCTS)'; } | sha256sum | cut -c1-16)
 $(BUILD)/obj/trainer/trainer_open.o: $(DIGESTED)
 $(BUILD)/obj/trainer/trainer_open.o: ALL_CFLAGS += -DPLM_BUILD_DIGEST='"$(DIGEST)"'
 
@@ -241,6 +246,7 @@ TEST_ARCHIVES := $(LIB)/libplm_test_support.a $(foreach s,$(STAGES),$(LIB)/libpl
 $(PARSER_BIN): $(PARSER_ARCHIVES)
 $(filter-out $(PARSER_BIN),$(TEST_BIN)) $(BENCH_BIN) $(GPU_BIN): $(TEST_ARCHIVES)
 $(TEST_BIN): $(call object,$(TEST_FILTER_SRC))
+$(FUZZ_BIN): ALL_LDFLAGS += $(if $(findstring fuzzer,$(SAN)),-fsanitize=fuzzer)
 $(TEST_BIN) $(FUZZ_BIN) $(BENCH_BIN) $(GPU_BIN): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o
 	$(link) $(COMPUTE_LIBS) -lcmocka -lstdc++
 $(TOOL_BIN): $(TEST_ARCHIVES)
@@ -343,11 +349,18 @@ chaos: $(PROGRAMS) ## whole runs while any process is killed, stopped or starved
 	@PLM_BIN=$(BIN) python3 -B tests/faults/chaos.py --kills $(KILLS) $(if $(SEED),--seed $(SEED))
 
 FUZZ_SECONDS ?= 60
-.PHONY: fuzz
+.PHONY: fuzz fuzz-guided fuzzers
 fuzz: $(FUZZ_BIN) ## run every fuzzer for FUZZ_SECONDS (60) each; SAN=address,undefined finds more
 	@for fuzzer in $(FUZZ_BIN); do \
 	  echo "$$fuzzer"; PLM_FUZZ_SECONDS=$(FUZZ_SECONDS) $$fuzzer || exit 1; \
 	done
+
+fuzzers: $(FUZZ_BIN)
+# libFuzzer watches which branches an input reaches, so it finds what is deep inside a parser.
+fuzz-guided: deps ## run every fuzzer under libFuzzer, ASan and UBSan for FUZZ_SECONDS (60); FUZZERS=csv,wire
+	@tests/support/deps.sh clang libclang-rt-dev
+	@$(MAKE) --no-print-directory -j$(JOBS) CC=clang CXX=clang++ SAN=address,undefined,fuzzer-no-link fuzzers
+	@tests/fuzz/guided.sh build/guided $(FUZZ_SECONDS) $(JOBS) $(FUZZERS)
 
 .PHONY: bench
 bench: all $(BENCH_BIN) ## run the benchmarks; each prints the machine and a table

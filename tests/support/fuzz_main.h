@@ -16,10 +16,34 @@
  *   PLM_FUZZ_MEMORY_MB  how much memory the process may take, default 1024: beyond it, allocations
  *                       fail, or the sanitizer ends the process with a report
  *   fuzz_X FILE…        runs the files as inputs instead
- * -DPLM_LIBFUZZER leaves main() to libFuzzer. */
+ * -DPLM_LIBFUZZER leaves main() to libFuzzer (make fuzz-guided). PLM_FUZZ_SEEDS is then a folder
+ * into which fuzz_seeds are written first. */
 #ifndef PLM_TESTS_SUPPORT_FUZZ_MAIN_H
 #define PLM_TESTS_SUPPORT_FUZZ_MAIN_H
-#ifndef PLM_LIBFUZZER
+#ifdef PLM_LIBFUZZER
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/base/file.h"
+#include "tests/support/scratch.h"
+
+/* libFuzzer calls it before it reads its folders. */
+int LLVMFuzzerInitialize(int *argc, char ***argv);
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+  (void)argc;
+  (void)argv;
+  const char *folder = getenv("PLM_FUZZ_SEEDS");
+  for (size_t i = 0; folder != NULL && fuzz_seeds[i].bytes != NULL; i++) {
+    char path[PLM_PATH_SIZE];
+    snprintf(path, sizeof path, "%.4000s/seed_%zu", folder, i);
+    scratch_write(path, fuzz_seeds[i].bytes, fuzz_seeds[i].size);
+  }
+  return 0;
+}
+
+#else
 
 #include <dirent.h>
 #include <signal.h>
