@@ -210,6 +210,13 @@ $(FAULTS_LIBRARY): $(FAULTS_OBJ)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -shared -o $@ $^ $(ALL_LDFLAGS) -ldl
+# A preloaded library with which a program stops itself before a given call. Never sanitized, because
+# a sanitizer would not start in a library that is loaded before its own.
+STOP_LIBRARY := $(BUILD)/tests/lib/stop_at.so
+$(STOP_LIBRARY): tests/support/stop_at.c $(COMPILED_BY)
+	$(call say,CC,$< [library])
+	@mkdir -p $(@D)
+	$(Q)$(CC) -O2 $(filter-out -fsanitize=% -fno-sanitize-recover=%,$(ALL_CFLAGS)) -fPIC -fvisibility=hidden -shared -o $@ $< -ldl
 define stage_rule
 $(LIB)/libplm_$(1).a: $(call object,$(filter-out %_main.c,$(call find_c,$(1))))
 	@mkdir -p $$(@D); rm -f $$@; $(AR) rcs $$@ $$^
@@ -327,7 +334,7 @@ venv: ## create the Python environment of the tests (build/venv)
 .PHONY: test tests
 # Tests do not need libplm_cuda.so: without a GPU they load the emulated backend instead. `make check`
 # compiles it, and `make gpu-check` runs it.
-tests: $(PROGRAMS) $(EMULATED_LIBRARY) $(if $(SAN),,$(FAULTS_LIBRARY)) $(TEST_BIN) $(FUZZ_BIN) $(TOOL_BIN) $(BENCH_BIN) $(GPU_BIN) ## build all test programs
+tests: $(PROGRAMS) $(EMULATED_LIBRARY) $(if $(SAN),,$(FAULTS_LIBRARY)) $(STOP_LIBRARY) $(TEST_BIN) $(FUZZ_BIN) $(TOOL_BIN) $(BENCH_BIN) $(GPU_BIN) ## build all test programs
 # PYTHON=0 leaves out PyTorch; the tests that need it are reported as skipped.
 PYTHON ?= 1
 test: deps $(if $(filter 0,$(PYTHON)),,venv) ## install what is missing, build, run every test; TESTS=PATTERN chooses, PYTHON=0 leaves out PyTorch

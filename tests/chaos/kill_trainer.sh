@@ -4,19 +4,15 @@
 # Sourced by a script for each architecture.
 . "$PLM_ROOT/tests/support/trainer.sh"
 
-# kill_while_publishing RUN NAME: kills as soon as .tmp-NAME exists; counts in $caught if it was in time
+# kill_while_publishing RUN NAME: kills before .tmp-NAME is renamed to NAME
 kill_while_publishing() {
   local run=$1 name=$2
-  while [ ! -e "$run/checkpoints/.tmp-$name" ]; do
-    [ -e "$run/checkpoints/$name" ] && break
-    kill -0 "$trainer_pid" 2>/dev/null || fail "the trainer ended before $name"
-  done
+  until_stopped "$trainer_pid" || fail "the trainer ended before $name"
   kill -9 "$trainer_pid"
   wait "$trainer_pid" 2>/dev/null
-  if [ -e "$run/checkpoints/.tmp-$name" ]; then
-    caught=$((caught + 1))
-    [ -e "$run/checkpoints/$name" ] && fail "$name exists beside .tmp-$name"
-  fi
+  [ -e "$run/checkpoints/.tmp-$name" ] || fail "no .tmp-$name"
+  [ ! -e "$run/checkpoints/$name" ] || fail "$name exists beside .tmp-$name"
+  caught=$((caught + 1))
 }
 
 kill_after_lines() {
@@ -44,13 +40,15 @@ kill_and_resume() {
   for moment in "while_publishing step_00000000" "after_lines 7" "while_publishing step_00000010" \
     "after_seconds 0.1" "while_publishing step_00000020" "after_lines 27" "after_lines 38" \
     "while_publishing step_00000040" "while_publishing step_00000060"; do
-    start_trainer "$run"
     # shellcheck disable=SC2086
     set -- $moment
+    case $1 in
+      while_publishing) start_trainer_until "rename:*/checkpoints/$2#1" "$run" ;;
+      *) start_trainer "$run" ;;
+    esac
     "kill_$1" "$run" "$2"
   done
   run_trainer "$run" || fail "the resumed run ended with $?"
-  [ "$caught" -ge 1 ] || fail "no kill came during publishing"
   [ -e "$run/DONE" ] || fail "DONE is missing"
   [ -z "$(find "$run/checkpoints" -name '.tmp-*')" ] || fail "unfinished folders are left"
   same_run "$reference" "$run" 60

@@ -64,16 +64,22 @@ wait_for() {
   done
 }
 
-# hold PID COMMAND…: lets the process run in short slices until the command succeeds, and leaves it
-# stopped (SIGSTOP). The process is stopped during each check, so it cannot outrun a slow one.
-# Returns 1 if the process ends first.
-hold() {
-  local pid=$1
-  shift
-  while kill -STOP "$pid" 2>/dev/null; do
-    "$@" && return 0
-    kill -CONT "$pid" 2>/dev/null || true
-    sleep 0.05
+# stopping_at CALL:PATTERN#N COMMAND…: runs it so that it stops itself before that call
+# (tests/support/stop_at.c). For the background: with `&`, $! is the program itself.
+stopping_at() {
+  exec env PLM_STOP_AT="$1" LD_PRELOAD="$PLM_BUILD/tests/lib/stop_at.so" \
+    ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0" "${@:2}"
+}
+
+# until_stopped PID: waits until the process has stopped itself. Returns 1 if it ends first.
+until_stopped() {
+  local state
+  while state=$(ps -o state= -p "$1"); do
+    case $state in
+      T*) return 0 ;;
+      Z*) return 1 ;;
+    esac
+    sleep 0.02
   done
   return 1
 }

@@ -56,6 +56,15 @@ start_trainer() {
   trainer_pid=$!
 }
 
+# start_trainer_until CALL:PATTERN#N RUN [ARG...]: the same; it stops itself before that call
+start_trainer_until() {
+  local where=$1 run=$2
+  shift 2
+  stopping_at "$where" "$PLM_BIN/plm-trainer" -c "$PLM_TMP/pipeline.yaml" --run "$run" "$@" \
+    >>"$PLM_TMP/trainer.log" 2>&1 &
+  trainer_pid=$!
+}
+
 # run_trainer RUN [ARG...]: runs one to its end and returns its exit status
 run_trainer() {
   start_trainer "$@"
@@ -80,25 +89,17 @@ until_lines() {
   done
 }
 
-# start_and_kill RUN N [ARG...]: starts a packer and a trainer of a new run and kills the trainer when
-# trainer.jsonl has N lines. On a busy machine the run may be complete by then; it is then started
-# again. The packer keeps running; its pid is in $packer_pid.
+# start_and_kill RUN N [ARG...]: starts a packer and a trainer of a new run, and kills the trainer when
+# trainer.jsonl has N lines. The packer keeps running; its pid is in $packer_pid.
 start_and_kill() {
-  local run=$1 lines=$2 attempt
+  local run=$1 lines=$2
   shift 2
-  for attempt in 1 2 3 4 5 6 7 8; do
-    rm -rf "$run"
-    start_packer "$run" "$@"
-    start_trainer "$run" "$@"
-    until_lines "$run" "$lines"
-    kill -9 "$trainer_pid"
-    wait "$trainer_pid" 2>/dev/null
-    [ -e "$run/DONE" ] || return 0
-    echo "attempt $attempt: the kill came too late"
-    kill "$packer_pid"
-    wait "$packer_pid" 2>/dev/null
-  done
-  fail "the run was always complete before it was killed"
+  start_packer "$run" "$@"
+  start_trainer_until "write:*/trainer.jsonl#$((lines + 1))" "$run" "$@"
+  until_stopped "$trainer_pid" || fail "the trainer ended before $lines lines"
+  kill -9 "$trainer_pid"
+  wait "$trainer_pid" 2>/dev/null
+  [ "$(lines_of "$run/trainer.jsonl")" -eq "$lines" ] || fail "not $lines lines in trainer.jsonl"
 }
 
 # state_of RUN NAME: hashes of a checkpoint's weights, average and moments, and its position in the data

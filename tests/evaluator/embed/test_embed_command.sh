@@ -112,13 +112,19 @@ small_fasta many.fasta 800 5
 done_sequences() { jq -r .sequences "$1.journal" 2>/dev/null || echo 0; }
 advanced() { [ "$(done_sequences "$1")" -gt "$2" ]; }
 
-# start FILE ARGUMENTS…: in the background, its process in $pid
-start() {
-  local file=$1
-  shift
-  plm-evaluator embed --checkpoint "$checkpoint" --threads 1 --batch-tokens 256 many.fasta \
-    --output "$file" "$@" >out 2>err &
+# start_until CALL:PATTERN#N FILE ARGUMENTS…: in the background until it stops itself before that call;
+# its process is in $pid. It saves after each batch.
+start_until() {
+  local where=$1 file=$2
+  shift 2
+  PLM_STOP_TICK=1 stopping_at "$where" plm-evaluator embed --checkpoint "$checkpoint" --threads 1 \
+    --batch-tokens 256 many.fasta --output "$file" "$@" >out 2>err &
   pid=$!
+  until_stopped "$pid" || fail "$file: it never came to $where: $(cat err)"
+}
+killed() {
+  kill -KILL "$pid"
+  wait "$pid" 2>/dev/null || true
 }
 
 for case in "pooled.npy --pooling mean,cls,max,std" "tokens.safetensors --per-token" \
@@ -129,10 +135,9 @@ for case in "pooled.npy --pooling mean,cls,max,std" "tokens.safetensors --per-to
   before=0
   for _ in 1 2 3; do
     # shellcheck disable=SC2086
-    start "$file" $options
-    hold "$pid" advanced "$file" "$before" || fail "$file was complete before it was killed; give it more sequences"
-    kill -KILL "$pid"
-    wait "$pid" 2>/dev/null || true
+    start_until "pwrite:*/$file.partial#100" "$file" $options
+    killed
+    advanced "$file" "$before" || fail "$file: nothing was saved after $before sequences"
     before=$(done_sequences "$file")
     [ -e "$file.partial" ] || fail "a killed run left no $file.partial"
   done
@@ -145,11 +150,10 @@ for case in "pooled.npy --pooling mean,cls,max,std" "tokens.safetensors --per-to
 done
 
 # killed before anything was saved: the next run begins again
-for delay in 0.01 0.1 0.3; do
-  start early.npy
-  sleep $delay
-  kill -KILL "$pid" 2>/dev/null || true
-  wait "$pid" 2>/dev/null || true
+for where in 'pwrite:*/early.npy.partial#1' 'rename:*early.npy.journal#1' 'pwrite:*/early.npy.partial#2'; do
+  start_until "$where" early.npy
+  killed
+  [ "$(done_sequences early.npy)" -eq 0 ] || fail "something was saved before $where"
 done
 expect 0 embed many.fasta --output early.npy
 expect 0 embed many.fasta --output whole-early.npy
@@ -158,8 +162,7 @@ cmp early.npy whole-early.npy || fail "a run killed early ended with other bytes
 # ---- stopped, refused, and two writers of one file ----------------------------------------------------------
 for signal in INT=130 TERM=143; do
   rm -f stop.npy
-  start stop.npy
-  hold "$pid" advanced stop.npy 0 || fail "it was complete before it was stopped; give it more sequences"
+  start_until 'pwrite:*/stop.npy.partial#100' stop.npy
   before=$(done_sequences stop.npy)
   embed_fails 1 'another process is writing stop.npy.partial' many.fasta --output stop.npy
   kill "-${signal%=*}" "$pid"
@@ -182,10 +185,9 @@ done
 
 # an old result stays until the new one is complete; --resume never begins again
 cp plain.npy old.npy
-start old.npy
-hold "$pid" advanced old.npy 0 || fail "it was complete before it was killed; give it more sequences"
-kill -KILL "$pid"
-wait "$pid" 2>/dev/null || true
+start_until 'pwrite:*/old.npy.partial#100' old.npy
+killed
+advanced old.npy 0 || fail "old.npy: nothing was saved"
 cmp old.npy plain.npy || fail "the old result was changed"
 expect 0 embed s.fasta --output old.npy --resume never --pooling max,std
 cmp old.npy plain.npy || fail "--resume never gives other bytes"

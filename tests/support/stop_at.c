@@ -1,0 +1,102 @@
+/* stop_at.so: a preloaded library with which a program stops itself (SIGSTOP) before a given call.
+ * A test can then kill or signal it there, however fast or slow the machine is.
+ *
+ *   PLM_STOP_AT    CALL:PATTERN#N: the N-th CALL (pwrite, write, mkdir or rename) about a path that
+ *                  matches PATTERN (fnmatch; of a rename, the new name)
+ *   PLM_STOP_TICK  if set, each counted call advances CLOCK_MONOTONIC by a second, so that whatever
+ *                  is done at intervals is due after each */
+#include <dlfcn.h>
+#include <errno.h>
+#include <fnmatch.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+/* The next function of this name, as `real`. */
+#define REAL(name)               \
+  static __typeof__(name) *real; \
+  if (real == NULL) real = (__typeof__(name) *)dlsym(RTLD_NEXT, #name)
+
+static struct {
+  char call[16], pattern[PATH_MAX];
+  long at;
+  bool ticks;
+} stop;
+static long counted;
+
+__attribute__((constructor)) static void read_environment(void)
+{
+  const char *at = getenv("PLM_STOP_AT");
+  const char *colon = at == NULL ? NULL : strchr(at, ':');
+  const char *mark = at == NULL ? NULL : strrchr(at, '#');
+  if (colon == NULL || mark == NULL || mark < colon) return;
+  snprintf(stop.call, sizeof stop.call, "%.*s", (int)(colon - at), at);
+  snprintf(stop.pattern, sizeof stop.pattern, "%.*s", (int)(mark - colon - 1), colon + 1);
+  stop.at = strtol(mark + 1, NULL, 10);
+  stop.ticks = getenv("PLM_STOP_TICK") != NULL;
+}
+
+static void before(const char *call, const char *path)
+{
+  if (strcmp(call, stop.call) != 0 || fnmatch(stop.pattern, path, 0) != 0) return;
+  if (__atomic_add_fetch(&counted, 1, __ATOMIC_SEQ_CST) == stop.at) raise(SIGSTOP);
+}
+
+static void before_descriptor(const char *call, int descriptor)
+{
+  char link[64], path[PATH_MAX];
+  const int error = errno;
+  if (strcmp(call, stop.call) != 0) return;
+  snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
+  const ssize_t length = readlink(link, path, sizeof path - 1);
+  if (length > 0) {
+    path[length] = '\0';
+    before(call, path);
+  }
+  errno = error;
+}
+
+#pragma GCC visibility push(default) /* everything from here on is found before the C library's */
+
+ssize_t pwrite(int descriptor, const void *bytes, size_t size, off_t offset)
+{
+  REAL(pwrite);
+  before_descriptor("pwrite", descriptor);
+  return real(descriptor, bytes, size, offset);
+}
+
+ssize_t write(int descriptor, const void *bytes, size_t size)
+{
+  REAL(write);
+  before_descriptor("write", descriptor);
+  return real(descriptor, bytes, size);
+}
+
+int mkdir(const char *path, mode_t mode)
+{
+  REAL(mkdir);
+  before("mkdir", path);
+  return real(path, mode);
+}
+
+int rename(const char *from, const char *to)
+{
+  REAL(rename);
+  before("rename", to);
+  return real(from, to);
+}
+
+int clock_gettime(clockid_t clock, struct timespec *time)
+{
+  REAL(clock_gettime);
+  const int result = real(clock, time);
+  if (result == 0 && clock == CLOCK_MONOTONIC && stop.ticks)
+    time->tv_sec += __atomic_load_n(&counted, __ATOMIC_SEQ_CST);
+  return result;
+}
