@@ -352,7 +352,7 @@ faults: $(PROGRAMS) $(FAULTS_LIBRARY) ## fail every call that touches the disk, 
 
 KILLS ?= 1000
 .PHONY: chaos
-chaos: $(PROGRAMS) ## whole runs while any process is killed, stopped or starved at random moments; SEED=, KILLS= (1000)
+chaos: $(PROGRAMS) ## whole runs while processes are killed, stopped or starved and connections break; SEED=, KILLS= (1000)
 	@PLM_BIN=$(BIN) python3 -B tests/faults/chaos.py --kills $(KILLS) $(if $(SEED),--seed $(SEED))
 
 FUZZ_SECONDS ?= 60

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Whole runs while any process is killed, stopped or starved at random moments (doc/faults.md#chaos).
+"""Whole runs while processes are killed, stopped or starved and connections break (doc/faults.md#chaos).
 
-    tests/faults/chaos.py [--seed N] [--kills N]
+    tests/faults/chaos.py [--seed N] [--kills N] [--arrangement hand|up|both]
 
 Runs follow one another until as many processes were killed as asked for. Each has to end with the bits
-of an undisturbed run.
+of an undisturbed run. Every third run is one of `plm-pipeline up`, unless told otherwise.
 """
 
 import argparse
@@ -16,96 +16,56 @@ import signal
 import sys
 import tempfile
 import time
+import types
 from pathlib import Path
 
 import fault_case
+from chaos_stages import ByHand, UnderUp
 from fault_case import Case, Failed, need, same
 from faults import CONFIGURATION, Bench
+from relay import DOORS, Relay
 
-STEPS, EVERY = 120, 10
-STAGES = ("trainer", "evaluator", "packer0", "packer1", "packer2")
+STEPS, EVERY = 500, 20
 # Actions, and how often each is drawn. Whoever is starved is given back what it lacked after a while.
-ACTIONS = {"kill": 10, "terminate": 2, "stop": 3, "descriptors": 2, "memory": 1, "disk": 2}
+ACTIONS = {
+    "kill": 10,
+    "terminate": 2,
+    "stop": 3,
+    "descriptors": 2,
+    "memory": 1,
+    "disk": 2,
+    "cut": 3,
+    "stall": 1,
+    "refuse": 2,
+}
 STARVED = {
     "descriptors": resource.RLIMIT_NOFILE,
     "memory": resource.RLIMIT_AS,
     "disk": resource.RLIMIT_FSIZE,
 }
-# Libraries abort when memory ends, and the dynamic loader exits with 127 if it lacks anything.
-LOADER = 127
-DEATHS = {
-    "memory": (-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS, LOADER),
-    "descriptors": (LOADER,),
-}
+PAUSES_S = (0.02, 0.1, 0.5, 4)
+ARRANGEMENTS = {"hand": (ByHand,), "up": (UnderUp,), "both": (UnderUp, ByHand, ByHand)}
 
 
-def configuration():
+def configuration(relay):
     text = CONFIGURATION.replace("steps: 3\n", f"steps: {STEPS}\n")
-    return text.replace("every: 2,", f"every: {EVERY}, max_failed_checkpoints: 3,")
-
-
-class Stage:
-    """One process of the run, started again whenever it has ended."""
-
-    def __init__(self, chaos, name):
-        self.chaos, self.name = chaos, name
-        self.process = None
-        self.done = False
-        self.killed = self.starved = None
-
-    def start(self):
-        case, bench = self.chaos.case, self.chaos.bench
-        arguments = ["-c", bench.config, "--run", case.run]
-        if self.name.startswith("packer"):
-            arguments += ["--corpus", bench.corpus]
-        program = f"plm-{self.name.rstrip('012')}"
-        self.process = case.start(program, *arguments, log=self.name)
-        self.killed = self.starved = None
-
-    def tend(self):
-        """Starts it, or starts it again; notes that its work is done."""
-        if self.done:
-            return
-        if self.process is None:
-            self.start()
-            return
-        status = self.process.poll()
-        if status is None:
-            return
-        expected = (self.killed, *DEATHS.get(self.starved, ()))
-        need(
-            status in (0, 1, 4) or status in expected,
-            f"{self.name} ended with {status} (killed: {self.killed}, starved: {self.starved})",
-        )
-        self.chaos.case.started.remove(self.process)
-        if status == 0 and self.complete():
-            self.done = True
-        else:
-            self.start()
-
-    def complete(self):
-        """A trainer or an evaluator that was told to stop also ends with 0."""
-        if self.name == "trainer":
-            return (self.chaos.case.run / "DONE").exists()
-        if self.name == "evaluator":
-            return self.chaos.evaluated()
-        return False
-
-    def alive(self):
-        return not self.done and self.process is not None and self.process.poll() is None
+    text = text.replace("every: 2,", f"every: {EVERY}, max_failed_checkpoints: 3,")
+    addresses = "".join(f'{name}_address: "{relay.endpoint(name)}", ' for name in DOORS)
+    return text.replace("network: {", f"network: {{{addresses}") + "packer: {instances: 3}\n"
 
 
 class Chaos:
     """One run and those who disturb it."""
 
-    def __init__(self, bench, name, generator, wanted):
-        self.bench, self.random, self.wanted = bench, generator, wanted
+    def __init__(self, bench, relay, arrangement, name, seed, wanted):
+        self.relay, self.wanted = relay, wanted
+        self.random = random.Random(seed)
         self.case = Case(bench, name)
-        self.stages = {name: Stage(self, name) for name in STAGES}
-        self.absent = set()  # packers that have left for a while
+        self.stages = arrangement(bench, self.case, relay, self.evaluated)
         self.kills = 0
         self.counts = dict.fromkeys(ACTIONS, 0)
         self.relief = []  # (time, action): what is given back, and when
+        relay.serve(self.case.run)
 
     def evaluated(self):
         try:
@@ -114,6 +74,22 @@ class Chaos:
             return False
         return any(step == STEPS for step, _ in found)
 
+    def draw(self):
+        """One disturbance. Every one takes the same numbers, so that they follow from the seed only."""
+        draw = self.random.random
+        return types.SimpleNamespace(
+            action=self.random.choices(list(ACTIONS), list(ACTIONS.values()))[0],
+            target=self.random.choice(self.stages.targets),
+            pause=self.random.choice(PAUSES_S),
+            door=self.random.choice(DOORS),
+            share=draw(),  # what is left to a starved process, and which connections break
+            starved=self.random.uniform(0.05, 0.5),
+            reset=draw() < 0.5,
+            leaves=draw() < 0.3,
+            comes_back=draw() < 0.2,
+            gap=self.random.expovariate(self.stages.per_second),
+        )
+
     def relieve(self, everything=False):
         now = time.monotonic()
         for entry in list(self.relief):
@@ -121,88 +97,97 @@ class Chaos:
                 entry[1]()
                 self.relief.remove(entry)
 
-    def starve(self, stage, action):
+    def later(self, seconds, action):
+        self.relief.append((time.monotonic() + seconds, action))
+
+    # ---- disturbing ----
+
+    def starve(self, pid, drawn):
         """Takes from a process all but a little more than it has now."""
-        pid, which = stage.process.pid, STARVED[action]
-        before = resource.prlimit(pid, which)
-        if action == "descriptors":
-            have = len(os.listdir(f"/proc/{pid}/fd")) + self.random.randrange(3)
-        elif action == "memory":
+        which = STARVED[drawn.action]
+        if drawn.action == "descriptors":
+            have = len(os.listdir(f"/proc/{pid}/fd")) + int(3 * drawn.share)
+        elif drawn.action == "memory":
             pages = int(Path(f"/proc/{pid}/statm").read_text().split()[0])
-            have = pages * resource.getpagesize() + self.random.randrange(1 << 20)
+            have = pages * resource.getpagesize() + int((1 << 20) * drawn.share)
         else:
-            have = self.random.randrange(1, 1 << 16)
-        resource.prlimit(pid, which, (have, before[1]))
-        stage.starved = action
+            have = 1 + int(((1 << 16) - 1) * drawn.share)
+        resource.prlimit(pid, which, (have, resource.getrlimit(which)[1]))
+        self.later(drawn.starved, lambda: self.give_back(which))
 
-        def give_back():
-            if stage.process.pid == pid and stage.process.poll() is None:
-                resource.prlimit(pid, which, before)
+    def give_back(self, which):
+        """To all processes of the run, because what a starved one has started has its limits."""
+        soft, hard = resource.getrlimit(which)
+        for pid in self.case.alive():
+            try:
+                limits = resource.prlimit(pid, which)
+                if limits[0] not in (soft, hard):
+                    resource.prlimit(pid, which, (hard, hard))
+            except ProcessLookupError:
+                pass  # it has just ended
 
-        self.relief.append((time.monotonic() + self.random.uniform(0.05, 0.5), give_back))
-
-    def disturb(self):
-        """Draws one action. Draws the same numbers whatever the processes do."""
-        action = self.random.choices(list(ACTIONS), list(ACTIONS.values()))[0]
-        stage = self.stages[self.random.choice(STAGES)]
-        pause = self.random.choice((0.02, 0.1, 0.5, 4))
-        leaves = self.random.random() < 0.3
-        if not stage.alive():
-            return
-        pid = stage.process.pid
-        try:
-            if action == "kill":
-                stage.killed = -signal.SIGKILL
-                os.kill(pid, signal.SIGKILL)
-                self.kills += 1
-                if leaves and stage.name != "packer0" and stage.name.startswith("packer"):
-                    stage.process.wait()
-                    self.case.started.remove(stage.process)
-                    stage.process = None
-                    self.absent.add(stage.name)
-            elif action == "terminate":
-                stage.killed = -signal.SIGTERM  # it may not have begun to handle it
-                os.kill(pid, signal.SIGTERM)
-            elif action == "stop":
-                os.kill(pid, signal.SIGSTOP)
-                self.relief.append((time.monotonic() + pause, lambda: self.go_on(stage, pid)))
-            else:
-                self.starve(stage, action)
-        except (ProcessLookupError, FileNotFoundError):
-            return  # it has just ended
-        self.counts[action] += 1
-
-    def go_on(self, stage, pid):
-        if stage.process is not None and stage.process.pid == pid and stage.process.poll() is None:
+    def go_on(self, pid):
+        if pid in self.case.alive():
             os.kill(pid, signal.SIGCONT)
 
+    def disturb_process(self, drawn):
+        pid = self.stages.pid(drawn.target)
+        if pid is None:
+            return False
+        self.stages.disturbed(drawn.target, drawn.action)
+        if drawn.action == "kill":
+            os.kill(pid, signal.SIGKILL)
+            self.kills += 1
+            if drawn.leaves:
+                self.stages.leave(drawn.target)
+        elif drawn.action == "terminate":
+            os.kill(pid, signal.SIGTERM)
+        elif drawn.action == "stop":
+            os.kill(pid, signal.SIGSTOP)
+            self.later(drawn.pause, lambda: self.go_on(pid))
+        else:
+            self.starve(pid, drawn)
+        return True
+
+    def disturb(self, drawn):
+        if drawn.comes_back:
+            self.stages.come_back()
+        if drawn.action == "cut":
+            self.relay.cut(drawn.door, drawn.share, drawn.reset)
+        elif drawn.action == "stall":
+            self.relay.stall(drawn.door, drawn.share, drawn.pause)
+        elif drawn.action == "refuse":
+            self.relay.refuse(drawn.door, drawn.pause)
+        else:
+            try:
+                if not self.disturb_process(drawn):
+                    return
+            except (ProcessLookupError, FileNotFoundError):
+                return  # it has just ended
+        self.counts[drawn.action] += 1
+
     def run(self):
-        """Until trainer and evaluator are done."""
+        """Until the run is complete."""
         following = time.monotonic()
         quiet = None
-        while not (self.stages["trainer"].done and self.stages["evaluator"].done):
+        while not self.stages.done():
             self.relieve()
-            for stage in self.stages.values():
-                if stage.name not in self.absent:
-                    stage.tend()
+            self.stages.tend()
             now = time.monotonic()
-            if now >= following and self.kills < self.wanted:
-                self.disturb()
-                following = now + self.random.expovariate(6)
-                if self.absent and self.random.random() < 0.2:
-                    self.absent.clear()
             if self.kills >= self.wanted:
                 quiet = quiet or now
-                self.absent.clear()
+                self.stages.come_back()
                 need(
                     now - quiet < fault_case.LIMIT_S,
                     "the run does not end, although nobody disturbs it",
                 )
+            elif now >= following:
+                drawn = self.draw()
+                self.disturb(drawn)
+                following = now + drawn.gap
             time.sleep(0.005)
         self.relieve(everything=True)
-        for stage in self.stages.values():
-            if stage.alive():
-                self.case.stop(stage.process)
+        self.stages.stop()
         self.case.nobody_is_left()
 
 
@@ -231,40 +216,69 @@ def check(case, reference):
     need(not left, f"left behind: {left}")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seed", type=int, default=int(time.time()))
-    parser.add_argument("--kills", type=int, default=1000)
-    options = parser.parse_args()
-    print(f"seed {options.seed}", flush=True)
-    started = time.monotonic()
-    work = tempfile.mkdtemp(prefix="c", dir=os.environ.get("PLM_TMP"))
-    bench = Bench(work, configuration())
-    whole = Chaos(bench, "whole", random.Random(0), 0)
-    whole.run()
-    reference = results(whole.case)
-    generator = random.Random(options.seed)
-    kills, runs, counts = 0, 0, dict.fromkeys(ACTIONS, 0)
-    while kills < options.kills:
-        chaos = Chaos(bench, f"r{runs}", generator, options.kills - kills)
-        try:
-            chaos.run()
+def print_logs(case):
+    for path in sorted([*case.home.glob("*[a-z0-9]"), *case.run.glob("logs/*")]):
+        if path.is_file():
+            for line in path.read_text(errors="replace").splitlines()[-15:]:
+                print(f"    {path.name}| {line}")
+
+
+def survives(chaos, reference):
+    """Whether the run ends as it has to. If not, prints why. reference: None for the undisturbed run."""
+    try:
+        chaos.run()
+        if reference is not None:
             check(chaos.case, reference)
-        except Failed as failure:
-            chaos.relieve(everything=True)
-            chaos.case.kill_all()
-            print(f"FAILED in run {runs} after {kills + chaos.kills} kills: {failure}")
-            for path in sorted(chaos.case.home.glob("*[a-z0-9]")):
-                if path.is_file():
-                    for line in path.read_text(errors="replace").splitlines()[-15:]:
-                        print(f"    {path.name}| {line}")
-            print(f"  repeat: make chaos SEED={options.seed} KILLS={options.kills}; kept: {work}")
-            return 1
+        return True
+    except Failed as failure:
+        print(f"FAILED: {failure}")
+        print_logs(chaos.case)
+        return False
+    finally:
+        chaos.relieve(everything=True)
+        chaos.case.kill_all()
+
+
+def disturb_runs(options, bench, relay, reference):
+    """Returns (kills, runs, actions), or None after a failure."""
+    kills, runs, counts = 0, 0, dict.fromkeys(ACTIONS, 0)
+    arrangements = ARRANGEMENTS[options.arrangement]
+    while kills < options.kills:
+        arrangement = arrangements[runs % len(arrangements)]
+        seed, wanted = f"{options.seed}/{runs}", options.kills - kills
+        chaos = Chaos(bench, relay, arrangement, f"r{runs}", seed, wanted)
+        if not survives(chaos, reference):
+            return None
         chaos.case.remove()
         runs, kills = runs + 1, kills + chaos.kills
         for action, count in chaos.counts.items():
             counts[action] += count
-        print(f"run {runs}: {chaos.kills} kills, bit-identical", flush=True)
+        how = "under `up`" if arrangement is UnderUp else "by hand"
+        print(f"run {runs} {how}: {chaos.kills} kills, bit-identical", flush=True)
+    return kills, runs, counts
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--kills", type=int, default=1000)
+    parser.add_argument("--arrangement", choices=ARRANGEMENTS, default="both")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    print(f"seed {options.seed}", flush=True)
+    started = time.monotonic()
+    work = tempfile.mkdtemp(prefix="c", dir=os.environ.get("PLM_TMP"))
+    relay = Relay()
+    bench = Bench(work, configuration(relay))
+    whole = Chaos(bench, relay, ByHand, "whole", "", 0)
+    done = None
+    if survives(whole, None):
+        need(relay.relayed > 0, "no packer connected through the relay")
+        done = disturb_runs(options, bench, relay, results(whole.case))
+    if done is None:
+        print(f"  repeat: make chaos SEED={options.seed} KILLS={options.kills}; kept: {work}")
+        return 1
+    kills, runs, counts = done
     shutil.rmtree(work)
     print(
         f"seed {options.seed}: {kills} kills in {runs} runs, "
