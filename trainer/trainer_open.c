@@ -44,6 +44,7 @@ static plm_status take_folder(struct plm_trainer *trainer, struct plm_error *err
 {
   char checkpoints[PLM_PATH_SIZE];
   PLM_TRY(plm_path_join(checkpoints, trainer->run, PLM_RUN_CHECKPOINTS, error));
+  PLM_TRY(plm_run_check_moved(trainer->run, error));
   PLM_TRY(plm_directory_make(checkpoints, error));
   PLM_TRY(plm_lock_take(trainer->run, "trainer", &trainer->lock, error));
   PLM_TRY(plm_checkpoint_folder_clean(checkpoints, error));

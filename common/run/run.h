@@ -21,6 +21,8 @@
 #define PLM_RUN_LOGS "logs"
 #define PLM_RUN_TENSORBOARD "tensorboard"
 #define PLM_RUN_KEYS "keys"
+#define PLM_RUN_PREVIOUS "previous-" /* and a number: what `up --resume` moved aside */
+#define PLM_RUN_MOVING "MOVING"      /* in such a folder: the move is not finished */
 
 /* Takes NAME.lock, which one process of a run can hold at a time. The kernel keeps the lock (fcntl,
  * open file description) as long as that process lives; the file names it. PLM_BUSY names the
@@ -44,6 +46,15 @@ struct plm_lock_holder {
 };
 plm_status plm_lock_holder(const char *run, const char *name, struct plm_lock_holder *holder,
                            struct plm_error *error);
+
+/* Finds a folder previous-N whose move is not finished. A run folder that does not exist has none.
+ */
+plm_status plm_run_find_move(const char *run, char previous[PLM_PATH_SIZE], bool *found,
+                             struct plm_error *error);
+/* PLM_BUSY if there is one. Until `up` has finished the move, part of the run is missing here, and
+ * a stage that wrote to the run would take it for a new one. Stages check this before they write.
+ */
+plm_status plm_run_check_moved(const char *run, struct plm_error *error);
 
 /* Writes one key of endpoints.json (0600), under a lock on the run folder; the file is replaced
  * atomically. Keys: "feed", "evaluation_feed", "announcements", "run_id", "packers". */

@@ -132,6 +132,7 @@ static plm_status open_watch(struct watch *watch, struct plm_error *error)
     PLM_TRY(plm_split_parse(options->splits[i], &split, error));
     watch->splits |= 1u << split;
   }
+  PLM_TRY(plm_run_check_moved(watch->config->run, error));
   PLM_TRY(plm_directory_make(watch->config->run, error));
   PLM_TRY(open_outputs(watch, error));
   PLM_TRY(open_feed(watch, error));

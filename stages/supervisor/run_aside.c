@@ -2,7 +2,6 @@
 #include "stages/supervisor/run_aside.h"
 
 #include <cjson/cJSON.h>
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,8 +17,6 @@
 #include "common/checkpoint/checkpoint.h"
 #include "common/run/run.h"
 
-#define PREVIOUS "previous-"
-#define MOVING "MOVING"
 #define EVERYTHING "everything\n"
 
 enum { METRICS_LIMIT = 1 << 30, MOVING_LIMIT = 64 };
@@ -129,11 +126,13 @@ static plm_status move_later(const char *run, const char *previous, uint64_t ste
 /* ---- a move that can be finished ------------------------------------------------------------ */
 
 /* Removes the record of a move that was not begun, and its empty folder. */
-static void forget_move(const char *previous)
+static plm_status forget_move(const char *previous, struct plm_error *error)
 {
   char record[PLM_PATH_SIZE];
-  if (plm_path_join(record, previous, MOVING, NULL) == PLM_OK) unlink(record);
+  PLM_TRY(plm_path_join(record, previous, PLM_RUN_MOVING, error));
+  if (unlink(record) != 0) return plm_error_errno(error, "cannot remove %s", record);
   rmdir(previous);
+  return PLM_OK;
 }
 
 /* Creates previous-N and, in it, the record of the move: one line. Nothing is moved before the line
@@ -144,16 +143,16 @@ static plm_status begin_move(const char *run, const char *what, char previous[PL
   char record[PLM_PATH_SIZE];
   for (unsigned n = 1;; n++) {
     char name[32];
-    snprintf(name, sizeof name, PREVIOUS "%u", n);
+    snprintf(name, sizeof name, PLM_RUN_PREVIOUS "%u", n);
     PLM_TRY(plm_path_join(previous, run, name, error));
     if (mkdir(previous, 0755) == 0) break;
     if (errno != EEXIST) return plm_error_errno(error, "cannot create folder %s", previous);
   }
-  PLM_TRY(plm_path_join(record, previous, MOVING, error));
+  PLM_TRY(plm_path_join(record, previous, PLM_RUN_MOVING, error));
   plm_status status = plm_file_write(record, what, strlen(what), 0644, error);
   if (status == PLM_OK) status = plm_directory_sync(previous, error);
   if (status == PLM_OK) return plm_directory_sync(run, error);
-  forget_move(previous);
+  forget_move(previous, NULL);
   return status;
 }
 
@@ -167,7 +166,7 @@ static plm_status finish_move(const char *run, const char *previous, const char 
                      : move_later(run, previous, strtoull(what, NULL, 10), error));
   PLM_TRY(plm_directory_sync(previous, error));
   PLM_TRY(plm_directory_sync(run, error));
-  PLM_TRY(plm_path_join(record, previous, MOVING, error));
+  PLM_TRY(plm_path_join(record, previous, PLM_RUN_MOVING, error));
   if (unlink(record) != 0) return plm_error_errno(error, "cannot remove %s", record);
   return plm_directory_sync(previous, error);
 }
@@ -186,29 +185,30 @@ plm_status plm_run_move_aside(const char *run, bool everything, uint64_t step,
   return finish_move(run, previous, record, error);
 }
 
-plm_status plm_run_finish_move(const char *run, struct plm_error *error)
+static plm_status finish_or_forget(const char *run, const char *previous, struct plm_error *error)
 {
-  plm_status status = PLM_OK;
-  DIR *folder = opendir(run);
-  if (folder == NULL) return plm_error_errno(error, "cannot open %s", run);
-  for (const struct dirent *entry; status == PLM_OK && (entry = readdir(folder)) != NULL;) {
-    char previous[PLM_PATH_SIZE], record[PLM_PATH_SIZE], *what;
-    size_t size;
-    if (strncmp(entry->d_name, PREVIOUS, sizeof PREVIOUS - 1) != 0) continue;
-    status = plm_path_join(previous, run, entry->d_name, error);
-    if (status == PLM_OK) status = plm_path_join(record, previous, MOVING, error);
-    if (status != PLM_OK || !plm_file_exists(record)) continue;
-    status = plm_file_read(record, MOVING_LIMIT, &what, &size, error);
-    if (status != PLM_OK) continue;
-    if (size == 0 || what[size - 1] != '\n') {
-      free(what);
-      forget_move(previous);
-      continue;
-    }
+  char record[PLM_PATH_SIZE], *what;
+  size_t size;
+  PLM_TRY(plm_path_join(record, previous, PLM_RUN_MOVING, error));
+  PLM_TRY(plm_file_read(record, MOVING_LIMIT, &what, &size, error));
+  plm_status status;
+  if (size == 0 || what[size - 1] != '\n') {
+    status = forget_move(previous, error);
+  } else {
     plm_info("finishing the move to %s, which was interrupted", previous);
     status = finish_move(run, previous, what, error);
-    free(what);
   }
-  closedir(folder);
+  free(what);
   return status;
+}
+
+plm_status plm_run_finish_move(const char *run, struct plm_error *error)
+{
+  for (;;) {
+    char previous[PLM_PATH_SIZE];
+    bool found;
+    PLM_TRY(plm_run_find_move(run, previous, &found, error));
+    if (!found) return PLM_OK;
+    PLM_TRY(finish_or_forget(run, previous, error));
+  }
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # `up --resume never` and `--resume PATH` that are killed at any rename: the next `up` finishes the move,
-# and no checkpoint and no line of the metrics is lost.
+# and no checkpoint and no line of the metrics is lost. Until then, no stage writes to the run.
 . "$PLM_ROOT/tests/support/lib.sh"
 [[ $(basename "$PLM_BUILD") == build ]] && command -v gcc >/dev/null || {
   echo "no shim under sanitizers"
@@ -44,6 +44,22 @@ all_files() { # what must be somewhere: the same before and after
 }
 all_files before >wanted
 
+# refused: if the move is unfinished, a trainer and an evaluator that are started by hand leave the run
+# as it is, and say what to do
+refused=0
+refused() {
+  local program
+  [ -n "$(find run/previous-* -name MOVING -size +0 2>/dev/null)" ] || return 0
+  refused=$((refused + 1))
+  find run -printf '%p %s %T@\n' | sort >as_it_was
+  for program in plm-trainer plm-evaluator; do
+    expect 1 "$program" -c pipeline.yaml --run run
+    says err 'run/previous-1: .plm-pipeline up --resume. was interrupted while it moved the earlier run here'
+    says err 'run `plm-pipeline up`, which finishes the move'
+    find run -printf '%p %s %T@\n' | sort | diff as_it_was - || fail "$program changed the run"
+  done
+}
+
 # at_each_rename ARGUMENT… : up with these, killed at each rename; then up without them
 at_each_rename() {
   local at code
@@ -54,6 +70,7 @@ at_each_rename() {
     KILL_AT_RENAME=$at LD_PRELOAD=$PWD/kill.so bin/plm-pipeline up pipeline.yaml trainer "$@" \
       >out 2>err </dev/null || code=$?
     [ $code -eq 137 ] || break
+    refused
     bin/plm-pipeline up pipeline.yaml trainer >out 2>err </dev/null || fail "up after a kill at rename $at: $(cat err)"
     [ -z "$(find run/previous-* -name 'MOVING*')" ] || fail "rename $at: the move is not finished"
     all_files run | diff wanted - >difference || fail "rename $at: $(cat difference)"
@@ -78,3 +95,4 @@ later_moved() {
 check=later_moved
 at_each_rename --resume run/checkpoints/step_00000004
 [ -e run/previous-1/trainer.jsonl ] || fail "--resume PATH moved no lines"
+[ "$refused" -gt 4 ] || fail "the stages were started $refused times in an unfinished move"
