@@ -355,6 +355,10 @@ KILLS ?= 1000
 chaos: $(PROGRAMS) ## whole runs while processes are killed, stopped or starved and connections break; SEED=, KILLS= (1000)
 	@PLM_BIN=$(BIN) python3 -B tests/faults/chaos.py --kills $(KILLS) $(if $(SEED),--seed $(SEED))
 
+.PHONY: soak
+soak: $(PROGRAMS) ## an hour of a small run: memory, descriptors and threads of every process must not grow; MINUTES=
+	@PLM_BIN=$(BIN) tests/faults/soak.sh $(or $(MINUTES),60)
+
 FUZZ_SECONDS ?= 60
 .PHONY: fuzz fuzz-guided fuzzers
 fuzz: $(FUZZ_BIN) ## run every fuzzer for FUZZ_SECONDS (60) each; SAN=address,undefined finds more
