@@ -213,7 +213,7 @@ $(FAULTS_LIBRARY): $(FAULTS_OBJ)
 # A preloaded library with which a program stops itself before a given call. Never sanitized, because
 # a sanitizer would not start in a library that is loaded before its own.
 STOP_LIBRARY := $(BUILD)/tests/lib/stop_at.so
-$(STOP_LIBRARY): tests/support/stop_at.c $(COMPILED_BY)
+$(STOP_LIBRARY): tests/faults/stop_at.c $(COMPILED_BY)
 	$(call say,CC,$< [library])
 	@mkdir -p $(@D)
 	$(Q)$(CC) -O2 $(filter-out -fsanitize=% -fno-sanitize-recover=%,$(ALL_CFLAGS)) -fPIC -fvisibility=hidden -shared -o $@ $< -ldl

@@ -65,7 +65,7 @@ wait_for() {
 }
 
 # stopping_at CALL:PATTERN#N COMMAND…: runs it so that it stops itself before that call
-# (tests/support/stop_at.c). For the background: with `&`, $! is the program itself.
+# (tests/faults/stop_at.c). For the background: with `&`, $! is the program itself.
 stopping_at() {
   exec env PLM_STOP_AT="$1" LD_PRELOAD="$PLM_BUILD/tests/lib/stop_at.so" \
     ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0" "${@:2}"
