@@ -66,7 +66,10 @@ static void store(const struct source *source, const struct plm_setting *setting
     place.line = value->items[culprit].line;
     place.column = value->items[culprit].column;
   }
-  plm_problems_add(loader->problems, place, "%s: %s", setting->key, message);
+  if (strcmp(message, PLM_SETTING_NO_MEMORY) == 0)
+    loader->problems->no_memory = true;
+  else
+    plm_problems_add(loader->problems, place, "%s: %s", setting->key, message);
 }
 
 static void store_node(const struct source *source, const struct plm_setting *setting,
@@ -237,9 +240,13 @@ static void syntax_problem(const struct source *source, const yaml_parser_t *par
                            const char *text, size_t size)
 {
   yaml_mark_t mark = parser->problem_mark;
+  if (parser->problem == NULL) { /* libyaml does not always set YAML_MEMORY_ERROR */
+    source->loader->problems->no_memory = true;
+    return;
+  }
   if (parser->error == YAML_READER_ERROR) mark = mark_of_offset(text, size, parser->problem_offset);
   plm_problems_add(source->loader->problems, place_of(source, mark), "not valid YAML: %s",
-                   parser->problem != NULL ? parser->problem : "out of memory");
+                   parser->problem);
 }
 
 /* A text that is too long is refused before it is parsed. */
@@ -264,8 +271,7 @@ static void read_text(struct source *source, const char *text, size_t size, cons
   yaml_document_t document, second;
   if (!within_limits(source, text, size)) return;
   if (!yaml_parser_initialize(&parser)) {
-    plm_problems_add(source->loader->problems, (struct plm_place){.source = source->name},
-                     "out of memory");
+    source->loader->problems->no_memory = true;
     return;
   }
   yaml_parser_set_input_string(&parser, (const unsigned char *)text, size);
@@ -481,9 +487,14 @@ static plm_status begin(struct plm_loader *loader, struct plm_config *config, co
 static plm_status finish(struct plm_loader *loader, struct plm_config_problems **problems,
                          struct plm_error *error)
 {
-  plm_config_check(loader);
+  if (!loader->problems->no_memory) plm_config_check(loader);
   free(loader->places);
   free(loader->bad);
+  if (loader->problems->no_memory) { /* the problems found so far may only follow from that */
+    plm_config_problems_free(loader->problems);
+    plm_config_deinit(loader->config);
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory for the configuration");
+  }
   if (loader->problems->count == 0) {
     plm_config_problems_free(loader->problems);
     return PLM_OK;

@@ -22,6 +22,7 @@ struct plm_config_problems {
     char *text;
   } * list;
   size_t count;
+  bool no_memory; /* something could not be read because memory ran out; it may be right */
 };
 
 struct plm_config_problems *plm_problems_new(void);

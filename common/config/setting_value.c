@@ -202,7 +202,7 @@ static bool store_string(const struct plm_setting *setting, const struct plm_sca
                          const char *base, char **target, char message[MESSAGE_SIZE])
 {
   char *text = NULL;
-  snprintf(message, MESSAGE_SIZE, "out of memory");
+  snprintf(message, MESSAGE_SIZE, PLM_SETTING_NO_MEMORY);
   if (is_null(scalar)) {
     if ((setting->flags & PLM_SETTING_NULLABLE) == 0) {
       const struct plm_value single = {.items = scalar, .count = 1};
@@ -280,7 +280,7 @@ static bool store_splits(const struct plm_setting *setting, const struct plm_val
     free(target[i]);
     target[i] = i < value->count ? strdup(value->items[i].text) : NULL;
     if (i < value->count && target[i] == NULL) {
-      snprintf(message, MESSAGE_SIZE, "out of memory");
+      snprintf(message, MESSAGE_SIZE, PLM_SETTING_NO_MEMORY);
       return false;
     }
   }

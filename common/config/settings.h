@@ -92,6 +92,8 @@ struct plm_value {
   size_t count;
 };
 
+/* The message of plm_setting_store if only memory was missing. */
+#define PLM_SETTING_NO_MEMORY "out of memory"
 /* Checks a value's type and range and stores it. base is the folder that relative paths are
  * relative to. If it returns false, nothing is stored, message says why, and *culprit is the index
  * of the offending item. */

@@ -1,0 +1,81 @@
+/* A configuration that is loaded while memory runs out: never reported as a mistake in it. The
+ * functions below replace those of libyaml. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/file.h"
+#include "common/config/config.h"
+#include "common/config/problems.h"
+#include "tests/support/cmocka_all.h"
+#include "tests/support/scratch.h"
+
+void *yaml_malloc(size_t size);
+void *yaml_realloc(void *old, size_t size);
+void *yaml_strdup(const void *text);
+
+static int calls, failing, failures;
+
+static bool fails(void)
+{
+  return calls++ == failing;
+}
+
+void *yaml_malloc(size_t size)
+{
+  return fails() ? NULL : malloc(size > 0 ? size : 1);
+}
+
+void *yaml_realloc(void *old, size_t size)
+{
+  return fails() ? NULL : realloc(old, size > 0 ? size : 1);
+}
+
+void *yaml_strdup(const void *text)
+{
+  return fails() ? NULL : strdup(text);
+}
+
+/* Loads with call `number` failing, and returns the number of calls; -1: none fails.
+ * path: NULL for only the defaults. */
+static int load(const char *path, int number)
+{
+  struct plm_config config;
+  struct plm_config_problems *problems = NULL;
+  struct plm_error error = {0};
+  calls = 0;
+  failing = number;
+  const plm_status status = plm_config_load(path, NULL, 0, &config, &problems, &error);
+  assert_null(problems);
+  if (status == PLM_OK) {
+    if (path != NULL) assert_int_equal(config.trainer.steps, 100);
+    plm_config_deinit(&config);
+  } else {
+    assert_int_equal(status, PLM_NO_MEMORY);
+    failures++;
+  }
+  return calls;
+}
+
+static void a_lack_of_memory_is_no_mistake(void **state)
+{
+  (void)state;
+  enum { SOME = 101 }; /* every so many of the calls for defaults, which are all alike */
+  static const char text[] =
+      "run: run\ntrainer:\n  steps: 100\nevaluator: {splits: [valid, test]}\n";
+  char path[PLM_PATH_SIZE];
+  snprintf(path, sizeof path, "%s", scratch_path("pipeline.yaml"));
+  scratch_write(path, text, sizeof text - 1);
+  const int defaults = load(NULL, -1), all = load(path, -1);
+  assert_int_equal(failures, 0);
+  assert_true(all > defaults);
+  for (int i = 0; i < defaults; i += SOME) (void)load(path, i);
+  for (int i = defaults; i < all; i++) (void)load(path, i);
+  assert_true(failures > 10);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {cmocka_unit_test(a_lack_of_memory_is_no_mistake)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
