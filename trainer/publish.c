@@ -57,6 +57,13 @@ static void count_failure(struct plm_publisher_outcome *outcome, plm_status stat
   outcome->failed_step = step;
 }
 
+static void say_failed(const struct plm_error *error, uint64_t step, uint32_t in_a_row)
+{
+  plm_log_error(error);
+  plm_warning("checkpoint %llu FAILED (%u in a row); the previous one is intact",
+              (unsigned long long)step, in_a_row);
+}
+
 static bool is_closing(struct plm_publisher *publisher)
 {
   pthread_mutex_lock(&publisher->mutex);
@@ -111,10 +118,7 @@ static void write_snapshot(struct plm_publisher *publisher)
   }
   const uint32_t failed = outcome->failed_in_a_row;
   pthread_mutex_unlock(&publisher->mutex);
-  if (status == PLM_OK) return;
-  plm_log_error(&error);
-  plm_warning("checkpoint %llu FAILED (%u in a row); the previous one is intact",
-              (unsigned long long)step, failed);
+  if (status != PLM_OK) say_failed(&error, step, failed);
 }
 
 static void *writer(void *argument)
@@ -237,8 +241,9 @@ void plm_publisher_fail(struct plm_publisher *publisher, const struct plm_error 
   count_failure(&publisher->outcome, error->status, publisher->snapshot.step);
   publisher->outcome.status = error->status;
   publisher->outcome.error = *error;
+  const uint32_t failed = publisher->outcome.failed_in_a_row;
   pthread_mutex_unlock(&publisher->mutex);
-  plm_log_error(error);
+  say_failed(error, publisher->snapshot.step, failed);
   set_owner(publisher, OWNER_NOBODY);
 }
 

@@ -81,8 +81,9 @@ static void submit_snapshot(struct plm_trainer *trainer, struct plm_snapshot *sn
   trainer->saved = true;
   trainer->saved_step = state->step;
   state->updates = plm_optimizer_updates(trainer->optimizer);
-  plm_status status = plm_step_report_flush(trainer->report, &error);
-  if (status == PLM_OK) status = remember_failure(trainer, &error);
+  /* Before anything of this checkpoint can fail, because the outcome holds only one failure. */
+  plm_status status = remember_failure(trainer, &error);
+  if (status == PLM_OK) status = plm_step_report_flush(trainer->report, &error);
   if (status == PLM_OK) {
     state->metrics_bytes = plm_metrics_size(plm_step_report_file(trainer->report));
     status = plm_trainer_state_print(state, trainer->config, trainer->run_id,

@@ -68,6 +68,27 @@ else
   echo "no shim under sanitizers"
 fi
 
+# ---- the metrics cannot be written, so several checkpoints in a row fail before they begin ---------
+run=$PLM_TMP/metrics
+: >"$PLM_TMP/trainer.log"
+start_packer "$run"
+start_trainer "$run" --set trainer.steps=1000 --set trainer.checkpoint.max_failed_checkpoints=100
+until_lines "$run" 12
+prlimit --pid "$trainer_pid" --fsize=1024: # trainer.jsonl is longer already
+while [ "$(grep -c 'checkpoint [0-9]* FAILED' "$PLM_TMP/trainer.log")" -lt 2 ]; do
+  kill -0 "$trainer_pid" 2>/dev/null || fail "the trainer ended although it may miss 100 checkpoints"
+done
+prlimit --pid "$trainer_pid" --fsize=unlimited:
+wait "$trainer_pid" || fail "the run whose metrics could not be written for a while ended with $?"
+kill "$packer_pid"
+start_packer "$run"
+"$PLM_BIN/plm-evaluator" -c "$PLM_TMP/pipeline.yaml" --run "$run" --set trainer.steps=1000 \
+  --set evaluator.max_tokens=500 >"$PLM_TMP/evaluator.log" 2>&1 || fail "the evaluator ended with $?"
+kill "$packer_pid"
+failed=$(grep -c 'checkpoint [0-9]* FAILED' "$PLM_TMP/trainer.log")
+skipped=$(grep -c 'not published: .*File too large' "$run/evaluator.jsonl")
+[ "$skipped" -eq "$failed" ] || fail "$failed checkpoints failed; reported: $(grep skipped "$run/evaluator.jsonl")"
+
 # ---- a corrupt newest checkpoint ---------------------------------------------------------------
 run=$PLM_TMP/corrupt
 start_packer "$run"
