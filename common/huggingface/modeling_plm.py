@@ -649,10 +649,10 @@ class TensorFile:
         self.file.close()
 
 
-def pack(lengths, alignment, tokens, row_length=None, alone=False):
+def pack(lengths, alignment, tokens, row_length=None, one_per_row=False):
     """Packs sequences of these lengths, and yields for each batch the length of its rows, and the rows:
     lists of (number of the sequence, start). The longest sequences come first, and a row repeatedly takes
-    the longest one that still fits (with `alone`, only one). Rows have row_length tokens, or the length
+    the longest one that still fits (with `one_per_row`, only one). Rows have row_length tokens, or the length
     of the longest sequence in the batch, and a batch has as many rows as `tokens` allows."""
     order = sorted(range(len(lengths)), key=lambda i: lengths[i])
     sizes = [-(-lengths[i] // alignment) * alignment for i in order]
@@ -664,7 +664,7 @@ def pack(lengths, alignment, tokens, row_length=None, alone=False):
             while (at := bisect.bisect_right(sizes, room - used) - 1) >= 0:
                 row.append((order.pop(at), used))
                 used += sizes.pop(at)
-                if alone:
+                if one_per_row:
                     break
             rows.append(row)
         yield room, rows
@@ -854,12 +854,12 @@ class EmbeddingMixin:
         row_length = self.config.max_length if self.device.type == "cuda" else None
         alignment = self.config.document_alignment
         # blocks are counted from the beginning of a row, so every sequence has to begin there
-        alone = self.config.has_block_masks
+        one_per_row = self.config.has_block_masks
         for begin in range(0, len(lengths), window):
             numbers = range(begin, min(begin + window, len(lengths)))
             texts = {i: sequence for i, (_, sequence) in zip(numbers, records, strict=False)}
             sizes = lengths[begin : begin + window]
-            for room, rows in pack(sizes, alignment, tokens_per_batch, row_length, alone):
+            for room, rows in pack(sizes, alignment, tokens_per_batch, row_length, one_per_row):
                 yield texts, room, [[(begin + i, start) for i, start in row] for row in rows]
 
     @torch.no_grad()

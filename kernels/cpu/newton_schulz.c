@@ -42,8 +42,8 @@ struct blocks {
   const struct plm_product *products[2][2]; /* [is last row][is last column] of blocks */
 };
 
-static struct blocks plan_blocks(struct plm_cpu *cpu, struct plm_product_shape shape,
-                                 struct cut rows, struct cut cols)
+static struct blocks choose_blocks(struct plm_cpu *cpu, struct plm_product_shape shape,
+                                   struct cut rows, struct cut cols)
 {
   struct blocks blocks = {.rows = rows, .cols = cols, .shape = shape};
   for (int i = 0; i < 2; i++)
@@ -57,11 +57,11 @@ static struct blocks plan_blocks(struct plm_cpu *cpu, struct plm_product_shape s
   return blocks;
 }
 
-struct plan {
+struct products {
   struct blocks gram, square, apply;
 };
 
-static struct plan plan_of(struct plm_cpu *cpu, int64_t rows, int64_t cols)
+static struct products products_of(struct plm_cpu *cpu, int64_t rows, int64_t cols)
 {
   const int64_t S = rows < cols ? rows : cols, L = rows < cols ? cols : rows;
   const uint8_t is_bf16 = cpu->bf16;
@@ -74,23 +74,23 @@ static struct plan plan_of(struct plm_cpu *cpu, int64_t rows, int64_t cols)
                                          .is_bf16 = is_bf16};
   const struct plm_product_shape of_a = {
       .K = S, .lda = S, .ldb = S, .transpose_b = is_bf16, .is_bf16 = is_bf16};
-  return (struct plan){
-      .gram = plan_blocks(cpu, of_x, side, side),
-      .square = plan_blocks(cpu, of_a, side, side),
-      .apply = plan_blocks(cpu, of_a, cut_of(L, HEIGHT), cut_of(S, WIDTH)),
+  return (struct products){
+      .gram = choose_blocks(cpu, of_x, side, side),
+      .square = choose_blocks(cpu, of_a, side, side),
+      .apply = choose_blocks(cpu, of_a, cut_of(L, HEIGHT), cut_of(S, WIDTH)),
   };
 }
 
-void plm_newton_schulz_plan(struct plm_cpu *cpu, int64_t rows, int64_t cols)
+void plm_newton_schulz_prepare(struct plm_cpu *cpu, int64_t rows, int64_t cols)
 {
-  (void)plan_of(cpu, rows, cols);
+  (void)products_of(cpu, rows, cols);
 }
 
 struct iteration {
   struct plm_cpu *cpu;
   int thread;
   int64_t S, L;
-  struct plan plan;
+  struct products products;
   float *buffers;      /* BLOCK floats for each thread */
   act *X_LS, *next_LS; /* the iterate, and space for the next one */
   act *X_SL;           /* its transpose, used in bf16 */
@@ -159,8 +159,8 @@ static void gram_block(void *context, int64_t tile, uint32_t thread)
   const act *X = it->cpu->bf16 ? it->X_SL : it->X_LS;
   int64_t i, j;
   triangle(tile, &i, &j);
-  const float *C = multiply(it, &it->plan.gram, thread, i, j, X, X);
-  store_symmetric(it, &it->plan.gram, i, j, it->A_SS, NULL, C);
+  const float *C = multiply(it, &it->products.gram, thread, i, j, X, X);
+  store_symmetric(it, &it->products.gram, i, j, it->A_SS, NULL, C);
 }
 
 static void square_block(void *context, int64_t tile, uint32_t thread)
@@ -168,8 +168,8 @@ static void square_block(void *context, int64_t tile, uint32_t thread)
   const struct iteration *it = context;
   int64_t i, j;
   triangle(tile, &i, &j);
-  const float *C = multiply(it, &it->plan.square, thread, i, j, it->A_SS, it->A_SS);
-  store_symmetric(it, &it->plan.square, i, j, it->B_SS, it->A_SS, C);
+  const float *C = multiply(it, &it->products.square, thread, i, j, it->A_SS, it->A_SS);
+  store_symmetric(it, &it->products.square, i, j, it->B_SS, it->A_SS, C);
 }
 
 /* Computes a block of a X + X B. In bf16, also stores its transpose if that will be read. */
@@ -177,7 +177,7 @@ static void apply_block(void *context, int64_t tile, uint32_t thread)
 {
   const struct iteration *it = context;
   const struct plm_cpu *cpu = it->cpu;
-  const struct blocks *blocks = &it->plan.apply;
+  const struct blocks *blocks = &it->products.apply;
   const int64_t i = tile / blocks->cols.count, j = tile % blocks->cols.count, S = it->S;
   const int64_t height = piece_of(&blocks->rows, i), width = piece_of(&blocks->cols, j);
   const int64_t row = i * blocks->rows.step, col = j * blocks->cols.step;
@@ -194,10 +194,10 @@ static void apply_block(void *context, int64_t tile, uint32_t thread)
 
 static void step(struct iteration *it)
 {
-  const int64_t side = it->plan.gram.rows.count;
+  const int64_t side = it->products.gram.rows.count;
   run(it, side * (side + 1) / 2, gram_block);
   run(it, side * (side + 1) / 2, square_block);
-  run(it, it->plan.apply.rows.count * it->plan.apply.cols.count, apply_block);
+  run(it, it->products.apply.rows.count * it->products.apply.cols.count, apply_block);
   act *before = it->X_LS;
   it->X_LS = it->next_LS;
   it->next_LS = before;
@@ -275,7 +275,7 @@ const act *plm_newton_schulz(struct plm_cpu *cpu, int thread, int64_t rows, int6
                          .thread = thread,
                          .S = wide ? rows : cols,
                          .L = wide ? cols : rows,
-                         .plan = plan_of(cpu, rows, cols),
+                         .products = products_of(cpu, rows, cols),
                          .buffers = scratch,
                          .wide = wide};
   act *own = scratch + (thread == PLM_CPU_ALL ? cpu->ops.threads : 1) * BLOCK;

@@ -20,9 +20,9 @@ enum { PLM_CPU_ALL = -1 };
  * line. */
 size_t plm_newton_schulz_scratch(int64_t rows, int64_t cols, uint32_t threads);
 
-/* Plans the products of a matrix, so that threads only look them up. Must precede any call of
+/* Prepares the products of a matrix, so that threads only look them up. Must precede any call of
  * plm_newton_schulz with the index of a thread. Only the pool's caller may call it. */
-void plm_newton_schulz_plan(struct plm_cpu *cpu, int64_t rows, int64_t cols);
+void plm_newton_schulz_prepare(struct plm_cpu *cpu, int64_t rows, int64_t cols);
 
 /* Returns the result (rows, cols), which lies in `scratch` or in `direction`. `direction`
  * (rows, cols) is overwritten. */

@@ -2,8 +2,8 @@
  * together with the backward pass.
  *
  * The vocabulary is narrow, so the products are small. They run in fp32 in both precisions (bf16
- * operands are widened, which is exact), because fp32 products need no costly plan and the number
- * of rows changes in every step.
+ * operands are widened, which is exact), because fp32 products need no costly preparation and the
+ * number of rows changes in every step.
  */
 #include <string.h>
 
@@ -21,7 +21,7 @@ struct head_job {
   float *logits, *widened; /* widened: bf16 only, a tile of rows x D or DEPTH_TILE x COLUMNS_TILE */
   int64_t widened_stride;  /* floats of a thread's buffer in widened */
   int64_t N, D, V;
-  struct plm_row_plan plan;
+  struct plm_row_tiling tiling;
   char *padding; /* for the product of the last rows */
 
   /* training only: the N rows that are being processed */
@@ -41,24 +41,24 @@ static int64_t smaller(int64_t a, int64_t b)
   return a < b ? a : b;
 }
 
-/* Plans the logits of N rows. Returns false after an error. */
-static bool plan_rows(struct head_job *job)
+/* Cuts the N rows of the logits into tiles. Returns false after an error. */
+static bool cut_rows(struct head_job *job)
 {
   const struct plm_product_shape shape = {
       .N = job->V, .K = job->D, .lda = job->D, .ldb = job->D, .ldc = job->V, .transpose_b = 1};
   struct plm_row_family *family = plm_row_family_get(job->cpu->row_products, &shape);
   if (family == NULL) return false;
-  plm_row_plan_init(&job->plan, family, job->N, ROWS_TILE);
+  plm_row_tiling_init(&job->tiling, family, job->N, ROWS_TILE);
   return true;
 }
 
-/* Divides the workspace into the padding of the plan, in bf16 a buffer for each thread and a copy
+/* Divides the workspace into the padding of the tiling, in bf16 a buffer for each thread and a copy
  * of w as fp32, and `more` floats. Returns the latter, or NULL if there is no memory. */
 static float *lay_out(struct head_job *job, int64_t more)
 {
   struct plm_cpu *cpu = job->cpu;
-  const int64_t padding = (int64_t)(plm_row_plan_padding(&job->plan) / sizeof(float));
-  const int64_t rows = job->plan.tile * job->D, columns = DEPTH_TILE * COLUMNS_TILE;
+  const int64_t padding = (int64_t)(plm_row_tiling_padding(&job->tiling) / sizeof(float));
+  const int64_t rows = job->tiling.tile * job->D, columns = DEPTH_TILE * COLUMNS_TILE;
   job->widened_stride = rows > columns ? rows : columns;
   const int64_t widened = cpu->bf16 ? cpu->ops.threads * job->widened_stride : 0;
   const int64_t weights = cpu->bf16 ? job->V * job->D : 0;
@@ -86,17 +86,17 @@ static void multiply(const struct head_job *job, float *logits, const void *h, i
     cpu->vector.to_float(widened, h, count * job->D);
     wide = widened;
   }
-  plm_row_plan_run(&job->plan, thread, (char *)logits, (const char *)wide, (const char *)job->w,
-                   count, job->padding);
+  plm_row_tiling_run(&job->tiling, thread, (char *)logits, (const char *)wide, (const char *)job->w,
+                     count, job->padding);
   cpu->vector.add_bias(logits, job->bias, count, job->V);
 }
 
 static void logits_tile(void *context, int64_t tile, uint32_t thread)
 {
   const struct head_job *job = context;
-  const int64_t begin = tile * job->plan.tile;
+  const int64_t begin = tile * job->tiling.tile;
   multiply(job, job->logits + begin * job->V, plm_act_at(job->cpu, job->h, begin * job->D),
-           smaller(job->plan.tile, job->N - begin), thread);
+           smaller(job->tiling.tile, job->N - begin), thread);
 }
 
 static void logits_forward(struct plm_ops *ops, float *logits, const act *h, const act *w,
@@ -110,8 +110,8 @@ static void logits_forward(struct plm_ops *ops, float *logits, const act *h, con
                          .N = N,
                          .D = D,
                          .V = V};
-  if (!plan_rows(&job) || lay_out(&job, 0) == NULL) return;
-  plm_pool_tiles(job.cpu->pool, tiles_of(N, job.plan.tile), logits_tile, &job);
+  if (!cut_rows(&job) || lay_out(&job, 0) == NULL) return;
+  plm_pool_tiles(job.cpu->pool, tiles_of(N, job.tiling.tile), logits_tile, &job);
 }
 
 /* Computes row_loss and ddense of a tile of rows from dense. Leaves GELU in job->gelu and dlogits
@@ -120,7 +120,7 @@ static void train_tile(void *context, int64_t tile, uint32_t thread)
 {
   const struct head_job *job = context;
   const struct plm_cpu *cpu = job->cpu;
-  const int64_t begin = tile * job->plan.tile, count = smaller(job->plan.tile, job->N - begin);
+  const int64_t begin = tile * job->tiling.tile, count = smaller(job->tiling.tile, job->N - begin);
   const int64_t place = begin * job->D, elements = count * job->D;
   const void *dense = plm_act_at(cpu, job->dense, place);
   void *gelu = plm_act_at_mutable(cpu, job->gelu, place);
@@ -181,8 +181,8 @@ static void head_train(struct plm_ops *ops, float *row_loss, act *ddense, float 
   const int64_t N = rows->N, D = rows->D, V = rows->V;
   struct head_job job = {
       .cpu = plm_cpu_of(ops), .w = rows->w, .bias = rows->bias, .D = D, .V = V, .dw = dw, .N = N};
-  if (N <= 0 || !plan_rows(&job)) return;
-  const int64_t tile = job.plan.tile, whole = TRAINED_ROWS / tile * tile;
+  if (N <= 0 || !cut_rows(&job)) return;
+  const int64_t tile = job.tiling.tile, whole = TRAINED_ROWS / tile * tile;
   const int64_t kept = smaller(N, whole), tiles = tiles_of(N, tile);
   float *const space = lay_out(&job, (tiles + kept) * V + kept * D);
   if (space == NULL) return;

@@ -32,7 +32,7 @@ static void finish_row(const struct plm_cpu *cpu, const struct finish *finish, c
 struct tiles_job {
   struct plm_cpu *cpu;
   struct finish finish;
-  struct plm_row_plan plan;
+  struct plm_row_tiling tiling;
   char *C;
   const char *A, *B, *residual;
   int64_t a_stride, c_stride; /* bytes between rows */
@@ -43,13 +43,13 @@ struct tiles_job {
 static void run_tile(void *context, int64_t tile, uint32_t thread)
 {
   const struct tiles_job *job = context;
-  const int64_t begin = tile * job->plan.tile, left = job->rows - begin;
-  const int64_t rows = left < job->plan.tile ? left : job->plan.tile;
+  const int64_t begin = tile * job->tiling.tile, left = job->rows - begin;
+  const int64_t rows = left < job->tiling.tile ? left : job->tiling.tile;
   char *C = job->C + begin * job->c_stride;
   if (job->residual != NULL && job->residual != job->C)
     memcpy(C, job->residual + begin * job->c_stride, (size_t)(rows * job->c_stride));
-  plm_row_plan_run(&job->plan, thread, C, job->A + begin * job->a_stride, job->B, rows,
-                   job->padding);
+  plm_row_tiling_run(&job->tiling, thread, C, job->A + begin * job->a_stride, job->B, rows,
+                     job->padding);
   finish_row(job->cpu, &job->finish, job->C, begin * job->c_stride,
              rows * job->c_stride / (int64_t)job->cpu->ops.act_bytes);
 }
@@ -57,14 +57,14 @@ static void run_tile(void *context, int64_t tile, uint32_t thread)
 /* C_MN (=, +=, = residual +) A_MK B, with M = job->rows, in tiles of rows. */
 static void multiply_rows(struct plm_cpu *cpu, struct plm_row_family *family, struct tiles_job *job)
 {
-  plm_row_plan_init(&job->plan, family, job->rows,
-                    job->rows >= LARGE ? ROWS_TILE_LARGE : ROWS_TILE);
-  const size_t padding = plm_row_plan_padding(&job->plan);
+  plm_row_tiling_init(&job->tiling, family, job->rows,
+                      job->rows >= LARGE ? ROWS_TILE_LARGE : ROWS_TILE);
+  const size_t padding = plm_row_tiling_padding(&job->tiling);
   if (padding > 0) {
     job->padding = plm_cpu_workspace(cpu, padding);
     if (job->padding == NULL) return;
   }
-  plm_pool_tiles(cpu->pool, (job->rows + job->plan.tile - 1) / job->plan.tile, run_tile, job);
+  plm_pool_tiles(cpu->pool, (job->rows + job->tiling.tile - 1) / job->tiling.tile, run_tile, job);
 }
 
 /* ---- one tile of rows, cut along its columns ---- */

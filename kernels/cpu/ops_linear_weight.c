@@ -10,9 +10,9 @@
  * O = 2,048, 110 and 132 GFLOP/s for O = 2,304.
  *
  * bf16: the library rearranges dy itself. Deep products are faster, because each product reads and
- * writes all of dw. Plans are costly, so there are at most three depths: the largest multiple of
- * DEPTH_TILE, then the largest multiple of DEPTH_LAST, and DEPTH_LAST for the remaining tokens,
- * which are padded.
+ * writes all of dw. Preparing a product is costly, so there are at most three depths: the largest
+ * multiple of DEPTH_TILE, then the largest multiple of DEPTH_LAST, and DEPTH_LAST for the remaining
+ * tokens, which are padded.
  */
 #include <string.h>
 

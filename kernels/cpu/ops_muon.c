@@ -122,7 +122,7 @@ static bool is_small(const struct plm_muon_matrix *matrix)
 struct split {
   bool together; /* whether each small matrix is done by one thread, several at a time */
   size_t stride; /* floats of scratch for the largest matrix done by one thread */
-  size_t alone;  /* floats of scratch for the largest of the other matrices */
+  size_t shared; /* floats of scratch for the largest of the others, which all threads share */
 };
 
 static struct split split_of(const struct plm_ops *ops, const struct plm_muon_matrix *matrices,
@@ -135,7 +135,7 @@ static struct split split_of(const struct plm_ops *ops, const struct plm_muon_ma
   for (size_t i = 0; i < count; i++) {
     const bool whole = split.together && is_small(&matrices[i]);
     const size_t floats = floats_of(&matrices[i], whole ? 1 : ops->threads);
-    size_t *largest = whole ? &split.stride : &split.alone;
+    size_t *largest = whole ? &split.stride : &split.shared;
     if (floats > *largest) *largest = floats;
   }
   return split;
@@ -146,7 +146,7 @@ static size_t muon_scratch(const struct plm_ops *ops, const struct plm_muon_matr
 {
   const struct split split = split_of(ops, matrices, count);
   const size_t together = ops->threads * split.stride;
-  return together > split.alone ? together : split.alone;
+  return together > split.shared ? together : split.shared;
 }
 
 static void small_tile(void *context, int64_t tile, uint32_t thread)
@@ -158,11 +158,11 @@ static void small_tile(void *context, int64_t tile, uint32_t thread)
                batch->update);
 }
 
-/* Plans the products of the small matrices, so that threads only look them up. */
-static bool plan_small(struct plm_cpu *cpu, const struct plm_muon_matrix *matrices, size_t count)
+/* Prepares the products of the small matrices, so that threads only look them up. */
+static bool prepare_small(struct plm_cpu *cpu, const struct plm_muon_matrix *matrices, size_t count)
 {
   for (size_t i = 0; i < count; i++)
-    if (is_small(&matrices[i])) plm_newton_schulz_plan(cpu, matrices[i].rows, matrices[i].cols);
+    if (is_small(&matrices[i])) plm_newton_schulz_prepare(cpu, matrices[i].rows, matrices[i].cols);
   return plm_products_error(cpu->products, NULL) == PLM_OK;
 }
 
@@ -177,7 +177,7 @@ static void muon_step(struct plm_ops *ops, const struct plm_muon_matrix *matrice
                         .update = update,
                         .scratch = scratch,
                         .stride = split.stride};
-  if (split.together && plan_small(cpu, matrices, count))
+  if (split.together && prepare_small(cpu, matrices, count))
     plm_pool_tiles(cpu->pool, (int64_t)count, small_tile, &batch);
   for (size_t i = 0; i < count; i++)
     if (!split.together || !is_small(&matrices[i]))

@@ -2,8 +2,8 @@
  * cut a product into tiles and run the tiles on the pool. The library may not use threads of its
  * own, so the bits of a tile do not depend on the number of threads.
  *
- * The pool's caller plans a product once for each shape (_get). Then it runs on any thread without
- * allocating memory.
+ * The pool's caller prepares a product once for each shape (_get). Then it runs on any thread
+ * without allocating memory.
  */
 #ifndef PLM_KERNELS_CPU_PRODUCT_H
 #define PLM_KERNELS_CPU_PRODUCT_H
@@ -51,12 +51,12 @@ void plm_products_limit(enum plm_processor_level level);
 /* Whether the library can compute bf16 products on this processor, even if they are slower. */
 bool plm_products_have_bf16(void);
 
-/* Returns the latest error of planning, or PLM_OK. Running a product that could not be planned does
- * nothing. */
+/* Returns the latest error of preparing a product, or PLM_OK. Running a product that could not be
+ * prepared does nothing. */
 plm_status plm_products_error(const struct plm_products *products, struct plm_error *error);
 
-/* Returns the plan of a shape, which it makes at the first call. NULL after an error. `products`
- * owns the plan. Any number of threads may ask at once for shapes that were already planned;
+/* Returns the product of a shape, which it prepares at the first call. NULL after an error.
+ * `products` owns it. Any number of threads may ask at once for shapes that were already prepared;
  * otherwise it is not thread-safe. */
 const struct plm_product *plm_products_get(struct plm_products *products,
                                            const struct plm_product_shape *shape);
@@ -65,7 +65,7 @@ const struct plm_product *plm_products_get(struct plm_products *products,
 void plm_product_run(const struct plm_product *product, uint32_t thread, void *C, const void *A,
                      const void *B);
 
-/* Runs an fp32 product without a plan, for shapes that change from call to call. */
+/* Runs an fp32 product without preparing it, for shapes that change from call to call. */
 void plm_product_run_float(const struct plm_product_shape *shape, float *C, const float *A,
                            const float *B);
 

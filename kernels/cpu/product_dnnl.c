@@ -24,7 +24,7 @@ struct plm_products {
   uint32_t threads;
   dnnl_engine_t engine;
   dnnl_stream_t *streams; /* one for each thread */
-  void **scratch;         /* one for each thread, of the size that the largest plan needs */
+  void **scratch;         /* one for each thread, of the size that the largest product needs */
   size_t scratch_bytes;
   struct plm_product *buckets[BUCKETS];
   struct plm_error error;
@@ -57,10 +57,10 @@ static dnnl_status_t append_sum(dnnl_post_ops_t operations)
   return dnnl_post_ops_append_sum(operations, 1.0f, 0, dnnl_data_type_undef);
 }
 
-static dnnl_status_t plan_matmul(dnnl_primitive_desc_t *plan, dnnl_engine_t engine,
-                                 const matrix_desc d[3], dnnl_primitive_attr_t attributes)
+static dnnl_status_t describe_matmul(dnnl_primitive_desc_t *description, dnnl_engine_t engine,
+                                     const matrix_desc d[3], dnnl_primitive_attr_t attributes)
 {
-  return dnnl_matmul_primitive_desc_create(plan, engine, d[0], d[1], NULL, d[2], attributes);
+  return dnnl_matmul_primitive_desc_create(description, engine, d[0], d[1], NULL, d[2], attributes);
 }
 #else
 typedef dnnl_memory_desc_t matrix_desc;
@@ -87,13 +87,13 @@ static dnnl_status_t append_sum(dnnl_post_ops_t operations)
   return dnnl_post_ops_append_sum(operations, 1.0f);
 }
 
-static dnnl_status_t plan_matmul(dnnl_primitive_desc_t *plan, dnnl_engine_t engine,
-                                 const matrix_desc d[3], dnnl_primitive_attr_t attributes)
+static dnnl_status_t describe_matmul(dnnl_primitive_desc_t *description, dnnl_engine_t engine,
+                                     const matrix_desc d[3], dnnl_primitive_attr_t attributes)
 {
   dnnl_matmul_desc_t operation;
   const dnnl_status_t status = dnnl_matmul_desc_init(&operation, &d[0], &d[1], NULL, &d[2]);
   if (status != dnnl_success) return status;
-  return dnnl_primitive_desc_create(plan, &operation, attributes, engine, NULL);
+  return dnnl_primitive_desc_create(description, &operation, attributes, engine, NULL);
 }
 #endif
 
@@ -119,8 +119,8 @@ static dnnl_status_t describe_all(matrix_desc d[3], const struct plm_product_sha
   return status;
 }
 
-static dnnl_status_t make_plan(dnnl_primitive_desc_t *plan, dnnl_engine_t engine,
-                               const matrix_desc d[3], bool accumulate)
+static dnnl_status_t describe_product(dnnl_primitive_desc_t *description, dnnl_engine_t engine,
+                                      const matrix_desc d[3], bool accumulate)
 {
   dnnl_primitive_attr_t attributes = NULL;
   dnnl_post_ops_t operations = NULL;
@@ -132,7 +132,7 @@ static dnnl_status_t make_plan(dnnl_primitive_desc_t *plan, dnnl_engine_t engine
     if (status == dnnl_success) status = append_sum(operations);
     if (status == dnnl_success) status = dnnl_primitive_attr_set_post_ops(attributes, operations);
   }
-  if (status == dnnl_success) status = plan_matmul(plan, engine, d, attributes);
+  if (status == dnnl_success) status = describe_matmul(description, engine, d, attributes);
   if (operations != NULL) dnnl_post_ops_destroy(operations);
   if (attributes != NULL) dnnl_primitive_attr_destroy(attributes);
   return status;
@@ -173,18 +173,19 @@ static dnnl_status_t make_primitive(struct plm_product *product)
 {
   struct plm_products *products = product->owner;
   matrix_desc d[3];
-  dnnl_primitive_desc_t plan = NULL;
+  dnnl_primitive_desc_t description = NULL;
   memset(d, 0, sizeof d);
   dnnl_status_t status = describe_all(d, &product->shape);
   if (status == dnnl_success)
-    status = make_plan(&plan, products->engine, d, product->shape.accumulate);
+    status = describe_product(&description, products->engine, d, product->shape.accumulate);
   if (status == dnnl_success) {
-    const_matrix_desc scratch = dnnl_primitive_desc_query_md(plan, dnnl_query_scratchpad_md, 0);
+    const_matrix_desc scratch =
+        dnnl_primitive_desc_query_md(description, dnnl_query_scratchpad_md, 0);
     status = grow_scratch(products, dnnl_memory_desc_get_size(scratch));
     if (status == dnnl_success) status = make_memories(product, d, scratch);
-    if (status == dnnl_success) status = dnnl_primitive_create(&product->primitive, plan);
+    if (status == dnnl_success) status = dnnl_primitive_create(&product->primitive, description);
   }
-  if (plan != NULL) dnnl_primitive_desc_destroy(plan);
+  if (description != NULL) dnnl_primitive_desc_destroy(description);
   for (int i = 0; i < 3; i++) forget(&d[i]);
   return status;
 }
@@ -227,7 +228,7 @@ const struct plm_product *plm_products_get(struct plm_products *products,
   }
   if (status != dnnl_success) {
     plm_error_set(&products->error, status == dnnl_out_of_memory ? PLM_NO_MEMORY : PLM_FAILURE,
-                  "oneDNN cannot plan a %s product of %lld x %lld x %lld (its status %d)",
+                  "oneDNN cannot prepare a %s product of %lld x %lld x %lld (its status %d)",
                   shape->is_bf16 ? "bf16" : "fp32", (long long)shape->M, (long long)shape->N,
                   (long long)shape->K, (int)status);
     if (product != NULL) free_product(product);
@@ -332,8 +333,8 @@ void plm_products_close(struct plm_products *products)
   free(products);
 }
 
-/* Plans a bf16 product instead of asking the processor, because PLM_CPU_ISA or ONEDNN_MAX_CPU_ISA
- * may keep oneDNN from using what the processor has. */
+/* Prepares a bf16 product instead of asking the processor, because PLM_CPU_ISA or
+ * ONEDNN_MAX_CPU_ISA may keep oneDNN from using what the processor has. */
 bool plm_products_have_bf16(void)
 {
   enum { SIDE = 64 };

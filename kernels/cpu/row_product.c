@@ -1,4 +1,4 @@
-/* Finds out by probing which products give a row the same bits, and plans rows with only those.
+/* Finds out by probing which products give a row the same bits, and cuts rows only into those.
  * row_product.h describes the method. */
 #include "kernels/cpu/row_product.h"
 
@@ -36,7 +36,7 @@ struct plm_row_products {
  * oneDNN for AVX2 compute 6. A unit of one row works with any library that is deterministic. */
 static const int64_t UNITS_BF16[] = {32, 64, 48, 128, 16, 1}, UNITS_FLOAT[] = {32, 48, 16, 1};
 /* Heights for fewer rows than a unit in fp32. In bf16 only the unit is used, because each product
- * is costly to plan. */
+ * is costly to prepare. */
 static const int64_t SMALL[] = {1, 2, 4, 6, 8, 12, 16, 24};
 
 enum { COUNT_BF16 = 6, COUNT_FLOAT = 4, COUNT_SMALL = 8, TALLEST = 256 };
@@ -280,7 +280,7 @@ static bool agrees(struct plm_row_family *family, const struct plm_product *prod
 
 /* ---- families ---- */
 /* Sets the family's unit. Returns false if the rows of its product differ from each other, or if
- * the product cannot be planned or examined. */
+ * the product cannot be prepared or examined. */
 static bool take_unit(struct plm_row_family *family, int64_t unit)
 {
   const struct plm_product_shape shape = shape_of(family, unit, family->shape.N);
@@ -324,7 +324,7 @@ static bool compare_units(struct plm_row_family *family)
   if (family->owner->error.status == PLM_OK)
     plm_error_set(
         &family->owner->error, PLM_FAILURE,
-        "a product of %lld x %lld gives different bits in each call, or cannot be planned",
+        "a product of %lld x %lld gives different bits in each call, or cannot be prepared",
         (long long)family->shape.K, (long long)family->shape.N);
   return false;
 }
@@ -405,54 +405,54 @@ const struct plm_product *plm_row_piece(struct plm_row_family *family, int64_t h
   return variant(family, height, first, columns);
 }
 
-/* ---- plans ---- */
+/* ---- tilings ---- */
 static struct plm_row_run run_of(struct plm_row_family *family, int64_t rows)
 {
   const struct plm_product *product = rows > 0 ? variant(family, rows, 0, family->shape.N) : NULL;
   return (struct plm_row_run){product != NULL ? rows : 0, product};
 }
 
-void plm_row_plan_init(struct plm_row_plan *plan, struct plm_row_family *family, int64_t rows,
-                       int64_t tile)
+void plm_row_tiling_init(struct plm_row_tiling *tiling, struct plm_row_family *family, int64_t rows,
+                         int64_t tile)
 {
   const int64_t unit = family->unit, units = tile / unit > 0 ? tile / unit : 1;
-  *plan = (struct plm_row_plan){.shape = family->shape, .tile = units * unit};
-  const int64_t after = rows % plan->tile;
-  if (rows >= plan->tile) plan->runs[0] = run_of(family, plan->tile);
-  plan->runs[1] = run_of(family, after / unit * unit);
-  plan->runs[2] = run_of(family, rows >= family->tall ? family->tall : 0);
-  plan->runs[3] = (struct plm_row_run){unit, family->unit_product};
-  if (after % unit > 0) plan->last = smallest(family, after % unit);
+  *tiling = (struct plm_row_tiling){.shape = family->shape, .tile = units * unit};
+  const int64_t after = rows % tiling->tile;
+  if (rows >= tiling->tile) tiling->runs[0] = run_of(family, tiling->tile);
+  tiling->runs[1] = run_of(family, after / unit * unit);
+  tiling->runs[2] = run_of(family, rows >= family->tall ? family->tall : 0);
+  tiling->runs[3] = (struct plm_row_run){unit, family->unit_product};
+  if (after % unit > 0) tiling->last = smallest(family, after % unit);
 }
 
-size_t plm_row_plan_padding(const struct plm_row_plan *plan)
+size_t plm_row_tiling_padding(const struct plm_row_tiling *tiling)
 {
-  const struct plm_product_shape *s = &plan->shape;
-  return (size_t)(plan->last.rows * (s->K * in_bytes(s) + s->N * out_bytes(s)));
+  const struct plm_product_shape *s = &tiling->shape;
+  return (size_t)(tiling->last.rows * (s->K * in_bytes(s) + s->N * out_bytes(s)));
 }
 
-static void run_padded(const struct plm_row_plan *plan, uint32_t thread, char *C, const char *A,
+static void run_padded(const struct plm_row_tiling *tiling, uint32_t thread, char *C, const char *A,
                        const char *B, int64_t rows, char *padding)
 {
-  const size_t A_row = (size_t)(plan->shape.K * in_bytes(&plan->shape));
-  const size_t C_row = (size_t)(plan->shape.N * out_bytes(&plan->shape));
-  const size_t used = (size_t)rows, height = (size_t)plan->last.rows;
+  const size_t A_row = (size_t)(tiling->shape.K * in_bytes(&tiling->shape));
+  const size_t C_row = (size_t)(tiling->shape.N * out_bytes(&tiling->shape));
+  const size_t used = (size_t)rows, height = (size_t)tiling->last.rows;
   char *C_padded = padding + height * A_row;
   memcpy(padding, A, used * A_row);
   memset(padding + used * A_row, 0, (height - used) * A_row);
   memcpy(C_padded, C, used * C_row);
   memset(C_padded + used * C_row, 0, (height - used) * C_row);
-  plm_product_run(plan->last.product, thread, C_padded, padding, B);
+  plm_product_run(tiling->last.product, thread, C_padded, padding, B);
   memcpy(C, C_padded, used * C_row);
 }
 
-void plm_row_plan_run(const struct plm_row_plan *plan, uint32_t thread, char *C, const char *A,
-                      const char *B, int64_t rows, char *padding)
+void plm_row_tiling_run(const struct plm_row_tiling *tiling, uint32_t thread, char *C,
+                        const char *A, const char *B, int64_t rows, char *padding)
 {
-  const int64_t A_row = plan->shape.K * in_bytes(&plan->shape);
-  const int64_t C_row = plan->shape.N * out_bytes(&plan->shape);
+  const int64_t A_row = tiling->shape.K * in_bytes(&tiling->shape);
+  const int64_t C_row = tiling->shape.N * out_bytes(&tiling->shape);
   for (int i = 0; i < 4; i++) {
-    const struct plm_row_run *run = &plan->runs[i];
+    const struct plm_row_run *run = &tiling->runs[i];
     for (; run->rows > 0 && rows >= run->rows; rows -= run->rows) {
       plm_product_run(run->product, thread, C, A, B);
       A += run->rows * A_row;
@@ -460,8 +460,8 @@ void plm_row_plan_run(const struct plm_row_plan *plan, uint32_t thread, char *C,
     }
   }
   if (rows == 0) return;
-  if (rows == plan->last.rows)
-    plm_product_run(plan->last.product, thread, C, A, B);
+  if (rows == tiling->last.rows)
+    plm_product_run(tiling->last.product, thread, C, A, B);
   else
-    run_padded(plan, thread, C, A, B, rows, padding);
+    run_padded(tiling, thread, C, A, B, rows, padding);
 }

@@ -24,7 +24,7 @@ plm_status plm_row_products_open(struct plm_products *products, struct plm_row_p
 void plm_row_products_close(struct plm_row_products *rows); /* NULL is fine */
 
 /* Returns the kept error, or PLM_OK. PLM_NO_MEMORY: there was no memory for a family or a probe.
- * PLM_FAILURE: no height of a product can be planned and gives repeatable bits. */
+ * PLM_FAILURE: no height of a product can be prepared and gives repeatable bits. */
 plm_status plm_row_products_error(const struct plm_row_products *rows, struct plm_error *error);
 
 /* Returns the family of a shape, whose M is ignored. The rows of A and C must be contiguous
@@ -39,25 +39,25 @@ struct plm_row_run {
   int64_t rows; /* 0: the run is not used */
   const struct plm_product *product;
 };
-struct plm_row_plan {
+struct plm_row_tiling {
   struct plm_product_shape shape; /* M = 0 */
-  int64_t tile;                   /* rows of a call of plm_row_plan_run */
+  int64_t tile;                   /* rows of a call of plm_row_tiling_run */
   struct plm_row_run runs[4];
   struct plm_row_run last;
 };
 
-/* Plans `rows` rows in tiles of about `tile` rows, a multiple of the unit. Only the pool's caller
+/* Cuts `rows` rows into tiles of about `tile` rows, a multiple of the unit. Only the pool's caller
  * may call this, and plm_row_height and plm_row_piece. */
-void plm_row_plan_init(struct plm_row_plan *plan, struct plm_row_family *family, int64_t rows,
-                       int64_t tile);
+void plm_row_tiling_init(struct plm_row_tiling *tiling, struct plm_row_family *family, int64_t rows,
+                         int64_t tile);
 
-/* Bytes that plm_row_plan_run needs for the padded rows of A and C. */
-size_t plm_row_plan_padding(const struct plm_row_plan *plan);
+/* Bytes that plm_row_tiling_run needs for the padded rows of A and C. */
+size_t plm_row_tiling_padding(const struct plm_row_tiling *tiling);
 
 /* Computes `rows` rows on the pool's thread `thread`: either a whole tile, or the rows after the
- * last whole tile. Only the latter uses `padding` (plm_row_plan_padding bytes). */
-void plm_row_plan_run(const struct plm_row_plan *plan, uint32_t thread, char *C, const char *A,
-                      const char *B, int64_t rows, char *padding);
+ * last whole tile. Only the latter uses `padding` (plm_row_tiling_padding bytes). */
+void plm_row_tiling_run(const struct plm_row_tiling *tiling, uint32_t thread, char *C,
+                        const char *A, const char *B, int64_t rows, char *padding);
 
 /* Height of the product to use for `rows` rows. The caller pads the rows that it lacks. */
 int64_t plm_row_height(struct plm_row_family *family, int64_t rows);
