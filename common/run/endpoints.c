@@ -1,6 +1,6 @@
 /* endpoints.json, which says where the stages of a run are bound, and DONE. Writers of
- * endpoints.json take a lock on the run folder; readers need none, because the file is replaced as
- * a whole. */
+ * endpoints.json hold endpoints.lock; readers need no lock, because the file is replaced as a
+ * whole. */
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -52,18 +52,31 @@ static plm_status read_or_begin(const char *path, cJSON **json, struct plm_error
   return *json != NULL ? PLM_OK : plm_error_set(error, PLM_NO_MEMORY, "out of memory");
 }
 
+plm_status plm_endpoints_lock(const char *run, int *descriptor, struct plm_error *error)
+{
+  char path[PLM_PATH_SIZE];
+  int result;
+  PLM_TRY(plm_path_join(path, run, "endpoints.lock", error));
+  *descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (*descriptor < 0) return plm_error_errno(error, "cannot open %s", path);
+  do result = flock(*descriptor, LOCK_EX);
+  while (result != 0 && errno == EINTR);
+  if (result == 0) return PLM_OK;
+  const plm_status status = plm_error_errno(error, "cannot lock %s", path);
+  close(*descriptor);
+  return status;
+}
+
 /* Sets a key, or removes it if value is NULL. With `keep`, an existing key is left as it is. */
 static plm_status merge(const char *run, const char *key, const char *value, bool keep,
                         struct plm_error *error)
 {
   char path[PLM_PATH_SIZE];
   PLM_TRY(plm_path_join(path, run, PLM_RUN_ENDPOINTS, error));
-  const int folder = open(run, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0) return plm_error_errno(error, "cannot open the run folder %s", run);
-  plm_status status = PLM_OK;
+  int lock;
   cJSON *json = NULL;
-  if (flock(folder, LOCK_EX) != 0) status = plm_error_errno(error, "cannot lock %s", run);
-  if (status == PLM_OK) status = read_or_begin(path, &json, error);
+  PLM_TRY(plm_endpoints_lock(run, &lock, error));
+  plm_status status = read_or_begin(path, &json, error);
   if (status == PLM_OK && !(keep && cJSON_HasObjectItem(json, key))) {
     cJSON_DeleteItemFromObjectCaseSensitive(json, key);
     if (value != NULL && cJSON_AddStringToObject(json, key, value) == NULL)
@@ -71,7 +84,7 @@ static plm_status merge(const char *run, const char *key, const char *value, boo
     if (status == PLM_OK) status = write_json(path, json, 0600, error);
   }
   cJSON_Delete(json);
-  close(folder);
+  close(lock);
   return status;
 }
 

@@ -1,7 +1,8 @@
 /* Locks of the run folder. The kernel holds a lock (open file description), so the lock dies with
  * the process. NAME.lock says who holds it, for people and for the check before a checkpoint is
- * renamed into place. It is an easy file to remove, so the trainer and the evaluator also lock the
- * metrics that they write: whoever removes NAME.lock does not let a second one in. */
+ * renamed into place. It is an easy file to remove, so each holder also locks what it needs: the
+ * trainer and the evaluator lock the metrics that they write, the supervisor the run folder itself.
+ * Whoever removes NAME.lock does not let a second one in. */
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,10 +21,10 @@
 #include "common/run/run.h"
 
 struct plm_lock {
-  int descriptor, metrics; /* metrics: -1 for a stage that writes none */
+  int descriptor, second; /* second: of the metrics or of the run folder; -1 for other names */
   uint64_t incarnation;
   char name[64];
-  char path[PLM_PATH_SIZE], metrics_path[PLM_PATH_SIZE];
+  char path[PLM_PATH_SIZE], second_path[PLM_PATH_SIZE];
   pthread_mutex_t mutex; /* checks replace descriptor */
 };
 
@@ -92,21 +94,31 @@ static plm_status taken(const struct plm_lock *lock, struct plm_error *error)
   return plm_error_hint(error, "stop it first, or choose another folder with --run DIR");
 }
 
-static plm_status lock_metrics(struct plm_lock *lock, const char *run, struct plm_error *error)
+static bool is_supervisor(const struct plm_lock *lock)
 {
-  char file[80];
-  if (strcmp(lock->name, "trainer") != 0 && strcmp(lock->name, "evaluator") != 0) return PLM_OK;
-  snprintf(file, sizeof file, "%s.jsonl", lock->name);
-  PLM_TRY(plm_path_join(lock->metrics_path, run, file, error));
-  lock->metrics = open(lock->metrics_path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (lock->metrics < 0) return plm_error_errno(error, "cannot open %s", lock->metrics_path);
-  if (try_lock(lock->metrics)) return PLM_OK;
+  return strcmp(lock->name, "supervisor") == 0;
+}
+
+/* Opens and locks the second file, if there is one for this name. */
+static plm_status lock_second(struct plm_lock *lock, const char *run, struct plm_error *error)
+{
+  char file[80] = ".";
+  const bool folder = is_supervisor(lock);
+  if (!folder && strcmp(lock->name, "trainer") != 0 && strcmp(lock->name, "evaluator") != 0)
+    return PLM_OK;
+  if (!folder) snprintf(file, sizeof file, "%s.jsonl", lock->name);
+  PLM_TRY(plm_path_join(lock->second_path, run, file, error));
+  lock->second = folder ? open(lock->second_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+                        : open(lock->second_path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (lock->second < 0) return plm_error_errno(error, "cannot open %s", lock->second_path);
+  /* a folder cannot be locked by fcntl, because it cannot be opened for writing */
+  if (folder ? flock(lock->second, LOCK_EX | LOCK_NB) == 0 : try_lock(lock->second)) return PLM_OK;
   if (errno != EAGAIN && errno != EACCES)
-    return plm_error_errno(error, "cannot lock %s", lock->metrics_path);
-  plm_error_set(error, PLM_BUSY,
-                "another %s writes this file, although its %s.lock was removed while it runs",
-                lock->name, lock->name);
-  plm_error_where(error, "%s", lock->metrics_path);
+    return plm_error_errno(error, "cannot lock %s", lock->second_path);
+  plm_error_set(error, PLM_BUSY, "another %s %s, although its %s.lock was removed while it runs",
+                lock->name, folder ? "has this run" : "writes this file", lock->name);
+  plm_error_where(error, "%s", folder ? run : lock->second_path);
+  if (folder) return plm_error_hint(error, "stop it first with `plm-pipeline down`");
   return plm_error_hint(
       error, "find it with `pgrep -a plm-%s` on each host of the run, and stop it", lock->name);
 }
@@ -116,7 +128,7 @@ static plm_status open_and_lock(struct plm_lock *lock, const char *run, struct p
   lock->descriptor = open(lock->path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (lock->descriptor < 0) return plm_error_errno(error, "cannot open %s", lock->path);
   if (!try_lock(lock->descriptor)) return taken(lock, error);
-  PLM_TRY(lock_metrics(lock, run, error));
+  PLM_TRY(lock_second(lock, run, error));
   if (getrandom(&lock->incarnation, sizeof lock->incarnation, 0) != sizeof lock->incarnation)
     return plm_error_errno(error, "cannot draw a random incarnation");
   return write_holder(lock, error);
@@ -127,7 +139,7 @@ plm_status plm_lock_take(const char *run, const char *name, struct plm_lock **lo
 {
   struct plm_lock *made = calloc(1, sizeof *made);
   if (made == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  made->descriptor = made->metrics = -1;
+  made->descriptor = made->second = -1;
   pthread_mutex_init(&made->mutex, NULL);
   snprintf(made->name, sizeof made->name, "%s", name);
   plm_status status = lock_path(made->path, run, name, error);
@@ -152,9 +164,9 @@ static bool names(const char *path, int descriptor)
   return named.st_dev == open_file.st_dev && named.st_ino == open_file.st_ino;
 }
 
-/* NAME.lock was removed, but nobody else can write the metrics, so nothing is lost: creates it
- * again. If another process holds the new file, it is about to find the metrics locked, and the
- * next check tries again. */
+/* NAME.lock was removed, but nobody else can take the second lock, so nothing is lost: creates the
+ * file again. If another process holds the new file, it is about to find the second one locked, and
+ * the next check tries again. */
 static plm_status renew(struct plm_lock *lock, struct plm_error *error)
 {
   const int descriptor = open(lock->path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
@@ -165,20 +177,20 @@ static plm_status renew(struct plm_lock *lock, struct plm_error *error)
   }
   close(lock->descriptor);
   lock->descriptor = descriptor;
-  plm_warning("%s was removed; it was created again, because this %s still writes the run",
-              lock->path, lock->name);
+  plm_warning("%s was removed; it was created again, because this %s still %s the run", lock->path,
+              lock->name, is_supervisor(lock) ? "has" : "writes");
   return write_holder(lock, error);
 }
 
 static plm_status check_files(struct plm_lock *lock, struct plm_error *error)
 {
-  if (lock->metrics < 0) return PLM_OK;
-  if (!names(lock->metrics_path, lock->metrics)) {
+  if (lock->second < 0) return PLM_OK;
+  if (!names(lock->second_path, lock->second)) {
     plm_error_set(error, PLM_BUSY,
                   "this file was removed or replaced while the %s writes it, so another %s may "
                   "write the run",
                   lock->name, lock->name);
-    plm_error_where(error, "%s", lock->metrics_path);
+    plm_error_where(error, "%s", lock->second_path);
     return plm_error_hint(error, "nothing more is written; `plm-pipeline up` resumes the run from "
                                  "its newest checkpoint");
   }
@@ -209,7 +221,7 @@ void plm_lock_release(struct plm_lock *lock)
   if (lock == NULL) return;
   /* closing releases the kernel's locks */
   if (lock->descriptor >= 0) close(lock->descriptor);
-  if (lock->metrics >= 0) close(lock->metrics);
+  if (lock->second >= 0) close(lock->second);
   pthread_mutex_destroy(&lock->mutex);
   free(lock);
 }

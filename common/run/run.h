@@ -27,13 +27,14 @@
 /* Takes NAME.lock, which one process of a run can hold at a time. The kernel keeps the lock (fcntl,
  * open file description) as long as that process lives; the file names it. PLM_BUSY names the
  * holder. "trainer" and "evaluator" also lock the metrics file that they write, which is created if
- * it is missing: removing NAME.lock does not let a second one in. */
+ * it is missing, and "supervisor" locks the run folder (flock): removing NAME.lock does not let a
+ * second one in. */
 struct plm_lock;
 plm_status plm_lock_take(const char *run, const char *name, struct plm_lock **lock,
                          struct plm_error *error);
-/* Called before each line of metrics; it costs two calls of stat. A NAME.lock that was removed is
- * created again. PLM_BUSY if the metrics file itself was removed or replaced. Any thread may call
- * it. */
+/* Called before each line of metrics, and by the supervisor in its loop; it costs two calls of
+ * stat. A NAME.lock that was removed is created again. PLM_BUSY if the metrics file or the run
+ * folder was itself removed or replaced. Any thread may call it. */
 plm_status plm_lock_watch(struct plm_lock *lock, struct plm_error *error);
 /* As plm_lock_watch; also PLM_BUSY if NAME.lock now names another incarnation. */
 plm_status plm_lock_check(struct plm_lock *lock, struct plm_error *error);
@@ -56,8 +57,12 @@ plm_status plm_run_find_move(const char *run, char previous[PLM_PATH_SIZE], bool
  */
 plm_status plm_run_check_moved(const char *run, struct plm_error *error);
 
-/* Writes one key of endpoints.json (0600), under a lock on the run folder; the file is replaced
- * atomically. Keys: "feed", "evaluation_feed", "announcements", "run_id", "packers". */
+/* Waits for endpoints.lock, under which endpoints.json and the run's keys are changed. The caller
+ * closes *descriptor, which releases it. */
+plm_status plm_endpoints_lock(const char *run, int *descriptor, struct plm_error *error);
+
+/* Writes one key of endpoints.json (0600), under endpoints.lock; the file is replaced atomically.
+ * Keys: "feed", "evaluation_feed", "announcements", "run_id", "packers". */
 plm_status plm_endpoint_write(const char *run, const char *key, const char *value,
                               struct plm_error *error);
 /* PLM_NOT_FOUND if the file or the key does not exist. */

@@ -25,23 +25,22 @@ static plm_status write_keys(const char *unfinished, struct plm_error *error)
   return plm_directory_sync(unfinished, error);
 }
 
-/* Under a lock on the run folder, so that stages which start together agree. */
+/* Under endpoints.lock, so that stages which start together agree. */
 static plm_status make_keys(const char *run, const char *keys, struct plm_error *error)
 {
   char unfinished[PLM_PATH_SIZE];
   PLM_TRY(plm_path_join(unfinished, run, UNFINISHED, error));
-  const int folder = open(run, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0) return plm_error_errno(error, "cannot open the run folder %s", run);
+  int lock;
   plm_status status = PLM_OK;
-  if (flock(folder, LOCK_EX) != 0) status = plm_error_errno(error, "cannot lock %s", run);
-  if (status == PLM_OK && !plm_file_exists(keys)) {
+  PLM_TRY(plm_endpoints_lock(run, &lock, error));
+  if (!plm_file_exists(keys)) {
     status = write_keys(unfinished, error);
     if (status == PLM_OK && rename(unfinished, keys) != 0)
       status = plm_error_errno(error, "cannot rename %s to %s", unfinished, keys);
     if (status == PLM_OK) status = plm_directory_sync(run, error);
     if (status == PLM_OK) plm_debug("made keys for this run in %s", keys);
   }
-  close(folder);
+  close(lock);
   return status;
 }
 

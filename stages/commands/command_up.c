@@ -204,6 +204,7 @@ static plm_status supervise(const struct plm_command_context *context, struct pl
   if (status == PLM_OK && detached) status = open_behind(plan, error);
   struct plm_supervisor_options supervisor = {
       .config = &plan->config,
+      .lock = lock,
       .program_directory = context->program_directory,
       .fingerprint = plan->fingerprint,
       .detached = detached,

@@ -143,6 +143,8 @@ static void turn(struct plm_supervisor *supervisor)
   for (size_t i = 0; i < supervisor->count; i++) {
     supervised_tick(supervisor, &supervisor->stages[i], now_ms);
   }
+  (void)plm_lock_watch(supervisor->options.lock,
+                       NULL); /* other commands look for supervisor.lock */
   supervisor_decide(supervisor);
   supervisor_answer_ready(supervisor);
   exporter_update(supervisor);

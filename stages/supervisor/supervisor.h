@@ -11,6 +11,7 @@
 
 struct plm_supervisor_options {
   const struct plm_config *config;
+  struct plm_lock *lock; /* of the supervisor; watched */
   const char *program_directory;
   const char *fingerprint;     /* of the corpus, in hex; "" if there is none here */
   bool chosen[PLM_KIND_COUNT]; /* which stages to run */

@@ -88,6 +88,25 @@ static void a_removed_lock_is_made_anew(void **state)
   }
 }
 
+/* A second supervisor finds the run folder locked, and the first one creates its lock again. */
+static void a_removed_lock_admits_no_second_supervisor(void **state)
+{
+  (void)state;
+  struct plm_error error = {0};
+  struct plm_lock *lock;
+  struct plm_lock_holder holder;
+  assert_int_equal(plm_lock_take(scratch_directory(), "supervisor", &lock, &error), PLM_OK);
+  assert_int_equal(unlink(scratch_path("supervisor.lock")), 0);
+  assert_true(holds("supervisor", PLM_BUSY)); /* it leaves a new lock without a holder */
+  assert_true(holds("trainer", PLM_OK));
+  assert_int_equal(plm_endpoint_write(scratch_directory(), "feed", "tcp://a:1", &error), PLM_OK);
+  assert_int_equal(plm_lock_watch(lock, &error), PLM_OK);
+  assert_int_equal(plm_lock_holder(scratch_directory(), "supervisor", &holder, &error), PLM_OK);
+  assert_int_equal(holder.pid, getpid());
+  plm_lock_release(lock);
+  assert_true(holds("supervisor", PLM_OK));
+}
+
 static void a_lock_dies_with_its_process(void **state)
 {
   (void)state;
@@ -263,6 +282,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_lock_excludes_and_names_its_holder),
       cmocka_unit_test(a_removed_lock_is_made_anew),
+      cmocka_unit_test(a_removed_lock_admits_no_second_supervisor),
       cmocka_unit_test(a_lock_dies_with_its_process),
       cmocka_unit_test(endpoints_of_parallel_writers_are_all_kept),
       cmocka_unit_test(the_run_id_is_made_once),

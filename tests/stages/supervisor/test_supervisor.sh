@@ -133,6 +133,16 @@ packer=$(jq '.[] | select(.stage == "packer" and .instance == 0).pid' ps.json)
 "$pipeline" up --run interrupted 2>second.out
 [ $? -eq 1 ] || fail "a second supervisor starts"
 grep -q 'is process' second.out || fail "who has the run is not said: $(cat second.out)"
+# a removed supervisor.lock lets no second supervisor in, and the first one creates it again
+kill -STOP "$supervisor"
+rm interrupted/supervisor.lock
+"$pipeline" up --run interrupted --resume never 2>second.out
+[ $? -eq 1 ] || fail "a second supervisor starts without supervisor.lock"
+grep -q 'although its supervisor.lock was removed' second.out || fail "a removed lock: $(cat second.out)"
+[ ! -e interrupted/previous-1 ] || fail "a second supervisor moved the run"
+rm interrupted/supervisor.lock
+kill -CONT "$supervisor"
+until_true jq -e ".pid == $supervisor" interrupted/supervisor.lock
 kill -INT "$supervisor"
 wait "$supervisor"
 [ $? -eq 130 ] || fail "Ctrl-C does not end with 130"
