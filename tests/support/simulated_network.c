@@ -534,6 +534,19 @@ void sim_open(struct sim_world *world, uint64_t seed, const struct plm_plan_para
   }
 }
 
+void sim_pair(struct sim_world *world)
+{
+  world->packer_count = 2;
+  world->fault_percent = world->twice_percent = 0;
+  world->latency_ms = 2;
+  world->calm_ms = world->now_ms + 3600000;
+  for (uint32_t i = 0; i < world->packer_count; i++) {
+    world->packers[i] = (struct sim_packer){.service_ms = 2};
+    start_process(world, i);
+    world->packers[i].retry_ms = world->now_ms;
+  }
+}
+
 void sim_close(struct sim_world *world)
 {
   for (size_t i = 0; i < world->event_count; i++) free(world->events[i].letter);

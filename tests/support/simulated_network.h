@@ -50,6 +50,8 @@ struct sim_world {
 void sim_open(struct sim_world *world, uint64_t seed, const struct plm_plan_parameters *plan,
               struct plm_hash run_id);
 void sim_close(struct sim_world *world);
+/* Makes it a world of two honest and quick packers, without faults, for a test that changes one. */
+void sim_pair(struct sim_world *world);
 struct feed_network sim_network(struct sim_world *world);
 uint64_t sim_draw(struct sim_world *world);
 uint32_t sim_below(struct sim_world *world, uint32_t limit); /* 0 <= result < limit */

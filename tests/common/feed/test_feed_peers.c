@@ -85,8 +85,7 @@ static void crosses_epochs(void **state)
   part(&meeting);
 }
 
-/* If one packer answers nothing, the other is asked long before the 3 s after which silence counts.
- */
+/* If one packer answers nothing, the other is asked. test_feed_simulated.c checks how soon. */
 static void standby_is_asked_when_one_is_late(void **state)
 {
   (void)state;
@@ -94,10 +93,8 @@ static void standby_is_asked_when_one_is_late(void **state)
   struct plm_error error = {0};
   meet(&meeting, 2, 0);
   meeting.packers[0].deaf = true;
-  const int64_t begin = plm_clock_ms();
   for (int i = 0; i < 60; i++)
     assert_int_equal(take(meeting.feed, &meeting.options, 16, &error), PLM_OK);
-  assert_true(plm_clock_ms() - begin < 9000);
   struct plm_feed_counters counters;
   plm_feed_counters(meeting.feed, &counters);
   assert_true(meeting.packers[0].gets > 0); /* some ranges were asked of it first */

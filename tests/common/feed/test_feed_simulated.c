@@ -158,37 +158,50 @@ static void check_bans(struct run *run)
   run->bans = feed->banned_packers_next;
 }
 
-static struct outcome run_seed(uint64_t seed)
+static void draw_run(struct run *run, uint64_t seed)
 {
   static struct feed_state feed;
-  struct run run = {.feed = &feed};
+  *run = (struct run){.feed = &feed};
+  run->options = (struct feed_machine_options){.role = "trainer",
+                                               .run_id = {1, 2},
+                                               .plan = {.seed = 7,
+                                                        .max_length = 4096,
+                                                        .alignment = 64,
+                                                        .window_groups = 2,
+                                                        .packing = PLM_PACKING_BEST_FIT,
+                                                        .truncate = PLM_TRUNCATE_HEAD,
+                                                        .tokenizer = PLM_TOKENIZER_ESM,
+                                                        .shuffle = true},
+                                               .split = PLM_SPLIT_TRAIN};
+  sim_open(&run->world, seed, &run->options.plan, run->options.run_id);
+  run->world.feed = run->feed;
+  run->options.credit_bytes = (uint64_t)(64 + sim_below(&run->world, 2000)) << 10;
+  run->left = 100 + sim_below(&run->world, 500);
+  run->epoch = sim_below(&run->world, 3);
+}
+
+static void end_run(struct run *run)
+{
+  feed_machine_deinit(run->feed);
+  sim_close(&run->world);
+}
+
+static struct outcome run_seed(uint64_t seed)
+{
+  struct run run;
   struct outcome outcome = {0};
-  run.options = (struct feed_machine_options){.role = "trainer",
-                                              .run_id = {1, 2},
-                                              .plan = {.seed = 7,
-                                                       .max_length = 4096,
-                                                       .alignment = 64,
-                                                       .window_groups = 2,
-                                                       .packing = PLM_PACKING_BEST_FIT,
-                                                       .truncate = PLM_TRUNCATE_HEAD,
-                                                       .tokenizer = PLM_TOKENIZER_ESM,
-                                                       .shuffle = true},
-                                              .split = PLM_SPLIT_TRAIN};
-  sim_open(&run.world, seed, &run.options.plan, run.options.run_id);
-  run.world.feed = &feed;
-  run.options.credit_bytes = (uint64_t)(64 + sim_below(&run.world, 2000)) << 10;
-  run.left = 100 + sim_below(&run.world, 500);
-  run.epoch = sim_below(&run.world, 3);
+  draw_run(&run, seed);
+  const struct feed_state *feed = run.feed;
   const int64_t begin = run.world.now_ms;
   open_feed(&run);
   while (run.left > 0) {
     sim_step(&run.world);
-    feed_machine_turn(&feed, run.world.now_ms);
+    feed_machine_turn(run.feed, run.world.now_ms);
     check_bans(&run);
     outcome.bans += run.bans > 0;
     note(&run, (uint64_t)run.world.now_ms);
-    if (feed.failed.status != PLM_OK) { /* the packers disagree, and nobody could decide */
-      REQUIRE(&run, feed.failed.status == PLM_CORRUPT);
+    if (feed->failed.status != PLM_OK) { /* the packers disagree, and nobody could decide */
+      REQUIRE(&run, feed->failed.status == PLM_CORRUPT);
       outcome.feeds_failed++;
       break;
     }
@@ -206,8 +219,7 @@ static struct outcome run_seed(uint64_t seed)
   outcome.bans = outcome.bans > 0;
   outcome.trace = run.trace;
   outcome.lies = run.lies;
-  feed_machine_deinit(&feed);
-  sim_close(&run.world);
+  end_run(&run);
   return outcome;
 }
 
@@ -242,12 +254,44 @@ static void a_seed_replays_exactly(void **state)
     assert_true(run_seed(seed).trace == run_seed(seed).trace);
 }
 
+/* One of two packers answers no GET, but is not silent. Every range that it is asked for is also
+ * asked of the other one, long before the 3 s after which silence counts. */
+static void a_late_packer_costs_little_time(void **state)
+{
+  (void)state;
+  enum { WAIT_MOST_MS = 1000 };
+  uint64_t retried = 0;
+  for (uint64_t seed = 1; seed <= 20; seed++) {
+    struct run run;
+    draw_run(&run, seed);
+    sim_pair(&run.world);
+    run.world.packers[0].mute_percent = 100;
+    open_feed(&run);
+    int64_t taken_ms = 0; /* 0: nothing yet */
+    while (run.left > 0) {
+      const uint64_t before = run.left;
+      sim_step(&run.world);
+      feed_machine_turn(run.feed, run.world.now_ms);
+      REQUIRE(&run, run.feed->failed.status == PLM_OK);
+      run.pause_until_ms = 0;
+      take_chunks(&run);
+      if (run.left < before) taken_ms = run.world.now_ms;
+      REQUIRE(&run, taken_ms == 0 || run.world.now_ms - taken_ms < WAIT_MOST_MS);
+      REQUIRE(&run, run.world.now_ms < run.world.calm_ms);
+    }
+    retried += run.feed->counters.retried;
+    end_run(&run);
+  }
+  assert_true(retried > 0);
+}
+
 int main(void)
 {
   plm_log_init("test", getenv("PLM_TEST_SEED") != NULL ? PLM_LOG_INFO : PLM_LOG_ERROR);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_chunk_once_in_order),
       cmocka_unit_test(a_seed_replays_exactly),
+      cmocka_unit_test(a_late_packer_costs_little_time),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
