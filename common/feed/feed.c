@@ -169,9 +169,10 @@ static void say_waiting(const struct plm_feed *feed, int64_t waited_ms)
 {
   if (feed->state.peer_count == 0)
     plm_warning("the %s has waited %lld s for a packer; packers connect to %s (plm-packer --corpus "
-                "DIR --connect %s%s)",
+                "DIR --connect %s%s%s)",
                 feed->state.role, (long long)(waited_ms / 1000), feed->bound, feed->bound,
-                feed->gate != NULL ? " --keys DIR" : "");
+                feed->gate != NULL ? " --keys " : "",
+                feed->gate != NULL ? plm_gate_keys(feed->gate) : "");
   else
     plm_warning("the %s has waited %lld s for chunks; %u packers are connected to %s, but none "
                 "answers",

@@ -260,6 +260,11 @@ failed:
   return status;
 }
 
+const char *plm_gate_keys(const struct plm_gate *gate)
+{
+  return gate->keys;
+}
+
 uint64_t plm_gate_refused(const struct plm_gate *gate)
 {
   return gate != NULL ? atomic_load(&gate->refused) : 0;

@@ -58,6 +58,8 @@ plm_status plm_gate_open(void *context, const char *keys, struct plm_gate **gate
                          struct plm_error *error);
 /* Whether a public key may connect now. Reads the folder. */
 bool plm_gate_allows(const struct plm_gate *gate, const char *public_text);
+/* The folder of keys. */
+const char *plm_gate_keys(const struct plm_gate *gate);
 uint64_t plm_gate_refused(const struct plm_gate *gate);
 /* Shuts the context down and joins the handler, after all other sockets of the context are closed.
  * The caller then terminates the context. NULL is fine. */

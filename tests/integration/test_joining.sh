@@ -96,7 +96,7 @@ wait "$packer" || fail "the packer did not drain"
 status=0
 wait "$lonely" || status=$?
 [ "$status" -eq 4 ] || fail "up ends with $status: $(tail -n 20 lonely.log)"
-says lonely.log 'has waited [12][0-9] s for a packer; packers connect to tcp://127.0.0.1:[0-9]+'
+says lonely.log 'has waited [12][0-9] s for a packer; packers connect to tcp://127.0.0.1:[0-9]+ .*--keys /.*/lonely/keys'
 says lonely.log 'no packer served the trainer for [3-9][0-9] s'
 step=$(tail -n 1 lonely/trainer.jsonl | jq .step)
 expect 0 plm-pipeline checkpoints "$(printf 'lonely/checkpoints/step_%08d' "$step")" --verify
