@@ -164,6 +164,9 @@ nothing_left --strict
 fails 1 'no sequence is left' ingest lengths.fasta --corpus c --min-length 100
 fails 2 'nothing to ingest' ingest --corpus c
 fails 2 '--corpus DIR' ingest s.fasta
+fails 2 '--corpus - does not name a folder' ingest s.fasta --corpus -
+grep -q 'name a folder, or --corpus ./-' err || fail "what to do instead of --corpus -: $(cat err)"
+[ ! -e - ] || fail "--corpus - made a folder"
 fails 2 'did you mean "--deduplicate"' ingest s.fasta --corpus c --deduplicat
 
 # ---- an existing folder -------------------------------------------------------------------------
