@@ -32,16 +32,23 @@ void plm_corpus_description_deinit(struct plm_corpus_description *description)
 
 /* ---- printing -------------------------------------------------------------------------------- */
 
+/* A JSON string. A byte that is not UTF-8 becomes the four characters \xHH. */
 static void print_string(struct plm_text *text, const char *string)
 {
+  const size_t size = strlen(string);
   plm_text_puts(text, "\"");
-  for (const char *c = string; *c != '\0'; c++) {
-    if (*c == '"' || *c == '\\')
-      plm_text_printf(text, "\\%c", *c);
-    else if ((unsigned char)*c < 0x20)
-      plm_text_printf(text, "\\u%04x", (unsigned)*c);
+  for (size_t i = 0; i < size;) {
+    const unsigned char c = (unsigned char)string[i];
+    const size_t length = plm_utf8_length((const unsigned char *)string + i, size - i);
+    if (length == 0)
+      plm_text_printf(text, "\\\\x%02x", (unsigned)c);
+    else if (c == '"' || c == '\\')
+      plm_text_printf(text, "\\%c", c);
+    else if (c < 0x20)
+      plm_text_printf(text, "\\u%04x", (unsigned)c);
     else
-      plm_text_append(text, c, 1);
+      plm_text_append(text, string + i, length);
+    i += length == 0 ? 1 : length;
   }
   plm_text_puts(text, "\"");
 }

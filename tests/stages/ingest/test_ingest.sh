@@ -184,6 +184,15 @@ fails 1 'd exists and is not a corpus' ingest s.fasta --corpus d --force
 fails 1 'd is not a corpus' corpus d
 rm -rf c
 
+# ---- names of files that are not UTF-8 --------------------------------------------------------------
+cp lengths.fasta $'\xff\xe2\x82 \\ \xe2\x82\xac.fasta'
+succeeds ingest $'\xff\xe2\x82 \\ \xe2\x82\xac.fasta' lengths.fasta --corpus c
+iconv -f utf-8 -t utf-8 c/corpus.json >/dev/null || fail "corpus.json is not UTF-8"
+[ "$(jq -c '[.sources[].name]' c/corpus.json)" = '["\\xff\\xe2\\x82 \\ €.fasta","lengths.fasta"]' ] ||
+  fail "names that are not UTF-8: $(jq -c .sources c/corpus.json)"
+succeeds corpus c --verify
+rm -rf c
+
 # ---- the byte tokenizer keeps the text ----------------------------------------------------------
 printf 'One line, as it is.\r\n\n  Another *\n' >prose.txt
 succeeds ingest prose.txt --corpus c --tokenizer byte --split train=1
