@@ -4,8 +4,8 @@
  * it states the size and five XXH3-128 hashes: of its first MiB, its last MiB, the whole file, all
  * `lengths` and all `checks` (train, valid, test, as stored). It ends with the XXH3-128 of its own
  * text without the 32 digits of that hash. In the name of a source, a byte that is not UTF-8 is
- * written as the four characters \xHH, so that the file is valid JSON. A reader compares the file byte for byte with what
- * plm_corpus_description_print prints from the same facts. */
+ * written as the four characters \xHH, so that the file is valid JSON. A reader compares the file
+ * byte for byte with what plm_corpus_description_print prints from the same facts. */
 #ifndef PLM_COMMON_CORPUS_CORPUS_DESCRIPTION_H
 #define PLM_COMMON_CORPUS_CORPUS_DESCRIPTION_H
 

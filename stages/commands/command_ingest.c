@@ -62,8 +62,9 @@ static plm_status take_options(const struct plm_arguments *arguments,
     return plm_error_set(error, PLM_USAGE, "--corpus DIR is needed: the folder of the new corpus");
   if (strcmp(ingest->writer.directory, "-") == 0) {
     plm_error_set(error, PLM_USAGE, "--corpus - does not name a folder");
-    return plm_error_hint(error, "a corpus is a folder, so it cannot be written to standard output; "
-                                 "name a folder, or --corpus ./- for one that is called -");
+    return plm_error_hint(error,
+                          "a corpus is a folder, so it cannot be written to standard output; "
+                          "name a folder, or --corpus ./- for one that is called -");
   }
   PLM_TRY(plm_split_rule_parse(split != NULL ? split : "train=0.98,valid=0.01,test=0.01",
                                &ingest->splits, error));
