@@ -231,6 +231,7 @@ plm_status plm_feed_epoch_chunks(struct plm_feed *feed, enum plm_split split, ui
     status = wait_slice(feed, &waiting, stop, error);
   feed->state.sizes_wanted = false;
   *chunks = sizes->chunks;
+  if (status == PLM_OK) feed_sizes_rely(&feed->state, split, epoch, UINT64_MAX);
   pthread_mutex_unlock(&feed->mutex);
   if (status == PLM_OK && *chunks == 0) {
     (void)plm_error_set(error, PLM_NOT_FOUND, "the corpus has no documents in split %s",

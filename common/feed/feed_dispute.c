@@ -96,8 +96,7 @@ static struct feed_range *unused_range(struct feed_state *feed)
   return NULL;
 }
 
-/* Requests again what a packer that was caught has answered, as far as nobody has used it. */
-static void distrust(struct feed_state *feed, uint64_t packer_id)
+void feed_dispute_distrust(struct feed_state *feed, uint64_t packer_id)
 {
   for (struct feed_range *range = feed->head; range != NULL; range = range->next) {
     if (range->state != RANGE_READY || range->answered.packer_id != packer_id ||
@@ -118,7 +117,7 @@ static void drop_side(struct feed_state *feed, int side)
               (unsigned long long)feed->dispute.span.epoch);
   feed_peer_ban(feed, feed->dispute.sides[side].packer_id,
                 "its chunks differ from those of two other packers");
-  distrust(feed, feed->dispute.sides[side].packer_id);
+  feed_dispute_distrust(feed, feed->dispute.sides[side].packer_id);
 }
 
 bool feed_dispute_asked(const struct feed_state *feed, const struct feed_peer *peer,

@@ -18,6 +18,8 @@ void feed_dispute_answer(struct feed_state *feed, const struct plm_message *mess
 void feed_dispute_nack(struct feed_state *feed, const struct feed_peer *peer, uint64_t request);
 /* Called each turn: asks a third packer, or another one if the last has left or was too slow. */
 void feed_dispute_tick(struct feed_state *feed, int64_t now);
+/* Requests again what a packer that was caught has answered, as far as nobody has used it. */
+void feed_dispute_distrust(struct feed_state *feed, uint64_t packer_id);
 /* Ends the dispute, if there is one. */
 void feed_dispute_close(struct feed_state *feed);
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/feed/feed_audit.h"
 #include "common/feed/feed_dispute.h"
 #include "common/feed/feed_peers.h"
 #include "common/feed/feed_ranges.h"
@@ -43,7 +44,10 @@ void feed_machine_deinit(struct feed_state *feed)
     free(feed->spare);
     feed->spare = next;
   }
-  for (int i = 0; i < FEED_EPOCHS; i++) free(feed->sizes[i].counts);
+  for (int i = 0; i < FEED_EPOCHS; i++) {
+    free(feed->sizes[i].counts);
+    free(feed->sizes[i].sole);
+  }
 }
 
 /* ---- messages ----------------------------------------------------------------------------- */
@@ -200,6 +204,7 @@ void feed_machine_turn(struct feed_state *feed, int64_t now)
   if (feed->welcome_anew) feed_peers_welcome(feed);
   feed->welcome_anew = false;
   tend_sizes(feed, now);
+  feed_audit_tick(feed, now);
   feed_dispute_tick(feed, now);
   feed_ranges_tick(feed, now);
 }
@@ -240,6 +245,7 @@ bool feed_machine_begin(struct feed_state *feed, uint32_t most, struct feed_read
   ready->payload =
       (const uint8_t *)zmq_msg_data((zmq_msg_t *)&feed->head->payload) + range->taken_bytes;
   feed->reading = true;
+  feed_sizes_rely(feed, feed->split, range->span.epoch, range->span.window + 1);
   return true;
 }
 
@@ -253,6 +259,7 @@ bool feed_machine_end(struct feed_state *feed, const struct feed_ready *ready, s
   feed->consumed_bytes += bytes;
   if (range->taken < range->span.count) return false;
   if (range->last_of_epoch) {
+    feed_sizes_rely(feed, feed->split, range->span.epoch, UINT64_MAX);
     feed->epoch++;
     feed->chunk = 0;
   }

@@ -123,6 +123,7 @@ static void place_seek(struct feed_state *feed, int64_t now)
   struct feed_sizes *sizes = feed_sizes_of(feed, feed->split, feed->epoch);
   if (empty_split(feed, sizes)) return;
   if (sizes->complete && feed->chunk >= sizes->chunks) { /* in a later epoch */
+    feed_sizes_rely(feed, feed->split, feed->epoch, UINT64_MAX);
     feed->chunk -= sizes->chunks;
     feed->epoch++;
     return;

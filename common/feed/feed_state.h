@@ -10,8 +10,10 @@
  *   feed_loop.c      sockets, the clock, the I/O thread and the mutex
  *   ---- the state machine: ----
  *   feed_machine.c   messages, turns, and the chunks that are ready
+ *   feed_audit.c     sizes that only one packer has stated are asked of another one
  *   feed_ranges.c    which chunks are requested, and what happens to the answers
- *   feed_dispute.c   two packers that disagree   |   feed_sizes.c   how long the windows are
+ *   feed_sizes.c     how long the windows are
+ *   feed_dispute.c   two packers that disagree on chunks
  *   feed_peers.c     the connected packers
  *   feed_state.c     failure and message headers
  */
@@ -131,16 +133,23 @@ struct feed_sizes {
   uint64_t chunks;  /* their sum */
   bool complete;    /* the epoch has no more windows */
   uint32_t *counts; /* chunks of each window */
+  uint64_t *sole;   /* of each block: the packer id of the only one that stated it; 0: two agree */
   uint64_t capacity;
+  uint64_t relied; /* windows [0, relied) were used, or the sum of all */
   /* Who was asked for the next windows, and the answers that came. */
   struct feed_sizes_ask {
     struct feed_ask ask;
+    uint64_t first;   /* window */
+    int64_t until_ms; /* another packer is asked then */
     bool answered;
     int64_t answered_ms;
     uint32_t count;
     uint32_t counts[FEED_SIZES_BLOCK];
     char name[96]; /* of the packer */
   } asks[FEED_ASKS];
+  /* The second and the third packer that are asked for a block that only one has stated. */
+  struct feed_sizes_ask audits[2];
+  uint64_t audited; /* blocks before this one need no audit */
   uint64_t used_at; /* the least recently used entry is reused for another epoch */
 };
 

@@ -276,11 +276,13 @@ static void answer_sizes(struct sim_world *world, const struct sim_packer *packe
 {
   uint8_t payload[4 * SIM_WINDOWS];
   struct plm_header header = *asked;
+  if (world->now_ms < packer->sizes_muted_until_ms) return;
   header.type = PLM_MESSAGE_SIZED;
   header.count = asked->first >= SIM_WINDOWS ? 0 : (uint32_t)(SIM_WINDOWS - asked->first);
   if (header.count > asked->count) header.count = asked->count;
   for (uint32_t i = 0; i < header.count; i++)
-    plm_data_write_count(sim_window_chunks(asked->epoch, asked->first + i), payload + 4 * i);
+    plm_data_write_count(sim_window_chunks(asked->epoch, asked->first + i) + packer->size_lie,
+                         payload + 4 * i);
   say(world, packer, &header, 0, payload, 4 * (size_t)header.count);
 }
 
@@ -534,16 +536,21 @@ void sim_open(struct sim_world *world, uint64_t seed, const struct plm_plan_para
   }
 }
 
-void sim_pair(struct sim_world *world)
+void sim_join(struct sim_world *world, uint32_t index)
 {
-  world->packer_count = 2;
+  start_process(world, index);
+  world->packers[index].retry_ms = world->now_ms;
+}
+
+void sim_honest(struct sim_world *world, uint32_t count, uint32_t present)
+{
+  world->packer_count = count;
   world->fault_percent = world->twice_percent = 0;
   world->latency_ms = 2;
   world->calm_ms = world->now_ms + 3600000;
   for (uint32_t i = 0; i < world->packer_count; i++) {
     world->packers[i] = (struct sim_packer){.service_ms = 2};
-    start_process(world, i);
-    world->packers[i].retry_ms = world->now_ms;
+    if (i < present) sim_join(world, i);
   }
 }
 

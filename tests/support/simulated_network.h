@@ -20,6 +20,8 @@ struct sim_packer {
   int64_t heard_ms, hello_ms, ping_ms, retry_ms, backoff_ms, stalled_until_ms;
   uint32_t service_ms; /* longest time that an answer takes */
   uint32_t nack_percent, mute_percent, lie_percent, forge_percent;
+  uint32_t size_lie;            /* chunks that it adds to each window in SIZED */
+  int64_t sizes_muted_until_ms; /* it does not answer SIZES before */
 };
 
 struct sim_connection {
@@ -50,8 +52,11 @@ struct sim_world {
 void sim_open(struct sim_world *world, uint64_t seed, const struct plm_plan_parameters *plan,
               struct plm_hash run_id);
 void sim_close(struct sim_world *world);
-/* Makes it a world of two honest and quick packers, without faults, for a test that changes one. */
-void sim_pair(struct sim_world *world);
+/* Makes it a world of honest and quick packers without faults, for a test that changes some. Only
+ * the first `present` of them run. */
+void sim_honest(struct sim_world *world, uint32_t count, uint32_t present);
+/* Starts one that does not run. */
+void sim_join(struct sim_world *world, uint32_t index);
 struct feed_network sim_network(struct sim_world *world);
 uint64_t sim_draw(struct sim_world *world);
 uint32_t sim_below(struct sim_world *world, uint32_t limit); /* 0 <= result < limit */

@@ -264,7 +264,7 @@ static void a_late_packer_costs_little_time(void **state)
   for (uint64_t seed = 1; seed <= 20; seed++) {
     struct run run;
     draw_run(&run, seed);
-    sim_pair(&run.world);
+    sim_honest(&run.world, 2, 2);
     run.world.packers[0].mute_percent = 100;
     open_feed(&run);
     int64_t taken_ms = 0; /* 0: nothing yet */
@@ -285,13 +285,127 @@ static void a_late_packer_costs_little_time(void **state)
   assert_true(retried > 0);
 }
 
+/* ---- sizes that only one packer stated ---------------------------------------------------- */
+
+enum { NOBODY = -1, AUDIT_MS = 20000 };
+
+struct audit_case {
+  uint32_t joining; /* packers that join after the first one has stated sizes */
+  int liar;         /* the packer that states wrong sizes, or NOBODY */
+  bool uses;        /* the user takes chunks before they join */
+  bool fails;
+};
+
+static void advance(struct run *run)
+{
+  sim_step(&run->world);
+  feed_machine_turn(run->feed, run->world.now_ms);
+}
+
+/* Whether sizes are known, and two packers agree on all of them. */
+static bool all_audited(const struct feed_state *feed)
+{
+  bool any = false;
+  for (int i = 0; i < FEED_EPOCHS; i++) {
+    const struct feed_sizes *sizes = &feed->sizes[i];
+    any |= sizes->used && sizes->complete;
+    if (sizes->used && sizes->complete && sizes->sole[0] != 0) return false;
+  }
+  return any;
+}
+
+static void take_some(struct run *run, uint64_t chunks)
+{
+  run->left = chunks;
+  while (run->left > 0) {
+    advance(run);
+    REQUIRE(run, run->feed->failed.status == PLM_OK);
+    REQUIRE(run, run->world.now_ms < run->world.calm_ms);
+    run->pause_until_ms = 0;
+    take_chunks(run);
+  }
+}
+
+/* Returns whether the liar was caught. One that joins later may not be asked. */
+static bool audit_sizes(uint64_t seed, const struct audit_case *this)
+{
+  struct run run;
+  draw_run(&run, seed);
+  sim_honest(&run.world, 1 + this->joining, 1);
+  run.epoch = 0;
+  if (this->liar != NOBODY) {
+    run.world.packers[this->liar].liar = true;
+    run.world.packers[this->liar].size_lie = 1;
+  }
+  open_feed(&run);
+  while (run.feed->head == NULL || run.feed->head->state != RANGE_READY) advance(&run);
+  if (this->uses) take_some(&run, 1);
+  REQUIRE(&run, !all_audited(run.feed));
+  for (uint32_t i = 1; i <= this->joining; i++) sim_join(&run.world, i);
+  const int64_t until = run.world.now_ms + AUDIT_MS;
+  while (run.world.now_ms < until && run.feed->failed.status == PLM_OK &&
+         !(run.world.now_ms > until - AUDIT_MS / 2 && all_audited(run.feed)))
+    advance(&run);
+  check_bans(&run); /* only the liar */
+  REQUIRE(&run, this->fails == (run.feed->failed.status == PLM_CORRUPT));
+  if (!this->fails) {
+    REQUIRE(&run, all_audited(run.feed));
+    REQUIRE(&run, this->liar != 0 || run.feed->banned_packers_next > 0);
+    take_some(&run, 2 * sim_epoch_chunks(0));
+  }
+  const bool caught = run.feed->banned_packers_next > 0;
+  end_run(&run);
+  return caught;
+}
+
+static void sole_sizes_are_audited(void **state)
+{
+  (void)state;
+  static const struct audit_case cases[] = {
+      {.joining = 1, .liar = NOBODY},
+      {.joining = 2, .liar = NOBODY, .uses = true},
+      {.joining = 2, .liar = 0},
+      {.joining = 2, .liar = 0, .uses = true, .fails = true},
+      {.joining = 2, .liar = 1},
+      {.joining = 2, .liar = 2, .uses = true},
+      {.joining = 1, .liar = 0, .fails = true},
+      {.joining = 1, .liar = 1, .uses = true, .fails = true},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    unsigned caught = 0;
+    for (uint64_t seed = 1; seed <= 20; seed++) caught += audit_sizes(seed, &cases[i]);
+    assert_true(cases[i].fails || (cases[i].liar == NOBODY) == (caught == 0));
+  }
+}
+
+/* A packer that does not answer SIZES for a while lets the other's sizes stand, but only until it
+ * answers. */
+static void silence_only_postpones_the_audit(void **state)
+{
+  (void)state;
+  struct run run;
+  draw_run(&run, 1);
+  sim_honest(&run.world, 2, 2);
+  run.world.packers[1].sizes_muted_until_ms = run.world.now_ms + 8000;
+  open_feed(&run);
+  take_some(&run, 1);
+  REQUIRE(&run, run.world.now_ms < run.world.packers[1].sizes_muted_until_ms);
+  REQUIRE(&run, !all_audited(run.feed));
+  while (!all_audited(run.feed)) {
+    advance(&run);
+    REQUIRE(&run, run.world.now_ms < run.world.packers[1].sizes_muted_until_ms + AUDIT_MS);
+  }
+  REQUIRE(&run, run.feed->failed.status == PLM_OK && run.feed->banned_packers_next == 0);
+  end_run(&run);
+}
+
 int main(void)
 {
   plm_log_init("test", getenv("PLM_TEST_SEED") != NULL ? PLM_LOG_INFO : PLM_LOG_ERROR);
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_chunk_once_in_order),
-      cmocka_unit_test(a_seed_replays_exactly),
-      cmocka_unit_test(a_late_packer_costs_little_time),
+      cmocka_unit_test(every_chunk_once_in_order),        cmocka_unit_test(a_seed_replays_exactly),
+      cmocka_unit_test(a_late_packer_costs_little_time),  cmocka_unit_test(sole_sizes_are_audited),
+      cmocka_unit_test(silence_only_postpones_the_audit),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
