@@ -2,10 +2,10 @@
 #include "packer/packer_link.h"
 
 #include <string.h>
-#include <sys/random.h>
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/random.h"
 
 enum {
   HELLO_MS = 1000,
@@ -106,7 +106,7 @@ static void open_link(struct packer_link *link, struct packer_context *context, 
     retry_later(link, now);
     return;
   }
-  if (getrandom(&link->incarnation, sizeof link->incarnation, 0) < 0)
+  if (plm_random_bytes(&link->incarnation, sizeof link->incarnation, NULL) != PLM_OK)
     link->incarnation ^= plm_clock_ns();
   link->incarnation |= 1; /* 0 means unknown */
   link->consumer = 0;

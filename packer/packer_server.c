@@ -5,11 +5,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/random.h"
 #include "common/run/run.h"
 #include "packer/packer_exporter.h"
 #include "packer/packer_link.h"
@@ -37,7 +37,7 @@ static void fill_hello(struct plm_hello *hello, const struct plm_corpus *corpus)
   const struct plm_corpus_info *info = plm_corpus_info(corpus);
   memset(hello, 0, sizeof *hello);
   hello->protocol_least = hello->protocol_most = PLM_WIRE_VERSION;
-  if (getrandom(&hello->packer_id, sizeof hello->packer_id, 0) < 0)
+  if (plm_random_bytes(&hello->packer_id, sizeof hello->packer_id, NULL) != PLM_OK)
     hello->packer_id = plm_clock_ns();
   hello->pid = (uint32_t)getpid();
   if (gethostname(hello->host, sizeof hello->host - 1) != 0) strcpy(hello->host, "?");

@@ -243,6 +243,12 @@ plm_status plm_path_remove(const char *path, struct plm_error *error)
   return PLM_OK;
 }
 
+const char *plm_temporary_folder(void)
+{
+  const char *given = getenv("TMPDIR");
+  return given != NULL && given[0] != '\0' ? given : "/tmp";
+}
+
 bool plm_file_exists(const char *path)
 {
   struct stat information;

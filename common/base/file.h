@@ -37,6 +37,9 @@ plm_status plm_file_write(const char *path, const void *bytes, size_t size, unsi
 plm_status plm_file_replace(const char *path, const void *bytes, size_t size, unsigned mode,
                             struct plm_error *error);
 
+/* $TMPDIR, or /tmp if that is not set or empty. */
+const char *plm_temporary_folder(void);
+
 /* Opens a new file without a name in the folder, for reading and writing (0600). It disappears when
  * it is closed. If the file system has no O_TMPFILE, the file gets a name, which is removed at
  * once. */

@@ -79,13 +79,11 @@ plm_status plm_output_target(const char *path, char target[PLM_PATH_SIZE], struc
 plm_status plm_output_folder(const char *path, char folder[PLM_PATH_SIZE], struct plm_error *error)
 {
   char target[PLM_PATH_SIZE];
-  const char *temporary = getenv("TMPDIR");
   if (!plm_output_is_stream(path)) {
     PLM_TRY(plm_output_target(path, target, error));
     return plm_path_parent(folder, target, error);
   }
-  if (temporary == NULL || temporary[0] == '\0') temporary = "/tmp";
-  return plm_path_join(folder, temporary, ".", error);
+  return plm_path_join(folder, plm_temporary_folder(), ".", error);
 }
 
 /* ---- opening ------------------------------------------------------------------------------- */

@@ -29,7 +29,7 @@ const char *plm_output_name(const char *path);
  * It need not exist; PLM_EXISTS if it is a folder. */
 plm_status plm_output_target(const char *path, char target[PLM_PATH_SIZE], struct plm_error *error);
 /* The folder for temporary files of a command that writes to this path: the folder of a regular
- * file, and $TMPDIR or /tmp for a stream. */
+ * file, and plm_temporary_folder for a stream. */
 plm_status plm_output_folder(const char *path, char folder[PLM_PATH_SIZE], struct plm_error *error);
 
 /* Opens the output. Opening a named pipe waits for its reader. */

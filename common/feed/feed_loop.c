@@ -5,10 +5,10 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/random.h"
 #include "common/base/thread.h"
 
 enum { MESSAGES_A_TURN = 64, TICK_MS = 20, IDLE_MS = 100 };
@@ -40,9 +40,7 @@ static uint64_t draw(void *context)
 {
   uint64_t number = 0;
   (void)context;
-  while (number == 0)
-    if (getrandom(&number, sizeof number, 0) != sizeof number)
-      number = 0; /* a signal interrupted it */
+  while (number == 0) (void)plm_random_bytes(&number, sizeof number, NULL);
   return number;
 }
 

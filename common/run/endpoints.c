@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/random.h>
 #include <unistd.h>
 
+#include "common/base/random.h"
 #include "common/base/strict_json.h"
 #include "common/run/run.h"
 
@@ -120,8 +120,7 @@ plm_status plm_run_id(const char *run, struct plm_hash *id, struct plm_error *er
 {
   char hex[512];
   struct plm_hash drawn;
-  if (getrandom(&drawn, sizeof drawn, 0) != sizeof drawn)
-    return plm_error_errno(error, "cannot draw a random run id");
+  PLM_TRY(plm_random_bytes(&drawn, sizeof drawn, error));
   plm_hash_to_hex(drawn, hex);
   PLM_TRY(merge(run, "run_id", hex, true, error));
   PLM_TRY(plm_endpoint_read(run, "run_id", hex, error));

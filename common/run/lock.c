@@ -12,11 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/log.h"
+#include "common/base/random.h"
 #include "common/base/strict_json.h"
 #include "common/run/run.h"
 
@@ -129,8 +129,7 @@ static plm_status open_and_lock(struct plm_lock *lock, const char *run, struct p
   if (lock->descriptor < 0) return plm_error_errno(error, "cannot open %s", lock->path);
   if (!try_lock(lock->descriptor)) return taken(lock, error);
   PLM_TRY(lock_second(lock, run, error));
-  if (getrandom(&lock->incarnation, sizeof lock->incarnation, 0) != sizeof lock->incarnation)
-    return plm_error_errno(error, "cannot draw a random incarnation");
+  PLM_TRY(plm_random_bytes(&lock->incarnation, sizeof lock->incarnation, error));
   return write_holder(lock, error);
 }
 

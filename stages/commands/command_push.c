@@ -182,14 +182,12 @@ static plm_status report(const struct plm_command_context *context, const char *
 static plm_status push_checkpoint(const struct plm_command_context *context, const char *repository,
                                   const char *source, struct plm_error *error)
 {
-  const char *temporary = getenv("TMPDIR");
   const char *command[ARGUMENTS_MAX];
   char folder[PLM_PATH_SIZE], output[PLM_PATH_SIZE], message[128];
   struct plm_export_request request = plm_export_request_of(context->arguments);
   struct plm_export_result result;
   const char *given = plm_arguments_get(context->arguments, "message");
-  PLM_TRY(plm_path_join(folder, temporary != NULL && temporary[0] != '\0' ? temporary : "/tmp",
-                        "plm-push-XXXXXX", error));
+  PLM_TRY(plm_path_join(folder, plm_temporary_folder(), "plm-push-XXXXXX", error));
   if (mkdtemp(folder) == NULL) return plm_error_errno(error, "cannot make %s", folder);
   plm_status status = plm_path_join(output, folder, "model", error);
   request.source = source;

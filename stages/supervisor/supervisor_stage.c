@@ -3,12 +3,12 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/base/log_file.h"
+#include "common/base/random.h"
 #include "common/run/run.h"
 #include "stages/supervisor/supervisor_internal.h"
 #include "stages/supervisor/supervisor_process.h"
@@ -159,7 +159,7 @@ static enum plm_stage_event classify(const struct plm_supervisor *supervisor,
 static double jitter(void)
 {
   uint32_t random = 0;
-  if (getrandom(&random, sizeof random, 0) != sizeof random) return 0.0;
+  if (plm_random_bytes(&random, sizeof random, NULL) != PLM_OK) return 0.0;
   return (double)random * 0x1p-32;
 }
 

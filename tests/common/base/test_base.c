@@ -1,6 +1,7 @@
 /* common/base: Philox's known answer, hashes, growing strings, files. */
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -8,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,6 +19,7 @@
 #include "common/base/hash.h"
 #include "common/base/philox.h"
 #include "common/base/progress.h"
+#include "common/base/random.h"
 #include "common/base/text.h"
 #include "tests/support/scratch.h"
 
@@ -167,6 +170,41 @@ static void a_bar_counts_one_in_the_singular(void **state)
   free(text);
 }
 
+static void on_alarm(int signal)
+{
+  (void)signal;
+}
+
+/* getrandom returns early when a signal comes, and fails if it has nothing yet. */
+static void random_bytes_are_complete_despite_signals(void **state)
+{
+  (void)state;
+  enum { SIZE = 1 << 22, PIECE = 64 };
+  static const unsigned char nothing[PIECE];
+  const struct sigaction interrupt = {.sa_handler = on_alarm}, ignore = {.sa_handler = SIG_IGN};
+  const struct itimerval often = {{0, 200}, {0, 200}}, never = {{0, 0}, {0, 0}};
+  unsigned char *bytes = calloc(1, SIZE);
+  assert_non_null(bytes);
+  sigaction(SIGALRM, &interrupt, NULL);
+  setitimer(ITIMER_REAL, &often, NULL);
+  assert_int_equal(plm_random_bytes(bytes, SIZE, NULL), PLM_OK);
+  setitimer(ITIMER_REAL, &never, NULL);
+  sigaction(SIGALRM, &ignore, NULL);
+  for (size_t i = 0; i < SIZE; i += PIECE) assert_memory_not_equal(bytes + i, nothing, PIECE);
+  free(bytes);
+}
+
+static void the_temporary_folder_has_a_default(void **state)
+{
+  (void)state;
+  setenv("TMPDIR", "/somewhere", 1);
+  assert_string_equal(plm_temporary_folder(), "/somewhere");
+  setenv("TMPDIR", "", 1);
+  assert_string_equal(plm_temporary_folder(), "/tmp");
+  unsetenv("TMPDIR");
+  assert_string_equal(plm_temporary_folder(), "/tmp");
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -178,6 +216,8 @@ int main(void)
       cmocka_unit_test(a_killed_replacement_leaves_nothing_for_long),
       cmocka_unit_test(writers_of_one_path_take_turns),
       cmocka_unit_test(text_grows),
+      cmocka_unit_test(random_bytes_are_complete_despite_signals),
+      cmocka_unit_test(the_temporary_folder_has_a_default),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
