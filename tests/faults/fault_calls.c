@@ -145,42 +145,30 @@ static void begin_write(struct fault_call *call, int descriptor, size_t size)
   full_descriptor = call->half ? descriptor + 1 : 0;
 }
 
-ssize_t write(int descriptor, const void *bytes, size_t size)
-{
-  REAL(write);
-  struct fault_call call = {.name = "write"};
-  if (!about_descriptor(&call, descriptor)) return real(descriptor, bytes, size);
-  ssize_t result = -1;
-  begin_write(&call, descriptor, size);
-  if (call.half)
-    result = real(descriptor, bytes, size / 2);
-  else if (call.error != 0)
-    errno = call.error;
-  else
-    result = real(descriptor, bytes, size);
-  fault_end(&call, result < 0);
-  return result;
-}
-
-#define PWRITE(function, offset_type)                                                       \
-  ssize_t function(int descriptor, const void *bytes, size_t size, offset_type offset)      \
-  {                                                                                         \
-    REAL(function);                                                                         \
-    struct fault_call call = {.name = "pwrite"};                                            \
-    if (!about_descriptor(&call, descriptor)) return real(descriptor, bytes, size, offset); \
-    ssize_t result = -1;                                                                    \
-    begin_write(&call, descriptor, size);                                                   \
-    if (call.half)                                                                          \
-      result = real(descriptor, bytes, size / 2, offset);                                   \
-    else if (call.error != 0)                                                               \
-      errno = call.error;                                                                   \
-    else                                                                                    \
-      result = real(descriptor, bytes, size, offset);                                       \
-    fault_end(&call, result < 0);                                                           \
-    return result;                                                                          \
+/* PARAMETERS are the function's own; ALL and HALF are the arguments that write all or half. */
+#define WRITE(function, shown, parameters, all, half_of_it)    \
+  ssize_t function parameters                                  \
+  {                                                            \
+    REAL(function);                                            \
+    struct fault_call call = {.name = (shown)};                \
+    if (!about_descriptor(&call, descriptor)) return real all; \
+    ssize_t result = -1;                                       \
+    begin_write(&call, descriptor, size);                      \
+    if (call.half)                                             \
+      result = real half_of_it;                                \
+    else if (call.error != 0)                                  \
+      errno = call.error;                                      \
+    else                                                       \
+      result = real all;                                       \
+    fault_end(&call, result < 0);                              \
+    return result;                                             \
   }
-PWRITE(pwrite, off_t)
-PWRITE(pwrite64, off64_t)
+WRITE(write, "write", (int descriptor, const void *bytes, size_t size), (descriptor, bytes, size),
+      (descriptor, bytes, size / 2))
+WRITE(pwrite, "pwrite", (int descriptor, const void *bytes, size_t size, off_t offset),
+      (descriptor, bytes, size, offset), (descriptor, bytes, size / 2, offset))
+WRITE(pwrite64, "pwrite", (int descriptor, const void *bytes, size_t size, off64_t offset),
+      (descriptor, bytes, size, offset), (descriptor, bytes, size / 2, offset))
 
 ssize_t writev(int descriptor, const struct iovec *parts, int count)
 {
@@ -316,17 +304,23 @@ int rename(const char *from, const char *to)
   return result;
 }
 
-int renameat2(int from_directory, const char *from, int to_directory, const char *to,
-              unsigned int flags)
-{
-  REAL(renameat2);
-  struct fault_call call = {.name = "rename"};
-  if (from_directory != AT_FDCWD || to_directory != AT_FDCWD || !about_two(&call, from, to))
-    return real(from_directory, from, to_directory, to, flags);
-  int result = -1;
-  RUN(call, result, -1, real(from_directory, from, to_directory, to, flags));
-  return result;
-}
+#define RENAMEAT(function, parameters, all)                                                    \
+  int function parameters                                                                      \
+  {                                                                                            \
+    REAL(function);                                                                            \
+    struct fault_call call = {.name = "rename"};                                               \
+    if (from_directory != AT_FDCWD || to_directory != AT_FDCWD || !about_two(&call, from, to)) \
+      return real all;                                                                         \
+    int result = -1;                                                                           \
+    RUN(call, result, -1, real all);                                                           \
+    return result;                                                                             \
+  }
+RENAMEAT(renameat, (int from_directory, const char *from, int to_directory, const char *to),
+         (from_directory, from, to_directory, to))
+RENAMEAT(renameat2,
+         (int from_directory, const char *from, int to_directory, const char *to,
+          unsigned int flags),
+         (from_directory, from, to_directory, to, flags))
 
 int link(const char *from, const char *to)
 {
@@ -370,6 +364,69 @@ int mkdir(const char *path, mode_t mode)
   if (!about_path(&call, path, false)) return real(path, mode);
   int result = -1;
   RUN(call, result, -1, real(path, mode));
+  return result;
+}
+
+int chmod(const char *path, mode_t mode)
+{
+  REAL(chmod);
+  struct fault_call call = {.name = "chmod"};
+  if (!about_path(&call, path, true)) return real(path, mode);
+  int result = -1;
+  RUN(call, result, -1, real(path, mode));
+  return result;
+}
+
+int fchmod(int descriptor, mode_t mode)
+{
+  REAL(fchmod);
+  struct fault_call call = {.name = "chmod"};
+  if (!about_descriptor(&call, descriptor)) return real(descriptor, mode);
+  int result = -1;
+  RUN(call, result, -1, real(descriptor, mode));
+  return result;
+}
+
+/* ---- looking ------------------------------------------------------------------------------- */
+
+#define LOOK(function, follow, parameters, all)            \
+  int function parameters                                  \
+  {                                                        \
+    REAL(function);                                        \
+    struct fault_call call = {.name = #function};          \
+    if (!about_path(&call, path, follow)) return real all; \
+    int result = -1;                                       \
+    RUN(call, result, -1, real all);                       \
+    return result;                                         \
+  }
+LOOK(stat, true, (const char *path, struct stat *information), (path, information))
+LOOK(stat64, true, (const char *path, struct stat64 *information), (path, information))
+LOOK(lstat, false, (const char *path, struct stat *information), (path, information))
+LOOK(lstat64, false, (const char *path, struct stat64 *information), (path, information))
+LOOK(access, true, (const char *path, int mode), (path, mode))
+
+#define STATAT(function, type)                                                              \
+  int function(int directory, const char *path, struct type *information, int flags)        \
+  {                                                                                         \
+    REAL(function);                                                                         \
+    struct fault_call call = {.name = flags & AT_SYMLINK_NOFOLLOW ? "lstat" : "stat"};      \
+    if (fault_inside() || path[0] == '\0' ||                                                \
+        !fault_path_is_watched(directory, path, !(flags & AT_SYMLINK_NOFOLLOW), call.path)) \
+      return real(directory, path, information, flags);                                     \
+    int result = -1;                                                                        \
+    RUN(call, result, -1, real(directory, path, information, flags));                       \
+    return result;                                                                          \
+  }
+STATAT(fstatat, stat)
+STATAT(fstatat64, stat64)
+
+ssize_t readlink(const char *path, char *target, size_t size)
+{
+  REAL(readlink);
+  struct fault_call call = {.name = "readlink"};
+  if (!about_path(&call, path, false)) return real(path, target, size);
+  ssize_t result = -1;
+  RUN(call, result, -1, real(path, target, size));
   return result;
 }
 

@@ -249,7 +249,7 @@ def disturbed(bench, number, name, reference, call, how):
         case.nobody_is_left()
         scenario.check(bench, case)
         same(result, scenario.result(bench, case), "after the fault")
-        nothing_is_left(files | tolerated(case), case.disk)
+        nothing_is_left(files, case.disk)
     except (Failed, OSError, ValueError, KeyError) as failure:
         return f"{failure}\n{last_lines(case)}", True
     finally:
@@ -257,12 +257,6 @@ def disturbed(bench, number, name, reference, call, how):
     reached = call == fault_case.END or case.reached()
     case.remove()
     return "", reached
-
-
-def tolerated(case):
-    """A file whose removal failed is left, if no later start looks at it: it is ignored once stale."""
-    name, _, path = case.pattern.partition(":")
-    return {path} if name == "unlink" and "/peers." in path else set()
 
 
 def last_lines(case):
