@@ -172,12 +172,12 @@ static plm_status load_average(const char *directory, struct plm_model *model,
                                struct plm_optimizer *optimizer, struct plm_error *error)
 {
   char path[PLM_PATH_SIZE];
+  bool exists;
   if (plm_optimizer_state(optimizer).average == NULL) return PLM_OK;
   PLM_TRY(plm_path_join(path, directory, "ema.safetensors", error));
-  if (plm_file_exists(path))
-    PLM_TRY(plm_parameters_load(directory, "ema.safetensors", model, error));
-  else
-    PLM_TRY(plm_parameters_load(directory, "model.safetensors", model, error));
+  PLM_TRY(plm_file_look(path, &exists, error));
+  PLM_TRY(plm_parameters_load(directory, exists ? "ema.safetensors" : "model.safetensors", model,
+                              error));
   plm_optimizer_start_average(optimizer);
   return PLM_OK;
 }

@@ -255,6 +255,14 @@ bool plm_file_exists(const char *path)
   return stat(path, &information) == 0;
 }
 
+plm_status plm_file_look(const char *path, bool *exists, struct plm_error *error)
+{
+  struct stat information;
+  *exists = stat(path, &information) == 0;
+  if (*exists || errno == ENOENT || errno == ENOTDIR) return PLM_OK;
+  return plm_error_errno(error, "cannot stat %s", path);
+}
+
 plm_status plm_file_size(const char *path, uint64_t *size, struct plm_error *error)
 {
   struct stat information;

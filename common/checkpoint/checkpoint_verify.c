@@ -134,12 +134,17 @@ static int compare_steps(const void *a, const void *b)
   return x < y ? -1 : x > y;
 }
 
-static bool is_folder(const char *parent, const char *name)
+/* An entry that is gone meanwhile is no folder. */
+static plm_status is_folder(const char *parent, const char *name, bool *folder,
+                            struct plm_error *error)
 {
   char path[PLM_PATH_SIZE];
   struct stat info;
-  return plm_path_join(path, parent, name, NULL) == PLM_OK && lstat(path, &info) == 0 &&
-         S_ISDIR(info.st_mode);
+  PLM_TRY(plm_path_join(path, parent, name, error));
+  const bool found = lstat(path, &info) == 0;
+  *folder = found && S_ISDIR(info.st_mode);
+  if (found || errno == ENOENT) return PLM_OK;
+  return plm_error_errno(error, "cannot stat %s", path);
 }
 
 plm_status plm_checkpoint_list(const char *checkpoints_directory, uint64_t **steps, size_t *count,
@@ -153,12 +158,14 @@ plm_status plm_checkpoint_list(const char *checkpoints_directory, uint64_t **ste
   uint64_t *found = malloc(capacity * sizeof *found), step;
   const struct dirent *entry;
   plm_status status = PLM_OK;
+  bool taken;
   while (found) {
     status = plm_directory_next(folder, checkpoints_directory, &entry, error);
     if (status != PLM_OK || entry == NULL) break;
-    if (!plm_checkpoint_parse_name(entry->d_name, &step) ||
-        !is_folder(checkpoints_directory, entry->d_name))
-      continue;
+    if (!plm_checkpoint_parse_name(entry->d_name, &step)) continue;
+    status = is_folder(checkpoints_directory, entry->d_name, &taken, error);
+    if (status != PLM_OK) break;
+    if (!taken) continue;
     if (*count == capacity) {
       uint64_t *larger = realloc(found, (capacity *= 2) * sizeof *found);
       if (!larger) free(found);

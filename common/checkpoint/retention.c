@@ -104,8 +104,10 @@ plm_status plm_retention_read_reports(const char *path, const char *split,
                                       struct plm_retained *checkpoints, size_t count,
                                       struct plm_error *error)
 {
-  if (!plm_file_exists(path)) return PLM_OK;
   char *text;
+  bool exists;
+  PLM_TRY(plm_file_look(path, &exists, error));
+  if (!exists) return PLM_OK;
   size_t size;
   PLM_TRY(plm_file_read(path, REPORTS_LIMIT, &text, &size, error));
   for (char *line = text, *end; (end = memchr(line, '\n', size - (size_t)(line - text))) != NULL;
@@ -119,8 +121,12 @@ bool plm_retention_has_evaluator(const char *run)
 {
   static const char *const traces[] = {"evaluator.lock", PLM_RUN_EVALUATOR_METRICS};
   char path[PLM_PATH_SIZE];
-  for (size_t i = 0; i < sizeof traces / sizeof *traces; i++)
-    if (plm_path_join(path, run, traces[i], NULL) == PLM_OK && plm_file_exists(path)) return true;
+  for (size_t i = 0; i < sizeof traces / sizeof *traces; i++) {
+    bool exists; /* if that cannot be found out, nothing is deleted for it */
+    if (plm_path_join(path, run, traces[i], NULL) == PLM_OK &&
+        (plm_file_look(path, &exists, NULL) != PLM_OK || exists))
+      return true;
+  }
   struct plm_lock_holder holder;
   return plm_lock_holder(run, "supervisor", &holder, NULL) == PLM_OK;
 }

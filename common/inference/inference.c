@@ -68,9 +68,10 @@ plm_status plm_inference_load(struct plm_inference *inference, const char *folde
                               struct plm_error *error)
 {
   char ema[PLM_PATH_SIZE];
+  bool exists;
   PLM_TRY(plm_path_join(ema, folder, "ema.safetensors", error));
-  return load(inference, folder, plm_file_exists(ema) ? "ema.safetensors" : "model.safetensors",
-              false, error);
+  PLM_TRY(plm_file_look(ema, &exists, error));
+  return load(inference, folder, exists ? "ema.safetensors" : "model.safetensors", false, error);
 }
 
 static plm_status open_verified(const char *folder, const char *weights, bool trunk_only,

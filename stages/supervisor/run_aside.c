@@ -33,6 +33,7 @@ static plm_status move_one(const char *from, const char *to, const char *name,
   PLM_TRY(plm_path_join(source, from, name, error));
   PLM_TRY(plm_path_join(target, to, name, error));
   if (lstat(target, &information) == 0) return PLM_OK;
+  if (errno != ENOENT) return plm_error_errno(error, "cannot stat %s", target);
   if (rename(source, target) != 0 && errno != ENOENT)
     return plm_error_errno(error, "cannot move %s to %s", source, to);
   return PLM_OK;
@@ -68,11 +69,13 @@ static plm_status move_lines(const char *run, const char *previous, const char *
                              struct plm_error *error)
 {
   char source[PLM_PATH_SIZE], target[PLM_PATH_SIZE], *text, *rest, *line;
+  bool exists;
   size_t size;
   struct plm_text kept = {0}, later = {0};
   PLM_TRY(plm_path_join(source, run, name, error));
   PLM_TRY(plm_path_join(target, previous, name, error));
-  if (!plm_file_exists(source)) return PLM_OK;
+  PLM_TRY(plm_file_look(source, &exists, error));
+  if (!exists) return PLM_OK;
   PLM_TRY(plm_file_read(source, METRICS_LIMIT, &text, &size, error));
   rest = text;
   while ((line = strsep(&rest, "\n")) != NULL && rest != NULL) { /* a torn last line is dropped */
@@ -175,8 +178,10 @@ plm_status plm_run_move_aside(const char *run, bool everything, uint64_t step,
                               struct plm_error *error)
 {
   char previous[PLM_PATH_SIZE], path[PLM_PATH_SIZE], what[MOVING_LIMIT];
+  bool exists;
   PLM_TRY(plm_path_join(path, run, PLM_RUN_CONFIG, error));
-  if (!plm_file_exists(path)) return PLM_OK; /* no run was ever started here */
+  PLM_TRY(plm_file_look(path, &exists, error));
+  if (!exists) return PLM_OK; /* no run was ever started here */
   snprintf(what, sizeof what, "%" PRIu64 "\n", step);
   const char *record = everything ? EVERYTHING : what;
   PLM_TRY(begin_move(run, record, previous, error));

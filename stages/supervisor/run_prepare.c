@@ -25,10 +25,12 @@ static plm_status list_checkpoints(const char *run, uint64_t **steps, size_t *co
                                    struct plm_error *error)
 {
   char folder[PLM_PATH_SIZE];
+  bool exists;
   *steps = NULL;
   *count = 0;
   PLM_TRY(plm_path_join(folder, run, PLM_RUN_CHECKPOINTS, error));
-  if (!plm_file_exists(folder)) return PLM_OK;
+  PLM_TRY(plm_file_look(folder, &exists, error));
+  if (!exists) return PLM_OK;
   return plm_checkpoint_list(folder, steps, count, error);
 }
 
@@ -85,8 +87,10 @@ static plm_status check_before(const struct plm_config *config, struct plm_error
   size_t size;
   struct plm_config before;
   struct plm_text changes = {0};
+  bool exists;
   PLM_TRY(plm_path_join(path, config->run, PLM_RUN_CONFIG, error));
-  if (!plm_file_exists(path)) return PLM_OK;
+  PLM_TRY(plm_file_look(path, &exists, error));
+  if (!exists) return PLM_OK;
   PLM_TRY(plm_file_read(path, CONFIG_LIMIT, &text, &size, error));
   plm_status status = plm_config_load_text(text, size, &before, error);
   free(text);

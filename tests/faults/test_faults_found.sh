@@ -18,3 +18,9 @@ found trainer torn '(fsync:run/DONE.tmp|unlink:run/peers)'
 found up torn 'end:'
 # An error while listing checkpoints was taken for the end of the list: steps were reported as deleted.
 found evaluator EIO 'readdir:run/checkpoints#[1-9]$'
+# An error while looking whether there are averaged weights was taken for there being none: a resume lost
+# the average, and the evaluator judged the other weights.
+found resume EIO 'stat:.*/ema.safetensors#1$'
+found evaluator EIO 'stat:.*/ema.safetensors#1$'
+# A checkpoint that could not be looked at was reported as deleted.
+found evaluator EIO 'lstat:run/checkpoints/step_[0-9]*#[12]$'
