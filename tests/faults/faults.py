@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Fails each call that touches the disk, one at a time, and cuts the power at each (doc/faults.md).
 
-    tests/faults/faults.py [SCENARIO...] [--call N | --match REGEX] [--how HOW] [--sample K] [--jobs J]
+    tests/faults/faults.py [SCENARIO...] [--call N | --match REGEX] [--how HOW] [--sample K] [--seed S]
+                           [--jobs J]
 
 Scenarios: trainer, resume, evaluator, ingest, up. HOW is ENOSPC, EIO, EMFILE, lost or torn; the last two are
 power cuts. The environment names PLM_BIN (programs) and PLM_FAULTS_LIBRARY (faults.so).
@@ -10,6 +11,7 @@ power cuts. The environment names PLM_BIN (programs) and PLM_FAULTS_LIBRARY (fau
 import argparse
 import concurrent.futures
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -289,6 +291,8 @@ def choose(calls, options):
     sample = options.sample
     if sample is None or sample >= len(every):
         return every
+    if options.seed is not None:
+        return random.Random(options.seed).sample(every, sample)
     # A stride through the whole list could miss some kinds of fault; so they take turns.
     return [
         (*places[turn * len(places) // sample], hows[turn % len(hows)]) for turn in range(sample)
@@ -302,6 +306,7 @@ def main():
     parser.add_argument("--match", default="", help="only calls that match, as `rename:.*/step_`")
     parser.add_argument("--how", choices=HOWS, help="only this fault")
     parser.add_argument("--sample", type=int, help="as many cases, spread over all calls")
+    parser.add_argument("--seed", type=int, help="draw the sample at random, from this seed")
     parser.add_argument("--jobs", type=int, default=2 * (os.cpu_count() or 1))
     parser.add_argument("--keep", action="store_true", help="keep the folders of failed cases")
     options = parser.parse_args()
