@@ -38,8 +38,7 @@ struct plm_seen *plm_seen_at(struct plm_seen_list *list, uint64_t step);
 /* As plm_seen_at, and reads the identity from the checkpoint's MANIFEST if that has changed since
  * the last look. `checkpoints` is the folder of all checkpoints. */
 struct plm_seen *plm_seen_look(struct plm_seen_list *list, const char *checkpoints, uint64_t step);
-/* Whether an error in reading may pass: input/output, memory, a busy file. Missing descriptors are
- * PLM_IO. */
+/* Whether an error in reading may pass: input/output, memory, descriptors, a busy file. */
 bool plm_seen_may_pass(plm_status status);
 /* Notes that the checkpoint could not be read, for a reason that may pass. Returns the seconds
  * until the next attempt: 1, 2, 4 and so on up to 60; 0 after ten attempts in a row, which are all.

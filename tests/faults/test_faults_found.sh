@@ -22,5 +22,7 @@ found evaluator EIO 'readdir:run/checkpoints#[1-9]$'
 # the average, and the evaluator judged the other weights.
 found resume EIO 'stat:.*/ema.safetensors#1$'
 found evaluator EIO 'stat:.*/ema.safetensors#1$'
+# A lack of descriptors was taken for damage, so the checkpoint was never evaluated.
+found evaluator EMFILE 'open:run/checkpoints/step_00000000/(MANIFEST|vocab.txt)#1$'
 # A checkpoint that could not be looked at was reported as deleted.
 found evaluator EIO 'lstat:run/checkpoints/step_[0-9]*#[12]$'
