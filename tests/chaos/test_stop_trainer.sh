@@ -19,25 +19,23 @@ check_drained() {
 }
 
 start_packer "$run"
-start_trainer "$run"
-until_lines "$run" 13
+start_trainer_for "$run" 13
 kill -TERM "$trainer_pid"
+kill -CONT "$trainer_pid"
 wait "$trainer_pid"
 check_drained $?
 [ "$(lines_of "$run/trainer.jsonl")" -ge 13 ] || fail "lines are missing"
 
 # Without any grace time the running step is abandoned between its micro-batches.
-start_trainer "$run" --set trainer.stop_timeout_s=0
-until_lines "$run" 33
+start_trainer_for "$run" 33 --set trainer.stop_timeout_s=0
 kill -USR1 "$trainer_pid"
+kill -CONT "$trainer_pid"
 wait "$trainer_pid"
 check_drained $?
 
 # Slurm's sequence: SIGUSR1 before the time limit, then SIGTERM. The trainer is suspended while both are
 # sent, so that it cannot end in between.
-start_trainer "$run"
-until_lines "$run" 40
-kill -STOP "$trainer_pid"
+start_trainer_for "$run" 40
 kill -USR1 "$trainer_pid"
 kill -TERM "$trainer_pid"
 kill -CONT "$trainer_pid"

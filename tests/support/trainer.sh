@@ -65,6 +65,15 @@ start_trainer_until() {
   trainer_pid=$!
 }
 
+# start_trainer_for RUN N [ARG...]: the same; it stops itself when trainer.jsonl has N lines, before the next one
+start_trainer_for() {
+  local run=$1 lines=$2 before
+  shift 2
+  before=$(lines_of "$run/trainer.jsonl")
+  start_trainer_until "write:*/trainer.jsonl#$((lines - before + 1))" "$run" "$@"
+  until_stopped "$trainer_pid" || fail "the trainer ended before $lines lines"
+}
+
 # run_trainer RUN [ARG...]: runs one to its end and returns its exit status
 run_trainer() {
   start_trainer "$@"
@@ -95,8 +104,7 @@ start_and_kill() {
   local run=$1 lines=$2
   shift 2
   start_packer "$run" "$@"
-  start_trainer_until "write:*/trainer.jsonl#$((lines + 1))" "$run" "$@"
-  until_stopped "$trainer_pid" || fail "the trainer ended before $lines lines"
+  start_trainer_for "$run" "$lines" "$@"
   kill -9 "$trainer_pid"
   wait "$trainer_pid" 2>/dev/null
   [ "$(lines_of "$run/trainer.jsonl")" -eq "$lines" ] || fail "not $lines lines in trainer.jsonl"
