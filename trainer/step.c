@@ -24,7 +24,10 @@ struct plm_step {
   char *micro;               /* device: block of the running micro-batch, for recorded operators */
   struct plm_update *update; /* device */
   struct plm_update *host;   /* copied to update and back */
-  double flops;              /* of the running step */
+  struct plm_array *gradients; /* of each parameter */
+  size_t parameters;
+  double *squares; /* device: squared norm of each parameter's gradient */
+  double flops;    /* of the running step */
   struct recorded recorded[MAX_RECORDED];
   int recorded_count;
 };
@@ -41,6 +44,19 @@ void plm_step_memory(const struct plm_step_shape *shape, uint64_t *device, uint6
   *host = plm_step_input_bytes(shape);
 }
 
+static plm_status list_gradients(struct plm_step *step, struct plm_error *error)
+{
+  const struct plm_parameter *table = plm_model_table(step->parts.model, &step->parameters);
+  const float *arena = plm_model_gradient_arena(step->parts.model);
+  step->gradients = calloc(step->parameters, sizeof *step->gradients);
+  if (step->gradients == NULL)
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory for the list of gradients");
+  for (size_t i = 0; i < step->parameters; i++)
+    step->gradients[i] = (struct plm_array){arena + table[i].offset, table[i].count};
+  return step->ops->allocate(step->ops, step->parameters * sizeof *step->squares,
+                             (void **)&step->squares, error);
+}
+
 static plm_status take(struct plm_step *step, struct plm_error *error)
 {
   struct plm_ops *ops = step->ops;
@@ -51,7 +67,8 @@ static plm_status take(struct plm_step *step, struct plm_error *error)
   }
   PLM_TRY(ops->allocate(ops, step->layout.bytes, (void **)&step->micro, error));
   PLM_TRY(ops->allocate(ops, sizeof *step->update, (void **)&step->update, error));
-  return ops->allocate_host(ops, sizeof *step->host, (void **)&step->host, error);
+  PLM_TRY(ops->allocate_host(ops, sizeof *step->host, (void **)&step->host, error));
+  return list_gradients(step, error);
 }
 
 plm_status plm_step_open(const struct plm_step_parts *parts, struct plm_step **out,
@@ -83,6 +100,8 @@ void plm_step_close(struct plm_step *step)
   for (int i = 0; i < step->recorded_count; i++)
     if (step->recorded[i].recording != NULL)
       step->ops->release_recording(step->ops, step->recorded[i].recording);
+  free(step->gradients);
+  if (step->squares != NULL) step->ops->release(step->ops, step->squares);
   if (step->host != NULL) step->ops->release_host(step->ops, step->host);
   for (int i = 0; i < SLOTS; i++)
     if (step->slots[i] != NULL) step->ops->release(step->ops, step->slots[i]);
@@ -121,8 +140,8 @@ static void accumulate(struct plm_step *step, uint32_t chunks, uint32_t rows)
 static void apply(struct plm_step *step)
 {
   struct plm_ops *ops = step->ops;
-  ops->sum_squares(ops, &step->update->sums.squares, plm_model_gradient_arena(step->parts.model),
-                   plm_model_arena_elements(step->parts.model));
+  ops->sum_squares(ops, step->squares, step->gradients, step->parameters);
+  ops->sum_in_order(ops, &step->update->sums.squares, step->squares, step->parameters);
   ops->decide_update(ops, step->update);
   plm_optimizer_update(step->parts.optimizer, step->update);
 }

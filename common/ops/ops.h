@@ -154,6 +154,13 @@ struct plm_head_rows {
   int64_t N, D, V;
 };
 
+/* n numbers in fp32. */
+struct plm_array {
+  const float *x;
+  size_t n;
+};
+enum { PLM_SUM_PARTS_MAX = 64 };
+
 struct plm_adam_options {
   float beta1, beta2, eps;
 };
@@ -377,9 +384,20 @@ struct plm_ops {
   void (*choose_targets)(struct plm_ops *ops, const struct plm_target_rows *to,
                          const struct plm_target_tokens *from, const struct plm_masking *masking);
 
-  /* ---- optimizer, fp32; `update` and the sums are in device memory ---- */
-  void (*sum_squares)(struct plm_ops *ops, double *sum, const float *x, size_t n); /* sum = */
-  void (*add_sum)(struct plm_ops *ops, double *sum, const float *x, size_t n);     /* sum += */
+  /* ---- sums; those in double are in device memory, too ---- */
+  /* sums[i] = the sum of the squares of vectors[i]. It does not depend on the other vectors. */
+  void (*sum_squares)(struct plm_ops *ops, double *sums, const struct plm_array *vectors,
+                      size_t count);
+  void (*add_sum)(struct plm_ops *ops, double *sum, const float *x, size_t n); /* sum += */
+  /* *sum = x[0] + x[1] + ..., added in this order */
+  void (*sum_in_order)(struct plm_ops *ops, double *sum, const double *x, size_t n);
+  /* to[i] = the sum over p < count of parts[p][i], for i < n, added as a binary tree: neighbours 2j
+   * and 2j + 1 first, then neighbours among these sums, and so on; an odd one rises unchanged. The
+   * array `parts` is on the host. count is 1 to PLM_SUM_PARTS_MAX. `to` may be one of the parts. */
+  void (*sum_parts)(struct plm_ops *ops, float *to, const float *const *parts, uint32_t count,
+                    size_t n);
+
+  /* ---- optimizer, fp32; `update` is in device memory ---- */
   /* Computes update->decision from the inputs and the sums. The operators below read it and change
    * nothing if it says that the step is skipped. */
   void (*decide_update)(struct plm_ops *ops, struct plm_update *update);

@@ -101,6 +101,8 @@ struct plm_cpu_vector {
 
   /* ---- optimizer, fp32 ---- */
   double (*sum_squares)(const float *x, int64_t n);
+  /* elements [begin, begin + n) of ops->sum_parts */
+  void (*sum_parts)(float *to, const float *const *parts, uint32_t count, int64_t begin, int64_t n);
   void (*adam)(float *w, float *m, float *v, const float *g, int64_t n,
                const struct plm_cpu_adam *options);
   void (*ema)(float *average, const float *w, float decay, int64_t n);

@@ -22,20 +22,6 @@ static int64_t tiles_of(int64_t n)
   return (n + TILE - 1) / TILE;
 }
 
-static void sum_squares(struct plm_ops *ops, double *sum, const float *x, size_t n)
-{
-  struct plm_cpu *cpu = plm_cpu_of(ops);
-  *sum = plm_cpu_sum_squares(cpu, x, n);
-}
-
-static void add_sum(struct plm_ops *ops, double *sum, const float *x, size_t n)
-{
-  (void)ops;
-  double total = 0;
-  for (size_t i = 0; i < n; i++) total += (double)x[i];
-  *sum += total;
-}
-
 static void decide_update(struct plm_ops *ops, struct plm_update *update)
 {
   (void)ops;
@@ -96,8 +82,6 @@ static void average_step(struct plm_ops *ops, float *average, const float *w, si
 void plm_cpu_optimizer_register(struct plm_cpu *cpu)
 {
   struct plm_ops *ops = &cpu->ops;
-  ops->sum_squares = sum_squares;
-  ops->add_sum = add_sum;
   ops->decide_update = decide_update;
   ops->adam_step = adam_step;
   ops->average_step = average_step;

@@ -157,6 +157,7 @@ plm_status open_backend(struct plm_cuda *cuda, struct plm_error *error)
   plm_cuda_attention_cached_register(cuda);
   plm_cuda_head_register(cuda);
   plm_cuda_linear_register(cuda);
+  plm_cuda_sums_register(cuda);
   plm_cuda_optimizer_register(cuda);
   plm_cuda_muon_register(cuda);
   plm_cuda_algorithms_register(cuda);

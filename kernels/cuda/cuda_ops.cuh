@@ -133,6 +133,7 @@ void plm_cuda_attention_register(struct plm_cuda *cuda);
 void plm_cuda_attention_cached_register(struct plm_cuda *cuda);
 void plm_cuda_head_register(struct plm_cuda *cuda);
 void plm_cuda_linear_register(struct plm_cuda *cuda);
+void plm_cuda_sums_register(struct plm_cuda *cuda);
 void plm_cuda_optimizer_register(struct plm_cuda *cuda);
 void plm_cuda_muon_register(struct plm_cuda *cuda);
 void plm_cuda_targets_register(struct plm_cuda *cuda);

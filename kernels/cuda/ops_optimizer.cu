@@ -1,61 +1,11 @@
-/* The optimizer's passes over parameters in fp32: sums, the decision on a step, Adam, and the
- * moving average. Muon is in ops_muon.cu. */
+/* The optimizer's passes over parameters in fp32: the decision on a step, Adam, and the moving
+ * average. Muon is in ops_muon.cu. */
 #include "kernels/cuda/cuda_ops.cuh"
 
 namespace
 {
 
-enum { THREADS = 256, SUM_BLOCKS = plm_most_parts(1024) };
-
-__global__ void sum_squares_kernel(double *partial, const float *x, int64_t n)
-{
-  double sum = 0;
-  const int64_t stride = (int64_t)gridDim.x * blockDim.x;
-  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += stride)
-    sum += (double)x[i] * (double)x[i];
-  sum = block_sum(sum, plm_shared<double>());
-  if (threadIdx.x == 0) partial[blockIdx.x] = sum;
-}
-
-/* One thread adds up the few parts of a sum in their order, and sets or adds to *sum. */
-__global__ void add_parts_kernel(double *sum, const double *partial, int parts, bool add)
-{
-  double total = 0;
-  for (int i = 0; i < parts; i++) total += partial[i];
-  *sum = add ? *sum + total : total;
-}
-
-__global__ void sum_kernel(double *partial, const float *x, int64_t n)
-{
-  double sum = 0;
-  const int64_t stride = (int64_t)gridDim.x * blockDim.x;
-  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += stride)
-    sum += (double)x[i];
-  sum = block_sum(sum, plm_shared<double>());
-  if (threadIdx.x == 0) partial[blockIdx.x] = sum;
-}
-
-void reduce(struct plm_ops *ops, void (*kernel)(double *, const float *, int64_t), double *sum,
-            const float *x, size_t n, bool add)
-{
-  struct plm_cuda *cuda = plm_cuda_of(ops);
-  const unsigned blocks = min(plm_blocks((int64_t)n, THREADS), (unsigned)SUM_BLOCKS);
-  double *partial = plm_cuda_scratch<double>(cuda, SUM_BLOCKS);
-  if (blocks > 0)
-    plm_launch(cuda->stream, kernel, dim3(blocks), dim3(THREADS), 33 * sizeof(double), partial, x,
-               (int64_t)n);
-  plm_launch(cuda->stream, add_parts_kernel, dim3(1), dim3(1), 0, sum, partial, (int)blocks, add);
-}
-
-void sum_squares(struct plm_ops *ops, double *sum, const float *x, size_t n)
-{
-  reduce(ops, sum_squares_kernel, sum, x, n, false);
-}
-
-void add_sum(struct plm_ops *ops, double *sum, const float *x, size_t n)
-{
-  reduce(ops, sum_kernel, sum, x, n, true);
-}
+enum { THREADS = 256 };
 
 __global__ void decide_kernel(struct plm_update *update)
 {
@@ -149,8 +99,6 @@ void average_step(struct plm_ops *ops, float *average, const float *w, size_t n,
 void plm_cuda_optimizer_register(struct plm_cuda *cuda)
 {
   struct plm_ops *ops = &cuda->ops;
-  ops->sum_squares = sum_squares;
-  ops->add_sum = add_sum;
   ops->decide_update = decide_update;
   ops->adam_step = adam_step;
   ops->average_step = average_step;

@@ -23,6 +23,7 @@ TESTS = [  # test programs that can run on a device (tests/support/device_case.h
     "common/model/test_model_packing",
     "common/model/test_decode",
     "kernels/test_ops_optimizer",
+    "kernels/test_ops_sums",
     "kernels/test_ops_recordings",
     "kernels/test_ops_streams",
     "kernels/test_ops_targets",

@@ -20,7 +20,7 @@ unset PLM_CPU_ISA
 
 processors='Haswell Nehalem EPYC-Rome aarch64'
 tests='kernels/test_attention kernels/test_ops_cached kernels/test_ops_optimizer kernels/test_ops_products
-  kernels/test_ops_rows kernels/test_ops_targets kernels/test_processor'
+  kernels/test_ops_rows kernels/test_ops_sums kernels/test_ops_targets kernels/test_processor'
 programs='plm-packer plm-trainer'
 
 # What `make deps` installs for this machine, for the other one.

@@ -210,8 +210,9 @@ TRACED(head_train,
         const struct plm_head_rows *head, float loss_scale, const struct plm_loss_options *options),
        (ops, row_loss, ddense, dw, dbias, head, loss_scale, options), "head_train",
        2 * A * (double)(head->N * head->D), 6.0 * (double)(head->N * head->D * head->V))
-TRACED(sum_squares, (struct plm_ops * ops, double *sum, const float *x, size_t n), (ops, sum, x, n),
-       "sum_squares", 4.0 * (double)n, 0)
+TRACED(sum_parts,
+       (struct plm_ops * ops, float *to, const float *const *parts, uint32_t count, size_t n),
+       (ops, to, parts, count, n), "sum_parts", 4.0 * (count + 1) * (double)n, 0)
 TRACED(adam_step,
        (struct plm_ops * ops, const struct plm_adam_tensor *tensors, size_t count,
         const struct plm_adam_options *options, const struct plm_update *update),
@@ -233,6 +234,17 @@ static void traced_muon_step(struct plm_ops *ops, const struct plm_muon_matrix *
   inner.muon_step(ops, matrices, count, scratch, update);
   stop(ops);
   tally("muon_step", bytes, flops);
+}
+
+static void traced_sum_squares(struct plm_ops *ops, double *sums, const struct plm_array *vectors,
+                               size_t count)
+{
+  double bytes = 0;
+  for (size_t i = 0; i < count; i++) bytes += 4.0 * (double)vectors[i].n;
+  begin(ops);
+  inner.sum_squares(ops, sums, vectors, count);
+  stop(ops);
+  tally("sum_squares", bytes, 0);
 }
 
 static void measure_waits(struct plm_ops *ops)
@@ -287,6 +299,7 @@ void ops_trace_begin(struct plm_ops *ops)
   PUT(cross_entropy);
   PUT(head_train);
   PUT(sum_squares);
+  PUT(sum_parts);
   PUT(adam_step);
   PUT(muon_step);
 #undef PUT

@@ -142,7 +142,8 @@ static void run_against_reference(const char *settings)
     struct plm_update host = {.inputs = {.count = count}};
     plm_optimizer_prepare(machine.optimizer, s, &host.inputs);
     ops->upload(ops, device, &host, sizeof host);
-    ops->sum_squares(ops, &device->sums.squares, plm_model_gradient_arena(machine.model), n);
+    const struct plm_array gradient = {plm_model_gradient_arena(machine.model), n};
+    ops->sum_squares(ops, &device->sums.squares, &gradient, 1);
     ops->decide_update(ops, device);
     plm_optimizer_update(machine.optimizer, device);
     ops->download(ops, &host, device, sizeof host);

@@ -54,6 +54,40 @@ static double sum_squares(const float *x, int64_t n)
   return sums[0];
 }
 
+/* PIECE: elements of a piece, so that all its sums fit into the first-level cache.
+ * LEVELS: PLM_SUM_PARTS_MAX is 2^LEVELS. */
+enum { PIECE = 256, LEVELS = 6 };
+
+static void add_to(float *restrict x, const float *restrict y, int64_t n)
+{
+  for (int64_t i = 0; i < n; i++) x[i] = y[i] + x[i];
+}
+
+/* One piece of a tree of sums. Part p is added to the sums that it completes, as a binary counter
+ * carries: held[l] is a sum of 2^l parts that waits for its right neighbour. */
+static void sum_piece(float *to, const float *const *parts, uint32_t count, int64_t begin,
+                      int64_t n)
+{
+  float held[LEVELS][PIECE], sum[PIECE];
+  const size_t bytes = (size_t)n * sizeof *sum;
+  for (uint32_t p = 0; p < count; p++) {
+    uint32_t level = 0;
+    memcpy(sum, parts[p] + begin, bytes);
+    for (; (p >> level & 1) != 0; level++) add_to(sum, held[level], n);
+    if (p + 1 < count) memcpy(held[level], sum, bytes);
+  }
+  for (uint32_t level = (uint32_t)__builtin_ctz(count) + 1; count >> level != 0; level++)
+    if ((count >> level & 1) != 0) add_to(sum, held[level], n);
+  memcpy(to + begin, sum, bytes);
+}
+
+static void sum_parts(float *to, const float *const *parts, uint32_t count, int64_t begin,
+                      int64_t n)
+{
+  for (int64_t i = 0; i < n; i += PIECE)
+    sum_piece(to, parts, count, begin + i, n - i < PIECE ? n - i : PIECE);
+}
+
 /* Adam (Kingma and Ba 2015) with decoupled weight decay (Loshchilov and Hutter 2019). */
 static void adam(float *restrict w, float *restrict m, float *restrict v, const float *restrict g,
                  int64_t n, const struct plm_cpu_adam *options)
@@ -91,6 +125,7 @@ void SIMD_NAME(plm_cpu_fill_optimizer)(struct plm_cpu_vector *vector, bool is_bf
   else
     fill_optimizer_float(vector);
   vector->sum_squares = sum_squares;
+  vector->sum_parts = sum_parts;
   vector->adam = adam;
   vector->ema = ema;
   vector->nesterov = nesterov;

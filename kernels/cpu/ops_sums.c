@@ -1,0 +1,87 @@
+/* Sums of gradients and losses. */
+#include "kernels/cpu/cpu_ops.h"
+
+enum { TILE = 65536 };
+
+struct sum_job {
+  const struct plm_cpu *cpu;
+  const float *x;
+  double *sums; /* one for each tile */
+  int64_t n;
+};
+
+static void sum_tile(void *context, int64_t tile, uint32_t thread)
+{
+  const struct sum_job *job = context;
+  const int64_t begin = tile * TILE, left = job->n - begin;
+  (void)thread;
+  job->sums[tile] = job->cpu->vector.sum_squares(job->x + begin, left < TILE ? left : TILE);
+}
+
+double plm_cpu_sum_squares(struct plm_cpu *cpu, const float *x, size_t n)
+{
+  const int64_t tiles = ((int64_t)n + TILE - 1) / TILE;
+  double *sums = plm_cpu_workspace(cpu, (size_t)tiles * sizeof *sums), total = 0;
+  if (sums == NULL) return 0;
+  struct sum_job job = {.cpu = cpu, .x = x, .sums = sums, .n = (int64_t)n};
+  plm_pool_tiles(cpu->pool, tiles, sum_tile, &job);
+  for (int64_t i = 0; i < tiles; i++) total += sums[i];
+  return total;
+}
+
+static void sum_squares(struct plm_ops *ops, double *sums, const struct plm_array *vectors,
+                        size_t count)
+{
+  struct plm_cpu *cpu = plm_cpu_of(ops);
+  for (size_t i = 0; i < count; i++) sums[i] = plm_cpu_sum_squares(cpu, vectors[i].x, vectors[i].n);
+}
+
+static void add_sum(struct plm_ops *ops, double *sum, const float *x, size_t n)
+{
+  (void)ops;
+  double total = 0;
+  for (size_t i = 0; i < n; i++) total += (double)x[i];
+  *sum += total;
+}
+
+static void sum_in_order(struct plm_ops *ops, double *sum, const double *x, size_t n)
+{
+  (void)ops;
+  double total = 0;
+  for (size_t i = 0; i < n; i++) total += x[i];
+  *sum = total;
+}
+
+struct parts_job {
+  const struct plm_cpu *cpu;
+  float *to;
+  const float *const *parts;
+  uint32_t count;
+  int64_t n;
+};
+
+static void parts_tile(void *context, int64_t tile, uint32_t thread)
+{
+  const struct parts_job *job = context;
+  const int64_t begin = tile * TILE, left = job->n - begin;
+  (void)thread;
+  job->cpu->vector.sum_parts(job->to, job->parts, job->count, begin, left < TILE ? left : TILE);
+}
+
+static void sum_parts(struct plm_ops *ops, float *to, const float *const *parts, uint32_t count,
+                      size_t n)
+{
+  struct plm_cpu *cpu = plm_cpu_of(ops);
+  struct parts_job job = {.cpu = cpu, .to = to, .parts = parts, .count = count, .n = (int64_t)n};
+  PLM_ASSERT(count > 0 && count <= PLM_SUM_PARTS_MAX);
+  plm_pool_tiles(cpu->pool, (job.n + TILE - 1) / TILE, parts_tile, &job);
+}
+
+void plm_cpu_sums_register(struct plm_cpu *cpu)
+{
+  struct plm_ops *ops = &cpu->ops;
+  ops->sum_squares = sum_squares;
+  ops->add_sum = add_sum;
+  ops->sum_in_order = sum_in_order;
+  ops->sum_parts = sum_parts;
+}

@@ -1,0 +1,149 @@
+/* Sums of gradients and losses: their order is fixed, so their bits are. */
+#include <math.h>
+#include <string.h>
+
+#include "tests/support/cmocka_all.h"
+#include "tests/support/ops_case.h"
+
+enum { N = 1500, VECTORS = 300 };
+
+/* ---- trees over parts ---- */
+
+/* Adds neighbours level by level; sums are in fp32. */
+static float tree_of(const float *values, uint32_t count)
+{
+  float level[PLM_SUM_PARTS_MAX];
+  memcpy(level, values, count * sizeof *level);
+  while (count > 1) {
+    const uint32_t pairs = count / 2;
+    for (uint32_t j = 0; j < pairs; j++) level[j] = level[2 * j] + level[2 * j + 1];
+    if (count % 2 != 0) level[pairs] = level[count - 1];
+    count = pairs + count % 2;
+  }
+  return level[0];
+}
+
+/* to_part: the result replaces this part; -1: it has a buffer of its own. */
+static void check_tree(struct ops_case *c, uint32_t count, int64_t n, int to_part)
+{
+  const float *parts[PLM_SUM_PARTS_MAX];
+  float *device = NULL, *host[PLM_SUM_PARTS_MAX], expected[N], column[PLM_SUM_PARTS_MAX];
+  for (uint32_t p = 0; p < count; p++) {
+    double *values = ops_case_values(c, n, p % 3 == 0 ? 1000 : 1);
+    float *made = ops_case_float(c, values, n);
+    parts[p] = made;
+    if ((int)p == to_part) device = made;
+    host[p] = test_malloc((size_t)n * sizeof **host);
+    for (int64_t i = 0; i < n; i++) host[p][i] = (float)values[i];
+  }
+  if (device == NULL) device = ops_case_empty_float(c, n);
+  for (int64_t i = 0; i < n; i++) {
+    for (uint32_t p = 0; p < count; p++) column[p] = host[p][i];
+    expected[i] = tree_of(column, count);
+  }
+  c->ops->sum_parts(c->ops, device, parts, count, (size_t)n);
+  const float *wanted = ops_case_device(c, expected, (size_t)n * sizeof *expected);
+  ops_case_check_same(c, device, wanted, (size_t)n * sizeof *expected);
+  for (uint32_t p = 0; p < count; p++) test_free(host[p]);
+}
+
+static void trees_case(struct ops_case *c)
+{
+  for (uint32_t count = 1; count <= 9; count++) check_tree(c, count, 1 + 37 * count, -1);
+  check_tree(c, 16, N, -1);
+  check_tree(c, 33, 300, -1);
+  check_tree(c, 47, 300, -1);
+  check_tree(c, PLM_SUM_PARTS_MAX, 300, -1);
+  check_tree(c, 2, N, 0);
+  check_tree(c, 2, N, 1);
+  check_tree(c, 7, N, 6);
+  check_tree(c, 3, 0, -1);
+}
+
+static void parts_are_added_as_a_tree(void **state)
+{
+  (void)state;
+  ops_case_each(trees_case);
+}
+
+/* A share's sum, made by the rank that holds the share, is a subtree of the whole sum. */
+static void subtrees_case(struct ops_case *c)
+{
+  enum { COUNT = 16 };
+  const float *parts[COUNT], *sums[COUNT / 4];
+  for (int p = 0; p < COUNT; p++) parts[p] = ops_case_float(c, ops_case_values(c, N, 1), N);
+  float *whole = ops_case_empty_float(c, N), *again = ops_case_empty_float(c, N);
+  c->ops->sum_parts(c->ops, whole, parts, COUNT, N);
+  for (int r = 0; r < COUNT / 4; r++) {
+    float *sum = ops_case_empty_float(c, N);
+    c->ops->sum_parts(c->ops, sum, &parts[4 * r], 4, N);
+    sums[r] = sum;
+  }
+  c->ops->sum_parts(c->ops, again, sums, COUNT / 4, N);
+  ops_case_check_same(c, again, whole, N * sizeof *whole);
+}
+
+static void a_tree_of_subtrees_is_the_tree(void **state)
+{
+  (void)state;
+  ops_case_each(subtrees_case);
+}
+
+/* ---- sums in double ---- */
+
+static void in_order_case(struct ops_case *c)
+{
+  double *x = ops_case_values(c, N, 1), expected = 0, got[2];
+  for (int i = 0; i < N; i++) expected += x[i];
+  double *device = ops_case_device(c, x, N * sizeof *x), *sum = ops_case_device(c, got, sizeof got);
+  c->ops->sum_in_order(c->ops, &sum[0], device, N);
+  c->ops->sum_in_order(c->ops, &sum[1], device, 0);
+  c->ops->download(c->ops, got, sum, sizeof got);
+  assert_true(got[0] == expected && got[1] == 0);
+}
+
+static void doubles_are_added_in_their_order(void **state)
+{
+  (void)state;
+  ops_case_each(in_order_case);
+}
+
+static void squares_case(struct ops_case *c)
+{
+  struct plm_array vectors[VECTORS];
+  double expected[VECTORS], got[VECTORS], one;
+  for (int i = 0; i < VECTORS; i++) {
+    const int64_t n = i % 50 == 0 ? 5000 : i % 7 * 40;
+    double *values = ops_case_values(c, n, 1);
+    vectors[i] = (struct plm_array){ops_case_float(c, values, n), (size_t)n};
+    expected[i] = 0;
+    for (int64_t e = 0; e < n; e++) expected[i] += values[e] * values[e];
+  }
+  double *sums = ops_case_device(c, expected, sizeof expected);
+  double *single = ops_case_device(c, expected, sizeof *expected);
+  c->ops->sum_squares(c->ops, sums, vectors, VECTORS);
+  c->ops->download(c->ops, got, sums, sizeof got);
+  for (int i = 0; i < VECTORS; i++) assert_true(fabs(got[i] - expected[i]) <= 1e-12 * expected[i]);
+  for (int i = 0; i < VECTORS; i += 29) { /* whatever else is in the call */
+    c->ops->sum_squares(c->ops, single, &vectors[i], 1);
+    c->ops->download(c->ops, &one, single, sizeof one);
+    assert_true(one == got[i]);
+  }
+}
+
+static void squares_are_summed_for_each_vector(void **state)
+{
+  (void)state;
+  ops_case_each(squares_case);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(parts_are_added_as_a_tree),
+      cmocka_unit_test(a_tree_of_subtrees_is_the_tree),
+      cmocka_unit_test(doubles_are_added_in_their_order),
+      cmocka_unit_test(squares_are_summed_for_each_vector),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
