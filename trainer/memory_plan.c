@@ -12,6 +12,7 @@
 #include "common/base/size.h"
 #include "common/model/masks.h"
 #include "common/ops/open.h"
+#include "trainer/share_sums.h"
 #include "trainer/step_chunks.h"
 #include "trainer/trainer.h"
 
@@ -28,8 +29,9 @@ static plm_status count_parameters(const struct plm_config *config, uint64_t *pa
   return PLM_OK;
 }
 
-static plm_status count_inputs(const struct plm_config *config, uint32_t micro_chunks,
-                               uint64_t *device, uint64_t *host, struct plm_error *error)
+static plm_status count_inputs(const struct plm_config *config, uint32_t shares,
+                               uint32_t micro_chunks, uint64_t *device, uint64_t *host,
+                               struct plm_error *error)
 {
   struct plm_objective_state objective;
   const uint32_t step_chunks = plm_trainer_step_chunks(config);
@@ -38,7 +40,8 @@ static plm_status count_inputs(const struct plm_config *config, uint32_t micro_c
                                        .objective = &objective,
                                        .step_chunks = step_chunks,
                                        .micro_chunks = micro_chunks,
-                                       .max_length = config->data.max_length};
+                                       .max_length = config->data.max_length,
+                                       .shares = shares};
   plm_step_memory(&shape, device, host);
   plm_objective_deinit(&objective);
   *host *= PLM_INPUT_RING;
@@ -46,7 +49,7 @@ static plm_status count_inputs(const struct plm_config *config, uint32_t micro_c
 }
 
 plm_status plm_memory_plan(const struct plm_config *config, const struct plm_ops *ops,
-                           uint32_t micro_chunks, struct plm_memory_plan *plan,
+                           uint32_t shares, uint32_t micro_chunks, struct plm_memory_plan *plan,
                            struct plm_error *error)
 {
   struct plm_model_memory memory;
@@ -57,7 +60,7 @@ plm_status plm_memory_plan(const struct plm_config *config, const struct plm_ops
   PLM_TRY(plm_model_memory(&config->model, ops->act_bytes, &options, &memory, error));
   PLM_TRY(plm_optimizer_memory(config, ops, &optimizer, &scratch, error));
   PLM_TRY(count_parameters(config, &plan->parameters, &arena_bytes, error));
-  PLM_TRY(count_inputs(config, micro_chunks, &device_inputs, &host_inputs, error));
+  PLM_TRY(count_inputs(config, shares, micro_chunks, &device_inputs, &host_inputs, error));
   const uint64_t masks =
       plm_masks_values(&config->model, micro_chunks, config->data.max_length) * sizeof(int32_t);
   const uint64_t moments = optimizer - scratch;
@@ -65,6 +68,7 @@ plm_status plm_memory_plan(const struct plm_config *config, const struct plm_ops
       {"parameters", "parameters, fp32", memory.parameters, false},
       {"weights", "weights, as products read them", memory.weights, false},
       {"gradients", "gradients, fp32", memory.gradients, false},
+      {"shares", "sums of shares, fp32", plm_share_levels(shares) * arena_bytes, false},
       {"optimizer", "moments and average", moments, false},
       {"scratch", "optimizer scratch", scratch, false},
       {"activations", "activations", memory.activations, false},
@@ -101,14 +105,15 @@ static uint64_t needed(const struct plm_memory_plan *plan, const struct plm_ops 
 }
 
 plm_status plm_memory_largest(const struct plm_config *config, const struct plm_ops *ops,
-                              uint64_t bytes, uint32_t *micro_chunks, struct plm_error *error)
+                              uint32_t shares, uint64_t bytes, uint32_t *micro_chunks,
+                              struct plm_error *error)
 {
   *micro_chunks = 0;
-  const uint32_t step_chunks = plm_trainer_step_chunks(config);
-  for (uint32_t chunks = 1; chunks <= step_chunks; chunks++) {
-    if (step_chunks % chunks != 0) continue;
+  const uint32_t share_chunks = plm_trainer_step_chunks(config) / shares;
+  for (uint32_t chunks = 1; chunks <= share_chunks; chunks++) {
+    if (share_chunks % chunks != 0) continue;
     struct plm_memory_plan plan;
-    PLM_TRY(plm_memory_plan(config, ops, chunks, &plan, error));
+    PLM_TRY(plm_memory_plan(config, ops, shares, chunks, &plan, error));
     if (needed(&plan, ops) > bytes) break;
     *micro_chunks = chunks;
   }
@@ -136,7 +141,7 @@ static void remedy(const struct plm_config *config, uint32_t largest, char text[
     snprintf(text, 256, "no micro-batch fits: the model is too large for this device");
 }
 
-plm_status plm_memory_check(const struct plm_config *config, struct plm_ops *ops,
+plm_status plm_memory_check(const struct plm_config *config, struct plm_ops *ops, uint32_t shares,
                             uint32_t micro_chunks, struct plm_error *error)
 {
   struct plm_memory_plan plan;
@@ -145,9 +150,9 @@ plm_status plm_memory_check(const struct plm_config *config, struct plm_ops *ops
   char hint[256];
   ops->memory_size(ops, &free_bytes, &total_bytes);
   if (free_bytes == 0) return PLM_OK; /* unknown */
-  PLM_TRY(plm_memory_plan(config, ops, micro_chunks, &plan, error));
+  PLM_TRY(plm_memory_plan(config, ops, shares, micro_chunks, &plan, error));
   if (needed(&plan, ops) <= free_bytes) return PLM_OK;
-  PLM_TRY(plm_memory_largest(config, ops, free_bytes, &largest, error));
+  PLM_TRY(plm_memory_largest(config, ops, shares, free_bytes, &largest, error));
   remedy(config, largest, hint);
   const double gb = gigabytes(needed(&plan, ops));
   if (on_cpu(ops)) {
@@ -252,10 +257,12 @@ plm_status plm_trainer_dry_run(const struct plm_config *config, bool json, struc
   PLM_TRY(plm_objective_check(config, error));
   PLM_TRY(plm_ops_plan(&request, &o.backend, error));
   struct plm_ops *ops = o.backend.ops;
+  const uint32_t shares = plm_trainer_new_shares(config);
   ops->memory_size(ops, &o.free_bytes, &o.total_bytes);
-  plm_status status =
-      plm_memory_plan(config, ops, plm_trainer_micro_chunks(config), &o.plan, error);
-  if (status == PLM_OK) status = plm_memory_largest(config, ops, o.free_bytes, &o.largest, error);
+  plm_status status = plm_memory_plan(config, ops, shares, plm_trainer_micro_chunks(config, shares),
+                                      &o.plan, error);
+  if (status == PLM_OK)
+    status = plm_memory_largest(config, ops, shares, o.free_bytes, &o.largest, error);
   if (status == PLM_OK && json)
     status = print_json(&o, error);
   else if (status == PLM_OK)

@@ -24,20 +24,22 @@ struct plm_memory_plan {
   uint64_t device_bytes, host_bytes;
 };
 
-/* Memory for micro-batches of micro_chunks chunks on ops, which may come from plm_ops_plan. */
+/* Memory for steps of `shares` shares and micro-batches of micro_chunks chunks on ops, which may
+ * come from plm_ops_plan. */
 plm_status plm_memory_plan(const struct plm_config *config, const struct plm_ops *ops,
-                           uint32_t micro_chunks, struct plm_memory_plan *plan,
+                           uint32_t shares, uint32_t micro_chunks, struct plm_memory_plan *plan,
                            struct plm_error *error);
 
 /* Chunks of the largest micro-batch that takes at most `bytes` of the device's memory (on the CPU:
- * of the host's); 0 if none does. It divides the step's chunks. */
+ * of the host's); 0 if none does. It divides the chunks of a share. */
 plm_status plm_memory_largest(const struct plm_config *config, const struct plm_ops *ops,
-                              uint64_t bytes, uint32_t *micro_chunks, struct plm_error *error);
+                              uint32_t shares, uint64_t bytes, uint32_t *micro_chunks,
+                              struct plm_error *error);
 
 /* Compares the memory plan with the free memory. If it does not fit: PLM_NO_MEMORY on a CUDA
  * device, with a hint that says what would fit; on the CPU, whose free memory is an estimate, a
  * warning. */
-plm_status plm_memory_check(const struct plm_config *config, struct plm_ops *ops,
+plm_status plm_memory_check(const struct plm_config *config, struct plm_ops *ops, uint32_t shares,
                             uint32_t micro_chunks, struct plm_error *error);
 
 #endif

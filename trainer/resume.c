@@ -13,6 +13,8 @@
 #include "common/ops/device.h"
 #include "common/plan/plan.h"
 #include "common/run/run.h"
+#include "trainer/share_sums.h"
+#include "trainer/step_chunks.h"
 
 plm_status plm_resume_find(const char *run, bool *found, uint64_t *step,
                            char directory[PLM_PATH_SIZE], struct plm_error *error)
@@ -105,12 +107,22 @@ void plm_resume_request(const struct plm_resolved *saved, const struct plm_confi
   request->isa = saved->isa;
 }
 
+uint32_t plm_resume_shares(const struct plm_resolved *saved, const struct plm_config *config)
+{
+  const uint32_t shares = saved->shares;
+  if (config->trainer.shares == 0 && shares > 0 && shares <= PLM_SHARES_MAX &&
+      plm_trainer_step_chunks(config) % shares == 0)
+    return shares;
+  return plm_trainer_new_shares(config);
+}
+
 void plm_resume_compare(struct plm_trainer_state *state, const struct plm_resolved *today)
 {
   const struct plm_resolved *saved = &state->resolved;
   compare_text(state, "device", saved->device, today->device);
   compare_text(state, "precision", saved->precision, today->precision);
   compare_number(state, "ranks", saved->ranks, today->ranks);
+  compare_number(state, "shares of a step", saved->shares, today->shares);
   compare_number(state, "chunks of a micro-batch", saved->micro_chunks, today->micro_chunks);
   compare_text(state, "plm-trainer", saved->version, today->version);
   compare_text(state, "plm-trainer's build", saved->build, today->build);

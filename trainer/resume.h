@@ -31,6 +31,9 @@ void plm_resume_request(const struct plm_resolved *saved, const struct plm_confi
                         struct plm_ops_request *request);
 /* Compares what was opened with the saved choices. For each difference plm_resume_inexact is
  * called. If the device differs, differences that follow from that are left out. */
+/* The number of shares of a resumed run: trainer.shares or, if that is 0, the saved number, unless
+ * it does not divide the step any more. */
+uint32_t plm_resume_shares(const struct plm_resolved *saved, const struct plm_config *config);
 void plm_resume_compare(struct plm_trainer_state *state, const struct plm_resolved *today);
 
 /* Logs why the resume is not bit-exact and sets state->exact to false. */

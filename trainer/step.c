@@ -4,6 +4,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "trainer/share_sums.h"
+
 /* SLOTS: inputs on the device, one of the running step and one of the next. */
 enum { SLOTS = 2, MAX_RECORDED = 64 };
 static const uint64_t nothing_staged = UINT64_MAX;
@@ -24,6 +26,7 @@ struct plm_step {
   char *micro;               /* device: block of the running micro-batch, for recorded operators */
   struct plm_update *update; /* device */
   struct plm_update *host;   /* copied to update and back */
+  struct plm_share_sums *sums;
   struct plm_array *gradients; /* of each parameter */
   size_t parameters;
   double *squares; /* device: squared norm of each parameter's gradient */
@@ -68,6 +71,10 @@ static plm_status take(struct plm_step *step, struct plm_error *error)
   PLM_TRY(ops->allocate(ops, step->layout.bytes, (void **)&step->micro, error));
   PLM_TRY(ops->allocate(ops, sizeof *step->update, (void **)&step->update, error));
   PLM_TRY(ops->allocate_host(ops, sizeof *step->host, (void **)&step->host, error));
+  struct plm_model *model = step->parts.model;
+  PLM_TRY(plm_share_sums_open(ops, step->shape.shares, plm_model_gradient_arena(model),
+                              plm_model_arena_elements(model), &step->update->sums.loss,
+                              &step->sums, error));
   return list_gradients(step, error);
 }
 
@@ -83,7 +90,8 @@ plm_status plm_step_open(const struct plm_step_parts *parts, struct plm_step **o
                                         .masks = parts->masks,
                                         .step_chunks = parts->step_chunks,
                                         .micro_chunks = parts->micro_chunks,
-                                        .max_length = parts->max_length};
+                                        .max_length = parts->max_length,
+                                        .shares = parts->shares};
   step->layout = plm_step_micro_layout(&step->shape);
   const plm_status status = take(step, error);
   if (status != PLM_OK) {
@@ -100,6 +108,7 @@ void plm_step_close(struct plm_step *step)
   for (int i = 0; i < step->recorded_count; i++)
     if (step->recorded[i].recording != NULL)
       step->ops->release_recording(step->ops, step->recorded[i].recording);
+  plm_share_sums_close(step->sums);
   free(step->gradients);
   if (step->squares != NULL) step->ops->release(step->ops, step->squares);
   if (step->host != NULL) step->ops->release_host(step->ops, step->host);
@@ -230,12 +239,15 @@ plm_status plm_step_launch(struct plm_step *step, const struct plm_step_input *i
                            plm_step_give_up *give_up, void *context, struct plm_error *error)
 {
   begin(step, input);
+  uint32_t share = 0;
   for (uint32_t i = 0; i < input->micro_count; i++) {
     if (i > 0 && give_up != NULL && give_up(context, i, input->micro_count))
       return plm_error_set(error, PLM_INTERRUPTED, "step %llu was abandoned",
                            (unsigned long long)input->step + 1);
+    while (share < input->micro[i].share) plm_share_sums_add(step->sums, share++);
     PLM_TRY(run_micro(step, input, i, error));
   }
+  while (share < step->shape.shares) plm_share_sums_add(step->sums, share++);
   step->ops->compute_follows(step->ops); /* copies of the weights to a snapshot may be running */
   return run(step, 0, 0, error);
 }

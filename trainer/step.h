@@ -1,12 +1,12 @@
 /* One step of training: mask, forward and backward for each micro-batch; then divide by the step's
  * count, check, clip and update.
  *
- * Sums and counts run over the whole step, so any split into micro-batches gives the same step up
- * to rounding. Nothing inside a step waits for the host: whether to skip and how far to clip is
- * decided on the device (common/ops/update.h). If the backend can record, a micro-batch and the
- * update run normally the first time, are recorded the second time and replayed from then on.
- * Recordings are kept by shape, so the number of labelled rows is rounded up (plm_model_rows) to
- * keep shapes few. See doc/training.md#a-step.
+ * Sums and counts run over the whole step, so any split into shares and micro-batches gives the
+ * same step up to rounding. Nothing inside a step waits for the host: whether to skip and how far
+ * to clip is decided on the device (common/ops/update.h). If the backend can record, a micro-batch
+ * and the update run normally the first time, are recorded the second time and replayed from then
+ * on. Recordings are kept by shape, so the number of labelled rows is rounded up (plm_model_rows)
+ * to keep shapes few. See doc/training.md#a-step.
  */
 #ifndef PLM_TRAINER_STEP_H
 #define PLM_TRAINER_STEP_H
@@ -31,6 +31,7 @@ struct plm_step_parts {
   struct plm_clip *clip;
   struct plm_loss_options loss;
   uint32_t step_chunks, micro_chunks, max_length;
+  uint32_t shares; /* divides step_chunks (share_sums.h) */
 };
 
 struct plm_step_result {

@@ -6,9 +6,14 @@ uint32_t plm_trainer_step_chunks(const struct plm_config *config)
   return (uint32_t)(config->trainer.batch_tokens / config->data.max_length);
 }
 
-uint32_t plm_trainer_micro_chunks(const struct plm_config *config)
+uint32_t plm_trainer_micro_chunks(const struct plm_config *config, uint32_t shares)
 {
-  const uint32_t step = plm_trainer_step_chunks(config);
+  const uint32_t share = plm_trainer_step_chunks(config) / shares;
   const uint64_t micro = config->trainer.micro_batch_tokens / config->data.max_length;
-  return micro == 0 ? 1 : micro < step ? (uint32_t)micro : step;
+  return micro == 0 ? 1 : micro < share ? (uint32_t)micro : share;
+}
+
+uint32_t plm_trainer_new_shares(const struct plm_config *config)
+{
+  return config->trainer.shares != 0 ? config->trainer.shares : config->trainer.ranks;
 }

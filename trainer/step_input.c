@@ -15,7 +15,8 @@ static size_t aligned(size_t bytes)
 
 uint32_t plm_step_micros(const struct plm_step_shape *shape)
 {
-  return (shape->step_chunks + shape->micro_chunks - 1) / shape->micro_chunks;
+  const uint32_t chunks = shape->step_chunks / shape->shares;
+  return shape->shares * ((chunks + shape->micro_chunks - 1) / shape->micro_chunks);
 }
 
 struct plm_micro_layout plm_step_micro_layout(const struct plm_step_shape *shape)
@@ -87,6 +88,12 @@ static plm_status fill_micro(struct plm_micro_input *micro, const struct plm_ste
   return PLM_OK;
 }
 
+static uint32_t smallest(uint32_t a, uint32_t b, uint32_t c)
+{
+  const uint32_t d = a < b ? a : b;
+  return c < d ? c : d;
+}
+
 plm_status plm_step_input_fill(struct plm_step_input *input, const struct plm_step_shape *shape,
                                uint64_t s, const struct plm_batch *batch, struct plm_error *error)
 {
@@ -96,12 +103,15 @@ plm_status plm_step_input_fill(struct plm_step_input *input, const struct plm_st
   input->step = s;
   input->window = plm_schedule_window(shape->model, s);
   input->micro_count = 0;
-  for (uint32_t first = 0; first < batch->chunks; first += shape->micro_chunks) {
-    const uint32_t left = batch->chunks - first, i = input->micro_count++;
-    const struct plm_batch micro =
-        plm_batch_slice(batch, first, left < shape->micro_chunks ? left : shape->micro_chunks);
+  const uint32_t share_chunks = shape->step_chunks / shape->shares;
+  for (uint32_t first = 0, count; first < batch->chunks; first += count) {
+    const uint32_t share = first / share_chunks, i = input->micro_count++;
+    count =
+        smallest(shape->micro_chunks, (share + 1) * share_chunks - first, batch->chunks - first);
+    const struct plm_batch micro = plm_batch_slice(batch, first, count);
     PLM_TRY(fill_micro(&input->micro[i], shape, s, first, input->window, &micro,
                        (char *)input->block + i * bytes, error));
+    input->micro[i].share = share;
   }
   return PLM_OK;
 }

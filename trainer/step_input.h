@@ -19,8 +19,9 @@
 struct plm_step_shape {
   const struct plm_model_config *model;
   const struct plm_objective_state *objective;
-  const struct plm_masks *masks;                  /* for plm_masks_build */
-  uint32_t step_chunks, micro_chunks, max_length; /* the last micro-batch may be smaller */
+  const struct plm_masks *masks; /* for plm_masks_build */
+  /* The last micro-batch of a share may be smaller. shares divides step_chunks. */
+  uint32_t step_chunks, micro_chunks, max_length, shares;
 };
 
 /* Offsets in the block of one micro-batch, in bytes. They are the same for every micro-batch, so
@@ -33,6 +34,7 @@ struct plm_micro_layout {
 /* What the host knows about a micro-batch. */
 struct plm_micro_input {
   uint32_t chunks;
+  uint32_t share; /* that it belongs to, from 0 */
   struct plm_objective_totals totals;
   uint64_t real_tokens; /* tokens of documents */
   struct plm_mask_pairs pairs;

@@ -187,12 +187,14 @@ static plm_status open_ops(const struct plm_config *config, struct plm_ops_reque
   return status;
 }
 
-static struct plm_resolved resolve_today(const struct plm_config *config, const struct plm_ops *ops)
+static struct plm_resolved resolve_today(const struct plm_config *config, uint32_t shares,
+                                         const struct plm_ops *ops)
 {
   struct plm_resolved today = {.threads = ops->threads,
                                .ranks = config->trainer.ranks,
                                .step_chunks = plm_trainer_step_chunks(config),
-                               .micro_chunks = plm_trainer_micro_chunks(config),
+                               .micro_chunks = plm_trainer_micro_chunks(config, shares),
+                               .shares = shares,
                                .version = PLM_VERSION,
                                .build = PLM_BUILD_DIGEST};
   snprintf(today.device, sizeof today.device, "%s", ops->name);
@@ -218,7 +220,9 @@ static plm_status open_backend(struct plm_trainer *trainer, bool resumed, struct
                                     .threads = config->trainer.threads};
   if (resumed) plm_resume_request(&state->resolved, config, &request);
   PLM_TRY(open_ops(config, &request, &trainer->ops, error));
-  struct plm_resolved today = resolve_today(config, trainer->ops);
+  const uint32_t shares =
+      resumed ? plm_resume_shares(&state->resolved, config) : plm_trainer_new_shares(config);
+  struct plm_resolved today = resolve_today(config, shares, trainer->ops);
   const bool same_device = resumed && strcmp(state->resolved.device, today.device) == 0;
   if (resumed) plm_resume_compare(state, &today);
   today.product_flops =
@@ -235,7 +239,7 @@ static plm_status open_model(struct plm_trainer *trainer, struct plm_error *erro
   const struct plm_model_options options = {.max_chunks = resolved->micro_chunks,
                                             .training = true,
                                             .recompute = config->trainer.recompute};
-  PLM_TRY(plm_memory_check(config, trainer->ops, resolved->micro_chunks, error));
+  PLM_TRY(plm_memory_check(config, trainer->ops, resolved->shares, resolved->micro_chunks, error));
   PLM_TRY(plm_model_open(&config->model, trainer->ops, &options, &trainer->model, error));
   PLM_TRY(
       plm_masks_open(&config->model, trainer->ops, resolved->micro_chunks, &trainer->masks, error));
@@ -254,6 +258,7 @@ static plm_status open_model(struct plm_trainer *trainer, struct plm_error *erro
       .step_chunks = resolved->step_chunks,
       .micro_chunks = resolved->micro_chunks,
       .max_length = config->data.max_length,
+      .shares = resolved->shares,
   };
   return plm_step_open(&parts, &trainer->step, error);
 }

@@ -16,9 +16,9 @@
 
 enum { STATE_FORMAT = 1, STATE_LIMIT = 1 << 26, STATE_VALUES = 1 << 20 };
 
-/* The table of plain fields: name, member and kind. KIND_LATER is a text that checkpoints of
- * earlier builds do not have; it is then "". */
-enum kind { KIND_U64, KIND_U32, KIND_BOOL, KIND_DOUBLE, KIND_TEXT, KIND_LATER };
+/* The table of plain fields: name, member and kind. Checkpoints of earlier builds do not have those
+ * of KIND_LATER and KIND_U32_LATER, which are then "" and 1. */
+enum kind { KIND_U64, KIND_U32, KIND_BOOL, KIND_DOUBLE, KIND_TEXT, KIND_LATER, KIND_U32_LATER };
 struct field {
   const char *section; /* NULL: top level */
   const char *name;
@@ -45,6 +45,7 @@ static const struct field fields[] = {
     FIELD("resolved", "ranks", KIND_U32, resolved.ranks),
     FIELD("resolved", "step_chunks", KIND_U32, resolved.step_chunks),
     FIELD("resolved", "micro_batch_chunks", KIND_U32, resolved.micro_chunks),
+    FIELD("resolved", "shares", KIND_U32_LATER, resolved.shares),
     FIELD("resolved", "product_flops_per_second", KIND_DOUBLE, resolved.product_flops),
     FIELD("resolved", "processor", KIND_TEXT, resolved.processor),
     FIELD("resolved", "version", KIND_TEXT, resolved.version),
@@ -75,6 +76,7 @@ static void put(cJSON *json, const struct field *field, const struct plm_trainer
   cJSON *section = section_of(json, field->section);
   switch (field->kind) {
   case KIND_U64: plm_metrics_integer(section, field->name, *(const uint64_t *)value); break;
+  case KIND_U32_LATER:
   case KIND_U32: plm_metrics_integer(section, field->name, *(const uint32_t *)value); break;
   case KIND_BOOL: cJSON_AddBoolToObject(section, field->name, *(const bool *)value); break;
   case KIND_DOUBLE: plm_metrics_number(section, field->name, *(const double *)value); break;
@@ -182,6 +184,10 @@ static bool get(const cJSON *json, const struct field *field, struct plm_trainer
     if (!get_integer(item, 0x1p53, &number)) return false;
     *(uint64_t *)value = (uint64_t)number;
     return true;
+  case KIND_U32_LATER:
+    *(uint32_t *)value = 1;
+    if (item == NULL) return true;
+    /* fall through */
   case KIND_U32:
     if (!get_integer(item, UINT32_MAX, &number)) return false;
     *(uint32_t *)value = (uint32_t)number;

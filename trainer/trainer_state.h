@@ -18,6 +18,7 @@ struct plm_resolved {
   char level[16]; /* of the CPU's instructions, which PLM_CPU_ISA may limit; "" on a GPU */
   uint32_t threads, ranks;
   uint32_t step_chunks, micro_chunks;
+  uint32_t shares;      /* of a step (share_sums.h); 1 in checkpoints of earlier builds */
   double product_flops; /* plm_product_rate */
   char processor[128];  /* model name; a resume is bit-exact only on the same model */
   char version[32];     /* of the program */

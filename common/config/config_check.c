@@ -119,12 +119,31 @@ static void check_ranks(struct plm_loader *loader)
                    ranks);
 }
 
-/* If no micro-batch is given and the default does not divide the batch, uses the largest smaller
+/* Tokens of one share of a step; of the whole step if trainer.shares is 0. */
+static uint64_t share_tokens(const struct plm_config_trainer *trainer)
+{
+  return trainer->batch_tokens / (trainer->shares == 0 ? 1 : trainer->shares);
+}
+
+static void check_shares(struct plm_loader *loader)
+{
+  const struct plm_config *config = loader->config;
+  const uint64_t chunks = config->trainer.batch_tokens / config->data.max_length;
+  const uint32_t shares = config->trainer.shares;
+  if (bad(loader, "trainer.shares") || shares == 0 || chunks % shares == 0) return;
+  plm_problems_add(loader->problems, place_of(loader, "trainer.shares", "trainer.batch_tokens"),
+                   "trainer.shares: %u does not divide the %llu chunks of a step "
+                   "(trainer.batch_tokens divided by data.max_length)",
+                   shares, (unsigned long long)chunks);
+  loader->bad[row("trainer.shares")] = true;
+}
+
+/* If no micro-batch is given and the default does not divide the share, uses the largest smaller
  * one that does. */
 static void settle_micro_batch(struct plm_loader *loader)
 {
   struct plm_config_trainer *trainer = &loader->config->trainer;
-  const uint64_t length = loader->config->data.max_length, all = trainer->batch_tokens / length;
+  const uint64_t length = loader->config->data.max_length, all = share_tokens(trainer) / length;
   uint64_t chunks = trainer->micro_batch_tokens / length;
   if (chunks > all) chunks = all;
   if (chunks == 0) chunks = 1;
@@ -153,7 +172,8 @@ static void check_batch(struct plm_loader *loader)
         (unsigned long long)trainer->batch_tokens / length, STEP_CHUNKS_MAX);
     loader->bad[row("trainer.batch_tokens")] = true;
   }
-  if (bad(loader, "trainer.micro_batch_tokens")) return;
+  if (!bad(loader, "trainer.batch_tokens")) check_shares(loader);
+  if (bad(loader, "trainer.micro_batch_tokens") || bad(loader, "trainer.shares")) return;
   if (!given(loader, "trainer.micro_batch_tokens")) {
     if (!bad(loader, "trainer.batch_tokens")) settle_micro_batch(loader);
   } else if (trainer->micro_batch_tokens % length != 0) {
@@ -161,11 +181,13 @@ static void check_batch(struct plm_loader *loader)
                      "trainer.micro_batch_tokens: %llu is not a multiple of data.max_length (%u)",
                      (unsigned long long)trainer->micro_batch_tokens, length);
   } else if (!bad(loader, "trainer.batch_tokens") &&
-             trainer->batch_tokens % trainer->micro_batch_tokens != 0) {
+             share_tokens(trainer) % trainer->micro_batch_tokens != 0) {
     plm_problems_add(loader->problems, place_of(loader, "trainer.micro_batch_tokens", NULL),
-                     "trainer.micro_batch_tokens: %llu does not divide trainer.batch_tokens (%llu)",
+                     "trainer.micro_batch_tokens: %llu does not divide %s (%llu)",
                      (unsigned long long)trainer->micro_batch_tokens,
-                     (unsigned long long)trainer->batch_tokens);
+                     trainer->shares > 1 ? "a share of trainer.batch_tokens (trainer.shares)"
+                                         : "trainer.batch_tokens",
+                     (unsigned long long)share_tokens(trainer));
   }
 }
 

@@ -46,7 +46,7 @@ model:
   token_dropout: true
   attention: {pattern: [document, document+local], window: {start: 256, end: 24, steps: 12}}
 trainer:
-  {device: cpu, threads: 1, precision: fp32, steps: 20, batch_tokens: 256, micro_batch_tokens: 128,
+  {device: cpu, threads: 1, shares: 2, precision: fp32, steps: 20, batch_tokens: 256, micro_batch_tokens: 128,
    objective: mlm,
    masking: {starting_mask_rate: 0.4, mask_rate: 0.2, mask_rate_steps: 12, random_fraction: 0.1, keep_fraction: 0.1},
    optimizer: {momentum_warmup_steps: 10, weight_decay: 0.1},
@@ -62,7 +62,7 @@ model:
   num_hidden_layers: 4
   attention: {pattern: [document, document+block], block: 16}
 trainer:
-  {device: cpu, threads: 1, precision: fp32, steps: 20, batch_tokens: 256, micro_batch_tokens: 128,
+  {device: cpu, threads: 1, shares: 2, precision: fp32, steps: 20, batch_tokens: 256, micro_batch_tokens: 128,
    objective: masked_diffusion,
    masking: {mask_rate: 0.3, mlm_warmup_steps: 4},
    loss: {z_loss: 0.001},

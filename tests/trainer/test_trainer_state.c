@@ -35,6 +35,7 @@ static void fill(struct plm_trainer_state *state, const struct plm_config *confi
                    .ranks = 1,
                    .step_chunks = 8,
                    .micro_chunks = 4,
+                   .shares = 2,
                    .product_flops = 123.456e9,
                    .processor = "A processor",
                    .version = "0.0.1",

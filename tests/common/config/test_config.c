@@ -246,7 +246,7 @@ static const char all_different[] =
     "num_unet_layers: 8, num_extra_layers: 0, expansion_ratio: 2.6666666666666665, "
     "soft_logit_cap: 0, tie_embeddings: true, token_dropout: true, attention: {pattern: "
     "[document, local+causal, block], window: {start: 130, end: 260, steps: 7}, block: 32}}\n"
-    "trainer: {device: cpu, threads: 2, precision: fp32, steps: 7, batch_tokens: 256, "
+    "trainer: {device: cpu, threads: 2, shares: 2, precision: fp32, steps: 7, batch_tokens: 256, "
     "micro_batch_tokens: 64, objective: masked_diffusion, masking: {mask_rate: 0.3, "
     "starting_mask_rate: 0.2, mask_rate_steps: 3, rate_scope: batch, random_fraction: 0.1, "
     "keep_fraction: 0.1, mlm_warmup_steps: 1}, loss: {label_smoothing: 0.01, z_loss: 1e-4}, "

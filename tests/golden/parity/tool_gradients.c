@@ -98,7 +98,7 @@ static void open_all(struct step_case *c, const char *config, const char *folder
   const plm_status status = plm_config_load(config, NULL, 0, &c->config, &problems, &error);
   if (problems != NULL) plm_config_problems_print(problems);
   succeed(status, &error);
-  const uint32_t micro = plm_trainer_micro_chunks(&c->config);
+  const uint32_t micro = plm_trainer_micro_chunks(&c->config, 1);
   const struct plm_model_options options = {
       .max_chunks = micro, .training = true, .recompute = c->config.trainer.recompute};
   succeed(plm_ops_cpu_open(c->config.trainer.precision, 1, NULL, &c->ops, &error), &error);
@@ -123,7 +123,7 @@ static void keep_targets(struct step_case *c, const struct plm_targets *targets,
 static void run(struct step_case *c)
 {
   struct plm_error error = {0};
-  const uint32_t L = c->batch.max_length, micro = plm_trainer_micro_chunks(&c->config);
+  const uint32_t L = c->batch.max_length, micro = plm_trainer_micro_chunks(&c->config, 1);
   const struct plm_loss_options options = {.soft_cap = (float)c->config.model.soft_logit_cap,
                                            .label_smoothing =
                                                (float)c->config.trainer.label_smoothing,

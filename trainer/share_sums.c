@@ -1,0 +1,83 @@
+/* Adds shares as they come, as a binary counter carries: held[l] is the sum of 2^l shares and waits
+ * for its right neighbour. */
+#include "trainer/share_sums.h"
+
+#include <stdlib.h>
+
+struct plm_share_sums {
+  struct plm_ops *ops;
+  uint32_t shares;
+  float *gradient;
+  size_t n;
+  double *loss_sum;
+  double *losses; /* device: one for each share */
+  float *held[PLM_SHARE_LEVELS_MAX];
+};
+
+uint32_t plm_share_levels(uint32_t shares)
+{
+  uint32_t levels = 0;
+  while ((uint32_t)1 << levels < shares) levels++;
+  return levels;
+}
+
+static plm_status take(struct plm_share_sums *sums, struct plm_error *error)
+{
+  struct plm_ops *ops = sums->ops;
+  PLM_TRY(ops->allocate(ops, sums->shares * sizeof *sums->losses, (void **)&sums->losses, error));
+  for (uint32_t l = 0; l < plm_share_levels(sums->shares); l++)
+    PLM_TRY(ops->allocate(ops, sums->n * sizeof **sums->held, (void **)&sums->held[l], error));
+  return PLM_OK;
+}
+
+plm_status plm_share_sums_open(struct plm_ops *ops, uint32_t shares, float *gradient, size_t n,
+                               double *loss_sum, struct plm_share_sums **out,
+                               struct plm_error *error)
+{
+  PLM_ASSERT(shares > 0 && shares <= PLM_SHARES_MAX);
+  struct plm_share_sums *sums = calloc(1, sizeof *sums);
+  if (sums == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for the sums of shares");
+  *sums = (struct plm_share_sums){
+      .ops = ops, .shares = shares, .gradient = gradient, .n = n, .loss_sum = loss_sum};
+  const plm_status status = take(sums, error);
+  if (status != PLM_OK) {
+    plm_share_sums_close(sums);
+    return status;
+  }
+  *out = sums;
+  return PLM_OK;
+}
+
+void plm_share_sums_close(struct plm_share_sums *sums)
+{
+  if (sums == NULL) return;
+  for (int l = 0; l < PLM_SHARE_LEVELS_MAX; l++)
+    if (sums->held[l] != NULL) sums->ops->release(sums->ops, sums->held[l]);
+  if (sums->losses != NULL) sums->ops->release(sums->ops, sums->losses);
+  free(sums);
+}
+
+static void add_held(struct plm_share_sums *sums, uint32_t level)
+{
+  const float *parts[2] = {sums->held[level], sums->gradient};
+  sums->ops->sum_parts(sums->ops, sums->gradient, parts, 2, sums->n);
+}
+
+void plm_share_sums_add(struct plm_share_sums *sums, uint32_t share)
+{
+  struct plm_ops *ops = sums->ops;
+  if (sums->shares == 1) return;
+  uint32_t level = 0;
+  for (; (share >> level & 1) != 0; level++) add_held(sums, level);
+  ops->copy(ops, &sums->losses[share], sums->loss_sum, sizeof *sums->losses);
+  if (share + 1 < sums->shares) {
+    ops->copy(ops, sums->held[level], sums->gradient, sums->n * sizeof *sums->gradient);
+    ops->zero(ops, sums->gradient, sums->n * sizeof *sums->gradient);
+    ops->zero(ops, sums->loss_sum, sizeof *sums->loss_sum);
+    return;
+  }
+  /* what still waits for a neighbour that does not exist */
+  for (level++; sums->shares >> level != 0; level++)
+    if ((sums->shares >> level & 1) != 0) add_held(sums, level);
+  ops->sum_in_order(ops, sums->loss_sum, sums->losses, sums->shares);
+}
