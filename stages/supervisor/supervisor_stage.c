@@ -44,13 +44,48 @@ static void close_ready(struct supervised *stage)
   stage->ready_fd = -1;
 }
 
+static double jitter(void)
+{
+  uint32_t random = 0;
+  if (plm_random_bytes(&random, sizeof random, NULL) != PLM_OK) return 0.0;
+  return (double)random * 0x1p-32;
+}
+
+/* Moves on after a stage has ended by itself or could not be started; says so unless it is done. */
+static void lost(struct plm_supervisor *supervisor, struct supervised *stage,
+                 enum plm_stage_event event, const char *how)
+{
+  char name[64];
+  int64_t delay_ms = 0;
+  supervised_name(stage, name);
+  const bool too_often = event == PLM_EVENT_DIED &&
+                         !plm_backoff_death(&stage->backoff, plm_clock_ms(), jitter(), &delay_ms);
+  if (too_often) event = PLM_EVENT_DIED_OUT;
+  move(stage, event);
+  if (event == PLM_EVENT_DIED) {
+    stage->due_ms = plm_clock_ms() + delay_ms;
+    screen_say(supervisor, "%s %s; restarting it in %.1f s", name, how, (double)delay_ms / 1000.0);
+  } else if (event == PLM_EVENT_DIED_OUT) {
+    screen_say(supervisor, "%s %s%s", name, how,
+               too_often ? ", for the fifth time in ten minutes: giving up" : "");
+    supervisor_note_failure(supervisor, stage, how);
+  }
+}
+
+/* A lack of descriptors, memory or disk space may pass, as may an error of the disk. */
 static void could_not_start(struct plm_supervisor *supervisor, struct supervised *stage,
                             const struct plm_error *error)
 {
+  const plm_status status = error->status;
+  const bool may_pass = status == PLM_IO || status == PLM_NO_MEMORY || status == PLM_NO_SPACE ||
+                        status == PLM_NO_DESCRIPTORS;
+  const bool again =
+      may_pass && plm_stage_restart(supervisor->config, stage->kind) != PLM_RESTART_NO;
+  char how[256];
+  snprintf(how, sizeof how, "could not be started: %.200s", error->what);
   move(stage, PLM_EVENT_START);
-  move(stage, PLM_EVENT_DIED_OUT);
   stage->started_ms = 0; /* how an earlier process ended does not matter here */
-  supervisor_note_failure(supervisor, stage, error->what);
+  lost(supervisor, stage, again ? PLM_EVENT_DIED : PLM_EVENT_DIED_OUT, how);
 }
 
 void supervised_start(struct plm_supervisor *supervisor, struct supervised *stage)
@@ -156,32 +191,11 @@ static enum plm_stage_event classify(const struct plm_supervisor *supervisor,
   return restart == PLM_RESTART_NO ? PLM_EVENT_DIED_OUT : PLM_EVENT_DIED;
 }
 
-static double jitter(void)
-{
-  uint32_t random = 0;
-  if (plm_random_bytes(&random, sizeof random, NULL) != PLM_OK) return 0.0;
-  return (double)random * 0x1p-32;
-}
-
 static void ended_by_itself(struct plm_supervisor *supervisor, struct supervised *stage)
 {
-  char name[64], how[96];
-  int64_t delay_ms = 0;
-  enum plm_stage_event event = classify(supervisor, stage);
-  supervised_name(stage, name);
+  char how[96];
   supervised_ending(stage, how);
-  const bool too_often = event == PLM_EVENT_DIED &&
-                         !plm_backoff_death(&stage->backoff, plm_clock_ms(), jitter(), &delay_ms);
-  if (too_often) event = PLM_EVENT_DIED_OUT;
-  move(stage, event);
-  if (event == PLM_EVENT_DIED) {
-    stage->due_ms = plm_clock_ms() + delay_ms;
-    screen_say(supervisor, "%s %s; restarting it in %.1f s", name, how, (double)delay_ms / 1000.0);
-  } else if (event == PLM_EVENT_DIED_OUT) {
-    screen_say(supervisor, "%s %s%s", name, how,
-               too_often ? ", for the fifth time in ten minutes: giving up" : "");
-    supervisor_note_failure(supervisor, stage, how);
-  }
+  lost(supervisor, stage, classify(supervisor, stage), how);
 }
 
 /* Called when no process of the stage is left. */

@@ -26,3 +26,5 @@ found evaluator EIO 'stat:.*/ema.safetensors#1$'
 found evaluator EMFILE 'open:run/checkpoints/step_00000000/(MANIFEST|vocab.txt)#1$'
 # A checkpoint that could not be looked at was reported as deleted.
 found evaluator EIO 'lstat:run/checkpoints/step_[0-9]*#[12]$'
+# A stage whose log could not be created once was given up instead of being started again.
+found up EMFILE 'create:run/logs/(packer|evaluator).0.log#1$'
