@@ -144,7 +144,9 @@ plm_status plm_socket_ask(const char *run, const char *request, int timeout_ms,
     status = plm_error_set(error, PLM_NOT_RUNNING, "%s is not running", run);
     plm_error_hint(error, "start it with `plm-pipeline up`");
   } else if ((status = check_peer(descriptor, path, error)) == PLM_OK) {
-    dprintf(descriptor, "%s\n", request);
+    /* if the supervisor has just ended, there is no answer; a signal would end this program */
+    if (send(descriptor, request, strlen(request), MSG_NOSIGNAL) >= 0)
+      (void)send(descriptor, "\n", 1, MSG_NOSIGNAL);
     status = read_reply(descriptor, timeout_ms, reply, error);
   }
   close(descriptor);
