@@ -192,21 +192,25 @@ class Chaos:
 
 
 def results(case):
-    """Final weights, and everything exact. Not compared are a checkpoint that could not be written,
-    which is reported as not published, and those of a drain, which an undisturbed run lacks."""
+    """Final weights, everything exact, and the steps that were reported. Not compared are a checkpoint that
+    could not be written, which is reported as not published, and those of a drain, which an undisturbed
+    run lacks."""
     trained = fault_case.result_of_training(case.run, STEPS)
     evaluated = fault_case.result_of_evaluation(case.run)
+    reported = {step for step, _ in evaluated}
     for key, line in list(evaluated.items()):
         drained = key[0] % EVERY != 0 and "skipped" not in line
         if drained or str(line.get("skipped", "")).startswith("not published"):
             evaluated.pop(key)
-    return trained, evaluated
+    return trained, evaluated, reported
 
 
 def check(case, reference):
     case.checkpoints_verify()
-    trained, evaluated = results(case)
+    trained, evaluated, reported = results(case)
     same(reference[0], trained, "training")
+    lost = reference[2] - reported
+    need(not lost, f"steps that the evaluator did not report: {sorted(lost)}")
     for key, line in evaluated.items():
         need(
             reference[1].get(key) == line,
