@@ -1,6 +1,7 @@
 /* The optimizer's passes over parameters in fp32: the decision on a step, Adam, and the moving
  * average. Muon is in ops_muon.cu. */
 #include "kernels/cuda/cuda_ops.cuh"
+#include "kernels/cuda/tensor_blocks.cuh"
 
 namespace
 {
@@ -17,8 +18,8 @@ void decide_update(struct plm_ops *ops, struct plm_update *update)
   plm_launch(plm_cuda_of(ops)->stream, decide_kernel, dim3(1), dim3(1), 0, update);
 }
 
-/* Many tensors in one launch: blocks [first_block[i], first_block[i + 1]) work on tensor i. Passed
- * by value; a launch's arguments may take 4 KB. */
+/* Many tensors in one launch (tensor_blocks.cuh). Passed by value; a launch's arguments may take
+ * 4 KB. */
 enum { TENSORS = 56 };
 struct Tensors {
   struct plm_adam_tensor of[TENSORS];
@@ -33,19 +34,10 @@ __global__ void adam_kernel(Tensors tensors)
 {
   const struct plm_update *update = tensors.update;
   if (update->decision.skipped) return;
-  int low = 0,
-      high =
-          tensors.count; /* binary search for the last tensor that begins at or before this block */
-  while (high - low > 1) {
-    const int middle = (low + high) / 2;
-    if (tensors.first_block[middle] <= blockIdx.x)
-      low = middle;
-    else
-      high = middle;
-  }
-  const struct plm_adam_tensor &t = tensors.of[low];
+  const int of = plm_tensor_of_block(tensors.first_block, tensors.count);
+  const struct plm_adam_tensor &t = tensors.of[of];
   const struct plm_adam_options &o = tensors.options;
-  const int64_t i = (int64_t)(blockIdx.x - tensors.first_block[low]) * THREADS + threadIdx.x;
+  const int64_t i = (int64_t)(blockIdx.x - tensors.first_block[of]) * THREADS + threadIdx.x;
   if (i >= (int64_t)t.n) return;
   const float rate = update->inputs.rate[t.rate];
   const float gradient = t.g[i] * update->decision.gradient_scale;

@@ -1,5 +1,6 @@
 /* Sums of gradients and losses. The order of each addition is fixed by the sizes. */
 #include "kernels/cuda/cuda_ops.cuh"
+#include "kernels/cuda/tensor_blocks.cuh"
 
 namespace
 {
@@ -8,8 +9,8 @@ enum { THREADS = 256, EACH = 4096, SUM_BLOCKS = plm_most_parts(1024) };
 
 /* ---- squares ---- */
 
-/* Many vectors in one launch: blocks [first_block[i], first_block[i + 1]) work on vector i. Passed
- * by value; a launch's arguments may take 4 KB. */
+/* Many vectors in one launch (tensor_blocks.cuh). Passed by value; a launch's arguments may take
+ * 4 KB. */
 enum { VECTORS = 128, VECTOR_BLOCKS = plm_most_parts(256) };
 struct Vectors {
   struct plm_array of[VECTORS];
@@ -20,18 +21,10 @@ struct Vectors {
 /* partial[block] = this block's part of the sum of squares of its vector */
 __global__ void squares_kernel(double *partial, Vectors vectors)
 {
-  int low = 0, high = vectors.count; /* binary search for the last vector that begins at or before
-                                        this block */
-  while (high - low > 1) {
-    const int middle = (low + high) / 2;
-    if (vectors.first_block[middle] <= blockIdx.x)
-      low = middle;
-    else
-      high = middle;
-  }
-  const struct plm_array &vector = vectors.of[low];
-  const unsigned block = blockIdx.x - vectors.first_block[low];
-  const int64_t blocks = vectors.first_block[low + 1] - vectors.first_block[low];
+  const int v = plm_tensor_of_block(vectors.first_block, vectors.count);
+  const struct plm_array &vector = vectors.of[v];
+  const unsigned block = blockIdx.x - vectors.first_block[v];
+  const int64_t blocks = vectors.first_block[v + 1] - vectors.first_block[v];
   double sum = 0;
   for (int64_t i = (int64_t)block * THREADS + threadIdx.x; i < (int64_t)vector.n;
        i += blocks * THREADS)
