@@ -2,23 +2,14 @@
 #include <dirent.h>
 #include <errno.h>
 #include <string.h>
-#include <sys/stat.h>
 
+#include "common/base/file.h"
 #include "common/run/run.h"
-
-static plm_status has_record(const char *previous, bool *found, struct plm_error *error)
-{
-  char record[PLM_PATH_SIZE];
-  struct stat information;
-  PLM_TRY(plm_path_join(record, previous, PLM_RUN_MOVING, error));
-  *found = lstat(record, &information) == 0;
-  if (*found || errno == ENOENT || errno == ENOTDIR) return PLM_OK;
-  return plm_error_errno(error, "cannot stat %s", record);
-}
 
 plm_status plm_run_find_move(const char *run, char previous[PLM_PATH_SIZE], bool *found,
                              struct plm_error *error)
 {
+  char record[PLM_PATH_SIZE];
   const struct dirent *entry;
   plm_status status = PLM_OK;
   *found = false;
@@ -30,7 +21,8 @@ plm_status plm_run_find_move(const char *run, char previous[PLM_PATH_SIZE], bool
     if (status != PLM_OK || entry == NULL) break;
     if (strncmp(entry->d_name, PLM_RUN_PREVIOUS, strlen(PLM_RUN_PREVIOUS)) != 0) continue;
     status = plm_path_join(previous, run, entry->d_name, error);
-    if (status == PLM_OK) status = has_record(previous, found, error);
+    if (status == PLM_OK) status = plm_path_join(record, previous, PLM_RUN_MOVING, error);
+    if (status == PLM_OK) status = plm_file_look(record, found, error);
   }
   closedir(folder);
   return status;

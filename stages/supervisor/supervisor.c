@@ -143,8 +143,8 @@ static void turn(struct plm_supervisor *supervisor)
   for (size_t i = 0; i < supervisor->count; i++) {
     supervised_tick(supervisor, &supervisor->stages[i], now_ms);
   }
-  (void)plm_lock_watch(supervisor->options.lock,
-                       NULL); /* other commands look for supervisor.lock */
+  /* other commands look for supervisor.lock, so it is created again if somebody removed it */
+  (void)plm_lock_watch(supervisor->options.lock, NULL);
   supervisor_decide(supervisor);
   supervisor_answer_ready(supervisor);
   exporter_update(supervisor);
