@@ -25,6 +25,12 @@ int plm_status_exit_code(plm_status status)
   return (unsigned)status < PLM_STATUS_COUNT ? statuses[status].exit_code : 1;
 }
 
+bool plm_status_may_pass(plm_status status)
+{
+  return status == PLM_IO || status == PLM_NO_MEMORY || status == PLM_NO_DESCRIPTORS ||
+         status == PLM_NO_SPACE;
+}
+
 plm_status(plm_error_set)(struct plm_error *error, plm_status status, const char *format, ...)
 {
   if (error == NULL) return status;

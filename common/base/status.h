@@ -10,6 +10,7 @@
 #define PLM_COMMON_BASE_STATUS_H
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 /* name, exit code of a program that ends with this status, text */
@@ -54,6 +55,9 @@ struct plm_error {
 /* The text of a status ("corrupt data"), and the exit code of a program that ends with it. */
 const char *plm_status_text(plm_status status);
 int plm_status_exit_code(plm_status status);
+/* Whether the same attempt may succeed later without any change by the user: after an error of
+ * input or output, or a lack of memory, descriptors or space. */
+bool plm_status_may_pass(plm_status status);
 
 /* Fills error (may be NULL), clears where and hint, and returns status, for
  * `return plm_error_set(...)`. */

@@ -62,8 +62,7 @@ static bool equal(const struct plm_manifest_stamp *a, const struct plm_manifest_
 
 bool plm_seen_may_pass(plm_status status)
 {
-  return status == PLM_IO || status == PLM_NO_MEMORY || status == PLM_NO_DESCRIPTORS ||
-         status == PLM_NO_SPACE || status == PLM_BUSY || status == PLM_TIMEOUT;
+  return plm_status_may_pass(status) || status == PLM_BUSY || status == PLM_TIMEOUT;
 }
 
 struct plm_seen *plm_seen_look(struct plm_seen_list *list, const char *checkpoints, uint64_t step)

@@ -72,15 +72,11 @@ static void lost(struct plm_supervisor *supervisor, struct supervised *stage,
   }
 }
 
-/* A lack of descriptors, memory or disk space may pass, as may an error of the disk. */
 static void could_not_start(struct plm_supervisor *supervisor, struct supervised *stage,
                             const struct plm_error *error)
 {
-  const plm_status status = error->status;
-  const bool may_pass = status == PLM_IO || status == PLM_NO_MEMORY || status == PLM_NO_SPACE ||
-                        status == PLM_NO_DESCRIPTORS;
-  const bool again =
-      may_pass && plm_stage_restart(supervisor->config, stage->kind) != PLM_RESTART_NO;
+  const bool again = plm_status_may_pass(error->status) &&
+                     plm_stage_restart(supervisor->config, stage->kind) != PLM_RESTART_NO;
   char how[256];
   snprintf(how, sizeof how, "could not be started: %.200s", error->what);
   move(stage, PLM_EVENT_START);
