@@ -121,6 +121,11 @@ NVCC ?= $(firstword $(wildcard $(CUDA_HOME:%=%/bin/nvcc)) $(shell command -v nvc
           $(wildcard /usr/local/cuda/bin/nvcc))
 CUDA ?= $(if $(NVCC),$(if $(SAN),0,1),0)
 CUDA_LIBRARY := $(LIB)/libplm_cuda.so
+# The engine of several ranks is left out with MPI=0, without mpi.h, and under sanitizers.
+MPI_FLAGS := $(shell pkg-config --cflags ompi-c 2>/dev/null)
+MPI_LIBS := $(shell pkg-config --libs ompi-c 2>/dev/null)
+MPI ?= $(if $(MPI_LIBS),$(if $(SAN),0,1),0)
+MPI_LIBRARY := $(LIB)/libplm_mpi.so
 PROGRAMS := $(BIN)/plm-pipeline $(BIN)/plm-packer $(BIN)/plm-trainer $(BIN)/plm-evaluator
 TEST_BIN := $(patsubst tests/%.c,$(BUILD)/tests/%,$(TEST_SRC))
 FUZZ_BIN := $(patsubst tests/%.c,$(BUILD)/tests/%,$(FUZZ_SRC))
@@ -130,7 +135,7 @@ GPU_BIN := $(patsubst tests/%.c,$(BUILD)/tests/%,$(GPU_SRC))
 
 # ---- building -----------------------------------------------------------------------------------
 .PHONY: all
-all: $(PROGRAMS) $(if $(filter-out 0,$(CUDA)),$(CUDA_LIBRARY)) ## build the four programs into build/bin, and the CUDA backend if nvcc is found (CUDA=0 leaves it out)
+all: $(PROGRAMS) $(if $(filter-out 0,$(CUDA)),$(CUDA_LIBRARY)) $(if $(filter-out 0,$(MPI)),$(MPI_LIBRARY)) ## build the four programs into build/bin, the CUDA backend if nvcc is found, and the MPI engine if Open MPI is (CUDA=0 and MPI=0 leave them out)
 
 # The operators, and the tests' reference computations in double precision, are compiled with -O3.
 $(BUILD)/obj/kernels/%.o: OPTIMISE := -O3
@@ -196,6 +201,13 @@ $(BUILD)/obj/library/%.o: %.c $(COMPILED_BY)
 	$(call say,CC,$< [library])
 	$(Q)$(CCACHE) $(CC) $(OPTIMISE) $(ALL_CFLAGS) -fPIC -fvisibility=hidden -MMD -MP -c $< -o $@
 LIBRARY_OBJ := $(BUILD)/obj/library/common/base/status.o
+# The engine that moves bytes between ranks. Only this library is linked with MPI.
+MPI_OBJ := $(patsubst %.c,$(BUILD)/obj/library/%.o,$(wildcard kernels/mpi/*.c) common/base/thread.c)
+$(BUILD)/obj/library/kernels/mpi/%.o: ALL_CFLAGS += $(patsubst -I%,-isystem %,$(MPI_FLAGS))
+$(MPI_LIBRARY): $(MPI_OBJ) $(LIBRARY_OBJ)
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -shared -o $@ $^ -Wl,-z,defs $(ALL_LDFLAGS) $(MPI_LIBS)
 # The emulated backend, in the form that programs load (PLM_CUDA_LIBRARY).
 EMULATED_LIBRARY := $(BUILD)/tests/lib/libplm_cuda_emulated.so
 $(EMULATED_LIBRARY): $(EMULATED_OBJ) $(LIBRARY_OBJ)
@@ -305,7 +317,8 @@ install: all install-files ## build and install into PREFIX (/usr/local); DESTDI
 install-files:
 	@install -d $(INSTALLED)/bin $(INSTALLED)/share/doc/plm-pipeline/doc
 	@install -m 755 $(PROGRAMS) $(INSTALLED)/bin
-	@if [ -e $(CUDA_LIBRARY) ]; then install -D -m 755 -t $(INSTALLED)/lib $(CUDA_LIBRARY); fi
+	@for library in $(CUDA_LIBRARY) $(MPI_LIBRARY); do \
+	  if [ -e $$library ]; then install -D -m 755 -t $(INSTALLED)/lib $$library; fi; done
 	@install -m 644 README.md LICENSE pipeline.yaml $(INSTALLED)/share/doc/plm-pipeline
 	@install -m 644 doc/*.md $(INSTALLED)/share/doc/plm-pipeline/doc
 	@install -d $(INSTALLED)/share/bash-completion/completions $(INSTALLED)/share/zsh/site-functions \
@@ -315,7 +328,7 @@ install-files:
 	@$(BIN)/plm-pipeline completion fish >$(INSTALLED)/share/fish/vendor_completions.d/plm-pipeline.fish
 	@echo "installed into $(INSTALLED): bin/plm-pipeline, plm-packer, plm-trainer, plm-evaluator"
 uninstall: ## remove what `make install` installed; takes the same PREFIX and DESTDIR
-	@rm -f $(patsubst %,$(INSTALLED)/bin/%,$(notdir $(PROGRAMS))) $(INSTALLED)/lib/libplm_cuda.so \
+	@rm -f $(patsubst %,$(INSTALLED)/bin/%,$(notdir $(PROGRAMS))) $(INSTALLED)/lib/libplm_cuda.so $(INSTALLED)/lib/libplm_mpi.so \
 	  $(INSTALLED)/share/bash-completion/completions/plm-pipeline \
 	  $(INSTALLED)/share/zsh/site-functions/_plm-pipeline \
 	  $(INSTALLED)/share/fish/vendor_completions.d/plm-pipeline.fish
@@ -334,7 +347,7 @@ venv: ## create the Python environment of the tests (build/venv)
 .PHONY: test tests
 # Tests do not need libplm_cuda.so: without a GPU they load the emulated backend instead. `make check`
 # compiles it, and `make gpu-check` runs it.
-tests: $(PROGRAMS) $(EMULATED_LIBRARY) $(if $(SAN),,$(FAULTS_LIBRARY)) $(STOP_LIBRARY) $(TEST_BIN) $(FUZZ_BIN) $(TOOL_BIN) $(BENCH_BIN) $(GPU_BIN) ## build all test programs
+tests: $(PROGRAMS) $(EMULATED_LIBRARY) $(if $(filter-out 0,$(MPI)),$(MPI_LIBRARY)) $(if $(SAN),,$(FAULTS_LIBRARY)) $(STOP_LIBRARY) $(TEST_BIN) $(FUZZ_BIN) $(TOOL_BIN) $(BENCH_BIN) $(GPU_BIN) ## build all test programs
 # PYTHON=0 leaves out PyTorch; the tests that need it are reported as skipped.
 PYTHON ?= 1
 test: deps $(if $(filter 0,$(PYTHON)),,venv) ## install what is missing, build, run every test; TESTS=PATTERN chooses, PYTHON=0 leaves out PyTorch

@@ -13,6 +13,7 @@
 #include "common/base/log.h"
 #include "kernels/backend_library.h"
 #include "kernels/cpu/processor.h"
+#include "kernels/library_path.h"
 
 #define LIBRARY_NAME "libplm_cuda.so"
 
@@ -41,25 +42,6 @@ static bool driver_library(void)
 }
 
 /* ---- the library --------------------------------------------------------------------------- */
-
-static plm_status library_path(char path[PLM_PATH_SIZE], struct plm_error *error)
-{
-  char program[PLM_PATH_SIZE];
-  const char *given = getenv(PLM_CUDA_LIBRARY);
-  if (given != NULL && *given != '\0') {
-    if (snprintf(path, PLM_PATH_SIZE, "%s", given) < PLM_PATH_SIZE) return PLM_OK;
-    return plm_error_set(error, PLM_LIMIT, PLM_CUDA_LIBRARY " is longer than %d bytes",
-                         PLM_PATH_SIZE - 1);
-  }
-  const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
-  if (length < 0) return plm_error_errno(error, "/proc/self/exe");
-  program[length] = '\0';
-  for (int i = 0; i < 2; i++) { /* cut off the program's name, then its folder's name */
-    char *slash = strrchr(program, '/');
-    if (slash != NULL) *slash = '\0';
-  }
-  return plm_path_join(path, program, "lib/" LIBRARY_NAME, error);
-}
 
 static plm_status check_library(const struct plm_backend_library *library, struct plm_error *error)
 {
@@ -102,7 +84,7 @@ static plm_status load(const char *path, const struct plm_backend_library **libr
 static plm_status find_library(const struct plm_backend_library **library, struct plm_error *error)
 {
   char path[PLM_PATH_SIZE];
-  PLM_TRY(library_path(path, error));
+  PLM_TRY(plm_library_path(LIBRARY_NAME, PLM_CUDA_LIBRARY, path, error));
   const plm_status status = load(path, library, error);
   if (status != PLM_OK) plm_error_where(error, "%s", path);
   return status;

@@ -16,6 +16,7 @@ struct plm_input {
   uint64_t g;                  /* chunks of the run before those of the next input */
   uint64_t epoch, chunk;       /* position of the feed */
   struct plm_hash fingerprint; /* of the corpus; zero if not known yet */
+  bool received_end;           /* rank 0 sends no more */
   volatile int stop;           /* polled by the feed's waits */
   pthread_t thread;
   bool started;
@@ -76,19 +77,75 @@ static plm_status learn_corpus(struct plm_input *input, struct plm_error *error)
   return PLM_OK;
 }
 
-static plm_status fill(struct plm_input *input, struct plm_input_slot *slot, uint64_t s,
-                       struct plm_error *error)
+/* The next chunks of the run: those of all ranks. */
+static plm_status receive(struct plm_input *input, struct plm_input_slot *slot,
+                          struct plm_error *error)
 {
   const struct plm_input_options *options = &input->options;
-  PLM_TRY(
-      plm_feed_next(options->feed, options->shape.step_chunks, &input->stop, &slot->batch, error));
+  const uint32_t chunks = options->shape.step_chunks * plm_ranks_count(options->ranks);
+  PLM_TRY(plm_feed_next(options->feed, chunks, &input->stop, &slot->batch, error));
   slot->batch.first_chunk = input->g; /* counts over the run, not over this feed */
   slot->batch.chunk_ids = NULL;
   input->g += slot->batch.chunks;
   PLM_TRY(learn_corpus(input, error));
   slot->fingerprint = input->fingerprint;
-  PLM_TRY(learn_epochs(input, slot, error));
-  return plm_step_input_fill(&slot->input, &options->shape, s, &slot->batch, error);
+  return learn_epochs(input, slot, error);
+}
+
+/* Once rank 0 has sent a batch, all ranks add up the totals, whatever happened to their part. */
+static plm_status fill_part(struct plm_input *input, struct plm_input_slot *slot, uint64_t s,
+                            const struct plm_batch *part, struct plm_error *error)
+{
+  struct plm_step_input *to = &slot->input;
+  const plm_status filled = plm_step_input_fill(to, &input->options.shape, s, part, error);
+  struct plm_step_totals totals = to->totals;
+  const plm_status added =
+      plm_rank_add_totals(input->options.ranks, &totals, filled == PLM_OK ? error : NULL);
+  if (filled != PLM_OK) return filled;
+  to->totals = totals;
+  return added;
+}
+
+static plm_status fill_as_other_rank(struct plm_input *input, struct plm_input_slot *slot,
+                                     uint64_t s, struct plm_error *error)
+{
+  PLM_TRY(plm_rank_receive_batch(input->options.ranks, &slot->part, &input->received_end, error));
+  if (input->received_end) return plm_error_set(error, PLM_INTERRUPTED, "rank 0 sends no more");
+  return fill_part(input, slot, s, &slot->part.batch, error);
+}
+
+static plm_status fill(struct plm_input *input, struct plm_input_slot *slot, uint64_t s,
+                       struct plm_error *error)
+{
+  const struct plm_input_options *options = &input->options;
+  if (!plm_ranks_first(options->ranks)) return fill_as_other_rank(input, slot, s, error);
+  PLM_TRY(receive(input, slot, error));
+  if (options->ranks == NULL)
+    return plm_step_input_fill(&slot->input, &options->shape, s, &slot->batch, error);
+  PLM_TRY(plm_rank_send_batch(options->ranks, &slot->batch, error));
+  const struct plm_batch part = plm_batch_slice(&slot->batch, 0, options->shape.step_chunks);
+  return fill_part(input, slot, s, &part, error);
+}
+
+/* Ends the exchange of chunks. Rank 0 may be sending what nobody needs any more; that is received
+ * and dropped. */
+static void end_batches(struct plm_input *input)
+{
+  struct plm_ranks *ranks = input->options.ranks;
+  struct plm_rank_batch dropped = {0};
+  if (ranks == NULL) return;
+  if (plm_ranks_first(ranks)) {
+    plm_rank_send_end(ranks);
+    return;
+  }
+  plm_status status = PLM_OK;
+  while (!input->received_end && status == PLM_OK) {
+    struct plm_step_totals nothing = {0};
+    status = plm_rank_receive_batch(ranks, &dropped, &input->received_end, NULL);
+    if (status == PLM_OK && !input->received_end)
+      status = plm_rank_add_totals(ranks, &nothing, NULL);
+  }
+  if (status == PLM_OK) plm_rank_batch_deinit(&dropped);
 }
 
 static bool stopping(const struct plm_input *input)
@@ -116,6 +173,7 @@ static void *run(void *context)
     pthread_cond_broadcast(&input->changed);
     pthread_mutex_unlock(&input->mutex);
   }
+  end_batches(input);
   pthread_mutex_lock(&input->mutex);
   input->ended = true;
   pthread_cond_broadcast(&input->changed);
@@ -180,6 +238,7 @@ void plm_input_close(struct plm_input *input)
   for (int i = 0; i < PLM_INPUT_RING; i++) {
     plm_step_input_deinit(&input->slots[i].input);
     free(input->slots[i].epoch_chunks);
+    plm_rank_batch_deinit(&input->slots[i].part);
     if (input->blocks[i] != NULL) ops->release_host(ops, input->blocks[i]);
   }
   free(input);
@@ -195,6 +254,16 @@ static void wait_a_little(struct plm_input *input)
     until.tv_sec++;
   }
   pthread_cond_timedwait(&input->changed, &input->mutex, &until);
+}
+
+bool plm_input_wait(struct plm_input *input, const volatile int *stop)
+{
+  const bool stopped = __atomic_load_n(stop, __ATOMIC_RELAXED) != 0;
+  pthread_mutex_lock(&input->mutex);
+  if (input->taken == input->filled && !input->ended && !stopped) wait_a_little(input);
+  const bool ready = input->taken < input->filled || input->ended;
+  pthread_mutex_unlock(&input->mutex);
+  return ready;
 }
 
 plm_status plm_input_next(struct plm_input *input, const volatile int *stop,

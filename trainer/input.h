@@ -2,11 +2,13 @@
  * while training runs, so that a step usually finds its input ready. The metric data_wait_ms is the
  * time that the trainer still waits.
  *
- * While the thread runs, only it calls the feed, except for plm_feed_release.
+ * While the thread runs, only it calls the feed, except for plm_feed_release. With several ranks,
+ * that of rank 0 also sends every other rank its chunks (trainer/ranks/rank_input.h).
  */
 #ifndef PLM_TRAINER_INPUT_H
 #define PLM_TRAINER_INPUT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/base/hash.h"
@@ -14,12 +16,14 @@
 #include "common/feed/feed.h"
 #include "common/plan/chunk.h"
 #include "trainer/data_cursor.h"
+#include "trainer/ranks/rank_input.h"
 #include "trainer/step_input.h"
 
 enum { PLM_INPUT_RING = 2 };
 
 struct plm_input_options {
-  struct plm_feed *feed;                /* positioned at cursor */
+  struct plm_feed *feed;                /* positioned at cursor; NULL on all ranks but the first */
+  struct plm_ranks *ranks;              /* borrowed; NULL: no other process takes part */
   struct plm_step_shape shape;          /* what it points to is borrowed */
   struct plm_ops *ops;                  /* allocates the host memory of the inputs */
   const struct plm_data_cursor *cursor; /* position of the run; read only by plm_input_open */
@@ -30,6 +34,7 @@ struct plm_input_options {
 struct plm_input_slot {
   struct plm_step_input input;
   struct plm_batch batch;      /* the feed's; first_chunk counts over the run */
+  struct plm_rank_batch part;  /* what rank 0 sent, on the other ranks */
   struct plm_hash fingerprint; /* of the corpus it came from */
   uint64_t first_epoch;   /* the batch's chunks come from epoch_count epochs, from this one on */
   uint64_t *epoch_chunks; /* (epoch_count) chunks of each of these epochs */
@@ -48,6 +53,8 @@ void plm_input_close(struct plm_input *input); /* NULL is fine */
  * plm_feed_next, plm_feed_epoch_chunks and plm_step_input_fill for that step. */
 plm_status plm_input_next(struct plm_input *input, const volatile int *stop,
                           struct plm_input_slot **slot, struct plm_error *error);
+/* Waits a little. True if plm_input_next would return at once. Ends early once *stop is nonzero. */
+bool plm_input_wait(struct plm_input *input, const volatile int *stop);
 /* The input that plm_input_next would return, if it is ready now, else NULL. It stays in the ring.
  */
 const struct plm_input_slot *plm_input_peek(struct plm_input *input);

@@ -58,7 +58,7 @@ plm_status plm_memory_plan(const struct plm_config *config, const struct plm_ops
       .max_chunks = micro_chunks, .training = true, .recompute = config->trainer.recompute};
   *plan = (struct plm_memory_plan){0};
   PLM_TRY(plm_model_memory(&config->model, ops->act_bytes, &options, &memory, error));
-  PLM_TRY(plm_optimizer_memory(config, ops, &optimizer, &scratch, error));
+  PLM_TRY(plm_optimizer_memory(config, ops, NULL, &optimizer, &scratch, error));
   PLM_TRY(count_parameters(config, &plan->parameters, &arena_bytes, error));
   PLM_TRY(count_inputs(config, shares, micro_chunks, &device_inputs, &host_inputs, error));
   const uint64_t masks =

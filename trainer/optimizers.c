@@ -11,16 +11,20 @@
 enum rule { RULE_ADAM, RULE_MUON };
 static const double adam_eps = 1e-8;
 
+/* Offsets of a parameter in the arenas on the device; only held parameters have them. */
 struct slot {
   const struct plm_parameter *parameter;
   enum rule rule;
-  size_t second_offset; /* of Adam's second moment; the first moment has the parameter's offset */
+  bool held;
+  size_t first;  /* of the momentum or Adam's first moment, and of the average */
+  size_t second; /* of Adam's second moment */
 };
 
 struct plm_optimizer {
   const struct plm_config_trainer *trainer;
   struct plm_model *model;
   struct plm_ops *ops;
+  const struct plm_held *held; /* NULL: all parameters */
   struct slot *slots;
   size_t slot_count;
   struct plm_optimizer_tensor *tensors;
@@ -28,18 +32,23 @@ struct plm_optimizer {
   struct plm_muon_matrix *matrices; /* (slot_count), the first matrix_count are used */
   struct plm_adam_tensor *adam;
   size_t matrix_count, adam_count;
-  size_t arena_elements, second_elements;
+  size_t first_held, second_held;            /* elements on the device */
+  struct plm_optimizer_sizes sizes;          /* of a snapshot */
   float *first, *second, *average, *scratch; /* device */
   uint64_t updates;
 };
 
+bool plm_optimizer_is_muon(const struct plm_config_trainer *trainer,
+                           const struct plm_parameter *parameter)
+{
+  return trainer->optimizer.name == PLM_OPTIMIZER_MUON && parameter->group == PLM_GROUP_HIDDEN &&
+         parameter->ndim == 2;
+}
+
 static enum rule rule_of(const struct plm_config_trainer *trainer,
                          const struct plm_parameter *parameter)
 {
-  return trainer->optimizer.name == PLM_OPTIMIZER_MUON && parameter->group == PLM_GROUP_HIDDEN &&
-                 parameter->ndim == 2
-             ? RULE_MUON
-             : RULE_ADAM;
+  return plm_optimizer_is_muon(trainer, parameter) ? RULE_MUON : RULE_ADAM;
 }
 
 struct plm_learning_rates plm_optimizer_rates(const struct plm_config_trainer *trainer, uint64_t s)
@@ -60,55 +69,69 @@ static size_t aligned(size_t count)
   return (count + 15) / 16 * 16;
 }
 
-struct sizes {
-  size_t second, scratch; /* elements */
+struct need {
+  size_t first, second, scratch; /* elements */
 };
 
-/* matrices: scratch memory with room for count elements. */
-static struct sizes sizes_of(const struct plm_config_trainer *trainer, const struct plm_ops *ops,
-                             const struct plm_parameter *table, size_t count,
-                             struct plm_muon_matrix *matrices)
+/* What the device needs for the held parameters. matrices: scratch memory with room for count
+ * elements. */
+static struct need need_of(const struct plm_config_trainer *trainer, const struct plm_ops *ops,
+                           const struct plm_parameter *table, size_t count, size_t arena,
+                           const struct plm_held *held, struct plm_muon_matrix *matrices)
 {
-  struct sizes sizes = {0};
+  struct need need = {0};
   size_t muon = 0;
   for (size_t i = 0; i < count; i++) {
+    if (!plm_is_held(held, i)) continue;
+    need.first += aligned(table[i].count);
     if (rule_of(trainer, &table[i]) == RULE_ADAM) {
-      sizes.second += aligned(table[i].count);
+      need.second += aligned(table[i].count);
       continue;
     }
     matrices[muon++] = (struct plm_muon_matrix){.rows = table[i].rows, .cols = table[i].cols};
   }
-  sizes.scratch = ops->muon_scratch(ops, matrices, muon);
-  return sizes;
+  if (held == NULL) need.first = arena;
+  need.scratch = ops->muon_scratch(ops, matrices, muon);
+  return need;
 }
 
-static void add_tensor(struct plm_optimizer *optimizer, const struct plm_parameter *parameter,
-                       const char *suffix, bool second, size_t offset)
+static void add_tensor(struct plm_optimizer *optimizer, size_t parameter, const char *suffix,
+                       bool second, size_t offset)
 {
+  const struct plm_parameter *of = optimizer->slots[parameter].parameter;
   struct plm_optimizer_tensor *tensor = &optimizer->tensors[optimizer->tensor_count++];
-  *tensor = (struct plm_optimizer_tensor){.rows = parameter->rows,
-                                          .cols = parameter->cols,
-                                          .ndim = parameter->ndim,
+  *tensor = (struct plm_optimizer_tensor){.rows = of->rows,
+                                          .cols = of->cols,
+                                          .ndim = of->ndim,
+                                          .parameter = parameter,
                                           .second = second,
                                           .offset = offset,
-                                          .count = parameter->count};
-  snprintf(tensor->name, sizeof tensor->name, "%s.%s", parameter->name, suffix);
+                                          .count = of->count};
+  snprintf(tensor->name, sizeof tensor->name, "%s.%s", of->name, suffix);
 }
 
+/* If everything is held, the arenas have the layout of a snapshot. */
 static void lay_out(struct plm_optimizer *optimizer, const struct plm_parameter *table)
 {
   for (size_t i = 0; i < optimizer->slot_count; i++) {
     struct slot *slot = &optimizer->slots[i];
-    *slot = (struct slot){.parameter = &table[i], .rule = rule_of(optimizer->trainer, &table[i])};
+    *slot =
+        (struct slot){.parameter = &table[i],
+                      .rule = rule_of(optimizer->trainer, &table[i]),
+                      .held = plm_is_held(optimizer->held, i),
+                      .first = optimizer->held == NULL ? table[i].offset : optimizer->first_held,
+                      .second = optimizer->second_held};
+    if (slot->held) optimizer->first_held += aligned(table[i].count);
     if (slot->rule == RULE_MUON) {
-      add_tensor(optimizer, &table[i], "momentum", false, table[i].offset);
+      add_tensor(optimizer, i, "momentum", false, table[i].offset);
       continue;
     }
-    slot->second_offset = optimizer->second_elements;
-    optimizer->second_elements += aligned(table[i].count);
-    add_tensor(optimizer, &table[i], "first_moment", false, table[i].offset);
-    add_tensor(optimizer, &table[i], "second_moment", true, slot->second_offset);
+    add_tensor(optimizer, i, "first_moment", false, table[i].offset);
+    add_tensor(optimizer, i, "second_moment", true, optimizer->sizes.second);
+    optimizer->sizes.second += aligned(table[i].count);
+    if (slot->held) optimizer->second_held += aligned(table[i].count);
   }
+  if (optimizer->held == NULL) optimizer->first_held = optimizer->sizes.first;
 }
 
 static plm_status take(struct plm_ops *ops, size_t elements, float **buffer,
@@ -129,13 +152,14 @@ static void describe(struct plm_optimizer *optimizer)
   const struct plm_config_optimizer *options = &optimizer->trainer->optimizer;
   for (size_t i = 0; i < optimizer->slot_count; i++) {
     const struct slot *slot = &optimizer->slots[i];
+    if (!slot->held) continue;
     const struct plm_parameter *parameter = slot->parameter;
     const double rows = (double)parameter->rows, cols = (double)parameter->cols;
     const float decay = parameter->decay ? (float)options->weight_decay : 0;
     if (slot->rule == RULE_MUON)
       optimizer->matrices[optimizer->matrix_count++] =
           (struct plm_muon_matrix){.w = parameters + parameter->offset,
-                                   .momentum = optimizer->first + parameter->offset,
+                                   .momentum = optimizer->first + slot->first,
                                    .g = gradients + parameter->offset,
                                    .rows = parameter->rows,
                                    .cols = parameter->cols,
@@ -147,8 +171,8 @@ static void describe(struct plm_optimizer *optimizer)
     else
       optimizer->adam[optimizer->adam_count++] =
           (struct plm_adam_tensor){.w = parameters + parameter->offset,
-                                   .m = optimizer->first + parameter->offset,
-                                   .v = optimizer->second + slot->second_offset,
+                                   .m = optimizer->first + slot->first,
+                                   .v = optimizer->second + slot->second,
                                    .g = gradients + parameter->offset,
                                    .n = parameter->count,
                                    .weight_decay = decay,
@@ -156,43 +180,61 @@ static void describe(struct plm_optimizer *optimizer)
   }
 }
 
-plm_status plm_optimizer_open(const struct plm_config_trainer *trainer, struct plm_model *model,
-                              struct plm_optimizer **out, struct plm_error *error)
+static plm_status take_tables(struct plm_optimizer *optimizer, size_t count,
+                              struct plm_error *error)
 {
-  size_t count;
-  const struct plm_parameter *table = plm_model_table(model, &count);
-  struct plm_optimizer *optimizer = calloc(1, sizeof *optimizer);
-  if (optimizer == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for the optimizer");
-  optimizer->trainer = trainer;
-  optimizer->model = model;
-  optimizer->ops = plm_model_ops(model);
   optimizer->slot_count = count;
-  optimizer->arena_elements = plm_model_arena_elements(model);
   optimizer->slots = calloc(count, sizeof *optimizer->slots);
   optimizer->tensors = calloc(2 * count, sizeof *optimizer->tensors);
-  plm_status status = PLM_OK;
   optimizer->matrices = calloc(count, sizeof *optimizer->matrices);
   optimizer->adam = calloc(count, sizeof *optimizer->adam);
   if (optimizer->slots == NULL || optimizer->tensors == NULL || optimizer->matrices == NULL ||
-      optimizer->adam == NULL) {
-    status = plm_error_set(error, PLM_NO_MEMORY, "no memory for the optimizer's tables");
-    goto failed;
-  }
-  lay_out(optimizer, table);
+      optimizer->adam == NULL)
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory for the optimizer's tables");
+  return PLM_OK;
+}
+
+static plm_status take_arenas(struct plm_optimizer *optimizer, const struct need *need,
+                              struct plm_error *error)
+{
   struct plm_ops *ops = optimizer->ops;
-  const struct sizes sizes = sizes_of(trainer, ops, table, count, optimizer->matrices);
-  PLM_ASSERT(sizes.second == optimizer->second_elements);
-  PLM_TRY_GOTO(status, take(ops, optimizer->arena_elements, &optimizer->first, error), failed);
-  PLM_TRY_GOTO(status, take(ops, sizes.second, &optimizer->second, error), failed);
-  PLM_TRY_GOTO(status, take(ops, sizes.scratch, &optimizer->scratch, error), failed);
-  if (trainer->ema > 0)
-    PLM_TRY_GOTO(status, take(ops, optimizer->arena_elements, &optimizer->average, error), failed);
+  PLM_ASSERT(need->first == optimizer->first_held && need->second == optimizer->second_held);
+  PLM_TRY(take(ops, need->first, &optimizer->first, error));
+  PLM_TRY(take(ops, need->second, &optimizer->second, error));
+  PLM_TRY(take(ops, need->scratch, &optimizer->scratch, error));
+  if (optimizer->trainer->ema > 0) PLM_TRY(take(ops, need->first, &optimizer->average, error));
+  return PLM_OK;
+}
+
+plm_status plm_optimizer_open(const struct plm_config_trainer *trainer, struct plm_model *model,
+                              const struct plm_held *held, struct plm_optimizer **out,
+                              struct plm_error *error)
+{
+  size_t count;
+  const struct plm_parameter *table = plm_model_table(model, &count);
+  const size_t arena = plm_model_arena_elements(model);
+  struct plm_optimizer *optimizer = calloc(1, sizeof *optimizer);
+  if (optimizer == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for the optimizer");
+  *optimizer = (struct plm_optimizer){.trainer = trainer,
+                                      .model = model,
+                                      .ops = plm_model_ops(model),
+                                      .held = held,
+                                      .sizes = {.first = arena}};
+  if (trainer->ema > 0) optimizer->sizes.average = arena;
+  plm_status status = take_tables(optimizer, count, error);
+  if (status == PLM_OK) {
+    lay_out(optimizer, table);
+    const struct need need =
+        need_of(trainer, optimizer->ops, table, count, arena, held, optimizer->matrices);
+    status = take_arenas(optimizer, &need, error);
+  }
+  if (status != PLM_OK) {
+    plm_optimizer_close(optimizer);
+    return status;
+  }
   describe(optimizer);
   *out = optimizer;
   return PLM_OK;
-failed:
-  plm_optimizer_close(optimizer);
-  return status;
 }
 
 void plm_optimizer_close(struct plm_optimizer *optimizer)
@@ -210,7 +252,8 @@ void plm_optimizer_close(struct plm_optimizer *optimizer)
 }
 
 plm_status plm_optimizer_memory(const struct plm_config *config, const struct plm_ops *ops,
-                                uint64_t *bytes, uint64_t *scratch_bytes, struct plm_error *error)
+                                const struct plm_held *held, uint64_t *bytes,
+                                uint64_t *scratch_bytes, struct plm_error *error)
 {
   struct plm_parameter *table = NULL;
   size_t count, arena;
@@ -220,21 +263,30 @@ plm_status plm_optimizer_memory(const struct plm_config *config, const struct pl
     free(table);
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for the optimizer's tables");
   }
-  const struct sizes sizes = sizes_of(&config->trainer, ops, table, count, matrices);
+  const struct need need = need_of(&config->trainer, ops, table, count, arena, held, matrices);
   free(matrices);
   free(table);
-  *scratch_bytes = sizes.scratch * sizeof(float);
+  *scratch_bytes = need.scratch * sizeof(float);
   *bytes =
-      (arena * (config->trainer.ema > 0 ? 2 : 1) + sizes.second + sizes.scratch) * sizeof(float);
+      (need.first * (config->trainer.ema > 0 ? 2 : 1) + need.second + need.scratch) * sizeof(float);
   return PLM_OK;
 }
 
 void plm_optimizer_start_average(struct plm_optimizer *optimizer)
 {
+  struct plm_ops *ops = optimizer->ops;
+  const float *weights = plm_model_parameter_arena(optimizer->model);
   if (optimizer->average == NULL) return;
-  optimizer->ops->copy(optimizer->ops, optimizer->average,
-                       plm_model_parameter_arena(optimizer->model),
-                       optimizer->arena_elements * sizeof(float));
+  if (optimizer->held == NULL) {
+    ops->copy(ops, optimizer->average, weights, optimizer->first_held * sizeof(float));
+    return;
+  }
+  for (size_t i = 0; i < optimizer->slot_count; i++) {
+    const struct slot *slot = &optimizer->slots[i];
+    if (slot->held)
+      ops->copy(ops, optimizer->average + slot->first, weights + slot->parameter->offset,
+                slot->parameter->count * sizeof(float));
+  }
 }
 
 void plm_optimizer_prepare(const struct plm_optimizer *optimizer, uint64_t s,
@@ -252,6 +304,22 @@ void plm_optimizer_prepare(const struct plm_optimizer *optimizer, uint64_t s,
   inputs->average_decay = (float)plm_schedule_ema_decay(trainer->ema, optimizer->updates);
 }
 
+static void update_average(struct plm_optimizer *optimizer, const struct plm_update *update)
+{
+  struct plm_ops *ops = optimizer->ops;
+  const float *weights = plm_model_parameter_arena(optimizer->model);
+  if (optimizer->held == NULL) {
+    ops->average_step(ops, optimizer->average, weights, optimizer->first_held, update);
+    return;
+  }
+  for (size_t i = 0; i < optimizer->slot_count; i++) {
+    const struct slot *slot = &optimizer->slots[i];
+    if (slot->held)
+      ops->average_step(ops, optimizer->average + slot->first, weights + slot->parameter->offset,
+                        slot->parameter->count, update);
+  }
+}
+
 void plm_optimizer_update(struct plm_optimizer *optimizer, const struct plm_update *update)
 {
   struct plm_ops *ops = optimizer->ops;
@@ -260,10 +328,7 @@ void plm_optimizer_update(struct plm_optimizer *optimizer, const struct plm_upda
       .beta1 = (float)betas[0], .beta2 = (float)betas[1], .eps = (float)adam_eps};
   ops->adam_step(ops, optimizer->adam, optimizer->adam_count, &adam, update);
   ops->muon_step(ops, optimizer->matrices, optimizer->matrix_count, optimizer->scratch, update);
-  if (optimizer->average != NULL)
-    ops->average_step(ops, optimizer->average, plm_model_parameter_arena(optimizer->model),
-                      optimizer->arena_elements, update);
-  plm_model_weights_changed(optimizer->model);
+  if (optimizer->average != NULL) update_average(optimizer, update);
 }
 
 uint64_t plm_optimizer_updates(const struct plm_optimizer *optimizer)
@@ -276,15 +341,32 @@ void plm_optimizer_set_updates(struct plm_optimizer *optimizer, uint64_t updates
   optimizer->updates = updates;
 }
 
+float *plm_optimizer_tensor_data(struct plm_optimizer *optimizer, size_t i)
+{
+  const struct slot *slot = &optimizer->slots[optimizer->tensors[i].parameter];
+  if (!slot->held) return NULL;
+  return optimizer->tensors[i].second ? optimizer->second + slot->second
+                                      : optimizer->first + slot->first;
+}
+
+float *plm_optimizer_average_data(struct plm_optimizer *optimizer, size_t parameter)
+{
+  const struct slot *slot = &optimizer->slots[parameter];
+  return slot->held && optimizer->average != NULL ? optimizer->average + slot->first : NULL;
+}
+
+struct plm_optimizer_sizes plm_optimizer_sizes(const struct plm_optimizer *optimizer)
+{
+  return optimizer->sizes;
+}
+
 struct plm_optimizer_state plm_optimizer_state(struct plm_optimizer *optimizer)
 {
+  PLM_ASSERT(optimizer->held == NULL);
   return (struct plm_optimizer_state){
       .first = optimizer->first,
       .second = optimizer->second,
       .average = optimizer->average,
-      .first_count = optimizer->arena_elements,
-      .second_count = optimizer->second_elements,
-      .average_count = optimizer->average == NULL ? 0 : optimizer->arena_elements,
   };
 }
 

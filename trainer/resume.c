@@ -13,6 +13,7 @@
 #include "common/ops/device.h"
 #include "common/plan/plan.h"
 #include "common/run/run.h"
+#include "trainer/ranks/rank_tensors.h"
 #include "trainer/share_sums.h"
 #include "trainer/step_chunks.h"
 
@@ -107,11 +108,26 @@ void plm_resume_request(const struct plm_resolved *saved, const struct plm_confi
   request->isa = saved->isa;
 }
 
+static bool is_power_of_two(uint32_t number)
+{
+  return number > 0 && (number & (number - 1)) == 0;
+}
+
+/* Whether the sum over the shares has the same order with either number of ranks: its tree is cut
+ * between ranks only if each has a power of two of shares. */
+static bool ranks_keep_sums(uint32_t shares, uint32_t before, uint32_t now)
+{
+  if (before == now) return true;
+  return before > 0 && shares % before == 0 && shares % now == 0 &&
+         is_power_of_two(shares / before) && is_power_of_two(shares / now);
+}
+
 uint32_t plm_resume_shares(const struct plm_resolved *saved, const struct plm_config *config)
 {
   const uint32_t shares = saved->shares;
   if (config->trainer.shares == 0 && shares > 0 && shares <= PLM_SHARES_MAX &&
-      plm_trainer_step_chunks(config) % shares == 0)
+      plm_trainer_step_chunks(config) % shares == 0 &&
+      ranks_keep_sums(shares, saved->ranks, config->trainer.ranks))
     return shares;
   return plm_trainer_new_shares(config);
 }
@@ -121,7 +137,8 @@ void plm_resume_compare(struct plm_trainer_state *state, const struct plm_resolv
   const struct plm_resolved *saved = &state->resolved;
   compare_text(state, "device", saved->device, today->device);
   compare_text(state, "precision", saved->precision, today->precision);
-  compare_number(state, "ranks", saved->ranks, today->ranks);
+  if (!ranks_keep_sums(saved->shares, saved->ranks, today->ranks))
+    compare_number(state, "ranks", saved->ranks, today->ranks);
   compare_number(state, "shares of a step", saved->shares, today->shares);
   compare_number(state, "chunks of a micro-batch", saved->micro_chunks, today->micro_chunks);
   compare_text(state, "plm-trainer", saved->version, today->version);
@@ -147,18 +164,21 @@ static plm_status check_tensor(const struct plm_tensor_info *tensor, const char 
   return PLM_OK;
 }
 
-static plm_status load_moments(const struct plm_safetensors *file, struct plm_ops *ops,
-                               struct plm_optimizer *optimizer, struct plm_error *error)
+/* Loads the moments; with ranks, sends each to the rank that holds it. */
+static plm_status load_moments(const struct plm_safetensors *file, const struct plm_resume_to *to,
+                               struct plm_error *error)
 {
-  const struct plm_optimizer_state state = plm_optimizer_state(optimizer);
+  struct plm_ops *ops = plm_model_ops(to->model);
   size_t count;
-  const struct plm_optimizer_tensor *tensors = plm_optimizer_tensors(optimizer, &count);
+  const struct plm_optimizer_tensor *tensors = plm_optimizer_tensors(to->optimizer, &count);
   for (size_t i = 0; i < count; i++) {
     const size_t bytes = tensors[i].count * sizeof(float);
     const struct plm_tensor_info *tensor = plm_safetensors_find(file, tensors[i].name);
     PLM_TRY(check_tensor(tensor, tensors[i].name, PLM_F32, bytes, error));
-    float *to = (tensors[i].second ? state.second : state.first) + tensors[i].offset;
-    ops->upload(ops, to, tensor->data, bytes);
+    if (to->ranks == NULL)
+      ops->upload(ops, plm_optimizer_tensor_data(to->optimizer, i), tensor->data, bytes);
+    else
+      PLM_TRY(plm_rank_place_tensor(to->ranks, to->owners, to->optimizer, i, tensor->data, error));
   }
   return PLM_OK;
 }
@@ -180,36 +200,57 @@ static plm_status load_clip(const struct plm_safetensors *file, struct plm_clip 
 
 /* Loads the average into the model's parameters, from where it is copied; only those can be read
  * from a file. The caller loads the weights afterwards. */
-static plm_status load_average(const char *directory, struct plm_model *model,
-                               struct plm_optimizer *optimizer, struct plm_error *error)
+static plm_status load_average(const char *directory, const struct plm_resume_to *to,
+                               struct plm_error *error)
 {
   char path[PLM_PATH_SIZE];
   bool exists;
-  if (plm_optimizer_state(optimizer).average == NULL) return PLM_OK;
   PLM_TRY(plm_path_join(path, directory, "ema.safetensors", error));
   PLM_TRY(plm_file_look(path, &exists, error));
-  PLM_TRY(plm_parameters_load(directory, exists ? "ema.safetensors" : "model.safetensors", model,
-                              error));
-  plm_optimizer_start_average(optimizer);
+  PLM_TRY(plm_parameters_load(directory, exists ? "ema.safetensors" : "model.safetensors",
+                              to->model, error));
+  if (to->ranks != NULL) PLM_TRY(plm_rank_share_weights(to->ranks, to->model, error));
+  plm_optimizer_start_average(to->optimizer);
   return PLM_OK;
 }
 
-plm_status plm_resume_load_tensors(const char *directory, struct plm_model *model,
-                                   struct plm_optimizer *optimizer, struct plm_clip *clip,
-                                   struct plm_error *error)
+static plm_status load_optimizer(const char *path, const struct plm_resume_to *to,
+                                 struct plm_error *error)
 {
-  char path[PLM_PATH_SIZE];
-  PLM_TRY(load_average(directory, model, optimizer, error));
-  PLM_TRY(plm_parameters_load(directory, "model.safetensors", model, error));
-  PLM_TRY(plm_path_join(path, directory, "optimizer.safetensors", error));
   struct plm_safetensors *file = NULL;
   PLM_TRY(plm_safetensors_open(path, &file, error));
-  plm_status status = load_moments(file, plm_model_ops(model), optimizer, error);
-  if (status == PLM_OK) status = load_clip(file, clip, error);
+  plm_status status = load_moments(file, to, error);
+  if (status == PLM_OK) status = load_clip(file, to->clip, error);
   plm_safetensors_close(file);
   if (status == PLM_FORMAT) {
     plm_error_where(error, "%s", path);
     plm_error_hint(error, "trainer.optimizer.name must be the one that the run began with");
   }
   return status;
+}
+
+plm_status plm_resume_load_tensors(const char *directory, const struct plm_resume_to *to,
+                                   struct plm_error *error)
+{
+  char path[PLM_PATH_SIZE];
+  if (plm_optimizer_sizes(to->optimizer).average > 0) PLM_TRY(load_average(directory, to, error));
+  PLM_TRY(plm_parameters_load(directory, "model.safetensors", to->model, error));
+  if (to->ranks != NULL) PLM_TRY(plm_rank_share_weights(to->ranks, to->model, error));
+  PLM_TRY(plm_path_join(path, directory, "optimizer.safetensors", error));
+  PLM_TRY(load_optimizer(path, to, error));
+  return to->ranks == NULL ? PLM_OK : plm_rank_share_clip(to->ranks, to->clip, error);
+}
+
+plm_status plm_resume_receive_tensors(const struct plm_resume_to *to, struct plm_error *error)
+{
+  size_t count;
+  plm_optimizer_tensors(to->optimizer, &count);
+  if (plm_optimizer_sizes(to->optimizer).average > 0) {
+    PLM_TRY(plm_rank_share_weights(to->ranks, to->model, error));
+    plm_optimizer_start_average(to->optimizer);
+  }
+  PLM_TRY(plm_rank_share_weights(to->ranks, to->model, error));
+  for (size_t i = 0; i < count; i++)
+    PLM_TRY(plm_rank_place_tensor(to->ranks, to->owners, to->optimizer, i, NULL, error));
+  return plm_rank_share_clip(to->ranks, to->clip, error);
 }

@@ -11,6 +11,7 @@
 #include "common/ops/open.h"
 #include "trainer/clip.h"
 #include "trainer/optimizers.h"
+#include "trainer/ranks/ranks.h"
 #include "trainer/trainer_state.h"
 
 /* Finds the newest checkpoint of a run that verifies. *found is false if the run has no
@@ -29,21 +30,32 @@ plm_status plm_resume_read_state(const char *directory, const struct plm_config 
  * saved choice is taken. request then points into saved. */
 void plm_resume_request(const struct plm_resolved *saved, const struct plm_config *config,
                         struct plm_ops_request *request);
+/* The number of shares of a resumed run: trainer.shares or, if that is 0, the saved number, unless
+ * it does not divide the step any more, or the number of ranks changed to one that would add the
+ * shares in another order. */
+uint32_t plm_resume_shares(const struct plm_resolved *saved, const struct plm_config *config);
 /* Compares what was opened with the saved choices. For each difference plm_resume_inexact is
  * called. If the device differs, differences that follow from that are left out. */
-/* The number of shares of a resumed run: trainer.shares or, if that is 0, the saved number, unless
- * it does not divide the step any more. */
-uint32_t plm_resume_shares(const struct plm_resolved *saved, const struct plm_config *config);
 void plm_resume_compare(struct plm_trainer_state *state, const struct plm_resolved *today);
 
 /* Logs why the resume is not bit-exact and sets state->exact to false. */
 void plm_resume_inexact(struct plm_trainer_state *state, const char *what, const char *before,
                         const char *now);
 
-/* Loads the checkpoint's weights, moments, average and clip history. Without ema.safetensors (EMA
- * was off before) the average starts at the weights. */
-plm_status plm_resume_load_tensors(const char *directory, struct plm_model *model,
-                                   struct plm_optimizer *optimizer, struct plm_clip *clip,
+/* Where the tensors of a checkpoint go. Everything is borrowed. */
+struct plm_resume_to {
+  struct plm_model *model;
+  struct plm_optimizer *optimizer;
+  struct plm_clip *clip;
+  struct plm_ranks *ranks; /* NULL: no other process takes part */
+  const uint32_t *owners;  /* by parameter, if there are ranks */
+};
+
+/* Loads the checkpoint's weights, moments, average and clip history, on rank 0 also for the others.
+ * Without ema.safetensors (EMA was off before) the average starts at the weights. */
+plm_status plm_resume_load_tensors(const char *directory, const struct plm_resume_to *to,
                                    struct plm_error *error);
+/* The other ranks' part of it. */
+plm_status plm_resume_receive_tensors(const struct plm_resume_to *to, struct plm_error *error);
 
 #endif

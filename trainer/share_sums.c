@@ -81,3 +81,8 @@ void plm_share_sums_add(struct plm_share_sums *sums, uint32_t share)
     if ((sums->shares >> level & 1) != 0) add_held(sums, level);
   ops->sum_in_order(ops, sums->loss_sum, sums->losses, sums->shares);
 }
+
+const double *plm_share_sums_losses(const struct plm_share_sums *sums)
+{
+  return sums->shares == 1 ? sums->loss_sum : sums->losses;
+}

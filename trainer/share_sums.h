@@ -34,4 +34,7 @@ void plm_share_sums_close(struct plm_share_sums *sums); /* NULL is fine */
  * the step. Asynchronous. */
 void plm_share_sums_add(struct plm_share_sums *sums, uint32_t share);
 
+/* The loss of each share (device), after all shares of a step were added. */
+const double *plm_share_sums_losses(const struct plm_share_sums *sums);
+
 #endif

@@ -27,7 +27,8 @@ struct plm_step {
   struct plm_update *update; /* device */
   struct plm_update *host;   /* copied to update and back */
   struct plm_share_sums *sums;
-  struct plm_array *gradients; /* of each parameter */
+  struct plm_exchange *exchange; /* NULL: no other process takes part */
+  struct plm_array *gradients;   /* of each parameter */
   size_t parameters;
   double *squares; /* device: squared norm of each parameter's gradient */
   double flops;    /* of the running step */
@@ -75,6 +76,9 @@ static plm_status take(struct plm_step *step, struct plm_error *error)
   PLM_TRY(plm_share_sums_open(ops, step->shape.shares, plm_model_gradient_arena(model),
                               plm_model_arena_elements(model), &step->update->sums.loss,
                               &step->sums, error));
+  if (step->parts.ranks != NULL)
+    PLM_TRY(plm_exchange_open(step->parts.ranks, model, step->parts.owners, step->shape.shares,
+                              &step->exchange, error));
   return list_gradients(step, error);
 }
 
@@ -92,6 +96,7 @@ plm_status plm_step_open(const struct plm_step_parts *parts, struct plm_step **o
                                         .micro_chunks = parts->micro_chunks,
                                         .max_length = parts->max_length,
                                         .shares = parts->shares};
+  if (parts->ranks != NULL) step->shape.first_chunk = parts->ranks->rank * parts->step_chunks;
   step->layout = plm_step_micro_layout(&step->shape);
   const plm_status status = take(step, error);
   if (status != PLM_OK) {
@@ -108,6 +113,7 @@ void plm_step_close(struct plm_step *step)
   for (int i = 0; i < step->recorded_count; i++)
     if (step->recorded[i].recording != NULL)
       step->ops->release_recording(step->ops, step->recorded[i].recording);
+  plm_exchange_close(step->exchange);
   plm_share_sums_close(step->sums);
   free(step->gradients);
   if (step->squares != NULL) step->ops->release(step->ops, step->squares);
@@ -145,14 +151,18 @@ static void accumulate(struct plm_step *step, uint32_t chunks, uint32_t rows)
                   &step->update->sums.loss);
 }
 
-/* Updates the weights from the sums, unless the device decides to skip the step. */
+/* Updates the weights from the sums, unless the device decides to skip the step. With ranks, the
+ * norm has been added up before, and the weights change on other ranks too. */
 static void apply(struct plm_step *step)
 {
   struct plm_ops *ops = step->ops;
-  ops->sum_squares(ops, step->squares, step->gradients, step->parameters);
-  ops->sum_in_order(ops, &step->update->sums.squares, step->squares, step->parameters);
+  if (step->exchange == NULL) {
+    ops->sum_squares(ops, step->squares, step->gradients, step->parameters);
+    ops->sum_in_order(ops, &step->update->sums.squares, step->squares, step->parameters);
+  }
   ops->decide_update(ops, step->update);
   plm_optimizer_update(step->parts.optimizer, step->update);
+  if (step->exchange == NULL) plm_model_weights_changed(step->parts.model);
 }
 
 static void call(struct plm_step *step, uint32_t chunks, uint32_t rows)
@@ -202,14 +212,9 @@ void plm_step_stage(struct plm_step *step, const struct plm_step_input *input)
 static void begin(struct plm_step *step, const struct plm_step_input *input)
 {
   const struct plm_config_trainer *trainer = step->parts.trainer;
-  uint64_t rows = 0, count = 0;
-  for (uint32_t i = 0; i < input->micro_count; i++) {
-    rows += input->micro[i].totals.rows;
-    count += input->micro[i].totals.count;
-  }
   *step->host = (struct plm_update){0};
   struct plm_update_inputs *inputs = &step->host->inputs;
-  inputs->count = rows == 0 ? NAN : (double)count;
+  inputs->count = input->totals.rows == 0 ? NAN : (double)input->totals.count;
   inputs->clip = plm_clip_prepare(step->parts.clip, trainer->clip_norm,
                                   trainer->clip_auto_percentile, input->step);
   plm_optimizer_prepare(step->parts.optimizer, input->step, inputs);
@@ -235,42 +240,46 @@ static plm_status run_micro(struct plm_step *step, const struct plm_step_input *
              error);
 }
 
+/* The update if there are other ranks. */
+static plm_status update_together(struct plm_step *step, struct plm_error *error)
+{
+  PLM_TRY(plm_exchange_gradients(step->exchange, error));
+  PLM_TRY(plm_exchange_sums(step->exchange, plm_share_sums_losses(step->sums), &step->update->sums,
+                            &step->flops, error));
+  PLM_TRY(run(step, 0, 0, error));
+  PLM_TRY(plm_exchange_weights(step->exchange, error));
+  plm_model_weights_changed(step->parts.model);
+  return PLM_OK;
+}
+
 plm_status plm_step_launch(struct plm_step *step, const struct plm_step_input *input,
-                           plm_step_give_up *give_up, void *context, struct plm_error *error)
+                           plm_step_go_on *go_on, void *context, struct plm_error *error)
 {
   begin(step, input);
   uint32_t share = 0;
   for (uint32_t i = 0; i < input->micro_count; i++) {
-    if (i > 0 && give_up != NULL && give_up(context, i, input->micro_count))
-      return plm_error_set(error, PLM_INTERRUPTED, "step %llu was abandoned",
-                           (unsigned long long)input->step + 1);
+    if (i > 0 && go_on != NULL) PLM_TRY(go_on(context, i, input->micro_count, error));
     while (share < input->micro[i].share) plm_share_sums_add(step->sums, share++);
     PLM_TRY(run_micro(step, input, i, error));
   }
   while (share < step->shape.shares) plm_share_sums_add(step->sums, share++);
   step->ops->compute_follows(step->ops); /* copies of the weights to a snapshot may be running */
-  return run(step, 0, 0, error);
+  return step->exchange == NULL ? run(step, 0, 0, error) : update_together(step, error);
 }
 
 plm_status plm_step_finish(struct plm_step *step, const struct plm_step_input *input,
                            struct plm_step_result *result, struct plm_error *error)
 {
   const struct plm_config_trainer *trainer = step->parts.trainer;
-  *result = (struct plm_step_result){.window = input->window, .flops = step->flops};
-  for (uint32_t i = 0; i < input->micro_count; i++) {
-    const struct plm_micro_input *micro = &input->micro[i];
-    result->count += micro->totals.count;
-    result->rows += micro->totals.rows;
-    result->real_tokens += micro->real_tokens;
-    result->padded_tokens += (uint64_t)micro->chunks * step->parts.max_length;
-  }
+  *result = (struct plm_step_result){
+      .totals = input->totals, .window = input->window, .flops = step->flops};
   step->ops->download(step->ops, step->host, step->update, sizeof *step->host);
   PLM_TRY(step->ops->synchronize(step->ops, error));
   const struct plm_update update = *step->host;
   result->loss = update.sums.loss / update.inputs.count;
   result->grad_norm = sqrt(update.sums.squares) / update.inputs.count;
   result->skipped = update.decision.skipped != 0;
-  if (result->rows > 0)
+  if (result->totals.rows > 0)
     result->clip_norm =
         plm_clip_threshold(step->parts.clip, trainer->clip_norm, trainer->clip_auto_percentile,
                            input->step, result->grad_norm);

@@ -19,6 +19,7 @@
 #include "common/model/model.h"
 #include "trainer/clip.h"
 #include "trainer/optimizers.h"
+#include "trainer/ranks/gradient_exchange.h"
 #include "trainer/step_input.h"
 
 /* What a step needs. All pointers are borrowed. */
@@ -30,18 +31,18 @@ struct plm_step_parts {
   struct plm_optimizer *optimizer;
   struct plm_clip *clip;
   struct plm_loss_options loss;
-  uint32_t step_chunks, micro_chunks, max_length;
-  uint32_t shares; /* divides step_chunks (share_sums.h) */
+  /* Chunks and shares of this process; shares divides step_chunks (share_sums.h). */
+  uint32_t step_chunks, micro_chunks, max_length, shares;
+  struct plm_ranks *ranks; /* NULL: no other process takes part */
+  const uint32_t *owners;  /* by parameter, if there are ranks */
 };
 
 struct plm_step_result {
-  double loss;      /* divided by count; NAN if no position had a label */
+  double loss;      /* divided by the totals' count; NAN if no position had a label */
   double grad_norm; /* of the gradient divided by count, before clipping; NAN as above */
   double clip_norm; /* threshold of the norm; 0 if not clipped */
-  uint64_t count;   /* divisor of loss and gradient: plm_objective_totals */
-  uint64_t rows;    /* positions with a label */
-  uint64_t real_tokens, padded_tokens;
-  double flops; /* model FLOPs, forward and backward */
+  struct plm_step_totals totals; /* of all ranks, like everything here */
+  double flops;                  /* model FLOPs, forward and backward */
   uint32_t window;
   bool skipped; /* weights, moments, Adam's t and the average are unchanged */
 };
@@ -61,15 +62,16 @@ void plm_step_memory(const struct plm_step_shape *shape, uint64_t *device, uint6
  * the step copies its input. */
 void plm_step_stage(struct plm_step *step, const struct plm_step_input *input);
 
-/* Asked before each micro-batch except the first, when `done` of `total` have been launched. True
- * abandons the step. */
-typedef bool plm_step_give_up(void *context, uint32_t done, uint32_t total);
+/* Asked before each micro-batch except the first, when `done` of `total` have been launched.
+ * PLM_OK continues; PLM_INTERRUPTED, or an error, abandons the step. */
+typedef plm_status plm_step_go_on(void *context, uint32_t done, uint32_t total,
+                                  struct plm_error *error);
 
 /* Launches the step; the computation may still be running when this returns. input must stay
- * unchanged until plm_step_finish. PLM_INTERRUPTED if give_up (may be NULL) returned true: the
- * weights are unchanged and the step does not count. */
+ * unchanged until plm_step_finish. If go_on (may be NULL) does not return PLM_OK, its status is
+ * returned, the weights are unchanged and the step does not count. */
 plm_status plm_step_launch(struct plm_step *step, const struct plm_step_input *input,
-                           plm_step_give_up *give_up, void *context, struct plm_error *error);
+                           plm_step_go_on *go_on, void *context, struct plm_error *error);
 /* Waits for the launched step and fills result. The input may be filled again. */
 plm_status plm_step_finish(struct plm_step *step, const struct plm_step_input *input,
                            struct plm_step_result *result, struct plm_error *error);

@@ -10,7 +10,9 @@ uint32_t plm_trainer_micro_chunks(const struct plm_config *config, uint32_t shar
 {
   const uint32_t share = plm_trainer_step_chunks(config) / shares;
   const uint64_t micro = config->trainer.micro_batch_tokens / config->data.max_length;
-  return micro == 0 ? 1 : micro < share ? (uint32_t)micro : share;
+  uint32_t chunks = micro == 0 ? 1 : micro < share ? (uint32_t)micro : share;
+  while (share % chunks != 0) chunks--;
+  return chunks;
 }
 
 uint32_t plm_trainer_new_shares(const struct plm_config *config)

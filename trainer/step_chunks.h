@@ -10,7 +10,8 @@
  * fits, which the trainer refuses. */
 uint32_t plm_trainer_step_chunks(const struct plm_config *config);
 
-/* Chunks of a micro-batch of a step of `shares` shares: at least one, at most those of a share. */
+/* Chunks of a micro-batch of a step of `shares` shares: the largest number that divides those of a
+ * share and is at most trainer.micro_batch_tokens. */
 uint32_t plm_trainer_micro_chunks(const struct plm_config *config, uint32_t shares);
 
 /* The number of shares of a new run: trainer.shares, or trainer.ranks if that is 0. */

@@ -88,6 +88,15 @@ static plm_status fill_micro(struct plm_micro_input *micro, const struct plm_ste
   return PLM_OK;
 }
 
+static void add_micro(struct plm_step_totals *totals, const struct plm_micro_input *micro,
+                      uint32_t max_length)
+{
+  totals->count += micro->totals.count;
+  totals->rows += micro->totals.rows;
+  totals->real_tokens += micro->real_tokens;
+  totals->padded_tokens += (uint64_t)micro->chunks * max_length;
+}
+
 static uint32_t smallest(uint32_t a, uint32_t b, uint32_t c)
 {
   const uint32_t d = a < b ? a : b;
@@ -103,15 +112,17 @@ plm_status plm_step_input_fill(struct plm_step_input *input, const struct plm_st
   input->step = s;
   input->window = plm_schedule_window(shape->model, s);
   input->micro_count = 0;
+  input->totals = (struct plm_step_totals){0};
   const uint32_t share_chunks = shape->step_chunks / shape->shares;
   for (uint32_t first = 0, count; first < batch->chunks; first += count) {
     const uint32_t share = first / share_chunks, i = input->micro_count++;
     count =
         smallest(shape->micro_chunks, (share + 1) * share_chunks - first, batch->chunks - first);
     const struct plm_batch micro = plm_batch_slice(batch, first, count);
-    PLM_TRY(fill_micro(&input->micro[i], shape, s, first, input->window, &micro,
-                       (char *)input->block + i * bytes, error));
+    PLM_TRY(fill_micro(&input->micro[i], shape, s, shape->first_chunk + first, input->window,
+                       &micro, (char *)input->block + i * bytes, error));
     input->micro[i].share = share;
+    add_micro(&input->totals, &input->micro[i], shape->max_length);
   }
   return PLM_OK;
 }

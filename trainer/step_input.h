@@ -20,8 +20,9 @@ struct plm_step_shape {
   const struct plm_model_config *model;
   const struct plm_objective_state *objective;
   const struct plm_masks *masks; /* for plm_masks_build */
-  /* The last micro-batch of a share may be smaller. shares divides step_chunks. */
+  /* Of this process. The last micro-batch of a share may be smaller. shares divides step_chunks. */
   uint32_t step_chunks, micro_chunks, max_length, shares;
+  uint32_t first_chunk; /* chunks of the step that lower ranks have */
 };
 
 /* Offsets in the block of one micro-batch, in bytes. They are the same for every micro-batch, so
@@ -40,12 +41,20 @@ struct plm_micro_input {
   struct plm_mask_pairs pairs;
 };
 
+/* What a step contains, over all ranks. */
+struct plm_step_totals {
+  uint64_t count; /* divisor of loss and gradient: plm_objective_totals */
+  uint64_t rows;  /* positions with a label */
+  uint64_t real_tokens, padded_tokens;
+};
+
 struct plm_step_input {
   uint64_t step;                 /* s, from 0 */
   uint32_t window;               /* sliding window of this step, tokens */
   void *block;                   /* borrowed; the micro-batches one after another */
   uint32_t micro_count;          /* in this step */
   struct plm_micro_input *micro; /* (plm_step_micros), owned */
+  struct plm_step_totals totals; /* of the micro-batches, or of all ranks' */
 };
 
 /* Micro-batches of a full step. */
@@ -60,7 +69,8 @@ plm_status plm_step_input_init(struct plm_step_input *input, const struct plm_st
 void plm_step_input_deinit(struct plm_step_input *input);
 
 /* Fills the input of step s (from 0) from a batch of 1 to step_chunks chunks, whose first one is
- * chunk batch->first_chunk of the run. Errors are those of plm_objective_describe. */
+ * chunk batch->first_chunk of the run. The totals are those of this batch. Errors are those of
+ * plm_objective_describe. */
 plm_status plm_step_input_fill(struct plm_step_input *input, const struct plm_step_shape *shape,
                                uint64_t s, const struct plm_batch *batch, struct plm_error *error);
 

@@ -97,7 +97,8 @@ static double memory_bytes(void) /* resident */
 static cJSON *build(const struct plm_step_line *line)
 {
   const struct plm_step_result *result = line->result;
-  const double real = (double)result->real_tokens, padded = (double)result->padded_tokens;
+  const double real = (double)result->totals.real_tokens,
+               padded = (double)result->totals.padded_tokens;
   cJSON *json = plm_metrics_line();
   plm_metrics_integer(json, "step", line->step);
   plm_metrics_number(json, "loss", result->loss);
@@ -168,7 +169,8 @@ static void print_line(struct plm_step_report *report, const struct plm_step_lin
   if (!last) snprintf(eta, sizeof eta, ", %s left", plm_format_duration(left_s, duration));
   plm_info("step %llu/%llu  loss %.4f  lr %.3g  %.0f tokens/s%s%s", (unsigned long long)line->step,
            (unsigned long long)report->last_step, line->result->loss,
-           line->rates.of[PLM_GROUP_HIDDEN], (double)line->result->real_tokens / line->step_s, eta,
+           line->rates.of[PLM_GROUP_HIDDEN],
+           (double)line->result->totals.real_tokens / line->step_s, eta,
            line->result->skipped ? "  (update skipped)" : "");
 }
 

@@ -25,6 +25,8 @@
 #include "trainer/objective.h"
 #include "trainer/optimizers.h"
 #include "trainer/publish.h"
+#include "trainer/ranks/owners.h"
+#include "trainer/ranks/ranks.h"
 #include "trainer/step.h"
 #include "trainer/step_report.h"
 #include "trainer/trainer_state.h"
@@ -32,6 +34,9 @@
 /* {0} before plm_trainer_open. */
 struct plm_trainer {
   const struct plm_config *config; /* borrowed */
+  struct plm_ranks *ranks;         /* borrowed; NULL: no other process takes part */
+  uint32_t *owners;                /* by parameter, if there are ranks; owned */
+  struct plm_held held;            /* what this rank updates */
   const char *run;                 /* its folder */
   struct plm_hash run_id;
   struct plm_lock *lock;
@@ -65,10 +70,11 @@ struct plm_trainer {
   uint64_t last_look_ns;    /* when we last saw that nobody had asked to stop */
 };
 
-/* Borrows config. fingerprint: of the corpus, or zero to accept that of the first packer. On
- * failure everything is released. */
+/* Borrows config and ranks (NULL: no other process takes part). fingerprint: of the corpus, or zero
+ * to accept that of the first packer. On failure everything is released. */
 plm_status plm_trainer_open(struct plm_trainer *trainer, const struct plm_config *config,
-                            struct plm_hash fingerprint, struct plm_error *error);
+                            struct plm_ranks *ranks, struct plm_hash fingerprint,
+                            struct plm_error *error);
 /* PLM_OK if the run is complete, or if a stop signal ended it and its state is published. */
 plm_status plm_trainer_run(struct plm_trainer *trainer, struct plm_error *error);
 void plm_trainer_close(struct plm_trainer *trainer);

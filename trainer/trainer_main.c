@@ -1,9 +1,11 @@
 /* plm-trainer: options and exit codes. */
 #include <signal.h>
 
+#include "common/base/log.h"
 #include "common/cli/program.h"
 #include "common/metrics/exporter.h"
 #include "common/run/run.h"
+#include "trainer/ranks/rank_start.h"
 #include "trainer/trainer.h"
 
 static const struct plm_option options[] = {
@@ -14,34 +16,83 @@ static const struct plm_option options[] = {
     {0},
 };
 
-static plm_status train(const struct plm_config *config, const struct plm_arguments *arguments,
-                        struct plm_error *error)
+static plm_status train(const struct plm_config *config, struct plm_ranks *ranks,
+                        const struct plm_arguments *arguments, struct plm_error *error)
 {
   struct plm_hash hash = {0};
   struct plm_trainer trainer;
-  struct plm_exporter *exporter;
+  struct plm_exporter *exporter = NULL;
   const char *fingerprint = plm_arguments_get(arguments, "fingerprint");
   if (fingerprint != NULL && plm_hash_from_hex(fingerprint, &hash, error) != PLM_OK)
     return plm_error_set(error, PLM_USAGE, "--fingerprint %.64s is not 32 hex digits", fingerprint);
-  PLM_TRY(plm_trainer_open(&trainer, config, hash, error));
-  plm_status status =
-      plm_exporter_open(plm_arguments_get(arguments, "prometheus"), config->run,
-                        PLM_RUN_TRAINER_METRICS, PLM_STAGE_TRAINER, &exporter, error);
+  PLM_TRY(plm_trainer_open(&trainer, config, ranks, hash, error));
+  plm_status status = PLM_OK;
+  if (plm_ranks_first(ranks))
+    status = plm_exporter_open(plm_arguments_get(arguments, "prometheus"), config->run,
+                               PLM_RUN_TRAINER_METRICS, PLM_STAGE_TRAINER, &exporter, error);
   if (status == PLM_OK) status = plm_trainer_run(&trainer, error);
+  /* Closing may wait for threads that wait for other ranks, so these have to know it first. */
+  if (status != PLM_OK && ranks != NULL) ranks->collective->fail(ranks->collective, error);
   plm_exporter_close(exporter);
   plm_trainer_close(&trainer);
   return status;
+}
+
+/* Trains as one of several ranks. Only rank 0 reads the configuration. */
+static plm_status train_as_rank(struct plm_ranks *ranks, const struct plm_arguments *arguments,
+                                struct plm_error *error)
+{
+  struct plm_config config = {0};
+  if (plm_ranks_first(ranks))
+    PLM_TRY(plm_arguments_load_config(arguments, NULL, false, &config, error));
+  plm_status status = plm_rank_share_config(ranks, &config, error);
+  if (status == PLM_OK) status = train(&config, ranks, arguments, error);
+  plm_config_deinit(&config);
+  return status;
+}
+
+/* The rank that fails first says why; the others end with the same status and say nothing. */
+static plm_status end_rank(struct plm_ranks *ranks, plm_status status, struct plm_error *error)
+{
+  struct plm_collective *collective = ranks->collective;
+  int64_t worst = 0;
+  if (status == PLM_OK) {
+    collective->note(collective, "ending", 0, false);
+    status = plm_collective_vote(collective, 0, &worst, error); /* rank 0 may still be writing */
+  }
+  if (status != PLM_OK) collective->fail(collective, error);
+  const int32_t failed = collective->failed_rank(collective);
+  const bool silent =
+      ranks->obeyed || (failed >= 0 && (uint32_t)failed != ranks->rank && !plm_ranks_first(ranks));
+  if (silent && error != NULL) error->what[0] = '\0';
+  collective->close(collective);
+  return status;
+}
+
+static plm_status run_ranks(const struct plm_arguments *arguments, struct plm_error *error)
+{
+  struct plm_ranks ranks = {0};
+  PLM_TRY(plm_collective_open(&ranks.collective, error));
+  ranks.rank = ranks.collective->place.rank;
+  ranks.ranks = ranks.collective->place.ranks;
+  if (ranks.rank > 0) plm_log_init("plm-trainer", PLM_LOG_ERROR);
+  return end_rank(&ranks, train_as_rank(&ranks, arguments, error), error);
 }
 
 static plm_status run(const struct plm_arguments *arguments, struct plm_error *error)
 {
   struct plm_config config;
   signal(SIGXFSZ, SIG_IGN); /* then a write beyond the limit of file sizes fails instead */
+  const bool dry_run = plm_arguments_has(arguments, "dry-run");
+  if (plm_collective_launched() && !dry_run) return run_ranks(arguments, error);
   PLM_TRY(plm_arguments_load_config(arguments, NULL, false, &config, error));
-  const plm_status status =
-      plm_arguments_has(arguments, "dry-run")
-          ? plm_trainer_dry_run(&config, plm_arguments_has(arguments, "json"), error)
-          : train(&config, arguments, error);
+  plm_status status = PLM_OK;
+  if (dry_run) {
+    status = plm_trainer_dry_run(&config, plm_arguments_has(arguments, "json"), error);
+  } else {
+    status = plm_rank_check_alone(&config, error);
+    if (status == PLM_OK) status = train(&config, NULL, arguments, error);
+  }
   plm_config_deinit(&config);
   return status;
 }

@@ -9,10 +9,13 @@
 #include "common/checkpoint/checkpoint.h"
 #include "common/checkpoint/parameter_file.h"
 #include "common/huggingface/model_folder.h"
+#include "common/ops/device.h"
 #include "common/ops/open.h"
 #include "common/plan/plan.h"
 #include "trainer/memory_plan.h"
 #include "trainer/product_rate.h"
+#include "trainer/ranks/rank_start.h"
+#include "trainer/ranks/rank_tensors.h"
 #include "trainer/resume.h"
 #include "trainer/step_chunks.h"
 #include "trainer/trainer.h"
@@ -211,6 +214,20 @@ static struct plm_resolved resolve_today(const struct plm_config *config, uint32
   return today;
 }
 
+static plm_status check_ranks(struct plm_trainer *trainer, struct plm_error *error)
+{
+  const struct plm_resolved *resolved = &trainer->state.resolved;
+  if (strcmp(resolved->device, plm_device_names[PLM_DEVICE_CPU]) != 0) {
+    plm_error_set(error, PLM_CONFIG, "several ranks can train on CPUs only, but this one has %s",
+                  resolved->device);
+    return plm_error_hint(error, "set trainer.device: cpu, or trainer.ranks: 1");
+  }
+  PLM_TRY(plm_rank_compare(trainer->ranks, resolved, error));
+  plm_info("%u ranks, %u of them on this host; %u shares of a step", trainer->ranks->ranks,
+           trainer->ranks->collective->place.on_this_host, resolved->shares);
+  return PLM_OK;
+}
+
 static plm_status open_backend(struct plm_trainer *trainer, bool resumed, struct plm_error *error)
 {
   const struct plm_config *config = trainer->config;
@@ -219,6 +236,7 @@ static plm_status open_backend(struct plm_trainer *trainer, bool resumed, struct
                                     .precision = config->trainer.precision,
                                     .threads = config->trainer.threads};
   if (resumed) plm_resume_request(&state->resolved, config, &request);
+  plm_rank_divide_threads(trainer->ranks, &request);
   PLM_TRY(open_ops(config, &request, &trainer->ops, error));
   const uint32_t shares =
       resumed ? plm_resume_shares(&state->resolved, config) : plm_trainer_new_shares(config);
@@ -228,8 +246,21 @@ static plm_status open_backend(struct plm_trainer *trainer, bool resumed, struct
   today.product_flops =
       same_device ? state->resolved.product_flops : plm_product_rate(trainer->ops);
   state->resolved = today;
+  if (trainer->ranks != NULL) PLM_TRY(check_ranks(trainer, error));
   plm_info("training on %s (%s), %s", today.device, today.isa, today.precision);
   return plm_tuning_begin(state, trainer->ops, &trainer->tuning, error);
+}
+
+static plm_status assign_owners(struct plm_trainer *trainer, struct plm_error *error)
+{
+  size_t count;
+  const struct plm_parameter *table = plm_model_table(trainer->model, &count);
+  trainer->owners = calloc(count, sizeof *trainer->owners);
+  if (trainer->owners == NULL)
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory for the owners of %zu tensors", count);
+  trainer->held = (struct plm_held){trainer->owners, trainer->ranks->rank};
+  return plm_owners_assign(&trainer->config->trainer, table, count, trainer->ranks->ranks,
+                           trainer->owners, error);
 }
 
 static plm_status open_model(struct plm_trainer *trainer, struct plm_error *error)
@@ -239,11 +270,15 @@ static plm_status open_model(struct plm_trainer *trainer, struct plm_error *erro
   const struct plm_model_options options = {.max_chunks = resolved->micro_chunks,
                                             .training = true,
                                             .recompute = config->trainer.recompute};
+  const uint32_t ranks = plm_ranks_count(trainer->ranks);
   PLM_TRY(plm_memory_check(config, trainer->ops, resolved->shares, resolved->micro_chunks, error));
   PLM_TRY(plm_model_open(&config->model, trainer->ops, &options, &trainer->model, error));
   PLM_TRY(
       plm_masks_open(&config->model, trainer->ops, resolved->micro_chunks, &trainer->masks, error));
-  PLM_TRY(plm_optimizer_open(&config->trainer, trainer->model, &trainer->optimizer, error));
+  if (trainer->ranks != NULL) PLM_TRY(assign_owners(trainer, error));
+  PLM_TRY(plm_optimizer_open(&config->trainer, trainer->model,
+                             trainer->ranks != NULL ? &trainer->held : NULL, &trainer->optimizer,
+                             error));
   PLM_TRY(plm_objective_init(&trainer->objective, config, resolved->step_chunks, 0, error));
   const struct plm_step_parts parts = {
       .trainer = &config->trainer,
@@ -255,10 +290,12 @@ static plm_status open_model(struct plm_trainer *trainer, struct plm_error *erro
       .loss = {.soft_cap = (float)config->model.soft_logit_cap,
                .label_smoothing = (float)config->trainer.label_smoothing,
                .z_loss = (float)config->trainer.z_loss},
-      .step_chunks = resolved->step_chunks,
+      .step_chunks = resolved->step_chunks / ranks,
       .micro_chunks = resolved->micro_chunks,
       .max_length = config->data.max_length,
-      .shares = resolved->shares,
+      .shares = resolved->shares / ranks,
+      .ranks = trainer->ranks,
+      .owners = trainer->owners,
   };
   return plm_step_open(&parts, &trainer->step, error);
 }
@@ -268,6 +305,7 @@ static plm_status open_input(struct plm_trainer *trainer, struct plm_error *erro
 {
   const struct plm_input_options options = {
       .feed = trainer->feed,
+      .ranks = trainer->ranks,
       .shape = plm_step_shape(trainer->step),
       .ops = trainer->ops,
       .cursor = &trainer->state.cursor,
@@ -318,7 +356,7 @@ static plm_status init_from(const char *directory, struct plm_model *model, stru
   return error->status = PLM_CONFIG;
 }
 
-static plm_status initialise_weights(struct plm_trainer *trainer, struct plm_error *error)
+static plm_status make_weights(struct plm_trainer *trainer, struct plm_error *error)
 {
   if (trainer->config->trainer.init_from != NULL) {
     PLM_TRY(init_from(trainer->config->trainer.init_from, trainer->model, error));
@@ -335,6 +373,15 @@ static plm_status initialise_weights(struct plm_trainer *trainer, struct plm_err
     plm_model_weights_changed(trainer->model);
     free(values);
   }
+  return PLM_OK;
+}
+
+/* With several ranks, rank 0 reads or draws the weights and sends them to the others. */
+static plm_status initialise_weights(struct plm_trainer *trainer, struct plm_error *error)
+{
+  if (plm_ranks_first(trainer->ranks)) PLM_TRY(make_weights(trainer, error));
+  if (trainer->ranks != NULL)
+    PLM_TRY(plm_rank_share_weights(trainer->ranks, trainer->model, error));
   plm_optimizer_start_average(trainer->optimizer);
   return PLM_OK;
 }
@@ -342,8 +389,13 @@ static plm_status initialise_weights(struct plm_trainer *trainer, struct plm_err
 static plm_status load_weights(struct plm_trainer *trainer, const char *directory,
                                struct plm_error *error)
 {
-  PLM_TRY(plm_resume_load_tensors(directory, trainer->model, trainer->optimizer, &trainer->clip,
-                                  error));
+  const struct plm_resume_to to = {.model = trainer->model,
+                                   .optimizer = trainer->optimizer,
+                                   .clip = &trainer->clip,
+                                   .ranks = trainer->ranks,
+                                   .owners = trainer->owners};
+  PLM_TRY(plm_ranks_first(trainer->ranks) ? plm_resume_load_tensors(directory, &to, error)
+                                          : plm_resume_receive_tensors(&to, error));
   plm_optimizer_set_updates(trainer->optimizer, trainer->state.updates);
   plm_info("resuming after step %llu", (unsigned long long)trainer->state.step);
   return PLM_OK;
@@ -357,11 +409,11 @@ static plm_status open_publisher(struct plm_trainer *trainer, struct plm_error *
                                            .lock = trainer->lock};
   context.table = plm_model_table(trainer->model, &context.table_count);
   context.tensors = plm_optimizer_tensors(trainer->optimizer, &context.tensor_count);
-  const struct plm_optimizer_state state = plm_optimizer_state(trainer->optimizer);
+  const struct plm_optimizer_sizes state = plm_optimizer_sizes(trainer->optimizer);
   const struct plm_publisher_sizes sizes = {.weights = plm_model_arena_elements(trainer->model),
-                                            .average = state.average_count,
-                                            .first = state.first_count,
-                                            .second = state.second_count};
+                                            .average = state.average,
+                                            .first = state.first,
+                                            .second = state.second};
   return plm_publisher_open(&context, trainer->ops, &sizes, trainer->announcer, &trainer->publisher,
                             error);
 }
@@ -376,38 +428,74 @@ static void remove_endpoints(const struct plm_trainer *trainer)
   plm_endpoint_remove(trainer->run, "feed");
 }
 
+/* What only the first rank has: the run folder and the state in it. */
+static plm_status open_folder(struct plm_trainer *trainer, struct plm_hash fingerprint,
+                              char directory[PLM_PATH_SIZE], bool *resumed, struct plm_error *error)
+{
+  PLM_TRY(check_configuration(trainer->config, error));
+  PLM_TRY(take_folder(trainer, error));
+  return find_state(trainer, fingerprint, directory, resumed, error);
+}
+
+static plm_status share_state(struct plm_trainer *trainer, bool *resumed, struct plm_error *error)
+{
+  struct plm_trainer_state *state = &trainer->state;
+  struct plm_rank_found found = {
+      .complete = trainer->complete, .resumed = *resumed, .saved_step = trainer->saved_step};
+  if (!plm_ranks_first(trainer->ranks)) {
+    const struct plm_plan_parameters plan = plm_config_training_plan(trainer->config);
+    PLM_TRY(
+        plm_data_cursor_init(&state->cursor, plm_plan_hash(&plan), trainer->config->seed, error));
+    state->exact = true;
+  }
+  PLM_TRY(plm_rank_share_state(trainer->ranks, trainer->config, &found, state, error));
+  trainer->complete = found.complete;
+  *resumed = trainer->saved = found.resumed;
+  trainer->saved_step = found.saved_step;
+  return PLM_OK;
+}
+
+static plm_status open_outputs(struct plm_trainer *trainer, bool resumed, struct plm_error *error)
+{
+  PLM_TRY(plm_step_report_open(trainer->run, trainer->config->tensorboard,
+                               trainer->state.metrics_bytes,
+                               resumed ? (int64_t)trainer->state.step : -1,
+                               trainer->config->trainer.steps, &trainer->report, error));
+  return open_publisher(trainer, error);
+}
+
 static plm_status open_all(struct plm_trainer *trainer, struct plm_hash fingerprint,
                            struct plm_error *error)
 {
-  const struct plm_config *config = trainer->config;
+  const bool first = plm_ranks_first(trainer->ranks);
   char directory[PLM_PATH_SIZE];
   bool resumed = false;
-  PLM_TRY(check_configuration(config, error));
-  PLM_TRY(take_folder(trainer, error));
-  PLM_TRY(find_state(trainer, fingerprint, directory, &resumed, error));
+  if (first) PLM_TRY(open_folder(trainer, fingerprint, directory, &resumed, error));
+  if (trainer->ranks != NULL) PLM_TRY(share_state(trainer, &resumed, error));
   if (trainer->complete) {
-    remove_endpoints(trainer);
+    if (first) remove_endpoints(trainer);
     plm_ready();
     return PLM_OK;
   }
-  PLM_TRY(open_feed(trainer, error)); /* early, so that packers connect while the model is made */
+  if (first) PLM_TRY(open_feed(trainer, error)); /* packers connect while the model is made */
   plm_ready();
   PLM_TRY(open_backend(trainer, resumed, error));
   PLM_TRY(open_model(trainer, error));
   PLM_TRY(resumed ? load_weights(trainer, directory, error) : initialise_weights(trainer, error));
-  PLM_TRY(plm_step_report_open(trainer->run, config->tensorboard, trainer->state.metrics_bytes,
-                               resumed ? (int64_t)trainer->state.step : -1, config->trainer.steps,
-                               &trainer->report, error));
-  PLM_TRY(open_publisher(trainer, error));
+  if (first) PLM_TRY(open_outputs(trainer, resumed, error));
   return open_input(trainer, error);
 }
 
 plm_status plm_trainer_open(struct plm_trainer *trainer, const struct plm_config *config,
-                            struct plm_hash fingerprint, struct plm_error *error)
+                            struct plm_ranks *ranks, struct plm_hash fingerprint,
+                            struct plm_error *error)
 {
-  *trainer = (struct plm_trainer){.config = config, .run = config->run};
+  *trainer = (struct plm_trainer){.config = config, .ranks = ranks, .run = config->run};
   const plm_status status = open_all(trainer, fingerprint, error);
-  if (status != PLM_OK) plm_trainer_close(trainer);
+  if (status == PLM_OK) return PLM_OK;
+  /* Closing may wait for threads that wait for other ranks, so these have to know it first. */
+  if (ranks != NULL) ranks->collective->fail(ranks->collective, error);
+  plm_trainer_close(trainer);
   return status;
 }
 
@@ -431,6 +519,7 @@ void plm_trainer_close(struct plm_trainer *trainer)
   if (trainer->masks != NULL) plm_masks_close(trainer->masks);
   if (trainer->model != NULL) plm_model_close(trainer->model);
   if (trainer->ops != NULL) trainer->ops->close(trainer->ops);
+  free(trainer->owners);
   plm_trainer_state_deinit(&trainer->state);
   plm_lock_release(trainer->lock);
   *trainer = (struct plm_trainer){0};

@@ -6,118 +6,16 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/run/stop.h"
+#include "trainer/ranks/rank_tensors.h"
 #include "trainer/trainer.h"
+#include "trainer/trainer_save.h"
 #include "trainer/tuning.h"
+
+enum { COMPARE_EVERY = 100 }; /* steps between two comparisons of the ranks' weights */
 
 static double seconds_since(uint64_t started_ns)
 {
   return 1e-9 * (double)(plm_clock_ns() - started_ns);
-}
-
-/* ---- checkpoints --------------------------------------------------------------------------- */
-
-/* Whether steps run on a device while this thread continues. */
-static bool computes_beside(const struct plm_trainer *trainer)
-{
-  return trainer->ops->record_begin != NULL;
-}
-
-/* Waits for the copies of the pending snapshot, if there is one, and gives it to the writer. */
-static void hand_over_snapshot(struct plm_trainer *trainer)
-{
-  struct plm_error error = {0};
-  const uint64_t started = plm_clock_ns();
-  if (!trainer->snapshot_on_its_way) return;
-  trainer->snapshot_on_its_way = false;
-  if (trainer->ops->wait_copies(trainer->ops, &error) == PLM_OK)
-    plm_publisher_submit(trainer->publisher);
-  else
-    plm_publisher_fail(trainer->publisher, &error);
-  trainer->checkpoint_s += seconds_since(started);
-}
-
-/* Starts copying the state into the snapshot, after waiting until the writer has released it. The
- * time spent here is counted in checkpoint_s. */
-static struct plm_snapshot *take_snapshot(struct plm_trainer *trainer)
-{
-  hand_over_snapshot(trainer);
-  const uint64_t started = plm_clock_ns();
-  struct plm_ops *ops = trainer->ops;
-  struct plm_snapshot *snapshot = plm_publisher_begin(trainer->publisher);
-  const struct plm_optimizer_state state = plm_optimizer_state(trainer->optimizer);
-  snapshot->step = trainer->state.step;
-  ops->copies_follow(ops);
-  ops->download_beside(ops, snapshot->weights, plm_model_parameter_arena(trainer->model),
-                       plm_model_arena_elements(trainer->model) * sizeof(float));
-  ops->download_beside(ops, snapshot->first, state.first, state.first_count * sizeof(float));
-  if (state.second_count > 0)
-    ops->download_beside(ops, snapshot->second, state.second, state.second_count * sizeof(float));
-  if (state.average != NULL)
-    ops->download_beside(ops, snapshot->average, state.average,
-                         state.average_count * sizeof(float));
-  snapshot->clip_count = plm_clip_export(&trainer->clip, snapshot->clip_norms);
-  trainer->checkpoint_s += seconds_since(started);
-  return snapshot;
-}
-
-/* Records in the state's history that a checkpoint could not be published; otherwise nobody could
- * tell it from a deleted one. The writer is idle, because the trainer owns the snapshot. */
-static plm_status remember_failure(struct plm_trainer *trainer, struct plm_error *error)
-{
-  const struct plm_publisher_outcome outcome = plm_publisher_outcome(trainer->publisher, false);
-  if (outcome.failures == trainer->failures_remembered) return PLM_OK;
-  trainer->failures_remembered = outcome.failures;
-  return plm_trainer_state_remember_failure(&trainer->state, outcome.failed_step,
-                                            outcome.error.what, error);
-}
-
-/* Completes the snapshot with trainer.json, which states the length of trainer.jsonl; the step's
- * line is therefore written first. On a device, the copies may still run; the writer then gets the
- * snapshot during the next step. */
-static void submit_snapshot(struct plm_trainer *trainer, struct plm_snapshot *snapshot)
-{
-  struct plm_error error = {0};
-  struct plm_trainer_state *state = &trainer->state;
-  trainer->saved = true;
-  trainer->saved_step = state->step;
-  state->updates = plm_optimizer_updates(trainer->optimizer);
-  /* Before anything of this checkpoint can fail, because the outcome holds only one failure. */
-  plm_status status = remember_failure(trainer, &error);
-  if (status == PLM_OK) status = plm_step_report_flush(trainer->report, &error);
-  if (status == PLM_OK) {
-    state->metrics_bytes = plm_metrics_size(plm_step_report_file(trainer->report));
-    status = plm_trainer_state_print(state, trainer->config, trainer->run_id,
-                                     &snapshot->trainer_json, &error);
-  }
-  trainer->snapshot_on_its_way = status == PLM_OK;
-  if (status != PLM_OK) plm_publisher_fail(trainer->publisher, &error);
-  if (!computes_beside(trainer)) hand_over_snapshot(trainer);
-}
-
-/* Too many failed checkpoints in a row end the run, and so does another trainer that has taken the
- * lock. With `wait`, waits for the writer, and any failure is an error. */
-static plm_status check_checkpoints(struct plm_trainer *trainer, bool wait, struct plm_error *error)
-{
-  const struct plm_publisher_outcome outcome = plm_publisher_outcome(trainer->publisher, wait);
-  if (outcome.status == PLM_OK) return PLM_OK;
-  if (outcome.status == PLM_BUSY || (outcome.status == PLM_NO_DESCRIPTORS && wait)) {
-    *error = outcome.error;
-    return outcome.status;
-  }
-  if (outcome.failed_in_a_row < trainer->config->trainer.checkpoint.max_failed && !wait)
-    return PLM_OK;
-  plm_error_set(error, outcome.status, "%u checkpoints in a row failed, the last one with: %s",
-                outcome.failed_in_a_row, outcome.error.what);
-  return plm_error_hint(error, "the checkpoint before them is intact; the run resumes from it");
-}
-
-/* Publishes the current state, unless that was already done, and waits until it is published. */
-static plm_status publish_now(struct plm_trainer *trainer, struct plm_error *error)
-{
-  if (!trainer->saved || trainer->saved_step != trainer->state.step)
-    submit_snapshot(trainer, take_snapshot(trainer));
-  hand_over_snapshot(trainer);
-  return check_checkpoints(trainer, true, error);
 }
 
 /* ---- one step ------------------------------------------------------------------------------ */
@@ -130,39 +28,53 @@ bool plm_grace_is_short(const struct plm_grace *grace)
   return grace->since_stop_s + left_s + grace->publish_s > grace->limit_s;
 }
 
-/* Between micro-batches: abandons the step if too little of the grace time is left for it. */
-static bool give_up(void *context, uint32_t done, uint32_t total)
+/* Whether too little of the grace time is left for the rest of the step. */
+static bool give_up(struct plm_trainer *trainer, uint32_t done, uint32_t total)
 {
-  struct plm_trainer *trainer = context;
   const double limit_s = trainer->config->trainer.stop_timeout_s;
   /* The device runs behind this thread. If a step may take long compared with the grace time, wait
    * for the device, so that `done` tells how far the step is. */
-  if (computes_beside(trainer) && !(trainer->last_step_s > 0 && trainer->last_step_s < limit_s / 4))
+  if (plm_computes_beside(trainer) &&
+      !(trainer->last_step_s > 0 && trainer->last_step_s < limit_s / 4))
     trainer->ops->synchronize(trainer->ops, NULL);
   const uint64_t now = plm_clock_ns();
   if (plm_stop_requested == 0) {
     trainer->last_look_ns = now;
     return false;
   }
+  const double publish_s =
+      trainer->publisher == NULL ? 0 : plm_publisher_outcome(trainer->publisher, false).seconds;
   const struct plm_grace grace = {
       .limit_s = limit_s,
       .since_stop_s = 1e-9 * (double)(now - trainer->last_look_ns),
       .step_s = 1e-9 * (double)(now - trainer->step_started_ns),
       .last_step_s = trainer->last_step_s,
-      .publish_s = plm_publisher_outcome(trainer->publisher, false).seconds,
+      .publish_s = publish_s,
       .done = done,
       .total = total,
   };
-  if (!plm_grace_is_short(&grace)) return false;
+  return plm_grace_is_short(&grace);
+}
+
+/* Between micro-batches: abandons the step, on all ranks, if one of them wants it. */
+static plm_status go_on(void *context, uint32_t done, uint32_t total, struct plm_error *error)
+{
+  struct plm_trainer *trainer = context;
+  enum plm_rank_wish decision = give_up(trainer, done, total) ? PLM_RANK_STOP : PLM_RANK_GO;
+  if (trainer->ranks != NULL)
+    PLM_TRY(plm_ranks_decide(trainer->ranks, decision, PLM_OK, &decision, error));
+  if (decision == PLM_RANK_GO) return PLM_OK;
   plm_info("step %llu is abandoned after %u of %u micro-batches: trainer.stop_timeout_s is %g",
-           (unsigned long long)trainer->state.step + 1, done, total, grace.limit_s);
-  return true;
+           (unsigned long long)trainer->state.step + 1, done, total,
+           trainer->config->trainer.stop_timeout_s);
+  return plm_error_set(error, PLM_INTERRUPTED, "step %llu was abandoned",
+                       (unsigned long long)trainer->state.step + 1);
 }
 
 /* What the host does while the device runs the step. */
 static void meanwhile(struct plm_trainer *trainer)
 {
-  hand_over_snapshot(trainer);
+  plm_save_hand_over(trainer);
   const struct plm_input_slot *next = plm_input_peek(trainer->input);
   if (next != NULL) plm_step_stage(trainer->step, &next->input);
 }
@@ -172,20 +84,22 @@ static plm_status compute(struct plm_trainer *trainer, struct plm_input_slot *sl
 {
   struct plm_trainer_state *state = &trainer->state;
   static const struct plm_hash unknown = {0};
-  PLM_ASSERT(slot->input.step == state->step && slot->batch.first_chunk == state->cursor.chunks);
+  PLM_ASSERT(slot->input.step == state->step);
+  PLM_ASSERT(!plm_ranks_first(trainer->ranks) || slot->batch.first_chunk == state->cursor.chunks);
   if (plm_hash_equal(state->cursor.fingerprint, unknown)) /* the first packer decides the corpus */
     state->cursor.fingerprint = slot->fingerprint;
   plm_debug("step %llu begins: %u micro-batches", (unsigned long long)state->step + 1,
             slot->input.micro_count);
   trainer->step_started_ns = trainer->last_look_ns = plm_clock_ns();
-  PLM_TRY(plm_step_launch(trainer->step, &slot->input, give_up, trainer, error));
+  PLM_TRY(plm_step_launch(trainer->step, &slot->input, go_on, trainer, error));
   meanwhile(trainer);
   PLM_TRY(plm_step_finish(trainer->step, &slot->input, result, error));
   trainer->last_step_s = seconds_since(trainer->step_started_ns);
-  PLM_TRY(
-      plm_data_cursor_consume(&state->cursor, &slot->batch, plm_input_epoch_chunks, slot, error));
+  if (plm_ranks_first(trainer->ranks)) /* only rank 0 has the whole batch */
+    PLM_TRY(
+        plm_data_cursor_consume(&state->cursor, &slot->batch, plm_input_epoch_chunks, slot, error));
   state->step++;
-  state->tokens += result->real_tokens;
+  state->tokens += result->totals.real_tokens;
   state->skipped_updates += result->skipped;
   state->skipped_in_a_row = result->skipped ? state->skipped_in_a_row + 1 : 0;
   if (!trainer->tuning || result->skipped) return PLM_OK;
@@ -233,33 +147,79 @@ static plm_status check_skipped(const struct plm_trainer *trainer, struct plm_er
                                "trainer.clip, then start again");
 }
 
+/* Takes the input of the next step on all ranks. PLM_INTERRUPTED if one of them was asked to stop;
+ * an error if one of them has an error. A rank without its input asks again and again, so that
+ * waiting for chunks is not mistaken for a rank that hangs. */
+static plm_status next_together(struct plm_trainer *trainer, struct plm_input_slot **slot,
+                                struct plm_error *error)
+{
+  struct plm_collective *collective = trainer->ranks->collective;
+  enum plm_rank_wish decision = PLM_RANK_WAIT;
+  plm_status status = PLM_OK;
+  *slot = NULL;
+  collective->note(collective, "waiting for chunks", trainer->state.step, false);
+  while (decision == PLM_RANK_WAIT) {
+    if (*slot == NULL && status == PLM_OK && plm_input_wait(trainer->input, &plm_stop_requested))
+      status = plm_input_next(trainer->input, NULL, slot, error);
+    if (status == PLM_INTERRUPTED) status = PLM_OK; /* rank 0 sends no more and says why */
+    const enum plm_rank_wish wish = status != PLM_OK          ? PLM_RANK_ERROR
+                                    : plm_stop_requested != 0 ? PLM_RANK_STOP
+                                    : *slot != NULL           ? PLM_RANK_GO
+                                                              : PLM_RANK_WAIT;
+    PLM_TRY(plm_ranks_decide(trainer->ranks, wish, status, &decision, error));
+  }
+  collective->note(collective, "computing", trainer->state.step, false);
+  return decision == PLM_RANK_GO ? PLM_OK : plm_error_set(error, PLM_INTERRUPTED, "interrupted");
+}
+
+static plm_status next_input(struct plm_trainer *trainer, struct plm_input_slot **slot,
+                             struct plm_error *error)
+{
+  const plm_status status = trainer->ranks != NULL
+                                ? next_together(trainer, slot, error)
+                                : plm_input_next(trainer->input, &plm_stop_requested, slot, error);
+  if (status != PLM_NOT_FOUND) return status;
+  /* the split is empty, which a restart would not change */
+  return error->status = PLM_CONFIG;
+}
+
+/* Called after each step; rank 0 reports it. */
+static plm_status report(struct plm_trainer *trainer, const struct plm_step_result *result,
+                         double step_s, double data_wait_s, struct plm_error *error)
+{
+  if (!plm_ranks_first(trainer->ranks)) return PLM_OK;
+  return report_step(trainer, result, step_s, data_wait_s, error);
+}
+
 static plm_status one_step(struct plm_trainer *trainer, struct plm_error *error)
 {
   struct plm_input_slot *slot;
   struct plm_step_result result;
+  struct plm_snapshot *snapshot = NULL;
   const uint64_t started = plm_clock_ns();
-  plm_status status = plm_input_next(trainer->input, &plm_stop_requested, &slot, error);
-  if (status == PLM_NOT_FOUND) /* the split is empty, which a restart would not change */
-    status = error->status = PLM_CONFIG;
-  if (status != PLM_OK) return status;
+  PLM_TRY(next_input(trainer, &slot, error));
   const double data_wait_s = seconds_since(started);
-  status = compute(trainer, slot, &result, error);
+  const plm_status status = compute(trainer, slot, &result, error);
   plm_input_release(trainer->input, slot);
   if (status != PLM_OK) return status;
   const double step_s = seconds_since(started);
   PLM_TRY(check_skipped(trainer, error));
-  struct plm_snapshot *snapshot = is_due(trainer) ? take_snapshot(trainer) : NULL;
-  const plm_status reported = report_step(trainer, &result, step_s, data_wait_s, error);
-  if (snapshot != NULL) submit_snapshot(trainer, snapshot);
+  const bool due = is_due(trainer);
+  if (due) PLM_TRY(plm_save_begin(trainer, &snapshot, error));
+  const plm_status reported = report(trainer, &result, step_s, data_wait_s, error);
+  if (due) plm_save_submit(trainer, snapshot);
   if (reported != PLM_OK) return reported;
-  return check_checkpoints(trainer, false, error);
+  if (trainer->ranks != NULL && !due && trainer->state.step % COMPARE_EVERY == 0)
+    PLM_TRY(plm_rank_compare_weights(trainer->ranks, trainer->model, error));
+  return plm_save_check(trainer, false, error);
 }
 
 /* ---- the run ------------------------------------------------------------------------------- */
 
 static plm_status complete(struct plm_trainer *trainer, struct plm_error *error)
 {
-  PLM_TRY(publish_now(trainer, error));
+  PLM_TRY(plm_save_now(trainer, error));
+  if (!plm_ranks_first(trainer->ranks)) return PLM_OK;
   const struct plm_publisher_outcome outcome = plm_publisher_outcome(trainer->publisher, true);
   PLM_ASSERT(outcome.any && outcome.step == trainer->state.step);
   PLM_TRY(plm_done_write(trainer->run, outcome.step, outcome.identity, error));
@@ -267,25 +227,34 @@ static plm_status complete(struct plm_trainer *trainer, struct plm_error *error)
   return PLM_OK;
 }
 
+static plm_status save_step_0(struct plm_trainer *trainer, struct plm_error *error)
+{
+  struct plm_snapshot *snapshot;
+  PLM_TRY(plm_save_begin(trainer, &snapshot, error));
+  plm_save_submit(trainer, snapshot);
+  return PLM_OK;
+}
+
 plm_status plm_trainer_run(struct plm_trainer *trainer, struct plm_error *error)
 {
   if (trainer->complete) return PLM_OK;
-  if (!trainer->saved) submit_snapshot(trainer, take_snapshot(trainer)); /* step 0 */
   plm_status status = PLM_OK;
-  while (status == PLM_OK && plm_stop_requested == 0 &&
+  if (!trainer->saved) PLM_TRY(save_step_0(trainer, error));
+  /* With ranks, one_step asks all of them whether to stop. */
+  while (status == PLM_OK && (plm_stop_requested == 0 || trainer->ranks != NULL) &&
          trainer->state.step < trainer->config->trainer.steps)
     status = one_step(trainer, error);
-  hand_over_snapshot(trainer);
+  plm_save_hand_over(trainer);
   if (status == PLM_OK && trainer->state.step >= trainer->config->trainer.steps)
     return complete(trainer, error);
   if (status == PLM_OK || status == PLM_INTERRUPTED) {
-    PLM_TRY(publish_now(trainer, error));
+    PLM_TRY(plm_save_now(trainer, error));
     plm_info("stopped after step %llu; the run resumes from there",
              (unsigned long long)trainer->state.step);
     return PLM_OK;
   }
   /* No packer, or packers that disagree: publish what was learnt so far. */
   struct plm_error ignored = {0};
-  if (status == PLM_TIMEOUT || status == PLM_CORRUPT) publish_now(trainer, &ignored);
+  if (status == PLM_TIMEOUT || status == PLM_CORRUPT) plm_save_now(trainer, &ignored);
   return status;
 }

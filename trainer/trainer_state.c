@@ -230,6 +230,15 @@ static plm_status parse(const cJSON *json, struct plm_trainer_state *state, char
   return PLM_OK;
 }
 
+plm_status plm_trainer_state_parse(const char *text, size_t size, struct plm_trainer_state *state,
+                                   char **configuration, struct plm_error *error)
+{
+  cJSON *json = plm_json_bounded(text, size, STATE_VALUES);
+  const plm_status status = parse(json, state, configuration, error);
+  cJSON_Delete(json);
+  return status;
+}
+
 plm_status plm_trainer_state_read(const char *directory, struct plm_trainer_state *state,
                                   char **configuration, struct plm_error *error)
 {
@@ -237,10 +246,8 @@ plm_status plm_trainer_state_read(const char *directory, struct plm_trainer_stat
   size_t size;
   PLM_TRY(plm_path_join(path, directory, "trainer.json", error));
   PLM_TRY(plm_file_read(path, STATE_LIMIT, &text, &size, error));
-  cJSON *json = plm_json_bounded(text, size, STATE_VALUES);
+  const plm_status status = plm_trainer_state_parse(text, size, state, configuration, error);
   free(text);
-  const plm_status status = parse(json, state, configuration, error);
-  cJSON_Delete(json);
   if (status != PLM_OK) plm_error_where(error, "%s", path);
   return status;
 }

@@ -4,6 +4,7 @@
 #define PLM_TRAINER_TRAINER_STATE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "common/base/hash.h"
@@ -56,6 +57,10 @@ plm_status plm_trainer_state_print(const struct plm_trainer_state *state,
  * names what is wrong. */
 plm_status plm_trainer_state_read(const char *directory, struct plm_trainer_state *state,
                                   char **configuration, struct plm_error *error);
+
+/* The same from the text of a trainer.json. */
+plm_status plm_trainer_state_parse(const char *text, size_t size, struct plm_trainer_state *state,
+                                   char **configuration, struct plm_error *error);
 
 /* Adds changes of the configuration to the history: lines as plm_config_check_resume writes them.
  */

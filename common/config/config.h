@@ -93,6 +93,7 @@ struct plm_config_trainer {
   enum plm_device device;
   uint32_t threads; /* 0: all */
   uint32_t ranks;
+  double rank_timeout_s;
   uint32_t shares; /* 0: those of the run so far; in a new run, one for each rank */
   enum plm_precision precision;
   uint64_t steps;

@@ -109,33 +109,31 @@ static void check_objective(struct plm_loader *loader)
   }
 }
 
-static void check_ranks(struct plm_loader *loader)
-{
-  const uint32_t ranks = loader->config->trainer.ranks;
-  if (bad(loader, "trainer.ranks") || ranks == 1) return;
-  plm_problems_add(loader->problems, place_of(loader, "trainer.ranks", NULL),
-                   "trainer.ranks: %u, but this build trains in one process; set it to 1, and use "
-                   "trainer.threads for more cores",
-                   ranks);
-}
-
-/* Tokens of one share of a step; of the whole step if trainer.shares is 0. */
+/* Tokens of one share of a step; trainer.ranks of them if trainer.shares is 0. */
 static uint64_t share_tokens(const struct plm_config_trainer *trainer)
 {
-  return trainer->batch_tokens / (trainer->shares == 0 ? 1 : trainer->shares);
+  return trainer->batch_tokens / (trainer->shares == 0 ? trainer->ranks : trainer->shares);
 }
 
+/* The chunks of a step are divided among shares, and the shares among ranks. */
 static void check_shares(struct plm_loader *loader)
 {
   const struct plm_config *config = loader->config;
   const uint64_t chunks = config->trainer.batch_tokens / config->data.max_length;
-  const uint32_t shares = config->trainer.shares;
-  if (bad(loader, "trainer.shares") || shares == 0 || chunks % shares == 0) return;
-  plm_problems_add(loader->problems, place_of(loader, "trainer.shares", "trainer.batch_tokens"),
-                   "trainer.shares: %u does not divide the %llu chunks of a step "
-                   "(trainer.batch_tokens divided by data.max_length)",
-                   shares, (unsigned long long)chunks);
-  loader->bad[row("trainer.shares")] = true;
+  const uint32_t shares = config->trainer.shares, ranks = config->trainer.ranks;
+  if (bad(loader, "trainer.shares") || bad(loader, "trainer.ranks")) return;
+  if (chunks % (shares != 0 ? shares : ranks) != 0) {
+    const char *key = shares != 0 ? "trainer.shares" : "trainer.ranks";
+    plm_problems_add(loader->problems, place_of(loader, key, "trainer.batch_tokens"),
+                     "%s: %u does not divide the %llu chunks of a step (trainer.batch_tokens "
+                     "divided by data.max_length)",
+                     key, shares != 0 ? shares : ranks, (unsigned long long)chunks);
+    loader->bad[row("trainer.shares")] = true;
+  } else if (shares != 0 && shares % ranks != 0) {
+    plm_problems_add(loader->problems, place_of(loader, "trainer.ranks", "trainer.shares"),
+                     "trainer.ranks: %u does not divide the %u shares of a step (trainer.shares)",
+                     ranks, shares);
+  }
 }
 
 /* If no micro-batch is given and the default does not divide the share, uses the largest smaller
@@ -151,7 +149,6 @@ static void settle_micro_batch(struct plm_loader *loader)
   trainer->micro_batch_tokens = chunks * length;
 }
 
-/* The batch of one rank: check_ranks refuses any other number. */
 static void check_batch(struct plm_loader *loader)
 {
   const struct plm_config *config = loader->config;
@@ -185,8 +182,9 @@ static void check_batch(struct plm_loader *loader)
     plm_problems_add(loader->problems, place_of(loader, "trainer.micro_batch_tokens", NULL),
                      "trainer.micro_batch_tokens: %llu does not divide %s (%llu)",
                      (unsigned long long)trainer->micro_batch_tokens,
-                     trainer->shares > 1 ? "a share of trainer.batch_tokens (trainer.shares)"
-                                         : "trainer.batch_tokens",
+                     trainer->shares > 1  ? "a share of trainer.batch_tokens (trainer.shares)"
+                     : trainer->ranks > 1 ? "a rank's part of trainer.batch_tokens"
+                                          : "trainer.batch_tokens",
                      (unsigned long long)share_tokens(trainer));
   }
 }
@@ -266,7 +264,6 @@ void plm_config_check(struct plm_loader *loader)
 {
   check_model(loader);
   check_objective(loader);
-  check_ranks(loader);
   check_batch(loader);
   check_trainer(loader);
   check_alignment(loader);

@@ -154,7 +154,7 @@ static void trainee_open(struct trainee *t, const struct subject *subject, struc
   require(bench_batch_open(corpus, &t->config, chunks, &t->load, &error), &error);
   require(plm_model_open(&t->config.model, ops, &options, &t->model, &error), &error);
   require(plm_masks_open(&t->config.model, ops, chunks, &t->masks, &error), &error);
-  require(plm_optimizer_open(&t->config.trainer, t->model, &t->optimizer, &error), &error);
+  require(plm_optimizer_open(&t->config.trainer, t->model, NULL, &t->optimizer, &error), &error);
   require(ops->allocate(ops, sizeof *t->update, (void **)&t->update, &error), &error);
   const struct plm_parameter *table = plm_model_table(t->model, &count);
   const size_t elements = plm_model_arena_elements(t->model);
@@ -218,6 +218,7 @@ static double update(struct trainee *t)
   t->ops->sum_squares(t->ops, &t->update->sums.squares, &gradient, 1);
   t->ops->decide_update(t->ops, t->update);
   plm_optimizer_update(t->optimizer, t->update);
+  plm_model_weights_changed(t->model);
   plm_model_zero_gradients(t->model);
   require(t->ops->synchronize(t->ops, &error), &error);
   return lap(&clock);

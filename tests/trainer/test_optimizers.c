@@ -45,9 +45,9 @@ static void open_machine(struct machine *machine, const char *settings)
   assert_int_equal(
       plm_model_open(&machine->config.model, machine->ops, &options, &machine->model, &error),
       PLM_OK);
-  assert_int_equal(
-      plm_optimizer_open(&machine->config.trainer, machine->model, &machine->optimizer, &error),
-      PLM_OK);
+  assert_int_equal(plm_optimizer_open(&machine->config.trainer, machine->model, NULL,
+                                      &machine->optimizer, &error),
+                   PLM_OK);
   machine->table = plm_model_table(machine->model, &machine->count);
   machine->arena = plm_model_arena_elements(machine->model);
 }
@@ -243,12 +243,13 @@ static void memory_is_known_before(void **state)
     assert_int_equal(plm_ops_cpu_open(PLM_PRECISION_FP32, threads, NULL, &ops, NULL), PLM_OK);
     assert_int_equal(plm_model_open(&machine.config.model, ops, &options, &model, NULL), PLM_OK);
     assert_int_equal(
-        plm_optimizer_memory(&machine.config, ops, &bytes[threads], &scratch[threads], NULL),
+        plm_optimizer_memory(&machine.config, ops, NULL, &bytes[threads], &scratch[threads], NULL),
         PLM_OK);
     backend_allocate = ops->allocate;
     ops->allocate = counting_allocate;
     allocated = 0;
-    assert_int_equal(plm_optimizer_open(&machine.config.trainer, model, &optimizer, NULL), PLM_OK);
+    assert_int_equal(plm_optimizer_open(&machine.config.trainer, model, NULL, &optimizer, NULL),
+                     PLM_OK);
     assert_int_equal(allocated, bytes[threads]);
     plm_optimizer_close(optimizer);
     plm_model_close(model);

@@ -166,10 +166,7 @@ static const struct wrong wrongs[] = {
       "pipeline.yaml:1:68: model.attention.block: must be above 0, since the pattern has a `block` "
       "mask"}},
     {"trainer: {ranks: 2, batch_tokens: 1000, micro_batch_tokens: 700}\n",
-     {"pipeline.yaml:1:18: trainer.ranks: 2, but this build trains in one process; set it to 1, "
-      "and "
-      "use trainer.threads for more cores",
-      "pipeline.yaml:1:35: trainer.batch_tokens: 1000 is not a multiple of data.max_length (512)",
+     {"pipeline.yaml:1:35: trainer.batch_tokens: 1000 is not a multiple of data.max_length (512)",
       "pipeline.yaml:1:61: trainer.micro_batch_tokens: 700 is not a multiple of data.max_length "
       "(512)"}},
     {"trainer:\n  batch_tokens: 1000\n",
@@ -185,9 +182,14 @@ static const struct wrong wrongs[] = {
       "least "
       "2 and at most 2147483647 tokens"}},
     {"trainer:\n  ranks: 2\n  micro_batch_tokens: 4096\n",
-     {"pipeline.yaml:2:10: trainer.ranks: 2, but this build trains in one process; set it to 1, "
-      "and "
-      "use trainer.threads for more cores"}},
+     {"pipeline.yaml:3:23: trainer.micro_batch_tokens: 4096 does not divide a rank's part of "
+      "trainer.batch_tokens (2048)"}},
+    {"trainer:\n  ranks: 3\n",
+     {"pipeline.yaml:2:10: trainer.ranks: 3 does not divide the 8 chunks of a step "
+      "(trainer.batch_tokens divided by data.max_length)"}},
+    {"trainer:\n  ranks: 4\n  shares: 2\n",
+     {"pipeline.yaml:2:10: trainer.ranks: 4 does not divide the 2 shares of a step "
+      "(trainer.shares)"}},
     {"network:\n  feed: tcp://0.0.0.0:5701\n",
      {"pipeline.yaml:2:9: network.feed: other hosts can reach tcp://0.0.0.0:5701, so CURVE keys "
       "are "
@@ -232,8 +234,7 @@ static void a_missing_file_is_a_problem(void **state)
   plm_config_problems_free(problems);
 }
 
-/* Every row has a value other than its default, except trainer.ranks, which has only one. Printed
- * and loaded again it must be the same. */
+/* Every row has a value other than its default. Printed and loaded again it must be the same. */
 static const char all_different[] =
     "run: 'some: folder \"x\"'\nseed: 18446744073709551615\ncorpus: null\n"
     "network: {feed: 'tcp://127.0.0.1:*', feed_address: tcp://127.0.0.1:9, evaluation_feed: "
@@ -246,7 +247,8 @@ static const char all_different[] =
     "num_unet_layers: 8, num_extra_layers: 0, expansion_ratio: 2.6666666666666665, "
     "soft_logit_cap: 0, tie_embeddings: true, token_dropout: true, attention: {pattern: "
     "[document, local+causal, block], window: {start: 130, end: 260, steps: 7}, block: 32}}\n"
-    "trainer: {device: cpu, threads: 2, shares: 2, precision: fp32, steps: 7, batch_tokens: 256, "
+    "trainer: {device: cpu, threads: 2, ranks: 2, rank_timeout_s: 9.5, shares: 2, precision: fp32, "
+    "steps: 7, batch_tokens: 256, "
     "micro_batch_tokens: 64, objective: masked_diffusion, masking: {mask_rate: 0.3, "
     "starting_mask_rate: 0.2, mask_rate_steps: 3, rate_scope: batch, random_fraction: 0.1, "
     "keep_fraction: 0.1, mlm_warmup_steps: 1}, loss: {label_smoothing: 0.01, z_loss: 1e-4}, "

@@ -87,8 +87,9 @@ expect 2 'must be at least 0 and at most 18446744073709551615' "$pipeline" valid
 expect 0 'pipeline.yaml: valid' "$pipeline" validate
 for command in 'plm-pipeline validate' 'plm-pipeline up --dry-run' 'plm-pipeline up' plm-trainer; do
   # shellcheck disable=SC2086 # a program and its words
-  expect 2 'trainer.ranks: 2, but this build trains in one process' "$PLM_BIN"/$command --set trainer.ranks=2
+  expect 2 'trainer.ranks: 3 does not divide the 8 chunks of a step' "$PLM_BIN"/$command --set trainer.ranks=3
 done
+expect 2 'trainer.ranks is 2, but 1 process was started' "$PLM_BIN"/plm-trainer --set trainer.ranks=2
 echo 'model: {attention: {pattern: [block], block: 32}}' >block.yaml
 expect 0 '`block` masks count from the beginning of the chunk' "$pipeline" validate block.yaml
 echo 'trainer: {objective: masked_diffusion, masking: {mask_rate: 0.3}}' >diffusion.yaml

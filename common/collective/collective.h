@@ -1,0 +1,119 @@
+/* How the ranks of a training run exchange bytes.
+ *
+ * Ranks are the processes that train one model together. An engine (kernels/mpi) moves bytes and
+ * adds nothing up: every sum is made by operators, in an order that does not depend on the engine.
+ * What is moved is described by a struct plm_transfer. It is started, continues beside other work,
+ * and is waited for.
+ *
+ * Ranks are numbered so that those of one host are neighbours, and they form groups of equal size:
+ * group_size is the largest power of two that divides the number of ranks on every host. Group k
+ * has the ranks [k * group_size, (k + 1) * group_size), all of one host. The ranks at the same
+ * place of every group are a rail. See doc/ranks.md.
+ */
+#ifndef PLM_COMMON_COLLECTIVE_COLLECTIVE_H
+#define PLM_COMMON_COLLECTIVE_COLLECTIVE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/status.h"
+
+enum { PLM_HOST_NAME_SIZE = 64 };
+
+struct plm_rank_place {
+  uint32_t rank, ranks;
+  uint32_t group_size;          /* ranks of a group */
+  uint32_t local, on_this_host; /* number of this rank on its host, and ranks there */
+  char host[PLM_HOST_NAME_SIZE];
+};
+
+/* Transfers of different lanes are independent. Within a lane, one thread starts all transfers, in
+ * the same order on all ranks. */
+enum plm_lane { PLM_LANE_STEP, PLM_LANE_INPUT, PLM_LANE_COUNT };
+
+/* Which ranks take part. PLM_SCOPE_GROUP and PLM_SCOPE_RAIL exist on the lane of steps only. */
+enum plm_scope { PLM_SCOPE_ALL, PLM_SCOPE_GROUP, PLM_SCOPE_RAIL };
+
+enum plm_transfer_kind {
+  PLM_ALL_TO_ALL, /* from: a piece for each rank of the scope; to: a piece from each */
+  PLM_ALL_GATHER, /* from: one piece; to: a piece from each rank of the scope */
+  PLM_BROADCAST,  /* to: the piece, on rank 0 what is sent */
+  PLM_SEND,       /* from: the piece, to rank `peer` */
+  PLM_RECEIVE,    /* to: the piece, from rank `peer` */
+};
+
+enum { PLM_PIECE_UNIT = 64 }; /* pieces of PLM_ALL_TO_ALL are multiples of this many bytes */
+
+struct plm_transfer {
+  enum plm_transfer_kind kind;
+  enum plm_lane lane;
+  enum plm_scope scope;
+  uint32_t peer; /* of PLM_SEND and PLM_RECEIVE */
+  void *to;
+  const void *from;
+  size_t bytes; /* of a piece */
+
+  /* The rest belongs to the engine from start to wait. */
+  struct plm_transfer *next;
+  void *request;
+  size_t moved; /* bytes of the parts that are done */
+  bool done;
+};
+
+struct plm_collective {
+  const char *name;
+  struct plm_rank_place place;
+
+  /* Starts a transfer. The struct and the memory that it names stay untouched until wait. */
+  void (*start)(struct plm_collective *collective, struct plm_transfer *transfer);
+  /* Waits for a started transfer. An error ends the exchange for good: every later wait fails too.
+   * It is that of the rank that failed first, with that rank's status, or PLM_FAILURE if a rank has
+   * been silent, or has kept the others waiting, for longer than the timeout. */
+  plm_status (*wait)(struct plm_collective *collective, struct plm_transfer *transfer,
+                     struct plm_error *error);
+  /* What this rank does, for the others' messages. patient: the others wait without a limit, for
+   * example while this rank writes a checkpoint. phase is kept by reference. */
+  void (*note)(struct plm_collective *collective, const char *phase, uint64_t step, bool patient);
+  /* How long a rank may keep the others waiting: trainer.rank_timeout_s. 300 s before the call. */
+  void (*set_timeout)(struct plm_collective *collective, double seconds);
+  /* Tells the other ranks that this one ends with an error; their transfers then fail with it. */
+  void (*fail)(struct plm_collective *collective, const struct plm_error *error);
+  /* The rank that failed first, or -1. */
+  int32_t (*failed_rank)(struct plm_collective *collective);
+  /* Ends the exchange and frees everything. All ranks call it. */
+  void (*close)(struct plm_collective *collective);
+};
+
+/* Whether this process was started as one of several ranks, by mpirun or srun. */
+bool plm_collective_launched(void);
+
+/* Opens the engine: loads lib/libplm_mpi.so beside the program's folder (or PLM_MPI_LIBRARY names
+ * it) and meets the other ranks. PLM_CONFIG: this build has no such library. */
+plm_status plm_collective_open(struct plm_collective **collective, struct plm_error *error);
+
+/* Transfers that are started and waited for at once. */
+plm_status plm_collective_gather(struct plm_collective *collective, enum plm_lane lane, void *all,
+                                 const void *mine, size_t bytes, struct plm_error *error);
+plm_status plm_collective_broadcast(struct plm_collective *collective, enum plm_lane lane,
+                                    void *data, size_t bytes, struct plm_error *error);
+plm_status plm_collective_send(struct plm_collective *collective, enum plm_lane lane, uint32_t peer,
+                               const void *data, size_t bytes, struct plm_error *error);
+plm_status plm_collective_receive(struct plm_collective *collective, enum plm_lane lane,
+                                  uint32_t peer, void *data, size_t bytes, struct plm_error *error);
+/* The largest of all ranks' numbers; also a barrier. */
+plm_status plm_collective_vote(struct plm_collective *collective, int64_t mine, int64_t *largest,
+                               struct plm_error *error);
+
+/* What the engine's library offers: one function, found by name. */
+struct plm_collective_library {
+  uint32_t struct_bytes; /* sizeof(struct plm_collective_library); always the first field */
+  uint32_t collective_bytes;
+  const char *version; /* of the programs built together with it */
+  plm_status (*open)(struct plm_collective **collective, struct plm_error *error);
+};
+#define PLM_COLLECTIVE_ENTRY "plm_collective_entry"
+typedef const struct plm_collective_library *(*plm_collective_entry_function)(void);
+const struct plm_collective_library *plm_collective_entry(void);
+
+#endif

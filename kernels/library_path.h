@@ -1,0 +1,13 @@
+/* Where the shared libraries of the programs are. */
+#ifndef PLM_KERNELS_LIBRARY_PATH_H
+#define PLM_KERNELS_LIBRARY_PATH_H
+
+#include "common/base/file.h"
+#include "common/base/status.h"
+
+/* The path that the environment variable names or, if it is not set or empty, lib/NAME beside the
+ * folder of the running program. The file need not exist. */
+plm_status plm_library_path(const char *name, const char *variable, char path[PLM_PATH_SIZE],
+                            struct plm_error *error);
+
+#endif

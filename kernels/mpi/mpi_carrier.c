@@ -1,0 +1,197 @@
+/* The thread that makes all MPI calls (MPI_THREAD_FUNNELED). MPI moves bytes only while one of its
+ * functions runs, so the carrier asks again and again: without a pause right after something
+ * happened, and ever less often when nothing does. */
+#include <sched.h>
+#include <time.h>
+
+#include "common/base/clock.h"
+#include "kernels/mpi/mpi_engine.h"
+
+enum {
+  PART_BYTES = 64 << 20, /* of one message */
+  BUSY_NS = 1000000,     /* ask without a pause for this long after an event */
+  EAGER_NS = 100000000,  /* then with short pauses for this long */
+  SHORT_PAUSE_NS = 20000,
+  LONG_PAUSE_NS = 1000000,
+  IDLE_MS = 50, /* between two looks at the notices if no transfer is active */
+};
+
+static MPI_Comm comm_of(const struct plm_mpi *mpi, const struct plm_transfer *transfer)
+{
+  if (transfer->scope == PLM_SCOPE_GROUP) return mpi->group;
+  return transfer->scope == PLM_SCOPE_RAIL ? mpi->rail : mpi->all[transfer->lane];
+}
+
+/* Passes the next part to MPI: the whole transfer, except that SEND, RECEIVE and BROADCAST of much
+ * memory are cut. */
+static int begin_part(struct plm_mpi *mpi, struct plm_transfer *transfer)
+{
+  const MPI_Comm comm = comm_of(mpi, transfer);
+  const size_t left = transfer->bytes - transfer->moved;
+  const int part = (int)(left < PART_BYTES ? left : PART_BYTES);
+  char *to = transfer->to != NULL ? (char *)transfer->to + transfer->moved : NULL;
+  const char *from = transfer->from != NULL ? (const char *)transfer->from + transfer->moved : NULL;
+  MPI_Request *request = (MPI_Request *)&transfer->request;
+  const int peer = (int)transfer->peer, units = (int)(transfer->bytes / PLM_PIECE_UNIT);
+  const bool whole_units = transfer->bytes % PLM_PIECE_UNIT == 0;
+  _Static_assert(sizeof(MPI_Request) <= sizeof transfer->request, "a request fits");
+  switch (transfer->kind) {
+  case PLM_ALL_TO_ALL:
+    PLM_ASSERT(whole_units);
+    transfer->moved = transfer->bytes;
+    return MPI_Ialltoall(from, units, mpi->unit, to, units, mpi->unit, comm, request);
+  case PLM_ALL_GATHER:
+    transfer->moved = transfer->bytes;
+    if (whole_units)
+      return MPI_Iallgather(from, units, mpi->unit, to, units, mpi->unit, comm, request);
+    PLM_ASSERT(left <= PART_BYTES);
+    return MPI_Iallgather(from, part, MPI_BYTE, to, part, MPI_BYTE, comm, request);
+  case PLM_BROADCAST:
+    transfer->moved += (size_t)part;
+    return MPI_Ibcast(to, part, MPI_BYTE, 0, comm, request);
+  case PLM_SEND:
+    transfer->moved += (size_t)part;
+    return MPI_Isend(from, part, MPI_BYTE, peer, 0, comm, request);
+  case PLM_RECEIVE:
+    transfer->moved += (size_t)part;
+    return MPI_Irecv(to, part, MPI_BYTE, peer, 0, comm, request);
+  }
+  return MPI_ERR_OTHER;
+}
+
+static void mpi_failed(struct plm_mpi *mpi, int code)
+{
+  char text[MPI_MAX_ERROR_STRING] = "";
+  struct plm_error error = {0};
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  plm_error_set(&error, PLM_FAILURE, "an MPI call failed: %.*s", length, text);
+  plm_mpi_set_failed(mpi, mpi->base.place.rank, &error);
+}
+
+static void begin(struct plm_mpi *mpi, struct plm_transfer *transfer)
+{
+  transfer->next = mpi->active;
+  mpi->active = transfer;
+  const int code = begin_part(mpi, transfer);
+  if (code != MPI_SUCCESS) mpi_failed(mpi, code);
+}
+
+/* Whether the transfer has ended. */
+static bool ended(struct plm_mpi *mpi, struct plm_transfer *transfer)
+{
+  int done = 0;
+  const int code = MPI_Test((MPI_Request *)&transfer->request, &done, MPI_STATUS_IGNORE);
+  if (code != MPI_SUCCESS) {
+    mpi_failed(mpi, code);
+    return false;
+  }
+  if (done == 0) return false;
+  mpi->last_event_ns = plm_clock_ns();
+  if (transfer->moved == transfer->bytes) return true;
+  const int next = begin_part(mpi, transfer);
+  if (next != MPI_SUCCESS) mpi_failed(mpi, next);
+  return false;
+}
+
+static void finish(struct plm_mpi *mpi, struct plm_transfer *transfer)
+{
+  pthread_mutex_lock(&mpi->mutex);
+  transfer->done = true;
+  if (transfer->lane == PLM_LANE_STEP) mpi->waiting_since_ns = 0;
+  pthread_cond_broadcast(&mpi->changed);
+  pthread_mutex_unlock(&mpi->mutex);
+}
+
+static void test_active(struct plm_mpi *mpi)
+{
+  uint64_t oldest = 0;
+  for (struct plm_transfer **link = &mpi->active; *link != NULL;) {
+    struct plm_transfer *transfer = *link;
+    if (ended(mpi, transfer)) {
+      *link = transfer->next;
+      finish(mpi, transfer);
+      continue;
+    }
+    if (transfer->lane == PLM_LANE_STEP) oldest = 1;
+    link = &transfer->next;
+  }
+  pthread_mutex_lock(&mpi->mutex);
+  if (oldest != 0 && mpi->waiting_since_ns == 0) mpi->waiting_since_ns = plm_clock_ns();
+  pthread_mutex_unlock(&mpi->mutex);
+}
+
+/* Takes what other threads have started. Waits a little if there is nothing to do. */
+static struct plm_transfer *take_queue(struct plm_mpi *mpi, bool *closing)
+{
+  pthread_mutex_lock(&mpi->mutex);
+  if (mpi->queue == NULL && mpi->active == NULL && mpi->stage != PLM_MPI_CLOSING) {
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += IDLE_MS * 1000000L;
+    if (until.tv_nsec >= 1000000000L) {
+      until.tv_nsec -= 1000000000L;
+      until.tv_sec++;
+    }
+    pthread_cond_timedwait(&mpi->changed, &mpi->mutex, &until);
+  }
+  struct plm_transfer *queue = mpi->queue;
+  mpi->queue = NULL;
+  mpi->queue_end = &mpi->queue;
+  *closing = mpi->stage == PLM_MPI_CLOSING;
+  pthread_mutex_unlock(&mpi->mutex);
+  return queue;
+}
+
+static void pause_a_little(const struct plm_mpi *mpi, uint64_t now)
+{
+  const uint64_t quiet = now - mpi->last_event_ns;
+  if (mpi->active == NULL) return; /* take_queue waits */
+  if (quiet < BUSY_NS) {
+    sched_yield();
+    return;
+  }
+  const struct timespec pause = {.tv_nsec = quiet < EAGER_NS ? SHORT_PAUSE_NS : LONG_PAUSE_NS};
+  (void)nanosleep(&pause, NULL);
+}
+
+static void carry(struct plm_mpi *mpi)
+{
+  bool closing = false;
+  while (!closing || (mpi->active != NULL && plm_mpi_failed_rank(mpi) < 0)) {
+    for (struct plm_transfer *next, *transfer = take_queue(mpi, &closing); transfer != NULL;
+         transfer = next) {
+      next = transfer->next;
+      mpi->last_event_ns = plm_clock_ns();
+      begin(mpi, transfer);
+    }
+    test_active(mpi);
+    const uint64_t now = plm_clock_ns();
+    plm_mpi_watch(mpi, now);
+    pause_a_little(mpi, now);
+  }
+}
+
+static void set_stage(struct plm_mpi *mpi, enum plm_mpi_stage stage)
+{
+  pthread_mutex_lock(&mpi->mutex);
+  mpi->stage = stage;
+  pthread_cond_broadcast(&mpi->changed);
+  pthread_mutex_unlock(&mpi->mutex);
+}
+
+void *plm_mpi_carrier(void *context)
+{
+  struct plm_mpi *mpi = context;
+  struct plm_error error = {0};
+  if (plm_mpi_world_open(mpi, &error) != PLM_OK) {
+    plm_mpi_set_failed(mpi, mpi->base.place.rank, &error);
+    set_stage(mpi, PLM_MPI_OPEN);
+    return NULL;
+  }
+  plm_mpi_watch_begin(mpi);
+  set_stage(mpi, PLM_MPI_OPEN);
+  carry(mpi);
+  plm_mpi_world_close(mpi);
+  return NULL;
+}

@@ -1,0 +1,146 @@
+/* libplm_mpi.so: what other threads than the carrier call. */
+#include <stdlib.h>
+
+#include "common/base/clock.h"
+#include "common/base/thread.h"
+#include "kernels/mpi/mpi_engine.h"
+
+enum { DEFAULT_TIMEOUT_S = 300 };
+
+static struct plm_mpi *mpi_of(struct plm_collective *collective)
+{
+  return (struct plm_mpi *)collective;
+}
+
+static void start(struct plm_collective *collective, struct plm_transfer *transfer)
+{
+  struct plm_mpi *mpi = mpi_of(collective);
+  transfer->next = NULL;
+  transfer->moved = 0;
+  transfer->done = false;
+  pthread_mutex_lock(&mpi->mutex);
+  *mpi->queue_end = transfer;
+  mpi->queue_end = &transfer->next;
+  mpi->started += transfer->lane == PLM_LANE_STEP;
+  pthread_cond_broadcast(&mpi->changed);
+  pthread_mutex_unlock(&mpi->mutex);
+}
+
+static plm_status wait(struct plm_collective *collective, struct plm_transfer *transfer,
+                       struct plm_error *error)
+{
+  struct plm_mpi *mpi = mpi_of(collective);
+  plm_status status = PLM_OK;
+  pthread_mutex_lock(&mpi->mutex);
+  while (!transfer->done && mpi->failed_rank < 0) pthread_cond_wait(&mpi->changed, &mpi->mutex);
+  if (!transfer->done) {
+    status = mpi->error.status;
+    if (error != NULL) *error = mpi->error;
+  }
+  pthread_mutex_unlock(&mpi->mutex);
+  return status;
+}
+
+static void note(struct plm_collective *collective, const char *phase, uint64_t step, bool patient)
+{
+  struct plm_mpi *mpi = mpi_of(collective);
+  pthread_mutex_lock(&mpi->mutex);
+  mpi->phase = phase;
+  mpi->step = step;
+  mpi->patient = patient;
+  pthread_mutex_unlock(&mpi->mutex);
+}
+
+static void set_timeout(struct plm_collective *collective, double seconds)
+{
+  struct plm_mpi *mpi = mpi_of(collective);
+  pthread_mutex_lock(&mpi->mutex);
+  mpi->timeout_s = seconds;
+  pthread_mutex_unlock(&mpi->mutex);
+}
+
+static void fail(struct plm_collective *collective, const struct plm_error *error)
+{
+  plm_mpi_set_failed(mpi_of(collective), collective->place.rank, error);
+}
+
+static int32_t failed_rank(struct plm_collective *collective)
+{
+  return plm_mpi_failed_rank(mpi_of(collective));
+}
+
+static void close_engine(struct plm_collective *collective)
+{
+  struct plm_mpi *mpi = mpi_of(collective);
+  pthread_mutex_lock(&mpi->mutex);
+  mpi->stage = PLM_MPI_CLOSING;
+  pthread_cond_broadcast(&mpi->changed);
+  pthread_mutex_unlock(&mpi->mutex);
+  pthread_join(mpi->carrier, NULL);
+  /* After a failure MPI was not finalised and may still write into the memory of a transfer or of a
+   * notice, so this memory is kept until the process ends. */
+  if (plm_mpi_failed_rank(mpi) >= 0) return;
+  pthread_mutex_destroy(&mpi->mutex);
+  pthread_cond_destroy(&mpi->changed);
+  free(mpi->peers);
+  free(mpi);
+}
+
+static struct plm_mpi *new_engine(void)
+{
+  struct plm_mpi *mpi = calloc(1, sizeof *mpi);
+  pthread_condattr_t attributes;
+  if (mpi == NULL) return NULL;
+  *mpi = (struct plm_mpi){.base = {.name = "mpi",
+                                   .start = start,
+                                   .wait = wait,
+                                   .note = note,
+                                   .set_timeout = set_timeout,
+                                   .fail = fail,
+                                   .failed_rank = failed_rank,
+                                   .close = close_engine},
+                          .timeout_s = DEFAULT_TIMEOUT_S,
+                          .phase = "starting",
+                          .failed_rank = -1};
+  mpi->queue_end = &mpi->queue;
+  pthread_mutex_init(&mpi->mutex, NULL);
+  pthread_condattr_init(&attributes);
+  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+  pthread_cond_init(&mpi->changed, &attributes);
+  pthread_condattr_destroy(&attributes);
+  return mpi;
+}
+
+static plm_status open_engine(struct plm_collective **collective, struct plm_error *error)
+{
+  struct plm_mpi *mpi = new_engine();
+  if (mpi == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for the MPI engine");
+  const plm_status status = plm_thread_start(&mpi->carrier, "carrier", plm_mpi_carrier, mpi, error);
+  if (status != PLM_OK) {
+    free(mpi);
+    return status;
+  }
+  pthread_mutex_lock(&mpi->mutex);
+  while (mpi->stage == PLM_MPI_STARTING) pthread_cond_wait(&mpi->changed, &mpi->mutex);
+  pthread_mutex_unlock(&mpi->mutex);
+  if (mpi->failed_rank >= 0) {
+    if (error != NULL) *error = mpi->error;
+    const plm_status failed = mpi->error.status;
+    close_engine(&mpi->base);
+    return failed;
+  }
+  *collective = &mpi->base;
+  return PLM_OK;
+}
+
+__attribute__((visibility("default"))) const struct plm_collective_library *
+plm_collective_entry(void)
+{
+  static const struct plm_collective_library library = {
+      .struct_bytes = sizeof library,
+      .collective_bytes = sizeof(struct plm_collective),
+      .version = PLM_VERSION,
+      .open = open_engine,
+  };
+  return &library;
+}

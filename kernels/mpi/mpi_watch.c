@@ -1,0 +1,185 @@
+/* What the ranks tell each other each second. From it follows who failed, who is silent and who
+ * keeps the others waiting. */
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "kernels/mpi/mpi_engine.h"
+
+enum { SILENCE_S = 30 }; /* at most; less if the timeout is shorter */
+static const uint64_t period_ns = 1000000000;
+
+static bool is_other(const struct plm_mpi *mpi, uint32_t rank)
+{
+  return rank != mpi->base.place.rank;
+}
+
+static void listen(struct plm_mpi *mpi, uint32_t rank)
+{
+  struct plm_mpi_peer *peer = &mpi->peers[rank];
+  MPI_Irecv(&peer->incoming, sizeof peer->incoming, MPI_BYTE, (int)rank, 0, mpi->notices,
+            &peer->receive);
+}
+
+void plm_mpi_watch_begin(struct plm_mpi *mpi)
+{
+  const uint64_t now = plm_clock_ns();
+  for (uint32_t r = 0; r < mpi->base.place.ranks; r++) {
+    mpi->peers[r].receive = mpi->peers[r].send = MPI_REQUEST_NULL;
+    mpi->peers[r].heard_ns = now;
+    mpi->peers[r].newest.failed = -1;
+    if (is_other(mpi, r)) listen(mpi, r);
+  }
+}
+
+void plm_mpi_watch_end(struct plm_mpi *mpi)
+{
+  for (uint32_t r = 0; r < mpi->base.place.ranks; r++) {
+    struct plm_mpi_peer *peer = &mpi->peers[r];
+    if (peer->send != MPI_REQUEST_NULL) MPI_Wait(&peer->send, MPI_STATUS_IGNORE);
+    if (peer->receive == MPI_REQUEST_NULL) continue;
+    MPI_Cancel(&peer->receive);
+    MPI_Wait(&peer->receive, MPI_STATUS_IGNORE);
+  }
+}
+
+void plm_mpi_set_failed(struct plm_mpi *mpi, uint32_t rank, const struct plm_error *error)
+{
+  pthread_mutex_lock(&mpi->mutex);
+  if (mpi->failed_rank < 0) {
+    mpi->failed_rank = (int32_t)rank;
+    mpi->error = *error;
+  }
+  pthread_cond_broadcast(&mpi->changed);
+  pthread_mutex_unlock(&mpi->mutex);
+}
+
+int32_t plm_mpi_failed_rank(struct plm_mpi *mpi)
+{
+  pthread_mutex_lock(&mpi->mutex);
+  const int32_t rank = mpi->failed_rank;
+  pthread_mutex_unlock(&mpi->mutex);
+  return rank;
+}
+
+static double timeout_of(struct plm_mpi *mpi)
+{
+  pthread_mutex_lock(&mpi->mutex);
+  const double seconds = mpi->timeout_s;
+  pthread_mutex_unlock(&mpi->mutex);
+  return seconds;
+}
+
+static void hear(struct plm_mpi *mpi, uint32_t rank, uint64_t now_ns)
+{
+  struct plm_mpi_peer *peer = &mpi->peers[rank];
+  int done = 0;
+  if (peer->receive == MPI_REQUEST_NULL) return;
+  while (MPI_Test(&peer->receive, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done != 0) {
+    peer->newest = peer->incoming;
+    peer->heard_ns = now_ns;
+    if (peer->newest.failed >= 0)
+      plm_mpi_set_failed(mpi, (uint32_t)peer->newest.failed, &peer->newest.error);
+    listen(mpi, rank);
+    done = 0;
+  }
+}
+
+static struct plm_mpi_notice compose(struct plm_mpi *mpi)
+{
+  struct plm_mpi_notice notice = {.failed = -1};
+  pthread_mutex_lock(&mpi->mutex);
+  notice.started = mpi->started;
+  notice.step = mpi->step;
+  notice.patient = mpi->patient;
+  notice.failed = mpi->failed_rank;
+  snprintf(notice.phase, sizeof notice.phase, "%s", mpi->phase);
+  if (mpi->failed_rank >= 0) notice.error = mpi->error;
+  pthread_mutex_unlock(&mpi->mutex);
+  return notice;
+}
+
+/* Each second, and at once after a failure. A peer that has not taken the last notice gets no
+ * further one. */
+static void tell(struct plm_mpi *mpi, uint64_t now_ns)
+{
+  const bool failure = !mpi->told_failure && plm_mpi_failed_rank(mpi) >= 0;
+  if (!failure && mpi->notices_sent_ns != 0 && now_ns - mpi->notices_sent_ns < period_ns) return;
+  const struct plm_mpi_notice notice = compose(mpi);
+  mpi->told_failure = notice.failed >= 0;
+  mpi->notices_sent_ns = now_ns;
+  for (uint32_t r = 0; r < mpi->base.place.ranks; r++) {
+    struct plm_mpi_peer *peer = &mpi->peers[r];
+    int done = 1;
+    if (!is_other(mpi, r)) continue;
+    if (peer->send != MPI_REQUEST_NULL) MPI_Test(&peer->send, &done, MPI_STATUS_IGNORE);
+    if (done == 0) continue;
+    peer->outgoing = notice;
+    MPI_Isend(&peer->outgoing, sizeof peer->outgoing, MPI_BYTE, (int)r, 0, mpi->notices,
+              &peer->send);
+  }
+}
+
+static double seconds_between(uint64_t from_ns, uint64_t to_ns)
+{
+  return to_ns > from_ns ? 1e-9 * (double)(to_ns - from_ns) : 0;
+}
+
+static void find_silent(struct plm_mpi *mpi, uint64_t now_ns)
+{
+  const double timeout = timeout_of(mpi), limit = timeout < SILENCE_S ? timeout : SILENCE_S;
+  for (uint32_t r = 0; r < mpi->base.place.ranks; r++) {
+    const struct plm_mpi_peer *peer = &mpi->peers[r];
+    const double silent = seconds_between(peer->heard_ns, now_ns);
+    struct plm_error error = {0};
+    if (!is_other(mpi, r) || silent <= limit) continue;
+    plm_error_set(
+        &error, PLM_FAILURE, "rank %u on %s has been silent for %.0f s; it was in step %llu (%s)",
+        r, peer->host, silent, (unsigned long long)peer->newest.step + 1, peer->newest.phase);
+    plm_error_hint(&error, "the process is stopped, or its host or the network is lost; the run "
+                           "resumes from its newest checkpoint");
+    plm_mpi_set_failed(mpi, r, &error);
+    return;
+  }
+}
+
+/* The rank that the others wait for has started the fewest transfers. */
+static void find_late(struct plm_mpi *mpi, uint64_t now_ns)
+{
+  const double timeout = timeout_of(mpi);
+  pthread_mutex_lock(&mpi->mutex);
+  const double waited =
+      mpi->waiting_since_ns == 0 ? 0 : seconds_between(mpi->waiting_since_ns, now_ns);
+  uint64_t fewest = mpi->started;
+  pthread_mutex_unlock(&mpi->mutex);
+  if (waited <= timeout) return;
+  uint32_t late = mpi->base.place.rank;
+  for (uint32_t r = 0; r < mpi->base.place.ranks; r++)
+    if (is_other(mpi, r) && mpi->peers[r].newest.started < fewest) {
+      late = r;
+      fewest = mpi->peers[r].newest.started;
+    }
+  const struct plm_mpi_peer *peer = &mpi->peers[late];
+  struct plm_error error = {0};
+  if (late != mpi->base.place.rank && peer->newest.patient != 0) return;
+  if (late == mpi->base.place.rank)
+    plm_error_set(&error, PLM_FAILURE, "an exchange between the ranks did not end within %.0f s",
+                  waited);
+  else
+    plm_error_set(&error, PLM_FAILURE,
+                  "rank %u on %s keeps the others waiting for %.0f s; it is in step %llu (%s)",
+                  late, peer->host, waited, (unsigned long long)peer->newest.step + 1,
+                  peer->newest.phase);
+  plm_error_hint(&error, "trainer.rank_timeout_s is %g; the run resumes from its newest checkpoint",
+                 timeout);
+  plm_mpi_set_failed(mpi, late, &error);
+}
+
+void plm_mpi_watch(struct plm_mpi *mpi, uint64_t now_ns)
+{
+  for (uint32_t r = 0; r < mpi->base.place.ranks; r++)
+    if (is_other(mpi, r)) hear(mpi, r, now_ns);
+  if (plm_mpi_failed_rank(mpi) < 0) find_silent(mpi, now_ns);
+  if (plm_mpi_failed_rank(mpi) < 0) find_late(mpi, now_ns);
+  tell(mpi, now_ns);
+}

@@ -1,0 +1,40 @@
+/* How gradients and weights lie in the messages of an exchange.
+ *
+ * Parameters with an owner are divided into buckets: runs of parameters in the order in which the
+ * backward pass finishes them, each as short as possible while what its owners receive is balanced
+ * (the largest part at most 1.25 times the mean). In a message, every owner has a piece of the same
+ * size, with its parameters one after another. */
+#ifndef PLM_TRAINER_RANKS_BUCKETS_H
+#define PLM_TRAINER_RANKS_BUCKETS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/status.h"
+#include "common/model/model.h"
+
+struct plm_bucket_entry {
+  size_t parameter;
+  uint32_t owner;
+  size_t offset; /* elements, in the owner's piece */
+};
+
+struct plm_bucket {
+  size_t first, count; /* entries */
+  size_t piece;        /* elements for each owner; a multiple of 16 */
+};
+
+struct plm_buckets {
+  struct plm_bucket_entry *entries; /* owned parameters, then those that all ranks update */
+  struct plm_bucket *buckets;
+  size_t count;
+  struct plm_bucket small; /* the parameters that all ranks update */
+  size_t largest_piece;
+};
+
+plm_status plm_buckets_init(struct plm_buckets *buckets, const struct plm_parameter *table,
+                            size_t count, const uint32_t *owners, uint32_t ranks,
+                            struct plm_error *error);
+void plm_buckets_deinit(struct plm_buckets *buckets);
+
+#endif

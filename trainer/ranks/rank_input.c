@@ -1,0 +1,133 @@
+/* A batch as one message: a header, then tokens, the table of documents, and where each chunk's
+ * documents begin. All ranks have the same byte order, because they are the same build. */
+#include "trainer/ranks/rank_input.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct header {
+  uint32_t end; /* nothing follows */
+  uint32_t chunks, max_length, token_bytes, documents;
+  uint64_t first_chunk;
+};
+
+struct layout {
+  size_t documents, begins, bytes; /* offsets; tokens are at 0 */
+};
+
+static struct layout layout_of(const struct header *header)
+{
+  struct layout layout;
+  const size_t tokens = (size_t)header->chunks * header->max_length * header->token_bytes;
+  layout.documents = (tokens + 7) / 8 * 8;
+  layout.begins = layout.documents + (size_t)header->documents * sizeof(struct plm_chunk_document);
+  layout.bytes = layout.begins + (size_t)(header->chunks + 1) * sizeof(uint32_t);
+  return layout;
+}
+
+static void pack(const struct plm_batch *batch, const struct layout *layout, char *message)
+{
+  const uint32_t begin = batch->document_begin[0], end = batch->document_begin[batch->chunks];
+  uint32_t *begins = (uint32_t *)(void *)(message + layout->begins);
+  memcpy(message, batch->tokens, (size_t)batch->chunks * batch->max_length * batch->token_bytes);
+  memcpy(message + layout->documents, batch->documents + begin,
+         (end - begin) * sizeof *batch->documents);
+  for (uint32_t c = 0; c <= batch->chunks; c++) begins[c] = batch->document_begin[c] - begin;
+}
+
+static plm_status send_part(struct plm_ranks *ranks, uint32_t rank, const struct plm_batch *part,
+                            struct plm_error *error)
+{
+  const struct header header = {.chunks = part->chunks,
+                                .max_length = part->max_length,
+                                .token_bytes = part->token_bytes,
+                                .documents =
+                                    part->document_begin[part->chunks] - part->document_begin[0],
+                                .first_chunk = part->first_chunk};
+  const struct layout layout = layout_of(&header);
+  char *message = calloc(1, layout.bytes);
+  if (message == NULL)
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory for the chunks of rank %u", rank);
+  pack(part, &layout, message);
+  PLM_TRY(plm_collective_send(ranks->collective, PLM_LANE_INPUT, rank, &header, sizeof header,
+                              error)); /* the message is kept: see plm_collective_gather */
+  PLM_TRY(
+      plm_collective_send(ranks->collective, PLM_LANE_INPUT, rank, message, layout.bytes, error));
+  free(message);
+  return PLM_OK;
+}
+
+plm_status plm_rank_send_batch(struct plm_ranks *ranks, const struct plm_batch *batch,
+                               struct plm_error *error)
+{
+  const uint32_t chunks = batch->chunks / ranks->ranks;
+  PLM_ASSERT(chunks * ranks->ranks == batch->chunks);
+  for (uint32_t r = 1; r < ranks->ranks; r++) {
+    const struct plm_batch part = plm_batch_slice(batch, r * chunks, chunks);
+    PLM_TRY(send_part(ranks, r, &part, error));
+  }
+  return PLM_OK;
+}
+
+void plm_rank_send_end(struct plm_ranks *ranks)
+{
+  const struct header header = {.end = 1};
+  for (uint32_t r = 1; r < ranks->ranks; r++)
+    if (plm_collective_send(ranks->collective, PLM_LANE_INPUT, r, &header, sizeof header, NULL) !=
+        PLM_OK)
+      return;
+}
+
+plm_status plm_rank_receive_batch(struct plm_ranks *ranks, struct plm_rank_batch *to, bool *end,
+                                  struct plm_error *error)
+{
+  struct header header;
+  PLM_TRY(
+      plm_collective_receive(ranks->collective, PLM_LANE_INPUT, 0, &header, sizeof header, error));
+  *end = header.end != 0;
+  if (*end) return PLM_OK;
+  const struct layout layout = layout_of(&header);
+  if (layout.bytes > to->capacity) {
+    free(to->memory);
+    to->memory = malloc(layout.bytes);
+    to->capacity = to->memory != NULL ? layout.bytes : 0;
+    if (to->memory == NULL)
+      return plm_error_set(error, PLM_NO_MEMORY, "no memory for the chunks of a step");
+  }
+  PLM_TRY(plm_collective_receive(ranks->collective, PLM_LANE_INPUT, 0, to->memory, layout.bytes,
+                                 error));
+  const char *message = to->memory;
+  to->batch = (struct plm_batch){.chunks = header.chunks,
+                                 .max_length = header.max_length,
+                                 .token_bytes = header.token_bytes,
+                                 .tokens = message,
+                                 .document_begin = (const void *)(message + layout.begins),
+                                 .documents = (const void *)(message + layout.documents),
+                                 .first_chunk = header.first_chunk};
+  return PLM_OK;
+}
+
+void plm_rank_batch_deinit(struct plm_rank_batch *batch)
+{
+  free(batch->memory);
+  *batch = (struct plm_rank_batch){0};
+}
+
+plm_status plm_rank_add_totals(struct plm_ranks *ranks, struct plm_step_totals *totals,
+                               struct plm_error *error)
+{
+  struct plm_step_totals *all = calloc(ranks->ranks, sizeof *all);
+  if (all == NULL)
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory for %u ranks", ranks->ranks);
+  PLM_TRY(
+      plm_collective_gather(ranks->collective, PLM_LANE_INPUT, all, totals, sizeof *totals, error));
+  *totals = (struct plm_step_totals){0};
+  for (uint32_t r = 0; r < ranks->ranks; r++) {
+    totals->rows += all[r].rows;
+    totals->count += all[r].count;
+    totals->real_tokens += all[r].real_tokens;
+    totals->padded_tokens += all[r].padded_tokens;
+  }
+  free(all);
+  return PLM_OK;
+}

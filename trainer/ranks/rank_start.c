@@ -1,0 +1,139 @@
+/* Texts that rank 0 sends, and the comparison of the ranks. */
+#include "trainer/ranks/rank_start.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Broadcasts a text. *text: rank 0's, or what the caller of another rank frees. */
+static plm_status share_text(struct plm_ranks *ranks, char **text, struct plm_error *error)
+{
+  uint64_t size = plm_ranks_first(ranks) ? strlen(*text) + 1 : 0;
+  PLM_TRY(plm_collective_broadcast(ranks->collective, PLM_LANE_STEP, &size, sizeof size, error));
+  if (!plm_ranks_first(ranks)) *text = calloc(1, size);
+  if (*text == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for what rank 0 sends");
+  return plm_collective_broadcast(ranks->collective, PLM_LANE_STEP, *text, size, error);
+}
+
+static plm_status check_count(uint32_t wanted, uint32_t processes, struct plm_error *error)
+{
+  if (wanted == processes) return PLM_OK;
+  plm_error_set(error, PLM_CONFIG, "trainer.ranks is %u, but %u process%s started", wanted,
+                processes, processes == 1 ? " was" : "es were");
+  return plm_error_hint(error,
+                        "`plm-pipeline up` starts the right number; by hand: mpirun -np %u "
+                        "plm-trainer ...",
+                        wanted);
+}
+
+plm_status plm_rank_check_alone(const struct plm_config *config, struct plm_error *error)
+{
+  return check_count(config->trainer.ranks, 1, error);
+}
+
+plm_status plm_rank_share_config(struct plm_ranks *ranks, struct plm_config *config,
+                                 struct plm_error *error)
+{
+  char *yaml = NULL;
+  if (plm_ranks_first(ranks)) PLM_TRY(plm_config_print(config, &yaml, error));
+  plm_status status = share_text(ranks, &yaml, error);
+  if (status == PLM_OK && !plm_ranks_first(ranks))
+    status = plm_config_load_text(yaml, strlen(yaml), config, error);
+  free(yaml);
+  if (status != PLM_OK) return status;
+  ranks->collective->set_timeout(ranks->collective, config->trainer.rank_timeout_s);
+  return check_count(config->trainer.ranks, ranks->ranks, error);
+}
+
+static plm_status read_state(const char *text, struct plm_trainer_state *state,
+                             struct plm_error *error)
+{
+  char *configuration = NULL;
+  const plm_status status =
+      plm_trainer_state_parse(text, strlen(text), state, &configuration, error);
+  free(configuration);
+  return status;
+}
+
+plm_status plm_rank_share_state(struct plm_ranks *ranks, const struct plm_config *config,
+                                struct plm_rank_found *found, struct plm_trainer_state *state,
+                                struct plm_error *error)
+{
+  static const struct plm_hash no_id = {0}; /* only rank 0 needs it */
+  char *text = NULL;
+  PLM_TRY(plm_collective_broadcast(ranks->collective, PLM_LANE_STEP, found, sizeof *found, error));
+  if (found->complete || !found->resumed) return PLM_OK;
+  if (plm_ranks_first(ranks)) PLM_TRY(plm_trainer_state_print(state, config, no_id, &text, error));
+  plm_status status = share_text(ranks, &text, error);
+  if (status == PLM_OK && !plm_ranks_first(ranks)) status = read_state(text, state, error);
+  free(text);
+  return status;
+}
+
+void plm_rank_divide_threads(const struct plm_ranks *ranks, struct plm_ops_request *request)
+{
+  cpu_set_t processors;
+  if (ranks == NULL || request->threads != 0) return;
+  const long all = sysconf(_SC_NPROCESSORS_ONLN);
+  const uint32_t usable = sched_getaffinity(0, sizeof processors, &processors) == 0
+                              ? (uint32_t)CPU_COUNT(&processors)
+                              : (uint32_t)(all > 0 ? all : 1);
+  const uint32_t part = usable / ranks->collective->place.on_this_host;
+  request->threads = part > 0 ? part : 1;
+}
+
+/* ---- comparing the ranks --------------------------------------------------------------------- */
+
+enum { TRAITS = 8, TRAIT_SIZE = 128 };
+struct traits {
+  char host[PLM_HOST_NAME_SIZE];
+  char of[TRAITS][TRAIT_SIZE];
+};
+static const char *const trait_names[TRAITS] = {
+    "build",   "device",          "precision", "instruction set", "level of instructions",
+    "threads", "product library", "processor"};
+
+static struct traits traits_of(const struct plm_ranks *ranks, const struct plm_resolved *resolved)
+{
+  struct traits traits = {0};
+  const char *const texts[TRAITS] = {resolved->build,    resolved->device,   resolved->precision,
+                                     resolved->isa,      resolved->level,    NULL,
+                                     resolved->products, resolved->processor};
+  snprintf(traits.host, sizeof traits.host, "%s", ranks->collective->place.host);
+  for (int i = 0; i < TRAITS; i++)
+    if (texts[i] != NULL)
+      snprintf(traits.of[i], TRAIT_SIZE, "%s", texts[i]);
+    else
+      snprintf(traits.of[i], TRAIT_SIZE, "%u", resolved->threads);
+  return traits;
+}
+
+static plm_status compare(const struct traits *all, uint32_t ranks, struct plm_error *error)
+{
+  for (uint32_t r = 1; r < ranks; r++)
+    for (int i = 0; i < TRAITS; i++) {
+      if (strncmp(all[0].of[i], all[r].of[i], TRAIT_SIZE) == 0) continue;
+      plm_error_set(error, PLM_CONFIG,
+                    "rank 0 on %.63s has %s %.100s, but rank %u on %.63s has %.100s", all[0].host,
+                    trait_names[i], all[0].of[i], r, all[r].host, all[r].of[i]);
+      return plm_error_hint(error, "all ranks need the same build, libraries and kind of machine");
+    }
+  return PLM_OK;
+}
+
+plm_status plm_rank_compare(struct plm_ranks *ranks, const struct plm_resolved *mine,
+                            struct plm_error *error)
+{
+  const struct traits traits = traits_of(ranks, mine);
+  struct traits *all = calloc(ranks->ranks, sizeof *all);
+  if (all == NULL)
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory for %u ranks", ranks->ranks);
+  plm_status status =
+      plm_collective_gather(ranks->collective, PLM_LANE_STEP, all, &traits, sizeof traits, error);
+  if (status == PLM_OK) status = compare(all, ranks->ranks, error);
+  if (status == PLM_CONFIG && !plm_ranks_first(ranks)) ranks->obeyed = true;
+  free(all);
+  return status;
+}

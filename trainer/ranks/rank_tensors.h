@@ -1,0 +1,36 @@
+/* Moves tensors between the ranks outside of steps: from rank 0, which reads checkpoints, to those
+ * that hold them, and back to rank 0 for a snapshot. On the CPU, the memory of the device is that
+ * of the host. */
+#ifndef PLM_TRAINER_RANKS_RANK_TENSORS_H
+#define PLM_TRAINER_RANKS_RANK_TENSORS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/model/model.h"
+#include "trainer/checkpoint_folder.h"
+#include "trainer/clip.h"
+#include "trainer/optimizers.h"
+#include "trainer/ranks/owners.h"
+#include "trainer/ranks/ranks.h"
+
+/* Sends rank 0's parameters to all. */
+plm_status plm_rank_share_weights(struct plm_ranks *ranks, struct plm_model *model,
+                                  struct plm_error *error);
+/* Sends tensor i of the optimizer to those that hold it. data: on rank 0, its elements. */
+plm_status plm_rank_place_tensor(struct plm_ranks *ranks, const uint32_t *owners,
+                                 struct plm_optimizer *optimizer, size_t i, const void *data,
+                                 struct plm_error *error);
+plm_status plm_rank_share_clip(struct plm_ranks *ranks, struct plm_clip *clip,
+                               struct plm_error *error);
+
+/* Collects the moments and averages of all ranks into rank 0's snapshot (NULL on the others). */
+plm_status plm_rank_collect(struct plm_ranks *ranks, const uint32_t *owners, size_t parameters,
+                            const struct plm_parameter *table, struct plm_optimizer *optimizer,
+                            struct plm_snapshot *snapshot, struct plm_error *error);
+
+/* Compares the sum of the weights' bits. PLM_CORRUPT names the ranks that differ from rank 0. */
+plm_status plm_rank_compare_weights(struct plm_ranks *ranks, struct plm_model *model,
+                                    struct plm_error *error);
+
+#endif

@@ -1,0 +1,152 @@
+/* Snapshots of the training state, and what becomes of them. */
+#include "trainer/trainer_save.h"
+
+#include "common/base/clock.h"
+#include "trainer/ranks/rank_tensors.h"
+
+static double seconds_since(uint64_t started_ns)
+{
+  return 1e-9 * (double)(plm_clock_ns() - started_ns);
+}
+
+bool plm_computes_beside(const struct plm_trainer *trainer)
+{
+  return trainer->ops->record_begin != NULL;
+}
+
+/* Waits for the copies of the pending snapshot, if there is one, and gives it to the writer. */
+void plm_save_hand_over(struct plm_trainer *trainer)
+{
+  struct plm_error error = {0};
+  const uint64_t started = plm_clock_ns();
+  if (!trainer->snapshot_on_its_way) return;
+  trainer->snapshot_on_its_way = false;
+  if (trainer->ops->wait_copies(trainer->ops, &error) == PLM_OK)
+    plm_publisher_submit(trainer->publisher);
+  else
+    plm_publisher_fail(trainer->publisher, &error);
+  trainer->checkpoint_s += seconds_since(started);
+}
+
+/* Copies the whole state of a run without other ranks. */
+static void copy_state(struct plm_trainer *trainer, struct plm_snapshot *snapshot)
+{
+  struct plm_ops *ops = trainer->ops;
+  const struct plm_optimizer_state state = plm_optimizer_state(trainer->optimizer);
+  const struct plm_optimizer_sizes sizes = plm_optimizer_sizes(trainer->optimizer);
+  ops->download_beside(ops, snapshot->first, state.first, sizes.first * sizeof(float));
+  if (sizes.second > 0)
+    ops->download_beside(ops, snapshot->second, state.second, sizes.second * sizeof(float));
+  if (state.average != NULL)
+    ops->download_beside(ops, snapshot->average, state.average, sizes.average * sizeof(float));
+}
+
+/* Rank 0 receives the other ranks' part of the state. All ranks first make sure that they have the
+ * same weights, so that no checkpoint contains the results of a faulty machine. */
+static plm_status collect_state(struct plm_trainer *trainer, struct plm_snapshot *snapshot,
+                                struct plm_error *error)
+{
+  size_t count;
+  const struct plm_parameter *table = plm_model_table(trainer->model, &count);
+  PLM_TRY(plm_rank_compare_weights(trainer->ranks, trainer->model, error));
+  return plm_rank_collect(trainer->ranks, trainer->owners, count, table, trainer->optimizer,
+                          snapshot, error);
+}
+
+static void note(struct plm_trainer *trainer, const char *phase, bool patient)
+{
+  if (trainer->ranks != NULL)
+    trainer->ranks->collective->note(trainer->ranks->collective, phase, trainer->state.step,
+                                     patient);
+}
+
+plm_status plm_save_begin(struct plm_trainer *trainer, struct plm_snapshot **out,
+                          struct plm_error *error)
+{
+  *out = NULL;
+  plm_save_hand_over(trainer);
+  const uint64_t started = plm_clock_ns();
+  struct plm_ops *ops = trainer->ops;
+  plm_status status = PLM_OK;
+  if (!plm_ranks_first(trainer->ranks)) return collect_state(trainer, NULL, error);
+  note(trainer, "waiting for the writer of checkpoints", true);
+  struct plm_snapshot *snapshot = plm_publisher_begin(trainer->publisher);
+  note(trainer, "collecting a checkpoint", false);
+  snapshot->step = trainer->state.step;
+  ops->copies_follow(ops);
+  ops->download_beside(ops, snapshot->weights, plm_model_parameter_arena(trainer->model),
+                       plm_model_arena_elements(trainer->model) * sizeof(float));
+  if (trainer->ranks == NULL)
+    copy_state(trainer, snapshot);
+  else
+    status = collect_state(trainer, snapshot, error);
+  if (status != PLM_OK) {
+    const struct plm_error failed = {.status = status, .what = "the ranks could not collect it"};
+    plm_publisher_fail(trainer->publisher, error != NULL ? error : &failed);
+    return status;
+  }
+  snapshot->clip_count = plm_clip_export(&trainer->clip, snapshot->clip_norms);
+  trainer->checkpoint_s += seconds_since(started);
+  *out = snapshot;
+  return PLM_OK;
+}
+
+/* Records in the state's history that a checkpoint could not be published; otherwise nobody could
+ * tell it from a deleted one. The writer is idle, because the trainer owns the snapshot. */
+static plm_status remember_failure(struct plm_trainer *trainer, struct plm_error *error)
+{
+  const struct plm_publisher_outcome outcome = plm_publisher_outcome(trainer->publisher, false);
+  if (outcome.failures == trainer->failures_remembered) return PLM_OK;
+  trainer->failures_remembered = outcome.failures;
+  return plm_trainer_state_remember_failure(&trainer->state, outcome.failed_step,
+                                            outcome.error.what, error);
+}
+
+void plm_save_submit(struct plm_trainer *trainer, struct plm_snapshot *snapshot)
+{
+  struct plm_error error = {0};
+  struct plm_trainer_state *state = &trainer->state;
+  trainer->saved = true;
+  trainer->saved_step = state->step;
+  state->updates = plm_optimizer_updates(trainer->optimizer);
+  if (snapshot == NULL) return; /* rank 0 writes it */
+  /* Before anything of this checkpoint can fail, because the outcome holds only one failure. */
+  plm_status status = remember_failure(trainer, &error);
+  if (status == PLM_OK) status = plm_step_report_flush(trainer->report, &error);
+  if (status == PLM_OK) {
+    state->metrics_bytes = plm_metrics_size(plm_step_report_file(trainer->report));
+    status = plm_trainer_state_print(state, trainer->config, trainer->run_id,
+                                     &snapshot->trainer_json, &error);
+  }
+  trainer->snapshot_on_its_way = status == PLM_OK;
+  if (status != PLM_OK) plm_publisher_fail(trainer->publisher, &error);
+  if (!plm_computes_beside(trainer)) plm_save_hand_over(trainer);
+}
+
+plm_status plm_save_check(struct plm_trainer *trainer, bool wait, struct plm_error *error)
+{
+  if (!plm_ranks_first(trainer->ranks)) return PLM_OK;
+  const struct plm_publisher_outcome outcome = plm_publisher_outcome(trainer->publisher, wait);
+  if (outcome.status == PLM_OK) return PLM_OK;
+  if (outcome.status == PLM_BUSY || (outcome.status == PLM_NO_DESCRIPTORS && wait)) {
+    *error = outcome.error;
+    return outcome.status;
+  }
+  if (outcome.failed_in_a_row < trainer->config->trainer.checkpoint.max_failed && !wait)
+    return PLM_OK;
+  plm_error_set(error, outcome.status, "%u checkpoints in a row failed, the last one with: %s",
+                outcome.failed_in_a_row, outcome.error.what);
+  return plm_error_hint(error, "the checkpoint before them is intact; the run resumes from it");
+}
+
+plm_status plm_save_now(struct plm_trainer *trainer, struct plm_error *error)
+{
+  if (!trainer->saved || trainer->saved_step != trainer->state.step) {
+    struct plm_snapshot *snapshot;
+    PLM_TRY(plm_save_begin(trainer, &snapshot, error));
+    plm_save_submit(trainer, snapshot);
+  }
+  plm_save_hand_over(trainer);
+  note(trainer, "writing a checkpoint", true);
+  return plm_save_check(trainer, true, error);
+}
