@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# One, two and four ranks give the same bits: weights, averages, moments and exact metrics, for every
+# architecture, objective and precision, and however ranks are grouped.
+. "$PLM_ROOT/tests/support/trainer.sh"
+. "$PLM_ROOT/tests/support/ranks.sh"
+small_corpus corpus
+trainer_config transformer
+# matrices of 256 x 256 have an owner; vectors do not
+common=(--set trainer.steps=5 --set trainer.checkpoint.every=3 --set trainer.micro_batch_tokens=128
+  --set trainer.threads=1 --set trainer.shares=4 --set model.hidden_size=256 --set model.num_attention_heads=4)
+
+# compare NAME RANKS [ARG...]: a run with one rank and one with RANKS, which must not differ
+compare() {
+  local name=$1 ranks=$2 run
+  shift 2
+  run=$PLM_TMP/$name-$ranks${PLM_RANK_GROUP-}
+  start_packer "$run" "$@"
+  run_ranks "$ranks" "$run" "${common[@]}" "$@" || fail "$name with $ranks ranks ended with $?"
+  kill "$packer_pid"
+  [ "$ranks" -eq 1 ] && return
+  same_run "$PLM_TMP/$name-1" "$run" 5
+  same_run "$PLM_TMP/$name-1" "$run" 3
+  [ "$(jq .resolved.ranks "$run/checkpoints/step_00000005/trainer.json")" = "$ranks" ] || fail "trainer.json: ranks"
+  diff -rq "$PLM_TMP/$name-1/checkpoints/step_00000005" "$run/checkpoints/step_00000005" |
+    grep -v ' MANIFEST .* differ$\|/MANIFEST \|trainer.json' && fail "other files of the checkpoint differ"
+  true
+}
+
+for ranks in 1 2 4; do
+  compare mlm "$ranks" --set model.architecture=transformer --set trainer.objective=mlm
+  compare causal "$ranks" --set model.architecture=unet --set trainer.objective=causal \
+    --set 'model.attention.pattern=[causal]' --set trainer.optimizer.name=adamw
+  compare diffusion "$ranks" --set model.architecture=patch_unet --set trainer.objective=masked_diffusion \
+    --set trainer.precision=bf16
+done
+PLM_RANK_GROUP=2 compare mlm 4 --set model.architecture=transformer
+PLM_RANK_GROUP=1 compare mlm 4 --set model.architecture=transformer

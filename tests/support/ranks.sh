@@ -1,0 +1,45 @@
+# shellcheck shell=bash
+# Functions for tests that start several ranks with mpirun. Sourced after trainer.sh.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export TMPDIR=$PLM_TMP # for Open MPI's own files
+
+# start_ranks R RUN [ARG...]: starts a gang in the background; the pid of mpirun (of the trainer, if R is 1)
+# is in $trainer_pid
+start_ranks() {
+  local ranks=$1 run=$2
+  shift 2
+  local -a launch=()
+  [ "$ranks" -eq 1 ] || launch=(mpirun --oversubscribe --bind-to none -np "$ranks")
+  "${launch[@]}" "$PLM_BIN/plm-trainer" -c "$PLM_TMP/pipeline.yaml" --run "$run" --set "trainer.ranks=$ranks" "$@" \
+    >>"$PLM_TMP/trainer.log" 2>&1 &
+  trainer_pid=$!
+}
+
+# run_ranks R RUN [ARG...]: runs a gang to its end and returns its exit status
+run_ranks() {
+  start_ranks "$@"
+  wait "$trainer_pid"
+}
+
+# ranks_of PID: the pids of the ranks that mpirun started, in the order of their numbers
+ranks_of() {
+  local pid
+  for pid in $(ps -o pid= --ppid "$1"); do
+    printf '%s %s\n' "$(tr '\0' '\n' <"/proc/$pid/environ" | sed -n 's/^OMPI_COMM_WORLD_RANK=//p')" "$pid"
+  done 2>/dev/null | sort -n | cut -d' ' -f2
+}
+
+# rank_pid PID N: the pid of rank N
+rank_pid() { ranks_of "$1" | sed -n "$(($2 + 1))p"; }
+
+# no_rank_left PID...: waits until all of these processes have ended
+no_rank_left() {
+  local pid
+  for pid in "$@"; do
+    for _ in $(seq 300); do
+      kill -0 "$pid" 2>/dev/null || continue 2
+      sleep 0.1
+    done
+    fail "process $pid is still there: $(tr '\0' ' ' <"/proc/$pid/cmdline")"
+  done
+}
