@@ -26,17 +26,23 @@ enum plm_rate_scope { PLM_RATE_CHUNK, PLM_RATE_BATCH };
 enum plm_optimizer_name { PLM_OPTIMIZER_MUON, PLM_OPTIMIZER_ADAMW };
 enum plm_muon_scale { PLM_MUON_MATCH_ADAMW, PLM_MUON_SPECTRAL };
 enum plm_schedule_name { PLM_SCHEDULE_WSD, PLM_SCHEDULE_LINEAR, PLM_SCHEDULE_COSINE };
+/* How a rank rounds its sum of gradients before it sends it to the others. */
+enum plm_compress { PLM_COMPRESS_NONE, PLM_COMPRESS_BF16 };
 enum plm_restart { PLM_RESTART_NO, PLM_RESTART_ON_FAILURE, PLM_RESTART_ALWAYS };
 /* Their names in the file: NULL-terminated, in the order of the enums. */
 extern const char *const plm_rate_scope_names[];
 extern const char *const plm_optimizer_names[];
 extern const char *const plm_muon_scale_names[];
 extern const char *const plm_schedule_names[];
+extern const char *const plm_compress_names[];
 extern const char *const plm_restart_names[];
 
 enum {
   PLM_MAX_MASK_RATES = 16, /* entries of evaluator.mask_rates */
   PLM_MAX_SPLITS = 3,      /* train, valid, test */
+  PLM_MAX_RANKS = 4096,    /* trainer.ranks, and the slots of one host */
+  PLM_MAX_HOSTS = 512,     /* entries of trainer.hosts */
+  PLM_HOST_NAME_SIZE = 254,
 };
 
 struct plm_config_network {
@@ -93,6 +99,9 @@ struct plm_config_trainer {
   enum plm_device device;
   uint32_t threads; /* 0: all */
   uint32_t ranks;
+  char *hosts[PLM_MAX_HOSTS]; /* "name:slots", in the order in which ranks are placed */
+  uint32_t host_count;        /* 0: all ranks run on this host */
+  enum plm_compress compress;
   double rank_timeout_s;
   uint32_t shares; /* 0: those of the run so far; in a new run, one for each rank */
   enum plm_precision precision;
@@ -196,6 +205,10 @@ void plm_config_advise(const struct plm_config *config, struct plm_text *text);
 /* data.document_alignment with `auto` resolved: 2^min(n-1, log2 max_length) for a patch_unet of 2n
  * layers, 1 for the other architectures. */
 uint32_t plm_config_alignment(const struct plm_config *config);
+
+/* Splits an entry of trainer.hosts, "name:slots". Returns false if it is not one: names have
+ * letters, digits, dots, hyphens and underscores, and slots are 1 to PLM_MAX_RANKS. */
+bool plm_config_host(const char *entry, char name[PLM_HOST_NAME_SIZE], uint32_t *slots);
 
 void plm_config_deinit(struct plm_config *config);
 

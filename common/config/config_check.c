@@ -109,6 +109,29 @@ static void check_objective(struct plm_loader *loader)
   }
 }
 
+static void check_ranks(struct plm_loader *loader)
+{
+  const struct plm_config_trainer *trainer = &loader->config->trainer;
+  uint64_t slots = 0;
+  for (uint32_t i = 0; i < trainer->host_count; i++) {
+    char name[PLM_HOST_NAME_SIZE];
+    uint32_t here = 0;
+    PLM_ASSERT(plm_config_host(trainer->hosts[i], name, &here));
+    slots += here;
+  }
+  if (!bad(loader, "trainer.hosts") && !bad(loader, "trainer.ranks") && trainer->host_count > 0 &&
+      slots < trainer->ranks) {
+    plm_problems_add(loader->problems, place_of(loader, "trainer.hosts", "trainer.ranks"),
+                     "trainer.hosts: the hosts have %llu slots for the %u ranks of trainer.ranks",
+                     (unsigned long long)slots, trainer->ranks);
+  }
+  if (!bad(loader, "trainer.compress") && trainer->compress != PLM_COMPRESS_NONE) {
+    plm_problems_add(loader->problems, place_of(loader, "trainer.compress", NULL),
+                     "trainer.compress: %s is not built yet; use none",
+                     plm_compress_names[trainer->compress]);
+  }
+}
+
 /* Tokens of one share of a step; trainer.ranks of them if trainer.shares is 0. */
 static uint64_t share_tokens(const struct plm_config_trainer *trainer)
 {
@@ -264,6 +287,7 @@ void plm_config_check(struct plm_loader *loader)
 {
   check_model(loader);
   check_objective(loader);
+  check_ranks(loader);
   check_batch(loader);
   check_trainer(loader);
   check_alignment(loader);

@@ -17,7 +17,8 @@
 
 extern char **environ;
 
-enum { KEY_SIZE = 256, MESSAGE_SIZE = 512 };
+enum { KEY_SIZE = 256, MESSAGE_SIZE = 512, LIST_MAX = PLM_MAX_HOSTS /* of any list */ };
+_Static_assert((int)LIST_MAX >= (int)PLM_MAX_PATTERN, "a pattern fits");
 
 /* The text being read: the file, a variable or a flag. */
 struct source {
@@ -76,7 +77,7 @@ static void store_node(const struct source *source, const struct plm_setting *se
                        yaml_node_t *node)
 {
   const struct plm_place place = place_of(source, node->start_mark);
-  struct plm_scalar scalars[PLM_MAX_PATTERN + 1];
+  struct plm_scalar scalars[LIST_MAX + 1];
   struct plm_value value = {.items = scalars};
   char expected[256];
   plm_setting_describe(setting, expected);
@@ -94,7 +95,7 @@ static void store_node(const struct source *source, const struct plm_setting *se
   }
   value.is_list = true;
   for (const yaml_node_item_t *item = node->data.sequence.items.start;
-       item < node->data.sequence.items.top && value.count <= PLM_MAX_PATTERN; item++) {
+       item < node->data.sequence.items.top && value.count <= LIST_MAX; item++) {
     const yaml_node_t *entry = yaml_document_get_node(source->document, *item);
     if (entry->type != YAML_SCALAR_NODE) {
       source->loader->bad[plm_setting_index(setting)] = true;

@@ -21,6 +21,7 @@ static const char *type_name(const struct plm_setting *setting)
   case PLM_SETTING_ADDRESS: return "HOST:PORT";
   case PLM_SETTING_DOUBLES:
     return setting->count_offset == PLM_NO_OFFSET ? "a list of two numbers" : "a list of numbers";
+  case PLM_SETTING_HOSTS: return "a list of NAME:SLOTS";
   case PLM_SETTING_PATTERN: return "a list of masks";
   case PLM_SETTING_CHOICE:
   case PLM_SETTING_SPLITS: break;
@@ -128,6 +129,8 @@ static void print_list(const struct plm_setting *setting, const struct plm_confi
       char name[64];
       plm_attention_kind_name(((const uint8_t *)values)[i], name);
       plm_text_puts(text, name);
+    } else if (setting->type == PLM_SETTING_HOSTS) {
+      print_string(text, ((char *const *)values)[i]);
     } else {
       plm_text_puts(text, ((char *const *)values)[i]);
     }

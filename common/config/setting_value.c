@@ -287,6 +287,52 @@ static bool store_splits(const struct plm_setting *setting, const struct plm_val
   return true;
 }
 
+bool plm_config_host(const char *entry, char name[PLM_HOST_NAME_SIZE], uint32_t *slots)
+{
+  static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+  const size_t length = strspn(entry, allowed);
+  uint64_t number;
+  bool too_large;
+  if (length == 0 || length >= PLM_HOST_NAME_SIZE || entry[0] == '-' || entry[length] != ':' ||
+      !parse_whole(entry + length + 1, &number, &too_large) || too_large || number == 0 ||
+      number > PLM_MAX_RANKS)
+    return false;
+  snprintf(name, PLM_HOST_NAME_SIZE, "%.*s", (int)length, entry);
+  *slots = (uint32_t)number;
+  return true;
+}
+
+static bool store_hosts(const struct plm_value *value, char **target, size_t *culprit,
+                        char message[MESSAGE_SIZE])
+{
+  for (size_t i = 0; i < value->count; i++) {
+    char name[PLM_HOST_NAME_SIZE], other[PLM_HOST_NAME_SIZE];
+    uint32_t slots;
+    *culprit = i;
+    if (!plm_config_host(value->items[i].text, name, &slots)) {
+      snprintf(message, MESSAGE_SIZE,
+               "expected NAME:SLOTS with 1 to %d slots, for example node1:8, found \"%.200s\"",
+               PLM_MAX_RANKS, value->items[i].text);
+      return false;
+    }
+    for (size_t j = 0; j < i; j++) {
+      if (!plm_config_host(value->items[j].text, other, &slots) || strcmp(name, other) != 0)
+        continue;
+      snprintf(message, MESSAGE_SIZE, "\"%s\" is listed twice", name);
+      return false;
+    }
+  }
+  for (size_t i = 0; i < PLM_MAX_HOSTS; i++) {
+    free(target[i]);
+    target[i] = i < value->count ? strdup(value->items[i].text) : NULL;
+    if (i < value->count && target[i] == NULL) {
+      snprintf(message, MESSAGE_SIZE, PLM_SETTING_NO_MEMORY);
+      return false;
+    }
+  }
+  return true;
+}
+
 static bool store_list(const struct plm_setting *setting, const struct plm_value *value,
                        struct plm_config *config, size_t *culprit, char message[MESSAGE_SIZE])
 {
@@ -306,6 +352,8 @@ static bool store_list(const struct plm_setting *setting, const struct plm_value
     stored = store_doubles(setting, value, target, culprit, message);
   } else if (setting->type == PLM_SETTING_PATTERN) {
     stored = store_pattern(value, target, culprit, message);
+  } else if (setting->type == PLM_SETTING_HOSTS) {
+    stored = store_hosts(value, target, culprit, message);
   } else {
     stored = store_splits(setting, value, target, culprit, message);
   }
@@ -344,10 +392,7 @@ bool plm_setting_store(const struct plm_setting *setting, const struct plm_value
 {
   void *target = field(setting, config);
   *culprit = 0;
-  const bool wants_list = setting->type == PLM_SETTING_DOUBLES ||
-                          setting->type == PLM_SETTING_SPLITS ||
-                          setting->type == PLM_SETTING_PATTERN;
-  if (wants_list) return store_list(setting, value, config, culprit, message);
+  if (plm_setting_is_list(setting)) return store_list(setting, value, config, culprit, message);
   if (value->is_list) return wrong_type(setting, value, message);
   const struct plm_scalar *scalar = &value->items[0];
   const bool is_word = setting->word != NULL && !scalar->quoted &&
@@ -379,6 +424,8 @@ void plm_setting_release(const struct plm_setting *setting, struct plm_config *c
     count = 1;
   } else if (setting->type == PLM_SETTING_SPLITS) {
     count = PLM_MAX_SPLITS;
+  } else if (setting->type == PLM_SETTING_HOSTS) {
+    count = PLM_MAX_HOSTS;
   }
   for (size_t i = 0; i < count; i++) {
     free(strings[i]);

@@ -11,6 +11,7 @@ const char *const plm_rate_scope_names[] = {"chunk", "batch", NULL};
 const char *const plm_optimizer_names[] = {"muon", "adamw", NULL};
 const char *const plm_muon_scale_names[] = {"match_adamw", "spectral", NULL};
 const char *const plm_schedule_names[] = {"wsd", "linear", "cosine", NULL};
+const char *const plm_compress_names[] = {"none", "bf16", NULL};
 const char *const plm_restart_names[] = {"no", "on-failure", "always", NULL};
 
 #define AT(member) (ptrdiff_t) offsetof(struct plm_config, member)
@@ -27,7 +28,7 @@ const char *const plm_restart_names[] = {"no", "on-failure", "always", NULL};
 #define TOKENS_MAX 1099511627776.0    /* 2^40: batches and totals */
 #define MICRO_TOKENS_MAX 2147483647.0 /* positions of a pass are counted in int32 */
 #define STEPS_MAX 1e12
-#define RANKS_MAX 4096.0
+#define RANKS_MAX 4096.0  /* PLM_MAX_RANKS */
 #define SHARES_MAX 4096.0 /* PLM_SHARES_MAX */
 #define SEED_MAX 18446744073709551615.0
 
@@ -153,6 +154,14 @@ static const struct plm_setting settings[] = {
   ROW("trainer.ranks", U32, trainer.ranks, "ranks", "1", NUMBER(1, RANKS_MAX), FREE,
       .help = "Processes that train one model together, each on its part of every step. More than "
               "one needs Open MPI."),
+  ROW("trainer.hosts", HOSTS, trainer.hosts, "", "[]", .count_offset = AT(trainer.host_count),
+      .count_max = PLM_MAX_HOSTS, FREE,
+      .help = "Hosts on which `up` starts the ranks, and how many each may have. The first is the "
+              "one that `up` runs on. Empty: all ranks run there."),
+  ROW("trainer.compress", CHOICE, trainer.compress, "", "none", .choices = plm_compress_names,
+      CHANGES,
+      .help = "How a rank rounds its gradients before it sends them to the others. bf16 halves "
+              "what is sent. It is not built yet, so it is refused."),
   ROW("trainer.rank_timeout_s", DOUBLE, trainer.rank_timeout_s, "s", "300", NUMBER(1, 86400), FREE,
       .help = "How long one rank may keep the others waiting before the run ends and names it. "
               "Waiting for chunks does not count."),
@@ -348,6 +357,12 @@ const struct plm_setting *plm_setting_find(const char *key)
 size_t plm_setting_index(const struct plm_setting *setting)
 {
   return (size_t)(setting - settings);
+}
+
+bool plm_setting_is_list(const struct plm_setting *setting)
+{
+  return setting->type == PLM_SETTING_DOUBLES || setting->type == PLM_SETTING_SPLITS ||
+         setting->type == PLM_SETTING_HOSTS || setting->type == PLM_SETTING_PATTERN;
 }
 
 bool plm_setting_is_section(const char *key)

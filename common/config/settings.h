@@ -24,6 +24,7 @@ enum plm_setting_type {
   PLM_SETTING_ADDRESS,  /* char *, HOST:PORT; host "" or *: every interface; port *: any */
   PLM_SETTING_DOUBLES,  /* double[count_max]; count_offset locates their number */
   PLM_SETTING_SPLITS,   /* char *[count_max], each one of the choices, none twice */
+  PLM_SETTING_HOSTS,    /* char *[count_max], name:slots, no name twice */
   PLM_SETTING_PATTERN,  /* uint8_t[count_max] of plm_attention_kind bits */
 };
 
@@ -63,6 +64,8 @@ struct plm_setting {
 const struct plm_setting *plm_settings(size_t *count);
 const struct plm_setting *plm_setting_find(const char *key); /* NULL: no such key */
 size_t plm_setting_index(const struct plm_setting *setting);
+/* Whether the row's value is a list. */
+bool plm_setting_is_list(const struct plm_setting *setting);
 /* Whether key is a section, that is, the beginning of other keys: "trainer", "trainer.clip". */
 bool plm_setting_is_section(const char *key);
 /* The name of a key's environment variable: "PLM_TRAINER_STEPS" for "trainer.steps". False and ""

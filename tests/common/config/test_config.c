@@ -187,6 +187,28 @@ static const struct wrong wrongs[] = {
     {"trainer:\n  ranks: 3\n",
      {"pipeline.yaml:2:10: trainer.ranks: 3 does not divide the 8 chunks of a step "
       "(trainer.batch_tokens divided by data.max_length)"}},
+    {"trainer: {ranks: 4, hosts: ['a:2', b-1.c:1], compress: bf16}\n",
+     {"pipeline.yaml:1:28: trainer.hosts: the hosts have 3 slots for the 4 ranks of trainer.ranks",
+      "pipeline.yaml:1:56: trainer.compress: bf16 is not built yet; use none"}},
+    {"trainer: {hosts: [a:1, b]}\n",
+     {"pipeline.yaml:1:24: trainer.hosts: expected NAME:SLOTS with 1 to 4096 slots, for example "
+      "node1:8, found \"b\""}},
+    {"trainer: {hosts: [a:1, '-x:1']}\n",
+     {"pipeline.yaml:1:24: trainer.hosts: expected NAME:SLOTS with 1 to 4096 slots, for example "
+      "node1:8, found \"-x:1\""}},
+    {"trainer: {hosts: [a:0]}\n",
+     {"pipeline.yaml:1:19: trainer.hosts: expected NAME:SLOTS with 1 to 4096 slots, for example "
+      "node1:8, found \"a:0\""}},
+    {"trainer: {hosts: [a:4097]}\n",
+     {"pipeline.yaml:1:19: trainer.hosts: expected NAME:SLOTS with 1 to 4096 slots, for example "
+      "node1:8, found \"a:4097\""}},
+    {"trainer: {hosts: [\"a,b:2\"]}\n",
+     {"pipeline.yaml:1:19: trainer.hosts: expected NAME:SLOTS with 1 to 4096 slots, for example "
+      "node1:8, found \"a,b:2\""}},
+    {"trainer: {hosts: [a:1, b:2, a:3]}\n",
+     {"pipeline.yaml:1:29: trainer.hosts: \"a\" is listed twice"}},
+    {"trainer: {hosts: a:1}\n",
+     {"pipeline.yaml:1:18: trainer.hosts: expected a list of NAME:SLOTS, found \"a:1\""}},
     {"trainer:\n  ranks: 4\n  shares: 2\n",
      {"pipeline.yaml:2:10: trainer.ranks: 4 does not divide the 2 shares of a step "
       "(trainer.shares)"}},
@@ -234,7 +256,8 @@ static void a_missing_file_is_a_problem(void **state)
   plm_config_problems_free(problems);
 }
 
-/* Every row has a value other than its default. Printed and loaded again it must be the same. */
+/* Every row has a value other than its default, except trainer.compress, whose other value is
+ * refused. Printed and loaded again it must be the same. */
 static const char all_different[] =
     "run: 'some: folder \"x\"'\nseed: 18446744073709551615\ncorpus: null\n"
     "network: {feed: 'tcp://127.0.0.1:*', feed_address: tcp://127.0.0.1:9, evaluation_feed: "
@@ -247,7 +270,8 @@ static const char all_different[] =
     "num_unet_layers: 8, num_extra_layers: 0, expansion_ratio: 2.6666666666666665, "
     "soft_logit_cap: 0, tie_embeddings: true, token_dropout: true, attention: {pattern: "
     "[document, local+causal, block], window: {start: 130, end: 260, steps: 7}, block: 32}}\n"
-    "trainer: {device: cpu, threads: 2, ranks: 2, rank_timeout_s: 9.5, shares: 2, precision: fp32, "
+    "trainer: {device: cpu, threads: 2, ranks: 2, hosts: [node-1.x:1, n_2:4], "
+    "rank_timeout_s: 9.5, shares: 2, precision: fp32, "
     "steps: 7, batch_tokens: 256, "
     "micro_batch_tokens: 64, objective: masked_diffusion, masking: {mask_rate: 0.3, "
     "starting_mask_rate: 0.2, mask_rate_steps: 3, rate_scope: batch, random_fraction: 0.1, "
@@ -309,6 +333,8 @@ static void values_land_in_their_fields(void **state)
                    PLM_ATTENTION_DOCUMENT | PLM_ATTENTION_CAUSAL | PLM_ATTENTION_LOCAL);
   assert_true(config.trainer.optimizer.betas[1] == 0.99);
   assert_int_equal(config.trainer.restart, PLM_RESTART_ALWAYS);
+  assert_int_equal(config.trainer.host_count, 2);
+  assert_string_equal(config.trainer.hosts[1], "n_2:4");
   assert_int_equal(config.evaluator.split_count, 2);
   assert_string_equal(config.evaluator.splits[0], "test");
   assert_int_equal(config.evaluator.max_tokens, 0);
