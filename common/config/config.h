@@ -42,7 +42,7 @@ enum {
   PLM_MAX_SPLITS = 3,      /* train, valid, test */
   PLM_MAX_RANKS = 4096,    /* trainer.ranks, and the slots of one host */
   PLM_MAX_HOSTS = 512,     /* entries of trainer.hosts */
-  PLM_HOST_NAME_SIZE = 254,
+  PLM_HOST_SIZE = 254,     /* of the name in an entry, with its NUL */
 };
 
 struct plm_config_network {
@@ -208,7 +208,7 @@ uint32_t plm_config_alignment(const struct plm_config *config);
 
 /* Splits an entry of trainer.hosts, "name:slots". Returns false if it is not one: names have
  * letters, digits, dots, hyphens and underscores, and slots are 1 to PLM_MAX_RANKS. */
-bool plm_config_host(const char *entry, char name[PLM_HOST_NAME_SIZE], uint32_t *slots);
+bool plm_config_host(const char *entry, char name[PLM_HOST_SIZE], uint32_t *slots);
 
 void plm_config_deinit(struct plm_config *config);
 

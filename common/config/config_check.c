@@ -114,7 +114,7 @@ static void check_ranks(struct plm_loader *loader)
   const struct plm_config_trainer *trainer = &loader->config->trainer;
   uint64_t slots = 0;
   for (uint32_t i = 0; i < trainer->host_count; i++) {
-    char name[PLM_HOST_NAME_SIZE];
+    char name[PLM_HOST_SIZE];
     uint32_t here = 0;
     PLM_ASSERT(plm_config_host(trainer->hosts[i], name, &here));
     slots += here;

@@ -287,17 +287,17 @@ static bool store_splits(const struct plm_setting *setting, const struct plm_val
   return true;
 }
 
-bool plm_config_host(const char *entry, char name[PLM_HOST_NAME_SIZE], uint32_t *slots)
+bool plm_config_host(const char *entry, char name[PLM_HOST_SIZE], uint32_t *slots)
 {
   static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
   const size_t length = strspn(entry, allowed);
   uint64_t number;
   bool too_large;
-  if (length == 0 || length >= PLM_HOST_NAME_SIZE || entry[0] == '-' || entry[length] != ':' ||
+  if (length == 0 || length >= PLM_HOST_SIZE || entry[0] == '-' || entry[length] != ':' ||
       !parse_whole(entry + length + 1, &number, &too_large) || too_large || number == 0 ||
       number > PLM_MAX_RANKS)
     return false;
-  snprintf(name, PLM_HOST_NAME_SIZE, "%.*s", (int)length, entry);
+  snprintf(name, PLM_HOST_SIZE, "%.*s", (int)length, entry);
   *slots = (uint32_t)number;
   return true;
 }
@@ -306,7 +306,7 @@ static bool store_hosts(const struct plm_value *value, char **target, size_t *cu
                         char message[MESSAGE_SIZE])
 {
   for (size_t i = 0; i < value->count; i++) {
-    char name[PLM_HOST_NAME_SIZE], other[PLM_HOST_NAME_SIZE];
+    char name[PLM_HOST_SIZE], other[PLM_HOST_SIZE];
     uint32_t slots;
     *culprit = i;
     if (!plm_config_host(value->items[i].text, name, &slots)) {

@@ -44,7 +44,7 @@ static void print_table(const cJSON *stages, bool color)
          "RESTARTS", "AGE", "RATE", "QUEUE");
   cJSON_ArrayForEach(row, stages)
   {
-    char name[64], node[64], state[32], stage[32], age[32], rate[32], queue[32];
+    char name[64], node[64], state[32], stage[32], age[32], rate[32], queue[32], ranks[32];
     plm_printable(state, sizeof state, plm_json_string(row, "state", ""), PLM_PRINTABLE_LINE);
     plm_printable(node, sizeof node, plm_json_string(row, "node", ""), PLM_PRINTABLE_LINE);
     plm_printable(stage, sizeof stage, plm_json_string(row, "stage", ""), PLM_PRINTABLE_LINE);
@@ -53,10 +53,13 @@ static void print_table(const cJSON *stages, bool color)
     snprintf(name, sizeof name, "%s.%.0f", stage, plm_json_number(row, "instance", 0.0));
     age_text(plm_json_number(row, "age_s", 0.0), age);
     rate_text(row, rate, queue);
-    printf("%-11s %-10s %7.0f %s%-9s%s %-5s %8.0f %8s %9s %5s\n", name, node,
+    ranks[0] = '\0';
+    if (cJSON_HasObjectItem(row, "ranks"))
+      snprintf(ranks, sizeof ranks, "  %.0f ranks", plm_json_number(row, "ranks", 0.0));
+    printf("%-11s %-10s %7.0f %s%-9s%s %-5s %8.0f %8s %9s %5s%s\n", name, node,
            plm_json_number(row, "pid", 0.0), color ? paint : "", state, color ? "\033[0m" : "",
            cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(row, "ready")) ? "yes" : "no",
-           plm_json_number(row, "restarts", 0.0), age, rate, queue);
+           plm_json_number(row, "restarts", 0.0), age, rate, queue, ranks);
   }
 }
 
@@ -139,9 +142,10 @@ const struct plm_command plm_command_ps = {
         "RATE is in thousands of tokens a second: those that a packer serves, that the trainer "
         "trains on (padding excluded), or that the evaluator predicted in its last evaluation. "
         "QUEUE is the number of requests that wait at a packer, or of checkpoints that wait for "
-        "the evaluator. A packer on standby has the next window ready.\n\n"
+        "the evaluator. A packer on standby has the next window ready. If the trainer has several "
+        "ranks, their number is added, and PID is mpirun's.\n\n"
         "--json prints an array of {stage, instance, node, pid, state, ready, restarts, age_s}, "
-        "with rate, queue and standby where they are known.",
+        "with rate, queue, standby and ranks where they are known.",
     .options = options,
     .run = ps,
 };

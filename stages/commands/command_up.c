@@ -17,6 +17,7 @@
 #include "common/corpus/corpus.h"
 #include "common/run/run.h"
 #include "stages/commands/command.h"
+#include "stages/supervisor/gang_command.h"
 #include "stages/supervisor/run_ports.h"
 #include "stages/supervisor/run_prepare.h"
 #include "stages/supervisor/supervisor.h"
@@ -115,7 +116,9 @@ static plm_status read_plan(const struct plm_command_context *context, struct pl
   PLM_TRY(plm_arguments_load_config(context->arguments, file, true, &plan->config, error));
   if (scale != NULL) plan->config.packer_instances = packers;
   read_resume(context->arguments, plan);
-  const plm_status status = read_fingerprint(plan, error);
+  plm_status status = read_fingerprint(plan, error);
+  if (status == PLM_OK && plan->chosen[PLM_KIND_TRAINER] && plan->config.trainer.ranks > 1)
+    status = plm_gang_check(&plan->config, context->program_directory, error);
   if (status != PLM_OK) plm_config_deinit(&plan->config);
   return status;
 }

@@ -53,14 +53,11 @@ static bool is_over(const struct plm_supervisor *supervisor, int kind)
          PLM_NOT_FOUND;
 }
 
-/* The endpoints of an earlier start would send packers to the wrong place. */
 static void forget_endpoints(struct plm_supervisor *supervisor)
 {
   for (int kind = 0; kind < PLM_KIND_COUNT; kind++) {
-    if (!is_over(supervisor, kind)) continue;
-    const char *const *key = plm_stage_kinds[kind].binds;
-    if (*key != NULL) plm_peers_remove(supervisor->run, plm_stage_kinds[kind].name);
-    for (; *key != NULL; key++) plm_endpoint_remove(supervisor->run, *key);
+    if (is_over(supervisor, kind))
+      supervised_forget_endpoints(supervisor->run, (enum plm_stage_index)kind);
   }
   plm_endpoint_remove(supervisor->run, "packers");
   plm_endpoint_remove(supervisor->run, "prometheus");

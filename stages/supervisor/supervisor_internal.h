@@ -8,6 +8,7 @@
 #include "common/metrics/http.h"
 #include "common/metrics/prometheus.h"
 #include "common/run/log_tail.h"
+#include "stages/supervisor/gang_command.h"
 #include "stages/supervisor/supervisor.h"
 #include "stages/supervisor/supervisor_socket.h"
 #include "stages/supervisor/supervisor_state.h"
@@ -33,11 +34,16 @@ struct supervised {
   unsigned restarts;
   struct plm_backoff backoff;
   int64_t started_ms;
-  int64_t due_ms;    /* in BACKOFF: when it is started again */
-  int64_t kill_ms;   /* when it gets SIGKILL, if it is stopping or ending; 0: never */
-  bool start_again;  /* by `restart`, once it has stopped */
-  bool removed;      /* by `scale`: `ps` no longer shows it once it has stopped */
-  bool killed_by_us; /* it got SIGKILL from us, so its end is no failure */
+  int64_t due_ms;        /* in BACKOFF: when it is started again */
+  int64_t kill_ms;       /* when it gets SIGKILL, if it is stopping or ending; 0: never */
+  bool start_again;      /* by `restart`, once it has stopped */
+  bool removed;          /* by `scale`: `ps` no longer shows it once it has stopped */
+  bool killed_by_us;     /* it got SIGKILL from us, so its end is no failure */
+  bool gang;             /* its main process is mpirun; the four fields below are used only then */
+  int first_fd;          /* a pidfd of rank 0; -1 until it is known */
+  int64_t first_gone_ms; /* when rank 0 was seen to be gone; 0: it lives */
+  int64_t ask_ms;        /* when it is asked to stop again; 0: never */
+  bool hung;             /* mpirun was killed because it did not end after rank 0 */
   struct plm_tail tail;
   struct plm_tail_place log_start; /* where the lines of its present process begin in its log */
   unsigned failed_as;   /* order of this permanent failure within the run, from 1; 0: none */
@@ -93,6 +99,7 @@ struct plm_supervisor {
   struct plm_text failure; /* set at the end: what failed, for people; empty if nothing did */
   int signal_fd, listen_fd;
   char socket_path[PLM_SOCKET_PATH_SIZE];
+  char gang_folder[PLM_PATH_SIZE]; /* plm_gang_folder_make; "": there is none */
   struct client clients[CLIENTS_MAX];
   struct screen screen;
   struct exporter exporter;
@@ -104,19 +111,38 @@ struct plm_supervisor {
 struct supervised *supervised_add(struct plm_supervisor *supervisor, enum plm_stage_index kind,
                                   unsigned instance);
 void supervised_start(struct plm_supervisor *supervisor, struct supervised *stage);
-/* Sends SIGTERM, and SIGKILL when the stage's time is up. A stage without a process has stopped at
- * once. */
+/* Sends SIGTERM (SIGUSR1 to a gang), and SIGKILL when the stage's time is up. A stage without a
+ * process has stopped at once. */
 void supervised_stop(struct plm_supervisor *supervisor, struct supervised *stage);
 /* Sends SIGKILL to the stage and to all processes that it started. */
 void supervised_kill(struct supervised *stage);
 /* Called when ready_fd has a line, or was closed without one. */
 void supervised_readable(struct plm_supervisor *supervisor, struct supervised *stage);
+/* Called when the stage has said that it can work. */
+void supervised_is_ready(struct plm_supervisor *supervisor, struct supervised *stage);
+/* The endpoints of an earlier start would send packers to the wrong place. */
+void supervised_forget_endpoints(const char *run, enum plm_stage_index kind);
 /* Called when the main process is gone, with waitpid's status. The stage ends once its other
  * processes are also gone. */
 void supervised_reaped(struct plm_supervisor *supervisor, struct supervised *stage, int status);
 /* Called each turn: acts when the back-off or the stop time is over, or when the last processes are
  * gone. */
 void supervised_tick(struct plm_supervisor *supervisor, struct supervised *stage, int64_t now_ms);
+
+/* supervisor_gang.c: the trainer with several ranks. */
+/* Called before each start: makes mpirun's folder and its command line, which the caller frees,
+ * also after an error. */
+plm_status gang_prepare(struct plm_supervisor *supervisor, struct supervised *stage,
+                        char *const *rank_argv, struct plm_gang_command *command,
+                        struct plm_error *error);
+/* Asks the ranks to stop. If they were not ready yet, asks again each second: mpirun passes a
+ * signal only to ranks that it has started. */
+void gang_stop(struct supervised *stage, bool was_ready);
+/* Called each turn while the stage lives: reads readiness from endpoints.json, and kills an mpirun
+ * that does not end after rank 0. */
+void gang_tick(struct plm_supervisor *supervisor, struct supervised *stage, int64_t now_ms);
+/* Called when no process of the gang is left. */
+void gang_ended(struct plm_supervisor *supervisor, struct supervised *stage);
 
 /* supervisor_policy.c: what the states of all instances mean for the run. */
 /* Called each turn: begins to stop a run that is over, or continues to stop one. */

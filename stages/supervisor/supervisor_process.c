@@ -43,7 +43,7 @@ static void become(const struct plm_process_start *start, pid_t supervisor, int 
   setsid(); /* Ctrl-C on the terminal is for the supervisor only */
   /* This must come after fork, which clears the setting. getppid tells if the supervisor has died
    * in the meantime. */
-  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  prctl(PR_SET_PDEATHSIG, start->by_mpirun ? SIGUSR1 : SIGTERM);
   if (getppid() != supervisor) _exit(plm_status_exit_code(PLM_TERMINATED));
   if (start->nice != 0) {
     setpriority(PRIO_PROCESS, 0, start->nice);
@@ -60,9 +60,17 @@ static void become(const struct plm_process_start *start, pid_t supervisor, int 
       dup2(log, STDERR_FILENO) < 0) {
     return;
   }
-  if (fcntl(ready, F_SETFD, 0) != 0) return;
-  snprintf(text, sizeof text, "%d", ready);
-  setenv("PLM_READY_FD", text, 1);
+  if (start->by_mpirun) {
+    unsetenv("PLM_READY_FD");
+    if (geteuid() == 0) { /* Open MPI wants both */
+      setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+      setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+    }
+  } else {
+    if (fcntl(ready, F_SETFD, 0) != 0) return;
+    snprintf(text, sizeof text, "%d", ready);
+    setenv("PLM_READY_FD", text, 1);
+  }
   execv(start->argv[0], start->argv);
 }
 

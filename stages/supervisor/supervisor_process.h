@@ -3,6 +3,7 @@
 #ifndef PLM_STAGES_SUPERVISOR_SUPERVISOR_PROCESS_H
 #define PLM_STAGES_SUPERVISOR_SUPERVISOR_PROCESS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -18,11 +19,14 @@ struct plm_process_start {
   unsigned instance;
   const char *log_path; /* standard output and error are appended to it */
   int nice;
+  bool by_mpirun; /* argv starts mpirun */
 };
 
 /* Starts a process with its own session, niceness and log, which receives SIGTERM if this process
- * dies. *ready is the non-blocking reading end of the pipe whose writing end PLM_READY_FD names. A
- * program that cannot be run is an error here, not an exit code. */
+ * dies. mpirun receives SIGUSR1 instead, which it passes on (SIGTERM would kill the ranks), gets no
+ * PLM_READY_FD, since it closes descriptors, and may run as root if this process does. *ready is
+ * the non-blocking reading end of the pipe whose writing end PLM_READY_FD names. A program that
+ * cannot be run is an error here, not an exit code. */
 plm_status plm_process_start(const struct plm_process_start *start, pid_t *pid, int *ready,
                              struct plm_error *error);
 

@@ -15,7 +15,13 @@ void supervised_name(const struct supervised *stage, char name[64])
 void supervised_ending(const struct supervised *stage, char text[96])
 {
   const int status = stage->wait_status;
-  if (WIFSIGNALED(status)) {
+  if (stage->hung) {
+    snprintf(text, 96, "lost rank 0, and mpirun did not notice");
+  } else if (stage->gang && WIFEXITED(status) && WEXITSTATUS(status) > 128 &&
+             WEXITSTATUS(status) < 128 + NSIG) {
+    snprintf(text, 96, "lost a rank to signal %d (%s)", WEXITSTATUS(status) - 128,
+             strsignal(WEXITSTATUS(status) - 128));
+  } else if (WIFSIGNALED(status)) {
     snprintf(text, 96, "was killed by signal %d (%s)", WTERMSIG(status),
              strsignal(WTERMSIG(status)));
   } else if (WEXITSTATUS(status) == 0) {
@@ -31,6 +37,8 @@ void supervisor_note_failure(struct plm_supervisor *supervisor, struct supervise
   stage->failed_as = ++supervisor->failures;
   snprintf(stage->failed_how, sizeof stage->failed_how, "%s", how);
 }
+
+enum { BANNER_LINES = 12 }; /* of mpirun, after the last lines of the ranks */
 
 /* ---- the root cause ------------------------------------------------------------------------ */
 
@@ -98,6 +106,11 @@ static void add_line(void *context, const char *line)
   plm_text_printf(context, "  | %.1000s\n", line);
 }
 
+static void add_line_of_gang(void *context, const char *line)
+{
+  if (!plm_gang_is_banner(line)) add_line(context, line);
+}
+
 static bool disk_is_full(const char *path)
 {
   struct statvfs information;
@@ -112,9 +125,11 @@ static void describe(struct plm_text *text, const char *as_what, const struct su
   plm_text_printf(text, "%s: %s %s\n", as_what, name, stage->failed_how);
   if (with_lines) {
     static struct plm_tail tail;
-    plm_tail_init_last(&tail, stage->tail.path, stage->log_start, FAILURE_LINES);
-    plm_tail_read(&tail, 0, add_line, text);
-    plm_tail_flush(&tail, add_line, text);
+    void (*const line)(void *, const char *) = stage->gang ? add_line_of_gang : add_line;
+    const size_t lines = FAILURE_LINES + (stage->gang ? BANNER_LINES : 0);
+    plm_tail_init_last(&tail, stage->tail.path, stage->log_start, lines);
+    plm_tail_read(&tail, 0, line, text);
+    plm_tail_flush(&tail, line, text);
     if (disk_is_full(stage->tail.path))
       plm_text_printf(text, "  the disk of %s is full, so its last lines may be missing\n",
                       stage->tail.path);

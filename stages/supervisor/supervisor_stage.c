@@ -24,13 +24,24 @@ struct supervised *supervised_add(struct plm_supervisor *supervisor, enum plm_st
   PLM_ASSERT(supervisor->count < SUPERVISED_MAX);
   struct supervised *stage = &supervisor->stages[supervisor->count++];
   char file[64], folder[PLM_PATH_SIZE], path[PLM_PATH_SIZE] = "";
-  *stage = (struct supervised){.kind = kind, .instance = instance, .ready_fd = -1};
+  *stage = (struct supervised){.kind = kind,
+                               .instance = instance,
+                               .ready_fd = -1,
+                               .gang = plm_stage_is_gang(supervisor->config, kind),
+                               .first_fd = -1};
   snprintf(file, sizeof file, "%s.%u.log", kind_name(stage), instance);
   /* run paths are far shorter than PLM_PATH_SIZE, and plm_run_prepare has joined them before */
   PLM_ASSERT(plm_path_join(folder, supervisor->run, PLM_RUN_LOGS, NULL) == PLM_OK &&
              plm_path_join(path, folder, file, NULL) == PLM_OK);
   plm_tail_init_last(&stage->tail, path, (struct plm_tail_place){0}, 0);
   return stage;
+}
+
+void supervised_forget_endpoints(const char *run, enum plm_stage_index kind)
+{
+  const char *const *key = plm_stage_kinds[kind].binds;
+  if (*key != NULL) plm_peers_remove(run, plm_stage_kinds[kind].name);
+  for (; *key != NULL; key++) plm_endpoint_remove(run, *key);
 }
 
 static void move(struct supervised *stage, enum plm_stage_event event)
@@ -84,24 +95,37 @@ static void could_not_start(struct plm_supervisor *supervisor, struct supervised
   lost(supervisor, stage, again ? PLM_EVENT_DIED : PLM_EVENT_DIED_OUT, how);
 }
 
-void supervised_start(struct plm_supervisor *supervisor, struct supervised *stage)
+static plm_status start_process(struct plm_supervisor *supervisor, struct supervised *stage,
+                                struct plm_error *error)
 {
   static struct plm_stage_command command; /* static because it is large; there is one thread */
-  struct plm_error error = {0};
+  struct plm_gang_command gang = {0};
   plm_status status =
       plm_stage_command_make(supervisor->options.program_directory, supervisor->run,
-                             supervisor->options.fingerprint, stage->kind, &command, &error);
-  plm_log_file_turn_idle(stage->tail.path);
-  stage->log_start = plm_tail_end(stage->tail.path);
+                             supervisor->options.fingerprint, stage->kind, &command, error);
+  if (status == PLM_OK && stage->gang)
+    status = gang_prepare(supervisor, stage, command.argv, &gang, error);
   if (status == PLM_OK) {
-    const struct plm_process_start start = {.argv = command.argv,
+    const struct plm_process_start start = {.argv = stage->gang ? gang.argv : command.argv,
                                             .stage = kind_name(stage),
                                             .instance = stage->instance,
                                             .log_path = stage->tail.path,
-                                            .nice = plm_stage_kinds[stage->kind].nice};
-    status = plm_process_start(&start, &stage->pid, &stage->ready_fd, &error);
+                                            .nice = plm_stage_kinds[stage->kind].nice,
+                                            .by_mpirun = stage->gang};
+    status = plm_process_start(&start, &stage->pid, &stage->ready_fd, error);
   }
-  if (status != PLM_OK) {
+  plm_gang_command_deinit(&gang);
+  return status;
+}
+
+void supervised_start(struct plm_supervisor *supervisor, struct supervised *stage)
+{
+  struct plm_error error = {0};
+  plm_log_file_turn_idle(stage->tail.path);
+  stage->log_start = plm_tail_end(stage->tail.path);
+  stage->hung = false;
+  if (start_process(supervisor, stage, &error) != PLM_OK) {
+    if (stage->gang) gang_ended(supervisor, stage);
     could_not_start(supervisor, stage, &error);
     return;
   }
@@ -116,10 +140,13 @@ void supervised_start(struct plm_supervisor *supervisor, struct supervised *stag
 void supervised_stop(struct plm_supervisor *supervisor, struct supervised *stage)
 {
   if (stage->state == PLM_STAGE_STOPPING) return;
-  const bool lived = plm_stage_lives(stage->state);
+  const bool lived = plm_stage_lives(stage->state), was_ready = stage->state == PLM_STAGE_READY;
   move(stage, PLM_EVENT_STOP);
   if (!lived) return;
-  if (stage->pid > 0) kill(stage->pid, SIGTERM);
+  if (stage->gang)
+    gang_stop(stage, was_ready);
+  else if (stage->pid > 0)
+    kill(stage->pid, SIGTERM);
   const double grace_s =
       supervisor->config->trainer.stop_timeout_s + plm_stage_kinds[stage->kind].stop_s;
   stage->kill_ms = plm_clock_ms() + (int64_t)(1000.0 * grace_s);
@@ -138,18 +165,24 @@ void supervised_kill(struct supervised *stage)
   stage->kill_ms = plm_clock_ms() + 1000; /* again, for processes that were forked meanwhile */
 }
 
+void supervised_is_ready(struct plm_supervisor *supervisor, struct supervised *stage)
+{
+  char name[64];
+  move(stage, PLM_EVENT_READY);
+  supervised_name(stage, name);
+  if (stage->state == PLM_STAGE_READY && !supervisor->options.quiet) {
+    screen_say(supervisor, "%s is ready (%.1f s)", name,
+               (double)(plm_clock_ms() - stage->started_ms) / 1000.0);
+  }
+}
+
 void supervised_readable(struct plm_supervisor *supervisor, struct supervised *stage)
 {
-  char bytes[64], name[64];
+  char bytes[64];
   const ssize_t size = read(stage->ready_fd, bytes, sizeof bytes);
   if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (size > 0 && memchr(bytes, '\n', (size_t)size) != NULL) {
-    move(stage, PLM_EVENT_READY);
-    supervised_name(stage, name);
-    if (stage->state == PLM_STAGE_READY && !supervisor->options.quiet) {
-      screen_say(supervisor, "%s is ready (%.1f s)", name,
-                 (double)(plm_clock_ms() - stage->started_ms) / 1000.0);
-    }
+    supervised_is_ready(supervisor, stage);
     close_ready(stage);
   } else if (size <= 0) {
     close_ready(stage); /* it closed without a line; its exit will tell why */
@@ -181,10 +214,20 @@ static enum plm_stage_event classify(const struct plm_supervisor *supervisor,
     if (done) return PLM_EVENT_ENDED;
     return restart == PLM_RESTART_NO ? PLM_EVENT_DIED_OUT : PLM_EVENT_DIED;
   }
+  if (stage->hung && run_is_done(supervisor)) return PLM_EVENT_ENDED;
   if (WIFEXITED(status) && (WEXITSTATUS(status) == 2 || WEXITSTATUS(status) == 4)) {
     return PLM_EVENT_DIED_OUT;
   }
   return restart == PLM_RESTART_NO ? PLM_EVENT_DIED_OUT : PLM_EVENT_DIED;
+}
+
+/* Whether the signal with which it was asked to stop ended it before it could handle it. mpirun
+ * exits with 128 and the signal's number if that happened to a rank. */
+static bool ended_by_request(const struct supervised *stage)
+{
+  const int status = stage->wait_status, asked = stage->gang ? SIGUSR1 : SIGTERM;
+  if (WIFSIGNALED(status)) return WTERMSIG(status) == asked;
+  return stage->gang && WEXITSTATUS(status) == 128 + asked;
 }
 
 static void ended_by_itself(struct plm_supervisor *supervisor, struct supervised *stage)
@@ -200,15 +243,14 @@ static void ended(struct plm_supervisor *supervisor, struct supervised *stage)
   stage->ending = false;
   stage->kill_ms = 0;
   close_ready(stage);
+  if (stage->gang) gang_ended(supervisor, stage);
   if (stage->state != PLM_STAGE_STOPPING) {
     ended_by_itself(supervisor, stage);
     return;
   }
   const bool clean = WIFEXITED(stage->wait_status) && WEXITSTATUS(stage->wait_status) == 0;
-  const bool told = WIFSIGNALED(stage->wait_status) && WTERMSIG(stage->wait_status) == SIGTERM;
   move(stage, PLM_EVENT_ENDED);
-  if (!clean && !told &&
-      !stage->killed_by_us) { /* it is no failure if our SIGTERM ended it before it was handled */
+  if (!clean && !ended_by_request(stage) && !stage->killed_by_us && !stage->hung) {
     char name[64], how[96];
     supervised_name(stage, name);
     supervised_ending(stage, how);
@@ -249,6 +291,7 @@ void supervised_tick(struct plm_supervisor *supervisor, struct supervised *stage
   if (stage->ending && plm_process_find(kind_name(stage), stage->instance, 0, NULL, 0) == 0) {
     ended(supervisor, stage);
   }
+  if (stage->gang && plm_stage_lives(stage->state)) gang_tick(supervisor, stage, now_ms);
   if (stage->kill_ms != 0 && now_ms >= stage->kill_ms) time_is_up(supervisor, stage, now_ms);
   if (stage->state == PLM_STAGE_BACKOFF && !supervisor->draining && now_ms >= stage->due_ms) {
     stage->restarts++;

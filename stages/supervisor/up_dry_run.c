@@ -18,6 +18,7 @@
 #include "common/base/printable.h"
 #include "common/base/strict_json.h"
 #include "common/config/settings.h"
+#include "stages/supervisor/gang_command.h"
 #include "stages/supervisor/run_ports.h"
 
 enum { ANSWER_S = 20 }; /* time for the trainer to plan its memory */
@@ -31,6 +32,7 @@ static void say_graph(const struct plm_config *config, const bool chosen[PLM_KIN
   if (chosen[PLM_KIND_TRAINER]) {
     plm_print(stdout, "    -> trainer    feed %s, announcements %s\n", config->network.feed,
               config->network.announcements);
+    if (config->trainer.ranks > 1) printf("                  %u ranks\n", config->trainer.ranks);
   }
   if (chosen[PLM_KIND_EVALUATOR]) {
     plm_print(stdout, "    -> evaluator  feed %s\n", config->network.evaluation_feed);
@@ -46,8 +48,16 @@ static plm_status say_commands(const struct plm_dry_run *run, struct plm_error *
     if (!run->chosen[kind]) continue;
     PLM_TRY(plm_stage_command_make(run->program_directory, run->config->run, run->fingerprint,
                                    (enum plm_stage_index)kind, &command, error));
+    const bool gang = plm_stage_is_gang(run->config, (enum plm_stage_index)kind);
+    struct plm_gang_command mpirun = {0};
+    const plm_status status =
+        gang ? plm_gang_command_make(run->config, NULL, command.argv, &mpirun, error) : PLM_OK;
     printf(" ");
-    for (size_t i = 0; command.argv[i] != NULL; i++) plm_print(stdout, " %s", command.argv[i]);
+    for (char **argument = gang ? mpirun.argv : command.argv; status == PLM_OK && *argument != NULL;
+         argument++)
+      plm_print(stdout, " %s", *argument);
+    plm_gang_command_deinit(&mpirun);
+    PLM_TRY(status);
     const unsigned count = plm_stage_instances(run->config, (enum plm_stage_index)kind);
     if (count != 1) printf("   (x %u)", count);
     printf("\n");

@@ -1,0 +1,266 @@
+/* mpirun's command line for a trainer with several ranks, and the checks before it is used. */
+#include "stages/supervisor/gang_command.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/log.h"
+#include "common/base/log_file.h"
+#include "common/base/text.h"
+#include "common/run/stop.h"
+
+extern char **environ;
+
+bool plm_stage_is_gang(const struct plm_config *config, enum plm_stage_index kind)
+{
+  return kind == PLM_KIND_TRAINER && config->trainer.ranks > 1;
+}
+
+/* ---- what must be there -------------------------------------------------------------------- */
+
+static plm_status find_mpirun(char path[PLM_PATH_SIZE], struct plm_error *error)
+{
+  const char *folders = getenv("PATH");
+  for (const char *start = folders; start != NULL; start = strchr(start, ':')) {
+    if (*start == ':') start++;
+    struct stat info;
+    const int length = (int)strcspn(start, ":");
+    if (snprintf(path, PLM_PATH_SIZE, "%.*s/mpirun", length, start) < PLM_PATH_SIZE &&
+        path[0] == '/' && stat(path, &info) == 0 && S_ISREG(info.st_mode) &&
+        access(path, X_OK) == 0)
+      return PLM_OK;
+  }
+  plm_error_set(error, PLM_CONFIG, "mpirun is not on PATH, and trainer.ranks above 1 needs it");
+  return plm_error_hint(error, "install Open MPI (Debian: openmpi-bin), or set trainer.ranks: 1");
+}
+
+static plm_status check_engine(const char *program_directory, struct plm_error *error)
+{
+  char path[PLM_PATH_SIZE];
+  const char *given = getenv("PLM_MPI_LIBRARY");
+  if (given != NULL && *given != '\0')
+    snprintf(path, sizeof path, "%s", given);
+  else
+    PLM_TRY(plm_path_join(path, program_directory, "../lib/libplm_mpi.so", error));
+  if (plm_file_exists(path)) return PLM_OK;
+  plm_error_set(error, PLM_CONFIG,
+                "this build has no MPI, which trainer.ranks above 1 needs: %s does not exist",
+                path);
+  return plm_error_hint(error, "install mpi.h (Debian: libopenmpi-dev) and run `make` again");
+}
+
+/* An address of this host is one that a socket can be bound to. */
+static bool has_address(const char *host)
+{
+  struct addrinfo *found, hints = {.ai_socktype = SOCK_STREAM};
+  bool ours = false;
+  if (getaddrinfo(host, NULL, &hints, &found) != 0) return false;
+  for (const struct addrinfo *address = found; address != NULL && !ours;
+       address = address->ai_next) {
+    const int descriptor = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (descriptor < 0) continue;
+    ours = bind(descriptor, address->ai_addr, address->ai_addrlen) == 0;
+    close(descriptor);
+  }
+  freeaddrinfo(found);
+  return ours;
+}
+
+static plm_status check_first_host(const struct plm_config *config, struct plm_error *error)
+{
+  char name[PLM_HOST_SIZE], here[256] = "";
+  uint32_t slots;
+  if (config->trainer.host_count == 0) return PLM_OK;
+  PLM_ASSERT(plm_config_host(config->trainer.hosts[0], name, &slots));
+  gethostname(here, sizeof here - 1);
+  if (strcmp(name, here) == 0 || has_address(name)) return PLM_OK;
+  plm_error_set(error, PLM_CONFIG,
+                "trainer.hosts: the first host must be this one (%s), because rank 0 writes the "
+                "run folder, but it is %s",
+                here, name);
+  return plm_error_hint(error, "list %s first, or run `up` on %s", here, name);
+}
+
+plm_status plm_gang_check(const struct plm_config *config, const char *program_directory,
+                          struct plm_error *error)
+{
+  char mpirun[PLM_PATH_SIZE];
+  PLM_TRY(find_mpirun(mpirun, error));
+  PLM_TRY(check_engine(program_directory, error));
+  return check_first_host(config, error);
+}
+
+/* ---- the folder ---------------------------------------------------------------------------- */
+
+plm_status plm_gang_folder_make(const char *socket_path, char folder[PLM_PATH_SIZE],
+                                struct plm_error *error)
+{
+  static const char shared[] = "/dev/shm"; /* memory, and a short path */
+  struct stat info;
+  const char *name = strrchr(socket_path, '/');
+  PLM_ASSERT(name != NULL);
+  const int length = (int)strcspn(name, ".");
+  if (access(shared, W_OK | X_OK) == 0)
+    snprintf(folder, PLM_PATH_SIZE, "%s%.*s-%u.mpi", shared, length, name, (unsigned)getuid());
+  else
+    snprintf(folder, PLM_PATH_SIZE, "%.*s%.*s.mpi", (int)(name - socket_path), socket_path, length,
+             name);
+  if (mkdir(folder, 0700) == 0) return PLM_OK;
+  if (errno != EEXIST) return plm_error_errno(error, "%s", folder);
+  /* left by a supervisor that was killed */
+  if (lstat(folder, &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == getuid() &&
+      (info.st_mode & 077) == 0)
+    return PLM_OK;
+  plm_error_set(error, PLM_FAILURE, "%s must be a folder that belongs to you and has mode 0700",
+                folder);
+  return plm_error_hint(error, "remove it");
+}
+
+/* ---- the command line ---------------------------------------------------------------------- */
+
+static void add(struct plm_gang_command *command, const char *argument)
+{
+  if (command->count + 1 >= command->room) {
+    const size_t room = command->room == 0 ? 64 : 2 * command->room;
+    char **larger = realloc(command->argv, room * sizeof *larger);
+    if (larger == NULL) {
+      command->failed = true;
+      return;
+    }
+    command->argv = larger;
+    command->room = room;
+  }
+  command->argv[command->count] = strdup(argument);
+  if (command->argv[command->count] == NULL)
+    command->failed = true;
+  else
+    command->count++;
+  command->argv[command->count] = NULL;
+}
+
+static void add_setting(struct plm_gang_command *command, const char *name, const char *value)
+{
+  add(command, "--mca");
+  add(command, name);
+  add(command, value);
+}
+
+/* All ranks run on this host, even in a job of a batch system that has others. */
+static void add_this_host(struct plm_gang_command *command, uint32_t ranks, const char *folder)
+{
+  char text[64];
+  const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  /* if there are more ranks than slots, Open MPI's waits yield the core */
+  snprintf(text, sizeof text, "localhost:%ld",
+           cores > 0 && cores < (long)ranks ? cores : (long)ranks);
+  add(command, "--host");
+  add(command, text);
+  add(command, "--oversubscribe");
+  if (folder == NULL) return;
+  add_setting(command, "orte_tmpdir_base", folder);
+  add_setting(command, "btl_vader_backing_directory", folder);
+}
+
+/* Those that the supervisor gives to a process on this host mean nothing elsewhere. */
+static bool is_passed(const char *variable, size_t length)
+{
+  static const char *const ours[] = {PLM_SUPERVISED, PLM_LOG_FILE, "PLM_INSTANCE", "PLM_READY_FD"};
+  if (strncmp(variable, "PLM_", 4) != 0 || variable[length] != '=') return false;
+  for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++) {
+    if (strlen(ours[i]) == length && strncmp(variable, ours[i], length) == 0) return false;
+  }
+  return true;
+}
+
+static void add_variables(struct plm_gang_command *command)
+{
+  static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_";
+  for (char **variable = environ; *variable != NULL; variable++) {
+    char name[128];
+    const size_t length = strspn(*variable, allowed);
+    if (length >= sizeof name || !is_passed(*variable, length)) continue;
+    snprintf(name, sizeof name, "%.*s", (int)length, *variable);
+    if (strcmp(name, PLM_LOG_TIMES) == 0) continue;
+    add(command, "-x");
+    add(command, name);
+  }
+  add(command, "-x");
+  add(command, PLM_LOG_TIMES); /* the supervisor sets it for its stages */
+}
+
+static void add_hosts(struct plm_gang_command *command, const struct plm_config_trainer *trainer)
+{
+  struct plm_text hosts = {0};
+  bool dots = false;
+  for (uint32_t i = 0; i < trainer->host_count; i++) {
+    plm_text_printf(&hosts, "%s%s", i == 0 ? "" : ",", trainer->hosts[i]);
+    dots = dots || strchr(trainer->hosts[i], '.') != NULL;
+  }
+  add(command, "--host");
+  if (hosts.failed)
+    command->failed = true;
+  else
+    add(command, hosts.data);
+  plm_text_deinit(&hosts);
+  if (dots) add_setting(command, "orte_keep_fqdn_hostnames", "1"); /* otherwise it cuts them off */
+  add_variables(command);
+}
+
+plm_status plm_gang_command_make(const struct plm_config *config, const char *folder,
+                                 char *const *rank_argv, struct plm_gang_command *command,
+                                 struct plm_error *error)
+{
+  char mpirun[PLM_PATH_SIZE], ranks[16];
+  *command = (struct plm_gang_command){0};
+  PLM_TRY(find_mpirun(mpirun, error));
+  snprintf(ranks, sizeof ranks, "%u", config->trainer.ranks);
+  add(command, mpirun);
+  add(command, "-np");
+  add(command, ranks);
+  add(command, "--bind-to");
+  add(command, "none");
+  add(command, "--map-by"); /* fills the first host first, so rank 0 is on this one */
+  add(command, "slot");
+  if (config->trainer.host_count == 0)
+    add_this_host(command, config->trainer.ranks, folder);
+  else
+    add_hosts(command, &config->trainer);
+  for (size_t i = 0; rank_argv[i] != NULL; i++) add(command, rank_argv[i]);
+  if (command->failed) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  return PLM_OK;
+}
+
+void plm_gang_command_deinit(struct plm_gang_command *command)
+{
+  for (size_t i = 0; i < command->count; i++) free(command->argv[i]);
+  free(command->argv);
+  *command = (struct plm_gang_command){0};
+}
+
+/* ---- its banner ---------------------------------------------------------------------------- */
+
+bool plm_gang_is_banner(const char *line)
+{
+  /* of Open MPI 4.1; each line by itself, since lines of ranks may come between them */
+  static const char *const lines[] = {
+      "--------------------------------------------------------------------------",
+      "Primary job  terminated normally, but ",
+      "a non-zero exit code. Per user-direction, the job has been aborted.",
+      "mpirun detected that one or more processes exited with non-zero status, thus causing",
+      "the job to be terminated. The first process to do so was:",
+      "  Process name: [[",
+      "  Exit code:    ",
+      "mpirun: Forwarding signal ",
+  };
+  if (line[0] == '\0') return true;
+  for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+    if (strncmp(line, lines[i], strlen(lines[i])) == 0) return true;
+  }
+  return false;
+}

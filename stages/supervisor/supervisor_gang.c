@@ -1,0 +1,102 @@
+/* What differs if the trainer is a gang: it is started by mpirun, which closes the ready pipe,
+ * passes on only SIGUSR1 without killing, and may hang when a rank is gone. */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/run/run.h"
+#include "stages/supervisor/supervisor_internal.h"
+#include "stages/supervisor/supervisor_process.h"
+
+enum {
+  ASK_AGAIN_MS = 1000,
+  MPIRUN_GRACE_MS = 10000, /* for mpirun to end after rank 0 */
+};
+
+plm_status gang_prepare(struct plm_supervisor *supervisor, struct supervised *stage,
+                        char *const *rank_argv, struct plm_gang_command *command,
+                        struct plm_error *error)
+{
+  /* readiness is read from the endpoints, so those of an earlier start must be gone */
+  supervised_forget_endpoints(supervisor->run, stage->kind);
+  if (supervisor->gang_folder[0] == '\0')
+    PLM_TRY(plm_gang_folder_make(supervisor->socket_path, supervisor->gang_folder, error));
+  return plm_gang_command_make(supervisor->config, supervisor->gang_folder, rank_argv, command,
+                               error);
+}
+
+void gang_stop(struct supervised *stage, bool was_ready)
+{
+  if (stage->pid > 0) kill(stage->pid, SIGUSR1);
+  stage->ask_ms = was_ready ? 0 : plm_clock_ms() + ASK_AGAIN_MS;
+}
+
+void gang_ended(struct plm_supervisor *supervisor, struct supervised *stage)
+{
+  if (stage->first_fd >= 0) close(stage->first_fd);
+  stage->first_fd = -1;
+  stage->first_gone_ms = 0;
+  stage->ask_ms = 0;
+  if (supervisor->gang_folder[0] != '\0') (void)plm_path_remove(supervisor->gang_folder, NULL);
+  supervisor->gang_folder[0] = '\0';
+}
+
+static bool has_bound(const struct plm_supervisor *supervisor, const struct supervised *stage)
+{
+  char value[512];
+  for (const char *const *key = plm_stage_kinds[stage->kind].binds; *key != NULL; key++) {
+    if (plm_endpoint_read(supervisor->run, *key, value, NULL) != PLM_OK) return false;
+  }
+  return true;
+}
+
+/* A descriptor of rank 0, which holds the trainer's lock; -1 if it has not taken it yet. */
+static int find_first(const struct plm_supervisor *supervisor, const struct supervised *stage)
+{
+  enum { MOST = 8192 };
+  static pid_t pids[MOST];
+  struct plm_lock_holder holder;
+  if (plm_lock_holder(supervisor->run, plm_stage_kinds[stage->kind].name, &holder, NULL) != PLM_OK)
+    return -1;
+  const size_t count =
+      plm_process_find(plm_stage_kinds[stage->kind].name, stage->instance, stage->pid, pids, MOST);
+  for (size_t i = 0; i < count && i < MOST; i++) {
+    if (pids[i] == (pid_t)holder.pid) return (int)syscall(SYS_pidfd_open, pids[i], 0);
+  }
+  return -1;
+}
+
+/* If rank 0 is gone, mpirun must end as well. */
+static void watch_first(struct plm_supervisor *supervisor, struct supervised *stage, int64_t now_ms)
+{
+  if (stage->first_fd < 0) {
+    stage->first_fd = find_first(supervisor, stage);
+    return;
+  }
+  struct pollfd item = {.fd = stage->first_fd, .events = POLLIN};
+  if (stage->first_gone_ms == 0) {
+    if (poll(&item, 1, 0) == 1) stage->first_gone_ms = now_ms; /* also if nobody has reaped it */
+  } else if (!stage->hung && now_ms - stage->first_gone_ms >= MPIRUN_GRACE_MS) {
+    char name[64];
+    supervised_name(stage, name);
+    screen_say(supervisor, "%s: mpirun still runs %d s after rank 0 has ended; killing it", name,
+               MPIRUN_GRACE_MS / 1000);
+    stage->hung = true;
+    kill(stage->pid, SIGKILL);
+  }
+}
+
+void gang_tick(struct plm_supervisor *supervisor, struct supervised *stage, int64_t now_ms)
+{
+  if (stage->pid == 0) return;
+  if (stage->state == PLM_STAGE_STARTING && has_bound(supervisor, stage))
+    supervised_is_ready(supervisor, stage);
+  if (stage->ask_ms != 0 && now_ms >= stage->ask_ms) {
+    kill(stage->pid, SIGUSR1);
+    stage->ask_ms = now_ms + ASK_AGAIN_MS;
+  }
+  watch_first(supervisor, stage, now_ms);
+}

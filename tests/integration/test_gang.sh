@@ -1,0 +1,183 @@
+#!/usr/bin/env bash
+# `up` with several ranks: mpirun and the ranks are started, watched and stopped as one stage. Whatever is
+# killed, the run ends with the bits of an undisturbed one, and neither processes nor files are left.
+. "$PLM_ROOT/tests/support/lib.sh"
+if [ ! -e "$PLM_BUILD/lib/libplm_mpi.so" ] || ! command -v mpirun >/dev/null; then
+  echo "this build has no MPI, or mpirun is not installed"
+  exit 77
+fi
+
+unset "${!OMPI_@}" # as root, `up` itself allows mpirun to run
+TMPDIR=$PLM_TMP/$(printf 'long%.0s' {1..30})
+mkdir "$TMPDIR"
+export TMPDIR
+small_corpus corpus
+small_config pipeline.yaml unet
+sed -i 's/  steps: 12/  ranks: 2\n  steps: 200/; s/every: 4/every: 20/' pipeline.yaml
+
+those_left() {
+  grep -lz '^PLM_SUPERVISED=' /proc/[0-9]*/environ 2>/dev/null |
+    while read -r file; do
+      { tr '\0' '\n' <"$file"; } 2>/dev/null | grep -x "PLM_TMP=$PLM_TMP" >/dev/null && echo "$file"
+    done || true
+}
+nobody() { [ -z "$(those_left)" ]; }
+# nothing_left: neither processes nor the folders of Open MPI
+nothing_left() {
+  local path
+  nobody || fail "processes are left: $(for path in $(those_left); do tr '\0' ' ' <"${path%environ}cmdline"; done)"
+  [ -z "$(ls -A "$TMPDIR")" ] || fail "files are left in TMPDIR: $(ls -A "$TMPDIR")"
+  for path in "$XDG_RUNTIME_DIR"/*.mpi; do [ ! -e "$path" ] || fail "$path is left"; done
+  [ -z "${folder:-}" ] || [ ! -e "$folder" ] || fail "$folder is left"
+}
+begin() { # begin RUN [ARGUMENT…]: `up` in the background; its output goes to RUN.err
+  local run=$1
+  shift
+  plm-pipeline up pipeline.yaml --run "$run" "$@" >/dev/null 2>"$run.err" </dev/null &
+  up=$!
+}
+up_ends() { # up_ends CODE: the `up` in the background
+  local got=0
+  wait "$up" || got=$?
+  [ "$got" -eq "$1" ] || fail "up ended with $got instead of $1: $(tail -n 40 "$run.err")"
+}
+has_steps() { [ "$(wc -l <"$1/trainer.jsonl")" -ge "$2" ]; }
+mpirun_of() { plm-pipeline ps --run "$1" --json | jq '.[] | select(.stage == "trainer").pid'; }
+rank_of() { # rank_of RUN RANK: its process
+  local process
+  for process in $(pgrep -P "$(mpirun_of "$1")" -f plm-trainer); do
+    ! { tr '\0' '\n' <"/proc/$process/environ"; } 2>/dev/null | grep -qx "OMPI_COMM_WORLD_RANK=$2" || echo "$process"
+  done
+}
+same_as_whole() { # same_as_whole RUN
+  diff <(exact_metrics whole/trainer.jsonl) <(exact_metrics "$1/trainer.jsonl") >difference ||
+    fail "$1 differs from an undisturbed run: $(head -n 4 difference)"
+}
+
+# ---- what has to be installed is said at once ----
+mkdir few
+for program in $(command -v bash env); do ln -s "$program" few; done
+PATH=$PWD/few expect 2 "$PLM_BIN/plm-pipeline" up pipeline.yaml
+says err 'mpirun is not on PATH'
+says err 'Debian: openmpi-bin'
+PLM_MPI_LIBRARY=$PWD/nowhere.so expect 2 plm-pipeline up pipeline.yaml
+says err 'this build has no MPI, .*nowhere.so does not exist'
+says err 'Debian: libopenmpi-dev'
+expect 2 plm-pipeline up pipeline.yaml --set trainer.hosts=elsewhere.invalid:2
+says err 'trainer.hosts: the first host must be this one'
+expect 2 plm-pipeline up pipeline.yaml --set trainer.hosts=localhost:1
+says err 'trainer.hosts: the hosts have 1 slots for the 2 ranks'
+[ ! -e run ] || fail "a run folder was made"
+
+# ---- the command line ----
+PLM_LOG_BYTES=9999999 expect 0 plm-pipeline up pipeline.yaml --dry-run
+says out '/mpirun -np 2 --bind-to none .*--host localhost:[12] --oversubscribe .*plm-trainer -c'
+says out '^ *2 ranks$'
+PLM_LOG_BYTES=9999999 expect 0 plm-pipeline up pipeline.yaml --dry-run --set "trainer.hosts=localhost:1,b-2.c:4"
+says out '--host localhost:1,b-2.c:4 .*-x PLM_LOG_BYTES .*plm-trainer -c'
+
+# ---- all architectures train ----
+for architecture in transformer patch_unet; do
+  run=$architecture
+  expect 0 plm-pipeline up pipeline.yaml --run "$run" --set model.architecture="$architecture" --set trainer.steps=12
+  says err 'trainer.0 is ready'
+  says err '2 ranks, 2 of them on this host'
+  [ -e "$run/DONE" ] || fail "$run is not complete"
+  nothing_left
+done
+run=whole
+begin whole --set trainer.hosts=localhost:2
+up_ends 0
+nothing_left
+
+# ---- a stop signal to `up`, also before the ranks are ready; then it continues ----
+run=stopped
+begin stopped
+sleep 0.2 # a moment in the start of mpirun, whichever
+kill -TERM $up
+up_ends 143
+nothing_left
+begin stopped
+wait_for 60 has_steps stopped 10
+folder=$(tr '\0' '\n' <"/proc/$(mpirun_of stopped)/cmdline" | grep -m 1 '[.]mpi$')
+[ -d "$folder" ] || fail "mpirun has no folder of its own: $folder"
+plm-pipeline ps --run stopped >ps.out
+says ps.out '^trainer.0 .* ready .* 2 ranks$'
+plm-pipeline ps --run stopped --json | jq -e '.[] | select(.stage == "trainer").ranks == 2' >/dev/null ||
+  fail "ps --json does not tell the ranks"
+kill -TERM $up
+up_ends 143
+says stopped.err 'stopped; `plm-pipeline up` will continue from step'
+! grep -q 'while it was stopping' stopped.err || fail "the stop was no clean one: $(cat stopped.err)"
+nothing_left
+
+# ---- `restart` stops all ranks and starts them again ----
+begin stopped
+wait_for 60 plm-pipeline wait --ready --run stopped --timeout 1
+plm-pipeline restart trainer --run stopped
+up_ends 0
+same_as_whole stopped
+nothing_left
+
+# ---- kills: any rank, mpirun, and `up` itself ----
+for victim in 'rank_of killed 0' 'rank_of killed 1' 'mpirun_of killed'; do
+  run=killed
+  rm -rf killed
+  begin killed
+  wait_for 60 has_steps killed 25
+  kill -KILL "$($victim)"
+  up_ends 0
+  says killed.err 'trainer.0 (lost a rank to|was killed by) signal 9 .*; restarting it in'
+  same_as_whole killed
+  nothing_left
+done
+run=beheaded
+begin beheaded
+wait_for 60 has_steps beheaded 10
+kill -KILL $up
+up_ends 137
+wait_for 60 nobody
+[ -n "$(find beheaded/checkpoints -name 'step_0*[1-9]*')" ] || fail "the ranks did not publish: $(tail -n 20 beheaded/logs/trainer.0.log)"
+begin beheaded
+up_ends 0
+same_as_whole beheaded
+nothing_left
+
+# ---- mpirun hangs when rank 0 is gone ----
+run=hung
+begin hung
+wait_for 60 has_steps hung 25
+mpirun=$(mpirun_of hung)
+first=$(rank_of hung 0)
+kill -STOP "$mpirun"
+kill -KILL "$first"
+up_ends 0
+says hung.err 'trainer.0: mpirun still runs 10 s after rank 0 has ended; killing it'
+says hung.err 'trainer.0 lost rank 0, and mpirun did not notice; restarting it in'
+same_as_whole hung
+nothing_left
+
+# ---- exit codes and root causes ----
+expect 4 plm-pipeline up pipeline.yaml trainer --run starved --set network.wait_packers_s=0.2
+says err 'failed: trainer.0 exited with 4'
+[ "$(grep -c 'trainer.0 is ready' err)" -le 1 ] || fail "exit 4 was retried: $(cat err)"
+! sed -n '/failed: trainer.0/,$p' err | grep -q 'mpirun detected' || fail "the last error is that of mpirun: $(cat err)"
+nothing_left
+run=dead
+begin dead --set trainer.restart=no
+wait_for 60 has_steps dead 5
+kill -KILL "$(rank_of dead 1)"
+up_ends 1
+says dead.err 'failed: trainer.0 lost a rank to signal 9'
+nothing_left
+
+# ---- a second signal kills ----
+run=twice
+begin twice --set trainer.steps=100000
+wait_for 60 has_steps twice 5
+kill -STOP "$(rank_of twice 1)"
+kill -TERM $up
+wait_for 60 grep -q 'stopping: ' twice.err
+kill -TERM $up
+up_ends 143
+nothing_left
