@@ -31,8 +31,7 @@ static plm_status train(const struct plm_config *config, struct plm_ranks *ranks
     status = plm_exporter_open(plm_arguments_get(arguments, "prometheus"), config->run,
                                PLM_RUN_TRAINER_METRICS, PLM_STAGE_TRAINER, &exporter, error);
   if (status == PLM_OK) status = plm_trainer_run(&trainer, error);
-  /* Closing may wait for threads that wait for other ranks, so these have to know it first. */
-  if (status != PLM_OK && ranks != NULL) ranks->collective->fail(ranks->collective, error);
+  if (status != PLM_OK) plm_ranks_fail(ranks, error);
   plm_exporter_close(exporter);
   plm_trainer_close(&trainer);
   return status;
@@ -51,20 +50,18 @@ static plm_status train_as_rank(struct plm_ranks *ranks, const struct plm_argume
   return status;
 }
 
-/* The rank that fails first says why; the others end with the same status and say nothing. */
+/* All ranks leave together, because mpirun ends those that are left after an error. */
 static plm_status end_rank(struct plm_ranks *ranks, plm_status status, struct plm_error *error)
 {
   struct plm_collective *collective = ranks->collective;
-  int64_t worst = 0;
-  if (status == PLM_OK) {
-    collective->note(collective, "ending", 0, false);
-    status = plm_collective_vote(collective, 0, &worst, error); /* rank 0 may still be writing */
+  int64_t unused;
+  if (status != PLM_OK) plm_ranks_fail(ranks, error);
+  if (status == PLM_OK || ranks->agreed) {
+    collective->note(collective, "ending", 0, true);
+    const plm_status ended = plm_collective_vote(collective, 0, &unused, error);
+    if (ended != PLM_OK) plm_ranks_fail(ranks, error);
+    if (status == PLM_OK) status = ended;
   }
-  if (status != PLM_OK) collective->fail(collective, error);
-  const int32_t failed = collective->failed_rank(collective);
-  const bool silent =
-      ranks->obeyed || (failed >= 0 && (uint32_t)failed != ranks->rank && !plm_ranks_first(ranks));
-  if (silent && error != NULL) error->what[0] = '\0';
   collective->close(collective);
   return status;
 }

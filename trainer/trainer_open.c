@@ -493,8 +493,7 @@ plm_status plm_trainer_open(struct plm_trainer *trainer, const struct plm_config
   *trainer = (struct plm_trainer){.config = config, .ranks = ranks, .run = config->run};
   const plm_status status = open_all(trainer, fingerprint, error);
   if (status == PLM_OK) return PLM_OK;
-  /* Closing may wait for threads that wait for other ranks, so these have to know it first. */
-  if (ranks != NULL) ranks->collective->fail(ranks->collective, error);
+  plm_ranks_fail(ranks, error);
   plm_trainer_close(trainer);
   return status;
 }

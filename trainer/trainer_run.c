@@ -139,6 +139,7 @@ static plm_status check_skipped(const struct plm_trainer *trainer, struct plm_er
 {
   const uint32_t skipped = trainer->state.skipped_in_a_row;
   if (skipped < trainer->config->trainer.max_skipped_steps) return PLM_OK;
+  plm_ranks_agree(trainer->ranks);
   plm_error_set(error, PLM_FAILURE,
                 "%u steps in a row were skipped: the loss or the gradient is not finite, or no "
                 "token was chosen",

@@ -52,6 +52,6 @@ plm_status plm_collective_vote(struct plm_collective *collective, int64_t mine, 
   *largest = mine;
   for (uint32_t r = 0; r < ranks && status == PLM_OK; r++)
     if (all[r] > *largest) *largest = all[r];
-  if (status == PLM_OK) free(all); /* after a failure the engine may still write into it */
+  free(all);
   return status;
 }

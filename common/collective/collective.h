@@ -77,7 +77,8 @@ struct plm_collective {
   void (*note)(struct plm_collective *collective, const char *phase, uint64_t step, bool patient);
   /* How long a rank may keep the others waiting: trainer.rank_timeout_s. 300 s before the call. */
   void (*set_timeout)(struct plm_collective *collective, double seconds);
-  /* Tells the other ranks that this one ends with an error; their transfers then fail with it. */
+  /* Tells the other ranks that this one ends with an error; their transfers then fail with it. When
+   * it returns, nobody reads or writes the memory of transfers any more. */
   void (*fail)(struct plm_collective *collective, const struct plm_error *error);
   /* The rank that failed first, or -1. */
   int32_t (*failed_rank)(struct plm_collective *collective);

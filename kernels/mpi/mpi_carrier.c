@@ -66,7 +66,7 @@ static void mpi_failed(struct plm_mpi *mpi, int code)
   int length = 0;
   MPI_Error_string(code, text, &length);
   plm_error_set(&error, PLM_FAILURE, "an MPI call failed: %.*s", length, text);
-  plm_mpi_set_failed(mpi, mpi->base.place.rank, &error);
+  plm_mpi_set_failing(mpi, mpi->base.place.rank, &error);
 }
 
 static void begin(struct plm_mpi *mpi, struct plm_transfer *transfer)
@@ -158,7 +158,7 @@ static void pause_a_little(const struct plm_mpi *mpi, uint64_t now)
 static void carry(struct plm_mpi *mpi)
 {
   bool closing = false;
-  while (!closing || (mpi->active != NULL && plm_mpi_failed_rank(mpi) < 0)) {
+  while (plm_mpi_failing_rank(mpi) < 0 && (!closing || mpi->active != NULL)) {
     for (struct plm_transfer *next, *transfer = take_queue(mpi, &closing); transfer != NULL;
          transfer = next) {
       next = transfer->next;
@@ -184,14 +184,17 @@ void *plm_mpi_carrier(void *context)
 {
   struct plm_mpi *mpi = context;
   struct plm_error error = {0};
-  if (plm_mpi_world_open(mpi, &error) != PLM_OK) {
-    plm_mpi_set_failed(mpi, mpi->base.place.rank, &error);
-    set_stage(mpi, PLM_MPI_OPEN);
-    return NULL;
-  }
-  plm_mpi_watch_begin(mpi);
+  const plm_status status = plm_mpi_world_open(mpi, &error);
+  if (status == PLM_OK)
+    plm_mpi_watch_begin(mpi);
+  else
+    plm_mpi_set_failing(mpi, mpi->base.place.rank, &error);
   set_stage(mpi, PLM_MPI_OPEN);
+  if (status != PLM_OK) return NULL;
   carry(mpi);
-  plm_mpi_world_close(mpi);
+  if (plm_mpi_failing_rank(mpi) >= 0)
+    plm_mpi_farewell(mpi);
+  else
+    plm_mpi_world_close(mpi);
   return NULL;
 }

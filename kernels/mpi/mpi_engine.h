@@ -57,15 +57,16 @@ struct plm_mpi {
   const char *phase;
   uint64_t step;
   bool patient;
-  int32_t failed_rank; /* -1: none */
+  int32_t failing_rank; /* the first one that failed; -1: none */
+  int32_t failed_rank;  /* the same, once the carrier makes no more MPI calls */
   struct plm_error error;
 };
 
 /* ---- mpi_world.c: on the carrier ------------------------------------------------------------- */
 /* Initialises MPI and fills place, peers and the communicators. */
 plm_status plm_mpi_world_open(struct plm_mpi *mpi, struct plm_error *error);
-/* Finalises MPI, unless a rank failed or not all ranks come here within a few seconds: then MPI
- * could wait for ever. */
+/* Finalises MPI, unless not all ranks come here within a few seconds: then MPI could wait for ever.
+ */
 void plm_mpi_world_close(struct plm_mpi *mpi);
 
 /* ---- mpi_carrier.c --------------------------------------------------------------------------- */
@@ -78,9 +79,14 @@ void plm_mpi_watch_begin(struct plm_mpi *mpi);
 /* Receives and sends notices, and fails the engine if a rank failed, is silent or is late. */
 void plm_mpi_watch(struct plm_mpi *mpi, uint64_t now_ns);
 void plm_mpi_watch_end(struct plm_mpi *mpi);
-/* Remembers the first failure. Holds the mutex while it does. */
-void plm_mpi_set_failed(struct plm_mpi *mpi, uint32_t rank, const struct plm_error *error);
+/* Until all other ranks know of a failure, or for a few seconds. Afterwards every wait fails.
+ * Before, none does, because MPI may still read and write the memory of transfers. */
+void plm_mpi_farewell(struct plm_mpi *mpi);
+
+/* ---- mpi_watch.c: on any thread -------------------------------------------------------------- */
+/* Remembers the first failure. The carrier then tells the others. */
+void plm_mpi_set_failing(struct plm_mpi *mpi, uint32_t rank, const struct plm_error *error);
 /* The rank that failed first; -1 if none has. */
-int32_t plm_mpi_failed_rank(struct plm_mpi *mpi);
+int32_t plm_mpi_failing_rank(struct plm_mpi *mpi);
 
 #endif

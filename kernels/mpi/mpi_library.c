@@ -61,12 +61,16 @@ static void set_timeout(struct plm_collective *collective, double seconds)
 
 static void fail(struct plm_collective *collective, const struct plm_error *error)
 {
-  plm_mpi_set_failed(mpi_of(collective), collective->place.rank, error);
+  struct plm_mpi *mpi = mpi_of(collective);
+  plm_mpi_set_failing(mpi, collective->place.rank, error);
+  pthread_mutex_lock(&mpi->mutex);
+  while (mpi->failed_rank < 0) pthread_cond_wait(&mpi->changed, &mpi->mutex);
+  pthread_mutex_unlock(&mpi->mutex);
 }
 
 static int32_t failed_rank(struct plm_collective *collective)
 {
-  return plm_mpi_failed_rank(mpi_of(collective));
+  return plm_mpi_failing_rank(mpi_of(collective));
 }
 
 static void close_engine(struct plm_collective *collective)
@@ -77,9 +81,9 @@ static void close_engine(struct plm_collective *collective)
   pthread_cond_broadcast(&mpi->changed);
   pthread_mutex_unlock(&mpi->mutex);
   pthread_join(mpi->carrier, NULL);
-  /* After a failure MPI was not finalised and may still write into the memory of a transfer or of a
-   * notice, so this memory is kept until the process ends. */
-  if (plm_mpi_failed_rank(mpi) >= 0) return;
+  /* After a failure MPI was not finalised, and other threads may still ask; so this memory is kept
+   * until the process ends. */
+  if (plm_mpi_failing_rank(mpi) >= 0) return;
   pthread_mutex_destroy(&mpi->mutex);
   pthread_cond_destroy(&mpi->changed);
   free(mpi->peers);
@@ -101,6 +105,7 @@ static struct plm_mpi *new_engine(void)
                                    .close = close_engine},
                           .timeout_s = DEFAULT_TIMEOUT_S,
                           .phase = "starting",
+                          .failing_rank = -1,
                           .failed_rank = -1};
   mpi->queue_end = &mpi->queue;
   pthread_mutex_init(&mpi->mutex, NULL);
@@ -123,7 +128,7 @@ static plm_status open_engine(struct plm_collective **collective, struct plm_err
   pthread_mutex_lock(&mpi->mutex);
   while (mpi->stage == PLM_MPI_STARTING) pthread_cond_wait(&mpi->changed, &mpi->mutex);
   pthread_mutex_unlock(&mpi->mutex);
-  if (mpi->failed_rank >= 0) {
+  if (mpi->failing_rank >= 0) {
     if (error != NULL) *error = mpi->error;
     const plm_status failed = mpi->error.status;
     close_engine(&mpi->base);

@@ -1,12 +1,15 @@
 /* What the ranks tell each other each second. From it follows who failed, who is silent and who
  * keeps the others waiting. */
 #include <stdio.h>
-#include <string.h>
+#include <time.h>
 
 #include "common/base/clock.h"
 #include "kernels/mpi/mpi_engine.h"
 
-enum { SILENCE_S = 30 }; /* at most; less if the timeout is shorter */
+enum {
+  SILENCE_S = 30, /* at most; less if the timeout is shorter */
+  FAREWELL_S = 2,
+};
 static const uint64_t period_ns = 1000000000;
 
 static bool is_other(const struct plm_mpi *mpi, uint32_t rank)
@@ -43,21 +46,21 @@ void plm_mpi_watch_end(struct plm_mpi *mpi)
   }
 }
 
-void plm_mpi_set_failed(struct plm_mpi *mpi, uint32_t rank, const struct plm_error *error)
+void plm_mpi_set_failing(struct plm_mpi *mpi, uint32_t rank, const struct plm_error *error)
 {
   pthread_mutex_lock(&mpi->mutex);
-  if (mpi->failed_rank < 0) {
-    mpi->failed_rank = (int32_t)rank;
+  if (mpi->failing_rank < 0) {
+    mpi->failing_rank = (int32_t)rank;
     mpi->error = *error;
   }
   pthread_cond_broadcast(&mpi->changed);
   pthread_mutex_unlock(&mpi->mutex);
 }
 
-int32_t plm_mpi_failed_rank(struct plm_mpi *mpi)
+int32_t plm_mpi_failing_rank(struct plm_mpi *mpi)
 {
   pthread_mutex_lock(&mpi->mutex);
-  const int32_t rank = mpi->failed_rank;
+  const int32_t rank = mpi->failing_rank;
   pthread_mutex_unlock(&mpi->mutex);
   return rank;
 }
@@ -79,7 +82,7 @@ static void hear(struct plm_mpi *mpi, uint32_t rank, uint64_t now_ns)
     peer->newest = peer->incoming;
     peer->heard_ns = now_ns;
     if (peer->newest.failed >= 0)
-      plm_mpi_set_failed(mpi, (uint32_t)peer->newest.failed, &peer->newest.error);
+      plm_mpi_set_failing(mpi, (uint32_t)peer->newest.failed, &peer->newest.error);
     listen(mpi, rank);
     done = 0;
   }
@@ -92,9 +95,9 @@ static struct plm_mpi_notice compose(struct plm_mpi *mpi)
   notice.started = mpi->started;
   notice.step = mpi->step;
   notice.patient = mpi->patient;
-  notice.failed = mpi->failed_rank;
+  notice.failed = mpi->failing_rank;
   snprintf(notice.phase, sizeof notice.phase, "%s", mpi->phase);
-  if (mpi->failed_rank >= 0) notice.error = mpi->error;
+  if (mpi->failing_rank >= 0) notice.error = mpi->error;
   pthread_mutex_unlock(&mpi->mutex);
   return notice;
 }
@@ -103,7 +106,7 @@ static struct plm_mpi_notice compose(struct plm_mpi *mpi)
  * further one. */
 static void tell(struct plm_mpi *mpi, uint64_t now_ns)
 {
-  const bool failure = !mpi->told_failure && plm_mpi_failed_rank(mpi) >= 0;
+  const bool failure = !mpi->told_failure && plm_mpi_failing_rank(mpi) >= 0;
   if (!failure && mpi->notices_sent_ns != 0 && now_ns - mpi->notices_sent_ns < period_ns) return;
   const struct plm_mpi_notice notice = compose(mpi);
   mpi->told_failure = notice.failed >= 0;
@@ -138,7 +141,7 @@ static void find_silent(struct plm_mpi *mpi, uint64_t now_ns)
         r, peer->host, silent, (unsigned long long)peer->newest.step + 1, peer->newest.phase);
     plm_error_hint(&error, "the process is stopped, or its host or the network is lost; the run "
                            "resumes from its newest checkpoint");
-    plm_mpi_set_failed(mpi, r, &error);
+    plm_mpi_set_failing(mpi, r, &error);
     return;
   }
 }
@@ -172,14 +175,36 @@ static void find_late(struct plm_mpi *mpi, uint64_t now_ns)
                   peer->newest.phase);
   plm_error_hint(&error, "trainer.rank_timeout_s is %g; the run resumes from its newest checkpoint",
                  timeout);
-  plm_mpi_set_failed(mpi, late, &error);
+  plm_mpi_set_failing(mpi, late, &error);
 }
 
 void plm_mpi_watch(struct plm_mpi *mpi, uint64_t now_ns)
 {
   for (uint32_t r = 0; r < mpi->base.place.ranks; r++)
     if (is_other(mpi, r)) hear(mpi, r, now_ns);
-  if (plm_mpi_failed_rank(mpi) < 0) find_silent(mpi, now_ns);
-  if (plm_mpi_failed_rank(mpi) < 0) find_late(mpi, now_ns);
+  if (plm_mpi_failing_rank(mpi) < 0) find_silent(mpi, now_ns);
+  if (plm_mpi_failing_rank(mpi) < 0) find_late(mpi, now_ns);
   tell(mpi, now_ns);
+}
+
+static bool all_know(const struct plm_mpi *mpi)
+{
+  for (uint32_t r = 0; r < mpi->base.place.ranks; r++)
+    if (is_other(mpi, r) && mpi->peers[r].newest.failed < 0) return false;
+  return true;
+}
+
+void plm_mpi_farewell(struct plm_mpi *mpi)
+{
+  const uint64_t until = plm_clock_ns() + FAREWELL_S * 1000000000ull;
+  const struct timespec pause = {.tv_nsec = 1000000};
+  do {
+    plm_mpi_watch(mpi, plm_clock_ns());
+    if (all_know(mpi)) break;
+    (void)nanosleep(&pause, NULL);
+  } while (plm_clock_ns() < until);
+  pthread_mutex_lock(&mpi->mutex);
+  mpi->failed_rank = mpi->failing_rank;
+  pthread_cond_broadcast(&mpi->changed);
+  pthread_mutex_unlock(&mpi->mutex);
 }

@@ -93,7 +93,6 @@ static bool goodbye(struct plm_mpi *mpi)
   if (MPI_Ibarrier(mpi->notices, &request) != MPI_SUCCESS) return false;
   while (done == 0 && plm_clock_ns() < until) {
     MPI_Test(&request, &done, MPI_STATUS_IGNORE);
-    plm_mpi_watch(mpi, plm_clock_ns());
     if (done == 0) (void)nanosleep(&pause, NULL);
   }
   return done != 0;
@@ -101,8 +100,7 @@ static bool goodbye(struct plm_mpi *mpi)
 
 void plm_mpi_world_close(struct plm_mpi *mpi)
 {
-  const bool all_came = goodbye(mpi);
-  if (!all_came || plm_mpi_failed_rank(mpi) >= 0) return;
+  if (!goodbye(mpi)) return;
   plm_mpi_watch_end(mpi);
   MPI_Type_free(&mpi->unit);
   for (int lane = 0; lane < PLM_LANE_COUNT; lane++) MPI_Comm_free(&mpi->all[lane]);

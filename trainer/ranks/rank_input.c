@@ -49,12 +49,13 @@ static plm_status send_part(struct plm_ranks *ranks, uint32_t rank, const struct
   if (message == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for the chunks of rank %u", rank);
   pack(part, &layout, message);
-  PLM_TRY(plm_collective_send(ranks->collective, PLM_LANE_INPUT, rank, &header, sizeof header,
-                              error)); /* the message is kept: see plm_collective_gather */
-  PLM_TRY(
-      plm_collective_send(ranks->collective, PLM_LANE_INPUT, rank, message, layout.bytes, error));
+  plm_status status =
+      plm_collective_send(ranks->collective, PLM_LANE_INPUT, rank, &header, sizeof header, error);
+  if (status == PLM_OK)
+    status =
+        plm_collective_send(ranks->collective, PLM_LANE_INPUT, rank, message, layout.bytes, error);
   free(message);
-  return PLM_OK;
+  return status;
 }
 
 plm_status plm_rank_send_batch(struct plm_ranks *ranks, const struct plm_batch *batch,
@@ -119,15 +120,15 @@ plm_status plm_rank_add_totals(struct plm_ranks *ranks, struct plm_step_totals *
   struct plm_step_totals *all = calloc(ranks->ranks, sizeof *all);
   if (all == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for %u ranks", ranks->ranks);
-  PLM_TRY(
-      plm_collective_gather(ranks->collective, PLM_LANE_INPUT, all, totals, sizeof *totals, error));
+  const plm_status status =
+      plm_collective_gather(ranks->collective, PLM_LANE_INPUT, all, totals, sizeof *totals, error);
   *totals = (struct plm_step_totals){0};
-  for (uint32_t r = 0; r < ranks->ranks; r++) {
+  for (uint32_t r = 0; r < ranks->ranks && status == PLM_OK; r++) {
     totals->rows += all[r].rows;
     totals->count += all[r].count;
     totals->real_tokens += all[r].real_tokens;
     totals->padded_tokens += all[r].padded_tokens;
   }
   free(all);
-  return PLM_OK;
+  return status;
 }

@@ -133,7 +133,7 @@ plm_status plm_rank_compare(struct plm_ranks *ranks, const struct plm_resolved *
   plm_status status =
       plm_collective_gather(ranks->collective, PLM_LANE_STEP, all, &traits, sizeof traits, error);
   if (status == PLM_OK) status = compare(all, ranks->ranks, error);
-  if (status == PLM_CONFIG && !plm_ranks_first(ranks)) ranks->obeyed = true;
+  if (status == PLM_CONFIG) plm_ranks_agree(ranks);
   free(all);
   return status;
 }

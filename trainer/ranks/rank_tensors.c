@@ -113,7 +113,7 @@ plm_status plm_rank_compare_weights(struct plm_ranks *ranks, struct plm_model *m
       length += (size_t)snprintf(list + length, sizeof list - length, " %u", r);
   free(all);
   if (status != PLM_OK || length == 0) return status;
-  ranks->obeyed = !plm_ranks_first(ranks);
+  plm_ranks_agree(ranks);
   plm_error_set(error, PLM_CORRUPT, "the weights of rank 0 differ from those of rank%s", list);
   return plm_error_hint(error,
                         "the memory or a processor of one of these hosts is probably faulty; "

@@ -1,6 +1,8 @@
 /* Rounds in which the ranks decide together. */
 #include "trainer/ranks/ranks.h"
 
+#include "common/base/log.h"
+
 plm_status plm_ranks_decide(struct plm_ranks *ranks, enum plm_rank_wish mine, plm_status status,
                             enum plm_rank_wish *decision, struct plm_error *error)
 {
@@ -9,7 +11,26 @@ plm_status plm_ranks_decide(struct plm_ranks *ranks, enum plm_rank_wish mine, pl
   *decision = largest < PLM_RANK_ERROR ? (enum plm_rank_wish)largest : PLM_RANK_ERROR;
   if (*decision != PLM_RANK_ERROR) return PLM_OK;
   const plm_status decided = (plm_status)(largest - PLM_RANK_ERROR);
+  ranks->agreed = true;
   if (mine == PLM_RANK_ERROR && status == decided) return decided;
-  ranks->obeyed = true;
+  ranks->silent = true;
   return plm_error_set(error, decided, "another rank ended the run");
+}
+
+void plm_ranks_agree(struct plm_ranks *ranks)
+{
+  if (ranks == NULL) return;
+  ranks->agreed = true;
+  ranks->silent = ranks->rank != 0;
+}
+
+void plm_ranks_fail(struct plm_ranks *ranks, struct plm_error *error)
+{
+  if (ranks == NULL) return;
+  const int32_t failed = ranks->collective->failed_rank(ranks->collective);
+  const bool others = failed >= 0 && (uint32_t)failed != ranks->rank;
+  if (!ranks->silent && (!others || ranks->rank == 0) && error->what[0] != '\0')
+    plm_error_print("plm-trainer", error);
+  if (!ranks->agreed) ranks->collective->fail(ranks->collective, error);
+  error->what[0] = '\0';
 }

@@ -11,7 +11,8 @@
 struct plm_ranks {
   struct plm_collective *collective;
   uint32_t rank, ranks;
-  bool obeyed; /* this rank ends because another one does; it has no message of its own */
+  bool agreed; /* all ranks end with the same error, and know it */
+  bool silent; /* another rank says what happened */
 };
 
 /* The number of ranks, and whether this one is rank 0. */
@@ -34,5 +35,14 @@ enum plm_rank_wish { PLM_RANK_GO, PLM_RANK_WAIT, PLM_RANK_STOP, PLM_RANK_ERROR }
  * returned everywhere. */
 plm_status plm_ranks_decide(struct plm_ranks *ranks, enum plm_rank_wish mine, plm_status status,
                             enum plm_rank_wish *decision, struct plm_error *error);
+
+/* Says, if it is this rank that failed, what happened, and tells the other ranks unless all of them
+ * have agreed. Called before anything is closed: closing may wait for threads that wait for other
+ * ranks, and mpirun may end this process once another one has ended. Clears error->what, so that it
+ * is not printed again. ranks may be NULL: then it does nothing. */
+void plm_ranks_fail(struct plm_ranks *ranks, struct plm_error *error);
+
+/* Marks an error that every rank finds by itself at the same place; rank 0 says what happened. */
+void plm_ranks_agree(struct plm_ranks *ranks);
 
 #endif
