@@ -162,9 +162,8 @@ static void add_this_host(struct plm_gang_command *command, uint32_t ranks, cons
   add(command, "--host");
   add(command, text);
   add(command, "--oversubscribe");
-  if (folder == NULL) return;
-  add_setting(command, "orte_tmpdir_base", folder);
-  add_setting(command, "btl_vader_backing_directory", folder);
+  /* it is a folder of this host, so with trainer.hosts it cannot be set */
+  if (folder != NULL) add_setting(command, "btl_vader_backing_directory", folder);
 }
 
 /* Those that the supervisor gives to a process on this host mean nothing elsewhere. */

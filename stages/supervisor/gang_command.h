@@ -32,8 +32,8 @@ struct plm_gang_command {
 };
 /* "mpirun ... RANK_ARGV": trainer.ranks processes on this host, or on trainer.hosts. Variables of
  * the environment that begin with PLM_ are passed on to other hosts. folder: from
- * plm_gang_folder_make; NULL for a command line that is only printed. PLM_CONFIG without mpirun.
- * The caller calls _deinit, also after an error. */
+ * plm_gang_folder_make; NULL for a command line that is only printed. TMPDIR must name it.
+ * PLM_CONFIG without mpirun. The caller calls _deinit, also after an error. */
 plm_status plm_gang_command_make(const struct plm_config *config, const char *folder,
                                  char *const *rank_argv, struct plm_gang_command *command,
                                  struct plm_error *error);

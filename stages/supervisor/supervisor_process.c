@@ -43,7 +43,7 @@ static void become(const struct plm_process_start *start, pid_t supervisor, int 
   setsid(); /* Ctrl-C on the terminal is for the supervisor only */
   /* This must come after fork, which clears the setting. getppid tells if the supervisor has died
    * in the meantime. */
-  prctl(PR_SET_PDEATHSIG, start->by_mpirun ? SIGUSR1 : SIGTERM);
+  prctl(PR_SET_PDEATHSIG, start->gang_folder != NULL ? SIGUSR1 : SIGTERM);
   if (getppid() != supervisor) _exit(plm_status_exit_code(PLM_TERMINATED));
   if (start->nice != 0) {
     setpriority(PRIO_PROCESS, 0, start->nice);
@@ -60,8 +60,9 @@ static void become(const struct plm_process_start *start, pid_t supervisor, int 
       dup2(log, STDERR_FILENO) < 0) {
     return;
   }
-  if (start->by_mpirun) {
+  if (start->gang_folder != NULL) {
     unsetenv("PLM_READY_FD");
+    setenv("TMPDIR", start->gang_folder, 1);
     if (geteuid() == 0) { /* Open MPI wants both */
       setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
       setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);

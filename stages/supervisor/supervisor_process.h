@@ -19,7 +19,7 @@ struct plm_process_start {
   unsigned instance;
   const char *log_path; /* standard output and error are appended to it */
   int nice;
-  bool by_mpirun; /* argv starts mpirun */
+  const char *gang_folder; /* if argv starts mpirun, the folder for its files; otherwise NULL */
 };
 
 /* Starts a process with its own session, niceness and log, which receives SIGTERM if this process

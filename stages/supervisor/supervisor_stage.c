@@ -111,7 +111,8 @@ static plm_status start_process(struct plm_supervisor *supervisor, struct superv
                                             .instance = stage->instance,
                                             .log_path = stage->tail.path,
                                             .nice = plm_stage_kinds[stage->kind].nice,
-                                            .by_mpirun = stage->gang};
+                                            .gang_folder =
+                                                stage->gang ? supervisor->gang_folder : NULL};
     status = plm_process_start(&start, &stage->pid, &stage->ready_fd, error);
   }
   plm_gang_command_deinit(&gang);

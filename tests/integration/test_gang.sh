@@ -157,6 +157,46 @@ says hung.err 'trainer.0 lost rank 0, and mpirun did not notice; restarting it i
 same_as_whole hung
 nothing_left
 
+# ---- ranks on another host: its stand-in is a new environment on this one ----
+cat >agent <<'S'
+#!/bin/sh
+# ssh's stand-in: HOST COMMAND...
+echo "$1" >>"$PLM_TMP/agent.log"
+shift
+exec env -i PATH="$PATH" HOME="$PLM_TMP" TMPDIR=/tmp OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
+  sh -c "$*"
+S
+chmod +x agent
+run=apart
+export OMPI_MCA_plm_rsh_agent=$PWD/agent
+PLM_FOO=bar begin apart --set trainer.hosts=localhost:1,plm-other:1
+wait_for 60 has_steps apart 10
+[ "$(cat agent.log)" = plm-other ] || fail "ssh was not asked for the other host: $(cat agent.log)"
+other=$(pgrep -f "plm-trainer.*$PLM_TMP/apart" | while read -r process; do
+  { tr '\0' '\n' <"/proc/$process/environ"; } 2>/dev/null | grep -qx OMPI_COMM_WORLD_RANK=1 && echo "$process"
+done)
+tr '\0' '\n' <"/proc/$other/environ" >environment
+says environment '^PLM_FOO=bar$'
+says environment '^PLM_LOG_TIMES=1$'
+! grep -qE '^PLM_(SUPERVISED|LOG_FILE|READY_FD|INSTANCE)=' environment || fail "passed on: $(grep PLM_ environment)"
+kill -TERM $up
+up_ends 143
+! grep -q 'while it was stopping' apart.err || fail "the stop was no clean one: $(cat apart.err)"
+nothing_left
+begin apart --set trainer.hosts=localhost:1,plm-other:1
+wait_for 60 has_steps apart 50
+kill -KILL "$(mpirun_of apart)" # then the other host has nobody who tells it to stop
+up_ends 0
+same_as_whole apart
+! pgrep -f "plm-trainer.*$PLM_TMP/apart" >/dev/null || fail "a rank of the other host is left"
+printf '#!/bin/sh\necho "ssh: no route to $1" >&2\nexit 255\n' >agent
+run=unreachable
+begin unreachable --set trainer.hosts=localhost:1,plm-other:1 --set trainer.restart=no
+up_ends 1
+says unreachable.err '^ *[|] ssh: no route to plm-other'
+unset OMPI_MCA_plm_rsh_agent
+nothing_left
+
 # ---- exit codes and root causes ----
 expect 4 plm-pipeline up pipeline.yaml trainer --run starved --set network.wait_packers_s=0.2
 says err 'failed: trainer.0 exited with 4'
