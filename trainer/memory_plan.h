@@ -10,25 +10,35 @@
 #include "common/base/status.h"
 #include "common/config/config.h"
 #include "common/ops/ops.h"
+#include "trainer/ranks/rank_plan.h"
 
 struct plm_memory_row {
   const char *name, *title; /* name in JSON, title in the table */
   uint64_t bytes;
-  bool host; /* in host memory even if the device is a GPU */
+  bool host;       /* in host memory even if the device is a GPU */
+  bool first_rank; /* only rank 0 needs it */
 };
 
 struct plm_memory_plan {
   struct plm_memory_row rows[16];
   size_t count;
-  uint64_t parameters; /* how many the model has */
-  uint64_t device_bytes, host_bytes;
+  uint64_t parameters;               /* how many the model has */
+  uint64_t device_bytes, host_bytes; /* of rank 0 */
+  uint64_t first_rank_bytes;         /* of rows with first_rank */
+  struct plm_rank_plan ranks;
 };
 
-/* Memory for steps of `shares` shares and micro-batches of micro_chunks chunks on ops, which may
- * come from plm_ops_plan. */
+/* Memory of the rank that needs most, for steps of `shares` shares in all and micro-batches of
+ * micro_chunks chunks on ops, which may come from plm_ops_plan. */
 plm_status plm_memory_plan(const struct plm_config *config, const struct plm_ops *ops,
                            uint32_t shares, uint32_t micro_chunks, struct plm_memory_plan *plan,
                            struct plm_error *error);
+
+/* Bytes needed of the memory that ops->memory_size reports. On the CPU, all ranks of the first host
+ * share it. */
+uint64_t plm_memory_needed(const struct plm_memory_plan *plan, const struct plm_ops *ops);
+/* Says what to change so that it fits. largest: from plm_memory_largest. */
+void plm_memory_remedy(const struct plm_config *config, uint32_t largest, char text[256]);
 
 /* Chunks of the largest micro-batch that takes at most `bytes` of the device's memory (on the CPU:
  * of the host's); 0 if none does. It divides the chunks of a share. */

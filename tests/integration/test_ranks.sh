@@ -35,3 +35,13 @@ for ranks in 1 2 4; do
 done
 PLM_RANK_GROUP=2 compare mlm 4 --set model.architecture=transformer
 PLM_RANK_GROUP=1 compare mlm 4 --set model.architecture=transformer
+
+# the plan: two ranks have half of what Muon needs, and send as much as they receive
+plan() { plm-trainer -c pipeline.yaml "${common[@]}" --dry-run --json --set "trainer.ranks=$1" | jq "$2"; }
+[ "$(plan 1 '[.ranks, .exchange, .sent_in_group]' | jq -c .)" = '[1,0,0]' ] || fail "one rank exchanges something"
+one=$(plan 1 .optimizer) two=$(plan 2 .optimizer)
+[ "$two" -lt $((one * 6 / 10)) ] || fail "two ranks hold $two of $one bytes each"
+[ "$(plan 2 '.sent_in_group > 0 and .sent_on_rail == 0')" = true ] || fail "two ranks on a host send to others"
+plm-trainer -c pipeline.yaml "${common[@]}" --dry-run --set trainer.ranks=4 --set 'trainer.hosts=[a:2,b:2]' >"$PLM_TMP/plan.log" ||
+  fail "the plan of two hosts"
+grep -q '^ranks  *4 on 2 hosts, in groups of 2$' "$PLM_TMP/plan.log" || fail "the plan does not show the hosts"

@@ -314,20 +314,21 @@ plm_status plm_exchange_sums(struct plm_exchange *exchange, const double *losses
   return PLM_OK;
 }
 
-void plm_exchange_memory(const struct plm_parameter *table, size_t count, const uint32_t *owners,
-                         const struct plm_rank_place *place, uint64_t *device, uint64_t *sent)
+plm_status plm_exchange_count(const struct plm_parameter *table, size_t count,
+                              const uint32_t *owners, uint32_t ranks, uint32_t group_size,
+                              struct plm_exchange_bytes *bytes, struct plm_error *error)
 {
   struct plm_buckets buckets;
-  *device = *sent = 0;
-  if (place->ranks == 1 ||
-      plm_buckets_init(&buckets, table, count, owners, place->ranks, NULL) != PLM_OK)
-    return;
-  const uint64_t groups = place->ranks / place->group_size, others = place->group_size - 1;
+  *bytes = (struct plm_exchange_bytes){0};
+  if (ranks == 1) return PLM_OK;
+  PLM_TRY(plm_buckets_init(&buckets, table, count, owners, ranks, error));
+  const uint64_t groups = ranks / group_size, small = buckets.small.piece;
   uint64_t pieces = 0;
   for (size_t b = 0; b < buckets.count; b++) pieces += buckets.buckets[b].piece;
-  *device = 2 * buffer_elements(&buckets, place->ranks) * sizeof(float);
-  /* gradients and weights: to the rest of the group, then to the rest of the rail */
-  *sent = 2 * pieces * (others * groups + (groups - 1)) * sizeof(float);
-  *sent += buckets.small.piece * (others + groups - 1) * sizeof(float);
+  bytes->device = 2 * buffer_elements(&buckets, ranks) * sizeof(float);
+  /* gradients and weights of the owned parameters, and the gradients of the small ones */
+  bytes->sent_in_group = (group_size - 1) * (2 * groups * pieces + small) * sizeof(float);
+  bytes->sent_on_rail = (groups - 1) * (2 * pieces + small) * sizeof(float);
   plm_buckets_deinit(&buckets);
+  return PLM_OK;
 }

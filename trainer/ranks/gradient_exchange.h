@@ -21,9 +21,14 @@ plm_status plm_exchange_open(struct plm_ranks *ranks, struct plm_model *model,
                              const uint32_t *owners, uint32_t local_shares,
                              struct plm_exchange **exchange, struct plm_error *error);
 void plm_exchange_close(struct plm_exchange *exchange); /* NULL is fine */
-/* Bytes of device memory that plm_exchange_open takes, and bytes that a rank sends in a step. */
-void plm_exchange_memory(const struct plm_parameter *table, size_t count, const uint32_t *owners,
-                         const struct plm_rank_place *place, uint64_t *device, uint64_t *sent);
+/* Bytes of device memory that plm_exchange_open takes, and bytes that a rank sends in a step: to
+ * its group and along its rail. All are 0 for one rank. */
+struct plm_exchange_bytes {
+  uint64_t device, sent_in_group, sent_on_rail;
+};
+plm_status plm_exchange_count(const struct plm_parameter *table, size_t count,
+                              const uint32_t *owners, uint32_t ranks, uint32_t group_size,
+                              struct plm_exchange_bytes *bytes, struct plm_error *error);
 
 /* Sums the gradients. Afterwards the gradient of every parameter that this rank holds is the sum
  * over all shares of the step; the others are undefined. */

@@ -69,15 +69,13 @@ bool plm_is_held(const struct plm_held *held, size_t parameter)
   return held->owners[parameter] == held->rank || held->owners[parameter] == PLM_OWNED_BY_ALL;
 }
 
-double plm_owners_imbalance(const struct plm_config_trainer *trainer,
-                            const struct plm_parameter *table, size_t count, uint32_t ranks,
-                            const uint32_t *owners, struct plm_error *error)
+plm_status plm_owners_imbalance(const struct plm_config_trainer *trainer,
+                                const struct plm_parameter *table, size_t count, uint32_t ranks,
+                                const uint32_t *owners, double *imbalance, struct plm_error *error)
 {
   double *load = calloc(ranks, sizeof *load), total = 0, largest = 0;
-  if (load == NULL) {
-    plm_error_set(error, PLM_NO_MEMORY, "no memory for the loads of %u ranks", ranks);
-    return 0;
-  }
+  if (load == NULL)
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory for the loads of %u ranks", ranks);
   for (size_t i = 0; i < count; i++) {
     if (owners[i] == PLM_OWNED_BY_ALL) continue;
     load[owners[i]] += plm_update_cost(trainer, &table[i]);
@@ -86,5 +84,6 @@ double plm_owners_imbalance(const struct plm_config_trainer *trainer,
   for (uint32_t r = 0; r < ranks; r++)
     if (load[r] > largest) largest = load[r];
   free(load);
-  return total > 0 ? largest * ranks / total : 1;
+  *imbalance = total > 0 ? largest * ranks / total : 1;
+  return PLM_OK;
 }

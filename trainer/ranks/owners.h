@@ -35,9 +35,9 @@ bool plm_is_held(const struct plm_held *held, size_t parameter);
  * a matrix with sides s <= l, 20 s^2 l + 10 s^3; of Adam, one for each element. */
 double plm_update_cost(const struct plm_config_trainer *trainer,
                        const struct plm_parameter *parameter);
-/* Costs of the ranks: the largest divided by the mean. 1 if nothing has an owner. */
-double plm_owners_imbalance(const struct plm_config_trainer *trainer,
-                            const struct plm_parameter *table, size_t count, uint32_t ranks,
-                            const uint32_t *owners, struct plm_error *error);
+/* Costs of what the ranks own: the largest divided by the mean. 1 if nothing has an owner. */
+plm_status plm_owners_imbalance(const struct plm_config_trainer *trainer,
+                                const struct plm_parameter *table, size_t count, uint32_t ranks,
+                                const uint32_t *owners, double *imbalance, struct plm_error *error);
 
 #endif

@@ -1,0 +1,172 @@
+/* Owners of parameters, and the buckets in which they are exchanged. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/cmocka_all.h"
+#include "trainer/optimizers.h"
+#include "trainer/ranks/buckets.h"
+#include "trainer/ranks/owners.h"
+
+struct model {
+  struct plm_config config;
+  struct plm_parameter *table;
+  size_t count, arena;
+};
+
+static void open_model(struct model *model, const char *yaml)
+{
+  struct plm_error error = {0};
+  *model = (struct model){0};
+  assert_int_equal(plm_config_load_text(yaml, strlen(yaml), &model->config, &error), PLM_OK);
+  assert_int_equal(plm_model_parameters(&model->config.model, &model->table, &model->count,
+                                        &model->arena, &error),
+                   PLM_OK);
+}
+
+static void close_model(struct model *model)
+{
+  free(model->table);
+  plm_config_deinit(&model->config);
+}
+
+static const char large[] = "model: {architecture: unet, hidden_size: 768, num_attention_heads: 6, "
+                            "num_hidden_layers: 24, num_unet_layers: 24}\n";
+static const char larger[] =
+    "model: {architecture: transformer, hidden_size: 1280, num_attention_heads: 20, "
+    "num_hidden_layers: 32}\n";
+
+/* What the ranks have to compute is balanced to 5 % at 8 and at 32 ranks. */
+static void owners_are_balanced(void **state)
+{
+  (void)state;
+  const char *const models[] = {large, larger};
+  const uint32_t ranks[] = {2, 8, 32};
+  for (size_t m = 0; m < 2; m++) {
+    struct model model;
+    open_model(&model, models[m]);
+    uint32_t *owners = calloc(model.count, sizeof *owners);
+    for (size_t i = 0; i < sizeof ranks / sizeof *ranks; i++) {
+      double imbalance;
+      assert_int_equal(plm_owners_assign(&model.config.trainer, model.table, model.count, ranks[i],
+                                         owners, NULL),
+                       PLM_OK);
+      assert_int_equal(plm_owners_imbalance(&model.config.trainer, model.table, model.count,
+                                            ranks[i], owners, &imbalance, NULL),
+                       PLM_OK);
+      if (imbalance < 1 || imbalance > 1.05) fail_msg("%u ranks: %g", ranks[i], imbalance);
+    }
+    free(owners);
+    close_model(&model);
+  }
+}
+
+static void small_parameters_belong_to_all(void **state)
+{
+  (void)state;
+  struct model model;
+  open_model(&model, large);
+  uint32_t *owners = calloc(model.count, sizeof *owners);
+  size_t small = 0;
+  plm_owners_assign(&model.config.trainer, model.table, model.count, 4, owners, NULL);
+  for (size_t i = 0; i < model.count; i++) {
+    assert_int_equal(owners[i] == PLM_OWNED_BY_ALL, model.table[i].count < PLM_OWNED_ELEMENTS);
+    assert_true(owners[i] == PLM_OWNED_BY_ALL || owners[i] < 4);
+    small += owners[i] == PLM_OWNED_BY_ALL;
+    for (uint32_t rank = 0; rank < 4; rank++) {
+      const struct plm_held held = {owners, rank};
+      assert_int_equal(plm_is_held(&held, i), owners[i] == PLM_OWNED_BY_ALL || owners[i] == rank);
+    }
+    assert_true(plm_is_held(NULL, i));
+  }
+  assert_true(small > 0 && small < model.count);
+  plm_owners_assign(&model.config.trainer, model.table, model.count, 1, owners, NULL);
+  for (size_t i = 0; i < model.count; i++) assert_int_equal(owners[i], 0);
+  free(owners);
+  close_model(&model);
+}
+
+/* The cost of a matrix does not depend on which side is longer, and is the formula's. */
+static void cost_is_that_of_muon(void **state)
+{
+  (void)state;
+  struct plm_config_trainer trainer = {.optimizer = {.name = PLM_OPTIMIZER_MUON}};
+  struct plm_parameter matrix = {
+      .rows = 300, .cols = 500, .count = 150000, .ndim = 2, .group = PLM_GROUP_HIDDEN};
+  const double expected = 20.0 * 300 * 300 * 500 + 10.0 * 300 * 300 * 300;
+  assert_true(plm_update_cost(&trainer, &matrix) == expected);
+  matrix.rows = 500;
+  matrix.cols = 300;
+  assert_true(plm_update_cost(&trainer, &matrix) == expected);
+  matrix.group = PLM_GROUP_EMBED; /* Adam */
+  assert_true(plm_update_cost(&trainer, &matrix) == 150000);
+}
+
+/* Marks where the entry lies in its owner's piece; nobody else may lie there. */
+static void claim(char *used, size_t piece, const struct plm_bucket_entry *entry, size_t count)
+{
+  const size_t owner = entry->owner == PLM_OWNED_BY_ALL ? 0 : entry->owner;
+  assert_true(entry->offset + count <= piece);
+  for (size_t e = 0; e < count; e++) {
+    assert_int_equal(used[owner * piece + entry->offset + e], 0);
+    used[owner * piece + entry->offset + e] = 1;
+  }
+}
+
+static void check_bucket(const struct plm_buckets *buckets, const struct plm_bucket *bucket,
+                         const struct model *model, uint32_t ranks, char *seen)
+{
+  assert_int_equal(bucket->piece * sizeof(float) % 64, 0);
+  char *used = calloc(ranks, bucket->piece);
+  for (size_t i = bucket->first; i < bucket->first + bucket->count; i++) {
+    const struct plm_bucket_entry *entry = &buckets->entries[i];
+    claim(used, bucket->piece, entry, model->table[entry->parameter].count);
+    assert_int_equal(seen[entry->parameter], 0);
+    seen[entry->parameter] = 1;
+  }
+  free(used);
+}
+
+/* Every parameter is in one bucket, in a place of its own, in the order of the backward pass. */
+static void buckets_contain_everything_once(void **state)
+{
+  (void)state;
+  const uint32_t ranks[] = {2, 3, 8};
+  struct model model;
+  open_model(&model, large);
+  uint32_t *owners = calloc(model.count, sizeof *owners);
+  for (size_t n = 0; n < sizeof ranks / sizeof *ranks; n++) {
+    struct plm_buckets buckets;
+    char *seen = calloc(model.count, 1);
+    plm_owners_assign(&model.config.trainer, model.table, model.count, ranks[n], owners, NULL);
+    assert_int_equal(plm_buckets_init(&buckets, model.table, model.count, owners, ranks[n], NULL),
+                     PLM_OK);
+    assert_true(buckets.count > 1);
+    size_t next = model.count;
+    for (size_t b = 0; b < buckets.count; b++) {
+      const struct plm_bucket *bucket = &buckets.buckets[b];
+      check_bucket(&buckets, bucket, &model, ranks[n], seen);
+      for (size_t i = bucket->first; i < bucket->first + bucket->count; i++) {
+        assert_true(buckets.entries[i].parameter < next);
+        next = buckets.entries[i].parameter;
+      }
+      assert_true(bucket->piece <= buckets.largest_piece);
+    }
+    check_bucket(&buckets, &buckets.small, &model, ranks[n], seen);
+    for (size_t i = 0; i < model.count; i++) assert_int_equal(seen[i], 1);
+    plm_buckets_deinit(&buckets);
+    free(seen);
+  }
+  free(owners);
+  close_model(&model);
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(owners_are_balanced),
+      cmocka_unit_test(small_parameters_belong_to_all),
+      cmocka_unit_test(cost_is_that_of_muon),
+      cmocka_unit_test(buckets_contain_everything_once),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

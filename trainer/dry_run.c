@@ -1,0 +1,143 @@
+/* `plm-trainer --dry-run`: prints the memory plan and what ranks exchange. */
+#include <cjson/cJSON.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/json.h"
+#include "common/base/printable.h"
+#include "common/base/size.h"
+#include "common/ops/device.h"
+#include "common/ops/open.h"
+#include "trainer/memory_plan.h"
+#include "trainer/step_chunks.h"
+#include "trainer/trainer.h"
+
+struct outlook {
+  const struct plm_config *config;
+  struct plm_ops_plan backend;
+  struct plm_memory_plan plan;
+  uint64_t free_bytes, total_bytes; /* 0 if unknown; the backend's own memory is not free */
+  uint32_t largest;                 /* chunks of the largest micro-batch that fits */
+};
+
+static bool is_cpu(const struct plm_ops *ops)
+{
+  return strcmp(ops->name, plm_device_names[PLM_DEVICE_CPU]) == 0;
+}
+
+static void print_ranks(const struct plm_rank_plan *ranks)
+{
+  if (ranks->ranks == 1) return;
+  printf("%-36s %15u on %u host%s, in groups of %u\n", "ranks", ranks->ranks, ranks->hosts,
+         ranks->hosts == 1 ? "" : "s", ranks->group_size);
+  printf("%-36s %15.2f times the mean\n", "largest part of Muon's work", ranks->imbalance);
+  printf("%-36s %12.1f MB in a step\n", "sent by a rank within its group",
+         1e-6 * (double)ranks->sent_in_group);
+  printf("%-36s %12.1f MB in a step\n", "sent by a rank to other groups",
+         1e-6 * (double)ranks->sent_on_rail);
+}
+
+static void print_table(const struct outlook *o)
+{
+  const struct plm_ops *ops = o->backend.ops;
+  char hint[256];
+  print_ranks(&o->plan.ranks);
+  printf("%-36s %15llu\n", "parameters (number)", (unsigned long long)o->plan.parameters);
+  for (size_t i = 0; i < o->plan.count; i++) {
+    const struct plm_memory_row *row = &o->plan.rows[i];
+    if (o->backend.partial && strcmp(row->name, "scratch") == 0) continue;
+    if (row->bytes == 0 && o->plan.ranks.ranks == 1 && strcmp(row->name, "exchange") == 0) continue;
+    printf("%-36s %12.1f MB\n", row->title, 1e-6 * (double)row->bytes);
+  }
+  if (o->backend.own_bytes > 0)
+    printf("%-36s %12.1f MB\n", "the CUDA backend's own memory",
+           1e-6 * (double)o->backend.own_bytes);
+  if (is_cpu(ops)) {
+    printf("%-36s %12.1f MB\n", o->plan.ranks.ranks == 1 ? "total" : "total of the ranks on a host",
+           1e-6 * (double)plm_memory_needed(&o->plan, ops));
+  } else {
+    printf("%-36s %12.1f MB\n", "total on the device",
+           1e-6 * (double)(o->plan.device_bytes + o->backend.own_bytes));
+    printf("%-36s %12.1f MB\n", "total on the host", 1e-6 * (double)o->plan.host_bytes);
+  }
+  if (o->backend.partial)
+    printf(
+        "not counted, because the CUDA backend was not found: optimizer scratch and the backend's "
+        "own memory\n");
+  if (o->total_bytes == 0) {
+    plm_print(stdout, "the size of the device's memory is unknown: %s\n", o->backend.why.what);
+    return;
+  }
+  printf("%-36s %12.1f MB of %.1f\n", "free", 1e-6 * (double)o->free_bytes,
+         1e-6 * (double)o->total_bytes);
+  if (plm_memory_needed(&o->plan, ops) > o->free_bytes) {
+    plm_memory_remedy(o->config, o->largest, hint);
+    printf("this does not fit: %s\n", hint);
+  } else {
+    printf("largest trainer.micro_batch_tokens that fits: %llu\n",
+           (unsigned long long)o->largest * o->config->data.max_length);
+  }
+}
+
+static void add_ranks(cJSON *object, const struct plm_rank_plan *ranks)
+{
+  cJSON_AddNumberToObject(object, "ranks", ranks->ranks);
+  cJSON_AddNumberToObject(object, "hosts", ranks->hosts);
+  cJSON_AddNumberToObject(object, "group_size", ranks->group_size);
+  cJSON_AddNumberToObject(object, "owner_imbalance", ranks->imbalance);
+  cJSON_AddNumberToObject(object, "sent_in_group", (double)ranks->sent_in_group);
+  cJSON_AddNumberToObject(object, "sent_on_rail", (double)ranks->sent_on_rail);
+}
+
+static plm_status print_json(const struct outlook *o, struct plm_error *error)
+{
+  const struct plm_memory_plan *plan = &o->plan;
+  const uint64_t more = is_cpu(o->backend.ops) ? 0 : plan->host_bytes; /* not yet in `needed` */
+  cJSON *object = cJSON_CreateObject();
+  cJSON_AddStringToObject(object, "device", o->backend.ops->name);
+  cJSON_AddNumberToObject(object, "parameter_count", (double)plan->parameters);
+  add_ranks(object, &plan->ranks);
+  for (size_t i = 0; i < plan->count; i++)
+    cJSON_AddNumberToObject(object, plan->rows[i].name, (double)plan->rows[i].bytes);
+  cJSON_AddNumberToObject(object, "backend", (double)o->backend.own_bytes);
+  cJSON_AddNumberToObject(object, "device_bytes",
+                          (double)(plan->device_bytes + o->backend.own_bytes));
+  cJSON_AddNumberToObject(object, "host_bytes", (double)plan->host_bytes);
+  cJSON_AddNumberToObject(
+      object, "total",
+      (double)(plm_memory_needed(plan, o->backend.ops) + more + o->backend.own_bytes));
+  cJSON_AddBoolToObject(object, "partial", o->backend.partial);
+  if (o->total_bytes == 0) {
+    cJSON_AddStringToObject(object, "unknown", o->backend.why.what);
+    return plm_json_print(object, error);
+  }
+  cJSON_AddNumberToObject(object, "free_bytes", (double)o->free_bytes);
+  cJSON_AddNumberToObject(object, "total_bytes", (double)o->total_bytes);
+  cJSON_AddBoolToObject(object, "fits", plm_memory_needed(plan, o->backend.ops) <= o->free_bytes);
+  cJSON_AddNumberToObject(object, "largest_micro_batch_tokens",
+                          (double)o->largest * o->config->data.max_length);
+  return plm_json_print(object, error);
+}
+
+plm_status plm_trainer_dry_run(const struct plm_config *config, bool json, struct plm_error *error)
+{
+  struct outlook o = {.config = config};
+  const struct plm_ops_request request = {.device = config->trainer.device,
+                                          .precision = config->trainer.precision,
+                                          .threads = config->trainer.threads};
+  PLM_TRY(plm_objective_check(config, error));
+  PLM_TRY(plm_ops_plan(&request, &o.backend, error));
+  struct plm_ops *ops = o.backend.ops;
+  const uint32_t shares = plm_trainer_new_shares(config);
+  ops->memory_size(ops, &o.free_bytes, &o.total_bytes);
+  plm_status status = plm_memory_plan(config, ops, shares, plm_trainer_micro_chunks(config, shares),
+                                      &o.plan, error);
+  if (status == PLM_OK)
+    status = plm_memory_largest(config, ops, shares, o.free_bytes, &o.largest, error);
+  if (status == PLM_OK && json)
+    status = print_json(&o, error);
+  else if (status == PLM_OK)
+    print_table(&o);
+  ops->close(ops);
+  return status;
+}

@@ -1,0 +1,26 @@
+/* What several ranks need and send, computed before any of them is started. */
+#ifndef PLM_TRAINER_RANKS_RANK_PLAN_H
+#define PLM_TRAINER_RANKS_RANK_PLAN_H
+
+#include <stdint.h>
+
+#include "common/base/status.h"
+#include "common/config/config.h"
+#include "common/ops/ops.h"
+
+struct plm_rank_plan {
+  uint32_t ranks, hosts, on_first_host;
+  uint32_t group_size; /* common/collective/collective.h */
+  /* Costs of updating what a rank owns: the largest divided by the mean. */
+  double imbalance;
+  /* Bytes of the rank that needs most. */
+  uint64_t optimizer, optimizer_scratch, exchange;
+  /* Bytes that a rank sends in a step. */
+  uint64_t sent_in_group, sent_on_rail;
+};
+
+/* With trainer.hosts empty, all ranks are on one host. */
+plm_status plm_rank_plan(const struct plm_config *config, const struct plm_ops *ops,
+                         struct plm_rank_plan *plan, struct plm_error *error);
+
+#endif
