@@ -24,8 +24,9 @@ static const struct plm_option options[] = {
 static const struct plm_program *const tasks[] = {&plm_task_evaluate, &plm_task_embed,
                                                   &plm_task_generate, &plm_task_score, NULL};
 
-/* With device auto, takes the GPU after those of the trainer's ranks. The default is one thread, so
- * that a trainer on the CPU is not slowed down; it is all threads if the trainer needs a GPU. */
+/* With device auto, takes the GPU after those of the trainer's ranks on this host. The default is
+ * one thread, so that a trainer on the CPU is not slowed down; it is all threads if the trainer
+ * needs a GPU. */
 static struct plm_ops_request choose(const struct plm_config *config)
 {
   const bool beside = config->trainer.device != PLM_DEVICE_CUDA;
@@ -33,7 +34,7 @@ static struct plm_ops_request choose(const struct plm_config *config)
       .device = config->evaluator.device,
       .threads = config->evaluator.threads != 0 ? config->evaluator.threads : beside};
   if (request.device == PLM_DEVICE_AUTO && config->trainer.device != PLM_DEVICE_CPU)
-    request.ordinal = (int)config->trainer.ranks;
+    request.ordinal = (int)plm_config_ranks_here(config);
   return request;
 }
 

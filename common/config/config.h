@@ -210,6 +210,9 @@ uint32_t plm_config_alignment(const struct plm_config *config);
  * letters, digits, dots, hyphens and underscores, and slots are 1 to PLM_MAX_RANKS. */
 bool plm_config_host(const char *entry, char name[PLM_HOST_SIZE], uint32_t *slots);
 
+/* The number of the trainer's ranks on the host of rank 0. */
+uint32_t plm_config_ranks_here(const struct plm_config *config);
+
 void plm_config_deinit(struct plm_config *config);
 
 /* Compares the configuration that a run was started with to the current one, by the on-resume

@@ -1,4 +1,4 @@
-/* What the data path derives from a configuration: the alignment of documents and the two plans. */
+/* What follows from a configuration: the alignment of documents, the two plans, ranks of a host. */
 #include "common/config/config.h"
 
 uint32_t plm_config_alignment(const struct plm_config *config)
@@ -38,4 +38,13 @@ struct plm_plan_parameters plm_config_evaluation_plan(const struct plm_config *c
       .tokenizer = config->data.tokenizer,
       .token_limit = config->evaluator.max_tokens,
   };
+}
+
+uint32_t plm_config_ranks_here(const struct plm_config *config)
+{
+  char name[PLM_HOST_SIZE];
+  uint32_t slots = config->trainer.ranks;
+  if (config->trainer.host_count > 0)
+    PLM_ASSERT(plm_config_host(config->trainer.hosts[0], name, &slots));
+  return slots < config->trainer.ranks ? slots : config->trainer.ranks;
 }

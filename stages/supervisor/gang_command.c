@@ -2,12 +2,14 @@
 #include "stages/supervisor/gang_command.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/base/log.h"
@@ -38,6 +40,30 @@ static plm_status find_mpirun(char path[PLM_PATH_SIZE], struct plm_error *error)
   }
   plm_error_set(error, PLM_CONFIG, "mpirun is not on PATH, and trainer.ranks above 1 needs it");
   return plm_error_hint(error, "install Open MPI (Debian: openmpi-bin), or set trainer.ranks: 1");
+}
+
+/* Whether `mpirun --version` speaks of Open MPI: that of MPICH takes other options. */
+static bool is_open_mpi(const char *mpirun)
+{
+  char answer[256] = "";
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return true; /* starting it will say what is wrong */
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(ends[1], STDOUT_FILENO);
+    execl(mpirun, mpirun, "--version", (char *)NULL);
+    _exit(127);
+  }
+  close(ends[1]);
+  size_t used = 0;
+  for (ssize_t size; child > 0 && used < sizeof answer - 1; used += (size_t)size) {
+    size = read(ends[0], answer + used, sizeof answer - 1 - used);
+    if (size <= 0) break;
+  }
+  close(ends[0]);
+  if (child < 0) return true;
+  waitpid(child, NULL, 0);
+  return strstr(answer, "Open MPI") != NULL;
 }
 
 static plm_status check_engine(const char *program_directory, struct plm_error *error)
@@ -92,6 +118,11 @@ plm_status plm_gang_check(const struct plm_config *config, const char *program_d
 {
   char mpirun[PLM_PATH_SIZE];
   PLM_TRY(find_mpirun(mpirun, error));
+  if (!is_open_mpi(mpirun)) {
+    plm_error_set(error, PLM_CONFIG, "%s is not the mpirun of Open MPI", mpirun);
+    return plm_error_hint(error, "install Open MPI (Debian: openmpi-bin), and put its mpirun first "
+                                 "on PATH");
+  }
   PLM_TRY(check_engine(program_directory, error));
   return check_first_host(config, error);
 }
@@ -257,7 +288,8 @@ bool plm_gang_is_banner(const char *line)
       "  Exit code:    ",
       "mpirun: Forwarding signal ",
   };
-  if (line[0] == '\0') return true;
+  /* the last: shared memory of a rank that has just ended */
+  if (line[0] == '\0' || strstr(line, "] Read -1, expected ") != NULL) return true;
   for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
     if (strncmp(line, lines[i], strlen(lines[i])) == 0) return true;
   }

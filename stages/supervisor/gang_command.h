@@ -13,8 +13,8 @@
 /* Whether the stage runs as a gang: it is the trainer, and trainer.ranks is above 1. */
 bool plm_stage_is_gang(const struct plm_config *config, enum plm_stage_index kind);
 
-/* Looks, before anything starts, for mpirun on PATH, for libplm_mpi.so, and whether the first of
- * trainer.hosts is this host. PLM_CONFIG says what to install or change. */
+/* Looks, before anything starts, for Open MPI's mpirun on PATH, for libplm_mpi.so, and whether the
+ * first of trainer.hosts is this host. PLM_CONFIG says what to install or change. */
 plm_status plm_gang_check(const struct plm_config *config, const char *program_directory,
                           struct plm_error *error);
 

@@ -157,6 +157,28 @@ says hung.err 'trainer.0 lost rank 0, and mpirun did not notice; restarting it i
 same_as_whole hung
 nothing_left
 
+# ---- a rank that is stopped is named, and the gang starts again ----
+run=silent
+begin silent --set trainer.rank_timeout_s=3
+wait_for 60 has_steps silent 25
+kill -STOP "$(rank_of silent 1)"
+up_ends 0
+says silent.err '^trainer.0 *[|] rank 1 on .* has been silent for 3 s'
+says silent.err 'trainer.0 exited with 1; restarting it in'
+same_as_whole silent
+nothing_left
+
+# ---- a signal to one rank stops all of them; since the run is not complete, `up` starts them again ----
+run=signalled
+begin signalled
+wait_for 60 has_steps signalled 10
+kill -USR1 "$(rank_of signalled 1)"
+up_ends 0
+says signalled.err 'trainer.0 *[|] stopped after step'
+says signalled.err 'trainer.0 ended before the run was complete; restarting it in'
+same_as_whole signalled
+nothing_left
+
 # ---- ranks on another host: its stand-in is a new environment on this one ----
 cat >agent <<'S'
 #!/bin/sh

@@ -334,6 +334,7 @@ static void values_land_in_their_fields(void **state)
   assert_true(config.trainer.optimizer.betas[1] == 0.99);
   assert_int_equal(config.trainer.restart, PLM_RESTART_ALWAYS);
   assert_int_equal(config.trainer.host_count, 2);
+  assert_int_equal(plm_config_ranks_here(&config), 1);
   assert_string_equal(config.trainer.hosts[1], "n_2:4");
   assert_int_equal(config.evaluator.split_count, 2);
   assert_string_equal(config.evaluator.splits[0], "test");

@@ -16,7 +16,8 @@ static int prepare(void **state)
 {
   (void)state;
   const char *program = scratch_path("mpirun");
-  scratch_write(program, "#!/bin/sh\n", 10);
+  const char text[] = "#!/bin/sh\necho 'mpirun (Open MPI) 4.1.4'\n";
+  scratch_write(program, text, sizeof text - 1);
   if (chmod(program, 0755) != 0) return 1;
   setenv("PATH", scratch_directory(), 1);
   return unsetenv("PLM_MPI_LIBRARY");
@@ -110,6 +111,11 @@ static void what_is_missing_is_said(void **state)
   scratch_write(scratch_path("lib/libplm_mpi.so"), "", 0);
   assert_int_equal(plm_gang_check(&config, programs, NULL), PLM_OK);
   setenv("PATH", programs, 1);
+  scratch_write(scratch_path("bin/mpirun"), "#!/bin/sh\necho HYDRA\n", 21);
+  assert_int_equal(chmod(scratch_path("bin/mpirun"), 0755), 0);
+  assert_int_equal(plm_gang_check(&config, programs, &error), PLM_CONFIG);
+  assert_non_null(strstr(error.what, "bin/mpirun is not the mpirun of Open MPI"));
+  assert_int_equal(unlink(scratch_path("bin/mpirun")), 0);
   assert_int_equal(plm_gang_check(&config, programs, &error), PLM_CONFIG);
   assert_non_null(strstr(error.what, "mpirun is not on PATH"));
   unsetenv("PATH");
@@ -146,6 +152,7 @@ static void the_banner_of_mpirun_is_known(void **state)
       "mpirun detected that one or more processes exited with non-zero status, thus causing"));
   assert_true(plm_gang_is_banner("  Process name: [[15176,1],1]"));
   assert_true(plm_gang_is_banner("  Exit code:    3"));
+  assert_true(plm_gang_is_banner("[vm:15917] Read -1, expected 435456, errno = 3"));
   assert_false(plm_gang_is_banner("plm-trainer: error: no disk"));
   assert_false(plm_gang_is_banner("mpirun noticed that process rank 1 with PID 7 on node a exited "
                                   "on signal 9 (Killed)."));
