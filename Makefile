@@ -172,6 +172,7 @@ $(BUILD)/obj/trainer/trainer_open.o: $(DIGESTED)
 $(BUILD)/obj/trainer/trainer_open.o: ALL_CFLAGS += -DPLM_BUILD_DIGEST='"$(DIGEST)"'
 
 $(BUILD)/obj/common/huggingface/modeling_source.o: common/huggingface/modeling_plm.py
+$(BUILD)/obj/stages/slurm/slurm_body.o: stages/slurm/slurm_body.sh
 
 define isa_rule
 $(BUILD)/obj/kernels/cpu/isa/%.$(1).o: kernels/cpu/isa/%.c $(COMPILED_BY)
@@ -350,7 +351,10 @@ venv: ## create the Python environment of the tests (build/venv)
 tests: $(PROGRAMS) $(EMULATED_LIBRARY) $(if $(filter-out 0,$(MPI)),$(MPI_LIBRARY)) $(if $(SAN),,$(FAULTS_LIBRARY)) $(STOP_LIBRARY) $(TEST_BIN) $(FUZZ_BIN) $(TOOL_BIN) $(BENCH_BIN) $(GPU_BIN) ## build all test programs
 # PYTHON=0 leaves out PyTorch; the tests that need it are reported as skipped.
 PYTHON ?= 1
+# A Slurm cluster on this machine. Its daemons run only in the test.
+TEST_PACKAGES := munge slurmctld slurmd slurm-client
 test: deps $(if $(filter 0,$(PYTHON)),,venv) ## install what is missing, build, run every test; TESTS=PATTERN chooses, PYTHON=0 leaves out PyTorch
+	@tests/support/deps.sh $(TEST_PACKAGES)
 	@$(MAKE) -j$(JOBS) tests
 	@PLM_BUILD=$(BUILD) PLM_VENV=$(if $(filter 0,$(PYTHON)),,$(or $(PLM_VENV),$(CURDIR)/build/venv)) tests/support/run.sh $(TESTS)
 

@@ -66,6 +66,24 @@ void plm_text_put_csv(struct plm_text *text, const char *field, size_t size, cha
   plm_text_append(text, "\"", 1);
 }
 
+void plm_text_put_word(struct plm_text *text, const char *word)
+{
+  static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                              "-_./:=@%+,";
+  if (word[0] != '\0' && word[strspn(word, plain)] == '\0') {
+    plm_text_puts(text, word);
+    return;
+  }
+  plm_text_puts(text, "'");
+  for (; *word != '\0'; word++) {
+    if (*word == '\'')
+      plm_text_puts(text, "'\\''");
+    else
+      plm_text_append(text, word, 1);
+  }
+  plm_text_puts(text, "'");
+}
+
 void plm_text_clear(struct plm_text *text)
 {
   text->length = 0;

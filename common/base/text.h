@@ -19,6 +19,9 @@ void plm_text_printf(struct plm_text *text, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* Appends a field of CSV (RFC 4180), quoted if necessary. */
 void plm_text_put_csv(struct plm_text *text, const char *field, size_t size, char delimiter);
+/* Appends a word as a POSIX shell reads it: quoted if it has other characters than the plain ones.
+ */
+void plm_text_put_word(struct plm_text *text, const char *word);
 void plm_text_clear(struct plm_text *text); /* keeps the memory */
 void plm_text_deinit(struct plm_text *text);
 

@@ -58,31 +58,12 @@ static size_t fill_command(const struct plm_arguments *arguments, const char *re
   return used;
 }
 
-/* Writes a word as a shell reads it, quoted if it is not plain. */
-static void put_word(struct plm_text *text, const char *word)
-{
-  static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                              "-_./:=@%+,";
-  if (word[0] != '\0' && word[strspn(word, plain)] == '\0') {
-    plm_text_puts(text, word);
-    return;
-  }
-  plm_text_puts(text, "'");
-  for (; *word != '\0'; word++) {
-    if (*word == '\'')
-      plm_text_puts(text, "'\\''");
-    else
-      plm_text_append(text, word, 1);
-  }
-  plm_text_puts(text, "'");
-}
-
 static plm_status print_words(const char *const *words, struct plm_error *error)
 {
   struct plm_text text = {0};
   for (size_t i = 0; words[i] != NULL; i++) {
     if (i > 0) plm_text_puts(&text, " ");
-    put_word(&text, words[i]);
+    plm_text_put_word(&text, words[i]);
   }
   if (!text.failed) plm_print(stdout, "%s\n", text.data);
   const bool failed = text.failed;

@@ -25,6 +25,7 @@
   X(export)         \
   X(push)           \
   X(keys)           \
+  X(slurm)          \
   X(validate)       \
   X(config)         \
   X(completion)

@@ -3,6 +3,9 @@
  *
  *   PLM_STOP_AT    CALL:PATTERN#N: the N-th CALL (pwrite, write, mkdir or rename) about a path that
  *                  matches PATTERN (fnmatch; of a rename, the new name)
+ *   PLM_STOP_WAIT  if set, the program does not stop itself but waits there for a signal that it
+ *                  handles; its name is "waiting" meanwhile. This is for tests of something that
+ *                  continues stopped processes before it signals them.
  *   PLM_STOP_TICK  if set, each counted call advances CLOCK_MONOTONIC by a second, so that whatever
  *                  is done at intervals is due after each */
 #include <dlfcn.h>
@@ -14,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -26,7 +30,7 @@
 static struct {
   char call[16], pattern[PATH_MAX];
   long at;
-  bool ticks;
+  bool waits, ticks;
 } stop;
 static long counted;
 
@@ -39,13 +43,35 @@ __attribute__((constructor)) static void read_environment(void)
   snprintf(stop.call, sizeof stop.call, "%.*s", (int)(colon - at), at);
   snprintf(stop.pattern, sizeof stop.pattern, "%.*s", (int)(mark - colon - 1), colon + 1);
   stop.at = strtol(mark + 1, NULL, 10);
+  stop.waits = getenv("PLM_STOP_WAIT") != NULL;
   stop.ticks = getenv("PLM_STOP_TICK") != NULL;
+}
+
+/* A signal that comes between the change of name and the wait ends the wait. */
+static void wait_for_signal(void)
+{
+  char name[16] = {0};
+  sigset_t stop_signals, mask;
+  sigemptyset(&stop_signals);
+  sigaddset(&stop_signals, SIGTERM);
+  sigaddset(&stop_signals, SIGUSR1);
+  sigaddset(&stop_signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &stop_signals, &mask);
+  prctl(PR_GET_NAME, name);
+  prctl(PR_SET_NAME, "waiting");
+  sigsuspend(&mask);
+  prctl(PR_SET_NAME, name);
+  pthread_sigmask(SIG_SETMASK, &mask, NULL);
 }
 
 static void before(const char *call, const char *path)
 {
   if (strcmp(call, stop.call) != 0 || fnmatch(stop.pattern, path, 0) != 0) return;
-  if (__atomic_add_fetch(&counted, 1, __ATOMIC_SEQ_CST) == stop.at) raise(SIGSTOP);
+  if (__atomic_add_fetch(&counted, 1, __ATOMIC_SEQ_CST) != stop.at) return;
+  if (stop.waits)
+    wait_for_signal();
+  else
+    raise(SIGSTOP);
 }
 
 static void before_descriptor(const char *call, int descriptor)

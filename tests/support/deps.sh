@@ -32,5 +32,21 @@ if [ "$(id -u)" -ne 0 ]; then
   sudo=(sudo)
 fi
 echo "deps: installing ${missing[*]}" >&2
+
+# The tests start the daemons of these packages themselves, so installing them must start none, neither now
+# (policy-rc.d) nor at the next boot.
+daemons=()
+for package in "${missing[@]}"; do
+  case $package in munge | slurmctld | slurmd) daemons+=("$package") ;; esac
+done
+policy=/usr/sbin/policy-rc.d
+if [ "${#daemons[@]}" -gt 0 ] && [ ! -e "$policy" ]; then
+  trap '"${sudo[@]}" rm -f "$policy"' EXIT
+  printf '#!/bin/sh\nexit 101\n' | "${sudo[@]}" tee "$policy" >/dev/null
+  "${sudo[@]}" chmod 755 "$policy"
+fi
 "${sudo[@]}" apt-get update -qq
 "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+if [ "${#daemons[@]}" -gt 0 ] && command -v systemctl >/dev/null; then
+  "${sudo[@]}" systemctl disable -q "${daemons[@]}"
+fi

@@ -7,7 +7,8 @@
 # A test program is build/tests/**/test_* or fuzz_*; a script is tests/**/test_*.sh; a Python test is
 # tests/**/test_*.py, run by pytest in the environment PLM_VENV (none: skipped). Exit 77 means skipped
 # (the last line of its output says why). The environment names PLM_BUILD (build folder), PLM_BIN
-# (programs), PLM_ROOT (source tree) and PLM_TMP (the test's own folder).
+# (programs), PLM_ROOT (source tree) and PLM_TMP (the test's own folder). PLM_MUST_RUN is a pattern of
+# names; one of these tests fails if it is skipped.
 #
 # Tests of code that depends on the processor run again as NAME@LEVEL, with PLM_CPU_ISA=LEVEL, for each
 # lower level that this processor has (kernels/cpu/processor.h).
@@ -85,7 +86,9 @@ one() {
   rm -rf "$PLM_TMP"
   case $status in
     0) echo "ok      $name (${took} s)"; echo pass >"$results/$key.result" ;;
-    77) echo "skipped $name: $(tail -n 1 "$results/$key.log")"; echo skip >"$results/$key.result" ;;
+    77) local verdict=skip word=skipped
+       if [ -n "${PLM_MUST_RUN:-}" ] && [[ $name =~ $PLM_MUST_RUN ]]; then verdict=fail word='FAILED (skipped)'; fi
+       echo "$word $name: $(tail -n 1 "$results/$key.log")"; echo "$verdict" >"$results/$key.result" ;;
     *) echo "FAILED  $name (exit $status, ${took} s)"; echo fail >"$results/$key.result"
        [ "$status" -eq 124 ] && echo "        stopped after $limit_s s"
        sed 's/^/        | /' "$results/$key.log" | tail -n 60 ;;

@@ -1,0 +1,99 @@
+# shellcheck shell=bash
+# A Slurm cluster of two nodes, n1 and n2, on this machine: munged, slurmctld and two slurmd, in namespaces of
+# their own, so that they disturb nobody and end with the test. A script sources this before anything else;
+# it then runs again inside, or is skipped (exit 77).
+if [ "${1:-}" != inside ]; then
+  for program in munged slurmctld slurmd sbatch srun scontrol scancel; do
+    PATH=$PATH:/usr/sbin command -v "$program" >/dev/null && continue
+    echo "Slurm is not installed (no $program); make test installs it"
+    exit 77
+  done
+  own=(unshare --net --uts --pid --mount-proc --fork --kill-child)
+  if ! "${own[@]}" true 2>/dev/null; then
+    echo "a Slurm cluster needs namespaces of its own, which only root has here"
+    exit 77
+  fi
+  "${own[@]}" "$BASH" "$0" inside
+  status=$?
+  if pgrep -f "$PLM_TMP/cluster"; then
+    echo "FAILED: these processes of the cluster are left"
+    exit 1
+  fi
+  exit "$status"
+fi
+export PATH=$PATH:/usr/sbin:/sbin
+export SLURM_CONF=$PLM_TMP/cluster/slurm.conf
+
+# In the configuration: the nodes have more CPUs than the machine; the scheduler looks every second; processes are
+# followed without cgroups; two devices that every machine has stand for GPUs.
+write_cluster() {
+  local at=$PLM_TMP/cluster
+  mkdir -m 700 "$at" "$at/munge" "$at/state" "$at/n1" "$at/n2"
+  head -c 128 /dev/urandom >"$at/munge/key"
+  chmod 400 "$at/munge/key"
+  printf 'NodeName=n[1-2] Name=gpu File=/dev/%s\n' null zero >"$at/gres.conf"
+  cat >"$SLURM_CONF" <<CONF
+ClusterName=test
+SlurmctldHost=localhost(10.7.7.7)
+SlurmUser=root
+AuthType=auth/munge
+CredType=cred/munge
+AuthInfo=socket=$at/munge/socket
+StateSaveLocation=$at/state
+SlurmdSpoolDir=$at/%n
+SlurmctldPidFile=$at/slurmctld.pid
+SlurmdPidFile=$at/%n.pid
+SlurmctldLogFile=$at/slurmctld.log
+SlurmdLogFile=$at/%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SwitchType=switch/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU_Memory
+SchedulerType=sched/backfill
+SchedulerParameters=bf_interval=1,sched_interval=1,batch_sched_delay=0
+SlurmdParameters=config_overrides
+ReturnToService=2
+MinJobAge=3600
+GresTypes=gpu
+NodeName=n[1-2] NodeHostname=localhost NodeAddr=10.7.7.7 Port=[7002-7003] CPUs=8 RealMemory=8000 Gres=gpu:2
+PartitionName=all Nodes=n[1-2] Default=YES MaxTime=INFINITE State=UP
+CONF
+}
+
+nodes_idle() { [ "$(sinfo -h -N -o '%T' | grep -c idle)" -eq 2 ]; }
+
+start_cluster() {
+  local at=$PLM_TMP/cluster
+  ip link set lo up
+  ip addr add 10.7.7.7/32 dev lo # Slurm resolves no name on a host that has only loopback addresses
+  hostname localhost
+  write_cluster
+  munged --force --key-file="$at/munge/key" --socket="$at/munge/socket" --pid-file="$at/munge/pid" \
+    --log-file="$at/munge/log" --seed-file="$at/munge/seed" </dev/null >"$at/munge/start.log" 2>&1 ||
+    fail "munged: $(cat "$at/munge/start.log")"
+  slurmctld </dev/null >"$at/start.log" 2>&1 || fail "slurmctld: $(cat "$at/start.log")"
+  slurmd -N n1 </dev/null >>"$at/start.log" 2>&1 || fail "slurmd: $(cat "$at/start.log")"
+  slurmd -N n2 </dev/null >>"$at/start.log" 2>&1 || fail "slurmd: $(cat "$at/start.log")"
+  wait_for 30 nodes_idle
+}
+
+# job_field JOB FIELD: one value of `scontrol show job`, of the job's first component
+job_field() { scontrol show job "$1" | grep -oE "(^| )$2=[^ ]*" | head -n 1 | cut -d = -f 2; }
+# job_is JOB STATE
+job_is() { [ "$(job_field "$1" JobState)" = "$2" ]; }
+
+# all_pending JOB: whether every component of the job waits
+all_pending() { [ "$(squeue -h -j "$1" -o %T | sort -u)" = PENDING ]; }
+pushed() {
+  all_pending "$1" || return 0
+  scontrol update JobId="$1" StartTime=now # also wakes the scheduler
+  sleep 1
+  return 1
+}
+# start_again JOB: starts a requeued job, which Slurm would hold back for two minutes. In the second in which a start
+# ended, the nodes refuse the next one.
+start_again() {
+  sleep 1.1
+  wait_for 60 pushed "$1"
+}
