@@ -1,9 +1,13 @@
 /* Stop signals: the handler that sets the flag, and the status and message of a stop. */
 #include "common/run/stop.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -44,6 +48,20 @@ static void use_separate_stack(void)
     sigaltstack(&stack, NULL);
 }
 
+/* Also true for a process that its parent has not waited for. */
+static bool is_gone(pid_t pid)
+{
+  char path[64], text[512];
+  if (kill(pid, 0) != 0) return errno == ESRCH;
+  snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+  const int file = open(path, O_RDONLY | O_CLOEXEC);
+  const ssize_t size = file >= 0 ? read(file, text, sizeof text - 1) : 0;
+  if (file >= 0) close(file);
+  text[size > 0 ? size : 0] = '\0';
+  const char *name_end = strrchr(text, ')'); /* "PID (NAME) STATE": the name may hold anything */
+  return name_end != NULL && (strncmp(name_end, ") Z", 3) == 0 || strncmp(name_end, ") X", 3) == 0);
+}
+
 void plm_stop_signals_install(void)
 {
   struct sigaction action = {.sa_sigaction = note_stop, .sa_flags = SA_ONSTACK | SA_SIGINFO};
@@ -55,6 +73,10 @@ void plm_stop_signals_install(void)
   sigaction(SIGUSR1, &action, NULL);
   sigaction(SIGINT, &action, NULL);
   signal(SIGPIPE, SIG_IGN);
+  /* The kernel signals the children of a supervisor that dies. If that is mpirun, it passes the
+   * signal on only to ranks that it has started already. */
+  if (plm_stop_requested == 0 && supervisor > 0 && is_gone(supervisor))
+    plm_stop_requested = SIGTERM;
 }
 
 plm_status plm_stop_status(int signal_number)

@@ -15,7 +15,8 @@
 /* From here on SIGINT, SIGTERM and SIGUSR1 set plm_stop_requested. A second SIGINT or SIGTERM
  * kills. SIGUSR1 never does and does not count: Slurm sends it ahead of the SIGTERM that ends a
  * job. In a stage whose supervisor lives, no second signal kills, because the supervisor does that.
- * SIGPIPE is ignored. Call it on the main thread: only there does the handler get its own stack. */
+ * If the supervisor is gone already, plm_stop_requested is set at once. SIGPIPE is ignored. Call it
+ * on the main thread: only there does the handler get its own stack. */
 void plm_stop_signals_install(void);
 
 /* The number of the first stop signal; 0 until one arrives. Written by the handler; threads other

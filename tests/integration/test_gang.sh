@@ -138,6 +138,15 @@ kill -KILL $up
 up_ends 137
 wait_for 60 nobody
 [ -n "$(find beheaded/checkpoints -name 'step_0*[1-9]*')" ] || fail "the ranks did not publish: $(tail -n 20 beheaded/logs/trainer.0.log)"
+begin beheaded # killed while mpirun has not started the ranks yet, to which it would pass the signal
+until [ -n "$(pgrep -P $up -x mpirun)" ]; do sleep 0.01; done
+sleep 0.03
+mpirun=$(pgrep -P $up -x mpirun)
+kill -STOP "$mpirun"
+kill -KILL $up
+up_ends 137
+kill -CONT "$mpirun"
+wait_for 60 nobody
 begin beheaded
 up_ends 0
 same_as_whole beheaded

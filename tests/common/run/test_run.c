@@ -277,6 +277,23 @@ static void a_stage_is_killed_by_its_supervisor_only(void **state)
   assert_true(WIFSIGNALED(status));
 }
 
+/* A supervisor that died before its stage could handle signals has stopped it nevertheless. */
+static void a_stage_without_its_supervisor_stops_at_once(void **state)
+{
+  (void)state;
+  char mark[64];
+  siginfo_t ended;
+  const pid_t died = fork();
+  if (died == 0) _exit(0);
+  snprintf(mark, sizeof mark, "%d.trainer.0", (int)died);
+  assert_int_equal(waitid(P_PID, (id_t)died, &ended, WEXITED | WNOWAIT), 0); /* still a zombie */
+  assert_int_equal(WEXITSTATUS(end_of(NULL, 0, mark)), SIGTERM);
+  assert_int_equal(waitpid(died, NULL, 0), died);
+  assert_int_equal(WEXITSTATUS(end_of(NULL, 0, mark)), SIGTERM);
+  snprintf(mark, sizeof mark, "%d.trainer.0", (int)getpid());
+  assert_int_equal(WEXITSTATUS(end_of(NULL, 0, mark)), 0);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
@@ -291,6 +308,7 @@ int main(void)
       cmocka_unit_test(a_stop_signal_has_a_status_and_a_name),
       cmocka_unit_test(a_second_signal_kills_unless_the_first_was_sigusr1),
       cmocka_unit_test(a_stage_is_killed_by_its_supervisor_only),
+      cmocka_unit_test(a_stage_without_its_supervisor_stops_at_once),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
