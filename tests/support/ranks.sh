@@ -1,5 +1,9 @@
 # shellcheck shell=bash
 # Functions for tests that start several ranks with mpirun. Sourced after trainer.sh.
+if [ ! -e "${PLM_BUILD:?}/lib/libplm_mpi.so" ] || ! command -v mpirun >/dev/null; then
+  echo "this build has no MPI, or mpirun is not installed"
+  exit 77
+fi
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export TMPDIR=$PLM_TMP # for Open MPI's own files
 
@@ -25,7 +29,7 @@ run_ranks() {
 ranks_of() {
   local pid
   for pid in $(ps -o pid= --ppid "$1"); do
-    printf '%s %s\n' "$(tr '\0' '\n' <"/proc/$pid/environ" | sed -n 's/^OMPI_COMM_WORLD_RANK=//p')" "$pid"
+    tr '\0' '\n' <"/proc/$pid/environ" | sed -n "s/^OMPI_COMM_WORLD_RANK=\(.*\)/\1 $pid/p"
   done 2>/dev/null | sort -n | cut -d' ' -f2
 }
 
