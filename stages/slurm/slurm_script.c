@@ -21,7 +21,7 @@ static bool has_control(const char *text)
 static plm_status check_text(const char *what, const char *text, struct plm_error *error)
 {
   if (!has_control(text)) return PLM_OK;
-  return plm_error_set(error, PLM_LIMIT, "%s has a line break or another control character", what);
+  return plm_error_set(error, PLM_USAGE, "%s has a line break or another control character", what);
 }
 
 static plm_status check_list(const char *what, const char *const *list, struct plm_error *error)

@@ -31,8 +31,8 @@ struct plm_slurm_job {
   const char *const *setup;         /* shell commands before the stages start */
 };
 
-/* Appends the script to *text. PLM_USAGE or PLM_CONFIG if the configuration does not fit the nodes;
- * PLM_LIMIT if a text has a control character. */
+/* Appends the script to *text. PLM_USAGE or PLM_CONFIG if the configuration does not fit the nodes,
+ * or if a text has a control character. */
 plm_status plm_slurm_script(const struct plm_slurm_job *job, struct plm_text *text,
                             struct plm_error *error);
 

@@ -28,14 +28,14 @@ start_cluster
 trainer_config transformer
 sed -i 's/wait_packers_s: 30/wait_packers_s: 120, keys: keys/; s/threads: 2/threads: 1/' pipeline.yaml
 # The evaluator waits this long if it is told to stop together with its packers.
-sed -i 's/  steps: 60/  device: cpu\n  stop_timeout_s: 5\n  steps: 60/' pipeline.yaml
+sed -i 's/  steps: 60/  device: cpu\n  shares: 2\n  stop_timeout_s: 5\n  steps: 60/' pipeline.yaml
 plm-pipeline keys keys >/dev/null || fail "keys"
 small_corpus corpus 300
 run_undisturbed undisturbed
 
-# ---- packers on a node of their own; requeued by Slurm, then by the notice ----
-script --run requeued --packer-nodes 1 --set packer.instances=2 --output two.sh
-job=$(submit two.sh 23) || fail "sbatch"
+# ---- two ranks, and packers on a node of their own; requeued by Slurm, then by the notice ----
+script --run requeued --packer-nodes 1 --set packer.instances=2 --set trainer.ranks=2 --output apart.sh
+job=$(submit apart.sh 23) || fail "sbatch"
 wait_for 60 trainer_waits
 scontrol requeue "$job"
 wait_for 60 all_pending "$job"
@@ -61,9 +61,9 @@ jq -e -s 'any(.step == 60)' requeued/evaluator.jsonl >/dev/null || fail "step 60
 [ -s requeued/logs/packer.0.log ] && [ -s requeued/logs/packer.1.log ] || fail "no log of a packer"
 wait_for 60 nobody_runs
 
-# ---- everything on one node; the trainer is killed ----
-script --run killed --output one.sh
-job=$(submit one.sh 60) || fail "sbatch"
+# ---- everything on one node; one of two ranks is killed ----
+script --run killed --set trainer.ranks=2 --output beside.sh
+job=$(submit beside.sh 60) || fail "sbatch"
 wait_for 60 trainer_waits
 pkill -KILL -x waiting
 wait_for 120 completed "$job"

@@ -1,0 +1,117 @@
+#!/usr/bin/env bash
+# The scripts that `plm-pipeline slurm` prints: their syntax, what they ask Slurm for, and the messages about
+# options that do not fit.
+. "${PLM_ROOT:?}/tests/support/lib.sh"
+
+here="$PLM_TMP/a folder with a ' in it"
+mkdir "$here"
+cd "$here"
+cat >pipeline.yaml <<'YAML'
+version: 1
+run: runs/my run
+corpus: corpus
+trainer: {device: cpu, threads: 3, ranks: 4}
+packer: {instances: 2}
+YAML
+
+# prints OPTION...: the script is in ./job.sh, and what it asks for in ./asked
+prints() {
+  expect 0 plm-pipeline slurm --output job.sh "$@"
+  says err 'submit it with `sbatch job.sh`'
+  bash -n job.sh || fail "not a script of bash: slurm $*"
+  if command -v shellcheck >/dev/null; then shellcheck -S warning job.sh || fail "shellcheck: slurm $*"; fi
+  grep '^#SBATCH' job.sh | grep -vE -- '--(chdir|output|open-mode|requeue|signal)' >asked
+}
+asks() { diff asked - || fail "the script asks for something else"; }
+
+prints
+says job.sh '^#SBATCH --requeue$'
+says job.sh '^#SBATCH --open-mode=append$'
+says job.sh '^#SBATCH --signal=B:USR1@120$'
+says job.sh '^ *--nodes=1 --ntasks=4 --ntasks-per-node=4 --cpus-per-task=3 --kill-on-bad-exit=1 --mpi=pmix$'
+says job.sh "^  --set 'network.feed=tcp://127.0.0.1:\*'$"
+asks <<'END_ASKED'
+#SBATCH --job-name=my_run
+#SBATCH --time=24:00:00
+#SBATCH --nodes=1
+#SBATCH --ntasks=1
+#SBATCH --cpus-per-task=18
+END_ASKED
+
+# the words of the script are those of the command line
+PATH=/usr/bin:/bin bash -c '
+  srun() { printf "%s\n" "$@"; }
+  eval "$(sed "/^say()/,\$d" "$1")"; printf "%s\n" "${trainer[@]}"' bash job.sh >words
+says words "^$here/pipeline.yaml$"
+says words "^$here/runs/my run$"
+
+# one rank is a plain step; GPUs for the ranks and the evaluator; the notice covers a long stop
+prints --set trainer.ranks=1 --set trainer.device=cuda --set evaluator.device=cuda --set trainer.stop_timeout_s=300 \
+  --cpus 16 --evaluator-cpus 4 --packer-cpus 1 --account lab --partition gpu --time 2-12 --sbatch --mem=64G \
+  --setup 'module load cuda' --setup 'ulimit -l unlimited'
+! grep -q pmix job.sh || fail "one rank does not need PMIx"
+says job.sh '^#SBATCH --signal=B:USR1@360$'
+says job.sh '^module load cuda$'
+says job.sh '^ulimit -l unlimited$'
+says job.sh '--cpus-per-task=16 --kill-on-bad-exit=1 --gres=gpu:1$'
+says job.sh '--cpus-per-task=4 --gres=gpu:1$'
+says job.sh '--cpus-per-task=1 --kill-on-bad-exit=0 --wait=0 --gres=none$'
+asks <<'END_ASKED'
+#SBATCH --job-name=my_run
+#SBATCH --time=2-12
+#SBATCH --account=lab
+#SBATCH --partition=gpu
+#SBATCH --nodes=1
+#SBATCH --ntasks=1
+#SBATCH --cpus-per-task=22
+#SBATCH --gres=gpu:2
+#SBATCH --mem=64G
+END_ASKED
+
+# two nodes of ranks, and nodes for the packers
+prints --nodes 2 --packer-nodes 2 --set network.keys=keys --partition gpu --packer-partition cpu \
+  --packer-sbatch --exclusive --no-evaluator
+says job.sh '^  srun --job-name=packer --het-group=1 '
+says job.sh '^  --nodes=2 --ntasks=4 --ntasks-per-node=2 --cpus-per-task=3 '
+says job.sh '^  --set "network.feed=tcp://\$address:\*"$'
+says job.sh '^evaluator=\(\)$'
+asks <<'END_ASKED'
+#SBATCH --job-name=my_run
+#SBATCH --time=24:00:00
+#SBATCH --partition=gpu
+#SBATCH --nodes=2
+#SBATCH --ntasks=2
+#SBATCH --cpus-per-task=6
+#SBATCH hetjob
+#SBATCH --time=24:00:00
+#SBATCH --partition=cpu
+#SBATCH --nodes=2
+#SBATCH --ntasks=2
+#SBATCH --cpus-per-task=2
+#SBATCH --exclusive
+END_ASKED
+
+# to standard output, with the advice on standard error
+expect 0 plm-pipeline slurm --set trainer.device=auto --set packer.instances=0
+says out '^#!/bin/bash$'
+says out '^packer=\(\)$'
+says err 'trainer.device is auto, so the job asks for no GPU'
+says err 'packer.instances is 0, so the job starts no packer'
+
+# ---- mistakes ----
+refuses() {
+  local what=$1
+  shift
+  expect 2 plm-pipeline slurm "$@"
+  says err "$what"
+}
+refuses '--nodes 3 does not divide trainer.ranks, which is 4' --nodes 3
+refuses '--packer-nodes 3 is above packer.instances, which is 2' --packer-nodes 3
+refuses 'packers on other nodes need CURVE keys, but network.keys is not set' --packer-nodes 1
+refuses '--packer-partition needs --packer-nodes N' --packer-partition cpu
+refuses '--no-evaluator and --evaluator-cpus contradict each other' --no-evaluator --evaluator-cpus 2
+refuses '--time "tomorrow" is not a time limit' --time tomorrow
+refuses '--cpus must be from 1 to 4096' --cpus 0
+refuses 'the path of the run folder has a %' --run 50%
+refuses '--account has a line break' --account $'a\n#SBATCH --exclusive'
+refuses 'nothing.yaml' nothing.yaml
