@@ -24,8 +24,9 @@ fi
 export PATH=$PATH:/usr/sbin:/sbin
 export SLURM_CONF=$PLM_TMP/cluster/slurm.conf
 
-# In the configuration: the nodes have more CPUs than the machine; the scheduler looks every second; processes are
-# followed without cgroups; two devices that every machine has stand for GPUs.
+# In the configuration: the nodes have more CPUs than the machine, and two devices that every machine has stand for
+# GPUs. The scheduler looks every second. Processes are followed without cgroups. A task that does not end on
+# SIGTERM, as when another rank is killed, is killed after 10 s.
 write_cluster() {
   local at=$PLM_TMP/cluster
   mkdir -m 700 "$at" "$at/munge" "$at/state" "$at/n1" "$at/n2"
@@ -54,6 +55,7 @@ SchedulerType=sched/backfill
 SchedulerParameters=bf_interval=1,sched_interval=1,batch_sched_delay=0
 SlurmdParameters=config_overrides
 ReturnToService=2
+KillWait=10
 MinJobAge=3600
 GresTypes=gpu
 NodeName=n[1-2] NodeHostname=localhost NodeAddr=10.7.7.7 Port=[7002-7003] CPUs=8 RealMemory=8000 Gres=gpu:2
