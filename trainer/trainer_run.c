@@ -179,9 +179,11 @@ static plm_status next_input(struct plm_trainer *trainer, struct plm_input_slot 
   const plm_status status = trainer->ranks != NULL
                                 ? next_together(trainer, slot, error)
                                 : plm_input_next(trainer->input, &plm_stop_requested, slot, error);
-  if (status != PLM_NOT_FOUND) return status;
-  /* the split is empty, which a restart would not change */
-  return error->status = PLM_CONFIG;
+  if (status == PLM_NOT_FOUND) { /* the split is empty, which a restart would not change */
+    error->status = PLM_CONFIG;
+    return PLM_CONFIG;
+  }
+  return status;
 }
 
 /* Called after each step; rank 0 reports it. */
@@ -194,11 +196,12 @@ static plm_status report(struct plm_trainer *trainer, const struct plm_step_resu
 
 static plm_status one_step(struct plm_trainer *trainer, struct plm_error *error)
 {
-  struct plm_input_slot *slot;
+  struct plm_input_slot *slot = NULL;
   struct plm_step_result result;
   struct plm_snapshot *snapshot = NULL;
   const uint64_t started = plm_clock_ns();
   PLM_TRY(next_input(trainer, &slot, error));
+  PLM_ASSERT(slot != NULL);
   const double data_wait_s = seconds_since(started);
   const plm_status status = compute(trainer, slot, &result, error);
   plm_input_release(trainer->input, slot);

@@ -80,8 +80,9 @@ struct plm_collective {
   /* Tells the other ranks that this one ends with an error; their transfers then fail with it. When
    * it returns, nobody reads or writes the memory of transfers any more. */
   void (*fail)(struct plm_collective *collective, const struct plm_error *error);
-  /* The rank that failed first, or -1. */
-  int32_t (*failed_rank)(struct plm_collective *collective);
+  /* The rank that has to say what happened; -1 if nothing failed. It is the rank that failed or, if
+   * that one is silent or late, the lowest other one. */
+  int32_t (*speaker)(struct plm_collective *collective);
   /* Ends the exchange and frees everything. All ranks call it. */
   void (*close)(struct plm_collective *collective);
 };

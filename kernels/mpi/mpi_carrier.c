@@ -158,7 +158,7 @@ static void pause_a_little(const struct plm_mpi *mpi, uint64_t now)
 static void carry(struct plm_mpi *mpi)
 {
   bool closing = false;
-  while (plm_mpi_failing_rank(mpi) < 0 && (!closing || mpi->active != NULL)) {
+  while (plm_mpi_speaker(mpi) < 0 && (!closing || mpi->active != NULL)) {
     for (struct plm_transfer *next, *transfer = take_queue(mpi, &closing); transfer != NULL;
          transfer = next) {
       next = transfer->next;
@@ -192,7 +192,7 @@ void *plm_mpi_carrier(void *context)
   set_stage(mpi, PLM_MPI_OPEN);
   if (status != PLM_OK) return NULL;
   carry(mpi);
-  if (plm_mpi_failing_rank(mpi) >= 0)
+  if (plm_mpi_speaker(mpi) >= 0)
     plm_mpi_farewell(mpi);
   else
     plm_mpi_world_close(mpi);

@@ -19,7 +19,7 @@ struct plm_mpi_notice {
   uint64_t started; /* transfers of the lane of steps that this rank has started */
   uint64_t step;
   int32_t patient; /* the others wait for this rank without a limit */
-  int32_t failed;  /* the rank that failed first; -1 if none has */
+  int32_t speaker; /* after a failure; else -1 */
   char phase[48];
   struct plm_error error; /* if one has failed */
 };
@@ -57,8 +57,8 @@ struct plm_mpi {
   const char *phase;
   uint64_t step;
   bool patient;
-  int32_t failing_rank; /* the first one that failed; -1: none */
-  int32_t failed_rank;  /* the same, once the carrier makes no more MPI calls */
+  int32_t speaker; /* after the first failure; else -1 */
+  bool failed;     /* after it, once the carrier makes no more MPI calls */
   struct plm_error error;
 };
 
@@ -85,8 +85,8 @@ void plm_mpi_farewell(struct plm_mpi *mpi);
 
 /* ---- mpi_watch.c: on any thread -------------------------------------------------------------- */
 /* Remembers the first failure. The carrier then tells the others. */
-void plm_mpi_set_failing(struct plm_mpi *mpi, uint32_t rank, const struct plm_error *error);
-/* The rank that failed first; -1 if none has. */
-int32_t plm_mpi_failing_rank(struct plm_mpi *mpi);
+void plm_mpi_set_failing(struct plm_mpi *mpi, uint32_t speaker, const struct plm_error *error);
+/* The rank that says what happened; -1 if nothing has failed. */
+int32_t plm_mpi_speaker(struct plm_mpi *mpi);
 
 #endif

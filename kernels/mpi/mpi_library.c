@@ -32,7 +32,7 @@ static plm_status wait(struct plm_collective *collective, struct plm_transfer *t
   struct plm_mpi *mpi = mpi_of(collective);
   plm_status status = PLM_OK;
   pthread_mutex_lock(&mpi->mutex);
-  while (!transfer->done && mpi->failed_rank < 0) pthread_cond_wait(&mpi->changed, &mpi->mutex);
+  while (!transfer->done && !mpi->failed) pthread_cond_wait(&mpi->changed, &mpi->mutex);
   if (!transfer->done) {
     status = mpi->error.status;
     if (error != NULL) *error = mpi->error;
@@ -64,13 +64,13 @@ static void fail(struct plm_collective *collective, const struct plm_error *erro
   struct plm_mpi *mpi = mpi_of(collective);
   plm_mpi_set_failing(mpi, collective->place.rank, error);
   pthread_mutex_lock(&mpi->mutex);
-  while (mpi->failed_rank < 0) pthread_cond_wait(&mpi->changed, &mpi->mutex);
+  while (!mpi->failed) pthread_cond_wait(&mpi->changed, &mpi->mutex);
   pthread_mutex_unlock(&mpi->mutex);
 }
 
-static int32_t failed_rank(struct plm_collective *collective)
+static int32_t speaker(struct plm_collective *collective)
 {
-  return plm_mpi_failing_rank(mpi_of(collective));
+  return plm_mpi_speaker(mpi_of(collective));
 }
 
 static void close_engine(struct plm_collective *collective)
@@ -83,7 +83,7 @@ static void close_engine(struct plm_collective *collective)
   pthread_join(mpi->carrier, NULL);
   /* After a failure MPI was not finalised, and other threads may still ask; so this memory is kept
    * until the process ends. */
-  if (plm_mpi_failing_rank(mpi) >= 0) return;
+  if (plm_mpi_speaker(mpi) >= 0) return;
   pthread_mutex_destroy(&mpi->mutex);
   pthread_cond_destroy(&mpi->changed);
   free(mpi->peers);
@@ -95,18 +95,19 @@ static struct plm_mpi *new_engine(void)
   struct plm_mpi *mpi = calloc(1, sizeof *mpi);
   pthread_condattr_t attributes;
   if (mpi == NULL) return NULL;
-  *mpi = (struct plm_mpi){.base = {.name = "mpi",
-                                   .start = start,
-                                   .wait = wait,
-                                   .note = note,
-                                   .set_timeout = set_timeout,
-                                   .fail = fail,
-                                   .failed_rank = failed_rank,
-                                   .close = close_engine},
-                          .timeout_s = DEFAULT_TIMEOUT_S,
-                          .phase = "starting",
-                          .failing_rank = -1,
-                          .failed_rank = -1};
+  *mpi = (struct plm_mpi){
+      .base = {.name = "mpi",
+               .start = start,
+               .wait = wait,
+               .note = note,
+               .set_timeout = set_timeout,
+               .fail = fail,
+               .speaker = speaker,
+               .close = close_engine},
+      .timeout_s = DEFAULT_TIMEOUT_S,
+      .phase = "starting",
+      .speaker = -1,
+  };
   mpi->queue_end = &mpi->queue;
   pthread_mutex_init(&mpi->mutex, NULL);
   pthread_condattr_init(&attributes);
@@ -128,7 +129,7 @@ static plm_status open_engine(struct plm_collective **collective, struct plm_err
   pthread_mutex_lock(&mpi->mutex);
   while (mpi->stage == PLM_MPI_STARTING) pthread_cond_wait(&mpi->changed, &mpi->mutex);
   pthread_mutex_unlock(&mpi->mutex);
-  if (mpi->failing_rank >= 0) {
+  if (mpi->speaker >= 0) {
     if (error != NULL) *error = mpi->error;
     const plm_status failed = mpi->error.status;
     close_engine(&mpi->base);

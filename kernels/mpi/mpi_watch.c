@@ -30,7 +30,7 @@ void plm_mpi_watch_begin(struct plm_mpi *mpi)
   for (uint32_t r = 0; r < mpi->base.place.ranks; r++) {
     mpi->peers[r].receive = mpi->peers[r].send = MPI_REQUEST_NULL;
     mpi->peers[r].heard_ns = now;
-    mpi->peers[r].newest.failed = -1;
+    mpi->peers[r].newest.speaker = -1;
     if (is_other(mpi, r)) listen(mpi, r);
   }
 }
@@ -46,21 +46,21 @@ void plm_mpi_watch_end(struct plm_mpi *mpi)
   }
 }
 
-void plm_mpi_set_failing(struct plm_mpi *mpi, uint32_t rank, const struct plm_error *error)
+void plm_mpi_set_failing(struct plm_mpi *mpi, uint32_t speaker, const struct plm_error *error)
 {
   pthread_mutex_lock(&mpi->mutex);
-  if (mpi->failing_rank < 0) {
-    mpi->failing_rank = (int32_t)rank;
+  if (mpi->speaker < 0) {
+    mpi->speaker = (int32_t)speaker;
     mpi->error = *error;
   }
   pthread_cond_broadcast(&mpi->changed);
   pthread_mutex_unlock(&mpi->mutex);
 }
 
-int32_t plm_mpi_failing_rank(struct plm_mpi *mpi)
+int32_t plm_mpi_speaker(struct plm_mpi *mpi)
 {
   pthread_mutex_lock(&mpi->mutex);
-  const int32_t rank = mpi->failing_rank;
+  const int32_t rank = mpi->speaker;
   pthread_mutex_unlock(&mpi->mutex);
   return rank;
 }
@@ -81,8 +81,8 @@ static void hear(struct plm_mpi *mpi, uint32_t rank, uint64_t now_ns)
   while (MPI_Test(&peer->receive, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done != 0) {
     peer->newest = peer->incoming;
     peer->heard_ns = now_ns;
-    if (peer->newest.failed >= 0)
-      plm_mpi_set_failing(mpi, (uint32_t)peer->newest.failed, &peer->newest.error);
+    if (peer->newest.speaker >= 0)
+      plm_mpi_set_failing(mpi, (uint32_t)peer->newest.speaker, &peer->newest.error);
     listen(mpi, rank);
     done = 0;
   }
@@ -90,14 +90,14 @@ static void hear(struct plm_mpi *mpi, uint32_t rank, uint64_t now_ns)
 
 static struct plm_mpi_notice compose(struct plm_mpi *mpi)
 {
-  struct plm_mpi_notice notice = {.failed = -1};
+  struct plm_mpi_notice notice = {.speaker = -1};
   pthread_mutex_lock(&mpi->mutex);
   notice.started = mpi->started;
   notice.step = mpi->step;
   notice.patient = mpi->patient;
-  notice.failed = mpi->failing_rank;
+  notice.speaker = mpi->speaker;
   snprintf(notice.phase, sizeof notice.phase, "%s", mpi->phase);
-  if (mpi->failing_rank >= 0) notice.error = mpi->error;
+  if (mpi->speaker >= 0) notice.error = mpi->error;
   pthread_mutex_unlock(&mpi->mutex);
   return notice;
 }
@@ -106,10 +106,10 @@ static struct plm_mpi_notice compose(struct plm_mpi *mpi)
  * further one. */
 static void tell(struct plm_mpi *mpi, uint64_t now_ns)
 {
-  const bool failure = !mpi->told_failure && plm_mpi_failing_rank(mpi) >= 0;
+  const bool failure = !mpi->told_failure && plm_mpi_speaker(mpi) >= 0;
   if (!failure && mpi->notices_sent_ns != 0 && now_ns - mpi->notices_sent_ns < period_ns) return;
   const struct plm_mpi_notice notice = compose(mpi);
-  mpi->told_failure = notice.failed >= 0;
+  mpi->told_failure = notice.speaker >= 0;
   mpi->notices_sent_ns = now_ns;
   for (uint32_t r = 0; r < mpi->base.place.ranks; r++) {
     struct plm_mpi_peer *peer = &mpi->peers[r];
@@ -128,6 +128,11 @@ static double seconds_between(uint64_t from_ns, uint64_t to_ns)
   return to_ns > from_ns ? 1e-9 * (double)(to_ns - from_ns) : 0;
 }
 
+static uint32_t lowest_but(uint32_t rank)
+{
+  return rank == 0 ? 1 : 0;
+}
+
 static void find_silent(struct plm_mpi *mpi, uint64_t now_ns)
 {
   const double timeout = timeout_of(mpi), limit = timeout < SILENCE_S ? timeout : SILENCE_S;
@@ -141,7 +146,7 @@ static void find_silent(struct plm_mpi *mpi, uint64_t now_ns)
         r, peer->host, silent, (unsigned long long)peer->newest.step + 1, peer->newest.phase);
     plm_error_hint(&error, "the process is stopped, or its host or the network is lost; the run "
                            "resumes from its newest checkpoint");
-    plm_mpi_set_failing(mpi, r, &error);
+    plm_mpi_set_failing(mpi, lowest_but(r), &error);
     return;
   }
 }
@@ -175,22 +180,22 @@ static void find_late(struct plm_mpi *mpi, uint64_t now_ns)
                   peer->newest.phase);
   plm_error_hint(&error, "trainer.rank_timeout_s is %g; the run resumes from its newest checkpoint",
                  timeout);
-  plm_mpi_set_failing(mpi, late, &error);
+  plm_mpi_set_failing(mpi, lowest_but(late), &error);
 }
 
 void plm_mpi_watch(struct plm_mpi *mpi, uint64_t now_ns)
 {
   for (uint32_t r = 0; r < mpi->base.place.ranks; r++)
     if (is_other(mpi, r)) hear(mpi, r, now_ns);
-  if (plm_mpi_failing_rank(mpi) < 0) find_silent(mpi, now_ns);
-  if (plm_mpi_failing_rank(mpi) < 0) find_late(mpi, now_ns);
+  if (plm_mpi_speaker(mpi) < 0) find_silent(mpi, now_ns);
+  if (plm_mpi_speaker(mpi) < 0) find_late(mpi, now_ns);
   tell(mpi, now_ns);
 }
 
 static bool all_know(const struct plm_mpi *mpi)
 {
   for (uint32_t r = 0; r < mpi->base.place.ranks; r++)
-    if (is_other(mpi, r) && mpi->peers[r].newest.failed < 0) return false;
+    if (is_other(mpi, r) && mpi->peers[r].newest.speaker < 0) return false;
   return true;
 }
 
@@ -204,7 +209,7 @@ void plm_mpi_farewell(struct plm_mpi *mpi)
     (void)nanosleep(&pause, NULL);
   } while (plm_clock_ns() < until);
   pthread_mutex_lock(&mpi->mutex);
-  mpi->failed_rank = mpi->failing_rank;
+  mpi->failed = true;
   pthread_cond_broadcast(&mpi->changed);
   pthread_mutex_unlock(&mpi->mutex);
 }

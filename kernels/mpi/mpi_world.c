@@ -10,39 +10,69 @@
 
 enum { GOODBYE_S = 5 };
 
-/* The largest power of two that divides the number of ranks on every host. */
-static uint32_t size_of_groups(uint32_t on_this_host)
+/* Turns MPI's code into an error. */
+static plm_status check(int code, const char *what, struct plm_error *error)
 {
-  uint32_t bits = on_this_host & -on_this_host, smallest = bits;
-  MPI_Allreduce(&bits, &smallest, 1, MPI_UINT32_T, MPI_MIN, MPI_COMM_WORLD);
-  return smallest;
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  if (code == MPI_SUCCESS) return PLM_OK;
+  MPI_Error_string(code, text, &length);
+  plm_error_set(error, PLM_FAILURE, "the ranks cannot %s: %.*s", what, length, text);
+  return plm_error_hint(error,
+                        "Open MPI must be the same, and reach the other ranks, on all hosts");
+}
+
+/* The largest power of two that divides the number of ranks on every host. */
+static plm_status size_groups(struct plm_rank_place *place, struct plm_error *error)
+{
+  const uint32_t bits = place->on_this_host & -place->on_this_host;
+  const char *given = getenv("PLM_RANK_GROUP"); /* for tests: several groups on one host */
+  const uint32_t wanted = given != NULL ? (uint32_t)strtoul(given, NULL, 10) : 0;
+  PLM_TRY(check(MPI_Allreduce(&bits, &place->group_size, 1, MPI_UINT32_T, MPI_MIN, MPI_COMM_WORLD),
+                "form groups", error));
+  if (wanted > 0 && place->group_size % wanted == 0) place->group_size = wanted;
+  return PLM_OK;
 }
 
 /* Orders the ranks so that those of one host are neighbours. MPI's rank 0 stays the first one, as
  * hosts are ordered by their lowest rank. */
-static void order_ranks(struct plm_mpi *mpi, MPI_Comm *ordered)
+static plm_status order_ranks(struct plm_mpi *mpi, MPI_Comm *ordered, struct plm_error *error)
 {
   struct plm_rank_place *place = &mpi->base.place;
   MPI_Comm host;
   int world, local, on_this_host, lowest, rank, ranks;
   MPI_Comm_rank(MPI_COMM_WORLD, &world);
-  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, world, MPI_INFO_NULL, &host);
+  PLM_TRY(
+      check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, world, MPI_INFO_NULL, &host),
+            "find those of the same host", error));
   MPI_Comm_rank(host, &local);
   MPI_Comm_size(host, &on_this_host);
   lowest = world;
-  MPI_Bcast(&lowest, 1, MPI_INT, 0, host);
+  PLM_TRY(check(MPI_Bcast(&lowest, 1, MPI_INT, 0, host), "find those of the same host", error));
   MPI_Comm_free(&host);
-  MPI_Comm_split(MPI_COMM_WORLD, 0, lowest, ordered); /* equal keys keep MPI's order */
+  PLM_TRY(
+      check(MPI_Comm_split(MPI_COMM_WORLD, 0, lowest, ordered), /* equal keys keep MPI's order */
+            "be ordered by host", error));
   MPI_Comm_rank(*ordered, &rank);
   MPI_Comm_size(*ordered, &ranks);
   place->rank = (uint32_t)rank;
   place->ranks = (uint32_t)ranks;
   place->local = (uint32_t)local;
   place->on_this_host = (uint32_t)on_this_host;
-  place->group_size = size_of_groups((uint32_t)on_this_host);
-  const char *given = getenv("PLM_RANK_GROUP"); /* for tests: several groups on one host */
-  const uint32_t size = given != NULL ? (uint32_t)strtoul(given, NULL, 10) : 0;
-  if (size > 0 && place->group_size % size == 0) place->group_size = size;
+  return size_groups(place, error);
+}
+
+static plm_status open_lanes(struct plm_mpi *mpi, struct plm_error *error)
+{
+  const struct plm_rank_place *place = &mpi->base.place;
+  const int rank = (int)place->rank, size = (int)place->group_size;
+  for (int lane = 0; lane < PLM_LANE_COUNT; lane++)
+    PLM_TRY(check(MPI_Comm_dup(mpi->notices, &mpi->all[lane]), "open their lanes", error));
+  PLM_TRY(
+      check(MPI_Comm_split(mpi->notices, rank / size, rank, &mpi->group), "form groups", error));
+  PLM_TRY(check(MPI_Comm_split(mpi->notices, rank % size, rank, &mpi->rail), "form rails", error));
+  MPI_Type_contiguous(PLM_PIECE_UNIT, MPI_BYTE, &mpi->unit);
+  return check(MPI_Type_commit(&mpi->unit), "agree on pieces", error);
 }
 
 static plm_status exchange_names(struct plm_mpi *mpi, struct plm_error *error)
@@ -56,30 +86,23 @@ static plm_status exchange_names(struct plm_mpi *mpi, struct plm_error *error)
     free(names);
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for %u ranks", place->ranks);
   }
-  MPI_Allgather(place->host, PLM_HOST_NAME_SIZE, MPI_BYTE, names, PLM_HOST_NAME_SIZE, MPI_BYTE,
-                mpi->notices);
-  for (uint32_t r = 0; r < place->ranks; r++)
+  const plm_status status = check(MPI_Allgather(place->host, PLM_HOST_NAME_SIZE, MPI_BYTE, names,
+                                                PLM_HOST_NAME_SIZE, MPI_BYTE, mpi->notices),
+                                  "exchange the names of their hosts", error);
+  for (uint32_t r = 0; r < place->ranks && status == PLM_OK; r++)
     memcpy(mpi->peers[r].host, names + (size_t)r * PLM_HOST_NAME_SIZE, PLM_HOST_NAME_SIZE - 1);
   free(names);
-  return PLM_OK;
+  return status;
 }
 
 plm_status plm_mpi_world_open(struct plm_mpi *mpi, struct plm_error *error)
 {
   int provided = 0;
-  MPI_Comm ordered;
   if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS)
     return plm_error_set(error, PLM_FAILURE, "MPI cannot be initialised");
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-  order_ranks(mpi, &ordered);
-  const struct plm_rank_place *place = &mpi->base.place;
-  const int rank = (int)place->rank, size = (int)place->group_size;
-  for (int lane = 0; lane < PLM_LANE_COUNT; lane++) MPI_Comm_dup(ordered, &mpi->all[lane]);
-  MPI_Comm_split(ordered, rank / size, rank, &mpi->group);
-  MPI_Comm_split(ordered, rank % size, rank, &mpi->rail);
-  mpi->notices = ordered;
-  MPI_Type_contiguous(PLM_PIECE_UNIT, MPI_BYTE, &mpi->unit);
-  MPI_Type_commit(&mpi->unit);
+  PLM_TRY(order_ranks(mpi, &mpi->notices, error));
+  PLM_TRY(open_lanes(mpi, error));
   return exchange_names(mpi, error);
 }
 

@@ -98,15 +98,13 @@ static const char *const trait_names[TRAITS] = {
 static struct traits traits_of(const struct plm_ranks *ranks, const struct plm_resolved *resolved)
 {
   struct traits traits = {0};
+  char threads[16];
+  snprintf(threads, sizeof threads, "%u", resolved->threads);
   const char *const texts[TRAITS] = {resolved->build,    resolved->device,   resolved->precision,
-                                     resolved->isa,      resolved->level,    NULL,
+                                     resolved->isa,      resolved->level,    threads,
                                      resolved->products, resolved->processor};
   snprintf(traits.host, sizeof traits.host, "%s", ranks->collective->place.host);
-  for (int i = 0; i < TRAITS; i++)
-    if (texts[i] != NULL)
-      snprintf(traits.of[i], TRAIT_SIZE, "%s", texts[i]);
-    else
-      snprintf(traits.of[i], TRAIT_SIZE, "%u", resolved->threads);
+  for (int i = 0; i < TRAITS; i++) snprintf(traits.of[i], TRAIT_SIZE, "%s", texts[i]);
   return traits;
 }
 

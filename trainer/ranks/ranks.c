@@ -27,10 +27,9 @@ void plm_ranks_agree(struct plm_ranks *ranks)
 void plm_ranks_fail(struct plm_ranks *ranks, struct plm_error *error)
 {
   if (ranks == NULL) return;
-  const int32_t failed = ranks->collective->failed_rank(ranks->collective);
-  const bool others = failed >= 0 && (uint32_t)failed != ranks->rank;
-  if (!ranks->silent && (!others || ranks->rank == 0) && error->what[0] != '\0')
-    plm_error_print("plm-trainer", error);
+  const int32_t speaker = ranks->collective->speaker(ranks->collective);
+  const bool speaks = speaker < 0 || (uint32_t)speaker == ranks->rank;
+  if (!ranks->silent && speaks && error->what[0] != '\0') plm_error_print("plm-trainer", error);
   if (!ranks->agreed) ranks->collective->fail(ranks->collective, error);
   error->what[0] = '\0';
 }
