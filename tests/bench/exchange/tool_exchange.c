@@ -1,0 +1,84 @@
+/* Measures an exchange of gradients between ranks, and the sum of what each rank receives, which
+ * together do what a reduce-scatter does. Started by mpirun (tests/bench/bench_ranks.sh).
+ *
+ *   tool_exchange ROUNDS MEGABYTES...
+ *
+ * For each number of megabytes (of the whole gradient), rank 0 prints it and the milliseconds of
+ * the fastest round, in which the slowest rank counts. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/collective/collective.h"
+#include "common/ops/open.h"
+#include "common/ops/ops.h"
+
+struct bench {
+  struct plm_collective *collective;
+  struct plm_ops *ops;
+  float *from, *to;
+};
+
+static plm_status round_of(struct bench *bench, size_t piece, double *seconds,
+                           struct plm_error *error)
+{
+  const uint32_t ranks = bench->collective->place.ranks;
+  const float *parts[PLM_SUM_PARTS_MAX];
+  int64_t ns = 0;
+  PLM_TRY(plm_collective_vote(bench->collective, 0, &ns, error)); /* all begin together */
+  const uint64_t begin = plm_clock_ns();
+  struct plm_transfer transfer = {
+      .kind = PLM_ALL_TO_ALL, .to = bench->to, .from = bench->from, .bytes = piece * sizeof(float)};
+  bench->collective->start(bench->collective, &transfer);
+  PLM_TRY(bench->collective->wait(bench->collective, &transfer, error));
+  for (uint32_t r = 0; r < ranks; r++) parts[r] = bench->to + r * piece;
+  bench->ops->sum_parts(bench->ops, bench->from, parts, ranks, piece);
+  const uint64_t end = plm_clock_ns();
+  PLM_TRY(plm_collective_vote(bench->collective, (int64_t)(end - begin), &ns, error));
+  *seconds = 1e-9 * (double)ns;
+  return PLM_OK;
+}
+
+static plm_status measure(struct bench *bench, size_t megabytes, int rounds,
+                          struct plm_error *error)
+{
+  const uint32_t ranks = bench->collective->place.ranks;
+  const size_t piece = (megabytes << 20) / sizeof(float) / ranks / 16 * 16, n = piece * ranks;
+  double best = 1e9, seconds = 0;
+  bench->from = malloc(n * sizeof(float));
+  bench->to = malloc(n * sizeof(float));
+  if (bench->from == NULL || bench->to == NULL)
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory for %zu MB", megabytes);
+  for (size_t i = 0; i < n; i++) bench->from[i] = bench->to[i] = (float)(i % 1000);
+  for (int round = 0; round < rounds + 1; round++) { /* the first one only warms up */
+    PLM_TRY(round_of(bench, piece, &seconds, error));
+    if (round > 0 && seconds < best) best = seconds;
+  }
+  if (bench->collective->place.rank == 0) printf("%zu %.3f\n", megabytes, 1e3 * best);
+  free(bench->from);
+  free(bench->to);
+  return PLM_OK;
+}
+
+int main(int argc, char **argv)
+{
+  struct bench bench = {0};
+  struct plm_error error = {0};
+  plm_log_init("tool_exchange", PLM_LOG_WARNING);
+  if (argc < 3) {
+    fprintf(stderr, "usage: tool_exchange ROUNDS MEGABYTES...\n");
+    return 2;
+  }
+  plm_status status = plm_collective_open(&bench.collective, &error);
+  if (status == PLM_OK) status = plm_ops_cpu_open(PLM_PRECISION_FP32, 1, NULL, &bench.ops, &error);
+  for (int i = 2; i < argc && status == PLM_OK; i++)
+    status = measure(&bench, strtoul(argv[i], NULL, 10), atoi(argv[1]), &error);
+  if (status != PLM_OK) {
+    plm_error_print("tool_exchange", &error);
+    if (bench.collective != NULL) bench.collective->fail(bench.collective, &error);
+  }
+  if (bench.ops != NULL) bench.ops->close(bench.ops);
+  if (bench.collective != NULL) bench.collective->close(bench.collective);
+  return plm_status_exit_code(status);
+}
