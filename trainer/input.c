@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "common/base/clock.h"
 #include "common/base/thread.h"
 
 enum { POLL_MS = 50 };
@@ -246,13 +247,7 @@ void plm_input_close(struct plm_input *input)
 
 static void wait_a_little(struct plm_input *input)
 {
-  struct timespec until;
-  clock_gettime(CLOCK_MONOTONIC, &until);
-  until.tv_nsec += POLL_MS * 1000000L;
-  if (until.tv_nsec >= 1000000000L) {
-    until.tv_nsec -= 1000000000L;
-    until.tv_sec++;
-  }
+  const struct timespec until = plm_clock_after_ms(POLL_MS);
   pthread_cond_timedwait(&input->changed, &input->mutex, &until);
 }
 

@@ -17,6 +17,14 @@ static inline int64_t plm_clock_ms(void) /* monotonic */
   return (int64_t)(plm_clock_ns() / 1000000u);
 }
 
+/* The time in ms milliseconds, for pthread_cond_timedwait with the monotonic clock. */
+static inline struct timespec plm_clock_after_ms(int64_t ms)
+{
+  const uint64_t then = plm_clock_ns() + (uint64_t)ms * 1000000u;
+  return (struct timespec){.tv_sec = (time_t)(then / 1000000000u),
+                           .tv_nsec = (long)(then % 1000000000u)};
+}
+
 static inline double plm_clock_wall_s(void) /* seconds since 1970 */
 {
   struct timespec now;

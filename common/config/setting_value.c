@@ -262,6 +262,21 @@ static bool store_pattern(const struct plm_value *value, uint8_t *target, size_t
   return true;
 }
 
+/* Copies the texts of a list into target, which has `size` entries. */
+static bool store_texts(const struct plm_value *value, char **target, size_t size,
+                        char message[MESSAGE_SIZE])
+{
+  for (size_t i = 0; i < size; i++) {
+    free(target[i]);
+    target[i] = i < value->count ? strdup(value->items[i].text) : NULL;
+    if (i < value->count && target[i] == NULL) {
+      snprintf(message, MESSAGE_SIZE, PLM_SETTING_NO_MEMORY);
+      return false;
+    }
+  }
+  return true;
+}
+
 static bool store_splits(const struct plm_setting *setting, const struct plm_value *value,
                          char **target, size_t *culprit, char message[MESSAGE_SIZE])
 {
@@ -276,15 +291,7 @@ static bool store_splits(const struct plm_setting *setting, const struct plm_val
     }
     seen[split] = true;
   }
-  for (size_t i = 0; i < PLM_MAX_SPLITS; i++) {
-    free(target[i]);
-    target[i] = i < value->count ? strdup(value->items[i].text) : NULL;
-    if (i < value->count && target[i] == NULL) {
-      snprintf(message, MESSAGE_SIZE, PLM_SETTING_NO_MEMORY);
-      return false;
-    }
-  }
-  return true;
+  return store_texts(value, target, PLM_MAX_SPLITS, message);
 }
 
 bool plm_config_host(const char *entry, char name[PLM_HOST_SIZE], uint32_t *slots)
@@ -322,15 +329,7 @@ static bool store_hosts(const struct plm_value *value, char **target, size_t *cu
       return false;
     }
   }
-  for (size_t i = 0; i < PLM_MAX_HOSTS; i++) {
-    free(target[i]);
-    target[i] = i < value->count ? strdup(value->items[i].text) : NULL;
-    if (i < value->count && target[i] == NULL) {
-      snprintf(message, MESSAGE_SIZE, PLM_SETTING_NO_MEMORY);
-      return false;
-    }
-  }
-  return true;
+  return store_texts(value, target, PLM_MAX_HOSTS, message);
 }
 
 static bool store_list(const struct plm_setting *setting, const struct plm_value *value,

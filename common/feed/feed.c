@@ -184,7 +184,6 @@ static void say_waiting(const struct plm_feed *feed, int64_t waited_ms)
 static plm_status wait_slice(struct plm_feed *feed, struct waiting *waiting,
                              const volatile int *stop, struct plm_error *error)
 {
-  struct timespec until;
   const int64_t now = plm_clock_ms();
   if (stop != NULL && __atomic_load_n(stop, __ATOMIC_RELAXED) != 0)
     return plm_error_set(error, PLM_INTERRUPTED, "interrupted");
@@ -205,12 +204,7 @@ static plm_status wait_slice(struct plm_feed *feed, struct waiting *waiting,
     waiting->said_ms = now;
     say_waiting(feed, waited);
   }
-  clock_gettime(CLOCK_MONOTONIC, &until);
-  until.tv_nsec += WAIT_SLICE_MS * 1000000L;
-  if (until.tv_nsec >= 1000000000L) {
-    until.tv_nsec -= 1000000000L;
-    until.tv_sec++;
-  }
+  const struct timespec until = plm_clock_after_ms(WAIT_SLICE_MS);
   pthread_cond_timedwait(&feed->changed, &feed->mutex, &until);
   return PLM_OK;
 }

@@ -126,13 +126,7 @@ static struct plm_transfer *take_queue(struct plm_mpi *mpi, bool *closing)
 {
   pthread_mutex_lock(&mpi->mutex);
   if (mpi->queue == NULL && mpi->active == NULL && mpi->stage != PLM_MPI_CLOSING) {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += IDLE_MS * 1000000L;
-    if (until.tv_nsec >= 1000000000L) {
-      until.tv_nsec -= 1000000000L;
-      until.tv_sec++;
-    }
+    const struct timespec until = plm_clock_after_ms(IDLE_MS);
     pthread_cond_timedwait(&mpi->changed, &mpi->mutex, &until);
   }
   struct plm_transfer *queue = mpi->queue;
