@@ -235,6 +235,11 @@ void plm_publisher_submit(struct plm_publisher *publisher)
   set_owner(publisher, OWNER_WRITER);
 }
 
+void plm_publisher_cancel(struct plm_publisher *publisher)
+{
+  set_owner(publisher, OWNER_NOBODY);
+}
+
 void plm_publisher_fail(struct plm_publisher *publisher, const struct plm_error *error)
 {
   pthread_mutex_lock(&publisher->mutex);

