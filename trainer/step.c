@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "common/base/clock.h"
 #include "trainer/share_sums.h"
 
 /* SLOTS: inputs on the device, one of the running step and one of the next. */
@@ -28,6 +29,7 @@ struct plm_step {
   struct plm_update *host;   /* copied to update and back */
   struct plm_share_sums *sums;
   struct plm_exchange *exchange; /* NULL: no other process takes part */
+  struct plm_exchange_work work; /* of the last step, if there are ranks */
   struct plm_array *gradients;   /* of each parameter */
   size_t parameters;
   double *squares; /* device: squared norm of each parameter's gradient */
@@ -240,12 +242,17 @@ static plm_status run_micro(struct plm_step *step, const struct plm_step_input *
              error);
 }
 
-/* The update if there are other ranks. */
-static plm_status update_together(struct plm_step *step, struct plm_error *error)
+/* The update if there are other ranks. begun_ns: when this rank began to compute. */
+static plm_status update_together(struct plm_step *step, uint64_t begun_ns, struct plm_error *error)
 {
+  struct plm_exchange_work *work = &step->work;
+  PLM_TRY(step->ops->synchronize(step->ops, error));
+  *work = (struct plm_exchange_work){.flops = step->flops,
+                                     .compute_s = 1e-9 * (double)(plm_clock_ns() - begun_ns)};
   PLM_TRY(plm_exchange_gradients(step->exchange, error));
   PLM_TRY(plm_exchange_sums(step->exchange, plm_share_sums_losses(step->sums), &step->update->sums,
-                            &step->flops, error));
+                            work, error));
+  step->flops = work->flops;
   PLM_TRY(run(step, 0, 0, error));
   PLM_TRY(plm_exchange_weights(step->exchange, error));
   plm_model_weights_changed(step->parts.model);
@@ -255,6 +262,7 @@ static plm_status update_together(struct plm_step *step, struct plm_error *error
 plm_status plm_step_launch(struct plm_step *step, const struct plm_step_input *input,
                            plm_step_go_on *go_on, void *context, struct plm_error *error)
 {
+  const uint64_t begun_ns = plm_clock_ns();
   begin(step, input);
   uint32_t share = 0;
   for (uint32_t i = 0; i < input->micro_count; i++) {
@@ -264,7 +272,7 @@ plm_status plm_step_launch(struct plm_step *step, const struct plm_step_input *i
   }
   while (share < step->shape.shares) plm_share_sums_add(step->sums, share++);
   step->ops->compute_follows(step->ops); /* copies of the weights to a snapshot may be running */
-  return step->exchange == NULL ? run(step, 0, 0, error) : update_together(step, error);
+  return step->exchange == NULL ? run(step, 0, 0, error) : update_together(step, begun_ns, error);
 }
 
 plm_status plm_step_finish(struct plm_step *step, const struct plm_step_input *input,
@@ -272,7 +280,10 @@ plm_status plm_step_finish(struct plm_step *step, const struct plm_step_input *i
 {
   const struct plm_config_trainer *trainer = step->parts.trainer;
   *result = (struct plm_step_result){
-      .totals = input->totals, .window = input->window, .flops = step->flops};
+      .totals = input->totals,
+      .window = input->window,
+      .flops = step->flops,
+      .slowest_rank = step->exchange == NULL ? -1 : (int64_t)step->work.slowest_rank};
   step->ops->download(step->ops, step->host, step->update, sizeof *step->host);
   PLM_TRY(step->ops->synchronize(step->ops, error));
   const struct plm_update update = *step->host;

@@ -44,7 +44,8 @@ struct plm_step_result {
   struct plm_step_totals totals; /* of all ranks, like everything here */
   double flops;                  /* model FLOPs, forward and backward */
   uint32_t window;
-  bool skipped; /* weights, moments, Adam's t and the average are unchanged */
+  int64_t slowest_rank; /* that computed longest; -1 if no other process takes part */
+  bool skipped;         /* weights, moments, Adam's t and the average are unchanged */
 };
 
 struct plm_step;

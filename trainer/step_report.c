@@ -123,6 +123,8 @@ static cJSON *build(const struct plm_step_line *line)
                      line->product_flops > 0 ? result->flops / line->step_s / line->product_flops
                                              : NAN);
   plm_metrics_number(json, "memory_bytes", memory_bytes());
+  if (result->slowest_rank >= 0)
+    plm_metrics_integer(json, "slowest_rank", (uint64_t)result->slowest_rank);
   plm_metrics_number(json, "time", plm_clock_wall_s());
   return json;
 }

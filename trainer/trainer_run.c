@@ -122,7 +122,7 @@ static plm_status report_step(struct plm_trainer *trainer, const struct plm_step
       .step_s = step_s,
       .data_wait_s = data_wait_s,
       .checkpoint_s = trainer->checkpoint_s,
-      .product_flops = state->resolved.product_flops,
+      .product_flops = state->resolved.product_flops * state->resolved.ranks,
   };
   trainer->checkpoint_s = 0;
   PLM_TRY(plm_lock_watch(trainer->lock, error));

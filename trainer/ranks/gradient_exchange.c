@@ -9,6 +9,8 @@
 
 #include "trainer/ranks/buckets.h"
 
+enum { WORK_NUMBERS = 2 }; /* FLOPs and seconds */
+
 struct plm_exchange {
   struct plm_ranks *ranks;
   struct plm_ops *ops;
@@ -43,7 +45,7 @@ static size_t buffer_elements(const struct plm_buckets *buckets, uint32_t ranks)
 /* Numbers that each rank contributes to plm_exchange_sums. */
 static size_t number_count(const struct plm_exchange *exchange)
 {
-  return exchange->local_shares + exchange->parameters + 1;
+  return exchange->local_shares + exchange->parameters + WORK_NUMBERS;
 }
 
 static plm_status take(struct plm_exchange *exchange, struct plm_error *error)
@@ -292,8 +294,21 @@ static double sum_squares(const struct plm_exchange *exchange)
   return total;
 }
 
+static void add_work(const struct plm_exchange *exchange, struct plm_exchange_work *work)
+{
+  *work = (struct plm_exchange_work){0};
+  for (uint32_t r = 0; r < exchange->ranks->ranks; r++) {
+    const double *of_rank = &exchange->all[(r + 1) * number_count(exchange) - WORK_NUMBERS];
+    work->flops += of_rank[0];
+    if (of_rank[1] <= work->compute_s) continue;
+    work->compute_s = of_rank[1];
+    work->slowest_rank = r;
+  }
+}
+
 plm_status plm_exchange_sums(struct plm_exchange *exchange, const double *losses,
-                             struct plm_update_sums *sums, double *flops, struct plm_error *error)
+                             struct plm_update_sums *sums, struct plm_exchange_work *work,
+                             struct plm_error *error)
 {
   struct plm_ops *ops = exchange->ops;
   const size_t numbers = number_count(exchange), shares = exchange->local_shares;
@@ -302,14 +317,13 @@ plm_status plm_exchange_sums(struct plm_exchange *exchange, const double *losses
   ops->download(ops, exchange->mine + shares, exchange->squares,
                 exchange->parameters * sizeof(double));
   PLM_TRY(ops->synchronize(ops, error));
-  exchange->mine[numbers - 1] = *flops;
+  exchange->mine[numbers - 2] = work->flops;
+  exchange->mine[numbers - 1] = work->compute_s;
   PLM_TRY(plm_collective_gather(exchange->ranks->collective, PLM_LANE_STEP, exchange->all,
                                 exchange->mine, numbers * sizeof(double), error));
   const struct plm_update_sums total = {.loss = sum_losses(exchange),
                                         .squares = sum_squares(exchange)};
-  *flops = 0;
-  for (uint32_t r = 0; r < exchange->ranks->ranks; r++)
-    *flops += exchange->all[r * numbers + numbers - 1];
+  add_work(exchange, work);
   ops->upload(ops, sums, &total, sizeof total);
   return PLM_OK;
 }

@@ -34,11 +34,19 @@ plm_status plm_exchange_count(const struct plm_parameter *table, size_t count,
  * over all shares of the step; the others are undefined. */
 plm_status plm_exchange_gradients(struct plm_exchange *exchange, struct plm_error *error);
 
+/* What the ranks tell each other about a step. */
+struct plm_exchange_work {
+  double flops;          /* in: of this rank; out: of all */
+  double compute_s;      /* in: how long this rank computed; out: the slowest one */
+  uint32_t slowest_rank; /* out */
+};
+
 /* Adds up what is the same on all ranks afterwards. losses (device, local_shares): of this rank's
  * shares. sums (device) receives the step's loss, added in the order of the shares, and the squared
- * norm of the gradient, added in the order of the parameters. *flops: this rank's, then all. */
+ * norm of the gradient, added in the order of the parameters. */
 plm_status plm_exchange_sums(struct plm_exchange *exchange, const double *losses,
-                             struct plm_update_sums *sums, double *flops, struct plm_error *error);
+                             struct plm_update_sums *sums, struct plm_exchange_work *work,
+                             struct plm_error *error);
 
 /* Sends each owner's parameters to all ranks. */
 plm_status plm_exchange_weights(struct plm_exchange *exchange, struct plm_error *error);
