@@ -106,6 +106,7 @@ static struct plm_mpi *new_engine(void)
                .close = close_engine},
       .timeout_s = DEFAULT_TIMEOUT_S,
       .phase = "starting",
+      .patient = true, /* rank 0 may verify a large checkpoint */
       .speaker = -1,
   };
   mpi->queue_end = &mpi->queue;
