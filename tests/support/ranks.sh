@@ -5,7 +5,7 @@ if [ ! -e "${PLM_BUILD:?}/lib/libplm_mpi.so" ] || ! command -v mpirun >/dev/null
   exit 77
 fi
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-export TMPDIR=$PLM_TMP # for Open MPI's own files
+export TMPDIR=$PLM_TMP OMPI_MCA_btl_vader_backing_directory=$PLM_TMP # for Open MPI's own files
 
 # start_ranks R RUN [ARG...]: starts a gang in the background; the pid of mpirun (of the trainer, if R is 1)
 # is in $trainer_pid
