@@ -72,6 +72,10 @@ struct plm_collective {
    * been silent, or has kept the others waiting, for longer than the timeout. */
   plm_status (*wait)(struct plm_collective *collective, struct plm_transfer *transfer,
                      struct plm_error *error);
+  /* Another engine has begun a transfer of the lane of steps, or ended one. It counts here too: if
+   * it does not end in time, this exchange fails. Any thread may call them. */
+  void (*began_elsewhere)(struct plm_collective *collective);
+  void (*ended_elsewhere)(struct plm_collective *collective);
   /* What this rank does, for the others' messages. patient: the others wait without a limit, for
    * example while this rank writes a checkpoint. phase is kept by reference. */
   void (*note)(struct plm_collective *collective, const char *phase, uint64_t step, bool patient);

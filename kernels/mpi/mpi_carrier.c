@@ -105,7 +105,7 @@ static void finish(struct plm_mpi *mpi, struct plm_transfer *transfer)
 
 static void test_active(struct plm_mpi *mpi)
 {
-  uint64_t oldest = 0;
+  bool waiting = false;
   for (struct plm_transfer **link = &mpi->active; *link != NULL;) {
     struct plm_transfer *transfer = *link;
     if (ended(mpi, transfer)) {
@@ -113,11 +113,12 @@ static void test_active(struct plm_mpi *mpi)
       finish(mpi, transfer);
       continue;
     }
-    if (transfer->lane == PLM_LANE_STEP) oldest = 1;
+    if (transfer->lane == PLM_LANE_STEP) waiting = true;
     link = &transfer->next;
   }
   pthread_mutex_lock(&mpi->mutex);
-  if (oldest != 0 && mpi->waiting_since_ns == 0) mpi->waiting_since_ns = plm_clock_ns();
+  if (mpi->elsewhere > 0) waiting = true;
+  if (waiting && mpi->waiting_since_ns == 0) mpi->waiting_since_ns = plm_clock_ns();
   pthread_mutex_unlock(&mpi->mutex);
 }
 

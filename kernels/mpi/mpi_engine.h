@@ -52,7 +52,8 @@ struct plm_mpi {
   enum plm_mpi_stage stage;
   double timeout_s;
   struct plm_transfer *queue, **queue_end; /* started, but not yet known to MPI */
-  uint64_t started;                        /* on the lane of steps */
+  uint64_t started;                        /* on the lane of steps, elsewhere too */
+  uint64_t elsewhere;                      /* unfinished transfers of other engines */
   uint64_t waiting_since_ns; /* that some transfer there is unfinished; 0 if none is */
   const char *phase;
   uint64_t step;

@@ -41,6 +41,25 @@ static plm_status wait(struct plm_collective *collective, struct plm_transfer *t
   return status;
 }
 
+static void began_elsewhere(struct plm_collective *collective)
+{
+  struct plm_mpi *mpi = mpi_of(collective);
+  pthread_mutex_lock(&mpi->mutex);
+  mpi->started++;
+  mpi->elsewhere++;
+  pthread_mutex_unlock(&mpi->mutex);
+}
+
+static void ended_elsewhere(struct plm_collective *collective)
+{
+  struct plm_mpi *mpi = mpi_of(collective);
+  pthread_mutex_lock(&mpi->mutex);
+  PLM_ASSERT(mpi->elsewhere > 0);
+  mpi->elsewhere--;
+  mpi->waiting_since_ns = 0; /* something happened; the carrier looks whether anything is left */
+  pthread_mutex_unlock(&mpi->mutex);
+}
+
 static void note(struct plm_collective *collective, const char *phase, uint64_t step, bool patient)
 {
   struct plm_mpi *mpi = mpi_of(collective);
@@ -99,6 +118,8 @@ static struct plm_mpi *new_engine(void)
       .base = {.name = "mpi",
                .start = start,
                .wait = wait,
+               .began_elsewhere = began_elsewhere,
+               .ended_elsewhere = ended_elsewhere,
                .note = note,
                .set_timeout = set_timeout,
                .fail = fail,

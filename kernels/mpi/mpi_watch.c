@@ -128,6 +128,7 @@ static double seconds_between(uint64_t from_ns, uint64_t to_ns)
   return to_ns > from_ns ? 1e-9 * (double)(to_ns - from_ns) : 0;
 }
 
+/* Who says what happened if this rank is silent or late. */
 static uint32_t lowest_but(uint32_t rank)
 {
   return rank == 0 ? 1 : 0;
@@ -180,7 +181,9 @@ static void find_late(struct plm_mpi *mpi, uint64_t now_ns)
                   peer->newest.phase);
   plm_error_hint(&error, "trainer.rank_timeout_s is %g; the run resumes from its newest checkpoint",
                  timeout);
-  plm_mpi_set_failing(mpi, lowest_but(late), &error);
+  /* If no rank is behind, all of them find that out, and rank 0 says it. */
+  const bool none = late == mpi->base.place.rank;
+  plm_mpi_set_failing(mpi, none ? 0 : lowest_but(late), &error);
 }
 
 void plm_mpi_watch(struct plm_mpi *mpi, uint64_t now_ns)
