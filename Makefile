@@ -63,7 +63,7 @@ endif
 endif
 
 # The programs and libplm_cuda.so must be compiled with the same headers: both carry their digest.
-INTERFACE_HEADERS := $(sort $(wildcard common/ops/*.h)) common/base/status.h kernels/backend_library.h
+INTERFACE_HEADERS := $(sort $(wildcard common/ops/*.h common/collective/*.h)) common/base/status.h kernels/backend_library.h
 INTERFACE := $(shell cat $(INTERFACE_HEADERS) | sha256sum | cut -c1-16)
 INTERFACE_FLAG := -DPLM_BACKEND_INTERFACE='"$(INTERFACE)"'
 
@@ -85,7 +85,8 @@ ISA_SRC := $(shell find kernels/cpu/isa -name '*.c' 2>/dev/null | LC_ALL=C sort)
 CUDA_SRC := $(shell find kernels/cuda -name '*.cu' | LC_ALL=C sort)
 # The CUDA library and the driver, which the emulation replaces (tests/emulation/*_plain.cc).
 DEVICE_ONLY := kernels/cuda/products_cublaslt.cu kernels/cuda/sm90/tile_maps.cu
-EMULATION_SRC := $(shell find tests/emulation -name '*.cc' | LC_ALL=C sort)
+EMULATION_SRC := $(sort $(wildcard tests/emulation/*.cc))
+NCCL_EMULATION_SRC := $(sort $(wildcard tests/emulation/nccl/*.cc))
 STAGES := packer trainer evaluator stages
 STAGE_SRC := $(filter-out %_main.c,$(call find_c,$(STAGES)))
 TEST_FILTER_SRC := tests/support/filter_tests.c
@@ -202,6 +203,8 @@ $(BUILD)/obj/library/%.o: %.c $(COMPILED_BY)
 	$(call say,CC,$< [library])
 	$(Q)$(CCACHE) $(CC) $(OPTIMISE) $(ALL_CFLAGS) -fPIC -fvisibility=hidden -MMD -MP -c $< -o $@
 LIBRARY_OBJ := $(BUILD)/obj/library/common/base/status.o
+# What the CUDA backend needs besides, to exchange bytes with other ranks.
+DEVICE_LIBRARY_OBJ := $(LIBRARY_OBJ) $(patsubst %,$(BUILD)/obj/library/common/%.o,base/thread collective/collective)
 # The engine that moves bytes between ranks. Only this library is linked with MPI.
 MPI_OBJ := $(patsubst %.c,$(BUILD)/obj/library/%.o,$(wildcard kernels/mpi/*.c) common/base/thread.c)
 $(BUILD)/obj/library/kernels/mpi/%.o: ALL_CFLAGS += $(patsubst -I%,-isystem %,$(MPI_FLAGS))
@@ -211,7 +214,15 @@ $(MPI_LIBRARY): $(MPI_OBJ) $(LIBRARY_OBJ)
 	$(Q)$(CC) -shared -o $@ $^ -Wl,-z,defs $(ALL_LDFLAGS) $(MPI_LIBS)
 # The emulated backend, in the form that programs load (PLM_CUDA_LIBRARY).
 EMULATED_LIBRARY := $(BUILD)/tests/lib/libplm_cuda_emulated.so
-$(EMULATED_LIBRARY): $(EMULATED_OBJ) $(LIBRARY_OBJ)
+$(EMULATED_LIBRARY): $(EMULATED_OBJ) $(DEVICE_LIBRARY_OBJ)
+	$(call say,LD,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CXX) -shared -o $@ $^ $(if $(SAN),,-Wl,-z,defs) $(ALL_LDFLAGS)
+# An emulated NCCL, in the form that the emulated backend loads (PLM_NCCL_LIBRARY).
+EMULATED_NCCL := $(BUILD)/tests/lib/libnccl_emulated.so
+NCCL_EMULATED_OBJ := $(NCCL_EMULATION_SRC:%=$(BUILD)/obj/emulated/%.o)
+$(NCCL_EMULATED_OBJ): ALL_CXXFLAGS += -fvisibility=default
+$(EMULATED_NCCL): $(NCCL_EMULATED_OBJ)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CXX) -shared -o $@ $^ $(if $(SAN),,-Wl,-z,defs) $(ALL_LDFLAGS)
@@ -299,7 +310,7 @@ $(BUILD)/obj/cuda/%.cu.o: %.cu $(BUILD)/obj/cuda/flags | $(BUILD)/obj/cuda/said
 	@mkdir -p $(@D)
 	$(call say,NVCC,$<)
 	$(Q)$(CCACHE) $(NVCC) $(NVCC_FLAGS) $(CUDA_GENCODE) -MMD -MP -c $< -o $@
-$(CUDA_LIBRARY): $(CUDA_OBJ) $(LIBRARY_OBJ)
+$(CUDA_LIBRARY): $(CUDA_OBJ) $(DEVICE_LIBRARY_OBJ)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(NVCC) -shared -o $@ $^ -lcublasLt -lcublas -Xlinker -z,defs -Xlinker --as-needed \
@@ -348,7 +359,7 @@ venv: ## create the Python environment of the tests (build/venv)
 .PHONY: test tests
 # Tests do not need libplm_cuda.so: without a GPU they load the emulated backend instead. `make check`
 # compiles it, and `make gpu-check` runs it.
-tests: $(PROGRAMS) $(EMULATED_LIBRARY) $(if $(filter-out 0,$(MPI)),$(MPI_LIBRARY)) $(if $(SAN),,$(FAULTS_LIBRARY)) $(STOP_LIBRARY) $(TEST_BIN) $(FUZZ_BIN) $(TOOL_BIN) $(BENCH_BIN) $(GPU_BIN) ## build all test programs
+tests: $(PROGRAMS) $(EMULATED_LIBRARY) $(EMULATED_NCCL) $(if $(filter-out 0,$(MPI)),$(MPI_LIBRARY)) $(if $(SAN),,$(FAULTS_LIBRARY)) $(STOP_LIBRARY) $(TEST_BIN) $(FUZZ_BIN) $(TOOL_BIN) $(BENCH_BIN) $(GPU_BIN) ## build all test programs
 # PYTHON=0 leaves out PyTorch; the tests that need it are reported as skipped.
 PYTHON ?= 1
 # A Slurm cluster on this machine. Its daemons run only in the test.

@@ -95,12 +95,27 @@ static size_t act_bytes(const struct plm_ops_request *request)
   return request->precision == PLM_PRECISION_FP32 ? 4 : 2;
 }
 
+static plm_status device_of_rank(const struct plm_backend_library *library, int *ordinal,
+                                 struct plm_error *error)
+{
+  const int devices = library->count_devices();
+  if (devices == 1) *ordinal = 0;
+  if (devices <= 1 || *ordinal < devices) return PLM_OK;
+  plm_error_set(error, PLM_CONFIG, "rank %d of this host has no GPU, because there are only %d",
+                *ordinal, devices);
+  plm_error_hint(error, "start at most one rank for each GPU, or make only one GPU visible "
+                        "(CUDA_VISIBLE_DEVICES), which all ranks then share");
+  return PLM_CONFIG;
+}
+
 static plm_status open_cuda(const struct plm_ops_request *request, struct plm_ops **ops,
                             struct plm_error *error)
 {
   const struct plm_backend_library *library = NULL;
   PLM_TRY(find_library(&library, error));
-  return library->open(act_bytes(request), request->ordinal, ops, error);
+  int ordinal = request->ordinal;
+  if (request->of_rank) PLM_TRY(device_of_rank(library, &ordinal, error));
+  return library->open(act_bytes(request), ordinal, ops, error);
 }
 
 /* ---- choosing ------------------------------------------------------------------------------ */

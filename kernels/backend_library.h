@@ -19,6 +19,8 @@ struct plm_backend_library {
    * CUDA_VISIBLE_DEVICES changes it. PLM_NOT_FOUND: there is no such device. PLM_UNSUPPORTED: the
    * device or its driver is too old. */
   plm_status (*open)(size_t act_bytes, int ordinal, struct plm_ops **ops, struct plm_error *error);
+  /* How many devices this process sees. */
+  int (*count_devices)(void);
   /* Opens operators to plan with, without a device. Only name, act_bytes, threads, muon_scratch,
    * memory_size (which reports 0) and close may be used. */
   plm_status (*plan)(size_t act_bytes, struct plm_ops **ops, struct plm_error *error);

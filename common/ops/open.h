@@ -22,6 +22,8 @@ struct plm_ops_request {
   uint32_t threads;             /* of the CPU backend; 0 for all */
   const char *isa;              /* of the CPU backend; NULL for the best */
   int ordinal;                  /* CUDA's number of the device */
+  bool of_rank; /* ordinal is the number of a rank on its host; if only one device is visible, all
+                 * ranks take that one */
 };
 
 /* Opens the backend that is asked for; the caller closes *ops with (*ops)->close.
@@ -29,7 +31,7 @@ struct plm_ops_request {
  * auto  CUDA if it can be used, else the CPU. If a device exists but cannot be used, a warning says
  *       why; if there is none, nothing is said.
  * cuda  PLM_CONFIG if there is no library, the library is from another build, there is no device,
- *       or the device or its driver is too old.
+ *       the device or its driver is too old, or there are fewer devices than ranks, but several.
  *
  * Other errors are those of plm_ops_cpu_open, and PLM_NO_MEMORY. */
 plm_status plm_ops_open(const struct plm_ops_request *request, struct plm_ops **ops,

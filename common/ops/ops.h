@@ -35,6 +35,8 @@ typedef void act;      /* activations: float if ops->act_bytes is 4, bf16 if it 
 typedef uint16_t bf16; /* bit pattern */
 
 struct plm_ops;
+struct plm_collective;
+struct plm_transport; /* common/collective/transport.h */
 struct plm_recording; /* defined by the backend */
 
 /* One attention mask on one level (doc/model.md#attention-masks). Each query sees one interval
@@ -430,6 +432,13 @@ struct plm_ops {
    * if the text is for another library, card or precision, and PLM_FORMAT if it is malformed.
    * Algorithms read before the error remain in use. */
   plm_status (*import_algorithms)(struct plm_ops *ops, const char *text, struct plm_error *error);
+
+  /* ---- several ranks ---- */
+  /* Opens NCCL as the transport between ranks; all ranks call it, and the caller closes it. Any
+   * error of opening is the same on all ranks. PLM_CONFIG: NCCL is missing, too old, not the same
+   * on all ranks, or two ranks use the same device. NULL if operators' memory is the host's. */
+  plm_status (*open_nccl)(struct plm_ops *ops, struct plm_collective *collective,
+                          struct plm_transport **transport, struct plm_error *error);
 };
 
 /* Opens the CPU backend (kernels/cpu). PLM_PRECISION_AUTO selects bf16 if both the processor and

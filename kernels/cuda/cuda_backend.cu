@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kernels/cuda/attention.cuh"
+#include "kernels/cuda/nccl_transport.cuh"
 #include "kernels/cuda/product_algorithms.cuh"
 #include "kernels/cuda/relu2_products.cuh"
 
@@ -162,6 +163,7 @@ plm_status open_backend(struct plm_cuda *cuda, struct plm_error *error)
   plm_cuda_muon_register(cuda);
   plm_cuda_algorithms_register(cuda);
   plm_cuda_targets_register(cuda);
+  plm_cuda_nccl_register(cuda);
   PLM_TRY(find_device(cuda, error));
   PLM_TRY(plm_cuda_streams_open(cuda, error));
   PLM_TRY(plm_cuda_products_open(cuda, error));

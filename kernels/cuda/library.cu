@@ -17,6 +17,15 @@ static plm_status open_library(size_t act_bytes, int ordinal, struct plm_ops **o
                            error);
 }
 
+/* 0 also if there is no driver; opening a device then says what is wrong. */
+static int count_devices()
+{
+  int count = 0;
+  if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
+  cudaGetLastError();
+  return 0;
+}
+
 static void unknown_size(struct plm_ops *, uint64_t *free_bytes, uint64_t *total_bytes)
 {
   *free_bytes = *total_bytes = 0;
@@ -51,6 +60,7 @@ const struct plm_backend_library *plm_backend_entry(void)
       PLM_BACKEND_INTERFACE,
       (uint64_t)PLM_CUDA_SCRATCH_BYTES + PLM_CUDA_PRODUCTS_BYTES,
       open_library,
+      count_devices,
       open_bare,
   };
   return &library;

@@ -27,6 +27,8 @@ std::map<const void *, size_t> shared_limits; /* what kernels were allowed */
 cudaError_t last_error = cudaSuccess;
 uint64_t draws;
 int copies_under_way; /* from or to pinned memory */
+uint64_t works_sent;  /* to all streams */
+int current_device;
 
 /* A bit of splitmix64 of the order and the number of the draw. */
 bool drawn()
@@ -140,6 +142,7 @@ void Stream::add(const Work &work)
 {
   add(work, order_seed() > 1 && !pinned.empty() && drawn());
   computed = sent;
+  if (capture == nullptr) works_sent++;
 }
 
 void Stream::add(const Work &work, bool late)
@@ -150,8 +153,34 @@ void Stream::add(const Work &work, bool late)
   if (!late) finish(sent);
 }
 
+void Stream::exchange(size_t bytes, const Work &early, const Work &late)
+{
+  const auto reaching = [](const Work &work) {
+    return [=] {
+      const Reach reach;
+      work();
+    };
+  };
+  forbid_captured("a call of NCCL");
+  /* A call returns at once, so it cannot do what comes after an unfinished transfer. */
+  add(reaching(early), !idle() || (order_seed() > 1 && drawn()));
+  add(reaching(late), true);
+  exchanges.push_back({sent, works_sent, bytes});
+}
+
+void Stream::trace_exchanges(uint64_t count)
+{
+  while (!exchanges.empty() && exchanges.front().item <= count) {
+    const Exchange &first = exchanges.front();
+    trace("exchange %zu under %llu", first.bytes,
+          (unsigned long long)(works_sent - first.works_before));
+    exchanges.pop_front();
+  }
+}
+
 void Stream::follow(Stream *other, uint64_t count)
 {
+  other->trace_exchanges(count);
   items.push_back({nullptr, other, count});
   sent++;
   followed[other] = std::max(followed[other], count);
@@ -204,19 +233,28 @@ cudaError_t cudaPeekAtLastError()
 
 const char *cudaGetErrorString(cudaError_t code)
 {
-  static const char *const texts[] = {"no error", "invalid argument", "out of memory"};
+  static const char *const texts[] = {"no error", "invalid argument", "out of memory",
+                                      "insufficient driver", "not ready"};
   return texts[code];
 }
 
 cudaError_t cudaGetDeviceCount(int *count)
 {
-  *count = 1;
+  const char *said = getenv("PLM_EMULATED_DEVICES");
+  *count = said != nullptr ? atoi(said) : 1;
   return cudaSuccess;
+}
+
+static bool is_device(int device)
+{
+  int count;
+  cudaGetDeviceCount(&count);
+  return device >= 0 && device < count;
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device)
 {
-  if (device != 0) return result(cudaErrorInvalidValue);
+  if (!is_device(device)) return result(cudaErrorInvalidValue);
   *properties = {};
   strcpy(properties->name, "emulation");
   properties->major = device_capability() / 10;
@@ -227,7 +265,9 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device)
 
 cudaError_t cudaSetDevice(int device)
 {
-  return result(device == 0 ? cudaSuccess : cudaErrorInvalidValue);
+  if (!is_device(device)) return result(cudaErrorInvalidValue);
+  current_device = device;
+  return cudaSuccess;
 }
 
 cudaError_t cudaDeviceReset()
@@ -237,7 +277,13 @@ cudaError_t cudaDeviceReset()
 
 cudaError_t cudaGetDevice(int *device)
 {
-  *device = 0;
+  *device = current_device;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char *text, int size, int device)
+{
+  snprintf(text, (size_t)size, "emulated:%d", device);
   return cudaSuccess;
 }
 
@@ -384,6 +430,18 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned)
 cudaError_t cudaEventDestroy(cudaEvent_t event)
 {
   delete event;
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event)
+{
+  const bool done = event->stream == nullptr || event->stream->has_done(event->count);
+  return done ? cudaSuccess : cudaErrorNotReady;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event)
+{
+  if (event->stream != nullptr) event->stream->finish(event->count);
   return cudaSuccess;
 }
 

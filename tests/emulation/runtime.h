@@ -16,12 +16,15 @@
  *   upload BYTES overlaps N   a copy from pinned memory; N is 1 if another stream was sent work
  *                             that neither the host nor the copy's stream has waited for, so that
  *                             a device may do it during the copy, else 0
+ *   exchange BYTES under N    a transfer of NCCL; N pieces of work were sent between its start and
+ *                             the wait for it, so that a device may do them during the transfer
  *   record WORKS              a captured graph of so many pieces of work
  *   replay WORKS              a launched graph */
 /* clang-format on */
 #ifndef PLM_TESTS_EMULATION_RUNTIME_H
 #define PLM_TESTS_EMULATION_RUNTIME_H
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -38,9 +41,14 @@ struct Graph {
   std::vector<Work> works;
 };
 
+/* Its virtual functions are what an emulated library in another shared object calls. */
 class Stream
 {
 public:
+  virtual ~Stream() = default;
+  /* Sends the two halves of a transfer between processes: `early` as any other work, `late` only
+   * when somebody waits for it. Both may use the device's memory. */
+  virtual void exchange(size_t bytes, const Work &early, const Work &late);
   void add(const Work &work);            /* a kernel, a product, … */
   void add(const Work &work, bool late); /* late: done only when somebody waits for it */
   void follow(Stream *other, uint64_t count);
@@ -50,6 +58,10 @@ public:
   void host_waited()
   {
     awaited = sent;
+  }
+  bool has_done(uint64_t count) const
+  {
+    return done >= count;
   }
   bool overlaps() const; /* something sent now may run beside kernels of another stream */
   uint64_t sent = 0;
@@ -61,11 +73,17 @@ private:
     Stream *other; /* … for the first `count` of this stream */
     uint64_t count;
   };
-  std::deque<Item> items; /* that are not done yet */
-  uint64_t done = 0;
+  std::deque<Item> items;         /* that are not done yet */
+  std::atomic<uint64_t> done = 0; /* other threads may query events */
   uint64_t computed = 0; /* items up to the last one that is neither pinned copy nor wait */
   uint64_t awaited = 0;  /* items that the host has waited for */
   std::map<const Stream *, uint64_t> followed; /* items of others that this one waits for */
+  struct Exchange {
+    uint64_t item, works_before; /* and works that all streams had been sent */
+    size_t bytes;
+  };
+  std::deque<Exchange> exchanges; /* that nobody was told to wait for yet */
+  void trace_exchanges(uint64_t count);
 };
 
 struct Event {
@@ -108,10 +126,12 @@ struct cudaPointerAttributes {
 cudaError_t cudaGetLastError();
 cudaError_t cudaPeekAtLastError();
 const char *cudaGetErrorString(cudaError_t code);
+/* One, or as many as the environment variable PLM_EMULATED_DEVICES says. */
 cudaError_t cudaGetDeviceCount(int *count);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaDeviceReset();
+cudaError_t cudaDeviceGetPCIBusId(char *text, int size, int device);
 cudaError_t cudaGetDevice(int *device);
 cudaError_t cudaFuncSetAttribute(const void *kernel, cudaFuncAttribute attribute, int value);
 cudaError_t cudaFuncGetName(const char **name, const void *kernel);
@@ -134,6 +154,8 @@ cudaError_t cudaStreamQuery(
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaEventQuery(cudaEvent_t event); /* lets nothing happen */
+cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
