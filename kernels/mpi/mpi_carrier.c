@@ -59,22 +59,20 @@ static int begin_part(struct plm_mpi *mpi, struct plm_transfer *transfer)
   return MPI_ERR_OTHER;
 }
 
-static void mpi_failed(struct plm_mpi *mpi, int code)
+/* Fails the engine if an MPI call has not succeeded. */
+static bool succeeded(struct plm_mpi *mpi, int code)
 {
-  char text[MPI_MAX_ERROR_STRING] = "";
   struct plm_error error = {0};
-  int length = 0;
-  MPI_Error_string(code, text, &length);
-  plm_error_set(&error, PLM_FAILURE, "an MPI call failed: %.*s", length, text);
+  if (plm_mpi_check(code, "exchange data", &error) == PLM_OK) return true;
   plm_mpi_set_failing(mpi, mpi->base.place.rank, &error);
+  return false;
 }
 
 static void begin(struct plm_mpi *mpi, struct plm_transfer *transfer)
 {
   transfer->next = mpi->active;
   mpi->active = transfer;
-  const int code = begin_part(mpi, transfer);
-  if (code != MPI_SUCCESS) mpi_failed(mpi, code);
+  (void)succeeded(mpi, begin_part(mpi, transfer));
 }
 
 /* Whether the transfer has ended. */
@@ -82,15 +80,10 @@ static bool ended(struct plm_mpi *mpi, struct plm_transfer *transfer)
 {
   int done = 0;
   const int code = MPI_Test((MPI_Request *)&transfer->request, &done, MPI_STATUS_IGNORE);
-  if (code != MPI_SUCCESS) {
-    mpi_failed(mpi, code);
-    return false;
-  }
-  if (done == 0) return false;
+  if (!succeeded(mpi, code) || done == 0) return false;
   mpi->last_event_ns = plm_clock_ns();
   if (transfer->moved == transfer->bytes) return true;
-  const int next = begin_part(mpi, transfer);
-  if (next != MPI_SUCCESS) mpi_failed(mpi, next);
+  (void)succeeded(mpi, begin_part(mpi, transfer));
   return false;
 }
 

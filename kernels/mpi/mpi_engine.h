@@ -64,6 +64,8 @@ struct plm_mpi {
 };
 
 /* ---- mpi_world.c: on the carrier ------------------------------------------------------------- */
+/* Turns the code of an MPI call into "the ranks cannot WHAT: MPI's text". MPI_SUCCESS is PLM_OK. */
+plm_status plm_mpi_check(int code, const char *what, struct plm_error *error);
 /* Initialises MPI and fills place, peers and the communicators. */
 plm_status plm_mpi_world_open(struct plm_mpi *mpi, struct plm_error *error);
 /* Finalises MPI, unless not all ranks come here within a few seconds: then MPI could wait for ever.

@@ -10,8 +10,7 @@
 
 enum { GOODBYE_S = 5 };
 
-/* Turns MPI's code into an error. */
-static plm_status check(int code, const char *what, struct plm_error *error)
+plm_status plm_mpi_check(int code, const char *what, struct plm_error *error)
 {
   char text[MPI_MAX_ERROR_STRING] = "";
   int length = 0;
@@ -28,8 +27,9 @@ static plm_status size_groups(struct plm_rank_place *place, struct plm_error *er
   const uint32_t bits = place->on_this_host & -place->on_this_host;
   const char *given = getenv("PLM_RANK_GROUP"); /* for tests: several groups on one host */
   const uint32_t wanted = given != NULL ? (uint32_t)strtoul(given, NULL, 10) : 0;
-  PLM_TRY(check(MPI_Allreduce(&bits, &place->group_size, 1, MPI_UINT32_T, MPI_MIN, MPI_COMM_WORLD),
-                "form groups", error));
+  PLM_TRY(plm_mpi_check(
+      MPI_Allreduce(&bits, &place->group_size, 1, MPI_UINT32_T, MPI_MIN, MPI_COMM_WORLD),
+      "form groups", error));
   if (wanted > 0 && place->group_size % wanted == 0) place->group_size = wanted;
   return PLM_OK;
 }
@@ -42,17 +42,18 @@ static plm_status order_ranks(struct plm_mpi *mpi, MPI_Comm *ordered, struct plm
   MPI_Comm host;
   int world, local, on_this_host, lowest, rank, ranks;
   MPI_Comm_rank(MPI_COMM_WORLD, &world);
-  PLM_TRY(
-      check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, world, MPI_INFO_NULL, &host),
-            "find those of the same host", error));
+  PLM_TRY(plm_mpi_check(
+      MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, world, MPI_INFO_NULL, &host),
+      "find those of the same host", error));
   MPI_Comm_rank(host, &local);
   MPI_Comm_size(host, &on_this_host);
   lowest = world;
-  PLM_TRY(check(MPI_Bcast(&lowest, 1, MPI_INT, 0, host), "find those of the same host", error));
-  MPI_Comm_free(&host);
   PLM_TRY(
-      check(MPI_Comm_split(MPI_COMM_WORLD, 0, lowest, ordered), /* equal keys keep MPI's order */
-            "be ordered by host", error));
+      plm_mpi_check(MPI_Bcast(&lowest, 1, MPI_INT, 0, host), "find those of the same host", error));
+  MPI_Comm_free(&host);
+  PLM_TRY(plm_mpi_check(
+      MPI_Comm_split(MPI_COMM_WORLD, 0, lowest, ordered), /* equal keys keep MPI's order */
+      "be ordered by host", error));
   MPI_Comm_rank(*ordered, &rank);
   MPI_Comm_size(*ordered, &ranks);
   place->rank = (uint32_t)rank;
@@ -67,12 +68,13 @@ static plm_status open_lanes(struct plm_mpi *mpi, struct plm_error *error)
   const struct plm_rank_place *place = &mpi->base.place;
   const int rank = (int)place->rank, size = (int)place->group_size;
   for (int lane = 0; lane < PLM_LANE_COUNT; lane++)
-    PLM_TRY(check(MPI_Comm_dup(mpi->notices, &mpi->all[lane]), "open their lanes", error));
-  PLM_TRY(
-      check(MPI_Comm_split(mpi->notices, rank / size, rank, &mpi->group), "form groups", error));
-  PLM_TRY(check(MPI_Comm_split(mpi->notices, rank % size, rank, &mpi->rail), "form rails", error));
+    PLM_TRY(plm_mpi_check(MPI_Comm_dup(mpi->notices, &mpi->all[lane]), "open their lanes", error));
+  PLM_TRY(plm_mpi_check(MPI_Comm_split(mpi->notices, rank / size, rank, &mpi->group), "form groups",
+                        error));
+  PLM_TRY(plm_mpi_check(MPI_Comm_split(mpi->notices, rank % size, rank, &mpi->rail), "form rails",
+                        error));
   MPI_Type_contiguous(PLM_PIECE_UNIT, MPI_BYTE, &mpi->unit);
-  return check(MPI_Type_commit(&mpi->unit), "agree on pieces", error);
+  return plm_mpi_check(MPI_Type_commit(&mpi->unit), "agree on pieces", error);
 }
 
 static plm_status exchange_names(struct plm_mpi *mpi, struct plm_error *error)
@@ -86,9 +88,10 @@ static plm_status exchange_names(struct plm_mpi *mpi, struct plm_error *error)
     free(names);
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for %u ranks", place->ranks);
   }
-  const plm_status status = check(MPI_Allgather(place->host, PLM_HOST_NAME_SIZE, MPI_BYTE, names,
-                                                PLM_HOST_NAME_SIZE, MPI_BYTE, mpi->notices),
-                                  "exchange the names of their hosts", error);
+  const plm_status status =
+      plm_mpi_check(MPI_Allgather(place->host, PLM_HOST_NAME_SIZE, MPI_BYTE, names,
+                                  PLM_HOST_NAME_SIZE, MPI_BYTE, mpi->notices),
+                    "exchange the names of their hosts", error);
   for (uint32_t r = 0; r < place->ranks && status == PLM_OK; r++)
     memcpy(mpi->peers[r].host, names + (size_t)r * PLM_HOST_NAME_SIZE, PLM_HOST_NAME_SIZE - 1);
   free(names);
