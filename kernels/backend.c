@@ -10,10 +10,10 @@
 #include <unistd.h>
 
 #include "common/base/file.h"
+#include "common/base/library_path.h"
 #include "common/base/log.h"
 #include "kernels/backend_library.h"
 #include "kernels/cpu/processor.h"
-#include "kernels/library_path.h"
 
 #define LIBRARY_NAME "libplm_cuda.so"
 

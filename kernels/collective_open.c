@@ -6,10 +6,6 @@
 #include <string.h>
 
 #include "common/collective/collective.h"
-#include "kernels/library_path.h"
-
-#define LIBRARY_NAME "libplm_mpi.so"
-#define LIBRARY_VARIABLE "PLM_MPI_LIBRARY"
 
 static bool is_above_one(const char *variable)
 {
@@ -53,7 +49,7 @@ plm_status plm_collective_open(struct plm_collective **collective, struct plm_er
 {
   const struct plm_collective_library *library = NULL;
   char path[PLM_PATH_SIZE];
-  PLM_TRY(plm_library_path(LIBRARY_NAME, LIBRARY_VARIABLE, path, error));
+  PLM_TRY(plm_collective_path(path, error));
   const plm_status status = load(path, &library, error);
   if (status != PLM_OK) {
     plm_error_where(error, "%s", path);

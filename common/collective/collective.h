@@ -17,6 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/base/file.h"
 #include "common/base/status.h"
 
 enum { PLM_HOST_NAME_SIZE = 64 };
@@ -94,8 +95,11 @@ struct plm_collective {
 /* Whether this process was started as one of several ranks, by mpirun or srun. */
 bool plm_collective_launched(void);
 
-/* Opens the engine: loads lib/libplm_mpi.so beside the program's folder (or PLM_MPI_LIBRARY names
- * it) and meets the other ranks. PLM_CONFIG: this build has no such library. */
+/* The engine's file: lib/libplm_mpi.so beside the program's folder, or what the environment
+ * variable PLM_MPI_LIBRARY names. It need not exist. */
+plm_status plm_collective_path(char path[PLM_PATH_SIZE], struct plm_error *error);
+
+/* Loads the engine and meets the other ranks. PLM_CONFIG: this build has no engine. */
 plm_status plm_collective_open(struct plm_collective **collective, struct plm_error *error);
 
 /* Transfers that are started and waited for at once. */

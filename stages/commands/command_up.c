@@ -118,7 +118,7 @@ static plm_status read_plan(const struct plm_command_context *context, struct pl
   read_resume(context->arguments, plan);
   plm_status status = read_fingerprint(plan, error);
   if (status == PLM_OK && plan->chosen[PLM_KIND_TRAINER] && plan->config.trainer.ranks > 1)
-    status = plm_gang_check(&plan->config, context->program_directory, error);
+    status = plm_gang_check(&plan->config, error);
   if (status != PLM_OK) plm_config_deinit(&plan->config);
   return status;
 }

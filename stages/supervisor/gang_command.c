@@ -15,6 +15,7 @@
 #include "common/base/log.h"
 #include "common/base/log_file.h"
 #include "common/base/text.h"
+#include "common/collective/collective.h"
 #include "common/run/stop.h"
 
 extern char **environ;
@@ -66,14 +67,10 @@ static bool is_open_mpi(const char *mpirun)
   return strstr(answer, "Open MPI") != NULL;
 }
 
-static plm_status check_engine(const char *program_directory, struct plm_error *error)
+static plm_status check_engine(struct plm_error *error)
 {
   char path[PLM_PATH_SIZE];
-  const char *given = getenv("PLM_MPI_LIBRARY");
-  if (given != NULL && *given != '\0')
-    snprintf(path, sizeof path, "%s", given);
-  else
-    PLM_TRY(plm_path_join(path, program_directory, "../lib/libplm_mpi.so", error));
+  PLM_TRY(plm_collective_path(path, error));
   if (plm_file_exists(path)) return PLM_OK;
   plm_error_set(error, PLM_CONFIG,
                 "this build has no MPI, which trainer.ranks above 1 needs: %s does not exist",
@@ -113,8 +110,7 @@ static plm_status check_first_host(const struct plm_config *config, struct plm_e
   return plm_error_hint(error, "list %s first, or run `up` on %s", here, name);
 }
 
-plm_status plm_gang_check(const struct plm_config *config, const char *program_directory,
-                          struct plm_error *error)
+plm_status plm_gang_check(const struct plm_config *config, struct plm_error *error)
 {
   char mpirun[PLM_PATH_SIZE];
   PLM_TRY(find_mpirun(mpirun, error));
@@ -123,7 +119,7 @@ plm_status plm_gang_check(const struct plm_config *config, const char *program_d
     return plm_error_hint(error, "install Open MPI (Debian: openmpi-bin), and put its mpirun first "
                                  "on PATH");
   }
-  PLM_TRY(check_engine(program_directory, error));
+  PLM_TRY(check_engine(error));
   return check_first_host(config, error);
 }
 

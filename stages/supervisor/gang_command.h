@@ -15,11 +15,10 @@ bool plm_stage_is_gang(const struct plm_config *config, enum plm_stage_index kin
 
 /* Looks, before anything starts, for Open MPI's mpirun on PATH, for libplm_mpi.so, and whether the
  * first of trainer.hosts is this host. PLM_CONFIG says what to install or change. */
-plm_status plm_gang_check(const struct plm_config *config, const char *program_directory,
-                          struct plm_error *error);
+plm_status plm_gang_check(const struct plm_config *config, struct plm_error *error);
 
 /* Makes the folder in which mpirun and the ranks of this host keep their sockets and shared memory
- * (/dev/shm/plm-UID-HASH.mpi, mode 0700), so that nothing is left behind if they are killed. The
+ * (/dev/shm/plm-HASH-UID.mpi, mode 0700), so that nothing is left behind if they are killed. The
  * caller removes it with its contents when the gang has ended. socket_path: of the run's control
  * socket, whose name carries the hash. */
 plm_status plm_gang_folder_make(const char *socket_path, char folder[PLM_PATH_SIZE],

@@ -1,5 +1,5 @@
 /* Shared libraries are found beside the program, not in the loader's folders. */
-#include "kernels/library_path.h"
+#include "common/base/library_path.h"
 
 #include <stdio.h>
 #include <stdlib.h>

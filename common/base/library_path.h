@@ -1,6 +1,6 @@
 /* Where the shared libraries of the programs are. */
-#ifndef PLM_KERNELS_LIBRARY_PATH_H
-#define PLM_KERNELS_LIBRARY_PATH_H
+#ifndef PLM_COMMON_BASE_LIBRARY_PATH_H
+#define PLM_COMMON_BASE_LIBRARY_PATH_H
 
 #include "common/base/file.h"
 #include "common/base/status.h"
