@@ -210,6 +210,9 @@ uint32_t plm_config_alignment(const struct plm_config *config);
  * letters, digits, dots, hyphens and underscores, and slots are 1 to PLM_MAX_RANKS. */
 bool plm_config_host(const char *entry, char name[PLM_HOST_SIZE], uint32_t *slots);
 
+/* Slots of an entry of trainer.hosts, which the configuration's checks have accepted. */
+uint32_t plm_config_slots(const struct plm_config_trainer *trainer, uint32_t host);
+
 /* The number of the trainer's ranks on the host of rank 0. */
 uint32_t plm_config_ranks_here(const struct plm_config *config);
 

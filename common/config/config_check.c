@@ -113,12 +113,7 @@ static void check_ranks(struct plm_loader *loader)
 {
   const struct plm_config_trainer *trainer = &loader->config->trainer;
   uint64_t slots = 0;
-  for (uint32_t i = 0; i < trainer->host_count; i++) {
-    char name[PLM_HOST_SIZE];
-    uint32_t here = 0;
-    PLM_ASSERT(plm_config_host(trainer->hosts[i], name, &here));
-    slots += here;
-  }
+  for (uint32_t i = 0; i < trainer->host_count; i++) slots += plm_config_slots(trainer, i);
   if (!bad(loader, "trainer.hosts") && !bad(loader, "trainer.ranks") && trainer->host_count > 0 &&
       slots < trainer->ranks) {
     plm_problems_add(loader->problems, place_of(loader, "trainer.hosts", "trainer.ranks"),

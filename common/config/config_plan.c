@@ -40,11 +40,17 @@ struct plm_plan_parameters plm_config_evaluation_plan(const struct plm_config *c
   };
 }
 
-uint32_t plm_config_ranks_here(const struct plm_config *config)
+uint32_t plm_config_slots(const struct plm_config_trainer *trainer, uint32_t host)
 {
   char name[PLM_HOST_SIZE];
-  uint32_t slots = config->trainer.ranks;
-  if (config->trainer.host_count > 0)
-    PLM_ASSERT(plm_config_host(config->trainer.hosts[0], name, &slots));
-  return slots < config->trainer.ranks ? slots : config->trainer.ranks;
+  uint32_t slots = 0;
+  PLM_ASSERT(plm_config_host(trainer->hosts[host], name, &slots));
+  return slots;
+}
+
+uint32_t plm_config_ranks_here(const struct plm_config *config)
+{
+  const struct plm_config_trainer *trainer = &config->trainer;
+  const uint32_t slots = trainer->host_count > 0 ? plm_config_slots(trainer, 0) : trainer->ranks;
+  return slots < trainer->ranks ? slots : trainer->ranks;
 }

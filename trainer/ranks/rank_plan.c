@@ -12,24 +12,18 @@ static uint32_t largest_power_of_two(uint32_t divides)
 }
 
 /* mpirun fills the slots of one host after the other. */
-static void place(const struct plm_config_trainer *trainer, struct plm_rank_plan *plan)
+static void place(const struct plm_config *config, struct plm_rank_plan *plan)
 {
-  uint32_t left = trainer->ranks;
+  const struct plm_config_trainer *trainer = &config->trainer;
   plan->ranks = trainer->ranks;
-  plan->hosts = 0;
-  plan->group_size = largest_power_of_two(trainer->ranks);
-  if (trainer->host_count == 0) {
-    plan->hosts = 1;
-    plan->on_first_host = trainer->ranks;
-  }
-  for (uint32_t i = 0; i < trainer->host_count && left > 0; i++) {
-    char name[PLM_HOST_SIZE];
-    uint32_t slots = 0;
-    if (!plm_config_host(trainer->hosts[i], name, &slots)) continue;
+  plan->on_first_host = plm_config_ranks_here(config);
+  plan->hosts = 1;
+  plan->group_size = largest_power_of_two(plan->on_first_host);
+  for (uint32_t left = trainer->ranks - plan->on_first_host; left > 0; plan->hosts++) {
+    const uint32_t slots = plm_config_slots(trainer, plan->hosts);
     const uint32_t here = slots < left ? slots : left;
     const uint32_t group = largest_power_of_two(here);
     if (group < plan->group_size) plan->group_size = group;
-    if (plan->hosts++ == 0) plan->on_first_host = here;
     left -= here;
   }
 }
@@ -74,7 +68,7 @@ plm_status plm_rank_plan(const struct plm_config *config, const struct plm_ops *
   struct plm_parameter *table = NULL;
   size_t parameters, arena;
   *plan = (struct plm_rank_plan){0};
-  place(&config->trainer, plan);
+  place(config, plan);
   PLM_TRY(plm_model_parameters(&config->model, &table, &parameters, &arena, error));
   uint32_t *owners = calloc(parameters, sizeof *owners);
   const plm_status status =
