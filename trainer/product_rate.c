@@ -67,7 +67,7 @@ static double run(const struct product *p)
   p->ops->linear_forward(p->ops, p->buffers[0], p->buffers[1], p->buffers[2], NULL, p->side,
                          p->side, p->side);
   if (p->ops->synchronize(p->ops, NULL) != PLM_OK) return -1;
-  return 1e-9 * (double)(plm_clock_ns() - started);
+  return plm_clock_seconds_since(started);
 }
 
 double plm_product_rate(struct plm_ops *ops)

@@ -105,7 +105,7 @@ static void write_snapshot(struct plm_publisher *publisher)
   }
   pthread_mutex_lock(&publisher->mutex);
   struct plm_publisher_outcome *outcome = &publisher->outcome;
-  outcome->seconds = 1e-9 * (double)(plm_clock_ns() - started);
+  outcome->seconds = plm_clock_seconds_since(started);
   outcome->status = status;
   outcome->error = error;
   if (status == PLM_OK) {

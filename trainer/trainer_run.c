@@ -13,11 +13,6 @@
 
 enum { COMPARE_EVERY = 100 }; /* steps between two comparisons of the ranks' weights */
 
-static double seconds_since(uint64_t started_ns)
-{
-  return 1e-9 * (double)(plm_clock_ns() - started_ns);
-}
-
 /* ---- one step ------------------------------------------------------------------------------ */
 
 bool plm_grace_is_short(const struct plm_grace *grace)
@@ -94,7 +89,7 @@ static plm_status compute(struct plm_trainer *trainer, struct plm_input_slot *sl
   PLM_TRY(plm_step_launch(trainer->step, &slot->input, go_on, trainer, error));
   meanwhile(trainer);
   PLM_TRY(plm_step_finish(trainer->step, &slot->input, result, error));
-  trainer->last_step_s = seconds_since(trainer->step_started_ns);
+  trainer->last_step_s = plm_clock_seconds_since(trainer->step_started_ns);
   if (plm_ranks_first(trainer->ranks)) /* only rank 0 has the whole batch */
     PLM_TRY(
         plm_data_cursor_consume(&state->cursor, &slot->batch, plm_input_epoch_chunks, slot, error));
@@ -202,11 +197,11 @@ static plm_status one_step(struct plm_trainer *trainer, struct plm_error *error)
   const uint64_t started = plm_clock_ns();
   PLM_TRY(next_input(trainer, &slot, error));
   PLM_ASSERT(slot != NULL);
-  const double data_wait_s = seconds_since(started);
+  const double data_wait_s = plm_clock_seconds_since(started);
   const plm_status status = compute(trainer, slot, &result, error);
   plm_input_release(trainer->input, slot);
   if (status != PLM_OK) return status;
-  const double step_s = seconds_since(started);
+  const double step_s = plm_clock_seconds_since(started);
   PLM_TRY(check_skipped(trainer, error));
   const bool due = is_due(trainer);
   if (due) PLM_TRY(plm_save_begin(trainer, &snapshot, error));

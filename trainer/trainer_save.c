@@ -4,11 +4,6 @@
 #include "common/base/clock.h"
 #include "trainer/ranks/rank_tensors.h"
 
-static double seconds_since(uint64_t started_ns)
-{
-  return 1e-9 * (double)(plm_clock_ns() - started_ns);
-}
-
 bool plm_computes_beside(const struct plm_trainer *trainer)
 {
   return trainer->ops->record_begin != NULL;
@@ -25,7 +20,7 @@ void plm_save_hand_over(struct plm_trainer *trainer)
     plm_publisher_submit(trainer->publisher);
   else
     plm_publisher_fail(trainer->publisher, &error);
-  trainer->checkpoint_s += seconds_since(started);
+  trainer->checkpoint_s += plm_clock_seconds_since(started);
 }
 
 /* Copies the whole state of a run without other ranks. */
@@ -85,7 +80,7 @@ plm_status plm_save_begin(struct plm_trainer *trainer, struct plm_snapshot **out
     return status;
   }
   snapshot->clip_count = plm_clip_export(&trainer->clip, snapshot->clip_norms);
-  trainer->checkpoint_s += seconds_since(started);
+  trainer->checkpoint_s += plm_clock_seconds_since(started);
   *out = snapshot;
   return PLM_OK;
 }

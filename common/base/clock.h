@@ -25,6 +25,12 @@ static inline struct timespec plm_clock_after_ms(int64_t ms)
                            .tv_nsec = (long)(then % 1000000000u)};
 }
 
+/* Seconds since a time that plm_clock_ns returned. */
+static inline double plm_clock_seconds_since(uint64_t started_ns)
+{
+  return 1e-9 * (double)(plm_clock_ns() - started_ns);
+}
+
 static inline double plm_clock_wall_s(void) /* seconds since 1970 */
 {
   struct timespec now;

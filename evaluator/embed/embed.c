@@ -300,7 +300,7 @@ static plm_status run(struct embed *embed, struct plm_ops *ops, struct plm_error
     plm_error_hint(error,
                    "finished work is kept; free some space and run the same command to continue");
   if (status != PLM_OK) return status;
-  embed->report.seconds = 1e-9 * (double)(plm_clock_ns() - started);
+  embed->report.seconds = plm_clock_seconds_since(started);
   return PLM_OK;
 }
 

@@ -160,7 +160,7 @@ plm_status plm_evaluation_run(struct plm_evaluation *evaluation,
     result->rates[i] = rate;
     result->rate_loss[i] = mean_loss(&evaluation->confusion);
   }
-  result->seconds = 1e-9 * (double)(plm_clock_ns() - started);
+  result->seconds = plm_clock_seconds_since(started);
   return PLM_OK;
 }
 

@@ -142,7 +142,7 @@ static plm_status work_on(const struct plm_generate_request *request,
   if (status == PLM_OK) status = check_found(request, work, causal, error);
   if (status == PLM_OK) status = plm_fasta_writer_finish(work->writer, error);
   if (status != PLM_OK) return status;
-  return report(request, work, 1e-9 * (double)(plm_clock_ns() - started), error);
+  return report(request, work, plm_clock_seconds_since(started), error);
 }
 
 plm_status plm_generate(const struct plm_generate_request *request, struct plm_ops *ops,

@@ -207,7 +207,7 @@ plm_status plm_ingest(const struct plm_ingest_options *options, struct plm_inges
   plm_cluster_table_close(ingest.clusters);
   plm_pair_table_close(ingest.seen);
   free(ingest.sources);
-  result->seconds = 1e-9 * (double)(plm_clock_ns() - start_ns);
+  result->seconds = plm_clock_seconds_since(start_ns);
   result->cpu_seconds = cpu_seconds() - start_cpu;
   return status;
 }
