@@ -20,11 +20,6 @@ struct outlook {
   uint32_t largest;                 /* chunks of the largest micro-batch that fits */
 };
 
-static bool is_cpu(const struct plm_ops *ops)
-{
-  return strcmp(ops->name, plm_device_names[PLM_DEVICE_CPU]) == 0;
-}
-
 static void print_ranks(const struct plm_rank_plan *ranks)
 {
   if (ranks->ranks == 1) return;
@@ -52,7 +47,7 @@ static void print_table(const struct outlook *o)
   if (o->backend.own_bytes > 0)
     printf("%-36s %12.1f MB\n", "the CUDA backend's own memory",
            1e-6 * (double)o->backend.own_bytes);
-  if (is_cpu(ops)) {
+  if (plm_device_is_cpu(ops->name)) {
     printf("%-36s %12.1f MB\n", o->plan.ranks.ranks == 1 ? "total" : "total of the ranks on a host",
            1e-6 * (double)plm_memory_needed(&o->plan, ops));
   } else {
@@ -92,7 +87,8 @@ static void add_ranks(cJSON *object, const struct plm_rank_plan *ranks)
 static plm_status print_json(const struct outlook *o, struct plm_error *error)
 {
   const struct plm_memory_plan *plan = &o->plan;
-  const uint64_t more = is_cpu(o->backend.ops) ? 0 : plan->host_bytes; /* not yet in `needed` */
+  const uint64_t more =
+      plm_device_is_cpu(o->backend.ops->name) ? 0 : plan->host_bytes; /* not yet in `needed` */
   cJSON *object = cJSON_CreateObject();
   cJSON_AddStringToObject(object, "device", o->backend.ops->name);
   cJSON_AddNumberToObject(object, "parameter_count", (double)plan->parameters);

@@ -3,7 +3,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/base/log.h"
 #include "common/base/size.h"
@@ -101,14 +100,9 @@ plm_status plm_memory_plan(const struct plm_config *config, const struct plm_ops
   return PLM_OK;
 }
 
-static bool on_cpu(const struct plm_ops *ops)
-{
-  return strcmp(ops->name, plm_device_names[PLM_DEVICE_CPU]) == 0;
-}
-
 uint64_t plm_memory_needed(const struct plm_memory_plan *plan, const struct plm_ops *ops)
 {
-  if (!on_cpu(ops)) return plan->device_bytes;
+  if (!plm_device_is_cpu(ops->name)) return plan->device_bytes;
   const uint64_t each = plan->device_bytes + plan->host_bytes - plan->first_rank_bytes;
   return plm_size_sum(plm_size_product(each, plan->ranks.on_first_host), plan->first_rank_bytes);
 }
@@ -163,7 +157,7 @@ plm_status plm_memory_check(const struct plm_config *config, struct plm_ops *ops
   PLM_TRY(plm_memory_largest(config, ops, shares, free_bytes, &largest, error));
   plm_memory_remedy(config, largest, hint);
   const double gb = gigabytes(plm_memory_needed(&plan, ops));
-  if (on_cpu(ops)) {
+  if (plm_device_is_cpu(ops->name)) {
     plm_warning(
         "training takes %.2f GB, but only %.2f GB are free: the system may swap or kill it (%s)",
         gb, gigabytes(free_bytes), hint);

@@ -202,7 +202,7 @@ static struct plm_resolved resolve_today(const struct plm_config *config, uint32
                                .build = PLM_BUILD_DIGEST};
   snprintf(today.device, sizeof today.device, "%s", ops->name);
   snprintf(today.isa, sizeof today.isa, "%s", ops->isa);
-  if (strcmp(ops->name, "cpu") == 0)
+  if (plm_device_is_cpu(ops->name))
     snprintf(today.level, sizeof today.level, "%s", plm_ops_cpu_level());
   snprintf(today.precision, sizeof today.precision, "%s",
            plm_precision_name(ops->act_bytes == 2 ? PLM_PRECISION_BF16 : PLM_PRECISION_FP32));
@@ -217,7 +217,7 @@ static struct plm_resolved resolve_today(const struct plm_config *config, uint32
 static plm_status check_ranks(struct plm_trainer *trainer, struct plm_error *error)
 {
   const struct plm_resolved *resolved = &trainer->state.resolved;
-  if (strcmp(resolved->device, plm_device_names[PLM_DEVICE_CPU]) != 0) {
+  if (!plm_device_is_cpu(resolved->device)) {
     plm_error_set(error, PLM_CONFIG, "several ranks can train on CPUs only, but this one has %s",
                   resolved->device);
     return plm_error_hint(error, "set trainer.device: cpu, or trainer.ranks: 1");

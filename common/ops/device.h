@@ -2,12 +2,17 @@
 #ifndef PLM_COMMON_OPS_DEVICE_H
 #define PLM_COMMON_OPS_DEVICE_H
 
+#include <stdbool.h>
+
 enum plm_device { PLM_DEVICE_AUTO, PLM_DEVICE_CPU, PLM_DEVICE_CUDA };
 enum plm_precision { PLM_PRECISION_AUTO, PLM_PRECISION_FP32, PLM_PRECISION_BF16 };
 
 /* Names of the values in files and options, in the order of the enum and terminated by NULL. */
 extern const char *const plm_device_names[];
 extern const char *const plm_precision_names[];
+
+/* Whether this is the name of the CPU, as in ops->name. */
+bool plm_device_is_cpu(const char *name);
 
 const char *plm_precision_name(enum plm_precision precision);
 
