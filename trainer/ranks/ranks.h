@@ -1,5 +1,5 @@
 /* This process as one of the ranks of a training run. Modules of the trainer take a pointer, which
- * is NULL if one process trains without others. Rank 0 alone opens the run folder and the feed. */
+ * is NULL if one process trains without others. Only rank 0 opens the run folder and the feed. */
 #ifndef PLM_TRAINER_RANKS_RANKS_H
 #define PLM_TRAINER_RANKS_RANKS_H
 
