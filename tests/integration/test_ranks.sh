@@ -5,9 +5,7 @@
 . "$PLM_ROOT/tests/support/ranks.sh"
 small_corpus corpus
 trainer_config transformer
-# matrices of 256 x 256 have an owner; vectors do not
-common=(--set trainer.steps=5 --set trainer.checkpoint.every=3 --set trainer.micro_batch_tokens=128
-  --set trainer.threads=1 --set trainer.shares=4 --set model.hidden_size=256 --set model.num_attention_heads=4)
+common=("${rank_settings[@]}" --set trainer.steps=5 --set trainer.checkpoint.every=3)
 
 # compare NAME RANKS [ARG...]: a run with one rank and one with RANKS, which must not differ
 compare() {

@@ -5,8 +5,7 @@
 . "$PLM_ROOT/tests/support/ranks.sh"
 small_corpus corpus
 trainer_config patch_unet
-common=(--set trainer.steps=20 --set trainer.checkpoint.every=3 --set trainer.micro_batch_tokens=128
-  --set trainer.threads=1 --set trainer.shares=4 --set model.hidden_size=256 --set model.num_attention_heads=4)
+common=("${rank_settings[@]}" --set trainer.steps=20 --set trainer.checkpoint.every=3)
 run=$PLM_TMP/moved
 start_packer "$PLM_TMP/quiet"
 run_ranks 1 "$PLM_TMP/quiet" "${common[@]}" || fail "the undisturbed run ended with $?"

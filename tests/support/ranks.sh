@@ -7,6 +7,12 @@ fi
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export TMPDIR=$PLM_TMP OMPI_MCA_btl_vader_backing_directory=$PLM_TMP # for Open MPI's own files
 
+# Settings for runs that any power of two up to four ranks computes with the same bits. Matrices of 256 x 256
+# have an owner; vectors do not.
+# shellcheck disable=SC2034 # for the test
+rank_settings=(--set trainer.micro_batch_tokens=128 --set trainer.threads=1 --set trainer.shares=4
+  --set model.hidden_size=256 --set model.num_attention_heads=4)
+
 # start_ranks R RUN [ARG...]: starts a gang in the background; the pid of mpirun (of the trainer, if R is 1)
 # is in $trainer_pid
 start_ranks() {
