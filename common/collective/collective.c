@@ -1,14 +1,7 @@
-/* Where the engine is, and transfers that are waited for at once. */
+/* Transfers that are waited for at once. */
 #include "common/collective/collective.h"
 
 #include <stdlib.h>
-
-#include "common/base/library_path.h"
-
-plm_status plm_collective_path(char path[PLM_PATH_SIZE], struct plm_error *error)
-{
-  return plm_library_path("libplm_mpi.so", "PLM_MPI_LIBRARY", path, error);
-}
 
 static plm_status run(struct plm_collective *collective, struct plm_transfer *transfer,
                       struct plm_error *error)
