@@ -214,18 +214,31 @@ static struct plm_resolved resolve_today(const struct plm_config *config, uint32
   return today;
 }
 
-static plm_status check_ranks(struct plm_trainer *trainer, struct plm_error *error)
+/* Makes sure that the ranks are alike, and connects their devices. */
+static plm_status join_ranks(struct plm_trainer *trainer, struct plm_error *error)
 {
+  struct plm_ranks *ranks = trainer->ranks;
   const struct plm_resolved *resolved = &trainer->state.resolved;
-  if (!plm_device_is_cpu(resolved->device)) {
-    plm_error_set(error, PLM_CONFIG, "several ranks can train on CPUs only, but this one has %s",
-                  resolved->device);
-    return plm_error_hint(error, "set trainer.device: cpu, or trainer.ranks: 1");
-  }
-  PLM_TRY(plm_rank_compare(trainer->ranks, resolved, error));
-  plm_info("%u ranks, %u of them on this host; %u shares of a step", trainer->ranks->ranks,
-           trainer->ranks->collective->place.on_this_host, resolved->shares);
+  ranks->ops = trainer->ops;
+  PLM_TRY(plm_rank_compare(ranks, resolved, error));
+  const plm_status status =
+      plm_transport_open(ranks->collective, trainer->ops, &ranks->transport, error);
+  if (status == PLM_CONFIG) plm_ranks_agree(ranks);
+  PLM_TRY(status);
+  if (trainer->ops->open_nccl != NULL)
+    PLM_TRY(trainer->ops->allocate_host(trainer->ops, PLM_RANK_ROOM, &ranks->room, error));
+  plm_info("%u ranks, %u of them on this host; %u shares of a step", ranks->ranks,
+           ranks->collective->place.on_this_host, resolved->shares);
   return PLM_OK;
+}
+
+static void leave_ranks(struct plm_ranks *ranks)
+{
+  if (ranks->room != NULL) ranks->ops->release_host(ranks->ops, ranks->room);
+  if (ranks->transport != NULL) ranks->transport->close(ranks->transport);
+  ranks->room = NULL;
+  ranks->transport = NULL;
+  ranks->ops = NULL; /* the caller closes them */
 }
 
 static plm_status open_backend(struct plm_trainer *trainer, bool resumed, struct plm_error *error)
@@ -236,7 +249,11 @@ static plm_status open_backend(struct plm_trainer *trainer, bool resumed, struct
                                     .precision = config->trainer.precision,
                                     .threads = config->trainer.threads};
   if (resumed) plm_resume_request(&state->resolved, config, &request);
-  plm_rank_divide_threads(trainer->ranks, &request);
+  if (trainer->ranks != NULL) {
+    plm_rank_divide_threads(trainer->ranks, &request);
+    request.ordinal = (int)trainer->ranks->collective->place.local;
+    request.of_rank = true;
+  }
   PLM_TRY(open_ops(config, &request, &trainer->ops, error));
   const uint32_t shares =
       resumed ? plm_resume_shares(&state->resolved, config) : plm_trainer_new_shares(config);
@@ -246,9 +263,9 @@ static plm_status open_backend(struct plm_trainer *trainer, bool resumed, struct
   today.product_flops =
       same_device ? state->resolved.product_flops : plm_product_rate(trainer->ops);
   state->resolved = today;
-  if (trainer->ranks != NULL) PLM_TRY(check_ranks(trainer, error));
+  if (trainer->ranks != NULL) PLM_TRY(join_ranks(trainer, error));
   plm_info("training on %s (%s), %s", today.device, today.isa, today.precision);
-  return plm_tuning_begin(state, trainer->ops, &trainer->tuning, error);
+  return plm_tuning_begin(state, trainer->ops, trainer->ranks, &trainer->tuning, error);
 }
 
 static plm_status assign_owners(struct plm_trainer *trainer, struct plm_error *error)
@@ -517,6 +534,7 @@ void plm_trainer_close(struct plm_trainer *trainer)
   plm_optimizer_close(trainer->optimizer);
   if (trainer->masks != NULL) plm_masks_close(trainer->masks);
   if (trainer->model != NULL) plm_model_close(trainer->model);
+  if (trainer->ranks != NULL) leave_ranks(trainer->ranks);
   if (trainer->ops != NULL) trainer->ops->close(trainer->ops);
   free(trainer->owners);
   plm_trainer_state_deinit(&trainer->state);

@@ -7,6 +7,7 @@
 
 #include "common/base/log.h"
 #include "trainer/algorithm_file.h"
+#include "trainer/ranks/rank_start.h"
 #include "trainer/resume.h"
 
 /* The text's first line. */
@@ -30,8 +31,29 @@ static plm_status say_inexact(struct plm_trainer_state *state, struct plm_ops *o
   return PLM_OK;
 }
 
-plm_status plm_tuning_begin(struct plm_trainer_state *state, struct plm_ops *ops, bool *tuning,
-                            struct plm_error *error)
+/* Gives all ranks the algorithms that rank 0 has kept, so that they compute the same bits. */
+static plm_status share_algorithms(struct plm_trainer_state *state, struct plm_ops *ops,
+                                   struct plm_ranks *ranks, struct plm_error *error)
+{
+  char *text = NULL;
+  if (plm_ranks_first(ranks)) {
+    plm_algorithm_file_take(ops);
+    PLM_TRY(ops->export_algorithms(ops, &text, error));
+  }
+  plm_status status = plm_rank_share_text(ranks, &text, error);
+  if (status == PLM_OK && !plm_ranks_first(ranks))
+    status = ops->import_algorithms(ops, text, error);
+  if (status != PLM_OK) {
+    free(text);
+    return status;
+  }
+  free(state->algorithms);
+  state->algorithms = text;
+  return PLM_OK;
+}
+
+plm_status plm_tuning_begin(struct plm_trainer_state *state, struct plm_ops *ops,
+                            struct plm_ranks *ranks, bool *tuning, struct plm_error *error)
 {
   *tuning = false;
   if (ops->tune == NULL) {
@@ -45,6 +67,7 @@ plm_status plm_tuning_begin(struct plm_trainer_state *state, struct plm_ops *ops
     if (status != PLM_UNSUPPORTED) return status;
     PLM_TRY(say_inexact(state, ops, error));
   }
+  if (ranks != NULL) return share_algorithms(state, ops, ranks, error);
   plm_algorithm_file_take(ops);
   *tuning = true;
   ops->tune(ops, true, NULL);

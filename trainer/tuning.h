@@ -8,13 +8,17 @@
 
 #include "common/base/status.h"
 #include "common/ops/ops.h"
+#include "trainer/ranks/ranks.h"
 #include "trainer/trainer_state.h"
 
 /* Takes state->algorithms. If the backend refuses them, a warning says so and state->exact becomes
  * false. If there are none or they were refused, takes those that earlier runs kept
- * (algorithm_file.h), switches tuning on and sets *tuning to true. */
-plm_status plm_tuning_begin(struct plm_trainer_state *state, struct plm_ops *ops, bool *tuning,
-                            struct plm_error *error);
+ * (algorithm_file.h), switches tuning on and sets *tuning to true.
+ *
+ * Several ranks take what rank 0 has kept and do not tune, because each would measure something
+ * else. ranks may be NULL. */
+plm_status plm_tuning_begin(struct plm_trainer_state *state, struct plm_ops *ops,
+                            struct plm_ranks *ranks, bool *tuning, struct plm_error *error);
 
 /* After the first step, which meets every shape: switches tuning off and exports what was found
  * into state->algorithms. */

@@ -40,7 +40,8 @@ static plm_status make_room(struct plm_ops *ops, void **buffer, size_t *room, si
   return PLM_OK;
 }
 
-/* A free stage with memory that is large enough if there is one, else any free stage. */
+/* A free stage whose memory is large enough; else one that has none yet, because a release waits
+ * for the device; else any free one. */
 static struct stage *free_stage(struct staged *staged, size_t from_bytes, size_t to_bytes)
 {
   struct stage *any = NULL;
@@ -48,7 +49,7 @@ static struct stage *free_stage(struct staged *staged, size_t from_bytes, size_t
     struct stage *stage = &staged->stages[i];
     if (stage->outer != NULL) continue;
     if (stage->from_bytes >= from_bytes && stage->to_bytes >= to_bytes) return stage;
-    if (any == NULL) any = stage;
+    if (any == NULL || (any->to != NULL && stage->to == NULL)) any = stage;
   }
   PLM_ASSERT(any != NULL);
   return any;

@@ -195,6 +195,7 @@ struct plm_ops {
   const char *isa;  /* instruction set in use: "avx512", "avx2", "sm_90a", ...; in trainer.json */
   const char *products;  /* product library and its version; NULL: see export_algorithms */
   const char *processor; /* model name of the device; NULL for the machine's CPU */
+  const char *driver;    /* versions of the device's driver and runtime; NULL for the CPU */
   size_t act_bytes;      /* 4 or 2 */
   uint32_t threads;
   void *context; /* the backend's state */

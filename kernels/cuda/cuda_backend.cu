@@ -59,6 +59,11 @@ plm_status find_device(struct plm_cuda *cuda, struct plm_error *error)
                          properties.name, properties.major, properties.minor);
   snprintf(cuda->processor, sizeof cuda->processor, "%.127s", properties.name);
   cuda->ops.processor = cuda->processor;
+  int driver = 0;
+  if (cudaDriverGetVersion(&driver) != cudaSuccess) cudaGetLastError();
+  snprintf(cuda->driver, sizeof cuda->driver, "for CUDA %d, with runtime %d", driver,
+           CUDART_VERSION);
+  cuda->ops.driver = cuda->driver;
   cuda->ops.isa = cuda->capability >= 90 ? "sm_90" : "sm_80";
   return PLM_OK;
 }

@@ -23,7 +23,8 @@ struct plm_cuda {
   struct plm_ops ops; /* must be first: plm_cuda_of */
   bool bf16;          /* activations are bf16, else fp32 */
   int device;
-  char processor[128];             /* the device's name */
+  char processor[128]; /* the device's name */
+  char driver[64];
   int capability, multiprocessors; /* of the device; capability is 90 for 9.0 */
   bool attention_sm90;             /* use kernels/cuda/sm90 for heads that it takes */
   enum plm_relu2_way relu2;        /* relu2_products.cuh */

@@ -270,6 +270,12 @@ cudaError_t cudaSetDevice(int device)
   return cudaSuccess;
 }
 
+cudaError_t cudaDriverGetVersion(int *version)
+{
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
+
 cudaError_t cudaDeviceReset()
 {
   return cudaSuccess;

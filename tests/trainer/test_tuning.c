@@ -88,7 +88,7 @@ static float *first_step(uint64_t tuning, struct plm_trainer_state *state,
   bool on = false;
   struct plm_ops *ops = open_ops(tuning);
   open_state(state, config);
-  assert_int_equal(plm_tuning_begin(state, ops, &on, NULL), PLM_OK);
+  assert_int_equal(plm_tuning_begin(state, ops, NULL, &on, NULL), PLM_OK);
   assert_true(on);
   float *gradients = gradients_on(ops, state, elements);
   reopen_state(state, config);
@@ -100,7 +100,7 @@ static void resumes(struct plm_trainer_state *state, const float *before, size_t
 {
   bool on = true;
   struct plm_ops *ops = open_ops(2);
-  assert_int_equal(plm_tuning_begin(state, ops, &on, NULL), PLM_OK);
+  assert_int_equal(plm_tuning_begin(state, ops, NULL, &on, NULL), PLM_OK);
   assert_false(on);
   assert_true(state->exact);
   float *resumed = gradients_on(ops, NULL, &n);
@@ -152,7 +152,7 @@ static void a_resume_takes_the_fused_products(void **unused)
   free(before);
   assert_int_equal(setenv("PLM_CUDA_RELU2", "library", 1), 0);
   struct plm_ops *ops = open_ops(2);
-  assert_int_equal(plm_tuning_begin(&state, ops, &on, NULL), PLM_OK);
+  assert_int_equal(plm_tuning_begin(&state, ops, NULL, &on, NULL), PLM_OK);
   assert_true(on);
   assert_false(state.exact);
   ops->close(ops);
@@ -174,7 +174,7 @@ static void algorithms_are_kept_as_they_are(void **unused)
   char *again;
   free(first_step(5, &state, &config, &n));
   struct plm_ops *ops = open_ops(2);
-  assert_int_equal(plm_tuning_begin(&state, ops, &on, NULL), PLM_OK);
+  assert_int_equal(plm_tuning_begin(&state, ops, NULL, &on, NULL), PLM_OK);
   assert_int_equal(ops->export_algorithms(ops, &again, NULL), PLM_OK);
   assert_string_equal(again, state.algorithms);
   assert_non_null(strchr(again, '\n')[1] != '\0' ? again : NULL);
@@ -208,7 +208,7 @@ static void algorithms_of_elsewhere_are_inexact(void **unused)
     free(first_step(1, &state, &config, &n));
     change(state.algorithms, changes[i][0], changes[i][1]);
     struct plm_ops *ops = open_ops(2);
-    assert_int_equal(plm_tuning_begin(&state, ops, &on, NULL), PLM_OK);
+    assert_int_equal(plm_tuning_begin(&state, ops, NULL, &on, NULL), PLM_OK);
     assert_false(state.exact);
     assert_null(state.algorithms);
     assert_true(on); /* measured again */
@@ -244,7 +244,7 @@ static void a_backend_without_algorithms_takes_none(void **unused)
   struct plm_ops *ops;
   bool on = true;
   assert_int_equal(plm_ops_cpu_open(PLM_PRECISION_FP32, 1, NULL, &ops, NULL), PLM_OK);
-  assert_int_equal(plm_tuning_begin(&state, ops, &on, NULL), PLM_OK);
+  assert_int_equal(plm_tuning_begin(&state, ops, NULL, &on, NULL), PLM_OK);
   assert_false(on);
   assert_null(state.algorithms);
   ops->close(ops);

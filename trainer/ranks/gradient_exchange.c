@@ -130,15 +130,15 @@ static plm_status move(struct plm_exchange *exchange, enum plm_transfer_kind kin
                        enum plm_scope scope, float *to, const float *from, size_t elements,
                        struct plm_error *error)
 {
-  struct plm_collective *collective = exchange->ranks->collective;
+  struct plm_transport *transport = exchange->ranks->transport;
   struct plm_transfer transfer = {.kind = kind,
                                   .lane = PLM_LANE_STEP,
                                   .scope = scope,
                                   .to = to,
                                   .from = from,
                                   .bytes = elements * sizeof(float)};
-  collective->start(collective, &transfer);
-  return collective->wait(collective, &transfer, error);
+  transport->start(transport, &transfer);
+  return transport->wait(transport, &transfer, error);
 }
 
 static void swap(struct plm_exchange *exchange)

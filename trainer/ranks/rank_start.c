@@ -7,8 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Broadcasts a text. *text: rank 0's, or what the caller of another rank frees. */
-static plm_status share_text(struct plm_ranks *ranks, char **text, struct plm_error *error)
+plm_status plm_rank_share_text(struct plm_ranks *ranks, char **text, struct plm_error *error)
 {
   uint64_t size = plm_ranks_first(ranks) ? strlen(*text) + 1 : 0;
   PLM_TRY(plm_collective_broadcast(ranks->collective, PLM_LANE_STEP, &size, sizeof size, error));
@@ -38,7 +37,7 @@ plm_status plm_rank_share_config(struct plm_ranks *ranks, struct plm_config *con
 {
   char *yaml = NULL;
   if (plm_ranks_first(ranks)) PLM_TRY(plm_config_print(config, &yaml, error));
-  plm_status status = share_text(ranks, &yaml, error);
+  plm_status status = plm_rank_share_text(ranks, &yaml, error);
   if (status == PLM_OK && !plm_ranks_first(ranks))
     status = plm_config_load_text(yaml, strlen(yaml), config, error);
   free(yaml);
@@ -66,7 +65,7 @@ plm_status plm_rank_share_state(struct plm_ranks *ranks, const struct plm_config
   PLM_TRY(plm_collective_broadcast(ranks->collective, PLM_LANE_STEP, found, sizeof *found, error));
   if (found->complete || !found->resumed) return PLM_OK;
   if (plm_ranks_first(ranks)) PLM_TRY(plm_trainer_state_print(state, config, no_id, &text, error));
-  plm_status status = share_text(ranks, &text, error);
+  plm_status status = plm_rank_share_text(ranks, &text, error);
   if (status == PLM_OK && !plm_ranks_first(ranks)) status = read_state(text, state, error);
   free(text);
   return status;
@@ -86,23 +85,24 @@ void plm_rank_divide_threads(const struct plm_ranks *ranks, struct plm_ops_reque
 
 /* ---- comparing the ranks --------------------------------------------------------------------- */
 
-enum { TRAITS = 8, TRAIT_SIZE = 128 };
+enum { TRAITS = 9, TRAIT_SIZE = 128 };
 struct traits {
   char host[PLM_HOST_NAME_SIZE];
   char of[TRAITS][TRAIT_SIZE];
 };
 static const char *const trait_names[TRAITS] = {
     "build",   "device",          "precision", "instruction set", "level of instructions",
-    "threads", "product library", "processor"};
+    "threads", "product library", "processor", "driver"};
 
 static struct traits traits_of(const struct plm_ranks *ranks, const struct plm_resolved *resolved)
 {
   struct traits traits = {0};
   char threads[16];
+  const char *driver = ranks->ops->driver != NULL ? ranks->ops->driver : "";
   snprintf(threads, sizeof threads, "%u", resolved->threads);
-  const char *const texts[TRAITS] = {resolved->build,    resolved->device,   resolved->precision,
-                                     resolved->isa,      resolved->level,    threads,
-                                     resolved->products, resolved->processor};
+  const char *const texts[TRAITS] = {resolved->build,    resolved->device,    resolved->precision,
+                                     resolved->isa,      resolved->level,     threads,
+                                     resolved->products, resolved->processor, driver};
   snprintf(traits.host, sizeof traits.host, "%s", ranks->collective->place.host);
   for (int i = 0; i < TRAITS; i++) snprintf(traits.of[i], TRAIT_SIZE, "%s", texts[i]);
   return traits;

@@ -11,6 +11,9 @@
 #include "trainer/ranks/ranks.h"
 #include "trainer/trainer_state.h"
 
+/* Sends rank 0's text to the others. *text: on rank 0, the text; on the others it receives a copy,
+ * which the caller frees, also after an error. */
+plm_status plm_rank_share_text(struct plm_ranks *ranks, char **text, struct plm_error *error);
 /* Sends rank 0's configuration to the others, which load it into config (and deinit it). PLM_CONFIG
  * if trainer.ranks is not the number of ranks. */
 plm_status plm_rank_share_config(struct plm_ranks *ranks, struct plm_config *config,
@@ -31,7 +34,8 @@ plm_status plm_rank_share_state(struct plm_ranks *ranks, const struct plm_config
 /* Divides the processors of a host among its ranks: sets request->threads if it is 0. */
 void plm_rank_divide_threads(const struct plm_ranks *ranks, struct plm_ops_request *request);
 
-/* Compares what the ranks resolved. PLM_CONFIG names what differs and where. */
+/* Compares what the ranks resolved, and the drivers of their devices. PLM_CONFIG names what differs
+ * and where. */
 plm_status plm_rank_compare(struct plm_ranks *ranks, const struct plm_resolved *mine,
                             struct plm_error *error);
 

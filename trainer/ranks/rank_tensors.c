@@ -5,12 +5,52 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- memory of a device ---------------------------------------------------------------------- */
+
+enum way { BROADCAST, SEND, RECEIVE };
+
+static plm_status move_host(struct plm_ranks *ranks, enum way way, uint32_t peer, void *memory,
+                            size_t bytes, struct plm_error *error)
+{
+  struct plm_collective *collective = ranks->collective;
+  if (way == BROADCAST)
+    return plm_collective_broadcast(collective, PLM_LANE_STEP, memory, bytes, error);
+  if (way == SEND)
+    return plm_collective_send(collective, PLM_LANE_STEP, peer, memory, bytes, error);
+  return plm_collective_receive(collective, PLM_LANE_STEP, peer, memory, bytes, error);
+}
+
+/* room: of the host, or NULL if `memory` is the host's. Both sides cut in the same way, whatever
+ * their memory is. */
+static plm_status move_pieces(struct plm_ranks *ranks, enum way way, uint32_t peer, char *memory,
+                              char *room, size_t bytes, struct plm_error *error)
+{
+  struct plm_ops *ops = ranks->ops;
+  const bool sends = way == SEND || (way == BROADCAST && plm_ranks_first(ranks));
+  for (size_t at = 0; at < bytes; at += PLM_RANK_ROOM) {
+    const size_t piece = bytes - at < PLM_RANK_ROOM ? bytes - at : PLM_RANK_ROOM;
+    char *from = room != NULL ? room : memory + at;
+    if (room != NULL && sends) ops->download(ops, room, memory + at, piece);
+    PLM_TRY(move_host(ranks, way, peer, from, piece, error));
+    if (room != NULL && !sends) ops->upload(ops, memory + at, room, piece);
+  }
+  return PLM_OK;
+}
+
+/* Moves memory of operators. */
+static plm_status move(struct plm_ranks *ranks, enum way way, uint32_t peer, void *memory,
+                       size_t bytes, struct plm_error *error)
+{
+  return move_pieces(ranks, way, peer, memory, ranks->room, bytes, error);
+}
+
+/* ---- tensors --------------------------------------------------------------------------------- */
+
 plm_status plm_rank_share_weights(struct plm_ranks *ranks, struct plm_model *model,
                                   struct plm_error *error)
 {
-  PLM_TRY(plm_collective_broadcast(ranks->collective, PLM_LANE_STEP,
-                                   plm_model_parameter_arena(model),
-                                   plm_model_arena_elements(model) * sizeof(float), error));
+  PLM_TRY(move(ranks, BROADCAST, 0, plm_model_parameter_arena(model),
+               plm_model_arena_elements(model) * sizeof(float), error));
   plm_model_weights_changed(model);
   return PLM_OK;
 }
@@ -24,14 +64,13 @@ plm_status plm_rank_place_tensor(struct plm_ranks *ranks, const uint32_t *owners
   const uint32_t owner = owners[tensor->parameter];
   const size_t bytes = tensor->count * sizeof(float);
   float *to = plm_optimizer_tensor_data(optimizer, i);
-  if (plm_ranks_first(ranks) && to != NULL) memcpy(to, data, bytes);
-  if (owner == PLM_OWNED_BY_ALL)
-    return plm_collective_broadcast(ranks->collective, PLM_LANE_STEP, to, bytes, error);
+  if (plm_ranks_first(ranks) && to != NULL) ranks->ops->upload(ranks->ops, to, data, bytes);
+  if (owner == PLM_OWNED_BY_ALL) return move(ranks, BROADCAST, 0, to, bytes, error);
   if (owner == 0) return PLM_OK;
-  if (plm_ranks_first(ranks))
-    return plm_collective_send(ranks->collective, PLM_LANE_STEP, owner, data, bytes, error);
+  if (plm_ranks_first(ranks)) /* `data` is the host's, and is only read */
+    return move_pieces(ranks, SEND, owner, (char *)data, NULL, bytes, error);
   if (owner != ranks->rank) return PLM_OK;
-  return plm_collective_receive(ranks->collective, PLM_LANE_STEP, 0, to, bytes, error);
+  return move(ranks, RECEIVE, 0, to, bytes, error);
 }
 
 plm_status plm_rank_share_clip(struct plm_ranks *ranks, struct plm_clip *clip,
@@ -49,18 +88,18 @@ plm_status plm_rank_share_clip(struct plm_ranks *ranks, struct plm_clip *clip,
 }
 
 /* Brings what `owner` has at `from` to rank 0's `to`. */
-static plm_status collect(struct plm_ranks *ranks, uint32_t owner, float *to, const float *from,
+static plm_status collect(struct plm_ranks *ranks, uint32_t owner, float *to, float *from,
                           size_t count, struct plm_error *error)
 {
   const size_t bytes = count * sizeof(float);
   if (owner == 0 || owner == PLM_OWNED_BY_ALL) {
-    if (to != NULL) memcpy(to, from, bytes);
+    if (to != NULL) ranks->ops->download(ranks->ops, to, from, bytes);
     return PLM_OK;
   }
-  if (plm_ranks_first(ranks))
-    return plm_collective_receive(ranks->collective, PLM_LANE_STEP, owner, to, bytes, error);
+  if (plm_ranks_first(ranks)) /* a snapshot is in the host's memory */
+    return move_pieces(ranks, RECEIVE, owner, (char *)to, NULL, bytes, error);
   if (owner != ranks->rank) return PLM_OK;
-  return plm_collective_send(ranks->collective, PLM_LANE_STEP, 0, from, bytes, error);
+  return move(ranks, SEND, 0, from, bytes, error);
 }
 
 plm_status plm_rank_collect(struct plm_ranks *ranks, const uint32_t *owners, size_t parameters,
@@ -96,11 +135,26 @@ static uint64_t sum_of_bits(const float *values, size_t count)
   return sum;
 }
 
+static uint64_t sum_weights(struct plm_ranks *ranks, struct plm_model *model)
+{
+  enum { PIECE = PLM_RANK_ROOM / sizeof(float) };
+  struct plm_ops *ops = ranks->ops;
+  const float *weights = plm_model_parameter_arena(model);
+  const size_t count = plm_model_arena_elements(model);
+  uint64_t sum = 0;
+  if (ranks->room == NULL) return sum_of_bits(weights, count);
+  for (size_t at = 0; at < count; at += PIECE) {
+    const size_t piece = count - at < PIECE ? count - at : PIECE;
+    ops->download(ops, ranks->room, weights + at, piece * sizeof(float));
+    sum += sum_of_bits(ranks->room, piece);
+  }
+  return sum;
+}
+
 plm_status plm_rank_compare_weights(struct plm_ranks *ranks, struct plm_model *model,
                                     struct plm_error *error)
 {
-  const uint64_t mine =
-      sum_of_bits(plm_model_parameter_arena(model), plm_model_arena_elements(model));
+  const uint64_t mine = sum_weights(ranks, model);
   uint64_t *all = calloc(ranks->ranks, sizeof *all);
   char list[128] = "";
   size_t length = 0;

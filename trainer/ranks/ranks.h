@@ -7,10 +7,17 @@
 #include <stdint.h>
 
 #include "common/collective/collective.h"
+#include "common/collective/transport.h"
+
+enum { PLM_RANK_ROOM = 32 << 20 }; /* tensors travel through the host in pieces of this size */
 
 struct plm_ranks {
   struct plm_collective *collective;
   uint32_t rank, ranks;
+  struct plm_ops *ops;             /* of this rank; NULL before they are opened */
+  struct plm_transport *transport; /* of their memory, likewise */
+  void *
+      room; /* PLM_RANK_ROOM bytes of the host, if the operators' memory is a device's; else NULL */
   bool agreed; /* all ranks end with the same error, and know it */
   bool silent; /* another rank says what happened */
 };
