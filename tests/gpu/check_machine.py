@@ -112,6 +112,8 @@ def build(check, part, until):
     libs = check.options.libs
     if libs is not None and (libs / dnnl[1:]).exists():
         command.append("PRODUCTS=dnnl")
+    if ask(check, "ompi", "pkg-config", "--exists", "ompi-c") is not None:
+        command.append(os.path.relpath(check.program("lib/libplm_mpi.so"), ROOT))
     library = os.path.relpath(check.device["PLM_CUDA_LIBRARY"], ROOT)
     cuda = check.runner.start_logged("build-cuda", [*command[:3], library, "V=1"], VERBOSE)
     outcome = check.runner.run("build", command, until - time.monotonic())

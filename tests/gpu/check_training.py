@@ -59,6 +59,7 @@ class Training:
         self.config.write_text(json.dumps(values, indent=1))  # JSON is YAML, too
         self.extra = {"PLM_CUDA_LIBRARY": check.device["PLM_CUDA_LIBRARY"]}
         self.sets = ["--set", f"trainer.device={device}", "--set", f"trainer.precision={precision}"]
+        self.launch = []  # what starts the trainer
         self.packer = self.trainer = None
         self.times = 0
 
@@ -66,7 +67,7 @@ class Training:
         runner, tell = self.check.runner, ["-c", self.config, "--run", self.run]
         self.times += 1
         self.began = time.time()
-        trainer = [self.check.program("bin/plm-trainer"), *tell, *self.sets]
+        trainer = [*self.launch, self.check.program("bin/plm-trainer"), *tell, *self.sets]
         packer = [self.check.program("bin/plm-packer"), *tell]
         self.trainer = runner.start_logged(f"{self.name}-trainer-{self.times}", trainer, self.extra)
         if self.packer is None or not self.packer.alive():

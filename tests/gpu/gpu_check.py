@@ -26,6 +26,7 @@ import traceback
 
 import check_kernels
 import check_machine
+import check_ranks
 import check_right
 import check_speed
 from check_report import Report
@@ -48,6 +49,7 @@ class Check:
         self.tokens = {}  # figures that later parts use
         library = "tests/lib/libplm_cuda_emulated.so" if self.rehearse else "lib/libplm_cuda.so"
         self.device = {
+            **({"PLM_EMULATED_DEVICES": "2"} if self.rehearse else {}),
             "PLM_TEST_DEVICE": "cuda",
             "PLM_CUDA_LIBRARY": str(self.build / library),
             "PLM_ROOT": str(ROOT),
@@ -108,6 +110,7 @@ PARTS = {  # name: title, function, limit in seconds, seconds reserved for it
     "attention": ("Attention", check_speed.attention, 90, 40),
     "patch": ("Training: patch_unet", check_speed.patch_unet, 80, 40),
     "kernels": ("Time by operator", check_kernels.kernels, 60, 30),
+    "ranks": ("Several ranks", check_ranks.ranks, 150, 40),
 }
 TOGETHER = ("operators", "sanitizer", "parity", "pipeline")
 

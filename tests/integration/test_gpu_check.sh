@@ -11,13 +11,20 @@ TMPDIR=$PLM_TMP python3 "$PLM_ROOT/tests/gpu/gpu_check.py" --rehearse --build "$
 cmp -s page first/rehearsal.md || fail "the page is not what was printed"
 says page 'REHEARSAL. No GPU ran any of this'
 for part in Machine Build Operators compute-sanitizer 'Training on the device' 'The pipeline' Ceilings \
-  'Training: unet' Attention 'Training: patch_unet' 'Time by operator'; do
+  'Training: unet' Attention 'Training: patch_unet' 'Time by operator' 'Several ranks'; do
   grep -qE "^\| $part.*\| done \|" page || fail "not done: $part"
 done
 says page 'killed with SIGKILL .* the same bits'
 says page '^\| tokens/s \| [0-9]'
 says page '^\| doc-1024-128 \| as chosen \| [0-9]'
 says page '^\| linear_forward [0-9x ]+\| [0-9]+ \| [0-9.]+ '
+says page 'NCCL with one rank'
+if [ -e "$PLM_BUILD/lib/libplm_mpi.so" ] && command -v mpirun >/dev/null; then
+  says page 'staged through the host: the bits of one rank'
+  says page '^\| tokens a GPU \| tokens/s, one \| tokens/s, 2 \| efficiency \|'
+else
+  says page 'staged through the host.*(mpirun is not installed|the MPI engine is not built)'
+fi
 for file in svg json; do [ -s "first/rehearsal.$file" ] || fail "no rehearsal.$file"; done
 if [ -x "${PLM_VENV:-}/bin/python" ]; then
   says page '^\| PyTorch on the same card, tokens/s \| [0-9]'
