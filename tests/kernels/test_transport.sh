@@ -60,6 +60,12 @@ for transport in nccl mpi; do
 done
 wrong 2 1 'device 1: .* is not allowed while operators are recorded' cuda 2 recorded
 
+wrong 2 1 'round 2, transfer 0: element 0 of rank [01]' cuda 2 unwaited
+
+# Transfers are under way while the computation continues.
+PLM_EMULATED_TRACE=$PLM_TMP/trace.log right 2 nccl cuda 6
+grep -q '^exchange [0-9]* under [1-9]' "$PLM_TMP/trace.log" || fail "nothing was computed beside a transfer: $(cat "$PLM_TMP/trace.log")"
+
 # What NCCL does not check ends the emulation.
 exchange 2 cuda 2 unequal && fail "pieces of unequal size were exchanged"
 grep -q 'emulated NCCL: call [0-9]* of rank [01] is ncclAlltoAll of [0-9]* bytes, but that of rank [01] is ncclAlltoAll of' "$log" ||
