@@ -234,10 +234,11 @@ $(FAULTS_LIBRARY): $(FAULTS_OBJ)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -shared -o $@ $^ $(ALL_LDFLAGS) -ldl
-# A preloaded library with which a program stops itself before a given call. Never sanitized, because
-# a sanitizer would not start in a library that is loaded before its own.
+# Preloaded libraries with which a program stops itself before a given call, and counts its memory. Never
+# sanitized, because a sanitizer would not start in a library that is loaded before its own.
 STOP_LIBRARY := $(BUILD)/tests/lib/stop_at.so
-$(STOP_LIBRARY): tests/faults/stop_at.c $(COMPILED_BY)
+COUNT_LIBRARY := $(BUILD)/tests/lib/count_memory.so
+$(STOP_LIBRARY) $(COUNT_LIBRARY): $(BUILD)/tests/lib/%.so: tests/faults/%.c $(COMPILED_BY)
 	$(call say,CC,$< [library])
 	@mkdir -p $(@D)
 	$(Q)$(CC) -O2 $(filter-out -fsanitize=% -fno-sanitize-recover=%,$(ALL_CFLAGS)) -fPIC -fvisibility=hidden -shared -o $@ $< -ldl
@@ -359,7 +360,7 @@ venv: ## create the Python environment of the tests (build/venv)
 .PHONY: test tests
 # Tests do not need libplm_cuda.so: without a GPU they load the emulated backend instead. `make check`
 # compiles it, and `make gpu-check` runs it.
-tests: $(PROGRAMS) $(EMULATED_LIBRARY) $(EMULATED_NCCL) $(if $(filter-out 0,$(MPI)),$(MPI_LIBRARY)) $(if $(SAN),,$(FAULTS_LIBRARY)) $(STOP_LIBRARY) $(TEST_BIN) $(FUZZ_BIN) $(TOOL_BIN) $(BENCH_BIN) $(GPU_BIN) ## build all test programs
+tests: $(PROGRAMS) $(EMULATED_LIBRARY) $(EMULATED_NCCL) $(if $(filter-out 0,$(MPI)),$(MPI_LIBRARY)) $(if $(SAN),,$(FAULTS_LIBRARY)) $(STOP_LIBRARY) $(COUNT_LIBRARY) $(TEST_BIN) $(FUZZ_BIN) $(TOOL_BIN) $(BENCH_BIN) $(GPU_BIN) ## build all test programs
 # PYTHON=0 leaves out PyTorch; the tests that need it are reported as skipped.
 PYTHON ?= 1
 # A Slurm cluster on this machine. Its daemons run only in the test.
