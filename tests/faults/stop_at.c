@@ -2,7 +2,8 @@
  * A test can then kill or signal it there, however fast or slow the machine is.
  *
  *   PLM_STOP_AT    CALL:PATTERN#N: the N-th CALL (pwrite, write, mkdir or rename) about a path that
- *                  matches PATTERN (fnmatch; of a rename, the new name)
+ *                  matches PATTERN (fnmatch; of a rename, the new name), or "exchange:*#N": after
+ *                  the beginning of the N-th all-to-all exchange with other ranks
  *   PLM_STOP_WAIT  if set, the program does not stop itself but waits there for a signal that it
  *                  handles; its name is "waiting" meanwhile. This is for tests of something that
  *                  continues stopped processes before it signals them.
@@ -21,6 +22,8 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+
+typedef int exchange_function(const void *, int, void *, void *, int, void *, void *, void *);
 
 /* The next function of this name, as `real`. */
 #define REAL(name)               \
@@ -116,6 +119,18 @@ int rename(const char *from, const char *to)
   REAL(rename);
   before("rename", to);
   return real(from, to);
+}
+
+exchange_function MPI_Ialltoall;
+/* With the types of Open MPI, whose handles are pointers; this library is built without mpi.h. */
+int MPI_Ialltoall(const void *from, int sent, void *sent_type, void *to, int received,
+                  void *received_type, void *comm, void *request)
+{
+  exchange_function *real;
+  *(void **)&real = dlsym(RTLD_DEFAULT, "PMPI_Ialltoall");
+  const int result = real(from, sent, sent_type, to, received, received_type, comm, request);
+  before("exchange", "");
+  return result;
 }
 
 int clock_gettime(clockid_t clock, struct timespec *time)

@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# Either rank, or mpirun, is killed while rank 0 writes a checkpoint, and while rank 1 is within an exchange of
+# gradients: the newest checkpoint is intact, neither processes nor files are left, and the run continues to
+# the bits of an undisturbed one.
+. "$PLM_ROOT/tests/support/lib.sh"
+. "$PLM_ROOT/tests/support/gang.sh"
+small_corpus corpus
+small_config pipeline.yaml transformer
+# matrices of 256 x 256 have an owner; the ranks exchange only these
+sed -i 's/  steps: 12/  ranks: 2\n  restart: "no"\n  steps: 12/; s/size: 64/size: 256/' pipeline.yaml
+
+# The same programs, but the rank PLM_STOP_RANK stops itself at PLM_STOP_HERE, unless $PLM_TMP/once exists.
+mkdir bin
+cp "$PLM_BIN/plm-pipeline" bin
+ln -s "$PLM_BIN/plm-packer" "$PLM_BIN/plm-evaluator" bin
+cat >bin/plm-trainer <<'RANK'
+#!/bin/bash
+if [ "${OMPI_COMM_WORLD_RANK:-}" = "${PLM_STOP_RANK:-none}" ] && mkdir "$PLM_TMP/once" 2>/dev/null; then
+  export PLM_STOP_AT=$PLM_STOP_HERE LD_PRELOAD=$PLM_BUILD/tests/lib/stop_at.so
+  export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0
+fi
+exec "$PLM_BIN/plm-trainer" "$@"
+RANK
+chmod +x bin/plm-trainer
+export PATH=$PWD/bin:$PATH PLM_MPI_LIBRARY=$PLM_BUILD/lib/libplm_mpi.so
+
+shared() { find /dev/shm -maxdepth 1 -newer pipeline.yaml -name 'vader_segment.*' | sort; }
+rank_runs() { [ -n "$(rank_of killed "$1")" ]; }
+
+run=whole
+begin whole
+up_ends 0
+weights() { (cd "$1/checkpoints/step_00000012" && sha256sum ./*.safetensors); }
+weights whole >whole.sums
+
+# killed_at RANK CALL VICTIM STEP: kills it when the rank stops there; STEP is the newest checkpoint
+killed_at() {
+  local rank=$1 where=$2 victim=$3 stopped left newest
+  run=killed
+  rm -rf killed once
+  PLM_STOP_RANK=$rank PLM_STOP_HERE=$where begin killed
+  wait_for 60 rank_runs "$rank"
+  stopped=$(rank_of killed "$rank")
+  until_stopped "$stopped" || fail "rank $rank did not come to $where: $(cat killed.err)"
+  folder=$(tr '\0' '\n' <"/proc/$(mpirun_of killed)/cmdline" | grep -m 1 '[.]mpi$')
+  [ -d "$folder" ] || fail "mpirun has no folder of its own: $folder"
+  [ ! -e killed/DONE ] || fail "the run was complete at $where"
+  case $victim in
+    mpirun) kill -KILL "$(mpirun_of killed)" ;;
+    *) kill -KILL "$(rank_of killed "$victim")" ;;
+  esac
+  up_ends 1
+  says killed.err 'failed: trainer.0 (lost a rank to|was killed by) signal 9'
+  nothing_left
+  left=$(shared)
+  [ -z "$left" ] || fail "shared memory is left: $left"
+  newest=$(readlink killed/checkpoints/latest)
+  case $victim-$newest in
+    *-step_0000000$4) ;;
+    # mpirun continues stopped ranks before it ends them, so rank 0 may finish its checkpoint.
+    1-step_00000008 | mpirun-step_00000008) ;;
+    *) fail "latest is $newest, not that of step $4, after $where and the death of $victim" ;;
+  esac
+  expect 0 plm-pipeline checkpoints --verify killed
+  begin killed
+  up_ends 0
+  same_as_whole killed
+  weights killed | diff whole.sums - || fail "the weights after $where differ from those of an undisturbed run"
+  nothing_left
+}
+
+for victim in 0 1 mpirun; do
+  killed_at 1 'exchange:*#20' $victim 0
+  killed_at 0 'write:*step_00000008/optimizer.safetensors#1' $victim 4
+done
+for victim in 0 mpirun; do killed_at 0 'rename:*/step_00000008#1' $victim 4; done
+killed_at 0 'rename:*/latest#3' 0 4 # those of steps 0, 4 and 8
