@@ -406,11 +406,12 @@ fuzz-guided: deps ## run every fuzzer under libFuzzer, ASan and UBSan for FUZZ_S
 bench: all $(BENCH_BIN) ## run the benchmarks; each prints the machine and a table
 	@for bench in $(BENCH_BIN); do echo "== $$bench"; $$bench || exit 1; done
 
+.PHONY: bench-ranks
+bench-ranks: all $(BUILD)/tests/bench/exchange/tool_exchange ## measure ranks on this machine, beside Open MPI's reduce-scatter; QUICK=1 only checks that it runs
+	@PLM_BUILD=$(BUILD) QUICK=$(QUICK) tests/bench/bench_ranks.sh
+
 # Takes about ten minutes, and more on the first run, when PyTorch compiles its kernels. With QUICK=1 it
 # takes seconds, and the figures mean nothing.
-.PHONY: bench-ranks
-bench-ranks: $(MPI_LIBRARY) $(BUILD)/tests/bench/exchange/tool_exchange ## compare the exchange between ranks with Open MPI's reduce-scatter
-	@PLM_BUILD=$(BUILD) tests/bench/bench_ranks.sh
 .PHONY: bench-cpu
 bench-cpu: all $(BENCH_BIN) venv ## compare with PyTorch on the CPU; OUT=FILE saves the table, QUICK=1 only checks that it runs
 	@$(or $(PLM_VENV),build/venv)/bin/python tests/bench/bench_cpu.py --build $(BUILD) \
