@@ -180,6 +180,24 @@ static void describe(struct plm_optimizer *optimizer)
   }
 }
 
+/* Entries of the tables that describe() makes, of parameters before `parameter`. */
+struct listed {
+  size_t adam, matrices;
+};
+
+static struct listed listed_before(const struct plm_optimizer *optimizer, size_t parameter)
+{
+  struct listed listed = {0};
+  for (size_t i = 0; i < parameter; i++) {
+    if (!optimizer->slots[i].held) continue;
+    if (optimizer->slots[i].rule == RULE_MUON)
+      listed.matrices++;
+    else
+      listed.adam++;
+  }
+  return listed;
+}
+
 static plm_status take_tables(struct plm_optimizer *optimizer, size_t count,
                               struct plm_error *error)
 {
@@ -272,21 +290,41 @@ plm_status plm_optimizer_memory(const struct plm_config *config, const struct pl
   return PLM_OK;
 }
 
+/* Elements that follow each other both in the weights and in the average. */
+struct run {
+  size_t weights, average, count;
+};
+
+/* The next run of held parameters from slot *next on; false if there is none before `end`. */
+static bool next_run(const struct plm_optimizer *optimizer, size_t *next, size_t end,
+                     struct run *run)
+{
+  size_t i = *next;
+  while (i < end && !optimizer->slots[i].held) i++;
+  if (i == end) return false;
+  const struct slot *first = &optimizer->slots[i], *last = first;
+  *run = (struct run){.weights = first->parameter->offset, .average = first->first};
+  for (; i < end; i++) {
+    const struct slot *slot = &optimizer->slots[i];
+    if (!slot->held ||
+        slot->first - first->first != slot->parameter->offset - first->parameter->offset)
+      break;
+    last = slot;
+  }
+  run->count = last->first + last->parameter->count - first->first;
+  *next = i;
+  return true;
+}
+
 void plm_optimizer_start_average(struct plm_optimizer *optimizer)
 {
   struct plm_ops *ops = optimizer->ops;
   const float *weights = plm_model_parameter_arena(optimizer->model);
+  struct run run;
   if (optimizer->average == NULL) return;
-  if (optimizer->held == NULL) {
-    ops->copy(ops, optimizer->average, weights, optimizer->first_held * sizeof(float));
-    return;
-  }
-  for (size_t i = 0; i < optimizer->slot_count; i++) {
-    const struct slot *slot = &optimizer->slots[i];
-    if (slot->held)
-      ops->copy(ops, optimizer->average + slot->first, weights + slot->parameter->offset,
-                slot->parameter->count * sizeof(float));
-  }
+  for (size_t next = 0; next_run(optimizer, &next, optimizer->slot_count, &run);)
+    ops->copy(ops, optimizer->average + run.average, weights + run.weights,
+              run.count * sizeof(float));
 }
 
 void plm_optimizer_prepare(const struct plm_optimizer *optimizer, uint64_t s,
@@ -304,31 +342,35 @@ void plm_optimizer_prepare(const struct plm_optimizer *optimizer, uint64_t s,
   inputs->average_decay = (float)plm_schedule_ema_decay(trainer->ema, optimizer->updates);
 }
 
-static void update_average(struct plm_optimizer *optimizer, const struct plm_update *update)
+static void update_average(struct plm_optimizer *optimizer, const struct plm_update *update,
+                           struct plm_parameter_range range)
 {
   struct plm_ops *ops = optimizer->ops;
   const float *weights = plm_model_parameter_arena(optimizer->model);
-  if (optimizer->held == NULL) {
-    ops->average_step(ops, optimizer->average, weights, optimizer->first_held, update);
-    return;
-  }
-  for (size_t i = 0; i < optimizer->slot_count; i++) {
-    const struct slot *slot = &optimizer->slots[i];
-    if (slot->held)
-      ops->average_step(ops, optimizer->average + slot->first, weights + slot->parameter->offset,
-                        slot->parameter->count, update);
-  }
+  struct run run;
+  for (size_t next = range.first; next_run(optimizer, &next, range.end, &run);)
+    ops->average_step(ops, optimizer->average + run.average, weights + run.weights, run.count,
+                      update);
 }
 
-void plm_optimizer_update(struct plm_optimizer *optimizer, const struct plm_update *update)
+struct plm_parameter_range plm_optimizer_all(const struct plm_optimizer *optimizer)
+{
+  return (struct plm_parameter_range){0, optimizer->slot_count};
+}
+
+void plm_optimizer_update(struct plm_optimizer *optimizer, const struct plm_update *update,
+                          struct plm_parameter_range range)
 {
   struct plm_ops *ops = optimizer->ops;
   const double *betas = optimizer->trainer->optimizer.betas;
   const struct plm_adam_options adam = {
       .beta1 = (float)betas[0], .beta2 = (float)betas[1], .eps = (float)adam_eps};
-  ops->adam_step(ops, optimizer->adam, optimizer->adam_count, &adam, update);
-  ops->muon_step(ops, optimizer->matrices, optimizer->matrix_count, optimizer->scratch, update);
-  if (optimizer->average != NULL) update_average(optimizer, update);
+  const struct listed before = listed_before(optimizer, range.first);
+  const struct listed until = listed_before(optimizer, range.end);
+  ops->adam_step(ops, optimizer->adam + before.adam, until.adam - before.adam, &adam, update);
+  ops->muon_step(ops, optimizer->matrices + before.matrices, until.matrices - before.matrices,
+                 optimizer->scratch, update);
+  if (optimizer->average != NULL) update_average(optimizer, update, range);
 }
 
 uint64_t plm_optimizer_updates(const struct plm_optimizer *optimizer)

@@ -59,10 +59,17 @@ void plm_optimizer_start_average(struct plm_optimizer *optimizer);
  * corrections and the decay of the average. */
 void plm_optimizer_prepare(const struct plm_optimizer *optimizer, uint64_t s,
                            struct plm_update_inputs *inputs);
-/* One update on the device after ops->decide_update: decay, moments, weights and average. The
- * caller calls plm_model_weights_changed afterwards. Asynchronous, and can be recorded. The caller
- * counts the update (plm_optimizer_set_updates) once it knows that it was not skipped. */
-void plm_optimizer_update(struct plm_optimizer *optimizer, const struct plm_update *update);
+/* The parameters [first, end) of the model's table. */
+struct plm_parameter_range {
+  size_t first, end;
+};
+struct plm_parameter_range plm_optimizer_all(const struct plm_optimizer *optimizer);
+/* Updates the held parameters of a range on the device after ops->decide_update: decay, moments,
+ * weights and average. When all parameters are updated, the caller calls plm_model_weights_changed.
+ * Asynchronous, and can be recorded. The caller counts the update (plm_optimizer_set_updates) once
+ * it knows that it was not skipped. */
+void plm_optimizer_update(struct plm_optimizer *optimizer, const struct plm_update *update,
+                          struct plm_parameter_range range);
 
 /* Updates made so far. Adam's t is one more; n of the average is this number. */
 uint64_t plm_optimizer_updates(const struct plm_optimizer *optimizer);

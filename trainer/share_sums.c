@@ -57,28 +57,42 @@ void plm_share_sums_close(struct plm_share_sums *sums)
   free(sums);
 }
 
-static void add_held(struct plm_share_sums *sums, uint32_t level)
+/* Adds a held sum to the elements [first, first + count). */
+static void add_held(struct plm_share_sums *sums, uint32_t level, size_t first, size_t count)
 {
-  const float *parts[2] = {sums->held[level], sums->gradient};
-  sums->ops->sum_parts(sums->ops, sums->gradient, parts, 2, sums->n);
+  float *to = sums->gradient + first;
+  const float *parts[2] = {sums->held[level] + first, to};
+  sums->ops->sum_parts(sums->ops, to, parts, 2, count);
 }
 
 void plm_share_sums_add(struct plm_share_sums *sums, uint32_t share)
 {
   struct plm_ops *ops = sums->ops;
-  if (sums->shares == 1) return;
   uint32_t level = 0;
-  for (; (share >> level & 1) != 0; level++) add_held(sums, level);
+  PLM_ASSERT(share + 1 < sums->shares);
+  for (; (share >> level & 1) != 0; level++) add_held(sums, level, 0, sums->n);
   ops->copy(ops, &sums->losses[share], sums->loss_sum, sizeof *sums->losses);
-  if (share + 1 < sums->shares) {
-    ops->copy(ops, sums->held[level], sums->gradient, sums->n * sizeof *sums->gradient);
-    ops->zero(ops, sums->gradient, sums->n * sizeof *sums->gradient);
-    ops->zero(ops, sums->loss_sum, sizeof *sums->loss_sum);
-    return;
-  }
+  ops->copy(ops, sums->held[level], sums->gradient, sums->n * sizeof *sums->gradient);
+  ops->zero(ops, sums->gradient, sums->n * sizeof *sums->gradient);
+  ops->zero(ops, sums->loss_sum, sizeof *sums->loss_sum);
+}
+
+void plm_share_sums_finish(struct plm_share_sums *sums, size_t first, size_t count)
+{
+  const uint32_t last = sums->shares - 1;
+  uint32_t level = 0;
+  if (sums->shares == 1) return;
+  for (; (last >> level & 1) != 0; level++) add_held(sums, level, first, count);
   /* what still waits for a neighbour that does not exist */
   for (level++; sums->shares >> level != 0; level++)
-    if ((sums->shares >> level & 1) != 0) add_held(sums, level);
+    if ((sums->shares >> level & 1) != 0) add_held(sums, level, first, count);
+}
+
+void plm_share_sums_finish_loss(struct plm_share_sums *sums)
+{
+  struct plm_ops *ops = sums->ops;
+  if (sums->shares == 1) return;
+  ops->copy(ops, &sums->losses[sums->shares - 1], sums->loss_sum, sizeof *sums->losses);
   ops->sum_in_order(ops, sums->loss_sum, sums->losses, sums->shares);
 }
 

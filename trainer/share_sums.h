@@ -29,12 +29,16 @@ plm_status plm_share_sums_open(struct plm_ops *ops, uint32_t shares, float *grad
                                struct plm_error *error);
 void plm_share_sums_close(struct plm_share_sums *sums); /* NULL is fine */
 
-/* Call it for each share of a step, in their order, after its micro-batches were launched. It
- * leaves gradient and loss_sum at zero for the next share; after the last one they hold the sums of
- * the step. Asynchronous. */
+/* Call it for each share of a step but the last one, in their order, after its micro-batches were
+ * launched. It leaves gradient and loss_sum at zero for the next share. Asynchronous. */
 void plm_share_sums_add(struct plm_share_sums *sums, uint32_t share);
+/* Completes the sums of the step for the elements [first, first + count) once the last share has
+ * added everything to them; each element once. Asynchronous. */
+void plm_share_sums_finish(struct plm_share_sums *sums, size_t first, size_t count);
+/* Completes the loss once the last share has added everything to it. Asynchronous. */
+void plm_share_sums_finish_loss(struct plm_share_sums *sums);
 
-/* The loss of each share (device), after all shares of a step were added. */
+/* The loss of each share (device), after plm_share_sums_finish_loss. */
 const double *plm_share_sums_losses(const struct plm_share_sums *sums);
 
 #endif

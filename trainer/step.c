@@ -5,17 +5,15 @@
 #include <stdlib.h>
 
 #include "common/base/clock.h"
+#include "trainer/replays.h"
 #include "trainer/share_sums.h"
 
-/* SLOTS: inputs on the device, one of the running step and one of the next. */
-enum { SLOTS = 2, MAX_RECORDED = 64 };
+enum { SLOTS = 2 }; /* inputs on the device, one of the running step and one of the next */
 static const uint64_t nothing_staged = UINT64_MAX;
 
-/* A micro-batch of these sizes; chunks is 0 for the update. */
-struct recorded {
-  uint32_t chunks, rows;
-  struct plm_recording *recording; /* NULL if it has run once and was not recorded yet */
-};
+/* Kinds of operations. With ranks, the last micro-batch of a step and the update run in pieces,
+ * between which gradients and weights are exchanged. */
+enum { ACCUMULATE, ACCUMULATE_IN_PIECES, UPDATE };
 
 struct plm_step {
   struct plm_step_parts parts;
@@ -34,8 +32,7 @@ struct plm_step {
   size_t parameters;
   double *squares; /* device: squared norm of each parameter's gradient */
   double flops;    /* of the running step */
-  struct recorded recorded[MAX_RECORDED];
-  int recorded_count;
+  struct plm_replays *replays;
 };
 
 struct plm_step_shape plm_step_shape(const struct plm_step *step)
@@ -74,6 +71,7 @@ static plm_status take(struct plm_step *step, struct plm_error *error)
   PLM_TRY(ops->allocate(ops, step->layout.bytes, (void **)&step->micro, error));
   PLM_TRY(ops->allocate(ops, sizeof *step->update, (void **)&step->update, error));
   PLM_TRY(ops->allocate_host(ops, sizeof *step->host, (void **)&step->host, error));
+  PLM_TRY(plm_replays_open(ops, &step->replays, error));
   struct plm_model *model = step->parts.model;
   PLM_TRY(plm_share_sums_open(ops, step->shape.shares, plm_model_gradient_arena(model),
                               plm_model_arena_elements(model), &step->update->sums.loss,
@@ -112,9 +110,7 @@ plm_status plm_step_open(const struct plm_step_parts *parts, struct plm_step **o
 void plm_step_close(struct plm_step *step)
 {
   if (step == NULL) return;
-  for (int i = 0; i < step->recorded_count; i++)
-    if (step->recorded[i].recording != NULL)
-      step->ops->release_recording(step->ops, step->recorded[i].recording);
+  plm_replays_close(step->replays);
   plm_exchange_close(step->exchange);
   plm_share_sums_close(step->sums);
   free(step->gradients);
@@ -129,75 +125,72 @@ void plm_step_close(struct plm_step *step)
 
 /* ---- recorded operations ------------------------------------------------------------------- */
 
-/* Adds the micro-batch in step->micro to the gradients and to the sums. */
-static void accumulate(struct plm_step *step, uint32_t chunks, uint32_t rows)
+/* Takes the micro-batch in step->micro as the model's input. */
+static void choose_targets(struct plm_step *step, struct plm_replay_key key)
 {
   struct plm_ops *ops = step->ops;
   const struct plm_micro_layout *layout = &step->layout;
   const uint32_t length = step->parts.max_length;
   const struct plm_device_targets targets = plm_model_device_targets(step->parts.model);
   ops->copy(ops, plm_masks_device(step->parts.masks), step->micro + layout->masks,
-            plm_masks_values(step->shape.model, chunks, length) * sizeof(int32_t));
+            plm_masks_values(step->shape.model, key.chunks, length) * sizeof(int32_t));
   const struct plm_target_tokens from = {.tokens = step->micro + layout->tokens,
                                          .ends = (const void *)(step->micro + layout->ends),
                                          .draws = (const void *)(step->micro + layout->draws),
-                                         .B = chunks,
+                                         .B = key.chunks,
                                          .L = length};
   const struct plm_target_rows to = {.inputs = targets.inputs,
                                      .positions = targets.positions,
                                      .labels = targets.labels,
                                      .weights = targets.weights,
-                                     .capacity = rows};
+                                     .capacity = key.rows};
   ops->choose_targets(ops, &to, &from, &step->parts.objective->masking);
-  plm_model_train(step->parts.model, chunks, length, step->parts.masks, rows, &step->parts.loss,
-                  &step->update->sums.loss);
 }
 
-/* Updates the weights from the sums, unless the device decides to skip the step. With ranks, the
- * norm has been added up before, and the weights change on other ranks too. */
-static void apply(struct plm_step *step)
+/* Adds a piece of the micro-batch to the gradients, and its loss to the sums. */
+static void accumulate(struct plm_step *step, struct plm_replay_key key, uint32_t piece)
+{
+  const struct plm_train_pass pass = {.chunks = key.chunks,
+                                      .length = step->parts.max_length,
+                                      .rows = key.rows,
+                                      .masks = step->parts.masks,
+                                      .loss = &step->parts.loss,
+                                      .loss_sum = &step->update->sums.loss};
+  if (piece == 0) choose_targets(step, key);
+  plm_model_train(step->parts.model, &pass,
+                  key.kind == ACCUMULATE ? plm_model_whole_pass(step->parts.model)
+                                         : plm_exchange_backward_part(step->exchange, piece));
+}
+
+/* Updates the weights from the sums, unless the device decides to skip the step. */
+static void update(struct plm_step *step)
 {
   struct plm_ops *ops = step->ops;
-  if (step->exchange == NULL) {
-    ops->sum_squares(ops, step->squares, step->gradients, step->parameters);
-    ops->sum_in_order(ops, &step->update->sums.squares, step->squares, step->parameters);
-  }
+  ops->sum_squares(ops, step->squares, step->gradients, step->parameters);
+  ops->sum_in_order(ops, &step->update->sums.squares, step->squares, step->parameters);
   ops->decide_update(ops, step->update);
-  plm_optimizer_update(step->parts.optimizer, step->update);
-  if (step->exchange == NULL) plm_model_weights_changed(step->parts.model);
+  plm_optimizer_update(step->parts.optimizer, step->update,
+                       plm_optimizer_all(step->parts.optimizer));
+  plm_model_weights_changed(step->parts.model);
 }
 
-static void call(struct plm_step *step, uint32_t chunks, uint32_t rows)
+/* The same with ranks: the norm has been added up before, and the weights of other ranks follow. */
+static void update_piece(struct plm_step *step, uint32_t piece)
 {
-  if (chunks > 0)
-    accumulate(step, chunks, rows);
+  if (piece == 0) step->ops->decide_update(step->ops, step->update);
+  plm_optimizer_update(step->parts.optimizer, step->update,
+                       plm_exchange_update_part(step->exchange, piece));
+}
+
+static void call(void *context, struct plm_replay_key key, uint32_t piece)
+{
+  struct plm_step *step = context;
+  if (key.kind != UPDATE)
+    accumulate(step, key, piece);
+  else if (step->exchange == NULL)
+    update(step);
   else
-    apply(step);
-}
-
-/* Runs directly the first time, when product algorithms are measured; records the second time;
- * replays from then on. */
-static plm_status run(struct plm_step *step, uint32_t chunks, uint32_t rows,
-                      struct plm_error *error)
-{
-  struct plm_ops *ops = step->ops;
-  struct recorded *found = NULL;
-  for (int i = 0; i < step->recorded_count && found == NULL; i++)
-    if (step->recorded[i].chunks == chunks && step->recorded[i].rows == rows)
-      found = &step->recorded[i];
-  if (found == NULL || ops->record_begin == NULL) {
-    call(step, chunks, rows);
-    if (found == NULL && ops->record_begin != NULL && step->recorded_count < MAX_RECORDED)
-      step->recorded[step->recorded_count++] = (struct recorded){.chunks = chunks, .rows = rows};
-    return PLM_OK;
-  }
-  if (found->recording == NULL) {
-    PLM_TRY(ops->record_begin(ops, error));
-    call(step, chunks, rows);
-    PLM_TRY(ops->record_end(ops, &found->recording, error));
-  }
-  ops->replay(ops, found->recording);
-  return PLM_OK;
+    update_piece(step, piece);
 }
 
 /* ---- a step -------------------------------------------------------------------------------- */
@@ -227,34 +220,86 @@ static void begin(struct plm_step *step, const struct plm_step_input *input)
   plm_model_zero_gradients(step->parts.model);
 }
 
-static plm_status run_micro(struct plm_step *step, const struct plm_step_input *input, uint32_t i,
-                            struct plm_error *error)
+/* Copies micro-batch i to where operations read it, and returns the key of its operation. */
+static struct plm_replay_key take_micro(struct plm_step *step, const struct plm_step_input *input,
+                                        uint32_t i)
 {
   const struct plm_micro_input *micro = &input->micro[i];
   const uint32_t length = step->parts.max_length;
   plm_masks_place(step->parts.masks, micro->chunks, length, &micro->pairs);
   step->flops += plm_model_flops(step->parts.model, step->parts.masks, micro->real_tokens);
-  if (micro->totals.rows == 0) return PLM_OK; /* it adds neither loss nor gradient */
   step->ops->copy(step->ops, step->micro, step->slots[input->step % SLOTS] + i * step->layout.bytes,
                   step->layout.bytes);
-  return run(step, micro->chunks,
-             plm_model_rows(step->ops, (uint64_t)micro->chunks * length, micro->totals.rows),
-             error);
+  return (struct plm_replay_key){
+      .chunks = micro->chunks,
+      .rows = plm_model_rows(step->ops, (uint64_t)micro->chunks * length, micro->totals.rows)};
+}
+
+static plm_status run_micro(struct plm_step *step, const struct plm_step_input *input, uint32_t i,
+                            struct plm_error *error)
+{
+  struct plm_replay_key key = take_micro(step, input, i);
+  if (key.rows == 0) return PLM_OK; /* it adds neither loss nor gradient */
+  key.kind = ACCUMULATE;
+  return plm_replays_run(step->replays, key, 0, 1, call, step, error);
+}
+
+/* Completes the sums over this rank's shares for the gradients that this part of the backward pass
+ * has made final. */
+static void finish_shares(struct plm_step *step, struct plm_backward_part part, bool is_first)
+{
+  const struct plm_parameter *table = plm_model_table(step->parts.model, &step->parameters);
+  size_t first = 0; /* parameter that a run of final ones begins with */
+  for (size_t i = 0; i <= step->parameters; i++) {
+    if (i < step->parameters && table[i].final_at >= part.first &&
+        (is_first || table[i].final_at < part.end))
+      continue;
+    if (i > first)
+      plm_share_sums_finish(step->sums, table[first].offset,
+                            table[i - 1].offset + table[i - 1].count - table[first].offset);
+    first = i + 1;
+  }
+}
+
+/* The last micro-batch of a step with ranks: the exchange of gradients begins under it. */
+static plm_status run_last(struct plm_step *step, const struct plm_step_input *input,
+                           struct plm_error *error)
+{
+  const uint32_t pieces = plm_exchange_backward_parts(step->exchange);
+  struct plm_replay_key key = take_micro(step, input, input->micro_count - 1);
+  key.kind = ACCUMULATE_IN_PIECES;
+  for (uint32_t piece = 0; piece < pieces; piece++) {
+    const uint64_t begun_ns = plm_clock_ns();
+    if (key.rows > 0)
+      PLM_TRY(plm_replays_run(step->replays, key, piece, pieces, call, step, error));
+    plm_exchange_trace(step->exchange, "backward", piece, begun_ns);
+    finish_shares(step, plm_exchange_backward_part(step->exchange, piece), piece == 0);
+    PLM_TRY(plm_exchange_gradients(step->exchange, piece, error));
+  }
+  return PLM_OK;
 }
 
 /* The update if there are other ranks. begun_ns: when this rank began to compute. */
 static plm_status update_together(struct plm_step *step, uint64_t begun_ns, struct plm_error *error)
 {
   struct plm_exchange_work *work = &step->work;
+  const struct plm_replay_key key = {.kind = UPDATE};
+  const uint32_t pieces = plm_exchange_update_parts(step->exchange);
   PLM_TRY(step->ops->synchronize(step->ops, error));
   *work = (struct plm_exchange_work){.flops = step->flops,
-                                     .compute_s = 1e-9 * (double)(plm_clock_ns() - begun_ns)};
-  PLM_TRY(plm_exchange_gradients(step->exchange, error));
+                                     .compute_s = 1e-9 * (double)(plm_clock_ns() - begun_ns) -
+                                                  plm_exchange_waited(step->exchange)};
+  PLM_TRY(plm_exchange_finish_gradients(step->exchange, error));
   PLM_TRY(plm_exchange_sums(step->exchange, plm_share_sums_losses(step->sums), &step->update->sums,
                             work, error));
   step->flops = work->flops;
-  PLM_TRY(run(step, 0, 0, error));
-  PLM_TRY(plm_exchange_weights(step->exchange, error));
+  for (uint32_t piece = 0; piece < pieces; piece++) {
+    const uint64_t piece_ns = plm_clock_ns();
+    PLM_TRY(plm_replays_run(step->replays, key, piece, pieces, call, step, error));
+    plm_exchange_trace(step->exchange, "update", piece, piece_ns);
+    PLM_TRY(plm_exchange_weights(step->exchange, error));
+  }
+  PLM_TRY(plm_exchange_finish_weights(step->exchange, error));
   plm_model_weights_changed(step->parts.model);
   return PLM_OK;
 }
@@ -263,16 +308,23 @@ plm_status plm_step_launch(struct plm_step *step, const struct plm_step_input *i
                            plm_step_go_on *go_on, void *context, struct plm_error *error)
 {
   const uint64_t begun_ns = plm_clock_ns();
-  begin(step, input);
+  const bool together = step->exchange != NULL;
   uint32_t share = 0;
+  begin(step, input);
   for (uint32_t i = 0; i < input->micro_count; i++) {
     if (i > 0 && go_on != NULL) PLM_TRY(go_on(context, i, input->micro_count, error));
     while (share < input->micro[i].share) plm_share_sums_add(step->sums, share++);
-    PLM_TRY(run_micro(step, input, i, error));
+    if (together && i + 1 == input->micro_count)
+      PLM_TRY(run_last(step, input, error));
+    else
+      PLM_TRY(run_micro(step, input, i, error));
   }
-  while (share < step->shape.shares) plm_share_sums_add(step->sums, share++);
+  if (!together) plm_share_sums_finish(step->sums, 0, plm_model_arena_elements(step->parts.model));
+  plm_share_sums_finish_loss(step->sums);
   step->ops->compute_follows(step->ops); /* copies of the weights to a snapshot may be running */
-  return step->exchange == NULL ? run(step, 0, 0, error) : update_together(step, begun_ns, error);
+  if (together) return update_together(step, begun_ns, error);
+  return plm_replays_run(step->replays, (struct plm_replay_key){.kind = UPDATE}, 0, 1, call, step,
+                         error);
 }
 
 plm_status plm_step_finish(struct plm_step *step, const struct plm_step_input *input,

@@ -55,6 +55,8 @@ struct plm_transfer {
   const void *from;
   size_t bytes; /* of a piece */
 
+  uint64_t ended_ns; /* out: when everything had arrived (plm_clock_ns); 0 if unknown */
+
   /* The rest belongs to the engine from start to wait. */
   struct plm_transfer *next;
   void *request;

@@ -45,6 +45,9 @@ struct plm_parameter {
   bool decay;    /* whether weight decay applies: matrices of PLM_GROUP_HIDDEN */
   size_t offset; /* elements, in the parameter, gradient and weight arenas */
   size_t count;  /* rows * cols */
+  /* Once the backward pass has run through this block, the gradient is final: the number of blocks
+   * for the head, 0 for what only the end of the pass completes. */
+  uint32_t final_at;
 };
 
 /* Lists the parameters of a configuration in the order of model.safetensors. Parameters of one
@@ -152,14 +155,29 @@ struct plm_device_targets {
   float *weights;
 };
 struct plm_device_targets plm_model_device_targets(struct plm_model *model);
-/* Runs forward and backward over targets that lie on the device: adds the gradient of the summed
- * loss to the gradient arena, and the loss to *loss_sum (device). The head runs on `rows` rows;
- * those with position -1 do not count. The caller guarantees the limits that plm_model_forward
- * checks. Asynchronous: errors are reported when ops is synchronised. The pass can be recorded
- * (ops.h). */
-void plm_model_train(struct plm_model *model, uint32_t chunks, uint32_t length,
-                     const struct plm_masks *masks, uint32_t rows,
-                     const struct plm_loss_options *loss, double *loss_sum);
+/* A forward and backward pass over targets that lie on the device. The head runs on `rows` rows;
+ * those with position -1 do not count. */
+struct plm_train_pass {
+  uint32_t chunks, length, rows;
+  const struct plm_masks *masks;
+  const struct plm_loss_options *loss;
+  double *loss_sum; /* device; receives += the loss */
+};
+/* A part of such a pass: the backward pass of the blocks [first, end). The part that ends with the
+ * last block begins with the forward pass, the loss and the head's backward pass; the one that
+ * begins with block 0 goes on to the embeddings. */
+struct plm_backward_part {
+  uint32_t first, end;
+};
+struct plm_backward_part plm_model_whole_pass(const struct plm_model *model);
+/* Runs a part, and adds the gradient of the summed loss to the gradient arena. The parts of a pass
+ * run one after another, from the last block to the first, and no other pass runs between them.
+ * After a part, the gradients of all parameters with final_at >= part.first are final. The caller
+ * guarantees the limits that plm_model_forward checks. Asynchronous: errors are reported when ops
+ * is synchronised. A part can be recorded (ops.h); either all parts of a pass are replayed, or none
+ * is. */
+void plm_model_train(struct plm_model *model, const struct plm_train_pass *pass,
+                     struct plm_backward_part part);
 
 /* Inference. hidden receives x after the last block, (B, L, D) fp32 on the host; logits receives
  * the capped logits (rows, V) of the given positions (NULL: of all). Either may be NULL. Errors are

@@ -162,11 +162,12 @@ static void block_input_backward(struct plm_model *model, const struct model_pas
   model->stream[1] = dx;
 }
 
-static void blocks_backward(struct plm_model *model, const struct model_pass *pass)
+static void blocks_backward(struct plm_model *model, const struct model_pass *pass,
+                            struct plm_backward_part part)
 {
   struct plm_ops *ops = model->ops;
   const enum plm_recompute recompute = model->options.recompute;
-  for (uint32_t i = model->block_count; i-- > 0;) {
+  for (uint32_t i = part.end; i-- > part.first;) {
     const struct model_block *block = &model->blocks[i];
     if (block->skipped_by >= 0 && !skip_joins_behind(model, i))
       ops->add(ops, model->stream[0], model->blocks[block->skipped_by].x,
@@ -236,12 +237,11 @@ static void tables_backward(struct plm_model *model, const struct model_pass *pa
                           model->parameters + embedding->place, V, D);
 }
 
-void plm_model_train_rows(struct plm_model *model, const struct model_pass *pass,
+void plm_model_train_head(struct plm_model *model, const struct model_pass *pass,
                           const struct plm_loss_options *loss, float loss_scale)
 {
   struct plm_ops *ops = model->ops;
-  PLM_ASSERT(model->options.training);
-  if (pass->R == 0) return;
+  PLM_ASSERT(model->options.training && pass->R > 0);
   plm_model_blocks_forward(model, pass);
   ops->zero(ops, model->tables[0].gradient,
             (size_t)model->config.hidden_size * model->config.vocab_size * sizeof(float));
@@ -250,6 +250,12 @@ void plm_model_train_rows(struct plm_model *model, const struct model_pass *pass
       ops->zero(ops, model->x0_gradient[level],
                 (size_t)(pass_rows(pass, level) * model->config.hidden_size) * model->act_bytes);
   head_train(model, pass, loss, loss_scale);
-  blocks_backward(model, pass);
-  tables_backward(model, pass);
+}
+
+void plm_model_train_blocks(struct plm_model *model, const struct model_pass *pass,
+                            struct plm_backward_part part)
+{
+  PLM_ASSERT(part.first <= part.end && part.end <= model->block_count);
+  blocks_backward(model, pass, part);
+  if (part.first == 0) tables_backward(model, pass);
 }

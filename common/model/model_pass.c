@@ -151,7 +151,10 @@ plm_status plm_model_gradients(struct plm_model *model, const struct plm_masked_
 {
   struct model_pass pass;
   PLM_TRY(start_targets(model, input, targets, &pass, error));
-  plm_model_train_rows(model, &pass, loss, loss_scale);
+  if (pass.R > 0) {
+    plm_model_train_head(model, &pass, loss, loss_scale);
+    plm_model_train_blocks(model, &pass, plm_model_whole_pass(model));
+  }
   return fetch_loss(model, targets->rows, result, row_loss, error);
 }
 
@@ -161,17 +164,24 @@ struct plm_device_targets plm_model_device_targets(struct plm_model *model)
                                      model->label_weights};
 }
 
-void plm_model_train(struct plm_model *model, uint32_t chunks, uint32_t length,
-                     const struct plm_masks *masks, uint32_t rows,
-                     const struct plm_loss_options *loss, double *loss_sum)
+struct plm_backward_part plm_model_whole_pass(const struct plm_model *model)
 {
-  struct model_pass pass = {.B = (int32_t)chunks, .L = (int32_t)length, .masks = masks};
-  PLM_ASSERT(chunks > 0 && chunks <= model->options.max_chunks);
-  PLM_ASSERT(length <= model->config.max_length && rows <= chunks * length);
-  if (rows == 0) return; /* neither loss nor gradient */
-  plm_model_pass_reads(model, &pass, model->positions, rows);
-  plm_model_train_rows(model, &pass, loss, 1);
-  model->ops->add_sum(model->ops, loss_sum, model->row_loss, rows);
+  return (struct plm_backward_part){0, model->block_count};
+}
+
+void plm_model_train(struct plm_model *model, const struct plm_train_pass *of,
+                     struct plm_backward_part part)
+{
+  struct model_pass pass = {.B = (int32_t)of->chunks, .L = (int32_t)of->length, .masks = of->masks};
+  PLM_ASSERT(of->chunks > 0 && of->chunks <= model->options.max_chunks);
+  PLM_ASSERT(of->length <= model->config.max_length && of->rows <= of->chunks * of->length);
+  if (of->rows == 0) return; /* neither loss nor gradient */
+  plm_model_pass_reads(model, &pass, model->positions, of->rows);
+  if (part.end == model->block_count) {
+    plm_model_train_head(model, &pass, of->loss, 1);
+    model->ops->add_sum(model->ops, of->loss_sum, model->row_loss, of->rows);
+  }
+  plm_model_train_blocks(model, &pass, part);
 }
 
 plm_status plm_model_infer(struct plm_model *model, const struct plm_masked_batch *input,

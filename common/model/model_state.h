@@ -192,10 +192,14 @@ const act *plm_model_head_input(const struct plm_model *model, const struct mode
 void plm_model_head_forward(struct plm_model *model, const struct model_pass *pass, float cap);
 /* Computes the head up to its dense product, in model->head_dense. */
 void plm_model_head_dense(struct plm_model *model, const struct model_pass *pass);
-/* Forward and backward: leaves the losses of the rows that the head reads in model->row_loss, and
- * adds the gradients. Does nothing if the head reads no row. */
-void plm_model_train_rows(struct plm_model *model, const struct model_pass *pass,
+/* The beginning of training on a batch: forward, and backward through the head. Leaves the losses
+ * of the rows that the head reads, at least one, in model->row_loss. */
+void plm_model_train_head(struct plm_model *model, const struct model_pass *pass,
                           const struct plm_loss_options *loss, float loss_scale);
+/* Continues with the backward pass of the blocks [part.first, part.end), and ends the pass if the
+ * first one is among them. */
+void plm_model_train_blocks(struct plm_model *model, const struct model_pass *pass,
+                            struct plm_backward_part part);
 struct plm_attention_shape plm_model_attention_shape(const struct plm_model *model,
                                                      const struct model_pass *pass,
                                                      const struct model_block *block);

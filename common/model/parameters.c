@@ -13,6 +13,7 @@ enum { ALIGN_ELEMENTS = 16 };
 struct builder {
   struct plm_parameter *table;
   size_t count, capacity, elements;
+  uint32_t final_at; /* of what is appended */
   bool out_of_memory;
 };
 
@@ -32,6 +33,7 @@ static void append(struct builder *builder, const struct plm_parameter *paramete
   *entry = *parameter;
   entry->count = plm_size_product((size_t)entry->rows, (size_t)entry->cols);
   entry->offset = builder->elements;
+  entry->final_at = builder->final_at;
   builder->elements =
       plm_size_sum(builder->elements, plm_size_round_up(entry->count, ALIGN_ELEMENTS));
 }
@@ -148,11 +150,14 @@ plm_status plm_model_parameters(const struct plm_model_config *config, struct pl
   }
   for (uint32_t i = 0; i < blocks; i++) {
     plm_architecture_block(config, i, &block);
+    builder.final_at = i;
     append_resample(&builder, config, &block);
     append_block(&builder, config, &block);
   }
+  builder.final_at = 0; /* blocks share this vector */
   const uint32_t skips = plm_architecture_skips(config);
   if (skips > 0) append_scalars(&builder, "plm.", "skip_weights", skips, PLM_INIT_ONE);
+  builder.final_at = blocks;
   append_head(&builder, config);
   if (builder.out_of_memory) {
     free(builder.table);

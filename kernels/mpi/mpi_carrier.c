@@ -90,6 +90,7 @@ static bool ended(struct plm_mpi *mpi, struct plm_transfer *transfer)
 static void finish(struct plm_mpi *mpi, struct plm_transfer *transfer)
 {
   pthread_mutex_lock(&mpi->mutex);
+  transfer->ended_ns = mpi->last_event_ns;
   transfer->done = true;
   if (transfer->lane == PLM_LANE_STEP) mpi->waiting_since_ns = 0;
   pthread_cond_broadcast(&mpi->changed);

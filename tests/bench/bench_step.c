@@ -217,7 +217,7 @@ static double update(struct trainee *t)
                                      plm_model_arena_elements(t->model)};
   t->ops->sum_squares(t->ops, &t->update->sums.squares, &gradient, 1);
   t->ops->decide_update(t->ops, t->update);
-  plm_optimizer_update(t->optimizer, t->update);
+  plm_optimizer_update(t->optimizer, t->update, plm_optimizer_all(t->optimizer));
   plm_model_weights_changed(t->model);
   plm_model_zero_gradients(t->model);
   require(t->ops->synchronize(t->ops, &error), &error);

@@ -3,15 +3,15 @@
 
 #include <stdlib.h>
 
+#include "common/base/size.h"
 #include "trainer/ranks/owners.h"
 
 static const double balance = 1.25;
 
-/* Rounds up so that pieces are multiples of PLM_PIECE_UNIT bytes. */
-static size_t aligned(size_t elements)
-{
-  return (elements + 15) / 16 * 16;
-}
+enum {
+  ENTRY_ELEMENTS = 16, /* entries begin at multiples */
+  PIECE_ELEMENTS = 32, /* PLM_PIECE_UNIT bytes in bf16 */
+};
 
 static bool is_balanced(const size_t *filled, uint32_t ranks)
 {
@@ -23,14 +23,20 @@ static bool is_balanced(const size_t *filled, uint32_t ranks)
   return (double)largest * ranks <= balance * (double)total;
 }
 
-static void end_bucket(struct plm_buckets *buckets, size_t first, size_t count, size_t *filled,
-                       uint32_t ranks)
+static void end_bucket(struct plm_buckets *buckets, const struct plm_parameter *table, size_t first,
+                       size_t count, size_t *filled, uint32_t ranks)
 {
   struct plm_bucket *bucket = &buckets->buckets[buckets->count++];
   *bucket = (struct plm_bucket){.first = first, .count = count};
   for (uint32_t r = 0; r < ranks; r++) {
     if (filled[r] > bucket->piece) bucket->piece = filled[r];
     filled[r] = 0;
+  }
+  bucket->piece = plm_size_round_up(bucket->piece, PIECE_ELEMENTS);
+  bucket->final_at = UINT32_MAX;
+  for (size_t i = first; i < first + count; i++) {
+    const uint32_t final_at = table[buckets->entries[i].parameter].final_at;
+    if (final_at < bucket->final_at) bucket->final_at = final_at;
   }
   if (bucket->piece > buckets->largest_piece) buckets->largest_piece = bucket->piece;
 }
@@ -42,12 +48,12 @@ static size_t divide(struct plm_buckets *buckets, const struct plm_parameter *ta
   for (size_t i = count; i-- > 0;) { /* backward */
     if (owners[i] == PLM_OWNED_BY_ALL) continue;
     buckets->entries[entries++] = (struct plm_bucket_entry){i, owners[i], filled[owners[i]]};
-    filled[owners[i]] += aligned(table[i].count);
+    filled[owners[i]] += plm_size_round_up(table[i].count, ENTRY_ELEMENTS);
     if (!is_balanced(filled, ranks)) continue;
-    end_bucket(buckets, first, entries - first, filled, ranks);
+    end_bucket(buckets, table, first, entries - first, filled, ranks);
     first = entries;
   }
-  if (entries > first) end_bucket(buckets, first, entries - first, filled, ranks);
+  if (entries > first) end_bucket(buckets, table, first, entries - first, filled, ranks);
   return entries;
 }
 
@@ -59,9 +65,10 @@ static void list_small(struct plm_buckets *buckets, const struct plm_parameter *
     if (owners[i] != PLM_OWNED_BY_ALL) continue;
     buckets->entries[entries++] =
         (struct plm_bucket_entry){i, PLM_OWNED_BY_ALL, buckets->small.piece};
-    buckets->small.piece += aligned(table[i].count);
+    buckets->small.piece += plm_size_round_up(table[i].count, ENTRY_ELEMENTS);
     buckets->small.count++;
   }
+  buckets->small.piece = plm_size_round_up(buckets->small.piece, PIECE_ELEMENTS);
 }
 
 plm_status plm_buckets_init(struct plm_buckets *buckets, const struct plm_parameter *table,

@@ -21,7 +21,8 @@ struct plm_bucket_entry {
 
 struct plm_bucket {
   size_t first, count; /* entries */
-  size_t piece;        /* elements for each owner; a multiple of 16 */
+  size_t piece;        /* elements for each owner; a multiple of 32 */
+  uint32_t final_at;   /* block of the backward pass after which all its gradients are final */
 };
 
 struct plm_buckets {

@@ -1,51 +1,48 @@
-/* Packs, exchanges, adds up, and unpacks.
- *
- * In a message to a group, pieces are ordered by the owner's place in its group, and those of one
- * place by the number of the owner's group. What a place receives is therefore, once added up, the
- * message to its rail. */
-#include "trainer/ranks/gradient_exchange.h"
-
+/* Opens an exchange, cuts the backward pass and the update into parts, and adds up the numbers. */
 #include <stdlib.h>
 
-#include "trainer/ranks/buckets.h"
+#include "common/base/clock.h"
+#include "common/base/size.h"
+#include "trainer/ranks/exchange_state.h"
 
-enum { WORK_NUMBERS = 2 }; /* FLOPs and seconds */
-
-struct plm_exchange {
-  struct plm_ranks *ranks;
-  struct plm_ops *ops;
-  struct plm_model *model;
-  const struct plm_parameter *table;
-  size_t parameters;
-  const uint32_t *owners;
-  uint32_t local_shares;
-  uint32_t group_size, groups; /* ranks of a group; number of groups */
-  struct plm_buckets buckets;
-  float *packed, *received; /* device: pieces of all owners */
-  /* Numbers of this rank and of all: losses of the shares, squared norms of the parameters, flops.
-   */
-  double *mine, *all; /* host */
-  double *squares;    /* device (parameters) */
-  struct plm_array *gradients;
+enum {
+  WORK_NUMBERS = 2,      /* FLOPs and seconds */
+  MESSAGE_ELEMENTS = 64, /* messages begin at multiples of 256 bytes */
 };
 
-/* Where a rank's piece is in a message to a group, in pieces. */
-static size_t slot_of(const struct plm_exchange *exchange, uint32_t rank)
-{
-  return (size_t)(rank % exchange->group_size) * exchange->groups + rank / exchange->group_size;
-}
-
-/* Elements of packed and of received. */
+/* Elements of a slot's packed and of its received. */
 static size_t buffer_elements(const struct plm_buckets *buckets, uint32_t ranks)
 {
   const size_t small = buckets->small.piece, large = buckets->largest_piece;
-  return ranks * (large > small ? large : small);
+  return plm_size_round_up(ranks * (large > small ? large : small), MESSAGE_ELEMENTS);
 }
 
 /* Numbers that each rank contributes to plm_exchange_sums. */
 static size_t number_count(const struct plm_exchange *exchange)
 {
   return exchange->local_shares + exchange->parameters + WORK_NUMBERS;
+}
+
+/* Ends a part of the backward pass wherever buckets become final. The last part ends the pass. */
+static plm_status cut(struct plm_exchange *exchange, struct plm_error *error)
+{
+  const size_t count = exchange->buckets.count;
+  uint32_t end = plm_model_whole_pass(exchange->model).end;
+  exchange->parts = calloc(count + 1, sizeof *exchange->parts);
+  if (exchange->parts == NULL)
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory for the exchange between ranks");
+  for (size_t b = 0; b < count; b++) {
+    const uint32_t first = exchange->buckets.buckets[b].final_at;
+    if (first < end) {
+      exchange->parts[exchange->part_count++].blocks = (struct plm_backward_part){first, end};
+      end = first;
+    }
+    if (exchange->part_count > 0) exchange->parts[exchange->part_count - 1].buckets = b + 1;
+  }
+  if (exchange->part_count == 0 || end > 0)
+    exchange->parts[exchange->part_count++] =
+        (struct exchange_part){.blocks = {0, end}, .buckets = count};
+  return PLM_OK;
 }
 
 static plm_status take(struct plm_exchange *exchange, struct plm_error *error)
@@ -59,9 +56,14 @@ static plm_status take(struct plm_exchange *exchange, struct plm_error *error)
   exchange->gradients = calloc(exchange->parameters, sizeof *exchange->gradients);
   if (exchange->mine == NULL || exchange->all == NULL || exchange->gradients == NULL)
     return plm_error_set(error, PLM_NO_MEMORY, "no memory for the exchange between ranks");
-  PLM_TRY(ops->allocate(ops, elements * sizeof(float), (void **)&exchange->packed, error));
-  PLM_TRY(ops->allocate(ops, elements * sizeof(float), (void **)&exchange->received, error));
-  ops->zero(ops, exchange->packed, elements * sizeof(float)); /* the gaps are sent too */
+  PLM_TRY(ops->allocate(ops, 2 * EXCHANGE_SLOTS * elements * sizeof(float),
+                        (void **)&exchange->messages, error));
+  /* the gaps are sent too */
+  ops->zero(ops, exchange->messages, 2 * EXCHANGE_SLOTS * elements * sizeof(float));
+  for (size_t i = 0; i < EXCHANGE_SLOTS; i++) {
+    exchange->slots[i].packed = exchange->messages + 2 * i * elements;
+    exchange->slots[i].received = exchange->slots[i].packed + elements;
+  }
   return ops->allocate(ops, exchange->parameters * sizeof(double), (void **)&exchange->squares,
                        error);
 }
@@ -100,7 +102,9 @@ plm_status plm_exchange_open(struct plm_ranks *ranks, struct plm_model *model,
   if (status == PLM_OK)
     status = plm_buckets_init(&exchange->buckets, exchange->table, exchange->parameters, owners,
                               ranks->ranks, error);
+  if (status == PLM_OK) status = cut(exchange, error);
   if (status == PLM_OK) status = take(exchange, error);
+  if (status == PLM_OK) status = plm_rank_trace_open(ranks->rank, &exchange->trace, error);
   if (status != PLM_OK) {
     plm_exchange_close(exchange);
     return status;
@@ -114,162 +118,87 @@ void plm_exchange_close(struct plm_exchange *exchange)
 {
   if (exchange == NULL) return;
   struct plm_ops *ops = exchange->ops;
-  if (exchange->packed != NULL) ops->release(ops, exchange->packed);
-  if (exchange->received != NULL) ops->release(ops, exchange->received);
+  if (exchange->messages != NULL) ops->release(ops, exchange->messages);
   if (exchange->squares != NULL) ops->release(ops, exchange->squares);
   plm_buckets_deinit(&exchange->buckets);
+  plm_rank_trace_close(exchange->trace);
+  free(exchange->parts);
   free(exchange->gradients);
   free(exchange->mine);
   free(exchange->all);
   free(exchange);
 }
 
-/* ---- moving ---------------------------------------------------------------------------------- */
-
-static plm_status move(struct plm_exchange *exchange, enum plm_transfer_kind kind,
-                       enum plm_scope scope, float *to, const float *from, size_t elements,
-                       struct plm_error *error)
-{
-  struct plm_transport *transport = exchange->ranks->transport;
-  struct plm_transfer transfer = {.kind = kind,
-                                  .lane = PLM_LANE_STEP,
-                                  .scope = scope,
-                                  .to = to,
-                                  .from = from,
-                                  .bytes = elements * sizeof(float)};
-  transport->start(transport, &transfer);
-  return transport->wait(transport, &transfer, error);
-}
-
-static void swap(struct plm_exchange *exchange)
-{
-  float *packed = exchange->packed;
-  exchange->packed = exchange->received;
-  exchange->received = packed;
-}
-
-/* to = the sum of `count` parts, which follow each other in `received` */
-static void add_up(struct plm_exchange *exchange, float *to, const float *first, uint32_t count,
-                   size_t stride, size_t n)
-{
-  const float *parts[PLM_SUM_PARTS_MAX];
-  for (uint32_t i = 0; i < count; i++) parts[i] = first + i * stride;
-  exchange->ops->sum_parts(exchange->ops, to, parts, count, n);
-}
-
-/* Sums over one scope. `packed` holds what this rank has for each of the `count` ranks; afterwards
- * it holds the sum of what they had for this one. */
-static plm_status reduce(struct plm_exchange *exchange, enum plm_transfer_kind kind,
-                         enum plm_scope scope, uint32_t count, size_t elements,
-                         struct plm_error *error)
-{
-  if (count == 1) return PLM_OK;
-  PLM_TRY(move(exchange, kind, scope, exchange->received, exchange->packed, elements, error));
-  add_up(exchange, exchange->packed, exchange->received, count, elements, elements);
-  return PLM_OK;
-}
-
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-static void pack_gradients(struct plm_exchange *exchange, const struct plm_bucket *bucket)
+uint32_t plm_exchange_backward_parts(const struct plm_exchange *exchange)
 {
-  struct plm_ops *ops = exchange->ops;
-  const float *arena = plm_model_gradient_arena(exchange->model);
-  for (size_t i = bucket->first; i < bucket->first + bucket->count; i++) {
-    const struct plm_bucket_entry *entry = &exchange->buckets.entries[i];
-    const struct plm_parameter *parameter = &exchange->table[entry->parameter];
-    const size_t piece =
-        entry->owner == PLM_OWNED_BY_ALL ? 0 : slot_of(exchange, entry->owner) * bucket->piece;
-    ops->copy(ops, exchange->packed + piece + entry->offset, arena + parameter->offset,
-              parameter->count * sizeof(float));
-  }
+  return exchange->part_count;
 }
 
-/* Copies the sums of what this rank holds to the model's gradients. */
-static void unpack_gradients(struct plm_exchange *exchange, const struct plm_bucket *bucket)
+struct plm_backward_part plm_exchange_backward_part(const struct plm_exchange *exchange,
+                                                    uint32_t part)
 {
-  struct plm_ops *ops = exchange->ops;
-  float *arena = plm_model_gradient_arena(exchange->model);
-  for (size_t i = bucket->first; i < bucket->first + bucket->count; i++) {
-    const struct plm_bucket_entry *entry = &exchange->buckets.entries[i];
-    const struct plm_parameter *parameter = &exchange->table[entry->parameter];
-    if (entry->owner == PLM_OWNED_BY_ALL || entry->owner == exchange->ranks->rank)
-      ops->copy(ops, arena + parameter->offset, exchange->packed + entry->offset,
-                parameter->count * sizeof(float));
-  }
+  return exchange->parts[part].blocks;
 }
 
-plm_status plm_exchange_gradients(struct plm_exchange *exchange, struct plm_error *error)
+plm_status plm_exchange_gradients(struct plm_exchange *exchange, uint32_t part,
+                                  struct plm_error *error)
 {
-  const uint32_t group = exchange->group_size, groups = exchange->groups;
-  for (size_t b = 0; b < exchange->buckets.count; b++) {
-    const struct plm_bucket *bucket = &exchange->buckets.buckets[b];
-    pack_gradients(exchange, bucket);
-    PLM_TRY(
-        reduce(exchange, PLM_ALL_TO_ALL, PLM_SCOPE_GROUP, group, groups * bucket->piece, error));
-    PLM_TRY(reduce(exchange, PLM_ALL_TO_ALL, PLM_SCOPE_RAIL, groups, bucket->piece, error));
-    unpack_gradients(exchange, bucket);
-  }
-  const struct plm_bucket *small = &exchange->buckets.small;
-  if (small->count == 0) return PLM_OK;
-  pack_gradients(exchange, small);
-  PLM_TRY(reduce(exchange, PLM_ALL_GATHER, PLM_SCOPE_GROUP, group, small->piece, error));
-  PLM_TRY(reduce(exchange, PLM_ALL_GATHER, PLM_SCOPE_RAIL, groups, small->piece, error));
-  unpack_gradients(exchange, small);
+  if (part == 0) exchange->waited_ns = 0;
+  while (exchange->started < exchange->parts[part].buckets)
+    PLM_TRY(exchange_next_gradients(exchange, error));
   return PLM_OK;
+}
+
+plm_status plm_exchange_finish_gradients(struct plm_exchange *exchange, struct plm_error *error)
+{
+  PLM_TRY(exchange_end_gradients(exchange, error));
+  return exchange_small_gradients(exchange, error);
+}
+
+void plm_exchange_trace(struct plm_exchange *exchange, const char *what, uint32_t part,
+                        uint64_t begin_ns)
+{
+  plm_rank_trace_add(exchange->trace, PLM_TRACE_COMPUTES, what, part, begin_ns, plm_clock_ns());
+}
+
+double plm_exchange_waited(const struct plm_exchange *exchange)
+{
+  return 1e-9 * (double)exchange->waited_ns;
 }
 
 /* ---- weights --------------------------------------------------------------------------------- */
 
-static void pack_weights(struct plm_exchange *exchange, const struct plm_bucket *bucket)
+uint32_t plm_exchange_update_parts(const struct plm_exchange *exchange)
 {
-  struct plm_ops *ops = exchange->ops;
-  const float *arena = plm_model_parameter_arena(exchange->model);
-  for (size_t i = bucket->first; i < bucket->first + bucket->count; i++) {
-    const struct plm_bucket_entry *entry = &exchange->buckets.entries[i];
-    const struct plm_parameter *parameter = &exchange->table[entry->parameter];
-    if (entry->owner == exchange->ranks->rank)
-      ops->copy(ops, exchange->packed + entry->offset, arena + parameter->offset,
-                parameter->count * sizeof(float));
-  }
+  return exchange->buckets.count == 0 ? 1 : (uint32_t)exchange->buckets.count;
 }
 
-static void unpack_weights(struct plm_exchange *exchange, const struct plm_bucket *bucket)
+/* The end of a part: behind its bucket's last parameter. The last part has what remains. */
+static size_t update_end(const struct plm_exchange *exchange, uint32_t part)
 {
-  struct plm_ops *ops = exchange->ops;
-  float *arena = plm_model_parameter_arena(exchange->model);
-  for (size_t i = bucket->first; i < bucket->first + bucket->count; i++) {
-    const struct plm_bucket_entry *entry = &exchange->buckets.entries[i];
-    const struct plm_parameter *parameter = &exchange->table[entry->parameter];
-    const size_t piece = slot_of(exchange, entry->owner) * bucket->piece;
-    if (entry->owner != exchange->ranks->rank)
-      ops->copy(ops, arena + parameter->offset, exchange->packed + piece + entry->offset,
-                parameter->count * sizeof(float));
-  }
+  if (part + 1 == plm_exchange_update_parts(exchange)) return exchange->parameters;
+  const struct plm_buckets *buckets = &exchange->buckets;
+  const struct plm_bucket *bucket = &buckets->buckets[buckets->count - 1 - part];
+  return buckets->entries[bucket->first].parameter + 1;
 }
 
-/* Gathers over one scope: `packed` has this rank's piece, and afterwards those of all. */
-static plm_status gather(struct plm_exchange *exchange, enum plm_scope scope, uint32_t count,
-                         size_t elements, struct plm_error *error)
+struct plm_parameter_range plm_exchange_update_part(const struct plm_exchange *exchange,
+                                                    uint32_t part)
 {
-  if (count == 1) return PLM_OK;
-  PLM_TRY(
-      move(exchange, PLM_ALL_GATHER, scope, exchange->received, exchange->packed, elements, error));
-  swap(exchange);
-  return PLM_OK;
+  return (struct plm_parameter_range){part == 0 ? 0 : update_end(exchange, part - 1),
+                                      update_end(exchange, part)};
 }
 
 plm_status plm_exchange_weights(struct plm_exchange *exchange, struct plm_error *error)
 {
-  for (size_t b = exchange->buckets.count; b-- > 0;) { /* in the order of the forward pass */
-    const struct plm_bucket *bucket = &exchange->buckets.buckets[b];
-    pack_weights(exchange, bucket);
-    PLM_TRY(gather(exchange, PLM_SCOPE_RAIL, exchange->groups, bucket->piece, error));
-    PLM_TRY(gather(exchange, PLM_SCOPE_GROUP, exchange->group_size,
-                   exchange->groups * bucket->piece, error));
-    unpack_weights(exchange, bucket);
-  }
-  return PLM_OK;
+  return exchange->buckets.count == 0 ? PLM_OK : exchange_next_weights(exchange, error);
+}
+
+plm_status plm_exchange_finish_weights(struct plm_exchange *exchange, struct plm_error *error)
+{
+  return exchange_end_weights(exchange, error);
 }
 
 /* ---- numbers --------------------------------------------------------------------------------- */
@@ -339,7 +268,7 @@ plm_status plm_exchange_count(const struct plm_parameter *table, size_t count,
   const uint64_t groups = ranks / group_size, small = buckets.small.piece;
   uint64_t pieces = 0;
   for (size_t b = 0; b < buckets.count; b++) pieces += buckets.buckets[b].piece;
-  bytes->device = 2 * buffer_elements(&buckets, ranks) * sizeof(float);
+  bytes->device = 2 * EXCHANGE_SLOTS * buffer_elements(&buckets, ranks) * sizeof(float);
   /* gradients and weights of the owned parameters, and the gradients of the small ones */
   bytes->sent_in_group = (group_size - 1) * (2 * groups * pieces + small) * sizeof(float);
   bytes->sent_on_rail = (groups - 1) * (2 * pieces + small) * sizeof(float);

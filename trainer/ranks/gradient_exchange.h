@@ -2,7 +2,8 @@
  * losses on all, and updated weights go back to all.
  *
  * Sums over ranks continue the binary tree over shares (trainer/share_sums.h): first among the
- * ranks of a group, then along the rail. See doc/ranks.md#a-step. */
+ * ranks of a group, then along the rail. Buckets (buckets.h) travel while the backward pass and the
+ * update compute what follows. See doc/ranks.md#a-step. */
 #ifndef PLM_TRAINER_RANKS_GRADIENT_EXCHANGE_H
 #define PLM_TRAINER_RANKS_GRADIENT_EXCHANGE_H
 
@@ -11,6 +12,7 @@
 
 #include "common/model/model.h"
 #include "common/ops/ops.h"
+#include "trainer/optimizers.h"
 #include "trainer/ranks/owners.h"
 #include "trainer/ranks/ranks.h"
 
@@ -20,7 +22,8 @@ struct plm_exchange;
 plm_status plm_exchange_open(struct plm_ranks *ranks, struct plm_model *model,
                              const uint32_t *owners, uint32_t local_shares,
                              struct plm_exchange **exchange, struct plm_error *error);
-void plm_exchange_close(struct plm_exchange *exchange); /* NULL is fine */
+/* No transfer is under way any more, or the collective has failed. NULL is fine. */
+void plm_exchange_close(struct plm_exchange *exchange);
 /* Bytes of device memory that plm_exchange_open takes, and bytes that a rank sends in a step: to
  * its group and along its rail. All are 0 for one rank. */
 struct plm_exchange_bytes {
@@ -30,9 +33,27 @@ plm_status plm_exchange_count(const struct plm_parameter *table, size_t count,
                               const uint32_t *owners, uint32_t ranks, uint32_t group_size,
                               struct plm_exchange_bytes *bytes, struct plm_error *error);
 
-/* Sums the gradients. Afterwards the gradient of every parameter that this rank holds is the sum
- * over all shares of the step; the others are undefined. */
-plm_status plm_exchange_gradients(struct plm_exchange *exchange, struct plm_error *error);
+/* ---- gradients ------------------------------------------------------------------------------- */
+
+/* The parts in which the backward pass of a step's last micro-batch runs, from the last block to
+ * the first. */
+uint32_t plm_exchange_backward_parts(const struct plm_exchange *exchange);
+struct plm_backward_part plm_exchange_backward_part(const struct plm_exchange *exchange,
+                                                    uint32_t part);
+/* Call it after each part was launched: starts to exchange the buckets that have become final. It
+ * may wait for buckets of earlier parts, but not for those of this one or of the one before. */
+plm_status plm_exchange_gradients(struct plm_exchange *exchange, uint32_t part,
+                                  struct plm_error *error);
+/* Waits until the gradient of every parameter that this rank holds is the sum over all shares of
+ * the step. The others are undefined. */
+plm_status plm_exchange_finish_gradients(struct plm_exchange *exchange, struct plm_error *error);
+/* What this rank computed since begin_ns (plm_clock_ns), for the trace (rank_trace.h). */
+void plm_exchange_trace(struct plm_exchange *exchange, const char *what, uint32_t part,
+                        uint64_t begin_ns);
+/* Seconds that this rank has waited for others since the step's first plm_exchange_gradients. */
+double plm_exchange_waited(const struct plm_exchange *exchange);
+
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 /* What the ranks tell each other about a step. */
 struct plm_exchange_work {
@@ -48,7 +69,16 @@ plm_status plm_exchange_sums(struct plm_exchange *exchange, const double *losses
                              struct plm_update_sums *sums, struct plm_exchange_work *work,
                              struct plm_error *error);
 
-/* Sends each owner's parameters to all ranks. */
+/* ---- weights --------------------------------------------------------------------------------- */
+
+/* The parts in which the optimizer updates the parameters, in their order; at least one. */
+uint32_t plm_exchange_update_parts(const struct plm_exchange *exchange);
+struct plm_parameter_range plm_exchange_update_part(const struct plm_exchange *exchange,
+                                                    uint32_t part);
+/* Call it after each part of the update was launched: starts to send its owned parameters to all
+ * ranks. */
 plm_status plm_exchange_weights(struct plm_exchange *exchange, struct plm_error *error);
+/* Waits until this rank has all weights. */
+plm_status plm_exchange_finish_weights(struct plm_exchange *exchange, struct plm_error *error);
 
 #endif

@@ -1,0 +1,139 @@
+/* A training pass that runs in parts has the bits of the whole one, and after each part the
+ * gradients that are said to be final are. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/model/architecture.h"
+#include "tests/support/cmocka_all.h"
+#include "tests/support/model_case.h"
+
+static const uint32_t lengths[] = {13, 7, 20, 5, 3, 31, 9, 2, 30, 0};
+
+struct scene {
+  struct model_case model;
+  struct case_batch placed;
+  double *loss_sum; /* device */
+};
+
+static void open_scene(struct scene *s, const struct plm_model_config *config)
+{
+  static struct case_documents documents;
+  case_documents_draw(&documents, lengths, config->vocab_size, 31);
+  case_batch_place(&s->placed, &documents, config->max_length, 4, false);
+  const struct plm_model_options options = {.max_chunks = s->placed.batch.chunks, .training = true};
+  model_case_open(&s->model, config, &options, PLM_PRECISION_FP32, 37);
+  struct plm_ops *ops = s->model.ops;
+  assert_int_equal(ops->allocate(ops, sizeof *s->loss_sum, (void **)&s->loss_sum, NULL), PLM_OK);
+}
+
+static void close_scene(struct scene *s)
+{
+  s->model.ops->release(s->model.ops, s->loss_sum);
+  model_case_close(&s->model);
+  case_batch_free(&s->placed);
+}
+
+/* Writes the batch's targets to the model's buffers on the device. */
+static struct plm_train_pass prepare(struct scene *s)
+{
+  struct plm_ops *ops = s->model.ops;
+  const struct plm_batch *batch = &s->placed.batch;
+  const struct plm_targets *targets = &s->placed.targets;
+  const struct plm_device_targets to = plm_model_device_targets(s->model.model);
+  const size_t tokens = (size_t)batch->chunks * batch->max_length;
+  ops->upload(ops, to.inputs, targets->inputs, tokens * sizeof(int32_t));
+  ops->upload(ops, to.positions, targets->positions, targets->rows * sizeof(int32_t));
+  ops->upload(ops, to.labels, targets->labels, targets->rows * sizeof(int32_t));
+  ops->upload(ops, to.weights, targets->weights, targets->rows * sizeof(float));
+  ops->zero(ops, s->loss_sum, sizeof *s->loss_sum);
+  plm_model_attention_masks(s->model.model, batch, s->model.window, s->model.masks);
+  plm_model_zero_gradients(s->model.model);
+  return (struct plm_train_pass){.chunks = batch->chunks,
+                                 .length = batch->max_length,
+                                 .rows = targets->rows,
+                                 .masks = s->model.masks,
+                                 .loss = &s->model.loss,
+                                 .loss_sum = s->loss_sum};
+}
+
+static double loss_of(const struct scene *s)
+{
+  double loss;
+  s->model.ops->download(s->model.ops, &loss, s->loss_sum, sizeof loss);
+  assert_int_equal(s->model.ops->synchronize(s->model.ops, NULL), PLM_OK);
+  return loss;
+}
+
+/* Returns how many parameters are final. */
+static size_t check_final(struct scene *s, const float *whole, uint32_t first)
+{
+  size_t count, final = 0;
+  const struct plm_parameter *table = plm_model_table(s->model.model, &count);
+  float *now = model_case_gradients(&s->model);
+  for (size_t i = 0; i < count; i++) {
+    if (table[i].final_at < first) continue;
+    final++;
+    if (memcmp(now + table[i].offset, whole + table[i].offset, table[i].count * sizeof *now) != 0)
+      fail_msg("%s is not final after block %u", table[i].name, first);
+  }
+  free(now);
+  return final;
+}
+
+static void check(struct plm_model_config config)
+{
+  struct scene s;
+  size_t count;
+  open_scene(&s, &config);
+  const struct plm_train_pass pass = prepare(&s);
+  const struct plm_backward_part all = plm_model_whole_pass(s.model.model);
+  plm_model_train(s.model.model, &pass, all);
+  const double whole_loss = loss_of(&s);
+  float *whole = model_case_gradients(&s.model);
+  (void)plm_model_table(s.model.model, &count);
+  for (uint32_t step = 1; step <= 3; step++) { /* blocks of a part */
+    size_t before = 0;
+    (void)prepare(&s);
+    for (uint32_t end = all.end; end > 0;) {
+      const uint32_t first = end > step ? end - step : 0;
+      plm_model_train(s.model.model, &pass, (struct plm_backward_part){first, end});
+      const size_t final = check_final(&s, whole, first);
+      assert_true(final > before);
+      before = final;
+      end = first;
+    }
+    assert_int_equal(before, count);
+    assert_true(loss_of(&s) == whole_loss);
+  }
+  free(whole);
+  close_scene(&s);
+}
+
+static void transformer(void **state)
+{
+  (void)state;
+  check(case_config(PLM_TRANSFORMER, 6, 32));
+}
+
+static void unet(void **state)
+{
+  (void)state;
+  struct plm_model_config config = case_config(PLM_UNET, 6, 32);
+  check(config);
+  config.tie_embeddings = true;
+  check(config);
+}
+
+static void patch_unet(void **state)
+{
+  (void)state;
+  check(case_config(PLM_PATCH_UNET, 6, 32));
+}
+
+int main(void)
+{
+  const struct CMUnitTest tests[] = {cmocka_unit_test(transformer), cmocka_unit_test(unet),
+                                     cmocka_unit_test(patch_unet)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Buckets travel while the backward pass and the update compute what follows: a transfer is started before
+# the next piece of work begins, and is waited for after that piece has ended.
+. "$PLM_ROOT/tests/support/trainer.sh"
+. "$PLM_ROOT/tests/support/ranks.sh"
+small_corpus corpus
+trainer_config transformer
+export PLM_RANK_TRACE=$PLM_TMP
+steps=4
+
+trace() { # GROUP: the traces of two ranks that form groups of this size
+  local run=$PLM_TMP/run-$1
+  start_packer "$run"
+  PLM_RANK_GROUP=$1 run_ranks 2 "$run" "${rank_settings[@]:?}" --set trainer.steps=$steps --set model.num_hidden_layers=4 ||
+    fail "the run ended with $?"
+  kill "$packer_pid"
+}
+
+# under WAY WORK: for each rank and step, how many transfers of WAY had a whole piece of WORK between their
+# start and the wait for them
+under() {
+  jq --arg way "$1" --arg work "$2" '
+    [.[] | select(.name | startswith($way + " "))] as $all |
+    [$all[] | select(.tid >= 2)] as $moves | [$all[] | select(.tid == 1)] as $waits |
+    [.[] | select(.tid == 0 and (.name | startswith($work + " ")))] as $pieces |
+    [range($moves | length) as $i | $moves[$i] as $move | $waits[$i] as $wait |
+      select(any($pieces[]; .ts >= $move.ts and .ts + .dur <= $wait.ts))] | length'
+}
+
+for group in 2 1; do
+  trace "$group"
+  [ "$group" -eq 2 ] && gradients="gradients in group" weights="weights in group"
+  [ "$group" -eq 1 ] && gradients="gradients on rail" weights="weights on rail"
+  for rank in 0 1; do
+    file=$PLM_TMP/rank-$rank.json
+    pieces=$(jq '[.[] | select(.tid == 0 and (.name | startswith("backward ")))] | length' "$file") || fail "rank $rank wrote no trace"
+    [ "$pieces" -ge $((3 * steps)) ] || fail "the backward pass ran in $pieces pieces in $steps steps"
+    beside=$(under "$gradients" backward <"$file")
+    # all but the last bucket of each step
+    [ "$beside" -ge $((pieces - steps - steps)) ] || fail "only $beside transfers of gradients ran under the backward pass"
+    [ "$beside" -gt 0 ] || fail "no transfer ran under the backward pass"
+    [ "$(under "$weights" update <"$file")" -gt 0 ] || fail "no transfer of weights ran under the update"
+  done
+done

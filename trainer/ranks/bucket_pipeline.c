@@ -1,0 +1,250 @@
+/* Moves buckets between the ranks.
+ *
+ * A bucket makes two transfers: gradients go to the owners' places in the group, are summed, and go
+ * along the rail to the owners; weights go the opposite way. Each call starts one bucket, and moves
+ * the one before it to its second transfer; so both transfers run under what the caller computes
+ * between two calls.
+ *
+ * In a message to a group, pieces are ordered by the owner's place in its group, and those of one
+ * place by the number of the owner's group. What a place receives is therefore, once added up, the
+ * message to its rail. */
+#include "common/base/clock.h"
+#include "trainer/ranks/exchange_state.h"
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+/* Where a rank's piece is in a message to a group, in pieces. */
+static size_t slot_of(const struct plm_exchange *exchange, uint32_t rank)
+{
+  return (size_t)(rank % exchange->group_size) * exchange->groups + rank / exchange->group_size;
+}
+
+enum whose { OF_ALL, OF_THIS_RANK, OF_OTHERS };
+
+/* How a bucket lies in a message. */
+struct layout {
+  enum whose whose;
+  bool pieces; /* a piece for each owner; else only one piece */
+};
+
+static bool is_in(const struct plm_exchange *exchange, enum whose whose, uint32_t owner)
+{
+  const bool held = owner == PLM_OWNED_BY_ALL || owner == exchange->ranks->rank;
+  return whose == OF_ALL || held == (whose == OF_THIS_RANK);
+}
+
+/* Copies the entries of a bucket from the arena to a message, or back. */
+static void copy_entries(struct plm_exchange *exchange, const struct plm_bucket *bucket,
+                         struct layout layout, float *arena, float *message, bool to_message)
+{
+  struct plm_ops *ops = exchange->ops;
+  for (size_t i = bucket->first; i < bucket->first + bucket->count; i++) {
+    const struct plm_bucket_entry *entry = &exchange->buckets.entries[i];
+    const struct plm_parameter *parameter = &exchange->table[entry->parameter];
+    if (!is_in(exchange, layout.whose, entry->owner)) continue;
+    float *there = message + entry->offset, *here = arena + parameter->offset;
+    if (layout.pieces) there += slot_of(exchange, entry->owner) * bucket->piece;
+    ops->copy(ops, to_message ? there : here, to_message ? here : there,
+              parameter->count * sizeof(float));
+  }
+}
+
+/* ---- moving ---------------------------------------------------------------------------------- */
+
+/* The ranks that take part in a transfer of this scope. */
+static uint32_t size_of(const struct plm_exchange *exchange, enum plm_scope scope)
+{
+  return scope == PLM_SCOPE_GROUP ? exchange->group_size : exchange->groups;
+}
+
+/* Starts to move pieces of `elements` from slot->packed to slot->received. If the scope is only
+ * this rank, nothing is moved, and the message stays in slot->packed. */
+static void start(struct plm_exchange *exchange, struct exchange_slot *slot,
+                  struct exchange_label label, enum plm_transfer_kind kind, enum plm_scope scope,
+                  size_t elements)
+{
+  struct plm_transport *transport = exchange->ranks->transport;
+  if (size_of(exchange, scope) == 1) return;
+  slot->transfer = (struct plm_transfer){.kind = kind,
+                                         .lane = PLM_LANE_STEP,
+                                         .scope = scope,
+                                         .to = slot->received,
+                                         .from = slot->packed,
+                                         .bytes = elements * sizeof(float)};
+  slot->moving = true;
+  slot->label = label;
+  slot->started_ns = plm_clock_ns();
+  transport->start(transport, &slot->transfer);
+}
+
+/* Waits for the slot's transfer. Returns in *moved whether there was one. */
+static plm_status await(struct plm_exchange *exchange, struct exchange_slot *slot, bool *moved,
+                        struct plm_error *error)
+{
+  struct plm_transport *transport = exchange->ranks->transport;
+  *moved = slot->moving;
+  if (!slot->moving) return PLM_OK;
+  const uint64_t begun_ns = plm_clock_ns();
+  slot->moving = false;
+  const plm_status status = transport->wait(transport, &slot->transfer, error);
+  const uint64_t now_ns = plm_clock_ns(), ended_ns = slot->transfer.ended_ns;
+  exchange->waited_ns += now_ns - begun_ns;
+  plm_rank_trace_add(exchange->trace, PLM_TRACE_WAITS, slot->label.what, slot->label.n, begun_ns,
+                     now_ns);
+  plm_rank_trace_add(exchange->trace, PLM_TRACE_MOVES + (int)(slot - exchange->slots),
+                     slot->label.what, slot->label.n, slot->started_ns,
+                     ended_ns > 0 ? ended_ns : now_ns);
+  return status;
+}
+
+/* Waits for the slot's transfer and adds up what it brought into slot->packed. */
+static plm_status await_sum(struct plm_exchange *exchange, struct exchange_slot *slot,
+                            struct plm_error *error)
+{
+  const float *parts[PLM_SUM_PARTS_MAX];
+  bool moved;
+  PLM_TRY(await(exchange, slot, &moved, error));
+  if (!moved) return PLM_OK;
+  const uint32_t count = size_of(exchange, slot->transfer.scope);
+  const size_t elements = slot->transfer.bytes / sizeof(float);
+  for (uint32_t i = 0; i < count; i++) parts[i] = slot->received + i * elements;
+  exchange->ops->sum_parts(exchange->ops, slot->packed, parts, count, elements);
+  return PLM_OK;
+}
+
+/* Waits for the slot's transfer and takes what it brought as slot->packed. */
+static plm_status await_all(struct plm_exchange *exchange, struct exchange_slot *slot,
+                            struct plm_error *error)
+{
+  float *packed = slot->packed;
+  bool moved;
+  PLM_TRY(await(exchange, slot, &moved, error));
+  if (!moved) return PLM_OK;
+  slot->packed = slot->received;
+  slot->received = packed;
+  return PLM_OK;
+}
+
+static struct exchange_slot *slot_at(struct plm_exchange *exchange, size_t n)
+{
+  return &exchange->slots[n % EXCHANGE_SLOTS];
+}
+
+/* ---- gradients ------------------------------------------------------------------------------- */
+
+static plm_status gradients_to_rail(struct plm_exchange *exchange, size_t n,
+                                    struct plm_error *error)
+{
+  struct exchange_slot *slot = slot_at(exchange, n);
+  PLM_TRY(await_sum(exchange, slot, error));
+  start(exchange, slot, (struct exchange_label){"gradients on rail", n}, PLM_ALL_TO_ALL,
+        PLM_SCOPE_RAIL, exchange->buckets.buckets[n].piece);
+  return PLM_OK;
+}
+
+static plm_status gradients_to_arena(struct plm_exchange *exchange, size_t n,
+                                     struct plm_error *error)
+{
+  struct exchange_slot *slot = slot_at(exchange, n);
+  PLM_TRY(await_sum(exchange, slot, error));
+  copy_entries(exchange, &exchange->buckets.buckets[n], (struct layout){OF_THIS_RANK, false},
+               plm_model_gradient_arena(exchange->model), slot->packed, false);
+  return PLM_OK;
+}
+
+plm_status exchange_next_gradients(struct plm_exchange *exchange, struct plm_error *error)
+{
+  const size_t n = exchange->started;
+  struct exchange_slot *slot = slot_at(exchange, n);
+  const struct plm_bucket *bucket = &exchange->buckets.buckets[n];
+  if (n >= 2) PLM_TRY(gradients_to_arena(exchange, n - 2, error));
+  if (n >= 1) PLM_TRY(gradients_to_rail(exchange, n - 1, error));
+  copy_entries(exchange, bucket, (struct layout){OF_ALL, true},
+               plm_model_gradient_arena(exchange->model), slot->packed, true);
+  start(exchange, slot, (struct exchange_label){"gradients in group", n}, PLM_ALL_TO_ALL,
+        PLM_SCOPE_GROUP, exchange->groups * bucket->piece);
+  exchange->started++;
+  return PLM_OK;
+}
+
+plm_status exchange_end_gradients(struct plm_exchange *exchange, struct plm_error *error)
+{
+  const size_t n = exchange->started;
+  if (n >= 2) PLM_TRY(gradients_to_arena(exchange, n - 2, error));
+  if (n >= 1) {
+    PLM_TRY(gradients_to_rail(exchange, n - 1, error));
+    PLM_TRY(gradients_to_arena(exchange, n - 1, error));
+  }
+  exchange->started = 0;
+  return PLM_OK;
+}
+
+plm_status exchange_small_gradients(struct plm_exchange *exchange, struct plm_error *error)
+{
+  const struct plm_bucket *small = &exchange->buckets.small;
+  struct exchange_slot *slot = slot_at(exchange, 0);
+  float *arena = plm_model_gradient_arena(exchange->model);
+  if (small->count == 0) return PLM_OK;
+  copy_entries(exchange, small, (struct layout){OF_ALL, false}, arena, slot->packed, true);
+  start(exchange, slot, (struct exchange_label){"small gradients in group", 0}, PLM_ALL_GATHER,
+        PLM_SCOPE_GROUP, small->piece);
+  PLM_TRY(await_sum(exchange, slot, error));
+  start(exchange, slot, (struct exchange_label){"small gradients on rail", 0}, PLM_ALL_GATHER,
+        PLM_SCOPE_RAIL, small->piece);
+  PLM_TRY(await_sum(exchange, slot, error));
+  copy_entries(exchange, small, (struct layout){OF_ALL, false}, arena, slot->packed, false);
+  return PLM_OK;
+}
+
+/* ---- weights --------------------------------------------------------------------------------- */
+
+/* Weights go in the order of the forward pass. */
+static const struct plm_bucket *weights_at(const struct plm_exchange *exchange, size_t n)
+{
+  return &exchange->buckets.buckets[exchange->buckets.count - 1 - n];
+}
+
+static plm_status weights_to_group(struct plm_exchange *exchange, size_t n, struct plm_error *error)
+{
+  struct exchange_slot *slot = slot_at(exchange, n);
+  PLM_TRY(await_all(exchange, slot, error));
+  start(exchange, slot, (struct exchange_label){"weights in group", n}, PLM_ALL_GATHER,
+        PLM_SCOPE_GROUP, exchange->groups * weights_at(exchange, n)->piece);
+  return PLM_OK;
+}
+
+static plm_status weights_to_arena(struct plm_exchange *exchange, size_t n, struct plm_error *error)
+{
+  struct exchange_slot *slot = slot_at(exchange, n);
+  PLM_TRY(await_all(exchange, slot, error));
+  copy_entries(exchange, weights_at(exchange, n), (struct layout){OF_OTHERS, true},
+               plm_model_parameter_arena(exchange->model), slot->packed, false);
+  return PLM_OK;
+}
+
+plm_status exchange_next_weights(struct plm_exchange *exchange, struct plm_error *error)
+{
+  const size_t n = exchange->started;
+  struct exchange_slot *slot = slot_at(exchange, n);
+  const struct plm_bucket *bucket = weights_at(exchange, n);
+  if (n >= 2) PLM_TRY(weights_to_arena(exchange, n - 2, error));
+  if (n >= 1) PLM_TRY(weights_to_group(exchange, n - 1, error));
+  copy_entries(exchange, bucket, (struct layout){OF_THIS_RANK, false},
+               plm_model_parameter_arena(exchange->model), slot->packed, true);
+  start(exchange, slot, (struct exchange_label){"weights on rail", n}, PLM_ALL_GATHER,
+        PLM_SCOPE_RAIL, bucket->piece);
+  exchange->started++;
+  return PLM_OK;
+}
+
+plm_status exchange_end_weights(struct plm_exchange *exchange, struct plm_error *error)
+{
+  const size_t n = exchange->started;
+  if (n >= 2) PLM_TRY(weights_to_arena(exchange, n - 2, error));
+  if (n >= 1) {
+    PLM_TRY(weights_to_group(exchange, n - 1, error));
+    PLM_TRY(weights_to_arena(exchange, n - 1, error));
+  }
+  exchange->started = 0;
+  return PLM_OK;
+}

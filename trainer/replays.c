@@ -1,0 +1,86 @@
+/* Keeps the recordings by key. */
+#include "trainer/replays.h"
+
+#include <stdlib.h>
+
+enum { OPERATIONS_MAX = 64 };
+
+struct operation {
+  struct plm_replay_key key;
+  uint32_t pieces;
+  struct plm_recording **recordings; /* (pieces); NULL: not recorded yet */
+  bool ran;                          /* all pieces have run once */
+};
+
+struct plm_replays {
+  struct plm_ops *ops;
+  struct operation operations[OPERATIONS_MAX];
+  uint32_t count;
+};
+
+plm_status plm_replays_open(struct plm_ops *ops, struct plm_replays **replays,
+                            struct plm_error *error)
+{
+  *replays = calloc(1, sizeof **replays);
+  if (*replays == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for recordings");
+  (*replays)->ops = ops;
+  return PLM_OK;
+}
+
+void plm_replays_close(struct plm_replays *replays)
+{
+  if (replays == NULL) return;
+  for (uint32_t i = 0; i < replays->count; i++) {
+    const struct operation *operation = &replays->operations[i];
+    for (uint32_t piece = 0; piece < operation->pieces; piece++)
+      if (operation->recordings[piece] != NULL)
+        replays->ops->release_recording(replays->ops, operation->recordings[piece]);
+    free(operation->recordings);
+  }
+  free(replays);
+}
+
+static struct operation *find(struct plm_replays *replays, struct plm_replay_key key)
+{
+  for (uint32_t i = 0; i < replays->count; i++) {
+    const struct plm_replay_key *other = &replays->operations[i].key;
+    if (other->kind == key.kind && other->chunks == key.chunks && other->rows == key.rows)
+      return &replays->operations[i];
+  }
+  return NULL;
+}
+
+/* Remembers that the operation has run. */
+static plm_status remember(struct plm_replays *replays, struct plm_replay_key key, uint32_t pieces,
+                           struct plm_error *error)
+{
+  if (replays->count == OPERATIONS_MAX) return PLM_OK; /* the rest run directly */
+  struct plm_recording **recordings = calloc(pieces, sizeof *recordings);
+  if (recordings == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for recordings");
+  replays->operations[replays->count++] = (struct operation){
+      .key = key, .pieces = pieces, .recordings = recordings, .ran = pieces == 1};
+  return PLM_OK;
+}
+
+plm_status plm_replays_run(struct plm_replays *replays, struct plm_replay_key key, uint32_t piece,
+                           uint32_t pieces, plm_replay_call *call, void *context,
+                           struct plm_error *error)
+{
+  struct plm_ops *ops = replays->ops;
+  struct operation *found = ops->record_begin == NULL ? NULL : find(replays, key);
+  if (found == NULL || !found->ran) {
+    call(context, key, piece);
+    if (ops->record_begin == NULL) return PLM_OK;
+    if (found == NULL && piece == 0) return remember(replays, key, pieces, error);
+    if (found != NULL && piece + 1 == pieces) found->ran = true;
+    return PLM_OK;
+  }
+  PLM_ASSERT(found->pieces == pieces);
+  if (found->recordings[piece] == NULL) {
+    PLM_TRY(ops->record_begin(ops, error));
+    call(context, key, piece);
+    PLM_TRY(ops->record_end(ops, &found->recordings[piece], error));
+  }
+  ops->replay(ops, found->recordings[piece]);
+  return PLM_OK;
+}
