@@ -5,11 +5,15 @@
 
 enum { OPERATIONS_MAX = 64 };
 
+struct piece {
+  struct plm_recording *recording; /* NULL: not recorded yet */
+};
+
 struct operation {
   struct plm_replay_key key;
   uint32_t pieces;
-  struct plm_recording **recordings; /* (pieces); NULL: not recorded yet */
-  bool ran;                          /* all pieces have run once */
+  struct piece *each; /* (pieces) */
+  bool ran;           /* all pieces have run once */
 };
 
 struct plm_replays {
@@ -33,9 +37,9 @@ void plm_replays_close(struct plm_replays *replays)
   for (uint32_t i = 0; i < replays->count; i++) {
     const struct operation *operation = &replays->operations[i];
     for (uint32_t piece = 0; piece < operation->pieces; piece++)
-      if (operation->recordings[piece] != NULL)
-        replays->ops->release_recording(replays->ops, operation->recordings[piece]);
-    free(operation->recordings);
+      if (operation->each[piece].recording != NULL)
+        replays->ops->release_recording(replays->ops, operation->each[piece].recording);
+    free(operation->each);
   }
   free(replays);
 }
@@ -55,10 +59,10 @@ static plm_status remember(struct plm_replays *replays, struct plm_replay_key ke
                            struct plm_error *error)
 {
   if (replays->count == OPERATIONS_MAX) return PLM_OK; /* the rest run directly */
-  struct plm_recording **recordings = calloc(pieces, sizeof *recordings);
-  if (recordings == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for recordings");
-  replays->operations[replays->count++] = (struct operation){
-      .key = key, .pieces = pieces, .recordings = recordings, .ran = pieces == 1};
+  struct piece *each = calloc(pieces, sizeof *each);
+  if (each == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for recordings");
+  replays->operations[replays->count++] =
+      (struct operation){.key = key, .pieces = pieces, .each = each, .ran = pieces == 1};
   return PLM_OK;
 }
 
@@ -76,11 +80,11 @@ plm_status plm_replays_run(struct plm_replays *replays, struct plm_replay_key ke
     return PLM_OK;
   }
   PLM_ASSERT(found->pieces == pieces);
-  if (found->recordings[piece] == NULL) {
+  if (found->each[piece].recording == NULL) {
     PLM_TRY(ops->record_begin(ops, error));
     call(context, key, piece);
-    PLM_TRY(ops->record_end(ops, &found->recordings[piece], error));
+    PLM_TRY(ops->record_end(ops, &found->each[piece].recording, error));
   }
-  ops->replay(ops, found->recordings[piece]);
+  ops->replay(ops, found->each[piece].recording);
   return PLM_OK;
 }
