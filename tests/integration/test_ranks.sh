@@ -45,3 +45,9 @@ one=$(plan 1 .optimizer) two=$(plan 2 .optimizer)
 plm-trainer -c pipeline.yaml "${common[@]}" --dry-run --set trainer.ranks=4 --set 'trainer.hosts=[a:2,b:2]' >"$PLM_TMP/plan.log" ||
   fail "the plan of two hosts"
 grep -q '^ranks  *4 on 2 hosts, in groups of 2$' "$PLM_TMP/plan.log" || fail "the plan does not show the hosts"
+
+# the configuration that ships with the project takes any of these numbers of ranks
+for ranks in 1 2 4; do
+  plm-pipeline validate "$PLM_ROOT/pipeline.yaml" --set "trainer.ranks=$ranks" >"$PLM_TMP/validate.log" 2>&1 ||
+    fail "pipeline.yaml with $ranks ranks: $(cat "$PLM_TMP/validate.log")"
+done
