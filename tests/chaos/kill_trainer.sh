@@ -4,54 +4,51 @@
 # Sourced by a script for each architecture.
 . "$PLM_ROOT/tests/support/trainer.sh"
 
-# kill_while_publishing RUN NAME: kills before .tmp-NAME is renamed to NAME
-kill_while_publishing() {
-  local run=$1 name=$2
-  until_stopped "$trainer_pid" || fail "the trainer ended before $name"
-  kill -9 "$trainer_pid"
-  wait "$trainer_pid" 2>/dev/null
-  [ -e "$run/checkpoints/.tmp-$name" ] || fail "no .tmp-$name"
-  [ ! -e "$run/checkpoints/$name" ] || fail "$name exists beside .tmp-$name"
-  caught=$((caught + 1))
-}
-
-kill_after_lines() {
-  until_lines "$1" "$2"
-  kill -9 "$trainer_pid"
-  wait "$trainer_pid" 2>/dev/null
-}
-
-kill_after_seconds() {
-  sleep "$2"
-  kill -9 "$trainer_pid"
-  wait "$trainer_pid" 2>/dev/null
+# kill_at publishing NAME RUN: the trainer is killed before .tmp-NAME is renamed to NAME
+# kill_at lines N RUN: when trainer.jsonl has N lines
+# kill_at call CALL:PATTERN#N RUN: before this call
+kill_at() {
+  local what=$1 where=$2 run=$3
+  case $what in
+    lines) start_trainer_for "$run" "$where" ;;
+    call) start_trainer_until "$where" "$run" ;;
+    publishing) start_trainer_until "rename:*/checkpoints/$where#1" "$run" ;;
+  esac
+  until_stopped "$trainer_pid" || fail "the trainer ended before $what $where"
+  kill_trainer
+  [ "$what" = publishing ] || return 0
+  [ -e "$run/checkpoints/.tmp-$where" ] || fail "no .tmp-$where"
+  [ ! -e "$run/checkpoints/$where" ] || fail "$where exists beside .tmp-$where"
 }
 
 kill_and_resume() {
   local architecture=$1
-  local reference=$PLM_TMP/reference run=$PLM_TMP/killed moment
+  local reference=$PLM_TMP/reference run=$PLM_TMP/killed what where
   small_corpus corpus
   trainer_config "$architecture" "${2:-fp32}"
 
   run_undisturbed "$reference"
 
   start_packer "$run"
-  caught=0
-  for moment in "while_publishing step_00000000" "after_lines 7" "while_publishing step_00000010" \
-    "after_seconds 0.1" "while_publishing step_00000020" "after_lines 27" "after_lines 38" \
-    "while_publishing step_00000040" "while_publishing step_00000060"; do
-    # shellcheck disable=SC2086
-    set -- $moment
-    case $1 in
-      while_publishing) start_trainer_until "rename:*/checkpoints/$2#1" "$run" ;;
-      *) start_trainer "$run" ;;
-    esac
-    "kill_$1" "$run" "$2"
-  done
+  while read -r what where; do
+    kill_at "$what" "$where" "$run"
+  done <<'MOMENTS'
+publishing step_00000000
+lines 7
+publishing step_00000010
+call rename:*/endpoints.json#1
+publishing step_00000020
+lines 27
+call write:*/.tmp-step_00000030/optimizer.safetensors#1
+lines 38
+publishing step_00000040
+call rename:*/checkpoints/latest#1
+publishing step_00000060
+MOMENTS
   run_trainer "$run" || fail "the resumed run ended with $?"
   [ -e "$run/DONE" ] || fail "DONE is missing"
   [ -z "$(find "$run/checkpoints" -name '.tmp-*')" ] || fail "unfinished folders are left"
   same_run "$reference" "$run" 60
   [ "$(readlink "$run/checkpoints/latest")" = step_00000060 ] || fail "latest is not step 60"
-  echo "$architecture: bit-identical after $caught kills during publishing and others elsewhere"
+  echo "$architecture: bit-identical after kills during publishing and elsewhere"
 }

@@ -54,9 +54,9 @@ says() {
 }
 
 # wait_for SECONDS COMMAND…: waits until it succeeds. SECONDS is for a quiet machine; a busy one gets
-# five times as long before the test fails.
+# five times as long, and at least two minutes, before the test fails.
 wait_for() {
-  local until=$((SECONDS + 5 * $1))
+  local until=$((SECONDS + ($1 < 24 ? 120 : 5 * $1)))
   shift
   until "$@" >/dev/null 2>&1; do
     [ "$SECONDS" -lt "$until" ] || fail "still not true: $*"
@@ -67,18 +67,16 @@ wait_for() {
 # stopping_at CALL:PATTERN#N COMMAND…: runs it so that it stops itself before that call
 # (tests/faults/stop_at.c). For the background: with `&`, $! is the program itself.
 stopping_at() {
-  exec env PLM_STOP_AT="$1" LD_PRELOAD="$PLM_BUILD/tests/lib/stop_at.so" \
+  exec env PLM_STOP_AT="$1" LD_PRELOAD="$PLM_BUILD/tests/lib/stop_at.so${LD_PRELOAD:+:$LD_PRELOAD}" \
     ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0" "${@:2}"
 }
 
-# until_stopped PID: waits until the process has stopped itself. Returns 1 if it ends first.
+# until_stopped PID: waits until all threads of the process have stopped. Returns 1 if it ends first.
 until_stopped() {
-  local state
-  while state=$(ps -o state= -p "$1"); do
-    case $state in
-      T*) return 0 ;;
-      Z*) return 1 ;;
-    esac
+  local states
+  while states=$(ps -L -o state= -p "$1"); do
+    [[ ! $states =~ ^[T[:space:]]+$ ]] || return 0
+    [[ $states != Z* ]] || return 1
     sleep 0.02
   done
   return 1
@@ -113,7 +111,7 @@ version: 1
 run: run
 seed: 7
 corpus: corpus
-network: {$loopback, wait_packers_s: 20}
+network: {$loopback, wait_packers_s: 300}
 data:
   max_length: 256
 model:

@@ -20,7 +20,7 @@ version: 1
 run: run
 seed: 11
 corpus: corpus
-network: {$loopback, wait_packers_s: 30}
+network: {$loopback, wait_packers_s: 300}
 data: {max_length: 128}
 model: {architecture: $1, hidden_size: 64, num_attention_heads: 2, num_hidden_layers: 2, num_unet_layers: 4, num_extra_layers: 1}
 trainer:
@@ -65,13 +65,33 @@ start_trainer_until() {
   trainer_pid=$!
 }
 
-# start_trainer_for RUN N [ARG...]: the same; it stops itself when trainer.jsonl has N lines, before the next one
+# start_trainer_for RUN N [ARG...]: the same, and waits until it has stopped itself; trainer.jsonl has N lines
+# then, and the next step is done
 start_trainer_for() {
   local run=$1 lines=$2 before
   shift 2
-  before=$(lines_of "$run/trainer.jsonl")
+  before=$(newest_step "$run")
   start_trainer_until "write:*/trainer.jsonl#$((lines - before + 1))" "$run" "$@"
   until_stopped "$trainer_pid" || fail "the trainer ended before $lines lines"
+}
+
+# newest_step RUN: the step of its newest checkpoint, from which a trainer resumes; 0 if there is none
+newest_step() {
+  local name
+  name=$(cd "$1/checkpoints" 2>/dev/null && printf '%s\n' step_* | sort | tail -n 1)
+  [[ $name =~ ^step_0*([0-9]+)$ ]] && echo "${BASH_REMATCH[1]}" || echo 0
+}
+
+# kill_trainer: with SIGKILL; it has ended afterwards
+kill_trainer() {
+  kill -9 "$trainer_pid"
+  wait "$trainer_pid" 2>/dev/null
+}
+
+# stop_packer: ends $packer_pid; it writes nothing more afterwards
+stop_packer() {
+  kill "$packer_pid"
+  wait "$packer_pid" 2>/dev/null
 }
 
 # run_trainer RUN [ARG...]: runs one to its end and returns its exit status
@@ -84,14 +104,16 @@ run_trainer() {
 run_undisturbed() {
   start_packer "$1"
   run_trainer "$1" || fail "the undisturbed run ended with $?"
-  kill "$packer_pid"
+  stop_packer
 }
 
 lines_of() { if [ -e "$1" ]; then wc -l <"$1"; else echo 0; fi; }
 
-# until_lines RUN N: waits until trainer.jsonl has N lines; fails if the trainer ends before
+# until_lines RUN N: waits until trainer.jsonl has N lines; fails if the trainer ends before. It may have written any
+# number of further lines by then, so this is for runs without an end; otherwise: start_trainer_for.
 until_lines() {
   while [ "$(lines_of "$1/trainer.jsonl")" -lt "$2" ]; do
+    sleep 0.02
     kill -0 "$trainer_pid" 2>/dev/null && continue
     # it may have written the last lines between the two looks
     [ "$(lines_of "$1/trainer.jsonl")" -ge "$2" ] || fail "the trainer ended before step $2"
@@ -105,8 +127,7 @@ start_and_kill() {
   shift 2
   start_packer "$run" "$@"
   start_trainer_for "$run" "$lines" "$@"
-  kill -9 "$trainer_pid"
-  wait "$trainer_pid" 2>/dev/null
+  kill_trainer
   [ "$(lines_of "$run/trainer.jsonl")" -eq "$lines" ] || fail "not $lines lines in trainer.jsonl"
 }
 
