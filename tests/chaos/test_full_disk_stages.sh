@@ -44,10 +44,9 @@ cp -a reference "$run"
 rm "$run/evaluator.jsonl"
 plm-packer -c pipeline.yaml --run "$run" 2>packer.log &
 packer=$!
-plm-evaluator -c pipeline.yaml --run "$run" "${many[@]}" 2>err &
+stopping_at 'write:*/evaluator.jsonl#2' plm-evaluator -c pipeline.yaml --run "$run" "${many[@]}" 2>err &
 evaluator=$!
-until [ -s "$run/evaluator.jsonl" ]; do kill -0 $evaluator || fail "the evaluator ended early: $(cat err)"; done
-kill -STOP $evaluator
+until_stopped $evaluator || fail "the evaluator ended early: $(cat err)"
 fill
 kill -CONT $evaluator
 code=0
@@ -63,6 +62,7 @@ make_room
 expect 0 plm-evaluator -c pipeline.yaml --run "$run" "${many[@]}"
 same_results "$run"
 kill $packer
+wait $packer || fail "the packer ended with $?: $(cat packer.log)"
 rm -r "$run"
 
 # ---- the supervisor: no room at the start
@@ -77,12 +77,15 @@ make_room
 
 # ---- the supervisor: the disk fills up during the run; what fails is named, and `up` continues
 long=(--set trainer.steps=120 --set trainer.checkpoint.every=2 --set trainer.checkpoint.keep_last=10)
-plm-pipeline up pipeline.yaml --run "$run" "${long[@]}" --set trainer.restart=no \
+stopping_at 'write:*/trainer.jsonl#20' plm-pipeline up pipeline.yaml --run "$run" "${long[@]}" --set trainer.restart=no \
   --set trainer.checkpoint.max_failed_checkpoints=2 >up.out 2>up.err </dev/null &
 up=$!
-until [ -s "$run/evaluator.jsonl" ]; do kill -0 $up || fail "up ended early: $(cat up.err)"; done
+wait_for 60 test -s "$run/evaluator.jsonl"
+trainer=$(jq .pid "$run/trainer.lock")
+until_stopped "$trainer" || fail "the trainer ended early: $(cat up.err)"
 fill
 expect 0 plm-pipeline ps --run "$run"
+kill -CONT "$trainer"
 code=0
 wait $up || code=$?
 [ "$code" -eq 1 ] || fail "up on a full disk ended with $code: $(cat up.err)"
