@@ -3,7 +3,7 @@
  *
  *   PLM_STOP_AT    CALL:PATTERN#N: the N-th CALL (pwrite, write, mkdir or rename) about a path that
  *                  matches PATTERN (fnmatch; of a rename, the new name), or "exchange:*#N": after
- *                  the beginning of the N-th all-to-all exchange with other ranks
+ *                  the beginning of the N-th all-to-all exchange with other ranks. #N,M: at both
  *   PLM_STOP_WAIT  if set, the program does not stop itself but waits there for a signal that it
  *                  handles; its name is "waiting" meanwhile. This is for tests of something that
  *                  continues stopped processes before it signals them.
@@ -32,7 +32,7 @@ typedef int exchange_function(const void *, int, void *, void *, int, void *, vo
 
 static struct {
   char call[16], pattern[PATH_MAX];
-  long at;
+  long at, then; /* then: 0 if there is only one */
   bool waits, ticks;
 } stop;
 static long counted;
@@ -45,7 +45,9 @@ __attribute__((constructor)) static void read_environment(void)
   if (colon == NULL || mark == NULL || mark < colon) return;
   snprintf(stop.call, sizeof stop.call, "%.*s", (int)(colon - at), at);
   snprintf(stop.pattern, sizeof stop.pattern, "%.*s", (int)(mark - colon - 1), colon + 1);
-  stop.at = strtol(mark + 1, NULL, 10);
+  char *end;
+  stop.at = strtol(mark + 1, &end, 10);
+  stop.then = *end == ',' ? strtol(end + 1, NULL, 10) : 0;
   stop.waits = getenv("PLM_STOP_WAIT") != NULL;
   stop.ticks = getenv("PLM_STOP_TICK") != NULL;
 }
@@ -70,7 +72,8 @@ static void wait_for_signal(void)
 static void before(const char *call, const char *path)
 {
   if (strcmp(call, stop.call) != 0 || fnmatch(stop.pattern, path, 0) != 0) return;
-  if (__atomic_add_fetch(&counted, 1, __ATOMIC_SEQ_CST) != stop.at) return;
+  const long count = __atomic_add_fetch(&counted, 1, __ATOMIC_SEQ_CST);
+  if (count != stop.at && count != stop.then) return;
   if (stop.waits)
     wait_for_signal();
   else
