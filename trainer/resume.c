@@ -14,7 +14,6 @@
 #include "common/plan/plan.h"
 #include "common/run/run.h"
 #include "trainer/ranks/rank_tensors.h"
-#include "trainer/share_sums.h"
 #include "trainer/step_chunks.h"
 
 plm_status plm_resume_find(const char *run, bool *found, uint64_t *step,
@@ -125,7 +124,7 @@ static bool ranks_keep_sums(uint32_t shares, uint32_t before, uint32_t now)
 uint32_t plm_resume_shares(const struct plm_resolved *saved, const struct plm_config *config)
 {
   const uint32_t shares = saved->shares;
-  if (config->trainer.shares == 0 && shares > 0 && shares <= PLM_SHARES_MAX &&
+  if (config->trainer.shares == 0 && shares > 0 && shares <= PLM_MAX_SHARES &&
       plm_trainer_step_chunks(config) % shares == 0 &&
       ranks_keep_sums(shares, saved->ranks, config->trainer.ranks))
     return shares;

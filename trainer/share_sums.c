@@ -4,6 +4,11 @@
 
 #include <stdlib.h>
 
+#include "common/config/config.h"
+
+_Static_assert(PLM_MAX_SHARES <= 1 << PLM_SHARE_LEVELS_MAX,
+               "struct plm_share_sums has a sum per level");
+
 struct plm_share_sums {
   struct plm_ops *ops;
   uint32_t shares;
@@ -34,7 +39,7 @@ plm_status plm_share_sums_open(struct plm_ops *ops, uint32_t shares, float *grad
                                double *loss_sum, struct plm_share_sums **out,
                                struct plm_error *error)
 {
-  PLM_ASSERT(shares > 0 && shares <= PLM_SHARES_MAX);
+  PLM_ASSERT(shares > 0 && shares <= PLM_MAX_SHARES);
   struct plm_share_sums *sums = calloc(1, sizeof *sums);
   if (sums == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for the sums of shares");
   *sums = (struct plm_share_sums){

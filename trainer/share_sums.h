@@ -15,7 +15,7 @@
 #include "common/base/status.h"
 #include "common/ops/ops.h"
 
-enum { PLM_SHARES_MAX = 4096, PLM_SHARE_LEVELS_MAX = 12 };
+enum { PLM_SHARE_LEVELS_MAX = 12 /* of PLM_MAX_SHARES shares */ };
 
 /* Gradients that are held at the same time besides the one that is accumulated: ceil(log2(shares)).
  */

@@ -42,6 +42,7 @@ enum {
   PLM_MAX_SPLITS = 3,      /* train, valid, test */
   PLM_MAX_RANKS = 4096,    /* trainer.ranks, and the slots of one host */
   PLM_MAX_HOSTS = 512,     /* entries of trainer.hosts */
+  PLM_MAX_SHARES = 4096,   /* trainer.shares */
   PLM_HOST_SIZE = 254,     /* of the name in an entry, with its NUL */
 };
 

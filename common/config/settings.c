@@ -28,8 +28,6 @@ const char *const plm_restart_names[] = {"no", "on-failure", "always", NULL};
 #define TOKENS_MAX 1099511627776.0    /* 2^40: batches and totals */
 #define MICRO_TOKENS_MAX 2147483647.0 /* positions of a pass are counted in int32 */
 #define STEPS_MAX 1e12
-#define RANKS_MAX 4096.0  /* PLM_MAX_RANKS */
-#define SHARES_MAX 4096.0 /* PLM_SHARES_MAX */
 #define SEED_MAX 18446744073709551615.0
 
 /* clang-format off */
@@ -151,7 +149,7 @@ static const struct plm_setting settings[] = {
       .help = "auto: CUDA if a device can be opened, otherwise the CPU."),
   ROW("trainer.threads", U32, trainer.threads, "threads", "0", NUMBER(0, 1024), CHANGES,
       .help = "CPU threads. 0: one for each core."),
-  ROW("trainer.ranks", U32, trainer.ranks, "ranks", "1", NUMBER(1, RANKS_MAX), FREE,
+  ROW("trainer.ranks", U32, trainer.ranks, "ranks", "1", NUMBER(1, PLM_MAX_RANKS), FREE,
       .help = "Processes that train one model together, each on its part of every step. More than "
               "one needs Open MPI."),
   ROW("trainer.hosts", HOSTS, trainer.hosts, "", "[]", .count_offset = AT(trainer.host_count),
@@ -165,7 +163,7 @@ static const struct plm_setting settings[] = {
   ROW("trainer.rank_timeout_s", DOUBLE, trainer.rank_timeout_s, "s", "300", NUMBER(1, 86400), FREE,
       .help = "How long one rank may keep the others waiting before the run ends and names it. "
               "Waiting for chunks does not count."),
-  ROW("trainer.shares", U32, trainer.shares, "shares", "0", NUMBER(0, SHARES_MAX), CHANGES,
+  ROW("trainer.shares", U32, trainer.shares, "shares", "0", NUMBER(0, PLM_MAX_SHARES), CHANGES,
       .help = "Equal parts of a step's chunks whose gradients are summed separately and then added "
               "as a binary tree. The bits of a run depend on this number. 0: one for each rank at "
               "the first step, and the same number when the run is resumed."),

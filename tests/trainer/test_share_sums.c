@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "common/config/config.h"
 #include "tests/support/cmocka_all.h"
 #include "tests/support/ops_case.h"
 
@@ -61,7 +62,7 @@ static void levels_are_the_trees(void **state)
   assert_int_equal(plm_share_levels(2), 1);
   assert_int_equal(plm_share_levels(5), 3);
   assert_int_equal(plm_share_levels(8), 3);
-  assert_int_equal(plm_share_levels(PLM_SHARES_MAX), PLM_SHARE_LEVELS_MAX);
+  assert_int_equal(plm_share_levels(PLM_MAX_SHARES), PLM_SHARE_LEVELS_MAX);
 }
 
 int main(void)
