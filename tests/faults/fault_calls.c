@@ -420,6 +420,19 @@ LOOK(access, true, (const char *path, int mode), (path, mode))
 STATAT(fstatat, stat)
 STATAT(fstatat64, stat64)
 
+#define FSTAT(function, type)                                                       \
+  int function(int descriptor, struct type *information)                            \
+  {                                                                                 \
+    REAL(function);                                                                 \
+    struct fault_call call = {.name = "fstat"};                                     \
+    if (!about_descriptor(&call, descriptor)) return real(descriptor, information); \
+    int result = -1;                                                                \
+    RUN(call, result, -1, real(descriptor, information));                           \
+    return result;                                                                  \
+  }
+FSTAT(fstat, stat)
+FSTAT(fstat64, stat64)
+
 ssize_t readlink(const char *path, char *target, size_t size)
 {
   REAL(readlink);
