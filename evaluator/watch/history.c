@@ -64,7 +64,7 @@ plm_status plm_history_add(struct plm_history *history, uint64_t step,
   entry->identified = identity != NULL;
   if (identity != NULL) entry->identity = *identity;
   entry->splits |= 1u << split;
-  entry->skipped = false;
+  entry->skipped = entry->waits = false;
   return PLM_OK;
 }
 
@@ -73,6 +73,15 @@ plm_status plm_history_add_skip(struct plm_history *history, uint64_t step, stru
   struct plm_history_entry *entry = entry_at(history, step);
   if (entry == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   *entry = (struct plm_history_entry){.step = step, .skipped = true};
+  return PLM_OK;
+}
+
+plm_status plm_history_add_wait(struct plm_history *history, uint64_t step, struct plm_error *error)
+{
+  struct plm_history_entry *entry = entry_at(history, step);
+  if (entry == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  entry->skipped = false;
+  entry->waits = true;
   return PLM_OK;
 }
 
@@ -106,7 +115,8 @@ static bool read_line(void *context, const cJSON *line)
   plm_status status = PLM_OK;
   const bool unread = cJSON_IsFalse(cJSON_GetObjectItemCaseSensitive(line, "corrupt"));
   if (cJSON_HasObjectItem(line, "skipped"))
-    status = unread ? PLM_OK : plm_history_add_skip(history, step, NULL); /* to be tried again */
+    status = unread ? plm_history_add_wait(history, step, NULL)
+                    : plm_history_add_skip(history, step, NULL);
   else if (cJSON_IsString(split) && plm_split_parse(split->valuestring, &which, NULL) == PLM_OK)
     status = plm_history_add(history, step, identified ? &identity : NULL, which, NULL);
   return status == PLM_OK;

@@ -18,6 +18,7 @@ struct plm_history_entry {
   bool identified; /* false: the lines do not say which weights were evaluated */
   struct plm_hash identity;
   bool skipped; /* the last line about the step says that it was skipped */
+  bool waits;   /* the last line says that it could not be read, so it is tried again */
 };
 
 /* In ascending order of steps. The caller owns it; {0} is empty. */
@@ -34,6 +35,9 @@ plm_status plm_history_add(struct plm_history *history, uint64_t step,
                            struct plm_error *error);
 /* Notes that a step was skipped. PLM_NO_MEMORY. */
 plm_status plm_history_add_skip(struct plm_history *history, uint64_t step,
+                                struct plm_error *error);
+/* Notes that a step could not be read and is tried again. PLM_NO_MEMORY. */
+plm_status plm_history_add_wait(struct plm_history *history, uint64_t step,
                                 struct plm_error *error);
 /* NULL if nothing is reported about the step. */
 const struct plm_history_entry *plm_history_find(const struct plm_history *history, uint64_t step);

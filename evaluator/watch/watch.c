@@ -181,18 +181,36 @@ static plm_status write_line(struct watch *watch, cJSON *line, struct plm_error 
  * one that could not be read. */
 enum skip { SKIP_MISSING, SKIP_CORRUPT, SKIP_UNREAD };
 
-static plm_status report_skip(struct watch *watch, uint64_t step, enum skip kind, const char *why,
-                              struct plm_error *error)
+static plm_status write_skip(struct watch *watch, uint64_t step, enum skip kind, const char *why,
+                             struct plm_error *error)
 {
-  plm_warning("step %" PRIu64 " is skipped: %s", step, why);
   cJSON *line = plm_metrics_line();
   plm_metrics_integer(line, "step", step);
   plm_metrics_string(line, "skipped", why);
   if (kind != SKIP_MISSING) cJSON_AddBoolToObject(line, "corrupt", kind == SKIP_CORRUPT);
   plm_metrics_number(line, "time", plm_clock_wall_s());
-  PLM_TRY(plm_metrics_write(watch->metrics, line, error));
-  watch->lines++;
+  return write_line(watch, line, error);
+}
+
+static plm_status report_skip(struct watch *watch, uint64_t step, enum skip kind, const char *why,
+                              struct plm_error *error)
+{
+  plm_warning("step %" PRIu64 " is skipped: %s", step, why);
+  PLM_TRY(write_skip(watch, step, kind, why, error));
   return plm_history_add_skip(&watch->history, step, error);
+}
+
+/* The checkpoint could not be read and is tried again. One line tells the next evaluator that it
+ * existed, in case this one is killed and the checkpoint is deleted. What kept the checkpoint from
+ * being read may keep the line from being written, too; the evaluator continues without it. */
+static void report_wait(struct watch *watch, uint64_t step, const char *why)
+{
+  struct plm_error error = {0};
+  const struct plm_history_entry *entry = plm_history_find(&watch->history, step);
+  if (entry != NULL && (entry->waits || entry->skipped)) return;
+  plm_status status = write_skip(watch, step, SKIP_UNREAD, why, &error);
+  if (status == PLM_OK) status = plm_history_add_wait(&watch->history, step, &error);
+  if (status != PLM_OK) plm_log_error(&error);
 }
 
 static void add_lag(const struct watch *watch, uint64_t step, cJSON *line)
@@ -322,6 +340,7 @@ static plm_status evaluate_checkpoint(struct watch *watch, const struct subject 
 static plm_status give_up_or_postpone(struct watch *watch, uint64_t step, plm_status status,
                                       const struct plm_error *why, struct plm_error *error)
 {
+  char text[700];
   struct plm_seen *seen = plm_seen_at(&watch->seen, step);
   if (seen == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   if (plm_seen_may_pass(status)) {
@@ -329,6 +348,8 @@ static plm_status give_up_or_postpone(struct watch *watch, uint64_t step, plm_st
     if (wait_s > 0) {
       plm_warning("step %" PRIu64 " cannot be read; the next attempt is in %u s: %s", step, wait_s,
                   why->what);
+      snprintf(text, sizeof text, "cannot be read yet: %.600s", why->what);
+      report_wait(watch, step, text);
       return PLM_OK;
     }
   }
@@ -336,7 +357,6 @@ static plm_status give_up_or_postpone(struct watch *watch, uint64_t step, plm_st
   const struct plm_history_entry *entry = plm_history_find(&watch->history, step);
   if (entry != NULL && entry->skipped) return PLM_OK; /* reported before a restart */
   const bool corrupt = status == PLM_CORRUPT || status == PLM_FORMAT || status == PLM_NOT_FOUND;
-  char text[700];
   snprintf(text, sizeof text, "does not verify or load: %.600s", why->what);
   return report_skip(watch, step, corrupt ? SKIP_CORRUPT : SKIP_UNREAD, text, error);
 }
@@ -382,8 +402,15 @@ static plm_status report_missing(struct watch *watch, uint64_t step, uint64_t la
   return report_skip(watch, step, SKIP_MISSING, never ? text : deleted, error);
 }
 
-/* Reports steps that are gone without a report: those that were seen here, and those that were due
- * according to checkpoint.every. */
+static bool is_listed(const uint64_t *steps, size_t count, uint64_t step)
+{
+  for (size_t i = 0; i < count; i++)
+    if (steps[i] == step) return true;
+  return false;
+}
+
+/* Reports steps that are gone without a report: those that were seen here, those that an earlier
+ * evaluator could not read, and those that were due according to checkpoint.every. */
 static plm_status report_deleted(struct watch *watch, const uint64_t *steps, size_t count,
                                  struct plm_error *error)
 {
@@ -391,11 +418,14 @@ static plm_status report_deleted(struct watch *watch, const uint64_t *steps, siz
   for (size_t i = 0; i < watch->seen.count; i++) {
     const struct plm_seen *seen = &watch->seen.items[i];
     const uint64_t step = seen->step;
-    bool there = false;
-    for (size_t j = 0; j < count && !there; j++) there = steps[j] == step;
-    if (!there &&
+    if (!is_listed(steps, count, step) &&
         !plm_history_settled(&watch->history, step, plm_seen_identity(seen), watch->splits))
       PLM_TRY(report_skip(watch, step, SKIP_MISSING, deleted, error));
+  }
+  for (size_t i = 0; i < watch->history.count; i++) {
+    const struct plm_history_entry *entry = &watch->history.entries[i];
+    if (entry->waits && !is_listed(steps, count, entry->step))
+      PLM_TRY(report_skip(watch, entry->step, SKIP_MISSING, deleted, error));
   }
   if (count == 0 || every == 0) return PLM_OK;
   size_t next = 0;

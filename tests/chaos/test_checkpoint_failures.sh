@@ -47,6 +47,45 @@ C
   [[ $(skipped 20) == "not published: "*"Input/output error"* ]] || fail "step 20: $(skipped 20)"
   [ "$(skipped 40)" = "deleted before evaluation" ] || fail "step 40: $(skipped 40)"
 
+  # a checkpoint that cannot be read, whose evaluator is killed, and that is deleted then: the next
+  # evaluator reports it, although later ones are evaluated already
+  cat >"$PLM_TMP/open.c" <<'C'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <string.h>
+#define OPEN(name)                                                             \
+  int name(const char *path, int flags, ...)                                   \
+  {                                                                            \
+    va_list rest;                                                              \
+    va_start(rest, flags);                                                     \
+    const int mode = flags & O_CREAT ? va_arg(rest, int) : 0;                  \
+    va_end(rest);                                                              \
+    if (strstr(path, "step_00000050/model") != NULL) return errno = EIO, -1;   \
+    return ((int (*)(const char *, int, ...))dlsym(RTLD_NEXT, #name))(path, flags, mode); \
+  }
+OPEN(open)
+OPEN(open64)
+C
+  gcc -shared -fPIC -o "$PLM_TMP/open.so" "$PLM_TMP/open.c" -ldl || fail "the shim does not build"
+  rm "$run/evaluator.jsonl"
+  LD_PRELOAD=$PLM_TMP/open.so "$PLM_BIN/plm-evaluator" -c "$PLM_TMP/pipeline.yaml" --run "$run" \
+    --set evaluator.max_tokens=500 >"$PLM_TMP/evaluator.log" 2>&1 &
+  evaluator=$!
+  until jq -e 'select(.step == 60).loss' "$run/evaluator.jsonl" >/dev/null 2>&1; do
+    kill -0 "$evaluator" || fail "the evaluator ended at a checkpoint that cannot be read: $(cat "$PLM_TMP/evaluator.log")"
+    sleep 0.1
+  done
+  kill -9 "$evaluator"
+  wait "$evaluator" 2>/dev/null
+  [ "$(jq -r 'select(.step == 50) | .corrupt' "$run/evaluator.jsonl")" = false ] || fail "step 50 is not noted"
+  rm -r "$run/checkpoints/step_00000050"
+  "$PLM_BIN/plm-evaluator" -c "$PLM_TMP/pipeline.yaml" --run "$run" --set evaluator.max_tokens=500 \
+    >"$PLM_TMP/evaluator.log" 2>&1 || fail "the evaluator after the deletion ended with $?"
+  [ "$(skipped 50 | tail -n 1)" = "deleted before evaluation" ] || fail "step 50: $(skipped 50)"
+
   # too many failures in a row end the run, and the last good checkpoint is intact
   run=$PLM_TMP/fsync-for-ever
   stop_packer

@@ -212,11 +212,18 @@ def result_of_training(run, step):
 
 
 def result_of_evaluation(run):
-    lines = [json.loads(line) for line in (run / "evaluator.jsonl").read_text().splitlines()]
-    for line in lines:
+    """The reports. One that says that a checkpoint could not be read counts only until the
+    checkpoint is evaluated."""
+    result = {}
+    for text in (run / "evaluator.jsonl").read_text().splitlines():
+        line = json.loads(text)
         for key in NOT_EXACT:
             line.pop(key, None)
-    return {(line["step"], line.get("split", "-")): line for line in lines}
+        step, split = line["step"], line.get("split", "-")
+        if split != "-" and result.get((step, "-"), {}).get("corrupt") is False:
+            del result[step, "-"]
+        result[step, split] = line
+    return result
 
 
 def same(wanted, got, what):

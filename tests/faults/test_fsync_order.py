@@ -3,6 +3,7 @@ names, and a name before the next one that relies on it (doc/faults.md#order-of-
 
 import itertools
 import os
+import shutil
 from pathlib import Path, PurePosixPath
 
 import faults
@@ -141,6 +142,17 @@ def test_order(tmp_path, scenario, renamed, synced):
     for path in paths:
         if path.startswith(relied_on):
             assert rules([call for call in calls if not is_sync_of(call, path)]), path
+
+
+def test_a_skipped_step_is_synced(tmp_path):
+    bench = faults.Bench(tmp_path)
+    case = faults.Case(bench, "c")
+    scenario = faults.SCENARIOS["evaluator"]
+    scenario.prepare(bench, case)
+    shutil.rmtree(case.run / "checkpoints/step_00000002")  # it was due
+    assert scenario.run(bench, case, True) == 0
+    assert "deleted before evaluation" in (case.run / "evaluator.jsonl").read_text()
+    assert rules(case.calls()) == []
 
 
 def test_rules_notice_a_wrong_order(tmp_path):

@@ -41,7 +41,9 @@ static void a_step_with_other_weights_is_another_checkpoint(void **state)
       "{\"step\":9,\"identity\":\"0000000000000000000000000000000a\",\"split\":\"valid\"}\n"
       "{\"step\":9,\"skipped\":\"why\"}\n"
       "{\"step\":10,\"skipped\":\"why\",\"corrupt\":true}\n"
-      "{\"step\":11,\"skipped\":\"why\",\"corrupt\":false}\n";
+      "{\"step\":11,\"skipped\":\"why\",\"corrupt\":false}\n"
+      "{\"step\":12,\"skipped\":\"why\",\"corrupt\":false}\n"
+      "{\"step\":12,\"split\":\"valid\"}\n";
   const struct plm_hash a = {.low = 10}, b = {.low = 11};
   const char *path = scratch_path("anew.jsonl");
   struct plm_history history = {0};
@@ -59,6 +61,9 @@ static void a_step_with_other_weights_is_another_checkpoint(void **state)
                    0); /* the last line says that it was skipped */
   assert_true(plm_history_settled(&history, 10, &a, VALID));
   assert_false(plm_history_settled(&history, 11, &a, VALID)); /* tried again after a restart */
+  assert_true(plm_history_find(&history, 11)->waits);
+  assert_false(plm_history_find(&history, 12)->waits); /* evaluated in the meantime */
+  assert_true(plm_history_settled(&history, 12, &a, VALID));
   plm_history_deinit(&history);
 }
 
