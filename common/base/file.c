@@ -123,11 +123,13 @@ plm_status plm_file_write(const char *path, const void *bytes, size_t size, unsi
 }
 
 /* Whether the name still belongs to the file that is open. */
-static bool has_name(int descriptor, const char *path)
+static plm_status has_name(int descriptor, const char *path, bool *has, struct plm_error *error)
 {
-  struct stat opened, named;
-  return fstat(descriptor, &opened) == 0 && lstat(path, &named) == 0 &&
-         opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
+  struct stat opened, named = {0};
+  if (fstat(descriptor, &opened) != 0 || (lstat(path, &named) != 0 && errno != ENOENT))
+    return plm_error_errno(error, "cannot stat %s", path);
+  *has = opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
+  return PLM_OK;
 }
 
 /* Opens the temporary file and empties it. Its name is fixed, so that what a killed writer left is
@@ -135,17 +137,20 @@ static bool has_name(int descriptor, const char *path)
 static plm_status open_temporary(const char *path, unsigned mode, int *descriptor,
                                  struct plm_error *error)
 {
+  plm_status status = PLM_OK;
   for (;;) {
+    bool ours = true;
     *descriptor = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, (mode_t)mode);
     if (*descriptor < 0) return plm_error_errno(error, "cannot create %s", path);
     int locked;
     do locked = flock(*descriptor, LOCK_EX);
     while (locked != 0 && errno == EINTR);
-    if (locked != 0 || has_name(*descriptor, path)) break; /* not every file system has locks */
-    close(*descriptor);                                    /* another writer has just renamed it */
+    if (locked == 0) status = has_name(*descriptor, path, &ours, error);
+    if (status == PLM_OK && ours) break; /* also without a lock: not every file system has them */
+    close(*descriptor);                  /* another writer has just renamed it */
+    if (status != PLM_OK) return status;
   }
   struct stat information;
-  plm_status status = PLM_OK;
   if (fstat(*descriptor, &information) != 0 ||
       ((information.st_mode & 0777 & ~mode) != 0 && fchmod(*descriptor, (mode_t)mode) != 0) ||
       ftruncate(*descriptor, 0) != 0)
