@@ -14,6 +14,7 @@ enum {
   BACKOFF_MOST_MS = 10000,
   DISMISS_MS = 5000,
   STALL_MOST_MS = 8000,
+  SIZES_MUTED_MOST_MS = 15000,
 };
 
 enum event_kind { TO_CONSUMER, TO_PACKER, LOST_BY_PACKER, LOST_BY_CONSUMER };
@@ -438,6 +439,7 @@ static void cause_fault(struct sim_world *world)
     break;
   case 2: packer->stalled_until_ms = world->now_ms + sim_below(world, STALL_MOST_MS); break;
   case 3:
+    if (packer->size_lie > 0) break; /* its next process would confirm its sizes (doc/feed.md) */
     if (packer->alive) close_packer(world, packer, 0);
     packer->alive = false;
     break;
@@ -526,6 +528,9 @@ void sim_open(struct sim_world *world, uint64_t seed, const struct plm_plan_para
     world->packers[i] = (struct sim_packer){.service_ms = services[sim_below(world, 4)],
                                             .nack_percent = chance(world, 20) ? 30 : 0,
                                             .mute_percent = chance(world, 20) ? 10 : 0};
+    if (chance(world, 20))
+      world->packers[i].sizes_muted_until_ms =
+          world->now_ms + sim_below(world, SIZES_MUTED_MOST_MS);
     start_process(world, i);
   }
   if (world->packer_count > 1 && chance(world, 50)) {
@@ -533,6 +538,7 @@ void sim_open(struct sim_world *world, uint64_t seed, const struct plm_plan_para
     packer->liar = true;
     packer->lie_percent = chance(world, 50) ? 100 : 20;
     packer->forge_percent = chance(world, 50) ? 50 : 0;
+    packer->size_lie = chance(world, 50) ? 1 + sim_below(world, 3) : 0;
   }
 }
 

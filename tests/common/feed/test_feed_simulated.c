@@ -1,8 +1,9 @@
 /* The feed's state machine against packers in memory, on a virtual clock, by the thousand.
  *
  * Whatever the network and the packers do, every chunk is handed out once, in order and with the
- * right bytes; no honest packer is banned; a dispute bans the liar or ends the feed; and once the
- * faults end, so does the run. PLM_TEST_SEED=N replays one seed, PLM_TEST_SEEDS=N runs that many.
+ * right bytes; wrong sizes of windows are believed only as long as nobody else has stated any; no
+ * honest packer is banned; a dispute bans the liar or ends the feed; and once the faults end, so
+ * does the run. PLM_TEST_SEED=N replays one seed, PLM_TEST_SEEDS=N runs that many.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,7 +15,7 @@
 #include "tests/support/cmocka_all.h"
 #include "tests/support/simulated_network.h"
 
-enum { SEEDS = 300, MOST_MS = 180000 };
+enum { SEEDS = 300, MOST_MS = 180000, AUDITED_MS = 40000 };
 
 struct run {
   struct sim_world world;
@@ -25,6 +26,9 @@ struct run {
   uint64_t lies;         /* chunks of the liar that were handed out before it was caught */
   unsigned bans;         /* of the present feed */
   bool disputed;
+  uint64_t deceived_epoch; /* the first one of which the present feed had wrong sizes */
+  bool misled;             /* chunks were handed out by wrong sizes */
+  bool believes;           /* it has wrong sizes now */
   int64_t pause_until_ms;
   uint64_t trace; /* of everything that happened */
 };
@@ -32,6 +36,7 @@ struct run {
 struct outcome {
   uint64_t trace, lies;
   unsigned bans, feeds_failed;
+  bool deceived, misled; /* wrong sizes were known, or chunks were handed out by them */
 };
 
 #define REQUIRE(run, condition)                                                           \
@@ -57,6 +62,12 @@ static bool banned(const struct feed_state *feed, uint64_t process)
   for (unsigned i = 0; i < feed->banned_packers_next && i < FEED_BANNED; i++)
     if (feed->banned_packers[i] == process) return true;
   return false;
+}
+
+/* Moves the place that is expected beyond the ends of epochs. */
+static void pass_ends(struct run *run)
+{
+  while (run->chunk >= sim_epoch_chunks(run->epoch)) run->chunk -= sim_epoch_chunks(run->epoch++);
 }
 
 static bool is_liar(const struct run *run, uint64_t process)
@@ -87,12 +98,47 @@ static size_t check_chunk(struct run *run, const uint8_t *bytes)
     run->lies++;
   }
   note(run, at[SIM_LIE_PLACE]);
-  if (++run->chunk == sim_epoch_chunks(run->epoch)) {
-    run->epoch++;
-    run->chunk = 0;
-  }
+  run->chunk++;
   return 4 + PLM_DATA_DOCUMENT_BYTES + length;
 }
+
+/* ---- sizes that are wrong ----------------------------------------------------------------- */
+
+static bool sizes_right(const struct feed_sizes *sizes)
+{
+  for (uint64_t window = 0; window < sizes->known; window++)
+    if (sizes->counts[window] != sim_window_chunks(sizes->epoch, window)) return false;
+  return !sizes->complete || sizes->known == SIM_WINDOWS;
+}
+
+/* Wrong sizes are those of the liar, and nobody has confirmed them. When nothing disturbs the other
+ * packers any more, somebody contradicts them soon. */
+static void check_sizes(struct run *run)
+{
+  run->believes = false;
+  for (int i = 0; i < FEED_EPOCHS && run->feed->failed.status == PLM_OK; i++) {
+    const struct feed_sizes *sizes = &run->feed->sizes[i];
+    if (!sizes->used || sizes->known == 0 || sizes_right(sizes)) continue;
+    REQUIRE(run, sizes->sole[0] != 0 && is_liar(run, sizes->sole[0]));
+    REQUIRE(run, run->world.now_ms < run->world.calm_ms + AUDITED_MS);
+    if (sizes->epoch < run->deceived_epoch) run->deceived_epoch = sizes->epoch;
+    run->believes = true;
+  }
+}
+
+/* The feed's place differs from the one that the run expects only if its sizes of an epoch up to
+ * here were wrong. */
+static void compare_places(struct run *run)
+{
+  const struct feed_state *feed = run->feed;
+  if (feed->epoch == run->epoch && feed->chunk == run->chunk) return;
+  REQUIRE(run, run->deceived_epoch <= feed->epoch || run->deceived_epoch <= run->epoch);
+  run->misled = true;
+  run->epoch = feed->epoch;
+  run->chunk = feed->chunk;
+}
+
+/* ---- what is handed out ------------------------------------------------------------------- */
 
 static void take_chunks(struct run *run)
 {
@@ -105,11 +151,12 @@ static void take_chunks(struct run *run)
   }
   /* Nothing of a packer that was caught is handed out, unless part of it was before. */
   REQUIRE(run, feed->head->taken > 0 || !banned(feed, feed->head->answered.packer_id));
-  REQUIRE(run, feed->epoch == run->epoch && feed->chunk == run->chunk);
+  compare_places(run);
   REQUIRE(run, ready.chunks > 0 && ready.chunks <= most);
   size_t used = 0;
   for (uint32_t i = 0; i < ready.chunks; i++) used += check_chunk(run, ready.payload + used);
   (void)feed_machine_end(feed, &ready, used);
+  pass_ends(run);
   run->left -= ready.chunks < run->left ? ready.chunks : run->left;
   if (sim_below(&run->world, 10) == 0)
     run->pause_until_ms = run->world.now_ms + sim_below(&run->world, 1500);
@@ -121,7 +168,7 @@ static void seek(struct run *run)
   run->chunk = sim_below(&run->world, 300);
   feed_machine_seek(run->feed, PLM_SPLIT_TRAIN, run->epoch, run->chunk);
   run->disputed = false;
-  while (run->chunk >= sim_epoch_chunks(run->epoch)) run->chunk -= sim_epoch_chunks(run->epoch++);
+  pass_ends(run);
 }
 
 static void open_feed(struct run *run)
@@ -129,9 +176,11 @@ static void open_feed(struct run *run)
   const struct feed_network network = sim_network(&run->world);
   feed_machine_init(run->feed, &run->options, &network, run->world.now_ms);
   feed_machine_seek(run->feed, PLM_SPLIT_TRAIN, run->epoch, run->chunk);
+  pass_ends(run); /* wrong sizes may have led beyond one */
   run->feed->wanted = true;
   run->bans = 0;
   run->disputed = false;
+  run->deceived_epoch = UINT64_MAX;
 }
 
 static void restart(struct run *run)
@@ -175,6 +224,7 @@ static void draw_run(struct run *run, uint64_t seed)
                                                .split = PLM_SPLIT_TRAIN};
   sim_open(&run->world, seed, &run->options.plan, run->options.run_id);
   run->world.feed = run->feed;
+  run->deceived_epoch = UINT64_MAX;
   run->options.credit_bytes = (uint64_t)(64 + sim_below(&run->world, 2000)) << 10;
   run->left = 100 + sim_below(&run->world, 500);
   run->epoch = sim_below(&run->world, 3);
@@ -194,18 +244,20 @@ static struct outcome run_seed(uint64_t seed)
   const struct feed_state *feed = run.feed;
   const int64_t begin = run.world.now_ms;
   open_feed(&run);
-  while (run.left > 0) {
+  while (run.left > 0 || run.believes) {
     sim_step(&run.world);
     feed_machine_turn(run.feed, run.world.now_ms);
     check_bans(&run);
+    check_sizes(&run);
     outcome.bans += run.bans > 0;
+    outcome.deceived |= run.deceived_epoch != UINT64_MAX;
     note(&run, (uint64_t)run.world.now_ms);
     if (feed->failed.status != PLM_OK) { /* the packers disagree, and nobody could decide */
       REQUIRE(&run, feed->failed.status == PLM_CORRUPT);
       outcome.feeds_failed++;
       break;
     }
-    if (run.world.now_ms >= run.pause_until_ms) take_chunks(&run);
+    if (run.left > 0 && run.world.now_ms >= run.pause_until_ms) take_chunks(&run);
     if (run.world.now_ms < run.world.calm_ms) {
       const uint32_t whim = sim_below(&run.world, 3000);
       if (whim == 0) restart(&run);
@@ -219,6 +271,7 @@ static struct outcome run_seed(uint64_t seed)
   outcome.bans = outcome.bans > 0;
   outcome.trace = run.trace;
   outcome.lies = run.lies;
+  outcome.misled = run.misled;
   end_run(&run);
   return outcome;
 }
@@ -235,16 +288,20 @@ static void every_chunk_once_in_order(void **state)
   const uint64_t only = number_of("PLM_TEST_SEED", 0);
   const uint64_t first = only != 0 ? only : 1;
   const uint64_t count = only != 0 ? 1 : number_of("PLM_TEST_SEEDS", SEEDS);
-  uint64_t bans = 0, failed = 0, lies = 0;
+  uint64_t bans = 0, failed = 0, lies = 0, deceived = 0, misled = 0;
   for (uint64_t seed = first; seed < first + count; seed++) {
     const struct outcome outcome = run_seed(seed);
     bans += outcome.bans;
     failed += outcome.feeds_failed;
     lies += outcome.lies > 0;
+    deceived += outcome.deceived;
+    misled += outcome.misled;
   }
   print_message("%" PRIu64 " seeds: the liar was banned in %" PRIu64 ", had a lie used in %" PRIu64
-                "; %" PRIu64 " ended because nobody could decide\n",
-                count, bans, lies, failed);
+                ", its sizes believed in %" PRIu64 " and used in %" PRIu64 "; %" PRIu64
+                " ended because nobody could decide\n",
+                count, bans, lies, deceived, misled, failed);
+  assert_true(count < SEEDS || (deceived > 0 && misled > 0));
 }
 
 static void a_seed_replays_exactly(void **state)
