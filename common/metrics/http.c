@@ -11,7 +11,7 @@
 
 #include "common/base/clock.h"
 
-enum { REQUEST_SIZE = 4096, DEADLINE_MS = 5000, BACKLOG = 8 };
+enum { REQUEST_SIZE = 4096, DEADLINE_MS = 5000, PAUSE_MS = 1000, BACKLOG = 8 };
 
 /* A connection. Its request is read and the answer sent; then it is read until the other side
  * closes it, because closing it first could make the kernel discard the answer. */
@@ -27,6 +27,7 @@ struct http_client {
 
 struct plm_http {
   int descriptor;
+  int64_t accept_at_ms; /* after a failure: the time of the next attempt */
   char address[300];
   void (*page)(void *context, struct plm_text *text);
   void *context;
@@ -134,7 +135,11 @@ static void accept_all(struct plm_http *http)
     struct http_client *client = &http->clients[i];
     if (client->descriptor >= 0) continue;
     const int descriptor = accept4(http->descriptor, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (descriptor < 0) return;
+    if (descriptor < 0) {
+      if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
+        http->accept_at_ms = plm_clock_ms() + PAUSE_MS; /* no descriptors, or no memory */
+      return;
+    }
     client->descriptor = descriptor;
     client->used = client->sent = 0;
     client->answered = false;
@@ -201,9 +206,18 @@ static bool send_answer(struct http_client *client)
   return true;
 }
 
+/* Otherwise the connections that wait to be accepted would end each poll at once. */
+static bool can_accept(const struct plm_http *http)
+{
+  if (plm_clock_ms() < http->accept_at_ms) return false;
+  for (size_t i = 0; i < PLM_HTTP_CLIENTS; i++)
+    if (http->clients[i].descriptor < 0) return true;
+  return false;
+}
+
 void plm_http_fill(const struct plm_http *http, struct pollfd items[PLM_HTTP_POLLS])
 {
-  items[0] = (struct pollfd){.fd = http->descriptor, .events = POLLIN};
+  items[0] = (struct pollfd){.fd = can_accept(http) ? http->descriptor : -1, .events = POLLIN};
   for (size_t i = 0; i < PLM_HTTP_CLIENTS; i++) {
     const struct http_client *client = &http->clients[i];
     const bool sending = client->sent < client->answer.length;

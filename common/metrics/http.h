@@ -21,7 +21,8 @@ plm_status plm_http_open(const char *address, void (*page)(void *context, struct
                          void *context, struct plm_http **http, struct plm_error *error);
 /* The address that was bound: HOST:PORT. */
 const char *plm_http_address(const struct plm_http *http);
-/* Fills the descriptors to poll; unused ones are -1. */
+/* Fills the descriptors to poll; unused ones are -1. While no client can be accepted, the listening
+ * one is unused, so poll with a timeout. */
 void plm_http_fill(const struct plm_http *http, struct pollfd items[PLM_HTTP_POLLS]);
 /* Accepts, reads, answers and disconnects without ever blocking. Call it after each poll. */
 void plm_http_turn(struct plm_http *http);

@@ -128,6 +128,13 @@ static void empty_page(void *context, struct plm_text *text)
   plm_text_puts(text, "plm_ready 1\n");
 }
 
+static bool are_all_served(const struct pollfd items[PLM_HTTP_POLLS])
+{
+  for (int i = 1; i < PLM_HTTP_POLLS; i++)
+    if (items[i].fd < 0) return false;
+  return true;
+}
+
 static void idle_scrapers_leave_descriptors(void **state)
 {
   (void)state;
@@ -137,14 +144,48 @@ static void idle_scrapers_leave_descriptors(void **state)
   assert_int_equal(plm_http_open("127.0.0.1:0", empty_page, NULL, &http, &error), PLM_OK);
   const size_t memory = stranger_resident_bytes();
   const pid_t stranger = stranger_start(idle, (void *)(uintptr_t)plm_http_address(http));
+  bool full = false;
   for (int i = 0; i < 200; i++) {
     struct pollfd items[PLM_HTTP_POLLS];
     plm_http_fill(http, items);
+    full |= are_all_served(items);
+    /* those that wait must not end every poll at once */
+    assert_int_equal(items[0].fd < 0, are_all_served(items));
     (void)poll(items, PLM_HTTP_POLLS, 5);
     plm_http_turn(http);
     assert_true(stranger_descriptors() <= before + 1 + PLM_HTTP_CLIENTS);
   }
+  assert_true(full);
   assert_true(stranger_resident_bytes() < memory + (8 << 20));
+  stranger_stop(stranger);
+  plm_http_close(http);
+}
+
+static void a_scraper_without_a_descriptor_waits(void **state)
+{
+  (void)state;
+  struct plm_http *http;
+  struct plm_error error = {0};
+  struct pollfd items[PLM_HTTP_POLLS];
+  struct rlimit limit, none = {0};
+  assert_int_equal(plm_http_open("127.0.0.1:0", empty_page, NULL, &http, &error), PLM_OK);
+  const pid_t stranger = stranger_start(idle, (void *)(uintptr_t)plm_http_address(http));
+  plm_http_fill(http, items);
+  assert_int_equal(poll(items, 1, 10000), 1);
+  assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  none.rlim_max = limit.rlim_max;
+  assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+  plm_http_turn(http);
+  plm_http_fill(http, items);
+  assert_int_equal(items[0].fd, -1);
+  assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  for (int i = 0; i < 100 && items[1].fd < 0; i++) { /* it is accepted later */
+    plm_http_fill(http, items);
+    (void)poll(items, PLM_HTTP_POLLS, 100);
+    plm_http_turn(http);
+    plm_http_fill(http, items);
+  }
+  assert_true(items[1].fd >= 0);
   stranger_stop(stranger);
   plm_http_close(http);
 }
@@ -345,6 +386,7 @@ int main(void)
       cmocka_unit_test(idle_connections_leave_descriptors),
       cmocka_unit_test(idle_subscribers_leave_descriptors),
       cmocka_unit_test(idle_scrapers_leave_descriptors),
+      cmocka_unit_test(a_scraper_without_a_descriptor_waits),
       cmocka_unit_test(handshakes_cost_little),
       cmocka_unit_test(a_message_that_never_ends_costs_little),
       cmocka_unit_test(hellos_without_reading_cost_little),
