@@ -1,4 +1,5 @@
 /* `plm-pipeline up`: starts or resumes a run, in the foreground or in the background. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -223,6 +224,24 @@ static plm_status supervise(const struct plm_command_context *context, struct pl
 
 /* ---- in the background --------------------------------------------------------------------- */
 
+/* Closes what the child has inherited beyond standard error, except one descriptor. A pipe or a
+ * lock among them belongs to the caller, who may wait until everybody has closed it. */
+static plm_status close_inherited(int kept, struct plm_error *error)
+{
+  static const char path[] = "/proc/self/fd";
+  const struct dirent *entry;
+  plm_status status = PLM_OK;
+  DIR *folder = opendir(path);
+  if (folder == NULL) return plm_error_errno(error, "cannot open %s", path);
+  while ((status = plm_directory_next(folder, path, &entry, error)) == PLM_OK && entry != NULL) {
+    const int descriptor = atoi(entry->d_name); /* 0 for "." and ".." */
+    if (descriptor > STDERR_FILENO && descriptor != kept && descriptor != dirfd(folder))
+      close(descriptor);
+  }
+  closedir(folder);
+  return status;
+}
+
 /* Runs the child. Once its lines go to the run's log, it keeps none of the caller's descriptors, so
  * that whoever reads the caller's output sees its end. An error before the start is sent through
  * the pipe to the parent, which prints it; once the stages are started, a newline is sent. */
@@ -232,7 +251,8 @@ static _Noreturn void live_behind(const struct plm_command_context *context, str
   struct plm_error error = {0};
   int exit_code = 1;
   setsid();
-  const plm_status status = supervise(context, plan, true, pipe_end, &exit_code, &error);
+  plm_status status = close_inherited(pipe_end, &error);
+  if (status == PLM_OK) status = supervise(context, plan, true, pipe_end, &exit_code, &error);
   if (status != PLM_OK) {
     error.status = status;
     const ssize_t sent = write(pipe_end, &error, sizeof error);

@@ -174,6 +174,11 @@ grep -q 'is process .* on ' piped.out || fail "the error of a second up -d is no
 grep -q 'stop it first' piped.out || fail "the hint of a second up -d is not printed: $(cat piped.out)"
 "$pipeline" down --run piped 2>/dev/null || fail "down of a piped run"
 nobody_left piped
+timeout 60 "$BASH" -c '"$@" 7>&1 >/dev/null 2>&1 | cat' piped "$pipeline" up -d --run piped ||
+  fail "up -d hangs with another descriptor in a pipe"
+until_true "$pipeline" wait --ready --run piped --timeout 1
+"$pipeline" down --run piped 2>/dev/null || fail "down of a run with another descriptor in a pipe"
+nobody_left piped
 
 # ---- in the background: a killed packer comes back; scale, restart; down ends with 143 ----
 "$pipeline" up --wait --run behind 2>behind.out || fail "up --wait: $(cat behind.out)"
