@@ -12,10 +12,12 @@ small_config pipeline.yaml unet
 expect 0 plm-pipeline up pipeline.yaml
 mv run before
 
+# The descriptors of the stages have two digits, as under a parent that leaves some of its own open.
+exec 3</dev/null 4<&3 5<&3 6<&3 7<&3 8<&3 9<&3
 # The stages of the runs that follow: the trainer has nothing to do.
 mkdir bin
 cp "$PLM_BIN/plm-pipeline" bin/
-printf '#!/bin/sh\necho >&$PLM_READY_FD\ncp done.json run/DONE\n' >bin/plm-trainer
+printf '#!/usr/bin/env bash\necho >&"$PLM_READY_FD"\ncp done.json run/DONE\n' >bin/plm-trainer
 chmod +x bin/plm-trainer
 cp before/DONE done.json
 
