@@ -97,6 +97,10 @@ struct plm_collective {
 /* Whether this process was started as one of several ranks, by mpirun or srun. */
 bool plm_collective_launched(void);
 
+/* The environment variable that names a folder of this host in memory, in which the engine keeps
+ * what the ranks of the host share. The supervisor sets it, and removes the folder in the end. */
+#define PLM_GANG_FOLDER "PLM_GANG_FOLDER"
+
 /* The engine's file: lib/libplm_mpi.so beside the program's folder, or what the environment
  * variable PLM_MPI_LIBRARY names. It need not exist. */
 plm_status plm_collective_path(char path[PLM_PATH_SIZE], struct plm_error *error);

@@ -98,9 +98,18 @@ static plm_status exchange_names(struct plm_mpi *mpi, struct plm_error *error)
   return status;
 }
 
+/* Open MPI keeps shared memory in /dev/shm by default, and leaves it there if its processes are
+ * killed. This is not an option of mpirun's, because other hosts do not have the folder. */
+static void choose_folder(void)
+{
+  const char *folder = getenv(PLM_GANG_FOLDER);
+  if (folder != NULL) setenv("OMPI_MCA_btl_vader_backing_directory", folder, 0);
+}
+
 plm_status plm_mpi_world_open(struct plm_mpi *mpi, struct plm_error *error)
 {
   int provided = 0;
+  choose_folder();
   if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS)
     return plm_error_set(error, PLM_FAILURE, "MPI cannot be initialised");
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);

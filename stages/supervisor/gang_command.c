@@ -1,7 +1,6 @@
 /* mpirun's command line for a trainer with several ranks, and the checks before it is used. */
 #include "stages/supervisor/gang_command.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
 #include <stdio.h>
@@ -123,32 +122,6 @@ plm_status plm_gang_check(const struct plm_config *config, struct plm_error *err
   return check_first_host(config, error);
 }
 
-/* ---- the folder ---------------------------------------------------------------------------- */
-
-plm_status plm_gang_folder_make(const char *socket_path, char folder[PLM_PATH_SIZE],
-                                struct plm_error *error)
-{
-  static const char shared[] = "/dev/shm"; /* memory, and a short path */
-  struct stat info;
-  const char *name = strrchr(socket_path, '/');
-  PLM_ASSERT(name != NULL);
-  const int length = (int)strcspn(name, ".");
-  if (access(shared, W_OK | X_OK) == 0)
-    snprintf(folder, PLM_PATH_SIZE, "%s%.*s-%u.mpi", shared, length, name, (unsigned)getuid());
-  else
-    snprintf(folder, PLM_PATH_SIZE, "%.*s%.*s.mpi", (int)(name - socket_path), socket_path, length,
-             name);
-  if (mkdir(folder, 0700) == 0) return PLM_OK;
-  if (errno != EEXIST) return plm_error_errno(error, "%s", folder);
-  /* left by a supervisor that was killed */
-  if (lstat(folder, &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == getuid() &&
-      (info.st_mode & 077) == 0)
-    return PLM_OK;
-  plm_error_set(error, PLM_FAILURE, "%s must be a folder that belongs to you and has mode 0700",
-                folder);
-  return plm_error_hint(error, "remove it");
-}
-
 /* ---- the command line ---------------------------------------------------------------------- */
 
 static void add(struct plm_gang_command *command, const char *argument)
@@ -179,7 +152,7 @@ static void add_setting(struct plm_gang_command *command, const char *name, cons
 }
 
 /* All ranks run on this host, even in a job of a batch system that has others. */
-static void add_this_host(struct plm_gang_command *command, uint32_t ranks, const char *folder)
+static void add_this_host(struct plm_gang_command *command, uint32_t ranks)
 {
   char text[64];
   const long cores = sysconf(_SC_NPROCESSORS_ONLN);
@@ -189,14 +162,13 @@ static void add_this_host(struct plm_gang_command *command, uint32_t ranks, cons
   add(command, "--host");
   add(command, text);
   add(command, "--oversubscribe");
-  /* it is a folder of this host, so with trainer.hosts it cannot be set */
-  if (folder != NULL) add_setting(command, "btl_vader_backing_directory", folder);
 }
 
 /* Those that the supervisor gives to a process on this host mean nothing elsewhere. */
 static bool is_passed(const char *variable, size_t length)
 {
-  static const char *const ours[] = {PLM_SUPERVISED, PLM_LOG_FILE, "PLM_INSTANCE", "PLM_READY_FD"};
+  static const char *const ours[] = {PLM_SUPERVISED, PLM_LOG_FILE, "PLM_INSTANCE", "PLM_READY_FD",
+                                     PLM_GANG_FOLDER};
   if (strncmp(variable, "PLM_", 4) != 0 || variable[length] != '=') return false;
   for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++) {
     if (strlen(ours[i]) == length && strncmp(variable, ours[i], length) == 0) return false;
@@ -238,9 +210,8 @@ static void add_hosts(struct plm_gang_command *command, const struct plm_config_
   add_variables(command);
 }
 
-plm_status plm_gang_command_make(const struct plm_config *config, const char *folder,
-                                 char *const *rank_argv, struct plm_gang_command *command,
-                                 struct plm_error *error)
+plm_status plm_gang_command_make(const struct plm_config *config, char *const *rank_argv,
+                                 struct plm_gang_command *command, struct plm_error *error)
 {
   char mpirun[PLM_PATH_SIZE], ranks[16];
   *command = (struct plm_gang_command){0};
@@ -254,7 +225,7 @@ plm_status plm_gang_command_make(const struct plm_config *config, const char *fo
   add(command, "--map-by"); /* fills the first host first, so rank 0 is on this one */
   add(command, "slot");
   if (config->trainer.host_count == 0)
-    add_this_host(command, config->trainer.ranks, folder);
+    add_this_host(command, config->trainer.ranks);
   else
     add_hosts(command, &config->trainer);
   for (size_t i = 0; rank_argv[i] != NULL; i++) add(command, rank_argv[i]);

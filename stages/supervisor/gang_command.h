@@ -17,25 +17,16 @@ bool plm_stage_is_gang(const struct plm_config *config, enum plm_stage_index kin
  * first of trainer.hosts is this host. PLM_CONFIG says what to install or change. */
 plm_status plm_gang_check(const struct plm_config *config, struct plm_error *error);
 
-/* Makes the folder in which mpirun and the ranks of this host keep their sockets and shared memory
- * (/dev/shm/plm-HASH-UID.mpi, mode 0700), so that nothing is left behind if they are killed. The
- * caller removes it with its contents when the gang has ended. socket_path: of the run's control
- * socket, whose name carries the hash. */
-plm_status plm_gang_folder_make(const char *socket_path, char folder[PLM_PATH_SIZE],
-                                struct plm_error *error);
-
 struct plm_gang_command {
   char **argv; /* NULL-terminated */
   size_t count, room;
   bool failed; /* no memory for an argument */
 };
 /* "mpirun ... RANK_ARGV": trainer.ranks processes on this host, or on trainer.hosts. Variables of
- * the environment that begin with PLM_ are passed on to other hosts. folder: from
- * plm_gang_folder_make; NULL for a command line that is only printed. TMPDIR must name it.
- * PLM_CONFIG without mpirun. The caller calls _deinit, also after an error. */
-plm_status plm_gang_command_make(const struct plm_config *config, const char *folder,
-                                 char *const *rank_argv, struct plm_gang_command *command,
-                                 struct plm_error *error);
+ * the environment that begin with PLM_ are passed on to other hosts. PLM_CONFIG without mpirun. The
+ * caller calls _deinit, also after an error. */
+plm_status plm_gang_command_make(const struct plm_config *config, char *const *rank_argv,
+                                 struct plm_gang_command *command, struct plm_error *error);
 void plm_gang_command_deinit(struct plm_gang_command *command);
 
 /* Whether the line belongs to the banner with which mpirun reports that a rank has failed. The rank

@@ -83,9 +83,9 @@ static void reap(struct plm_supervisor *supervisor)
     const pid_t pid = waitpid(-1, &status, WNOHANG);
     if (pid <= 0) return;
     for (size_t i = 0; i < supervisor->count; i++) { /* an adopted orphan is not a main process */
-      if (supervisor->stages[i].pid == pid) {
-        supervised_reaped(supervisor, &supervisor->stages[i], status);
-      }
+      struct supervised *stage = &supervisor->stages[i];
+      if (stage->pid == pid) supervised_reaped(supervisor, stage, status);
+      if (stage->log_pid == pid) stage->log_pid = 0;
     }
   }
 }

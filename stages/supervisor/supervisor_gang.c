@@ -8,6 +8,7 @@
 
 #include "common/base/clock.h"
 #include "common/run/run.h"
+#include "stages/supervisor/gang_log.h"
 #include "stages/supervisor/supervisor_internal.h"
 #include "stages/supervisor/supervisor_process.h"
 
@@ -16,16 +17,36 @@ enum {
   MPIRUN_GRACE_MS = 10000, /* for mpirun to end after rank 0 */
 };
 
-plm_status gang_prepare(struct plm_supervisor *supervisor, struct supervised *stage,
-                        char *const *rank_argv, struct plm_gang_command *command,
-                        struct plm_error *error)
+static plm_status start_log(struct plm_supervisor *supervisor, struct supervised *stage,
+                            struct plm_error *error)
 {
+  const struct plm_gang_log log = {stage->tail.path, stage->log_fd, &supervisor->gang_folder};
+  return plm_gang_log_start(&log, &stage->log_pid, error);
+}
+
+plm_status gang_prepare(struct plm_supervisor *supervisor, struct supervised *stage,
+                        char *const *rank_argv, struct gang_start *start, struct plm_error *error)
+{
+  int ends[2];
+  start->process.output = -1;
   /* readiness is read from the endpoints, so those of an earlier start must be gone */
   supervised_forget_endpoints(supervisor->run, stage->kind);
-  if (supervisor->gang_folder[0] == '\0')
-    PLM_TRY(plm_gang_folder_make(supervisor->socket_path, supervisor->gang_folder, error));
-  return plm_gang_command_make(supervisor->config, supervisor->gang_folder, rank_argv, command,
-                               error);
+  PLM_TRY(plm_gang_command_make(supervisor->config, rank_argv, &start->command, error));
+  PLM_TRY(plm_gang_folder_make(supervisor->socket_path, &supervisor->gang_folder, error));
+  PLM_TRY(plm_gang_log_pipe(ends, error));
+  stage->log_fd = ends[0];
+  /* mpirun has the reading end, too: without it, the signal SIGPIPE would end mpirun if the writer
+   * and this process were killed */
+  start->process = (struct plm_process_gang){.folder = supervisor->gang_folder.path,
+                                             .output = ends[1],
+                                             .kept = {ends[0], supervisor->gang_folder.lock}};
+  return start_log(supervisor, stage, error);
+}
+
+void gang_prepared(struct gang_start *start)
+{
+  plm_gang_command_deinit(&start->command);
+  if (start->process.output >= 0) close(start->process.output);
 }
 
 void gang_stop(struct supervised *stage, bool was_ready)
@@ -40,8 +61,9 @@ void gang_ended(struct plm_supervisor *supervisor, struct supervised *stage)
   stage->first_fd = -1;
   stage->first_gone_ms = 0;
   stage->ask_ms = 0;
-  if (supervisor->gang_folder[0] != '\0') (void)plm_path_remove(supervisor->gang_folder, NULL);
-  supervisor->gang_folder[0] = '\0';
+  if (stage->log_fd >= 0) close(stage->log_fd);
+  stage->log_fd = -1;
+  plm_gang_folder_remove(&supervisor->gang_folder);
 }
 
 static bool has_bound(const struct plm_supervisor *supervisor, const struct supervised *stage)
@@ -92,6 +114,7 @@ static void watch_first(struct plm_supervisor *supervisor, struct supervised *st
 void gang_tick(struct plm_supervisor *supervisor, struct supervised *stage, int64_t now_ms)
 {
   if (stage->pid == 0) return;
+  if (stage->log_pid == 0) (void)start_log(supervisor, stage, NULL); /* somebody has killed it */
   if (stage->state == PLM_STAGE_STARTING && has_bound(supervisor, stage))
     supervised_is_ready(supervisor, stage);
   if (stage->ask_ms != 0 && now_ms >= stage->ask_ms) {

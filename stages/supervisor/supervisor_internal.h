@@ -9,7 +9,9 @@
 #include "common/metrics/prometheus.h"
 #include "common/run/log_tail.h"
 #include "stages/supervisor/gang_command.h"
+#include "stages/supervisor/gang_folder.h"
 #include "stages/supervisor/supervisor.h"
+#include "stages/supervisor/supervisor_process.h"
 #include "stages/supervisor/supervisor_socket.h"
 #include "stages/supervisor/supervisor_state.h"
 
@@ -39,11 +41,13 @@ struct supervised {
   bool start_again;      /* by `restart`, once it has stopped */
   bool removed;          /* by `scale`: `ps` no longer shows it once it has stopped */
   bool killed_by_us;     /* it got SIGKILL from us, so its end is no failure */
-  bool gang;             /* its main process is mpirun; the four fields below are used only then */
+  bool gang;             /* its main process is mpirun; the six fields below are used only then */
   int first_fd;          /* a pidfd of rank 0; -1 until it is known */
   int64_t first_gone_ms; /* when rank 0 was seen to be gone; 0: it lives */
   int64_t ask_ms;        /* when it is asked to stop again; 0: never */
   bool hung;             /* mpirun was killed because it did not end after rank 0 */
+  pid_t log_pid;         /* of the writer of its log (gang_log.h); 0 if it has ended */
+  int log_fd;            /* the pipe from which it reads; -1: none */
   struct plm_tail tail;
   struct plm_tail_place log_start; /* where the lines of its present process begin in its log */
   unsigned failed_as;   /* order of this permanent failure within the run, from 1; 0: none */
@@ -99,7 +103,7 @@ struct plm_supervisor {
   struct plm_text failure; /* set at the end: what failed, for people; empty if nothing did */
   int signal_fd, listen_fd;
   char socket_path[PLM_SOCKET_PATH_SIZE];
-  char gang_folder[PLM_PATH_SIZE]; /* plm_gang_folder_make; "": there is none */
+  struct plm_gang_folder gang_folder;
   struct client clients[CLIENTS_MAX];
   struct screen screen;
   struct exporter exporter;
@@ -130,11 +134,17 @@ void supervised_reaped(struct plm_supervisor *supervisor, struct supervised *sta
 void supervised_tick(struct plm_supervisor *supervisor, struct supervised *stage, int64_t now_ms);
 
 /* supervisor_gang.c: the trainer with several ranks. */
-/* Called before each start: makes mpirun's folder and its command line, which the caller frees,
- * also after an error. */
+/* What a gang is started with. */
+struct gang_start {
+  struct plm_gang_command command;
+  struct plm_process_gang process;
+};
+/* Called before each start: makes mpirun's folder and its command line, and starts the writer of
+ * its log. The caller then calls gang_prepared, also after an error. */
 plm_status gang_prepare(struct plm_supervisor *supervisor, struct supervised *stage,
-                        char *const *rank_argv, struct plm_gang_command *command,
-                        struct plm_error *error);
+                        char *const *rank_argv, struct gang_start *start, struct plm_error *error);
+/* Called after each start: frees what only mpirun needs. */
+void gang_prepared(struct gang_start *start);
 /* Asks the ranks to stop. If they were not ready yet, asks again each second: mpirun passes a
  * signal only to ranks that it has started. */
 void gang_stop(struct supervised *stage, bool was_ready);

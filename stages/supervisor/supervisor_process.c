@@ -16,6 +16,7 @@
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/base/log_file.h"
+#include "common/collective/collective.h"
 #include "common/run/stop.h"
 
 plm_status plm_process_adopt(struct plm_error *error)
@@ -32,6 +33,20 @@ static void mark_text(char text[128], const char *stage, unsigned instance, pid_
 
 /* ---- starting ------------------------------------------------------------------------------ */
 
+static bool become_gang(const struct plm_process_gang *gang)
+{
+  unsetenv("PLM_READY_FD");
+  setenv("TMPDIR", gang->folder, 1);
+  setenv(PLM_GANG_FOLDER, gang->folder, 1);
+  if (geteuid() == 0) { /* Open MPI wants both */
+    setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+    setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+  }
+  for (size_t i = 0; i < sizeof gang->kept / sizeof gang->kept[0]; i++)
+    if (fcntl(gang->kept[i], F_SETFD, 0) != 0) return false;
+  return true;
+}
+
 /* Runs in the child, between fork and exec. Returns only if something failed, with errno set. */
 static void become(const struct plm_process_start *start, pid_t supervisor, int log, int ready)
 {
@@ -43,7 +58,7 @@ static void become(const struct plm_process_start *start, pid_t supervisor, int 
   setsid(); /* Ctrl-C on the terminal is for the supervisor only */
   /* This must come after fork, which clears the setting. getppid tells if the supervisor has died
    * in the meantime. */
-  prctl(PR_SET_PDEATHSIG, start->gang_folder != NULL ? SIGUSR1 : SIGTERM);
+  prctl(PR_SET_PDEATHSIG, start->gang != NULL ? SIGUSR1 : SIGTERM);
   if (getppid() != supervisor) _exit(plm_status_exit_code(PLM_TERMINATED));
   if (start->nice != 0) {
     setpriority(PRIO_PROCESS, 0, start->nice);
@@ -60,13 +75,8 @@ static void become(const struct plm_process_start *start, pid_t supervisor, int 
       dup2(log, STDERR_FILENO) < 0) {
     return;
   }
-  if (start->gang_folder != NULL) {
-    unsetenv("PLM_READY_FD");
-    setenv("TMPDIR", start->gang_folder, 1);
-    if (geteuid() == 0) { /* Open MPI wants both */
-      setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
-      setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
-    }
+  if (start->gang != NULL) {
+    if (!become_gang(start->gang)) return;
   } else {
     if (fcntl(ready, F_SETFD, 0) != 0) return;
     snprintf(text, sizeof text, "%d", ready);
@@ -93,7 +103,9 @@ plm_status plm_process_start(const struct plm_process_start *start, pid_t *pid, 
 {
   int pipes[2], failure[2], failed_errno = 0;
   const pid_t supervisor = getpid();
-  const int log = open(start->log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  const int log = start->gang != NULL
+                      ? fcntl(start->gang->output, F_DUPFD_CLOEXEC, 0)
+                      : open(start->log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (log < 0) return plm_error_errno(error, "%s", start->log_path);
   if (!open_pipes(pipes, failure)) {
     plm_error_errno(error, "pipe");

@@ -13,13 +13,20 @@
  * Called once, before the first stage is started. */
 plm_status plm_process_adopt(struct plm_error *error);
 
+/* What differs if the process is mpirun. */
+struct plm_process_gang {
+  const char *folder; /* for its files and the shared memory of the ranks on this host */
+  int output;         /* becomes its standard output and error, instead of the log */
+  int kept[2];        /* descriptors that stay open in it */
+};
+
 struct plm_process_start {
   char *const *argv;
   const char *stage; /* "trainer" */
   unsigned instance;
   const char *log_path; /* standard output and error are appended to it */
   int nice;
-  const char *gang_folder; /* if argv starts mpirun, the folder for its files; otherwise NULL */
+  const struct plm_process_gang *gang; /* NULL unless argv starts mpirun */
 };
 
 /* Starts a process with its own session, niceness and log, which receives SIGTERM if this process

@@ -28,7 +28,8 @@ struct supervised *supervised_add(struct plm_supervisor *supervisor, enum plm_st
                                .instance = instance,
                                .ready_fd = -1,
                                .gang = plm_stage_is_gang(supervisor->config, kind),
-                               .first_fd = -1};
+                               .first_fd = -1,
+                               .log_fd = -1};
   snprintf(file, sizeof file, "%s.%u.log", kind_name(stage), instance);
   /* run paths are far shorter than PLM_PATH_SIZE, and plm_run_prepare has joined them before */
   PLM_ASSERT(plm_path_join(folder, supervisor->run, PLM_RUN_LOGS, NULL) == PLM_OK &&
@@ -99,23 +100,22 @@ static plm_status start_process(struct plm_supervisor *supervisor, struct superv
                                 struct plm_error *error)
 {
   static struct plm_stage_command command; /* static because it is large; there is one thread */
-  struct plm_gang_command gang = {0};
+  struct gang_start gang = {.process = {.output = -1}};
   plm_status status =
       plm_stage_command_make(supervisor->options.program_directory, supervisor->run,
                              supervisor->options.fingerprint, stage->kind, &command, error);
   if (status == PLM_OK && stage->gang)
     status = gang_prepare(supervisor, stage, command.argv, &gang, error);
   if (status == PLM_OK) {
-    const struct plm_process_start start = {.argv = stage->gang ? gang.argv : command.argv,
+    const struct plm_process_start start = {.argv = stage->gang ? gang.command.argv : command.argv,
                                             .stage = kind_name(stage),
                                             .instance = stage->instance,
                                             .log_path = stage->tail.path,
                                             .nice = plm_stage_kinds[stage->kind].nice,
-                                            .gang_folder =
-                                                stage->gang ? supervisor->gang_folder : NULL};
+                                            .gang = stage->gang ? &gang.process : NULL};
     status = plm_process_start(&start, &stage->pid, &stage->ready_fd, error);
   }
-  plm_gang_command_deinit(&gang);
+  gang_prepared(&gang);
   return status;
 }
 
@@ -263,7 +263,9 @@ void supervised_reaped(struct plm_supervisor *supervisor, struct supervised *sta
 {
   stage->pid = 0;
   stage->wait_status = status;
-  if (plm_process_signal_all(kind_name(stage), stage->instance, 0, SIGTERM) == 0) {
+  /* the writer of a gang's log ends by itself, and the log is complete only then */
+  if (plm_process_signal_all(kind_name(stage), stage->instance, 0, SIGTERM) == 0 &&
+      stage->log_pid == 0) {
     ended(supervisor, stage);
     return;
   }
@@ -283,13 +285,16 @@ static void time_is_up(struct plm_supervisor *supervisor, struct supervised *sta
   }
   stage->killed_by_us = true;
   if (stage->pid > 0) kill(stage->pid, SIGKILL);
-  plm_process_signal_all(kind_name(stage), stage->instance, stage->pid, SIGKILL);
+  const size_t left =
+      plm_process_signal_all(kind_name(stage), stage->instance, stage->pid, SIGKILL);
+  if (left == 0 && stage->log_pid > 0) kill(stage->log_pid, SIGKILL); /* a disk that hangs */
   stage->kill_ms = now_ms + 1000;
 }
 
 void supervised_tick(struct plm_supervisor *supervisor, struct supervised *stage, int64_t now_ms)
 {
-  if (stage->ending && plm_process_find(kind_name(stage), stage->instance, 0, NULL, 0) == 0) {
+  if (stage->ending && stage->log_pid == 0 &&
+      plm_process_find(kind_name(stage), stage->instance, 0, NULL, 0) == 0) {
     ended(supervisor, stage);
   }
   if (stage->gang && plm_stage_lives(stage->state)) gang_tick(supervisor, stage, now_ms);

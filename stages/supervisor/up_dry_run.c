@@ -51,7 +51,7 @@ static plm_status say_commands(const struct plm_dry_run *run, struct plm_error *
     const bool gang = plm_stage_is_gang(run->config, (enum plm_stage_index)kind);
     struct plm_gang_command mpirun = {0};
     const plm_status status =
-        gang ? plm_gang_command_make(run->config, NULL, command.argv, &mpirun, error) : PLM_OK;
+        gang ? plm_gang_command_make(run->config, command.argv, &mpirun, error) : PLM_OK;
     printf(" ");
     for (char **argument = gang ? mpirun.argv : command.argv; status == PLM_OK && *argument != NULL;
          argument++)

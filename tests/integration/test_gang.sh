@@ -54,7 +54,7 @@ nothing_left
 before=$({ cat stopped/trainer.jsonl 2>/dev/null || true; } | wc -l) # the first start may have come this far
 begin stopped
 wait_for 60 has_steps stopped $((before + 10))
-folder=$(tr '\0' '\n' <"/proc/$(mpirun_of stopped)/cmdline" | grep -m 1 '[.]mpi$')
+folder=$(folder_of stopped)
 [ -d "$folder" ] || fail "mpirun has no folder of its own: $folder"
 plm-pipeline ps --run stopped >ps.out
 says ps.out '^trainer.0 .* ready .* 2 ranks$'

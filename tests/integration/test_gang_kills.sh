@@ -42,7 +42,7 @@ killed_at() {
   wait_for 60 rank_runs "$rank"
   stopped=$(rank_of killed "$rank")
   until_stopped "$stopped" || fail "rank $rank did not come to $where: $(cat killed.err)"
-  folder=$(tr '\0' '\n' <"/proc/$(mpirun_of killed)/cmdline" | grep -m 1 '[.]mpi$')
+  folder=$(folder_of killed)
   [ -d "$folder" ] || fail "mpirun has no folder of its own: $folder"
   [ ! -e killed/DONE ] || fail "the run was complete at $where"
   case $victim in

@@ -38,6 +38,9 @@ up_ends() { # up_ends CODE: the `up` in the background
 }
 has_steps() { [ "$(wc -l <"$1/trainer.jsonl")" -ge "$2" ]; }
 mpirun_of() { plm-pipeline ps --run "$1" --json | jq '.[] | select(.stage == "trainer").pid'; }
+folder_of() { # folder_of RUN: what mpirun and the ranks keep their files in
+  tr '\0' '\n' <"/proc/$(mpirun_of "$1")/environ" | sed -n 's/^TMPDIR=//p'
+}
 rank_of() { # rank_of RUN RANK: its process
   local process
   for process in $(pgrep -P "$(mpirun_of "$1")" -f plm-trainer); do

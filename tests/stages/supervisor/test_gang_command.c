@@ -31,12 +31,12 @@ static void load(const char *yaml, struct plm_config *config)
 }
 
 /* The arguments after the program, separated by blanks. The caller frees them. */
-static char *line_of(const struct plm_config *config, const char *folder)
+static char *line_of(const struct plm_config *config)
 {
   char *rank_argv[] = {(char *)"plm-trainer", (char *)"-c", (char *)"f", NULL};
   struct plm_gang_command command;
   struct plm_text text = {0};
-  assert_int_equal(plm_gang_command_make(config, folder, rank_argv, &command, NULL), PLM_OK);
+  assert_int_equal(plm_gang_command_make(config, rank_argv, &command, NULL), PLM_OK);
   assert_string_equal(command.argv[0], scratch_path("mpirun"));
   for (size_t i = 1; i < command.count; i++)
     plm_text_printf(&text, "%s%s", i == 1 ? "" : " ", command.argv[i]);
@@ -55,10 +55,10 @@ static void ranks_run_on_this_host_by_default(void **state)
   load("trainer: {ranks: 4}\n", &config);
   assert_true(plm_stage_is_gang(&config, PLM_KIND_TRAINER));
   assert_false(plm_stage_is_gang(&config, PLM_KIND_EVALUATOR));
-  char *line = line_of(&config, "/dev/shm/x.mpi");
+  char *line = line_of(&config);
   snprintf(expected, sizeof expected,
            "-np 4 --bind-to none --map-by slot --host localhost:%ld --oversubscribe "
-           "--mca btl_vader_backing_directory /dev/shm/x.mpi plm-trainer -c f",
+           "plm-trainer -c f",
            cores < 4 ? cores : 4);
   assert_string_equal(line, expected);
   free(line);
@@ -71,26 +71,27 @@ static void other_hosts_get_the_variables_of_the_project(void **state)
   struct plm_config config;
   load("trainer: {ranks: 4, hosts: [a:2, b-1:6]}\n", &config);
   setenv("PLM_LOG_BYTES", "a=b", 1);
-  setenv("PLM_LOG_FILE", "/log", 1); /* the four that hold for one process */
+  setenv("PLM_LOG_FILE", "/log", 1); /* this one and the next four hold for one process or host */
+  setenv("PLM_GANG_FOLDER", "/dev/shm/x.mpi", 1);
   setenv("PLM_READY_FD", "7", 1);
   setenv("PLM_INSTANCE", "0", 1);
   setenv("PLM_SUPERVISED", "1.trainer.0", 1);
   setenv("OTHER", "PLM_X=1", 1);
-  char *line = line_of(&config, "/dev/shm/x.mpi");
+  char *line = line_of(&config);
   const char *hosts = strstr(line, "--map-by slot --host a:2,b-1:6 -x ");
   assert_non_null(hosts);
   assert_null(strstr(line, "--oversubscribe"));
-  assert_null(strstr(line, "/dev/shm"));
   assert_null(strstr(line, "orte_keep_fqdn_hostnames"));
   assert_non_null(strstr(line, " -x PLM_LOG_BYTES "));
   assert_non_null(strstr(line, " -x PLM_LOG_TIMES "));
-  static const char *const absent[] = {"LOG_FILE", "READY_FD", "INSTANCE", "SUPERVISED", "OTHER"};
+  static const char *const absent[] = {"LOG_FILE",   "READY_FD", "INSTANCE",
+                                       "SUPERVISED", "FOLDER",   "OTHER"};
   for (size_t i = 0; i < sizeof absent / sizeof absent[0]; i++)
     assert_null(strstr(line, absent[i]));
   free(line);
   plm_config_deinit(&config);
   load("trainer: {ranks: 4, hosts: [a.example:2, b.example:2]}\n", &config);
-  line = line_of(&config, NULL);
+  line = line_of(&config);
   assert_non_null(strstr(line, "--host a.example:2,b.example:2 --mca orte_keep_fqdn_hostnames 1 "));
   free(line);
   plm_config_deinit(&config);
@@ -128,23 +129,6 @@ static void what_is_missing_is_said(void **state)
   plm_config_deinit(&config);
 }
 
-static void the_folder_must_be_ours(void **state)
-{
-  (void)state;
-  char socket_path[256], folder[PLM_PATH_SIZE], again[PLM_PATH_SIZE];
-  snprintf(socket_path, sizeof socket_path, "/tmp/plm-test%ld.sock", (long)getpid());
-  assert_int_equal(plm_gang_folder_make(socket_path, folder, NULL), PLM_OK);
-  assert_int_equal(scratch_mode(folder, ""), 0700);
-  assert_int_equal(plm_gang_folder_make(socket_path, again, NULL), PLM_OK); /* of one that died */
-  assert_string_equal(folder, again);
-  assert_int_equal(chmod(folder, 0755), 0);
-  assert_int_equal(plm_gang_folder_make(socket_path, again, NULL), PLM_FAILURE);
-  assert_int_equal(rmdir(folder), 0);
-  assert_int_equal(symlink("/tmp", folder), 0);
-  assert_int_equal(plm_gang_folder_make(socket_path, again, NULL), PLM_FAILURE);
-  assert_int_equal(unlink(folder), 0);
-}
-
 static void the_banner_of_mpirun_is_known(void **state)
 {
   (void)state;
@@ -164,7 +148,6 @@ int main(void)
       cmocka_unit_test(ranks_run_on_this_host_by_default),
       cmocka_unit_test(other_hosts_get_the_variables_of_the_project),
       cmocka_unit_test(what_is_missing_is_said),
-      cmocka_unit_test(the_folder_must_be_ours),
       cmocka_unit_test(the_banner_of_mpirun_is_known),
   };
   return cmocka_run_group_tests(tests, prepare, NULL);
