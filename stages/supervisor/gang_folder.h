@@ -1,5 +1,5 @@
-/* The folder in which mpirun and the ranks of this host keep their sockets and shared memory, so that
- * nothing is left behind if they are killed. */
+/* The folder in which mpirun and the ranks of this host keep their sockets and shared memory, so
+ * that nothing is left behind if they are killed. */
 #ifndef PLM_STAGES_SUPERVISOR_GANG_FOLDER_H
 #define PLM_STAGES_SUPERVISOR_GANG_FOLDER_H
 

@@ -1,5 +1,5 @@
-/* The log of a gang. mpirun keeps the descriptors that it was started with, so if these were the log
- * file, nobody could rotate it while the gang runs. Therefore mpirun writes into a pipe, and a
+/* The log of a gang. mpirun keeps the descriptors that it was started with, so if these were the
+ * log file, nobody could rotate it while the gang runs. Therefore mpirun writes into a pipe, and a
  * process of its own copies the pipe to the log. That process outlives the supervisor: if the
  * supervisor is killed, the ranks still publish a checkpoint, and their messages are not lost. */
 #ifndef PLM_STAGES_SUPERVISOR_GANG_LOG_H

@@ -1,5 +1,5 @@
-/* The folder of a gang belongs to its user only, and is removed by a later supervisor if the one that
- * made it was killed together with its gang, but not while somebody uses it. */
+/* The folder of a gang belongs to its user only, and is removed by a later supervisor if the one
+ * that made it was killed together with its gang, but not while somebody uses it. */
 #include "tests/support/cmocka_all.h"
 
 #include <signal.h>
@@ -30,7 +30,8 @@ static void the_folder_must_be_ours(void **state)
   snprintf(path, sizeof path, "%s", folder.path);
   assert_int_equal(scratch_mode(path, ""), 0700);
   close(folder.lock);
-  assert_int_equal(plm_gang_folder_make(socket_path, &again, NULL), PLM_OK); /* of an earlier start */
+  assert_int_equal(plm_gang_folder_make(socket_path, &again, NULL),
+                   PLM_OK); /* of an earlier start */
   assert_string_equal(path, again.path);
   close(again.lock);
   assert_int_equal(chmod(path, 0755), 0);
