@@ -363,8 +363,8 @@ venv: ## create the Python environment of the tests (build/venv)
 tests: $(PROGRAMS) $(EMULATED_LIBRARY) $(EMULATED_NCCL) $(if $(filter-out 0,$(MPI)),$(MPI_LIBRARY)) $(if $(SAN),,$(FAULTS_LIBRARY)) $(STOP_LIBRARY) $(COUNT_LIBRARY) $(TEST_BIN) $(FUZZ_BIN) $(TOOL_BIN) $(BENCH_BIN) $(GPU_BIN) ## build all test programs
 # PYTHON=0 leaves out PyTorch; the tests that need it are reported as skipped.
 PYTHON ?= 1
-# A Slurm cluster on this machine. Its daemons run only in the test.
-TEST_PACKAGES := munge slurmctld slurmd slurm-client
+# A Slurm cluster and an ssh server on this machine. Their daemons run only in the tests.
+TEST_PACKAGES := munge slurmctld slurmd slurm-client openssh-server openssh-client
 test: deps $(if $(filter 0,$(PYTHON)),,venv) ## install what is missing, build, run every test; TESTS=PATTERN chooses, PYTHON=0 leaves out PyTorch
 	@tests/support/deps.sh $(TEST_PACKAGES)
 	@$(MAKE) -j$(JOBS) tests

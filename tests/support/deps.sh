@@ -37,7 +37,10 @@ echo "deps: installing ${missing[*]}" >&2
 # (policy-rc.d) nor at the next boot.
 daemons=()
 for package in "${missing[@]}"; do
-  case $package in munge | slurmctld | slurmd) daemons+=("$package") ;; esac
+  case $package in
+    munge | slurmctld | slurmd) daemons+=("$package") ;;
+    openssh-server) daemons+=(ssh.service ssh.socket) ;;
+  esac
 done
 policy=/usr/sbin/policy-rc.d
 if [ "${#daemons[@]}" -gt 0 ] && [ ! -e "$policy" ]; then
