@@ -64,7 +64,7 @@ static bool is_later(const char *line, uint64_t step)
   return later;
 }
 
-/* Moves lines after `step` to previous/NAME. They are written there before the file is replaced. */
+/* Moves lines after `step` to previous/NAME. They are on disk there before the file is replaced. */
 static plm_status move_lines(const char *run, const char *previous, const char *name, uint64_t step,
                              struct plm_error *error)
 {
@@ -86,6 +86,7 @@ static plm_status move_lines(const char *run, const char *previous, const char *
   if (kept.failed || later.failed) status = plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   if (status == PLM_OK && later.length > 0) {
     status = plm_file_write(target, later.data, later.length, 0644, error);
+    if (status == PLM_OK) status = plm_directory_sync(previous, error);
   }
   if (status == PLM_OK && later.length > 0) {
     status = plm_file_replace(source, kept.data != NULL ? kept.data : "", kept.length, 0644, error);
@@ -122,6 +123,9 @@ static plm_status move_later(const char *run, const char *previous, uint64_t ste
   if (symlink(name, fresh) != 0 || rename(fresh, link) != 0) {
     return plm_error_errno(error, "%s", link);
   }
+  /* If the checkpoints came back after the lines were cut, no line would belong to them. */
+  PLM_TRY(plm_directory_sync(aside, error));
+  PLM_TRY(plm_directory_sync(folder, error));
   PLM_TRY(move_lines(run, previous, PLM_RUN_TRAINER_METRICS, step, error));
   return move_lines(run, previous, PLM_RUN_EVALUATOR_METRICS, step, error);
 }

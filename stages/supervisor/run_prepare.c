@@ -34,14 +34,20 @@ static plm_status list_checkpoints(const char *run, uint64_t **steps, size_t *co
   return plm_checkpoint_list(folder, steps, count, error);
 }
 
+static bool is_missing(int number)
+{
+  return number == ENOENT || number == ENOTDIR;
+}
+
 /* Verifies the checkpoint at path, which must be one of this run. */
 static plm_status find_checkpoint(const struct plm_config *config, const char *path, uint64_t *step,
                                   struct plm_error *error)
 {
   char own[PLM_PATH_SIZE], folder[PLM_PATH_SIZE], name[PLM_CHECKPOINT_NAME_SIZE];
-  struct stat given, ours;
+  struct stat given, ours = {0};
   struct plm_hash identity;
   if (stat(path, &given) != 0) {
+    if (!is_missing(errno)) return plm_error_errno(error, "cannot stat %.200s", path);
     plm_error_set(error, PLM_USAGE, "--resume needs auto, never or a checkpoint folder, not %.200s",
                   path);
     return plm_error_hint(error, "`plm-pipeline checkpoints` lists the checkpoints of the run");
@@ -50,9 +56,9 @@ static plm_status find_checkpoint(const struct plm_config *config, const char *p
   plm_checkpoint_name(*step, name);
   PLM_TRY(plm_path_join(folder, config->run, PLM_RUN_CHECKPOINTS, error));
   PLM_TRY(plm_path_join(own, folder, name, error));
-  if (stat(own, &ours) == 0 && given.st_ino == ours.st_ino && given.st_dev == ours.st_dev) {
-    return PLM_OK;
-  }
+  if (stat(own, &ours) != 0 && !is_missing(errno))
+    return plm_error_errno(error, "cannot stat %s", own);
+  if (given.st_ino == ours.st_ino && given.st_dev == ours.st_dev) return PLM_OK;
   plm_error_set(error, PLM_USAGE, "%s is not a checkpoint of this run (%s)", path, config->run);
   return plm_error_hint(error, "to start another run from its weights, set trainer.init_from");
 }

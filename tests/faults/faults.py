@@ -4,8 +4,8 @@
     tests/faults/faults.py [SCENARIO...] [--call N | --match REGEX] [--how HOW] [--sample K] [--seed S]
                            [--jobs J]
 
-Scenarios: trainer, resume, evaluator, ingest, up. HOW is ENOSPC, EIO, EMFILE, lost or torn; the last two are
-power cuts. The environment names PLM_BIN (programs) and PLM_FAULTS_LIBRARY (faults.so).
+Scenarios: trainer, resume, evaluator, ingest, up, never, back. HOW is ENOSPC, EIO, EMFILE, lost or torn;
+the last two are power cuts. The environment names PLM_BIN (programs) and PLM_FAULTS_LIBRARY (faults.so).
 """
 
 import argparse
@@ -88,6 +88,16 @@ class Bench:
         if not made.exists():
             case = Case(self, "trained-case")
             need(self.stage("plm-trainer", case, False) == 0, "the run to prepare failed")
+            shutil.copytree(case.run, made, symlinks=True)
+            case.remove()
+        return made
+
+    def finished(self):
+        """A complete run with all evaluations; made once, before cases run side by side."""
+        made = self.work / "finished"
+        if not made.exists():
+            case = Case(self, "finished-case")
+            need(Up().run(self, case, False) == 0, "the run to prepare failed")
             shutil.copytree(case.run, made, symlinks=True)
             case.remove()
         return made
@@ -207,12 +217,56 @@ class Up:
         }
 
 
+class Never(Up):
+    """plm-pipeline up --resume never on a complete run. After the fault, a plain `up` follows."""
+
+    def prepare(self, bench, case):
+        shutil.copytree(bench.finished(), case.run, symlinks=True)
+
+    def resume(self, case):
+        return "never"
+
+    def run(self, bench, case, faulty):
+        arguments = ["up", bench.config, "--run", case.run]
+        if faulty:
+            arguments += ["--resume", self.resume(case)]
+        return case.wait(case.start("plm-pipeline", *arguments, log="log", faulty=faulty))
+
+    def check(self, bench, case):
+        case.checkpoints_verify()
+        self.nothing_is_lost(bench.finished(), case.run)
+
+    def nothing_is_lost(self, before, run):
+        """All of the earlier run is in the run folder or has been moved aside."""
+        folders = [run, *run.glob("previous-*")]
+        for name in ("trainer.jsonl", "evaluator.jsonl"):
+            files = [folder / name for folder in folders if (folder / name).exists()]
+            kept = {line for file in files for line in file.read_text().splitlines()}
+            lost = [line for line in (before / name).read_text().splitlines() if line not in kept]
+            need(not lost, f"{name} lost {len(lost)} lines of the earlier run")
+        for manifest in (before / "checkpoints").glob("step_*/MANIFEST"):
+            copies = [folder / manifest.relative_to(before) for folder in folders]
+            need(
+                any(c.exists() and c.read_bytes() == manifest.read_bytes() for c in copies),
+                f"{manifest.parent.name} of the earlier run is lost",
+            )
+
+
+class Back(Never):
+    """plm-pipeline up --resume PATH, with its second checkpoint, on a complete run."""
+
+    def resume(self, case):
+        return case.run / "checkpoints/step_00000002"
+
+
 SCENARIOS = {
     "trainer": Trainer(),
     "resume": Resume(),
     "evaluator": Evaluator(),
     "ingest": Ingest(),
     "up": Up(),
+    "never": Never(),
+    "back": Back(),
 }
 
 

@@ -26,5 +26,9 @@ found evaluator EIO 'stat:.*/ema.safetensors#1$'
 found evaluator EMFILE 'open:run/checkpoints/step_00000000/(MANIFEST|vocab.txt)#1$'
 # A checkpoint that could not be looked at was reported as deleted.
 found evaluator EIO 'lstat:run/checkpoints/step_[0-9]*#[12]$'
+# `up --resume PATH` moved checkpoints and lines of metrics aside, but not durably: a power cut lost them.
+found back lost '(rename:run/evaluator.jsonl.tmp|end:)#1$'
+# An error while looking at the checkpoint of `--resume PATH` was taken for a wrong path.
+found back EMFILE 'stat:run/checkpoints/step_00000002#[12]$'
 # A stage whose log could not be created once was given up instead of being started again.
 found up EMFILE 'create:run/logs/(packer|evaluator).0.log#1$'

@@ -6,5 +6,6 @@ sample() {
   python3 -B "$PLM_ROOT/tests/faults/faults.py" --jobs 4 "$@" || exit 1
 }
 sample trainer resume ingest up --sample 90
+sample never back --sample 24
 sample evaluator --how lost --sample 6
 sample evaluator --how torn --sample 6
