@@ -29,7 +29,7 @@ run: run
 seed: 11
 corpus: corpus
 network: {{feed: "tcp://127.0.0.1:*", evaluation_feed: "tcp://127.0.0.1:*", announcements: "tcp://127.0.0.1:*",
-          wait_packers_s: 60}}
+          wait_packers_s: 300}}
 data: {{max_length: 64}}
 model: {{architecture: transformer, hidden_size: 32, num_attention_heads: 1, num_hidden_layers: 1}}
 trainer:

@@ -8,7 +8,7 @@ COMMON = {
     "network.feed": "tcp://127.0.0.1:*",
     "network.evaluation_feed": "tcp://127.0.0.1:*",
     "network.announcements": "tcp://127.0.0.1:*",
-    "network.wait_packers_s": 60,
+    "network.wait_packers_s": 300,
     "packer.instances": 2,
     "data.max_length": 64,
     "data.truncate": "split",

@@ -37,7 +37,7 @@ def settings(corpus, model, trainer, max_length, seed=7):
             "feed": loopback,
             "evaluation_feed": loopback,
             "announcements": loopback,
-            "wait_packers_s": 30,
+            "wait_packers_s": 300,
         },
         "data": {"max_length": max_length},
         "model": model,

@@ -16,7 +16,7 @@ version: 1
 run: $1
 seed: 55834574855 # above 32 bits: both words of the key count
 corpus: corpus
-network: {$loopback, wait_packers_s: 20}
+network: {$loopback, wait_packers_s: 300}
 END
   expect 0 plm-pipeline up "$1.yaml" trainer packer
   plm-pipeline config "$1/pipeline.yaml" --json >"$1.settings"

@@ -12,7 +12,7 @@ version: 1
 run: run
 seed: 7
 corpus: corpus
-network: {${loopback:?}, wait_packers_s: 20}
+network: {${loopback:?}, wait_packers_s: 300}
 data: {max_length: 64}
 model:
   architecture: unet

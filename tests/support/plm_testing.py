@@ -91,7 +91,7 @@ def small_config(
 run: {run_name}
 seed: 7
 corpus: {corpus}
-network: {{{loopback}, wait_packers_s: 20}}
+network: {{{loopback}, wait_packers_s: 300}}
 data:
   max_length: 256
 model:

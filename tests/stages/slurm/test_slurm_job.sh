@@ -26,7 +26,7 @@ script() { plm-pipeline slurm -q --cpus 1 --packer-cpus 1 --evaluator-cpus 1 --t
 
 start_cluster
 trainer_config transformer
-sed -i 's/wait_packers_s: 30/wait_packers_s: 120, keys: keys/; s/threads: 2/threads: 1/' pipeline.yaml
+sed -i 's/wait_packers_s: 300/&, keys: keys/; s/threads: 2/threads: 1/' pipeline.yaml
 # The evaluator waits this long if it is told to stop together with its packers.
 sed -i 's/  steps: 60/  device: cpu\n  shares: 2\n  stop_timeout_s: 5\n  steps: 60/' pipeline.yaml
 plm-pipeline keys keys >/dev/null || fail "keys"

@@ -9,7 +9,7 @@ if [ ! -e "$PLM_BUILD/lib/libplm_mpi.so" ] || ! make_hosts >hosts.log 2>&1; then
 fi
 start_cluster apart
 trainer_config transformer
-sed -i 's/wait_packers_s: 30/wait_packers_s: 120/; s/threads: 2/threads: 1/' pipeline.yaml
+sed -i 's/threads: 2/threads: 1/' pipeline.yaml
 sed -i 's/  steps: 60/  device: cpu\n  shares: 4\n  steps: 30/' pipeline.yaml
 small_corpus corpus 300
 sed -i 's/micro_batch_tokens: 256/micro_batch_tokens: 128/' pipeline.yaml
