@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # `up` with several ranks: mpirun and the ranks are started, watched and stopped as one stage. Whatever is
 # killed, the run ends with the bits of an undisturbed one, and neither processes nor files are left.
-# shellcheck disable=SC2154 # up: gang.sh sets it
+# shellcheck disable=SC2154 # up, stopped: gang.sh sets them
 . "$PLM_ROOT/tests/support/lib.sh"
 . "$PLM_ROOT/tests/support/gang.sh"
 small_corpus corpus
@@ -46,14 +46,13 @@ nothing_left
 
 # ---- a stop signal to `up`, also before the ranks are ready; then it continues ----
 run=stopped
-begin stopped
+PLM_STOP_WAIT=1 PLM_STOP_RANK=0 PLM_STOP_HERE='write:*/trainer.jsonl#11' begin stopped
 sleep 0.2 # a moment in the start of mpirun, whichever
 kill -TERM $up
 up_ends 143
 nothing_left
-before=$({ cat stopped/trainer.jsonl 2>/dev/null || true; } | wc -l) # the first start may have come this far
-begin stopped
-wait_for 60 has_steps stopped $((before + 10))
+begin_waiting 10 stopped
+wait_for 60 plm-pipeline wait --ready --run stopped --timeout 1
 folder=$(folder_of stopped)
 [ -d "$folder" ] || fail "mpirun has no folder of its own: $folder"
 plm-pipeline ps --run stopped >ps.out
@@ -67,7 +66,7 @@ says stopped.err 'stopped; `plm-pipeline up` will continue from step'
 nothing_left
 
 # ---- `restart` stops all ranks and starts them again ----
-begin stopped
+begin_waiting 10 stopped
 wait_for 60 plm-pipeline wait --ready --run stopped --timeout 1
 plm-pipeline restart trainer --run stopped
 up_ends 0
@@ -78,23 +77,25 @@ nothing_left
 for victim in 'rank_of killed 0' 'rank_of killed 1' 'mpirun_of killed'; do
   run=killed
   rm -rf killed
-  begin killed
-  wait_for 60 has_steps killed 25
+  begin_stopping 25 killed
   kill -KILL "$($victim)"
+  go_on
   up_ends 0
   says killed.err 'trainer.0 (lost a rank to|was killed by) signal 9 .*; restarting it in'
   same_as_whole killed
   nothing_left
 done
 run=beheaded
-begin beheaded
-wait_for 60 has_steps beheaded 10
+begin_waiting 10 beheaded
 kill -KILL $up
 up_ends 137
 wait_for 60 nobody
 [ -n "$(find beheaded/checkpoints -name 'step_0*[1-9]*')" ] || fail "the ranks did not publish: $(tail -n 20 beheaded/logs/trainer.0.log)"
-begin beheaded # killed while mpirun has not started the ranks yet, to which it would pass the signal
-until [ -n "$(pgrep -P $up -x mpirun)" ]; do sleep 0.01; done
+# killed while mpirun has not started the ranks yet, to which it would pass the signal
+rm -rf once
+PLM_STOP_WAIT=1 PLM_STOP_RANK=0 PLM_STOP_HERE='write:*/trainer.jsonl#11' begin beheaded
+mpirun_runs() { pgrep -P $up -x mpirun; }
+wait_for 60 mpirun_runs
 sleep 0.03
 mpirun=$(pgrep -P $up -x mpirun)
 kill -STOP "$mpirun"
@@ -109,12 +110,10 @@ nothing_left
 
 # ---- mpirun hangs when rank 0 is gone ----
 run=hung
-begin hung
-wait_for 60 has_steps hung 25
-mpirun=$(mpirun_of hung)
-first=$(rank_of hung 0)
-kill -STOP "$mpirun"
-kill -KILL "$first"
+begin_stopping 25 hung
+wait_for 60 plm-pipeline wait --ready --run hung --timeout 1
+kill -STOP "$(mpirun_of hung)"
+kill -KILL "$stopped"
 up_ends 0
 says hung.err 'trainer.0: mpirun still runs 10 s after rank 0 has ended; killing it'
 says hung.err 'trainer.0 lost rank 0, and mpirun did not notice; restarting it in'
@@ -123,20 +122,20 @@ nothing_left
 
 # ---- a rank that is stopped is named, and the gang starts again ----
 run=silent
-begin silent --set trainer.rank_timeout_s=3
-wait_for 60 has_steps silent 25
+begin_stopping 25 silent --set trainer.rank_timeout_s=10
 kill -STOP "$(rank_of silent 1)"
+go_on
 up_ends 0
-says silent.err '^trainer.0 *[|] rank 1 on .* has been silent for 3 s'
+says silent.err '^trainer.0 *[|] rank 1 on .* has been silent for [0-9]+ s'
 says silent.err 'trainer.0 exited with 1; restarting it in'
 same_as_whole silent
 nothing_left
 
 # ---- a signal to one rank stops all of them; since the run is not complete, `up` starts them again ----
 run=signalled
-begin signalled
-wait_for 60 has_steps signalled 10
+begin_stopping 10 signalled
 kill -USR1 "$(rank_of signalled 1)"
+go_on
 up_ends 0
 says signalled.err 'trainer.0 *[|] stopped after step'
 says signalled.err 'trainer.0 ended before the run was complete; restarting it in'
@@ -155,8 +154,7 @@ S
 chmod +x agent
 run=apart
 export OMPI_MCA_plm_rsh_agent=$PWD/agent
-PLM_FOO=bar begin apart --set trainer.hosts=localhost:1,plm-other:1
-wait_for 60 has_steps apart 10
+PLM_FOO=bar begin_waiting 10 apart --set trainer.hosts=localhost:1,plm-other:1
 [ "$(cat agent.log)" = plm-other ] || fail "ssh was not asked for the other host: $(cat agent.log)"
 other=$(pgrep -f "plm-trainer.*$PLM_TMP/apart" | while read -r process; do
   ! { tr '\0' '\n' <"/proc/$process/environ"; } 2>/dev/null | grep -qx OMPI_COMM_WORLD_RANK=1 || echo "$process"
@@ -169,10 +167,9 @@ kill -TERM $up
 up_ends 143
 ! grep -q 'while it was stopping' apart.err || fail "the stop was no clean one: $(cat apart.err)"
 nothing_left
-before=$(wc -l <apart/trainer.jsonl)
-begin apart --set trainer.hosts=localhost:1,plm-other:1
-wait_for 60 has_steps apart $((before + 10))
+begin_stopping 10 apart --set trainer.hosts=localhost:1,plm-other:1
 kill -KILL "$(mpirun_of apart)" # then the other host has nobody who tells it to stop
+go_on
 up_ends 0
 same_as_whole apart
 ! pgrep -f "plm-trainer.*$PLM_TMP/apart" >/dev/null || fail "a rank of the other host is left"
@@ -191,9 +188,9 @@ says err 'failed: trainer.0 exited with 4'
 ! sed -n '/failed: trainer.0/,$p' err | grep -q 'mpirun detected' || fail "the last error is that of mpirun: $(cat err)"
 nothing_left
 run=dead
-begin dead --set trainer.restart=no
-wait_for 60 has_steps dead 5
+begin_stopping 5 dead --set trainer.restart=no
 kill -KILL "$(rank_of dead 1)"
+go_on
 up_ends 1
 says dead.err 'failed: trainer.0 lost a rank to signal 9'
 nothing_left

@@ -9,23 +9,7 @@ small_config pipeline.yaml transformer
 # matrices of 256 x 256 have an owner; the ranks exchange only these
 sed -i 's/  steps: 12/  ranks: 2\n  restart: "no"\n  steps: 12/; s/size: 64/size: 256/' pipeline.yaml
 
-# The same programs, but the rank PLM_STOP_RANK stops itself at PLM_STOP_HERE, unless $PLM_TMP/once exists.
-mkdir bin
-cp "$PLM_BIN/plm-pipeline" bin
-ln -s "$PLM_BIN/plm-packer" "$PLM_BIN/plm-evaluator" bin
-cat >bin/plm-trainer <<'RANK'
-#!/bin/bash
-if [ "${OMPI_COMM_WORLD_RANK:-}" = "${PLM_STOP_RANK:-none}" ] && mkdir "$PLM_TMP/once" 2>/dev/null; then
-  export PLM_STOP_AT=$PLM_STOP_HERE LD_PRELOAD=$PLM_BUILD/tests/lib/stop_at.so
-  export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0
-fi
-exec "$PLM_BIN/plm-trainer" "$@"
-RANK
-chmod +x bin/plm-trainer
-export PATH=$PWD/bin:$PATH PLM_MPI_LIBRARY=$PLM_BUILD/lib/libplm_mpi.so
-
 shared() { find /dev/shm -maxdepth 1 -newer pipeline.yaml -name 'vader_segment.*' | sort; }
-rank_runs() { [ -n "$(rank_of killed "$1")" ]; }
 
 run=whole
 begin whole
@@ -35,13 +19,10 @@ weights whole >whole.sums
 
 # killed_at RANK CALL VICTIM STEP: kills it when the rank stops there; STEP is the newest checkpoint
 killed_at() {
-  local rank=$1 where=$2 victim=$3 stopped left newest
+  local rank=$1 where=$2 victim=$3 left newest
   run=killed
-  rm -rf killed once
-  PLM_STOP_RANK=$rank PLM_STOP_HERE=$where begin killed
-  wait_for 60 rank_runs "$rank"
-  stopped=$(rank_of killed "$rank")
-  until_stopped "$stopped" || fail "rank $rank did not come to $where: $(cat killed.err)"
+  rm -rf killed
+  begin_until "$rank" "$where" killed
   folder=$(folder_of killed)
   [ -d "$folder" ] || fail "mpirun has no folder of its own: $folder"
   [ ! -e killed/DONE ] || fail "the run was complete at $where"

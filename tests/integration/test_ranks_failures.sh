@@ -37,12 +37,11 @@ kill -9 "${ranks[0]}"
 ended 137
 
 begin
-kill -9 "$trainer_pid"
-wait "$trainer_pid" 2>/dev/null
+kill_trainer
 no_rank_left "${ranks[@]}"
 
 for rank in 0 1; do
-  begin --set trainer.rank_timeout_s=2 --set trainer.checkpoint.every=1
+  begin --set trainer.rank_timeout_s=8 --set trainer.checkpoint.every=1
   kill -STOP "${ranks[$rank]}"
   ended 1
   [ "$(grep -c "rank $rank on $(hostname) has been silent for [0-9]* s; it was in step [0-9]* ([a-z ]*)" "$log")" -eq 1 ] ||
@@ -62,12 +61,11 @@ grep -q 'trainer.jsonl\|checkpoints in a row failed' "$log" || fail "nobody says
 [ "$(grep -c '^plm-trainer: .*File too large' "$log")" -ge 1 ] || fail "the message of rank 0 is missing"
 
 # no packer: rank 0 finds it out, and all end with its status
-kill "$packer_pid"
-wait "$packer_pid" 2>/dev/null
+stop_packer
 : >"$log"
 run_ranks 2 "$PLM_TMP/alone" "${set[@]}" --set trainer.batch_tokens=512 --set network.wait_packers_s=1
 [ $? -eq 4 ] || fail "a gang without packers did not end with 4"
-[ "$(grep -c 'no packer served the trainer for 1 s' "$log")" -eq 1 ] || fail "not one message about packers"
+[ "$(grep -c 'no packer served the trainer for [0-9]* s' "$log")" -eq 1 ] || fail "not one message about packers"
 
 # what starts wrong ends with 2 and one message
 : >"$log"

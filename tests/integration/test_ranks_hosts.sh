@@ -15,7 +15,7 @@ fi
 small_corpus corpus
 trainer_config unet
 common=(--set trainer.checkpoint.every=3 --set trainer.micro_batch_tokens=128 --set trainer.batch_tokens=768
-  --set trainer.threads=1 --set model.hidden_size=256 --set model.num_attention_heads=4 --set trainer.rank_timeout_s=5)
+  --set trainer.threads=1 --set model.hidden_size=256 --set model.num_attention_heads=4 --set trainer.rank_timeout_s=10)
 
 # this process is on the host near; the holder keeps the other one
 unshare -nu sleep 1000 &
@@ -83,6 +83,5 @@ away=$(pgrep -x plm-trainer | while read -r pid; do on_far "$pid" && echo "$pid"
 in_far ip link set v0 down
 no_rank_left $near $away
 grep -q 'rank 1 on far has been silent for [0-9]* s; it was in step' "$PLM_TMP/trainer.log" || fail "nobody names the lost rank"
-kill -9 "$trainer_pid"
-wait "$trainer_pid" 2>/dev/null
+kill_trainer
 plm-pipeline checkpoints --verify "$lost" >"$PLM_TMP/verified.log" 2>&1 || fail "a checkpoint does not verify"

@@ -9,31 +9,28 @@ common=("${rank_settings[@]}" --set trainer.steps=20 --set trainer.checkpoint.ev
 run=$PLM_TMP/moved
 start_packer "$PLM_TMP/quiet"
 run_ranks 1 "$PLM_TMP/quiet" "${common[@]}" || fail "the undisturbed run ended with $?"
-kill "$packer_pid"
+stop_packer
 
 start_packer "$run"
-start_ranks 4 "$run" "${common[@]}"
-until_lines "$run" 2
+PLM_STOP_WAIT=1 start_ranks_for 4 "$run" 2 "${common[@]}"
 kill -USR1 "$trainer_pid" # mpirun passes it on to all ranks
 wait "$trainer_pid" || fail "four ranks ended with $? after SIGUSR1"
 
-start_ranks 2 "$run" "${common[@]}"
-until_lines "$run" 7
+start_ranks_for 2 "$run" 7 "${common[@]}"
 mapfile -t ranks < <(ranks_of "$trainer_pid")
 [ "${#ranks[@]}" -eq 2 ] || fail "mpirun has not two ranks: ${ranks[*]}"
 kill -9 "${ranks[1]}"
+kill -CONT "${ranks[0]}" 2>/dev/null
 wait "$trainer_pid"
 [ $? -eq 137 ] || fail "mpirun did not end with 137 after a rank was killed"
 no_rank_left "${ranks[@]}"
 
-start_ranks 1 "$run" "${common[@]}"
-until_lines "$run" 10
-kill -9 "$trainer_pid"
-wait "$trainer_pid" 2>/dev/null
+start_ranks_for 1 "$run" 10 "${common[@]}"
+kill_trainer
 
-start_ranks 4 "$run" "${common[@]}"
-until_lines "$run" 13
+start_ranks_for 4 "$run" 13 "${common[@]}"
 kill -TERM "$(rank_pid "$trainer_pid" 2)" # any rank stops all of them
+kill -CONT "$(rank_pid "$trainer_pid" 0)"
 wait "$trainer_pid" || fail "four ranks ended with $? after rank 2 got SIGTERM"
 
 run_ranks 2 "$run" "${common[@]}" || fail "the last part ended with $?"

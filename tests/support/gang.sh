@@ -10,6 +10,22 @@ TMPDIR=$PLM_TMP/$(printf 'long%.0s' {1..30})
 mkdir "$TMPDIR"
 export TMPDIR
 
+# The same programs, but at the first start that does not find the folder `once`, the rank PLM_STOP_RANK stops itself
+# at PLM_STOP_HERE (tests/faults/stop_at.c).
+mkdir bin
+cp "$PLM_BIN/plm-pipeline" bin
+ln -s "$PLM_BIN/plm-packer" "$PLM_BIN/plm-evaluator" bin
+cat >bin/plm-trainer <<RANK
+#!/bin/bash
+if [ "\${OMPI_COMM_WORLD_RANK:-}" = "\${PLM_STOP_RANK:-none}" ] && mkdir "$PLM_TMP/once" 2>/dev/null; then
+  export PLM_STOP_AT=\$PLM_STOP_HERE LD_PRELOAD=$PLM_BUILD/tests/lib/stop_at.so
+  export ASAN_OPTIONS=\${ASAN_OPTIONS:+\$ASAN_OPTIONS:}verify_asan_link_order=0
+fi
+exec "$PLM_BIN/plm-trainer" "\$@"
+RANK
+chmod +x bin/plm-trainer
+export PATH=$PWD/bin:$PATH PLM_MPI_LIBRARY=$PLM_BUILD/lib/libplm_mpi.so
+
 those_left() {
   grep -lz '^PLM_SUPERVISED=' /proc/[0-9]*/environ 2>/dev/null |
     while read -r file; do
@@ -31,6 +47,22 @@ begin() { # begin RUN [ARGUMENT…]: `up` in the background; its output goes to 
   plm-pipeline up pipeline.yaml --run "$run" "$@" >/dev/null 2>"$run.err" </dev/null &
   up=$!
 }
+begin_until() { # begin_until RANK WHERE RUN [ARGUMENT…]: until the rank has stopped itself there; its pid is in $stopped
+  local rank=$1 where=$2 run=$3
+  shift 2
+  rm -rf once
+  PLM_STOP_RANK=$rank PLM_STOP_HERE=$where begin "$@"
+  wait_for 60 rank_runs "$run" "$rank"
+  stopped=$(rank_of "$run" "$rank")
+  if [ -n "${PLM_STOP_WAIT:-}" ]; then until_waiting "$stopped"; else until_stopped "$stopped"; fi ||
+    fail "rank $rank did not come to $where: $(tail -n 40 "$run.err")"
+}
+# begin_stopping N RUN [ARGUMENT…]: until rank 0 has stopped itself after N steps of this start
+begin_stopping() { begin_until 0 "write:*/trainer.jsonl#$(($1 + 1))" "${@:2}"; }
+# begin_waiting N RUN [ARGUMENT…]: until rank 0 waits there for a stop signal
+begin_waiting() { PLM_STOP_WAIT=1 begin_stopping "$@"; }
+go_on() { kill -CONT "$stopped" 2>/dev/null || true; } # the rank, if it still exists
+rank_runs() { [ -n "$(rank_of "$1" "$2")" ]; }
 up_ends() { # up_ends CODE: the `up` in the background
   local got=0
   wait "$up" || got=$?

@@ -82,6 +82,19 @@ until_stopped() {
   return 1
 }
 
+# until_waiting PID: waits until the process waits for a signal (PLM_STOP_WAIT). Returns 1 if it ends first.
+until_waiting() {
+  local name
+  while name=$(ps -o comm= -p "$1"); do
+    case $name in
+      waiting) return 0 ;;
+      *defunct*) return 1 ;;
+    esac
+    sleep 0.02
+  done
+  return 1
+}
+
 # small_fasta FILE SEQUENCES [SEED]: deterministic protein-like sequences of 20 to 219 residues
 small_fasta() {
   awk -v count="$2" -v seed="${3:-1}" 'BEGIN {

@@ -13,6 +13,17 @@ export TMPDIR=$PLM_TMP OMPI_MCA_btl_vader_backing_directory=$PLM_TMP # for Open 
 rank_settings=(--set trainer.micro_batch_tokens=128 --set trainer.threads=1 --set trainer.shares=4
   --set model.hidden_size=256 --set model.num_attention_heads=4)
 
+# plm-trainer, whose rank 0 stops itself at PLM_STOP_HERE if that is set (tests/faults/stop_at.c)
+cat >"$PLM_TMP/a_rank" <<'RANK'
+#!/bin/bash
+if [ -n "${PLM_STOP_HERE:-}" ] && [ "${OMPI_COMM_WORLD_RANK:-0}" = 0 ]; then
+  export PLM_STOP_AT=$PLM_STOP_HERE LD_PRELOAD=$PLM_BUILD/tests/lib/stop_at.so
+  export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0
+fi
+exec "$PLM_BIN/plm-trainer" "$@"
+RANK
+chmod +x "$PLM_TMP/a_rank"
+
 # start_ranks R RUN [ARG...]: starts a gang in the background; the pid of mpirun (of the trainer, if R is 1)
 # is in $trainer_pid
 start_ranks() {
@@ -20,9 +31,29 @@ start_ranks() {
   shift 2
   local -a launch=()
   [ "$ranks" -eq 1 ] || launch=(mpirun --oversubscribe --bind-to none -np "$ranks")
-  "${launch[@]}" "$PLM_BIN/plm-trainer" -c "$PLM_TMP/pipeline.yaml" --run "$run" --set "trainer.ranks=$ranks" "$@" \
+  "${launch[@]}" "$PLM_TMP/a_rank" -c "$PLM_TMP/pipeline.yaml" --run "$run" --set "trainer.ranks=$ranks" "$@" \
     >>"$PLM_TMP/trainer.log" 2>&1 &
   trainer_pid=$!
+}
+
+# start_ranks_for R RUN N [ARG...]: the same, and waits until rank 0 has stopped itself when trainer.jsonl has N lines;
+# with PLM_STOP_WAIT, until it waits there for a signal
+start_ranks_for() {
+  local ranks=$1 run=$2 lines=$3 first
+  local where="write:*/trainer.jsonl#$((lines - $(newest_step "$run") + 1))"
+  shift 3
+  PLM_STOP_HERE=$where start_ranks "$ranks" "$run" "$@"
+  if [ "$ranks" -eq 1 ]; then first=$trainer_pid; else first=$(first_rank); fi
+  if [ -n "${PLM_STOP_WAIT:-}" ]; then until_waiting "$first"; else until_stopped "$first"; fi ||
+    fail "rank 0 ended before $lines lines"
+}
+first_rank() { # its pid, once mpirun has started it
+  local first
+  until first=$(rank_pid "$trainer_pid" 0) && [ -n "$first" ]; do
+    kill -0 "$trainer_pid" || fail "mpirun ended before rank 0 began"
+    sleep 0.02
+  done
+  echo "$first"
 }
 
 # run_ranks R RUN [ARG...]: runs a gang to its end and returns its exit status
@@ -46,7 +77,7 @@ rank_pid() { ranks_of "$1" | sed -n "$(($2 + 1))p"; }
 no_rank_left() {
   local pid
   for pid in "$@"; do
-    for _ in $(seq 300); do
+    for _ in $(seq 1200); do
       kill -0 "$pid" 2>/dev/null || continue 2
       sleep 0.1
     done
