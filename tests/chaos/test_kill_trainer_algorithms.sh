@@ -13,7 +13,7 @@ set -- --set trainer.device=cuda --set trainer.steps=3 --set trainer.checkpoint.
 
 start_packer "$whole" "$@"
 PLM_EMULATED_TUNING=1 run_trainer "$whole" "$@" || fail "the run ended with $?"
-kill "$packer_pid"
+stop_packer
 says trainer.log 'tuned [0-9]* products'
 jq -e '.resolved.algorithms | length > 5' "$whole/checkpoints/latest/trainer.json" >/dev/null ||
   fail "trainer.json has no algorithms"
@@ -21,14 +21,14 @@ jq -e '.resolved.algorithms | length > 5' "$whole/checkpoints/latest/trainer.jso
 PLM_EMULATED_TUNING=1 start_and_kill "$killed" 2 "$@" # the first step is published by then
 : >trainer.log
 PLM_EMULATED_TUNING=2 run_trainer "$killed" "$@" || fail "the resumed run ended with $?"
-kill "$packer_pid"
+stop_packer
 ! grep -E 'tuned|not bit-exact' trainer.log || fail "the resume measured again"
 same_run "$whole" "$killed" 3
 
 # The algorithms that the resume would have found give other bits, so the test would notice them.
 start_packer "$other" "$@"
 PLM_EMULATED_TUNING=2 run_trainer "$other" "$@" || fail "the other run ended with $?"
-kill "$packer_pid"
+stop_packer
 diff <(state_of "$whole" step_00000003) <(state_of "$other" step_00000003) >/dev/null &&
   fail "other algorithms give the same bits: the test is blind"
 echo "bit-identical with the checkpoint's algorithms, not with others"

@@ -9,7 +9,7 @@ steps=4 # two micro-batches each
 
 start_packer "$PLM_TMP/run"
 run_trainer "$PLM_TMP/run" --set trainer.device=cuda || fail "the run ended with $?"
-kill "$packer_pid"
+stop_packer
 
 # The largest upload is a step's input. The first step's has no step before it.
 block=$(awk '$1 == "upload" && $2 > most {most = $2} END {print most + 0}' trace.log)

@@ -8,13 +8,13 @@ whole=$PLM_TMP/whole killed=$PLM_TMP/killed moved=$PLM_TMP/moved
 
 start_packer "$whole"
 run_trainer "$whole" --set trainer.device=cuda || fail "the run ended with $?"
-kill "$packer_pid"
+stop_packer
 
 start_and_kill "$killed" 3 --set trainer.device=cuda # one step after the checkpoint
 cp -r "$killed" "$moved"
 # `auto` takes the device that the run began on
 run_trainer "$killed" --set trainer.device=auto || fail "the resumed run ended with $?"
-kill "$packer_pid"
+stop_packer
 same_run "$whole" "$killed" 4
 jq -e '.exact and .resolved.device == "cuda" and .resolved.processor == "emulation"' \
   "$killed/checkpoints/latest/trainer.json" >/dev/null || fail "not exact on the device after the resume"
@@ -25,7 +25,7 @@ unset PLM_CUDA_LIBRARY
 start_packer "$moved"
 : >trainer.log
 run_trainer "$moved" --set trainer.device=cpu --set trainer.threads=2 || fail "the moved run ended with $?"
-kill "$packer_pid"
+stop_packer
 says trainer.log 'not bit-exact: device was cuda, is cpu'
 [ "$(grep -c 'not bit-exact' trainer.log)" -eq 1 ] || fail "more than the device is said"
 jq -e '(.exact | not) and .resolved.device == "cpu"' "$moved/checkpoints/latest/trainer.json" >/dev/null ||

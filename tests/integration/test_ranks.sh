@@ -14,7 +14,7 @@ compare() {
   run=$PLM_TMP/$name-$ranks${PLM_RANK_GROUP-}
   start_packer "$run" "$@"
   run_ranks "$ranks" "$run" "${common[@]}" "$@" || fail "$name with $ranks ranks ended with $?"
-  kill "$packer_pid"
+  stop_packer
   jq -e "if $ranks == 1 then has(\"slowest_rank\") | not else .slowest_rank >= 0 and .slowest_rank < $ranks end" \
     "$run/trainer.jsonl" >"$PLM_TMP/slowest" || fail "slowest_rank with $ranks ranks: $(jq -c .slowest_rank "$run/trainer.jsonl")"
   [ "$ranks" -eq 1 ] && return

@@ -16,7 +16,7 @@ train() {
   shift 2
   start_packer "$PLM_TMP/$name" "$@"
   run_ranks "$ranks" "$PLM_TMP/$name" "${common[@]}" "$@" || fail "$name ended with $?: $(tail -5 "$log")"
-  kill "$packer_pid"
+  stop_packer
 }
 
 PLM_EMULATED_NCCL=1 train two 2

@@ -13,7 +13,7 @@ start_packer "$PLM_TMP/run"
 run_ranks 2 "$PLM_TMP/run" "${rank_settings[@]:?}" --set trainer.micro_batch_tokens=64 --set trainer.shares=2 \
   --set trainer.device=cuda --set trainer.steps=$steps --set model.architecture=transformer \
   --set model.num_hidden_layers=3 || fail "the run ended with $?"
-kill "$packer_pid"
+stop_packer
 
 exchanges=$(grep -c '^exchange' trace.log)
 beside=$(awk '$1 == "exchange" && $4 >= 5' trace.log | wc -l)

@@ -25,7 +25,7 @@ for architecture in transformer unet patch_unet; do
     start_packer "runs/$architecture-$ranks" "${set[@]}"
     mpirun --oversubscribe --bind-to none -np "$ranks" ./counted -c pipeline.yaml --run "runs/$architecture-$ranks" \
       "${set[@]}" >>trainer.log 2>&1 || fail "$ranks ranks ended with $?"
-    kill "$packer_pid"
+    stop_packer
     for ((rank = 0; rank < ranks; rank++)); do
       read -r least most <"$PLM_COUNT_MEMORY/$rank" || fail "rank $rank of $ranks counted nothing"
       # Chunks in flight are received by ZeroMQ. The CPU backend needs a little for itself, which is not planned.

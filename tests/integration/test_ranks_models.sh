@@ -22,7 +22,7 @@ results() {
 for ranks in 1 2 4; do
   start_packer "runs/$ranks"
   run_ranks "$ranks" "runs/$ranks" "${rank_settings[@]}" --set trainer.steps=3 || fail "$ranks ranks ended with $?"
-  kill "$packer_pid"
+  stop_packer
   results "$ranks"
   diff -r results/1 "results/$ranks" >difference.log || fail "the results of $ranks ranks differ"
 done

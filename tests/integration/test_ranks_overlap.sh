@@ -13,7 +13,7 @@ trace() { # GROUP: the traces of two ranks that form groups of this size
   start_packer "$run"
   PLM_RANK_GROUP=$1 run_ranks 2 "$run" "${rank_settings[@]:?}" --set trainer.steps=$steps --set model.num_hidden_layers=4 ||
     fail "the run ended with $?"
-  kill "$packer_pid"
+  stop_packer
 }
 
 # under WAY WORK: for each rank and step, how many transfers of WAY had a whole piece of WORK between their

@@ -72,7 +72,7 @@ jq -s -e '[.[].step] == [range(1; length + 1)]' "$PLM_TMP/moved.jsonl" >/dev/nul
 mv "$PLM_TMP/moved.jsonl" "$run/trainer.jsonl"
 trainer_ends 0 "complete at step" "$run" --set "trainer.steps=$(($(lines_of "$run/trainer.jsonl") + 20))"
 jq -s -e '[.[].step] == [range(1; length + 1)]' "$run/trainer.jsonl" >/dev/null || fail "the run does not resume"
-kill "$packer_pid"
+stop_packer
 
 # ---- only the weights of another run ---------------------------------------------------------------
 run=$PLM_TMP/heir
@@ -81,7 +81,7 @@ trainer_ends 0 "initial weights from" "$run" --set trainer.steps=2 \
   --set "trainer.init_from=$PLM_TMP/run/checkpoints/step_00000030"
 cmp "$run/checkpoints/step_00000000/model.safetensors" \
   "$PLM_TMP/run/checkpoints/step_00000030/ema.safetensors" || fail "other weights"
-kill "$packer_pid"
+stop_packer
 trainer_ends 2 "model.hidden_size is 64 in the folder, 128 here" "$PLM_TMP/stranger" --set model.hidden_size=128 \
   --set "trainer.init_from=$PLM_TMP/run/checkpoints/step_00000030"
 trainer_ends 2 "there is no such folder" "$PLM_TMP/nothing" \
@@ -95,7 +95,7 @@ trainer_ends 1 "5 steps in a row were skipped" "$run" --set trainer.masking.mask
 "$PLM_BIN/plm-pipeline" checkpoints "$run" --verify >/dev/null || fail "the last checkpoint suffered"
 jq -s -e 'length == 4 and all(.loss == null) and .[3].skipped_updates == 4' "$run/trainer.jsonl" \
   >/dev/null || fail "skipped steps are not counted"
-kill "$packer_pid"
+stop_packer
 
 run=$PLM_TMP/some-skips # some steps have no chosen token and update nothing
 start_packer "$run"
@@ -107,7 +107,7 @@ skipped=$(tail -n 1 "$run/trainer.jsonl" | jq .skipped_updates)
   fail "skipped_updates does not count the steps without a loss"
 jq -e ".counters.updates == 60 - $skipped" "$run/checkpoints/step_00000060/trainer.json" >/dev/null ||
   fail "Adam's t is not the number of updates"
-kill "$packer_pid"
+stop_packer
 
 # ---- micro-batches: the same step up to rounding -----------------------------------------------------
 for micro in 128 256 512; do
@@ -115,7 +115,7 @@ for micro in 128 256 512; do
   start_packer "$run"
   run_trainer "$run" --set trainer.steps=20 --set "trainer.micro_batch_tokens=$micro" ||
     fail "micro-batches of $micro"
-  kill "$packer_pid"
+  stop_packer
   jq -r '"\(.step) \(.loss) \(.tokens)"' "$run/trainer.jsonl" >"$PLM_TMP/losses-$micro"
 done
 for micro in 128 256; do

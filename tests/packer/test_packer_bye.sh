@@ -16,7 +16,10 @@ says packer.err 'said BYE'
 # Before the trainer listened, the packer may have said so.
 sed '1,/said BYE/d' packer.err | grep 'trying again' && fail "it announces that it tries again"
 
-wait_for 10 rm -r run # the packer may be writing there
+kill -STOP "$packer" # it may be writing there
+until_stopped "$packer"
+rm -r run
+kill -CONT "$packer"
 expect 0 plm-trainer -c pipeline.yaml "${short[@]}"
 says packer.err 'serving .* again'
 kill "$packer"
