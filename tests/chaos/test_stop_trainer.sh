@@ -50,7 +50,6 @@ start_trainer "$run"
 until jq -e .feed "$run/endpoints.json" >/dev/null 2>&1; do
   kill -0 "$trainer_pid" 2>/dev/null || fail "the trainer ended without a packer"
 done
-sleep 0.2
 kill -TERM "$trainer_pid"
 wait "$trainer_pid"
 check_drained $?
@@ -71,26 +70,24 @@ grep -q "complete at step 60" "$PLM_TMP/trainer.log" || fail "nobody says that t
 # the step has begun.
 run=$PLM_TMP/long
 start_packer "$run"
-start_trainer "$run" -v --set trainer.batch_tokens=262144 --set trainer.stop_timeout_s=0.2
-until grep -q "step 1 begins: 1024 micro-batches" "$PLM_TMP/trainer.log"; do
+start_trainer "$run" -v --set trainer.batch_tokens=4194304 --set trainer.stop_timeout_s=0.2
+until grep -q "step 1 begins: 16384 micro-batches" "$PLM_TMP/trainer.log"; do
   kill -0 "$trainer_pid" 2>/dev/null || fail "the trainer ended before its first step"
   sleep 0.05
 done
 kill -TERM "$trainer_pid"
 wait "$trainer_pid"
 check_drained $?
-grep -q "step 1 is abandoned after .* of 1024 micro-batches" "$PLM_TMP/trainer.log" ||
+grep -q "step 1 is abandoned after .* of 16384 micro-batches" "$PLM_TMP/trainer.log" ||
   fail "the long step was not abandoned"
 
 # After a kill TensorBoard's curves reach at least the checkpoint that a resume continues from.
 killed=$PLM_TMP/killed
 start_packer "$killed"
-start_trainer "$killed"
-until [ "$(readlink "$killed/checkpoints/latest" 2>/dev/null || echo step_00000000)" != step_00000000 ]; do
-  kill -0 "$trainer_pid" 2>/dev/null || fail "the trainer ended before its first checkpoint"
-done
-kill -9 "$trainer_pid"
-wait "$trainer_pid" 2>/dev/null || true
+start_trainer_until 'rename:*/checkpoints/latest#3' "$killed" # that of step 20
+until_stopped "$trainer_pid" || fail "the trainer ended before its checkpoints"
+kill_trainer
 reached=$(readlink "$killed/checkpoints/latest")
+[ "$reached" = step_00000010 ] || fail "$reached instead of step 10"
 curve=$(cat "$killed"/tensorboard/trainer/* | grep -ao mask_rate | wc -l)
 [ "$curve" -ge "$((10#${reached#step_}))" ] || fail "$curve steps of TensorBoard, but $reached"

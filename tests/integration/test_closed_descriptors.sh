@@ -31,9 +31,11 @@ wait_for 60 test -s metrics
 [ "$(readlink /proc/$follower/fd/0)" = /dev/null ] || fail "descriptor 0 of plm-pipeline is a file"
 [ "$(readlink /proc/$follower/fd/2)" = /dev/null ] || fail "descriptor 2 of plm-pipeline is a file"
 nothing_on_012 $packer || fail "the packer: $(ls -l /proc/$packer/fd)"
+kill $follower # it follows the run until a signal
 wait $trainer || fail "the trainer without descriptors ended with $?"
 wait $evaluator || fail "the evaluator without descriptors ended with $?"
-kill $packer $follower
+kill $packer
+wait $packer $follower || true
 for file in run/trainer.lock run/evaluator.lock run/trainer.jsonl run/evaluator.jsonl run/endpoints.json; do
   jq -e . $file >/dev/null || fail "$file is not what was written: $(cat $file)"
 done

@@ -18,14 +18,15 @@ cp -r run kept
 printf 'x' | dd of=run/checkpoints/step_00000008/model.safetensors bs=1 seek=5000 conv=notrunc status=none
 rm -r run/checkpoints/step_00000004
 
-# It is killed three times, if it has not finished by then.
-for _ in 1 2 3; do
-  plm-evaluator -c pipeline.yaml --run run >>evaluator.log 2>&1 </dev/null &
+# It is killed three times: before its first line, and before the next one.
+for line in 1 2 1; do
+  stopping_at "write:*/evaluator.jsonl#$line" plm-evaluator -c pipeline.yaml --run run >>evaluator.log 2>&1 </dev/null &
   evaluator=$!
-  sleep 0.3
-  kill -KILL "$evaluator" 2>/dev/null || true
+  until_stopped "$evaluator" || fail "the evaluator ended before its line $line"
+  kill -KILL "$evaluator"
   wait "$evaluator" 2>/dev/null || true
 done
+[ "$(wc -l <run/evaluator.jsonl)" -eq 1 ] || fail "not one line: $(cat run/evaluator.jsonl)"
 printf '{"v":1,"step":12,"spl' >>run/evaluator.jsonl # torn by a crash
 expect 0 plm-evaluator -c pipeline.yaml --run run
 jq -se '[.[] | select(.loss) | .step] | sort == [0, 12]' run/evaluator.jsonl >/dev/null ||
