@@ -96,8 +96,9 @@ wait "$packer" || fail "the packer did not drain"
 status=0
 wait "$lonely" || status=$?
 [ "$status" -eq 4 ] || fail "up ends with $status: $(tail -n 20 lonely.log)"
-says lonely.log 'has waited [12][0-9] s for a packer; packers connect to tcp://127.0.0.1:[0-9]+ .*--keys /.*/lonely/keys'
-says lonely.log 'no packer served the trainer for [3-9][0-9] s'
+says lonely.log 'has waited [1-9][0-9]+ s for a packer; packers connect to tcp://127.0.0.1:[0-9]+ .*--keys /.*/lonely/keys'
+waited=$(sed -n 's/.*no packer served the trainer for \([0-9]*\) s.*/\1/p' lonely.log | tail -n 1)
+[ "${waited:-0}" -ge 30 ] && [ "$waited" -lt 600 ] || fail "the trainer waited '$waited' s: $(tail -n 20 lonely.log)"
 step=$(tail -n 1 lonely/trainer.jsonl | jq .step)
 expect 0 plm-pipeline checkpoints "$(printf 'lonely/checkpoints/step_%08d' "$step")" --verify
 jq -e 'has("packers") | not' lonely/endpoints.json >/dev/null || fail "the supervisor's mark outlives it"

@@ -35,7 +35,7 @@ served() {
 
 small_corpus corpus 2>/dev/null
 small_config pipeline.yaml transformer
-expect 0 plm-pipeline up -d --wait --set metrics.prometheus=127.0.0.1:0 --set trainer.steps=100000
+expect 0 plm-pipeline up -d --wait --set metrics.prometheus=127.0.0.1:0 --set trainer.steps=1000000
 address=$(jq -r .prometheus run/endpoints.json)
 
 # ---- all stages at one address ----------------------------------------------------------------
@@ -68,8 +68,8 @@ expect 0 plm-pipeline down
 [ "$(jq -r .prometheus run/endpoints.json)" = null ] || fail "the address outlived the run"
 
 # ---- without a supervisor ------------------------------------------------------------------------------
-plm-trainer --run hand --set run=hand --prometheus 127.0.0.1:0 2>trainer.log &
-plm-evaluator --run hand --prometheus 127.0.0.1:0 2>evaluator.log &
+plm-trainer --run hand --set trainer.steps=1000000 --prometheus 127.0.0.1:0 2>trainer.log &
+plm-evaluator --run hand --set trainer.steps=1000000 --prometheus 127.0.0.1:0 2>evaluator.log &
 plm-packer --run hand --prometheus 127.0.0.1:0 2>packer.log &
 for stage in trainer evaluator packer; do
   wait_for 20 grep -q 'metrics at http' $stage.log

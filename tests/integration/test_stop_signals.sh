@@ -41,12 +41,12 @@ stop_early() {
 }
 
 # stops WHEN WORDS COMMAND…: both signals, both codes, and WORDS on stderr. One that was complete
-# before the signal came is tried again.
+# before the signal came is tried again; a slow shell may miss it many times.
 stops() {
   local when=$1 words=$2 pair attempt
   shift 2
   for pair in INT=130 TERM=143; do
-    for attempt in 1 2 3 4 5 6 7 8 9 10; do
+    for attempt in {1..50}; do
       rm -rf made*
       stop_early "$when" "${pair%=*}" "$@"
       [ "$code" -eq 0 ] || break

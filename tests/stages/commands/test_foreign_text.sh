@@ -102,9 +102,10 @@ while True:
     client.close()
 END
 plm-pipeline up packer -c pipeline.yaml >up.log 2>&1 &
-has_socket() { ls "$XDG_RUNTIME_DIR"/plm-*.sock; }
-wait_for 10 has_socket
-kill -KILL "$(jq .pid run/supervisor.lock)"
+up=$!
+wait_for 10 plm-pipeline wait --ready --run run --timeout 1
+kill -KILL $up
+wait $up || true
 socket=$(echo "$XDG_RUNTIME_DIR"/plm-*.sock)
 rm "$socket" # the one that the supervisor left
 answer=$(printf '{"ok":false,"error":"\\u001b[2J%s","failure":"%s\\u001b[2J\\n","stages":[{"stage":"\\u001b[2J%s","node":"%s","state":"\\u001b[2J","pid":1}]}' \

@@ -66,6 +66,7 @@ refused() {
 at_each_rename() {
   local at code
   for ((at = 1; at < 40; at++)); do
+    wait_for 20 nobody_left "$PWD/run" # a stage of a killed supervisor
     rm -rf run
     cp -a before run
     code=0

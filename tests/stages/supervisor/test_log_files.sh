@@ -32,12 +32,14 @@ plm-pipeline logs evaluator --tail 3 >last 2>err
 tail -n 3 all | diff - last || fail "--tail 3 prints something else"
 
 # the last lines of a failed stage, although its log was rotated
-plm-pipeline up pipeline.yaml --run failed --set trainer.restart=no --set trainer.steps=100000 \
+PLM_LOG_BYTES=100 stopping_at 'write:*/trainer.jsonl#3' plm-pipeline up pipeline.yaml --run failed --set trainer.restart=no \
   >failed.out 2>failed.err </dev/null &
 up=$!
-rotated() { [ -e failed/logs/trainer.0.log.1 ] && [ -s failed/trainer.jsonl ]; }
-wait_for 60 rotated
-kill -KILL "$(jq .pid failed/trainer.lock)"
+wait_for 60 test -s failed/trainer.jsonl
+trainer=$(jq .pid failed/trainer.lock)
+until_stopped "$trainer" || fail "the trainer ended before step 3"
+[ -e failed/logs/trainer.0.log.1 ] || fail "the trainer's log was not rotated: $(ls -l failed/logs)"
+kill -KILL "$trainer"
 code=0
 wait $up || code=$?
 [ $code -eq 1 ] || fail "the run of a killed trainer ended with $code"
