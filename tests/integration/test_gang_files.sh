@@ -43,6 +43,7 @@ kill -KILL $up
 up_ends 137
 gone() { [ ! -e "$folder" ]; }
 wait_for 60 gone
+wait_for 60 nobody
 nothing_left
 all_lines beheaded
 says lines 'plm-trainer: stopped after step'
@@ -51,15 +52,13 @@ says lines 'plm-trainer: stopped after step'
 run=both
 begin both
 wait_for 60 has_steps both 5
-before=$(readlink both/checkpoints/latest)
 kill -KILL $up "$(writer_of $up)"
 up_ends 137
 wait_for 60 nobody
-[ "$(readlink both/checkpoints/latest)" != "$before" ] || fail "the ranks did not publish: $before"
+steps=$(wc -l <both/trainer.jsonl)
+[ "$(readlink both/checkpoints/latest)" = "$(printf 'step_%08d' "$steps")" ] || fail "the ranks did not publish step $steps"
 
 # ---- everything is killed: the next `up` tidies up ----
-run=both
-steps=$(wc -l <both/trainer.jsonl)
 begin both
 wait_for 60 has_steps both $((steps + 5))
 folder=$(folder_of both)
@@ -67,7 +66,7 @@ kill -KILL $up "$(writer_of $up)" "$(mpirun_of both)" "$(rank_of both 0)" "$(ran
 up_ends 137
 wait_for 60 nobody
 [ -n "$(ls "$folder")" ] || fail "there is nothing to tidy up in $folder"
-begin both --set "trainer.steps=$((steps + 100))"
+begin both --set "trainer.steps=$(($(wc -l <both/trainer.jsonl) + 20))"
 up_ends 0
 nothing_left
 
@@ -76,7 +75,7 @@ run=hosts
 begin hosts --set trainer.hosts=localhost:2
 wait_for 60 has_steps hosts 5
 folder=$(folder_of hosts)
-find "$folder" -name 'vader_segment.*' | grep -q . || fail "the shared memory is not in $folder"
+[ -n "$(find "$folder" -name 'vader_segment.*')" ] || fail "the shared memory is not in $folder"
 job=$(tr '\0' '\n' <"/proc/$(rank_of hosts 0)/environ" | sed -n 's/^PMIX_NAMESPACE=//p')
 [ -n "$job" ] || fail "the number of the job is not known"
 kill -KILL "$(mpirun_of hosts)" "$(rank_of hosts 0)" "$(rank_of hosts 1)"
