@@ -112,13 +112,16 @@ static bool is_power_of_two(uint32_t number)
   return number > 0 && (number & (number - 1)) == 0;
 }
 
-/* Whether the sum over the shares has the same order with either number of ranks: its tree is cut
- * between ranks only if each has a power of two of shares. */
-static bool ranks_keep_sums(uint32_t shares, uint32_t before, uint32_t now)
+/* Whether the sum over the shares is the same with as many ranks as before and with `now`. Its tree
+ * is cut between ranks only if each has a power of two of shares, and with trainer.compress, what
+ * is rounded depends on the ranks. */
+static bool ranks_keep_sums(const struct plm_resolved *saved, uint32_t now,
+                            const struct plm_config *config)
 {
+  const uint32_t shares = saved->shares, before = saved->ranks;
   if (before == now) return true;
-  return before > 0 && shares % before == 0 && shares % now == 0 &&
-         is_power_of_two(shares / before) && is_power_of_two(shares / now);
+  return config->trainer.compress == PLM_COMPRESS_NONE && before > 0 && shares % before == 0 &&
+         shares % now == 0 && is_power_of_two(shares / before) && is_power_of_two(shares / now);
 }
 
 uint32_t plm_resume_shares(const struct plm_resolved *saved, const struct plm_config *config)
@@ -126,21 +129,21 @@ uint32_t plm_resume_shares(const struct plm_resolved *saved, const struct plm_co
   const uint32_t shares = saved->shares;
   if (config->trainer.shares == 0 && shares > 0 && shares <= PLM_MAX_SHARES &&
       plm_trainer_step_chunks(config) % shares == 0 &&
-      ranks_keep_sums(shares, saved->ranks, config->trainer.ranks))
+      ranks_keep_sums(saved, config->trainer.ranks, config))
     return shares;
   return plm_trainer_new_shares(config);
 }
 
-void plm_resume_compare(struct plm_trainer_state *state, const struct plm_resolved *today)
+void plm_resume_compare(struct plm_trainer_state *state, const struct plm_config *config,
+                        const struct plm_resolved *today)
 {
   const struct plm_resolved *saved = &state->resolved;
   compare_text(state, "device", saved->device, today->device);
   compare_text(state, "precision", saved->precision, today->precision);
   /* On a device, the matrices that a rank owns form batches, and the algorithm of a product depends
    * on the size of its batch. */
-  if (!plm_device_is_cpu(today->device)
-          ? saved->ranks != today->ranks
-          : !ranks_keep_sums(saved->shares, saved->ranks, today->ranks))
+  if (!plm_device_is_cpu(today->device) ? saved->ranks != today->ranks
+                                        : !ranks_keep_sums(saved, today->ranks, config))
     compare_number(state, "ranks", saved->ranks, today->ranks);
   compare_number(state, "shares of a step", saved->shares, today->shares);
   compare_number(state, "chunks of a micro-batch", saved->micro_chunks, today->micro_chunks);

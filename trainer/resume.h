@@ -36,7 +36,8 @@ void plm_resume_request(const struct plm_resolved *saved, const struct plm_confi
 uint32_t plm_resume_shares(const struct plm_resolved *saved, const struct plm_config *config);
 /* Compares what was opened with the saved choices. For each difference plm_resume_inexact is
  * called. If the device differs, differences that follow from that are left out. */
-void plm_resume_compare(struct plm_trainer_state *state, const struct plm_resolved *today);
+void plm_resume_compare(struct plm_trainer_state *state, const struct plm_config *config,
+                        const struct plm_resolved *today);
 
 /* Logs why the resume is not bit-exact and sets state->exact to false. */
 void plm_resume_inexact(struct plm_trainer_state *state, const char *what, const char *before,

@@ -78,7 +78,7 @@ static plm_status take(struct plm_step *step, struct plm_error *error)
                               &step->sums, error));
   if (step->parts.ranks != NULL)
     PLM_TRY(plm_exchange_open(step->parts.ranks, model, step->parts.owners, step->shape.shares,
-                              &step->exchange, error));
+                              step->parts.trainer->compress, &step->exchange, error));
   return list_gradients(step, error);
 }
 

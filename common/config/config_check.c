@@ -120,11 +120,6 @@ static void check_ranks(struct plm_loader *loader)
                      "trainer.hosts: the hosts have %llu slots for the %u ranks of trainer.ranks",
                      (unsigned long long)slots, trainer->ranks);
   }
-  if (!bad(loader, "trainer.compress") && trainer->compress != PLM_COMPRESS_NONE) {
-    plm_problems_add(loader->problems, place_of(loader, "trainer.compress", NULL),
-                     "trainer.compress: %s is not built yet; use none",
-                     plm_compress_names[trainer->compress]);
-  }
 }
 
 /* Tokens of one share of a step; trainer.ranks of them if trainer.shares is 0. */

@@ -399,6 +399,10 @@ struct plm_ops {
    * array `parts` is on the host. count is 1 to PLM_SUM_PARTS_MAX. `to` may be one of the parts. */
   void (*sum_parts)(struct plm_ops *ops, float *to, const float *const *parts, uint32_t count,
                     size_t n);
+  /* Conversions to bf16, to nearest with ties to even, and back, whatever the precision of
+   * activations is. The arrays do not overlap. */
+  void (*float_to_bf16)(struct plm_ops *ops, bf16 *out, const float *in, size_t n);
+  void (*bf16_to_float)(struct plm_ops *ops, float *out, const bf16 *in, size_t n);
 
   /* ---- optimizer, fp32; `update` is in device memory ---- */
   /* Computes update->decision from the inputs and the sums. The operators below read it and change

@@ -62,6 +62,9 @@ struct plm_cpu_vector {
   /* ---- elementwise, n elements ---- */
   void (*from_float)(void *out, const float *in, int64_t n);
   void (*to_float)(float *out, const void *in, int64_t n);
+  /* the same for bf16, whatever activations are */
+  void (*bf16_from_float)(void *out, const float *in, int64_t n);
+  void (*bf16_to_float)(float *out, const void *in, int64_t n);
   void (*relu2_forward)(void *x, int64_t n);                    /* x = relu(x)^2 */
   void (*relu2_backward)(void *dx, const void *out, int64_t n); /* dx *= 2 sqrt(out) */
   void (*gelu_forward)(void *out, const void *x, int64_t n);

@@ -59,6 +59,32 @@ static void act_to_float(struct plm_ops *ops, float *out, const act *in, size_t 
   run(plm_cpu_of(ops), float_tile, out, in, (int64_t)n);
 }
 
+static void to_bf16_tile(void *context, int64_t tile, uint32_t thread)
+{
+  const struct job *job = context;
+  (void)thread;
+  const int64_t begin = tile * TILE, count = job->n - begin < TILE ? job->n - begin : TILE;
+  job->cpu->vector.bf16_from_float((bf16 *)job->out + begin, (const float *)job->a + begin, count);
+}
+
+static void float_to_bf16(struct plm_ops *ops, bf16 *out, const float *in, size_t n)
+{
+  run(plm_cpu_of(ops), to_bf16_tile, out, in, (int64_t)n);
+}
+
+static void from_bf16_tile(void *context, int64_t tile, uint32_t thread)
+{
+  const struct job *job = context;
+  (void)thread;
+  const int64_t begin = tile * TILE, count = job->n - begin < TILE ? job->n - begin : TILE;
+  job->cpu->vector.bf16_to_float((float *)job->out + begin, (const bf16 *)job->a + begin, count);
+}
+
+static void bf16_to_float(struct plm_ops *ops, float *out, const bf16 *in, size_t n)
+{
+  run(plm_cpu_of(ops), from_bf16_tile, out, in, (int64_t)n);
+}
+
 static void gelu_tile(void *context, int64_t tile, uint32_t thread)
 {
   const struct job *job = context;
@@ -136,6 +162,8 @@ void plm_cpu_elementwise_register(struct plm_cpu *cpu)
   struct plm_ops *ops = &cpu->ops;
   ops->round_weights = round_weights;
   ops->act_to_float = act_to_float;
+  ops->float_to_bf16 = float_to_bf16;
+  ops->bf16_to_float = bf16_to_float;
   ops->gelu_forward = gelu_forward;
   ops->add = add;
   ops->gather_rows = gather_rows;

@@ -144,6 +144,18 @@ void act_to_float(struct plm_ops *ops, float *out, const act *in, size_t n)
   });
 }
 
+void float_to_bf16(struct plm_ops *ops, bf16 *out, const float *in, size_t n)
+{
+  run_vectors(plm_cuda_of(ops), Convert<float, plm_bf16>{reinterpret_cast<plm_bf16 *>(out), in},
+              (int64_t)n);
+}
+
+void bf16_to_float(struct plm_ops *ops, float *out, const bf16 *in, size_t n)
+{
+  run_vectors(plm_cuda_of(ops),
+              Convert<plm_bf16, float>{out, reinterpret_cast<const plm_bf16 *>(in)}, (int64_t)n);
+}
+
 template <class F> void activate(struct plm_ops *ops, act *out, const act *x, int64_t n)
 {
   struct plm_cuda *cuda = plm_cuda_of(ops);
@@ -243,6 +255,8 @@ void plm_cuda_elementwise_register(struct plm_cuda *cuda)
   struct plm_ops *ops = &cuda->ops;
   ops->round_weights = round_weights;
   ops->act_to_float = act_to_float;
+  ops->float_to_bf16 = float_to_bf16;
+  ops->bf16_to_float = bf16_to_float;
   ops->gelu_forward = activate<Gelu>;
   ops->add = add;
   ops->gather_rows = gather_rows;

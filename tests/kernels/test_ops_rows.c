@@ -64,6 +64,50 @@ static void conversions_round_once(void **state)
   ops_case_each(conversions_case);
 }
 
+/* To nearest, with ties to even. */
+static uint16_t rounded_to_bf16(float value)
+{
+  uint32_t bits;
+  memcpy(&bits, &value, sizeof bits);
+  if (value != value) return (uint16_t)(bits >> 16 | 0x40);
+  return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+static void bf16_case(struct ops_case *c)
+{
+  enum { N = 20011 }; /* not a multiple of any vector's length */
+  static const float special[] = {1.00390625f, 1.01171875f, NAN,    INFINITY,
+                                  -INFINITY,   -0.0f,       3.4e38f};
+  enum { SPECIAL = sizeof special / sizeof *special };
+  static float x[N], back[N];
+  static uint16_t expected[N];
+  const double *values = ops_case_values(c, N, 10);
+  for (int i = 0; i < N; i++) x[i] = i < SPECIAL ? special[i] : (float)values[i];
+  for (int i = 0; i < N; i++) expected[i] = rounded_to_bf16(x[i]);
+  const float *in = ops_case_device(c, x, sizeof x);
+  bf16 *narrow = ops_case_device(c, expected, sizeof expected);
+  float *wide = ops_case_empty_float(c, N);
+  c->ops->zero(c->ops, narrow, sizeof expected);
+  c->ops->float_to_bf16(c->ops, narrow, in, N);
+  c->ops->bf16_to_float(c->ops, wide, narrow, N);
+  c->ops->download(c->ops, back, wide, sizeof back);
+  assert_int_equal(c->ops->synchronize(c->ops, NULL), PLM_OK);
+  for (int i = 0; i < N; i++) {
+    uint32_t bits;
+    memcpy(&bits, &back[i], sizeof bits);
+    if (isnan(x[i]))
+      assert_true(isnan(back[i]));
+    else
+      assert_int_equal(bits, (uint32_t)expected[i] << 16);
+  }
+}
+
+static void bf16_is_made_in_every_precision(void **state)
+{
+  (void)state;
+  ops_case_each(bf16_case);
+}
+
 static void special_values_case(struct ops_case *c)
 {
   const float values[] = {NAN, INFINITY, -INFINITY, -0.0f, 3.4e38f, 1e-40f};
@@ -384,6 +428,7 @@ int main(void)
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(gelu_matches),
       cmocka_unit_test(conversions_round_once),
+      cmocka_unit_test(bf16_is_made_in_every_precision),
       cmocka_unit_test(special_values_pass),
       cmocka_unit_test(additions_match),
       cmocka_unit_test(rows_are_gathered_and_scattered),

@@ -213,6 +213,10 @@ TRACED(head_train,
 TRACED(sum_parts,
        (struct plm_ops * ops, float *to, const float *const *parts, uint32_t count, size_t n),
        (ops, to, parts, count, n), "sum_parts", 4.0 * (count + 1) * (double)n, 0)
+TRACED(float_to_bf16, (struct plm_ops * ops, bf16 *out, const float *in, size_t n),
+       (ops, out, in, n), "float_to_bf16", 6.0 * (double)n, 0)
+TRACED(bf16_to_float, (struct plm_ops * ops, float *out, const bf16 *in, size_t n),
+       (ops, out, in, n), "bf16_to_float", 6.0 * (double)n, 0)
 TRACED(adam_step,
        (struct plm_ops * ops, const struct plm_adam_tensor *tensors, size_t count,
         const struct plm_adam_options *options, const struct plm_update *update),
@@ -300,6 +304,8 @@ void ops_trace_begin(struct plm_ops *ops)
   PUT(head_train);
   PUT(sum_squares);
   PUT(sum_parts);
+  PUT(float_to_bf16);
+  PUT(bf16_to_float);
   PUT(adam_step);
   PUT(muon_step);
 #undef PUT

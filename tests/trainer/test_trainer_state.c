@@ -136,6 +136,32 @@ static void grace_is_judged_by_the_last_step(void **unused)
   assert_false(plm_grace_is_short(&grace));
 }
 
+/* The same sums on another number of ranks are exact, unless each rank rounds its own. */
+static void ranks_that_round_are_inexact(void **unused)
+{
+  (void)unused;
+  struct plm_config config;
+  struct plm_trainer_state state;
+  assert_int_equal(plm_config_load_text(yaml, strlen(yaml), &config, NULL), PLM_OK);
+  fill(&state, &config);
+  strcpy(state.resolved.device, "cpu");
+  state.resolved.shares = 4;
+  state.resolved.ranks = 2;
+  struct plm_resolved today = state.resolved;
+  today.ranks = 4;
+  plm_resume_compare(&state, &config, &today);
+  assert_true(state.exact);
+  config.trainer.compress = PLM_COMPRESS_BF16;
+  plm_resume_compare(&state, &config, &today);
+  assert_false(state.exact);
+  state.exact = true;
+  today.ranks = 2;
+  plm_resume_compare(&state, &config, &today);
+  assert_true(state.exact);
+  plm_trainer_state_deinit(&state);
+  plm_config_deinit(&config);
+}
+
 /* A resume on another build, library or level of instructions is marked as inexact. */
 static void another_build_or_library_is_inexact(void **unused)
 {
@@ -145,24 +171,24 @@ static void another_build_or_library_is_inexact(void **unused)
   assert_int_equal(plm_config_load_text(yaml, strlen(yaml), &config, NULL), PLM_OK);
   fill(&state, &config);
   struct plm_resolved today = state.resolved;
-  plm_resume_compare(&state, &today);
+  plm_resume_compare(&state, &config, &today);
   assert_true(state.exact);
   strcpy(today.build, "fedcba9876543210");
-  plm_resume_compare(&state, &today);
+  plm_resume_compare(&state, &config, &today);
   assert_false(state.exact);
   state.exact = true;
   today = state.resolved;
   strcpy(today.products, "oneDNN 3.2.0");
-  plm_resume_compare(&state, &today);
+  plm_resume_compare(&state, &config, &today);
   assert_false(state.exact);
   state.exact = true;
   today = state.resolved;
   strcpy(today.level, "amx"); /* with the same vector kernels, "avx512" */
-  plm_resume_compare(&state, &today);
+  plm_resume_compare(&state, &config, &today);
   assert_false(state.exact);
   state.exact = true;
   state.resolved.level[0] = '\0'; /* an older checkpoint does not tell */
-  plm_resume_compare(&state, &today);
+  plm_resume_compare(&state, &config, &today);
   assert_true(state.exact);
   plm_trainer_state_deinit(&state);
   plm_config_deinit(&config);
@@ -212,6 +238,7 @@ int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(trainer_json_reads_back),
+      cmocka_unit_test(ranks_that_round_are_inexact),
       cmocka_unit_test(another_build_or_library_is_inexact),
       cmocka_unit_test(an_older_checkpoint_is_read),
       cmocka_unit_test(wrong_trainer_json_is_named),

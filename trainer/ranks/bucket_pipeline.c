@@ -57,24 +57,47 @@ static uint32_t size_of(const struct plm_exchange *exchange, enum plm_scope scop
   return scope == PLM_SCOPE_GROUP ? exchange->group_size : exchange->groups;
 }
 
-/* Starts to move pieces of `elements` from slot->packed to slot->received. If the scope is only
- * this rank, nothing is moved, and the message stays in slot->packed. */
+/* What a transfer moves. */
+struct message {
+  struct exchange_label label;
+  enum plm_transfer_kind kind;
+  enum plm_scope scope;
+  size_t elements; /* of a piece */
+};
+
+/* Starts to move a message from slot->packed to slot->received, or in the opposite direction if it
+ * was rounded into slot->received. If the scope is only this rank, nothing is moved, and the
+ * message stays in slot->packed. */
 static void start(struct plm_exchange *exchange, struct exchange_slot *slot,
-                  struct exchange_label label, enum plm_transfer_kind kind, enum plm_scope scope,
-                  size_t elements)
+                  const struct message *message, bool rounded)
 {
   struct plm_transport *transport = exchange->ranks->transport;
-  if (size_of(exchange, scope) == 1) return;
-  slot->transfer = (struct plm_transfer){.kind = kind,
-                                         .lane = PLM_LANE_STEP,
-                                         .scope = scope,
-                                         .to = slot->received,
-                                         .from = slot->packed,
-                                         .bytes = elements * sizeof(float)};
+  if (size_of(exchange, message->scope) == 1) return;
+  slot->rounded = rounded;
+  slot->transfer =
+      (struct plm_transfer){.kind = message->kind,
+                            .lane = PLM_LANE_STEP,
+                            .scope = message->scope,
+                            .to = rounded ? slot->packed : slot->received,
+                            .from = rounded ? slot->received : slot->packed,
+                            .bytes = message->elements * (rounded ? sizeof(bf16) : sizeof(float))};
   slot->moving = true;
-  slot->label = label;
+  slot->label = message->label;
   slot->started_ns = plm_clock_ns();
   transport->start(transport, &slot->transfer);
+}
+
+/* The same for gradients, which may have to be rounded before they leave this rank. */
+static void start_gradients(struct plm_exchange *exchange, struct exchange_slot *slot,
+                            const struct message *message)
+{
+  const uint32_t ranks = size_of(exchange, message->scope);
+  const bool is_first = message->scope == PLM_SCOPE_GROUP || exchange->group_size == 1;
+  const bool rounded = exchange->rounds && is_first && ranks > 1;
+  if (rounded)
+    exchange->ops->float_to_bf16(exchange->ops, (bf16 *)slot->received, slot->packed,
+                                 (message->kind == PLM_ALL_TO_ALL ? ranks : 1) * message->elements);
+  start(exchange, slot, message, rounded);
 }
 
 /* Waits for the slot's transfer. Returns in *moved whether there was one. */
@@ -106,7 +129,10 @@ static plm_status await_sum(struct plm_exchange *exchange, struct exchange_slot 
   PLM_TRY(await(exchange, slot, &moved, error));
   if (!moved) return PLM_OK;
   const uint32_t count = size_of(exchange, slot->transfer.scope);
-  const size_t elements = slot->transfer.bytes / sizeof(float);
+  const size_t elements = slot->transfer.bytes / (slot->rounded ? sizeof(bf16) : sizeof(float));
+  if (slot->rounded)
+    exchange->ops->bf16_to_float(exchange->ops, slot->received, (const bf16 *)slot->packed,
+                                 count * elements);
   for (uint32_t i = 0; i < count; i++) parts[i] = slot->received + i * elements;
   exchange->ops->sum_parts(exchange->ops, slot->packed, parts, count, elements);
   return PLM_OK;
@@ -137,8 +163,11 @@ static plm_status gradients_to_rail(struct plm_exchange *exchange, size_t n,
 {
   struct exchange_slot *slot = slot_at(exchange, n);
   PLM_TRY(await_sum(exchange, slot, error));
-  start(exchange, slot, (struct exchange_label){"gradients on rail", n}, PLM_ALL_TO_ALL,
-        PLM_SCOPE_RAIL, exchange->buckets.buckets[n].piece);
+  start_gradients(exchange, slot,
+                  &(struct message){{"gradients on rail", n},
+                                    PLM_ALL_TO_ALL,
+                                    PLM_SCOPE_RAIL,
+                                    exchange->buckets.buckets[n].piece});
   return PLM_OK;
 }
 
@@ -161,8 +190,11 @@ plm_status exchange_next_gradients(struct plm_exchange *exchange, struct plm_err
   if (n >= 1) PLM_TRY(gradients_to_rail(exchange, n - 1, error));
   copy_entries(exchange, bucket, (struct layout){OF_ALL, true},
                plm_model_gradient_arena(exchange->model), slot->packed, true);
-  start(exchange, slot, (struct exchange_label){"gradients in group", n}, PLM_ALL_TO_ALL,
-        PLM_SCOPE_GROUP, exchange->groups * bucket->piece);
+  start_gradients(exchange, slot,
+                  &(struct message){{"gradients in group", n},
+                                    PLM_ALL_TO_ALL,
+                                    PLM_SCOPE_GROUP,
+                                    exchange->groups * bucket->piece});
   exchange->started++;
   return PLM_OK;
 }
@@ -186,11 +218,15 @@ plm_status exchange_small_gradients(struct plm_exchange *exchange, struct plm_er
   float *arena = plm_model_gradient_arena(exchange->model);
   if (small->count == 0) return PLM_OK;
   copy_entries(exchange, small, (struct layout){OF_ALL, false}, arena, slot->packed, true);
-  start(exchange, slot, (struct exchange_label){"small gradients in group", 0}, PLM_ALL_GATHER,
-        PLM_SCOPE_GROUP, small->piece);
+  start_gradients(
+      exchange, slot,
+      &(struct message){
+          {"small gradients in group", 0}, PLM_ALL_GATHER, PLM_SCOPE_GROUP, small->piece});
   PLM_TRY(await_sum(exchange, slot, error));
-  start(exchange, slot, (struct exchange_label){"small gradients on rail", 0}, PLM_ALL_GATHER,
-        PLM_SCOPE_RAIL, small->piece);
+  start_gradients(
+      exchange, slot,
+      &(struct message){
+          {"small gradients on rail", 0}, PLM_ALL_GATHER, PLM_SCOPE_RAIL, small->piece});
   PLM_TRY(await_sum(exchange, slot, error));
   copy_entries(exchange, small, (struct layout){OF_ALL, false}, arena, slot->packed, false);
   return PLM_OK;
@@ -208,8 +244,12 @@ static plm_status weights_to_group(struct plm_exchange *exchange, size_t n, stru
 {
   struct exchange_slot *slot = slot_at(exchange, n);
   PLM_TRY(await_all(exchange, slot, error));
-  start(exchange, slot, (struct exchange_label){"weights in group", n}, PLM_ALL_GATHER,
-        PLM_SCOPE_GROUP, exchange->groups * weights_at(exchange, n)->piece);
+  start(exchange, slot,
+        &(struct message){{"weights in group", n},
+                          PLM_ALL_GATHER,
+                          PLM_SCOPE_GROUP,
+                          exchange->groups * weights_at(exchange, n)->piece},
+        false);
   return PLM_OK;
 }
 
@@ -231,8 +271,9 @@ plm_status exchange_next_weights(struct plm_exchange *exchange, struct plm_error
   if (n >= 1) PLM_TRY(weights_to_group(exchange, n - 1, error));
   copy_entries(exchange, bucket, (struct layout){OF_THIS_RANK, false},
                plm_model_parameter_arena(exchange->model), slot->packed, true);
-  start(exchange, slot, (struct exchange_label){"weights on rail", n}, PLM_ALL_GATHER,
-        PLM_SCOPE_RAIL, bucket->piece);
+  start(exchange, slot,
+        &(struct message){{"weights on rail", n}, PLM_ALL_GATHER, PLM_SCOPE_RAIL, bucket->piece},
+        false);
   exchange->started++;
   return PLM_OK;
 }

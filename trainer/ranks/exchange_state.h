@@ -20,7 +20,8 @@ struct exchange_label {
 struct exchange_slot {
   float *packed, *received; /* device, in exchange->messages: pieces of all owners */
   struct plm_transfer transfer;
-  bool moving; /* the transfer was started and not yet waited for */
+  bool moving;  /* the transfer was started and not yet waited for */
+  bool rounded; /* what it moves is bf16, from received to packed */
   struct exchange_label label;
   uint64_t started_ns;
 };
@@ -40,6 +41,7 @@ struct plm_exchange {
   const uint32_t *owners;
   uint32_t local_shares;
   uint32_t group_size, groups; /* ranks of a group; number of groups */
+  bool rounds;                 /* gradients are bf16 in their first transfer */
   struct plm_buckets buckets;
   struct exchange_part *parts;
   uint32_t part_count;

@@ -80,7 +80,8 @@ static void list_gradients(struct plm_exchange *exchange)
 
 plm_status plm_exchange_open(struct plm_ranks *ranks, struct plm_model *model,
                              const uint32_t *owners, uint32_t local_shares,
-                             struct plm_exchange **out, struct plm_error *error)
+                             enum plm_compress compress, struct plm_exchange **out,
+                             struct plm_error *error)
 {
   const struct plm_rank_place *place = &ranks->collective->place;
   struct plm_exchange *exchange = calloc(1, sizeof *exchange);
@@ -91,6 +92,7 @@ plm_status plm_exchange_open(struct plm_ranks *ranks, struct plm_model *model,
                                     .model = model,
                                     .owners = owners,
                                     .local_shares = local_shares,
+                                    .rounds = compress == PLM_COMPRESS_BF16,
                                     .group_size = place->group_size,
                                     .groups = place->ranks / place->group_size};
   exchange->table = plm_model_table(model, &exchange->parameters);
@@ -259,7 +261,8 @@ plm_status plm_exchange_sums(struct plm_exchange *exchange, const double *losses
 
 plm_status plm_exchange_count(const struct plm_parameter *table, size_t count,
                               const uint32_t *owners, uint32_t ranks, uint32_t group_size,
-                              struct plm_exchange_bytes *bytes, struct plm_error *error)
+                              enum plm_compress compress, struct plm_exchange_bytes *bytes,
+                              struct plm_error *error)
 {
   struct plm_buckets buckets;
   *bytes = (struct plm_exchange_bytes){0};
@@ -270,8 +273,11 @@ plm_status plm_exchange_count(const struct plm_parameter *table, size_t count,
   for (size_t b = 0; b < buckets.count; b++) pieces += buckets.buckets[b].piece;
   bytes->device = 2 * EXCHANGE_SLOTS * buffer_elements(&buckets, ranks) * sizeof(float);
   /* gradients and weights of the owned parameters, and the gradients of the small ones */
-  bytes->sent_in_group = (group_size - 1) * (2 * groups * pieces + small) * sizeof(float);
-  bytes->sent_on_rail = (groups - 1) * (2 * pieces + small) * sizeof(float);
+  const uint64_t rounded = compress == PLM_COMPRESS_BF16 ? sizeof(bf16) : sizeof(float);
+  const uint64_t in_group = rounded, on_rail = group_size == 1 ? rounded : sizeof(float);
+  bytes->sent_in_group =
+      (group_size - 1) * (groups * pieces * (in_group + sizeof(float)) + small * in_group);
+  bytes->sent_on_rail = (groups - 1) * (pieces * (on_rail + sizeof(float)) + small * on_rail);
   plm_buckets_deinit(&buckets);
   return PLM_OK;
 }

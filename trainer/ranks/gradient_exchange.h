@@ -18,10 +18,13 @@
 
 struct plm_exchange;
 
-/* ranks, model and owners (by parameter) are borrowed. local_shares: shares of this rank. */
+/* ranks, model and owners (by parameter) are borrowed. local_shares: shares of this rank.
+ * With PLM_COMPRESS_BF16, the sum of a rank's gradients is rounded once, before the first transfer
+ * that takes it to another rank. */
 plm_status plm_exchange_open(struct plm_ranks *ranks, struct plm_model *model,
                              const uint32_t *owners, uint32_t local_shares,
-                             struct plm_exchange **exchange, struct plm_error *error);
+                             enum plm_compress compress, struct plm_exchange **exchange,
+                             struct plm_error *error);
 /* No transfer is under way any more, or the collective has failed. NULL is fine. */
 void plm_exchange_close(struct plm_exchange *exchange);
 /* Bytes of device memory that plm_exchange_open takes, and bytes that a rank sends in a step: to
@@ -31,7 +34,8 @@ struct plm_exchange_bytes {
 };
 plm_status plm_exchange_count(const struct plm_parameter *table, size_t count,
                               const uint32_t *owners, uint32_t ranks, uint32_t group_size,
-                              struct plm_exchange_bytes *bytes, struct plm_error *error);
+                              enum plm_compress compress, struct plm_exchange_bytes *bytes,
+                              struct plm_error *error);
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 

@@ -54,8 +54,8 @@ static plm_status count(const struct plm_config *config, const struct plm_ops *o
                                error));
   PLM_TRY(most_of_optimizer(config, ops, owners, plan, error));
   struct plm_exchange_bytes bytes;
-  PLM_TRY(
-      plm_exchange_count(table, parameters, owners, plan->ranks, plan->group_size, &bytes, error));
+  PLM_TRY(plm_exchange_count(table, parameters, owners, plan->ranks, plan->group_size,
+                             trainer->compress, &bytes, error));
   plan->exchange = bytes.device;
   plan->sent_in_group = bytes.sent_in_group;
   plan->sent_on_rail = bytes.sent_on_rail;

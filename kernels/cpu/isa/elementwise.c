@@ -16,4 +16,6 @@ void SIMD_NAME(plm_cpu_fill_elementwise)(struct plm_cpu_vector *vector, bool is_
     fill_elementwise_bf16(vector);
   else
     fill_elementwise_float(vector);
+  vector->bf16_from_float = from_float_bf16;
+  vector->bf16_to_float = to_float_bf16;
 }

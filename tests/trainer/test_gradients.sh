@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# The exchange of gradients gives the bits of the tree over the ranks, however they are grouped, on every
+# device, with and without rounding to bf16.
+. "$PLM_ROOT/tests/support/lib.sh"
+. "$PLM_ROOT/tests/support/ranks.sh"
+tool=$PLM_BUILD/tests/trainer/ranks/gradients/tool_gradients
+export PLM_MPI_LIBRARY=$PLM_BUILD/lib/libplm_mpi.so
+export PLM_CUDA_LIBRARY=$PLM_BUILD/tests/lib/libplm_cuda_emulated.so
+export PLM_NCCL_LIBRARY=$PLM_BUILD/tests/lib/libnccl_emulated.so
+export PLM_EMULATED_DEVICES=4
+
+# right RANKS ARG...: the tool finds every bit
+right() {
+  local ranks=$1 log=$PLM_TMP/gradients.log
+  shift
+  timeout -k 5 120 mpirun --oversubscribe --bind-to none -np "$ranks" "$tool" "$@" >"$log" 2>&1 ||
+    fail "$ranks ranks, $*: ended with $?: $(cat "$log")"
+  grep -q '^3 steps are right$' "$log" || fail "$ranks ranks, $*: $(cat "$log")"
+}
+
+for compress in none bf16; do
+  for ranks in 2 3 4; do right $ranks cpu $compress; done
+  for size in 1 2; do PLM_RANK_GROUP=$size right 4 cpu $compress; done
+  right 2 cuda $compress
+  PLM_RANK_GROUP=2 right 4 cuda $compress
+  PLM_COLLECTIVE=mpi right 2 cuda $compress
+done
