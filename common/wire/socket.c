@@ -75,7 +75,8 @@ static plm_status check_ipc_path(const char *path, struct plm_error *error)
   return plm_error_hint(error, "choose a path where no file is, or move that file away");
 }
 
-/* For the same reason, first check whether somebody listens there. */
+/* For the same reason, first check whether somebody uses the socket. A stream is refused by one
+ * that nobody listens on, but also by one of another type, such as that of a system log. */
 static bool ipc_in_use(const char *path)
 {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -83,7 +84,8 @@ static bool ipc_in_use(const char *path)
   strcpy(address.sun_path, path);
   const int descriptor = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (descriptor < 0) return false;
-  const bool used = connect(descriptor, (struct sockaddr *)&address, sizeof address) == 0;
+  const bool used = connect(descriptor, (struct sockaddr *)&address, sizeof address) == 0 ||
+                    (errno != ECONNREFUSED && errno != ENOENT);
   close(descriptor);
   return used;
 }

@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "common/base/file.h"
@@ -59,11 +61,32 @@ static void a_dead_socket_is_replaced(void **state)
   assert_int_equal(errno, ENOENT);
 }
 
+/* A program that receives datagrams there does not listen, but it uses the socket. */
+static void a_socket_of_another_type_is_kept(void **state)
+{
+  (void)state;
+  struct plm_error error = {0};
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  const int types[] = {SOCK_DGRAM, SOCK_SEQPACKET};
+  for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+    struct stat about;
+    snprintf(address.sun_path, sizeof address.sun_path, "%.100s", scratch_path("log"));
+    const int log = socket(AF_UNIX, types[i] | SOCK_CLOEXEC, 0);
+    assert_true(log >= 0);
+    assert_int_equal(bind(log, (struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(bind_ipc(address.sun_path, &error), PLM_BUSY);
+    assert_int_equal(lstat(address.sun_path, &about), 0);
+    close(log);
+    unlink(address.sun_path);
+  }
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_file_at_an_ipc_path_is_kept),
       cmocka_unit_test(a_dead_socket_is_replaced),
+      cmocka_unit_test(a_socket_of_another_type_is_kept),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
