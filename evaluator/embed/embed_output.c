@@ -47,14 +47,15 @@ static plm_status name_files(struct plm_embed_output *output, const char *path,
 static plm_status lock_partial(struct plm_embed_output *output, struct plm_error *error)
 {
   for (;;) {
-    struct stat ours, named;
+    struct stat ours, named = {0};
     output->descriptor = open(output->partial, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (output->descriptor < 0) return plm_error_errno(error, "cannot create %s", output->partial);
     if (flock(output->descriptor, LOCK_EX | LOCK_NB) != 0)
       return plm_error_set(error, PLM_BUSY, "another process is writing %s", output->partial);
-    if (fstat(output->descriptor, &ours) == 0 && stat(output->partial, &named) == 0 &&
-        ours.st_dev == named.st_dev && ours.st_ino == named.st_ino)
-      return PLM_OK;
+    if (fstat(output->descriptor, &ours) != 0 ||
+        (stat(output->partial, &named) != 0 && errno != ENOENT))
+      return plm_error_errno(error, "cannot stat %s", output->partial);
+    if (ours.st_dev == named.st_dev && ours.st_ino == named.st_ino) return PLM_OK;
     close(output->descriptor);
     output->descriptor = -1;
   }
@@ -151,6 +152,8 @@ static plm_status open_output(struct plm_embed_output *output, const char *path,
   char target[PLM_PATH_SIZE];
   PLM_TRY(plm_output_target(path, target, error));
   PLM_TRY(name_files(output, target, error));
+  if (output->layout->format == PLM_EMBED_NPY)
+    PLM_TRY(plm_output_target(output->names, target, error)); /* only to refuse what is no file */
   PLM_TRY(lock_partial(output, error));
   const plm_status status = fresh ? PLM_NOT_FOUND : look_for_begun(output, journal, error);
   if (status != PLM_NOT_FOUND) return status;

@@ -88,6 +88,11 @@ says err 'needs a second file beside it, for the names'
 expect 1 plm-pipeline export --checkpoint "$checkpoint" --output pipe.npy
 says err 'it exists and is not a folder'
 [ -p pipe.npy ] || fail "the pipe was replaced"
+mkfifo two.npy.names.json
+expect 1 run_task embed two.npy
+says err 'two.npy.names.json exists and is not a file'
+[ -p two.npy.names.json ] || fail "the pipe was replaced by the file of names"
+[ -z "$(find . -name 'two.npy*' ! -name two.npy.names.json)" ] || fail "left $(ls two.npy*)"
 for name in - /dev/stdout; do
   expect 2 plm-pipeline export --checkpoint "$checkpoint" --output $name
   says err 'an export is a folder and cannot go to standard output'
