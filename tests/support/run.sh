@@ -70,6 +70,18 @@ python_test() {
 }
 export -f python_test
 
+# Ends what the test has left. It would write to the folder while that is removed, or stay stopped for ever.
+end_those_left() {
+  local left
+  for _ in {1..100}; do
+    left=$(env -u PLM_TMP grep -lszFx "PLM_TMP=$PLM_TMP" /proc/[0-9]*/environ | cut -d/ -f3)
+    [ -n "$left" ] || return 0
+    kill -KILL $left 2>/dev/null
+    sleep 0.05
+  done
+}
+export -f end_those_left
+
 one() {
   local name=$1 key=${1//\//_} started status
   export PLM_TMP=$results/tmp-${name##*/} # short: sockets lie in it, and a path of one has 107 bytes
@@ -83,6 +95,7 @@ one() {
   setsid --wait timeout -k 10 "$limit_s" "$@" >"$results/$key.log" 2>&1 </dev/null
   status=$?
   local took=$(($(date +%s) - started))
+  end_those_left
   rm -rf "$PLM_TMP"
   case $status in
     0) echo "ok      $name (${took} s)"; echo pass >"$results/$key.result" ;;
