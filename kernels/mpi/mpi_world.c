@@ -106,10 +106,22 @@ static void choose_folder(void)
   if (folder != NULL) setenv("OMPI_MCA_btl_vader_backing_directory", folder, 0);
 }
 
+/* Ranks of one host exchange through its memory. Without this, each of them would also listen on
+ * all of the host's addresses, and whoever connects there without a word takes a descriptor. */
+static void keep_to_this_host(void)
+{
+  const char *here = getenv("OMPI_COMM_WORLD_LOCAL_SIZE"), *all = getenv("OMPI_COMM_WORLD_SIZE");
+  const char *nodes = getenv("SLURM_STEP_NUM_NODES"); /* srun sets only this */
+  const bool one_host = here != NULL && all != NULL ? strcmp(here, all) == 0
+                                                    : nodes != NULL && strcmp(nodes, "1") == 0;
+  if (one_host) setenv("OMPI_MCA_btl", "self,vader", 0);
+}
+
 plm_status plm_mpi_world_open(struct plm_mpi *mpi, struct plm_error *error)
 {
   int provided = 0;
   choose_folder();
+  keep_to_this_host();
   if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS)
     return plm_error_set(error, PLM_FAILURE, "MPI cannot be initialised");
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);

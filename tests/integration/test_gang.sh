@@ -59,6 +59,16 @@ plm-pipeline ps --run stopped >ps.out
 says ps.out '^trainer.0 .* ready .* 2 ranks$'
 plm-pipeline ps --run stopped --json | jq -e '.[] | select(.stage == "trainer").ranks == 2' >/dev/null ||
   fail "ps --json does not tell the ranks"
+# listens PID: the addresses on which it listens for TCP, as in /proc/net
+listens() {
+  local sockets
+  sockets=$(readlink "/proc/$1/fd/"* | sed -n 's/^socket:\[\(.*\)\]$/\1/p')
+  awk -v sockets="$sockets" 'BEGIN { split(sockets, list); for (i in list) ours[list[i]] }
+    $4 == "0A" && $10 in ours { sub(/:.*/, "", $2); print $2 }' "/proc/$1/net/tcp" "/proc/$1/net/tcp6"
+}
+[ -z "$(listens "$(rank_of stopped 1)")" ] || fail "rank 1 listens on $(listens "$(rank_of stopped 1)")"
+[ "$(listens "$(rank_of stopped 0)" | sort -u)" = 0100007F ] ||
+  fail "rank 0 listens on $(listens "$(rank_of stopped 0)")"
 kill -TERM $up
 up_ends 143
 says stopped.err 'stopped; `plm-pipeline up` will continue from step'
