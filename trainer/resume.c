@@ -140,10 +140,7 @@ void plm_resume_compare(struct plm_trainer_state *state, const struct plm_config
   const struct plm_resolved *saved = &state->resolved;
   compare_text(state, "device", saved->device, today->device);
   compare_text(state, "precision", saved->precision, today->precision);
-  /* On a device, the matrices that a rank owns form batches, and the algorithm of a product depends
-   * on the size of its batch. */
-  if (!plm_device_is_cpu(today->device) ? saved->ranks != today->ranks
-                                        : !ranks_keep_sums(saved, today->ranks, config))
+  if (!ranks_keep_sums(saved, today->ranks, config))
     compare_number(state, "ranks", saved->ranks, today->ranks);
   compare_number(state, "shares of a step", saved->shares, today->shares);
   compare_number(state, "chunks of a micro-batch", saved->micro_chunks, today->micro_chunks);

@@ -159,8 +159,8 @@ static const struct plm_setting settings[] = {
   ROW("trainer.compress", CHOICE, trainer.compress, "", "none", .choices = plm_compress_names,
       CHANGES,
       .help = "How a rank rounds the sum of its gradients before it sends it to the others. bf16 "
-              "halves what the first exchange sends. The bits of a run then depend on trainer.ranks. "
-              "With one rank, nothing is sent or rounded."),
+              "halves what the first exchange sends. The bits of a run then depend on "
+              "trainer.ranks. With one rank, nothing is sent or rounded."),
   ROW("trainer.rank_timeout_s", DOUBLE, trainer.rank_timeout_s, "s", "300", NUMBER(1, 86400), FREE,
       .help = "How long one rank may keep the others waiting before the run ends and names it. "
               "Waiting for chunks does not count."),

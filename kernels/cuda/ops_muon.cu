@@ -4,7 +4,8 @@
  * fp32 accumulation if the backend is bf16, else fp32. Each result is rounded once.
  *
  * Matrices of one shape form batches: each launch and each product covers a batch. A step is three
- * products, which also add b A and a X. */
+ * products, which also add b A and a X. The result for a matrix does not depend on its batch, since
+ * the batches of a rank depend on how many ranks there are. */
 #include "kernels/cuda/products.cuh"
 
 namespace
@@ -161,6 +162,7 @@ void newton_schulz(struct plm_cuda *cuda, const struct plm_muon_matrix *matrix, 
   apply.stride_c = stride;
   apply.add = true, apply.beta = NEWTON_SCHULZ[0];
   gram.batch = power.batch = apply.batch = count;
+  gram.alike = power.alike = apply.alike = true;
   plm_cuda_multiply(cuda, &gram, a, x, x, nullptr);
   plm_cuda_multiply(cuda, &power, b, a, a, a);
   plm_cuda_multiply(cuda, &apply, out, tall ? x : b, tall ? b : x, x);

@@ -15,7 +15,7 @@ enum {
   MAX_ALGORITHMS = 2048,
   MAX_TUNED = MAX_ALGORITHMS / 2,
   SLOTS = 2 * MAX_ALGORITHMS, /* a power of two */
-  NUMBERS = 15,               /* of a shape, and its alignment */
+  NUMBERS = 16,               /* of a shape, and its alignment */
   LINE_BYTES = 512,
   HEX_DIGITS = 16, /* of a word */
   WORDS = sizeof(plm_cuda_algorithm::words) / sizeof(uint64_t)
@@ -28,7 +28,7 @@ struct key {
 struct key key_of(const struct plm_cuda_shape *s, int64_t alignment)
 {
   return {{s->M, s->N, s->K, s->lda, s->ldb, s->ldc, s->transpose_a, s->transpose_b, s->float_c,
-           s->add, s->batch, s->stride_a, s->stride_b, s->stride_c, alignment}};
+           s->add, s->batch, s->stride_a, s->stride_b, s->stride_c, alignment, s->alike}};
 }
 
 void from_key(const struct key *key, struct plm_cuda_algorithm *algorithm)
@@ -42,6 +42,7 @@ void from_key(const struct key *key, struct plm_cuda_algorithm *algorithm)
   s->batch = (int32_t)n[10];
   s->stride_a = n[11], s->stride_b = n[12], s->stride_c = n[13];
   algorithm->alignment = n[14];
+  s->alike = n[15] != 0;
 }
 
 /* The finisher of splitmix64, applied number by number. */
@@ -235,31 +236,102 @@ plm_status import_algorithms(struct plm_ops *ops, const char *text, struct plm_e
   return PLM_OK;
 }
 
-} // namespace
+/* ---- products ---- */
 
-const struct plm_cuda_algorithm *plm_cuda_algorithm_find(struct plm_cuda *cuda,
-                                                         const struct plm_cuda_shape *shape,
-                                                         const struct plm_cuda_operands *operands)
+struct plm_cuda_algorithm *lookup(struct plm_cuda_algorithms *table, const struct key *key)
+{
+  const int16_t number = *slot_of(table, key);
+  return number > 0 ? &table->of[number - 1] : nullptr;
+}
+
+/* The shape's algorithm. A new shape gets the proposed one; if tuning is on, it is measured.
+ * Returns NULL after a failure. Valid until the next call. */
+const struct plm_cuda_algorithm *find(struct plm_cuda *cuda, const struct plm_cuda_shape *shape,
+                                      const struct plm_cuda_operands *operands,
+                                      struct plm_error *error)
 {
   struct plm_cuda_algorithms *table = cuda->algorithms;
   const struct key key = key_of(shape, alignment_of(operands));
-  const int16_t number = *slot_of(table, &key);
-  struct plm_cuda_algorithm *algorithm = number > 0 ? &table->of[number - 1] : nullptr;
+  struct plm_cuda_algorithm *algorithm = lookup(table, &key);
   if (algorithm == nullptr) {
-    struct plm_error error = {};
-    algorithm = add_algorithm(cuda, &key, &error);
-    if (algorithm != nullptr && plm_cuda_algorithm_propose(cuda, algorithm, &error) != PLM_OK) {
+    algorithm = add_algorithm(cuda, &key, error);
+    if (algorithm == nullptr) return nullptr;
+    if (plm_cuda_algorithm_propose(cuda, algorithm, error) != PLM_OK) {
       remove_last(table);
-      algorithm = nullptr;
-    }
-    if (algorithm == nullptr) {
-      struct plm_error *to = cuda->recording ? &cuda->recording_error : &cuda->error;
-      if (to->status == PLM_OK) *to = error;
       return nullptr;
     }
   }
   measure(cuda, algorithm, operands);
   return algorithm;
+}
+
+/* One product of a batch. */
+struct plm_cuda_shape single_of(const struct plm_cuda_shape *shape)
+{
+  struct plm_cuda_shape single = *shape;
+  single.batch = 1;
+  single.stride_a = single.stride_b = single.stride_c = 0;
+  return single;
+}
+
+/* The same for a batch whose products are alike: the algorithm of one of them. */
+const struct plm_cuda_algorithm *find_for_batch(struct plm_cuda *cuda,
+                                                const struct plm_cuda_shape *shape,
+                                                const struct plm_cuda_operands *operands,
+                                                struct plm_error *error)
+{
+  struct plm_cuda_algorithms *table = cuda->algorithms;
+  const struct plm_cuda_shape single = single_of(shape);
+  const struct plm_cuda_algorithm *one = find(cuda, &single, operands, error);
+  if (one == nullptr) return nullptr;
+  uint64_t words[WORDS];
+  memcpy(words, one->words, sizeof words);
+  const struct key key = key_of(shape, alignment_of(operands));
+  struct plm_cuda_algorithm *algorithm = lookup(table, &key);
+  if (algorithm != nullptr && memcmp(algorithm->words, words, sizeof words) == 0) return algorithm;
+  if (algorithm == nullptr) algorithm = add_algorithm(cuda, &key, error);
+  if (algorithm == nullptr) return nullptr;
+  memcpy(algorithm->words, words, sizeof words);
+  algorithm->refused = !plm_cuda_algorithm_accepts(cuda, algorithm);
+  return algorithm;
+}
+
+plm_status multiply(struct plm_cuda *cuda, const struct plm_cuda_shape *shape,
+                    const struct plm_cuda_operands *operands, struct plm_error *error)
+{
+  const bool takes_single = shape->alike && shape->batch > 1;
+  const struct plm_cuda_algorithm *algorithm = takes_single
+                                                   ? find_for_batch(cuda, shape, operands, error)
+                                                   : find(cuda, shape, operands, error);
+  if (algorithm == nullptr) return PLM_FAILURE;
+  if (!algorithm->refused) return plm_cuda_algorithm_run(cuda, algorithm, operands, error);
+  const struct plm_cuda_shape single = single_of(shape);
+  const size_t act_bytes = cuda->ops.act_bytes,
+               c_bytes = shape->float_c ? sizeof(float) : act_bytes;
+  for (int32_t i = 0; i < shape->batch; i++) {
+    struct plm_cuda_operands o = *operands;
+    const size_t c_offset = (size_t)(i * shape->stride_c) * c_bytes;
+    o.a = static_cast<const char *>(o.a) + (size_t)(i * shape->stride_a) * act_bytes;
+    o.b = static_cast<const char *>(o.b) + (size_t)(i * shape->stride_b) * act_bytes;
+    o.c = static_cast<char *>(o.c) + c_offset;
+    if (o.addend != nullptr) o.addend = static_cast<const char *>(o.addend) + c_offset;
+    PLM_TRY(multiply(cuda, &single, &o, error));
+  }
+  return PLM_OK;
+}
+
+} // namespace
+
+void plm_cuda_multiply(struct plm_cuda *cuda, const struct plm_cuda_shape *shape, void *c,
+                       const void *a, const void *b, const void *addend)
+{
+  const struct plm_cuda_operands operands = {
+      c, a, b, shape->add ? addend : nullptr, shape->alpha, shape->add ? shape->beta : 0};
+  struct plm_error error = {};
+  if (shape->M <= 0 || shape->N <= 0) return;
+  if (multiply(cuda, shape, &operands, &error) == PLM_OK) return;
+  struct plm_error *to = cuda->recording ? &cuda->recording_error : &cuda->error;
+  if (to->status == PLM_OK) *to = error;
 }
 
 bool plm_cuda_tuning_allowed(const struct plm_cuda *cuda)

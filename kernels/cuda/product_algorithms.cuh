@@ -6,7 +6,11 @@
  * An algorithm is either proposed or tuned. The proposed one is the library's first choice among
  * those that give the same bits each time: it depends only on the shape, the library and the card.
  * The tuned one is the fastest of several that were measured; another run may find another. Only
- * tuned algorithms are exported. Proposed ones are dropped when the table is full. */
+ * tuned algorithms are exported. Proposed ones are dropped when the table is full.
+ *
+ * A batch whose products must have the bits that they have alone (shape.alike) takes the algorithm
+ * of a single product, which then must not divide K among blocks. If the library refuses it for
+ * the batch, the products are made one by one. */
 #ifndef PLM_KERNELS_CUDA_PRODUCT_ALGORITHMS_CUH
 #define PLM_KERNELS_CUDA_PRODUCT_ALGORITHMS_CUH
 
@@ -16,6 +20,7 @@ struct plm_cuda_algorithm {
   struct plm_cuda_shape shape; /* without alpha and beta, which each product brings */
   int64_t alignment;           /* of all operands, in bytes: at most 16 */
   bool tuned;
+  bool refused;      /* the library does not take the single product's algorithm for this batch */
   uint64_t words[8]; /* the library's description; for cuBLASLt a cublasLtMatmulAlgo_t */
   void *made;        /* the library's descriptors of the shape */
 };
@@ -29,11 +34,6 @@ struct plm_cuda_operands {
 plm_status plm_cuda_algorithms_open(struct plm_cuda *cuda, struct plm_error *error);
 void plm_cuda_algorithms_close(struct plm_cuda *cuda);
 void plm_cuda_algorithms_register(struct plm_cuda *cuda);
-/* The shape's algorithm. A new shape gets the proposed one; if tuning is on, it is measured.
- * Returns NULL after a failure, which is sticky in cuda->error. Valid until the next call. */
-const struct plm_cuda_algorithm *plm_cuda_algorithm_find(struct plm_cuda *cuda,
-                                                         const struct plm_cuda_shape *shape,
-                                                         const struct plm_cuda_operands *operands);
 
 /* For other measurements of the first step (relu2_products.cu): whether measuring is allowed now
  * (tuning is on and nothing is being recorded), a clock in seconds, and the count of what was
@@ -58,5 +58,9 @@ bool plm_cuda_algorithm_measure(struct plm_cuda *cuda, struct plm_cuda_algorithm
                                 const struct plm_cuda_operands *operands);
 /* Whether the library accepts algorithm->words for this shape. */
 bool plm_cuda_algorithm_accepts(struct plm_cuda *cuda, const struct plm_cuda_algorithm *algorithm);
+/* Launches the product. The algorithm need not exist after the call. */
+plm_status plm_cuda_algorithm_run(struct plm_cuda *cuda, const struct plm_cuda_algorithm *algorithm,
+                                  const struct plm_cuda_operands *operands,
+                                  struct plm_error *error);
 
 #endif

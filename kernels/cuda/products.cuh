@@ -15,6 +15,7 @@ struct plm_cuda_shape {
   bool float_c;  /* C and the addend are fp32, else activations */
   bool add;      /* there is an addend, which may be C itself */
   int32_t batch; /* number of products */
+  bool alike;    /* a product has the same bits in a batch of any size, also alone */
   int64_t stride_a, stride_b, stride_c;
   float alpha = 1, beta = 1;
 };

@@ -4,7 +4,8 @@
  * Only algorithms are used that give the same bits each time and round once. A product that is
  * split along K rounds at each part if the parts are added up in the output's type (INPLACE,
  * OUTPUT_TYPE). It does not if the parts stay in fp32 in the workspace and are added in their order
- * (COMPUTE_TYPE). */
+ * (COMPUTE_TYPE). Products that must be alike in batches of any size are not split: each of their
+ * elements is then one sum, made by one block, whatever else the launch computes. */
 #include "kernels/cuda/product_algorithms.cuh"
 #include "kernels/cuda/relu2_products.cuh"
 
@@ -94,7 +95,8 @@ cublasStatus_t prefer(cublasLtMatmulPreference_t preference,
       CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
       CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
   const size_t workspace = WORKSPACE_BYTES;
-  const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  const uint32_t schemes = algorithm->shape.alike ? CUBLASLT_REDUCTION_SCHEME_NONE
+                                                  : CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   const uint32_t alignment = (uint32_t)algorithm->alignment;
   cublasStatus_t code = cublasLtMatmulPreferenceSetAttribute(
       preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
@@ -109,13 +111,17 @@ cublasStatus_t prefer(cublasLtMatmulPreference_t preference,
 }
 
 /* Whether an algorithm reduces as the preference demands; its words may come from a file. An
- * algorithm without this attribute has no choice of reduction. */
-bool rounds_once(const cublasLtMatmulAlgo_t *chosen)
+ * algorithm without one of these attributes has no choice of it. */
+bool reduces_rightly(const cublasLtMatmulAlgo_t *chosen, bool alike)
 {
   uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_NONE;
+  int32_t parts = 1;
   size_t written = 0;
   cublasLtMatmulAlgoConfigGetAttribute(chosen, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme,
                                        sizeof scheme, &written);
+  cublasLtMatmulAlgoConfigGetAttribute(chosen, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &parts,
+                                       sizeof parts, &written);
+  if (alike) return scheme == CUBLASLT_REDUCTION_SCHEME_NONE && (parts == 0 || parts == 1);
   return scheme == CUBLASLT_REDUCTION_SCHEME_NONE ||
          scheme == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
 }
@@ -137,7 +143,8 @@ cublasStatus_t candidates(struct plm_cuda *cuda, const struct plm_cuda_algorithm
                                           made->c, made->c, preference, CANDIDATES, found, &total);
   cublasLtMatmulPreferenceDestroy(preference);
   for (int i = 0; code == CUBLAS_STATUS_SUCCESS && i < total; i++)
-    if (found[i].state == CUBLAS_STATUS_SUCCESS && rounds_once(&found[i].algo))
+    if (found[i].state == CUBLAS_STATUS_SUCCESS &&
+        reduces_rightly(&found[i].algo, algorithm->shape.alike))
       algorithms[(*count)++] = found[i].algo;
   if (code == CUBLAS_STATUS_SUCCESS && *count == 0) code = CUBLAS_STATUS_NOT_SUPPORTED;
   return code;
@@ -304,7 +311,8 @@ bool plm_cuda_algorithm_accepts(struct plm_cuda *cuda, const struct plm_cuda_alg
   memcpy(&chosen, algorithm->words, sizeof chosen);
   return cublasLtMatmulAlgoCheck(cuda->products->handle, made->operation, made->a, made->b, made->c,
                                  made->c, &chosen, &result) == CUBLAS_STATUS_SUCCESS &&
-         result.workspaceSize <= WORKSPACE_BYTES && rounds_once(&chosen);
+         result.workspaceSize <= WORKSPACE_BYTES &&
+         reduces_rightly(&chosen, algorithm->shape.alike);
 }
 
 /* ---- products ---- */
@@ -341,17 +349,11 @@ void plm_cuda_products_close(struct plm_cuda *cuda)
   free(products);
 }
 
-void plm_cuda_multiply(struct plm_cuda *cuda, const struct plm_cuda_shape *shape, void *c,
-                       const void *a, const void *b, const void *addend)
+plm_status plm_cuda_algorithm_run(struct plm_cuda *cuda, const struct plm_cuda_algorithm *algorithm,
+                                  const struct plm_cuda_operands *operands, struct plm_error *error)
 {
-  const struct plm_cuda_operands operands = {
-      c, a, b, shape->add ? addend : nullptr, shape->alpha, shape->add ? shape->beta : 0};
-  if (shape->M <= 0 || shape->N <= 0) return;
-  const struct plm_cuda_algorithm *algorithm = plm_cuda_algorithm_find(cuda, shape, &operands);
-  if (algorithm == nullptr) return;
   cublasLtMatmulAlgo_t chosen;
   memcpy(&chosen, algorithm->words, sizeof chosen);
-  const cublasStatus_t code = run(cuda, algorithm, &chosen, &operands);
-  struct plm_error *to = cuda->recording ? &cuda->recording_error : &cuda->error;
-  if (code != CUBLAS_STATUS_SUCCESS && to->status == PLM_OK) failed(to, code, "a product failed");
+  const cublasStatus_t code = run(cuda, algorithm, &chosen, operands);
+  return code == CUBLAS_STATUS_SUCCESS ? PLM_OK : failed(error, code, "a product failed");
 }

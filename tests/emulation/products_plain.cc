@@ -1,7 +1,8 @@
 /* Products under the emulation: plain loops in double, rounded once. An "algorithm" is the number
  * of parts into which K is cut. Each part is summed and rounded to fp32, and the parts are added in
- * their order, so algorithms differ in their bits as a library's do. One part is the proposal;
- * tuning draws a number, which may differ from run to run as with real timing. */
+ * their order, so algorithms differ in their bits as a library's do. The proposal depends on the
+ * size of the batch; tuning draws a number, which may differ from run to run as with real timing.
+ */
 #include "kernels/cuda/product_algorithms.cuh"
 #include "kernels/cuda/relu2_products.cuh"
 
@@ -35,8 +36,8 @@ void dot_columns(double *sums, const double *a, const double *b, int64_t N, int6
 }
 
 template <class C, class T>
-void multiply(const struct plm_cuda_shape *s, int64_t parts, C *c, const T *a, const T *b,
-              const C *addend)
+void multiply(const struct plm_cuda_shape *s, int64_t parts, float alpha, float beta, C *c,
+              const T *a, const T *b, const C *addend)
 {
   const std::vector<double> wide_a = widened(a, s->M, s->K, s->lda, s->transpose_a);
   const std::vector<double> wide_b = widened(b, s->K, s->N, s->ldb, s->transpose_b);
@@ -51,8 +52,8 @@ void multiply(const struct plm_cuda_shape *s, int64_t parts, C *c, const T *a, c
         sums[n] = (double)((float)sums[n] + (float)part_sums[n]);
     }
     for (int64_t n = 0; n < s->N; n++) {
-      double sum = sums[(size_t)n] * (double)s->alpha;
-      if (s->add) sum += (double)s->beta * (double)to_float(addend[m * s->ldc + n]);
+      double sum = sums[(size_t)n] * (double)alpha;
+      if (s->add) sum += (double)beta * (double)to_float(addend[m * s->ldc + n]);
       c[m * s->ldc + n] = from_float<C>((float)sum);
     }
   }
@@ -67,9 +68,10 @@ void check_apart(const void *c, int64_t c_bytes, const void *operand, int64_t by
 }
 
 template <class C, class T>
-void multiply_all(const struct plm_cuda_algorithm *algorithm, void *c, const void *a, const void *b,
-                  const void *addend)
+void multiply_all(const struct plm_cuda_algorithm *algorithm, const struct plm_cuda_operands *o)
 {
+  const void *a = o->a, *b = o->b, *addend = o->addend;
+  void *c = o->c;
   const struct plm_cuda_shape *s = &algorithm->shape;
   const auto bytes = [&](int64_t rows, int64_t columns, int64_t ld, int64_t stride, size_t size) {
     return ((s->batch - 1) * stride + (rows - 1) * ld + columns) * (int64_t)size;
@@ -82,8 +84,8 @@ void multiply_all(const struct plm_cuda_algorithm *algorithm, void *c, const voi
               s->transpose_b ? bytes(s->N, s->K, s->ldb, s->stride_b, sizeof(T))
                              : bytes(s->K, s->N, s->ldb, s->stride_b, sizeof(T)));
   for (int64_t i = 0; i < s->batch; i++)
-    multiply(s, (int64_t)algorithm->words[0], static_cast<C *>(c) + i * s->stride_c,
-             static_cast<const T *>(a) + i * s->stride_a,
+    multiply(s, (int64_t)algorithm->words[0], o->alpha, o->beta,
+             static_cast<C *>(c) + i * s->stride_c, static_cast<const T *>(a) + i * s->stride_a,
              static_cast<const T *>(b) + i * s->stride_b,
              s->add ? static_cast<const C *>(addend) + i * s->stride_c : nullptr);
 }
@@ -112,7 +114,7 @@ void plm_cuda_algorithm_release(struct plm_cuda_algorithm *)
 plm_status plm_cuda_algorithm_propose(struct plm_cuda *, struct plm_cuda_algorithm *algorithm,
                                       struct plm_error *)
 {
-  algorithm->words[0] = 1;
+  algorithm->words[0] = 1 + (uint64_t)(algorithm->shape.batch - 1) % MOST_PARTS;
   return PLM_OK;
 }
 
@@ -145,8 +147,10 @@ bool plm_cuda_choice_measure(struct plm_cuda *cuda, const struct plm_relu2_produ
   return true;
 }
 
+/* Like a real library, it need not take every algorithm for every batch. */
 bool plm_cuda_algorithm_accepts(struct plm_cuda *, const struct plm_cuda_algorithm *algorithm)
 {
+  if (algorithm->shape.alike && algorithm->shape.batch == 3) return false;
   return algorithm->words[0] >= 1 && algorithm->words[0] <= MOST_PARTS;
 }
 
@@ -162,23 +166,20 @@ void plm_cuda_products_close(struct plm_cuda *cuda)
   plm_cuda_algorithms_close(cuda);
 }
 
-void plm_cuda_multiply(struct plm_cuda *cuda, const struct plm_cuda_shape *shape, void *c,
-                       const void *a, const void *b, const void *addend)
+plm_status plm_cuda_algorithm_run(struct plm_cuda *cuda, const struct plm_cuda_algorithm *chosen,
+                                  const struct plm_cuda_operands *operands, struct plm_error *)
 {
   const bool in_bf16 = cuda->bf16;
-  const struct plm_cuda_operands operands = {
-      c, a, b, shape->add ? addend : nullptr, shape->alpha, shape->beta};
-  const struct plm_cuda_algorithm *found = plm_cuda_algorithm_find(cuda, shape, &operands);
-  if (found == nullptr) return;
-  struct plm_cuda_algorithm algorithm = *found;
-  algorithm.shape = *shape;
+  const struct plm_cuda_algorithm algorithm = *chosen;
+  const struct plm_cuda_operands o = *operands;
   plm_enqueue(cuda->stream, [=] {
     const plm::emulation::Reach reach;
     if (!in_bf16)
-      multiply_all<float, float>(&algorithm, c, a, b, addend);
+      multiply_all<float, float>(&algorithm, &o);
     else if (algorithm.shape.float_c)
-      multiply_all<float, plm_bf16>(&algorithm, c, a, b, addend);
+      multiply_all<float, plm_bf16>(&algorithm, &o);
     else
-      multiply_all<plm_bf16, plm_bf16>(&algorithm, c, a, b, addend);
+      multiply_all<plm_bf16, plm_bf16>(&algorithm, &o);
   });
+  return PLM_OK;
 }

@@ -233,6 +233,43 @@ static void muon_case(struct ops_case *c)
     muon_shape(c, 150, 210);
 }
 
+/* The bits of a matrix do not depend on what is updated beside it, since other ranks own other
+ * matrices. */
+static void muon_company_case(struct ops_case *c)
+{
+  enum { COUNT = 37, ROWS = 24, COLS = 40, N = ROWS * COLS };
+  const struct plm_update host = muon_update();
+  const struct plm_update *update = ops_case_device(c, &host, sizeof host);
+  double *w = ops_case_values(c, N, 0.1), *momentum = ops_case_values(c, N, 1);
+  const float *g = ops_case_float(c, ops_case_values(c, N, 1), N);
+  float *alone = NULL;
+  for (int count = 1; count <= COUNT; count += count < 5 ? 1 : 16) {
+    struct plm_muon_matrix matrices[COUNT];
+    const int at = count - 1; /* the last one of the batch */
+    for (int i = 0; i < count; i++)
+      matrices[i] = (struct plm_muon_matrix){
+          .w = ops_case_float(c, i == at ? w : ops_case_values(c, N, 1), N),
+          .momentum = ops_case_float(c, i == at ? momentum : ops_case_values(c, N, 1), N),
+          .g = i == at ? g : ops_case_float(c, ops_case_values(c, N, 1), N),
+          .rows = ROWS,
+          .cols = COLS,
+          .update_scale = 1};
+    float *scratch =
+        ops_case_empty_float(c, (int64_t)c->ops->muon_scratch(c->ops, matrices, (size_t)count));
+    c->ops->muon_step(c->ops, matrices, (size_t)count, scratch, update);
+    if (count == 1)
+      alone = matrices[0].w;
+    else
+      ops_case_check_same(c, matrices[at].w, alone, N * sizeof *alone);
+  }
+}
+
+static void muon_does_not_depend_on_the_batch(void **state)
+{
+  (void)state;
+  ops_case_each(muon_company_case);
+}
+
 /* Many matrices in one call, with three shapes in mixed order. 37 have the same shape, which is
  * more than a batch of the CUDA backend holds (32). Decay, scale and rate differ from matrix to
  * matrix, and one matrix has a zero gradient. */
@@ -367,6 +404,7 @@ int main(void)
       cmocka_unit_test(nothing_changes_nothing),
       cmocka_unit_test(a_skipped_step_changes_nothing),
       cmocka_unit_test(decisions_are_made_on_the_device),
+      cmocka_unit_test(muon_does_not_depend_on_the_batch),
       cmocka_unit_test(muon_matches),
       cmocka_unit_test(matrices_are_the_same_together),
   };

@@ -188,7 +188,8 @@ static const struct wrong wrongs[] = {
      {"pipeline.yaml:2:10: trainer.ranks: 3 does not divide the 8 chunks of a step "
       "(trainer.batch_tokens divided by data.max_length)"}},
     {"trainer: {ranks: 4, hosts: ['a:2', b-1.c:1]}\n",
-     {"pipeline.yaml:1:28: trainer.hosts: the hosts have 3 slots for the 4 ranks of trainer.ranks"}},
+     {"pipeline.yaml:1:28: trainer.hosts: the hosts have 3 slots for the 4 ranks of "
+      "trainer.ranks"}},
     {"trainer: {hosts: [a:1, b]}\n",
      {"pipeline.yaml:1:24: trainer.hosts: expected NAME:SLOTS with 1 to 4096 slots, for example "
       "node1:8, found \"b\""}},

@@ -3,7 +3,7 @@
 # device, with and without rounding to bf16.
 . "$PLM_ROOT/tests/support/lib.sh"
 . "$PLM_ROOT/tests/support/ranks.sh"
-tool=$PLM_BUILD/tests/trainer/ranks/gradients/tool_gradients
+tool=$PLM_BUILD/tests/trainer/ranks/sums/tool_rank_sums
 export PLM_MPI_LIBRARY=$PLM_BUILD/lib/libplm_mpi.so
 export PLM_CUDA_LIBRARY=$PLM_BUILD/tests/lib/libplm_cuda_emulated.so
 export PLM_NCCL_LIBRARY=$PLM_BUILD/tests/lib/libnccl_emulated.so
@@ -11,7 +11,7 @@ export PLM_EMULATED_DEVICES=4
 
 # right RANKS ARG...: the tool finds every bit
 right() {
-  local ranks=$1 log=$PLM_TMP/gradients.log
+  local ranks=$1 log=$PLM_TMP/sums.log
   shift
   timeout -k 5 120 mpirun --oversubscribe --bind-to none -np "$ranks" "$tool" "$@" >"$log" 2>&1 ||
     fail "$ranks ranks, $*: ended with $?: $(cat "$log")"

@@ -1,8 +1,8 @@
 /* Exchanges gradients between ranks as a step does, and compares each bit of the sums with the tree
  * over the ranks, which this program computes for itself. Started by mpirun
- * (tests/trainer/test_gradients.sh).
+ * (tests/trainer/ranks/test_rank_sums.sh).
  *
- *   tool_gradients DEVICE COMPRESS
+ *   tool_rank_sums DEVICE COMPRESS
  *
  * DEVICE is cpu or cuda, COMPRESS is none or bf16. */
 #include <stdio.h>
@@ -53,7 +53,7 @@ static float rounded(float value)
 /* Adds neighbours among the ranks, level by level. */
 static float tree(const struct test *test, int step, size_t i)
 {
-  float level[MOST_RANKS];
+  float level[MOST_RANKS] = {0};
   uint32_t count = test->ranks.ranks;
   for (uint32_t r = 0; r < count; r++) {
     level[r] = gradient(r, step, i);
@@ -163,14 +163,14 @@ int main(int argc, char **argv)
 {
   struct test test = {0};
   struct plm_error error = {0};
-  plm_log_init("tool_gradients", PLM_LOG_WARNING);
+  plm_log_init("tool_rank_sums", PLM_LOG_WARNING);
   if (argc != 3) {
-    fprintf(stderr, "usage: tool_gradients DEVICE COMPRESS\n");
+    fprintf(stderr, "usage: tool_rank_sums DEVICE COMPRESS\n");
     return 2;
   }
   test.rounds = strcmp(argv[2], "bf16") == 0;
   const plm_status status = run(&test, argv[1], &error);
-  if (status != PLM_OK) plm_error_print("tool_gradients", &error);
+  if (status != PLM_OK) plm_error_print("tool_rank_sums", &error);
   finish(&test, &error);
   return plm_status_exit_code(status);
 }
