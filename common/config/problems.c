@@ -75,7 +75,11 @@ const char *plm_config_problem(const struct plm_config_problems *problems, size_
 void plm_config_problems_print(const struct plm_config_problems *problems)
 {
   for (size_t i = 0; i < plm_config_problems_count(problems); i++) {
-    plm_print(stderr, "%s\n", problems->list[i].text);
+    struct plm_text line = {0}; /* a key on the command line may have a line break */
+    const char *text = problems->list[i].text;
+    plm_text_put_printable(&line, text, strlen(text), PLM_PRINTABLE_LINE);
+    if (!line.failed && line.data != NULL) fprintf(stderr, "%s\n", line.data);
+    plm_text_deinit(&line);
   }
 }
 

@@ -54,6 +54,8 @@ expect 2 plm-pipeline validate -c wrong.yaml --json
 printable out err
 expect 2 plm-pipeline up -c wrong.yaml
 printable out err
+expect 2 plm-pipeline config --set $'key\nplm-trainer: forged=1'
+says err '^--set key\\x0aplm-trainer: forged: unknown key'
 expect 2 plm-pipeline validate -c "no$escape$bad.yaml"
 printable out err
 
