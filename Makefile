@@ -370,6 +370,15 @@ test: deps $(if $(filter 0,$(PYTHON)),,venv) ## install what is missing, build, 
 	@$(MAKE) -j$(JOBS) tests
 	@PLM_BUILD=$(BUILD) PLM_VENV=$(if $(filter 0,$(PYTHON)),,$(or $(PLM_VENV),$(CURDIR)/build/venv)) tests/support/run.sh $(TESTS)
 
+# The shells of the tests, then the programs, stand still at random moments. Results must not depend on it.
+STALLED ?= [.]sh$$
+.PHONY: test-stalled
+test-stalled: deps ## run the scripts among the tests while their shells, then the programs, are stopped at random; TESTS=PATTERN chooses
+	@$(MAKE) -j$(JOBS) tests
+	@for who in shell stages; do \
+	  PLM_BUILD=$(BUILD) PLM_VENV= PLM_TEST_LIMIT_S=3600 tests/support/stall.py $$who tests/support/run.sh '$(or $(TESTS),$(STALLED))' || exit 1; \
+	done
+
 .PHONY: test-processors
 test-processors: deps ## test the operators and a short training run on other processors, emulated by qemu; TESTS=PATTERN chooses
 	@JOBS=$(JOBS) tests/processors/processors.sh $(TESTS)
