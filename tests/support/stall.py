@@ -31,13 +31,14 @@ class Held:
     def __init__(self, pid, until):
         self.pid, self.until = pid, until
         self.threads = []
-        for thread in map(int, os.listdir(f"/proc/{pid}/task")):
+        for thread in sorted(map(int, os.listdir(f"/proc/{pid}/task"))):
             if LIBC.ptrace(SEIZE, thread, None, None) == 0:
                 self.threads.append(thread)
                 LIBC.ptrace(INTERRUPT, thread, None, None)
 
     def let_go(self):
-        for thread in self.threads:
+        # of a killed process, the first thread ends after all others
+        for thread in reversed(self.threads):
             signal = 0
             try:
                 _, status = os.waitpid(thread, WALL)
