@@ -10,7 +10,8 @@ small_config pipeline.yaml transformer
 endpoint() { jq -er ".$2" "$1/endpoints.json"; }
 row() { plm-pipeline ps --run "$1" --json | jq -e "any(.[]; $2)"; }
 peer() { jq -e "any(.[]; .pid == $3)" "$1/peers.$2.json"; }
-long=(--set trainer.steps=1000000 --set trainer.checkpoint.every=1000000)
+# Little credit, so that a packer packs, and has a rate, all the time.
+long=(--set trainer.steps=1000000 --set trainer.checkpoint.every=1000000 --set network.credit_bytes=65536)
 given_up=("${long[@]}" --set packer.restart=no --set network.wait_packers_s=600)
 served='.stage == "packer" and .instance == 0 and .state == "ready" and .rate > 0'
 kill_packer() { # RUN: kills the supervisor's packer, which is not started again
