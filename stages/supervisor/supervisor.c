@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
@@ -105,7 +106,7 @@ static size_t fill(struct plm_supervisor *supervisor, struct pollfd items[POLL_M
   size_t used = 0;
   items[used++] = (struct pollfd){.fd = supervisor->signal_fd, .events = POLLIN};
   items[used++] = (struct pollfd){.fd = supervisor->listen_fd, .events = POLLIN};
-  for (size_t i = 0; i < CLIENTS_MAX; i++) { /* poll ignores a descriptor of -1 */
+  for (size_t i = 0; i < CLIENTS_MAX; i++) {
     items[used++] = (struct pollfd){.fd = supervisor->clients[i].descriptor, .events = POLLIN};
   }
   for (size_t i = 0; i < supervisor->count; i++) {
@@ -118,13 +119,34 @@ static size_t fill(struct plm_supervisor *supervisor, struct pollfd items[POLL_M
   return used;
 }
 
+/* Fills in revents. poll takes no more entries than descriptors may be open, and counts those of
+ * -1 as well, so only the others are passed. If it fails all the same, signals must still be seen.
+ */
+static void wait_for_events(struct pollfd *items, size_t count)
+{
+  static struct pollfd used[POLL_MAX];
+  static size_t places[POLL_MAX];
+  const struct timespec pause = {.tv_nsec = TICK_MS * 1000000L};
+  nfds_t n = 0;
+  for (size_t i = 0; i < count; i++) {
+    if (items[i].fd < 0) continue;
+    places[n] = i;
+    used[n++] = items[i];
+  }
+  if (poll(used, n, TICK_MS) >= 0) {
+    for (nfds_t i = 0; i < n; i++) items[places[i]].revents = used[i].revents;
+  } else if (errno != EINTR) {
+    plm_warning("the supervisor cannot poll: %s", strerror(errno));
+    items[0].revents = POLLIN;
+    (void)nanosleep(&pause, NULL);
+  }
+}
+
 static void turn(struct plm_supervisor *supervisor)
 {
   static struct pollfd items[POLL_MAX];
   const size_t stages = supervisor->count; /* a request may add stages */
-  const size_t used = fill(supervisor, items);
-  if (poll(items, used, TICK_MS) < 0 && errno != EINTR)
-    plm_warning("the supervisor cannot poll: %s", strerror(errno));
+  wait_for_events(items, fill(supervisor, items));
   for (size_t i = 0; i < stages; i++) {
     const struct pollfd *item = &items[2 + CLIENTS_MAX + i];
     if (item->revents != 0) supervised_readable(supervisor, &supervisor->stages[i]);

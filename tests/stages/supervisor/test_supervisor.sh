@@ -164,6 +164,23 @@ wait "$supervisor"
 [ "$(grep -c stopped batch/events)" = 3 ] || fail "not all stages stopped in order: $(cat batch/events)"
 nobody_left batch
 
+# ---- with few descriptors, signals still arrive ----
+(
+  exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&- >few.out 2>&1
+  ulimit -n 20
+  exec "$pipeline" up --run few
+) &
+supervisor=$!
+until_true grep -q "\"pid\":$supervisor," few/supervisor.lock
+sleep 0.5 # into its loop
+kill -TERM "$supervisor"
+gone() { ! kill -0 "$supervisor" 2>/dev/null; }
+until_true gone
+wait "$supervisor"
+[ $? -eq 143 ] || fail "SIGTERM with few descriptors does not end with 143: $(tail -n 5 few.out)"
+! grep -q 'cannot poll' few.out || fail "with few descriptors: $(tail -n 3 few.out)"
+nobody_left few
+
 # ---- in the background, with the output in a pipe: the pipe ends when the command does ----
 piped() { timeout 300 "$BASH" -c '"$@" 2>&1 | cat' piped "$pipeline" up --run piped "$@"; }
 piped -d >piped.out || fail "up -d in a pipe hangs: $(cat piped.out)"
