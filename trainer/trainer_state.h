@@ -24,7 +24,8 @@ struct plm_resolved {
   char processor[128];  /* model name; a resume is bit-exact only on the same model */
   char version[32];     /* of the program */
   char build[32];       /* digest of its sources, compiler and flags */
-  char products[64];    /* product library and its version; "" if `algorithms` names it */
+  char
+      products[64]; /* product library, its version and instructions; "" if `algorithms` names it */
 };
 
 struct cJSON;

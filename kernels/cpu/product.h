@@ -37,7 +37,8 @@ static inline bool plm_product_shape_equal(const struct plm_product_shape *a,
          a->accumulate == b->accumulate;
 }
 
-/* Name and version of the library. The bits of its products may differ between versions. */
+/* Name and version of the library, and the instructions that it uses: the bits of its products
+ * depend on them. After this call, plm_products_limit has no effect. */
 const char *plm_products_library(void);
 
 plm_status plm_products_open(uint32_t threads, struct plm_products **products,
@@ -45,7 +46,8 @@ plm_status plm_products_open(uint32_t threads, struct plm_products **products,
 void plm_products_close(struct plm_products *products); /* NULL is fine */
 
 /* Restricts the library to the instructions of a level, if the library supports that. Must be
- * called before the first plm_products_open of the process; later calls have no effect. */
+ * called before the first plm_products_open and plm_products_library of the process; later calls
+ * have no effect. */
 void plm_products_limit(enum plm_processor_level level);
 
 /* Whether the library can compute bf16 products on this processor, even if they are slower. */

@@ -269,11 +269,49 @@ void plm_product_run(const struct plm_product *product, uint32_t thread, void *C
   dnnl_primitive_execute(product->primitive, product->owner->streams[thread], 4, arguments);
 }
 
+#if defined(__x86_64__)
+/* oneDNN's own name for the instructions that it uses; NULL if this source does not know them. */
+static const char *isa_name(dnnl_cpu_isa_t isa)
+{
+  switch (isa) {
+  case dnnl_cpu_isa_sse41: return "sse41";
+  case dnnl_cpu_isa_avx: return "avx";
+  case dnnl_cpu_isa_avx2: return "avx2";
+  case dnnl_cpu_isa_avx2_vnni: return "avx2_vnni";
+  case dnnl_cpu_isa_avx512_core: return "avx512_core";
+  case dnnl_cpu_isa_avx512_core_vnni: return "avx512_core_vnni";
+  case dnnl_cpu_isa_avx512_core_bf16: return "avx512_core_bf16";
+  case dnnl_cpu_isa_avx512_core_amx: return "avx512_core_amx";
+  default: return NULL;
+  }
+}
+
+/* Tells apart what ONEDNN_MAX_CPU_ISA and ONEDNN_CPU_ISA_HINTS may change. */
+static void print_isa(char *text, size_t size)
+{
+  const dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
+  const char *name = isa_name(isa);
+  char number[16];
+  snprintf(number, sizeof number, "ISA 0x%x", (unsigned)isa);
+  snprintf(text, size, ", %s%s", name != NULL ? name : number,
+           dnnl_get_cpu_isa_hints() == dnnl_cpu_isa_prefer_ymm ? ", prefer_ymm" : "");
+}
+#else
+static void print_isa(char *text, size_t size)
+{
+  (void)size;
+  text[0] = '\0';
+}
+#endif
+
 const char *plm_products_library(void)
 {
-  static char name[32];
+  static char name[64];
+  char isa[40];
   const dnnl_version_t *version = dnnl_version();
-  snprintf(name, sizeof name, "oneDNN %d.%d.%d", version->major, version->minor, version->patch);
+  print_isa(isa, sizeof isa);
+  snprintf(name, sizeof name, "oneDNN %d.%d.%d%s", version->major, version->minor, version->patch,
+           isa);
   return name;
 }
 
