@@ -105,10 +105,10 @@ wait_for 60 nobody
 rm -rf once
 PLM_STOP_WAIT=1 PLM_STOP_RANK=0 PLM_STOP_HERE='write:*/trainer.jsonl#11' begin beheaded
 mpirun_runs() { pgrep -P $up -x mpirun; }
+stop_mpirun() { mpirun=$(mpirun_runs) && kill -STOP "$mpirun"; }
 wait_for 60 mpirun_runs
 sleep 0.03
-mpirun=$(pgrep -P $up -x mpirun)
-kill -STOP "$mpirun"
+wait_for 60 stop_mpirun
 kill -KILL $up
 up_ends 137
 kill -CONT "$mpirun"
