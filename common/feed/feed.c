@@ -16,6 +16,7 @@
 enum {
   WAIT_SLICE_MS = 100,
   BYE_LINGER_MS = 200,
+  HURRIED_MS = 1000,
   /* Limits on connections. A stranger is one that has not sent a message yet. */
   STRANGERS = 64,
   STRANGER_BYTES = 128 << 10, /* HELLO and the handshake */
@@ -130,6 +131,13 @@ void plm_feed_packers_given_up(struct plm_feed *feed, bool given_up)
   pthread_mutex_unlock(&feed->mutex);
 }
 
+void plm_feed_hurry(struct plm_feed *feed)
+{
+  pthread_mutex_lock(&feed->mutex);
+  feed->hurried = true;
+  pthread_mutex_unlock(&feed->mutex);
+}
+
 /* ---- positions ---------------------------------------------------------------------------- */
 
 void plm_feed_seek(struct plm_feed *feed, enum plm_split split, uint64_t epoch, uint64_t chunk)
@@ -194,6 +202,8 @@ static plm_status wait_slice(struct plm_feed *feed, struct waiting *waiting,
   if (waiting->since_ms == 0) waiting->since_ms = waiting->said_ms = now;
   if (feed->state.progress_ms > waiting->since_ms) waiting->since_ms = feed->state.progress_ms;
   const int64_t waited = now - waiting->since_ms;
+  if (feed->hurried && feed->state.peer_count == 0 && waited >= HURRIED_MS)
+    return plm_error_set(error, PLM_INTERRUPTED, "interrupted, since there is no packer");
   if (waited >= wait_limit_ms(feed)) {
     (void)plm_error_set(error, PLM_TIMEOUT, "no packer served the %s for %lld s", feed->state.role,
                         (long long)(waited / 1000));

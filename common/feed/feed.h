@@ -49,6 +49,11 @@ void plm_feed_others(struct plm_feed *feed, const char *const *addresses, const 
  * waits at most 30 s, or wait_packers_s if that is less, for another packer to join. */
 void plm_feed_packers_given_up(struct plm_feed *feed, bool given_up);
 
+/* Tells the feed that its caller wants to stop soon: from now on, a wait ends with PLM_INTERRUPTED
+ * once no packer has been connected for a second. As long as one is connected, its chunks are
+ * awaited as before. May be called from any thread. */
+void plm_feed_hurry(struct plm_feed *feed);
+
 const char *plm_feed_bound(const struct plm_feed *feed); /* endpoint with real port */
 
 /* Moves to a chunk of an epoch of a split; everything ahead is requested again. A chunk number

@@ -26,7 +26,7 @@ struct plm_feed {
 
   pthread_mutex_t mutex; /* guards everything below */
   pthread_cond_t changed;
-  bool packers_given_up;
+  bool packers_given_up, hurried;
   struct feed_batches batches;
   struct feed_state state;
 };

@@ -107,8 +107,8 @@ static plm_status open_outputs(struct watch *watch, struct plm_error *error)
   return plm_tensorboard_open(board, last, &watch->board, error);
 }
 
-/* Sets give_up when the grace period after a stop signal is over, even while the evaluation waits
- * for packers. */
+/* After a stop signal, the evaluation may be finished within the grace period, unless it waits for
+ * packers and all of them are gone: they may have got the signal as well. */
 static void *watch_for_stop(void *context)
 {
   struct watch *watch = context;
@@ -118,7 +118,10 @@ static void *watch_for_stop(void *context)
     const struct timespec pause = {.tv_nsec = 50 * 1000000L};
     nanosleep(&pause, NULL);
     if (__atomic_load_n(&plm_stop_requested, __ATOMIC_ACQUIRE) == 0) continue;
-    if (give_up_at_ms == 0) give_up_at_ms = plm_clock_ms() + grace_ms;
+    if (give_up_at_ms == 0) {
+      give_up_at_ms = plm_clock_ms() + grace_ms;
+      plm_feed_hurry(watch->feed);
+    }
     if (plm_clock_ms() >= give_up_at_ms) __atomic_store_n(&watch->give_up, 1, __ATOMIC_RELEASE);
   }
   return NULL;

@@ -468,6 +468,25 @@ static void interruption_loses_nothing(void **state)
   part(&meeting);
 }
 
+/* A caller that wants to stop waits for packers that are connected, but not for one to come. */
+static void a_hurried_caller_waits_for_no_other_packer(void **state)
+{
+  (void)state;
+  struct meeting meeting;
+  struct plm_error error = {0};
+  meet(&meeting, 1, 128 << 10);
+  plm_feed_hurry(meeting.feed);
+  assert_int_equal(take(meeting.feed, &meeting.options, 2000, &error), PLM_OK);
+  fake_packer_stop(&meeting.packers[0]);
+  meeting.count = 0;
+  wait_peers(meeting.feed, 0);
+  assert_int_equal(take(meeting.feed, &meeting.options, 2000, &error), PLM_INTERRUPTED);
+  uint64_t epoch, chunk;
+  plm_feed_position(meeting.feed, &epoch, &chunk);
+  assert_int_equal(epoch * FAKE_WINDOWS * FAKE_WINDOW_CHUNKS + chunk, 2000);
+  part(&meeting);
+}
+
 static void a_port_in_use_names_its_owner(void **state)
 {
   (void)state;
@@ -510,6 +529,7 @@ int main(void)
       cmocka_unit_test(nonsense_is_counted_and_dropped),
       cmocka_unit_test(wrong_incarnations_and_breaches),
       cmocka_unit_test(interruption_loses_nothing),
+      cmocka_unit_test(a_hurried_caller_waits_for_no_other_packer),
       cmocka_unit_test(a_port_in_use_names_its_owner),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
