@@ -304,6 +304,21 @@ static plm_status update_together(struct plm_step *step, uint64_t begun_ns, stru
   return PLM_OK;
 }
 
+plm_status plm_step_rehearse(struct plm_step *step, const struct plm_step_input *input,
+                             struct plm_error *error)
+{
+  struct plm_ops *ops = step->ops;
+  const double none = NAN; /* skips the update */
+  begin(step, input);
+  for (uint32_t i = 0; i < input->micro_count; i++) {
+    const struct plm_replay_key key = take_micro(step, input, i);
+    if (key.rows > 0) accumulate(step, key, 0);
+  }
+  ops->upload(ops, &step->update->inputs.count, &none, sizeof none);
+  update(step);
+  return ops->synchronize(ops, error);
+}
+
 plm_status plm_step_launch(struct plm_step *step, const struct plm_step_input *input,
                            plm_step_go_on *go_on, void *context, struct plm_error *error)
 {

@@ -63,6 +63,11 @@ void plm_step_memory(const struct plm_step_shape *shape, uint64_t *device, uint6
  * the step copies its input. */
 void plm_step_stage(struct plm_step *step, const struct plm_step_input *input);
 
+/* Computes the step's micro-batches and the update without any other rank and discards the results:
+ * products are tuned with the step's shapes. Nothing may have been launched yet. */
+plm_status plm_step_rehearse(struct plm_step *step, const struct plm_step_input *input,
+                             struct plm_error *error);
+
 /* Asked before each micro-batch except the first, when `done` of `total` have been launched.
  * PLM_OK continues; PLM_INTERRUPTED, or an error, abandons the step. */
 typedef plm_status plm_step_go_on(void *context, uint32_t done, uint32_t total,

@@ -74,6 +74,19 @@ static void meanwhile(struct plm_trainer *trainer)
   if (next != NULL) plm_step_stage(trainer->step, &next->input);
 }
 
+/* Several ranks tune before the first step, because their algorithms must be the same in it. */
+static plm_status rehearse(struct plm_trainer *trainer, const struct plm_step_input *input,
+                           struct plm_error *error)
+{
+  struct plm_collective *collective = trainer->ranks->collective;
+  collective->note(collective, "tuning products", trainer->state.step, true);
+  trainer->tuning = false;
+  PLM_TRY(plm_step_rehearse(trainer->step, input, error));
+  PLM_TRY(plm_tuning_end(&trainer->state, trainer->ops, trainer->ranks, error));
+  collective->note(collective, "computing", trainer->state.step, false);
+  return PLM_OK;
+}
+
 static plm_status compute(struct plm_trainer *trainer, struct plm_input_slot *slot,
                           struct plm_step_result *result, struct plm_error *error)
 {
@@ -85,6 +98,7 @@ static plm_status compute(struct plm_trainer *trainer, struct plm_input_slot *sl
     state->cursor.fingerprint = slot->fingerprint;
   plm_debug("step %llu begins: %u micro-batches", (unsigned long long)state->step + 1,
             slot->input.micro_count);
+  if (trainer->tuning && trainer->ranks != NULL) PLM_TRY(rehearse(trainer, &slot->input, error));
   trainer->step_started_ns = trainer->last_look_ns = plm_clock_ns();
   PLM_TRY(plm_step_launch(trainer->step, &slot->input, go_on, trainer, error));
   meanwhile(trainer);
@@ -99,7 +113,7 @@ static plm_status compute(struct plm_trainer *trainer, struct plm_input_slot *sl
   state->skipped_in_a_row = result->skipped ? state->skipped_in_a_row + 1 : 0;
   if (!trainer->tuning || result->skipped) return PLM_OK;
   trainer->tuning = false;
-  return plm_tuning_end(state, trainer->ops, error);
+  return plm_tuning_end(state, trainer->ops, NULL, error);
 }
 
 static plm_status report_step(struct plm_trainer *trainer, const struct plm_step_result *result,

@@ -7,7 +7,6 @@
 
 #include "common/base/log.h"
 #include "trainer/algorithm_file.h"
-#include "trainer/ranks/rank_start.h"
 #include "trainer/resume.h"
 
 /* The text's first line. */
@@ -31,25 +30,40 @@ static plm_status say_inexact(struct plm_trainer_state *state, struct plm_ops *o
   return PLM_OK;
 }
 
-/* Gives all ranks the algorithms that rank 0 has kept, so that they compute the same bits. */
-static plm_status share_algorithms(struct plm_trainer_state *state, struct plm_ops *ops,
-                                   struct plm_ranks *ranks, struct plm_error *error)
+/* Takes the texts of all ranks. That of rank 0 comes last, since what is read replaces what was
+ * there. */
+static plm_status import_all(struct plm_ops *ops, const char *texts, size_t each, uint32_t ranks,
+                             struct plm_error *error)
 {
-  char *text = NULL;
-  if (plm_ranks_first(ranks)) {
-    plm_algorithm_file_take(ops);
-    PLM_TRY(ops->export_algorithms(ops, &text, error));
-  }
-  plm_status status = plm_rank_share_text(ranks, &text, error);
-  if (status == PLM_OK && !plm_ranks_first(ranks))
-    status = ops->import_algorithms(ops, text, error);
-  if (status != PLM_OK) {
-    free(text);
-    return status;
-  }
-  free(state->algorithms);
-  state->algorithms = text;
+  for (uint32_t r = ranks; r-- > 0;) PLM_TRY(ops->import_algorithms(ops, texts + r * each, error));
   return PLM_OK;
+}
+
+/* Gives all ranks the same algorithms, so that it does not matter which of them computes. */
+static plm_status unite(struct plm_ops *ops, struct plm_ranks *ranks, struct plm_error *error)
+{
+  char *text = NULL, *mine = NULL, *all = NULL;
+  int64_t most = 0;
+  PLM_TRY(ops->export_algorithms(ops, &text, error));
+  plm_status status =
+      plm_collective_vote(ranks->collective, (int64_t)strlen(text) + 1, &most, error);
+  if (status == PLM_OK) {
+    mine = calloc(1, (size_t)most);
+    all = calloc(ranks->ranks, (size_t)most);
+    if (mine == NULL || all == NULL)
+      status = plm_error_set(error, PLM_NO_MEMORY, "no memory for the algorithms of %u ranks",
+                             ranks->ranks);
+  }
+  if (status == PLM_OK) {
+    memcpy(mine, text, strlen(text));
+    status =
+        plm_collective_gather(ranks->collective, PLM_LANE_STEP, all, mine, (size_t)most, error);
+  }
+  if (status == PLM_OK) status = import_all(ops, all, (size_t)most, ranks->ranks, error);
+  free(text);
+  free(mine);
+  free(all);
+  return status;
 }
 
 plm_status plm_tuning_begin(struct plm_trainer_state *state, struct plm_ops *ops,
@@ -67,22 +81,22 @@ plm_status plm_tuning_begin(struct plm_trainer_state *state, struct plm_ops *ops
     if (status != PLM_UNSUPPORTED) return status;
     PLM_TRY(say_inexact(state, ops, error));
   }
-  if (ranks != NULL) return share_algorithms(state, ops, ranks, error);
-  plm_algorithm_file_take(ops);
+  if (plm_ranks_first(ranks)) plm_algorithm_file_take(ops);
   *tuning = true;
   ops->tune(ops, true, NULL);
   return PLM_OK;
 }
 
 plm_status plm_tuning_end(struct plm_trainer_state *state, struct plm_ops *ops,
-                          struct plm_error *error)
+                          struct plm_ranks *ranks, struct plm_error *error)
 {
   struct plm_ops_tuned tuned;
   ops->tune(ops, false, &tuned);
   free(state->algorithms);
   state->algorithms = NULL;
+  if (ranks != NULL) PLM_TRY(unite(ops, ranks, error));
   PLM_TRY(ops->export_algorithms(ops, &state->algorithms, error));
-  if (tuned.products == 0) return PLM_OK;
+  if (tuned.products == 0 || !plm_ranks_first(ranks)) return PLM_OK;
   plm_info("tuned %u products in %.1f s", tuned.products, tuned.seconds);
   plm_algorithm_file_keep(ops);
   return PLM_OK;

@@ -433,7 +433,8 @@ struct plm_ops {
   /* Writes the measured algorithms as text: one line that names the library, its version, the card
    * and the precision, then one line for each algorithm. The caller frees *text. */
   plm_status (*export_algorithms)(struct plm_ops *ops, char **text, struct plm_error *error);
-  /* Reads algorithms from such a text; their shapes are not measured again. Returns PLM_UNSUPPORTED
+  /* Reads algorithms from such a text; their shapes are not measured again. They replace those that
+   * the shapes had. Do not call it while there are recordings. Returns PLM_UNSUPPORTED
    * if the text is for another library, card or precision, and PLM_FORMAT if it is malformed.
    * Algorithms read before the error remain in use. */
   plm_status (*import_algorithms)(struct plm_ops *ops, const char *text, struct plm_error *error);

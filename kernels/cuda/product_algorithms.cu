@@ -82,6 +82,12 @@ int16_t *slot_of(struct plm_cuda_algorithms *table, const struct key *key)
   }
 }
 
+struct plm_cuda_algorithm *lookup(struct plm_cuda_algorithms *table, const struct key *key)
+{
+  const int16_t number = *slot_of(table, key);
+  return number > 0 ? &table->of[number - 1] : nullptr;
+}
+
 /* Drops the proposed algorithms: the library proposes the same ones again when they are needed. */
 void drop_proposed(struct plm_cuda_algorithms *table)
 {
@@ -205,16 +211,20 @@ plm_status import_line(struct plm_cuda *cuda, const char *line, struct plm_error
   if (!parse_line(line, &key, words))
     return plm_error_set(error, PLM_FORMAT, "a line is not the algorithm of a product: %.60s",
                          line);
-  if (*slot_of(table, &key) != 0 || table->tuned_count == MAX_TUNED) return PLM_OK;
-  struct plm_cuda_algorithm *algorithm = add_algorithm(cuda, &key, error);
+  struct plm_cuda_algorithm *algorithm = lookup(table, &key);
+  const bool is_new = algorithm == nullptr;
+  if (table->tuned_count == MAX_TUNED && (is_new || !algorithm->tuned)) return PLM_OK;
+  if (is_new) algorithm = add_algorithm(cuda, &key, error);
   if (algorithm == nullptr) return PLM_FAILURE;
+  const struct plm_cuda_algorithm before = *algorithm;
   memcpy(algorithm->words, words, sizeof words);
   if (!plm_cuda_algorithm_accepts(cuda, algorithm)) {
-    remove_last(table);
+    *algorithm = before;
+    if (is_new) remove_last(table);
     return plm_error_set(error, PLM_UNSUPPORTED, "the library refuses the algorithm of a product");
   }
   algorithm->tuned = true;
-  table->tuned_count++;
+  table->tuned_count += !before.tuned;
   return PLM_OK;
 }
 
@@ -237,12 +247,6 @@ plm_status import_algorithms(struct plm_ops *ops, const char *text, struct plm_e
 }
 
 /* ---- products ---- */
-
-struct plm_cuda_algorithm *lookup(struct plm_cuda_algorithms *table, const struct key *key)
-{
-  const int16_t number = *slot_of(table, key);
-  return number > 0 ? &table->of[number - 1] : nullptr;
-}
 
 /* The shape's algorithm. A new shape gets the proposed one; if tuning is on, it is measured.
  * Returns NULL after a failure. Valid until the next call. */
@@ -296,18 +300,13 @@ const struct plm_cuda_algorithm *find_for_batch(struct plm_cuda *cuda,
   return algorithm;
 }
 
-plm_status multiply(struct plm_cuda *cuda, const struct plm_cuda_shape *shape,
-                    const struct plm_cuda_operands *operands, struct plm_error *error)
+/* The products of a batch for which the library does not take the algorithm. */
+plm_status multiply_singly(struct plm_cuda *cuda, const struct plm_cuda_shape *shape,
+                           const struct plm_cuda_operands *operands, struct plm_error *error)
 {
-  const bool takes_single = shape->alike && shape->batch > 1;
-  const struct plm_cuda_algorithm *algorithm = takes_single
-                                                   ? find_for_batch(cuda, shape, operands, error)
-                                                   : find(cuda, shape, operands, error);
-  if (algorithm == nullptr) return PLM_FAILURE;
-  if (!algorithm->refused) return plm_cuda_algorithm_run(cuda, algorithm, operands, error);
   const struct plm_cuda_shape single = single_of(shape);
-  const size_t act_bytes = cuda->ops.act_bytes,
-               c_bytes = shape->float_c ? sizeof(float) : act_bytes;
+  const size_t act_bytes = cuda->ops.act_bytes;
+  const size_t c_bytes = shape->float_c ? sizeof(float) : act_bytes;
   for (int32_t i = 0; i < shape->batch; i++) {
     struct plm_cuda_operands o = *operands;
     const size_t c_offset = (size_t)(i * shape->stride_c) * c_bytes;
@@ -315,9 +314,24 @@ plm_status multiply(struct plm_cuda *cuda, const struct plm_cuda_shape *shape,
     o.b = static_cast<const char *>(o.b) + (size_t)(i * shape->stride_b) * act_bytes;
     o.c = static_cast<char *>(o.c) + c_offset;
     if (o.addend != nullptr) o.addend = static_cast<const char *>(o.addend) + c_offset;
-    PLM_TRY(multiply(cuda, &single, &o, error));
+    const struct plm_cuda_algorithm *algorithm = find(cuda, &single, &o, error);
+    if (algorithm == nullptr) return PLM_FAILURE;
+    PLM_TRY(plm_cuda_algorithm_run(cuda, algorithm, &o, error));
   }
   return PLM_OK;
+}
+
+plm_status multiply(struct plm_cuda *cuda, const struct plm_cuda_shape *shape,
+                    const struct plm_cuda_operands *operands, struct plm_error *error)
+{
+  const struct plm_cuda_shape single = single_of(shape);
+  const struct plm_cuda_algorithm *algorithm =
+      shape->batch == 1 ? find(cuda, &single, operands, error)
+      : shape->alike    ? find_for_batch(cuda, shape, operands, error)
+                        : find(cuda, shape, operands, error);
+  if (algorithm == nullptr) return PLM_FAILURE;
+  return algorithm->refused ? multiply_singly(cuda, shape, operands, error)
+                            : plm_cuda_algorithm_run(cuda, algorithm, operands, error);
 }
 
 } // namespace

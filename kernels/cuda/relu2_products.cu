@@ -143,7 +143,6 @@ plm_status plm_cuda_choice_import(struct plm_cuda *cuda, const char *line, struc
   if (!parse(line, &choice))
     return plm_error_set(error, PLM_FORMAT,
                          "a line is not a choice for a product with relu2: %.60s", line);
-  if (find(cuda, &choice) != nullptr) return PLM_OK;
   if (choice.fused ? cuda->relu2 == PLM_RELU2_LIBRARY : cuda->relu2 == PLM_RELU2_FUSED)
     return plm_error_set(
         error, PLM_UNSUPPORTED,

@@ -31,19 +31,36 @@ same_run "$PLM_TMP/two" "$PLM_TMP/staged" 2
 
 # Resumed by other numbers of ranks: rank 0 reads the moments and sends them to the other devices, and Muon's
 # batches have other sizes.
-for ranks in 1 4; do
-  moved=$PLM_TMP/moved-$ranks
-  cp -r "$PLM_TMP/two" "$moved"
+
+# continue_with NAME RANKS: this many ranks make step 2 from the checkpoint of step 1, to the same bits
+continue_with() {
+  local name=$1 ranks=$2 file
+  local moved=$PLM_TMP/$name-by-$ranks
+  cp -r "$PLM_TMP/$name" "$moved"
   rm -r "$moved/checkpoints/step_00000002" "$moved/DONE"
   ln -sfn step_00000001 "$moved/checkpoints/latest"
   : >"$log"
-  train "moved-$ranks" $ranks
+  train "$name-by-$ranks" "$ranks"
   ! grep -q "not bit-exact" "$log" || fail "$ranks ranks do not continue exactly: $(cat "$log")"
   for file in model ema optimizer; do
-    cmp "$PLM_TMP/two/checkpoints/step_00000002/$file.safetensors" "$moved/checkpoints/step_00000002/$file.safetensors" ||
-      fail "$file differs after $ranks ranks have continued the run of two"
+    cmp "$PLM_TMP/$name/checkpoints/step_00000002/$file.safetensors" "$moved/checkpoints/step_00000002/$file.safetensors" ||
+      fail "$file differs after $ranks ranks have continued the run $name"
   done
-done
+}
+continue_with two 1
+continue_with two 4
+
+# Each rank measures other algorithms of products than the next one. All ranks then use the same ones, which the
+# checkpoint has: otherwise one rank could not continue to the same bits.
+start_packer "$PLM_TMP/each"
+PLM_EMULATED_NCCL=5 mpirun --oversubscribe --bind-to none -np 2 bash -c \
+  'PLM_EMULATED_TUNING=$((5 + OMPI_COMM_WORLD_RANK)) exec "$@"' - "$PLM_BIN/plm-trainer" -c "$PLM_TMP/pipeline.yaml" \
+  --run "$PLM_TMP/each" --set trainer.ranks=2 "${common[@]}" >>"$log" 2>&1 || fail "each ended with $?: $(tail -5 "$log")"
+stop_packer
+[ "$(jq -r .resolved.algorithms "$PLM_TMP/each/checkpoints/latest/trainer.json" | wc -l)" -gt 5 ] || fail "nothing was tuned"
+! diff <(exact_metrics "$PLM_TMP/two/trainer.jsonl") <(exact_metrics "$PLM_TMP/each/trainer.jsonl") >/dev/null ||
+  fail "other algorithms have the same bits"
+continue_with each 1
 
 # What cannot work ends with 2 and one message.
 : >"$log"

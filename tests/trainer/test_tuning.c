@@ -49,7 +49,7 @@ static float *gradients_on(struct plm_ops *ops, struct plm_trainer_state *end, s
   model_case_open_on(&c, ops, &config, &options, 13);
   float *gradients = model_case_gradients_of(&c, &placed, &loss);
   *elements = plm_model_arena_elements(c.model);
-  if (end != NULL) assert_int_equal(plm_tuning_end(end, ops, NULL), PLM_OK);
+  if (end != NULL) assert_int_equal(plm_tuning_end(end, ops, NULL, NULL), PLM_OK);
   model_case_close(&c);
   case_batch_free(&placed);
   return gradients;
