@@ -11,7 +11,7 @@
 #include "common/base/random.h"
 #include "common/base/thread.h"
 
-enum { MESSAGES_A_TURN = 64, TICK_MS = 20, IDLE_MS = 100 };
+enum { MESSAGES_A_TURN = 64, TICK_MS = 20, IDLE_MS = 100, HANG_UP_MS = 500 };
 
 /* ---- the state machine's network ---------------------------------------------------------- */
 
@@ -129,6 +129,28 @@ static void take_events(struct plm_feed *feed)
   pthread_mutex_unlock(&feed->mutex);
 }
 
+/* Waits until the packers, which were told BYE, have hung up. What they had sent before they read
+ * BYE is received and dropped: if any of it were left when the socket closes, TCP would reset the
+ * connection, and a packer could lose BYE. */
+static void let_hang_up(struct plm_feed *feed)
+{
+  const int64_t until = plm_clock_ms() + HANG_UP_MS;
+  while (plm_door_connections(feed->door) > 0 && plm_clock_ms() < until) {
+    zmq_pollitem_t items[] = {{feed->router, 0, ZMQ_POLLIN, 0},
+                              {plm_monitor_socket(feed->monitor), 0, ZMQ_POLLIN, 0}};
+    struct plm_link_report report;
+    struct plm_message message;
+    plm_status status = PLM_OK;
+    (void)zmq_poll(items, 2, TICK_MS); /* if it fails, the time limit ends the loop */
+    while (plm_monitor_next(feed->monitor, &report))
+      if (report.event == PLM_LINK_LOST) plm_door_left(feed->door, report.descriptor);
+    for (int i = 0; i < MESSAGES_A_TURN && status != PLM_AGAIN && status != PLM_IO; i++) {
+      status = plm_message_receive(feed->router, true, &message, NULL);
+      if (status == PLM_OK) zmq_msg_close(&message.payload);
+    }
+  }
+}
+
 static void *run(void *argument)
 {
   struct plm_feed *feed = argument;
@@ -161,6 +183,7 @@ static void *run(void *argument)
   pthread_mutex_lock(&feed->mutex);
   feed_machine_bye(&feed->state);
   pthread_mutex_unlock(&feed->mutex);
+  let_hang_up(feed);
   return NULL;
 }
 
