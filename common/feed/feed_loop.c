@@ -11,7 +11,7 @@
 #include "common/base/random.h"
 #include "common/base/thread.h"
 
-enum { MESSAGES_A_TURN = 64, TICK_MS = 20, IDLE_MS = 100, HANG_UP_MS = 500 };
+enum { MESSAGES_A_TURN = 64, TICK_MS = 20, IDLE_MS = 100, HANG_UP_MS = 1000 };
 
 /* ---- the state machine's network ---------------------------------------------------------- */
 
