@@ -171,7 +171,8 @@ static void send(ncclComm_t comm, const Transfer &transfer, cudaStream_t stream)
 
 static ncclResult_t call(ncclComm_t comm, Transfer transfer, cudaStream_t stream)
 {
-  if (comm->state != ncclSuccess) stop("a call of a communicator that is busy or has failed");
+  if (comm->state == ncclInProgress) stop("a call of a communicator that is busy");
+  if (comm->state != ncclSuccess) return comm->state; /* nobody has asked for it since then */
   transfer.number = ++comm->calls;
   const uint64_t rank = (uint64_t)comm->communicator->rank;
   if (draw(IN_PROGRESS, rank, transfer.number) % 2 == 0) {
