@@ -60,6 +60,7 @@ void gang_ended(struct plm_supervisor *supervisor, struct supervised *stage)
   if (stage->first_fd >= 0) close(stage->first_fd);
   stage->first_fd = -1;
   stage->first_gone_ms = 0;
+  stage->ranks_seen = false;
   stage->ask_ms = 0;
   if (stage->log_fd >= 0) close(stage->log_fd);
   stage->log_fd = -1;
@@ -75,31 +76,42 @@ static bool has_bound(const struct plm_supervisor *supervisor, const struct supe
   return true;
 }
 
-/* A descriptor of rank 0, which holds the trainer's lock; -1 if it has not taken it yet. */
-static int find_first(const struct plm_supervisor *supervisor, const struct supervised *stage)
+/* The ranks on this host. Writes at most `room` of them to pids and returns how many it wrote. */
+static size_t find_ranks(const struct supervised *stage, pid_t *pids, size_t room)
+{
+  const char *kind = plm_stage_kinds[stage->kind].name;
+  size_t ranks = 0, found = plm_process_find(kind, stage->instance, stage->pid, pids, room);
+  if (found > room) found = room;
+  for (size_t i = 0; i < found; i++)
+    if (plm_process_runs(pids[i], plm_stage_kinds[stage->kind].program)) pids[ranks++] = pids[i];
+  return ranks;
+}
+
+/* Looks for rank 0, which holds the trainer's lock, and opens a descriptor of it. If all ranks of
+ * this host have ended before it was found, rank 0 is gone as well, because it runs here. */
+static void find_first(const struct plm_supervisor *supervisor, struct supervised *stage,
+                       int64_t now_ms)
 {
   enum { MOST = 8192 };
   static pid_t pids[MOST];
   struct plm_lock_holder holder;
+  const size_t count = find_ranks(stage, pids, MOST);
+  if (count == 0 && stage->ranks_seen) stage->first_gone_ms = now_ms;
+  if (count == 0) return;
+  stage->ranks_seen = true;
   if (plm_lock_holder(supervisor->run, plm_stage_kinds[stage->kind].name, &holder, NULL) != PLM_OK)
-    return -1;
-  const size_t count =
-      plm_process_find(plm_stage_kinds[stage->kind].name, stage->instance, stage->pid, pids, MOST);
-  for (size_t i = 0; i < count && i < MOST; i++) {
-    if (pids[i] == (pid_t)holder.pid) return (int)syscall(SYS_pidfd_open, pids[i], 0);
-  }
-  return -1;
+    return;
+  for (size_t i = 0; i < count; i++)
+    if (pids[i] == (pid_t)holder.pid) stage->first_fd = (int)syscall(SYS_pidfd_open, pids[i], 0);
 }
 
 /* If rank 0 is gone, mpirun must end as well. */
 static void watch_first(struct plm_supervisor *supervisor, struct supervised *stage, int64_t now_ms)
 {
-  if (stage->first_fd < 0) {
-    stage->first_fd = find_first(supervisor, stage);
-    return;
-  }
   struct pollfd item = {.fd = stage->first_fd, .events = POLLIN};
-  if (stage->first_gone_ms == 0) {
+  if (stage->first_gone_ms == 0 && stage->first_fd < 0) {
+    find_first(supervisor, stage, now_ms);
+  } else if (stage->first_gone_ms == 0) {
     if (poll(&item, 1, 0) == 1) stage->first_gone_ms = now_ms; /* also if nobody has reaped it */
   } else if (!stage->hung && now_ms - stage->first_gone_ms >= MPIRUN_GRACE_MS) {
     char name[64];

@@ -41,7 +41,8 @@ struct supervised {
   bool start_again;      /* by `restart`, once it has stopped */
   bool removed;          /* by `scale`: `ps` no longer shows it once it has stopped */
   bool killed_by_us;     /* it got SIGKILL from us, so its end is no failure */
-  bool gang;             /* its main process is mpirun; the six fields below are used only then */
+  bool gang;             /* its main process is mpirun; the seven fields below are used only then */
+  bool ranks_seen;       /* a rank has run on this host since the start */
   int first_fd;          /* a pidfd of rank 0; -1 until it is known */
   int64_t first_gone_ms; /* when rank 0 was seen to be gone; 0: it lives */
   int64_t ask_ms;        /* when it is asked to stop again; 0: never */

@@ -236,6 +236,19 @@ size_t plm_process_find(const char *stage, unsigned instance, pid_t pid, pid_t *
   return found;
 }
 
+bool plm_process_runs(pid_t pid, const char *program)
+{
+  char path[64], name[32];
+  snprintf(path, sizeof path, "/proc/%d/comm", (int)pid);
+  FILE *file = fopen(path, "re");
+  if (file == NULL) return false;
+  const bool is_read = fgets(name, sizeof name, file) != NULL;
+  fclose(file);
+  if (!is_read) return false;
+  name[strcspn(name, "\n")] = '\0';
+  return strncmp(name, program, PLM_PROCESS_NAME) == 0;
+}
+
 size_t plm_process_signal_all(const char *stage, unsigned instance, pid_t pid, int number)
 {
   enum { MOST = 4096 };

@@ -42,6 +42,11 @@ plm_status plm_process_start(const struct plm_process_start *start, pid_t *pid, 
  * are. Zombies do not count. */
 size_t plm_process_find(const char *stage, unsigned instance, pid_t pid, pid_t *pids, size_t room);
 
+/* Whether the process runs this program, or a script of this name. The kernel keeps the first
+ * PLM_PROCESS_NAME bytes of a program's name. */
+enum { PLM_PROCESS_NAME = 15 };
+bool plm_process_runs(pid_t pid, const char *program);
+
 /* Sends the signal to all processes that plm_process_find finds, and returns how many there are. */
 size_t plm_process_signal_all(const char *stage, unsigned instance, pid_t pid, int number);
 

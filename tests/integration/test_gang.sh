@@ -129,6 +129,15 @@ says hung.err 'trainer.0: mpirun still runs 10 s after rank 0 has ended; killing
 says hung.err 'trainer.0 lost rank 0, and mpirun did not notice; restarting it in'
 same_as_whole hung
 nothing_left
+# before rank 0 has said who it is, and with it the only other rank
+rm -rf hung once
+begin_until 0 'write:*/trainer.lock#1' hung
+kill -STOP "$(mpirun_of hung)"
+kill -KILL "$stopped" "$(rank_of hung 1)"
+up_ends 0
+says hung.err 'trainer.0: mpirun still runs 10 s after rank 0 has ended; killing it'
+same_as_whole hung
+nothing_left
 
 # ---- a rank that is stopped is named, and the gang starts again ----
 run=silent
