@@ -14,6 +14,7 @@
 #include "common/plan/plan.h"
 #include "trainer/memory_plan.h"
 #include "trainer/product_rate.h"
+#include "trainer/ranks/rank_cores.h"
 #include "trainer/ranks/rank_start.h"
 #include "trainer/ranks/rank_tensors.h"
 #include "trainer/resume.h"
@@ -214,12 +215,21 @@ static struct plm_resolved resolve_today(const struct plm_config *config, uint32
   return today;
 }
 
+static void stay_near_device(const struct plm_ops *ops)
+{
+  cpu_set_t near;
+  if (ops->location == NULL || !plm_cores_near(PLM_PCI_DEVICES, ops->location, &near)) return;
+  const int count = plm_cores_stay(&near);
+  if (count > 0) plm_debug("runs on the %d processors near its GPU", count);
+}
+
 /* Makes sure that the ranks are alike, and connects their devices. */
 static plm_status join_ranks(struct plm_trainer *trainer, struct plm_error *error)
 {
   struct plm_ranks *ranks = trainer->ranks;
   const struct plm_resolved *resolved = &trainer->state.resolved;
   ranks->ops = trainer->ops;
+  stay_near_device(trainer->ops);
   PLM_TRY(plm_rank_compare(ranks, resolved, error));
   const plm_status status =
       plm_transport_open(ranks->collective, trainer->ops, &ranks->transport, error);

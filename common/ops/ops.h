@@ -196,6 +196,7 @@ struct plm_ops {
   const char *products;  /* product library and its version; NULL: see export_algorithms */
   const char *processor; /* model name of the device; NULL for the machine's CPU */
   const char *driver;    /* versions of the device's driver and runtime; NULL for the CPU */
+  const char *location;  /* PCI address of the device, "0000:3b:00.0"; NULL if there is none */
   size_t act_bytes;      /* 4 or 2 */
   uint32_t threads;
   void *context; /* the backend's state */

@@ -64,6 +64,10 @@ plm_status find_device(struct plm_cuda *cuda, struct plm_error *error)
   snprintf(cuda->driver, sizeof cuda->driver, "for CUDA %d, with runtime %d", driver,
            CUDART_VERSION);
   cuda->ops.driver = cuda->driver;
+  if (cudaDeviceGetPCIBusId(cuda->location, sizeof cuda->location, cuda->device) == cudaSuccess)
+    cuda->ops.location = cuda->location;
+  else
+    cudaGetLastError();
   cuda->ops.isa = cuda->capability >= 90 ? "sm_90" : "sm_80";
   return PLM_OK;
 }

@@ -25,6 +25,7 @@ struct plm_cuda {
   int device;
   char processor[128]; /* the device's name */
   char driver[64];
+  char location[32];
   int capability, multiprocessors; /* of the device; capability is 90 for 9.0 */
   bool attention_sm90;             /* use kernels/cuda/sm90 for heads that it takes */
   enum plm_relu2_way relu2;        /* relu2_products.cuh */
