@@ -73,6 +73,18 @@ static double timeout_of(struct plm_mpi *mpi)
   return seconds;
 }
 
+/* A rank of another build may have sent anything: its texts must end, and its numbers be ranks. */
+static void make_safe(const struct plm_mpi *mpi, struct plm_mpi_notice *notice)
+{
+  struct plm_error *error = &notice->error;
+  notice->phase[sizeof notice->phase - 1] = '\0';
+  error->what[sizeof error->what - 1] = '\0';
+  error->where[sizeof error->where - 1] = '\0';
+  error->hint[sizeof error->hint - 1] = '\0';
+  if (notice->speaker < 0) notice->speaker = -1;
+  if (notice->speaker >= (int32_t)mpi->base.place.ranks) notice->speaker = 0;
+}
+
 static void hear(struct plm_mpi *mpi, uint32_t rank, uint64_t now_ns)
 {
   struct plm_mpi_peer *peer = &mpi->peers[rank];
@@ -80,6 +92,7 @@ static void hear(struct plm_mpi *mpi, uint32_t rank, uint64_t now_ns)
   if (peer->receive == MPI_REQUEST_NULL) return;
   while (MPI_Test(&peer->receive, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done != 0) {
     peer->newest = peer->incoming;
+    make_safe(mpi, &peer->newest);
     peer->heard_ns = now_ns;
     if (peer->newest.speaker >= 0)
       plm_mpi_set_failing(mpi, (uint32_t)peer->newest.speaker, &peer->newest.error);
