@@ -96,6 +96,22 @@ static plm_status move_lines(const char *run, const char *previous, const char *
   return status;
 }
 
+/* Moves what only a trainer writes. A power failure may leave it in both places. No trainer has run
+ * since, because none starts before the move is finished, so the one that came back is removed. */
+static plm_status move_again(const char *from, const char *to, const char *name, bool checkpoint,
+                             struct plm_error *error)
+{
+  char source[PLM_PATH_SIZE], target[PLM_PATH_SIZE];
+  bool back, moved;
+  PLM_TRY(plm_path_join(source, from, name, error));
+  PLM_TRY(plm_path_join(target, to, name, error));
+  PLM_TRY(plm_file_look(source, &back, error));
+  PLM_TRY(plm_file_look(target, &moved, error));
+  if (!back || !moved) return move_one(from, to, name, error);
+  if (checkpoint) PLM_TRY(plm_checkpoint_verify(target, NULL, NULL, error));
+  return plm_path_remove(source, error);
+}
+
 static plm_status move_later(const char *run, const char *previous, uint64_t step,
                              struct plm_error *error)
 {
@@ -106,12 +122,12 @@ static plm_status move_later(const char *run, const char *previous, uint64_t ste
   PLM_TRY(plm_path_join(folder, run, PLM_RUN_CHECKPOINTS, error));
   PLM_TRY(plm_path_join(aside, previous, PLM_RUN_CHECKPOINTS, error));
   PLM_TRY(plm_directory_make(aside, error));
-  PLM_TRY(move_one(run, previous, PLM_RUN_DONE, error));
+  PLM_TRY(move_again(run, previous, PLM_RUN_DONE, false, error));
   PLM_TRY(plm_checkpoint_list(folder, &steps, &count, error));
   /* newest first, so that an interrupted move leaves a run that simply ends earlier */
   for (size_t i = count; i-- > 0 && steps[i] > step && status == PLM_OK;) {
     plm_checkpoint_name(steps[i], name);
-    status = move_one(folder, aside, name, error);
+    status = move_again(folder, aside, name, true, error);
   }
   free(steps);
   if (status != PLM_OK) return status;

@@ -28,6 +28,9 @@ found evaluator EMFILE 'open:run/checkpoints/step_00000000/(MANIFEST|vocab.txt)#
 found evaluator EIO 'lstat:run/checkpoints/step_[0-9]*#[12]$'
 # `up --resume PATH` moved checkpoints and lines of metrics aside, but not durably: a power cut lost them.
 found back lost '(rename:run/evaluator.jsonl.tmp|end:)#1$'
+# A power cut left a checkpoint both in the run folder and in previous-1. It stayed in the run folder, so its steps
+# had no lines of metrics.
+found back lost '(open|fsync):run/checkpoints#1$'
 # An error while looking at the checkpoint of `--resume PATH` was taken for a wrong path.
 found back EMFILE 'stat:run/checkpoints/step_00000002#[12]$'
 # A stage whose log could not be created once was given up instead of being started again.
