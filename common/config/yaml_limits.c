@@ -46,7 +46,7 @@ bool plm_yaml_exceeds(const char *text, size_t size, struct plm_yaml_excess *exc
   yaml_event_t event;
   struct counts counts = {0};
   bool found = false, ended = false;
-  if (!yaml_parser_initialize(&parser)) return false; /* the caller will be out of memory, too */
+  if (!yaml_parser_initialize(&parser)) return false; /* no memory: the caller finds out */
   yaml_parser_set_input_string(&parser, (const unsigned char *)text, size);
   while (!found && !ended && yaml_parser_parse(&parser, &event)) {
     count_event(&counts, &event);

@@ -388,7 +388,7 @@ struct plm_ops {
   void (*choose_targets)(struct plm_ops *ops, const struct plm_target_rows *to,
                          const struct plm_target_tokens *from, const struct plm_masking *masking);
 
-  /* ---- sums; those in double are in device memory, too ---- */
+  /* ---- sums; those in double are also in device memory ---- */
   /* sums[i] = the sum of the squares of vectors[i]. It does not depend on the other vectors. */
   void (*sum_squares)(struct plm_ops *ops, double *sums, const struct plm_array *vectors,
                       size_t count);

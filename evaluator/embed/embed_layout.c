@@ -206,16 +206,10 @@ static plm_status put_header(const struct plm_embed_layout *layout, struct sink 
   return flush(sink, error);
 }
 
-static bool ends_with(const char *text, const char *ending)
-{
-  const size_t length = strlen(text), tail = strlen(ending);
-  return length > tail && strcmp(text + length - tail, ending) == 0;
-}
-
 plm_status plm_embed_format_of(const char *path, enum plm_embed_kind kind,
                                enum plm_embed_format *format, struct plm_error *error)
 {
-  *format = ends_with(path, ".npy") ? PLM_EMBED_NPY : PLM_EMBED_SAFETENSORS;
+  *format = plm_text_ends_with(path, ".npy") ? PLM_EMBED_NPY : PLM_EMBED_SAFETENSORS;
   if (*format == PLM_EMBED_NPY && kind != PLM_EMBED_POOLED) {
     plm_error_set(error, PLM_USAGE,
                   "%.200s: an npy file holds one array, not one for each sequence", path);
@@ -228,7 +222,7 @@ plm_status plm_embed_format_of(const char *path, enum plm_embed_kind kind,
     return plm_error_hint(
         error, "a pipe or a device whose name does not end in .npy receives safetensors");
   }
-  if (*format == PLM_EMBED_SAFETENSORS && !ends_with(path, ".safetensors")) {
+  if (*format == PLM_EMBED_SAFETENSORS && !plm_text_ends_with(path, ".safetensors")) {
     plm_error_set(error, PLM_USAGE, "--output %.200s: the name does not say which format to write",
                   path);
     return plm_error_hint(error, "end the name in .safetensors, or for pooled embeddings in .npy");

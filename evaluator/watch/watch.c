@@ -205,7 +205,7 @@ static plm_status report_skip(struct watch *watch, uint64_t step, enum skip kind
 
 /* The checkpoint could not be read and is tried again. One line tells the next evaluator that it
  * existed, in case this one is killed and the checkpoint is deleted. What kept the checkpoint from
- * being read may keep the line from being written, too; the evaluator continues without it. */
+ * being read may also keep the line from being written; the evaluator continues without it. */
 static void report_wait(struct watch *watch, uint64_t step, const char *why)
 {
   struct plm_error error = {0};

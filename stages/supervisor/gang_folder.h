@@ -11,7 +11,7 @@ struct plm_gang_folder {
 };
 
 /* Makes /dev/shm/plm-HASH-UID-PID.mpi, with mode 0700, and locks it. Processes that inherit the
- * lock's descriptor hold the lock, too. Removes abandoned folders of the same run and user first:
+ * lock's descriptor also hold the lock. Removes abandoned folders of the same run and user first:
  * those of a supervisor that was killed together with its gang. socket_path: of the run's control
  * socket, whose name has the hash. */
 plm_status plm_gang_folder_make(const char *socket_path, struct plm_gang_folder *folder,

@@ -35,7 +35,7 @@ plm_status gang_prepare(struct plm_supervisor *supervisor, struct supervised *st
   PLM_TRY(plm_gang_folder_make(supervisor->socket_path, &supervisor->gang_folder, error));
   PLM_TRY(plm_gang_log_pipe(ends, error));
   stage->log_fd = ends[0];
-  /* mpirun has the reading end, too: without it, the signal SIGPIPE would end mpirun if the writer
+  /* mpirun also has the reading end: without it, the signal SIGPIPE would end mpirun if the writer
    * and this process were killed */
   start->process = (struct plm_process_gang){.folder = supervisor->gang_folder.path,
                                              .output = ends[1],

@@ -76,7 +76,7 @@ static void print_line(void *context, const char *line)
   char name[64];
   supervised_name(printing->stage, name);
   line += plm_log_time_length(line);
-  /* the stage's name tells the program's, too */
+  /* the stage's name also tells the program's */
   if (strncmp(line, program, length) == 0 && strncmp(line + length, ": ", 2) == 0)
     line += length + 2;
   erase(screen);

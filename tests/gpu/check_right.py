@@ -13,7 +13,7 @@ REHEARSED = ["kernels/test_ops_cached", "common/model/test_decode"]
 
 
 def side_by_side(jobs, count=6):
-    """Runs functions in threads and returns their results in order. An exception is a result, too."""
+    """Runs functions in threads and returns their results in order. An exception is also a result."""
 
     def guarded(job):
         try:

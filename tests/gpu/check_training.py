@@ -56,7 +56,7 @@ class Training:
         self.check, self.name = check, name
         self.run = check.folder / f"run-{name}"
         self.config = check.folder / f"{name}.yaml"
-        self.config.write_text(json.dumps(values, indent=1))  # JSON is YAML, too
+        self.config.write_text(json.dumps(values, indent=1))  # JSON is also YAML
         self.extra = {"PLM_CUDA_LIBRARY": check.device["PLM_CUDA_LIBRARY"]}
         self.sets = ["--set", f"trainer.device={device}", "--set", f"trainer.precision={precision}"]
         self.launch = []  # what starts the trainer

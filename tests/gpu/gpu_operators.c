@@ -5,7 +5,7 @@
  *
  *   gpu_operators [TOKENS]
  *
- * TOKENS is 8192 if not given; below 1024 the widths are small, too. */
+ * TOKENS is 8192 if not given; below 1024 the widths are small as well. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -363,7 +363,7 @@ static void what_matters_is_synced_first(void **state)
   assert_true(reported >= 0 && reported < deleted);
 }
 
-/* The folder of whatever is made is synced, too. */
+/* The folder of whatever is made is synced as well. */
 static void new_entries_are_synced(void **state)
 {
   struct fixture *fixture = *state;

@@ -77,7 +77,7 @@ static void a_removed_lock_is_made_anew(void **state)
     assert_int_equal(unlink(scratch_path(file)), 0);
     assert_int_equal(plm_lock_check(lock, &error), PLM_OK);
     assert_true(holds(names[i], PLM_BUSY));
-    /* Without the metrics, too, nobody knows who else writes. */
+    /* Metrics that were removed are noticed as well. */
     assert_int_equal(unlink(scratch_path(metrics)), 0);
     assert_int_equal(plm_lock_watch(lock, &error), PLM_BUSY);
     assert_non_null(strstr(error.where, metrics));
