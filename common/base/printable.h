@@ -12,7 +12,7 @@
 #include "common/base/text.h"
 
 enum plm_printable_kind {
-  PLM_PRINTABLE_LINE, /* newlines and tabs are escaped as well: the text cannot begin another line */
+  PLM_PRINTABLE_LINE, /* escapes newlines and tabs: the text cannot begin another line */
   PLM_PRINTABLE_LINES /* newlines and tabs are kept */
 };
 

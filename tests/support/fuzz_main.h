@@ -8,8 +8,8 @@
  * assertion, a sanitizer's report) when something is wrong, and keep no state between calls.
  *
  * Inputs begin with one of fuzz_seeds or with a file of tests/fuzz/corpus/X. These files are also
- * run as they are; a finding is kept there. Each input is a pure function of (seed, iteration) and of
- * these files. A failure prints both numbers, so that it can be replayed.
+ * run as they are; a finding is kept there. Each input is a pure function of (seed, iteration) and
+ * of these files. A failure prints both numbers, so that it can be replayed.
  *   PLM_FUZZ_SECONDS    how long to run, default 3
  *   PLM_FUZZ_SEED       the seed, default from the clock; printed
  *   PLM_FUZZ_ITERATION  runs only this iteration
