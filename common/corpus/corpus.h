@@ -2,21 +2,26 @@
  * doc/data.md#corpus
  *
  * A corpus is a folder with `data.mdb` (the LMDB environment) and `corpus.json`. Each split has the
- * named databases `SPLIT.groups`, `SPLIT.lengths`, `SPLIT.names` and `SPLIT.checks`; `meta` belongs
- * to all splits. Keys are uint64, big-endian.
+ * named databases `SPLIT.groups`, `SPLIT.lengths`, `SPLIT.names` and `SPLIT.checks`, and with
+ * clusters also `SPLIT.clusters`; `meta` belongs to all splits. Keys are uint64, big-endian.
  *   groups   group -> one zstd frame, with content size and checksum, of the residues of 256
  *            documents, one after another
  *   lengths  block -> 65,536 lengths in residues, uint32 little-endian; planning needs only these
  *   names    group -> one zstd frame of the names of 256 documents, joined by '\n'
  *   checks   block -> for each of 8,192 groups, the XXH3-64 of its frame in `groups` and of its
  *            frame in `names`; this also finds a valid frame under the wrong key
+ *   clusters block -> the sizes of 65,536 clusters in documents, uint32 little-endian
  *   meta     format version, counts, alphabet, histogram, composition, sources, fingerprint
  * A document's number is its position in its split, from 0, in the order of ingest. Residues are
  * upper-case letters (esm) or the unchanged bytes of the text (byte).
  *
+ * With clusters, the documents of a cluster have consecutive numbers. Clusters are in the order in
+ * which ingest met their first documents, and the documents of a cluster are in the order of
+ * ingest. A cluster's number is its position in its split, from 0.
+ *
  * The fingerprint (XXH3-128) covers the group size and, for train, valid and test in this order,
- * the length and residues of each document. It covers neither names nor compressed bytes.
- * corpus_format.h defines it to the byte.
+ * the length and residues of each document, and the sizes of the clusters if there are any. It
+ * covers neither names nor compressed bytes. corpus_format.h defines it to the byte.
  *
  * Many threads may read one handle at once, each with its own plm_corpus_cursor. An environment is
  * opened once in a process and never used across fork.
@@ -38,7 +43,8 @@ enum {
   PLM_DOCUMENT_LIMIT = 1 << 28, /* residues of a document */
   PLM_NAME_LIMIT = 4096,        /* bytes of a document's name */
   PLM_CORPUS_FORMAT = 1,
-  PLM_HISTOGRAM_BINS = 32, /* bin b counts lengths in [2^b, 2^(b+1)) */
+  PLM_CORPUS_FORMAT_CLUSTERS = 2, /* format 1 with `clusters` */
+  PLM_HISTOGRAM_BINS = 32,        /* bin b counts lengths in [2^b, 2^(b+1)) */
 };
 
 extern const char *const plm_split_names[]; /* NULL-terminated, in the order of the enum */
@@ -47,6 +53,7 @@ plm_status plm_split_parse(const char *name, enum plm_split *split, struct plm_e
 
 struct plm_corpus_split {
   uint64_t documents;
+  uint64_t clusters; /* 0 if the corpus does not keep them */
   uint64_t residues;
   uint64_t length_min, length_max;
   uint64_t histogram[PLM_HISTOGRAM_BINS];
@@ -54,7 +61,7 @@ struct plm_corpus_split {
 };
 
 struct plm_corpus_info {
-  uint32_t format;
+  uint32_t format; /* PLM_CORPUS_FORMAT_CLUSTERS if the corpus keeps its clusters */
   enum plm_tokenizer_kind tokenizer;
   struct plm_corpus_split splits[PLM_SPLIT_COUNT];
   double entropy; /* in nats, of the composition of all residues */
@@ -83,6 +90,9 @@ const struct plm_corpus_info *plm_corpus_info(const struct plm_corpus *corpus);
 const char *plm_corpus_path(const struct plm_corpus *corpus);
 /* Lengths in residues of all documents of a split; owned by the corpus. */
 const uint32_t *plm_corpus_lengths(const struct plm_corpus *corpus, enum plm_split split);
+/* The number of documents, at least 1, of each cluster of a split; owned by the corpus. NULL if the
+ * corpus does not keep its clusters. */
+const uint32_t *plm_corpus_clusters(const struct plm_corpus *corpus, enum plm_split split);
 
 /* A cursor decompresses groups. Each thread needs its own. */
 struct plm_corpus_cursor;

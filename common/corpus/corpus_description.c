@@ -78,6 +78,8 @@ static void print_splits(struct plm_text *text, const struct plm_corpus_info *in
     const struct plm_corpus_split *split = &info->splits[s];
     plm_text_printf(text, "    \"%s\": {\n", plm_split_name((enum plm_split)s));
     plm_text_printf(text, "      \"documents\": %" PRIu64 ",\n", split->documents);
+    if (info->format == PLM_CORPUS_FORMAT_CLUSTERS)
+      plm_text_printf(text, "      \"clusters\": %" PRIu64 ",\n", split->clusters);
     plm_text_printf(text, "      \"residues\": %" PRIu64 ",\n", split->residues);
     plm_text_printf(text, "      \"length_min\": %" PRIu64 ",\n", split->length_min);
     plm_text_printf(text, "      \"length_max\": %" PRIu64 ",\n", split->length_max);
@@ -101,15 +103,18 @@ static void print_sources(struct plm_text *text, const struct plm_corpus_descrip
   plm_text_puts(text, "\n  ]");
 }
 
-static void print_files(struct plm_text *text, const struct plm_corpus_files *files)
+static void print_files(struct plm_text *text, const struct plm_corpus_description *description)
 {
+  const struct plm_corpus_files *files = &description->files;
+  const bool clusters = description->info.format == PLM_CORPUS_FORMAT_CLUSTERS;
   plm_text_puts(text, ",\n  \"data\": {\n");
   plm_text_printf(text, "    \"size\": %" PRIu64 ",\n", files->size_bytes);
   print_hash(text, "    ", "first_mib", files->first, ",");
   print_hash(text, "    ", "last_mib", files->last, ",");
   print_hash(text, "    ", "whole", files->whole, ",");
   print_hash(text, "    ", "lengths", files->lengths, ",");
-  print_hash(text, "    ", "checks", files->checks, "");
+  print_hash(text, "    ", "checks", files->checks, clusters ? "," : "");
+  if (clusters) print_hash(text, "    ", "clusters", files->clusters, "");
   plm_text_puts(text, "  },\n  \"hash\": \"");
 }
 
@@ -135,7 +140,7 @@ void plm_corpus_description_print(const struct plm_corpus_description *descripti
     plm_text_puts(text, "\n}\n");
     return;
   }
-  print_files(text, &description->files);
+  print_files(text, description);
   static const char ending[] = "\"\n}\n";
   const size_t digits = text->length;
   plm_text_puts(text, ending);
@@ -185,6 +190,8 @@ static bool take_splits(const cJSON *root, struct plm_corpus_info *info)
   for (int s = 0; s < PLM_SPLIT_COUNT; s++) {
     struct plm_corpus_split *split = &info->splits[s];
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(splits, plm_split_name((enum plm_split)s));
+    if (info->format == PLM_CORPUS_FORMAT_CLUSTERS && !take_u64(item, "clusters", &split->clusters))
+      return false;
     if (!take_u64(item, "documents", &split->documents) ||
         !take_u64(item, "residues", &split->residues) ||
         !take_u64(item, "length_min", &split->length_min) ||
@@ -218,9 +225,13 @@ static bool take_sources(const cJSON *root, struct plm_corpus_description *descr
   return true;
 }
 
-static bool take_files(const cJSON *root, struct plm_corpus_files *files)
+static bool take_files(const cJSON *root, struct plm_corpus_description *description)
 {
   const cJSON *data = cJSON_GetObjectItemCaseSensitive(root, "data");
+  struct plm_corpus_files *files = &description->files;
+  if (description->info.format == PLM_CORPUS_FORMAT_CLUSTERS &&
+      !take_hash(data, "clusters", &files->clusters))
+    return false;
   return take_u64(data, "size", &files->size_bytes) &&
          take_hash(data, "first_mib", &files->first) && take_hash(data, "last_mib", &files->last) &&
          take_hash(data, "whole", &files->whole) && take_hash(data, "lengths", &files->lengths) &&
@@ -240,8 +251,9 @@ static bool take_description(const cJSON *root, struct plm_corpus_description *d
   else
     return false;
   info->clustered = cJSON_IsTrue(clustered);
+  if (info->format == PLM_CORPUS_FORMAT_CLUSTERS && !info->clustered) return false;
   if (!take_hash(root, "fingerprint", &info->fingerprint) || !take_splits(root, info) ||
-      !take_sources(root, description) || !take_files(root, &description->files))
+      !take_sources(root, description) || !take_files(root, description))
     return false;
   plm_corpus_info_finish(info);
   return true;
@@ -271,10 +283,10 @@ static plm_status parse(const char *bytes, size_t size, const char *path,
   uint64_t format = 0;
   if (!cJSON_IsObject(root) || !take_u64(root, "format", &format))
     status = plm_error_set(error, PLM_CORRUPT, "%s is not the description of a corpus", path);
-  else if (format != PLM_CORPUS_FORMAT)
+  else if (format != PLM_CORPUS_FORMAT && format != PLM_CORPUS_FORMAT_CLUSTERS)
     status = plm_error_set(error, PLM_UNSUPPORTED,
-                           "%s has format %" PRIu64 "; this program reads format %d", path, format,
-                           PLM_CORPUS_FORMAT);
+                           "%s has format %" PRIu64 "; this program reads formats %d and %d", path,
+                           format, PLM_CORPUS_FORMAT, PLM_CORPUS_FORMAT_CLUSTERS);
   if (status == PLM_OK) {
     description->info.format = (uint32_t)format;
     status = take_description(root, description)

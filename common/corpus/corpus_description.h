@@ -2,7 +2,8 @@
  *
  * It holds the facts of struct plm_corpus_info and the sources that were ingested. About data.mdb
  * it states the size and five XXH3-128 hashes: of its first MiB, its last MiB, the whole file, all
- * `lengths` and all `checks` (train, valid, test, as stored). It ends with the XXH3-128 of its own
+ * `lengths` and all `checks` (train, valid, test, as stored). With clusters, there is a sixth hash
+ * of all `clusters`, and each split states how many it has. It ends with the XXH3-128 of its own
  * text without the 32 digits of that hash. In the name of a source, a byte that is not UTF-8 is
  * written as the four characters \xHH, so that the file is valid JSON. A reader compares the file
  * byte for byte with what plm_corpus_description_print prints from the same facts. */
@@ -29,7 +30,7 @@ struct plm_corpus_source {
 
 struct plm_corpus_files {
   uint64_t size_bytes;
-  struct plm_hash first, last, whole, lengths, checks;
+  struct plm_hash first, last, whole, lengths, checks, clusters;
 };
 
 struct plm_corpus_description {

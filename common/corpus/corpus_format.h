@@ -16,13 +16,22 @@
 #define PLM_CORPUS_META_KEY "description"
 
 enum {
-  PLM_LENGTHS_BLOCK = 65536, /* lengths in a record of `lengths` */
-  PLM_CHECKS_BLOCK = 8192,   /* groups in a record of `checks` */
-  PLM_CORPUS_DATABASES = 16, /* room for 3 x 4 and meta */
+  PLM_LENGTHS_BLOCK = 65536,  /* lengths in a record of `lengths` */
+  PLM_CHECKS_BLOCK = 8192,    /* groups in a record of `checks` */
+  PLM_CLUSTERS_BLOCK = 65536, /* sizes in a record of `clusters` */
+  PLM_CORPUS_DATABASES = 16,  /* 3 x 5 and meta */
 };
 
-enum plm_record_kind { PLM_RECORD_GROUPS, PLM_RECORD_LENGTHS, PLM_RECORD_NAMES, PLM_RECORD_CHECKS };
-enum { PLM_RECORD_KINDS = 4 };
+enum plm_record_kind {
+  PLM_RECORD_GROUPS,
+  PLM_RECORD_LENGTHS,
+  PLM_RECORD_NAMES,
+  PLM_RECORD_CHECKS,
+  PLM_RECORD_CLUSTERS, /* only in PLM_CORPUS_FORMAT_CLUSTERS */
+};
+enum { PLM_RECORD_KINDS = 5 };
+/* The number of kinds that a corpus of this format has: the first ones of the enum. */
+int plm_corpus_record_kinds(uint32_t format);
 
 /* "train.groups" */
 #define PLM_DATABASE_NAME_SIZE 32
@@ -39,12 +48,17 @@ struct plm_group_check {
 /* What the fingerprint covers of a split: the number of its documents, and the XXH3-128 of all its
  * groups in order, where each group is the lengths of its documents (u32 little-endian) followed by
  * their residues. The fingerprint is the XXH3-128 of four fields of each split: u32 group size, u64
- * documents, and the digest's low and high u64, all little-endian. */
+ * documents, and the digest's low and high u64, all little-endian. With clusters, three more fields
+ * follow those of each split: u64 clusters, and the low and high u64 of the XXH3-128 of the sizes
+ * of its clusters (u32 little-endian). */
 struct plm_split_digest {
   uint64_t documents;
   struct plm_hash digest;
+  uint64_t clusters;
+  struct plm_hash sizes;
 };
-struct plm_hash plm_corpus_fingerprint(const struct plm_split_digest digests[PLM_SPLIT_COUNT]);
+struct plm_hash plm_corpus_fingerprint(uint32_t format,
+                                       const struct plm_split_digest digests[PLM_SPLIT_COUNT]);
 
 /* For the writer, which has just hashed data.mdb: opens what it wrote, reads every record, and
  * compares lengths and fingerprint with info. progress may be NULL. */

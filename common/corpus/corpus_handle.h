@@ -16,6 +16,7 @@ struct plm_corpus {
   MDB_dbi databases[PLM_SPLIT_COUNT][PLM_RECORD_KINDS], meta;
   uint32_t *lengths[PLM_SPLIT_COUNT];
   struct plm_group_check *checks[PLM_SPLIT_COUNT];
+  uint32_t *clusters[PLM_SPLIT_COUNT]; /* sizes; NULL if the corpus does not keep its clusters */
   size_t largest_group_bytes;
   pthread_mutex_t prefetch_lock;
   MDB_txn *prefetch_transaction;

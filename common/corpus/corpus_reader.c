@@ -86,7 +86,8 @@ static int open_databases(struct plm_corpus *corpus, MDB_txn *transaction)
 {
   int code = mdb_dbi_open(transaction, PLM_CORPUS_META, 0, &corpus->meta);
   for (int s = 0; code == 0 && s < PLM_SPLIT_COUNT; s++) {
-    for (int kind = 0; code == 0 && kind < PLM_RECORD_KINDS; kind++) {
+    const int kinds = plm_corpus_record_kinds(corpus->description.info.format);
+    for (int kind = 0; code == 0 && kind < kinds; kind++) {
       char name[PLM_DATABASE_NAME_SIZE];
       MDB_dbi *database = &corpus->databases[s][kind];
       unsigned flags;
@@ -128,8 +129,8 @@ static int open_environment(struct plm_corpus *corpus)
   return code;
 }
 
-/* Reads all records of `lengths` or `checks` of a split: `count` entries, `block` of them in each
- * record. */
+/* Reads all records of `lengths`, `checks` or `clusters` of a split: `count` entries, `block` of
+ * them in each record. */
 static plm_status read_table(const struct plm_corpus *corpus, enum plm_split split,
                              enum plm_record_kind kind, size_t entry_bytes, uint64_t block,
                              uint64_t count, uint8_t *out, struct plm_error *error)
@@ -147,6 +148,53 @@ static plm_status read_table(const struct plm_corpus *corpus, enum plm_split spl
     if (status == PLM_OK) memcpy(out + begin * entry_bytes, value.mv_data, value.mv_size);
     plm_corpus_guard_leave();
   }
+  return status;
+}
+
+/* Reads the sizes of the clusters of a split. They must add up to its documents. */
+static plm_status read_clusters(struct plm_corpus *corpus, enum plm_split s,
+                                struct plm_hasher *hasher, struct plm_error *error)
+{
+  const struct plm_corpus_split *split = &corpus->description.info.splits[s];
+  uint64_t total = 0;
+  bool empty = false;
+  if (split->clusters > split->documents)
+    return plm_error_set(error, PLM_CORRUPT, "%s: %s has more clusters than documents",
+                         corpus->data_path, plm_split_name(s));
+  corpus->clusters[s] = calloc(split->clusters + 1, sizeof *corpus->clusters[s]);
+  if (corpus->clusters[s] == NULL)
+    return plm_error_set(error, PLM_NO_MEMORY, "out of memory for the clusters of %s",
+                         corpus->directory);
+  PLM_TRY(read_table(corpus, s, PLM_RECORD_CLUSTERS, sizeof(uint32_t), PLM_CLUSTERS_BLOCK,
+                     split->clusters, (uint8_t *)corpus->clusters[s], error));
+  for (uint64_t c = 0; c < split->clusters; c++) {
+    total += corpus->clusters[s][c];
+    empty = empty || corpus->clusters[s][c] == 0;
+  }
+  plm_hasher_update(hasher, corpus->clusters[s], split->clusters * sizeof(uint32_t));
+  if (empty || total != split->documents)
+    return plm_error_set(error, PLM_CORRUPT,
+                         "%s: the sizes of the clusters of %s do not add up to its documents",
+                         corpus->data_path, plm_split_name(s));
+  return PLM_OK;
+}
+
+/* Reads the sizes of all clusters, if the corpus keeps them, and compares their hash. */
+static plm_status load_clusters(struct plm_corpus *corpus, struct plm_error *error)
+{
+  if (corpus->description.info.format != PLM_CORPUS_FORMAT_CLUSTERS) return PLM_OK;
+  struct plm_hasher *hasher = plm_hasher_open();
+  plm_status status =
+      hasher == NULL ? plm_error_set(error, PLM_NO_MEMORY, "out of memory") : PLM_OK;
+  for (int s = 0; status == PLM_OK && s < PLM_SPLIT_COUNT; s++)
+    status = read_clusters(corpus, (enum plm_split)s, hasher, error);
+  if (status == PLM_OK &&
+      !plm_hash_equal(plm_hasher_digest(hasher), corpus->description.files.clusters))
+    status = plm_error_set(error, PLM_CORRUPT, "%s: `clusters` is not what ingest wrote",
+                           corpus->data_path);
+  if (status == PLM_CORRUPT)
+    plm_error_hint(error, "copy the corpus again or ingest its sources again");
+  plm_hasher_close(hasher);
   return status;
 }
 
@@ -271,6 +319,7 @@ static plm_status open_checked(struct plm_corpus *corpus, struct plm_error *erro
   if (code != 0) return plm_corpus_lmdb_error(code, corpus->data_path, "cannot open", error);
   PLM_TRY(check_meta(corpus, error));
   PLM_TRY(load_tables(corpus, error));
+  PLM_TRY(load_clusters(corpus, error));
   return check_lengths(corpus, error);
 }
 
@@ -299,6 +348,7 @@ void plm_corpus_close(struct plm_corpus *corpus)
   for (int s = 0; s < PLM_SPLIT_COUNT; s++) {
     free(corpus->lengths[s]);
     free(corpus->checks[s]);
+    free(corpus->clusters[s]);
   }
   plm_corpus_description_deinit(&corpus->description);
   pthread_mutex_destroy(&corpus->prefetch_lock);
@@ -319,4 +369,10 @@ const uint32_t *plm_corpus_lengths(const struct plm_corpus *corpus, enum plm_spl
 {
   PLM_ASSERT((unsigned)split < PLM_SPLIT_COUNT);
   return corpus->lengths[split];
+}
+
+const uint32_t *plm_corpus_clusters(const struct plm_corpus *corpus, enum plm_split split)
+{
+  PLM_ASSERT((unsigned)split < PLM_SPLIT_COUNT);
+  return corpus->clusters[split];
 }

@@ -99,13 +99,18 @@ static plm_status verify_records(struct plm_corpus *corpus, struct plm_corpus_cu
     }
     if (!verification->composition)
       memcpy(counted.composition, stated->composition, sizeof counted.composition);
-    digests[s] = (struct plm_split_digest){stated->documents, plm_hasher_digest(hasher)};
+    counted.clusters = stated->clusters; /* their sizes were added up when the corpus was opened */
+    digests[s] = (struct plm_split_digest){
+        .documents = stated->documents,
+        .digest = plm_hasher_digest(hasher),
+        .clusters = stated->clusters,
+        .sizes = plm_hash_bytes(corpus->clusters[s], stated->clusters * sizeof(uint32_t))};
     if (memcmp(&counted, stated, sizeof counted) != 0)
       return plm_error_set(error, PLM_CORRUPT,
                            "%s: the statistics of %s are not those of its documents",
                            corpus->directory, plm_split_name((enum plm_split)s));
   }
-  if (!plm_hash_equal(plm_corpus_fingerprint(digests), info->fingerprint))
+  if (!plm_hash_equal(plm_corpus_fingerprint(info->format, digests), info->fingerprint))
     return plm_error_set(error, PLM_CORRUPT, "%s: the fingerprint is not that of its documents",
                          corpus->directory);
   return PLM_OK;

@@ -12,7 +12,8 @@ static const struct plm_option options[] = {
     {0, "corpus", "DIR", "the corpus folder to write"},
     {0, "split", "NAME=SHARE,...", "default train=0.98,valid=0.01,test=0.01"},
     {0, "clusters", "FILE.tsv",
-     "lines of representative and member: each cluster stays in one split"},
+     "lines of representative and member: each cluster stays in one split, and the corpus keeps "
+     "the clusters"},
     {0, "deduplicate", NULL, "drop repeated sequences (takes up to 25 bytes of memory for each)"},
     {0, "min-length", "N", "drop sequences with fewer residues (default 1)"},
     {0, "max-residues", "N", "drop sequences with more residues (default 1048576)"},
@@ -94,10 +95,15 @@ static void narrate(const struct plm_ingest_result *result, const char *director
   for (size_t i = 0; i < sizeof dropped / sizeof dropped[0]; i++)
     if (dropped[i].count != 0)
       plm_info("%s: %s", dropped[i].what, plm_format_count(dropped[i].count, count));
-  for (int s = 0; s < PLM_SPLIT_COUNT; s++)
+  for (int s = 0; s < PLM_SPLIT_COUNT; s++) {
+    const struct plm_corpus_split *split = &result->info.splits[s];
     plm_info("%s: %s documents, %s residues", plm_split_name((enum plm_split)s),
-             plm_format_count(result->info.splits[s].documents, count),
-             plm_format_count(result->info.splits[s].residues, residues));
+             plm_format_count(split->documents, count),
+             plm_format_count(split->residues, residues));
+    if (result->info.format == PLM_CORPUS_FORMAT_CLUSTERS)
+      plm_info("%s: %s clusters", plm_split_name((enum plm_split)s),
+               plm_format_count(split->clusters, count));
+  }
   plm_info("%s: %.1f MB in %.2f s, %.0f MB/s (%.0f MB/s per core)", directory,
            1e-6 * (double)result->bytes, result->seconds,
            1e-6 * (double)result->bytes / result->seconds,
@@ -132,7 +138,10 @@ const struct plm_command plm_command_ingest = {
         "<unk>. Any other character makes a record bad: it is reported and skipped.\n\n"
         "The hash of a sequence decides its split, so a sequence is always in the same one. "
         "Homologous proteins may be in different splits; --clusters keeps each cluster in one "
-        "split.\n\n"
+        "split and places its sequences next to each other. A sequence that the file does not name "
+        "is a cluster of its own; a member that it puts into several clusters stays in the first, "
+        "or ends the command with --strict. --clusters needs room on the disk for the sequences "
+        "as text.\n\n"
         "The corpus is written beside DIR, read back, compared and then renamed, so that DIR holds "
         "a complete corpus or nothing. Until then, it needs twice its size on the disk.",
     .options = options,

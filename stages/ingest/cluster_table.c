@@ -7,14 +7,37 @@
 #include "common/base/hash.h"
 #include "common/run/stop.h"
 #include "common/sequences/line_source.h"
-#include "stages/ingest/corpus_writer.h"
-#include "stages/ingest/pair_table.h"
 
 enum { LINE_LIMIT = 1 << 16 };
 
 struct plm_cluster_table {
-  struct plm_pair_table *pairs;
+  struct plm_temporary_index *index;
+  int index_table;
+  bool strict;
+  struct plm_cluster_counts counts;
 };
+
+/* A record of the index, whose key is the hash of the member's name. */
+struct member {
+  uint64_t representative; /* hash of its name */
+  uint64_t sequences;      /* that were looked up so far */
+};
+
+static plm_status get_member(struct plm_cluster_table *table, uint64_t hash, struct member *member,
+                             bool *found, struct plm_error *error)
+{
+  return plm_temporary_index_get(table->index, table->index_table, &hash, sizeof hash, member,
+                                 sizeof *member, found, error);
+}
+
+static plm_status put_member(struct plm_cluster_table *table, uint64_t hash,
+                             const struct member *member, struct plm_error *error)
+{
+  return plm_temporary_index_put(table->index, table->index_table, &hash, sizeof hash, member,
+                                 sizeof *member, error);
+}
+
+/* ---- reading the table ----------------------------------------------------------------------- */
 
 static plm_status bad_line(const struct plm_line_source *source, const char *what,
                            struct plm_error *error)
@@ -37,13 +60,22 @@ static plm_status take_line(struct plm_cluster_table *table, const struct plm_li
   const char *end = memchr(member, '\t', size - (size_t)(member - line));
   const size_t length = (size_t)((end != NULL ? end : line + size) - member);
   if (tab == line || length == 0) return bad_line(source, "this line has an empty name", error);
-  const uint64_t representative = plm_hash64_bytes(line, (size_t)(tab - line));
-  uint64_t second = representative;
+  const struct member made = {.representative = plm_hash64_bytes(line, (size_t)(tab - line))};
+  const uint64_t hash = plm_hash64_bytes(member, length);
+  struct member held;
   bool found;
-  PLM_TRY(
-      plm_pair_table_add(table->pairs, plm_hash64_bytes(member, length), &second, &found, error));
-  if (found && second != representative)
+  PLM_TRY(get_member(table, hash, &held, &found, error));
+  if (!found) {
+    table->counts.members++;
+    return put_member(table, hash, &made, error);
+  }
+  if (held.representative == made.representative) {
+    table->counts.repeated_lines++;
+    return PLM_OK;
+  }
+  if (table->strict)
     return bad_line(source, "the member of this line is already in another cluster", error);
+  if (table->counts.in_several++ == 0) table->counts.in_several_line = source->line;
   return PLM_OK;
 }
 
@@ -67,7 +99,8 @@ static plm_status read_lines(struct plm_cluster_table *table, struct plm_line_so
   }
 }
 
-plm_status plm_cluster_table_open(const char *path, struct plm_cluster_table **table,
+plm_status plm_cluster_table_open(const char *path, bool strict, struct plm_temporary_index *index,
+                                  int index_table, struct plm_cluster_table **table,
                                   struct plm_error *error)
 {
   *table = NULL;
@@ -75,12 +108,14 @@ plm_status plm_cluster_table_open(const char *path, struct plm_cluster_table **t
   struct plm_cluster_table *opened = calloc(1, sizeof *opened);
   char *line = malloc(LINE_LIMIT);
   plm_status status = PLM_OK;
-  if (opened != NULL) opened->pairs = plm_pair_table_open(false);
-  if (opened == NULL || line == NULL || opened->pairs == NULL)
+  if (opened == NULL || line == NULL)
     status = plm_error_set(error, PLM_NO_MEMORY, "out of memory");
+  else
+    *opened =
+        (struct plm_cluster_table){.index = index, .index_table = index_table, .strict = strict};
   if (status == PLM_OK) status = plm_byte_stream_open(path, &source.stream, error);
   if (status == PLM_OK) status = read_lines(opened, &source, line, error);
-  if (status == PLM_OK && plm_pair_table_count(opened->pairs) == 0)
+  if (status == PLM_OK && opened->counts.members == 0)
     status = plm_error_set(error, PLM_FORMAT, "%s holds no clusters", path);
   plm_byte_stream_close(source.stream);
   free(line);
@@ -93,27 +128,52 @@ plm_status plm_cluster_table_open(const char *path, struct plm_cluster_table **t
 
 void plm_cluster_table_close(struct plm_cluster_table *table)
 {
-  if (table == NULL) return;
-  plm_pair_table_close(table->pairs);
   free(table);
 }
 
-uint64_t plm_cluster_table_members(const struct plm_cluster_table *table)
+const struct plm_cluster_counts *plm_cluster_table_counts(const struct plm_cluster_table *table)
 {
-  return plm_pair_table_count(table->pairs);
+  return &table->counts;
 }
 
-bool plm_cluster_table_find(const struct plm_cluster_table *table, const char *name,
-                            size_t name_size, uint64_t *hash)
+/* ---- looking sequences up -------------------------------------------------------------------- */
+
+/* The accession of "DATABASE|ACCESSION|NAME"; NULL if the name has none. */
+static const char *accession_of(const char *name, size_t name_size, size_t *size)
 {
-  const uint64_t own = plm_hash64_bytes(name, name_size);
-  if (plm_pair_table_find(table->pairs, own, hash)) return true;
-  *hash = own;
   const char *first = memchr(name, '|', name_size);
-  if (first == NULL) return false;
+  if (first == NULL) return NULL;
   const char *accession = first + 1;
   const char *second = memchr(accession, '|', name_size - (size_t)(accession - name));
-  if (second == NULL) return false;
-  *hash = plm_hash64_bytes(accession, (size_t)(second - accession));
-  return plm_pair_table_find(table->pairs, *hash, hash);
+  if (second == NULL) return NULL;
+  *size = (size_t)(second - accession);
+  return accession;
+}
+
+plm_status plm_cluster_table_find(struct plm_cluster_table *table, const char *name,
+                                  size_t name_size, uint64_t *representative,
+                                  struct plm_error *error)
+{
+  uint64_t hash = plm_hash64_bytes(name, name_size);
+  struct member member;
+  bool found;
+  size_t size = 0;
+  PLM_TRY(get_member(table, hash, &member, &found, error));
+  const char *accession = found ? NULL : accession_of(name, name_size, &size);
+  if (accession != NULL) {
+    hash = plm_hash64_bytes(accession, size);
+    PLM_TRY(get_member(table, hash, &member, &found, error));
+  }
+  *representative = found ? member.representative : hash;
+  if (!found) {
+    table->counts.without_member++;
+    return PLM_OK;
+  }
+  if (member.sequences != 0) {
+    table->counts.repeated_names++;
+    return PLM_OK;
+  }
+  table->counts.members_found++;
+  member.sequences = 1;
+  return put_member(table, hash, &member, error);
 }

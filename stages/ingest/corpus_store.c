@@ -8,14 +8,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "common/base/file.h"
 #include "common/base/thread.h"
 #include "common/run/stop.h"
 #include "stages/ingest/corpus_writer.h"
+#include "stages/ingest/lmdb_error.h"
 
 /* Bounded, because a transaction keeps its dirty pages in memory until it commits. */
 static const size_t transaction_bytes = 32 << 20;
@@ -27,44 +26,15 @@ struct plm_corpus_store {
   char path[PLM_PATH_SIZE];
   MDB_env *environment;
   MDB_txn *transaction; /* NULL between transactions */
+  int kinds;            /* number of databases of each split */
   MDB_dbi databases[PLM_SPLIT_COUNT][PLM_RECORD_KINDS], meta;
   size_t map_bytes, pending_bytes, limit_bytes;
 };
 
-/* LMDB reports a short write as EIO or ENOSPC. These tell whether the disk is full, and whether the
- * file has reached the limit on the size of files. */
-static bool disk_is_full(const struct plm_corpus_store *store)
-{
-  struct statvfs information;
-  return statvfs(store->path, &information) == 0 &&
-         (uint64_t)information.f_bavail * information.f_frsize < store->limit_bytes;
-}
-
-static bool file_is_full(const struct plm_corpus_store *store)
-{
-  char path[PLM_PATH_SIZE];
-  struct rlimit limit;
-  uint64_t size;
-  return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
-         plm_path_join(path, store->path, PLM_CORPUS_DATA, NULL) == PLM_OK &&
-         plm_file_size(path, &size, NULL) == PLM_OK && size >= limit.rlim_cur;
-}
-
 static plm_status store_error(const struct plm_corpus_store *store, int code, const char *what,
                               struct plm_error *error)
 {
-  if (code == EFBIG || ((code == EIO || code == ENOSPC) && file_is_full(store))) {
-    errno = EFBIG;
-    return plm_error_errno(error, "cannot %s %s", what, store->path);
-  }
-  if (code == ENOSPC || code == EDQUOT || (code == EIO && disk_is_full(store))) {
-    plm_error_set(error, PLM_NO_SPACE, "cannot %s %s: %s", what, store->path,
-                  strerror(code == EIO ? ENOSPC : code));
-    return plm_error_hint(error,
-                          "while it writes, ingest needs twice the size of the finished corpus");
-  }
-  return plm_error_set(error, code == ENOMEM ? PLM_NO_MEMORY : PLM_IO, "cannot %s %s: %s", what,
-                       store->path, mdb_strerror(code));
+  return plm_lmdb_write_error(store->path, store->limit_bytes, code, what, error);
 }
 
 static plm_status commit(struct plm_corpus_store *store, struct plm_error *error)
@@ -106,7 +76,7 @@ static int open_databases(struct plm_corpus_store *store)
   int code = mdb_txn_begin(store->environment, NULL, 0, &store->transaction);
   if (code == 0) code = mdb_dbi_open(store->transaction, PLM_CORPUS_META, MDB_CREATE, &store->meta);
   for (int s = 0; code == 0 && s < PLM_SPLIT_COUNT; s++) {
-    for (int kind = 0; code == 0 && kind < PLM_RECORD_KINDS; kind++) {
+    for (int kind = 0; code == 0 && kind < store->kinds; kind++) {
       char name[PLM_DATABASE_NAME_SIZE];
       plm_corpus_database_name((enum plm_split)s, (enum plm_record_kind)kind, name);
       code = mdb_dbi_open(store->transaction, name, MDB_CREATE, &store->databases[s][kind]);
@@ -115,14 +85,15 @@ static int open_databases(struct plm_corpus_store *store)
   return code;
 }
 
-plm_status plm_corpus_store_open(const char *directory, struct plm_corpus_store **store,
-                                 struct plm_error *error)
+plm_status plm_corpus_store_open(const char *directory, uint32_t format,
+                                 struct plm_corpus_store **store, struct plm_error *error)
 {
   *store = NULL;
   struct plm_corpus_store *opened = calloc(1, sizeof *opened);
   if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   snprintf(opened->path, sizeof opened->path, "%s", directory);
   opened->map_bytes = map_start_bytes;
+  opened->kinds = plm_corpus_record_kinds(format);
   int code = mdb_env_create(&opened->environment);
   if (code == 0) code = mdb_env_set_maxdbs(opened->environment, PLM_CORPUS_DATABASES);
   if (code == 0) code = mdb_env_set_mapsize(opened->environment, opened->map_bytes);

@@ -15,7 +15,7 @@
 #include "stages/ingest/corpus_store.h"
 #include "stages/ingest/group_compressor.h"
 
-/* A table of `lengths` or `checks` that is written block by block. */
+/* A table of `lengths`, `checks` or `clusters` that is written block by block. */
 struct block {
   void *data;
   uint64_t records; /* written so far */
@@ -25,8 +25,9 @@ struct block {
 struct split_writer {
   struct plm_group_job open; /* the group that is being filled */
   uint64_t groups;           /* written so far */
-  struct block lengths, checks;
-  struct plm_hasher *hasher;
+  struct block lengths, checks, clusters;
+  uint64_t cluster_documents; /* in the open cluster */
+  struct plm_hasher *hasher, *sizes_hasher;
 };
 
 struct plm_corpus_writer {
@@ -86,7 +87,7 @@ static plm_status make_folders(struct plm_corpus_writer *writer, const char *dir
   PLM_TRY(plm_path_join(build, writer->temporary, "build", error));
   PLM_TRY(plm_directory_make(build, error));
   writer->temporary_lock = plm_leftovers_lock(writer->temporary);
-  return plm_corpus_store_open(build, &writer->store, error);
+  return plm_corpus_store_open(build, writer->description.info.format, &writer->store, error);
 }
 
 /* ---- opening and closing --------------------------------------------------------------------- */
@@ -98,8 +99,11 @@ static plm_status prepare_splits(struct plm_corpus_writer *writer, struct plm_er
     split->open.split = (enum plm_split)s;
     split->lengths.data = malloc(PLM_LENGTHS_BLOCK * sizeof(uint32_t));
     split->checks.data = malloc(PLM_CHECKS_BLOCK * sizeof(struct plm_group_check));
+    split->clusters.data = malloc(PLM_CLUSTERS_BLOCK * sizeof(uint32_t));
     split->hasher = plm_hasher_open();
-    if (split->lengths.data == NULL || split->checks.data == NULL || split->hasher == NULL)
+    split->sizes_hasher = plm_hasher_open();
+    if (split->lengths.data == NULL || split->checks.data == NULL || split->clusters.data == NULL ||
+        split->hasher == NULL || split->sizes_hasher == NULL)
       return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   }
   return PLM_OK;
@@ -113,7 +117,8 @@ plm_status plm_corpus_writer_open(const struct plm_corpus_writer_options *option
   if (opened == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   opened->temporary_lock = -1;
   opened->force = options->force;
-  opened->description.info.format = PLM_CORPUS_FORMAT;
+  opened->description.info.format =
+      options->clustered ? PLM_CORPUS_FORMAT_CLUSTERS : PLM_CORPUS_FORMAT;
   opened->description.info.tokenizer = options->tokenizer;
   opened->description.info.clustered = options->clustered;
   const long cores = sysconf(_SC_NPROCESSORS_ONLN);
@@ -131,6 +136,13 @@ plm_status plm_corpus_writer_open(const struct plm_corpus_writer_options *option
   return status;
 }
 
+plm_status plm_corpus_writer_scratch(const struct plm_corpus_writer *writer,
+                                     char path[PLM_PATH_SIZE], struct plm_error *error)
+{
+  PLM_TRY(plm_path_join(path, writer->temporary, "scratch", error));
+  return plm_directory_make(path, error);
+}
+
 void plm_corpus_writer_close(struct plm_corpus_writer *writer)
 {
   if (writer == NULL) return;
@@ -140,7 +152,9 @@ void plm_corpus_writer_close(struct plm_corpus_writer *writer)
     plm_group_job_deinit(&writer->splits[s].open);
     free(writer->splits[s].lengths.data);
     free(writer->splits[s].checks.data);
+    free(writer->splits[s].clusters.data);
     plm_hasher_close(writer->splits[s].hasher);
+    plm_hasher_close(writer->splits[s].sizes_hasher);
   }
   if (!writer->finished && writer->temporary[0] != '\0') {
     struct plm_error error = {0};
@@ -177,6 +191,39 @@ static plm_status flush_checks(struct plm_corpus_writer *writer, enum plm_split 
 {
   return flush_block(writer, split, PLM_RECORD_CHECKS, sizeof(struct plm_group_check),
                      &writer->splits[split].checks, error);
+}
+
+static plm_status flush_clusters(struct plm_corpus_writer *writer, enum plm_split split,
+                                 struct plm_error *error)
+{
+  return flush_block(writer, split, PLM_RECORD_CLUSTERS, sizeof(uint32_t),
+                     &writer->splits[split].clusters, error);
+}
+
+/* Notes the size of the split's open cluster, if there is one. */
+static plm_status end_cluster(struct plm_corpus_writer *writer, enum plm_split s,
+                              struct plm_error *error)
+{
+  struct split_writer *split = &writer->splits[s];
+  if (split->cluster_documents == 0) return PLM_OK;
+  if (split->cluster_documents > UINT32_MAX)
+    return plm_error_set(error, PLM_LIMIT, "a cluster of %s has %llu documents; %u is the limit",
+                         plm_split_name(s), (unsigned long long)split->cluster_documents,
+                         UINT32_MAX);
+  const uint32_t size = (uint32_t)split->cluster_documents;
+  uint32_t *sizes = split->clusters.data;
+  sizes[split->clusters.entries++] = size;
+  plm_hasher_update(split->sizes_hasher, &size, sizeof size);
+  writer->description.info.splits[s].clusters++;
+  split->cluster_documents = 0;
+  return split->clusters.entries == PLM_CLUSTERS_BLOCK ? flush_clusters(writer, s, error) : PLM_OK;
+}
+
+plm_status plm_corpus_writer_begin_cluster(struct plm_corpus_writer *writer, enum plm_split split,
+                                           struct plm_error *error)
+{
+  PLM_ASSERT((unsigned)split < PLM_SPLIT_COUNT && writer->description.info.clustered);
+  return end_cluster(writer, split, error);
 }
 
 /* Writes a compressed group to the store, and adds its documents to the counts and the
@@ -252,6 +299,7 @@ plm_status plm_corpus_writer_add(struct plm_corpus_writer *writer, enum plm_spli
   if (name_size != 0) memcpy(open->names.data + open->names.size, name, name_size);
   open->names.size += name_size;
   open->lengths[open->documents++] = (uint32_t)size;
+  writer->splits[split].cluster_documents += writer->description.info.clustered;
   return open->documents == PLM_GROUP_DOCUMENTS ? submit(writer, split, error) : PLM_OK;
 }
 
@@ -265,11 +313,17 @@ static plm_status flush_all(struct plm_corpus_writer *writer, struct plm_error *
   for (int s = 0; s < PLM_SPLIT_COUNT; s++) {
     PLM_TRY(flush_lengths(writer, (enum plm_split)s, error));
     PLM_TRY(flush_checks(writer, (enum plm_split)s, error));
-    digests[s].documents = writer->description.info.splits[s].documents;
-    digests[s].digest = plm_hasher_digest(writer->splits[s].hasher);
+    PLM_TRY(end_cluster(writer, (enum plm_split)s, error));
+    PLM_TRY(flush_clusters(writer, (enum plm_split)s, error));
+    digests[s] =
+        (struct plm_split_digest){.documents = writer->description.info.splits[s].documents,
+                                  .digest = plm_hasher_digest(writer->splits[s].hasher),
+                                  .clusters = writer->description.info.splits[s].clusters,
+                                  .sizes = plm_hasher_digest(writer->splits[s].sizes_hasher)};
   }
-  writer->description.info.fingerprint = plm_corpus_fingerprint(digests);
-  plm_corpus_info_finish(&writer->description.info);
+  struct plm_corpus_info *info = &writer->description.info;
+  info->fingerprint = plm_corpus_fingerprint(info->format, digests);
+  plm_corpus_info_finish(info);
   return PLM_OK;
 }
 
@@ -305,6 +359,8 @@ static plm_status compact(struct plm_corpus_writer *writer, const char *data,
   PLM_TRY(status);
   PLM_TRY(plm_corpus_store_hash(writer->store, PLM_RECORD_LENGTHS, &files->lengths, error));
   PLM_TRY(plm_corpus_store_hash(writer->store, PLM_RECORD_CHECKS, &files->checks, error));
+  if (writer->description.info.clustered)
+    PLM_TRY(plm_corpus_store_hash(writer->store, PLM_RECORD_CLUSTERS, &files->clusters, error));
   PLM_TRY(plm_corpus_store_compact(writer->store, data, &files->whole, error));
   plm_corpus_store_close(writer->store);
   writer->store = NULL;

@@ -12,13 +12,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/base/file.h"
 #include "common/base/status.h"
 #include "common/corpus/corpus_format.h"
 
 struct plm_corpus_writer_options {
   const char *directory;
   enum plm_tokenizer_kind tokenizer;
-  bool clustered;
+  bool clustered;   /* keep the clusters: documents are added cluster by cluster */
   bool force;       /* replace an existing corpus once the new one is complete */
   unsigned threads; /* threads that compress; 0: one for each core */
 };
@@ -29,6 +30,16 @@ struct plm_corpus_writer;
  * Removes what killed writers left beside it. */
 plm_status plm_corpus_writer_open(const struct plm_corpus_writer_options *options,
                                   struct plm_corpus_writer **writer, struct plm_error *error);
+
+/* Makes a folder for temporary files of the caller, inside the folder that _close removes or that
+ * the next writer removes if this one is killed. The caller removes it before _finish. */
+plm_status plm_corpus_writer_scratch(const struct plm_corpus_writer *writer,
+                                     char path[PLM_PATH_SIZE], struct plm_error *error);
+
+/* With clustered: the next documents of this split are a new cluster. PLM_LIMIT: the one before has
+ * 2^32 documents or more. */
+plm_status plm_corpus_writer_begin_cluster(struct plm_corpus_writer *writer, enum plm_split split,
+                                           struct plm_error *error);
 
 /* Adds one document, whose number is its position in its split. name has no '\n' and at most
  * PLM_NAME_LIMIT bytes; size is 1 to PLM_DOCUMENT_LIMIT. Name and residues are copied. */

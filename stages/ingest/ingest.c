@@ -10,7 +10,7 @@
 #include "common/base/progress.h"
 #include "common/run/stop.h"
 #include "common/sequences/sequence_files.h"
-#include "stages/ingest/cluster_table.h"
+#include "stages/ingest/cluster_order.h"
 #include "stages/ingest/pair_table.h"
 
 enum {
@@ -22,9 +22,11 @@ struct ingest {
   const struct plm_ingest_options *options;
   struct plm_ingest_result *result;
   struct plm_corpus_writer *writer;
-  struct plm_cluster_table *clusters;
+  struct plm_cluster_order *order; /* with --clusters */
+  char scratch[PLM_PATH_SIZE];     /* its folder */
   struct plm_pair_table *seen;
   struct plm_corpus_source *sources;
+  struct plm_cluster_counts counts;
   struct plm_progress progress;
   uint64_t input_total; /* bytes of all files on disk; 0 if unknown */
 };
@@ -35,16 +37,6 @@ static double cpu_seconds(void)
   getrusage(RUSAGE_SELF, &usage);
   return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
          1e-6 * (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
-}
-
-static enum plm_split choose_split(struct ingest *ingest, const struct plm_sequence *sequence,
-                                   struct plm_hash hash)
-{
-  uint64_t chosen = hash.low;
-  if (ingest->clusters != NULL &&
-      !plm_cluster_table_find(ingest->clusters, sequence->name, sequence->name_size, &chosen))
-    ingest->result->without_cluster++;
-  return plm_split_rule_choose(&ingest->options->splits, chosen);
 }
 
 static void say_too_long(struct ingest *ingest, const struct plm_sequence *sequence,
@@ -76,17 +68,21 @@ static plm_status take_record(void *context, size_t file, const struct plm_seque
   }
   const struct plm_hash hash = plm_hash_bytes(sequence->residues, sequence->size);
   if (ingest->seen != NULL) {
-    uint64_t second = hash.low;
     bool found;
-    PLM_TRY(plm_pair_table_add(ingest->seen, hash.high, &second, &found, error));
+    PLM_TRY(plm_pair_table_add(ingest->seen, hash.high, hash.low, &found, error));
     if (found) {
       result->duplicates++;
       return PLM_OK;
     }
   }
   source->documents++;
-  return plm_corpus_writer_add(ingest->writer, choose_split(ingest, sequence, hash), sequence->name,
-                               sequence->name_size, sequence->residues, sequence->size, error);
+  const struct plm_split_rule *splits = &ingest->options->splits;
+  if (ingest->order != NULL)
+    return plm_cluster_order_add(ingest->order, splits, sequence->name, sequence->name_size,
+                                 sequence->residues, sequence->size, error);
+  return plm_corpus_writer_add(ingest->writer, plm_split_rule_choose(splits, hash.low),
+                               sequence->name, sequence->name_size, sequence->residues,
+                               sequence->size, error);
 }
 
 /* Reads all files. Afterwards, the sizes that corpus.json states are known. */
@@ -123,11 +119,55 @@ static void show_verification(void *context, uint64_t done, uint64_t total)
   plm_progress_update(&ingest->progress, done, total, done, ingest->result->records, "sequence");
 }
 
+static void show_ordering(void *context, uint64_t done, uint64_t total)
+{
+  struct ingest *ingest = context;
+  ingest->progress.label = "order";
+  plm_progress_update(&ingest->progress, done, total, done, done, "sequence");
+}
+
+/* Adds the documents that were collected to the corpus, cluster by cluster, and removes the
+ * temporary files. */
+static plm_status write_clusters(struct ingest *ingest, struct plm_error *error)
+{
+  if (ingest->order == NULL) return PLM_OK;
+  PLM_TRY(plm_cluster_order_write(ingest->order, ingest->writer, show_ordering, ingest, error));
+  ingest->counts = *plm_cluster_order_counts(ingest->order);
+  plm_cluster_order_close(ingest->order);
+  ingest->order = NULL;
+  return plm_path_remove(ingest->scratch, error);
+}
+
+/* Says what was unusual about the clusters. */
+static void warn_of_clusters(const struct ingest *ingest)
+{
+  const char *path = ingest->options->clusters;
+  const struct plm_cluster_counts *counts = &ingest->counts;
+  const uint64_t missing = counts->members - counts->members_found;
+  char count[32];
+  if (counts->without_member != 0)
+    plm_warning("sequences in no cluster of %s: %s; each counts as its own cluster", path,
+                plm_format_count(counts->without_member, count));
+  if (counts->in_several != 0)
+    plm_warning("lines of %s whose member is already in another cluster: %s, the first is line "
+                "%llu; a member stays in its first cluster",
+                path, plm_format_count(counts->in_several, count),
+                (unsigned long long)counts->in_several_line);
+  if (counts->repeated_lines != 0)
+    plm_info("lines of %s that repeat an earlier one: %s; they are ignored", path,
+             plm_format_count(counts->repeated_lines, count));
+  if (missing != 0)
+    plm_info("members in %s without a sequence: %s; they are ignored", path,
+             plm_format_count(missing, count));
+  if (counts->repeated_names != 0)
+    plm_info("sequences that have the name of an earlier member: %s; they are in its cluster",
+             plm_format_count(counts->repeated_names, count));
+}
+
 /* Warns about things that may be mistakes. */
 static void warn(const struct ingest *ingest)
 {
   const struct plm_ingest_result *result = ingest->result;
-  char count[32];
   for (int s = 0; s < PLM_SPLIT_COUNT; s++) {
     const uint64_t documents = result->info.splits[s].documents;
     const double share =
@@ -136,9 +176,7 @@ static void warn(const struct ingest *ingest)
       plm_warning("split %s has only %llu documents", plm_split_name((enum plm_split)s),
                   (unsigned long long)documents);
   }
-  if (result->without_cluster != 0)
-    plm_warning("sequences in no cluster of %s: %s; each counts as its own cluster",
-                ingest->options->clusters, plm_format_count(result->without_cluster, count));
+  if (ingest->options->clusters != NULL) warn_of_clusters(ingest);
 }
 
 static plm_status prepare(struct ingest *ingest, struct plm_error *error)
@@ -156,18 +194,20 @@ static plm_status prepare(struct ingest *ingest, struct plm_error *error)
         (char *)(strcmp(options->inputs[i], "-") == 0 ? "stdin" : options->inputs[i]);
   if (options->deduplicate) {
     plm_info("--deduplicate takes 16 to 25 bytes of memory for each sequence");
-    ingest->seen = plm_pair_table_open(true);
+    ingest->seen = plm_pair_table_open();
     if (ingest->seen == NULL) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   }
   PLM_TRY(
       plm_sequence_files_check(options->inputs, options->input_count, &ingest->input_total, error));
-  if (options->clusters != NULL) {
-    char count[32];
-    PLM_TRY(plm_cluster_table_open(options->clusters, &ingest->clusters, error));
-    plm_info("%s: %s sequences in clusters", options->clusters,
-             plm_format_count(plm_cluster_table_members(ingest->clusters), count));
-  }
-  return plm_corpus_writer_open(&options->writer, &ingest->writer, error);
+  PLM_TRY(plm_corpus_writer_open(&options->writer, &ingest->writer, error));
+  if (options->clusters == NULL) return PLM_OK;
+  char count[32];
+  PLM_TRY(plm_corpus_writer_scratch(ingest->writer, ingest->scratch, error));
+  PLM_TRY(plm_cluster_order_open(ingest->scratch, options->clusters, options->strict,
+                                 &ingest->order, error));
+  plm_info("%s: %s sequences in clusters", options->clusters,
+           plm_format_count(plm_cluster_order_counts(ingest->order)->members, count));
+  return PLM_OK;
 }
 
 static plm_status run(struct ingest *ingest, struct plm_error *error)
@@ -185,6 +225,7 @@ static plm_status run(struct ingest *ingest, struct plm_error *error)
                          "--max-residues",
                          (unsigned long long)result->too_short,
                          (unsigned long long)result->too_long);
+  PLM_TRY(write_clusters(ingest, error));
   PLM_TRY(plm_corpus_writer_finish(ingest->writer, ingest->sources, options->input_count,
                                    show_verification, ingest, &result->info, error));
   warn(ingest);
@@ -203,8 +244,8 @@ plm_status plm_ingest(const struct plm_ingest_options *options, struct plm_inges
   if (status != PLM_OK && plm_stop_requested != 0)
     status = plm_stop_check("; no corpus was written", error);
   plm_progress_clear(&ingest.progress);
+  plm_cluster_order_close(ingest.order);
   plm_corpus_writer_close(ingest.writer);
-  plm_cluster_table_close(ingest.clusters);
   plm_pair_table_close(ingest.seen);
   free(ingest.sources);
   result->seconds = plm_clock_seconds_since(start_ns);

@@ -24,7 +24,7 @@ struct plm_ingest_result {
   struct plm_corpus_info info;
   uint64_t bytes;   /* of input, uncompressed */
   uint64_t records; /* that were read, good or bad */
-  uint64_t bad, too_short, too_long, duplicates, without_cluster;
+  uint64_t bad, too_short, too_long, duplicates;
   double seconds, cpu_seconds; /* in total; of all threads */
 };
 

@@ -15,15 +15,12 @@ struct piece {
 };
 
 struct plm_pair_table {
-  bool both;
   struct piece pieces[PIECES];
 };
 
-struct plm_pair_table *plm_pair_table_open(bool both)
+struct plm_pair_table *plm_pair_table_open(void)
 {
-  struct plm_pair_table *table = calloc(1, sizeof *table);
-  if (table != NULL) table->both = both;
-  return table;
+  return calloc(1, sizeof(struct plm_pair_table));
 }
 
 void plm_pair_table_close(struct plm_pair_table *table)
@@ -34,19 +31,18 @@ void plm_pair_table_close(struct plm_pair_table *table)
 }
 
 /* The slot of the pair, or the free slot for it. A piece is never full. */
-static struct pair *locate(const struct plm_pair_table *table, const struct piece *piece,
-                           uint64_t first, uint64_t second)
+static struct pair *locate(const struct piece *piece, uint64_t first, uint64_t second)
 {
   uint64_t at = (uint64_t)(((unsigned __int128)(first << 8) * piece->capacity) >> 64);
   for (;;) {
     struct pair *pair = &piece->pairs[at];
     if (pair->first == 0) return pair;
-    if (pair->first == first && (!table->both || pair->second == second)) return pair;
+    if (pair->first == first && pair->second == second) return pair;
     if (++at == piece->capacity) at = 0;
   }
 }
 
-static bool grow(const struct plm_pair_table *table, struct piece *piece)
+static bool grow(struct piece *piece)
 {
   const struct piece old = *piece;
   /* Grows by a quarter. A piece is at most 86 % full, and at least 66 % after growing, so a pair
@@ -59,40 +55,27 @@ static bool grow(const struct plm_pair_table *table, struct piece *piece)
   }
   for (uint64_t i = 0; i < old.capacity; i++)
     if (old.pairs[i].first != 0)
-      *locate(table, piece, old.pairs[i].first, old.pairs[i].second) = old.pairs[i];
+      *locate(piece, old.pairs[i].first, old.pairs[i].second) = old.pairs[i];
   free(old.pairs);
   return true;
 }
 
-plm_status plm_pair_table_add(struct plm_pair_table *table, uint64_t first, uint64_t *second,
+plm_status plm_pair_table_add(struct plm_pair_table *table, uint64_t first, uint64_t second,
                               bool *found, struct plm_error *error)
 {
   if (first == 0) first = 1; /* 0 marks free slots; merging the hashes 0 and 1 does not matter */
   struct piece *piece = &table->pieces[first >> 56];
   if (piece->count >= piece->capacity - piece->capacity / 7 - (piece->capacity == 0 ? 0 : 1) &&
-      !grow(table, piece))
+      !grow(piece))
     return plm_error_set(error, PLM_NO_MEMORY, "out of memory for %llu hashes",
                          (unsigned long long)plm_pair_table_count(table));
-  struct pair *pair = locate(table, piece, first, *second);
+  struct pair *pair = locate(piece, first, second);
   *found = pair->first != 0;
   if (!*found) {
-    *pair = (struct pair){first, *second};
+    *pair = (struct pair){first, second};
     piece->count++;
   }
-  *second = pair->second;
   return PLM_OK;
-}
-
-bool plm_pair_table_find(const struct plm_pair_table *table, uint64_t first, uint64_t *second)
-{
-  PLM_ASSERT(!table->both);
-  if (first == 0) first = 1;
-  const struct piece *piece = &table->pieces[first >> 56];
-  if (piece->capacity == 0) return false;
-  const struct pair *pair = locate(table, piece, first, 0);
-  if (pair->first == 0) return false;
-  *second = pair->second;
-  return true;
 }
 
 uint64_t plm_pair_table_count(const struct plm_pair_table *table)

@@ -1,6 +1,6 @@
-/* A set of pairs of 64-bit numbers: hashes of the sequences seen so far, or members of clusters
- * with their representatives. A pair takes 16 bytes, or up to 25 with the free places. The table
- * grows piece by piece, so that growing never needs twice its memory. */
+/* A set of pairs of 64-bit numbers: the hashes of the sequences seen so far. A pair takes 16 bytes,
+ * or up to 25 with the free places. The table grows piece by piece, so that growing never needs
+ * twice its memory. */
 #ifndef PLM_STAGES_INGEST_PAIR_TABLE_H
 #define PLM_STAGES_INGEST_PAIR_TABLE_H
 
@@ -11,16 +11,12 @@
 
 struct plm_pair_table;
 
-/* NULL if there is no memory. both: a pair is found by both numbers, else only by the first. */
-struct plm_pair_table *plm_pair_table_open(bool both);
+/* NULL if there is no memory. */
+struct plm_pair_table *plm_pair_table_open(void);
 void plm_pair_table_close(struct plm_pair_table *table); /* NULL is fine */
-/* Adds the pair unless it is in the table; *found says whether it was. *second becomes the second
- * number of the pair in the table. PLM_NO_MEMORY. */
-plm_status plm_pair_table_add(struct plm_pair_table *table, uint64_t first, uint64_t *second,
+/* Adds the pair unless it is in the table; *found says whether it was. PLM_NO_MEMORY. */
+plm_status plm_pair_table_add(struct plm_pair_table *table, uint64_t first, uint64_t second,
                               bool *found, struct plm_error *error);
-/* Finds the second number of the pair with this first one; false if there is none. Only for tables
- * whose pairs are found by the first number. */
-bool plm_pair_table_find(const struct plm_pair_table *table, uint64_t first, uint64_t *second);
 uint64_t plm_pair_table_count(const struct plm_pair_table *table);
 
 #endif

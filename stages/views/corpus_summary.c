@@ -90,6 +90,12 @@ void plm_corpus_summary_print(const char *directory,
   printf("fingerprint  %s\n", hex);
   printf("tokenizer    %s\n", info->tokenizer == PLM_TOKENIZER_ESM ? "esm" : "byte");
   printf("split        %s\n", info->clustered ? "by clusters" : "random split: homologues shared");
+  if (info->format == PLM_CORPUS_FORMAT_CLUSTERS) {
+    printf("clusters    ");
+    for (int s = 0; s < PLM_SPLIT_COUNT; s++)
+      printf(" %s %s%s", plm_format_count(info->splits[s].clusters, documents),
+             plm_split_name((enum plm_split)s), s + 1 < PLM_SPLIT_COUNT ? "," : "\n");
+  }
   printf("size         %s bytes, %.2f bits per residue\n",
          plm_format_count(description->files.size_bytes, size),
          8.0 * (double)description->files.size_bytes / (double)residues);
@@ -117,6 +123,8 @@ static void add_splits(cJSON *root, const struct plm_corpus_info *info)
     const struct plm_corpus_split *split = &info->splits[s];
     cJSON *object = cJSON_AddObjectToObject(splits, plm_split_name((enum plm_split)s));
     cJSON_AddNumberToObject(object, "documents", (double)split->documents);
+    if (info->format == PLM_CORPUS_FORMAT_CLUSTERS)
+      cJSON_AddNumberToObject(object, "clusters", (double)split->clusters);
     cJSON_AddNumberToObject(object, "residues", (double)split->residues);
     cJSON_AddNumberToObject(object, "length_min", (double)split->length_min);
     cJSON_AddNumberToObject(object, "length_max", (double)split->length_max);

@@ -24,7 +24,8 @@ static const char letters[] = "LAGVSERTIDPKQNFYMHWCXBUZO.-J";
 
 struct example {
   uint64_t documents[PLM_SPLIT_COUNT];
-  uint32_t longest; /* residues */
+  uint32_t longest;           /* residues */
+  uint32_t cluster_documents; /* in each cluster but the last; 0: no clusters */
 };
 
 static size_t make_document(const struct example *example, int split, uint64_t number,
@@ -44,8 +45,10 @@ static void write_example(const char *directory, const struct example *example, 
 {
   struct plm_error error = {0};
   struct plm_corpus_writer *writer;
-  const struct plm_corpus_writer_options options = {
-      .directory = directory, .tokenizer = PLM_TOKENIZER_ESM, .threads = threads};
+  const struct plm_corpus_writer_options options = {.directory = directory,
+                                                    .tokenizer = PLM_TOKENIZER_ESM,
+                                                    .clustered = example->cluster_documents != 0,
+                                                    .threads = threads};
   const struct plm_corpus_source source = {
       .name = "an \"example\"\\\n", .bytes = 1, .documents = 2};
   uint8_t residues[LONGEST];
@@ -58,6 +61,9 @@ static void write_example(const char *directory, const struct example *example, 
       if (number >= example->documents[s]) continue;
       more = 1;
       const size_t size = make_document(example, s, number, residues, name);
+      if (example->cluster_documents != 0 && number % example->cluster_documents == 0)
+        assert_int_equal(plm_corpus_writer_begin_cluster(writer, (enum plm_split)s, &error),
+                         PLM_OK);
       assert_int_equal(plm_corpus_writer_add(writer, (enum plm_split)s, name, strlen(name),
                                              residues, size, &error),
                        PLM_OK);
@@ -66,6 +72,19 @@ static void write_example(const char *directory, const struct example *example, 
   if (plm_corpus_writer_finish(writer, &source, 1, NULL, NULL, NULL, &error) != PLM_OK)
     fail_msg("%s: %s", error.where, error.what);
   plm_corpus_writer_close(writer);
+}
+
+/* The number of clusters of a split that are not as they were written. */
+static int wrong_clusters(const struct plm_corpus *corpus, const struct example *example, int s)
+{
+  const uint64_t documents = example->documents[s], size = example->cluster_documents;
+  const uint32_t *sizes = plm_corpus_clusters(corpus, (enum plm_split)s);
+  const uint64_t clusters = plm_corpus_info(corpus)->splits[s].clusters;
+  if (size == 0) return sizes != NULL || clusters != 0;
+  int wrong = clusters != (documents + size - 1) / size;
+  for (uint64_t c = 0; wrong == 0 && c < clusters; c++)
+    wrong += sizes[c] != (c + 1 < clusters ? size : documents - c * size);
+  return wrong;
 }
 
 /* Reads the documents and names. Returns an error if any read gave one. wrong counts what was read
@@ -80,6 +99,7 @@ static plm_status read_all(const char *directory, const struct example *example,
   status = plm_corpus_cursor_open(corpus, &cursor, error);
   for (int s = 0; s < PLM_SPLIT_COUNT && cursor != NULL; s++) {
     if (plm_corpus_info(corpus)->splits[s].documents != example->documents[s]) (*wrong)++;
+    *wrong += wrong_clusters(corpus, example, s);
     plm_corpus_prefetch(corpus, (enum plm_split)s, 0, 100);
     for (uint64_t d = 0; d < example->documents[s]; d++) {
       uint8_t expected[LONGEST];
@@ -108,8 +128,9 @@ static plm_status read_all(const char *directory, const struct example *example,
 static void documents_come_back(void **state)
 {
   (void)state;
-  static const struct example examples[] = {
-      {{1, 0, 0}, 10}, {{256, 257, 255}, 50}, {{0, 0, 513}, 300}, {{700, 3, 1}, LONGEST}};
+  static const struct example examples[] = {{{1, 0, 0}, 10, 0},    {{256, 257, 255}, 50, 0},
+                                            {{0, 0, 513}, 300, 0}, {{700, 3, 1}, LONGEST, 0},
+                                            {{700, 3, 0}, 40, 1},  {{1, 513, 300}, 40, 300}};
   for (size_t i = 0; i < sizeof examples / sizeof examples[0]; i++) {
     struct plm_error error = {0};
     int wrong = 0;
@@ -127,7 +148,7 @@ static void documents_come_back(void **state)
 static void threads_do_not_change_a_byte(void **state)
 {
   (void)state;
-  const struct example example = {{900, 30, 20}, 400};
+  const struct example example = {{900, 30, 20}, 400, 7};
   struct plm_hash hashes[2];
   for (unsigned i = 0; i < 2; i++) {
     const char *directory = scratch_path(i == 0 ? "one-thread" : "many-threads");
@@ -143,7 +164,7 @@ static void threads_do_not_change_a_byte(void **state)
 static void more_lengths_than_a_block(void **state)
 {
   (void)state;
-  const struct example example = {{PLM_LENGTHS_BLOCK + 300, 0, 0}, 3};
+  const struct example example = {{PLM_LENGTHS_BLOCK + 300, 0, 0}, 3, 1};
   const char *directory = scratch_path("many");
   struct plm_error error = {0};
   int wrong = 0;
@@ -193,7 +214,7 @@ static void threads_read_one_corpus(void **state)
 {
   (void)state;
   enum { THREADS = 4 };
-  const struct example example = {{1500, 0, 0}, 60};
+  const struct example example = {{1500, 0, 0}, 60, 0};
   const char *directory = scratch_path("shared");
   struct reading_thread threads[THREADS];
   struct plm_corpus *corpus;
@@ -216,7 +237,7 @@ static void threads_read_one_corpus(void **state)
 static void what_is_not_there_is_an_error(void **state)
 {
   (void)state;
-  const struct example example = {{3, 0, 0}, 10};
+  const struct example example = {{3, 0, 0}, 10, 0};
   const char *directory = scratch_path("few");
   struct plm_error error = {0};
   struct plm_corpus *corpus;
@@ -265,7 +286,7 @@ static void write_file(const char *path, const void *bytes, size_t size)
 static void verify_finds_every_flip(void **state)
 {
   (void)state;
-  const struct example example = {{300, 20, 10}, 60};
+  const struct example example = {{300, 20, 10}, 60, 9};
   const char *directory = scratch_path("flipped");
   static const char *const files[] = {PLM_CORPUS_DATA, PLM_CORPUS_DESCRIPTION};
   write_example(directory, &example, 2);
@@ -377,7 +398,7 @@ static void residues_are_counted(void **state)
 static void a_reader_never_gives_wrong_documents(void **state)
 {
   (void)state;
-  const struct example example = {{900, 300, 30}, 12};
+  const struct example example = {{900, 300, 30}, 12, 4};
   const char *directory = scratch_path("forged"), *log_path = scratch_path("child.log");
   struct plm_corpus_description description;
   char data[PLM_PATH_SIZE];
@@ -413,7 +434,7 @@ static void a_reader_never_gives_wrong_documents(void **state)
 static void a_cut_under_the_map_ends_with_the_message(void **state)
 {
   (void)state;
-  const struct example example = {{2000, 0, 0}, 2000};
+  const struct example example = {{2000, 0, 0}, 2000, 0};
   const char *directory = scratch_path("cut");
   const char *log_path = scratch_path("cut.log");
   char data[PLM_PATH_SIZE];
@@ -452,7 +473,7 @@ static void a_cut_under_the_map_ends_with_the_message(void **state)
 static void a_cache_is_filled_once_and_checked(void **state)
 {
   (void)state;
-  const struct example example = {{300, 5, 5}, 100};
+  const struct example example = {{300, 5, 5}, 100, 0};
   const char *directory = scratch_path("remote"), *cache = scratch_path("cache");
   const struct plm_corpus_options options = {.cache_dir = cache};
   struct plm_error error = {0};

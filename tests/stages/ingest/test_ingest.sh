@@ -104,7 +104,7 @@ awk 'FILENAME=="s.names"{c[$1]=int((FNR-1)/10);next} {k=c[$1] FILENAME; if(!(k i
   fail "a cluster is in two splits"
 "$pipeline" corpus c 2>/dev/null | grep 'by clusters' >/dev/null || fail "clusters are not mentioned"
 printf 'a\tb\nc\tb\n' >twice.tsv
-fails 1 'twice.tsv:2: .*another cluster' ingest s.fasta --corpus d --clusters twice.tsv
+fails 1 'twice.tsv:2: .*another cluster' ingest s.fasta --corpus d --clusters twice.tsv --strict
 printf 'a b\n' >notab.tsv
 fails 1 'notab.tsv:1: .*no tab' ingest s.fasta --corpus d --clusters notab.tsv
 
@@ -232,7 +232,7 @@ rm -rf c
 
 # ---- a full disk --------------------------------------------------------------------------------
 # in a separate mount namespace: full while groups are written, and full while they are compacted
-full='mount -t tmpfs -o size=$2 none full && "$0" ingest "$1" --corpus full/c 2>err >out'
+full='mount -t tmpfs -o size=$2 none full && "$0" ingest "$1" --corpus full/c "${@:3}" 2>err >out'
 full+='; code=$?; ls -A full >left; exit $code'
 mkdir full
 if unshare -rm mount -t tmpfs none full 2>/dev/null; then
@@ -243,6 +243,16 @@ if unshare -rm mount -t tmpfs none full 2>/dev/null; then
     grep -q 'No space left on device' err || fail "a full disk ($size) says: $(cat err)"
     [ -s left ] && fail "a full disk ($size) left $(cat left)"
   done
+  # also while the clusters are read, and while documents are collected
+  for size in 200k 700k; do
+    unshare -rm bash -c "$full" "$pipeline" s.fasta $size --clusters clusters.tsv.gz
+    status=$?
+    [ "$status" -eq 1 ] || fail "a full disk ($size) with clusters ended with $status"
+    grep -q 'No space left on device' err || fail "a full disk ($size) with clusters: $(cat err)"
+    grep -q 'sequences as text' err || fail "a full disk ($size) with clusters gives no hint: $(cat err)"
+    [ -s left ] && fail "a full disk ($size) with clusters left $(cat left)"
+  done
+  unshare -rm bash -c "$full" "$pipeline" s.fasta 900k
   grep -q 'twice the size of the finished corpus' err || fail "a full disk gives no hint: $(cat err)"
 else
   echo "no mount namespaces here: the full disk was not tried"

@@ -1,0 +1,41 @@
+/* Brings documents into the order of their clusters. Documents are collected in a temporary file in
+ * the order of ingest, and their order in a temporary index, so memory does not grow with the
+ * number of documents or clusters.
+ *
+ * Clusters come in the order in which their first documents were added, and the documents of a
+ * cluster in the order in which they were added. */
+#ifndef PLM_STAGES_INGEST_CLUSTER_ORDER_H
+#define PLM_STAGES_INGEST_CLUSTER_ORDER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/status.h"
+#include "stages/ingest/cluster_table.h"
+#include "stages/ingest/corpus_writer.h"
+#include "stages/ingest/split_rule.h"
+
+struct plm_cluster_order;
+
+/* Reads the table of clusters at path (see plm_cluster_table_open). directory is an existing empty
+ * folder for the temporary files; the caller removes it after _close. */
+plm_status plm_cluster_order_open(const char *directory, const char *path, bool strict,
+                                  struct plm_cluster_order **order, struct plm_error *error);
+void plm_cluster_order_close(struct plm_cluster_order *order); /* NULL is fine */
+const struct plm_cluster_counts *plm_cluster_order_counts(const struct plm_cluster_order *order);
+
+/* Adds the next document. Its split follows from its cluster's representative. PLM_NO_SPACE. */
+plm_status plm_cluster_order_add(struct plm_cluster_order *order,
+                                 const struct plm_split_rule *splits, const char *name,
+                                 size_t name_size, const uint8_t *residues, size_t size,
+                                 struct plm_error *error);
+
+/* Adds all documents to the writer, cluster by cluster. progress may be NULL. A stop signal ends
+ * it. */
+plm_status plm_cluster_order_write(struct plm_cluster_order *order,
+                                   struct plm_corpus_writer *writer,
+                                   void (*progress)(void *context, uint64_t done, uint64_t total),
+                                   void *context, struct plm_error *error);
+
+#endif

@@ -1,0 +1,199 @@
+"""`ingest --clusters`: the order of documents, the sizes of clusters and the fingerprint, computed here
+from the description in doc/data.md, and what is said about unusual tables."""
+
+import ctypes
+import ctypes.util
+import json
+import pathlib
+import random
+import struct
+
+from plm_testing import LETTERS, random_sequences, read_fasta, run, write_fasta
+
+SPLITS = ("train", "valid", "test")
+GROUP = 256
+FRACTIONS = {"train": 0.5, "valid": 0.3, "test": 0.2}
+SPLIT_OPTION = ",".join(f"{name}={share}" for name, share in FRACTIONS.items())
+
+
+class Hash128(ctypes.Structure):
+    _fields_ = [("low", ctypes.c_uint64), ("high", ctypes.c_uint64)]
+
+
+xxhash = ctypes.CDLL(ctypes.util.find_library("xxhash"))
+xxhash.XXH3_64bits.restype = ctypes.c_uint64
+xxhash.XXH3_64bits.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+xxhash.XXH3_128bits.restype = Hash128
+xxhash.XXH3_128bits.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+
+
+def hash64(data):
+    return xxhash.XXH3_64bits(data, len(data))
+
+
+def hash128(data):
+    return xxhash.XXH3_128bits(data, len(data))
+
+
+def split_of(representative):
+    u = (hash64(representative.encode()) >> 11) * 2.0**-53
+    below = 0.0
+    for name in SPLITS:
+        below += FRACTIONS[name]
+        if u < below or name == SPLITS[-1]:
+            return name
+    raise AssertionError
+
+
+def arrange(records, cluster_of):
+    """{split: [cluster]}: clusters by their first record, records in their order."""
+    clusters = {}  # keeps the order of insertion
+    for record in records:
+        clusters.setdefault(cluster_of.get(record[0], record[0]), []).append(record)
+    return {
+        split: [members for name, members in clusters.items() if split_of(name) == split]
+        for split in SPLITS
+    }
+
+
+def fingerprint(splits, clustered=True):
+    """{split: [[(name, sequence)]]} -> 32 hexadecimal digits"""
+    text = b""
+    for split in SPLITS:
+        documents = [sequence.encode() for cluster in splits[split] for _, sequence in cluster]
+        covered = b""
+        for begin in range(0, len(documents), GROUP):
+            group = documents[begin : begin + GROUP]
+            covered += b"".join(struct.pack("<I", len(d)) for d in group) + b"".join(group)
+        digest = hash128(covered)
+        text += struct.pack("<IQQQ", GROUP, len(documents), digest.low, digest.high)
+        if clustered:
+            digest = hash128(b"".join(struct.pack("<I", len(c)) for c in splits[split]))
+            text += struct.pack("<QQQ", len(splits[split]), digest.low, digest.high)
+    digest = hash128(text)
+    return f"{digest.high:016x}{digest.low:016x}"
+
+
+def check(corpus, expected):
+    run("corpus", corpus, "--verify")
+    for split in SPLITS:
+        pathlib.Path("back.fasta").write_text(
+            run("corpus", corpus, "--fasta", "--split", split).stdout
+        )
+        assert read_fasta("back.fasta") == [r for cluster in expected[split] for r in cluster]
+    summary = json.loads(run("corpus", corpus, "--json").stdout)
+    assert summary["format"] == 2
+    assert {s: summary["splits"][s]["clusters"] for s in SPLITS} == {
+        s: len(expected[s]) for s in SPLITS
+    }
+    assert summary["fingerprint"] == fingerprint(expected)
+
+
+def ingest(records, lines, *options, corpus="corpus", **keywords):
+    """Ingests the records with a table of (representative, member); returns what is said."""
+    fasta = write_fasta("in.fasta", [s for _, s in records], [n for n, _ in records])
+    pathlib.Path("clusters.tsv").write_text("".join(f"{r}\t{m}\n" for r, m in lines))
+    arguments = ("--clusters", "clusters.tsv", "--split", SPLIT_OPTION, "--corpus", corpus)
+    return run("ingest", fasta, *arguments, *options, **keywords).stderr
+
+
+def members_of(sizes):
+    """Lines of a table with clusters of these sizes."""
+    return [(f"c{c}.0", f"c{c}.{m}") for c, size in enumerate(sizes) for m in range(size)]
+
+
+def test_documents_lie_cluster_by_cluster():
+    lines = members_of([1] * 40 + [2, 3, 5, 256, 257, 700] + [4] * 300)
+    records = list(
+        zip((m for _, m in lines), random_sequences(len(lines), 1, 60), strict=True)
+    )
+    random.Random(5).shuffle(records)
+    said = ingest(records, lines)
+    assert "cluster of" not in said and "ignored" not in said
+    check("corpus", arrange(records, {m: r for r, m in lines}))
+
+
+def test_a_cluster_of_100000_and_single_ones():
+    lines = members_of([3, 100_000, 1, 2])
+    records = list(zip((m for _, m in lines), random_sequences(len(lines), 1, 5), strict=True))
+    random.Random(6).shuffle(records)
+    ingest(records, lines)
+    check("corpus", arrange(records, {m: r for r, m in lines}))
+
+
+def test_accessions_are_found():
+    lines = members_of([3, 2])
+    records = [(f"sp|{m}|NAME", s) for (_, m), s in zip(lines, random_sequences(5), strict=True)]
+    records.reverse()
+    assert "in no cluster" not in ingest(records, lines)
+    check("corpus", arrange(records, {f"sp|{m}|NAME": r for r, m in lines}))
+
+
+def test_unusual_members_are_counted():
+    lines = members_of([4, 4, 2])
+    sequences = random_sequences(20, seed=3)
+    names = [m for _, m in lines if m not in ("c0.1", "c1.3", "c1.2")]
+    names += ["c0.2", "stranger", "c0.2", "stranger", "other"]  # repeated, and in no line
+    records = list(zip(names, sequences, strict=False))
+    table = lines + [("c0.0", "c0.3"), ("c1.0", "c0.3"), ("c2.0", "c1.0")]
+    said = ingest(records, table)
+    for words in (
+        "sequences in no cluster of clusters.tsv: 3;",
+        "lines of clusters.tsv whose member is already in another cluster: 2, the first is line 12;",
+        "lines of clusters.tsv that repeat an earlier one: 1;",
+        "members in clusters.tsv without a sequence: 3;",
+        "sequences that have the name of an earlier member: 2;",
+    ):
+        assert words in said
+    check("corpus", arrange(records, {m: r for r, m in lines}))  # the first line of a member counts
+
+    refused = run(
+        *("ingest", "in.fasta", "--clusters", "clusters.tsv", "--corpus", "strict", "--strict"),
+        check=False,
+    )
+    assert refused.returncode == 1
+    assert "clusters.tsv:12: the member of this line is already in another cluster" in refused.stderr
+    assert not list(pathlib.Path().glob("strict*"))
+
+
+def test_sequences_that_no_line_names_keep_their_order():
+    """Each is a cluster of its own, so the order is that of ingest."""
+    records = [(f"s{i}", s) for i, s in enumerate(random_sequences(700))]
+    said = ingest(records, [("nobody", "nobody")])
+    assert "sequences in no cluster of clusters.tsv: 700;" in said
+    check("corpus", arrange(records, {}))
+
+
+def test_the_sizes_are_part_of_the_fingerprint():
+    records = [(f"c0.{i}", LETTERS[: 5 + i]) for i in range(10)]
+    prints = set()
+    for sizes in ([10], [5, 5], [4, 6]):
+        names = [m for _, m in members_of(sizes)]
+        named = [(name, s) for name, (_, s) in zip(names, records, strict=True)]
+        ingest(named, members_of(sizes), "--force", "--split", "train=1")
+        prints.add(json.loads(run("corpus", "corpus", "--json").stdout)["fingerprint"])
+    assert len(prints) == 3
+
+
+def test_a_corpus_without_clusters_has_format_1():
+    records = [(f"s{i}", s) for i, s in enumerate(random_sequences(300))]
+    fasta = write_fasta("in.fasta", [s for _, s in records], [n for n, _ in records])
+    run("ingest", fasta, "--corpus", "corpus", "--split", "train=1")
+    summary = json.loads(run("corpus", "corpus", "--json").stdout)
+    assert summary["format"] == 1 and "clusters" not in summary["splits"]["train"]
+    assert "cluster" not in pathlib.Path("corpus/corpus.json").read_text().replace(
+        '"clustered": false', ""
+    )
+    alone = {"train": [[r] for r in records], "valid": [], "test": []}
+    assert summary["fingerprint"] == fingerprint(alone, clustered=False)
+
+
+def test_another_format_is_refused():
+    """What a program without clusters says of a corpus with them, and this one of a later format."""
+    ingest([("a", "LAGV"), ("b", "SERT")], [("a", "b")])
+    description = pathlib.Path("corpus/corpus.json")
+    assert '"format": 2' in description.read_text()
+    description.write_text(description.read_text().replace('"format": 2', '"format": 3'))
+    refused = run("corpus", "corpus", check=False)
+    assert refused.returncode == 1
+    assert "has format 3; this program reads formats 1 and 2" in refused.stderr
