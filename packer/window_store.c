@@ -197,9 +197,8 @@ static plm_status open_plan(struct window_store *store, struct store_plan *plan,
   plm_status status = PLM_OK;
   pthread_mutex_lock(&plan->lock);
   if (plan->plan == NULL)
-    status = plm_plan_open(&plan->parameters, plm_corpus_lengths(store->corpus, plan->split),
-                           plm_corpus_info(store->corpus)->splits[plan->split].documents,
-                           &plan->plan, error);
+    status =
+        plm_plan_open_corpus(&plan->parameters, store->corpus, plan->split, &plan->plan, error);
   *opened = plan->plan;
   pthread_mutex_unlock(&plan->lock);
   return status;

@@ -27,6 +27,7 @@ enum plm_philox_purpose {
   PLM_PURPOSE_DOCUMENTS = 5,
   PLM_PURPOSE_CHUNKS = 6,
   PLM_PURPOSE_CROPS = 7,
+  PLM_PURPOSE_MEMBERS = 8,
 };
 
 struct plm_philox_words {

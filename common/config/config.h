@@ -62,6 +62,7 @@ struct plm_config_data {
   enum plm_packing packing;
   uint32_t window_groups;
   enum plm_truncate truncate;
+  enum plm_sampling sampling;
 };
 
 struct plm_config_masking {

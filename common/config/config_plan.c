@@ -22,6 +22,7 @@ struct plm_plan_parameters plm_config_training_plan(const struct plm_config *con
       .window_groups = config->data.window_groups,
       .packing = config->data.packing,
       .truncate = config->data.truncate,
+      .sampling = config->data.sampling,
       .tokenizer = config->data.tokenizer,
       .shuffle = true,
   };

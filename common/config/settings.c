@@ -85,10 +85,15 @@ static const struct plm_setting settings[] = {
   ROW("data.packing", CHOICE, data.packing, "", "best_fit", .choices = plm_packing_names, REFUSED,
       .help = "How documents are placed in chunks. best_fit pads less than next_fit."),
   ROW("data.window_groups", U32, data.window_groups, "groups", "64", NUMBER(1, 65536), REFUSED,
-      .help = "Groups of 256 documents that are packed together."),
+      .help = "Groups of 256 documents, or of 256 clusters, that are packed together."),
   ROW("data.truncate", CHOICE, data.truncate, "", "head", .choices = plm_truncate_names, REFUSED,
       .help = "What happens to a document longer than a chunk: keep its beginning, keep a random "
               "part, or split it into several."),
+  ROW("data.sampling", CHOICE, data.sampling, "", "documents", .choices = plm_sampling_names,
+      REFUSED,
+      .help = "What an epoch visits once. documents: every document. clusters: every cluster, with "
+              "one of its documents, drawn anew in each epoch; the corpus must keep its clusters "
+              "(`ingest --clusters`)."),
 
   ROW("packer.instances", U32, packer_instances, "processes", "1", NUMBER(0, 256), FREE,
       .help = "Packers that `up` starts. 0: none; packers join from elsewhere."),

@@ -132,6 +132,10 @@ static void objection(const struct feed_state *feed, const struct plm_hello *hel
              hello->protocol_least, hello->protocol_most, feed->role, PLM_WIRE_VERSION);
   } else if (hello->tokenizer != feed->plan.tokenizer) {
     snprintf(why, 256, "the packer's corpus was made for another tokenizer than data.tokenizer");
+  } else if (feed->plan.sampling == PLM_SAMPLING_CLUSTERS && !hello->keeps_clusters) {
+    snprintf(why, 256,
+             "data.sampling is clusters, but the packer's corpus keeps no clusters; "
+             "ingest its sources again with --clusters");
   } else if (feed->fingerprint_known && !plm_hash_equal(hello->fingerprint, feed->fingerprint)) {
     plm_hash_to_hex(hello->fingerprint, theirs);
     snprintf(why, 256, "another corpus than the run's: its fingerprint is %s", theirs);

@@ -7,14 +7,14 @@
 #include "common/plan/packing.h"
 #include "common/plan/plan_internal.h"
 
-/* Adds the sizes of the pieces of documents [begin, end) to the histogram. */
-static void count_sizes(const struct plm_plan *plan, uint64_t begin, uint64_t end,
+/* Adds the sizes of the pieces of a group's documents to the histogram. */
+static void count_sizes(const struct plm_plan *plan, const struct group_view *view,
                         uint32_t *histogram)
 {
   const uint64_t max_length = plan->parameters.max_length;
   const bool split = plan->parameters.truncate == PLM_TRUNCATE_SPLIT;
-  for (uint64_t d = begin; d < end; d++) {
-    uint64_t tokens = document_tokens(plan, d);
+  for (uint32_t i = 0; i < view->count; i++) {
+    uint64_t tokens = tokens_of(view->lengths[i]);
     if (tokens > max_length) {
       if (split) histogram[units_of(plan, max_length)] += (uint32_t)(tokens / max_length);
       tokens = split ? tokens % max_length : max_length;
@@ -24,29 +24,30 @@ static void count_sizes(const struct plm_plan *plan, uint64_t begin, uint64_t en
   }
 }
 
-static uint64_t count_best_fit(const struct plm_plan *plan, const uint64_t *groups, uint32_t count,
-                               struct plm_rooms *rooms, uint32_t *histogram)
+static uint64_t count_best_fit(const struct plm_plan *plan, uint64_t epoch, const uint64_t *groups,
+                               uint32_t count, struct plm_rooms *rooms, uint32_t *histogram)
 {
-  uint64_t begin, end;
+  struct group_view view;
   memset(histogram, 0, ((size_t)rooms->capacity + 1) * sizeof *histogram);
   for (uint32_t i = 0; i < count; i++) {
-    group_documents(plan, groups[i], &begin, &end);
-    count_sizes(plan, begin, end, histogram);
+    plm_plan_group(plan, epoch, groups[i], &view);
+    count_sizes(plan, &view, histogram);
   }
   return plm_pack_best_fit_count(rooms, histogram);
 }
 
-static uint64_t count_next_fit(const struct plm_plan *plan, const uint64_t *groups, uint32_t count,
-                               uint32_t capacity)
+static uint64_t count_next_fit(const struct plm_plan *plan, uint64_t epoch, const uint64_t *groups,
+                               uint32_t count, uint32_t capacity)
 {
   const uint64_t max_length = plan->parameters.max_length;
   const bool split = plan->parameters.truncate == PLM_TRUNCATE_SPLIT;
-  uint64_t chunks = 0, begin, end;
+  struct group_view view;
+  uint64_t chunks = 0;
   uint32_t room = 0;
   for (uint32_t i = 0; i < count; i++) {
-    group_documents(plan, groups[i], &begin, &end);
-    for (uint64_t d = begin; d < end; d++) {
-      uint64_t tokens = document_tokens(plan, d);
+    plm_plan_group(plan, epoch, groups[i], &view);
+    for (uint32_t k = 0; k < view.count; k++) {
+      uint64_t tokens = tokens_of(view.lengths[k]);
       if (tokens > max_length) { /* it fills whole chunks */
         chunks += split ? tokens / max_length : 1;
         tokens = split ? tokens % max_length : 0;
@@ -81,9 +82,10 @@ plm_status plm_plan_window_chunks(const struct plm_plan *plan, uint64_t epoch, u
   PLM_TRY_GOTO(status, plm_rooms_open(capacity, &rooms, error), done);
   for (uint64_t w = 0; w < count; w++) {
     const uint32_t group_count = plm_plan_window_groups(plan, epoch, first + w, groups);
-    const uint64_t chunks = plan->parameters.packing == PLM_PACKING_BEST_FIT
-                                ? count_best_fit(plan, groups, group_count, &rooms, histogram)
-                                : count_next_fit(plan, groups, group_count, capacity);
+    const uint64_t chunks =
+        plan->parameters.packing == PLM_PACKING_BEST_FIT
+            ? count_best_fit(plan, epoch, groups, group_count, &rooms, histogram)
+            : count_next_fit(plan, epoch, groups, group_count, capacity);
     if (chunks >= INT32_MAX) {
       status = plm_error_set(error, PLM_LIMIT, "window %llu has too many chunks to count",
                              (unsigned long long)(first + w));

@@ -12,6 +12,7 @@
 
 const char *const plm_packing_names[] = {"best_fit", "next_fit", NULL};
 const char *const plm_truncate_names[] = {"head", "random_crop", "split", NULL};
+const char *const plm_sampling_names[] = {"documents", "clusters", NULL};
 
 static bool power_of_two(uint64_t value)
 {
@@ -38,6 +39,10 @@ plm_status plm_plan_parameters_check(const struct plm_plan_parameters *p, struct
     return plm_error_set(error, PLM_CONFIG, "unknown data.truncate %d", (int)p->truncate);
   if (p->tokenizer != PLM_TOKENIZER_ESM && p->tokenizer != PLM_TOKENIZER_BYTE)
     return plm_error_set(error, PLM_CONFIG, "unknown data.tokenizer %d", (int)p->tokenizer);
+  if (p->sampling != PLM_SAMPLING_DOCUMENTS && p->sampling != PLM_SAMPLING_CLUSTERS)
+    return plm_error_set(error, PLM_CONFIG, "unknown data.sampling %d", (int)p->sampling);
+  if (p->sampling == PLM_SAMPLING_CLUSTERS && !p->shuffle)
+    return plm_error_set(error, PLM_CONFIG, "a plan that samples clusters must be shuffled");
   if (p->token_limit != 0 && p->shuffle)
     return plm_error_set(error, PLM_CONFIG, "a plan with a token limit cannot be shuffled");
   return PLM_OK;
@@ -45,15 +50,19 @@ plm_status plm_plan_parameters_check(const struct plm_plan_parameters *p, struct
 
 struct plm_hash plm_plan_hash(const struct plm_plan_parameters *p)
 {
-  const uint64_t fields[] = {
-      PLM_PLAN_VERSION, p->seed,     p->max_length, p->alignment, p->window_groups,
-      p->packing,       p->truncate, p->tokenizer,  p->shuffle,   p->token_limit,
-  };
+  const uint64_t fields[] =
+      {
+          PLM_PLAN_VERSION, p->seed,        p->max_length, p->alignment,
+          p->window_groups, p->packing,     p->truncate,   p->tokenizer,
+          p->shuffle,       p->token_limit, p->sampling, /* the last: hashed only if it is not
+                                                            documents */
+      };
   enum { FIELDS = sizeof fields / sizeof *fields };
+  const size_t count = p->sampling == PLM_SAMPLING_DOCUMENTS ? FIELDS - 1 : FIELDS;
   uint8_t bytes[FIELDS * 8]; /* little-endian, whatever the host */
-  for (size_t i = 0; i < FIELDS; i++)
+  for (size_t i = 0; i < count; i++)
     for (size_t b = 0; b < 8; b++) bytes[i * 8 + b] = (uint8_t)(fields[i] >> (8 * b));
-  return plm_hash_bytes(bytes, sizeof bytes);
+  return plm_hash_bytes(bytes, count * 8);
 }
 
 /* ---- opening ----------------------------------------------------------------------------------*/
@@ -86,13 +95,72 @@ static plm_status permutations_open(struct plm_plan *plan, struct plm_error *err
   return PLM_OK;
 }
 
+static plm_status no_clusters(const char *what, struct plm_error *error)
+{
+  plm_error_set(error, PLM_CONFIG, "data.sampling: clusters, but %s keeps no clusters", what);
+  return plm_error_hint(error, "ingest the sources again with --clusters FILE.tsv");
+}
+
+plm_status plm_plan_check_corpus(const struct plm_plan_parameters *parameters,
+                                 const struct plm_corpus_info *info, const char *path,
+                                 struct plm_error *error)
+{
+  if (parameters->sampling == PLM_SAMPLING_DOCUMENTS || info->format == PLM_CORPUS_FORMAT_CLUSTERS)
+    return PLM_OK;
+  return no_clusters(path, error);
+}
+
+/* Finds the first document of each group of clusters. */
+static plm_status clusters_open(struct plm_plan *plan, const struct plm_plan_split *split,
+                                struct plm_error *error)
+{
+  uint64_t begin = 0;
+  plan->clusters = split->clusters;
+  plan->cluster_begin = malloc(plan->groups * sizeof *plan->cluster_begin);
+  if (!plan->cluster_begin)
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory for %u groups of clusters", plan->groups);
+  for (uint64_t c = 0; c < split->cluster_count; c++) {
+    if (c % PLM_GROUP_DOCUMENTS == 0) plan->cluster_begin[c / PLM_GROUP_DOCUMENTS] = begin;
+    begin += split->clusters[c];
+  }
+  PLM_ASSERT(begin == split->documents);
+  return PLM_OK;
+}
+
 plm_status plm_plan_open(const struct plm_plan_parameters *parameters, const uint32_t *lengths,
                          uint64_t documents, struct plm_plan **plan, struct plm_error *error)
 {
+  const struct plm_plan_split split = {.lengths = lengths, .documents = documents};
+  return plm_plan_open_split(parameters, &split, plan, error);
+}
+
+plm_status plm_plan_open_corpus(const struct plm_plan_parameters *parameters,
+                                const struct plm_corpus *corpus, enum plm_split split,
+                                struct plm_plan **plan, struct plm_error *error)
+{
+  const struct plm_corpus_info *info = plm_corpus_info(corpus);
+  const struct plm_plan_split known = {.lengths = plm_corpus_lengths(corpus, split),
+                                       .documents = info->splits[split].documents,
+                                       .clusters = plm_corpus_clusters(corpus, split),
+                                       .cluster_count = info->splits[split].clusters};
+  *plan = NULL;
+  PLM_TRY(plm_plan_check_corpus(parameters, info, plm_corpus_path(corpus), error));
+  return plm_plan_open_split(parameters, &known, plan, error);
+}
+
+plm_status plm_plan_open_split(const struct plm_plan_parameters *parameters,
+                               const struct plm_plan_split *split, struct plm_plan **plan,
+                               struct plm_error *error)
+{
+  const uint32_t *lengths = split->lengths;
+  const uint64_t documents = split->documents;
+  const bool clusters = parameters->sampling == PLM_SAMPLING_CLUSTERS;
   *plan = NULL;
   PLM_TRY(plm_plan_parameters_check(parameters, error));
   if (documents == 0) return plm_error_set(error, PLM_NOT_FOUND, "the split has no documents");
-  const uint64_t taken = documents_within(parameters, lengths, documents);
+  if (clusters && split->clusters == NULL) return no_clusters("the split", error);
+  const uint64_t taken =
+      clusters ? split->cluster_count : documents_within(parameters, lengths, documents);
   if (taken == 0)
     return plm_error_set(error, PLM_CONFIG,
                          "a limit of %llu tokens is too small for the first document (%u residues)",
@@ -110,7 +178,8 @@ plm_status plm_plan_open(const struct plm_plan_parameters *parameters, const uin
   made->groups = (uint32_t)groups;
   made->windows = (groups - 1) / parameters->window_groups + 1;
   made->alignment_shift = (uint32_t)__builtin_ctz(parameters->alignment);
-  const plm_status status = parameters->shuffle ? permutations_open(made, error) : PLM_OK;
+  plm_status status = parameters->shuffle ? permutations_open(made, error) : PLM_OK;
+  if (status == PLM_OK && clusters) status = clusters_open(made, split, error);
   if (status != PLM_OK) {
     plm_plan_close(made);
     return status;
@@ -125,6 +194,7 @@ void plm_plan_close(struct plm_plan *plan)
   for (int i = 0; i < CACHED_EPOCHS; i++) free(plan->permutations[i].groups);
   if (plan->lock) pthread_mutex_destroy(plan->lock);
   free(plan->lock);
+  free(plan->cluster_begin);
   free(plan);
 }
 
@@ -183,6 +253,35 @@ uint32_t plm_plan_window_groups(const struct plm_plan *plan, uint64_t epoch, uin
   for (uint32_t i = 0; i < count; i++) out[i] = permuted[first + i];
   pthread_mutex_unlock(plan->lock);
   return count;
+}
+
+/* Draws a document of each cluster of the group. */
+static void draw_members(const struct plm_plan *plan, uint64_t epoch, uint64_t group,
+                         struct group_view *view)
+{
+  const uint64_t first = group * PLM_GROUP_DOCUMENTS;
+  uint64_t begin = plan->cluster_begin[group];
+  for (uint32_t i = 0; i < view->count; i++) {
+    const uint32_t size = plan->clusters[first + i];
+    uint64_t number = begin;
+    if (size > 1) /* a cluster of one has no choice */
+      number += plm_draw_below(plan->parameters.seed, (uint32_t)epoch, first + i,
+                               PLM_PURPOSE_MEMBERS, size);
+    view->numbers[i] = number;
+    view->drawn_lengths[i] = plan->lengths[number];
+    begin += size;
+  }
+}
+
+void plm_plan_group(const struct plm_plan *plan, uint64_t epoch, uint64_t group,
+                    struct group_view *view)
+{
+  const uint64_t first = group * PLM_GROUP_DOCUMENTS, left = plan->documents - first;
+  view->count = left < PLM_GROUP_DOCUMENTS ? (uint32_t)left : PLM_GROUP_DOCUMENTS;
+  view->drawn = plan->clusters != NULL;
+  view->first = first;
+  view->lengths = view->drawn ? view->drawn_lengths : plan->lengths + first;
+  if (view->drawn) draw_members(plan, epoch, group, view);
 }
 
 /* ---- limits ---------------------------------------------------------------------------------*/

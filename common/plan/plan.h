@@ -7,6 +7,10 @@
  * window, are shuffled. The chunks of the epoch are the chunks of its windows in order. Any window
  * can be computed without the others.
  *
+ * With sampling by clusters, an epoch visits each cluster of the split once, with one of its
+ * documents, drawn uniformly. Groups are then 256 consecutive clusters instead of 256 consecutive
+ * documents. All else is the same: the drawn documents are packed in the order of their clusters.
+ *
  * Without shuffle (evaluation), groups, documents and chunks keep their order, and all epochs are
  * the same. A token_limit then restricts the plan to the first documents of the split, up to that
  * many real tokens.
@@ -29,6 +33,7 @@
  *                the order in which they were opened; each chunk's documents start in window order
  *   chunks       purpose 6, y = epoch * 2^32 + window
  *   crops        purpose 7, x = epoch, y = document; one draw
+ *   members      purpose 8, x = epoch, y = cluster; one draw: which of the cluster's documents
  *
  * Many threads may use a plan at once.
  */
@@ -41,7 +46,7 @@
 
 #include "common/base/hash.h"
 #include "common/base/status.h"
-#include "common/corpus/tokenizer.h"
+#include "common/corpus/corpus.h"
 #include "common/plan/chunk.h"
 
 enum {
@@ -52,9 +57,11 @@ enum {
 
 enum plm_packing { PLM_PACKING_BEST_FIT, PLM_PACKING_NEXT_FIT };
 enum plm_truncate { PLM_TRUNCATE_HEAD, PLM_TRUNCATE_RANDOM_CROP, PLM_TRUNCATE_SPLIT };
+enum plm_sampling { PLM_SAMPLING_DOCUMENTS, PLM_SAMPLING_CLUSTERS };
 /* Their names in files: NULL-terminated, in the order of the enum. */
 extern const char *const plm_packing_names[];
 extern const char *const plm_truncate_names[];
+extern const char *const plm_sampling_names[];
 
 struct plm_plan_parameters {
   uint64_t seed;
@@ -64,23 +71,43 @@ struct plm_plan_parameters {
   enum plm_packing packing;
   enum plm_truncate truncate;
   enum plm_tokenizer_kind tokenizer;
+  enum plm_sampling sampling; /* clusters: only with shuffle */
   bool shuffle;
   uint64_t token_limit; /* real tokens; 0: no limit; only without shuffle */
 };
 
 /* The hash of PLM_PLAN_VERSION and all parameters, by which both ends of a feed compare their
- * plans. */
+ * plans. `sampling` is hashed only if it is not documents, because older plans do not have it. */
 struct plm_hash plm_plan_hash(const struct plm_plan_parameters *parameters);
 /* PLM_CONFIG: a parameter is out of range, or two exclude each other. */
 plm_status plm_plan_parameters_check(const struct plm_plan_parameters *parameters,
                                      struct plm_error *error);
 
+/* What a plan needs to know about a split. The arrays are borrowed and must outlive the plan. */
+struct plm_plan_split {
+  const uint32_t *lengths; /* (documents) residues of each */
+  uint64_t documents;
+  const uint32_t *clusters; /* (cluster_count) documents of each, at least 1; or NULL */
+  uint64_t cluster_count;
+};
+
 struct plm_plan;
-/* lengths has the residues of each document of the split; it is borrowed and must outlive the plan.
- * PLM_NOT_FOUND: the split is empty. PLM_CONFIG: document 0 has more tokens than token_limit.
- * PLM_LIMIT: too many documents. */
+/* PLM_NOT_FOUND: the split is empty. PLM_CONFIG: document 0 has more tokens than token_limit, or
+ * the clusters to sample from are not known. PLM_LIMIT: too many documents. */
+plm_status plm_plan_open_split(const struct plm_plan_parameters *parameters,
+                               const struct plm_plan_split *split, struct plm_plan **plan,
+                               struct plm_error *error);
+/* The same for a split without clusters. */
 plm_status plm_plan_open(const struct plm_plan_parameters *parameters, const uint32_t *lengths,
                          uint64_t documents, struct plm_plan **plan, struct plm_error *error);
+/* The same for a split of a corpus, which must outlive the plan. */
+plm_status plm_plan_open_corpus(const struct plm_plan_parameters *parameters,
+                                const struct plm_corpus *corpus, enum plm_split split,
+                                struct plm_plan **plan, struct plm_error *error);
+/* PLM_CONFIG: the plan samples clusters, and the corpus at `path` does not keep them. */
+plm_status plm_plan_check_corpus(const struct plm_plan_parameters *parameters,
+                                 const struct plm_corpus_info *info, const char *path,
+                                 struct plm_error *error);
 void plm_plan_close(struct plm_plan *plan); /* NULL is fine */
 
 const struct plm_plan_parameters *plm_plan_parameters(const struct plm_plan *plan);
@@ -104,7 +131,7 @@ struct plm_window {
   uint32_t *chunk_begin;
   struct plm_chunk_document *documents;
   uint32_t group_count;
-  uint64_t *groups;                /* (group_count), in the order in which they are to be read */
+  uint64_t *groups; /* (group_count) of the corpus, in the order in which they are to be read */
   struct plm_window_place *places; /* (document_count), of the documents in that order */
   uint32_t *group_begin;           /* (group_count + 1) into places */
   uint64_t real_tokens;
@@ -119,8 +146,8 @@ void plm_window_deinit(struct plm_window *window);
 plm_status plm_plan_window_chunks(const struct plm_plan *plan, uint64_t epoch, uint64_t first,
                                   uint64_t count, uint32_t *counts, struct plm_error *error);
 
-/* The groups that the window's documents come from, in reading order, into out, which has room for
- * window_groups of them. Returns their number. */
+/* The groups (of documents, or of clusters if the plan samples them) that are in the window, in the
+ * order of the epoch, into out, which has room for window_groups of them. Returns their number. */
 uint32_t plm_plan_window_groups(const struct plm_plan *plan, uint64_t epoch, uint64_t window,
                                 uint64_t *out);
 

@@ -18,9 +18,11 @@ struct permutation {
 
 struct plm_plan {
   struct plm_plan_parameters parameters;
-  const uint32_t *lengths;
-  uint64_t documents;
-  uint32_t groups;
+  const uint32_t *lengths;  /* of all documents of the split */
+  const uint32_t *clusters; /* sizes, if the plan samples clusters; else NULL */
+  uint64_t *cluster_begin;  /* (groups) the first document of each group of clusters; or NULL */
+  uint64_t documents;       /* of an epoch: with clusters, one of each */
+  uint32_t groups;          /* of documents, or of clusters */
   uint64_t windows;
   uint32_t alignment_shift; /* a unit is 2^shift tokens */
   pthread_mutex_t *lock;    /* protects the permutations, a cache whose oldest entry is replaced */
@@ -33,18 +35,27 @@ struct plm_plan {
 plm_status plm_plan_check_place(const struct plm_plan *plan, uint64_t epoch, uint64_t first,
                                 uint64_t count, struct plm_error *error);
 
-/* The documents of a group that the plan covers: [begin, end). */
-static inline void group_documents(const struct plm_plan *plan, uint64_t group, uint64_t *begin,
-                                   uint64_t *end)
+/* The documents that an epoch takes from a group, by ascending number. */
+struct group_view {
+  uint32_t count;
+  const uint32_t *lengths; /* (count) */
+  uint64_t first;          /* the number of document 0, unless numbers are drawn */
+  bool drawn;
+  uint64_t numbers[PLM_GROUP_DOCUMENTS];       /* if drawn */
+  uint32_t drawn_lengths[PLM_GROUP_DOCUMENTS]; /* if drawn */
+};
+/* The view points into itself, so it must not be copied. */
+void plm_plan_group(const struct plm_plan *plan, uint64_t epoch, uint64_t group,
+                    struct group_view *view);
+
+static inline uint64_t view_document(const struct group_view *view, uint32_t i)
 {
-  *begin = group * PLM_GROUP_DOCUMENTS;
-  *end = *begin + PLM_GROUP_DOCUMENTS;
-  if (*end > plan->documents) *end = plan->documents;
+  return view->drawn ? view->numbers[i] : view->first + i;
 }
 
-static inline uint64_t document_tokens(const struct plm_plan *plan, uint64_t document)
+static inline uint64_t tokens_of(uint32_t length)
 {
-  return (uint64_t)plan->lengths[document] + 2; /* <cls> and <eos> */
+  return (uint64_t)length + 2; /* <cls> and <eos> */
 }
 
 static inline uint32_t units_of(const struct plm_plan *plan, uint64_t tokens)

@@ -1,4 +1,5 @@
-/* Plans one window in four steps: the documents of its groups are gathered as pieces, the pieces
+/* Plans one window in four steps: the documents of its groups, or those drawn from its clusters,
+ * are gathered as pieces, the pieces
  * are packed into chunks, the pieces within chunks and the chunks are shuffled, and the starts and
  * places are computed. Memory is kept in the caller's plm_window, so that nothing is allocated
  * after the first windows. */
@@ -13,6 +14,8 @@
 struct plm_window_scratch {
   struct plm_rooms rooms;
   uint32_t group_capacity; /* of the window's groups and group_begin */
+  uint32_t plan_group_capacity;
+  uint64_t *plan_groups;   /* those of the plan: of documents, or of clusters */
   uint32_t piece_capacity; /* of everything below, and of the window's arrays */
   struct plm_chunk_document *pieces;
   uint32_t *units, *order, *next, *chunk_of, *begin;
@@ -20,16 +23,20 @@ struct plm_window_scratch {
 
 /* ---- gathering --------------------------------------------------------------------------------*/
 
-/* The number of pieces that the documents of the groups become. */
-static uint64_t count_pieces(const struct plm_plan *plan, const uint64_t *groups, uint32_t count)
+/* The number of pieces that the documents of the groups become, or a little more. */
+static uint64_t count_pieces(const struct plm_plan *plan, uint64_t epoch, const uint64_t *groups,
+                             uint32_t count)
 {
   const uint64_t max_length = plan->parameters.max_length;
-  uint64_t pieces = 0, begin, end;
+  struct group_view view;
+  uint64_t pieces = 0;
+  if (plan->parameters.truncate != PLM_TRUNCATE_SPLIT)
+    return (uint64_t)count * PLM_GROUP_DOCUMENTS; /* at most */
   for (uint32_t i = 0; i < count; i++) {
-    group_documents(plan, groups[i], &begin, &end);
-    pieces += end - begin;
-    if (plan->parameters.truncate != PLM_TRUNCATE_SPLIT) continue;
-    for (uint64_t d = begin; d < end; d++) pieces += (document_tokens(plan, d) - 1) / max_length;
+    plm_plan_group(plan, epoch, groups[i], &view);
+    pieces += view.count;
+    for (uint32_t k = 0; k < view.count; k++)
+      pieces += (tokens_of(view.lengths[k]) - 1) / max_length;
   }
   return pieces;
 }
@@ -57,7 +64,7 @@ static uint32_t document_pieces(const struct plm_plan *plan, uint64_t epoch, uin
                                 struct plm_chunk_document *out)
 {
   const uint64_t max_length = plan->parameters.max_length;
-  const uint64_t tokens = document_tokens(plan, document);
+  const uint64_t tokens = tokens_of(plan->lengths[document]);
   if (tokens <= max_length) {
     out[0] = piece_at(plan, document, 0, tokens);
     return 1;
@@ -91,16 +98,26 @@ static plm_status scratch_open(const struct plm_plan *plan, struct plm_window *w
     plm_rooms_deinit(&scratch->rooms);
     PLM_TRY(plm_rooms_open(capacity, &scratch->rooms, error));
   }
-  if (scratch->group_capacity < p->window_groups) {
+  if (scratch->plan_group_capacity < p->window_groups) {
+    free(scratch->plan_groups);
+    scratch->plan_group_capacity = 0;
+    scratch->plan_groups = malloc(p->window_groups * sizeof *scratch->plan_groups);
+    if (!scratch->plan_groups)
+      return plm_error_set(error, PLM_NO_MEMORY, "no memory for a window of %u groups",
+                           p->window_groups);
+    scratch->plan_group_capacity = p->window_groups;
+  }
+  /* Each document of a group of clusters may be in another group of the corpus. */
+  const uint32_t groups = p->window_groups * (plan->clusters ? PLM_GROUP_DOCUMENTS : 1u);
+  if (scratch->group_capacity < groups) {
     free(window->groups);
     free(window->group_begin);
     scratch->group_capacity = 0;
-    window->groups = malloc(p->window_groups * sizeof *window->groups);
-    window->group_begin = malloc(((size_t)p->window_groups + 1) * sizeof *window->group_begin);
+    window->groups = malloc(groups * sizeof *window->groups);
+    window->group_begin = malloc(((size_t)groups + 1) * sizeof *window->group_begin);
     if (!window->groups || !window->group_begin)
-      return plm_error_set(error, PLM_NO_MEMORY, "no memory for a window of %u groups",
-                           p->window_groups);
-    scratch->group_capacity = p->window_groups;
+      return plm_error_set(error, PLM_NO_MEMORY, "no memory for a window of %u groups", groups);
+    scratch->group_capacity = groups;
   }
   return PLM_OK;
 }
@@ -162,6 +179,7 @@ void plm_window_deinit(struct plm_window *window)
     plm_rooms_deinit(&window->scratch_->rooms);
     free(window->groups);
     free(window->group_begin);
+    free(window->scratch_->plan_groups);
     free(window->scratch_);
   }
   *window = (struct plm_window){0};
@@ -169,18 +187,27 @@ void plm_window_deinit(struct plm_window *window)
 
 /* ---- a window ---------------------------------------------------------------------------------*/
 
-static void gather(const struct plm_plan *plan, uint64_t epoch, struct plm_window *out)
+/* Writes the pieces of the window's documents, and where each group of the corpus that they come
+ * from begins among them. */
+static void gather(const struct plm_plan *plan, uint64_t epoch, uint32_t plan_groups,
+                   struct plm_window *out)
 {
   struct plm_window_scratch *scratch = out->scratch_;
-  uint32_t count = 0;
-  uint64_t begin, end;
-  for (uint32_t i = 0; i < out->group_count; i++) {
-    group_documents(plan, out->groups[i], &begin, &end);
-    out->group_begin[i] = count;
-    for (uint64_t d = begin; d < end; d++)
-      count += document_pieces(plan, epoch, d, scratch->pieces + count);
+  struct group_view view;
+  uint32_t count = 0, groups = 0;
+  for (uint32_t i = 0; i < plan_groups; i++) {
+    plm_plan_group(plan, epoch, scratch->plan_groups[i], &view);
+    for (uint32_t k = 0; k < view.count; k++) {
+      const uint64_t document = view_document(&view, k), group = document / PLM_GROUP_DOCUMENTS;
+      if (k == 0 || group != out->groups[groups - 1]) {
+        out->groups[groups] = group;
+        out->group_begin[groups++] = count;
+      }
+      count += document_pieces(plan, epoch, document, scratch->pieces + count);
+    }
   }
-  out->group_begin[out->group_count] = count;
+  out->group_begin[groups] = count;
+  out->group_count = groups;
   out->real_tokens = 0;
   for (uint32_t i = 0; i < count; i++) {
     scratch->units[i] = units_of(plan, scratch->pieces[i].tokens);
@@ -249,11 +276,11 @@ plm_status plm_plan_window(const struct plm_plan *plan, uint64_t epoch, uint64_t
   PLM_TRY(plm_plan_check_place(plan, epoch, window, 1, error));
   PLM_TRY(scratch_open(plan, out, error));
   struct plm_window_scratch *scratch = out->scratch_;
-  out->group_count = plm_plan_window_groups(plan, epoch, window, out->groups);
-  PLM_TRY(reserve_pieces(out, count_pieces(plan, out->groups, out->group_count), error));
+  const uint32_t groups = plm_plan_window_groups(plan, epoch, window, scratch->plan_groups);
+  PLM_TRY(reserve_pieces(out, count_pieces(plan, epoch, scratch->plan_groups, groups), error));
   out->epoch = epoch;
   out->window = window;
-  gather(plan, epoch, out);
+  gather(plan, epoch, groups, out);
   if (plan->parameters.packing == PLM_PACKING_BEST_FIT)
     out->chunks = plm_pack_best_fit(&scratch->rooms, scratch->units, out->document_count,
                                     scratch->order, scratch->next, scratch->chunk_of);

@@ -191,7 +191,7 @@ size_t plm_hello_encode(const struct plm_hello *hello, uint8_t *bytes)
   put(&out, hello->pid, 4);
   put_text(&out, hello->host, sizeof hello->host - 1);
   put(&out, hello->tokenizer, 1);
-  put(&out, hello->clustered, 1);
+  put(&out, (uint64_t)hello->clustered + hello->keeps_clusters, 1);
   put_hash(&out, hello->fingerprint);
   for (int split = 0; split < PLM_SPLIT_COUNT; split++) {
     put(&out, hello->documents[split], 8);
@@ -219,7 +219,9 @@ plm_status plm_hello_decode(const void *bytes, size_t size, struct plm_hello *he
   hello->pid = (uint32_t)get(&in, 4);
   get_text(&in, hello->host, sizeof hello->host);
   hello->tokenizer = (enum plm_tokenizer_kind)get_below(&in, 1, PLM_TOKENIZER_BYTE + 1);
-  hello->clustered = get_below(&in, 1, 2) != 0;
+  const uint32_t clusters = get_below(&in, 1, 3);
+  hello->clustered = clusters != 0;
+  hello->keeps_clusters = clusters == 2;
   hello->fingerprint = get_hash(&in);
   for (int split = 0; split < PLM_SPLIT_COUNT; split++) {
     hello->documents[split] = get(&in, 8);
@@ -250,7 +252,7 @@ size_t plm_welcome_encode(const struct plm_welcome *welcome, uint8_t *bytes)
   put(&out, plan->packing, 1);
   put(&out, plan->truncate, 1);
   put(&out, plan->tokenizer, 1);
-  put(&out, plan->shuffle, 1);
+  put(&out, (uint64_t)plan->shuffle + 2 * (uint64_t)plan->sampling, 1);
   put(&out, plan->token_limit, 8);
   PLM_ASSERT(welcome->peers <= PLM_WIRE_PEERS);
   put(&out, welcome->peers, 2);
@@ -274,7 +276,9 @@ plm_status plm_welcome_decode(const void *bytes, size_t size, struct plm_welcome
   plan->packing = (enum plm_packing)get_below(&in, 1, PLM_PACKING_NEXT_FIT + 1);
   plan->truncate = (enum plm_truncate)get_below(&in, 1, PLM_TRUNCATE_SPLIT + 1);
   plan->tokenizer = (enum plm_tokenizer_kind)get_below(&in, 1, PLM_TOKENIZER_BYTE + 1);
-  plan->shuffle = get_below(&in, 1, 2) != 0;
+  const uint32_t order = get_below(&in, 1, 2 * (PLM_SAMPLING_CLUSTERS + 1));
+  plan->shuffle = order % 2 != 0;
+  plan->sampling = (enum plm_sampling)(order / 2);
   plan->token_limit = get(&in, 8);
   welcome->peers = get_below(&in, 2, PLM_WIRE_PEERS + 1);
   for (uint32_t i = 0; i < welcome->peers; i++) {

@@ -95,6 +95,7 @@ struct plm_hello {
   char host[64];
   enum plm_tokenizer_kind tokenizer;
   bool clustered;
+  bool keeps_clusters; /* only if clustered */
   struct plm_hash fingerprint;
   uint64_t documents[PLM_SPLIT_COUNT];
   uint64_t composition[PLM_SPLIT_COUNT][512];

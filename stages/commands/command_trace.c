@@ -73,10 +73,7 @@ static plm_status trace_step(const struct plm_command_context *context,
   struct plm_trace *trace = NULL;
   struct plm_plan *plan = NULL;
   plm_status status;
-  PLM_TRY_GOTO(status,
-               plm_plan_open(&parameters, plm_corpus_lengths(corpus, PLM_SPLIT_TRAIN),
-                             plm_corpus_info(corpus)->splits[PLM_SPLIT_TRAIN].documents, &plan,
-                             error),
+  PLM_TRY_GOTO(status, plm_plan_open_corpus(&parameters, corpus, PLM_SPLIT_TRAIN, &plan, error),
                done);
   PLM_TRY_GOTO(status, plm_trace_open(plan, &trace, error), done);
   PLM_TRY_GOTO(status, plm_corpus_cursor_open(corpus, &cursor, error), done);

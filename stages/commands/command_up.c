@@ -101,6 +101,9 @@ static plm_status read_fingerprint(struct plan *plan, struct plm_error *error)
     status = plm_error_set(error, PLM_CONFIG,
                            "data.tokenizer differs from the tokenizer of the corpus %s",
                            plan->config.corpus);
+  } else {
+    const struct plm_plan_parameters parameters = plm_config_training_plan(&plan->config);
+    status = plm_plan_check_corpus(&parameters, info, plan->config.corpus, error);
   }
   plm_corpus_close(corpus);
   return status;

@@ -7,6 +7,7 @@
 #include "common/base/json.h"
 #include "common/base/printable.h"
 #include "common/base/text.h"
+#include "common/corpus/corpus_description.h"
 #include "stages/commands/command.h"
 
 static plm_status print_json(const struct plm_config_problems *problems, struct plm_error *error)
@@ -16,6 +17,22 @@ static plm_status print_json(const struct plm_config_problems *problems, struct 
     cJSON_AddItemToArray(array, cJSON_CreateString(plm_config_problem(problems, i)));
   }
   return plm_json_print(array, error);
+}
+
+/* If the configuration names a corpus that is there, it must have the clusters that sampling needs.
+ */
+static plm_status check_corpus(const struct plm_config *config, struct plm_error *error)
+{
+  const struct plm_plan_parameters parameters = plm_config_training_plan(config);
+  struct plm_corpus_description description;
+  if (config->corpus == NULL || parameters.sampling == PLM_SAMPLING_DOCUMENTS) return PLM_OK;
+  const plm_status status = plm_corpus_description_read(config->corpus, &description, error);
+  if (status == PLM_NOT_FOUND) return PLM_OK; /* it may be made later, or be on another host */
+  if (status != PLM_OK) return status;
+  const plm_status checked =
+      plm_plan_check_corpus(&parameters, &description.info, config->corpus, error);
+  plm_corpus_description_deinit(&description);
+  return checked;
 }
 
 static plm_status validate(const struct plm_command_context *context, struct plm_error *error)
@@ -39,6 +56,11 @@ static plm_status validate(const struct plm_command_context *context, struct plm
     plm_config_problems_free(problems);
   }
   if (status != PLM_OK) return status;
+  const plm_status checked = check_corpus(&config, error);
+  if (checked != PLM_OK) {
+    plm_config_deinit(&config);
+    return checked;
+  }
   struct plm_text advice = {0};
   plm_config_advise(&config, &advice);
   if (advice.length > 0) plm_print(stderr, "%s", advice.data);

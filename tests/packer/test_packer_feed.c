@@ -29,9 +29,7 @@ static struct plm_hash expected(const struct plm_feed_options *options, const ch
   const uint32_t length = options->plan.max_length;
   assert_int_equal(plm_corpus_open(corpus_path, &opening, &corpus, &error), PLM_OK);
   assert_int_equal(plm_corpus_cursor_open(corpus, &cursor, &error), PLM_OK);
-  assert_int_equal(plm_plan_open(&options->plan, plm_corpus_lengths(corpus, options->split),
-                                 plm_corpus_info(corpus)->splits[options->split].documents, &plan,
-                                 &error),
+  assert_int_equal(plm_plan_open_corpus(&options->plan, corpus, options->split, &plan, &error),
                    PLM_OK);
   struct plm_hasher *hasher = plm_hasher_open();
   uint8_t *batch = malloc((size_t)chunks * length);
@@ -121,12 +119,9 @@ static void wait_for_packer(struct plm_feed *feed, pid_t pid)
 
 /* Two packers that are killed and restarted again and again give what one undisturbed packer gives.
  */
-static void killed_packers_change_nothing(void **state)
+static void kill_packers(const char *corpus, struct plm_feed_options options)
 {
-  (void)state;
   enum { ROUNDS = 10, BATCHES = 120 };
-  const char *corpus = packers_corpus("corpus", DOCUMENTS, 1);
-  struct plm_feed_options options = packers_keyed_options();
   options.credit_bytes = 256 << 10; /* so little ahead that a kill hits what was asked for */
   struct plm_feed *feed = packers_feed(&options);
   pid_t packers[2];
@@ -155,12 +150,15 @@ static void killed_packers_change_nothing(void **state)
   plm_feed_close(feed);
 }
 
-/* A trainer comes back on the same port and continues where it stopped; the packers stay. */
-static void consumer_restarts(void **state)
+static void killed_packers_change_nothing(void **state)
 {
   (void)state;
-  const char *corpus = packers_corpus("corpus", DOCUMENTS, 1);
-  struct plm_feed_options options = packers_keyed_options();
+  kill_packers(packers_corpus("corpus", DOCUMENTS, 1), packers_keyed_options());
+}
+
+/* A trainer comes back on the same port and continues where it stopped; the packers stay. */
+static void restart_consumer(const char *corpus, struct plm_feed_options options)
+{
   const struct plm_hash want = expected(&options, corpus, 200 * CHUNKS, 100, CHUNKS);
   char endpoint[256];
   struct plm_feed *feed = packers_feed(&options);
@@ -179,6 +177,45 @@ static void consumer_restarts(void **state)
   assert_true(plm_hash_equal(packers_take(feed, 100, CHUNKS), want));
   plm_feed_seek(feed, PLM_SPLIT_TRAIN, epoch, chunk);
   assert_true(plm_hash_equal(packers_take(feed, 100, CHUNKS), want));
+  assert_int_equal(packers_stop(packer, SIGTERM), 0);
+  plm_feed_close(feed);
+}
+
+static void consumer_restarts(void **state)
+{
+  (void)state;
+  restart_consumer(packers_corpus("corpus", DOCUMENTS, 1), packers_keyed_options());
+}
+
+static void clusters_are_sampled_by_any_packer(void **state)
+{
+  (void)state;
+  struct plm_feed_options options = packers_keyed_options();
+  options.plan.sampling = PLM_SAMPLING_CLUSTERS;
+  kill_packers(packers_clusters("clusters", DOCUMENTS, 1), options);
+}
+
+static void consumer_of_clusters_restarts(void **state)
+{
+  (void)state;
+  struct plm_feed_options options = packers_keyed_options();
+  options.plan.sampling = PLM_SAMPLING_CLUSTERS;
+  restart_consumer(packers_clusters("clusters", DOCUMENTS, 1), options);
+}
+
+static void a_corpus_without_clusters_is_refused(void **state)
+{
+  (void)state;
+  struct plm_feed_options options = packers_keyed_options();
+  options.plan.sampling = PLM_SAMPLING_CLUSTERS;
+  struct plm_feed *feed = packers_feed(&options);
+  const char *log = scratch_path("no-clusters.log");
+  const pid_t packer =
+      packers_start(packers_corpus("corpus", DOCUMENTS, 1), plm_feed_bound(feed), NULL, log);
+  assert_true(scratch_appears(log,
+                              "data.sampling is clusters, but the packer's corpus keeps no "
+                              "clusters",
+                              15000));
   assert_int_equal(packers_stop(packer, SIGTERM), 0);
   plm_feed_close(feed);
 }
@@ -381,6 +418,9 @@ int main(void)
       cmocka_unit_test(serves_the_plan_over_tcp_and_ipc),
       cmocka_unit_test(killed_packers_change_nothing),
       cmocka_unit_test(consumer_restarts),
+      cmocka_unit_test(clusters_are_sampled_by_any_packer),
+      cmocka_unit_test(consumer_of_clusters_restarts),
+      cmocka_unit_test(a_corpus_without_clusters_is_refused),
       cmocka_unit_test(tells_sizes_corpus_and_peers),
       cmocka_unit_test(another_corpus_is_refused),
       cmocka_unit_test(stops_when_told),

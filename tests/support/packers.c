@@ -62,14 +62,25 @@ int packers_run(const char *const *argv, const char *log)
   return wait_for(packers_spawn(argv, log));
 }
 
-const char *packers_corpus(const char *name, uint32_t documents, uint32_t seed)
+/* Puts document i into one of documents / 3 clusters at random. */
+static void write_clusters(const char *path, uint32_t documents, uint32_t seed)
+{
+  FILE *file = fopen(path, "w");
+  if (file == NULL) fail("cannot write a table of clusters", NULL);
+  for (uint32_t i = 0; i < documents; i++)
+    fprintf(file, "s%u\ts%u\n", plm_philox(seed, 0, i, 101).w[0] % (documents / 3), i);
+  fclose(file);
+}
+
+static const char *make_corpus(const char *name, uint32_t documents, uint32_t seed, bool clusters)
 {
   static char path[PLM_PATH_SIZE];
   static const char letters[] = "LAGVSERTIDPKQNFYMHWC";
-  char fasta[PLM_PATH_SIZE], log[PLM_PATH_SIZE];
+  char fasta[PLM_PATH_SIZE], table[PLM_PATH_SIZE], log[PLM_PATH_SIZE];
   snprintf(path, sizeof path, "%s", scratch_path(name));
   if (plm_file_exists(path)) return path;
   snprintf(fasta, sizeof fasta, "%.4000s.fasta", path);
+  snprintf(table, sizeof table, "%.4000s.tsv", path);
   snprintf(log, sizeof log, "%.4000s.log", path);
   FILE *file = fopen(fasta, "w");
   if (file == NULL) fail("cannot write a FASTA file", NULL);
@@ -81,11 +92,30 @@ const char *packers_corpus(const char *name, uint32_t documents, uint32_t seed)
     fputc('\n', file);
   }
   fclose(file);
-  const char *const argv[] = {
-      packers_program("plm-pipeline"), "ingest",  fasta, "--corpus", path, "--split",
-      "train=0.9,valid=0.1,test=0.0",  "--quiet", NULL};
+  const char *const argv[] = {packers_program("plm-pipeline"),
+                              "ingest",
+                              fasta,
+                              "--corpus",
+                              path,
+                              "--split",
+                              "train=0.9,valid=0.1,test=0.0",
+                              "--quiet",
+                              clusters ? "--clusters" : NULL, /* or the end */
+                              table,
+                              NULL};
+  if (clusters) write_clusters(table, documents, seed);
   if (packers_run(argv, log) != 0) fail("ingest failed; see its log in the temporary folder", NULL);
   return path;
+}
+
+const char *packers_corpus(const char *name, uint32_t documents, uint32_t seed)
+{
+  return make_corpus(name, documents, seed, false);
+}
+
+const char *packers_clusters(const char *name, uint32_t documents, uint32_t seed)
+{
+  return make_corpus(name, documents, seed, true);
 }
 
 const char *packers_keys(void)

@@ -19,6 +19,9 @@ pid_t packers_spawn(const char *const *argv, const char *log);
  * unless a corpus of this name was made before. A failure ends the process. */
 const char *packers_corpus(const char *name, uint32_t documents, uint32_t seed);
 
+/* The same, but the corpus keeps clusters of 3 documents on average. */
+const char *packers_clusters(const char *name, uint32_t documents, uint32_t seed);
+
 /* A folder of keys, made by the first call. */
 const char *packers_keys(void);
 /* Starts plm-packer --corpus corpus --connect endpoint --keys keys (NULL: packers_keys). Its output

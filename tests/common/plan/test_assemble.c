@@ -14,11 +14,17 @@
 
 enum { DOCUMENTS = 1100, LENGTH = 128 };
 
+/* Clusters of 1 to 9 documents, and one that is larger than two groups. */
+static bool begins_cluster(uint64_t document)
+{
+  return document < 300 ? document * 7 % 9 < 3 : document > 900;
+}
+
 static void make_corpus(const char *directory, enum plm_tokenizer_kind tokenizer)
 {
   static const char letters[] = "LAGVSERTIDPKQNFYMHWCXBUZO";
   const struct plm_corpus_writer_options options = {
-      .directory = directory, .tokenizer = tokenizer, .threads = 1};
+      .directory = directory, .tokenizer = tokenizer, .clustered = true, .threads = 1};
   struct plm_corpus_writer *writer;
   struct plm_error error;
   uint8_t residues[8 * LENGTH];
@@ -30,6 +36,8 @@ static void make_corpus(const char *directory, enum plm_tokenizer_kind tokenizer
     for (uint32_t i = 0; i < size; i++)
       residues[i] = tokenizer == PLM_TOKENIZER_BYTE ? (uint8_t)plm_draws_below(&draws, 256)
                                                     : (uint8_t)letters[plm_draws_below(&draws, 25)];
+    if (begins_cluster(d))
+      assert_int_equal(plm_corpus_writer_begin_cluster(writer, PLM_SPLIT_TRAIN, &error), PLM_OK);
     const int name_size = snprintf(name, sizeof name, "document-%d", (int)d);
     assert_int_equal(plm_corpus_writer_add(writer, PLM_SPLIT_TRAIN, name, (size_t)name_size,
                                            residues, size, &error),
@@ -88,8 +96,7 @@ static void check_plan(struct plm_corpus *corpus, const struct plm_plan_paramete
   struct plm_window window = {0};
   struct plm_error error;
   assert_int_equal(plm_corpus_cursor_open(corpus, &cursor, &error), PLM_OK);
-  assert_int_equal(plm_plan_open(parameters, plm_corpus_lengths(corpus, PLM_SPLIT_TRAIN), DOCUMENTS,
-                                 &plan, &error),
+  assert_int_equal(plm_plan_open_corpus(parameters, corpus, PLM_SPLIT_TRAIN, &plan, &error),
                    PLM_OK);
   for (uint64_t w = 0; w < plm_plan_windows(plan); w++) {
     assert_int_equal(plm_plan_window(plan, 1, w, &window, &error), PLM_OK);
@@ -137,6 +144,8 @@ static void tokens_are_the_documents(void **state)
                                                    .truncate = (enum plm_truncate)truncate,
                                                    .tokenizer = (enum plm_tokenizer_kind)tokenizer,
                                                    .shuffle = true};
+          check_plan(corpus, &parameters);
+          parameters.sampling = PLM_SAMPLING_CLUSTERS;
           check_plan(corpus, &parameters);
         }
     /* lengths of another corpus */

@@ -434,6 +434,8 @@ static void nonsense_is_refused(void **state)
   REFUSED(truncate, (enum plm_truncate)3);
   REFUSED(tokenizer, (enum plm_tokenizer_kind)2);
   REFUSED(token_limit, 1000);
+  REFUSED(sampling, (enum plm_sampling)2);
+  REFUSED(sampling, PLM_SAMPLING_CLUSTERS); /* these documents have no clusters */
   assert_int_equal(plm_plan_open(&good, lengths, 0, &plan, &error), PLM_NOT_FOUND);
   assert_int_equal(plm_plan_open(&good, lengths, 1, &plan, &error), PLM_OK);
   assert_int_equal(plm_plan_window(plan, 0, 1, &window, &error), PLM_NOT_FOUND);
@@ -464,6 +466,17 @@ static void hash_covers_every_parameter(void **state)
   CHANGES(tokenizer, PLM_TOKENIZER_BYTE);
   CHANGES(shuffle, false);
   CHANGES(token_limit, 1);
+  CHANGES(sampling, PLM_SAMPLING_CLUSTERS);
+}
+
+/* Runs that began before data.sampling existed are resumed. */
+static void hash_of_documents_stays(void **state)
+{
+  (void)state;
+  const struct plm_plan_parameters p = ordinary();
+  char hex[PLM_HASH_HEX_SIZE];
+  plm_hash_to_hex(plm_plan_hash(&p), hex);
+  assert_string_equal(hex, "91a43b10572fadfdd373e3b1e29d5c6b");
 }
 
 static void plans_of_a_configuration(void **state)
@@ -471,7 +484,8 @@ static void plans_of_a_configuration(void **state)
   (void)state;
   const struct plm_config_override overrides[] = {
       {"seed", "9"},
-      {"data", "{max_length: 256, truncate: split, packing: next_fit, window_groups: 3}"},
+      {"data", "{max_length: 256, truncate: split, packing: next_fit, window_groups: 3, "
+               "sampling: clusters}"},
       {"evaluator.max_tokens", "1000"}};
   struct plm_config config;
   assert_int_equal(plm_config_load(NULL, overrides, 3, &config, NULL, NULL), PLM_OK);
@@ -483,46 +497,37 @@ static void plans_of_a_configuration(void **state)
   assert_int_equal(training.window_groups, 3);
   assert_int_equal(training.packing, PLM_PACKING_NEXT_FIT);
   assert_int_equal(training.truncate, PLM_TRUNCATE_SPLIT);
+  assert_int_equal(training.sampling, PLM_SAMPLING_CLUSTERS);
   assert_true(training.shuffle);
   assert_int_equal(training.token_limit, 0);
   assert_int_equal(evaluation.packing, PLM_PACKING_BEST_FIT);
   assert_int_equal(evaluation.truncate, PLM_TRUNCATE_HEAD);
   assert_int_equal(evaluation.token_limit, 1000);
   assert_false(evaluation.shuffle);
+  assert_int_equal(evaluation.sampling, PLM_SAMPLING_DOCUMENTS);
   assert_int_equal(plm_plan_parameters_check(&training, NULL), PLM_OK);
   assert_int_equal(plm_plan_parameters_check(&evaluation, NULL), PLM_OK);
   /* the evaluation of another run sees the same tokens */
   config.seed = 10;
   config.data.truncate = PLM_TRUNCATE_HEAD;
+  config.data.sampling = PLM_SAMPLING_DOCUMENTS;
   const struct plm_plan_parameters again = plm_config_evaluation_plan(&config);
   assert_true(plm_hash_equal(plm_plan_hash(&again), plm_plan_hash(&evaluation)));
   plm_config_deinit(&config);
 }
 
-/* 60 million documents: the chunks of an epoch are counted from lengths only, and a window in its
- * middle is planned without those before it. */
-static void large_corpora_are_planned(void **state)
+/* Counts the chunks of an epoch, and compares windows in its middle with their counts. */
+static void plan_large(const struct plm_plan_parameters *p, const struct plm_plan_split *split,
+                       const char *what)
 {
-  (void)state;
-  enum { DOCUMENTS = 60000000 };
-  struct plm_plan_parameters p = ordinary();
   struct plm_plan *plan;
   struct plm_window window = {0};
-  uint32_t *lengths = malloc(DOCUMENTS * sizeof *lengths);
-  assert_non_null(lengths);
-  uint64_t random = 1;
-  for (uint32_t d = 0; d < DOCUMENTS; d++) {
-    random = random * 6364136223846793005u + 1442695040888963407u;
-    lengths[d] = 30 + (uint32_t)(random >> 33) % 500 + (uint32_t)(random >> 45) % 400;
-  }
-  p.max_length = 1024;
-  p.window_groups = 64;
-  assert_int_equal(plm_plan_open(&p, lengths, DOCUMENTS, &plan, NULL), PLM_OK);
+  assert_int_equal(plm_plan_open_split(p, split, &plan, NULL), PLM_OK);
   const uint64_t windows = plm_plan_windows(plan);
   uint32_t *counts = malloc(windows * sizeof *counts);
   const uint64_t began = plm_clock_ns();
   assert_int_equal(plm_plan_window_chunks(plan, 3, 0, windows, counts, NULL), PLM_OK);
-  printf("60 million documents: the chunks of an epoch counted in %.3f s\n",
+  printf("%s: the chunks of an epoch counted in %.3f s\n", what,
          1e-9 * (double)(plm_clock_ns() - began)); /* only shown: the machine may be busy */
   for (uint64_t w = windows / 2; w < windows / 2 + 20; w++) {
     assert_int_equal(plm_plan_window(plan, 3, w, &window, NULL), PLM_OK);
@@ -531,6 +536,34 @@ static void large_corpora_are_planned(void **state)
   plm_window_deinit(&window);
   free(counts);
   plm_plan_close(plan);
+}
+
+/* 60 million documents: the chunks of an epoch are counted from lengths only, and a window in its
+ * middle is planned without those before it. */
+static void large_corpora_are_planned(void **state)
+{
+  (void)state;
+  enum { DOCUMENTS = 60000000, CLUSTERS = DOCUMENTS / 3 };
+  struct plm_plan_parameters p = ordinary();
+  uint32_t *lengths = malloc(DOCUMENTS * sizeof *lengths);
+  uint32_t *clusters = malloc(CLUSTERS * sizeof *clusters);
+  assert_non_null(lengths);
+  assert_non_null(clusters);
+  for (uint32_t c = 0; c < CLUSTERS; c++) clusters[c] = 1 + 2 * (c % 3);
+  clusters[CLUSTERS - 1] += DOCUMENTS - (CLUSTERS / 3 * 9 + (CLUSTERS % 3) * (CLUSTERS % 3));
+  uint64_t random = 1;
+  for (uint32_t d = 0; d < DOCUMENTS; d++) {
+    random = random * 6364136223846793005u + 1442695040888963407u;
+    lengths[d] = 30 + (uint32_t)(random >> 33) % 500 + (uint32_t)(random >> 45) % 400;
+  }
+  p.max_length = 1024;
+  p.window_groups = 64;
+  const struct plm_plan_split split = {
+      .lengths = lengths, .documents = DOCUMENTS, .clusters = clusters, .cluster_count = CLUSTERS};
+  plan_large(&p, &split, "60 million documents");
+  p.sampling = PLM_SAMPLING_CLUSTERS;
+  plan_large(&p, &split, "60 million documents in 20 million clusters");
+  free(clusters);
   free(lengths);
 }
 
@@ -547,6 +580,7 @@ int main(void)
       cmocka_unit_test(token_limit_takes_a_prefix),
       cmocka_unit_test(nonsense_is_refused),
       cmocka_unit_test(hash_covers_every_parameter),
+      cmocka_unit_test(hash_of_documents_stays),
       cmocka_unit_test(plans_of_a_configuration),
       cmocka_unit_test(large_corpora_are_planned),
   };

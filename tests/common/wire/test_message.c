@@ -113,6 +113,7 @@ static void hello_and_welcome_come_back(void **state)
                              .host = "node-17",
                              .tokenizer = PLM_TOKENIZER_BYTE,
                              .clustered = true,
+                             .keeps_clusters = true,
                              .fingerprint = {1, 2},
                              .documents = {3, 4, 5}};
   for (int i = 0; i < 512; i += 3) hello.composition[1][i] = (uint64_t)i + 1;
@@ -133,6 +134,11 @@ static void hello_and_welcome_come_back(void **state)
                                               .shuffle = true,
                                               .token_limit = 9};
   welcome.peers = 1;
+  for (int sampling = 0; sampling < 2; sampling++) {
+    welcome.plan.sampling = (enum plm_sampling)sampling;
+    size = plm_welcome_encode(&welcome, bytes);
+    assert_int_equal(bytes[8 + 3 * 4 + 3], 1 + 2 * sampling); /* the byte of shuffle */
+  }
   strcpy(welcome.address[0], "tcp://10.0.0.1:5702");
   memset(welcome.key[0], 'a', 40);
   size = plm_welcome_encode(&welcome, bytes);
