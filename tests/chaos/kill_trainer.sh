@@ -1,7 +1,8 @@
 # shellcheck shell=bash
-# kill_and_resume ARCHITECTURE [PRECISION]: kills a trainer with SIGKILL at several moments, some of them
-# during publishing, and resumes it each time. The run must end up bit-identical to an undisturbed one.
-# Sourced by a script for each architecture.
+# kill_and_resume ARCHITECTURE [PRECISION]: makes a corpus and a configuration, and calls kill_and_compare.
+# kill_and_compare WHAT: kills a trainer with SIGKILL at several moments, some of them during publishing, and
+# resumes it each time. The run must end up bit-identical to an undisturbed one.
+# Sourced by a script for each architecture, and by others that make their own corpus and configuration.
 . "$PLM_ROOT/tests/support/trainer.sh"
 
 # kill_at publishing NAME RUN: the trainer is killed before .tmp-NAME is renamed to NAME
@@ -22,10 +23,13 @@ kill_at() {
 }
 
 kill_and_resume() {
-  local architecture=$1
-  local reference=$PLM_TMP/reference run=$PLM_TMP/killed what where
   small_corpus corpus
-  trainer_config "$architecture" "${2:-fp32}"
+  trainer_config "$1" "${2:-fp32}"
+  kill_and_compare "$1"
+}
+
+kill_and_compare() {
+  local reference=$PLM_TMP/reference run=$PLM_TMP/killed what where
 
   run_undisturbed "$reference"
 
@@ -50,5 +54,5 @@ MOMENTS
   [ -z "$(find "$run/checkpoints" -name '.tmp-*')" ] || fail "unfinished folders are left"
   same_run "$reference" "$run" 60
   [ "$(readlink "$run/checkpoints/latest")" = step_00000060 ] || fail "latest is not step 60"
-  echo "$architecture: bit-identical after kills during publishing and elsewhere"
+  echo "$1: bit-identical after kills during publishing and elsewhere"
 }
