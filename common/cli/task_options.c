@@ -86,6 +86,9 @@ const struct plm_option plm_score_options[] = {
      .argument = "COLUMN",
      .help = "column of measured values, for Spearman's rank correlation"},
     {.name = "all", .help = "score every single substitution of the wild type"},
+    {.name = "per-position",
+     .help = "log-probabilities of the 20 amino acids at each position; --output FILE.csv, .npy or "
+             ".svg (a heat map)"},
     {.name = "plot",
      .help = "draw a map in the terminal; the CSV is then written only with --output"},
     {.name = "masking",
@@ -96,7 +99,7 @@ const struct plm_option plm_score_options[] = {
      .help = "number of the first residue; may be negative (default 1)"},
     {.name = "output",
      .argument = "FILE",
-     .help = "the CSV file to write (default: -, standard output)"},
+     .help = "the file to write (default: -, standard output)"},
     {.name = "score-column",
      .argument = "NAME",
      .help = "name of the added column (default score)"},

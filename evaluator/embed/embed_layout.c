@@ -12,8 +12,7 @@
 #include "common/base/text.h"
 #include "common/checkpoint/safetensors.h"
 #include "common/cli/output_file.h"
-
-enum { NPY_ALIGNMENT = 64, NPY_PREFIX = 10 /* magic, version, length of the rest */ };
+#include "evaluator/task/npy_header.h"
 
 /* Counts the bytes that are put into it, and writes them if it has a descriptor. */
 struct sink {
@@ -168,31 +167,11 @@ static plm_status put_safetensors(const struct plm_embed_layout *layout, uint64_
 
 /* ---- npy ------------------------------------------------------------------------------------- */
 
-/* The format is described in numpy.lib.format, version 1.0. */
 static plm_status put_npy(const struct plm_embed_layout *layout, struct sink *sink,
                           struct plm_error *error)
 {
-  char text[256];
-  const int length =
-      snprintf(text, sizeof text,
-               "{'descr': '<f4', 'fortran_order': False, 'shape': (%" PRIu64 ", %" PRIu32 "), }",
-               layout->rows, layout->width);
-  const int whole =
-      (NPY_PREFIX + length + 1 + NPY_ALIGNMENT - 1) / NPY_ALIGNMENT * NPY_ALIGNMENT - NPY_PREFIX;
-  const unsigned char prefix[NPY_PREFIX] = {0x93,
-                                            'N',
-                                            'U',
-                                            'M',
-                                            'P',
-                                            'Y',
-                                            1,
-                                            0,
-                                            (unsigned char)(whole & 0xff),
-                                            (unsigned char)(whole >> 8)};
-  PLM_TRY(put(sink, prefix, sizeof prefix, error));
-  PLM_TRY(put_text(sink, text, error));
-  for (int i = length; i < whole - 1; i++) PLM_TRY(put_text(sink, " ", error));
-  return put_text(sink, "\n", error);
+  char header[PLM_NPY_HEADER_SIZE];
+  return put(sink, header, plm_npy_header(header, layout->rows, layout->width), error);
 }
 
 /* ---- planning and writing -------------------------------------------------------------------- */

@@ -4,6 +4,7 @@
 
 #include "common/cli/output_file.h"
 #include "common/cli/task_options.h"
+#include "evaluator/score/position_scores.h"
 #include "evaluator/score/score_variants.h"
 #include "evaluator/task/task.h"
 
@@ -21,7 +22,8 @@ static plm_status choose_source(const struct plm_arguments *arguments,
   if ((source->csv != NULL) + all + words != 1) {
     plm_error_set(error, PLM_USAGE,
                   "give the variants in one of three ways: MUTATION..., --csv FILE or --all");
-    return plm_error_hint(error, "for example A42G A42G:L7P, or --csv variants.csv, or --all");
+    return plm_error_hint(error, "for example A42G A42G:L7P, or --csv variants.csv, or --all; "
+                                 "--per-position needs no variants");
   }
   const char *stray = source->csv != NULL         ? NULL
                       : source->mutations != NULL ? "mutations"
@@ -48,8 +50,51 @@ static plm_status choose_masking(const struct plm_arguments *arguments,
                        masking);
 }
 
+/* --per-position takes no variants, and every other option that concerns them is refused. */
+static plm_status check_per_position(const struct plm_arguments *arguments,
+                                     const struct plm_score_request *request,
+                                     struct plm_error *error)
+{
+  static const char *const others[] = {"csv",          "all",  "mutations", "measured",
+                                       "score-column", "plot", "json"};
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+    if (plm_arguments_has(arguments, others[i]))
+      return plm_error_set(error, PLM_USAGE, "--per-position cannot be combined with --%s",
+                           others[i]);
+  if (arguments->positional_count != 0) {
+    plm_error_set(error, PLM_USAGE,
+                  "--per-position scores every position, so it takes no variants");
+    return plm_error_hint(error, "leave out %.80s, or leave out --per-position",
+                          arguments->positionals[0]);
+  }
+  if (request->masking == PLM_SCORE_JOINT)
+    return plm_error_set(error, PLM_USAGE,
+                         "--per-position masks one position at a time: leave out --masking joint");
+  return PLM_OK;
+}
+
+static plm_status run_task(const struct plm_arguments *arguments,
+                           const struct plm_score_request *request, bool per_position,
+                           struct plm_error *error)
+{
+  const struct plm_position_request positions = {
+      .checkpoint = request->checkpoint,
+      .weights = request->weights,
+      .wild_type = request->wild_type,
+      .first = request->first,
+      .output = request->output != NULL ? request->output : "-",
+  };
+  struct plm_ops *ops;
+  PLM_TRY(plm_task_open_ops(arguments, (struct plm_ops_request){0}, &ops, error));
+  const plm_status status = per_position ? plm_score_positions(&positions, ops, error)
+                                         : plm_score_variants(request, ops, error);
+  ops->close(ops);
+  return status;
+}
+
 static plm_status run(const struct plm_arguments *arguments, struct plm_error *error)
 {
+  const bool per_position = plm_arguments_has(arguments, "per-position");
   struct plm_score_request request = {
       .checkpoint = plm_arguments_get(arguments, "checkpoint"),
       .weights = plm_arguments_get(arguments, "weights"),
@@ -59,13 +104,15 @@ static plm_status run(const struct plm_arguments *arguments, struct plm_error *e
       .plot = plm_arguments_has(arguments, "plot"),
   };
   long long first;
-  struct plm_ops *ops;
   PLM_TRY(plm_task_needs(arguments, plm_score_options, "checkpoint",
                          "a checkpoint, for example runs/demo/checkpoints/latest", error));
   PLM_TRY(plm_task_needs(arguments, plm_score_options, "wild-type",
                          "a FASTA file with one sequence, or its letters", error));
-  PLM_TRY(choose_source(arguments, &request.source, error));
   PLM_TRY(choose_masking(arguments, &request, error));
+  if (per_position)
+    PLM_TRY(check_per_position(arguments, &request, error));
+  else
+    PLM_TRY(choose_source(arguments, &request.source, error));
   PLM_TRY(plm_arguments_color(arguments, &request.color, error));
   if (request.plot && (!plm_arguments_has(arguments, "all") || request.json))
     return plm_error_set(error, PLM_USAGE,
@@ -82,17 +129,16 @@ static plm_status run(const struct plm_arguments *arguments, struct plm_error *e
   if (request.source.csv != NULL && strcmp(request.source.csv, "-") == 0 &&
       strcmp(request.wild_type, "-") == 0)
     return plm_error_set(error, PLM_USAGE, "--wild-type and --csv cannot both be standard input");
-  PLM_TRY(plm_task_open_ops(arguments, (struct plm_ops_request){0}, &ops, error));
-  const plm_status status = plm_score_variants(&request, ops, error);
-  ops->close(ops);
-  return status;
+  return run_task(arguments, &request, per_position, error);
 }
 
 const struct plm_program plm_task_score = {
     .name = "plm-evaluator score",
     .usage = "usage: plm-evaluator score --checkpoint DIR --wild-type FILE MUTATION... [options]\n"
              "       plm-evaluator score --checkpoint DIR --wild-type FILE --csv FILE [options]\n"
-             "       plm-evaluator score --checkpoint DIR --wild-type FILE --all [options]\n\n"
+             "       plm-evaluator score --checkpoint DIR --wild-type FILE --all [options]\n"
+             "       plm-evaluator score --checkpoint DIR --wild-type FILE --per-position "
+             "[options]\n\n"
              "Scores substitutions by how likely the model finds them at their positions.\n",
     .options = plm_score_options,
     .operands = SIZE_MAX,

@@ -472,3 +472,27 @@ plm_status plm_variant_scorer_run(struct plm_variant_scorer *scorer,
   plm_progress_clear(&scorer->progress);
   return status;
 }
+
+plm_status plm_variant_scorer_positions(struct plm_variant_scorer *scorer, const char *letters,
+                                        double *scores, struct plm_error *error)
+{
+  const struct plm_tokenizer *tokenizer = scorer->inference->tokenizer;
+  const uint32_t length = scorer->wild_type->length;
+  PLM_ASSERT(!scorer->causal);
+  for (uint32_t place = 0; place < length; place++) {
+    scorer->work += scorer->wanted[place] == 0;
+    if (scorer->wanted[place] == 0) scorer->wanted[place] = 1;
+  }
+  plm_sequence_batch_reset(scorer->batch);
+  scorer->job_count = scorer->place_count = 0;
+  const plm_status status = fill_table(scorer, error);
+  plm_progress_clear(&scorer->progress);
+  if (status != PLM_OK) return status;
+  for (uint32_t place = 0; place < length; place++) {
+    const float *logits = scorer->table + (size_t)place * scorer->V;
+    for (const char *letter = letters; *letter != '\0'; letter++)
+      *scores++ =
+          log_probability(logits, scorer->V, plm_tokenizer_encode(tokenizer, (uint8_t)*letter));
+  }
+  return PLM_OK;
+}

@@ -68,4 +68,10 @@ plm_status plm_variant_scorer_run(struct plm_variant_scorer *scorer,
                                   const struct plm_variant *variants, size_t count, double *scores,
                                   struct plm_error *error);
 
+/* The log-probabilities of `letters` at each position of the wild type, masked by itself:
+ * log p(letter | x, i masked). scores (length, count), where count is the number of letters. A
+ * causal model has none: the caller checks that. Progress and stop signals as above. */
+plm_status plm_variant_scorer_positions(struct plm_variant_scorer *scorer, const char *letters,
+                                        double *scores, struct plm_error *error);
+
 #endif

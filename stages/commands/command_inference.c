@@ -116,7 +116,7 @@ static plm_status score(const struct plm_command_context *context, struct plm_er
 
 const struct plm_command plm_command_score = {
     .name = "score",
-    .operands = "--checkpoint DIR --wild-type FILE MUTATION...|--csv FILE|--all",
+    .operands = "--checkpoint DIR --wild-type FILE MUTATION...|--csv FILE|--all|--per-position",
     .summary = "score variants of a protein, and compare with measurements",
     .details =
         "A variant is one substitution, such as A42G, or several, such as A42G:L7P. Positions "
@@ -130,7 +130,12 @@ const struct plm_command plm_command_score = {
         "Spearman's rank correlation is printed to stderr. --json prints one object with "
         "`variants` and `spearman`. An existing regular file is replaced once the new one is "
         "complete; a pipe or a device is written to. If the wild type is longer than the model's "
-        "max_length, the model sees a window around each position.",
+        "max_length, the model sees a window around each position.\n\n"
+        "--per-position takes no variants. It masks each position separately and writes the "
+        "natural "
+        "logarithms of the probabilities of the 20 amino acids there: as CSV, as an array "
+        "(positions, 20) in the order ACDEFGHIKLMNPQRSTVWY if the output ends in .npy, or as a "
+        "heat map if it ends in .svg.",
     .options = plm_score_options,
     .run = score,
 };

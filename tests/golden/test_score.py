@@ -8,6 +8,7 @@ import pathlib
 import random
 import subprocess
 
+import numpy
 import pytest
 import torch
 from plm_testing import (
@@ -173,6 +174,8 @@ def test_causal_models():
     assert "too far apart" in run(*command, far, check=False).stderr
     refused = run(*command, near, "--masking", "joint", check=False)
     assert refused.returncode == 2 and "causal model, which masks nothing" in refused.stderr
+    refused = run(*command, "--per-position", check=False)
+    assert refused.returncode == 2 and "causal model, which masks nothing" in refused.stderr
 
 
 def test_an_assay():
@@ -245,6 +248,38 @@ def test_all_substitutions():
     assert model.score(wild_type, variants[7]) == model.score(wild_type, [variants[7]])
     ours = torch.tensor([float(row["score"]) for row in rows], dtype=torch.float64)
     assert (ours - model.score(wild_type, variants)).abs().max() <= TOLERANCE
+
+
+@torch.no_grad()
+def test_per_position():
+    """The log-probabilities of each position, as CSV and npy, are those of the exported model with that
+    position masked, also where a long wild type is seen through windows."""
+    model = make_model("patch_unet")
+    order = "".join(sorted(LETTERS))
+    for length in (40, 90):
+        wild_type = random_wild_type(length, length)
+        command = ("score", "--checkpoint", "model", "--wild-type", wild_type, "--per-position")
+        run(*command, "--output", "table.csv", "--offset", -3)
+        run(*command, "--output", "table.npy")
+        with open("table.csv", newline="") as file:
+            header, *rows = csv.reader(file)
+        assert header == ["position", "wild_type", *order]
+        assert [row[:2] for row in rows] == [[str(i - 3), a] for i, a in enumerate(wild_type)]
+        table = numpy.load("table.npy")
+        assert table.shape == (length, 20) and table.dtype == numpy.float32
+
+        x = torch.tensor([0, *(IDS[letter] for letter in wild_type), 2])
+        begins = [
+            max(0, min(i - LENGTH // 2, len(x) - LENGTH))
+            for i in range(1, length + 1)
+        ]
+        batch = torch.stack([x[begin : begin + LENGTH] for begin in begins])
+        places = torch.arange(1, length + 1) - torch.tensor(begins)
+        batch[torch.arange(length), places] = MASK
+        logits = model(batch).logits[torch.arange(length), places].double()
+        expected = logits.log_softmax(-1)[:, [IDS[letter] for letter in order]]
+        for ours in (torch.tensor([[float(x) for x in row[2:]] for row in rows]), table):
+            assert (torch.as_tensor(ours) - expected).abs().max() <= TOLERANCE
 
 
 def scores_by_file(text, variants):

@@ -64,6 +64,42 @@ expect 0 score --json A4G K8E
 [ "$(jq -c '[.variants[].mutant], has("spearman")' out | tr '\n' ' ')" = '["A4G","K8E"] false ' ] ||
   fail "--json: $(cat out)"
 
+# ---- every position ----
+expect 0 score --per-position
+[ "$(wc -l <out)" = 21 ] || fail "--per-position gave $(wc -l <out) lines"
+says out '^position,wild_type,A,C,D,E,F,G,H,I,K,L,M,N,P,Q,R,S,T,V,W,Y$'
+says out '^20,S(,-[0-9]+\.[0-9]{6}){20}$'
+says err 'standard output: 20 positions of thing'
+awk -F, 'NR == 5 { x = $8 - $3 } END { print "score\nA4G," x }' out >from_table
+near_table=$(awk -F, '$1 == "A4G" { a = $2 } END { print a }' by_words)
+awk -F, -v a="$near_table" '$1 == "A4G" { d = $2 - a } END { exit !(d < 1e-5 && d > -1e-5) }' from_table ||
+  fail "A4G scores $near_table, but $(tail -n 1 from_table) from the table"
+printf '>a <b> & c \377\nMKTAYIAKQRX%s\n' "$(printf 'LAGV%.0s' {1..20})" >odd.fasta
+expect 0 plm-pipeline score --checkpoint "$checkpoint" --wild-type odd.fasta --offset 5 \
+  --per-position --output map.svg
+python3 - <<'END' || fail "map.svg is not the picture that it should be"
+import xml.etree.ElementTree as tree
+root = tree.parse("map.svg").getroot()
+name = "{http://www.w3.org/2000/svg}"
+texts = [text.text for text in root.iter(name + "text")]
+assert texts[0].startswith("a"), texts[0]
+assert "5" in texts and "65" in texts and "105" not in texts, texts  # two blocks
+assert len(list(root.iter(name + "circle"))) == 90  # not for X
+cells = [r for r in root.iter(name + "rect") if r.get("width") == r.get("height") == "12"]
+assert len(cells) == 91 * 20 + 25, len(cells)
+END
+expect 2 score --per-position --output map.png
+says err 'cannot write map.png: PNG is not supported'
+says err 'name a .svg file for a picture'
+expect 2 score --per-position A4G
+says err '--per-position scores every position, so it takes no variants'
+for other in --all --plot --json --measured=dms; do
+  expect 2 score --per-position "$other"
+  says err "--per-position cannot be combined with ${other%%=*}$"
+done
+expect 2 score --per-position --masking joint
+says err 'leave out --masking joint'
+
 # tabs because of the name; a column with another name; a column that already exists
 printf 'what\tscore\nA4G\t1.5\nK8E\t2\n' >variants.tsv
 expect 2 score --csv variants.tsv --mutations what
@@ -134,6 +170,7 @@ says err 'all variants fit with --offset -5'
 # ---- wrong command lines ----
 expect 2 score
 says err 'give the variants in one of three ways: MUTATION..., --csv FILE or --all'
+says err '--per-position'
 expect 2 score --all A4G
 says err 'give the variants in one of three ways'
 expect 2 score A4G --measured dms

@@ -1,0 +1,69 @@
+/* Opens the model, runs one masked pass for each position, and writes the table. */
+#include "evaluator/score/position_scores.h"
+
+#include <stdlib.h>
+
+#include "common/base/log.h"
+#include "common/base/progress.h"
+#include "common/cli/output_file.h"
+#include "evaluator/score/position_output.h"
+#include "evaluator/score/variant_scorer.h"
+#include "evaluator/score/wild_type_file.h"
+
+enum { BATCH_TOKENS = 8192 };
+
+static plm_status check_model(const struct plm_position_request *request,
+                              const struct plm_inference *inference, struct plm_error *error)
+{
+  if (inference->objective == PLM_OBJECTIVE_CAUSAL) {
+    plm_error_set(error, PLM_USAGE, "--per-position: %s is a causal model, which masks nothing",
+                  request->checkpoint);
+    return plm_error_hint(error, "--all scores each single substitution by its likelihood");
+  }
+  if (inference->tokenizer->kind == PLM_TOKENIZER_BYTE)
+    return plm_error_set(error, PLM_USAGE,
+                         "--per-position: this model's letters are bytes, not amino acids");
+  return PLM_OK;
+}
+
+static plm_status score(const struct plm_position_request *request, struct plm_inference *inference,
+                        const struct plm_wild_type *wild_type, struct plm_error *error)
+{
+  struct plm_variant_scorer *scorer;
+  char residues[64];
+  double *scores = calloc(wild_type->length, PLM_POSITION_COLUMNS * sizeof *scores);
+  if (scores == NULL)
+    return plm_error_set(error, PLM_NO_MEMORY, "out of memory for %u positions", wild_type->length);
+  plm_status status =
+      plm_variant_scorer_open(inference, wild_type, PLM_SCORE_ADDITIVE, &scorer, error);
+  if (status == PLM_OK) {
+    status = plm_variant_scorer_positions(scorer, PLM_POSITION_LETTERS, scores, error);
+    plm_variant_scorer_close(scorer);
+  }
+  if (status == PLM_OK) status = plm_position_write(request->output, wild_type, scores, error);
+  if (status == PLM_OK)
+    plm_info("%s: %s of %s", plm_output_name(request->output),
+             plm_format_quantity(wild_type->length, "position", residues), wild_type->name);
+  free(scores);
+  return status;
+}
+
+plm_status plm_score_positions(const struct plm_position_request *request, struct plm_ops *ops,
+                               struct plm_error *error)
+{
+  struct plm_inference *inference;
+  struct plm_wild_type wild_type;
+  PLM_TRY(plm_position_check_output(request->output, error));
+  PLM_TRY(plm_inference_open_verified(request->checkpoint, request->weights, ops, BATCH_TOKENS,
+                                      &inference, NULL, error));
+  plm_status status = check_model(request, inference, error);
+  if (status == PLM_OK)
+    status = plm_wild_type_read(request->wild_type, inference->tokenizer->kind, request->first,
+                                &wild_type, error);
+  if (status == PLM_OK) {
+    status = score(request, inference, &wild_type, error);
+    plm_wild_type_deinit(&wild_type);
+  }
+  plm_inference_close(inference);
+  return status;
+}
