@@ -21,13 +21,16 @@ struct plm_cluster_order;
 /* Reads the table of clusters at path (see plm_cluster_table_open). directory is an existing empty
  * folder for the temporary files; the caller removes it after _close. */
 plm_status plm_cluster_order_open(const char *directory, const char *path, bool strict,
+                                  const struct plm_split_rule *splits,
                                   struct plm_cluster_order **order, struct plm_error *error);
 void plm_cluster_order_close(struct plm_cluster_order *order); /* NULL is fine */
-const struct plm_cluster_counts *plm_cluster_order_counts(const struct plm_cluster_order *order);
+/* Complete after plm_cluster_order_write. */
+struct plm_cluster_counts plm_cluster_order_counts(const struct plm_cluster_order *order);
 
-/* Adds the next document. Its split follows from its cluster's representative. PLM_NO_SPACE. */
-plm_status plm_cluster_order_add(struct plm_cluster_order *order,
-                                 const struct plm_split_rule *splits, const char *name,
+/* Adds the next document. Its split follows from its cluster's representative: that of a sequence
+ * that no line of the table names has its accession, if there is one, else its name. PLM_NO_SPACE.
+ */
+plm_status plm_cluster_order_add(struct plm_cluster_order *order, const char *name,
                                  size_t name_size, const uint8_t *residues, size_t size,
                                  struct plm_error *error);
 

@@ -1,6 +1,7 @@
 /* Reading and finding clusters. */
 #include "stages/ingest/cluster_table.h"
 
+#include <endian.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,16 +9,24 @@
 #include "common/run/stop.h"
 #include "common/sequences/line_source.h"
 
-enum { LINE_LIMIT = 1 << 16 };
+enum { LINE_LIMIT = 1 << 16, LINES_TOGETHER = 1 << 18 };
+
+/* A line of the table: hashes of its names, and its number from 1. */
+struct table_line {
+  uint64_t member, representative, number;
+};
 
 struct plm_cluster_table {
   struct plm_temporary_index *index;
   int index_table;
   bool strict;
   struct plm_cluster_counts counts;
+  struct table_line *lines; /* (LINES_TOGETHER) that are not in the index yet */
+  size_t line_count;
 };
 
-/* A record of the index, whose key is the hash of the member's name. */
+/* A record of the index, whose key is the hash of the member's name, big-endian, so that ascending
+ * hashes are neighbours. */
 struct member {
   uint64_t representative; /* hash of its name */
   uint64_t sequences;      /* that were looked up so far */
@@ -26,14 +35,16 @@ struct member {
 static plm_status get_member(struct plm_cluster_table *table, uint64_t hash, struct member *member,
                              bool *found, struct plm_error *error)
 {
-  return plm_temporary_index_get(table->index, table->index_table, &hash, sizeof hash, member,
+  const uint64_t key = htobe64(hash);
+  return plm_temporary_index_get(table->index, table->index_table, &key, sizeof key, member,
                                  sizeof *member, found, error);
 }
 
 static plm_status put_member(struct plm_cluster_table *table, uint64_t hash,
                              const struct member *member, struct plm_error *error)
 {
-  return plm_temporary_index_put(table->index, table->index_table, &hash, sizeof hash, member,
+  const uint64_t key = htobe64(hash);
+  return plm_temporary_index_put(table->index, table->index_table, &key, sizeof key, member,
                                  sizeof *member, error);
 }
 
@@ -49,6 +60,48 @@ static plm_status bad_line(const struct plm_line_source *source, const char *wha
                          (unsigned long long)source->line);
 }
 
+static int compare_lines(const void *left, const void *right)
+{
+  const struct table_line *a = left, *b = right;
+  if (a->member != b->member) return a->member < b->member ? -1 : 1;
+  return a->number < b->number ? -1 : a->number > b->number;
+}
+
+static plm_status index_line(struct plm_cluster_table *table, const struct table_line *line,
+                             struct plm_error *error)
+{
+  struct member member;
+  bool found;
+  PLM_TRY(get_member(table, line->member, &member, &found, error));
+  if (!found) {
+    member = (struct member){.representative = line->representative};
+    table->counts.members++;
+    return put_member(table, line->member, &member, error);
+  }
+  if (member.representative == line->representative) {
+    table->counts.repeated_lines++;
+    return PLM_OK;
+  }
+  if (table->counts.in_several++ == 0 || line->number < table->counts.in_several_line)
+    table->counts.in_several_line = line->number;
+  return PLM_OK;
+}
+
+/* Puts the lines into the index by ascending hash. The lines of a member keep their order, so that
+ * the first one counts. */
+static plm_status take_lines(struct plm_cluster_table *table, const struct plm_line_source *source,
+                             struct plm_error *error)
+{
+  qsort(table->lines, table->line_count, sizeof *table->lines, compare_lines);
+  for (size_t i = 0; i < table->line_count; i++)
+    PLM_TRY(index_line(table, &table->lines[i], error));
+  table->line_count = 0;
+  if (!table->strict || table->counts.in_several == 0) return PLM_OK;
+  struct plm_line_source conflict = *source;
+  conflict.line = table->counts.in_several_line;
+  return bad_line(&conflict, "the member of this line is already in another cluster", error);
+}
+
 static plm_status take_line(struct plm_cluster_table *table, const struct plm_line_source *source,
                             const char *line, size_t size, struct plm_error *error)
 {
@@ -60,23 +113,11 @@ static plm_status take_line(struct plm_cluster_table *table, const struct plm_li
   const char *end = memchr(member, '\t', size - (size_t)(member - line));
   const size_t length = (size_t)((end != NULL ? end : line + size) - member);
   if (tab == line || length == 0) return bad_line(source, "this line has an empty name", error);
-  const struct member made = {.representative = plm_hash64_bytes(line, (size_t)(tab - line))};
-  const uint64_t hash = plm_hash64_bytes(member, length);
-  struct member held;
-  bool found;
-  PLM_TRY(get_member(table, hash, &held, &found, error));
-  if (!found) {
-    table->counts.members++;
-    return put_member(table, hash, &made, error);
-  }
-  if (held.representative == made.representative) {
-    table->counts.repeated_lines++;
-    return PLM_OK;
-  }
-  if (table->strict)
-    return bad_line(source, "the member of this line is already in another cluster", error);
-  if (table->counts.in_several++ == 0) table->counts.in_several_line = source->line;
-  return PLM_OK;
+  table->lines[table->line_count++] =
+      (struct table_line){.member = plm_hash64_bytes(member, length),
+                          .representative = plm_hash64_bytes(line, (size_t)(tab - line)),
+                          .number = source->line};
+  return table->line_count == LINES_TOGETHER ? take_lines(table, source, error) : PLM_OK;
 }
 
 static plm_status read_lines(struct plm_cluster_table *table, struct plm_line_source *source,
@@ -89,7 +130,10 @@ static plm_status read_lines(struct plm_cluster_table *table, struct plm_line_so
     const enum plm_line_result result = plm_line_next(source, &piece, error);
     if (result == PLM_LINE_AGAIN) continue;
     if (result == PLM_LINE_FAILED) return error == NULL ? PLM_FAILURE : error->status;
-    if (result == PLM_LINE_END) return take_line(table, source, line, used, error);
+    if (result == PLM_LINE_END) {
+      PLM_TRY(take_line(table, source, line, used, error));
+      return take_lines(table, source, error);
+    }
     if (piece.size > LINE_LIMIT - used) return bad_line(source, "this line is too long", error);
     memcpy(line + used, piece.bytes, piece.size);
     used += piece.size;
@@ -108,17 +152,24 @@ plm_status plm_cluster_table_open(const char *path, bool strict, struct plm_temp
   struct plm_cluster_table *opened = calloc(1, sizeof *opened);
   char *line = malloc(LINE_LIMIT);
   plm_status status = PLM_OK;
-  if (opened == NULL || line == NULL)
-    status = plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  else
+  if (opened != NULL)
     *opened =
-        (struct plm_cluster_table){.index = index, .index_table = index_table, .strict = strict};
+        (struct plm_cluster_table){.index = index,
+                                   .index_table = index_table,
+                                   .strict = strict,
+                                   .lines = malloc(LINES_TOGETHER * sizeof(struct table_line))};
+  if (opened == NULL || line == NULL || opened->lines == NULL)
+    status = plm_error_set(error, PLM_NO_MEMORY, "out of memory");
   if (status == PLM_OK) status = plm_byte_stream_open(path, &source.stream, error);
   if (status == PLM_OK) status = read_lines(opened, &source, line, error);
   if (status == PLM_OK && opened->counts.members == 0)
     status = plm_error_set(error, PLM_FORMAT, "%s holds no clusters", path);
   plm_byte_stream_close(source.stream);
   free(line);
+  if (opened != NULL) {
+    free(opened->lines);
+    opened->lines = NULL;
+  }
   if (status != PLM_OK)
     plm_cluster_table_close(opened);
   else
@@ -150,25 +201,22 @@ static const char *accession_of(const char *name, size_t name_size, size_t *size
   return accession;
 }
 
-plm_status plm_cluster_table_find(struct plm_cluster_table *table, const char *name,
-                                  size_t name_size, uint64_t *representative,
-                                  struct plm_error *error)
+struct plm_cluster_key plm_cluster_key_of(const char *name, size_t name_size)
 {
-  uint64_t hash = plm_hash64_bytes(name, name_size);
-  struct member member;
-  bool found;
+  struct plm_cluster_key key = {.name = plm_hash64_bytes(name, name_size)};
   size_t size = 0;
-  PLM_TRY(get_member(table, hash, &member, &found, error));
-  const char *accession = found ? NULL : accession_of(name, name_size, &size);
-  if (accession != NULL) {
-    hash = plm_hash64_bytes(accession, size);
-    PLM_TRY(get_member(table, hash, &member, &found, error));
-  }
-  *representative = found ? member.representative : hash;
-  if (!found) {
-    table->counts.without_member++;
-    return PLM_OK;
-  }
+  const char *accession = accession_of(name, name_size, &size);
+  key.accession = accession == NULL ? key.name : plm_hash64_bytes(accession, size);
+  return key;
+}
+
+plm_status plm_cluster_table_find(struct plm_cluster_table *table, uint64_t hash,
+                                  uint64_t *representative, bool *found, struct plm_error *error)
+{
+  struct member member;
+  PLM_TRY(get_member(table, hash, &member, found, error));
+  if (!*found) return PLM_OK;
+  *representative = member.representative;
   if (member.sequences != 0) {
     table->counts.repeated_names++;
     return PLM_OK;

@@ -1,6 +1,7 @@
 /* Clusters of sequences, from the table that MMseqs2 writes, whose lines are representative, tab
  * and member. Hashes of each member and of its representative are kept in a temporary index, so
- * memory does not grow with the table. */
+ * memory does not grow with the table. Neighbouring hashes are neighbours in the index, which is
+ * therefore much faster if many hashes are looked up in ascending order. */
 #ifndef PLM_STAGES_INGEST_CLUSTER_TABLE_H
 #define PLM_STAGES_INGEST_CLUSTER_TABLE_H
 
@@ -17,7 +18,7 @@ struct plm_cluster_counts {
   uint64_t repeated_lines;  /* lines that repeat an earlier one; ignored */
   uint64_t in_several;      /* lines that put a member into a second cluster; ignored */
   uint64_t in_several_line; /* the first of them, from 1 */
-  uint64_t without_member;  /* sequences that no line names */
+  uint64_t without_member;  /* sequences that no line names; plm_cluster_order counts them */
   uint64_t members_found;   /* members with at least one sequence */
   uint64_t repeated_names;  /* sequences whose member already had one */
 };
@@ -33,12 +34,16 @@ plm_status plm_cluster_table_open(const char *path, bool strict, struct plm_temp
 void plm_cluster_table_close(struct plm_cluster_table *table); /* NULL is fine */
 const struct plm_cluster_counts *plm_cluster_table_counts(const struct plm_cluster_table *table);
 
-/* Finds the hash of the representative of the next sequence, which has this name. The name is
- * looked up as a whole and then by its accession, because MMseqs2 shortens UniProt's
- * `sp|ACCESSION|NAME`. For a sequence that no line names, it is the hash of its accession, if its
- * name has one, else of its name. */
-plm_status plm_cluster_table_find(struct plm_cluster_table *table, const char *name,
-                                  size_t name_size, uint64_t *representative,
-                                  struct plm_error *error);
+/* By which a sequence is looked up: first its whole name, and then its accession, because MMseqs2
+ * shortens UniProt's `sp|ACCESSION|NAME`. */
+struct plm_cluster_key {
+  uint64_t name, accession; /* hashes; equal if the name has no accession */
+};
+struct plm_cluster_key plm_cluster_key_of(const char *name, size_t name_size);
+
+/* Looks a sequence up by one of its hashes. If a line names it, *found is true, *representative is
+ * the hash of its representative's name, and the sequence is counted. */
+plm_status plm_cluster_table_find(struct plm_cluster_table *table, uint64_t hash,
+                                  uint64_t *representative, bool *found, struct plm_error *error);
 
 #endif

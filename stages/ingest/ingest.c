@@ -78,7 +78,7 @@ static plm_status take_record(void *context, size_t file, const struct plm_seque
   source->documents++;
   const struct plm_split_rule *splits = &ingest->options->splits;
   if (ingest->order != NULL)
-    return plm_cluster_order_add(ingest->order, splits, sequence->name, sequence->name_size,
+    return plm_cluster_order_add(ingest->order, sequence->name, sequence->name_size,
                                  sequence->residues, sequence->size, error);
   return plm_corpus_writer_add(ingest->writer, plm_split_rule_choose(splits, hash.low),
                                sequence->name, sequence->name_size, sequence->residues,
@@ -132,7 +132,7 @@ static plm_status write_clusters(struct ingest *ingest, struct plm_error *error)
 {
   if (ingest->order == NULL) return PLM_OK;
   PLM_TRY(plm_cluster_order_write(ingest->order, ingest->writer, show_ordering, ingest, error));
-  ingest->counts = *plm_cluster_order_counts(ingest->order);
+  ingest->counts = plm_cluster_order_counts(ingest->order);
   plm_cluster_order_close(ingest->order);
   ingest->order = NULL;
   return plm_path_remove(ingest->scratch, error);
@@ -204,9 +204,9 @@ static plm_status prepare(struct ingest *ingest, struct plm_error *error)
   char count[32];
   PLM_TRY(plm_corpus_writer_scratch(ingest->writer, ingest->scratch, error));
   PLM_TRY(plm_cluster_order_open(ingest->scratch, options->clusters, options->strict,
-                                 &ingest->order, error));
+                                 &options->splits, &ingest->order, error));
   plm_info("%s: %s sequences in clusters", options->clusters,
-           plm_format_count(plm_cluster_order_counts(ingest->order)->members, count));
+           plm_format_count(plm_cluster_order_counts(ingest->order).members, count));
   return PLM_OK;
 }
 

@@ -113,8 +113,8 @@ def test_documents_lie_cluster_by_cluster():
     check("corpus", arrange(records, {m: r for r, m in lines}))
 
 
-def test_a_cluster_of_100000_and_single_ones():
-    lines = members_of([3, 100_000, 1, 2])
+def test_a_cluster_of_100000_and_more_documents_than_are_placed_together():
+    lines = members_of([3, 100_000, 1, 2] + [3] * 60_000)
     records = list(zip((m for _, m in lines), random_sequences(len(lines), 1, 5), strict=True))
     random.Random(6).shuffle(records)
     ingest(records, lines)
