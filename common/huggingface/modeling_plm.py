@@ -928,21 +928,24 @@ def philox_units(seed, x, y, purpose):
     return (c[0] >> 8).double() * 2.0**-24
 
 
-def choose_tokens(logits_NV, u_N, allowed, temperature, top_p):
+def choose_tokens(logits_NV, u_N, allowed, temperature, top_p, top_k=None):
     """Chooses tokens (N) among the ids `allowed` (ascending), and returns them with their probabilities
     (N).
 
     Temperature 0 takes the most probable token, the lowest id on a tie; its probability is that at
     temperature 1. Otherwise p = softmax(logits / temperature) in double is sorted from the largest down,
-    the lower id first on a tie. The shortest prefix whose sum reaches top_p is kept, and the token is the
-    first one whose cumulative sum exceeds u times the sum of the prefix."""
+    the lower id first on a tie. The shortest prefix whose sum reaches top_p is kept, but at most its
+    top_k first tokens, and the token is the first one whose cumulative sum exceeds u times the sum of
+    what is kept."""
     allowed = torch.tensor(allowed, device=logits_NV.device)
     z = logits_NV.index_select(-1, allowed).double()
     p, order = (z / (temperature or 1.0)).softmax(-1).sort(dim=-1, descending=True, stable=True)
     chosen = torch.zeros_like(u_N, dtype=torch.long)
     if temperature > 0:
         cumulative = p.cumsum(-1)
-        kept = ((cumulative < top_p).sum(-1) + 1).clamp(max=len(allowed))
+        kept = ((cumulative < top_p).sum(-1) + 1).clamp(
+            max=min(top_k or len(allowed), len(allowed))
+        )
         bound = u_N * cumulative.gather(-1, kept[:, None] - 1)[:, 0]
         chosen = torch.minimum((cumulative <= bound[:, None]).sum(-1), kept - 1)
     chosen = chosen[:, None]
@@ -1029,6 +1032,7 @@ class Sampling:
         steps=None,
         max_new_tokens=None,
         first_sequence=0,
+        top_k=None,
     ):
         """Returns token ids (sequences, length), padded with <pad>.
 
@@ -1049,6 +1053,9 @@ class Sampling:
         causal = getattr(config, "objective", "mlm") == "causal"
         if not temperature >= 0 or not 0 < top_p <= 1 or count < 1:
             raise ValueError("generate needs temperature >= 0, 0 < top_p <= 1 and count >= 1")
+        if top_k is not None and top_k < 1:
+            raise ValueError(f"top_k {top_k} should be at least 1, or None for no limit")
+        rules = (temperature, top_p, top_k)
         device = self.get_input_embeddings().weight.device
         if input_ids is None:
             if not causal and length is None:
@@ -1067,16 +1074,16 @@ class Sampling:
                 raise ValueError(
                     "steps applies only to masked models; this one predicts the next token"
                 )
-            return self._sample(ids, number, max_new_tokens, temperature, top_p, seed)
+            return self._sample(ids, number, max_new_tokens, rules, seed)
         if max_new_tokens is not None:
             raise ValueError("max_new_tokens applies only to causal models; this one fills <mask>")
-        return self._unmask(ids, number, 20 if steps is None else steps, temperature, top_p, seed)
+        return self._unmask(ids, number, 20 if steps is None else steps, rules, seed)
 
     def _generated_ids(self, causal):
         ids = list(range(4, 24)) if self.config.vocab_size == 33 else list(range(256))
         return sorted(ids + [self.config.eos_token_id]) if causal else ids
 
-    def _unmask(self, ids, number, steps, temperature, top_p, seed):
+    def _unmask(self, ids, number, steps, rules, seed):
         config, allowed = self.config, self._generated_ids(causal=False)
         if ids.shape[1] > config.max_length:
             raise ValueError(f"{ids.shape[1]} tokens are more than max_length {config.max_length}")
@@ -1089,7 +1096,7 @@ class Sampling:
                 break
             logits = self.get_logits(ids, (ids != config.pad_token_id).long())[rows, positions]
             u = philox_units(seed, positions, number[rows], 8 + 256 * step)
-            tokens, confidence = choose_tokens(logits, u, allowed, temperature, top_p)
+            tokens, confidence = choose_tokens(logits, u, allowed, *rules)
             filled = -(-masked.sum(1) // (steps - step))
             best = torch.full(ids.shape, -1.0, dtype=torch.float64, device=ids.device)
             best[rows, positions] = confidence
@@ -1099,7 +1106,7 @@ class Sampling:
             masked[rows[now], positions[now]] = False
         return ids
 
-    def _sample(self, prompts, number, max_new_tokens, temperature, top_p, seed):
+    def _sample(self, prompts, number, max_new_tokens, rules, seed):
         config, allowed = self.config, self._generated_ids(causal=True)
         given = (prompts != config.pad_token_id) & (prompts != config.eos_token_id)
         lengths, columns = given.sum(1), torch.arange(prompts.shape[1], device=prompts.device)
@@ -1130,7 +1137,7 @@ class Sampling:
             position = until
             logits = self.lm_head(hidden[:, -1])
             u = philox_units(seed, torch.full_like(live, position), number[live], 8)
-            tokens, _ = choose_tokens(logits, u, allowed, temperature, top_p)
+            tokens, _ = choose_tokens(logits, u, allowed, *rules)
             prompted = position < lengths[live]
             ids[live, position] = torch.where(prompted, ids[live, position], tokens)
             done = ~prompted & ((tokens == config.eos_token_id) | (position + 1 >= ends[live]))

@@ -131,7 +131,7 @@ static plm_status work_on(const struct plm_generate_request *request,
   PLM_TRY(plm_generation_source_open(&options, &work->source, error));
   PLM_TRY(plm_fasta_writer_open(request->output, &work->writer, error));
   plm_sampler_init(&work->sampler, work->inference->tokenizer, causal, request->temperature,
-                   request->top_p, request->seed);
+                   request->top_p, request->top_k, request->seed);
   work->total = request->input == NULL ? request->count : 0;
   plm_progress_begin(&work->progress, "generate");
   work->progress.rate_unit = "residues";

@@ -14,6 +14,7 @@ struct plm_generate_request {
   const char *weights;                     /* NULL, "model" or "ema" */
   const char *checkpoint, *input, *output; /* input NULL: none; "-" is a standard stream */
   double temperature, top_p;
+  uint32_t top_k; /* 0 if not given */
   uint64_t seed, count;
   uint32_t steps;      /* masked: passes; 0 if not given */
   uint32_t length;     /* masked, without input: residues; 0 if not given */

@@ -10,10 +10,11 @@
 enum { PURPOSE_GENERATE = 8, PURPOSES_A_PASS = 256 };
 
 void plm_sampler_init(struct plm_sampler *sampler, const struct plm_tokenizer *tokenizer,
-                      bool causal, double temperature, double top_p, uint64_t seed)
+                      bool causal, double temperature, double top_p, uint32_t top_k, uint64_t seed)
 {
   PLM_ASSERT(temperature >= 0 && top_p > 0 && top_p <= 1);
-  *sampler = (struct plm_sampler){.temperature = temperature, .top_p = top_p, .seed = seed};
+  *sampler = (struct plm_sampler){
+      .temperature = temperature, .top_p = top_p, .top_k = top_k, .seed = seed};
   const uint16_t first = tokenizer->first_random, end = first + tokenizer->random_count;
   if (causal && tokenizer->eos < first) sampler->ids[sampler->count++] = tokenizer->eos;
   for (uint16_t id = first; id < end; id++) sampler->ids[sampler->count++] = id;
@@ -60,7 +61,9 @@ struct plm_sampled plm_sampler_choose_with(const struct plm_sampler *sampler, co
   if (sampler->temperature > 0) {
     double kept_sum = 0, sum = 0;
     uint32_t kept = 0;
-    while (kept < sampler->count && kept_sum < sampler->top_p) kept_sum += candidates[kept++].p;
+    const uint32_t most =
+        sampler->top_k != 0 && sampler->top_k < sampler->count ? sampler->top_k : sampler->count;
+    while (kept < most && kept_sum < sampler->top_p) kept_sum += candidates[kept++].p;
     const double bound = u * kept_sum;
     while (chosen + 1 < kept && (sum += candidates[chosen].p) <= bound) chosen++;
   }

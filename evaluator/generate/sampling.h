@@ -11,7 +11,8 @@
  * Temperature T > 0: p = softmax(logits / T) in double, sorted from the largest down, the lower id
  * first on a tie. The shortest prefix whose sum reaches top_p is kept (nucleus sampling, Holtzman
  * et al. 2020), and the token is the first one whose cumulative sum exceeds u times the sum of the
- * prefix. T = 0 takes the most probable token, the lowest id on a tie; its p is that at T = 1.
+ * prefix. top_k > 0 keeps at most the top_k first tokens of that prefix (Fan et al. 2018). T = 0
+ * takes the most probable token, the lowest id on a tie; its p is that at T = 1.
  *
  * Unmasking (MaskGIT, Chang et al. 2022): the masks of a sequence are filled in N passes. Pass t =
  * 0 .. N-1 chooses a token for every mask that is left, and fills the ceil(remaining / (N - t))
@@ -33,16 +34,18 @@ enum { PLM_GENERATED_IDS = 257 }; /* at most */
 
 struct plm_sampler {
   double temperature, top_p;
+  uint32_t top_k; /* 0: no limit */
   uint64_t seed;
   uint32_t count;
   uint16_t ids[PLM_GENERATED_IDS]; /* (count) the candidates, ascending */
 };
 
-/* The candidates follow from the tokenizer and from `causal`. temperature >= 0, 0 < top_p <= 1. */
+/* The candidates follow from the tokenizer and from `causal`. temperature >= 0, 0 < top_p <= 1;
+ * top_k 0 sets no limit. */
 void plm_sampler_init(struct plm_sampler *sampler, const struct plm_tokenizer *tokenizer,
-                      bool causal, double temperature, double top_p, uint64_t seed);
+                      bool causal, double temperature, double top_p, uint32_t top_k, uint64_t seed);
 
-/* A token and its p, before top_p. */
+/* A token and its p, before top_p and top_k. */
 struct plm_sampled {
   int32_t token;
   double probability;

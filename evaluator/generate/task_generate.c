@@ -45,6 +45,7 @@ static plm_status run(const struct plm_arguments *arguments, struct plm_error *e
   PLM_TRY(plm_task_number(arguments, "temperature", 0, true, 1e6, &request.temperature, error));
   PLM_TRY(plm_task_number(arguments, "top-p", 0, false, 1, &request.top_p, error));
   PLM_TRY(plm_arguments_u64(arguments, "seed", 0, &seed, error));
+  PLM_TRY(take_count(arguments, "top-k", &request.top_k, error));
   PLM_TRY(take_count(arguments, "count", &count, error));
   PLM_TRY(take_count(arguments, "steps", &request.steps, error));
   PLM_TRY(take_count(arguments, "length", &request.length, error));

@@ -142,10 +142,10 @@ def test_choosing_a_token():
     logits[0, 0] = 50.0  # <cls> must not be generated
     p = torch.softmax(logits[0, 4:24].double(), 0)
 
-    def choose(u, temperature=1.0, top_p=1.0):
+    def choose(u, temperature=1.0, top_p=1.0, top_k=None):
         u = torch.tensor([u], dtype=torch.float64)
         token, probability = MODELING.choose_tokens(
-            logits, u, list(range(4, 24)), temperature, top_p
+            logits, u, list(range(4, 24)), temperature, top_p, top_k
         )
         return token.item(), probability.item()
 
@@ -158,6 +158,8 @@ def test_choosing_a_token():
     assert choose(1 - 2**-24, top_p=2 * p[0].item() - 1e-9)[0] == 6
     assert choose(1 - 2**-24, top_p=2 * p[0].item() + 1e-9)[0] == 5
     assert choose(1 - 2**-24, top_p=1e-9)[0] == 4
+    assert [choose(1 - 2**-24, top_k=k)[0] for k in (1, 2, 3, 20, 99)] == [4, 6, 5, 23, 23]
+    assert choose(1 - 2**-24, top_p=1e-9, top_k=3)[0] == 4
 
 
 def test_unmasking_fills_by_confidence():
@@ -223,11 +225,16 @@ def c_generate(folder, *arguments, **options):
     return read_fasta("out.fasta")
 
 
-CHOICES = [(0.0, 1.0, 1), (1.0, 1.0, 2), (0.7, 0.9, 3)]  # temperature, top_p, seed
+CHOICES = [
+    (0.0, 1.0, None, 1),
+    (1.0, 1.0, 3, 2),
+    (0.7, 0.9, None, 3),
+]  # temperature, top_p, top_k, seed
 
 
-def flags(temperature, top_p, seed):
-    return "--temperature", temperature, "--top-p", top_p, "--seed", seed
+def flags(temperature, top_p, top_k, seed):
+    limit = () if top_k is None else ("--top-k", top_k)
+    return "--temperature", temperature, "--top-p", top_p, "--seed", seed, *limit
 
 
 def with_masks(sequences, seed=4):
@@ -247,11 +254,15 @@ def test_masked_models_give_the_same_tokens(architecture):
     masked = with_masks(random_sequences(9, 12, 62))
     fasta = write_fasta("in.fasta", [s.replace("_", "<mask>", 3) for s in masked])
     ids, outputs = padded([encode(s) for s in masked]), set()
-    for temperature, top_p, seed in CHOICES:
+    for temperature, top_p, top_k, seed in CHOICES:
         for steps in (1, 7, 100):
-            options = dict(temperature=temperature, top_p=top_p, seed=seed, steps=steps)
+            options = dict(
+                temperature=temperature, top_p=top_p, top_k=top_k, seed=seed, steps=steps
+            )
             expected = [decode(row) for row in model.generate(ids, **options)]
-            got = c_generate(folder, fasta, "--steps", steps, *flags(temperature, top_p, seed))
+            got = c_generate(
+                folder, fasta, "--steps", steps, *flags(temperature, top_p, top_k, seed)
+            )
             assert [name for name, _ in got] == [f"seq{i}" for i in range(9)]
             assert [sequence for _, sequence in got] == expected, options
             assert all(
@@ -288,14 +299,14 @@ def test_causal_models_give_the_same_tokens(architecture):
     prompts = random_sequences(7, 1, 50)
     fasta, outputs = write_fasta("in.fasta", prompts), set()
     ids = padded([encode(s)[:-1] for s in prompts])
-    for temperature, top_p, seed in CHOICES:
-        options = dict(temperature=temperature, top_p=top_p, seed=seed)
+    for temperature, top_p, top_k, seed in CHOICES:
+        options = dict(temperature=temperature, top_p=top_p, top_k=top_k, seed=seed)
         expected = [decode(row) for row in model.generate(ids, count=3, **options)]
-        got = c_generate(folder, fasta, "--count", 3, *flags(temperature, top_p, seed))
+        got = c_generate(folder, fasta, "--count", 3, *flags(temperature, top_p, top_k, seed))
         assert [name for name, _ in got] == [f"seq{i}_{k}" for i in range(7) for k in (1, 2, 3)]
         assert [sequence for _, sequence in got] == expected
         brief = [decode(row) for row in model.generate(ids, max_new_tokens=5, **options)]
-        got = c_generate(folder, fasta, "--max-tokens", 5, *flags(temperature, top_p, seed))
+        got = c_generate(folder, fasta, "--max-tokens", 5, *flags(temperature, top_p, top_k, seed))
         assert [sequence for _, sequence in got] == brief
         outputs.add(tuple(expected))
     assert len(outputs) == 3

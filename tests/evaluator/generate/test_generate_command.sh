@@ -103,6 +103,7 @@ wrong 1 'prompt "a" has a mask' 'cannot fill masks' --checkpoint $causal few.fas
 wrong 1 'continues prompts of up to 254' 'shorten it' --checkpoint $causal long.fasta
 wrong 2 '--temperature -1' '\[0, ' --checkpoint $masked in.fasta --temperature -1
 wrong 2 '--top-p 0' '\(0, 1\]' --checkpoint $masked in.fasta --top-p 0
+wrong 2 '--top-k 0' 'is not between 1 and' --checkpoint $masked in.fasta --top-k 0
 wrong 2 '--steps 0 is not between 1 and' '.' --checkpoint $masked in.fasta --steps 0
 wrong 2 'option "--count" needs a whole number' '.' --checkpoint $masked in.fasta --count x
 wrong 2 'in2' '.' --checkpoint $masked in.fasta in2.fasta

@@ -14,7 +14,7 @@ static const struct plm_tokenizer *esm(void)
 static struct plm_sampler sampler_of(double temperature, double top_p)
 {
   struct plm_sampler sampler;
-  plm_sampler_init(&sampler, esm(), false, temperature, top_p, 17);
+  plm_sampler_init(&sampler, esm(), false, temperature, top_p, 0, 17);
   return sampler;
 }
 
@@ -23,16 +23,16 @@ static void who_takes_part(void **state)
   (void)state;
   struct plm_sampler sampler;
   const struct plm_tokenizer *bytes = plm_tokenizer_of(PLM_TOKENIZER_BYTE);
-  plm_sampler_init(&sampler, esm(), false, 1, 1, 0);
+  plm_sampler_init(&sampler, esm(), false, 1, 1, 0, 0);
   assert_int_equal(sampler.count, 20);
   assert_int_equal(sampler.ids[0], 4);
   assert_int_equal(sampler.ids[19], 23);
-  plm_sampler_init(&sampler, esm(), true, 1, 1, 0);
+  plm_sampler_init(&sampler, esm(), true, 1, 1, 0, 0);
   assert_int_equal(sampler.count, 21);
   assert_int_equal(sampler.ids[0], esm()->eos);
-  plm_sampler_init(&sampler, bytes, false, 1, 1, 0);
+  plm_sampler_init(&sampler, bytes, false, 1, 1, 0, 0);
   assert_int_equal(sampler.count, 256);
-  plm_sampler_init(&sampler, bytes, true, 1, 1, 0);
+  plm_sampler_init(&sampler, bytes, true, 1, 1, 0, 0);
   assert_int_equal(sampler.count, 257);
   assert_int_equal(sampler.ids[256], bytes->eos);
 }
@@ -117,10 +117,37 @@ static void draws_are_counters(void **state)
   for (int i = 0; i < 3; i++) assert_true(differs[i]);
 }
 
+/* With top_k, the k most probable tokens are taken and no other, in the proportions that they had.
+ */
+static void the_most_probable_are_taken(void **state)
+{
+  (void)state;
+  enum { DRAWS = 20000 };
+  float logits[33];
+  fill(logits);
+  logits[9] = 4;
+  logits[20] = 4.5f;
+  struct plm_sampler sampler = sampler_of(1, 1);
+  uint32_t counted[33] = {0};
+  sampler.top_k = 2;
+  for (uint32_t n = 0; n < DRAWS; n++)
+    counted[plm_sampler_choose_with(&sampler, logits, (double)n / DRAWS).token]++;
+  assert_int_equal(counted[9] + counted[20], DRAWS);
+  assert_true(fabs(counted[20] - DRAWS / (1 + exp(-0.5))) < 2);
+  sampler.top_k = 1;
+  assert_int_equal(plm_sampler_choose_with(&sampler, logits, 1 - 0x1p-24).token, 20);
+  const struct plm_sampler all = sampler_of(1, 1);
+  sampler.top_k = 1000; /* more than there are */
+  for (int n = 0; n < 100; n++)
+    assert_int_equal(plm_sampler_choose_with(&sampler, logits, n / 100.0).token,
+                     plm_sampler_choose_with(&all, logits, n / 100.0).token);
+}
+
 int main(void)
 {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(who_takes_part),
+      cmocka_unit_test(the_most_probable_are_taken),
       cmocka_unit_test(temperature_zero_takes_the_largest),
       cmocka_unit_test(draws_follow_the_probabilities),
       cmocka_unit_test(draws_are_counters),
