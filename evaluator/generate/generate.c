@@ -130,6 +130,7 @@ static plm_status work_on(const struct plm_generate_request *request,
   const uint64_t started = plm_clock_ns();
   PLM_TRY(plm_generation_source_open(&options, &work->source, error));
   PLM_TRY(plm_fasta_writer_open(request->output, &work->writer, error));
+  if (request->trace != NULL) PLM_TRY(plm_output_open(request->trace, &work->trace, error));
   plm_sampler_init(&work->sampler, work->inference->tokenizer, causal, request->temperature,
                    request->top_p, request->top_k, request->seed);
   work->total = request->input == NULL ? request->count : 0;
@@ -140,6 +141,7 @@ static plm_status work_on(const struct plm_generate_request *request,
       causal ? plm_generate_causal(work, error) : plm_generate_masked(work, steps, error);
   plm_progress_clear(&work->progress);
   if (status == PLM_OK) status = check_found(request, work, causal, error);
+  if (status == PLM_OK) status = plm_step_trace_finish(work->trace, error);
   if (status == PLM_OK) status = plm_fasta_writer_finish(work->writer, error);
   if (status != PLM_OK) return status;
   return report(request, work, plm_clock_seconds_since(started), error);
@@ -168,6 +170,7 @@ plm_status plm_generate(const struct plm_generate_request *request, struct plm_o
                                        causal ? CAUSAL_BATCH_TOKENS : MASKED_BATCH_TOKENS,
                                        &work.inference, NULL, error);
   if (status == PLM_OK) status = work_on(request, &work, causal, error);
+  plm_output_close(work.trace);
   plm_fasta_writer_close(work.writer);
   plm_generation_source_close(work.source);
   plm_inference_close(work.inference);

@@ -13,6 +13,7 @@
 struct plm_generate_request {
   const char *weights;                     /* NULL, "model" or "ema" */
   const char *checkpoint, *input, *output; /* input NULL: none; "-" is a standard stream */
+  const char *trace;                       /* step_trace.h; NULL: none */
   double temperature, top_p;
   uint32_t top_k; /* 0 if not given */
   uint64_t seed, count;

@@ -18,6 +18,7 @@ static const uint64_t CACHE_BYTES = UINT64_C(1) << 30;
 struct slot {
   struct plm_generation *generation; /* NULL if the slot is free */
   uint32_t fed;                      /* tokens that the cache has */
+  uint32_t given;                    /* tokens of the prompt */
 };
 
 struct sampling {
@@ -45,6 +46,7 @@ static plm_status admit(struct sampling *sampling, struct plm_error *error)
     sampling->exhausted = slot->generation == NULL;
     if (sampling->exhausted) return PLM_OK;
     slot->fed = 0;
+    slot->given = slot->generation->count;
     sampling->taken++;
     sampling->live++;
   }
@@ -92,9 +94,12 @@ static void extend(struct sampling *sampling, uint32_t s, const float *logits)
   struct plm_generate_work *work = sampling->work;
   const struct plm_tokenizer *tokenizer = work->inference->tokenizer;
   struct plm_generation *generation = sampling->slots[s].generation;
-  const int32_t token =
-      plm_sampler_choose(&work->sampler, logits, generation->count, generation->number, 0).token;
-  plm_generation_set(generation, tokenizer, generation->count, token);
+  const uint32_t t = generation->count;
+  const struct plm_sampled sampled =
+      plm_sampler_choose(&work->sampler, logits, t, generation->number, 0);
+  const int32_t token = sampled.token;
+  plm_generation_set(generation, tokenizer, t, token);
+  plm_step_trace_add(work->trace, tokenizer, generation, t - sampling->slots[s].given, t, sampled);
   work->residues += token != tokenizer->eos;
   if (token != tokenizer->eos && generation->count < generation->end) return;
   sampling->ring[generation->number % RING] = generation;

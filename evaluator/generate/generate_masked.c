@@ -74,6 +74,7 @@ static void fill(struct group *group, uint32_t i, const float *logits, uint32_t 
     const struct filling *filling = &group->fillings[f];
     plm_generation_set(generation, tokenizer, filling->t, filling->sampled.token);
     group->inputs[first + filling->t] = filling->sampled.token;
+    plm_step_trace_add(work->trace, tokenizer, generation, pass, filling->t, filling->sampled);
   }
   work->residues += now;
 }

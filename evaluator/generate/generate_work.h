@@ -11,11 +11,13 @@
 #include "evaluator/generate/fasta_writer.h"
 #include "evaluator/generate/generation.h"
 #include "evaluator/generate/sampling.h"
+#include "evaluator/generate/step_trace.h"
 
 struct plm_generate_work {
   struct plm_inference *inference;
   struct plm_generation_source *source;
   struct plm_fasta_writer *writer;
+  struct plm_output_file *trace; /* NULL without --trace */
   struct plm_sampler sampler;
   struct plm_progress progress;
   uint64_t total;     /* sequences to write; 0 if it is not known beforehand */

@@ -1,4 +1,6 @@
 /* The command line of `plm-evaluator generate`. */
+#include <string.h>
+
 #include "common/cli/output_file.h"
 #include "common/cli/task_options.h"
 #include "evaluator/generate/generate.h"
@@ -27,6 +29,7 @@ static plm_status run(const struct plm_arguments *arguments, struct plm_error *e
       .weights = plm_arguments_get(arguments, "weights"),
       .input = arguments->positional_count > 0 ? arguments->positionals[0] : NULL,
       .output = plm_arguments_get(arguments, "output"),
+      .trace = plm_arguments_get(arguments, "trace"),
       .temperature = 1,
       .top_p = 1,
       .json = plm_arguments_has(arguments, "json"),
@@ -41,6 +44,14 @@ static plm_status run(const struct plm_arguments *arguments, struct plm_error *e
   if (request.json && plm_output_is_stdout(request.output))
     return plm_error_set(error, PLM_USAGE,
                          "--json and --output %s would both write to standard output",
+                         request.output);
+  if (request.trace != NULL && plm_output_is_stdout(request.trace) &&
+      (request.json || plm_output_is_stdout(request.output)))
+    return plm_error_set(error, PLM_USAGE,
+                         "--trace %s and %s would both write to standard output: name a file",
+                         request.trace, request.json ? "--json" : "--output");
+  if (request.trace != NULL && strcmp(request.trace, request.output) == 0)
+    return plm_error_set(error, PLM_USAGE, "--trace and --output both name %.200s: name two files",
                          request.output);
   PLM_TRY(plm_task_number(arguments, "temperature", 0, true, 1e6, &request.temperature, error));
   PLM_TRY(plm_task_number(arguments, "top-p", 0, false, 1, &request.top_p, error));

@@ -103,6 +103,20 @@ wrong 1 'prompt "a" has a mask' 'cannot fill masks' --checkpoint $causal few.fas
 wrong 1 'continues prompts of up to 254' 'shorten it' --checkpoint $causal long.fasta
 wrong 2 '--temperature -1' '\[0, ' --checkpoint $masked in.fasta --temperature -1
 wrong 2 '--top-p 0' '\(0, 1\]' --checkpoint $masked in.fasta --top-p 0
+# ---- the trace: its tokens rebuild the output ----
+for model in $masked $causal; do
+  case $model in "$masked") options='--length 30 --steps 4' ;; *) options='--max-tokens 30' ;; esac
+  # shellcheck disable=SC2086
+  expect 0 generate --checkpoint $model $options --count 3 --seed 5 --trace trace.jsonl
+  [ "$(grep -v '>' out.fasta | tr -d '\n')" = "$(jq -rs '
+    sort_by(.sequence, .position) | map(.residue // "") | add' trace.jsonl)" ] ||
+    fail "the trace of $model is not its output: $(head -n 3 trace.jsonl)"
+  case $model in
+    "$masked") jq -se 'length == 90 and (map(.step) | unique) == [0, 1, 2, 3]' trace.jsonl ;;
+    *) jq -se 'all(.step == .position - 1)' trace.jsonl ;;
+  esac >/dev/null || fail "wrong steps: $(cat trace.jsonl)"
+done
+wrong 2 '--trace and --output both name' 'two files' --checkpoint $masked in.fasta --trace out.fasta
 wrong 2 '--top-k 0' 'is not between 1 and' --checkpoint $masked in.fasta --top-k 0
 wrong 2 '--steps 0 is not between 1 and' '.' --checkpoint $masked in.fasta --steps 0
 wrong 2 'option "--count" needs a whole number' '.' --checkpoint $masked in.fasta --count x
