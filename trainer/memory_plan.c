@@ -68,8 +68,9 @@ plm_status plm_memory_plan(const struct plm_config *config, const struct plm_ops
   const uint64_t masks =
       plm_masks_values(&config->model, micro_chunks, config->data.max_length) * sizeof(int32_t);
   const uint64_t moments = optimizer - scratch;
+  const bool copies = config->trainer.ranks > 1 && !plm_device_is_cpu(ops->name);
   const struct plm_memory_row rows[] = {
-      {"parameters", "parameters, fp32", memory.parameters, false, false},
+      {"parameters", "parameters, fp32", plan->ranks.parameters, false, false},
       {"weights", "weights, as products read them", memory.weights, false, false},
       {"gradients", "gradients, fp32", memory.gradients, false, false},
       {"shares", "sums of shares, fp32", plm_share_levels(own_shares) * arena_bytes, false, false},
@@ -81,6 +82,7 @@ plm_status plm_memory_plan(const struct plm_config *config, const struct plm_ops
       {"masks", "attention masks", masks, false, false},
       {"inputs", "inputs of two steps", device_inputs, false, false},
       {"inputs_host", "inputs and masks, host", host_inputs + masks, true, false},
+      {"transfers", "transfers between ranks, host", copies ? PLM_RANK_ROOM : 0, true, false},
       {"snapshot", "snapshot for checkpoints, host", arena_bytes + all_moments, true, true},
       {"credit", "chunks in flight (at most), host", config->network.credit_bytes, true, true},
   };

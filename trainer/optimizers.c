@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/base/size.h"
 #include "trainer/schedule.h"
 
 enum rule { RULE_ADAM, RULE_MUON };
@@ -66,7 +67,7 @@ struct plm_learning_rates plm_optimizer_rates(const struct plm_config_trainer *t
 /* Rounds up to the alignment of parameters' offsets. */
 static size_t aligned(size_t count)
 {
-  return (count + 15) / 16 * 16;
+  return plm_size_round_up(count, PLM_PARAMETER_ALIGNMENT);
 }
 
 struct need {
@@ -147,18 +148,18 @@ static plm_status take(struct plm_ops *ops, size_t elements, float **buffer,
  * be recorded. */
 static void describe(struct plm_optimizer *optimizer)
 {
-  float *parameters = plm_model_parameter_arena(optimizer->model);
   float *gradients = plm_model_gradient_arena(optimizer->model);
   const struct plm_config_optimizer *options = &optimizer->trainer->optimizer;
   for (size_t i = 0; i < optimizer->slot_count; i++) {
     const struct slot *slot = &optimizer->slots[i];
     if (!slot->held) continue;
     const struct plm_parameter *parameter = slot->parameter;
+    float *weights = plm_model_parameter(optimizer->model, i);
     const double rows = (double)parameter->rows, cols = (double)parameter->cols;
     const float decay = parameter->decay ? (float)options->weight_decay : 0;
     if (slot->rule == RULE_MUON)
       optimizer->matrices[optimizer->matrix_count++] =
-          (struct plm_muon_matrix){.w = parameters + parameter->offset,
+          (struct plm_muon_matrix){.w = weights,
                                    .momentum = optimizer->first + slot->first,
                                    .g = gradients + parameter->offset,
                                    .rows = parameter->rows,
@@ -170,7 +171,7 @@ static void describe(struct plm_optimizer *optimizer)
                                    .rate = (int32_t)parameter->group};
     else
       optimizer->adam[optimizer->adam_count++] =
-          (struct plm_adam_tensor){.w = parameters + parameter->offset,
+          (struct plm_adam_tensor){.w = weights,
                                    .m = optimizer->first + slot->first,
                                    .v = optimizer->second + slot->second,
                                    .g = gradients + parameter->offset,
@@ -292,7 +293,8 @@ plm_status plm_optimizer_memory(const struct plm_config *config, const struct pl
 
 /* Elements that follow each other both in the weights and in the average. */
 struct run {
-  size_t weights, average, count;
+  const float *weights;
+  size_t average, count;
 };
 
 /* The next run of held parameters from slot *next on; false if there is none before `end`. */
@@ -303,12 +305,11 @@ static bool next_run(const struct plm_optimizer *optimizer, size_t *next, size_t
   while (i < end && !optimizer->slots[i].held) i++;
   if (i == end) return false;
   const struct slot *first = &optimizer->slots[i], *last = first;
-  *run = (struct run){.weights = first->parameter->offset, .average = first->first};
+  *run = (struct run){.weights = plm_model_parameter(optimizer->model, i), .average = first->first};
   for (; i < end; i++) {
     const struct slot *slot = &optimizer->slots[i];
-    if (!slot->held ||
-        slot->first - first->first != slot->parameter->offset - first->parameter->offset)
-      break;
+    const size_t from_first = slot->first - first->first;
+    if (!slot->held || plm_model_parameter(optimizer->model, i) != run->weights + from_first) break;
     last = slot;
   }
   run->count = last->first + last->parameter->count - first->first;
@@ -319,12 +320,10 @@ static bool next_run(const struct plm_optimizer *optimizer, size_t *next, size_t
 void plm_optimizer_start_average(struct plm_optimizer *optimizer)
 {
   struct plm_ops *ops = optimizer->ops;
-  const float *weights = plm_model_parameter_arena(optimizer->model);
   struct run run;
   if (optimizer->average == NULL) return;
   for (size_t next = 0; next_run(optimizer, &next, optimizer->slot_count, &run);)
-    ops->copy(ops, optimizer->average + run.average, weights + run.weights,
-              run.count * sizeof(float));
+    ops->copy(ops, optimizer->average + run.average, run.weights, run.count * sizeof(float));
 }
 
 void plm_optimizer_prepare(const struct plm_optimizer *optimizer, uint64_t s,
@@ -346,11 +345,9 @@ static void update_average(struct plm_optimizer *optimizer, const struct plm_upd
                            struct plm_parameter_range range)
 {
   struct plm_ops *ops = optimizer->ops;
-  const float *weights = plm_model_parameter_arena(optimizer->model);
   struct run run;
   for (size_t next = range.first; next_run(optimizer, &next, range.end, &run);)
-    ops->average_step(ops, optimizer->average + run.average, weights + run.weights, run.count,
-                      update);
+    ops->average_step(ops, optimizer->average + run.average, run.weights, run.count, update);
 }
 
 struct plm_parameter_range plm_optimizer_all(const struct plm_optimizer *optimizer)

@@ -278,31 +278,54 @@ static plm_status open_backend(struct plm_trainer *trainer, bool resumed, struct
   return plm_tuning_begin(state, trainer->ops, trainer->ranks, &trainer->tuning, error);
 }
 
-static plm_status assign_owners(struct plm_trainer *trainer, struct plm_error *error)
+/* Decides which parameters this rank updates. */
+static plm_status assign_owners(struct plm_trainer *trainer, bool **kept, struct plm_error *error)
 {
-  size_t count;
-  const struct plm_parameter *table = plm_model_table(trainer->model, &count);
+  const struct plm_config *config = trainer->config;
+  struct plm_parameter *table = NULL;
+  size_t count, elements;
+  PLM_TRY(plm_model_parameters(&config->model, &table, &count, &elements, error));
   trainer->owners = calloc(count, sizeof *trainer->owners);
-  if (trainer->owners == NULL)
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory for the owners of %zu tensors", count);
+  *kept = calloc(count, sizeof **kept);
   trainer->held = (struct plm_held){trainer->owners, trainer->ranks->rank};
-  return plm_owners_assign(&trainer->config->trainer, table, count, trainer->ranks->ranks,
-                           trainer->owners, error);
+  plm_status status = PLM_OK;
+  if (trainer->owners == NULL || *kept == NULL)
+    status = plm_error_set(error, PLM_NO_MEMORY, "no memory for the owners of %zu tensors", count);
+  if (status == PLM_OK)
+    status = plm_owners_assign(&config->trainer, table, count, trainer->ranks->ranks,
+                               trainer->owners, error);
+  for (size_t i = 0; i < count && status == PLM_OK; i++)
+    (*kept)[i] = plm_is_held(&trainer->held, i);
+  free(table);
+  return status;
+}
+
+/* With several ranks, a rank keeps the fp32 values of what it updates. */
+static plm_status open_weights(struct plm_trainer *trainer, struct plm_error *error)
+{
+  const struct plm_config *config = trainer->config;
+  bool *kept = NULL;
+  plm_status status = PLM_OK;
+  if (trainer->ranks != NULL) status = assign_owners(trainer, &kept, error);
+  const struct plm_model_options options = {.max_chunks = trainer->state.resolved.micro_chunks,
+                                            .training = true,
+                                            .recompute = config->trainer.recompute,
+                                            .kept = kept};
+  if (status == PLM_OK)
+    status = plm_model_open(&config->model, trainer->ops, &options, &trainer->model, error);
+  free(kept);
+  return status;
 }
 
 static plm_status open_model(struct plm_trainer *trainer, struct plm_error *error)
 {
   const struct plm_config *config = trainer->config;
   const struct plm_resolved *resolved = &trainer->state.resolved;
-  const struct plm_model_options options = {.max_chunks = resolved->micro_chunks,
-                                            .training = true,
-                                            .recompute = config->trainer.recompute};
   const uint32_t ranks = plm_ranks_count(trainer->ranks);
   PLM_TRY(plm_memory_check(config, trainer->ops, resolved->shares, resolved->micro_chunks, error));
-  PLM_TRY(plm_model_open(&config->model, trainer->ops, &options, &trainer->model, error));
+  PLM_TRY(open_weights(trainer, error));
   PLM_TRY(
       plm_masks_open(&config->model, trainer->ops, resolved->micro_chunks, &trainer->masks, error));
-  if (trainer->ranks != NULL) PLM_TRY(assign_owners(trainer, error));
   PLM_TRY(plm_optimizer_open(&config->trainer, trainer->model,
                              trainer->ranks != NULL ? &trainer->held : NULL, &trainer->optimizer,
                              error));
@@ -395,9 +418,9 @@ static plm_status make_weights(struct plm_trainer *trainer, struct plm_error *er
     if (values == NULL)
       return plm_error_set(error, PLM_NO_MEMORY, "no memory for the initial weights");
     plm_model_initialise(table, count, trainer->config->seed, values);
-    trainer->ops->upload(trainer->ops, plm_model_parameter_arena(trainer->model), values,
+    trainer->ops->upload(trainer->ops, plm_model_loading_arena(trainer->model), values,
                          elements * sizeof *values);
-    plm_model_weights_changed(trainer->model);
+    plm_model_loaded(trainer->model);
     free(values);
   }
   return PLM_OK;

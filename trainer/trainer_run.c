@@ -223,7 +223,7 @@ static plm_status one_step(struct plm_trainer *trainer, struct plm_error *error)
   if (due) plm_save_submit(trainer, snapshot);
   if (reported != PLM_OK) return reported;
   if (trainer->ranks != NULL && !due && trainer->state.step % COMPARE_EVERY == 0)
-    PLM_TRY(plm_rank_compare_weights(trainer->ranks, trainer->model, error));
+    PLM_TRY(plm_rank_compare_weights(trainer->ranks, trainer->owners, trainer->model, error));
   return plm_save_check(trainer, false, error);
 }
 

@@ -41,10 +41,8 @@ static void copy_state(struct plm_trainer *trainer, struct plm_snapshot *snapsho
 static plm_status collect_state(struct plm_trainer *trainer, struct plm_snapshot *snapshot,
                                 struct plm_error *error)
 {
-  size_t count;
-  const struct plm_parameter *table = plm_model_table(trainer->model, &count);
-  PLM_TRY(plm_rank_compare_weights(trainer->ranks, trainer->model, error));
-  return plm_rank_collect(trainer->ranks, trainer->owners, count, table, trainer->optimizer,
+  PLM_TRY(plm_rank_compare_weights(trainer->ranks, trainer->owners, trainer->model, error));
+  return plm_rank_collect(trainer->ranks, trainer->owners, trainer->model, trainer->optimizer,
                           snapshot, error);
 }
 
@@ -69,8 +67,9 @@ plm_status plm_save_begin(struct plm_trainer *trainer, struct plm_snapshot **out
   note(trainer, "collecting a checkpoint", false);
   snapshot->step = trainer->state.step;
   ops->copies_follow(ops);
-  ops->download_beside(ops, snapshot->weights, plm_model_parameter_arena(trainer->model),
-                       plm_model_arena_elements(trainer->model) * sizeof(float));
+  if (plm_model_keeps_all(trainer->model))
+    ops->download_beside(ops, snapshot->weights, plm_model_parameter_arena(trainer->model),
+                         plm_model_arena_elements(trainer->model) * sizeof(float));
   if (trainer->ranks == NULL)
     copy_state(trainer, snapshot);
   else

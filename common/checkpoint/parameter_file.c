@@ -217,8 +217,8 @@ static plm_status load(const char *directory, const char *file, struct plm_model
   plm_status status = read_weights(path, table, count, values, head, error);
   if (status == PLM_OK) {
     struct plm_ops *ops = plm_model_ops(model);
-    ops->upload(ops, plm_model_parameter_arena(model), values, elements * sizeof *values);
-    plm_model_weights_changed(model);
+    ops->upload(ops, plm_model_loading_arena(model), values, elements * sizeof *values);
+    plm_model_loaded(model);
     status = ops->synchronize(ops, error);
   }
   free(values);

@@ -32,8 +32,8 @@ plm_status plm_parameters_read(const char *path, const struct plm_parameter *tab
 plm_status plm_parameters_check(const char *directory, const char *file,
                                 const struct plm_model_config *config, struct plm_error *error);
 
-/* Reads DIRECTORY/FILE as plm_parameters_read does, uploads it into the model's parameter arena and
- * calls plm_model_weights_changed. */
+/* Reads DIRECTORY/FILE as plm_parameters_read does, uploads it into the model's loading arena and
+ * calls plm_model_loaded. */
 plm_status plm_parameters_load(const char *directory, const char *file, struct plm_model *model,
                                struct plm_error *error);
 

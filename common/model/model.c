@@ -1,4 +1,4 @@
-/* struct plm_model: opening and closing it, its memory, its parameters and its FLOPs. */
+/* struct plm_model: opening and closing it, its memory and its FLOPs. */
 #include "common/model/model.h"
 
 #include <math.h>
@@ -102,7 +102,8 @@ static plm_status create(const struct plm_model_config *config, size_t act_bytes
   made->config = *config;
   made->options = *options;
   made->act_bytes = act_bytes;
-  const plm_status status = resolve(made, error);
+  plm_status status = resolve(made, error);
+  if (status == PLM_OK) status = plm_model_keep(made, error);
   if (status != PLM_OK) {
     plm_model_close(made);
     return status;
@@ -123,7 +124,7 @@ static void count_memory(const struct plm_model *model, struct plm_model_memory 
 {
   const uint64_t elements = model->arena_elements;
   *memory = (struct plm_model_memory){
-      .parameters = elements * sizeof(float),
+      .parameters = model->kept_elements * sizeof(float),
       .weights = model->act_bytes == sizeof(float) ? 0 : elements * model->act_bytes,
       .gradients = model->options.training ? elements * sizeof(float) : 0,
       .activations = model->activations.used_bytes,
@@ -234,6 +235,7 @@ void plm_model_close(struct plm_model *model)
   free(model->host_row_loss);
   free(model->tables);
   free(model->blocks);
+  free(model->kept_at);
   free(model->table);
   free(model);
 }
@@ -259,34 +261,9 @@ size_t plm_model_arena_elements(const struct plm_model *model)
   return model->arena_elements;
 }
 
-float *plm_model_parameter_arena(struct plm_model *model)
-{
-  return model->parameters;
-}
-
 float *plm_model_gradient_arena(struct plm_model *model)
 {
   return model->gradients;
-}
-
-void plm_model_weights_changed(struct plm_model *model)
-{
-  struct plm_ops *ops = model->ops;
-  if (model->weights != model->parameters)
-    ops->round_weights(ops, model->weights, model->parameters, model->arena_elements);
-  const int64_t V = model->config.vocab_size;
-  for (uint32_t i = 0; i < model->table_total; i++) {
-    const struct token_table *table = &model->tables[i];
-    const float *rows = model->parameters + table->place;
-    const size_t row_bytes = (size_t)table->width * sizeof(float);
-    if (i == 0)
-      ops->norm_rows_forward(ops, table->vectors, rows, V, table->width);
-    else
-      ops->copy(ops, table->vectors, rows, (size_t)V * row_bytes);
-    /* <mask> is the last token of every tokenizer */
-    if (model->config.token_dropout)
-      ops->zero(ops, table->vectors + (V - 1) * table->width, row_bytes);
-  }
 }
 
 void plm_model_zero_gradients(struct plm_model *model)

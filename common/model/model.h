@@ -36,6 +36,7 @@ enum plm_initialiser {
   PLM_INIT_ONE_ZERO /* input_mix: [1, 0] */
 };
 
+enum { PLM_PARAMETER_ALIGNMENT = 16 }; /* elements; of the offsets below */
 struct plm_parameter {
   char name[96];      /* as in model.safetensors */
   int64_t rows, cols; /* (out, in); a vector has rows 1 and ndim 1 */
@@ -68,6 +69,10 @@ struct plm_model_options {
   uint32_t max_chunks; /* the largest B of a pass (a micro-batch) */
   bool training;       /* keep what the backward pass reads, and hold gradients */
   enum plm_recompute recompute;
+  /* By parameter: whether the fp32 values are kept here, because this process updates them. NULL:
+   * all are kept. Those of the others are not kept if only products read them, and in another
+   * precision. Only for training. Read only while the model is opened. */
+  const bool *kept;
 };
 
 /* Allocates parameters (fp32), weights as used (bf16, unless the precision is fp32), gradients (for
@@ -90,11 +95,29 @@ const struct plm_model_config *plm_model_config(const struct plm_model *model);
 struct plm_ops *plm_model_ops(struct plm_model *model);
 const struct plm_parameter *plm_model_table(const struct plm_model *model, size_t *count);
 size_t plm_model_arena_elements(const struct plm_model *model);
-float *plm_model_parameter_arena(struct plm_model *model); /* device, fp32 master */
-float *plm_model_gradient_arena(struct plm_model *model);  /* device, fp32, accumulated */
-/* Call it after the parameter arena has changed: it rounds the weights as used, and normalises the
+float *plm_model_gradient_arena(struct plm_model *model); /* device, fp32, accumulated */
+
+/* ---- parameters (model_values.c) ---- */
+/* The fp32 values on the device: of all parameters, laid out as plm_parameter.offset says (only if
+ * all are kept), and of parameter i (NULL if it is not kept). */
+float *plm_model_parameter_arena(struct plm_model *model);
+float *plm_model_parameter(struct plm_model *model, size_t i);
+bool plm_model_keeps_all(const struct plm_model *model);
+/* Call it after kept values have changed: it rounds them to the weights as used, and normalises the
  * embedding table. */
 void plm_model_weights_changed(struct plm_model *model);
+
+/* What a pass reads of a parameter: if only products do, the weights as used, else the fp32 values.
+ * The device memory of parameter i, and its bytes. */
+void *plm_model_used(struct plm_model *model, size_t i);
+size_t plm_parameter_used_bytes(const struct plm_parameter *parameter, size_t act_bytes);
+
+/* Where to write the fp32 values of all parameters before plm_model_loaded: the parameter arena,
+ * or the gradient arena if not all are kept. */
+float *plm_model_loading_arena(struct plm_model *model);
+/* Takes all parameters from the loading arena. If that is the gradient arena, it still has them
+ * afterwards. */
+void plm_model_loaded(struct plm_model *model);
 void plm_model_zero_gradients(struct plm_model *model);
 
 /* Fills masks, which were opened for the same configuration, for a batch (plm_masks_fill). window:

@@ -195,7 +195,7 @@ static void head_train(struct plm_model *model, const struct model_pass *pass,
   act *ddense = model->row_gradient[0], *dnorm = model->row_gradient[1];
   const struct plm_head_rows rows = {.dense = model->head_dense,
                                      .w = model_weight(model, model->decoder),
-                                     .bias = model->parameters + model->bias,
+                                     .bias = model_value(model, model->bias),
                                      .labels = model->labels,
                                      .weights = model->label_weights,
                                      .N = R,
@@ -234,7 +234,7 @@ static void tables_backward(struct plm_model *model, const struct model_pass *pa
     ops->zero(ops, table->gradient + (V - 1) * table->width, (size_t)table->width * sizeof(float));
   }
   ops->norm_rows_backward(ops, gradient(model, embedding->place), embedding->gradient,
-                          model->parameters + embedding->place, V, D);
+                          model_value(model, embedding->place), V, D);
 }
 
 void plm_model_train_head(struct plm_model *model, const struct model_pass *pass,

@@ -34,7 +34,7 @@ struct plm_qkv plm_model_qkv(const struct plm_model *model, const struct model_p
 {
   const struct plm_attention_shape shape = plm_model_attention_shape(model, pass, block);
   return (struct plm_qkv){.qkv = block->qkv_raw,
-                          .a = model->parameters + block->places.value_mix,
+                          .a = model_value(model, block->places.value_mix),
                           .cosine = model->rotary[block->shape.level].cosine,
                           .sine = model->rotary[block->shape.level].sine,
                           .B = shape.B,
@@ -48,10 +48,10 @@ struct plm_mix plm_model_mix(const struct plm_model *model, const struct model_b
   const struct block_places *places = &block->places;
   struct plm_mix mix = {.x = block->x,
                         .p = block->projects ? block->p : model->x0[block->shape.level],
-                        .b = model->parameters + places->input_mix};
+                        .b = model_value(model, places->input_mix)};
   if (block->shape.skip >= 0) {
     mix.skip = model->blocks[block->shape.skip].out;
-    mix.s = model->parameters + places->skip_weight;
+    mix.s = model_value(model, places->skip_weight);
   }
   return mix;
 }
@@ -114,7 +114,7 @@ static void attend_cached(struct plm_model *model, const struct model_pass *pass
   /* qkv_prepare sees the rows as one chunk of N positions, with each row's own rotary angles. */
   const struct plm_qkv in = {.qkv = block->qkv_raw,
                              .vi = value_embedding,
-                             .a = model->parameters + block->places.value_mix,
+                             .a = model_value(model, block->places.value_mix),
                              .cosine = decode->cosine,
                              .sine = decode->sine,
                              .B = 1,
@@ -237,6 +237,6 @@ void plm_model_head_forward(struct plm_model *model, const struct model_pass *pa
   plm_model_head_dense(model, pass);
   ops->gelu_forward(ops, model->head_gelu, model->head_dense, R * D);
   ops->logits_forward(ops, model->logits, model->head_gelu, model_weight(model, model->decoder),
-                      model->parameters + model->bias, R, D, V);
+                      model_value(model, model->bias), R, D, V);
   if (cap != 0.0f) ops->soft_cap_forward(ops, model->logits, R * V, cap);
 }

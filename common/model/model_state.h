@@ -72,8 +72,11 @@ struct plm_model {
 
   struct plm_parameter *table;
   size_t table_count, arena_elements;
-  float *parameters; /* fp32 master */
-  act *weights;      /* as the products read them; in fp32 the same memory as parameters */
+  float *parameters; /* fp32: those that are kept, one after another */
+  size_t kept_elements;
+  size_t *kept_at; /* by parameter: its place in `parameters`, or NOT_KEPT; NULL: all are kept, and
+                      have the layout of the other arenas */
+  act *weights;    /* as the products read them; in fp32 the same memory as parameters */
   float *gradients;
 
   struct model_block *blocks;
@@ -140,6 +143,13 @@ static inline int64_t block_rows(const struct model_pass *pass, const struct mod
 {
   return block == pass->narrowed ? pass->R : pass_rows(pass, block->shape.level);
 }
+
+#define NOT_KEPT SIZE_MAX
+
+/* The fp32 value at a place of the arenas. It must be kept. */
+const float *model_value(const struct plm_model *model, size_t place);
+/* Decides which parameters are kept. */
+plm_status plm_model_keep(struct plm_model *model, struct plm_error *error);
 
 static inline const act *model_weight(const struct plm_model *model, size_t place)
 {

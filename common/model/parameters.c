@@ -8,8 +8,6 @@
 #include "common/model/architecture.h"
 #include "common/model/model.h"
 
-enum { ALIGN_ELEMENTS = 16 };
-
 struct builder {
   struct plm_parameter *table;
   size_t count, capacity, elements;
@@ -35,7 +33,7 @@ static void append(struct builder *builder, const struct plm_parameter *paramete
   entry->offset = builder->elements;
   entry->final_at = builder->final_at;
   builder->elements =
-      plm_size_sum(builder->elements, plm_size_round_up(entry->count, ALIGN_ELEMENTS));
+      plm_size_sum(builder->elements, plm_size_round_up(entry->count, PLM_PARAMETER_ALIGNMENT));
 }
 
 /* The weight of a Linear, (out, in). */

@@ -42,6 +42,17 @@ plan() { plm-trainer -c pipeline.yaml "${common[@]}" --dry-run --json --set "tra
 one=$(plan 1 .optimizer) two=$(plan 2 .optimizer)
 [ "$two" -lt $((one * 6 / 10)) ] || fail "two ranks hold $two of $one bytes each"
 [ "$(plan 2 '.sent_in_group > 0 and .sent_on_rail == 0')" = true ] || fail "two ranks on a host send to others"
+# in bf16, a rank keeps the fp32 values of what it updates, and sends weights as bf16
+bf16_to_fp32() { # bf16_to_fp32 RANKS FIELD: the plan in bf16 divided by that in fp32
+  local of_bf16
+  of_bf16=$(plm-trainer -c pipeline.yaml "${common[@]}" --dry-run --json --set "trainer.ranks=$1" \
+    --set trainer.precision=bf16 | jq "$2")
+  plan "$1" "$of_bf16 / $2"
+}
+is() { [ "$(jq -n "$1")" = true ] || fail "it does not hold that $2: $1"; }
+is "$(bf16_to_fp32 1 .parameters) == 1" 'one rank keeps all fp32 values'
+is "$(bf16_to_fp32 2 .parameters) < 0.6" 'two ranks keep about half of them each'
+is "$(bf16_to_fp32 2 .sent_in_group) | . > 0.74 and . < 0.8" 'two of eight bytes are saved for each weight'
 plm-trainer -c pipeline.yaml "${common[@]}" --dry-run --set trainer.ranks=4 --set 'trainer.hosts=[a:2,b:2]' >"$PLM_TMP/plan.log" ||
   fail "the plan of two hosts"
 grep -q '^ranks  *4 on 2 hosts, in groups of 2$' "$PLM_TMP/plan.log" || fail "the plan does not show the hosts"

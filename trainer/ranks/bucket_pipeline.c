@@ -33,7 +33,7 @@ static bool is_in(const struct plm_exchange *exchange, enum whose whose, uint32_
   return whose == OF_ALL || held == (whose == OF_THIS_RANK);
 }
 
-/* Copies the entries of a bucket from the arena to a message, or back. */
+/* Copies the gradients of a bucket from the arena to a message, or back. */
 static void copy_entries(struct plm_exchange *exchange, const struct plm_bucket *bucket,
                          struct layout layout, float *arena, float *message, bool to_message)
 {
@@ -62,7 +62,7 @@ struct message {
   struct exchange_label label;
   enum plm_transfer_kind kind;
   enum plm_scope scope;
-  size_t elements; /* of a piece */
+  size_t bytes; /* of a piece */
 };
 
 /* Starts to move a message from slot->packed to slot->received, or in the opposite direction if it
@@ -74,30 +74,31 @@ static void start(struct plm_exchange *exchange, struct exchange_slot *slot,
   struct plm_transport *transport = exchange->ranks->transport;
   if (size_of(exchange, message->scope) == 1) return;
   slot->rounded = rounded;
-  slot->transfer =
-      (struct plm_transfer){.kind = message->kind,
-                            .lane = PLM_LANE_STEP,
-                            .scope = message->scope,
-                            .to = rounded ? slot->packed : slot->received,
-                            .from = rounded ? slot->received : slot->packed,
-                            .bytes = message->elements * (rounded ? sizeof(bf16) : sizeof(float))};
+  slot->transfer = (struct plm_transfer){.kind = message->kind,
+                                         .lane = PLM_LANE_STEP,
+                                         .scope = message->scope,
+                                         .to = rounded ? slot->packed : slot->received,
+                                         .from = rounded ? slot->received : slot->packed,
+                                         .bytes = message->bytes};
   slot->moving = true;
   slot->label = message->label;
   slot->started_ns = plm_clock_ns();
   transport->start(transport, &slot->transfer);
 }
 
-/* The same for gradients, which may have to be rounded before they leave this rank. */
+/* The same for gradients, of which a piece has so many elements. They may have to be rounded before
+ * they leave this rank. */
 static void start_gradients(struct plm_exchange *exchange, struct exchange_slot *slot,
-                            const struct message *message)
+                            struct message message, size_t elements)
 {
-  const uint32_t ranks = size_of(exchange, message->scope);
-  const bool is_first = message->scope == PLM_SCOPE_GROUP || exchange->group_size == 1;
+  const uint32_t ranks = size_of(exchange, message.scope);
+  const bool is_first = message.scope == PLM_SCOPE_GROUP || exchange->group_size == 1;
   const bool rounded = exchange->rounds && is_first && ranks > 1;
+  message.bytes = elements * (rounded ? sizeof(bf16) : sizeof(float));
   if (rounded)
     exchange->ops->float_to_bf16(exchange->ops, (bf16 *)slot->received, slot->packed,
-                                 (message->kind == PLM_ALL_TO_ALL ? ranks : 1) * message->elements);
-  start(exchange, slot, message, rounded);
+                                 (message.kind == PLM_ALL_TO_ALL ? ranks : 1) * elements);
+  start(exchange, slot, &message, rounded);
 }
 
 /* Waits for the slot's transfer. Returns in *moved whether there was one. */
@@ -163,11 +164,10 @@ static plm_status gradients_to_rail(struct plm_exchange *exchange, size_t n,
 {
   struct exchange_slot *slot = slot_at(exchange, n);
   PLM_TRY(await_sum(exchange, slot, error));
-  start_gradients(exchange, slot,
-                  &(struct message){{"gradients on rail", n},
-                                    PLM_ALL_TO_ALL,
-                                    PLM_SCOPE_RAIL,
-                                    exchange->buckets.buckets[n].piece});
+  start_gradients(
+      exchange, slot,
+      (struct message){{"gradients on rail", n}, PLM_ALL_TO_ALL, PLM_SCOPE_RAIL, .bytes = 0},
+      exchange->buckets.buckets[n].piece);
   return PLM_OK;
 }
 
@@ -190,11 +190,10 @@ plm_status exchange_next_gradients(struct plm_exchange *exchange, struct plm_err
   if (n >= 1) PLM_TRY(gradients_to_rail(exchange, n - 1, error));
   copy_entries(exchange, bucket, (struct layout){OF_ALL, true},
                plm_model_gradient_arena(exchange->model), slot->packed, true);
-  start_gradients(exchange, slot,
-                  &(struct message){{"gradients in group", n},
-                                    PLM_ALL_TO_ALL,
-                                    PLM_SCOPE_GROUP,
-                                    exchange->groups * bucket->piece});
+  start_gradients(
+      exchange, slot,
+      (struct message){{"gradients in group", n}, PLM_ALL_TO_ALL, PLM_SCOPE_GROUP, .bytes = 0},
+      exchange->groups * bucket->piece);
   exchange->started++;
   return PLM_OK;
 }
@@ -218,15 +217,15 @@ plm_status exchange_small_gradients(struct plm_exchange *exchange, struct plm_er
   float *arena = plm_model_gradient_arena(exchange->model);
   if (small->count == 0) return PLM_OK;
   copy_entries(exchange, small, (struct layout){OF_ALL, false}, arena, slot->packed, true);
-  start_gradients(
-      exchange, slot,
-      &(struct message){
-          {"small gradients in group", 0}, PLM_ALL_GATHER, PLM_SCOPE_GROUP, small->piece});
+  start_gradients(exchange, slot,
+                  (struct message){
+                      {"small gradients in group", 0}, PLM_ALL_GATHER, PLM_SCOPE_GROUP, .bytes = 0},
+                  small->piece);
   PLM_TRY(await_sum(exchange, slot, error));
   start_gradients(
       exchange, slot,
-      &(struct message){
-          {"small gradients on rail", 0}, PLM_ALL_GATHER, PLM_SCOPE_RAIL, small->piece});
+      (struct message){{"small gradients on rail", 0}, PLM_ALL_GATHER, PLM_SCOPE_RAIL, .bytes = 0},
+      small->piece);
   PLM_TRY(await_sum(exchange, slot, error));
   copy_entries(exchange, small, (struct layout){OF_ALL, false}, arena, slot->packed, false);
   return PLM_OK;
@@ -240,6 +239,38 @@ static const struct plm_bucket *weights_at(const struct plm_exchange *exchange, 
   return &exchange->buckets.buckets[exchange->buckets.count - 1 - n];
 }
 
+/* Writes the weights of a bucket that this rank owns to a message, as passes read them. */
+static void pack_weights(struct plm_exchange *exchange, const struct plm_bucket *bucket,
+                         char *message)
+{
+  struct plm_ops *ops = exchange->ops;
+  for (size_t i = bucket->first; i < bucket->first + bucket->count; i++) {
+    const struct plm_bucket_entry *entry = &exchange->buckets.entries[i];
+    const size_t p = entry->parameter;
+    const float *value = plm_model_parameter(exchange->model, p);
+    if (!is_in(exchange, OF_THIS_RANK, entry->owner)) continue;
+    if (plm_model_used(exchange->model, p) == value)
+      ops->copy(ops, message + entry->used_offset, value, exchange->table[p].count * sizeof(float));
+    else
+      ops->round_weights(ops, message + entry->used_offset, value, exchange->table[p].count);
+  }
+}
+
+/* Takes the weights of a bucket that other ranks own from a message. */
+static void unpack_weights(struct plm_exchange *exchange, const struct plm_bucket *bucket,
+                           const char *message)
+{
+  struct plm_ops *ops = exchange->ops;
+  for (size_t i = bucket->first; i < bucket->first + bucket->count; i++) {
+    const struct plm_bucket_entry *entry = &exchange->buckets.entries[i];
+    if (!is_in(exchange, OF_OTHERS, entry->owner)) continue;
+    const char *from =
+        message + slot_of(exchange, entry->owner) * bucket->used_piece + entry->used_offset;
+    ops->copy(ops, plm_model_used(exchange->model, entry->parameter), from,
+              plm_parameter_used_bytes(&exchange->table[entry->parameter], ops->act_bytes));
+  }
+}
+
 static plm_status weights_to_group(struct plm_exchange *exchange, size_t n, struct plm_error *error)
 {
   struct exchange_slot *slot = slot_at(exchange, n);
@@ -248,17 +279,16 @@ static plm_status weights_to_group(struct plm_exchange *exchange, size_t n, stru
         &(struct message){{"weights in group", n},
                           PLM_ALL_GATHER,
                           PLM_SCOPE_GROUP,
-                          exchange->groups * weights_at(exchange, n)->piece},
+                          exchange->groups * weights_at(exchange, n)->used_piece},
         false);
   return PLM_OK;
 }
 
-static plm_status weights_to_arena(struct plm_exchange *exchange, size_t n, struct plm_error *error)
+static plm_status weights_to_model(struct plm_exchange *exchange, size_t n, struct plm_error *error)
 {
   struct exchange_slot *slot = slot_at(exchange, n);
   PLM_TRY(await_all(exchange, slot, error));
-  copy_entries(exchange, weights_at(exchange, n), (struct layout){OF_OTHERS, true},
-               plm_model_parameter_arena(exchange->model), slot->packed, false);
+  unpack_weights(exchange, weights_at(exchange, n), (const char *)slot->packed);
   return PLM_OK;
 }
 
@@ -267,13 +297,13 @@ plm_status exchange_next_weights(struct plm_exchange *exchange, struct plm_error
   const size_t n = exchange->started;
   struct exchange_slot *slot = slot_at(exchange, n);
   const struct plm_bucket *bucket = weights_at(exchange, n);
-  if (n >= 2) PLM_TRY(weights_to_arena(exchange, n - 2, error));
+  if (n >= 2) PLM_TRY(weights_to_model(exchange, n - 2, error));
   if (n >= 1) PLM_TRY(weights_to_group(exchange, n - 1, error));
-  copy_entries(exchange, bucket, (struct layout){OF_THIS_RANK, false},
-               plm_model_parameter_arena(exchange->model), slot->packed, true);
-  start(exchange, slot,
-        &(struct message){{"weights on rail", n}, PLM_ALL_GATHER, PLM_SCOPE_RAIL, bucket->piece},
-        false);
+  pack_weights(exchange, bucket, (char *)slot->packed);
+  start(
+      exchange, slot,
+      &(struct message){{"weights on rail", n}, PLM_ALL_GATHER, PLM_SCOPE_RAIL, bucket->used_piece},
+      false);
   exchange->started++;
   return PLM_OK;
 }
@@ -281,10 +311,10 @@ plm_status exchange_next_weights(struct plm_exchange *exchange, struct plm_error
 plm_status exchange_end_weights(struct plm_exchange *exchange, struct plm_error *error)
 {
   const size_t n = exchange->started;
-  if (n >= 2) PLM_TRY(weights_to_arena(exchange, n - 2, error));
+  if (n >= 2) PLM_TRY(weights_to_model(exchange, n - 2, error));
   if (n >= 1) {
     PLM_TRY(weights_to_group(exchange, n - 1, error));
-    PLM_TRY(weights_to_arena(exchange, n - 1, error));
+    PLM_TRY(weights_to_model(exchange, n - 1, error));
   }
   exchange->started = 0;
   return PLM_OK;

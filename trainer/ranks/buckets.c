@@ -9,28 +9,34 @@
 static const double balance = 1.25;
 
 enum {
-  ENTRY_ELEMENTS = 16, /* entries begin at multiples */
   PIECE_ELEMENTS = 32, /* PLM_PIECE_UNIT bytes in bf16 */
+  USED_UNIT = 64,      /* bytes; entries of weights begin at multiples */
 };
 
-static bool is_balanced(const size_t *filled, uint32_t ranks)
+/* What a rank has of the bucket that is being filled. */
+struct filled {
+  size_t elements, used_bytes;
+};
+
+static bool is_balanced(const struct filled *filled, uint32_t ranks)
 {
   size_t total = 0, largest = 0;
   for (uint32_t r = 0; r < ranks; r++) {
-    total += filled[r];
-    if (filled[r] > largest) largest = filled[r];
+    total += filled[r].elements;
+    if (filled[r].elements > largest) largest = filled[r].elements;
   }
   return (double)largest * ranks <= balance * (double)total;
 }
 
 static void end_bucket(struct plm_buckets *buckets, const struct plm_parameter *table, size_t first,
-                       size_t count, size_t *filled, uint32_t ranks)
+                       size_t count, struct filled *filled, uint32_t ranks)
 {
   struct plm_bucket *bucket = &buckets->buckets[buckets->count++];
   *bucket = (struct plm_bucket){.first = first, .count = count};
   for (uint32_t r = 0; r < ranks; r++) {
-    if (filled[r] > bucket->piece) bucket->piece = filled[r];
-    filled[r] = 0;
+    if (filled[r].elements > bucket->piece) bucket->piece = filled[r].elements;
+    if (filled[r].used_bytes > bucket->used_piece) bucket->used_piece = filled[r].used_bytes;
+    filled[r] = (struct filled){0};
   }
   bucket->piece = plm_size_round_up(bucket->piece, PIECE_ELEMENTS);
   bucket->final_at = UINT32_MAX;
@@ -41,50 +47,56 @@ static void end_bucket(struct plm_buckets *buckets, const struct plm_parameter *
   if (bucket->piece > buckets->largest_piece) buckets->largest_piece = bucket->piece;
 }
 
-static size_t divide(struct plm_buckets *buckets, const struct plm_parameter *table, size_t count,
-                     const uint32_t *owners, uint32_t ranks, size_t *filled)
+static size_t divide(struct plm_buckets *buckets, const struct plm_bucket_request *request,
+                     struct filled *filled)
 {
+  const struct plm_parameter *table = request->table;
   size_t entries = 0, first = 0;
-  for (size_t i = count; i-- > 0;) { /* backward */
-    if (owners[i] == PLM_OWNED_BY_ALL) continue;
-    buckets->entries[entries++] = (struct plm_bucket_entry){i, owners[i], filled[owners[i]]};
-    filled[owners[i]] += plm_size_round_up(table[i].count, ENTRY_ELEMENTS);
-    if (!is_balanced(filled, ranks)) continue;
-    end_bucket(buckets, table, first, entries - first, filled, ranks);
+  for (size_t i = request->count; i-- > 0;) { /* backward */
+    const uint32_t owner = request->owners[i];
+    if (owner == PLM_OWNED_BY_ALL) continue;
+    struct filled *so_far = &filled[owner];
+    const size_t used = plm_parameter_used_bytes(&table[i], request->act_bytes);
+    buckets->entries[entries++] =
+        (struct plm_bucket_entry){i, owner, so_far->elements, so_far->used_bytes};
+    so_far->elements += plm_size_round_up(table[i].count, PLM_PARAMETER_ALIGNMENT);
+    so_far->used_bytes += plm_size_round_up(used, USED_UNIT);
+    if (!is_balanced(filled, request->ranks)) continue;
+    end_bucket(buckets, table, first, entries - first, filled, request->ranks);
     first = entries;
   }
-  if (entries > first) end_bucket(buckets, table, first, entries - first, filled, ranks);
+  if (entries > first) end_bucket(buckets, table, first, entries - first, filled, request->ranks);
   return entries;
 }
 
-static void list_small(struct plm_buckets *buckets, const struct plm_parameter *table, size_t count,
-                       const uint32_t *owners, size_t entries)
+static void list_small(struct plm_buckets *buckets, const struct plm_bucket_request *request,
+                       size_t entries)
 {
   buckets->small = (struct plm_bucket){.first = entries};
-  for (size_t i = 0; i < count; i++) {
-    if (owners[i] != PLM_OWNED_BY_ALL) continue;
+  for (size_t i = 0; i < request->count; i++) {
+    if (request->owners[i] != PLM_OWNED_BY_ALL) continue;
     buckets->entries[entries++] =
-        (struct plm_bucket_entry){i, PLM_OWNED_BY_ALL, buckets->small.piece};
-    buckets->small.piece += plm_size_round_up(table[i].count, ENTRY_ELEMENTS);
+        (struct plm_bucket_entry){i, PLM_OWNED_BY_ALL, buckets->small.piece, 0};
+    buckets->small.piece += plm_size_round_up(request->table[i].count, PLM_PARAMETER_ALIGNMENT);
     buckets->small.count++;
   }
   buckets->small.piece = plm_size_round_up(buckets->small.piece, PIECE_ELEMENTS);
 }
 
-plm_status plm_buckets_init(struct plm_buckets *buckets, const struct plm_parameter *table,
-                            size_t count, const uint32_t *owners, uint32_t ranks,
+plm_status plm_buckets_init(struct plm_buckets *buckets, const struct plm_bucket_request *request,
                             struct plm_error *error)
 {
-  *buckets = (struct plm_buckets){.entries = calloc(count, sizeof *buckets->entries),
-                                  .buckets = calloc(count, sizeof *buckets->buckets)};
-  size_t *filled = calloc(ranks, sizeof *filled);
+  *buckets = (struct plm_buckets){.entries = calloc(request->count, sizeof *buckets->entries),
+                                  .buckets = calloc(request->count, sizeof *buckets->buckets)};
+  struct filled *filled = calloc(request->ranks, sizeof *filled);
   if (buckets->entries == NULL || buckets->buckets == NULL || filled == NULL) {
     free(filled);
     plm_buckets_deinit(buckets);
-    return plm_error_set(error, PLM_NO_MEMORY, "no memory for the buckets of %zu tensors", count);
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory for the buckets of %zu tensors",
+                         request->count);
   }
-  const size_t entries = divide(buckets, table, count, owners, ranks, filled);
-  list_small(buckets, table, count, owners, entries);
+  const size_t entries = divide(buckets, request, filled);
+  list_small(buckets, request, entries);
   free(filled);
   return PLM_OK;
 }

@@ -3,7 +3,8 @@
  * Parameters with an owner are divided into buckets: runs of parameters in the order in which the
  * backward pass finishes them, each as short as possible while what its owners receive is balanced
  * (the largest part at most 1.25 times the mean). In a message, every owner has a piece of the same
- * size, with its parameters one after another. */
+ * size, with its parameters one after another: their gradients, in fp32, or what passes read of
+ * them (plm_model_used). */
 #ifndef PLM_TRAINER_RANKS_BUCKETS_H
 #define PLM_TRAINER_RANKS_BUCKETS_H
 
@@ -16,12 +17,14 @@
 struct plm_bucket_entry {
   size_t parameter;
   uint32_t owner;
-  size_t offset; /* elements, in the owner's piece */
+  size_t offset;      /* elements, in the owner's piece of gradients */
+  size_t used_offset; /* bytes, in its piece of weights */
 };
 
 struct plm_bucket {
   size_t first, count; /* entries */
-  size_t piece;        /* elements for each owner; a multiple of 32 */
+  size_t piece;        /* elements of gradients for each owner; a multiple of 32 */
+  size_t used_piece;   /* bytes of weights for each owner; a multiple of 64, at most 4 * piece */
   uint32_t final_at;   /* block of the backward pass after which all its gradients are final */
 };
 
@@ -33,8 +36,14 @@ struct plm_buckets {
   size_t largest_piece;
 };
 
-plm_status plm_buckets_init(struct plm_buckets *buckets, const struct plm_parameter *table,
-                            size_t count, const uint32_t *owners, uint32_t ranks,
+struct plm_bucket_request {
+  const struct plm_parameter *table; /* (count) */
+  size_t count;
+  const uint32_t *owners; /* (count) */
+  uint32_t ranks;
+  size_t act_bytes; /* of the weights as used */
+};
+plm_status plm_buckets_init(struct plm_buckets *buckets, const struct plm_bucket_request *request,
                             struct plm_error *error);
 void plm_buckets_deinit(struct plm_buckets *buckets);
 

@@ -3,7 +3,6 @@
 #ifndef PLM_TRAINER_RANKS_EXCHANGE_STATE_H
 #define PLM_TRAINER_RANKS_EXCHANGE_STATE_H
 
-#include "trainer/ranks/buckets.h"
 #include "trainer/ranks/gradient_exchange.h"
 #include "trainer/ranks/rank_trace.h"
 

@@ -101,9 +101,12 @@ plm_status plm_exchange_open(struct plm_ranks *ranks, struct plm_model *model,
     status = plm_error_set(error, PLM_LIMIT,
                            "%u groups of %u ranks are too many: %d of either are possible",
                            exchange->groups, exchange->group_size, PLM_SUM_PARTS_MAX);
-  if (status == PLM_OK)
-    status = plm_buckets_init(&exchange->buckets, exchange->table, exchange->parameters, owners,
-                              ranks->ranks, error);
+  const struct plm_bucket_request request = {.table = exchange->table,
+                                             .count = exchange->parameters,
+                                             .owners = owners,
+                                             .ranks = ranks->ranks,
+                                             .act_bytes = exchange->ops->act_bytes};
+  if (status == PLM_OK) status = plm_buckets_init(&exchange->buckets, &request, error);
   if (status == PLM_OK) status = cut(exchange, error);
   if (status == PLM_OK) status = take(exchange, error);
   if (status == PLM_OK) status = plm_rank_trace_open(ranks->rank, &exchange->trace, error);
@@ -259,25 +262,28 @@ plm_status plm_exchange_sums(struct plm_exchange *exchange, const double *losses
   return PLM_OK;
 }
 
-plm_status plm_exchange_count(const struct plm_parameter *table, size_t count,
-                              const uint32_t *owners, uint32_t ranks, uint32_t group_size,
+plm_status plm_exchange_count(const struct plm_bucket_request *request, uint32_t group_size,
                               enum plm_compress compress, struct plm_exchange_bytes *bytes,
                               struct plm_error *error)
 {
+  const uint32_t ranks = request->ranks;
   struct plm_buckets buckets;
   *bytes = (struct plm_exchange_bytes){0};
   if (ranks == 1) return PLM_OK;
-  PLM_TRY(plm_buckets_init(&buckets, table, count, owners, ranks, error));
+  PLM_TRY(plm_buckets_init(&buckets, request, error));
   const uint64_t groups = ranks / group_size, small = buckets.small.piece;
-  uint64_t pieces = 0;
-  for (size_t b = 0; b < buckets.count; b++) pieces += buckets.buckets[b].piece;
+  uint64_t pieces = 0, used = 0;
+  for (size_t b = 0; b < buckets.count; b++) {
+    pieces += buckets.buckets[b].piece;
+    used += buckets.buckets[b].used_piece;
+  }
   bytes->device = 2 * EXCHANGE_SLOTS * buffer_elements(&buckets, ranks) * sizeof(float);
   /* gradients and weights of the owned parameters, and the gradients of the small ones */
   const uint64_t rounded = compress == PLM_COMPRESS_BF16 ? sizeof(bf16) : sizeof(float);
   const uint64_t in_group = rounded, on_rail = group_size == 1 ? rounded : sizeof(float);
   bytes->sent_in_group =
-      (group_size - 1) * (groups * pieces * (in_group + sizeof(float)) + small * in_group);
-  bytes->sent_on_rail = (groups - 1) * (pieces * (on_rail + sizeof(float)) + small * on_rail);
+      (group_size - 1) * (groups * (pieces * in_group + used) + small * in_group);
+  bytes->sent_on_rail = (groups - 1) * (pieces * on_rail + used + small * on_rail);
   plm_buckets_deinit(&buckets);
   return PLM_OK;
 }

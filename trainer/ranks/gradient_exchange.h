@@ -13,6 +13,7 @@
 #include "common/model/model.h"
 #include "common/ops/ops.h"
 #include "trainer/optimizers.h"
+#include "trainer/ranks/buckets.h"
 #include "trainer/ranks/owners.h"
 #include "trainer/ranks/ranks.h"
 
@@ -32,8 +33,7 @@ void plm_exchange_close(struct plm_exchange *exchange);
 struct plm_exchange_bytes {
   uint64_t device, sent_in_group, sent_on_rail;
 };
-plm_status plm_exchange_count(const struct plm_parameter *table, size_t count,
-                              const uint32_t *owners, uint32_t ranks, uint32_t group_size,
+plm_status plm_exchange_count(const struct plm_bucket_request *request, uint32_t group_size,
                               enum plm_compress compress, struct plm_exchange_bytes *bytes,
                               struct plm_error *error);
 

@@ -1,10 +1,10 @@
 /* Which rank updates which parameter.
  *
- * A parameter of PLM_OWNED_ELEMENTS elements or more has one owner, which keeps its moments and its
- * average and updates it. Whole parameters are given away because Muon needs whole matrices.
- * Smaller ones are updated by every rank. The largest costs are given away first, each to the rank
- * with the least so far. The result depends on the parameters and on the number of ranks only. It
- * has no influence on the bits of a run. See doc/ranks.md#owners. */
+ * A parameter of PLM_OWNED_ELEMENTS elements or more has one owner, which keeps its fp32 values,
+ * its moments and its average, and updates it. Whole parameters are given away because Muon needs
+ * whole matrices. Smaller ones are updated by every rank. The largest costs are given away first,
+ * each to the rank with the least so far. The result depends on the parameters and on the number of
+ * ranks only. It has no influence on the bits of a run. See doc/ranks.md#owners. */
 #ifndef PLM_TRAINER_RANKS_OWNERS_H
 #define PLM_TRAINER_RANKS_OWNERS_H
 

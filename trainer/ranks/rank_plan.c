@@ -28,17 +28,37 @@ static void place(const struct plm_config *config, struct plm_rank_plan *plan)
   }
 }
 
-static plm_status most_of_optimizer(const struct plm_config *config, const struct plm_ops *ops,
-                                    const uint32_t *owners, struct plm_rank_plan *plan,
-                                    struct plm_error *error)
+/* Bytes of the fp32 values that a rank keeps. */
+static plm_status count_parameters(const struct plm_config *config, const struct plm_ops *ops,
+                                   const struct plm_held *held, size_t count, uint64_t *bytes,
+                                   struct plm_error *error)
+{
+  struct plm_model_memory memory;
+  bool *kept = calloc(count, sizeof *kept);
+  if (kept == NULL)
+    return plm_error_set(error, PLM_NO_MEMORY, "no memory for the owners of %zu tensors", count);
+  for (size_t i = 0; i < count; i++) kept[i] = plm_is_held(held, i);
+  const struct plm_model_options options = {
+      .max_chunks = 1, .training = true, .kept = held != NULL ? kept : NULL};
+  const plm_status status =
+      plm_model_memory(&config->model, ops->act_bytes, &options, &memory, error);
+  free(kept);
+  if (status == PLM_OK) *bytes = memory.parameters;
+  return status;
+}
+
+static plm_status find_largest(const struct plm_config *config, const struct plm_ops *ops,
+                               const uint32_t *owners, size_t count, struct plm_rank_plan *plan,
+                               struct plm_error *error)
 {
   for (uint32_t r = 0; r < plan->ranks; r++) {
-    const struct plm_held held = {owners, r};
-    uint64_t bytes, scratch;
-    PLM_TRY(plm_optimizer_memory(config, ops, plan->ranks == 1 ? NULL : &held, &bytes, &scratch,
-                                 error));
-    if (bytes <= plan->optimizer) continue;
-    plan->optimizer = bytes;
+    const struct plm_held part = {owners, r}, *held = plan->ranks == 1 ? NULL : &part;
+    uint64_t parameters = 0, optimizer, scratch;
+    PLM_TRY(plm_optimizer_memory(config, ops, held, &optimizer, &scratch, error));
+    PLM_TRY(count_parameters(config, ops, held, count, &parameters, error));
+    if (r > 0 && parameters + optimizer <= plan->parameters + plan->optimizer) continue;
+    plan->parameters = parameters;
+    plan->optimizer = optimizer;
     plan->optimizer_scratch = scratch;
   }
   return PLM_OK;
@@ -52,10 +72,14 @@ static plm_status count(const struct plm_config *config, const struct plm_ops *o
   PLM_TRY(plm_owners_assign(trainer, table, parameters, plan->ranks, owners, error));
   PLM_TRY(plm_owners_imbalance(trainer, table, parameters, plan->ranks, owners, &plan->imbalance,
                                error));
-  PLM_TRY(most_of_optimizer(config, ops, owners, plan, error));
+  PLM_TRY(find_largest(config, ops, owners, parameters, plan, error));
+  const struct plm_bucket_request request = {.table = table,
+                                             .count = parameters,
+                                             .owners = owners,
+                                             .ranks = plan->ranks,
+                                             .act_bytes = ops->act_bytes};
   struct plm_exchange_bytes bytes;
-  PLM_TRY(plm_exchange_count(table, parameters, owners, plan->ranks, plan->group_size,
-                             trainer->compress, &bytes, error));
+  PLM_TRY(plm_exchange_count(&request, plan->group_size, trainer->compress, &bytes, error));
   plan->exchange = bytes.device;
   plan->sent_in_group = bytes.sent_in_group;
   plan->sent_on_rail = bytes.sent_on_rail;

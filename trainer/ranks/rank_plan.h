@@ -14,6 +14,7 @@ struct plm_rank_plan {
   /* Costs of updating what a rank owns: the largest divided by the mean. */
   double imbalance;
   /* Bytes of the rank that needs most. */
+  uint64_t parameters; /* fp32 values that it keeps */
   uint64_t optimizer, optimizer_scratch, exchange;
   /* Bytes that a rank sends in a step. */
   uint64_t sent_in_group, sent_on_rail;

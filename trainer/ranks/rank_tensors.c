@@ -49,9 +49,9 @@ static plm_status move(struct plm_ranks *ranks, enum way way, uint32_t peer, voi
 plm_status plm_rank_share_weights(struct plm_ranks *ranks, struct plm_model *model,
                                   struct plm_error *error)
 {
-  PLM_TRY(move(ranks, BROADCAST, 0, plm_model_parameter_arena(model),
+  PLM_TRY(move(ranks, BROADCAST, 0, plm_model_loading_arena(model),
                plm_model_arena_elements(model) * sizeof(float), error));
-  plm_model_weights_changed(model);
+  plm_model_loaded(model);
   return PLM_OK;
 }
 
@@ -102,11 +102,27 @@ static plm_status collect(struct plm_ranks *ranks, uint32_t owner, float *to, fl
   return move(ranks, SEND, 0, from, bytes, error);
 }
 
-plm_status plm_rank_collect(struct plm_ranks *ranks, const uint32_t *owners, size_t parameters,
-                            const struct plm_parameter *table, struct plm_optimizer *optimizer,
-                            struct plm_snapshot *snapshot, struct plm_error *error)
+/* Rank 0 copies its own values itself if it keeps all of them. */
+static plm_status collect_weights(struct plm_ranks *ranks, const uint32_t *owners,
+                                  struct plm_model *model, float *weights, struct plm_error *error)
 {
   size_t count;
+  const struct plm_parameter *table = plm_model_table(model, &count);
+  for (size_t i = 0; i < count && !plm_model_keeps_all(model); i++) {
+    float *to = weights != NULL ? weights + table[i].offset : NULL;
+    PLM_TRY(collect(ranks, owners[i], to, plm_model_parameter(model, i), table[i].count, error));
+  }
+  return PLM_OK;
+}
+
+plm_status plm_rank_collect(struct plm_ranks *ranks, const uint32_t *owners,
+                            struct plm_model *model, struct plm_optimizer *optimizer,
+                            struct plm_snapshot *snapshot, struct plm_error *error)
+{
+  size_t count, parameters;
+  const struct plm_parameter *table = plm_model_table(model, &parameters);
+  PLM_TRY(
+      collect_weights(ranks, owners, model, snapshot != NULL ? snapshot->weights : NULL, error));
   const struct plm_optimizer_tensor *tensors = plm_optimizer_tensors(optimizer, &count);
   for (size_t i = 0; i < count; i++) {
     float *to = NULL;
@@ -124,37 +140,55 @@ plm_status plm_rank_collect(struct plm_ranks *ranks, const uint32_t *owners, siz
   return PLM_OK;
 }
 
-static uint64_t sum_of_bits(const float *values, size_t count)
+static uint64_t sum_of_bits(const char *bytes, size_t count)
 {
   uint64_t sum = 0;
-  for (size_t i = 0; i < count; i++) {
-    uint32_t bits;
-    memcpy(&bits, &values[i], sizeof bits);
+  for (size_t i = 0; i + sizeof(uint16_t) <= count; i += sizeof(uint16_t)) {
+    uint16_t bits;
+    memcpy(&bits, bytes + i, sizeof bits);
     sum += bits;
   }
   return sum;
 }
 
-static uint64_t sum_weights(struct plm_ranks *ranks, struct plm_model *model)
+static uint64_t sum_memory(struct plm_ranks *ranks, const char *memory, size_t bytes)
 {
-  enum { PIECE = PLM_RANK_ROOM / sizeof(float) };
   struct plm_ops *ops = ranks->ops;
-  const float *weights = plm_model_parameter_arena(model);
-  const size_t count = plm_model_arena_elements(model);
   uint64_t sum = 0;
-  if (ranks->room == NULL) return sum_of_bits(weights, count);
-  for (size_t at = 0; at < count; at += PIECE) {
-    const size_t piece = count - at < PIECE ? count - at : PIECE;
-    ops->download(ops, ranks->room, weights + at, piece * sizeof(float));
+  if (ranks->room == NULL) return sum_of_bits(memory, bytes);
+  for (size_t at = 0; at < bytes; at += PLM_RANK_ROOM) {
+    const size_t piece = bytes - at < PLM_RANK_ROOM ? bytes - at : PLM_RANK_ROOM;
+    ops->download(ops, ranks->room, memory + at, piece);
     sum += sum_of_bits(ranks->room, piece);
   }
   return sum;
 }
 
-plm_status plm_rank_compare_weights(struct plm_ranks *ranks, struct plm_model *model,
-                                    struct plm_error *error)
+/* Of what all ranks have: the weights as used, and the fp32 values that every rank keeps. */
+static uint64_t sum_weights(struct plm_ranks *ranks, const uint32_t *owners,
+                            struct plm_model *model)
 {
-  const uint64_t mine = sum_weights(ranks, model);
+  const size_t act_bytes = ranks->ops->act_bytes;
+  size_t count;
+  const struct plm_parameter *table = plm_model_table(model, &count);
+  uint64_t sum = 0;
+  if (plm_model_keeps_all(model))
+    return sum_memory(ranks, (const char *)plm_model_parameter_arena(model),
+                      plm_model_arena_elements(model) * sizeof(float));
+  for (size_t i = 0; i < count; i++) {
+    const char *used = plm_model_used(model, i),
+               *value = (const char *)plm_model_parameter(model, i);
+    sum += sum_memory(ranks, used, plm_parameter_used_bytes(&table[i], act_bytes));
+    if (owners[i] == PLM_OWNED_BY_ALL && used != value)
+      sum += sum_memory(ranks, value, table[i].count * sizeof(float));
+  }
+  return sum;
+}
+
+plm_status plm_rank_compare_weights(struct plm_ranks *ranks, const uint32_t *owners,
+                                    struct plm_model *model, struct plm_error *error)
+{
+  const uint64_t mine = sum_weights(ranks, owners, model);
   uint64_t *all = calloc(ranks->ranks, sizeof *all);
   char list[128] = "";
   size_t length = 0;

@@ -24,13 +24,15 @@ plm_status plm_rank_place_tensor(struct plm_ranks *ranks, const uint32_t *owners
 plm_status plm_rank_share_clip(struct plm_ranks *ranks, struct plm_clip *clip,
                                struct plm_error *error);
 
-/* Collects the moments and averages of all ranks into rank 0's snapshot (NULL on the others). */
-plm_status plm_rank_collect(struct plm_ranks *ranks, const uint32_t *owners, size_t parameters,
-                            const struct plm_parameter *table, struct plm_optimizer *optimizer,
+/* Collects the moments and averages of all ranks into rank 0's snapshot (NULL on the others), and
+ * the parameters unless every rank keeps all of them. */
+plm_status plm_rank_collect(struct plm_ranks *ranks, const uint32_t *owners,
+                            struct plm_model *model, struct plm_optimizer *optimizer,
                             struct plm_snapshot *snapshot, struct plm_error *error);
 
-/* Compares the sum of the weights' bits. PLM_CORRUPT names the ranks that differ from rank 0. */
-plm_status plm_rank_compare_weights(struct plm_ranks *ranks, struct plm_model *model,
-                                    struct plm_error *error);
+/* Compares the sum of the bits of what all ranks have of the parameters. PLM_CORRUPT names the
+ * ranks that differ from rank 0. */
+plm_status plm_rank_compare_weights(struct plm_ranks *ranks, const uint32_t *owners,
+                                    struct plm_model *model, struct plm_error *error);
 
 #endif

@@ -112,6 +112,27 @@ static void claim(char *used, size_t piece, const struct plm_bucket_entry *entry
   }
 }
 
+/* Entries of one owner follow each other in the message of weights, each in its own place. */
+static void check_weights(const struct plm_buckets *buckets, const struct plm_bucket *bucket,
+                          const struct model *model, uint32_t ranks, size_t act_bytes)
+{
+  size_t *end = calloc(ranks, sizeof *end);
+  assert_int_equal(bucket->used_piece % 64, 0);
+  assert_true(bucket->used_piece <= bucket->piece * sizeof(float));
+  for (size_t i = bucket->first; i < bucket->first + bucket->count; i++) {
+    const struct plm_bucket_entry *entry = &buckets->entries[i];
+    const struct plm_parameter *parameter = &model->table[entry->parameter];
+    const size_t bytes = plm_parameter_used_bytes(parameter, act_bytes);
+    assert_int_equal(bytes,
+                     parameter->count * (parameter->group == PLM_GROUP_EMBED ? 4 : act_bytes));
+    assert_int_equal(entry->used_offset % 64, 0);
+    assert_true(entry->used_offset >= end[entry->owner]);
+    end[entry->owner] = entry->used_offset + bytes;
+    assert_true(end[entry->owner] <= bucket->used_piece);
+  }
+  free(end);
+}
+
 static void check_bucket(const struct plm_buckets *buckets, const struct plm_bucket *bucket,
                          const struct model *model, uint32_t ranks, char *seen)
 {
@@ -138,13 +159,19 @@ static void buckets_contain_everything_once(void **state)
     struct plm_buckets buckets;
     char *seen = calloc(model.count, 1);
     plm_owners_assign(&model.config.trainer, model.table, model.count, ranks[n], owners, NULL);
-    assert_int_equal(plm_buckets_init(&buckets, model.table, model.count, owners, ranks[n], NULL),
-                     PLM_OK);
+    const size_t act_bytes = n % 2 == 0 ? 2 : 4;
+    const struct plm_bucket_request request = {.table = model.table,
+                                               .count = model.count,
+                                               .owners = owners,
+                                               .ranks = ranks[n],
+                                               .act_bytes = act_bytes};
+    assert_int_equal(plm_buckets_init(&buckets, &request, NULL), PLM_OK);
     assert_true(buckets.count > 1);
     size_t next = model.count;
     for (size_t b = 0; b < buckets.count; b++) {
       const struct plm_bucket *bucket = &buckets.buckets[b];
       check_bucket(&buckets, bucket, &model, ranks[n], seen);
+      check_weights(&buckets, bucket, &model, ranks[n], act_bytes);
       for (size_t i = bucket->first; i < bucket->first + bucket->count; i++) {
         assert_true(buckets.entries[i].parameter < next);
         next = buckets.entries[i].parameter;
