@@ -185,10 +185,16 @@ static plm_status put_header(const struct plm_embed_layout *layout, struct sink 
   return flush(sink, error);
 }
 
+/* A name that is only an ending names no format. */
+static bool has_ending(const char *path, const char *ending)
+{
+  return strlen(path) > strlen(ending) && plm_text_ends_with(path, ending);
+}
+
 plm_status plm_embed_format_of(const char *path, enum plm_embed_kind kind,
                                enum plm_embed_format *format, struct plm_error *error)
 {
-  *format = plm_text_ends_with(path, ".npy") ? PLM_EMBED_NPY : PLM_EMBED_SAFETENSORS;
+  *format = has_ending(path, ".npy") ? PLM_EMBED_NPY : PLM_EMBED_SAFETENSORS;
   if (*format == PLM_EMBED_NPY && kind != PLM_EMBED_POOLED) {
     plm_error_set(error, PLM_USAGE,
                   "%.200s: an npy file holds one array, not one for each sequence", path);
@@ -201,7 +207,7 @@ plm_status plm_embed_format_of(const char *path, enum plm_embed_kind kind,
     return plm_error_hint(
         error, "a pipe or a device whose name does not end in .npy receives safetensors");
   }
-  if (*format == PLM_EMBED_SAFETENSORS && !plm_text_ends_with(path, ".safetensors")) {
+  if (*format == PLM_EMBED_SAFETENSORS && !has_ending(path, ".safetensors")) {
     plm_error_set(error, PLM_USAGE, "--output %.200s: the name does not say which format to write",
                   path);
     return plm_error_hint(error, "end the name in .safetensors, or for pooled embeddings in .npy");
