@@ -174,6 +174,7 @@ static void *run(void *argument)
     uint64_t wakes;
     if (items[2].revents != 0 && read(feed->wake, &wakes, sizeof wakes) < 0) wakes = 0;
     take_events(feed);
+    plm_door_look(feed->door);
     const bool drained = take_messages(feed);
     plm_door_turn(feed->door, drained, plm_clock_ms());
     pthread_mutex_lock(&feed->mutex);

@@ -112,6 +112,7 @@ static void *watch(void *argument)
         plm_door_accepted(announcer->door, report.descriptor, now);
       if (report.event == PLM_LINK_LOST) plm_door_left(announcer->door, report.descriptor);
     }
+    plm_door_look(announcer->door);
     plm_door_turn(announcer->door, true, now);
   }
   return NULL;

@@ -18,7 +18,8 @@ enum {
   LOG_EVERY_MS = 1000,
   DISMISS_MS = 5000,
   DESCRIPTORS_KEPT = 64, /* for everything but connections */
-  UNDRAINED_MS = 1000,   /* a queue that is never empty delays the check of bytes this long */
+  UNDRAINED_MS =
+      1000, /* while the queue is never empty, a peer with messages is heard in this time */
 };
 #define SLACK_BYTES ((uint64_t)64 << 10)
 
@@ -29,6 +30,7 @@ struct connection {
   int64_t since_ms; /* accepted, or last heard */
   int64_t dismissed_ms;
   uint64_t bytes; /* that the kernel had received when it was last heard */
+  uint64_t seen;  /* the same when plm_door_look was last called */
 };
 
 struct plm_door {
@@ -41,7 +43,7 @@ struct plm_door {
   int oldest, newest; /* of those that are not broken */
   uint32_t open, strangers;
   uint64_t broken;
-  int64_t drained_ms, logged_ms;
+  int64_t logged_ms;
 };
 
 plm_status plm_door_open(const char *endpoint, const struct plm_door_limits *limits,
@@ -250,8 +252,7 @@ void plm_door_dismiss(struct plm_door *door, int descriptor, int64_t now)
 
 /* ---- turns -------------------------------------------------------------------------------- */
 
-static const char *objection(const struct plm_door *door, int descriptor, bool check_bytes,
-                             int64_t now)
+static const char *objection(const struct plm_door *door, int descriptor, bool drained, int64_t now)
 {
   const struct connection *connection = &door->table[descriptor];
   const struct plm_door_limits *limits = &door->limits;
@@ -260,24 +261,26 @@ static const char *objection(const struct plm_door *door, int descriptor, bool c
   const int64_t limit_ms = connection->stranger ? limits->stranger_ms : limits->silence_ms;
   if (limit_ms != 0 && now - connection->since_ms > limit_ms)
     return connection->stranger ? "it sent no message" : "it fell silent";
-  if (!check_bytes || !door->tcp) return NULL;
-  const uint64_t received = bytes_received(door, descriptor);
+  if (!door->tcp || (!drained && now - connection->since_ms <= UNDRAINED_MS)) return NULL;
   if (connection->stranger)
-    return received > limits->stranger_bytes ? "it sent too much before its first message" : NULL;
-  if (received - connection->bytes <= 2 * limits->message_bytes + SLACK_BYTES ||
-      received - connection->bytes <=
-          2 * limits->message_bytes + SLACK_BYTES + buffer_bytes(descriptor))
-    return NULL;
+    return connection->seen > limits->stranger_bytes ? "it sent too much before its first message"
+                                                     : NULL;
+  const uint64_t most = connection->bytes + 2 * limits->message_bytes + SLACK_BYTES;
+  if (connection->seen <= most || connection->seen <= most + buffer_bytes(descriptor)) return NULL;
   return "its message does not end";
+}
+
+void plm_door_look(struct plm_door *door)
+{
+  for (int descriptor = door->oldest; descriptor >= 0; descriptor = door->table[descriptor].newer)
+    door->table[descriptor].seen = bytes_received(door, descriptor);
 }
 
 void plm_door_turn(struct plm_door *door, bool drained, int64_t now)
 {
-  const bool check_bytes = drained || now - door->drained_ms > UNDRAINED_MS;
-  if (check_bytes) door->drained_ms = now;
   for (int descriptor = door->oldest; descriptor >= 0;) {
     const int newer = door->table[descriptor].newer;
-    const char *why = objection(door, descriptor, check_bytes, now);
+    const char *why = objection(door, descriptor, drained, now);
     if (why != NULL) break_one(door, descriptor, why, now);
     descriptor = newer;
   }

@@ -38,8 +38,13 @@ void plm_door_heard(struct plm_door *door, int descriptor, int64_t now);
 /* Breaks a connection unless it ends by itself within 5 s, in which it can still be told why.
  */
 void plm_door_dismiss(struct plm_door *door, int descriptor, int64_t now);
-/* Breaks the connections that exceed a limit. drained: no whole message waits to be received, so
- * what a connection has sent since its last one belongs to a message that is not complete. */
+/* Notes how much every connection has sent. Call it before the messages of a turn are received:
+ * what arrives while they are received may belong to whole messages, which nobody has seen yet. */
+void plm_door_look(struct plm_door *door);
+/* Breaks the connections that exceed a limit. drained: after plm_door_look all whole messages were
+ * received, so what a connection had sent by then, since its last one, belongs to a message that is
+ * not complete. If messages always wait, this is checked for those that were not heard for a
+ * second. */
 void plm_door_turn(struct plm_door *door, bool drained, int64_t now);
 
 uint32_t plm_door_connections(const struct plm_door *door); /* open now */

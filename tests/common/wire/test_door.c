@@ -88,6 +88,7 @@ static void send_bytes(const struct link *link, size_t size)
 static void turn_after(struct scene *scene, bool drained, int64_t milliseconds)
 {
   scene->now += milliseconds;
+  plm_door_look(scene->door);
   plm_door_turn(scene->door, drained, scene->now);
 }
 
@@ -205,6 +206,38 @@ static void bytes_are_checked_once_messages_are_received(void **state)
   assert_broken(scene, link, 1);
 }
 
+/* On a busy machine a thread may stand still between receiving messages and checking bytes. */
+static void what_arrives_after_the_look_is_not_counted(void **state)
+{
+  struct scene *scene = *state;
+  struct link *link = enter(scene);
+  plm_door_heard(scene->door, link->server, scene->now);
+  plm_door_look(scene->door);
+  for (size_t sent = 0; sent <= 2 * allowance(link); sent += 100000) send_bytes(link, 100000);
+  plm_door_turn(scene->door, true, scene->now);
+  assert_kept(scene, link, 0);
+  turn_after(scene, true, 1);
+  assert_broken(scene, link, 1);
+}
+
+/* While messages always wait, one that sends whole messages is heard now and then. */
+static void a_peer_that_was_heard_is_kept_while_messages_wait(void **state)
+{
+  struct scene *scene = *state;
+  struct link *heard = enter(scene), *endless = enter(scene);
+  plm_door_heard(scene->door, endless->server, scene->now);
+  for (int i = 0; i < 4; i++) {
+    plm_door_heard(scene->door, heard->server, scene->now);
+    for (size_t sent = 0; sent <= 2 * allowance(heard); sent += 100000) send_bytes(heard, 100000);
+    turn_after(scene, false, 400);
+    assert_kept(scene, heard, 0);
+  }
+  for (size_t sent = 0; sent <= 2 * allowance(endless); sent += 100000) send_bytes(endless, 100000);
+  turn_after(scene, false, 1);
+  assert_kept(scene, heard, 1);
+  assert_broken(scene, endless, 1);
+}
+
 static void silence_is_limited(void **state)
 {
   struct scene *scene = *state;
@@ -257,6 +290,8 @@ int main(void)
       CASE(a_message_must_end),
       CASE(whole_messages_are_not_limited),
       CASE(bytes_are_checked_once_messages_are_received),
+      CASE(what_arrives_after_the_look_is_not_counted),
+      CASE(a_peer_that_was_heard_is_kept_while_messages_wait),
       CASE(silence_is_limited),
       CASE(a_dismissed_connection_leaves_within_five_seconds),
       CASE(another_connection_with_the_same_number_is_not_broken),
