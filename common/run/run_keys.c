@@ -31,9 +31,10 @@ static plm_status make_keys(const char *run, const char *keys, struct plm_error 
   char unfinished[PLM_PATH_SIZE];
   PLM_TRY(plm_path_join(unfinished, run, UNFINISHED, error));
   int lock;
-  plm_status status = PLM_OK;
+  bool exists;
   PLM_TRY(plm_endpoints_lock(run, &lock, error));
-  if (!plm_file_exists(keys)) {
+  plm_status status = plm_file_look(keys, &exists, error);
+  if (status == PLM_OK && !exists) {
     status = write_keys(unfinished, error);
     if (status == PLM_OK && rename(unfinished, keys) != 0)
       status = plm_error_errno(error, "cannot rename %s to %s", unfinished, keys);
@@ -68,7 +69,9 @@ plm_status plm_run_keys(const char *run, const char *configured, char keys[PLM_P
     return plm_error_set(error, PLM_LIMIT, "path %.200s is too long", configured);
   }
   PLM_TRY(plm_directory_make(run, error));
+  bool exists;
   PLM_TRY(plm_path_join(keys, run, PLM_RUN_KEYS, error));
-  if (!plm_file_exists(keys)) PLM_TRY(make_keys(run, keys, error));
+  PLM_TRY(plm_file_look(keys, &exists, error));
+  if (!exists) PLM_TRY(make_keys(run, keys, error));
   return check_keys(keys, error);
 }

@@ -142,16 +142,18 @@ static plm_status write_pair(const char *directory, const char *name, int *made,
   PLM_TRY(plm_path_join(public_path, directory, file, error));
   struct plm_keypair pair;
   plm_status status;
-  if (plm_file_exists(secret_path)) {
+  bool has_secret, has_public;
+  PLM_TRY(plm_file_look(secret_path, &has_secret, error));
+  PLM_TRY(plm_file_look(public_path, &has_public, error));
+  if (has_secret) {
     /* If the public key was lost, it is derived from the secret key and written again. */
     snprintf(file, sizeof file, "%s.key", name);
     PLM_TRY(read_pair(directory, file, &pair, error));
-    status = plm_file_exists(public_path) ? PLM_OK
-                                          : write_key(public_path, pair.public_text, 0644, error);
+    status = has_public ? PLM_OK : write_key(public_path, pair.public_text, 0644, error);
     plm_keypair_wipe(&pair);
     return status;
   }
-  if (plm_file_exists(public_path)) {
+  if (has_public) {
     (void)plm_error_set(error, PLM_EXISTS, "%s exists without its secret key", public_path);
     return plm_error_hint(error, "remove it, or restore %s", secret_path);
   }
@@ -242,4 +244,14 @@ plm_status plm_keys_client(const char *directory, struct plm_keypair *pair,
   return plm_error_hint(error,
                         "on the consumer's host, run plm-pipeline keys DIR --client NAME and "
                         "copy clients/NAME.key here");
+}
+
+plm_status plm_keys_check_client(const char *directory, struct plm_error *error)
+{
+  struct plm_keypair pair;
+  char server[PLM_KEY_TEXT];
+  const plm_status status = plm_keys_client(directory, &pair, server, error);
+  plm_keypair_wipe(&pair);
+  if (status != PLM_NOT_FOUND && status != PLM_FORMAT) return status;
+  return error != NULL ? (error->status = PLM_CONFIG) : PLM_CONFIG;
 }

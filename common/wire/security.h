@@ -37,6 +37,9 @@ plm_status plm_keys_server(const char *directory, struct plm_keypair *pair,
  * first by name. */
 plm_status plm_keys_client(const char *directory, struct plm_keypair *pair,
                            char server_public[PLM_KEY_TEXT], struct plm_error *error);
+/* Checks before anything starts that the keys of a client exist and can be read. PLM_CONFIG if one
+ * is missing or malformed. */
+plm_status plm_keys_check_client(const char *directory, struct plm_error *error);
 /* Overwrites a pair, in a way that the compiler cannot optimise away. */
 void plm_keypair_wipe(struct plm_keypair *pair);
 

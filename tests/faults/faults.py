@@ -361,6 +361,7 @@ def main():
     parser.add_argument("--how", choices=HOWS, help="only this fault")
     parser.add_argument("--sample", type=int, help="as many cases, spread over all calls")
     parser.add_argument("--seed", type=int, help="draw the sample at random, from this seed")
+    parser.add_argument("--begin", type=int, default=0, help="leave out so many of the first cases")
     parser.add_argument("--jobs", type=int, default=2 * (os.cpu_count() or 1))
     parser.add_argument("--keep", action="store_true", help="keep the folders of failed cases")
     options = parser.parse_args()
@@ -370,7 +371,7 @@ def main():
     need(bench.library.exists(), f"{bench.library} is missing: run make faults")
     references = {name: undisturbed(bench, name) for name in options.scenarios or SCENARIOS}
     calls = {name: reference[0] for name, reference in references.items()}
-    cases = choose(calls, options)
+    cases = choose(calls, options)[options.begin :]
     need(cases, "no call matches")
     print(", ".join(f"{name}: {len(found)} calls" for name, found in calls.items()), flush=True)
     failed = missed = 0

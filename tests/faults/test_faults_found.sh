@@ -35,3 +35,5 @@ found back lost '(open|fsync):run/checkpoints#1$'
 found back EMFILE 'stat:run/checkpoints/step_00000002#[12]$'
 # A stage whose log could not be created once was given up instead of being started again.
 found up EMFILE 'create:run/logs/(packer|evaluator).0.log#1$'
+# An error while looking for the run's keys was taken for their absence: a second pair was made and stayed.
+found trainer EIO 'stat:run/(keys|pipeline.yaml)#[1-9]$'
