@@ -195,13 +195,22 @@ static void call(void *context, struct plm_replay_key key, uint32_t piece)
 
 /* ---- a step -------------------------------------------------------------------------------- */
 
-void plm_step_stage(struct plm_step *step, const struct plm_step_input *input)
+/* Copies the input to its slot with `copy`, unless it is there. Returns whether it was copied. */
+static bool stage(struct plm_step *step, const struct plm_step_input *input,
+                  void (*copy)(struct plm_ops *, void *, const void *, size_t))
 {
   const int slot = (int)(input->step % SLOTS);
-  if (step->staged[slot] == input->step) return;
-  step->ops->upload_beside(step->ops, step->slots[slot], input->block,
-                           input->micro_count * step->layout.bytes);
+  if (step->staged[slot] == input->step) return false;
+  copy(step->ops, step->slots[slot], input->block, input->micro_count * step->layout.bytes);
   step->staged[slot] = input->step;
+  return true;
+}
+
+/* The computation is made to wait for this copy at once. If it did so when the step begins, it
+ * would also wait for the copies of a checkpoint, which come after this one. */
+void plm_step_stage(struct plm_step *step, const struct plm_step_input *input)
+{
+  if (stage(step, input, step->ops->upload_beside)) step->ops->compute_follows(step->ops);
 }
 
 static void begin(struct plm_step *step, const struct plm_step_input *input)
@@ -214,9 +223,9 @@ static void begin(struct plm_step *step, const struct plm_step_input *input)
                                   trainer->clip_auto_percentile, input->step);
   plm_optimizer_prepare(step->parts.optimizer, input->step, inputs);
   step->flops = 0;
-  plm_step_stage(step, input);
-  step->ops->upload_beside(step->ops, step->update, step->host, sizeof *step->host);
-  step->ops->compute_follows(step->ops);
+  /* these copies are not made beside, where they would come after those of a checkpoint */
+  stage(step, input, step->ops->upload);
+  step->ops->upload(step->ops, step->update, step->host, sizeof *step->host);
   plm_model_zero_gradients(step->parts.model);
 }
 
@@ -279,16 +288,26 @@ static plm_status run_last(struct plm_step *step, const struct plm_step_input *i
   return PLM_OK;
 }
 
-/* The update if there are other ranks. begun_ns: when this rank began to compute. */
-static plm_status update_together(struct plm_step *step, uint64_t begun_ns, struct plm_error *error)
+/* Asks before a micro-batch, which may mean to wait for other ranks. */
+static plm_status ask(struct plm_step *step, plm_step_go_on *go_on, void *context, uint32_t i,
+                      uint32_t count, struct plm_error *error)
+{
+  if (i == 0 || go_on == NULL) return PLM_OK;
+  if (step->exchange != NULL) plm_exchange_mark(step->exchange, PLM_COMPUTE_PAUSES);
+  PLM_TRY(go_on(context, i, count, error));
+  if (step->exchange != NULL) plm_exchange_mark(step->exchange, PLM_COMPUTE_RESUMES);
+  return PLM_OK;
+}
+
+/* The update if there are other ranks. */
+static plm_status update_together(struct plm_step *step, struct plm_error *error)
 {
   struct plm_exchange_work *work = &step->work;
   const struct plm_replay_key key = {.kind = UPDATE};
   const uint32_t pieces = plm_exchange_update_parts(step->exchange);
   PLM_TRY(step->ops->synchronize(step->ops, error));
   *work = (struct plm_exchange_work){.flops = step->flops,
-                                     .compute_s = 1e-9 * (double)(plm_clock_ns() - begun_ns) -
-                                                  plm_exchange_waited(step->exchange)};
+                                     .compute_s = plm_exchange_computed(step->exchange)};
   PLM_TRY(plm_exchange_finish_gradients(step->exchange, error));
   PLM_TRY(plm_exchange_sums(step->exchange, plm_share_sums_losses(step->sums), &step->update->sums,
                             work, error));
@@ -322,12 +341,12 @@ plm_status plm_step_rehearse(struct plm_step *step, const struct plm_step_input 
 plm_status plm_step_launch(struct plm_step *step, const struct plm_step_input *input,
                            plm_step_go_on *go_on, void *context, struct plm_error *error)
 {
-  const uint64_t begun_ns = plm_clock_ns();
   const bool together = step->exchange != NULL;
   uint32_t share = 0;
+  if (together) plm_exchange_mark(step->exchange, PLM_COMPUTE_BEGINS);
   begin(step, input);
   for (uint32_t i = 0; i < input->micro_count; i++) {
-    if (i > 0 && go_on != NULL) PLM_TRY(go_on(context, i, input->micro_count, error));
+    PLM_TRY(ask(step, go_on, context, i, input->micro_count, error));
     while (share < input->micro[i].share) plm_share_sums_add(step->sums, share++);
     if (together && i + 1 == input->micro_count)
       PLM_TRY(run_last(step, input, error));
@@ -337,7 +356,7 @@ plm_status plm_step_launch(struct plm_step *step, const struct plm_step_input *i
   if (!together) plm_share_sums_finish(step->sums, 0, plm_model_arena_elements(step->parts.model));
   plm_share_sums_finish_loss(step->sums);
   step->ops->compute_follows(step->ops); /* copies of the weights to a snapshot may be running */
-  if (together) return update_together(step, begun_ns, error);
+  if (together) return update_together(step, error);
   return plm_replays_run(step->replays, (struct plm_replay_key){.kind = UPDATE}, 0, 1, call, step,
                          error);
 }

@@ -4,11 +4,29 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/clock.h"
+
 #define VARIABLE "PLM_COLLECTIVE"
+
+void plm_transport_clock_mark(struct plm_transport_clock *clock, enum plm_compute_mark mark)
+{
+  const uint64_t now_ns = plm_clock_ns();
+  if (mark == PLM_COMPUTE_BEGINS) *clock = (struct plm_transport_clock){.begun_ns = now_ns};
+  if (mark == PLM_COMPUTE_PAUSES) clock->paused_ns = now_ns;
+  if (mark == PLM_COMPUTE_RESUMES) clock->pauses_ns += now_ns - clock->paused_ns;
+}
+
+double plm_transport_clock_computed(const struct plm_transport_clock *clock)
+{
+  return 1e-9 * (double)(plm_clock_ns() - clock->begun_ns - clock->pauses_ns);
+}
+
+/* ---- direct -------------------------------------------------------------------------------- */
 
 struct direct {
   struct plm_transport base;
   struct plm_collective *collective;
+  struct plm_transport_clock clock;
 };
 
 static void start(struct plm_transport *transport, struct plm_transfer *transfer)
@@ -20,8 +38,21 @@ static void start(struct plm_transport *transport, struct plm_transfer *transfer
 static plm_status wait(struct plm_transport *transport, struct plm_transfer *transfer,
                        struct plm_error *error)
 {
-  struct plm_collective *collective = ((struct direct *)transport)->collective;
-  return collective->wait(collective, transfer, error);
+  struct direct *direct = (struct direct *)transport;
+  plm_transport_clock_mark(&direct->clock, PLM_COMPUTE_PAUSES);
+  const plm_status status = direct->collective->wait(direct->collective, transfer, error);
+  plm_transport_clock_mark(&direct->clock, PLM_COMPUTE_RESUMES);
+  return status;
+}
+
+static void mark_direct(struct plm_transport *transport, enum plm_compute_mark mark)
+{
+  plm_transport_clock_mark(&((struct direct *)transport)->clock, mark);
+}
+
+static double computed(struct plm_transport *transport)
+{
+  return plm_transport_clock_computed(&((struct direct *)transport)->clock);
 }
 
 static void close_direct(struct plm_transport *transport)
@@ -34,9 +65,14 @@ static plm_status open_direct(struct plm_collective *collective, struct plm_tran
 {
   struct direct *direct = calloc(1, sizeof *direct);
   if (direct == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for a transport");
-  *direct = (struct direct){
-      .base = {.name = "direct", .start = start, .wait = wait, .close = close_direct},
-      .collective = collective};
+  *direct = (struct direct){.base = {.name = "direct",
+                                     .start = start,
+                                     .wait = wait,
+                                     .mark = mark_direct,
+                                     .computed = computed,
+                                     .close = close_direct},
+                            .collective = collective};
+  mark_direct(&direct->base, PLM_COMPUTE_BEGINS);
   *transport = &direct->base;
   return PLM_OK;
 }

@@ -16,6 +16,8 @@
 #include "common/collective/collective.h"
 #include "common/ops/ops.h"
 
+enum plm_compute_mark { PLM_COMPUTE_BEGINS, PLM_COMPUTE_PAUSES, PLM_COMPUTE_RESUMES };
+
 struct plm_transport {
   const char *name;
   /* Starts a transfer after the computation that is queued so far. kind: PLM_ALL_TO_ALL or
@@ -28,10 +30,24 @@ struct plm_transport {
    * has ended: if it fails later, the next transfer of the collective or the transport says so. */
   plm_status (*wait)(struct plm_transport *transport, struct plm_transfer *transfer,
                      struct plm_error *error);
+  /* How long this rank computes without waiting for others, for a metric only. Marks are ordered
+   * with the computation. Call computed when the computation has ended (ops->synchronize): it
+   * returns the seconds since PLM_COMPUTE_BEGINS, without pauses and without waits for transfers,
+   * or 0 if a device cannot tell. */
+  void (*mark)(struct plm_transport *transport, enum plm_compute_mark mark);
+  double (*computed)(struct plm_transport *transport);
   /* All ranks call it, before the operators and the collective are closed. After a failure, those
    * are told first (collective->fail). */
   void (*close)(struct plm_transport *transport);
 };
+
+/* The clock of a transport whose wait makes the host wait. */
+struct plm_transport_clock {
+  uint64_t begun_ns, paused_ns;
+  uint64_t pauses_ns; /* of all pauses since begun_ns */
+};
+void plm_transport_clock_mark(struct plm_transport_clock *clock, enum plm_compute_mark mark);
+double plm_transport_clock_computed(const struct plm_transport_clock *clock);
 
 /* Opens the transport for these operators; both arguments are borrowed. For operators on a device
  * it is nccl, unless the environment variable PLM_COLLECTIVE is "mpi": then it is staged. All ranks

@@ -20,6 +20,7 @@ struct staged {
   struct plm_ops *ops;
   struct stage stages[MOST];
   struct plm_error error; /* the first one; later waits fail with it */
+  struct plm_transport_clock clock;
 };
 
 static uint32_t ranks_of(const struct staged *staged, enum plm_scope scope)
@@ -96,11 +97,24 @@ static plm_status wait(struct plm_transport *transport, struct plm_transfer *tra
     if (error != NULL) *error = staged->error;
     return staged->error.status;
   }
-  PLM_TRY(staged->collective->wait(staged->collective, &stage->inner, error));
+  plm_transport_clock_mark(&staged->clock, PLM_COMPUTE_PAUSES);
+  const plm_status status = staged->collective->wait(staged->collective, &stage->inner, error);
+  plm_transport_clock_mark(&staged->clock, PLM_COMPUTE_RESUMES);
+  if (status != PLM_OK) return status;
   staged->ops->upload(staged->ops, transfer->to, stage->to,
                       transfer->bytes * ranks_of(staged, transfer->scope));
   stage->outer = NULL;
   return PLM_OK;
+}
+
+static void mark_staged(struct plm_transport *transport, enum plm_compute_mark mark)
+{
+  plm_transport_clock_mark(&((struct staged *)transport)->clock, mark);
+}
+
+static double computed(struct plm_transport *transport)
+{
+  return plm_transport_clock_computed(&((struct staged *)transport)->clock);
 }
 
 static void close_staged(struct plm_transport *transport)
@@ -118,10 +132,15 @@ plm_status plm_transport_open_staged(struct plm_collective *collective, struct p
 {
   struct staged *staged = calloc(1, sizeof *staged);
   if (staged == NULL) return plm_error_set(error, PLM_NO_MEMORY, "no memory for a transport");
-  *staged = (struct staged){
-      .base = {.name = "staged", .start = start, .wait = wait, .close = close_staged},
-      .collective = collective,
-      .ops = ops};
+  *staged = (struct staged){.base = {.name = "staged",
+                                     .start = start,
+                                     .wait = wait,
+                                     .mark = mark_staged,
+                                     .computed = computed,
+                                     .close = close_staged},
+                            .collective = collective,
+                            .ops = ops};
+  mark_staged(&staged->base, PLM_COMPUTE_BEGINS);
   *transport = &staged->base;
   return PLM_OK;
 }

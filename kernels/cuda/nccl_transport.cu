@@ -181,6 +181,50 @@ void start(struct plm_transport *transport, struct plm_transfer *transfer)
   if (status != PLM_OK) fail(nccl, &error);
 }
 
+/* ---- how long this rank computes ---- */
+
+/* Milliseconds between two events; 0 if they have not come yet. */
+double between(cudaEvent_t from, cudaEvent_t to)
+{
+  float ms = 0;
+  const cudaError_t code = cudaEventElapsedTime(&ms, from, to);
+  if (code != cudaSuccess) cudaGetLastError();
+  return code == cudaSuccess ? static_cast<double>(ms) : 0;
+}
+
+/* An error of the device is found by what follows. */
+void mark(struct plm_transport *transport, enum plm_compute_mark mark)
+{
+  struct plm_nccl *nccl = nccl_of(transport);
+  const cudaStream_t stream = nccl->cuda->stream;
+  struct plm_nccl_pause *pause = &nccl->pauses[nccl->paused % PLM_NCCL_SLOTS];
+  if (mark == PLM_COMPUTE_BEGINS) {
+    nccl->paused = 0;
+    nccl->pauses_ms = 0;
+    (void)cudaEventRecord(nccl->begun, stream);
+  } else if (mark == PLM_COMPUTE_PAUSES) {
+    if (nccl->paused >= PLM_NCCL_SLOTS) nccl->pauses_ms += between(pause->from, pause->to);
+    (void)cudaEventRecord(pause->from, stream);
+  } else {
+    (void)cudaEventRecord(pause->to, stream);
+    nccl->paused++;
+  }
+}
+
+double computed(struct plm_transport *transport)
+{
+  struct plm_nccl *nccl = nccl_of(transport);
+  double pauses_ms = nccl->pauses_ms;
+  if (cudaEventRecord(nccl->now, nccl->cuda->stream) != cudaSuccess) return 0;
+  (void)cudaEventSynchronize(nccl->now);
+  for (uint64_t i = 0; i < nccl->paused && i < PLM_NCCL_SLOTS; i++)
+    pauses_ms += between(nccl->pauses[i].from, nccl->pauses[i].to);
+  const double all_ms = between(nccl->begun, nccl->now);
+  return all_ms > pauses_ms ? 1e-3 * (all_ms - pauses_ms) : 0;
+}
+
+/* ---- waiting ---- */
+
 plm_status wait(struct plm_transport *transport, struct plm_transfer *transfer,
                 struct plm_error *error)
 {
@@ -193,7 +237,20 @@ plm_status wait(struct plm_transport *transport, struct plm_transfer *transfer,
   if (transfer->moved == 0) /* started while a recording was made */
     return plm_error_set(error, PLM_FAILURE, "an exchange between ranks was not started");
   const cudaEvent_t done = nccl->done[(transfer->moved - 1) % PLM_NCCL_SLOTS];
-  return check(nccl, cudaStreamWaitEvent(nccl->cuda->stream, done, 0), error);
+  mark(transport, PLM_COMPUTE_PAUSES);
+  PLM_TRY(check(nccl, cudaStreamWaitEvent(nccl->cuda->stream, done, 0), error));
+  mark(transport, PLM_COMPUTE_RESUMES);
+  return PLM_OK;
+}
+
+plm_status make_clock(struct plm_nccl *nccl, struct plm_error *error)
+{
+  for (cudaEvent_t *event : {&nccl->begun, &nccl->now})
+    PLM_TRY(check(nccl, cudaEventCreateWithFlags(event, cudaEventDefault), error));
+  for (struct plm_nccl_pause &pause : nccl->pauses)
+    for (cudaEvent_t *event : {&pause.from, &pause.to})
+      PLM_TRY(check(nccl, cudaEventCreateWithFlags(event, cudaEventDefault), error));
+  return PLM_OK;
 }
 
 void close_nccl(struct plm_transport *transport)
@@ -210,6 +267,8 @@ plm_status plm_nccl_begin(struct plm_nccl *nccl, struct plm_error *error)
   nccl->base.name = "nccl";
   nccl->base.start = start;
   nccl->base.wait = wait;
+  nccl->base.mark = mark;
+  nccl->base.computed = computed;
   nccl->base.close = close_nccl;
   pthread_mutex_init(&nccl->mutex, nullptr);
   pthread_condattr_t attributes;
@@ -221,6 +280,7 @@ plm_status plm_nccl_begin(struct plm_nccl *nccl, struct plm_error *error)
   PLM_TRY(check(nccl, cudaEventCreateWithFlags(&nccl->ready, cudaEventDisableTiming), error));
   for (cudaEvent_t &event : nccl->done)
     PLM_TRY(check(nccl, cudaEventCreateWithFlags(&event, cudaEventDisableTiming), error));
+  PLM_TRY(make_clock(nccl, error));
   PLM_TRY(plm_thread_start(&nccl->watch, "nccl watch", watch, nccl, error));
   nccl->watched = true;
   return PLM_OK;
@@ -230,7 +290,11 @@ void plm_nccl_free(struct plm_nccl *nccl)
 {
   for (cudaEvent_t event : nccl->done)
     if (event != nullptr) cudaEventDestroy(event);
-  if (nccl->ready != nullptr) cudaEventDestroy(nccl->ready);
+  for (cudaEvent_t event : {nccl->ready, nccl->begun, nccl->now})
+    if (event != nullptr) cudaEventDestroy(event);
+  for (const struct plm_nccl_pause &pause : nccl->pauses)
+    for (cudaEvent_t event : {pause.from, pause.to})
+      if (event != nullptr) cudaEventDestroy(event);
   if (nccl->stream != nullptr) cudaStreamDestroy(nccl->stream);
   pthread_mutex_destroy(&nccl->mutex);
   pthread_cond_destroy(&nccl->changed);

@@ -23,13 +23,22 @@ extern "C" {
 
 enum { PLM_NCCL_SLOTS = 64 }; /* transfers between their start and their wait */
 
+/* The device's time at both ends of a pause of the computation. */
+struct plm_nccl_pause {
+  cudaEvent_t from, to;
+};
+
 struct plm_nccl {
   struct plm_transport base; /* must be first */
   struct plm_cuda *cuda;
   struct plm_collective *collective;
   const struct plm_nccl_functions *functions;
   cudaStream_t stream;
-  cudaEvent_t ready; /* how far the computation was when a transfer was started */
+  cudaEvent_t ready;      /* how far the computation was when a transfer was started */
+  cudaEvent_t begun, now; /* PLM_COMPUTE_BEGINS; the moment that computed is asked */
+  struct plm_nccl_pause pauses[PLM_NCCL_SLOTS]; /* the last ones */
+  uint64_t paused;                              /* pauses since `begun` */
+  double pauses_ms;                             /* of those before the last ones */
   pthread_t watch;
   bool watched; /* the thread runs */
 

@@ -1,11 +1,12 @@
 /* libplm_mpi.so: what other threads than the carrier call. */
 #include <stdlib.h>
+#include <time.h>
 
 #include "common/base/clock.h"
 #include "common/base/thread.h"
 #include "kernels/mpi/mpi_engine.h"
 
-enum { DEFAULT_TIMEOUT_S = 300 };
+enum { DEFAULT_TIMEOUT_S = 300, GRACE_S = 5 };
 
 static struct plm_mpi *mpi_of(struct plm_collective *collective)
 {
@@ -92,6 +93,17 @@ static int32_t speaker(struct plm_collective *collective)
   return plm_mpi_speaker(mpi_of(collective));
 }
 
+/* The first rank that exits makes mpirun end the others. The rank that says what happened should be
+ * that one; it may only begin when its carrier makes no more MPI calls, so it cannot tell the
+ * others that it has spoken. */
+static void let_the_speaker_exit_first(struct plm_mpi *mpi)
+{
+  const int32_t rank = plm_mpi_speaker(mpi);
+  const struct timespec grace = {.tv_sec = GRACE_S};
+  if (rank >= 0 && (uint32_t)rank != mpi->base.place.rank)
+    (void)nanosleep(&grace, NULL); /* a signal ends it */
+}
+
 static void close_engine(struct plm_collective *collective)
 {
   struct plm_mpi *mpi = mpi_of(collective);
@@ -100,6 +112,7 @@ static void close_engine(struct plm_collective *collective)
   pthread_cond_broadcast(&mpi->changed);
   pthread_mutex_unlock(&mpi->mutex);
   pthread_join(mpi->carrier, NULL);
+  let_the_speaker_exit_first(mpi);
   /* After a failure MPI was not finalised, and other threads may still ask; so this memory is kept
    * until the process ends. */
   if (plm_mpi_speaker(mpi) >= 0) return;

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # What makes training on a device fast and leaves no trace in the results: a step's input is copied to
-# the device while the step before it computes, and micro-batches and updates are replayed from
-# recordings. The emulated streams say what they were asked to do.
+# the device while the step before it computes, a checkpoint is copied from it while the next step
+# computes, and micro-batches and updates are replayed from recordings. The emulated streams say what
+# they were asked to do.
 . "$PLM_ROOT/tests/support/trainer.sh"
 . "$PLM_ROOT/tests/support/emulated_cuda.sh"
 export PLM_CUDA_LIBRARY=$emulated PLM_EMULATED_TRACE=$PLM_TMP/trace.log
@@ -27,3 +28,18 @@ replays=$(grep -c '^replay' trace.log)
 # At least the updates of the steps after the first are replayed.
 [ "$replays" -ge $((steps - 1)) ] || fail "$replays replays in $steps steps"
 [ "$records" -lt "$replays" ] || fail "$records recordings for $replays replays"
+
+# The step after a checkpoint computes its micro-batches before it waits for the checkpoint's copies. The
+# largest download is the weights.
+rm trace.log
+start_packer "$PLM_TMP/second"
+run_trainer "$PLM_TMP/second" --set trainer.device=cuda --set trainer.checkpoint.every=1 || fail "the run ended with $?"
+stop_packer
+weights=$(awk '$1 == "download" && $2 > most {most = $2} END {print most + 0}' trace.log)
+followed=$(awk -v weights="$weights" '
+  $1 == "download" && $2 == weights {copied = 1}
+  /^(record|replay)/ {begun = 1; if (copied) followed++; copied = 0}
+  $1 == "wait" {if (copied && begun) print "a wait"; copied = 0}
+  END {print followed + 0}' trace.log)
+[ "$followed" = $((steps - 1)) ] || # the first step is not recorded, so its computation leaves no trace
+  fail "not all steps began without waiting for a checkpoint's copies: $followed"

@@ -25,6 +25,9 @@ says err 'trainer.hosts: the hosts have 1 slots for the 2 ranks'
 
 # ---- the command line ----
 PLM_LOG_BYTES=9999999 expect 0 plm-pipeline up pipeline.yaml --dry-run
+says out "^  2 on 1 host; memory is that of the rank that needs most"
+says out "the largest part of Muon.s work is [0-9.]+ times the mean"
+says out "a rank sends [0-9.]+ MB a step within its group of 2, and 0.00 MB to other groups"
 says out '/mpirun -np 2 --bind-to none .*--host localhost:[12] --oversubscribe .*plm-trainer -c'
 says out '^ *2 ranks$'
 PLM_LOG_BYTES=9999999 expect 0 plm-pipeline up pipeline.yaml --dry-run --set "trainer.hosts=localhost:1,b-2.c:4"

@@ -45,6 +45,15 @@ for size in 1 2; do # several groups on one host
 done
 PLM_EMULATED_DEVICES=1 PLM_COLLECTIVE=mpi right 2 staged cuda 6 # both use the same device
 
+# A rank that computes longer is told from the ranks that wait for it.
+slow() { # TRANSPORT DEVICE
+  exchange 2 "$2" 1 slow || fail "$1 ended with $?: $(cat "$log")"
+  grep -q "^$1: rank 1 is the slowest$" "$log" || fail "$1 does not tell which rank is slow: $(cat "$log")"
+}
+slow direct cpu
+PLM_COLLECTIVE=mpi slow staged cuda
+for seed in 0 1 2; do PLM_EMULATED_NCCL=$seed slow nccl cuda; done
+
 # One rank has an error that it did not ask for, or none gets what it waits for.
 host=$(hostname)
 for ranks in 2 4; do
@@ -58,6 +67,8 @@ done
 for transport in nccl mpi; do
   PLM_COLLECTIVE=$transport wrong 2 1 "rank 1 on $host keeps the others waiting for 3 s; it is in step 1 (exchanging)" cuda 2 late
 done
+# The message is not lost if the rank that has it is slow: the others do not exit first.
+wrong 4 1 "rank 1 on $host keeps the others waiting" cpu 2 hesitant
 wrong 2 1 'device 1: .* is not allowed while operators are recorded' cuda 2 recorded
 
 wrong 2 1 'round 2, transfer 0: element 0 of rank [01]' cuda 2 unwaited

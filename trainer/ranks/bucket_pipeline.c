@@ -112,7 +112,6 @@ static plm_status await(struct plm_exchange *exchange, struct exchange_slot *slo
   slot->moving = false;
   const plm_status status = transport->wait(transport, &slot->transfer, error);
   const uint64_t now_ns = plm_clock_ns(), ended_ns = slot->transfer.ended_ns;
-  exchange->waited_ns += now_ns - begun_ns;
   plm_rank_trace_add(exchange->trace, PLM_TRACE_WAITS, slot->label.what, slot->label.n, begun_ns,
                      now_ns);
   plm_rank_trace_add(exchange->trace, PLM_TRACE_MOVES + (int)(slot - exchange->slots),

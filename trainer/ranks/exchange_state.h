@@ -47,8 +47,7 @@ struct plm_exchange {
   float *messages; /* device */
   struct exchange_slot slots[EXCHANGE_SLOTS];
   struct plm_rank_trace *trace;
-  size_t started;     /* buckets whose first transfer was started */
-  uint64_t waited_ns; /* for other ranks, in this step */
+  size_t started; /* buckets whose first transfer was started */
   /* Numbers of this rank and of all: losses of the shares, squared norms of the parameters, flops
    * and seconds. */
   double *mine, *all; /* host */

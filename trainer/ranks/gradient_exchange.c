@@ -150,7 +150,6 @@ struct plm_backward_part plm_exchange_backward_part(const struct plm_exchange *e
 plm_status plm_exchange_gradients(struct plm_exchange *exchange, uint32_t part,
                                   struct plm_error *error)
 {
-  if (part == 0) exchange->waited_ns = 0;
   while (exchange->started < exchange->parts[part].buckets)
     PLM_TRY(exchange_next_gradients(exchange, error));
   return PLM_OK;
@@ -168,9 +167,14 @@ void plm_exchange_trace(struct plm_exchange *exchange, const char *what, uint32_
   plm_rank_trace_add(exchange->trace, PLM_TRACE_COMPUTES, what, part, begin_ns, plm_clock_ns());
 }
 
-double plm_exchange_waited(const struct plm_exchange *exchange)
+void plm_exchange_mark(struct plm_exchange *exchange, enum plm_compute_mark mark)
 {
-  return 1e-9 * (double)exchange->waited_ns;
+  exchange->ranks->transport->mark(exchange->ranks->transport, mark);
+}
+
+double plm_exchange_computed(struct plm_exchange *exchange)
+{
+  return exchange->ranks->transport->computed(exchange->ranks->transport);
 }
 
 /* ---- weights --------------------------------------------------------------------------------- */

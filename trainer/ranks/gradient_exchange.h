@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/collective/transport.h"
 #include "common/model/model.h"
 #include "common/ops/ops.h"
 #include "trainer/optimizers.h"
@@ -54,8 +55,9 @@ plm_status plm_exchange_finish_gradients(struct plm_exchange *exchange, struct p
 /* What this rank computed since begin_ns (plm_clock_ns), for the trace (rank_trace.h). */
 void plm_exchange_trace(struct plm_exchange *exchange, const char *what, uint32_t part,
                         uint64_t begin_ns);
-/* Seconds that this rank has waited for others since the step's first plm_exchange_gradients. */
-double plm_exchange_waited(const struct plm_exchange *exchange);
+/* How long this rank computes without waiting for others, in seconds (transport.h). */
+void plm_exchange_mark(struct plm_exchange *exchange, enum plm_compute_mark mark);
+double plm_exchange_computed(struct plm_exchange *exchange);
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 

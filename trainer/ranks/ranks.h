@@ -16,8 +16,8 @@ struct plm_ranks {
   uint32_t rank, ranks;
   struct plm_ops *ops;             /* of this rank; NULL before they are opened */
   struct plm_transport *transport; /* of their memory, likewise */
-  void *
-      room; /* PLM_RANK_ROOM bytes of the host, if the operators' memory is a device's; else NULL */
+  /* PLM_RANK_ROOM bytes of the host, if the operators' memory is a device's; else NULL */
+  void *room;
   bool agreed; /* all ranks end with the same error, and know it */
   bool silent; /* another rank says what happened */
 };

@@ -1,11 +1,13 @@
 /* Exchanges memory of operators between ranks in every way that a step does, and checks each
  * element that arrives. Started by mpirun (tests/kernels/test_transport.sh).
  *
- *   tool_transport DEVICE ROUNDS [unequal | order | late | recorded | unwaited]
+ *   tool_transport DEVICE ROUNDS [slow | unequal | order | late | hesitant | recorded | unwaited]
  *
- * DEVICE is cpu or cuda. The last argument is something that rank 1 does wrong in the last round:
- * a piece of another size, another kind of transfer, a pause of six seconds, a start while a
- * recording is made, or a look at what arrives without a wait for it. */
+ * DEVICE is cpu or cuda. With slow, rank 1 computes longer than the others, and the transport must
+ * tell this from waiting. The others are something that rank 1 does wrong in the last round:
+ * a piece of another size, another kind of transfer, a pause of six seconds (with hesitant, the
+ * rank that says so takes its time), a start while a recording is made, or a look at what arrives
+ * without a wait for it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +18,8 @@
 #include "common/ops/open.h"
 
 enum { IN_FLIGHT = 4, FLOATS = 4096, MOST_RANKS = 16, TIMEOUT_S = 3, LATE_S = 6 };
+enum { HESITATION_S = 2 };
+enum { SLOW_ROUNDS = 20, SLOW_US = 200000 };
 
 struct exchange {
   struct plm_collective *collective;
@@ -101,7 +105,7 @@ static plm_status run_round(struct exchange *exchange, int round, const char *wr
                             struct plm_error *error)
 {
   struct plm_transfer transfers[IN_FLIGHT];
-  if (strcmp(wrong, "late") == 0) sleep(LATE_S);
+  if (strcmp(wrong, "late") == 0 || strcmp(wrong, "hesitant") == 0) sleep(LATE_S);
   for (int k = 0; k < IN_FLIGHT; k++) {
     if (strcmp(wrong, "recorded") == 0) {
       struct plm_recording *recording;
@@ -116,6 +120,39 @@ static plm_status run_round(struct exchange *exchange, int round, const char *wr
     PLM_TRY(exchange->transport->wait(exchange->transport, &transfers[k], error));
   for (int k = 0; k < IN_FLIGHT; k++) PLM_TRY(check(exchange, &transfers[k], round, k, error));
   return PLM_OK;
+}
+
+/* Rank 1 pauses before it sends, so the others wait for it. What is measured is noisy on a busy
+ * machine, so one clear round of several is enough; if waits were counted, there would be none. */
+static plm_status run_slow(struct exchange *exchange, struct plm_error *error)
+{
+  struct plm_collective *collective = exchange->collective;
+  struct plm_transport *transport = exchange->transport;
+  double all[MOST_RANKS];
+  for (int attempt = 0; attempt < SLOW_ROUNDS; attempt++) {
+    struct plm_transfer transfer;
+    double mine = 0;
+    PLM_TRY(exchange->ops->synchronize(exchange->ops, error));
+    PLM_TRY(plm_collective_gather(collective, PLM_LANE_STEP, all, &mine, sizeof mine,
+                                  error)); /* meet */
+    transport->mark(transport, PLM_COMPUTE_BEGINS);
+    transport->mark(transport, PLM_COMPUTE_PAUSES);
+    usleep(SLOW_US); /* of all ranks: what they pause is not counted */
+    transport->mark(transport, PLM_COMPUTE_RESUMES);
+    if (collective->place.rank == 1) usleep(SLOW_US);
+    begin(exchange, &transfer, 0, 0);
+    PLM_TRY(transport->wait(transport, &transfer, error));
+    PLM_TRY(exchange->ops->synchronize(exchange->ops, error));
+    mine = transport->computed(transport);
+    PLM_TRY(plm_collective_gather(collective, PLM_LANE_STEP, all, &mine, sizeof mine, error));
+    if (all[0] > 0 && all[0] < 0.5e-6 * SLOW_US && all[1] > 1e-6 * SLOW_US &&
+        all[1] < 1.5e-6 * SLOW_US) {
+      if (collective->place.rank == 0) printf("%s: rank 1 is the slowest\n", transport->name);
+      return PLM_OK;
+    }
+  }
+  return plm_error_set(error, PLM_FAILURE, "rank 0 computed for %g s, rank 1 for %g s", all[0],
+                       all[1]);
 }
 
 /* One transfer that differs from the other ranks' in its size or kind. */
@@ -158,6 +195,7 @@ static plm_status run(struct exchange *exchange, const char *device, int rounds,
   }
   PLM_TRY(ops->allocate(ops, bytes, (void **)&exchange->next, error));
   for (int round = 0; round < rounds; round++) PLM_TRY(run_round(exchange, round, "", error));
+  if (strcmp(wrong, "slow") == 0) return run_slow(exchange, error);
   if (strcmp(wrong, "unequal") == 0 || strcmp(wrong, "order") == 0)
     return run_unequal(exchange, wrong, error);
   if (wrong[0] != '\0') {
@@ -206,6 +244,7 @@ int main(int argc, char **argv)
     struct plm_collective *collective = exchange.collective;
     const int32_t speaker = collective->speaker(collective);
     const bool speaks = speaker < 0 || (uint32_t)speaker == collective->place.rank;
+    if (argc > 3 && strcmp(argv[3], "hesitant") == 0 && speaks) sleep(HESITATION_S);
     if (speaks && error.what[0] != '\0') plm_error_print("tool_transport", &error);
     collective->fail(collective, &error);
   } else if (status != PLM_OK) {
