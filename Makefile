@@ -62,6 +62,13 @@ ALL_CFLAGS += -DPLM_LIBFUZZER -Wno-string-conversion -Wno-unneeded-internal-decl
 endif
 endif
 
+# A device faults at a misaligned access, so the emulated kernels are compiled with a check of it.
+# Other sanitizers have their own (tests/emulation/alignment.cc).
+ifeq ($(SAN),)
+ALIGNMENT_CHECK := -fsanitize=alignment -fno-sanitize-recover=alignment
+OWN_ALIGNMENT_CHECK := -DPLM_OWN_ALIGNMENT_CHECK
+endif
+
 # The programs and libplm_cuda.so must be compiled with the same headers: both carry their digest.
 INTERFACE_HEADERS := $(sort $(wildcard common/ops/*.h common/collective/*.h)) common/base/status.h kernels/backend_library.h
 INTERFACE := $(shell cat $(INTERFACE_HEADERS) | sha256sum | cut -c1-16)
@@ -142,6 +149,8 @@ all: $(PROGRAMS) $(if $(filter-out 0,$(CUDA)),$(CUDA_LIBRARY)) $(if $(filter-out
 $(BUILD)/obj/kernels/%.o: OPTIMISE := -O3
 $(BUILD)/obj/tests/support/reference_%.o $(BUILD)/obj/tests/integration/oracle/%.o: OPTIMISE := -O3
 $(BUILD)/obj/emulated/tests/emulation/%.o: OPTIMISE := -O3
+$(BUILD)/obj/emulated/kernels/%.o $(BUILD)/obj/emulated/tests/emulation/planted%.o: ALL_CXXFLAGS += $(ALIGNMENT_CHECK)
+$(BUILD)/obj/emulated/tests/emulation/alignment.cc.o: ALL_CXXFLAGS += $(OWN_ALIGNMENT_CHECK)
 # This one has loops over every received token, which GCC vectorises from -O3 on.
 $(BUILD)/obj/common/wire/data.o: OPTIMISE := -O3
 
@@ -218,6 +227,16 @@ $(EMULATED_LIBRARY): $(EMULATED_OBJ) $(DEVICE_LIBRARY_OBJ)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CXX) -shared -o $@ $^ $(if $(SAN),,-Wl,-z,defs) $(ALL_LDFLAGS)
+# Products by cuBLASLt on the CPU: a library of plain loops behind the real header, if that is installed. These
+# tests are linked a second time, with it in place of tests/emulation/products_plain.cc.
+CUBLASLT_HEADER := $(firstword $(wildcard $(addsuffix /cublasLt.h,$(CUDA_HOME:%=%/include) \
+                     $(patsubst %/bin/nvcc,%/include,$(NVCC)) /usr/local/cuda/include /usr/include)))
+CUBLASLT_OBJ := $(patsubst %,$(BUILD)/obj/emulated/%.o,\
+                  kernels/cuda/products_cublaslt.cu $(sort $(wildcard tests/emulation/cublaslt/*.cc)))
+$(BUILD)/obj/emulated/tests/emulation/cublaslt/%.o: OPTIMISE := -O3
+$(CUBLASLT_OBJ): ALL_CXXFLAGS += -idirafter $(dir $(CUBLASLT_HEADER)) -include tests/emulation/cublaslt/cublaslt_header.h
+CUBLASLT_TESTS := kernels/test_ops_products kernels/test_ops_optimizer kernels/test_ops_recordings
+CUBLASLT_BIN := $(if $(CUBLASLT_HEADER),$(CUBLASLT_TESTS:%=$(BUILD)/tests/%_cublaslt))
 # An emulated NCCL, in the form that the emulated backend loads (PLM_NCCL_LIBRARY).
 EMULATED_NCCL := $(BUILD)/tests/lib/libnccl_emulated.so
 NCCL_EMULATED_OBJ := $(NCCL_EMULATION_SRC:%=$(BUILD)/obj/emulated/%.o)
@@ -281,6 +300,8 @@ $(TEST_BIN): $(call object,$(TEST_FILTER_SRC))
 $(FUZZ_BIN): ALL_LDFLAGS += $(if $(findstring fuzzer,$(SAN)),-fsanitize=fuzzer)
 $(TEST_BIN) $(FUZZ_BIN) $(BENCH_BIN) $(GPU_BIN): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o
 	$(link) $(COMPUTE_LIBS) -lcmocka -lstdc++
+$(CUBLASLT_BIN): $(BUILD)/tests/%_cublaslt: $(BUILD)/obj/tests/%.o $(CUBLASLT_OBJ) $(call object,$(TEST_FILTER_SRC)) $(TEST_ARCHIVES)
+	$(link) $(COMPUTE_LIBS) -lcmocka -lstdc++
 $(TOOL_BIN): $(TEST_ARCHIVES)
 	$(link) $(COMPUTE_LIBS) -lcmocka -lstdc++
 $(foreach t,$(TOOL_SRC),$(eval $(patsubst tests/%.c,$(BUILD)/tests/%,$(t)): $(call object,$(wildcard $(dir $(t))*.c))))
@@ -303,14 +324,16 @@ $(BUILD)/obj/cuda/said:
 	@mkdir -p $(@D)
 	@echo '  compiling the CUDA backend with $(NVCC) (some minutes of one core; make CUDA=0 leaves it out)'
 	@touch $@
-COMPILING_CUDA := $(NVCC) $(NVCC_FLAGS) $(CUDA_GENCODE) $(CUDA_GENCODE_sm90)
+# What nvcc says is kept beside the object, for `make cuda-code`.
+SAID = 2>$(@:.o=.said); status=$$?; cat $(@:.o=.said) >&2; exit $$status
+COMPILING_CUDA := $(NVCC) $(NVCC_FLAGS) $(CUDA_GENCODE) $(CUDA_GENCODE_sm90) 2>said
 $(BUILD)/obj/cuda/flags: export FLAGS = $(COMPILING_CUDA)
 $(BUILD)/obj/cuda/flags: FORCE
 	$(keep)
 $(BUILD)/obj/cuda/%.cu.o: %.cu $(BUILD)/obj/cuda/flags | $(BUILD)/obj/cuda/said
 	@mkdir -p $(@D)
 	$(call say,NVCC,$<)
-	$(Q)$(CCACHE) $(NVCC) $(NVCC_FLAGS) $(CUDA_GENCODE) -MMD -MP -c $< -o $@
+	$(Q)$(CCACHE) $(NVCC) $(NVCC_FLAGS) $(CUDA_GENCODE) -MMD -MP -c $< -o $@ $(SAID)
 $(CUDA_LIBRARY): $(CUDA_OBJ) $(DEVICE_LIBRARY_OBJ)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
@@ -320,6 +343,18 @@ $(CUDA_LIBRARY): $(CUDA_OBJ) $(DEVICE_LIBRARY_OBJ)
 cuda: ## build only the CUDA backend (build/lib/libplm_cuda.so); needs nvcc
 	@if [ -z "$(NVCC)" ]; then echo "cuda: no nvcc here: install the CUDA Toolkit, or set NVCC=PATH"; exit 1; fi
 	@$(MAKE) --no-print-directory $(CUDA_LIBRARY)
+
+# CUDA_ARCHS must have its default value, because the table is for it.
+CUDA_CODE = "$(or $(PLM_VENV),build/venv)/bin/python" -B tests/cuda_code/cuda_code.py $(BUILD)/obj/cuda --nvcc "$(NVCC)"
+.PHONY: cuda-code cuda-model
+cuda-code: $(if $(filter-out 0,$(CUDA)),venv $(CUDA_LIBRARY)) ## check what nvcc made of the kernels against tests/cuda_code/table.tsv; UPDATE=1 writes it
+ifneq ($(CUDA),0)
+	@$(CUDA_CODE) $(if $(UPDATE),--update)
+else
+	@echo "cuda-code: without nvcc, the compiled CUDA code was NOT checked"
+endif
+cuda-model: venv $(CUDA_LIBRARY) ## estimate from the compiled kernels for sm_90a how many cycles a tile takes
+	@$(CUDA_CODE) --model
 
 # ---- installing ---------------------------------------------------------------------------------
 # DESTDIR is put before every path (for packages); programs find ../lib/libplm_cuda.so by themselves.
@@ -360,7 +395,7 @@ venv: ## create the Python environment of the tests (build/venv)
 .PHONY: test tests
 # Tests do not need libplm_cuda.so: without a GPU they load the emulated backend instead. `make check`
 # compiles it, and `make gpu-check` runs it.
-tests: $(PROGRAMS) $(EMULATED_LIBRARY) $(EMULATED_NCCL) $(if $(filter-out 0,$(MPI)),$(MPI_LIBRARY)) $(if $(SAN),,$(FAULTS_LIBRARY)) $(STOP_LIBRARY) $(COUNT_LIBRARY) $(TEST_BIN) $(FUZZ_BIN) $(TOOL_BIN) $(BENCH_BIN) $(GPU_BIN) ## build all test programs
+tests: $(PROGRAMS) $(EMULATED_LIBRARY) $(EMULATED_NCCL) $(if $(filter-out 0,$(MPI)),$(MPI_LIBRARY)) $(if $(SAN),,$(FAULTS_LIBRARY)) $(STOP_LIBRARY) $(COUNT_LIBRARY) $(TEST_BIN) $(CUBLASLT_BIN) $(FUZZ_BIN) $(TOOL_BIN) $(BENCH_BIN) $(GPU_BIN) ## build all test programs
 # PYTHON=0 leaves out PyTorch; the tests that need it are reported as skipped.
 PYTHON ?= 1
 # A Slurm cluster and an ssh server on this machine. Their daemons run only in the tests.
@@ -469,12 +504,13 @@ check-parsers: deps ## test the parsers, and run each fuzzer for 5 s, under ASan
 	  $(patsubst %,'^%$$',$(PARSER_BIN:$(BUILD)/tests/%=%))
 
 .PHONY: check
-check: ## everything that a change has to pass: tidy, lint, build, check-parsers, test
+check: ## everything that a change has to pass: tidy, lint, build, cuda-code, check-parsers, test
 	@tests/support/deps.sh clang-format clang-tidy shellcheck
 	@$(MAKE) --no-print-directory venv
 	@$(MAKE) --no-print-directory tidy
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory -j$(JOBS) all
+	@$(MAKE) --no-print-directory cuda-code
 	@$(MAKE) --no-print-directory check-parsers
 	@$(MAKE) --no-print-directory test
 

@@ -15,8 +15,11 @@
  * disagree, a line on stderr says so and the others are used. If the products agree, tuning
  * measures for each shape which way is faster; shapes that were not tuned use the library. The
  * environment variables PLM_CUDA_ATTENTION (mma or sm90) and PLM_CUDA_RELU2 (library or fused)
- * force a choice without a check; PLM_CONFIG: another value. PLM_TIMEOUT: the checked kernels did
- * not end, and this process cannot use the device any more. */
+ * force a choice without a check; PLM_CONFIG: another value.
+ *
+ * The comparison runs in a child, so that a fault of the device leaves the caller alone. Only if
+ * this process has used CUDA before does it run here; PLM_TIMEOUT or PLM_FAILURE: the checked
+ * kernels did not end or failed, and this process cannot use the device any more. */
 plm_status plm_ops_cuda_open(int precision, int device, struct plm_ops **ops,
                              struct plm_error *error);
 

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kernels/cuda/attention.cuh"
+#include "kernels/cuda/check_process.cuh"
 #include "kernels/cuda/nccl_transport.cuh"
 #include "kernels/cuda/product_algorithms.cuh"
 #include "kernels/cuda/relu2_products.cuh"
@@ -95,8 +96,18 @@ struct sm90_kernels products = {"PLM_CUDA_RELU2",
                                 plm_cuda_product_sm90_check,
                                 {}};
 
-/* Whether the kernels agree with the others on this device. PLM_AGAIN: the check left the device in
- * an error; the caller opens the backend again, and then the verdict is known. */
+/* Whether this process has called CUDA. If so, a child of it could not. */
+bool touched;
+
+void say(const struct sm90_kernels *kernels, int device, const struct plm_error *found)
+{
+  fprintf(stderr, "cuda: device %d: %s, because the check of the sm_90a kernels failed: %s%s%s%s\n",
+          device, kernels->instead, found->what, found->where[0] != 0 ? " (" : "", found->where,
+          found->where[0] != 0 ? ")" : "");
+}
+
+/* Whether the kernels agree with the others on this device. If that is not known yet, because CUDA
+ * was in use before the first backend opened, they are checked here; a fault is then final. */
 plm_status check(struct plm_cuda *cuda, struct sm90_kernels *kernels, bool *agree,
                  struct plm_error *error)
 {
@@ -104,18 +115,14 @@ plm_status check(struct plm_cuda *cuda, struct sm90_kernels *kernels, bool *agre
   enum verdict *verdict = &kernels->verdicts[cuda->device % MAX_DEVICES];
   if (*verdict == UNKNOWN) {
     const plm_status status = kernels->check(cuda, &found);
-    *verdict = status == PLM_OK ? AGREES : DISAGREES;
-    if (status == PLM_TIMEOUT) {
+    if (status != PLM_OK && status != PLM_CORRUPT) {
       plm_error_set(error, status, "device %d: the %s kernels for sm_90a: %s", cuda->device,
                     kernels->what, found.what);
       return plm_error_hint(error, "set %s=%s in the environment", kernels->variable,
                             kernels->others);
     }
-    if (status != PLM_OK)
-      fprintf(stderr,
-              "cuda: device %d: %s, because the check of the sm_90a kernels failed: %s (%s)\n",
-              cuda->device, kernels->instead, found.what, found.where);
-    if (status != PLM_OK && status != PLM_CORRUPT) return PLM_AGAIN;
+    *verdict = status == PLM_OK ? AGREES : DISAGREES;
+    if (status != PLM_OK) say(kernels, cuda->device, &found);
   }
   *agree = *verdict == AGREES;
   return PLM_OK;
@@ -155,7 +162,8 @@ plm_status choose_kernels(struct plm_cuda *cuda, struct plm_error *error)
   return PLM_OK;
 }
 
-plm_status open_backend(struct plm_cuda *cuda, struct plm_error *error)
+/* Opens all but the choice of kernels. */
+plm_status prepare_backend(struct plm_cuda *cuda, struct plm_error *error)
 {
   plm_cuda_memory_register(cuda);
   plm_cuda_streams_register(cuda);
@@ -177,8 +185,52 @@ plm_status open_backend(struct plm_cuda *cuda, struct plm_error *error)
   PLM_TRY(plm_cuda_streams_open(cuda, error));
   PLM_TRY(plm_cuda_products_open(cuda, error));
   cuda->scratch_bytes = plm_platform_scratch_bytes(PLM_CUDA_SCRATCH_BYTES);
-  PLM_TRY(cuda->ops.allocate(&cuda->ops, cuda->scratch_bytes, &cuda->scratch, error));
-  return choose_kernels(cuda, error);
+  return cuda->ops.allocate(&cuda->ops, cuda->scratch_bytes, &cuda->scratch, error);
+}
+
+struct plm_cuda *new_backend(int precision, int device)
+{
+  struct plm_cuda *cuda = static_cast<struct plm_cuda *>(calloc(1, sizeof *cuda));
+  if (cuda == nullptr) return nullptr;
+  cuda->bf16 = precision == PLM_PRECISION_BF16;
+  cuda->device = device;
+  cuda->ops.name = "cuda";
+  cuda->ops.act_bytes = cuda->bf16 ? 2 : 4;
+  cuda->ops.threads = 1;
+  cuda->ops.close = close_backend;
+  return cuda;
+}
+
+struct apart {
+  int device;
+  const struct sm90_kernels *kernels;
+};
+
+/* In a child: PLM_AGAIN if there is nothing to check. Closes nothing, since the child ends. */
+plm_status check_apart(void *context, struct plm_error *error)
+{
+  const struct apart *asked = static_cast<const struct apart *>(context);
+  struct plm_cuda *cuda = new_backend(PLM_PRECISION_BF16, asked->device);
+  if (cuda == nullptr || prepare_backend(cuda, error) != PLM_OK) return PLM_AGAIN;
+  return cuda->capability == HOPPER ? asked->kernels->check(cuda, error) : PLM_AGAIN;
+}
+
+/* Checks the kernels for sm_90a that nobody has forced, each in a process of its own, before this
+ * process uses CUDA. */
+void check_kernels_apart(int device)
+{
+  for (struct sm90_kernels *kernels : {&attention, &products}) {
+    const char *said = getenv(kernels->variable);
+    enum verdict *verdict = &kernels->verdicts[device % MAX_DEVICES];
+    if (*verdict != UNKNOWN || touched || (said != nullptr && said[0] != 0)) continue;
+    struct plm_error found = {};
+    struct apart asked = {device, kernels};
+    const plm_status status = plm_cuda_check_apart(check_apart, &asked, &found);
+    if (status == PLM_AGAIN) break;
+    *verdict = status == PLM_OK ? AGREES : DISAGREES;
+    if (status != PLM_OK) say(kernels, device, &found);
+  }
+  touched = true;
 }
 
 } // namespace
@@ -195,27 +247,28 @@ void plm_cuda_forget_checks(void)
 {
   for (struct sm90_kernels *kernels : {&attention, &products})
     for (enum verdict &verdict : kernels->verdicts) verdict = UNKNOWN;
+  touched = false;
 }
 
 plm_status plm_ops_cuda_open(int precision, int device, struct plm_ops **ops,
                              struct plm_error *error)
 {
-  struct plm_cuda *cuda = static_cast<struct plm_cuda *>(calloc(1, sizeof *cuda));
+  if (precision == PLM_PRECISION_BF16) check_kernels_apart(device);
+  touched = true;
+  struct plm_cuda *cuda = new_backend(precision, device);
   if (cuda == nullptr) return plm_error_set(error, PLM_NO_MEMORY, "out of memory");
-  cuda->bf16 = precision == PLM_PRECISION_BF16;
-  cuda->device = device;
-  cuda->ops.name = "cuda";
-  cuda->ops.act_bytes = cuda->bf16 ? 2 : 4;
-  cuda->ops.threads = 1;
-  cuda->ops.close = close_backend;
-  const plm_status status = open_backend(cuda, error);
+  plm_status status = prepare_backend(cuda, error);
+  if (status == PLM_OK) status = choose_kernels(cuda, error);
   if (status == PLM_TIMEOUT) return status; /* closing would wait for the kernels forever */
-  if (status != PLM_OK) close_backend(&cuda->ops);
-  if (status == PLM_AGAIN) {
-    cudaDeviceReset(); /* the error would stay with the context */
-    return plm_ops_cuda_open(precision, device, ops, error);
+  if (status != PLM_OK) {
+    close_backend(&cuda->ops);
+    return status;
   }
-  if (status != PLM_OK) return status;
   *ops = &cuda->ops;
   return PLM_OK;
+}
+
+void plm_cuda_touched(void)
+{
+  touched = true;
 }

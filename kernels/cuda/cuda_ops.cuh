@@ -123,6 +123,8 @@ void plm_cuda_remember(struct plm_cuda *cuda, cudaError_t code, const char *what
 const char *plm_cuda_failed_kernel(void);
 /* Makes the next opening of a backend check the kernels for sm_90a again. */
 void plm_cuda_forget_checks(void);
+/* Says that this process has called CUDA, so that a child of it cannot. */
+void plm_cuda_touched(void);
 bool plm_cuda_launches_block(void);
 
 void plm_cuda_memory_register(struct plm_cuda *cuda);

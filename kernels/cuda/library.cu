@@ -21,6 +21,7 @@ static plm_status open_library(size_t act_bytes, int ordinal, struct plm_ops **o
 static int count_devices()
 {
   int count = 0;
+  plm_cuda_touched();
   if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
   cudaGetLastError();
   return 0;

@@ -1,6 +1,7 @@
 /* The operators of attention: the choice of kernels, delta for the backward pass, and slabs of
  * chunks or heads if all of them would outgrow a grid or the scratch. */
 #include "kernels/cuda/attention.cuh"
+#include "kernels/cuda/rows.cuh"
 
 namespace
 {
@@ -93,30 +94,55 @@ template <class P, class Run> void each_slab(const P &all, int64_t room, Run run
 
 /* ---- delta of the backward pass ---- */
 
-/* delta (B, H, L) = the sum over a head of dout * out, both (B, L, H, K). A warp takes a head of a
- * row. */
-template <class T>
-__global__ void delta_kernel(float *delta, const T *dout, const T *out, int64_t tasks, int heads,
-                             int L, int H, int K)
+/* delta (B, H, L) = the sum over a head of dout * out, both (B, L, H, K). LANES lanes take a head
+ * of a row. */
+template <class T, bool VECTOR, int LANES>
+__global__ void delta_kernel(float *delta, const T *dout, const T *out, unsigned tasks,
+                             unsigned heads, struct plm_attention_shape shape)
 {
-  const int64_t task = (int64_t)blockIdx.x * WARPS + threadIdx.x / PLM_WARP;
-  if (task >= tasks) return; /* the whole warp */
-  const int64_t row = task / heads, head = task % heads, at = (row * H + head) * K;
+  typedef Columns<T, VECTOR> C;
+  const unsigned task = (blockIdx.x * blockDim.x + threadIdx.x) / LANES;
+  const unsigned row = task / heads, head = task - row * heads;
+  const int64_t at = ((int64_t)row * shape.H + head) * shape.K;
+  const int lane = (int)threadIdx.x % LANES;
   float sum = 0;
-  for (int i = (int)threadIdx.x % PLM_WARP; i < K; i += PLM_WARP)
-    sum += to_float(dout[at + i]) * to_float(out[at + i]);
-  sum = warp_sum(sum);
-  if (threadIdx.x % PLM_WARP == 0) delta[(row / L * H + head) * L + row % L] = sum;
+  for (int i = lane * C::N; i < shape.K && task < tasks; i += LANES * C::N) {
+    float a[C::N], b[C::N];
+    C::load(a, dout + at + i);
+    C::load(b, out + at + i);
+#pragma unroll
+    for (int k = 0; k < C::N; k++) sum += a[k] * b[k];
+  }
+#pragma unroll
+  for (int mask = LANES / 2; mask > 0; mask /= 2) sum += __shfl_xor_sync(PLM_ALL_LANES, sum, mask);
+  const unsigned chunk = row / (unsigned)shape.L, position = row - chunk * (unsigned)shape.L;
+  if (task < tasks && lane == 0)
+    delta[((int64_t)chunk * shape.H + head) * shape.L + position] = sum;
 }
 
-/* Computes delta in the scratch. */
+template <bool VECTOR, int LANES, class T, class P>
+void launch_delta(struct plm_cuda *cuda, float *delta, T *out, const P &p)
+{
+  const unsigned tasks = (unsigned)p.shape.B * (unsigned)p.shape.L * (unsigned)p.heads;
+  plm_launch(cuda->stream, delta_kernel<T, VECTOR, LANES>,
+             dim3(plm_blocks((int64_t)tasks * LANES, WARPS * PLM_WARP)), dim3(WARPS * PLM_WARP), 0,
+             delta, p.dout, static_cast<const T *>(out), tasks, (unsigned)p.heads, p.shape);
+}
+
+/* Computes delta in the scratch, whose size limits the number of heads of rows. */
 template <class P> const float *compute_delta(struct plm_cuda *cuda, const P &p)
 {
-  const int64_t tasks = (int64_t)p.shape.B * p.shape.L * p.heads;
-  float *delta = plm_cuda_scratch<float>(cuda, (size_t)tasks);
-  plm_launch(cuda->stream, delta_kernel<std::remove_pointer_t<decltype(p.out)>>,
-             dim3(plm_blocks(tasks, WARPS)), dim3(WARPS * PLM_WARP), 0, delta, p.dout, p.out, tasks,
-             p.heads, p.shape.L, p.shape.H, p.shape.K);
+  typedef std::remove_pointer_t<decltype(p.out)> T;
+  const int vectors = p.shape.K % plm_vector<T>::N == 0 ? p.shape.K / plm_vector<T>::N : 0;
+  float *delta = plm_cuda_scratch<float>(cuda, (size_t)p.shape.B * p.shape.L * p.heads);
+  if (vectors == 0)
+    launch_delta<false, PLM_WARP>(cuda, delta, p.out, p);
+  else if (vectors <= 4)
+    launch_delta<true, 4>(cuda, delta, p.out, p);
+  else if (vectors <= 8)
+    launch_delta<true, 8>(cuda, delta, p.out, p);
+  else
+    launch_delta<true, 16>(cuda, delta, p.out, p);
   return delta;
 }
 

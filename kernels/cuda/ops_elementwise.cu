@@ -6,7 +6,7 @@
 namespace
 {
 
-enum { THREADS = 256 };
+enum { THREADS = 256, FEW_SUMS = 4 };
 
 /* ---- one loop for all ---- */
 
@@ -228,11 +228,28 @@ __global__ void add_partials_kernel(float *out, const float *partial, int64_t pa
   out[i] = (float)((double)out[i] + sum);
 }
 
+/* The same with a block for each sum. */
+__global__ void add_many_partials_kernel(float *out, const float *partial, int64_t parts,
+                                         int64_t count)
+{
+  const int64_t i = blockIdx.x;
+  double sum = 0;
+  for (int64_t part = threadIdx.x; part < parts; part += blockDim.x)
+    sum += (double)partial[part * count + i];
+  sum = block_sum(sum, plm_shared<double>());
+  if (threadIdx.x == 0) out[i] = (float)((double)out[i] + sum);
+}
+
 } // namespace
 
 void plm_cuda_add_partials(struct plm_cuda *cuda, float *out, const float *partial, int64_t parts,
                            int64_t count)
 {
+  if (count <= FEW_SUMS) { /* too few threads to add their parts one after the other */
+    plm_launch(cuda->stream, add_many_partials_kernel, dim3((unsigned)count), dim3(THREADS),
+               33 * sizeof(double), out, partial, parts, count);
+    return;
+  }
   plm_launch(cuda->stream, add_partials_kernel, dim3(plm_blocks(count, THREADS)), dim3(THREADS), 0,
              out, partial, parts, count);
 }

@@ -15,7 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 
-enum { WORKSPACE_BYTES = PLM_CUDA_PRODUCTS_BYTES, CANDIDATES = 12, RUNS = 3, TIMES = 5 };
+enum { CANDIDATES = 12, RUNS = 3, TIMES = 5 };
 static constexpr float HOPELESS = 1.3f; /* times the best: not timed any further */
 static constexpr float AS_GOOD = 1.02f; /* times the best: as good as the best */
 
@@ -28,6 +28,7 @@ struct described {
 struct plm_cuda_products {
   cublasLtHandle_t handle;
   void *workspace;
+  size_t workspace_bytes;
   cudaEvent_t events[TIMES + 1];
   char card[96];
 };
@@ -88,13 +89,13 @@ cublasStatus_t describe(struct described *made, const struct plm_cuda_shape *s, 
   return code;
 }
 
-cublasStatus_t prefer(cublasLtMatmulPreference_t preference,
+cublasStatus_t prefer(const struct plm_cuda *cuda, cublasLtMatmulPreference_t preference,
                       const struct plm_cuda_algorithm *algorithm)
 {
   static const cublasLtMatmulPreferenceAttributes_t alignments[] = {
       CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
       CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
-  const size_t workspace = WORKSPACE_BYTES;
+  const size_t workspace = cuda->products->workspace_bytes;
   const uint32_t schemes = algorithm->shape.alike ? CUBLASLT_REDUCTION_SCHEME_NONE
                                                   : CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   const uint32_t alignment = (uint32_t)algorithm->alignment;
@@ -137,7 +138,7 @@ cublasStatus_t candidates(struct plm_cuda *cuda, const struct plm_cuda_algorithm
   *count = 0;
   cublasStatus_t code = cublasLtMatmulPreferenceCreate(&preference);
   if (code != CUBLAS_STATUS_SUCCESS) return code;
-  code = prefer(preference, algorithm);
+  code = prefer(cuda, preference, algorithm);
   if (code == CUBLAS_STATUS_SUCCESS)
     code = cublasLtMatmulAlgoGetHeuristic(cuda->products->handle, made->operation, made->a, made->b,
                                           made->c, made->c, preference, CANDIDATES, found, &total);
@@ -162,7 +163,7 @@ cublasStatus_t run(struct plm_cuda *cuda, const struct plm_cuda_algorithm *algor
   const bool add = algorithm->shape.add;
   return cublasLtMatmul(cuda->products->handle, made->operation, &o->alpha, o->b, made->a, o->a,
                         made->b, &o->beta, add ? o->addend : o->c, made->c, o->c, made->c, chosen,
-                        cuda->products->workspace, WORKSPACE_BYTES, cuda->stream);
+                        cuda->products->workspace, cuda->products->workspace_bytes, cuda->stream);
 }
 
 /* Milliseconds of a run: the median over `times` rounds of `runs` runs. Negative if it fails. */
@@ -311,7 +312,7 @@ bool plm_cuda_algorithm_accepts(struct plm_cuda *cuda, const struct plm_cuda_alg
   memcpy(&chosen, algorithm->words, sizeof chosen);
   return cublasLtMatmulAlgoCheck(cuda->products->handle, made->operation, made->a, made->b, made->c,
                                  made->c, &chosen, &result) == CUBLAS_STATUS_SUCCESS &&
-         result.workspaceSize <= WORKSPACE_BYTES &&
+         result.workspaceSize <= cuda->products->workspace_bytes &&
          reduces_rightly(&chosen, algorithm->shape.alike);
 }
 
@@ -334,7 +335,8 @@ plm_status plm_cuda_products_open(struct plm_cuda *cuda, struct plm_error *error
     return plm_error_set(error, PLM_FAILURE, "CUDA: %s", cudaGetErrorString(failure));
   snprintf(products->card, sizeof products->card, "%.60s of %d multiprocessors", properties.name,
            properties.multiProcessorCount);
-  return cuda->ops.allocate(&cuda->ops, WORKSPACE_BYTES, &products->workspace, error);
+  products->workspace_bytes = plm_platform_scratch_bytes(PLM_CUDA_PRODUCTS_BYTES);
+  return cuda->ops.allocate(&cuda->ops, products->workspace_bytes, &products->workspace, error);
 }
 
 void plm_cuda_products_close(struct plm_cuda *cuda)

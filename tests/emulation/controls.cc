@@ -19,7 +19,7 @@ constexpr size_t SCRATCH_BYTES = 1 << 20; /* enough for the shapes of tests */
 uint64_t order = 1, tuning;
 size_t scratch = SCRATCH_BYTES;
 int capability = 80;
-bool wrong;
+bool wrong, faulty;
 struct plm_emulation_work work;
 
 } // namespace
@@ -60,6 +60,11 @@ int device_capability()
   return capability;
 }
 
+bool faulty_products()
+{
+  return faulty;
+}
+
 bool wrong_products()
 {
   return wrong;
@@ -85,6 +90,11 @@ extern "C" struct plm_emulation_work plm_emulation_work_done(void)
 extern "C" void plm_emulation_scratch(size_t bytes)
 {
   plm::emulation::scratch = bytes > 0 ? bytes : plm::emulation::SCRATCH_BYTES;
+}
+
+extern "C" void plm_emulation_faulty_products(bool faulty)
+{
+  plm::emulation::faulty = faulty;
 }
 
 extern "C" void plm_emulation_capability(int capability, bool wrong_products)

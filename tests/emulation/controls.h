@@ -24,6 +24,11 @@ void plm_emulation_scratch(size_t bytes);
  * backend checks the kernels for sm_90a again. */
 void plm_emulation_capability(int capability, bool wrong_products);
 
+/* From now on a product of a warpgroup is a fault of the device, as an access to a wrong address
+ * is. It is final for the process: every later call of the runtime returns it, also after a reset.
+ */
+void plm_emulation_faulty_products(bool faulty);
+
 /* What all launches have done so far, for tests that a kernel does no more than it has to. */
 struct plm_emulation_work {
   uint64_t multiply_adds; /* of matrix instructions */

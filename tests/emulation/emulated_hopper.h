@@ -34,6 +34,7 @@ static inline void barrier_init(uint64_t *barrier, unsigned arrivals)
 
 static inline void barrier_init_fence()
 {
+  plm::emulation::barrier_init_fence();
 }
 
 static inline void barrier_arrive(uint64_t *barrier)
@@ -83,11 +84,13 @@ static inline void named_arrive(int name, int threads)
 template <int COUNT> static inline void registers_give()
 {
   static_assert(COUNT >= 24 && COUNT <= 256 && COUNT % 8 == 0, "setmaxnreg");
+  plm::emulation::registers_change(false, COUNT);
 }
 
 template <int COUNT> static inline void registers_take()
 {
   static_assert(COUNT >= 24 && COUNT <= 256 && COUNT % 8 == 0, "setmaxnreg");
+  plm::emulation::registers_change(true, COUNT);
 }
 
 static inline void products_fence()
@@ -115,6 +118,12 @@ template <int LEFT> static inline void products_wait()
   plm::emulation::product_wait(LEFT);
 }
 
+/* It orders instructions; the emulation runs them as they are written. */
+template <int COUNT> static inline void compute_now(const float (&value)[COUNT])
+{
+  (void)value;
+}
+
 template <int N, bool TURNED>
 static inline void product_tiles(float (&d)[N / 2], unsigned a, unsigned b, bool accumulate)
 {
@@ -130,5 +139,12 @@ static inline void product_registers(float (&d)[N / 2], const unsigned *a, unsig
   const uint64_t high = (uint64_t)PLM_DESCRIPTOR_HIGH << 32;
   plm::emulation::product_begin({nullptr, a, high | b, d, N, true, true});
 }
+
+/* These are .aligned: all lanes execute the same one, at the same place of the source. */
+#define store_matrices(row, r) (plm::emulation::at_line(__LINE__), store_matrices(row, r))
+#define named_sync(name, threads) (plm::emulation::at_line(__LINE__), named_sync(name, threads))
+#define named_arrive(name, threads) (plm::emulation::at_line(__LINE__), named_arrive(name, threads))
+#define products_fence() (plm::emulation::at_line(__LINE__), products_fence())
+#define products_commit() (plm::emulation::at_line(__LINE__), products_commit())
 
 #endif

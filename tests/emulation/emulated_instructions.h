@@ -66,4 +66,10 @@ static inline float exp2_fast(float x)
   return exp2f(x);
 }
 
+/* These are .aligned: all lanes execute the same one, at the same place of the source. */
+#define mma_bf16(d, a, b) (plm::emulation::at_line(__LINE__), mma_bf16(d, a, b))
+#define load_matrices(r, row) (plm::emulation::at_line(__LINE__), load_matrices(r, row))
+#define load_matrices_transposed(r, row) \
+  (plm::emulation::at_line(__LINE__), load_matrices_transposed(r, row))
+
 #endif

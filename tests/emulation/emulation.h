@@ -12,8 +12,8 @@
  * for, not earlier, and their targets are NaN until then.
  *
  * The process ends with a message if a barrier or an operation of a warp is not reached by all
- * threads, if a vector access is misaligned, or if a kernel uses more shared memory or threads than
- * a device has.
+ * threads, or by a warp's threads at different places, if an access is misaligned, or if a kernel
+ * uses more shared memory or threads than a device has.
  *
  * Sources that run here use shared memory only through plm_shared<T>(), launch kernels only through
  * plm_launch(), and use instructions only through instructions.cuh. */
@@ -94,6 +94,9 @@ uint64_t tuning_seed();
 size_t scratch_bytes();
 int device_capability(); /* 80 for 8.0 */
 
+/* A fault of the device, which every later call of the runtime returns. */
+void raise_fault();
+
 /* Counts what the launches do (controls.h). */
 void count_multiply_adds(uint64_t count);
 void count_copied_bytes(uint64_t bytes);
@@ -117,6 +120,12 @@ public:
 
 /* ---- what threads do together: a call returns when all of the block or warp have come ---- */
 void block_barrier();
+uint64_t block_barriers(); /* how often the block has met */
+/* Says at which line of the source the next operation of the block or warp is, for instructions
+ * that all threads of a warp must execute together (.aligned). take_line() returns it once, and
+ * then 0. */
+void at_line(int line);
+int take_line();
 /* Returns the words (up to 8) that each lane brought, valid until the lane's next call but one. */
 enum { LANES = 32, WORDS = 8 };
 typedef uint64_t Lanes[LANES][WORDS];
@@ -128,8 +137,9 @@ const Lanes &warp_compute(const char *what, const uint64_t *words, int count,
  * elements of the product, as doubles. */
 void multiply_fragments(Lanes &lanes);
 int lane();
-int thread();          /* its number in the block */
-void let_others_run(); /* gives way once */
+int thread();               /* its number in the block */
+const char *end_of_stack(); /* behind the highest address of the thread's stack */
+void let_others_run();      /* gives way once */
 /* Lets others run until the condition holds. It may depend only on what the block changes. */
 void wait_until(const char *what, bool (*condition)(void *context), void *context);
 
@@ -169,6 +179,7 @@ static inline void __syncthreads()
 {
   plm::emulation::block_barrier();
 }
+#define __syncthreads() (plm::emulation::at_line(__LINE__), __syncthreads())
 static inline void __syncwarp(unsigned = 0xffffffffu)
 {
   const uint64_t nothing = 0;

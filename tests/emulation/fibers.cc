@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdarg>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include <alloca.h>
@@ -55,6 +56,7 @@ struct Thread {
   const char *operation;            /* while IN_WARP or WAITING */
   bool (*condition)(void *context); /* what it is WAITING for */
   void *condition_context;
+  int line;                    /* of the source, of the block's barrier that it waits at */
   uint64_t exchanges;          /* of the warp so far; says which of two slots is in use */
   std::vector<Copy> copies;    /* under way, oldest first */
   std::vector<size_t> commits; /* for each group: how many copies there are up to its end */
@@ -62,7 +64,8 @@ struct Thread {
 
 struct Warp {
   int arrived = 0;
-  const char *operation = nullptr; /* of the threads that have arrived */
+  const char *operation = nullptr; /* of the threads that have arrived … */
+  int line = 0;                    /* … and where it is in the source */
   Lanes lanes[2];
 };
 
@@ -74,6 +77,8 @@ struct Scheduler {
   State states[MAX_THREADS];
   std::vector<Warp> warps;
   int count = 0, running = NOBODY, at_barrier = 0, done = 0; /* threads */
+  uint64_t barriers = 0; /* of the block, that all its threads have reached */
+  int line = 0;          /* at_line */
   bool far_ahead = false;
   int warp = 0;                                 /* whose turn it is … */
   int turn[LANES], turn_count = 0, turn_at = 0; /* … and its threads that run in this turn */
@@ -285,6 +290,7 @@ void end_launch(size_t shared_bytes)
 void run_block(dim3 at, size_t shared_bytes)
 {
   scheduler.done = scheduler.at_barrier = 0;
+  scheduler.barriers = 0;
   memset(scheduler.shared, 0xff, shared_bytes); /* NaN, as float, double and bf16 */
   for (Warp &warp : scheduler.warps) warp.arrived = 0;
   for (int i = 0; i < scheduler.count; i++) {
@@ -351,6 +357,12 @@ int thread()
   return scheduler.running;
 }
 
+const char *end_of_stack()
+{
+  const Stack *stack = current().stack;
+  return (const char *)stack->bottom + stack->bytes;
+}
+
 void let_others_run()
 {
   give_way(); /* the thread stays ready */
@@ -367,11 +379,35 @@ void wait_until(const char *what, bool (*condition)(void *context), void *contex
   give_way();
 }
 
+void at_line(int line)
+{
+  scheduler.line = line;
+}
+
+int take_line()
+{
+  return std::exchange(scheduler.line, 0);
+}
+
+uint64_t block_barriers()
+{
+  return scheduler.barriers;
+}
+
 void block_barrier()
 {
+  const int first = scheduler.running / LANES * LANES;
+  current().line = take_line();
+  for (int i = first; i < std::min(first + LANES, scheduler.count); i++) {
+    const int line = scheduler.threads[i].line;
+    if (scheduler.states[i] == AT_BARRIER && line != current().line)
+      stop("threads of a warp meet at different __syncthreads: lines %d and %d", line,
+           current().line);
+  }
   scheduler.states[scheduler.running] = AT_BARRIER;
   if (++scheduler.at_barrier == scheduler.count) {
     scheduler.at_barrier = 0;
+    scheduler.barriers++;
     memset(scheduler.states, READY, (size_t)scheduler.count);
   }
   give_way();
@@ -392,11 +428,15 @@ const Lanes &warp_compute(const char *what, const uint64_t *words, int count,
   Warp &warp = scheduler.warps[(size_t)(scheduler.running / LANES)];
   Lanes &lanes = warp.lanes[thread.exchanges++ % 2];
   for (int i = 0; i < count; i++) lanes[scheduler.running - first][i] = words[i];
+  const int line = take_line();
   scheduler.states[scheduler.running] = IN_WARP;
   thread.operation = what;
-  if (warp.arrived++ == 0) warp.operation = what;
+  if (warp.arrived++ == 0) warp.operation = what, warp.line = line;
   if (what != warp.operation && strcmp(what, warp.operation) != 0)
     stop("threads of a warp meet in different operations: %s and %s", warp.operation, what);
+  if (line != warp.line)
+    stop("threads of a warp meet in %s at different places: lines %d and %d", what, warp.line,
+         line);
   if (warp.arrived == LANES) {
     warp.arrived = 0;
     memset(scheduler.states + first, READY, LANES);

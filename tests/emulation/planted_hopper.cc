@@ -3,7 +3,7 @@ extern "C" {
 #include "tests/emulation/planted_hopper.h"
 }
 
-#include "kernels/cuda/sm90/hopper.cuh"
+#include "kernels/cuda/sm90/warpgroups.cuh"
 
 namespace
 {
@@ -16,7 +16,8 @@ struct Outputs {
 
 /* Warpgroup 0 brings a and b twice into the same tiles (the second time from row 32 on, followed by
  * zeros), and warpgroup 1 multiplies them. */
-__global__ void planted_kernel(plm_tile_map a, plm_tile_map b, Outputs out,
+__global__ void planted_kernel(const PLM_GRID_CONSTANT plm_tile_map a,
+                               const PLM_GRID_CONSTANT plm_tile_map b, Outputs out,
                                plm_planted_hopper fault)
 {
   unsigned char *shared = plm_shared<unsigned char>();
@@ -30,7 +31,6 @@ __global__ void planted_kernel(plm_tile_map a, plm_tile_map b, Outputs out,
   }
   __syncthreads();
   if (threadIdx.x < PLM_WARPGROUP) {
-    registers_give<24>();
     for (int turn = 0; turn < 2 && threadIdx.x == 0; turn++) {
       barrier_wait(empty, (unsigned)turn ^ 1);
       barrier_expect(full, fault == PLM_PLANTED_BYTES ? BYTES : 2 * BYTES);
@@ -41,7 +41,6 @@ __global__ void planted_kernel(plm_tile_map a, plm_tile_map b, Outputs out,
     if (fault != PLM_PLANTED_NAMED) named_arrive(PLM_BAR_TURN, 2 * PLM_WARPGROUP);
     return;
   }
-  registers_take<240>();
   const int t = (int)threadIdx.x % PLM_WARPGROUP;
   const int row = t / PLM_WARP * 16 + t % PLM_WARP / 4, column = t % 4 * 2;
   const unsigned x = tile_descriptor(tiles, 0), y = tile_descriptor(tiles + BYTES, 0);
@@ -72,13 +71,13 @@ __global__ void planted_kernel(plm_tile_map a, plm_tile_map b, Outputs out,
     out.sums[(row + i / 2 % 2 * 8) * N + i / 4 * 8 + column + i % 2] = e[i];
 }
 
-plm_tile_map map_of(const void *data)
+plm_tile_map map_of(const uint16_t *data)
 {
-  return {static_cast<const char *>(data),
-          {N, 1, N, 1},
-          {2, 2 * N, 2 * N, 2 * N * N},
-          {PLM_TILE_COLUMNS, 1, PLM_TILE_ROWS, 1},
-          4};
+  const int64_t sizes[] = {N, 1, N, 1}, strides[] = {2, 2 * N, 2 * N, 2 * N * N};
+  const int box[] = {PLM_TILE_COLUMNS, 1, PLM_TILE_ROWS, 1};
+  plm_tile_map map;
+  plm_sm90_map_tiles(&map, reinterpret_cast<const plm_bf16 *>(data), 4, sizes, strides, box);
+  return map;
 }
 
 } // namespace

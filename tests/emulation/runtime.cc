@@ -9,6 +9,9 @@
 #include <map>
 #include <utility>
 
+extern "C" {
+#include "common/base/clock.h"
+}
 #include "tests/emulation/emulation.h"
 
 namespace plm::emulation
@@ -25,6 +28,7 @@ std::vector<Stream *> streams;
 std::map<const char *, size_t> pinned;        /* buffers and their bytes */
 std::map<const void *, size_t> shared_limits; /* what kernels were allowed */
 cudaError_t last_error = cudaSuccess;
+cudaError_t fault = cudaSuccess; /* of the device: it stays */
 uint64_t draws;
 int copies_under_way; /* from or to pinned memory */
 uint64_t works_sent;  /* to all streams */
@@ -78,6 +82,7 @@ void trace(const char *format, ...)
 
 cudaError_t result(cudaError_t code)
 {
+  if (fault != cudaSuccess) code = fault;
   if (code != cudaSuccess) last_error = code;
   return code;
 }
@@ -90,7 +95,10 @@ void copy_pinned(Stream *stream, void *to, const void *from, size_t bytes, bool 
     const Reach reach;
     memset(to, 0xff, bytes);
   }
-  if (!to_host) trace("upload %zu overlaps %d", bytes, stream->overlaps());
+  if (to_host)
+    trace("download %zu", bytes);
+  else
+    trace("upload %zu overlaps %d", bytes, stream->overlaps());
   copies_under_way++;
   const bool late = order_seed() <= 1 || drawn();
   stream->add(
@@ -122,6 +130,11 @@ void copy_pageable(Stream *stream, void *to, const void *from, size_t bytes, boo
 }
 
 } // namespace
+
+void raise_fault()
+{
+  fault = last_error = cudaErrorIllegalAddress;
+}
 
 void require_pinned(const void *host, size_t bytes)
 {
@@ -223,7 +236,7 @@ using namespace plm::emulation;
 
 cudaError_t cudaGetLastError()
 {
-  return std::exchange(last_error, cudaSuccess);
+  return std::exchange(last_error, fault);
 }
 
 cudaError_t cudaPeekAtLastError()
@@ -233,8 +246,9 @@ cudaError_t cudaPeekAtLastError()
 
 const char *cudaGetErrorString(cudaError_t code)
 {
-  static const char *const texts[] = {"no error", "invalid argument", "out of memory",
-                                      "insufficient driver", "not ready"};
+  static const char *const texts[] = {"no error",      "invalid argument",
+                                      "out of memory", "insufficient driver",
+                                      "not ready",     "an illegal memory access was encountered"};
   return texts[code];
 }
 
@@ -267,7 +281,7 @@ cudaError_t cudaSetDevice(int device)
 {
   if (!is_device(device)) return result(cudaErrorInvalidValue);
   current_device = device;
-  return cudaSuccess;
+  return result(cudaSuccess);
 }
 
 cudaError_t cudaDriverGetVersion(int *version)
@@ -278,7 +292,7 @@ cudaError_t cudaDriverGetVersion(int *version)
 
 cudaError_t cudaDeviceReset()
 {
-  return cudaSuccess;
+  return result(cudaSuccess);
 }
 
 cudaError_t cudaGetDevice(int *device)
@@ -314,7 +328,7 @@ cudaError_t cudaMalloc(void **buffer, size_t bytes)
   void *made = device_allocate(bytes);
   if (made == nullptr) return result(cudaErrorMemoryAllocation);
   *buffer = made;
-  return cudaSuccess;
+  return result(cudaSuccess);
 }
 
 cudaError_t cudaFree(void *buffer)
@@ -325,7 +339,7 @@ cudaError_t cudaFree(void *buffer)
     each->host_waited();
   }
   device_release(buffer);
-  return cudaSuccess;
+  return result(cudaSuccess);
 }
 
 cudaError_t cudaMallocHost(void **buffer, size_t bytes)
@@ -337,7 +351,7 @@ cudaError_t cudaMallocHost(void **buffer, size_t bytes)
   memset(made, 0xff, bytes);
   pinned[static_cast<char *>(made)] = bytes;
   *buffer = made;
-  return cudaSuccess;
+  return result(cudaSuccess);
 }
 
 cudaError_t cudaFreeHost(void *buffer)
@@ -377,7 +391,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
     copy_pinned(stream, to, from, bytes, to_host);
   else
     copy_pageable(stream, to, from, bytes, to_host);
-  return cudaSuccess;
+  return result(cudaSuccess);
 }
 
 cudaError_t cudaMemsetAsync(void *buffer, int value, size_t bytes, cudaStream_t stream)
@@ -386,7 +400,7 @@ cudaError_t cudaMemsetAsync(void *buffer, int value, size_t bytes, cudaStream_t 
     const Reach reach;
     memset(buffer, value, bytes);
   });
-  return cudaSuccess;
+  return result(cudaSuccess);
 }
 
 /* ---- streams and events ---- */
@@ -395,7 +409,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
 {
   *stream = new Stream;
   streams.push_back(*stream);
-  return cudaSuccess;
+  return result(cudaSuccess);
 }
 
 /* Other streams may wait for what it did. */
@@ -412,7 +426,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
   if (stream->capture != nullptr) stop("a wait for a stream that is captured");
   stream->finish();
   stream->host_waited();
-  return cudaSuccess;
+  return result(cudaSuccess);
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t stream)
@@ -424,13 +438,19 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 {
   if (stream->capture != nullptr) stop("a wait for another stream's event in a captured one");
   if (event->stream != nullptr) stream->follow(event->stream, event->count);
+  trace("wait");
   return cudaSuccess;
 }
 
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned)
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
 {
-  *event = new Event();
+  *event = new Event{nullptr, 0, (flags & cudaEventDisableTiming) == 0, nullptr};
   return cudaSuccess;
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t *event)
+{
+  return cudaEventCreateWithFlags(event, 0);
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event)
@@ -442,19 +462,34 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
 cudaError_t cudaEventQuery(cudaEvent_t event)
 {
   const bool done = event->stream == nullptr || event->stream->has_done(event->count);
-  return done ? cudaSuccess : cudaErrorNotReady;
+  return done ? result(cudaSuccess) : cudaErrorNotReady;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
   if (event->stream != nullptr) event->stream->finish(event->count);
-  return cudaSuccess;
+  return result(cudaSuccess);
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
   if (stream->capture != nullptr) stop("an event in a stream that is captured");
-  *event = {stream, stream->sent};
+  if (event->timed) {
+    const auto ns = event->ns = std::make_shared<uint64_t>(0);
+    stream->add([=] { *ns = plm_clock_ns(); }, !stream->empty());
+  }
+  event->stream = stream;
+  event->count = stream->sent;
+  return result(cudaSuccess);
+}
+
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
+{
+  if (!from->timed || !to->timed) stop("the time between events that were made without timing");
+  if (from->stream == nullptr || to->stream == nullptr) return result(cudaErrorInvalidValue);
+  for (const cudaEvent_t event : {from, to})
+    if (!event->stream->has_done(event->count)) return result(cudaErrorNotReady);
+  *ms = static_cast<float>(1e-6 * (static_cast<double>(*to->ns) - static_cast<double>(*from->ns)));
   return cudaSuccess;
 }
 
@@ -464,7 +499,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode)
 {
   if (stream->capture != nullptr) stop("a second capture of a stream");
   stream->capture = new Graph;
-  return cudaSuccess;
+  return result(cudaSuccess);
 }
 
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
@@ -492,7 +527,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream)
   if (stream->capture != nullptr) stop("a graph launched into a capture");
   trace("replay %zu", executable->works.size());
   for (const Work &work : executable->works) stream->add(work);
-  return cudaSuccess;
+  return result(cudaSuccess);
 }
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable)

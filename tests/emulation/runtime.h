@@ -30,6 +30,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <vector>
 
 namespace plm::emulation
@@ -54,6 +55,10 @@ public:
   void follow(Stream *other, uint64_t count);
   void finish(uint64_t count); /* does the first `count` of what was sent */
   void finish();
+  bool empty() const /* nothing is left to do, no wait either */
+  {
+    return items.empty();
+  }
   bool idle() const; /* nothing is left to do, except waits */
   void host_waited()
   {
@@ -88,7 +93,9 @@ private:
 
 struct Event {
   Stream *stream;
-  uint64_t count; /* what the stream had been sent when the event was recorded */
+  uint64_t count;               /* what the stream had been sent when the event was recorded */
+  bool timed;                   /* made without cudaEventDisableTiming */
+  std::shared_ptr<uint64_t> ns; /* when the stream came to the event */
 };
 
 /* Ends the process if these bytes are not all pinned. */
@@ -108,13 +115,15 @@ enum cudaError_t {
   cudaErrorInvalidValue,
   cudaErrorMemoryAllocation,
   cudaErrorInsufficientDriver,
-  cudaErrorNotReady
+  cudaErrorNotReady,
+  cudaErrorIllegalAddress
 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
 enum cudaMemoryType { cudaMemoryTypeUnregistered, cudaMemoryTypeHost };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
 enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal };
-enum { cudaStreamNonBlocking, cudaEventDisableTiming };
+enum { cudaStreamNonBlocking = 1 };
+enum { cudaEventDefault = 0, cudaEventDisableTiming = 2 };
 struct cudaDeviceProp {
   char name[256];
   int major, minor, multiProcessorCount;
@@ -154,10 +163,13 @@ cudaError_t cudaStreamQuery(
     cudaStream_t stream); /* does all work first, so it never returns cudaErrorNotReady */
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags);
+cudaError_t cudaEventCreate(cudaEvent_t *event);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventQuery(cudaEvent_t event); /* lets nothing happen */
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+/* By the clock of the host, which does the work. */
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to);
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph);

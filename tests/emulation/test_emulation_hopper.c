@@ -12,7 +12,7 @@
 #include "tests/emulation/controls.h"
 #include "tests/emulation/planted_hopper.h"
 
-enum { N = PLM_PLANTED_SIDE, ORDERS = 8 };
+enum { N = PLM_PLANTED_SIDE, ORDERS = 32 };
 
 static _Alignas(16) uint16_t a[N * N], b[N * N];
 static float scores[2 * N * N], sums[N * N];

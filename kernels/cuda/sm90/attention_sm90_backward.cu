@@ -248,14 +248,13 @@ __device__ __forceinline__ float weight_of(float s, float lse, const plm_sm90_at
 {
   return exp2_fast(s * (CAPPED ? PLM_LOG2E : a.unit) - lse);
 }
-/* dS from dP and s, which is the weight, or the logit if logits are capped. */
+/* dS is dP less delta, times this: the weight, times the slope of the cap at the logit s. */
 template <bool CAPPED>
-__device__ __forceinline__ float gradient_of(float s, float dp, float lse, float delta,
-                                             const plm_sm90_attention &a)
+__device__ __forceinline__ float slope_of(float s, float weight, const plm_sm90_attention &a)
 {
-  if (!CAPPED) return s * (dp - delta);
-  const float weight = weight_of<CAPPED>(s, lse, a), ratio = s * a.inverse_cap;
-  return weight > 0 ? weight * (dp - delta) * (1 - ratio * ratio) : 0;
+  if (!CAPPED) return weight;
+  const float ratio = s * a.inverse_cap;
+  return weight > 0 ? weight * (1 - ratio * ratio) : 0; /* s is infinite where the mask forbids */
 }
 
 template <int COUNT>
@@ -316,13 +315,13 @@ __device__ __forceinline__ void work_queries(Backward<KP> &at, const plm_sm90_at
         }
       }
 #pragma unroll
-      for (int j = 0; j < STEP / 2 && !CAPPED; j++)
-        s[j] = weight_of<false>(s[j], lse[j / 2 % 2], a);
+      for (int j = 0; j < STEP / 2; j++)
+        s[j] = slope_of<CAPPED>(s[j], weight_of<CAPPED>(s[j], lse[j / 2 % 2], a), a);
+      compute_now(s);
       products_wait<0>();
       products_hold(dp);
 #pragma unroll
-      for (int j = 0; j < STEP / 2; j++)
-        dp[j] = gradient_of<CAPPED>(s[j], dp[j], lse[j / 2 % 2], delta[j / 2 % 2], a);
+      for (int j = 0; j < STEP / 2; j++) dp[j] = s[j] * (dp[j] - delta[j / 2 % 2]);
       round_accumulators(ds, dp);
       w.begin_sum(dq, ds, FIRST);
     });
@@ -337,9 +336,8 @@ template <int KP, bool CAPPED>
 __device__ __forceinline__ void work_keys(Backward<KP> &at, const plm_sm90_attention &a, int worker)
 {
   /* For wide heads dK and dV leave no registers for both dS and the weights, so the products of dV
-   * end before dS is computed. The same with a cap, where ptxas would otherwise serialise all
-   * products. */
-  constexpr bool SHARING = KP > 64 || CAPPED;
+   * end before dS is computed. */
+  constexpr bool SHARING = KP > 64;
   const plm_attention &p = a.p;
   const int L = p.shape.L, K = p.shape.K;
   const int pair = (int)threadIdx.x % 4 * 2;
@@ -371,7 +369,8 @@ __device__ __forceinline__ void work_keys(Backward<KP> &at, const plm_sm90_atten
 #pragma unroll
         for (int j = 0; j < STEP / 2; j++) {
           const int column = j / 4 * 8 + pair + j % 2, row = key + j / 2 % 2 * 8;
-          if (row < queries.begin[column] || row >= queries.end[column]) s[j] = -INFINITY;
+          const int begin = queries.begin[column], end = queries.end[column];
+          s[j] = (row < begin) | (row >= end) ? -INFINITY : s[j];
         }
       }
 #pragma unroll
@@ -379,7 +378,8 @@ __device__ __forceinline__ void work_keys(Backward<KP> &at, const plm_sm90_atten
         const int column = j / 2 * 8 + pair;
         const float low = weight_of<CAPPED>(s[2 * j], queries.lse[column], a);
         const float high = weight_of<CAPPED>(s[2 * j + 1], queries.lse[column + 1], a);
-        if (!CAPPED) s[2 * j] = low, s[2 * j + 1] = high;
+        s[2 * j] = slope_of<CAPPED>(s[2 * j], low, a);
+        s[2 * j + 1] = slope_of<CAPPED>(s[2 * j + 1], high, a);
         weights[j] = pack_bf16(low, high);
       }
       w.begin_sum(dv, weights, SECOND);
@@ -388,7 +388,7 @@ __device__ __forceinline__ void work_keys(Backward<KP> &at, const plm_sm90_atten
 #pragma unroll
       for (int j = 0; j < STEP / 2; j++) {
         const int column = j / 4 * 8 + pair + j % 2;
-        dp[j] = gradient_of<CAPPED>(s[j], dp[j], queries.lse[column], queries.delta[column], a);
+        dp[j] = s[j] * (dp[j] - queries.delta[column]);
       }
       round_accumulators(ds, dp);
       w.begin_sum(dk, ds, FIRST);

@@ -169,6 +169,7 @@ template <int KP, int KEYS, bool CAPPED> struct Walk {
         products_hold(s);
         at.barriers->k.release(ring);
         soften<KEYS, CAPPED>(s, rows, factor, key, key >= full.begin && key + KEYS <= full.end, a);
+        compute_now(rows.sum);
         products_wait<0>();
         products_hold(o);
         at.barriers->v.release(before);

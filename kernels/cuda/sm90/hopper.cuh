@@ -120,6 +120,10 @@ template <int COUNT> static __device__ __forceinline__ void products_hold(float 
 template <int COUNT> static __device__ __forceinline__ void products_hold(unsigned (&a)[COUNT]);
 /* Waits until at most LEFT groups are under way. */
 template <int LEFT> static __device__ __forceinline__ void products_wait();
+/* Computes the values (finite, a multiple of two) before the next wait. Without it, ptxas may move
+ * the wait forward, and what was to run during the products runs after them. */
+template <int COUNT>
+static __device__ __forceinline__ void compute_now(const float (&value)[COUNT]);
 
 /* Begins d (64, N) = A B, or d += A B if accumulate. A (64, 16) and B are tiles, given by their
  * descriptors. The sum runs along A's rows. B is (N, 16) and summed along its rows, or, if TURNED,

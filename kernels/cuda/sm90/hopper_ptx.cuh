@@ -151,6 +151,23 @@ template <int LEFT> static __device__ __forceinline__ void products_wait()
   asm volatile("wgmma.wait_group.sync.aligned %0;\n" ::"n"(LEFT) : "memory");
 }
 
+/* The values are put into one number, which is compared with one that it never equals. If it did,
+ * an event for profilers would be counted. ptxas does not move that instruction across a wait. */
+template <int COUNT> static __device__ __forceinline__ void compute_now(const float (&value)[COUNT])
+{
+  static_assert(COUNT % 2 == 0, "pairs");
+  float all = 0;
+#pragma unroll
+  for (int i = 0; i < COUNT; i += 2)
+    asm("fma.rn.f32 %0, %1, %2, %0;\n" : "+f"(all) : "f"(value[i]), "f"(value[i + 1]));
+  asm volatile("{\n"
+               ".reg .pred never;\n"
+               "setp.eq.f32 never, %0, 0f7149F2CA;\n" /* 1e30 */
+               "@never pmevent 0;\n"
+               "}\n" ::"f"(all)
+               : "memory");
+}
+
 #define PLM_D4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define PLM_D16(i) PLM_D4(i), PLM_D4(i + 4), PLM_D4(i + 8), PLM_D4(i + 12)
 #define PLM_NAMES_0_31                                                                         \

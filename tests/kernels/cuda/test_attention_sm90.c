@@ -161,6 +161,28 @@ static void a_device_is_checked(void **state)
   attention_case_deinit(&forced);
 }
 
+/* A fault is final for a process. It stays in that of the check, and this one goes on without. */
+static void a_fault_in_the_check_leaves_the_others(void **state)
+{
+  (void)state;
+  struct attention_case forced, p;
+  if (device_case_is_real()) skip();
+  attention_batch_mixed(&sample);
+  attention_case_init(&forced, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 64, true);
+  attention_case_init(&p, &sample.batch, PLM_ATTENTION_DOCUMENT, 0, 0, 1, 64, true);
+  setenv("PLM_CUDA_ATTENTION", "mma", 1);
+  attention_case_run_on_cuda(&forced, 1);
+  unsetenv("PLM_CUDA_ATTENTION");
+  plm_emulation_capability(90, false);
+  plm_emulation_faulty_products(true);
+  attention_case_run_on_cuda(&p, 1);
+  plm_emulation_faulty_products(false);
+  assert_memory_equal(p.data[DQ], forced.data[DQ], 3 * forced.rows * forced.width * 2);
+  setenv("PLM_CUDA_ATTENTION", "sm90", 1);
+  attention_case_deinit(&forced);
+  attention_case_deinit(&p);
+}
+
 static void an_unknown_choice_is_refused(void **state)
 {
   (void)state;
@@ -189,6 +211,7 @@ int main(void)
       cmocka_unit_test(any_order_of_threads_gives_the_same_bits),
       cmocka_unit_test(the_choice_is_the_environments),
       cmocka_unit_test(a_device_is_checked),
+      cmocka_unit_test(a_fault_in_the_check_leaves_the_others),
       cmocka_unit_test(an_unknown_choice_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
-/* The emulation of sm_90a: see hopper.h. Descriptors, layouts and fragments: PTX ISA, "Asynchronous
- * Warpgroup Level Matrix Instructions". The swizzle of 128 bytes permutes pieces of 16 bytes within
- * 1,024 bytes: it XORs bits 4-6 of the address with bits 7-9. */
+/* The emulation of sm_90a's products and of stmatrix: see hopper.h. Descriptors, layouts and
+ * fragments: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions". */
+#include <algorithm>
 #include <map>
 #include <vector>
 
@@ -17,26 +17,7 @@ namespace
 
 enum plm_planted_everywhere planted;
 
-enum { WARPGROUP = 128, ROWS = 64, STEP = 16, SWIZZLE_BYTES = 1024, NAMES = 16 };
-
-struct Tile {
-  char *to;
-  TensorMap map;
-  int at[4];
-  unsigned bytes;
-};
-struct Barrier {
-  unsigned arrivals, pending, bytes = 0;
-  uint64_t phases = 0; /* completed */
-  std::vector<Tile> tiles;
-  bool of_tiles = false; /* whether copies complete at it */
-};
-std::map<const uint64_t *, Barrier> barriers;
-
-struct Named {
-  int arrived = 0;
-  uint64_t times = 0;
-} named[NAMES];
+enum { WARPGROUP = 128, ROWS = 64, STEP = 16, LOCALS_BYTES = 4096 };
 
 /* The values of a thread's accumulators while products are under way; the memory holds NaN. */
 struct Accumulators {
@@ -50,6 +31,9 @@ struct Begun {
 };
 struct Thread {
   bool fenced = false;
+  uint64_t trail = 0;       /* of the places of the source that the thread came to (at_line) */
+  std::vector<char> locals; /* the thread's stack from here on when it last called the fence */
+  const char *locals_at = nullptr;
   std::vector<Begun> open;
   std::vector<std::vector<Begun>> groups; /* that were committed and not waited for, oldest first */
   std::vector<Accumulators> accumulators;
@@ -70,21 +54,12 @@ std::vector<Thread> threads;
 std::vector<Warpgroup> warpgroups;
 uint64_t seed_of_draws;
 
+/* Steps of a trail. A wait's is WAIT plus the groups that may be left. */
+enum { FENCE = 1, COMMIT, PRODUCT, WAIT };
+
 Thread &self_thread()
 {
   return threads[(size_t)thread()];
-}
-
-uint64_t swizzle(uint64_t address)
-{
-  return address ^ (address >> 7 & 7) << 4;
-}
-
-char *shared_pointer(uint64_t address, size_t bytes)
-{
-  if (address < SHARED_BASE || address + bytes > SHARED_BASE + self->shared_bytes)
-    stop("shared memory ends before address %#lx", (unsigned long)address);
-  return (char *)self->shared + (address - SHARED_BASE);
 }
 
 float from_bf16(const char *p)
@@ -92,52 +67,6 @@ float from_bf16(const char *p)
   uint16_t bits;
   memcpy(&bits, p, sizeof bits);
   return from_word<float>((uint64_t)bits << 16);
-}
-
-/* Writes a tile to shared memory: consecutive rows of 128 bytes, swizzled. */
-void make_tile(const Tile &tile)
-{
-  const TensorMap &map = tile.map;
-  const uint64_t start = shared_address(tile.to);
-  uint64_t offset = 0;
-  int64_t i[4];
-  for (i[3] = 0; i[3] < map.box[3]; i[3]++)
-    for (i[2] = 0; i[2] < map.box[2]; i[2]++)
-      for (i[1] = 0; i[1] < map.box[1]; i[1]++)
-        for (i[0] = 0; i[0] < map.box[0]; i[0]++, offset += 2) {
-          const char *from = map.base;
-          bool inside = true;
-          for (int d = 0; d < 4; d++) {
-            const int64_t at = tile.at[d] + i[d];
-            inside = inside && at >= 0 && at < map.size[d];
-            if (inside) from += at * map.stride[d];
-          }
-          uint16_t value = 0;
-          if (inside) memcpy(&value, from, sizeof value);
-          memcpy(shared_pointer(swizzle(start + offset), 2), &value, sizeof value);
-        }
-}
-
-/* Ends the phase if all arrivals and bytes have come. Copies are made only now, as late as
- * possible. */
-bool phase_ends(Barrier &barrier)
-{
-  unsigned bytes = 0;
-  for (const Tile &tile : barrier.tiles) bytes += tile.bytes;
-  if (barrier.pending > 0 || bytes != barrier.bytes) return false;
-  for (const Tile &tile : barrier.tiles) make_tile(tile);
-  barrier.tiles.clear();
-  barrier.bytes = 0;
-  barrier.pending = barrier.arrivals;
-  barrier.phases++;
-  return true;
-}
-
-Barrier &find_barrier(const uint64_t *barrier)
-{
-  const auto found = barriers.find(barrier);
-  if (found == barriers.end()) stop("a barrier that was not initialised");
-  return found->second;
 }
 
 /* ---- products ---- */
@@ -227,6 +156,31 @@ void compute(int first, size_t group, size_t index)
   }
 }
 
+/* All threads of a warpgroup execute the same instructions (.aligned). */
+void step(uint64_t number)
+{
+  uint64_t &trail = self_thread().trail;
+  trail = (trail ^ (number + (uint64_t)take_line() * 64)) * 0x9e3779b97f4a7c15u;
+  trail ^= trail >> 29;
+}
+
+void require_same_trail(int first)
+{
+  for (int t = 1; t < WARPGROUP; t++)
+    if (threads[(size_t)(first + t)].trail != threads[(size_t)first].trail)
+      stop("threads of a warpgroup came through different wgmma instructions");
+}
+
+/* Registers of a product are a kernel's local arrays. Those on the stack must have the values that
+ * they had at the fence. (ASan may keep them elsewhere.) */
+void require_fenced(const Thread &of, const void *registers, size_t bytes)
+{
+  const char *at = (const char *)registers;
+  if (at < of.locals_at || at + bytes > of.locals_at + of.locals.size()) return;
+  if (memcmp(at, of.locals.data() + (at - of.locals_at), bytes) != 0)
+    stop("registers of a product changed after the fence");
+}
+
 /* Waits for all threads of the warpgroup. The last one to come computes the `count` oldest groups,
  * as far as they are not computed yet. */
 void meet(const char *what, size_t count)
@@ -236,6 +190,7 @@ void meet(const char *what, size_t count)
   Warpgroup &group = warpgroups[(size_t)(first / WARPGROUP)];
   if (++group.arrived == WARPGROUP) {
     group.arrived = 0;
+    require_same_trail(first);
     for (; group.done < count; group.done++) {
       for (int t = 0; t < WARPGROUP; t++) {
         const auto &groups = threads[(size_t)(first + t)].groups;
@@ -279,97 +234,27 @@ bool untouched(const float *d, size_t count)
 
 } // namespace
 
-unsigned shared_address(const void *p)
+int planted_everywhere()
 {
-  return (unsigned)(SHARED_BASE + ((const char *)p - (const char *)self->shared));
+  return planted;
 }
 
-void tile_copy(void *to, const TensorMap &map, uint64_t *barrier, const int at[4], int rank)
+__attribute__((noinline)) void product_fence()
 {
-  const unsigned bytes = 2u * (unsigned)(map.box[0] * map.box[1] * map.box[2] * map.box[3]);
-  if (map.rank != rank) stop("a copy of %d dimensions from a map of %d", rank, map.rank);
-  if (map.box[0] * 2 != 128) stop("a swizzled tile whose rows are not 128 bytes");
-  if (shared_address(to) % SWIZZLE_BYTES != 0) stop("a tile that begins within the swizzle");
-  memset(shared_pointer(shared_address(to), bytes), 0xff, bytes);
-  count_copied_bytes(bytes);
-  Tile tile = {(char *)to, map, {at[0], at[1], at[2], at[3]}, bytes};
-  if (planted == PLM_EVERYWHERE_TILE) tile.at[rank / 2] += 8;
-  find_barrier(barrier).tiles.push_back(tile);
-  find_barrier(barrier).of_tiles = true;
-}
-
-void barrier_init(uint64_t *barrier, unsigned arrivals)
-{
-  if ((uintptr_t)barrier % 8 != 0 || arrivals == 0) stop("a barrier of %u arrivals", arrivals);
-  *barrier = arrivals; /* touches the memory, so that a wrong address shows */
-  Barrier state;
-  state.arrivals = state.pending = arrivals;
-  barriers[barrier] = state;
-}
-
-void barrier_arrive(uint64_t *barrier, unsigned bytes_to_come)
-{
-  Barrier &state = find_barrier(barrier);
-  if (state.pending == 0) phase_ends(state);
-  if (state.pending == 0) stop("more arrivals at a barrier than it expects");
-  state.bytes += bytes_to_come;
-  state.pending--;
-  if (state.pending == 0 && state.bytes == 0) phase_ends(state);
-}
-
-void barrier_wait(uint64_t *barrier, unsigned parity)
-{
-  struct Wait {
-    Barrier *barrier;
-    unsigned parity;
-  } wait = {&find_barrier(barrier), parity};
-  if (planted == (wait.barrier->of_tiles ? PLM_EVERYWHERE_FULL_WAIT : PLM_EVERYWHERE_EMPTY_WAIT))
-    return;
-  wait_until(
-      "a barrier in shared memory",
-      [](void *context) {
-        const Wait *w = static_cast<const Wait *>(context);
-        /* the phase of this parity is over if the current one has the other parity */
-        if ((w->barrier->phases & 1) != w->parity) return true;
-        return phase_ends(*w->barrier);
-      },
-      &wait);
-}
-
-void named_arrive(int name, int count)
-{
-  Named &barrier = named[name];
-  if (++barrier.arrived == count) {
-    barrier.arrived = 0;
-    barrier.times++;
-  }
-}
-
-void named_sync(int name, int count)
-{
-  struct Wait {
-    Named *barrier;
-    uint64_t times;
-  } wait = {&named[name], named[name].times};
-  named_arrive(name, count);
-  wait_until(
-      "a named barrier",
-      [](void *context) {
-        const Wait *w = static_cast<const Wait *>(context);
-        return w->barrier->times != w->times;
-      },
-      &wait);
-}
-
-void product_fence()
-{
-  self_thread().fenced = true;
+  Thread &of = self_thread();
+  step(FENCE);
+  of.fenced = true;
+  of.locals_at = (const char *)__builtin_frame_address(0);
+  of.locals.assign(of.locals_at, std::min(of.locals_at + LOCALS_BYTES, end_of_stack()));
 }
 
 void product_begin(const Product &product)
 {
+  if (faulty_products()) raise_fault();
   Thread &of = self_thread();
   if (!of.fenced) stop("a product without a fence since the last wait");
+  step(PRODUCT);
+  const size_t count = (size_t)product.n / 2;
   Begun begun = {product, {}};
   if (planted == PLM_EVERYWHERE_TURNED) begun.product.b_transposed = false;
   if (planted == PLM_EVERYWHERE_START) begun.product.b_descriptor += product.b_transposed ? 128 : 2;
@@ -379,13 +264,14 @@ void product_begin(const Product &product)
     begun.a[1] = (unsigned)(*product.a_descriptor >> 32);
   } else {
     memcpy(begun.a, product.a, sizeof begun.a);
+    require_fenced(of, product.a, sizeof begun.a);
   }
   Accumulators *accumulators = nullptr;
   for (Accumulators &each : of.accumulators) {
     if (each.d == product.d) accumulators = &each;
   }
-  const size_t count = (size_t)product.n / 2;
   if (accumulators == nullptr) {
+    require_fenced(of, product.d, count * sizeof(float));
     of.accumulators.push_back({product.d, std::vector<float>(product.d, product.d + count)});
     accumulators = &of.accumulators.back();
     memset(product.d, 0xff, count * sizeof(float));
@@ -398,6 +284,7 @@ void product_begin(const Product &product)
 void product_commit()
 {
   Thread &of = self_thread();
+  step(COMMIT);
   of.groups.push_back(std::move(of.open));
   of.open.clear();
   /* how often the warpgroup has committed: the same number in each of its threads */
@@ -412,6 +299,7 @@ void product_wait(int groups_that_may_be_left)
 {
   if (planted == PLM_EVERYWHERE_PRODUCT_WAIT) return;
   Thread &of = self_thread();
+  step(WAIT + (uint64_t)groups_that_may_be_left);
   of.fenced = false; /* the registers may be used now, so the next product needs a fence */
   /* products take time, in which other threads may run */
   const uint64_t number = warpgroups[(size_t)(thread() / WARPGROUP)].commits / WARPGROUP;
@@ -468,11 +356,12 @@ void hopper_block_begins(unsigned count, uint64_t seed)
   threads.resize(count); /* groups and products are empty: hopper_block_ends has checked */
   for (Thread &each : threads) {
     each.fenced = false;
+    each.trail = 0;
     each.accumulators.clear();
   }
   warpgroups.assign((count + WARPGROUP - 1) / WARPGROUP, Warpgroup());
-  for (Named &each : named) each = Named();
-  barriers.clear();
+  hopper_barriers_begin();
+  hopper_registers_begin(count);
   rows_of_warps.clear();
   seed_of_draws = seed;
 }
@@ -485,9 +374,9 @@ void hopper_block_ends()
   for (const auto &each : rows_of_warps) {
     if (!each.second.empty()) stop("matrices that a warp stored and did not settle");
   }
-  for (const auto &each : barriers) {
-    if (!each.second.tiles.empty()) stop("tiles on their way at the end of a block");
-  }
+  for (size_t first = 0; first + WARPGROUP <= threads.size(); first += WARPGROUP)
+    require_same_trail((int)first);
+  hopper_barriers_end();
 }
 
 } // namespace plm::emulation
